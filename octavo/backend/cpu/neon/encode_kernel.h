@@ -1,0 +1,220 @@
+// The NEON encoder: one algorithm for every format of up to eight bits with a mantissa.
+//
+// With t the power of two at or below |x| (not below the smallest normal number) and m = t * 2^(23-M),
+// the sum |x| + m has the format's spacing as its last place: the floating-point adder rounds, in
+// whatever direction FPCR says, for normal and subnormal results alike. Then
+//   field = bits(|x| + m) - bits(m) + (t - t_min) >> (23 - M).
+// Overflow is a clamp of |x| to a grid point beforehand (span.h). Rounding modes:
+//   nearest_even, toward_zero        the adder's own
+//   up, down                         the adder's own, with the sign put back on |x| and m
+//   nearest_away, stochastic         add half a step, or a random part of one, rounding toward zero
+//   to_odd                           toward zero, then set the last bit if the sum was inexact
+// The additions before the last one also round toward zero, and truncation commutes with comparing
+// against grid points, so nothing is rounded twice.
+//
+// 11 operations on lanes for nearest_even, then one narrowing for sixteen elements. No branch or
+// address depends on data.
+#pragma once
+
+#include <arm_neon.h>
+
+#include <cstring>
+
+#include "octavo/backend/cpu/neon/lanes.h"
+#include "octavo/backend/cpu/neon/philox_neon.h"
+#include "octavo/backend/cpu/span.h"
+#include "octavo/base/fp_env.h"
+#include "octavo/round/encode.h"
+
+namespace octavo::cpu {
+namespace {
+
+// Can this kernel take the format in lanes of the given width? `exact_bits` is how many mantissa bits
+// a lane is sure to hold of the source; two beyond the format's own (or the random bits) are needed.
+inline bool lanes_fit(const Encoder& encoder, int lane_mantissa, int lane_bias, int exact_bits) {
+  const Format& format = encoder.format;
+  const bool stochastic = encoder.policy.rounding == Rounding::stochastic;
+  const int mantissa = format.mantissa_bits, needed = mantissa + (stochastic ? encoder.policy.stochastic_bits : 2);
+  if (format.bits() > 8 || mantissa == 0 || !format.is_signed || needed > exact_bits) return false;
+  // The exponent of the grid point above the largest value, which the clamp may leave in place.
+  const int top = static_cast<int>((limit_field(format, true) + 1) >> mantissa) - 1 + format.min_exponent();
+  const int min_exponent = format.min_exponent();
+  // The magic number must not overflow, and half a step must be a normal number.
+  return top + lane_mantissa - mantissa <= lane_bias && min_exponent - mantissa - 1 >= 1 - lane_bias;
+}
+
+constexpr FpRounding adder_mode(Rounding rounding) {
+  switch (rounding) {
+    case Rounding::nearest_even: return FpRounding::nearest;
+    case Rounding::up: return FpRounding::up;
+    case Rounding::down: return FpRounding::down;
+    default: return FpRounding::zero;
+  }
+}
+
+// The constants of a call. Words are in the width of a lane; the limits and Inf are in the domain of
+// the source (which for F16 lanes is bf16).
+template <typename Source>
+struct EncodeConstants {
+  using Lanes = typename Source::Lanes;
+  using Bits = typename Lanes::Bits;
+  using Word = typename Lanes::Word;
+
+  Bits limit_positive, limit_negative, smallest, magic, half_step, step;
+  int shift;
+  uint8x16_t base;  // what the field is too large by
+  // The simple case: both signs alike, and Inf is just another overflow.
+  Bits nan_field;
+  // The general case, on bytes.
+  uint8x16_t sign_code, zero_sign, negate, nan_positive, nan_negative, inf_positive, inf_negative;
+  int8x16_t sign_shift;
+
+  explicit EncodeConstants(const Encoder& encoder) {
+    const Format& format = encoder.format;
+    const int mantissa = format.mantissa_bits;
+    const auto in_lane = [](int exponent) { return static_cast<Word>(exponent + Lanes::kBias) << Lanes::kMantissa; };
+    limit_positive = Lanes::splat(Source::magnitude_word(grid_value(format, encoder.overflow_field[0])));
+    limit_negative = Lanes::splat(Source::magnitude_word(grid_value(format, encoder.overflow_field[1])));
+    const Word smallest_word = in_lane(format.min_exponent());
+    smallest = Lanes::splat(smallest_word);
+    magic = Lanes::splat(static_cast<Word>(Lanes::kMantissa - mantissa) << Lanes::kMantissa);
+    half_step = Lanes::splat(static_cast<Word>(mantissa + 1) << Lanes::kMantissa);
+    step = Lanes::splat(static_cast<Word>(mantissa) << Lanes::kMantissa);
+    shift = Lanes::kMantissa - mantissa;
+    const int stochastic = encoder.policy.rounding == Rounding::stochastic ? 1 : 0;
+    base = vdupq_n_u8(static_cast<std::uint8_t>((smallest_word >> shift) + static_cast<unsigned>(stochastic)));
+    // Fields are still too large by `base` where this one is put in.
+    nan_field = Lanes::splat(static_cast<Word>((encoder.nan_code[0] & format.magnitude_mask()) + (smallest_word >> shift) +
+                                               static_cast<unsigned>(stochastic)));
+    const auto bytes = [](std::uint32_t code) { return vdupq_n_u8(static_cast<std::uint8_t>(code)); };
+    sign_code = bytes(format.twos_complement ? 0 : format.sign_mask());
+    zero_sign = bytes(format.has_negative_zero() ? format.sign_mask() : 0);
+    negate = bytes(format.twos_complement ? 0xFF : 0);
+    nan_positive = bytes(encoder.nan_code[0]);
+    nan_negative = bytes(encoder.nan_code[1]);
+    inf_positive = bytes(encoder.inf_code[0]);
+    inf_negative = bytes(encoder.inf_code[1]);
+    sign_shift = vdupq_n_s8(static_cast<std::int8_t>(format.bits() - 8));
+  }
+};
+
+// True where the simple epilogue is enough.
+inline bool is_simple(const Encoder& encoder) {
+  const Format& format = encoder.format;
+  const EncodePolicy& policy = encoder.policy;
+  if (!format.has_negative_zero() || encoder.overflow_field[0] != encoder.overflow_field[1]) return false;
+  const std::uint32_t sign = format.sign_mask();
+  const bool nan_simple = (!format.has_nan() && policy.nan_input == NanInput::error) ||
+                          encoder.nan_code[1] == (encoder.nan_code[0] | sign);
+  return nan_simple && encoder.inf_code[0] == encoder.overflow_field[0] &&
+         encoder.inf_code[1] == (encoder.overflow_field[0] | sign);
+}
+
+template <typename Source, Rounding kRounding>
+inline typename Source::Lanes::Bits round_lanes(const EncodeConstants<Source>& k, typename Source::Lanes::Bits magnitude,
+                                                typename Source::Lanes::Bits sign, typename Source::Lanes::Bits random) {
+  using L = typename Source::Lanes;
+  using Bits = typename L::Bits;
+  const Bits power = L::max(L::band(magnitude, L::splat(L::kExponent)), k.smallest);
+  Bits big = L::add(power, k.magic);
+  if constexpr (kRounding == Rounding::nearest_away) magnitude = L::fadd(magnitude, L::sub(power, k.half_step));
+  if constexpr (kRounding == Rounding::stochastic) magnitude = L::fadd(magnitude, L::bor(L::sub(power, k.step), random));
+  if constexpr (kRounding == Rounding::up || kRounding == Rounding::down) {
+    magnitude = L::bor(magnitude, sign);
+    big = L::bor(big, sign);
+  }
+  const Bits sum = L::fadd(magnitude, big);
+  Bits field = L::sub(sum, big);
+  if constexpr (kRounding == Rounding::to_odd) {
+    field = L::bor(field, L::bic(L::splat(1), L::fequal(L::fsub(sum, big), magnitude)));
+  }
+  return L::add(field, L::shift_right(power, k.shift));
+}
+
+template <typename Source, Rounding kRounding, bool kSimple>
+inline uint8x16_t encode16(const EncodeConstants<Source>& k, const std::byte* values, const typename Source::Lanes::Bits* random) {
+  using L = typename Source::Lanes;
+  using Bits = typename L::Bits;
+  constexpr int kVectors = L::kVectors;
+  constexpr bool kSigned = kRounding == Rounding::up || kRounding == Rounding::down;
+  Bits raw[kVectors], fields[kVectors], nan[kVectors], inf[kVectors];
+  Source::load(values, raw);
+  for (int v = 0; v < kVectors; ++v) {
+    const Bits magnitude = L::band(raw[v], L::splat(L::kMagnitude));
+    Bits limit = k.limit_positive;
+    if constexpr (!kSimple) limit = L::select(L::sign_mask(raw[v]), k.limit_negative, k.limit_positive);
+    nan[v] = L::above(magnitude, L::splat(Source::kInf));
+    if constexpr (!kSimple) inf[v] = L::equal(magnitude, L::splat(Source::kInf));
+    const Bits sign = kSigned ? L::bic(raw[v], L::splat(L::kMagnitude)) : L::splat(0);
+    const Bits lane = Source::template to_lane<kRounding>(L::min(magnitude, limit));
+    fields[v] = round_lanes<Source, kRounding>(k, lane, sign, random != nullptr ? random[v] : L::splat(0));
+    if constexpr (kSimple) fields[v] = L::select(nan[v], k.nan_field, fields[v]);
+  }
+  const uint8x16_t field = vsubq_u8(L::low_bytes(fields), k.base);
+  const uint8x16_t tops = L::top_bytes(raw);
+  if constexpr (kSimple) {
+    return vorrq_u8(field, vshlq_u8(vandq_u8(tops, vdupq_n_u8(0x80)), k.sign_shift));
+  } else {
+    const uint8x16_t negative = vcltzq_s8(vreinterpretq_s8_u8(tops));
+    const uint8x16_t sign = vandq_u8(negative, vbslq_u8(vceqzq_u8(field), k.zero_sign, k.sign_code));
+    const uint8x16_t flip = vandq_u8(negative, k.negate);
+    uint8x16_t code = vsubq_u8(veorq_u8(vorrq_u8(field, sign), flip), flip);
+    code = vbslq_u8(L::low_bytes(inf), vbslq_u8(negative, k.inf_negative, k.inf_positive), code);
+    return vbslq_u8(L::low_bytes(nan), vbslq_u8(negative, k.nan_negative, k.nan_positive), code);
+  }
+}
+
+constexpr std::int64_t kGroup = 16;
+
+// Fewer than sixteen elements, or ones that do not start where a random group does: they go through
+// memory of their own, `skip` places in.
+template <typename Source, Rounding kRounding, bool kSimple>
+void encode_partial(const EncodeConstants<Source>& k, const std::byte* values, int value_bytes, std::uint8_t* codes,
+                    std::int64_t count, std::int64_t skip, const typename Source::Lanes::Bits* random) {
+  alignas(16) std::byte staged[kGroup * 8] = {};
+  alignas(16) std::uint8_t out[kGroup];
+  std::memcpy(staged + skip * value_bytes, values, static_cast<std::size_t>(count * value_bytes));
+  vst1q_u8(out, encode16<Source, kRounding, kSimple>(k, staged, random));
+  std::memcpy(codes, out + skip, static_cast<std::size_t>(count));
+}
+
+template <typename Source, Rounding kRounding, bool kSimple>
+void encode_neon(const Encoder& encoder, const void* values, void* codes, std::int64_t n, std::uint64_t index) {
+  const FpEnvGuard guard(adder_mode(kRounding));
+  const EncodeConstants<Source> k(encoder);
+  const int bytes = element_bytes(encoder.source);
+  const auto* from = static_cast<const std::byte*>(values);
+  auto* to = static_cast<std::uint8_t*>(codes);
+  std::int64_t done = 0;
+  if constexpr (kRounding == Rounding::stochastic) {
+    RandomGroups random(encoder.policy);
+    const auto skip = static_cast<std::int64_t>(index % kGroup);
+    if (skip != 0) {
+      done = n < kGroup - skip ? n : kGroup - skip;
+      encode_partial<Source, kRounding, kSimple>(k, from, bytes, to, done, skip, random.at(index - index % kGroup));
+    }
+    for (; done + kGroup <= n; done += kGroup) {
+      const auto* draws = random.at(index + static_cast<std::uint64_t>(done));
+      vst1q_u8(to + done, encode16<Source, kRounding, kSimple>(k, from + done * bytes, draws));
+    }
+    if (done < n) {
+      const auto* draws = random.at(index + static_cast<std::uint64_t>(done));
+      encode_partial<Source, kRounding, kSimple>(k, from + done * bytes, bytes, to + done, n - done, 0, draws);
+    }
+  } else {
+    (void)index;
+    for (; done + 2 * kGroup <= n; done += 2 * kGroup) {
+      const uint8x16_t first = encode16<Source, kRounding, kSimple>(k, from + done * bytes, nullptr);
+      const uint8x16_t second = encode16<Source, kRounding, kSimple>(k, from + (done + kGroup) * bytes, nullptr);
+      vst1q_u8(to + done, first);
+      vst1q_u8(to + done + kGroup, second);
+    }
+    for (; done < n; done += kGroup) {
+      const std::int64_t count = n - done < kGroup ? n - done : kGroup;
+      encode_partial<Source, kRounding, kSimple>(k, from + done * bytes, bytes, to + done, count, 0, nullptr);
+    }
+  }
+}
+
+}  // namespace
+}  // namespace octavo::cpu

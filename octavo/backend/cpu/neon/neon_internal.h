@@ -1,0 +1,14 @@
+// What the NEON folders share: the choice among plain NEON kernels, which neon_fp16 builds upon.
+#pragma once
+
+#include "octavo/backend/cpu/span.h"
+
+namespace octavo::cpu {
+
+EncodeSpan neon_encode(const Encoder& encoder);
+DecodeSpan neon_decode(const Decoder& decoder);
+
+// The power-of-two format; null for any other, and for policies it leaves to the portable kernel.
+EncodeSpan neon_encode_e8m0(const Encoder& encoder);
+
+}  // namespace octavo::cpu

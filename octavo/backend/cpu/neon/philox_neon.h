@@ -1,0 +1,92 @@
+// The draws of round/stochastic.h for groups of sixteen elements, four Philox blocks at a time.
+#pragma once
+
+#include <arm_neon.h>
+
+#include <cstdint>
+
+#include "octavo/base/philox.h"
+#include "octavo/round/policy.h"
+#include "octavo/round/stochastic.h"
+
+namespace octavo::cpu {
+namespace {
+
+// High and low halves of four 32 x 32 bit products.
+inline void multiply_wide(uint32x4_t a, std::uint32_t b, uint32x4_t& high, uint32x4_t& low) {
+  const uint32x4_t low_pair = vreinterpretq_u32_u64(vmull_n_u32(vget_low_u32(a), b));
+  const uint32x4_t high_pair = vreinterpretq_u32_u64(vmull_high_n_u32(a, b));
+  low = vuzp1q_u32(low_pair, high_pair);
+  high = vuzp2q_u32(low_pair, high_pair);
+}
+
+// Blocks counter .. counter + 3, in memory order.
+inline void philox_blocks(std::uint64_t seed, std::uint64_t counter, std::uint32_t* out) {
+  const std::uint64_t counters[4] = {counter, counter + 1, counter + 2, counter + 3};
+  uint32x4_t c0, c1, c2 = vdupq_n_u32(0), c3 = c2;
+  {
+    const uint32x4_t pair0 = vreinterpretq_u32_u64(vld1q_u64(counters));
+    const uint32x4_t pair1 = vreinterpretq_u32_u64(vld1q_u64(counters + 2));
+    c0 = vuzp1q_u32(pair0, pair1);
+    c1 = vuzp2q_u32(pair0, pair1);
+  }
+  auto key0 = static_cast<std::uint32_t>(seed), key1 = static_cast<std::uint32_t>(seed >> 32);
+  for (int round = 0; round < kPhiloxRounds; ++round) {
+    uint32x4_t high0, low0, high1, low1;
+    multiply_wide(c0, kPhiloxMultiplier0, high0, low0);
+    multiply_wide(c2, kPhiloxMultiplier1, high1, low1);
+    c0 = veorq_u32(veorq_u32(high1, c1), vdupq_n_u32(key0));
+    c2 = veorq_u32(veorq_u32(high0, c3), vdupq_n_u32(key1));
+    c1 = low1;
+    c3 = low0;
+    key0 += kPhiloxWeyl0;
+    key1 += kPhiloxWeyl1;
+  }
+  vst4q_u32(out, (uint32x4x4_t{{c0, c1, c2, c3}}));
+}
+
+// Draws shifted to just below the implicit bit of an f32: the fraction R / 2^n of a float in [1, 2).
+class RandomGroups {
+ public:
+  explicit RandomGroups(const EncodePolicy& policy)
+      : seed_(policy.seed),
+        blocks_per_group_(stochastic_draw_bits(policy.stochastic_bits) == 8 ? 1 : 2),
+        mask_(vdupq_n_u32((1u << policy.stochastic_bits) - 1)),
+        shift_(vdupq_n_s32(23 - policy.stochastic_bits)) {}
+
+  // Four vectors for the elements index .. index + 15; index is a multiple of 16.
+  const uint32x4_t* at(std::uint64_t index) {
+    const std::uint64_t block = index / 16 * blocks_per_group_;
+    if (!filled_ || block - first_block_ >= 4) {
+      philox_blocks(seed_, block, words_);
+      first_block_ = block;
+      filled_ = true;
+    }
+    const std::uint32_t* words = words_ + 4 * (block - first_block_);
+    if (blocks_per_group_ == 1) {
+      const uint8x16_t bytes = vreinterpretq_u8_u32(vld1q_u32(words));
+      spread(vmovl_u8(vget_low_u8(bytes)), 0);
+      spread(vmovl_high_u8(bytes), 2);
+    } else {
+      spread(vreinterpretq_u16_u32(vld1q_u32(words)), 0);
+      spread(vreinterpretq_u16_u32(vld1q_u32(words + 4)), 2);
+    }
+    return lanes_;
+  }
+
+ private:
+  void spread(uint16x8_t draws, int at) {
+    lanes_[at] = vshlq_u32(vandq_u32(vmovl_u16(vget_low_u16(draws)), mask_), shift_);
+    lanes_[at + 1] = vshlq_u32(vandq_u32(vmovl_high_u16(draws), mask_), shift_);
+  }
+
+  std::uint64_t seed_, blocks_per_group_, first_block_ = 0;
+  bool filled_ = false;
+  uint32x4_t mask_;
+  int32x4_t shift_;
+  uint32x4_t lanes_[4];
+  alignas(16) std::uint32_t words_[16];
+};
+
+}  // namespace
+}  // namespace octavo::cpu

@@ -1,0 +1,60 @@
+#include "octavo/backend/registry.h"
+
+#include "octavo/backend/cpu/portable/portable.h"
+#include "octavo/backend/reference/reference.h"
+#include "octavo/base/cpu_features.h"
+#include "octavo/base/env.h"
+#include "octavo/base/error.h"
+
+#if defined(__aarch64__)
+#include "octavo/backend/cpu/neon/neon.h"
+#include "octavo/backend/cpu/neon_fp16/neon_fp16.h"
+#endif
+
+namespace octavo {
+
+std::vector<BackendInfo> backends() {
+  std::vector<BackendInfo> list;
+  const auto add = [&](const char* name, const Kernels* kernels, bool usable, const char* reason) {
+    list.push_back({.kernels = kernels, .name = name, .usable = kernels != nullptr && usable, .reason = reason});
+  };
+#if defined(__aarch64__)
+  const CpuFeatures& cpu = cpu_features();
+  add("cpu/neon_fp16", &cpu::kNeonFp16Kernels, cpu.neon && cpu.fp16,
+      cpu.fp16 ? "the CPU reports asimdhp" : "the CPU does not report asimdhp (half-precision vector arithmetic)");
+  add("cpu/neon", &cpu::kNeonKernels, cpu.neon, cpu.neon ? "the CPU reports asimd" : "the CPU does not report asimd");
+#else
+  add("cpu/neon_fp16", nullptr, false, "built for a CPU that is not aarch64");
+  add("cpu/neon", nullptr, false, "built for a CPU that is not aarch64");
+#endif
+  add("cpu/portable", &cpu::kPortableKernels, true, "runs everywhere");
+  add("reference", &reference::kReferenceKernels, true, "runs everywhere, slowly: it defines the results");
+  return list;
+}
+
+const Kernels& backend_named(std::string_view name) {
+  std::string known;
+  for (const BackendInfo& info : backends()) {
+    if (info.name == name) {
+      check(info.usable, ErrorCode::unsupported, "backend", "'", name, "' cannot run here: ", info.reason);
+      return *info.kernels;
+    }
+    known += text(known.empty() ? "" : ", ", info.name);
+  }
+  fail(ErrorCode::unsupported, "backend", "got '", name.substr(0, 40), "', wanted one of ", known);
+}
+
+const Kernels& cpu_backend() {
+  if (const auto forced = env_backend()) return backend_named(*forced);
+  static const Kernels* const fastest = [] {
+    for (const BackendInfo& info : backends()) {
+      if (info.usable) return info.kernels;
+    }
+    return &reference::kReferenceKernels;
+  }();
+  return *fastest;
+}
+
+const Kernels& reference_backend() { return reference::kReferenceKernels; }
+
+}  // namespace octavo

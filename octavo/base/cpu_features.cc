@@ -1,0 +1,103 @@
+#include "octavo/base/cpu_features.h"
+
+#include <unistd.h>
+
+#include <array>
+#include <cstdint>
+#include <cstring>
+#include <utility>
+
+#include "octavo/base/error.h"
+
+#if defined(__aarch64__)
+#include <sys/auxv.h>
+#elif defined(__x86_64__)
+#include <cpuid.h>
+#endif
+
+namespace octavo {
+namespace {
+
+#if defined(__aarch64__)
+
+// From the kernel's uapi/asm/hwcap.h, spelled out because older C libraries lack the later ones.
+constexpr unsigned long kAsimd = 1ul << 1, kAsimdHp = 1ul << 10, kAsimdDp = 1ul << 20, kSve = 1ul << 22;
+constexpr unsigned long kI8mm2 = 1ul << 13, kBf162 = 1ul << 14;  // in the second word
+
+CpuFeatures probe() {
+  const unsigned long caps = getauxval(AT_HWCAP), caps2 = getauxval(AT_HWCAP2);
+  return {.neon = (caps & kAsimd) != 0,
+          .fp16 = (caps & kAsimdHp) != 0,
+          .dotprod = (caps & kAsimdDp) != 0,
+          .bf16 = (caps2 & kBf162) != 0,
+          .i8mm = (caps2 & kI8mm2) != 0,
+          .sve = (caps & kSve) != 0};
+}
+
+std::string model() { return "aarch64"; }
+
+#elif defined(__x86_64__)
+
+// GCC's builtin asks CPUID and also whether the system saves the wide registers; it does not know
+// AMX before GCC 13, so that is asked here.
+bool probe_amx() {
+  constexpr unsigned kOsxsave = 1u << 27, kAmxBf16 = 1u << 22, kAmxTile = 1u << 24;
+  constexpr unsigned kTileState = 3u << 17;  // XCR0: tile configuration and tile data
+  unsigned a = 0, b = 0, c = 0, d = 0;
+  if (!__get_cpuid(1, &a, &b, &c, &d) || !(c & kOsxsave)) return false;
+  if (!__get_cpuid_count(7, 0, &a, &b, &c, &d) || !(d & kAmxBf16) || !(d & kAmxTile)) return false;
+  unsigned low = 0, high = 0;
+  asm volatile("xgetbv" : "=a"(low), "=d"(high) : "c"(0));
+  return (low & kTileState) == kTileState;
+}
+
+CpuFeatures probe() {
+  __builtin_cpu_init();
+  CpuFeatures found;
+  found.avx2 = __builtin_cpu_supports("avx2");
+  found.avx512 = __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+                 __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq");
+  found.amx = probe_amx();
+  return found;
+}
+
+std::string model() {
+  std::array<unsigned, 12> brand{};
+  for (unsigned leaf = 0; leaf < 3; ++leaf) {
+    unsigned* const words = &brand[leaf * 4];
+    if (!__get_cpuid(0x80000002u + leaf, words, words + 1, words + 2, words + 3)) return "x86_64";
+  }
+  std::array<char, sizeof(brand) + 1> name{};
+  std::memcpy(name.data(), brand.data(), sizeof(brand));
+  const std::string text_of(name.data());
+  const std::size_t first = text_of.find_first_not_of(' ');
+  return first == std::string::npos ? "x86_64" : "x86_64 " + text_of.substr(first, text_of.find_last_not_of(' ') + 1 - first);
+}
+
+#endif
+
+}  // namespace
+
+const CpuFeatures& cpu_features() {
+  static const CpuFeatures features = probe();
+  return features;
+}
+
+std::vector<std::string> cpu_feature_names() {
+  const CpuFeatures& f = cpu_features();
+  const std::pair<bool, const char*> known[] = {
+      {f.neon, "neon"}, {f.fp16, "fp16"}, {f.dotprod, "dotprod"}, {f.bf16, "bf16"},     {f.i8mm, "i8mm"},
+      {f.sve, "sve"},   {f.avx2, "avx2"}, {f.avx512, "avx512"},   {f.amx, "amx"}};
+  std::vector<std::string> names;
+  for (const auto& [present, name] : known) {
+    if (present) names.emplace_back(name);
+  }
+  return names;
+}
+
+std::string cpu_name() {
+  const long cores = sysconf(_SC_NPROCESSORS_ONLN);
+  return text(model(), ", ", cores, cores == 1 ? " core" : " cores");
+}
+
+}  // namespace octavo

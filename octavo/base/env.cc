@@ -1,0 +1,45 @@
+#include "octavo/base/env.h"
+
+#include <cctype>
+#include <charconv>
+#include <cstdlib>
+#include <string_view>
+
+#include "octavo/base/error.h"
+
+namespace octavo {
+namespace {
+
+constexpr int kMaxThreads = 1024;
+
+std::optional<std::string> variable(const char* name) {
+  const char* value = std::getenv(name);
+  if (value == nullptr || *value == '\0') return std::nullopt;
+  return std::string(value);
+}
+
+// The environment is somebody else's text: what goes into a message is bounded and printable.
+std::string shown(std::string_view value) {
+  constexpr std::size_t kMost = 40;
+  std::string out;
+  for (const char c : value.substr(0, kMost)) out += std::isprint(static_cast<unsigned char>(c)) ? c : '?';
+  return value.size() > kMost ? out + "..." : out;
+}
+
+}  // namespace
+
+std::optional<std::string> env_backend() { return variable("OCTAVO_BACKEND"); }
+
+std::optional<int> env_threads() {
+  const std::optional<std::string> value = variable("OCTAVO_THREADS");
+  if (!value) return std::nullopt;
+  int threads = 0;
+  const char* const end = value->data() + value->size();
+  const auto [stop, error] = std::from_chars(value->data(), end, threads);
+  check(error == std::errc{} && stop == end && threads >= 1 && threads <= kMaxThreads, ErrorCode::invalid_argument,
+        "OCTAVO_THREADS", "got '", shown(*value), "', wanted a number from 1 to ", kMaxThreads,
+        "; unset it to use every core");
+  return threads;
+}
+
+}  // namespace octavo

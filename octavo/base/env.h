@@ -1,0 +1,18 @@
+// The only place that reads the environment.
+//   OCTAVO_BACKEND   force a backend by name (see registry.h)
+//   OCTAVO_THREADS   threads of the pool, 1 .. 1024
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include "octavo/base/macros.h"
+
+namespace octavo {
+
+// Unset and empty are both "not given". Values are read anew at each call.
+OCTAVO_API std::optional<std::string> env_backend();
+// Throws Error(invalid_argument) when it is not a number from 1 to 1024.
+OCTAVO_API std::optional<int> env_threads();
+
+}  // namespace octavo

@@ -1,0 +1,79 @@
+#include "octavo/base/env.h"
+
+#include <cstdlib>
+#include <string>
+
+#include <gtest/gtest.h>
+
+#include "octavo/base/error.h"
+
+namespace octavo {
+namespace {
+
+// The caller's own settings come back after each test: the whole suite may run under OCTAVO_BACKEND.
+class Env : public testing::Test {
+ protected:
+  void SetUp() override {
+    backend_ = env_backend();
+    threads_ = std::getenv("OCTAVO_THREADS") ? std::optional<std::string>(std::getenv("OCTAVO_THREADS")) : std::nullopt;
+  }
+  void TearDown() override {
+    restore("OCTAVO_BACKEND", backend_);
+    restore("OCTAVO_THREADS", threads_);
+  }
+  static void restore(const char* name, const std::optional<std::string>& value) {
+    value ? setenv(name, value->c_str(), 1) : unsetenv(name);
+  }
+
+ private:
+  std::optional<std::string> backend_, threads_;
+};
+
+std::string message_for(const std::string& value) {
+  setenv("OCTAVO_THREADS", value.c_str(), 1);
+  try {
+    (void)env_threads();
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ErrorCode::invalid_argument);
+    return error.what();
+  }
+  return "no error";
+}
+
+TEST_F(Env, unset_and_empty_are_not_given) {
+  unsetenv("OCTAVO_BACKEND");
+  unsetenv("OCTAVO_THREADS");
+  EXPECT_EQ(env_backend(), std::nullopt);
+  EXPECT_EQ(env_threads(), std::nullopt);
+  setenv("OCTAVO_BACKEND", "", 1);
+  setenv("OCTAVO_THREADS", "", 1);
+  EXPECT_EQ(env_backend(), std::nullopt);
+  EXPECT_EQ(env_threads(), std::nullopt);
+}
+
+TEST_F(Env, values_are_read_anew) {
+  setenv("OCTAVO_BACKEND", "portable", 1);
+  EXPECT_EQ(env_backend(), "portable");
+  setenv("OCTAVO_BACKEND", "reference", 1);
+  EXPECT_EQ(env_backend(), "reference");
+  for (const int threads : {1, 2, 1024}) {
+    setenv("OCTAVO_THREADS", std::to_string(threads).c_str(), 1);
+    EXPECT_EQ(env_threads(), threads);
+  }
+}
+
+TEST_F(Env, threads_refuses_what_is_not_a_count) {
+  for (const char* bad : {"0", "-1", "1025", "two", "2x", " 2", "2 ", "+2", "0x2", "1.5", "99999999999999999999"}) {
+    EXPECT_EQ(message_for(bad), text("[OCTAVO_THREADS] got '", bad,
+                                     "', wanted a number from 1 to 1024; unset it to use every core"));
+  }
+}
+
+TEST_F(Env, a_message_is_bounded_and_printable) {
+  const std::string message = message_for("\x1b[31m" + std::string(10000, 'x'));
+  EXPECT_EQ(message.find('\x1b'), std::string::npos);
+  EXPECT_LT(message.size(), 200u);
+}
+
+}  // namespace
+}  // namespace octavo

@@ -1,0 +1,50 @@
+#include "octavo/base/error.h"
+
+#include <gtest/gtest.h>
+
+namespace octavo {
+namespace {
+
+TEST(Error, message_reads_op_then_text) {
+  try {
+    fail(ErrorCode::wrong_type, "encode", "got ", 3, " of '", 'x', "', wanted ", 2.5, "; fix it");
+  } catch (const Error& error) {
+    EXPECT_STREQ(error.what(), "[encode] got 3 of 'x', wanted 2.5; fix it");
+    EXPECT_EQ(error.code(), ErrorCode::wrong_type);
+    return;
+  }
+  FAIL() << "nothing was thrown";
+}
+
+TEST(Error, is_a_standard_exception) {
+  EXPECT_THROW(fail(ErrorCode::io, "read", "no file"), std::runtime_error);
+  const Error original(ErrorCode::unsupported, "[op] text");
+  const Error copy = original;
+  EXPECT_EQ(copy.code(), ErrorCode::unsupported);
+  EXPECT_STREQ(copy.what(), original.what());
+}
+
+TEST(Error, check_throws_only_when_broken) {
+  EXPECT_NO_THROW(check(true, ErrorCode::internal, "op", "text"));
+  EXPECT_THROW(check(false, ErrorCode::internal, "op", "text"), Error);
+}
+
+struct Printed {
+  mutable int times = 0;
+  friend std::ostream& operator<<(std::ostream& stream, const Printed& printed) {
+    ++printed.times;
+    return stream << "printed";
+  }
+};
+
+// Checks stand on every path: a message is put together only when it is needed.
+TEST(Error, a_check_that_holds_formats_nothing) {
+  const Printed part;
+  check(true, ErrorCode::internal, "op", part);
+  EXPECT_EQ(part.times, 0);
+  EXPECT_THROW(check(false, ErrorCode::internal, "op", part), Error);
+  EXPECT_EQ(part.times, 1);
+}
+
+}  // namespace
+}  // namespace octavo

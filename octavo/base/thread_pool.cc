@@ -1,0 +1,228 @@
+// A pool of detached workers that share a list of jobs.
+//
+// A caller puts its job (on its own stack) on the list, works at it like any worker, takes it off the
+// list, and waits until the last helper has let go of it. Parts are handed out one at a time from an
+// atomic counter, so uneven parts balance themselves. Several callers are simply several jobs.
+//
+// Lifetime. The pool is never destroyed: static destructors may still convert arrays, and exit() must
+// not wait for a worker. After fork the child has the memory but not the threads, and a mutex may be
+// held by a thread that is no more; so the child forgets the whole pool, locks and all, and makes a
+// new one when it next needs it. Nothing has to be locked around fork for that.
+//
+// What a child cannot do is come back from the part it was forked in: its siblings are gone. It may
+// do anything else there, such as exec, _exit or calls of parallel_for, which run in line.
+#include "octavo/base/thread_pool.h"
+
+#include <pthread.h>
+#include <sched.h>
+#include <signal.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <condition_variable>
+#include <cstdint>
+#include <mutex>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "octavo/base/env.h"
+#include "octavo/base/fp_env.h"
+
+namespace octavo {
+namespace {
+
+// An explicit count may exceed the cores (tests of determinism want that), but not without end.
+constexpr int kMaxThreads = 1024;
+
+// How long to look for news before sleeping: some microseconds, about what a wake-up costs.
+constexpr int kSpins = 1000;
+
+inline void relax() {
+#if defined(__aarch64__)
+  asm volatile("isb" ::: "memory");  // unlike `yield`, which most cores ignore, this does pause
+#elif defined(__x86_64__)
+  asm volatile("pause" ::: "memory");
+#endif
+}
+
+// Set while this thread runs a part: calls made from there run in line.
+thread_local bool inside_part = false;
+
+struct Job {
+  void (*body)(void* context, int part);
+  void* context;
+  int parts;
+  int places;                           // helpers that may still join; under the pool's mutex
+  std::atomic<std::int64_t> next{0};    // 64 bits: every thread counts one past the end
+  std::atomic<int> helpers{0};          // at work on it now; changed under the pool's mutex
+  std::condition_variable all_left{};
+  Job* older = nullptr;
+
+  [[nodiscard]] bool wants_help() const { return places > 0 && next.load(std::memory_order_relaxed) < parts; }
+
+  // noexcept: a part that throws would unwind a frame that helpers still use; better to end here.
+  void work() noexcept {
+    inside_part = true;
+    for (std::int64_t part = next++; part < parts; part = next++) body(context, static_cast<int>(part));
+    inside_part = false;
+  }
+};
+
+void run_in_line(int parts, void (*body)(void*, int), void* context) noexcept {
+  const bool before = std::exchange(inside_part, true);
+  for (int part = 0; part < parts; ++part) body(context, part);
+  inside_part = before;
+}
+
+class Pool {
+ public:
+  // Returns when every part is done.
+  void run(Job& job, int helpers) {
+    {
+      const std::lock_guard lock(mutex_);
+      follow_affinity();
+      while (static_cast<int>(workers_.size()) < helpers && start_worker()) {
+      }
+      job.places = std::min(helpers, static_cast<int>(workers_.size()));
+      job.older = jobs_;
+      jobs_ = &job;
+      news_.fetch_add(1, std::memory_order_relaxed);
+      for (int i = 0; i < std::min(job.places, sleepers_); ++i) work_.notify_one();
+    }
+    job.work();
+    {
+      const std::lock_guard lock(mutex_);
+      Job** link = &jobs_;
+      while (*link != &job) link = &(*link)->older;
+      *link = job.older;
+    }
+    for (int i = 0; i < kSpins && job.helpers.load(std::memory_order_relaxed) > 0; ++i) relax();
+    // Under the mutex even when the count is zero: the last helper touches the job until it unlocks.
+    std::unique_lock lock(mutex_);
+    job.all_left.wait(lock, [&job] { return job.helpers.load(std::memory_order_relaxed) == 0; });
+  }
+
+  Pool* forgotten = nullptr;  // the parent's pool, kept reachable for leak checkers
+
+ private:
+  static void* worker_main(void* self) {
+    pthread_setname_np(pthread_self(), "octavo");
+    // A thread inherits the floating-point environment of whoever happened to start it.
+    const FpEnvGuard environment;
+    static_cast<Pool*>(self)->serve();
+    return nullptr;
+  }
+
+  [[noreturn]] void serve() {
+    std::unique_lock lock(mutex_);
+    while (true) {
+      Job* job = jobs_;
+      while (job != nullptr && !job->wants_help()) job = job->older;
+      if (job == nullptr) {
+        wait_for_news(lock);
+        continue;
+      }
+      --job->places;
+      job->helpers.fetch_add(1, std::memory_order_relaxed);
+      lock.unlock();
+      job->work();
+      lock.lock();
+      if (job->helpers.fetch_sub(1, std::memory_order_relaxed) == 1) job->all_left.notify_one();
+    }
+  }
+
+  void wait_for_news(std::unique_lock<std::mutex>& lock) {
+    const std::uint32_t seen = news_.load(std::memory_order_relaxed);
+    lock.unlock();
+    for (int i = 0; i < kSpins && news_.load(std::memory_order_relaxed) == seen; ++i) relax();
+    lock.lock();
+    ++sleepers_;
+    while (news_.load(std::memory_order_relaxed) == seen) work_.wait(lock);
+    --sleepers_;
+  }
+
+  // False when the system refuses another thread; the job then has fewer helpers.
+  bool start_worker() {
+    // Signals are for the program's own threads (Python wants them on its main thread).
+    sigset_t all, before;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    pthread_attr_t attributes;
+    pthread_attr_init(&attributes);
+    pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
+    pthread_t thread{};
+    const bool started = pthread_create(&thread, &attributes, &worker_main, this) == 0;
+    pthread_attr_destroy(&attributes);
+    pthread_sigmask(SIG_SETMASK, &before, nullptr);
+    if (started) workers_.push_back(thread);
+    return started;
+  }
+
+  // Workers inherit the cores of the thread that started them. If that one was pinned, or the process
+  // has been moved since, they would crowd the wrong cores for ever.
+  void follow_affinity() {
+    cpu_set_t cores;
+    if (sched_getaffinity(0, sizeof(cores), &cores) != 0) return;
+    if (!workers_.empty() && !CPU_EQUAL(&cores, &cores_)) {
+      for (const pthread_t worker : workers_) pthread_setaffinity_np(worker, sizeof(cores), &cores);
+    }
+    cores_ = cores;
+  }
+
+  std::mutex mutex_;
+  std::condition_variable work_;
+  std::atomic<std::uint32_t> news_{0};  // counts jobs; changed under mutex_, spun on without it
+  int sleepers_ = 0;
+  Job* jobs_ = nullptr;
+  std::vector<pthread_t> workers_;
+  cpu_set_t cores_{};
+};
+
+constinit std::atomic<Pool*> the_pool{nullptr};
+constinit Pool* forgotten_pools = nullptr;
+
+// No lock that a fork could catch in the closed state: whoever loses the race throws its pool away.
+Pool& pool() {
+  Pool* found = the_pool.load(std::memory_order_acquire);
+  if (found != nullptr) return *found;
+  Pool* const made = new Pool;
+  if (the_pool.compare_exchange_strong(found, made, std::memory_order_acq_rel)) return *made;
+  delete made;
+  return *found;
+}
+
+void forget_pool_in_child() {
+  Pool* const parents = the_pool.exchange(nullptr, std::memory_order_relaxed);
+  if (parents == nullptr) return;
+  parents->forgotten = forgotten_pools;
+  forgotten_pools = parents;
+}
+
+// At load time, before there can be a pool, so that no fork is missed.
+[[maybe_unused]] const int fork_handler = pthread_atfork(nullptr, nullptr, &forget_pool_in_child);
+
+}  // namespace
+
+int available_threads() {
+  if (const std::optional<int> wanted = env_threads()) return *wanted;
+  cpu_set_t cores;
+  if (sched_getaffinity(0, sizeof(cores), &cores) == 0) return std::max(1, CPU_COUNT(&cores));
+  return static_cast<int>(std::clamp<long>(sysconf(_SC_NPROCESSORS_ONLN), 1, kMaxThreads));  // over 1024 cores
+}
+
+void parallel_for(int parts, int threads, void (*body)(void* context, int part), void* context) {
+  if (parts <= 0) return;
+  if (parts > 1 && threads != 1 && !inside_part) {
+    const int wanted = std::min({threads > 0 ? threads : available_threads(), parts, kMaxThreads});
+    if (wanted > 1) {
+      Job job{.body = body, .context = context, .parts = parts, .places = 0};
+      pool().run(job, wanted - 1);
+      return;
+    }
+  }
+  run_in_line(parts, body, context);
+}
+
+}  // namespace octavo

@@ -1,0 +1,315 @@
+// Fork tests run children that end by _exit, and under an alarm: a deadlock is then a failed test and
+// not a test run that never ends.
+#include "octavo/base/thread_pool.h"
+
+#include <pthread.h>
+#include <sched.h>
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <cfenv>
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <mutex>
+#include <numeric>
+#include <set>
+#include <thread>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include "octavo/base/error.h"
+
+// ThreadSanitizer refuses threads in the child of a threaded process unless told; we test just that.
+extern "C" const char* __tsan_default_options();
+extern "C" const char* __tsan_default_options() { return "die_after_fork=0"; }
+
+namespace octavo {
+namespace {
+
+constexpr unsigned kChildSeconds = 60;
+
+// Ends when `count` parts are inside at once, which proves as many threads; false after ten seconds.
+class Meeting {
+ public:
+  explicit Meeting(int count) : count_(count) {}
+  bool attend() {
+    const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(10);
+    ++arrived_;
+    while (arrived_ < count_) {
+      if (std::chrono::steady_clock::now() > deadline) return false;
+      std::this_thread::yield();
+    }
+    return true;
+  }
+
+ private:
+  std::atomic<int> arrived_{0};
+  const int count_;
+};
+
+// True when parallel_for really runs two parts at the same time.
+bool two_at_once() {
+  Meeting meeting(2);
+  std::atomic<int> met{0};
+  parallel_for(2, 2, [&](int) { met += meeting.attend() ? 1 : 0; });
+  return met == 2;
+}
+
+template <typename Body>
+int exit_status_of_child(Body body) {
+  std::fflush(nullptr);
+  const pid_t child = fork();
+  if (child == 0) {
+    alarm(kChildSeconds);
+    _exit(body() ? 0 : 1);
+  }
+  int status = 0;
+  if (child < 0 || waitpid(child, &status, 0) != child) return -1;
+  return WIFEXITED(status) ? WEXITSTATUS(status) : 1000 + WTERMSIG(status);
+}
+
+// Sets a variable for one test; empty means unset, as the library reads it.
+class ScopedThreads {
+ public:
+  explicit ScopedThreads(const char* value) { setenv("OCTAVO_THREADS", value, 1); }
+  ~ScopedThreads() { unsetenv("OCTAVO_THREADS"); }
+};
+
+class ScopedAffinity {
+ public:
+  ScopedAffinity() { sched_getaffinity(0, sizeof(before_), &before_); }
+  ~ScopedAffinity() { restore(); }
+  void restore() { sched_setaffinity(0, sizeof(before_), &before_); }
+  void pin_to_first() {
+    cpu_set_t one;
+    CPU_ZERO(&one);
+    for (int core = 0; core < CPU_SETSIZE; ++core) {
+      if (!CPU_ISSET(core, &before_)) continue;
+      CPU_SET(core, &one);
+      break;
+    }
+    ASSERT_EQ(sched_setaffinity(0, sizeof(one), &one), 0);
+  }
+  [[nodiscard]] int cores() const { return CPU_COUNT(&before_); }
+
+ private:
+  cpu_set_t before_{};
+};
+
+TEST(ThreadPool, runs_every_part_once) {
+  for (const int parts : {0, 1, 2, 3, 7, 64, 1000}) {
+    for (const int threads : {-1, 0, 1, 2, 3, 8}) {
+      std::vector<std::atomic<int>> runs(static_cast<std::size_t>(parts));
+      parallel_for(parts, threads, [&](int part) { ++runs[static_cast<std::size_t>(part)]; });
+      for (const std::atomic<int>& count : runs) ASSERT_EQ(count, 1) << parts << " parts, " << threads << " threads";
+    }
+  }
+  parallel_for(-5, 0, [](int) { FAIL() << "negative counts have no parts"; });
+}
+
+TEST(ThreadPool, one_thread_runs_the_parts_in_order_on_the_caller) {
+  std::vector<int> order;
+  parallel_for(9, 1, [&](int part) { order.push_back(part); });
+  std::vector<int> expected(9);
+  std::iota(expected.begin(), expected.end(), 0);
+  EXPECT_EQ(order, expected);
+}
+
+TEST(ThreadPool, keeps_to_the_number_of_threads_asked_for) {
+  parallel_for(8, 8, [](int) {});  // so that there are more workers than the calls below may use
+  for (const int threads : {2, 3}) {
+    std::mutex mutex;
+    std::set<std::thread::id> seen;
+    Meeting meeting(threads);
+    parallel_for(100, threads, [&](int part) {
+      EXPECT_TRUE(part >= threads || meeting.attend());
+      std::this_thread::sleep_for(std::chrono::microseconds(200));  // time for others to come, if they may
+      const std::lock_guard lock(mutex);
+      seen.insert(std::this_thread::get_id());
+    });
+    EXPECT_EQ(seen.size(), static_cast<std::size_t>(threads));
+    EXPECT_TRUE(seen.contains(std::this_thread::get_id()));
+  }
+}
+
+// One part that takes as long as all the others together holds up one thread only.
+TEST(ThreadPool, hands_out_parts_as_threads_come_free) {
+  constexpr int kParts = 50;
+  std::atomic<int> done{0};
+  parallel_for(kParts, 2, [&](int part) {
+    const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(10);
+    while (part == 0 && done < kParts - 1 && std::chrono::steady_clock::now() < deadline) std::this_thread::yield();
+    EXPECT_TRUE(part != 0 || done == kParts - 1);
+    ++done;
+  });
+}
+
+TEST(ThreadPool, calls_from_a_part_run_in_line) {
+  for (const int threads : {1, 4}) {
+    std::atomic<int> total{0};
+    parallel_for(8, threads, [&](int) {
+      const std::thread::id outer = std::this_thread::get_id();
+      parallel_for(16, 4, [&](int) {
+        EXPECT_EQ(std::this_thread::get_id(), outer);
+        ++total;
+      });
+    });
+    EXPECT_EQ(total, 8 * 16);
+  }
+  EXPECT_TRUE(two_at_once());  // and afterwards the pool is used again
+}
+
+TEST(ThreadPool, serves_several_callers_at_once) {
+  constexpr int kCallers = 6, kCalls = 300, kParts = 17;
+  std::atomic<std::int64_t> total{0};
+  std::vector<std::thread> callers;
+  for (int caller = 0; caller < kCallers; ++caller) {
+    callers.emplace_back([&, caller] {
+      for (int call = 0; call < kCalls; ++call) {
+        int own[kParts] = {};
+        parallel_for(kParts, 2 + caller % 3, [&](int part) { own[part] = part + call; });
+        for (int part = 0; part < kParts; ++part) total += own[part] - call;
+      }
+    });
+  }
+  for (std::thread& caller : callers) caller.join();
+  EXPECT_EQ(total, std::int64_t{kCallers} * kCalls * (kParts * (kParts - 1) / 2));
+}
+
+TEST(ThreadPool, counts_the_cores_it_may_use) {
+  ScopedAffinity affinity;
+  EXPECT_EQ(available_threads(), affinity.cores());
+  affinity.pin_to_first();
+  EXPECT_EQ(available_threads(), 1);
+  {
+    const ScopedThreads variable("3");
+    EXPECT_EQ(available_threads(), 3);
+    Meeting meeting(3);
+    parallel_for(3, 0, [&](int) { EXPECT_TRUE(meeting.attend()); });
+  }
+  const ScopedThreads variable("many");
+  EXPECT_THROW((void)available_threads(), Error);
+}
+
+// Workers started by a pinned thread must not stay on its core.
+TEST(ThreadPool, workers_follow_the_callers_cores) {
+  ScopedAffinity affinity;
+  const auto cores_of_parts = [] {
+    Meeting meeting(2);
+    std::atomic<int> total{0};
+    parallel_for(2, 2, [&](int) {
+      EXPECT_TRUE(meeting.attend());
+      cpu_set_t cores;
+      sched_getaffinity(0, sizeof(cores), &cores);
+      total += CPU_COUNT(&cores);
+    });
+    return total.load();
+  };
+  affinity.pin_to_first();
+  EXPECT_EQ(cores_of_parts(), 2);
+  affinity.restore();
+  EXPECT_EQ(cores_of_parts(), 2 * affinity.cores());
+}
+
+TEST(ThreadPool, workers_leave_signals_to_the_program) {
+  const pthread_t caller = pthread_self();
+  Meeting meeting(2);
+  parallel_for(2, 2, [&](int) {
+    EXPECT_TRUE(meeting.attend());
+    sigset_t blocked;
+    pthread_sigmask(SIG_SETMASK, nullptr, &blocked);
+    EXPECT_EQ(sigismember(&blocked, SIGINT), pthread_equal(caller, pthread_self()) ? 0 : 1);
+  });
+}
+
+TEST(ThreadPoolFork, child_has_threads_of_its_own) {
+  ASSERT_TRUE(two_at_once());
+  EXPECT_EQ(exit_status_of_child([] { return two_at_once(); }), 0);
+  EXPECT_TRUE(two_at_once());
+}
+
+TEST(ThreadPoolFork, grandchild_has_too) {
+  ASSERT_TRUE(two_at_once());
+  EXPECT_EQ(exit_status_of_child([] {
+              return two_at_once() && exit_status_of_child([] { return two_at_once(); }) == 0 && two_at_once();
+            }),
+            0);
+}
+
+// Whatever the pool's locks and counters were doing at that moment, the child starts afresh.
+TEST(ThreadPoolFork, at_any_moment_of_other_threads_calls) {
+  std::atomic<bool> stop{false};
+  std::vector<std::thread> callers;
+  for (int caller = 0; caller < 2; ++caller) {
+    callers.emplace_back([&] {
+      while (!stop) parallel_for(6, 3, [](int) {});
+    });
+  }
+  for (int i = 0; i < 40; ++i) {
+    EXPECT_EQ(exit_status_of_child([] { return two_at_once(); }), 0) << "fork " << i;
+  }
+  stop = true;
+  for (std::thread& caller : callers) caller.join();
+}
+
+TEST(ThreadPoolFork, from_inside_a_part) {
+  Meeting meeting(2);
+  parallel_for(2, 2, [&](int part) {
+    EXPECT_TRUE(meeting.attend());
+    if (part != 0) return;
+    EXPECT_EQ(exit_status_of_child([] {
+                std::atomic<int> runs{0};
+                parallel_for(5, 2, [&](int) { ++runs; });
+                return runs == 5;
+              }),
+              0);
+  });
+}
+
+// A new pool, because only the thread that starts a worker could pass its environment on.
+TEST(ThreadPoolFork, workers_do_not_inherit_a_rounding_direction) {
+  EXPECT_EQ(exit_status_of_child([] {
+              std::fesetround(FE_UPWARD);
+              const pthread_t caller = pthread_self();
+              Meeting meeting(2);
+              std::atomic<int> right{0};
+              parallel_for(2, 2, [&](int) {
+                const int wanted = pthread_equal(caller, pthread_self()) ? FE_UPWARD : FE_TONEAREST;
+                right += meeting.attend() && std::fegetround() == wanted ? 1 : 0;
+              });
+              return right == 2;
+            }),
+            0);
+}
+
+// exit() runs handlers and static destructors while workers exist; some of those may call us.
+TEST(ThreadPoolFork, exit_neither_waits_nor_breaks) {
+  EXPECT_EQ(exit_status_of_child([] {
+              if (!two_at_once()) return false;
+              std::atexit([] {
+                if (!two_at_once()) _exit(2);
+              });
+              std::exit(0);
+            }),
+            0);
+}
+
+TEST(ThreadPoolFork, exit_from_a_worker_ends_the_process) {
+  EXPECT_EQ(exit_status_of_child([] {
+              const pthread_t caller = pthread_self();
+              Meeting meeting(2);
+              parallel_for(2, 2, [&](int) {
+                meeting.attend();
+                if (!pthread_equal(caller, pthread_self())) std::_Exit(0);
+              });
+              return false;
+            }),
+            0);
+}
+
+}  // namespace
+}  // namespace octavo
