@@ -10,6 +10,7 @@
 #include "octavo/base/error.h"
 
 #if defined(__aarch64__)
+#include <asm/hwcap.h>
 #include <sys/auxv.h>
 #elif defined(__x86_64__)
 #include <cpuid.h>
@@ -20,18 +21,14 @@ namespace {
 
 #if defined(__aarch64__)
 
-// From the kernel's uapi/asm/hwcap.h, spelled out because older C libraries lack the later ones.
-constexpr unsigned long kAsimd = 1ul << 1, kAsimdHp = 1ul << 10, kAsimdDp = 1ul << 20, kSve = 1ul << 22;
-constexpr unsigned long kI8mm2 = 1ul << 13, kBf162 = 1ul << 14;  // in the second word
-
 CpuFeatures probe() {
   const unsigned long caps = getauxval(AT_HWCAP), caps2 = getauxval(AT_HWCAP2);
-  return {.neon = (caps & kAsimd) != 0,
-          .fp16 = (caps & kAsimdHp) != 0,
-          .dotprod = (caps & kAsimdDp) != 0,
-          .bf16 = (caps2 & kBf162) != 0,
-          .i8mm = (caps2 & kI8mm2) != 0,
-          .sve = (caps & kSve) != 0};
+  return {.neon = (caps & HWCAP_ASIMD) != 0,
+          .fp16 = (caps & HWCAP_ASIMDHP) != 0,
+          .dotprod = (caps & HWCAP_ASIMDDP) != 0,
+          .bf16 = (caps2 & HWCAP2_BF16) != 0,
+          .i8mm = (caps2 & HWCAP2_I8MM) != 0,
+          .sve = (caps & HWCAP_SVE) != 0};
 }
 
 std::string model() { return "aarch64"; }
@@ -69,9 +66,10 @@ std::string model() {
   }
   std::array<char, sizeof(brand) + 1> name{};
   std::memcpy(name.data(), brand.data(), sizeof(brand));
-  const std::string text_of(name.data());
-  const std::size_t first = text_of.find_first_not_of(' ');
-  return first == std::string::npos ? "x86_64" : "x86_64 " + text_of.substr(first, text_of.find_last_not_of(' ') + 1 - first);
+  const std::string padded(name.data());  // with spaces, on either side
+  const std::size_t first = padded.find_first_not_of(' ');
+  if (first == std::string::npos) return "x86_64";
+  return "x86_64 " + padded.substr(first, padded.find_last_not_of(' ') + 1 - first);
 }
 
 #endif

@@ -42,7 +42,8 @@ template <typename... Parts>
   throw Error(code, text('[', op, "] ", parts...));
 }
 
-// For the caller's mistakes. Our own are assert().
+// For the caller's mistakes; our own are assert(). The parts are evaluated even when the condition
+// holds, so a message that takes work to put together belongs behind `if (...) fail(...)`.
 template <typename... Parts>
 void check(bool holds, ErrorCode code, std::string_view op, const Parts&... parts) {
   if (!holds) [[unlikely]] {

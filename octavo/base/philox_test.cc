@@ -1,6 +1,6 @@
 #include "octavo/base/philox.h"
 
-#include <bitset>
+#include <bit>
 #include <cmath>
 #include <set>
 
@@ -47,7 +47,7 @@ TEST(Philox, one_counter_bit_changes_half_the_output) {
   for (int bit = 0; bit < 64; ++bit) {
     for (std::uint64_t counter = 0; counter < kCounters; ++counter) {
       const PhiloxBlock a = philox4x32(7, counter), b = philox4x32(7, counter ^ (std::uint64_t{1} << bit));
-      for (std::size_t word = 0; word < 4; ++word) flips += static_cast<double>(std::bitset<32>(a[word] ^ b[word]).count());
+      for (std::size_t word = 0; word < 4; ++word) flips += std::popcount(a[word] ^ b[word]);
     }
   }
   constexpr double kBlocks = 64.0 * kCounters;

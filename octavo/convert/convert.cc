@@ -16,8 +16,9 @@ void check_view(const View& view, std::string_view op, std::string_view what) {
   check(view.strides.rank() == view.shape.rank(), ErrorCode::invalid_argument, op, what, " has ", view.shape.rank(),
         " dimensions but ", view.strides.rank(), " strides");
   if (view.dtype == DType::code) {
-    const auto problem = format_problem(view.format);
-    check(!problem, ErrorCode::invalid_argument, op, what, " has a format that cannot be: ", problem.value_or(""));
+    if (const auto problem = format_problem(view.format)) {
+      fail(ErrorCode::invalid_argument, op, what, " has a format that cannot be: ", *problem);
+    }
   }
   const std::int64_t count = element_count(view.shape);
   (void)dense_bytes(view.shape, view.dtype, view.format, view.packed);
@@ -32,8 +33,10 @@ void check_output(const View& out, std::string_view op) {
 }
 
 void check_same_shape(const View& from, const View& to, std::string_view op) {
-  check(from.shape == to.shape, ErrorCode::invalid_argument, op, "the input has shape ", to_string(from.shape),
-        " and the output ", to_string(to.shape), "; they must be the same");
+  if (from.shape != to.shape) {
+    fail(ErrorCode::invalid_argument, op, "the input has shape ", to_string(from.shape), " and the output ",
+         to_string(to.shape), "; they must be the same");
+  }
 }
 
 // Views may share memory only to convert in place, front to back: every element is then read before
@@ -83,8 +86,10 @@ void encode(const View& values, const View& codes, const EncodePolicy& policy, c
     const auto count_entry = offered(options, &Kernels::count_nan);
     std::int64_t nan = 0;
     for_each_matrix(values, codes, [&](const Matrix& from, const Matrix&, std::uint64_t) { nan += count_entry(exec, from); });
-    check(nan == 0, ErrorCode::invalid_argument, kOp, "the input has ", nan, " NaN, and ", format_name(codes.format),
-          " cannot hold NaN; say what NaN becomes (nan_input = zero or max) or remove it");
+    if (nan > 0) {
+      fail(ErrorCode::invalid_argument, kOp, "the input has ", nan, " NaN, and ", format_name(codes.format),
+           " cannot hold NaN; say what NaN becomes (nan_input = zero or max) or remove it");
+    }
   }
   Counts counts;
   for_each_matrix(values, codes, [&](const Matrix& from, const Matrix& to, std::uint64_t first) {
@@ -114,8 +119,9 @@ void decode(const View& codes, const View& values, const ConvertOptions& options
 
 Tensor encode(const View& values, const Format& format, const EncodePolicy& policy, const ConvertOptions& options,
               bool packed) {
-  const auto problem = format_problem(format);
-  check(!problem, ErrorCode::invalid_argument, "encode", "that format cannot be: ", problem.value_or(""));
+  if (const auto problem = format_problem(format)) {
+    fail(ErrorCode::invalid_argument, "encode", "that format cannot be: ", *problem);
+  }
   Tensor codes = Tensor::codes(values.shape, format, packed);
   encode(values, codes.view(), policy, options);
   return codes;

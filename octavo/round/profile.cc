@@ -1,6 +1,7 @@
-// Every policy here was read off the peer itself: tests/conformance holds its casts of all bf16, f16 and f32
-// inputs (torch, ml_dtypes and CUDA by running them, torch 2.11 and ONNX from source and specification). A
-// format that a peer lacks follows the rule of those of its kind that the peer has.
+// Every policy here was read off the peer itself: tests/conformance holds its casts of all bf16,
+// f16 and f32 inputs (torch, ml_dtypes and CUDA by running them, torch 2.11 and ONNX from source
+// and specification). A format that a peer lacks follows the rule of those of its kind that the
+// peer has.
 #include "octavo/round/profile.h"
 
 #include <array>
@@ -43,7 +44,8 @@ EncodePolicy ml_dtypes_policy(const Format& format) {
   return policy;
 }
 
-// The constructors: f64 is rounded once, and scales (formats without zero) never fall below the value.
+// The constructors: f64 is rounded once, and scales (formats without zero) never fall below the
+// value.
 EncodePolicy cuda_policy(const Format& format) {
   EncodePolicy policy;
   policy.rounding = format.has_zero ? Rounding::nearest_even : Rounding::up;
@@ -53,11 +55,13 @@ EncodePolicy cuda_policy(const Format& format) {
   return policy;
 }
 
-// The tables of Cast-25. What they leave unspecified (negative values to e8m0) is as in CUDA, which they cite.
+// The tables of Cast-25. What they leave unspecified (negative values to e8m0) is as in CUDA, which
+// they cite.
 EncodePolicy onnx_policy(const Format& format) {
   EncodePolicy policy;
   policy.rounding = format.has_zero ? Rounding::nearest_even : Rounding::up;
-  policy.overflow = format.nan == Nan::negative_zero ? Overflow::saturate_finite : Overflow::saturate;
+  policy.overflow =
+      format.nan == Nan::negative_zero ? Overflow::saturate_finite : Overflow::saturate;
   policy.nan_input = NanInput::max;
   policy.negative_input = NegativeInput::magnitude;
   policy.via_f32 = true;
@@ -74,13 +78,20 @@ EncodePolicy ocp_policy(Overflow overflow) {
 
 EncodePolicy profile_policy(Profile profile, const Format& format) {
   switch (profile) {
-    case Profile::torch: return torch_policy(format, true);
-    case Profile::torch_2_11: return torch_policy(format, false);
-    case Profile::ml_dtypes: return ml_dtypes_policy(format);
-    case Profile::cuda: return cuda_policy(format);
-    case Profile::ocp_sat: return ocp_policy(Overflow::saturate);
-    case Profile::ocp_nonsat: return ocp_policy(Overflow::ieee);
-    case Profile::onnx: return onnx_policy(format);
+    case Profile::torch:
+      return torch_policy(format, true);
+    case Profile::torch_2_11:
+      return torch_policy(format, false);
+    case Profile::ml_dtypes:
+      return ml_dtypes_policy(format);
+    case Profile::cuda:
+      return cuda_policy(format);
+    case Profile::ocp_sat:
+      return ocp_policy(Overflow::saturate);
+    case Profile::ocp_nonsat:
+      return ocp_policy(Overflow::ieee);
+    case Profile::onnx:
+      return onnx_policy(format);
   }
   fail(ErrorCode::internal, "profile", "got ", static_cast<int>(profile), ", which is no profile");
 }
@@ -93,7 +104,8 @@ Profile parse_profile(std::string_view name) {
     if (kNames[i] == name) return static_cast<Profile>(i);
     known += text(i ? ", " : "", kNames[i]);
   }
-  fail(ErrorCode::invalid_argument, "profile", "got '", name.substr(0, 40), "', wanted one of ", known);
+  fail(ErrorCode::invalid_argument, "profile", "got '", name.substr(0, 40), "', wanted one of ",
+       known);
 }
 
 std::vector<std::string> profile_names() { return {kNames.begin(), kNames.end()}; }

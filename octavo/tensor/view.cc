@@ -10,14 +10,16 @@ std::int64_t element_count(const Shape& shape) {
   std::int64_t count = 1;
   bool empty = false;
   for (const std::int64_t size : shape.sizes()) {
-    check(size >= 0, ErrorCode::invalid_argument, "shape", "got a negative size in ", to_string(shape),
-          ", wanted sizes of zero or more");
+    if (size < 0) {
+      fail(ErrorCode::invalid_argument, "shape", "got a negative size in ", to_string(shape), ", wanted sizes of zero or more");
+    }
     if (size == 0) {
       empty = true;
       continue;
     }
-    check(!__builtin_mul_overflow(count, size, &count), ErrorCode::invalid_argument, "shape", "the number of elements of ",
-          to_string(shape), " does not fit in 64 bits");
+    if (__builtin_mul_overflow(count, size, &count)) {
+      fail(ErrorCode::invalid_argument, "shape", "the number of elements of ", to_string(shape), " does not fit in 64 bits");
+    }
   }
   return empty ? 0 : count;
 }
@@ -52,8 +54,9 @@ std::int64_t dense_bytes(const Shape& shape, DType dtype, const Format& format, 
   if (shape.rank() == 0) return row_bytes(1, dtype, format, packed);
   std::int64_t bytes = row_bytes(shape[shape.rank() - 1], dtype, format, packed);
   for (int i = 0; i + 1 < shape.rank(); ++i) {
-    check(!__builtin_mul_overflow(bytes, shape[i], &bytes), ErrorCode::invalid_argument, "shape", "the bytes of ",
-          to_string(shape), " do not fit in 64 bits");
+    if (__builtin_mul_overflow(bytes, shape[i], &bytes)) {
+      fail(ErrorCode::invalid_argument, "shape", "the bytes of ", to_string(shape), " do not fit in 64 bits");
+    }
   }
   return bytes;
 }

@@ -15,6 +15,9 @@ namespace {
 using portable::kPiece;
 using portable::LanePlan;
 using portable::LaneTraits;
+using portable::mask_of;
+using portable::select;
+using portable::smaller;
 
 template <typename Wide, Rounding kRounding>
 Counts count_lanes(const Encoder& encoder, const Wide* values, std::int64_t n, std::uint64_t index) {
@@ -35,16 +38,18 @@ Counts count_lanes(const Encoder& encoder, const Wide* values, std::int64_t n, s
     }
     const Lane bits = std::bit_cast<Lane>(values[i]);
     const Lane magnitude = bits & (~Lane{0} >> 1);
-    const bool below_zero = (bits >> Traits::kTop) != 0, negative = below_zero && plan.is_signed;
-    const Lane ceiling = negative ? above[1] : above[0];
-    const Lane finite = magnitude < ceiling ? magnitude : ceiling;
+    const Lane below_zero = mask_of<Lane>(bits != magnitude), negative = below_zero & plan.signed_mask;
+    const Lane finite = smaller(magnitude, select(negative, above[1], above[0]));
     const Lane field = portable::round_field<Wide, kRounding>(plan, finite, negative, random);
-    const bool is_nan = magnitude > kInf, outside = plan.negative_is_special != 0 && below_zero && magnitude != 0;
-    const bool wrapped = plan.no_zero != 0 && field > plan.code_mask + 1;  // below the smallest value, not above the largest
-    const bool over = field > (negative ? limit[1] : limit[0]) && !wrapped;
-    saturated += !is_nan && (outside || over);
-    flushed += !is_nan && !outside && field == 0 && plan.no_zero == 0 && magnitude != 0;
-    nan += is_nan;
+    const Lane is_number = mask_of<Lane>(magnitude <= kInf), is_zero = mask_of<Lane>(magnitude == 0);
+    const Lane outside = below_zero & ~is_zero & plan.negative_special;
+    // Without zero a value below the smallest wraps around to a huge field: that is no overflow.
+    const Lane wrapped = mask_of<Lane>(field > plan.code_mask + 1) & plan.zero_special;
+    const Lane over = mask_of<Lane>(field > select(negative, limit[1], limit[0])) & ~wrapped;
+    const Lane zeroed = mask_of<Lane>(field == 0) & ~is_zero & ~outside & ~plan.zero_special;
+    saturated += 1 & is_number & (outside | over);
+    flushed += 1 & is_number & zeroed;
+    nan += 1 & ~is_number;
   }
   return {.saturated = static_cast<std::int64_t>(saturated),
           .flushed = static_cast<std::int64_t>(flushed),
@@ -91,10 +96,14 @@ Counts count_span(const Encoder& encoder, const void* values, std::int64_t n, st
 
 namespace {
 
+// Nearly always there is none, and the largest magnitude tells that faster than counting would.
 template <typename Bits>
 std::int64_t count_above(const void* values, std::int64_t n, Bits inf) {
   const auto* bits = static_cast<const Bits*>(values);
   constexpr Bits kMagnitude = static_cast<Bits>(~Bits{0}) >> 1;
+  Bits largest = 0;
+  for (std::int64_t i = 0; i < n; ++i) largest = portable::larger(largest, static_cast<Bits>(bits[i] & kMagnitude));
+  if (largest <= inf) return 0;
   std::int64_t count = 0;
   for (std::int64_t i = 0; i < n; ++i) count += static_cast<Bits>(bits[i] & kMagnitude) > inf;
   return count;

@@ -8,7 +8,12 @@ namespace {
 
 template <typename Source, Rounding kRounding>
 EncodeSpan choose_epilogue(const Encoder& encoder) {
-  return is_simple(encoder) ? encode_neon<Source, kRounding, true> : encode_neon<Source, kRounding, false>;
+  switch (epilogue_of(encoder)) {
+    case Epilogue::eight_bits: return encode_neon<Source, kRounding, Epilogue::eight_bits>;
+    case Epilogue::narrow: return encode_neon<Source, kRounding, Epilogue::narrow>;
+    case Epilogue::general: return encode_neon<Source, kRounding, Epilogue::general>;
+  }
+  return nullptr;
 }
 
 // Null where these lanes cannot do it.

@@ -1,11 +1,16 @@
 // Decoding by byte planes: the high and the low bytes of sixteen 16-bit results are worked out apart,
 // each in one vector, and interleaved at the end. bf16 is such a result, f16 is another, and f32 is a
-// bf16 with two zero bytes below.
+// bf16 with two zero bytes below. Three ways to the planes:
 //
-// For a field f the result is (f << (T - M)) + (rebias << T), T being the target's mantissa width: two
-// shifts and an addition. Fields below 16, which hold all subnormals of a format with M <= 4, are
-// replaced from a 16-entry table in a register (TBX leaves lanes with larger indices alone), and
-// specials by a compare. 12 operations for sixteen e4m3fn codes. No address depends on data.
+//   table     formats of up to six bits: all magnitudes are in two registers (TBL)
+//   shifted   e4m3fn, e5m2 and their like: for a field f the result is (f << (T - M)) + (rebias << T), T
+//             being the target's mantissa width. Twice the code, plus the number of specials, counts
+//             specials and subnormals from 0, so that one 32-entry table corrects both by what it adds
+//             (TBL gives 0 for larger indices). 11 operations for sixteen codes.
+//   general   the same shifts, the subnormals replaced from a 16-entry table (TBX leaves lanes with
+//             larger indices alone), and compares for the specials
+//
+// Tables stand in registers: no address depends on data.
 #include <arm_neon.h>
 
 #include <algorithm>
@@ -39,18 +44,105 @@ struct HalfTarget {
   static constexpr std::uint16_t kInf = 0x7C00, kNan = 0x7E00;
 };
 
+// The result for a magnitude field, specials included.
 template <typename Target>
-struct DecodeConstants {
+std::uint16_t target_bits(const Format& format, std::uint32_t field) {
+  if (is_nan(format, field)) return Target::kNan;
+  if (is_inf(format, field)) return Target::kInf;
+  return static_cast<std::uint16_t>(encode_value(Target::kFormat, decode(format, field)).code);
+}
+
+struct Table32 {
+  uint8x16x2_t low, high;
+
+  template <typename EntryOf>
+  explicit Table32(EntryOf&& entry_of) {
+    std::uint8_t lows[32], highs[32];
+    for (std::uint32_t i = 0; i < 32; ++i) {
+      const std::uint16_t entry = entry_of(i);
+      lows[i] = static_cast<std::uint8_t>(entry);
+      highs[i] = static_cast<std::uint8_t>(entry >> 8);
+    }
+    low = {{vld1q_u8(lows), vld1q_u8(lows + 16)}};
+    high = {{vld1q_u8(highs), vld1q_u8(highs + 16)}};
+  }
+};
+
+template <typename Target>
+struct TablePlanes {
+  static bool fits(const Format& format) { return format.magnitude_bits() <= 5 && format.nan != Nan::negative_zero; }
+
+  Table32 table;
+  uint8x16_t field_mask;
+  int8x16_t sign_shift;
+
+  explicit TablePlanes(const Format& format)
+      : table([&](std::uint32_t i) { return i <= format.magnitude_mask() ? target_bits<Target>(format, i) : std::uint16_t{0}; }),
+        field_mask(vdupq_n_u8(static_cast<std::uint8_t>(format.magnitude_mask()))),
+        sign_shift(vdupq_n_s8(static_cast<std::int8_t>(8 - format.bits()))) {}
+
+  [[gnu::always_inline]] Planes operator()(uint8x16_t code) const {
+    const uint8x16_t field = vandq_u8(code, field_mask), sign = vshlq_u8(code, sign_shift);
+    return {vqtbl2q_u8(table.low, field), vbslq_u8(vdupq_n_u8(0x80), sign, vqtbl2q_u8(table.high, field))};
+  }
+};
+
+template <typename Target, int kMantissa>
+struct ShiftedPlanes {
+  static constexpr int kUp = Target::kMantissa - kMantissa;  // 4 to 9
+
+  static std::uint32_t specials(const Format& format) { return format.magnitude_mask() - format.max_field(); }
+  static bool fits(const Format& format) {
+    const bool even_rebias = Target::kMantissa != 7 || (Target::kBias - format.bias) % 2 == 0;
+    const std::uint32_t entries = specials(format) + (1u << format.mantissa_bits);
+    return format.bits() == 8 && format.nan != Nan::negative_zero && even_rebias && entries <= 16;
+  }
+
+  uint8x16_t first, base;
+  Table32 correction;
+
+  explicit ShiftedPlanes(const Format& format)
+      : first(vdupq_n_u8(static_cast<std::uint8_t>(2 * specials(format)))),
+        base(vdupq_n_u8(high_base(format))),
+        correction([&](std::uint32_t i) {
+          const std::uint32_t field = (format.magnitude_mask() + 1 - specials(format) + i / 2) & format.magnitude_mask();
+          const std::uint32_t shifted = field << kUp, right = target_bits<Target>(format, field);
+          const std::uint32_t low = right - shifted, high = (right >> 8) - (shifted >> 8) - high_base(format);
+          return static_cast<std::uint16_t>((high & 0xFF) << 8 | (low & 0xFF));
+        }) {}
+
+  [[gnu::always_inline]] Planes operator()(uint8x16_t code) const {
+    const uint8x16_t twice = vaddq_u8(code, code);  // the sign falls out
+    const uint8x16_t index = vaddq_u8(twice, first);
+    const uint8x16_t low = vqtbl2q_u8(correction.low, index), high = vaddq_u8(vqtbl2q_u8(correction.high, index), base);
+    Planes planes{low, high};
+    if constexpr (kUp < 8) {
+      planes.low = vaddq_u8(low, vshlq_n_u8(code, kUp));
+      planes.high = vsraq_n_u8(high, twice, 9 - kUp);
+    } else {
+      planes.high = vaddq_u8(kUp == 8 ? vshrq_n_u8(twice, 1) : twice, high);
+    }
+    planes.high = vbslq_u8(vdupq_n_u8(0x80), code, planes.high);
+    return planes;
+  }
+
+ private:
+  static std::uint8_t high_base(const Format& format) {
+    const int rebias = Target::kBias - format.bias;
+    return static_cast<std::uint8_t>(Target::kMantissa == 7 ? rebias / 2 : rebias * 4);
+  }
+};
+
+template <typename Target>
+struct GeneralConstants {
   uint8x16_t low_table, high_table;  // results of fields 0 .. 15
   uint8x16_t field_mask, carry, high_base, special;
   int8x16_t sign_shift;
 
-  explicit DecodeConstants(const Format& format) {
+  explicit GeneralConstants(const Format& format) {
     std::uint8_t low[16], high[16];
     for (std::uint32_t field = 0; field < 16; ++field) {
-      // Past a small format's last field the entries are never asked for.
-      const double value = field <= format.max_field() ? decode(format, field) : 0.0;
-      const std::uint32_t bits = encode_value(Target::kFormat, value).code;
+      const std::uint32_t bits = target_bits<Target>(format, field);
       low[field] = static_cast<std::uint8_t>(bits);
       high[field] = static_cast<std::uint8_t>(bits >> 8);
     }
@@ -69,7 +161,7 @@ struct DecodeConstants {
 };
 
 template <typename Target, int kMantissa, Nan kNan>
-inline Planes decode_planes(const DecodeConstants<Target>& k, uint8x16_t code) {
+[[gnu::always_inline]] inline Planes general_planes(const GeneralConstants<Target>& k, uint8x16_t code) {
   constexpr int kUp = Target::kMantissa - kMantissa;
   constexpr std::uint8_t kNanLow = Target::kNan & 0xFF, kNanHigh = Target::kNan >> 8;
   constexpr std::uint8_t kInfLow = Target::kInf & 0xFF, kInfHigh = Target::kInf >> 8;
@@ -148,10 +240,16 @@ inline void decode_run(const void* codes, void* values, std::int64_t n, PlanesOf
   }
 }
 
+template <typename Value, typename PlanesOf>
+void decode_by(const Decoder& decoder, const void* codes, void* values, std::int64_t n) {
+  const PlanesOf planes_of(decoder.format);
+  decode_run<Value>(codes, values, n, planes_of);
+}
+
 template <typename Target, typename Value, int kMantissa, Nan kNan>
-void decode_format(const Decoder& decoder, const void* codes, void* values, std::int64_t n) {
-  const DecodeConstants<Target> k(decoder.format);
-  decode_run<Value>(codes, values, n, [&](uint8x16_t code) { return decode_planes<Target, kMantissa, kNan>(k, code); });
+void decode_general(const Decoder& decoder, const void* codes, void* values, std::int64_t n) {
+  const GeneralConstants<Target> k(decoder.format);
+  decode_run<Value>(codes, values, n, [&](uint8x16_t code) { return general_planes<Target, kMantissa, kNan>(k, code); });
 }
 
 // e8m0fnu in bf16: the code is the exponent. 2^-127 is subnormal (0x0040) and 255 is NaN (0x7FC0):
@@ -166,12 +264,15 @@ void decode_e8m0(const Decoder&, const void* codes, void* values, std::int64_t n
 }
 
 template <typename Target, typename Value, int kMantissa>
-DecodeSpan choose_nan(const Format& format) {
+DecodeSpan choose_planes(const Format& format) {
+  if constexpr (kMantissa >= 1 && kMantissa <= 3) {
+    if (ShiftedPlanes<Target, kMantissa>::fits(format)) return decode_by<Value, ShiftedPlanes<Target, kMantissa>>;
+  }
   switch (format.nan) {
-    case Nan::none: return decode_format<Target, Value, kMantissa, Nan::none>;
-    case Nan::ieee: return decode_format<Target, Value, kMantissa, Nan::ieee>;
-    case Nan::all_ones: return decode_format<Target, Value, kMantissa, Nan::all_ones>;
-    case Nan::negative_zero: return decode_format<Target, Value, kMantissa, Nan::negative_zero>;
+    case Nan::none: return decode_general<Target, Value, kMantissa, Nan::none>;
+    case Nan::ieee: return decode_general<Target, Value, kMantissa, Nan::ieee>;
+    case Nan::all_ones: return decode_general<Target, Value, kMantissa, Nan::all_ones>;
+    case Nan::negative_zero: return decode_general<Target, Value, kMantissa, Nan::negative_zero>;
   }
   return nullptr;
 }
@@ -183,12 +284,13 @@ DecodeSpan choose_mantissa(const Format& format) {
   // Normal fields must be normal in the target too, and the table's entries exact.
   const bool fits = top <= Target::kBias && (kIsHalf ? format.bias <= 15 : format.min_step_exponent() >= -126);
   if (format.bits() > 8 || !format.is_signed || format.twos_complement || !fits) return nullptr;
+  if (TablePlanes<Target>::fits(format)) return decode_by<Value, TablePlanes<Target>>;
   switch (format.mantissa_bits) {
-    case 0: return choose_nan<Target, Value, 0>(format);
-    case 1: return choose_nan<Target, Value, 1>(format);
-    case 2: return choose_nan<Target, Value, 2>(format);
-    case 3: return choose_nan<Target, Value, 3>(format);
-    case 4: return choose_nan<Target, Value, 4>(format);
+    case 0: return choose_planes<Target, Value, 0>(format);
+    case 1: return choose_planes<Target, Value, 1>(format);
+    case 2: return choose_planes<Target, Value, 2>(format);
+    case 3: return choose_planes<Target, Value, 3>(format);
+    case 4: return choose_planes<Target, Value, 4>(format);
     default: return nullptr;
   }
 }

@@ -3,7 +3,9 @@
 // With t the power of two at or below |x| (not below the smallest normal number) and m = t * 2^(23-M),
 // the sum |x| + m has the format's spacing as its last place: the floating-point adder rounds, in
 // whatever direction FPCR says, for normal and subnormal results alike. Then
-//   field = bits(|x| + m) - bits(m) + (t - t_min) >> (23 - M).
+//   field = bits(|x| + m) - bits(m) + (t - t_min) >> (23 - M),
+// and because a field has at most eight bits and m ends in zeros, only the last byte of the sum and
+// the exponent of t are needed.
 // Overflow is a clamp of |x| to a grid point beforehand (span.h). Rounding modes:
 //   nearest_even, toward_zero        the adder's own
 //   up, down                         the adder's own, with the sign put back on |x| and m
@@ -12,8 +14,8 @@
 // The additions before the last one also round toward zero, and truncation commutes with comparing
 // against grid points, so nothing is rounded twice.
 //
-// 11 operations on lanes for nearest_even, then one narrowing for sixteen elements. No branch or
-// address depends on data.
+// 8 operations on lanes for nearest_even; everything after that is done on sixteen bytes at once. No
+// branch or address depends on data.
 #pragma once
 
 #include <arm_neon.h>
@@ -61,32 +63,30 @@ struct EncodeConstants {
   using Word = typename Lanes::Word;
 
   Bits limit_positive, limit_negative, smallest, magic, half_step, step;
-  int shift;
-  uint8x16_t base;  // what the field is too large by
-  // The simple case: both signs alike, and Inf is just another overflow.
-  Bits nan_field;
-  // The general case, on bytes.
-  uint8x16_t sign_code, zero_sign, negate, nan_positive, nan_negative, inf_positive, inf_negative;
+  int mantissa_bits;
+  uint8x16_t base;  // what a field is too large by
+  uint8x16_t nan_field, nan_keeps_sign;
   int8x16_t sign_shift;
+  // For the general epilogue.
+  uint8x16_t sign_code, zero_sign, negate, nan_positive, nan_negative, inf_positive, inf_negative;
 
   explicit EncodeConstants(const Encoder& encoder) {
     const Format& format = encoder.format;
-    const int mantissa = format.mantissa_bits;
-    const auto in_lane = [](int exponent) { return static_cast<Word>(exponent + Lanes::kBias) << Lanes::kMantissa; };
+    mantissa_bits = format.mantissa_bits;
+    const auto exponents = [](int n) { return Lanes::splat(static_cast<Word>(static_cast<Word>(n) << Lanes::kMantissa)); };
     limit_positive = Lanes::splat(Source::magnitude_word(grid_value(format, encoder.overflow_field[0])));
     limit_negative = Lanes::splat(Source::magnitude_word(grid_value(format, encoder.overflow_field[1])));
-    const Word smallest_word = in_lane(format.min_exponent());
-    smallest = Lanes::splat(smallest_word);
-    magic = Lanes::splat(static_cast<Word>(Lanes::kMantissa - mantissa) << Lanes::kMantissa);
-    half_step = Lanes::splat(static_cast<Word>(mantissa + 1) << Lanes::kMantissa);
-    step = Lanes::splat(static_cast<Word>(mantissa) << Lanes::kMantissa);
-    shift = Lanes::kMantissa - mantissa;
-    const int stochastic = encoder.policy.rounding == Rounding::stochastic ? 1 : 0;
-    base = vdupq_n_u8(static_cast<std::uint8_t>((smallest_word >> shift) + static_cast<unsigned>(stochastic)));
-    // Fields are still too large by `base` where this one is put in.
-    nan_field = Lanes::splat(static_cast<Word>((encoder.nan_code[0] & format.magnitude_mask()) + (smallest_word >> shift) +
-                                               static_cast<unsigned>(stochastic)));
+    smallest = exponents(format.min_exponent() + Lanes::kBias);
+    magic = exponents(Lanes::kMantissa - mantissa_bits);
+    half_step = exponents(mantissa_bits + 1);
+    step = exponents(mantissa_bits);
     const auto bytes = [](std::uint32_t code) { return vdupq_n_u8(static_cast<std::uint8_t>(code)); };
+    // Stochastic rounding adds a whole step besides the random part of one.
+    const bool stochastic = encoder.policy.rounding == Rounding::stochastic;
+    base = bytes((static_cast<std::uint32_t>(format.min_exponent() + Lanes::kBias) << mantissa_bits) + (stochastic ? 1 : 0));
+    nan_field = bytes(encoder.nan_code[0] & format.magnitude_mask());
+    nan_keeps_sign = bytes(encoder.nan_code[0] == encoder.nan_code[1] ? 0 : 0xFF);
+    sign_shift = vdupq_n_s8(static_cast<std::int8_t>(format.bits() - 8));
     sign_code = bytes(format.twos_complement ? 0 : format.sign_mask());
     zero_sign = bytes(format.has_negative_zero() ? format.sign_mask() : 0);
     negate = bytes(format.twos_complement ? 0xFF : 0);
@@ -94,28 +94,34 @@ struct EncodeConstants {
     nan_negative = bytes(encoder.nan_code[1]);
     inf_positive = bytes(encoder.inf_code[0]);
     inf_negative = bytes(encoder.inf_code[1]);
-    sign_shift = vdupq_n_s8(static_cast<std::int8_t>(format.bits() - 8));
   }
 };
 
-// True where the simple epilogue is enough.
-inline bool is_simple(const Encoder& encoder) {
+// How much of what may happen after rounding a call can meet.
+enum class Epilogue {
+  eight_bits,  // both signs alike, Inf is just another overflow, NaN keeps its sign; sign in bit 7
+  narrow,      // the same with any sign bit, and a NaN that may lose its sign
+  general,
+};
+
+inline Epilogue epilogue_of(const Encoder& encoder) {
   const Format& format = encoder.format;
-  const EncodePolicy& policy = encoder.policy;
-  if (!format.has_negative_zero() || encoder.overflow_field[0] != encoder.overflow_field[1]) return false;
-  const std::uint32_t sign = format.sign_mask();
-  const bool nan_simple = (!format.has_nan() && policy.nan_input == NanInput::error) ||
-                          encoder.nan_code[1] == (encoder.nan_code[0] | sign);
-  return nan_simple && encoder.inf_code[0] == encoder.overflow_field[0] &&
-         encoder.inf_code[1] == (encoder.overflow_field[0] | sign);
+  const std::uint32_t sign = format.sign_mask(), field = encoder.overflow_field[0];
+  const bool alike = format.has_negative_zero() && encoder.overflow_field[1] == field && encoder.inf_code[0] == field &&
+                     encoder.inf_code[1] == (field | sign);
+  const bool nan_keeps = encoder.nan_code[1] == (encoder.nan_code[0] | sign);
+  const bool nan_drops = encoder.nan_code[1] == encoder.nan_code[0] && (encoder.nan_code[0] & sign) == 0;
+  if (!alike || !(nan_keeps || nan_drops)) return Epilogue::general;
+  return format.bits() == 8 && nan_keeps ? Epilogue::eight_bits : Epilogue::narrow;
 }
 
+// The sum whose last byte holds the field, for a magnitude and the power of two at or below it.
 template <typename Source, Rounding kRounding>
-inline typename Source::Lanes::Bits round_lanes(const EncodeConstants<Source>& k, typename Source::Lanes::Bits magnitude,
-                                                typename Source::Lanes::Bits sign, typename Source::Lanes::Bits random) {
+[[gnu::always_inline]] inline typename Source::Lanes::Bits round_lanes(const EncodeConstants<Source>& k, typename Source::Lanes::Bits magnitude,
+                                                typename Source::Lanes::Bits power, typename Source::Lanes::Bits sign,
+                                                typename Source::Lanes::Bits random) {
   using L = typename Source::Lanes;
   using Bits = typename L::Bits;
-  const Bits power = L::max(L::band(magnitude, L::splat(L::kExponent)), k.smallest);
   Bits big = L::add(power, k.magic);
   if constexpr (kRounding == Rounding::nearest_away) magnitude = L::fadd(magnitude, L::sub(power, k.half_step));
   if constexpr (kRounding == Rounding::stochastic) magnitude = L::fadd(magnitude, L::bor(L::sub(power, k.step), random));
@@ -124,61 +130,64 @@ inline typename Source::Lanes::Bits round_lanes(const EncodeConstants<Source>& k
     big = L::bor(big, sign);
   }
   const Bits sum = L::fadd(magnitude, big);
-  Bits field = L::sub(sum, big);
   if constexpr (kRounding == Rounding::to_odd) {
-    field = L::bor(field, L::bic(L::splat(1), L::fequal(L::fsub(sum, big), magnitude)));
+    return L::bor(sum, L::bic(L::splat(1), L::fequal(L::fsub(sum, big), magnitude)));
   }
-  return L::add(field, L::shift_right(power, k.shift));
+  return sum;
 }
 
-template <typename Source, Rounding kRounding, bool kSimple>
-inline uint8x16_t encode16(const EncodeConstants<Source>& k, const std::byte* values, const typename Source::Lanes::Bits* random) {
+template <typename Source, Rounding kRounding, Epilogue kEpilogue>
+[[gnu::always_inline]] inline uint8x16_t encode16(const EncodeConstants<Source>& k, const std::byte* values, const typename Source::Lanes::Bits* random) {
   using L = typename Source::Lanes;
   using Bits = typename L::Bits;
   constexpr int kVectors = L::kVectors;
+  constexpr bool kGeneral = kEpilogue == Epilogue::general;
   constexpr bool kSigned = kRounding == Rounding::up || kRounding == Rounding::down;
-  Bits raw[kVectors], fields[kVectors], nan[kVectors], inf[kVectors];
+  Bits raw[kVectors], sums[kVectors], powers[kVectors], nan[kVectors], inf[kVectors];
   Source::load(values, raw);
   for (int v = 0; v < kVectors; ++v) {
     const Bits magnitude = L::band(raw[v], L::splat(L::kMagnitude));
     Bits limit = k.limit_positive;
-    if constexpr (!kSimple) limit = L::select(L::sign_mask(raw[v]), k.limit_negative, k.limit_positive);
+    if constexpr (kGeneral) limit = L::select(L::sign_mask(raw[v]), k.limit_negative, k.limit_positive);
     nan[v] = L::above(magnitude, L::splat(Source::kInf));
-    if constexpr (!kSimple) inf[v] = L::equal(magnitude, L::splat(Source::kInf));
+    if constexpr (kGeneral) inf[v] = L::equal(magnitude, L::splat(Source::kInf));
     const Bits sign = kSigned ? L::bic(raw[v], L::splat(L::kMagnitude)) : L::splat(0);
     const Bits lane = Source::template to_lane<kRounding>(L::min(magnitude, limit));
-    fields[v] = round_lanes<Source, kRounding>(k, lane, sign, random != nullptr ? random[v] : L::splat(0));
-    if constexpr (kSimple) fields[v] = L::select(nan[v], k.nan_field, fields[v]);
+    powers[v] = L::max(L::band(lane, L::splat(L::kExponent)), k.smallest);
+    sums[v] = round_lanes<Source, kRounding>(k, lane, powers[v], sign, random != nullptr ? random[v] : L::splat(0));
   }
-  const uint8x16_t field = vsubq_u8(L::low_bytes(fields), k.base);
-  const uint8x16_t tops = L::top_bytes(raw);
-  if constexpr (kSimple) {
-    return vorrq_u8(field, vshlq_u8(vandq_u8(tops, vdupq_n_u8(0x80)), k.sign_shift));
-  } else {
-    const uint8x16_t negative = vcltzq_s8(vreinterpretq_s8_u8(tops));
-    const uint8x16_t sign = vandq_u8(negative, vbslq_u8(vceqzq_u8(field), k.zero_sign, k.sign_code));
-    const uint8x16_t flip = vandq_u8(negative, k.negate);
-    uint8x16_t code = vsubq_u8(veorq_u8(vorrq_u8(field, sign), flip), flip);
-    code = vbslq_u8(L::low_bytes(inf), vbslq_u8(negative, k.inf_negative, k.inf_positive), code);
-    return vbslq_u8(L::low_bytes(nan), vbslq_u8(negative, k.nan_negative, k.nan_positive), code);
+  uint8x16_t field = vsubq_u8(vaddq_u8(L::low_bytes(sums), L::binade_bytes(powers, k.mantissa_bits)), k.base);
+  const uint8x16_t tops = L::top_bytes(raw), is_nan = L::low_bytes(nan), sign_bit = vdupq_n_u8(0x80);
+  if constexpr (!kGeneral) field = vbslq_u8(is_nan, k.nan_field, field);
+  if constexpr (kEpilogue == Epilogue::eight_bits) return vbslq_u8(sign_bit, tops, field);
+  if constexpr (kEpilogue == Epilogue::narrow) {
+    const uint8x16_t lost = vbicq_u8(is_nan, k.nan_keeps_sign);
+    const uint8x16_t sign = vshlq_u8(vandq_u8(tops, sign_bit), k.sign_shift);
+    return vorrq_u8(field, vbicq_u8(sign, lost));
   }
+  const uint8x16_t negative = vcltzq_s8(vreinterpretq_s8_u8(tops));
+  const uint8x16_t sign = vandq_u8(negative, vbslq_u8(vceqzq_u8(field), k.zero_sign, k.sign_code));
+  const uint8x16_t flip = vandq_u8(negative, k.negate);
+  uint8x16_t code = vsubq_u8(veorq_u8(vorrq_u8(field, sign), flip), flip);
+  code = vbslq_u8(L::low_bytes(inf), vbslq_u8(negative, k.inf_negative, k.inf_positive), code);
+  return vbslq_u8(is_nan, vbslq_u8(negative, k.nan_negative, k.nan_positive), code);
 }
 
 constexpr std::int64_t kGroup = 16;
 
 // Fewer than sixteen elements, or ones that do not start where a random group does: they go through
 // memory of their own, `skip` places in.
-template <typename Source, Rounding kRounding, bool kSimple>
+template <typename Source, Rounding kRounding, Epilogue kEpilogue>
 void encode_partial(const EncodeConstants<Source>& k, const std::byte* values, int value_bytes, std::uint8_t* codes,
                     std::int64_t count, std::int64_t skip, const typename Source::Lanes::Bits* random) {
   alignas(16) std::byte staged[kGroup * 8] = {};
   alignas(16) std::uint8_t out[kGroup];
   std::memcpy(staged + skip * value_bytes, values, static_cast<std::size_t>(count * value_bytes));
-  vst1q_u8(out, encode16<Source, kRounding, kSimple>(k, staged, random));
+  vst1q_u8(out, encode16<Source, kRounding, kEpilogue>(k, staged, random));
   std::memcpy(codes, out + skip, static_cast<std::size_t>(count));
 }
 
-template <typename Source, Rounding kRounding, bool kSimple>
+template <typename Source, Rounding kRounding, Epilogue kEpilogue>
 void encode_neon(const Encoder& encoder, const void* values, void* codes, std::int64_t n, std::uint64_t index) {
   const FpEnvGuard guard(adder_mode(kRounding));
   const EncodeConstants<Source> k(encoder);
@@ -191,27 +200,27 @@ void encode_neon(const Encoder& encoder, const void* values, void* codes, std::i
     const auto skip = static_cast<std::int64_t>(index % kGroup);
     if (skip != 0) {
       done = n < kGroup - skip ? n : kGroup - skip;
-      encode_partial<Source, kRounding, kSimple>(k, from, bytes, to, done, skip, random.at(index - index % kGroup));
+      encode_partial<Source, kRounding, kEpilogue>(k, from, bytes, to, done, skip, random.at(index - index % kGroup));
     }
     for (; done + kGroup <= n; done += kGroup) {
       const auto* draws = random.at(index + static_cast<std::uint64_t>(done));
-      vst1q_u8(to + done, encode16<Source, kRounding, kSimple>(k, from + done * bytes, draws));
+      vst1q_u8(to + done, encode16<Source, kRounding, kEpilogue>(k, from + done * bytes, draws));
     }
     if (done < n) {
       const auto* draws = random.at(index + static_cast<std::uint64_t>(done));
-      encode_partial<Source, kRounding, kSimple>(k, from + done * bytes, bytes, to + done, n - done, 0, draws);
+      encode_partial<Source, kRounding, kEpilogue>(k, from + done * bytes, bytes, to + done, n - done, 0, draws);
     }
   } else {
     (void)index;
     for (; done + 2 * kGroup <= n; done += 2 * kGroup) {
-      const uint8x16_t first = encode16<Source, kRounding, kSimple>(k, from + done * bytes, nullptr);
-      const uint8x16_t second = encode16<Source, kRounding, kSimple>(k, from + (done + kGroup) * bytes, nullptr);
+      const uint8x16_t first = encode16<Source, kRounding, kEpilogue>(k, from + done * bytes, nullptr);
+      const uint8x16_t second = encode16<Source, kRounding, kEpilogue>(k, from + (done + kGroup) * bytes, nullptr);
       vst1q_u8(to + done, first);
       vst1q_u8(to + done + kGroup, second);
     }
     for (; done < n; done += kGroup) {
       const std::int64_t count = n - done < kGroup ? n - done : kGroup;
-      encode_partial<Source, kRounding, kSimple>(k, from + done * bytes, bytes, to + done, count, 0, nullptr);
+      encode_partial<Source, kRounding, kEpilogue>(k, from + done * bytes, bytes, to + done, count, 0, nullptr);
     }
   }
 }

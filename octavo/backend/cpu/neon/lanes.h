@@ -38,7 +38,6 @@ struct F32Lanes {
   static Bits max(Bits a, Bits b) { return vmaxq_u32(a, b); }
   static Bits above(Bits a, Bits b) { return vcgtq_u32(a, b); }
   static Bits equal(Bits a, Bits b) { return vceqq_u32(a, b); }
-  static Bits shift_right(Bits a, int by) { return vshlq_u32(a, vdupq_n_s32(-by)); }
   static Bits sign_mask(Bits a) { return vreinterpretq_u32_s32(vshrq_n_s32(vreinterpretq_s32_u32(a), 31)); }
   static Bits fadd(Bits a, Bits b) {
     return vreinterpretq_u32_f32(vaddq_f32(vreinterpretq_f32_u32(a), vreinterpretq_f32_u32(b)));
@@ -58,6 +57,13 @@ struct F32Lanes {
     const uint16x8_t b = vuzp2q_u16(vreinterpretq_u16_u32(v[2]), vreinterpretq_u16_u32(v[3]));
     return vuzp2q_u8(vreinterpretq_u8_u16(a), vreinterpretq_u8_u16(b));
   }
+  // The exponent of powers of two, times 2^mantissa_bits, modulo 256. It stands at bit 7 of the upper halves.
+  static uint8x16_t binade_bytes(const Bits v[kVectors], int mantissa_bits) {
+    const int16x8_t shift = vdupq_n_s16(static_cast<std::int16_t>(mantissa_bits - 7));
+    const uint16x8_t a = vuzp2q_u16(vreinterpretq_u16_u32(v[0]), vreinterpretq_u16_u32(v[1]));
+    const uint16x8_t b = vuzp2q_u16(vreinterpretq_u16_u32(v[2]), vreinterpretq_u16_u32(v[3]));
+    return vuzp1q_u8(vreinterpretq_u8_u16(vshlq_u16(a, shift)), vreinterpretq_u8_u16(vshlq_u16(b, shift)));
+  }
 };
 
 // Sixteen elements of a source as f32 bits. f32 can represent every input exactly or "odd".
@@ -76,7 +82,7 @@ struct F32Source {
     return magnitude;
   }
 
-  static void load(const std::byte* from, F32Lanes::Bits raw[4]) {
+  [[gnu::always_inline]] static void load(const std::byte* from, F32Lanes::Bits raw[4]) {
     if constexpr (kSource == DType::f32) {
       const auto* p = reinterpret_cast<const std::uint32_t*>(from);
       for (int i = 0; i < 4; ++i) raw[i] = vld1q_u32(p + 4 * i);
@@ -103,6 +109,24 @@ struct F32Source {
     }
   }
 };
+
+// Sixteen elements as bf16, rounded to odd: the upper halves, with the last bit set where anything
+// below them is not zero. Any later rounding to five mantissa bits or fewer is then exact.
+template <DType kSource>
+[[gnu::always_inline]] inline void load_bfloat(const std::byte* from, uint16x8_t raw[2]) {
+  if constexpr (kSource == DType::bf16) {
+    const auto* p = reinterpret_cast<const std::uint16_t*>(from);
+    raw[0] = vld1q_u16(p);
+    raw[1] = vld1q_u16(p + 8);
+  } else {
+    uint32x4_t wide[4];
+    F32Source<kSource>::load(from, wide);
+    for (int i = 0; i < 2; ++i) {
+      const uint16x8_t a = vreinterpretq_u16_u32(wide[2 * i]), b = vreinterpretq_u16_u32(wide[2 * i + 1]);
+      raw[i] = vorrq_u16(vuzp2q_u16(a, b), vminq_u16(vuzp1q_u16(a, b), vdupq_n_u16(1)));
+    }
+  }
+}
 
 }  // namespace
 }  // namespace octavo::cpu

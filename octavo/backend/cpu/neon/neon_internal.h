@@ -8,7 +8,7 @@ namespace octavo::cpu {
 EncodeSpan neon_encode(const Encoder& encoder);
 DecodeSpan neon_decode(const Decoder& decoder);
 
-// The power-of-two format; null for any other, and for policies it leaves to the portable kernel.
+// The powers of two: null for any other format, and for policies it leaves to the portable kernel.
 EncodeSpan neon_encode_e8m0(const Encoder& encoder);
 
 }  // namespace octavo::cpu

@@ -45,14 +45,13 @@ inline void philox_blocks(std::uint64_t seed, std::uint64_t counter, std::uint32
   vst4q_u32(out, (uint32x4x4_t{{c0, c1, c2, c3}}));
 }
 
-// Draws shifted to just below the implicit bit of an f32: the fraction R / 2^n of a float in [1, 2).
+// Draws as the fraction R / 2^n of a float in [1, 2): shifted to just below the implicit bit.
 class RandomGroups {
  public:
   explicit RandomGroups(const EncodePolicy& policy)
       : seed_(policy.seed),
         blocks_per_group_(stochastic_draw_bits(policy.stochastic_bits) == 8 ? 1 : 2),
-        mask_(vdupq_n_u32((1u << policy.stochastic_bits) - 1)),
-        shift_(vdupq_n_s32(23 - policy.stochastic_bits)) {}
+        shift_(vdupq_n_s16(static_cast<std::int16_t>(16 - policy.stochastic_bits))) {}
 
   // Four vectors for the elements index .. index + 15; index is a multiple of 16.
   const uint32x4_t* at(std::uint64_t index) {
@@ -75,15 +74,16 @@ class RandomGroups {
   }
 
  private:
+  // The shift drops what a draw has above its n bits.
   void spread(uint16x8_t draws, int at) {
-    lanes_[at] = vshlq_u32(vandq_u32(vmovl_u16(vget_low_u16(draws)), mask_), shift_);
-    lanes_[at + 1] = vshlq_u32(vandq_u32(vmovl_high_u16(draws), mask_), shift_);
+    const uint16x8_t aligned = vshlq_u16(draws, shift_);
+    lanes_[at] = vshll_n_u16(vget_low_u16(aligned), 7);
+    lanes_[at + 1] = vshll_high_n_u16(aligned, 7);
   }
 
   std::uint64_t seed_, blocks_per_group_, first_block_ = 0;
   bool filled_ = false;
-  uint32x4_t mask_;
-  int32x4_t shift_;
+  int16x8_t shift_;
   uint32x4_t lanes_[4];
   alignas(16) std::uint32_t words_[16];
 };

@@ -7,6 +7,7 @@
 #include "octavo/backend/cpu/neon/choose_encode.h"
 #include "octavo/backend/cpu/neon/neon_internal.h"
 #include "octavo/backend/cpu/neon_fp16/neon_fp16.h"
+#include "octavo/backend/cpu/neon_fp16/neon_fp16_internal.h"
 
 namespace octavo::cpu {
 namespace {
@@ -28,7 +29,6 @@ struct F16Lanes {
   static Bits max(Bits a, Bits b) { return vmaxq_u16(a, b); }
   static Bits above(Bits a, Bits b) { return vcgtq_u16(a, b); }
   static Bits equal(Bits a, Bits b) { return vceqq_u16(a, b); }
-  static Bits shift_right(Bits a, int by) { return vshlq_u16(a, vdupq_n_s16(static_cast<std::int16_t>(-by))); }
   static Bits sign_mask(Bits a) { return vreinterpretq_u16_s16(vshrq_n_s16(vreinterpretq_s16_u16(a), 15)); }
   static Bits fadd(Bits a, Bits b) {
     return vreinterpretq_u16_f16(vaddq_f16(vreinterpretq_f16_u16(a), vreinterpretq_f16_u16(b)));
@@ -42,6 +42,10 @@ struct F16Lanes {
   }
   static uint8x16_t top_bytes(const Bits v[kVectors]) {
     return vuzp2q_u8(vreinterpretq_u8_u16(v[0]), vreinterpretq_u8_u16(v[1]));
+  }
+  // The exponent of powers of two, times 2^mantissa_bits, modulo 256. It stands at bit 2 of the top bytes.
+  static uint8x16_t binade_bytes(const Bits v[kVectors], int mantissa_bits) {
+    return vshlq_u8(top_bytes(v), vdupq_n_s8(static_cast<std::int8_t>(mantissa_bits - 2)));
   }
 };
 
@@ -57,7 +61,7 @@ struct F16Source {
   static uint16x8_t to_lane(uint16x8_t magnitude) {
     return magnitude;
   }
-  static void load(const std::byte* from, uint16x8_t raw[2]) {
+  [[gnu::always_inline]] static void load(const std::byte* from, uint16x8_t raw[2]) {
     const auto* p = reinterpret_cast<const std::uint16_t*>(from);
     raw[0] = vld1q_u16(p);
     raw[1] = vld1q_u16(p + 8);
@@ -83,27 +87,12 @@ struct SqueezedSource {
     return lane;
   }
 
-  // The upper halves, with the last bit set where the lower halves are not zero.
-  static uint16x8_t squeeze(uint32x4_t a, uint32x4_t b) {
-    const uint16x8_t low = vuzp1q_u16(vreinterpretq_u16_u32(a), vreinterpretq_u16_u32(b));
-    const uint16x8_t high = vuzp2q_u16(vreinterpretq_u16_u32(a), vreinterpretq_u16_u32(b));
-    return vorrq_u16(high, vminq_u16(low, vdupq_n_u16(1)));
-  }
-
-  static void load(const std::byte* from, uint16x8_t raw[2]) {
-    if constexpr (kSource == DType::bf16) {
-      F16Source::load(from, raw);
-    } else {
-      uint32x4_t wide[4];
-      F32Source<kSource>::load(from, wide);
-      raw[0] = squeeze(wide[0], wide[1]);
-      raw[1] = squeeze(wide[2], wide[3]);
-    }
-  }
+  [[gnu::always_inline]] static void load(const std::byte* from, uint16x8_t raw[2]) { load_bfloat<kSource>(from, raw); }
 };
 
 EncodeSpan fp16_encode(const Encoder& encoder) {
-  EncodeSpan chosen = nullptr;
+  EncodeSpan chosen = neon_fp16_encode_e5m2(encoder);
+  if (chosen != nullptr) return chosen;
   switch (encoder.source) {
     case DType::f32: chosen = choose_encode<SqueezedSource<DType::f32>>(encoder); break;
     case DType::f64: chosen = choose_encode<SqueezedSource<DType::f64>>(encoder); break;

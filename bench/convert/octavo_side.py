@@ -1,0 +1,21 @@
+"""octavo's side of a case: a function that converts once into an output that exists already."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import octavo as ov
+import torch
+from cases import Case
+
+TORCH_DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
+
+
+def prepare(case: Case, values: torch.Tensor, threads: int) -> Callable[[], object]:
+    codes = torch.empty(values.shape, dtype=torch.uint8)
+    if case.way == "encode":
+        options = dict(case.options)
+        return lambda: ov.encode(values, case.format, out=codes, threads=threads, **options)
+    ov.encode(values, case.format, out=codes)
+    out = torch.empty_like(values)
+    return lambda: ov.decode(codes, case.values, format=case.format, out=out, threads=threads)

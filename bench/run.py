@@ -1,0 +1,33 @@
+"""Runs every question of bench/ and keeps what it printed: bench/results/<question>-<machine>-<date>.json.
+
+A question is a folder with a run.py that takes --json FILE. Run one alone with `python bench/convert/run.py`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import datetime
+import pathlib
+import platform
+import subprocess
+import sys
+
+HERE = pathlib.Path(__file__).resolve().parent
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("questions", nargs="*", help="folders of bench/ (default: all)")
+    parser.add_argument("--machine", default=platform.machine(), help="a name for this machine")
+    args = parser.parse_args()
+    questions = args.questions or sorted(p.parent.name for p in HERE.glob("*/run.py"))
+    date = datetime.date.today().isoformat()
+    for question in questions:
+        result = HERE / "results" / f"{question}-{args.machine}-{date}.json"
+        print(f"== {question} -> {result.relative_to(HERE.parent)}", flush=True)
+        subprocess.run([sys.executable, HERE / question / "run.py", "--json", result], check=True)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

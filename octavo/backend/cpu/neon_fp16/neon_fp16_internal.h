@@ -1,0 +1,11 @@
+// What the files of this folder share.
+#pragma once
+
+#include "octavo/backend/cpu/span.h"
+
+namespace octavo::cpu {
+
+// Null for any other format, and for stochastic rounding.
+EncodeSpan neon_fp16_encode_e5m2(const Encoder& encoder);
+
+}  // namespace octavo::cpu
