@@ -34,7 +34,7 @@ OutgoingType outgoing_type(const View& view, DlpackCodes codes, bool can_be_padd
   };
   if (view.dtype == DType::bf16) return plain(kDLBfloat, 16);
   if (is_value(view.dtype)) return plain(kDLFloat, 8 * element_bytes(view.dtype));
-  const OutgoingType bytes = plain(kDLUInt, view.packed ? 8 : 8 * view.format.code_bytes());
+  const OutgoingType bytes = plain(kDLUInt, 8 * view.format.code_bytes());
   if (codes == DlpackCodes::bytes) return bytes;
   for (const CodeType& known : kCodeTypes) {
     if (view.format != known.format) continue;

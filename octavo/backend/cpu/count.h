@@ -1,4 +1,4 @@
-// Counting what an encode meets, apart from encoding: the same for every instruction set.
+// NaN among values, and sums of counts from several threads.
 #pragma once
 
 #include <atomic>
@@ -7,9 +7,6 @@
 #include "octavo/backend/cpu/span.h"
 
 namespace octavo::cpu {
-
-// Contiguous values of encoder.source.
-Counts count_span(const Encoder& encoder, const void* values, std::int64_t n, std::uint64_t index);
 
 // Contiguous values of any dtype, or unpacked codes.
 std::int64_t count_nan_span(DType dtype, const Format& format, const void* values, std::int64_t n);

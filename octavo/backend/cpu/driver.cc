@@ -123,7 +123,7 @@ void encode_matrix(const Isa& isa, const Exec& exec, const Matrix& values, const
         span = decoded;
       }
       encode_span(encoder, span, encoded, count, index);
-      if (counts != nullptr) met += count_span(encoder, span, count, index);
+      if (counts != nullptr) met += isa.count(encoder, span, count, index);
       scatter(codes, row, block + done, count, encoded);
     }
     if (counts != nullptr) totals.add(met);

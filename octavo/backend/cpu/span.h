@@ -31,11 +31,13 @@ struct Decoder {
 
 // `index` is the stochastic index of the first element.
 using EncodeSpan = void (*)(const Encoder&, const void* values, void* codes, std::int64_t n, std::uint64_t index);
+using CountSpan = Counts (*)(const Encoder&, const void* values, std::int64_t n, std::uint64_t index);
 using DecodeSpan = void (*)(const Decoder&, const void* codes, void* values, std::int64_t n);
 
 struct Isa {
   EncodeSpan (*encode)(const Encoder&);
   DecodeSpan (*decode)(const Decoder&);
+  CountSpan count;
 };
 
 Encoder make_encoder(const Format& format, const EncodePolicy& policy, DType source);

@@ -302,6 +302,10 @@ DecodeSpan choose_decode(const Format& format) {
 
 }  // namespace
 
+Counts neon_count(const Encoder& encoder, const void* values, std::int64_t n, std::uint64_t index) {
+  return kPortableIsa.count(encoder, values, n, index);
+}
+
 DecodeSpan neon_decode(const Decoder& decoder) {
   DecodeSpan chosen = nullptr;
   switch (decoder.target) {
@@ -314,7 +318,8 @@ DecodeSpan neon_decode(const Decoder& decoder) {
   return chosen != nullptr ? chosen : kPortableIsa.decode(decoder);
 }
 
-const Isa kNeonIsa{.encode = neon_encode, .decode = neon_decode};
+const Isa kNeonIsa{.encode = neon_encode, .decode = neon_decode, .count = neon_count};
+
 const Kernels kNeonKernels = make_kernels<kNeonIsa>("cpu/neon", "NEON, as every aarch64 CPU has it");
 
 }  // namespace octavo::cpu

@@ -7,6 +7,7 @@ namespace octavo::cpu {
 
 EncodeSpan neon_encode(const Encoder& encoder);
 DecodeSpan neon_decode(const Decoder& decoder);
+Counts neon_count(const Encoder& encoder, const void* values, std::int64_t n, std::uint64_t index);
 
 // The powers of two: null for any other format, and for policies it leaves to the portable kernel.
 EncodeSpan neon_encode_e8m0(const Encoder& encoder);

@@ -1,4 +1,4 @@
-// The draws of round/stochastic.h for groups of sixteen elements, four Philox blocks at a time.
+// The draws of round/stochastic.h for groups of sixteen elements, sixteen Philox blocks at a time.
 #pragma once
 
 #include <arm_neon.h>
@@ -20,29 +20,40 @@ inline void multiply_wide(uint32x4_t a, std::uint32_t b, uint32x4_t& high, uint3
   high = vuzp2q_u32(low_pair, high_pair);
 }
 
-// Blocks counter .. counter + 3, in memory order.
+// Four vectors of four counters go through the rounds side by side: one alone would wait for its own
+// multiplications ten times over.
+inline constexpr int kChains = 4;
+inline constexpr std::uint64_t kBlocks = 4 * kChains;
+
+// Blocks counter .. counter + kBlocks - 1, in memory order.
 inline void philox_blocks(std::uint64_t seed, std::uint64_t counter, std::uint32_t* out) {
-  const std::uint64_t counters[4] = {counter, counter + 1, counter + 2, counter + 3};
-  uint32x4_t c0, c1, c2 = vdupq_n_u32(0), c3 = c2;
-  {
+  uint32x4_t c0[kChains], c1[kChains], c2[kChains], c3[kChains];
+  for (int chain = 0; chain < kChains; ++chain) {
+    std::uint64_t counters[4];
+    for (std::uint64_t i = 0; i < 4; ++i) counters[i] = counter + 4 * static_cast<std::uint64_t>(chain) + i;
     const uint32x4_t pair0 = vreinterpretq_u32_u64(vld1q_u64(counters));
     const uint32x4_t pair1 = vreinterpretq_u32_u64(vld1q_u64(counters + 2));
-    c0 = vuzp1q_u32(pair0, pair1);
-    c1 = vuzp2q_u32(pair0, pair1);
+    c0[chain] = vuzp1q_u32(pair0, pair1);
+    c1[chain] = vuzp2q_u32(pair0, pair1);
+    c2[chain] = c3[chain] = vdupq_n_u32(0);
   }
   auto key0 = static_cast<std::uint32_t>(seed), key1 = static_cast<std::uint32_t>(seed >> 32);
   for (int round = 0; round < kPhiloxRounds; ++round) {
-    uint32x4_t high0, low0, high1, low1;
-    multiply_wide(c0, kPhiloxMultiplier0, high0, low0);
-    multiply_wide(c2, kPhiloxMultiplier1, high1, low1);
-    c0 = veorq_u32(veorq_u32(high1, c1), vdupq_n_u32(key0));
-    c2 = veorq_u32(veorq_u32(high0, c3), vdupq_n_u32(key1));
-    c1 = low1;
-    c3 = low0;
+    for (int chain = 0; chain < kChains; ++chain) {
+      uint32x4_t high0, low0, high1, low1;
+      multiply_wide(c0[chain], kPhiloxMultiplier0, high0, low0);
+      multiply_wide(c2[chain], kPhiloxMultiplier1, high1, low1);
+      c0[chain] = veorq_u32(veorq_u32(high1, c1[chain]), vdupq_n_u32(key0));
+      c2[chain] = veorq_u32(veorq_u32(high0, c3[chain]), vdupq_n_u32(key1));
+      c1[chain] = low1;
+      c3[chain] = low0;
+    }
     key0 += kPhiloxWeyl0;
     key1 += kPhiloxWeyl1;
   }
-  vst4q_u32(out, (uint32x4x4_t{{c0, c1, c2, c3}}));
+  for (int chain = 0; chain < kChains; ++chain) {
+    vst4q_u32(out + 16 * chain, (uint32x4x4_t{{c0[chain], c1[chain], c2[chain], c3[chain]}}));
+  }
 }
 
 // Draws as the fraction R / 2^n of a float in [1, 2): shifted to just below the implicit bit.
@@ -56,7 +67,7 @@ class RandomGroups {
   // Four vectors for the elements index .. index + 15; index is a multiple of 16.
   const uint32x4_t* at(std::uint64_t index) {
     const std::uint64_t block = index / 16 * blocks_per_group_;
-    if (!filled_ || block - first_block_ >= 4) {
+    if (!filled_ || block - first_block_ >= kBlocks) {
       philox_blocks(seed_, block, words_);
       first_block_ = block;
       filled_ = true;
@@ -85,7 +96,7 @@ class RandomGroups {
   bool filled_ = false;
   int16x8_t shift_;
   uint32x4_t lanes_[4];
-  alignas(16) std::uint32_t words_[16];
+  alignas(16) std::uint32_t words_[4 * kBlocks];
 };
 
 }  // namespace

@@ -105,7 +105,7 @@ EncodeSpan fp16_encode(const Encoder& encoder) {
 
 }  // namespace
 
-const Isa kNeonFp16Isa{.encode = fp16_encode, .decode = neon_decode};
+const Isa kNeonFp16Isa{.encode = fp16_encode, .decode = neon_decode, .count = neon_count};
 const Kernels kNeonFp16Kernels = make_kernels<kNeonFp16Isa>("cpu/neon_fp16", "NEON with half-precision arithmetic");
 
 }  // namespace octavo::cpu

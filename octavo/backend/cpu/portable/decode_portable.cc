@@ -86,7 +86,8 @@ void widen(const void* values, DType source, double* wide, std::int64_t n) {
 namespace octavo::cpu {
 
 const Isa kPortableIsa{.encode = [](const Encoder&) -> EncodeSpan { return portable::encode_span; },
-                       .decode = [](const Decoder&) -> DecodeSpan { return portable::decode_span; }};
+                       .decode = [](const Decoder&) -> DecodeSpan { return portable::decode_span; },
+                       .count = portable::count_span};
 const Kernels kPortableKernels = make_kernels<kPortableIsa>("cpu/portable", "plain C++, vectorised by the compiler");
 
 }  // namespace octavo::cpu

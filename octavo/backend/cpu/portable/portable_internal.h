@@ -16,6 +16,7 @@ inline constexpr Format kHalf{.exponent_bits = 5, .mantissa_bits = 10, .bias = 1
 inline constexpr Format kBfloat{.exponent_bits = 8, .mantissa_bits = 7, .bias = 127, .has_inf = true, .nan = Nan::ieee};
 
 void encode_span(const Encoder&, const void* values, void* codes, std::int64_t n, std::uint64_t index);
+Counts count_span(const Encoder&, const void* values, std::int64_t n, std::uint64_t index);
 void decode_span(const Decoder&, const void* codes, void* values, std::int64_t n);
 
 // Values of any dtype to f32 (f64 sources are rounded) or to f64 (exact).

@@ -25,6 +25,9 @@ struct LaneTraits<double> {
   static constexpr int kMantissa = 52, kBias = 1023, kTop = 63;
 };
 
+// Elements whose random bits are drawn at a time.
+inline constexpr std::int64_t kDraws = 512;
+
 // All ones where the condition holds. Decisions are masks, not `?:`, because a compiler is free to turn
 // a conditional expression into a branch, and then neither vectorises the loop nor keeps it oblivious.
 template <typename Lane>
@@ -163,12 +166,18 @@ void encode_lanes(const Encoder& encoder, const Wide* __restrict values, Code* _
                   std::uint64_t index) {
   using Lane = typename LaneTraits<Wide>::Lane;
   const LanePlan<Wide> plan(encoder);
-  for (std::int64_t i = 0; i < n; ++i) {
-    Lane random = 0;
-    if constexpr (kRounding == Rounding::stochastic) {
-      random = stochastic_draw(encoder.policy.seed, index + static_cast<std::uint64_t>(i), encoder.policy.stochastic_bits);
+  if constexpr (kRounding == Rounding::stochastic) {
+    for (std::int64_t start = 0; start < n; start += kDraws) {
+      Lane draws[kDraws];
+      const std::int64_t count = smaller(kDraws, n - start);
+      stochastic_draws(encoder.policy.seed, index + static_cast<std::uint64_t>(start), encoder.policy.stochastic_bits, count, draws);
+      for (std::int64_t i = 0; i < count; ++i) {
+        codes[start + i] = static_cast<Code>(encode_lane<Wide, kRounding>(plan, values[start + i], draws[i]));
+      }
     }
-    codes[i] = static_cast<Code>(encode_lane<Wide, kRounding>(plan, values[i], random));
+  } else {
+    (void)index;
+    for (std::int64_t i = 0; i < n; ++i) codes[i] = static_cast<Code>(encode_lane<Wide, kRounding>(plan, values[i], Lane{0}));
   }
 }
 
