@@ -1,0 +1,82 @@
+# The short way to everything. Each target installs what it lacks (tools/bootstrap), builds into
+# build/ and .venv/, and can be repeated; the work itself is in CMake presets and tools/.
+
+PYTHON := .venv/bin/python
+JOBS ?= $(shell nproc 2>/dev/null || echo 2)
+export CMAKE_BUILD_PARALLEL_LEVEL := $(JOBS)
+export CTEST_PARALLEL_LEVEL := $(JOBS)
+
+SOURCES = git ls-files --cached --others --exclude-standard
+
+.DEFAULT_GOAL := all
+.PHONY: all release package demo test test-slow bench coverage format lint clean help \
+        bootstrap-build bootstrap-test bootstrap-dev
+# Targets share build trees and the package manager; the parallelism is inside them.
+.NOTPARALLEL:
+
+all: release package  ## build everything; the program is .venv/bin/octavo
+	@echo "built: .venv/bin/octavo, and 'import octavo' in $(PYTHON)"
+
+bootstrap-build:
+	@tools/bootstrap build
+bootstrap-test:
+	@tools/bootstrap test
+bootstrap-dev:
+	@tools/bootstrap dev
+
+# A compiler newer than ours may warn where ours does not: an error only to those who test.
+WERROR ?= OFF
+
+# Without tests and benchmarks, so that building does not need what only testing needs.
+release: bootstrap-build
+	cmake --preset release -DOCTAVO_WERROR=$(WERROR) -DOCTAVO_BUILD_TESTS=OFF -DOCTAVO_BUILD_BENCH=OFF
+	cmake --build --preset release
+
+# The Python package with the program inside, as a user's `pip install .` would install it, except
+# that the build tree is kept: a second run compiles only what changed.
+package: bootstrap-build
+	$(PYTHON) -m pip --disable-pip-version-check install --quiet --no-build-isolation --no-deps \
+	  --config-settings=build-dir=build/python \
+	  --config-settings=cmake.define.OCTAVO_WERROR=$(WERROR) .
+
+demo: all  ## show what octavo does; leaves pictures in build/demo
+	@tools/demo
+
+test: bootstrap-test  ## build and run every test but the slow ones
+	@$(PYTHON) tools/run_tests.py
+
+test-slow: bootstrap-test  ## the exhaustive tests: minutes
+	@$(PYTHON) tools/run_tests.py slow
+
+bench: bootstrap-test package  ## measure; writes bench/results
+	cmake --preset release -DOCTAVO_BUILD_BENCH=ON
+	cmake --build --preset release
+	$(PYTHON) bench/run.py
+
+coverage: bootstrap-dev  ## lines the C++ tests reach, as HTML
+	cmake --preset coverage
+	cmake --build --preset coverage
+	find build/coverage -name '*.gcda' -delete
+	ctest --preset coverage
+	$(PYTHON) -m gcovr --root . --filter octavo/ --exclude '.*_test\.cc' build/coverage \
+	  --txt build/coverage/coverage.txt --html-details build/coverage/coverage.html --print-summary
+	@echo "report: build/coverage/coverage.html"
+
+format: bootstrap-dev  ## rewrite all sources in the house style
+	$(SOURCES) '*.cc' '*.h' '*.cu' '*.cuh' | xargs -r clang-format -i
+	$(SOURCES) '*.py' | xargs -r .venv/bin/ruff format --quiet
+	$(SOURCES) '*.py' | xargs -r .venv/bin/ruff check --quiet --fix
+
+lint: bootstrap-dev  ## say what format would change, and what clang-tidy and ruff find
+	$(SOURCES) '*.cc' '*.h' '*.cu' '*.cuh' | xargs -r clang-format --dry-run -Werror
+	$(SOURCES) '*.py' | xargs -r .venv/bin/ruff check
+	$(PYTHON) tests/layering/check_layering.py
+	cmake --preset release -DOCTAVO_BUILD_TESTS=ON
+	$(SOURCES) 'octavo/*.cc' 'cli/*.cc' | grep -v -e _test.cc -e /cuda | \
+	  xargs -r -n 4 -P $(JOBS) clang-tidy -p build/release --quiet
+
+clean:  ## remove build/; .venv stays (rm -r .venv to remove it too)
+	rm -rf build
+
+help:  ## this list
+	@sed -n 's/^\([a-z-]*\):.*##  *\(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 24

@@ -1,0 +1,81 @@
+# Compiler settings for every target of this project.
+set(CMAKE_CXX_STANDARD 20)
+set(CMAKE_CXX_STANDARD_REQUIRED ON)
+set(CMAKE_CXX_EXTENSIONS OFF)
+set(CMAKE_POSITION_INDEPENDENT_CODE ON)
+set(CMAKE_CXX_VISIBILITY_PRESET hidden)
+set(CMAKE_VISIBILITY_INLINES_HIDDEN ON)
+set(CMAKE_EXPORT_COMPILE_COMMANDS ON)
+
+if(NOT CMAKE_BUILD_TYPE AND NOT CMAKE_CONFIGURATION_TYPES)
+  set(CMAKE_BUILD_TYPE Release CACHE STRING "Debug or Release" FORCE)
+endif()
+
+# Only for this project's own trees: as a subproject the parent decides about optimisation.
+if(PROJECT_IS_TOP_LEVEL)
+  set(CMAKE_CXX_FLAGS_RELEASE "-O3 -DNDEBUG")
+  # -O1 keeps the exhaustive tests affordable under sanitizers, at no cost to stack traces.
+  set(CMAKE_CXX_FLAGS_DEBUG "-O1 -g -fno-omit-frame-pointer")
+endif()
+
+# One interface target carries the flags, so that a room, a test and a benchmark cannot differ in
+# them: the same source must round the same way wherever it is compiled.
+add_library(octavo_flags INTERFACE)
+target_compile_features(octavo_flags INTERFACE cxx_std_20)
+target_compile_options(octavo_flags INTERFACE
+  # A fused multiply-add rounds once where the contract says twice.
+  $<$<COMPILE_LANGUAGE:CXX>:-ffp-contract=off>
+  $<$<COMPILE_LANGUAGE:CXX>:-Wall -Wextra -Wshadow -Wpedantic>)
+if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND CMAKE_CXX_COMPILER_VERSION VERSION_LESS 13)
+  # GCC 12 sees overlapping copies in its own std::string operator+ (GCC bug 105651).
+  target_compile_options(octavo_flags INTERFACE $<$<COMPILE_LANGUAGE:CXX>:-Wno-restrict>)
+endif()
+if(OCTAVO_WERROR)
+  target_compile_options(octavo_flags INTERFACE $<$<COMPILE_LANGUAGE:CXX>:-Werror>)
+endif()
+
+# GCC and clang write -fsanitize=undefined findings and carry on; a test must fail on them.
+if(OCTAVO_SANITIZE)
+  target_compile_options(octavo_flags INTERFACE
+    $<$<COMPILE_LANGUAGE:CXX>:-fsanitize=${OCTAVO_SANITIZE} -fno-sanitize-recover=all>)
+  target_link_options(octavo_flags INTERFACE -fsanitize=${OCTAVO_SANITIZE})
+endif()
+if(OCTAVO_COVERAGE)
+  # Atomic counters: the thread pool would otherwise lose counts.
+  target_compile_options(octavo_flags INTERFACE
+    $<$<COMPILE_LANGUAGE:CXX>:--coverage -fprofile-update=atomic>)
+  target_link_options(octavo_flags INTERFACE --coverage)
+endif()
+
+find_package(Threads REQUIRED)
+target_link_libraries(octavo_flags INTERFACE Threads::Threads)
+
+# ccache when it is there and works: with a home it cannot write to it fails, and must not take the
+# build with it. Tried once by compiling something.
+if(PROJECT_IS_TOP_LEVEL AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
+  find_program(OCTAVO_CCACHE ccache)
+  mark_as_advanced(OCTAVO_CCACHE)
+  if(OCTAVO_CCACHE AND NOT DEFINED OCTAVO_CCACHE_WORKS)
+    file(WRITE "${PROJECT_BINARY_DIR}/ccache_probe.cc" "int octavo_ccache_probe;\n")
+    execute_process(
+      COMMAND "${OCTAVO_CCACHE}" "${CMAKE_CXX_COMPILER}" -c ccache_probe.cc -o ccache_probe.o
+      WORKING_DIRECTORY "${PROJECT_BINARY_DIR}"
+      RESULT_VARIABLE octavo_ccache_result OUTPUT_QUIET ERROR_QUIET)
+    if(octavo_ccache_result EQUAL 0)
+      set(OCTAVO_CCACHE_WORKS ON CACHE INTERNAL "")
+    else()
+      set(OCTAVO_CCACHE_WORKS OFF CACHE INTERNAL "")
+    endif()
+  endif()
+  if(OCTAVO_CCACHE_WORKS)
+    set(CMAKE_CXX_COMPILER_LAUNCHER "${OCTAVO_CCACHE}")
+  endif()
+endif()
+
+if(CMAKE_SYSTEM_PROCESSOR MATCHES "^(aarch64|arm64|ARM64)$")
+  set(OCTAVO_ARCH aarch64)
+elseif(CMAKE_SYSTEM_PROCESSOR MATCHES "^(x86_64|amd64|AMD64)$")
+  set(OCTAVO_ARCH x86_64)
+else()
+  set(OCTAVO_ARCH other)
+endif()

@@ -1,0 +1,48 @@
+# How rooms become the library. A room is a folder; its sources are found, not listed, so that adding
+# a file is one step. Tests (*_test.cc) stand beside their sources and never enter the library.
+
+# octavo_sources(<out> <folder>...): the library sources of the folders themselves, not below them.
+function(octavo_sources out)
+  set(found "")
+  foreach(folder IN LISTS ARGN)
+    file(GLOB here CONFIGURE_DEPENDS "${folder}/*.cc")
+    list(APPEND found ${here})
+  endforeach()
+  list(FILTER found EXCLUDE REGEX "_test\\.cc$")
+  set(${out} "${found}" PARENT_SCOPE)
+endfunction()
+
+# octavo_objects(<name> SOURCES <file>... [OPTIONS <flag>...]): one object library, joined to octavo.
+# With no sources it does nothing: a room that is still empty is not an error.
+function(octavo_objects name)
+  cmake_parse_arguments(PARSE_ARGV 1 arg "" "" "SOURCES;OPTIONS")
+  if(NOT arg_SOURCES)
+    return()
+  endif()
+  add_library(octavo_${name} OBJECT ${arg_SOURCES})
+  target_include_directories(octavo_${name} PRIVATE "${PROJECT_SOURCE_DIR}")
+  target_link_libraries(octavo_${name} PRIVATE octavo_flags)
+  target_compile_options(octavo_${name} PRIVATE ${arg_OPTIONS})
+  set_property(GLOBAL APPEND PROPERTY OCTAVO_OBJECTS octavo_${name})
+endfunction()
+
+# octavo_room(<name>): octavo/<name>/*.cc as one object library.
+function(octavo_room name)
+  octavo_sources(sources "${PROJECT_SOURCE_DIR}/octavo/${name}")
+  octavo_objects(${name} SOURCES ${sources})
+endfunction()
+
+# octavo_isa(<name> <arch> [flag...]): octavo/backend/cpu/<name>/*.cc, only on <arch>, with flags of its
+# own. Code here runs only after the registry saw the CPU report what the flags assume. An inline
+# function compiled under such flags must not be the copy that the linker keeps for everybody: the
+# folder keeps its helpers static or in its own namespace, and the test isa_symbols checks it.
+function(octavo_isa name arch)
+  if(arch STREQUAL "any" OR arch STREQUAL OCTAVO_ARCH)
+    octavo_sources(sources "${PROJECT_SOURCE_DIR}/octavo/backend/cpu/${name}")
+    octavo_objects(backend_cpu_${name} SOURCES ${sources} OPTIONS ${ARGN})
+    set_property(GLOBAL APPEND PROPERTY OCTAVO_ISA_FOLDERS ${name})
+    if(ARGN AND TARGET octavo_backend_cpu_${name})
+      set_property(GLOBAL APPEND PROPERTY OCTAVO_SPECIAL_OBJECTS octavo_backend_cpu_${name})
+    endif()
+  endif()
+endfunction()

@@ -1,0 +1,82 @@
+# Tests. GoogleTest executables, one per room or test folder to keep linking cheap; ctest sees one
+# test per executable, and each writes its cases as XML for the summary of `make test`.
+#
+# A file's name decides where it goes:
+#   x_test.cc           into its folder's executable, label `fast`
+#   every_*_test.cc     an executable of its own, label `fast`: all inputs of a kind. Sanitized and
+#                       emulated runs take a quarter of its cases, else they would take half an hour
+#   *_slow_test.cc      an executable of its own, label `slow`
+#   *thread*_test.cc, *fork*_test.cc
+#                       an executable of its own, labels `fast` and `thread`: what tsan runs
+
+# The sources that libgtest-dev installs serve where its compiled library cannot: cross builds and
+# machines that have the sources only.
+if(NOT CMAKE_CROSSCOMPILING)
+  find_package(GTest QUIET)
+endif()
+if(NOT TARGET GTest::gtest_main)
+  find_path(OCTAVO_GTEST_SOURCE NAMES googletest/src/gtest-all.cc
+    PATHS /usr/src/googletest NO_CMAKE_FIND_ROOT_PATH
+    DOC "GoogleTest source tree, used where no compiled GoogleTest fits")
+  if(NOT OCTAVO_GTEST_SOURCE)
+    message(FATAL_ERROR "No GoogleTest found: install libgtest-dev, set OCTAVO_GTEST_SOURCE to its "
+      "source tree, or configure with -DOCTAVO_BUILD_TESTS=OFF")
+  endif()
+  add_library(octavo_gtest STATIC EXCLUDE_FROM_ALL
+    "${OCTAVO_GTEST_SOURCE}/googletest/src/gtest-all.cc"
+    "${OCTAVO_GTEST_SOURCE}/googletest/src/gtest_main.cc")
+  target_include_directories(octavo_gtest SYSTEM PUBLIC "${OCTAVO_GTEST_SOURCE}/googletest/include")
+  target_include_directories(octavo_gtest PRIVATE "${OCTAVO_GTEST_SOURCE}/googletest")
+  target_link_libraries(octavo_gtest PUBLIC Threads::Threads)
+  add_library(GTest::gtest_main ALIAS octavo_gtest)
+endif()
+
+# Checks written in Python run under the environment that `make` keeps, if there is one.
+if(NOT DEFINED Python3_EXECUTABLE AND EXISTS "${PROJECT_SOURCE_DIR}/.venv/bin/python")
+  set(Python3_EXECUTABLE "${PROJECT_SOURCE_DIR}/.venv/bin/python")
+endif()
+
+set(OCTAVO_TEST_XML_DIR "${PROJECT_BINARY_DIR}/test-xml")
+
+# The target that `tsan` builds instead of everything.
+add_custom_target(octavo_thread_tests)
+
+# octavo_gtest(<name> SOURCES <file>... LABELS <label>...): one executable, one ctest test.
+function(octavo_gtest name)
+  cmake_parse_arguments(PARSE_ARGV 1 arg "" "TIMEOUT" "SOURCES;LABELS")
+  add_executable(${name} ${arg_SOURCES})
+  target_link_libraries(${name} PRIVATE octavo_static octavo_flags GTest::gtest_main)
+  # Tests read golden vectors from the source tree, wherever they are started.
+  target_compile_definitions(${name} PRIVATE OCTAVO_SOURCE_DIR="${PROJECT_SOURCE_DIR}")
+  add_test(NAME ${name} COMMAND ${name} "--gtest_output=xml:${OCTAVO_TEST_XML_DIR}/${name}.xml")
+  set_tests_properties(${name} PROPERTIES
+    LABELS "${arg_LABELS}" TIMEOUT ${arg_TIMEOUT} SKIP_RETURN_CODE 77)
+  if(name MATCHES "^every_" AND (OCTAVO_SANITIZE OR OCTAVO_COVERAGE OR CMAKE_CROSSCOMPILING))
+    set_tests_properties(${name} PROPERTIES ENVIRONMENT "GTEST_TOTAL_SHARDS=4;GTEST_SHARD_INDEX=0")
+  endif()
+  if("thread" IN_LIST arg_LABELS)
+    add_dependencies(octavo_thread_tests ${name})
+  endif()
+endfunction()
+
+# octavo_test(<name> <test file>... [SUPPORT <file>...]): sorts test files into executables by their
+# names, as told above; support files are linked into each.
+function(octavo_test name)
+  cmake_parse_arguments(PARSE_ARGV 1 arg "" "" "SUPPORT")
+  set(shared "")
+  foreach(file IN LISTS arg_UNPARSED_ARGUMENTS)
+    get_filename_component(stem "${file}" NAME_WE)
+    if(stem MATCHES "_slow_test$")
+      octavo_gtest(${stem} SOURCES "${file}" ${arg_SUPPORT} LABELS slow TIMEOUT 3600)
+    elseif(stem MATCHES "(thread|fork).*_test$")
+      octavo_gtest(${stem} SOURCES "${file}" ${arg_SUPPORT} LABELS fast thread TIMEOUT 600)
+    elseif(stem MATCHES "^every_")
+      octavo_gtest(${stem} SOURCES "${file}" ${arg_SUPPORT} LABELS fast TIMEOUT 900)
+    else()
+      list(APPEND shared "${file}")
+    endif()
+  endforeach()
+  if(shared)
+    octavo_gtest(${name} SOURCES ${shared} ${arg_SUPPORT} LABELS fast TIMEOUT 900)
+  endif()
+endfunction()

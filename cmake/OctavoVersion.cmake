@@ -1,0 +1,15 @@
+# Reads OCTAVO_VERSION_{MAJOR,MINOR,PATCH} from the version header, so that no number is kept twice.
+function(octavo_read_version header out)
+  file(READ "${header}" text)
+  set(parts "")
+  foreach(part IN ITEMS MAJOR MINOR PATCH)
+    if(NOT text MATCHES "#define OCTAVO_VERSION_${part} ([0-9]+)")
+      message(FATAL_ERROR "${header} does not define OCTAVO_VERSION_${part} as a number")
+    endif()
+    list(APPEND parts "${CMAKE_MATCH_1}")
+  endforeach()
+  list(JOIN parts "." version)
+  set(${out} "${version}" PARENT_SCOPE)
+  # Bumping the header must re-run CMake: SONAME and the package version come from it.
+  set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS "${header}")
+endfunction()

@@ -1,0 +1,166 @@
+"""Builds and runs the tests, one stage after another, and says at the end how many passed.
+
+    run_tests.py               every stage that applies to this machine
+    run_tests.py release dev   these stages only
+    run_tests.py slow          the exhaustive tests
+
+A stage that fails does not stop the next one: one run should show all that is broken. The last line
+has the form "N passed, N failed", where N counts single test cases, and the exit status is 1 if any
+failed. Only the standard library is used.
+"""
+
+from __future__ import annotations
+
+import platform
+import shutil
+import subprocess
+import sys
+import time
+import xml.etree.ElementTree as ET
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+RESULTS = ROOT / "build" / "test-results"
+
+
+@dataclass
+class Count:
+    passed: int = 0
+    failed: int = 0
+    skipped: int = 0
+
+    def __iadd__(self, other: Count) -> Count:
+        self.passed += other.passed
+        self.failed += other.failed
+        self.skipped += other.skipped
+        return self
+
+
+def run(command: list[str]) -> bool:
+    print("+", " ".join(command), flush=True)
+    return subprocess.run(command, cwd=ROOT).returncode == 0
+
+
+def count_cases(xml_file: Path) -> Count:
+    """Counts the cases of a JUnit file: GoogleTest, pytest and ctest all write this shape."""
+    count = Count()
+    for case in ET.parse(xml_file).getroot().iter("testcase"):
+        if case.find("failure") is not None or case.find("error") is not None:
+            count.failed += 1
+        elif case.find("skipped") is not None or case.get("status") in ("notrun", "disabled"):
+            count.skipped += 1
+        else:
+            count.passed += 1
+    return count
+
+
+def count_ctest(junit: Path, cases: Path) -> Count:
+    """ctest knows programs, GoogleTest's XML knows cases; a program that died left no XML."""
+    total = Count()
+    for program in ET.parse(junit).getroot().iter("testcase"):
+        failed = program.find("failure") is not None
+        detail = cases / f"{program.get('name')}.xml"
+        try:
+            count = count_cases(detail)
+        except (OSError, ET.ParseError):
+            skipped = program.find("skipped") is not None
+            count = Count(int(not failed and not skipped), int(failed), int(skipped))
+        # All cases passed and the program still failed: a sanitizer's report, a crash at exit.
+        if failed and count.failed == 0:
+            count.failed = 1
+        total += count
+    return total
+
+
+def cpp_stage(preset: str, test_preset: str | None = None, prefix: list[str] = ()) -> Count:
+    build = ROOT / "build" / preset
+    cases = build / "test-xml"
+    junit = RESULTS / f"ctest-{test_preset or preset}.xml"
+    shutil.rmtree(cases, ignore_errors=True)
+    junit.unlink(missing_ok=True)
+    configure = ["cmake", "--preset", preset, "-DOCTAVO_WERROR=ON"]
+    if not run(configure) or not run(["cmake", "--build", "--preset", preset]):
+        return Count(failed=1)
+    ctest = ["ctest", "--preset", test_preset or preset, "--output-junit", str(junit)]
+    good = run([*prefix, *ctest])
+    if not junit.exists():
+        return Count(failed=1)
+    count = count_ctest(junit, cases)
+    if not good and count.failed == 0:
+        count.failed = 1
+    return count
+
+
+def tsan_stage() -> Count:
+    # The thread sanitizer wants its shadow memory at fixed places, which strong address space
+    # randomisation of recent kernels can occupy.
+    fixed_addresses = ["setarch", "-R"]
+    allowed = shutil.which("setarch") and (
+        subprocess.run([*fixed_addresses, "true"], capture_output=True).returncode == 0
+    )
+    return cpp_stage("tsan", prefix=fixed_addresses if allowed else [])
+
+
+def package_stage() -> Count:
+    good = run(["make", "--no-print-directory", "package", "WERROR=ON"])
+    return Count(passed=int(good), failed=int(not good))
+
+
+def python_stage() -> Count:
+    junit = RESULTS / "pytest.xml"
+    junit.unlink(missing_ok=True)
+    good = run([".venv/bin/pytest", "-q", "-m", "not slow", f"--junitxml={junit}"])
+    try:
+        count = count_cases(junit)
+    except (OSError, ET.ParseError):
+        return Count(failed=1)
+    if not good and count.failed == 0:
+        count.failed = 1
+    return count
+
+
+# In the order they run: what users get first, then the same code under instruments.
+STAGES = {
+    "release": lambda: cpp_stage("release"),
+    "package": package_stage,
+    "python": python_stage,
+    "dev": lambda: cpp_stage("dev"),
+    "tsan": tsan_stage,
+    "x86_64": lambda: cpp_stage("x86_64"),
+}
+EXTRA_STAGES = {
+    "slow": lambda: cpp_stage("release", test_preset="slow"),
+    "cuda": lambda: cpp_stage("cuda"),
+}
+
+
+def default_stages() -> list[str]:
+    # An x86 machine runs x86 code in every stage; only others need the emulator.
+    return [name for name in STAGES if name != "x86_64" or platform.machine() != "x86_64"]
+
+
+def main(arguments: list[str]) -> int:
+    known = STAGES | EXTRA_STAGES
+    unknown = [name for name in arguments if name not in known]
+    if unknown:
+        print(f"unknown stage {unknown[0]!r}; stages: {', '.join(known)}", file=sys.stderr)
+        return 2
+    RESULTS.mkdir(parents=True, exist_ok=True)
+    rows = []
+    total = Count()
+    for name in arguments or default_stages():
+        print(f"\n==== {name} ====", flush=True)
+        start = time.monotonic()
+        count = known[name]()
+        rows.append((name, count, time.monotonic() - start))
+        total += count
+    print(f"\n{'stage':<10}{'passed':>9}{'failed':>9}{'skipped':>9}{'seconds':>9}")
+    for name, count, seconds in rows:
+        print(f"{name:<10}{count.passed:>9}{count.failed:>9}{count.skipped:>9}{seconds:>9.0f}")
+    print(f"{total.passed} passed, {total.failed} failed")
+    return 1 if total.failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
