@@ -1,0 +1,63 @@
+"""The guide's examples are run, and print what the guide says. In ```console blocks a line "$ command" is
+run in one folder for the whole page; the lines below are its output, "..." standing for any lines or the rest
+of a line and all after it."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "guide" / "command-line.md"
+
+
+def examples() -> list[tuple[str, str]]:
+    found = []
+    for block in re.findall(r"^```console\n(.*?)^```", PAGE.read_text(), re.S | re.M):
+        for part in re.split(r"^\$ ", block, flags=re.M)[1:]:
+            command, _, output = part.partition("\n")
+            while command.endswith("\\"):
+                more, _, output = output.partition("\n")
+                command = command[:-1] + more
+            found.append((command, output))
+    return found
+
+
+def matches(wanted: str, got: str) -> bool:
+    pattern = ""
+    for line in wanted.splitlines():
+        if line.endswith("..."):
+            pattern += re.escape(line[:-3]) + "(?:.*\n)*"
+        else:
+            pattern += re.escape(line) + "\n"
+    return re.fullmatch(pattern, got) is not None
+
+
+def test_every_example(octavo):
+    bin_folder = octavo.folder / "bin"
+    bin_folder.mkdir()
+    (bin_folder / "octavo").symlink_to(octavo.path)
+    (bin_folder / "python").write_text(f'#!/bin/sh\nexec "{sys.executable}" "$@"\n')
+    (bin_folder / "python").chmod(0o755)
+    work = octavo.folder / "work"
+    work.mkdir()
+    env = octavo.environment({"PATH": f"{bin_folder}:{os.environ['PATH']}"})
+    commands = examples()
+    assert len(commands) > 10
+    for command, wanted in commands:
+        done = subprocess.run(
+            ["bash", "-c", command], cwd=work, env=env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+        )
+        if not matches(wanted, done.stdout):
+            pytest.fail(f"$ {command}\nprinted\n{done.stdout}\nthe guide says\n{wanted}")
+
+
+def test_every_option_is_in_the_guide(octavo):
+    text = PAGE.read_text()
+    for command in ("formats", "cast", "doctor"):
+        for option in re.findall(r"^  (--[a-z-]+)", octavo.good(command, "--help").out, re.M):
+            assert option in text, f"{command} {option}"

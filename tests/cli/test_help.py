@@ -1,0 +1,76 @@
+"""Help and the mistakes that the parser itself finds. The parser's words differ between its versions, so these
+look for what must be there."""
+
+from __future__ import annotations
+
+import shlex
+
+import pytest
+
+COMMANDS = ["formats", "cast", "doctor", "completion"]
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_help_of_a_command(octavo, command):
+    for flag in ("--help", "-h"):
+        result = octavo.good(command, flag)
+        assert result.err == "" and "Examples:" in result.out and "--json" in result.out
+        assert f"octavo {command}" in result.out
+
+
+def test_help(octavo):
+    result = octavo.good("--help")
+    for word in [*COMMANDS, "Examples:", "Exit codes:", "--version", "--json"]:
+        assert word in result.out
+    assert result.err == ""
+
+
+def test_examples_of_help_are_understood(octavo):
+    """Every line of help that begins with octavo parses; files that are missing are another matter."""
+    for command in [[], *([name] for name in COMMANDS)]:
+        for line in octavo.good(*command, "--help").out.splitlines():
+            if not line.startswith("  octavo "):
+                continue
+            words = shlex.split(line.split("   ")[0].split(">")[0])[1:]
+            assert octavo(*words).code in (0, 1), line
+
+
+def test_nothing_asked_is_wrong_usage(octavo):
+    result = octavo()
+    assert result.code == 2 and result.out == "" and "formats" in result.err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ("cast", ["[cast]", "IN", "required"]),
+        ("cast x.npy --to e4m3fn", ["[cast]", "OUT", "required"]),
+        ("cast x.npy y.npy", ["[cast]", "--to", "required"]),
+        ("cast x.npy y.npy --to e4m3fn --seed abc", ["[cast]", "--seed", "abc"]),
+        ("cast x.npy y.npy --to e4m3fn --seed -1", ["[cast]", "--seed", "-1"]),
+        ("cast x.npy y.npy --to e4m3fn --stochastic-bits 17", ["[cast]", "--stochastic-bits", "16"]),
+        ("cast x.npy y.npy --to e4m3fn --stochastic-bits 0", ["[cast]", "--stochastic-bits", "1"]),
+        ("cast x.npy y.npy --to e4m3fn --threads 0", ["[cast]", "--threads", "1024"]),
+        ("cast x.npy y.npy --to", ["[cast]", "--to"]),
+        ("formats --plot", ["[formats]", "--plot"]),
+        ("completion", ["[completion]", "SHELL", "required"]),
+    ],
+)
+def test_mistakes(octavo, arguments, words):
+    octavo(*arguments.split()).refused(2, *words, "octavo")
+
+
+def test_json_before_or_after_the_command(octavo):
+    assert octavo.good("--json", "formats").json == octavo.good("formats", "--json").json
+
+
+def test_a_file_may_have_the_name_of_a_command(octavo):
+    octavo("cast", "doctor", "formats", "--to", "e4m3fn").refused(1, "could not open 'doctor'")
+
+
+def test_strange_text_is_shown_clean(octavo):
+    for word in ("\x1b[31mred", "x" * 5000, "ünïcode", "a\nb"):
+        octavo(word).refused(2)
+        result = octavo("formats", word)
+        result.refused(2)
+        assert len(result.err) < 500 and result.err.rstrip("\n").isprintable()

@@ -1,0 +1,57 @@
+// Runs a fuzz target over a corpus without a fuzzer: every file of the folders named, and of each file
+// all its beginnings and all its neighbours by one changed byte, which is where parsers break.
+#include <algorithm>
+#include <cstdint>
+#include <cstdio>
+#include <exception>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <vector>
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size);
+
+namespace {
+
+constexpr std::size_t kMostMutated = 256;  // longer files run as they are and at their beginning
+
+void run(const std::vector<std::uint8_t>& input, long& runs) {
+  LLVMFuzzerTestOneInput(input.data(), input.size());
+  ++runs;
+}
+
+void run_around(const std::vector<std::uint8_t>& input, long& runs) {
+  run(input, runs);
+  const std::size_t length = std::min(input.size(), kMostMutated);
+  for (std::size_t cut = 0; cut < length; ++cut) {
+    run({input.begin(), input.begin() + static_cast<std::ptrdiff_t>(cut)}, runs);
+  }
+  std::vector<std::uint8_t> changed = input;
+  for (std::size_t i = 0; i < length; ++i) {
+    for (int byte = 0; byte < 256; ++byte) {
+      changed[i] = static_cast<std::uint8_t>(byte);
+      run(changed, runs);
+    }
+    changed[i] = input[i];
+  }
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  long files = 0, runs = 0;
+  for (int i = 1; i < argc; ++i) {
+    std::vector<std::filesystem::path> paths;
+    std::error_code error;
+    for (const auto& entry : std::filesystem::directory_iterator(argv[i], error)) paths.push_back(entry.path());
+    std::sort(paths.begin(), paths.end());
+    for (const std::filesystem::path& path : paths) {
+      std::ifstream file(path, std::ios::binary);
+      const std::vector<std::uint8_t> input{std::istreambuf_iterator<char>(file), {}};
+      run_around(input, runs);
+      ++files;
+    }
+  }
+  std::printf("%ld files, %ld inputs\n", files, runs);
+  return files > 0 ? 0 : 1;  // an empty corpus is a mistake of the caller
+}

@@ -1,0 +1,153 @@
+"""Holds the #include lines of octavo/ against the arrows in arrows.txt.
+
+    check_layering.py [--root DIR] [--arrows FILE]
+
+Prints one line per violation, `file:line: what is wrong`, and exits 1 if there is any. Unit tests
+(*_test.cc) may include anything. Outside octavo/, programs and bindings may include public headers
+only: what `cmake --install` installs.
+"""
+
+from __future__ import annotations
+
+import argparse
+import re
+import sys
+from pathlib import Path
+
+SOURCE_SUFFIXES = {".h", ".cc", ".cu", ".cuh"}
+INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^>"]+)[>"]')
+# Folders outside the library that must do with its public headers. bench/ and tests/ look inside.
+OUTSIDE = ("cli", "python", "examples")
+PUBLIC_BACKEND_HEADERS = {"octavo/backend/kernels.h", "octavo/backend/registry.h"}
+
+
+class ArrowsError(Exception):
+    """arrows.txt itself is wrong: a typing mistake, an unknown name, a circle."""
+
+
+def read_arrows(text: str) -> dict[str, set[str]]:
+    arrows: dict[str, set[str]] = {}
+    for number, line in enumerate(text.splitlines(), start=1):
+        line = line.split("#")[0].strip()
+        if not line:
+            continue
+        room, arrow, targets = line.partition("->")
+        room = room.strip()
+        if not arrow or not room or " " in room:
+            raise ArrowsError(f"line {number}: expected 'room -> rooms', got {line!r}")
+        arrows.setdefault(room, set()).update(targets.split())
+    for room, targets in arrows.items():
+        for target in targets - arrows.keys():
+            raise ArrowsError(f"{room} -> {target}, but {target} has no line of its own")
+    return arrows
+
+
+def close_arrows(arrows: dict[str, set[str]]) -> dict[str, set[str]]:
+    """For each room all rooms it may include: itself, base, and everything down its arrows."""
+    closed: dict[str, set[str]] = {}
+
+    def visit(room: str, path: tuple[str, ...]) -> set[str]:
+        if room in path:
+            raise ArrowsError("a circle: " + " -> ".join((*path[path.index(room) :], room)))
+        if room not in closed:
+            reached = {room, "base"}
+            for target in arrows[room]:
+                reached |= visit(target, (*path, room))
+            closed[room] = reached
+        return closed[room]
+
+    for room in arrows:
+        visit(room, ())
+    return closed
+
+
+def room_of(path: str) -> str:
+    """The name arrows.txt uses for a file: octavo/convert/convert.h is convert."""
+    parts = path.split("/")[1:]
+    if len(parts) == 1:
+        # octavo.h is a room of its own; version.h and version.cc are one.
+        return re.sub(r"\.cc$", ".h", parts[0])
+    if parts[0] != "backend":
+        return parts[0]
+    if len(parts) == 2:
+        # backend/kernels.h, backend/registry.cc; cuda_absent.{h,cc} is a small backend.
+        name = parts[1]
+        if Path(name).stem.endswith("_absent"):
+            return "backend/" + Path(name).stem
+        return name
+    if parts[1] == "cpu" and len(parts) > 3:
+        return "/".join(parts[:3])
+    return "/".join(parts[:2])
+
+
+def includes(file: Path):
+    for number, line in enumerate(file.read_text(encoding="utf-8").splitlines(), start=1):
+        found = INCLUDE.match(line)
+        if found:
+            yield number, found[1], found[2]
+
+
+def sources(folder: Path):
+    if folder.is_dir():
+        yield from sorted(f for f in folder.rglob("*") if f.suffix in SOURCE_SUFFIXES)
+
+
+def check_library(root: Path, closed: dict[str, set[str]]) -> list[str]:
+    wrong = []
+    for file in sources(root / "octavo"):
+        name = file.relative_to(root).as_posix()
+        if file.stem.endswith("_test"):
+            continue
+        room = room_of(name)
+        if room not in closed:
+            wrong.append(f"{name}:1: {room} has no line in arrows.txt")
+            continue
+        for number, bracket, target in includes(file):
+            where = f"{name}:{number}:"
+            if bracket == '"' and not target.startswith("octavo/"):
+                wrong.append(f'{where} "{target}" is not named from the root ("octavo/...")')
+            elif target.startswith("octavo/") and room_of(target) not in closed[room]:
+                wrong.append(f"{where} {room} must not include {target} ({room_of(target)})")
+    return wrong
+
+
+def is_public(header: str) -> bool:
+    if header.endswith("_internal.h"):
+        return False
+    return not header.startswith("octavo/backend/") or header in PUBLIC_BACKEND_HEADERS
+
+
+def check_outside(root: Path) -> list[str]:
+    wrong = []
+    for folder in OUTSIDE:
+        for file in sources(root / folder):
+            for number, _, target in includes(file):
+                if target.startswith("octavo/") and not is_public(target):
+                    name = file.relative_to(root).as_posix()
+                    wrong.append(f"{name}:{number}: {target} is not a public header")
+    return wrong
+
+
+def check(root: Path, arrows_text: str) -> list[str]:
+    closed = close_arrows(read_arrows(arrows_text))
+    return check_library(root, closed) + check_outside(root)
+
+
+def main() -> int:
+    here = Path(__file__).resolve().parent
+    parser = argparse.ArgumentParser(description="check #include lines against arrows.txt")
+    parser.add_argument("--root", type=Path, default=here.parent.parent)
+    parser.add_argument("--arrows", type=Path, default=here / "arrows.txt")
+    options = parser.parse_args()
+    try:
+        wrong = check(options.root, options.arrows.read_text(encoding="utf-8"))
+    except ArrowsError as error:
+        wrong = [f"{options.arrows}: {error}"]
+    for line in wrong:
+        print(line)
+    print(f"layering: {len(wrong)} violations")
+    return 1 if wrong else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

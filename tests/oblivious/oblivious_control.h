@@ -1,0 +1,17 @@
+// Functions that do what a kernel must not, so that the check is known to see it.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+namespace octavo::oblivious {
+
+// Each reads the input and writes one byte per element.
+void branch_on_value(std::span<const std::uint32_t> input, std::uint8_t* output);
+void look_up_value(std::span<const std::uint32_t> input, std::uint8_t* output);
+void stop_at_value(std::span<const std::uint32_t> input, std::uint8_t* output);
+// The innocent one: what a kernel may do.
+void select_by_mask(std::span<const std::uint32_t> input, std::uint8_t* output);
+
+}  // namespace octavo::oblivious
