@@ -1,0 +1,40 @@
+"""octavo: floating point of eight bits and fewer.
+
+    >>> import octavo as ov
+    >>> codes = ov.encode(x, "e4m3fn")      # codes in x's own library; never a scale
+    >>> ov.decode(codes)                    # and the values again
+
+Arrays of NumPy, ml_dtypes, torch and of any library with DLPack come in without a copy; results are
+arrays of the same library. Errors are ValueError, TypeError, OSError and RuntimeError.
+"""
+
+from octavo import _octavo, compat
+from octavo._convert import cast, decode, encode, fp8_decode, fp8_encode
+from octavo._doctor import Backend, backends, doctor
+from octavo._formats import finfo, format, formats
+from octavo._octavo import Format
+from octavo._operation import Counts
+from octavo.compat import int32_to_bfloat16, round_to_fp8_represented_as_int8, undo_int8_fp8
+
+__version__ = _octavo.version()
+
+__all__ = [
+    "Backend",
+    "Counts",
+    "Format",
+    "__version__",
+    "backends",
+    "cast",
+    "compat",
+    "decode",
+    "doctor",
+    "encode",
+    "finfo",
+    "format",
+    "formats",
+    "fp8_decode",
+    "fp8_encode",
+    "int32_to_bfloat16",
+    "round_to_fp8_represented_as_int8",
+    "undo_int8_fp8",
+]

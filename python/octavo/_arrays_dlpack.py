@@ -1,0 +1,110 @@
+"""Arrays of any other library, through DLPack."""
+
+from __future__ import annotations
+
+import operator
+import sys
+from collections.abc import Callable
+from typing import Any, Final
+
+from octavo._arrays import Array, Family, Request
+from octavo._dtypes import value_of_format
+from octavo._octavo import Format, Tensor
+
+# DLDeviceType: plain memory, and memory of the host that a GPU can see as well.
+_ON_CPU: Final = (1, 3, 11)
+# Where libraries keep the function that takes an array over.
+_FROM_DLPACK: Final = ("from_dlpack", "dlpack.from_dlpack", "utils.dlpack.from_dlpack")
+# What libraries raise when they do not take an array of some dtype.
+_REFUSALS: Final = (AssertionError, BufferError, KeyError, RuntimeError, TypeError, ValueError)
+
+
+class DLPackFamily(Family):
+    """`obj` is a pair here: the caller's array, and the Tensor that holds the memory."""
+
+    name = "DLPack array"
+    float_fix = "to float32"
+
+    def describe(self, x: Any, op: str, writing: bool = False) -> Array:
+        device = int(x.__dlpack_device__()[0])
+        if device not in _ON_CPU:
+            raise RuntimeError(
+                f"[{op}] got an array on DLPack device {device}, and octavo computes on the CPU "
+                "(device 1) here; copy it there first"
+            )
+        try:
+            tensor = Tensor.from_dlpack(_capsule(x))
+        except _REFUSALS as error:
+            raise TypeError(
+                f"[{op}] {type(x).__name__} cannot be used through DLPack: {error}"
+            ) from error
+        return self._array(x, tensor)
+
+    def new(self, request: Request, owner: Array, op: str) -> Array:
+        # octavo's own memory; the caller's library takes it over once it has been written.
+        kind, cols = value_of_format(request.kind), request.cols
+        shape = request.shape if cols is None else request.shape[:-1] + (cols,)
+        tensor = Tensor.empty(kind, shape, packed=cols is not None)
+        if not (request.raw and isinstance(kind, Format)):
+            return self._array(owner.obj[0], tensor)
+        array = self._array(owner.obj[0], tensor.as_bytes())
+        array.kind = kind.code_dtype
+        return array
+
+    def finish(self, array: Array) -> Any:
+        x, tensor = array.obj
+        take = _from_dlpack(x)
+        if take is None:
+            return array.numpy()
+        try:
+            return take(tensor)
+        except _REFUSALS:
+            # The library has no such dtype: plain integers then.
+            return take(tensor.as_bytes())
+
+    def wrote(self, array: Array) -> Any:
+        return array.obj[0]
+
+    def _array(self, x: Any, tensor: Tensor) -> Array:
+        shape, strides = tuple(tensor.shape), tuple(tensor.strides)
+        cols = None
+        if tensor.packed and isinstance(tensor.kind, Format):
+            cols = shape[-1]
+            shape = shape[:-1] + ((cols * tensor.kind.bits + 7) // 8,)
+            strides = strides[:-1] + (1,)
+        return Array(
+            family=self,
+            obj=(x, tensor),
+            kind=tensor.kind,
+            address=tensor.address,
+            shape=shape,
+            strides=strides,
+            read_only=tensor.read_only,
+            cols=cols,
+        )
+
+
+def _capsule(x: Any) -> Any:
+    """The versioned capsule, which says whether it may be written; else what the library has."""
+    try:
+        return x.__dlpack__(max_version=(1, 1))
+    except TypeError:  # from before DLPack 1.0
+        return x.__dlpack__()
+
+
+def _from_dlpack(x: Any) -> Callable[[Any], Any] | None:
+    """The function by which the library of x takes an array over, or None if there is none."""
+    homes = [sys.modules.get(type(x).__module__.partition(".")[0])]
+    if hasattr(x, "__array_namespace__"):
+        homes.insert(0, x.__array_namespace__())
+    for home in homes:
+        for path in _FROM_DLPACK:
+            try:
+                take: Callable[[Any], Any] = operator.attrgetter(path)(home)
+            except AttributeError:
+                continue
+            return take
+    return None
+
+
+DLPACK: Final = DLPackFamily()

@@ -1,0 +1,90 @@
+"""PyTorch tensors on the CPU, by address and strides."""
+
+from __future__ import annotations
+
+import functools
+from typing import Any, Final
+
+import torch
+
+from octavo._arrays import Array, Family, Request
+from octavo._dtypes import TORCH_PACKED_FP4, Kind, kind_of_name, torch_dtype
+from octavo._octavo import Format
+
+_FP4: Final = Format("e2m1fn")
+
+
+class TorchFamily(Family):
+    name = "torch tensor"
+    float_fix = "x.float()"
+
+    def describe(self, x: Any, op: str, writing: bool = False) -> Array:
+        if x.layout is not torch.strided or x.is_nested:
+            raise TypeError(
+                f"[{op}] got a tensor of layout {x.layout}, wanted a strided one; "
+                "convert with x.to_dense()"
+            )
+        if not x.is_cpu:
+            raise RuntimeError(
+                f"[{op}] got a tensor on {x.device}, and octavo computes on the CPU here; "
+                "pass x.cpu()"
+            )
+        if x.requires_grad and torch.is_grad_enabled():
+            # Rounding has no useful derivative; to drop the graph in silence would train nothing.
+            raise RuntimeError(
+                f"[{op}] got a tensor that requires grad, and no gradient flows through codes; "
+                "pass x.detach(), or call under torch.no_grad()"
+            )
+        if x.is_neg():
+            # The sign is a note beside the memory (a real view of a conjugate), not in it.
+            if writing:
+                raise ValueError(f"[{op}] out is a negated view; give a plain tensor")
+            x = x.resolve_neg()
+        kind, packed = _torch_kind(x.dtype)
+        shape, size = tuple(x.shape), x.element_size()
+        if packed and not shape:
+            raise ValueError(f"[{op}] got a scalar of dtype {x.dtype}; give it a dimension")
+        return Array(
+            family=self,
+            obj=x,
+            kind=kind,
+            address=x.data_ptr(),
+            shape=shape,
+            strides=tuple(stride * size for stride in x.stride()),
+            read_only=False,
+            cols=2 * shape[-1] if packed else None,
+        )
+
+    def new(self, request: Request, owner: Array, op: str) -> Array:
+        kind = request.kind
+        packed = request.cols is not None
+        dtype = None if request.raw or packed else torch_dtype(kind)
+        if isinstance(kind, Format):
+            if packed and not request.raw and kind == _FP4:
+                dtype = getattr(torch, TORCH_PACKED_FP4, None)
+            if dtype is None:
+                # uint16 came with torch 2.3; the bits of int16 are the same.
+                dtype = torch.uint8 if kind.itemsize == 1 else getattr(torch, "uint16", torch.int16)
+        elif dtype is None:
+            raise TypeError(f"[{op}] this torch has no {kind}; ask for float32")
+        if request.like is not None:
+            return self.describe(
+                torch.empty_like(request.like.obj, dtype=dtype, requires_grad=False), op
+            )
+        return self.describe(torch.empty(request.shape, dtype=dtype, device="cpu"), op)
+
+    def wrote(self, array: Array) -> Any:
+        # Autograd must learn that a tensor it may have saved is another one now.
+        bump = getattr(torch.autograd.graph, "increment_version", None)
+        if bump is not None and not array.obj.is_inference():
+            bump(array.obj)
+        return array.obj
+
+
+@functools.cache
+def _torch_kind(dtype: torch.dtype) -> tuple[Kind, bool]:
+    name = str(dtype).removeprefix("torch.")
+    return kind_of_name(name), name == TORCH_PACKED_FP4
+
+
+TORCH: Final = TorchFamily()

@@ -1,0 +1,326 @@
+"""One conversion of one array: what is it, what is wanted, does it fit, go.
+
+The public functions say what they want in terms of Arrays; here it is checked, results are made
+and the library is called. All checks come before the first byte is written.
+"""
+
+from __future__ import annotations
+
+import operator
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+
+from octavo import _octavo
+from octavo._arrays import Array, Request, describe_out
+from octavo._dtypes import VALUES, Kind, as_format, as_value, code_format
+from octavo._octavo import Format, View
+
+# Plain integers that may hold codes, by the bytes of a code.
+_INTEGERS: Final = {1: ("uint8", "int8"), 2: ("uint16", "int16")}
+_ANY_INTEGER: Final = _INTEGERS[1] + _INTEGERS[2]
+
+
+class Counts(NamedTuple):
+    """What a conversion met."""
+
+    saturated: int
+    """Values beyond the range of the format, whatever the overflow rule made of them."""
+    flushed: int
+    """Values other than zero that became zero."""
+    nan: int
+    """NaN inputs."""
+
+
+class Policy(NamedTuple):
+    """How values become codes. None: as the profile says, else the library's default."""
+
+    rounding: str | None = None
+    overflow: str | None = None
+    nan: str | None = None
+    profile: str | None = None
+    seed: int = 0
+    first_index: int = 0
+    stochastic_bits: int = 16
+
+    @property
+    def in_order(self) -> bool:
+        """Whether it matters which element comes first: draws are counted in row-major order."""
+        return self.rounding == "stochastic"
+
+    @property
+    def is_default(self) -> bool:
+        return all(
+            choice is None for choice in (self.rounding, self.overflow, self.nan, self.profile)
+        )
+
+
+class Target(NamedTuple):
+    """Where a result goes."""
+
+    array: Array
+    is_new: bool
+
+    def give(self) -> Any:
+        """The caller's object, once it has been written."""
+        return (
+            self.array.family.finish(self.array)
+            if self.is_new
+            else self.array.family.wrote(self.array)
+        )
+
+
+def encode_array(
+    source: Array,
+    kind: Kind,
+    format: Format,
+    policy: Policy,
+    op: str,
+    *,
+    out: Any = None,
+    packed: bool = False,
+    raw: bool = False,
+    counts: bool = False,
+    threads: int = 0,
+    owner: Array | None = None,
+) -> tuple[Any, Counts | None]:
+    """Values or codes to codes. The result is of the owner's library, else of the source's."""
+    owner, shape = owner or source, source.logical_shape()
+    out_shape, cols = shape, None
+    if packed:
+        check_packable(shape, format, op)
+        cols = shape[-1]
+        out_shape = shape[:-1] + (row_bytes(cols, format),)
+    like = None if packed or policy.in_order or owner.shape != out_shape else owner
+    target = make_target(Request(format, out_shape, like, cols, raw), owner, out, op)
+    from_view, to_view = _views(
+        source, kind, source.cols, target.array, format, cols, policy.in_order
+    )
+    found = _octavo.encode(
+        from_view,
+        to_view,
+        rounding=policy.rounding,
+        overflow=policy.overflow,
+        nan=policy.nan,
+        profile=policy.profile,
+        seed=integer(policy.seed, "seed", 64, op),
+        first_index=integer(policy.first_index, "first_index", 64, op),
+        stochastic_bits=integer(policy.stochastic_bits, "stochastic_bits", 31, op),
+        threads=integer(threads, "threads", 31, op),
+        count=counts,
+    )
+    return target.give(), None if found is None else Counts(*found)
+
+
+def decode_array(
+    source: Array,
+    format: Format,
+    value: str | None,
+    op: str,
+    *,
+    out: Any = None,
+    packed: bool | None = None,
+    cols: int | None = None,
+    threads: int = 0,
+) -> Any:
+    """Codes to values. Without a value type it is that of out, else float32."""
+    if packed is None:
+        packed = source.cols is not None
+    if source.cols is not None and not packed:
+        raise ValueError(
+            f"[{op}] got packed=False, but the dtype of the codes is a packed one; leave packed out"
+        )
+    shape = source.shape
+    if packed:
+        check_packable(shape, format, op)
+        _check_packed_rows(source, op)
+        cols = source.cols if cols is None else integer(cols, "cols", 60, op)
+        cols = 8 * shape[-1] // format.bits if cols is None else cols
+        if row_bytes(cols, format) != shape[-1]:
+            raise ValueError(
+                f"[{op}] got cols = {cols}, but {cols} codes of {format.name} take "
+                f"{row_bytes(cols, format)} bytes and the rows have {shape[-1]}"
+            )
+        shape = shape[:-1] + (cols,)
+    elif cols is not None:
+        raise ValueError(
+            f"[{op}] got cols, which is for packed codes; say packed=True or leave cols out"
+        )
+    if value is None:
+        value = "float32" if out is None else value_type(describe_out(out, source, op).kind, op)
+    target = make_target(Request(value, shape, None if packed else source), source, out, op)
+    from_view, to_view = _views(source, format, cols, target.array, value, None, False)
+    _octavo.decode(from_view, to_view, threads=integer(threads, "threads", 31, op))
+    return target.give()
+
+
+def cast_values(
+    source: Array,
+    kind: Kind,
+    value: str,
+    op: str,
+    *,
+    out: Any = None,
+    threads: int = 0,
+    owner: Array | None = None,
+) -> Any:
+    """Values to values of another type: the nearest one, Inf beyond the range."""
+    narrow, wide = code_format(value), code_format(kind)
+    if narrow is not None:
+        # Straight to 16 bits, so that float64 is rounded once.
+        policy = Policy(overflow="ieee")
+        return encode_array(
+            source, kind, narrow, policy, op, out=out, threads=threads, owner=owner
+        )[0]
+    if wide is not None:
+        return decode_array(source, wide, value, op, out=out, threads=threads)
+    owner = owner or source
+    target = make_target(Request(value, owner.shape, owner), owner, out, op)
+    with np.errstate(over="ignore"):
+        np.copyto(target.array.numpy(), source.numpy(), casting="same_kind")
+    return target.give()
+
+
+def as_float64(source: Array, kind: Kind) -> np.ndarray[Any, np.dtype[np.float64]]:
+    """All elements, exactly, in new memory."""
+    wide = np.empty(source.logical_shape(), np.float64)
+    format = code_format(kind)
+    if format is None:
+        np.copyto(wide, source.numpy())
+    else:
+        target = View(wide.ctypes.data, "float64", wide.shape, wide.strides)
+        _octavo.decode(_view(source, format, source.cols, None), target)
+    return wide
+
+
+def make_target(request: Request, owner: Array, out: Any, op: str) -> Target:
+    """The caller's out, checked, or a new array of the owner's library."""
+    if out is None:
+        return Target(owner.family.new(request, owner, op), True)
+    array, kind, packed = describe_out(out, owner, op), request.kind, request.cols is not None
+    if isinstance(kind, Format):
+        typed = code_format(array.kind) == kind and (array.cols is not None) == packed
+        if not typed and array.kind not in _INTEGERS[kind.itemsize]:
+            raise TypeError(
+                f"[{op}] out is of dtype {array.kind}, "
+                f"wanted {kind.code_dtype} or a dtype of {kind.name}"
+            )
+        if packed:
+            _check_packed_rows(array, op)
+    elif array.kind != kind:
+        raise TypeError(f"[{op}] out is of dtype {array.kind}, wanted {kind}")
+    if array.shape != request.shape:
+        raise ValueError(f"[{op}] out has shape {array.shape}, wanted {request.shape}")
+    return Target(array, False)
+
+
+def source_kind(array: Array, source_format: Any, op: str) -> Kind:
+    """What the elements to convert are: values of a type, or codes of a format."""
+    kind = array.kind
+    if source_format is not None:
+        return source_code_format(array, source_format, op, "source_format")
+    if isinstance(kind, Format) or kind in VALUES:
+        return kind
+    fix = f"convert first: {array.family.float_fix}"
+    if kind in _ANY_INTEGER:
+        raise TypeError(
+            f"[{op}] got {kind}, which may be numbers or codes; if they are numbers, {fix}; "
+            "if they are codes, say of which format: source_format='e4m3fn'"
+        )
+    raise TypeError(
+        f"[{op}] got {kind}, wanted float64, float32, float16, bfloat16 or a float8 dtype; {fix}"
+    )
+
+
+def source_code_format(array: Array, format: Any, op: str, argument: str = "format") -> Format:
+    """The format of an array of codes, from its dtype or as the caller says."""
+    own, kind = code_format(array.kind), array.kind
+    if format is None:
+        if own is not None:
+            return own
+        if kind in _ANY_INTEGER:
+            raise TypeError(
+                f"[{op}] got {kind} codes without a format; say which: {argument}='e4m3fn'"
+            )
+        raise TypeError(
+            f"[{op}] got {kind}, wanted codes: a float8 dtype, or uint8 or uint16 with a format"
+        )
+    given = as_format(format, op)
+    if given == own or (own is None and kind in _INTEGERS[given.itemsize]):
+        return given
+    raise TypeError(
+        f"[{op}] got {kind}, but codes of {given.name} ({given.bits} bits) "
+        f"are of dtype {given.code_dtype}"
+    )
+
+
+def value_type(spec: Any, op: str) -> str:
+    """The value type that a dtype or its name says."""
+    value = as_value(spec)
+    if value is None:
+        raise TypeError(f"[{op}] got dtype {spec}, wanted float64, float32, float16 or bfloat16")
+    return value
+
+
+def check_packable(shape: tuple[int, ...], format: Format, op: str) -> None:
+    if format.bits >= 8:
+        raise ValueError(
+            f"[{op}] got packed codes of {format.name}, which has {format.bits} bits, and only "
+            "codes of fewer than 8 can be packed; leave packed out"
+        )
+    if not shape:
+        raise ValueError(
+            f"[{op}] a scalar cannot be packed; give an array of at least one dimension"
+        )
+
+
+def row_bytes(cols: int, format: Format) -> int:
+    """Bytes of a packed row."""
+    return (cols * format.bits + 7) // 8
+
+
+def integer(value: int, name: str, bits: int, op: str) -> int:
+    """An argument that is an integer of this many bits and not negative."""
+    try:
+        number = operator.index(value)
+    except TypeError:
+        raise TypeError(
+            f"[{op}] got {name} of type {type(value).__name__}, wanted an integer"
+        ) from None
+    if not 0 <= number < 1 << bits:
+        raise ValueError(f"[{op}] got {name} = {number}, wanted 0 to 2**{bits} - 1")
+    return number
+
+
+def _check_packed_rows(array: Array, op: str) -> None:
+    if array.shape[-1] > 1 and array.strides[-1] != 1:
+        raise ValueError(
+            f"[{op}] got packed rows with a stride of {array.strides[-1]} bytes, "
+            "wanted them contiguous"
+        )
+
+
+def _views(
+    source: Array,
+    kind: Kind,
+    source_cols: int | None,
+    target: Array,
+    target_kind: Kind,
+    target_cols: int | None,
+    in_order: bool,
+) -> tuple[View, View]:
+    # Where elements are independent, both are walked in the order in which the target lies in
+    # memory: results in Fortran order cost no more than others.
+    packed = source_cols is not None or target_cols is not None
+    order = None if packed or in_order else target.order()
+
+    return (
+        _view(source, kind, source_cols, order),
+        _view(target, target_kind, target_cols, order),
+    )
+
+
+def _view(array: Array, kind: Kind, cols: int | None, order: tuple[int, ...] | None) -> View:
+    if cols is not None and isinstance(kind, Format):
+        return array.packed_view(kind, cols)
+    return array.view(kind, order)

@@ -1,0 +1,41 @@
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/tuple.h>
+#include <nanobind/stl/vector.h>
+
+#include <tuple>
+
+#include "bind.h"
+#include "octavo/backend/registry.h"
+#include "octavo/base/cpu_features.h"
+#include "octavo/base/thread_pool.h"
+#include "octavo/version.h"
+
+namespace octavo::python {
+namespace {
+
+using BackendTuple = std::tuple<std::string, bool, std::string, std::string>;
+
+std::vector<BackendTuple> list_backends() {
+  std::vector<BackendTuple> all;
+  for (const BackendInfo& info : backends()) {
+    all.emplace_back(info.name, info.usable, info.reason,
+                     info.kernels ? info.kernels->description : "");
+  }
+  return all;
+}
+
+}  // namespace
+
+void bind_backend(nb::module_& module) {
+  module.def("version", &version, "The version of the library.");
+  module.def("backends", &list_backends,
+             "Every backend, fastest first: (name, usable, reason, description).");
+  module.def(
+      "chosen_backend", [] { return cpu_backend().name; }, "The backend that runs CPU work now.");
+  module.def("cpu_name", &cpu_name, "The CPU, for people.");
+  module.def("cpu_features", &cpu_feature_names,
+             "The CPU features octavo knows and this CPU reports.");
+  module.def("available_threads", &available_threads, "Threads a call uses when it does not say.");
+}
+
+}  // namespace octavo::python

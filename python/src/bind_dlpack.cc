@@ -1,0 +1,145 @@
+// Arrays of libraries we know nothing about but that they speak DLPack.
+#include "octavo/tensor/dlpack.h"
+
+#include <nanobind/stl/optional.h>
+#include <nanobind/stl/pair.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/variant.h>
+#include <nanobind/stl/vector.h>
+
+#include <optional>
+#include <utility>
+
+#include "bind.h"
+#include "octavo/base/error.h"
+#include "octavo/format/named_formats.h"
+
+namespace octavo::python {
+namespace {
+
+constexpr const char* kVersioned = "dltensor_versioned";
+constexpr const char* kLegacy = "dltensor";
+constexpr Format kFloat16{
+    .exponent_bits = 5, .mantissa_bits = 10, .bias = 15, .has_inf = true, .nan = Nan::ieee};
+
+struct SharedTensor {
+  Tensor tensor;
+  Kind kind;
+  DlpackCodes codes = DlpackCodes::typed;
+};
+
+// Integers come in before it is known of which format they are codes; any format of their size
+// serves to describe the memory, and the caller gets to know that they are integers.
+std::optional<Kind> integer_kind(const dlpack::DLDataType& type, DlpackImport& import) {
+  const bool is_integer = type.code == dlpack::kDLUInt || type.code == dlpack::kDLInt;
+  if (!is_integer || type.lanes != 1 || (type.bits != 8 && type.bits != 16)) return std::nullopt;
+  import.format = type.bits == 8 ? e4m3fn : kFloat16;
+  return text(type.code == dlpack::kDLUInt ? "uint" : "int", int{type.bits});
+}
+
+template <typename Managed>
+SharedTensor take(nb::handle capsule, const char* name, const char* used_name) {
+  auto* managed = static_cast<Managed*>(PyCapsule_GetPointer(capsule.ptr(), name));
+  DlpackImport import;
+  std::optional<Kind> kind = integer_kind(managed->dl_tensor.dtype, import);
+  SharedTensor shared{from_dlpack(managed, import), {}};
+  PyCapsule_SetName(capsule.ptr(), used_name);
+  PyCapsule_SetDestructor(capsule.ptr(), nullptr);
+  const View& view = shared.tensor.view();
+  if (!kind)
+    kind = is_value(view.dtype) ? Kind(std::string(dtype_name(view.dtype))) : Kind(view.format);
+  shared.kind = *kind;
+  return shared;
+}
+
+SharedTensor from_capsule(nb::handle capsule) {
+  if (PyCapsule_IsValid(capsule.ptr(), kVersioned) != 0) {
+    return take<dlpack::DLManagedTensorVersioned>(capsule, kVersioned, "used_dltensor_versioned");
+  }
+  check(PyCapsule_IsValid(capsule.ptr(), kLegacy) != 0, ErrorCode::wrong_type, "from_dlpack",
+        "got something that is not a DLPack capsule, or a used one");
+  SharedTensor shared = take<dlpack::DLManagedTensor>(capsule, kLegacy, "used_dltensor");
+  // The older form cannot say that it must not be written, so it is not.
+  shared.tensor = Tensor::adopt(as_read_only(shared.tensor.view()), shared.tensor.owner());
+  return shared;
+}
+
+template <typename Managed>
+nb::object make_capsule(Managed* managed, const char* name) {
+  // A capsule that nobody took still owns the array; a taken one has another name.
+  PyObject* capsule = PyCapsule_New(managed, name, [](PyObject* self) {
+    const char* own_name = PyCapsule_GetName(self);
+    for (const char* untaken : {kVersioned, kLegacy}) {
+      if (own_name == nullptr || std::string_view(own_name) != untaken) continue;
+      auto* array = static_cast<Managed*>(PyCapsule_GetPointer(self, untaken));
+      array->deleter(array);
+    }
+  });
+  if (capsule == nullptr) {
+    managed->deleter(managed);
+    nb::raise_python_error();
+  }
+  return nb::steal(capsule);
+}
+
+using Version = std::pair<int, int>;
+
+nb::object to_capsule(const SharedTensor& self, nb::handle /*stream*/,
+                      std::optional<Version> max_version, nb::handle /*dl_device*/,
+                      std::optional<bool> copy) {
+  if (copy.value_or(false))
+    throw nb::buffer_error("[to_dlpack] copy=True is not offered; copy the result instead");
+  if (max_version && max_version->first >= 1)
+    return make_capsule(to_dlpack(self.tensor, self.codes), kVersioned);
+  return make_capsule(to_dlpack_legacy(self.tensor, self.codes), kLegacy);
+}
+
+SharedTensor make_empty(const Kind& kind, const std::vector<std::int64_t>& sizes, bool packed) {
+  const Shape shape = checked_shape(sizes);
+  if (const Format* format = std::get_if<Format>(&kind))
+    return {Tensor::codes(shape, *format, packed), kind};
+  return {Tensor::values(shape, parse_dtype(std::get<std::string>(kind))), kind};
+}
+
+std::vector<std::int64_t> list(const Shape& shape) {
+  return {shape.sizes().begin(), shape.sizes().end()};
+}
+
+}  // namespace
+
+void bind_dlpack(nb::module_& module) {
+  nb::class_<SharedTensor>(module, "Tensor",
+                           "Memory that the library owns, or that came as a DLPack capsule.")
+      .def_static("empty", &make_empty, nb::arg("kind"), nb::arg("shape"),
+                  nb::arg("packed") = false,
+                  "New memory, not initialised. kind: a Format, or a value type by name.")
+      .def_static("from_dlpack", &from_capsule, nb::arg("capsule"),
+                  "Takes the array in a capsule over.")
+      .def_prop_ro("address",
+                   [](const SharedTensor& self) {
+                     return reinterpret_cast<std::uintptr_t>(self.tensor.view().data);
+                   })
+      .def_ro("kind", &SharedTensor::kind, "A Format, or a dtype by name.")
+      .def_prop_ro(
+          "shape", [](const SharedTensor& self) { return list(self.tensor.shape()); },
+          "In elements.")
+      .def_prop_ro(
+          "strides", [](const SharedTensor& self) { return list(self.tensor.view().strides); },
+          "In bytes.")
+      .def_prop_ro("packed", [](const SharedTensor& self) { return self.tensor.view().packed; })
+      .def_prop_ro("read_only",
+                   [](const SharedTensor& self) { return self.tensor.view().read_only; })
+      .def(
+          "as_bytes",
+          [](const SharedTensor& self) {
+            return SharedTensor{self.tensor, self.kind, DlpackCodes::bytes};
+          },
+          "The same memory; __dlpack__ calls codes plain integers.")
+      .def("__dlpack__", &to_capsule, nb::kw_only(), nb::arg("stream") = nb::none(),
+           nb::arg("max_version") = nb::none(), nb::arg("dl_device") = nb::none(),
+           nb::arg("copy") = nb::none())
+      .def("__dlpack_device__",
+           [](const SharedTensor&) { return std::pair<int, int>(dlpack::kDLCPU, 0); });
+}
+
+}  // namespace octavo::python

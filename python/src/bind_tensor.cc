@@ -1,0 +1,55 @@
+// Views of memory that Python objects own: the caller keeps those objects alive during the call.
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/variant.h>
+#include <nanobind/stl/vector.h>
+
+#include <span>
+
+#include "bind.h"
+#include "octavo/base/error.h"
+#include "octavo/tensor/dtype.h"
+
+namespace octavo::python {
+
+Shape checked_shape(const std::vector<std::int64_t>& sizes) {
+  check(sizes.size() <= std::size_t{kMaxRank}, ErrorCode::invalid_argument, "view", "got ",
+        sizes.size(), " dimensions, and the most is ", kMaxRank, "; reshape first");
+  return Shape(std::span<const std::int64_t>(sizes));
+}
+
+namespace {
+
+View make_view(std::uintptr_t address, const Kind& kind, const std::vector<std::int64_t>& shape,
+               const std::vector<std::int64_t>& strides, bool packed, bool read_only) {
+  View view;
+  view.data = reinterpret_cast<void*>(address);
+  if (const Format* format = std::get_if<Format>(&kind)) {
+    view.dtype = DType::code;
+    view.format = *format;
+  } else {
+    view.dtype = parse_dtype(std::get<std::string>(kind));
+  }
+  view.shape = checked_shape(shape);
+  view.strides = checked_shape(strides);
+  view.packed = packed;
+  view.read_only = read_only;
+  return view;
+}
+
+}  // namespace
+
+void bind_tensor(nb::module_& module) {
+  nb::class_<View>(module, "View", "Somebody's memory, as the library sees it. Owns nothing.")
+      .def(
+          "__init__",
+          [](View* self, std::uintptr_t address, const Kind& kind,
+             const std::vector<std::int64_t>& shape, const std::vector<std::int64_t>& strides,
+             bool packed, bool read_only) {
+            new (self) View(make_view(address, kind, shape, strides, packed, read_only));
+          },
+          nb::arg("address"), nb::arg("kind"), nb::arg("shape"), nb::arg("strides"),
+          nb::arg("packed") = false, nb::arg("read_only") = false,
+          "kind: a Format, or a value type by name. Strides are in bytes, one per dimension.");
+}
+
+}  // namespace octavo::python

@@ -1,0 +1,12 @@
+#include "bind.h"
+
+NB_MODULE(_octavo, module) {
+  module.doc() =
+      "The doors from Python into the octavo library. Use the octavo package, not this module.";
+  octavo::python::bind_error(module);
+  octavo::python::bind_format(module);
+  octavo::python::bind_tensor(module);
+  octavo::python::bind_dlpack(module);
+  octavo::python::bind_convert(module);
+  octavo::python::bind_backend(module);
+}

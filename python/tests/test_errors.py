@@ -1,0 +1,153 @@
+"""Bad input gives one clear error: [op] what was got, what was wanted, how to fix."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import octavo as ov
+
+
+@pytest.mark.parametrize("dtype", ["int32", "int64", "uint32", "uint64", "bool", "complex64"])
+def test_dtypes_without_a_meaning(dtype, torch):
+    wanted = "wanted float64, float32, float16, bfloat16 or a float8 dtype; convert first"
+    with pytest.raises(
+        TypeError, match=rf"^\[encode\] got {dtype}, {wanted}: x\.astype\(np\.float32\)$"
+    ):
+        ov.encode(np.zeros(3, dtype), "e4m3fn")
+    with pytest.raises(TypeError, match=rf"^\[encode\] got {dtype}, {wanted}: x\.float\(\)$"):
+        ov.encode(torch.zeros(3, dtype=getattr(torch, dtype)), "e4m3fn")
+
+
+@pytest.mark.parametrize("dtype", ["uint8", "int8", "uint16", "int16"])
+def test_small_integers_may_be_codes(dtype):
+    with pytest.raises(
+        TypeError,
+        match=rf"^\[encode\] got {dtype}, which may be numbers or codes; if they are numbers, "
+        r"convert first: x\.astype\(np\.float32\); if they are codes, say of which format: ",
+    ):
+        ov.encode(np.zeros(3, dtype), "e5m2")
+
+
+def test_long_double():
+    if np.dtype(np.longdouble).itemsize == 8:
+        pytest.skip("long double is float64 on this machine")
+    with pytest.raises(TypeError, match=r"^\[encode\] got (long|float96|float128)"):
+        ov.encode(np.zeros(3, np.longdouble), "e4m3fn")
+
+
+def test_objects(ml_dtypes):
+    with pytest.raises(TypeError, match=r"^\[encode\] got object, wanted float64"):
+        ov.encode(np.array([object()]), "e4m3fn")
+    with pytest.raises(
+        TypeError, match=r"^\[encode\] got a Python value that NumPy reads as <U1, wanted numbers"
+    ):
+        ov.encode(["1"], "e4m3fn")
+    with pytest.raises(
+        TypeError, match=r"^\[encode\] got a Python value that NumPy reads as bool, wanted numbers"
+    ):
+        ov.encode(True, "e4m3fn")
+    with pytest.raises(ValueError, match=r"^\[encode\] got nested lists that do not make an array"):
+        ov.encode([[1.0], [1.0, 2.0]], "e4m3fn")
+    for value in ("e4m3fn", {}, object(), None):
+        with pytest.raises(
+            TypeError, match=rf"^\[encode\] got {type(value).__name__}, wanted an array of NumPy"
+        ):
+            ov.encode(value, "e4m3fn")
+    with pytest.raises(
+        TypeError, match=r"^\[encode\] got a masked array, and a mask would be lost; pass x\.filled"
+    ):
+        ov.encode(np.ma.array([1.0]), "e4m3fn")
+
+
+def test_foreign_byte_order():
+    swapped = np.dtype(np.float32).newbyteorder()
+    with pytest.raises(
+        TypeError, match=r"^\[encode\] got dtype [<>]f4 in foreign byte order, wanted native order"
+    ):
+        ov.encode(np.zeros(3, swapped), "e4m3fn")
+    assert ov.encode(np.ones(1, swapped).astype(swapped.newbyteorder("=")), "e4m3fn").tolist() == [
+        1.0
+    ]
+
+
+@pytest.mark.parametrize("argument, known", [
+    ("rounding", "nearest_even, nearest_away, toward_zero, up, down, to_odd, stochastic"),
+    ("overflow", "saturate, propagate, saturate_finite, ieee"),
+    ("nan", "error, zero, max, negated_zero"),
+    ("profile", "torch, torch_2_11, ml_dtypes, cuda, ocp_sat, ocp_nonsat, onnx"),
+])  # fmt: skip
+def test_unknown_names(argument, known):
+    for name in ("nearest", "", "é" * 50, "Saturate"):
+        with pytest.raises(
+            ValueError, match=rf"^\[{argument}(_input)?\] got '.*', wanted one of {known}$"
+        ):
+            ov.encode([1.0], "e4m3fn", **{argument: name})
+
+
+@pytest.mark.parametrize(
+    "argument, bits", [("seed", 64), ("first_index", 64), ("threads", 31), ("stochastic_bits", 31)]
+)
+def test_numbers_out_of_range(argument, bits):
+    for value in (-1, 1 << bits):
+        with pytest.raises(
+            ValueError, match=rf"^\[encode\] got {argument} = {value}, wanted 0 to 2\*\*{bits} - 1$"
+        ):
+            ov.encode([1.0], "e4m3fn", **{argument: value})
+    with pytest.raises(
+        TypeError, match=rf"^\[encode\] got {argument} of type float, wanted an integer$"
+    ):
+        ov.encode([1.0], "e4m3fn", **{argument: 1.5})
+    assert ov.encode([1.0], "e4m3fn", seed=2**64 - 1, rounding="stochastic").tolist() == [1.0]
+
+
+def test_formats():
+    with pytest.raises(ValueError, match=r"^\[format\] 'e4m33' is not a format: "):
+        ov.encode([1.0], "e4m33")
+    with pytest.raises(
+        TypeError,
+        match=r"^\[encode\] got a format of type NoneType, wanted a name such as 'e4m3fn'",
+    ):
+        ov.encode([1.0], None)
+    with pytest.raises(
+        TypeError, match=r"^\[encode\] dtype float32 is not a format of 16 bits or fewer"
+    ):
+        ov.encode([1.0], np.float32)
+
+
+class TestTorch:
+    def test_requires_grad(self, torch):
+        x = torch.ones(3, requires_grad=True)
+        match = r"^\[encode\] got a tensor that requires grad, and no gradient flows through codes;"
+        with pytest.raises(RuntimeError, match=match):
+            ov.encode(x, "e4m3fn")
+        with pytest.raises(RuntimeError, match=match):
+            ov.encode(torch.nn.Parameter(torch.ones(3)), "e4m3fn")
+        assert ov.encode(x.detach(), "e4m3fn").tolist() == [1, 1, 1]
+        with torch.no_grad():
+            codes = ov.encode(x, "e4m3fn")
+        assert not codes.requires_grad and codes.tolist() == [1, 1, 1]
+
+    def test_other_devices(self, torch):
+        with pytest.raises(
+            RuntimeError,
+            match=r"^\[encode\] got a tensor on meta, and octavo computes on the CPU here",
+        ):
+            ov.encode(torch.ones(3, device="meta"), "e4m3fn")
+
+    def test_other_layouts(self, torch):
+        with pytest.raises(
+            TypeError,
+            match=r"^\[encode\] got a tensor of layout torch\.sparse_coo, wanted a strided one",
+        ):
+            ov.encode(torch.ones(3).to_sparse(), "e4m3fn")
+
+    def test_negated_view(self, torch):
+        x = torch.tensor([1 + 2j]).conj().imag
+        assert x.is_neg() and ov.encode(x, "e4m3fn").tolist() == [-2]
+
+
+def test_a_warning_of_the_pool_is_no_output(capfd):
+    ov.encode(np.zeros(1 << 20, np.float32), "e4m3fn")
+    captured = capfd.readouterr()
+    assert captured.out == captured.err == ""
