@@ -1,0 +1,35 @@
+// What main.cc and the subcommands share. A subcommand is one add_ function: it declares its
+// arguments and returns what to run once they are parsed.
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "cli/usage.h"
+
+namespace octavo::cli {
+
+struct Globals {
+  bool json = false;
+};
+
+struct Command {
+  CLI::App* app = nullptr;
+  std::function<int()> run;
+};
+
+Command add_formats(CLI::App& program, Globals& globals);
+Command add_cast(CLI::App& program, Globals& globals);
+Command add_doctor(CLI::App& program, Globals& globals);
+Command add_completion(CLI::App& program, Globals& globals);
+
+// A subcommand with its one-line description, its examples under --help, and --json.
+CLI::App* add_subcommand(CLI::App& program, Globals& globals, const std::string& name,
+                         const std::string& description, const std::string& examples);
+
+// The whole command line: parses, runs, reports errors; returns the exit code.
+int run_program(int argc, char** argv);
+
+}  // namespace octavo::cli

@@ -1,0 +1,29 @@
+// The command line as shells need to know it, and one writer of scripts for each shell.
+#pragma once
+
+#include <string>
+#include <vector>
+
+namespace octavo::cli {
+
+struct CompletedArgument {
+  std::string name, description;
+  bool takes_value = false, takes_file = false;
+  std::vector<std::string> words;  // the values it takes, where they can be listed
+};
+
+struct CompletedCommand {
+  std::string name, description;
+  std::vector<CompletedArgument> options, arguments;
+};
+
+std::vector<std::string> completion_shells();
+
+std::string bash_completion(const CompletedCommand& top,
+                            const std::vector<CompletedCommand>& commands);
+std::string zsh_completion(const CompletedCommand& top,
+                           const std::vector<CompletedCommand>& commands);
+std::string fish_completion(const CompletedCommand& top,
+                            const std::vector<CompletedCommand>& commands);
+
+}  // namespace octavo::cli

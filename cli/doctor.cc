@@ -1,0 +1,189 @@
+// octavo doctor: what this machine offers, which kernels will run and why, and whether they are
+// right.
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+#include <optional>
+
+#include "cli/command.h"
+#include "cli/self_check.h"
+#include "cli/terminal.h"
+#include "octavo/backend/registry.h"
+#include "octavo/base/cpu_features.h"
+#include "octavo/base/env.h"
+#include "octavo/base/error.h"
+#include "octavo/base/thread_pool.h"
+#include "octavo/format/named_formats.h"
+#include "octavo/version.h"
+
+namespace octavo::cli {
+namespace {
+
+constexpr const char* kExamples = R"(Examples:
+  octavo doctor
+  octavo doctor --json
+  OCTAVO_BACKEND=reference octavo doctor      is the switch understood?
+
+Exit code 1 when something is wrong: a switch that cannot be followed, or a kernel whose bits differ.)";
+
+struct BackendReport {
+  BackendInfo info;
+  bool chosen = false;
+  std::optional<std::string> difference;  // of the self check; empty string: none
+};
+
+struct Report {
+  std::optional<int> threads;
+  std::optional<std::string> forced_backend, forced_threads;
+  std::vector<BackendReport> backends;
+  std::string choice;  // why the chosen backend was chosen
+  std::vector<std::string> problems;
+  bool has_cuda = false;
+  std::string gpu;
+};
+
+void examine_threads(Report& report) {
+  try {
+    if (const auto forced = env_threads()) report.forced_threads = std::to_string(*forced);
+    report.threads = available_threads();
+  } catch (const Error& error) {
+    report.forced_threads = "unusable";
+    report.problems.emplace_back(error.what());
+  }
+}
+
+void examine_backends(Report& report) {
+  report.forced_backend = env_backend();
+  const Kernels* chosen = nullptr;
+  try {
+    chosen = &cpu_backend();
+    report.choice = report.forced_backend ? "OCTAVO_BACKEND names it"
+                                          : "the first of the list that can run here";
+  } catch (const Error& error) {
+    report.problems.push_back(
+        fmt::format("OCTAVO_BACKEND: {}; unset it to let octavo choose", error.what()));
+  }
+  for (BackendInfo& info : backends()) {
+    BackendReport entry{.info = std::move(info), .chosen = false, .difference = std::nullopt};
+    const bool on_cpu = entry.info.name.rfind("cuda", 0) != 0;
+    entry.chosen = entry.info.kernels != nullptr && entry.info.kernels == chosen;
+    if (entry.info.usable && on_cpu) {
+      entry.difference = self_check(*entry.info.kernels);
+      if (!entry.difference->empty()) {
+        report.problems.push_back(fmt::format(
+            "{} differs from the reference: {}; report this, and set OCTAVO_BACKEND=reference",
+            entry.info.name, *entry.difference));
+      }
+    }
+    report.backends.push_back(std::move(entry));
+  }
+}
+
+void examine_gpu(Report& report) {
+  report.gpu = "this build has no CUDA backend; everything runs on the CPU";
+  for (const BackendReport& backend : report.backends) {
+    if (backend.info.name.rfind("cuda", 0) != 0) continue;
+    report.has_cuda = backend.info.usable;
+    report.gpu = backend.info.reason;
+  }
+}
+
+std::string compiler() {
+#if defined(__clang__)
+  return "clang " __clang_version__;
+#else
+  return "GCC " __VERSION__;
+#endif
+}
+
+nlohmann::ordered_json json_of(const Report& report) {
+  const auto or_null = [](const auto& value) {
+    return value ? nlohmann::ordered_json(*value) : nlohmann::ordered_json(nullptr);
+  };
+  nlohmann::ordered_json out{{"version", version()},
+                             {"compiler", compiler()},
+                             {"cpu", {{"name", cpu_name()}, {"features", cpu_feature_names()}}},
+                             {"threads", or_null(report.threads)},
+                             {"gpu", {{"available", report.has_cuda}, {"reason", report.gpu}}},
+                             {"backends", nlohmann::ordered_json::array()},
+                             {"environment",
+                              {{"OCTAVO_BACKEND", or_null(report.forced_backend)},
+                               {"OCTAVO_THREADS", or_null(report.forced_threads)}}},
+                             {"problems", report.problems}};
+  for (const BackendReport& backend : report.backends) {
+    const bool checked = backend.difference.has_value();
+    out["backends"].push_back(
+        {{"name", backend.info.name},
+         {"usable", backend.info.usable},
+         {"chosen", backend.chosen},
+         {"reason", backend.info.reason},
+         {"bits_as_reference", checked ? nlohmann::ordered_json(backend.difference->empty())
+                                       : nlohmann::ordered_json(nullptr)}});
+  }
+  return out;
+}
+
+void print_report(const Report& report) {
+  const Style style(stdout);
+  const auto line = [&](std::string_view label, std::string_view value) {
+    print(style.bold(fmt::format("{:<12}", label)) + std::string(value) + "\n");
+  };
+  line("octavo", fmt::format("{} ({})", version(), compiler()));
+  line("cpu", cpu_name());
+  line("features", fmt::format("{}", fmt::join(cpu_feature_names(), " ")));
+  line("threads", report.threads ? std::to_string(*report.threads) : "unknown");
+  line("gpu", report.gpu);
+  line("switches", fmt::format("OCTAVO_BACKEND {}, OCTAVO_THREADS {}",
+                               report.forced_backend.value_or("not set"),
+                               report.forced_threads.value_or("not set")));
+
+  print("\n" + style.bold("kernels, fastest first") + "\n");
+  for (const BackendReport& backend : report.backends) {
+    const bool usable = backend.info.usable;
+    const std::string state = backend.chosen ? style.good("runs   ")
+                              : usable       ? "can run"
+                                             : style.dim("cannot ");
+    print(
+        fmt::format("  {} {:<15} {}  {}{}\n", backend.chosen ? "->" : "  ", backend.info.name,
+                    state, backend.info.reason,
+                    backend.chosen ? style.good(fmt::format("; chosen: {}", report.choice)) : ""));
+  }
+
+  std::string checked;
+  for (const BackendReport& backend : report.backends) {
+    if (backend.difference && backend.difference->empty())
+      checked += (checked.empty() ? "" : ", ") + backend.info.name;
+  }
+  print("\n");
+  line("self check", fmt::format("{} give the reference's bits ({} inputs x {} formats)", checked,
+                                 kSelfCheckInputs, kNamedFormats.size()));
+  for (const std::string& problem : report.problems)
+    print(style.bad(fmt::format("{:<12}", "problem")) + problem + "\n");
+  if (report.problems.empty()) line("verdict", style.good("good"));
+}
+
+int run_doctor(const Globals& globals) {
+  Report report;
+  examine_threads(report);
+  examine_backends(report);
+  examine_gpu(report);
+  if (globals.json) {
+    print(json_of(report).dump(2) + "\n");
+  } else {
+    print_report(report);
+  }
+  return report.problems.empty() ? kGood : kFailed;
+}
+
+}  // namespace
+
+Command add_doctor(CLI::App& program, Globals& globals) {
+  CLI::App* app = add_subcommand(
+      program, globals, "doctor",
+      "Show which kernels run on this machine, why, and whether they are right", kExamples);
+  return {app, [&globals] { return run_doctor(globals); }};
+}
+
+}  // namespace octavo::cli

@@ -1,0 +1,40 @@
+// Names given on the command line, to what they mean; a mistake becomes a UsageError that suggests
+// the nearest name.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "octavo/base/error.h"
+#include "octavo/format/format.h"
+#include "octavo/tensor/dtype.h"
+
+namespace octavo::cli {
+
+// What an element of a file is: one of four value types, or codes of a format.
+struct Element {
+  DType dtype = DType::f32;
+  Format format{};  // of codes
+
+  // bfloat16 and float16 are formats too (e8m7, e5m10), which lets them be rounded to like any
+  // other.
+  [[nodiscard]] bool is_code() const { return dtype == DType::code; }
+  [[nodiscard]] bool has_16_bits_or_fewer() const {
+    return dtype != DType::f32 && dtype != DType::f64;
+  }
+  [[nodiscard]] Format as_format() const;
+  [[nodiscard]] std::string name() const;
+};
+
+// `where` begins the message: "[formats]" or "[cast] --to:".
+Format format_argument(std::string_view where, std::string_view typed);
+Element element_argument(std::string_view where, std::string_view typed);
+
+// The library's message without its "[op] ", to stand behind a `where` of our own.
+std::string reason_of(const Error& error);
+
+std::vector<std::string> format_names();   // the named ones
+std::vector<std::string> element_names();  // those and the value types
+
+}  // namespace octavo::cli

@@ -1,0 +1,19 @@
+// A quick proof that a backend gives the reference's bits on this machine: every bfloat16 value
+// encoded to every named format, and every code decoded. A few milliseconds; the tests hold much
+// more.
+#pragma once
+
+#include <string>
+
+namespace octavo {
+struct Kernels;
+}
+
+namespace octavo::cli {
+
+// Empty when all agree, else the first difference.
+std::string self_check(const Kernels& backend);
+
+inline constexpr int kSelfCheckInputs = 65536;
+
+}  // namespace octavo::cli
