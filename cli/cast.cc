@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <charconv>
 #include <cmath>
 #include <nlohmann/json.hpp>
 
@@ -9,6 +10,7 @@
 #include "cli/cast_stream.h"
 #include "cli/command.h"
 #include "cli/number_text.h"
+#include "cli/suggest.h"
 #include "cli/terminal.h"
 #include "octavo/backend/registry.h"
 #include "octavo/base/error.h"
@@ -26,8 +28,8 @@ constexpr const char* kExamples = R"(Examples:
   octavo cast x.npy c.npy --to bfloat16 --rounding stochastic --seed 7
   octavo cast x.npy c.npy --to e3m2fn --error --json         how far off, for a program to read
 
-Values that are no float type of numpy (codes, bfloat16) are written as uint8 or uint16; numpy sees them
-through a view: numpy.load('codes.npy').view(ml_dtypes.float8_e4m3fn).)";
+Values that are no float type of numpy (codes, bfloat16) are written as uint8 or uint16; numpy
+sees them through a view: numpy.load('codes.npy').view(ml_dtypes.float8_e4m3fn).)";
 
 std::string listed(const std::vector<std::string>& names) {
   return fmt::format("{}", fmt::join(names, ", "));
@@ -102,6 +104,16 @@ void report(const CastOptions& options, const CastPlan& plan, const CastResult& 
   }
 }
 
+// The parser would wrap a negative number around, and cut one that is too large.
+std::string checked_seed(const std::string& typed) {
+  std::uint64_t seed = 0;
+  const char* const end = typed.data() + typed.size();
+  const auto [stop, error] = std::from_chars(typed.data(), end, seed);
+  return error == std::errc{} && stop == end
+             ? ""
+             : fmt::format("got '{}', wanted a number from 0 to 2^64 - 1", shown(typed));
+}
+
 int run_cast(const CastOptions& options, const Globals& globals) {
   NpyReader input("cast", options.input);
   const CastPlan plan = plan_cast(options, input.header());
@@ -159,9 +171,7 @@ Command add_cast(CLI::App& program, Globals& globals) {
   app->add_option("--seed", options->seed,
                   "Of stochastic rounding; the same seed gives the same bits (default 0)")
       ->type_name("N")
-      ->check([](const std::string& typed) -> std::string {  // the parser would wrap it around
-        return typed.rfind('-', 0) == 0 ? "got " + typed + ", wanted zero or more" : "";
-      });
+      ->check(checked_seed);
   app->add_option("--stochastic-bits", options->stochastic_bits,
                   "Random bits of a stochastic rounding, 1 to 16 (default 16)")
       ->type_name("N")

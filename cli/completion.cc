@@ -18,8 +18,8 @@ namespace octavo::cli {
 namespace {
 
 constexpr const char* kExamples = R"help(Examples:
-  eval "$(octavo completion bash)"                                        in ~/.bashrc
-  eval "$(octavo completion zsh)"                                         in ~/.zshrc, after compinit
+  eval "$(octavo completion bash)"                       in ~/.bashrc
+  eval "$(octavo completion zsh)"                        in ~/.zshrc, after compinit
   octavo completion fish > ~/.config/fish/completions/octavo.fish)help";
 
 using Words = std::vector<std::string>;

@@ -26,7 +26,8 @@ constexpr const char* kExamples = R"(Examples:
   octavo doctor --json
   OCTAVO_BACKEND=reference octavo doctor      is the switch understood?
 
-Exit code 1 when something is wrong: a switch that cannot be followed, or a kernel whose bits differ.)";
+Exit code 1 when something is wrong: a switch that cannot be followed, or a kernel whose bits
+differ.)";
 
 struct BackendReport {
   BackendInfo info;

@@ -25,8 +25,8 @@ constexpr const char* kExamples = R"(Examples:
   octavo formats --plot formats.svg           range and precision of all, side by side
   octavo formats e2m1fn --json                for programs
 
-A name is e<E>m<M>, then b<N> for bias N, then fn (no Inf), fnuz (no Inf, one zero) or fnu (unsigned):
-e5m2, e4m3fn, e4m3b11fnuz, e8m0fnu.)";
+A name is e<E>m<M>, then b<N> for bias N, then fn (no Inf), fnuz (no Inf, one zero) or fnu
+(unsigned): e5m2, e4m3fn, e4m3b11fnuz, e8m0fnu.)";
 
 std::string joined(const std::vector<std::string>& parts, std::string_view none) {
   return parts.empty() ? std::string(none) : fmt::format("{}", fmt::join(parts, " "));

@@ -33,8 +33,7 @@ std::vector<PlotValue> positive_values(const Format& format);
 
 // "2⁻⁶" for axis labels.
 std::string power_label(int exponent);
-// A number as short_number has it, with real superscripts, and "3 · 2⁻¹⁵" where digits would run
-// long.
+// A number as short_number has it, with superscripts, and "3 · 2⁻¹⁵" for long ones.
 std::string number_label(double value);
 
 // The linear number lines of plot_format. `y` is where the panel begins; both return where it ends.

@@ -1,4 +1,5 @@
-// f32 to e4m3fn: every backend is a step of the ladder, from the obvious loop to half-precision lanes.
+// f32 to e4m3fn: every backend is a step of the ladder, from the obvious loop to half-precision
+// lanes.
 #include <benchmark/benchmark.h>
 
 #include <cstdint>
@@ -13,7 +14,8 @@ namespace {
 
 constexpr std::int64_t kElements = 65536;
 
-void run(benchmark::State& state, const octavo::Kernels* kernels, const octavo::EncodePolicy& policy) {
+void run(benchmark::State& state, const octavo::Kernels* kernels,
+         const octavo::EncodePolicy& policy) {
   std::mt19937 generator(1);
   std::normal_distribution<float> normal;
   std::vector<float> values(kElements);
@@ -35,10 +37,12 @@ const int kRegistered = [] {
   for (auto step = backends.rbegin(); step != backends.rend(); ++step) {
     if (!step->usable) continue;
     const std::string name = "encode_e4m3fn_f32/" + step->name;
-    benchmark::RegisterBenchmark(name.c_str(), [kernels = step->kernels](benchmark::State& s) { run(s, kernels, {}); });
-    benchmark::RegisterBenchmark((name + "/stochastic").c_str(), [kernels = step->kernels](benchmark::State& s) {
-      run(s, kernels, {.rounding = octavo::Rounding::stochastic});
-    });
+    benchmark::RegisterBenchmark(
+        name.c_str(), [kernels = step->kernels](benchmark::State& s) { run(s, kernels, {}); });
+    benchmark::RegisterBenchmark((name + "/stochastic").c_str(),
+                                 [kernels = step->kernels](benchmark::State& s) {
+                                   run(s, kernels, {.rounding = octavo::Rounding::stochastic});
+                                 });
   }
   return 0;
 }();

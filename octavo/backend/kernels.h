@@ -19,7 +19,7 @@ struct Exec {
   Device device{};
   void* stream = nullptr;
   std::span<std::byte> workspace{};
-  int threads = 0;  // 0: all the thread pool has
+  int threads = 1;  // on a CPU: at most this many
   Log* log = nullptr;
 };
 
@@ -28,10 +28,11 @@ struct Kernels {
   const char* name = "";
   const char* description = "";
 
-  // Values (or codes of another format) to codes; element i of row r draws stochastic bits with index
-  // policy.first_index + r * cols + i. When `codes` and `values` start at the same address the
-  // conversion is in place. `counts`, if given, is added to.
-  void (*encode)(const Exec&, const Matrix& values, const Matrix& codes, const EncodePolicy&, Counts* counts) = nullptr;
+  // Values (or codes of another format) to codes; element i of row r draws stochastic bits with
+  // index policy.first_index + r * cols + i. When `codes` and `values` start at the same address
+  // the conversion is in place. `counts`, if given, is added to.
+  void (*encode)(const Exec&, const Matrix& values, const Matrix& codes, const EncodePolicy&,
+                 Counts* counts) = nullptr;
 
   // Codes to values, rounded to nearest even where the value type is narrower than the format.
   void (*decode)(const Exec&, const Matrix& codes, const Matrix& values) = nullptr;

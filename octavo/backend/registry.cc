@@ -16,19 +16,25 @@ namespace octavo {
 std::vector<BackendInfo> backends() {
   std::vector<BackendInfo> list;
   const auto add = [&](const char* name, const Kernels* kernels, bool usable, const char* reason) {
-    list.push_back({.kernels = kernels, .name = name, .usable = kernels != nullptr && usable, .reason = reason});
+    list.push_back({.kernels = kernels,
+                    .name = name,
+                    .usable = kernels != nullptr && usable,
+                    .reason = reason});
   };
 #if defined(__aarch64__)
   const CpuFeatures& cpu = cpu_features();
   add("cpu/neon_fp16", &cpu::kNeonFp16Kernels, cpu.neon && cpu.fp16,
-      cpu.fp16 ? "the CPU reports asimdhp" : "the CPU does not report asimdhp (half-precision vector arithmetic)");
-  add("cpu/neon", &cpu::kNeonKernels, cpu.neon, cpu.neon ? "the CPU reports asimd" : "the CPU does not report asimd");
+      cpu.fp16 ? "the CPU reports asimdhp"
+               : "the CPU does not report asimdhp (half-precision vector arithmetic)");
+  add("cpu/neon", &cpu::kNeonKernels, cpu.neon,
+      cpu.neon ? "the CPU reports asimd" : "the CPU does not report asimd");
 #else
   add("cpu/neon_fp16", nullptr, false, "built for a CPU that is not aarch64");
   add("cpu/neon", nullptr, false, "built for a CPU that is not aarch64");
 #endif
   add("cpu/portable", &cpu::kPortableKernels, true, "runs everywhere");
-  add("reference", &reference::kReferenceKernels, true, "runs everywhere, slowly: it defines the results");
+  add("reference", &reference::kReferenceKernels, true,
+      "runs everywhere, slowly: it defines the results");
   return list;
 }
 
@@ -36,7 +42,8 @@ const Kernels& backend_named(std::string_view name) {
   std::string known;
   for (const BackendInfo& info : backends()) {
     if (info.name == name) {
-      check(info.usable, ErrorCode::unsupported, "backend", "'", name, "' cannot run here: ", info.reason);
+      check(info.usable, ErrorCode::unsupported, "backend", "'", name,
+            "' cannot run here: ", info.reason);
       return *info.kernels;
     }
     known += text(known.empty() ? "" : ", ", info.name);

@@ -20,8 +20,8 @@ struct BackendInfo {
 // Fastest first; `reference` is last and always usable.
 OCTAVO_API std::vector<BackendInfo> backends();
 
-// The backend that runs CPU work: the first usable one, or the one that OCTAVO_BACKEND names. Throws
-// Error(unsupported) when that name is unknown or cannot run here.
+// The backend that runs CPU work: the first usable one, or the one that OCTAVO_BACKEND names.
+// Throws Error(unsupported) when that name is unknown or cannot run here.
 OCTAVO_API const Kernels& cpu_backend();
 
 // A backend by name; throws Error as cpu_backend does.

@@ -84,8 +84,9 @@ const CpuFeatures& cpu_features() {
 std::vector<std::string> cpu_feature_names() {
   const CpuFeatures& f = cpu_features();
   const std::pair<bool, const char*> known[] = {
-      {f.neon, "neon"}, {f.fp16, "fp16"}, {f.dotprod, "dotprod"}, {f.bf16, "bf16"},     {f.i8mm, "i8mm"},
-      {f.sve, "sve"},   {f.avx2, "avx2"}, {f.avx512, "avx512"},   {f.amx, "amx"}};
+      {f.neon, "neon"}, {f.fp16, "fp16"},     {f.dotprod, "dotprod"},
+      {f.bf16, "bf16"}, {f.i8mm, "i8mm"},     {f.sve, "sve"},
+      {f.avx2, "avx2"}, {f.avx512, "avx512"}, {f.amx, "amx"}};
   std::vector<std::string> names;
   for (const auto& [present, name] : known) {
     if (present) names.emplace_back(name);

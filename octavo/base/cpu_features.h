@@ -10,19 +10,19 @@
 namespace octavo {
 
 struct CpuFeatures {
-  bool neon = false;      // asimd
-  bool fp16 = false;      // asimdhp: half-precision vector arithmetic
-  bool dotprod = false;   // asimddp
-  bool bf16 = false;      // BFMMLA, BFDOT
-  bool i8mm = false;      // SMMLA
+  bool neon = false;     // asimd
+  bool fp16 = false;     // asimdhp: half-precision vector arithmetic
+  bool dotprod = false;  // asimddp
+  bool bf16 = false;     // BFMMLA, BFDOT
+  bool i8mm = false;     // SMMLA
   bool sve = false;
   bool avx2 = false;
-  bool avx512 = false;    // F + BW + VL + DQ
-  bool amx = false;       // tile + bf16
+  bool avx512 = false;  // F + BW + VL + DQ
+  bool amx = false;     // tile + bf16
 };
 
 OCTAVO_API const CpuFeatures& cpu_features();
 OCTAVO_API std::vector<std::string> cpu_feature_names();  // those present, for people
-OCTAVO_API std::string cpu_name();                        // for people only, e.g. "aarch64, 2 cores"
+OCTAVO_API std::string cpu_name();  // for people only, e.g. "aarch64, 2 cores"
 
 }  // namespace octavo

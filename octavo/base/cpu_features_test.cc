@@ -32,7 +32,8 @@ TEST(CpuFeatures, agree_with_the_kernels_list) {
   if (flags.empty()) GTEST_SKIP() << "/proc/cpuinfo lists no flags for this architecture";
   const CpuFeatures& f = cpu_features();
   const auto listed = [&](std::initializer_list<const char*> names) {
-    return std::all_of(names.begin(), names.end(), [&](const char* name) { return flags.contains(name); });
+    return std::all_of(names.begin(), names.end(),
+                       [&](const char* name) { return flags.contains(name); });
   };
   EXPECT_EQ(f.neon, listed({"asimd"}));
   EXPECT_EQ(f.fp16, listed({"asimdhp"}));
@@ -58,7 +59,9 @@ TEST(CpuFeatures, belong_to_the_architecture) {
 
 TEST(CpuFeatures, names_are_those_present) {
   const std::vector<std::string> names = cpu_feature_names();
-  const auto named = [&](const char* name) { return std::count(names.begin(), names.end(), name) == 1; };
+  const auto named = [&](const char* name) {
+    return std::count(names.begin(), names.end(), name) == 1;
+  };
   const CpuFeatures& f = cpu_features();
   EXPECT_EQ(named("neon"), f.neon);
   EXPECT_EQ(named("fp16"), f.fp16);

@@ -22,7 +22,8 @@ std::optional<std::string> variable(const char* name) {
 std::string shown(std::string_view value) {
   constexpr std::size_t kMost = 40;
   std::string out;
-  for (const char c : value.substr(0, kMost)) out += std::isprint(static_cast<unsigned char>(c)) ? c : '?';
+  for (const char c : value.substr(0, kMost))
+    out += std::isprint(static_cast<unsigned char>(c)) ? c : '?';
   return value.size() > kMost ? out + "..." : out;
 }
 
@@ -36,9 +37,9 @@ std::optional<int> env_threads() {
   int threads = 0;
   const char* const end = value->data() + value->size();
   const auto [stop, error] = std::from_chars(value->data(), end, threads);
-  check(error == std::errc{} && stop == end && threads >= 1 && threads <= kMaxThreads, ErrorCode::invalid_argument,
-        "OCTAVO_THREADS", "got '", shown(*value), "', wanted a number from 1 to ", kMaxThreads,
-        "; unset it to use every core");
+  check(error == std::errc{} && stop == end && threads >= 1 && threads <= kMaxThreads,
+        ErrorCode::invalid_argument, "OCTAVO_THREADS", "got '", shown(*value),
+        "', wanted a number from 1 to ", kMaxThreads, "; unset it to use every core");
   return threads;
 }
 

@@ -10,12 +10,15 @@
 namespace octavo {
 namespace {
 
-// The caller's own settings come back after each test: the whole suite may run under OCTAVO_BACKEND.
+// The caller's own settings come back after each test: the whole suite may run under
+// OCTAVO_BACKEND.
 class Env : public testing::Test {
  protected:
   void SetUp() override {
     backend_ = env_backend();
-    threads_ = std::getenv("OCTAVO_THREADS") ? std::optional<std::string>(std::getenv("OCTAVO_THREADS")) : std::nullopt;
+    threads_ = std::getenv("OCTAVO_THREADS")
+                   ? std::optional<std::string>(std::getenv("OCTAVO_THREADS"))
+                   : std::nullopt;
   }
   void TearDown() override {
     restore("OCTAVO_BACKEND", backend_);
@@ -63,9 +66,11 @@ TEST_F(Env, values_are_read_anew) {
 }
 
 TEST_F(Env, threads_refuses_what_is_not_a_count) {
-  for (const char* bad : {"0", "-1", "1025", "two", "2x", " 2", "2 ", "+2", "0x2", "1.5", "99999999999999999999"}) {
-    EXPECT_EQ(message_for(bad), text("[OCTAVO_THREADS] got '", bad,
-                                     "', wanted a number from 1 to 1024; unset it to use every core"));
+  for (const char* bad :
+       {"0", "-1", "1025", "two", "2x", " 2", "2 ", "+2", "0x2", "1.5", "99999999999999999999"}) {
+    EXPECT_EQ(message_for(bad),
+              text("[OCTAVO_THREADS] got '", bad,
+                   "', wanted a number from 1 to 1024; unset it to use every core"));
   }
 }
 

@@ -1,5 +1,6 @@
 // Kernels that use floating-point adders to round need a known environment: the caller may have set
-// flush-to-zero or a rounding direction. A guard sets what the kernel needs and restores the caller's.
+// flush-to-zero or a rounding direction. A guard sets what the kernel needs and restores the
+// caller's.
 #pragma once
 
 #include <cstdint>
@@ -23,7 +24,8 @@ class FpEnvGuard {
 #elif defined(__x86_64__)
     saved_ = _mm_getcsr();
     constexpr unsigned kMaskAll = 0x1F80;
-    constexpr unsigned kModes[] = {0u << 13, 2u << 13, 1u << 13, 3u << 13};  // nearest, up, down, zero
+    constexpr unsigned kModes[] = {0u << 13, 2u << 13, 1u << 13,
+                                   3u << 13};  // nearest, up, down, zero
     _mm_setcsr(kMaskAll | kModes[static_cast<unsigned>(rounding)]);
     asm volatile("" ::: "memory");
 #else

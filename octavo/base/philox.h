@@ -34,8 +34,9 @@ OCTAVO_HD constexpr PhiloxBlock philox4x32(PhiloxBlock counter, std::uint32_t ke
 }
 
 OCTAVO_HD constexpr PhiloxBlock philox4x32(std::uint64_t seed, std::uint64_t counter) {
-  return philox4x32({static_cast<std::uint32_t>(counter), static_cast<std::uint32_t>(counter >> 32), 0, 0},
-                    static_cast<std::uint32_t>(seed), static_cast<std::uint32_t>(seed >> 32));
+  return philox4x32(
+      {static_cast<std::uint32_t>(counter), static_cast<std::uint32_t>(counter >> 32), 0, 0},
+      static_cast<std::uint32_t>(seed), static_cast<std::uint32_t>(seed >> 32));
 }
 
 }  // namespace octavo

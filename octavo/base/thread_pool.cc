@@ -1,13 +1,14 @@
 // A pool of detached workers that share a list of jobs.
 //
-// A caller puts its job (on its own stack) on the list, works at it like any worker, takes it off the
-// list, and waits until the last helper has let go of it. Parts are handed out one at a time from an
-// atomic counter, so uneven parts balance themselves. Several callers are simply several jobs.
+// A caller puts its job (on its own stack) on the list, works at it like any worker, takes it off
+// the list, and waits until the last helper has let go of it. Parts are handed out one at a time
+// from an atomic counter, so uneven parts balance themselves. Several callers are simply several
+// jobs.
 //
-// Lifetime. The pool is never destroyed: static destructors may still convert arrays, and exit() must
-// not wait for a worker. After fork the child has the memory but not the threads, and a mutex may be
-// held by a thread that is no more; so the child forgets the whole pool, locks and all, and makes a
-// new one when it next needs it. Nothing has to be locked around fork for that.
+// Lifetime. The pool is never destroyed: static destructors may still convert arrays, and exit()
+// must not wait for a worker. After fork the child has the memory but not the threads, and a mutex
+// may be held by a thread that is no more; so the child forgets the whole pool, locks and all, and
+// makes a new one when it next needs it. Nothing has to be locked around fork for that.
 //
 // What a child cannot do is come back from the part it was forked in: its siblings are gone. It may
 // do anything else there, such as exec, _exit or calls of parallel_for, which run in line.
@@ -15,12 +16,12 @@
 
 #include <pthread.h>
 #include <sched.h>
-#include <signal.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
 #include <condition_variable>
+#include <csignal>
 #include <cstdint>
 #include <mutex>
 #include <optional>
@@ -54,18 +55,21 @@ struct Job {
   void (*body)(void* context, int part);
   void* context;
   int parts;
-  int places;                           // helpers that may still join; under the pool's mutex
-  std::atomic<std::int64_t> next{0};    // 64 bits: every thread counts one past the end
-  std::atomic<int> helpers{0};          // at work on it now; changed under the pool's mutex
+  int places;                         // helpers that may still join; under the pool's mutex
+  std::atomic<std::int64_t> next{0};  // 64 bits: every thread counts one past the end
+  std::atomic<int> helpers{0};        // at work on it now; changed under the pool's mutex
   std::condition_variable all_left{};
   Job* older = nullptr;
 
-  [[nodiscard]] bool wants_help() const { return places > 0 && next.load(std::memory_order_relaxed) < parts; }
+  [[nodiscard]] bool wants_help() const {
+    return places > 0 && next.load(std::memory_order_relaxed) < parts;
+  }
 
   // noexcept: a part that throws would unwind a frame that helpers still use; better to end here.
   void work() noexcept {
     inside_part = true;
-    for (std::int64_t part = next++; part < parts; part = next++) body(context, static_cast<int>(part));
+    for (std::int64_t part = next++; part < parts; part = next++)
+      body(context, static_cast<int>(part));
     inside_part = false;
   }
 };
@@ -99,7 +103,8 @@ class Pool {
       *link = job.older;
     }
     for (int i = 0; i < kSpins && job.helpers.load(std::memory_order_relaxed) > 0; ++i) relax();
-    // Under the mutex even when the count is zero: the last helper touches the job until it unlocks.
+    // Under the mutex even when the count is zero: the last helper touches the job until it
+    // unlocks.
     std::unique_lock lock(mutex_);
     job.all_left.wait(lock, [&job] { return job.helpers.load(std::memory_order_relaxed) == 0; });
   }
@@ -160,8 +165,8 @@ class Pool {
     return started;
   }
 
-  // Workers inherit the cores of the thread that started them. If that one was pinned, or the process
-  // has been moved since, they would crowd the wrong cores for ever.
+  // Workers inherit the cores of the thread that started them. If that one was pinned, or the
+  // process has been moved since, they would crowd the wrong cores for ever.
   void follow_affinity() {
     cpu_set_t cores;
     if (sched_getaffinity(0, sizeof(cores), &cores) != 0) return;
@@ -209,7 +214,8 @@ int available_threads() {
   if (const std::optional<int> wanted = env_threads()) return *wanted;
   cpu_set_t cores;
   if (sched_getaffinity(0, sizeof(cores), &cores) == 0) return std::max(1, CPU_COUNT(&cores));
-  return static_cast<int>(std::clamp<long>(sysconf(_SC_NPROCESSORS_ONLN), 1, kMaxThreads));  // over 1024 cores
+  return static_cast<int>(
+      std::clamp<long>(sysconf(_SC_NPROCESSORS_ONLN), 1, kMaxThreads));  // over 1024 cores
 }
 
 void parallel_for(int parts, int threads, void (*body)(void* context, int part), void* context) {

@@ -1,5 +1,5 @@
-// The library's own threads. Why not OpenMP: torch bundles an OpenMP runtime, and two of them in one
-// process fight for cores and do not survive fork.
+// The library's own threads. Why not OpenMP: torch bundles an OpenMP runtime, and two of them in
+// one process fight for cores and do not survive fork.
 //
 // The pool starts on first use, lives as long as the process, and is rebuilt in a child after fork.
 // Calls may come from several threads at once, and from inside a part (then they run in line).
@@ -16,7 +16,8 @@ OCTAVO_API int available_threads();
 
 // Runs body(context, part) for every part in [0, parts), on at most `threads` threads (0: all), the
 // calling one among them, and returns when all are done. `body` must not throw.
-OCTAVO_API void parallel_for(int parts, int threads, void (*body)(void* context, int part), void* context);
+OCTAVO_API void parallel_for(int parts, int threads, void (*body)(void* context, int part),
+                             void* context);
 
 template <typename Body>
 void parallel_for(int parts, int threads, Body&& body) {

@@ -1,17 +1,11 @@
-// Fork tests run children that end by _exit, and under an alarm: a deadlock is then a failed test and
-// not a test run that never ends.
 #include "octavo/base/thread_pool.h"
 
 #include <pthread.h>
 #include <sched.h>
-#include <signal.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 #include <atomic>
-#include <cfenv>
 #include <chrono>
-#include <cstdio>
+#include <csignal>
 #include <cstdlib>
 #include <mutex>
 #include <numeric>
@@ -22,55 +16,10 @@
 #include <gtest/gtest.h>
 
 #include "octavo/base/error.h"
-
-// ThreadSanitizer refuses threads in the child of a threaded process unless told; we test just that.
-extern "C" const char* __tsan_default_options();
-extern "C" const char* __tsan_default_options() { return "die_after_fork=0"; }
+#include "octavo/base/thread_testing_internal.h"
 
 namespace octavo {
 namespace {
-
-constexpr unsigned kChildSeconds = 60;
-
-// Ends when `count` parts are inside at once, which proves as many threads; false after ten seconds.
-class Meeting {
- public:
-  explicit Meeting(int count) : count_(count) {}
-  bool attend() {
-    const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(10);
-    ++arrived_;
-    while (arrived_ < count_) {
-      if (std::chrono::steady_clock::now() > deadline) return false;
-      std::this_thread::yield();
-    }
-    return true;
-  }
-
- private:
-  std::atomic<int> arrived_{0};
-  const int count_;
-};
-
-// True when parallel_for really runs two parts at the same time.
-bool two_at_once() {
-  Meeting meeting(2);
-  std::atomic<int> met{0};
-  parallel_for(2, 2, [&](int) { met += meeting.attend() ? 1 : 0; });
-  return met == 2;
-}
-
-template <typename Body>
-int exit_status_of_child(Body body) {
-  std::fflush(nullptr);
-  const pid_t child = fork();
-  if (child == 0) {
-    alarm(kChildSeconds);
-    _exit(body() ? 0 : 1);
-  }
-  int status = 0;
-  if (child < 0 || waitpid(child, &status, 0) != child) return -1;
-  return WIFEXITED(status) ? WEXITSTATUS(status) : 1000 + WTERMSIG(status);
-}
 
 // Sets a variable for one test; empty means unset, as the library reads it.
 class ScopedThreads {
@@ -105,7 +54,8 @@ TEST(ThreadPool, runs_every_part_once) {
     for (const int threads : {-1, 0, 1, 2, 3, 8}) {
       std::vector<std::atomic<int>> runs(static_cast<std::size_t>(parts));
       parallel_for(parts, threads, [&](int part) { ++runs[static_cast<std::size_t>(part)]; });
-      for (const std::atomic<int>& count : runs) ASSERT_EQ(count, 1) << parts << " parts, " << threads << " threads";
+      for (const std::atomic<int>& count : runs)
+        ASSERT_EQ(count, 1) << parts << " parts, " << threads << " threads";
     }
   }
   parallel_for(-5, 0, [](int) { FAIL() << "negative counts have no parts"; });
@@ -127,7 +77,8 @@ TEST(ThreadPool, keeps_to_the_number_of_threads_asked_for) {
     Meeting meeting(threads);
     parallel_for(100, threads, [&](int part) {
       EXPECT_TRUE(part >= threads || meeting.attend());
-      std::this_thread::sleep_for(std::chrono::microseconds(200));  // time for others to come, if they may
+      std::this_thread::sleep_for(
+          std::chrono::microseconds(200));  // time for others to come, if they may
       const std::lock_guard lock(mutex);
       seen.insert(std::this_thread::get_id());
     });
@@ -142,7 +93,8 @@ TEST(ThreadPool, hands_out_parts_as_threads_come_free) {
   std::atomic<int> done{0};
   parallel_for(kParts, 2, [&](int part) {
     const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(10);
-    while (part == 0 && done < kParts - 1 && std::chrono::steady_clock::now() < deadline) std::this_thread::yield();
+    while (part == 0 && done < kParts - 1 && std::chrono::steady_clock::now() < deadline)
+      std::this_thread::yield();
     EXPECT_TRUE(part != 0 || done == kParts - 1);
     ++done;
   });
@@ -182,6 +134,7 @@ TEST(ThreadPool, serves_several_callers_at_once) {
 
 TEST(ThreadPool, counts_the_cores_it_may_use) {
   ScopedAffinity affinity;
+  const ScopedThreads not_given("");
   EXPECT_EQ(available_threads(), affinity.cores());
   affinity.pin_to_first();
   EXPECT_EQ(available_threads(), 1);
@@ -224,91 +177,6 @@ TEST(ThreadPool, workers_leave_signals_to_the_program) {
     pthread_sigmask(SIG_SETMASK, nullptr, &blocked);
     EXPECT_EQ(sigismember(&blocked, SIGINT), pthread_equal(caller, pthread_self()) ? 0 : 1);
   });
-}
-
-TEST(ThreadPoolFork, child_has_threads_of_its_own) {
-  ASSERT_TRUE(two_at_once());
-  EXPECT_EQ(exit_status_of_child([] { return two_at_once(); }), 0);
-  EXPECT_TRUE(two_at_once());
-}
-
-TEST(ThreadPoolFork, grandchild_has_too) {
-  ASSERT_TRUE(two_at_once());
-  EXPECT_EQ(exit_status_of_child([] {
-              return two_at_once() && exit_status_of_child([] { return two_at_once(); }) == 0 && two_at_once();
-            }),
-            0);
-}
-
-// Whatever the pool's locks and counters were doing at that moment, the child starts afresh.
-TEST(ThreadPoolFork, at_any_moment_of_other_threads_calls) {
-  std::atomic<bool> stop{false};
-  std::vector<std::thread> callers;
-  for (int caller = 0; caller < 2; ++caller) {
-    callers.emplace_back([&] {
-      while (!stop) parallel_for(6, 3, [](int) {});
-    });
-  }
-  for (int i = 0; i < 40; ++i) {
-    EXPECT_EQ(exit_status_of_child([] { return two_at_once(); }), 0) << "fork " << i;
-  }
-  stop = true;
-  for (std::thread& caller : callers) caller.join();
-}
-
-TEST(ThreadPoolFork, from_inside_a_part) {
-  Meeting meeting(2);
-  parallel_for(2, 2, [&](int part) {
-    EXPECT_TRUE(meeting.attend());
-    if (part != 0) return;
-    EXPECT_EQ(exit_status_of_child([] {
-                std::atomic<int> runs{0};
-                parallel_for(5, 2, [&](int) { ++runs; });
-                return runs == 5;
-              }),
-              0);
-  });
-}
-
-// A new pool, because only the thread that starts a worker could pass its environment on.
-TEST(ThreadPoolFork, workers_do_not_inherit_a_rounding_direction) {
-  EXPECT_EQ(exit_status_of_child([] {
-              std::fesetround(FE_UPWARD);
-              const pthread_t caller = pthread_self();
-              Meeting meeting(2);
-              std::atomic<int> right{0};
-              parallel_for(2, 2, [&](int) {
-                const int wanted = pthread_equal(caller, pthread_self()) ? FE_UPWARD : FE_TONEAREST;
-                right += meeting.attend() && std::fegetround() == wanted ? 1 : 0;
-              });
-              return right == 2;
-            }),
-            0);
-}
-
-// exit() runs handlers and static destructors while workers exist; some of those may call us.
-TEST(ThreadPoolFork, exit_neither_waits_nor_breaks) {
-  EXPECT_EQ(exit_status_of_child([] {
-              if (!two_at_once()) return false;
-              std::atexit([] {
-                if (!two_at_once()) _exit(2);
-              });
-              std::exit(0);
-            }),
-            0);
-}
-
-TEST(ThreadPoolFork, exit_from_a_worker_ends_the_process) {
-  EXPECT_EQ(exit_status_of_child([] {
-              const pthread_t caller = pthread_self();
-              Meeting meeting(2);
-              parallel_for(2, 2, [&](int) {
-                meeting.attend();
-                if (!pthread_equal(caller, pthread_self())) std::_Exit(0);
-              });
-              return false;
-            }),
-            0);
 }
 
 }  // namespace

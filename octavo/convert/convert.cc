@@ -4,6 +4,7 @@
 #include "octavo/backend/kernels.h"
 #include "octavo/backend/registry.h"
 #include "octavo/base/error.h"
+#include "octavo/base/thread_pool.h"
 #include "octavo/convert/fold_internal.h"
 #include "octavo/format/parse_format.h"
 
@@ -13,8 +14,8 @@ namespace {
 void check_view(const View& view, std::string_view op, std::string_view what) {
   check(view.device.kind == DeviceKind::cpu, ErrorCode::unsupported, op, what,
         " is on a GPU, and this build converts on the CPU only; copy it to the CPU first");
-  check(view.strides.rank() == view.shape.rank(), ErrorCode::invalid_argument, op, what, " has ", view.shape.rank(),
-        " dimensions but ", view.strides.rank(), " strides");
+  check(view.strides.rank() == view.shape.rank(), ErrorCode::invalid_argument, op, what, " has ",
+        view.shape.rank(), " dimensions but ", view.strides.rank(), " strides");
   if (view.dtype == DType::code) {
     if (const auto problem = format_problem(view.format)) {
       fail(ErrorCode::invalid_argument, op, what, " has a format that cannot be: ", *problem);
@@ -22,20 +23,27 @@ void check_view(const View& view, std::string_view op, std::string_view what) {
   }
   const std::int64_t count = element_count(view.shape);
   (void)dense_bytes(view.shape, view.dtype, view.format, view.packed);
+  const int last = view.shape.rank() - 1;
+  check(!view.packed || last < 0 || view.shape[last] <= 1 || view.strides[last] == 0,
+        ErrorCode::invalid_argument, op, what,
+        " is packed, and packed codes are dense along the last dimension: its stride must be 0; "
+        "unpack to stride");
   check(view.data != nullptr || count == 0, ErrorCode::invalid_argument, op, what, " has ", count,
         " elements but no memory (null data)");
 }
 
 void check_output(const View& out, std::string_view op) {
-  check(!out.read_only, ErrorCode::invalid_argument, op, "the output is read-only; give memory that may be written");
+  check(!out.read_only, ErrorCode::invalid_argument, op,
+        "the output is read-only; give memory that may be written");
   check(is_dense(out), ErrorCode::invalid_argument, op,
-        "the output is not contiguous; give a contiguous (row-major) buffer, or none to get a new one");
+        "the output is not contiguous; give a contiguous (row-major) buffer, or none to get a new "
+        "one");
 }
 
 void check_same_shape(const View& from, const View& to, std::string_view op) {
   if (from.shape != to.shape) {
-    fail(ErrorCode::invalid_argument, op, "the input has shape ", to_string(from.shape), " and the output ",
-         to_string(to.shape), "; they must be the same");
+    fail(ErrorCode::invalid_argument, op, "the input has shape ", to_string(from.shape),
+         " and the output ", to_string(to.shape), "; they must be the same");
   }
 }
 
@@ -44,20 +52,27 @@ void check_same_shape(const View& from, const View& to, std::string_view op) {
 void check_overlap(const View& from, const View& to, std::string_view op) {
   if (element_count(from.shape) == 0 || !bytes_overlap(from, to)) return;
   const bool shrinks = element_bytes(to.dtype, to.format) <= element_bytes(from.dtype, from.format);
-  check(from.data == to.data && is_dense(from) && !from.packed && !to.packed && shrinks, ErrorCode::invalid_argument, op,
-        "input and output overlap; give separate memory, or for a conversion in place the same start, contiguous and "
+  check(from.data == to.data && is_dense(from) && !from.packed && !to.packed && shrinks,
+        ErrorCode::invalid_argument, op,
+        "input and output overlap; give separate memory, or for a conversion in place the same "
+        "start, contiguous and "
         "unpacked views, and output elements no larger than the input's");
 }
 
 void check_policy(const EncodePolicy& policy) {
-  check(policy.stochastic_bits >= 1 && policy.stochastic_bits <= kMaxStochasticBits, ErrorCode::invalid_argument, "encode",
-        "got stochastic_bits = ", policy.stochastic_bits, ", wanted 1 to ", kMaxStochasticBits);
+  check(policy.stochastic_bits >= 1 && policy.stochastic_bits <= kMaxStochasticBits,
+        ErrorCode::invalid_argument, "encode", "got stochastic_bits = ", policy.stochastic_bits,
+        ", wanted 1 to ", kMaxStochasticBits);
 }
 
-Exec make_exec(const ConvertOptions& options, std::string_view op) {
+// Fewer elements than this are not worth a second thread, nor asking how many there are.
+constexpr std::int64_t kWorthThreads = 128 * 1024;
+
+Exec make_exec(const View& view, const ConvertOptions& options, std::string_view op) {
   check(options.threads >= 0, ErrorCode::invalid_argument, op, "got threads = ", options.threads,
         ", wanted 0 (all) or more");
-  return {.threads = options.threads};
+  const bool small = element_count(view.shape) < kWorthThreads;
+  return {.threads = small ? 1 : options.threads > 0 ? options.threads : available_threads()};
 }
 
 // Slots that a backend leaves empty are done by the reference.
@@ -69,25 +84,29 @@ Entry offered(const ConvertOptions& options, Entry Kernels::*entry) {
 
 }  // namespace
 
-void encode(const View& values, const View& codes, const EncodePolicy& policy, const ConvertOptions& options) {
+void encode(const View& values, const View& codes, const EncodePolicy& policy,
+            const ConvertOptions& options) {
   constexpr std::string_view kOp = "encode";
-  check(codes.dtype == DType::code, ErrorCode::wrong_type, kOp, "the output holds ", dtype_name(codes.dtype),
-        ", wanted codes of a format; use decode for values");
+  check(codes.dtype == DType::code, ErrorCode::wrong_type, kOp, "the output holds ",
+        dtype_name(codes.dtype), ", wanted codes of a format; use decode for values");
   check_view(values, kOp, "the input");
   check_view(codes, kOp, "the output");
   check_same_shape(values, codes, kOp);
   check_output(codes, kOp);
   check_overlap(values, codes, kOp);
   check_policy(policy);
-  const Exec exec = make_exec(options, kOp);
+  const Exec exec = make_exec(values, options, kOp);
   const auto encode_entry = offered(options, &Kernels::encode);
 
   if (!codes.format.has_nan() && policy.nan_input == NanInput::error) {
     const auto count_entry = offered(options, &Kernels::count_nan);
     std::int64_t nan = 0;
-    for_each_matrix(values, codes, [&](const Matrix& from, const Matrix&, std::uint64_t) { nan += count_entry(exec, from); });
+    for_each_matrix(values, codes, [&](const Matrix& from, const Matrix&, std::uint64_t) {
+      nan += count_entry(exec, from);
+    });
     if (nan > 0) {
-      fail(ErrorCode::invalid_argument, kOp, "the input has ", nan, " NaN, and ", format_name(codes.format),
+      fail(ErrorCode::invalid_argument, kOp, "the input has ", nan, " NaN, and ",
+           format_name(codes.format),
            " cannot hold NaN; say what NaN becomes (nan_input = zero or max) or remove it");
     }
   }
@@ -102,23 +121,25 @@ void encode(const View& values, const View& codes, const EncodePolicy& policy, c
 
 void decode(const View& codes, const View& values, const ConvertOptions& options) {
   constexpr std::string_view kOp = "decode";
-  check(codes.dtype == DType::code, ErrorCode::wrong_type, kOp, "the input holds ", dtype_name(codes.dtype),
-        ", wanted codes of a format");
+  check(codes.dtype == DType::code, ErrorCode::wrong_type, kOp, "the input holds ",
+        dtype_name(codes.dtype), ", wanted codes of a format");
   check(is_value(values.dtype), ErrorCode::wrong_type, kOp,
-        "the output holds codes, wanted float64, float32, float16 or bfloat16; use encode for codes to codes");
+        "the output holds codes, wanted float64, float32, float16 or bfloat16; use encode for "
+        "codes to codes");
   check_view(codes, kOp, "the input");
   check_view(values, kOp, "the output");
   check_same_shape(codes, values, kOp);
   check_output(values, kOp);
   check_overlap(codes, values, kOp);
-  const Exec exec = make_exec(options, kOp);
+  const Exec exec = make_exec(codes, options, kOp);
   const auto decode_entry = offered(options, &Kernels::decode);
-  for_each_matrix(codes, values,
-                  [&](const Matrix& from, const Matrix& to, std::uint64_t) { decode_entry(exec, from, to); });
+  for_each_matrix(codes, values, [&](const Matrix& from, const Matrix& to, std::uint64_t) {
+    decode_entry(exec, from, to);
+  });
 }
 
-Tensor encode(const View& values, const Format& format, const EncodePolicy& policy, const ConvertOptions& options,
-              bool packed) {
+Tensor encode(const View& values, const Format& format, const EncodePolicy& policy,
+              const ConvertOptions& options, bool packed) {
   if (const auto problem = format_problem(format)) {
     fail(ErrorCode::invalid_argument, "encode", "that format cannot be: ", *problem);
   }
@@ -133,35 +154,28 @@ Tensor decode(const View& codes, DType dtype, const ConvertOptions& options) {
   return values;
 }
 
-namespace {
-
-template <typename Code>
-View checked_codes(std::span<Code> codes, const Format& format, std::string_view op) {
-  check(format.code_bytes() == sizeof(Code), ErrorCode::wrong_type, op, "codes of ", format.bits(), " bits need ",
-        format.code_bytes() == 1 ? "uint8_t" : "uint16_t", " elements");
-  return view_of(codes, format);
+void encode(std::span<const float> values, std::span<std::uint8_t> codes, const Format& format,
+            const EncodePolicy& policy, const ConvertOptions& options) {
+  encode(view_of(values), view_of(codes, format), policy, options);
 }
-
-}  // namespace
-
-void encode(std::span<const float> values, std::span<std::uint8_t> codes, const Format& format, const EncodePolicy& policy,
-            const ConvertOptions& options) {
-  encode(view_of(values), checked_codes(codes, format, "encode"), policy, options);
-}
-void encode(std::span<const float> values, std::span<std::uint16_t> codes, const Format& format, const EncodePolicy& policy,
-            const ConvertOptions& options) {
-  encode(view_of(values), checked_codes(codes, format, "encode"), policy, options);
+void encode(std::span<const float> values, std::span<std::uint16_t> codes, const Format& format,
+            const EncodePolicy& policy, const ConvertOptions& options) {
+  encode(view_of(values), view_of(codes, format), policy, options);
 }
 void decode(std::span<const std::uint8_t> codes, const Format& format, std::span<float> values,
             const ConvertOptions& options) {
-  decode(checked_codes(codes, format, "decode"), view_of(values), options);
+  decode(view_of(codes, format), view_of(values), options);
 }
 void decode(std::span<const std::uint16_t> codes, const Format& format, std::span<float> values,
             const ConvertOptions& options) {
-  decode(checked_codes(codes, format, "decode"), view_of(values), options);
+  decode(view_of(codes, format), view_of(values), options);
 }
 
-void fp8_encode(std::span<const float> values, std::span<std::uint8_t> codes) { encode(values, codes, e4m3fn); }
-void fp8_decode(std::span<const std::uint8_t> codes, std::span<float> values) { decode(codes, e4m3fn, values); }
+void fp8_encode(std::span<const float> values, std::span<std::uint8_t> codes) {
+  encode(values, codes, e4m3fn);
+}
+void fp8_decode(std::span<const std::uint8_t> codes, std::span<float> values) {
+  decode(codes, e4m3fn, values);
+}
 
 }  // namespace octavo

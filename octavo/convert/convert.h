@@ -1,7 +1,8 @@
 // Arrays of values to codes and back. Never a scale: [1, 2, 3] encoded and decoded is [1, 2, 3].
 //
-// Views may have any shape and strides (last dimension dense where packed). Results do not depend on
-// the backend or the number of threads. Every call checks all it is given before it writes a byte.
+// Views may have any shape and strides (last dimension dense where packed). Results do not depend
+// on the backend or the number of threads. Every call checks all it is given before it writes a
+// byte.
 #pragma once
 
 #include <cstdint>
@@ -24,28 +25,33 @@ struct ConvertOptions {
 };
 
 // Values, or codes of another format, to codes. The target format is that of `codes`. In place when
-// both views start at the same address, are dense and unpacked, and a code is no larger than a value.
+// both views start at the same address, are dense and unpacked, and a code is no larger than a
+// value.
 OCTAVO_API void encode(const View& values, const View& codes, const EncodePolicy& policy = {},
                        const ConvertOptions& options = {});
 
-// Codes to f64, f32, f16 or bf16: exact where the type can hold the value, else rounded to nearest even
-// (beyond its range: Inf).
+// Codes to f64, f32, f16 or bf16: exact where the type can hold the value, else rounded to nearest
+// even (beyond its range: Inf).
 OCTAVO_API void decode(const View& codes, const View& values, const ConvertOptions& options = {});
 
 // The same with memory of their own.
-[[nodiscard]] OCTAVO_API Tensor encode(const View& values, const Format& format, const EncodePolicy& policy = {},
+[[nodiscard]] OCTAVO_API Tensor encode(const View& values, const Format& format,
+                                       const EncodePolicy& policy = {},
                                        const ConvertOptions& options = {}, bool packed = false);
-[[nodiscard]] OCTAVO_API Tensor decode(const View& codes, DType dtype, const ConvertOptions& options = {});
+[[nodiscard]] OCTAVO_API Tensor decode(const View& codes, DType dtype,
+                                       const ConvertOptions& options = {});
 
 // For plain arrays of one size. Codes of more than eight bits are uint16_t.
-OCTAVO_API void encode(std::span<const float> values, std::span<std::uint8_t> codes, const Format& format,
-                       const EncodePolicy& policy = {}, const ConvertOptions& options = {});
-OCTAVO_API void encode(std::span<const float> values, std::span<std::uint16_t> codes, const Format& format,
-                       const EncodePolicy& policy = {}, const ConvertOptions& options = {});
-OCTAVO_API void decode(std::span<const std::uint8_t> codes, const Format& format, std::span<float> values,
+OCTAVO_API void encode(std::span<const float> values, std::span<std::uint8_t> codes,
+                       const Format& format, const EncodePolicy& policy = {},
                        const ConvertOptions& options = {});
-OCTAVO_API void decode(std::span<const std::uint16_t> codes, const Format& format, std::span<float> values,
+OCTAVO_API void encode(std::span<const float> values, std::span<std::uint16_t> codes,
+                       const Format& format, const EncodePolicy& policy = {},
                        const ConvertOptions& options = {});
+OCTAVO_API void decode(std::span<const std::uint8_t> codes, const Format& format,
+                       std::span<float> values, const ConvertOptions& options = {});
+OCTAVO_API void decode(std::span<const std::uint16_t> codes, const Format& format,
+                       std::span<float> values, const ConvertOptions& options = {});
 
 // The E4M3 case under the names it is often asked for.
 OCTAVO_API void fp8_encode(std::span<const float> values, std::span<std::uint8_t> codes);

@@ -17,8 +17,9 @@ std::pair<Wide, Wide> byte_range(const View& view) {
     const Wide reach = static_cast<Wide>(view.strides[i]) * (view.shape[i] - 1);
     (reach < 0 ? first : last) += reach;
   }
-  const std::int64_t tail = view.packed ? packed_row_bytes(rank > 0 ? view.shape[rank - 1] : 1, view.format)
-                                        : element_bytes(view.dtype, view.format);
+  const std::int64_t tail = view.packed
+                                ? packed_row_bytes(rank > 0 ? view.shape[rank - 1] : 1, view.format)
+                                : element_bytes(view.dtype, view.format);
   return {first, last + tail};
 }
 
@@ -48,9 +49,11 @@ Folded fold(const View& from, const View& to) {
     if (folded.rank > 0 && !(packed && last)) {
       const auto outer = static_cast<std::size_t>(folded.rank - 1);
       const auto spans = [size](std::int64_t inner, std::int64_t outer_stride) {
-        return static_cast<Wide>(inner) * size == outer_stride;  // hostile strides must not overflow
+        return static_cast<Wide>(inner) * size ==
+               outer_stride;  // hostile strides must not overflow
       };
-      if (spans(from.strides[i], folded.from_strides[outer]) && spans(to.strides[i], folded.to_strides[outer])) {
+      if (spans(from.strides[i], folded.from_strides[outer]) &&
+          spans(to.strides[i], folded.to_strides[outer])) {
         folded.sizes[outer] *= size;
         folded.from_strides[outer] = from.strides[i];
         folded.to_strides[outer] = to.strides[i];
@@ -60,7 +63,8 @@ Folded fold(const View& from, const View& to) {
     append(size, from.strides[i], to.strides[i]);
   }
   if (folded.empty) return folded;
-  if (folded.rank == 0) append(1, element_bytes(from.dtype, from.format), element_bytes(to.dtype, to.format));
+  if (folded.rank == 0)
+    append(1, element_bytes(from.dtype, from.format), element_bytes(to.dtype, to.format));
   if (folded.rank == 1) {
     append(folded.sizes[0], folded.from_strides[0], folded.to_strides[0]);
     folded.sizes[0] = 1;

@@ -21,7 +21,8 @@ struct Folded {
 // `to` is dense; `from` has any strides.
 Folded fold(const View& from, const View& to);
 
-// Calls visit(from, to, first) for every matrix; `first` counts the elements before it in row-major order.
+// Calls visit(from, to, first) for every matrix; `first` counts the elements before it in row-major
+// order.
 template <typename Visit>
 void for_each_matrix(const View& from, const View& to, Visit&& visit) {
   const Folded folded = fold(from, to);
@@ -42,7 +43,8 @@ void for_each_matrix(const View& from, const View& to, Visit&& visit) {
   std::int64_t from_offset = 0, to_offset = 0;
   std::uint64_t first = 0;
   while (true) {
-    visit(matrix(from, folded.from_strides, from_offset), matrix(to, folded.to_strides, to_offset), first);
+    visit(matrix(from, folded.from_strides, from_offset), matrix(to, folded.to_strides, to_offset),
+          first);
     first += static_cast<std::uint64_t>(folded.sizes[row] * folded.sizes[col]);
     int axis = folded.rank - 3;
     for (; axis >= 0; --axis) {

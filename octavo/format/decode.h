@@ -1,4 +1,5 @@
-// The value of one code. Exact: every finite value of every format is a double (see format_problem).
+// The value of one code. Exact: every finite value of every format is a double (see
+// format_problem).
 #pragma once
 
 #include <cstdint>
@@ -18,10 +19,14 @@ OCTAVO_HD constexpr double power_of_two(int exponent) {
 OCTAVO_HD constexpr bool is_nan(const Format& format, std::uint32_t code) {
   const std::uint32_t field = code & format.magnitude_mask();
   switch (format.nan) {
-    case Nan::ieee: return field > format.max_field() + 1;
-    case Nan::all_ones: return field == format.magnitude_mask();
-    case Nan::negative_zero: return code == format.sign_mask();
-    case Nan::none: break;
+    case Nan::ieee:
+      return field > format.max_field() + 1;
+    case Nan::all_ones:
+      return field == format.magnitude_mask();
+    case Nan::negative_zero:
+      return code == format.sign_mask();
+    case Nan::none:
+      break;
   }
   return false;
 }
@@ -34,7 +39,8 @@ OCTAVO_HD constexpr bool is_inf(const Format& format, std::uint32_t code) {
 OCTAVO_HD constexpr double decode(const Format& format, std::uint32_t code) {
   code &= format.code_mask();
   const bool negative = (code & format.sign_mask()) != 0;
-  const std::uint64_t sign = negative && format.nan != Nan::negative_zero ? std::uint64_t{1} << 63 : 0;
+  const std::uint64_t sign =
+      negative && format.nan != Nan::negative_zero ? std::uint64_t{1} << 63 : 0;
   if (is_nan(format, code)) return __builtin_bit_cast(double, sign | 0x7FF8000000000000u);
   if (is_inf(format, code)) return __builtin_bit_cast(double, sign | 0x7FF0000000000000u);
   std::uint32_t field = code & format.magnitude_mask();
@@ -59,7 +65,9 @@ OCTAVO_HD constexpr double decode(std::uint32_t code) {
 }
 
 // Limits, as numeric_limits or finfo would name them.
-OCTAVO_HD constexpr double max_value(const Format& format) { return decode(format, format.max_field()); }
+OCTAVO_HD constexpr double max_value(const Format& format) {
+  return decode(format, format.max_field());
+}
 OCTAVO_HD constexpr double lowest_value(const Format& format) {
   if (format.twos_complement) return decode(format, format.sign_mask());
   return format.is_signed ? -max_value(format) : decode(format, 0);
@@ -68,7 +76,9 @@ OCTAVO_HD constexpr double min_normal(const Format& format) {
   return power_of_two(format.twos_complement ? format.min_step_exponent() : format.min_exponent());
 }
 // The smallest positive value; equals min_normal where a format has no subnormals.
-OCTAVO_HD constexpr double min_positive(const Format& format) { return decode(format, format.has_zero ? 1 : 0); }
+OCTAVO_HD constexpr double min_positive(const Format& format) {
+  return decode(format, format.has_zero ? 1 : 0);
+}
 // The distance from 1 to the next larger value of an unbounded grid of this precision.
 OCTAVO_HD constexpr double epsilon(const Format& format) {
   return power_of_two(format.twos_complement ? format.min_step_exponent() : -format.mantissa_bits);

@@ -38,7 +38,9 @@ struct Format {
 
   OCTAVO_HD constexpr std::uint32_t code_mask() const { return (1u << bits()) - 1; }
   OCTAVO_HD constexpr std::uint32_t magnitude_mask() const { return (1u << magnitude_bits()) - 1; }
-  OCTAVO_HD constexpr std::uint32_t sign_mask() const { return is_signed ? 1u << magnitude_bits() : 0; }
+  OCTAVO_HD constexpr std::uint32_t sign_mask() const {
+    return is_signed ? 1u << magnitude_bits() : 0;
+  }
   OCTAVO_HD constexpr std::uint32_t mantissa_mask() const { return (1u << mantissa_bits) - 1; }
 
   OCTAVO_HD constexpr bool has_nan() const { return nan != Nan::none; }

@@ -10,22 +10,35 @@
 namespace octavo {
 
 // OCP 8-bit floating point (OFP8) 1.0.
-inline constexpr Format e4m3fn{.exponent_bits = 4, .mantissa_bits = 3, .bias = 7, .nan = Nan::all_ones};
-inline constexpr Format e5m2{.exponent_bits = 5, .mantissa_bits = 2, .bias = 15, .has_inf = true, .nan = Nan::ieee};
+inline constexpr Format e4m3fn{
+    .exponent_bits = 4, .mantissa_bits = 3, .bias = 7, .nan = Nan::all_ones};
+inline constexpr Format e5m2{
+    .exponent_bits = 5, .mantissa_bits = 2, .bias = 15, .has_inf = true, .nan = Nan::ieee};
 // AMD and Graphcore: no minus zero, NaN in its place.
-inline constexpr Format e4m3fnuz{.exponent_bits = 4, .mantissa_bits = 3, .bias = 8, .nan = Nan::negative_zero};
-inline constexpr Format e5m2fnuz{.exponent_bits = 5, .mantissa_bits = 2, .bias = 16, .nan = Nan::negative_zero};
-inline constexpr Format e4m3b11fnuz{.exponent_bits = 4, .mantissa_bits = 3, .bias = 11, .nan = Nan::negative_zero};
+inline constexpr Format e4m3fnuz{
+    .exponent_bits = 4, .mantissa_bits = 3, .bias = 8, .nan = Nan::negative_zero};
+inline constexpr Format e5m2fnuz{
+    .exponent_bits = 5, .mantissa_bits = 2, .bias = 16, .nan = Nan::negative_zero};
+inline constexpr Format e4m3b11fnuz{
+    .exponent_bits = 4, .mantissa_bits = 3, .bias = 11, .nan = Nan::negative_zero};
 // IEEE 754 rules at eight bits.
-inline constexpr Format e4m3{.exponent_bits = 4, .mantissa_bits = 3, .bias = 7, .has_inf = true, .nan = Nan::ieee};
-inline constexpr Format e3m4{.exponent_bits = 3, .mantissa_bits = 4, .bias = 3, .has_inf = true, .nan = Nan::ieee};
+inline constexpr Format e4m3{
+    .exponent_bits = 4, .mantissa_bits = 3, .bias = 7, .has_inf = true, .nan = Nan::ieee};
+inline constexpr Format e3m4{
+    .exponent_bits = 3, .mantissa_bits = 4, .bias = 3, .has_inf = true, .nan = Nan::ieee};
 // OCP Microscaling (MX) 1.0: the scale and the element formats.
-inline constexpr Format e8m0fnu{.exponent_bits = 8, .mantissa_bits = 0, .bias = 127, .is_signed = false,
-                                .has_zero = false, .has_subnormals = false, .nan = Nan::all_ones};
+inline constexpr Format e8m0fnu{.exponent_bits = 8,
+                                .mantissa_bits = 0,
+                                .bias = 127,
+                                .is_signed = false,
+                                .has_zero = false,
+                                .has_subnormals = false,
+                                .nan = Nan::all_ones};
 inline constexpr Format e3m2fn{.exponent_bits = 3, .mantissa_bits = 2, .bias = 3};
 inline constexpr Format e2m3fn{.exponent_bits = 2, .mantissa_bits = 3, .bias = 1};
 inline constexpr Format e2m1fn{.exponent_bits = 2, .mantissa_bits = 1, .bias = 1};
-inline constexpr Format mxint8{.exponent_bits = 0, .mantissa_bits = 7, .bias = 0, .twos_complement = true};
+inline constexpr Format mxint8{
+    .exponent_bits = 0, .mantissa_bits = 7, .bias = 0, .twos_complement = true};
 
 struct NamedFormat {
   std::string_view name;

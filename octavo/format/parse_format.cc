@@ -25,7 +25,8 @@ class Reader {
   std::optional<int> take_number() {
     int value = 0;
     std::size_t digits = 0;
-    while (digits < rest_.size() && digits < 4 && std::isdigit(static_cast<unsigned char>(rest_[digits]))) {
+    while (digits < rest_.size() && digits < 4 &&
+           std::isdigit(static_cast<unsigned char>(rest_[digits]))) {
       value = value * 10 + (rest_[digits++] - '0');
     }
     if (digits == 0) return std::nullopt;
@@ -51,7 +52,8 @@ class Reader {
 
 Format parse_format(std::string_view name) {
   std::string lower;
-  for (char c : name.substr(0, 64)) lower += static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+  for (char c : name.substr(0, 64))
+    lower += static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
   for (const NamedFormat& named : kNamedFormats) {
     if (lower == named.name && name.size() == lower.size()) return named.format;
   }
@@ -93,7 +95,10 @@ Format parse_format(std::string_view name) {
   format.bias = static_cast<std::int16_t>(bias ? *bias : one_zero ? half_range : half_range - 1);
   format.is_signed = !is_unsigned;
   format.has_inf = !finite;
-  format.nan = !finite ? Nan::ieee : one_zero ? Nan::negative_zero : bits >= 8 ? Nan::all_ones : Nan::none;
+  format.nan = !finite     ? Nan::ieee
+               : one_zero  ? Nan::negative_zero
+               : bits >= 8 ? Nan::all_ones
+                           : Nan::none;
   if (is_unsigned && *mantissa_bits == 0) format.has_zero = format.has_subnormals = false;
   if (const auto problem = format_problem(format)) fail_name(name, *problem);
   return format;
@@ -116,19 +121,26 @@ std::optional<std::string> format_problem(const Format& format) {
   const int bits = format.bits();
   if (bits < 2 || bits > 16) return text("it has ", bits, " bits, and a format has 2 to 16");
   if (format.twos_complement) {
-    return format == mxint8 ? std::nullopt : std::optional<std::string>("mxint8 is the only integer format");
+    return format == mxint8 ? std::nullopt
+                            : std::optional<std::string>("mxint8 is the only integer format");
   }
   if (format.exponent_bits < 1) return "it needs at least one exponent bit";
-  if (format.exponent_bits > 11) return text(int{format.exponent_bits}, " exponent bits reach beyond a double; the most is 11");
-  if (format.has_inf != (format.nan == Nan::ieee)) return "Inf and IEEE NaNs come together or not at all";
-  if (format.has_inf && format.mantissa_bits == 0) return "without a mantissa bit Inf leaves no code for NaN; use the suffix fn";
+  if (format.exponent_bits > 11)
+    return text(int{format.exponent_bits}, " exponent bits reach beyond a double; the most is 11");
+  if (format.has_inf != (format.nan == Nan::ieee))
+    return "Inf and IEEE NaNs come together or not at all";
+  if (format.has_inf && format.mantissa_bits == 0)
+    return "without a mantissa bit Inf leaves no code for NaN; use the suffix fn";
   const Nan finite_nan = bits >= 8 ? Nan::all_ones : Nan::none;
   if (!format.has_inf && format.nan != Nan::negative_zero && format.nan != finite_nan) {
     return "a format without Inf has one NaN magnitude from eight bits on, and none below";
   }
-  if (format.nan == Nan::negative_zero && !format.is_signed) return "an unsigned format has no minus zero to hold NaN";
-  if (format.has_zero != format.has_subnormals) return "zero and subnormals come together or not at all";
-  if (!format.has_zero && (format.is_signed || format.mantissa_bits > 0)) return "only unsigned formats without a mantissa leave out zero";
+  if (format.nan == Nan::negative_zero && !format.is_signed)
+    return "an unsigned format has no minus zero to hold NaN";
+  if (format.has_zero != format.has_subnormals)
+    return "zero and subnormals come together or not at all";
+  if (!format.has_zero && (format.is_signed || format.mantissa_bits > 0))
+    return "only unsigned formats without a mantissa leave out zero";
   if (format.has_zero && format.max_field() == 0) return "it has no finite value besides zero";
   // Everything must be exact in a double: grid, smallest normal and largest finite value.
   const int top = static_cast<int>(format.max_field() >> format.mantissa_bits) - format.bias;

@@ -1,5 +1,6 @@
-// Which neighbour a value goes to, and what happens where there is none. Nothing here knows a scale.
-// The defaults (nearest even, saturate) are the same in C++, in Python and on the command line.
+// Which neighbour a value goes to, and what happens where there is none. Nothing here knows a
+// scale. The defaults (nearest even, saturate) are the same in C++, in Python and on the command
+// line.
 #pragma once
 
 #include <cstdint>
@@ -23,12 +24,17 @@ enum class Overflow : std::uint8_t {
   propagate,        // finite values saturate; Inf stays where the format has it, else saturates
   saturate_finite,  // finite values saturate; Inf becomes what `ieee` makes of it (ONNX)
   ieee,             // Inf, else NaN, else (formats with neither) the largest value (OFP8 "NONSAT").
-                    // As IEEE 754 section 7.4 has it, a finite value whose rounding direction points
-                    // to zero becomes the largest finite value instead.
+         // As IEEE 754 section 7.4 has it, a finite value whose rounding direction points
+         // to zero becomes the largest finite value instead.
 };
 
 // What NaN becomes in a format without NaN.
-enum class NanInput : std::uint8_t { error, zero, max, negated_zero /* ml_dtypes: NaN -> -0, -NaN -> +0 */ };
+enum class NanInput : std::uint8_t {
+  error,
+  zero,
+  max,
+  negated_zero /* ml_dtypes: NaN -> -0, -NaN -> +0 */
+};
 
 // Which NaN code is written in a format with several.
 enum class NanCode : std::uint8_t {
@@ -38,7 +44,11 @@ enum class NanCode : std::uint8_t {
 };
 
 // What a negative value becomes in an unsigned format.
-enum class NegativeInput : std::uint8_t { clamp /* to the smallest value */, magnitude /* sign dropped */, nan };
+enum class NegativeInput : std::uint8_t {
+  clamp /* to the smallest value */,
+  magnitude /* sign dropped */,
+  nan
+};
 
 // What zero becomes in a format without zero (e8m0fnu).
 enum class ZeroInput : std::uint8_t { smallest, nan };
@@ -52,8 +62,8 @@ struct EncodePolicy {
   NanCode nan_code = NanCode::signed_ones;
   NegativeInput negative_input = NegativeInput::clamp;
   ZeroInput zero_input = ZeroInput::smallest;
-  // Formats without zero only: whatever lies between the two smallest values goes up. So torch and ml_dtypes
-  // cast f32 subnormals to e8m0fnu: they round as though the smallest code were zero.
+  // Formats without zero only: whatever lies between the two smallest values goes up. So torch and
+  // ml_dtypes cast f32 subnormals to e8m0fnu: they round as though the smallest code were zero.
   bool tiny_rounds_up = false;
   bool via_f32 = false;  // f64 sources are first rounded to f32, as most peers do (rounds twice)
 
@@ -66,8 +76,8 @@ struct EncodePolicy {
   constexpr bool operator==(const EncodePolicy&) const = default;
 };
 
-// What an array conversion met. `saturated` counts values beyond the range, whatever the policy made
-// of them; `flushed` counts values other than zero that became zero; `nan` counts NaN inputs.
+// What an array conversion met. `saturated` counts values beyond the range, whatever the policy
+// made of them; `flushed` counts values other than zero that became zero; `nan` counts NaN inputs.
 struct Counts {
   std::int64_t saturated = 0;
   std::int64_t flushed = 0;

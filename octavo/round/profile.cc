@@ -1,6 +1,6 @@
 // Every policy here was read off the peer itself: tests/conformance holds its casts of all bf16,
 // f16 and f32 inputs (torch, torch 2.11, ml_dtypes and CUDA by running them, ONNX from its
-// specification). A format that a peer lacks follows the rule of those of its kind that the peer has.
+// specification). A format that a peer lacks follows those of its kind that the peer has.
 #include "octavo/round/profile.h"
 
 #include <array>

@@ -1,5 +1,5 @@
-// A profile reproduces a peer's cast bit for bit. What a peer does depends on the format, so a profile
-// is a function from a format to a policy.
+// A profile reproduces a peer's cast bit for bit. What a peer does depends on the format, so a
+// profile is a function from a format to a policy.
 #pragma once
 
 #include <string>
@@ -16,8 +16,9 @@ enum class Profile : std::uint8_t {
   torch,       // torch 2.12 and later: e4m3fn saturates, e5m2 overflows to Inf, fnuz to NaN
   torch_2_11,  // torch up to 2.11: e4m3fn overflows to NaN
   ml_dtypes,   // nothing saturates but FP6 and FP4
-  cuda,        // cuda_fp8.h, cuda_fp6.h, cuda_fp4.h constructors: everything saturates, NaN loses its sign
-               // (but for NaN from f64 to FP8, whose sign and payload CUDA copies; this profile does not)
+  cuda,  // cuda_fp8.h, cuda_fp6.h, cuda_fp4.h constructors: everything saturates, NaN loses its
+         // sign (but for NaN from f64 to FP8, whose sign and payload CUDA copies; this profile does
+         // not)
   ocp_sat,     // OFP8 and MX, saturating
   ocp_nonsat,  // OFP8, not saturating
   onnx,        // Cast with saturate=1 (its default)

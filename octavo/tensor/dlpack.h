@@ -1,9 +1,9 @@
-// Arrays from and to other libraries without copying: DLPack, in its versioned form (1.x) and the older
-// one that some libraries still speak.
+// Arrays from and to other libraries without copying: DLPack, in its versioned form (1.x) and the
+// older one that some libraries still speak.
 //
-// The ABI is declared here, so that octavo needs no header of somebody else's, and in a namespace of its
-// own, so that it can stand beside one. A program that has dlpack.h passes its pointers through
-// reinterpret_cast: the layouts are the same, which is what DLPack is for.
+// The ABI is declared here, so that octavo needs no header of somebody else's, and in a namespace
+// of its own, so that it can stand beside one. A program that has dlpack.h passes its pointers
+// through reinterpret_cast: the layouts are the same, which is what DLPack is for.
 #pragma once
 
 #include <cstdint>
@@ -14,6 +14,7 @@
 #include "octavo/tensor/tensor.h"
 
 namespace octavo {
+// NOLINTBEGIN(readability-identifier-naming): the names are DLPack's.
 namespace dlpack {
 
 inline constexpr std::uint32_t kMajorVersion = 1, kMinorVersion = 1;
@@ -49,7 +50,8 @@ enum DLDataTypeCode : std::uint8_t {
 
 inline constexpr std::uint64_t kFlagReadOnly = 1u << 0;
 inline constexpr std::uint64_t kFlagCopied = 1u << 1;
-inline constexpr std::uint64_t kFlagSubBytePadded = 1u << 2;  // one code per byte; without it codes are packed
+inline constexpr std::uint64_t kFlagSubBytePadded =
+    1u << 2;  // one code per byte; without it codes are packed
 
 struct DLPackVersion {
   std::uint32_t major, minor;
@@ -84,23 +86,27 @@ struct DLManagedTensorVersioned {
 };
 
 }  // namespace dlpack
+// NOLINTEND(readability-identifier-naming)
 
 // What an array does not say of itself.
 struct DlpackImport {
-  // Integers of 8 and 16 bits are codes of this format. Arrays of a float8, float6 or float4 type know
-  // their own; saying another one is an error.
+  // Integers of 8 and 16 bits are codes of this format. Arrays of a float8, float6 or float4 type
+  // know their own; saying another one is an error.
   std::optional<Format> format{};
   // Bytes that hold packed codes: how many of them a row has, which its bytes alone do not tell.
   std::optional<std::int64_t> packed_cols{};
 };
 
-// Adopts the array: its deleter is called when the last tensor that shares it goes. When this throws,
-// nothing was adopted and the array is still the caller's.
-[[nodiscard]] OCTAVO_API Tensor from_dlpack(dlpack::DLManagedTensorVersioned* managed, const DlpackImport& import = {});
-[[nodiscard]] OCTAVO_API Tensor from_dlpack(dlpack::DLManagedTensor* managed, const DlpackImport& import = {});
+// Adopts the array: its deleter is called when the last tensor that shares it goes. When this
+// throws, nothing was adopted and the array is still the caller's.
+[[nodiscard]] OCTAVO_API Tensor from_dlpack(dlpack::DLManagedTensorVersioned* managed,
+                                            const DlpackImport& import = {});
+[[nodiscard]] OCTAVO_API Tensor from_dlpack(dlpack::DLManagedTensor* managed,
+                                            const DlpackImport& import = {});
 
 enum class DlpackCodes : std::uint8_t {
-  // The type DLPack has for the format, and bytes where it has none. Packed FP4 with an even number of
+  // The type DLPack has for the format, and bytes where it has none. Packed FP4 with an even number
+  // of
   // columns goes out in pairs (two lanes), the only way in which torch reads and writes it.
   typed,
   bytes,  // uint8, or uint16 beyond eight bits: for libraries that know no such types (numpy)
@@ -108,10 +114,11 @@ enum class DlpackCodes : std::uint8_t {
 
 // The array shares the tensor's memory and keeps it alive until its deleter is called, which is the
 // receiver's duty.
-[[nodiscard]] OCTAVO_API dlpack::DLManagedTensorVersioned* to_dlpack(const Tensor& tensor,
-                                                                     DlpackCodes codes = DlpackCodes::typed);
-// The older form cannot say "read only" (an error) nor "not packed" (codes below a byte go as uint8).
-[[nodiscard]] OCTAVO_API dlpack::DLManagedTensor* to_dlpack_legacy(const Tensor& tensor,
-                                                                   DlpackCodes codes = DlpackCodes::typed);
+[[nodiscard]] OCTAVO_API dlpack::DLManagedTensorVersioned* to_dlpack(
+    const Tensor& tensor, DlpackCodes codes = DlpackCodes::typed);
+// The older form cannot say "read only" (an error) nor "not packed" (codes below a byte go as
+// uint8).
+[[nodiscard]] OCTAVO_API dlpack::DLManagedTensor* to_dlpack_legacy(
+    const Tensor& tensor, DlpackCodes codes = DlpackCodes::typed);
 
 }  // namespace octavo

@@ -56,7 +56,8 @@ OutgoingType outgoing_type(const View& view, DlpackCodes codes, bool can_be_padd
 }
 
 template <typename Managed>
-OutgoingType fill(Exported<Managed>& out, const Tensor& tensor, DlpackCodes codes, bool can_be_padded) {
+OutgoingType fill(Exported<Managed>& out, const Tensor& tensor, DlpackCodes codes,
+                  bool can_be_padded) {
   const View& view = tensor.view();
   const OutgoingType outgoing = outgoing_type(view, codes, can_be_padded);
   const bool has_elements = element_count(view.shape) > 0;
@@ -65,7 +66,8 @@ OutgoingType fill(Exported<Managed>& out, const Tensor& tensor, DlpackCodes code
   DLTensor& array = out.managed.dl_tensor;
   out.tensor = tensor;
   array.data = has_elements ? view.data : nullptr;
-  array.device = view.device.kind == DeviceKind::cuda ? DLDevice{kDLCUDA, view.device.index} : DLDevice{kDLCPU, 0};
+  array.device = view.device.kind == DeviceKind::cuda ? DLDevice{kDLCUDA, view.device.index}
+                                                      : DLDevice{kDLCPU, 0};
   array.ndim = view.shape.rank();
   array.dtype = outgoing.type;
   array.shape = out.shape.data();
@@ -81,8 +83,9 @@ OutgoingType fill(Exported<Managed>& out, const Tensor& tensor, DlpackCodes code
     if (has_elements && !packed_here && view.shape[i] > 1) {
       std::int64_t bits = 0;
       check(!__builtin_mul_overflow(view.strides[i], 8, &bits) && bits % outgoing.unit_bits == 0,
-            ErrorCode::invalid_argument, kTo, "got a stride of ", view.strides[i], " bytes in dimension ", i,
-            ", which is no whole number of elements of ", outgoing.unit_bits, " bits; ",
+            ErrorCode::invalid_argument, kTo, "got a stride of ", view.strides[i],
+            " bytes in dimension ", i, ", which is no whole number of elements of ",
+            outgoing.unit_bits, " bits; ",
             view.packed ? "export the codes as bytes" : "copy it to a dense tensor first");
       out.strides[at] = bits / outgoing.unit_bits;
     }
@@ -94,7 +97,9 @@ OutgoingType fill(Exported<Managed>& out, const Tensor& tensor, DlpackCodes code
 template <typename Managed>
 Managed* release(std::unique_ptr<Exported<Managed>> out) {
   out->managed.manager_ctx = out.get();
-  out->managed.deleter = [](Managed* self) { delete static_cast<Exported<Managed>*>(self->manager_ctx); };
+  out->managed.deleter = [](Managed* self) {
+    delete static_cast<Exported<Managed>*>(self->manager_ctx);
+  };
   return &out.release()->managed;
 }
 
@@ -104,13 +109,15 @@ DLManagedTensorVersioned* to_dlpack(const Tensor& tensor, DlpackCodes codes) {
   auto out = std::make_unique<Exported<DLManagedTensorVersioned>>();
   const OutgoingType outgoing = fill(*out, tensor, codes, true);
   out->managed.version = {kMajorVersion, kMinorVersion};
-  out->managed.flags = (tensor.view().read_only ? kFlagReadOnly : 0) | (outgoing.padded ? kFlagSubBytePadded : 0);
+  out->managed.flags =
+      (tensor.view().read_only ? kFlagReadOnly : 0) | (outgoing.padded ? kFlagSubBytePadded : 0);
   return release(std::move(out));
 }
 
 DLManagedTensor* to_dlpack_legacy(const Tensor& tensor, DlpackCodes codes) {
   check(!tensor.view().read_only, ErrorCode::invalid_argument, kTo,
-        "got a read-only tensor, which the older DLPack cannot express; ask for the versioned one or copy it");
+        "got a read-only tensor, which the older DLPack cannot express; ask for the versioned one "
+        "or copy it");
   auto out = std::make_unique<Exported<DLManagedTensor>>();
   fill(*out, tensor, codes, false);
   return release(std::move(out));

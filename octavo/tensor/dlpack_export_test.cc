@@ -23,10 +23,13 @@ struct Receiver {
     out->deleter(out);
   }
 };
-std::unique_ptr<DLManagedTensorVersioned, Receiver> sent(const Tensor& tensor, DlpackCodes codes = DlpackCodes::typed) {
+std::unique_ptr<DLManagedTensorVersioned, Receiver> sent(const Tensor& tensor,
+                                                         DlpackCodes codes = DlpackCodes::typed) {
   return {to_dlpack(tensor, codes), {}};
 }
-std::unique_ptr<DLManagedTensor, Receiver> sent_legacy(const Tensor& tensor) { return {to_dlpack_legacy(tensor), {}}; }
+std::unique_ptr<DLManagedTensor, Receiver> sent_legacy(const Tensor& tensor) {
+  return {to_dlpack_legacy(tensor), {}};
+}
 
 template <typename Sent>
 std::vector<std::int64_t> shape_of(const Sent& out) {
@@ -65,13 +68,18 @@ TEST(DlpackExport, keeps_the_memory_alive) {
 
 TEST(DlpackExport, types_go_round) {
   std::vector<Tensor> tensors;
-  for (const DType dtype : {DType::f64, DType::f32, DType::f16, DType::bf16}) tensors.push_back(Tensor::values({2, 4}, dtype));
-  for (const NamedFormat& named : kNamedFormats) tensors.push_back(Tensor::codes({2, 4}, named.format));
-  for (const char* name : {"e5m10", "e2m2", "e3m3fnuz"}) tensors.push_back(Tensor::codes({2, 4}, parse_format(name)));
+  for (const DType dtype : {DType::f64, DType::f32, DType::f16, DType::bf16})
+    tensors.push_back(Tensor::values({2, 4}, dtype));
+  for (const NamedFormat& named : kNamedFormats)
+    tensors.push_back(Tensor::codes({2, 4}, named.format));
+  for (const char* name : {"e5m10", "e2m2", "e3m3fnuz"})
+    tensors.push_back(Tensor::codes({2, 4}, parse_format(name)));
   for (const Tensor& tensor : tensors) {
-    const bool typed_has_no_word = tensor.dtype() == DType::code && type_of(sent(tensor))[0] == dlpack::kDLUInt;
+    const bool typed_has_no_word =
+        tensor.dtype() == DType::code && type_of(sent(tensor))[0] == dlpack::kDLUInt;
     for (const DlpackCodes codes : {DlpackCodes::typed, DlpackCodes::bytes}) {
-      const bool is_bytes = tensor.dtype() == DType::code && (typed_has_no_word || codes == DlpackCodes::bytes);
+      const bool is_bytes =
+          tensor.dtype() == DType::code && (typed_has_no_word || codes == DlpackCodes::bytes);
       const DlpackImport import{.format = is_bytes ? std::optional(tensor.format()) : std::nullopt};
       const Tensor back = from_dlpack(to_dlpack(tensor, codes), import);
       EXPECT_EQ(back.dtype(), tensor.dtype());
@@ -115,7 +123,8 @@ TEST(DlpackExport, codes_below_a_byte) {
   const Tensor ragged = Tensor::codes({2, 5}, e3m2fn, true);
   EXPECT_THROW((void)to_dlpack(ragged), Error);
   EXPECT_EQ(shape_of(sent(ragged, DlpackCodes::bytes)), (Sizes{2, 4}));
-  const Tensor back = from_dlpack(to_dlpack(ragged, DlpackCodes::bytes), {.format = e3m2fn, .packed_cols = 5});
+  const Tensor back =
+      from_dlpack(to_dlpack(ragged, DlpackCodes::bytes), {.format = e3m2fn, .packed_cols = 5});
   EXPECT_EQ(back.view().strides, ragged.view().strides);
   EXPECT_EQ(back.shape(), ragged.shape());
 }

@@ -1,7 +1,6 @@
 #include "octavo/tensor/dlpack.h"
 
-#include <array>
-#include <string>
+#include <optional>
 #include <vector>
 
 #include <gtest/gtest.h>
@@ -9,60 +8,12 @@
 #include "octavo/base/error.h"
 #include "octavo/format/named_formats.h"
 #include "octavo/format/parse_format.h"
+#include "octavo/tensor/dlpack_testing_internal.h"
 
 namespace octavo {
 namespace {
 
-using dlpack::DLDataType;
-using dlpack::DLManagedTensor;
-using dlpack::DLManagedTensorVersioned;
-using dlpack::DLTensor;
-
-// An array of another library, with a deleter that counts.
-template <typename Managed>
-struct Foreign {
-  std::vector<std::int64_t> shape, strides;
-  alignas(64) std::array<std::byte, 256> memory{};
-  int deleted = 0;
-  Managed managed{};
-
-  Foreign(DLDataType type, std::vector<std::int64_t> sizes, std::vector<std::int64_t> steps = {})
-      : shape(std::move(sizes)), strides(std::move(steps)) {
-    DLTensor& array = managed.dl_tensor;
-    array.data = memory.data();
-    array.device = {dlpack::kDLCPU, 0};
-    array.ndim = static_cast<std::int32_t>(shape.size());
-    array.dtype = type;
-    array.shape = shape.data();
-    array.strides = strides.empty() ? nullptr : strides.data();
-    managed.manager_ctx = this;
-    managed.deleter = [](Managed* self) { ++static_cast<Foreign*>(self->manager_ctx)->deleted; };
-    if constexpr (std::is_same_v<Managed, DLManagedTensorVersioned>) managed.version = {1, 0};
-  }
-  Foreign(const Foreign&) = delete;
-  Foreign& operator=(const Foreign&) = delete;
-  DLTensor& array() { return managed.dl_tensor; }
-};
-using Versioned = Foreign<DLManagedTensorVersioned>;
-using Legacy = Foreign<DLManagedTensor>;
-
-constexpr DLDataType kF32{dlpack::kDLFloat, 32, 1}, kU8{dlpack::kDLUInt, 8, 1}, kU16{dlpack::kDLUInt, 16, 1};
-constexpr DLDataType kF4{dlpack::kDLFloat4_e2m1fn, 4, 1}, kF4x2{dlpack::kDLFloat4_e2m1fn, 4, 2};
-constexpr DLDataType kF6{dlpack::kDLFloat6_e2m3fn, 6, 1};
-
-// The error of an import that must fail, after which the array must still be the caller's.
-template <typename ForeignArray>
-Error refusal(ForeignArray& foreign, const DlpackImport& import = {}) {
-  try {
-    (void)from_dlpack(&foreign.managed, import);
-  } catch (const Error& error) {
-    EXPECT_EQ(foreign.deleted, 0) << "an array that was refused is not ours to delete";
-    EXPECT_EQ(std::string(error.what()).rfind('[', 0), 0u);
-    return error;
-  }
-  ADD_FAILURE() << "the array was accepted";
-  return {ErrorCode::internal, ""};
-}
+using namespace dlpack_testing;
 
 TEST(DlpackImport, adopts_until_the_last_tensor_goes) {
   Versioned foreign(kF32, {2, 3});
@@ -118,15 +69,26 @@ TEST(DlpackImport, knows_every_type) {
 }
 
 TEST(DlpackImport, refuses_types_it_does_not_know) {
-  const DLDataType strangers[] = {{dlpack::kDLFloat, 8, 1},    {dlpack::kDLFloat, 32, 4}, {dlpack::kDLFloat, 128, 1},
-                                  {dlpack::kDLBfloat, 32, 1},  {dlpack::kDLInt, 32, 1},   {dlpack::kDLUInt, 64, 1},
-                                  {dlpack::kDLComplex, 64, 1}, {dlpack::kDLBool, 8, 1},   {10, 8, 2},
-                                  {10, 7, 1},                  {15, 8, 1},                {17, 8, 1},
-                                  {17, 4, 3},                  {17, 4, 0},                {18, 8, 1},
+  const DLDataType strangers[] = {{dlpack::kDLFloat, 8, 1},
+                                  {dlpack::kDLFloat, 32, 4},
+                                  {dlpack::kDLFloat, 128, 1},
+                                  {dlpack::kDLBfloat, 32, 1},
+                                  {dlpack::kDLInt, 32, 1},
+                                  {dlpack::kDLUInt, 64, 1},
+                                  {dlpack::kDLComplex, 64, 1},
+                                  {dlpack::kDLBool, 8, 1},
+                                  {10, 8, 2},
+                                  {10, 7, 1},
+                                  {15, 8, 1},
+                                  {17, 8, 1},
+                                  {17, 4, 3},
+                                  {17, 4, 0},
+                                  {18, 8, 1},
                                   {255, 8, 1}};
   for (const DLDataType& type : strangers) {
     Versioned foreign(type, {4});
-    EXPECT_EQ(refusal(foreign).code(), ErrorCode::wrong_type) << int{type.code} << ' ' << int{type.bits};
+    EXPECT_EQ(refusal(foreign).code(), ErrorCode::wrong_type)
+        << int{type.code} << ' ' << int{type.bits};
   }
 }
 
@@ -134,12 +96,14 @@ TEST(DlpackImport, integers_need_a_format) {
   for (const DLDataType type : {kU8, DLDataType{dlpack::kDLInt, 8, 1}}) {
     Versioned bytes(type, {5});
     EXPECT_EQ(refusal(bytes).code(), ErrorCode::wrong_type);
-    EXPECT_EQ(refusal(bytes, {.format = parse_format("e5m10")}).code(), ErrorCode::wrong_type);  // needs two bytes
-    EXPECT_EQ(from_dlpack(&bytes.managed, {.format = e2m1fn}).format(), e2m1fn);                 // one code a byte
+    EXPECT_EQ(refusal(bytes, {.format = parse_format("e5m10")}).code(),
+              ErrorCode::wrong_type);                                             // needs two bytes
+    EXPECT_EQ(from_dlpack(&bytes.managed, {.format = e2m1fn}).format(), e2m1fn);  // one code a byte
   }
   Versioned words(kU16, {5});
   EXPECT_EQ(refusal(words, {.format = e4m3fn}).code(), ErrorCode::wrong_type);
-  EXPECT_EQ(from_dlpack(&words.managed, {.format = parse_format("e5m10")}).view().strides, Shape{2});
+  EXPECT_EQ(from_dlpack(&words.managed, {.format = parse_format("e5m10")}).view().strides,
+            Shape{2});
 }
 
 TEST(DlpackImport, a_format_may_be_repeated_but_not_contradicted) {
@@ -161,7 +125,8 @@ TEST(DlpackImport, strides_become_bytes) {
   Versioned dense(kF32, {2, 3});
   EXPECT_EQ(from_dlpack(&dense.managed).view().strides, (Shape{12, 4}));
   Versioned words(kU16, {2, 3}, {8, 2});
-  EXPECT_EQ(from_dlpack(&words.managed, {.format = parse_format("e5m10")}).view().strides, (Shape{16, 4}));
+  EXPECT_EQ(from_dlpack(&words.managed, {.format = parse_format("e5m10")}).view().strides,
+            (Shape{16, 4}));
 }
 
 TEST(DlpackImport, strides_that_do_not_matter_are_not_looked_at) {
@@ -249,66 +214,6 @@ TEST(DlpackImport, versions_and_flags) {
     stranger.managed.version = {major, 0};
     EXPECT_EQ(refusal(stranger).code(), ErrorCode::unsupported);
   }
-}
-
-TEST(DlpackImport, packed_fp4_in_pairs) {
-  Versioned pairs(kF4x2, {2, 3}, {4, 1});
-  const View view = from_dlpack(&pairs.managed).view();
-  EXPECT_TRUE(view.packed);
-  EXPECT_EQ(view.shape, (Shape{2, 6}));
-  EXPECT_EQ(view.strides[0], 4);
-  Versioned one(kF4x2, {});
-  EXPECT_EQ(from_dlpack(&one.managed).shape(), Shape{2});
-  Versioned strided(kF4x2, {3}, {2});
-  EXPECT_EQ(refusal(strided).code(), ErrorCode::invalid_argument);
-  Versioned huge(kF4x2, {INT64_MAX});
-  EXPECT_EQ(refusal(huge).code(), ErrorCode::invalid_argument);
-}
-
-TEST(DlpackImport, packed_codes_one_by_one) {
-  Legacy even(kF4, {2, 6});
-  const View view = from_dlpack(&even.managed).view();
-  EXPECT_TRUE(view.packed);
-  EXPECT_EQ(view.shape, (Shape{2, 6}));
-  EXPECT_EQ(view.strides[0], 3);
-  // Rows of three FP4 codes: the second one starts in the middle of a byte unless the producer padded.
-  Versioned odd(kF4, {2, 3});
-  EXPECT_EQ(refusal(odd).code(), ErrorCode::invalid_argument);
-  Versioned padded_rows(kF4, {2, 3}, {4, 1});
-  EXPECT_EQ(from_dlpack(&padded_rows.managed).view().strides[0], 2);
-  Versioned one_row(kF4, {1, 3});
-  EXPECT_TRUE(is_dense(from_dlpack(&one_row.managed).view()));
-  Versioned six(kF6, {3, 4});
-  EXPECT_EQ(from_dlpack(&six.managed).view().strides[0], 3);
-  Versioned transposed(kF4, {2, 2}, {1, 2});
-  EXPECT_EQ(refusal(transposed).code(), ErrorCode::invalid_argument);
-}
-
-TEST(DlpackImport, padded_codes) {
-  Versioned padded(kF4, {2, 3}, {1, 2});
-  padded.managed.flags = dlpack::kFlagSubBytePadded;
-  const View view = from_dlpack(&padded.managed).view();
-  EXPECT_FALSE(view.packed);
-  EXPECT_EQ(view.strides, (Shape{1, 2}));
-}
-
-TEST(DlpackImport, packed_bytes) {
-  Versioned bytes(kU8, {2, 4}, {7, 1});
-  for (const std::int64_t cols : {7, 8}) {
-    const View view = from_dlpack(&bytes.managed, {.format = e2m1fn, .packed_cols = cols}).view();
-    EXPECT_TRUE(view.packed);
-    EXPECT_EQ(view.shape, (Shape{2, cols}));
-    EXPECT_EQ(view.strides[0], 7);
-  }
-  EXPECT_EQ(from_dlpack(&bytes.managed, {.format = e2m3fn, .packed_cols = 5}).shape(), (Shape{2, 5}));
-  Versioned other(kU8, {2, 4});
-  for (const std::int64_t cols : {std::int64_t{6}, std::int64_t{9}, std::int64_t{-8}, INT64_MAX}) {
-    EXPECT_EQ(refusal(other, {.format = e2m1fn, .packed_cols = cols}).code(), ErrorCode::invalid_argument) << cols;
-  }
-  EXPECT_EQ(refusal(other, {.format = e4m3fn, .packed_cols = 4}).code(), ErrorCode::wrong_type);
-  EXPECT_EQ(refusal(other, {.packed_cols = 8}).code(), ErrorCode::wrong_type);
-  Versioned words(kU16, {4});
-  EXPECT_EQ(refusal(words, {.format = e2m1fn, .packed_cols = 16}).code(), ErrorCode::wrong_type);
 }
 
 }  // namespace

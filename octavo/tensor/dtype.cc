@@ -26,9 +26,11 @@ DType parse_dtype(std::string_view name) {
   constexpr std::string_view kTorchPrefix = "torch.";
   if (name.substr(0, kTorchPrefix.size()) == kTorchPrefix) name.remove_prefix(kTorchPrefix.size());
   for (const DTypeName& known : kNames) {
-    if (is_value(known.dtype) && (name == known.name || name == known.short_name)) return known.dtype;
+    if (is_value(known.dtype) && (name == known.name || name == known.short_name))
+      return known.dtype;
   }
-  fail(ErrorCode::wrong_type, "dtype", "got '", name.substr(0, 40), "', wanted float64, float32, float16 or bfloat16");
+  fail(ErrorCode::wrong_type, "dtype", "got '", name.substr(0, 40),
+       "', wanted float64, float32, float16 or bfloat16");
 }
 
 }  // namespace octavo

@@ -17,16 +17,21 @@ constexpr bool is_value(DType dtype) { return dtype != DType::code; }
 // Bytes of one element that is not packed.
 constexpr int element_bytes(DType dtype, const Format& format = {}) {
   switch (dtype) {
-    case DType::f64: return 8;
-    case DType::f32: return 4;
+    case DType::f64:
+      return 8;
+    case DType::f32:
+      return 4;
     case DType::f16:
-    case DType::bf16: return 2;
-    case DType::code: return format.code_bytes();
+    case DType::bf16:
+      return 2;
+    case DType::code:
+      return format.code_bytes();
   }
   return 0;
 }
 
-OCTAVO_API std::string_view dtype_name(DType dtype);  // "float32", "bfloat16", ... as numpy and torch say
+OCTAVO_API std::string_view dtype_name(
+    DType dtype);  // "float32", "bfloat16", ... as numpy and torch say
 // Takes "float32" and "f32" style names; throws Error(wrong_type) for anything else.
 OCTAVO_API DType parse_dtype(std::string_view name);
 

@@ -31,8 +31,9 @@ TEST(DType, short_names) {
 
 TEST(DType, refuses_everything_else) {
   const std::string shouting = "FLOAT32", spaced = "float32 ", with_nul("float32\0", 8);
-  for (const std::string& bad : {std::string(), shouting, spaced, with_nul, std::string("float"), std::string("code"),
-                                 std::string("int8"), std::string("torch."), std::string("float8_e4m3fn")}) {
+  for (const std::string& bad :
+       {std::string(), shouting, spaced, with_nul, std::string("float"), std::string("code"),
+        std::string("int8"), std::string("torch."), std::string("float8_e4m3fn")}) {
     try {
       (void)parse_dtype(bad);
       ADD_FAILURE() << "'" << bad << "' was accepted";
@@ -49,7 +50,8 @@ TEST(DType, element_bytes) {
   EXPECT_EQ(element_bytes(DType::f32), 4);
   EXPECT_EQ(element_bytes(DType::f16), 2);
   EXPECT_EQ(element_bytes(DType::bf16), 2);
-  for (const NamedFormat& named : kNamedFormats) EXPECT_EQ(element_bytes(DType::code, named.format), 1) << named.name;
+  for (const NamedFormat& named : kNamedFormats)
+    EXPECT_EQ(element_bytes(DType::code, named.format), 1) << named.name;
   EXPECT_EQ(element_bytes(DType::code, parse_format("e5m3")), 2);
   EXPECT_EQ(element_bytes(DType::code, parse_format("e5m10")), 2);
 }
@@ -57,7 +59,8 @@ TEST(DType, element_bytes) {
 TEST(DType, packed_rows_fill_whole_bytes) {
   const struct {
     std::int64_t cols, fp4, fp6;
-  } rows[] = {{0, 0, 0}, {1, 1, 1}, {2, 1, 2}, {3, 2, 3}, {4, 2, 3}, {5, 3, 4}, {32, 16, 24}, {33, 17, 25}};
+  } rows[] = {{0, 0, 0}, {1, 1, 1}, {2, 1, 2},    {3, 2, 3},
+              {4, 2, 3}, {5, 3, 4}, {32, 16, 24}, {33, 17, 25}};
   for (const auto& [cols, fp4, fp6] : rows) {
     EXPECT_EQ(packed_row_bytes(cols, e2m1fn), fp4) << cols;
     EXPECT_EQ(packed_row_bytes(cols, e3m2fn), fp6) << cols;

@@ -20,7 +20,8 @@ std::shared_ptr<void> allocate(std::int64_t bytes) {
   if (wanted > SIZE_MAX - alignment) throw std::bad_alloc();
   const std::size_t rounded = (wanted + alignment - 1) / alignment * alignment;
   if (posix_memalign(&memory, alignment, rounded) != 0) {
-    fail(ErrorCode::unsupported, "tensor", "could not allocate ", bytes, " bytes; free memory or work in parts");
+    fail(ErrorCode::unsupported, "tensor", "could not allocate ", bytes,
+         " bytes; free memory or work in parts");
   }
   // Advice only: a kernel without huge pages refuses it and nothing is lost.
   if (alignment == kHugePage) (void)madvise(memory, rounded, MADV_HUGEPAGE);
@@ -52,14 +53,16 @@ Tensor Tensor::adopt(const View& view, std::shared_ptr<void> owner) {
   return tensor;
 }
 
-std::int64_t Tensor::nbytes() const { return dense_bytes(view_.shape, view_.dtype, view_.format, view_.packed); }
+std::int64_t Tensor::nbytes() const {
+  return dense_bytes(view_.shape, view_.dtype, view_.format, view_.packed);
+}
 
 void* Tensor::checked_data(std::size_t element_size) const {
   check(!view_.packed && is_dense(view_), ErrorCode::invalid_argument, "tensor",
         "span() needs a dense tensor that is not packed; use bytes() or view()");
   const auto size = static_cast<std::size_t>(element_bytes(view_.dtype, view_.format));
-  check(size == element_size, ErrorCode::wrong_type, "tensor", "elements have ", size, " bytes, but span() was asked for ",
-        element_size);
+  check(size == element_size, ErrorCode::wrong_type, "tensor", "elements have ", size,
+        " bytes, but span() was asked for ", element_size);
   return view_.data;
 }
 

@@ -31,7 +31,8 @@ class OCTAVO_API Tensor {
   // Elements as T; throws unless the tensor is dense and T has the element's size.
   template <typename T>
   [[nodiscard]] std::span<T> span() const {
-    return {static_cast<T*>(checked_data(sizeof(T))), static_cast<std::size_t>(element_count(view_.shape))};
+    return {static_cast<T*>(checked_data(sizeof(T))),
+            static_cast<std::size_t>(element_count(view_.shape))};
   }
   // All bytes of a dense tensor, packed ones included.
   [[nodiscard]] std::span<std::byte> bytes() const;

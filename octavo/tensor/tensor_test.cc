@@ -13,7 +13,9 @@
 namespace octavo {
 namespace {
 
-std::uintptr_t address(const Tensor& tensor) { return reinterpret_cast<std::uintptr_t>(tensor.view().data); }
+std::uintptr_t address(const Tensor& tensor) {
+  return reinterpret_cast<std::uintptr_t>(tensor.view().data);
+}
 
 TEST(Tensor, values_are_dense_and_writable) {
   const Tensor tensor = Tensor::values({3, 4}, DType::f32);

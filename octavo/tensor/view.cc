@@ -11,14 +11,16 @@ std::int64_t element_count(const Shape& shape) {
   bool empty = false;
   for (const std::int64_t size : shape.sizes()) {
     if (size < 0) {
-      fail(ErrorCode::invalid_argument, "shape", "got a negative size in ", to_string(shape), ", wanted sizes of zero or more");
+      fail(ErrorCode::invalid_argument, "shape", "got a negative size in ", to_string(shape),
+           ", wanted sizes of zero or more");
     }
     if (size == 0) {
       empty = true;
       continue;
     }
     if (__builtin_mul_overflow(count, size, &count)) {
-      fail(ErrorCode::invalid_argument, "shape", "the number of elements of ", to_string(shape), " does not fit in 64 bits");
+      fail(ErrorCode::invalid_argument, "shape", "the number of elements of ", to_string(shape),
+           " does not fit in 64 bits");
     }
   }
   return empty ? 0 : count;
@@ -41,8 +43,9 @@ void check_packable(DType dtype, const Format& format, bool packed) {
 std::int64_t row_bytes(std::int64_t cols, DType dtype, const Format& format, bool packed) {
   std::int64_t bits = 0;
   const std::int64_t element_bits = packed ? format.bits() : 8 * element_bytes(dtype, format);
-  check(!__builtin_mul_overflow(cols, element_bits, &bits) && bits <= INT64_MAX - 7, ErrorCode::invalid_argument, "shape",
-        "a row of ", cols, " elements does not fit in 64 bits");
+  check(!__builtin_mul_overflow(cols, element_bits, &bits) && bits <= INT64_MAX - 7,
+        ErrorCode::invalid_argument, "shape", "a row of ", cols,
+        " elements does not fit in 64 bits");
   return (bits + 7) / 8;
 }
 
@@ -55,7 +58,8 @@ std::int64_t dense_bytes(const Shape& shape, DType dtype, const Format& format, 
   std::int64_t bytes = row_bytes(shape[shape.rank() - 1], dtype, format, packed);
   for (int i = 0; i + 1 < shape.rank(); ++i) {
     if (__builtin_mul_overflow(bytes, shape[i], &bytes)) {
-      fail(ErrorCode::invalid_argument, "shape", "the bytes of ", to_string(shape), " do not fit in 64 bits");
+      fail(ErrorCode::invalid_argument, "shape", "the bytes of ", to_string(shape),
+           " do not fit in 64 bits");
     }
   }
   return bytes;
@@ -70,7 +74,8 @@ Shape dense_strides(const Shape& shape, DType dtype, const Format& format, bool 
   std::int64_t stride = row_bytes(shape[last], dtype, format, packed);
   for (int i = last - 1; i >= 0; --i) {
     strides[i] = stride;
-    // Only arrays without elements can overflow here (dense_bytes checks the others); any stride serves them.
+    // Only arrays without elements can overflow here (dense_bytes checks the others); any stride
+    // serves them.
     if (__builtin_mul_overflow(stride, shape[i], &stride)) stride = 0;
   }
   return strides;
@@ -88,7 +93,10 @@ bool is_dense(const View& view) {
 View value_view(void* data, DType dtype, const Shape& shape) {
   check(is_value(dtype), ErrorCode::wrong_type, "view", "codes need a format; use code_view");
   (void)dense_bytes(shape, dtype, {}, false);
-  return {.data = data, .dtype = dtype, .shape = shape, .strides = dense_strides(shape, dtype, {}, false)};
+  return {.data = data,
+          .dtype = dtype,
+          .shape = shape,
+          .strides = dense_strides(shape, dtype, {}, false)};
 }
 
 View code_view(void* data, const Format& format, const Shape& shape, bool packed) {

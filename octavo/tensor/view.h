@@ -10,6 +10,7 @@
 #include <type_traits>
 #include <vector>
 
+#include "octavo/base/error.h"
 #include "octavo/base/macros.h"
 #include "octavo/format/format.h"
 #include "octavo/tensor/dtype.h"
@@ -29,16 +30,21 @@ inline constexpr int kMaxRank = 8;
 class Shape {
  public:
   constexpr Shape() = default;
-  constexpr Shape(std::initializer_list<std::int64_t> sizes) : Shape(std::span(sizes.begin(), sizes.size())) {}
-  // More than kMaxRank sizes are cut off here; operations reject rank() > kMaxRank by asking the caller.
-  constexpr explicit Shape(std::span<const std::int64_t> sizes) : rank_(static_cast<int>(std::min<std::size_t>(sizes.size(), kMaxRank))) {
+  constexpr Shape(std::initializer_list<std::int64_t> sizes)
+      : Shape(std::span(sizes.begin(), sizes.size())) {}
+  // More than kMaxRank sizes are cut off here; operations reject rank() > kMaxRank by asking the
+  // caller.
+  constexpr explicit Shape(std::span<const std::int64_t> sizes)
+      : rank_(static_cast<int>(std::min<std::size_t>(sizes.size(), kMaxRank))) {
     std::copy_n(sizes.begin(), rank_, sizes_.begin());
   }
   [[nodiscard]] constexpr int rank() const { return rank_; }
   constexpr std::int64_t& operator[](int i) { return sizes_[static_cast<std::size_t>(i)]; }
   constexpr std::int64_t operator[](int i) const { return sizes_[static_cast<std::size_t>(i)]; }
   constexpr bool operator==(const Shape&) const = default;
-  [[nodiscard]] std::span<const std::int64_t> sizes() const { return {sizes_.data(), static_cast<std::size_t>(rank_)}; }
+  [[nodiscard]] std::span<const std::int64_t> sizes() const {
+    return {sizes_.data(), static_cast<std::size_t>(rank_)};
+  }
 
  private:
   std::array<std::int64_t, kMaxRank> sizes_{};
@@ -61,33 +67,40 @@ struct View {
 };
 
 // Bytes of a dense row-major array of this kind, and its strides.
-OCTAVO_API std::int64_t dense_bytes(const Shape& shape, DType dtype, const Format& format, bool packed);
+OCTAVO_API std::int64_t dense_bytes(const Shape& shape, DType dtype, const Format& format,
+                                    bool packed);
 OCTAVO_API Shape dense_strides(const Shape& shape, DType dtype, const Format& format, bool packed);
 OCTAVO_API bool is_dense(const View& view);
 
 // Views of dense memory. These throw when the shape is impossible.
 OCTAVO_API View value_view(void* data, DType dtype, const Shape& shape);
-OCTAVO_API View code_view(void* data, const Format& format, const Shape& shape, bool packed = false);
+OCTAVO_API View code_view(void* data, const Format& format, const Shape& shape,
+                          bool packed = false);
 OCTAVO_API View as_read_only(View view);
 
 template <typename T>
 constexpr DType dtype_of() {
-  static_assert(std::is_same_v<std::remove_const_t<T>, float> || std::is_same_v<std::remove_const_t<T>, double>,
+  static_assert(std::is_same_v<std::remove_const_t<T>, float> ||
+                    std::is_same_v<std::remove_const_t<T>, double>,
                 "spans of float and double are values; for 16-bit types give value_view a dtype");
   return std::is_same_v<std::remove_const_t<T>, float> ? DType::f32 : DType::f64;
 }
 
-template <typename T>
-View view_of(std::span<T> values) {
+template <typename T, std::size_t kExtent>
+View view_of(std::span<T, kExtent> values) {
   View view = value_view(const_cast<std::remove_const_t<T>*>(values.data()), dtype_of<T>(),
                          {static_cast<std::int64_t>(values.size())});
   view.read_only = std::is_const_v<T>;
   return view;
 }
 
-template <typename T>
-  requires std::is_same_v<std::remove_const_t<T>, std::uint8_t> || std::is_same_v<std::remove_const_t<T>, std::uint16_t>
-View view_of(std::span<T> codes, const Format& format) {
+// Codes of up to eight bits are uint8_t, larger ones uint16_t; throws Error(wrong_type) otherwise.
+template <typename T, std::size_t kExtent>
+requires std::is_same_v<std::remove_const_t<T>, std::uint8_t> ||
+    std::is_same_v<std::remove_const_t<T>, std::uint16_t>
+        View view_of(std::span<T, kExtent> codes, const Format& format) {
+  check(format.code_bytes() == sizeof(T), ErrorCode::wrong_type, "view", "codes of ", format.bits(),
+        " bits need ", format.code_bytes() == 1 ? "uint8_t" : "uint16_t", " elements");
   View view = code_view(const_cast<std::remove_const_t<T>*>(codes.data()), format,
                         {static_cast<std::int64_t>(codes.size())});
   view.read_only = std::is_const_v<T>;

@@ -38,6 +38,7 @@ TEST(Shape, refuses_impossible_sizes) {
   EXPECT_EQ(code_of([] { (void)element_count({INT64_MAX, 2}); }), ErrorCode::invalid_argument);
   // Judged without the zero: such a shape would overflow as soon as anything strides over it.
   EXPECT_EQ(code_of([] { (void)element_count({INT64_MAX, 2, 0}); }), ErrorCode::invalid_argument);
+  EXPECT_EQ(code_of([] { (void)element_count({0, INT64_MAX, 2}); }), ErrorCode::invalid_argument);
 }
 
 TEST(Shape, prints_and_compares) {
@@ -65,10 +66,16 @@ TEST(DenseBytes, of_values_and_codes) {
 }
 
 TEST(DenseBytes, refuses_what_does_not_fit) {
-  EXPECT_EQ(code_of([] { (void)dense_bytes({INT64_MAX / 4}, DType::f64, {}, false); }), ErrorCode::invalid_argument);
-  EXPECT_EQ(code_of([] { (void)dense_bytes({16, INT64_MAX / 64}, DType::f64, {}, false); }), ErrorCode::invalid_argument);
-  EXPECT_EQ(code_of([] { (void)dense_bytes({4}, DType::code, e4m3fn, true); }), ErrorCode::invalid_argument);
-  EXPECT_EQ(code_of([] { (void)dense_bytes({4}, DType::f32, {}, true); }), ErrorCode::invalid_argument);
+  EXPECT_EQ(code_of([] { (void)dense_bytes({INT64_MAX / 4}, DType::f64, {}, false); }),
+            ErrorCode::invalid_argument);
+  EXPECT_EQ(code_of([] {
+              (void)dense_bytes({16, INT64_MAX / 64}, DType::f64, {}, false);
+            }),
+            ErrorCode::invalid_argument);
+  EXPECT_EQ(code_of([] { (void)dense_bytes({4}, DType::code, e4m3fn, true); }),
+            ErrorCode::invalid_argument);
+  EXPECT_EQ(code_of([] { (void)dense_bytes({4}, DType::f32, {}, true); }),
+            ErrorCode::invalid_argument);
 }
 
 TEST(DenseStrides, are_row_major_in_bytes) {
@@ -105,7 +112,8 @@ TEST(Views, of_values) {
   EXPECT_FALSE(view.packed || view.read_only);
   EXPECT_EQ(view.device, Device{});
   EXPECT_EQ(code_of([&] { (void)value_view(data, DType::code, {2}); }), ErrorCode::wrong_type);
-  EXPECT_EQ(code_of([&] { (void)value_view(data, DType::f32, {-2}); }), ErrorCode::invalid_argument);
+  EXPECT_EQ(code_of([&] { (void)value_view(data, DType::f32, {-2}); }),
+            ErrorCode::invalid_argument);
 }
 
 TEST(Views, of_codes) {
@@ -116,7 +124,11 @@ TEST(Views, of_codes) {
   EXPECT_TRUE(view.packed);
   EXPECT_EQ(view.strides[0], 3);
   EXPECT_TRUE(as_read_only(view).read_only);
-  EXPECT_EQ(code_of([&] { (void)code_view(data, e4m3fn, {2, 3}, true); }), ErrorCode::invalid_argument);
+  EXPECT_EQ(code_of([&] { (void)code_view(data, e4m3fn, {-2}); }), ErrorCode::invalid_argument);
+  EXPECT_EQ(code_of([&] {
+              (void)code_view(data, e4m3fn, {2, 3}, true);
+            }),
+            ErrorCode::invalid_argument);
 }
 
 TEST(Views, of_spans) {
@@ -139,7 +151,8 @@ TEST(Views, of_spans) {
 TEST(Views, of_spans_refuse_storage_of_another_width) {
   std::vector<std::uint8_t> bytes(4);
   std::vector<std::uint16_t> words(4);
-  EXPECT_EQ(code_of([&] { (void)view_of(std::span(bytes), parse_format("e5m10")); }), ErrorCode::wrong_type);
+  EXPECT_EQ(code_of([&] { (void)view_of(std::span(bytes), parse_format("e5m10")); }),
+            ErrorCode::wrong_type);
   EXPECT_EQ(code_of([&] { (void)view_of(std::span(words), e4m3fn); }), ErrorCode::wrong_type);
 }
 

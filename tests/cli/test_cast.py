@@ -1,5 +1,5 @@
-"""octavo cast: the right bits in the right places. Exactness of each rounding is the library's tests'; here it
-is that files, options, pieces and packing bring the library's results to the user unharmed."""
+"""octavo cast: the right bits in the right places. The library's own tests prove each rounding;
+these prove that files, options, pieces and packing bring its results to the user unharmed."""
 
 from __future__ import annotations
 
@@ -66,7 +66,11 @@ def test_default_saturates_and_counts(octavo):
     assert result.json["counts"] == {"saturated": 3, "flushed": 1, "nan": 1}
     assert result.err == ""
     policy = result.json["policy"]
-    assert (policy["rounding"], policy["overflow"], policy["nan"]) == ("nearest_even", "saturate", "error")
+    assert (policy["rounding"], policy["overflow"], policy["nan"]) == (
+        "nearest_even",
+        "saturate",
+        "error",
+    )
 
 
 @pytest.mark.parametrize(
@@ -110,7 +114,9 @@ def test_float_targets_behave_as_floats_do(octavo):
 def test_codes_to_codes(octavo):
     codes = np.arange(256, dtype=np.uint8)
     octavo.save("c.npy", codes)
-    octavo.good("cast", "c.npy", "d.npy", "--from", "e4m3fn", "--to", "e5m2", "--profile", "ml_dtypes")
+    octavo.good(
+        "cast", "c.npy", "d.npy", "--from", "e4m3fn", "--to", "e5m2", "--profile", "ml_dtypes"
+    )
     wanted = codes.view(ml_dtypes.float8_e4m3fn).astype(np.float32).astype(ml_dtypes.float8_e5m2)
     assert np.array_equal(octavo.load("d.npy"), wanted.view(np.uint8))
 
@@ -214,7 +220,9 @@ def test_packed_refuses_fortran_order(octavo):
 def test_error_is_measured(octavo):
     x = some_values()
     octavo.save("x.npy", x)
-    measured = octavo.good("cast", "x.npy", "c.npy", "--to", "e4m3fn", "--error", "--json").json["error"]
+    measured = octavo.good("cast", "x.npy", "c.npy", "--to", "e4m3fn", "--error", "--json").json[
+        "error"
+    ]
     y = octavo.load("c.npy").view(ml_dtypes.float8_e4m3fn).astype(np.float64)
     exact = x.astype(np.float64)
     assert measured["max_absolute"] == np.max(np.abs(y - exact))
@@ -226,7 +234,9 @@ def test_error_is_measured(octavo):
 
 def test_decoding_beyond_float32_is_counted(octavo):
     octavo.save("c.npy", np.array([0x7BF0, 0x0001, 0x7C00], np.uint16))  # e11m4: huge, tiny, 2^961
-    cast = octavo.good("cast", "c.npy", "y.npy", "--from", "e11m4", "--to", "float32", "--json").json
+    cast = octavo.good(
+        "cast", "c.npy", "y.npy", "--from", "e11m4", "--to", "float32", "--json"
+    ).json
     assert octavo.load("y.npy").tolist() == [np.inf, 0, np.inf]
     assert cast["counts"] == {"saturated": 2, "flushed": 1, "nan": 0} and cast["policy"] is None
 
@@ -236,7 +246,9 @@ def test_every_backend_gives_the_same_file(octavo):
     names = [b["name"] for b in octavo("doctor", "--json").json["backends"] if b["usable"]]
     results = set()
     for name in names:
-        cast = octavo.good("cast", "x.npy", "c.npy", "--to", "e3m2fn", "--json", env={"OCTAVO_BACKEND": name})
+        cast = octavo.good(
+            "cast", "x.npy", "c.npy", "--to", "e3m2fn", "--json", env={"OCTAVO_BACKEND": name}
+        )
         assert cast.json["backend"] == name
         results.add((octavo.folder / "c.npy").read_bytes())
     assert len(names) >= 2 and len(results) == 1

@@ -27,16 +27,25 @@ def test_knows_everything(octavo, shell):
     text = script(octavo, shell).read_text()
     for row in octavo.good("formats", "--json").json["formats"]:
         assert row["name"] in text
-    for word in ("formats", "cast", "doctor", "completion", "nearest_even", "saturate", "torch", "bfloat16"):
+    for word in (
+        "formats",
+        "cast",
+        "doctor",
+        "completion",
+        "nearest_even",
+        "saturate",
+        "torch",
+        "bfloat16",
+    ):
         assert word in text
 
 
 def bash_offers(octavo, *words):
     """What bash would offer for the last word."""
     line = " ".join(f"'{word}'" for word in words)
-    command = f"source {script(octavo, 'bash')}; COMP_WORDS=({line}); COMP_CWORD={len(words) - 1}; _octavo;"
-    command += ' printf "%s\\n" "${COMPREPLY[@]}"'
-    done = subprocess.run(["bash", "-u", "-c", command], capture_output=True, text=True, cwd=octavo.folder)
+    command = f"source {script(octavo, 'bash')}; COMP_WORDS=({line}); COMP_CWORD={len(words) - 1};"
+    command += ' _octavo; printf "%s\\n" "${COMPREPLY[@]}"'
+    done = subprocess.run(["bash", "-u", "-c", command], capture_output=True, text=True)
     assert done.stderr == ""
     return done.stdout.split()
 
@@ -47,7 +56,9 @@ def fish_offers(octavo, *words):
     line = " ".join(words)
     command = f"source {script(octavo, 'fish')}; complete -C '{line}'"
     env = octavo.environment({"HOME": str(octavo.folder)})
-    done = subprocess.run(["fish", "-c", command], capture_output=True, text=True, cwd=octavo.folder, env=env)
+    done = subprocess.run(
+        ["fish", "-c", command], capture_output=True, text=True, cwd=octavo.folder, env=env
+    )
     return [row.split("\t")[0] for row in done.stdout.splitlines()]
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 
 
-
 def test_says_which_kernels_run(octavo):
     report = octavo.good("doctor", "--json").json
     chosen = [backend["name"] for backend in report["backends"] if backend["chosen"]]
@@ -28,7 +27,10 @@ def test_checks_every_kernel(octavo):
 def test_says_what_is_not_there(octavo):
     report = octavo.good("doctor", "--json").json
     if not report["gpu"]["available"]:
-        assert "CUDA" in report["gpu"]["reason"] and report["gpu"]["reason"] in octavo.good("doctor").out
+        assert (
+            "CUDA" in report["gpu"]["reason"]
+            and report["gpu"]["reason"] in octavo.good("doctor").out
+        )
 
 
 def test_switches(octavo):

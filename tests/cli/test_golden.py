@@ -1,6 +1,6 @@
-"""Command lines and what they print, as data: golden/cases.tsv names them, golden/<name>.out and .err
-hold the output. After a change that is meant: OCTAVO_UPDATE_GOLDEN=1 pytest tests/cli/test_golden.py,
-and read the difference."""
+"""Command lines and what they print, as data: golden/cases.tsv names them, golden/<name>.out and
+<name>.err hold the output. After a change that is meant, run this with OCTAVO_UPDATE_GOLDEN=1 and
+read the difference."""
 
 from __future__ import annotations
 

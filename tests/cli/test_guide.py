@@ -1,6 +1,6 @@
-"""The guide's examples are run, and print what the guide says. In ```console blocks a line "$ command" is
-run in one folder for the whole page; the lines below are its output, "..." standing for any lines or the rest
-of a line and all after it."""
+"""The guide's examples are run, and print what the guide says. In ```console blocks a line
+"$ command" is run in one folder for the whole page; the lines below are its output, "..." standing
+for any lines, or for the rest of a line and all after it."""
 
 from __future__ import annotations
 
@@ -50,7 +50,12 @@ def test_every_example(octavo):
     assert len(commands) > 10
     for command, wanted in commands:
         done = subprocess.run(
-            ["bash", "-c", command], cwd=work, env=env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+            ["bash", "-c", command],
+            cwd=work,
+            env=env,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
         )
         if not matches(wanted, done.stdout):
             pytest.fail(f"$ {command}\nprinted\n{done.stdout}\nthe guide says\n{wanted}")

@@ -1,5 +1,5 @@
-"""Help and the mistakes that the parser itself finds. The parser's words differ between its versions, so these
-look for what must be there."""
+"""Help and the mistakes that the parser itself finds. The parser's words differ between its
+versions, so these look for what must be there."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def test_help(octavo):
 
 
 def test_examples_of_help_are_understood(octavo):
-    """Every line of help that begins with octavo parses; files that are missing are another matter."""
+    """Every line of help that begins with octavo parses; missing files are another matter."""
     for command in [[], *([name] for name in COMMANDS)]:
         for line in octavo.good(*command, "--help").out.splitlines():
             if not line.startswith("  octavo "):
@@ -48,7 +48,11 @@ def test_nothing_asked_is_wrong_usage(octavo):
         ("cast x.npy y.npy", ["[cast]", "--to", "required"]),
         ("cast x.npy y.npy --to e4m3fn --seed abc", ["[cast]", "--seed", "abc"]),
         ("cast x.npy y.npy --to e4m3fn --seed -1", ["[cast]", "--seed", "-1"]),
-        ("cast x.npy y.npy --to e4m3fn --stochastic-bits 17", ["[cast]", "--stochastic-bits", "16"]),
+        ("cast x.npy y.npy --to e4m3fn --seed 18446744073709551616", ["[cast]", "--seed", "2^64"]),
+        (
+            "cast x.npy y.npy --to e4m3fn --stochastic-bits 17",
+            ["[cast]", "--stochastic-bits", "16"],
+        ),
         ("cast x.npy y.npy --to e4m3fn --stochastic-bits 0", ["[cast]", "--stochastic-bits", "1"]),
         ("cast x.npy y.npy --to e4m3fn --threads 0", ["[cast]", "--threads", "1024"]),
         ("cast x.npy y.npy --to", ["[cast]", "--to"]),

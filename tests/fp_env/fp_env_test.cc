@@ -1,6 +1,6 @@
 // The caller may have set anything: flush-to-zero (audio code and some libraries do, for the whole
-// process), a rounding direction, half-precision modes. Conversions give the same bits regardless, on
-// every thread, and leave the setting as they found it.
+// process), a rounding direction, half-precision modes. Conversions give the same bits regardless,
+// on every thread, and leave the setting as they found it.
 #include "octavo/base/fp_env.h"
 
 #include <algorithm>
@@ -35,28 +35,27 @@ std::uint64_t control() {
   return value;
 }
 void set_control(std::uint64_t value) { asm volatile("msr fpcr, %0" ::"r"(value) : "memory"); }
-constexpr std::uint64_t kFz16 = 1u << 19, kFz = 1u << 24, kDefaultNan = 1u << 25, kAlternativeHalf = 1u << 26;
+constexpr std::uint64_t kFz16 = 1u << 19, kFz = 1u << 24, kDefaultNan = 1u << 25,
+                        kAlternativeHalf = 1u << 26;
 constexpr std::uint64_t kUp = 1u << 22, kDown = 2u << 22, kZero = 3u << 22;
-constexpr Setting kSettings[] = {{"FZ", kFz},
-                                 {"FZ16", kFz16},
-                                 {"DN", kDefaultNan},
-                                 {"AHP", kAlternativeHalf},
-                                 {"up", kUp},
-                                 {"down", kDown},
-                                 {"zero", kZero},
-                                 {"everything", kFz | kFz16 | kDefaultNan | kAlternativeHalf | kUp}};
+constexpr Setting kSettings[] = {
+    {"FZ", kFz},         {"FZ16", kFz16},
+    {"DN", kDefaultNan}, {"AHP", kAlternativeHalf},
+    {"up", kUp},         {"down", kDown},
+    {"zero", kZero},     {"everything", kFz | kFz16 | kDefaultNan | kAlternativeHalf | kUp}};
 #elif defined(__x86_64__)
 std::uint64_t control() { return _mm_getcsr(); }
 void set_control(std::uint64_t value) { _mm_setcsr(static_cast<unsigned>(value)); }
 constexpr std::uint64_t kMasked = 0x1F80, kDaz = 1u << 6, kFtz = 1u << 15;
 constexpr std::uint64_t kUp = 2u << 13, kDown = 1u << 13, kZero = 3u << 13;
-constexpr Setting kSettings[] = {{"FTZ", kMasked | kFtz}, {"DAZ", kMasked | kDaz},
-                                 {"up", kMasked | kUp},   {"down", kMasked | kDown},
-                                 {"zero", kMasked | kZero}, {"everything", kMasked | kFtz | kDaz | kUp}};
+constexpr Setting kSettings[] = {
+    {"FTZ", kMasked | kFtz},   {"DAZ", kMasked | kDaz},
+    {"up", kMasked | kUp},     {"down", kMasked | kDown},
+    {"zero", kMasked | kZero}, {"everything", kMasked | kFtz | kDaz | kUp}};
 #endif
 
-// Runs `work` under a setting and says whether it was left alone. Nothing else runs under it, least of
-// all the test framework.
+// Runs `work` under a setting and says whether it was left alone. Nothing else runs under it, least
+// of all the test framework.
 template <typename Work>
 bool run_under(std::uint64_t bits, Work work) {
   const std::uint64_t before = control();
@@ -69,14 +68,17 @@ bool run_under(std::uint64_t bits, Work work) {
 }
 
 constexpr DType kValueTypes[] = {DType::f64, DType::f32, DType::f16, DType::bf16};
-constexpr Rounding kRoundings[] = {Rounding::nearest_even, Rounding::nearest_away, Rounding::toward_zero, Rounding::up,
-                                   Rounding::down,         Rounding::to_odd,       Rounding::stochastic};
+constexpr Rounding kRoundings[] = {
+    Rounding::nearest_even, Rounding::nearest_away, Rounding::toward_zero, Rounding::up,
+    Rounding::down,         Rounding::to_odd,       Rounding::stochastic};
 
 std::vector<Format> formats() {
   std::vector<Format> all;
   for (const NamedFormat& named : kNamedFormats) all.push_back(named.format);
-  // Grids that reach down to where f16, f32 and f64 have subnormals, which is what flushing destroys.
-  for (const char* name : {"e3m3", "e5m10", "e8m7", "e8m3b140", "e11m4", "e6m9fn", "e4m3fnu"}) all.push_back(parse_format(name));
+  // Grids that reach down to where f16, f32 and f64 have subnormals, which is what flushing
+  // destroys.
+  for (const char* name : {"e3m3", "e5m10", "e8m7", "e8m3b140", "e11m4", "e6m9fn", "e4m3fnu"})
+    all.push_back(parse_format(name));
   return all;
 }
 
@@ -92,11 +94,15 @@ std::vector<const Kernels*> usable_backends() {
 std::vector<std::uint8_t> make_values(DType dtype, const Format& format, std::int64_t count) {
   std::vector<std::uint8_t> bytes(static_cast<std::size_t>(count * element_bytes(dtype)));
   const auto size = static_cast<std::size_t>(element_bytes(dtype));
-  const int fraction_bits = dtype == DType::f64 ? 52 : dtype == DType::f32 ? 23 : dtype == DType::f16 ? 10 : 7;
+  const int fraction_bits = dtype == DType::f64   ? 52
+                            : dtype == DType::f32 ? 23
+                            : dtype == DType::f16 ? 10
+                                                  : 7;
   for (std::int64_t i = 0; i < count; ++i) {
     const PhiloxBlock block = philox4x32(5, static_cast<std::uint64_t>(i));
     std::uint64_t bits = block[0] | std::uint64_t{block[1]} << 32;
-    if (i % 3 == 1) bits &= ((std::uint64_t{1} << fraction_bits) - 1) | (std::uint64_t{1} << (8 * size - 1));
+    if (i % 3 == 1)
+      bits &= ((std::uint64_t{1} << fraction_bits) - 1) | (std::uint64_t{1} << (8 * size - 1));
     if (i % 3 == 2 && size >= 4) {
       const double value = decode(format, block[2]) * (1 + block[3] * 0x1p-36);
       const auto narrow = static_cast<float>(value);
@@ -108,13 +114,15 @@ std::vector<std::uint8_t> make_values(DType dtype, const Format& format, std::in
 }
 
 std::vector<std::uint8_t> all_codes(const Format& format) {
-  const auto count = std::size_t{1} << format.bits(), size = static_cast<std::size_t>(format.code_bytes());
+  const auto count = std::size_t{1} << format.bits(),
+             size = static_cast<std::size_t>(format.code_bytes());
   std::vector<std::uint8_t> bytes(count * size);
   for (std::size_t code = 0; code < count; ++code) std::memcpy(&bytes[code * size], &code, size);
   return bytes;
 }
 
-std::string label(const Kernels& kernels, const Format& format, DType dtype, const std::string& note) {
+std::string label(const Kernels& kernels, const Format& format, DType dtype,
+                  const std::string& note) {
   return text(kernels.name, ": ", format_name(format), ", ", dtype_name(dtype), ", ", note);
 }
 
@@ -140,7 +148,8 @@ TEST(FpEnv, encode_ignores_the_callers_setting) {
       for (const DType dtype : kValueTypes) {
         std::vector<std::uint8_t> input = make_values(dtype, format, kCount);
         std::vector<std::uint8_t> output(static_cast<std::size_t>(kCount * format.code_bytes()));
-        const View values = value_view(input.data(), dtype, {kCount}), codes = code_view(output.data(), format, {kCount});
+        const View values = value_view(input.data(), dtype, {kCount}),
+                   codes = code_view(output.data(), format, {kCount});
         for (const Rounding rounding : kRoundings) {
           for (const bool via_f32 : {false, true}) {
             if (via_f32 && dtype != DType::f64) continue;
@@ -148,8 +157,11 @@ TEST(FpEnv, encode_ignores_the_callers_setting) {
                                       .overflow = via_f32 ? Overflow::saturate : Overflow::ieee,
                                       .nan_input = NanInput::zero,
                                       .via_f32 = via_f32};
-            const std::string what = label(*kernels, format, dtype, text(name_of(rounding), via_f32 ? " via f32" : ""));
-            expect_same_bits(what, output, [&] { encode(values, codes, policy, {.threads = 1, .backend = kernels}); });
+            const std::string what =
+                label(*kernels, format, dtype, text(name_of(rounding), via_f32 ? " via f32" : ""));
+            expect_same_bits(what, output, [&] {
+              encode(values, codes, policy, {.threads = 1, .backend = kernels});
+            });
           }
         }
       }
@@ -184,7 +196,8 @@ TEST(FpEnv, decode_ignores_the_callers_setting) {
       std::vector<std::uint8_t> input = all_codes(format);
       for (const DType dtype : kValueTypes) {
         std::vector<std::uint8_t> output(static_cast<std::size_t>(count * element_bytes(dtype)));
-        const View codes = code_view(input.data(), format, {count}), values = value_view(output.data(), dtype, {count});
+        const View codes = code_view(input.data(), format, {count}),
+                   values = value_view(output.data(), dtype, {count});
         expect_same_bits(label(*kernels, format, dtype, "decode"), output,
                          [&] { decode(codes, values, {.threads = 1, .backend = kernels}); });
       }
@@ -200,7 +213,8 @@ TEST(FpEnv, codes_to_codes_ignore_the_callers_setting) {
       std::vector<std::uint8_t> input = all_codes(from);
       for (const Format& to : {e4m3fn, e5m2, e8m0fnu, mxint8, e2m1fn, wide, widest}) {
         std::vector<std::uint8_t> output(static_cast<std::size_t>(count * to.code_bytes()));
-        const View values = code_view(input.data(), from, {count}), codes = code_view(output.data(), to, {count});
+        const View values = code_view(input.data(), from, {count}),
+                   codes = code_view(output.data(), to, {count});
         expect_same_bits(label(*kernels, from, DType::code, format_name(to)), output, [&] {
           encode(values, codes, {.nan_input = NanInput::zero}, {.threads = 1, .backend = kernels});
         });
@@ -216,11 +230,13 @@ TEST(FpEnv, holds_on_every_thread) {
   for (const Kernels* kernels : usable_backends()) {
     for (const DType dtype : {DType::f64, DType::f32, DType::f16}) {
       std::vector<std::uint8_t> input = make_values(dtype, format, kRows * kCols);
-      std::vector<std::uint8_t> output(static_cast<std::size_t>(kRows * kCols * format.code_bytes()));
+      std::vector<std::uint8_t> output(
+          static_cast<std::size_t>(kRows * kCols * format.code_bytes()));
       const View values = value_view(input.data(), dtype, {kRows, kCols});
       const View codes = code_view(output.data(), format, {kRows, kCols});
       expect_same_bits(label(*kernels, format, dtype, "three threads"), output, [&] {
-        encode(values, codes, {.nan_input = NanInput::zero, .via_f32 = true}, {.threads = 3, .backend = kernels});
+        encode(values, codes, {.nan_input = NanInput::zero, .via_f32 = true},
+               {.threads = 3, .backend = kernels});
       });
     }
   }

@@ -1,5 +1,5 @@
-// The header of a .npy file comes from anywhere. Whatever it is, the parser gives a header that numpy
-// would read again as the same, or one clean message.
+// The header of a .npy file comes from anywhere. Whatever it is, the parser gives a header that
+// numpy would read again as the same, or one clean message.
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>

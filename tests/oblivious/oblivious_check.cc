@@ -3,12 +3,13 @@
 // undefined, convert it, and there must be no report. (Adam Langley's ctgrind had this idea first.)
 //
 //   oblivious_check kernels    every usable backend, every conversion; exit 1 when one was reported
-//   oblivious_check control    functions that misbehave on purpose; exit 1 when one was NOT reported
+//   oblivious_check control    functions that misbehave on purpose; exit 1 when one was NOT
+//   reported
 //
 // Both are to be run under valgrind; elsewhere they exit with 77 (skipped). What is not judged:
-// `reference`, the readable definition, which branches freely; and the search for NaN before a format
-// without NaN is written under NanInput::error, whose answer is an exception and so depends on the data
-// by nature. Counts are results like codes: adding them up must not branch either.
+// `reference`, the readable definition, which branches freely; and the search for NaN before a
+// format without NaN is written under NanInput::error, whose answer is an exception and so depends
+// on the data by nature. Counts are results like codes: adding them up must not branch either.
 #include <algorithm>
 #include <cstdio>
 #include <cstring>
@@ -40,14 +41,16 @@ void fill(std::vector<std::uint8_t>& bytes, std::uint64_t seed) {
     const PhiloxBlock block = philox4x32(seed, i);
     std::memcpy(&bytes[i], block.data(), std::min<std::size_t>(16, bytes.size() - i));
   }
-  for (std::size_t i = 0; i + 8 <= bytes.size(); i += 40) std::memset(&bytes[i], i % 80 == 0 ? 0 : 0xFF, 8);
+  for (std::size_t i = 0; i + 8 <= bytes.size(); i += 40)
+    std::memset(&bytes[i], i % 80 == 0 ? 0 : 0xFF, 8);
 }
 
 class Checker {
  public:
   // Runs `work` on hidden bytes; `input` is hidden for that time only.
   template <typename Work>
-  void judge(const std::string& what, std::vector<std::uint8_t>& input, std::vector<std::uint8_t>& output, Work work) {
+  void judge(const std::string& what, std::vector<std::uint8_t>& input,
+             std::vector<std::uint8_t>& output, Work work) {
     hide(input.data(), input.size());
     const unsigned before = reports();
     work();
@@ -58,8 +61,12 @@ class Checker {
     ++cases_;
     if (found == 0 && reached) return;
     ++bad_;
-    if (found > 0) std::printf("%s: %u reports of control or addresses that depend on data\n", what.c_str(), found);
-    if (!reached) std::printf("%s: nothing hidden reached the output; the check proves nothing\n", what.c_str());
+    if (found > 0)
+      std::printf("%s: %u reports of control or addresses that depend on data\n", what.c_str(),
+                  found);
+    if (!reached)
+      std::printf("%s: nothing hidden reached the output; the check proves nothing\n",
+                  what.c_str());
   }
   [[nodiscard]] int cases() const { return cases_; }
   [[nodiscard]] int bad() const { return bad_; }
@@ -75,13 +82,16 @@ struct Layout {
   bool packed;              // the codes
 };
 const Layout kDense{"dense", {kCount}, 1, false};
-const Layout kLayouts[] = {{"rows", {7, 43}, 1, false}, {"strided", {7, 43}, 2, false}, {"packed", {7, 43}, 1, true}};
+const Layout kLayouts[] = {
+    {"rows", {7, 43}, 1, false}, {"strided", {7, 43}, 2, false}, {"packed", {7, 43}, 1, true}};
 
 // A view of the kind asked for over fresh bytes.
-View make_view(std::vector<std::uint8_t>& bytes, DType dtype, const Format& format, const Layout& layout, bool is_input) {
+View make_view(std::vector<std::uint8_t>& bytes, DType dtype, const Format& format,
+               const Layout& layout, bool is_input) {
   const bool packed = layout.packed && dtype == DType::code && format.bits() < 8;
   const std::int64_t step = is_input && !packed ? layout.input_step : 1;
-  bytes.assign(static_cast<std::size_t>(step * dense_bytes(layout.shape, dtype, format, packed)), 0);
+  bytes.assign(static_cast<std::size_t>(step * dense_bytes(layout.shape, dtype, format, packed)),
+               0);
   View view = dtype == DType::code ? code_view(bytes.data(), format, layout.shape, packed)
                                    : value_view(bytes.data(), dtype, layout.shape);
   for (int i = 0; i < view.strides.rank(); ++i) view.strides[i] *= step;
@@ -96,18 +106,21 @@ struct Source {
   DType dtype;
   Format format;
 };
-const std::vector<Source> kSources = {{DType::f64, {}},        {DType::f32, {}},       {DType::f16, {}}, {DType::bf16, {}},
+const std::vector<Source> kSources = {{DType::f64, {}},        {DType::f32, {}},
+                                      {DType::f16, {}},        {DType::bf16, {}},
                                       {DType::code, e4m3fnuz}, {DType::code, e2m1fn}};
 
 std::vector<Format> formats() {
   std::vector<Format> all;
   for (const NamedFormat& named : kNamedFormats) all.push_back(named.format);
-  for (const char* name : {"e3m3", "e2m2fnuz", "e4m3fnu", "e5m10", "e8m7", "e6m9fn", "e11m4"}) all.push_back(parse_format(name));
+  for (const char* name : {"e3m3", "e2m2fnuz", "e4m3fnu", "e5m10", "e8m7", "e6m9fn", "e11m4"})
+    all.push_back(parse_format(name));
   return all;
 }
 
-void check_encode(Checker& checker, const Kernels& kernels, const Source& source, const Format& format,
-                  const EncodePolicy& policy, const Layout& layout, const std::string& note) {
+void check_encode(Checker& checker, const Kernels& kernels, const Source& source,
+                  const Format& format, const EncodePolicy& policy, const Layout& layout,
+                  const std::string& note) {
   std::vector<std::uint8_t> input, output;
   const View values = make_view(input, source.dtype, source.format, layout, true);
   const View codes = make_view(output, DType::code, format, layout, false);
@@ -115,42 +128,50 @@ void check_encode(Checker& checker, const Kernels& kernels, const Source& source
   // With and without counts: kernels may have a loop for each.
   for (const bool counting : {false, true}) {
     Counts counts;
-    const std::string what = text(kernels.name, ": encode ", kind_name(source.dtype, source.format), " -> ",
-                                  format_name(format), ", ", note, ", ", layout.name, counting ? ", counted" : "");
+    const std::string what =
+        text(kernels.name, ": encode ", kind_name(source.dtype, source.format), " -> ",
+             format_name(format), ", ", note, ", ", layout.name, counting ? ", counted" : "");
     checker.judge(what, input, output, [&] {
-      encode(values, codes, policy, {.threads = 1, .counts = counting ? &counts : nullptr, .backend = &kernels});
+      encode(values, codes, policy,
+             {.threads = 1, .counts = counting ? &counts : nullptr, .backend = &kernels});
     });
     reveal(&counts, sizeof(counts));
   }
 }
 
 // Over its own input, which a kernel has to read ahead.
-void check_in_place(Checker& checker, const Kernels& kernels, const Source& source, const Format& format) {
+void check_in_place(Checker& checker, const Kernels& kernels, const Source& source,
+                    const Format& format) {
   if (format.code_bytes() > element_bytes(source.dtype, source.format)) return;
   std::vector<std::uint8_t> bytes;
   const View values = make_view(bytes, source.dtype, source.format, kDense, true);
   fill(bytes, 3);
-  const std::string what =
-      text(kernels.name, ": encode ", kind_name(source.dtype, source.format), " -> ", format_name(format), ", in place");
+  const std::string what = text(kernels.name, ": encode ", kind_name(source.dtype, source.format),
+                                " -> ", format_name(format), ", in place");
   checker.judge(what, bytes, bytes, [&] {
     encode(values, code_view(values.data, format, values.shape), {.nan_input = NanInput::zero},
            {.threads = 1, .backend = &kernels});
   });
 }
 
-void check_decode(Checker& checker, const Kernels& kernels, const Format& format, DType dtype, const Layout& layout) {
+void check_decode(Checker& checker, const Kernels& kernels, const Format& format, DType dtype,
+                  const Layout& layout) {
   std::vector<std::uint8_t> input, output;
   const View codes = make_view(input, DType::code, format, layout, true);
   const View values = make_view(output, dtype, {}, layout, false);
   fill(input, 2);
-  const std::string what = text(kernels.name, ": decode ", format_name(format), " -> ", dtype_name(dtype), ", ", layout.name);
-  checker.judge(what, input, output, [&] { decode(codes, values, {.threads = 1, .backend = &kernels}); });
+  const std::string what = text(kernels.name, ": decode ", format_name(format), " -> ",
+                                dtype_name(dtype), ", ", layout.name);
+  checker.judge(what, input, output,
+                [&] { decode(codes, values, {.threads = 1, .backend = &kernels}); });
 }
 
 void check_backend(Checker& checker, const Kernels& kernels) {
-  constexpr Rounding kRoundings[] = {Rounding::nearest_even, Rounding::nearest_away, Rounding::toward_zero, Rounding::up,
-                                     Rounding::down,         Rounding::to_odd,       Rounding::stochastic};
-  constexpr Overflow kOverflows[] = {Overflow::saturate, Overflow::propagate, Overflow::saturate_finite, Overflow::ieee};
+  constexpr Rounding kRoundings[] = {
+      Rounding::nearest_even, Rounding::nearest_away, Rounding::toward_zero, Rounding::up,
+      Rounding::down,         Rounding::to_odd,       Rounding::stochastic};
+  constexpr Overflow kOverflows[] = {Overflow::saturate, Overflow::propagate,
+                                     Overflow::saturate_finite, Overflow::ieee};
   for (const Format& format : formats()) {
     for (const Source& source : kSources) {
       if (kernels.encode == nullptr) break;
@@ -169,7 +190,8 @@ void check_backend(Checker& checker, const Kernels& kernels) {
         check_encode(checker, kernels, source, format, policy, kDense, "profile " + name);
       }
       for (const Layout& layout : kLayouts) {
-        check_encode(checker, kernels, source, format, {.nan_input = NanInput::zero}, layout, "nearest_even, saturate");
+        check_encode(checker, kernels, source, format, {.nan_input = NanInput::zero}, layout,
+                     "nearest_even, saturate");
       }
     }
     for (const DType dtype : {DType::f64, DType::f32, DType::f16, DType::bf16}) {

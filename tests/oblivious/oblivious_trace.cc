@@ -1,19 +1,20 @@
-// The same question as oblivious_check, asked of the CPU itself, for instructions that valgrind cannot
-// run (half-precision vectors, and whatever comes next): convert different data at the same place, one
-// instruction at a time, and the instructions and the addresses they touch must be the same ones.
+// The same question as oblivious_check, asked of the CPU itself, for instructions that valgrind
+// cannot run (half-precision vectors, and whatever comes next): convert different data at the same
+// place, one instruction at a time, and the instructions and the addresses they touch must be the
+// same ones.
 //
-// A child converts and a parent steps it (ptrace). SIGUSR1 and SIGUSR2 from the child mark the start
-// and the end of what is compared. Addresses are seen on aarch64 only, instructions everywhere.
-// Stepping is slow, so this looks at the backend that this machine chooses and not at every policy;
-// exit 1 when something differs, 77 where there is no ptrace.
+// A child converts and a parent steps it (ptrace). SIGUSR1 and SIGUSR2 from the child mark the
+// start and the end of what is compared. Addresses are seen on aarch64 only, instructions
+// everywhere. Stepping is slow, so this looks at the backend that this machine chooses and not at
+// every policy; exit 1 when something differs, 77 where there is no ptrace.
 #include <elf.h>
-#include <signal.h>
 #include <sys/ptrace.h>
 #include <sys/uio.h>
 #include <sys/user.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <csignal>
 #include <cstdio>
 #include <cstring>
 #include <functional>
@@ -65,7 +66,8 @@ void add_controls(std::vector<Case>& cases, Buffers& buffers) {
   using Function = void (*)(std::span<const std::uint32_t>, std::uint8_t*);
   const auto add = [&](const char* name, Function function, bool oblivious) {
     cases.push_back({name, oblivious, [function, &buffers] {
-                       const auto* words = reinterpret_cast<const std::uint32_t*>(buffers.input.data());
+                       const auto* words =
+                           reinterpret_cast<const std::uint32_t*>(buffers.input.data());
                        function({words, static_cast<std::size_t>(kCount)}, buffers.output.data());
                      }});
   };
@@ -83,8 +85,9 @@ void add_conversions(std::vector<Case>& cases, Buffers& buffers, const Kernels& 
     const Format format = parse_format(format_name);
     for (const DType dtype : dtypes) {
       const auto add = [&](const EncodePolicy& policy) {
-        const std::string name = text(kernels.name, ": encode ", dtype_name(dtype), " -> ", format_name, ", ",
-                                      name_of(policy.rounding), ", ", name_of(policy.overflow));
+        const std::string name =
+            text(kernels.name, ": encode ", dtype_name(dtype), " -> ", format_name, ", ",
+                 name_of(policy.rounding), ", ", name_of(policy.overflow));
         cases.push_back({name, true, [=, &buffers, &kernels] {
                            encode(value_view(buffers.input.data(), dtype, {kCount}),
                                   code_view(buffers.output.data(), format, {kCount}), policy,
@@ -94,11 +97,14 @@ void add_conversions(std::vector<Case>& cases, Buffers& buffers, const Kernels& 
       for (const Rounding rounding : {Rounding::nearest_even, Rounding::up, Rounding::stochastic}) {
         add({.rounding = rounding, .overflow = Overflow::saturate, .nan_input = NanInput::zero});
       }
-      add({.rounding = Rounding::nearest_even, .overflow = Overflow::ieee, .nan_input = NanInput::max});
-      cases.push_back({text(kernels.name, ": decode ", format_name, " -> ", dtype_name(dtype)), true,
-                       [=, &buffers, &kernels] {
+      add({.rounding = Rounding::nearest_even,
+           .overflow = Overflow::ieee,
+           .nan_input = NanInput::max});
+      cases.push_back({text(kernels.name, ": decode ", format_name, " -> ", dtype_name(dtype)),
+                       true, [=, &buffers, &kernels] {
                          decode(code_view(buffers.input.data(), format, {kCount}),
-                                value_view(buffers.output.data(), dtype, {kCount}), {.threads = 1, .backend = &kernels});
+                                value_view(buffers.output.data(), dtype, {kCount}),
+                                {.threads = 1, .backend = &kernels});
                        }});
     }
   }
@@ -167,7 +173,8 @@ class Stepper {
   std::uint32_t instruction(std::uint64_t pc) {
     const auto [found, is_new] = instructions_.try_emplace(pc, 0);
     if (is_new) {
-      found->second = static_cast<std::uint32_t>(ptrace(PTRACE_PEEKTEXT, child_, reinterpret_cast<void*>(pc), nullptr));
+      found->second = static_cast<std::uint32_t>(
+          ptrace(PTRACE_PEEKTEXT, child_, reinterpret_cast<void*>(pc), nullptr));
     }
     return found->second;
   }
@@ -201,7 +208,8 @@ int compare(const std::vector<Case>& cases, pid_t child) {
     }
     if ((differing > 0) == one.oblivious) {
       ++wrong;
-      std::printf("%s: %d of %d traces differ from the first\n", one.name.c_str(), differing, kInputs - 1);
+      std::printf("%s: %d of %d traces differ from the first\n", one.name.c_str(), differing,
+                  kInputs - 1);
     }
   }
   std::printf("%zu cases, %d wrong, %zu words of trace\n", cases.size(), wrong, steps);

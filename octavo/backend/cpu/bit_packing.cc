@@ -5,49 +5,59 @@ namespace {
 
 // Eight codes of b bits are exactly b bytes: one 64-bit word holds the group.
 template <int kBits>
-void pack_groups(const std::uint8_t* __restrict codes, std::int64_t groups, std::uint8_t* __restrict packed) {
+void pack_groups(const std::uint8_t* __restrict codes, std::int64_t groups,
+                 std::uint8_t* __restrict packed) {
   for (std::int64_t g = 0; g < groups; ++g) {
     std::uint64_t word = 0;
     for (int i = 0; i < 8; ++i) word |= static_cast<std::uint64_t>(codes[8 * g + i]) << (kBits * i);
-    for (int i = 0; i < kBits; ++i) packed[kBits * g + i] = static_cast<std::uint8_t>(word >> (8 * i));
+    for (int i = 0; i < kBits; ++i)
+      packed[kBits * g + i] = static_cast<std::uint8_t>(word >> (8 * i));
   }
 }
 
 template <int kBits>
-void unpack_groups(const std::uint8_t* __restrict packed, std::int64_t groups, std::uint8_t* __restrict codes) {
+void unpack_groups(const std::uint8_t* __restrict packed, std::int64_t groups,
+                   std::uint8_t* __restrict codes) {
   constexpr std::uint64_t kMask = (1u << kBits) - 1;
   for (std::int64_t g = 0; g < groups; ++g) {
     std::uint64_t word = 0;
-    for (int i = 0; i < kBits; ++i) word |= static_cast<std::uint64_t>(packed[kBits * g + i]) << (8 * i);
-    for (int i = 0; i < 8; ++i) codes[8 * g + i] = static_cast<std::uint8_t>(word >> (kBits * i) & kMask);
+    for (int i = 0; i < kBits; ++i)
+      word |= static_cast<std::uint64_t>(packed[kBits * g + i]) << (8 * i);
+    for (int i = 0; i < 8; ++i)
+      codes[8 * g + i] = static_cast<std::uint8_t>(word >> (kBits * i) & kMask);
   }
 }
 
 // The two widths people use, in loops a compiler turns into interleaved loads and stores.
 template <>
-void pack_groups<4>(const std::uint8_t* __restrict codes, std::int64_t groups, std::uint8_t* __restrict packed) {
+void pack_groups<4>(const std::uint8_t* __restrict codes, std::int64_t groups,
+                    std::uint8_t* __restrict packed) {
   for (std::int64_t i = 0; i < 4 * groups; ++i) {
     packed[i] = static_cast<std::uint8_t>(codes[2 * i] | codes[2 * i + 1] << 4);
   }
 }
 template <>
-void unpack_groups<4>(const std::uint8_t* __restrict packed, std::int64_t groups, std::uint8_t* __restrict codes) {
+void unpack_groups<4>(const std::uint8_t* __restrict packed, std::int64_t groups,
+                      std::uint8_t* __restrict codes) {
   for (std::int64_t i = 0; i < 4 * groups; ++i) {
     codes[2 * i] = packed[i] & 15;
     codes[2 * i + 1] = packed[i] >> 4;
   }
 }
 template <>
-void pack_groups<6>(const std::uint8_t* __restrict codes, std::int64_t groups, std::uint8_t* __restrict packed) {
+void pack_groups<6>(const std::uint8_t* __restrict codes, std::int64_t groups,
+                    std::uint8_t* __restrict packed) {
   for (std::int64_t i = 0; i < 2 * groups; ++i) {
-    const std::uint8_t a = codes[4 * i], b = codes[4 * i + 1], c = codes[4 * i + 2], d = codes[4 * i + 3];
+    const std::uint8_t a = codes[4 * i], b = codes[4 * i + 1], c = codes[4 * i + 2],
+                       d = codes[4 * i + 3];
     packed[3 * i] = static_cast<std::uint8_t>(a | b << 6);
     packed[3 * i + 1] = static_cast<std::uint8_t>(b >> 2 | c << 4);
     packed[3 * i + 2] = static_cast<std::uint8_t>(c >> 4 | d << 2);
   }
 }
 template <>
-void unpack_groups<6>(const std::uint8_t* __restrict packed, std::int64_t groups, std::uint8_t* __restrict codes) {
+void unpack_groups<6>(const std::uint8_t* __restrict packed, std::int64_t groups,
+                      std::uint8_t* __restrict codes) {
   for (std::int64_t i = 0; i < 2 * groups; ++i) {
     const std::uint8_t x = packed[3 * i], y = packed[3 * i + 1], z = packed[3 * i + 2];
     codes[4 * i] = x & 63;
@@ -60,8 +70,9 @@ void unpack_groups<6>(const std::uint8_t* __restrict packed, std::int64_t groups
 using PackGroups = void (*)(const std::uint8_t*, std::int64_t, std::uint8_t*);
 constexpr PackGroups kPack[8] = {nullptr,        nullptr,        pack_groups<2>, pack_groups<3>,
                                  pack_groups<4>, pack_groups<5>, pack_groups<6>, pack_groups<7>};
-constexpr PackGroups kUnpack[8] = {nullptr,          nullptr,          unpack_groups<2>, unpack_groups<3>,
-                                   unpack_groups<4>, unpack_groups<5>, unpack_groups<6>, unpack_groups<7>};
+constexpr PackGroups kUnpack[8] = {nullptr,          nullptr,          unpack_groups<2>,
+                                   unpack_groups<3>, unpack_groups<4>, unpack_groups<5>,
+                                   unpack_groups<6>, unpack_groups<7>};
 
 }  // namespace
 
@@ -72,7 +83,8 @@ void pack_codes(const std::uint8_t* codes, std::int64_t n, int bits, std::uint8_
   std::uint8_t tail[8] = {}, tail_packed[8];
   for (std::int64_t i = 0; i < rest; ++i) tail[i] = codes[8 * groups + i];
   kPack[bits](tail, 1, tail_packed);
-  for (std::int64_t i = 0; i < (rest * bits + 7) / 8; ++i) packed[groups * bits + i] = tail_packed[i];
+  for (std::int64_t i = 0; i < (rest * bits + 7) / 8; ++i)
+    packed[groups * bits + i] = tail_packed[i];
 }
 
 void unpack_codes(const std::uint8_t* packed, std::int64_t n, int bits, std::uint8_t* codes) {
@@ -80,7 +92,8 @@ void unpack_codes(const std::uint8_t* packed, std::int64_t n, int bits, std::uin
   kUnpack[bits](packed, groups, codes);
   if (rest == 0) return;
   std::uint8_t tail[8], tail_packed[8] = {};
-  for (std::int64_t i = 0; i < (rest * bits + 7) / 8; ++i) tail_packed[i] = packed[groups * bits + i];
+  for (std::int64_t i = 0; i < (rest * bits + 7) / 8; ++i)
+    tail_packed[i] = packed[groups * bits + i];
   kUnpack[bits](tail_packed, 1, tail);
   for (std::int64_t i = 0; i < rest; ++i) codes[8 * groups + i] = tail[i];
 }

@@ -1,5 +1,5 @@
-// Codes below eight bits as a little-endian bit stream: code i takes bits [i * bits, (i + 1) * bits).
-// Spans start on a byte, so a row may be packed in pieces of a multiple of eight codes.
+// Codes below eight bits as a little-endian bit stream: code i takes bits [i * bits, (i + 1) *
+// bits). Spans start on a byte, so a row may be packed in pieces of a multiple of eight codes.
 #pragma once
 
 #include <cstdint>

@@ -33,11 +33,16 @@ std::int64_t count_nan_codes(const Format& format, const void* values, std::int6
 
 std::int64_t count_nan_span(DType dtype, const Format& format, const void* values, std::int64_t n) {
   switch (dtype) {
-    case DType::f64: return count_above<std::uint64_t>(values, n, 0x7FF0000000000000u);
-    case DType::f32: return count_above<std::uint32_t>(values, n, 0x7F800000u);
-    case DType::f16: return count_above<std::uint16_t>(values, n, 0x7C00u);
-    case DType::bf16: return count_above<std::uint16_t>(values, n, 0x7F80u);
-    case DType::code: break;
+    case DType::f64:
+      return count_above<std::uint64_t>(values, n, 0x7FF0000000000000u);
+    case DType::f32:
+      return count_above<std::uint32_t>(values, n, 0x7F800000u);
+    case DType::f16:
+      return count_above<std::uint16_t>(values, n, 0x7C00u);
+    case DType::bf16:
+      return count_above<std::uint16_t>(values, n, 0x7F80u);
+    case DType::code:
+      break;
   }
   if (!format.has_nan()) return 0;
   return format.code_bytes() == 1 ? count_nan_codes<std::uint8_t>(format, values, n)

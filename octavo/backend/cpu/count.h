@@ -19,7 +19,9 @@ class AtomicCounts {
     flushed_ += counts.flushed;
     nan_ += counts.nan;
   }
-  [[nodiscard]] Counts get() const { return {.saturated = saturated_, .flushed = flushed_, .nan = nan_}; }
+  [[nodiscard]] Counts get() const {
+    return {.saturated = saturated_, .flushed = flushed_, .nan = nan_};
+  }
 
  private:
   std::atomic<std::int64_t> saturated_{0}, flushed_{0}, nan_{0};

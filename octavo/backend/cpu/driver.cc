@@ -1,6 +1,6 @@
-// From matrices to spans: splits a matrix over threads, walks it in blocks, and for each block brings
-// the elements into contiguous memory where they are not (strides, packing, codes as sources, in
-// place) before a span kernel converts them. The staging buffers live on the stack.
+// From matrices to spans: splits a matrix over threads, walks it in blocks, and for each block
+// brings the elements into contiguous memory where they are not (strides, packing, codes as
+// sources, in place) before a span kernel converts them. The staging buffers live on the stack.
 #include <algorithm>
 #include <cstring>
 
@@ -13,7 +13,7 @@
 namespace octavo::cpu {
 namespace {
 
-constexpr std::int64_t kStage = 2048;           // elements staged at a time; a multiple of 8 for packing
+constexpr std::int64_t kStage = 2048;  // elements staged at a time; a multiple of 8 for packing
 constexpr std::int64_t kBlock = 16 * kStage;    // elements of one unit of work
 constexpr std::int64_t kPerThread = 64 * 1024;  // fewer elements than this are not worth a thread
 
@@ -27,42 +27,53 @@ int bytes_of(const Matrix& matrix) { return element_bytes(matrix.dtype, matrix.f
 // Contiguous and aligned along a row, so that a span kernel may work on the memory itself.
 bool is_contiguous(const Matrix& matrix) {
   const int bytes = bytes_of(matrix);
-  const bool aligned = reinterpret_cast<std::uintptr_t>(matrix.data) % static_cast<unsigned>(bytes) == 0 &&
-                       (matrix.row_pitch % bytes == 0 || matrix.rows <= 1);
+  const bool aligned =
+      reinterpret_cast<std::uintptr_t>(matrix.data) % static_cast<unsigned>(bytes) == 0 &&
+      (matrix.row_pitch % bytes == 0 || matrix.rows <= 1);
   return !matrix.packed && aligned && (matrix.col_stride == bytes || matrix.cols <= 1);
 }
 
 template <typename Element>
-void copy_strided(const std::byte* from, std::int64_t from_stride, std::byte* to, std::int64_t to_stride, std::int64_t n) {
-  for (std::int64_t i = 0; i < n; ++i) std::memcpy(to + i * to_stride, from + i * from_stride, sizeof(Element));
+void copy_strided(const std::byte* from, std::int64_t from_stride, std::byte* to,
+                  std::int64_t to_stride, std::int64_t n) {
+  for (std::int64_t i = 0; i < n; ++i)
+    std::memcpy(to + i * to_stride, from + i * from_stride, sizeof(Element));
 }
 
-void copy_elements(const std::byte* from, std::int64_t from_stride, std::byte* to, std::int64_t to_stride, std::int64_t n,
-                   int bytes) {
+void copy_elements(const std::byte* from, std::int64_t from_stride, std::byte* to,
+                   std::int64_t to_stride, std::int64_t n, int bytes) {
   switch (bytes) {
-    case 1: return copy_strided<std::uint8_t>(from, from_stride, to, to_stride, n);
-    case 2: return copy_strided<std::uint16_t>(from, from_stride, to, to_stride, n);
-    case 4: return copy_strided<std::uint32_t>(from, from_stride, to, to_stride, n);
-    default: return copy_strided<std::uint64_t>(from, from_stride, to, to_stride, n);
+    case 1:
+      return copy_strided<std::uint8_t>(from, from_stride, to, to_stride, n);
+    case 2:
+      return copy_strided<std::uint16_t>(from, from_stride, to, to_stride, n);
+    case 4:
+      return copy_strided<std::uint32_t>(from, from_stride, to, to_stride, n);
+    default:
+      return copy_strided<std::uint64_t>(from, from_stride, to, to_stride, n);
   }
 }
 
 // Contiguous elements of a row; `stage` is used only where the matrix does not have them itself.
-const void* gather(const Matrix& matrix, std::int64_t row, std::int64_t col, std::int64_t n, std::byte* stage) {
+const void* gather(const Matrix& matrix, std::int64_t row, std::int64_t col, std::int64_t n,
+                   std::byte* stage) {
   const std::byte* from = element(matrix, row, col);
   if (is_contiguous(matrix)) return from;
   if (matrix.packed) {
-    unpack_codes(reinterpret_cast<const std::uint8_t*>(from), n, matrix.format.bits(), reinterpret_cast<std::uint8_t*>(stage));
+    unpack_codes(reinterpret_cast<const std::uint8_t*>(from), n, matrix.format.bits(),
+                 reinterpret_cast<std::uint8_t*>(stage));
   } else {
     copy_elements(from, matrix.col_stride, stage, bytes_of(matrix), n, bytes_of(matrix));
   }
   return stage;
 }
 
-void scatter(const Matrix& matrix, std::int64_t row, std::int64_t col, std::int64_t n, const std::byte* stage) {
+void scatter(const Matrix& matrix, std::int64_t row, std::int64_t col, std::int64_t n,
+             const std::byte* stage) {
   std::byte* to = element(matrix, row, col);
   if (matrix.packed) {
-    pack_codes(reinterpret_cast<const std::uint8_t*>(stage), n, matrix.format.bits(), reinterpret_cast<std::uint8_t*>(to));
+    pack_codes(reinterpret_cast<const std::uint8_t*>(stage), n, matrix.format.bits(),
+               reinterpret_cast<std::uint8_t*>(to));
   } else if (is_contiguous(matrix)) {
     std::memcpy(to, stage, static_cast<std::size_t>(n * bytes_of(matrix)));
   } else {
@@ -72,7 +83,8 @@ void scatter(const Matrix& matrix, std::int64_t row, std::int64_t col, std::int6
 
 // Calls visit(row, col, n) for blocks that cover the matrix; blocks of one thread come in order.
 template <typename Visit>
-void for_each_block(const Exec& exec, std::int64_t rows, std::int64_t cols, bool in_order, Visit&& visit) {
+void for_each_block(const Exec& exec, std::int64_t rows, std::int64_t cols, bool in_order,
+                    Visit&& visit) {
   if (rows == 0 || cols == 0) return;
   const std::int64_t per_row = (cols + kBlock - 1) / kBlock, units = rows * per_row;
   const auto run = [&](std::int64_t first, std::int64_t last) {
@@ -82,21 +94,24 @@ void for_each_block(const Exec& exec, std::int64_t rows, std::int64_t cols, bool
       visit(unit / per_row, col, std::min(kBlock, cols - col));
     }
   };
-  const int available = exec.threads > 0 ? exec.threads : available_threads();
-  const std::int64_t useful = std::min<std::int64_t>({available, rows * cols / kPerThread, units});
+  const std::int64_t useful =
+      std::min<std::int64_t>({exec.threads, rows * cols / kPerThread, units});
   if (in_order || useful <= 1) return run(0, units);
   // A few parts for each thread even out cores that are busy with something else.
   const int parts = static_cast<int>(std::min(units, useful * 4));
-  parallel_for(parts, static_cast<int>(useful), [&](int part) { run(units * part / parts, units * (part + 1) / parts); });
+  parallel_for(parts, static_cast<int>(useful),
+               [&](int part) { run(units * part / parts, units * (part + 1) / parts); });
 }
 
 }  // namespace
 
-void encode_matrix(const Isa& isa, const Exec& exec, const Matrix& values, const Matrix& codes, const EncodePolicy& policy,
-                   Counts* counts) {
+void encode_matrix(const Isa& isa, const Exec& exec, const Matrix& values, const Matrix& codes,
+                   const EncodePolicy& policy, Counts* counts) {
   const bool from_codes = values.dtype == DType::code;
   // Codes of another format become values first: f32 holds all of most formats, f64 those of any.
-  const DType source = !from_codes ? values.dtype : fits_f32(values.format) ? DType::f32 : DType::f64;
+  const DType source = !from_codes               ? values.dtype
+                       : fits_f32(values.format) ? DType::f32
+                                                 : DType::f64;
   EncodePolicy span_policy = policy;
   span_policy.via_f32 = policy.via_f32 && source == DType::f64;
   const Encoder encoder = make_encoder(codes.format, span_policy, source);
@@ -108,9 +123,11 @@ void encode_matrix(const Isa& isa, const Exec& exec, const Matrix& values, const
   AtomicCounts totals;
 
   const auto visit = [&](std::int64_t row, std::int64_t block, std::int64_t n) {
-    const std::uint64_t block_index = policy.first_index + static_cast<std::uint64_t>(row * values.cols + block);
+    const std::uint64_t block_index =
+        policy.first_index + static_cast<std::uint64_t>(row * values.cols + block);
     if (direct && counts == nullptr) {
-      return encode_span(encoder, element(values, row, block), element(codes, row, block), n, block_index);
+      return encode_span(encoder, element(values, row, block), element(codes, row, block), n,
+                         block_index);
     }
     alignas(64) std::byte gathered[kStage * 8], decoded[kStage * 8], encoded[kStage * 2];
     Counts met;
@@ -138,7 +155,8 @@ void decode_matrix(const Isa& isa, const Exec& exec, const Matrix& codes, const 
   const bool in_place = values.data == codes.data;
   const bool direct = !in_place && is_contiguous(codes) && is_contiguous(values);
   const auto visit = [&](std::int64_t row, std::int64_t block, std::int64_t n) {
-    if (direct) return decode_span(decoder, element(codes, row, block), element(values, row, block), n);
+    if (direct)
+      return decode_span(decoder, element(codes, row, block), element(values, row, block), n);
     alignas(64) std::byte gathered[kStage * 2], decoded[kStage * 8];
     const bool writes_direct = !in_place && is_contiguous(values);
     for (std::int64_t done = 0; done < n; done += kStage) {
@@ -157,15 +175,18 @@ void decode_matrix(const Isa& isa, const Exec& exec, const Matrix& codes, const 
 
 std::int64_t count_nan_matrix(const Exec& exec, const Matrix& values) {
   AtomicCounts totals;
-  for_each_block(exec, values.rows, values.cols, false, [&](std::int64_t row, std::int64_t block, std::int64_t n) {
-    alignas(64) std::byte gathered[kStage * 8];
-    Counts met;
-    for (std::int64_t done = 0; done < n; done += kStage) {
-      const std::int64_t count = std::min(kStage, n - done);
-      met.nan += count_nan_span(values.dtype, values.format, gather(values, row, block + done, count, gathered), count);
-    }
-    totals.add(met);
-  });
+  for_each_block(exec, values.rows, values.cols, false,
+                 [&](std::int64_t row, std::int64_t block, std::int64_t n) {
+                   alignas(64) std::byte gathered[kStage * 8];
+                   Counts met;
+                   for (std::int64_t done = 0; done < n; done += kStage) {
+                     const std::int64_t count = std::min(kStage, n - done);
+                     met.nan +=
+                         count_nan_span(values.dtype, values.format,
+                                        gather(values, row, block + done, count, gathered), count);
+                   }
+                   totals.add(met);
+                 });
   return totals.get().nan;
 }
 

@@ -8,7 +8,8 @@ Encoder make_encoder(const Format& format, const EncodePolicy& policy, DType sou
   Encoder encoder{.format = format, .policy = policy, .source = source};
   for (const bool negative : {false, true}) {
     const std::uint32_t limit = limit_field(format, negative);
-    const bool stays = overflow_code(format, policy, negative, false) == signed_code(format, limit, negative);
+    const bool stays =
+        overflow_code(format, policy, negative, false) == signed_code(format, limit, negative);
     encoder.overflow_field[negative] = stays ? limit : limit + 1;
     encoder.inf_code[negative] = overflow_code(format, policy, negative, true);
     encoder.nan_code[negative] = nan_input_code(format, policy, negative);

@@ -1,6 +1,6 @@
-// How CPU backends are put together. Everything a matrix needs (strides, packing, threads, in place,
-// counts) is done once, in driver.cc. What differs between instruction sets is only how a run of
-// contiguous elements is converted: a span kernel. An Isa chooses one for each call.
+// How CPU backends are put together. Everything a matrix needs (strides, packing, threads, in
+// place, counts) is done once, in driver.cc. What differs between instruction sets is only how a
+// run of contiguous elements is converted: a span kernel. An Isa chooses one for each call.
 #pragma once
 
 #include <array>
@@ -16,9 +16,9 @@ struct Encoder {
   EncodePolicy policy{};
   DType source = DType::f32;  // f32, f64, f16 or bf16
 
-  // Indexed by the sign of the input. A finite value beyond the range becomes overflow_field (a grid
-  // point: the largest finite value, or the one above it, whose code is Inf or NaN), so clamping the
-  // magnitude to it before rounding is all that overflow needs.
+  // Indexed by the sign of the input. A finite value beyond the range becomes overflow_field (a
+  // grid point: the largest finite value, or the one above it, whose code is Inf or NaN), so
+  // clamping the magnitude to it before rounding is all that overflow needs.
   std::array<std::uint32_t, 2> overflow_field{};
   std::array<std::uint32_t, 2> inf_code{};
   std::array<std::uint32_t, 2> nan_code{};
@@ -30,8 +30,10 @@ struct Decoder {
 };
 
 // `index` is the stochastic index of the first element.
-using EncodeSpan = void (*)(const Encoder&, const void* values, void* codes, std::int64_t n, std::uint64_t index);
-using CountSpan = Counts (*)(const Encoder&, const void* values, std::int64_t n, std::uint64_t index);
+using EncodeSpan = void (*)(const Encoder&, const void* values, void* codes, std::int64_t n,
+                            std::uint64_t index);
+using CountSpan = Counts (*)(const Encoder&, const void* values, std::int64_t n,
+                             std::uint64_t index);
 using DecodeSpan = void (*)(const Decoder&, const void* codes, void* values, std::int64_t n);
 
 struct Isa {
@@ -45,24 +47,27 @@ Encoder make_encoder(const Format& format, const EncodePolicy& policy, DType sou
 // The value a magnitude field stands for on the format's grid, specials read as numbers.
 double grid_value(const Format& format, std::uint32_t field);
 
-// True when every finite value of the format, and the grid point above the largest, is an f32 and the
-// format has no normal number below f32's: then f32 lanes can do all the work.
+// True when every finite value of the format, and the grid point above the largest, is an f32 and
+// the format has no normal number below f32's: then f32 lanes can do all the work.
 bool fits_f32(const Format& format);
 
 // The three entries of the door, for one Isa.
-void encode_matrix(const Isa&, const Exec&, const Matrix& values, const Matrix& codes, const EncodePolicy&, Counts*);
+void encode_matrix(const Isa&, const Exec&, const Matrix& values, const Matrix& codes,
+                   const EncodePolicy&, Counts*);
 void decode_matrix(const Isa&, const Exec&, const Matrix& codes, const Matrix& values);
 std::int64_t count_nan_matrix(const Exec&, const Matrix& values);
 
 template <const Isa& kIsa>
 constexpr Kernels make_kernels(const char* name, const char* description) {
-  return {.name = name,
-          .description = description,
-          .encode = [](const Exec& exec, const Matrix& values, const Matrix& codes, const EncodePolicy& policy,
-                       Counts* counts) { encode_matrix(kIsa, exec, values, codes, policy, counts); },
-          .decode = [](const Exec& exec, const Matrix& codes,
-                       const Matrix& values) { decode_matrix(kIsa, exec, codes, values); },
-          .count_nan = count_nan_matrix};
+  return {
+      .name = name,
+      .description = description,
+      .encode = [](const Exec& exec, const Matrix& values, const Matrix& codes,
+                   const EncodePolicy& policy,
+                   Counts* counts) { encode_matrix(kIsa, exec, values, codes, policy, counts); },
+      .decode = [](const Exec& exec, const Matrix& codes,
+                   const Matrix& values) { decode_matrix(kIsa, exec, codes, values); },
+      .count_nan = count_nan_matrix};
 }
 
 }  // namespace octavo::cpu

@@ -9,8 +9,10 @@
 namespace octavo::reference {
 namespace {
 
-constexpr Format kHalf{.exponent_bits = 5, .mantissa_bits = 10, .bias = 15, .has_inf = true, .nan = Nan::ieee};
-constexpr Format kBfloat{.exponent_bits = 8, .mantissa_bits = 7, .bias = 127, .has_inf = true, .nan = Nan::ieee};
+constexpr Format kHalf{
+    .exponent_bits = 5, .mantissa_bits = 10, .bias = 15, .has_inf = true, .nan = Nan::ieee};
+constexpr Format kBfloat{
+    .exponent_bits = 8, .mantissa_bits = 7, .bias = 127, .has_inf = true, .nan = Nan::ieee};
 
 template <typename T>
 T load(const std::byte* from) {
@@ -61,10 +63,14 @@ double load_value(const Matrix& values, std::int64_t row, std::int64_t col) {
   if (values.dtype == DType::code) return decode(values.format, load_code(values, row, col));
   const std::byte* from = row_start(values, row) + col * values.col_stride;
   switch (values.dtype) {
-    case DType::f64: return load<double>(from);
-    case DType::f32: return load<float>(from);
-    case DType::f16: return decode(kHalf, load<std::uint16_t>(from));
-    default: return decode(kBfloat, load<std::uint16_t>(from));
+    case DType::f64:
+      return load<double>(from);
+    case DType::f32:
+      return load<float>(from);
+    case DType::f16:
+      return decode(kHalf, load<std::uint16_t>(from));
+    default:
+      return decode(kBfloat, load<std::uint16_t>(from));
   }
 }
 
@@ -72,23 +78,30 @@ void store_value(const Matrix& values, std::int64_t row, std::int64_t col, doubl
   std::byte* to = row_start(values, row) + col * values.col_stride;
   constexpr EncodePolicy kRoundOnce{.overflow = Overflow::ieee, .nan_code = NanCode::signed_quiet};
   switch (values.dtype) {
-    case DType::f64: return store(to, value);
-    case DType::f32: return store(to, static_cast<float>(value));
-    case DType::f16: return store(to, static_cast<std::uint16_t>(encode_value(kHalf, value, kRoundOnce).code));
-    default: return store(to, static_cast<std::uint16_t>(encode_value(kBfloat, value, kRoundOnce).code));
+    case DType::f64:
+      return store(to, value);
+    case DType::f32:
+      return store(to, static_cast<float>(value));
+    case DType::f16:
+      return store(to, static_cast<std::uint16_t>(encode_value(kHalf, value, kRoundOnce).code));
+    default:
+      return store(to, static_cast<std::uint16_t>(encode_value(kBfloat, value, kRoundOnce).code));
   }
 }
 
-void encode_matrix(const Exec&, const Matrix& values, const Matrix& codes, const EncodePolicy& policy, Counts* counts) {
+void encode_matrix(const Exec&, const Matrix& values, const Matrix& codes,
+                   const EncodePolicy& policy, Counts* counts) {
   const FpEnvGuard guard;
   for (std::int64_t row = 0; row < values.rows; ++row) {
     for (std::int64_t col = 0; col < values.cols; ++col) {
       std::uint32_t random = 0;
       if (policy.rounding == Rounding::stochastic) {
-        const std::uint64_t index = policy.first_index + static_cast<std::uint64_t>(row * values.cols + col);
+        const std::uint64_t index =
+            policy.first_index + static_cast<std::uint64_t>(row * values.cols + col);
         random = stochastic_draw(policy.seed, index, policy.stochastic_bits);
       }
-      const Encoded encoded = encode_value(codes.format, load_value(values, row, col), policy, random);
+      const Encoded encoded =
+          encode_value(codes.format, load_value(values, row, col), policy, random);
       store_code(codes, row, col, encoded.code);
       if (counts != nullptr) *counts += {encoded.saturated, encoded.flushed, encoded.nan};
     }

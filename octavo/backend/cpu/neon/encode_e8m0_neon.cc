@@ -19,10 +19,14 @@ struct Increments {
 
 constexpr Increments increments(Rounding rounding) {
   switch (rounding) {
-    case Rounding::nearest_even: return {0x3F, 0x1F, 1};
-    case Rounding::nearest_away: return {0x40, 0x20, 0};
-    case Rounding::up: return {0x7F, 0x3F, 0};
-    default: return {0, 0, 0};  // toward_zero, and down, which is the same for what is not negative
+    case Rounding::nearest_even:
+      return {0x3F, 0x1F, 1};
+    case Rounding::nearest_away:
+      return {0x40, 0x20, 0};
+    case Rounding::up:
+      return {0x7F, 0x3F, 0};
+    default:
+      return {0, 0, 0};  // toward_zero, and down, which is the same for what is not negative
   }
 }
 
@@ -44,7 +48,8 @@ struct Constants {
 
 // `kPlain`: zero and what is negative become code 0, and Inf is just another overflow.
 template <DType kSource, bool kPlain>
-void encode_e8m0(const Encoder& encoder, const void* values, void* codes, std::int64_t n, std::uint64_t) {
+void encode_e8m0(const Encoder& encoder, const void* values, void* codes, std::int64_t n,
+                 std::uint64_t) {
   const Constants k(encoder);
   const uint16x8_t inf_bits = vdupq_n_u16(0x7F80);
   run16<kSource>(values, codes, n, [&](const std::byte* from) {
@@ -56,14 +61,17 @@ void encode_e8m0(const Encoder& encoder, const void* values, void* codes, std::i
       const uint16x8_t tie = vandq_u16(vshrq_n_u16(finite, 7), vdupq_n_u16(k.increment.even));
       const uint16x8_t is_subnormal = vcltq_u16(finite, vdupq_n_u16(0x80));
       const uint16x8_t normal = vaddq_u16(vdupq_n_u16(k.increment.normal), tie);
-      wide[v] = vaddq_u16(finite, vbslq_u16(is_subnormal, vdupq_n_u16(k.increment.subnormal), normal));
+      wide[v] =
+          vaddq_u16(finite, vbslq_u16(is_subnormal, vdupq_n_u16(k.increment.subnormal), normal));
       nan[v] = vcgtq_u16(magnitude, inf_bits);
       if constexpr (!kPlain) {
         zero[v] = vceqzq_u16(magnitude);
         inf[v] = vceqq_u16(magnitude, inf_bits);
       }
     }
-    const auto bytes = [](const uint16x8_t m[2]) { return vuzp1q_u8(vreinterpretq_u8_u16(m[0]), vreinterpretq_u8_u16(m[1])); };
+    const auto bytes = [](const uint16x8_t m[2]) {
+      return vuzp1q_u8(vreinterpretq_u8_u16(m[0]), vreinterpretq_u8_u16(m[1]));
+    };
     const uint8x16_t tops = vuzp2q_u8(vreinterpretq_u8_u16(raw[0]), vreinterpretq_u8_u16(raw[1]));
     const uint8x16_t negative = vcltzq_s8(vreinterpretq_s8_u8(tops));
     uint8x16_t code = vshrn_high_n_u16(vshrn_n_u16(wide[0], 7), wide[1], 7);
@@ -82,7 +90,8 @@ void encode_e8m0(const Encoder& encoder, const void* values, void* codes, std::i
 template <DType kSource>
 EncodeSpan choose(const Encoder& encoder) {
   const EncodePolicy& policy = encoder.policy;
-  const bool plain = policy.zero_input == ZeroInput::smallest && policy.negative_input == NegativeInput::clamp &&
+  const bool plain = policy.zero_input == ZeroInput::smallest &&
+                     policy.negative_input == NegativeInput::clamp &&
                      encoder.inf_code[0] == encoder.overflow_field[0];
   return plain ? encode_e8m0<kSource, true> : encode_e8m0<kSource, false>;
 }
@@ -91,13 +100,18 @@ EncodeSpan choose(const Encoder& encoder) {
 
 EncodeSpan neon_encode_e8m0(const Encoder& encoder) {
   const Rounding rounding = encoder.policy.rounding;
-  const bool rare = rounding == Rounding::to_odd || rounding == Rounding::stochastic || encoder.policy.tiny_rounds_up;
+  const bool rare = rounding == Rounding::to_odd || rounding == Rounding::stochastic ||
+                    encoder.policy.tiny_rounds_up;
   if (encoder.format != e8m0fnu || rare) return nullptr;
   switch (encoder.source) {
-    case DType::f32: return choose<DType::f32>(encoder);
-    case DType::bf16: return choose<DType::bf16>(encoder);
-    case DType::f16: return choose<DType::f16>(encoder);
-    default: return nullptr;
+    case DType::f32:
+      return choose<DType::f32>(encoder);
+    case DType::bf16:
+      return choose<DType::bf16>(encoder);
+    case DType::f16:
+      return choose<DType::f16>(encoder);
+    default:
+      return nullptr;
   }
 }
 

@@ -1,8 +1,8 @@
 // The NEON encoder: one algorithm for every format of up to eight bits with a mantissa.
 //
-// With t the power of two at or below |x| (not below the smallest normal number) and m = t * 2^(23-M),
-// the sum |x| + m has the format's spacing as its last place: the floating-point adder rounds, in
-// whatever direction FPCR says, for normal and subnormal results alike. Then
+// With t the power of two at or below |x| (not below the smallest normal number) and m = t *
+// 2^(23-M), the sum |x| + m has the format's spacing as its last place: the floating-point adder
+// rounds, in whatever direction FPCR says, for normal and subnormal results alike. Then
 //   field = bits(|x| + m) - bits(m) + (t - t_min) >> (23 - M),
 // and because a field has at most eight bits and m ends in zeros, only the last byte of the sum and
 // the exponent of t are needed.
@@ -14,8 +14,8 @@
 // The additions before the last one also round toward zero, and truncation commutes with comparing
 // against grid points, so nothing is rounded twice.
 //
-// 8 operations on lanes for nearest_even; everything after that is done on sixteen bytes at once. No
-// branch or address depends on data.
+// 8 operations on lanes for nearest_even; everything after that is done on sixteen bytes at once.
+// No branch or address depends on data.
 #pragma once
 
 #include <arm_neon.h>
@@ -31,31 +31,39 @@
 namespace octavo::cpu {
 namespace {
 
-// Can this kernel take the format in lanes of the given width? `exact_bits` is how many mantissa bits
-// a lane is sure to hold of the source; two beyond the format's own (or the random bits) are needed.
+// Can this kernel take the format in lanes of the given width? `exact_bits` is how many mantissa
+// bits a lane is sure to hold of the source; two beyond the format's own (or the random bits) are
+// needed.
 inline bool lanes_fit(const Encoder& encoder, int lane_mantissa, int lane_bias, int exact_bits) {
   const Format& format = encoder.format;
   const bool stochastic = encoder.policy.rounding == Rounding::stochastic;
-  const int mantissa = format.mantissa_bits, needed = mantissa + (stochastic ? encoder.policy.stochastic_bits : 2);
+  const int mantissa = format.mantissa_bits,
+            needed = mantissa + (stochastic ? encoder.policy.stochastic_bits : 2);
   if (format.bits() > 8 || mantissa == 0 || !format.is_signed || needed > exact_bits) return false;
   // The exponent of the grid point above the largest value, which the clamp may leave in place.
-  const int top = static_cast<int>((limit_field(format, true) + 1) >> mantissa) - 1 + format.min_exponent();
+  const int top =
+      static_cast<int>((limit_field(format, true) + 1) >> mantissa) - 1 + format.min_exponent();
   const int min_exponent = format.min_exponent();
   // The magic number must not overflow, and half a step must be a normal number.
-  return top + lane_mantissa - mantissa <= lane_bias && min_exponent - mantissa - 1 >= 1 - lane_bias;
+  return top + lane_mantissa - mantissa <= lane_bias &&
+         min_exponent - mantissa - 1 >= 1 - lane_bias;
 }
 
 constexpr FpRounding adder_mode(Rounding rounding) {
   switch (rounding) {
-    case Rounding::nearest_even: return FpRounding::nearest;
-    case Rounding::up: return FpRounding::up;
-    case Rounding::down: return FpRounding::down;
-    default: return FpRounding::zero;
+    case Rounding::nearest_even:
+      return FpRounding::nearest;
+    case Rounding::up:
+      return FpRounding::up;
+    case Rounding::down:
+      return FpRounding::down;
+    default:
+      return FpRounding::zero;
   }
 }
 
-// The constants of a call. Words are in the width of a lane; the limits and Inf are in the domain of
-// the source (which for F16 lanes is bf16).
+// The constants of a call. Words are in the width of a lane; the limits and Inf are in the domain
+// of the source (which for F16 lanes is bf16).
 template <typename Source>
 struct EncodeConstants {
   using Lanes = typename Source::Lanes;
@@ -73,17 +81,25 @@ struct EncodeConstants {
   explicit EncodeConstants(const Encoder& encoder) {
     const Format& format = encoder.format;
     mantissa_bits = format.mantissa_bits;
-    const auto exponents = [](int n) { return Lanes::splat(static_cast<Word>(static_cast<Word>(n) << Lanes::kMantissa)); };
-    limit_positive = Lanes::splat(Source::magnitude_word(grid_value(format, encoder.overflow_field[0])));
-    limit_negative = Lanes::splat(Source::magnitude_word(grid_value(format, encoder.overflow_field[1])));
+    const auto exponents = [](int n) {
+      return Lanes::splat(static_cast<Word>(static_cast<Word>(n) << Lanes::kMantissa));
+    };
+    limit_positive =
+        Lanes::splat(Source::magnitude_word(grid_value(format, encoder.overflow_field[0])));
+    limit_negative =
+        Lanes::splat(Source::magnitude_word(grid_value(format, encoder.overflow_field[1])));
     smallest = exponents(format.min_exponent() + Lanes::kBias);
     magic = exponents(Lanes::kMantissa - mantissa_bits);
     half_step = exponents(mantissa_bits + 1);
     step = exponents(mantissa_bits);
-    const auto bytes = [](std::uint32_t code) { return vdupq_n_u8(static_cast<std::uint8_t>(code)); };
+    const auto bytes = [](std::uint32_t code) {
+      return vdupq_n_u8(static_cast<std::uint8_t>(code));
+    };
     // Stochastic rounding adds a whole step besides the random part of one.
     const bool stochastic = encoder.policy.rounding == Rounding::stochastic;
-    base = bytes((static_cast<std::uint32_t>(format.min_exponent() + Lanes::kBias) << mantissa_bits) + (stochastic ? 1 : 0));
+    base =
+        bytes((static_cast<std::uint32_t>(format.min_exponent() + Lanes::kBias) << mantissa_bits) +
+              (stochastic ? 1 : 0));
     nan_field = bytes(encoder.nan_code[0] & format.magnitude_mask());
     nan_keeps_sign = bytes(encoder.nan_code[0] == encoder.nan_code[1] ? 0 : 0xFF);
     sign_shift = vdupq_n_s8(static_cast<std::int8_t>(format.bits() - 8));
@@ -107,24 +123,28 @@ enum class Epilogue {
 inline Epilogue epilogue_of(const Encoder& encoder) {
   const Format& format = encoder.format;
   const std::uint32_t sign = format.sign_mask(), field = encoder.overflow_field[0];
-  const bool alike = format.has_negative_zero() && encoder.overflow_field[1] == field && encoder.inf_code[0] == field &&
-                     encoder.inf_code[1] == (field | sign);
+  const bool alike = format.has_negative_zero() && encoder.overflow_field[1] == field &&
+                     encoder.inf_code[0] == field && encoder.inf_code[1] == (field | sign);
   const bool nan_keeps = encoder.nan_code[1] == (encoder.nan_code[0] | sign);
-  const bool nan_drops = encoder.nan_code[1] == encoder.nan_code[0] && (encoder.nan_code[0] & sign) == 0;
+  const bool nan_drops =
+      encoder.nan_code[1] == encoder.nan_code[0] && (encoder.nan_code[0] & sign) == 0;
   if (!alike || !(nan_keeps || nan_drops)) return Epilogue::general;
   return format.bits() == 8 && nan_keeps ? Epilogue::eight_bits : Epilogue::narrow;
 }
 
 // The sum whose last byte holds the field, for a magnitude and the power of two at or below it.
 template <typename Source, Rounding kRounding>
-[[gnu::always_inline]] inline typename Source::Lanes::Bits round_lanes(const EncodeConstants<Source>& k, typename Source::Lanes::Bits magnitude,
-                                                typename Source::Lanes::Bits power, typename Source::Lanes::Bits sign,
-                                                typename Source::Lanes::Bits random) {
+[[gnu::always_inline]] inline typename Source::Lanes::Bits round_lanes(
+    const EncodeConstants<Source>& k, typename Source::Lanes::Bits magnitude,
+    typename Source::Lanes::Bits power, typename Source::Lanes::Bits sign,
+    typename Source::Lanes::Bits random) {
   using L = typename Source::Lanes;
   using Bits = typename L::Bits;
   Bits big = L::add(power, k.magic);
-  if constexpr (kRounding == Rounding::nearest_away) magnitude = L::fadd(magnitude, L::sub(power, k.half_step));
-  if constexpr (kRounding == Rounding::stochastic) magnitude = L::fadd(magnitude, L::bor(L::sub(power, k.step), random));
+  if constexpr (kRounding == Rounding::nearest_away)
+    magnitude = L::fadd(magnitude, L::sub(power, k.half_step));
+  if constexpr (kRounding == Rounding::stochastic)
+    magnitude = L::fadd(magnitude, L::bor(L::sub(power, k.step), random));
   if constexpr (kRounding == Rounding::up || kRounding == Rounding::down) {
     magnitude = L::bor(magnitude, sign);
     big = L::bor(big, sign);
@@ -137,7 +157,9 @@ template <typename Source, Rounding kRounding>
 }
 
 template <typename Source, Rounding kRounding, Epilogue kEpilogue>
-[[gnu::always_inline]] inline uint8x16_t encode16(const EncodeConstants<Source>& k, const std::byte* values, const typename Source::Lanes::Bits* random) {
+[[gnu::always_inline]] inline uint8x16_t encode16(const EncodeConstants<Source>& k,
+                                                  const std::byte* values,
+                                                  const typename Source::Lanes::Bits* random) {
   using L = typename Source::Lanes;
   using Bits = typename L::Bits;
   constexpr int kVectors = L::kVectors;
@@ -148,16 +170,20 @@ template <typename Source, Rounding kRounding, Epilogue kEpilogue>
   for (int v = 0; v < kVectors; ++v) {
     const Bits magnitude = L::band(raw[v], L::splat(L::kMagnitude));
     Bits limit = k.limit_positive;
-    if constexpr (kGeneral) limit = L::select(L::sign_mask(raw[v]), k.limit_negative, k.limit_positive);
+    if constexpr (kGeneral)
+      limit = L::select(L::sign_mask(raw[v]), k.limit_negative, k.limit_positive);
     nan[v] = L::above(magnitude, L::splat(Source::kInf));
     if constexpr (kGeneral) inf[v] = L::equal(magnitude, L::splat(Source::kInf));
     const Bits sign = kSigned ? L::bic(raw[v], L::splat(L::kMagnitude)) : L::splat(0);
     const Bits lane = Source::template to_lane<kRounding>(L::min(magnitude, limit));
     powers[v] = L::max(L::band(lane, L::splat(L::kExponent)), k.smallest);
-    sums[v] = round_lanes<Source, kRounding>(k, lane, powers[v], sign, random != nullptr ? random[v] : L::splat(0));
+    sums[v] = round_lanes<Source, kRounding>(k, lane, powers[v], sign,
+                                             random != nullptr ? random[v] : L::splat(0));
   }
-  uint8x16_t field = vsubq_u8(vaddq_u8(L::low_bytes(sums), L::binade_bytes(powers, k.mantissa_bits)), k.base);
-  const uint8x16_t tops = L::top_bytes(raw), is_nan = L::low_bytes(nan), sign_bit = vdupq_n_u8(0x80);
+  uint8x16_t field =
+      vsubq_u8(vaddq_u8(L::low_bytes(sums), L::binade_bytes(powers, k.mantissa_bits)), k.base);
+  const uint8x16_t tops = L::top_bytes(raw), is_nan = L::low_bytes(nan),
+                   sign_bit = vdupq_n_u8(0x80);
   if constexpr (!kGeneral) field = vbslq_u8(is_nan, k.nan_field, field);
   if constexpr (kEpilogue == Epilogue::eight_bits) return vbslq_u8(sign_bit, tops, field);
   if constexpr (kEpilogue == Epilogue::narrow) {
@@ -178,8 +204,9 @@ constexpr std::int64_t kGroup = 16;
 // Fewer than sixteen elements, or ones that do not start where a random group does: they go through
 // memory of their own, `skip` places in.
 template <typename Source, Rounding kRounding, Epilogue kEpilogue>
-void encode_partial(const EncodeConstants<Source>& k, const std::byte* values, int value_bytes, std::uint8_t* codes,
-                    std::int64_t count, std::int64_t skip, const typename Source::Lanes::Bits* random) {
+void encode_partial(const EncodeConstants<Source>& k, const std::byte* values, int value_bytes,
+                    std::uint8_t* codes, std::int64_t count, std::int64_t skip,
+                    const typename Source::Lanes::Bits* random) {
   alignas(16) std::byte staged[kGroup * 8] = {};
   alignas(16) std::uint8_t out[kGroup];
   std::memcpy(staged + skip * value_bytes, values, static_cast<std::size_t>(count * value_bytes));
@@ -188,19 +215,21 @@ void encode_partial(const EncodeConstants<Source>& k, const std::byte* values, i
 }
 
 template <typename Source, Rounding kRounding, Epilogue kEpilogue>
-void encode_neon(const Encoder& encoder, const void* values, void* codes, std::int64_t n, std::uint64_t index) {
+void encode_neon(const Encoder& encoder, const void* values, void* codes, std::int64_t n,
+                 std::uint64_t index) {
   const FpEnvGuard guard(adder_mode(kRounding));
   const EncodeConstants<Source> k(encoder);
   const int bytes = element_bytes(encoder.source);
-  const auto* from = static_cast<const std::byte*>(values);
-  auto* to = static_cast<std::uint8_t*>(codes);
+  const auto* __restrict from = static_cast<const std::byte*>(values);
+  auto* __restrict to = static_cast<std::uint8_t*>(codes);
   std::int64_t done = 0;
   if constexpr (kRounding == Rounding::stochastic) {
     RandomGroups random(encoder.policy);
     const auto skip = static_cast<std::int64_t>(index % kGroup);
     if (skip != 0) {
       done = n < kGroup - skip ? n : kGroup - skip;
-      encode_partial<Source, kRounding, kEpilogue>(k, from, bytes, to, done, skip, random.at(index - index % kGroup));
+      encode_partial<Source, kRounding, kEpilogue>(k, from, bytes, to, done, skip,
+                                                   random.at(index - index % kGroup));
     }
     for (; done + kGroup <= n; done += kGroup) {
       const auto* draws = random.at(index + static_cast<std::uint64_t>(done));
@@ -208,19 +237,23 @@ void encode_neon(const Encoder& encoder, const void* values, void* codes, std::i
     }
     if (done < n) {
       const auto* draws = random.at(index + static_cast<std::uint64_t>(done));
-      encode_partial<Source, kRounding, kEpilogue>(k, from + done * bytes, bytes, to + done, n - done, 0, draws);
+      encode_partial<Source, kRounding, kEpilogue>(k, from + done * bytes, bytes, to + done,
+                                                   n - done, 0, draws);
     }
   } else {
     (void)index;
     for (; done + 2 * kGroup <= n; done += 2 * kGroup) {
-      const uint8x16_t first = encode16<Source, kRounding, kEpilogue>(k, from + done * bytes, nullptr);
-      const uint8x16_t second = encode16<Source, kRounding, kEpilogue>(k, from + (done + kGroup) * bytes, nullptr);
+      const uint8x16_t first =
+          encode16<Source, kRounding, kEpilogue>(k, from + done * bytes, nullptr);
+      const uint8x16_t second =
+          encode16<Source, kRounding, kEpilogue>(k, from + (done + kGroup) * bytes, nullptr);
       vst1q_u8(to + done, first);
       vst1q_u8(to + done + kGroup, second);
     }
     for (; done < n; done += kGroup) {
       const std::int64_t count = n - done < kGroup ? n - done : kGroup;
-      encode_partial<Source, kRounding, kEpilogue>(k, from + done * bytes, bytes, to + done, count, 0, nullptr);
+      encode_partial<Source, kRounding, kEpilogue>(k, from + done * bytes, bytes, to + done, count,
+                                                   0, nullptr);
     }
   }
 }

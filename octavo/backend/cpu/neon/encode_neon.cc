@@ -8,11 +8,20 @@ EncodeSpan neon_encode(const Encoder& encoder) {
   EncodeSpan chosen = neon_encode_e8m0(encoder);
   if (chosen != nullptr) return chosen;
   switch (encoder.source) {
-    case DType::f32: chosen = choose_encode<F32Source<DType::f32>>(encoder); break;
-    case DType::f64: chosen = choose_encode<F32Source<DType::f64>>(encoder); break;
-    case DType::f16: chosen = choose_encode<F32Source<DType::f16>>(encoder); break;
-    case DType::bf16: chosen = choose_encode<F32Source<DType::bf16>>(encoder); break;
-    case DType::code: break;
+    case DType::f32:
+      chosen = choose_encode<F32Source<DType::f32>>(encoder);
+      break;
+    case DType::f64:
+      chosen = choose_encode<F32Source<DType::f64>>(encoder);
+      break;
+    case DType::f16:
+      chosen = choose_encode<F32Source<DType::f16>>(encoder);
+      break;
+    case DType::bf16:
+      chosen = choose_encode<F32Source<DType::bf16>>(encoder);
+      break;
+    case DType::code:
+      break;
   }
   return chosen != nullptr ? chosen : kPortableIsa.encode(encoder);
 }

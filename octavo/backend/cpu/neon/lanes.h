@@ -38,14 +38,18 @@ struct F32Lanes {
   static Bits max(Bits a, Bits b) { return vmaxq_u32(a, b); }
   static Bits above(Bits a, Bits b) { return vcgtq_u32(a, b); }
   static Bits equal(Bits a, Bits b) { return vceqq_u32(a, b); }
-  static Bits sign_mask(Bits a) { return vreinterpretq_u32_s32(vshrq_n_s32(vreinterpretq_s32_u32(a), 31)); }
+  static Bits sign_mask(Bits a) {
+    return vreinterpretq_u32_s32(vshrq_n_s32(vreinterpretq_s32_u32(a), 31));
+  }
   static Bits fadd(Bits a, Bits b) {
     return vreinterpretq_u32_f32(vaddq_f32(vreinterpretq_f32_u32(a), vreinterpretq_f32_u32(b)));
   }
   static Bits fsub(Bits a, Bits b) {
     return vreinterpretq_u32_f32(vsubq_f32(vreinterpretq_f32_u32(a), vreinterpretq_f32_u32(b)));
   }
-  static Bits fequal(Bits a, Bits b) { return vceqq_f32(vreinterpretq_f32_u32(a), vreinterpretq_f32_u32(b)); }
+  static Bits fequal(Bits a, Bits b) {
+    return vceqq_f32(vreinterpretq_f32_u32(a), vreinterpretq_f32_u32(b));
+  }
 
   static uint8x16_t low_bytes(const Bits v[kVectors]) {
     const uint16x8_t a = vuzp1q_u16(vreinterpretq_u16_u32(v[0]), vreinterpretq_u16_u32(v[1]));
@@ -57,12 +61,14 @@ struct F32Lanes {
     const uint16x8_t b = vuzp2q_u16(vreinterpretq_u16_u32(v[2]), vreinterpretq_u16_u32(v[3]));
     return vuzp2q_u8(vreinterpretq_u8_u16(a), vreinterpretq_u8_u16(b));
   }
-  // The exponent of powers of two, times 2^mantissa_bits, modulo 256. It stands at bit 7 of the upper halves.
+  // The exponent of powers of two, times 2^mantissa_bits, modulo 256. It stands at bit 7 of the
+  // upper halves.
   static uint8x16_t binade_bytes(const Bits v[kVectors], int mantissa_bits) {
     const int16x8_t shift = vdupq_n_s16(static_cast<std::int16_t>(mantissa_bits - 7));
     const uint16x8_t a = vuzp2q_u16(vreinterpretq_u16_u32(v[0]), vreinterpretq_u16_u32(v[1]));
     const uint16x8_t b = vuzp2q_u16(vreinterpretq_u16_u32(v[2]), vreinterpretq_u16_u32(v[3]));
-    return vuzp1q_u8(vreinterpretq_u8_u16(vshlq_u16(a, shift)), vreinterpretq_u8_u16(vshlq_u16(b, shift)));
+    return vuzp1q_u8(vreinterpretq_u8_u16(vshlq_u16(a, shift)),
+                     vreinterpretq_u8_u16(vshlq_u16(b, shift)));
   }
 };
 
@@ -122,7 +128,8 @@ template <DType kSource>
     uint32x4_t wide[4];
     F32Source<kSource>::load(from, wide);
     for (int i = 0; i < 2; ++i) {
-      const uint16x8_t a = vreinterpretq_u16_u32(wide[2 * i]), b = vreinterpretq_u16_u32(wide[2 * i + 1]);
+      const uint16x8_t a = vreinterpretq_u16_u32(wide[2 * i]),
+                       b = vreinterpretq_u16_u32(wide[2 * i + 1]);
       raw[i] = vorrq_u16(vuzp2q_u16(a, b), vminq_u16(vuzp1q_u16(a, b), vdupq_n_u16(1)));
     }
   }

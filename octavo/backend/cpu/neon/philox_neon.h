@@ -20,8 +20,8 @@ inline void multiply_wide(uint32x4_t a, std::uint32_t b, uint32x4_t& high, uint3
   high = vuzp2q_u32(low_pair, high_pair);
 }
 
-// Four vectors of four counters go through the rounds side by side: one alone would wait for its own
-// multiplications ten times over.
+// Four vectors of four counters go through the rounds side by side: one alone would wait for its
+// own multiplications ten times over.
 inline constexpr int kChains = 4;
 inline constexpr std::uint64_t kBlocks = 4 * kChains;
 
@@ -30,7 +30,8 @@ inline void philox_blocks(std::uint64_t seed, std::uint64_t counter, std::uint32
   uint32x4_t c0[kChains], c1[kChains], c2[kChains], c3[kChains];
   for (int chain = 0; chain < kChains; ++chain) {
     std::uint64_t counters[4];
-    for (std::uint64_t i = 0; i < 4; ++i) counters[i] = counter + 4 * static_cast<std::uint64_t>(chain) + i;
+    for (std::uint64_t i = 0; i < 4; ++i)
+      counters[i] = counter + 4 * static_cast<std::uint64_t>(chain) + i;
     const uint32x4_t pair0 = vreinterpretq_u32_u64(vld1q_u64(counters));
     const uint32x4_t pair1 = vreinterpretq_u32_u64(vld1q_u64(counters + 2));
     c0[chain] = vuzp1q_u32(pair0, pair1);

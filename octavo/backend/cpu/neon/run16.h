@@ -11,13 +11,15 @@ namespace octavo::cpu {
 namespace {
 
 template <DType kSource, typename Convert>
-[[gnu::always_inline]] inline void run16(const void* values, void* codes, std::int64_t n, Convert&& convert) {
+[[gnu::always_inline]] inline void run16(const void* values, void* codes, std::int64_t n,
+                                         Convert&& convert) {
   constexpr std::int64_t kBytes = element_bytes(kSource);
-  const auto* from = static_cast<const std::byte*>(values);
-  auto* to = static_cast<std::uint8_t*>(codes);
+  const auto* __restrict from = static_cast<const std::byte*>(values);
+  auto* __restrict to = static_cast<std::uint8_t*>(codes);
   std::int64_t done = 0;
   for (; done + 32 <= n; done += 32) {
-    const uint8x16_t first = convert(from + done * kBytes), second = convert(from + (done + 16) * kBytes);
+    const uint8x16_t first = convert(from + done * kBytes),
+                     second = convert(from + (done + 16) * kBytes);
     vst1q_u8(to + done, first);
     vst1q_u8(to + done + 16, second);
   }

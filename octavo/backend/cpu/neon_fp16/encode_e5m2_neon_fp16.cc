@@ -1,10 +1,10 @@
 // To e5m2, whose range is too wide for the half-precision lanes of the general kernel.
 //
 // From f16, of which e5m2 is the upper byte, it is an integer rounding that drops eight bits.
-// From anything else, squeezed to bf16 with round-to-odd, two candidates are worked out and the larger
-// is taken: the exponent moved and five bits dropped, which is right from 2^-14 on and too small below;
-// and the subnormal grid of 2^-16, by an f16 addition on min(|x|, 2^-14) * 2^14, which is right below
-// 2^-14 and at most 4, the first normal field, above. 38 operations for sixteen f32.
+// From anything else, squeezed to bf16 with round-to-odd, two candidates are worked out and the
+// larger is taken: the exponent moved and five bits dropped, which is right from 2^-14 on and too
+// small below; and the subnormal grid of 2^-16, by an f16 addition on min(|x|, 2^-14) * 2^14, which
+// is right below 2^-14 and at most 4, the first normal field, above. 35 operations for sixteen f32.
 #include <arm_neon.h>
 
 #include "octavo/backend/cpu/neon/lanes.h"
@@ -16,20 +16,32 @@
 namespace octavo::cpu {
 namespace {
 
-constexpr bool is_signed_mode(Rounding rounding) { return rounding == Rounding::up || rounding == Rounding::down; }
+constexpr bool is_signed_mode(Rounding rounding) {
+  return rounding == Rounding::up || rounding == Rounding::down;
+}
 constexpr FpRounding adder_mode_of(Rounding rounding) {
   if (rounding == Rounding::nearest_even) return FpRounding::nearest;
-  return rounding == Rounding::up ? FpRounding::up : rounding == Rounding::down ? FpRounding::down : FpRounding::zero;
+  return rounding == Rounding::up     ? FpRounding::up
+         : rounding == Rounding::down ? FpRounding::down
+                                      : FpRounding::zero;
 }
 
-// Drops kDrop bits of a field in the upper part of a lane; `away` is a mask: where inexact means up.
+// Prepares a field that stands kDrop bits up in a lane, `zero` above its zero, for dropping those
+// bits by drop_bits; `away` is a mask: where inexact means up.
 template <Rounding kRounding, int kDrop>
-[[gnu::always_inline]] inline uint16x8_t before_drop(uint16x8_t wide, uint16x8_t away) {
+[[gnu::always_inline]] inline uint16x8_t before_drop(uint16x8_t magnitude, std::uint16_t zero,
+                                                     uint16x8_t away) {
   constexpr std::uint16_t kRest = (1u << kDrop) - 1;
-  const uint16x8_t one = vdupq_n_u16(1);
-  // nearest_even is half-up, kept just below one half where the last bit is even.
-  if constexpr (kRounding == Rounding::nearest_even) return vqsubq_u16(wide, vbicq_u16(one, vshrq_n_u16(wide, kDrop)));
-  if constexpr (is_signed_mode(kRounding)) return vaddq_u16(wide, vandq_u16(away, vdupq_n_u16(kRest)));
+  if constexpr (kRounding == Rounding::nearest_even) {
+    // Half-up of one less, plus the field's last bit: a tie whose last bit is even stays below one
+    // half.
+    const uint16x8_t less =
+        vqsubq_u16(magnitude, vdupq_n_u16(static_cast<std::uint16_t>(zero + 1)));
+    return vsraq_n_u16(less, vshlq_n_u16(less, 15 - kDrop), 15);
+  }
+  const uint16x8_t wide = vqsubq_u16(magnitude, vdupq_n_u16(zero));
+  if constexpr (is_signed_mode(kRounding))
+    return vaddq_u16(wide, vandq_u16(away, vdupq_n_u16(kRest)));
   if constexpr (kRounding == Rounding::to_odd) {
     const uint16x8_t inexact = vtstq_u16(wide, vdupq_n_u16(kRest));
     return vorrq_u16(wide, vandq_u16(inexact, vdupq_n_u16(kRest + 1)));
@@ -37,12 +49,13 @@ template <Rounding kRounding, int kDrop>
   return wide;
 }
 
+// Saturates at 255, so that a limit can be applied to the bytes.
 template <Rounding kRounding, int kDrop>
 [[gnu::always_inline]] inline uint8x16_t drop_bits(const uint16x8_t wide[2]) {
   if constexpr (kRounding == Rounding::nearest_even || kRounding == Rounding::nearest_away) {
-    return vrshrn_high_n_u16(vrshrn_n_u16(wide[0], kDrop), wide[1], kDrop);
+    return vqrshrn_high_n_u16(vqrshrn_n_u16(wide[0], kDrop), wide[1], kDrop);
   }
-  return vshrn_high_n_u16(vshrn_n_u16(wide[0], kDrop), wide[1], kDrop);
+  return vqshrn_high_n_u16(vqshrn_n_u16(wide[0], kDrop), wide[1], kDrop);
 }
 
 [[gnu::always_inline]] inline uint16x8_t half_add(uint16x8_t a, uint16x8_t b) {
@@ -54,8 +67,10 @@ template <Rounding kRounding>
 [[gnu::always_inline]] inline uint16x8_t subnormal_field(uint16x8_t magnitude, uint16x8_t sign) {
   constexpr std::uint16_t kRebias = (127 - 15 - 14) << 7, kOne = 0x3C00;
   uint16x8_t big = vdupq_n_u16(0x5C00);  // 256: its last place is 1/4
-  uint16x8_t lane = vminq_u16(vshlq_n_u16(vqsubq_u16(magnitude, vdupq_n_u16(kRebias)), 3), vdupq_n_u16(kOne));
-  if constexpr (kRounding == Rounding::nearest_away) lane = half_add(lane, vdupq_n_u16(0x3000));  // 1/8
+  uint16x8_t lane =
+      vminq_u16(vshlq_n_u16(vqsubq_u16(magnitude, vdupq_n_u16(kRebias)), 3), vdupq_n_u16(kOne));
+  if constexpr (kRounding == Rounding::nearest_away)
+    lane = half_add(lane, vdupq_n_u16(0x3000));  // 1/8
   if constexpr (is_signed_mode(kRounding) || kRounding == Rounding::to_odd) {
     // What the exponent move lost is still not zero.
     lane = vmaxq_u16(lane, vminq_u16(magnitude, vdupq_n_u16(1)));
@@ -78,15 +93,16 @@ template <Rounding kRounding>
 }
 
 struct Constants {
-  uint16x8_t limit[2];  // by sign, in the domain of the source
-  uint8x16_t inf[2], nan[2];
+  uint8x16_t limit[2], inf[2], nan[2];  // codes without and with sign: the limit has none
 
-  Constants(const Encoder& encoder, bool from_half) {
+  explicit Constants(const Encoder& encoder) {
+    const auto bytes = [](std::uint32_t code) {
+      return vdupq_n_u8(static_cast<std::uint8_t>(code));
+    };
     for (std::size_t s = 0; s < 2; ++s) {
-      const std::uint32_t field = encoder.overflow_field[s];
-      limit[s] = vdupq_n_u16(static_cast<std::uint16_t>(from_half ? field << 8 : (field << 5) + ((127 - 15) << 7)));
-      inf[s] = vdupq_n_u8(static_cast<std::uint8_t>(encoder.inf_code[s]));
-      nan[s] = vdupq_n_u8(static_cast<std::uint8_t>(encoder.nan_code[s]));
+      limit[s] = bytes(encoder.overflow_field[s]);
+      inf[s] = bytes(encoder.inf_code[s]);
+      nan[s] = bytes(encoder.nan_code[s]);
     }
   }
 };
@@ -95,52 +111,61 @@ struct Constants {
 template <DType kSource, Rounding kRounding, bool kAlike>
 [[gnu::always_inline]] inline uint8x16_t convert16(const Constants& k, const std::byte* from) {
   constexpr bool kHalf = kSource == DType::f16;
+  constexpr int kDrop = kHalf ? 8 : 5;
+  constexpr std::uint16_t kZero = kHalf ? 0 : (127 - 15) << 7;
   const uint16x8_t inf_bits = vdupq_n_u16(kHalf ? 0x7C00 : 0x7F80);
   uint16x8_t raw[2], wide[2], small[2], is_inf[2], is_nan[2];
   load_bfloat<kHalf ? DType::bf16 : kSource>(from, raw);  // f16 is sixteen bits as they are, too
   for (int v = 0; v < 2; ++v) {
-    const uint16x8_t magnitude = vandq_u16(raw[v], vdupq_n_u16(0x7FFF)), sign = vbicq_u16(raw[v], vdupq_n_u16(0x7FFF));
-    const uint16x8_t negative = vreinterpretq_u16_s16(vshrq_n_s16(vreinterpretq_s16_u16(raw[v]), 15));
+    const uint16x8_t magnitude = vandq_u16(raw[v], vdupq_n_u16(0x7FFF)),
+                     sign = vbicq_u16(raw[v], vdupq_n_u16(0x7FFF));
+    const uint16x8_t negative =
+        vreinterpretq_u16_s16(vshrq_n_s16(vreinterpretq_s16_u16(raw[v]), 15));
     is_nan[v] = vcgtq_u16(magnitude, inf_bits);
     if constexpr (!kAlike) is_inf[v] = vceqq_u16(magnitude, inf_bits);
-    const uint16x8_t limit = kAlike ? k.limit[0] : vbslq_u16(negative, k.limit[1], k.limit[0]);
-    const uint16x8_t finite = vminq_u16(magnitude, limit);
-    const uint16x8_t away = kRounding == Rounding::up ? vmvnq_u16(negative) : negative;
-    if constexpr (kHalf) {
-      wide[v] = before_drop<kRounding, 8>(finite, away);
-    } else {
-      wide[v] = before_drop<kRounding, 5>(vqsubq_u16(finite, vdupq_n_u16((127 - 15) << 7)), away);
-      small[v] = subnormal_field<kRounding>(finite, sign);
-    }
+    wide[v] = before_drop<kRounding, kDrop>(
+        magnitude, kZero, kRounding == Rounding::up ? vmvnq_u16(negative) : negative);
+    if constexpr (!kHalf) small[v] = subnormal_field<kRounding>(magnitude, sign);
   }
-  uint8x16_t code = drop_bits<kRounding, kHalf ? 8 : 5>(wide);
-  if constexpr (!kHalf) code = vmaxq_u8(code, low_bytes(small));
   const uint8x16_t tops = vuzp2q_u8(vreinterpretq_u8_u16(raw[0]), vreinterpretq_u8_u16(raw[1]));
   const uint8x16_t sign_bit = vdupq_n_u8(0x80), nan = low_bytes(is_nan);
-  if constexpr (kAlike) return vbslq_u8(sign_bit, tops, vbslq_u8(nan, k.nan[0], code));
   const uint8x16_t negative = vcltzq_s8(vreinterpretq_s8_u8(tops));
+  uint8x16_t code = vminq_u8(drop_bits<kRounding, kDrop>(wide),
+                             kAlike ? k.limit[0] : vbslq_u8(negative, k.limit[1], k.limit[0]));
+  if constexpr (!kHalf) code = vmaxq_u8(code, low_bytes(small));
+  if constexpr (kAlike) return vbslq_u8(sign_bit, tops, vbslq_u8(nan, k.nan[0], code));
   code = vbslq_u8(sign_bit, tops, code);
   code = vbslq_u8(low_bytes(is_inf), vbslq_u8(negative, k.inf[1], k.inf[0]), code);
   return vbslq_u8(nan, vbslq_u8(negative, k.nan[1], k.nan[0]), code);
 }
 
 template <DType kSource, Rounding kRounding, bool kAlike>
-void encode_e5m2(const Encoder& encoder, const void* values, void* codes, std::int64_t n, std::uint64_t) {
+void encode_e5m2(const Encoder& encoder, const void* values, void* codes, std::int64_t n,
+                 std::uint64_t) {
   const FpEnvGuard guard(adder_mode_of(kRounding));
-  const Constants k(encoder, kSource == DType::f16);
-  run16<kSource>(values, codes, n, [&](const std::byte* from) { return convert16<kSource, kRounding, kAlike>(k, from); });
+  const Constants k(encoder);
+  run16<kSource>(values, codes, n, [&](const std::byte* from) {
+    return convert16<kSource, kRounding, kAlike>(k, from);
+  });
 }
 
 template <DType kSource, bool kAlike>
 EncodeSpan choose_rounding(Rounding rounding) {
   switch (rounding) {
-    case Rounding::nearest_even: return encode_e5m2<kSource, Rounding::nearest_even, kAlike>;
-    case Rounding::nearest_away: return encode_e5m2<kSource, Rounding::nearest_away, kAlike>;
-    case Rounding::toward_zero: return encode_e5m2<kSource, Rounding::toward_zero, kAlike>;
-    case Rounding::up: return encode_e5m2<kSource, Rounding::up, kAlike>;
-    case Rounding::down: return encode_e5m2<kSource, Rounding::down, kAlike>;
-    case Rounding::to_odd: return encode_e5m2<kSource, Rounding::to_odd, kAlike>;
-    case Rounding::stochastic: return nullptr;
+    case Rounding::nearest_even:
+      return encode_e5m2<kSource, Rounding::nearest_even, kAlike>;
+    case Rounding::nearest_away:
+      return encode_e5m2<kSource, Rounding::nearest_away, kAlike>;
+    case Rounding::toward_zero:
+      return encode_e5m2<kSource, Rounding::toward_zero, kAlike>;
+    case Rounding::up:
+      return encode_e5m2<kSource, Rounding::up, kAlike>;
+    case Rounding::down:
+      return encode_e5m2<kSource, Rounding::down, kAlike>;
+    case Rounding::to_odd:
+      return encode_e5m2<kSource, Rounding::to_odd, kAlike>;
+    case Rounding::stochastic:
+      return nullptr;
   }
   return nullptr;
 }
@@ -149,7 +174,8 @@ template <DType kSource>
 EncodeSpan choose(const Encoder& encoder) {
   const std::uint32_t field = encoder.overflow_field[0], sign = e5m2.sign_mask();
   const bool alike = encoder.overflow_field[1] == field && encoder.inf_code[0] == field &&
-                     encoder.inf_code[1] == (field | sign) && encoder.nan_code[1] == (encoder.nan_code[0] | sign);
+                     encoder.inf_code[1] == (field | sign) &&
+                     encoder.nan_code[1] == (encoder.nan_code[0] | sign);
   return alike ? choose_rounding<kSource, true>(encoder.policy.rounding)
                : choose_rounding<kSource, false>(encoder.policy.rounding);
 }
@@ -159,11 +185,16 @@ EncodeSpan choose(const Encoder& encoder) {
 EncodeSpan neon_fp16_encode_e5m2(const Encoder& encoder) {
   if (encoder.format != e5m2 || encoder.policy.via_f32) return nullptr;
   switch (encoder.source) {
-    case DType::f32: return choose<DType::f32>(encoder);
-    case DType::f64: return choose<DType::f64>(encoder);
-    case DType::f16: return choose<DType::f16>(encoder);
-    case DType::bf16: return choose<DType::bf16>(encoder);
-    case DType::code: break;
+    case DType::f32:
+      return choose<DType::f32>(encoder);
+    case DType::f64:
+      return choose<DType::f64>(encoder);
+    case DType::f16:
+      return choose<DType::f16>(encoder);
+    case DType::bf16:
+      return choose<DType::bf16>(encoder);
+    case DType::code:
+      break;
   }
   return nullptr;
 }

@@ -29,21 +29,26 @@ struct F16Lanes {
   static Bits max(Bits a, Bits b) { return vmaxq_u16(a, b); }
   static Bits above(Bits a, Bits b) { return vcgtq_u16(a, b); }
   static Bits equal(Bits a, Bits b) { return vceqq_u16(a, b); }
-  static Bits sign_mask(Bits a) { return vreinterpretq_u16_s16(vshrq_n_s16(vreinterpretq_s16_u16(a), 15)); }
+  static Bits sign_mask(Bits a) {
+    return vreinterpretq_u16_s16(vshrq_n_s16(vreinterpretq_s16_u16(a), 15));
+  }
   static Bits fadd(Bits a, Bits b) {
     return vreinterpretq_u16_f16(vaddq_f16(vreinterpretq_f16_u16(a), vreinterpretq_f16_u16(b)));
   }
   static Bits fsub(Bits a, Bits b) {
     return vreinterpretq_u16_f16(vsubq_f16(vreinterpretq_f16_u16(a), vreinterpretq_f16_u16(b)));
   }
-  static Bits fequal(Bits a, Bits b) { return vceqq_f16(vreinterpretq_f16_u16(a), vreinterpretq_f16_u16(b)); }
+  static Bits fequal(Bits a, Bits b) {
+    return vceqq_f16(vreinterpretq_f16_u16(a), vreinterpretq_f16_u16(b));
+  }
   static uint8x16_t low_bytes(const Bits v[kVectors]) {
     return vuzp1q_u8(vreinterpretq_u8_u16(v[0]), vreinterpretq_u8_u16(v[1]));
   }
   static uint8x16_t top_bytes(const Bits v[kVectors]) {
     return vuzp2q_u8(vreinterpretq_u8_u16(v[0]), vreinterpretq_u8_u16(v[1]));
   }
-  // The exponent of powers of two, times 2^mantissa_bits, modulo 256. It stands at bit 2 of the top bytes.
+  // The exponent of powers of two, times 2^mantissa_bits, modulo 256. It stands at bit 2 of the top
+  // bytes.
   static uint8x16_t binade_bytes(const Bits v[kVectors], int mantissa_bits) {
     return vshlq_u8(top_bytes(v), vdupq_n_s8(static_cast<std::int8_t>(mantissa_bits - 2)));
   }
@@ -75,30 +80,43 @@ struct SqueezedSource {
   static constexpr int kExactBits = 7;
 
   static std::uint16_t magnitude_word(double magnitude) {
-    return static_cast<std::uint16_t>(std::bit_cast<std::uint32_t>(static_cast<float>(magnitude)) >> 16);
+    return static_cast<std::uint16_t>(std::bit_cast<std::uint32_t>(static_cast<float>(magnitude)) >>
+                                      16);
   }
 
   template <Rounding kRounding>
   static uint16x8_t to_lane(uint16x8_t magnitude) {
     constexpr std::uint16_t kRebias = (127 - 15) << 7;
     const uint16x8_t lane = vshlq_n_u16(vqsubq_u16(magnitude, vdupq_n_u16(kRebias)), 3);
-    constexpr bool kDirected = kRounding == Rounding::up || kRounding == Rounding::down || kRounding == Rounding::to_odd;
+    constexpr bool kDirected =
+        kRounding == Rounding::up || kRounding == Rounding::down || kRounding == Rounding::to_odd;
     if constexpr (kDirected) return vmaxq_u16(lane, vminq_u16(magnitude, vdupq_n_u16(1)));
     return lane;
   }
 
-  [[gnu::always_inline]] static void load(const std::byte* from, uint16x8_t raw[2]) { load_bfloat<kSource>(from, raw); }
+  [[gnu::always_inline]] static void load(const std::byte* from, uint16x8_t raw[2]) {
+    load_bfloat<kSource>(from, raw);
+  }
 };
 
 EncodeSpan fp16_encode(const Encoder& encoder) {
   EncodeSpan chosen = neon_fp16_encode_e5m2(encoder);
   if (chosen != nullptr) return chosen;
   switch (encoder.source) {
-    case DType::f32: chosen = choose_encode<SqueezedSource<DType::f32>>(encoder); break;
-    case DType::f64: chosen = choose_encode<SqueezedSource<DType::f64>>(encoder); break;
-    case DType::bf16: chosen = choose_encode<SqueezedSource<DType::bf16>>(encoder); break;
-    case DType::f16: chosen = choose_encode<F16Source>(encoder); break;
-    case DType::code: break;
+    case DType::f32:
+      chosen = choose_encode<SqueezedSource<DType::f32>>(encoder);
+      break;
+    case DType::f64:
+      chosen = choose_encode<SqueezedSource<DType::f64>>(encoder);
+      break;
+    case DType::bf16:
+      chosen = choose_encode<SqueezedSource<DType::bf16>>(encoder);
+      break;
+    case DType::f16:
+      chosen = choose_encode<F16Source>(encoder);
+      break;
+    case DType::code:
+      break;
   }
   return chosen != nullptr ? chosen : neon_encode(encoder);
 }
@@ -106,6 +124,7 @@ EncodeSpan fp16_encode(const Encoder& encoder) {
 }  // namespace
 
 const Isa kNeonFp16Isa{.encode = fp16_encode, .decode = neon_decode, .count = neon_count};
-const Kernels kNeonFp16Kernels = make_kernels<kNeonFp16Isa>("cpu/neon_fp16", "NEON with half-precision arithmetic");
+const Kernels kNeonFp16Kernels =
+    make_kernels<kNeonFp16Isa>("cpu/neon_fp16", "NEON with half-precision arithmetic");
 
 }  // namespace octavo::cpu

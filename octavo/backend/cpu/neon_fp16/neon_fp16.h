@@ -1,5 +1,5 @@
-// Span kernels that also use half-precision vector arithmetic (asimdhp): eight lanes instead of four
-// for formats that lie well inside f16.
+// Span kernels that also use half-precision vector arithmetic (asimdhp): eight lanes instead of
+// four for formats that lie well inside f16.
 #pragma once
 
 #include "octavo/backend/cpu/span.h"

@@ -7,20 +7,29 @@ namespace octavo::cpu::portable {
 namespace {
 
 template <typename Wide, typename Code>
-void encode_wide(const Encoder& encoder, const Wide* values, Code* codes, std::int64_t n, std::uint64_t index) {
+void encode_wide(const Encoder& encoder, const Wide* values, Code* codes, std::int64_t n,
+                 std::uint64_t index) {
   switch (encoder.policy.rounding) {
-    case Rounding::nearest_even: return encode_lanes<Wide, Code, Rounding::nearest_even>(encoder, values, codes, n, index);
-    case Rounding::nearest_away: return encode_lanes<Wide, Code, Rounding::nearest_away>(encoder, values, codes, n, index);
-    case Rounding::toward_zero: return encode_lanes<Wide, Code, Rounding::toward_zero>(encoder, values, codes, n, index);
-    case Rounding::up: return encode_lanes<Wide, Code, Rounding::up>(encoder, values, codes, n, index);
-    case Rounding::down: return encode_lanes<Wide, Code, Rounding::down>(encoder, values, codes, n, index);
-    case Rounding::to_odd: return encode_lanes<Wide, Code, Rounding::to_odd>(encoder, values, codes, n, index);
-    case Rounding::stochastic: return encode_lanes<Wide, Code, Rounding::stochastic>(encoder, values, codes, n, index);
+    case Rounding::nearest_even:
+      return encode_lanes<Wide, Code, Rounding::nearest_even>(encoder, values, codes, n, index);
+    case Rounding::nearest_away:
+      return encode_lanes<Wide, Code, Rounding::nearest_away>(encoder, values, codes, n, index);
+    case Rounding::toward_zero:
+      return encode_lanes<Wide, Code, Rounding::toward_zero>(encoder, values, codes, n, index);
+    case Rounding::up:
+      return encode_lanes<Wide, Code, Rounding::up>(encoder, values, codes, n, index);
+    case Rounding::down:
+      return encode_lanes<Wide, Code, Rounding::down>(encoder, values, codes, n, index);
+    case Rounding::to_odd:
+      return encode_lanes<Wide, Code, Rounding::to_odd>(encoder, values, codes, n, index);
+    case Rounding::stochastic:
+      return encode_lanes<Wide, Code, Rounding::stochastic>(encoder, values, codes, n, index);
   }
 }
 
 template <typename Code>
-void encode_from(const Encoder& encoder, const void* values, Code* codes, std::int64_t n, std::uint64_t index) {
+void encode_from(const Encoder& encoder, const void* values, Code* codes, std::int64_t n,
+                 std::uint64_t index) {
   const bool narrow = fits_f32(encoder.format);
   if (encoder.source == DType::f32 && narrow) {
     return encode_wide(encoder, static_cast<const float*>(values), codes, n, index);
@@ -49,10 +58,12 @@ void encode_from(const Encoder& encoder, const void* values, Code* codes, std::i
 }  // namespace
 
 void round_to_f32(double* values, std::int64_t n) {
-  for (std::int64_t i = 0; i < n; ++i) values[i] = static_cast<double>(static_cast<float>(values[i]));
+  for (std::int64_t i = 0; i < n; ++i)
+    values[i] = static_cast<double>(static_cast<float>(values[i]));
 }
 
-void encode_span(const Encoder& encoder, const void* values, void* codes, std::int64_t n, std::uint64_t index) {
+void encode_span(const Encoder& encoder, const void* values, void* codes, std::int64_t n,
+                 std::uint64_t index) {
   if (encoder.format.code_bytes() == 1) {
     encode_from(encoder, values, static_cast<std::uint8_t*>(codes), n, index);
   } else {

@@ -12,10 +12,13 @@ namespace octavo::cpu::portable {
 inline constexpr std::int64_t kPiece = 1024;
 
 // The 16-bit value types as formats.
-inline constexpr Format kHalf{.exponent_bits = 5, .mantissa_bits = 10, .bias = 15, .has_inf = true, .nan = Nan::ieee};
-inline constexpr Format kBfloat{.exponent_bits = 8, .mantissa_bits = 7, .bias = 127, .has_inf = true, .nan = Nan::ieee};
+inline constexpr Format kHalf{
+    .exponent_bits = 5, .mantissa_bits = 10, .bias = 15, .has_inf = true, .nan = Nan::ieee};
+inline constexpr Format kBfloat{
+    .exponent_bits = 8, .mantissa_bits = 7, .bias = 127, .has_inf = true, .nan = Nan::ieee};
 
-void encode_span(const Encoder&, const void* values, void* codes, std::int64_t n, std::uint64_t index);
+void encode_span(const Encoder&, const void* values, void* codes, std::int64_t n,
+                 std::uint64_t index);
 Counts count_span(const Encoder&, const void* values, std::int64_t n, std::uint64_t index);
 void decode_span(const Decoder&, const void* codes, void* values, std::int64_t n);
 
