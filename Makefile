@@ -52,6 +52,7 @@ bench: bootstrap-test package  ## measure; writes bench/results
 	cmake --preset release -DOCTAVO_BUILD_BENCH=ON
 	cmake --build --preset release
 	$(PYTHON) bench/run.py
+	$(PYTHON) bench/readme_table.py
 
 coverage: bootstrap-dev  ## lines the C++ tests reach, as HTML
 	cmake --preset coverage

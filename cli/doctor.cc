@@ -2,6 +2,7 @@
 // right.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
@@ -83,7 +84,11 @@ void examine_backends(Report& report) {
 }
 
 void examine_gpu(Report& report) {
-  report.gpu = "this build has no CUDA backend; everything runs on the CPU";
+  const bool has_driver = access("/dev/nvidiactl", F_OK) == 0;
+  report.gpu = has_driver
+                   ? "an NVIDIA driver is here, but this build has no CUDA backend; "
+                     "everything runs on the CPU"
+                   : "none seen, and this build has no CUDA backend; everything runs on the CPU";
   for (const BackendReport& backend : report.backends) {
     if (backend.info.name.rfind("cuda", 0) != 0) continue;
     report.has_cuda = backend.info.usable;

@@ -76,13 +76,13 @@ std::string power_label(int exponent) {
 
 std::string number_label(double value) {
   const std::string plain = short_number(value);
-  if (plain.find_first_of("^e") == std::string::npos || value == 0) return plain;
+  if (plain == exact_decimal(value)) return plain;
   int exponent = 0;
   double odd = std::frexp(std::fabs(value), &exponent);
   for (; odd != std::floor(odd); odd *= 2) --exponent;
   constexpr double kLargestFactor = 1023;
   if (odd > kLargestFactor) return plain;
-  return fmt::format("{}{}{}", value < 0 ? "−" : "", odd == 1 ? "" : fmt::format("{:g} · ", odd),
+  return fmt::format("{}{}{}", value < 0 ? "-" : "", odd == 1 ? "" : fmt::format("{:g} · ", odd),
                      power_label(exponent));
 }
 

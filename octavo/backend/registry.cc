@@ -48,11 +48,17 @@ const Kernels& backend_named(std::string_view name) {
     }
     known += text(known.empty() ? "" : ", ", info.name);
   }
-  fail(ErrorCode::unsupported, "backend", "got '", name.substr(0, 40), "', wanted one of ", known);
+  fail(ErrorCode::unsupported, "backend", "got '", shown(name), "', wanted one of ", known);
 }
 
 const Kernels& cpu_backend() {
-  if (const auto forced = env_backend()) return backend_named(*forced);
+  if (const auto forced = env_backend()) {
+    try {
+      return backend_named(*forced);
+    } catch (const Error& error) {
+      throw Error(error.code(), text(error.what(), "; OCTAVO_BACKEND asks for it: change or unset it"));
+    }
+  }
   static const Kernels* const fastest = [] {
     for (const BackendInfo& info : backends()) {
       if (info.usable) return info.kernels;

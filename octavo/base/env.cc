@@ -1,6 +1,5 @@
 #include "octavo/base/env.h"
 
-#include <cctype>
 #include <charconv>
 #include <cstdlib>
 #include <string_view>
@@ -16,15 +15,6 @@ std::optional<std::string> variable(const char* name) {
   const char* value = std::getenv(name);
   if (value == nullptr || *value == '\0') return std::nullopt;
   return std::string(value);
-}
-
-// The environment is somebody else's text: what goes into a message is bounded and printable.
-std::string shown(std::string_view value) {
-  constexpr std::size_t kMost = 40;
-  std::string out;
-  for (const char c : value.substr(0, kMost))
-    out += std::isprint(static_cast<unsigned char>(c)) ? c : '?';
-  return value.size() > kMost ? out + "..." : out;
 }
 
 }  // namespace

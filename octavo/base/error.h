@@ -37,6 +37,14 @@ template <typename... Parts>
   return stream.str();
 }
 
+// Somebody else's text for a message: bounded, and nothing that a terminal would act on.
+[[nodiscard]] inline std::string shown(std::string_view text_of_others) {
+  constexpr std::size_t kMost = 40;
+  std::string out;
+  for (const char c : text_of_others.substr(0, kMost)) out += c >= ' ' && c <= '~' ? c : '?';
+  return text_of_others.size() > kMost ? out + "..." : out;
+}
+
 template <typename... Parts>
 [[noreturn]] void fail(ErrorCode code, std::string_view op, const Parts&... parts) {
   throw Error(code, text('[', op, "] ", parts...));

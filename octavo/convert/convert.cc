@@ -107,7 +107,7 @@ void encode(const View& values, const View& codes, const EncodePolicy& policy,
     if (nan > 0) {
       fail(ErrorCode::invalid_argument, kOp, "the input has ", nan, " NaN, and ",
            format_name(codes.format),
-           " cannot hold NaN; say what NaN becomes (nan_input = zero or max) or remove it");
+           " cannot hold NaN; say what NaN becomes (nan: zero or max) or remove it");
     }
   }
   Counts counts;

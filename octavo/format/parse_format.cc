@@ -41,11 +41,7 @@ class Reader {
 };
 
 [[noreturn]] void fail_name(std::string_view name, std::string_view why) {
-  // A hostile name may be long or unprintable: show a bounded, clean part of it.
-  std::string shown;
-  for (char c : name.substr(0, 40)) shown += std::isprint(static_cast<unsigned char>(c)) ? c : '?';
-  if (name.size() > 40) shown += "...";
-  fail(ErrorCode::invalid_argument, "format", "'", shown, "' is not a format: ", why);
+  fail(ErrorCode::invalid_argument, "format", "'", shown(name), "' is not a format: ", why);
 }
 
 }  // namespace

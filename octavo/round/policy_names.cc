@@ -26,7 +26,7 @@ std::size_t find(std::span<const std::string_view> names, std::string_view name,
     if (names[i] == name) return i;
     known += text(i ? ", " : "", names[i]);
   }
-  fail(ErrorCode::invalid_argument, what, "got '", name.substr(0, 40), "', wanted one of ", known);
+  fail(ErrorCode::invalid_argument, what, "got '", shown(name), "', wanted one of ", known);
 }
 
 }  // namespace
@@ -48,7 +48,7 @@ Overflow parse_overflow(std::string_view name) {
   return static_cast<Overflow>(find(kOverflows, name, "overflow"));
 }
 NanInput parse_nan_input(std::string_view name) {
-  return static_cast<NanInput>(find(kNanInputs, name, "nan_input"));
+  return static_cast<NanInput>(find(kNanInputs, name, "nan"));
 }
 
 std::vector<std::string> rounding_names() { return list(kRoundings); }

@@ -65,7 +65,7 @@ TEST(PolicyNames, UnknownOnesListTheKnown) {
   EXPECT_EQ(error_of([] { (void)parse_overflow("wrap"); }),
             "[overflow] got 'wrap', wanted one of saturate, propagate, saturate_finite, ieee");
   EXPECT_EQ(error_of([] { (void)parse_nan_input(""); }),
-            "[nan_input] got '', wanted one of error, zero, max, negated_zero");
+            "[nan] got '', wanted one of error, zero, max, negated_zero");
   EXPECT_EQ(error_of([] { (void)parse_profile("jax"); }),
             "[profile] got 'jax', wanted one of torch, torch_2_11, ml_dtypes, cuda, ocp_sat, "
             "ocp_nonsat, onnx");

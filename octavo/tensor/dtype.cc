@@ -29,7 +29,7 @@ DType parse_dtype(std::string_view name) {
     if (is_value(known.dtype) && (name == known.name || name == known.short_name))
       return known.dtype;
   }
-  fail(ErrorCode::wrong_type, "dtype", "got '", name.substr(0, 40),
+  fail(ErrorCode::wrong_type, "dtype", "got '", shown(name),
        "', wanted float64, float32, float16 or bfloat16");
 }
 

@@ -43,6 +43,18 @@ class Policy(NamedTuple):
     first_index: int = 0
     stochastic_bits: int = 16
 
+    def check(self, op: str) -> None:
+        for name in ("rounding", "overflow", "nan", "profile"):
+            choice = getattr(self, name)
+            if choice is None:
+                continue
+            if not isinstance(choice, str):
+                raise TypeError(f"[{op}] got {name} of type {type(choice).__name__}, wanted a name")
+            try:
+                choice.encode()
+            except UnicodeEncodeError:
+                raise ValueError(f"[{op}] got {name} = {choice!r}, which is no text") from None
+
     @property
     def in_order(self) -> bool:
         """Whether it matters which element comes first: draws are counted in row-major order."""
@@ -85,6 +97,7 @@ def encode_array(
     owner: Array | None = None,
 ) -> tuple[Any, Counts | None]:
     """Values or codes to codes. The result is of the owner's library, else of the source's."""
+    policy.check(op)
     owner, shape = owner or source, source.logical_shape()
     out_shape, cols = shape, None
     if packed:

@@ -44,13 +44,12 @@ _FORMATS: Final = ("e7m0fn", "e6m1", "e5m2", "e4m3fn", "e3m4", "e2m5", "e1m6")
 
 def fp8_format(n_mantissa: int) -> Format:
     """The 8-bit format with this many mantissa bits, 0 to 6; this module begins with a table."""
-    n = integer(n_mantissa, "n_mantissa", 31, "fp8_format")
-    if n >= len(_FORMATS):
+    if isinstance(n_mantissa, int) and not 0 <= n_mantissa < len(_FORMATS):
         raise ValueError(
-            f"[fp8_format] got n_mantissa = {n}, wanted 0 to 6: eight bits are one of sign, n of "
-            "mantissa and at least one of exponent"
+            f"[fp8_format] got n_mantissa = {n_mantissa}, wanted 0 to 6: eight bits are one of sign, "
+            "n of mantissa and at least one of exponent"
         )
-    return named_format(_FORMATS[n])
+    return named_format(_FORMATS[integer(n_mantissa, "n_mantissa", 31, "fp8_format")])
 
 
 def round_to_fp8_represented_as_int8(
@@ -71,7 +70,7 @@ def round_to_fp8_represented_as_int8(
     n_mantissa: 0 to 6; see fp8_format.
     out: a uint8 or int8 array of t's library and shape to write into.
     scaling_factor: what t is multiplied by first, and undo_int8_fp8 divides by; elsewhere octavo
-        calls it inv_scale. Products are exact, so that every value is rounded once, unless t is
+        calls it inv_scale. Every value is rounded once, as if products were exact, unless t is
         float64. "auto": the largest power of two with which the largest finite |t| still fits the
         range; it is returned beside the codes. A power of two scales without rounding.
     stochastic: round up or down at random, so that the mean of many roundings is the value. The
@@ -96,7 +95,7 @@ def round_to_fp8_represented_as_int8(
         wide = as_float64(owner, kind)
         if automatic:
             factor = _automatic_factor(wide, format)
-        np.multiply(wide, factor, out=wide)
+        wide = _product_to_odd(wide, factor)
         source, kind = NUMPY.describe(wide, op), "float64"
     policy = Policy("stochastic" if stochastic else None, overflow, seed=seed)
     codes, counts = encode_array(
@@ -129,6 +128,8 @@ def undo_int8_fp8(
     target_dt: bfloat16, float16, float32 or float64, as a dtype or a name. bfloat16 holds every
         value of every n_mantissa exactly.
     out: an array of that dtype, of fp8_tensor's library and shape, to write into.
+
+    Quotients are rounded to float64 and then to target_dt; by a power of two they are exact.
     """
     op = "undo_int8_fp8"
     codes = describe(fp8_tensor, op, codes=True)
@@ -169,6 +170,31 @@ def _factor(scaling_factor: Any, op: str) -> float:
     if not (math.isfinite(factor) and factor > 0):
         raise ValueError(f"[{op}] got scaling_factor = {factor}, wanted a positive, finite number")
     return factor
+
+
+def _product_to_odd(wide: np.ndarray[Any, Any], factor: float) -> np.ndarray[Any, Any]:
+    """wide * factor, rounded to odd, so that encoding it rounds as if the product were exact.
+
+    The factor is cut into 26 and 27 bits; products with values of 24 bits (float32 and narrower) are
+    then exact, and the error of their sum is exact too (Knuth's TwoSum). Where there is one, the sum
+    is moved toward zero if it lies beyond the product, and its last bit is set.
+    """
+    mantissa, exponent = math.frexp(factor)
+    high = math.ldexp(float(math.floor(math.ldexp(mantissa, 26))), exponent - 26)
+    low = factor - high
+    if low == 0.0:  # already exact
+        return np.asarray(wide * factor)
+    a, b = wide * high, wide * low
+    total = np.asarray(a + b)
+    with np.errstate(invalid="ignore"):  # of Inf, which stays as it is
+        part = total - a
+        error = (a - (total - part)) + (b - part)
+    inexact = np.isfinite(total) & (error != 0)
+    beyond = inexact & (np.signbit(error) != np.signbit(total))
+    total = np.asarray(np.where(beyond, np.nextafter(total, 0.0), total))
+    bits = total.view(np.int64)
+    bits |= inexact.astype(np.int64)
+    return total
 
 
 def _automatic_factor(wide: np.ndarray[Any, Any], format: Format) -> float:

@@ -1,6 +1,8 @@
 #include "bind.h"
 
 NB_MODULE(_octavo, module) {
+  // Arrays that others hold may outlive this module at the end of the process; that is no leak of ours.
+  nanobind::set_leak_warnings(false);
   module.doc() =
       "The doors from Python into the octavo library. Use the octavo package, not this module.";
   octavo::python::bind_error(module);

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from fractions import Fraction
+
 import math
 
 import numpy as np
@@ -287,3 +289,21 @@ class TestInt32ToBfloat16:
             TypeError, match=r"^\[int32_to_bfloat16\] got int64, wanted an array of int32 or uint32"
         ):
             int32_to_bfloat16(torch.tensor([1]))
+
+
+def test_a_factor_of_many_bits_does_not_round_twice():
+    # k * f is just above the tie 1.0625 between 1.0 (0x38) and 1.125 (0x39), by less than float64 shows.
+    witnesses = 0
+    for k in range(3, 400, 2):
+        factor = 1.0625 / k
+        exact = Fraction(factor) * k
+        if exact == Fraction(17, 16):
+            continue
+        wanted = 0x39 if exact > Fraction(17, 16) else 0x38
+        for sign in (1, -1):
+            codes = ov.round_to_fp8_represented_as_int8(
+                np.float32([sign * k]), 3, scaling_factor=factor
+            )
+            assert int(codes[0]) == wanted | (0x80 if sign < 0 else 0), (k, factor)
+        witnesses += float(factor) * k == 1.0625
+    assert witnesses > 50

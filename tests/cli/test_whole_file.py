@@ -14,6 +14,12 @@ import pytest
 MANY = 1 << 22
 
 
+def default_signals():
+    """The program leaves signals ignored that it was started with ignored (nohup); here none are."""
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, signal.SIG_DFL)
+
+
 def slow_cast(octavo):
     """A cast that waits for its input: half of the array comes through a pipe, then nothing."""
     whole = octavo.save("x.npy", np.ones(MANY, np.float32)).read_bytes()
@@ -23,6 +29,7 @@ def slow_cast(octavo):
         stdin=subprocess.PIPE,
         stderr=subprocess.PIPE,
         cwd=octavo.folder,
+        preexec_fn=default_signals,
     )
     process.stdin.write(whole[: len(whole) // 2])
     process.stdin.flush()
@@ -49,7 +56,7 @@ def test_killed_in_the_middle(octavo, old):
 def test_interrupted_leaves_nothing(octavo, sent):
     process = slow_cast(octavo)
     process.send_signal(sent)
-    assert process.wait() == -sent  # died by it, as shells want to see
+    assert process.wait(timeout=60) == -sent  # died by it, as shells want to see
     assert octavo.files() == set()
 
 
