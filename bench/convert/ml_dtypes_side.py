@@ -9,6 +9,7 @@ import numpy as np
 import octavo as ov
 import torch
 from cases import Case
+from memory import empty
 
 
 def prepare(case: Case, values: torch.Tensor) -> Callable[[], object] | None:
@@ -17,8 +18,9 @@ def prepare(case: Case, values: torch.Tensor) -> Callable[[], object] | None:
     if dtype is None or case.values != "float32":
         return None
     source = values.numpy()
-    codes = source.astype(dtype)
+    codes = empty(tuple(values.shape), torch.uint8).numpy().view(dtype)
+    np.copyto(codes, source, casting="unsafe")
     if case.way == "encode":
         return lambda: np.copyto(codes, source, casting="unsafe")
-    out = np.empty_like(source)
+    out = empty(tuple(values.shape), values.dtype).numpy()
     return lambda: np.copyto(out, codes, casting="unsafe")

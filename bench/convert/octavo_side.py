@@ -7,15 +7,16 @@ from collections.abc import Callable
 import octavo as ov
 import torch
 from cases import Case
+from memory import empty
 
 TORCH_DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
 
 
 def prepare(case: Case, values: torch.Tensor, threads: int) -> Callable[[], object]:
-    codes = torch.empty(values.shape, dtype=torch.uint8)
+    codes = empty(tuple(values.shape), torch.uint8)
     if case.way == "encode":
         options = dict(case.options)
         return lambda: ov.encode(values, case.format, out=codes, threads=threads, **options)
     ov.encode(values, case.format, out=codes)
-    out = torch.empty_like(values)
+    out = empty(tuple(values.shape), values.dtype)
     return lambda: ov.decode(codes, case.values, format=case.format, out=out, threads=threads)

@@ -6,14 +6,15 @@ from collections.abc import Callable
 
 import torch
 from cases import Case
+from memory import copy_of, empty
 
 
 def prepare(case: Case, values: torch.Tensor) -> Callable[[], object] | None:
     dtype = getattr(torch, f"float8_{case.format}", None)
     if dtype is None or case.options:
         return None
-    codes = values.to(dtype)
+    codes = copy_of(values, dtype)
     if case.way == "encode":
         return lambda: codes.copy_(values)
-    out = torch.empty_like(values)
+    out = empty(tuple(values.shape), values.dtype)
     return lambda: out.copy_(codes)

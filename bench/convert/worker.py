@@ -14,6 +14,7 @@ import octavo_side
 import torch
 import torch_side
 from cases import CASES, Case
+from memory import copy_of, empty
 
 ELEMENTS = 1 << 24
 TURNS = 9
@@ -32,7 +33,7 @@ def in_turns(functions: dict[str, Callable[[], object]], turns: int) -> dict[str
 
 
 def run(case: Case, values: torch.Tensor, threads: int) -> dict[str, object]:
-    copy = torch.empty_like(values)
+    copy = empty(tuple(values.shape), values.dtype)
     functions: dict[str, Callable[[], object]] = {
         "octavo": octavo_side.prepare(case, values, threads),
         "copy": lambda: copy.copy_(values),
@@ -72,7 +73,7 @@ def main() -> None:
     torch.set_num_threads(threads)
     torch.manual_seed(1)
     normal = torch.randn(ELEMENTS)
-    values = {name: normal.to(dtype) for name, dtype in octavo_side.TORCH_DTYPES.items()}
+    values = {name: copy_of(normal, dtype) for name, dtype in octavo_side.TORCH_DTYPES.items()}
     for case in CASES:
         print(json.dumps(run(case, values[case.values], threads)), flush=True)
 
