@@ -20,7 +20,9 @@ HERE = pathlib.Path(__file__).resolve().parent
 
 def run_worker(cores: list[int]) -> list[dict]:
     """One process per number of cores, because OpenMP decides its threads when it is loaded."""
-    env = dict(os.environ, OMP_NUM_THREADS=str(len(cores)), OCTAVO_THREADS=str(len(cores)))
+    # Passive: threads of OpenMP that spin after torch's turn would take a core from the next one.
+    count = str(len(cores))
+    env = dict(os.environ, OMP_NUM_THREADS=count, OMP_WAIT_POLICY="passive", OCTAVO_THREADS=count)
     command = [sys.executable, HERE / "worker.py", "--threads", str(len(cores))]
     rows = []
     with subprocess.Popen(

@@ -81,17 +81,21 @@ void scatter(const Matrix& matrix, std::int64_t row, std::int64_t col, std::int6
   }
 }
 
-// Calls visit(row, col, n) for blocks that cover the matrix; blocks of one thread come in order.
+// Calls visit(row, col, n) for runs of blocks that cover the matrix, as long as a row and a
+// thread's share allow: a kernel sets up its constants once per run. Runs of one thread come in
+// order.
 template <typename Visit>
-void for_each_block(const Exec& exec, std::int64_t rows, std::int64_t cols, bool in_order,
-                    Visit&& visit) {
+void for_each_run(const Exec& exec, std::int64_t rows, std::int64_t cols, bool in_order,
+                  Visit&& visit) {
   if (rows == 0 || cols == 0) return;
   const std::int64_t per_row = (cols + kBlock - 1) / kBlock, units = rows * per_row;
   const auto run = [&](std::int64_t first, std::int64_t last) {
     const FpEnvGuard guard;
-    for (std::int64_t unit = first; unit < last; ++unit) {
-      const std::int64_t col = unit % per_row * kBlock;
-      visit(unit / per_row, col, std::min(kBlock, cols - col));
+    for (std::int64_t unit = first; unit < last;) {
+      const std::int64_t row = unit / per_row, row_unit = row * per_row;
+      const std::int64_t end = std::min(last, row_unit + per_row), col = (unit - row_unit) * kBlock;
+      visit(row, col, std::min(cols, (end - row_unit) * kBlock) - col);
+      unit = end;
     }
   };
   const std::int64_t useful =
@@ -145,7 +149,7 @@ void encode_matrix(const Isa& isa, const Exec& exec, const Matrix& values, const
     }
     if (counts != nullptr) totals.add(met);
   };
-  for_each_block(exec, values.rows, values.cols, in_place, visit);
+  for_each_run(exec, values.rows, values.cols, in_place, visit);
   if (counts != nullptr) *counts += totals.get();
 }
 
@@ -170,23 +174,23 @@ void decode_matrix(const Isa& isa, const Exec& exec, const Matrix& codes, const 
       }
     }
   };
-  for_each_block(exec, codes.rows, codes.cols, in_place, visit);
+  for_each_run(exec, codes.rows, codes.cols, in_place, visit);
 }
 
 std::int64_t count_nan_matrix(const Exec& exec, const Matrix& values) {
   AtomicCounts totals;
-  for_each_block(exec, values.rows, values.cols, false,
-                 [&](std::int64_t row, std::int64_t block, std::int64_t n) {
-                   alignas(64) std::byte gathered[kStage * 8];
-                   Counts met;
-                   for (std::int64_t done = 0; done < n; done += kStage) {
-                     const std::int64_t count = std::min(kStage, n - done);
-                     met.nan +=
-                         count_nan_span(values.dtype, values.format,
-                                        gather(values, row, block + done, count, gathered), count);
-                   }
-                   totals.add(met);
-                 });
+  for_each_run(exec, values.rows, values.cols, false,
+               [&](std::int64_t row, std::int64_t block, std::int64_t n) {
+                 alignas(64) std::byte gathered[kStage * 8];
+                 Counts met;
+                 for (std::int64_t done = 0; done < n; done += kStage) {
+                   const std::int64_t count = std::min(kStage, n - done);
+                   met.nan +=
+                       count_nan_span(values.dtype, values.format,
+                                      gather(values, row, block + done, count, gathered), count);
+                 }
+                 totals.add(met);
+               });
   return totals.get().nan;
 }
 
