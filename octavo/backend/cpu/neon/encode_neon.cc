@@ -6,6 +6,7 @@ namespace octavo::cpu {
 
 EncodeSpan neon_encode(const Encoder& encoder) {
   EncodeSpan chosen = neon_encode_e8m0(encoder);
+  if (chosen == nullptr) chosen = neon_encode_e5m2(encoder);
   if (chosen != nullptr) return chosen;
   switch (encoder.source) {
     case DType::f32:

@@ -11,5 +11,7 @@ Counts neon_count(const Encoder& encoder, const void* values, std::int64_t n, st
 
 // The powers of two: null for any other format, and for policies it leaves to the portable kernel.
 EncodeSpan neon_encode_e8m0(const Encoder& encoder);
+// The upper byte of an f16: null for any other format, and for stochastic rounding.
+EncodeSpan neon_encode_e5m2(const Encoder& encoder);
 
 }  // namespace octavo::cpu

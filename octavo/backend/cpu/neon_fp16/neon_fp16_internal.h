@@ -5,7 +5,7 @@
 
 namespace octavo::cpu {
 
-// Null for any other format, and for stochastic rounding.
+// From bf16 only. Null for any other format or source, and for stochastic rounding.
 EncodeSpan neon_fp16_encode_e5m2(const Encoder& encoder);
 
 }  // namespace octavo::cpu
