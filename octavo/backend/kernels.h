@@ -10,6 +10,8 @@
 #include "octavo/base/log.h"
 #include "octavo/format/format.h"
 #include "octavo/round/policy.h"
+#include "octavo/scale/scale_spec.h"
+#include "octavo/tensor/quantized_view.h"
 #include "octavo/tensor/view.h"
 
 namespace octavo {
@@ -21,6 +23,50 @@ struct Exec {
   std::span<std::byte> workspace{};
   int threads = 1;  // on a CPU: at most this many
   Log* log = nullptr;
+};
+
+// What a tile's scale is made from: its amax, or something that fits the data better.
+enum class AmaxPolicy : std::uint8_t {
+  max,
+  percentile,  // the magnitude that `percentile` per cent of the tile do not exceed
+  mse,         // the candidate with the least squared error: docs/numerics/scales.md
+};
+
+// Values to quantize: a matrix of values, or (requantize) codes with scales.
+struct QuantizeSource {
+  Matrix values{};
+  QuantizedMatrix quantized{};
+
+  [[nodiscard]] bool is_quantized() const { return quantized.wanted(); }
+  [[nodiscard]] std::int64_t rows() const {
+    return is_quantized() ? quantized.codes.rows : values.rows;
+  }
+  [[nodiscard]] std::int64_t cols() const {
+    return is_quantized() ? quantized.codes.cols : values.cols;
+  }
+};
+
+// One quantization of a matrix. Columnwise means: of the transpose, stored as such, so its matrices
+// have the rows and columns of the source swapped.
+struct QuantizeJob {
+  QuantizeSource source{};
+  QuantizedMatrix rowwise{}, columnwise{};  // either may be not wanted
+  ScaleSpec scale{};
+  EncodePolicy encode{};
+  AmaxPolicy policy = AmaxPolicy::max;
+  double percentile = 100.0;
+  // Random Hadamard transform of every 16 values along a row before anything else (of the copies
+  // it is asked for); bit i is the sign of element i. A group cut off by the edge is left alone.
+  bool hadamard_rowwise = false, hadamard_columnwise = false;
+  std::uint16_t hadamard_signs = 0;
+
+  // Instead of looking for them: the amax of the one tile there is; or what values are multiplied
+  // by, in which case the scale is its reciprocal (delayed scaling).
+  const float* given_amax = nullptr;
+  const float* given_inverse = nullptr;
+
+  float* amax = nullptr;     // if given, becomes the maximum of itself and the matrix's amax
+  Counts* counts = nullptr;  // if given, is added to (rowwise copy, else columnwise)
 };
 
 // A null entry is not offered; the caller falls back to `reference`.
@@ -36,6 +82,15 @@ struct Kernels {
 
   // Codes to values, rounded to nearest even where the value type is narrower than the format.
   void (*decode)(const Exec&, const Matrix& codes, const Matrix& values) = nullptr;
+
+  void (*quantize)(const Exec&, const QuantizeJob&) = nullptr;
+
+  // Scale times value, rounded to f32 (exact in f64), then to the type asked for.
+  void (*dequantize)(const Exec&, const QuantizedMatrix&, const Matrix& values) = nullptr;
+
+  // The largest magnitude of a matrix, of the values that `of` says; `amax` becomes the maximum of
+  // itself and that.
+  void (*amax)(const Exec&, const QuantizeSource&, AmaxOf of, float* amax) = nullptr;
 
   // How many elements are NaN.
   std::int64_t (*count_nan)(const Exec&, const Matrix& values) = nullptr;

@@ -40,6 +40,12 @@ inline constexpr Format e2m1fn{.exponent_bits = 2, .mantissa_bits = 1, .bias = 1
 inline constexpr Format mxint8{
     .exponent_bits = 0, .mantissa_bits = 7, .bias = 0, .twos_complement = true};
 
+// The 16-bit floating-point types, for those who treat them as formats.
+inline constexpr Format f16_format{
+    .exponent_bits = 5, .mantissa_bits = 10, .bias = 15, .has_inf = true, .nan = Nan::ieee};
+inline constexpr Format bf16_format{
+    .exponent_bits = 8, .mantissa_bits = 7, .bias = 127, .has_inf = true, .nan = Nan::ieee};
+
 struct NamedFormat {
   std::string_view name;
   Format format;

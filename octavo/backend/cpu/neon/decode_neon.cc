@@ -35,14 +35,12 @@ struct Planes {
 // The two 16-bit layouts. kMantissa decides the shifts, so it is a template argument of the kernel.
 struct BfloatTarget {
   static constexpr int kMantissa = 7, kBias = 127;
-  static constexpr Format kFormat{
-      .exponent_bits = 8, .mantissa_bits = 7, .bias = 127, .has_inf = true, .nan = Nan::ieee};
+  static constexpr Format kFormat = bf16_format;
   static constexpr std::uint16_t kInf = 0x7F80, kNan = 0x7FC0;
 };
 struct HalfTarget {
   static constexpr int kMantissa = 10, kBias = 15;
-  static constexpr Format kFormat{
-      .exponent_bits = 5, .mantissa_bits = 10, .bias = 15, .has_inf = true, .nan = Nan::ieee};
+  static constexpr Format kFormat = f16_format;
   static constexpr std::uint16_t kInf = 0x7C00, kNan = 0x7E00;
 };
 

@@ -4,6 +4,7 @@
 
 #include "octavo/backend/cpu/portable/portable.h"
 #include "octavo/backend/cpu/portable/portable_internal.h"
+#include "octavo/format/named_formats.h"
 #include "octavo/backend/cpu/portable/portable_lanes.h"
 
 namespace octavo::cpu::portable {
@@ -37,7 +38,7 @@ void narrow(const Wide* wide, DType target, void* values, std::int64_t n) {
     return;
   }
   const EncodePolicy policy{.overflow = Overflow::ieee, .nan_code = NanCode::signed_quiet};
-  const Encoder encoder = make_encoder(target == DType::f16 ? kHalf : kBfloat, policy,
+  const Encoder encoder = make_encoder(target == DType::f16 ? f16_format : bf16_format, policy,
                                        std::is_same_v<Wide, float> ? DType::f32 : DType::f64);
   encode_span(encoder, wide, values, n, 0);
 }
@@ -72,9 +73,9 @@ template <typename Wide>
 void widen_any(const void* values, DType source, Wide* wide, std::int64_t n) {
   switch (source) {
     case DType::f16:
-      return decode_wide(kHalf, values, wide, n);
+      return decode_wide(f16_format, values, wide, n);
     case DType::bf16:
-      return decode_wide(kBfloat, values, wide, n);
+      return decode_wide(bf16_format, values, wide, n);
     case DType::f32:
       return narrow(static_cast<const float*>(values),
                     std::is_same_v<Wide, float> ? DType::f32 : DType::f64, wide, n);

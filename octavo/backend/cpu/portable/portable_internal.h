@@ -4,18 +4,11 @@
 #include <cstdint>
 
 #include "octavo/backend/cpu/span.h"
-#include "octavo/format/format.h"
 
 namespace octavo::cpu::portable {
 
 // Elements converted at a time where a step needs room: small enough to stay in the first cache.
 inline constexpr std::int64_t kPiece = 1024;
-
-// The 16-bit value types as formats.
-inline constexpr Format kHalf{
-    .exponent_bits = 5, .mantissa_bits = 10, .bias = 15, .has_inf = true, .nan = Nan::ieee};
-inline constexpr Format kBfloat{
-    .exponent_bits = 8, .mantissa_bits = 7, .bias = 127, .has_inf = true, .nan = Nan::ieee};
 
 void encode_span(const Encoder&, const void* values, void* codes, std::int64_t n,
                  std::uint64_t index);

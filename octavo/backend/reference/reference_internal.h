@@ -1,0 +1,18 @@
+// The entries of the reference backend, by file.
+#pragma once
+
+#include "octavo/backend/kernels.h"
+
+namespace octavo::reference {
+
+void encode_matrix(const Exec&, const Matrix& values, const Matrix& codes, const EncodePolicy&,
+                   Counts*);                                                 // reference_convert.cc
+void decode_matrix(const Exec&, const Matrix& codes, const Matrix& values);  // reference_convert.cc
+std::int64_t count_nan(const Exec&, const Matrix& values);                   // reference_convert.cc
+
+void quantize_matrix(const Exec&, const QuantizeJob&);  // reference_quantize.cc
+void dequantize_matrix(const Exec&, const QuantizedMatrix&,
+                       const Matrix&);                                      // reference_quantize.cc
+void amax_matrix(const Exec&, const QuantizeSource&, AmaxOf, float* amax);  // reference_quantize.cc
+
+}  // namespace octavo::reference

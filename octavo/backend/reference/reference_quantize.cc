@@ -1,0 +1,217 @@
+// Quantization by definition: for each tile its amax, its scale, then its codes, one element after
+// the other.
+#include <algorithm>
+#include <cmath>
+#include <vector>
+
+#include "octavo/backend/reference/elements_internal.h"
+#include "octavo/backend/reference/reference_internal.h"
+#include "octavo/base/fp_env.h"
+#include "octavo/round/stochastic.h"
+#include "octavo/scale/fit.h"
+#include "octavo/scale/hadamard.h"
+#include "octavo/scale/tile_scale.h"
+
+namespace octavo::reference {
+namespace {
+
+double load_scale(const Matrix& scales, std::int64_t row, std::int64_t col) {
+  return load_value(scales, row, col);
+}
+
+// Exact in f64, whatever the format.
+double dequantized(const QuantizedMatrix& from, std::int64_t row, std::int64_t col) {
+  const Tile tile{tile_extent(from.tile.rows, from.codes.rows),
+                  tile_extent(from.tile.cols, from.codes.cols)};
+  double scale = load_scale(from.scales, row / tile.rows, col / tile.cols);
+  if (from.tensor_scale != nullptr) scale *= static_cast<double>(*from.tensor_scale);
+  if (scale != scale) return static_cast<double>(f32_nan());
+  return scale * decode(from.codes.format, load_code(from.codes, row, col));
+}
+
+// The source as seen by one copy: element (row, col) of it, or of its transpose.
+struct Seen {
+  const QuantizeJob& job;
+  bool transposed;
+  bool is_f64 = !job.source.is_quantized() && job.source.values.dtype == DType::f64;
+
+  [[nodiscard]] double plain(std::int64_t row, std::int64_t col) const {
+    if (transposed) std::swap(row, col);
+    if (job.source.is_quantized())
+      return static_cast<float>(dequantized(job.source.quantized, row, col));
+    return load_value(job.source.values, row, col);
+  }
+  [[nodiscard]] std::int64_t cols() const {
+    return transposed ? job.source.rows() : job.source.cols();
+  }
+  [[nodiscard]] double at(std::int64_t row, std::int64_t col) const {
+    const bool turned = transposed ? job.hadamard_columnwise : job.hadamard_rowwise;
+    const std::int64_t first = col / kHadamardSize * kHadamardSize;
+    if (!turned || first + kHadamardSize > cols()) return plain(row, col);
+    float group[kHadamardSize];
+    for (int i = 0; i < kHadamardSize; ++i) group[i] = static_cast<float>(plain(row, first + i));
+    hadamard16(group, job.hadamard_signs);
+    return group[col - first];
+  }
+};
+
+// The magnitude of a value as it counts for an amax; f64 is rounded up to f32.
+float counted(double value, AmaxOf of) {
+  double magnitude = std::fabs(value);
+  if (magnitude != magnitude) return of == AmaxOf::all ? f32_nan() : 0.0F;
+  if (std::isinf(magnitude)) return of == AmaxOf::only_finite ? 0.0F : HUGE_VALF;
+  magnitude = std::min(magnitude, static_cast<double>(kMaxFloat));
+  const auto nearest = static_cast<float>(magnitude);
+  return static_cast<double>(nearest) < magnitude ? std::nextafterf(nearest, HUGE_VALF) : nearest;
+}
+
+// NaN wins over everything, as the integer order of magnitudes has it.
+void raise(float& amax, float other) {
+  if (!(other <= amax) && amax == amax) amax = other;
+}
+
+void store_scale(const Matrix& scales, std::int64_t row, std::int64_t col, std::uint32_t bits) {
+  if (scales.dtype == DType::code) return store_code(scales, row, col, bits);
+  std::byte* to = row_start(scales, row) + col * scales.col_stride;
+  if (scales.dtype == DType::f32) return store(to, bits);
+  store(to, static_cast<std::uint16_t>(bits));
+}
+
+struct Region {
+  std::int64_t row, col, rows, cols;
+};
+
+class CopyMaker {
+ public:
+  CopyMaker(const QuantizeJob& job, bool transposed)
+      : job_(job), seen_{job, transposed}, to_(transposed ? job.columnwise : job.rowwise) {}
+
+  void run(Counts* counts) {
+    const std::int64_t rows = to_.codes.rows, cols = to_.codes.cols;
+    const Tile tile{tile_extent(to_.tile.rows, rows), tile_extent(to_.tile.cols, cols)};
+    for (std::int64_t r = 0; r < rows; r += tile.rows) {
+      for (std::int64_t c = 0; c < cols; c += tile.cols) {
+        const Region region{r, c, std::min(tile.rows, rows - r), std::min(tile.cols, cols - c)};
+        const TileScale scale = scale_of(region);
+        store_scale(to_.scales, r / tile.rows, c / tile.cols, scale.bits);
+        visit(region, [&](std::int64_t row, std::int64_t col) {
+          const Encoded encoded = encode_at(row, col, scale);
+          store_code(to_.codes, row, col, encoded.code);
+          if (counts != nullptr) *counts += {encoded.saturated, encoded.flushed, encoded.nan};
+        });
+      }
+    }
+  }
+
+ private:
+  template <typename Visit>
+  void visit(const Region& region, Visit&& visit_element) const {
+    for (std::int64_t row = region.row; row < region.row + region.rows; ++row)
+      for (std::int64_t col = region.col; col < region.col + region.cols; ++col)
+        visit_element(row, col);
+  }
+
+  [[nodiscard]] float tensor_scale() const {
+    return to_.tensor_scale != nullptr ? *to_.tensor_scale : 1.0F;
+  }
+
+  [[nodiscard]] TileScale made(float amax) const {
+    return tile_scale(job_.scale, to_.codes.format, amax, tensor_scale());
+  }
+
+  [[nodiscard]] TileScale scale_of(const Region& region) const {
+    if (job_.given_inverse != nullptr) return inverse_scale(job_.scale.format, *job_.given_inverse);
+    if (job_.given_amax != nullptr) return made(*job_.given_amax);
+    float amax = 0;
+    std::vector<float> magnitudes;
+    visit(region, [&](std::int64_t row, std::int64_t col) {
+      magnitudes.push_back(counted(seen_.at(row, col), amax_of(job_.scale)));
+      raise(amax, magnitudes.back());
+    });
+    if (!is_finite(amax) || amax == 0.0F || job_.policy == AmaxPolicy::max) return made(amax);
+    if (job_.policy == AmaxPolicy::percentile) {
+      std::sort(magnitudes.begin(), magnitudes.end());
+      const auto rank =
+          percentile_rank(static_cast<std::int64_t>(magnitudes.size()), job_.percentile);
+      return made(magnitudes[static_cast<std::size_t>(rank)]);
+    }
+    TileScale best{};
+    double least = HUGE_VAL;
+    for (int i = 0; i < fit_candidates(job_.scale.rule); ++i) {
+      const TileScale scale = made(fit_candidate(job_.scale.rule, amax, i));
+      double error = 0;
+      visit(region, [&](std::int64_t row, std::int64_t col) {
+        const double value = seen_.at(row, col);
+        if (!std::isfinite(value)) return;
+        const double code = decode(to_.codes.format, encode_at(row, col, scale).code);
+        const double difference = value - static_cast<double>(scale.scale) * code;
+        error += difference * difference;
+      });
+      if (error < least) {
+        least = error;
+        best = scale;
+      }
+    }
+    return best;
+  }
+
+  [[nodiscard]] Encoded encode_at(std::int64_t row, std::int64_t col,
+                                  const TileScale& scale) const {
+    const Format& format = to_.codes.format;
+    if (scale.scale != scale.scale)
+      return {.code = format.has_nan() ? nan_input_code(format, job_.encode, false) : 0,
+              .nan = true};
+    const double value = seen_.at(row, col);
+    const bool division = divides(job_.scale) && job_.given_inverse == nullptr;
+    const auto scaled = [division](auto x, auto factor) {
+      return division ? x / factor : x * factor;
+    };
+    const double u = seen_.is_f64
+                         ? scaled(value, static_cast<double>(scale.factor))
+                         : static_cast<double>(scaled(static_cast<float>(value), scale.factor));
+    std::uint32_t random = 0;
+    if (job_.encode.rounding == Rounding::stochastic) {
+      const std::uint64_t index =
+          job_.encode.first_index + static_cast<std::uint64_t>(row * to_.codes.cols + col);
+      random = stochastic_draw(job_.encode.seed, index, job_.encode.stochastic_bits);
+    }
+    return encode_value(format, u, job_.encode, random);
+  }
+
+  const QuantizeJob& job_;
+  Seen seen_;
+  const QuantizedMatrix& to_;
+};
+
+}  // namespace
+
+void amax_matrix(const Exec&, const QuantizeSource& source, AmaxOf of, float* amax) {
+  const FpEnvGuard guard;
+  const QuantizeJob job{.source = source};
+  const Seen seen{job, false};
+  for (std::int64_t row = 0; row < source.rows(); ++row)
+    for (std::int64_t col = 0; col < source.cols(); ++col)
+      raise(*amax, counted(seen.at(row, col), of));
+}
+
+void quantize_matrix(const Exec& exec, const QuantizeJob& job) {
+  const FpEnvGuard guard;
+  if (job.amax != nullptr) amax_matrix(exec, job.source, amax_of(job.scale), job.amax);
+  if (job.rowwise.wanted()) CopyMaker(job, false).run(job.counts);
+  if (job.columnwise.wanted())
+    CopyMaker(job, true).run(job.rowwise.wanted() ? nullptr : job.counts);
+}
+
+void dequantize_matrix(const Exec&, const QuantizedMatrix& from, const Matrix& values) {
+  const FpEnvGuard guard;
+  for (std::int64_t row = 0; row < values.rows; ++row) {
+    for (std::int64_t col = 0; col < values.cols; ++col) {
+      const double value = dequantized(from, row, col);
+      store_value(
+          values, row, col,
+          values.dtype == DType::f64 ? value : static_cast<double>(static_cast<float>(value)));
+    }
+  }
+}
+
+}  // namespace octavo::reference

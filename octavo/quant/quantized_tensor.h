@@ -1,0 +1,49 @@
+// Codes and their scales, always both. The layout in memory is a specification that other kernels
+// may rely on: docs/numerics/layout.md.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "octavo/base/macros.h"
+#include "octavo/quant/scaling.h"
+#include "octavo/tensor/tensor.h"
+
+namespace octavo {
+
+// One quantization: of a tensor, or of its transpose.
+struct QuantizedCopy {
+  Tensor codes;
+  Tensor scales;        // one per tile
+  Tensor tensor_scale;  // one f32, where scales are e4m3; else empty
+
+  [[nodiscard]] bool exists() const { return codes.shape().rank() > 0 || codes.owner() != nullptr; }
+  [[nodiscard]] std::int64_t nbytes() const;
+};
+
+struct OCTAVO_API QuantizedTensor {
+  Shape shape{};              // of the tensor that was quantized
+  DType source = DType::f32;  // its type
+  Scaling scaling{};
+  QuantizedCopy rowwise;
+  // The quantization of the transpose, where leading dimensions are folded into one: codes are
+  // [last, product of the others]. With it all three products of training are [M,K] x [N,K]^T.
+  QuantizedCopy columnwise;
+
+  [[nodiscard]] std::int64_t nbytes() const;
+};
+
+// The shape of the grid of scales of a tensor of this shape.
+[[nodiscard]] OCTAVO_API Shape scale_shape(const Shape& shape, const Scaling& scaling);
+
+// Memory for a quantization, to be filled by quantize.
+[[nodiscard]] OCTAVO_API QuantizedTensor make_quantized(const Shape& shape, DType source,
+                                                        const Scaling& scaling);
+
+// Codes and scales that somebody else made, checked: shapes that fit, scales of the right type,
+// none of them negative (an error that names the first such tile). NaN and zero are as they are.
+[[nodiscard]] OCTAVO_API QuantizedTensor quantized_from(const Shape& shape, const Scaling& scaling,
+                                                        const Tensor& codes, const Tensor& scales,
+                                                        const Tensor& tensor_scale = {});
+
+}  // namespace octavo

@@ -1,0 +1,74 @@
+// How a tensor is quantized: element format, tile, scale and the way it is found. A named Scaling
+// is a preset; one parser serves C++, Python and the command line.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "octavo/backend/kernels.h"
+#include "octavo/base/macros.h"
+#include "octavo/format/named_formats.h"
+#include "octavo/round/policy.h"
+#include "octavo/scale/scale_spec.h"
+#include "octavo/tensor/quantized_view.h"
+
+namespace octavo {
+
+// Sixteen values at a time along a row, before they are quantized (NVFP4 training). dequantize
+// turns them back.
+struct Hadamard {
+  bool rowwise = false;
+  bool columnwise = false;
+  std::uint16_t signs = 0;  // bit i set: element i of every group changes its sign
+  constexpr bool operator==(const Hadamard&) const = default;
+};
+
+struct Scaling {
+  Format format = e4m3fn;
+  // On the last two dimensions; what lies before them is a stack of matrices, each tiled alone,
+  // except that {0, 0} is always one scale for everything.
+  Tile tile{};
+  // The dimension that tile.cols runs along; tile.rows runs along the one before. For any but the
+  // last dimension tile.rows must be 1 (or 0 with cols 0).
+  int axis = -1;
+  ScaleSpec scale{};
+  AmaxPolicy policy = AmaxPolicy::max;
+  double percentile = 100.0;
+  EncodePolicy encode{};
+  bool rowwise = true;
+  bool columnwise = false;  // of the transpose, stored as such; see QuantizedTensor
+  Hadamard hadamard{};
+  bool packed = true;  // codes of fewer than eight bits, two to a byte and so on
+
+  constexpr bool operator==(const Scaling&) const = default;
+};
+
+// fp8, fp8-channel, fp8-1x128, fp8-block, mxfp8, mxfp6, mxfp4, mxint8, nvfp4; after a colon the
+// element format where there is a choice ("mxfp8:e5m2", "mxfp6:e3m2fn", "fp8:e5m2"). Throws
+// Error(invalid_argument) that lists the names.
+[[nodiscard]] OCTAVO_API Scaling preset(std::string_view name);
+[[nodiscard]] OCTAVO_API std::vector<std::string> preset_names();
+
+// One line that tells two Scalings apart, for messages and reports: "e4m3fn, tile 1x32, scale e8m0
+// rceil". A preset begins with its name.
+[[nodiscard]] OCTAVO_API std::string describe(const Scaling& scaling);
+
+// Throws Error(invalid_argument) with what is wrong, if anything is.
+OCTAVO_API void check_scaling(const Scaling& scaling);
+
+// Spellings, as in round/policy_names.h.
+OCTAVO_API std::string_view name_of(ScaleFormat format);
+OCTAVO_API std::string_view name_of(ScaleRule rule);
+OCTAVO_API std::string_view name_of(Arith arith);
+OCTAVO_API std::string_view name_of(NonFinite non_finite);
+OCTAVO_API std::string_view name_of(AmaxPolicy policy);
+OCTAVO_API ScaleFormat parse_scale_format(std::string_view name);
+OCTAVO_API ScaleRule parse_scale_rule(std::string_view name);
+OCTAVO_API Arith parse_arith(std::string_view name);
+OCTAVO_API NonFinite parse_non_finite(std::string_view name);
+// "max", "mse", "percentile:99.9".
+OCTAVO_API void parse_amax_policy(std::string_view name, Scaling& scaling);
+
+}  // namespace octavo
