@@ -11,8 +11,8 @@ enum class ScaleFormat : std::uint8_t {
   f32,
   bf16,
   f16,
-  e8m0,  // a power of two in a byte (MX)
-  e4m3,  // times one f32 for the whole tensor (NVFP4)
+  e8m0,      // a power of two in a byte (MX)
+  e4m3_f32,  // e4m3, times one f32 for the whole tensor (NVFP4)
 };
 
 // Which scale an amax asks for. With `max` the largest value of the element format and emax the

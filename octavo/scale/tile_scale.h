@@ -125,7 +125,7 @@ OCTAVO_HD constexpr TileScale poisoned_scale(ScaleFormat format) {
 
 OCTAVO_HD constexpr TileScale zero_scale(const ScaleSpec& spec, float tensor_scale) {
   const float one = spec.format == ScaleFormat::e8m0 ? f32_power_of_two(-127) : 1.0F;
-  const float scale = spec.format == ScaleFormat::e4m3 ? tensor_scale : one;
+  const float scale = spec.format == ScaleFormat::e4m3_f32 ? tensor_scale : one;
   return {stored_bits(spec.format, one), scale, divides(spec) ? scale : 1.0F};
 }
 
@@ -229,12 +229,14 @@ OCTAVO_HD constexpr TileScale tile_scale(const ScaleSpec& spec, const Format& el
   if (amax < spec.min_amax) amax = spec.min_amax;
   if (spec.arith == Arith::te) {
     if (spec.format == ScaleFormat::e8m0) return te_e8m0_scale(element, amax);
-    if (spec.format == ScaleFormat::e4m3) return te_two_level_scale(element, amax, tensor_scale);
+    if (spec.format == ScaleFormat::e4m3_f32)
+      return te_two_level_scale(element, amax, tensor_scale);
     return te_quotient_scale(spec, element, amax);
   }
   if (!is_finite(amax)) return poisoned_scale(spec.format);
   if (amax == 0.0F) return zero_scale(spec, tensor_scale);
-  if (spec.format == ScaleFormat::e4m3) return two_level_scale(spec, element, amax, tensor_scale);
+  if (spec.format == ScaleFormat::e4m3_f32)
+    return two_level_scale(spec, element, amax, tensor_scale);
   if (is_power_of_two_rule(spec.rule)) return power_of_two_scale(spec, element, amax);
   return quotient_scale(spec, element, amax);
 }
