@@ -8,7 +8,7 @@
 #include <array>
 #include <cerrno>
 #include <cstring>
-#include <limits>
+#include <optional>
 #include <utility>
 
 #include "octavo/base/error.h"
@@ -27,17 +27,20 @@ std::uint64_t plain_file_bytes(int descriptor, const std::string& path) {
        ", wanted a plain file; give the name of a .safetensors file");
 }
 
+// Strides are products of sizes, and they have to fit too, also those of an empty tensor.
 Shape checked_shape(const TensorEntry& tensor, std::string_view where) {
-  constexpr auto kMost = static_cast<std::uint64_t>(std::numeric_limits<std::int64_t>::max());
   std::array<std::int64_t, kMaxRank> sizes{};
-  const bool fits = tensor.shape.size() <= kMaxRank &&
-                    std::all_of(tensor.shape.begin(), tensor.shape.end(),
-                                [](std::uint64_t size) { return size <= kMost; });
+  std::int64_t bytes = 8;  // of the largest element
+  bool fits = tensor.shape.size() <= kMaxRank;
+  for (std::size_t i = 0; fits && i < tensor.shape.size(); ++i) {
+    const std::uint64_t size = tensor.shape[i];
+    fits = !__builtin_mul_overflow(bytes, std::max<std::uint64_t>(size, 1), &bytes);
+    sizes[i] = static_cast<std::int64_t>(size);
+  }
   if (!fits) {
     fail(ErrorCode::unsupported, kOp, where, " has shape ", shown_shape(tensor.shape),
-         ", wanted at most ", kMaxRank, " sizes below 2^63; read its bytes instead");
+         ", wanted at most ", kMaxRank, " sizes with a product below 2^60; read its bytes instead");
   }
-  std::copy(tensor.shape.begin(), tensor.shape.end(), sizes.begin());
   return Shape(std::span<const std::int64_t>(sizes).first(tensor.shape.size()));
 }
 

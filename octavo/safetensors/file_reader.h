@@ -37,8 +37,8 @@ class OCTAVO_API FileReader {
   // piece is not inside the tensor, Error(io) when the file cannot be read or has become shorter.
   void read(const TensorEntry& tensor, std::uint64_t offset, std::span<std::byte> into) const;
 
-  // All of it. Throws Error(unsupported) for types octavo has no arrays of, for more than kMaxRank
-  // dimensions, and for packed rows that do not end on a byte: read() has their bytes.
+  // All of it. Throws Error(unsupported) for types octavo has no arrays of, for shapes it
+  // cannot have, and for packed rows that do not end on a byte: read() has their bytes.
   [[nodiscard]] Tensor read_tensor(const TensorEntry& tensor) const;
 
  private:

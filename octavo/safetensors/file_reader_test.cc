@@ -1,6 +1,5 @@
 #include "octavo/safetensors/file_reader.h"
 
-#include <fcntl.h>
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -87,12 +86,8 @@ TEST_F(FileReaderTest, tensors_octavo_has_no_arrays_of) {
   EXPECT_NE(message("i").find("holds I64, wanted floating point"), std::string::npos);
   EXPECT_NE(message("deep").find("holds U8"), std::string::npos);
   EXPECT_NE(message("rank").find("wanted at most 8 sizes"), std::string::npos);
-  EXPECT_NE(message("long").find("below 2^63"), std::string::npos);
-  try {
-    EXPECT_EQ(file.read_tensor(file.at("wide")).nbytes(), 0);
-  } catch (const Error& error) {  // an empty shape whose other sizes overflow may also be refused
-    SUCCEED() << error.what();
-  }
+  EXPECT_NE(message("long").find("a product below 2^60"), std::string::npos);
+  EXPECT_NE(message("wide").find("a product below 2^60"), std::string::npos);
 }
 
 TEST_F(FileReaderTest, what_cannot_be_opened) {
@@ -120,12 +115,12 @@ TEST_F(FileReaderTest, damaged_files_are_named) {
             std::string::npos);
   EXPECT_THROW(FileReader(save("space", file_text(" {}")), {.strict = true}), Error);
   // Nothing stays open behind a failure.
-  const int before = open("/dev/null", O_RDONLY | O_CLOEXEC);
-  close(before);
+  const auto open_files = [] {
+    return std::distance(std::filesystem::directory_iterator("/proc/self/fd"), {});
+  };
+  const auto before = open_files();
   for (int i = 0; i < 10; ++i) EXPECT_THROW(FileReader(path("short")), Error);
-  const int after = open("/dev/null", O_RDONLY | O_CLOEXEC);
-  close(after);
-  EXPECT_EQ(before, after);
+  EXPECT_EQ(open_files(), before);
 }
 
 TEST_F(FileReaderTest, a_file_that_shrinks_is_an_error_and_no_signal) {

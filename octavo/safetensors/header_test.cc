@@ -135,6 +135,7 @@ TEST(Header, of_two_with_one_name_the_last_stays) {
                 "12345678");
   const Header header = parse(file);
   EXPECT_EQ(header.tensors.size(), 2U);
+  ASSERT_NE(header.find("a"), nullptr);
   EXPECT_EQ(header.find("a")->type, StoredType::u8);
   EXPECT_NE(message_of([&] { (void)parse(file, true); }).find("tensor 'a' is there twice"),
             std::string::npos);
