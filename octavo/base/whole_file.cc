@@ -20,28 +20,28 @@ namespace {
 // The files a signal handler has to remove. A handler may only use memory that is simply there. A
 // program with more files open at once than there are slots leaves some temporary ones behind when
 // it dies by a signal; their names say what they are.
-enum SlotState : int { kFree, kChanging, kTaken };
+enum class SlotState : int { free, changing, taken };
 struct PendingSlot {
-  std::atomic<int> state{kFree};
+  std::atomic<SlotState> state{SlotState::free};
   std::array<char, PATH_MAX> path{};
 };
 std::array<PendingSlot, 16> pending_slots;
-static_assert(std::atomic<int>::is_always_lock_free);
+static_assert(std::atomic<SlotState>::is_always_lock_free);
 
 int take_slot(const std::string& path) {
   for (std::size_t i = 0; i < pending_slots.size() && path.size() < PATH_MAX; ++i) {
     PendingSlot& slot = pending_slots[i];
-    int expected = kFree;
-    if (!slot.state.compare_exchange_strong(expected, kChanging)) continue;
+    SlotState expected = SlotState::free;
+    if (!slot.state.compare_exchange_strong(expected, SlotState::changing)) continue;
     std::memcpy(slot.path.data(), path.c_str(), path.size() + 1);
-    slot.state.store(kTaken);
+    slot.state.store(SlotState::taken);
     return static_cast<int>(i);
   }
   return -1;
 }
 
 void free_slot(int slot) {
-  if (slot >= 0) pending_slots[static_cast<std::size_t>(slot)].state.store(kFree);
+  if (slot >= 0) pending_slots[static_cast<std::size_t>(slot)].state.store(SlotState::free);
 }
 
 std::string resolved(const std::string& op, const std::string& path) {
@@ -142,7 +142,7 @@ void write_whole_file(const std::string& op, const std::string& path, std::strin
 
 void remove_unfinished_files() noexcept {
   for (const PendingSlot& slot : pending_slots) {
-    if (slot.state.load() == kTaken) unlink(slot.path.data());
+    if (slot.state.load() == SlotState::taken) unlink(slot.path.data());
   }
 }
 
