@@ -12,7 +12,6 @@
 #include <cstring>
 #include <utility>
 
-#include "cli/usage.h"
 #include "octavo/base/error.h"
 
 namespace octavo {
@@ -46,11 +45,6 @@ void free_slot(int slot) {
 }
 
 std::string resolved(const std::string& op, const std::string& path) {
-  if (path == "-") {
-    throw UsageError(text('[', op,
-                          "] got '-' for the output, and files are not written to stdout; ",
-                          "give a name, or ./- if '-' is the name"));
-  }
   struct stat status {};
   if (lstat(path.c_str(), &status) != 0) return path;
   if (S_ISLNK(status.st_mode)) {
