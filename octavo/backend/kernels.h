@@ -64,6 +64,8 @@ struct QuantizeJob {
   // by, in which case the scale is its reciprocal (delayed scaling).
   const float* given_amax = nullptr;
   const float* given_inverse = nullptr;
+  // Where scales have two levels: the amax that the tensor's scale was made from, if it is known.
+  const float* tensor_amax = nullptr;
 
   float* amax = nullptr;     // if given, becomes the maximum of itself and the matrix's amax
   Counts* counts = nullptr;  // if given, is added to (rowwise copy, else columnwise)

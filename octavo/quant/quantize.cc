@@ -108,14 +108,17 @@ class Quantization {
   void run() {
     check_nan();
     find_tensor_scales();
-    QuantizeJob job{.scale = out_.scaling.scale,
+    QuantizeJob job{.scale = spec_of(),
                     .encode = out_.scaling.encode,
                     .policy = out_.scaling.policy,
                     .percentile = out_.scaling.percentile,
                     .hadamard_rowwise = out_.scaling.hadamard.rowwise,
                     .hadamard_columnwise = out_.scaling.hadamard.columnwise,
                     .hadamard_signs = out_.scaling.hadamard.signs,
-                    .given_inverse = options_.given_inverse};
+                    .given_inverse = options_.given_inverse,
+                    .tensor_amax = &tensor_amax_};
+    // 0 / 0 has a sign that depends on the processor; peers' NaN has none.
+    if (is_peer(job.scale.arith)) job.encode.nan_code = NanCode::positive_ones;
     float shared_amax = 0;
     if (out_.scaling.tile == Tile{0, 0} && !plan_.is_one_matrix() && job.given_inverse == nullptr) {
       check(job.policy == AmaxPolicy::max, ErrorCode::unsupported, op_, "policy ",
@@ -193,10 +196,21 @@ class Quantization {
           "(non_finite: poison)");
   }
 
-  void find_tensor_scales() const {
+  // With what some peers look at besides the amax.
+  [[nodiscard]] ScaleSpec spec_of() const {
+    ScaleSpec spec = out_.scaling.scale;
+    const DType dtype = source_.quantized == nullptr ? source_.view.dtype : DType::f32;
+    spec.context = {.input = dtype == DType::bf16  ? InputType::bf16
+                             : dtype == DType::f16 ? InputType::f16
+                                                   : InputType::f32,
+                    .per_tensor = out_.scaling.tile == Tile{0, 0}};
+    return spec;
+  }
+
+  void find_tensor_scales() {
     if (out_.scaling.scale.format != ScaleFormat::e4m3_f32) return;
-    const AmaxOf of = out_.scaling.scale.arith == Arith::te ? AmaxOf::not_nan : AmaxOf::only_finite;
-    const float scale = tensor_scale_of(out_.scaling.scale, out_.scaling.format, whole_amax(of));
+    tensor_amax_ = whole_amax(tensor_amax_of(out_.scaling.scale));
+    const float scale = tensor_scale_of(out_.scaling.scale, out_.scaling.format, tensor_amax_);
     if (out_.scaling.rowwise) *scalar_of(out_.rowwise.tensor_scale) = scale;
     if (out_.scaling.columnwise) *scalar_of(out_.columnwise.tensor_scale) = scale;
   }
@@ -222,6 +236,7 @@ class Quantization {
   decltype(Kernels::amax) amax_entry_;
   QuantizedCopy imagined_;
   MatrixPlan plan_;
+  float tensor_amax_ = 0.0F;
 };
 
 void run_quantization(const Source& source, QuantizedTensor& out, const QuantizeOptions& options,

@@ -14,7 +14,8 @@ namespace {
 // In the order of the enumerations.
 constexpr std::array<std::string_view, 5> kScaleFormats{"f32", "bf16", "f16", "e8m0", "e4m3+f32"};
 constexpr std::array<std::string_view, 5> kRules{"f32", "rceil", "floor", "ceil", "even"};
-constexpr std::array<std::string_view, 5> kAriths{"octavo", "divide", "te", "torchao", "modelopt"};
+constexpr std::array<std::string_view, 7> kAriths{
+    "octavo", "divide", "te", "torchao", "modelopt", "torchao_inference", "modelopt_qtensor"};
 constexpr std::array<std::string_view, 2> kNonFinites{"poison", "saturate"};
 constexpr std::array<std::string_view, 3> kPolicies{"max", "percentile", "mse"};
 
@@ -65,6 +66,27 @@ bool lists(std::string_view words, std::string_view word) {
 
 std::string extent_text(std::int64_t extent) {
   return extent == 0 ? "all" : std::to_string(extent);
+}
+
+// An arith that reproduces a peer does not do what the peer does not.
+void check_peer(const ScaleSpec& scale) {
+  const Arith arith = scale.arith;
+  if (!is_peer(arith)) return;
+  const auto wrong = [&](const auto&... parts) {
+    fail(ErrorCode::invalid_argument, "scaling", "arith ", name_of(arith), " ", parts...);
+  };
+  if (scale.format == ScaleFormat::bf16 || scale.format == ScaleFormat::f16)
+    wrong("has no scales of ", name_of(scale.format), ", wanted f32, e8m0 or e4m3+f32");
+  const bool by_torchao = arith == Arith::torchao || arith == Arith::torchao_inference;
+  const bool with_powers = arith == Arith::te || arith == Arith::torchao;
+  if (scale.format == ScaleFormat::e8m0 && scale.rule != ScaleRule::rceil && !by_torchao)
+    wrong("has no rule ", name_of(scale.rule), " for e8m0 scales, wanted rceil");
+  if (scale.format == ScaleFormat::f32 && scale.rule != ScaleRule::f32 &&
+      !(with_powers && scale.rule == ScaleRule::rceil))
+    wrong("has no rule ", name_of(scale.rule), " for f32 scales, wanted f32",
+          with_powers ? " or rceil" : "");
+  if (scale.margin != 0 && !(arith == Arith::te && scale.format == ScaleFormat::f32))
+    wrong("has no margin here, got ", scale.margin);
 }
 
 }  // namespace
@@ -144,6 +166,7 @@ void check_scaling(const Scaling& scaling) {
         "tensor, such as 1x16");
   if (scale.margin < -kMaxMargin || scale.margin > kMaxMargin)
     wrong("got margin ", scale.margin, ", wanted ", -kMaxMargin, " to ", kMaxMargin);
+  check_peer(scale);
   if (!(scale.min_amax >= 0.0F) || scale.min_amax > 1e30F)
     wrong("got min_amax ", scale.min_amax, ", wanted 0 to 1e30");
   if (scaling.policy == AmaxPolicy::percentile &&

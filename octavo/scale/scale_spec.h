@@ -31,13 +31,27 @@ enum class NonFinite : std::uint8_t {
   saturate,  // left out of the amax; Inf becomes the largest value, NaN what the encode policy says
 };
 
-// Whose order of floating-point operations, bit for bit: docs/numerics/scales.md has the table.
+// Whose order of floating-point operations, bit for bit: docs/numerics/peer-arith.md has them all.
+// Peers also have their own ways with zero, tiny, infinite and NaN tiles (non_finite does not
+// apply) and know only some rules: check_scaling says which.
 enum class Arith : std::uint8_t {
-  octavo,    // scale = RN(amax / max), u = RN(x * RN(1 / scale))
-  divide,    // scale = RN(amax / max), u = RN(x / scale)
-  te,        // Transformer Engine: inv = RN(max / amax), u = RN(x * inv), scale = RN(1 / inv)
-  torchao,   // torchao
-  modelopt,  // NVIDIA ModelOpt
+  octavo,             // scale = RN(amax / max), u = RN(x * RN(1 / scale))
+  divide,             // scale = RN(amax / max), u = RN(x / scale)
+  te,                 // Transformer Engine: inv = RN(max / amax), u = RN(x * inv)
+  torchao,            // torchao: float8 training, MX, NVFP4
+  modelopt,           // NVIDIA ModelOpt: export of FP8 weights, MXFP8, MXFP4, NVFP4
+  torchao_inference,  // torchao's Float8Tensor: `divide`, bf16 scales for bf16 input
+  modelopt_qtensor,   // ModelOpt's FP8QTensor: the same, and bf16 quotients too
+};
+
+constexpr bool is_peer(Arith arith) { return arith != Arith::octavo && arith != Arith::divide; }
+
+// What else some peers look at. quantize fills it in, whatever a caller wrote.
+enum class InputType : std::uint8_t { f32, f16, bf16 };
+struct ScaleContext {
+  InputType input = InputType::f32;
+  bool per_tensor = false;  // the tile is the whole tensor
+  constexpr bool operator==(const ScaleContext&) const = default;
 };
 
 struct ScaleSpec {
@@ -47,6 +61,7 @@ struct ScaleSpec {
   Arith arith = Arith::octavo;
   int margin = 0;         // the scale is multiplied by 2^margin: room for growth
   float min_amax = 0.0F;  // a smaller amax counts as this
+  ScaleContext context{};
 
   constexpr bool operator==(const ScaleSpec&) const = default;
 };
@@ -54,6 +69,25 @@ struct ScaleSpec {
 inline constexpr int kMaxMargin = 64;
 
 constexpr bool is_power_of_two_rule(ScaleRule rule) { return rule != ScaleRule::f32; }
+
+// u = x / factor instead of x * factor? Powers of two are exact either way, so only quotients
+// divide.
+constexpr bool divides(const ScaleSpec& spec) {
+  if (is_power_of_two_rule(spec.rule)) return false;
+  switch (spec.arith) {
+    case Arith::divide:
+    case Arith::modelopt:
+    case Arith::modelopt_qtensor:
+      return true;
+    case Arith::torchao_inference:
+      return spec.format != ScaleFormat::e4m3_f32;
+    case Arith::octavo:
+    case Arith::te:
+    case Arith::torchao:
+      break;
+  }
+  return false;
+}
 
 // Which values count for an amax.
 enum class AmaxOf : std::uint8_t {
@@ -64,7 +98,13 @@ enum class AmaxOf : std::uint8_t {
 
 constexpr AmaxOf amax_of(const ScaleSpec& spec) {
   if (spec.arith == Arith::te) return AmaxOf::not_nan;
-  return spec.non_finite == NonFinite::poison ? AmaxOf::all : AmaxOf::only_finite;
+  if (is_peer(spec.arith) || spec.non_finite == NonFinite::poison) return AmaxOf::all;
+  return AmaxOf::only_finite;
+}
+
+// For the second level of e4m3 scales: a tensor is not poisoned by one of its tiles.
+constexpr AmaxOf tensor_amax_of(const ScaleSpec& spec) {
+  return is_peer(spec.arith) ? amax_of(spec) : AmaxOf::only_finite;
 }
 
 }  // namespace octavo

@@ -139,6 +139,18 @@ inline std::vector<NamedScaling> all_kinds_of_scalings() {
       s.scale.arith = Arith::te;
       s.encode.nan_input = NanInput::zero;
     });
+    for (const Arith arith :
+         {Arith::torchao, Arith::modelopt, Arith::torchao_inference, Arith::modelopt_qtensor}) {
+      const auto peer = [&](Scaling& s) {
+        s.scale.arith = arith;
+        s.encode.nan_input = NanInput::max;
+      };
+      change(base, text(base, "_", name_of(arith)), peer);
+      change(base, text(base, "_", name_of(arith), "_mse"), [&](Scaling& s) {
+        peer(s);
+        s.policy = AmaxPolicy::mse;
+      });
+    }
     change(base, text(base, "_margin"), [&](Scaling& s) { s.scale.margin = 2; });
     change(base, text(base, "_min_amax"), [&](Scaling& s) { s.scale.min_amax = 0.25F; });
     change(base, text(base, "_mse"), [&](Scaling& s) { s.policy = AmaxPolicy::mse; });
@@ -167,6 +179,18 @@ inline std::vector<NamedScaling> all_kinds_of_scalings() {
     change(base, text(base, "_hadamard"), [&](Scaling& s) {
       s.hadamard = {.rowwise = true, .columnwise = true, .signs = 0xA53C};
       s.columnwise = true;
+    });
+  }
+  for (const ScaleRule rule : {ScaleRule::floor, ScaleRule::ceil, ScaleRule::even}) {
+    change("mxfp8", text("mxfp8_torchao_", name_of(rule)), [&](Scaling& s) {
+      s.scale.arith = Arith::torchao;
+      s.scale.rule = rule;
+    });
+  }
+  for (const Arith arith : {Arith::te, Arith::torchao}) {
+    change("fp8-1x128", text("pow2_", name_of(arith)), [&](Scaling& s) {
+      s.scale.arith = arith;
+      s.scale.rule = ScaleRule::rceil;
     });
   }
   change("nvfp4", "nvfp4_16x16", [&](Scaling& s) { s.tile = {16, 16}; });

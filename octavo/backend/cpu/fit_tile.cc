@@ -66,6 +66,7 @@ double squared_error(const Isa& isa, const QuantizeJob& job, const TileValues<Re
                      const TileRegion& region, const Format& format, const Encoder& encoder,
                      const TileScale& scale) {
   const bool division = divides(job.scale);
+  const Finish finish = finish_of(job.scale, format);
   const Decoder decoder{.format = format, .target = DType::f64};
   double error = 0;
   for_each_piece(values, region, [&](const Real* x, std::int64_t n, std::uint64_t index) {
@@ -73,7 +74,8 @@ double squared_error(const Isa& isa, const QuantizeJob& job, const TileValues<Re
     alignas(64) std::byte codes[kStage * 2];
     alignas(64) double back[kStage];
     const auto factor = static_cast<Real>(scale.factor);
-    for (std::int64_t i = 0; i < n; ++i) scaled[i] = division ? x[i] / factor : x[i] * factor;
+    for (std::int64_t i = 0; i < n; ++i)
+      scaled[i] = finished(finish, division ? x[i] / factor : x[i] * factor);
     isa.encode(encoder)(encoder, scaled, codes, n, job.encode.first_index + index);
     isa.decode(decoder)(decoder, codes, back, n);
     for (std::int64_t i = 0; i < n; ++i) {
@@ -91,7 +93,7 @@ double squared_error(const Isa& isa, const QuantizeJob& job, const TileValues<Re
 template <typename Real>
 std::uint32_t fit_tile(const Isa& isa, const QuantizeJob& job, const TileValues<Real>& values,
                        const TileRegion& region, const Matrix& codes, const Encoder& encoder,
-                       std::uint32_t amax, float tensor_scale) {
+                       std::uint32_t amax, TensorLevel tensor) {
   const auto largest = std::bit_cast<float>(amax);
   if (!is_finite(largest) || amax == 0) return amax;
   if (job.policy == AmaxPolicy::percentile) {
@@ -102,7 +104,8 @@ std::uint32_t fit_tile(const Isa& isa, const QuantizeJob& job, const TileValues<
   double least = HUGE_VAL;
   for (int i = 0; i < fit_candidates(job.scale.rule); ++i) {
     const float candidate = fit_candidate(job.scale.rule, largest, i);
-    const TileScale scale = tile_scale(job.scale, codes.format, candidate, tensor_scale);
+    const TileScale scale =
+        tile_scale(job.scale, codes.format, candidate, tensor.scale, tensor.amax);
     const double error = squared_error(isa, job, values, region, codes.format, encoder, scale);
     if (error < least) {
       least = error;
@@ -114,9 +117,9 @@ std::uint32_t fit_tile(const Isa& isa, const QuantizeJob& job, const TileValues<
 
 template std::uint32_t fit_tile<float>(const Isa&, const QuantizeJob&, const TileValues<float>&,
                                        const TileRegion&, const Matrix&, const Encoder&,
-                                       std::uint32_t, float);
+                                       std::uint32_t, TensorLevel);
 template std::uint32_t fit_tile<double>(const Isa&, const QuantizeJob&, const TileValues<double>&,
                                         const TileRegion&, const Matrix&, const Encoder&,
-                                        std::uint32_t, float);
+                                        std::uint32_t, TensorLevel);
 
 }  // namespace octavo::cpu

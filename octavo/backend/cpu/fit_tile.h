@@ -4,6 +4,7 @@
 
 #include <cstdint>
 
+#include "octavo/backend/cpu/scale_batch.h"
 #include "octavo/backend/cpu/span.h"
 #include "octavo/backend/cpu/tile_values.h"
 
@@ -16,6 +17,6 @@ struct TileRegion {
 // The bits of what stands in for the amax, whose bits are given.
 template <typename Real>
 std::uint32_t fit_tile(const Isa&, const QuantizeJob&, const TileValues<Real>&, const TileRegion&,
-                       const Matrix& codes, const Encoder&, std::uint32_t amax, float tensor_scale);
+                       const Matrix& codes, const Encoder&, std::uint32_t amax, TensorLevel);
 
 }  // namespace octavo::cpu

@@ -60,7 +60,9 @@ class CopyMaker {
         encoder_(make_encoder(to_.codes.format, encode_policy(job),
                               sizeof(Real) == 4 ? DType::f32 : DType::f64)),
         encode_(isa.encode(encoder_)),
-        division_(divides(job.scale) && job.given_inverse == nullptr) {}
+        division_(divides(job.scale) && job.given_inverse == nullptr),
+        finish_(job.given_inverse == nullptr ? finish_of(job.scale, to_.codes.format)
+                                             : Finish::none) {}
 
   void run(const Exec& exec, AtomicCounts* counts) const {
     const std::int64_t rows = values_.rows(), cols = values_.cols();
@@ -132,16 +134,17 @@ class CopyMaker {
   void make(const Area& area, std::uint32_t* amax, ScaleBatch& scales) const {
     const std::int64_t tiles = (area.cols + tile_.cols - 1) / tile_.cols;
     if (job_.given_inverse != nullptr) return give_scale(job_.scale, *job_.given_inverse, scales);
-    const float tensor_scale = to_.tensor_scale != nullptr ? *to_.tensor_scale : 1.0F;
+    TensorLevel tensor;
+    if (to_.tensor_scale != nullptr) tensor.scale = *to_.tensor_scale;
+    if (job_.tensor_amax != nullptr) tensor.amax = *job_.tensor_amax;
     if (job_.given_amax == nullptr && job_.policy != AmaxPolicy::max) {
       for (std::int64_t t = 0; t < tiles; ++t) {
         const TileRegion region{area.row, area.col + t * tile_.cols, area.rows,
                                 std::min(tile_.cols, area.cols - t * tile_.cols)};
-        amax[t] =
-            fit_tile<Real>(isa_, job_, values_, region, to_.codes, encoder_, amax[t], tensor_scale);
+        amax[t] = fit_tile<Real>(isa_, job_, values_, region, to_.codes, encoder_, amax[t], tensor);
       }
     }
-    make_scales(isa_, job_.scale, to_.codes.format, amax, tiles, tensor_scale, scales);
+    make_scales(isa_, job_.scale, to_.codes.format, amax, tiles, tensor, scales);
   }
 
   void store(const Area& area, const ScaleBatch& scales) const {
@@ -173,6 +176,9 @@ class CopyMaker {
           for (std::int64_t i = 0; i < n; ++i) scaled[i] = x[i] / factors[i];
         } else {
           for (std::int64_t i = 0; i < n; ++i) scaled[i] = x[i] * factors[i];
+        }
+        if (finish_ != Finish::none) {
+          for (std::int64_t i = 0; i < n; ++i) scaled[i] = finished(finish_, scaled[i]);
         }
         const std::uint64_t index =
             job_.encode.first_index +
@@ -260,6 +266,7 @@ class CopyMaker {
   Encoder encoder_;
   EncodeSpan encode_;
   bool division_;
+  Finish finish_;
 };
 
 template <typename Real>

@@ -97,10 +97,12 @@ void quotient_scales(const Isa& isa, const ScaleSpec& spec, const Format& elemen
 }  // namespace
 
 void make_scales(const Isa& isa, const ScaleSpec& spec, const Format& element,
-                 const std::uint32_t* amax, std::int64_t n, float tensor_scale, ScaleBatch& out) {
-  if (spec.arith != Arith::octavo && spec.arith != Arith::divide) {
+                 const std::uint32_t* amax, std::int64_t n, TensorLevel tensor, ScaleBatch& out) {
+  const float tensor_scale = tensor.scale;
+  if (is_peer(spec.arith)) {
     for (std::int64_t i = 0; i < n; ++i) {
-      const TileScale made = tile_scale(spec, element, std::bit_cast<float>(amax[i]), tensor_scale);
+      const TileScale made =
+          tile_scale(spec, element, std::bit_cast<float>(amax[i]), tensor_scale, tensor.amax);
       out.bits[i] = made.bits;
       out.scale[i] = made.scale;
       out.factor[i] = made.factor;

@@ -16,10 +16,15 @@ struct ScaleBatch {
   std::uint8_t poisoned[kMostTiles];  // 0xFF or 0
 };
 
+// Of the tensor, where scales have two levels.
+struct TensorLevel {
+  float scale = 1.0F, amax = 0.0F;
+};
+
 // `amax` holds the bits of f32 magnitudes. The same as tile_scale for each; peers' ariths are
 // computed by it, with its branches.
 void make_scales(const Isa&, const ScaleSpec&, const Format& element, const std::uint32_t* amax,
-                 std::int64_t n, float tensor_scale, ScaleBatch& out);
+                 std::int64_t n, TensorLevel, ScaleBatch& out);
 
 // One scale, given.
 void give_scale(const ScaleSpec&, float inverse, ScaleBatch& out);

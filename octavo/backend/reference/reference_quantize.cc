@@ -116,7 +116,8 @@ class CopyMaker {
   }
 
   [[nodiscard]] TileScale made(float amax) const {
-    return tile_scale(job_.scale, to_.codes.format, amax, tensor_scale());
+    return tile_scale(job_.scale, to_.codes.format, amax, tensor_scale(),
+                      job_.tensor_amax != nullptr ? *job_.tensor_amax : 0.0F);
   }
 
   [[nodiscard]] TileScale scale_of(const Region& region) const {
@@ -136,7 +137,7 @@ class CopyMaker {
       const float found = magnitudes[static_cast<std::size_t>(rank)];
       return made(found > 0.0F ? found : amax);  // mostly zeros, but not all
     }
-    TileScale best{};
+    TileScale best = made(amax);  // also where no error is a number
     double least = HUGE_VAL;
     for (int i = 0; i < fit_candidates(job_.scale.rule); ++i) {
       const TileScale scale = made(fit_candidate(job_.scale.rule, amax, i));
@@ -164,8 +165,10 @@ class CopyMaker {
               .nan = true};
     const double value = seen_.at(row, col);
     const bool division = divides(job_.scale) && job_.given_inverse == nullptr;
-    const auto scaled = [division](auto x, auto factor) {
-      return division ? x / factor : x * factor;
+    const Finish finish =
+        job_.given_inverse == nullptr ? finish_of(job_.scale, format) : Finish::none;
+    const auto scaled = [division, finish](auto x, auto factor) {
+      return finished(finish, division ? x / factor : x * factor);
     };
     const double u = seen_.is_f64
                          ? scaled(value, static_cast<double>(scale.factor))

@@ -1,0 +1,255 @@
+// How other libraries make a scale of an amax and apply it: docs/numerics/peer-arith.md, line by
+// line, with its names. Nothing is guarded here that they do not guard: a scale may be zero,
+// infinite or NaN.
+#pragma once
+
+#include <cstdint>
+
+#include "octavo/base/macros.h"
+#include "octavo/format/decode.h"
+#include "octavo/format/named_formats.h"
+#include "octavo/round/encode.h"
+#include "octavo/scale/scale_parts.h"
+#include "octavo/scale/scale_spec.h"
+
+namespace octavo {
+
+OCTAVO_HD constexpr float rounded_to_bf16(float x) {
+  if (x != x) return x;
+  const std::uint32_t bits = __builtin_bit_cast(std::uint32_t, x);
+  return __builtin_bit_cast(float, (bits + 0x7FFFu + (bits >> 16 & 1u)) & 0xFFFF0000u);
+}
+
+// ---- log2 rounded to float32, as eager PyTorch has it: near 2^k it is k for several numbers.
+// How many places above 2^k (or below, where places are half as wide), by the binade of |k|; a
+// power of two whose log2 has finer steps on that side counts with the binade before.
+OCTAVO_HD constexpr std::uint32_t log2_slack(int k, bool above) {
+  constexpr std::uint32_t kPlaces[] = {0, 0, 1, 2, 5, 11, 22, 44};
+  const int size = k < 0 ? -k : k;
+  int binade = 0;
+  while (size >> (binade + 1) != 0) ++binade;
+  if ((k < 0) == above && size == 1 << binade) --binade;
+  const int at = above ? binade : binade + 1;
+  return kPlaces[at < 0 ? 0 : at > 7 ? 7 : at];
+}
+// For positive, finite v; exact down to where e8m0 ends.
+OCTAVO_HD constexpr int ceil_rounded_log2(float v) {
+  const Binade at = binade_of(v);
+  return at.exponent + (at.mantissa > log2_slack(at.exponent, true) ? 1 : 0);
+}
+OCTAVO_HD constexpr int floor_rounded_log2(float v) {
+  const Binade at = binade_of(v);
+  const int next = at.exponent + 1;
+  return next - (next == 0 || 0x800000u - at.mantissa > log2_slack(next, false) ? 1 : 0);
+}
+
+// ---- One f32 scale.
+
+OCTAVO_HD constexpr float te_largest_inverse(const ScaleContext& context) {
+  if (context.per_tensor || context.input == InputType::f32) return kMaxFloat;
+  return context.input == InputType::bf16 ? 0x1.fep127F : 65504.0F;
+}
+
+OCTAVO_HD constexpr TileScale te_f32_scale(const ScaleSpec& spec, const Format& element,
+                                           float amax) {
+  float inverse = 1.0F;
+  if (amax > 0.0F && is_finite(amax)) {
+    inverse = static_cast<float>(max_value(element)) * f32_power_of_two(-spec.margin) / amax;
+    if (inverse > kMaxFloat) inverse = te_largest_inverse(spec.context);
+    if (is_power_of_two_rule(spec.rule))
+      inverse = __builtin_bit_cast(float, __builtin_bit_cast(std::uint32_t, inverse) & 0xFF800000u);
+  }
+  const float scale = 1.0F / inverse;
+  return {__builtin_bit_cast(std::uint32_t, scale), scale, inverse};
+}
+
+OCTAVO_HD constexpr TileScale torchao_f32_scale(const ScaleSpec& spec, const Format& element,
+                                                float amax) {
+  if (amax != amax) return poisoned_scale(spec.format);
+  const double least = 1e-12, wide = static_cast<double>(amax);
+  auto inverse = static_cast<float>(max_value(element) / (wide < least ? least : wide));
+  if (is_power_of_two_rule(spec.rule) && inverse > 0.0F)
+    inverse = f32_power_of_two(floor_rounded_log2(inverse));
+  const float scale = 1.0F / inverse;
+  return {__builtin_bit_cast(std::uint32_t, scale), scale, inverse};
+}
+
+// torchao_inference, modelopt, modelopt_qtensor: values are divided by the scale.
+OCTAVO_HD constexpr TileScale divisor_scale(const ScaleSpec& spec, const Format& element,
+                                            float amax) {
+  const auto max = static_cast<float>(max_value(element));
+  if (spec.arith == Arith::modelopt) {
+    if (amax == 0.0F || amax != amax) amax = max;
+    amax = amax < kMinScale ? kMinScale : amax > kMaxFloat ? kMaxFloat : amax;
+  }
+  if (amax != amax) return poisoned_scale(spec.format);
+  float scale = amax / max;
+  if (spec.arith != Arith::modelopt && spec.context.input == InputType::bf16)
+    scale = rounded_to_bf16(scale);
+  return {__builtin_bit_cast(std::uint32_t, scale), scale, scale};
+}
+
+// ---- A byte of e8m0.
+
+// `factor` is 2^-exponent, for an exponent that may differ from the byte's.
+OCTAVO_HD constexpr TileScale e8m0_scale(int byte, int factor_exponent) {
+  return {static_cast<std::uint32_t>(byte), f32_power_of_two(byte - 127),
+          f32_power_of_two(factor_exponent)};
+}
+
+OCTAVO_HD constexpr TileScale te_e8m0_scale(const Format& element, float amax) {
+  const float v = amax * (1.0F / static_cast<float>(max_value(element)));
+  const std::uint32_t bits = __builtin_bit_cast(std::uint32_t, v), mantissa = bits & 0x7FFFFFu;
+  int byte = static_cast<int>(bits >> 23);
+  if (byte == 255) {
+    byte = 254;  // Inf; NaN does not reach here
+  } else if (mantissa != 0 && byte != 254 && !(byte == 0 && bits <= 0x400000u)) {
+    ++byte;
+  }
+  return e8m0_scale(byte, 127 - byte);
+}
+
+// The byte of ceil(L2(RN(amax / max))), for an amax that is not NaN.
+OCTAVO_HD constexpr int rounded_log2_byte(const Format& element, float amax) {
+  const float v = amax / static_cast<float>(max_value(element));
+  if (v == 0.0F) return 0;
+  if (!is_finite(v)) return 254;
+  const int byte = ceil_rounded_log2(v) + 127;
+  return byte < 0 ? 0 : byte > 254 ? 254 : byte;
+}
+
+OCTAVO_HD constexpr TileScale torchao_e8m0_scale(const ScaleSpec& spec, const Format& element,
+                                                 float amax) {
+  if (amax != amax) return poisoned_scale(spec.format);
+  if (spec.rule == ScaleRule::rceil) {
+    const int byte = rounded_log2_byte(element, amax);
+    return e8m0_scale(byte, byte == 0 ? 0 : 127 - byte);
+  }
+  std::uint32_t bits = __builtin_bit_cast(std::uint32_t, amax);
+  if (spec.rule == ScaleRule::even) bits += 1u << (22 - static_cast<int>(element.mantissa_bits));
+  const int emax = binade_of(static_cast<float>(max_value(element))).exponent;
+  int byte = static_cast<int>(bits >> 23) - emax;
+  if (spec.rule == ScaleRule::ceil && (bits & 0x7FFFFFu) != 0) ++byte;
+  if (byte >= 255) return poisoned_scale(spec.format);
+  if (byte < 0) byte = 0;
+  return e8m0_scale(byte, byte == 0 ? 126 : 127 - byte);
+}
+
+OCTAVO_HD constexpr TileScale modelopt_e8m0_scale(const Format& element, float amax) {
+  const bool is_mxfp4 = element.bits() == e2m1fn.bits();
+  if (amax != amax) return is_mxfp4 ? poisoned_scale(ScaleFormat::e8m0) : e8m0_scale(0, 127);
+  const int byte = rounded_log2_byte(element, amax);
+  return e8m0_scale(byte, 127 - byte);
+}
+
+// ---- NVFP4: a code of e4m3, and one f32 for the tensor.
+
+// Transformer Engine's S, the reciprocal of the tensor's scale.
+OCTAVO_HD constexpr float te_tensor_inverse(const Format& element, float amax) {
+  if (amax == 0.0F) return 1.0F;
+  const float inverse = two_level_max(element) / amax;
+  return inverse == 0.0F ? 1.0F : inverse > kMaxFloat ? kMaxFloat : inverse;
+}
+
+OCTAVO_HD constexpr float peer_tensor_scale(const ScaleSpec& spec, const Format& element,
+                                            float amax) {
+  return spec.arith == Arith::te ? 1.0F / te_tensor_inverse(element, amax)
+                                 : amax / two_level_max(element);
+}
+
+// The code of a wish between two limits; NaN stays.
+OCTAVO_HD constexpr std::uint32_t limited_e4m3(float wanted, float least) {
+  const auto most = static_cast<float>(max_value(e4m3fn));
+  const float limited = wanted < least ? least : wanted > most ? most : wanted;
+  if (limited != limited) return e4m3fn.magnitude_mask();
+  return encode_value(e4m3fn, static_cast<double>(limited)).code;
+}
+
+OCTAVO_HD constexpr TileScale te_two_level_scale(const Format& element, float amax,
+                                                 float tensor_scale, float tensor_amax) {
+  const float inverse =
+      tensor_amax > 0.0F ? te_tensor_inverse(element, tensor_amax) : 1.0F / tensor_scale;
+  const std::uint32_t code =
+      limited_e4m3(amax * (inverse * (1.0F / static_cast<float>(max_value(element)))), 0.0F);
+  const float scale = static_cast<float>(decode(e4m3fn, code)) * tensor_scale;
+  return {code, scale, reciprocal(scale)};
+}
+
+OCTAVO_HD constexpr TileScale torchao_two_level_scale(const Format& element, float amax,
+                                                      float tensor_scale) {
+  const std::uint32_t code =
+      limited_e4m3(amax / static_cast<float>(max_value(element)) / tensor_scale, 0x1p-6F);
+  const auto block = static_cast<float>(decode(e4m3fn, code));
+  return {code, block * tensor_scale, 1.0F / tensor_scale / block};
+}
+
+OCTAVO_HD constexpr TileScale modelopt_two_level_scale(const Format& element, float amax,
+                                                       float tensor_scale) {
+  float wanted = amax / (static_cast<float>(max_value(element)) * tensor_scale);
+  if (wanted == 0.0F) wanted = 1.0F;
+  const std::uint32_t code = limited_e4m3(wanted, 0x1p-9F);
+  const float scale = static_cast<float>(decode(e4m3fn, code)) * tensor_scale;
+  return {code, scale, scale};
+}
+
+// ---- All of them.
+
+OCTAVO_HD constexpr bool is_modelopt(Arith arith) {
+  return arith == Arith::modelopt || arith == Arith::modelopt_qtensor;
+}
+
+OCTAVO_HD constexpr TileScale peer_scale(const ScaleSpec& spec, const Format& element, float amax,
+                                         float tensor_scale, float tensor_amax) {
+  const bool by_te = spec.arith == Arith::te, by_modelopt = is_modelopt(spec.arith);
+  if (spec.format == ScaleFormat::e8m0)
+    return by_te         ? te_e8m0_scale(element, amax)
+           : by_modelopt ? modelopt_e8m0_scale(element, amax)
+                         : torchao_e8m0_scale(spec, element, amax);
+  if (spec.format == ScaleFormat::e4m3_f32)
+    return by_te         ? te_two_level_scale(element, amax, tensor_scale, tensor_amax)
+           : by_modelopt ? modelopt_two_level_scale(element, amax, tensor_scale)
+                         : torchao_two_level_scale(element, amax, tensor_scale);
+  return by_te                          ? te_f32_scale(spec, element, amax)
+         : spec.arith == Arith::torchao ? torchao_f32_scale(spec, element, amax)
+                                        : divisor_scale(spec, element, amax);
+}
+
+// ---- What peers do to u before it is encoded.
+enum class Finish : std::uint8_t {
+  none,
+  bf16,           // rounded to bf16 (FP8QTensor)
+  no_minus_zero,  // NVFP4 of ModelOpt
+  ties_to_zero,   // MXFP4 of ModelOpt, where zero is -0
+};
+
+OCTAVO_HD constexpr Finish finish_of(const ScaleSpec& spec, const Format& element) {
+  if (!is_modelopt(spec.arith)) return Finish::none;
+  if (spec.format == ScaleFormat::e4m3_f32) return Finish::no_minus_zero;
+  if (spec.format == ScaleFormat::e8m0)
+    return element.bits() == e2m1fn.bits() ? Finish::ties_to_zero : Finish::none;
+  return spec.arith == Arith::modelopt_qtensor && spec.context.input == InputType::bf16
+             ? Finish::bf16
+             : Finish::none;
+}
+
+// A tie has no low mantissa bits; one place nearer to zero, it is none. What is not a tie stays on
+// its side.
+OCTAVO_HD constexpr float nudged_off_tie(float u) {
+  const std::uint32_t bits = __builtin_bit_cast(std::uint32_t, u);
+  if ((bits << 1) == 0) return -0.0F;
+  return __builtin_bit_cast(float, bits - ((bits & 0xFFFFu) == 0 && is_finite(u) ? 1u : 0u));
+}
+
+OCTAVO_HD constexpr float finished(Finish finish, float u) {
+  if (finish == Finish::bf16) return rounded_to_bf16(u);
+  if (finish == Finish::no_minus_zero) return u + 0.0F;
+  if (finish == Finish::ties_to_zero) return nudged_off_tie(u);
+  return u;
+}
+// No peer takes f64; u keeps its precision.
+OCTAVO_HD constexpr double finished(Finish finish, double u) {
+  if (finish == Finish::no_minus_zero) return u + 0.0;
+  return u;
+}
+
+}  // namespace octavo
