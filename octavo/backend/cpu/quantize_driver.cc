@@ -10,6 +10,7 @@
 #include "octavo/backend/cpu/amax_span.h"
 #include "octavo/backend/cpu/count.h"
 #include "octavo/backend/cpu/fit_tile.h"
+#include "octavo/backend/cpu/mx_driver.h"
 #include "octavo/backend/cpu/scale_batch.h"
 #include "octavo/backend/cpu/span.h"
 #include "octavo/backend/cpu/tile_values.h"
@@ -369,6 +370,7 @@ void amax_matrix(const Isa& isa, const Exec& exec, const QuantizeSource& source,
 
 void quantize_matrix(const Isa& isa, const Exec& exec, const QuantizeJob& job) {
   if (job.amax != nullptr) amax_matrix(isa, exec, job.source, amax_of(job.scale), job.amax);
+  if (quantize_mx(isa, exec, job)) return;
   AtomicCounts totals;
   AtomicCounts* counts = job.counts != nullptr ? &totals : nullptr;
   works_in_f64(job.source) ? quantize_copies<double>(isa, exec, job, counts)

@@ -358,7 +358,8 @@ DecodeSpan neon_decode(const Decoder& decoder) {
 const Isa kNeonIsa{.encode = neon_encode,
                    .decode = neon_decode,
                    .count = neon_count,
-                   .encode_scaled = neon_encode_scaled};
+                   .encode_scaled = neon_encode_scaled,
+                   .mx = neon_mx};
 
 const Kernels kNeonKernels =
     make_kernels<kNeonIsa>("cpu/neon", "NEON, as every aarch64 CPU has it");

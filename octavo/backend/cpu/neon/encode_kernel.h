@@ -277,27 +277,32 @@ void encode_scaled_neon(const Encoder& encoder, const void* values, void* codes,
   const int bytes = element_bytes(encoder.source);
   const auto* __restrict from = static_cast<const std::byte*>(values);
   auto* __restrict to = static_cast<std::uint8_t*>(codes);
-  for (std::int64_t start = 0; start < n; start += width) {
-    const float32x4_t factor = vdupq_n_f32(*factors++);
-    const std::int64_t end = n - start < width ? n : start + width;
-    std::int64_t done = start;
-    for (; done + 2 * kGroup <= end; done += 2 * kGroup) {
-      Bits first[Source::Lanes::kVectors], second[Source::Lanes::kVectors];
-      Source::load_scaled(from + done * bytes, factor, first);
-      Source::load_scaled(from + (done + kGroup) * bytes, factor, second);
-      vst1q_u8(to + done, encode_raw<Source, kNearest, kEpilogue>(k, first, nullptr));
-      vst1q_u8(to + done + kGroup, encode_raw<Source, kNearest, kEpilogue>(k, second, nullptr));
+  const std::int64_t groups = width / kGroup;  // that share a factor
+  std::int64_t done = 0, left = groups;
+  const auto next_factor = [&] {
+    const float32x4_t factor = vdupq_n_f32(*factors);
+    if (--left == 0) {
+      ++factors;
+      left = groups;
     }
-    for (; done < end; done += kGroup) {
-      const std::int64_t count = end - done < kGroup ? end - done : kGroup;
-      alignas(16) std::byte staged[kGroup * 8] = {};
-      alignas(16) std::uint8_t out[kGroup];
-      std::memcpy(staged, from + done * bytes, static_cast<std::size_t>(count * bytes));
-      Bits raw[Source::Lanes::kVectors];
-      Source::load_scaled(staged, factor, raw);
-      vst1q_u8(out, encode_raw<Source, kNearest, kEpilogue>(k, raw, nullptr));
-      std::memcpy(to + done, out, static_cast<std::size_t>(count));
-    }
+    return factor;
+  };
+  for (; done + 2 * kGroup <= n; done += 2 * kGroup) {
+    Bits first[Source::Lanes::kVectors], second[Source::Lanes::kVectors];
+    Source::load_scaled(from + done * bytes, next_factor(), first);
+    Source::load_scaled(from + (done + kGroup) * bytes, next_factor(), second);
+    vst1q_u8(to + done, encode_raw<Source, kNearest, kEpilogue>(k, first, nullptr));
+    vst1q_u8(to + done + kGroup, encode_raw<Source, kNearest, kEpilogue>(k, second, nullptr));
+  }
+  for (; done < n; done += kGroup) {
+    const std::int64_t count = n - done < kGroup ? n - done : kGroup;
+    alignas(16) std::byte staged[kGroup * 8] = {};
+    alignas(16) std::uint8_t out[kGroup];
+    std::memcpy(staged, from + done * bytes, static_cast<std::size_t>(count * bytes));
+    Bits raw[Source::Lanes::kVectors];
+    Source::load_scaled(staged, next_factor(), raw);
+    vst1q_u8(out, encode_raw<Source, kNearest, kEpilogue>(k, raw, nullptr));
+    std::memcpy(to + done, out, static_cast<std::size_t>(count));
   }
 }
 

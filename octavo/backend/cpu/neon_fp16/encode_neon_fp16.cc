@@ -151,7 +151,8 @@ ScaledSpan fp16_encode_scaled(const Encoder& encoder) {
 const Isa kNeonFp16Isa{.encode = fp16_encode,
                        .decode = neon_decode,
                        .count = neon_count,
-                       .encode_scaled = fp16_encode_scaled};
+                       .encode_scaled = fp16_encode_scaled,
+                       .mx = neon_mx};
 const Kernels kNeonFp16Kernels =
     make_kernels<kNeonFp16Isa>("cpu/neon_fp16", "NEON with half-precision arithmetic");
 
