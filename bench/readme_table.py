@@ -1,4 +1,4 @@
-"""Writes the table of measured numbers into README.md, from the newest result of each question."""
+"""Writes the measured numbers into README.md, from the newest result of each question."""
 
 from __future__ import annotations
 
@@ -50,12 +50,36 @@ def table(result: pathlib.Path) -> str:
     return "\n".join(lines)
 
 
+def error(result: pathlib.Path) -> str:
+    found = json.loads(result.read_text())["formats"]["e4m3fn"]
+    percent = 100 * (found["least"] + found["most"]) / 2
+    return (
+        "What no scale and no rounding mode can mend: FP8 with three mantissa bits has a relative "
+        f"error of\nabout {percent:.1f} % rms (`python bench/error/run.py`)."
+    )
+
+
+def newest(question: str) -> pathlib.Path:
+    """The result with the latest date, which its name ends in."""
+    results = (ROOT / "bench" / "results").glob(f"{question}-*.json")
+    return max(results, key=lambda path: path.name[-15:])
+
+
+def filled(readme: str) -> str:
+    """The text with everything between its marks made anew."""
+    for mark, made in (
+        ("measured numbers", table(newest("convert"))),
+        ("measured error", error(newest("error"))),
+    ):
+        marked = re.compile(rf"(<!-- BEGIN {mark}.*?-->\n).*?(\n<!-- END {mark} -->)", re.S)
+        readme, count = marked.subn(lambda m, made=made: m[1] + made + m[2], readme)
+        assert count == 1, mark
+    return readme
+
+
 def main() -> None:
-    newest = sorted((ROOT / "bench" / "results").glob("convert-*.json"), key=lambda p: p.name[-15:])
     readme = ROOT / "README.md"
-    text = readme.read_text()
-    marked = re.compile(r"(<!-- BEGIN measured numbers.*?-->\n).*?(\n<!-- END measured numbers -->)", re.S)
-    readme.write_text(marked.sub(lambda m: m[1] + table(newest[-1]) + m[2], text))
+    readme.write_text(filled(readme.read_text()))
 
 
 if __name__ == "__main__":

@@ -14,6 +14,7 @@
 #include "cli/terminal.h"
 #include "octavo/backend/registry.h"
 #include "octavo/base/error.h"
+#include "octavo/base/thread_pool.h"
 #include "octavo/round/policy_names.h"
 #include "octavo/round/profile.h"
 
@@ -94,9 +95,11 @@ void report(const CastOptions& options, const CastPlan& plan, const CastResult& 
     const std::string line = fmt::format("{} {}", grouped(n), what);
     return n > 0 ? style.warn(line) : line;
   };
-  say(fmt::format(
-      "{} elements: {}, {}, {}", grouped(elements), count(result.counts.saturated, "saturated"),
-      count(result.counts.flushed, "flushed to zero"), count(result.counts.nan, "NaN")));
+  const std::string lost = plan.exact
+                               ? "all exact"
+                               : fmt::format("{}, {}", count(result.counts.saturated, "saturated"),
+                                             count(result.counts.flushed, "flushed to zero"));
+  say(fmt::format("{} elements: {}, {}", grouped(elements), lost, count(result.counts.nan, "NaN")));
   if (options.error) {
     say(fmt::format("error: at most {:.4g} absolute, {:.4g} relative; {:.4g} relative rms",
                     result.error.max_absolute, result.error.max_relative,
@@ -183,9 +186,9 @@ Command add_cast(CLI::App& program, Globals& globals) {
                   "Length of a row of packed IN (default: as many as its bytes hold)")
       ->type_name("N");
   app->add_option("--threads", options->threads,
-                  "At most so many threads (default: every core, or OCTAVO_THREADS)")
+                  "At most so many threads (default 0: every core, or OCTAVO_THREADS)")
       ->type_name("N")
-      ->check(CLI::Range(1, 1024).description(""));
+      ->check(CLI::Range(0, kMaxThreads).description(""));
   app->add_flag("--error", options->error, "Also measure how far OUT is from IN");
   return {app, [options, &globals] { return run_cast(*options, globals); }};
 }

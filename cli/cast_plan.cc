@@ -6,6 +6,7 @@
 #include "cli/suggest.h"
 #include "cli/usage.h"
 #include "octavo/base/error.h"
+#include "octavo/format/decode.h"
 #include "octavo/round/policy_names.h"
 #include "octavo/round/profile.h"
 
@@ -139,6 +140,14 @@ std::int64_t packed_columns(const CastOptions& options, const Format& format,
   return columns;
 }
 
+// Values of 16 bits and fewer have few digits, so float32 holds all that are in its range.
+bool decodes_exactly(const Format& format, DType target) {
+  const auto fits = [](double value) {
+    return static_cast<double>(static_cast<float>(value)) == value;
+  };
+  return target == DType::f64 || (fits(max_value(format)) && fits(min_positive(format)));
+}
+
 NpyHeader output_header(const CastSide& target, const std::vector<std::int64_t>& shape,
                         bool fortran_order) {
   NpyHeader header;
@@ -148,8 +157,7 @@ NpyHeader output_header(const CastSide& target, const std::vector<std::int64_t>&
       target.packed ? 1 : element_bytes(target.element.dtype, target.element.format);
   header.fortran_order = fortran_order;
   header.shape = shape;
-  if (target.packed && !shape.empty())
-    header.shape.back() = packed_row_bytes(shape.back(), target.element.format);
+  if (target.packed) header.shape.back() = packed_row_bytes(shape.back(), target.element.format);
   return header;
 }
 
@@ -172,6 +180,11 @@ CastPlan plan_cast(const CastOptions& options, const NpyHeader& header) {
   if (options.packed) check_packable(target, "--packed");
   if (options.from_packed) check_packable(source, "--from-packed");
   if (options.columns && !options.from_packed) refuse("--columns needs --from-packed");
+  if ((options.packed || options.from_packed) && header.shape.empty()) {
+    refuse("'", options.input,
+           "' holds a scalar, and a scalar cannot be packed; save an array of at ",
+           "least one dimension");
+  }
   if ((options.packed || options.from_packed) && header.fortran_order && header.shape.size() > 1) {
     refuse("'", options.input,
            "' is in Fortran order, and packed rows run along the last dimension; save it with ",
@@ -180,13 +193,13 @@ CastPlan plan_cast(const CastOptions& options, const NpyHeader& header) {
 
   check_sizes(header.shape);
   plan.shape = header.shape;
-  if (options.from_packed && !plan.shape.empty()) {
+  if (options.from_packed) {
     plan.shape.back() = packed_columns(options, source.format, plan.shape.back());
   }
   const std::int64_t count = element_count({.shape = plan.shape});
   plan.cols = count;
   if (options.packed || options.from_packed) {
-    plan.cols = plan.shape.empty() ? 1 : plan.shape.back();
+    plan.cols = plan.shape.back();
     plan.rows = plan.cols == 0 ? 0 : count / plan.cols;
   }
   plan.output_header = output_header(plan.target, plan.shape, header.fortran_order);
@@ -194,6 +207,7 @@ CastPlan plan_cast(const CastOptions& options, const NpyHeader& header) {
   if (plan.encodes) {
     plan.policy = encode_policy(options, target);
   } else {
+    plan.exact = decodes_exactly(source.as_format(), target.dtype);
     refuse_policy_options(options, target);
   }
   plan.threads = options.threads.value_or(0);

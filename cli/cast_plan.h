@@ -36,8 +36,8 @@ struct CastPlan {
   NpyHeader output_header;
   std::vector<std::int64_t> shape;  // of the elements, whatever the packing
   // Codes and 16-bit floats are encoded under this policy; wider floats are decoded, and it is
-  // unused.
-  bool encodes = true;
+  // unused. Decoding is exact, known beforehand, unless a format reaches beyond float32.
+  bool encodes = true, exact = false;
   EncodePolicy policy;
   int threads = 0;
 };

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "cli/progress.h"
+#include "cli/terminal.h"
 #include "octavo/base/error.h"
 #include "octavo/convert/convert.h"
 #include "octavo/format/parse_format.h"
@@ -66,11 +67,14 @@ void add_errors(const std::vector<double>& given, const std::vector<double>& got
   }
 }
 
-// decode() does not count; what it met shows in what came out.
-Counts count_decoded(const std::vector<double>& given, const std::vector<double>& got) {
+// decode() does not count; what it met shows in what came out. Where it is exact only NaN can have
+// been met, and `got` is all there is to look at.
+Counts count_decoded(const CastPlan& plan, const std::vector<double>& given,
+                     const std::vector<double>& got) {
   Counts counts;
-  for (std::size_t i = 0; i < given.size(); ++i) {
-    counts.nan += std::isnan(given[i]);
+  for (std::size_t i = 0; i < got.size(); ++i) {
+    counts.nan += std::isnan(got[i]);
+    if (plan.exact) continue;
     counts.saturated += std::isfinite(given[i]) && std::isinf(got[i]);
     counts.flushed += given[i] != 0 && got[i] == 0;
   }
@@ -78,14 +82,14 @@ Counts count_decoded(const std::vector<double>& given, const std::vector<double>
 }
 
 Counts encode_piece(const CastPlan& plan, std::span<std::byte> from, std::span<std::byte> to,
-                    std::int64_t rows, std::int64_t cols, std::int64_t first_element) {
+                    std::int64_t rows, std::int64_t cols, std::int64_t first_element, Log& log) {
   Counts counts;
   EncodePolicy policy = plan.policy;
   policy.first_index += static_cast<std::uint64_t>(first_element);
   try {
     encode(source_view(plan.source, from.data(), rows, cols),
            code_view_of(plan.target, to.data(), rows, cols), policy,
-           {.threads = plan.threads, .counts = &counts});
+           {.threads = plan.threads, .counts = &counts, .log = &log});
   } catch (const Error& error) {
     const Format format = plan.target.element.as_format();
     const bool nan_refused = error.code() == ErrorCode::invalid_argument && !format.has_nan() &&
@@ -116,23 +120,24 @@ CastResult stream_cast(const CastPlan& plan, NpyReader& input, WholeFile& output
 
   CastResult result;
   Progress progress("cast", input.data_bytes());
+  Log log([](std::string_view message) { say(text("octavo: note: ", message)); });
   const auto convert_piece = [&](std::int64_t rows, std::int64_t cols, std::int64_t first_element) {
     const std::span<std::byte> from = from_buffer.first(plan.source.bytes(rows, cols));
     const std::span<std::byte> to = to_buffer.first(plan.target.bytes(rows, cols));
     input.read(from);
     if (plan.encodes) {
-      result.counts += encode_piece(plan, from, to, rows, cols, first_element);
+      result.counts += encode_piece(plan, from, to, rows, cols, first_element, log);
     } else {
       decode(code_view_of(plan.source, from.data(), rows, cols),
              value_view(to.data(), plan.target.element.dtype, {rows, cols}),
-             {.threads = plan.threads});
+             {.threads = plan.threads, .log = &log});
     }
-    if (measure_error || !plan.encodes) {
+    const bool counts_decoded = !plan.encodes;
+    if (measure_error || (counts_decoded && !plan.exact))
       as_doubles(plan.source, from, rows, cols, plan.threads, given);
-      as_doubles(plan.target, to, rows, cols, plan.threads, got);
-      if (!plan.encodes) result.counts += count_decoded(given, got);
-      if (measure_error) add_errors(given, got, result.error);
-    }
+    if (measure_error || counts_decoded) as_doubles(plan.target, to, rows, cols, plan.threads, got);
+    if (counts_decoded) result.counts += count_decoded(plan, given, got);
+    if (measure_error) add_errors(given, got, result.error);
     output.write(to);
     progress.advance(static_cast<std::int64_t>(from.size()));
   };

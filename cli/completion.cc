@@ -38,6 +38,7 @@ CompletedCommand describe(const CLI::App& app) {
   CompletedCommand command{
       .name = app.get_name(), .description = app.get_description(), .options = {}, .arguments = {}};
   for (const CLI::Option* option : app.get_options()) {
+    if (option->get_group().empty()) continue;  // not in --help either
     const bool positional = option->get_positional();
     const std::string name = positional ? option->get_name(true) : option->get_name(false, false);
     CompletedArgument argument{
@@ -76,9 +77,18 @@ std::vector<std::string> completion_shells() { return {"bash", "zsh", "fish"}; }
 Command add_completion(CLI::App& program, Globals& globals) {
   CLI::App* app = add_subcommand(program, globals, "completion",
                                  "Print a completion script for bash, zsh or fish", kExamples);
+  // Understood, to be refused with a reason, but not offered.
+  app->get_option("--json")->group("");
   auto shell = std::make_shared<std::string>();
   app->add_option("SHELL", *shell, "bash, zsh or fish")->required()->type_name("");
-  return {app, [&program, shell] { return run_completion(program, *shell); }};
+  return {
+      app, [&program, &globals, shell] {
+        if (globals.json) {
+          throw UsageError(
+              "[completion] got --json, but the data is a script for a shell; leave out --json");
+        }
+        return run_completion(program, *shell);
+      }};
 }
 
 }  // namespace octavo::cli

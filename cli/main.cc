@@ -27,7 +27,7 @@ constexpr const char* kExamples = R"(Examples:
   octavo doctor                                     which kernels run here, and why
 
 octavo COMMAND --help says more about each. Data goes to stdout, messages to stderr.
-Exit codes: 0 good, 1 failed, 2 wrong usage, 3 a quality limit was missed.)";
+Exit codes: 0 good, 1 failed, 2 wrong usage; 3 is reserved for a missed quality limit.)";
 
 std::vector<std::string> command_names(const std::vector<Command>& commands) {
   std::vector<std::string> names;

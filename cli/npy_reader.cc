@@ -9,11 +9,17 @@
 #include <utility>
 #include <vector>
 
+#include "cli/usage.h"
 #include "octavo/base/error.h"
 
 namespace octavo::cli {
 
 NpyReader::NpyReader(std::string op, const std::string& path) : op_(std::move(op)), path_(path) {
+  if (path == "-") {
+    throw UsageError(text('[', op_,
+                          "] got '-' for the input; give /dev/stdin to read a pipe, or ./- ",
+                          "if '-' is the name"));
+  }
   descriptor_ = open(path.c_str(), O_RDONLY | O_CLOEXEC);
   if (descriptor_ < 0)
     fail(ErrorCode::io, op_, "could not open '", path_, "': ", std::strerror(errno));

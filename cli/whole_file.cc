@@ -13,6 +13,7 @@
 #include <cstdlib>
 #include <cstring>
 
+#include "cli/usage.h"
 #include "octavo/base/error.h"
 
 namespace octavo::cli {
@@ -36,6 +37,11 @@ void remove_and_die(int signal_number) {
 }
 
 std::string resolved(const std::string& op, const std::string& path) {
+  if (path == "-") {
+    throw UsageError(text('[', op,
+                          "] got '-' for the output, and files are not written to stdout; ",
+                          "give a name, or ./- if '-' is the name"));
+  }
   struct stat status {};
   if (lstat(path.c_str(), &status) != 0) return path;
   if (S_ISLNK(status.st_mode)) {

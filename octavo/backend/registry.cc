@@ -56,16 +56,17 @@ const Kernels& cpu_backend() {
     try {
       return backend_named(*forced);
     } catch (const Error& error) {
-      throw Error(error.code(), text(error.what(), "; OCTAVO_BACKEND asks for it: change or unset it"));
+      throw Error(error.code(),
+                  text(error.what(), "; OCTAVO_BACKEND asks for it: change or unset it"));
     }
   }
-  static const Kernels* const fastest = [] {
+  static const Kernels* const kFastest = [] {
     for (const BackendInfo& info : backends()) {
       if (info.usable) return info.kernels;
     }
     return &reference::kReferenceKernels;
   }();
-  return *fastest;
+  return *kFastest;
 }
 
 const Kernels& reference_backend() { return reference::kReferenceKernels; }

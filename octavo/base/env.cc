@@ -5,11 +5,10 @@
 #include <string_view>
 
 #include "octavo/base/error.h"
+#include "octavo/base/thread_pool.h"
 
 namespace octavo {
 namespace {
-
-constexpr int kMaxThreads = 1024;
 
 std::optional<std::string> variable(const char* name) {
   const char* value = std::getenv(name);

@@ -1,16 +1,34 @@
 // The library prints nothing. What it has to say without being asked (a fallback, a slow path) goes
-// to a hook that the caller may set.
+// to a log that the caller may hand in. The log itself remembers what it has been told, so that the
+// library keeps nothing from one call to the next.
 #pragma once
 
 #include <functional>
+#include <mutex>
+#include <set>
+#include <string>
 #include <string_view>
-
-#include "octavo/base/macros.h"
+#include <utility>
 
 namespace octavo {
 
-struct Log {
-  std::function<void(std::string_view message)> write;
+class Log {
+ public:
+  using Write = std::function<void(std::string_view message)>;
+
+  explicit Log(Write write) : write_(std::move(write)) {}
+
+  // Writes a message, unless this log has written it before. May be called from any thread; writes
+  // come one at a time, and `write` must not use the log itself.
+  void once(std::string_view message) {
+    const std::lock_guard lock(mutex_);
+    if (said_.emplace(message).second) write_(message);
+  }
+
+ private:
+  Write write_;
+  std::mutex mutex_;
+  std::set<std::string> said_;
 };
 
 }  // namespace octavo

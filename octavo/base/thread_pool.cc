@@ -34,9 +34,6 @@
 namespace octavo {
 namespace {
 
-// An explicit count may exceed the cores (tests of determinism want that), but not without end.
-constexpr int kMaxThreads = 1024;
-
 // How long to look for news before sleeping: some microseconds, about what a wake-up costs.
 constexpr int kSpins = 1000;
 

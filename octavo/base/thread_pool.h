@@ -11,6 +11,10 @@
 
 namespace octavo {
 
+// The most a caller or OCTAVO_THREADS may ask for. More than there are cores is allowed (tests of
+// determinism want that), but not without end.
+inline constexpr int kMaxThreads = 1024;
+
 // Threads a call uses when it does not say: OCTAVO_THREADS, else the cores this process may run on.
 OCTAVO_API int available_threads();
 

@@ -7,38 +7,10 @@
 #include "octavo/base/thread_pool.h"
 #include "octavo/convert/fold_internal.h"
 #include "octavo/format/parse_format.h"
+#include "octavo/tensor/view_checks.h"
 
 namespace octavo {
 namespace {
-
-void check_view(const View& view, std::string_view op, std::string_view what) {
-  check(view.device.kind == DeviceKind::cpu, ErrorCode::unsupported, op, what,
-        " is on a GPU, and this build converts on the CPU only; copy it to the CPU first");
-  check(view.strides.rank() == view.shape.rank(), ErrorCode::invalid_argument, op, what, " has ",
-        view.shape.rank(), " dimensions but ", view.strides.rank(), " strides");
-  if (view.dtype == DType::code) {
-    if (const auto problem = format_problem(view.format)) {
-      fail(ErrorCode::invalid_argument, op, what, " has a format that cannot be: ", *problem);
-    }
-  }
-  const std::int64_t count = element_count(view.shape);
-  (void)dense_bytes(view.shape, view.dtype, view.format, view.packed);
-  const int last = view.shape.rank() - 1;
-  check(!view.packed || last < 0 || view.shape[last] <= 1 || view.strides[last] == 0,
-        ErrorCode::invalid_argument, op, what,
-        " is packed, and packed codes are dense along the last dimension: its stride must be 0; "
-        "unpack to stride");
-  check(view.data != nullptr || count == 0, ErrorCode::invalid_argument, op, what, " has ", count,
-        " elements but no memory (null data)");
-}
-
-void check_output(const View& out, std::string_view op) {
-  check(!out.read_only, ErrorCode::invalid_argument, op,
-        "the output is read-only; give memory that may be written");
-  check(is_dense(out), ErrorCode::invalid_argument, op,
-        "the output is not contiguous; give a contiguous (row-major) buffer, or none to get a new "
-        "one");
-}
 
 void check_same_shape(const View& from, const View& to, std::string_view op) {
   if (from.shape != to.shape) {
@@ -69,17 +41,25 @@ void check_policy(const EncodePolicy& policy) {
 constexpr std::int64_t kWorthThreads = 128 * 1024;
 
 Exec make_exec(const View& view, const ConvertOptions& options, std::string_view op) {
-  check(options.threads >= 0, ErrorCode::invalid_argument, op, "got threads = ", options.threads,
-        ", wanted 0 (all) or more");
+  check(options.threads >= 0 && options.threads <= kMaxThreads, ErrorCode::invalid_argument, op,
+        "got threads = ", options.threads, ", wanted 0 (all) to ", kMaxThreads);
   const bool small = element_count(view.shape) < kWorthThreads;
-  return {.threads = small ? 1 : options.threads > 0 ? options.threads : available_threads()};
+  return {.threads = small                 ? 1
+                     : options.threads > 0 ? options.threads
+                                           : available_threads(),
+          .log = options.log};
 }
 
-// Slots that a backend leaves empty are done by the reference.
+// Slots that a backend leaves empty are done by the reference, which is slow enough to be told.
 template <typename Entry>
-Entry offered(const ConvertOptions& options, Entry Kernels::*entry) {
+Entry offered(const ConvertOptions& options, Entry Kernels::*entry, std::string_view what) {
   const Kernels& kernels = options.backend != nullptr ? *options.backend : cpu_backend();
-  return kernels.*entry != nullptr ? kernels.*entry : reference_backend().*entry;
+  if (kernels.*entry != nullptr) return kernels.*entry;
+  if (options.log != nullptr) {
+    options.log->once(text('[', what, "] backend '", kernels.name,
+                           "' does not offer it; 'reference' does it instead, slowly"));
+  }
+  return reference_backend().*entry;
 }
 
 }  // namespace
@@ -96,10 +76,10 @@ void encode(const View& values, const View& codes, const EncodePolicy& policy,
   check_overlap(values, codes, kOp);
   check_policy(policy);
   const Exec exec = make_exec(values, options, kOp);
-  const auto encode_entry = offered(options, &Kernels::encode);
+  const auto encode_entry = offered(options, &Kernels::encode, kOp);
 
   if (!codes.format.has_nan() && policy.nan_input == NanInput::error) {
-    const auto count_entry = offered(options, &Kernels::count_nan);
+    const auto count_entry = offered(options, &Kernels::count_nan, "count_nan");
     std::int64_t nan = 0;
     for_each_matrix(values, codes, [&](const Matrix& from, const Matrix&, std::uint64_t) {
       nan += count_entry(exec, from);
@@ -132,7 +112,7 @@ void decode(const View& codes, const View& values, const ConvertOptions& options
   check_output(values, kOp);
   check_overlap(codes, values, kOp);
   const Exec exec = make_exec(codes, options, kOp);
-  const auto decode_entry = offered(options, &Kernels::decode);
+  const auto decode_entry = offered(options, &Kernels::decode, kOp);
   for_each_matrix(codes, values, [&](const Matrix& from, const Matrix& to, std::uint64_t) {
     decode_entry(exec, from, to);
   });

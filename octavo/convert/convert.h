@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <span>
 
+#include "octavo/base/log.h"
 #include "octavo/base/macros.h"
 #include "octavo/format/named_formats.h"
 #include "octavo/round/policy.h"
@@ -19,9 +20,11 @@ namespace octavo {
 struct Kernels;
 
 struct ConvertOptions {
-  int threads = 0;                   // 0: all cores the thread pool has
+  int threads = 0;                   // at most kMaxThreads; 0: all cores the thread pool has
   Counts* counts = nullptr;          // if given, receives what was met (encode only)
   const Kernels* backend = nullptr;  // null: the one the registry chooses
+  Log* log =
+      nullptr;  // if given, is told once of what a backend lacks and `reference` does instead
 };
 
 // Values, or codes of another format, to codes. The target format is that of `codes`. In place when

@@ -10,9 +10,12 @@
 namespace octavo {
 
 struct QuantizeOptions {
-  int threads = 0;                   // 0: all cores the thread pool has
-  Counts* counts = nullptr;          // if given, receives what was met
-  float* amax = nullptr;             // if given, receives the largest magnitude of the tensor
+  int threads = 0;           // 0: all cores the thread pool has
+  Counts* counts = nullptr;  // if given, receives what was met
+  float* amax = nullptr;     // if given, receives the largest magnitude of the tensor
+  // If given, values are multiplied by this and the scale is its reciprocal, whatever the data:
+  // delayed scaling, per tensor only.
+  const float* given_inverse = nullptr;
   const Kernels* backend = nullptr;  // null: the one the registry chooses
 };
 

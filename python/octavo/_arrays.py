@@ -10,12 +10,12 @@ from __future__ import annotations
 import functools
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 import numpy as np
 
 from octavo._dtypes import Kind, kind_of_name, loaded_torch, numpy_dtype
-from octavo._octavo import Format, View
+from octavo._octavo import Format, View, array_memory
 
 MAX_RANK: Final = 8
 
@@ -37,20 +37,22 @@ class Array:
         """The shape in codes or values, where `shape` counts the elements of a packed dtype."""
         return self.shape if self.cols is None else self.shape[:-1] + (self.cols,)
 
-    def view(self, kind: Kind, order: tuple[int, ...] | None = None) -> View:
-        """The view the library works on, with its dimensions in this order."""
+    def view(
+        self, kind: Kind, cols: int | None = None, order: tuple[int, ...] | None = None
+    ) -> View:
+        """The view the library works on: of packed codes, so many to a row (every row a stream of
+        bits), or with its dimensions in this order."""
         shape, strides = self.shape, self.strides
-        if order is not None:
+        if cols is not None:
+            shape, strides = shape[:-1] + (cols,), strides[:-1] + (0,)
+        elif order is not None:
             shape, strides = tuple(shape[i] for i in order), tuple(strides[i] for i in order)
-        return View(self.address, kind, shape, strides, False, self.read_only)
-
-    def packed_view(self, format: Format, cols: int) -> View:
-        """The view of packed codes: every row is a bit stream of this many."""
-        shape, strides = self.shape[:-1] + (cols,), self.strides[:-1] + (0,)
-        return View(self.address, format, shape, strides, True, self.read_only)
+        return View(self.address, kind, shape, strides, cols is not None, self.read_only)
 
     def order(self) -> tuple[int, ...] | None:
         """The dimensions from the outermost in memory inwards; None if they stand like that."""
+        if len(self.strides) < 2:
+            return None
         sizes = [abs(stride) for stride in self.strides]
         if sizes == sorted(sizes, reverse=True):
             return None
@@ -82,16 +84,6 @@ class _Memory:
         }
 
 
-class Request(NamedTuple):
-    """What a new array is wanted for."""
-
-    kind: Kind
-    shape: tuple[int, ...]  # in elements of the new array: bytes, where it is packed
-    like: Array | None = None  # of the same shape; its order of dimensions in memory is kept
-    cols: int | None = None  # packed codes in a row
-    raw: bool = False  # codes as plain integers, even if the library has a dtype for them
-
-
 class Family(ABC):
     """One array library."""
 
@@ -103,8 +95,23 @@ class Family(ABC):
         """An array of this library as plain data."""
 
     @abstractmethod
-    def new(self, request: Request, owner: Array, op: str) -> Array:
-        """A new array for results, of the library that `owner` is of."""
+    def new(
+        self,
+        kind: Kind,
+        shape: tuple[int, ...],
+        owner: Array,
+        op: str,
+        like: Array | None = None,
+        cols: int | None = None,
+        raw: bool = False,
+    ) -> Array:
+        """A new array for results, of the library that `owner` is of.
+
+        shape: in elements of the new array: bytes, where it is packed.
+        like: an array of the same shape, whose order of dimensions in memory is kept.
+        cols: packed codes in a row.
+        raw: codes as plain integers, even if the library has a dtype for them.
+        """
 
     def finish(self, array: Array) -> Any:
         """The object to hand to the caller, once an array from `new` has been written."""
@@ -120,42 +127,49 @@ class NumpyFamily(Family):
     float_fix = "x.astype(np.float32)"
 
     def describe(self, x: Any, op: str, writing: bool = False) -> Array:
-        if isinstance(x, np.ma.MaskedArray):
+        if type(x) is not np.ndarray and isinstance(x, np.ma.MaskedArray):
             raise TypeError(
                 f"[{op}] got a masked array, and a mask would be lost; pass x.filled(value) instead"
             )
-        if not x.dtype.isnative:
+        kind = _numpy_kind(x.dtype)
+        if kind is None:
             raise TypeError(
                 f"[{op}] got dtype {x.dtype.str} in foreign byte order, wanted native order; "
                 f"convert with x.astype(x.dtype.newbyteorder('='))"
             )
-        return Array(
-            family=self,
-            obj=x,
-            kind=_numpy_kind(x.dtype),
-            address=x.__array_interface__["data"][0],
-            shape=x.shape,
-            strides=x.strides,
-            read_only=not x.flags.writeable,
-        )
+        return self._array(x, kind)
 
-    def new(self, request: Request, owner: Array, op: str) -> Array:
-        kind = request.kind
-        dtype = None if request.raw or request.cols is not None else numpy_dtype(kind)
+    def new(
+        self,
+        kind: Kind,
+        shape: tuple[int, ...],
+        owner: Array,
+        op: str,
+        like: Array | None = None,
+        cols: int | None = None,
+        raw: bool = False,
+    ) -> Array:
+        dtype = None if raw or cols is not None else numpy_dtype(kind)
         if dtype is None:
             if not isinstance(kind, Format):
                 raise TypeError(
                     f"[{op}] NumPy has no {kind} of its own: install ml_dtypes, or ask for float32"
                 )
-            dtype = np.dtype(kind.code_dtype)
-        if request.like is not None:
-            return self.describe(np.empty_like(request.like.obj, dtype=dtype, subok=False), op)
-        return self.describe(np.empty(request.shape, dtype), op)
+            kind = kind.code_dtype
+            dtype = np.dtype(kind)
+        if like is None or like.order() is None:
+            return self._array(np.empty(shape, dtype), kind)
+        return self._array(np.empty_like(like.obj, dtype=dtype, subok=False), kind)
+
+    def _array(self, x: np.ndarray[Any, np.dtype[Any]], kind: Kind) -> Array:
+        address, writable = array_memory(x.__array_struct__)
+        return Array(self, x, kind, address, x.shape, x.strides, not writable)
 
 
 @functools.cache
-def _numpy_kind(dtype: np.dtype[Any]) -> Kind:
-    return kind_of_name(dtype.name)
+def _numpy_kind(dtype: np.dtype[Any]) -> Kind | None:
+    """What an element is; None in foreign byte order."""
+    return kind_of_name(dtype.name) if dtype.isnative else None
 
 
 NUMPY: Final = NumpyFamily()
@@ -167,17 +181,23 @@ def describe(x: Any, op: str, codes: bool = False) -> Array:
     Python numbers are float64 values, unless `codes` says that integers mean codes.
     """
     if isinstance(x, np.ndarray):
-        return _checked(NUMPY.describe(x, op), op)
-    torch = loaded_torch()
-    if torch is not None and isinstance(x, torch.Tensor):
-        return _checked(_torch_family().describe(x, op), op)
-    if isinstance(x, (bool, int, float, list, tuple)):
-        return _checked(NUMPY.describe(_from_python(x, op, codes), op), op)
-    if isinstance(x, (bytes, bytearray)):
-        return _checked(NUMPY.describe(np.frombuffer(x, np.uint8), op), op)
-    if isinstance(x, np.generic) or not hasattr(x, "__dlpack__"):
-        return _checked(NUMPY.describe(_from_protocol(x, op), op), op)
-    return _checked(_dlpack_family().describe(x, op), op)
+        array = NUMPY.describe(x, op)
+    elif (torch := loaded_torch()) is not None and isinstance(x, torch.Tensor):
+        array = _torch_family().describe(x, op)
+    elif isinstance(x, (bool, int, float, list, tuple)):
+        array = NUMPY.describe(_from_python(x, op, codes), op)
+    elif isinstance(x, (bytes, bytearray)):
+        array = NUMPY.describe(np.frombuffer(x, np.uint8), op)
+    elif isinstance(x, np.generic) or not hasattr(x, "__dlpack__"):
+        array = NUMPY.describe(_from_protocol(x, op), op)
+    else:
+        array = _dlpack_family().describe(x, op)
+    if len(array.shape) > MAX_RANK:
+        raise ValueError(
+            f"[{op}] got an array of {len(array.shape)} dimensions, and the most is {MAX_RANK}; "
+            "reshape it first"
+        )
+    return array
 
 
 def describe_out(out: Any, like: Array, op: str) -> Array:
@@ -189,7 +209,7 @@ def describe_out(out: Any, like: Array, op: str) -> Array:
             f"[{op}] out is {got}, but the input is a {like.family.name}; "
             "give an out of the same library"
         )
-    array = _checked(family.describe(out, op, writing=True), op)
+    array = family.describe(out, op, writing=True)
     if array.read_only:
         raise ValueError(f"[{op}] out is read-only; give one that can be written")
     return array
@@ -204,25 +224,18 @@ def _family_of(x: Any) -> Family | None:
     return _dlpack_family() if hasattr(x, "__dlpack__") else None
 
 
+@functools.cache  # to import a name again costs half a microsecond
 def _torch_family() -> Family:
     from octavo._arrays_torch import TORCH
 
     return TORCH
 
 
+@functools.cache
 def _dlpack_family() -> Family:
     from octavo._arrays_dlpack import DLPACK
 
     return DLPACK
-
-
-def _checked(array: Array, op: str) -> Array:
-    if len(array.shape) > MAX_RANK:
-        raise ValueError(
-            f"[{op}] got an array of {len(array.shape)} dimensions, and the most is {MAX_RANK}; "
-            "reshape it first"
-        )
-    return array
 
 
 def _from_python(x: Any, op: str, codes: bool) -> np.ndarray[Any, np.dtype[Any]]:

@@ -7,8 +7,8 @@ import sys
 from collections.abc import Callable
 from typing import Any, Final
 
-from octavo._arrays import Array, Family, Request
-from octavo._dtypes import value_of_format
+from octavo._arrays import Array, Family
+from octavo._dtypes import Kind, value_of_format
 from octavo._octavo import Format, Tensor
 
 # DLDeviceType: plain memory, and memory of the host that a GPU can see as well.
@@ -40,12 +40,22 @@ class DLPackFamily(Family):
             ) from error
         return self._array(x, tensor)
 
-    def new(self, request: Request, owner: Array, op: str) -> Array:
+    def new(
+        self,
+        kind: Kind,
+        shape: tuple[int, ...],
+        owner: Array,
+        op: str,
+        like: Array | None = None,
+        cols: int | None = None,
+        raw: bool = False,
+    ) -> Array:
         # octavo's own memory; the caller's library takes it over once it has been written.
-        kind, cols = value_of_format(request.kind), request.cols
-        shape = request.shape if cols is None else request.shape[:-1] + (cols,)
+        kind = value_of_format(kind)
+        if cols is not None:
+            shape = shape[:-1] + (cols,)
         tensor = Tensor.empty(kind, shape, packed=cols is not None)
-        if not (request.raw and isinstance(kind, Format)):
+        if not (raw and isinstance(kind, Format)):
             return self._array(owner.obj[0], tensor)
         array = self._array(owner.obj[0], tensor.as_bytes())
         array.kind = kind.code_dtype

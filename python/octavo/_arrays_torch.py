@@ -7,7 +7,7 @@ from typing import Any, Final
 
 import torch
 
-from octavo._arrays import Array, Family, Request
+from octavo._arrays import Array, Family
 from octavo._dtypes import TORCH_PACKED_FP4, Kind, kind_of_name, torch_dtype
 from octavo._octavo import Format
 
@@ -40,38 +40,40 @@ class TorchFamily(Family):
             if writing:
                 raise ValueError(f"[{op}] out is a negated view; give a plain tensor")
             x = x.resolve_neg()
-        kind, packed = _torch_kind(x.dtype)
-        shape, size = tuple(x.shape), x.element_size()
-        if packed and not shape:
+        if not x.shape and _torch_kind(x.dtype)[1]:
             raise ValueError(f"[{op}] got a scalar of dtype {x.dtype}; give it a dimension")
-        return Array(
-            family=self,
-            obj=x,
-            kind=kind,
-            address=x.data_ptr(),
-            shape=shape,
-            strides=tuple(stride * size for stride in x.stride()),
-            read_only=False,
-            cols=2 * shape[-1] if packed else None,
-        )
+        return self._array(x)
 
-    def new(self, request: Request, owner: Array, op: str) -> Array:
-        kind = request.kind
-        packed = request.cols is not None
-        dtype = None if request.raw or packed else torch_dtype(kind)
+    def new(
+        self,
+        kind: Kind,
+        shape: tuple[int, ...],
+        owner: Array,
+        op: str,
+        like: Array | None = None,
+        cols: int | None = None,
+        raw: bool = False,
+    ) -> Array:
+        packed = cols is not None
+        dtype = None if raw or packed else torch_dtype(kind)
         if isinstance(kind, Format):
-            if packed and not request.raw and kind == _FP4:
+            if packed and not raw and kind == _FP4:
                 dtype = getattr(torch, TORCH_PACKED_FP4, None)
             if dtype is None:
                 # uint16 came with torch 2.3; the bits of int16 are the same.
                 dtype = torch.uint8 if kind.itemsize == 1 else getattr(torch, "uint16", torch.int16)
         elif dtype is None:
             raise TypeError(f"[{op}] this torch has no {kind}; ask for float32")
-        if request.like is not None:
-            return self.describe(
-                torch.empty_like(request.like.obj, dtype=dtype, requires_grad=False), op
-            )
-        return self.describe(torch.empty(request.shape, dtype=dtype, device="cpu"), op)
+        if like is None or like.order() is None:
+            return self._array(torch.empty(shape, dtype=dtype, device="cpu"))
+        return self._array(torch.empty_like(like.obj, dtype=dtype, requires_grad=False))
+
+    def _array(self, x: torch.Tensor) -> Array:
+        kind, packed = _torch_kind(x.dtype)
+        shape, size = tuple(x.shape), x.element_size()
+        strides = tuple([stride * size for stride in x.stride()])
+        cols = 2 * shape[-1] if packed else None
+        return Array(self, x, kind, x.data_ptr(), shape, strides, False, cols)
 
     def wrote(self, array: Array) -> Any:
         # Autograd must learn that a tensor it may have saved is another one now.

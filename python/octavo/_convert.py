@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from octavo._arrays import describe
-from octavo._dtypes import as_format, as_value
+from octavo._dtypes import VALUES, as_format, as_value
 from octavo._octavo import Format
 from octavo._operation import (
     Policy,
@@ -28,9 +28,9 @@ def encode(
     overflow: str | None = None,
     nan: str | None = None,
     profile: str | None = None,
-    seed: int = 0,
-    first_index: int = 0,
-    stochastic_bits: int = 16,
+    seed: int | None = None,
+    first_index: int | None = None,
+    stochastic_bits: int | None = None,
     source_format: Any = None,
     packed: bool = False,
     out: Any = None,
@@ -52,16 +52,17 @@ def encode(
         "negated_zero".
     profile: cast bit for bit as a peer does: "torch", "torch_2_11", "ml_dtypes", "cuda", "ocp_sat",
         "ocp_nonsat" or "onnx". Arguments named beside it change what it says.
-    seed, first_index, stochastic_bits: for "stochastic". Element i, counted in row-major order,
-        draws from (seed, first_index + i): the same bits on any machine, for any number of threads.
+    seed, first_index, stochastic_bits: for "stochastic"; 0, 0 and 16 (of 1 to 16) if not given.
+        Element i, counted in row-major order, draws from (seed, first_index + i): the same bits on
+        any machine, for any number of threads.
     source_format: the format of x, where x holds codes as plain integers.
     packed: codes of fewer than eight bits as a bit stream along the last dimension, every row
         starting on a byte: two FP4 codes to a byte, the first in the low nibble.
     out: an array of x's library to write into: contiguous, of x's shape (packed: of rows of bytes),
-        its dtype the result's or uint8 / uint16. It may be x itself where codes are no larger than
-        values.
+        its dtype the result's, or uint8 or int8 (uint16 or int16 beyond eight bits). It may be x
+        itself where codes are no larger than values.
     counts: also return Counts(saturated, flushed, nan).
-    threads: 0 means all cores this process may use.
+    threads: at most so many, up to 1024; 0 means all cores this process may use.
 
     Returns an array of x's library: of its dtype for the format (ml_dtypes for NumPy, where it is
     installed) or else of uint8 or uint16; or (codes, Counts).
@@ -96,7 +97,7 @@ def decode(
         float4_e2m1fn_x2 says so itself.
     cols: codes in a packed row, where its last byte is not full; all that fit if not given.
     out: an array of c's library to write into.
-    threads: 0 means all cores this process may use.
+    threads: at most so many, up to 1024; 0 means all cores this process may use.
     """
     op = "decode"
     source = describe(c, op, codes=True)
@@ -115,9 +116,9 @@ def cast(
     overflow: str | None = None,
     nan: str | None = None,
     profile: str | None = None,
-    seed: int = 0,
-    first_index: int = 0,
-    stochastic_bits: int = 16,
+    seed: int | None = None,
+    first_index: int | None = None,
+    stochastic_bits: int | None = None,
     source_format: Any = None,
     out: Any = None,
     counts: bool = False,
@@ -135,19 +136,28 @@ def cast(
     value = as_value(to)
     policy = Policy(rounding, overflow, nan, profile, seed, first_index, stochastic_bits)
     if value is None:
-        target = as_format(to, op)
+        target = _cast_format(to, op)
         codes, found = encode_array(
             source, kind, target, policy, op, out=out, counts=counts, threads=threads
         )
         return codes if found is None else (codes, found)
     if counts or not policy.is_default:
         raise ValueError(
-            f"[{op}] rounding, overflow, nan, profile and counts are for formats, and {value} is a "
-            "dtype; leave them out, or name a format such as 'e5m10' (float16) or 'e8m7' (bfloat16)"
+            f"[{op}] rounding, overflow, nan, profile, seed and counts are for formats, and "
+            f"{value} is a dtype; leave them out, or name a format: 'e5m10' (float16) or 'e8m7' "
+            "(bfloat16)"
         )
     if isinstance(kind, Format):
         return decode_array(source, kind, value, op, out=out, threads=threads)
     return cast_values(source, kind, value, op, out=out, threads=threads)
+
+
+def _cast_format(to: Any, op: str) -> Format:
+    """A format; where it is none, the message names the dtypes that would do as well."""
+    try:
+        return as_format(to, op)
+    except (TypeError, ValueError) as error:
+        raise type(error)(f"{error}; or a dtype: {', '.join(VALUES)}") from None
 
 
 def fp8_encode(x: Any, *, out: Any = None, threads: int = 0) -> Any:

@@ -61,8 +61,8 @@ def loaded_torch() -> Any | None:
 
 @functools.cache
 def named_format(name: str) -> Format:
-    """A format by name. Names of 16-bit value types are formats, too."""
-    return Format(_SIXTEEN_BITS.get(name, name))
+    """A format by name. Names of 16-bit value types and of packed dtypes are formats, too."""
+    return Format(_SIXTEEN_BITS.get(name, name.removesuffix("_x2")))
 
 
 def dtype_name(dtype: object) -> str | None:
@@ -83,7 +83,7 @@ def kind_of_name(name: str) -> Kind:
     if name in VALUES:
         return name
     if name.startswith(("float8_", "float6_", "float4_")):
-        return Format(name.removesuffix("_x2"))
+        return named_format(name)
     return name
 
 
@@ -91,22 +91,20 @@ def as_format(spec: object, op: str) -> Format:
     """A Format from a Format, a name, or a dtype of NumPy, ml_dtypes or torch."""
     if isinstance(spec, Format):
         return spec
-    name = spec if isinstance(spec, str) else dtype_name(spec)
+    if isinstance(spec, str):
+        return named_format(spec)
+    name = dtype_name(spec)
     if name is None:
         raise TypeError(
             f"[{op}] got a format of type {type(spec).__name__}, wanted a name such as 'e4m3fn', "
             "an octavo.Format, or a dtype of ml_dtypes or torch"
         )
-    if (
-        not isinstance(spec, str)
-        and name not in _SIXTEEN_BITS
-        and not isinstance(kind_of_name(name), Format)
-    ):
+    if name not in _SIXTEEN_BITS and not isinstance(kind_of_name(name), Format):
         raise TypeError(
             f"[{op}] dtype {name} is not a format of 16 bits or fewer; wanted a dtype such as "
             "ml_dtypes.float8_e4m3fn or torch.float8_e5m2, or a name such as 'e4m3fn'"
         )
-    return named_format(name.removesuffix("_x2"))
+    return named_format(name)
 
 
 def as_value(spec: object) -> str | None:
@@ -124,6 +122,11 @@ def value_of_format(kind: Kind) -> Kind:
     if isinstance(kind, Format):
         return next((name for name, same in _SIXTEEN_BITS.items() if same == kind.name), kind)
     return kind
+
+
+def kind_name(kind: Kind) -> str:
+    """The name that people know a dtype by: float8_e5m2 for codes of e5m2."""
+    return _DTYPE_NAMES.get(kind.name, kind.name) if isinstance(kind, Format) else kind
 
 
 def code_format(kind: Kind) -> Format | None:

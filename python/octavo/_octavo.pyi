@@ -6,7 +6,6 @@ from collections.abc import Sequence
 
 import numpy
 
-
 class Format:
     """
     What the bits of a code mean. Formats are immutable, hashable and compare equal when every code means the same.
@@ -74,22 +73,16 @@ class Format:
 
     @property
     def is_signed(self) -> bool: ...
-
     @property
     def has_inf(self) -> bool: ...
-
     @property
     def has_nan(self) -> bool: ...
-
     @property
     def has_zero(self) -> bool: ...
-
     @property
     def has_subnormals(self) -> bool: ...
-
     @property
     def has_negative_zero(self) -> bool: ...
-
     @property
     def itemsize(self) -> int:
         """Bytes of one code that is not packed: 1 or 2."""
@@ -115,22 +108,31 @@ class Format:
         """The value of every code, in order, as float64; all exact."""
 
     def __repr__(self) -> str: ...
-
     def __str__(self) -> str: ...
-
     def __eq__(self, other: object, /) -> bool: ...
-
     def __hash__(self) -> int: ...
-
     def __reduce__(self) -> tuple[type[Format], tuple[str]]: ...
 
 def formats() -> list[Format]:
     """The formats known by a name of their own."""
 
+def array_memory(array_struct: object) -> tuple[int, bool]:
+    """
+    The address of a NumPy array and whether it may be written, from its __array_struct__.
+    """
+
 class View:
     """Somebody's memory, as the library sees it. Owns nothing."""
 
-    def __init__(self, address: int, kind: Format | str, shape: Sequence[int], strides: Sequence[int], packed: bool = False, read_only: bool = False) -> None:
+    def __init__(
+        self,
+        address: int,
+        kind: Format | str,
+        shape: Sequence[int],
+        strides: Sequence[int],
+        packed: bool = False,
+        read_only: bool = False,
+    ) -> None:
         """
         kind: a Format, or a value type by name. Strides are in bytes, one per dimension.
         """
@@ -148,7 +150,6 @@ class Tensor:
 
     @property
     def address(self) -> int: ...
-
     @property
     def kind(self) -> Format | str:
         """A Format, or a dtype by name."""
@@ -163,18 +164,35 @@ class Tensor:
 
     @property
     def packed(self) -> bool: ...
-
     @property
     def read_only(self) -> bool: ...
-
     def as_bytes(self) -> Tensor:
         """The same memory; __dlpack__ calls codes plain integers."""
 
-    def __dlpack__(self, *, stream: object | None = None, max_version: tuple[int, int] | None = None, dl_device: object | None = None, copy: bool | None = None) -> object: ...
-
+    def __dlpack__(
+        self,
+        *,
+        stream: object | None = None,
+        max_version: tuple[int, int] | None = None,
+        dl_device: object | None = None,
+        copy: bool | None = None,
+    ) -> object: ...
     def __dlpack_device__(self) -> tuple[int, int]: ...
 
-def encode(source: View, target: View, *, rounding: str | None = None, overflow: str | None = None, nan: str | None = None, profile: str | None = None, seed: int = 0, first_index: int = 0, stochastic_bits: int = 16, threads: int = 0, count: bool = False) -> tuple[int, int, int] | None:
+def encode(
+    source: View,
+    target: View,
+    *,
+    rounding: str | None = None,
+    overflow: str | None = None,
+    nan: str | None = None,
+    profile: str | None = None,
+    seed: int = 0,
+    first_index: int = 0,
+    stochastic_bits: int = 16,
+    threads: int = 0,
+    count: bool = False,
+) -> tuple[int, int, int] | None:
     """
     Values, or codes of another format, to codes. With count: (saturated, flushed, nan).
     """
@@ -211,3 +229,6 @@ def cpu_features() -> list[str]:
 
 def available_threads() -> int:
     """Threads a call uses when it does not say."""
+
+def max_threads() -> int:
+    """The most threads that a call may ask for."""

@@ -12,13 +12,17 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 
 from octavo import _octavo
-from octavo._arrays import Array, Request, describe_out
-from octavo._dtypes import VALUES, Kind, as_format, as_value, code_format
+from octavo._arrays import Array, describe_out
+from octavo._dtypes import VALUES, Kind, as_format, as_value, code_format, kind_name
 from octavo._octavo import Format, View
 
 # Plain integers that may hold codes, by the bytes of a code.
 _INTEGERS: Final = {1: ("uint8", "int8"), 2: ("uint16", "int16")}
 _ANY_INTEGER: Final = _INTEGERS[1] + _INTEGERS[2]
+# Arguments of a policy that are numbers, and the largest each can be.
+_NUMBERS: Final = {"seed": 2**64 - 1, "first_index": 2**64 - 1, "stochastic_bits": 2**31 - 1}
+_MOST_COLS: Final = 2**60 - 1  # times 16 bits still fits in 64
+_MOST_THREADS: Final = _octavo.max_threads()
 
 
 class Counts(NamedTuple):
@@ -39,21 +43,30 @@ class Policy(NamedTuple):
     overflow: str | None = None
     nan: str | None = None
     profile: str | None = None
-    seed: int = 0
-    first_index: int = 0
-    stochastic_bits: int = 16
+    seed: int | None = None
+    first_index: int | None = None
+    stochastic_bits: int | None = None
 
-    def check(self, op: str) -> None:
-        for name in ("rounding", "overflow", "nan", "profile"):
-            choice = getattr(self, name)
-            if choice is None:
+    def arguments(self, op: str) -> dict[str, Any]:
+        """What was chosen, checked, by the names that the library's encode has for it."""
+        if self == _NOTHING_CHOSEN:  # nearly always
+            return {}
+        chosen = {}
+        for name, value in zip(self._fields, self, strict=True):
+            if value is None:
                 continue
-            if not isinstance(choice, str):
-                raise TypeError(f"[{op}] got {name} of type {type(choice).__name__}, wanted a name")
-            try:
-                choice.encode()
-            except UnicodeEncodeError:
-                raise ValueError(f"[{op}] got {name} = {choice!r}, which is no text") from None
+            chosen[name] = value
+            if name in _NUMBERS:
+                chosen[name] = integer(value, name, _NUMBERS[name], op)
+            else:
+                _check_name(value, name, op)
+            # first_index is no such choice: it says where x stands, which is true of any rounding.
+            if name in ("seed", "stochastic_bits") and not self.in_order:
+                raise ValueError(
+                    f"[{op}] got {name}, which is for stochastic rounding; "
+                    "leave it out or say rounding='stochastic'"
+                )
+        return chosen
 
     @property
     def in_order(self) -> bool:
@@ -62,24 +75,10 @@ class Policy(NamedTuple):
 
     @property
     def is_default(self) -> bool:
-        return all(
-            choice is None for choice in (self.rounding, self.overflow, self.nan, self.profile)
-        )
+        return self == _NOTHING_CHOSEN
 
 
-class Target(NamedTuple):
-    """Where a result goes."""
-
-    array: Array
-    is_new: bool
-
-    def give(self) -> Any:
-        """The caller's object, once it has been written."""
-        return (
-            self.array.family.finish(self.array)
-            if self.is_new
-            else self.array.family.wrote(self.array)
-        )
+_NOTHING_CHOSEN: Final = Policy()
 
 
 def encode_array(
@@ -97,32 +96,19 @@ def encode_array(
     owner: Array | None = None,
 ) -> tuple[Any, Counts | None]:
     """Values or codes to codes. The result is of the owner's library, else of the source's."""
-    policy.check(op)
+    arguments, in_order = policy.arguments(op), policy.in_order
+    threads = integer(threads, "threads", _MOST_THREADS, op)
     owner, shape = owner or source, source.logical_shape()
     out_shape, cols = shape, None
     if packed:
         check_packable(shape, format, op)
         cols = shape[-1]
         out_shape = shape[:-1] + (row_bytes(cols, format),)
-    like = None if packed or policy.in_order or owner.shape != out_shape else owner
-    target = make_target(Request(format, out_shape, like, cols, raw), owner, out, op)
-    from_view, to_view = _views(
-        source, kind, source.cols, target.array, format, cols, policy.in_order
-    )
-    found = _octavo.encode(
-        from_view,
-        to_view,
-        rounding=policy.rounding,
-        overflow=policy.overflow,
-        nan=policy.nan,
-        profile=policy.profile,
-        seed=integer(policy.seed, "seed", 64, op),
-        first_index=integer(policy.first_index, "first_index", 64, op),
-        stochastic_bits=integer(policy.stochastic_bits, "stochastic_bits", 31, op),
-        threads=integer(threads, "threads", 31, op),
-        count=counts,
-    )
-    return target.give(), None if found is None else Counts(*found)
+    like = None if packed or in_order or owner.shape != out_shape else owner
+    target = make_target(format, out_shape, owner, out, op, like, cols, raw)
+    from_view, to_view = _views(source, kind, source.cols, target, format, cols, in_order)
+    found = _octavo.encode(from_view, to_view, threads=threads, count=counts, **arguments)
+    return _written(target, out), None if found is None else Counts(*found)
 
 
 def decode_array(
@@ -147,7 +133,7 @@ def decode_array(
     if packed:
         check_packable(shape, format, op)
         _check_packed_rows(source, op)
-        cols = source.cols if cols is None else integer(cols, "cols", 60, op)
+        cols = source.cols if cols is None else integer(cols, "cols", _MOST_COLS, op)
         cols = 8 * shape[-1] // format.bits if cols is None else cols
         if row_bytes(cols, format) != shape[-1]:
             raise ValueError(
@@ -161,10 +147,10 @@ def decode_array(
         )
     if value is None:
         value = "float32" if out is None else value_type(describe_out(out, source, op).kind, op)
-    target = make_target(Request(value, shape, None if packed else source), source, out, op)
-    from_view, to_view = _views(source, format, cols, target.array, value, None, False)
-    _octavo.decode(from_view, to_view, threads=integer(threads, "threads", 31, op))
-    return target.give()
+    target = make_target(value, shape, source, out, op, None if packed else source)
+    from_view, to_view = _views(source, format, cols, target, value, None, False)
+    _octavo.decode(from_view, to_view, threads=integer(threads, "threads", _MOST_THREADS, op))
+    return _written(target, out)
 
 
 def cast_values(
@@ -188,10 +174,10 @@ def cast_values(
     if wide is not None:
         return decode_array(source, wide, value, op, out=out, threads=threads)
     owner = owner or source
-    target = make_target(Request(value, owner.shape, owner), owner, out, op)
+    target = make_target(value, owner.shape, owner, out, op, owner)
     with np.errstate(over="ignore"):
-        np.copyto(target.array.numpy(), source.numpy(), casting="same_kind")
-    return target.give()
+        np.copyto(target.numpy(), source.numpy(), casting="same_kind")
+    return _written(target, out)
 
 
 def as_float64(source: Array, kind: Kind) -> np.ndarray[Any, np.dtype[np.float64]]:
@@ -202,29 +188,50 @@ def as_float64(source: Array, kind: Kind) -> np.ndarray[Any, np.dtype[np.float64
         np.copyto(wide, source.numpy())
     else:
         target = View(wide.ctypes.data, "float64", wide.shape, wide.strides)
-        _octavo.decode(_view(source, format, source.cols, None), target)
+        _octavo.decode(source.view(format, source.cols), target)
     return wide
 
 
-def make_target(request: Request, owner: Array, out: Any, op: str) -> Target:
-    """The caller's out, checked, or a new array of the owner's library."""
+def make_target(
+    kind: Kind,
+    shape: tuple[int, ...],
+    owner: Array,
+    out: Any,
+    op: str,
+    like: Array | None = None,
+    cols: int | None = None,
+    raw: bool = False,
+) -> Array:
+    """The caller's out, checked, or a new array of the owner's library, as Family.new has it."""
     if out is None:
-        return Target(owner.family.new(request, owner, op), True)
-    array, kind, packed = describe_out(out, owner, op), request.kind, request.cols is not None
+        return owner.family.new(kind, shape, owner, op, like, cols, raw)
+    array, packed = describe_out(out, owner, op), cols is not None
     if isinstance(kind, Format):
         typed = code_format(array.kind) == kind and (array.cols is not None) == packed
-        if not typed and array.kind not in _INTEGERS[kind.itemsize]:
+        integers = _INTEGERS[kind.itemsize]
+        if not typed and array.kind == kind:
             raise TypeError(
-                f"[{op}] out is of dtype {array.kind}, "
-                f"wanted {kind.code_dtype} or a dtype of {kind.name}"
+                f"[{op}] out is of a dtype for {'unpacked' if packed else 'packed'} codes of "
+                f"{kind.name}, but the codes will be {'packed' if packed else 'unpacked'}; "
+                f"say packed={not packed}, or give an out of {integers[0]}"
+            )
+        if not typed and array.kind not in integers:
+            raise TypeError(
+                f"[{op}] out is of dtype {kind_name(array.kind)}, "
+                f"wanted {', '.join(integers)} or a dtype of {kind.name}"
             )
         if packed:
             _check_packed_rows(array, op)
     elif array.kind != kind:
-        raise TypeError(f"[{op}] out is of dtype {array.kind}, wanted {kind}")
-    if array.shape != request.shape:
-        raise ValueError(f"[{op}] out has shape {array.shape}, wanted {request.shape}")
-    return Target(array, False)
+        raise TypeError(f"[{op}] out is of dtype {kind_name(array.kind)}, wanted {kind}")
+    if array.shape != shape:
+        raise ValueError(f"[{op}] out has shape {array.shape}, wanted {shape}")
+    return array
+
+
+def _written(target: Array, out: Any) -> Any:
+    """The caller's object, once the array that make_target gave has been written."""
+    return target.family.finish(target) if out is None else target.family.wrote(target)
 
 
 def source_kind(array: Array, source_format: Any, op: str) -> Kind:
@@ -261,9 +268,15 @@ def source_code_format(array: Array, format: Any, op: str, argument: str = "form
     given = as_format(format, op)
     if given == own or (own is None and kind in _INTEGERS[given.itemsize]):
         return given
+    integers = " or ".join(_INTEGERS[given.itemsize])
+    if own is not None:
+        raise TypeError(
+            f"[{op}] got {argument} = {given.name}, but the array is of dtype {kind_name(kind)}; "
+            f"leave {argument} out, or pass its bits as {integers}"
+        )
     raise TypeError(
-        f"[{op}] got {kind}, but codes of {given.name} ({given.bits} bits) "
-        f"are of dtype {given.code_dtype}"
+        f"[{op}] got {argument} = {given.name}, whose codes of {given.bits} bits are {integers}, "
+        f"but the array is of dtype {kind}"
     )
 
 
@@ -292,17 +305,29 @@ def row_bytes(cols: int, format: Format) -> int:
     return (cols * format.bits + 7) // 8
 
 
-def integer(value: int, name: str, bits: int, op: str) -> int:
-    """An argument that is an integer of this many bits and not negative."""
+def integer(value: int, name: str, most: int, op: str) -> int:
+    """An argument that is an integer from 0 to most."""
+    if type(value) is int and 0 <= value <= most:  # nearly always
+        return value
     try:
         number = operator.index(value)
     except TypeError:
         raise TypeError(
             f"[{op}] got {name} of type {type(value).__name__}, wanted an integer"
         ) from None
-    if not 0 <= number < 1 << bits:
-        raise ValueError(f"[{op}] got {name} = {number}, wanted 0 to 2**{bits} - 1")
+    if not 0 <= number <= most:
+        limit = f"2**{most.bit_length()} - 1" if most > _MOST_THREADS else most
+        raise ValueError(f"[{op}] got {name} = {number}, wanted 0 to {limit}")
     return number
+
+
+def _check_name(choice: object, name: str, op: str) -> None:
+    if not isinstance(choice, str):
+        raise TypeError(f"[{op}] got {name} of type {type(choice).__name__}, wanted a name")
+    try:
+        choice.encode()
+    except UnicodeEncodeError:
+        raise ValueError(f"[{op}] got {name} = {choice!r}, which is no text") from None
 
 
 def _check_packed_rows(array: Array, op: str) -> None:
@@ -326,14 +351,4 @@ def _views(
     # memory: results in Fortran order cost no more than others.
     packed = source_cols is not None or target_cols is not None
     order = None if packed or in_order else target.order()
-
-    return (
-        _view(source, kind, source_cols, order),
-        _view(target, target_kind, target_cols, order),
-    )
-
-
-def _view(array: Array, kind: Kind, cols: int | None, order: tuple[int, ...] | None) -> View:
-    if cols is not None and isinstance(kind, Format):
-        return array.packed_view(kind, cols)
-    return array.view(kind, order)
+    return source.view(kind, source_cols, order), target.view(target_kind, target_cols, order)

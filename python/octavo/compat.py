@@ -59,7 +59,7 @@ def round_to_fp8_represented_as_int8(
     scaling_factor: float | Literal["auto"] = 1,
     *,
     stochastic: bool = False,
-    seed: int = 0,
+    seed: int | None = None,
     overflow: str = "propagate",
     return_counts: bool = False,
     threads: int = 0,
@@ -97,6 +97,8 @@ def round_to_fp8_represented_as_int8(
             factor = _automatic_factor(wide, format)
         wide = _product_to_odd(wide, factor)
         source, kind = NUMPY.describe(wide, op), "float64"
+    if seed is not None and not stochastic:
+        raise ValueError(f"[{op}] got seed, which is for stochastic=True; leave it out or say that")
     policy = Policy("stochastic" if stochastic else None, overflow, seed=seed)
     codes, counts = encode_array(
         source,

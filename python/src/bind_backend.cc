@@ -36,6 +36,8 @@ void bind_backend(nb::module_& module) {
   module.def("cpu_features", &cpu_feature_names,
              "The CPU features octavo knows and this CPU reports.");
   module.def("available_threads", &available_threads, "Threads a call uses when it does not say.");
+  module.def(
+      "max_threads", [] { return kMaxThreads; }, "The most threads that a call may ask for.");
 }
 
 }  // namespace octavo::python

@@ -1,9 +1,11 @@
 // Views of memory that Python objects own: the caller keeps those objects alive during the call.
+#include <nanobind/stl/pair.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/variant.h>
 #include <nanobind/stl/vector.h>
 
 #include <span>
+#include <utility>
 
 #include "bind.h"
 #include "octavo/base/error.h"
@@ -18,6 +20,30 @@ Shape checked_shape(const std::vector<std::int64_t>& sizes) {
 }
 
 namespace {
+
+// What NumPy tells C of an array, by its documentation of __array_struct__. Asking for it takes a
+// tenth of the time of __array_interface__, which builds a dictionary.
+struct ArrayInterface {
+  int two;  // is 2, as a check
+  int rank;
+  char type_kind;
+  int item_bytes;
+  int flags;
+  Py_intptr_t* shape;
+  Py_intptr_t* strides;
+  void* data;
+  PyObject* description;
+};
+constexpr int kWriteable = 0x0400;
+
+std::pair<std::uintptr_t, bool> array_memory(nb::handle array_struct) {
+  const auto* array =
+      static_cast<const ArrayInterface*>(PyCapsule_GetPointer(array_struct.ptr(), nullptr));
+  if (array == nullptr) nb::raise_python_error();
+  check(array->two == 2, ErrorCode::wrong_type, "array_memory",
+        "got a capsule that is not NumPy's");
+  return {reinterpret_cast<std::uintptr_t>(array->data), (array->flags & kWriteable) != 0};
+}
 
 View make_view(std::uintptr_t address, const Kind& kind, const std::vector<std::int64_t>& shape,
                const std::vector<std::int64_t>& strides, bool packed, bool read_only) {
@@ -39,6 +65,9 @@ View make_view(std::uintptr_t address, const Kind& kind, const std::vector<std::
 }  // namespace
 
 void bind_tensor(nb::module_& module) {
+  module.def("array_memory", &array_memory, nb::arg("array_struct"),
+             "The address of a NumPy array and whether it may be written, from its "
+             "__array_struct__.");
   nb::class_<View>(module, "View", "Somebody's memory, as the library sees it. Owns nothing.")
       .def(
           "__init__",

@@ -87,15 +87,20 @@ def test_errors(torch, ml_dtypes):
         ov.decode(np.zeros(3, np.float32))
     with pytest.raises(
         TypeError,
-        match=r"^\[decode\] got float32, but codes of e4m3fn \(8 bits\) are of dtype uint8",
+        match=r"^\[decode\] got format = e4m3fn, whose codes of 8 bits are uint8 or int8, "
+        "but the array is of dtype float32$",
     ):
         ov.decode(np.zeros(3, np.float32), format="e4m3fn")
     with pytest.raises(
-        TypeError, match=r"^\[decode\] got uint8, but codes of e5m6 \(12 bits\) are of dtype uint16"
+        TypeError,
+        match=r"^\[decode\] got format = e5m6, whose codes of 12 bits are uint16 or int16, "
+        "but the array is of dtype uint8$",
     ):
         ov.decode(np.zeros(3, np.uint8), format="e5m6")
     with pytest.raises(
-        TypeError, match=r"^\[decode\] got e5m2, but codes of e4m3fn \(8 bits\) are of dtype uint8"
+        TypeError,
+        match=r"^\[decode\] got format = e4m3fn, but the array is of dtype float8_e5m2; "
+        "leave format out, or pass its bits as uint8 or int8$",
     ):
         ov.decode(np.zeros(3, ml_dtypes.float8_e5m2), format="e4m3fn")
     with pytest.raises(
@@ -175,10 +180,11 @@ class TestCast:
             {"nan": "zero"},
             {"profile": "torch"},
             {"counts": True},
+            {"seed": 1},
         ):
             with pytest.raises(
                 ValueError,
-                match=r"^\[cast\] rounding, overflow, nan, profile and counts are for formats",
+                match=r"^\[cast\] rounding, overflow, nan, profile, seed and counts are for",
             ):
                 ov.cast(np.float32([1]), "float16", **kwargs)
         assert ov.cast(np.float32([1e9]), "e5m10", overflow="saturate").tolist() == [65504]

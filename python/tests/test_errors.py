@@ -86,12 +86,18 @@ def test_unknown_names(argument, known):
 
 
 @pytest.mark.parametrize(
-    "argument, bits", [("seed", 64), ("first_index", 64), ("threads", 31), ("stochastic_bits", 31)]
+    "argument, most, limit",
+    [
+        ("seed", 2**64 - 1, r"2\*\*64 - 1"),
+        ("first_index", 2**64 - 1, r"2\*\*64 - 1"),
+        ("stochastic_bits", 2**31 - 1, r"2\*\*31 - 1"),
+        ("threads", 1024, "1024"),  # as octavo cast --threads and OCTAVO_THREADS
+    ],
 )
-def test_numbers_out_of_range(argument, bits):
-    for value in (-1, 1 << bits):
+def test_numbers_out_of_range(argument, most, limit):
+    for value in (-1, most + 1):
         with pytest.raises(
-            ValueError, match=rf"^\[encode\] got {argument} = {value}, wanted 0 to 2\*\*{bits} - 1$"
+            ValueError, match=rf"^\[encode\] got {argument} = {value}, wanted 0 to {limit}$"
         ):
             ov.encode([1.0], "e4m3fn", **{argument: value})
     with pytest.raises(
@@ -99,6 +105,24 @@ def test_numbers_out_of_range(argument, bits):
     ):
         ov.encode([1.0], "e4m3fn", **{argument: 1.5})
     assert ov.encode([1.0], "e4m3fn", seed=2**64 - 1, rounding="stochastic").tolist() == [1.0]
+    assert ov.encode([1.0], "e4m3fn", threads=1024).tolist() == [1.0]
+
+
+@pytest.mark.parametrize("argument", ["seed", "stochastic_bits"])
+def test_stochastic_arguments_need_stochastic_rounding(argument):
+    """As on the command line: a seed that changes nothing is a mistake."""
+    wanted = rf"got {argument}, which is for stochastic rounding; leave it out or say rounding='sto"
+    for more in ({}, {"rounding": "up"}, {"profile": "torch"}):
+        with pytest.raises(ValueError, match=rf"^\[encode\] {wanted}"):
+            ov.encode([1.0], "e4m3fn", **{argument: 1}, **more)
+        with pytest.raises(ValueError, match=rf"^\[cast\] {wanted}"):
+            ov.cast([1.0], "e4m3fn", **{argument: 1}, **more)
+    with pytest.raises(
+        ValueError, match=r"^\[round_to_fp8_\w+\] got seed, which is for stochastic="
+    ):
+        ov.round_to_fp8_represented_as_int8([1.0], 3, seed=0)
+    # Where x stands in a larger array is true whatever the rounding.
+    assert ov.encode([1.0], "e4m3fn", first_index=5).tolist() == [1.0]
 
 
 def test_formats():
@@ -113,6 +137,21 @@ def test_formats():
         TypeError, match=r"^\[encode\] dtype float32 is not a format of 16 bits or fewer"
     ):
         ov.encode([1.0], np.float32)
+
+
+def test_cast_names_what_it_takes(ml_dtypes):
+    with pytest.raises(
+        ValueError,
+        match=r"^\[format\] 'int8' is not a format: wanted e<E>m<M>.*, or mxint8; "
+        r"or a dtype: float64, float32, float16, bfloat16$",
+    ):
+        ov.cast([1.0], "int8")
+    with pytest.raises(
+        TypeError,
+        match=r"^\[cast\] dtype int8 is not a format of 16 bits or fewer; .*; "
+        r"or a dtype: float64, float32, float16, bfloat16$",
+    ):
+        ov.cast([1.0], np.int8)
 
 
 class TestTorch:

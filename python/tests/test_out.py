@@ -145,7 +145,7 @@ class TestRefused:
         )
 
     def test_dtype(self, ml_dtypes):
-        wanted = r"wanted uint8 or a dtype of e4m3fn$"
+        wanted = r"wanted uint8, int8 or a dtype of e4m3fn$"
         for dtype in ("float32", "uint16", "bool"):
             self.refuse(
                 np.zeros((4, 6), dtype),
@@ -155,7 +155,7 @@ class TestRefused:
         self.refuse(
             np.zeros((4, 6), ml_dtypes.float8_e5m2),
             TypeError,
-            rf"^\[encode\] out is of dtype e5m2, {wanted}",
+            rf"^\[encode\] out is of dtype float8_e5m2, {wanted}",
         )
         with pytest.raises(
             TypeError, match=r"^\[decode\] out is of dtype float64, wanted float32$"

@@ -179,7 +179,7 @@ def test_stochastic_depends_on_the_seed_alone(octavo):
 
 
 @pytest.mark.parametrize(("name", "bits"), [("e2m1fn", 4), ("e3m2fn", 6), ("e2m2fn", 5)])
-@pytest.mark.parametrize("shape", [(), (5,), (3, 8), (2, 3, 7), (4, 0), (MANY,), (3, MANY // 3)])
+@pytest.mark.parametrize("shape", [(5,), (3, 8), (2, 3, 7), (4, 0), (MANY,), (3, MANY // 3)])
 def test_packed(octavo, name, bits, shape):
     x = some_values(int(np.prod(shape))).reshape(shape)
     octavo.save("x.npy", x)
@@ -187,14 +187,11 @@ def test_packed(octavo, name, bits, shape):
     octavo.good("cast", "x.npy", "packed.npy", "--to", name, "--packed")
     plain, packed = octavo.load("plain.npy"), octavo.load("packed.npy")
     # Each row a little-endian stream of bits that begins on a byte.
-    rows = plain if shape else plain.reshape(1)
-    stream = np.unpackbits(rows[..., None], axis=-1, bitorder="little", count=bits)
-    stream = stream.reshape(*rows.shape[:-1], rows.shape[-1] * bits)
-    wanted = np.packbits(stream, axis=-1, bitorder="little")
-    assert np.array_equal(packed, wanted if shape else wanted.reshape(()))
+    stream = np.unpackbits(plain[..., None], axis=-1, bitorder="little", count=bits)
+    stream = stream.reshape(*plain.shape[:-1], plain.shape[-1] * bits)
+    assert np.array_equal(packed, np.packbits(stream, axis=-1, bitorder="little"))
 
-    columns = ["--columns", shape[-1]] if shape else []
-    back = ["--from", name, "--from-packed", *columns]
+    back = ["--from", name, "--from-packed", "--columns", shape[-1]]
     octavo.good("cast", "packed.npy", "y.npy", "--to", "float32", *back)
     octavo.good("cast", "plain.npy", "z.npy", "--to", "float32", "--from", name)
     assert np.array_equal(octavo.load("y.npy"), octavo.load("z.npy"))
@@ -209,6 +206,44 @@ def test_packed_columns(octavo):
     assert octavo.load("y.npy").shape == (2, 3)
     for wrong in (2, 5, -1, 2**62):
         octavo(*cast, "--columns", wrong).refused(2, "--columns")
+
+
+def test_a_scalar_is_not_packed(octavo):
+    """As in Python: packed codes run along the last dimension."""
+    octavo.save("x.npy", np.float32(1))
+    octavo.save("c.npy", np.uint8(1))
+    octavo("cast", "x.npy", "y.npy", "--to", "e2m1fn", "--packed").refused(2, "scalar")
+    back = ["--from", "e2m1fn", "--from-packed", "--to", "float32"]
+    octavo("cast", "c.npy", "y.npy", *back).refused(2, "scalar")
+    assert octavo.files() == {"x.npy", "c.npy"}
+
+
+def test_a_file_named_dash(octavo):
+    octavo.save("-", np.float32([1, 2]))
+    (octavo.folder / "-.npy").rename(octavo.folder / "-")
+    octavo("cast", "-", "y.npy", "--to", "e4m3fn").refused(2, "/dev/stdin", "./-")
+    octavo.good("cast", "./-", "y.npy", "--to", "e4m3fn")
+    (octavo.folder / "-").unlink()
+    octavo("cast", "y.npy", "-", "--from", "e4m3fn", "--to", "e5m2").refused(2, "stdout", "./-")
+    assert octavo.files() == {"y.npy"}
+    octavo.good("cast", "y.npy", "./-", "--from", "e4m3fn", "--to", "e5m2")
+    assert octavo.files() == {"y.npy", "-"}
+
+
+def test_threads_0_is_every_core(octavo):
+    octavo.save("x.npy", np.float32([1, 2]))
+    octavo.good("cast", "x.npy", "y.npy", "--to", "e4m3fn", "--threads", 0)
+    octavo.good("cast", "x.npy", "y.npy", "--to", "e4m3fn", "--threads", 1024)
+
+
+@pytest.mark.parametrize("argument", ["--seed", "--stochastic-bits"])
+def test_stochastic_options_need_stochastic_rounding(octavo, argument):
+    """As in Python: a seed that changes nothing is a mistake."""
+    octavo.save("x.npy", np.float32([1, 2]))
+    for more in ([], ["--rounding", "up"], ["--profile", "torch"]):
+        result = octavo("cast", "x.npy", "y.npy", "--to", "e4m3fn", argument, 1, *more)
+        result.refused(2, f"{argument} needs --rounding stochastic")
+    assert octavo.files() == {"x.npy"}
 
 
 def test_packed_refuses_fortran_order(octavo):
@@ -239,6 +274,19 @@ def test_decoding_beyond_float32_is_counted(octavo):
     ).json
     assert octavo.load("y.npy").tolist() == [np.inf, 0, np.inf]
     assert cast["counts"] == {"saturated": 2, "flushed": 1, "nan": 0} and cast["policy"] is None
+    said = octavo.good("cast", "c.npy", "y.npy", "--from", "e11m4", "--to", "float32").err
+    assert "3 elements: 2 saturated, 1 flushed to zero, 0 NaN" in said
+    said = octavo.good("cast", "c.npy", "y.npy", "--from", "e11m4", "--to", "float64").err
+    assert "3 elements: all exact, 0 NaN" in said
+
+
+def test_exact_decoding_counts_nan_alone(octavo):
+    octavo.save("c.npy", np.uint8([0x38, 0x7F, 0xFF]))
+    to_float = ["cast", "c.npy", "y.npy", "--from", "e4m3fn", "--to", "float32"]
+    assert "3 elements: all exact, 2 NaN" in octavo.good(*to_float).err
+    cast = octavo.good(*to_float, "--json", "--error").json
+    assert cast["counts"] == {"saturated": 0, "flushed": 0, "nan": 2}
+    assert cast["error"]["max_absolute"] == 0
 
 
 def test_every_backend_gives_the_same_file(octavo):

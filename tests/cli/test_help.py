@@ -14,7 +14,8 @@ COMMANDS = ["formats", "cast", "doctor", "completion"]
 def test_help_of_a_command(octavo, command):
     for flag in ("--help", "-h"):
         result = octavo.good(command, flag)
-        assert result.err == "" and "Examples:" in result.out and "--json" in result.out
+        assert result.err == "" and "Examples:" in result.out
+        assert ("--json" in result.out) == (command != "completion")
         assert f"octavo {command}" in result.out
 
 
@@ -54,7 +55,8 @@ def test_nothing_asked_is_wrong_usage(octavo):
             ["[cast]", "--stochastic-bits", "16"],
         ),
         ("cast x.npy y.npy --to e4m3fn --stochastic-bits 0", ["[cast]", "--stochastic-bits", "1"]),
-        ("cast x.npy y.npy --to e4m3fn --threads 0", ["[cast]", "--threads", "1024"]),
+        ("cast x.npy y.npy --to e4m3fn --threads -1", ["[cast]", "--threads", "1024"]),
+        ("cast x.npy y.npy --to e4m3fn --threads 1025", ["[cast]", "--threads", "1024"]),
         ("cast x.npy y.npy --to", ["[cast]", "--to"]),
         ("formats --plot", ["[formats]", "--plot"]),
         ("completion", ["[completion]", "SHELL", "required"]),
@@ -66,6 +68,17 @@ def test_mistakes(octavo, arguments, words):
 
 def test_json_before_or_after_the_command(octavo):
     assert octavo.good("--json", "formats").json == octavo.good("formats", "--json").json
+
+
+def test_completion_has_no_json(octavo):
+    """A script is no JSON, wherever the option stands; help and scripts do not offer it."""
+    for words in (["completion", "bash", "--json"], ["--json", "completion", "bash"]):
+        octavo(*words).refused(2, "[completion] got --json", "leave out --json")
+    assert "--json" not in octavo.good("completion", "--help").out
+
+
+def test_exit_code_3_is_reserved(octavo):
+    assert "3 is reserved" in octavo.good("--help").out
 
 
 def test_a_file_may_have_the_name_of_a_command(octavo):

@@ -1,6 +1,7 @@
 // Every mistake gives one Error that says what is wrong, and changes nothing.
 #include <limits>
 
+#include "octavo/base/thread_pool.h"
 #include "tests/exact/exact_harness.h"
 
 namespace exact {
@@ -226,6 +227,9 @@ TEST_F(BadInput, Policies) {
   }
   refused(kInvalid, "threads",
           [&] { encode(values({4}), codes({4}), {}, {.threads = -1, .counts = &counts}); });
+  refused(kInvalid, "wanted 0 (all) to 1024", [&] {
+    encode(values({4}), codes({4}), {}, {.threads = kMaxThreads + 1, .counts = &counts});
+  });
   View elsewhere = values({4});
   elsewhere.device = {DeviceKind::cuda, 0};
   refused(ErrorCode::unsupported, "GPU", [&] { encode(elsewhere, codes({4}), {}, options()); });

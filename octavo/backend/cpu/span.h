@@ -51,11 +51,14 @@ double grid_value(const Format& format, std::uint32_t field);
 // the format has no normal number below f32's: then f32 lanes can do all the work.
 bool fits_f32(const Format& format);
 
-// The three entries of the door, for one Isa.
+// The entries of the door, for one Isa.
 void encode_matrix(const Isa&, const Exec&, const Matrix& values, const Matrix& codes,
                    const EncodePolicy&, Counts*);
 void decode_matrix(const Isa&, const Exec&, const Matrix& codes, const Matrix& values);
 std::int64_t count_nan_matrix(const Exec&, const Matrix& values);
+void quantize_matrix(const Isa&, const Exec&, const QuantizeJob&);
+void dequantize_matrix(const Isa&, const Exec&, const QuantizedMatrix&, const Matrix& values);
+void amax_matrix(const Isa&, const Exec&, const QuantizeSource&, AmaxOf, float* amax);
 
 template <const Isa& kIsa>
 constexpr Kernels make_kernels(const char* name, const char* description) {
@@ -67,6 +70,12 @@ constexpr Kernels make_kernels(const char* name, const char* description) {
                    Counts* counts) { encode_matrix(kIsa, exec, values, codes, policy, counts); },
       .decode = [](const Exec& exec, const Matrix& codes,
                    const Matrix& values) { decode_matrix(kIsa, exec, codes, values); },
+      .quantize = [](const Exec& exec,
+                     const QuantizeJob& job) { quantize_matrix(kIsa, exec, job); },
+      .dequantize = [](const Exec& exec, const QuantizedMatrix& from,
+                       const Matrix& values) { dequantize_matrix(kIsa, exec, from, values); },
+      .amax = [](const Exec& exec, const QuantizeSource& source, AmaxOf of,
+                 float* amax) { amax_matrix(kIsa, exec, source, of, amax); },
       .count_nan = count_nan_matrix};
 }
 

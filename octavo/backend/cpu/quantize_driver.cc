@@ -1,0 +1,317 @@
+// From a job to pieces: splits the grid of tiles over threads, and for each run of tiles finds the
+// amaxes, makes the scales, and encodes what was scaled. Works on any tile and source in f32 (or
+// f64) staged on the stack; an Isa may offer a shortcut for blocks it knows.
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <cstring>
+
+#include "octavo/backend/cpu/count.h"
+#include "octavo/backend/cpu/fit_tile.h"
+#include "octavo/backend/cpu/scale_batch.h"
+#include "octavo/backend/cpu/span.h"
+#include "octavo/backend/cpu/tile_values.h"
+#include "octavo/base/fp_env.h"
+#include "octavo/base/thread_pool.h"
+#include "octavo/round/encode.h"
+#include "octavo/scale/tile_scale.h"
+
+namespace octavo::cpu {
+namespace {
+
+constexpr std::int64_t kPerThread = 32 * 1024;  // fewer elements than this are not worth a thread
+constexpr std::int64_t kBigTile = 128 * 1024;   // from here on threads share a tile
+constexpr int kMostParts = 64;                  // of a tile that threads share
+
+// Bits of |x| as f32, rounded up where x is an f64 between two of them; finite stays finite.
+std::uint32_t magnitude_bits(float x) { return std::bit_cast<std::uint32_t>(x) & 0x7FFFFFFFu; }
+std::uint32_t magnitude_bits(double x) {
+  constexpr std::uint32_t kMost = 0x7F7FFFFFu;
+  const std::uint64_t magnitude = std::bit_cast<std::uint64_t>(x) & ~(std::uint64_t{1} << 63);
+  const auto exact = std::bit_cast<double>(magnitude);
+  const auto nearest = static_cast<float>(exact);
+  const std::uint32_t up = static_cast<double>(nearest) < exact;
+  const std::uint32_t rounded = std::bit_cast<std::uint32_t>(nearest) + up;
+  const bool finite = magnitude < (std::uint64_t{0x7FF} << 52);
+  return finite ? std::min(rounded, kMost) : std::bit_cast<std::uint32_t>(nearest) & 0x7FFFFFFFu;
+}
+
+std::uint32_t counted_up_to(AmaxOf of) {
+  return of == AmaxOf::all ? 0xFFFFFFFFu : of == AmaxOf::not_nan ? 0x7F800000u : 0x7F7FFFFFu;
+}
+
+struct Area {
+  std::int64_t row, col, rows, cols;
+};
+
+// One copy, rowwise or columnwise, of one job.
+template <typename Real>
+class CopyMaker {
+ public:
+  CopyMaker(const Isa& isa, const QuantizeJob& job, bool transposed)
+      : isa_(isa),
+        job_(job),
+        to_(transposed ? job.columnwise : job.rowwise),
+        values_(isa, job, transposed),
+        tile_{tile_extent(to_.tile.rows, values_.rows()),
+              tile_extent(to_.tile.cols, values_.cols())},
+        limit_(counted_up_to(amax_of(job.scale))),
+        encoder_(make_encoder(to_.codes.format, encode_policy(job),
+                              sizeof(Real) == 4 ? DType::f32 : DType::f64)),
+        encode_(isa.encode(encoder_)),
+        division_(divides(job.scale) && job.given_inverse == nullptr) {}
+
+  void run(const Exec& exec, AtomicCounts* counts) const {
+    const std::int64_t rows = values_.rows(), cols = values_.cols();
+    if (rows == 0 || cols == 0) return;
+    const std::int64_t strips = (rows + tile_.rows - 1) / tile_.rows;
+    const std::int64_t wide = std::max<std::int64_t>(1, kStage / tile_.cols) * tile_.cols;
+    const std::int64_t chunks = (cols + wide - 1) / wide, units = strips * chunks;
+    const std::int64_t threads =
+        std::max<std::int64_t>(1, std::min<std::int64_t>(exec.threads, rows * cols / kPerThread));
+    const auto area = [&](std::int64_t unit) {
+      const std::int64_t row = unit / chunks * tile_.rows, col = unit % chunks * wide;
+      return Area{row, col, std::min(tile_.rows, rows - row), std::min(wide, cols - col)};
+    };
+    if (tile_.rows * tile_.cols >= kBigTile && units < 2 * threads) {
+      for (std::int64_t unit = 0; unit < units; ++unit) shared_tile(area(unit), threads, counts);
+      return;
+    }
+    const int parts = static_cast<int>(threads <= 1 ? 1 : std::min(units, threads * 4));
+    parallel_for(parts, static_cast<int>(threads), [&](int part) {
+      const FpEnvGuard guard;
+      for (std::int64_t u = units * part / parts; u < units * (part + 1) / parts; ++u)
+        one_thread(area(u), counts);
+    });
+  }
+
+ private:
+  // NaN that is not an error is zero: poisoned tiles are written over, and errors were found
+  // before.
+  static EncodePolicy encode_policy(const QuantizeJob& job) {
+    EncodePolicy policy = job.encode;
+    policy.via_f32 = false;
+    return policy;
+  }
+
+  // Bits of the amax of each tile of a strip.
+  void find_amax(const Area& area, std::uint32_t* amax) const {
+    const std::int64_t tiles = (area.cols + tile_.cols - 1) / tile_.cols;
+    std::fill(amax, amax + tiles, 0u);
+    alignas(64) Real stage[kStage + 32];
+    alignas(64) std::uint32_t most[kStage];
+    for (std::int64_t col = 0; col < area.cols; col += kStage) {
+      const std::int64_t n = std::min(kStage, area.cols - col);
+      std::fill(most, most + n, 0u);
+      for (std::int64_t row = 0; row < area.rows; ++row) {
+        const Real* x = values_.piece(area.row + row, area.col + col, n, stage);
+        for (std::int64_t i = 0; i < n; ++i) {
+          const std::uint32_t bits = magnitude_bits(x[i]);
+          most[i] = std::max(most[i], bits & (0u - static_cast<std::uint32_t>(bits <= limit_)));
+        }
+      }
+      // A chunk has many tiles, or a tile has many chunks; either way pieces start with a tile or
+      // lie inside one.
+      for (std::int64_t t = col / tile_.cols, i = 0; i < n; ++t) {
+        const std::int64_t end = std::min(n, (t + 1) * tile_.cols - col);
+        std::uint32_t tile_most = amax[t];
+        for (; i < end; ++i) tile_most = std::max(tile_most, most[i]);
+        amax[t] = tile_most;
+      }
+    }
+  }
+
+  void make(const Area& area, std::uint32_t* amax, ScaleBatch& scales) const {
+    const std::int64_t tiles = (area.cols + tile_.cols - 1) / tile_.cols;
+    if (job_.given_inverse != nullptr) return give_scale(job_.scale, *job_.given_inverse, scales);
+    const float tensor_scale = to_.tensor_scale != nullptr ? *to_.tensor_scale : 1.0F;
+    if (job_.given_amax == nullptr && job_.policy != AmaxPolicy::max) {
+      for (std::int64_t t = 0; t < tiles; ++t) {
+        const TileRegion region{area.row, area.col + t * tile_.cols, area.rows,
+                                std::min(tile_.cols, area.cols - t * tile_.cols)};
+        amax[t] =
+            fit_tile<Real>(isa_, job_, values_, region, to_.codes, encoder_, amax[t], tensor_scale);
+      }
+    }
+    make_scales(isa_, job_.scale, to_.codes.format, amax, tiles, tensor_scale, scales);
+  }
+
+  void store(const Area& area, const ScaleBatch& scales) const {
+    store_scales(to_.scales, area.row / tile_.rows, area.col / tile_.cols,
+                 (area.cols + tile_.cols - 1) / tile_.cols, scales.bits);
+  }
+
+  // `first_col` is where the first tile of `scales` begins.
+  void encode(const Area& area, std::int64_t first_col, const ScaleBatch& scales,
+              AtomicCounts* counts) const {
+    alignas(64) Real stage[kStage + 32], scaled[kStage], factors[kStage];
+    alignas(64) std::uint8_t poisoned[kStage];
+    alignas(64) std::byte codes[kStage * 2];
+    const int bytes = to_.codes.format.code_bytes();
+    const std::uint32_t poison_code =
+        to_.codes.format.has_nan() ? nan_input_code(to_.codes.format, job_.encode, false) : 0;
+    for (std::int64_t col = 0; col < area.cols; col += kStage) {
+      const std::int64_t n = std::min(kStage, area.cols - col), start = area.col + col - first_col;
+      for (std::int64_t t = start / tile_.cols, i = 0; i < n; ++t) {
+        const std::int64_t end = std::min(n, (t + 1) * tile_.cols - start);
+        std::fill(poisoned + i, poisoned + end, scales.poisoned[t]);
+        std::fill(factors + i, factors + end, static_cast<Real>(scales.factor[t]));
+        i = end;
+      }
+      for (std::int64_t r = 0; r < area.rows; ++r) {
+        const std::int64_t row = area.row + r;
+        const Real* x = values_.piece(row, area.col + col, n, stage);
+        if (division_) {
+          for (std::int64_t i = 0; i < n; ++i) scaled[i] = x[i] / factors[i];
+        } else {
+          for (std::int64_t i = 0; i < n; ++i) scaled[i] = x[i] * factors[i];
+        }
+        const std::uint64_t index =
+            job_.encode.first_index +
+            static_cast<std::uint64_t>(row * values_.cols() + area.col + col);
+        encode_(encoder_, scaled, codes, n, index);
+        if (bytes == 1) {
+          auto* code = reinterpret_cast<std::uint8_t*>(codes);
+          const auto poison = static_cast<std::uint8_t>(poison_code);
+          for (std::int64_t i = 0; i < n; ++i)
+            code[i] = static_cast<std::uint8_t>((code[i] & ~poisoned[i]) | (poison & poisoned[i]));
+        } else {
+          auto* code = reinterpret_cast<std::uint16_t*>(codes);
+          for (std::int64_t i = 0; i < n; ++i) {
+            const auto mask = static_cast<std::uint16_t>(poisoned[i] * 0x101u);
+            code[i] = static_cast<std::uint16_t>((code[i] & ~mask) | (poison_code & mask));
+          }
+        }
+        if (counts != nullptr) counts->add(count(scaled, poisoned, n, index));
+        scatter(to_.codes, row, area.col + col, n, codes);
+      }
+    }
+  }
+
+  // Elements of poisoned tiles count as NaN.
+  Counts count(Real* scaled, const std::uint8_t* poisoned, std::int64_t n,
+               std::uint64_t index) const {
+    for (std::int64_t i = 0; i < n; ++i)
+      if (poisoned[i] != 0) scaled[i] = static_cast<Real>(f32_nan());
+    return isa_.count(encoder_, scaled, n, index);
+  }
+
+  void one_thread(const Area& area, AtomicCounts* counts) const {
+    std::uint32_t amax[kMostTiles];
+    ScaleBatch scales;
+    if (job_.given_amax != nullptr) {
+      amax[0] = std::bit_cast<std::uint32_t>(*job_.given_amax);
+    } else if (job_.given_inverse == nullptr) {
+      find_amax(area, amax);
+    }
+    make(area, amax, scales);
+    store(area, scales);
+    encode(area, area.col, scales, counts);
+  }
+
+  // Threads share one large tile: by rows if it has enough of them, else by columns.
+  void shared_tile(const Area& area, std::int64_t threads, AtomicCounts* counts) const {
+    const bool by_rows = area.rows >= 4 * threads;
+    const std::int64_t pieces = by_rows ? area.rows : (area.cols + kStage - 1) / kStage;
+    const int parts = static_cast<int>(std::min<std::int64_t>({pieces, threads * 4, kMostParts}));
+    const auto part_of = [&](int part) {
+      const std::int64_t first = pieces * part / parts, last = pieces * (part + 1) / parts;
+      if (by_rows) return Area{area.row + first, area.col, last - first, area.cols};
+      const std::int64_t end = std::min(last * kStage, area.cols);
+      return Area{area.row, area.col + first * kStage, area.rows, end - first * kStage};
+    };
+    std::array<std::uint32_t, kMostParts> found{};
+    std::uint32_t amax = 0;
+    if (job_.given_amax != nullptr) {
+      amax = std::bit_cast<std::uint32_t>(*job_.given_amax);
+    } else if (job_.given_inverse == nullptr) {
+      parallel_for(parts, static_cast<int>(threads), [&](int part) {
+        const FpEnvGuard guard;
+        find_amax(part_of(part), &found[static_cast<std::size_t>(part)]);
+      });
+      amax = *std::max_element(found.begin(), found.end());
+    }
+    ScaleBatch scales;
+    {
+      const FpEnvGuard guard;
+      make(area, &amax, scales);
+    }
+    store(area, scales);
+    parallel_for(parts, static_cast<int>(threads), [&](int part) {
+      const FpEnvGuard guard;
+      encode(part_of(part), area.col, scales, counts);
+    });
+  }
+
+  const Isa& isa_;
+  const QuantizeJob& job_;
+  const QuantizedMatrix& to_;
+  TileValues<Real> values_;
+  Tile tile_;
+  std::uint32_t limit_;
+  Encoder encoder_;
+  EncodeSpan encode_;
+  bool division_;
+};
+
+template <typename Real>
+void amax_of_matrix(const Isa& isa, const Exec& exec, const QuantizeSource& source, AmaxOf of,
+                    float* amax) {
+  const QuantizeJob job{.source = source};
+  const TileValues<Real> values(isa, job, false);
+  const std::int64_t rows = values.rows(), cols = values.cols();
+  if (rows == 0 || cols == 0) return;
+  const std::int64_t per_row = (cols + kStage - 1) / kStage, units = rows * per_row;
+  const std::int64_t threads =
+      std::max<std::int64_t>(1, std::min<std::int64_t>(exec.threads, rows * cols / kPerThread));
+  const int parts = static_cast<int>(std::min<std::int64_t>({units, threads * 4, kMostParts}));
+  std::array<std::uint32_t, kMostParts> found{};
+  const std::uint32_t limit = counted_up_to(of);
+  parallel_for(parts, static_cast<int>(threads), [&](int part) {
+    const FpEnvGuard guard;
+    alignas(64) Real stage[kStage + 32];
+    std::uint32_t most = 0;
+    for (std::int64_t u = units * part / parts; u < units * (part + 1) / parts; ++u) {
+      const std::int64_t col = u % per_row * kStage, n = std::min(kStage, cols - col);
+      const Real* x = values.piece(u / per_row, col, n, stage);
+      for (std::int64_t i = 0; i < n; ++i) {
+        const std::uint32_t bits = magnitude_bits(x[i]);
+        most = std::max(most, bits & (0u - static_cast<std::uint32_t>(bits <= limit)));
+      }
+    }
+    found[static_cast<std::size_t>(part)] = most;
+  });
+  const std::uint32_t most = *std::max_element(found.begin(), found.end());
+  *amax = std::bit_cast<float>(std::max(most, std::bit_cast<std::uint32_t>(*amax)));
+}
+
+bool works_in_f64(const QuantizeSource& source) {
+  return !source.is_quantized() && source.values.dtype == DType::f64;
+}
+
+template <typename Real>
+void quantize_copies(const Isa& isa, const Exec& exec, const QuantizeJob& job,
+                     AtomicCounts* counts) {
+  if (job.rowwise.wanted()) CopyMaker<Real>(isa, job, false).run(exec, counts);
+  if (job.columnwise.wanted())
+    CopyMaker<Real>(isa, job, true).run(exec, job.rowwise.wanted() ? nullptr : counts);
+}
+
+}  // namespace
+
+void amax_matrix(const Isa& isa, const Exec& exec, const QuantizeSource& source, AmaxOf of,
+                 float* amax) {
+  works_in_f64(source) ? amax_of_matrix<double>(isa, exec, source, of, amax)
+                       : amax_of_matrix<float>(isa, exec, source, of, amax);
+}
+
+void quantize_matrix(const Isa& isa, const Exec& exec, const QuantizeJob& job) {
+  if (job.amax != nullptr) amax_matrix(isa, exec, job.source, amax_of(job.scale), job.amax);
+  AtomicCounts totals;
+  AtomicCounts* counts = job.counts != nullptr ? &totals : nullptr;
+  works_in_f64(job.source) ? quantize_copies<double>(isa, exec, job, counts)
+                           : quantize_copies<float>(isa, exec, job, counts);
+  if (job.counts != nullptr) *job.counts += totals.get();
+}
+
+}  // namespace octavo::cpu

@@ -1,0 +1,145 @@
+#include "octavo/quant/quantized_tensor.h"
+
+#include <cmath>
+#include <cstring>
+
+#include "octavo/base/error.h"
+#include "octavo/format/parse_format.h"
+#include "octavo/quant/plan_internal.h"
+#include "octavo/scale/tile_scale.h"
+
+namespace octavo {
+namespace {
+
+Tensor make_scales(const Shape& shape, ScaleFormat format) {
+  switch (format) {
+    case ScaleFormat::f32:
+      return Tensor::values(shape, DType::f32);
+    case ScaleFormat::bf16:
+      return Tensor::values(shape, DType::bf16);
+    case ScaleFormat::f16:
+      return Tensor::values(shape, DType::f16);
+    default:
+      return Tensor::codes(shape, stored_format(format));
+  }
+}
+
+QuantizedCopy make_copy(const Shape& shape, const Scaling& scaling) {
+  QuantizedCopy copy;
+  const bool packed = scaling.packed && scaling.format.bits() < 8 && shape.rank() > 0;
+  copy.codes = Tensor::codes(shape, scaling.format, packed);
+  copy.scales = make_scales(scale_shape(shape, scaling), scaling.scale.format);
+  if (scaling.scale.format == ScaleFormat::e4m3_f32)
+    copy.tensor_scale = Tensor::values({}, DType::f32);
+  return copy;
+}
+
+// The position of element `at` of a dense array, for messages.
+std::string position_text(const Shape& shape, std::int64_t at) {
+  std::string out;
+  for (int i = shape.rank() - 1; i >= 0; --i) {
+    out = text(at % shape[i], out.empty() ? "" : ", ", out);
+    at /= shape[i];
+  }
+  return text("(", out, ")");
+}
+
+// Scales are magnitudes. Negative ones would be applied without complaint and mean a bug elsewhere.
+void check_not_negative(const Tensor& scales, std::string_view what) {
+  if (scales.dtype() == DType::code && !scales.format().is_signed) return;
+  const int bytes = element_bytes(scales.dtype(), scales.format());
+  const std::span<std::byte> all = scales.bytes();
+  for (std::size_t i = 0; i < all.size(); i += static_cast<std::size_t>(bytes)) {
+    // The sign bit is the top bit of the last byte, little endian; NaN and zero may have one.
+    if ((all[i + static_cast<std::size_t>(bytes) - 1] & std::byte{0x80}) == std::byte{0}) continue;
+    std::uint32_t bits = 0;
+    std::memcpy(&bits, &all[i], static_cast<std::size_t>(bytes));
+    const double value = scales.dtype() == DType::f32
+                             ? static_cast<double>(__builtin_bit_cast(float, bits))
+                         : scales.dtype() == DType::bf16 ? decode(bf16_format, bits)
+                         : scales.dtype() == DType::f16  ? decode(f16_format, bits)
+                                                         : decode(scales.format(), bits);
+    if (value < 0) {
+      fail(ErrorCode::invalid_argument, "dequantize", "the ", what, " of tile ",
+           position_text(scales.shape(), static_cast<std::int64_t>(i) / bytes), " is ", value,
+           "; a scale is positive, zero or NaN: give its magnitude, and put signs into the codes");
+    }
+  }
+}
+
+}  // namespace
+
+std::int64_t QuantizedCopy::nbytes() const {
+  if (!exists()) return 0;
+  return codes.nbytes() + scales.nbytes() +
+         (tensor_scale.owner() != nullptr ? tensor_scale.nbytes() : 0);
+}
+
+std::int64_t QuantizedTensor::nbytes() const { return rowwise.nbytes() + columnwise.nbytes(); }
+
+Shape scale_shape(const Shape& shape, const Scaling& scaling) {
+  if (scaling.tile == Tile{0, 0}) return {};
+  const int rank = shape.rank();
+  const int axis = checked_axis(shape, scaling);
+  Shape grid = shape;
+  if (rank == 0) return grid;
+  grid[axis] = tile_count(scaling.tile.cols, shape[axis]);
+  if (axis == rank - 1 && rank >= 2)
+    grid[rank - 2] = tile_count(scaling.tile.rows, shape[rank - 2]);
+  return grid;
+}
+
+QuantizedTensor make_quantized(const Shape& shape, DType source, const Scaling& scaling) {
+  check_scaling(scaling);
+  QuantizedTensor out;
+  out.shape = shape;
+  out.source = source;
+  out.scaling = scaling;
+  if (scaling.rowwise) out.rowwise = make_copy(shape, scaling);
+  if (scaling.columnwise) out.columnwise = make_copy(transposed_shape(shape), scaling);
+  return out;
+}
+
+QuantizedTensor quantized_from(const Shape& shape, const Scaling& scaling, const Tensor& codes,
+                               const Tensor& scales, const Tensor& tensor_scale) {
+  constexpr std::string_view kOp = "dequantize";
+  check_scaling(scaling);
+  const auto need = [&](bool holds, const auto&... parts) {
+    if (!holds) fail(ErrorCode::invalid_argument, kOp, parts...);
+  };
+  need(codes.dtype() == DType::code && codes.format() == scaling.format,
+       "the codes are not codes of ", format_name(scaling.format));
+  need(codes.shape() == shape, "the codes have shape ", to_string(codes.shape()),
+       ", wanted that of the tensor, ", to_string(shape));
+  const Shape grid = scale_shape(shape, scaling);
+  need(scales.shape() == grid, "the scales have shape ", to_string(scales.shape()), ", wanted ",
+       to_string(grid), " for ", describe(scaling), " of ", to_string(shape));
+  const Tensor wanted = make_scales({0}, scaling.scale.format);
+  need(scales.dtype() == wanted.dtype() &&
+           (scales.dtype() != DType::code || scales.format() == wanted.format()),
+       "the scales are ",
+       scales.dtype() == DType::code ? format_name(scales.format())
+                                     : std::string(dtype_name(scales.dtype())),
+       ", wanted ", name_of(scaling.scale.format));
+  const bool two_levels = scaling.scale.format == ScaleFormat::e4m3_f32;
+  need(two_levels == (tensor_scale.owner() != nullptr),
+       two_levels ? "scales of e4m3 come with one f32 scale of the tensor, and there is none"
+                  : "got a tensor scale, which only scales of e4m3 have");
+  check_not_negative(scales, "scale");
+  if (two_levels) {
+    need(tensor_scale.dtype() == DType::f32 && element_count(tensor_scale.shape()) == 1,
+         "the tensor scale must be one float32");
+    check_not_negative(tensor_scale, "tensor scale");
+  }
+  Scaling stored = scaling;
+  stored.rowwise = true;
+  stored.columnwise = false;
+  stored.packed = codes.view().packed;
+  return {.shape = shape,
+          .source = DType::f32,
+          .scaling = stored,
+          .rowwise = {.codes = codes, .scales = scales, .tensor_scale = tensor_scale},
+          .columnwise = {}};
+}
+
+}  // namespace octavo

@@ -1,0 +1,192 @@
+#include "octavo/quant/scaling.h"
+
+#include <array>
+#include <charconv>
+#include <span>
+
+#include "octavo/base/error.h"
+#include "octavo/format/decode.h"
+#include "octavo/format/parse_format.h"
+
+namespace octavo {
+namespace {
+
+// In the order of the enumerations.
+constexpr std::array<std::string_view, 5> kScaleFormats{"f32", "bf16", "f16", "e8m0", "e4m3+f32"};
+constexpr std::array<std::string_view, 5> kRules{"f32", "rceil", "floor", "ceil", "even"};
+constexpr std::array<std::string_view, 5> kAriths{"octavo", "divide", "te", "torchao", "modelopt"};
+constexpr std::array<std::string_view, 2> kNonFinites{"poison", "saturate"};
+constexpr std::array<std::string_view, 3> kPolicies{"max", "percentile", "mse"};
+
+template <typename Enum>
+std::string_view name_in(std::span<const std::string_view> names, Enum value) {
+  return names[static_cast<std::size_t>(value)];
+}
+
+template <typename Enum>
+Enum find(std::span<const std::string_view> names, std::string_view name, std::string_view what) {
+  std::string known;
+  for (std::size_t i = 0; i < names.size(); ++i) {
+    if (names[i] == name) return static_cast<Enum>(i);
+    known += text(i ? ", " : "", names[i]);
+  }
+  fail(ErrorCode::invalid_argument, what, "got '", shown(name), "', wanted one of ", known);
+}
+
+struct Preset {
+  std::string_view name;
+  Scaling scaling;
+  std::string_view formats;  // what may follow a colon; the first is the default
+};
+
+constexpr ScaleSpec kF32{}, kE8m0{.format = ScaleFormat::e8m0, .rule = ScaleRule::rceil},
+    kTwoLevel{.format = ScaleFormat::e4m3_f32};
+
+constexpr std::array<Preset, 9> kPresets{{
+    {"fp8", {.tile = {0, 0}, .scale = kF32}, "e4m3fn e5m2"},
+    {"fp8-channel", {.tile = {1, 0}, .scale = kF32}, "e4m3fn e5m2"},
+    {"fp8-1x128", {.tile = {1, 128}, .scale = kF32}, "e4m3fn e5m2"},
+    {"fp8-block", {.tile = {128, 128}, .scale = kF32}, "e4m3fn e5m2"},
+    {"mxfp8", {.tile = {1, 32}, .scale = kE8m0}, "e4m3fn e5m2"},
+    {"mxfp6", {.format = e2m3fn, .tile = {1, 32}, .scale = kE8m0}, "e2m3fn e3m2fn"},
+    {"mxfp4", {.format = e2m1fn, .tile = {1, 32}, .scale = kE8m0}, "e2m1fn"},
+    {"mxint8", {.format = mxint8, .tile = {1, 32}, .scale = kE8m0}, "mxint8"},
+    {"nvfp4", {.format = e2m1fn, .tile = {1, 16}, .scale = kTwoLevel}, "e2m1fn"},
+}};
+
+bool lists(std::string_view words, std::string_view word) {
+  while (!words.empty()) {
+    const std::size_t end = std::min(words.find(' '), words.size());
+    if (words.substr(0, end) == word) return true;
+    words.remove_prefix(std::min(end + 1, words.size()));
+  }
+  return false;
+}
+
+std::string extent_text(std::int64_t extent) {
+  return extent == 0 ? "all" : std::to_string(extent);
+}
+
+}  // namespace
+
+Scaling preset(std::string_view name) {
+  const std::size_t colon = name.find(':');
+  for (const Preset& known : kPresets) {
+    if (known.name != name.substr(0, colon)) continue;
+    Scaling scaling = known.scaling;
+    if (colon != std::string_view::npos) {
+      const std::string_view format = name.substr(colon + 1);
+      check(lists(known.formats, format), ErrorCode::invalid_argument, "preset", "got '",
+            shown(name), "', wanted '", known.name, ":' and one of: ", known.formats,
+            "; build a Scaling for other element formats");
+      scaling.format = parse_format(format);
+    }
+    return scaling;
+  }
+  std::string names;
+  for (const Preset& known : kPresets) names += text(names.empty() ? "" : ", ", known.name);
+  fail(ErrorCode::invalid_argument, "preset", "got '", shown(name), "', wanted one of ", names);
+}
+
+std::vector<std::string> preset_names() {
+  std::vector<std::string> names;
+  for (const Preset& known : kPresets) names.emplace_back(known.name);
+  return names;
+}
+
+std::string describe(const Scaling& scaling) {
+  std::string out;
+  for (const Preset& known : kPresets) {
+    Scaling same = scaling;
+    same.format = known.scaling.format;
+    same.encode = known.scaling.encode;
+    same.rowwise = known.scaling.rowwise;
+    same.columnwise = known.scaling.columnwise;
+    if (same == known.scaling && lists(known.formats, format_name(scaling.format)))
+      out = text(known.name, ": ");
+  }
+  out += text(format_name(scaling.format), ", tile ", extent_text(scaling.tile.rows), "x",
+              extent_text(scaling.tile.cols), ", scale ", name_of(scaling.scale.format));
+  if (is_power_of_two_rule(scaling.scale.rule)) out += text(" ", name_of(scaling.scale.rule));
+  if (scaling.scale.margin != 0) out += text(", margin ", scaling.scale.margin);
+  if (scaling.policy != AmaxPolicy::max) out += text(", ", name_of(scaling.policy));
+  if (scaling.policy == AmaxPolicy::percentile) out += text(" ", scaling.percentile);
+  if (scaling.scale.arith != Arith::octavo) out += text(", arith ", name_of(scaling.scale.arith));
+  if (scaling.axis != -1) out += text(", axis ", scaling.axis);
+  return out;
+}
+
+void check_scaling(const Scaling& scaling) {
+  constexpr std::string_view kOp = "scaling";
+  const auto wrong = [&](const auto&... parts) {
+    fail(ErrorCode::invalid_argument, kOp, parts...);
+  };
+  if (const auto problem = format_problem(scaling.format))
+    wrong("the element format cannot be: ", *problem);
+  if (!scaling.format.is_signed)
+    wrong("got the unsigned format ", format_name(scaling.format),
+          ", wanted a signed one: values have signs");
+  const double max = max_value(scaling.format);
+  if (max < 0x1p-60 || max > 0x1p60)
+    wrong("the largest ", format_name(scaling.format), " is ", max,
+          ", and scales are f32: wanted between 2^-60 and 2^60");
+  if (scaling.tile.rows < 0 || scaling.tile.cols < 0)
+    wrong("got a tile of ", scaling.tile.rows, "x", scaling.tile.cols,
+          ", wanted sizes of 1 or more, or 0 for the whole extent");
+  const ScaleSpec& scale = scaling.scale;
+  if (scale.format == ScaleFormat::e8m0 && !is_power_of_two_rule(scale.rule))
+    wrong("e8m0 scales are powers of two; wanted rule rceil, floor, ceil or even");
+  if (scale.format == ScaleFormat::e4m3_f32 && is_power_of_two_rule(scale.rule))
+    wrong("e4m3+f32 scales take the rule f32, got ", name_of(scale.rule));
+  if (scale.format == ScaleFormat::e4m3_f32 && scaling.tile == Tile{0, 0})
+    wrong(
+        "e4m3+f32 has a scale per tile besides the tensor's; wanted a tile smaller than the "
+        "tensor, such as 1x16");
+  if (scale.margin < -kMaxMargin || scale.margin > kMaxMargin)
+    wrong("got margin ", scale.margin, ", wanted ", -kMaxMargin, " to ", kMaxMargin);
+  if (!(scale.min_amax >= 0.0F) || scale.min_amax > 1e30F)
+    wrong("got min_amax ", scale.min_amax, ", wanted 0 to 1e30");
+  if (scaling.policy == AmaxPolicy::percentile &&
+      !(scaling.percentile > 0.0 && scaling.percentile <= 100.0))
+    wrong("got percentile ", scaling.percentile, ", wanted more than 0 and at most 100");
+  if (!scaling.rowwise && !scaling.columnwise)
+    wrong("neither rowwise nor columnwise is wanted; ask for one at least");
+  if (scaling.encode.stochastic_bits < 1 || scaling.encode.stochastic_bits > kMaxStochasticBits)
+    wrong("got stochastic_bits ", scaling.encode.stochastic_bits, ", wanted 1 to ",
+          kMaxStochasticBits);
+}
+
+std::string_view name_of(ScaleFormat format) { return name_in(kScaleFormats, format); }
+std::string_view name_of(ScaleRule rule) { return name_in(kRules, rule); }
+std::string_view name_of(Arith arith) { return name_in(kAriths, arith); }
+std::string_view name_of(NonFinite non_finite) { return name_in(kNonFinites, non_finite); }
+std::string_view name_of(AmaxPolicy policy) { return name_in(kPolicies, policy); }
+
+ScaleFormat parse_scale_format(std::string_view name) {
+  return find<ScaleFormat>(kScaleFormats, name, "scale");
+}
+ScaleRule parse_scale_rule(std::string_view name) { return find<ScaleRule>(kRules, name, "rule"); }
+Arith parse_arith(std::string_view name) { return find<Arith>(kAriths, name, "arith"); }
+NonFinite parse_non_finite(std::string_view name) {
+  return find<NonFinite>(kNonFinites, name, "non_finite");
+}
+
+void parse_amax_policy(std::string_view name, Scaling& scaling) {
+  const std::size_t colon = name.find(':');
+  const auto policy = find<AmaxPolicy>(kPolicies, name.substr(0, colon), "policy");
+  const bool wants_number = policy == AmaxPolicy::percentile;
+  check(wants_number == (colon != std::string_view::npos), ErrorCode::invalid_argument, "policy",
+        "got '", shown(name), "', wanted max, mse or percentile:P with P in (0, 100]");
+  if (wants_number) {
+    const std::string_view digits = name.substr(colon + 1);
+    double value = 0;
+    const auto [end, error] = std::from_chars(digits.begin(), digits.end(), value);
+    check(error == std::errc{} && end == digits.end() && value > 0 && value <= 100,
+          ErrorCode::invalid_argument, "policy", "got '", shown(name),
+          "', wanted percentile:P with P in (0, 100]");
+    scaling.percentile = value;
+  }
+  scaling.policy = policy;
+}
+
+}  // namespace octavo
