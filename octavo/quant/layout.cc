@@ -1,4 +1,5 @@
-// Every layout is a place for each (row, column) of a grid; copying to it and from it is one loop.
+// A layout is a place for every row and one for every column; copying to it and from it is one
+// loop.
 #include "octavo/quant/layout.h"
 
 #include <array>
@@ -6,6 +7,7 @@
 #include <cstring>
 #include <string_view>
 #include <utility>
+#include <vector>
 
 #include "octavo/base/error.h"
 
@@ -65,42 +67,51 @@ int checked_pad(ScaleLayout layout, int pad, std::string_view op) {
   return layout == ScaleLayout::transposed ? kTransposedPad : 1;
 }
 
-// Where (row, col) is in one laid-out grid, in elements.
-struct Place {
-  ScaleLayout layout;
-  std::int64_t pitch;  // contiguous elements; of the swizzle, tiles in a row of tiles
+// Where the scales of one grid are, in bytes: scale (r, c) is at rows[r] + cols[c]. Every layout is
+// such a sum.
+struct Places {
+  std::vector<std::int64_t> rows, cols;
 
-  [[nodiscard]] std::int64_t operator()(std::int64_t row, std::int64_t col) const {
-    switch (layout) {
-      case ScaleLayout::row_major:
-        return row * pitch + col;
-      case ScaleLayout::transposed:
-        return col * pitch + row;
-      case ScaleLayout::swizzled_128x4:
-        break;
-    }
-    const std::int64_t tile = row / kTileRows * pitch + col / kTileCols, in_tile = row % kTileRows;
-    return tile * kTileBytes + in_tile % kGroupRows * kLineBytes +
-           in_tile / kGroupRows * kTileCols + col % kTileCols;
+  Places(const Shape& grid, const auto& row_place, const auto& col_place) {
+    for (std::int64_t row = 0; row < rows_of(grid); ++row) rows.push_back(row_place(row));
+    for (std::int64_t col = 0; col < cols_of(grid); ++col) cols.push_back(col_place(col));
   }
 };
 
-// One side of a copy: bytes of (row, col) of the grid that `first` begins.
-template <int kBytes, typename From, typename To>
-void copy_grid(std::int64_t rows, std::int64_t cols, const std::byte* from, const From& from_at,
-               std::byte* to, const To& to_at) {
-  for (std::int64_t row = 0; row < rows; ++row)
-    for (std::int64_t col = 0; col < cols; ++col)
-      std::memcpy(to + to_at(row, col), from + from_at(row, col), kBytes);
+Places strided_places(const Shape& grid, std::int64_t row_stride, std::int64_t col_stride) {
+  return {grid, [=](std::int64_t row) { return row * row_stride; },
+          [=](std::int64_t col) { return col * col_stride; }};
 }
 
-template <typename From, typename To>
-void copy_grid(int bytes, std::int64_t rows, std::int64_t cols, const std::byte* from,
-               const From& from_at, std::byte* to, const To& to_at) {
-  if (bytes == 1) return copy_grid<1>(rows, cols, from, from_at, to, to_at);
-  if (bytes == 2) return copy_grid<2>(rows, cols, from, from_at, to, to_at);
-  if (bytes == 4) return copy_grid<4>(rows, cols, from, from_at, to, to_at);
-  return copy_grid<8>(rows, cols, from, from_at, to, to_at);
+// `laid_out` is the shape of the layout, padding included.
+Places layout_places(const Shape& grid, ScaleLayout layout, const Shape& laid_out, int bytes) {
+  const std::int64_t pitch = cols_of(laid_out) * bytes;
+  if (layout == ScaleLayout::row_major) return strided_places(grid, pitch, bytes);
+  if (layout == ScaleLayout::transposed) return strided_places(grid, bytes, pitch);
+  const std::int64_t tiles = cols_of(laid_out) / kTileCols;
+  return {grid,
+          [=](std::int64_t row) {
+            return row / kTileRows * tiles * kTileBytes + row % kGroupRows * kLineBytes +
+                   row % kTileRows / kGroupRows * kTileCols;
+          },
+          [](std::int64_t col) { return col / kTileCols * kTileBytes + col % kTileCols; }};
+}
+
+template <int kBytes>
+void copy_grid_of(const std::byte* from, const Places& from_at, std::byte* to,
+                  const Places& to_at) {
+  for (std::size_t row = 0; row < to_at.rows.size(); ++row)
+    for (std::size_t col = 0; col < to_at.cols.size(); ++col)
+      std::memcpy(to + to_at.rows[row] + to_at.cols[col],
+                  from + from_at.rows[row] + from_at.cols[col], kBytes);
+}
+
+void copy_grid(int bytes, const std::byte* from, const Places& from_at, std::byte* to,
+               const Places& to_at) {
+  if (bytes == 1) return copy_grid_of<1>(from, from_at, to, to_at);
+  if (bytes == 2) return copy_grid_of<2>(from, from_at, to, to_at);
+  if (bytes == 4) return copy_grid_of<4>(from, from_at, to, to_at);
+  return copy_grid_of<8>(from, from_at, to, to_at);
 }
 
 // Calls visit(offset in bytes, number) for every grid of a stack of any strides.
@@ -126,10 +137,6 @@ void for_each_grid(const View& stack, Visit&& visit) {
 Tensor like(const View& scales, const Shape& shape) {
   return scales.dtype == DType::code ? Tensor::codes(shape, scales.format)
                                      : Tensor::values(shape, scales.dtype);
-}
-
-std::int64_t pitch_of(const Shape& laid_out, ScaleLayout layout) {
-  return layout == ScaleLayout::swizzled_128x4 ? cols_of(laid_out) / kTileCols : cols_of(laid_out);
 }
 
 // Does `shape` hold `grid` in this layout, padded to whatever?
@@ -190,17 +197,12 @@ Tensor to_layout(const Tensor& scales, ScaleLayout layout, int pad) {
   if (element_count(from.shape) == 0) return out;
 
   const int rank = from.shape.rank(), bytes = element_bytes(from.dtype, from.format);
-  const std::int64_t row_stride = rank < 2 ? 0 : from.strides[rank - 2],
-                     col_stride = from.strides[rank - 1];
-  const auto from_at = [=](std::int64_t row, std::int64_t col) {
-    return row * row_stride + col * col_stride;
-  };
-  const Place place{layout, pitch_of(out.shape(), layout)};
-  const auto to_at = [&](std::int64_t row, std::int64_t col) { return place(row, col) * bytes; };
+  const Places from_at =
+      strided_places(from.shape, rank < 2 ? 0 : from.strides[rank - 2], from.strides[rank - 1]);
+  const Places to_at = layout_places(from.shape, layout, out.shape(), bytes);
   const std::int64_t grid_bytes = rows_of(out.shape()) * cols_of(out.shape()) * bytes;
   for_each_grid(from, [&](std::int64_t offset, std::int64_t number) {
-    copy_grid(bytes, rows_of(from.shape), cols_of(from.shape),
-              static_cast<const std::byte*>(from.data) + offset, from_at,
+    copy_grid(bytes, static_cast<const std::byte*>(from.data) + offset, from_at,
               static_cast<std::byte*>(out.view().data) + number * grid_bytes, to_at);
   });
   return out;
@@ -220,14 +222,11 @@ Tensor from_layout(const Tensor& scales, const Shape& grid, ScaleLayout layout) 
   const int bytes = element_bytes(from.dtype, from.format);
   const Shape laid_out =
       layout == ScaleLayout::swizzled_128x4 ? layout_shape(grid, layout) : from.shape;
-  const Place place{layout, pitch_of(laid_out, layout)};
-  const std::int64_t cols = cols_of(grid);
-  const auto from_at = [&](std::int64_t row, std::int64_t col) { return place(row, col) * bytes; };
-  const auto to_at = [=](std::int64_t row, std::int64_t col) { return (row * cols + col) * bytes; };
+  const Places from_at = layout_places(grid, layout, laid_out, bytes);
+  const Places to_at = strided_places(grid, cols_of(grid) * bytes, bytes);
   const std::int64_t grid_bytes = rows_of(laid_out) * cols_of(laid_out) * bytes;
   for_each_grid(out.view(), [&](std::int64_t offset, std::int64_t number) {
-    copy_grid(bytes, rows_of(grid), cols,
-              static_cast<const std::byte*>(from.data) + number * grid_bytes, from_at,
+    copy_grid(bytes, static_cast<const std::byte*>(from.data) + number * grid_bytes, from_at,
               static_cast<std::byte*>(out.view().data) + offset, to_at);
   });
   return out;
