@@ -5,7 +5,7 @@
 
 #include "cli/cast_plan.h"
 #include "cli/npy_reader.h"
-#include "cli/whole_file.h"
+#include "octavo/base/whole_file.h"
 #include "octavo/round/policy.h"
 
 namespace octavo::cli {

@@ -11,7 +11,7 @@
 #include "cli/number_text.h"
 #include "cli/plot.h"
 #include "cli/terminal.h"
-#include "cli/whole_file.h"
+#include "octavo/base/whole_file.h"
 #include "octavo/format/decode.h"
 #include "octavo/format/named_formats.h"
 

@@ -9,9 +9,9 @@
 #include <nlohmann/json.hpp>
 
 #include "cli/command.h"
+#include "cli/signals.h"
 #include "cli/suggest.h"
 #include "cli/terminal.h"
-#include "cli/whole_file.h"
 #include "octavo/base/error.h"
 #include "octavo/version.h"
 

@@ -6,11 +6,13 @@
 
 #include <cerrno>
 #include <cstring>
+#include <optional>
 #include <utility>
 #include <vector>
 
 #include "cli/usage.h"
 #include "octavo/base/error.h"
+#include "octavo/base/file_id.h"
 
 namespace octavo::cli {
 
@@ -61,10 +63,8 @@ void NpyReader::fail_file(const std::string& problem) const {
 }
 
 bool NpyReader::is_same_file(const std::string& path) const {
-  struct stat mine {
-  }, other{};
-  return fstat(descriptor_, &mine) == 0 && stat(path.c_str(), &other) == 0 &&
-         mine.st_dev == other.st_dev && mine.st_ino == other.st_ino;
+  const std::optional<FileId> mine = file_id(descriptor_);
+  return mine && mine == file_id(path);
 }
 
 std::size_t NpyReader::read_some(std::span<std::byte> bytes) {

@@ -18,6 +18,8 @@
 #include "octavo/round/policy.h"
 #include "octavo/round/policy_names.h"
 #include "octavo/round/profile.h"
+#include "octavo/safetensors/file_reader.h"
+#include "octavo/safetensors/file_writer.h"
 #include "octavo/tensor/dlpack.h"
 #include "octavo/tensor/tensor.h"
 #include "octavo/tensor/view.h"

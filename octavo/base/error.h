@@ -38,11 +38,10 @@ template <typename... Parts>
 }
 
 // Somebody else's text for a message: bounded, and nothing that a terminal would act on.
-[[nodiscard]] inline std::string shown(std::string_view text_of_others) {
-  constexpr std::size_t kMost = 40;
+[[nodiscard]] inline std::string shown(std::string_view text_of_others, std::size_t most = 40) {
   std::string out;
-  for (const char c : text_of_others.substr(0, kMost)) out += c >= ' ' && c <= '~' ? c : '?';
-  return text_of_others.size() > kMost ? out + "..." : out;
+  for (const char c : text_of_others.substr(0, most)) out += c >= ' ' && c <= '~' ? c : '?';
+  return text_of_others.size() > most ? out + "..." : out;
 }
 
 template <typename... Parts>

@@ -34,6 +34,8 @@ class SymbolsTest(unittest.TestCase):
             "void octavo::fill<float>(std::span<float>)": "fill",
             "octavo::operator==(octavo::A const&, octavo::A const&)": "operator",
             "std::vector<octavo::Error>::push_back(octavo::Error&&)": None,
+            "octavo::safetensors::FileReader::path() const": "FileReader",
+            "octavo::safetensors::parse_header(int)": "parse_header",
             "main": None,
         }.items():
             self.assertEqual(outermost(symbol), name, symbol)
@@ -44,6 +46,7 @@ class SymbolsTest(unittest.TestCase):
         self.assertEqual(check(good, declared), [])
         self.assertEqual(len(check([*good, "octavo::hidden()"], declared)), 1)
         self.assertEqual(len(check([*good, "octavo::commented_out()"], declared)), 1)
+        self.assertEqual(len(check([*good, "octavo::inner::hidden()"], declared)), 1)
         self.assertEqual(len(check([*good, "std::vector<int>::size() const"], declared)), 1)
 
 

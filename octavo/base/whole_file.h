@@ -9,12 +9,15 @@
 #include <string>
 #include <string_view>
 
-namespace octavo::cli {
+#include "octavo/base/macros.h"
 
-class WholeFile {
+namespace octavo {
+
+class OCTAVO_API WholeFile {
  public:
   // `op` begins the error messages. Refuses names that are there and are no plain file: a rename
   // onto /dev/null would replace it. A symbolic link stays, and what it points to is replaced.
+  // The new file's mode is what the umask allows, as for any new file.
   WholeFile(std::string op, const std::string& path);
   ~WholeFile();  // removes the temporary file unless committed
   WholeFile(const WholeFile&) = delete;
@@ -22,20 +25,28 @@ class WholeFile {
 
   // Claims disk space, so that a disk too small is known before the work and not after it.
   void reserve(std::int64_t bytes);
+  // Behind what write() wrote before.
   void write(std::span<const std::byte> bytes);
-  void commit();
+  // Anywhere, from several threads if they like. A file has holes of zeros where nothing came.
+  void write_at(std::uint64_t offset, std::span<const std::byte> bytes) const;
+  void commit();  // once; nothing may be written after it
+
+  // The final name, symbolic links followed.
+  [[nodiscard]] const std::string& path() const { return path_; }
 
  private:
   [[noreturn]] void fail_io(std::string_view doing, int error) const;
 
   std::string op_, path_, temporary_;
-  int descriptor_ = -1;
+  int descriptor_ = -1, pending_slot_ = -1;
+  std::uint64_t written_ = 0;
 };
 
-void write_whole_file(const std::string& op, const std::string& path, std::string_view content);
+OCTAVO_API void write_whole_file(const std::string& op, const std::string& path,
+                                 std::string_view content);
 
-// Writes beyond a file size limit give an error instead of a signal, and Ctrl-C removes temporary
-// files. Called once at start.
-void prepare_signals();
+// For the signal handler of a program that is about to die: removes the temporary files that are
+// open now (the first 16 of them). Async-signal-safe; the library installs no handler itself.
+OCTAVO_API void remove_unfinished_files() noexcept;
 
-}  // namespace octavo::cli
+}  // namespace octavo

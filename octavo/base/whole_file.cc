@@ -1,7 +1,6 @@
-#include "cli/whole_file.h"
+#include "octavo/base/whole_file.h"
 
 #include <fcntl.h>
-#include <fmt/format.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -9,39 +8,43 @@
 #include <atomic>
 #include <cerrno>
 #include <climits>
-#include <csignal>
 #include <cstdlib>
 #include <cstring>
+#include <utility>
 
-#include "cli/usage.h"
 #include "octavo/base/error.h"
 
-namespace octavo::cli {
+namespace octavo {
 namespace {
 
-// The file a signal handler has to remove. A handler may only use memory that is simply there.
-std::array<char, PATH_MAX> pending_path{};
-std::atomic<bool> pending{false};
+// The files a signal handler has to remove. A handler may only use memory that is simply there. A
+// program with more files open at once than there are slots leaves some temporary ones behind when
+// it dies by a signal; their names say what they are.
+enum class SlotState : int { free, changing, taken };
+struct PendingSlot {
+  std::atomic<SlotState> state{SlotState::free};
+  std::array<char, PATH_MAX> path{};
+};
+std::array<PendingSlot, 16> pending_slots;
+static_assert(std::atomic<SlotState>::is_always_lock_free);
 
-void set_pending(const std::string& path) {
-  if (path.size() >= pending_path.size()) return;
-  std::memcpy(pending_path.data(), path.c_str(), path.size() + 1);
-  pending.store(true);
+int take_slot(const std::string& path) {
+  for (std::size_t i = 0; i < pending_slots.size() && path.size() < PATH_MAX; ++i) {
+    PendingSlot& slot = pending_slots[i];
+    SlotState expected = SlotState::free;
+    if (!slot.state.compare_exchange_strong(expected, SlotState::changing)) continue;
+    std::memcpy(slot.path.data(), path.c_str(), path.size() + 1);
+    slot.state.store(SlotState::taken);
+    return static_cast<int>(i);
+  }
+  return -1;
 }
 
-void remove_and_die(int signal_number) {
-  if (pending.load()) unlink(pending_path.data());
-  // The default action now, so that the caller sees death by this very signal.
-  std::signal(signal_number, SIG_DFL);
-  std::raise(signal_number);
+void free_slot(int slot) {
+  if (slot >= 0) pending_slots[static_cast<std::size_t>(slot)].state.store(SlotState::free);
 }
 
 std::string resolved(const std::string& op, const std::string& path) {
-  if (path == "-") {
-    throw UsageError(text('[', op,
-                          "] got '-' for the output, and files are not written to stdout; ",
-                          "give a name, or ./- if '-' is the name"));
-  }
   struct stat status {};
   if (lstat(path.c_str(), &status) != 0) return path;
   if (S_ISLNK(status.st_mode)) {
@@ -68,19 +71,18 @@ WholeFile::WholeFile(std::string op, const std::string& path)
   check(!name.empty(), ErrorCode::io, op_, "'", path, "' is no name for a file");
   // Few characters of the name, lest the temporary one be too long where the final one is not.
   for (int attempt = 0; descriptor_ < 0; ++attempt) {
-    temporary_ =
-        fmt::format("{}.{}.{}-{}.octavo-tmp", folder, name.substr(0, 64), getpid(), attempt);
+    temporary_ = text(folder, ".", name.substr(0, 64), ".", getpid(), "-", attempt, ".octavo-tmp");
     descriptor_ = open(temporary_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
     if (descriptor_ < 0 && (errno != EEXIST || attempt > 100)) fail_io("create", errno);
   }
-  set_pending(temporary_);
+  pending_slot_ = take_slot(temporary_);
 }
 
 WholeFile::~WholeFile() {
   if (descriptor_ < 0) return;
   close(descriptor_);
   unlink(temporary_.c_str());
-  pending.store(false);
+  free_slot(pending_slot_);
 }
 
 void WholeFile::fail_io(std::string_view doing, int error) const {
@@ -94,23 +96,31 @@ void WholeFile::reserve(std::int64_t bytes) {
   if (bytes <= 0 || fallocate(descriptor_, 0, 0, bytes) == 0) return;
   // Many file systems cannot reserve; only "there is no room" is worth hearing.
   if (errno == ENOSPC || errno == EFBIG || errno == EDQUOT) {
-    fail_io(fmt::format("reserve {} bytes for", bytes), errno);
+    const int error = errno;
+    fail_io(text("reserve ", bytes, " bytes for"), error);
   }
 }
 
 void WholeFile::write(std::span<const std::byte> bytes) {
+  write_at(written_, bytes);
+  written_ += bytes.size();
+}
+
+void WholeFile::write_at(std::uint64_t offset, std::span<const std::byte> bytes) const {
   while (!bytes.empty()) {
-    const ssize_t written = ::write(descriptor_, bytes.data(), bytes.size());
+    const ssize_t written =
+        pwrite(descriptor_, bytes.data(), bytes.size(), static_cast<off_t>(offset));
     if (written < 0 && errno == EINTR) continue;
     if (written < 0) fail_io("write", errno);
     bytes = bytes.subspan(static_cast<std::size_t>(written));
+    offset += static_cast<std::uint64_t>(written);
   }
 }
 
 void WholeFile::commit() {
   if (fsync(descriptor_) != 0) fail_io("write", errno);
   if (rename(temporary_.c_str(), path_.c_str()) != 0) fail_io("rename the finished file to", errno);
-  pending.store(false);
+  free_slot(pending_slot_);
   close(descriptor_);
   descriptor_ = -1;
   // The folder too, so that the new name survives a lost machine; the data is safe already, and
@@ -130,12 +140,10 @@ void write_whole_file(const std::string& op, const std::string& path, std::strin
   file.commit();
 }
 
-void prepare_signals() {
-  std::signal(SIGXFSZ, SIG_IGN);
-  for (const int signal_number : {SIGINT, SIGTERM, SIGHUP}) {
-    // A shell's "nohup" and "&" have set these to be ignored, and that is to stay.
-    if (std::signal(signal_number, remove_and_die) == SIG_IGN) std::signal(signal_number, SIG_IGN);
+void remove_unfinished_files() noexcept {
+  for (const PendingSlot& slot : pending_slots) {
+    if (slot.state.load() == SlotState::taken) unlink(slot.path.data());
   }
 }
 
-}  // namespace octavo::cli
+}  // namespace octavo

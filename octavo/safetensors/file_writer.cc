@@ -1,0 +1,95 @@
+#include "octavo/safetensors/file_writer.h"
+
+#include <algorithm>
+#include <iterator>
+#include <optional>
+#include <utility>
+
+#include "octavo/base/error.h"
+#include "octavo/safetensors/placement_internal.h"
+
+namespace octavo::safetensors {
+
+FileWriter::FileWriter(const std::string& path, std::vector<TensorPlan> tensors,
+                       const WriteOptions& options)
+    : sources_(options.sources),
+      header_(place_tensors(std::move(tensors), options.metadata, path)),
+      file_(std::string(kOp), path) {
+  check_is_no_source();
+  file_.reserve(static_cast<std::int64_t>(header_.data_begin + header_.data_bytes));
+  const std::string header_bytes = write_header(header_);
+  file_.write_at(0, std::as_bytes(std::span(header_bytes)));
+}
+
+void FileWriter::check_is_no_source() const {
+  const std::optional<FileId> target = file_id(file_.path());
+  if (target && std::find(sources_.begin(), sources_.end(), *target) != sources_.end()) {
+    fail(ErrorCode::io, kOp, shown_file(file_.path()),
+         " is also a file to read from, wanted two; write to another name");
+  }
+}
+
+const TensorEntry& FileWriter::at(std::string_view name) const {
+  const TensorEntry* const found = header_.find(name);
+  if (found == nullptr) {
+    fail(ErrorCode::invalid_argument, kOp, shown_file(file_.path()), ": ", shown_tensor(name),
+         " was not planned; name it when the writer is made");
+  }
+  return *found;
+}
+
+void FileWriter::write(const TensorEntry& tensor, std::uint64_t offset,
+                       std::span<const std::byte> bytes) {
+  if (tensor.end < tensor.begin || tensor.end > header_.data_bytes) {
+    fail(ErrorCode::invalid_argument, kOp, shown_tensor(tensor.name), " is not of ",
+         shown_file(file_.path()), "; take it from this writer's header");
+  }
+  if (offset > tensor.nbytes() || bytes.size() > tensor.nbytes() - offset) {
+    fail(ErrorCode::invalid_argument, kOp, shown_file(file_.path()), ": ",
+         shown_tensor(tensor.name), " has ", tensor.nbytes(), " bytes, but ", bytes.size(),
+         " were given for byte ", offset, " on");
+  }
+  if (bytes.empty()) return;
+  {
+    const std::lock_guard lock(mutex_);
+    check(!finished_, ErrorCode::invalid_argument, kOp, "write() behind finish()");
+  }
+  const std::uint64_t begin = tensor.begin + offset;
+  file_.write_at(header_.data_begin + begin, bytes);
+  note_written(begin, begin + bytes.size());
+}
+
+// Keeps the written stretches merged, so that writing in order needs one of them.
+void FileWriter::note_written(std::uint64_t begin, std::uint64_t end) {
+  const std::lock_guard lock(mutex_);
+  auto next = written_.upper_bound(begin);
+  if (next != written_.begin() && std::prev(next)->second >= begin) {
+    --next;
+    begin = next->first;
+  }
+  while (next != written_.end() && next->first <= end) {
+    end = std::max(end, next->second);
+    next = written_.erase(next);
+  }
+  written_.emplace(begin, end);
+}
+
+void FileWriter::finish() {
+  const std::lock_guard lock(mutex_);
+  check(!finished_, ErrorCode::invalid_argument, kOp, "finish() was called before");
+  const std::uint64_t first_gap =
+      written_.empty() || written_.begin()->first > 0 ? 0 : written_.begin()->second;
+  if (first_gap < header_.data_bytes) {
+    const auto holder =
+        std::find_if(header_.tensors.begin(), header_.tensors.end(),
+                     [first_gap](const TensorEntry& tensor) { return tensor.end > first_gap; });
+    fail(ErrorCode::invalid_argument, kOp, shown_file(file_.path()), ": ",
+         shown_tensor(holder->name), " was not written from byte ", first_gap - holder->begin,
+         " on, wanted all ", holder->nbytes(), " bytes before finish()");
+  }
+  check_is_no_source();
+  file_.commit();
+  finished_ = true;
+}
+
+}  // namespace octavo::safetensors

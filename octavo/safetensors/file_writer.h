@@ -1,0 +1,60 @@
+// A safetensors file that appears whole or not at all. All tensors are named first, so the header
+// is known; then their bytes come in any order, in pieces of any size, from any thread; then
+// finish() gives the file its name. Until then, and if it is never called, whatever had the name
+// before is untouched. The same tensors give the same file, byte for byte.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <mutex>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "octavo/base/file_id.h"
+#include "octavo/base/macros.h"
+#include "octavo/base/whole_file.h"
+#include "octavo/safetensors/header.h"
+#include "octavo/safetensors/header_writer.h"
+
+namespace octavo::safetensors {
+
+struct WriteOptions {
+  Metadata metadata{};
+  std::vector<FileId> sources{};  // FileReader::id() of files that must not be replaced
+};
+
+class OCTAVO_API FileWriter {
+ public:
+  // Throws Error(invalid_argument) for tensors that cannot be in one file (see place_tensors),
+  // Error(io) when the file cannot be made, the disk has no room for it, or it is a source.
+  FileWriter(const std::string& path, std::vector<TensorPlan> tensors,
+             const WriteOptions& options = {});
+
+  // Where each tensor is to lie. The order of header().tensors is that of the bytes in the file:
+  // writing in it is fastest.
+  [[nodiscard]] const Header& header() const { return header_; }
+  // Throws Error when the tensor was not planned.
+  [[nodiscard]] const TensorEntry& at(std::string_view name) const;
+
+  // A piece of a tensor, from byte `offset` of it on. Writing a piece again is allowed.
+  void write(const TensorEntry& tensor, std::uint64_t offset, std::span<const std::byte> bytes);
+  // Throws Error(invalid_argument) when a byte was never written: a hole would read as zeros.
+  void finish();
+
+ private:
+  void note_written(std::uint64_t begin, std::uint64_t end);
+  void check_is_no_source() const;
+
+  std::vector<FileId> sources_;
+  Header header_;
+  WholeFile file_;
+  std::mutex mutex_;
+  std::map<std::uint64_t, std::uint64_t>
+      written_;  // begin -> end in the data; apart and not touching
+  bool finished_ = false;
+};
+
+}  // namespace octavo::safetensors

@@ -1,0 +1,65 @@
+// A pull parser for the JSON of safetensors headers: strict (RFC 8259), exact integers, nothing
+// built that was not asked for. Written here because the library needs the standard library alone,
+// and because general parsers take what a header must not have (integers through doubles, keys
+// twice, text behind the end) or build trees whose size a hostile file decides.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+namespace octavo::safetensors {
+
+// What is wrong with a text, and at which byte. Whoever knows the file makes an Error of it.
+struct JsonProblem {
+  std::string what;
+  std::size_t at = 0;
+};
+
+// The first byte that is not UTF-8 (overlong forms and surrogates included), or npos.
+[[nodiscard]] std::size_t find_bad_utf8(std::string_view text);
+
+class JsonReader {
+ public:
+  static constexpr int kMostDepth = 127;  // nested arrays and objects, as in the Rust reader
+
+  // The text must be UTF-8 and outlive the reader. Every member throws JsonProblem.
+  explicit JsonReader(std::string_view text) : text_(text) {}
+
+  // begin_object(); while (next_key(key)) { ... read one value ... }
+  void begin_object() { begin('{', "an object"); }
+  [[nodiscard]] bool next_key(std::string& key);
+  // begin_array(); while (next_element()) { ... read one value ... }
+  void begin_array() { begin('[', "an array"); }
+  [[nodiscard]] bool next_element() { return next(']'); }
+
+  [[nodiscard]] std::string string();
+  [[nodiscard]] std::uint64_t integer();  // 0 .. 2^64 - 1, digits alone
+  [[nodiscard]] bool null();              // takes a null if there is one
+  void skip_value(bool unique_keys);      // any value; checked, not kept
+  void end();                             // nothing but white space follows
+  [[nodiscard]] std::size_t at() const { return at_; }
+  [[noreturn]] void fail(std::string what) const { throw JsonProblem{std::move(what), at_}; }
+
+ private:
+  void begin(char opening, std::string_view what);
+  [[nodiscard]] bool next(char closing);
+  void skip_space();
+  [[nodiscard]] bool is_next(char c) const { return at_ < text_.size() && text_[at_] == c; }
+  [[nodiscard]] std::string found() const;
+  void expect(char c, std::string_view wanted);
+  void escape(std::string& out);
+  [[nodiscard]] std::uint32_t four_hex_digits();
+  void skip_number();
+  std::size_t skip_digits();
+  void skip_word(std::string_view word);
+
+  std::string_view text_;
+  std::size_t at_ = 0;
+  int depth_ = 0;
+  std::array<bool, kMostDepth + 1> is_first_{};  // per open array or object: no comma wanted yet
+};
+
+}  // namespace octavo::safetensors
