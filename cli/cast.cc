@@ -12,6 +12,7 @@
 #include "cli/number_text.h"
 #include "cli/suggest.h"
 #include "cli/terminal.h"
+#include "cli/usage.h"
 #include "octavo/backend/registry.h"
 #include "octavo/base/error.h"
 #include "octavo/base/thread_pool.h"
@@ -128,7 +129,7 @@ int run_cast(const CastOptions& options, const Globals& globals) {
     say(fmt::format("octavo: [cast] note: '{}' has {} bytes behind its array; they are left out",
                     options.input, grouped(input.trailing_bytes())));
   }
-  WholeFile output("cast", options.output);
+  WholeFile output("cast", output_name("cast", options.output));
   const CastResult result = stream_cast(plan, input, output, options.error);
   output.commit();
   if (globals.json) {

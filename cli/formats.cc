@@ -11,6 +11,7 @@
 #include "cli/number_text.h"
 #include "cli/plot.h"
 #include "cli/terminal.h"
+#include "cli/usage.h"
 #include "octavo/base/whole_file.h"
 #include "octavo/format/decode.h"
 #include "octavo/format/named_formats.h"
@@ -141,7 +142,7 @@ int run_formats(const std::string& name, const std::string& plot, const Globals&
     formats.push_back(facts_of(format_argument("[formats]", name)));
   }
   if (!plot.empty()) {
-    write_whole_file("formats", plot,
+    write_whole_file("formats", output_name("formats", plot),
                      name.empty() ? plot_formats(formats) : plot_format(formats[0]));
     say(fmt::format("wrote {}", plot));
   }

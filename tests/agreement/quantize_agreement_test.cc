@@ -24,8 +24,9 @@ void expect_same(const QuantizedCopy& got, const QuantizedCopy& wanted, const st
   if (!got.exists()) return;
   EXPECT_EQ(first_difference(got.scales, wanted.scales), "") << where << " scales";
   EXPECT_EQ(first_difference(got.codes, wanted.codes), "") << where << " codes";
-  if (wanted.tensor_scale.owner() != nullptr)
+  if (wanted.tensor_scale.owner() != nullptr) {
     EXPECT_EQ(first_difference(got.tensor_scale, wanted.tensor_scale), "") << where << " tensor";
+  }
 }
 
 class QuantizeAgreement : public ::testing::TestWithParam<NamedScaling> {
@@ -126,8 +127,8 @@ TEST_P(QuantizeAgreement, Requantized) {
 }
 
 INSTANTIATE_TEST_SUITE_P(All, QuantizeAgreement, ::testing::ValuesIn(all_kinds_of_scalings()),
-                         [](const auto& info) {
-                           std::string name = info.param.name;
+                         [](const auto& case_info) {
+                           std::string name = case_info.param.name;
                            for (char& c : name)
                              if (!std::isalnum(static_cast<unsigned char>(c))) c = '_';
                            return name;

@@ -16,6 +16,7 @@ struct NamedScaling {
   std::string name;
   Scaling scaling;
 };
+inline void PrintTo(const NamedScaling& scaling, std::ostream* out) { *out << scaling.name; }
 
 // Values in runs of 32 that are normal, log-normal over many binades, with outliers, zero,
 // subnormal, near the largest f32, NaN, Inf, and at ties of the common formats.

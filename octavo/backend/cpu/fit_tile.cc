@@ -94,7 +94,10 @@ std::uint32_t fit_tile(const Isa& isa, const QuantizeJob& job, const TileValues<
                        std::uint32_t amax, float tensor_scale) {
   const auto largest = std::bit_cast<float>(amax);
   if (!is_finite(largest) || amax == 0) return amax;
-  if (job.policy == AmaxPolicy::percentile) return percentile_bits(job, values, region);
+  if (job.policy == AmaxPolicy::percentile) {
+    const std::uint32_t found = percentile_bits(job, values, region);
+    return found != 0 ? found : amax;
+  }
   float best = largest;
   double least = HUGE_VAL;
   for (int i = 0; i < fit_candidates(job.scale.rule); ++i) {

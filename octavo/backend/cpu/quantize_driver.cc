@@ -5,6 +5,7 @@
 #include <array>
 #include <bit>
 #include <cstring>
+#include <numeric>
 
 #include "octavo/backend/cpu/count.h"
 #include "octavo/backend/cpu/fit_tile.h"
@@ -65,7 +66,7 @@ class CopyMaker {
     const std::int64_t rows = values_.rows(), cols = values_.cols();
     if (rows == 0 || cols == 0) return;
     const std::int64_t strips = (rows + tile_.rows - 1) / tile_.rows;
-    const std::int64_t wide = std::max<std::int64_t>(1, kStage / tile_.cols) * tile_.cols;
+    const std::int64_t wide = chunk_tiles() * tile_.cols;
     const std::int64_t chunks = (cols + wide - 1) / wide, units = strips * chunks;
     const std::int64_t threads =
         std::max<std::int64_t>(1, std::min<std::int64_t>(exec.threads, rows * cols / kPerThread));
@@ -86,6 +87,13 @@ class CopyMaker {
   }
 
  private:
+  // Tiles side by side that are worked on together: about a stage, and where codes are packed, as
+  // many as begin and end with a byte.
+  [[nodiscard]] std::int64_t chunk_tiles() const {
+    const std::int64_t whole_bytes = to_.codes.packed ? 8 / std::gcd(tile_.cols, 8) : 1;
+    return std::max<std::int64_t>(1, kStage / tile_.cols / whole_bytes) * whole_bytes;
+  }
+
   // NaN that is not an error is zero: poisoned tiles are written over, and errors were found
   // before.
   static EncodePolicy encode_policy(const QuantizeJob& job) {
@@ -281,8 +289,9 @@ void amax_of_matrix(const Isa& isa, const Exec& exec, const QuantizeSource& sour
     }
     found[static_cast<std::size_t>(part)] = most;
   });
-  const std::uint32_t most = *std::max_element(found.begin(), found.end());
-  *amax = std::bit_cast<float>(std::max(most, std::bit_cast<std::uint32_t>(*amax)));
+  const std::uint32_t most =
+      std::max(*std::max_element(found.begin(), found.end()), std::bit_cast<std::uint32_t>(*amax));
+  *amax = most > 0x7F800000u ? f32_nan() : std::bit_cast<float>(most);
 }
 
 bool works_in_f64(const QuantizeSource& source) {

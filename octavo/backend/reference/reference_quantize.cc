@@ -133,7 +133,8 @@ class CopyMaker {
       std::sort(magnitudes.begin(), magnitudes.end());
       const auto rank =
           percentile_rank(static_cast<std::int64_t>(magnitudes.size()), job_.percentile);
-      return made(magnitudes[static_cast<std::size_t>(rank)]);
+      const float found = magnitudes[static_cast<std::size_t>(rank)];
+      return made(found > 0.0F ? found : amax);  // mostly zeros, but not all
     }
     TileScale best{};
     double least = HUGE_VAL;
