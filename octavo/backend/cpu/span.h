@@ -36,10 +36,17 @@ using CountSpan = Counts (*)(const Encoder&, const void* values, std::int64_t n,
                              std::uint64_t index);
 using DecodeSpan = void (*)(const Decoder&, const void* codes, void* values, std::int64_t n);
 
+// Encodes value * factor, rounded to f32: factors[i / width] for element i. width is a multiple of
+// 16.
+using ScaledSpan = void (*)(const Encoder&, const void* values, void* codes, std::int64_t n,
+                            const float* factors, std::int64_t width);
+
 struct Isa {
   EncodeSpan (*encode)(const Encoder&);
   DecodeSpan (*decode)(const Decoder&);
   CountSpan count;
+  // Shortcuts of quantizers; null, or returning null, where there is none.
+  ScaledSpan (*encode_scaled)(const Encoder&) = nullptr;
 };
 
 Encoder make_encoder(const Format& format, const EncodePolicy& policy, DType source);
