@@ -353,7 +353,7 @@ Tensor dequantize(const QuantizedTensor& from, DType dtype, const QuantizeOption
   return values;
 }
 
-float amax(const View& values, const QuantizeOptions& options) {
+float amax(const View& values, const QuantizeOptions& options, AmaxOf of) {
   constexpr std::string_view kOp = "amax";
   check_view(values, kOp, "the input");
   check(is_value(values.dtype), ErrorCode::wrong_type, kOp, "the input holds codes, wanted values");
@@ -371,7 +371,7 @@ float amax(const View& values, const QuantizeOptions& options) {
     QuantizeSource source;
     source.values = matrix_of(values, offset, plan.row.size, plan.col.size, plan.row.value_stride,
                               plan.col.value_stride);
-    entry(exec, source, AmaxOf::all, &result);
+    entry(exec, source, of, &result);
   });
   return result;
 }
