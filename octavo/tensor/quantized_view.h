@@ -22,7 +22,7 @@ constexpr std::int64_t tile_extent(std::int64_t tile, std::int64_t size) {
 }
 constexpr std::int64_t tile_count(std::int64_t tile, std::int64_t size) {
   const std::int64_t extent = tile_extent(tile, size);
-  return (size + extent - 1) / extent;
+  return size / extent + (size % extent != 0 ? 1 : 0);
 }
 
 // Scales form a grid of tile_count(rows) x tile_count(cols): f32, bf16 or f16 values, or codes.

@@ -1,0 +1,283 @@
+// quantize and dequantize through the public door: worked examples, sizes, and every mistake a
+// caller can make.
+#include "octavo/quant/quantize.h"
+
+#include <gtest/gtest.h>
+
+#include <bit>
+#include <cmath>
+#include <cstring>
+#include <limits>
+#include <string>
+#include <vector>
+
+#include "octavo/base/error.h"
+#include "octavo/format/decode.h"
+#include "octavo/format/parse_format.h"
+#include "octavo/round/encode.h"
+
+namespace octavo {
+namespace {
+
+constexpr std::int64_t kMost = std::numeric_limits<std::int64_t>::max();
+
+Tensor tensor_of(const std::vector<float>& values, const Shape& shape) {
+  Tensor tensor = Tensor::values(shape, DType::f32);
+  std::copy(values.begin(), values.end(), tensor.span<float>().begin());
+  return tensor;
+}
+
+std::vector<int> bytes_of(const Tensor& tensor) {
+  std::vector<int> out;
+  for (const std::byte byte : tensor.bytes()) out.push_back(std::to_integer<int>(byte));
+  return out;
+}
+
+// Runs `call`, wants one Error of that code which says `words`.
+template <typename Call>
+void expect_refused(ErrorCode code, const std::string& words, Call&& call) {
+  try {
+    call();
+    ADD_FAILURE() << "no error; wanted one about '" << words << "'";
+  } catch (const Error& error) {
+    const std::string message = error.what();
+    EXPECT_EQ(error.code(), code) << message;
+    EXPECT_EQ(message.front(), '[') << message;
+    EXPECT_NE(message.find(words), std::string::npos)
+        << "'" << message << "' does not say '" << words << "'";
+  }
+}
+
+// Eight float16 activations that share one scale: amax 2, scale 2 / 448, u = 224 x.
+TEST(Quantize, a_block_of_eight_by_hand) {
+  const std::vector<double> x{0.50, -1.20, 0.10, 0.00, 2.00, -0.30, 0.70, -0.80};
+  Tensor halves = Tensor::values({1, 8}, DType::f16);
+  for (std::size_t i = 0; i < x.size(); ++i)
+    halves.span<std::uint16_t>()[i] =
+        static_cast<std::uint16_t>(encode_value(f16_format, x[i]).code);
+  const Scaling scaling{.format = e4m3fn, .tile = {1, 8}};
+  const QuantizedTensor q = quantize(halves.view(), scaling);
+  ASSERT_EQ(q.rowwise.scales.shape(), (Shape{1, 1}));
+  const float scale = q.rowwise.scales.span<float>()[0];
+  EXPECT_EQ(scale, 2.0F / 448.0F);
+  // u rounds to 112, -256, 22, 0, 448, -64, 160, -176.
+  EXPECT_EQ(bytes_of(q.rowwise.codes),
+            (std::vector<int>{0x6E, 0xF8, 0x5B, 0x00, 0x7E, 0xE8, 0x72, 0xF3}));
+  const std::vector<float> u{112, -256, 22, 0, 448, -64, 160, -176};
+  const Tensor back = dequantize(q);
+  for (std::size_t i = 0; i < u.size(); ++i) {
+    EXPECT_EQ(back.span<float>()[i], scale * u[i]) << i;
+    // Three mantissa bits: half a step is at most 1/16 of the value.
+    EXPECT_LE(std::fabs(static_cast<double>(back.span<float>()[i]) - x[i]), std::fabs(x[i]) / 16);
+  }
+
+  Scaling short_scale = scaling;
+  short_scale.scale.format = ScaleFormat::f16;
+  const QuantizedTensor two_bytes = quantize(halves.view(), short_scale);
+  EXPECT_EQ(two_bytes.nbytes(), 8 + 2);
+  EXPECT_EQ(two_bytes.rowwise.scales.span<std::uint16_t>()[0],
+            encode_value(f16_format, 2.0 / 448.0).code);
+}
+
+TEST(Quantize, sizes_of_mxfp8) {
+  const Tensor large = Tensor::values({1024, 1024}, DType::bf16);
+  std::memset(large.bytes().data(), 0, large.bytes().size());
+  const QuantizedTensor q = quantize(large.view(), preset("mxfp8"));
+  EXPECT_EQ(q.rowwise.codes.nbytes(), 1 << 20);
+  EXPECT_EQ(q.rowwise.scales.nbytes(), 32 << 10);
+  EXPECT_FALSE(q.columnwise.exists());
+
+  Scaling both = preset("mxfp8");
+  both.columnwise = true;
+  const Tensor small = tensor_of(std::vector<float>(32 * 32, 1.0F), {32, 32});
+  EXPECT_EQ(quantize(small.view(), both).nbytes(), 2112);
+}
+
+TEST(Quantize, a_tile_larger_than_the_tensor_is_the_tensor) {
+  const Tensor x = tensor_of({1, 2, 3, 4, 5, 6}, {2, 3});
+  Scaling huge{.tile = {kMost, kMost}};
+  const QuantizedTensor q = quantize(x.view(), huge);
+  EXPECT_EQ(q.rowwise.scales.shape(), (Shape{1, 1}));
+  const QuantizedTensor whole = quantize(x.view(), preset("fp8"));
+  EXPECT_EQ(bytes_of(q.rowwise.codes), bytes_of(whole.rowwise.codes));
+  EXPECT_EQ(bytes_of(q.rowwise.scales), bytes_of(whole.rowwise.scales));
+}
+
+TEST(Quantize, dimensions_of_zero) {
+  for (const std::string& name : preset_names()) {
+    for (const Shape& shape : {Shape{0}, Shape{0, 5}, Shape{5, 0}, Shape{2, 0, 3}}) {
+      Scaling scaling = preset(name);
+      scaling.columnwise = shape.rank() == 2;
+      const Tensor nothing = Tensor::values(shape, DType::f32);
+      const QuantizedTensor q = quantize(nothing.view(), scaling);
+      EXPECT_EQ(q.rowwise.codes.nbytes(), 0) << name;
+      const Tensor back = dequantize(q);
+      EXPECT_EQ(back.shape(), shape) << name;
+    }
+  }
+}
+
+// No elements, but so many rows that their number of tiles, worked out carelessly, is negative.
+TEST(Quantize, nothing_in_an_enormous_shape) {
+  for (const Shape& shape : {Shape{kMost, 0}, Shape{0, kMost / 64}}) {
+    for (const std::string& name : preset_names()) {
+      View nothing = value_view(nullptr, DType::f32, {0});
+      nothing.shape = shape;
+      nothing.strides = dense_strides(shape, DType::f32, {}, false);
+      const QuantizedTensor q = quantize(nothing, preset(name));
+      EXPECT_EQ(q.rowwise.codes.nbytes(), 0) << name << " " << to_string(shape);
+      for (int i = 0; i < q.rowwise.scales.shape().rank(); ++i)
+        EXPECT_GE(q.rowwise.scales.shape()[i], 0) << name << " " << to_string(shape);
+      Scaling columnwise = preset(name);
+      columnwise.columnwise = true;
+      if (shape[0] != 0) {  // the transpose has one row too long
+        expect_refused(ErrorCode::invalid_argument, "64 bits",
+                       [&] { (void)quantize(nothing, columnwise); });
+      } else {
+        EXPECT_EQ(quantize(nothing, columnwise).columnwise.codes.nbytes(), 0);
+      }
+    }
+  }
+}
+
+TEST(Quantize, refuses_shapes_that_cannot_be) {
+  View view = value_view(nullptr, DType::f32, {0});
+  view.shape = {kMost, 4};
+  view.strides = {16, 4};
+  expect_refused(ErrorCode::invalid_argument, "", [&] { (void)quantize(view, preset("mxfp8")); });
+  expect_refused(ErrorCode::invalid_argument, "", [&] {
+    (void)make_quantized({kMost, 4}, DType::f32, preset("mxfp8"));
+  });
+  view.shape = {2, -3};
+  expect_refused(ErrorCode::invalid_argument, "-3", [&] { (void)quantize(view, preset("mxfp8")); });
+}
+
+TEST(Quantize, refuses_null_data) {
+  View view = value_view(nullptr, DType::f32, {0});
+  view.shape = {2, 3};
+  view.strides = {12, 4};
+  expect_refused(ErrorCode::invalid_argument, "null data",
+                 [&] { (void)quantize(view, preset("fp8")); });
+  const QuantizedTensor q = quantize(tensor_of({1, 2}, {1, 2}).view(), preset("fp8"));
+  view.shape = {1, 2};
+  expect_refused(ErrorCode::invalid_argument, "null data", [&] { dequantize_into(q, view); });
+}
+
+TEST(Quantize, refuses_options_that_cannot_be) {
+  const Tensor x = tensor_of({1, 2, 3, 4}, {2, 2});
+  const auto refused = [&](const std::string& words, auto&& edit) {
+    Scaling scaling = preset("fp8-1x128");
+    edit(scaling);
+    expect_refused(ErrorCode::invalid_argument, words, [&] { (void)quantize(x.view(), scaling); });
+  };
+  for (const double p : {0.0, -1.0, 100.5, std::nan(""), HUGE_VAL}) {
+    refused("percentile", [&](Scaling& s) {
+      s.policy = AmaxPolicy::percentile;
+      s.percentile = p;
+    });
+  }
+  for (const int axis : {2, -3, 1000, std::numeric_limits<int>::min()})
+    refused("axis", [&](Scaling& s) { s.axis = axis; });
+  refused("tile", [](Scaling& s) { s.tile = {-1, 4}; });
+  refused("unsigned", [](Scaling& s) { s.format = e8m0fnu; });
+  refused("margin", [](Scaling& s) { s.scale.margin = 65; });
+  refused("min_amax", [](Scaling& s) { s.scale.min_amax = -1.0F; });
+  refused("neither", [](Scaling& s) { s.rowwise = false; });
+  expect_refused(ErrorCode::invalid_argument, "threads",
+                 [&] { (void)quantize(x.view(), preset("fp8"), {.threads = -1}); });
+  const QuantizedTensor q = quantize(x.view(), preset("fp8"));
+  expect_refused(ErrorCode::invalid_argument, "threads",
+                 [&] { (void)dequantize(q, DType::f32, {.threads = -1}); });
+}
+
+TEST(Quantize, a_peer_does_only_what_it_does) {
+  const auto refused = [&](const std::string& words, const char* name, auto&& edit) {
+    Scaling scaling = preset(name);
+    edit(scaling.scale);
+    expect_refused(ErrorCode::invalid_argument, words, [&] { check_scaling(scaling); });
+  };
+  refused("rule floor", "mxfp8", [](ScaleSpec& s) {
+    s.arith = Arith::te;
+    s.rule = ScaleRule::floor;
+  });
+  refused("rule even", "mxfp4", [](ScaleSpec& s) {
+    s.arith = Arith::modelopt;
+    s.rule = ScaleRule::even;
+  });
+  refused("rule rceil", "fp8", [](ScaleSpec& s) {
+    s.arith = Arith::modelopt;
+    s.rule = ScaleRule::rceil;
+  });
+  refused("rule ceil", "fp8", [](ScaleSpec& s) {
+    s.arith = Arith::torchao;
+    s.rule = ScaleRule::ceil;
+  });
+  refused("scales of bf16", "fp8", [](ScaleSpec& s) {
+    s.arith = Arith::torchao;
+    s.format = ScaleFormat::bf16;
+  });
+  refused("margin", "nvfp4", [](ScaleSpec& s) {
+    s.arith = Arith::torchao;
+    s.margin = 1;
+  });
+}
+
+TEST(Quantize, refuses_unknown_presets) {
+  expect_refused(ErrorCode::invalid_argument, "nvfp4", [] { (void)preset("mxfp9"); });
+  expect_refused(ErrorCode::invalid_argument, "wanted one of", [] { (void)preset(""); });
+  expect_refused(ErrorCode::invalid_argument, "e5m2", [] { (void)preset("mxfp8:e3m4"); });
+  expect_refused(ErrorCode::invalid_argument, "percentile", [] {
+    Scaling scaling;
+    parse_amax_policy("percentile:101", scaling);
+  });
+  expect_refused(ErrorCode::invalid_argument, "torchao_inference",
+                 [] { (void)parse_arith("torch"); });
+}
+
+// Codes of one, in two tiles, with scales as given.
+QuantizedTensor with_scales(float first, float second) {
+  Tensor codes = Tensor::codes({2, 4}, e4m3fn);
+  std::memset(codes.bytes().data(), 0x38, codes.bytes().size());
+  return quantized_from({2, 4}, preset("fp8-channel"), codes, tensor_of({first, second}, {2, 1}));
+}
+
+TEST(QuantizedFrom, refuses_negative_scales_by_tile) {
+  expect_refused(ErrorCode::invalid_argument, "tile (1, 0)", [] { (void)with_scales(1, -2); });
+  expect_refused(ErrorCode::invalid_argument, "tile (0, 0)",
+                 [] { (void)with_scales(-HUGE_VALF, 2); });
+  EXPECT_NO_THROW((void)with_scales(-0.0F, 1));
+  Tensor codes = Tensor::codes({1, 32}, e2m1fn), scales = Tensor::codes({1, 2}, e4m3fn);
+  std::memset(codes.bytes().data(), 0, codes.bytes().size());
+  scales.span<std::uint8_t>()[0] = 0x38;
+  scales.span<std::uint8_t>()[1] = 0xB8;
+  const Tensor one = tensor_of({1}, {});
+  expect_refused(ErrorCode::invalid_argument, "tile (0, 1)", [&] {
+    Scaling scaling = preset("nvfp4");
+    (void)quantized_from({1, 32}, scaling, codes, scales, one);
+  });
+}
+
+TEST(QuantizedFrom, NaN_and_zero_scales_decode_as_they_are) {
+  const Tensor back = dequantize(with_scales(std::nanf(""), 0.0F));
+  for (std::size_t i = 0; i < 4; ++i) {
+    EXPECT_TRUE(std::isnan(back.span<float>()[i]));
+    EXPECT_EQ(back.span<float>()[4 + i], 0.0F);
+  }
+}
+
+TEST(QuantizedFrom, refuses_what_does_not_fit) {
+  const Tensor codes = Tensor::codes({2, 4}, e4m3fn);
+  const Scaling scaling = preset("fp8-channel");
+  expect_refused(ErrorCode::invalid_argument, "scales have shape", [&] {
+    (void)quantized_from({2, 4}, scaling, codes, tensor_of({1, 1, 1}, {3, 1}));
+  });
+  expect_refused(ErrorCode::invalid_argument, "wanted that of the tensor", [&] {
+    (void)quantized_from({4, 2}, scaling, codes, tensor_of({1, 1}, {2, 1}));
+  });
+  expect_refused(ErrorCode::invalid_argument, "e5m2", [&] {
+    (void)quantized_from({2, 4}, preset("fp8-channel:e5m2"), codes, tensor_of({1, 1}, {2, 1}));
+  });
+}
+
+}  // namespace
+}  // namespace octavo
