@@ -6,10 +6,12 @@
 #include <bit>
 #include <cstring>
 #include <numeric>
+#include <type_traits>
 
 #include "octavo/backend/cpu/amax_span.h"
 #include "octavo/backend/cpu/count.h"
 #include "octavo/backend/cpu/fit_tile.h"
+#include "octavo/backend/cpu/masks.h"
 #include "octavo/backend/cpu/mx_driver.h"
 #include "octavo/backend/cpu/scale_batch.h"
 #include "octavo/backend/cpu/span.h"
@@ -25,6 +27,12 @@ namespace {
 constexpr std::int64_t kPerThread = 32 * 1024;  // fewer elements than this are not worth a thread
 constexpr std::int64_t kBigTile = 128 * 1024;   // from here on threads share a tile
 constexpr int kMostParts = 64;                  // of a tile that threads share
+
+std::uint32_t largest(const std::array<std::uint32_t, kMostParts>& found) {
+  std::uint32_t most = 0;
+  for (const std::uint32_t one : found) most = larger(most, one);
+  return most;
+}
 
 struct Area {
   std::int64_t row, col, rows, cols;
@@ -253,8 +261,12 @@ class CopyMaker {
   // Elements of poisoned tiles count as NaN.
   Counts count(Real* scaled, const std::uint8_t* poisoned, std::int64_t n,
                std::uint64_t index) const {
-    for (std::int64_t i = 0; i < n; ++i)
-      if (poisoned[i] != 0) scaled[i] = static_cast<Real>(f32_nan());
+    using Bits = std::conditional_t<sizeof(Real) == 4, std::uint32_t, std::uint64_t>;
+    const auto nan = std::bit_cast<Bits>(static_cast<Real>(f32_nan()));
+    for (std::int64_t i = 0; i < n; ++i) {
+      const Bits mask = Bits{0} - static_cast<Bits>(poisoned[i] != 0);
+      scaled[i] = std::bit_cast<Real>((std::bit_cast<Bits>(scaled[i]) & ~mask) | (nan & mask));
+    }
     return isa_.count(encoder_, scaled, n, index);
   }
 
@@ -291,7 +303,7 @@ class CopyMaker {
         const FpEnvGuard guard;
         find_amax(part_of(part), &found[static_cast<std::size_t>(part)]);
       });
-      amax = *std::max_element(found.begin(), found.end());
+      amax = largest(found);
     }
     ScaleBatch scales;
     {
@@ -350,9 +362,9 @@ void amax_of_matrix(const Isa& isa, const Exec& exec, const QuantizeSource& sour
     }
     found[static_cast<std::size_t>(part)] = most;
   });
-  const std::uint32_t most =
-      std::max(*std::max_element(found.begin(), found.end()), std::bit_cast<std::uint32_t>(*amax));
-  *amax = most > 0x7F800000u ? f32_nan() : std::bit_cast<float>(most);
+  const std::uint32_t most = larger(largest(found), std::bit_cast<std::uint32_t>(*amax));
+  // One NaN, whichever there was.
+  *amax = std::bit_cast<float>(select(mask_of(most > 0x7F800000u), 0x7FC00000u, most));
 }
 
 bool works_in_f64(const QuantizeSource& source) {

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <bit>
 
+#include "octavo/backend/cpu/masks.h"
 #include "octavo/backend/cpu/matrix_io.h"
 #include "octavo/scale/tile_scale.h"
 
@@ -10,12 +11,6 @@ namespace octavo::cpu {
 namespace {
 
 constexpr std::uint32_t kInfBits = 0x7F800000u;
-
-// All ones where true: the compiler must not see a choice that it could turn into a branch.
-std::uint32_t mask_of(bool condition) { return 0u - static_cast<std::uint32_t>(condition); }
-std::uint32_t select(std::uint32_t mask, std::uint32_t a, std::uint32_t b) {
-  return (mask & a) | (~mask & b);
-}
 
 std::uint32_t power_bits(std::int32_t exponent) {
   const auto normal = static_cast<std::uint32_t>(exponent + 127) << 23;
@@ -37,13 +32,16 @@ void power_of_two_scales(const ScaleSpec& spec, const Format& element, const std
                                       ? (kMantissa + 1) - (std::uint64_t{1} << (51 - kept))
                                       : kMantissa + 1;
   const ExponentRange range = exponent_range(spec.format);
+  const auto span = static_cast<std::uint32_t>(range.most - range.least);
   for (std::int64_t i = 0; i < n; ++i) {
     const auto wide =
         std::bit_cast<std::uint64_t>(static_cast<double>(std::bit_cast<float>(amax[i])));
     std::int32_t exponent = static_cast<std::int32_t>(wide >> 52) - top_exponent +
                             static_cast<std::int32_t>((wide & kMantissa) >= bump_from) +
                             spec.margin;
-    exponent = std::min(std::max(exponent, range.least), range.most);
+    const auto above = static_cast<std::uint32_t>(exponent - range.least);
+    exponent = range.least +
+               static_cast<std::int32_t>(smaller(above & mask_of(exponent > range.least), span));
     const std::uint32_t scale = power_bits(exponent);
     out.scale[i] = std::bit_cast<float>(scale);
     out.factor[i] = std::bit_cast<float>(power_bits(-exponent));
@@ -62,7 +60,7 @@ void store_through_codes(const Isa& isa, const Format& format, std::int64_t n, f
   const Encoder encoder = make_encoder(format, {}, DType::f32);
   isa.encode(encoder)(encoder, scales, codes, n, 0);
   for (std::int64_t i = 0; i < n; ++i) {
-    bits[i] = std::max<std::uint32_t>(one_byte ? narrow[i] : wide[i], least);
+    bits[i] = larger(static_cast<std::uint32_t>(one_byte ? narrow[i] : wide[i]), least);
     if (one_byte)
       narrow[i] = static_cast<std::uint8_t>(bits[i]);
     else
@@ -81,8 +79,8 @@ void quotient_scales(const Isa& isa, const ScaleSpec& spec, const Format& elemen
   for (std::int64_t i = 0; i < n; ++i) {
     const float quotient = std::bit_cast<float>(amax[i]) / max;
     const float wanted =
-        two_levels ? quotient / tensor_scale * margin : std::max(quotient * margin, kMinScale);
-    out.scale[i] = std::min(wanted, kMaxFloat);
+        two_levels ? quotient / tensor_scale * margin : larger(quotient * margin, kMinScale);
+    out.scale[i] = smaller(wanted, kMaxFloat);
     out.bits[i] = std::bit_cast<std::uint32_t>(out.scale[i]);
   }
   if (spec.format != ScaleFormat::f32)
@@ -90,7 +88,7 @@ void quotient_scales(const Isa& isa, const ScaleSpec& spec, const Format& elemen
   const bool division = divides(spec);
   for (std::int64_t i = 0; i < n; ++i) {
     if (two_levels) out.scale[i] *= tensor_scale;
-    out.factor[i] = division ? out.scale[i] : std::min(1.0F / out.scale[i], kMaxFloat);
+    out.factor[i] = division ? out.scale[i] : smaller(1.0F / out.scale[i], kMaxFloat);
   }
 }
 
@@ -113,7 +111,7 @@ void make_scales(const Isa& isa, const ScaleSpec& spec, const Format& element,
   alignas(64) std::uint32_t finite[kMostTiles];
   const auto least = std::bit_cast<std::uint32_t>(spec.min_amax);
   for (std::int64_t i = 0; i < n; ++i) {
-    const std::uint32_t raised = std::max(amax[i], least);
+    const std::uint32_t raised = larger(amax[i], least);
     finite[i] = raised & mask_of(raised < kInfBits);
   }
   if (is_power_of_two_rule(spec.rule)) {
