@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <span>
 #include <vector>
 
 #if defined(OCTAVO_HAVE_MEMCHECK)
@@ -17,7 +18,7 @@ inline void hide(void* data, std::size_t bytes) { (void)VALGRIND_MAKE_MEM_UNDEFI
 inline void reveal(void* data, std::size_t bytes) { (void)VALGRIND_MAKE_MEM_DEFINED(data, bytes); }
 inline unsigned reports() { return VALGRIND_COUNT_ERRORS; }
 // Has anything hidden reached these bytes? Otherwise a test of them would be worth nothing.
-inline bool tainted(const std::vector<std::uint8_t>& bytes) {
+inline bool tainted(std::span<const std::uint8_t> bytes) {
   std::vector<std::uint8_t> hidden(bytes.size());
   (void)VALGRIND_GET_VBITS(bytes.data(), hidden.data(), bytes.size());
   reveal(hidden.data(), hidden.size());
@@ -31,7 +32,7 @@ inline bool watched() { return false; }
 inline void hide(void*, std::size_t) {}
 inline void reveal(void*, std::size_t) {}
 inline unsigned reports() { return 0; }
-inline bool tainted(const std::vector<std::uint8_t>&) { return false; }
+inline bool tainted(std::span<const std::uint8_t>) { return false; }
 #endif
 
 }  // namespace octavo::oblivious

@@ -3,6 +3,7 @@
 // undefined, convert it, and there must be no report. (Adam Langley's ctgrind had this idea first.)
 //
 //   oblivious_check kernels    every usable backend, every conversion; exit 1 when one was reported
+//   oblivious_check quantizing the same of quantize and dequantize (oblivious_quantize.cc)
 //   oblivious_check control    functions that misbehave on purpose; exit 1 when one was NOT
 //   reported
 //
@@ -10,19 +11,16 @@
 // `reference`, the readable definition, which branches freely; and the search for NaN before a
 // format without NaN is written under NanInput::error, whose answer is an exception and so depends
 // on the data by nature. Counts are results like codes: adding them up must not branch either.
-#include <algorithm>
 #include <cstdio>
-#include <cstring>
 #include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
 
-#include "hidden_bytes.h"
+#include "checker.h"
 #include "oblivious_control.h"
 #include "octavo/backend/registry.h"
 #include "octavo/base/error.h"
-#include "octavo/base/philox.h"
 #include "octavo/convert/convert.h"
 #include "octavo/format/parse_format.h"
 #include "octavo/round/policy_names.h"
@@ -33,47 +31,6 @@ namespace {
 
 constexpr int kSkipped = 77;
 constexpr std::int64_t kCount = 301;  // whole vectors, and a tail of every kind
-
-// Random bits, so every kind of value occurs: numbers of all sizes, zeros, NaN, Inf. The value does
-// not decide whether memcheck reports a branch, but it does decide which branches are reached.
-void fill(std::vector<std::uint8_t>& bytes, std::uint64_t seed) {
-  for (std::size_t i = 0; i < bytes.size(); i += 16) {
-    const PhiloxBlock block = philox4x32(seed, i);
-    std::memcpy(&bytes[i], block.data(), std::min<std::size_t>(16, bytes.size() - i));
-  }
-  for (std::size_t i = 0; i + 8 <= bytes.size(); i += 40)
-    std::memset(&bytes[i], i % 80 == 0 ? 0 : 0xFF, 8);
-}
-
-class Checker {
- public:
-  // Runs `work` on hidden bytes; `input` is hidden for that time only.
-  template <typename Work>
-  void judge(const std::string& what, std::vector<std::uint8_t>& input,
-             std::vector<std::uint8_t>& output, Work work) {
-    hide(input.data(), input.size());
-    const unsigned before = reports();
-    work();
-    const unsigned found = reports() - before;
-    const bool reached = tainted(output);
-    reveal(input.data(), input.size());
-    reveal(output.data(), output.size());
-    ++cases_;
-    if (found == 0 && reached) return;
-    ++bad_;
-    if (found > 0)
-      std::printf("%s: %u reports of control or addresses that depend on data\n", what.c_str(),
-                  found);
-    if (!reached)
-      std::printf("%s: nothing hidden reached the output; the check proves nothing\n",
-                  what.c_str());
-  }
-  [[nodiscard]] int cases() const { return cases_; }
-  [[nodiscard]] int bad() const { return bad_; }
-
- private:
-  int cases_ = 0, bad_ = 0;
-};
 
 struct Layout {
   const char* name;
@@ -131,7 +88,7 @@ void check_encode(Checker& checker, const Kernels& kernels, const Source& source
     const std::string what =
         text(kernels.name, ": encode ", kind_name(source.dtype, source.format), " -> ",
              format_name(format), ", ", note, ", ", layout.name, counting ? ", counted" : "");
-    checker.judge(what, input, output, [&] {
+    checker.judge(what, {input}, {output}, [&] {
       encode(values, codes, policy,
              {.threads = 1, .counts = counting ? &counts : nullptr, .backend = &kernels});
     });
@@ -148,7 +105,7 @@ void check_in_place(Checker& checker, const Kernels& kernels, const Source& sour
   fill(bytes, 3);
   const std::string what = text(kernels.name, ": encode ", kind_name(source.dtype, source.format),
                                 " -> ", format_name(format), ", in place");
-  checker.judge(what, bytes, bytes, [&] {
+  checker.judge(what, {bytes}, {bytes}, [&] {
     encode(values, code_view(values.data, format, values.shape), {.nan_input = NanInput::zero},
            {.threads = 1, .backend = &kernels});
   });
@@ -162,7 +119,7 @@ void check_decode(Checker& checker, const Kernels& kernels, const Format& format
   fill(input, 2);
   const std::string what = text(kernels.name, ": decode ", format_name(format), " -> ",
                                 dtype_name(dtype), ", ", layout.name);
-  checker.judge(what, input, output,
+  checker.judge(what, {input}, {output},
                 [&] { decode(codes, values, {.threads = 1, .backend = &kernels}); });
 }
 
@@ -202,7 +159,7 @@ void check_backend(Checker& checker, const Kernels& kernels) {
   }
 }
 
-int run_kernels() {
+int run_kernels(void (*check)(Checker&, const Kernels&)) {
   int bad = 0, judged = 0;
   for (const BackendInfo& backend : backends()) {
     if (backend.kernels == nullptr || !backend.usable) {
@@ -211,7 +168,7 @@ int run_kernels() {
       std::printf("%s: exempt, it defines and does not hide\n", backend.name.c_str());
     } else {
       Checker checker;
-      check_backend(checker, *backend.kernels);
+      check(checker, *backend.kernels);
       std::printf("%s: %d cases, %d bad\n", backend.name.c_str(), checker.cases(), checker.bad());
       std::fflush(stdout);
       bad += checker.bad();
@@ -254,13 +211,14 @@ int run_control() {
 int main(int argc, char** argv) {
   using namespace octavo::oblivious;
   const std::string_view mode = argc == 2 ? argv[1] : "";
-  if (mode != "kernels" && mode != "control") {
-    std::fprintf(stderr, "usage: valgrind oblivious_check kernels|control\n");
+  if (mode != "kernels" && mode != "quantizing" && mode != "control") {
+    std::fprintf(stderr, "usage: valgrind oblivious_check kernels|quantizing|control\n");
     return 2;
   }
   if (!watched()) {
     std::printf("skipped: not under valgrind, or built without valgrind/memcheck.h\n");
     return kSkipped;
   }
-  return mode == "kernels" ? run_kernels() : run_control();
+  if (mode == "quantizing") return run_kernels(&check_quantizing);
+  return mode == "kernels" ? run_kernels(&check_backend) : run_control();
 }

@@ -18,6 +18,7 @@
 #include <cstdio>
 #include <cstring>
 #include <functional>
+#include <memory>
 #include <string>
 #include <unordered_map>
 #include <vector>
@@ -32,7 +33,9 @@
 #include "octavo/base/philox.h"
 #include "octavo/convert/convert.h"
 #include "octavo/format/parse_format.h"
+#include "octavo/quant/quantize.h"
 #include "octavo/round/policy_names.h"
+#include "quantize_job.h"
 
 namespace octavo::oblivious {
 namespace {
@@ -105,6 +108,50 @@ void add_conversions(std::vector<Case>& cases, Buffers& buffers, const Kernels& 
                          decode(code_view(buffers.input.data(), format, {kCount}),
                                 value_view(buffers.output.data(), dtype, {kCount}),
                                 {.threads = 1, .backend = &kernels});
+                       }});
+    }
+  }
+}
+
+// Values from the input, or (back again) codes and scales; what is not judged is said in
+// oblivious_quantize.cc and quantize_job.h.
+void add_quantizing(std::vector<Case>& cases, Buffers& buffers, const Kernels& kernels) {
+  const Shape shape{2, 37};
+  // One that searches, and must be seen to.
+  Scaling searching = preset("mxfp8");
+  searching.policy = AmaxPolicy::percentile;
+  searching.percentile = 90.0;
+  const auto found =
+      std::make_shared<QuantizedTensor>(make_quantized(shape, DType::f32, searching));
+  cases.push_back({"control quantize by percentile", false, [=, &buffers, &kernels] {
+                     quantize_into(value_view(buffers.input.data(), DType::f32, shape), *found,
+                                   {.threads = 1, .backend = &kernels});
+                   }});
+  for (const char* name :
+       {"mxfp8", "mxfp6", "mxfp4", "mxint8", "fp8", "fp8-channel", "fp8-1x128", "nvfp4"}) {
+    const Scaling scaling = preset(name);
+    for (const DType dtype : {DType::f32, DType::bf16}) {
+      const auto q = std::make_shared<QuantizedTensor>(make_quantized(shape, dtype, scaling));
+      const View values = value_view(buffers.input.data(), dtype, shape);
+      const bool two_levels = scaling.scale.format == ScaleFormat::e4m3_f32;
+      if (two_levels) q->rowwise.tensor_scale.span<float>()[0] = 0x1p-3F;
+      cases.push_back(
+          {text(kernels.name, ": quantize ", dtype_name(dtype), " -> ", name), true, [=, &kernels] {
+             if (two_levels) {
+               kernels.quantize({.threads = 1}, two_level_job(values, *q));
+             } else {
+               quantize_into(values, *q, {.threads = 1, .backend = &kernels});
+             }
+           }});
+      cases.push_back({text(kernels.name, ": dequantize ", name, " -> ", dtype_name(dtype)), true,
+                       [=, &buffers, &kernels] {
+                         const std::uint8_t* from = buffers.input.data();
+                         for (const Tensor* to : {&q->rowwise.codes, &q->rowwise.scales}) {
+                           std::memcpy(to->bytes().data(), from, to->bytes().size());
+                           from += to->bytes().size();
+                         }
+                         dequantize_into(*q, value_view(buffers.output.data(), dtype, shape),
+                                         {.threads = 1, .backend = &kernels});
                        }});
     }
   }
@@ -225,7 +272,10 @@ int main() {
   std::vector<Case> cases;
   add_controls(cases, buffers);
   const octavo::Kernels& kernels = octavo::cpu_backend();
-  if (&kernels != &octavo::reference_backend()) add_conversions(cases, buffers, kernels);
+  if (&kernels != &octavo::reference_backend()) {
+    add_conversions(cases, buffers, kernels);
+    add_quantizing(cases, buffers, kernels);
+  }
   const pid_t child = fork();
   if (child == 0) run_child(cases, buffers);
   if (child < 0) return 1;
