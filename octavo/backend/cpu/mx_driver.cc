@@ -13,6 +13,7 @@ namespace {
 
 constexpr std::int64_t kPerThread = 32 * 1024;  // fewer elements than this are not worth a thread
 constexpr std::int64_t kBothCols = 128;         // of a piece whose columns are quantized as well
+constexpr std::int64_t kRowPiece = 8192;        // of a row alone: much longer than its setting up
 
 bool is_plain(const QuantizeJob& job) {
   const ScaleSpec& scale = job.scale;
@@ -43,17 +44,27 @@ bool quantize_mx(const Isa& isa, const Exec& exec, const QuantizeJob& job) {
   const MxKernels kernels = isa.mx(blocks);
   if (kernels.rows == nullptr || (columnwise.wanted() && kernels.columns == nullptr)) return false;
 
-  const std::int64_t rows = values.rows, cols = values.cols;
-  const std::int64_t wide = columnwise.wanted() ? kBothCols : kStage;
+  // Rows that follow each other without a gap, in whole blocks, are one long row.
+  const auto follows = [&](const Matrix& matrix, std::int64_t row_bytes) {
+    return matrix.rows <= 1 || matrix.row_pitch == row_bytes;
+  };
+  std::int64_t rows = values.rows, cols = values.cols;
+  if (!columnwise.wanted() && !rowwise.codes.packed && cols % kMxBlock == 0 &&
+      follows(values, cols * bytes_of(values)) && follows(rowwise.codes, cols) &&
+      follows(rowwise.scales, cols / kMxBlock)) {
+    cols *= rows;
+    rows = 1;
+  }
+  const std::int64_t wide = columnwise.wanted() ? kBothCols : kRowPiece;
   const auto row_piece = [&](std::int64_t row, std::int64_t col, std::int64_t n) {
-    alignas(64) std::uint8_t staged[kStage];
-    std::uint8_t* codes = rowwise.codes.packed
-                              ? staged
-                              : reinterpret_cast<std::uint8_t*>(element(rowwise.codes, row, col));
     auto* scales = reinterpret_cast<std::uint8_t*>(element(rowwise.scales, row, col / kMxBlock));
-    kernels.rows(blocks, element(values, row, col), codes, scales, n);
-    if (rowwise.codes.packed)
-      scatter(rowwise.codes, row, col, n, reinterpret_cast<const std::byte*>(staged));
+    if (!rowwise.codes.packed) {
+      auto* codes = reinterpret_cast<std::uint8_t*>(element(rowwise.codes, row, col));
+      return kernels.rows(blocks, element(values, row, col), codes, scales, n);
+    }
+    alignas(64) std::uint8_t staged[kRowPiece];
+    kernels.rows(blocks, element(values, row, col), staged, scales, n);
+    scatter(rowwise.codes, row, col, n, reinterpret_cast<const std::byte*>(staged));
   };
   const auto strip = [&](std::int64_t row, std::int64_t count) {
     for (std::int64_t col = 0; col < cols; col += wide) {
@@ -76,11 +87,12 @@ bool quantize_mx(const Isa& isa, const Exec& exec, const QuantizeJob& job) {
   const std::int64_t threads =
       std::max<std::int64_t>(1, std::min<std::int64_t>(exec.threads, rows * cols / kPerThread));
   if (strips < threads && !columnwise.wanted()) {
-    const std::int64_t per_row = (cols + kStage - 1) / kStage, units = rows * per_row;
+    const std::int64_t per_row = (cols + kRowPiece - 1) / kRowPiece, units = rows * per_row;
     const int parts = static_cast<int>(std::min(units, threads * 4));
     parallel_for(parts, static_cast<int>(threads), [&](int part) {
       for (std::int64_t u = units * part / parts; u < units * (part + 1) / parts; ++u)
-        row_piece(u / per_row, u % per_row * kStage, std::min(kStage, cols - u % per_row * kStage));
+        row_piece(u / per_row, u % per_row * kRowPiece,
+                  std::min(kRowPiece, cols - u % per_row * kRowPiece));
     });
     return true;
   }
