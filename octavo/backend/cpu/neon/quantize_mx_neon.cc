@@ -72,6 +72,30 @@ struct BlockScale {
           static_cast<std::uint8_t>(poisoned)};
 }
 
+// The same for four amaxes at once; `bytes` and `poisoned` in the low byte of each lane.
+[[gnu::always_inline]] inline void scales_of(const MxConstants& k, uint32x4_t amax,
+                                             float32x4_t& factor, uint32x4_t& bytes,
+                                             uint32x4_t& poisoned) {
+  const uint32x4_t bump =
+      vcgeq_u32(vandq_u32(amax, vdupq_n_u32(0x7FFFFFu)), vdupq_n_u32(k.bump_from));
+  int32x4_t byte = vsubq_s32(vreinterpretq_s32_u32(vshrq_n_u32(amax, 23)), vdupq_n_s32(k.emax));
+  byte = vmaxq_s32(vsubq_s32(byte, vreinterpretq_s32_u32(bump)), vdupq_n_s32(0));
+  const int32x4_t exponent = vsubq_s32(vdupq_n_s32(127 - k.down), byte);
+  const uint32x4_t normal =
+      vreinterpretq_u32_s32(vshlq_n_s32(vaddq_s32(exponent, vdupq_n_s32(127)), 23));
+  const int32x4_t above = vaddq_s32(exponent, vdupq_n_s32(126));  // subnormal where negative
+  const uint32x4_t subnormal = vshlq_u32(vdupq_n_u32(0x00800000u), above);
+  factor = vreinterpretq_f32_u32(vbslq_u32(vcltzq_s32(above), subnormal, normal));
+  poisoned = vcgeq_u32(amax, vdupq_n_u32(0x7F800000u));
+  bytes = vorrq_u32(vreinterpretq_u32_s32(byte), poisoned);
+}
+
+[[gnu::always_inline]] inline uint8x16_t low_bytes(const uint32x4_t v[4]) {
+  const uint16x8_t a = vuzp1q_u16(vreinterpretq_u16_u32(v[0]), vreinterpretq_u16_u32(v[1]));
+  const uint16x8_t b = vuzp1q_u16(vreinterpretq_u16_u32(v[2]), vreinterpretq_u16_u32(v[3]));
+  return vuzp1q_u8(vreinterpretq_u8_u16(a), vreinterpretq_u8_u16(b));
+}
+
 // Eight magnitudes, scaled, to the rounded f16 before its lower bits are dropped.
 template <int kDrop, bool kExact>
 [[gnu::always_inline]] inline int16x8_t before_drop(float32x4_t a, float32x4_t b) {
@@ -260,18 +284,13 @@ template <DType kSource, int kDrop, bool kEightBits>
     load16<kSource>(from + row * row_pitch, raw);
     for (int i = 0; i < 4; ++i) most[i] = vmaxq_u32(most[i], magnitude_of(raw[i]));
   }
-  alignas(16) std::uint32_t amax[16], factors[16];
-  alignas(16) std::uint8_t poison[16];
-  for (int i = 0; i < 4; ++i) vst1q_u32(amax + 4 * i, most[i]);
-  for (int i = 0; i < 16; ++i) {
-    const BlockScale scale = scale_of(k, amax[i]);
-    factors[i] = scale.factor;
-    poison[i] = scale.poisoned;
-    scales[i * scale_pitch] = scale.byte;
-  }
   float32x4_t factor[4];
-  for (int i = 0; i < 4; ++i) factor[i] = vreinterpretq_f32_u32(vld1q_u32(factors + 4 * i));
-  const uint8x16_t poisoned = vld1q_u8(poison);
+  uint32x4_t bytes[4], poison[4];
+  for (int i = 0; i < 4; ++i) scales_of(k, most[i], factor[i], bytes[i], poison[i]);
+  alignas(16) std::uint8_t byte[16];
+  vst1q_u8(byte, low_bytes(bytes));
+  for (int i = 0; i < 16; ++i) scales[i * scale_pitch] = byte[i];
+  const uint8x16_t poisoned = low_bytes(poison);
   for (std::int64_t part = 0; part < kRows; part += 16) {
     uint8x16_t rows[16];
     for (int r = 0; r < 16; ++r) {
