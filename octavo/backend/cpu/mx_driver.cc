@@ -3,6 +3,7 @@
 #include "octavo/backend/cpu/mx_driver.h"
 
 #include <algorithm>
+#include <cstring>
 
 #include "octavo/backend/cpu/matrix_io.h"
 #include "octavo/base/thread_pool.h"
@@ -12,7 +13,9 @@ namespace octavo::cpu {
 namespace {
 
 constexpr std::int64_t kPerThread = 32 * 1024;  // fewer elements than this are not worth a thread
-constexpr std::int64_t kBothCols = 128;         // of a piece whose columns are quantized as well
+constexpr std::int64_t kBothPiece = 2048;       // of 32 rows whose columns are quantized as well
+constexpr std::int64_t kColumnPiece = 64;       // of them at a time
+constexpr std::int64_t kRowPiece = 8192;        // of a row alone: much longer than its setting up
 
 bool is_plain(const QuantizeJob& job) {
   const ScaleSpec& scale = job.scale;
@@ -43,26 +46,47 @@ bool quantize_mx(const Isa& isa, const Exec& exec, const QuantizeJob& job) {
   const MxKernels kernels = isa.mx(blocks);
   if (kernels.rows == nullptr || (columnwise.wanted() && kernels.columns == nullptr)) return false;
 
-  const std::int64_t rows = values.rows, cols = values.cols;
-  const std::int64_t wide = columnwise.wanted() ? kBothCols : kStage;
-  const auto row_piece = [&](std::int64_t row, std::int64_t col, std::int64_t n) {
-    alignas(64) std::uint8_t staged[kStage];
-    std::uint8_t* codes = rowwise.codes.packed
-                              ? staged
-                              : reinterpret_cast<std::uint8_t*>(element(rowwise.codes, row, col));
-    auto* scales = reinterpret_cast<std::uint8_t*>(element(rowwise.scales, row, col / kMxBlock));
-    kernels.rows(blocks, element(values, row, col), codes, scales, n);
-    if (rowwise.codes.packed)
-      scatter(rowwise.codes, row, col, n, reinterpret_cast<const std::byte*>(staged));
+  // Rows that follow each other without a gap, in whole blocks, are one long row.
+  const auto follows = [&](const Matrix& matrix, std::int64_t row_bytes) {
+    return matrix.rows <= 1 || matrix.row_pitch == row_bytes;
   };
+  std::int64_t rows = values.rows, cols = values.cols;
+  if (!columnwise.wanted() && !rowwise.codes.packed && cols % kMxBlock == 0 &&
+      follows(values, cols * bytes_of(values)) && follows(rowwise.codes, cols) &&
+      follows(rowwise.scales, cols / kMxBlock)) {
+    cols *= rows;
+    rows = 1;
+  }
+  const auto row_piece = [&](const std::byte* from, std::int64_t row, std::int64_t col,
+                             std::int64_t n) {
+    auto* scales = reinterpret_cast<std::uint8_t*>(element(rowwise.scales, row, col / kMxBlock));
+    if (!rowwise.codes.packed) {
+      auto* codes = reinterpret_cast<std::uint8_t*>(element(rowwise.codes, row, col));
+      return kernels.rows(blocks, from, codes, scales, n);
+    }
+    alignas(64) std::uint8_t staged[kRowPiece];
+    kernels.rows(blocks, from, staged, scales, n);
+    scatter(rowwise.codes, row, col, n, reinterpret_cast<const std::byte*>(staged));
+  };
+  // Rows of a piece in the order of memory, which brings it into the second cache; then its
+  // columns, some at a time by way of a copy: rows whose pitch is a power of two would otherwise
+  // all want the same few places of the first one.
   const auto strip = [&](std::int64_t row, std::int64_t count) {
-    for (std::int64_t col = 0; col < cols; col += wide) {
-      const std::int64_t n = std::min(wide, cols - col);
+    const int bytes = bytes_of(values);
+    alignas(64) std::byte copy[kMxBlock * kColumnPiece * 4];
+    const std::int64_t pitch = kColumnPiece * bytes;
+    for (std::int64_t start = 0; start < cols; start += kBothPiece) {
+      const std::int64_t end = std::min(start + kBothPiece, cols);
       if (rowwise.wanted())
-        for (std::int64_t r = row; r < row + count; ++r) row_piece(r, col, n);
-      if (columnwise.wanted()) {
+        for (std::int64_t r = row; r < row + count; ++r)
+          row_piece(element(values, r, start), r, start, end - start);
+      for (std::int64_t col = start; col < end; col += kColumnPiece) {
+        const std::int64_t n = std::min(kColumnPiece, end - col);
+        for (std::int64_t r = 0; r < count; ++r)
+          std::memcpy(copy + r * pitch, element(values, row + r, col),
+                      static_cast<std::size_t>(n * bytes));
         kernels.columns(
-            blocks, element(values, row, col), values.row_pitch, count, n,
+            blocks, copy, pitch, count, n,
             reinterpret_cast<std::uint8_t*>(element(columnwise.codes, col, row)),
             columnwise.codes.row_pitch,
             reinterpret_cast<std::uint8_t*>(element(columnwise.scales, col, row / kMxBlock)),
@@ -70,26 +94,24 @@ bool quantize_mx(const Isa& isa, const Exec& exec, const QuantizeJob& job) {
       }
     }
   };
-  // Rows alone can be split anywhere; a single long row is one unit, and split by columns below.
-  const std::int64_t high = columnwise.wanted() ? kMxBlock : 1;
-  const std::int64_t strips = (rows + high - 1) / high;
   const std::int64_t threads =
       std::max<std::int64_t>(1, std::min<std::int64_t>(exec.threads, rows * cols / kPerThread));
-  if (strips < threads && !columnwise.wanted()) {
-    const std::int64_t per_row = (cols + kStage - 1) / kStage, units = rows * per_row;
-    const int parts = static_cast<int>(std::min(units, threads * 4));
+  const auto share = [&](std::int64_t units, auto&& work) {
+    const int parts = static_cast<int>(threads <= 1 ? 1 : std::min(units, threads * 4));
     parallel_for(parts, static_cast<int>(threads), [&](int part) {
-      for (std::int64_t u = units * part / parts; u < units * (part + 1) / parts; ++u)
-        row_piece(u / per_row, u % per_row * kStage, std::min(kStage, cols - u % per_row * kStage));
+      for (std::int64_t u = units * part / parts; u < units * (part + 1) / parts; ++u) work(u);
     });
-    return true;
+  };
+  if (columnwise.wanted()) {
+    share((rows + kMxBlock - 1) / kMxBlock,
+          [&](std::int64_t u) { strip(u * kMxBlock, std::min(kMxBlock, rows - u * kMxBlock)); });
+  } else {
+    const std::int64_t per_row = (cols + kRowPiece - 1) / kRowPiece;
+    share(rows * per_row, [&](std::int64_t u) {
+      const std::int64_t row = u / per_row, col = u % per_row * kRowPiece;
+      row_piece(element(values, row, col), row, col, std::min(kRowPiece, cols - col));
+    });
   }
-  const int parts = static_cast<int>(threads <= 1 ? 1 : std::min(strips, threads * 4));
-  parallel_for(parts, static_cast<int>(threads), [&](int part) {
-    const std::int64_t last = std::min(rows, strips * (part + 1) / parts * high);
-    for (std::int64_t row = strips * part / parts * high; row < last; row += high)
-      strip(row, std::min(high, last - row));
-  });
   return true;
 }
 

@@ -27,6 +27,7 @@ namespace {
 constexpr std::int64_t kPerThread = 32 * 1024;  // fewer elements than this are not worth a thread
 constexpr std::int64_t kBigTile = 128 * 1024;   // from here on threads share a tile
 constexpr int kMostParts = 64;                  // of a tile that threads share
+constexpr std::int64_t kChunk = 4 * kStage;     // elements of a row worked on together
 
 std::uint32_t largest(const std::array<std::uint32_t, kMostParts>& found) {
   std::uint32_t most = 0;
@@ -95,7 +96,8 @@ class CopyMaker {
   // many as begin and end with a byte.
   [[nodiscard]] std::int64_t chunk_tiles() const {
     const std::int64_t whole_bytes = to_.codes.packed ? 8 / std::gcd(tile_.cols, 8) : 1;
-    return std::max<std::int64_t>(1, kStage / tile_.cols / whole_bytes) * whole_bytes;
+    const std::int64_t most = std::min(kChunk / tile_.cols, kMostTiles - 8);
+    return std::max<std::int64_t>(1, most / whole_bytes) * whole_bytes;
   }
 
   // NaN that is not an error is zero: poisoned tiles are written over, and errors were found
@@ -175,15 +177,16 @@ class CopyMaker {
   // `first_col` is where the first tile of `scales` begins.
   void encode(const Area& area, std::int64_t first_col, const ScaleBatch& scales,
               AtomicCounts* counts) const {
-    for (std::int64_t col = area.col; col < area.col + area.cols; col += kStage) {
-      const std::int64_t n = std::min(kStage, area.col + area.cols - col), start = col - first_col;
-      const std::int64_t tile = start / tile_.cols;
-      const bool fits = start % tile_.cols == 0 || start + n <= (tile + 1) * tile_.cols;
-      const bool shortcut = encode_scaled_ != nullptr && counts == nullptr && fits &&
-                            (tile_.cols % 16 == 0 || n <= tile_.cols);
-      if (shortcut) {
-        encode_directly(area, col, n, scales, tile);
+    const bool shortcut = encode_scaled_ != nullptr && counts == nullptr;
+    const std::int64_t step = shortcut ? kChunk : kStage;
+    for (std::int64_t col = area.col, n = 0; col < area.col + area.cols; col += n) {
+      n = std::min(step, area.col + area.cols - col);
+      const std::int64_t start = col - first_col, tile = start / tile_.cols;
+      const bool in_one_tile = start + n <= (tile + 1) * tile_.cols;
+      if (shortcut && (in_one_tile || (start % tile_.cols == 0 && tile_.cols % 16 == 0))) {
+        encode_directly(area, col, n, scales, tile, start - tile * tile_.cols);
       } else {
+        n = std::min(n, kStage);
         encode_staged(area, col, n, start, scales, counts);
       }
     }
@@ -191,30 +194,32 @@ class CopyMaker {
 
   // Straight from memory, and to memory where codes are not packed.
   void encode_directly(const Area& area, std::int64_t col, std::int64_t n, const ScaleBatch& scales,
-                       std::int64_t tile) const {
-    alignas(64) std::byte codes[kStage];
-    const std::int64_t width = std::max<std::int64_t>(16, (tile_.cols + 15) / 16 * 16);
+                       std::int64_t tile, std::int64_t into_tile) const {
+    alignas(64) std::byte staged[kChunk];
+    const std::int64_t width = into_tile + n <= tile_.cols ? (n + 15) / 16 * 16 : tile_.cols;
     for (std::int64_t row = area.row; row < area.row + area.rows; ++row) {
-      std::byte* to = direct_codes_ ? element(to_.codes, row, col) : codes;
+      std::byte* to = direct_codes_ ? element(to_.codes, row, col) : staged;
       encode_scaled_(scaled_encoder_, values_.direct(row, col), to, n, scales.factor + tile, width);
-      overwrite_poisoned(to, n, col - area.col, scales, tile);
-      if (!direct_codes_) scatter(to_.codes, row, col, n, codes);
+      overwrite_poisoned(to, n, width, scales.poisoned + tile);
+      if (!direct_codes_) scatter(to_.codes, row, col, n, staged);
     }
   }
 
-  // Codes of tiles with a NaN scale: NaN where the format has one, else zero. `n` codes, of tiles
-  // from `tile` on, by masks because scales are data.
-  void overwrite_poisoned(std::byte* to, std::int64_t n, std::int64_t start,
-                          const ScaleBatch& scales, std::int64_t tile) const {
-    const std::int64_t first = tile_.cols >= n && start % tile_.cols != 0 ? n : tile_.cols;
+  // Codes of tiles with a NaN scale: NaN where the format has one, else zero. By masks, because
+  // scales are data.
+  void overwrite_poisoned(std::byte* to, std::int64_t n, std::int64_t width,
+                          const std::uint8_t* poisoned) const {
     auto* code = reinterpret_cast<std::uint8_t*>(to);
     const auto poison = static_cast<std::uint8_t>(poison_code_);
-    for (std::int64_t i = 0, end = std::min(first, n); i < n;
-         end = std::min(n, end + tile_.cols), ++tile) {
-      const std::uint8_t mask = scales.poisoned[tile],
-                         over = static_cast<std::uint8_t>(poison & mask);
-      for (; i < end; ++i) code[i] = static_cast<std::uint8_t>((code[i] & ~mask) | over);
-    }
+    const auto overwrite = [&](std::int64_t first, std::int64_t count, std::uint8_t mask) {
+      const auto over = static_cast<std::uint8_t>(poison & mask);
+      for (std::int64_t i = first; i < first + count; ++i)
+        code[i] = static_cast<std::uint8_t>((code[i] & ~mask) | over);
+    };
+    std::int64_t done = 0;
+    if (width == 16)
+      for (; done + 16 <= n; done += 16) overwrite(done, 16, *poisoned++);
+    for (; done < n; done += width) overwrite(done, std::min(width, n - done), *poisoned++);
   }
 
   void encode_staged(const Area& area, std::int64_t col, std::int64_t n, std::int64_t start,

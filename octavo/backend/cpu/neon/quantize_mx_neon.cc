@@ -72,6 +72,30 @@ struct BlockScale {
           static_cast<std::uint8_t>(poisoned)};
 }
 
+// The same for four amaxes at once; `bytes` and `poisoned` in the low byte of each lane.
+[[gnu::always_inline]] inline void scales_of(const MxConstants& k, uint32x4_t amax,
+                                             float32x4_t& factor, uint32x4_t& bytes,
+                                             uint32x4_t& poisoned) {
+  const uint32x4_t bump =
+      vcgeq_u32(vandq_u32(amax, vdupq_n_u32(0x7FFFFFu)), vdupq_n_u32(k.bump_from));
+  int32x4_t byte = vsubq_s32(vreinterpretq_s32_u32(vshrq_n_u32(amax, 23)), vdupq_n_s32(k.emax));
+  byte = vmaxq_s32(vsubq_s32(byte, vreinterpretq_s32_u32(bump)), vdupq_n_s32(0));
+  const int32x4_t exponent = vsubq_s32(vdupq_n_s32(127 - k.down), byte);
+  const uint32x4_t normal =
+      vreinterpretq_u32_s32(vshlq_n_s32(vaddq_s32(exponent, vdupq_n_s32(127)), 23));
+  const int32x4_t above = vaddq_s32(exponent, vdupq_n_s32(126));  // subnormal where negative
+  const uint32x4_t subnormal = vshlq_u32(vdupq_n_u32(0x00800000u), above);
+  factor = vreinterpretq_f32_u32(vbslq_u32(vcltzq_s32(above), subnormal, normal));
+  poisoned = vcgeq_u32(amax, vdupq_n_u32(0x7F800000u));
+  bytes = vorrq_u32(vreinterpretq_u32_s32(byte), poisoned);
+}
+
+[[gnu::always_inline]] inline uint8x16_t low_bytes(const uint32x4_t v[4]) {
+  const uint16x8_t a = vuzp1q_u16(vreinterpretq_u16_u32(v[0]), vreinterpretq_u16_u32(v[1]));
+  const uint16x8_t b = vuzp1q_u16(vreinterpretq_u16_u32(v[2]), vreinterpretq_u16_u32(v[3]));
+  return vuzp1q_u8(vreinterpretq_u8_u16(a), vreinterpretq_u8_u16(b));
+}
+
 // Eight magnitudes, scaled, to the rounded f16 before its lower bits are dropped.
 template <int kDrop, bool kExact>
 [[gnu::always_inline]] inline int16x8_t before_drop(float32x4_t a, float32x4_t b) {
@@ -112,24 +136,28 @@ template <bool kEightBits>
   return vuzp2q_u8(vreinterpretq_u8_u16(a), vreinterpretq_u8_u16(b));
 }
 
-// One block: 32 elements to 32 codes; returns the scale's byte.
-template <DType kSource, int kDrop, bool kEightBits>
-[[gnu::always_inline]] inline std::uint8_t block32(const MxConstants& k, const std::byte* from,
-                                                   std::uint8_t* to) {
-  constexpr bool kWide = kSource == DType::f32;
+// A block on its way: what its codes need, in registers.
+struct Block {
   float32x4_t magnitude[8];
   uint8x16_t tops[2];
+  BlockScale scale;
+};
+
+template <DType kSource>
+[[gnu::always_inline]] inline Block load_block(const MxConstants& k, const std::byte* from) {
+  Block block;
   std::uint32_t amax = 0;
-  if constexpr (kWide) {
+  if constexpr (kSource == DType::f32) {
     const auto* p = reinterpret_cast<const std::uint32_t*>(from);
     uint32x4_t raw[8], bits[8];
     for (int i = 0; i < 8; ++i) {
       raw[i] = vld1q_u32(p + 4 * i);
-      bits[i] = vandq_u32(raw[i], vdupq_n_u32(0x7FFFFFFFu));
-      magnitude[i] = vreinterpretq_f32_u32(bits[i]);
+      // FABS, because the mask of an AND would be an immediate, which overwrites its source.
+      block.magnitude[i] = vabsq_f32(vreinterpretq_f32_u32(raw[i]));
+      bits[i] = vreinterpretq_u32_f32(block.magnitude[i]);
     }
-    tops[0] = top_bytes(raw);
-    tops[1] = top_bytes(raw + 4);
+    block.tops[0] = top_bytes(raw);
+    block.tops[1] = top_bytes(raw + 4);
     for (int step = 4; step > 0; step /= 2)
       for (int i = 0; i < step; ++i) bits[i] = vmaxq_u32(bits[i], bits[i + step]);
     amax = vmaxvq_u32(bits[0]);
@@ -137,48 +165,76 @@ template <DType kSource, int kDrop, bool kEightBits>
     const auto* p = reinterpret_cast<const std::uint16_t*>(from);
     uint16x8_t raw[4], bits[4];
     const uint16x8_t zero = vdupq_n_u16(0);
+    uint16x8_t mask = vdupq_n_u16(0x7FFF);
+    asm("" : "+w"(mask));  // as above
     for (int i = 0; i < 4; ++i) {
       raw[i] = vld1q_u16(p + 8 * i);
-      bits[i] = vandq_u16(raw[i], vdupq_n_u16(0x7FFF));
-      magnitude[2 * i] = vreinterpretq_f32_u16(vzip1q_u16(zero, bits[i]));
-      magnitude[2 * i + 1] = vreinterpretq_f32_u16(vzip2q_u16(zero, bits[i]));
+      bits[i] = vandq_u16(raw[i], mask);
+      block.magnitude[2 * i] = vreinterpretq_f32_u16(vzip1q_u16(zero, bits[i]));
+      block.magnitude[2 * i + 1] = vreinterpretq_f32_u16(vzip2q_u16(zero, bits[i]));
     }
     for (int i = 0; i < 2; ++i)
-      tops[i] = vuzp2q_u8(vreinterpretq_u8_u16(raw[2 * i]), vreinterpretq_u8_u16(raw[2 * i + 1]));
+      block.tops[i] =
+          vuzp2q_u8(vreinterpretq_u8_u16(raw[2 * i]), vreinterpretq_u8_u16(raw[2 * i + 1]));
     bits[0] = vmaxq_u16(vmaxq_u16(bits[0], bits[1]), vmaxq_u16(bits[2], bits[3]));
     amax = static_cast<std::uint32_t>(vmaxvq_u16(bits[0])) << 16;
   }
-  const BlockScale scale = scale_of(k, amax);
-  const float32x4_t factor = vreinterpretq_f32_u32(vdupq_n_u32(scale.factor));
-  const uint8x16_t poisoned = vdupq_n_u8(scale.poisoned);
-  for (int half = 0; half < 2; ++half) {
-    const float32x4_t* m = magnitude + 4 * half;
-    const int16x8_t a =
-        before_drop<kDrop, !kWide>(vmulq_f32(m[0], factor), vmulq_f32(m[1], factor));
-    const int16x8_t b =
-        before_drop<kDrop, !kWide>(vmulq_f32(m[2], factor), vmulq_f32(m[3], factor));
-    const uint8x16_t code = signed_codes<kEightBits>(k, drop_bits<kDrop>(a, b), tops[half]);
-    vst1q_u8(to + 16 * half, vbslq_u8(poisoned, vdupq_n_u8(k.poison), code));
-  }
-  return scale.byte;
+  block.scale = scale_of(k, amax);
+  return block;
 }
 
 template <DType kSource, int kDrop, bool kEightBits>
+[[gnu::always_inline]] inline void store_block(const MxConstants& k, const Block& block,
+                                               std::uint8_t* to, std::uint8_t* scale) {
+  constexpr bool kExact = kSource != DType::f32;
+  const float32x4_t factor = vreinterpretq_f32_u32(vdupq_n_u32(block.scale.factor));
+  const uint8x16_t poisoned = vdupq_n_u8(block.scale.poisoned);
+  for (int half = 0; half < 2; ++half) {
+    const float32x4_t* m = block.magnitude + 4 * half;
+    const int16x8_t a =
+        before_drop<kDrop, kExact>(vmulq_f32(m[0], factor), vmulq_f32(m[1], factor));
+    const int16x8_t b =
+        before_drop<kDrop, kExact>(vmulq_f32(m[2], factor), vmulq_f32(m[3], factor));
+    const uint8x16_t code = signed_codes<kEightBits>(k, drop_bits<kDrop>(a, b), block.tops[half]);
+    vst1q_u8(to + 16 * half, vbslq_u8(poisoned, vdupq_n_u8(k.poison), code));
+  }
+  *scale = block.scale.byte;
+}
+
+// The way from an amax to its factor is long, through the integer registers and back; so the next
+// block sets out on it before the codes of this one are made.
+template <DType kSource, int kDrop, bool kEightBits>
 void mx_rows(const MxBlocks& blocks, const void* values, std::uint8_t* codes, std::uint8_t* scales,
              std::int64_t n) {
-  constexpr std::int64_t kBytes = element_bytes(kSource);
+  constexpr std::int64_t kBytes = element_bytes(kSource), kStep = kMxBlock * kBytes;
   const FpEnvGuard guard(FpRounding::up);
   const MxConstants k(blocks);
   const auto* from = static_cast<const std::byte*>(values);
-  std::int64_t done = 0;
-  for (; done + kMxBlock <= n; done += kMxBlock)
-    *scales++ = block32<kSource, kDrop, kEightBits>(k, from + done * kBytes, codes + done);
-  if (done < n) {
-    alignas(16) std::byte staged[kMxBlock * kBytes] = {};
+  std::int64_t whole = n / kMxBlock;
+  const std::int64_t rest = n - whole * kMxBlock;
+  if (whole > 0) {
+    // Two at a time, so that blocks take turns in registers instead of moving between them.
+    Block even = load_block<kSource>(k, from);
+    for (from += kStep; whole > 2; whole -= 2, from += 2 * kStep, codes += 2 * kMxBlock) {
+      const Block odd = load_block<kSource>(k, from);
+      store_block<kSource, kDrop, kEightBits>(k, even, codes, scales++);
+      even = load_block<kSource>(k, from + kStep);
+      store_block<kSource, kDrop, kEightBits>(k, odd, codes + kMxBlock, scales++);
+    }
+    store_block<kSource, kDrop, kEightBits>(k, even, codes, scales++);
+    codes += kMxBlock;
+    if (whole == 2) {
+      store_block<kSource, kDrop, kEightBits>(k, load_block<kSource>(k, from), codes, scales++);
+      from += kStep;
+      codes += kMxBlock;
+    }
+  }
+  if (rest > 0) {
+    alignas(16) std::byte staged[kStep] = {};
     alignas(16) std::uint8_t out[kMxBlock];
-    std::memcpy(staged, from + done * kBytes, static_cast<std::size_t>((n - done) * kBytes));
-    *scales = block32<kSource, kDrop, kEightBits>(k, staged, out);
-    std::memcpy(codes + done, out, static_cast<std::size_t>(n - done));
+    std::memcpy(staged, from, static_cast<std::size_t>(rest * kBytes));
+    store_block<kSource, kDrop, kEightBits>(k, load_block<kSource>(k, staged), out, scales);
+    std::memcpy(codes, out, static_cast<std::size_t>(rest));
   }
 }
 
@@ -218,25 +274,23 @@ template <DType kSource, int kDrop, bool kEightBits>
                                              std::int64_t row_pitch, std::uint8_t* codes,
                                              std::int64_t code_pitch, std::uint8_t* scales,
                                              std::int64_t scale_pitch) {
-  const uint32x4_t magnitude = vdupq_n_u32(0x7FFFFFFFu);
+  // FABS, because the mask of an AND would be an immediate, which overwrites its source.
+  const auto magnitude_of = [](uint32x4_t raw) {
+    return vreinterpretq_u32_f32(vabsq_f32(vreinterpretq_f32_u32(raw)));
+  };
   uint32x4_t most[4] = {};
   for (std::int64_t row = 0; row < kRows; ++row) {
     uint32x4_t raw[4];
     load16<kSource>(from + row * row_pitch, raw);
-    for (int i = 0; i < 4; ++i) most[i] = vmaxq_u32(most[i], vandq_u32(raw[i], magnitude));
-  }
-  alignas(16) std::uint32_t amax[16], factors[16];
-  alignas(16) std::uint8_t poison[16];
-  for (int i = 0; i < 4; ++i) vst1q_u32(amax + 4 * i, most[i]);
-  for (int i = 0; i < 16; ++i) {
-    const BlockScale scale = scale_of(k, amax[i]);
-    factors[i] = scale.factor;
-    poison[i] = scale.poisoned;
-    scales[i * scale_pitch] = scale.byte;
+    for (int i = 0; i < 4; ++i) most[i] = vmaxq_u32(most[i], magnitude_of(raw[i]));
   }
   float32x4_t factor[4];
-  for (int i = 0; i < 4; ++i) factor[i] = vreinterpretq_f32_u32(vld1q_u32(factors + 4 * i));
-  const uint8x16_t poisoned = vld1q_u8(poison);
+  uint32x4_t bytes[4], poison[4];
+  for (int i = 0; i < 4; ++i) scales_of(k, most[i], factor[i], bytes[i], poison[i]);
+  alignas(16) std::uint8_t byte[16];
+  vst1q_u8(byte, low_bytes(bytes));
+  for (int i = 0; i < 16; ++i) scales[i * scale_pitch] = byte[i];
+  const uint8x16_t poisoned = low_bytes(poison);
   for (std::int64_t part = 0; part < kRows; part += 16) {
     uint8x16_t rows[16];
     for (int r = 0; r < 16; ++r) {
@@ -244,7 +298,7 @@ template <DType kSource, int kDrop, bool kEightBits>
       float32x4_t m[4];
       load16<kSource>(from + (part + r) * row_pitch, raw);
       for (int i = 0; i < 4; ++i)
-        m[i] = vmulq_f32(vreinterpretq_f32_u32(vandq_u32(raw[i], magnitude)), factor[i]);
+        m[i] = vmulq_f32(vreinterpretq_f32_u32(magnitude_of(raw[i])), factor[i]);
       constexpr bool kExact = kSource != DType::f32;
       const uint8x16_t field = drop_bits<kDrop>(before_drop<kDrop, kExact>(m[0], m[1]),
                                                 before_drop<kDrop, kExact>(m[2], m[3]));
