@@ -52,6 +52,8 @@ def quantize(
     """
     op = "quantize"
     scaling = as_scaling(scaling, op)
+    if isinstance(x, QuantizedTensor):
+        raise TypeError(f"[{op}] got a QuantizedTensor, wanted values; use requantize")
     source = describe(x, op)
     view = source.view(value_kind(source, op))
     options = {"threads": integer(threads, "threads", MOST_THREADS, op), "count": bool(counts)}
