@@ -53,6 +53,9 @@ class CopyMaker {
     if (sizeof(Real) == 4 && isa.encode_scaled != nullptr && values_.is_direct() && !division_ &&
         to_.codes.format.code_bytes() == 1) {
       scaled_encoder_ = make_encoder(to_.codes.format, encode_policy(job), values_.dtype());
+      scaled_encoder_.only_finite = amax_of(job.scale) == AmaxOf::all &&
+                                    job.given_amax == nullptr && job.given_inverse == nullptr &&
+                                    job.encode.overflow == Overflow::saturate;
       encode_scaled_ = isa.encode_scaled(scaled_encoder_);
     }
   }

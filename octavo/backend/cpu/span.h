@@ -15,6 +15,8 @@ struct Encoder {
   Format format{};
   EncodePolicy policy{};
   DType source = DType::f32;  // f32, f64, f16 or bf16
+  // NaN and Inf do not matter: a quantizer writes over what they become. Saturating policies only.
+  bool only_finite = false;
 
   // Indexed by the sign of the input. A finite value beyond the range becomes overflow_field (a
   // grid point: the largest finite value, or the one above it, whose code is Inf or NaN), so
