@@ -70,6 +70,9 @@ struct Isa {
   // Shortcuts of quantizers; null, or returning null, where there is none.
   ScaledSpan (*encode_scaled)(const Encoder&) = nullptr;
   MxKernels (*mx)(const MxBlocks&) = nullptr;
+  // Raises amax[t] by tile t of sixteen f32 or bf16; returns how many tiles it did.
+  std::int64_t (*amax16)(DType, const void* values, std::int64_t tiles,
+                         std::uint32_t* amax) = nullptr;
 };
 
 Encoder make_encoder(const Format& format, const EncodePolicy& policy, DType source);
