@@ -53,6 +53,7 @@ struct Job {
   void* context;
   int parts;
   int places;                         // helpers that may still join; under the pool's mutex
+  int caller_core = -1;               // where the caller was
   std::atomic<std::int64_t> next{0};  // 64 bits: every thread counts one past the end
   std::atomic<int> helpers{0};        // at work on it now; changed under the pool's mutex
   std::condition_variable all_left{};
@@ -87,6 +88,7 @@ class Pool {
       while (static_cast<int>(workers_.size()) < helpers && start_worker()) {
       }
       job.places = std::min(helpers, static_cast<int>(workers_.size()));
+      job.caller_core = sched_getcpu();
       job.older = jobs_;
       jobs_ = &job;
       news_.fetch_add(1, std::memory_order_relaxed);
@@ -128,11 +130,24 @@ class Pool {
       }
       --job->places;
       job->helpers.fetch_add(1, std::memory_order_relaxed);
+      const cpu_set_t cores = cores_;
       lock.unlock();
+      leave_core(job->caller_core, cores);
       job->work();
       lock.lock();
       if (job->helpers.fetch_sub(1, std::memory_order_relaxed) == 1) job->all_left.notify_one();
     }
+  }
+
+  // A thread that is woken or started may be put on the core of the one that did it, and on a busy
+  // machine stay there for long: both then work at half speed. Forbidding the core for a moment
+  // moves the thread at once.
+  static void leave_core(int core, const cpu_set_t& cores) {
+    if (core < 0 || core >= CPU_SETSIZE || sched_getcpu() != core || CPU_COUNT(&cores) < 2) return;
+    cpu_set_t others = cores;
+    CPU_CLR(core, &others);
+    if (sched_setaffinity(0, sizeof(others), &others) == 0)
+      sched_setaffinity(0, sizeof(cores), &cores);
   }
 
   void wait_for_news(std::unique_lock<std::mutex>& lock) {

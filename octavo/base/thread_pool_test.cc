@@ -14,6 +14,7 @@
 #include <vector>
 
 #include <gtest/gtest.h>
+#include <array>
 
 #include "octavo/base/error.h"
 #include "octavo/base/thread_testing_internal.h"
@@ -177,6 +178,26 @@ TEST(ThreadPool, workers_leave_signals_to_the_program) {
     pthread_sigmask(SIG_SETMASK, nullptr, &blocked);
     EXPECT_EQ(sigismember(&blocked, SIGINT), pthread_equal(caller, pthread_self()) ? 0 : 1);
   });
+}
+
+// A helper does not stay on the core of its caller, where both would run at half speed.
+TEST(ThreadPool, HelpersLeaveTheCallersCore) {
+  cpu_set_t cores;
+  ASSERT_EQ(sched_getaffinity(0, sizeof(cores), &cores), 0);
+  if (CPU_COUNT(&cores) < 2) GTEST_SKIP() << "there is one core only";
+  // Who is moved when is the system's business, so one meeting on two cores is enough; helpers that
+  // are never moved stay together for seconds on a busy machine.
+  for (int attempt = 0; attempt < 200; ++attempt) {
+    std::atomic<int> present{0};
+    std::array<int, 2> core{-1, -1};
+    parallel_for(2, 2, [&](int part) {
+      ++present;
+      for (int i = 0; i < 1000000 && present < 2; ++i) sched_yield();
+      core[static_cast<std::size_t>(part)] = sched_getcpu();
+    });
+    if (core[0] != core[1]) return;
+  }
+  ADD_FAILURE() << "caller and helper were always on one core";
 }
 
 }  // namespace
