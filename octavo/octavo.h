@@ -10,6 +10,7 @@
 #include "octavo/quant/quantize.h"
 #include "octavo/quant/quantized_tensor.h"
 #include "octavo/quant/scaling.h"
+#include "octavo/report/metrics.h"
 #include "octavo/round/encode.h"
 #include "octavo/round/policy.h"
 #include "octavo/round/policy_names.h"
