@@ -17,7 +17,7 @@ constexpr double kMapLeft = kPlotLeft + 60, kMapRight = 970, kShareLeft = 1000,
 constexpr double kMapHeight = 340, kLowestCell = 8, kHighestCell = 30;
 constexpr std::int64_t kMostLines = 40, kMostCells = 80;
 constexpr int kLevels = 9;  // heat-0 to heat-8 in the style
-// Colours span at least this factor, so that noise does not look like a pattern.
+// Colours span at least this factor, so that an even error is pale and noise no pattern.
 constexpr double kLeastSpan = 8;
 
 std::int64_t divided(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
@@ -40,7 +40,7 @@ ErrorMap::ErrorMap(const QuantizeReport& report) : report_(report) {
   std::int64_t all_rows = rows_each;
   if (across == count && across > kMostCells) {
     wrapped_ = true;
-    row_word_ = "element";
+    row_word_ = rank == 1 ? "element" : "column";
     const std::int64_t extent = tile_extent(report.scaling.tile.cols, columns_);
     all_rows = columns_;
     across = std::max(kMostCells, divided(count, kMostLines));
@@ -55,7 +55,9 @@ ErrorMap::ErrorMap(const QuantizeReport& report) : report_(report) {
   lines_.resize(static_cast<std::size_t>(divided(rows, per_line)));
   for (std::size_t i = 0; i < lines_.size(); ++i) {
     const auto at = static_cast<std::int64_t>(i);
-    lines_[i].cells.resize(static_cast<std::size_t>(divided(across, per_cell)));
+    // Only the last line of a wrapped row may be shorter.
+    const std::int64_t parts_here = std::min(across, count - at * per_line * across);
+    lines_[i].cells.resize(static_cast<std::size_t>(divided(parts_here, per_cell)));
     lines_[i].first_row = at * per_line * rows_each;
     lines_[i].end_row = std::min((at + 1) * per_line * rows_each, all_rows);
   }
@@ -67,17 +69,14 @@ ErrorMap::ErrorMap(const QuantizeReport& report) : report_(report) {
   }
   for (const Line& line : lines_) {
     for (const ErrorSums& cell : line.cells) {
+      has_none_ |= cell.count == 0;
       const double error = cell.relative_l2();
       if (error == 0 || !std::isfinite(error)) continue;
       least_ = least_ == 0 ? error : std::min(least_, error);
       most_ = std::max(most_, error);
     }
   }
-  if (most_ < least_ * kLeastSpan) {
-    const double middle = std::sqrt(least_) * std::sqrt(most_), half = std::sqrt(kLeastSpan);
-    least_ = middle / half;
-    most_ = middle * half;
-  }
+  most_ = std::max(most_, least_ * kLeastSpan);
   cell_width_ = (kMapRight - kMapLeft) / static_cast<double>(lines_[0].cells.size());
   cell_height_ =
       std::clamp(kMapHeight / static_cast<double>(lines_.size()), kLowestCell, kHighestCell);
@@ -100,6 +99,10 @@ int ErrorMap::level(const ErrorSums& cell) const {
 }
 
 void ErrorMap::draw_legend(Svg& svg, double y) const {
+  if (has_none_) {
+    svg.rect(kMapLeft, y - 11, 26, 12, "heat-none");
+    svg.text(kMapLeft + 34, y, "nothing finite", "small");
+  }
   constexpr double kBox = 26;
   const double left = kMapRight - kBox * kLevels;
   for (int i = 0; i < kLevels; ++i)
@@ -154,13 +157,13 @@ void ErrorMap::draw_ticks(Svg& svg, double top) const {
     svg.line(x, bottom, x, bottom + 4, "axis");
     svg.text(x, bottom + 18, grouped(columns_ * i / 4), "tick", "middle");
   }
-  svg.text((kMapLeft + kMapRight) / 2, bottom + 36, wrapped_ ? "elements of a line" : "column",
-           "small", "middle");
+  svg.text((kMapLeft + kMapRight) / 2, bottom + 36,
+           wrapped_ ? fmt::format("{}s of a line", row_word_) : "column", "small", "middle");
 }
 
-double ErrorMap::draw(Svg& svg, double y) const {
+void ErrorMap::draw(Svg& svg, double y) const {
   svg.text(kPlotLeft, y, "Where the error is", "head");
-  if (lines_.empty()) return y;
+  if (lines_.empty()) return;
   draw_legend(svg, y + 22);
   svg.text(kShareLeft + 60, y + 22, "share of the squared error", "small");
   const double top = y + 36;
@@ -168,7 +171,6 @@ double ErrorMap::draw(Svg& svg, double y) const {
   draw_cells(svg, top);
   draw_shares(svg, top);
   draw_ticks(svg, top);
-  return y + height();
 }
 
 }  // namespace octavo::cli

@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <numeric>
 
 #include "cli/number_text.h"
 #include "cli/plot.h"
@@ -167,10 +166,9 @@ void draw_codes(Svg& svg, const QuantizeReport& report, double left, double y) {
 
 }  // namespace
 
-double draw_histograms(Svg& svg, const QuantizeReport& report, double y) {
+void draw_histograms(Svg& svg, const QuantizeReport& report, double y) {
   draw_values(svg, report, kPlotLeft + 20, y);
   draw_codes(svg, report, kPlotRight - kPanelWidth, y);
-  return y + 34 + kBarsHeight + 78;
 }
 
 }  // namespace octavo::cli

@@ -52,7 +52,7 @@ void draw_facts(Svg& svg, const QuantizeReport& report, double y) {
 std::string plot_of(const QuantizeReport& report) {
   const ErrorMap map(report);
   constexpr double kHistograms = 226;
-  const double map_top = kHistograms + 34 + 150 + 78 + 40;
+  const double map_top = kHistograms + kHistogramsHeight + 40;
   const std::string name = short_name(report.input);
   Svg svg(kPlotWidth, map_top + map.height(),
           text(name, " quantized to ", describe(report.scaling)), verdict_of(report),

@@ -1,4 +1,4 @@
-// The panels of octavo quantize's picture. Each draws from `y` on and returns where it ends.
+// The panels of octavo quantize's picture. Each draws from `y` on.
 #pragma once
 
 #include "cli/quantize_report.h"
@@ -8,7 +8,8 @@ namespace octavo::cli {
 
 // Magnitudes of the values, and beneath them what the codes can say under the least and the
 // greatest scale; beside it how often each code occurs.
-double draw_histograms(Svg& svg, const QuantizeReport& report, double y);
+inline constexpr double kHistogramsHeight = 262;
+void draw_histograms(Svg& svg, const QuantizeReport& report, double y);
 
 // The tensor as a map: colour is the relative error of a place, bars are the share of the squared
 // error that its rows have.
@@ -16,7 +17,7 @@ class ErrorMap {
  public:
   explicit ErrorMap(const QuantizeReport& report);
   [[nodiscard]] double height() const;
-  double draw(Svg& svg, double y) const;
+  void draw(Svg& svg, double y) const;
 
  private:
   struct Line {
@@ -32,7 +33,8 @@ class ErrorMap {
   void draw_ticks(Svg& svg, double top) const;
 
   const QuantizeReport& report_;
-  bool wrapped_ = false;  // one row that is too long, in lines
+  bool has_none_ = false;  // cells without a finite result
+  bool wrapped_ = false;   // one row that is too long, in lines
   std::string_view row_word_ = "row";
   std::int64_t columns_ = 1;  // elements along a line
   std::vector<Line> lines_;

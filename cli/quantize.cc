@@ -26,11 +26,11 @@ constexpr const char* kExamples = R"(Examples:
   octavo quantize x.npy --recipe mxfp8:e5m2 --scale-rule floor
   octavo quantize x.npy --format e3m4 --tile row --scale bf16
   octavo quantize x.npy --recipe fp8 --scale-policy percentile:99.9
-  octavo quantize x.npy --recipe mxfp4 --fail-if 'cosine<0.99' --fail-if 'saturated>0.001'
+  octavo quantize x.npy --recipe mxfp4 --fail-if 'cosine<0.99' --fail-if 'sqnr<18'
   octavo quantize x.npy --recipe fp8-block --json            for a program to read
 
-Tiles are rows x columns of elements that share a scale. Exit code 3: a --fail-if was met, or a
-result is NaN or Inf.)";
+Tiles are rows x columns of elements that share a scale. With --fail-if the exit code is 3 when one
+of the limits is met, and also when a result is NaN or Inf, which no metric counts.)";
 
 using Clock = std::chrono::steady_clock;
 

@@ -23,10 +23,17 @@ std::vector<std::string> names_up_to(Enum last) {
   return names;
 }
 
-// Recipes with the element formats that some of them let choose: "mxfp8:e5m2" is near "mxfp8".
 Scaling recipe_argument(const std::string& typed) {
-  return named_argument("[quantize] --recipe:", typed, preset_names(),
-                        [](const std::string& name) { return preset(name); });
+  const std::string base = typed.substr(0, typed.find(':'));
+  const Scaling scaling = named_argument("[quantize] --recipe:", base, preset_names(),
+                                         [](const std::string& name) { return preset(name); });
+  if (base == typed) return scaling;
+  try {
+    return preset(typed);
+  } catch (const Error&) {
+    refuse("--recipe: got '", shown(typed), "', which is no element format that ", base,
+           " is known with; say --recipe ", base, " --format FORMAT for any other");
+  }
 }
 
 // "1x32", "allx1"; 0 stands for all.

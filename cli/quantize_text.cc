@@ -139,12 +139,14 @@ std::string table_of(const QuantizeReport& report) {
   const ErrorMetrics& m = report.metrics;
   std::string out = fmt::format("{} {}\n{}\n\n", report.input, shape_and_type(report),
                                 style.bold(describe(report.scaling)));
-  out += line("SQNR", figure(m.sqnr) + (std::isfinite(m.sqnr) ? " dB" : ""), "relative L2",
-              figure(m.relative_l2));
-  out +=
-      line("effective bits", figure(m.effective_bits), "cosine", fmt::format("{:.8f}", m.cosine));
-  out += line("max absolute", figure(m.max_abs), "mse", figure(m.mse));
-  out += line("max relative", figure(m.max_relative), "largest value", short_number(m.amax));
+  // Where no pair counts there is an error to speak of only by convention.
+  const auto shown = [&](const std::string& value) { return m.sums.count > 0 ? value : "-"; };
+  out += line("SQNR", shown(figure(m.sqnr) + (std::isfinite(m.sqnr) ? " dB" : "")), "relative L2",
+              shown(figure(m.relative_l2)));
+  out += line("effective bits", shown(figure(m.effective_bits)), "cosine",
+              shown(fmt::format("{:.8f}", m.cosine)));
+  out += line("max absolute", shown(figure(m.max_abs)), "mse", shown(figure(m.mse)));
+  out += line("max relative", shown(figure(m.max_relative)), "largest value", short_number(m.amax));
   out += line("saturated", counted(m.saturated, m.saturated_share), "flushed to 0",
               counted(m.flushed, m.flushed_share));
   out += line("NaN, Inf in", fmt::format("{}, {}", grouped(m.input.nan), grouped(m.input.inf)),

@@ -8,12 +8,16 @@
 #include "cli/number_text.h"
 #include "cli/quantize_report.h"
 #include "octavo/base/error.h"
+#include "octavo/format/decode.h"
 
 namespace octavo::cli {
 namespace {
 
 // Shares from which on something is worth the one line there is.
 constexpr double kManySaturated = 0.001, kManyFlushed = 0.02, kConcentrated = 0.5;
+// Of values spread evenly over the range so many become zero whatever the scale; this many times it
+// is more than that.
+constexpr double kTimesInevitable = 4;
 // "Few" parts are at most this share of all.
 constexpr double kFew = 0.05;
 
@@ -96,7 +100,9 @@ std::string verdict_of(const QuantizeReport& report) {
   if (m.saturated_share >= kManySaturated)
     return fmt::format("{} of the values are beyond the range of their tile and became its limit",
                        percent(m.saturated_share));
-  if (m.flushed_share >= kManyFlushed)
+  const Format& format = report.scaling.format;
+  const double inevitable = min_positive(format) / 2 / max_value(format);
+  if (m.flushed_share >= std::max(kManyFlushed, kTimesInevitable * inevitable))
     return fmt::format(
         "{} of the values became zero beside larger ones that share their scale; smaller tiles, or "
         "a format of more exponent bits, would keep them",
