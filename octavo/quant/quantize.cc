@@ -98,11 +98,12 @@ class Quantization {
     const QuantizedCopy& shape_giver = out.scaling.rowwise ? out.rowwise : columns_as_rows();
     plan_ =
         make_plan(source.view, shape_giver.codes.view(), shape_giver.scales.view(), out.scaling);
-    check(!out.scaling.columnwise || (plan_.is_one_matrix() && plan_.tile == out.scaling.tile) ||
-              plan_.empty || out.shape.rank() <= 1,
-          ErrorCode::invalid_argument, op, "columnwise copies are of matrices; a tensor of shape ",
-          to_string(out.shape),
-          " with these strides, tile and axis is not one: make it contiguous, or reshape it");
+    if (out.scaling.columnwise && !plan_.empty && out.shape.rank() > 1 &&
+        !(plan_.is_one_matrix() && plan_.tile == out.scaling.tile)) {
+      fail(ErrorCode::invalid_argument, op, "columnwise copies are of matrices; a tensor of shape ",
+           to_string(out.shape),
+           " with these strides, tile and axis is not one: make it contiguous, or reshape it");
+    }
   }
 
   void run() {
@@ -252,8 +253,10 @@ void quantize_into(const View& values, QuantizedTensor& out, const QuantizeOptio
         "codes with scales");
   check_scaling(out.scaling);
   check_same_scaling(out, kOp);
-  check(values.shape == out.shape, ErrorCode::invalid_argument, kOp, "the input has shape ",
-        to_string(values.shape), " and the result is for ", to_string(out.shape));
+  if (values.shape != out.shape) {
+    fail(ErrorCode::invalid_argument, kOp, "the input has shape ", to_string(values.shape),
+         " and the result is for ", to_string(out.shape));
+  }
   out.source = values.dtype;
   run_quantization({.view = values}, out, options, kOp);
 }
@@ -294,8 +297,10 @@ void dequantize_into(const QuantizedTensor& from, const View& values,
   check_output(values, kOp);
   check(is_value(values.dtype), ErrorCode::wrong_type, kOp,
         "the output holds codes, wanted float64, float32, float16 or bfloat16");
-  check(values.shape == from.shape, ErrorCode::invalid_argument, kOp, "the output has shape ",
-        to_string(values.shape), ", wanted ", to_string(from.shape));
+  if (values.shape != from.shape) {
+    fail(ErrorCode::invalid_argument, kOp, "the output has shape ", to_string(values.shape),
+         ", wanted ", to_string(from.shape));
+  }
   check(from.rowwise.exists() || from.columnwise.exists(), ErrorCode::invalid_argument, kOp,
         "there are no codes");
   const Exec exec = make_exec(from.shape, options, kOp);
@@ -338,7 +343,7 @@ Tensor dequantize(const QuantizedTensor& from, DType dtype, const QuantizeOption
   return values;
 }
 
-float amax(const View& values, const QuantizeOptions& options) {
+float amax(const View& values, const QuantizeOptions& options, AmaxOf of) {
   constexpr std::string_view kOp = "amax";
   check_view(values, kOp, "the input");
   check(is_value(values.dtype), ErrorCode::wrong_type, kOp, "the input holds codes, wanted values");
@@ -356,7 +361,7 @@ float amax(const View& values, const QuantizeOptions& options) {
     QuantizeSource source;
     source.values = matrix_of(values, offset, plan.row.size, plan.col.size, plan.row.value_stride,
                               plan.col.value_stride);
-    entry(exec, source, AmaxOf::all, &result);
+    entry(exec, source, of, &result);
   });
   return result;
 }

@@ -39,7 +39,8 @@ OCTAVO_API void dequantize_into(const QuantizedTensor& from, const View& values,
                                                     const Scaling& scaling,
                                                     const QuantizeOptions& options = {});
 
-// The largest magnitude: NaN if there is a NaN.
-[[nodiscard]] OCTAVO_API float amax(const View& values, const QuantizeOptions& options = {});
+// The largest magnitude: NaN if there is a NaN, unless `of` leaves those out.
+[[nodiscard]] OCTAVO_API float amax(const View& values, const QuantizeOptions& options = {},
+                                    AmaxOf of = AmaxOf::all);
 
 }  // namespace octavo

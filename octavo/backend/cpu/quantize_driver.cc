@@ -7,8 +7,10 @@
 #include <cstring>
 #include <numeric>
 
+#include "octavo/backend/cpu/amax_span.h"
 #include "octavo/backend/cpu/count.h"
 #include "octavo/backend/cpu/fit_tile.h"
+#include "octavo/backend/cpu/mx_driver.h"
 #include "octavo/backend/cpu/scale_batch.h"
 #include "octavo/backend/cpu/span.h"
 #include "octavo/backend/cpu/tile_values.h"
@@ -23,23 +25,7 @@ namespace {
 constexpr std::int64_t kPerThread = 32 * 1024;  // fewer elements than this are not worth a thread
 constexpr std::int64_t kBigTile = 128 * 1024;   // from here on threads share a tile
 constexpr int kMostParts = 64;                  // of a tile that threads share
-
-// Bits of |x| as f32, rounded up where x is an f64 between two of them; finite stays finite.
-std::uint32_t magnitude_bits(float x) { return std::bit_cast<std::uint32_t>(x) & 0x7FFFFFFFu; }
-std::uint32_t magnitude_bits(double x) {
-  constexpr std::uint32_t kMost = 0x7F7FFFFFu;
-  const std::uint64_t magnitude = std::bit_cast<std::uint64_t>(x) & ~(std::uint64_t{1} << 63);
-  const auto exact = std::bit_cast<double>(magnitude);
-  const auto nearest = static_cast<float>(exact);
-  const std::uint32_t up = static_cast<double>(nearest) < exact;
-  const std::uint32_t rounded = std::bit_cast<std::uint32_t>(nearest) + up;
-  const bool finite = magnitude < (std::uint64_t{0x7FF} << 52);
-  return finite ? std::min(rounded, kMost) : std::bit_cast<std::uint32_t>(nearest) & 0x7FFFFFFFu;
-}
-
-std::uint32_t counted_up_to(AmaxOf of) {
-  return of == AmaxOf::all ? 0xFFFFFFFFu : of == AmaxOf::not_nan ? 0x7F800000u : 0x7F7FFFFFu;
-}
+constexpr std::int64_t kChunk = 4 * kStage;     // elements of a row worked on together
 
 struct Area {
   std::int64_t row, col, rows, cols;
@@ -60,7 +46,16 @@ class CopyMaker {
         encoder_(make_encoder(to_.codes.format, encode_policy(job),
                               sizeof(Real) == 4 ? DType::f32 : DType::f64)),
         encode_(isa.encode(encoder_)),
-        division_(divides(job.scale) && job.given_inverse == nullptr) {}
+        division_(divides(job.scale) && job.given_inverse == nullptr),
+        poison_code_(
+            to_.codes.format.has_nan() ? nan_input_code(to_.codes.format, job.encode, false) : 0),
+        direct_codes_(is_contiguous(to_.codes)) {
+    if (sizeof(Real) == 4 && isa.encode_scaled != nullptr && values_.is_direct() && !division_ &&
+        to_.codes.format.code_bytes() == 1) {
+      scaled_encoder_ = make_encoder(to_.codes.format, encode_policy(job), values_.dtype());
+      encode_scaled_ = isa.encode_scaled(scaled_encoder_);
+    }
+  }
 
   void run(const Exec& exec, AtomicCounts* counts) const {
     const std::int64_t rows = values_.rows(), cols = values_.cols();
@@ -91,7 +86,8 @@ class CopyMaker {
   // many as begin and end with a byte.
   [[nodiscard]] std::int64_t chunk_tiles() const {
     const std::int64_t whole_bytes = to_.codes.packed ? 8 / std::gcd(tile_.cols, 8) : 1;
-    return std::max<std::int64_t>(1, kStage / tile_.cols / whole_bytes) * whole_bytes;
+    const std::int64_t most = std::min(kChunk / tile_.cols, kMostTiles - 8);
+    return std::max<std::int64_t>(1, most / whole_bytes) * whole_bytes;
   }
 
   // NaN that is not an error is zero: poisoned tiles are written over, and errors were found
@@ -106,26 +102,44 @@ class CopyMaker {
   void find_amax(const Area& area, std::uint32_t* amax) const {
     const std::int64_t tiles = (area.cols + tile_.cols - 1) / tile_.cols;
     std::fill(amax, amax + tiles, 0u);
+    const std::uint32_t limit = limit_;
+    const bool as_bf16 = values_.is_direct() && values_.dtype() == DType::bf16;
     alignas(64) Real stage[kStage + 32];
-    alignas(64) std::uint32_t most[kStage];
     for (std::int64_t col = 0; col < area.cols; col += kStage) {
-      const std::int64_t n = std::min(kStage, area.cols - col);
-      std::fill(most, most + n, 0u);
-      for (std::int64_t row = 0; row < area.rows; ++row) {
-        const Real* x = values_.piece(area.row + row, area.col + col, n, stage);
-        for (std::int64_t i = 0; i < n; ++i) {
-          const std::uint32_t bits = magnitude_bits(x[i]);
-          most[i] = std::max(most[i], bits & (0u - static_cast<std::uint32_t>(bits <= limit_)));
+      const std::int64_t n = std::min(kStage, area.cols - col), tile = col / tile_.cols;
+      const bool by_tiles =
+          tile_.cols >= 8 && (col % tile_.cols == 0 || col + n <= (tile + 1) * tile_.cols);
+      if (by_tiles) {
+        for (std::int64_t row = area.row; row < area.row + area.rows; ++row) {
+          if (as_bf16) {
+            const auto* x = static_cast<const std::uint16_t*>(values_.direct(row, area.col + col));
+            amax_of_tiles(x, n, tile_.cols, limit, amax + tile);
+          } else {
+            amax_of_tiles(values_.piece(row, area.col + col, n, stage), n, tile_.cols, limit,
+                          amax + tile);
+          }
         }
+      } else {
+        amax_by_columns(area, col, n, stage, amax);
       }
-      // A chunk has many tiles, or a tile has many chunks; either way pieces start with a tile or
-      // lie inside one.
-      for (std::int64_t t = col / tile_.cols, i = 0; i < n; ++t) {
-        const std::int64_t end = std::min(n, (t + 1) * tile_.cols - col);
-        std::uint32_t tile_most = amax[t];
-        for (; i < end; ++i) tile_most = std::max(tile_most, most[i]);
-        amax[t] = tile_most;
-      }
+    }
+  }
+
+  // Narrow tiles: the maximum down every column first, then along the tiles.
+  void amax_by_columns(const Area& area, std::int64_t col, std::int64_t n, Real* stage,
+                       std::uint32_t* amax) const {
+    const std::uint32_t limit = limit_;
+    alignas(64) std::uint32_t most[kStage] = {};
+    for (std::int64_t row = area.row; row < area.row + area.rows; ++row) {
+      const Real* x = values_.piece(row, area.col + col, n, stage);
+      for (std::int64_t i = 0; i < n; ++i)
+        most[i] = std::max(most[i], counted_bits(magnitude_bits(x[i]), limit));
+    }
+    for (std::int64_t t = col / tile_.cols, i = 0; i < n; ++t) {
+      const std::int64_t end = std::min(n, (t + 1) * tile_.cols - col);
+      std::uint32_t tile_most = amax[t];
+      for (; i < end; ++i) tile_most = std::max(tile_most, most[i]);
+      amax[t] = tile_most;
     }
   }
 
@@ -152,47 +166,86 @@ class CopyMaker {
   // `first_col` is where the first tile of `scales` begins.
   void encode(const Area& area, std::int64_t first_col, const ScaleBatch& scales,
               AtomicCounts* counts) const {
+    const bool shortcut = encode_scaled_ != nullptr && counts == nullptr;
+    const std::int64_t step = shortcut ? kChunk : kStage;
+    for (std::int64_t col = area.col, n = 0; col < area.col + area.cols; col += n) {
+      n = std::min(step, area.col + area.cols - col);
+      const std::int64_t start = col - first_col, tile = start / tile_.cols;
+      const bool in_one_tile = start + n <= (tile + 1) * tile_.cols;
+      if (shortcut && (in_one_tile || (start % tile_.cols == 0 && tile_.cols % 16 == 0))) {
+        encode_directly(area, col, n, scales, tile, start - tile * tile_.cols);
+      } else {
+        n = std::min(n, kStage);
+        encode_staged(area, col, n, start, scales, counts);
+      }
+    }
+  }
+
+  // Straight from memory, and to memory where codes are not packed.
+  void encode_directly(const Area& area, std::int64_t col, std::int64_t n, const ScaleBatch& scales,
+                       std::int64_t tile, std::int64_t into_tile) const {
+    alignas(64) std::byte staged[kChunk];
+    const std::int64_t width = into_tile + n <= tile_.cols ? (n + 15) / 16 * 16 : tile_.cols;
+    for (std::int64_t row = area.row; row < area.row + area.rows; ++row) {
+      std::byte* to = direct_codes_ ? element(to_.codes, row, col) : staged;
+      encode_scaled_(scaled_encoder_, values_.direct(row, col), to, n, scales.factor + tile, width);
+      overwrite_poisoned(to, n, width, scales.poisoned + tile);
+      if (!direct_codes_) scatter(to_.codes, row, col, n, staged);
+    }
+  }
+
+  // Codes of tiles with a NaN scale: NaN where the format has one, else zero. By masks, because
+  // scales are data.
+  void overwrite_poisoned(std::byte* to, std::int64_t n, std::int64_t width,
+                          const std::uint8_t* poisoned) const {
+    auto* code = reinterpret_cast<std::uint8_t*>(to);
+    const auto poison = static_cast<std::uint8_t>(poison_code_);
+    const auto overwrite = [&](std::int64_t first, std::int64_t count, std::uint8_t mask) {
+      const auto over = static_cast<std::uint8_t>(poison & mask);
+      for (std::int64_t i = first; i < first + count; ++i)
+        code[i] = static_cast<std::uint8_t>((code[i] & ~mask) | over);
+    };
+    std::int64_t done = 0;
+    if (width == 16)
+      for (; done + 16 <= n; done += 16) overwrite(done, 16, *poisoned++);
+    for (; done < n; done += width) overwrite(done, std::min(width, n - done), *poisoned++);
+  }
+
+  void encode_staged(const Area& area, std::int64_t col, std::int64_t n, std::int64_t start,
+                     const ScaleBatch& scales, AtomicCounts* counts) const {
     alignas(64) Real stage[kStage + 32], scaled[kStage], factors[kStage];
     alignas(64) std::uint8_t poisoned[kStage];
     alignas(64) std::byte codes[kStage * 2];
-    const int bytes = to_.codes.format.code_bytes();
-    const std::uint32_t poison_code =
-        to_.codes.format.has_nan() ? nan_input_code(to_.codes.format, job_.encode, false) : 0;
-    for (std::int64_t col = 0; col < area.cols; col += kStage) {
-      const std::int64_t n = std::min(kStage, area.cols - col), start = area.col + col - first_col;
-      for (std::int64_t t = start / tile_.cols, i = 0; i < n; ++t) {
-        const std::int64_t end = std::min(n, (t + 1) * tile_.cols - start);
-        std::fill(poisoned + i, poisoned + end, scales.poisoned[t]);
-        std::fill(factors + i, factors + end, static_cast<Real>(scales.factor[t]));
-        i = end;
+    for (std::int64_t t = start / tile_.cols, i = 0; i < n; ++t) {
+      const std::int64_t end = std::min(n, (t + 1) * tile_.cols - start);
+      std::fill(poisoned + i, poisoned + end, scales.poisoned[t]);
+      std::fill(factors + i, factors + end, static_cast<Real>(scales.factor[t]));
+      i = end;
+    }
+    for (std::int64_t row = area.row; row < area.row + area.rows; ++row) {
+      const Real* x = values_.piece(row, col, n, stage);
+      if (division_) {
+        for (std::int64_t i = 0; i < n; ++i) scaled[i] = x[i] / factors[i];
+      } else {
+        for (std::int64_t i = 0; i < n; ++i) scaled[i] = x[i] * factors[i];
       }
-      for (std::int64_t r = 0; r < area.rows; ++r) {
-        const std::int64_t row = area.row + r;
-        const Real* x = values_.piece(row, area.col + col, n, stage);
-        if (division_) {
-          for (std::int64_t i = 0; i < n; ++i) scaled[i] = x[i] / factors[i];
-        } else {
-          for (std::int64_t i = 0; i < n; ++i) scaled[i] = x[i] * factors[i];
+      const std::uint64_t index =
+          job_.encode.first_index + static_cast<std::uint64_t>(row * values_.cols() + col);
+      encode_(encoder_, scaled, codes, n, index);
+      if (to_.codes.format.code_bytes() == 1) {
+        auto* code = reinterpret_cast<std::uint8_t*>(codes);
+        const auto poison = static_cast<std::uint8_t>(poison_code_);
+        for (std::int64_t i = 0; i < n; ++i)
+          code[i] = static_cast<std::uint8_t>((code[i] & ~poisoned[i]) | (poison & poisoned[i]));
+      } else {
+        auto* code = reinterpret_cast<std::uint16_t*>(codes);
+        for (std::int64_t i = 0; i < n; ++i) {
+          const auto mask = static_cast<std::uint16_t>(poisoned[i] * 0x101u);
+          code[i] = static_cast<std::uint16_t>((code[i] & ~mask) | (poison_code_ & mask));
         }
-        const std::uint64_t index =
-            job_.encode.first_index +
-            static_cast<std::uint64_t>(row * values_.cols() + area.col + col);
-        encode_(encoder_, scaled, codes, n, index);
-        if (bytes == 1) {
-          auto* code = reinterpret_cast<std::uint8_t*>(codes);
-          const auto poison = static_cast<std::uint8_t>(poison_code);
-          for (std::int64_t i = 0; i < n; ++i)
-            code[i] = static_cast<std::uint8_t>((code[i] & ~poisoned[i]) | (poison & poisoned[i]));
-        } else {
-          auto* code = reinterpret_cast<std::uint16_t*>(codes);
-          for (std::int64_t i = 0; i < n; ++i) {
-            const auto mask = static_cast<std::uint16_t>(poisoned[i] * 0x101u);
-            code[i] = static_cast<std::uint16_t>((code[i] & ~mask) | (poison_code & mask));
-          }
-        }
-        if (counts != nullptr) counts->add(count(scaled, poisoned, n, index));
-        scatter(to_.codes, row, area.col + col, n, codes);
       }
+      if (counts != nullptr) counts->add(count(scaled, poisoned, n, index));
+      scatter(to_.codes, row, col, n, codes);
     }
   }
 
@@ -260,6 +313,10 @@ class CopyMaker {
   Encoder encoder_;
   EncodeSpan encode_;
   bool division_;
+  std::uint32_t poison_code_;
+  bool direct_codes_;
+  Encoder scaled_encoder_{};
+  ScaledSpan encode_scaled_ = nullptr;
 };
 
 template <typename Real>
@@ -275,16 +332,18 @@ void amax_of_matrix(const Isa& isa, const Exec& exec, const QuantizeSource& sour
   const int parts = static_cast<int>(std::min<std::int64_t>({units, threads * 4, kMostParts}));
   std::array<std::uint32_t, kMostParts> found{};
   const std::uint32_t limit = counted_up_to(of);
+  const bool as_bf16 = values.is_direct() && values.dtype() == DType::bf16;
   parallel_for(parts, static_cast<int>(threads), [&](int part) {
     const FpEnvGuard guard;
     alignas(64) Real stage[kStage + 32];
     std::uint32_t most = 0;
     for (std::int64_t u = units * part / parts; u < units * (part + 1) / parts; ++u) {
       const std::int64_t col = u % per_row * kStage, n = std::min(kStage, cols - col);
-      const Real* x = values.piece(u / per_row, col, n, stage);
-      for (std::int64_t i = 0; i < n; ++i) {
-        const std::uint32_t bits = magnitude_bits(x[i]);
-        most = std::max(most, bits & (0u - static_cast<std::uint32_t>(bits <= limit)));
+      if (as_bf16) {
+        const auto* x = static_cast<const std::uint16_t*>(values.direct(u / per_row, col));
+        most = amax_run(x, n, limit, most);
+      } else {
+        most = amax_run(values.piece(u / per_row, col, n, stage), n, limit, most);
       }
     }
     found[static_cast<std::size_t>(part)] = most;
@@ -316,6 +375,7 @@ void amax_matrix(const Isa& isa, const Exec& exec, const QuantizeSource& source,
 
 void quantize_matrix(const Isa& isa, const Exec& exec, const QuantizeJob& job) {
   if (job.amax != nullptr) amax_matrix(isa, exec, job.source, amax_of(job.scale), job.amax);
+  if (quantize_mx(isa, exec, job)) return;
   AtomicCounts totals;
   AtomicCounts* counts = job.counts != nullptr ? &totals : nullptr;
   works_in_f64(job.source) ? quantize_copies<double>(isa, exec, job, counts)

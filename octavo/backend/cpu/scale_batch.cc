@@ -61,15 +61,16 @@ void store_through_codes(const Isa& isa, const Format& format, std::int64_t n, f
   void* codes = one_byte ? static_cast<void*>(narrow) : static_cast<void*>(wide);
   const Encoder encoder = make_encoder(format, {}, DType::f32);
   isa.encode(encoder)(encoder, scales, codes, n, 0);
-  for (std::int64_t i = 0; i < n; ++i) {
-    bits[i] = std::max<std::uint32_t>(one_byte ? narrow[i] : wide[i], least);
-    if (one_byte)
-      narrow[i] = static_cast<std::uint8_t>(bits[i]);
-    else
-      wide[i] = static_cast<std::uint16_t>(bits[i]);
+  if (one_byte) {
+    for (std::int64_t i = 0; i < n; ++i) bits[i] = std::max<std::uint32_t>(narrow[i], least);
+  } else {
+    for (std::int64_t i = 0; i < n; ++i) bits[i] = std::max<std::uint32_t>(wide[i], least);
   }
-  const Decoder decoder{.format = format, .target = DType::f32};
-  isa.decode(decoder)(decoder, codes, scales, n);
+  // Positive and not NaN: the code moved to where f32 has its exponent, times a power of two. Exact
+  // for subnormal codes as well.
+  const int shift = 23 - format.mantissa_bits;
+  const float up = f32_power_of_two(127 - format.bias);
+  for (std::int64_t i = 0; i < n; ++i) scales[i] = std::bit_cast<float>(bits[i] << shift) * up;
 }
 
 void quotient_scales(const Isa& isa, const ScaleSpec& spec, const Format& element,
@@ -160,6 +161,10 @@ void store_scales(const Matrix& scales, std::int64_t grid_row, std::int64_t grid
                   std::int64_t n, const std::uint32_t* bits) {
   const int bytes = bytes_of(scales);
   std::byte* to = element(scales, grid_row, grid_col);
+  if (bytes == 1 && scales.col_stride == 1) {
+    for (std::int64_t i = 0; i < n; ++i) to[i] = static_cast<std::byte>(bits[i]);
+    return;
+  }
   for (std::int64_t i = 0; i < n; ++i, to += scales.col_stride)
     std::copy_n(reinterpret_cast<const std::byte*>(&bits[i]), bytes, to);  // little endian
 }

@@ -36,10 +36,38 @@ using CountSpan = Counts (*)(const Encoder&, const void* values, std::int64_t n,
                              std::uint64_t index);
 using DecodeSpan = void (*)(const Decoder&, const void* codes, void* values, std::int64_t n);
 
+// Encodes value * factor, rounded to f32: factors[i / width] for element i. width is a multiple of
+// 16.
+using ScaledSpan = void (*)(const Encoder&, const void* values, void* codes, std::int64_t n,
+                            const float* factors, std::int64_t width);
+
+// Blocks of 32 values with e8m0 scales, done in one go: what an Isa wants to know of them.
+struct MxBlocks {
+  Format format{};
+  DType source = DType::f32;  // f32 or bf16
+  ScaleRule rule = ScaleRule::rceil;
+  std::uint8_t poison_code = 0;  // of a block with NaN or Inf
+};
+inline constexpr std::int64_t kMxBlock = 32;
+
+struct MxKernels {
+  // n values in a row, the last block perhaps cut short, to n unpacked codes.
+  void (*rows)(const MxBlocks&, const void* values, std::uint8_t* codes, std::uint8_t* scales,
+               std::int64_t n) = nullptr;
+  // Up to 32 rows (a block down each column) of n values, to the transpose: `codes` and `scales`
+  // are those of the first column, pitches in bytes lead to the next.
+  void (*columns)(const MxBlocks&, const void* values, std::int64_t row_pitch, std::int64_t rows,
+                  std::int64_t n, std::uint8_t* codes, std::int64_t code_pitch,
+                  std::uint8_t* scales, std::int64_t scale_pitch) = nullptr;
+};
+
 struct Isa {
   EncodeSpan (*encode)(const Encoder&);
   DecodeSpan (*decode)(const Decoder&);
   CountSpan count;
+  // Shortcuts of quantizers; null, or returning null, where there is none.
+  ScaledSpan (*encode_scaled)(const Encoder&) = nullptr;
+  MxKernels (*mx)(const MxBlocks&) = nullptr;
 };
 
 Encoder make_encoder(const Format& format, const EncodePolicy& policy, DType source);

@@ -94,13 +94,16 @@ TileValues<Real>::TileValues(const Isa& isa, const QuantizeJob& job, bool transp
       values_(job.source.values),
       transposed_(transposed),
       hadamard_(transposed ? job.hadamard_columnwise : job.hadamard_rowwise),
+      direct_(false),
       signs_(job.hadamard_signs),
       rows_(job.source.rows()),
       cols_(job.source.cols()) {
-  if (!transposed) return;
-  std::swap(rows_, cols_);
-  std::swap(values_.rows, values_.cols);
-  std::swap(values_.row_pitch, values_.col_stride);
+  if (transposed) {
+    std::swap(rows_, cols_);
+    std::swap(values_.rows, values_.cols);
+    std::swap(values_.row_pitch, values_.col_stride);
+  }
+  direct_ = !source_.is_quantized() && !hadamard_ && is_contiguous(values_);
 }
 
 template <typename Real>

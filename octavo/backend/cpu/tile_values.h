@@ -25,6 +25,13 @@ class TileValues {
   [[nodiscard]] std::int64_t rows() const { return rows_; }
   [[nodiscard]] std::int64_t cols() const { return cols_; }
 
+  // Values that lie in memory as they are wanted: contiguous, of this type. Null if they do not.
+  [[nodiscard]] const void* direct(std::int64_t row, std::int64_t col) const {
+    return direct_ ? element(values_, row, col) : nullptr;
+  }
+  [[nodiscard]] bool is_direct() const { return direct_; }
+  [[nodiscard]] DType dtype() const { return values_.dtype; }
+
   // At most kStage elements from (row, col) on; `stage` has room for kStage + 32, and is used only
   // where memory does not have them as they are wanted.
   const Real* piece(std::int64_t row, std::int64_t col, std::int64_t n, Real* stage) const;
@@ -37,6 +44,7 @@ class TileValues {
   Matrix values_{};  // turned, where transposed
   bool transposed_;
   bool hadamard_;
+  bool direct_;
   std::uint16_t signs_;
   std::int64_t rows_, cols_;
 };

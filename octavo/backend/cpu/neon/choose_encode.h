@@ -48,5 +48,22 @@ EncodeSpan choose_encode(const Encoder& encoder) {
   return nullptr;
 }
 
+template <typename Source>
+ScaledSpan choose_scaled(const Encoder& encoder) {
+  using Lanes = typename Source::Lanes;
+  if (encoder.policy.rounding != Rounding::nearest_even ||
+      !lanes_fit(encoder, Lanes::kMantissa, Lanes::kBias, Source::kExactBits))
+    return nullptr;
+  switch (epilogue_of(encoder)) {
+    case Epilogue::eight_bits:
+      return encode_scaled_neon<Source, Epilogue::eight_bits>;
+    case Epilogue::narrow:
+      return encode_scaled_neon<Source, Epilogue::narrow>;
+    case Epilogue::general:
+      return encode_scaled_neon<Source, Epilogue::general>;
+  }
+  return nullptr;
+}
+
 }  // namespace
 }  // namespace octavo::cpu

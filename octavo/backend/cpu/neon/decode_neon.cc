@@ -355,7 +355,11 @@ DecodeSpan neon_decode(const Decoder& decoder) {
   return chosen != nullptr ? chosen : kPortableIsa.decode(decoder);
 }
 
-const Isa kNeonIsa{.encode = neon_encode, .decode = neon_decode, .count = neon_count};
+const Isa kNeonIsa{.encode = neon_encode,
+                   .decode = neon_decode,
+                   .count = neon_count,
+                   .encode_scaled = neon_encode_scaled,
+                   .mx = neon_mx};
 
 const Kernels kNeonKernels =
     make_kernels<kNeonIsa>("cpu/neon", "NEON, as every aarch64 CPU has it");

@@ -157,16 +157,15 @@ template <typename Source, Rounding kRounding>
 }
 
 template <typename Source, Rounding kRounding, Epilogue kEpilogue>
-[[gnu::always_inline]] inline uint8x16_t encode16(const EncodeConstants<Source>& k,
-                                                  const std::byte* values,
-                                                  const typename Source::Lanes::Bits* random) {
+[[gnu::always_inline]] inline uint8x16_t encode_raw(const EncodeConstants<Source>& k,
+                                                    const typename Source::Lanes::Bits* raw,
+                                                    const typename Source::Lanes::Bits* random) {
   using L = typename Source::Lanes;
   using Bits = typename L::Bits;
   constexpr int kVectors = L::kVectors;
   constexpr bool kGeneral = kEpilogue == Epilogue::general;
   constexpr bool kSigned = kRounding == Rounding::up || kRounding == Rounding::down;
-  Bits raw[kVectors], sums[kVectors], powers[kVectors], nan[kVectors], inf[kVectors];
-  Source::load(values, raw);
+  Bits sums[kVectors], powers[kVectors], nan[kVectors], inf[kVectors];
   for (int v = 0; v < kVectors; ++v) {
     const Bits magnitude = L::band(raw[v], L::splat(L::kMagnitude));
     Bits limit = k.limit_positive;
@@ -197,6 +196,15 @@ template <typename Source, Rounding kRounding, Epilogue kEpilogue>
   uint8x16_t code = vsubq_u8(veorq_u8(vorrq_u8(field, sign), flip), flip);
   code = vbslq_u8(L::low_bytes(inf), vbslq_u8(negative, k.inf_negative, k.inf_positive), code);
   return vbslq_u8(is_nan, vbslq_u8(negative, k.nan_negative, k.nan_positive), code);
+}
+
+template <typename Source, Rounding kRounding, Epilogue kEpilogue>
+[[gnu::always_inline]] inline uint8x16_t encode16(const EncodeConstants<Source>& k,
+                                                  const std::byte* values,
+                                                  const typename Source::Lanes::Bits* random) {
+  typename Source::Lanes::Bits raw[Source::Lanes::kVectors];
+  Source::load(values, raw);
+  return encode_raw<Source, kRounding, kEpilogue>(k, raw, random);
 }
 
 constexpr std::int64_t kGroup = 16;
@@ -255,6 +263,46 @@ void encode_neon(const Encoder& encoder, const void* values, void* codes, std::i
       encode_partial<Source, kRounding, kEpilogue>(k, from + done * bytes, bytes, to + done, count,
                                                    0, nullptr);
     }
+  }
+}
+
+// Nearest even only, as nearly all quantizing is: the product has to be rounded so as well.
+template <typename Source, Epilogue kEpilogue>
+void encode_scaled_neon(const Encoder& encoder, const void* values, void* codes, std::int64_t n,
+                        const float* factors, std::int64_t width) {
+  constexpr Rounding kNearest = Rounding::nearest_even;
+  using Bits = typename Source::Lanes::Bits;
+  const FpEnvGuard guard;
+  const EncodeConstants<Source> k(encoder);
+  const int bytes = element_bytes(encoder.source);
+  const auto* __restrict from = static_cast<const std::byte*>(values);
+  auto* __restrict to = static_cast<std::uint8_t*>(codes);
+  const std::int64_t groups = width / kGroup;  // that share a factor
+  std::int64_t done = 0, left = groups;
+  const auto next_factor = [&] {
+    const float32x4_t factor = vdupq_n_f32(*factors);
+    if (--left == 0) {
+      ++factors;
+      left = groups;
+    }
+    return factor;
+  };
+  for (; done + 2 * kGroup <= n; done += 2 * kGroup) {
+    Bits first[Source::Lanes::kVectors], second[Source::Lanes::kVectors];
+    Source::load_scaled(from + done * bytes, next_factor(), first);
+    Source::load_scaled(from + (done + kGroup) * bytes, next_factor(), second);
+    vst1q_u8(to + done, encode_raw<Source, kNearest, kEpilogue>(k, first, nullptr));
+    vst1q_u8(to + done + kGroup, encode_raw<Source, kNearest, kEpilogue>(k, second, nullptr));
+  }
+  for (; done < n; done += kGroup) {
+    const std::int64_t count = n - done < kGroup ? n - done : kGroup;
+    alignas(16) std::byte staged[kGroup * 8] = {};
+    alignas(16) std::uint8_t out[kGroup];
+    std::memcpy(staged, from + done * bytes, static_cast<std::size_t>(count * bytes));
+    Bits raw[Source::Lanes::kVectors];
+    Source::load_scaled(staged, next_factor(), raw);
+    vst1q_u8(out, encode_raw<Source, kNearest, kEpilogue>(k, raw, nullptr));
+    std::memcpy(to + done, out, static_cast<std::size_t>(count));
   }
 }
 

@@ -27,4 +27,19 @@ EncodeSpan neon_encode(const Encoder& encoder) {
   return chosen != nullptr ? chosen : kPortableIsa.encode(encoder);
 }
 
+ScaledSpan neon_encode_scaled(const Encoder& encoder) {
+  switch (encoder.source) {
+    case DType::f32:
+      return choose_scaled<F32Source<DType::f32>>(encoder);
+    case DType::f16:
+      return choose_scaled<F32Source<DType::f16>>(encoder);
+    case DType::bf16:
+      return choose_scaled<F32Source<DType::bf16>>(encoder);
+    case DType::f64:
+    case DType::code:
+      break;
+  }
+  return nullptr;
+}
+
 }  // namespace octavo::cpu

@@ -114,10 +114,25 @@ struct F32Source {
       }
     }
   }
+  // Times a factor, rounded to f32 as FPCR says; f64 sources are not for this.
+  [[gnu::always_inline]] static void load_scaled(const std::byte* from, float32x4_t factor,
+                                                 F32Lanes::Bits raw[4]) {
+    load(from, raw);
+    for (int i = 0; i < 4; ++i)
+      raw[i] = vreinterpretq_u32_f32(vmulq_f32(vreinterpretq_f32_u32(raw[i]), factor));
+  }
 };
 
-// Sixteen elements as bf16, rounded to odd: the upper halves, with the last bit set where anything
-// below them is not zero. Any later rounding to five mantissa bits or fewer is then exact.
+// Sixteen f32 as bf16, rounded to odd: the upper halves, with the last bit set where anything below
+// them is not zero. Any later rounding to five mantissa bits or fewer is then exact.
+[[gnu::always_inline]] inline void squeeze(const uint32x4_t wide[4], uint16x8_t raw[2]) {
+  for (int i = 0; i < 2; ++i) {
+    const uint16x8_t a = vreinterpretq_u16_u32(wide[2 * i]),
+                     b = vreinterpretq_u16_u32(wide[2 * i + 1]);
+    raw[i] = vorrq_u16(vuzp2q_u16(a, b), vminq_u16(vuzp1q_u16(a, b), vdupq_n_u16(1)));
+  }
+}
+
 template <DType kSource>
 [[gnu::always_inline]] inline void load_bfloat(const std::byte* from, uint16x8_t raw[2]) {
   if constexpr (kSource == DType::bf16) {
@@ -127,11 +142,7 @@ template <DType kSource>
   } else {
     uint32x4_t wide[4];
     F32Source<kSource>::load(from, wide);
-    for (int i = 0; i < 2; ++i) {
-      const uint16x8_t a = vreinterpretq_u16_u32(wide[2 * i]),
-                       b = vreinterpretq_u16_u32(wide[2 * i + 1]);
-      raw[i] = vorrq_u16(vuzp2q_u16(a, b), vminq_u16(vuzp1q_u16(a, b), vdupq_n_u16(1)));
-    }
+    squeeze(wide, raw);
   }
 }
 

@@ -6,6 +6,8 @@
 namespace octavo::cpu {
 
 EncodeSpan neon_encode(const Encoder& encoder);
+ScaledSpan neon_encode_scaled(const Encoder& encoder);
+MxKernels neon_mx(const MxBlocks& blocks);
 DecodeSpan neon_decode(const Decoder& decoder);
 Counts neon_count(const Encoder& encoder, const void* values, std::int64_t n, std::uint64_t index);
 

@@ -97,6 +97,12 @@ struct SqueezedSource {
   [[gnu::always_inline]] static void load(const std::byte* from, uint16x8_t raw[2]) {
     load_bfloat<kSource>(from, raw);
   }
+  [[gnu::always_inline]] static void load_scaled(const std::byte* from, float32x4_t factor,
+                                                 uint16x8_t raw[2]) {
+    uint32x4_t wide[4];
+    F32Source<kSource>::load_scaled(from, factor, wide);
+    squeeze(wide, raw);
+  }
 };
 
 EncodeSpan fp16_encode(const Encoder& encoder) {
@@ -121,9 +127,32 @@ EncodeSpan fp16_encode(const Encoder& encoder) {
   return chosen != nullptr ? chosen : neon_encode(encoder);
 }
 
+ScaledSpan fp16_encode_scaled(const Encoder& encoder) {
+  ScaledSpan chosen = nullptr;
+  switch (encoder.source) {
+    case DType::f32:
+      chosen = choose_scaled<SqueezedSource<DType::f32>>(encoder);
+      break;
+    case DType::f16:
+      chosen = choose_scaled<SqueezedSource<DType::f16>>(encoder);
+      break;
+    case DType::bf16:
+      chosen = choose_scaled<SqueezedSource<DType::bf16>>(encoder);
+      break;
+    case DType::f64:
+    case DType::code:
+      break;
+  }
+  return chosen != nullptr ? chosen : neon_encode_scaled(encoder);
+}
+
 }  // namespace
 
-const Isa kNeonFp16Isa{.encode = fp16_encode, .decode = neon_decode, .count = neon_count};
+const Isa kNeonFp16Isa{.encode = fp16_encode,
+                       .decode = neon_decode,
+                       .count = neon_count,
+                       .encode_scaled = fp16_encode_scaled,
+                       .mx = neon_mx};
 const Kernels kNeonFp16Kernels =
     make_kernels<kNeonFp16Isa>("cpu/neon_fp16", "NEON with half-precision arithmetic");
 

@@ -1,0 +1,118 @@
+// Strips of 32 rows, in pieces that stay in the first cache: each piece is quantized along its rows
+// and, where that is wanted too, down its columns, so that memory is read once.
+#include "octavo/backend/cpu/mx_driver.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "octavo/backend/cpu/matrix_io.h"
+#include "octavo/base/thread_pool.h"
+#include "octavo/round/encode.h"
+
+namespace octavo::cpu {
+namespace {
+
+constexpr std::int64_t kPerThread = 32 * 1024;  // fewer elements than this are not worth a thread
+constexpr std::int64_t kBothPiece = 2048;       // of 32 rows whose columns are quantized as well
+constexpr std::int64_t kColumnPiece = 64;       // of them at a time
+constexpr std::int64_t kRowPiece = 8192;        // of a row alone: much longer than its setting up
+
+bool is_plain(const QuantizeJob& job) {
+  const ScaleSpec& scale = job.scale;
+  return scale.format == ScaleFormat::e8m0 && scale.non_finite == NonFinite::poison &&
+         (scale.arith == Arith::octavo || scale.arith == Arith::divide) && scale.margin == 0 &&
+         scale.min_amax == 0.0F && job.policy == AmaxPolicy::max && job.given_amax == nullptr &&
+         job.given_inverse == nullptr && job.counts == nullptr && !job.hadamard_rowwise &&
+         !job.hadamard_columnwise && !job.source.is_quantized() &&
+         job.encode.rounding == Rounding::nearest_even && job.encode.overflow == Overflow::saturate;
+}
+
+bool fits(const QuantizedMatrix& to) {
+  return !to.wanted() || (to.tile == Tile{1, kMxBlock} && to.scales.col_stride == 1 &&
+                          (to.codes.packed || is_contiguous(to.codes)));
+}
+
+}  // namespace
+
+bool quantize_mx(const Isa& isa, const Exec& exec, const QuantizeJob& job) {
+  const Matrix& values = job.source.values;
+  const QuantizedMatrix &rowwise = job.rowwise, &columnwise = job.columnwise;
+  if (isa.mx == nullptr || !is_plain(job) || !fits(rowwise) || !fits(columnwise)) return false;
+  if (!is_contiguous(values) || columnwise.codes.packed) return false;
+  const Format& format = rowwise.wanted() ? rowwise.codes.format : columnwise.codes.format;
+  MxBlocks blocks{.format = format, .source = values.dtype, .rule = job.scale.rule};
+  if (format.has_nan())
+    blocks.poison_code = static_cast<std::uint8_t>(nan_input_code(format, job.encode, false));
+  const MxKernels kernels = isa.mx(blocks);
+  if (kernels.rows == nullptr || (columnwise.wanted() && kernels.columns == nullptr)) return false;
+
+  // Rows that follow each other without a gap, in whole blocks, are one long row.
+  const auto follows = [&](const Matrix& matrix, std::int64_t row_bytes) {
+    return matrix.rows <= 1 || matrix.row_pitch == row_bytes;
+  };
+  std::int64_t rows = values.rows, cols = values.cols;
+  if (!columnwise.wanted() && !rowwise.codes.packed && cols % kMxBlock == 0 &&
+      follows(values, cols * bytes_of(values)) && follows(rowwise.codes, cols) &&
+      follows(rowwise.scales, cols / kMxBlock)) {
+    cols *= rows;
+    rows = 1;
+  }
+  const auto row_piece = [&](const std::byte* from, std::int64_t row, std::int64_t col,
+                             std::int64_t n) {
+    auto* scales = reinterpret_cast<std::uint8_t*>(element(rowwise.scales, row, col / kMxBlock));
+    if (!rowwise.codes.packed) {
+      auto* codes = reinterpret_cast<std::uint8_t*>(element(rowwise.codes, row, col));
+      return kernels.rows(blocks, from, codes, scales, n);
+    }
+    alignas(64) std::uint8_t staged[kRowPiece];
+    kernels.rows(blocks, from, staged, scales, n);
+    scatter(rowwise.codes, row, col, n, reinterpret_cast<const std::byte*>(staged));
+  };
+  // Rows of a piece in the order of memory, which brings it into the second cache; then its
+  // columns, some at a time by way of a copy: rows whose pitch is a power of two would otherwise
+  // all want the same few places of the first one.
+  const auto strip = [&](std::int64_t row, std::int64_t count) {
+    const int bytes = bytes_of(values);
+    alignas(64) std::byte copy[kMxBlock * kColumnPiece * 4];
+    const std::int64_t pitch = kColumnPiece * bytes;
+    for (std::int64_t start = 0; start < cols; start += kBothPiece) {
+      const std::int64_t end = std::min(start + kBothPiece, cols);
+      if (rowwise.wanted())
+        for (std::int64_t r = row; r < row + count; ++r)
+          row_piece(element(values, r, start), r, start, end - start);
+      for (std::int64_t col = start; col < end; col += kColumnPiece) {
+        const std::int64_t n = std::min(kColumnPiece, end - col);
+        for (std::int64_t r = 0; r < count; ++r)
+          std::memcpy(copy + r * pitch, element(values, row + r, col),
+                      static_cast<std::size_t>(n * bytes));
+        kernels.columns(
+            blocks, copy, pitch, count, n,
+            reinterpret_cast<std::uint8_t*>(element(columnwise.codes, col, row)),
+            columnwise.codes.row_pitch,
+            reinterpret_cast<std::uint8_t*>(element(columnwise.scales, col, row / kMxBlock)),
+            columnwise.scales.row_pitch);
+      }
+    }
+  };
+  const std::int64_t threads =
+      std::max<std::int64_t>(1, std::min<std::int64_t>(exec.threads, rows * cols / kPerThread));
+  const auto share = [&](std::int64_t units, auto&& work) {
+    const int parts = static_cast<int>(threads <= 1 ? 1 : std::min(units, threads * 4));
+    parallel_for(parts, static_cast<int>(threads), [&](int part) {
+      for (std::int64_t u = units * part / parts; u < units * (part + 1) / parts; ++u) work(u);
+    });
+  };
+  if (columnwise.wanted()) {
+    share((rows + kMxBlock - 1) / kMxBlock,
+          [&](std::int64_t u) { strip(u * kMxBlock, std::min(kMxBlock, rows - u * kMxBlock)); });
+  } else {
+    const std::int64_t per_row = (cols + kRowPiece - 1) / kRowPiece;
+    share(rows * per_row, [&](std::int64_t u) {
+      const std::int64_t row = u / per_row, col = u % per_row * kRowPiece;
+      row_piece(element(values, row, col), row, col, std::min(kRowPiece, cols - col));
+    });
+  }
+  return true;
+}
+
+}  // namespace octavo::cpu

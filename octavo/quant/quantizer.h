@@ -1,0 +1,130 @@
+// The objects that training frameworks hold on to, one per tensor: a configuration that becomes a
+// Scaling and, for one of them, state in the caller's memory. Names and numbers are Transformer
+// Engine's, so all of them use its arithmetic (Arith::te): Inf saturates, and NaN leaves the amax
+// alone. Who wants faults to poison their tile calls quantize with a preset.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string_view>
+
+#include "octavo/base/macros.h"
+#include "octavo/quant/quantize.h"
+#include "octavo/quant/quantized_tensor.h"
+#include "octavo/quant/scaling.h"
+
+namespace octavo {
+
+class OCTAVO_API Quantizer {
+ public:
+  virtual ~Quantizer() = default;
+
+  [[nodiscard]] virtual std::string_view name() const = 0;  // of the class
+  [[nodiscard]] const Scaling& scaling() const { return scaling_; }
+
+  // Which copies are made from now on; what is not said stays. One must remain.
+  void set_usage(std::optional<bool> rowwise, std::optional<bool> columnwise);
+
+  [[nodiscard]] QuantizedTensor make_empty(const Shape& shape, DType source = DType::f32) const;
+  [[nodiscard]] QuantizedTensor quantize(const View& values, const QuantizeOptions& options = {});
+  // Into memory of make_empty or an earlier call, of the usage there is now.
+  void quantize_into(const View& values, QuantizedTensor& out, const QuantizeOptions& options = {});
+  [[nodiscard]] Tensor dequantize(const QuantizedTensor& from, DType dtype = DType::f32,
+                                  const QuantizeOptions& options = {}) const;
+
+ protected:
+  explicit Quantizer(const Scaling& scaling);
+  Quantizer(const Quantizer&) = default;
+  Quantizer& operator=(const Quantizer&) = default;
+  // Shapes and usage fit already.
+  virtual void fill(const View& values, QuantizedTensor& out, const QuantizeOptions& options);
+
+  Scaling scaling_;
+};
+
+// Delayed scaling: values are multiplied by the one f32 in `inv_scale` (Transformer Engine's
+// "scale"), and the one in `amax` becomes the maximum of itself and their largest magnitude. Both
+// stay the caller's; update_delayed, whose history's row 0 `amax` is, makes the next inv_scale.
+struct Float8Options {
+  View inv_scale{}, amax{};
+  Format format = e4m3fn;
+  bool rowwise = true, columnwise = true;
+};
+class OCTAVO_API Float8Quantizer final : public Quantizer {
+ public:
+  explicit Float8Quantizer(const Float8Options& options);
+  [[nodiscard]] std::string_view name() const override { return "Float8Quantizer"; }
+
+ private:
+  void fill(const View& values, QuantizedTensor& out, const QuantizeOptions& options) override;
+  float *inv_scale_, *amax_;
+};
+
+// One scale, from the tensor itself.
+struct Float8CurrentScalingOptions {
+  Format format = e4m3fn;
+  bool rowwise = true, columnwise = true;
+  bool power_of_two = false;
+  float amax_epsilon = 0.0F;  // a smaller amax counts as this
+  // If given, turns this process's amax into that of all that share the tensor.
+  std::function<float(float)> reduce_amax{};
+};
+class OCTAVO_API Float8CurrentScalingQuantizer final : public Quantizer {
+ public:
+  explicit Float8CurrentScalingQuantizer(const Float8CurrentScalingOptions& options = {});
+  [[nodiscard]] std::string_view name() const override { return "Float8CurrentScalingQuantizer"; }
+
+ private:
+  void fill(const View& values, QuantizedTensor& out, const QuantizeOptions& options) override;
+  std::function<float(float)> reduce_amax_;
+};
+
+// f32 scales of tiles of 1 x 128 (one dimension: activations, gradients) or 128 x 128 (two:
+// weights).
+struct Float8BlockOptions {
+  Format format = e4m3fn;
+  bool rowwise = true, columnwise = true;
+  bool power_of_two = true;
+  float amax_epsilon = 0.0F;
+  int block_dims = 2;
+};
+class OCTAVO_API Float8BlockQuantizer final : public Quantizer {
+ public:
+  explicit Float8BlockQuantizer(const Float8BlockOptions& options = {});
+  [[nodiscard]] std::string_view name() const override { return "Float8BlockQuantizer"; }
+};
+
+// e8m0 scales of tiles of 1 x 32, or 32 x 32 for weights.
+struct MXFP8Options {
+  Format format = e4m3fn;
+  bool rowwise = true, columnwise = true;
+  bool two_dimensional = false;
+};
+class OCTAVO_API MXFP8Quantizer final : public Quantizer {
+ public:
+  explicit MXFP8Quantizer(const MXFP8Options& options = {});
+  [[nodiscard]] std::string_view name() const override { return "MXFP8Quantizer"; }
+};
+
+// e4m3 scales of tiles of 1 x 16, or 16 x 16 for weights, and one f32 for the tensor. The Hadamard
+// transform is of the columnwise copy only, and not for 16 x 16 tiles. NaN becomes the largest
+// value: FP4 has none.
+inline constexpr std::uint16_t kTeHadamardSigns = 0xD7E8;  // Transformer Engine's fixed choice
+struct NVFP4Options {
+  bool rowwise = true, columnwise = true;
+  bool with_rht = false;
+  std::uint16_t rht_signs = kTeHadamardSigns;
+  bool two_dimensional = false;
+  bool stochastic_rounding = false;
+  std::uint64_t seed = 0;
+};
+class OCTAVO_API NVFP4Quantizer final : public Quantizer {
+ public:
+  explicit NVFP4Quantizer(const NVFP4Options& options = {});
+  [[nodiscard]] std::string_view name() const override { return "NVFP4Quantizer"; }
+  // A seed always gives the same draws: training takes a new one for every step and tensor.
+  void set_seed(std::uint64_t seed) { scaling_.encode.seed = seed; }
+};
+
+}  // namespace octavo
