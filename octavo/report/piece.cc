@@ -26,6 +26,15 @@ double scale_at(const Measurement& job, const Piece& piece, std::int64_t row, st
   return job.scale(at / job.scale_bytes);
 }
 
+// Allows for the roundings of two products, 2^-53 each.
+constexpr double kJustBelowOne = 1 - 0x1p-50;
+
+// Of a finite value that is not zero. The library's ilogb is a call, and only subnormals need it.
+int exponent_of(double x) {
+  const auto field = static_cast<int>(__builtin_bit_cast(std::uint64_t, x) >> 52 & 0x7FF);
+  return field > 0 ? field - 1023 : std::ilogb(x);
+}
+
 class Measuring {
  public:
   Measuring(const Measurement& job, const Piece& piece, PieceScratch& scratch, PieceSums& out)
@@ -44,14 +53,15 @@ class Measuring {
       float* y = scratch_.narrow.data() + start;
       const std::uint16_t* codes = scratch_.codes.data() + start;
       for_each_run(job_, piece_, [&](std::int64_t col, std::int64_t end, std::int64_t) {
-        dequantize(scale_at(job_, piece_, row, col), codes + col - piece_.col, end - col,
-                   y + col - piece_.col);
+        const double scale = scale_at(job_, piece_, row, col);
+        const std::int64_t at = col - piece_.col;
+        dequantize(scale, codes + at, end - col, y + at);
+        if (!job_.turned) count_limits(scale, x + at, y + at, end - col);
       });
       // What saturates and what is flushed is a question about what was encoded.
       if (job_.turned) count_turned(x, y, row);
       for_each_run(job_, piece_, [&](std::int64_t col, std::int64_t end, std::int64_t tile) {
         const std::int64_t at = col - piece_.col;
-        if (!job_.turned) count_limits(scale_at(job_, piece_, row, col), x + at, y + at, end - col);
         const ErrorSums sums = add_run(x + at, y + at, end - col);
         out_.sums += sums;
         if (job_.rows) out_.rows[static_cast<std::size_t>(r)] += sums;
@@ -73,11 +83,14 @@ class Measuring {
     // A scale of zero or NaN has no range to be beyond of.
     const double most = scale > 0 ? job_.past_max * scale : HUGE_VAL,
                  least = scale > 0 ? job_.past_lowest * scale : -HUGE_VAL;
+    std::int64_t saturated = 0, flushed = 0;
     for (std::int64_t i = 0; i < count; ++i) {
-      if (!std::isfinite(x[i])) continue;
-      out_.saturated += x[i] > most || x[i] < least;
-      out_.flushed += x[i] != 0 && y[i] == 0.0F;
+      const bool finite = std::isfinite(x[i]);
+      saturated += static_cast<int>(finite) & (static_cast<int>(x[i] > most) | (x[i] < least));
+      flushed += static_cast<int>(finite) & static_cast<int>(x[i] != 0) & (y[i] == 0.0F);
     }
+    out_.saturated += saturated;
+    out_.flushed += flushed;
   }
 
   // The same for a row that was transformed; then y is turned back. Groups cut off by the edge of
@@ -98,14 +111,12 @@ class Measuring {
 
   ErrorSums add_run(const double* x, const float* y, std::int64_t count) {
     ErrorSums sums;
-    double result2 = 0, product = 0;
+    double result2 = 0, product = 0, amax = out_.amax, max_relative = out_.max_relative;
     for (std::int64_t i = 0; i < count; ++i) {
       const double value = x[i], result = static_cast<double>(y[i]);
       if (!std::isfinite(value) || !std::isfinite(result)) [[unlikely]] {
-        (std::isnan(value) ? out_.input.nan : out_.input.inf) += !std::isfinite(value);
-        (std::isnan(result) ? out_.result.nan : out_.result.inf) += !std::isfinite(result);
-        if (std::isfinite(value)) out_.amax = std::max(out_.amax, std::fabs(value));
-        out_.finite += std::isfinite(value);
+        if (std::isfinite(value)) amax = std::max(amax, std::fabs(value));
+        count_not_finite(value, result);
         continue;
       }
       const double magnitude = std::fabs(value), error = std::fabs(value - result);
@@ -115,25 +126,37 @@ class Measuring {
       result2 += result * result;
       product += value * result;
       sums.max_abs = std::max(sums.max_abs, error);
-      out_.amax = std::max(out_.amax, magnitude);
-      if (magnitude > 0) out_.max_relative = std::max(out_.max_relative, error / magnitude);
+      amax = std::max(amax, magnitude);
+      // Divide only where the quotient can be a new maximum, which is seldom.
+      if (error >= max_relative * kJustBelowOne * magnitude && magnitude > 0) [[unlikely]]
+        max_relative = std::max(max_relative, error / magnitude);
     }
     out_.finite += sums.count;
     out_.result2 += result2;
     out_.product += product;
+    out_.amax = amax;
+    out_.max_relative = max_relative;
     return sums;
   }
 
+  void count_not_finite(double value, double result) {
+    (std::isnan(value) ? out_.input.nan : out_.input.inf) += !std::isfinite(value);
+    (std::isnan(result) ? out_.result.nan : out_.result.inf) += !std::isfinite(result);
+    out_.finite += std::isfinite(value);
+  }
+
   void fill_histograms(const double* x, const std::uint16_t* codes) {
+    std::int64_t *exponents = out_.exponents.data(), *counts = out_.codes.data(), zeros = 0;
     for (std::int64_t c = 0; c < piece_.cols; ++c) {
-      ++out_.codes[codes[c]];
+      ++counts[codes[c]];
       if (!std::isfinite(x[c])) continue;
       if (x[c] == 0) {
-        ++out_.zeros;
+        ++zeros;
       } else {
-        ++out_.exponents[static_cast<std::size_t>(std::ilogb(x[c]) - kLeastExponent)];
+        ++exponents[exponent_of(x[c]) - kLeastExponent];
       }
     }
+    out_.zeros += zeros;
   }
 
   const Measurement& job_;
