@@ -56,11 +56,14 @@ TEST(MetricsByHand, Saturation) {
 }
 
 TEST(MetricsByHand, BothEndsOfTwosComplement) {
-  // mxint8 reaches from -2 to 127/64; with scale 1 neither end saturates.
+  // mxint8 reaches from -2 to 127/64: with scale 1 the one is exact and the other beyond.
   Scaling scaling = preset("mxint8");
   scaling.scale.rule = ScaleRule::floor;
-  const Tensor x = row_of({1.984375F, -1.984375F, 1});
-  EXPECT_EQ(measure_error(x.view(), quantize(x.view(), scaling)).saturated, 0);
+  scaling.scale.margin = -1;
+  const Tensor x = row_of({-2, 2, 1});
+  const ErrorMetrics got = measure_error(x.view(), quantize(x.view(), scaling));
+  EXPECT_EQ(got.saturated, 1);
+  EXPECT_EQ(got.max_abs, 1.0 / 64);
 }
 
 TEST(MetricsByHand, ZerosAreExact) {
