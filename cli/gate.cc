@@ -31,6 +31,7 @@ std::string_view trimmed(std::string_view text) {
 
 std::vector<std::string> gate_metric_names() {
   std::vector<std::string> names;
+  names.reserve(kMetrics.size());
   for (const NamedMetric& known : kMetrics) names.emplace_back(known.name);
   return names;
 }

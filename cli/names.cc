@@ -50,7 +50,7 @@ Element element_argument(std::string_view where, std::string_view typed) {
 
 std::string reason_of(const Error& error) {
   const std::string_view message = error.what();
-  const std::size_t end = message.rfind("[", 0) == 0 ? message.find("] ") : std::string_view::npos;
+  const std::size_t end = message.starts_with('[') ? message.find("] ") : std::string_view::npos;
   return std::string(end == std::string_view::npos ? message : message.substr(end + 2));
 }
 

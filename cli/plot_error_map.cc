@@ -116,7 +116,8 @@ void ErrorMap::draw_cells(Svg& svg, double top) const {
   std::array<std::string, kLevels + 1> paths;
   for (std::size_t i = 0; i < lines_.size(); ++i) {
     for (std::size_t j = 0; j < lines_[i].cells.size(); ++j) {
-      paths[static_cast<std::size_t>(level(lines_[i].cells[j]) + 1)] += fmt::format(
+      const int path = level(lines_[i].cells[j]) + 1;
+      paths[static_cast<std::size_t>(path)] += fmt::format(
           "M{:.2f} {:.2f}h{:.2f}v{:.2f}h{:.2f}z", kMapLeft + cell_width_ * static_cast<double>(j),
           top + cell_height_ * static_cast<double>(i), cell_width_, cell_height_, -cell_width_);
     }

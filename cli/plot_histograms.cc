@@ -73,11 +73,12 @@ void draw_values(Svg& svg, const QuantizeReport& report, double left, double y) 
   if (values.counts.empty()) return;
   // Half a dozen bars at least, or one would fill the panel.
   const int count = static_cast<int>(values.counts.size()), padding = std::max(1, (8 - count) / 2);
-  std::vector<Bar> bars(static_cast<std::size_t>(count + 2 * padding));
+  std::vector<Bar> bars(values.counts.size() + 2 * static_cast<std::size_t>(padding));
   for (int i = 0; i < count; ++i) {
     const std::int64_t n = values.counts[static_cast<std::size_t>(i)];
     const int exponent = values.first_exponent + i;
-    bars[static_cast<std::size_t>(i + padding)] = {
+    const int bar = i + padding;
+    bars[static_cast<std::size_t>(bar)] = {
         n, "bars-normal",
         fmt::format("{} from {} to {}", grouped(n), power_label(exponent),
                     power_label(exponent + 1))};
@@ -159,7 +160,7 @@ void draw_codes(Svg& svg, const QuantizeReport& report, double left, double y) {
       "small");
   svg.rect(left, bottom + 48, 11, 11, "bars-limit");
   svg.text(left + 17, bottom + 58,
-           fmt::format("the limits of the format, {} times; {} values lay beyond", grouped(highest),
+           fmt::format("the limits of the format, {} codes; {} values lay beyond", grouped(highest),
                        grouped(report.metrics.saturated)),
            "small");
 }

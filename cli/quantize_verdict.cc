@@ -49,9 +49,9 @@ std::string slice_of(const QuantizeReport& report, const Parts& parts, std::int6
           tile_extent(i == axis ? report.scaling.tile.cols : report.scaling.tile.rows, size);
       one = text(at * extent, ":", std::min(size, (at + 1) * extent));
     }
-    out = one + (out.empty() ? "" : ", " + out);
+    out = text(one, out.empty() ? "" : ", ", out);
   }
-  return out.empty() ? "[...]" : "[" + out + "]";
+  return out.empty() ? "[...]" : text('[', out, ']');
 }
 
 std::vector<std::int64_t> worst_parts(const Parts& parts, std::size_t most) {

@@ -19,8 +19,8 @@ class Batches {
       : job_(job), out_(out), total_(total), threads_(threads) {
     reset(total_, 0, 0);
     scratch_.resize(static_cast<std::size_t>(threads));
-    pieces_.reserve(static_cast<std::size_t>(threads * kPiecesAtOnce));
-    sums_.resize(pieces_.capacity());
+    sums_.resize(scratch_.size() * kPiecesAtOnce);
+    pieces_.reserve(sums_.size());
   }
 
   void push(const Piece& piece) {

@@ -48,7 +48,7 @@ class Measuring {
     for (std::int64_t r = 0; r < piece_.rows; ++r) {
       const std::int64_t row = piece_.row + r,
                          tile_row = row / job_.tile_rows - piece_.row / job_.tile_rows;
-      const std::size_t start = static_cast<std::size_t>(r * piece_.cols);
+      const auto start = static_cast<std::size_t>(r * piece_.cols);
       double* x = scratch_.values.data() + start;
       float* y = scratch_.narrow.data() + start;
       const std::uint16_t* codes = scratch_.codes.data() + start;

@@ -61,7 +61,7 @@ void load_codes(const Measurement& job, const Piece& piece, PieceScratch& scratc
       for (std::int64_t c = piece.col; c < piece.col + piece.cols; ++c) {
         const std::int64_t bit = c * bits;
         const std::byte* at = row + bit / 8;
-        unsigned word = std::to_integer<unsigned>(at[0]);
+        auto word = std::to_integer<unsigned>(at[0]);
         // The second byte only where the code reaches into it: a row ends with its last code.
         if (bit % 8 + bits > 8) word |= std::to_integer<unsigned>(at[1]) << 8;
         *out++ = static_cast<std::uint16_t>(word >> bit % 8) & mask;
