@@ -10,7 +10,7 @@ SOURCES = git ls-files --cached --others --exclude-standard
 
 .DEFAULT_GOAL := all
 .PHONY: all release package demo test test-slow bench coverage format lint clean help \
-        bootstrap-build bootstrap-test bootstrap-dev
+        bootstrap-build bootstrap-test bootstrap-bench bootstrap-dev
 # Targets share build trees and the package manager; the parallelism is inside them.
 .NOTPARALLEL:
 
@@ -21,6 +21,8 @@ bootstrap-build:
 	@tools/bootstrap build
 bootstrap-test:
 	@tools/bootstrap test
+bootstrap-bench:
+	@tools/bootstrap bench
 bootstrap-dev:
 	@tools/bootstrap dev
 
@@ -48,7 +50,7 @@ test: bootstrap-test  ## build and run every test but the slow ones
 test-slow: bootstrap-test  ## the exhaustive tests: minutes
 	@$(PYTHON) tools/run_tests.py slow
 
-bench: bootstrap-test package  ## measure; writes bench/results
+bench: bootstrap-bench package  ## measure; writes bench/results
 	cmake --preset release -DOCTAVO_BUILD_BENCH=ON
 	cmake --build --preset release
 	$(PYTHON) bench/run.py

@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include <chrono>
+#include <filesystem>
 #include <memory>
 #include <nlohmann/json.hpp>
 
@@ -12,8 +13,10 @@
 #include "cli/quantize_report.h"
 #include "cli/terminal.h"
 #include "octavo/base/error.h"
+#include "octavo/base/file_id.h"
 #include "octavo/base/thread_pool.h"
 #include "octavo/base/whole_file.h"
+#include "octavo/checkpoint/quantized_file.h"
 #include "octavo/quant/quantize.h"
 #include "octavo/round/policy_names.h"
 
@@ -27,6 +30,7 @@ constexpr const char* kExamples = R"(Examples:
   octavo quantize x.npy --format e3m4 --tile row --scale bf16
   octavo quantize x.npy --recipe fp8 --scale-policy percentile:99.9
   octavo quantize x.npy --recipe mxfp4 --fail-if 'cosine<0.99' --fail-if 'sqnr<18'
+  octavo quantize x.npy --recipe mxfp8 -o x.safetensors      codes and scales in a file
   octavo quantize x.npy --recipe fp8-block --json            for a program to read
 
 Tiles are rows x columns of elements that share a scale. With --fail-if the exit code is 3 when one
@@ -54,10 +58,27 @@ QuantizedTensor quantized(const QuantizeInput& input, const Scaling& scaling, in
   }
 }
 
+// Under the name of the array's file, without its ending.
+void save(const QuantizeArguments& arguments, const QuantizedTensor& q) {
+  const std::string name = std::filesystem::path(arguments.input).stem().string();
+  save_quantized(arguments.output, {{name, q}});
+  say(fmt::format("wrote {}: {}, {}.scales", arguments.output, name, name));
+}
+
+void check_outputs(const QuantizeArguments& arguments) {
+  for (const std::string* output : {&arguments.output, &arguments.plot}) {
+    if (output->empty()) continue;
+    const auto there = file_id(output_name("quantize", *output));
+    if (there && there == file_id(arguments.input))
+      fail(ErrorCode::io, "quantize", "'", arguments.input, "' and '", *output,
+           "' are the same file, wanted two; write to another name");
+  }
+}
+
 int run_quantize(const QuantizeArguments& arguments, const Globals& globals) {
   QuantizeReport report{.input = arguments.input, .scaling = plan_scaling(arguments)};
   for (const std::string& typed : arguments.gates) report.gates.push_back(parse_gate(typed));
-  if (!arguments.plot.empty()) (void)output_name("quantize", arguments.plot);
+  check_outputs(arguments);
   // Codes and at most one f32 scale each.
   const double more_bytes_each = report.scaling.format.code_bytes() + sizeof(float);
   const QuantizeInput input = read_quantize_input(arguments.input, arguments.from, more_bytes_each);
@@ -88,6 +109,7 @@ int run_quantize(const QuantizeArguments& arguments, const Globals& globals) {
     say(fmt::format("{} [quantize] limit missed: {} (--fail-if '{}')", Style(stderr).bad("octavo:"),
                     why, gate.typed));
   }
+  if (!arguments.output.empty() && !missed) save(arguments, q);
   return missed ? kGateMissed : kGood;
 }
 
@@ -155,6 +177,9 @@ Command add_quantize(CLI::App& program, Globals& globals) {
   app->add_option("--from", arguments->from,
                   "What the elements of IN are where it does not say: bfloat16")
       ->type_name("TYPE");
+  app->add_option("-o,--output", arguments->output,
+                  "Write codes and scales to a .safetensors file, unless a --fail-if is met")
+      ->type_name("FILE");
   app->add_option("--plot", arguments->plot, "Also write a picture (SVG) of where the error is")
       ->type_name("FILE");
   app->add_option("--fail-if", arguments->gates,

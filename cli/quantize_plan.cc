@@ -1,7 +1,5 @@
 #include "cli/quantize_plan.h"
 
-#include <charconv>
-
 #include "cli/names.h"
 #include "octavo/base/error.h"
 #include "octavo/round/policy_names.h"
@@ -34,30 +32,6 @@ Scaling recipe_argument(const std::string& typed) {
     refuse("--recipe: got '", shown(typed), "', which is no element format that ", base,
            " is known with; say --recipe ", base, " --format FORMAT for any other");
   }
-}
-
-// "1x32", "allx1"; 0 stands for all.
-Tile tile_argument(const std::string& typed) {
-  if (typed == "row") return {1, 0};
-  if (typed == "column") return {0, 1};
-  if (typed == "tensor") return {0, 0};
-  const auto wrong = [&] {
-    refuse("--tile: got '", shown(typed),
-           "', wanted rows x columns such as 1x32, 128x128 or allx16, or one of row, column, "
-           "tensor.",
-           did_you_mean(typed, tile_names()));
-  };
-  const auto extent = [&](std::string_view part) -> std::int64_t {
-    if (part == "all") return 0;
-    std::int64_t size = 0;
-    const auto [end, error] = std::from_chars(part.begin(), part.end(), size);
-    if (error != std::errc{} || end != part.end() || size < 1) wrong();
-    return size;
-  };
-  const std::string_view all = typed;
-  const std::size_t cross = all.find('x');
-  if (cross == std::string_view::npos) wrong();
-  return {extent(all.substr(0, cross)), extent(all.substr(cross + 1))};
 }
 
 // A scale format brings the rule it needs, unless one is asked for.
@@ -119,7 +93,8 @@ Scaling plan_scaling(const QuantizeArguments& options) {
            listed(preset_names()));
   Scaling scaling = options.recipe ? recipe_argument(*options.recipe) : Scaling{};
   if (options.format) scaling.format = format_argument("[quantize] --format:", *options.format);
-  if (options.tile) scaling.tile = tile_argument(*options.tile);
+  if (options.tile)
+    scaling.tile = named_argument("[quantize] --tile:", *options.tile, tile_names(), parse_tile);
   if (options.axis) scaling.axis = *options.axis;
   change_scale(options, scaling.scale);
   if (options.policy)

@@ -12,7 +12,7 @@ namespace octavo::cli {
 
 // As typed; an option not given is empty.
 struct QuantizeArguments {
-  std::string input, plot;
+  std::string input, output, plot;
   std::optional<std::string> recipe, format, tile, scale, rule, policy, arith, rounding, overflow,
       nan, non_finite, from;
   std::optional<int> margin, axis, threads, stochastic_bits;

@@ -3,6 +3,7 @@
 
 #include "octavo/backend/registry.h"
 #include "octavo/base/error.h"
+#include "octavo/checkpoint/quantized_file.h"
 #include "octavo/convert/convert.h"
 #include "octavo/format/decode.h"
 #include "octavo/format/named_formats.h"
@@ -14,6 +15,7 @@
 #include "octavo/quant/quantized_tensor.h"
 #include "octavo/quant/quantizer.h"
 #include "octavo/quant/scaling.h"
+#include "octavo/quant/scaling_text.h"
 #include "octavo/report/metrics.h"
 #include "octavo/round/encode.h"
 #include "octavo/round/policy.h"

@@ -5,8 +5,6 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import statistics
-import time
 from collections.abc import Callable
 
 import ml_dtypes_side
@@ -15,21 +13,10 @@ import torch
 import torch_side
 from cases import CASES, Case
 from memory import copy_of, empty
+from turns import in_turns
 
 ELEMENTS = 1 << 24
 TURNS = 9
-
-
-def in_turns(functions: dict[str, Callable[[], object]], turns: int) -> dict[str, float]:
-    """Median seconds of each, called one after the other so that all meet the same machine."""
-    times: dict[str, list[float]] = {name: [] for name in functions}
-    for turn in range(turns + 1):
-        for name, function in functions.items():
-            start = time.perf_counter()
-            function()
-            if turn > 0:  # the first call of each touches its memory
-                times[name].append(time.perf_counter() - start)
-    return {name: statistics.median(samples) for name, samples in times.items()}
 
 
 def run(case: Case, values: torch.Tensor, threads: int) -> dict[str, object]:

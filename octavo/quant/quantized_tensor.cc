@@ -60,7 +60,7 @@ void check_not_negative(const Tensor& scales, std::string_view what) {
                          : scales.dtype() == DType::f16  ? decode(f16_format, bits)
                                                          : decode(scales.format(), bits);
     if (value < 0) {
-      fail(ErrorCode::invalid_argument, "dequantize", "the ", what, " of tile ",
+      fail(ErrorCode::invalid_argument, "quantized", "the ", what, " of tile ",
            position_text(scales.shape(), static_cast<std::int64_t>(i) / bytes), " is ", value,
            "; a scale is positive, zero or NaN: give its magnitude, and put signs into the codes");
     }
@@ -102,7 +102,7 @@ QuantizedTensor make_quantized(const Shape& shape, DType source, const Scaling& 
 
 QuantizedTensor quantized_from(const Shape& shape, const Scaling& scaling, const Tensor& codes,
                                const Tensor& scales, const Tensor& tensor_scale) {
-  constexpr std::string_view kOp = "dequantize";
+  constexpr std::string_view kOp = "quantized";
   check_scaling(scaling);
   const auto need = [&](bool holds, const auto&... parts) {
     if (!holds) fail(ErrorCode::invalid_argument, kOp, parts...);
@@ -134,7 +134,7 @@ QuantizedTensor quantized_from(const Shape& shape, const Scaling& scaling, const
   Scaling stored = scaling;
   stored.rowwise = true;
   stored.columnwise = false;
-  stored.packed = codes.view().packed;
+  if (scaling.format.bits() < 8) stored.packed = codes.view().packed;
   return {.shape = shape,
           .source = DType::f32,
           .scaling = stored,

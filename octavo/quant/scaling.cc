@@ -1,5 +1,6 @@
 #include "octavo/quant/scaling.h"
 
+#include <algorithm>
 #include <array>
 #include <charconv>
 #include <span>
@@ -169,6 +170,24 @@ ScaleRule parse_scale_rule(std::string_view name) { return find<ScaleRule>(kRule
 Arith parse_arith(std::string_view name) { return find<Arith>(kAriths, name, "arith"); }
 NonFinite parse_non_finite(std::string_view name) {
   return find<NonFinite>(kNonFinites, name, "non_finite");
+}
+
+Tile parse_tile(std::string_view name) {
+  if (name == "tensor") return {0, 0};
+  if (name == "row") return {1, 0};
+  if (name == "column") return {0, 1};
+  const auto extent = [&](std::string_view digits) {
+    std::int64_t value = 0;
+    if (digits == "all") return value;
+    const auto [end, error] = std::from_chars(digits.begin(), digits.end(), value);
+    check(error == std::errc{} && end == digits.end() && value > 0, ErrorCode::invalid_argument,
+          "tile", "got '", shown(name),
+          "', wanted tensor, row, column or rows and columns such as 1x32 and 128x128");
+    return value;
+  };
+  const std::size_t cross = std::min(name.find('x'), name.size());
+  const std::int64_t rows = extent(name.substr(0, cross));
+  return {rows, extent(name.substr(std::min(cross + 1, name.size())))};
 }
 
 void parse_amax_policy(std::string_view name, Scaling& scaling) {

@@ -68,6 +68,8 @@ OCTAVO_API ScaleFormat parse_scale_format(std::string_view name);
 OCTAVO_API ScaleRule parse_scale_rule(std::string_view name);
 OCTAVO_API Arith parse_arith(std::string_view name);
 OCTAVO_API NonFinite parse_non_finite(std::string_view name);
+// "tensor", "row", "column", or rows and columns: "1x32", "128x128"; "all" is a whole extent.
+OCTAVO_API Tile parse_tile(std::string_view name);
 // "max", "mse", "percentile:99.9".
 OCTAVO_API void parse_amax_policy(std::string_view name, Scaling& scaling);
 

@@ -3,17 +3,31 @@
     >>> import octavo as ov
     >>> codes = ov.encode(x, "e4m3fn")      # codes in x's own library; never a scale
     >>> ov.decode(codes)                    # and the values again
+    >>> q = ov.quantize(x, "mxfp8")         # q.codes and q.scales, always both
+    >>> ov.dequantize(q)
 
 Arrays of NumPy, ml_dtypes, torch and of any library with DLPack come in without a copy; results are
 arrays of the same library. Errors are ValueError, TypeError, OSError and RuntimeError.
 """
 
-from octavo import _octavo, compat
+from octavo import _octavo, compat, quantizers
 from octavo._convert import cast, decode, encode, fp8_decode, fp8_encode
 from octavo._doctor import Backend, backends, doctor
 from octavo._formats import finfo, format, formats
-from octavo._octavo import Format
+from octavo._layout import from_layout, to_layout
+from octavo._octavo import Format, Scaling
 from octavo._operation import Counts
+from octavo._quantize import (
+    amax,
+    dequantize,
+    fp8_quantize,
+    preset,
+    preset_names,
+    quantize,
+    requantize,
+)
+from octavo._quantized import QuantizedTensor
+from octavo._quantized_from import quantized
 from octavo.compat import int32_to_bfloat16, round_to_fp8_represented_as_int8, undo_int8_fp8
 
 __version__ = _octavo.version()
@@ -22,11 +36,15 @@ __all__ = [
     "Backend",
     "Counts",
     "Format",
+    "QuantizedTensor",
+    "Scaling",
     "__version__",
+    "amax",
     "backends",
     "cast",
     "compat",
     "decode",
+    "dequantize",
     "doctor",
     "encode",
     "finfo",
@@ -34,7 +52,16 @@ __all__ = [
     "formats",
     "fp8_decode",
     "fp8_encode",
+    "fp8_quantize",
+    "from_layout",
     "int32_to_bfloat16",
+    "preset",
+    "preset_names",
+    "quantize",
+    "quantized",
+    "quantizers",
+    "requantize",
     "round_to_fp8_represented_as_int8",
+    "to_layout",
     "undo_int8_fp8",
 ]

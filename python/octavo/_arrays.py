@@ -14,8 +14,8 @@ from typing import Any, Final
 
 import numpy as np
 
-from octavo._dtypes import Kind, kind_of_name, loaded_torch, numpy_dtype
-from octavo._octavo import Format, View, array_memory
+from octavo._dtypes import Kind, kind_name, kind_of_name, loaded_torch, numpy_dtype
+from octavo._octavo import Format, Tensor, View, array_memory
 
 MAX_RANK: Final = 8
 
@@ -113,6 +113,23 @@ class Family(ABC):
         raw: codes as plain integers, even if the library has a dtype for them.
         """
 
+    @abstractmethod
+    def take(self, tensor: Tensor, raw: bool = False) -> Any:
+        """Memory of octavo's as an array of this library, without a copy; it stays alive as long
+        as the array does. raw: codes as plain integers."""
+
+    @abstractmethod
+    def dtype(self, kind: Kind) -> Any:
+        """The library's dtype for a kind, or the kind's name where it has none."""
+
+    @abstractmethod
+    def check_value(self, value: str, op: str) -> None:
+        """Raises TypeError where the library has no dtype for a type of values."""
+
+    def for_results(self, array: Array) -> Family:
+        """The family to keep for results that are taken later; it does not keep the array."""
+        return self
+
     def finish(self, array: Array) -> Any:
         """The object to hand to the caller, once an array from `new` has been written."""
         return array.obj
@@ -152,14 +169,30 @@ class NumpyFamily(Family):
         dtype = None if raw or cols is not None else numpy_dtype(kind)
         if dtype is None:
             if not isinstance(kind, Format):
-                raise TypeError(
-                    f"[{op}] NumPy has no {kind} of its own: install ml_dtypes, or ask for float32"
-                )
+                raise self._missing(kind, op)
             kind = kind.code_dtype
             dtype = np.dtype(kind)
         if like is None or like.order() is None:
             return self._array(np.empty(shape, dtype), kind)
         return self._array(np.empty_like(like.obj, dtype=dtype, subok=False), kind)
+
+    def take(self, tensor: Tensor, raw: bool = False) -> Any:
+        array = tensor_array(self, tensor, tensor)
+        if raw and isinstance(array.kind, Format):
+            array.kind = array.kind.code_dtype
+        return array.numpy()
+
+    def dtype(self, kind: Kind) -> Any:
+        return numpy_dtype(kind) or kind_name(kind)
+
+    def check_value(self, value: str, op: str) -> None:
+        if numpy_dtype(value) is None:
+            raise self._missing(value, op)
+
+    def _missing(self, value: str, op: str) -> TypeError:
+        return TypeError(
+            f"[{op}] NumPy has no {value} of its own: install ml_dtypes, or ask for float32"
+        )
 
     def _array(self, x: np.ndarray[Any, np.dtype[Any]], kind: Kind) -> Array:
         address, writable = array_memory(x.__array_struct__)
@@ -173,6 +206,17 @@ def _numpy_kind(dtype: np.dtype[Any]) -> Kind | None:
 
 
 NUMPY: Final = NumpyFamily()
+
+
+def tensor_array(family: Family, obj: Any, tensor: Tensor) -> Array:
+    """Memory of octavo's as plain data; packed codes are rows of bytes, as in any library."""
+    shape, strides = tuple(tensor.shape), tuple(tensor.strides)
+    cols = None
+    if tensor.packed and isinstance(tensor.kind, Format):
+        cols = shape[-1]
+        shape = shape[:-1] + ((cols * tensor.kind.bits + 7) // 8,)
+        strides = strides[:-1] + (1,)
+    return Array(family, obj, tensor.kind, tensor.address, shape, strides, tensor.read_only, cols)
 
 
 def describe(x: Any, op: str, codes: bool = False) -> Array:
@@ -200,13 +244,13 @@ def describe(x: Any, op: str, codes: bool = False) -> Array:
     return array
 
 
-def describe_out(out: Any, like: Array, op: str) -> Array:
+def describe_out(out: Any, wanted: Family, op: str) -> Array:
     """An array to write into: it must be of the library that the input is of."""
     family = _family_of(out)
-    if family is None or family.name != like.family.name:
+    if family is None or family.name != wanted.name:
         got = type(out).__name__ if family is None else f"a {family.name}"
         raise TypeError(
-            f"[{op}] out is {got}, but the input is a {like.family.name}; "
+            f"[{op}] out is {got}, but the input is a {wanted.name}; "
             "give an out of the same library"
         )
     array = family.describe(out, op, writing=True)

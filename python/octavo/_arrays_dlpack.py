@@ -7,8 +7,8 @@ import sys
 from collections.abc import Callable
 from typing import Any, Final
 
-from octavo._arrays import Array, Family
-from octavo._dtypes import Kind, value_of_format
+from octavo._arrays import NUMPY, Array, Family, tensor_array
+from octavo._dtypes import Kind, kind_name, value_of_format
 from octavo._octavo import Format, Tensor
 
 # DLDeviceType: plain memory, and memory of the host that a GPU can see as well.
@@ -24,6 +24,9 @@ class DLPackFamily(Family):
 
     name = "DLPack array"
     float_fix = "to float32"
+
+    def __init__(self, from_dlpack: Callable[[Any], Any] | None = None) -> None:
+        self._from_dlpack = from_dlpack  # of the library that results go to
 
     def describe(self, x: Any, op: str, writing: bool = False) -> Array:
         device = int(x.__dlpack_device__()[0])
@@ -62,36 +65,31 @@ class DLPackFamily(Family):
         return array
 
     def finish(self, array: Array) -> Any:
-        x, tensor = array.obj
-        take = _from_dlpack(x)
-        if take is None:
-            return array.numpy()
-        try:
-            return take(tensor)
-        except _REFUSALS:
-            # The library has no such dtype: plain integers then.
-            return take(tensor.as_bytes())
+        return self.for_results(array).take(array.obj[1])
 
     def wrote(self, array: Array) -> Any:
         return array.obj[0]
 
+    def take(self, tensor: Tensor, raw: bool = False) -> Any:
+        if self._from_dlpack is None:
+            return NUMPY.take(tensor, raw)
+        try:
+            return self._from_dlpack(tensor.as_bytes() if raw else tensor)
+        except _REFUSALS:
+            # The library has no such dtype: plain integers then.
+            return self._from_dlpack(tensor.as_bytes())
+
+    def dtype(self, kind: Kind) -> Any:
+        return kind_name(kind)
+
+    def check_value(self, value: str, op: str) -> None:
+        return None  # only the library itself knows, when it is handed one
+
+    def for_results(self, array: Array) -> Family:
+        return DLPackFamily(_from_dlpack(array.obj[0]))
+
     def _array(self, x: Any, tensor: Tensor) -> Array:
-        shape, strides = tuple(tensor.shape), tuple(tensor.strides)
-        cols = None
-        if tensor.packed and isinstance(tensor.kind, Format):
-            cols = shape[-1]
-            shape = shape[:-1] + ((cols * tensor.kind.bits + 7) // 8,)
-            strides = strides[:-1] + (1,)
-        return Array(
-            family=self,
-            obj=(x, tensor),
-            kind=tensor.kind,
-            address=tensor.address,
-            shape=shape,
-            strides=strides,
-            read_only=tensor.read_only,
-            cols=cols,
-        )
+        return tensor_array(self, (x, tensor), tensor)
 
 
 def _capsule(x: Any) -> Any:

@@ -8,8 +8,8 @@ from typing import Any, Final
 import torch
 
 from octavo._arrays import Array, Family
-from octavo._dtypes import TORCH_PACKED_FP4, Kind, kind_of_name, torch_dtype
-from octavo._octavo import Format
+from octavo._dtypes import TORCH_PACKED_FP4, Kind, kind_name, kind_of_name, torch_dtype
+from octavo._octavo import Format, Tensor
 
 _FP4: Final = Format("e2m1fn")
 
@@ -57,16 +57,32 @@ class TorchFamily(Family):
         packed = cols is not None
         dtype = None if raw or packed else torch_dtype(kind)
         if isinstance(kind, Format):
-            if packed and not raw and kind == _FP4:
-                dtype = getattr(torch, TORCH_PACKED_FP4, None)
+            if packed and not raw:
+                dtype = _packed_dtype(kind)
             if dtype is None:
                 # uint16 came with torch 2.3; the bits of int16 are the same.
                 dtype = torch.uint8 if kind.itemsize == 1 else getattr(torch, "uint16", torch.int16)
-        elif dtype is None:
-            raise TypeError(f"[{op}] this torch has no {kind}; ask for float32")
+        else:
+            self.check_value(kind, op)
         if like is None or like.order() is None:
             return self._array(torch.empty(shape, dtype=dtype, device="cpu"))
         return self._array(torch.empty_like(like.obj, dtype=dtype, requires_grad=False))
+
+    def take(self, tensor: Tensor, raw: bool = False) -> Any:
+        kind = tensor.kind
+        if not isinstance(kind, Format):
+            return torch.from_dlpack(tensor)
+        # As integers, because older versions of torch take no float8 through DLPack.
+        codes = torch.from_dlpack(tensor.as_bytes())
+        dtype = _packed_dtype(kind) if tensor.packed else torch_dtype(kind)
+        return codes if raw or dtype is None else codes.view(dtype)
+
+    def dtype(self, kind: Kind) -> Any:
+        return torch_dtype(kind) or kind_name(kind)
+
+    def check_value(self, value: str, op: str) -> None:
+        if torch_dtype(value) is None:
+            raise TypeError(f"[{op}] this torch has no {value}; ask for float32")
 
     def _array(self, x: torch.Tensor) -> Array:
         kind, packed = _torch_kind(x.dtype)
@@ -81,6 +97,10 @@ class TorchFamily(Family):
         if bump is not None and not array.obj.is_inference():
             bump(array.obj)
         return array.obj
+
+
+def _packed_dtype(format: Format) -> torch.dtype | None:
+    return getattr(torch, TORCH_PACKED_FP4, None) if format == _FP4 else None
 
 
 @functools.cache

@@ -2,7 +2,7 @@
 The doors from Python into the octavo library. Use the octavo package, not this module.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy
 
@@ -145,6 +145,10 @@ class Tensor:
         """New memory, not initialised. kind: a Format, or a value type by name."""
 
     @staticmethod
+    def borrow(view: View, owner: object) -> Tensor:
+        """The memory of a view, which the owner keeps alive."""
+
+    @staticmethod
     def from_dlpack(capsule: object) -> Tensor:
         """Takes the array in a capsule over."""
 
@@ -162,6 +166,8 @@ class Tensor:
     def strides(self) -> list[int]:
         """In bytes."""
 
+    @property
+    def nbytes(self) -> int: ...
     @property
     def packed(self) -> bool: ...
     @property
@@ -211,6 +217,266 @@ def nan_inputs() -> list[str]:
 
 def profiles() -> list[str]:
     """The names that profile= takes."""
+
+class Scaling:
+    """
+    How a tensor is quantized. Immutable, hashable; equal when all of it is equal, and its repr evaluates to it.
+
+    format: of the codes: a name, an octavo.Format, or a dtype of ml_dtypes or torch.
+    tile: the rectangle that shares one scale: (rows, columns) with 0 for a whole extent, or 'tensor', 'row', 'column', '1x32'.
+    scale: how scales are stored: 'e8m0', 'f32', 'bf16', 'f16', 'e4m3+f32' (NVFP4: e4m3 and one f32 for the tensor); 'pow2' is f32 with the rule rceil.
+    rule: amax to scale: 'f32' (the quotient), 'rceil', 'floor', 'ceil', 'even'; by itself rceil for e8m0, else f32.
+    policy: what stands for the amax: 'max', 'percentile:99.9', 'mse'.
+    margin: scales are multiplied by 2**margin. min_amax: a smaller amax counts as this.
+    arith: whose order of operations: 'octavo', 'divide', 'te', 'torchao', 'modelopt'.
+    non_finite: 'poison' (the tile of a NaN or Inf becomes NaN) or 'saturate'.
+    rounding, overflow, nan, seed, stochastic_bits: as in octavo.encode. nan_code: which NaN is written: 'signed_ones', 'positive_ones' (CUDA), 'signed_quiet'.
+    axis: the dimension that tiles run along. rowwise, columnwise: which copies are made.
+    hadamard: copies that are transformed before, 16 values at a time: 'none', 'rowwise', 'columnwise', 'both'; bit i of hadamard_signs flips the sign of value i.
+    packed: codes of fewer than eight bits as a stream of bits, two FP4 codes to a byte.
+    """
+
+    def __init__(
+        self,
+        format: object = "e4m3fn",
+        tile: str | tuple[int, int] = (1, 32),
+        *,
+        scale: str = "e8m0",
+        rule: str | None = None,
+        policy: str = "max",
+        margin: int = 0,
+        min_amax: float = 0.0,
+        arith: str = "octavo",
+        non_finite: str = "poison",
+        rounding: str = "nearest_even",
+        overflow: str = "saturate",
+        nan: str = "error",
+        nan_code: str = "signed_ones",
+        seed: int = 0,
+        stochastic_bits: int = 16,
+        axis: int = -1,
+        rowwise: bool = True,
+        columnwise: bool = False,
+        hadamard: str = "none",
+        hadamard_signs: int = 0,
+        packed: bool = True,
+    ) -> None: ...
+    @property
+    def format(self) -> Format: ...
+    @property
+    def tile(self) -> tuple[int, int]:
+        """(rows, columns); 0 is the whole extent."""
+
+    @property
+    def scale(self) -> str: ...
+    @property
+    def rule(self) -> str: ...
+    @property
+    def policy(self) -> str: ...
+    @property
+    def margin(self) -> int: ...
+    @property
+    def min_amax(self) -> float: ...
+    @property
+    def arith(self) -> str: ...
+    @property
+    def non_finite(self) -> str: ...
+    @property
+    def rounding(self) -> str: ...
+    @property
+    def overflow(self) -> str: ...
+    @property
+    def nan(self) -> str: ...
+    @property
+    def nan_code(self) -> str: ...
+    @property
+    def seed(self) -> int: ...
+    @property
+    def stochastic_bits(self) -> int: ...
+    @property
+    def axis(self) -> int: ...
+    @property
+    def rowwise(self) -> bool: ...
+    @property
+    def columnwise(self) -> bool: ...
+    @property
+    def hadamard(self) -> str: ...
+    @property
+    def hadamard_signs(self) -> int: ...
+    @property
+    def packed(self) -> bool: ...
+    def replace(self, **changes: object) -> Scaling:
+        """The same with changes. A new scale without a rule takes its own."""
+
+    def __repr__(self) -> str: ...
+    def __str__(self) -> str: ...
+    def __eq__(self, other: object, /) -> bool: ...
+    def __hash__(self) -> int: ...
+    def __getstate__(self) -> dict: ...
+    def __setstate__(self, arg: dict, /) -> None: ...
+
+def preset(name: str) -> Scaling:
+    """
+    A Scaling by name, with a colon and an element format where there is a choice.
+    """
+
+def preset_names() -> list[str]:
+    """The names that preset takes."""
+
+class QuantizedTensor:
+    """Codes and their scales, in memory of the library's."""
+
+    @staticmethod
+    def empty(shape: Sequence[int], source: str, scaling: Scaling) -> QuantizedTensor:
+        """Memory for a quantization, not initialised."""
+
+    @staticmethod
+    def of(
+        shape: Sequence[int],
+        scaling: Scaling,
+        codes: Tensor,
+        scales: Tensor,
+        tensor_scale: Tensor | None = None,
+    ) -> QuantizedTensor:
+        """What somebody else made, checked."""
+
+    @property
+    def shape(self) -> list[int]:
+        """Of what was quantized."""
+
+    @property
+    def source(self) -> str:
+        """The type of what was quantized, by name."""
+
+    @property
+    def scaling(self) -> Scaling: ...
+    @property
+    def nbytes(self) -> int:
+        """All copies together."""
+
+    @property
+    def codes(self) -> Tensor | None: ...
+    @property
+    def scales(self) -> Tensor | None: ...
+    @property
+    def tensor_scale(self) -> Tensor | None: ...
+    @property
+    def columnwise_codes(self) -> Tensor | None: ...
+    @property
+    def columnwise_scales(self) -> Tensor | None: ...
+    @property
+    def columnwise_tensor_scale(self) -> Tensor | None: ...
+
+def quantize(
+    values: View, scaling: Scaling, *, threads: int = 0, count: bool = False
+) -> tuple[QuantizedTensor, tuple[int, int, int] | None]:
+    """
+    Values to codes with scales; with count, (saturated, flushed, nan) beside it.
+    """
+
+def quantize_into(
+    values: View, out: QuantizedTensor, *, threads: int = 0, count: bool = False
+) -> tuple[int, int, int] | None:
+    """The same into memory that is there."""
+
+def requantize(
+    source: QuantizedTensor, scaling: Scaling, *, threads: int = 0, count: bool = False
+) -> tuple[QuantizedTensor, tuple[int, int, int] | None]:
+    """A quantization as another one."""
+
+def dequantize(source: QuantizedTensor, target: View, *, threads: int = 0) -> None:
+    """Codes times scales, into a view of values."""
+
+def fp8_quantize(values: View, *, threads: int = 0) -> tuple[Tensor, Tensor]:
+    """E4M3 codes in the order of the values' strides, and one scale."""
+
+def amax(values: View, *, threads: int = 0) -> float:
+    """The largest magnitude; NaN if there is a NaN."""
+
+def to_layout(scales: Tensor, layout: str, pad: int = 0) -> Tensor:
+    """A row-major grid of scales in another order."""
+
+def from_layout(scales: Tensor, grid: Sequence[int], layout: str) -> Tensor:
+    """Back to a row-major grid."""
+
+def reset_delayed(history: View, inv_scale: View, scale: View | None, calls: View | None) -> None:
+    """As before the first step."""
+
+def update_delayed(
+    history: View,
+    inv_scale: View,
+    scale: View | None,
+    calls: View | None,
+    *,
+    format: Format,
+    policy: str,
+    margin: int,
+    decay: float,
+    interval: int,
+) -> None:
+    """The end of a step."""
+
+class Quantizer:
+    """A configuration that becomes a Scaling."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def scaling(self) -> Scaling: ...
+    def set_usage(self, rowwise: bool | None, columnwise: bool | None) -> None:
+        """Which copies are made from now on."""
+
+    def quantize_into(
+        self, values: View, out: QuantizedTensor, *, threads: int = 0, count: bool = False
+    ) -> tuple[int, int, int] | None: ...
+
+class Float8Quantizer(Quantizer):
+    def __init__(
+        self, inv_scale: View, amax: View, format: Format, rowwise: bool, columnwise: bool
+    ) -> None: ...
+
+class Float8CurrentScalingQuantizer(Quantizer):
+    def __init__(
+        self,
+        format: Format,
+        rowwise: bool,
+        columnwise: bool,
+        power_of_two: bool,
+        amax_epsilon: float,
+        reduce_amax: Callable[[float], float] | None,
+    ) -> None: ...
+
+class Float8BlockQuantizer(Quantizer):
+    def __init__(
+        self,
+        format: Format,
+        rowwise: bool,
+        columnwise: bool,
+        power_of_two: bool,
+        amax_epsilon: float,
+        block_dims: int,
+    ) -> None: ...
+
+class MXFP8Quantizer(Quantizer):
+    def __init__(
+        self, format: Format, rowwise: bool, columnwise: bool, two_dimensional: bool
+    ) -> None: ...
+
+class NVFP4Quantizer(Quantizer):
+    def __init__(
+        self,
+        rowwise: bool,
+        columnwise: bool,
+        with_rht: bool,
+        rht_signs: int,
+        two_dimensional: bool,
+        stochastic_rounding: bool,
+        seed: int,
+    ) -> None: ...
+    def set_seed(self, seed: int) -> None: ...
+
+def te_hadamard_signs() -> int:
+    """The signs of Transformer Engine's Hadamard transform."""
 
 def version() -> str:
     """The version of the library."""

@@ -12,7 +12,7 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 
 from octavo import _octavo
-from octavo._arrays import Array, describe_out
+from octavo._arrays import Array, Family, describe_out
 from octavo._dtypes import VALUES, Kind, as_format, as_value, code_format, kind_name
 from octavo._octavo import Format, View
 
@@ -22,7 +22,7 @@ _ANY_INTEGER: Final = _INTEGERS[1] + _INTEGERS[2]
 # Arguments of a policy that are numbers, and the largest each can be.
 _NUMBERS: Final = {"seed": 2**64 - 1, "first_index": 2**64 - 1, "stochastic_bits": 2**31 - 1}
 _MOST_COLS: Final = 2**60 - 1  # times 16 bits still fits in 64
-_MOST_THREADS: Final = _octavo.max_threads()
+MOST_THREADS: Final = _octavo.max_threads()
 
 
 class Counts(NamedTuple):
@@ -97,7 +97,7 @@ def encode_array(
 ) -> tuple[Any, Counts | None]:
     """Values or codes to codes. The result is of the owner's library, else of the source's."""
     arguments, in_order = policy.arguments(op), policy.in_order
-    threads = integer(threads, "threads", _MOST_THREADS, op)
+    threads = integer(threads, "threads", MOST_THREADS, op)
     owner, shape = owner or source, source.logical_shape()
     out_shape, cols = shape, None
     if packed:
@@ -132,7 +132,7 @@ def decode_array(
     shape = source.shape
     if packed:
         check_packable(shape, format, op)
-        _check_packed_rows(source, op)
+        check_packed_rows(source, op)
         cols = source.cols if cols is None else integer(cols, "cols", _MOST_COLS, op)
         cols = 8 * shape[-1] // format.bits if cols is None else cols
         if row_bytes(cols, format) != shape[-1]:
@@ -146,10 +146,12 @@ def decode_array(
             f"[{op}] got cols, which is for packed codes; say packed=True or leave cols out"
         )
     if value is None:
-        value = "float32" if out is None else value_type(describe_out(out, source, op).kind, op)
+        value = (
+            "float32" if out is None else value_type(describe_out(out, source.family, op).kind, op)
+        )
     target = make_target(value, shape, source, out, op, None if packed else source)
     from_view, to_view = _views(source, format, cols, target, value, None, False)
-    _octavo.decode(from_view, to_view, threads=integer(threads, "threads", _MOST_THREADS, op))
+    _octavo.decode(from_view, to_view, threads=integer(threads, "threads", MOST_THREADS, op))
     return _written(target, out)
 
 
@@ -205,7 +207,14 @@ def make_target(
     """The caller's out, checked, or a new array of the owner's library, as Family.new has it."""
     if out is None:
         return owner.family.new(kind, shape, owner, op, like, cols, raw)
-    array, packed = describe_out(out, owner, op), cols is not None
+    return checked_out(kind, shape, owner.family, out, op, cols is not None)
+
+
+def checked_out(
+    kind: Kind, shape: tuple[int, ...], family: Family, out: Any, op: str, packed: bool = False
+) -> Array:
+    """The caller's out: of this library, kind and shape."""
+    array = describe_out(out, family, op)
     if isinstance(kind, Format):
         typed = code_format(array.kind) == kind and (array.cols is not None) == packed
         integers = _INTEGERS[kind.itemsize]
@@ -221,7 +230,7 @@ def make_target(
                 f"wanted {', '.join(integers)} or a dtype of {kind.name}"
             )
         if packed:
-            _check_packed_rows(array, op)
+            check_packed_rows(array, op)
     elif array.kind != kind:
         raise TypeError(f"[{op}] out is of dtype {kind_name(array.kind)}, wanted {kind}")
     if array.shape != shape:
@@ -316,7 +325,7 @@ def integer(value: int, name: str, most: int, op: str) -> int:
             f"[{op}] got {name} of type {type(value).__name__}, wanted an integer"
         ) from None
     if not 0 <= number <= most:
-        limit = f"2**{most.bit_length()} - 1" if most > _MOST_THREADS else most
+        limit = f"2**{most.bit_length()} - 1" if most > MOST_THREADS else most
         raise ValueError(f"[{op}] got {name} = {number}, wanted 0 to {limit}")
     return number
 
@@ -330,7 +339,7 @@ def _check_name(choice: object, name: str, op: str) -> None:
         raise ValueError(f"[{op}] got {name} = {choice!r}, which is no text") from None
 
 
-def _check_packed_rows(array: Array, op: str) -> None:
+def check_packed_rows(array: Array, op: str) -> None:
     if array.shape[-1] > 1 and array.strides[-1] != 1:
         raise ValueError(
             f"[{op}] got packed rows with a stride of {array.strides[-1]} bytes, "

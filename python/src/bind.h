@@ -6,9 +6,14 @@
 
 #include <cstdint>
 #include <string>
+#include <tuple>
 #include <variant>
 #include <vector>
 
+#include "octavo/quant/quantized_tensor.h"
+#include "octavo/round/policy.h"
+#include "octavo/tensor/dlpack.h"
+#include "octavo/tensor/tensor.h"
 #include "octavo/tensor/view.h"
 
 namespace octavo::python {
@@ -18,14 +23,37 @@ namespace nb = nanobind;
 // What an element is, as Python says it: a code of a format, or a value type by name ("float32").
 using Kind = std::variant<Format, std::string>;
 
+// octavo._octavo.Tensor: memory of the library's, or somebody's that is kept alive.
+struct SharedTensor {
+  Tensor tensor;
+  Kind kind;
+  DlpackCodes codes = DlpackCodes::typed;
+};
+SharedTensor share(const Tensor& tensor);
+
+// Throws Error(invalid_argument) where a quantization holds memory that must not be written.
+void check_writable(const QuantizedTensor& out);
+
+// Counts as Python gets them: (saturated, flushed, nan).
+using CountTuple = std::tuple<std::int64_t, std::int64_t, std::int64_t>;
+inline CountTuple count_tuple(const Counts& counts) {
+  return {counts.saturated, counts.flushed, counts.nan};
+}
+
 // Throws Error(invalid_argument) where the library's Shape would cut sizes off.
 Shape checked_shape(const std::vector<std::int64_t>& sizes);
+std::vector<std::int64_t> list_of(const Shape& shape);
 
 void bind_error(nb::module_& module);
 void bind_format(nb::module_& module);
 void bind_tensor(nb::module_& module);
 void bind_dlpack(nb::module_& module);
 void bind_convert(nb::module_& module);
+void bind_scaling(nb::module_& module);
+void bind_quant(nb::module_& module);
+void bind_layout(nb::module_& module);
+void bind_delayed(nb::module_& module);
+void bind_quantizer(nb::module_& module);
 void bind_backend(nb::module_& module);
 
 }  // namespace octavo::python

@@ -6,7 +6,6 @@
 #include <nanobind/stl/vector.h>
 
 #include <optional>
-#include <tuple>
 
 #include "bind.h"
 #include "octavo/base/error.h"
@@ -17,7 +16,6 @@ namespace octavo::python {
 namespace {
 
 using Name = std::optional<std::string>;
-using CountTuple = std::tuple<std::int64_t, std::int64_t, std::int64_t>;
 
 std::optional<CountTuple> encode_view(const View& source, const View& target, const Name& rounding,
                                       const Name& overflow, const Name& nan, const Name& profile,
@@ -38,7 +36,7 @@ std::optional<CountTuple> encode_view(const View& source, const View& target, co
     encode(source, target, policy, {.threads = threads, .counts = count ? &counts : nullptr});
   }
   if (!count) return std::nullopt;
-  return CountTuple{counts.saturated, counts.flushed, counts.nan};
+  return count_tuple(counts);
 }
 
 void decode_view(const View& source, const View& target, int threads) {

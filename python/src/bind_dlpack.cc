@@ -7,6 +7,7 @@
 #include <nanobind/stl/variant.h>
 #include <nanobind/stl/vector.h>
 
+#include <memory>
 #include <optional>
 #include <utility>
 
@@ -22,12 +23,6 @@ constexpr const char* kLegacy = "dltensor";
 constexpr Format kFloat16{
     .exponent_bits = 5, .mantissa_bits = 10, .bias = 15, .has_inf = true, .nan = Nan::ieee};
 
-struct SharedTensor {
-  Tensor tensor;
-  Kind kind;
-  DlpackCodes codes = DlpackCodes::typed;
-};
-
 // Integers come in before it is known of which format they are codes; any format of their size
 // serves to describe the memory, and the caller gets to know that they are integers.
 std::optional<Kind> integer_kind(const dlpack::DLDataType& type, DlpackImport& import) {
@@ -35,6 +30,11 @@ std::optional<Kind> integer_kind(const dlpack::DLDataType& type, DlpackImport& i
   if (!is_integer || type.lanes != 1 || (type.bits != 8 && type.bits != 16)) return std::nullopt;
   import.format = type.bits == 8 ? e4m3fn : kFloat16;
   return text(type.code == dlpack::kDLUInt ? "uint" : "int", int{type.bits});
+}
+
+Kind kind_of(const Tensor& tensor) {
+  const View& view = tensor.view();
+  return is_value(view.dtype) ? Kind(std::string(dtype_name(view.dtype))) : Kind(view.format);
 }
 
 template <typename Managed>
@@ -45,10 +45,7 @@ SharedTensor take(nb::handle capsule, const char* name, const char* used_name) {
   SharedTensor shared{from_dlpack(managed, import), {}};
   PyCapsule_SetName(capsule.ptr(), used_name);
   PyCapsule_SetDestructor(capsule.ptr(), nullptr);
-  const View& view = shared.tensor.view();
-  if (!kind)
-    kind = is_value(view.dtype) ? Kind(std::string(dtype_name(view.dtype))) : Kind(view.format);
-  shared.kind = *kind;
+  shared.kind = kind ? *kind : kind_of(shared.tensor);
   return shared;
 }
 
@@ -101,11 +98,19 @@ SharedTensor make_empty(const Kind& kind, const std::vector<std::int64_t>& sizes
   return {Tensor::values(shape, parse_dtype(std::get<std::string>(kind))), kind};
 }
 
-std::vector<std::int64_t> list(const Shape& shape) {
-  return {shape.sizes().begin(), shape.sizes().end()};
+// Memory of a Python object, which lives as long as the tensor does. The last one to let go may be
+// a thread that does not hold the GIL.
+SharedTensor borrow(const View& view, nb::object owner) {
+  std::shared_ptr<void> kept(owner.release().ptr(), [](void* object) {
+    const nb::gil_scoped_acquire held;
+    Py_DECREF(static_cast<PyObject*>(object));
+  });
+  return share(Tensor::adopt(view, std::move(kept)));
 }
 
 }  // namespace
+
+SharedTensor share(const Tensor& tensor) { return {tensor, kind_of(tensor)}; }
 
 void bind_dlpack(nb::module_& module) {
   nb::class_<SharedTensor>(module, "Tensor",
@@ -113,6 +118,8 @@ void bind_dlpack(nb::module_& module) {
       .def_static("empty", &make_empty, nb::arg("kind"), nb::arg("shape"),
                   nb::arg("packed") = false,
                   "New memory, not initialised. kind: a Format, or a value type by name.")
+      .def_static("borrow", &borrow, nb::arg("view"), nb::arg("owner"),
+                  "The memory of a view, which the owner keeps alive.")
       .def_static("from_dlpack", &from_capsule, nb::arg("capsule"),
                   "Takes the array in a capsule over.")
       .def_prop_ro("address",
@@ -121,11 +128,12 @@ void bind_dlpack(nb::module_& module) {
                    })
       .def_ro("kind", &SharedTensor::kind, "A Format, or a dtype by name.")
       .def_prop_ro(
-          "shape", [](const SharedTensor& self) { return list(self.tensor.shape()); },
+          "shape", [](const SharedTensor& self) { return list_of(self.tensor.shape()); },
           "In elements.")
       .def_prop_ro(
-          "strides", [](const SharedTensor& self) { return list(self.tensor.view().strides); },
+          "strides", [](const SharedTensor& self) { return list_of(self.tensor.view().strides); },
           "In bytes.")
+      .def_prop_ro("nbytes", [](const SharedTensor& self) { return self.tensor.nbytes(); })
       .def_prop_ro("packed", [](const SharedTensor& self) { return self.tensor.view().packed; })
       .def_prop_ro("read_only",
                    [](const SharedTensor& self) { return self.tensor.view().read_only; })

@@ -19,6 +19,10 @@ Shape checked_shape(const std::vector<std::int64_t>& sizes) {
   return Shape(std::span<const std::int64_t>(sizes));
 }
 
+std::vector<std::int64_t> list_of(const Shape& shape) {
+  return {shape.sizes().begin(), shape.sizes().end()};
+}
+
 namespace {
 
 // What NumPy tells C of an array, by its documentation of __array_struct__. Asking for it takes a

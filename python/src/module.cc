@@ -1,7 +1,8 @@
 #include "bind.h"
 
 NB_MODULE(_octavo, module) {
-  // Arrays that others hold may outlive this module at the end of the process; that is no leak of ours.
+  // Arrays that others hold may outlive this module at the end of the process; that is no leak of
+  // ours.
   nanobind::set_leak_warnings(false);
   module.doc() =
       "The doors from Python into the octavo library. Use the octavo package, not this module.";
@@ -10,5 +11,10 @@ NB_MODULE(_octavo, module) {
   octavo::python::bind_tensor(module);
   octavo::python::bind_dlpack(module);
   octavo::python::bind_convert(module);
+  octavo::python::bind_scaling(module);
+  octavo::python::bind_quant(module);
+  octavo::python::bind_layout(module);
+  octavo::python::bind_delayed(module);
+  octavo::python::bind_quantizer(module);
   octavo::python::bind_backend(module);
 }

@@ -51,6 +51,25 @@ except TypeError as error:
     )
 
 
+def test_quantize_without_ml_dtypes_and_torch():
+    code = """
+sys.modules['ml_dtypes'] = sys.modules['torch'] = None  # as if not installed
+import numpy as np, octavo as ov
+q = ov.quantize(np.ones((2, 32), np.float32), 'mxfp8')
+assert q.codes.dtype == np.uint8 and q.scales.dtype == np.uint8
+assert ov.dequantize(q).tolist() == [[1.0] * 32] * 2
+assert ov.dequantize(ov.quantized(q.codes, q.scales, 'mxfp8'), 'float64').dtype == np.float64
+try:
+    ov.dequantize(q, 'bfloat16')
+except TypeError as error:
+    print(error)
+"""
+    assert (
+        run(code)
+        == "[dequantize] NumPy has no bfloat16 of its own: install ml_dtypes, or ask for float32"
+    )
+
+
 def test_version():
     assert ov.__version__.count(".") == 2
 

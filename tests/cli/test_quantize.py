@@ -4,6 +4,7 @@ against NumPy and ml_dtypes, which share no code with it."""
 
 from __future__ import annotations
 
+import json
 import re
 import xml.etree.ElementTree as ET
 
@@ -289,6 +290,31 @@ def test_picture(octavo, recipe):
     first, last = re.match(r"rows? (\d+)(?: to (\d+))?", worst).groups()
     assert int(first) <= 5 <= int(last or first)
     assert (octavo.folder / "p.svg").stat().st_size < 1_000_000
+
+
+def test_output_holds_codes_and_scales(octavo):
+    x = some_values()
+    octavo.save("x.npy", x)
+    options = ["quantize", "x.npy", "--recipe", "fp8", "-o", "q.safetensors"]
+    result = octavo.good(*options, "--fail-if", "cosine<0.1")
+    assert "wrote q.safetensors: x, x.scales" in result.err
+    data = (octavo.folder / "q.safetensors").read_bytes()
+    length = int.from_bytes(data[:8], "little")
+    header, body = json.loads(data[8 : 8 + length]), data[8 + length :]
+    part = {name: body[slice(*header[name]["data_offsets"])] for name in ("x", "x.scales")}
+    scale = np.frombuffer(part["x.scales"], np.float32)
+    codes = np.frombuffer(part["x"], np.uint8).view(ml_dtypes.float8_e4m3fn).reshape(x.shape)
+    assert np.array_equal(codes.astype(np.float64) * np.float64(scale), per_tensor_fp8(x)[0])
+    (octavo.folder / "q.safetensors").unlink()
+    assert octavo(*options, "--fail-if", "cosine<1").code == 3
+    assert octavo.files() == {"x.npy"}
+
+
+def test_output_is_another_file(octavo):
+    octavo.save("x.npy", some_values())
+    for option in ("-o", "--plot"):
+        octavo("quantize", "x.npy", "--recipe", "fp8", option, "./x.npy").refused(1, "same file")
+        octavo("quantize", "x.npy", "--recipe", "fp8", option, "-").refused(2, "stdout")
 
 
 def test_picture_is_whole_or_not_there(octavo):

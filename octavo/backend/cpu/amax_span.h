@@ -15,8 +15,9 @@ inline std::uint32_t counted_up_to(AmaxOf of) {
   return of == AmaxOf::all ? 0xFFFFFFFFu : of == AmaxOf::not_nan ? 0x7F800000u : 0x7F7FFFFFu;
 }
 
+// fabs instead of a mask: on ARM the mask would be an immediate, which costs a copy of the source.
 inline std::uint32_t magnitude_bits(float x) {
-  return std::bit_cast<std::uint32_t>(x) & 0x7FFFFFFFu;
+  return std::bit_cast<std::uint32_t>(__builtin_fabsf(x));
 }
 
 // f64 is rounded up to f32; finite stays finite.

@@ -1,6 +1,7 @@
 // Codes with scales to values: pieces of rows, decoded, scaled, and narrowed where 16 bits are
 // asked for.
 #include <algorithm>
+#include <bit>
 
 #include "octavo/backend/cpu/matrix_io.h"
 #include "octavo/backend/cpu/span.h"
@@ -10,6 +11,23 @@
 #include "octavo/format/named_formats.h"
 
 namespace octavo::cpu {
+namespace {
+
+// To nearest even; NaN becomes quiet and keeps its sign. The integer way, which compilers
+// vectorise.
+void narrow_to_bf16(const float* from, std::byte* to, std::int64_t n) {
+  auto* out = reinterpret_cast<std::uint16_t*>(to);
+  for (std::int64_t i = 0; i < n; ++i) {
+    const auto bits = std::bit_cast<std::uint32_t>(from[i]);
+    const std::uint32_t rounded = (bits + 0x7FFFu + (bits >> 16 & 1u)) >> 16;
+    const std::uint32_t quiet = (bits >> 16 & 0x8000u) | 0x7FC0u;
+    const std::uint32_t is_nan =
+        0u - static_cast<std::uint32_t>((bits & 0x7FFFFFFFu) > 0x7F800000u);
+    out[i] = static_cast<std::uint16_t>((rounded & ~is_nan) | (quiet & is_nan));
+  }
+}
+
+}  // namespace
 
 void dequantize_matrix(const Isa& isa, const Exec& exec, const QuantizedMatrix& from,
                        const Matrix& values) {
@@ -20,10 +38,9 @@ void dequantize_matrix(const Isa& isa, const Exec& exec, const QuantizedMatrix& 
   const std::int64_t threads =
       std::max<std::int64_t>(1, std::min<std::int64_t>(exec.threads, rows * cols / kPerThread));
   const int parts = static_cast<int>(threads <= 1 ? 1 : std::min(units, threads * 4));
-  // To 16 bits as formats of their own, rounded to nearest even, beyond the range Inf.
-  const Format narrow = values.dtype == DType::f16 ? f16_format : bf16_format;
+  // To f16 as to a format of its own, rounded to nearest even, beyond the range Inf.
   const EncodePolicy policy{.overflow = Overflow::ieee, .nan_code = NanCode::signed_quiet};
-  const Encoder encoder = make_encoder(narrow, policy, DType::f32);
+  const Encoder encoder = make_encoder(f16_format, policy, DType::f32);
   const EncodeSpan encode = isa.encode(encoder);
   const bool direct = is_contiguous(values);
   parallel_for(parts, static_cast<int>(threads), [&](int part) {
@@ -41,7 +58,11 @@ void dequantize_matrix(const Isa& isa, const Exec& exec, const QuantizedMatrix& 
         auto* staged = reinterpret_cast<float*>(wide);
         dequantize_piece(isa, from, row, col, n, staged);
         out = direct ? out : codes;
-        encode(encoder, staged, out, n, 0);
+        if (values.dtype == DType::bf16) {
+          narrow_to_bf16(staged, out, n);
+        } else {
+          encode(encoder, staged, out, n, 0);
+        }
       }
       if (!direct) scatter(values, row, col, n, out);
     }

@@ -53,6 +53,9 @@ class CopyMaker {
     if (sizeof(Real) == 4 && isa.encode_scaled != nullptr && values_.is_direct() && !division_ &&
         to_.codes.format.code_bytes() == 1) {
       scaled_encoder_ = make_encoder(to_.codes.format, encode_policy(job), values_.dtype());
+      scaled_encoder_.only_finite = amax_of(job.scale) == AmaxOf::all &&
+                                    job.given_amax == nullptr && job.given_inverse == nullptr &&
+                                    job.encode.overflow == Overflow::saturate;
       encode_scaled_ = isa.encode_scaled(scaled_encoder_);
     }
   }
@@ -102,27 +105,37 @@ class CopyMaker {
   void find_amax(const Area& area, std::uint32_t* amax) const {
     const std::int64_t tiles = (area.cols + tile_.cols - 1) / tile_.cols;
     std::fill(amax, amax + tiles, 0u);
-    const std::uint32_t limit = limit_;
-    const bool as_bf16 = values_.is_direct() && values_.dtype() == DType::bf16;
     alignas(64) Real stage[kStage + 32];
     for (std::int64_t col = 0; col < area.cols; col += kStage) {
       const std::int64_t n = std::min(kStage, area.cols - col), tile = col / tile_.cols;
       const bool by_tiles =
           tile_.cols >= 8 && (col % tile_.cols == 0 || col + n <= (tile + 1) * tile_.cols);
       if (by_tiles) {
-        for (std::int64_t row = area.row; row < area.row + area.rows; ++row) {
-          if (as_bf16) {
-            const auto* x = static_cast<const std::uint16_t*>(values_.direct(row, area.col + col));
-            amax_of_tiles(x, n, tile_.cols, limit, amax + tile);
-          } else {
-            amax_of_tiles(values_.piece(row, area.col + col, n, stage), n, tile_.cols, limit,
-                          amax + tile);
-          }
-        }
+        for (std::int64_t row = area.row; row < area.row + area.rows; ++row)
+          amax_of_row(row, area.col + col, n, stage, amax + tile);
       } else {
         amax_by_columns(area, col, n, stage, amax);
       }
     }
+  }
+
+  // Tiles side by side, from the first one's start, or a part of one.
+  void amax_of_row(std::int64_t row, std::int64_t col, std::int64_t n, Real* stage,
+                   std::uint32_t* amax) const {
+    const void* direct = values_.direct(row, col);
+    if (direct != nullptr && values_.dtype() == DType::bf16) {
+      const auto* x = static_cast<const std::uint16_t*>(direct);
+      const std::int64_t done = amax16(direct, n, amax);
+      return amax_of_tiles(x + done * 16, n - done * 16, tile_.cols, limit_, amax + done);
+    }
+    const Real* x = values_.piece(row, col, n, stage);
+    const std::int64_t done = direct != nullptr ? amax16(x, n, amax) : 0;
+    amax_of_tiles(x + done * 16, n - done * 16, tile_.cols, limit_, amax + done);
+  }
+
+  std::int64_t amax16(const void* x, std::int64_t n, std::uint32_t* amax) const {
+    const bool offered = isa_.amax16 != nullptr && tile_.cols == 16 && limit_ == 0xFFFFFFFFu;
+    return offered ? isa_.amax16(values_.dtype(), x, n / 16, amax) : 0;
   }
 
   // Narrow tiles: the maximum down every column first, then along the tiles.

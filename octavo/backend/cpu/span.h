@@ -15,6 +15,8 @@ struct Encoder {
   Format format{};
   EncodePolicy policy{};
   DType source = DType::f32;  // f32, f64, f16 or bf16
+  // NaN and Inf do not matter: a quantizer writes over what they become. Saturating policies only.
+  bool only_finite = false;
 
   // Indexed by the sign of the input. A finite value beyond the range becomes overflow_field (a
   // grid point: the largest finite value, or the one above it, whose code is Inf or NaN), so
@@ -68,6 +70,9 @@ struct Isa {
   // Shortcuts of quantizers; null, or returning null, where there is none.
   ScaledSpan (*encode_scaled)(const Encoder&) = nullptr;
   MxKernels (*mx)(const MxBlocks&) = nullptr;
+  // Raises amax[t] by tile t of sixteen f32 or bf16; returns how many tiles it did.
+  std::int64_t (*amax16)(DType, const void* values, std::int64_t tiles,
+                         std::uint32_t* amax) = nullptr;
 };
 
 Encoder make_encoder(const Format& format, const EncodePolicy& policy, DType source);

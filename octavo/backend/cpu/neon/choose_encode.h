@@ -56,11 +56,13 @@ ScaledSpan choose_scaled(const Encoder& encoder) {
     return nullptr;
   switch (epilogue_of(encoder)) {
     case Epilogue::eight_bits:
-      return encode_scaled_neon<Source, Epilogue::eight_bits>;
+      return encoder.only_finite ? encode_scaled_neon<Source, Epilogue::eight_bits, true>
+                                 : encode_scaled_neon<Source, Epilogue::eight_bits, false>;
     case Epilogue::narrow:
-      return encode_scaled_neon<Source, Epilogue::narrow>;
+      return encoder.only_finite ? encode_scaled_neon<Source, Epilogue::narrow, true>
+                                 : encode_scaled_neon<Source, Epilogue::narrow, false>;
     case Epilogue::general:
-      return encode_scaled_neon<Source, Epilogue::general>;
+      return encode_scaled_neon<Source, Epilogue::general, false>;
   }
   return nullptr;
 }

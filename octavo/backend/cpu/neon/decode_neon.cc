@@ -359,7 +359,8 @@ const Isa kNeonIsa{.encode = neon_encode,
                    .decode = neon_decode,
                    .count = neon_count,
                    .encode_scaled = neon_encode_scaled,
-                   .mx = neon_mx};
+                   .mx = neon_mx,
+                   .amax16 = neon_amax16};
 
 const Kernels kNeonKernels =
     make_kernels<kNeonIsa>("cpu/neon", "NEON, as every aarch64 CPU has it");

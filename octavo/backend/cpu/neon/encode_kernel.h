@@ -156,7 +156,7 @@ template <typename Source, Rounding kRounding>
   return sum;
 }
 
-template <typename Source, Rounding kRounding, Epilogue kEpilogue>
+template <typename Source, Rounding kRounding, Epilogue kEpilogue, bool kOnlyFinite = false>
 [[gnu::always_inline]] inline uint8x16_t encode_raw(const EncodeConstants<Source>& k,
                                                     const typename Source::Lanes::Bits* raw,
                                                     const typename Source::Lanes::Bits* random) {
@@ -171,7 +171,7 @@ template <typename Source, Rounding kRounding, Epilogue kEpilogue>
     Bits limit = k.limit_positive;
     if constexpr (kGeneral)
       limit = L::select(L::sign_mask(raw[v]), k.limit_negative, k.limit_positive);
-    nan[v] = L::above(magnitude, L::splat(Source::kInf));
+    if constexpr (!kOnlyFinite) nan[v] = L::above(magnitude, L::splat(Source::kInf));
     if constexpr (kGeneral) inf[v] = L::equal(magnitude, L::splat(Source::kInf));
     const Bits sign = kSigned ? L::bic(raw[v], L::splat(L::kMagnitude)) : L::splat(0);
     const Bits lane = Source::template to_lane<kRounding>(L::min(magnitude, limit));
@@ -181,10 +181,15 @@ template <typename Source, Rounding kRounding, Epilogue kEpilogue>
   }
   uint8x16_t field =
       vsubq_u8(vaddq_u8(L::low_bytes(sums), L::binade_bytes(powers, k.mantissa_bits)), k.base);
-  const uint8x16_t tops = L::top_bytes(raw), is_nan = L::low_bytes(nan),
-                   sign_bit = vdupq_n_u8(0x80);
-  if constexpr (!kGeneral) field = vbslq_u8(is_nan, k.nan_field, field);
+  const uint8x16_t tops = L::top_bytes(raw), sign_bit = vdupq_n_u8(0x80);
+  uint8x16_t is_nan = vdupq_n_u8(0);
+  if constexpr (!kOnlyFinite) {
+    is_nan = L::low_bytes(nan);
+    if constexpr (!kGeneral) field = vbslq_u8(is_nan, k.nan_field, field);
+  }
   if constexpr (kEpilogue == Epilogue::eight_bits) return vbslq_u8(sign_bit, tops, field);
+  if constexpr (kEpilogue == Epilogue::narrow && kOnlyFinite)
+    return vbslq_u8(k.sign_code, vshlq_u8(tops, k.sign_shift), field);
   if constexpr (kEpilogue == Epilogue::narrow) {
     const uint8x16_t lost = vbicq_u8(is_nan, k.nan_keeps_sign);
     const uint8x16_t sign = vshlq_u8(vandq_u8(tops, sign_bit), k.sign_shift);
@@ -267,42 +272,56 @@ void encode_neon(const Encoder& encoder, const void* values, void* codes, std::i
 }
 
 // Nearest even only, as nearly all quantizing is: the product has to be rounded so as well.
-template <typename Source, Epilogue kEpilogue>
+template <typename Source, Epilogue kEpilogue, bool kOnlyFinite>
 void encode_scaled_neon(const Encoder& encoder, const void* values, void* codes, std::int64_t n,
                         const float* factors, std::int64_t width) {
-  constexpr Rounding kNearest = Rounding::nearest_even;
-  using Bits = typename Source::Lanes::Bits;
   const FpEnvGuard guard;
   const EncodeConstants<Source> k(encoder);
   const int bytes = element_bytes(encoder.source);
   const auto* __restrict from = static_cast<const std::byte*>(values);
   auto* __restrict to = static_cast<std::uint8_t*>(codes);
-  const std::int64_t groups = width / kGroup;  // that share a factor
-  std::int64_t done = 0, left = groups;
-  const auto next_factor = [&] {
-    const float32x4_t factor = vdupq_n_f32(*factors);
-    if (--left == 0) {
-      ++factors;
-      left = groups;
-    }
-    return factor;
+  using Bits = typename Source::Lanes::Bits;
+  constexpr int kVectors = Source::Lanes::kVectors;
+  const auto codes_of = [&](const Bits* raw) __attribute__((always_inline)) {
+    return encode_raw<Source, Rounding::nearest_even, kEpilogue, kOnlyFinite>(k, raw, nullptr);
   };
-  for (; done + 2 * kGroup <= n; done += 2 * kGroup) {
-    Bits first[Source::Lanes::kVectors], second[Source::Lanes::kVectors];
-    Source::load_scaled(from + done * bytes, next_factor(), first);
-    Source::load_scaled(from + (done + kGroup) * bytes, next_factor(), second);
-    vst1q_u8(to + done, encode_raw<Source, kNearest, kEpilogue>(k, first, nullptr));
-    vst1q_u8(to + done + kGroup, encode_raw<Source, kNearest, kEpilogue>(k, second, nullptr));
+  // Two at a time, mixed: one alone is a chain that leaves the core waiting.
+  const auto two_groups = [&](std::int64_t at, float32x4_t first_factor, float32x4_t second_factor)
+      __attribute__((always_inline)) {
+    Bits first[kVectors], second[kVectors];
+    Source::load_scaled(from + at * bytes, first_factor, first);
+    Source::load_scaled(from + (at + kGroup) * bytes, second_factor, second);
+    const uint8x16_t first_codes = codes_of(first), second_codes = codes_of(second);
+    vst1q_u8(to + at, first_codes);
+    vst1q_u8(to + at + kGroup, second_codes);
+  };
+  std::int64_t done = 0;
+  if (width == kGroup) {
+    for (; done + 2 * kGroup <= n; done += 2 * kGroup, factors += 2)
+      two_groups(done, vdupq_n_f32(factors[0]), vdupq_n_f32(factors[1]));
   }
-  for (; done < n; done += kGroup) {
-    const std::int64_t count = n - done < kGroup ? n - done : kGroup;
+  while (done + kGroup <= n) {
+    const float32x4_t factor = vdupq_n_f32(*factors++);
+    const std::int64_t end = n - done < width ? n / kGroup * kGroup : done + width;
+    for (; done + 2 * kGroup <= end; done += 2 * kGroup) two_groups(done, factor, factor);
+    if (done < end) {
+      Bits raw[kVectors];
+      Source::load_scaled(from + done * bytes, factor, raw);
+      vst1q_u8(to + done, codes_of(raw));
+      done += kGroup;
+    }
+  }
+  if (done < n) {
+    // The rest may belong to a tile that has begun.
+    const float factor = done % width == 0 ? *factors : factors[-1];
     alignas(16) std::byte staged[kGroup * 8] = {};
     alignas(16) std::uint8_t out[kGroup];
-    std::memcpy(staged, from + done * bytes, static_cast<std::size_t>(count * bytes));
-    Bits raw[Source::Lanes::kVectors];
-    Source::load_scaled(staged, next_factor(), raw);
-    vst1q_u8(out, encode_raw<Source, kNearest, kEpilogue>(k, raw, nullptr));
-    std::memcpy(to + done, out, static_cast<std::size_t>(count));
+    std::memcpy(staged, from + done * bytes, static_cast<std::size_t>((n - done) * bytes));
+    typename Source::Lanes::Bits raw[Source::Lanes::kVectors];
+    Source::load_scaled(staged, vdupq_n_f32(factor), raw);
+    vst1q_u8(out,
+             encode_raw<Source, Rounding::nearest_even, kEpilogue, kOnlyFinite>(k, raw, nullptr));
+    std::memcpy(to + done, out, static_cast<std::size_t>(n - done));
   }
 }
 

@@ -8,6 +8,7 @@ namespace octavo::cpu {
 EncodeSpan neon_encode(const Encoder& encoder);
 ScaledSpan neon_encode_scaled(const Encoder& encoder);
 MxKernels neon_mx(const MxBlocks& blocks);
+std::int64_t neon_amax16(DType dtype, const void* values, std::int64_t tiles, std::uint32_t* amax);
 DecodeSpan neon_decode(const Decoder& decoder);
 Counts neon_count(const Encoder& encoder, const void* values, std::int64_t n, std::uint64_t index);
 

@@ -152,7 +152,8 @@ const Isa kNeonFp16Isa{.encode = fp16_encode,
                        .decode = neon_decode,
                        .count = neon_count,
                        .encode_scaled = fp16_encode_scaled,
-                       .mx = neon_mx};
+                       .mx = neon_mx,
+                       .amax16 = neon_amax16};
 const Kernels kNeonFp16Kernels =
     make_kernels<kNeonFp16Isa>("cpu/neon_fp16", "NEON with half-precision arithmetic");
 

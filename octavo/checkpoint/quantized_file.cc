@@ -1,0 +1,179 @@
+#include "octavo/checkpoint/quantized_file.h"
+
+#include <charconv>
+
+#include "octavo/base/error.h"
+#include "octavo/quant/scaling_text.h"
+#include "octavo/safetensors/file_writer.h"
+
+namespace octavo {
+namespace {
+
+using safetensors::FileReader;
+using safetensors::FileWriter;
+using safetensors::StoredType;
+using safetensors::TensorPlan;
+
+constexpr std::string_view kOp = "quantized file", kVersionKey = "octavo.version", kVersion = "1",
+                           kTensorKey = "octavo.tensor.", kColumnwise = ".columnwise",
+                           kScales = ".scales", kTensorScale = ".tensor_scale";
+
+struct Part {
+  std::string name;
+  const Tensor* tensor;
+};
+
+std::vector<Part> parts_of(const std::string& name, const QuantizedTensor& tensor) {
+  std::vector<Part> parts;
+  const auto add = [&](const std::string& base, const QuantizedCopy& copy) {
+    if (!copy.exists()) return;
+    parts.push_back({base, &copy.codes});
+    parts.push_back({text(base, kScales), &copy.scales});
+    if (copy.tensor_scale.owner() != nullptr)
+      parts.push_back({text(base, kTensorScale), &copy.tensor_scale});
+  };
+  add(name, tensor.rowwise);
+  add(text(name, kColumnwise), tensor.columnwise);
+  return parts;
+}
+
+// The file format packs a whole tensor into one stream; ours starts every row on a byte. They agree
+// where rows end on a byte; elsewhere, and for formats without a name there, bytes are stored.
+TensorPlan plan_of(const Part& part) {
+  const View& view = part.tensor->view();
+  const Shape& shape = view.shape;
+  std::vector<std::uint64_t> sizes(shape.sizes().begin(), shape.sizes().end());
+  const bool whole_bytes =
+      !view.packed || (shape.rank() > 0 && shape[shape.rank() - 1] * view.format.bits() % 8 == 0);
+  const auto type =
+      safetensors::find_stored_type(safetensors::ElementType{view.dtype, view.format, view.packed});
+  if (type && whole_bytes) return {.name = part.name, .type = *type, .shape = std::move(sizes)};
+  return {.name = part.name,
+          .type = StoredType::u8,
+          .shape = {static_cast<std::uint64_t>(part.tensor->nbytes())}};
+}
+
+std::string shape_text(const Shape& shape) {
+  std::string out;
+  for (const std::int64_t size : shape.sizes()) out += text(out.empty() ? "" : "x", size);
+  return out.empty() ? "scalar" : out;
+}
+
+Shape parse_shape(std::string_view value) {
+  if (value == "scalar") return {};
+  std::vector<std::int64_t> sizes;
+  while (true) {
+    const std::size_t end = std::min(value.find('x'), value.size());
+    std::int64_t size = 0;
+    const auto [stop, error] = std::from_chars(value.begin(), value.begin() + end, size);
+    check(
+        error == std::errc{} && stop == value.begin() + end && size >= 0 && sizes.size() < kMaxRank,
+        ErrorCode::invalid_argument, kOp, "got the shape '", shown(value),
+        "', wanted sizes like 1024x4096");
+    sizes.push_back(size);
+    if (end == value.size()) return Shape(std::span<const std::int64_t>(sizes));
+    value.remove_prefix(end + 1);
+  }
+}
+
+// Fills a tensor that was made by what the metadata say; the file must have exactly its bytes.
+void fill(const FileReader& file, const std::string& name, const Tensor& into) {
+  const auto* entry = file.find(name);
+  if (entry == nullptr) {
+    fail(ErrorCode::invalid_argument, kOp, "'", shown(file.path()), "' has no tensor '",
+         shown(name), "', which its metadata promise; the file was changed by something else");
+  }
+  const TensorPlan wanted = plan_of({name, &into});
+  if (entry->type != wanted.type || entry->shape != wanted.shape) {
+    fail(ErrorCode::invalid_argument, kOp, "tensor '", shown(name), "' in '", shown(file.path()),
+         "' has another type or shape than its metadata say");
+  }
+  if (entry->nbytes() > 0) file.read(*entry, 0, into.bytes());
+}
+
+void fill_copy(const FileReader& file, const std::string& base, const QuantizedCopy& copy) {
+  if (!copy.exists()) return;
+  fill(file, base, copy.codes);
+  fill(file, text(base, kScales), copy.scales);
+  if (copy.tensor_scale.owner() != nullptr) fill(file, text(base, kTensorScale), copy.tensor_scale);
+}
+
+// Before memory is asked for: the codes alone must be in the file, so their claim cannot exceed it.
+void check_size(const FileReader& file, const Shape& shape, const Scaling& scaling,
+                const std::string& name) {
+  const bool packed = scaling.packed && scaling.format.bits() < 8 && shape.rank() > 0;
+  const std::int64_t codes = dense_bytes(shape, DType::code, scaling.format, packed);
+  const std::int64_t scales = element_count(scale_shape(shape, scaling));
+  check(static_cast<std::uint64_t>(codes) <= file.header().data_bytes &&
+            static_cast<std::uint64_t>(scales) <= file.header().data_bytes,
+        ErrorCode::invalid_argument, kOp, "tensor '", shown(name),
+        "' claims more elements than the file has bytes");
+}
+
+void check_version(const FileReader& file) {
+  const auto& metadata = file.header().metadata;
+  const auto found = metadata.find(kVersionKey);
+  check(found != metadata.end(), ErrorCode::invalid_argument, kOp, "'", shown(file.path()),
+        "' has no '", kVersionKey, "' in its metadata: it was not written by octavo");
+  check(found->second == kVersion, ErrorCode::unsupported, kOp, "'", shown(file.path()),
+        "' is of version '", shown(found->second), "', wanted ", kVersion,
+        "; read it with a later octavo");
+}
+
+}  // namespace
+
+void save_quantized(const std::string& path, const QuantizedTensors& tensors) {
+  std::vector<TensorPlan> plans;
+  safetensors::WriteOptions options;
+  options.metadata.emplace(kVersionKey, kVersion);
+  for (const auto& [name, tensor] : tensors) {
+    for (const Part& part : parts_of(name, tensor)) plans.push_back(plan_of(part));
+    options.metadata.emplace(text(kTensorKey, name),
+                             text(shape_text(tensor.shape), " ", dtype_name(tensor.source), " ",
+                                  to_text(tensor.scaling)));
+  }
+  FileWriter writer(path, std::move(plans), options);
+  for (const auto& [name, tensor] : tensors)
+    for (const Part& part : parts_of(name, tensor))
+      if (part.tensor->nbytes() > 0) writer.write(writer.at(part.name), 0, part.tensor->bytes());
+  writer.finish();
+}
+
+std::vector<std::string> quantized_names(const FileReader& file) {
+  check_version(file);
+  std::vector<std::string> names;
+  for (const auto& [key, value] : file.header().metadata)
+    if (key.starts_with(kTensorKey)) names.push_back(key.substr(kTensorKey.size()));
+  return names;
+}
+
+QuantizedTensor load_quantized(const FileReader& file, const std::string& name) {
+  check_version(file);
+  const auto& metadata = file.header().metadata;
+  const auto found = metadata.find(text(kTensorKey, name));
+  check(found != metadata.end(), ErrorCode::invalid_argument, kOp, "'", shown(file.path()),
+        "' has no quantized tensor '", shown(name), "'");
+  const std::string_view line = found->second;
+  const std::size_t first = line.find(' '), second = line.find(' ', first + 1);
+  check(first != std::string_view::npos && second != std::string_view::npos,
+        ErrorCode::invalid_argument, kOp, "the metadata of '", shown(name), "' read '", shown(line),
+        "', wanted a shape, a type and a scaling");
+  const Shape shape = parse_shape(line.substr(0, first));
+  const DType source = parse_dtype(line.substr(first + 1, second - first - 1));
+  const Scaling scaling = parse_scaling(line.substr(second + 1));
+  check_size(file, shape, scaling, name);
+  QuantizedTensor tensor = make_quantized(shape, source, scaling);
+  fill_copy(file, name, tensor.rowwise);
+  fill_copy(file, text(name, kColumnwise), tensor.columnwise);
+  return tensor;
+}
+
+QuantizedTensors load_quantized(const std::string& path) {
+  const FileReader file(path);
+  QuantizedTensors tensors;
+  for (const std::string& name : quantized_names(file))
+    tensors.emplace(name, load_quantized(file, name));
+  return tensors;
+}
+
+}  // namespace octavo

@@ -1,0 +1,71 @@
+"""Delayed scaling: this step's scale from the magnitudes of earlier steps. The state is arrays of
+the caller's, changed in place."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from octavo import _octavo
+from octavo._arrays import Array, describe, describe_out
+from octavo._dtypes import as_format
+from octavo._octavo import View
+from octavo._operation import value_type
+
+
+def reset_delayed(history: Any, inv_scale: Any, *, scale: Any = None, calls: Any = None) -> None:
+    """As before the first step: an empty history and scales of one. Arguments as update_delayed."""
+    arrays = _state((history, inv_scale, scale, calls), "reset_delayed")
+    _octavo.reset_delayed(*[_view(array, "reset_delayed") for array in arrays])
+    _wrote(arrays)
+
+
+def update_delayed(
+    history: Any,
+    inv_scale: Any,
+    *,
+    scale: Any = None,
+    calls: Any = None,
+    format: Any = "e4m3fn",
+    policy: str = "max",
+    margin: int = 0,
+    decay: float = 0.9,
+    interval: int = 1,
+) -> None:
+    """The end of a step: the history moves on, and the next scales are made of it.
+
+    history: float32 [length, n] for n tensors. Row 0 is where quantizers gather this step's amax;
+        a tensor whose amax there is zero has not run and stays as it is.
+    inv_scale: float32 [n], what values are multiplied by.
+    scale: float32 [n], its reciprocal, if anybody wants it.
+    calls: one float32 that counts calls; needed where interval is more than 1.
+    format: whose largest value an amax is mapped to.
+    policy: what the history becomes: "max", "most_recent" or "ema" with its decay.
+    margin: the largest value is divided by 2**margin.
+    interval: new scales every so many calls.
+    """
+    op = "update_delayed"
+    arrays = _state((history, inv_scale, scale, calls), op)
+    _octavo.update_delayed(
+        *[_view(array, op) for array in arrays],
+        format=as_format(format, op),
+        policy=policy,
+        margin=margin,
+        decay=decay,
+        interval=interval,
+    )
+    _wrote(arrays)
+
+
+def _state(given: tuple[Any, ...], op: str) -> list[Array | None]:
+    family = describe(given[0], op).family
+    return [None if x is None else describe_out(x, family, op) for x in given]
+
+
+def _view(array: Array | None, op: str) -> View | None:
+    return None if array is None else array.view(value_type(array.kind, op))
+
+
+def _wrote(arrays: list[Array | None]) -> None:
+    for array in arrays:
+        if array is not None:
+            array.family.wrote(array)

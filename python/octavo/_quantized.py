@@ -1,0 +1,153 @@
+"""Codes with their scales: what quantize returns. The memory is octavo's, and arrays of the
+caller's library look at it without a copy."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import numpy as np
+
+from octavo import _octavo
+from octavo._arrays import Family
+from octavo._octavo import Scaling, Tensor
+
+# Everything that has memory, by the names that the library and Python both use.
+_PARTS: Final = (
+    "codes",
+    "scales",
+    "tensor_scale",
+    "columnwise_codes",
+    "columnwise_scales",
+    "columnwise_tensor_scale",
+)
+
+
+class QuantizedTensor:
+    """A quantized tensor: codes and scales, always both; value = scale * decode(code).
+
+    Arrays are of the library that the values came from, and share memory with this object: they
+    keep it alive, and what is written to one is seen in the other. Made by octavo.quantize,
+    octavo.requantize and octavo.quantized.
+    """
+
+    __slots__ = ("_family", "_handle", "__weakref__")
+
+    def __init__(self, handle: _octavo.QuantizedTensor, family: Family) -> None:
+        if not isinstance(handle, _octavo.QuantizedTensor):
+            raise TypeError(
+                "[quantized] a QuantizedTensor is made by octavo.quantize, or of codes and scales "
+                "by octavo.quantized"
+            )
+        self._handle = handle
+        self._family = family
+
+    @property
+    def codes(self) -> Any:
+        """Of the tensor's shape (packed ones in rows of bytes); None without a rowwise copy."""
+        return self._part(self._handle.codes)
+
+    @property
+    def scales(self) -> Any:
+        """One for each tile; a scalar where the tile is the tensor. None without a rowwise copy."""
+        return self._part(self._handle.scales)
+
+    @property
+    def tensor_scale(self) -> Any:
+        """The float32 that every scale is multiplied by, where scales are e4m3 (NVFP4); else None.
+        Both copies have the same one."""
+        one = self._handle.tensor_scale
+        return self._part(self._handle.columnwise_tensor_scale if one is None else one)
+
+    @property
+    def columnwise_codes(self) -> Any:
+        """Those of the transpose, [last dimension, product of the others]; None if not made."""
+        return self._part(self._handle.columnwise_codes)
+
+    @property
+    def columnwise_scales(self) -> Any:
+        """Those of the transpose; None if not made."""
+        return self._part(self._handle.columnwise_scales)
+
+    @property
+    def scaling(self) -> Scaling:
+        """How it was quantized."""
+        return self._handle.scaling
+
+    @property
+    def tile(self) -> tuple[int, int]:
+        """The (rows, columns) that share a scale; 0 is the whole extent."""
+        return self._handle.scaling.tile
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Of what was quantized."""
+        return tuple(self._handle.shape)
+
+    @property
+    def ndim(self) -> int:
+        return len(self._handle.shape)
+
+    @property
+    def dtype(self) -> Any:
+        """Of what was quantized."""
+        return self._family.dtype(self._handle.source)
+
+    @property
+    def nbytes(self) -> int:
+        """Codes and scales of all copies together."""
+        return self._handle.nbytes
+
+    def __len__(self) -> int:
+        if not self._handle.shape:
+            raise TypeError("[quantized] a scalar has no len()")
+        return self._handle.shape[0]
+
+    def __repr__(self) -> str:
+        return (
+            f"<octavo.QuantizedTensor {self.shape} from {self._handle.source}: {self.scaling}; "
+            f"{self.nbytes} bytes>"
+        )
+
+    def __copy__(self) -> QuantizedTensor:
+        return QuantizedTensor(self._handle, self._family)
+
+    def __reduce__(self) -> Any:
+        parts = [_memory(getattr(self._handle, name)) for name in _PARTS]
+        arguments = (self.shape, self._handle.source, self.scaling, self._family, parts)
+        return _restore, arguments
+
+    def _part(self, tensor: Tensor | None) -> Any:
+        return None if tensor is None else self._family.take(tensor)
+
+
+class _Bytes:
+    """What NumPy needs to know to look at all bytes of a dense Tensor."""
+
+    def __init__(self, tensor: Tensor) -> None:
+        self.owner = tensor
+        self.__array_interface__ = {
+            "version": 3,
+            "typestr": "|u1",
+            "data": (tensor.address, tensor.read_only),
+            "shape": (tensor.nbytes,),
+        }
+
+
+def _memory(tensor: Tensor | None) -> np.ndarray[Any, np.dtype[np.uint8]] | None:
+    return None if tensor is None else np.asarray(_Bytes(tensor))
+
+
+def _restore(
+    shape: tuple[int, ...], source: str, scaling: Scaling, family: Family, parts: list[Any]
+) -> QuantizedTensor:
+    """From a pickle, into memory of its own."""
+    handle = _octavo.QuantizedTensor.empty(shape, source, scaling)
+    for name, saved in zip(_PARTS, parts, strict=True):
+        memory = _memory(getattr(handle, name))
+        if (memory is None) != (saved is None) or (
+            memory is not None and len(memory) != len(saved)
+        ):
+            raise ValueError(f"[quantized] got {name} that do not fit shape {shape} and {scaling}")
+        if memory is not None:
+            memory[:] = saved
+    return QuantizedTensor(handle, family)

@@ -1,0 +1,208 @@
+"""What training frameworks hold on to, one for each tensor: Transformer Engine's quantizers, by its
+names and with its arithmetic (Inf saturates, NaN leaves the amax alone); and delayed scaling.
+
+    >>> quantizer = octavo.quantizers.MXFP8Quantizer(columnwise=False)
+    >>> q = quantizer(x)                    # the same as octavo.quantize(x, quantizer.scaling)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from octavo import _octavo
+from octavo._arrays import Array, describe, describe_out
+from octavo._delayed import reset_delayed, update_delayed
+from octavo._dtypes import as_format
+from octavo._octavo import Scaling
+from octavo._operation import MOST_THREADS, Counts, integer, value_type
+from octavo._quantize import check_family, value_kind
+from octavo._quantized import QuantizedTensor
+
+__all__ = [
+    "Float8BlockQuantizer",
+    "Float8CurrentScalingQuantizer",
+    "Float8Quantizer",
+    "MXFP8Quantizer",
+    "NVFP4Quantizer",
+    "Quantizer",
+    "reset_delayed",
+    "update_delayed",
+]
+
+
+class Quantizer:
+    """What all quantizers do. Made as one of the classes below."""
+
+    def __init__(self, handle: _octavo.Quantizer) -> None:
+        self._handle = handle
+
+    @property
+    def scaling(self) -> Scaling:
+        """How it quantizes now."""
+        return self._handle.scaling
+
+    def set_usage(self, *, rowwise: bool | None = None, columnwise: bool | None = None) -> None:
+        """Which copies are made from now on; what is not said stays."""
+        self._handle.set_usage(rowwise, columnwise)
+
+    def quantize(
+        self,
+        x: Any,
+        *,
+        out: QuantizedTensor | None = None,
+        counts: bool = False,
+        threads: int = 0,
+    ) -> Any:
+        """As octavo.quantize; out may be what an earlier call returned."""
+        op = type(self).__name__
+        source = describe(x, op)
+        kind = value_kind(source, op)
+        if out is None:
+            handle = _octavo.QuantizedTensor.empty(source.shape, kind, self.scaling)
+            out = QuantizedTensor(handle, source.family.for_results(source))
+        else:
+            check_family(out, source, op)
+        found = self._handle.quantize_into(
+            source.view(kind),
+            out._handle,
+            threads=integer(threads, "threads", MOST_THREADS, op),
+            count=bool(counts),
+        )
+        return (out, Counts(*found)) if counts else out
+
+    __call__ = quantize
+
+    def __repr__(self) -> str:
+        return f"<octavo.quantizers.{type(self).__name__}: {self.scaling}>"
+
+
+class Float8Quantizer(Quantizer):
+    """Delayed scaling. Values are multiplied by the one float32 in `inv_scale` (which others call
+    "scale"), and the one in `amax` becomes the maximum of itself and their largest magnitude.
+
+    Both are the caller's arrays, used where they lie: `amax` is often an element of row 0 of the
+    history that update_delayed turns into the next inv_scale.
+    """
+
+    def __init__(
+        self,
+        inv_scale: Any,
+        amax: Any,
+        *,
+        format: Any = "e4m3fn",
+        rowwise: bool = True,
+        columnwise: bool = True,
+    ) -> None:
+        op = type(self).__name__
+        read = describe(inv_scale, op)
+        self._amax: Array = describe_out(amax, read.family, op)
+        self._inv_scale: Array = read  # both keep the memory alive
+        views = [array.view(value_type(array.kind, op)) for array in (read, self._amax)]
+        made = _octavo.Float8Quantizer(*views, as_format(format, op), rowwise, columnwise)
+        super().__init__(made)
+
+    def quantize(
+        self,
+        x: Any,
+        *,
+        out: QuantizedTensor | None = None,
+        counts: bool = False,
+        threads: int = 0,
+    ) -> Any:
+        """As octavo.quantize, with the scale that is given; gathers the amax."""
+        result = super().quantize(x, out=out, counts=counts, threads=threads)
+        self._amax.family.wrote(self._amax)
+        return result
+
+    __call__ = quantize
+
+
+class Float8CurrentScalingQuantizer(Quantizer):
+    """One scale, from the tensor itself. reduce_amax, if given, turns this process's amax into that
+    of all that share the tensor; amax_epsilon: a smaller amax counts as this."""
+
+    def __init__(
+        self,
+        *,
+        format: Any = "e4m3fn",
+        rowwise: bool = True,
+        columnwise: bool = True,
+        power_of_two: bool = False,
+        amax_epsilon: float = 0.0,
+        reduce_amax: Callable[[float], float] | None = None,
+    ) -> None:
+        element = as_format(format, type(self).__name__)
+        super().__init__(
+            _octavo.Float8CurrentScalingQuantizer(
+                element, rowwise, columnwise, power_of_two, amax_epsilon, reduce_amax
+            )
+        )
+
+
+class Float8BlockQuantizer(Quantizer):
+    """float32 scales of tiles of 1 x 128 (block_dims=1) or 128 x 128 (2)."""
+
+    def __init__(
+        self,
+        *,
+        format: Any = "e4m3fn",
+        rowwise: bool = True,
+        columnwise: bool = True,
+        power_of_two: bool = True,
+        amax_epsilon: float = 0.0,
+        block_dims: int = 2,
+    ) -> None:
+        element = as_format(format, type(self).__name__)
+        super().__init__(
+            _octavo.Float8BlockQuantizer(
+                element, rowwise, columnwise, power_of_two, amax_epsilon, block_dims
+            )
+        )
+
+
+class MXFP8Quantizer(Quantizer):
+    """e8m0 scales of tiles of 1 x 32, or of 32 x 32 (two_dimensional)."""
+
+    def __init__(
+        self,
+        *,
+        format: Any = "e4m3fn",
+        rowwise: bool = True,
+        columnwise: bool = True,
+        two_dimensional: bool = False,
+    ) -> None:
+        element = as_format(format, type(self).__name__)
+        super().__init__(_octavo.MXFP8Quantizer(element, rowwise, columnwise, two_dimensional))
+
+
+class NVFP4Quantizer(Quantizer):
+    """e4m3 scales of tiles of 1 x 16, or of 16 x 16 (two_dimensional), and one float32. with_rht:
+    the columnwise copy is Hadamard-transformed; rht_signs are Transformer Engine's if not given."""
+
+    def __init__(
+        self,
+        *,
+        rowwise: bool = True,
+        columnwise: bool = True,
+        with_rht: bool = False,
+        rht_signs: int | None = None,
+        two_dimensional: bool = False,
+        stochastic_rounding: bool = False,
+        seed: int = 0,
+    ) -> None:
+        signs = _octavo.te_hadamard_signs() if rht_signs is None else rht_signs
+        super().__init__(
+            _octavo.NVFP4Quantizer(
+                rowwise, columnwise, with_rht, signs, two_dimensional, stochastic_rounding, seed
+            )
+        )
+
+    def set_seed(self, seed: int) -> None:
+        """A seed always gives the same draws: training takes a new one for each step and tensor."""
+        if self.scaling.rounding != "stochastic":
+            raise ValueError(
+                "[NVFP4Quantizer] got a seed, which is for stochastic rounding; "
+                "say stochastic_rounding=True"
+            )
+        self._handle.set_seed(integer(seed, "seed", 2**64 - 1, "NVFP4Quantizer"))

@@ -1,0 +1,293 @@
+// Scaling as Python sees it: names and numbers, immutable, and a repr that evaluates back. One list
+// of fields (state_of) serves repr, pickling and replace.
+#include "octavo/quant/scaling.h"
+
+#include <nanobind/stl/optional.h>
+#include <nanobind/stl/pair.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/string_view.h>
+#include <nanobind/stl/variant.h>
+#include <nanobind/stl/vector.h>
+
+#include <array>
+#include <charconv>
+#include <functional>
+#include <optional>
+#include <string>
+#include <utility>
+
+#include "bind.h"
+#include "octavo/base/error.h"
+#include "octavo/format/parse_format.h"
+#include "octavo/round/policy_names.h"
+
+namespace octavo::python {
+namespace {
+
+constexpr std::string_view kOp = "scaling";
+// An f32 that is a power of two: no format of its own, but what people ask for.
+constexpr std::string_view kPow2 = "pow2";
+// In the order of NanCode.
+constexpr std::array<std::string_view, 3> kNanCodes{"signed_ones", "positive_ones", "signed_quiet"};
+constexpr std::array<std::string_view, 4> kHadamards{"none", "rowwise", "columnwise", "both"};
+
+using Name = std::string;
+using Rectangle = std::variant<std::string, std::pair<std::int64_t, std::int64_t>>;
+
+// The shortest decimal that reads back as the same number.
+template <typename Number>
+std::string shortest(Number number) {
+  std::array<char, 64> digits{};
+  const auto end = std::to_chars(digits.begin(), digits.end(), number).ptr;
+  return {digits.begin(), end};
+}
+
+std::string policy_text(const Scaling& scaling) {
+  std::string name(name_of(scaling.policy));
+  return scaling.policy == AmaxPolicy::percentile ? name + ":" + shortest(scaling.percentile)
+                                                  : name;
+}
+
+std::string hadamard_text(const Hadamard& hadamard) {
+  return std::string(kHadamards[(hadamard.rowwise ? 1u : 0u) + (hadamard.columnwise ? 2u : 0u)]);
+}
+
+Hadamard parse_hadamard(std::string_view name, std::uint16_t signs) {
+  for (std::size_t i = 0; i < kHadamards.size(); ++i) {
+    if (kHadamards[i] != name) continue;
+    check(i != 0 || signs == 0, ErrorCode::invalid_argument, kOp,
+          "got hadamard_signs without a Hadamard transform; say hadamard='rowwise', 'columnwise' "
+          "or 'both', or leave the signs out");
+    return {.rowwise = (i & 1) != 0, .columnwise = (i & 2) != 0, .signs = signs};
+  }
+  fail(ErrorCode::invalid_argument, "hadamard", "got '", shown(name),
+       "', wanted none, rowwise, columnwise or both");
+}
+
+NanCode parse_nan_code(std::string_view name) {
+  for (std::size_t i = 0; i < kNanCodes.size(); ++i)
+    if (kNanCodes[i] == name) return static_cast<NanCode>(i);
+  fail(ErrorCode::invalid_argument, "nan_code", "got '", shown(name),
+       "', wanted signed_ones, positive_ones or signed_quiet");
+}
+
+std::string_view nan_code_text(const Scaling& scaling) {
+  return kNanCodes[static_cast<std::size_t>(scaling.encode.nan_code)];
+}
+
+ScaleSpec parse_scale(std::string_view name, const std::optional<Name>& rule) {
+  ScaleSpec spec;
+  const bool pow2 = name == kPow2;
+  spec.format = pow2 ? ScaleFormat::f32 : parse_scale_format(name);
+  if (rule) {
+    spec.rule = parse_scale_rule(*rule);
+    check(!pow2 || is_power_of_two_rule(spec.rule), ErrorCode::invalid_argument, kOp,
+          "scale pow2 is a power of two; wanted rule rceil, floor, ceil or even");
+  } else if (pow2 || spec.format == ScaleFormat::e8m0) {
+    spec.rule = ScaleRule::rceil;
+  }
+  return spec;
+}
+
+Scaling make_scaling(nb::handle format, const Rectangle& tile, const Name& scale,
+                     const std::optional<Name>& rule, const Name& policy, int margin,
+                     float min_amax, const Name& arith, const Name& non_finite,
+                     const Name& rounding, const Name& overflow, const Name& nan,
+                     const Name& nan_code, std::uint64_t seed, int stochastic_bits, int axis,
+                     bool rowwise, bool columnwise, const Name& hadamard,
+                     std::uint16_t hadamard_signs, bool packed) {
+  Scaling made;
+  // Only Python can find out what a dtype of another library means.
+  made.format =
+      nb::cast<Format>(nb::module_::import_("octavo._dtypes").attr("as_format")(format, kOp));
+  if (const auto* name = std::get_if<std::string>(&tile)) {
+    made.tile = parse_tile(*name);
+  } else {
+    const auto [rows, cols] = std::get<1>(tile);
+    made.tile = {rows, cols};
+  }
+  made.scale = parse_scale(scale, rule);
+  made.scale.margin = margin;
+  made.scale.min_amax = min_amax;
+  made.scale.arith = parse_arith(arith);
+  made.scale.non_finite = parse_non_finite(non_finite);
+  parse_amax_policy(policy, made);
+  made.encode.rounding = parse_rounding(rounding);
+  made.encode.overflow = parse_overflow(overflow);
+  made.encode.nan_input = parse_nan_input(nan);
+  made.encode.nan_code = parse_nan_code(nan_code);
+  made.encode.seed = seed;
+  made.encode.stochastic_bits = stochastic_bits;
+  check(made.encode.rounding == Rounding::stochastic ||
+            (seed == 0 && stochastic_bits == EncodePolicy{}.stochastic_bits),
+        ErrorCode::invalid_argument, kOp,
+        "got seed or stochastic_bits, which are for stochastic rounding; leave them out or say "
+        "rounding='stochastic'");
+  made.axis = axis;
+  made.rowwise = rowwise;
+  made.columnwise = columnwise;
+  made.hadamard = parse_hadamard(hadamard, hadamard_signs);
+  made.packed = packed;
+  check_scaling(made);
+  return made;
+}
+
+// Every argument of the constructor, by name, in its order.
+nb::dict state_of(const Scaling& self) {
+  const auto word = [](std::string_view name) { return nb::str(name.data(), name.size()); };
+  nb::dict state;
+  state["format"] = format_name(self.format);
+  state["tile"] = nb::make_tuple(self.tile.rows, self.tile.cols);
+  state["scale"] = word(name_of(self.scale.format));
+  state["rule"] = word(name_of(self.scale.rule));
+  state["policy"] = policy_text(self);
+  state["margin"] = self.scale.margin;
+  state["min_amax"] = self.scale.min_amax;
+  state["arith"] = word(name_of(self.scale.arith));
+  state["non_finite"] = word(name_of(self.scale.non_finite));
+  state["rounding"] = word(name_of(self.encode.rounding));
+  state["overflow"] = word(name_of(self.encode.overflow));
+  state["nan"] = word(name_of(self.encode.nan_input));
+  state["nan_code"] = word(nan_code_text(self));
+  state["seed"] = self.encode.seed;
+  state["stochastic_bits"] = self.encode.stochastic_bits;
+  state["axis"] = self.axis;
+  state["rowwise"] = self.rowwise;
+  state["columnwise"] = self.columnwise;
+  state["hadamard"] = hadamard_text(self.hadamard);
+  state["hadamard_signs"] = self.hadamard.signs;
+  state["packed"] = self.packed;
+  return state;
+}
+
+nb::object from_state(const nb::dict& state) { return nb::type<Scaling>()(**state); }
+
+// What makes a Scaling is always said; the rest where it is not the default.
+std::string repr(const Scaling& self) {
+  constexpr std::size_t kAlwaysSaid = 4;
+  const nb::dict plain = state_of(Scaling{});
+  std::string out;
+  std::size_t position = 0;
+  for (const auto& [name, value] : state_of(self)) {
+    if (position++ >= kAlwaysSaid && value.equal(plain[name])) continue;
+    const bool is_float = nb::isinstance<nb::float_>(value);
+    out += text(out.empty() ? "" : ", ", nb::str(name).c_str(), "=",
+                is_float ? shortest(self.scale.min_amax) : nb::repr(value).c_str());
+  }
+  return "octavo.Scaling(" + out + ")";
+}
+
+nb::object replace(const Scaling& self, const nb::kwargs& changes) {
+  nb::dict state = state_of(self);
+  for (const auto& [name, value] : changes) {
+    check(state.contains(name), ErrorCode::wrong_type, kOp, "got '", nb::str(name).c_str(),
+          "', which is no argument of Scaling");
+    state[name] = value;
+  }
+  // What belongs to a choice goes with it.
+  const auto drop = [&](const char* name) {
+    if (!changes.contains(name)) nb::del(state[name]);
+  };
+  if (changes.contains("scale")) drop("rule");
+  if (changes.contains("rounding") && !state["rounding"].equal(nb::str("stochastic"))) {
+    drop("seed");
+    drop("stochastic_bits");
+  }
+  if (changes.contains("hadamard") && state["hadamard"].equal(nb::str("none")))
+    drop("hadamard_signs");
+  return from_state(state);
+}
+
+}  // namespace
+
+void bind_scaling(nb::module_& module) {
+  nb::class_<Scaling>(
+      module, "Scaling",
+      "How a tensor is quantized. Immutable, hashable; equal when all of it is equal, and its repr "
+      "evaluates to it.\n\n"
+      "format: of the codes: a name, an octavo.Format, or a dtype of ml_dtypes or torch.\n"
+      "tile: the rectangle that shares one scale: (rows, columns) with 0 for a whole extent, or "
+      "'tensor', 'row', 'column', '1x32'.\n"
+      "scale: how scales are stored: 'e8m0', 'f32', 'bf16', 'f16', 'e4m3+f32' (NVFP4: e4m3 and one "
+      "f32 for the tensor); 'pow2' is f32 with the rule rceil.\n"
+      "rule: amax to scale: 'f32' (the quotient), 'rceil', 'floor', 'ceil', 'even'; by itself "
+      "rceil "
+      "for e8m0, else f32.\n"
+      "policy: what stands for the amax: 'max', 'percentile:99.9', 'mse'.\n"
+      "margin: scales are multiplied by 2**margin. min_amax: a smaller amax counts as this.\n"
+      "arith: whose order of operations: 'octavo', 'divide', 'te', 'torchao', 'modelopt'.\n"
+      "non_finite: 'poison' (the tile of a NaN or Inf becomes NaN) or 'saturate'.\n"
+      "rounding, overflow, nan, seed, stochastic_bits: as in octavo.encode. nan_code: which NaN is "
+      "written: 'signed_ones', 'positive_ones' (CUDA), 'signed_quiet'.\n"
+      "axis: the dimension that tiles run along. rowwise, columnwise: which copies are made.\n"
+      "hadamard: copies that are transformed before, 16 values at a time: 'none', 'rowwise', "
+      "'columnwise', 'both'; bit i of hadamard_signs flips the sign of value i.\n"
+      "packed: codes of fewer than eight bits as a stream of bits, two FP4 codes to a byte.")
+      .def(
+          "__init__",
+          [](Scaling* self, nb::object format, const Rectangle& tile, const Name& scale,
+             const std::optional<Name>& rule, const Name& policy, int margin, float min_amax,
+             const Name& arith, const Name& non_finite, const Name& rounding, const Name& overflow,
+             const Name& nan, const Name& nan_code, std::uint64_t seed, int stochastic_bits,
+             int axis, bool rowwise, bool columnwise, const Name& hadamard,
+             std::uint16_t hadamard_signs, bool packed) {
+            new (self) Scaling(make_scaling(format, tile, scale, rule, policy, margin, min_amax,
+                                            arith, non_finite, rounding, overflow, nan, nan_code,
+                                            seed, stochastic_bits, axis, rowwise, columnwise,
+                                            hadamard, hadamard_signs, packed));
+          },
+          nb::arg("format") = "e4m3fn", nb::arg("tile") = nb::make_tuple(1, 32), nb::kw_only(),
+          nb::arg("scale") = "e8m0", nb::arg("rule").none() = nb::none(), nb::arg("policy") = "max",
+          nb::arg("margin") = 0, nb::arg("min_amax") = 0.0, nb::arg("arith") = "octavo",
+          nb::arg("non_finite") = "poison", nb::arg("rounding") = "nearest_even",
+          nb::arg("overflow") = "saturate", nb::arg("nan") = "error",
+          nb::arg("nan_code") = "signed_ones", nb::arg("seed") = 0, nb::arg("stochastic_bits") = 16,
+          nb::arg("axis") = -1, nb::arg("rowwise") = true, nb::arg("columnwise") = false,
+          nb::arg("hadamard") = "none", nb::arg("hadamard_signs") = 0, nb::arg("packed") = true)
+      .def_prop_ro(
+          "format", [](const Scaling& self) { return self.format; }, nb::rv_policy::move)
+      .def_prop_ro(
+          "tile", [](const Scaling& self) { return std::pair(self.tile.rows, self.tile.cols); },
+          "(rows, columns); 0 is the whole extent.")
+      .def_prop_ro("scale", [](const Scaling& self) { return name_of(self.scale.format); })
+      .def_prop_ro("rule", [](const Scaling& self) { return name_of(self.scale.rule); })
+      .def_prop_ro("policy", &policy_text)
+      .def_prop_ro("margin", [](const Scaling& self) { return self.scale.margin; })
+      .def_prop_ro("min_amax", [](const Scaling& self) { return self.scale.min_amax; })
+      .def_prop_ro("arith", [](const Scaling& self) { return name_of(self.scale.arith); })
+      .def_prop_ro("non_finite", [](const Scaling& self) { return name_of(self.scale.non_finite); })
+      .def_prop_ro("rounding", [](const Scaling& self) { return name_of(self.encode.rounding); })
+      .def_prop_ro("overflow", [](const Scaling& self) { return name_of(self.encode.overflow); })
+      .def_prop_ro("nan", [](const Scaling& self) { return name_of(self.encode.nan_input); })
+      .def_prop_ro("nan_code", &nan_code_text)
+      .def_prop_ro("seed", [](const Scaling& self) { return self.encode.seed; })
+      .def_prop_ro("stochastic_bits",
+                   [](const Scaling& self) { return self.encode.stochastic_bits; })
+      .def_ro("axis", &Scaling::axis)
+      .def_ro("rowwise", &Scaling::rowwise)
+      .def_ro("columnwise", &Scaling::columnwise)
+      .def_prop_ro("hadamard", [](const Scaling& self) { return hadamard_text(self.hadamard); })
+      .def_prop_ro("hadamard_signs", [](const Scaling& self) { return self.hadamard.signs; })
+      .def_ro("packed", &Scaling::packed)
+      .def("replace", &replace, nb::sig("def replace(self, **changes: object) -> Scaling"),
+           "The same with changes. A new scale without a rule takes its own.")
+      .def("__repr__", &repr)
+      .def("__str__", &describe)
+      .def(
+          "__eq__",
+          [](const Scaling& self, nb::handle other) {
+            return nb::isinstance<Scaling>(other) && self == nb::cast<const Scaling&>(other);
+          },
+          nb::arg("other").none(), nb::sig("def __eq__(self, other: object, /) -> bool"))
+      .def("__hash__", [](const Scaling& self) { return std::hash<std::string>()(repr(self)); })
+      .def("__getstate__", &state_of)
+      .def("__setstate__", [](Scaling& self, const nb::dict& state) {
+        new (&self) Scaling(nb::cast<Scaling>(from_state(state)));
+      });
+
+  module.def("preset", &preset, nb::arg("name"),
+             "A Scaling by name, with a colon and an element format where there is a choice.");
+  module.def("preset_names", &preset_names, "The names that preset takes.");
+}
+
+}  // namespace octavo::python

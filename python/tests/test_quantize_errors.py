@@ -1,0 +1,135 @@
+"""What cannot be quantized is refused by name, before anything is written."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import octavo as ov
+
+X = np.ones((4, 64), np.float32)
+
+
+@pytest.mark.parametrize(
+    ("x", "scaling", "error", "message"),
+    [
+        (X, "mxfp9", ValueError, "[preset] got 'mxfp9', wanted one of fp8, fp8-channel"),
+        (X, None, TypeError, "[quantize] got a scaling of type NoneType"),
+        (X.astype(np.int32), "fp8", TypeError, "[quantize] got int32, wanted float64"),
+        (X.astype(np.uint8), "fp8", TypeError, "convert first: x.astype(np.float32)"),
+        (X.astype(complex), "fp8", TypeError, "[quantize] got complex128"),
+        ("text", "fp8", TypeError, "[quantize] got str, wanted an array"),
+        (ov.quantize(X, "fp8"), "fp8", TypeError, "got a QuantizedTensor, wanted values"),
+        (ov.encode(X, "e5m2"), "fp8", TypeError, "use requantize for codes with scales"),
+        (X.reshape((1,) * 7 + (4, 64)), "fp8", ValueError, "got an array of 9 dimensions"),
+        (X, ov.Scaling(axis=2), ValueError, "got axis 2, wanted -2 to 1"),
+        (X, ov.Scaling(tile=(2, 32), axis=0), ValueError, "tiles of several rows run along"),
+        (
+            np.ones((4, 6, 64), np.float32)[:, :5],
+            ov.preset("mxfp8").replace(columnwise=True),
+            ValueError,
+            "make it contiguous, or reshape it",
+        ),
+        (
+            np.float32([[1, np.nan]]),
+            ov.preset("mxfp4").replace(non_finite="saturate"),
+            ValueError,
+            "e2m1fn cannot hold NaN",
+        ),
+        (X.astype(float), ov.Scaling(hadamard="rowwise"), TypeError, "the Hadamard transform"),
+    ],
+)
+def test_quantize(x, scaling, error, message):
+    with pytest.raises(error) as caught:
+        ov.quantize(x, scaling)
+    assert message in str(caught.value)
+
+
+@pytest.mark.parametrize("function", [ov.fp8_quantize, ov.amax])
+def test_other_functions_take_values_only(function):
+    name = function.__name__
+    with pytest.raises(TypeError, match=rf"\[{name}\] got int64"):
+        function(np.arange(3))
+    with pytest.raises(TypeError, match=rf"\[{name}\] got float8_e5m2, which are codes"):
+        function(ov.encode(X, "e5m2"))
+    with pytest.raises(ValueError, match=rf"\[{name}\] got threads = -1"):
+        function(X, threads=-1)
+
+
+@pytest.mark.parametrize("threads", [-1, 1025])
+def test_threads(threads):
+    q = ov.quantize(X, "mxfp8")
+    for call in (
+        lambda: ov.quantize(X, "mxfp8", threads=threads),
+        lambda: ov.requantize(q, "fp8", threads=threads),
+        lambda: ov.dequantize(q, threads=threads),
+    ):
+        with pytest.raises(ValueError, match=rf"got threads = {threads}, wanted 0 to 1024"):
+            call()
+
+
+def test_out_that_does_not_fit(torch):
+    q = ov.quantize(X, "mxfp8")
+    before = q.codes.tobytes()
+    with pytest.raises(TypeError, match="got ndarray, wanted a QuantizedTensor"):
+        ov.quantize(X, "mxfp8", out=q.codes)
+    with pytest.raises(ValueError, match=r"out is for octavo.Scaling\(format='e4m3fn'"):
+        ov.quantize(2 * X, "mxfp8:e5m2", out=q)
+    with pytest.raises(
+        ValueError, match=r"input has shape \[2, 64\] and the result is for \[4, 64\]"
+    ):
+        ov.quantize(2 * X[:2], "mxfp8", out=q)
+    with pytest.raises(TypeError, match="out is of a NumPy array, but the input is a torch"):
+        ov.quantize(torch.ones(4, 64), "mxfp8", out=q)
+    assert q.codes.tobytes() == before
+
+
+def test_out_that_is_read_only():
+    q = ov.quantize(X, "mxfp8")
+    frozen = q.codes.copy()
+    frozen.setflags(write=False)
+    made = ov.quantized(frozen, q.scales, "mxfp8")
+    assert not made.codes.flags.writeable
+    with pytest.raises(ValueError, match="out has memory that is read-only"):
+        ov.quantize(2 * X, "mxfp8", out=made)
+
+
+def test_dequantize(torch):
+    q = ov.quantize(X, "mxfp8")
+    for out, error, message in [
+        (np.empty((4, 32), np.float32), ValueError, r"out has shape \(4, 32\), wanted \(4, 64\)"),
+        (np.empty((4, 64), np.int32), TypeError, "got dtype int32, wanted float64"),
+        (torch.empty(4, 64), TypeError, "out is a torch tensor, but the input is a NumPy array"),
+        (np.empty((4, 128), np.float32)[:, ::2], ValueError, "not contiguous"),
+        (np.broadcast_to(np.float32(0), (4, 64)), ValueError, "read-only"),
+    ]:
+        with pytest.raises(error, match=message):
+            ov.dequantize(q, out=out)
+    with pytest.raises(TypeError, match="out is of dtype float16, wanted float32"):
+        ov.dequantize(q, "float32", out=np.empty((4, 64), np.float16))
+    with pytest.raises(TypeError, match="got dtype int8, wanted float64, float32"):
+        ov.dequantize(q, "int8")
+    with pytest.raises(TypeError, match=r"\[dequantize\] got ndarray, wanted a QuantizedTensor"):
+        ov.dequantize(q.codes)
+    with pytest.raises(TypeError, match=r"\[requantize\] got ndarray"):
+        ov.requantize(q.codes, "fp8")
+    with pytest.raises(TypeError, match="made by octavo.quantize"):
+        ov.QuantizedTensor(q.codes, q.scales)
+
+
+def test_what_is_not_offered_is_a_runtime_error():
+    turned = ov.quantize(X, ov.preset("nvfp4").replace(hadamard="rowwise"))
+    with pytest.raises(RuntimeError, match="Hadamard-transformed; dequantize it first"):
+        ov.requantize(turned, "fp8")
+    with pytest.raises(RuntimeError, match="turned back in float32"):
+        ov.dequantize(turned, "float64")
+
+
+def test_torch_refusals(torch):
+    with pytest.raises(RuntimeError, match="requires grad"):
+        ov.quantize(torch.ones(4, 64, requires_grad=True), "mxfp8")
+    with pytest.raises(TypeError, match="x.float()"):
+        ov.quantize(torch.ones(4, 64, dtype=torch.int32), "mxfp8")
+    with torch.no_grad():
+        q = ov.quantize(torch.ones(4, 64, requires_grad=True), "mxfp8")
+    assert not ov.dequantize(q).requires_grad
