@@ -1,8 +1,6 @@
 // octavo cast: a .npy file of values or codes to another, value semantics, never a scale.
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
-#include <charconv>
 #include <cmath>
 #include <nlohmann/json.hpp>
 
@@ -10,7 +8,6 @@
 #include "cli/cast_stream.h"
 #include "cli/command.h"
 #include "cli/number_text.h"
-#include "cli/suggest.h"
 #include "cli/terminal.h"
 #include "cli/usage.h"
 #include "octavo/backend/registry.h"
@@ -32,10 +29,6 @@ constexpr const char* kExamples = R"(Examples:
 
 Values that are no float type of numpy (codes, bfloat16) are written as uint8 or uint16; numpy
 sees them through a view: numpy.load('codes.npy').view(ml_dtypes.float8_e4m3fn).)";
-
-std::string listed(const std::vector<std::string>& names) {
-  return fmt::format("{}", fmt::join(names, ", "));
-}
 
 // JSON has no NaN and no Inf.
 nlohmann::ordered_json number(double value) {
@@ -108,16 +101,6 @@ void report(const CastOptions& options, const CastPlan& plan, const CastResult& 
   }
 }
 
-// The parser would wrap a negative number around, and cut one that is too large.
-std::string checked_seed(const std::string& typed) {
-  std::uint64_t seed = 0;
-  const char* const end = typed.data() + typed.size();
-  const auto [stop, error] = std::from_chars(typed.data(), end, seed);
-  return error == std::errc{} && stop == end
-             ? ""
-             : fmt::format("got '{}', wanted a number from 0 to 2^64 - 1", shown(typed));
-}
-
 int run_cast(const CastOptions& options, const Globals& globals) {
   NpyReader input("cast", options.input);
   const CastPlan plan = plan_cast(options, input.header());
@@ -175,7 +158,7 @@ Command add_cast(CLI::App& program, Globals& globals) {
   app->add_option("--seed", options->seed,
                   "Of stochastic rounding; the same seed gives the same bits (default 0)")
       ->type_name("N")
-      ->check(checked_seed);
+      ->check(seed_problem);
   app->add_option("--stochastic-bits", options->stochastic_bits,
                   "Random bits of a stochastic rounding, 1 to 16 (default 16)")
       ->type_name("N")

@@ -3,8 +3,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "cli/suggest.h"
-#include "cli/usage.h"
+#include "cli/npy_element.h"
 #include "octavo/base/error.h"
 #include "octavo/format/decode.h"
 #include "octavo/round/policy_names.h"
@@ -18,47 +17,6 @@ template <typename... Parts>
   throw UsageError(text("[cast] ", parts...));
 }
 
-// What the file holds, from what it says itself and what --from adds.
-Element source_element(const CastOptions& options, const NpyHeader& header) {
-  const std::string holds = text("'", options.input, "' holds ", descr_of(header));
-  if (header.kind == NpyKind::real) {
-    const DType dtype = header.item_bytes == 2   ? DType::f16
-                        : header.item_bytes == 4 ? DType::f32
-                                                 : DType::f64;
-    if (options.from) {
-      const Element said = element_argument("[cast] --from:", *options.from);
-      if (said.dtype != dtype) {
-        refuse(holds, " (", dtype_name(dtype), "), but --from says ", said.name(),
-               "; leave out --from");
-      }
-    }
-    return {.dtype = dtype};
-  }
-  if (!options.from) {
-    refuse(holds,
-           ", bytes that could mean anything; say what they are with --from, such as --from ",
-           header.item_bytes == 1 ? "e4m3fn" : "bfloat16");
-  }
-  const Element said = element_argument("[cast] --from:", *options.from);
-  const int wanted = element_bytes(said.dtype, said.format);
-  if (wanted != header.item_bytes) {
-    refuse(holds, ", elements of ", header.item_bytes, " bytes, but ", said.name(),
-           " (--from) has ", wanted);
-  }
-  return said;
-}
-
-template <typename Parse>
-auto named(std::string_view option, const std::string& typed, const std::vector<std::string>& names,
-           Parse&& parse) {
-  try {
-    return parse(typed);
-  } catch (const Error& error) {
-    throw UsageError(
-        text("[cast] ", option, ": ", reason_of(error), '.', did_you_mean(typed, names)));
-  }
-}
-
 // Float types round to nearest and overflow to Inf, as they do everywhere, codes saturate; a
 // profile and then each option changes that.
 EncodePolicy encode_policy(const CastOptions& options, const Element& target) {
@@ -68,7 +26,8 @@ EncodePolicy encode_policy(const CastOptions& options, const Element& target) {
     policy.nan_code = NanCode::signed_quiet;
   }
   if (options.profile) {
-    const Profile profile = named("--profile", *options.profile, profile_names(), parse_profile);
+    const Profile profile =
+        named_argument("[cast] --profile:", *options.profile, profile_names(), parse_profile);
     if (!target.is_code()) {
       refuse("--profile ", *options.profile, " is about 8-bit and smaller formats, but --to is ",
              target.name(), "; leave out --profile");
@@ -76,11 +35,14 @@ EncodePolicy encode_policy(const CastOptions& options, const Element& target) {
     policy = profile_policy(profile, target.format);
   }
   if (options.rounding)
-    policy.rounding = named("--rounding", *options.rounding, rounding_names(), parse_rounding);
+    policy.rounding =
+        named_argument("[cast] --rounding:", *options.rounding, rounding_names(), parse_rounding);
   if (options.overflow)
-    policy.overflow = named("--overflow", *options.overflow, overflow_names(), parse_overflow);
+    policy.overflow =
+        named_argument("[cast] --overflow:", *options.overflow, overflow_names(), parse_overflow);
   if (options.nan) {
-    policy.nan_input = named("--nan", *options.nan, nan_input_names(), parse_nan_input);
+    policy.nan_input =
+        named_argument("[cast] --nan:", *options.nan, nan_input_names(), parse_nan_input);
     if (target.as_format().has_nan()) {
       refuse("--nan ", *options.nan, " says what NaN becomes in a format without NaN, but ",
              target.name(), " has it and keeps it; leave out --nan");
@@ -171,7 +133,7 @@ std::int64_t CastSide::bytes(std::int64_t rows, std::int64_t cols) const {
 CastPlan plan_cast(const CastOptions& options, const NpyHeader& header) {
   CastPlan plan;
   plan.target = {element_argument("[cast] --to:", options.to), options.packed};
-  plan.source = {source_element(options, header), options.from_packed};
+  plan.source = {npy_element("cast", options.input, header, options.from), options.from_packed};
   const Element &source = plan.source.element, &target = plan.target.element;
   if (!source.has_16_bits_or_fewer() && !target.has_16_bits_or_fewer()) {
     refuse(source.name(), " to ", target.name(),

@@ -8,6 +8,7 @@
 #include "cli/command.h"
 #include "cli/completion.h"
 #include "cli/names.h"
+#include "cli/quantize_plan.h"
 #include "cli/suggest.h"
 #include "cli/terminal.h"
 #include "octavo/base/error.h"
@@ -26,10 +27,22 @@ using Words = std::vector<std::string>;
 
 // The words an argument takes; an argument that is not here takes a file or a number.
 Words words_for(const std::string& argument) {
-  static const std::map<std::string, Words (*)()> kKnown{
-      {"--to", element_names},        {"--from", element_names},   {"--rounding", rounding_names},
-      {"--overflow", overflow_names}, {"--nan", nan_input_names},  {"--profile", profile_names},
-      {"NAME", format_names},         {"SHELL", completion_shells}};
+  static const std::map<std::string, Words (*)()> kKnown{{"--to", element_names},
+                                                         {"--from", element_names},
+                                                         {"--rounding", rounding_names},
+                                                         {"--overflow", overflow_names},
+                                                         {"--nan", nan_input_names},
+                                                         {"--profile", profile_names},
+                                                         {"NAME", format_names},
+                                                         {"SHELL", completion_shells},
+                                                         {"--recipe", preset_names},
+                                                         {"--format", format_names},
+                                                         {"--tile", tile_names},
+                                                         {"--scale", scale_format_names},
+                                                         {"--scale-rule", scale_rule_names},
+                                                         {"--scale-policy", scale_policy_names},
+                                                         {"--arith", arith_names},
+                                                         {"--non-finite", non_finite_names}};
   const auto found = kKnown.find(argument);
   return found == kKnown.end() ? Words{} : found->second();
 }

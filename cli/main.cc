@@ -24,10 +24,11 @@ constexpr const char* kExamples = R"(Examples:
   octavo formats                                    what the formats can hold
   octavo formats e4m3fn --plot e4m3fn.svg           a picture of one number line
   octavo cast x.npy codes.npy --to e4m3fn           floats to FP8 codes, and what was lost
+  octavo quantize x.npy --recipe mxfp8              with scales: error by tensor, row and tile
   octavo doctor                                     which kernels run here, and why
 
 octavo COMMAND --help says more about each. Data goes to stdout, messages to stderr.
-Exit codes: 0 good, 1 failed, 2 wrong usage; 3 is reserved for a missed quality limit.)";
+Exit codes: 0 good, 1 failed, 2 wrong usage, 3 a quality limit that you set was missed.)";
 
 std::vector<std::string> command_names(const std::vector<Command>& commands) {
   std::vector<std::string> names;
@@ -79,7 +80,7 @@ int parse_and_run(int argc, char** argv) {
   program.add_flag("--version", version_asked, "Print the version");
   program.add_flag("--json", globals.json, "Write data as JSON");
   const std::vector<Command> commands{add_formats(program, globals), add_cast(program, globals),
-                                      add_doctor(program, globals),
+                                      add_quantize(program, globals), add_doctor(program, globals),
                                       add_completion(program, globals)};
   check_command_name(argc, argv, command_names(commands));
   try {

@@ -1,8 +1,8 @@
 #include "cli/names.h"
 
-#include "cli/suggest.h"
-#include "cli/usage.h"
-#include "octavo/base/error.h"
+#include <charconv>
+#include <cstdint>
+
 #include "octavo/format/parse_format.h"
 
 namespace octavo::cli {
@@ -50,8 +50,22 @@ Element element_argument(std::string_view where, std::string_view typed) {
 
 std::string reason_of(const Error& error) {
   const std::string_view message = error.what();
-  const std::size_t end = message.rfind("[", 0) == 0 ? message.find("] ") : std::string_view::npos;
+  const std::size_t end = message.starts_with('[') ? message.find("] ") : std::string_view::npos;
   return std::string(end == std::string_view::npos ? message : message.substr(end + 2));
+}
+
+std::string seed_problem(const std::string& typed) {
+  std::uint64_t seed = 0;
+  const char* const end = typed.data() + typed.size();
+  const auto [stop, error] = std::from_chars(typed.data(), end, seed);
+  if (error == std::errc{} && stop == end) return "";
+  return text("got '", shown(typed), "', wanted a number from 0 to 2^64 - 1");
+}
+
+std::string listed(const std::vector<std::string>& names) {
+  std::string out;
+  for (const std::string& name : names) out += text(out.empty() ? "" : ", ", name);
+  return out;
 }
 
 std::vector<std::string> format_names() {

@@ -6,6 +6,8 @@
 #include <string_view>
 #include <vector>
 
+#include "cli/suggest.h"
+#include "cli/usage.h"
 #include "octavo/base/error.h"
 #include "octavo/format/format.h"
 #include "octavo/tensor/dtype.h"
@@ -33,6 +35,23 @@ Element element_argument(std::string_view where, std::string_view typed);
 
 // The library's message without its "[op] ", to stand behind a `where` of our own.
 std::string reason_of(const Error& error);
+
+// One of several names, as a parser of the library reads it.
+template <typename Parse>
+auto named_argument(std::string_view where, const std::string& typed,
+                    const std::vector<std::string>& names, Parse&& parse) {
+  try {
+    return parse(typed);
+  } catch (const Error& error) {
+    throw UsageError(text(where, ' ', reason_of(error), '.', did_you_mean(typed, names)));
+  }
+}
+
+// What is wrong with a seed, or "": the parser would wrap a negative number around, and cut one
+// that is too large.
+std::string seed_problem(const std::string& typed);
+
+std::string listed(const std::vector<std::string>& names);  // "a, b, c"
 
 std::vector<std::string> format_names();   // the named ones
 std::vector<std::string> element_names();  // those and the value types

@@ -16,6 +16,7 @@
 #include "octavo/quant/quantizer.h"
 #include "octavo/quant/scaling.h"
 #include "octavo/quant/scaling_text.h"
+#include "octavo/report/metrics.h"
 #include "octavo/round/encode.h"
 #include "octavo/round/policy.h"
 #include "octavo/round/policy_names.h"

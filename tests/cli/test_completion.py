@@ -73,6 +73,10 @@ def fish_offers(octavo, *words):
         (["octavo", "cast", "--to", "bf"], ["bfloat16"]),
         (["octavo", "cast", "--rounding", "st"], ["stochastic"]),
         (["octavo", "cast", "--profile", "tor"], ["torch", "torch_2_11"]),
+        (["octavo", "quantize", "--recipe", "mxf"], ["mxfp8", "mxfp6", "mxfp4"]),
+        (["octavo", "quantize", "--scale-rule", "r"], ["rceil"]),
+        (["octavo", "quantize", "--scale", "e4"], ["e4m3+f32"]),
+        (["octavo", "quantize", "--tile", "128"], ["128x128"]),
         (["octavo", "completion", "b"], ["bash"]),
     ],
 )
@@ -85,7 +89,7 @@ def test_bash_leaves_files_to_bash(octavo):
 
 
 def test_every_option_is_offered(octavo):
-    for command in ("formats", "cast", "doctor"):
+    for command in ("formats", "cast", "quantize", "doctor"):
         offered = bash_offers(octavo, "octavo", command, "--")
         for line in octavo.good(command, "--help").out.splitlines():
             if line.startswith("  --"):

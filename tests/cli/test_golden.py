@@ -33,6 +33,7 @@ def compare(path: Path, got: str) -> None:
 def test_golden(octavo, name, code, arguments):
     octavo.save("x.npy", np.float32([[0, 1, -2.5, 300], [1e-9, 5000, -0.3, np.inf]]))
     octavo.save("nan.npy", np.float32([1, np.nan]))
+    octavo.save("y.npy", np.float32([[6, -2.5, 0.2, 0], [1, 4, 100, 70]]))
     octavo.save("codes.npy", np.uint8([[0x00, 0x38, 0x7E], [0x01, 0xFE, 0x7F]]))
     octavo.save("big.npy", np.zeros(3, ">f4"))
     result = octavo(*shlex.split(arguments))

@@ -7,7 +7,7 @@ import shlex
 
 import pytest
 
-COMMANDS = ["formats", "cast", "doctor", "completion"]
+COMMANDS = ["formats", "cast", "quantize", "doctor", "completion"]
 
 
 @pytest.mark.parametrize("command", COMMANDS)
@@ -59,6 +59,10 @@ def test_nothing_asked_is_wrong_usage(octavo):
         ("cast x.npy y.npy --to e4m3fn --threads 1025", ["[cast]", "--threads", "1024"]),
         ("cast x.npy y.npy --to", ["[cast]", "--to"]),
         ("formats --plot", ["[formats]", "--plot"]),
+        ("quantize", ["[quantize]", "IN", "required"]),
+        ("quantize x.npy --recipe mxfp8 --seed -1", ["[quantize]", "--seed", "-1"]),
+        ("quantize x.npy --recipe mxfp8 --threads 1025", ["[quantize]", "--threads", "1024"]),
+        ("quantize x.npy --recipe mxfp8 --margin x", ["[quantize]", "--margin"]),
         ("completion", ["[completion]", "SHELL", "required"]),
     ],
 )
@@ -77,8 +81,8 @@ def test_completion_has_no_json(octavo):
     assert "--json" not in octavo.good("completion", "--help").out
 
 
-def test_exit_code_3_is_reserved(octavo):
-    assert "3 is reserved" in octavo.good("--help").out
+def test_exit_code_3_is_explained(octavo):
+    assert "3 a quality limit that you set was missed" in octavo.good("--help").out
 
 
 def test_a_file_may_have_the_name_of_a_command(octavo):

@@ -1,0 +1,198 @@
+// octavo quantize: what a way of quantizing does to an array, in numbers and in a picture.
+#include <fmt/format.h>
+
+#include <chrono>
+#include <filesystem>
+#include <memory>
+#include <nlohmann/json.hpp>
+
+#include "cli/command.h"
+#include "cli/names.h"
+#include "cli/quantize_input.h"
+#include "cli/quantize_plan.h"
+#include "cli/quantize_report.h"
+#include "cli/terminal.h"
+#include "octavo/base/error.h"
+#include "octavo/base/file_id.h"
+#include "octavo/base/thread_pool.h"
+#include "octavo/base/whole_file.h"
+#include "octavo/checkpoint/quantized_file.h"
+#include "octavo/quant/quantize.h"
+#include "octavo/round/policy_names.h"
+
+namespace octavo::cli {
+namespace {
+
+constexpr const char* kExamples = R"(Examples:
+  octavo quantize x.npy --recipe mxfp8                       what MXFP8 does to an array
+  octavo quantize x.npy --recipe nvfp4 --plot error.svg      where the error is, as a picture
+  octavo quantize x.npy --recipe mxfp8:e5m2 --scale-rule floor
+  octavo quantize x.npy --format e3m4 --tile row --scale bf16
+  octavo quantize x.npy --recipe fp8 --scale-policy percentile:99.9
+  octavo quantize x.npy --recipe mxfp4 --fail-if 'cosine<0.99' --fail-if 'sqnr<18'
+  octavo quantize x.npy --recipe mxfp8 -o x.safetensors      codes and scales in a file
+  octavo quantize x.npy --recipe fp8-block --json            for a program to read
+
+Tiles are rows x columns of elements that share a scale. With --fail-if the exit code is 3 when one
+of the limits is met, and also when a result is NaN or Inf, which no metric counts.)";
+
+using Clock = std::chrono::steady_clock;
+
+QuantizedTensor quantized(const QuantizeInput& input, const Scaling& scaling, int threads) {
+  try {
+    (void)scale_shape(input.values.shape, scaling);  // does the axis fit?
+  } catch (const Error& error) {
+    throw UsageError(text("[quantize] ", reason_of(error)));
+  }
+  try {
+    return quantize(input.values, scaling, {.threads = threads});
+  } catch (const Error& error) {
+    const bool nan_refused = error.code() == ErrorCode::invalid_argument &&
+                             !scaling.format.has_nan() &&
+                             scaling.encode.nan_input == NanInput::error;
+    if (!nan_refused) throw;
+    fail(ErrorCode::invalid_argument, "quantize", "the input holds NaN, and ",
+         Element{DType::code, scaling.format}.name(),
+         " cannot; say what it becomes with --nan zero or --nan max, or let it poison its tile "
+         "with --non-finite poison");
+  }
+}
+
+// Under the name of the array's file, without its ending.
+void save(const QuantizeArguments& arguments, const QuantizedTensor& q) {
+  const std::string name = std::filesystem::path(arguments.input).stem().string();
+  save_quantized(arguments.output, {{name, q}});
+  say(fmt::format("wrote {}: {}, {}.scales", arguments.output, name, name));
+}
+
+void check_outputs(const QuantizeArguments& arguments) {
+  for (const std::string* output : {&arguments.output, &arguments.plot}) {
+    if (output->empty()) continue;
+    const auto there = file_id(output_name("quantize", *output));
+    if (there && there == file_id(arguments.input))
+      fail(ErrorCode::io, "quantize", "'", arguments.input, "' and '", *output,
+           "' are the same file, wanted two; write to another name");
+  }
+}
+
+int run_quantize(const QuantizeArguments& arguments, const Globals& globals) {
+  QuantizeReport report{.input = arguments.input, .scaling = plan_scaling(arguments)};
+  for (const std::string& typed : arguments.gates) report.gates.push_back(parse_gate(typed));
+  check_outputs(arguments);
+  // Codes and at most one f32 scale each.
+  const double more_bytes_each = report.scaling.format.code_bytes() + sizeof(float);
+  const QuantizeInput input = read_quantize_input(arguments.input, arguments.from, more_bytes_each);
+  const int threads = arguments.threads.value_or(0);
+  const Clock::time_point start = Clock::now();
+  const QuantizedTensor q = quantized(input, report.scaling, threads);
+  report.seconds = std::chrono::duration<double>(Clock::now() - start).count();
+  report.shape = q.shape;
+  report.dtype = q.source;
+  report.tile_grid = q.rowwise.scales.shape();
+  report.nbytes = q.nbytes();
+  report.metrics = measure_error(
+      input.values, q, {.rows = true, .tiles = true, .histograms = true, .threads = threads});
+
+  if (!arguments.plot.empty()) {
+    write_whole_file("quantize", arguments.plot, plot_of(report));
+    say(fmt::format("wrote {}", arguments.plot));
+  }
+  print(globals.json ? json_of(report).dump(2) + "\n" : table_of(report));
+  bool missed = false;
+  for (const Gate& gate : report.gates) {
+    if (!misses(report, gate)) continue;
+    missed = true;
+    const std::string why =
+        gate.holds(report.metrics)
+            ? fmt::format("{} is {:.6g}", gate.metric_name, gate.value(report.metrics))
+            : "some results are NaN or Inf, which no metric counts";
+    say(fmt::format("{} [quantize] limit missed: {} (--fail-if '{}')", Style(stderr).bad("octavo:"),
+                    why, gate.typed));
+  }
+  if (!arguments.output.empty() && !missed) save(arguments, q);
+  return missed ? kGateMissed : kGood;
+}
+
+void add_scaling_options(CLI::App& app, QuantizeArguments& arguments) {
+  app.add_option("--recipe", arguments.recipe,
+                 "A named way to quantize: " + listed(preset_names()) +
+                     "; some take an element format, as in mxfp8:e5m2")
+      ->type_name("NAME");
+  app.add_option("--format", arguments.format, "Element format: e4m3fn, e2m1fn, any ExMy")
+      ->type_name("FORMAT");
+  app.add_option("--tile", arguments.tile,
+                 "Elements that share a scale: rows x columns, such as 1x32; row, column, tensor")
+      ->type_name("RxC");
+  app.add_option("--axis", arguments.axis,
+                 "The dimension that the columns of a tile run along (default -1, the last)")
+      ->type_name("N");
+  app.add_option("--scale", arguments.scale,
+                 "How scales are stored: " + listed(scale_format_names()))
+      ->type_name("TYPE");
+  app.add_option("--scale-rule", arguments.rule,
+                 "From amax to scale: " + listed(scale_rule_names()))
+      ->type_name("RULE");
+  app.add_option("--scale-policy", arguments.policy,
+                 "What stands for the amax of a tile: max, mse, or percentile:P (default max)")
+      ->type_name("POLICY");
+  app.add_option("--margin", arguments.margin, "Scales are multiplied by 2^N (default 0)")
+      ->type_name("N");
+  app.add_option("--arith", arguments.arith,
+                 "Whose order of operations, bit for bit: " + listed(arith_names()))
+      ->type_name("NAME");
+}
+
+void add_encoding_options(CLI::App& app, QuantizeArguments& arguments) {
+  app.add_option("--rounding", arguments.rounding,
+                 listed(rounding_names()) + " (default nearest_even)")
+      ->type_name("MODE");
+  app.add_option("--overflow", arguments.overflow, listed(overflow_names()) + " (default saturate)")
+      ->type_name("RULE");
+  app.add_option("--non-finite", arguments.non_finite,
+                 "What NaN and Inf do to their tile: poison (default: all of it becomes NaN), or "
+                 "saturate")
+      ->type_name("RULE");
+  app.add_option("--nan", arguments.nan,
+                 "With saturate, NaN into a format without NaN: " + listed(nan_input_names()))
+      ->type_name("RULE");
+  app.add_option("--seed", arguments.seed, "Of stochastic rounding (default 0)")
+      ->type_name("N")
+      ->check(seed_problem);
+  app.add_option("--stochastic-bits", arguments.stochastic_bits,
+                 "Random bits of a stochastic rounding, 1 to 16 (default 16)")
+      ->type_name("N")
+      ->check(CLI::Range(1, kMaxStochasticBits).description(""));
+}
+
+}  // namespace
+
+Command add_quantize(CLI::App& program, Globals& globals) {
+  CLI::App* app =
+      add_subcommand(program, globals, "quantize",
+                     "Quantize an array with scales, and show what that loses", kExamples);
+  auto arguments = std::make_shared<QuantizeArguments>();
+  app->add_option("IN", arguments->input, "The .npy file to read")->required()->type_name("");
+  add_scaling_options(*app, *arguments);
+  add_encoding_options(*app, *arguments);
+  app->add_option("--from", arguments->from,
+                  "What the elements of IN are where it does not say: bfloat16")
+      ->type_name("TYPE");
+  app->add_option("-o,--output", arguments->output,
+                  "Write codes and scales to a .safetensors file, unless a --fail-if is met")
+      ->type_name("FILE");
+  app->add_option("--plot", arguments->plot, "Also write a picture (SVG) of where the error is")
+      ->type_name("FILE");
+  app->add_option("--fail-if", arguments->gates,
+                  "Exit with code 3 if this holds, such as 'cosine<0.999'; of " +
+                      listed(gate_metric_names()) + "; may be repeated")
+      ->type_name("LIMIT")
+      ->expected(1)
+      ->take_all();
+  app->add_option("--threads", arguments->threads,
+                  "At most so many threads (default 0: every core, or OCTAVO_THREADS)")
+      ->type_name("N")
+      ->check(CLI::Range(0, kMaxThreads).description(""));
+  return {app, [arguments, &globals] { return run_quantize(*arguments, globals); }};
+}
+
+}  // namespace octavo::cli

@@ -1,0 +1,93 @@
+#include "cli/quantize_input.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+
+#include "cli/npy_element.h"
+#include "cli/npy_reader.h"
+#include "cli/number_text.h"
+#include "cli/progress.h"
+#include "cli/terminal.h"
+#include "octavo/base/error.h"
+
+namespace octavo::cli {
+namespace {
+
+constexpr const char* kOp = "quantize";
+
+// What the system says it could give without swapping; nothing where it does not say.
+std::optional<double> available_memory() {
+  std::ifstream facts("/proc/meminfo");
+  std::string name, unit;
+  double kilobytes = 0;
+  while (facts >> name >> kilobytes && std::getline(facts, unit))
+    if (name == "MemAvailable:") return kilobytes * 1024;
+  return std::nullopt;
+}
+
+void check_memory(const std::string& path, const NpyReader& file, double more_bytes_each) {
+  const double needed = static_cast<double>(file.data_bytes()) +
+                        static_cast<double>(element_count(file.header())) * more_bytes_each;
+  const std::optional<double> there = available_memory();
+  if (!there || needed <= *there) return;
+  fail(ErrorCode::io, kOp, "'", path, "' needs ", bytes_text(needed), " of memory, and ",
+       bytes_text(*there),
+       " are free; the array is read whole: quantize it in parts, or on a larger machine");
+}
+
+Shape fortran_strides(const Shape& shape, std::int64_t stride) {
+  Shape strides = shape;
+  for (int i = 0; i < shape.rank(); ++i) {
+    strides[i] = stride;
+    stride *= std::max<std::int64_t>(1, shape[i]);
+  }
+  return strides;
+}
+
+QuantizeInput read_npy(const std::string& path, const std::optional<std::string>& from,
+                       double more_bytes_each) {
+  NpyReader file(kOp, path);
+  const NpyHeader& header = file.header();
+  const Element element = npy_element(kOp, path, header, from);
+  if (element.is_code())
+    throw UsageError(text('[', kOp, "] '", path, "' holds codes of ", element.name(),
+                          ", wanted values; decode them first with octavo cast --to float32"));
+  if (header.shape.size() > kMaxRank)
+    throw UsageError(text('[', kOp, "] '", path, "' has ", header.shape.size(),
+                          " dimensions, wanted at most ", kMaxRank, "; reshape it"));
+  check_memory(path, file, more_bytes_each);
+  if (file.trailing_bytes() > 0)
+    say(text("octavo: [", kOp, "] note: '", path, "' has ", grouped(file.trailing_bytes()),
+             " bytes behind its array; they are left out"));
+
+  const Shape shape{std::span(header.shape)};
+  QuantizeInput input{.memory = Tensor::values(shape, element.dtype)};
+  input.values = input.memory.view();
+  if (header.fortran_order)
+    input.values.strides = fortran_strides(shape, element_bytes(element.dtype));
+  constexpr std::size_t kPiece = std::size_t{16} << 20;
+  Progress progress("read", file.data_bytes());
+  for (std::span<std::byte> rest = input.memory.bytes(); !rest.empty();) {
+    const std::size_t size = std::min(kPiece, rest.size());
+    file.read(rest.first(size));
+    rest = rest.subspan(size);
+    progress.advance(static_cast<std::int64_t>(size));
+  }
+  return input;
+}
+
+}  // namespace
+
+QuantizeInput read_quantize_input(const std::string& path, const std::optional<std::string>& from,
+                                  double more_bytes_each) {
+  const bool is_folder = std::filesystem::is_directory(path);
+  if (is_folder || path.ends_with(".safetensors"))
+    throw UsageError(text('[', kOp, "] '", path, "' is a ",
+                          is_folder ? "folder" : ".safetensors file",
+                          ", and quantize reads one array from a .npy file today; save a tensor "
+                          "of it with numpy.save"));
+  return read_npy(path, from, more_bytes_each);
+}
+
+}  // namespace octavo::cli

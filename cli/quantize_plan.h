@@ -1,0 +1,34 @@
+// How a tensor is to be quantized, from the options as typed.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "octavo/quant/scaling.h"
+
+namespace octavo::cli {
+
+// As typed; an option not given is empty.
+struct QuantizeArguments {
+  std::string input, output, plot;
+  std::optional<std::string> recipe, format, tile, scale, rule, policy, arith, rounding, overflow,
+      nan, non_finite, from;
+  std::optional<int> margin, axis, threads, stochastic_bits;
+  std::optional<std::uint64_t> seed;
+  std::vector<std::string> gates;
+};
+
+// The recipe, changed by each option. Throws UsageError when that is no way to quantize.
+Scaling plan_scaling(const QuantizeArguments& options);
+
+// What the options take, for help and completion.
+std::vector<std::string> tile_names();
+std::vector<std::string> scale_format_names();
+std::vector<std::string> scale_rule_names();
+std::vector<std::string> scale_policy_names();
+std::vector<std::string> arith_names();
+std::vector<std::string> non_finite_names();
+
+}  // namespace octavo::cli

@@ -1,0 +1,190 @@
+// Cuts a tensor into pieces, has them measured, and adds them up in their order.
+#include "octavo/report/metrics.h"
+
+#include <algorithm>
+
+#include "octavo/base/thread_pool.h"
+#include "octavo/report/piece_internal.h"
+
+namespace octavo {
+namespace {
+
+// Pieces that a thread measures before all are added up.
+constexpr int kPiecesAtOnce = 4;
+
+// Collects pieces, measures a batch of them at a time, and adds them to the totals.
+class Batches {
+ public:
+  Batches(const Measurement& job, ErrorMetrics& out, PieceSums& total, int threads)
+      : job_(job), out_(out), total_(total), threads_(threads) {
+    reset(total_, 0, 0);
+    scratch_.resize(static_cast<std::size_t>(threads));
+    sums_.resize(scratch_.size() * kPiecesAtOnce);
+    pieces_.reserve(sums_.size());
+  }
+
+  void push(const Piece& piece) {
+    PieceSums& sums = sums_[pieces_.size()];
+    reset(sums, job_.rows ? piece.rows : 0,
+          job_.tiles ? tiles_down(piece) * tiles_across(piece) : 0);
+    pieces_.push_back(piece);
+    if (pieces_.size() == sums_.size()) flush();
+  }
+
+  void flush() {
+    const int count = static_cast<int>(pieces_.size());
+    parallel_for(threads_, threads_, [&](int part) {
+      for (int i = part * kPiecesAtOnce; i < std::min(count, (part + 1) * kPiecesAtOnce); ++i) {
+        const auto at = static_cast<std::size_t>(i);
+        measure_piece(job_, pieces_[at], scratch_[static_cast<std::size_t>(part)], sums_[at]);
+      }
+    });
+    for (std::size_t i = 0; i < pieces_.size(); ++i) add(pieces_[i], sums_[i]);
+    pieces_.clear();
+  }
+
+ private:
+  [[nodiscard]] std::int64_t tiles_down(const Piece& piece) const {
+    return (piece.row + piece.rows - 1) / job_.tile_rows - piece.row / job_.tile_rows + 1;
+  }
+  [[nodiscard]] std::int64_t tiles_across(const Piece& piece) const {
+    return (piece.col + piece.cols - 1) / job_.tile_cols - piece.col / job_.tile_cols + 1;
+  }
+
+  // Assigning keeps the memory that is there.
+  void reset(PieceSums& sums, std::int64_t rows, std::int64_t tiles) const {
+    PieceSums empty;
+    std::swap(empty.rows, sums.rows);
+    std::swap(empty.tiles, sums.tiles);
+    std::swap(empty.exponents, sums.exponents);
+    std::swap(empty.codes, sums.codes);
+    sums = std::move(empty);
+    sums.rows.assign(static_cast<std::size_t>(rows), {});
+    sums.tiles.assign(static_cast<std::size_t>(tiles), {});
+    sums.exponents.assign(job_.histograms ? kExponents : 0, 0);
+    sums.codes.assign(job_.histograms ? job_.decoded.size() : 0, 0);
+  }
+
+  void add(const Piece& piece, const PieceSums& sums) {
+    total_.add(sums);
+    const PlanDim &row = job_.plan.row, &col = job_.plan.col;
+    // Codes and scales are dense, so their offsets say which row and which tile this is.
+    for (std::size_t r = 0; r < sums.rows.size(); ++r) {
+      const std::int64_t at = piece.row + static_cast<std::int64_t>(r);
+      const std::int64_t offset = piece.code_offset + (at > 0 ? at * row.code_stride : 0);
+      out_.rows[static_cast<std::size_t>(offset / job_.code_row_bytes)] += sums.rows[r];
+    }
+    const std::int64_t across = tiles_across(piece);
+    for (std::size_t t = 0; t < sums.tiles.size(); ++t) {
+      const std::int64_t down = static_cast<std::int64_t>(t) / across,
+                         right = static_cast<std::int64_t>(t) % across;
+      const std::int64_t offset = piece.scale_offset +
+                                  (piece.row / job_.tile_rows + down) * row.scale_stride +
+                                  (piece.col / job_.tile_cols + right) * col.scale_stride;
+      out_.tiles[static_cast<std::size_t>(offset / job_.scale_bytes)] += sums.tiles[t];
+    }
+  }
+
+  const Measurement& job_;
+  ErrorMetrics& out_;
+  PieceSums& total_;
+  int threads_;
+  std::vector<PieceScratch> scratch_;
+  std::vector<Piece> pieces_;
+  std::vector<PieceSums> sums_;
+};
+
+ScaleRange range_of(const Measurement& job) {
+  ScaleRange range;
+  range.count = element_count(job.copy->scales.shape());
+  for (std::int64_t i = 0; i < range.count; ++i) {
+    const double scale = job.scale(i);
+    range.nan += std::isnan(scale);
+    range.zero += scale == 0;
+    if (!std::isfinite(scale) || scale <= 0) continue;
+    range.least = range.least == 0 ? scale : std::min(range.least, scale);
+    range.most = std::max(range.most, scale);
+  }
+  return range;
+}
+
+double cosine_of(const PieceSums& total) {
+  if (total.sums.value2 == 0 && total.result2 == 0) return 1;
+  if (total.sums.value2 == 0 || total.result2 == 0) return 0;
+  return std::clamp(total.product / (std::sqrt(total.sums.value2) * std::sqrt(total.result2)), -1.0,
+                    1.0);
+}
+
+ValueHistogram histogram_of(const PieceSums& total) {
+  ValueHistogram out;
+  out.zeros = total.zeros;
+  const auto filled = [](std::int64_t count) { return count > 0; };
+  const auto& all = total.exponents;
+  const auto first = std::find_if(all.begin(), all.end(), filled);
+  if (first == all.end()) return out;
+  const auto end = std::find_if(all.rbegin(), all.rend(), filled).base();
+  out.first_exponent = kLeastExponent + static_cast<int>(first - all.begin());
+  out.counts.assign(first, end);
+  return out;
+}
+
+}  // namespace
+
+ErrorMetrics measure_error(const View& values, const QuantizedTensor& q,
+                           const MetricOptions& options) {
+  const Measurement job = make_measurement(values, q, options);
+  ErrorMetrics out;
+  out.elements = element_count(values.shape);
+  const Shape& shape = job.values.shape;
+  std::int64_t rows = 1;
+  for (int i = 0; i < shape.rank() - 1; ++i) rows *= shape[i];
+  if (job.rows) out.rows.resize(static_cast<std::size_t>(rows));
+  out.scales = range_of(job);
+  if (job.tiles) out.tiles.resize(static_cast<std::size_t>(out.scales.count));
+
+  const std::int64_t pieces = out.elements / kPieceElements + 1;
+  const int threads = static_cast<int>(
+      std::min<std::int64_t>(pieces, options.threads > 0 ? options.threads : available_threads()));
+  PieceSums total;
+  Batches batches(job, out, total, threads);
+  const MatrixPlan& plan = job.plan;
+  for_each_plan_matrix(
+      plan, [&](std::int64_t value, std::int64_t code, std::int64_t scale, std::uint64_t) {
+        const std::int64_t most_cols = std::min(plan.col.size, kPieceElements),
+                           most_rows = std::max<std::int64_t>(1, kPieceElements / plan.col.size);
+        for (std::int64_t row = 0; row < plan.row.size; row += most_rows)
+          for (std::int64_t col = 0; col < plan.col.size; col += most_cols)
+            batches.push({value, code, scale, row, col, std::min(most_rows, plan.row.size - row),
+                          std::min(most_cols, plan.col.size - col)});
+      });
+  batches.flush();
+
+  out.sums = total.sums;
+  out.mse = out.sums.mse();
+  out.relative_l2 = out.sums.relative_l2();
+  out.sqnr = out.sums.sqnr();
+  // 6.02 dB a bit, and 1.76 dB that a full-scale sine has over the noise of half a step.
+  out.effective_bits = (out.sqnr - 1.76) / 6.02;
+  out.cosine = cosine_of(total);
+  out.max_abs = out.sums.max_abs;
+  out.max_relative = total.max_relative;
+  out.amax = total.amax;
+  out.saturated = total.saturated;
+  out.flushed = total.flushed;
+  if (total.finite > 0) {
+    out.saturated_share = static_cast<double>(out.saturated) / static_cast<double>(total.finite);
+    out.flushed_share = static_cast<double>(out.flushed) / static_cast<double>(total.finite);
+  }
+  out.input = total.input;
+  out.result = total.result;
+  if (out.elements > 0)
+    out.bits_per_value =
+        8.0 * static_cast<double>(job.copy->nbytes()) / static_cast<double>(out.elements);
+  if (job.histograms) {
+    out.values = histogram_of(total);
+    out.codes = std::move(total.codes);
+  }
+  return out;
+}
+
+}  // namespace octavo

@@ -1,0 +1,79 @@
+// One piece of a matrix, measured: the unit of work of a thread and of summation. Pieces are cut by
+// the shape alone and added in their order, which is why sums do not depend on threads.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <vector>
+
+#include "octavo/backend/kernels.h"
+#include "octavo/quant/plan_internal.h"
+#include "octavo/quant/quantized_tensor.h"
+#include "octavo/report/metrics.h"
+
+namespace octavo {
+
+// Elements of a piece at most. A multiple of the Hadamard transform's 16, so that no group is cut.
+inline constexpr std::int64_t kPieceElements = 16 * 1024;
+
+// Exponents of f64, subnormal numbers included.
+inline constexpr int kLeastExponent = -1074, kMostExponent = 1023;
+inline constexpr int kExponents = kMostExponent - kLeastExponent + 1;
+
+// What all pieces share.
+struct Measurement {
+  View values{};
+  const QuantizedCopy* copy = nullptr;
+  MatrixPlan plan{};
+  std::int64_t tile_rows = 1, tile_cols = 1;  // extents, never 0
+  std::int64_t code_row_bytes = 1, scale_bytes = 1;
+  bool rows = false, tiles = false, histograms = false;
+  bool turned = false;  // by a Hadamard transform
+  std::uint16_t signs = 0;
+  double tensor_scale = 1;
+  double past_max = 0, past_lowest = 0;  // unscaled values beyond these saturate
+  std::vector<double> decoded;           // by code
+  decltype(Kernels::decode) decode_entry = nullptr;
+
+  // What codes of this tile are multiplied by.
+  [[nodiscard]] double scale(std::int64_t index) const;
+};
+// Throws when the arguments of measure_error do not fit each other.
+Measurement make_measurement(const View& values, const QuantizedTensor& q,
+                             const MetricOptions& options);
+
+// A rectangle of one of the plan's matrices.
+struct Piece {
+  std::int64_t value_offset = 0, code_offset = 0, scale_offset = 0;  // of the matrix, in bytes
+  std::int64_t row = 0, col = 0, rows = 0, cols = 0;
+};
+
+// Everything that is summed. Memory of a piece's rows and tiles is kept from one piece to the next.
+struct PieceSums {
+  ErrorSums sums;
+  double result2 = 0, product = 0;
+  double max_relative = 0, amax = 0;
+  std::int64_t saturated = 0, flushed = 0, finite = 0, zeros = 0;
+  NonFiniteCounts input, result;
+  std::vector<ErrorSums> rows, tiles;  // of this piece
+  std::vector<std::int64_t> exponents, codes;
+
+  // All but rows and tiles, whose places in the tensor differ.
+  void add(const PieceSums& other);
+};
+
+// Buffers of one worker.
+struct PieceScratch {
+  std::vector<double> values = std::vector<double>(kPieceElements);
+  std::vector<float> narrow = std::vector<float>(kPieceElements);
+  std::vector<std::uint16_t> codes = std::vector<std::uint16_t>(kPieceElements);
+};
+
+// Into scratch, dense. Types of 16 bits are decoded as the formats that they are.
+void load_values(const Measurement& job, const Piece& piece, PieceScratch& scratch);
+void load_codes(const Measurement& job, const Piece& piece, PieceScratch& scratch);
+
+void measure_piece(const Measurement& job, const Piece& piece, PieceScratch& scratch,
+                   PieceSums& out);
+
+}  // namespace octavo
