@@ -13,6 +13,7 @@ arrays of the same library. Errors are ValueError, TypeError, OSError and Runtim
 from octavo import _octavo, compat, quantizers
 from octavo._convert import cast, decode, encode, fp8_decode, fp8_encode
 from octavo._doctor import Backend, backends, doctor
+from octavo._files import load, save
 from octavo._formats import finfo, format, formats
 from octavo._layout import from_layout, to_layout
 from octavo._octavo import Format, Scaling
@@ -28,6 +29,7 @@ from octavo._quantize import (
 )
 from octavo._quantized import QuantizedTensor
 from octavo._quantized_from import quantized
+from octavo._report import error
 from octavo.compat import int32_to_bfloat16, round_to_fp8_represented_as_int8, undo_int8_fp8
 
 __version__ = _octavo.version()
@@ -47,6 +49,7 @@ __all__ = [
     "dequantize",
     "doctor",
     "encode",
+    "error",
     "finfo",
     "format",
     "formats",
@@ -55,6 +58,7 @@ __all__ = [
     "fp8_quantize",
     "from_layout",
     "int32_to_bfloat16",
+    "load",
     "preset",
     "preset_names",
     "quantize",
@@ -62,6 +66,7 @@ __all__ = [
     "quantizers",
     "requantize",
     "round_to_fp8_represented_as_int8",
+    "save",
     "to_layout",
     "undo_int8_fp8",
 ]

@@ -268,6 +268,15 @@ def _family_of(x: Any) -> Family | None:
     return _dlpack_family() if hasattr(x, "__dlpack__") else None
 
 
+def family_named(library: str, op: str) -> Family:
+    """The arrays of a library, by its name."""
+    if library == "numpy":
+        return NUMPY
+    if library == "torch":
+        return _torch_family()
+    raise ValueError(f"[{op}] got library {library!r}, wanted 'numpy' or 'torch'")
+
+
 @functools.cache  # to import a name again costs half a microsecond
 def _torch_family() -> Family:
     from octavo._arrays_torch import TORCH

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 
 import numpy
 
+
 class Format:
     """
     What the bits of a code mean. Formats are immutable, hashable and compare equal when every code means the same.
@@ -73,16 +74,22 @@ class Format:
 
     @property
     def is_signed(self) -> bool: ...
+
     @property
     def has_inf(self) -> bool: ...
+
     @property
     def has_nan(self) -> bool: ...
+
     @property
     def has_zero(self) -> bool: ...
+
     @property
     def has_subnormals(self) -> bool: ...
+
     @property
     def has_negative_zero(self) -> bool: ...
+
     @property
     def itemsize(self) -> int:
         """Bytes of one code that is not packed: 1 or 2."""
@@ -108,9 +115,13 @@ class Format:
         """The value of every code, in order, as float64; all exact."""
 
     def __repr__(self) -> str: ...
+
     def __str__(self) -> str: ...
+
     def __eq__(self, other: object, /) -> bool: ...
+
     def __hash__(self) -> int: ...
+
     def __reduce__(self) -> tuple[type[Format], tuple[str]]: ...
 
 def formats() -> list[Format]:
@@ -124,15 +135,7 @@ def array_memory(array_struct: object) -> tuple[int, bool]:
 class View:
     """Somebody's memory, as the library sees it. Owns nothing."""
 
-    def __init__(
-        self,
-        address: int,
-        kind: Format | str,
-        shape: Sequence[int],
-        strides: Sequence[int],
-        packed: bool = False,
-        read_only: bool = False,
-    ) -> None:
+    def __init__(self, address: int, kind: Format | str, shape: Sequence[int], strides: Sequence[int], packed: bool = False, read_only: bool = False) -> None:
         """
         kind: a Format, or a value type by name. Strides are in bytes, one per dimension.
         """
@@ -154,6 +157,7 @@ class Tensor:
 
     @property
     def address(self) -> int: ...
+
     @property
     def kind(self) -> Format | str:
         """A Format, or a dtype by name."""
@@ -168,37 +172,21 @@ class Tensor:
 
     @property
     def nbytes(self) -> int: ...
+
     @property
     def packed(self) -> bool: ...
+
     @property
     def read_only(self) -> bool: ...
+
     def as_bytes(self) -> Tensor:
         """The same memory; __dlpack__ calls codes plain integers."""
 
-    def __dlpack__(
-        self,
-        *,
-        stream: object | None = None,
-        max_version: tuple[int, int] | None = None,
-        dl_device: object | None = None,
-        copy: bool | None = None,
-    ) -> object: ...
+    def __dlpack__(self, *, stream: object | None = None, max_version: tuple[int, int] | None = None, dl_device: object | None = None, copy: bool | None = None) -> object: ...
+
     def __dlpack_device__(self) -> tuple[int, int]: ...
 
-def encode(
-    source: View,
-    target: View,
-    *,
-    rounding: str | None = None,
-    overflow: str | None = None,
-    nan: str | None = None,
-    profile: str | None = None,
-    seed: int = 0,
-    first_index: int = 0,
-    stochastic_bits: int = 16,
-    threads: int = 0,
-    count: bool = False,
-) -> tuple[int, int, int] | None:
+def encode(source: View, target: View, *, rounding: str | None = None, overflow: str | None = None, nan: str | None = None, profile: str | None = None, seed: int = 0, first_index: int = 0, stochastic_bits: int = 16, threads: int = 0, count: bool = False) -> tuple[int, int, int] | None:
     """
     Values, or codes of another format, to codes. With count: (saturated, flushed, nan).
     """
@@ -236,83 +224,85 @@ class Scaling:
     packed: codes of fewer than eight bits as a stream of bits, two FP4 codes to a byte.
     """
 
-    def __init__(
-        self,
-        format: object = "e4m3fn",
-        tile: str | tuple[int, int] = (1, 32),
-        *,
-        scale: str = "e8m0",
-        rule: str | None = None,
-        policy: str = "max",
-        margin: int = 0,
-        min_amax: float = 0.0,
-        arith: str = "octavo",
-        non_finite: str = "poison",
-        rounding: str = "nearest_even",
-        overflow: str = "saturate",
-        nan: str = "error",
-        nan_code: str = "signed_ones",
-        seed: int = 0,
-        stochastic_bits: int = 16,
-        axis: int = -1,
-        rowwise: bool = True,
-        columnwise: bool = False,
-        hadamard: str = "none",
-        hadamard_signs: int = 0,
-        packed: bool = True,
-    ) -> None: ...
+    def __init__(self, format: object = 'e4m3fn', tile: str | tuple[int, int] = (1, 32), *, scale: str = 'e8m0', rule: str | None = None, policy: str = 'max', margin: int = 0, min_amax: float = 0.0, arith: str = 'octavo', non_finite: str = 'poison', rounding: str = 'nearest_even', overflow: str = 'saturate', nan: str = 'error', nan_code: str = 'signed_ones', seed: int = 0, stochastic_bits: int = 16, axis: int = -1, rowwise: bool = True, columnwise: bool = False, hadamard: str = 'none', hadamard_signs: int = 0, packed: bool = True) -> None: ...
+
     @property
     def format(self) -> Format: ...
+
     @property
     def tile(self) -> tuple[int, int]:
         """(rows, columns); 0 is the whole extent."""
 
     @property
     def scale(self) -> str: ...
+
     @property
     def rule(self) -> str: ...
+
     @property
     def policy(self) -> str: ...
+
     @property
     def margin(self) -> int: ...
+
     @property
     def min_amax(self) -> float: ...
+
     @property
     def arith(self) -> str: ...
+
     @property
     def non_finite(self) -> str: ...
+
     @property
     def rounding(self) -> str: ...
+
     @property
     def overflow(self) -> str: ...
+
     @property
     def nan(self) -> str: ...
+
     @property
     def nan_code(self) -> str: ...
+
     @property
     def seed(self) -> int: ...
+
     @property
     def stochastic_bits(self) -> int: ...
+
     @property
     def axis(self) -> int: ...
+
     @property
     def rowwise(self) -> bool: ...
+
     @property
     def columnwise(self) -> bool: ...
+
     @property
     def hadamard(self) -> str: ...
+
     @property
     def hadamard_signs(self) -> int: ...
+
     @property
     def packed(self) -> bool: ...
+
     def replace(self, **changes: object) -> Scaling:
         """The same with changes. A new scale without a rule takes its own."""
 
     def __repr__(self) -> str: ...
+
     def __str__(self) -> str: ...
+
     def __eq__(self, other: object, /) -> bool: ...
+
     def __hash__(self) -> int: ...
+
     def __getstate__(self) -> dict: ...
+
     def __setstate__(self, arg: dict, /) -> None: ...
 
 def preset(name: str) -> Scaling:
@@ -331,13 +321,7 @@ class QuantizedTensor:
         """Memory for a quantization, not initialised."""
 
     @staticmethod
-    def of(
-        shape: Sequence[int],
-        scaling: Scaling,
-        codes: Tensor,
-        scales: Tensor,
-        tensor_scale: Tensor | None = None,
-    ) -> QuantizedTensor:
+    def of(shape: Sequence[int], scaling: Scaling, codes: Tensor, scales: Tensor, tensor_scale: Tensor | None = None) -> QuantizedTensor:
         """What somebody else made, checked."""
 
     @property
@@ -350,38 +334,38 @@ class QuantizedTensor:
 
     @property
     def scaling(self) -> Scaling: ...
+
     @property
     def nbytes(self) -> int:
         """All copies together."""
 
     @property
     def codes(self) -> Tensor | None: ...
+
     @property
     def scales(self) -> Tensor | None: ...
+
     @property
     def tensor_scale(self) -> Tensor | None: ...
+
     @property
     def columnwise_codes(self) -> Tensor | None: ...
+
     @property
     def columnwise_scales(self) -> Tensor | None: ...
+
     @property
     def columnwise_tensor_scale(self) -> Tensor | None: ...
 
-def quantize(
-    values: View, scaling: Scaling, *, threads: int = 0, count: bool = False
-) -> tuple[QuantizedTensor, tuple[int, int, int] | None]:
+def quantize(values: View, scaling: Scaling, *, threads: int = 0, count: bool = False) -> tuple[QuantizedTensor, tuple[int, int, int] | None]:
     """
     Values to codes with scales; with count, (saturated, flushed, nan) beside it.
     """
 
-def quantize_into(
-    values: View, out: QuantizedTensor, *, threads: int = 0, count: bool = False
-) -> tuple[int, int, int] | None:
+def quantize_into(values: View, out: QuantizedTensor, *, threads: int = 0, count: bool = False) -> tuple[int, int, int] | None:
     """The same into memory that is there."""
 
-def requantize(
-    source: QuantizedTensor, scaling: Scaling, *, threads: int = 0, count: bool = False
-) -> tuple[QuantizedTensor, tuple[int, int, int] | None]:
+def requantize(source: QuantizedTensor, scaling: Scaling, *, threads: int = 0, count: bool = False) -> tuple[QuantizedTensor, tuple[int, int, int] | None]:
     """A quantization as another one."""
 
 def dequantize(source: QuantizedTensor, target: View, *, threads: int = 0) -> None:
@@ -402,18 +386,7 @@ def from_layout(scales: Tensor, grid: Sequence[int], layout: str) -> Tensor:
 def reset_delayed(history: View, inv_scale: View, scale: View | None, calls: View | None) -> None:
     """As before the first step."""
 
-def update_delayed(
-    history: View,
-    inv_scale: View,
-    scale: View | None,
-    calls: View | None,
-    *,
-    format: Format,
-    policy: str,
-    margin: int,
-    decay: float,
-    interval: int,
-) -> None:
+def update_delayed(history: View, inv_scale: View, scale: View | None, calls: View | None, *, format: Format, policy: str, margin: int, decay: float, interval: int) -> None:
     """The end of a step."""
 
 class Quantizer:
@@ -421,62 +394,40 @@ class Quantizer:
 
     @property
     def name(self) -> str: ...
+
     @property
     def scaling(self) -> Scaling: ...
+
     def set_usage(self, rowwise: bool | None, columnwise: bool | None) -> None:
         """Which copies are made from now on."""
 
-    def quantize_into(
-        self, values: View, out: QuantizedTensor, *, threads: int = 0, count: bool = False
-    ) -> tuple[int, int, int] | None: ...
+    def quantize_into(self, values: View, out: QuantizedTensor, *, threads: int = 0, count: bool = False) -> tuple[int, int, int] | None: ...
 
 class Float8Quantizer(Quantizer):
-    def __init__(
-        self, inv_scale: View, amax: View, format: Format, rowwise: bool, columnwise: bool
-    ) -> None: ...
+    def __init__(self, inv_scale: View, amax: View, format: Format, rowwise: bool, columnwise: bool) -> None: ...
 
 class Float8CurrentScalingQuantizer(Quantizer):
-    def __init__(
-        self,
-        format: Format,
-        rowwise: bool,
-        columnwise: bool,
-        power_of_two: bool,
-        amax_epsilon: float,
-        reduce_amax: Callable[[float], float] | None,
-    ) -> None: ...
+    def __init__(self, format: Format, rowwise: bool, columnwise: bool, power_of_two: bool, amax_epsilon: float, reduce_amax: Callable[[float], float] | None) -> None: ...
 
 class Float8BlockQuantizer(Quantizer):
-    def __init__(
-        self,
-        format: Format,
-        rowwise: bool,
-        columnwise: bool,
-        power_of_two: bool,
-        amax_epsilon: float,
-        block_dims: int,
-    ) -> None: ...
+    def __init__(self, format: Format, rowwise: bool, columnwise: bool, power_of_two: bool, amax_epsilon: float, block_dims: int) -> None: ...
 
 class MXFP8Quantizer(Quantizer):
-    def __init__(
-        self, format: Format, rowwise: bool, columnwise: bool, two_dimensional: bool
-    ) -> None: ...
+    def __init__(self, format: Format, rowwise: bool, columnwise: bool, two_dimensional: bool) -> None: ...
 
 class NVFP4Quantizer(Quantizer):
-    def __init__(
-        self,
-        rowwise: bool,
-        columnwise: bool,
-        with_rht: bool,
-        rht_signs: int,
-        two_dimensional: bool,
-        stochastic_rounding: bool,
-        seed: int,
-    ) -> None: ...
+    def __init__(self, rowwise: bool, columnwise: bool, with_rht: bool, rht_signs: int, two_dimensional: bool, stochastic_rounding: bool, seed: int) -> None: ...
+
     def set_seed(self, seed: int) -> None: ...
 
 def te_hadamard_signs() -> int:
     """The signs of Transformer Engine's Hadamard transform."""
+
+def error(values: View, q: QuantizedTensor, *, rows: bool, tiles: bool, histograms: bool, columnwise: bool, threads: int) -> dict: ...
+
+def save_quantized(path: str, names: Sequence[str], tensors: Sequence[QuantizedTensor]) -> None: ...
+
+def load_quantized(path: str) -> dict: ...
 
 def version() -> str:
     """The version of the library."""

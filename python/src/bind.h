@@ -54,6 +54,8 @@ void bind_quant(nb::module_& module);
 void bind_layout(nb::module_& module);
 void bind_delayed(nb::module_& module);
 void bind_quantizer(nb::module_& module);
+void bind_report(nb::module_& module);
+void bind_checkpoint(nb::module_& module);
 void bind_backend(nb::module_& module);
 
 }  // namespace octavo::python

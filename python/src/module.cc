@@ -16,5 +16,7 @@ NB_MODULE(_octavo, module) {
   octavo::python::bind_layout(module);
   octavo::python::bind_delayed(module);
   octavo::python::bind_quantizer(module);
+  octavo::python::bind_report(module);
+  octavo::python::bind_checkpoint(module);
   octavo::python::bind_backend(module);
 }

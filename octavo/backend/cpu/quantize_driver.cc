@@ -63,7 +63,9 @@ class CopyMaker {
     if (sizeof(Real) == 4 && isa.encode_scaled != nullptr && values_.is_direct() && !division_ &&
         finish_ == Finish::none && to_.codes.format.code_bytes() == 1) {
       scaled_encoder_ = make_encoder(to_.codes.format, encode_policy(job), values_.dtype());
-      scaled_encoder_.only_finite = amax_of(job.scale) == AmaxOf::all &&
+      // Peers do not poison, even where they look at everything.
+      scaled_encoder_.only_finite = job.scale.arith == Arith::octavo &&
+                                    job.scale.non_finite == NonFinite::poison &&
                                     job.given_amax == nullptr && job.given_inverse == nullptr &&
                                     job.encode.overflow == Overflow::saturate;
       encode_scaled_ = isa.encode_scaled(scaled_encoder_);
