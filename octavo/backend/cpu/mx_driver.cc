@@ -13,8 +13,10 @@ namespace octavo::cpu {
 namespace {
 
 constexpr std::int64_t kPerThread = 32 * 1024;  // fewer elements than this are not worth a thread
-constexpr std::int64_t kBothPiece = 2048;       // of 32 rows whose columns are quantized as well
-constexpr std::int64_t kColumnPiece = 64;       // of them at a time
+constexpr std::int64_t kStripRows = 64;         // rows whose columns are quantized as well,
+constexpr std::int64_t kBothPiece = 512;        // in pieces of so many columns,
+constexpr std::int64_t kColumnPiece = 64;       // of which so many at a time
+constexpr std::int64_t kLine = 64;              // bytes of a line of the cache
 constexpr std::int64_t kRowPiece = 8192;        // of a row alone: much longer than its setting up
 
 bool is_plain(const QuantizeJob& job) {
@@ -68,29 +70,33 @@ bool quantize_mx(const Isa& isa, const Exec& exec, const QuantizeJob& job) {
     kernels.rows(blocks, from, staged, scales, n);
     scatter(rowwise.codes, row, col, n, reinterpret_cast<const std::byte*>(staged));
   };
-  // Rows of a piece in the order of memory, which brings it into the second cache; then its
-  // columns, some at a time by way of a copy: rows whose pitch is a power of two would otherwise
-  // all want the same few places of the first one.
+  // A piece of a strip is copied, and both its rows and its columns are read from there; codes of
+  // columns are collected until they fill whole lines of the transpose. Without the copies pitches
+  // that are powers of two would have everything want the same few places of the caches.
   const auto strip = [&](std::int64_t row, std::int64_t count) {
     const int bytes = bytes_of(values);
-    alignas(64) std::byte copy[kMxBlock * kColumnPiece * 4];
-    const std::int64_t pitch = kColumnPiece * bytes;
+    const std::int64_t pitch = kBothPiece * bytes + kLine;
+    alignas(kLine) std::byte copy[kStripRows * (kBothPiece * 4 + kLine)];
+    alignas(kLine) std::uint8_t collected[kColumnPiece * kStripRows];
     for (std::int64_t start = 0; start < cols; start += kBothPiece) {
-      const std::int64_t end = std::min(start + kBothPiece, cols);
-      if (rowwise.wanted())
-        for (std::int64_t r = row; r < row + count; ++r)
-          row_piece(element(values, r, start), r, start, end - start);
-      for (std::int64_t col = start; col < end; col += kColumnPiece) {
-        const std::int64_t n = std::min(kColumnPiece, end - col);
-        for (std::int64_t r = 0; r < count; ++r)
-          std::memcpy(copy + r * pitch, element(values, row + r, col),
-                      static_cast<std::size_t>(n * bytes));
-        kernels.columns(
-            blocks, copy, pitch, count, n,
-            reinterpret_cast<std::uint8_t*>(element(columnwise.codes, col, row)),
-            columnwise.codes.row_pitch,
-            reinterpret_cast<std::uint8_t*>(element(columnwise.scales, col, row / kMxBlock)),
-            columnwise.scales.row_pitch);
+      const std::int64_t wide = std::min(kBothPiece, cols - start);
+      for (std::int64_t r = 0; r < count; ++r) {
+        std::memcpy(copy + r * pitch, element(values, row + r, start),
+                    static_cast<std::size_t>(wide * bytes));
+        if (rowwise.wanted()) row_piece(copy + r * pitch, row + r, start, wide);
+      }
+      for (std::int64_t c = 0; c < wide; c += kColumnPiece) {
+        const std::int64_t n = std::min(kColumnPiece, wide - c), col = start + c;
+        for (std::int64_t block = 0; block < count; block += kMxBlock) {
+          auto* scales = reinterpret_cast<std::uint8_t*>(
+              element(columnwise.scales, col, (row + block) / kMxBlock));
+          kernels.columns(blocks, copy + block * pitch + c * bytes, pitch,
+                          std::min(kMxBlock, count - block), n, collected + block, kStripRows,
+                          scales, columnwise.scales.row_pitch);
+        }
+        for (std::int64_t i = 0; i < n; ++i)
+          std::memcpy(element(columnwise.codes, col + i, row), collected + i * kStripRows,
+                      static_cast<std::size_t>(count));
       }
     }
   };
