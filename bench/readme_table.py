@@ -50,6 +50,34 @@ def table(result: pathlib.Path) -> str:
     return "\n".join(lines)
 
 
+def quantizers(result: pathlib.Path) -> str:
+    data = json.loads(result.read_text())
+    cores = sorted(data["runs"], key=int)
+    shown = [
+        row
+        for row in data["runs"][cores[0]]
+        if row.get("rival") in ("torchao", "torch", "two passes")
+    ]
+    rows = {
+        count: {(row["case"], row.get("rival")): row for row in data["runs"][count]}
+        for count in cores
+    }
+    versions = data["versions"]
+    lines = [
+        "Quantizers, 4096 x 4096, in the same units "
+        f"(torchao {versions['torchao']}; for one scale a tensor the eager torch expression):",
+        "",
+        "| quantization | rival |" + "".join(f" {c} core{'s' * (c != '1')} | |" for c in cores),
+        "|---|---|" + "---|---|" * len(cores),
+    ]
+    for first in shown:
+        found = [rows[c][first["case"], first["rival"]] for c in cores]
+        cells = [f" {row['gel_per_s']:.2f} | {row['ratio']:.1f} x |" for row in found]
+        lines.append(f"| {first['case']} | {first['rival']} |" + "".join(cells))
+    lines += ["", f"`python bench/quantize/run.py`, kept in [{result.name}]({result.relative_to(ROOT)})."]
+    return "\n".join(lines)
+
+
 def error(result: pathlib.Path) -> str:
     found = json.loads(result.read_text())["formats"]["e4m3fn"]
     percent = 100 * (found["least"] + found["most"]) / 2
@@ -69,10 +97,11 @@ def filled(readme: str) -> str:
     """The text with everything between its marks made anew."""
     for mark, made in (
         ("measured numbers", table(newest("convert"))),
+        ("measured quantizers", quantizers(newest("quantize"))),
         ("measured error", error(newest("error"))),
     ):
-        marked = re.compile(rf"(<!-- BEGIN {mark}.*?-->\n).*?(\n<!-- END {mark} -->)", re.S)
-        readme, count = marked.subn(lambda m, made=made: m[1] + made + m[2], readme)
+        marked = re.compile(rf"(<!-- BEGIN {mark}.*?-->\n).*?(\n?<!-- END {mark} -->)", re.S)
+        readme, count = marked.subn(lambda m, made=made: m[1] + made + "\n" + m[2].lstrip("\n"), readme)
         assert count == 1, mark
     return readme
 
