@@ -7,6 +7,7 @@
 #include "cli/cast_plan.h"
 #include "cli/cast_stream.h"
 #include "cli/command.h"
+#include "cli/json_text.h"
 #include "cli/number_text.h"
 #include "cli/terminal.h"
 #include "cli/usage.h"
@@ -116,7 +117,7 @@ int run_cast(const CastOptions& options, const Globals& globals) {
   const CastResult result = stream_cast(plan, input, output, options.error);
   output.commit();
   if (globals.json) {
-    print(json_of(options, plan, result).dump(2) + "\n");
+    print(json_text(json_of(options, plan, result)));
   } else {
     report(options, plan, result);
   }

@@ -9,6 +9,7 @@
 #include <optional>
 
 #include "cli/command.h"
+#include "cli/json_text.h"
 #include "cli/self_check.h"
 #include "cli/terminal.h"
 #include "octavo/backend/registry.h"
@@ -176,7 +177,7 @@ int run_doctor(const Globals& globals) {
   examine_backends(report);
   examine_gpu(report);
   if (globals.json) {
-    print(json_of(report).dump(2) + "\n");
+    print(json_text(json_of(report)));
   } else {
     print_report(report);
   }

@@ -7,6 +7,7 @@
 
 #include "cli/command.h"
 #include "cli/format_facts.h"
+#include "cli/json_text.h"
 #include "cli/names.h"
 #include "cli/number_text.h"
 #include "cli/plot.h"
@@ -155,7 +156,7 @@ int run_formats(const std::string& name, const std::string& plot, const Globals&
       out = json_of(formats[0]);
       out["table"] = json_of_codes(formats[0].format);
     }
-    print(out.dump(2) + "\n");
+    print(json_text(out));
   } else if (plot.empty()) {
     name.empty() ? print_table(formats) : print_codes(formats[0]);
   }

@@ -7,11 +7,13 @@
 #include <nlohmann/json.hpp>
 
 #include "cli/command.h"
+#include "cli/json_text.h"
 #include "cli/names.h"
 #include "cli/quantize_input.h"
 #include "cli/quantize_plan.h"
 #include "cli/quantize_report.h"
 #include "cli/terminal.h"
+#include "cli/usage.h"
 #include "octavo/base/error.h"
 #include "octavo/base/file_id.h"
 #include "octavo/base/thread_pool.h"
@@ -66,6 +68,9 @@ void save(const QuantizeArguments& arguments, const QuantizedTensor& q) {
 }
 
 void check_outputs(const QuantizeArguments& arguments) {
+  if (!arguments.output.empty() && arguments.output == arguments.plot)
+    throw UsageError(text("[quantize] got '", shown(arguments.output),
+                          "' for both -o and --plot, wanted two names"));
   for (const std::string* output : {&arguments.output, &arguments.plot}) {
     if (output->empty()) continue;
     const auto there = file_id(output_name("quantize", *output));
@@ -97,7 +102,7 @@ int run_quantize(const QuantizeArguments& arguments, const Globals& globals) {
     write_whole_file("quantize", arguments.plot, plot_of(report));
     say(fmt::format("wrote {}", arguments.plot));
   }
-  print(globals.json ? json_of(report).dump(2) + "\n" : table_of(report));
+  print(globals.json ? json_text(json_of(report)) : table_of(report));
   bool missed = false;
   for (const Gate& gate : report.gates) {
     if (!misses(report, gate)) continue;

@@ -5,6 +5,7 @@
 #include "octavo/base/cpu_features.h"
 #include "octavo/base/env.h"
 #include "octavo/base/error.h"
+#include "octavo/base/thread_pool.h"
 
 #if defined(__aarch64__)
 #include "octavo/backend/cpu/neon/neon.h"
@@ -70,5 +71,14 @@ const Kernels& cpu_backend() {
 }
 
 const Kernels& reference_backend() { return reference::kReferenceKernels; }
+
+Exec make_exec(std::int64_t elements, int threads, Log* log, std::string_view op) {
+  // Fewer elements than this are not worth a second thread, nor asking how many there are.
+  constexpr std::int64_t kWorthThreads = 128 * 1024;
+  check(threads >= 0 && threads <= kMaxThreads, ErrorCode::invalid_argument, op,
+        "got threads = ", threads, ", wanted 0 (all) to ", kMaxThreads);
+  const bool small = elements < kWorthThreads;
+  return {.threads = small ? 1 : threads > 0 ? threads : available_threads(), .log = log};
+}
 
 }  // namespace octavo

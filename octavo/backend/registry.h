@@ -6,6 +6,8 @@
 #include <vector>
 
 #include "octavo/backend/kernels.h"
+#include "octavo/base/error.h"
+#include "octavo/base/log.h"
 #include "octavo/base/macros.h"
 
 namespace octavo {
@@ -28,5 +30,22 @@ OCTAVO_API const Kernels& cpu_backend();
 OCTAVO_API const Kernels& backend_named(std::string_view name);
 
 OCTAVO_API const Kernels& reference_backend();
+
+// How an operation on so many elements is to run. `threads` is what the caller asked for, 0 for all
+// cores; throws Error(invalid_argument) when it cannot be. Little work gets one thread.
+Exec make_exec(std::int64_t elements, int threads, Log* log, std::string_view op);
+
+// An entry of the caller's backend, or of the registry's choice where that is null. Slots that a
+// backend leaves empty are done by the reference, which is slow enough to be told.
+template <typename Entry>
+Entry offered(const Kernels* wanted, Entry Kernels::*entry, Log* log, std::string_view what) {
+  const Kernels& kernels = wanted != nullptr ? *wanted : cpu_backend();
+  if (kernels.*entry != nullptr) return kernels.*entry;
+  if (log != nullptr) {
+    log->once(text('[', what, "] backend '", kernels.name,
+                   "' does not offer it; 'reference' does it instead, slowly"));
+  }
+  return reference_backend().*entry;
+}
 
 }  // namespace octavo

@@ -165,6 +165,7 @@ QuantizedTensor load_quantized(const FileReader& file, const std::string& name) 
   QuantizedTensor tensor = make_quantized(shape, source, scaling);
   fill_copy(file, name, tensor.rowwise);
   fill_copy(file, text(name, kColumnwise), tensor.columnwise);
+  check_scales(tensor);
   return tensor;
 }
 

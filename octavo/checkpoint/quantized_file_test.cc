@@ -141,6 +141,15 @@ TEST_F(QuantizedFile, MetadataThatLieAreRefused) {
   }
 }
 
+TEST_F(QuantizedFile, NegativeScalesAreRefused) {
+  QuantizedTensors tensors;
+  tensors.emplace("w", quantize(random_values({4, 256}).view(), preset("fp8-1x128")));
+  tensors.at("w").rowwise.scales.span<float>()[5] = -1.0F;
+  save_quantized(path, tensors);
+  EXPECT_NE(message_of([&] { (void)load_quantized(path); }).find("tile (2, 1) is -1"),
+            std::string::npos);
+}
+
 TEST(ScalingText, DefaultsAreLeftOut) {
   EXPECT_EQ(to_text(preset("mxfp8")), "format=e4m3fn tile=1x32 scale=e8m0 rule=rceil");
   for (const std::string& name : preset_names())

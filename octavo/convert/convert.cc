@@ -4,7 +4,6 @@
 #include "octavo/backend/kernels.h"
 #include "octavo/backend/registry.h"
 #include "octavo/base/error.h"
-#include "octavo/base/thread_pool.h"
 #include "octavo/convert/fold_internal.h"
 #include "octavo/format/parse_format.h"
 #include "octavo/tensor/view_checks.h"
@@ -37,29 +36,13 @@ void check_policy(const EncodePolicy& policy) {
         ", wanted 1 to ", kMaxStochasticBits);
 }
 
-// Fewer elements than this are not worth a second thread, nor asking how many there are.
-constexpr std::int64_t kWorthThreads = 128 * 1024;
-
-Exec make_exec(const View& view, const ConvertOptions& options, std::string_view op) {
-  check(options.threads >= 0 && options.threads <= kMaxThreads, ErrorCode::invalid_argument, op,
-        "got threads = ", options.threads, ", wanted 0 (all) to ", kMaxThreads);
-  const bool small = element_count(view.shape) < kWorthThreads;
-  return {.threads = small                 ? 1
-                     : options.threads > 0 ? options.threads
-                                           : available_threads(),
-          .log = options.log};
+Exec exec_for(const View& view, const ConvertOptions& options, std::string_view op) {
+  return make_exec(element_count(view.shape), options.threads, options.log, op);
 }
 
-// Slots that a backend leaves empty are done by the reference, which is slow enough to be told.
 template <typename Entry>
-Entry offered(const ConvertOptions& options, Entry Kernels::*entry, std::string_view what) {
-  const Kernels& kernels = options.backend != nullptr ? *options.backend : cpu_backend();
-  if (kernels.*entry != nullptr) return kernels.*entry;
-  if (options.log != nullptr) {
-    options.log->once(text('[', what, "] backend '", kernels.name,
-                           "' does not offer it; 'reference' does it instead, slowly"));
-  }
-  return reference_backend().*entry;
+Entry entry_of(const ConvertOptions& options, Entry Kernels::*entry, std::string_view what) {
+  return offered(options.backend, entry, options.log, what);
 }
 
 }  // namespace
@@ -75,11 +58,11 @@ void encode(const View& values, const View& codes, const EncodePolicy& policy,
   check_output(codes, kOp);
   check_overlap(values, codes, kOp);
   check_policy(policy);
-  const Exec exec = make_exec(values, options, kOp);
-  const auto encode_entry = offered(options, &Kernels::encode, kOp);
+  const Exec exec = exec_for(values, options, kOp);
+  const auto encode_entry = entry_of(options, &Kernels::encode, kOp);
 
   if (!codes.format.has_nan() && policy.nan_input == NanInput::error) {
-    const auto count_entry = offered(options, &Kernels::count_nan, "count_nan");
+    const auto count_entry = entry_of(options, &Kernels::count_nan, "count_nan");
     std::int64_t nan = 0;
     for_each_matrix(values, codes, [&](const Matrix& from, const Matrix&, std::uint64_t) {
       nan += count_entry(exec, from);
@@ -111,8 +94,8 @@ void decode(const View& codes, const View& values, const ConvertOptions& options
   check_same_shape(codes, values, kOp);
   check_output(values, kOp);
   check_overlap(codes, values, kOp);
-  const Exec exec = make_exec(codes, options, kOp);
-  const auto decode_entry = offered(options, &Kernels::decode, kOp);
+  const Exec exec = exec_for(codes, options, kOp);
+  const auto decode_entry = entry_of(options, &Kernels::decode, kOp);
   for_each_matrix(codes, values, [&](const Matrix& from, const Matrix& to, std::uint64_t) {
     decode_entry(exec, from, to);
   });

@@ -5,79 +5,16 @@
 #include <cmath>
 #include <cstring>
 
-#include "octavo/backend/registry.h"
 #include "octavo/base/error.h"
-#include "octavo/base/thread_pool.h"
+#include "octavo/base/fp_env.h"
 #include "octavo/format/parse_format.h"
+#include "octavo/quant/door_internal.h"
 #include "octavo/quant/plan_internal.h"
-#include "octavo/scale/hadamard.h"
 #include "octavo/scale/tile_scale.h"
 #include "octavo/tensor/view_checks.h"
 
 namespace octavo {
 namespace {
-
-// Fewer elements than this are not worth a second thread, nor asking how many there are.
-constexpr std::int64_t kWorthThreads = 64 * 1024;
-
-Exec make_exec(const Shape& shape, const QuantizeOptions& options, std::string_view op) {
-  check(options.threads >= 0, ErrorCode::invalid_argument, op, "got threads = ", options.threads,
-        ", wanted 0 (all) or more");
-  const bool small = element_count(shape) < kWorthThreads;
-  return {.threads = small ? 1 : options.threads > 0 ? options.threads : available_threads()};
-}
-
-template <typename Entry>
-Entry offered(const QuantizeOptions& options, Entry Kernels::*entry) {
-  const Kernels& kernels = options.backend != nullptr ? *options.backend : cpu_backend();
-  return kernels.*entry != nullptr ? kernels.*entry : reference_backend().*entry;
-}
-
-std::byte* moved(const View& view, std::int64_t offset) {
-  return static_cast<std::byte*>(view.data) + offset;
-}
-
-Matrix matrix_of(const View& view, std::int64_t offset, std::int64_t rows, std::int64_t cols,
-                 std::int64_t row_pitch, std::int64_t col_stride) {
-  return {.data = moved(view, offset),
-          .dtype = view.dtype,
-          .format = view.format,
-          .packed = view.packed,
-          .rows = rows,
-          .cols = cols,
-          .row_pitch = row_pitch,
-          .col_stride = col_stride};
-}
-
-float* scalar_of(const Tensor& tensor) {
-  return tensor.owner() != nullptr ? static_cast<float*>(tensor.view().data) : nullptr;
-}
-
-QuantizedMatrix quantized_matrix(const MatrixPlan& plan, const QuantizedCopy& copy,
-                                 std::int64_t code_offset, std::int64_t scale_offset) {
-  const View &codes = copy.codes.view(), &scales = copy.scales.view();
-  const std::int64_t grid_rows = tile_count(plan.tile.rows, plan.row.size),
-                     grid_cols = tile_count(plan.tile.cols, plan.col.size);
-  return {.codes = matrix_of(codes, code_offset, plan.row.size, plan.col.size, plan.row.code_stride,
-                             plan.col.code_stride),
-          .scales = matrix_of(scales, scale_offset, grid_rows, grid_cols, plan.row.scale_stride,
-                              plan.col.scale_stride),
-          .tile = plan.tile,
-          .tensor_scale = scalar_of(copy.tensor_scale)};
-}
-
-// The columnwise copy as a whole: dense matrices.
-QuantizedMatrix transposed_matrix(const QuantizedCopy& copy, const Tile& tile) {
-  const View &codes = copy.codes.view(), &scales = copy.scales.view();
-  const Shape& shape = codes.shape;
-  const bool per_tensor = scales.shape.rank() == 0;
-  return {.codes = matrix_of(codes, 0, shape[0], shape[1], codes.strides[0], codes.strides[1]),
-          .scales =
-              matrix_of(scales, 0, tile_count(tile.rows, shape[0]), tile_count(tile.cols, shape[1]),
-                        per_tensor ? 0 : scales.strides[0], per_tensor ? 0 : scales.strides[1]),
-          .tile = tile,
-          .tensor_scale = scalar_of(copy.tensor_scale)};
-}
 
 // What a quantization reads: values, or another quantization.
 struct Source {
@@ -93,16 +30,22 @@ class Quantization {
         out_(out),
         options_(options),
         op_(op),
-        exec_(make_exec(out.shape, options, op)),
-        amax_entry_(offered(options, &Kernels::amax)) {
+        exec_(exec_for(out.shape, options, op)),
+        amax_entry_(entry_of(options, &Kernels::amax, op)) {
     const QuantizedCopy& shape_giver = out.scaling.rowwise ? out.rowwise : columns_as_rows();
     plan_ =
         make_plan(source.view, shape_giver.codes.view(), shape_giver.scales.view(), out.scaling);
     if (out.scaling.columnwise && !plan_.empty && out.shape.rank() > 1 &&
         !(plan_.is_one_matrix() && plan_.tile == out.scaling.tile)) {
-      fail(ErrorCode::invalid_argument, op, "columnwise copies are of matrices; a tensor of shape ",
-           to_string(out.shape),
-           " with these strides, tile and axis is not one: make it contiguous, or reshape it");
+      const bool stack = plan_.tile == out.scaling.tile && out.scaling.tile.rows != 1;
+      fail(ErrorCode::invalid_argument, op, "no columnwise copy of a tensor of shape ",
+           to_string(out.shape), ": ",
+           plan_.tile != out.scaling.tile
+               ? "it is of the last dimension's transpose, and the scaling has another axis"
+           : stack
+               ? "tiles of several rows are of one matrix, and this is a stack; quantize its "
+                 "matrices one by one"
+               : "its leading dimensions do not follow each other in memory; make it contiguous");
     }
   }
 
@@ -131,7 +74,7 @@ class Quantization {
     Counts counts;
     if (options_.amax != nullptr) job.amax = &found;
     if (options_.counts != nullptr) job.counts = &counts;
-    const auto entry = offered(options_, &Kernels::quantize);
+    const auto entry = entry_of(options_, &Kernels::quantize, op_);
     if (plan_.empty) store_empty();
     for_each_plan_matrix(plan_, [&](std::int64_t value_offset, std::int64_t code_offset,
                                     std::int64_t scale_offset, std::uint64_t first) {
@@ -242,6 +185,7 @@ class Quantization {
 
 void run_quantization(const Source& source, QuantizedTensor& out, const QuantizeOptions& options,
                       std::string_view op) {
+  const FpEnvGuard guard;  // some scalars are computed on this side of the door
   check(options.given_inverse == nullptr || out.scaling.tile == Tile{0, 0},
         ErrorCode::invalid_argument, op, "a given scale is one for the whole tensor; got tile ",
         out.scaling.tile.rows, "x", out.scaling.tile.cols);
@@ -303,82 +247,6 @@ QuantizedTensor requantize(const QuantizedTensor& from, const Scaling& scaling,
         to_string(from.shape), "; requantize its matrices one by one");
   run_quantization(source, out, options, kOp);
   return out;
-}
-
-void dequantize_into(const QuantizedTensor& from, const View& values,
-                     const QuantizeOptions& options) {
-  constexpr std::string_view kOp = "dequantize";
-  check_view(values, kOp, "the output");
-  check_output(values, kOp);
-  check(is_value(values.dtype), ErrorCode::wrong_type, kOp,
-        "the output holds codes, wanted float64, float32, float16 or bfloat16");
-  if (values.shape != from.shape) {
-    fail(ErrorCode::invalid_argument, kOp, "the output has shape ", to_string(values.shape),
-         ", wanted ", to_string(from.shape));
-  }
-  check(from.rowwise.exists() || from.columnwise.exists(), ErrorCode::invalid_argument, kOp,
-        "there are no codes");
-  const Exec exec = make_exec(from.shape, options, kOp);
-  const auto entry = offered(options, &Kernels::dequantize);
-  const int rank = from.shape.rank();
-  if (!from.rowwise.exists()) {
-    // The transpose: the output is seen with rows and columns exchanged.
-    const QuantizedMatrix matrix = transposed_matrix(from.columnwise, from.scaling.tile);
-    const std::int64_t bytes = element_bytes(values.dtype, values.format);
-    entry(exec, matrix,
-          matrix_of(values, 0, matrix.codes.rows, matrix.codes.cols, bytes,
-                    bytes * matrix.codes.rows));
-  } else {
-    const MatrixPlan plan =
-        make_plan(values, from.rowwise.codes.view(), from.rowwise.scales.view(), from.scaling);
-    for_each_plan_matrix(plan, [&](std::int64_t value_offset, std::int64_t code_offset,
-                                   std::int64_t scale_offset, std::uint64_t) {
-      entry(exec, quantized_matrix(plan, from.rowwise, code_offset, scale_offset),
-            matrix_of(values, value_offset, plan.row.size, plan.col.size, plan.row.value_stride,
-                      plan.col.value_stride));
-    });
-  }
-  const bool turned =
-      from.rowwise.exists() ? from.scaling.hadamard.rowwise : from.scaling.hadamard.columnwise;
-  if (turned) {
-    check(values.dtype == DType::f32 && from.rowwise.exists(), ErrorCode::unsupported, kOp,
-          "a Hadamard-transformed tensor is turned back in float32, from its rowwise copy");
-    const std::int64_t cols = rank == 0 ? 1 : from.shape[rank - 1];
-    auto* all = static_cast<float*>(values.data);
-    const std::int64_t count = element_count(from.shape);
-    for (std::int64_t row = 0; cols >= kHadamardSize && row < count; row += cols)
-      for (std::int64_t c = 0; c + kHadamardSize <= cols; c += kHadamardSize)
-        inverse_hadamard16(all + row + c, from.scaling.hadamard.signs);
-  }
-}
-
-Tensor dequantize(const QuantizedTensor& from, DType dtype, const QuantizeOptions& options) {
-  Tensor values = Tensor::values(from.shape, dtype);
-  dequantize_into(from, values.view(), options);
-  return values;
-}
-
-float amax(const View& values, const QuantizeOptions& options, AmaxOf of) {
-  constexpr std::string_view kOp = "amax";
-  check_view(values, kOp, "the input");
-  check(is_value(values.dtype), ErrorCode::wrong_type, kOp, "the input holds codes, wanted values");
-  const View codes = [&] {
-    View imagined = code_view(nullptr, e4m3fn, {0});
-    imagined.shape = values.shape;
-    imagined.strides = dense_strides(values.shape, DType::code, e4m3fn, false);
-    return imagined;
-  }();
-  const MatrixPlan plan = make_plan(values, codes, codes, {});
-  const Exec exec = make_exec(values.shape, options, kOp);
-  const auto entry = offered(options, &Kernels::amax);
-  float result = 0;
-  for_each_plan_matrix(plan, [&](std::int64_t offset, std::int64_t, std::int64_t, std::uint64_t) {
-    QuantizeSource source;
-    source.values = matrix_of(values, offset, plan.row.size, plan.col.size, plan.row.value_stride,
-                              plan.col.value_stride);
-    entry(exec, source, of, &result);
-  });
-  return result;
 }
 
 }  // namespace octavo

@@ -17,6 +17,7 @@ struct QuantizeOptions {
   // delayed scaling, per tensor only.
   const float* given_inverse = nullptr;
   const Kernels* backend = nullptr;  // null: the one the registry chooses
+  Log* log = nullptr;                // if given, is told when a backend falls back to reference
 };
 
 // f64, f32, f16 or bf16 values of any shape and strides. Allocates the result and nothing else that
@@ -27,8 +28,8 @@ struct QuantizeOptions {
 OCTAVO_API void quantize_into(const View& values, QuantizedTensor& out,
                               const QuantizeOptions& options = {});
 
-// From the rowwise copy, or from the columnwise one where that is all there is. The values are
-// rounded to f32 and then to the type.
+// From the rowwise copy, or from the columnwise one where that is all there is. Scale times value
+// is rounded to f32 and then to the type; f64 gets it exactly.
 [[nodiscard]] OCTAVO_API Tensor dequantize(const QuantizedTensor& from, DType dtype = DType::f32,
                                            const QuantizeOptions& options = {});
 OCTAVO_API void dequantize_into(const QuantizedTensor& from, const View& values,

@@ -142,4 +142,13 @@ QuantizedTensor quantized_from(const Shape& shape, const Scaling& scaling, const
           .columnwise = {}};
 }
 
+void check_scales(const QuantizedTensor& tensor) {
+  for (const QuantizedCopy* copy : {&tensor.rowwise, &tensor.columnwise}) {
+    if (!copy->exists()) continue;
+    check_not_negative(copy->scales, "scale");
+    if (copy->tensor_scale.owner() != nullptr)
+      check_not_negative(copy->tensor_scale, "tensor scale");
+  }
+}
+
 }  // namespace octavo

@@ -46,4 +46,7 @@ struct OCTAVO_API QuantizedTensor {
                                                         const Tensor& codes, const Tensor& scales,
                                                         const Tensor& tensor_scale = {});
 
+// Throws Error(invalid_argument) that names the first tile whose scale is negative.
+OCTAVO_API void check_scales(const QuantizedTensor& tensor);
+
 }  // namespace octavo

@@ -8,6 +8,7 @@
 #include "octavo/base/error.h"
 #include "octavo/format/decode.h"
 #include "octavo/format/parse_format.h"
+#include "octavo/round/policy_names.h"
 
 namespace octavo {
 namespace {
@@ -136,6 +137,18 @@ std::string describe(const Scaling& scaling) {
   if (scaling.policy == AmaxPolicy::percentile) out += text(" ", scaling.percentile);
   if (scaling.scale.arith != Arith::octavo) out += text(", arith ", name_of(scaling.scale.arith));
   if (scaling.axis != -1) out += text(", axis ", scaling.axis);
+  const EncodePolicy &encode = scaling.encode, usual;
+  if (scaling.scale.min_amax != 0.0F) out += text(", min_amax ", scaling.scale.min_amax);
+  if (scaling.scale.non_finite != NonFinite::poison)
+    out += text(", non-finite ", name_of(scaling.scale.non_finite));
+  if (encode.rounding != usual.rounding) out += text(", rounding ", name_of(encode.rounding));
+  if (encode.rounding == Rounding::stochastic)
+    out += text(" (seed ", encode.seed, ", ", encode.stochastic_bits, " bits)");
+  if (encode.overflow != usual.overflow) out += text(", overflow ", name_of(encode.overflow));
+  if (encode.nan_input != usual.nan_input) out += text(", NaN ", name_of(encode.nan_input));
+  if (scaling.columnwise) out += scaling.rowwise ? ", rowwise and columnwise" : ", columnwise";
+  if (scaling.hadamard != Hadamard{}) out += text(", Hadamard signs ", scaling.hadamard.signs);
+  if (!scaling.packed && scaling.format.bits() < 8) out += ", unpacked";
   return out;
 }
 

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "octavo/base/fp_env.h"
 #include "octavo/base/thread_pool.h"
 #include "octavo/report/piece_internal.h"
 
@@ -132,6 +133,7 @@ ValueHistogram histogram_of(const PieceSums& total) {
 
 ErrorMetrics measure_error(const View& values, const QuantizedTensor& q,
                            const MetricOptions& options) {
+  const FpEnvGuard guard;  // sums and ratios must not depend on the caller's rounding
   const Measurement job = make_measurement(values, q, options);
   ErrorMetrics out;
   out.elements = element_count(values.shape);

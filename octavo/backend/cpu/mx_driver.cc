@@ -1,5 +1,5 @@
-// Strips of 32 rows, in pieces that stay in the first cache: each piece is quantized along its rows
-// and, where that is wanted too, down its columns, so that memory is read once.
+// Rows alone go to the kernel in long pieces. Where columns are wanted too, strips of 64 rows are
+// worked on in pieces that stay in the second cache, so that memory is read once.
 #include "octavo/backend/cpu/mx_driver.h"
 
 #include <algorithm>
@@ -109,8 +109,9 @@ bool quantize_mx(const Isa& isa, const Exec& exec, const QuantizeJob& job) {
     });
   };
   if (columnwise.wanted()) {
-    share((rows + kMxBlock - 1) / kMxBlock,
-          [&](std::int64_t u) { strip(u * kMxBlock, std::min(kMxBlock, rows - u * kMxBlock)); });
+    share((rows + kStripRows - 1) / kStripRows, [&](std::int64_t u) {
+      strip(u * kStripRows, std::min(kStripRows, rows - u * kStripRows));
+    });
   } else {
     const std::int64_t per_row = (cols + kRowPiece - 1) / kRowPiece;
     share(rows * per_row, [&](std::int64_t u) {

@@ -1,0 +1,89 @@
+// The ways that need no scale to be found: back to values, and the amax alone.
+#include "octavo/base/error.h"
+#include "octavo/base/fp_env.h"
+#include "octavo/quant/door_internal.h"
+#include "octavo/quant/plan_internal.h"
+#include "octavo/quant/quantize.h"
+#include "octavo/scale/hadamard.h"
+#include "octavo/tensor/view_checks.h"
+
+namespace octavo {
+
+void dequantize_into(const QuantizedTensor& from, const View& values,
+                     const QuantizeOptions& options) {
+  const FpEnvGuard guard;  // some scalars are computed on this side of the door
+  constexpr std::string_view kOp = "dequantize";
+  check_view(values, kOp, "the output");
+  check_output(values, kOp);
+  check(is_value(values.dtype), ErrorCode::wrong_type, kOp,
+        "the output holds codes, wanted float64, float32, float16 or bfloat16");
+  if (values.shape != from.shape) {
+    fail(ErrorCode::invalid_argument, kOp, "the output has shape ", to_string(values.shape),
+         ", wanted ", to_string(from.shape));
+  }
+  check(from.rowwise.exists() || from.columnwise.exists(), ErrorCode::invalid_argument, kOp,
+        "there are no codes");
+  const Exec exec = exec_for(from.shape, options, kOp);
+  const auto entry = entry_of(options, &Kernels::dequantize, kOp);
+  const int rank = from.shape.rank();
+  if (!from.rowwise.exists()) {
+    // The transpose: the output is seen with rows and columns exchanged.
+    const QuantizedMatrix matrix = transposed_matrix(from.columnwise, from.scaling.tile);
+    const std::int64_t bytes = element_bytes(values.dtype, values.format);
+    entry(exec, matrix,
+          matrix_of(values, 0, matrix.codes.rows, matrix.codes.cols, bytes,
+                    bytes * matrix.codes.rows));
+  } else {
+    const MatrixPlan plan =
+        make_plan(values, from.rowwise.codes.view(), from.rowwise.scales.view(), from.scaling);
+    for_each_plan_matrix(plan, [&](std::int64_t value_offset, std::int64_t code_offset,
+                                   std::int64_t scale_offset, std::uint64_t) {
+      entry(exec, quantized_matrix(plan, from.rowwise, code_offset, scale_offset),
+            matrix_of(values, value_offset, plan.row.size, plan.col.size, plan.row.value_stride,
+                      plan.col.value_stride));
+    });
+  }
+  const bool turned =
+      from.rowwise.exists() ? from.scaling.hadamard.rowwise : from.scaling.hadamard.columnwise;
+  if (turned) {
+    check(values.dtype == DType::f32 && from.rowwise.exists(), ErrorCode::unsupported, kOp,
+          "a Hadamard-transformed tensor is turned back in float32, from its rowwise copy");
+    const std::int64_t cols = rank == 0 ? 1 : from.shape[rank - 1];
+    auto* all = static_cast<float*>(values.data);
+    const std::int64_t count = element_count(from.shape);
+    for (std::int64_t row = 0; cols >= kHadamardSize && row < count; row += cols)
+      for (std::int64_t c = 0; c + kHadamardSize <= cols; c += kHadamardSize)
+        inverse_hadamard16(all + row + c, from.scaling.hadamard.signs);
+  }
+}
+
+Tensor dequantize(const QuantizedTensor& from, DType dtype, const QuantizeOptions& options) {
+  Tensor values = Tensor::values(from.shape, dtype);
+  dequantize_into(from, values.view(), options);
+  return values;
+}
+
+float amax(const View& values, const QuantizeOptions& options, AmaxOf of) {
+  constexpr std::string_view kOp = "amax";
+  check_view(values, kOp, "the input");
+  check(is_value(values.dtype), ErrorCode::wrong_type, kOp, "the input holds codes, wanted values");
+  const View codes = [&] {
+    View imagined = code_view(nullptr, e4m3fn, {0});
+    imagined.shape = values.shape;
+    imagined.strides = dense_strides(values.shape, DType::code, e4m3fn, false);
+    return imagined;
+  }();
+  const MatrixPlan plan = make_plan(values, codes, codes, {});
+  const Exec exec = exec_for(values.shape, options, kOp);
+  const auto entry = entry_of(options, &Kernels::amax, kOp);
+  float result = 0;
+  for_each_plan_matrix(plan, [&](std::int64_t offset, std::int64_t, std::int64_t, std::uint64_t) {
+    QuantizeSource source;
+    source.values = matrix_of(values, offset, plan.row.size, plan.col.size, plan.row.value_stride,
+                              plan.col.value_stride);
+    entry(exec, source, of, &result);
+  });
+  return result;
+}
+
+}  // namespace octavo
