@@ -28,7 +28,7 @@ X = np.ones((4, 64), np.float32)
             np.ones((4, 6, 64), np.float32)[:, :5],
             ov.preset("mxfp8").replace(columnwise=True),
             ValueError,
-            "make it contiguous, or reshape it",
+            "make it contiguous",
         ),
         (
             np.float32([[1, np.nan]]),

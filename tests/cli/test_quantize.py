@@ -11,7 +11,8 @@ import xml.etree.ElementTree as ET
 import ml_dtypes
 import numpy as np
 import pytest
-from test_plot import SVG, check_geometry, texts
+
+from tests.cli.test_plot import SVG, check_geometry, texts
 
 RECIPES = [
     "fp8",
