@@ -68,15 +68,17 @@ template <DType kSource, Rounding kRounding>
   }
   if constexpr (is_directed(kRounding)) {
     const uint16x8_t one = vdupq_n_u16(1);
-    uint16x8_t sticky = vorrq_u16(magnitude, vbicq_u16(one, in.exact));
+    // What lies below 2^-24 is zero now, and still not exact.
+    uint16x8_t sticky = magnitude;
     if constexpr (kSource != DType::f16) sticky = vmaxq_u16(sticky, vminq_u16(in.upper, one));
     if constexpr (kRounding == Rounding::to_odd) {
-      const uint16x8_t inexact = vtstq_u16(sticky, vdupq_n_u16(kDropped));
+      const uint16x8_t inexact = vtstq_u16(vornq_u16(sticky, in.exact), vdupq_n_u16(kDropped));
       sticky = vorrq_u16(sticky, vandq_u16(inexact, vdupq_n_u16(kDropped + 1)));
       // Truncation keeps what is beyond f16 at its largest value, which is odd; it must overflow.
       const uint16x8_t beyond = vcgeq_u16(in.upper, vdupq_n_u16(0x4780));  // 65536
       return vmaxq_u16(sticky, vandq_u16(beyond, vdupq_n_u16(kHalfInf)));
     }
+    sticky = vorrq_u16(sticky, vbicq_u16(one, in.exact));
     const uint16x8_t away = kRounding == Rounding::up ? vmvnq_u16(negative) : negative;
     return vaddq_u16(sticky, vandq_u16(away, vdupq_n_u16(kDropped)));
   }
