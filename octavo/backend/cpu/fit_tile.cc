@@ -50,7 +50,7 @@ std::uint32_t percentile_bits(const QuantizeJob& job, const TileValues<Real>& va
         const std::uint32_t bits = !counts                 ? 0
                                    : std::isinf(magnitude) ? 0x7F800000u
                                                            : rounded_up(magnitude);
-        if (bits >> (shift + kDigits) == prefix >> (shift + kDigits) || shift == 22)
+        if (shift == 22 || bits >> (shift + kDigits) == prefix >> (shift + kDigits))
           ++met[bits >> shift & ((1u << kDigits) - 1)];
       }
     });
