@@ -25,19 +25,14 @@ struct Exec {
   Log* log = nullptr;
 };
 
-// What a tile's scale is made from: its amax, or something that fits the data better.
-enum class AmaxPolicy : std::uint8_t {
-  max,
-  percentile,  // the magnitude that `percentile` per cent of the tile do not exceed
-  mse,         // the candidate with the least squared error: docs/numerics/scales.md
-};
-
 // Values to quantize: a matrix of values, or (requantize) codes with scales.
 struct QuantizeSource {
   Matrix values{};
   QuantizedMatrix quantized{};
 
   [[nodiscard]] bool is_quantized() const { return quantized.wanted(); }
+  // All else is worked on in f32.
+  [[nodiscard]] bool works_in_f64() const { return !is_quantized() && values.dtype == DType::f64; }
   [[nodiscard]] std::int64_t rows() const {
     return is_quantized() ? quantized.codes.rows : values.rows;
   }

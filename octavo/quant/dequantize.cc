@@ -67,12 +67,7 @@ float amax(const View& values, const QuantizeOptions& options, AmaxOf of) {
   constexpr std::string_view kOp = "amax";
   check_view(values, kOp, "the input");
   check(is_value(values.dtype), ErrorCode::wrong_type, kOp, "the input holds codes, wanted values");
-  const View codes = [&] {
-    View imagined = code_view(nullptr, e4m3fn, {0});
-    imagined.shape = values.shape;
-    imagined.strides = dense_strides(values.shape, DType::code, e4m3fn, false);
-    return imagined;
-  }();
+  const View codes = shape_only(values.shape, DType::code, e4m3fn);
   const MatrixPlan plan = make_plan(values, codes, codes, {});
   const Exec exec = exec_for(values.shape, options, kOp);
   const auto entry = entry_of(options, &Kernels::amax, kOp);

@@ -27,6 +27,12 @@ Shape transposed_shape(const Shape& shape) {
   return {shape[rank - 1], rows};
 }
 
+View shape_only(const Shape& shape, DType dtype, const Format& format) {
+  View view{.dtype = dtype, .format = format, .shape = shape};
+  view.strides = dense_strides(shape, dtype, format, false);
+  return view;
+}
+
 MatrixPlan make_plan(const View& values, const View& codes, const View& scales,
                      const Scaling& scaling) {
   const Shape& shape = values.shape;

@@ -32,9 +32,13 @@ class Quantization {
         op_(op),
         exec_(exec_for(out.shape, options, op)),
         amax_entry_(entry_of(options, &Kernels::amax, op)) {
-    const QuantizedCopy& shape_giver = out.scaling.rowwise ? out.rowwise : columns_as_rows();
+    // Without a rowwise copy the plan is that of the one there could be.
     plan_ =
-        make_plan(source.view, shape_giver.codes.view(), shape_giver.scales.view(), out.scaling);
+        out.scaling.rowwise
+            ? make_plan(source.view, out.rowwise.codes.view(), out.rowwise.scales.view(),
+                        out.scaling)
+            : make_plan(source.view, shape_only(out.shape, DType::code, out.scaling.format),
+                        shape_only(scale_shape(out.shape, out.scaling), DType::f32), out.scaling);
     if (out.scaling.columnwise && !plan_.empty && out.shape.rank() > 1 &&
         !(plan_.is_one_matrix() && plan_.tile == out.scaling.tile)) {
       const bool stack = plan_.tile == out.scaling.tile && out.scaling.tile.rows != 1;
@@ -78,7 +82,7 @@ class Quantization {
     if (plan_.empty) store_empty();
     for_each_plan_matrix(plan_, [&](std::int64_t value_offset, std::int64_t code_offset,
                                     std::int64_t scale_offset, std::uint64_t first) {
-      job.source = source_of(value_offset, code_offset, scale_offset);
+      job.source = source_of(value_offset);
       job.encode.first_index = out_.scaling.encode.first_index + first;
       if (out_.scaling.rowwise)
         job.rowwise = quantized_matrix(plan_, out_.rowwise, code_offset, scale_offset);
@@ -91,21 +95,7 @@ class Quantization {
   }
 
  private:
-  // Without a rowwise copy its shapes are still what the plan is made from; no memory is touched.
-  const QuantizedCopy& columns_as_rows() {
-    const Shape strides = dense_strides(out_.shape, DType::code, out_.scaling.format, false);
-    View codes = code_view(nullptr, out_.scaling.format, {0});
-    codes.shape = out_.shape;
-    codes.strides = strides;
-    imagined_.codes = Tensor::adopt(codes, nullptr);
-    View scales = value_view(nullptr, DType::f32, {0});
-    scales.shape = scale_shape(out_.shape, out_.scaling);
-    scales.strides = dense_strides(scales.shape, DType::f32, {}, false);
-    imagined_.scales = Tensor::adopt(scales, nullptr);
-    return imagined_;
-  }
-
-  QuantizeSource source_of(std::int64_t value_offset, std::int64_t, std::int64_t) const {
+  [[nodiscard]] QuantizeSource source_of(std::int64_t value_offset) const {
     QuantizeSource source;
     if (source_.quantized == nullptr) {
       source.values = matrix_of(source_.view, value_offset, plan_.row.size, plan_.col.size,
@@ -122,10 +112,9 @@ class Quantization {
 
   [[nodiscard]] float whole_amax(AmaxOf of) const {
     float amax = 0;
-    for_each_plan_matrix(
-        plan_, [&](std::int64_t value, std::int64_t code, std::int64_t scale, std::uint64_t) {
-          amax_entry_(exec_, source_of(value, code, scale), of, &amax);
-        });
+    for_each_plan_matrix(plan_, [&](std::int64_t value, std::int64_t, std::int64_t, std::uint64_t) {
+      amax_entry_(exec_, source_of(value), of, &amax);
+    });
     return amax;
   }
 
@@ -178,7 +167,6 @@ class Quantization {
   std::string_view op_;
   Exec exec_;
   decltype(Kernels::amax) amax_entry_;
-  QuantizedCopy imagined_;
   MatrixPlan plan_;
   float tensor_amax_ = 0.0F;
 };

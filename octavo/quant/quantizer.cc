@@ -102,9 +102,7 @@ void Quantizer::quantize_into(const View& values, QuantizedTensor& out,
   theirs.encode.seed = scaling_.encode.seed;  // a new step's draws, into the same memory
   if (theirs != scaling_)
     fail(ErrorCode::invalid_argument, name(), "the result is for (", describe(out.scaling),
-         out.scaling.rowwise ? ", rowwise" : "", out.scaling.columnwise ? ", columnwise" : "",
-         "), wanted (", describe(scaling_), scaling_.rowwise ? ", rowwise" : "",
-         scaling_.columnwise ? ", columnwise" : "", "); make one with make_empty");
+         "), wanted (", describe(scaling_), "); make one with make_empty");
   out.scaling = scaling_;
   fill(values, out, options);
 }

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "octavo/backend/registry.h"
 #include "octavo/base/fp_env.h"
 #include "octavo/base/thread_pool.h"
 #include "octavo/report/piece_internal.h"
@@ -145,8 +146,8 @@ ErrorMetrics measure_error(const View& values, const QuantizedTensor& q,
   if (job.tiles) out.tiles.resize(static_cast<std::size_t>(out.scales.count));
 
   const std::int64_t pieces = out.elements / kPieceElements + 1;
-  const int threads = static_cast<int>(
-      std::min<std::int64_t>(pieces, options.threads > 0 ? options.threads : available_threads()));
+  const Exec exec = make_exec(out.elements, options.threads, nullptr, "error");
+  const int threads = static_cast<int>(std::min<std::int64_t>(pieces, exec.threads));
   PieceSums total;
   Batches batches(job, out, total, threads);
   const MatrixPlan& plan = job.plan;

@@ -136,7 +136,7 @@ OCTAVO_HD constexpr TileScale torchao_e8m0_scale(const ScaleSpec& spec, const Fo
 }
 
 OCTAVO_HD constexpr TileScale modelopt_e8m0_scale(const Format& element, float amax) {
-  const bool is_mxfp4 = element.bits() == e2m1fn.bits();
+  const bool is_mxfp4 = element == e2m1fn;
   if (amax != amax) return is_mxfp4 ? poisoned_scale(ScaleFormat::e8m0) : e8m0_scale(0, 127);
   const int byte = rounded_log2_byte(element, amax);
   return e8m0_scale(byte, 127 - byte);
@@ -226,7 +226,7 @@ OCTAVO_HD constexpr Finish finish_of(const ScaleSpec& spec, const Format& elemen
   if (!is_modelopt(spec.arith)) return Finish::none;
   if (spec.format == ScaleFormat::e4m3_f32) return Finish::no_minus_zero;
   if (spec.format == ScaleFormat::e8m0)
-    return element.bits() == e2m1fn.bits() ? Finish::ties_to_zero : Finish::none;
+    return element == e2m1fn ? Finish::ties_to_zero : Finish::none;
   return spec.arith == Arith::modelopt_qtensor && spec.context.input == InputType::bf16
              ? Finish::bf16
              : Finish::none;

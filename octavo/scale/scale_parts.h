@@ -60,9 +60,11 @@ OCTAVO_HD constexpr Format stored_format(ScaleFormat format) {
       return f16_format;
     case ScaleFormat::e8m0:
       return e8m0fnu;
-    default:
-      return e4m3fn;
+    case ScaleFormat::e4m3_f32:
+    case ScaleFormat::f32:
+      break;
   }
+  return e4m3fn;
 }
 
 OCTAVO_HD constexpr std::uint32_t stored_bits(ScaleFormat format, float scale) {

@@ -54,6 +54,13 @@ struct ScaleContext {
   constexpr bool operator==(const ScaleContext&) const = default;
 };
 
+// What a tile's scale is made from: its amax, or something that fits the data better.
+enum class AmaxPolicy : std::uint8_t {
+  max,
+  percentile,  // the magnitude that `percentile` per cent of the tile do not exceed
+  mse,         // the candidate with the least squared error: docs/numerics/scales.md
+};
+
 struct ScaleSpec {
   ScaleFormat format = ScaleFormat::f32;
   ScaleRule rule = ScaleRule::f32;

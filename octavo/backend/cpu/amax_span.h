@@ -6,13 +6,15 @@
 #include <bit>
 #include <cstdint>
 
+#include "octavo/backend/cpu/masks.h"
 #include "octavo/scale/scale_spec.h"
 
 namespace octavo::cpu {
 
 // Magnitudes beyond this bit pattern do not count.
+inline constexpr std::uint32_t kAllCount = 0xFFFFFFFFu;
 inline std::uint32_t counted_up_to(AmaxOf of) {
-  return of == AmaxOf::all ? 0xFFFFFFFFu : of == AmaxOf::not_nan ? 0x7F800000u : 0x7F7FFFFFu;
+  return of == AmaxOf::all ? kAllCount : of == AmaxOf::not_nan ? 0x7F800000u : 0x7F7FFFFFu;
 }
 
 // fabs instead of a mask: on ARM the mask would be an immediate, which costs a copy of the source.
@@ -29,19 +31,18 @@ inline std::uint32_t magnitude_bits(double x) {
   const std::uint32_t bits = std::bit_cast<std::uint32_t>(nearest) & ~kSign;
   const std::uint32_t rounded =
       bits + static_cast<std::uint32_t>(static_cast<double>(nearest) < exact);
-  const std::uint32_t finite =
-      0u - static_cast<std::uint32_t>(magnitude < (std::uint64_t{0x7FF} << 52));
-  return (std::min(rounded, kMost) & finite) | (bits & ~finite);
+  const bool finite = magnitude < (std::uint64_t{0x7FF} << 52);
+  return select(mask_of(finite), smaller(rounded, kMost), bits);
 }
 
 inline std::uint32_t counted_bits(std::uint32_t bits, std::uint32_t limit) {
-  return bits & (0u - static_cast<std::uint32_t>(bits <= limit));
+  return bits & mask_of(bits <= limit);
 }
 
 template <typename Real>
 [[gnu::always_inline]] inline std::uint32_t amax_run(const Real* x, std::int64_t n,
                                                      std::uint32_t limit, std::uint32_t most = 0) {
-  if (limit == 0xFFFFFFFFu) {
+  if (limit == kAllCount) {
     for (std::int64_t i = 0; i < n; ++i) most = std::max(most, magnitude_bits(x[i]));
   } else {
     for (std::int64_t i = 0; i < n; ++i)

@@ -6,15 +6,13 @@
 
 #include "octavo/backend/cpu/count.h"
 #include "octavo/backend/cpu/matrix_io.h"
+#include "octavo/backend/cpu/share.h"
 #include "octavo/backend/cpu/span.h"
-#include "octavo/base/fp_env.h"
-#include "octavo/base/thread_pool.h"
 
 namespace octavo::cpu {
 namespace {
 
-constexpr std::int64_t kBlock = 16 * kStage;    // elements of one unit of work
-constexpr std::int64_t kPerThread = 64 * 1024;  // fewer elements than this are not worth a thread
+constexpr std::int64_t kBlock = 16 * kStage;  // elements of one unit of work
 
 // Calls visit(row, col, n) for runs of blocks that cover the matrix, as long as a row and a
 // thread's share allow: a kernel sets up its constants once per run. Runs of one thread come in
@@ -24,8 +22,7 @@ void for_each_run(const Exec& exec, std::int64_t rows, std::int64_t cols, bool i
                   Visit&& visit) {
   if (rows == 0 || cols == 0) return;
   const std::int64_t per_row = (cols + kBlock - 1) / kBlock, units = rows * per_row;
-  const auto run = [&](std::int64_t first, std::int64_t last) {
-    const FpEnvGuard guard;
+  const auto run = [&](int, std::int64_t first, std::int64_t last) {
     for (std::int64_t unit = first; unit < last;) {
       const std::int64_t row = unit / per_row, row_unit = row * per_row;
       const std::int64_t end = std::min(last, row_unit + per_row), col = (unit - row_unit) * kBlock;
@@ -33,13 +30,8 @@ void for_each_run(const Exec& exec, std::int64_t rows, std::int64_t cols, bool i
       unit = end;
     }
   };
-  const std::int64_t useful =
-      std::min<std::int64_t>({exec.threads, rows * cols / kPerThread, units});
-  if (in_order || useful <= 1) return run(0, units);
-  // A few parts for each thread even out cores that are busy with something else.
-  const int parts = static_cast<int>(std::min(units, useful * 4));
-  parallel_for(parts, static_cast<int>(useful),
-               [&](int part) { run(units * part / parts, units * (part + 1) / parts); });
+  const int threads = in_order ? 1 : useful_threads(exec, rows * cols);
+  share_parts(units, parts_for(units, threads), threads, run);
 }
 
 }  // namespace

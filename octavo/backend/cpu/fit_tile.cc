@@ -5,6 +5,7 @@
 #include <bit>
 #include <cmath>
 
+#include "octavo/backend/cpu/amax_span.h"
 #include "octavo/scale/fit.h"
 #include "octavo/scale/tile_scale.h"
 
@@ -13,8 +14,8 @@ namespace {
 
 // Calls visit(piece, n, index) along the tile, row by row.
 template <typename Real, typename Visit>
-void for_each_piece(const TileValues<Real>& values, const TileRegion& region, Visit&& visit) {
-  alignas(64) Real stage[kStage + 32];
+void for_each_piece(const TileValues<Real>& values, const Area& region, Visit&& visit) {
+  alignas(64) Real stage[kStageRoom];
   for (std::int64_t row = region.row; row < region.row + region.rows; ++row) {
     for (std::int64_t done = 0; done < region.cols; done += kStage) {
       const std::int64_t n = std::min(kStage, region.cols - done), col = region.col + done;
@@ -24,32 +25,20 @@ void for_each_piece(const TileValues<Real>& values, const TileRegion& region, Vi
   }
 }
 
-std::uint32_t rounded_up(float magnitude) { return std::bit_cast<std::uint32_t>(magnitude); }
-std::uint32_t rounded_up(double magnitude) {
-  const auto nearest = static_cast<float>(std::min(magnitude, static_cast<double>(kMaxFloat)));
-  return std::bit_cast<std::uint32_t>(nearest) +
-         (static_cast<double>(nearest) < magnitude && nearest < kMaxFloat);
-}
-
 // The magnitude of a given rank, by its bits from the top: each pass over the tile counts how often
 // the next eleven bits take each value, among those that begin as found so far.
 template <typename Real>
 std::uint32_t percentile_bits(const QuantizeJob& job, const TileValues<Real>& values,
-                              const TileRegion& region) {
+                              const Area& region) {
   constexpr int kDigits = 11;
-  const AmaxOf of = amax_of(job.scale);
+  const std::uint32_t limit = counted_up_to(amax_of(job.scale));
   std::int64_t rank = percentile_rank(region.rows * region.cols, job.percentile);
   std::uint32_t prefix = 0;
   for (int shift = 22; shift >= 0; shift -= kDigits) {
     std::array<std::int64_t, 1 << kDigits> met{};
     for_each_piece(values, region, [&](const Real* x, std::int64_t n, std::uint64_t) {
       for (std::int64_t i = 0; i < n; ++i) {
-        const Real magnitude = std::fabs(x[i]);
-        const bool counts = of == AmaxOf::all || std::isfinite(magnitude) ||
-                            (of == AmaxOf::not_nan && magnitude == magnitude);
-        const std::uint32_t bits = !counts                 ? 0
-                                   : std::isinf(magnitude) ? 0x7F800000u
-                                                           : rounded_up(magnitude);
+        const std::uint32_t bits = counted_bits(magnitude_bits(x[i]), limit);
         if (shift == 22 || bits >> (shift + kDigits) == prefix >> (shift + kDigits))
           ++met[bits >> shift & ((1u << kDigits) - 1)];
       }
@@ -63,7 +52,7 @@ std::uint32_t percentile_bits(const QuantizeJob& job, const TileValues<Real>& va
 
 template <typename Real>
 double squared_error(const Isa& isa, const QuantizeJob& job, const TileValues<Real>& values,
-                     const TileRegion& region, const Format& format, const Encoder& encoder,
+                     const Area& region, const Format& format, const Encoder& encoder,
                      const TileScale& scale) {
   const bool division = divides(job.scale);
   const Finish finish = finish_of(job.scale, format);
@@ -92,7 +81,7 @@ double squared_error(const Isa& isa, const QuantizeJob& job, const TileValues<Re
 
 template <typename Real>
 std::uint32_t fit_tile(const Isa& isa, const QuantizeJob& job, const TileValues<Real>& values,
-                       const TileRegion& region, const Matrix& codes, const Encoder& encoder,
+                       const Area& region, const Matrix& codes, const Encoder& encoder,
                        std::uint32_t amax, TensorLevel tensor) {
   const auto largest = std::bit_cast<float>(amax);
   if (!is_finite(largest) || amax == 0) return amax;
@@ -116,10 +105,10 @@ std::uint32_t fit_tile(const Isa& isa, const QuantizeJob& job, const TileValues<
 }
 
 template std::uint32_t fit_tile<float>(const Isa&, const QuantizeJob&, const TileValues<float>&,
-                                       const TileRegion&, const Matrix&, const Encoder&,
-                                       std::uint32_t, TensorLevel);
+                                       const Area&, const Matrix&, const Encoder&, std::uint32_t,
+                                       TensorLevel);
 template std::uint32_t fit_tile<double>(const Isa&, const QuantizeJob&, const TileValues<double>&,
-                                        const TileRegion&, const Matrix&, const Encoder&,
-                                        std::uint32_t, TensorLevel);
+                                        const Area&, const Matrix&, const Encoder&, std::uint32_t,
+                                        TensorLevel);
 
 }  // namespace octavo::cpu

@@ -10,13 +10,9 @@
 
 namespace octavo::cpu {
 
-struct TileRegion {
-  std::int64_t row, col, rows, cols;
-};
-
 // The bits of what stands in for the amax, whose bits are given.
 template <typename Real>
-std::uint32_t fit_tile(const Isa&, const QuantizeJob&, const TileValues<Real>&, const TileRegion&,
+std::uint32_t fit_tile(const Isa&, const QuantizeJob&, const TileValues<Real>&, const Area&,
                        const Matrix& codes, const Encoder&, std::uint32_t amax, TensorLevel);
 
 }  // namespace octavo::cpu

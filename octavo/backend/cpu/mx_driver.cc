@@ -6,18 +6,17 @@
 #include <cstring>
 
 #include "octavo/backend/cpu/matrix_io.h"
-#include "octavo/base/thread_pool.h"
+#include "octavo/backend/cpu/share.h"
 #include "octavo/round/encode.h"
 
 namespace octavo::cpu {
 namespace {
 
-constexpr std::int64_t kPerThread = 32 * 1024;  // fewer elements than this are not worth a thread
-constexpr std::int64_t kStripRows = 64;         // rows whose columns are quantized as well,
-constexpr std::int64_t kBothPiece = 512;        // in pieces of so many columns,
-constexpr std::int64_t kColumnPiece = 64;       // of which so many at a time
-constexpr std::int64_t kLine = 64;              // bytes of a line of the cache
-constexpr std::int64_t kRowPiece = 8192;        // of a row alone: much longer than its setting up
+constexpr std::int64_t kStripRows = 64;    // rows whose columns are quantized as well,
+constexpr std::int64_t kBothPiece = 512;   // in pieces of so many columns,
+constexpr std::int64_t kColumnPiece = 64;  // of which so many at a time
+constexpr std::int64_t kLine = 64;         // bytes of a line of the cache
+constexpr std::int64_t kRowPiece = 8192;   // of a row alone: much longer than its setting up
 
 bool is_plain(const QuantizeJob& job) {
   const ScaleSpec& scale = job.scale;
@@ -100,21 +99,14 @@ bool quantize_mx(const Isa& isa, const Exec& exec, const QuantizeJob& job) {
       }
     }
   };
-  const std::int64_t threads =
-      std::max<std::int64_t>(1, std::min<std::int64_t>(exec.threads, rows * cols / kPerThread));
-  const auto share = [&](std::int64_t units, auto&& work) {
-    const int parts = static_cast<int>(threads <= 1 ? 1 : std::min(units, threads * 4));
-    parallel_for(parts, static_cast<int>(threads), [&](int part) {
-      for (std::int64_t u = units * part / parts; u < units * (part + 1) / parts; ++u) work(u);
-    });
-  };
+  const int threads = useful_threads(exec, rows * cols);
   if (columnwise.wanted()) {
-    share((rows + kStripRows - 1) / kStripRows, [&](std::int64_t u) {
+    share_units((rows + kStripRows - 1) / kStripRows, threads, [&](std::int64_t u) {
       strip(u * kStripRows, std::min(kStripRows, rows - u * kStripRows));
     });
   } else {
     const std::int64_t per_row = (cols + kRowPiece - 1) / kRowPiece;
-    share(rows * per_row, [&](std::int64_t u) {
+    share_units(rows * per_row, threads, [&](std::int64_t u) {
       const std::int64_t row = u / per_row, col = u % per_row * kRowPiece;
       row_piece(element(values, row, col), row, col, std::min(kRowPiece, cols - col));
     });

@@ -2,42 +2,28 @@
 // amaxes, makes the scales, and encodes what was scaled. Works on any tile and source in f32 (or
 // f64) staged on the stack; an Isa may offer a shortcut for blocks it knows.
 #include <algorithm>
-#include <array>
 #include <bit>
-#include <cstring>
 #include <numeric>
 #include <type_traits>
 
 #include "octavo/backend/cpu/amax_span.h"
 #include "octavo/backend/cpu/count.h"
 #include "octavo/backend/cpu/fit_tile.h"
-#include "octavo/backend/cpu/masks.h"
 #include "octavo/backend/cpu/mx_driver.h"
+#include "octavo/backend/cpu/part_amaxes.h"
 #include "octavo/backend/cpu/scale_batch.h"
+#include "octavo/backend/cpu/share.h"
 #include "octavo/backend/cpu/span.h"
 #include "octavo/backend/cpu/tile_values.h"
 #include "octavo/base/fp_env.h"
-#include "octavo/base/thread_pool.h"
 #include "octavo/round/encode.h"
 #include "octavo/scale/tile_scale.h"
 
 namespace octavo::cpu {
 namespace {
 
-constexpr std::int64_t kPerThread = 32 * 1024;  // fewer elements than this are not worth a thread
-constexpr std::int64_t kBigTile = 128 * 1024;   // from here on threads share a tile
-constexpr int kMostParts = 64;                  // of a tile that threads share
-constexpr std::int64_t kChunk = 4 * kStage;     // elements of a row worked on together
-
-std::uint32_t largest(const std::array<std::uint32_t, kMostParts>& found) {
-  std::uint32_t most = 0;
-  for (const std::uint32_t one : found) most = larger(most, one);
-  return most;
-}
-
-struct Area {
-  std::int64_t row, col, rows, cols;
-};
+constexpr std::int64_t kBigTile = 128 * 1024;  // from here on threads share a tile
+constexpr std::int64_t kChunk = 4 * kStage;    // elements of a row worked on together
 
 // One copy, rowwise or columnwise, of one job.
 template <typename Real>
@@ -78,8 +64,7 @@ class CopyMaker {
     const std::int64_t strips = (rows + tile_.rows - 1) / tile_.rows;
     const std::int64_t wide = chunk_tiles() * tile_.cols;
     const std::int64_t chunks = (cols + wide - 1) / wide, units = strips * chunks;
-    const std::int64_t threads =
-        std::max<std::int64_t>(1, std::min<std::int64_t>(exec.threads, rows * cols / kPerThread));
+    const int threads = useful_threads(exec, rows * cols);
     const auto area = [&](std::int64_t unit) {
       const std::int64_t row = unit / chunks * tile_.rows, col = unit % chunks * wide;
       return Area{row, col, std::min(tile_.rows, rows - row), std::min(wide, cols - col)};
@@ -88,12 +73,7 @@ class CopyMaker {
       for (std::int64_t unit = 0; unit < units; ++unit) shared_tile(area(unit), threads, counts);
       return;
     }
-    const int parts = static_cast<int>(threads <= 1 ? 1 : std::min(units, threads * 4));
-    parallel_for(parts, static_cast<int>(threads), [&](int part) {
-      const FpEnvGuard guard;
-      for (std::int64_t u = units * part / parts; u < units * (part + 1) / parts; ++u)
-        one_thread(area(u), counts);
-    });
+    share_units(units, threads, [&](std::int64_t unit) { one_thread(area(unit), counts); });
   }
 
  private:
@@ -105,8 +85,7 @@ class CopyMaker {
     return std::max<std::int64_t>(1, most / whole_bytes) * whole_bytes;
   }
 
-  // NaN that is not an error is zero: poisoned tiles are written over, and errors were found
-  // before.
+  // Values are scaled in f32 or f64 as they are; the detour through f32 is for plain casts.
   static EncodePolicy encode_policy(const QuantizeJob& job) {
     EncodePolicy policy = job.encode;
     policy.via_f32 = false;
@@ -117,7 +96,7 @@ class CopyMaker {
   void find_amax(const Area& area, std::uint32_t* amax) const {
     const std::int64_t tiles = (area.cols + tile_.cols - 1) / tile_.cols;
     std::fill(amax, amax + tiles, 0u);
-    alignas(64) Real stage[kStage + 32];
+    alignas(64) Real stage[kStageRoom];
     for (std::int64_t col = 0; col < area.cols; col += kStage) {
       const std::int64_t n = std::min(kStage, area.cols - col), tile = col / tile_.cols;
       const bool by_tiles =
@@ -146,7 +125,7 @@ class CopyMaker {
   }
 
   std::int64_t amax16(const void* x, std::int64_t n, std::uint32_t* amax) const {
-    const bool offered = isa_.amax16 != nullptr && tile_.cols == 16 && limit_ == 0xFFFFFFFFu;
+    const bool offered = isa_.amax16 != nullptr && tile_.cols == 16 && limit_ == kAllCount;
     return offered ? isa_.amax16(values_.dtype(), x, n / 16, amax) : 0;
   }
 
@@ -176,8 +155,8 @@ class CopyMaker {
     if (job_.tensor_amax != nullptr) tensor.amax = *job_.tensor_amax;
     if (job_.given_amax == nullptr && job_.policy != AmaxPolicy::max) {
       for (std::int64_t t = 0; t < tiles; ++t) {
-        const TileRegion region{area.row, area.col + t * tile_.cols, area.rows,
-                                std::min(tile_.cols, area.cols - t * tile_.cols)};
+        const Area region{area.row, area.col + t * tile_.cols, area.rows,
+                          std::min(tile_.cols, area.cols - t * tile_.cols)};
         amax[t] = fit_tile<Real>(isa_, job_, values_, region, to_.codes, encoder_, amax[t], tensor);
       }
     }
@@ -239,7 +218,7 @@ class CopyMaker {
 
   void encode_staged(const Area& area, std::int64_t col, std::int64_t n, std::int64_t start,
                      const ScaleBatch& scales, AtomicCounts* counts) const {
-    alignas(64) Real stage[kStage + 32], scaled[kStage], factors[kStage];
+    alignas(64) Real stage[kStageRoom], scaled[kStage], factors[kStage];
     alignas(64) std::uint8_t poisoned[kStage];
     alignas(64) std::byte codes[kStage * 2];
     for (std::int64_t t = start / tile_.cols, i = 0; i < n; ++t) {
@@ -304,26 +283,24 @@ class CopyMaker {
   }
 
   // Threads share one large tile: by rows if it has enough of them, else by columns.
-  void shared_tile(const Area& area, std::int64_t threads, AtomicCounts* counts) const {
+  void shared_tile(const Area& area, int threads, AtomicCounts* counts) const {
     const bool by_rows = area.rows >= 4 * threads;
     const std::int64_t pieces = by_rows ? area.rows : (area.cols + kStage - 1) / kStage;
-    const int parts = static_cast<int>(std::min<std::int64_t>({pieces, threads * 4, kMostParts}));
-    const auto part_of = [&](int part) {
-      const std::int64_t first = pieces * part / parts, last = pieces * (part + 1) / parts;
+    const int parts = std::min(parts_for(pieces, threads), kMostParts);
+    const auto between = [&](std::int64_t first, std::int64_t last) {
       if (by_rows) return Area{area.row + first, area.col, last - first, area.cols};
       const std::int64_t end = std::min(last * kStage, area.cols);
       return Area{area.row, area.col + first * kStage, area.rows, end - first * kStage};
     };
-    std::array<std::uint32_t, kMostParts> found{};
     std::uint32_t amax = 0;
     if (job_.given_amax != nullptr) {
       amax = std::bit_cast<std::uint32_t>(*job_.given_amax);
     } else if (job_.given_inverse == nullptr) {
-      parallel_for(parts, static_cast<int>(threads), [&](int part) {
-        const FpEnvGuard guard;
-        find_amax(part_of(part), &found[static_cast<std::size_t>(part)]);
+      PartAmaxes found;
+      share_parts(pieces, parts, threads, [&](int part, std::int64_t first, std::int64_t last) {
+        find_amax(between(first, last), &found.of(part));
       });
-      amax = largest(found);
+      amax = found.largest();
     }
     ScaleBatch scales;
     {
@@ -331,9 +308,8 @@ class CopyMaker {
       make(area, &amax, scales);
     }
     store(area, scales);
-    parallel_for(parts, static_cast<int>(threads), [&](int part) {
-      const FpEnvGuard guard;
-      encode(part_of(part), area.col, scales, counts);
+    share_parts(pieces, parts, threads, [&](int, std::int64_t first, std::int64_t last) {
+      encode(between(first, last), area.col, scales, counts);
     });
   }
 
@@ -354,44 +330,6 @@ class CopyMaker {
 };
 
 template <typename Real>
-void amax_of_matrix(const Isa& isa, const Exec& exec, const QuantizeSource& source, AmaxOf of,
-                    float* amax) {
-  const QuantizeJob job{.source = source};
-  const TileValues<Real> values(isa, job, false);
-  const std::int64_t rows = values.rows(), cols = values.cols();
-  if (rows == 0 || cols == 0) return;
-  const std::int64_t per_row = (cols + kStage - 1) / kStage, units = rows * per_row;
-  const std::int64_t threads =
-      std::max<std::int64_t>(1, std::min<std::int64_t>(exec.threads, rows * cols / kPerThread));
-  const int parts = static_cast<int>(std::min<std::int64_t>({units, threads * 4, kMostParts}));
-  std::array<std::uint32_t, kMostParts> found{};
-  const std::uint32_t limit = counted_up_to(of);
-  const bool as_bf16 = values.is_direct() && values.dtype() == DType::bf16;
-  parallel_for(parts, static_cast<int>(threads), [&](int part) {
-    const FpEnvGuard guard;
-    alignas(64) Real stage[kStage + 32];
-    std::uint32_t most = 0;
-    for (std::int64_t u = units * part / parts; u < units * (part + 1) / parts; ++u) {
-      const std::int64_t col = u % per_row * kStage, n = std::min(kStage, cols - col);
-      if (as_bf16) {
-        const auto* x = static_cast<const std::uint16_t*>(values.direct(u / per_row, col));
-        most = amax_run(x, n, limit, most);
-      } else {
-        most = amax_run(values.piece(u / per_row, col, n, stage), n, limit, most);
-      }
-    }
-    found[static_cast<std::size_t>(part)] = most;
-  });
-  const std::uint32_t most = larger(largest(found), std::bit_cast<std::uint32_t>(*amax));
-  // One NaN, whichever there was.
-  *amax = std::bit_cast<float>(select(mask_of(most > 0x7F800000u), 0x7FC00000u, most));
-}
-
-bool works_in_f64(const QuantizeSource& source) {
-  return !source.is_quantized() && source.values.dtype == DType::f64;
-}
-
-template <typename Real>
 void quantize_copies(const Isa& isa, const Exec& exec, const QuantizeJob& job,
                      AtomicCounts* counts) {
   if (job.rowwise.wanted()) CopyMaker<Real>(isa, job, false).run(exec, counts);
@@ -401,19 +339,13 @@ void quantize_copies(const Isa& isa, const Exec& exec, const QuantizeJob& job,
 
 }  // namespace
 
-void amax_matrix(const Isa& isa, const Exec& exec, const QuantizeSource& source, AmaxOf of,
-                 float* amax) {
-  works_in_f64(source) ? amax_of_matrix<double>(isa, exec, source, of, amax)
-                       : amax_of_matrix<float>(isa, exec, source, of, amax);
-}
-
 void quantize_matrix(const Isa& isa, const Exec& exec, const QuantizeJob& job) {
   if (job.amax != nullptr) amax_matrix(isa, exec, job.source, amax_of(job.scale), job.amax);
   if (quantize_mx(isa, exec, job)) return;
   AtomicCounts totals;
   AtomicCounts* counts = job.counts != nullptr ? &totals : nullptr;
-  works_in_f64(job.source) ? quantize_copies<double>(isa, exec, job, counts)
-                           : quantize_copies<float>(isa, exec, job, counts);
+  job.source.works_in_f64() ? quantize_copies<double>(isa, exec, job, counts)
+                            : quantize_copies<float>(isa, exec, job, counts);
   if (job.counts != nullptr) *job.counts += totals.get();
 }
 

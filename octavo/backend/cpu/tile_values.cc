@@ -118,7 +118,7 @@ const Real* TileValues<Real>::plain(std::int64_t row, std::int64_t col, std::int
     }
     return stage;
   }
-  alignas(64) std::byte gathered[(kStage + 32) * 8];
+  alignas(64) std::byte gathered[kStageRoom * 8];
   const void* values = gather(values_, row, col, n, gathered);
   const Real* real = as_real(isa_, values_.dtype, values, n, stage);
   if (static_cast<const void*>(real) == gathered) {

@@ -10,6 +10,14 @@
 
 namespace octavo::cpu {
 
+// A stage, and the rest of the Hadamard groups that it begins and ends in.
+inline constexpr std::int64_t kStageRoom = kStage + 2 * 16;
+
+// A rectangle of a matrix.
+struct Area {
+  std::int64_t row, col, rows, cols;
+};
+
 // f32 from codes with scales: scale times value, rounded once; NaN where the scale is NaN.
 void dequantize_piece(const Isa&, const QuantizedMatrix& from, std::int64_t row, std::int64_t col,
                       std::int64_t n, float* out);
@@ -32,8 +40,8 @@ class TileValues {
   [[nodiscard]] bool is_direct() const { return direct_; }
   [[nodiscard]] DType dtype() const { return values_.dtype; }
 
-  // At most kStage elements from (row, col) on; `stage` has room for kStage + 32, and is used only
-  // where memory does not have them as they are wanted.
+  // At most kStage elements from (row, col) on; `stage` has kStageRoom, and is used only where
+  // memory does not have them as they are wanted.
   const Real* piece(std::int64_t row, std::int64_t col, std::int64_t n, Real* stage) const;
 
  private:

@@ -33,7 +33,7 @@ double dequantized(const QuantizedMatrix& from, std::int64_t row, std::int64_t c
 struct Seen {
   const QuantizeJob& job;
   bool transposed;
-  bool is_f64 = !job.source.is_quantized() && job.source.values.dtype == DType::f64;
+  bool is_f64 = job.source.works_in_f64();
 
   [[nodiscard]] double plain(std::int64_t row, std::int64_t col) const {
     if (transposed) std::swap(row, col);

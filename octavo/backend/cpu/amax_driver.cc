@@ -1,0 +1,54 @@
+// The amax of a matrix, in pieces that threads share.
+#include <algorithm>
+#include <bit>
+
+#include "octavo/backend/cpu/amax_span.h"
+#include "octavo/backend/cpu/masks.h"
+#include "octavo/backend/cpu/part_amaxes.h"
+#include "octavo/backend/cpu/share.h"
+#include "octavo/backend/cpu/span.h"
+#include "octavo/backend/cpu/tile_values.h"
+
+namespace octavo::cpu {
+namespace {
+
+template <typename Real>
+void amax_of_matrix(const Isa& isa, const Exec& exec, const QuantizeSource& source, AmaxOf of,
+                    float* amax) {
+  const QuantizeJob job{.source = source};
+  const TileValues<Real> values(isa, job, false);
+  const std::int64_t rows = values.rows(), cols = values.cols();
+  if (rows == 0 || cols == 0) return;
+  const std::int64_t per_row = (cols + kStage - 1) / kStage, units = rows * per_row;
+  const int threads = useful_threads(exec, rows * cols);
+  const std::uint32_t limit = counted_up_to(of);
+  const bool as_bf16 = values.is_direct() && values.dtype() == DType::bf16;
+  PartAmaxes found;
+  share_parts(units, std::min(parts_for(units, threads), kMostParts), threads,
+              [&](int part, std::int64_t first, std::int64_t last) {
+                alignas(64) Real stage[kStageRoom];
+                std::uint32_t most = 0;
+                for (std::int64_t unit = first; unit < last; ++unit) {
+                  const std::int64_t row = unit / per_row, col = unit % per_row * kStage;
+                  const std::int64_t n = std::min(kStage, cols - col);
+                  most = as_bf16
+                             ? amax_run(static_cast<const std::uint16_t*>(values.direct(row, col)),
+                                        n, limit, most)
+                             : amax_run(values.piece(row, col, n, stage), n, limit, most);
+                }
+                found.of(part) = most;
+              });
+  const std::uint32_t most = larger(found.largest(), std::bit_cast<std::uint32_t>(*amax));
+  // One NaN, whichever there was.
+  *amax = std::bit_cast<float>(select(mask_of(most > 0x7F800000u), 0x7FC00000u, most));
+}
+
+}  // namespace
+
+void amax_matrix(const Isa& isa, const Exec& exec, const QuantizeSource& source, AmaxOf of,
+                 float* amax) {
+  source.works_in_f64() ? amax_of_matrix<double>(isa, exec, source, of, amax)
+                        : amax_of_matrix<float>(isa, exec, source, of, amax);
+}
+
+}  // namespace octavo::cpu
