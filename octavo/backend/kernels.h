@@ -1,6 +1,10 @@
 // THE door between what is asked (convert, quant, ops) and who does it (a backend). Everything that
-// crosses it is plain data that has been checked already: kernels throw nothing, print nothing,
-// allocate nothing and keep nothing from one call to the next.
+// crosses it is plain data that has been checked already: kernels print nothing, allocate nothing
+// that grows with the data and keep nothing from one call to the next; those of a CPU throw
+// nothing.
+//
+// On a device every pointer here, those to single numbers and counts included, is memory of that
+// device, and a call returns when its work is queued on the stream (device.h has the rest).
 #pragma once
 
 #include <cstddef>
@@ -89,7 +93,11 @@ struct Kernels {
   // itself and that.
   void (*amax)(const Exec&, const QuantizeSource&, AmaxOf of, float* amax) = nullptr;
 
-  // How many elements are NaN.
+  // The second level of two-level scales, from the amax of the whole tensor.
+  void (*tensor_scale)(const Exec&, const ScaleSpec&, const Format& element, const float* amax,
+                       float* scale) = nullptr;
+
+  // How many elements are NaN. A number for the host: on a device this waits.
   std::int64_t (*count_nan)(const Exec&, const Matrix& values) = nullptr;
 };
 

@@ -1,6 +1,7 @@
 #include "octavo/backend/registry.h"
 
 #include "octavo/backend/cpu/portable/portable.h"
+#include "octavo/backend/cuda.h"
 #include "octavo/backend/reference/reference.h"
 #include "octavo/base/cpu_features.h"
 #include "octavo/base/env.h"
@@ -68,6 +69,13 @@ const Kernels& cpu_backend() {
     return &reference::kReferenceKernels;
   }();
   return *kFastest;
+}
+
+const DeviceApi& device_api(Device device) {
+  check(device.kind == DeviceKind::cuda, ErrorCode::internal, "backend", "a CPU is not a device");
+  const std::string problem = cuda::device_problem(device.index);
+  check(problem.empty(), ErrorCode::unsupported, "cuda", problem);
+  return *cuda::api();
 }
 
 const Kernels& reference_backend() { return reference::kReferenceKernels; }

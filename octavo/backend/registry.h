@@ -5,6 +5,7 @@
 #include <string_view>
 #include <vector>
 
+#include "octavo/backend/device.h"
 #include "octavo/backend/kernels.h"
 #include "octavo/base/error.h"
 #include "octavo/base/log.h"
@@ -30,6 +31,10 @@ OCTAVO_API const Kernels& cpu_backend();
 OCTAVO_API const Kernels& backend_named(std::string_view name);
 
 OCTAVO_API const Kernels& reference_backend();
+
+// The kernels, memory and queues of a device; throws Error(unsupported) that says why not: built
+// without CUDA, no driver, no such device, or one that the kernels were not built for.
+OCTAVO_API const DeviceApi& device_api(Device device);
 
 // How an operation on so many elements is to run. `threads` is what the caller asked for, 0 for all
 // cores; throws Error(invalid_argument) when it cannot be. Little work gets one thread.

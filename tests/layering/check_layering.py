@@ -18,7 +18,11 @@ SOURCE_SUFFIXES = {".h", ".cc", ".cu", ".cuh"}
 INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^>"]+)[>"]')
 # Folders outside the library that must do with its public headers. bench/ and tests/ look inside.
 OUTSIDE = ("cli", "python", "examples")
-PUBLIC_BACKEND_HEADERS = {"octavo/backend/kernels.h", "octavo/backend/registry.h"}
+PUBLIC_BACKEND_HEADERS = {
+    "octavo/backend/kernels.h",
+    "octavo/backend/device.h",
+    "octavo/backend/registry.h",
+}
 
 
 class ArrowsError(Exception):

@@ -8,6 +8,8 @@
 #include "octavo/backend/cpu/share.h"
 #include "octavo/backend/cpu/span.h"
 #include "octavo/backend/cpu/tile_values.h"
+#include "octavo/base/fp_env.h"
+#include "octavo/scale/tile_scale.h"
 
 namespace octavo::cpu {
 namespace {
@@ -49,6 +51,12 @@ void amax_matrix(const Isa& isa, const Exec& exec, const QuantizeSource& source,
                  float* amax) {
   source.works_in_f64() ? amax_of_matrix<double>(isa, exec, source, of, amax)
                         : amax_of_matrix<float>(isa, exec, source, of, amax);
+}
+
+void tensor_scale(const Exec&, const ScaleSpec& spec, const Format& element, const float* amax,
+                  float* scale) {
+  const FpEnvGuard guard;
+  *scale = tensor_scale_of(spec, element, *amax);
 }
 
 }  // namespace octavo::cpu

@@ -92,6 +92,8 @@ std::int64_t count_nan_matrix(const Exec&, const Matrix& values);
 void quantize_matrix(const Isa&, const Exec&, const QuantizeJob&);
 void dequantize_matrix(const Isa&, const Exec&, const QuantizedMatrix&, const Matrix& values);
 void amax_matrix(const Isa&, const Exec&, const QuantizeSource&, AmaxOf, float* amax);
+void tensor_scale(const Exec&, const ScaleSpec&, const Format& element, const float* amax,
+                  float* scale);
 
 template <const Isa& kIsa>
 constexpr Kernels make_kernels(const char* name, const char* description) {
@@ -109,6 +111,7 @@ constexpr Kernels make_kernels(const char* name, const char* description) {
                        const Matrix& values) { dequantize_matrix(kIsa, exec, from, values); },
       .amax = [](const Exec& exec, const QuantizeSource& source, AmaxOf of,
                  float* amax) { amax_matrix(kIsa, exec, source, of, amax); },
+      .tensor_scale = tensor_scale,
       .count_nan = count_nan_matrix};
 }
 

@@ -54,6 +54,7 @@ const Kernels kReferenceKernels{.name = "reference",
                                 .quantize = quantize_matrix,
                                 .dequantize = dequantize_matrix,
                                 .amax = amax_matrix,
+                                .tensor_scale = tensor_scale,
                                 .count_nan = count_nan};
 
 }  // namespace octavo::reference

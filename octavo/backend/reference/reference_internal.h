@@ -14,5 +14,7 @@ void quantize_matrix(const Exec&, const QuantizeJob&);  // reference_quantize.cc
 void dequantize_matrix(const Exec&, const QuantizedMatrix&,
                        const Matrix&);                                      // reference_quantize.cc
 void amax_matrix(const Exec&, const QuantizeSource&, AmaxOf, float* amax);  // reference_quantize.cc
+void tensor_scale(const Exec&, const ScaleSpec&, const Format& element, const float* amax,
+                  float* scale);  // reference_quantize.cc
 
 }  // namespace octavo::reference

@@ -189,6 +189,12 @@ class CopyMaker {
 
 }  // namespace
 
+void tensor_scale(const Exec&, const ScaleSpec& spec, const Format& element, const float* amax,
+                  float* scale) {
+  const FpEnvGuard guard;
+  *scale = tensor_scale_of(spec, element, *amax);
+}
+
 void amax_matrix(const Exec&, const QuantizeSource& source, AmaxOf of, float* amax) {
   const FpEnvGuard guard;
   const QuantizeJob job{.source = source};
