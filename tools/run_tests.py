@@ -112,7 +112,7 @@ def cuda_stage() -> Count:
     parts = [f"-DOCTAVO_BUILD_{part}=OFF" for part in ("CLI", "EXAMPLES")]
     configure = ["cmake", "--preset", "cuda", "-B", str(build), "-DOCTAVO_CUDA_CONFIGS=one"]
     compiler = f"-DCMAKE_CUDA_COMPILER={nvcc}"
-    targets = ["octavo_cuda_tests"]
+    targets = ["octavo_cuda_tests", "bench_cuda"]
     if not run([*configure, compiler, "-DOCTAVO_WERROR=ON", *parts]):
         return Count(failed=1)
     if not run(["cmake", "--build", str(build), "--target", *targets]):
