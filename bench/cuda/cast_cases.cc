@@ -24,7 +24,7 @@ std::function<Work(Lab&)> encoding(DType from, const Format& format, const Encod
     if (counted) {
       work.keep.push_back(Lab::buffer(sizeof(Counts)));
       counts = static_cast<Counts*>(work.keep.back()->data());
-      must(cudaMemset(counts, 0, sizeof(Counts)), "clear");
+      must(cudaMemsetAsync(counts, 0, sizeof(Counts), lab.stream()), "clear");
     }
     work.bytes = bytes_of(values) + bytes_of(codes);
     work.run = [=, entry = lab.entry(&Kernels::encode)](const Exec& exec) {

@@ -62,7 +62,8 @@ Matrix Lab::matrix(DType dtype, const Format& format, bool packed, std::int64_t 
 float* Lab::number(float value, std::vector<Buffer>& keep) const {
   keep.push_back(buffer(sizeof(float)));
   void* const memory = keep.back()->data();
-  must(cudaMemcpy(memory, &value, sizeof(float), cudaMemcpyHostToDevice), "copy");
+  must(cudaMemcpyAsync(memory, &value, sizeof(float), cudaMemcpyHostToDevice, stream_), "copy");
+  must(cudaStreamSynchronize(stream_), "copy");
   return static_cast<float*>(memory);
 }
 

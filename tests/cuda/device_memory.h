@@ -37,6 +37,7 @@ class DeviceMemory {
   [[nodiscard]] std::size_t size() const { return bytes_; }
   void write(std::span<const std::byte> from, std::size_t at = 0) const {
     must(cudaMemcpy(data() + at, from.data(), from.size(), cudaMemcpyHostToDevice));
+    must(cudaDeviceSynchronize());  // a small copy may still be on its way, and streams do not wait
   }
   [[nodiscard]] std::vector<std::byte> read(std::size_t at, std::size_t bytes) const {
     std::vector<std::byte> host(bytes);

@@ -41,12 +41,11 @@ class DeviceQuantizer {
     if (scaling.columnwise) columnwise_ = make_copy(layout.columnwise, cols, rows);
   }
 
-  // New data. It must have arrived before work is queued on another stream.
+  // New data.
   void set(unsigned seed) {
     host_ = std::make_unique<Tensor>(testing::values_as(
         testing::all_kinds_of_values(rows_ * cols_, seed), {rows_, cols_}, dtype_));
     values_.write(host_->bytes(), shift_ * static_cast<std::size_t>(element_bytes(dtype_)));
-    must(cudaDeviceSynchronize());
   }
 
   // Everything through the kernel door, as quant would do it on a device.
