@@ -6,9 +6,10 @@ if(NOT CMAKE_CUDA_COMPILER)
     "OCTAVO_CUDA=ON, but no CUDA compiler was found. Put nvcc on PATH or set CUDACXX, or configure "
     "with -DOCTAVO_CUDA=OFF: the CPU backends need no CUDA.")
 endif()
-# sm_90a, not sm_90: wgmma and setmaxnreg exist only in the architecture-specific target.
+# sm_90a, not sm_90: wgmma and setmaxnreg exist only in the architecture-specific target. Its PTX
+# runs nowhere else, so machine code alone.
 if(NOT DEFINED CMAKE_CUDA_ARCHITECTURES)
-  set(CMAKE_CUDA_ARCHITECTURES 90a)
+  set(CMAKE_CUDA_ARCHITECTURES 90a-real)
 endif()
 enable_language(CUDA)
 if(NOT CMAKE_CUDA20_STANDARD_COMPILE_OPTION)  # CMake 3.25 does not know that nvcc has C++20.
