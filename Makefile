@@ -9,7 +9,7 @@ export CTEST_PARALLEL_LEVEL := $(JOBS)
 SOURCES = git ls-files --cached --others --exclude-standard
 
 .DEFAULT_GOAL := all
-.PHONY: all release package demo test test-slow bench coverage format lint clean help \
+.PHONY: all release package demo test test-slow bench cuda coverage format lint clean help \
         bootstrap-build bootstrap-test bootstrap-bench bootstrap-dev
 # Targets share build trees and the package manager; the parallelism is inside them.
 .NOTPARALLEL:
@@ -55,6 +55,10 @@ bench: bootstrap-bench package  ## measure; writes bench/results
 	cmake --build --preset release
 	$(PYTHON) bench/run.py
 	$(PYTHON) bench/readme_table.py
+
+cuda: bootstrap-test  ## everything with the CUDA backend, tests too, in build/cuda (needs nvcc 13)
+	cmake --preset cuda -DOCTAVO_WERROR=$(WERROR)
+	cmake --build --preset cuda
 
 coverage: bootstrap-dev  ## lines the C++ tests reach, as HTML
 	cmake --preset coverage

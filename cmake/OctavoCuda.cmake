@@ -11,12 +11,48 @@ if(NOT DEFINED CMAKE_CUDA_ARCHITECTURES)
   set(CMAKE_CUDA_ARCHITECTURES 90a)
 endif()
 enable_language(CUDA)
+if(NOT CMAKE_CUDA20_STANDARD_COMPILE_OPTION)  # CMake 3.25 does not know that nvcc has C++20.
+  set(CMAKE_CUDA20_STANDARD_COMPILE_OPTION "-std=c++20")
+  set(CMAKE_CUDA20_EXTENSION_COMPILE_OPTION "-std=c++20")
+endif()
 set(CMAKE_CUDA_STANDARD 20)
 set(CMAKE_CUDA_STANDARD_REQUIRED ON)
-find_package(CUDAToolkit REQUIRED)
+set(CMAKE_CUDA_EXTENSIONS OFF)
+set(CMAKE_CUDA_VISIBILITY_PRESET hidden)
+find_package(CUDAToolkit 13.0 REQUIRED)
 
+# Kernels are templates over formats, types and policies, and compiling them all takes minutes. `one`
+# builds one configuration of each family: enough to know that they compile, not to be used.
+set(OCTAVO_CUDA_CONFIGS all CACHE STRING
+  "Which configurations of the CUDA kernels to build: all, or one of each family")
+set_property(CACHE OCTAVO_CUDA_CONFIGS PROPERTY STRINGS all one)
+if(NOT OCTAVO_CUDA_CONFIGS MATCHES "^(all|one)$")
+  message(FATAL_ERROR "OCTAVO_CUDA_CONFIGS is '${OCTAVO_CUDA_CONFIGS}', wanted all or one")
+endif()
+
+# ccache for nvcc, tried as for C++ in OctavoFlags.
+if(OCTAVO_CCACHE_WORKS AND NOT CMAKE_CUDA_COMPILER_LAUNCHER)
+  if(NOT DEFINED OCTAVO_CCACHE_WORKS_CUDA)
+    file(WRITE "${PROJECT_BINARY_DIR}/ccache_probe.cu" "__global__ void octavo_ccache_probe() {}\n")
+    execute_process(
+      COMMAND "${OCTAVO_CCACHE}" "${CMAKE_CUDA_COMPILER}" -c ccache_probe.cu -o ccache_probe.cu.o
+      WORKING_DIRECTORY "${PROJECT_BINARY_DIR}"
+      RESULT_VARIABLE octavo_ccache_result OUTPUT_QUIET ERROR_QUIET)
+    if(octavo_ccache_result EQUAL 0)
+      set(OCTAVO_CCACHE_WORKS_CUDA ON CACHE INTERNAL "")
+    else()
+      set(OCTAVO_CCACHE_WORKS_CUDA OFF CACHE INTERNAL "")
+    endif()
+  endif()
+  if(OCTAVO_CCACHE_WORKS_CUDA)
+    set(CMAKE_CUDA_COMPILER_LAUNCHER "${OCTAVO_CCACHE}")
+  endif()
+endif()
+
+# The static runtime: what is built with CUDA starts on a machine without it, and says what is
+# missing there.
 add_library(octavo_cuda_libraries INTERFACE)
-target_link_libraries(octavo_cuda_libraries INTERFACE CUDA::cudart CUDA::cublasLt)
+target_link_libraries(octavo_cuda_libraries INTERFACE CUDA::cudart_static)
 
 # octavo_cuda_backend(<out>): octavo/backend/cuda/** as one object library; <out> is whether there was
 # anything to build.
@@ -30,11 +66,19 @@ function(octavo_cuda_backend out)
     return()
   endif()
   # --fmad=false: as on the host, a multiply and an add round twice unless the source says fma.
+  # No -Wpedantic: it finds fault with the code that nvcc generates.
   octavo_objects(backend_cuda SOURCES ${sources} OPTIONS
     $<$<COMPILE_LANGUAGE:CUDA>:--fmad=false>
     $<$<COMPILE_LANGUAGE:CUDA>:--expt-relaxed-constexpr>
     $<$<COMPILE_LANGUAGE:CUDA>:-lineinfo>
-    $<$<COMPILE_LANGUAGE:CUDA>:-Xcompiler=-ffp-contract=off>)
+    $<$<COMPILE_LANGUAGE:CUDA>:-Xcompiler=-ffp-contract=off,-Wall,-Wextra>)
+  if(OCTAVO_WERROR)
+    target_compile_options(octavo_backend_cuda PRIVATE
+      $<$<COMPILE_LANGUAGE:CUDA>:-Xcompiler=-Werror>)
+  endif()
+  if(OCTAVO_CUDA_CONFIGS STREQUAL "one")
+    target_compile_definitions(octavo_backend_cuda PRIVATE OCTAVO_CUDA_ONE_CONFIG)
+  endif()
   target_link_libraries(octavo_backend_cuda PRIVATE octavo_cuda_libraries)
   set(${out} ON PARENT_SCOPE)
 endfunction()

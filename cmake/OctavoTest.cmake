@@ -29,6 +29,7 @@ if(NOT TARGET GTest::gtest_main)
   target_include_directories(octavo_gtest PRIVATE "${OCTAVO_GTEST_SOURCE}/googletest")
   target_link_libraries(octavo_gtest PUBLIC Threads::Threads)
   add_library(GTest::gtest_main ALIAS octavo_gtest)
+  add_library(GTest::gtest ALIAS octavo_gtest)
 endif()
 
 # Checks written in Python run under the environment that `make` keeps, if there is one.
@@ -45,7 +46,8 @@ add_custom_target(octavo_thread_tests)
 function(octavo_gtest name)
   cmake_parse_arguments(PARSE_ARGV 1 arg "" "TIMEOUT" "SOURCES;LABELS")
   add_executable(${name} ${arg_SOURCES})
-  target_link_libraries(${name} PRIVATE octavo_static octavo_flags GTest::gtest_main)
+  target_link_libraries(${name} PRIVATE
+    octavo_test_support octavo_static octavo_flags GTest::gtest_main)
   # Tests read golden vectors from the source tree, wherever they are started.
   target_compile_definitions(${name} PRIVATE OCTAVO_SOURCE_DIR="${PROJECT_SOURCE_DIR}")
   add_test(NAME ${name} COMMAND ${name} "--gtest_output=xml:${OCTAVO_TEST_XML_DIR}/${name}.xml")

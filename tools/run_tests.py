@@ -11,6 +11,7 @@ failed. Only the standard library is used.
 
 from __future__ import annotations
 
+import os
 import platform
 import shutil
 import subprocess
@@ -92,6 +93,40 @@ def cpp_stage(preset: str, test_preset: str | None = None, prefix: list[str] = (
     return count
 
 
+def find_nvcc() -> str | None:
+    usual = "/usr/local/cuda/bin/nvcc"
+    return os.environ.get("CUDACXX") or shutil.which("nvcc") or shutil.which(usual)
+
+
+def cuda_stage() -> Count:
+    """Compiles and links what needs CUDA; where there is no device its tests skip themselves."""
+    nvcc = find_nvcc()
+    if nvcc is None:
+        print("left out: the CUDA backend is not built, because there is no nvcc")
+        return Count()
+    build = ROOT / "build" / "cuda-one"
+    cases, junit = build / "test-xml", RESULTS / "ctest-cuda.xml"
+    shutil.rmtree(cases, ignore_errors=True)
+    junit.unlink(missing_ok=True)
+    # One configuration of each kernel: all of them are `make cuda`, and minutes.
+    parts = [f"-DOCTAVO_BUILD_{part}=OFF" for part in ("CLI", "EXAMPLES")]
+    configure = ["cmake", "--preset", "cuda", "-B", str(build), "-DOCTAVO_CUDA_CONFIGS=one"]
+    compiler = f"-DCMAKE_CUDA_COMPILER={nvcc}"
+    targets = ["octavo_cuda_tests", "bench_cuda"]
+    if not run([*configure, compiler, "-DOCTAVO_WERROR=ON", *parts]):
+        return Count(failed=1)
+    if not run(["cmake", "--build", str(build), "--target", *targets]):
+        return Count(failed=1)
+    ctest = ["ctest", "--test-dir", str(build), "-L", "^cuda$", "--output-on-failure"]
+    good = run([*ctest, "--no-tests=error", "--output-junit", str(junit)])
+    if not junit.exists():
+        return Count(failed=1)
+    count = count_ctest(junit, cases)
+    if not good and count.failed == 0:
+        count.failed = 1
+    return count
+
+
 def tsan_stage() -> Count:
     # The thread sanitizer wants its shadow memory at fixed places, which strong address space
     # randomisation of recent kernels can occupy.
@@ -128,10 +163,10 @@ STAGES = {
     "dev": lambda: cpp_stage("dev"),
     "tsan": tsan_stage,
     "x86_64": lambda: cpp_stage("x86_64"),
+    "cuda": cuda_stage,
 }
 EXTRA_STAGES = {
     "slow": lambda: cpp_stage("release", test_preset="slow"),
-    "cuda": lambda: cpp_stage("cuda"),
 }
 
 

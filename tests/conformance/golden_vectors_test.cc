@@ -14,6 +14,7 @@
 #include "octavo/round/encode.h"
 #include "tests/conformance/golden.h"
 #include "tests/oracle/oracle.h"
+#include "tests/support/every_backend.h"
 
 namespace octavo {
 namespace {
@@ -54,8 +55,7 @@ void run_on_backends(const std::string& format_name, const std::string& policy_n
                 size);  // both our architectures are little-endian
   }
   const auto count = static_cast<std::int64_t>(batch.inputs.size());
-  for (const BackendInfo& backend : backends()) {
-    if (!backend.usable) continue;
+  for (const BackendInfo& backend : support::every_backend()) {
     std::vector<std::uint16_t> codes(batch.inputs.size());
     const View out = code_view(codes.data(), format, {count});
     encode(value_view(values.data(), dtype, {count}), out, policy, {.backend = backend.kernels});

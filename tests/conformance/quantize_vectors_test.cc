@@ -16,6 +16,7 @@
 #include "octavo/octavo.h"
 #include "octavo/scale/tile_scale.h"
 #include "tests/conformance/golden.h"
+#include "tests/support/every_backend.h"
 
 namespace octavo {
 namespace {
@@ -192,8 +193,8 @@ TEST(QuantizeVectors, EveryRowOfEveryPeer) {
       const bool one_level = row.scaling.scale.format == ScaleFormat::e4m3_f32 && !row.two_levels;
       if (one_level) judge("definition", by_definition(row));
       if (!one_level) {
-        for (const BackendInfo& backend : backends())
-          if (backend.usable) judge(backend.name, by_backend(row, *backend.kernels));
+        for (const BackendInfo& backend : support::every_backend())
+          judge(backend.name, by_backend(row, *backend.kernels));
       }
       compared += different == nullptr ? 1 : 0;
     }

@@ -43,7 +43,7 @@ TEST_P(EveryCode, DecodesOnEveryBackend) {
   std::vector<std::uint8_t> codes = all_codes(format);
   const auto count = static_cast<std::int64_t>(oracle.meanings().size());
   ASSERT_EQ(count, std::int64_t{format.code_mask()} + 1);
-  for (const BackendInfo& backend : usable_backends()) {
+  for (const BackendInfo& backend : every_backend()) {
     for (const DType dtype : {DType::f64, DType::f32, DType::f16, DType::bf16}) {
       const auto size = static_cast<std::size_t>(element_bytes(dtype));
       std::vector<std::byte> values(static_cast<std::size_t>(count) * size, std::byte{0xAA});
@@ -66,7 +66,7 @@ TEST_P(EveryCode, ComesBackUnderEveryRounding) {
   const Format format = parse_format(GetParam().name);
   std::vector<std::uint8_t> codes = all_codes(format);
   const auto count = static_cast<std::int64_t>(oracle.meanings().size());
-  for (const BackendInfo& backend : usable_backends()) {
+  for (const BackendInfo& backend : every_backend()) {
     const Tensor values =
         decode(code_view(codes.data(), format, {count}), DType::f64, {.backend = backend.kernels});
     for (const Rounding rounding : kRoundings) {
@@ -106,7 +106,7 @@ TEST_P(EveryCode, ConvertsToEveryOtherFormat) {
   const std::vector<std::uint8_t> codes = all_codes(from_format);
   const std::size_t count = from.meanings().size();
   const Shape shape{static_cast<std::int64_t>(count)};
-  const std::vector<BackendInfo> usable = usable_backends();
+  const std::vector<BackendInfo> usable = every_backend();
   for (const oracle::FormatRow& row : oracle::all_rows()) {
     if (!is_tried(GetParam(), row)) continue;
     const oracle::Oracle to(row);

@@ -11,6 +11,7 @@
 
 #include "octavo/octavo.h"
 #include "tests/oracle/quantize_oracle.h"
+#include "tests/support/every_backend.h"
 
 namespace octavo {
 namespace {
@@ -152,8 +153,7 @@ TEST_P(EveryQuantize, AgreesWithOracle) {
       }
       const oracle::QuantizeAnswer rowwise = wanted.quantize(values, rows, cols),
                                    columnwise = wanted.quantize(turned, cols, rows);
-      for (const BackendInfo& backend : backends()) {
-        if (!backend.usable) continue;
+      for (const BackendInfo& backend : support::every_backend()) {
         const std::string where = text(backend.name, ", ", one.preset, " ", name_of(one.rule), ", ",
                                        kKinds[kind], " ", dtype_name(dtype));
         const bool two_levels = one.question.scales == oracle::Scales::e4m3_f32;

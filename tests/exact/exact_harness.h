@@ -18,10 +18,13 @@
 #include "octavo/round/policy_names.h"
 #include "tests/oracle/oracle.h"
 #include "tests/oracle/philox_oracle.h"
+#include "tests/support/every_backend.h"
 
 namespace exact {
 
 using namespace octavo;  // NOLINT: a header of tests only
+using octavo::support::every_backend;
+using octavo::support::is_staged;
 
 inline constexpr Rounding kRoundings[] = {
     Rounding::nearest_even, Rounding::nearest_away, Rounding::toward_zero, Rounding::up,
@@ -58,14 +61,6 @@ inline Inputs all_16_bit(DType dtype) {
                dtype == DType::f16 ? oracle::value_of_f16(half) : oracle::value_of_bf16(half));
   }
   return inputs;
-}
-
-inline std::vector<BackendInfo> usable_backends() {
-  std::vector<BackendInfo> usable;
-  for (BackendInfo& info : backends()) {
-    if (info.usable) usable.push_back(info);
-  }
-  return usable;
 }
 
 inline constexpr std::uint64_t kSeed = 0x0123456789ABCDEFu;
@@ -113,7 +108,7 @@ class Examiner {
   [[nodiscard]] bool holds(const Format& format, const EncodePolicy& policy,
                            bool with_counts) const {
     const Answer want = answer(policy);
-    static const std::vector<BackendInfo> kBackends = usable_backends();
+    static const std::vector<BackendInfo> kBackends = every_backend();
     for (const BackendInfo& backend : kBackends) {
       std::vector<std::uint8_t> bytes(want.bytes.size());
       Counts counts{-1, -1, -1};

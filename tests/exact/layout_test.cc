@@ -54,7 +54,7 @@ TEST(PackedLayout, IsALittleEndianBitStreamPerRow) {
   for (const char* name : {"e2m1fn", "e3m2fn", "e2m3fn", "e3m3", "e2m2", "e1m0fn", "e4m2fnu"}) {
     const Format format = parse_format(name);
     const oracle::Oracle oracle(oracle::row_named(name));
-    for (const BackendInfo& backend : usable_backends()) {
+    for (const BackendInfo& backend : every_backend()) {
       for (const std::int64_t rows : {1, 2, 3}) {
         for (const std::int64_t cols :
              {1, 2, 3, 4, 5, 7, 8, 9, 15, 16, 17, 31, 33, 63, 64, 65, 100, 2047, 2049, 5000}) {
@@ -100,7 +100,7 @@ TEST(PackedLayout, IsALittleEndianBitStreamPerRow) {
 TEST(PackedLayout, MatchesTheWordsOfTheDocumentation) {
   const std::vector<float> values{0.5f, 1, 1.5f,
                                   -6};  // e2m1fn codes 1 2 3 F; e3m2fn codes 08 0C 0E 36
-  for (const BackendInfo& backend : usable_backends()) {
+  for (const BackendInfo& backend : every_backend()) {
     const Tensor fp4 =
         encode(view_of(std::span(values)), e2m1fn, {}, {.backend = backend.kernels}, true);
     ASSERT_EQ(fp4.nbytes(), 2);
@@ -172,7 +172,7 @@ TEST(StridedLayout, AnyStrideOfTheInput) {
           static_cast<std::uint8_t>(oracle.encode(double{dense[i]}, stochastic, random).code));
     }
     const View view = strided(memory, test.first, test.shape, test.strides);
-    for (const BackendInfo& backend : usable_backends()) {
+    for (const BackendInfo& backend : every_backend()) {
       std::vector<std::uint8_t> codes(static_cast<std::size_t>(count) + 2, kCanary);
       const View out = code_view(codes.data() + 1, e4m3fn, test.shape);
       encode(view, out, {}, {.backend = backend.kernels});
@@ -191,7 +191,7 @@ TEST(StridedLayout, CodesOfAnyStrideDecode) {
   std::vector<std::uint8_t> memory(1000);
   std::iota(memory.begin(), memory.end(), std::uint8_t{0});
   const oracle::Oracle oracle(oracle::row_named("e5m2"));
-  for (const BackendInfo& backend : usable_backends()) {
+  for (const BackendInfo& backend : every_backend()) {
     for (const std::int64_t stride : {-3, -1, 0, 1, 2, 3}) {
       View view = code_view(memory.data() + 500, e5m2, {150});
       view.strides[0] = stride;
@@ -223,7 +223,7 @@ TEST(RaggedLayout, EverySizeAndAlignment) {
   for (const std::int64_t edge : {128, 256, 1024, 2048, 4096, 32768, 65536, 131072}) {
     for (const std::int64_t off : {-1, 0, 1, 3}) sizes.push_back(edge + off);
   }
-  for (const BackendInfo& backend : usable_backends()) {
+  for (const BackendInfo& backend : every_backend()) {
     for (const std::int64_t size : sizes) {
       const std::int64_t shift = size % 16;  // walks over every alignment of a vector
       std::vector<std::uint8_t> codes(static_cast<std::size_t>(size + shift) + 16, kCanary);
@@ -256,7 +256,7 @@ TEST(RaggedLayout, BytesNeedNoAlignment) {
   const std::vector<float> values = some_values(300);
   const std::vector<std::uint8_t> want =
       codes_of(values, oracle::Oracle(oracle::row_named("e5m2")));
-  for (const BackendInfo& backend : usable_backends()) {
+  for (const BackendInfo& backend : every_backend()) {
     for (std::size_t shift = 1; shift < 4; ++shift) {
       std::vector<std::byte> bytes(values.size() * 4 + shift);
       std::memcpy(bytes.data() + shift, values.data(), values.size() * 4);
@@ -273,7 +273,7 @@ TEST(InPlaceLayout, CodesOverwriteTheirValues) {
     const std::vector<float> values = some_values(count);
     const oracle::Oracle narrow(oracle::row_named("e4m3fn"));
     const std::vector<std::uint8_t> want = codes_of(values, narrow);
-    for (const BackendInfo& backend : usable_backends()) {
+    for (const BackendInfo& backend : every_backend()) {
       std::vector<float> memory = values;
       auto* bytes = reinterpret_cast<std::uint8_t*>(memory.data());
       encode(value_view(memory.data(), DType::f32, {count}), code_view(bytes, e4m3fn, {count}), {},
@@ -293,7 +293,7 @@ TEST(InPlaceLayout, CodesOverwriteTheirValues) {
 }
 
 TEST(EmptyLayout, IsNoError) {
-  for (const BackendInfo& backend : usable_backends()) {
+  for (const BackendInfo& backend : every_backend()) {
     Counts counts{1, 2, 3};
     for (const Shape& shape : {Shape{0}, Shape{3, 0}, Shape{0, 5, 7}}) {
       encode(value_view(nullptr, DType::f32, shape), code_view(nullptr, e2m1fn, shape, true), {},

@@ -14,7 +14,7 @@ TEST(Witness, OneTwoThreeComeBack) {
   fp8_decode(codes, back);
   EXPECT_EQ(codes, (std::array<std::uint8_t, 3>{0x38, 0x40, 0x44}));
   EXPECT_EQ(back, values);
-  for (const BackendInfo& backend : usable_backends()) {
+  for (const BackendInfo& backend : every_backend()) {
     for (const oracle::FormatRow& row : oracle::all_rows()) {
       const Format format = parse_format(row.name);
       const Tensor encoded =
@@ -35,7 +35,7 @@ TEST(Witness, OneTwoThreeComeBack) {
 }
 
 TEST(Witness, HoldOnEveryBackend) {
-  for (const BackendInfo& backend : usable_backends()) {
+  for (const BackendInfo& backend : every_backend()) {
     const ConvertOptions options{.backend = backend.kernels};
     const auto f32 = [&](float value) {
       std::uint8_t code = 0;

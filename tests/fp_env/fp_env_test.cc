@@ -19,6 +19,7 @@
 #include "octavo/format/decode.h"
 #include "octavo/format/parse_format.h"
 #include "octavo/round/policy_names.h"
+#include "tests/support/every_backend.h"
 
 namespace octavo {
 namespace {
@@ -84,9 +85,7 @@ std::vector<Format> formats() {
 
 std::vector<const Kernels*> usable_backends() {
   std::vector<const Kernels*> usable;
-  for (const BackendInfo& backend : backends()) {
-    if (backend.usable) usable.push_back(backend.kernels);
-  }
+  for (const BackendInfo& backend : support::every_backend()) usable.push_back(backend.kernels);
   return usable;
 }
 

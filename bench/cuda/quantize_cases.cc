@@ -1,0 +1,166 @@
+// Quantizers from bf16, their way back, and one to another. Bytes count one read of the values,
+// also where a quantizer must read twice.
+#include "bench/cuda/lab.h"
+#include "octavo/base/error.h"
+#include "octavo/quant/scaling.h"
+
+namespace octavo::bench {
+namespace {
+
+enum class Copies { row, column, both };
+enum class Given { nothing, inverse, tensor_amax };
+
+constexpr float kAmax = 6.0F;  // about that of the normal deviates in use
+
+struct Question {
+  Scaling scaling{};
+  Copies copies = Copies::row;
+  Given given = Given::nothing;
+  bool scales_by_column = false;
+};
+
+Question question(std::string_view name, Copies copies = Copies::row,
+                  Given given = Given::nothing) {
+  return {.scaling = preset(name), .copies = copies, .given = given};
+}
+
+QuantizedMatrix make_copy(Lab& lab, const Question& asked, bool columnwise, Work& work) {
+  const Scaling& scaling = asked.scaling;
+  const std::int64_t rows = columnwise ? lab.cols : lab.rows,
+                     cols = columnwise ? lab.rows : lab.cols;
+  const std::int64_t grid_rows = tile_count(scaling.tile.rows, rows),
+                     grid_cols = tile_count(scaling.tile.cols, cols);
+  const bool packed = scaling.packed && scaling.format.bits() < 8;
+  QuantizedMatrix copy{.tile = scaling.tile};
+  copy.codes = Lab::matrix(DType::code, scaling.format, packed, rows, cols, work.keep);
+  switch (scaling.scale.format) {
+    case ScaleFormat::e8m0:
+      copy.scales = Lab::matrix(DType::code, e8m0fnu, false, grid_rows, grid_cols, work.keep);
+      break;
+    case ScaleFormat::e4m3_f32:
+      copy.scales = Lab::matrix(DType::code, e4m3fn, false, grid_rows, grid_cols, work.keep);
+      copy.tensor_scale = lab.number(0, work.keep);
+      lab.entry (&Kernels::tensor_scale)(lab.exec(), scaling.scale, scaling.format,
+                                         lab.number(kAmax, work.keep), copy.tensor_scale);
+      break;
+    default:
+      copy.scales = Lab::matrix(DType::f32, {}, false, grid_rows, grid_cols, work.keep);
+  }
+  if (asked.scales_by_column) {
+    copy.scales.col_stride = grid_rows * copy.scales.col_stride;
+    copy.scales.row_pitch = element_bytes(copy.scales.dtype, copy.scales.format);
+  }
+  work.bytes += bytes_of(copy.codes) + bytes_of(copy.scales);
+  return copy;
+}
+
+QuantizeJob make_job(Lab& lab, const Question& asked, Work& work) {
+  QuantizeJob job{.scale = asked.scaling.scale, .encode = asked.scaling.encode};
+  job.scale.context = {.input = InputType::bf16, .per_tensor = asked.scaling.tile == Tile{0, 0}};
+  if (asked.copies != Copies::column) job.rowwise = make_copy(lab, asked, false, work);
+  if (asked.copies != Copies::row) job.columnwise = make_copy(lab, asked, true, work);
+  if (asked.given == Given::inverse) {
+    job.given_inverse = lab.number(448.0F / kAmax, work.keep);
+    job.amax = lab.number(0, work.keep);
+  }
+  if (asked.given == Given::tensor_amax) job.tensor_amax = lab.number(kAmax, work.keep);
+  return job;
+}
+
+std::function<Work(Lab&)> quantizing(const Question& asked) {
+  return [=](Lab& lab) {
+    Work work;
+    QuantizeJob job = make_job(lab, asked, work);
+    job.source.values = lab.values(DType::bf16);
+    work.bytes += bytes_of(job.source.values);
+    work.run = [=, entry = lab.entry(&Kernels::quantize)](const Exec& exec) { entry(exec, job); };
+    return work;
+  };
+}
+
+std::function<Work(Lab&)> dequantizing(const Question& asked) {
+  return [=](Lab& lab) {
+    Work work;
+    QuantizeJob job = make_job(lab, asked, work);
+    job.source.values = lab.values(DType::bf16);
+    lab.entry (&Kernels::quantize)(lab.exec(), job);
+    const Matrix values = Lab::matrix(DType::bf16, {}, false, lab.rows, lab.cols, work.keep);
+    work.bytes += bytes_of(values);
+    work.run = [=, entry = lab.entry(&Kernels::dequantize)](const Exec& exec) {
+      entry(exec, job.rowwise, values);
+    };
+    return work;
+  };
+}
+
+std::function<Work(Lab&)> requantizing(const Question& from, const Question& to) {
+  return [=](Lab& lab) {
+    Work work;
+    QuantizeJob first = make_job(lab, from, work), second = make_job(lab, to, work);
+    first.source.values = lab.values(DType::bf16);
+    lab.entry (&Kernels::quantize)(lab.exec(), first);
+    second.source.quantized = first.rowwise;
+    second.scale.context.input = InputType::f32;
+    work.run = [=, entry = lab.entry(&Kernels::quantize)](const Exec& exec) {
+      entry(exec, second);
+    };
+    return work;
+  };
+}
+
+Work finding_amax(Lab& lab) {
+  Work work;
+  QuantizeSource source;
+  source.values = lab.values(DType::bf16);
+  float* const amax = lab.number(0, work.keep);
+  work.bytes = bytes_of(source.values);
+  work.run = [=, entry = lab.entry(&Kernels::amax)](const Exec& exec) {
+    entry(exec, source, AmaxOf::all, amax);
+  };
+  return work;
+}
+
+}  // namespace
+
+std::vector<Case> quantize_cases() {
+  Question by_column = question("fp8-1x128");
+  by_column.scales_by_column = true;
+  const Question nvfp4 = question("nvfp4", Copies::row, Given::tensor_amax);
+  Question stochastic = nvfp4;
+  stochastic.scaling.encode.rounding = Rounding::stochastic;
+  const auto both = [](const char* name) { return question(name, Copies::both); };
+  return {
+      {"quantize", "amax alone (read only)", 0, finding_amax},
+      {"quantize", "fp8, current", 0.57, quantizing(question("fp8"))},
+      {"quantize", "fp8, delayed, amax out", 0,
+       quantizing(question("fp8", Copies::row, Given::inverse))},
+      {"quantize", "fp8, delayed, both", 0,
+       quantizing(question("fp8", Copies::both, Given::inverse))},
+      {"quantize", "fp8-channel", 0.93, quantizing(question("fp8-channel"))},
+      {"quantize", "fp8-1x128", 0.93, quantizing(question("fp8-1x128"))},
+      {"quantize", "fp8-1x128, scales by column", 0.93, quantizing(by_column)},
+      {"quantize", "fp8-1x128, both", 0, quantizing(both("fp8-1x128"))},
+      {"quantize", "fp8-block", 0, quantizing(question("fp8-block"))},
+      {"quantize", "mxfp8, row", 0.95, quantizing(question("mxfp8"))},
+      {"quantize", "mxfp8, column", 0, quantizing(question("mxfp8", Copies::column))},
+      {"quantize", "mxfp8, both", 0.90, quantizing(both("mxfp8"))},
+      {"quantize", "mxfp6", 0, quantizing(question("mxfp6"))},
+      {"quantize", "mxfp4", 0, quantizing(question("mxfp4"))},
+      {"quantize", "mxint8", 0, quantizing(question("mxint8"))},
+      {"quantize", "nvfp4, tensor amax given", 0.85, quantizing(nvfp4)},
+      {"quantize", "nvfp4, stochastic", 0, quantizing(stochastic)},
+      {"dequantize", "fp8", 0, dequantizing(question("fp8"))},
+      {"dequantize", "fp8-channel", 0, dequantizing(question("fp8-channel"))},
+      {"dequantize", "fp8-1x128", 0, dequantizing(question("fp8-1x128"))},
+      {"dequantize", "fp8-block", 0, dequantizing(question("fp8-block"))},
+      {"dequantize", "mxfp8", 0, dequantizing(question("mxfp8"))},
+      {"dequantize", "mxfp6", 0, dequantizing(question("mxfp6"))},
+      {"dequantize", "mxfp4", 0, dequantizing(question("mxfp4"))},
+      {"dequantize", "nvfp4", 0, dequantizing(nvfp4)},
+      {"requantize", "mxfp8 to fp8", 0, requantizing(question("mxfp8"), question("fp8"))},
+      {"requantize", "mxfp8 to fp8-channel", 0,
+       requantizing(question("mxfp8"), question("fp8-channel"))},
+  };
+}
+
+}  // namespace octavo::bench

@@ -1,0 +1,18 @@
+// Whom a test of host memory runs on: every CPU backend that this machine can run, and a CUDA
+// device, if there is one, by way of staging.
+#pragma once
+
+#include <vector>
+
+#include "octavo/backend/registry.h"
+
+namespace octavo::support {
+
+// OCTAVO_TEST_BACKEND keeps those whose name has that in it; throws if none is left, because a test
+// of nothing would pass.
+std::vector<BackendInfo> every_backend();
+
+// Does it run on a device? Then it is the same for any number of threads.
+bool is_staged(const BackendInfo& backend);
+
+}  // namespace octavo::support

@@ -1,0 +1,117 @@
+// A backend over host memory whose every entry is one of a device, run by way of StagedCall. What
+// the device does not offer is not offered here either.
+#pragma once
+
+#include "octavo/backend/device.h"
+#include "tests/support/staged_call.h"
+
+namespace octavo::support {
+
+// The door's entries are plain functions, so the device is a template argument: a function that
+// gives it.
+template <const DeviceApi& (*kDevice)()>
+struct StagedKernels {
+  static void encode(const Exec& exec, const Matrix& values, const Matrix& codes,
+                     const EncodePolicy& policy, Counts* counts) {
+    StagedCall call(kDevice(), exec);
+    call.reads(values);
+    call.writes(codes);
+    call.updates(counts);
+    call.start();
+    kDevice().kernels->encode(call.exec(), call.there(values), call.there(codes), policy,
+                              call.there(counts));
+    call.finish();
+  }
+
+  static void decode(const Exec& exec, const Matrix& codes, const Matrix& values) {
+    StagedCall call(kDevice(), exec);
+    call.reads(codes);
+    call.writes(values);
+    call.start();
+    kDevice().kernels->decode(call.exec(), call.there(codes), call.there(values));
+    call.finish();
+  }
+
+  static void quantize(const Exec& exec, const QuantizeJob& job) {
+    StagedCall call(kDevice(), exec);
+    call.reads(job.source);
+    for (const QuantizedMatrix* copy : {&job.rowwise, &job.columnwise}) {
+      if (!copy->wanted()) continue;
+      call.writes(copy->codes);
+      call.writes(copy->scales);
+      call.reads(copy->tensor_scale);
+    }
+    for (const float* given : {job.given_amax, job.given_inverse, job.tensor_amax})
+      call.reads(given);
+    call.updates(job.amax);
+    call.updates(job.counts);
+    call.start();
+    QuantizeJob there = job;
+    there.source = call.there(job.source);
+    if (job.rowwise.wanted()) there.rowwise = call.there(job.rowwise);
+    if (job.columnwise.wanted()) there.columnwise = call.there(job.columnwise);
+    there.given_amax = call.there(job.given_amax);
+    there.given_inverse = call.there(job.given_inverse);
+    there.tensor_amax = call.there(job.tensor_amax);
+    there.amax = call.there(job.amax);
+    there.counts = call.there(job.counts);
+    kDevice().kernels->quantize(call.exec(), there);
+    call.finish();
+  }
+
+  static void dequantize(const Exec& exec, const QuantizedMatrix& from, const Matrix& values) {
+    StagedCall call(kDevice(), exec);
+    call.reads(from);
+    call.writes(values);
+    call.start();
+    kDevice().kernels->dequantize(call.exec(), call.there(from), call.there(values));
+    call.finish();
+  }
+
+  static void amax(const Exec& exec, const QuantizeSource& source, AmaxOf of, float* amax) {
+    StagedCall call(kDevice(), exec);
+    call.reads(source);
+    call.updates(amax);
+    call.start();
+    kDevice().kernels->amax(call.exec(), call.there(source), of, call.there(amax));
+    call.finish();
+  }
+
+  static void tensor_scale(const Exec& exec, const ScaleSpec& spec, const Format& element,
+                           const float* amax, float* scale) {
+    StagedCall call(kDevice(), exec);
+    call.reads(amax);
+    call.writes(scale);
+    call.start();
+    kDevice().kernels->tensor_scale(call.exec(), spec, element, call.there(amax),
+                                    call.there(scale));
+    call.finish();
+  }
+
+  static std::int64_t count_nan(const Exec& exec, const Matrix& values) {
+    StagedCall call(kDevice(), exec);
+    call.reads(values);
+    call.start();
+    const std::int64_t count = kDevice().kernels->count_nan(call.exec(), call.there(values));
+    call.finish();
+    return count;
+  }
+
+  static Kernels table(const char* name) {
+    const Kernels& device = *kDevice().kernels;
+    Kernels table{.name = name, .description = device.description};
+    const auto offer = [&](auto entry, auto staged) {
+      if (device.*entry != nullptr) table.*entry = staged;
+    };
+    offer(&Kernels::encode, &encode);
+    offer(&Kernels::decode, &decode);
+    offer(&Kernels::quantize, &quantize);
+    offer(&Kernels::dequantize, &dequantize);
+    offer(&Kernels::amax, &amax);
+    offer(&Kernels::tensor_scale, &tensor_scale);
+    offer(&Kernels::count_nan, &count_nan);
+    return table;
+  }
+};
+
+}  // namespace octavo::support
