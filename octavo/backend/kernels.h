@@ -34,13 +34,15 @@ struct QuantizeSource {
   Matrix values{};
   QuantizedMatrix quantized{};
 
-  [[nodiscard]] bool is_quantized() const { return quantized.wanted(); }
+  [[nodiscard]] constexpr bool is_quantized() const { return quantized.wanted(); }
   // All else is worked on in f32.
-  [[nodiscard]] bool works_in_f64() const { return !is_quantized() && values.dtype == DType::f64; }
-  [[nodiscard]] std::int64_t rows() const {
+  [[nodiscard]] constexpr bool works_in_f64() const {
+    return !is_quantized() && values.dtype == DType::f64;
+  }
+  [[nodiscard]] constexpr std::int64_t rows() const {
     return is_quantized() ? quantized.codes.rows : values.rows;
   }
-  [[nodiscard]] std::int64_t cols() const {
+  [[nodiscard]] constexpr std::int64_t cols() const {
     return is_quantized() ? quantized.codes.cols : values.cols;
   }
 };

@@ -136,7 +136,8 @@ OCTAVO_HD constexpr TileScale torchao_e8m0_scale(const ScaleSpec& spec, const Fo
 }
 
 OCTAVO_HD constexpr TileScale modelopt_e8m0_scale(const Format& element, float amax) {
-  const bool is_mxfp4 = element == e2m1fn;
+  constexpr Format kMxfp4 = e2m1fn;  // device code has no global objects
+  const bool is_mxfp4 = element == kMxfp4;
   if (amax != amax) return is_mxfp4 ? poisoned_scale(ScaleFormat::e8m0) : e8m0_scale(0, 127);
   const int byte = rounded_log2_byte(element, amax);
   return e8m0_scale(byte, 127 - byte);
@@ -162,7 +163,7 @@ OCTAVO_HD constexpr std::uint32_t limited_e4m3(float wanted, float least) {
   const auto most = static_cast<float>(max_value(e4m3fn));
   const float limited = wanted < least ? least : wanted > most ? most : wanted;
   if (limited != limited) return e4m3fn.magnitude_mask();
-  return encode_value(e4m3fn, static_cast<double>(limited)).code;
+  return encode<e4m3fn>(static_cast<double>(limited));
 }
 
 OCTAVO_HD constexpr TileScale te_two_level_scale(const Format& element, float amax,
@@ -171,7 +172,7 @@ OCTAVO_HD constexpr TileScale te_two_level_scale(const Format& element, float am
       tensor_amax > 0.0F ? te_tensor_inverse(element, tensor_amax) : 1.0F / tensor_scale;
   const std::uint32_t code =
       limited_e4m3(amax * (inverse * (1.0F / static_cast<float>(max_value(element)))), 0.0F);
-  const float scale = static_cast<float>(decode(e4m3fn, code)) * tensor_scale;
+  const float scale = static_cast<float>(decode<e4m3fn>(code)) * tensor_scale;
   return {code, scale, reciprocal(scale)};
 }
 
@@ -179,7 +180,7 @@ OCTAVO_HD constexpr TileScale torchao_two_level_scale(const Format& element, flo
                                                       float tensor_scale) {
   const std::uint32_t code =
       limited_e4m3(amax / static_cast<float>(max_value(element)) / tensor_scale, 0x1p-6F);
-  const auto block = static_cast<float>(decode(e4m3fn, code));
+  const auto block = static_cast<float>(decode<e4m3fn>(code));
   return {code, block * tensor_scale, 1.0F / tensor_scale / block};
 }
 
@@ -188,7 +189,7 @@ OCTAVO_HD constexpr TileScale modelopt_two_level_scale(const Format& element, fl
   float wanted = amax / (static_cast<float>(max_value(element)) * tensor_scale);
   if (wanted == 0.0F) wanted = 1.0F;
   const std::uint32_t code = limited_e4m3(wanted, 0x1p-9F);
-  const float scale = static_cast<float>(decode(e4m3fn, code)) * tensor_scale;
+  const float scale = static_cast<float>(decode<e4m3fn>(code)) * tensor_scale;
   return {code, scale, scale};
 }
 

@@ -86,9 +86,9 @@ OCTAVO_HD constexpr TileScale two_level_scale(const ScaleSpec& spec, const Forma
                                               float amax, float tensor_scale) {
   const float wanted =
       amax / static_cast<float>(max_value(element)) / tensor_scale * f32_power_of_two(spec.margin);
-  std::uint32_t code = encode_value(e4m3fn, static_cast<double>(wanted)).code;
+  std::uint32_t code = encode<e4m3fn>(static_cast<double>(wanted));
   if (code == 0) code = 1;  // a tile that is not zero keeps a scale
-  const float scale = static_cast<float>(decode(e4m3fn, code)) * tensor_scale;
+  const float scale = static_cast<float>(decode<e4m3fn>(code)) * tensor_scale;
   return {code, scale, divides(spec) ? scale : reciprocal(scale)};
 }
 

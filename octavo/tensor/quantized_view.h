@@ -32,7 +32,7 @@ struct QuantizedMatrix {
   Tile tile{};
   float* tensor_scale = nullptr;  // second level, where scales are e4m3
 
-  [[nodiscard]] bool wanted() const { return codes.data != nullptr; }
+  [[nodiscard]] constexpr bool wanted() const { return codes.data != nullptr; }
 };
 
 }  // namespace octavo

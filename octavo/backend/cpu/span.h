@@ -7,6 +7,7 @@
 #include <cstdint>
 
 #include "octavo/backend/kernels.h"
+#include "octavo/round/encode_edges.h"
 
 namespace octavo::cpu {
 
@@ -18,9 +19,7 @@ struct Encoder {
   // NaN and Inf do not matter: a quantizer writes over what they become. Saturating policies only.
   bool only_finite = false;
 
-  // Indexed by the sign of the input. A finite value beyond the range becomes overflow_field (a
-  // grid point: the largest finite value, or the one above it, whose code is Inf or NaN), so
-  // clamping the magnitude to it before rounding is all that overflow needs.
+  // As encode_edges has them, indexed by the sign of the input.
   std::array<std::uint32_t, 2> overflow_field{};
   std::array<std::uint32_t, 2> inf_code{};
   std::array<std::uint32_t, 2> nan_code{};
@@ -76,13 +75,6 @@ struct Isa {
 };
 
 Encoder make_encoder(const Format& format, const EncodePolicy& policy, DType source);
-
-// The value a magnitude field stands for on the format's grid, specials read as numbers.
-double grid_value(const Format& format, std::uint32_t field);
-
-// True when every finite value of the format, and the grid point above the largest, is an f32 and
-// the format has no normal number below f32's: then f32 lanes can do all the work.
-bool fits_f32(const Format& format);
 
 // The entries of the door, for one Isa.
 void encode_matrix(const Isa&, const Exec&, const Matrix& values, const Matrix& codes,

@@ -1,0 +1,42 @@
+// Which kernel does a conversion.
+#include "octavo/backend/cuda/kernels_internal.h"
+#include "octavo/backend/cuda/runtime.h"
+#include "octavo/backend/cuda/vector_plan.h"
+
+namespace octavo::cuda {
+namespace {
+
+void encode_apart(const Exec& exec, const Matrix& values, const Matrix& codes,
+                  const EncodePolicy& policy, Counts* counts) {
+  if (counts == nullptr &&
+      (encode_hardware(exec, values, codes, policy) || encode_lanes(exec, values, codes, policy)))
+    return;
+  encode_general(exec, values, codes, policy, counts);
+}
+
+}  // namespace
+
+void encode_matrix(const Exec& exec, const Matrix& values, const Matrix& codes,
+                   const EncodePolicy& policy, Counts* counts) {
+  if (values.rows == 0 || values.cols == 0) return;
+  const Scope scope(exec);
+  if (values.data != codes.data || stored_bits_of(values) == stored_bits_of(codes))
+    return encode_apart(exec, values, codes, policy, counts);
+  // In place: threads that are ahead would write over what others have yet to read. Such views are
+  // dense.
+  const auto bytes = static_cast<std::size_t>(codes.rows * codes.row_pitch);
+  const Scratch aside(exec, bytes);
+  Matrix out = codes;
+  out.data = aside.as<void>();
+  encode_apart(exec, values, out, policy, counts);
+  OCTAVO_CUDA_CHECK(
+      cudaMemcpyAsync(codes.data, out.data, bytes, cudaMemcpyDeviceToDevice, stream_of(exec)));
+}
+
+void decode_matrix(const Exec& exec, const Matrix& codes, const Matrix& values) {
+  if (codes.rows == 0 || codes.cols == 0) return;
+  const Scope scope(exec);
+  if (!decode_lanes(exec, codes, values)) decode_general(exec, codes, values);
+}
+
+}  // namespace octavo::cuda

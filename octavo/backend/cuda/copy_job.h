@@ -1,0 +1,36 @@
+// One copy, rowwise or columnwise, of a QuantizeJob, with all that the host can work out once.
+#pragma once
+
+#include "octavo/backend/kernels.h"
+#include "octavo/scale/tile_scale.h"
+
+namespace octavo::cuda {
+
+struct CopyJob {
+  QuantizeSource source{};
+  bool transposed = false;
+  QuantizedMatrix to{};
+  Tile tile{};                                // extents, never 0
+  std::int64_t tile_rows = 0, tile_cols = 0;  // how many tiles
+  ScaleSpec scale{};
+  EncodePolicy encode{};
+  AmaxPolicy policy = AmaxPolicy::max;
+  double percentile = 100.0;
+  bool hadamard = false;
+  std::uint16_t signs = 0;
+  AmaxOf amax_of = AmaxOf::all;
+  bool division = false;
+  bool is_f64 = false;
+  Finish finish = Finish::none;
+  std::uint32_t poison_code = 0;
+  const float *given_amax = nullptr, *given_inverse = nullptr, *tensor_amax = nullptr;
+  Counts* counts = nullptr;
+};
+
+CopyJob copy_job(const QuantizeJob& job, bool transposed);
+
+// A plain job of the usual kind, which the fast kernels take: contiguous f32, bf16 or f16 values to
+// contiguous codes, rounded to nearest even and saturating, poisoned by what is not finite.
+bool is_usual(const QuantizeJob& job);
+
+}  // namespace octavo::cuda

@@ -1,0 +1,59 @@
+// One code to one f32, exactly, for every format that f32 holds: the field put where f32 has its
+// own, then one exact product that sets the exponent right, subnormal numbers included.
+#pragma once
+
+#include <cuda_fp16.h>
+
+#include <cstdint>
+
+#include "octavo/backend/cuda/lane_plans.h"
+#include "octavo/tensor/dtype.h"
+
+namespace octavo::cuda {
+
+inline constexpr std::uint32_t kQuietNan = 0x7FC00000u;
+
+__device__ __forceinline__ std::uint32_t decode_lane(const LaneDecode& plan, std::uint32_t code) {
+  code &= plan.code_mask;
+  const std::uint32_t field = code & plan.magnitude_mask;
+  std::uint32_t bits = __float_as_uint(__uint_as_float(field << plan.up_shift) * plan.scale);
+  if (plan.powers != 0u) bits = field == 0u ? 0x400000u : field << 23;
+  if (field >= plan.special) bits = field == plan.inf_field ? 0x7F800000u : kQuietNan;
+  bits |= (code & plan.sign_mask) << plan.sign_shift;
+  if (code == plan.nan_code) bits = kQuietNan;
+  if (plan.integer != 0u) {
+    const int whole = static_cast<int>(field) - static_cast<int>(code & plan.sign_mask);
+    bits = __float_as_uint(static_cast<float>(whole) * plan.scale);
+  }
+  return bits;
+}
+
+// f32 to 16 bits, to nearest even; NaN stays quiet and keeps its sign.
+__device__ __forceinline__ std::uint32_t narrowed_to_bf16(std::uint32_t bits) {
+  const std::uint32_t rounded = (bits + 0x7FFFu + (bits >> 16 & 1u)) >> 16;
+  return (bits & 0x7FFFFFFFu) > 0x7F800000u ? (bits >> 16 & 0x8000u) | 0x7FC0u : rounded;
+}
+__device__ __forceinline__ std::uint32_t narrowed_to_f16(std::uint32_t bits) {
+  const std::uint32_t half = __half_as_ushort(__float2half_rn(__uint_as_float(bits)));
+  return (bits & 0x7FFFFFFFu) > 0x7F800000u ? (bits >> 16 & 0x8000u) | 0x7E00u : half;
+}
+
+// Eight values to memory; `at` counts vectors.
+template <DType kType>
+__device__ __forceinline__ void store_values(void* to, std::int64_t at,
+                                             const std::uint32_t (&bits)[8]) {
+  if constexpr (kType == DType::f32) {
+    auto* words = static_cast<uint4*>(to) + at * 2;
+    words[0] = {bits[0], bits[1], bits[2], bits[3]};
+    words[1] = {bits[4], bits[5], bits[6], bits[7]};
+  } else {
+    std::uint32_t half[8];
+#pragma unroll
+    for (int i = 0; i < 8; ++i)
+      half[i] = kType == DType::bf16 ? narrowed_to_bf16(bits[i]) : narrowed_to_f16(bits[i]);
+    static_cast<uint4*>(to)[at] = {half[0] | half[1] << 16, half[2] | half[3] << 16,
+                                   half[4] | half[5] << 16, half[6] | half[7] << 16};
+  }
+}
+
+}  // namespace octavo::cuda

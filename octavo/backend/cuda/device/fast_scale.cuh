@@ -1,0 +1,62 @@
+// One amax to one scale in a few instructions: tile_scale.h for what FastScale covers.
+#pragma once
+
+#include <cuda_fp16.h>
+
+#include <cstdint>
+
+#include "octavo/backend/cuda/device/hardware_cvt.cuh"
+#include "octavo/backend/cuda/fast_scale.h"
+#include "octavo/scale/scale_parts.h"
+
+namespace octavo::cuda {
+
+struct MadeScale {
+  std::uint32_t bits;  // as stored
+  float factor;        // u = x * factor
+  bool poisoned;
+};
+
+__device__ __forceinline__ float decoded_e4m3(std::uint32_t code) {
+  const auto pair = static_cast<std::uint16_t>(code);
+  std::uint32_t halves;
+  asm("cvt.rn.f16x2.e4m3x2 %0, %1;" : "=r"(halves) : "h"(pair));
+  return __half2float(__ushort_as_half(static_cast<std::uint16_t>(halves)));
+}
+
+// `amax` as bits; `tensor_scale` matters where there are two levels.
+template <FastKind kKind>
+__device__ __forceinline__ MadeScale fast_tile_scale(const FastScale& scale, std::uint32_t amax,
+                                                     float tensor_scale = 1.0F) {
+  MadeScale made{0u, 1.0F, amax >= 0x7F800000u};
+  if constexpr (kKind == FastKind::e8m0 || kKind == FastKind::power_f32) {
+    const int least = kKind == FastKind::e8m0 ? 0 : 1;
+    int byte = static_cast<int>(amax >> 23) - scale.top_exponent +
+               ((amax & 0x7FFFFFu) > scale.threshold ? 1 : 0);
+    byte = min(max(byte, least), 254);
+    // 2^-127 is subnormal.
+    made.factor =
+        __uint_as_float(byte == 254 ? 0x400000u : static_cast<unsigned>(254 - byte) << 23);
+    made.bits =
+        kKind == FastKind::e8m0 ? static_cast<unsigned>(byte) : static_cast<unsigned>(byte) << 23;
+    if (amax == 0u) {
+      made.bits = kKind == FastKind::e8m0 ? 0u : 0x3F800000u;
+      made.factor = 1.0F;
+    }
+    if (made.poisoned) made.bits = kKind == FastKind::e8m0 ? 0xFFu : 0x7FC00000u;
+  } else if constexpr (kKind == FastKind::quotient) {
+    const float wanted = clamped_scale(__uint_as_float(amax) / scale.max * scale.margin);
+    made.factor = amax == 0u ? 1.0F : reciprocal(wanted);
+    made.bits = amax == 0u ? 0x3F800000u : __float_as_uint(wanted);
+    if (made.poisoned) made.bits = 0x7FC00000u;
+  } else {
+    const float wanted = __uint_as_float(amax) / scale.max / tensor_scale * scale.margin;
+    const std::uint32_t code = max(hardware_pair<false>(wanted, 0.0F), 1u);
+    made.factor = amax == 0u ? 1.0F : reciprocal(decoded_e4m3(code) * tensor_scale);
+    made.bits = amax == 0u ? 0x38u : code;  // one
+    if (made.poisoned) made.bits = 0x7Fu;
+  }
+  return made;
+}
+
+}  // namespace octavo::cuda

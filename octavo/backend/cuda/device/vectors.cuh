@@ -1,0 +1,149 @@
+// Eight values or codes of a row at a time: how fast kernels read and write.
+#pragma once
+
+#include <cuda_fp16.h>
+
+#include <cstdint>
+
+#include "octavo/tensor/dtype.h"
+
+namespace octavo::cuda {
+
+inline constexpr int kVector = 8;
+
+__device__ __forceinline__ std::uint32_t f32_bits_of_f16(std::uint16_t half) {
+  const std::uint32_t bits = __float_as_uint(__half2float(__ushort_as_half(half)));
+  // The conversion forgets the sign of NaN.
+  const bool nan = (half & 0x7FFFu) > 0x7C00u;
+  return nan ? (static_cast<std::uint32_t>(half & 0x8000u) << 16) | 0x7FC00000u : bits;
+}
+
+// What memory holds, as it is.
+template <DType kType>
+struct Raw;
+template <>
+struct Raw<DType::f32> {
+  uint4 words[2];
+  static constexpr int kBytes = 32;
+};
+template <>
+struct Raw<DType::bf16> {
+  uint4 words[1];
+  static constexpr int kBytes = 16;
+};
+template <>
+struct Raw<DType::f16> : Raw<DType::bf16> {};
+
+// `at` counts vectors. Read once: not worth a place in L1.
+template <DType kType>
+__device__ __forceinline__ Raw<kType> load_raw(const void* from, std::int64_t at) {
+  const auto* words = static_cast<const uint4*>(from) + at * (Raw<kType>::kBytes / 16);
+  Raw<kType> raw;
+#pragma unroll
+  for (int i = 0; i < Raw<kType>::kBytes / 16; ++i) raw.words[i] = __ldcs(words + i);
+  return raw;
+}
+
+__device__ __forceinline__ std::uint32_t word(const uint4& words, int i) {
+  return i == 0 ? words.x : i == 1 ? words.y : i == 2 ? words.z : words.w;
+}
+
+// One of sixteen bytes' values, as the bits of f32.
+template <DType kType>
+__device__ __forceinline__ std::uint32_t f32_bits(const uint4& words, int i) {
+  if constexpr (kType == DType::f32) return word(words, i);
+  const std::uint32_t pair = word(words, i / 2);
+  if constexpr (kType == DType::bf16) return i % 2 == 0 ? pair << 16 : pair & 0xFFFF0000u;
+  return f32_bits_of_f16(static_cast<std::uint16_t>(i % 2 == 0 ? pair & 0xFFFFu : pair >> 16));
+}
+template <DType kType>
+__device__ __forceinline__ std::uint32_t f32_bits(const Raw<kType>& raw, int i) {
+  constexpr int kEach = kType == DType::f32 ? 4 : 8;
+  return f32_bits<kType>(raw.words[i / kEach], i % kEach);
+}
+
+// The same where it does not matter which NaN a NaN becomes.
+template <DType kType>
+__device__ __forceinline__ float any_nan_value(const uint4& words, int i) {
+  if constexpr (kType == DType::f16) {
+    const std::uint32_t pair = word(words, i / 2);
+    return __half2float(
+        __ushort_as_half(static_cast<std::uint16_t>(i % 2 == 0 ? pair & 0xFFFFu : pair >> 16)));
+  } else {
+    return __uint_as_float(f32_bits<kType>(words, i));
+  }
+}
+template <DType kType>
+__device__ __forceinline__ float any_nan_value(const Raw<kType>& raw, int i) {
+  constexpr int kEach = kType == DType::f32 ? 4 : 8;
+  return any_nan_value<kType>(raw.words[i / kEach], i % kEach);
+}
+
+// Magnitudes of 16 bits are ordered like integers too, two of them to a word.
+__device__ __forceinline__ unsigned halves_amax(const uint4& words) {
+  constexpr unsigned kMask = 0x7FFF7FFFu;
+  return __vimax3_u16x2(__vimax3_u16x2(words.x & kMask, words.y & kMask, words.z & kMask),
+                        words.w & kMask, 0u);
+}
+// 16 bits of a magnitude, in the high half of a word, as the bits of f32.
+template <DType kType>
+__device__ __forceinline__ std::uint32_t widened_magnitude(unsigned high) {
+  if constexpr (kType == DType::bf16) return high & 0xFFFF0000u;
+  return f32_bits_of_f16(static_cast<std::uint16_t>(high >> 16));
+}
+
+// The eight codes of a vector, of up to eight bits each, one to a byte.
+__device__ __forceinline__ uint2 packed_bytes(const std::uint32_t (&codes)[kVector]) {
+  return {codes[0] | codes[1] << 8 | codes[2] << 16 | codes[3] << 24,
+          codes[4] | codes[5] << 8 | codes[6] << 16 | codes[7] << 24};
+}
+__device__ __forceinline__ std::uint32_t packed_nibbles(const std::uint32_t (&codes)[kVector]) {
+  return codes[0] | codes[1] << 4 | codes[2] << 8 | codes[3] << 12 | codes[4] << 16 |
+         codes[5] << 20 | codes[6] << 24 | codes[7] << 28;
+}
+
+// Codes as they lie in memory: bits per code, 8 or 16 where they are not packed.
+__device__ __forceinline__ void store_codes(void* to, std::int64_t at, int bits,
+                                            const std::uint32_t (&codes)[kVector]) {
+  if (bits == 8) {
+    static_cast<uint2*>(to)[at] = packed_bytes(codes);
+  } else if (bits == 4) {
+    static_cast<std::uint32_t*>(to)[at] = packed_nibbles(codes);
+  } else if (bits == 16) {
+    static_cast<uint4*>(to)[at] = {codes[0] | codes[1] << 16, codes[2] | codes[3] << 16,
+                                   codes[4] | codes[5] << 16, codes[6] | codes[7] << 16};
+  } else {  // six bits: 48 of them
+    const std::uint32_t low = codes[0] | codes[1] << 6 | codes[2] << 12 | codes[3] << 18 |
+                              codes[4] << 24 | codes[5] << 30;
+    const std::uint32_t high = codes[5] >> 2 | codes[6] << 4 | codes[7] << 10;
+    auto* words = static_cast<std::uint16_t*>(to) + at * 3;
+    words[0] = static_cast<std::uint16_t>(low);
+    words[1] = static_cast<std::uint16_t>(low >> 16);
+    words[2] = static_cast<std::uint16_t>(high);
+  }
+}
+
+__device__ __forceinline__ void load_codes(const void* from, std::int64_t at, int bits,
+                                           std::uint32_t (&codes)[kVector]) {
+  if (bits == 8) {
+    const uint2 words = __ldcs(static_cast<const uint2*>(from) + at);
+#pragma unroll
+    for (int i = 0; i < kVector; ++i) codes[i] = (i < 4 ? words.x : words.y) >> (i % 4 * 8) & 0xFFu;
+  } else if (bits == 4) {
+    const std::uint32_t words = __ldcs(static_cast<const std::uint32_t*>(from) + at);
+#pragma unroll
+    for (int i = 0; i < kVector; ++i) codes[i] = words >> (i * 4) & 0xFu;
+  } else if (bits == 16) {
+    const uint4 words = __ldcs(static_cast<const uint4*>(from) + at);
+#pragma unroll
+    for (int i = 0; i < kVector; ++i) codes[i] = word(words, i / 2) >> (i % 2 * 16) & 0xFFFFu;
+  } else {
+    const auto* words = static_cast<const std::uint16_t*>(from) + at * 3;
+    const std::uint64_t all = words[0] | static_cast<std::uint64_t>(words[1]) << 16 |
+                              static_cast<std::uint64_t>(words[2]) << 32;
+#pragma unroll
+    for (int i = 0; i < kVector; ++i) codes[i] = static_cast<std::uint32_t>(all >> (i * 6)) & 0x3Fu;
+  }
+}
+
+}  // namespace octavo::cuda

@@ -1,0 +1,91 @@
+// Values to e4m3fn and e5m2 in the way everybody wants (nearest even, saturating), by the
+// hardware's own conversion: bound by memory alone.
+#include "octavo/backend/cuda/device/hardware_cvt.cuh"
+#include "octavo/backend/cuda/device/vectors.cuh"
+#include "octavo/backend/cuda/kernels_internal.h"
+#include "octavo/backend/cuda/runtime.h"
+#include "octavo/backend/cuda/vector_plan.h"
+#include "octavo/format/named_formats.h"
+
+namespace octavo::cuda {
+namespace {
+
+constexpr int kThreads = 256;
+
+template <DType kSource, bool kE5m2, bool kSigns, int kUnroll>
+__global__ void __launch_bounds__(kThreads)
+    encode_kernel(const unsigned char* from, unsigned char* to, VectorPlan plan) {
+  const std::int64_t row = blockIdx.y;
+  from += row * plan.from_pitch;
+  to += row * plan.to_pitch;
+  const std::int64_t first = static_cast<std::int64_t>(blockIdx.x) * (kThreads * kUnroll) +
+                             static_cast<std::int64_t>(threadIdx.x);
+  Raw<kSource> raw[kUnroll];
+#pragma unroll
+  for (int u = 0; u < kUnroll; ++u)
+    if (first + u * kThreads < plan.vectors) raw[u] = load_raw<kSource>(from, first + u * kThreads);
+#pragma unroll
+  for (int u = 0; u < kUnroll; ++u) {
+    if (first + u * kThreads >= plan.vectors) break;
+    float x[kVector];
+#pragma unroll
+    for (int i = 0; i < kVector; ++i) x[i] = __uint_as_float(f32_bits<kSource>(raw[u], i));
+    uint2 codes = {hardware_four<kE5m2>(x[0], x[1], x[2], x[3]),
+                   hardware_four<kE5m2>(x[4], x[5], x[6], x[7])};
+    if constexpr (kSigns) {  // numbers have theirs already
+      codes.x |= sign_bytes(x[0], x[1], x[2], x[3]);
+      codes.y |= sign_bytes(x[4], x[5], x[6], x[7]);
+    }
+    reinterpret_cast<uint2*>(to)[first + u * kThreads] = codes;
+  }
+}
+
+template <DType kSource, bool kE5m2, bool kSigns>
+void launch(const Exec& exec, const Matrix& values, const Matrix& codes, const VectorPlan& plan) {
+  constexpr int kUnroll = kSource == DType::f32 ? 2 : 4;
+  const dim3 grid(blocks_for(plan.vectors, kThreads * kUnroll), static_cast<unsigned>(plan.rows));
+  encode_kernel<kSource, kE5m2, kSigns, kUnroll>
+      <<<grid, kThreads, 0, stream_of(exec)>>>(static_cast<const unsigned char*>(values.data),
+                                               static_cast<unsigned char*>(codes.data), plan);
+  OCTAVO_CUDA_LAUNCHED("encode_kernel");
+}
+
+template <DType kSource>
+void launch_format(const Exec& exec, const Matrix& values, const Matrix& codes,
+                   const VectorPlan& plan, bool signs) {
+  if (codes.format == e5m2) {
+    signs ? launch<kSource, true, true>(exec, values, codes, plan)
+          : launch<kSource, true, false>(exec, values, codes, plan);
+  } else {
+    signs ? launch<kSource, false, true>(exec, values, codes, plan)
+          : launch<kSource, false, false>(exec, values, codes, plan);
+  }
+}
+
+}  // namespace
+
+bool encode_hardware(const Exec& exec, const Matrix& values, const Matrix& codes,
+                     const EncodePolicy& policy) {
+  VectorPlan plan;
+  if ((codes.format != e4m3fn && codes.format != e5m2) ||
+      policy.rounding != Rounding::nearest_even || policy.overflow != Overflow::saturate ||
+      policy.nan_code == NanCode::signed_quiet || !vector_plan(values, codes, &plan) ||
+      plan.rows > 65535)
+    return false;
+  const bool signs = policy.nan_code == NanCode::signed_ones;
+  switch (values.dtype) {
+    case DType::f32:
+      launch_format<DType::f32>(exec, values, codes, plan, signs);
+      return true;
+    case DType::bf16:
+      launch_format<DType::bf16>(exec, values, codes, plan, signs);
+      return true;
+    case DType::f16:
+      launch_format<DType::f16>(exec, values, codes, plan, signs);
+      return true;
+    default:
+      return false;
+  }
+}
+
+}  // namespace octavo::cuda

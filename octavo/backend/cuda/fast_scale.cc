@@ -1,0 +1,54 @@
+#include "octavo/backend/cuda/fast_scale.h"
+
+#include "octavo/format/named_formats.h"
+#include "octavo/scale/scale_parts.h"
+
+namespace octavo::cuda {
+
+bool fast_scale(const ScaleSpec& spec, const Format& element, FastScale* scale) {
+  if (spec.arith != Arith::octavo || spec.non_finite != NonFinite::poison || spec.min_amax != 0.0F)
+    return false;
+  const bool power = is_power_of_two_rule(spec.rule);
+  if (spec.format == ScaleFormat::e8m0) {
+    scale->kind = FastKind::e8m0;
+  } else if (spec.format == ScaleFormat::f32) {
+    scale->kind = power ? FastKind::power_f32 : FastKind::quotient;
+  } else if (spec.format == ScaleFormat::e4m3_f32 && !power) {
+    scale->kind = FastKind::two_level;
+  } else {
+    return false;
+  }
+  scale->max = static_cast<float>(max_value(element));
+  scale->margin = f32_power_of_two(spec.margin);
+  scale->poison_code = element.has_nan() ? nan_input_code(element, EncodePolicy{}, false) : 0;
+  if (!power) return true;
+  const Binade top = binade_of(scale->max);
+  // A subnormal amax has its exponent and mantissa read as they lie. That is right as long as all
+  // of them end at the smallest scale, which they do unless something adds to the exponent.
+  if (top.exponent < 1 || spec.margin != 0 || element.twos_complement) return false;
+  scale->top_exponent = top.exponent;
+  switch (spec.rule) {
+    case ScaleRule::rceil:
+      scale->threshold = top.mantissa;
+      break;
+    case ScaleRule::ceil:
+      scale->threshold = 0;
+      break;
+    case ScaleRule::even:
+      scale->threshold = 0x7FFFFFu - (1u << (22 - element.mantissa_bits));
+      break;
+    case ScaleRule::floor:
+    case ScaleRule::f32:
+      scale->threshold = 0x7FFFFFu;
+      break;
+  }
+  return true;
+}
+
+FastElement fast_element(const Format& element) {
+  if (element == e4m3fn) return FastElement::e4m3;
+  if (element == e5m2) return FastElement::e5m2;
+  return element == e2m1fn ? FastElement::e2m1 : FastElement::lanes;
+}
+
+}  // namespace octavo::cuda

@@ -1,0 +1,36 @@
+// What the fast quantizers need to make a scale, worked out on the host: octavo's own arithmetic,
+// poisoning, e8m0, f32 or two-level scales. device/fast_scale.cuh has the few instructions left.
+#pragma once
+
+#include <cstdint>
+
+#include "octavo/backend/kernels.h"
+
+namespace octavo::cuda {
+
+enum class FastKind : std::uint8_t {
+  e8m0,       // a power of two in a byte
+  power_f32,  // a power of two in an f32
+  quotient,   // amax / max in an f32
+  two_level,  // e4m3 times one f32
+};
+
+struct FastScale {
+  FastKind kind = FastKind::quotient;
+  // Powers of two: the exponent of amax less that of the largest value, and one more where the
+  // mantissa of amax is beyond the threshold. All four rules are that.
+  int top_exponent = 0;
+  std::uint32_t threshold = 0;
+  float max = 1.0F;     // of the element format
+  float margin = 1.0F;  // 2^margin
+  std::uint32_t poison_code = 0;
+};
+
+// False where a general kernel has to do it.
+bool fast_scale(const ScaleSpec& spec, const Format& element, FastScale* scale);
+
+// How elements are encoded.
+enum class FastElement : std::uint8_t { e4m3, e5m2, e2m1, lanes };
+FastElement fast_element(const Format& element);
+
+}  // namespace octavo::cuda

@@ -1,0 +1,15 @@
+#include "octavo/backend/cuda/kernels_internal.h"
+
+namespace octavo::cuda {
+
+const Kernels kCudaKernels{.name = "cuda",
+                           .description = "CUDA kernels for Hopper (sm_90a)",
+                           .encode = encode_matrix,
+                           .decode = decode_matrix,
+                           .quantize = quantize_matrix,
+                           .dequantize = dequantize_matrix,
+                           .amax = amax_matrix,
+                           .tensor_scale = tensor_scale,
+                           .count_nan = count_nan};
+
+}  // namespace octavo::cuda

@@ -1,0 +1,43 @@
+// The entries of the CUDA backend, by file.
+#pragma once
+
+#include "octavo/backend/kernels.h"
+
+namespace octavo::cuda {
+
+extern const Kernels kCudaKernels;  // kernels.cc
+
+// convert.cc: chooses; the loops are in the files named.
+void encode_matrix(const Exec&, const Matrix& values, const Matrix& codes, const EncodePolicy&,
+                   Counts*);
+void decode_matrix(const Exec&, const Matrix& codes, const Matrix& values);
+std::int64_t count_nan(const Exec&, const Matrix& values);
+
+// True if it was done.
+bool encode_hardware(const Exec&, const Matrix& values, const Matrix& codes, const EncodePolicy&);
+bool encode_lanes(const Exec&, const Matrix& values, const Matrix& codes, const EncodePolicy&);
+bool decode_lanes(const Exec&, const Matrix& codes, const Matrix& values);
+void encode_general(const Exec&, const Matrix& values, const Matrix& codes, const EncodePolicy&,
+                    Counts*);
+void decode_general(const Exec&, const Matrix& codes, const Matrix& values);
+
+// quantize.cc: chooses.
+void quantize_matrix(const Exec&, const QuantizeJob&);
+void dequantize_matrix(const Exec&, const QuantizedMatrix&, const Matrix& values);
+void amax_matrix(const Exec&, const QuantizeSource&, AmaxOf, float* amax);
+void tensor_scale(const Exec&, const ScaleSpec&, const Format& element, const float* amax,
+                  float* scale);
+
+// True if it was done.
+bool quantize_row_blocks(const Exec&, const QuantizeJob&);  // 1x16, 1x32, 1x64, 1x128
+bool quantize_rows(const Exec&, const QuantizeJob&);        // 1 x all
+bool quantize_squares(const Exec&, const QuantizeJob&);     // 128x128
+bool quantize_tensor(const Exec&, const QuantizeJob&);      // one scale
+bool quantize_mx_columns(const Exec&, const QuantizeJob&);  // MX, columnwise with or without rows
+bool dequantize_lanes(const Exec&, const QuantizedMatrix&, const Matrix& values);
+bool amax_lanes(const Exec&, const QuantizeSource&, AmaxOf, float* amax);
+void quantize_general(const Exec&, const QuantizeJob&);
+void dequantize_general(const Exec&, const QuantizedMatrix&, const Matrix& values);
+void amax_general(const Exec&, const QuantizeSource&, AmaxOf, float* amax);
+
+}  // namespace octavo::cuda

@@ -1,0 +1,72 @@
+// Which kernel does a quantization.
+#include "octavo/backend/cuda/copy_job.h"
+#include "octavo/backend/cuda/kernels_internal.h"
+#include "octavo/backend/cuda/runtime.h"
+
+namespace octavo::cuda {
+
+CopyJob copy_job(const QuantizeJob& job, bool transposed) {
+  const QuantizedMatrix& to = transposed ? job.columnwise : job.rowwise;
+  const Format& element = to.codes.format;
+  const bool given = job.given_inverse != nullptr;
+  CopyJob copy{
+      .source = job.source,
+      .transposed = transposed,
+      .to = to,
+      .tile = {tile_extent(to.tile.rows, to.codes.rows), tile_extent(to.tile.cols, to.codes.cols)},
+      .tile_rows = tile_count(to.tile.rows, to.codes.rows),
+      .tile_cols = tile_count(to.tile.cols, to.codes.cols),
+      .scale = job.scale,
+      .encode = job.encode,
+      .policy = job.policy,
+      .percentile = job.percentile,
+      .hadamard = transposed ? job.hadamard_columnwise : job.hadamard_rowwise,
+      .signs = job.hadamard_signs,
+      .amax_of = amax_of(job.scale),
+      .division = divides(job.scale) && !given,
+      .is_f64 = job.source.works_in_f64(),
+      .finish = given ? Finish::none : finish_of(job.scale, element),
+      .poison_code = element.has_nan() ? nan_input_code(element, job.encode, false) : 0,
+      .given_amax = job.given_amax,
+      .given_inverse = job.given_inverse,
+      .tensor_amax = job.tensor_amax};
+  if (transposed ? !job.rowwise.wanted() : true) copy.counts = job.counts;
+  return copy;
+}
+
+bool is_usual(const QuantizeJob& job) {
+  const Matrix& values = job.source.values;
+  return !job.source.is_quantized() && job.policy == AmaxPolicy::max && !job.hadamard_rowwise &&
+         !job.hadamard_columnwise && job.counts == nullptr && job.given_amax == nullptr &&
+         job.scale.arith == Arith::octavo && job.scale.non_finite == NonFinite::poison &&
+         job.encode.rounding == Rounding::nearest_even &&
+         job.encode.overflow == Overflow::saturate && job.encode.nan_code == NanCode::signed_ones &&
+         (values.dtype == DType::f32 || values.dtype == DType::bf16 || values.dtype == DType::f16);
+}
+
+void quantize_matrix(const Exec& exec, const QuantizeJob& job) {
+  if (job.source.rows() == 0 || job.source.cols() == 0) return;
+  const Scope scope(exec);
+  if (quantize_tensor(exec, job)) return;  // makes the amax on its way
+  if (job.amax != nullptr) amax_matrix(exec, job.source, amax_of(job.scale), job.amax);
+  if (quantize_mx_columns(exec, job)) return;
+  QuantizeJob rest = job;
+  if (job.rowwise.wanted() &&
+      (quantize_row_blocks(exec, job) || quantize_rows(exec, job) || quantize_squares(exec, job)))
+    rest.rowwise = {};
+  if (rest.rowwise.wanted() || rest.columnwise.wanted()) quantize_general(exec, rest);
+}
+
+void dequantize_matrix(const Exec& exec, const QuantizedMatrix& from, const Matrix& values) {
+  if (values.rows == 0 || values.cols == 0) return;
+  const Scope scope(exec);
+  if (!dequantize_lanes(exec, from, values)) dequantize_general(exec, from, values);
+}
+
+void amax_matrix(const Exec& exec, const QuantizeSource& source, AmaxOf of, float* amax) {
+  if (source.rows() == 0 || source.cols() == 0) return;
+  const Scope scope(exec);
+  if (!amax_lanes(exec, source, of, amax)) amax_general(exec, source, of, amax);
+}
+
+}  // namespace octavo::cuda

@@ -1,0 +1,266 @@
+// MX blocks down the columns, stored transposed, with or without those along the rows, from one
+// read. A warp holds 32 rows of sixteen vectors in registers: a lane has sixteen rows of one
+// vector. Row amaxes go over the lanes of a block, column amaxes over a lane's own rows and one
+// shuffle. Sixteen codes down a column are sixteen bytes of the transpose; they meet those of the
+// other warps in shared memory (swizzled, so that no bank is asked twice) and leave in lines of
+// 128.
+#include "octavo/backend/cuda/copy_job.h"
+#include "octavo/backend/cuda/device/fast_element.cuh"
+#include "octavo/backend/cuda/device/fast_scale.cuh"
+#include "octavo/backend/cuda/kernels_internal.h"
+#include "octavo/backend/cuda/runtime.h"
+#include "octavo/backend/cuda/vector_plan.h"
+
+namespace octavo::cuda {
+namespace {
+
+constexpr int kBlock = 32;  // of MX
+constexpr int kWarps = 4;
+constexpr int kThreads = kWarps * 32;
+constexpr int kTileRows = kWarps * kBlock;  // 128: a line of the transpose
+constexpr int kLaneRows = 16;
+constexpr int kAcross = 16;  // lanes side by side
+
+struct ColumnsPlan {
+  const unsigned char* from;
+  unsigned char *row_codes, *row_scales, *col_codes, *col_scales;
+  std::int64_t rows, cols;
+  std::int64_t from_pitch, row_code_pitch, row_scale_pitch, col_code_pitch, col_scale_pitch;
+  FastScale scale;
+};
+
+template <DType kSource>
+constexpr int kLaneCols = kSource == DType::f32 ? 4 : 8;  // sixteen bytes
+
+// The amaxes of a lane's rows, of the whole block of 32 columns.
+template <DType kSource>
+__device__ __forceinline__ void row_amaxes(const uint4 (&x)[kLaneRows],
+                                           std::uint32_t (&amax)[kLaneRows]) {
+  if constexpr (kSource != DType::f32) {
+#pragma unroll
+    for (int i = 0; i < kLaneRows; i += 2) {
+      const unsigned two[2] = {halves_amax(x[i]), halves_amax(x[i + 1])};
+      // Row i in the low half, row i + 1 in the high one: a shuffle serves both.
+      unsigned both = __vimax3_u16x2(__byte_perm(two[0], two[1], 0x5410),
+                                     __byte_perm(two[0], two[1], 0x7632), 0u);
+#pragma unroll
+      for (int step = 1; step < kBlock / kLaneCols<kSource>; step *= 2)
+        both = __vimax3_u16x2(both, __shfl_xor_sync(0xFFFFFFFFu, both, step), 0u);
+      amax[i] = widened_magnitude<kSource>(both << 16);
+      amax[i + 1] = widened_magnitude<kSource>(both & 0xFFFF0000u);
+    }
+  } else {
+#pragma unroll
+    for (int i = 0; i < kLaneRows; ++i) {
+      amax[i] = 0;
+#pragma unroll
+      for (int c = 0; c < kLaneCols<kSource>; ++c)
+        amax[i] = max(amax[i], f32_bits<kSource>(x[i], c) & 0x7FFFFFFFu);
+#pragma unroll
+      for (int step = 1; step < kBlock / kLaneCols<kSource>; step *= 2)
+        amax[i] = max(amax[i], __shfl_xor_sync(0xFFFFFFFFu, amax[i], step));
+    }
+  }
+}
+
+// The amaxes of a lane's columns, of all 32 rows.
+template <DType kSource>
+__device__ __forceinline__ void column_amaxes(const uint4 (&x)[kLaneRows],
+                                              std::uint32_t (&amax)[kLaneCols<kSource>]) {
+  if constexpr (kSource != DType::f32) {
+    constexpr unsigned kMask = 0x7FFF7FFFu;
+#pragma unroll
+    for (int k = 0; k < 4; ++k) {
+      unsigned two = 0;
+#pragma unroll
+      for (int i = 0; i < kLaneRows; i += 2)
+        two = __vimax3_u16x2(two, word(x[i], k) & kMask, word(x[i + 1], k) & kMask);
+      two = __vimax3_u16x2(two, __shfl_xor_sync(0xFFFFFFFFu, two, kAcross), 0u);
+      amax[2 * k] = widened_magnitude<kSource>(two << 16);
+      amax[2 * k + 1] = widened_magnitude<kSource>(two & 0xFFFF0000u);
+    }
+  } else {
+#pragma unroll
+    for (int c = 0; c < kLaneCols<kSource>; ++c) {
+      amax[c] = 0;
+#pragma unroll
+      for (int i = 0; i < kLaneRows; ++i)
+        amax[c] = max(amax[c], f32_bits<kSource>(x[i], c) & 0x7FFFFFFFu);
+      amax[c] = max(amax[c], __shfl_xor_sync(0xFFFFFFFFu, amax[c], kAcross));
+    }
+  }
+}
+
+// NaN makes NaN of all it is multiplied with, and that is the code of a poisoned block.
+__device__ __forceinline__ float factor_of(const MadeScale& made) {
+  return made.poisoned ? __uint_as_float(0x7FC00000u) : made.factor;
+}
+
+template <DType kSource, bool kE5m2, bool kRows>
+__global__ void __launch_bounds__(kThreads, 3)
+    columns_kernel(const __grid_constant__ ColumnsPlan plan) {
+  constexpr int kCols = kLaneCols<kSource>, kTileCols = kAcross * kCols;
+  constexpr int kBlocksAcross = kTileCols / kBlock;
+  constexpr int kLanesOfBlock = kBlock / kCols;
+  __shared__ uint4 transposed[kTileCols][kTileRows / 16];
+  __shared__ unsigned char row_bytes[kTileRows][kBlocksAcross], col_bytes[kTileCols][kWarps];
+  const int warp = static_cast<int>(threadIdx.x / 32), lane = static_cast<int>(threadIdx.x % 32);
+  const int half = lane / kAcross, across = lane % kAcross;
+  const int tile_row = warp * kBlock + half * kLaneRows;
+  const std::int64_t row0 = static_cast<std::int64_t>(blockIdx.y) * kTileRows,
+                     col0 = static_cast<std::int64_t>(blockIdx.x) * kTileCols;
+  const std::int64_t row = row0 + tile_row, col = col0 + across * kCols;
+  const bool inside = col < plan.cols;
+
+  uint4 x[kLaneRows] = {};
+  const unsigned char* from =
+      plan.from + row * plan.from_pitch + col * static_cast<std::int64_t>(16 / kCols);
+#pragma unroll
+  for (int i = 0; i < kLaneRows; ++i)
+    if (inside && row + i < plan.rows)
+      x[i] = __ldcs(reinterpret_cast<const uint4*>(from + i * plan.from_pitch));
+
+  if constexpr (kRows) {
+    std::uint32_t amax[kLaneRows];
+    row_amaxes<kSource>(x, amax);
+#pragma unroll
+    for (int i = 0; i < kLaneRows; ++i) {
+      const MadeScale made = fast_tile_scale<FastKind::e8m0>(plan.scale, amax[i]);
+      if (across % kLanesOfBlock == 0)
+        row_bytes[tile_row + i][across / kLanesOfBlock] = static_cast<unsigned char>(made.bits);
+      const float factor = factor_of(made);
+      std::uint32_t words[kCols / 4];
+#pragma unroll
+      for (int k = 0; k < kCols / 4; ++k) {
+        float u[4];
+#pragma unroll
+        for (int c = 0; c < 4; ++c) u[c] = any_nan_value<kSource>(x[i], k * 4 + c) * factor;
+        words[k] = hardware_four<kE5m2>(u[0], u[1], u[2], u[3]);
+      }
+      if (inside && row + i < plan.rows) {
+        unsigned char* to = plan.row_codes + (row + i) * plan.row_code_pitch + col;
+        if constexpr (kCols == 8) {
+          *reinterpret_cast<uint2*>(to) = {words[0], words[1]};
+        } else {
+          *reinterpret_cast<std::uint32_t*>(to) = words[0];
+        }
+      }
+    }
+  }
+
+  // Else the compiler keeps all that it unpacked for the rows, and has no registers for it.
+#pragma unroll
+  for (int i = 0; i < kLaneRows; ++i)
+    asm volatile("" : "+r"(x[i].x), "+r"(x[i].y), "+r"(x[i].z), "+r"(x[i].w));
+  std::uint32_t amax[kCols];
+  column_amaxes<kSource>(x, amax);
+#pragma unroll
+  for (int c = 0; c < kCols; ++c) {
+    const MadeScale made = fast_tile_scale<FastKind::e8m0>(plan.scale, amax[c]);
+    if (half == 0) col_bytes[across * kCols + c][warp] = static_cast<unsigned char>(made.bits);
+    const float factor = factor_of(made);
+    std::uint32_t words[4];
+#pragma unroll
+    for (int k = 0; k < 4; ++k) {
+      float u[4];
+#pragma unroll
+      for (int i = 0; i < 4; ++i) u[i] = any_nan_value<kSource>(x[k * 4 + i], c) * factor;
+      words[k] = hardware_four<kE5m2>(u[0], u[1], u[2], u[3]);
+    }
+    transposed[across * kCols + c][(warp * 2 + half) ^ (across & 7)] = {words[0], words[1],
+                                                                        words[2], words[3]};
+  }
+  __syncthreads();
+
+#pragma unroll
+  for (int at = static_cast<int>(threadIdx.x); at < kTileCols * 8; at += kThreads) {
+    const int c = at / 8, chunk = at % 8;
+    if (col0 + c < plan.cols && row0 + chunk * 16 < plan.rows)
+      *reinterpret_cast<uint4*>(plan.col_codes + (col0 + c) * plan.col_code_pitch + row0 +
+                                chunk * 16) = transposed[c][chunk ^ (c / kCols & 7)];
+  }
+  // Scales: rows and columns of a few bytes, as many as the matrix has.
+  if constexpr (kRows) {
+    const int r = static_cast<int>(threadIdx.x);
+    if (row0 + r < plan.rows) {
+      unsigned char* to = plan.row_scales + (row0 + r) * plan.row_scale_pitch + col0 / kBlock;
+#pragma unroll
+      for (int b = 0; b < kBlocksAcross; ++b)
+        if (col0 + b * kBlock < plan.cols) to[b] = row_bytes[r][b];
+    }
+  }
+  const int c = static_cast<int>(threadIdx.x);
+  if (c < kTileCols && col0 + c < plan.cols) {
+    unsigned char* to = plan.col_scales + (col0 + c) * plan.col_scale_pitch + row0 / kBlock;
+#pragma unroll
+    for (int b = 0; b < kWarps; ++b)
+      if (row0 + b * kBlock < plan.rows) to[b] = col_bytes[c][b];
+  }
+}
+
+template <DType kSource>
+bool launch(const Exec& exec, const ColumnsPlan& plan, bool is_e5m2, bool rows) {
+  const std::int64_t down = (plan.rows + kTileRows - 1) / kTileRows;
+  if (down > 65535) return false;
+  const dim3 grid(blocks_for(plan.cols, kAcross * kLaneCols<kSource>), static_cast<unsigned>(down));
+  const cudaStream_t stream = stream_of(exec);
+  if (is_e5m2) {
+    rows ? columns_kernel<kSource, true, true><<<grid, kThreads, 0, stream>>>(plan)
+         : columns_kernel<kSource, true, false><<<grid, kThreads, 0, stream>>>(plan);
+  } else {
+    rows ? columns_kernel<kSource, false, true><<<grid, kThreads, 0, stream>>>(plan)
+         : columns_kernel<kSource, false, false><<<grid, kThreads, 0, stream>>>(plan);
+  }
+  OCTAVO_CUDA_LAUNCHED("columns_kernel");
+  return true;
+}
+
+bool is_aligned(const Matrix& matrix, int bytes) {
+  return reinterpret_cast<std::uintptr_t>(matrix.data) % static_cast<unsigned>(bytes) == 0 &&
+         matrix.row_pitch % bytes == 0;
+}
+bool are_blocks(const QuantizedMatrix& copy) {
+  return copy.tile == Tile{1, kBlock} && copy.codes.col_stride == 1 &&
+         (copy.scales.cols == 1 || copy.scales.col_stride == 1);
+}
+
+}  // namespace
+
+bool quantize_mx_columns(const Exec& exec, const QuantizeJob& job) {
+  const Matrix &values = job.source.values, &codes = job.columnwise.codes;
+  ColumnsPlan plan{};
+  if (!job.columnwise.wanted() || !is_usual(job) || job.given_inverse != nullptr ||
+      fast_element(codes.format) > FastElement::e5m2 || !are_blocks(job.columnwise) ||
+      (job.rowwise.wanted() && (!are_blocks(job.rowwise) || !is_aligned(job.rowwise.codes, 8))) ||
+      !fast_scale(job.scale, codes.format, &plan.scale) || plan.scale.kind != FastKind::e8m0 ||
+      !has_vectors(values) || values.rows % 16 != 0 || !is_aligned(codes, 16) ||
+      values.row_pitch % 16 != 0)
+    return false;
+  plan.from = static_cast<const unsigned char*>(values.data);
+  plan.row_codes = static_cast<unsigned char*>(job.rowwise.codes.data);
+  plan.row_scales = static_cast<unsigned char*>(job.rowwise.scales.data);
+  plan.col_codes = static_cast<unsigned char*>(codes.data);
+  plan.col_scales = static_cast<unsigned char*>(job.columnwise.scales.data);
+  plan.rows = values.rows;
+  plan.cols = values.cols;
+  plan.from_pitch = values.row_pitch;
+  plan.row_code_pitch = job.rowwise.codes.row_pitch;
+  plan.row_scale_pitch = job.rowwise.scales.row_pitch;
+  plan.col_code_pitch = codes.row_pitch;
+  plan.col_scale_pitch = job.columnwise.scales.row_pitch;
+  const bool is_e5m2 = fast_element(codes.format) == FastElement::e5m2;
+  switch (values.dtype) {
+    case DType::bf16:
+      return launch<DType::bf16>(exec, plan, is_e5m2, job.rowwise.wanted());
+#ifndef OCTAVO_CUDA_ONE_CONFIG
+    case DType::f32:
+      return launch<DType::f32>(exec, plan, is_e5m2, job.rowwise.wanted());
+    case DType::f16:
+      return launch<DType::f16>(exec, plan, is_e5m2, job.rowwise.wanted());
+#endif
+    default:
+      return false;
+  }
+}
+
+}  // namespace octavo::cuda

@@ -1,0 +1,87 @@
+#include "octavo/backend/cuda/runtime.h"
+
+#include <string>
+#include <string_view>
+
+#include "octavo/base/error.h"
+
+namespace octavo::cuda {
+namespace {
+
+std::string_view advice(cudaError_t status) {
+  switch (status) {
+    case cudaErrorMemoryAllocation:
+      return "; the device has no such memory left: free some, or work on smaller tensors";
+    case cudaErrorNoKernelImageForDevice:
+      return "; the kernels were built for sm_90a (Hopper): use such a device, or the CPU";
+    case cudaErrorIllegalAddress:
+    case cudaErrorLaunchFailure:
+    case cudaErrorMisalignedAddress:
+      return "; a kernel that ran before this call broke the context: nothing on this device works "
+             "until the process ends";
+    case cudaErrorStreamCaptureUnsupported:
+    case cudaErrorStreamCaptureInvalidated:
+      return "; the stream is being captured into a graph, where this cannot be done";
+    default:
+      return "";
+  }
+}
+
+std::string_view file_name(std::string_view path) {
+  const auto at = path.rfind("octavo/backend");
+  return at == std::string_view::npos ? path : path.substr(at);
+}
+
+}  // namespace
+
+void check_cuda(cudaError_t status, const char* call, const char* file, int line) {
+  if (status == cudaSuccess) return;
+  (void)cudaGetLastError();  // ours, and told below: later calls must not find it
+  fail(ErrorCode::unsupported, "cuda", call, " failed with ", cudaGetErrorName(status), " (",
+       cudaGetErrorString(status), ") at ", file_name(file), ":", line, advice(status));
+}
+
+Scope::Scope(const Exec& exec) : device_(exec.device.index) {
+  const cudaError_t pending = cudaPeekAtLastError();
+  if (pending != cudaSuccess) {
+    fail(ErrorCode::unsupported, "cuda", "an earlier CUDA call of this program failed with ",
+         cudaGetErrorName(pending), " (", cudaGetErrorString(pending),
+         ") and nobody looked; octavo has done nothing. Find that call, or clear its error with "
+         "cudaGetLastError()",
+         advice(pending));
+  }
+  OCTAVO_CUDA_CHECK(cudaGetDevice(&before_));
+  if (before_ != device_) OCTAVO_CUDA_CHECK(cudaSetDevice(device_));
+}
+
+Scope::~Scope() {
+  if (before_ != device_) (void)cudaSetDevice(before_);
+}
+
+Scratch::Scratch(const Exec& exec, std::size_t bytes) : stream_(stream_of(exec)), bytes_(bytes) {
+  const auto address = reinterpret_cast<std::uintptr_t>(exec.workspace.data());
+  if (exec.workspace.size() >= bytes && address % 16 == 0 && bytes > 0) {
+    memory_ = exec.workspace.data();
+    return;
+  }
+  if (bytes == 0) return;
+  OCTAVO_CUDA_CHECK(cudaMallocAsync(&memory_, bytes, stream_));
+  owned_ = true;
+}
+
+Scratch::~Scratch() {
+  if (owned_) (void)cudaFreeAsync(memory_, stream_);
+}
+
+void Scratch::clear() const {
+  if (bytes_ > 0) OCTAVO_CUDA_CHECK(cudaMemsetAsync(memory_, 0, bytes_, stream_));
+}
+
+unsigned blocks_for(std::int64_t work, int per_block) {
+  const std::int64_t blocks = (work + per_block - 1) / per_block;
+  check(blocks <= 0x7FFFFFFF, ErrorCode::unsupported, "cuda", "got work for ", blocks,
+        " blocks, more than a grid has; split the tensor");
+  return static_cast<unsigned>(blocks);
+}
+
+}  // namespace octavo::cuda
