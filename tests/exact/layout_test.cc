@@ -251,12 +251,14 @@ TEST(RaggedLayout, EverySizeAndAlignment) {
   }
 }
 
-// Values whose bytes begin anywhere: a file read into memory is not aligned.
+// Values whose bytes begin anywhere: a file read into memory is not aligned. On a device they must
+// be, and what is above the door sees to it.
 TEST(RaggedLayout, BytesNeedNoAlignment) {
   const std::vector<float> values = some_values(300);
   const std::vector<std::uint8_t> want =
       codes_of(values, oracle::Oracle(oracle::row_named("e5m2")));
   for (const BackendInfo& backend : every_backend()) {
+    if (backend.name.starts_with("cuda")) continue;
     for (std::size_t shift = 1; shift < 4; ++shift) {
       std::vector<std::byte> bytes(values.size() * 4 + shift);
       std::memcpy(bytes.data() + shift, values.data(), values.size() * 4);

@@ -67,7 +67,10 @@ void dequantize_any(const Isa& isa, const QuantizedMatrix& from, std::int64_t ro
     for (std::int64_t i = done; i < end; ++i) {
       Real product = in[i] * scale;
       if (two_levels) product *= tensor_scale;
-      out[i] = std::bit_cast<Real>((std::bit_cast<Bits>(product) & ~is_nan) | (nan & is_nan));
+      // Inf times zero has a sign that depends on the processor.
+      const Bits made = Bits{0} - static_cast<Bits>((product != product) & (in[i] == in[i]));
+      const Bits one = is_nan | made;
+      out[i] = std::bit_cast<Real>((std::bit_cast<Bits>(product) & ~one) | (nan & one));
     }
     done = end;
   }

@@ -17,6 +17,7 @@ void* allocate(const Exec& exec, std::size_t bytes) {
 }
 
 void release(const Exec& exec, void* memory) noexcept {
+  const FpEnvGuard guard;
   (void)cudaFreeAsync(memory, stream_of(exec));
 }
 
@@ -28,6 +29,7 @@ void* allocate_lasting(const Exec& exec, std::size_t bytes) {
 }
 
 void free_lasting(int device, void* memory) noexcept {
+  const FpEnvGuard guard;
   int before = 0;
   (void)cudaGetDevice(&before);
   (void)cudaSetDevice(device);
@@ -52,6 +54,7 @@ void wait(const Exec& exec) {
 }
 
 bool capturing(const Exec& exec) {
+  const FpEnvGuard guard;
   cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
   // The legacy stream cannot be asked while another one is captured; it is not captured itself.
   const cudaError_t result = cudaStreamIsCapturing(stream_of(exec), &status);
@@ -64,6 +67,7 @@ bool capturing(const Exec& exec) {
 }
 
 std::string pointer_problem(const Exec& exec, const void* memory) {
+  const FpEnvGuard guard;
   cudaPointerAttributes about{};
   const cudaError_t status = cudaPointerGetAttributes(&about, memory);
   if (status != cudaSuccess) {

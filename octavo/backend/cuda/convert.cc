@@ -24,7 +24,8 @@ void encode_matrix(const Exec& exec, const Matrix& values, const Matrix& codes,
     return encode_apart(exec, values, codes, policy, counts);
   // In place: threads that are ahead would write over what others have yet to read. Such views are
   // dense.
-  const auto bytes = static_cast<std::size_t>(codes.rows * codes.row_pitch);
+  const auto bytes = static_cast<std::size_t>((codes.rows - 1) * codes.row_pitch +
+                                              codes.cols * codes.format.code_bytes());
   const Scratch aside(exec, bytes);
   Matrix out = codes;
   out.data = aside.as<void>();
@@ -36,7 +37,8 @@ void encode_matrix(const Exec& exec, const Matrix& values, const Matrix& codes,
 void decode_matrix(const Exec& exec, const Matrix& codes, const Matrix& values) {
   if (codes.rows == 0 || codes.cols == 0) return;
   const Scope scope(exec);
-  if (!decode_lanes(exec, codes, values)) decode_general(exec, codes, values);
+  if (!decode_hardware(exec, codes, values) && !decode_lanes(exec, codes, values))
+    decode_general(exec, codes, values);
 }
 
 }  // namespace octavo::cuda

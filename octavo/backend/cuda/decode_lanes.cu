@@ -11,7 +11,7 @@ namespace {
 
 constexpr int kThreads = 256;
 
-template <DType kTarget, int kBits>
+template <DType kTarget, DecodeKind kKind, bool kExact, int kBits>
 __global__ void __launch_bounds__(kThreads)
     decode_kernel(const unsigned char* from, unsigned char* to, VectorPlan plan, int bits,
                   const __grid_constant__ LaneDecode lane) {
@@ -21,40 +21,60 @@ __global__ void __launch_bounds__(kThreads)
   std::uint32_t codes[kVector], values[kVector];
   load_codes(from + row * plan.from_pitch, at, kBits != 0 ? kBits : bits, codes);
 #pragma unroll
-  for (int i = 0; i < kVector; ++i) values[i] = decode_lane(lane, codes[i]);
-  store_values<kTarget>(to + row * plan.to_pitch, at, values);
+  for (int i = 0; i < kVector; ++i) values[i] = decode_lane<kKind>(lane, codes[i]);
+  store_values<kTarget, kExact>(to + row * plan.to_pitch, at, values);
 }
 
-template <DType kTarget>
-bool launch(const Exec& exec, const Matrix& codes, const Matrix& values, const VectorPlan& plan,
-            const LaneDecode& lane) {
-  const dim3 grid(blocks_for(plan.vectors, kThreads), static_cast<unsigned>(plan.rows));
-  const int bits = stored_bits_of(codes);
-  const auto* from = static_cast<const unsigned char*>(codes.data);
-  auto* to = static_cast<unsigned char*>(values.data);
-  if (bits == 8) {
-    decode_kernel<kTarget, 8><<<grid, kThreads, 0, stream_of(exec)>>>(from, to, plan, bits, lane);
-  } else {
-    decode_kernel<kTarget, 0><<<grid, kThreads, 0, stream_of(exec)>>>(from, to, plan, bits, lane);
-  }
+struct Call {
+  const Exec& exec;
+  const Matrix &codes, &values;
+  VectorPlan plan{};
+  LaneDecode lane{};
+};
+
+template <DType kTarget, DecodeKind kKind, bool kExact>
+bool launch(const Call& call) {
+  const dim3 grid(blocks_for(call.plan.vectors, kThreads), static_cast<unsigned>(call.plan.rows));
+  const int bits = stored_bits_of(call.codes);
+  const auto kernel = bits == 8 ? decode_kernel<kTarget, kKind, kExact, 8>
+                                : decode_kernel<kTarget, kKind, kExact, 0>;
+  kernel<<<grid, kThreads, 0, stream_of(call.exec)>>>(
+      static_cast<const unsigned char*>(call.codes.data),
+      static_cast<unsigned char*>(call.values.data), call.plan, bits, call.lane);
   OCTAVO_CUDA_LAUNCHED("decode_kernel");
   return true;
+}
+
+template <DType kTarget, bool kExact>
+bool launch_kind(const Call& call) {
+  switch (call.lane.kind) {
+    case DecodeKind::plain:
+      return launch<kTarget, DecodeKind::plain, kExact>(call);
+    case DecodeKind::specials:
+      return launch<kTarget, DecodeKind::specials, kExact>(call);
+    case DecodeKind::integers:
+      return launch<kTarget, DecodeKind::integers, kExact>(call);
+    case DecodeKind::powers:
+      return launch<kTarget, DecodeKind::powers, kExact>(call);
+  }
+  return false;
 }
 
 }  // namespace
 
 bool decode_lanes(const Exec& exec, const Matrix& codes, const Matrix& values) {
-  VectorPlan plan;
-  LaneDecode lane;
-  if (!vector_plan(codes, values, &plan) || plan.rows > 65535 || !lane_decode(codes.format, &lane))
+  Call call{.exec = exec, .codes = codes, .values = values};
+  if (!vector_plan(codes, values, &call.plan) || call.plan.rows > 65535 ||
+      !lane_decode(codes.format, &call.lane))
     return false;
   switch (values.dtype) {
     case DType::f32:
-      return launch<DType::f32>(exec, codes, values, plan, lane);
+      return launch_kind<DType::f32, true>(call);
     case DType::bf16:
-      return launch<DType::bf16>(exec, codes, values, plan, lane);
+      return call.lane.exact16 ? launch_kind<DType::bf16, true>(call)
+                               : launch_kind<DType::bf16, false>(call);
     case DType::f16:
-      return launch<DType::f16>(exec, codes, values, plan, lane);
+      return launch_kind<DType::f16, false>(call);
     default:
       return false;
   }

@@ -1,5 +1,8 @@
 // Codes with scales to values, eight at a time: where the eight share a scale. Two-level scales are
 // multiplied in an order in which only the last product rounds.
+#include <algorithm>
+#include <bit>
+
 #include "octavo/backend/cuda/device/decode_lane.cuh"
 #include "octavo/backend/cuda/device/fast_scale.cuh"
 #include "octavo/backend/cuda/device/vectors.cuh"
@@ -22,6 +25,7 @@ struct Plan {
   std::int64_t rows, vectors;  // vectors: in a row
   std::int64_t code_pitch, value_pitch, scale_pitch, scale_stride;
   std::int64_t tile_rows, tile_vectors;
+  int tile_shift;  // of tile_vectors, where it is a power of two; else -1
   const float* tensor_scale;
   int bits;
   ScaleBits scale_bits;
@@ -45,48 +49,61 @@ __device__ __forceinline__ float loaded_scale(const unsigned char* at, ScaleBits
   return 0.0F;
 }
 
-template <DType kTarget>
+// A block has vectors of one row, or of every gridDim.y-th.
+template <DType kTarget, DecodeKind kKind, int kBits>
 __global__ void __launch_bounds__(kThreads) dequantize_kernel(const __grid_constant__ Plan plan) {
-  const std::int64_t at = static_cast<std::int64_t>(blockIdx.x) * kThreads + threadIdx.x;
-  if (at >= plan.rows * plan.vectors) return;
-  // Divisions of 32 bits where they will do: they are a quarter of the price.
-  const bool small = plan.rows * plan.vectors < 0x7FFFFFFF;
-  const std::int64_t row =
-      small ? static_cast<std::uint32_t>(at) / static_cast<std::uint32_t>(plan.vectors)
-            : at / plan.vectors;
-  const std::int64_t vector = at - row * plan.vectors;
-  const std::uint32_t tile =
-      static_cast<std::uint32_t>(vector) / static_cast<std::uint32_t>(plan.tile_vectors);
-  const std::uint32_t tile_row =
-      plan.tile_rows == 1
-          ? static_cast<std::uint32_t>(row)
-          : static_cast<std::uint32_t>(row) / static_cast<std::uint32_t>(plan.tile_rows);
-  const float scale = loaded_scale(
-      plan.scales + tile_row * plan.scale_pitch + tile * plan.scale_stride, plan.scale_bits);
+  const std::int64_t vector = static_cast<std::int64_t>(blockIdx.x) * blockDim.x + threadIdx.x;
+  if (vector >= plan.vectors) return;
+  const std::int64_t tile =
+      plan.tile_shift >= 0 ? vector >> plan.tile_shift : vector / plan.tile_vectors;
   const float second = plan.tensor_scale != nullptr ? *plan.tensor_scale : 1.0F;
-  const bool poisoned = scale != scale || second != second;
-  std::uint32_t codes[kVector], values[kVector];
-  load_codes(plan.codes + row * plan.code_pitch, vector, plan.bits, codes);
+  for (std::int64_t row = blockIdx.y; row < plan.rows; row += gridDim.y) {
+    const std::int64_t tile_row = plan.tile_rows == 1 ? row : row / plan.tile_rows;
+    const float scale = loaded_scale(
+        plan.scales + tile_row * plan.scale_pitch + tile * plan.scale_stride, plan.scale_bits);
+    const bool poisoned = scale != scale || second != second;
+    std::uint32_t codes[kVector], values[kVector];
+    load_codes(plan.codes + row * plan.code_pitch, vector, kBits != 0 ? kBits : plan.bits, codes);
 #pragma unroll
-  for (int i = 0; i < kVector; ++i) {
-    const std::uint32_t decoded = decode_lane(plan.lane, codes[i]);
-    float product = __uint_as_float(decoded) * scale;
-    if (plan.tensor_scale != nullptr) product *= second;
-    // A product forgets the sign of NaN.
-    values[i] = poisoned                                ? kQuietNan
-                : product == product                    ? __float_as_uint(product)
-                : (decoded & 0x7FFFFFFFu) > 0x7F800000u ? decoded
-                                                        : kQuietNan;
+    for (int i = 0; i < kVector; ++i) {
+      const std::uint32_t decoded = decode_lane<kKind>(plan.lane, codes[i]);
+      // The first product is exact where there is a second one; else that one is with 1.
+      const float product = __uint_as_float(decoded) * scale * second;
+      // A product forgets the sign of NaN.
+      const bool was_nan = (decoded & 0x7FFFFFFFu) > 0x7F800000u && !poisoned;
+      const std::uint32_t nan = was_nan ? decoded : kQuietNan;
+      values[i] = product == product ? __float_as_uint(product) : nan;
+    }
+    store_values<kTarget>(plan.values + row * plan.value_pitch, vector, values);
   }
-  store_values<kTarget>(plan.values + row * plan.value_pitch, vector, values);
+}
+
+template <DType kTarget, DecodeKind kKind>
+bool launch(const Exec& exec, const Plan& plan) {
+  const auto threads =
+      static_cast<unsigned>(std::min<std::int64_t>(kThreads, (plan.vectors + 31) / 32 * 32));
+  const dim3 grid(blocks_for(plan.vectors, static_cast<int>(threads)),
+                  static_cast<unsigned>(std::min<std::int64_t>(plan.rows, 65535)));
+  const auto kernel =
+      plan.bits == 8 ? dequantize_kernel<kTarget, kKind, 8> : dequantize_kernel<kTarget, kKind, 0>;
+  kernel<<<grid, threads, 0, stream_of(exec)>>>(plan);
+  OCTAVO_CUDA_LAUNCHED("dequantize_kernel");
+  return true;
 }
 
 template <DType kTarget>
-bool launch(const Exec& exec, const Plan& plan) {
-  dequantize_kernel<kTarget>
-      <<<blocks_for(plan.rows * plan.vectors, kThreads), kThreads, 0, stream_of(exec)>>>(plan);
-  OCTAVO_CUDA_LAUNCHED("dequantize_kernel");
-  return true;
+bool launch_kind(const Exec& exec, const Plan& plan) {
+  switch (plan.lane.kind) {
+    case DecodeKind::plain:
+      return launch<kTarget, DecodeKind::plain>(exec, plan);
+    case DecodeKind::specials:
+      return launch<kTarget, DecodeKind::specials>(exec, plan);
+    case DecodeKind::integers:
+      return launch<kTarget, DecodeKind::integers>(exec, plan);
+    case DecodeKind::powers:
+      return launch<kTarget, DecodeKind::powers>(exec, plan);
+  }
+  return false;
 }
 
 bool scale_kind(const Matrix& scales, ScaleBits* kind) {
@@ -127,15 +144,17 @@ bool dequantize_lanes(const Exec& exec, const QuantizedMatrix& from, const Matri
   plan.scale_stride = from.scales.col_stride;
   plan.tile_rows = tile_extent(from.tile.rows, from.codes.rows);
   plan.tile_vectors = (tile_cols + kVector - 1) / kVector;
+  const auto across = static_cast<std::uint64_t>(plan.tile_vectors);
+  plan.tile_shift = std::has_single_bit(across) ? std::countr_zero(across) : -1;
   plan.tensor_scale = from.tensor_scale;
   plan.bits = stored_bits_of(from.codes);
   switch (values.dtype) {
     case DType::f32:
-      return launch<DType::f32>(exec, plan);
+      return launch_kind<DType::f32>(exec, plan);
     case DType::bf16:
-      return launch<DType::bf16>(exec, plan);
+      return launch_kind<DType::bf16>(exec, plan);
     case DType::f16:
-      return launch<DType::f16>(exec, plan);
+      return launch_kind<DType::f16>(exec, plan);
     default:
       return false;
   }

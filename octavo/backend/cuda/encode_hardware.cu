@@ -12,6 +12,21 @@ namespace {
 
 constexpr int kThreads = 256;
 
+template <DType kSource, bool kE5m2, bool kSigns>
+__device__ __forceinline__ uint2 eight_codes(const Raw<kSource>& raw) {
+  float x[kVector];
+#pragma unroll
+  for (int i = 0; i < kVector; ++i) x[i] = __uint_as_float(f32_bits<kSource>(raw, i));
+  uint2 codes = {hardware_four<kE5m2>(x[0], x[1], x[2], x[3]),
+                 hardware_four<kE5m2>(x[4], x[5], x[6], x[7])};
+  if constexpr (kSigns) {  // numbers have theirs already
+    codes.x |= sign_bytes(x[0], x[1], x[2], x[3]);
+    codes.y |= sign_bytes(x[4], x[5], x[6], x[7]);
+  }
+  return codes;
+}
+
+// Two vectors side by side a step: 16 bytes out.
 template <DType kSource, bool kE5m2, bool kSigns, int kUnroll>
 __global__ void __launch_bounds__(kThreads)
     encode_kernel(const unsigned char* from, unsigned char* to, VectorPlan plan) {
@@ -20,30 +35,29 @@ __global__ void __launch_bounds__(kThreads)
   to += row * plan.to_pitch;
   const std::int64_t first = static_cast<std::int64_t>(blockIdx.x) * (kThreads * kUnroll) +
                              static_cast<std::int64_t>(threadIdx.x);
-  Raw<kSource> raw[kUnroll];
-#pragma unroll
-  for (int u = 0; u < kUnroll; ++u)
-    if (first + u * kThreads < plan.vectors) raw[u] = load_raw<kSource>(from, first + u * kThreads);
+  Raw<kSource> raw[kUnroll][2];
 #pragma unroll
   for (int u = 0; u < kUnroll; ++u) {
-    if (first + u * kThreads >= plan.vectors) break;
-    float x[kVector];
+    const std::int64_t pair = first + u * kThreads;
 #pragma unroll
-    for (int i = 0; i < kVector; ++i) x[i] = __uint_as_float(f32_bits<kSource>(raw[u], i));
-    uint2 codes = {hardware_four<kE5m2>(x[0], x[1], x[2], x[3]),
-                   hardware_four<kE5m2>(x[4], x[5], x[6], x[7])};
-    if constexpr (kSigns) {  // numbers have theirs already
-      codes.x |= sign_bytes(x[0], x[1], x[2], x[3]);
-      codes.y |= sign_bytes(x[4], x[5], x[6], x[7]);
-    }
-    reinterpret_cast<uint2*>(to)[first + u * kThreads] = codes;
+    for (int v = 0; v < 2; ++v)
+      if (pair * 2 + v < plan.vectors) raw[u][v] = load_raw<kSource>(from, pair * 2 + v);
+  }
+#pragma unroll
+  for (int u = 0; u < kUnroll; ++u) {
+    const std::int64_t pair = first + u * kThreads;
+    if (pair * 2 >= plan.vectors) break;
+    store_pair(to, pair, eight_codes<kSource, kE5m2, kSigns>(raw[u][0]),
+               eight_codes<kSource, kE5m2, kSigns>(raw[u][1]), plan.wide,
+               pair * 2 + 1 < plan.vectors);
   }
 }
 
 template <DType kSource, bool kE5m2, bool kSigns>
 void launch(const Exec& exec, const Matrix& values, const Matrix& codes, const VectorPlan& plan) {
-  constexpr int kUnroll = kSource == DType::f32 ? 2 : 4;
-  const dim3 grid(blocks_for(plan.vectors, kThreads * kUnroll), static_cast<unsigned>(plan.rows));
+  constexpr int kUnroll = kSource == DType::f32 ? 1 : 2;
+  const dim3 grid(blocks_for((plan.vectors + 1) / 2, kThreads * kUnroll),
+                  static_cast<unsigned>(plan.rows));
   encode_kernel<kSource, kE5m2, kSigns, kUnroll>
       <<<grid, kThreads, 0, stream_of(exec)>>>(static_cast<const unsigned char*>(values.data),
                                                static_cast<unsigned char*>(codes.data), plan);

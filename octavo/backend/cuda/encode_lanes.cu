@@ -28,7 +28,7 @@ __device__ __forceinline__ void draw_eight(std::uint64_t seed, std::uint64_t ind
   }
 }
 
-template <DType kSource, Rounding kRounding, LaneKind kKind>
+template <DType kSource, Rounding kRounding, LaneKind kKind, int kBits>
 __global__ void __launch_bounds__(kThreads)
     encode_kernel(const unsigned char* from, unsigned char* to, VectorPlan plan, int bits,
                   const __grid_constant__ LaneEncode lane, std::uint64_t seed,
@@ -44,7 +44,7 @@ __global__ void __launch_bounds__(kThreads)
 #pragma unroll
   for (int i = 0; i < kVector; ++i)
     codes[i] = encode_lane<kRounding, kKind>(lane, f32_bits<kSource>(raw, i), draws[i]);
-  store_codes(to + row * plan.to_pitch, at, bits, codes);
+  store_codes(to + row * plan.to_pitch, at, kBits != 0 ? kBits : bits, codes);
 }
 
 struct Call {
@@ -59,21 +59,27 @@ struct Call {
 template <DType kSource, Rounding kRounding, LaneKind kKind>
 void launch(const Call& call) {
   const dim3 grid(blocks_for(call.plan.vectors, kThreads), static_cast<unsigned>(call.plan.rows));
-  encode_kernel<kSource, kRounding, kKind><<<grid, kThreads, 0, stream_of(call.exec)>>>(
+  const int bits = stored_bits_of(call.codes);
+  const auto kernel = bits == 8 ? encode_kernel<kSource, kRounding, kKind, 8>
+                                : encode_kernel<kSource, kRounding, kKind, 0>;
+  kernel<<<grid, kThreads, 0, stream_of(call.exec)>>>(
       static_cast<const unsigned char*>(call.values.data),
-      static_cast<unsigned char*>(call.codes.data), call.plan, stored_bits_of(call.codes),
-      call.lane, call.policy.seed, call.policy.first_index);
+      static_cast<unsigned char*>(call.codes.data), call.plan, bits, call.lane, call.policy.seed,
+      call.policy.first_index);
   OCTAVO_CUDA_LAUNCHED("encode_kernel");
 }
 
 template <DType kSource, Rounding kRounding>
 bool launch_kind(const Call& call) {
   switch (call.kind) {
-    case LaneKind::plain:
-      launch<kSource, kRounding, LaneKind::plain>(call);
+    case LaneKind::quick:
+      launch<kSource, kRounding, LaneKind::quick>(call);
       return true;
-    case LaneKind::other:
-      launch<kSource, kRounding, LaneKind::other>(call);
+    case LaneKind::integers:
+      launch<kSource, kRounding, LaneKind::integers>(call);
+      return true;
+    case LaneKind::shifts:
+      launch<kSource, kRounding, LaneKind::shifts>(call);
       return true;
     case LaneKind::e8m0:
       launch<kSource, kRounding, LaneKind::e8m0>(call);

@@ -16,6 +16,7 @@ std::int64_t count_nan(const Exec&, const Matrix& values);
 // True if it was done.
 bool encode_hardware(const Exec&, const Matrix& values, const Matrix& codes, const EncodePolicy&);
 bool encode_lanes(const Exec&, const Matrix& values, const Matrix& codes, const EncodePolicy&);
+bool decode_hardware(const Exec&, const Matrix& codes, const Matrix& values);
 bool decode_lanes(const Exec&, const Matrix& codes, const Matrix& values);
 void encode_general(const Exec&, const Matrix& values, const Matrix& codes, const EncodePolicy&,
                     Counts*);

@@ -9,25 +9,42 @@
 namespace octavo::cuda {
 
 enum class LaneKind : std::uint8_t {
-  plain,  // a sign, a zero, an exponent: most formats
-  other,  // two's complement, or no sign
-  e8m0,   // powers of two from 2^-127, which f32 has only as a subnormal
+  quick,     // a zero, a sign, an exponent; f32 itself rounds: most formats
+  integers,  // two's complement, in the same way
+  shifts,    // by shifts, where a sum that rounds would not be an f32, or without a sign
+  e8m0,      // powers of two from 2^-127, which f32 has only as a subnormal
 };
 
-// Pairs are indexed by the sign.
+// Pairs are indexed by the sign. Decisions that a policy has taken are numbers that a comparison
+// never meets, or masks: kernels have no branch for them.
 struct LaneEncode {
   std::uint32_t limit[2];  // f32 bits that magnitudes are cut to
   std::uint32_t inf_code[2], nan_code[2];
-  std::uint32_t min_field;  // exponent field, in f32, of the smallest normal number
-  std::uint32_t shift;      // 23 - mantissa bits
+  std::uint32_t inf_flips, nan_flips;  // bits in which the codes of the two signs differ
+  std::uint32_t min_field;             // exponent field, in f32, of the smallest normal number
+  std::uint32_t shift;                 // 23 - mantissa bits
   std::uint32_t mantissa_bits;
   std::uint32_t sign_shift;  // places that bit 31 moves down by to be the sign of a code
-  std::uint32_t zero_keeps_sign;
+  std::uint32_t zero_sign;   // the sign that a zero keeps
   std::uint32_t code_mask;
-  // LaneKind::other and e8m0
-  std::uint32_t is_signed, negate, negative_special, negative_code, zero_code, tiny_rounds_up;
-  // Rounding::stochastic
   std::uint32_t stochastic_bits;
+  // quick, integers
+  std::uint32_t min_binade;   // min_field in its place
+  std::uint32_t magic;        // exponent that is added to a binade, in its place
+  std::uint32_t first_field;  // min_field << mantissa_bits
+  float inf_beyond;           // Inf itself, unless Inf becomes something of its own
+  // shifts, e8m0
+  std::uint32_t signed_top;       // bit 31 where the format has a sign
+  std::uint32_t negative_beyond;  // bits above this are values below zero that become negative_code
+  std::uint32_t negative_code, zero_code;
+  std::uint32_t tiny_below;  // e8m0: what rounds up between the two smallest
+};
+
+enum class DecodeKind : std::uint8_t {
+  plain,     // NaN, if any, has all ones
+  specials,  // Inf, or NaN where minus zero would be
+  integers,  // two's complement
+  powers,    // e8m0
 };
 
 struct LaneDecode {
@@ -37,8 +54,8 @@ struct LaneDecode {
   std::uint32_t special;    // fields from here on are Inf (inf_field) or NaN
   std::uint32_t inf_field;  // ~0: none
   std::uint32_t nan_code;   // NaN in place of minus zero; ~0: none
-  std::uint32_t integer;    // two's complement
-  std::uint32_t powers;     // e8m0
+  DecodeKind kind;
+  bool exact16;  // every value is a bf16
 };
 
 // False where f32 lanes cannot encode the format.

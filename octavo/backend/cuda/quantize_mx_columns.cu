@@ -1,9 +1,8 @@
 // MX blocks down the columns, stored transposed, with or without those along the rows, from one
-// read. A warp holds 32 rows of sixteen vectors in registers: a lane has sixteen rows of one
-// vector. Row amaxes go over the lanes of a block, column amaxes over a lane's own rows and one
-// shuffle. Sixteen codes down a column are sixteen bytes of the transpose; they meet those of the
-// other warps in shared memory (swizzled, so that no bank is asked twice) and leave in lines of
-// 128.
+// read. A lane holds eight rows of one vector of sixteen bytes, a warp 32 rows of eight vectors.
+// Row amaxes go over the lanes of a block, column amaxes over a lane's own rows and two shuffles.
+// Eight codes down a column are eight bytes of the transpose; they meet those of the other warps in
+// shared memory (swizzled, so that no bank is asked twice) and leave in lines of 128.
 #include "octavo/backend/cuda/copy_job.h"
 #include "octavo/backend/cuda/device/fast_element.cuh"
 #include "octavo/backend/cuda/device/fast_scale.cuh"
@@ -14,12 +13,12 @@
 namespace octavo::cuda {
 namespace {
 
-constexpr int kBlock = 32;  // of MX
-constexpr int kWarps = 4;
-constexpr int kThreads = kWarps * 32;
-constexpr int kTileRows = kWarps * kBlock;  // 128: a line of the transpose
-constexpr int kLaneRows = 16;
-constexpr int kAcross = 16;  // lanes side by side
+constexpr int kBlock = 32;             // of MX
+constexpr int kDown = 4, kBeside = 2;  // warps of a tile
+constexpr int kThreads = kDown * kBeside * 32;
+constexpr int kTileRows = kDown * kBlock;  // 128: a line of the transpose
+constexpr int kLaneRows = 8;
+constexpr int kAcross = 8;  // lanes side by side
 
 struct ColumnsPlan {
   const unsigned char* from;
@@ -75,7 +74,9 @@ __device__ __forceinline__ void column_amaxes(const uint4 (&x)[kLaneRows],
 #pragma unroll
       for (int i = 0; i < kLaneRows; i += 2)
         two = __vimax3_u16x2(two, word(x[i], k) & kMask, word(x[i + 1], k) & kMask);
-      two = __vimax3_u16x2(two, __shfl_xor_sync(0xFFFFFFFFu, two, kAcross), 0u);
+#pragma unroll
+      for (int step = kAcross; step < 32; step *= 2)
+        two = __vimax3_u16x2(two, __shfl_xor_sync(0xFFFFFFFFu, two, step), 0u);
       amax[2 * k] = widened_magnitude<kSource>(two << 16);
       amax[2 * k + 1] = widened_magnitude<kSource>(two & 0xFFFF0000u);
     }
@@ -86,7 +87,9 @@ __device__ __forceinline__ void column_amaxes(const uint4 (&x)[kLaneRows],
 #pragma unroll
       for (int i = 0; i < kLaneRows; ++i)
         amax[c] = max(amax[c], f32_bits<kSource>(x[i], c) & 0x7FFFFFFFu);
-      amax[c] = max(amax[c], __shfl_xor_sync(0xFFFFFFFFu, amax[c], kAcross));
+#pragma unroll
+      for (int step = kAcross; step < 32; step *= 2)
+        amax[c] = max(amax[c], __shfl_xor_sync(0xFFFFFFFFu, amax[c], step));
     }
   }
 }
@@ -97,16 +100,17 @@ __device__ __forceinline__ float factor_of(const MadeScale& made) {
 }
 
 template <DType kSource, bool kE5m2, bool kRows>
-__global__ void __launch_bounds__(kThreads, 3)
+__global__ void __launch_bounds__(kThreads, kRows ? 2 : 3)
     columns_kernel(const __grid_constant__ ColumnsPlan plan) {
-  constexpr int kCols = kLaneCols<kSource>, kTileCols = kAcross * kCols;
+  constexpr int kCols = kLaneCols<kSource>, kTileCols = kBeside * kAcross * kCols;
   constexpr int kBlocksAcross = kTileCols / kBlock;
   constexpr int kLanesOfBlock = kBlock / kCols;
-  __shared__ uint4 transposed[kTileCols][kTileRows / 16];
-  __shared__ unsigned char row_bytes[kTileRows][kBlocksAcross], col_bytes[kTileCols][kWarps];
+  __shared__ __align__(16) uint2 transposed[kTileCols][kTileRows / 8];
+  __shared__ unsigned char row_bytes[kTileRows][kBlocksAcross], col_bytes[kTileCols][kDown];
   const int warp = static_cast<int>(threadIdx.x / 32), lane = static_cast<int>(threadIdx.x % 32);
-  const int half = lane / kAcross, across = lane % kAcross;
-  const int tile_row = warp * kBlock + half * kLaneRows;
+  const int down = warp / kBeside, quarter = lane / kAcross;
+  const int across = warp % kBeside * kAcross + lane % kAcross;
+  const int tile_row = down * kBlock + quarter * kLaneRows;
   const std::int64_t row0 = static_cast<std::int64_t>(blockIdx.y) * kTileRows,
                      col0 = static_cast<std::int64_t>(blockIdx.x) * kTileCols;
   const std::int64_t row = row0 + tile_row, col = col0 + across * kCols;
@@ -157,32 +161,34 @@ __global__ void __launch_bounds__(kThreads, 3)
 #pragma unroll
   for (int c = 0; c < kCols; ++c) {
     const MadeScale made = fast_tile_scale<FastKind::e8m0>(plan.scale, amax[c]);
-    if (half == 0) col_bytes[across * kCols + c][warp] = static_cast<unsigned char>(made.bits);
+    if (quarter == 0) col_bytes[across * kCols + c][down] = static_cast<unsigned char>(made.bits);
     const float factor = factor_of(made);
-    std::uint32_t words[4];
+    std::uint32_t words[2];
 #pragma unroll
-    for (int k = 0; k < 4; ++k) {
+    for (int k = 0; k < 2; ++k) {
       float u[4];
 #pragma unroll
       for (int i = 0; i < 4; ++i) u[i] = any_nan_value<kSource>(x[k * 4 + i], c) * factor;
       words[k] = hardware_four<kE5m2>(u[0], u[1], u[2], u[3]);
     }
-    transposed[across * kCols + c][(warp * 2 + half) ^ (across & 7)] = {words[0], words[1],
-                                                                        words[2], words[3]};
+    transposed[across * kCols + c][(down * 4 + quarter) ^ (across % 8 * 2)] = {words[0], words[1]};
   }
   __syncthreads();
 
 #pragma unroll
   for (int at = static_cast<int>(threadIdx.x); at < kTileCols * 8; at += kThreads) {
     const int c = at / 8, chunk = at % 8;
+    // An even number of words of eight bytes apart: pairs of them stay together.
+    const auto* codes =
+        reinterpret_cast<const uint4*>(&transposed[c][(chunk ^ (c / kCols % 8)) * 2]);
     if (col0 + c < plan.cols && row0 + chunk * 16 < plan.rows)
       *reinterpret_cast<uint4*>(plan.col_codes + (col0 + c) * plan.col_code_pitch + row0 +
-                                chunk * 16) = transposed[c][chunk ^ (c / kCols & 7)];
+                                chunk * 16) = *codes;
   }
   // Scales: rows and columns of a few bytes, as many as the matrix has.
   if constexpr (kRows) {
     const int r = static_cast<int>(threadIdx.x);
-    if (row0 + r < plan.rows) {
+    if (r < kTileRows && row0 + r < plan.rows) {
       unsigned char* to = plan.row_scales + (row0 + r) * plan.row_scale_pitch + col0 / kBlock;
 #pragma unroll
       for (int b = 0; b < kBlocksAcross; ++b)
@@ -193,7 +199,7 @@ __global__ void __launch_bounds__(kThreads, 3)
   if (c < kTileCols && col0 + c < plan.cols) {
     unsigned char* to = plan.col_scales + (col0 + c) * plan.col_scale_pitch + row0 / kBlock;
 #pragma unroll
-    for (int b = 0; b < kWarps; ++b)
+    for (int b = 0; b < kDown; ++b)
       if (row0 + b * kBlock < plan.rows) to[b] = col_bytes[c][b];
   }
 }
@@ -202,7 +208,8 @@ template <DType kSource>
 bool launch(const Exec& exec, const ColumnsPlan& plan, bool is_e5m2, bool rows) {
   const std::int64_t down = (plan.rows + kTileRows - 1) / kTileRows;
   if (down > 65535) return false;
-  const dim3 grid(blocks_for(plan.cols, kAcross * kLaneCols<kSource>), static_cast<unsigned>(down));
+  const dim3 grid(blocks_for(plan.cols, kBeside * kAcross * kLaneCols<kSource>),
+                  static_cast<unsigned>(down));
   const cudaStream_t stream = stream_of(exec);
   if (is_e5m2) {
     rows ? columns_kernel<kSource, true, true><<<grid, kThreads, 0, stream>>>(plan)

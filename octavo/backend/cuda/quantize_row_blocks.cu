@@ -24,26 +24,28 @@ struct BlockPlan {
   std::int64_t from_pitch, to_pitch, scale_pitch, scale_stride;
   int code_bits;
   bool words_of_scales;  // four bytes of scales side by side, aligned
+  bool wide;             // sixteen codes at an aligned address
   const float* tensor_scale;
   FastScale scale;
   LaneEncode lane;
 };
 
-template <DType kSource, int kWidth, FastKind kKind, FastElement kElement>
+// kFlat: one long row of whole blocks.
+template <DType kSource, int kWidth, FastKind kKind, FastElement kElement, bool kFlat>
 __global__ void __launch_bounds__(kThreads)
     row_blocks_kernel(const __grid_constant__ BlockPlan plan) {
   constexpr int kLanes = kWidth / kPerThread;  // of a block
   const std::int64_t lanes_of_row = plan.tiles * kLanes;
   const std::int64_t at = static_cast<std::int64_t>(blockIdx.x) * kThreads + threadIdx.x;
-  const std::int64_t row = plan.rows == 1 ? 0 : at / lanes_of_row;
-  const std::int64_t lane_at = plan.rows == 1 ? at : at - row * lanes_of_row;
-  const std::int64_t tile = lane_at / kLanes;
-  const bool inside = row < plan.rows && tile < plan.tiles;
+  const std::int64_t row = kFlat ? 0 : at / lanes_of_row;
+  const std::int64_t lane_at = kFlat ? at : at - row * lanes_of_row;
+  const bool inside = kFlat ? at < lanes_of_row : row < plan.rows;
+  const bool has[2] = {inside && (kFlat || lane_at * kPerThread < plan.cols),
+                       inside && (kFlat || lane_at * kPerThread + kVector < plan.cols)};
   Raw<kSource> raw[2] = {};
 #pragma unroll
   for (int v = 0; v < 2; ++v)
-    if (inside && lane_at * kPerThread + v * kVector < plan.cols)
-      raw[v] = load_raw<kSource>(plan.from + row * plan.from_pitch, lane_at * 2 + v);
+    if (has[v]) raw[v] = load_raw<kSource>(plan.from + row * plan.from_pitch, lane_at * 2 + v);
 
   std::uint32_t amax = max(vector_amax<kSource>(raw[0]), vector_amax<kSource>(raw[1]));
 #pragma unroll
@@ -53,30 +55,47 @@ __global__ void __launch_bounds__(kThreads)
   const MadeScale made = fast_tile_scale<kKind>(plan.scale, amax, tensor_scale);
 
   unsigned char* to = plan.to + row * plan.to_pitch;
+  uint2 codes[2];
+  std::uint32_t loose[2][kVector];
 #pragma unroll
   for (int v = 0; v < 2; ++v) {
     float u[kVector];
 #pragma unroll
     for (int i = 0; i < kVector; ++i) u[i] = any_nan_value<kSource>(raw[v], i) * made.factor;
-    std::uint32_t loose[kVector];
-    uint2 codes = encode_eight<kElement>(u, plan.lane, loose);
+    codes[v] = encode_eight<kElement>(u, plan.lane, loose[v]);
     if (made.poisoned) {
       const std::uint32_t poison = plan.scale.poison_code * 0x01010101u;  // FP4 and FP6 have 0
-      codes = {poison, poison};
+      codes[v] = {poison, poison};
+      if constexpr (kElement == FastElement::lanes) {
 #pragma unroll
-      for (int i = 0; i < kVector; ++i) loose[i] = plan.scale.poison_code;
+        for (int i = 0; i < kVector; ++i) loose[v][i] = plan.scale.poison_code;
+      }
     }
-    if (!inside || lane_at * kPerThread + v * kVector >= plan.cols) continue;
-    if constexpr (kElement == FastElement::e4m3 || kElement == FastElement::e5m2) {
-      reinterpret_cast<uint2*>(to)[lane_at * 2 + v] = codes;
-    } else if (kElement == FastElement::e2m1 && plan.code_bits == 4) {
-      reinterpret_cast<std::uint32_t*>(to)[lane_at * 2 + v] = codes.x;
+  }
+  if constexpr (kElement == FastElement::lanes) {
+#pragma unroll
+    for (int v = 0; v < 2; ++v)
+      if (has[v]) store_codes(to, lane_at * 2 + v, plan.code_bits, loose[v]);
+  } else if constexpr (kElement == FastElement::e2m1) {
+    auto* words = reinterpret_cast<std::uint32_t*>(to) + lane_at * 2;
+    if (kFlat && inside) {
+      *reinterpret_cast<uint2*>(words) = {codes[0].x, codes[1].x};
     } else {
-      store_codes(to, lane_at * 2 + v, plan.code_bits, loose);
+      if (has[0]) words[0] = codes[0].x;
+      if (has[1]) words[1] = codes[1].x;
+    }
+  } else {
+    auto* words = reinterpret_cast<uint2*>(to) + lane_at * 2;
+    if (kFlat && inside) {
+      *reinterpret_cast<uint4*>(words) = {codes[0].x, codes[0].y, codes[1].x, codes[1].y};
+    } else {
+      if (has[0]) words[0] = codes[0];
+      if (has[1]) words[1] = codes[1];
     }
   }
 
-  unsigned char* scale_to = plan.scales + row * plan.scale_pitch + tile * plan.scale_stride;
+  unsigned char* scale_to =
+      plan.scales + row * plan.scale_pitch + lane_at / kLanes * plan.scale_stride;
   constexpr bool kBytes = kKind == FastKind::e8m0 || kKind == FastKind::two_level;
   const auto lane = static_cast<int>(threadIdx.x % 32);
   if constexpr (kBytes && 4 * kLanes <= 32) {
@@ -100,8 +119,10 @@ __global__ void __launch_bounds__(kThreads)
 template <DType kSource, int kWidth, FastKind kKind, FastElement kElement>
 bool launch(const Exec& exec, const BlockPlan& plan) {
   const std::int64_t threads = plan.rows * plan.tiles * (kWidth / kPerThread);
-  row_blocks_kernel<kSource, kWidth, kKind, kElement>
-      <<<blocks_for(threads, kThreads), kThreads, 0, stream_of(exec)>>>(plan);
+  const auto kernel = plan.rows == 1 && plan.cols == plan.tiles * kWidth && plan.wide
+                          ? row_blocks_kernel<kSource, kWidth, kKind, kElement, true>
+                          : row_blocks_kernel<kSource, kWidth, kKind, kElement, false>;
+  kernel<<<blocks_for(threads, kThreads), kThreads, 0, stream_of(exec)>>>(plan);
   OCTAVO_CUDA_LAUNCHED("row_blocks_kernel");
   return true;
 }
@@ -147,10 +168,11 @@ bool quantize_row_blocks(const Exec& exec, const QuantizeJob& job) {
       (width != 16 && width != 32 && width != 128) ||
       !fast_scale(job.scale, codes.format, &plan.scale) || !vector_plan(values, codes, &vectors))
     return false;
-  const FastElement element = fast_element(codes.format);
+  FastElement element = fast_element(codes.format);
+  if (element == FastElement::e2m1 && !codes.packed) element = FastElement::lanes;
   LaneKind kind{};
   if (element == FastElement::lanes &&
-      (!lane_encode(codes.format, job.encode, &plan.lane, &kind) || kind != LaneKind::plain))
+      (!lane_encode(codes.format, job.encode, &plan.lane, &kind) || kind != LaneKind::quick))
     return false;
   const int scale_bytes = element_bytes(scales.dtype, scales.format);
   const std::int64_t tiles = scales.cols;
@@ -172,6 +194,7 @@ bool quantize_row_blocks(const Exec& exec, const QuantizeJob& job) {
   plan.words_of_scales = plan.scale_stride == 1 && plan.tiles % 4 == 0 &&
                          reinterpret_cast<std::uintptr_t>(scales.data) % 4 == 0 &&
                          (plan.rows == 1 || plan.scale_pitch % 4 == 0);
+  plan.wide = reinterpret_cast<std::uintptr_t>(codes.data) % 16 == 0;
   plan.tensor_scale = job.rowwise.tensor_scale;
   switch (values.dtype) {
     case DType::bf16:

@@ -15,7 +15,8 @@ namespace octavo::cuda {
 namespace {
 
 constexpr int kThreads = 256;
-constexpr int kUnroll = 4;
+constexpr int kUnroll = 4;  // vectors in flight
+constexpr int kPairs = 2;   // the same, two by two
 
 // NaN is one NaN, whichever there was.
 __device__ __forceinline__ std::uint32_t one_nan(std::uint32_t bits) {
@@ -71,6 +72,24 @@ struct TensorPlan {
   bool keep_nan_sign;
 };
 
+// With `signs` NaN keeps the sign of its value; numbers have theirs already.
+template <DType kSource, bool kE5m2>
+__device__ __forceinline__ uint2 scaled_eight(const Raw<kSource>& raw, float factor, bool signs) {
+  float x[kVector], u[kVector];
+#pragma unroll
+  for (int i = 0; i < kVector; ++i) {
+    x[i] = __uint_as_float(f32_bits<kSource>(raw, i));
+    u[i] = x[i] * factor;
+  }
+  uint2 codes = {hardware_four<kE5m2>(u[0], u[1], u[2], u[3]),
+                 hardware_four<kE5m2>(u[4], u[5], u[6], u[7])};
+  if (signs) {
+    codes.x |= sign_bytes(x[0], x[1], x[2], x[3]);
+    codes.y |= sign_bytes(x[4], x[5], x[6], x[7]);
+  }
+  return codes;
+}
+
 template <DType kSource, bool kE5m2, bool kGiven>
 __global__ void __launch_bounds__(kThreads) tensor_kernel(const __grid_constant__ TensorPlan plan) {
   std::uint32_t bits;
@@ -85,49 +104,46 @@ __global__ void __launch_bounds__(kThreads) tensor_kernel(const __grid_constant_
     factor = made.poisoned ? __uint_as_float(0x7FC00000u) : made.factor;
   }
   const std::int64_t block = static_cast<std::int64_t>(gridDim.x) - 1 - blockIdx.x;
-  const std::int64_t first = block * (kThreads * kUnroll) + threadIdx.x;
+  const std::int64_t first = block * (kThreads * kPairs) + threadIdx.x, end = plan.vectors.vectors;
   const unsigned char* from = plan.from + blockIdx.y * plan.vectors.from_pitch;
   unsigned char* to = plan.to + blockIdx.y * plan.vectors.to_pitch;
   if (first == 0 && blockIdx.y == 0) {
     *plan.scale_to = __uint_as_float(bits);
     if (!kGiven && plan.amax_out != nullptr) raise(plan.amax_out, __float_as_uint(*plan.amax));
   }
-  Raw<kSource> raw[kUnroll] = {};
+  Raw<kSource> raw[kPairs][2] = {};
 #pragma unroll
-  for (int u = 0; u < kUnroll; ++u)
-    if (first + u * kThreads < plan.vectors.vectors)
-      raw[u] = load_raw<kSource>(from, first + u * kThreads);
+  for (int u = 0; u < kPairs; ++u) {
+#pragma unroll
+    for (int v = 0; v < 2; ++v) {
+      const std::int64_t at = (first + u * kThreads) * 2 + v;
+      if (at < end) raw[u][v] = load_raw<kSource>(from, at);
+    }
+  }
   if constexpr (kGiven) {
     if (plan.amax_out != nullptr) {
       std::uint32_t mine = 0;
 #pragma unroll
-      for (int u = 0; u < kUnroll; ++u) mine = max(mine, vector_amax<kSource>(raw[u]));
+      for (int u = 0; u < kPairs; ++u)
+        mine = max(mine, max(vector_amax<kSource>(raw[u][0]), vector_amax<kSource>(raw[u][1])));
       mine = block_amax(mine);
       if (threadIdx.x == 0) raise(plan.amax_out, mine);
     }
   }
 #pragma unroll
-  for (int u = 0; u < kUnroll; ++u) {
-    if (first + u * kThreads >= plan.vectors.vectors) break;
-    float x[kVector], scaled[kVector];
-#pragma unroll
-    for (int i = 0; i < kVector; ++i) {
-      x[i] = __uint_as_float(f32_bits<kSource>(raw[u], i));
-      scaled[i] = x[i] * factor;
-    }
-    uint2 codes = {hardware_four<kE5m2>(scaled[0], scaled[1], scaled[2], scaled[3]),
-                   hardware_four<kE5m2>(scaled[4], scaled[5], scaled[6], scaled[7])};
-    if (kGiven && plan.keep_nan_sign) {
-      codes.x |= sign_bytes(x[0], x[1], x[2], x[3]);
-      codes.y |= sign_bytes(x[4], x[5], x[6], x[7]);
-    }
-    reinterpret_cast<uint2*>(to)[first + u * kThreads] = codes;
+  for (int u = 0; u < kPairs; ++u) {
+    const std::int64_t pair = first + u * kThreads;
+    if (pair * 2 >= end) break;
+    const bool signs = kGiven && plan.keep_nan_sign;
+    store_pair(to, pair, scaled_eight<kSource, kE5m2>(raw[u][0], factor, signs),
+               scaled_eight<kSource, kE5m2>(raw[u][1], factor, signs), plan.vectors.wide,
+               pair * 2 + 1 < end);
   }
 }
 
 template <DType kSource, bool kE5m2>
 void launch_tensor(const Exec& exec, const TensorPlan& plan) {
-  const dim3 grid(blocks_for(plan.vectors.vectors, kThreads * kUnroll),
+  const dim3 grid(blocks_for((plan.vectors.vectors + 1) / 2, kThreads * kPairs),
                   static_cast<unsigned>(plan.vectors.rows));
   if (plan.inverse != nullptr) {
     tensor_kernel<kSource, kE5m2, true><<<grid, kThreads, 0, stream_of(exec)>>>(plan);

@@ -25,6 +25,7 @@ struct TilePlan {
   std::int64_t rows, vectors;  // vectors: in a row
   std::int64_t from_pitch, to_pitch, scale_pitch, scale_stride;
   FastScale scale;
+  bool wide;
 };
 
 template <DType kSource, bool kE5m2>
@@ -45,27 +46,34 @@ __device__ __forceinline__ float stored_factor(const TilePlan& plan, std::uint32
   return made.poisoned ? __uint_as_float(0x7FC00000u) : made.factor;
 }
 
-template <DType kSource, bool kE5m2, FastKind kKind, int kVectors>
+// kPairs: of vectors, that a thread holds.
+template <DType kSource, bool kE5m2, FastKind kKind, int kPairs>
 __global__ void __launch_bounds__(most_threads(kSource))
     rows_kernel(const __grid_constant__ TilePlan plan) {
   const std::int64_t row = blockIdx.x;
   const unsigned char* from = plan.from + row * plan.from_pitch;
-  Raw<kSource> raw[kVectors] = {};
+  Raw<kSource> raw[kPairs][2] = {};
   std::uint32_t amax = 0;
 #pragma unroll
-  for (int v = 0; v < kVectors; ++v) {
-    const std::int64_t at = static_cast<std::int64_t>(v) * blockDim.x + threadIdx.x;
-    if (at < plan.vectors) raw[v] = load_raw<kSource>(from, at);
+  for (int p = 0; p < kPairs; ++p) {
+    const std::int64_t pair = static_cast<std::int64_t>(p) * blockDim.x + threadIdx.x;
+#pragma unroll
+    for (int v = 0; v < 2; ++v)
+      if (pair * 2 + v < plan.vectors) raw[p][v] = load_raw<kSource>(from, pair * 2 + v);
   }
 #pragma unroll
-  for (int v = 0; v < kVectors; ++v) amax = max(amax, vector_amax<kSource>(raw[v]));
+  for (int p = 0; p < kPairs; ++p)
+    amax = max(amax, max(vector_amax<kSource>(raw[p][0]), vector_amax<kSource>(raw[p][1])));
   const float factor =
       stored_factor<kKind>(plan, block_amax(amax), plan.scales + row * plan.scale_pitch);
-  auto* to = reinterpret_cast<uint2*>(plan.to + row * plan.to_pitch);
+  unsigned char* to = plan.to + row * plan.to_pitch;
 #pragma unroll
-  for (int v = 0; v < kVectors; ++v) {
-    const std::int64_t at = static_cast<std::int64_t>(v) * blockDim.x + threadIdx.x;
-    if (at < plan.vectors) to[at] = scaled_codes<kSource, kE5m2>(raw[v], factor);
+  for (int p = 0; p < kPairs; ++p) {
+    const std::int64_t pair = static_cast<std::int64_t>(p) * blockDim.x + threadIdx.x;
+    if (pair * 2 < plan.vectors)
+      store_pair(to, pair, scaled_codes<kSource, kE5m2>(raw[p][0], factor),
+                 scaled_codes<kSource, kE5m2>(raw[p][1], factor), plan.wide,
+                 pair * 2 + 1 < plan.vectors);
   }
 }
 
@@ -112,6 +120,8 @@ bool tile_plan(const QuantizeJob& job, TilePlan* plan) {
   plan->to_pitch = codes.row_pitch;
   plan->scale_pitch = scales.row_pitch;
   plan->scale_stride = scales.col_stride;
+  plan->wide = reinterpret_cast<std::uintptr_t>(codes.data) % 16 == 0 &&
+               (codes.rows == 1 || codes.row_pitch % 16 == 0);
   return true;
 }
 
@@ -120,7 +130,7 @@ struct Call {
   const TilePlan& plan;
   bool squares;
   unsigned threads;
-  int vectors;  // a thread
+  int pairs;  // a thread
   dim3 grid;
 };
 
@@ -129,12 +139,10 @@ bool launch(const Call& call) {
   const cudaStream_t stream = stream_of(call.exec);
   if (call.squares) {
     squares_kernel<kSource, kE5m2, kKind><<<call.grid, kSquareThreads, 0, stream>>>(call.plan);
-  } else if (call.vectors == 1) {
+  } else if (call.pairs == 1) {
     rows_kernel<kSource, kE5m2, kKind, 1><<<call.grid, call.threads, 0, stream>>>(call.plan);
-  } else if (call.vectors == 2) {
-    rows_kernel<kSource, kE5m2, kKind, 2><<<call.grid, call.threads, 0, stream>>>(call.plan);
   } else {
-    rows_kernel<kSource, kE5m2, kKind, 4><<<call.grid, call.threads, 0, stream>>>(call.plan);
+    rows_kernel<kSource, kE5m2, kKind, 2><<<call.grid, call.threads, 0, stream>>>(call.plan);
   }
   OCTAVO_CUDA_LAUNCHED("rows_kernel or squares_kernel");
   return true;
@@ -175,15 +183,17 @@ bool quantize_rows(const Exec& exec, const QuantizeJob& job) {
   TilePlan plan{};
   if (job.rowwise.tile.rows != 1 || job.rowwise.scales.cols != 1 || !tile_plan(job, &plan))
     return false;
-  // Four vectors a thread where a row has them: enough loads in flight, few warps to wait for.
-  const std::int64_t warps = std::min<std::int64_t>((plan.vectors / 4 + 31) / 32,
-                                                    most_threads(job.source.values.dtype) / 32);
-  const auto threads = static_cast<unsigned>(std::max<std::int64_t>(warps, 1) * 32);
-  const std::int64_t each = (plan.vectors + threads - 1) / threads;
-  if (each > 4 || plan.rows > 0x7FFFFFFF) return false;
-  return launch_any({exec, plan, false, threads, each > 2 ? 4 : static_cast<int>(each),
-                     dim3(static_cast<unsigned>(plan.rows))},
-                    job);
+  // Two pairs of vectors a thread where a row has them: enough loads in flight, few warps to wait
+  // for.
+  const std::int64_t pairs = (plan.vectors + 1) / 2;
+  const std::int64_t warps = std::clamp<std::int64_t>((pairs / 2 + 31) / 32, 1,
+                                                      most_threads(job.source.values.dtype) / 32);
+  const auto threads = static_cast<unsigned>(warps * 32);
+  const std::int64_t each = (pairs + threads - 1) / threads;
+  if (each > 2 || plan.rows > 0x7FFFFFFF) return false;
+  return launch_any(
+      {exec, plan, false, threads, static_cast<int>(each), dim3(static_cast<unsigned>(plan.rows))},
+      job);
 }
 
 bool quantize_squares(const Exec& exec, const QuantizeJob& job) {

@@ -7,6 +7,7 @@
 #include <cstdint>
 
 #include "octavo/backend/kernels.h"
+#include "octavo/base/fp_env.h"
 
 namespace octavo::cuda {
 
@@ -18,7 +19,8 @@ inline cudaStream_t stream_of(const Exec& exec) { return static_cast<cudaStream_
 
 // Makes the device of an Exec the current one, and puts back the caller's. Throws when an earlier
 // call of the program failed and nobody looked: that error is not ours to swallow, and without this
-// it would be taken for ours.
+// it would be taken for ours. The driver computes, too: the floating-point environment is the
+// caller's again afterwards.
 class Scope {
  public:
   explicit Scope(const Exec& exec);
@@ -27,6 +29,7 @@ class Scope {
   Scope& operator=(const Scope&) = delete;
 
  private:
+  FpEnvGuard guard_;
   int before_ = 0;
   int device_ = 0;
 };

@@ -27,7 +27,9 @@ bool vector_plan(const Matrix& from, const Matrix& to, VectorPlan* plan) {
            .vectors = dense ? from.rows * (from.cols / 8) : from.cols / 8,
            .from_pitch = from.row_pitch,
            .to_pitch = to.row_pitch,
-           .cols = from.cols};
+           .cols = from.cols,
+           .wide = reinterpret_cast<std::uintptr_t>(to.data) % 16 == 0 &&
+                   (dense || to.row_pitch % 16 == 0)};
   return true;
 }
 

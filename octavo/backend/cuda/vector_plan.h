@@ -12,6 +12,7 @@ struct VectorPlan {
   std::int64_t rows = 0, vectors = 0;  // vectors: in a row
   std::int64_t from_pitch = 0, to_pitch = 0;
   std::int64_t cols = 0;
+  bool wide = false;  // can two vectors of codes be written at once?
 };
 
 // Bits of an element as it lies in memory.

@@ -26,7 +26,11 @@ double dequantized(const QuantizedMatrix& from, std::int64_t row, std::int64_t c
   double scale = load_scale(from.scales, row / tile.rows, col / tile.cols);
   if (from.tensor_scale != nullptr) scale *= static_cast<double>(*from.tensor_scale);
   if (scale != scale) return static_cast<double>(f32_nan());
-  return scale * decode(from.codes.format, load_code(from.codes, row, col));
+  const double value = decode(from.codes.format, load_code(from.codes, row, col));
+  if (value != value) return value;
+  // Inf times zero has a sign that depends on the processor.
+  const double product = scale * value;
+  return product == product ? product : static_cast<double>(f32_nan());
 }
 
 // The source as seen by one copy: element (row, col) of it, or of its transpose.

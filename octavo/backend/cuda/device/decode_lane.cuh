@@ -13,17 +13,26 @@ namespace octavo::cuda {
 
 inline constexpr std::uint32_t kQuietNan = 0x7FC00000u;
 
+template <DecodeKind kKind>
 __device__ __forceinline__ std::uint32_t decode_lane(const LaneDecode& plan, std::uint32_t code) {
-  code &= plan.code_mask;
+  if constexpr (kKind == DecodeKind::powers) {
+    const std::uint32_t field = code & 0xFFu, bits = field == 0u ? 0x400000u : field << 23;
+    return field == 0xFFu ? kQuietNan : bits;
+  }
+  if constexpr (kKind == DecodeKind::specials) code &= plan.code_mask;  // to be compared whole
   const std::uint32_t field = code & plan.magnitude_mask;
-  std::uint32_t bits = __float_as_uint(__uint_as_float(field << plan.up_shift) * plan.scale);
-  if (plan.powers != 0u) bits = field == 0u ? 0x400000u : field << 23;
-  if (field >= plan.special) bits = field == plan.inf_field ? 0x7F800000u : kQuietNan;
-  bits |= (code & plan.sign_mask) << plan.sign_shift;
-  if (code == plan.nan_code) bits = kQuietNan;
-  if (plan.integer != 0u) {
+  if constexpr (kKind == DecodeKind::integers) {
     const int whole = static_cast<int>(field) - static_cast<int>(code & plan.sign_mask);
-    bits = __float_as_uint(static_cast<float>(whole) * plan.scale);
+    return __float_as_uint(static_cast<float>(whole) * plan.scale);
+  }
+  std::uint32_t bits = __float_as_uint(__uint_as_float(field << plan.up_shift) * plan.scale);
+  if (field >= plan.special) bits = kQuietNan;
+  if constexpr (kKind == DecodeKind::specials) {
+    if (field == plan.inf_field) bits = 0x7F800000u;
+  }
+  bits |= (code & plan.sign_mask) << plan.sign_shift;
+  if constexpr (kKind == DecodeKind::specials) {
+    if (code == plan.nan_code) bits = kQuietNan;
   }
   return bits;
 }
@@ -38,14 +47,18 @@ __device__ __forceinline__ std::uint32_t narrowed_to_f16(std::uint32_t bits) {
   return (bits & 0x7FFFFFFFu) > 0x7F800000u ? (bits >> 16 & 0x8000u) | 0x7E00u : half;
 }
 
-// Eight values to memory; `at` counts vectors.
-template <DType kType>
+// Eight values to memory; `at` counts vectors. kExact: they are bf16 already.
+template <DType kType, bool kExact = false>
 __device__ __forceinline__ void store_values(void* to, std::int64_t at,
                                              const std::uint32_t (&bits)[8]) {
   if constexpr (kType == DType::f32) {
     auto* words = static_cast<uint4*>(to) + at * 2;
     words[0] = {bits[0], bits[1], bits[2], bits[3]};
     words[1] = {bits[4], bits[5], bits[6], bits[7]};
+  } else if constexpr (kExact && kType == DType::bf16) {
+    static_cast<uint4*>(to)[at] = {
+        __byte_perm(bits[0], bits[1], 0x7632), __byte_perm(bits[2], bits[3], 0x7632),
+        __byte_perm(bits[4], bits[5], 0x7632), __byte_perm(bits[6], bits[7], 0x7632)};
   } else {
     std::uint32_t half[8];
 #pragma unroll

@@ -38,7 +38,7 @@ __device__ __forceinline__ uint2 encode_eight(const float (&u)[kVector], const L
 #pragma unroll
     for (int i = 0; i < kVector; ++i)
       loose[i] =
-          encode_lane<Rounding::nearest_even, LaneKind::plain>(lane, __float_as_uint(u[i]), 0u);
+          encode_lane<Rounding::nearest_even, LaneKind::quick>(lane, __float_as_uint(u[i]), 0u);
     return {0u, 0u};
   }
 }

@@ -19,7 +19,9 @@ __device__ inline double dequantized(const QuantizedMatrix& from, std::int64_t r
   if (from.tensor_scale != nullptr) scale *= static_cast<double>(*from.tensor_scale);
   if (scale != scale) return static_cast<double>(f32_nan());
   const double value = decode(from.codes.format, load_code(from.codes, row, col));
-  return value == value ? scale * value : value;
+  if (value != value) return value;
+  const double product = scale * value;  // Inf times zero has a sign that depends on the processor
+  return product == product ? product : static_cast<double>(f32_nan());
 }
 
 __device__ inline double plain_value(const QuantizeSource& source, bool transposed,

@@ -92,6 +92,19 @@ __device__ __forceinline__ std::uint32_t widened_magnitude(unsigned high) {
   return f32_bits_of_f16(static_cast<std::uint16_t>(high >> 16));
 }
 
+// Codes of two vectors side by side, in one store where the address allows it. The second may be
+// beyond the end.
+__device__ __forceinline__ void store_pair(unsigned char* to, std::int64_t pair, uint2 first,
+                                           uint2 second, bool wide, bool has_second) {
+  auto* words = reinterpret_cast<uint2*>(to) + pair * 2;
+  if (wide && has_second) {
+    *reinterpret_cast<uint4*>(words) = {first.x, first.y, second.x, second.y};
+  } else {
+    words[0] = first;
+    if (has_second) words[1] = second;
+  }
+}
+
 // The eight codes of a vector, of up to eight bits each, one to a byte.
 __device__ __forceinline__ uint2 packed_bytes(const std::uint32_t (&codes)[kVector]) {
   return {codes[0] | codes[1] << 8 | codes[2] << 16 | codes[3] << 24,
