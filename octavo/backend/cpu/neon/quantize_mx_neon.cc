@@ -17,6 +17,7 @@
 #include <cstring>
 
 #include "octavo/backend/cpu/neon/neon_internal.h"
+#include "octavo/backend/cpu/neon/transpose16.h"
 #include "octavo/base/fp_env.h"
 #include "octavo/format/decode.h"
 #include "octavo/scale/tile_scale.h"
@@ -238,21 +239,6 @@ void mx_rows(const MxBlocks& blocks, const void* values, std::uint8_t* codes, st
   }
 }
 
-// Sixteen by sixteen bytes; row i of `rows` becomes column i.
-[[gnu::always_inline]] inline void transpose16(uint8x16_t rows[16]) {
-  uint8x16_t other[16];
-  const auto weave = [](const uint8x16_t* in, uint8x16_t* out) {
-    for (int i = 0; i < 8; ++i) {
-      out[2 * i] = vzip1q_u8(in[i], in[i + 8]);
-      out[2 * i + 1] = vzip2q_u8(in[i], in[i + 8]);
-    }
-  };
-  weave(rows, other);
-  weave(other, rows);
-  weave(rows, other);
-  weave(other, rows);
-}
-
 template <DType kSource>
 [[gnu::always_inline]] inline void load16(const std::byte* from, uint32x4_t raw[4]) {
   if constexpr (kSource == DType::f32) {
@@ -339,12 +325,34 @@ void mx_columns(const MxBlocks& blocks, const void* values, std::int64_t row_pit
   }
 }
 
+// Rows are copied to where their pitch is no power of two, or all of them would want the same few
+// places of the cache; then both their own codes and those of the columns are made from there.
+template <DType kSource, int kDrop, bool kEightBits>
+void mx_strip(const MxBlocks& blocks, const MxStrip& strip) {
+  constexpr std::int64_t kBytes = element_bytes(kSource), kWide = kMxStripCols * kBytes,
+                         kPitch = kWide + 64;
+  alignas(64) std::byte copy[kRows * kPitch];
+  for (std::int64_t row = 0; row < strip.rows; ++row) {
+    const auto* from = static_cast<const std::byte*>(strip.values) + row * strip.row_pitch;
+    // The next strip's part of the row: too short a piece for the core to see where it leads.
+    for (std::int64_t line = 0; line < kWide; line += 64) __builtin_prefetch(from + kWide + line);
+    std::memcpy(copy + row * kPitch, from, static_cast<std::size_t>(strip.cols * kBytes));
+    if (strip.row_codes != nullptr)
+      mx_rows<kSource, kDrop, kEightBits>(blocks, copy + row * kPitch,
+                                          strip.row_codes + row * strip.row_code_pitch,
+                                          strip.row_scales + row * strip.row_scale_pitch,
+                                          strip.cols);
+  }
+  mx_columns<kSource, kDrop, kEightBits>(blocks, copy, kPitch, strip.rows, strip.cols, strip.codes,
+                                         strip.code_pitch, strip.scales, strip.scale_pitch);
+}
+
 template <int kDrop, bool kEightBits>
 MxKernels choose(DType source) {
   if (source == DType::f32)
-    return {mx_rows<DType::f32, kDrop, kEightBits>, mx_columns<DType::f32, kDrop, kEightBits>};
+    return {mx_rows<DType::f32, kDrop, kEightBits>, mx_strip<DType::f32, kDrop, kEightBits>};
   if (source == DType::bf16)
-    return {mx_rows<DType::bf16, kDrop, kEightBits>, mx_columns<DType::bf16, kDrop, kEightBits>};
+    return {mx_rows<DType::bf16, kDrop, kEightBits>, mx_strip<DType::bf16, kDrop, kEightBits>};
   return {};
 }
 
