@@ -1,5 +1,5 @@
-// Rows alone go to the kernel in long pieces. Where columns are wanted, strips of 64 rows are worked
-// on in pieces that stay in the first cache, so that memory is read once.
+// Rows alone go to the kernel in long pieces. Where columns are wanted, strips of 64 rows are
+// worked on in pieces that stay in the first cache, so that memory is read once.
 #include "octavo/backend/cpu/mx_driver.h"
 
 #include <algorithm>

@@ -57,8 +57,9 @@ using MxRows = void (*)(const MxBlocks&, const void* values, std::uint8_t* codes
                         std::uint8_t* scales, std::int64_t n);
 
 // Up to 32 rows, a block down each column, of up to kMxStripCols values. Columns go to the
-// transpose: `codes` and `scales` are those of the first one, pitches in bytes lead to the next, and
-// there is room for 32 codes of each. Rows are quantized as well where there is a place for them.
+// transpose: `codes` and `scales` are those of the first one, pitches in bytes lead to the next,
+// and there is room for 32 codes of each. Rows are quantized as well where there is a place for
+// them.
 struct MxStrip {
   const void* values;
   std::int64_t row_pitch, rows, cols;

@@ -241,8 +241,8 @@ template <DType kSource, int kDrop, bool kEightBits>
 void mx_rows(const MxBlocks& blocks, const void* values, std::uint8_t* codes, std::uint8_t* scales,
              std::int64_t n) {
   const FpEnvGuard guard(FpRounding::up);
-  row_of_blocks<kSource, kDrop, kEightBits>(MxConstants(blocks),
-                                            static_cast<const std::byte*>(values), codes, scales, n);
+  row_of_blocks<kSource, kDrop, kEightBits>(
+      MxConstants(blocks), static_cast<const std::byte*>(values), codes, scales, n);
 }
 
 template <DType kSource>
@@ -289,8 +289,7 @@ template <DType kSource, int kDrop, bool kEightBits>
     for (int r = 0; r < 16; r += 2) {
       uint32x4_t raw[8];
       float32x4_t m[8];
-      for (int j = 0; j < 2; ++j)
-        load16<kSource>(from + (part + r + j) * row_pitch, raw + 4 * j);
+      for (int j = 0; j < 2; ++j) load16<kSource>(from + (part + r + j) * row_pitch, raw + 4 * j);
       for (int i = 0; i < 8; ++i)
         m[i] = vmulq_f32(vreinterpretq_f32_u32(magnitude_of(raw[i])), factor[i % 4]);
       constexpr bool kExact = kSource != DType::f32;
@@ -346,10 +345,9 @@ void mx_strip(const MxBlocks& blocks, const MxStrip& strip) {
     for (std::int64_t line = 0; line < kWide; line += 64) __builtin_prefetch(from + kWide + line);
     std::memcpy(copy + row * kPitch, from, static_cast<std::size_t>(strip.cols * kBytes));
     if (strip.row_codes != nullptr)
-      row_of_blocks<kSource, kDrop, kEightBits>(k, copy + row * kPitch,
-                                                strip.row_codes + row * strip.row_code_pitch,
-                                                strip.row_scales + row * strip.row_scale_pitch,
-                                                strip.cols);
+      row_of_blocks<kSource, kDrop, kEightBits>(
+          k, copy + row * kPitch, strip.row_codes + row * strip.row_code_pitch,
+          strip.row_scales + row * strip.row_scale_pitch, strip.cols);
   }
   columns_of_blocks<kSource, kDrop, kEightBits>(k, copy, kPitch, strip);
 }

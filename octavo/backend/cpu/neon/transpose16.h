@@ -1,3 +1,4 @@
+// Codes of columns, turned in registers.
 #pragma once
 
 #include <arm_neon.h>

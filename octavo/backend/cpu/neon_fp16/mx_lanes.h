@@ -1,18 +1,18 @@
-// MX blocks in lanes of sixteen bits.
+// MX blocks of bf16 in lanes of sixteen bits.
 //
-// Values are bf16, squeezed with round-to-odd where they were f32. Doubled, the sign is gone and
-// the exponent stands in the upper byte: amaxes are found, scales made and (powers of two as they
-// are) taken off the exponents by integer operations, at eight elements each. What is left, moved
-// to where f16 has its exponent, is an f16; times a power of two its exponent field is the code's,
-// subnormal numbers included, and an integer rounding to even drops the rest of the mantissa.
+// Doubled, a bf16 has lost its sign and its exponent stands in the upper byte: amaxes are found,
+// scales made and (powers of two as they are) taken off the exponents by integer operations, at
+// eight elements each. What is left, moved to where f16 has its exponent, is an f16; times a power
+// of two its exponent field is the code's, subnormal numbers included, and an integer rounding to
+// even drops the rest of the mantissa.
 //
 // Is anything rounded twice? The multiplication rounds up (FPCR) and only results below f16's
 // smallest normal number. Seven mantissa bits are exact there down to the format's smallest step;
 // below it the only tie is half of that step, itself exact, and what lies above it stays above.
 //
 // Tiny blocks: with a scale byte below 15 nothing is taken off the exponents, which f16 can hold as
-// they are (subnormal ones too: they are f32's, or f16's, alike); the factor makes up for it. In all
-// other blocks what f32 has below its normal numbers lies far below half of a step.
+// they are (subnormal numbers too: f16 has them alike), and the factor makes up for it. In all
+// other blocks what bf16 has below its normal numbers lies far below half of a step.
 #pragma once
 
 #include <arm_neon.h>
@@ -50,11 +50,11 @@ struct MxConstants {
     const Binade top = binade_of(static_cast<float>(max_value(format)));
     // The mantissa of a doubled bf16 has eight bits, the last of them zero.
     const std::uint32_t top_mantissa = top.mantissa >> 15;
-    const std::uint32_t bump_from =
-        blocks.rule == ScaleRule::rceil  ? top_mantissa + 1
-        : blocks.rule == ScaleRule::ceil ? 1
-        : blocks.rule == ScaleRule::even ? 256u - (1u << (7 - format.mantissa_bits))
-                                         : 256u;
+    const std::uint32_t bump_from = blocks.rule == ScaleRule::rceil  ? top_mantissa + 1
+                                    : blocks.rule == ScaleRule::ceil ? 1
+                                    : blocks.rule == ScaleRule::even
+                                        ? 256u - (1u << (7 - format.mantissa_bits))
+                                        : 256u;
     const int drop = 10 - format.mantissa_bits;
     const auto lanes = [](std::uint32_t word) {
       return vdupq_n_u16(static_cast<std::uint16_t>(word));
@@ -168,10 +168,10 @@ auto visit_mx_element(const MxBlocks& blocks, Visit&& visit) {
 inline bool mx_lanes_fit(const MxBlocks& blocks) {
   const Format& format = blocks.format;
   const int emax = binade_of(static_cast<float>(max_value(format))).exponent;
-  return blocks.source == DType::bf16 && format.is_signed && !format.twos_complement && format.has_negative_zero() &&
-         format.bits() <= 8 && format.bias >= 1 && format.bias + format.mantissa_bits < kF16Bias &&
-         emax >= 1 && emax < kF16Bias && format.mantissa_bits >= (format.bits() == 8 ? 2 : 1) &&
-         format.mantissa_bits <= 3;
+  return blocks.source == DType::bf16 && format.is_signed && !format.twos_complement &&
+         format.has_negative_zero() && format.bits() <= 8 && format.bias >= 1 &&
+         format.bias + format.mantissa_bits < kF16Bias && emax >= 1 && emax < kF16Bias &&
+         format.mantissa_bits >= (format.bits() == 8 ? 2 : 1) && format.mantissa_bits <= 3;
 }
 
 }  // namespace
