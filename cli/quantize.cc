@@ -9,6 +9,7 @@
 #include "cli/command.h"
 #include "cli/json_text.h"
 #include "cli/names.h"
+#include "cli/output_name.h"
 #include "cli/quantize_input.h"
 #include "cli/quantize_plan.h"
 #include "cli/quantize_report.h"
@@ -69,15 +70,6 @@ void save(const QuantizeArguments& arguments, const QuantizedTensor& q) {
   say(fmt::format("wrote {}: {}, {}.scales", arguments.output, name, name));
 }
 
-// A file that is written must be called what it is, or other programs take it for something else.
-void check_ending(std::string_view option, const std::string& path, std::string_view ending) {
-  if (path.ends_with(ending)) return;
-  const std::string fixed = std::filesystem::path(path).replace_extension(ending).string();
-  throw UsageError(text("[quantize] ", option, ": got '", shown(path),
-                        "', wanted a name that ends ", "in ", ending, ", such as '", shown(fixed),
-                        "'"));
-}
-
 // Before the work: a name that cannot be written is known at once.
 void check_outputs(const QuantizeArguments& arguments) {
   for (const std::string* output : {&arguments.output, &arguments.plot}) {
@@ -87,7 +79,7 @@ void check_outputs(const QuantizeArguments& arguments) {
       fail(ErrorCode::io, "quantize", "'", arguments.input, "' and '", *output,
            "' are the same file, wanted two; write to another name");
     const bool is_plot = output == &arguments.plot;
-    check_ending(is_plot ? "--plot" : "-o", *output, is_plot ? ".svg" : ".safetensors");
+    check_ending("quantize", is_plot ? "--plot" : "-o", *output, is_plot ? ".svg" : ".safetensors");
     const WholeFile could_be_written("quantize", *output);
   }
 }
