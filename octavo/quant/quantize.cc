@@ -123,10 +123,12 @@ class Quantization {
     if (scaling.format.has_nan() || scaling.encode.nan_input != NanInput::error ||
         amax_of(scaling.scale) == AmaxOf::all)
       return;
-    check(!std::isnan(whole_amax(AmaxOf::all)), ErrorCode::invalid_argument, op_,
-          "the input has NaN, and ", format_name(scaling.format),
-          " cannot hold NaN; say what NaN becomes (nan: zero or max), or let it poison its tile "
-          "(non_finite: poison)");
+    if (!std::isnan(whole_amax(AmaxOf::all))) return;
+    fail(ErrorCode::invalid_argument, op_, "the input has NaN, and ", format_name(scaling.format),
+         " cannot hold NaN; say what NaN becomes (nan: zero or max)",
+         is_peer(scaling.scale.arith)
+             ? text("; arith ", name_of(scaling.scale.arith), " never poisons a tile with it")
+             : ", or let it poison its tile (non_finite: poison)");
   }
 
   // With what some peers look at besides the amax.
