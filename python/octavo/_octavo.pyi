@@ -216,7 +216,7 @@ class Scaling:
     rule: amax to scale: 'f32' (the quotient), 'rceil', 'floor', 'ceil', 'even'; by itself rceil for e8m0, else f32.
     policy: what stands for the amax: 'max', 'percentile:99.9', 'mse'.
     margin: scales are multiplied by 2**margin. min_amax: a smaller amax counts as this.
-    arith: whose order of operations: 'octavo', 'divide', 'te', 'torchao', 'modelopt'.
+    arith: whose order of operations: 'octavo', 'divide', 'te', 'torchao', 'modelopt', 'torchao_inference', 'modelopt_qtensor'.
     non_finite: 'poison' (the tile of a NaN or Inf becomes NaN) or 'saturate'.
     rounding, overflow, nan, seed, stochastic_bits: as in octavo.encode. nan_code: which NaN is written: 'signed_ones', 'positive_ones' (CUDA), 'signed_quiet'.
     axis: the dimension that tiles run along. rowwise, columnwise: which copies are made.
