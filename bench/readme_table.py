@@ -74,7 +74,10 @@ def quantizers(result: pathlib.Path) -> str:
         found = [rows[c][first["case"], first["rival"]] for c in cores]
         cells = [f" {row['gel_per_s']:.2f} | {row['ratio']:.1f} x |" for row in found]
         lines.append(f"| {first['case']} | {first['rival']} |" + "".join(cells))
-    lines += ["", f"`python -m bench.quantize.run`, kept in [{result.name}]({result.relative_to(ROOT)})."]
+    lines += [
+        "",
+        f"`python -m bench.quantize.run`, kept in [{result.name}]({result.relative_to(ROOT)}).",
+    ]
     return "\n".join(lines)
 
 
@@ -101,7 +104,9 @@ def filled(readme: str) -> str:
         ("measured error", error(newest("error"))),
     ):
         marked = re.compile(rf"(<!-- BEGIN {mark}.*?-->\n).*?(\n?<!-- END {mark} -->)", re.S)
-        readme, count = marked.subn(lambda m, made=made: m[1] + made + "\n" + m[2].lstrip("\n"), readme)
+        readme, count = marked.subn(
+            lambda m, made=made: m[1] + made + "\n" + m[2].lstrip("\n"), readme
+        )
         assert count == 1, mark
     return readme
 

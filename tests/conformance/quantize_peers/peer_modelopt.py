@@ -1,6 +1,5 @@
 """ModelOpt: FP8 and its export, MXFP8, MXFP4, NVFP4."""
 
-
 from quantize_peers.file import File
 from quantize_peers.formulas import modelopt_fp8, modelopt_mxfp4, modelopt_mxfp8, modelopt_nvfp4
 from quantize_peers.inputs import cases, nvfp4_cases, ragged, rows_apart
