@@ -64,7 +64,7 @@ struct QuantizeJob {
   // Instead of looking for them: the amax of the one tile there is; or what values are multiplied
   // by, in which case the scale is its reciprocal (delayed scaling).
   const float* given_amax = nullptr;
-  const float* given_inverse = nullptr;
+  const float* given_inv_scale = nullptr;
   // Where scales have two levels: the amax that the tensor's scale was made from, if it is known.
   const float* tensor_amax = nullptr;
 

@@ -99,15 +99,25 @@ void fill_copy(const FileReader& file, const std::string& base, const QuantizedC
 }
 
 // Before memory is asked for: the codes alone must be in the file, so their claim cannot exceed it.
-void check_size(const FileReader& file, const Shape& shape, const Scaling& scaling,
-                const std::string& name) {
+void check_size(const FileReader& file, const Shape& shape, const Scaling& scaling) {
   const bool packed = scaling.packed && scaling.format.bits() < 8 && shape.rank() > 0;
   const std::int64_t codes = dense_bytes(shape, DType::code, scaling.format, packed);
   const std::int64_t scales = element_count(scale_shape(shape, scaling));
   check(static_cast<std::uint64_t>(codes) <= file.header().data_bytes &&
             static_cast<std::uint64_t>(scales) <= file.header().data_bytes,
-        ErrorCode::invalid_argument, kOp, "tensor '", shown(name),
-        "' claims more elements than the file has bytes");
+        ErrorCode::invalid_argument, kOp, "it claims more elements than the file has bytes");
+}
+
+// What is wrong with a part of a file says so by the file's and the tensor's name. All of it is
+// wrong in the file, whatever it would be in an argument.
+template <typename Work>
+auto naming(const FileReader& file, const std::string& name, const Work& work) {
+  try {
+    return work();
+  } catch (const Error& error) {
+    fail(ErrorCode::invalid_argument, kOp, "tensor '", shown(name), "' in '", shown(file.path()),
+         "': ", reason_of(error));
+  }
 }
 
 void check_version(const FileReader& file) {
@@ -118,6 +128,19 @@ void check_version(const FileReader& file) {
   check(found->second == kVersion, ErrorCode::unsupported, kOp, "'", shown(file.path()),
         "' is of version '", shown(found->second), "', wanted ", kVersion,
         "; read it with a later octavo");
+}
+
+// A tensor as its line in the metadata says, not filled yet.
+QuantizedTensor described(const FileReader& file, std::string_view line) {
+  const std::size_t first = line.find(' '), second = line.find(' ', first + 1);
+  check(first != std::string_view::npos && second != std::string_view::npos,
+        ErrorCode::invalid_argument, kOp, "its metadata read '", shown(line),
+        "', wanted a shape, a type and a scaling");
+  const Shape shape = parse_shape(line.substr(0, first));
+  const DType source = parse_dtype(line.substr(first + 1, second - first - 1));
+  const Scaling scaling = parse_scaling(line.substr(second + 1));
+  check_size(file, shape, scaling);
+  return make_quantized(shape, source, scaling);
 }
 
 }  // namespace
@@ -153,19 +176,10 @@ QuantizedTensor load_quantized(const FileReader& file, const std::string& name) 
   const auto found = metadata.find(text(kTensorKey, name));
   check(found != metadata.end(), ErrorCode::invalid_argument, kOp, "'", shown(file.path()),
         "' has no quantized tensor '", shown(name), "'");
-  const std::string_view line = found->second;
-  const std::size_t first = line.find(' '), second = line.find(' ', first + 1);
-  check(first != std::string_view::npos && second != std::string_view::npos,
-        ErrorCode::invalid_argument, kOp, "the metadata of '", shown(name), "' read '", shown(line),
-        "', wanted a shape, a type and a scaling");
-  const Shape shape = parse_shape(line.substr(0, first));
-  const DType source = parse_dtype(line.substr(first + 1, second - first - 1));
-  const Scaling scaling = parse_scaling(line.substr(second + 1));
-  check_size(file, shape, scaling, name);
-  QuantizedTensor tensor = make_quantized(shape, source, scaling);
+  QuantizedTensor tensor = naming(file, name, [&] { return described(file, found->second); });
   fill_copy(file, name, tensor.rowwise);
   fill_copy(file, text(name, kColumnwise), tensor.columnwise);
-  check_scales(tensor);
+  naming(file, name, [&] { check_scales(tensor); });
   return tensor;
 }
 

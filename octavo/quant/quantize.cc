@@ -63,12 +63,13 @@ class Quantization {
                     .hadamard_rowwise = out_.scaling.hadamard.rowwise,
                     .hadamard_columnwise = out_.scaling.hadamard.columnwise,
                     .hadamard_signs = out_.scaling.hadamard.signs,
-                    .given_inverse = options_.given_inverse,
+                    .given_inv_scale = options_.given_inv_scale,
                     .tensor_amax = &tensor_amax_};
     // 0 / 0 has a sign that depends on the processor; peers' NaN has none.
     if (is_peer(job.scale.arith)) job.encode.nan_code = NanCode::positive_ones;
     float shared_amax = 0;
-    if (out_.scaling.tile == Tile{0, 0} && !plan_.is_one_matrix() && job.given_inverse == nullptr) {
+    if (out_.scaling.tile == Tile{0, 0} && !plan_.is_one_matrix() &&
+        job.given_inv_scale == nullptr) {
       check(job.policy == AmaxPolicy::max, ErrorCode::unsupported, op_, "policy ",
             name_of(job.policy), " per tensor wants contiguous values");
       shared_amax = whole_amax(amax_of(job.scale));
@@ -123,10 +124,12 @@ class Quantization {
     if (scaling.format.has_nan() || scaling.encode.nan_input != NanInput::error ||
         amax_of(scaling.scale) == AmaxOf::all)
       return;
-    check(!std::isnan(whole_amax(AmaxOf::all)), ErrorCode::invalid_argument, op_,
-          "the input has NaN, and ", format_name(scaling.format),
-          " cannot hold NaN; say what NaN becomes (nan: zero or max), or let it poison its tile "
-          "(non_finite: poison)");
+    if (!std::isnan(whole_amax(AmaxOf::all))) return;
+    fail(ErrorCode::invalid_argument, op_, "the input has NaN, and ", format_name(scaling.format),
+         " cannot hold NaN; say what NaN becomes (nan: zero or max)",
+         is_peer(scaling.scale.arith)
+             ? text("; arith ", name_of(scaling.scale.arith), " never poisons a tile with it")
+             : ", or let it poison its tile (non_finite: poison)");
   }
 
   // With what some peers look at besides the amax.
@@ -152,8 +155,8 @@ class Quantization {
   void store_empty() const {
     if (out_.scaling.tile != Tile{0, 0}) return;
     const std::uint32_t bits =
-        options_.given_inverse != nullptr
-            ? inverse_scale(out_.scaling.scale.format, *options_.given_inverse).bits
+        options_.given_inv_scale != nullptr
+            ? from_inv_scale(out_.scaling.scale.format, *options_.given_inv_scale).bits
             : zero_scale(out_.scaling.scale, 1.0F).bits;
     for (const QuantizedCopy* copy : {&out_.rowwise, &out_.columnwise})
       if (copy->exists())
@@ -174,7 +177,7 @@ class Quantization {
 void run_quantization(const Source& source, QuantizedTensor& out, const QuantizeOptions& options,
                       std::string_view op) {
   const FpEnvGuard guard;  // some scalars are computed on this side of the door
-  check(options.given_inverse == nullptr || out.scaling.tile == Tile{0, 0},
+  check(options.given_inv_scale == nullptr || out.scaling.tile == Tile{0, 0},
         ErrorCode::invalid_argument, op, "a given scale is one for the whole tensor; got tile ",
         out.scaling.tile.rows, "x", out.scaling.tile.cols);
   check(out.scaling.hadamard.rowwise || out.scaling.hadamard.columnwise

@@ -15,7 +15,7 @@ struct QuantizeOptions {
   float* amax = nullptr;     // if given, receives the largest magnitude of the tensor
   // If given, values are multiplied by this and the scale is its reciprocal, whatever the data:
   // delayed scaling, per tensor only.
-  const float* given_inverse = nullptr;
+  const float* given_inv_scale = nullptr;
   const Kernels* backend = nullptr;  // null: the one the registry chooses
   Log* log = nullptr;                // if given, is told when a backend falls back to reference
 };

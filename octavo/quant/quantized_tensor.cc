@@ -44,26 +44,29 @@ std::string position_text(const Shape& shape, std::int64_t at) {
   return text("(", out, ")");
 }
 
-// Scales are magnitudes. Negative ones would be applied without complaint and mean a bug elsewhere.
-void check_not_negative(const Tensor& scales, std::string_view what) {
+double scale_value(const Tensor& scales, std::size_t at, int bytes) {
+  std::uint32_t bits = 0;
+  std::memcpy(&bits, &scales.bytes()[at], static_cast<std::size_t>(bytes));
+  if (scales.dtype() == DType::f32) return static_cast<double>(__builtin_bit_cast(float, bits));
+  if (scales.dtype() == DType::bf16) return decode(bf16_format, bits);
+  if (scales.dtype() == DType::f16) return decode(f16_format, bits);
+  return decode(scales.format(), bits);
+}
+
+// Scales are magnitudes. Negative and infinite ones would be applied without complaint and mean a
+// bug elsewhere; but a peer's arithmetic makes Inf of Inf, and what was made can be read back.
+void check_each(const Tensor& scales, std::string_view what, Arith arith) {
   if (scales.dtype() == DType::code && !scales.format().is_signed) return;
   const int bytes = element_bytes(scales.dtype(), scales.format());
-  const std::span<std::byte> all = scales.bytes();
-  for (std::size_t i = 0; i < all.size(); i += static_cast<std::size_t>(bytes)) {
-    // The sign bit is the top bit of the last byte, little endian; NaN and zero may have one.
-    if ((all[i + static_cast<std::size_t>(bytes) - 1] & std::byte{0x80}) == std::byte{0}) continue;
-    std::uint32_t bits = 0;
-    std::memcpy(&bits, &all[i], static_cast<std::size_t>(bytes));
-    const double value = scales.dtype() == DType::f32
-                             ? static_cast<double>(__builtin_bit_cast(float, bits))
-                         : scales.dtype() == DType::bf16 ? decode(bf16_format, bits)
-                         : scales.dtype() == DType::f16  ? decode(f16_format, bits)
-                                                         : decode(scales.format(), bits);
-    if (value < 0) {
-      fail(ErrorCode::invalid_argument, "quantized", "the ", what, " of tile ",
-           position_text(scales.shape(), static_cast<std::int64_t>(i) / bytes), " is ", value,
-           "; a scale is positive, zero or NaN: give its magnitude, and put signs into the codes");
-    }
+  for (std::size_t i = 0; i < scales.bytes().size(); i += static_cast<std::size_t>(bytes)) {
+    const double value = scale_value(scales, i, bytes);
+    const bool infinite = std::isinf(value) && !is_peer(arith);
+    if (value >= 0 ? !infinite : !(value < 0)) continue;
+    fail(ErrorCode::invalid_argument, "quantized", "the ", what, " of tile ",
+         position_text(scales.shape(), static_cast<std::int64_t>(i) / bytes), " is ", value,
+         "; a scale is positive, zero or NaN: ",
+         value < 0 ? "give its magnitude, and put signs into the codes"
+                   : "give NaN for a tile that holds nothing finite");
   }
 }
 
@@ -125,11 +128,11 @@ QuantizedTensor quantized_from(const Shape& shape, const Scaling& scaling, const
   need(two_levels == (tensor_scale.owner() != nullptr),
        two_levels ? "scales of e4m3 come with one f32 scale of the tensor, and there is none"
                   : "got a tensor scale, which only scales of e4m3 have");
-  check_not_negative(scales, "scale");
+  check_each(scales, "scale", scaling.scale.arith);
   if (two_levels) {
     need(tensor_scale.dtype() == DType::f32 && element_count(tensor_scale.shape()) == 1,
          "the tensor scale must be one float32");
-    check_not_negative(tensor_scale, "tensor scale");
+    check_each(tensor_scale, "tensor scale", scaling.scale.arith);
   }
   Scaling stored = scaling;
   stored.rowwise = true;
@@ -145,9 +148,9 @@ QuantizedTensor quantized_from(const Shape& shape, const Scaling& scaling, const
 void check_scales(const QuantizedTensor& tensor) {
   for (const QuantizedCopy* copy : {&tensor.rowwise, &tensor.columnwise}) {
     if (!copy->exists()) continue;
-    check_not_negative(copy->scales, "scale");
+    check_each(copy->scales, "scale", tensor.scaling.scale.arith);
     if (copy->tensor_scale.owner() != nullptr)
-      check_not_negative(copy->tensor_scale, "tensor scale");
+      check_each(copy->tensor_scale, "tensor scale", tensor.scaling.scale.arith);
   }
 }
 

@@ -24,8 +24,8 @@ Scaling te_scaling(const Format& format, const Tile& tile, ScaleFormat scale, bo
   return scaling;
 }
 
-Scaling with_epsilon(Scaling scaling, float epsilon) {
-  scaling.scale.min_amax = epsilon;
+Scaling with_min_amax(Scaling scaling, float min_amax) {
+  scaling.scale.min_amax = min_amax;
   return scaling;
 }
 
@@ -33,10 +33,10 @@ Scaling block_scaling(const Float8BlockOptions& options) {
   check(options.block_dims == 1 || options.block_dims == 2, ErrorCode::invalid_argument,
         "Float8BlockQuantizer", "got block_dims = ", options.block_dims,
         ", wanted 1 (1 x 128) or 2 (128 x 128)");
-  return with_epsilon(
+  return with_min_amax(
       te_scaling(options.format, block_tile(kBlock, options.block_dims == 2), ScaleFormat::f32,
                  options.power_of_two, options.rowwise, options.columnwise),
-      options.amax_epsilon);
+      options.min_amax);
 }
 
 Scaling nvfp4_scaling(const NVFP4Options& options) {
@@ -129,7 +129,7 @@ void Float8Quantizer::fill(const View& values, QuantizedTensor& out,
         "inv_scale is ", inv_scale, ", wanted a positive, finite number; reset it to 1");
   float found = 0;
   QuantizeOptions given = options;
-  given.given_inverse = &inv_scale;
+  given.given_inv_scale = &inv_scale;
   given.amax = &found;
   octavo::quantize_into(values, out, given);
   if (!(*amax_ >= found)) *amax_ = found;
@@ -138,21 +138,21 @@ void Float8Quantizer::fill(const View& values, QuantizedTensor& out,
 
 Float8CurrentScalingQuantizer::Float8CurrentScalingQuantizer(
     const Float8CurrentScalingOptions& options)
-    : Quantizer(with_epsilon(te_scaling(options.format, {0, 0}, ScaleFormat::f32,
-                                        options.power_of_two, options.rowwise, options.columnwise),
-                             options.amax_epsilon)),
+    : Quantizer(with_min_amax(te_scaling(options.format, {0, 0}, ScaleFormat::f32,
+                                         options.power_of_two, options.rowwise, options.columnwise),
+                              options.min_amax)),
       reduce_amax_(options.reduce_amax) {}
 
 void Float8CurrentScalingQuantizer::fill(const View& values, QuantizedTensor& out,
                                          const QuantizeOptions& options) {
   if (!reduce_amax_) return octavo::quantize_into(values, out, options);
   // The scale of the shared amax is made here and given. Under Arith::te that gives the same bits
-  // as finding it in the tensor would: the factor comes first, the scale is its reciprocal.
+  // as finding it in the tensor would: inv_scale comes first, the scale is its reciprocal.
   const float shared = reduce_amax_(amax(values, options, amax_of(scaling_.scale)));
   const FpEnvGuard guard;
-  const float inverse = tile_scale(scaling_.scale, scaling_.format, shared).factor;
+  const float inv_scale = tile_scale(scaling_.scale, scaling_.format, shared).factor;
   QuantizeOptions given = options;
-  given.given_inverse = &inverse;
+  given.given_inv_scale = &inv_scale;
   octavo::quantize_into(values, out, given);
 }
 

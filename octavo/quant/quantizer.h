@@ -66,7 +66,7 @@ struct Float8CurrentScalingOptions {
   Format format = e4m3fn;
   bool rowwise = true, columnwise = true;
   bool power_of_two = false;
-  float amax_epsilon = 0.0F;  // a smaller amax counts as this
+  float min_amax = 0.0F;  // a smaller amax counts as this
   // If given, turns this process's amax into that of all that share the tensor.
   std::function<float(float)> reduce_amax{};
 };
@@ -86,7 +86,7 @@ struct Float8BlockOptions {
   Format format = e4m3fn;
   bool rowwise = true, columnwise = true;
   bool power_of_two = true;
-  float amax_epsilon = 0.0F;
+  float min_amax = 0.0F;
   int block_dims = 2;
 };
 class OCTAVO_API Float8BlockQuantizer final : public Quantizer {

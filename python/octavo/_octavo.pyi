@@ -216,7 +216,7 @@ class Scaling:
     rule: amax to scale: 'f32' (the quotient), 'rceil', 'floor', 'ceil', 'even'; by itself rceil for e8m0, else f32.
     policy: what stands for the amax: 'max', 'percentile:99.9', 'mse'.
     margin: scales are multiplied by 2**margin. min_amax: a smaller amax counts as this.
-    arith: whose order of operations: 'octavo', 'divide', 'te', 'torchao', 'modelopt'.
+    arith: whose order of operations: 'octavo', 'divide', 'te', 'torchao', 'modelopt', 'torchao_inference', 'modelopt_qtensor'.
     non_finite: 'poison' (the tile of a NaN or Inf becomes NaN) or 'saturate'.
     rounding, overflow, nan, seed, stochastic_bits: as in octavo.encode. nan_code: which NaN is written: 'signed_ones', 'positive_ones' (CUDA), 'signed_quiet'.
     axis: the dimension that tiles run along. rowwise, columnwise: which copies are made.
@@ -407,10 +407,10 @@ class Float8Quantizer(Quantizer):
     def __init__(self, inv_scale: View, amax: View, format: Format, rowwise: bool, columnwise: bool) -> None: ...
 
 class Float8CurrentScalingQuantizer(Quantizer):
-    def __init__(self, format: Format, rowwise: bool, columnwise: bool, power_of_two: bool, amax_epsilon: float, reduce_amax: Callable[[float], float] | None) -> None: ...
+    def __init__(self, format: Format, rowwise: bool, columnwise: bool, power_of_two: bool, min_amax: float, reduce_amax: Callable[[float], float] | None) -> None: ...
 
 class Float8BlockQuantizer(Quantizer):
-    def __init__(self, format: Format, rowwise: bool, columnwise: bool, power_of_two: bool, amax_epsilon: float, block_dims: int) -> None: ...
+    def __init__(self, format: Format, rowwise: bool, columnwise: bool, power_of_two: bool, min_amax: float, block_dims: int) -> None: ...
 
 class MXFP8Quantizer(Quantizer):
     def __init__(self, format: Format, rowwise: bool, columnwise: bool, two_dimensional: bool) -> None: ...

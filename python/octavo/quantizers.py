@@ -120,7 +120,7 @@ class Float8Quantizer(Quantizer):
 
 class Float8CurrentScalingQuantizer(Quantizer):
     """One scale, from the tensor itself. reduce_amax, if given, turns this process's amax into that
-    of all that share the tensor; amax_epsilon: a smaller amax counts as this."""
+    of all that share the tensor; min_amax: a smaller amax counts as this."""
 
     def __init__(
         self,
@@ -129,13 +129,13 @@ class Float8CurrentScalingQuantizer(Quantizer):
         rowwise: bool = True,
         columnwise: bool = True,
         power_of_two: bool = False,
-        amax_epsilon: float = 0.0,
+        min_amax: float = 0.0,
         reduce_amax: Callable[[float], float] | None = None,
     ) -> None:
         element = as_format(format, type(self).__name__)
         super().__init__(
             _octavo.Float8CurrentScalingQuantizer(
-                element, rowwise, columnwise, power_of_two, amax_epsilon, reduce_amax
+                element, rowwise, columnwise, power_of_two, min_amax, reduce_amax
             )
         )
 
@@ -150,13 +150,13 @@ class Float8BlockQuantizer(Quantizer):
         rowwise: bool = True,
         columnwise: bool = True,
         power_of_two: bool = True,
-        amax_epsilon: float = 0.0,
+        min_amax: float = 0.0,
         block_dims: int = 2,
     ) -> None:
         element = as_format(format, type(self).__name__)
         super().__init__(
             _octavo.Float8BlockQuantizer(
-                element, rowwise, columnwise, power_of_two, amax_epsilon, block_dims
+                element, rowwise, columnwise, power_of_two, min_amax, block_dims
             )
         )
 

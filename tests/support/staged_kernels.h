@@ -41,7 +41,7 @@ struct StagedKernels {
       call.writes(copy->scales);
       call.reads(copy->tensor_scale);
     }
-    for (const float* given : {job.given_amax, job.given_inverse, job.tensor_amax})
+    for (const float* given : {job.given_amax, job.given_inv_scale, job.tensor_amax})
       call.reads(given);
     call.updates(job.amax);
     call.updates(job.counts);
@@ -51,7 +51,7 @@ struct StagedKernels {
     if (job.rowwise.wanted()) there.rowwise = call.there(job.rowwise);
     if (job.columnwise.wanted()) there.columnwise = call.there(job.columnwise);
     there.given_amax = call.there(job.given_amax);
-    there.given_inverse = call.there(job.given_inverse);
+    there.given_inv_scale = call.there(job.given_inv_scale);
     there.tensor_amax = call.there(job.tensor_amax);
     there.amax = call.there(job.amax);
     there.counts = call.there(job.counts);

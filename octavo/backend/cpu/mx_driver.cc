@@ -25,7 +25,7 @@ bool is_plain(const QuantizeJob& job) {
   return scale.format == ScaleFormat::e8m0 && scale.non_finite == NonFinite::poison &&
          (scale.arith == Arith::octavo || scale.arith == Arith::divide) && scale.margin == 0 &&
          scale.min_amax == 0.0F && job.policy == AmaxPolicy::max && job.given_amax == nullptr &&
-         job.given_inverse == nullptr && job.counts == nullptr && !job.hadamard_rowwise &&
+         job.given_inv_scale == nullptr && job.counts == nullptr && !job.hadamard_rowwise &&
          !job.hadamard_columnwise && !job.source.is_quantized() &&
          job.encode.rounding == Rounding::nearest_even && job.encode.overflow == Overflow::saturate;
 }

@@ -41,9 +41,9 @@ class CopyMaker {
         encoder_(make_encoder(to_.codes.format, encode_policy(job),
                               sizeof(Real) == 4 ? DType::f32 : DType::f64)),
         encode_(isa.encode(encoder_)),
-        division_(divides(job.scale) && job.given_inverse == nullptr),
-        finish_(job.given_inverse == nullptr ? finish_of(job.scale, to_.codes.format)
-                                             : Finish::none),
+        division_(divides(job.scale) && job.given_inv_scale == nullptr),
+        finish_(job.given_inv_scale == nullptr ? finish_of(job.scale, to_.codes.format)
+                                               : Finish::none),
         poison_code_(
             to_.codes.format.has_nan() ? nan_input_code(to_.codes.format, job.encode, false) : 0),
         direct_codes_(is_contiguous(to_.codes)) {
@@ -53,7 +53,7 @@ class CopyMaker {
       // Peers do not poison, even where they look at everything.
       scaled_encoder_.only_finite = job.scale.arith == Arith::octavo &&
                                     job.scale.non_finite == NonFinite::poison &&
-                                    job.given_amax == nullptr && job.given_inverse == nullptr &&
+                                    job.given_amax == nullptr && job.given_inv_scale == nullptr &&
                                     job.encode.overflow == Overflow::saturate;
       encode_scaled_ = isa.encode_scaled(scaled_encoder_);
     }
@@ -159,7 +159,8 @@ class CopyMaker {
 
   void make(const Area& area, std::uint32_t* amax, ScaleBatch& scales) const {
     const std::int64_t tiles = (area.cols + tile_.cols - 1) / tile_.cols;
-    if (job_.given_inverse != nullptr) return give_scale(job_.scale, *job_.given_inverse, scales);
+    if (job_.given_inv_scale != nullptr)
+      return give_scale(job_.scale, *job_.given_inv_scale, scales);
     TensorLevel tensor;
     if (to_.tensor_scale != nullptr) tensor.scale = *to_.tensor_scale;
     if (job_.tensor_amax != nullptr) tensor.amax = *job_.tensor_amax;
@@ -294,7 +295,7 @@ class CopyMaker {
     ScaleBatch scales;
     if (job_.given_amax != nullptr) {
       amax[0] = std::bit_cast<std::uint32_t>(*job_.given_amax);
-    } else if (job_.given_inverse == nullptr) {
+    } else if (job_.given_inv_scale == nullptr) {
       find_amax(area, amax);
     }
     make(area, amax, scales);
@@ -315,7 +316,7 @@ class CopyMaker {
     std::uint32_t amax = 0;
     if (job_.given_amax != nullptr) {
       amax = std::bit_cast<std::uint32_t>(*job_.given_amax);
-    } else if (job_.given_inverse == nullptr) {
+    } else if (job_.given_inv_scale == nullptr) {
       PartAmaxes found;
       share_parts(pieces, parts, threads, [&](int part, std::int64_t first, std::int64_t last) {
         find_amax(between(first, last), &found.of(part));

@@ -125,7 +125,8 @@ class CopyMaker {
   }
 
   [[nodiscard]] TileScale scale_of(const Region& region) const {
-    if (job_.given_inverse != nullptr) return inverse_scale(job_.scale.format, *job_.given_inverse);
+    if (job_.given_inv_scale != nullptr)
+      return from_inv_scale(job_.scale.format, *job_.given_inv_scale);
     if (job_.given_amax != nullptr) return made(*job_.given_amax);
     float amax = 0;
     std::vector<float> magnitudes;
@@ -168,9 +169,9 @@ class CopyMaker {
       return {.code = format.has_nan() ? nan_input_code(format, job_.encode, false) : 0,
               .nan = true};
     const double value = seen_.at(row, col);
-    const bool division = divides(job_.scale) && job_.given_inverse == nullptr;
+    const bool division = divides(job_.scale) && job_.given_inv_scale == nullptr;
     const Finish finish =
-        job_.given_inverse == nullptr ? finish_of(job_.scale, format) : Finish::none;
+        job_.given_inv_scale == nullptr ? finish_of(job_.scale, format) : Finish::none;
     const auto scaled = [division, finish](auto x, auto factor) {
       return finished(finish, division ? x / factor : x * factor);
     };
