@@ -84,8 +84,10 @@ class Quantization {
     check(!one_scale || plan_.is_one_matrix() || job.policy == AmaxPolicy::max,
           ErrorCode::unsupported, op_, "policy ", name_of(job.policy),
           " per tensor wants contiguous values");
-    // Strips, like matrices, are given the amax of all of them.
-    if (one_scale && job.policy == AmaxPolicy::max && (stager_ || !plan_.is_one_matrix())) {
+    // Strips, like matrices, are given the amax of all of them; not that of turned values, which is
+    // known to nobody before they are.
+    const bool strips = stager_ && !job.hadamard_rowwise && !job.hadamard_columnwise;
+    if (one_scale && job.policy == AmaxPolicy::max && (strips || !plan_.is_one_matrix())) {
       shared_amax = whole_amax(amax_of(job.scale));
       job.given_amax = &shared_amax;
     }

@@ -13,16 +13,19 @@ constexpr double kInfinity = std::numeric_limits<double>::infinity();
 constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
 
 // Within the bound, and NaN and Inf where the formula has them.
-void expect_near(double got, const oracle::Truth& truth, const std::string& where) {
+template <typename Where>
+void expect_near(double got, const oracle::Truth& truth, Where&& describe) {
   constexpr long double kLargest = 0x1.fffffep127L;
-  if (std::isnan(truth.value)) {
-    EXPECT_TRUE(std::isnan(got)) << where << ": got " << got << ", wanted NaN";
+  if (truth.not_finite) {
+    EXPECT_FALSE(std::isfinite(got)) << describe() << ": got " << got;
+  } else if (std::isnan(truth.value)) {
+    EXPECT_TRUE(std::isnan(got)) << describe() << ": got " << got << ", wanted NaN";
   } else if (std::fabs(truth.value) > kLargest) {
     EXPECT_TRUE(std::fabs(got) >= kLargest && std::signbit(got) == std::signbit(truth.value))
-        << where << ": got " << got << ", wanted " << static_cast<double>(truth.value);
+        << describe() << ": got " << got << ", wanted " << static_cast<double>(truth.value);
   } else {
     EXPECT_LE(std::fabs(static_cast<long double>(got) - truth.value), truth.bound_f64)
-        << where << ": got " << got << ", wanted " << static_cast<double>(truth.value);
+        << describe() << ": got " << got << ", wanted " << static_cast<double>(truth.value);
   }
 }
 
@@ -39,6 +42,9 @@ class ProduceAgreement : public ::testing::TestWithParam<NamedProducer> {
     const std::int64_t cols = shape[shape.rank() - 1];
     const std::int64_t rows = static_cast<std::int64_t>(x.numbers.size()) / cols;
     const bool norm = production.named.is_norm();
+    std::vector<oracle::RowTruth> truths;
+    for (std::int64_t row = 0; row < rows; ++row)
+      truths.push_back(production.truth(row_of(x, row, cols)));
     for (const Kernels* backend : producing_backends()) {
       const std::string here = text(where, ", ", backend->name);
       const Tensor mean = Tensor::values({rows}, DType::f32);
@@ -49,14 +55,14 @@ class ProduceAgreement : public ::testing::TestWithParam<NamedProducer> {
       ASSERT_EQ(out.shape(), values.shape) << here;
       const std::int64_t out_cols = values.shape[shape.rank() - 1];
       for (std::int64_t row = 0; row < rows; ++row) {
-        const oracle::RowTruth truth = production.truth(row_of(x, row, cols));
         const auto at = static_cast<std::size_t>(row);
+        const oracle::RowTruth& truth = truths[at];
         for (std::int64_t col = 0; col < out_cols; ++col)
           expect_near(
               static_cast<double>(out.span<float>()[at * static_cast<std::size_t>(out_cols) +
                                                     static_cast<std::size_t>(col)]),
               truth.values[static_cast<std::size_t>(col)],
-              text(here, ", row ", row, ", column ", col));
+              [&] { return text(here, ", row ", row, ", column ", col); });
         if (!norm || HasFailure()) continue;
         // An exact sum would be within rounding; n roundings in f64 are far below one in f32.
         const auto statistic = [&](float got, long double wanted, const char* what) {
@@ -65,7 +71,7 @@ class ProduceAgreement : public ::testing::TestWithParam<NamedProducer> {
               << here << ", row " << row << ", " << what;
         };
         statistic(inv_std.span<float>()[at], truth.inv_std, "inv_std");
-        if (production.named.kind == oracle::Kind::layer_norm)
+        if (production.named.kind == oracle::Made::layer_norm)
           statistic(mean.span<float>()[at], truth.mean, "mean");
       }
       if (HasFailure()) return;
@@ -81,7 +87,7 @@ TEST_P(ProduceAgreement, EveryTypeAndShape) {
     for (const DType dtype : kValueTypes) {
       for (const DType weight_type : {DType::f32, DType::bf16, DType::f64}) {
         const Production production(GetParam(), cols, weight_type);
-        if (!production.named.weighted && weight_type != DType::f32) continue;
+        if (weight_type != DType::f32 && (!production.named.weighted || cols > 1000)) continue;
         expect_agreement(
             values_of(shape, dtype, random_numbers(element_count(shape), ++seed, cols)), production,
             text(GetParam().name, ", ", to_string(shape), " ", dtype_name(dtype)));

@@ -70,31 +70,31 @@ inline std::vector<double> random_numbers(std::int64_t count, std::uint32_t seed
 
 struct NamedProducer {
   std::string name;
-  oracle::Kind kind;
+  oracle::Made kind;
   bool gated = false, weighted = false, biased = false, zero_centred = false;
   [[nodiscard]] bool is_norm() const {
-    return kind == oracle::Kind::layer_norm || kind == oracle::Kind::rms_norm;
+    return kind == oracle::Made::layer_norm || kind == oracle::Made::rms_norm;
   }
 };
 
 inline std::vector<NamedProducer> every_producer() {
-  using oracle::Kind;
-  return {{"layer_norm", Kind::layer_norm},
-          {"layer_norm_weight", Kind::layer_norm, false, true},
-          {"layer_norm_bias", Kind::layer_norm, false, false, true},
-          {"layer_norm_weight_bias", Kind::layer_norm, false, true, true},
-          {"layer_norm_zero_centred", Kind::layer_norm, false, true, true, true},
-          {"rms_norm", Kind::rms_norm},
-          {"rms_norm_weight", Kind::rms_norm, false, true},
-          {"rms_norm_zero_centred", Kind::rms_norm, false, true, false, true},
-          {"gelu", Kind::gelu},
-          {"gelu_tanh", Kind::gelu_tanh},
-          {"relu", Kind::relu},
-          {"silu", Kind::silu},
-          {"geglu", Kind::gelu, true},
-          {"geglu_tanh", Kind::gelu_tanh, true},
-          {"reglu", Kind::relu, true},
-          {"swiglu", Kind::silu, true}};
+  using oracle::Made;
+  return {{"layer_norm", Made::layer_norm},
+          {"layer_norm_weight", Made::layer_norm, false, true},
+          {"layer_norm_bias", Made::layer_norm, false, false, true},
+          {"layer_norm_weight_bias", Made::layer_norm, false, true, true},
+          {"layer_norm_zero_centred", Made::layer_norm, false, true, true, true},
+          {"rms_norm", Made::rms_norm},
+          {"rms_norm_weight", Made::rms_norm, false, true},
+          {"rms_norm_zero_centred", Made::rms_norm, false, true, false, true},
+          {"gelu", Made::gelu},
+          {"gelu_tanh", Made::gelu_tanh},
+          {"relu", Made::relu},
+          {"silu", Made::silu},
+          {"geglu", Made::gelu, true},
+          {"geglu_tanh", Made::gelu_tanh, true},
+          {"reglu", Made::relu, true},
+          {"swiglu", Made::silu, true}};
 }
 
 // A producer over an array; keeps what it points to.
@@ -117,22 +117,22 @@ struct Production {
   }
 
   [[nodiscard]] Produced of(const View& x, const View& mean = {}, const View& inv_std = {}) const {
-    using oracle::Kind;
-    if (named.kind == Kind::layer_norm)
+    using oracle::Made;
+    if (named.kind == Made::layer_norm)
       return produced(x, LayerNorm{.weight = weight.view(),
                                    .bias = bias.view(),
                                    .epsilon = norm.epsilon,
                                    .zero_centred = norm.zero_centred,
                                    .mean = mean,
                                    .inv_std = inv_std});
-    if (named.kind == Kind::rms_norm)
+    if (named.kind == Made::rms_norm)
       return produced(x, RmsNorm{.weight = weight.view(),
                                  .epsilon = norm.epsilon,
                                  .zero_centred = norm.zero_centred,
                                  .inv_rms = inv_std});
-    const ActivationKind kind = named.kind == Kind::gelu        ? ActivationKind::gelu
-                                : named.kind == Kind::gelu_tanh ? ActivationKind::gelu_tanh
-                                : named.kind == Kind::silu      ? ActivationKind::silu
+    const ActivationKind kind = named.kind == Made::gelu        ? ActivationKind::gelu
+                                : named.kind == Made::gelu_tanh ? ActivationKind::gelu_tanh
+                                : named.kind == Made::silu      ? ActivationKind::silu
                                                                 : ActivationKind::relu;
     return produced(x, Activation{.kind = kind, .gated = named.gated});
   }

@@ -45,13 +45,14 @@ class ProduceQuantize : public ::testing::TestWithParam<NamedScaling> {
     EXPECT_EQ(counts, wanted_counts) << where;
     EXPECT_EQ(std::bit_cast<std::uint32_t>(amax), std::bit_cast<std::uint32_t>(wanted_amax))
         << where;
-    const QuantizedTensor again = quantize(values, GetParam().scaling, {.backend = backend});
+    const QuantizedTensor again =
+        quantize(values, GetParam().scaling, {.threads = 3, .backend = backend});
     expect_same(again.rowwise, wanted.rowwise, where + ", without counts");
   }
 };
 
-const NamedProducer kNorm{"layer_norm", oracle::Kind::layer_norm, false, true, true};
-const NamedProducer kGated{"swiglu", oracle::Kind::silu, true};
+const NamedProducer kNorm{"layer_norm", oracle::Made::layer_norm, false, true, true};
+const NamedProducer kGated{"swiglu", oracle::Made::silu, true};
 
 TEST_P(ProduceQuantize, EveryBackend) {
   std::vector<double> numbers = random_numbers(33 * 70, 5, 70);
@@ -68,9 +69,10 @@ TEST_P(ProduceQuantize, EveryBackend) {
 
 // More than one strip, the last one short.
 TEST_P(ProduceQuantize, MoreThanOneStrip) {
-  const Values x = values_of({590, 260}, DType::bf16, random_numbers(590 * 260, 6, 260));
+  if (GetParam().scaling.policy == AmaxPolicy::mse && is_peer(GetParam().scaling.scale.arith))
+    GTEST_SKIP() << "slow, and split into strips like the others";
+  const Values x = values_of({290, 260}, DType::bf16, random_numbers(290 * 260, 6, 260));
   expect_same_as_plain(x.tensor.view(), kNorm, &cpu_backend(), 1);
-  expect_same_as_plain(x.tensor.view(), kGated, &cpu_backend(), 1);
 }
 
 INSTANTIATE_TEST_SUITE_P(All, ProduceQuantize, ::testing::ValuesIn(all_kinds_of_scalings()),
@@ -81,12 +83,23 @@ INSTANTIATE_TEST_SUITE_P(All, ProduceQuantize, ::testing::ValuesIn(all_kinds_of_
                            return name;
                          });
 
+TEST(ProduceQuantizeGated, MoreThanOneStrip) {
+  const Values x = values_of({590, 260}, DType::f16, random_numbers(590 * 260, 8, 260));
+  const Production production(kGated, 260, DType::f32);
+  const Produced values = production.of(x.tensor.view());
+  const Tensor plain = produce(values, {.out = DType::f32});
+  for (const std::string& name : preset_names())
+    for (const int threads : {1, 2})
+      expect_same(quantize(values, preset(name), {.threads = threads}).rowwise,
+                  quantize(plain.view(), preset(name)).rowwise, name);
+}
+
 // Statistics come out of a quantization, too: of every row, whichever strip or matrix it is in.
 TEST(ProduceQuantizeStatistics, OfEveryRow) {
   const Values x = values_of({2, 300, 300}, DType::f32, random_numbers(180000, 7, 300));
   View cut = x.tensor.view();
   cut.shape = {2, 290, 256};  // dimensions that do not fold
-  const NamedProducer named{"layer_norm", oracle::Kind::layer_norm};
+  const NamedProducer named{"layer_norm", oracle::Made::layer_norm};
   const Production production(named, 256, DType::f32);
   for (const Kernels* backend : producing_backends()) {
     const auto statistics = [&](auto&& use) {

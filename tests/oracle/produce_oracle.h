@@ -11,7 +11,7 @@ namespace oracle {
 
 using Long = long double;
 
-enum class Kind { layer_norm, rms_norm, gelu, gelu_tanh, relu, silu };
+enum class Made { layer_norm, rms_norm, gelu, gelu_tanh, relu, silu };
 struct Norm {
   std::vector<double> weight{}, bias{};  // empty: left out
   double epsilon = 1e-5;
@@ -26,24 +26,27 @@ struct Truth {
   Long value = 0;
   // From `value`: of one that computes in f64 (the reference, the CPUs), and of one in f32.
   Long bound_f64 = 0, bound_f32 = 0;
+  // Inf or NaN, depending on whether an activation has become zero, which depends on the range of
+  // what it was computed in.
+  bool not_finite = false;
 };
 
 // What all that comes out has been through: rounded to f32.
 inline Long rounded_bound(Long value) { return kU * std::fabs(value) + kTiny; }
 
 struct RowTruth {
-  std::vector<Truth> values;
+  std::vector<Truth> values{};
   Long mean = 0, inv_std = 0;
 };
 
-inline RowTruth norm_of(Kind kind, const std::vector<double>& x, const Norm& norm) {
+inline RowTruth norm_of(Made kind, const std::vector<double>& x, const Norm& norm) {
   const auto n = static_cast<Long>(x.size());
   Long sum = 0, sizes = 0, squares = 0;
   for (const double v : x) {
     sum += v;
     sizes += std::fabs(static_cast<Long>(v));
   }
-  const bool centred = kind == Kind::layer_norm;
+  const bool centred = kind == Made::layer_norm;
   const Long mean = centred ? sum / n : 0;
   for (const double v : x) squares += (v - mean) * (v - mean);
   const Long inv_std = 1 / std::sqrt(squares / n + norm.epsilon);
@@ -69,17 +72,17 @@ inline RowTruth norm_of(Kind kind, const std::vector<double>& x, const Norm& nor
   return row;
 }
 
-inline Truth activation_of(Kind kind, Long x) {
+inline Truth activation_of(Made kind, Long x) {
   const Long two = 2, pi = std::acos(static_cast<Long>(-1));
   Long value = 0, in_u = 0;  // the relative error in f32, in units of kU
-  if (kind == Kind::gelu) {
+  if (kind == Made::gelu) {
     value = x * (std::erfc(-x / std::sqrt(two)) / 2);
     in_u = 12 + 2 * x * x;
-  } else if (kind == Kind::gelu_tanh) {
+  } else if (kind == Made::gelu_tanh) {
     const Long z = std::sqrt(2 / pi) * (x + static_cast<Long>(0.044715) * x * x * x);
     value = x / (1 + std::exp(-2 * z));
     in_u = 12 + 14 * std::fabs(z);
-  } else if (kind == Kind::silu) {
+  } else if (kind == Made::silu) {
     value = x / (1 + std::exp(-x));
     in_u = 12 + 2 * std::fabs(x);
   } else {
@@ -93,9 +96,10 @@ inline Truth activation_of(Kind kind, Long x) {
 }
 
 // `gate` is null, or what the activation is multiplied by.
-inline Truth produced_of(Kind kind, double x, const double* gate) {
+inline Truth produced_of(Made kind, double x, const double* gate) {
   Truth truth = activation_of(kind, x);
   if (gate != nullptr) {
+    truth.not_finite = std::isinf(*gate);
     truth.value *= *gate;
     truth.bound_f64 *= std::fabs(static_cast<Long>(*gate));
     truth.bound_f32 =
