@@ -1,5 +1,7 @@
 #include "octavo/ops/activation.h"
 
+#include <string_view>
+
 #include "octavo/base/error.h"
 #include "octavo/tensor/view_checks.h"
 
@@ -19,6 +21,18 @@ ProducerKind producer_kind(ActivationKind kind) {
   }
 }
 
+// What it is called where something is wrong with it.
+std::string_view name_of(const Activation& activation) {
+  switch (activation.kind) {
+    case ActivationKind::relu:
+      return activation.gated ? "reglu" : "relu";
+    case ActivationKind::silu:
+      return activation.gated ? "swiglu" : "silu";
+    default:
+      return activation.gated ? "geglu" : "gelu";
+  }
+}
+
 ActivationKind kind_of(GeluForm form) {
   return form == GeluForm::tanh ? ActivationKind::gelu_tanh : ActivationKind::gelu;
 }
@@ -26,17 +40,17 @@ ActivationKind kind_of(GeluForm form) {
 }  // namespace
 
 Produced produced(const View& x, const Activation& activation) {
-  constexpr std::string_view kOp = "activation";
-  check_view(x, kOp, "the input");
-  check(is_value(x.dtype), ErrorCode::wrong_type, kOp,
+  const std::string_view op = name_of(activation);
+  check_view(x, op, "the input");
+  check(is_value(x.dtype), ErrorCode::wrong_type, op,
         "the input holds codes, wanted float64, float32, float16 or bfloat16; dequantize it first");
   Shape shape = x.shape;
   if (activation.gated) {
     const int last = shape.rank() - 1;
-    check(last >= 0, ErrorCode::invalid_argument, kOp,
+    check(last >= 0, ErrorCode::invalid_argument, op,
           "the input is a single number; a gated activation wants two halves along the last "
           "dimension");
-    check(shape[last] % 2 == 0, ErrorCode::invalid_argument, kOp, "the last dimension is ",
+    check(shape[last] % 2 == 0, ErrorCode::invalid_argument, op, "the last dimension is ",
           shape[last],
           "; a gated activation wants an even one: what is activated, then what it is multiplied "
           "by");

@@ -86,13 +86,13 @@ TEST(ActivationTest, WhatDoesNotFitIsNamed) {
     return "";
   };
   EXPECT_EQ(message(numbers({1, 3}, {1, 2, 3}).view(), true),
-            "[activation] the last dimension is 3; a gated activation wants an even one: what is "
+            "[swiglu] the last dimension is 3; a gated activation wants an even one: what is "
             "activated, then what it is multiplied by");
   EXPECT_EQ(message(numbers({}, {1}).view(), true),
-            "[activation] the input is a single number; a gated activation wants two halves along "
+            "[swiglu] the input is a single number; a gated activation wants two halves along "
             "the last dimension");
   EXPECT_EQ(message(Tensor::codes({2}, e4m3fn).view(), false),
-            "[activation] the input holds codes, wanted float64, float32, float16 or bfloat16; "
+            "[silu] the input holds codes, wanted float64, float32, float16 or bfloat16; "
             "dequantize it first");
 }
 

@@ -22,7 +22,7 @@ void check_input(const View& x, double epsilon, std::string_view op) {
 
 // One number for each column.
 Matrix along_row(const View& view, const View& x, std::string_view op, std::string_view what) {
-  if (view.data == nullptr) return {};
+  if (view.data == nullptr && view.shape.rank() == 0) return {};  // not given
   check_view(view, op, what);
   check(is_value(view.dtype), ErrorCode::wrong_type, op, what,
         " holds codes, wanted float64, float32, float16 or bfloat16");
@@ -40,7 +40,7 @@ Matrix along_row(const View& view, const View& x, std::string_view op, std::stri
 
 // Where one f32 for each row goes.
 float* for_rows(const View& view, const View& x, std::string_view op, std::string_view what) {
-  if (view.data == nullptr) return nullptr;
+  if (view.data == nullptr && view.shape.rank() == 0) return nullptr;
   check_view(view, op, what);
   check_output(view, op);
   check(view.dtype == DType::f32, ErrorCode::wrong_type, op, what, " is ",
