@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <cstring>
+#include <ostream>
 #include <random>
 #include <string>
 #include <vector>
@@ -76,6 +77,8 @@ struct NamedProducer {
     return kind == oracle::Made::layer_norm || kind == oracle::Made::rms_norm;
   }
 };
+
+inline void PrintTo(const NamedProducer& producer, std::ostream* out) { *out << producer.name; }
 
 inline std::vector<NamedProducer> every_producer() {
   using oracle::Made;
