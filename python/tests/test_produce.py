@@ -75,9 +75,7 @@ def test_formulas(function, formula, dtype):
     same = function(x)
     name = "float32" if dtype is np.float64 else np.dtype(dtype).name
     assert same.dtype.name == name
-    np.testing.assert_allclose(
-        same.astype(np.float64), wanted, rtol=STEPS[name], atol=2.0**-25
-    )
+    np.testing.assert_allclose(same.astype(np.float64), wanted, rtol=STEPS[name], atol=2.0**-25)
 
 
 @pytest.mark.parametrize("zero_centred", [False, True])
