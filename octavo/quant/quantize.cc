@@ -4,23 +4,33 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <optional>
 
 #include "octavo/base/error.h"
 #include "octavo/base/fp_env.h"
 #include "octavo/format/parse_format.h"
 #include "octavo/quant/door_internal.h"
 #include "octavo/quant/plan_internal.h"
+#include "octavo/quant/produced.h"
+#include "octavo/quant/staged_internal.h"
 #include "octavo/scale/tile_scale.h"
 #include "octavo/tensor/view_checks.h"
 
 namespace octavo {
 namespace {
 
-// What a quantization reads: values, or another quantization.
+// What a quantization reads: values, what is produced from values, or another quantization.
 struct Source {
-  View view{};  // of the values; for a quantization its codes
+  View view{};  // of the values; for a quantization its codes. Its shape is that of the result
   const QuantizedTensor* quantized = nullptr;
+  const Producer* producer = nullptr;
 };
+
+// The backend whose quantize is called.
+const Kernels& quantizing(const QuantizeOptions& options) {
+  const Kernels& wanted = options.backend != nullptr ? *options.backend : cpu_backend();
+  return wanted.quantize != nullptr ? wanted : reference_backend();
+}
 
 class Quantization {
  public:
@@ -31,6 +41,7 @@ class Quantization {
         options_(options),
         op_(op),
         exec_(exec_for(out.shape, options, op)),
+        quantize_entry_(entry_of(options, &Kernels::quantize, op)),
         amax_entry_(entry_of(options, &Kernels::amax, op)) {
     // Without a rowwise copy the plan is that of the one there could be.
     plan_ =
@@ -54,8 +65,6 @@ class Quantization {
   }
 
   void run() {
-    check_nan();
-    find_tensor_scales();
     QuantizeJob job{.scale = spec_of(),
                     .encode = out_.scaling.encode,
                     .policy = out_.scaling.policy,
@@ -67,11 +76,18 @@ class Quantization {
                     .tensor_amax = &tensor_amax_};
     // 0 / 0 has a sign that depends on the processor; peers' NaN has none.
     if (is_peer(job.scale.arith)) job.encode.nan_code = NanCode::positive_ones;
+    choose_staging(job);
+    check_nan();
+    find_tensor_scales();
     float shared_amax = 0;
-    if (out_.scaling.tile == Tile{0, 0} && !plan_.is_one_matrix() &&
-        job.given_inv_scale == nullptr) {
-      check(job.policy == AmaxPolicy::max, ErrorCode::unsupported, op_, "policy ",
-            name_of(job.policy), " per tensor wants contiguous values");
+    const bool one_scale = out_.scaling.tile == Tile{0, 0} && job.given_inv_scale == nullptr;
+    check(!one_scale || plan_.is_one_matrix() || job.policy == AmaxPolicy::max,
+          ErrorCode::unsupported, op_, "policy ", name_of(job.policy),
+          " per tensor wants contiguous values");
+    // Strips, like matrices, are given the amax of all of them; not that of turned values, which is
+    // known to nobody before they are.
+    const bool strips = stager_ && !job.hadamard_rowwise && !job.hadamard_columnwise;
+    if (one_scale && job.policy == AmaxPolicy::max && (strips || !plan_.is_one_matrix())) {
       shared_amax = whole_amax(amax_of(job.scale));
       job.given_amax = &shared_amax;
     }
@@ -79,28 +95,61 @@ class Quantization {
     Counts counts;
     if (options_.amax != nullptr) job.amax = &found;
     if (options_.counts != nullptr) job.counts = &counts;
-    const auto entry = entry_of(options_, &Kernels::quantize, op_);
     if (plan_.empty) store_empty();
     for_each_plan_matrix(plan_, [&](std::int64_t value_offset, std::int64_t code_offset,
                                     std::int64_t scale_offset, std::uint64_t first) {
-      job.source = source_of(value_offset);
+      const Producer producer = producer_from(first);
+      job.source = source_of(value_offset, producer);
       job.encode.first_index = out_.scaling.encode.first_index + first;
-      if (out_.scaling.rowwise)
-        job.rowwise = quantized_matrix(plan_, out_.rowwise, code_offset, scale_offset);
-      if (out_.scaling.columnwise)
-        job.columnwise = transposed_matrix(out_.columnwise, out_.scaling.tile);
-      entry(exec_, job);
+      set_copies(job, code_offset, scale_offset);
+      stager_ ? stager_->quantize(exec_, job) : quantize_entry_(exec_, job);
     });
     if (options_.amax != nullptr) *options_.amax = found;
     if (options_.counts != nullptr) *options_.counts = counts;
   }
 
  private:
-  [[nodiscard]] QuantizeSource source_of(std::int64_t value_offset) const {
+  // What is produced is quantized by the backend itself, or from scratch memory.
+  void choose_staging(const QuantizeJob& job) {
+    if (source_.producer == nullptr) return;
+    check(plan_.tile == out_.scaling.tile || out_.shape.rank() < 2 ||
+              (source_.producer->mean == nullptr && source_.producer->inv_std == nullptr),
+          ErrorCode::unsupported, op_, "the scaling's axis is ", out_.scaling.axis,
+          ", and rows are kept statistics of along the last one; take mean and inv_std from a call "
+          "that gives plain values");
+    QuantizeJob probe = job;
+    probe.source = source_of(0, *source_.producer);
+    set_copies(probe, 0, 0);
+    const Kernels& kernels = quantizing(options_);
+    if (kernels.fuses != nullptr && kernels.fuses(probe)) return;
+    stager_.emplace(entry_of(options_, &Kernels::produce, op_), quantize_entry_, amax_entry_);
+  }
+
+  void set_copies(QuantizeJob& job, std::int64_t code_offset, std::int64_t scale_offset) const {
+    if (out_.scaling.rowwise)
+      job.rowwise = quantized_matrix(plan_, out_.rowwise, code_offset, scale_offset);
+    if (out_.scaling.columnwise)
+      job.columnwise = transposed_matrix(out_.columnwise, out_.scaling.tile);
+  }
+
+  // Of the matrix that so many elements come before: statistics go where its rows' belong.
+  [[nodiscard]] Producer producer_from(std::uint64_t first) const {
+    Producer producer = source_.producer != nullptr ? *source_.producer : Producer{};
+    const auto rows = static_cast<std::int64_t>(first) / std::max<std::int64_t>(plan_.col.size, 1);
+    if (producer.mean != nullptr) producer.mean += rows;
+    if (producer.inv_std != nullptr) producer.inv_std += rows;
+    return producer;
+  }
+
+  [[nodiscard]] QuantizeSource source_of(std::int64_t value_offset,
+                                         const Producer& producer) const {
     QuantizeSource source;
     if (source_.quantized == nullptr) {
-      source.values = matrix_of(source_.view, value_offset, plan_.row.size, plan_.col.size,
+      const bool is_produced = source_.producer != nullptr;
+      const std::int64_t cols = plan_.col.size * (is_produced && producer.gated ? 2 : 1);
+      source.values = matrix_of(source_.view, value_offset, plan_.row.size, cols,
                                 plan_.row.value_stride, plan_.col.value_stride);
+      if (is_produced) source.producer = &producer;
       return source;
     }
     // The source's own tiles: its plan has the same matrices, because both are dense.
@@ -111,15 +160,18 @@ class Quantization {
     return source;
   }
 
-  [[nodiscard]] float whole_amax(AmaxOf of) const {
+  [[nodiscard]] float whole_amax(AmaxOf of) {
     float amax = 0;
-    for_each_plan_matrix(plan_, [&](std::int64_t value, std::int64_t, std::int64_t, std::uint64_t) {
-      amax_entry_(exec_, source_of(value), of, &amax);
-    });
+    for_each_plan_matrix(
+        plan_, [&](std::int64_t value, std::int64_t, std::int64_t, std::uint64_t first) {
+          const Producer producer = producer_from(first);
+          const QuantizeSource source = source_of(value, producer);
+          stager_ ? stager_->amax(exec_, source, of, &amax) : amax_entry_(exec_, source, of, &amax);
+        });
     return amax;
   }
 
-  void check_nan() const {
+  void check_nan() {
     const Scaling& scaling = out_.scaling;
     if (scaling.format.has_nan() || scaling.encode.nan_input != NanInput::error ||
         amax_of(scaling.scale) == AmaxOf::all)
@@ -135,7 +187,8 @@ class Quantization {
   // With what some peers look at besides the amax.
   [[nodiscard]] ScaleSpec spec_of() const {
     ScaleSpec spec = out_.scaling.scale;
-    const DType dtype = source_.quantized == nullptr ? source_.view.dtype : DType::f32;
+    const bool plain = source_.quantized == nullptr && source_.producer == nullptr;
+    const DType dtype = plain ? source_.view.dtype : DType::f32;
     spec.context = {.input = dtype == DType::bf16  ? InputType::bf16
                              : dtype == DType::f16 ? InputType::f16
                                                    : InputType::f32,
@@ -169,7 +222,9 @@ class Quantization {
   const QuantizeOptions& options_;
   std::string_view op_;
   Exec exec_;
+  decltype(Kernels::quantize) quantize_entry_;
   decltype(Kernels::amax) amax_entry_;
+  std::optional<Stager> stager_{};
   MatrixPlan plan_;
   float tensor_amax_ = 0.0F;
 };
@@ -181,7 +236,7 @@ void run_quantization(const Source& source, QuantizedTensor& out, const Quantize
         ErrorCode::invalid_argument, op, "a given scale is one for the whole tensor; got tile ",
         out.scaling.tile.rows, "x", out.scaling.tile.cols);
   check(out.scaling.hadamard.rowwise || out.scaling.hadamard.columnwise
-            ? source.view.dtype != DType::f64
+            ? source.view.dtype != DType::f64 || source.producer != nullptr
             : true,
         ErrorCode::wrong_type, op, "the Hadamard transform is done in f32; got float64 values");
   Quantization(source, out, options, op).run();
@@ -215,6 +270,27 @@ QuantizedTensor quantize(const View& values, const Scaling& scaling,
                          const QuantizeOptions& options) {
   check_view(values, "quantize", "the input");
   QuantizedTensor out = make_quantized(values.shape, values.dtype, scaling);
+  quantize_into(values, out, options);
+  return out;
+}
+
+void quantize_into(const Produced& values, QuantizedTensor& out, const QuantizeOptions& options) {
+  constexpr std::string_view kOp = "quantize";
+  check_scaling(out.scaling);
+  check_same_scaling(out, kOp);
+  if (values.shape != out.shape) {
+    fail(ErrorCode::invalid_argument, kOp, "what is produced has shape ", to_string(values.shape),
+         " and the result is for ", to_string(out.shape));
+  }
+  out.source = DType::f32;
+  View view = values.x;
+  view.shape = values.shape;
+  run_quantization({.view = view, .producer = &values.producer}, out, options, kOp);
+}
+
+QuantizedTensor quantize(const Produced& values, const Scaling& scaling,
+                         const QuantizeOptions& options) {
+  QuantizedTensor out = make_quantized(values.shape, DType::f32, scaling);
   quantize_into(values, out, options);
   return out;
 }

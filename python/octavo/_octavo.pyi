@@ -377,6 +377,30 @@ def fp8_quantize(values: View, *, threads: int = 0) -> tuple[Tensor, Tensor]:
 def amax(values: View, *, threads: int = 0) -> float:
     """The largest magnitude; NaN if there is a NaN."""
 
+class Produced:
+    """What a norm or an activation will make."""
+
+    @property
+    def shape(self) -> list[int]:
+        """Of what comes out."""
+
+def layer_norm(x: View, weight: View | None, bias: View | None, epsilon: float, zero_centred: bool) -> Produced:
+    """LayerNorm over the last dimension."""
+
+def rms_norm(x: View, weight: View | None, epsilon: float, zero_centred: bool) -> Produced:
+    """RMSNorm over the last dimension."""
+
+def activation(x: View, name: str, gated: bool) -> Produced:
+    """
+    gelu, gelu_tanh, relu or silu; gated: of the first half, times the second.
+    """
+
+def produce(values: Produced, target: View, *, threads: int = 0) -> None:
+    """What is made, into a view of values."""
+
+def quantize_produced(values: Produced, scaling: Scaling, *, threads: int = 0) -> QuantizedTensor:
+    """What is made, as codes with scales."""
+
 def to_layout(scales: Tensor, layout: str, pad: int = 0) -> Tensor:
     """A row-major grid of scales in another order."""
 

@@ -51,6 +51,7 @@ void bind_dlpack(nb::module_& module);
 void bind_convert(nb::module_& module);
 void bind_scaling(nb::module_& module);
 void bind_quant(nb::module_& module);
+void bind_ops(nb::module_& module);
 void bind_layout(nb::module_& module);
 void bind_delayed(nb::module_& module);
 void bind_quantizer(nb::module_& module);

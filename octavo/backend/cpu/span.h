@@ -99,6 +99,7 @@ void dequantize_matrix(const Isa&, const Exec&, const QuantizedMatrix&, const Ma
 void amax_matrix(const Isa&, const Exec&, const QuantizeSource&, AmaxOf, float* amax);
 void tensor_scale(const Exec&, const ScaleSpec&, const Format& element, const float* amax,
                   float* scale);
+void produce_matrix(const Isa&, const Exec&, const Matrix& x, const Producer&, const Matrix& out);
 
 template <const Isa& kIsa>
 constexpr Kernels make_kernels(const char* name, const char* description) {
@@ -117,6 +118,8 @@ constexpr Kernels make_kernels(const char* name, const char* description) {
       .amax = [](const Exec& exec, const QuantizeSource& source, AmaxOf of,
                  float* amax) { amax_matrix(kIsa, exec, source, of, amax); },
       .tensor_scale = tensor_scale,
+      .produce = [](const Exec& exec, const Matrix& x, const Producer& producer,
+                    const Matrix& out) { produce_matrix(kIsa, exec, x, producer, out); },
       .count_nan = count_nan_matrix};
 }
 

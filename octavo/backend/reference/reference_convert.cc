@@ -55,6 +55,8 @@ const Kernels kReferenceKernels{.name = "reference",
                                 .dequantize = dequantize_matrix,
                                 .amax = amax_matrix,
                                 .tensor_scale = tensor_scale,
+                                .produce = produce_matrix,
+                                .fuses = fuses,
                                 .count_nan = count_nan};
 
 }  // namespace octavo::reference

@@ -17,4 +17,8 @@ void amax_matrix(const Exec&, const QuantizeSource&, AmaxOf, float* amax);  // r
 void tensor_scale(const Exec&, const ScaleSpec&, const Format& element, const float* amax,
                   float* scale);  // reference_quantize.cc
 
+void produce_matrix(const Exec&, const Matrix& x, const Producer&,
+                    const Matrix& out);  // reference_produce.cc
+bool fuses(const QuantizeJob&);          // reference_produce.cc
+
 }  // namespace octavo::reference

@@ -2,9 +2,11 @@
 // the other.
 #include <algorithm>
 #include <cmath>
+#include <optional>
 #include <vector>
 
 #include "octavo/backend/reference/elements_internal.h"
+#include "octavo/backend/reference/produced_internal.h"
 #include "octavo/backend/reference/reference_internal.h"
 #include "octavo/base/fp_env.h"
 #include "octavo/round/stochastic.h"
@@ -38,11 +40,17 @@ struct Seen {
   const QuantizeJob& job;
   bool transposed;
   bool is_f64 = job.source.works_in_f64();
+  std::optional<ProducedValues> produced = produced_of(job.source);
 
+  static std::optional<ProducedValues> produced_of(const QuantizeSource& source) {
+    if (source.producer == nullptr) return std::nullopt;
+    return ProducedValues(source.values, *source.producer);
+  }
   [[nodiscard]] double plain(std::int64_t row, std::int64_t col) const {
     if (transposed) std::swap(row, col);
     if (job.source.is_quantized())
       return static_cast<float>(dequantized(job.source.quantized, row, col));
+    if (produced) return produced->at(row, col);
     return load_value(job.source.values, row, col);
   }
   [[nodiscard]] std::int64_t cols() const {
