@@ -14,6 +14,7 @@
 #include "octavo/base/log.h"
 #include "octavo/format/format.h"
 #include "octavo/round/policy.h"
+#include "octavo/scale/delayed_step.h"
 #include "octavo/scale/scale_spec.h"
 #include "octavo/tensor/quantized_view.h"
 #include "octavo/tensor/view.h"
@@ -70,7 +71,8 @@ struct QuantizeJob {
   Counts* counts = nullptr;  // if given, is added to (rowwise copy, else columnwise)
 };
 
-// A null entry is not offered; the caller falls back to `reference`.
+// A null entry is not offered. On a CPU the caller falls back to `reference`; on a device it is an
+// error, because data would have to be copied.
 struct Kernels {
   const char* name = "";
   const char* description = "";
@@ -96,6 +98,9 @@ struct Kernels {
   // The second level of two-level scales, from the amax of the whole tensor.
   void (*tensor_scale)(const Exec&, const ScaleSpec&, const Format& element, const float* amax,
                        float* scale) = nullptr;
+
+  // The end of a step of delayed scaling; delayed_step says what happens to one tensor.
+  void (*delayed_update)(const Exec&, const DelayedJob&) = nullptr;
 
   // How many elements are NaN. A number for the host: on a device this waits.
   std::int64_t (*count_nan)(const Exec&, const Matrix& values) = nullptr;

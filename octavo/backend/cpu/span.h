@@ -95,6 +95,8 @@ void amax_matrix(const Isa&, const Exec&, const QuantizeSource&, AmaxOf, float* 
 void tensor_scale(const Exec&, const ScaleSpec&, const Format& element, const float* amax,
                   float* scale);
 
+void delayed_update(const Exec&, const DelayedJob&);
+
 template <const Isa& kIsa>
 constexpr Kernels make_kernels(const char* name, const char* description) {
   return {
@@ -112,6 +114,7 @@ constexpr Kernels make_kernels(const char* name, const char* description) {
       .amax = [](const Exec& exec, const QuantizeSource& source, AmaxOf of,
                  float* amax) { amax_matrix(kIsa, exec, source, of, amax); },
       .tensor_scale = tensor_scale,
+      .delayed_update = delayed_update,
       .count_nan = count_nan_matrix};
 }
 
