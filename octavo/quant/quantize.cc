@@ -259,25 +259,37 @@ QuantizedTensor quantize(const View& values, const Scaling& scaling,
   return out;
 }
 
-QuantizedTensor requantize(const QuantizedTensor& from, const Scaling& scaling,
-                           const QuantizeOptions& options) {
+void requantize_into(const QuantizedTensor& from, QuantizedTensor& out,
+                     const QuantizeOptions& options) {
   constexpr std::string_view kOp = "requantize";
   check(from.rowwise.exists(), ErrorCode::invalid_argument, kOp,
         "the source has no rowwise copy; quantize it rowwise too");
   check(!from.scaling.hadamard.rowwise, ErrorCode::unsupported, kOp,
         "the source is Hadamard-transformed; dequantize it first");
-  QuantizedTensor out =
-      make_quantized(from.shape, DType::f32, scaling, from.device(), options.stream);
+  check_scaling(out.scaling);
+  check_same_scaling(out, kOp);
+  if (from.shape != out.shape) {
+    fail(ErrorCode::invalid_argument, kOp, "the source has shape ", to_string(from.shape),
+         " and the result is for ", to_string(out.shape));
+  }
+  out.source = DType::f32;
   const View& codes = from.rowwise.codes.view();
   const MatrixPlan plan = make_plan(codes, codes, from.rowwise.scales.view(), from.scaling);
   const Source source{.view = codes, .quantized = &from};
-  const MatrixPlan wanted =
-      make_plan(codes, codes, out.rowwise.exists() ? out.rowwise.scales.view() : codes, scaling);
+  const MatrixPlan wanted = make_plan(
+      codes, codes, out.rowwise.exists() ? out.rowwise.scales.view() : codes, out.scaling);
   check(plan.empty || (plan.is_one_matrix() && wanted.is_one_matrix() &&
                        plan.row.size == wanted.row.size && plan.col.size == wanted.col.size),
         ErrorCode::unsupported, kOp, "tiles of several rows in a tensor of shape ",
         to_string(from.shape), "; requantize its matrices one by one");
   run_quantization(source, out, options, kOp);
+}
+
+QuantizedTensor requantize(const QuantizedTensor& from, const Scaling& scaling,
+                           const QuantizeOptions& options) {
+  QuantizedTensor out =
+      make_quantized(from.shape, DType::f32, scaling, from.device(), options.stream);
+  requantize_into(from, out, options);
   return out;
 }
 

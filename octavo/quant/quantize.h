@@ -56,6 +56,8 @@ OCTAVO_API void dequantize_into(const QuantizedTensor& from, const View& values,
 [[nodiscard]] OCTAVO_API QuantizedTensor requantize(const QuantizedTensor& from,
                                                     const Scaling& scaling,
                                                     const QuantizeOptions& options = {});
+OCTAVO_API void requantize_into(const QuantizedTensor& from, QuantizedTensor& out,
+                                const QuantizeOptions& options = {});
 
 // The largest magnitude: NaN if there is a NaN, unless `of` leaves those out.
 [[nodiscard]] OCTAVO_API float amax(const View& values, const QuantizeOptions& options = {},

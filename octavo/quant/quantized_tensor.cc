@@ -29,23 +29,17 @@ View scales_like(const Shape& shape, ScaleFormat format) {
   }
 }
 
-Tensor make_scales(const Shape& shape, const Scaling& scaling, Device device, void* stream) {
-  const View like = scales_like(shape, scaling.scale.format);
-  const Tensor made = like.dtype == DType::code
-                          ? codes_on(device, shape, like.format, false, stream)
-                          : values_on(device, shape, like.dtype, stream);
-  View view = made.view();
-  view.strides = scale_strides(shape, element_bytes(like.dtype, like.format), scaling.scale_order);
-  return Tensor::adopt(view, made.owner());
-}
-
-QuantizedCopy make_copy(const Shape& shape, const Scaling& scaling, Device device, void* stream) {
+QuantizedCopy make_copy(const Shape& shape, const Scaling& scaling, const MakeTensor& make) {
   QuantizedCopy copy;
   const bool packed = scaling.packed && scaling.format.bits() < 8 && shape.rank() > 0;
-  copy.codes = codes_on(device, shape, scaling.format, packed, stream);
-  copy.scales = make_scales(scale_shape(shape, scaling), scaling, device, stream);
+  copy.codes = make(code_view(nullptr, scaling.format, shape, packed));
+  const Tensor scales = make(scales_like(scale_shape(shape, scaling), scaling.scale.format));
+  View view = scales.view();
+  view.strides =
+      scale_strides(view.shape, element_bytes(view.dtype, view.format), scaling.scale_order);
+  copy.scales = Tensor::adopt(view, scales.owner());
   if (scaling.scale.format == ScaleFormat::e4m3_f32)
-    copy.tensor_scale = values_on(device, {}, DType::f32, stream);
+    copy.tensor_scale = make(value_view(nullptr, DType::f32, {}));
   return copy;
 }
 
@@ -133,14 +127,22 @@ QuantizedTensor to_host(const QuantizedTensor& from, void* stream) {
 
 QuantizedTensor make_quantized(const Shape& shape, DType source, const Scaling& scaling,
                                Device device, void* stream) {
+  return make_quantized(shape, source, scaling, [&](const View& like) {
+    return like.dtype == DType::code
+               ? codes_on(device, like.shape, like.format, like.packed, stream)
+               : values_on(device, like.shape, like.dtype, stream);
+  });
+}
+
+QuantizedTensor make_quantized(const Shape& shape, DType source, const Scaling& scaling,
+                               const MakeTensor& make) {
   check_scaling(scaling);
   QuantizedTensor out;
   out.shape = shape;
   out.source = source;
   out.scaling = scaling;
-  if (scaling.rowwise) out.rowwise = make_copy(shape, scaling, device, stream);
-  if (scaling.columnwise)
-    out.columnwise = make_copy(transposed_shape(shape), scaling, device, stream);
+  if (scaling.rowwise) out.rowwise = make_copy(shape, scaling, make);
+  if (scaling.columnwise) out.columnwise = make_copy(transposed_shape(shape), scaling, make);
   return out;
 }
 

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <string>
 
 #include "octavo/base/macros.h"
@@ -41,6 +42,13 @@ struct OCTAVO_API QuantizedTensor {
 [[nodiscard]] OCTAVO_API QuantizedTensor make_quantized(const Shape& shape, DType source,
                                                         const Scaling& scaling, Device device = {},
                                                         void* stream = nullptr);
+
+// The same with memory of the caller's: `make` gets a dense view without memory for each part, and
+// gives a tensor that is like it and lies without gaps.
+using MakeTensor = std::function<Tensor(const View& like)>;
+[[nodiscard]] OCTAVO_API QuantizedTensor make_quantized(const Shape& shape, DType source,
+                                                        const Scaling& scaling,
+                                                        const MakeTensor& make);
 
 // A copy on a device, or on the host; both wait until it is done.
 [[nodiscard]] OCTAVO_API QuantizedTensor to_device(const QuantizedTensor& from, Device device,

@@ -95,7 +95,7 @@ Scaling make_scaling(nb::handle format, const Rectangle& tile, const Name& scale
                      const Name& rounding, const Name& overflow, const Name& nan,
                      const Name& nan_code, std::uint64_t seed, int stochastic_bits, int axis,
                      bool rowwise, bool columnwise, const Name& hadamard,
-                     std::uint16_t hadamard_signs, bool packed) {
+                     std::uint16_t hadamard_signs, bool packed, const Name& scale_order) {
   Scaling made;
   // Only Python can find out what a dtype of another library means.
   made.format =
@@ -128,6 +128,7 @@ Scaling make_scaling(nb::handle format, const Rectangle& tile, const Name& scale
   made.columnwise = columnwise;
   made.hadamard = parse_hadamard(hadamard, hadamard_signs);
   made.packed = packed;
+  made.scale_order = parse_scale_order(scale_order);
   check_scaling(made);
   return made;
 }
@@ -157,6 +158,7 @@ nb::dict state_of(const Scaling& self) {
   state["hadamard"] = hadamard_text(self.hadamard);
   state["hadamard_signs"] = self.hadamard.signs;
   state["packed"] = self.packed;
+  state["scale_order"] = word(name_of(self.scale_order));
   return state;
 }
 
@@ -222,7 +224,9 @@ void bind_scaling(nb::module_& module) {
       "axis: the dimension that tiles run along. rowwise, columnwise: which copies are made.\n"
       "hadamard: copies that are transformed before, 16 values at a time: 'none', 'rowwise', "
       "'columnwise', 'both'; bit i of hadamard_signs flips the sign of value i.\n"
-      "packed: codes of fewer than eight bits as a stream of bits, two FP4 codes to a byte.")
+      "packed: codes of fewer than eight bits as a stream of bits, two FP4 codes to a byte.\n"
+      "scale_order: how scales lie in memory: 'row_major', or 'col_major' (the last dimension "
+      "slowest), as GEMMs with tiles of 1 x 128 read them.")
       .def(
           "__init__",
           [](Scaling* self, nb::object format, const Rectangle& tile, const Name& scale,
@@ -230,11 +234,11 @@ void bind_scaling(nb::module_& module) {
              const Name& arith, const Name& non_finite, const Name& rounding, const Name& overflow,
              const Name& nan, const Name& nan_code, std::uint64_t seed, int stochastic_bits,
              int axis, bool rowwise, bool columnwise, const Name& hadamard,
-             std::uint16_t hadamard_signs, bool packed) {
+             std::uint16_t hadamard_signs, bool packed, const Name& scale_order) {
             new (self) Scaling(make_scaling(format, tile, scale, rule, policy, margin, min_amax,
                                             arith, non_finite, rounding, overflow, nan, nan_code,
                                             seed, stochastic_bits, axis, rowwise, columnwise,
-                                            hadamard, hadamard_signs, packed));
+                                            hadamard, hadamard_signs, packed, scale_order));
           },
           nb::arg("format") = "e4m3fn", nb::arg("tile") = nb::make_tuple(1, 32), nb::kw_only(),
           nb::arg("scale") = "e8m0", nb::arg("rule").none() = nb::none(), nb::arg("policy") = "max",
@@ -243,7 +247,8 @@ void bind_scaling(nb::module_& module) {
           nb::arg("overflow") = "saturate", nb::arg("nan") = "error",
           nb::arg("nan_code") = "signed_ones", nb::arg("seed") = 0, nb::arg("stochastic_bits") = 16,
           nb::arg("axis") = -1, nb::arg("rowwise") = true, nb::arg("columnwise") = false,
-          nb::arg("hadamard") = "none", nb::arg("hadamard_signs") = 0, nb::arg("packed") = true)
+          nb::arg("hadamard") = "none", nb::arg("hadamard_signs") = 0, nb::arg("packed") = true,
+          nb::arg("scale_order") = "row_major")
       .def_prop_ro(
           "format", [](const Scaling& self) { return self.format; }, nb::rv_policy::move)
       .def_prop_ro(
@@ -269,6 +274,7 @@ void bind_scaling(nb::module_& module) {
       .def_prop_ro("hadamard", [](const Scaling& self) { return hadamard_text(self.hadamard); })
       .def_prop_ro("hadamard_signs", [](const Scaling& self) { return self.hadamard.signs; })
       .def_ro("packed", &Scaling::packed)
+      .def_prop_ro("scale_order", [](const Scaling& self) { return name_of(self.scale_order); })
       .def("replace", &replace, nb::sig("def replace(self, **changes: object) -> Scaling"),
            "The same with changes. A new scale without a rule takes its own.")
       .def("__repr__", &repr)
