@@ -134,10 +134,9 @@ void Float8Quantizer::fill(const View& values, QuantizedTensor& out,
     fail(ErrorCode::invalid_argument, name(), "the input is on ", to_string(values.device),
          " and inv_scale and amax on ", to_string(device_), "; copy one to the other's device");
   // On a device nobody looks: that would wait for it.
-  check(device_.kind != DeviceKind::cpu || (*inv_scale_ > 0.0F && is_finite(*inv_scale_)),
-        ErrorCode::invalid_argument, name(),
-        "inv_scale is not a positive, finite number; reset it "
-        "to 1");
+  if (device_.kind == DeviceKind::cpu)
+    check(*inv_scale_ > 0.0F && is_finite(*inv_scale_), ErrorCode::invalid_argument, name(),
+          "inv_scale is ", *inv_scale_, ", wanted a positive, finite number; reset it to 1");
   QuantizeOptions given = options;
   given.given_inverse = inv_scale_;
   if (options.amax == nullptr) {

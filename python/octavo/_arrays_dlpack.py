@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from octavo._arrays import NUMPY, Array, Family, tensor_array
 from octavo._dtypes import Kind, kind_name, value_of_format
-from octavo._octavo import Format, Tensor
+from octavo._octavo import Format, Tensor, check_cuda
 
 # DLDeviceType: plain memory, and memory of the host that a GPU can see as well; memory of a GPU.
 _ON_CPU: Final = (1, 3, 11)
@@ -32,13 +32,16 @@ class DLPackFamily(Family):
         self._from_dlpack = from_dlpack  # of the library that results go to
 
     def describe(self, x: Any, op: str, writing: bool = False, stream: Any = None) -> Array:
-        device = int(x.__dlpack_device__()[0])
+        device, index = (int(number) for number in x.__dlpack_device__())
         if device not in _ON_CPU + _ON_CUDA:
             raise RuntimeError(
                 f"[{op}] got an array on DLPack device {device}, and octavo computes on the CPU "
                 "(device 1) and on CUDA (device 2); copy it there first"
             )
-        address = self.stream(0, stream) if device in _ON_CUDA else None
+        address = None
+        if device in _ON_CUDA:
+            check_cuda(index)
+            address = self.stream(index, stream)
         try:
             # The other library makes its work on the array come before ours on the stream.
             tensor = Tensor.from_dlpack(_capsule(x, None if address is None else address or _LEGACY_DEFAULT))

@@ -15,7 +15,7 @@ def _has_device() -> bool:
     from octavo import _octavo
 
     try:
-        _octavo.Tensor.empty("float32", [1], cuda=0)
+        _octavo.check_cuda(0)
     except RuntimeError:
         if os.environ.get("OCTAVO_TEST_CUDA"):  # the machine that is there for it
             raise
