@@ -4,7 +4,8 @@
 // nothing.
 //
 // On a device every pointer here, those to single numbers and counts included, is memory of that
-// device, and a call returns when its work is queued on the stream (device.h has the rest).
+// device (a Producer itself is the host's, what it points to is not), and a call returns when its
+// work is queued on the stream (device.h has the rest).
 #pragma once
 
 #include <cstddef>
@@ -14,6 +15,7 @@
 #include "octavo/base/log.h"
 #include "octavo/format/format.h"
 #include "octavo/round/policy.h"
+#include "octavo/scale/delayed_step.h"
 #include "octavo/scale/scale_spec.h"
 #include "octavo/tensor/quantized_view.h"
 #include "octavo/tensor/view.h"
@@ -104,7 +106,8 @@ struct QuantizeJob {
   Counts* counts = nullptr;  // if given, is added to (rowwise copy, else columnwise)
 };
 
-// A null entry is not offered; the caller falls back to `reference`.
+// A null entry is not offered. On a CPU the caller falls back to `reference`; on a device it is an
+// error, because data would have to be copied.
 struct Kernels {
   const char* name = "";
   const char* description = "";
@@ -137,6 +140,9 @@ struct Kernels {
   // Do quantize and amax take this job, whose source has a producer? Null: never. Where they do not
   // the caller has it produced, a few rows at a time if the scaling allows that.
   bool (*fuses)(const QuantizeJob&) = nullptr;
+
+  // The end of a step of delayed scaling; delayed_step says what happens to one tensor.
+  void (*delayed_update)(const Exec&, const DelayedJob&) = nullptr;
 
   // How many elements are NaN. A number for the host: on a device this waits.
   std::int64_t (*count_nan)(const Exec&, const Matrix& values) = nullptr;

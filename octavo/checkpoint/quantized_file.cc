@@ -3,6 +3,8 @@
 #include <charconv>
 
 #include "octavo/base/error.h"
+#include "octavo/convert/device_tensor.h"
+#include "octavo/quant/scale_order.h"
 #include "octavo/quant/scaling_text.h"
 #include "octavo/safetensors/file_writer.h"
 
@@ -53,6 +55,13 @@ TensorPlan plan_of(const Part& part) {
           .shape = {static_cast<std::uint64_t>(part.tensor->nbytes())}};
 }
 
+// What the file holds of a tensor, whatever device or order it is in: row-major bytes of the host.
+Tensor stored(const Tensor& tensor) {
+  const View& view = tensor.view();
+  const Tensor host = view.device.kind == DeviceKind::cpu ? tensor : to_host(view);
+  return view.packed ? host : in_order(host, ScaleOrder::row_major);
+}
+
 std::string shape_text(const Shape& shape) {
   std::string out;
   for (const std::int64_t size : shape.sizes()) out += text(out.empty() ? "" : "x", size);
@@ -91,10 +100,13 @@ void fill(const FileReader& file, const std::string& name, const Tensor& into) {
   if (entry->nbytes() > 0) file.read(*entry, 0, into.bytes());
 }
 
-void fill_copy(const FileReader& file, const std::string& base, const QuantizedCopy& copy) {
+void fill_copy(const FileReader& file, const std::string& base, const Scaling& scaling,
+               QuantizedCopy& copy) {
   if (!copy.exists()) return;
   fill(file, base, copy.codes);
-  fill(file, text(base, kScales), copy.scales);
+  const Tensor scales = in_order(copy.scales, ScaleOrder::row_major);  // memory to read into
+  fill(file, text(base, kScales), scales);
+  copy.scales = in_order(scales, scaling.scale_order);
   if (copy.tensor_scale.owner() != nullptr) fill(file, text(base, kTensorScale), copy.tensor_scale);
 }
 
@@ -158,7 +170,8 @@ void save_quantized(const std::string& path, const QuantizedTensors& tensors) {
   FileWriter writer(path, std::move(plans), options);
   for (const auto& [name, tensor] : tensors)
     for (const Part& part : parts_of(name, tensor))
-      if (part.tensor->nbytes() > 0) writer.write(writer.at(part.name), 0, part.tensor->bytes());
+      if (part.tensor->nbytes() > 0)
+        writer.write(writer.at(part.name), 0, stored(*part.tensor).bytes());
   writer.finish();
 }
 
@@ -177,8 +190,8 @@ QuantizedTensor load_quantized(const FileReader& file, const std::string& name) 
   check(found != metadata.end(), ErrorCode::invalid_argument, kOp, "'", shown(file.path()),
         "' has no quantized tensor '", shown(name), "'");
   QuantizedTensor tensor = naming(file, name, [&] { return described(file, found->second); });
-  fill_copy(file, name, tensor.rowwise);
-  fill_copy(file, text(name, kColumnwise), tensor.columnwise);
+  fill_copy(file, name, tensor.scaling, tensor.rowwise);
+  fill_copy(file, text(name, kColumnwise), tensor.scaling, tensor.columnwise);
   naming(file, name, [&] { check_scales(tensor); });
   return tensor;
 }

@@ -2,9 +2,12 @@
 
 #include <cmath>
 #include <cstdint>
+#include <initializer_list>
 #include <string_view>
+#include <vector>
 
 #include "octavo/base/error.h"
+#include "octavo/convert/place_internal.h"
 #include "octavo/tensor/view_checks.h"
 
 namespace octavo {
@@ -20,9 +23,19 @@ void check_input(const View& x, double epsilon, std::string_view op) {
         "got epsilon = ", epsilon, ", wanted a finite number that is not negative");
 }
 
+bool is_given(const View& view) { return view.data != nullptr || view.shape.rank() > 0; }
+
+// All that is given is where x is.
+void check_together(const View& x, std::initializer_list<NamedView> others, std::string_view op) {
+  std::vector<NamedView> views{{&x, "the input"}};
+  for (const NamedView& other : others)
+    if (is_given(*other.view)) views.push_back(other);
+  (void)common_device(views, op);
+}
+
 // One number for each column.
 Matrix along_row(const View& view, const View& x, std::string_view op, std::string_view what) {
-  if (view.data == nullptr && view.shape.rank() == 0) return {};  // not given
+  if (!is_given(view)) return {};
   check_view(view, op, what);
   check(is_value(view.dtype), ErrorCode::wrong_type, op, what,
         " holds codes, wanted float64, float32, float16 or bfloat16");
@@ -40,7 +53,7 @@ Matrix along_row(const View& view, const View& x, std::string_view op, std::stri
 
 // Where one f32 for each row goes.
 float* for_rows(const View& view, const View& x, std::string_view op, std::string_view what) {
-  if (view.data == nullptr && view.shape.rank() == 0) return nullptr;
+  if (!is_given(view)) return nullptr;
   check_view(view, op, what);
   check_output(view, op);
   check(view.dtype == DType::f32, ErrorCode::wrong_type, op, what, " is ",
@@ -62,27 +75,36 @@ float* for_rows(const View& view, const View& x, std::string_view op, std::strin
 Produced produced(const View& x, const LayerNorm& norm) {
   constexpr std::string_view kOp = "layer_norm";
   check_input(x, norm.epsilon, kOp);
-  return {.x = x,
-          .shape = x.shape,
-          .producer = {.kind = ProducerKind::layer_norm,
-                       .weight = along_row(norm.weight, x, kOp, "the weight"),
-                       .bias = along_row(norm.bias, x, kOp, "the bias"),
-                       .zero_centred = norm.zero_centred,
-                       .epsilon = norm.epsilon,
-                       .mean = for_rows(norm.mean, x, kOp, "mean"),
-                       .inv_std = for_rows(norm.inv_std, x, kOp, "inv_std")}};
+  Produced made{.x = x,
+                .shape = x.shape,
+                .producer = {.kind = ProducerKind::layer_norm,
+                             .weight = along_row(norm.weight, x, kOp, "the weight"),
+                             .bias = along_row(norm.bias, x, kOp, "the bias"),
+                             .zero_centred = norm.zero_centred,
+                             .epsilon = norm.epsilon,
+                             .mean = for_rows(norm.mean, x, kOp, "mean"),
+                             .inv_std = for_rows(norm.inv_std, x, kOp, "inv_std")}};
+  check_together(x,
+                 {{&norm.weight, "the weight"},
+                  {&norm.bias, "the bias"},
+                  {&norm.mean, "mean"},
+                  {&norm.inv_std, "inv_std"}},
+                 kOp);
+  return made;
 }
 
 Produced produced(const View& x, const RmsNorm& norm) {
   constexpr std::string_view kOp = "rms_norm";
   check_input(x, norm.epsilon, kOp);
-  return {.x = x,
-          .shape = x.shape,
-          .producer = {.kind = ProducerKind::rms_norm,
-                       .weight = along_row(norm.weight, x, kOp, "the weight"),
-                       .zero_centred = norm.zero_centred,
-                       .epsilon = norm.epsilon,
-                       .inv_std = for_rows(norm.inv_rms, x, kOp, "inv_rms")}};
+  Produced made{.x = x,
+                .shape = x.shape,
+                .producer = {.kind = ProducerKind::rms_norm,
+                             .weight = along_row(norm.weight, x, kOp, "the weight"),
+                             .zero_centred = norm.zero_centred,
+                             .epsilon = norm.epsilon,
+                             .inv_std = for_rows(norm.inv_rms, x, kOp, "inv_rms")}};
+  check_together(x, {{&norm.weight, "the weight"}, {&norm.inv_rms, "inv_rms"}}, kOp);
+  return made;
 }
 
 Tensor layer_norm(const View& x, const LayerNorm& norm, const ProduceOptions& options) {

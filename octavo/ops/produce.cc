@@ -1,10 +1,12 @@
 #include "octavo/ops/produce.h"
 
-#include <algorithm>
+#include <array>
 
 #include "octavo/backend/registry.h"
 #include "octavo/base/error.h"
+#include "octavo/convert/device_tensor.h"
 #include "octavo/convert/fold_internal.h"
+#include "octavo/convert/place_internal.h"
 #include "octavo/quant/door_internal.h"
 #include "octavo/quant/plan_internal.h"
 #include "octavo/tensor/view_checks.h"
@@ -33,8 +35,10 @@ void produce_into(const Produced& values, const View& out, const ProduceOptions&
   const bool empty = element_count(values.x.shape) == 0;
   check(empty || !bytes_overlap(values.x, out), ErrorCode::invalid_argument, kOp,
         "the output overlaps the input; rows are read more than once: give other memory");
-  const Exec exec = make_exec(element_count(values.x.shape), options.threads, options.log, kOp);
-  const auto entry = offered(options.backend, &Kernels::produce, options.log, kOp);
+  const std::array<NamedView, 2> views{{{&values.x, "the input"}, {&out, "the output"}}};
+  const Exec exec =
+      make_exec_on(common_device(views, kOp), element_count(values.x.shape), options, kOp);
+  const auto entry = offered(exec, options.backend, &Kernels::produce, kOp);
   // Rows stand alone, as they would in a quantization by rows: its plan is the one wanted.
   View x = values.x;
   x.shape = values.shape;
@@ -60,7 +64,7 @@ Tensor produce(const Produced& values, const ProduceOptions& options) {
   const DType same = values.x.dtype == DType::f64 ? DType::f32 : values.x.dtype;
   const DType dtype = options.out.value_or(same);
   check_type(dtype);
-  Tensor out = Tensor::values(values.shape, dtype);
+  Tensor out = values_on(values.x.device, values.shape, dtype, options.stream);
   produce_into(values, out.view(), options);
   return out;
 }

@@ -1,7 +1,9 @@
 // What a norm or an activation makes of a tensor, as plain values.
 #pragma once
 
+#include <cstddef>
 #include <optional>
+#include <span>
 
 #include "octavo/backend/kernels.h"
 #include "octavo/base/log.h"
@@ -18,6 +20,9 @@ struct ProduceOptions {
   int threads = 0;                   // 0: all cores the thread pool has
   const Kernels* backend = nullptr;  // null: the one the registry chooses
   Log* log = nullptr;                // if given, is told when a backend falls back to reference
+  // On a device, as QuantizeOptions has them.
+  void* stream = nullptr;
+  std::span<std::byte> workspace{};
 };
 
 [[nodiscard]] OCTAVO_API Tensor produce(const Produced& values, const ProduceOptions& options = {});

@@ -7,8 +7,9 @@
 namespace octavo {
 namespace {
 
-// Elements produced before they are quantized, for each thread: half a second-level cache in f32.
-constexpr std::int64_t kStripElements = 64 * 1024;
+// Elements produced before they are quantized: for each thread half a second-level cache in f32;
+// on a device, which wants much work at a time, half of its own.
+constexpr std::int64_t kStripElements = 64 * 1024, kDeviceStripElements = 6 * 1024 * 1024;
 // So many codes of any width begin and end with a byte.
 constexpr std::int64_t kWholeBytes = 8;
 
@@ -88,15 +89,16 @@ template <typename Visit>
 void Stager::for_each_strip(const Exec& exec, const QuantizeSource& source, std::int64_t together,
                             Visit&& visit) {
   const std::int64_t rows = source.rows(), cols = source.cols();
-  const std::int64_t wanted =
-      kStripElements * std::max(exec.threads, 1) / std::max<std::int64_t>(cols, 1);
+  const std::int64_t at_once = exec.device.kind == DeviceKind::cpu
+                                   ? kStripElements * std::max(exec.threads, 1)
+                                   : kDeviceStripElements;
+  const std::int64_t wanted = at_once / std::max<std::int64_t>(cols, 1);
   const std::int64_t strip =
       std::min(rows, std::max<std::int64_t>(1, wanted / together) * together);
-  if (element_count(scratch_.shape()) < strip * cols || scratch_.owner() == nullptr)
-    scratch_ = Tensor::values({strip, cols}, DType::f32);
+  void* memory = memory_.at_least(strip * cols);
   for (std::int64_t row = 0; row < rows; row += strip) {
     const std::int64_t count = std::min(strip, rows - row);
-    const Matrix part{.data = scratch_.view().data,
+    const Matrix part{.data = memory,
                       .dtype = DType::f32,
                       .rows = count,
                       .cols = cols,

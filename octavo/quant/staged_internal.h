@@ -5,7 +5,7 @@
 #include <cstdint>
 
 #include "octavo/backend/kernels.h"
-#include "octavo/tensor/tensor.h"
+#include "octavo/convert/place_internal.h"
 
 namespace octavo {
 
@@ -19,10 +19,10 @@ std::int64_t rows_together(const QuantizeJob& job);
 
 class Stager {
  public:
-  // Entries of the door.
-  Stager(decltype(Kernels::produce) produces, decltype(Kernels::quantize) quantizes,
-         decltype(Kernels::amax) finds_amax)
-      : produce_(produces), quantize_(quantizes), amax_(finds_amax) {}
+  // Entries of the door, for work of this Exec.
+  Stager(const Exec& exec, decltype(Kernels::produce) produces,
+         decltype(Kernels::quantize) quantizes, decltype(Kernels::amax) finds_amax)
+      : memory_(exec), produce_(produces), quantize_(quantizes), amax_(finds_amax) {}
 
   // As the entries of the door, for sources that have a producer.
   void quantize(const Exec& exec, const QuantizeJob& job);
@@ -33,10 +33,10 @@ class Stager {
   void for_each_strip(const Exec& exec, const QuantizeSource& source, std::int64_t together,
                       Visit&& visit);
 
+  StagingMemory memory_;
   decltype(Kernels::produce) produce_;
   decltype(Kernels::quantize) quantize_;
   decltype(Kernels::amax) amax_;
-  Tensor scratch_{};
 };
 
 }  // namespace octavo

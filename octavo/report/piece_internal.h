@@ -24,6 +24,7 @@ inline constexpr int kExponents = kMostExponent - kLeastExponent + 1;
 struct Measurement {
   View values{};
   const QuantizedCopy* copy = nullptr;
+  Tensor scales;  // row-major
   MatrixPlan plan{};
   std::int64_t tile_rows = 1, tile_cols = 1;  // extents, never 0
   std::int64_t code_row_bytes = 1, scale_bytes = 1;

@@ -24,14 +24,14 @@ auto by_name(Arguments&&... arguments) {
   return nb::class_<Kind, Quantizer>(std::forward<Arguments>(arguments)...);
 }
 
-Found fill(Quantizer& self, const View& values, QuantizedTensor& out, int threads, bool count) {
+Found fill(Quantizer& self, const View& values, QuantizedTensor& out, int threads, bool count,
+           std::uintptr_t stream) {
   check_writable(out);
-  Counts counts;
-  {
-    const nb::gil_scoped_release released;
-    self.quantize_into(values, out, {.threads = threads, .counts = count ? &counts : nullptr});
-  }
-  return count ? Found(count_tuple(counts)) : std::nullopt;
+  const nb::gil_scoped_release released;
+  Counting counting(count, values.device, stream);
+  self.quantize_into(values, out,
+                     {.threads = threads, .counts = counting.at(), .stream = stream_of(stream)});
+  return counting.found();
 }
 
 }  // namespace
@@ -44,7 +44,7 @@ void bind_quantizer(nb::module_& module) {
       .def("set_usage", &Quantizer::set_usage, nb::arg("rowwise").none(),
            nb::arg("columnwise").none(), "Which copies are made from now on.")
       .def("quantize_into", &fill, nb::arg("values"), nb::arg("out"), nb::kw_only(),
-           nb::arg("threads") = 0, nb::arg("count") = false);
+           nb::arg("threads") = 0, nb::arg("count") = false, nb::arg("stream") = 0);
 
   by_name<Float8Quantizer>(module, "Float8Quantizer")
       .def(

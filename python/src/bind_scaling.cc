@@ -117,6 +117,7 @@ Scaling make_scaling(const ScalingArguments& given) {
   made.hadamard = parse_hadamard(given.word("hadamard", "none"),
                                  given.integer<std::uint16_t>("hadamard_signs", 0));
   made.packed = given.flag("packed", true);
+  made.scale_order = parse_scale_order(given.word("scale_order", "row_major"));
   check_scaling(made);
   return made;
 }
@@ -146,6 +147,7 @@ nb::dict state_of(const Scaling& self) {
   state["hadamard"] = hadamard_text(self.hadamard);
   state["hadamard_signs"] = self.hadamard.signs;
   state["packed"] = self.packed;
+  state["scale_order"] = word(name_of(self.scale_order));
   return state;
 }
 
@@ -208,7 +210,9 @@ void bind_scaling(nb::module_& module) {
       "axis: the dimension that tiles run along. rowwise, columnwise: which copies are made.\n"
       "hadamard: copies that are transformed before, 16 values at a time: 'none', 'rowwise', "
       "'columnwise', 'both'; bit i of hadamard_signs flips the sign of value i.\n"
-      "packed: codes of fewer than eight bits as a stream of bits, two FP4 codes to a byte.")
+      "packed: codes of fewer than eight bits as a stream of bits, two FP4 codes to a byte.\n"
+      "scale_order: how scales lie in memory: 'row_major', or 'col_major' (the last dimension "
+      "slowest), as GEMMs with tiles of 1 x 128 read them.")
       .def(
           "__init__",
           [](Scaling* self, const nb::args& positional, const nb::kwargs& named) {
@@ -223,7 +227,7 @@ void bind_scaling(nb::module_& module) {
                   "nan: str = 'error', nan_code: str = 'signed_ones', seed: int = 0, "
                   "stochastic_bits: int = 16, axis: int = -1, rowwise: bool = True, "
                   "columnwise: bool = False, hadamard: str = 'none', hadamard_signs: int = 0, "
-                  "packed: bool = True) -> None"))
+                  "packed: bool = True, scale_order: str = 'row_major') -> None"))
       .def_prop_ro(
           "format", [](const Scaling& self) { return self.format; }, nb::rv_policy::move)
       .def_prop_ro(
@@ -249,6 +253,7 @@ void bind_scaling(nb::module_& module) {
       .def_prop_ro("hadamard", [](const Scaling& self) { return hadamard_text(self.hadamard); })
       .def_prop_ro("hadamard_signs", [](const Scaling& self) { return self.hadamard.signs; })
       .def_ro("packed", &Scaling::packed)
+      .def_prop_ro("scale_order", [](const Scaling& self) { return name_of(self.scale_order); })
       .def("replace", &replace, nb::sig("def replace(self, **changes: object) -> Scaling"),
            "The same with changes. A new scale without a rule takes its own.")
       .def("__repr__", &repr)

@@ -14,11 +14,11 @@ namespace {
 
 constexpr std::string_view kOp = "scaling";
 // In the order of the signature; the first two need no name.
-constexpr std::array<const char*, 21> kNames{
-    "format",   "tile",           "scale",           "rule",     "policy",   "margin",
-    "min_amax", "arith",          "non_finite",      "rounding", "overflow", "nan",
-    "nan_code", "seed",           "stochastic_bits", "axis",     "rowwise",  "columnwise",
-    "hadamard", "hadamard_signs", "packed"};
+constexpr std::array<const char*, 22> kNames{
+    "format",   "tile",           "scale",           "rule",       "policy",   "margin",
+    "min_amax", "arith",          "non_finite",      "rounding",   "overflow", "nan",
+    "nan_code", "seed",           "stochastic_bits", "axis",       "rowwise",  "columnwise",
+    "hadamard", "hadamard_signs", "packed",          "scale_order"};
 constexpr std::size_t kWithoutName = 2;
 
 // Bounded: what was got may be an array.

@@ -101,6 +101,8 @@ void tensor_scale(const Exec&, const ScaleSpec&, const Format& element, const fl
                   float* scale);
 void produce_matrix(const Isa&, const Exec&, const Matrix& x, const Producer&, const Matrix& out);
 
+void delayed_update(const Exec&, const DelayedJob&);
+
 template <const Isa& kIsa>
 constexpr Kernels make_kernels(const char* name, const char* description) {
   return {
@@ -120,6 +122,7 @@ constexpr Kernels make_kernels(const char* name, const char* description) {
       .tensor_scale = tensor_scale,
       .produce = [](const Exec& exec, const Matrix& x, const Producer& producer,
                     const Matrix& out) { produce_matrix(kIsa, exec, x, producer, out); },
+      .delayed_update = delayed_update,
       .count_nan = count_nan_matrix};
 }
 

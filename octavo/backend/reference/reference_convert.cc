@@ -57,6 +57,7 @@ const Kernels kReferenceKernels{.name = "reference",
                                 .tensor_scale = tensor_scale,
                                 .produce = produce_matrix,
                                 .fuses = fuses,
+                                .delayed_update = delayed_update,
                                 .count_nan = count_nan};
 
 }  // namespace octavo::reference

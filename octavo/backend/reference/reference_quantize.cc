@@ -208,6 +208,11 @@ void tensor_scale(const Exec&, const ScaleSpec& spec, const Format& element, con
   *scale = tensor_scale_of(spec, element, *amax);
 }
 
+void delayed_update(const Exec&, const DelayedJob& job) {
+  const FpEnvGuard guard;
+  delayed_update_all(job);
+}
+
 void amax_matrix(const Exec&, const QuantizeSource& source, AmaxOf of, float* amax) {
   const FpEnvGuard guard;
   const QuantizeJob job{.source = source};
