@@ -418,10 +418,10 @@ def activation(x: View, name: str, gated: bool) -> Produced:
     gelu, gelu_tanh, relu or silu; gated: of the first half, times the second.
     """
 
-def produce(values: Produced, target: View, *, threads: int = 0) -> None:
+def produce(values: Produced, target: View, *, threads: int = 0, stream: int = 0) -> None:
     """What is made, into a view of values."""
 
-def quantize_produced(values: Produced, scaling: Scaling, *, threads: int = 0) -> QuantizedTensor:
+def quantize_produced_into(values: Produced, out: QuantizedTensor, *, threads: int = 0, stream: int = 0) -> None:
     """What is made, as codes with scales."""
 
 def to_layout(scales: Tensor, layout: str, pad: int = 0) -> Tensor:

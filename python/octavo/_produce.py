@@ -13,8 +13,7 @@ from octavo import _octavo
 from octavo._arrays import Array, describe
 from octavo._octavo import Produced, Scaling, View
 from octavo._operation import MOST_THREADS, integer, make_target, value_type
-from octavo._quantize import as_scaling, value_kind
-from octavo._quantized import QuantizedTensor
+from octavo._quantize import as_scaling, new_quantized, value_kind
 
 
 def layer_norm(
@@ -28,11 +27,12 @@ def layer_norm(
     dtype: Any = None,
     out: Any = None,
     threads: int = 0,
+    stream: Any = None,
 ) -> Any:
     """(x - mean) / sqrt(variance + eps) * weight + bias, over the last dimension.
 
-    x: an array of float64, float32, float16 or bfloat16 of NumPy, ml_dtypes, torch (on the CPU) or
-        any library with __dlpack__; or Python numbers. Any strides; never copied.
+    x: an array of float64, float32, float16 or bfloat16 of NumPy, ml_dtypes, torch (CPU or CUDA)
+        or any library with __dlpack__; or Python numbers. Any strides; never copied.
     weight, bias: as long as the last dimension, of any of these types; or left out.
     zero_centred: what is multiplied by is 1 + weight (Transformer Engine's zero_centered_gamma).
     quantize: the name of a preset or a Scaling: codes with scales come out, made from the float32
@@ -41,13 +41,14 @@ def layer_norm(
         for float64.
     out: a contiguous array of x's library for plain results; must not overlap x.
     threads: at most so many, up to 1024; 0 means all cores this process may use.
+    stream: of a CUDA device, as quantize has it. weight and bias are on the device of x.
 
     Returns an array of x's library, or a QuantizedTensor where quantize is given.
     """
     op = "layer_norm"
-    source = describe(x, op)
+    source = describe(x, op, stream=stream)
     # Named, so that what they look at lives until the work is done.
-    keep = [_vector(weight, op, "weight"), _vector(bias, op, "bias")]
+    keep = [_vector(weight, op, "weight", stream), _vector(bias, op, "bias", stream)]
     produced = _octavo.layer_norm(
         source.view(value_kind(source, op)),
         *(view for _, view in keep),
@@ -67,14 +68,15 @@ def rms_norm(
     dtype: Any = None,
     out: Any = None,
     threads: int = 0,
+    stream: Any = None,
 ) -> Any:
     """x / sqrt(mean of squares + eps) * weight, over the last dimension.
 
     Arguments and result are those of layer_norm.
     """
     op = "rms_norm"
-    source = describe(x, op)
-    keep = _vector(weight, op, "weight")
+    source = describe(x, op, stream=stream)
+    keep = _vector(weight, op, "weight", stream)
     produced = _octavo.rms_norm(
         source.view(value_kind(source, op)), keep[1], _number(eps, op), bool(zero_centred)
     )
@@ -89,6 +91,7 @@ def gelu(
     dtype: Any = None,
     out: Any = None,
     threads: int = 0,
+    stream: Any = None,
 ) -> Any:
     """x times the probability that a normal variable is below x.
 
@@ -96,7 +99,7 @@ def gelu(
     The other arguments and the result are those of layer_norm.
     """
     name = _gelu_name(approximate, "gelu")
-    return _activation(x, name, False, "gelu", quantize, dtype, out, threads)
+    return _activation(x, name, False, "gelu", quantize, dtype, out, threads, stream)
 
 
 def relu(
@@ -106,9 +109,10 @@ def relu(
     dtype: Any = None,
     out: Any = None,
     threads: int = 0,
+    stream: Any = None,
 ) -> Any:
     """x, and 0 for all that is not above 0; NaN stays. Other arguments are those of layer_norm."""
-    return _activation(x, "relu", False, "relu", quantize, dtype, out, threads)
+    return _activation(x, "relu", False, "relu", quantize, dtype, out, threads, stream)
 
 
 def silu(
@@ -118,9 +122,10 @@ def silu(
     dtype: Any = None,
     out: Any = None,
     threads: int = 0,
+    stream: Any = None,
 ) -> Any:
     """x / (1 + exp(-x)). Other arguments are those of layer_norm."""
-    return _activation(x, "silu", False, "silu", quantize, dtype, out, threads)
+    return _activation(x, "silu", False, "silu", quantize, dtype, out, threads, stream)
 
 
 def swiglu(
@@ -130,6 +135,7 @@ def swiglu(
     dtype: Any = None,
     out: Any = None,
     threads: int = 0,
+    stream: Any = None,
 ) -> Any:
     """silu of the first half of the last dimension, times the second half.
 
@@ -138,7 +144,7 @@ def swiglu(
 
     Other arguments are those of layer_norm.
     """
-    return _activation(x, "silu", True, "swiglu", quantize, dtype, out, threads)
+    return _activation(x, "silu", True, "swiglu", quantize, dtype, out, threads, stream)
 
 
 def geglu(
@@ -149,6 +155,7 @@ def geglu(
     dtype: Any = None,
     out: Any = None,
     threads: int = 0,
+    stream: Any = None,
 ) -> Any:
     """gelu of the first half of the last dimension, times the second half.
 
@@ -156,13 +163,21 @@ def geglu(
     The other arguments and the result are those of layer_norm.
     """
     name = _gelu_name(approximate, "geglu")
-    return _activation(x, name, True, "geglu", quantize, dtype, out, threads)
+    return _activation(x, name, True, "geglu", quantize, dtype, out, threads, stream)
 
 
 def _activation(
-    x: Any, name: str, gated: bool, op: str, quantize: Any, dtype: Any, out: Any, threads: int
+    x: Any,
+    name: str,
+    gated: bool,
+    op: str,
+    quantize: Any,
+    dtype: Any,
+    out: Any,
+    threads: int,
+    stream: Any,
 ) -> Any:
-    source = describe(x, op)
+    source = describe(x, op, stream=stream)
     produced = _octavo.activation(source.view(value_kind(source, op)), name, gated)
     return _finish(produced, source, op, quantize, dtype, out, threads)
 
@@ -184,12 +199,15 @@ def _finish(
                 f"[{op}] got quantize and {'out' if dtype is None else 'dtype'}, which is for "
                 "plain values; leave out one"
             )
-        handle = _octavo.quantize_produced(produced, as_scaling(quantize, op), threads=threads)
-        return QuantizedTensor(handle, source.family.for_results(source))
+        made = new_quantized(source, "float32", as_scaling(quantize, op), tuple(produced.shape))
+        _octavo.quantize_produced_into(
+            produced, made._handle, threads=threads, stream=source.stream
+        )
+        return made
     target = make_target(
         _result_type(source, dtype, out, op), tuple(produced.shape), source, out, op
     )
-    _octavo.produce(produced, target.view(target.kind), threads=threads)
+    _octavo.produce(produced, target.view(target.kind), threads=threads, stream=source.stream)
     family = target.family
     return family.finish(target) if out is None else family.wrote(target)
 
@@ -209,11 +227,11 @@ def _result_type(source: Array, dtype: Any, out: Any, op: str) -> str:
     return value
 
 
-def _vector(x: Any, op: str, what: str) -> tuple[Array | None, View | None]:
+def _vector(x: Any, op: str, what: str, stream: Any) -> tuple[Array | None, View | None]:
     """An argument that may be left out, and a view of it."""
     if x is None:
         return None, None
-    array = describe(x, f"{op}: {what}")
+    array = describe(x, f"{op}: {what}", stream=stream)
     return array, array.view(value_kind(array, f"{op}: {what}"))
 
 

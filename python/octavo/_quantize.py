@@ -77,11 +77,18 @@ def quantize(
     return (out, Counts(*found)) if counts else out
 
 
-def new_quantized(source: Array, kind: Kind, scaling: Scaling) -> QuantizedTensor:
-    """Memory for the quantization of an array: where the array is, and from its library's pool."""
+def new_quantized(
+    source: Array, kind: Kind, scaling: Scaling, shape: tuple[int, ...] | None = None
+) -> QuantizedTensor:
+    """Memory for the quantization of an array: where the array is, and from its library's pool.
+    shape: where it is not the array's."""
     family = source.family.for_results(source)
     handle = _octavo.QuantizedTensor.empty(
-        source.shape, kind, scaling, family.allocator(source.cuda), source.cuda
+        source.shape if shape is None else shape,
+        kind,
+        scaling,
+        family.allocator(source.cuda),
+        source.cuda,
     )
     return QuantizedTensor(handle, family, source.stream)
 

@@ -69,20 +69,21 @@ void bind_ops(nb::module_& module) {
 
   module.def(
       "produce",
-      [](const Produced& values, const View& target, int threads) {
+      [](const Produced& values, const View& target, int threads, std::uintptr_t stream) {
         const nb::gil_scoped_release released;
-        produce_into(values, target, {.threads = threads});
+        produce_into(values, target, {.threads = threads, .stream = stream_of(stream)});
       },
       nb::arg("values"), nb::arg("target"), nb::kw_only(), nb::arg("threads") = 0,
-      "What is made, into a view of values.");
+      nb::arg("stream") = 0, "What is made, into a view of values.");
   module.def(
-      "quantize_produced",
-      [](const Produced& values, const Scaling& scaling, int threads) {
+      "quantize_produced_into",
+      [](const Produced& values, QuantizedTensor& out, int threads, std::uintptr_t stream) {
+        check_writable(out);
         const nb::gil_scoped_release released;
-        return quantize(values, scaling, {.threads = threads});
+        quantize_into(values, out, {.threads = threads, .stream = stream_of(stream)});
       },
-      nb::arg("values"), nb::arg("scaling"), nb::kw_only(), nb::arg("threads") = 0,
-      "What is made, as codes with scales.");
+      nb::arg("values"), nb::arg("out"), nb::kw_only(), nb::arg("threads") = 0,
+      nb::arg("stream") = 0, "What is made, as codes with scales.");
 }
 
 }  // namespace octavo::python

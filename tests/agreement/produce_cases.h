@@ -17,6 +17,7 @@
 #include "octavo/tensor/tensor.h"
 #include "tests/oracle/oracle.h"
 #include "tests/oracle/produce_oracle.h"
+#include "tests/support/every_backend.h"
 
 namespace octavo::testing {
 
@@ -154,8 +155,8 @@ struct Production {
 
 inline std::vector<const Kernels*> producing_backends() {
   std::vector<const Kernels*> list;
-  for (const BackendInfo& info : backends())
-    if (info.usable && info.kernels->produce != nullptr) list.push_back(info.kernels);
+  for (const BackendInfo& info : support::every_backend())
+    if (info.kernels->produce != nullptr) list.push_back(info.kernels);
   return list;
 }
 

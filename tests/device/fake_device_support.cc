@@ -203,6 +203,12 @@ Kernels make_kernels() {
                 const Open open;
                 reference_backend().tensor_scale({}, spec, element, amax, scale);
               },
+          .produce =
+              [](const Exec& exec, const Matrix& x, const Producer& producer, const Matrix& out) {
+                launch(exec);
+                const Open open;
+                reference_backend().produce({}, x, producer, out);
+              },
           .delayed_update =
               [](const Exec& exec, const DelayedJob& job) {
                 launch(exec);
