@@ -74,6 +74,8 @@ std::function<Work(Lab&)> quantizing(const Question& asked) {
     job.source.values = lab.values(DType::bf16);
     work.bytes += bytes_of(job.source.values);
     work.run = [=, entry = lab.entry(&Kernels::quantize)](const Exec& exec) { entry(exec, job); };
+    job.source.values = lab.values(DType::bf16, 1);
+    work.other = [=, entry = lab.entry(&Kernels::quantize)](const Exec& exec) { entry(exec, job); };
     return work;
   };
 }
