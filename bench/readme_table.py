@@ -42,7 +42,7 @@ def table(result: pathlib.Path) -> str:
     features = ", ".join(data["machine"]["cpu"]["features"])
     lines += [
         "",
-        f"aarch64 with {features}; `python bench/convert/run.py`, kept in",
+        f"aarch64 with {features}; `python -m bench.convert.run`, kept in",
         f"[{result.relative_to(ROOT)}]({result.relative_to(ROOT)}), which has the other rounding and",
         "overflow modes too. Stochastic rounding runs at about a quarter of nearest even: its random",
         "bits cost more than the rounding.",
@@ -74,7 +74,10 @@ def quantizers(result: pathlib.Path) -> str:
         found = [rows[c][first["case"], first["rival"]] for c in cores]
         cells = [f" {row['gel_per_s']:.2f} | {row['ratio']:.1f} x |" for row in found]
         lines.append(f"| {first['case']} | {first['rival']} |" + "".join(cells))
-    lines += ["", f"`python bench/quantize/run.py`, kept in [{result.name}]({result.relative_to(ROOT)})."]
+    lines += [
+        "",
+        f"`python -m bench.quantize.run`, kept in [{result.name}]({result.relative_to(ROOT)}).",
+    ]
     return "\n".join(lines)
 
 
@@ -83,7 +86,7 @@ def error(result: pathlib.Path) -> str:
     percent = 100 * (found["least"] + found["most"]) / 2
     return (
         "What no scale and no rounding mode can mend: FP8 with three mantissa bits has a relative "
-        f"error of\nabout {percent:.1f} % rms (`python bench/error/run.py`)."
+        f"error of\nabout {percent:.1f} % rms (`python -m bench.error.run`)."
     )
 
 
@@ -101,7 +104,9 @@ def filled(readme: str) -> str:
         ("measured error", error(newest("error"))),
     ):
         marked = re.compile(rf"(<!-- BEGIN {mark}.*?-->\n).*?(\n?<!-- END {mark} -->)", re.S)
-        readme, count = marked.subn(lambda m, made=made: m[1] + made + "\n" + m[2].lstrip("\n"), readme)
+        readme, count = marked.subn(
+            lambda m, made=made: m[1] + made + "\n" + m[2].lstrip("\n"), readme
+        )
         assert count == 1, mark
     return readme
 

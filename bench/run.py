@@ -1,6 +1,6 @@
 """Runs every question of bench/ and keeps what it printed: bench/results/<question>-<machine>-<date>.json.
 
-A question is a folder with a run.py that takes --json FILE. Run one alone with `python bench/convert/run.py`.
+A question is a folder with a run.py that takes --json FILE. Run one alone with `python -m bench.convert.run`.
 """
 
 from __future__ import annotations
@@ -25,7 +25,8 @@ def main() -> int:
     for question in questions:
         result = HERE / "results" / f"{question}-{args.machine}-{date}.json"
         print(f"== {question} -> {result.relative_to(HERE.parent)}", flush=True)
-        subprocess.run([sys.executable, HERE / question / "run.py", "--json", result], check=True)
+        command = [sys.executable, "-m", f"bench.{question}.run", "--json", result]
+        subprocess.run(command, cwd=HERE.parent, check=True)
     return 0
 
 

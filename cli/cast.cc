@@ -9,6 +9,7 @@
 #include "cli/command.h"
 #include "cli/json_text.h"
 #include "cli/number_text.h"
+#include "cli/output_name.h"
 #include "cli/terminal.h"
 #include "cli/usage.h"
 #include "octavo/backend/registry.h"

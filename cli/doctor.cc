@@ -85,15 +85,14 @@ void examine_backends(Report& report) {
 }
 
 void examine_gpu(Report& report) {
-  const bool has_driver = access("/dev/nvidiactl", F_OK) == 0;
-  report.gpu = has_driver
-                   ? "an NVIDIA driver is here, but this build has no CUDA backend; "
-                     "everything runs on the CPU"
-                   : "none seen, and this build has no CUDA backend; everything runs on the CPU";
-  for (const BackendReport& backend : report.backends) {
-    if (backend.info.name.rfind("cuda", 0) != 0) continue;
-    report.has_cuda = backend.info.usable;
-    report.gpu = backend.info.reason;
+  report.gpu = cuda_summary();
+  try {
+    (void)device_api({DeviceKind::cuda, 0});
+    report.has_cuda = true;
+  } catch (const Error&) {
+    const bool has_driver = access("/dev/nvidiactl", F_OK) == 0;
+    report.gpu += has_driver ? "; an NVIDIA driver is here, but everything runs on the CPU"
+                             : "; everything runs on the CPU";
   }
 }
 

@@ -10,6 +10,7 @@
 #include "cli/json_text.h"
 #include "cli/names.h"
 #include "cli/number_text.h"
+#include "cli/output_name.h"
 #include "cli/plot.h"
 #include "cli/terminal.h"
 #include "cli/usage.h"
@@ -143,7 +144,8 @@ int run_formats(const std::string& name, const std::string& plot, const Globals&
     formats.push_back(facts_of(format_argument("[formats]", name)));
   }
   if (!plot.empty()) {
-    write_whole_file("formats", output_name("formats", plot),
+    check_ending("formats", "--plot", output_name("formats", plot), ".svg");
+    write_whole_file("formats", plot,
                      name.empty() ? plot_formats(formats) : plot_format(formats[0]));
     say(fmt::format("wrote {}", plot));
   }

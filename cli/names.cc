@@ -48,12 +48,6 @@ Element element_argument(std::string_view where, std::string_view typed) {
   }
 }
 
-std::string reason_of(const Error& error) {
-  const std::string_view message = error.what();
-  const std::size_t end = message.starts_with('[') ? message.find("] ") : std::string_view::npos;
-  return std::string(end == std::string_view::npos ? message : message.substr(end + 2));
-}
-
 std::string seed_problem(const std::string& typed) {
   std::uint64_t seed = 0;
   const char* const end = typed.data() + typed.size();

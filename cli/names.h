@@ -33,9 +33,6 @@ struct Element {
 Format format_argument(std::string_view where, std::string_view typed);
 Element element_argument(std::string_view where, std::string_view typed);
 
-// The library's message without its "[op] ", to stand behind a `where` of our own.
-std::string reason_of(const Error& error);
-
 // One of several names, as a parser of the library reads it.
 template <typename Parse>
 auto named_argument(std::string_view where, const std::string& typed,

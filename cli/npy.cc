@@ -109,7 +109,8 @@ class Literals {
 
 void parse_descr(const std::string& descr, NpyHeader& header) {
   constexpr std::string_view kWanted =
-      "wanted float16, float32, float64, or uint8 / uint16 / raw bytes that hold codes";
+      "wanted float16, float32, float64, or uint8 / uint16 / raw bytes that hold codes; make "
+      "values of it with .astype('float32')";
   const char order = descr.empty() ? '\0' : descr[0];
   const bool has_order = order == '<' || order == '>' || order == '|' || order == '=';
   const std::string type = descr.substr(has_order ? 1 : 0);
@@ -125,6 +126,7 @@ void parse_descr(const std::string& descr, NpyHeader& header) {
     case 'u':
     case 'i':
       header.kind = NpyKind::integer;
+      header.is_signed = type[0] == 'i';
       break;
     case 'V':
       header.kind = NpyKind::raw;
@@ -250,8 +252,8 @@ std::string shape_text(const std::vector<std::int64_t>& shape) {
 }
 
 std::string descr_of(const NpyHeader& header) {
-  return text(header.item_bytes == 1 ? '|' : '<', static_cast<char>(header.kind),
-              header.item_bytes);
+  const char kind = header.is_signed ? 'i' : static_cast<char>(header.kind);
+  return text(header.item_bytes == 1 ? '|' : '<', kind, header.item_bytes);
 }
 
 }  // namespace octavo::cli

@@ -22,6 +22,7 @@ enum class NpyKind : char { real = 'f', integer = 'u', raw = 'V' };
 struct NpyHeader {
   NpyKind kind = NpyKind::real;
   int item_bytes = 4;
+  bool is_signed = false;  // of integers: numpy calls them 'i' and not 'u'
   bool fortran_order = false;
   std::vector<std::int64_t> shape{};
 

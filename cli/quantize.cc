@@ -9,6 +9,7 @@
 #include "cli/command.h"
 #include "cli/json_text.h"
 #include "cli/names.h"
+#include "cli/output_name.h"
 #include "cli/quantize_input.h"
 #include "cli/quantize_plan.h"
 #include "cli/quantize_report.h"
@@ -35,8 +36,8 @@ constexpr const char* kExamples = R"(Examples:
   octavo quantize x.npy --recipe mxfp8 -o x.safetensors      codes and scales in a file
   octavo quantize x.npy --recipe fp8-block --json            for a program to read
 
-Tiles are rows x columns of elements that share a scale. With --fail-if the exit code is 3 when one
-of the limits is met, and also when a result is NaN or Inf, which no metric counts.)";
+Tiles are rows x columns of elements that share a scale. With --fail-if the exit code is 3 when a
+limit is missed, and also when a result is NaN or Inf, which no metric counts.)";
 
 using Clock = std::chrono::steady_clock;
 
@@ -55,8 +56,10 @@ QuantizedTensor quantized(const QuantizeInput& input, const Scaling& scaling, in
     if (!nan_refused) throw;
     fail(ErrorCode::invalid_argument, "quantize", "the input holds NaN, and ",
          Element{DType::code, scaling.format}.name(),
-         " cannot; say what it becomes with --nan zero or --nan max, or let it poison its tile "
-         "with --non-finite poison");
+         " cannot; say what it becomes with --nan zero or --nan max",
+         is_peer(scaling.scale.arith)
+             ? text("; --arith ", name_of(scaling.scale.arith), " never poisons a tile with it")
+             : ", or let it poison its tile with --non-finite poison");
   }
 }
 
@@ -67,16 +70,17 @@ void save(const QuantizeArguments& arguments, const QuantizedTensor& q) {
   say(fmt::format("wrote {}: {}, {}.scales", arguments.output, name, name));
 }
 
+// Before the work: a name that cannot be written is known at once.
 void check_outputs(const QuantizeArguments& arguments) {
-  if (!arguments.output.empty() && arguments.output == arguments.plot)
-    throw UsageError(text("[quantize] got '", shown(arguments.output),
-                          "' for both -o and --plot, wanted two names"));
   for (const std::string* output : {&arguments.output, &arguments.plot}) {
     if (output->empty()) continue;
     const auto there = file_id(output_name("quantize", *output));
     if (there && there == file_id(arguments.input))
       fail(ErrorCode::io, "quantize", "'", arguments.input, "' and '", *output,
            "' are the same file, wanted two; write to another name");
+    const bool is_plot = output == &arguments.plot;
+    check_ending("quantize", is_plot ? "--plot" : "-o", *output, is_plot ? ".svg" : ".safetensors");
+    const WholeFile could_be_written("quantize", *output);
   }
 }
 
@@ -92,6 +96,8 @@ int run_quantize(const QuantizeArguments& arguments, const Globals& globals) {
   const QuantizedTensor q = quantized(input, report.scaling, threads);
   report.seconds = std::chrono::duration<double>(Clock::now() - start).count();
   report.shape = q.shape;
+  if (const std::string note = note_of(report); !note.empty())
+    say(text("octavo: [quantize] note: ", note));
   report.dtype = q.source;
   report.tile_grid = q.rowwise.scales.shape();
   report.nbytes = q.nbytes();
@@ -120,7 +126,7 @@ int run_quantize(const QuantizeArguments& arguments, const Globals& globals) {
 
 void add_scaling_options(CLI::App& app, QuantizeArguments& arguments) {
   app.add_option("--recipe", arguments.recipe,
-                 "A named way to quantize: " + listed(preset_names()) +
+                 "A preset, the name of a way to quantize: " + listed(preset_names()) +
                      "; some take an element format, as in mxfp8:e5m2")
       ->type_name("NAME");
   app.add_option("--format", arguments.format, "Element format: e4m3fn, e2m1fn, any ExMy")
@@ -182,14 +188,16 @@ Command add_quantize(CLI::App& program, Globals& globals) {
   app->add_option("--from", arguments->from,
                   "What the elements of IN are where it does not say: bfloat16")
       ->type_name("TYPE");
-  app->add_option("-o,--output", arguments->output,
-                  "Write codes and scales to a .safetensors file, unless a --fail-if is met")
+  app->add_option(
+         "-o,--output", arguments->output,
+         "Write codes and scales to a .safetensors file, unless a limit of --fail-if is missed")
       ->type_name("FILE");
   app->add_option("--plot", arguments->plot, "Also write a picture (SVG) of where the error is")
       ->type_name("FILE");
-  app->add_option("--fail-if", arguments->gates,
-                  "Exit with code 3 if this holds, such as 'cosine<0.999'; of " +
-                      listed(gate_metric_names()) + "; may be repeated")
+  app->add_option(
+         "--fail-if", arguments->gates,
+         "The limit is missed, and the exit code 3, if this holds, such as 'cosine<0.999'; of " +
+             listed(gate_metric_names()) + "; may be repeated")
       ->type_name("LIMIT")
       ->expected(1)
       ->take_all();

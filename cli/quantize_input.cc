@@ -45,10 +45,21 @@ Shape fortran_strides(const Shape& shape, std::int64_t stride) {
   return strides;
 }
 
+// Bytes that are values can only be bfloat16; anything else is to be made values first.
+void refuse_bytes(const std::string& path, const NpyHeader& header) {
+  const bool may_be_bfloat16 = header.item_bytes == 2;
+  throw UsageError(text(
+      '[', kOp, "] '", path, "' holds ", descr_of(header), ", wanted float16, float32 or float64; ",
+      may_be_bfloat16 ? "say --from bfloat16 if it is that, " : "",
+      "make values of integers with .astype('float32'), of codes with octavo cast --from FORMAT "
+      "--to float32"));
+}
+
 QuantizeInput read_npy(const std::string& path, const std::optional<std::string>& from,
                        double more_bytes_each) {
   NpyReader file(kOp, path);
   const NpyHeader& header = file.header();
+  if (header.kind != NpyKind::real && !from) refuse_bytes(path, header);
   const Element element = npy_element(kOp, path, header, from);
   if (element.is_code())
     throw UsageError(text('[', kOp, "] '", path, "' holds codes of ", element.name(),

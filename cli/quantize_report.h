@@ -45,6 +45,9 @@ double median_relative_l2(const Parts& parts);
 // One line that says where the error is, and what might help.
 std::string verdict_of(const QuantizeReport& report);
 
+// What was asked for but can do nothing here, or "".
+std::string note_of(const QuantizeReport& report);
+
 // A result that is not finite is in no metric, so it misses every limit.
 bool misses(const QuantizeReport& report, const Gate& gate);
 

@@ -7,6 +7,7 @@
 
 namespace octavo::cli {
 
+// Bytes that are no character of XML become the replacement character.
 std::string escape_xml(std::string_view text);
 
 class Svg {

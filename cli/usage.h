@@ -19,14 +19,4 @@ class UsageError : public std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
-// The name of a file to write. Files are renamed into place when they are whole, so stdout is none.
-inline const std::string& output_name(const std::string& op, const std::string& path) {
-  if (path == "-") {
-    throw UsageError("[" + op +
-                     "] got '-' for the output, and files are not written to stdout; give a name, "
-                     "or ./- if '-' is the name");
-  }
-  return path;
-}
-
 }  // namespace octavo::cli

@@ -6,10 +6,11 @@ from collections.abc import Callable
 
 import ml_dtypes
 import numpy as np
-import octavo as ov
 import torch
-from cases import Case
-from memory import empty
+
+import octavo as ov
+from bench.common.memory import empty
+from bench.convert.cases import Case
 
 
 def prepare(case: Case, values: torch.Tensor) -> Callable[[], object] | None:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-import octavo as ov
 import torch
-from cases import Case
-from memory import empty
+
+import octavo as ov
+from bench.common.memory import empty
+from bench.convert.cases import Case
 
 TORCH_DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import torch
-from cases import Case
-from memory import copy_of, empty
+
+from bench.common.memory import copy_of, empty
+from bench.convert.cases import Case
 
 
 def prepare(case: Case, values: torch.Tensor) -> Callable[[], object] | None:

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import argparse
 import json
-import os
 from collections.abc import Callable
 
-import ml_dtypes_side
-import octavo_side
 import torch
-import torch_side
-from cases import CASES, Case
-from memory import copy_of, empty
-from turns import in_turns
+
+from bench.common.memory import copy_of, empty
+from bench.common.turns import in_turns
+from bench.common.workers import worker_threads
+from bench.convert import ml_dtypes_side, octavo_side, torch_side
+from bench.convert.cases import CASES, Case
 
 ELEMENTS = 1 << 24
 TURNS = 9
@@ -54,9 +52,7 @@ def run(case: Case, values: torch.Tensor, threads: int) -> dict[str, object]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--threads", type=int, required=True)
-    threads = parser.parse_args().threads
+    threads = worker_threads()
     torch.set_num_threads(threads)
     torch.manual_seed(1)
     normal = torch.randn(ELEMENTS)
@@ -66,5 +62,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    os.environ.setdefault("KMP_AFFINITY", "disabled")
     main()

@@ -8,7 +8,7 @@ namespace octavo::bench {
 namespace {
 
 enum class Copies { row, column, both };
-enum class Given { nothing, inverse, tensor_amax };
+enum class Given { nothing, inv_scale, tensor_amax };
 
 constexpr float kAmax = 6.0F;  // about that of the normal deviates in use
 
@@ -59,8 +59,8 @@ QuantizeJob make_job(Lab& lab, const Question& asked, Work& work) {
   job.scale.context = {.input = InputType::bf16, .per_tensor = asked.scaling.tile == Tile{0, 0}};
   if (asked.copies != Copies::column) job.rowwise = make_copy(lab, asked, false, work);
   if (asked.copies != Copies::row) job.columnwise = make_copy(lab, asked, true, work);
-  if (asked.given == Given::inverse) {
-    job.given_inverse = lab.number(448.0F / kAmax, work.keep);
+  if (asked.given == Given::inv_scale) {
+    job.given_inv_scale = lab.number(448.0F / kAmax, work.keep);
     job.amax = lab.number(0, work.keep);
   }
   if (asked.given == Given::tensor_amax) job.tensor_amax = lab.number(kAmax, work.keep);
@@ -135,9 +135,9 @@ std::vector<Case> quantize_cases() {
       {"quantize", "amax alone (read only)", 0, finding_amax},
       {"quantize", "fp8, current", 0.57, quantizing(question("fp8"))},
       {"quantize", "fp8, delayed, amax out", 0,
-       quantizing(question("fp8", Copies::row, Given::inverse))},
+       quantizing(question("fp8", Copies::row, Given::inv_scale))},
       {"quantize", "fp8, delayed, both", 0,
-       quantizing(question("fp8", Copies::both, Given::inverse))},
+       quantizing(question("fp8", Copies::both, Given::inv_scale))},
       {"quantize", "fp8-channel", 0.93, quantizing(question("fp8-channel"))},
       {"quantize", "fp8-1x128", 0.93, quantizing(question("fp8-1x128"))},
       {"quantize", "fp8-1x128, scales by column", 0.93, quantizing(by_column)},

@@ -9,7 +9,9 @@ import dataclasses
 class Case:
     preset: str
     values: str  # the value dtype
-    rival: str  # "torchao", "torch" (an eager expression), "two passes" (ours), "" (an absolute rate)
+    rival: (
+        str  # "torchao", "torch" (an eager expression), "two passes" (ours), "" (an absolute rate)
+    )
     at_least: float  # a ratio; without a rival a rate in Gel/s a core
     columnwise: bool = False
 

@@ -6,7 +6,8 @@ import warnings
 from collections.abc import Callable
 
 import torch
-from cases import Case
+
+from bench.quantize.cases import Case
 
 E4M3_MAX = 448.0
 

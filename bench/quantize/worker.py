@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-import argparse
 import json
-import os
-import pathlib
-import sys
 from collections.abc import Callable
 
-sys.path.append(str(pathlib.Path(__file__).resolve().parent.parent / "convert"))
+import torch
 
 import octavo as ov
-import rivals
-import torch
-from cases import CASES, Case
-from memory import copy_of
-from turns import in_turns
+from bench.common.memory import copy_of
+from bench.common.turns import in_turns
+from bench.common.workers import worker_threads
+from bench.quantize import rivals
+from bench.quantize.cases import CASES, Case
 
 SHAPE = (4096, 4096)
 TURNS = 7
@@ -80,9 +76,7 @@ def cost_of_mx(values: torch.Tensor, threads: int) -> dict[str, object]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--threads", type=int, required=True)
-    threads = parser.parse_args().threads
+    threads = worker_threads()
     torch.set_num_threads(threads)
     torch.manual_seed(1)
     normal = torch.randn(SHAPE)
@@ -93,5 +87,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    os.environ.setdefault("KMP_AFFINITY", "disabled")
     main()

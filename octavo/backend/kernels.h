@@ -4,7 +4,8 @@
 // nothing.
 //
 // On a device every pointer here, those to single numbers and counts included, is memory of that
-// device, and a call returns when its work is queued on the stream (device.h has the rest).
+// device (a Producer itself is the host's, what it points to is not), and a call returns when its
+// work is queued on the stream (device.h has the rest).
 #pragma once
 
 #include <cstddef>
@@ -14,6 +15,7 @@
 #include "octavo/base/log.h"
 #include "octavo/format/format.h"
 #include "octavo/round/policy.h"
+#include "octavo/scale/delayed_step.h"
 #include "octavo/scale/scale_spec.h"
 #include "octavo/tensor/quantized_view.h"
 #include "octavo/tensor/view.h"
@@ -29,21 +31,53 @@ struct Exec {
   Log* log = nullptr;
 };
 
-// Values to quantize: a matrix of values, or (requantize) codes with scales.
+// What a row of x becomes on its way to be stored or quantized. The result is f32, never rounded to
+// 16 bits in between. docs/numerics/producers.md has the formulas, and how far from the reference,
+// which computes in f64 and rounds once, another backend may be.
+enum class ProducerKind : std::uint8_t { layer_norm, rms_norm, gelu, gelu_tanh, relu, silu };
+
+struct Producer {
+  ProducerKind kind = ProducerKind::relu;
+  // Activations only: x has 2N columns, and activation(first N) * (last N) comes out.
+  bool gated = false;
+
+  // Norms only. weight and bias are 1 x cols values of any type, or have no data: then they are
+  // left out. rms_norm has no bias.
+  Matrix weight{}, bias{};
+  bool zero_centred = false;  // what is multiplied by is 1 + weight
+  double epsilon = 1e-5;      // at least 0
+  float* mean = nullptr;      // if given, gets that of each row; layer_norm only
+  float* inv_std = nullptr;   // if given, gets 1 / sqrt(variance + epsilon) of each row
+
+  [[nodiscard]] constexpr bool is_norm() const {
+    return kind == ProducerKind::layer_norm || kind == ProducerKind::rms_norm;
+  }
+  // Of what comes out.
+  [[nodiscard]] constexpr std::int64_t cols(std::int64_t x_cols) const {
+    return gated ? x_cols / 2 : x_cols;
+  }
+};
+
+// Values to quantize: a matrix of values, what a producer makes of one, or (requantize) codes with
+// scales.
 struct QuantizeSource {
   Matrix values{};
   QuantizedMatrix quantized{};
+  const Producer* producer =
+      nullptr;  // null: values as they are. Only where Kernels::fuses says so
 
   [[nodiscard]] constexpr bool is_quantized() const { return quantized.wanted(); }
-  // All else is worked on in f32.
+  // All else is worked on in f32, all that is produced included.
   [[nodiscard]] constexpr bool works_in_f64() const {
-    return !is_quantized() && values.dtype == DType::f64;
+    return !is_quantized() && producer == nullptr && values.dtype == DType::f64;
   }
+  // Of what is quantized: of what is produced, where there is a producer.
   [[nodiscard]] constexpr std::int64_t rows() const {
     return is_quantized() ? quantized.codes.rows : values.rows;
   }
   [[nodiscard]] constexpr std::int64_t cols() const {
-    return is_quantized() ? quantized.codes.cols : values.cols;
+    if (is_quantized()) return quantized.codes.cols;
+    return producer != nullptr ? producer->cols(values.cols) : values.cols;
   }
 };
 
@@ -64,7 +98,7 @@ struct QuantizeJob {
   // Instead of looking for them: the amax of the one tile there is; or what values are multiplied
   // by, in which case the scale is its reciprocal (delayed scaling).
   const float* given_amax = nullptr;
-  const float* given_inverse = nullptr;
+  const float* given_inv_scale = nullptr;
   // Where scales have two levels: the amax that the tensor's scale was made from, if it is known.
   const float* tensor_amax = nullptr;
 
@@ -72,7 +106,8 @@ struct QuantizeJob {
   Counts* counts = nullptr;  // if given, is added to (rowwise copy, else columnwise)
 };
 
-// A null entry is not offered; the caller falls back to `reference`.
+// A null entry is not offered. On a CPU the caller falls back to `reference`; on a device it is an
+// error, because data would have to be copied.
 struct Kernels {
   const char* name = "";
   const char* description = "";
@@ -98,6 +133,16 @@ struct Kernels {
   // The second level of two-level scales, from the amax of the whole tensor.
   void (*tensor_scale)(const Exec&, const ScaleSpec&, const Format& element, const float* amax,
                        float* scale) = nullptr;
+
+  // What the producer makes of x, to f32, or to f16 or bf16 by way of f32. `out` is elsewhere.
+  void (*produce)(const Exec&, const Matrix& x, const Producer&, const Matrix& out) = nullptr;
+
+  // Do quantize and amax take this job, whose source has a producer? Null: never. Where they do not
+  // the caller has it produced, a few rows at a time if the scaling allows that.
+  bool (*fuses)(const QuantizeJob&) = nullptr;
+
+  // The end of a step of delayed scaling; delayed_step says what happens to one tensor.
+  void (*delayed_update)(const Exec&, const DelayedJob&) = nullptr;
 
   // How many elements are NaN. A number for the host: on a device this waits.
   std::int64_t (*count_nan)(const Exec&, const Matrix& values) = nullptr;

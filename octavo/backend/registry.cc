@@ -1,8 +1,11 @@
 #include "octavo/backend/registry.h"
 
+#include <atomic>
+
 #include "octavo/backend/cpu/portable/portable.h"
 #include "octavo/backend/cuda.h"
 #include "octavo/backend/reference/reference.h"
+#include "octavo/backend/registry_testing_internal.h"
 #include "octavo/base/cpu_features.h"
 #include "octavo/base/env.h"
 #include "octavo/base/error.h"
@@ -71,12 +74,50 @@ const Kernels& cpu_backend() {
   return *kFastest;
 }
 
+namespace {
+
+// A device that tests put in the place of CUDA.
+std::atomic<const testing::StandIn*> stand_in = nullptr;
+
+const DeviceApi* any_device_api() {
+  const testing::StandIn* instead = stand_in;
+  return instead != nullptr ? instead->api : cuda::api();
+}
+
+}  // namespace
+
+namespace testing {
+void set_stand_in(const StandIn* instead) { stand_in = instead; }
+}  // namespace testing
+
 const DeviceApi& device_api(Device device) {
   check(device.kind == DeviceKind::cuda, ErrorCode::internal, "backend", "a CPU is not a device");
-  const std::string problem = cuda::device_problem(device.index);
+  const testing::StandIn* instead = stand_in;
+  const std::string problem = instead == nullptr ? cuda::device_problem(device.index)
+                              : device.index < 0 || device.index >= instead->device_count
+                                  ? "there is no such device"
+                                  : "";
   check(problem.empty(), ErrorCode::unsupported, "cuda", problem);
-  return *cuda::api();
+  return *any_device_api();
 }
+
+const Kernels& device_backend(Device device, const Kernels* wanted, std::string_view op) {
+  const Kernels& kernels = *device_api(device).kernels;
+  check(wanted == nullptr || wanted == &kernels, ErrorCode::invalid_argument, op, "got backend '",
+        wanted != nullptr ? wanted->name : "", "' for memory on ", to_string(device), ", wanted '",
+        kernels.name, "' or none");
+  return kernels;
+}
+
+const Kernels& checked_cpu_backend(const Kernels* wanted, std::string_view op) {
+  if (wanted == nullptr) return cpu_backend();
+  const DeviceApi* api = any_device_api();
+  check(api == nullptr || wanted != api->kernels, ErrorCode::invalid_argument, op, "got backend '",
+        wanted->name, "' for memory on the CPU; copy it to the device (to_device), or name none");
+  return *wanted;
+}
+
+std::string cuda_summary() { return cuda::summary(); }
 
 const Kernels& reference_backend() { return reference::kReferenceKernels; }
 

@@ -44,6 +44,13 @@ template <typename... Parts>
   return text_of_others.size() > most ? out + "..." : out;
 }
 
+// A message without its "[op] ", for one that begins with more than that.
+[[nodiscard]] inline std::string reason_of(const Error& error) {
+  const std::string_view message = error.what();
+  const std::size_t end = message.starts_with('[') ? message.find("] ") : std::string_view::npos;
+  return std::string(end == std::string_view::npos ? message : message.substr(end + 2));
+}
+
 template <typename... Parts>
 [[noreturn]] void fail(ErrorCode code, std::string_view op, const Parts&... parts) {
   throw Error(code, text('[', op, "] ", parts...));

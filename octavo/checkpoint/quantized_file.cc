@@ -3,6 +3,8 @@
 #include <charconv>
 
 #include "octavo/base/error.h"
+#include "octavo/convert/device_tensor.h"
+#include "octavo/quant/scale_order.h"
 #include "octavo/quant/scaling_text.h"
 #include "octavo/safetensors/file_writer.h"
 
@@ -53,6 +55,13 @@ TensorPlan plan_of(const Part& part) {
           .shape = {static_cast<std::uint64_t>(part.tensor->nbytes())}};
 }
 
+// What the file holds of a tensor, whatever device or order it is in: row-major bytes of the host.
+Tensor stored(const Tensor& tensor) {
+  const View& view = tensor.view();
+  const Tensor host = view.device.kind == DeviceKind::cpu ? tensor : to_host(view);
+  return view.packed ? host : in_order(host, ScaleOrder::row_major);
+}
+
 std::string shape_text(const Shape& shape) {
   std::string out;
   for (const std::int64_t size : shape.sizes()) out += text(out.empty() ? "" : "x", size);
@@ -91,23 +100,36 @@ void fill(const FileReader& file, const std::string& name, const Tensor& into) {
   if (entry->nbytes() > 0) file.read(*entry, 0, into.bytes());
 }
 
-void fill_copy(const FileReader& file, const std::string& base, const QuantizedCopy& copy) {
+void fill_copy(const FileReader& file, const std::string& base, const Scaling& scaling,
+               QuantizedCopy& copy) {
   if (!copy.exists()) return;
   fill(file, base, copy.codes);
-  fill(file, text(base, kScales), copy.scales);
+  const Tensor scales = in_order(copy.scales, ScaleOrder::row_major);  // memory to read into
+  fill(file, text(base, kScales), scales);
+  copy.scales = in_order(scales, scaling.scale_order);
   if (copy.tensor_scale.owner() != nullptr) fill(file, text(base, kTensorScale), copy.tensor_scale);
 }
 
 // Before memory is asked for: the codes alone must be in the file, so their claim cannot exceed it.
-void check_size(const FileReader& file, const Shape& shape, const Scaling& scaling,
-                const std::string& name) {
+void check_size(const FileReader& file, const Shape& shape, const Scaling& scaling) {
   const bool packed = scaling.packed && scaling.format.bits() < 8 && shape.rank() > 0;
   const std::int64_t codes = dense_bytes(shape, DType::code, scaling.format, packed);
   const std::int64_t scales = element_count(scale_shape(shape, scaling));
   check(static_cast<std::uint64_t>(codes) <= file.header().data_bytes &&
             static_cast<std::uint64_t>(scales) <= file.header().data_bytes,
-        ErrorCode::invalid_argument, kOp, "tensor '", shown(name),
-        "' claims more elements than the file has bytes");
+        ErrorCode::invalid_argument, kOp, "it claims more elements than the file has bytes");
+}
+
+// What is wrong with a part of a file says so by the file's and the tensor's name. All of it is
+// wrong in the file, whatever it would be in an argument.
+template <typename Work>
+auto naming(const FileReader& file, const std::string& name, const Work& work) {
+  try {
+    return work();
+  } catch (const Error& error) {
+    fail(ErrorCode::invalid_argument, kOp, "tensor '", shown(name), "' in '", shown(file.path()),
+         "': ", reason_of(error));
+  }
 }
 
 void check_version(const FileReader& file) {
@@ -118,6 +140,19 @@ void check_version(const FileReader& file) {
   check(found->second == kVersion, ErrorCode::unsupported, kOp, "'", shown(file.path()),
         "' is of version '", shown(found->second), "', wanted ", kVersion,
         "; read it with a later octavo");
+}
+
+// A tensor as its line in the metadata says, not filled yet.
+QuantizedTensor described(const FileReader& file, std::string_view line) {
+  const std::size_t first = line.find(' '), second = line.find(' ', first + 1);
+  check(first != std::string_view::npos && second != std::string_view::npos,
+        ErrorCode::invalid_argument, kOp, "its metadata read '", shown(line),
+        "', wanted a shape, a type and a scaling");
+  const Shape shape = parse_shape(line.substr(0, first));
+  const DType source = parse_dtype(line.substr(first + 1, second - first - 1));
+  const Scaling scaling = parse_scaling(line.substr(second + 1));
+  check_size(file, shape, scaling);
+  return make_quantized(shape, source, scaling);
 }
 
 }  // namespace
@@ -135,7 +170,8 @@ void save_quantized(const std::string& path, const QuantizedTensors& tensors) {
   FileWriter writer(path, std::move(plans), options);
   for (const auto& [name, tensor] : tensors)
     for (const Part& part : parts_of(name, tensor))
-      if (part.tensor->nbytes() > 0) writer.write(writer.at(part.name), 0, part.tensor->bytes());
+      if (part.tensor->nbytes() > 0)
+        writer.write(writer.at(part.name), 0, stored(*part.tensor).bytes());
   writer.finish();
 }
 
@@ -153,19 +189,10 @@ QuantizedTensor load_quantized(const FileReader& file, const std::string& name) 
   const auto found = metadata.find(text(kTensorKey, name));
   check(found != metadata.end(), ErrorCode::invalid_argument, kOp, "'", shown(file.path()),
         "' has no quantized tensor '", shown(name), "'");
-  const std::string_view line = found->second;
-  const std::size_t first = line.find(' '), second = line.find(' ', first + 1);
-  check(first != std::string_view::npos && second != std::string_view::npos,
-        ErrorCode::invalid_argument, kOp, "the metadata of '", shown(name), "' read '", shown(line),
-        "', wanted a shape, a type and a scaling");
-  const Shape shape = parse_shape(line.substr(0, first));
-  const DType source = parse_dtype(line.substr(first + 1, second - first - 1));
-  const Scaling scaling = parse_scaling(line.substr(second + 1));
-  check_size(file, shape, scaling, name);
-  QuantizedTensor tensor = make_quantized(shape, source, scaling);
-  fill_copy(file, name, tensor.rowwise);
-  fill_copy(file, text(name, kColumnwise), tensor.columnwise);
-  check_scales(tensor);
+  QuantizedTensor tensor = naming(file, name, [&] { return described(file, found->second); });
+  fill_copy(file, name, tensor.scaling, tensor.rowwise);
+  fill_copy(file, text(name, kColumnwise), tensor.scaling, tensor.columnwise);
+  naming(file, name, [&] { check_scales(tensor); });
   return tensor;
 }
 

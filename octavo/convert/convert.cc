@@ -1,10 +1,14 @@
 // Checks everything, then hands matrices through the kernel door.
 #include "octavo/convert/convert.h"
 
+#include <array>
+
 #include "octavo/backend/kernels.h"
 #include "octavo/backend/registry.h"
 #include "octavo/base/error.h"
+#include "octavo/convert/device_tensor.h"
 #include "octavo/convert/fold_internal.h"
+#include "octavo/convert/place_internal.h"
 #include "octavo/format/parse_format.h"
 #include "octavo/tensor/view_checks.h"
 
@@ -36,13 +40,28 @@ void check_policy(const EncodePolicy& policy) {
         ", wanted 1 to ", kMaxStochasticBits);
 }
 
-Exec exec_for(const View& view, const ConvertOptions& options, std::string_view op) {
-  return make_exec(element_count(view.shape), options.threads, options.log, op);
+Exec exec_for(const View& from, const View& to, const ConvertOptions& options,
+              std::string_view op) {
+  const std::array<NamedView, 2> views{{{&from, "the input"}, {&to, "the output"}}};
+  return make_exec_on(common_device(views, op), element_count(from.shape), options, op);
 }
 
-template <typename Entry>
-Entry entry_of(const ConvertOptions& options, Entry Kernels::*entry, std::string_view what) {
-  return offered(options.backend, entry, options.log, what);
+// NaN has no code, and the caller did not say what it is to become.
+void refuse_nan(const Exec& exec, const View& values, const View& codes,
+                const ConvertOptions& options, std::string_view op) {
+  check_may_wait(exec, op,
+                 "NaN cannot be looked for, which a format without NaN needs; say what NaN becomes "
+                 "(nan: zero or max)");
+  const auto count_entry = offered(exec, options.backend, &Kernels::count_nan, "count_nan");
+  std::int64_t nan = 0;
+  for_each_matrix(values, codes, [&](const Matrix& from, const Matrix&, std::uint64_t) {
+    nan += count_entry(exec, from);
+  });
+  if (nan > 0) {
+    fail(ErrorCode::invalid_argument, op, "the input has ", nan, " NaN, and ",
+         format_name(codes.format),
+         " cannot hold NaN; say what NaN becomes (nan: zero or max) or remove it");
+  }
 }
 
 }  // namespace
@@ -58,28 +77,17 @@ void encode(const View& values, const View& codes, const EncodePolicy& policy,
   check_output(codes, kOp);
   check_overlap(values, codes, kOp);
   check_policy(policy);
-  const Exec exec = exec_for(values, options, kOp);
-  const auto encode_entry = entry_of(options, &Kernels::encode, kOp);
-
-  if (!codes.format.has_nan() && policy.nan_input == NanInput::error) {
-    const auto count_entry = entry_of(options, &Kernels::count_nan, "count_nan");
-    std::int64_t nan = 0;
-    for_each_matrix(values, codes, [&](const Matrix& from, const Matrix&, std::uint64_t) {
-      nan += count_entry(exec, from);
-    });
-    if (nan > 0) {
-      fail(ErrorCode::invalid_argument, kOp, "the input has ", nan, " NaN, and ",
-           format_name(codes.format),
-           " cannot hold NaN; say what NaN becomes (nan: zero or max) or remove it");
-    }
-  }
-  Counts counts;
+  const Exec exec = exec_for(values, codes, options, kOp);
+  check_beside(exec, options.counts, alignof(Counts), kOp, "counts");
+  const auto encode_entry = offered(exec, options.backend, &Kernels::encode, kOp);
+  if (!codes.format.has_nan() && policy.nan_input == NanInput::error)
+    refuse_nan(exec, values, codes, options, kOp);
+  if (options.counts != nullptr) clear_memory(exec, options.counts, sizeof(Counts));
   for_each_matrix(values, codes, [&](const Matrix& from, const Matrix& to, std::uint64_t first) {
     EncodePolicy part = policy;
     part.first_index += first;
-    encode_entry(exec, from, to, part, options.counts != nullptr ? &counts : nullptr);
+    encode_entry(exec, from, to, part, options.counts);
   });
-  if (options.counts != nullptr) *options.counts = counts;
 }
 
 void decode(const View& codes, const View& values, const ConvertOptions& options) {
@@ -94,8 +102,8 @@ void decode(const View& codes, const View& values, const ConvertOptions& options
   check_same_shape(codes, values, kOp);
   check_output(values, kOp);
   check_overlap(codes, values, kOp);
-  const Exec exec = exec_for(codes, options, kOp);
-  const auto decode_entry = entry_of(options, &Kernels::decode, kOp);
+  const Exec exec = exec_for(codes, values, options, kOp);
+  const auto decode_entry = offered(exec, options.backend, &Kernels::decode, kOp);
   for_each_matrix(codes, values, [&](const Matrix& from, const Matrix& to, std::uint64_t) {
     decode_entry(exec, from, to);
   });
@@ -106,13 +114,13 @@ Tensor encode(const View& values, const Format& format, const EncodePolicy& poli
   if (const auto problem = format_problem(format)) {
     fail(ErrorCode::invalid_argument, "encode", "that format cannot be: ", *problem);
   }
-  Tensor codes = Tensor::codes(values.shape, format, packed);
+  Tensor codes = codes_on(values.device, values.shape, format, packed, options.stream);
   encode(values, codes.view(), policy, options);
   return codes;
 }
 
 Tensor decode(const View& codes, DType dtype, const ConvertOptions& options) {
-  Tensor values = Tensor::values(codes.shape, dtype);
+  Tensor values = values_on(codes.device, codes.shape, dtype, options.stream);
   decode(codes, values.view(), options);
   return values;
 }

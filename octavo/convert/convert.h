@@ -3,6 +3,10 @@
 // Views may have any shape and strides (last dimension dense where packed). Results do not depend
 // on the backend or the number of threads. Every call checks all it is given before it writes a
 // byte.
+//
+// All views of a call are on one device. On a GPU a call returns when its work is queued on
+// options.stream, and may be captured into a graph; it waits only where NaN is an error in a format
+// without NaN, which needs a look at the data and cannot be captured.
 #pragma once
 
 #include <cstdint>
@@ -20,11 +24,16 @@ namespace octavo {
 struct Kernels;
 
 struct ConvertOptions {
-  int threads = 0;                   // at most kMaxThreads; 0: all cores the thread pool has
-  Counts* counts = nullptr;          // if given, receives what was met (encode only)
+  int threads = 0;  // at most kMaxThreads; 0: all cores the thread pool has
+  // If given, receives what was met (encode only). Memory of the device that the views are on.
+  Counts* counts = nullptr;
   const Kernels* backend = nullptr;  // null: the one the registry chooses
   Log* log =
       nullptr;  // if given, is told once of what a backend lacks and `reference` does instead
+  // On a device: the queue (a cudaStream_t; null is the default stream) and memory of the device
+  // for small scratch, taken from the device's pool where there is too little.
+  void* stream = nullptr;
+  std::span<std::byte> workspace{};
 };
 
 // Values, or codes of another format, to codes. The target format is that of `codes`. In place when

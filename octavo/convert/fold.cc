@@ -31,6 +31,15 @@ bool bytes_overlap(const View& a, const View& b) {
   return a_first < b_last && b_first < a_last;
 }
 
+MemorySpan memory_span(const View& view) {
+  if (element_count(view.shape) == 0) return {};
+  const auto [first, last] = byte_range(view);
+  if (last - first > INT64_MAX) return {};
+  return {.bytes = static_cast<std::int64_t>(last - first),
+          .before = static_cast<std::int64_t>(
+              static_cast<Wide>(reinterpret_cast<std::uintptr_t>(view.data)) - first)};
+}
+
 Folded fold(const View& from, const View& to) {
   Folded folded;
   const bool packed = from.packed || to.packed;

@@ -12,6 +12,14 @@ namespace octavo {
 // Do the bytes of the two views, taken from first to last, overlap? Holds for any strides.
 bool bytes_overlap(const View& a, const View& b);
 
+// The memory from a view's first byte to its last; 0 bytes where it has no elements or more than
+// fit in 64 bits. A view without gaps covers as many as it has.
+struct MemorySpan {
+  std::int64_t bytes = 0;
+  std::int64_t before = 0;  // how many of them lie before `data`
+};
+MemorySpan memory_span(const View& view);
+
 struct Folded {
   int rank = 0;  // at least 2 unless there are no elements
   std::array<std::int64_t, kMaxRank + 2> sizes{}, from_strides{}, to_strides{};

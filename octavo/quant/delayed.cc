@@ -1,10 +1,11 @@
 #include "octavo/quant/delayed.h"
 
 #include <cstddef>
-#include <cstring>
+#include <vector>
 
 #include "octavo/base/error.h"
 #include "octavo/base/fp_env.h"
+#include "octavo/convert/place_internal.h"
 #include "octavo/format/parse_format.h"
 #include "octavo/scale/scale_spec.h"
 #include "octavo/scale/tile_scale.h"
@@ -12,36 +13,9 @@
 namespace octavo {
 namespace {
 
-// One column of the state, whatever its strides.
-class Floats {
- public:
-  Floats(const View& view, std::int64_t offset, std::int64_t stride)
-      : first_(static_cast<std::byte*>(view.data) + offset), stride_(stride) {}
-
-  [[nodiscard]] float operator[](std::int64_t i) const {
-    float value;
-    std::memcpy(&value, first_ + i * stride_, sizeof value);
-    return value;
-  }
-  void set(std::int64_t i, float value) const {
-    std::memcpy(first_ + i * stride_, &value, sizeof value);
-  }
-
- private:
-  std::byte* first_;
-  std::int64_t stride_;
-};
-
-Floats vector_of(const View& view) { return {view, 0, view.strides[0]}; }
-Floats history_of(const View& history, std::int64_t tensor) {
-  return {history, tensor * history.strides[1], history.strides[0]};
-}
-
 void check_floats(const View& view, std::string_view op, std::string_view what) {
   check(view.dtype == DType::f32, ErrorCode::wrong_type, op, what, " is ", dtype_name(view.dtype),
         ", wanted float32; scales and amaxes are kept in float32");
-  check(view.device.kind == DeviceKind::cpu, ErrorCode::unsupported, op, what,
-        " is on a GPU, and this build updates on the CPU only; copy it to the CPU first");
   check(!view.read_only, ErrorCode::invalid_argument, op, what,
         " is read-only; give memory that may be written");
   check(view.strides.rank() == view.shape.rank(), ErrorCode::invalid_argument, op, what, " has ",
@@ -100,77 +74,43 @@ void check_rule(const DelayedRule& rule, const DelayedState& state, std::string_
         " and no memory to count calls in; give state.calls, one float32");
 }
 
-// Row 1 is the oldest and row 0 the newest, so they are seen in the order 1, 2, ..., 0.
-float window_amax(const Floats& history, std::int64_t length, const DelayedRule& rule) {
-  if (rule.policy == HistoryPolicy::most_recent) return history[0];
-  float result = 0;
-  for (std::int64_t i = 1; i <= length; ++i) {
-    const float amax = history[i % length];
-    if (!(amax > 0.0F)) continue;  // zero or NaN
-    if (rule.policy == HistoryPolicy::max) {
-      result = amax > result ? amax : result;
-    } else {
-      // The first is the start; rounded after each operation, as everywhere.
-      const float kept = rule.decay * result, added = (1.0F - rule.decay) * amax;
-      result = result == 0.0F ? amax : kept + added;
-    }
-  }
-  return result;
+FloatRow row_of(const View& view, int dimension) {
+  const std::int64_t stride = view.shape.rank() > dimension ? view.strides[dimension] : 0;
+  return {static_cast<std::byte*>(view.data), stride};
 }
 
-void roll(const Floats& history, std::int64_t length) {
-  const float newest = history[0];
-  for (std::int64_t i = 1; i + 1 < length; ++i) history.set(i, history[i + 1]);
-  if (length > 1) history.set(length - 1, newest);
-  history.set(0, 0.0F);
-}
-
-// Counts this call; true where it is the one that makes new scales.
-bool is_due(const View& calls, std::int64_t interval) {
-  if (calls.data == nullptr) return true;
-  const Floats counter(calls, 0, 0);
-  const float count = counter[0] + 1.0F;
-  const bool due = !(count < static_cast<float>(interval));  // NaN: better now than never
-  counter.set(0, due ? 0.0F : count);
-  return due;
+// Runs where the state is.
+void run(const DelayedState& state, DelayedJob job, void* stream, std::string_view op) {
+  std::vector<NamedView> views{{&state.history, "the history"}, {&state.inv_scale, "inv_scale"}};
+  if (state.scale.data != nullptr) views.push_back({&state.scale, "scale"});
+  if (state.calls.data != nullptr) views.push_back({&state.calls, "calls"});
+  const Exec exec{.device = common_device(views, op), .stream = stream};
+  job.history = row_of(state.history, 0);
+  job.tensor_stride = state.history.strides[1];
+  job.length = state.history.shape[0];
+  job.tensors = state.history.shape[1];
+  job.inv_scale = row_of(state.inv_scale, 0);
+  if (state.scale.data != nullptr) job.scale = row_of(state.scale, 0);
+  job.calls = {static_cast<std::byte*>(state.calls.data), 0};
+  offered(exec, nullptr, &Kernels::delayed_update, op)(exec, job);
 }
 
 }  // namespace
 
-void reset_delayed(const DelayedState& state) {
-  check_state(state, "reset_delayed");
-  const std::int64_t length = state.history.shape[0], tensors = state.history.shape[1];
-  for (std::int64_t tensor = 0; tensor < tensors; ++tensor) {
-    const Floats history = history_of(state.history, tensor);
-    for (std::int64_t i = 0; i < length; ++i) history.set(i, 0.0F);
-    vector_of(state.inv_scale).set(tensor, 1.0F);
-    if (state.scale.data != nullptr) vector_of(state.scale).set(tensor, 1.0F);
-  }
-  if (state.calls.data != nullptr) Floats(state.calls, 0, 0).set(0, 0.0F);
+void reset_delayed(const DelayedState& state, void* stream) {
+  constexpr std::string_view kOp = "reset_delayed";
+  check_state(state, kOp);
+  run(state, {.reset = true}, stream, kOp);
 }
 
-void update_delayed(const DelayedState& state, const DelayedRule& rule) {
+void update_delayed(const DelayedState& state, const DelayedRule& rule, void* stream) {
   constexpr std::string_view kOp = "update_delayed";
   check_state(state, kOp);
   check_rule(rule, state, kOp);
   const FpEnvGuard guard;
-  const bool due = is_due(state.calls, rule.interval);
   const float top = static_cast<float>(max_value(rule.format)) * f32_power_of_two(-rule.margin);
-  const std::int64_t length = state.history.shape[0], tensors = state.history.shape[1];
-  const Floats inv_scales = vector_of(state.inv_scale);
-  for (std::int64_t tensor = 0; tensor < tensors; ++tensor) {
-    const Floats history = history_of(state.history, tensor);
-    if (history[0] == 0.0F) continue;
-    if (due) {
-      const float amax = window_amax(history, length, rule);
-      if (amax > 0.0F && is_finite(amax)) {
-        inv_scales.set(tensor, clamped_scale(top / amax));
-        if (state.scale.data != nullptr)
-          vector_of(state.scale).set(tensor, 1.0F / inv_scales[tensor]);
-      }
-    }
-    roll(history, length);
-  }
+  run(state, {.policy = rule.policy, .top = top, .decay = rule.decay, .interval = rule.interval},
+      stream, kOp);
 }
 
 std::string_view name_of(HistoryPolicy policy) {

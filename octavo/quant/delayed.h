@@ -8,17 +8,10 @@
 
 #include "octavo/base/macros.h"
 #include "octavo/format/named_formats.h"
+#include "octavo/scale/delayed_step.h"
 #include "octavo/tensor/view.h"
 
 namespace octavo {
-
-// What the window of remembered amaxes becomes. NaN in it does not count.
-enum class HistoryPolicy : std::uint8_t {
-  max,          // the largest: safe, and slow to forget an outlier
-  most_recent,  // the newest
-  ema,  // an exponential moving average from the oldest to the newest, zeros left out: smooth, and
-        // a step that grows suddenly saturates
-};
 
 struct DelayedRule {
   Format format = e4m3fn;  // whose largest value an amax is mapped to
@@ -30,8 +23,9 @@ struct DelayedRule {
 
 inline constexpr std::int64_t kMaxHistory = 1024;
 
-// f32 of any strides, for n tensors. Row 0 of the history is where this step's amax is gathered:
-// each is the `amax` of a quantizer. Rows 1 to length - 1 run from the oldest to the newest.
+// f32 of any strides, for n tensors, all on one device. Row 0 of the history is where this step's
+// amax is gathered: each is the `amax` of a quantizer. Rows 1 to length - 1 run from the oldest to
+// the newest.
 struct DelayedState {
   View history;    // [length, n], length 1 to kMaxHistory
   View inv_scale;  // [n]: what values are multiplied by
@@ -40,15 +34,17 @@ struct DelayedState {
 };
 
 // As before the first step: no history, scales of one.
-OCTAVO_API void reset_delayed(const DelayedState& state);
+OCTAVO_API void reset_delayed(const DelayedState& state, void* stream = nullptr);
 
 // The end of a step. For each tensor whose amax in row 0 is not zero (the others have not run, and
 // stay as they are): the window, row 0 included, becomes one amax; inv_scale becomes largest value
 // / 2^margin / amax, at most the largest f32 and at least 2^-126 (so that its reciprocal is
 // finite), and stays what it is where amax is zero, Inf or NaN; then the oldest amax is forgotten,
 // this step's becomes the newest and row 0 becomes zero. Everything is checked before anything is
-// written. Where several processes share a tensor, reduce row 0 by maximum first.
-OCTAVO_API void update_delayed(const DelayedState& state, const DelayedRule& rule);
+// written. Where several processes share a tensor, reduce row 0 by maximum first. On a GPU both are
+// queued on the stream, wait for nothing and may be captured into a graph.
+OCTAVO_API void update_delayed(const DelayedState& state, const DelayedRule& rule,
+                               void* stream = nullptr);
 
 // "max", "most_recent", "ema".
 [[nodiscard]] OCTAVO_API std::string_view name_of(HistoryPolicy policy);

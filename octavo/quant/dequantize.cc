@@ -1,6 +1,7 @@
 // The ways that need no scale to be found: back to values, and the amax alone.
 #include "octavo/base/error.h"
 #include "octavo/base/fp_env.h"
+#include "octavo/convert/device_tensor.h"
 #include "octavo/quant/door_internal.h"
 #include "octavo/quant/plan_internal.h"
 #include "octavo/quant/quantize.h"
@@ -23,9 +24,17 @@ void dequantize_into(const QuantizedTensor& from, const View& values,
   }
   check(from.rowwise.exists() || from.columnwise.exists(), ErrorCode::invalid_argument, kOp,
         "there are no codes");
-  const Exec exec = exec_for(from.shape, options, kOp);
-  const auto entry = entry_of(options, &Kernels::dequantize, kOp);
-  const int rank = from.shape.rank();
+  std::vector<NamedView> views{{&values, "the output"}};
+  name_parts(from, views);
+  const Exec exec = exec_for(views, from.shape, options, kOp);
+  const bool turned =
+      from.rowwise.exists() ? from.scaling.hadamard.rowwise : from.scaling.hadamard.columnwise;
+  if (turned) {
+    check_on_cpu(values, kOp, "a Hadamard-transformed tensor");
+    check(values.dtype == DType::f32 && from.rowwise.exists(), ErrorCode::unsupported, kOp,
+          "a Hadamard-transformed tensor is turned back in float32, from its rowwise copy");
+  }
+  const auto entry = offered(exec, options.backend, &Kernels::dequantize, kOp);
   if (!from.rowwise.exists()) {
     // The transpose: the output is seen with rows and columns exchanged.
     const QuantizedMatrix matrix = transposed_matrix(from.columnwise, from.scaling.tile);
@@ -43,11 +52,8 @@ void dequantize_into(const QuantizedTensor& from, const View& values,
                       plan.col.value_stride));
     });
   }
-  const bool turned =
-      from.rowwise.exists() ? from.scaling.hadamard.rowwise : from.scaling.hadamard.columnwise;
   if (turned) {
-    check(values.dtype == DType::f32 && from.rowwise.exists(), ErrorCode::unsupported, kOp,
-          "a Hadamard-transformed tensor is turned back in float32, from its rowwise copy");
+    const int rank = from.shape.rank();
     const std::int64_t cols = rank == 0 ? 1 : from.shape[rank - 1];
     auto* all = static_cast<float*>(values.data);
     const std::int64_t count = element_count(from.shape);
@@ -58,26 +64,39 @@ void dequantize_into(const QuantizedTensor& from, const View& values,
 }
 
 Tensor dequantize(const QuantizedTensor& from, DType dtype, const QuantizeOptions& options) {
-  Tensor values = Tensor::values(from.shape, dtype);
+  Tensor values = values_on(from.device(), from.shape, dtype, options.stream);
   dequantize_into(from, values.view(), options);
   return values;
 }
 
-float amax(const View& values, const QuantizeOptions& options, AmaxOf of) {
+void raise_amax(const View& values, float* result, const QuantizeOptions& options, AmaxOf of) {
   constexpr std::string_view kOp = "amax";
   check_view(values, kOp, "the input");
   check(is_value(values.dtype), ErrorCode::wrong_type, kOp, "the input holds codes, wanted values");
   const View codes = shape_only(values.shape, DType::code, e4m3fn);
   const MatrixPlan plan = make_plan(values, codes, codes, {});
-  const Exec exec = exec_for(values.shape, options, kOp);
-  const auto entry = entry_of(options, &Kernels::amax, kOp);
-  float result = 0;
+  const Exec exec = exec_for({{&values, "the input"}}, values.shape, options, kOp);
+  check_beside(exec, result, alignof(float), kOp, "the result");
+  const auto entry = offered(exec, options.backend, &Kernels::amax, kOp);
   for_each_plan_matrix(plan, [&](std::int64_t offset, std::int64_t, std::int64_t, std::uint64_t) {
     QuantizeSource source;
     source.values = matrix_of(values, offset, plan.row.size, plan.col.size, plan.row.value_stride,
                               plan.col.value_stride);
-    entry(exec, source, of, &result);
+    entry(exec, source, of, result);
   });
+}
+
+float amax(const View& values, const QuantizeOptions& options, AmaxOf of) {
+  Exec exec{.device = values.device, .stream = options.stream, .workspace = options.workspace};
+  check_may_wait(exec, "amax",
+                 "no number can be returned to the host; gather it on the device with raise_amax");
+  Scratch scratch(exec);
+  float* found = scratch.number();
+  QuantizeOptions rest = options;
+  rest.workspace = exec.workspace;
+  raise_amax(values, found, rest, of);
+  float result = 0;
+  copy_and_wait(exec, &result, found, sizeof result);
   return result;
 }
 

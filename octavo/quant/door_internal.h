@@ -2,20 +2,38 @@
 #pragma once
 
 #include <cstddef>
+#include <string_view>
+#include <vector>
 
 #include "octavo/backend/registry.h"
+#include "octavo/convert/place_internal.h"
 #include "octavo/quant/plan_internal.h"
 #include "octavo/quant/quantize.h"
 
 namespace octavo {
 
-inline Exec exec_for(const Shape& shape, const QuantizeOptions& options, std::string_view op) {
-  return make_exec(element_count(shape), options.threads, options.log, op);
+// All memory of a quantization, by the names that messages have for it.
+inline void name_parts(const QuantizedTensor& tensor, std::vector<NamedView>& views) {
+  const auto add = [&](const Tensor& part, std::string_view name) {
+    if (part.owner() != nullptr) views.push_back({&part.view(), name});
+  };
+  add(tensor.rowwise.codes, "codes");
+  add(tensor.rowwise.scales, "scales");
+  add(tensor.rowwise.tensor_scale, "the tensor scale");
+  add(tensor.columnwise.codes, "columnwise codes");
+  add(tensor.columnwise.scales, "columnwise scales");
+  add(tensor.columnwise.tensor_scale, "the columnwise tensor scale");
 }
 
-template <typename Entry>
-Entry entry_of(const QuantizeOptions& options, Entry Kernels::*entry, std::string_view what) {
-  return offered(options.backend, entry, options.log, what);
+// Where work on these is done; the caller's numbers must lie there too.
+inline Exec exec_for(const std::vector<NamedView>& views, const Shape& shape,
+                     const QuantizeOptions& options, std::string_view op) {
+  const Exec exec = make_exec_on(common_device(views, op), element_count(shape), options, op);
+  check_beside(exec, options.counts, alignof(Counts), op, "counts");
+  check_beside(exec, options.amax, alignof(float), op, "amax");
+  check_beside(exec, options.given_inv_scale, alignof(float), op, "given_inv_scale");
+  check_beside(exec, options.given_amax, alignof(float), op, "given_amax");
+  return exec;
 }
 
 inline std::byte* moved(const View& view, std::int64_t offset) {

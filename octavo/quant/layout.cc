@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "octavo/base/error.h"
+#include "octavo/tensor/view_checks.h"
 
 namespace octavo {
 namespace {
@@ -41,8 +42,7 @@ void check_grid(const Shape& grid, std::string_view op) {
 }
 
 void check_scales(const View& scales, ScaleLayout layout, std::string_view op) {
-  check(scales.device.kind == DeviceKind::cpu, ErrorCode::unsupported, op,
-        "the scales are on a GPU, and this build lays out on the CPU only; copy them first");
+  check_on_cpu(scales, op, "the grid of scales");
   check(scales.strides.rank() == scales.shape.rank(), ErrorCode::invalid_argument, op,
         "the scales have ", scales.shape.rank(), " dimensions but ", scales.strides.rank(),
         " strides; give one stride per dimension");

@@ -71,7 +71,9 @@ MatrixPlan make_plan(const View& values, const View& codes, const View& scales,
   int next = rank - 3;
   for (; next >= 0 && rows_alone; --next) {
     const PlanDim outer = dim(next);
-    const bool follows = outer.value_stride == plan.row.value_stride * plan.row.size;
+    const bool follows = outer.value_stride == plan.row.value_stride * plan.row.size &&
+                         outer.code_stride == plan.row.code_stride * plan.row.size &&
+                         outer.scale_stride == plan.row.scale_stride * plan.row.size;
     if (!follows && outer.size != 1 && plan.row.size != 1) break;
     if (plan.row.size == 1) {
       plan.row = {outer.size, outer.value_stride, outer.code_stride, outer.scale_stride};

@@ -35,8 +35,8 @@ struct MatrixPlan {
 // A dense view without memory: what a plan needs to know of an array that nobody has.
 View shape_only(const Shape& shape, DType dtype, const Format& format = {});
 
-// `values` has any strides, codes and scales are dense. Leading dimensions become rows where
-// memory and tile allow it.
+// `values` has any strides, codes are dense, scales have no gaps (scale_order.h). Leading
+// dimensions become rows where memory and tile allow it.
 MatrixPlan make_plan(const View& values, const View& codes, const View& scales,
                      const Scaling& scaling);
 

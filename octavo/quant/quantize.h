@@ -1,6 +1,9 @@
 // Values to codes with scales and back.
 #pragma once
 
+#include <cstddef>
+#include <span>
+
 #include "octavo/backend/kernels.h"
 #include "octavo/base/macros.h"
 #include "octavo/quant/quantized_tensor.h"
@@ -9,16 +12,30 @@
 
 namespace octavo {
 
+// Pointers to numbers are to memory of the device that the views are on.
 struct QuantizeOptions {
   int threads = 0;           // 0: all cores the thread pool has
   Counts* counts = nullptr;  // if given, receives what was met
   float* amax = nullptr;     // if given, receives the largest magnitude of the tensor
+  bool raise_amax = false;   // `amax` becomes the maximum of itself and that instead
   // If given, values are multiplied by this and the scale is its reciprocal, whatever the data:
   // delayed scaling, per tensor only.
-  const float* given_inverse = nullptr;
+  const float* given_inv_scale = nullptr;
+  // If given, the amax of the whole tensor, which is then not looked for: for a scale per tensor,
+  // or the second level of two-level scales (NVFP4).
+  const float* given_amax = nullptr;
   const Kernels* backend = nullptr;  // null: the one the registry chooses
   Log* log = nullptr;                // if given, is told when a backend falls back to reference
+  // On a device: the queue (a cudaStream_t; null is the default stream) and memory of the device
+  // for small scratch, taken from the device's pool where there is too little.
+  void* stream = nullptr;
+  std::span<std::byte> workspace{};
 };
+
+// All memory of a call is on one device. On a GPU a call returns when its work is queued on
+// options.stream, scales and amaxes never leave the device, and into memory that is there already a
+// call may be captured into a graph. It waits only for what the host must see: NaN that is an error
+// (formats without NaN that do not poison), and the number that amax returns.
 
 // f64, f32, f16 or bf16 values of any shape and strides. Allocates the result and nothing else that
 // grows with the tensor.
@@ -39,9 +56,15 @@ OCTAVO_API void dequantize_into(const QuantizedTensor& from, const View& values,
 [[nodiscard]] OCTAVO_API QuantizedTensor requantize(const QuantizedTensor& from,
                                                     const Scaling& scaling,
                                                     const QuantizeOptions& options = {});
+OCTAVO_API void requantize_into(const QuantizedTensor& from, QuantizedTensor& out,
+                                const QuantizeOptions& options = {});
 
 // The largest magnitude: NaN if there is a NaN, unless `of` leaves those out.
 [[nodiscard]] OCTAVO_API float amax(const View& values, const QuantizeOptions& options = {},
                                     AmaxOf of = AmaxOf::all);
+// The same into memory of the device that the values are on, without waiting: `result` becomes the
+// maximum of itself and the largest magnitude; NaN stays.
+OCTAVO_API void raise_amax(const View& values, float* result, const QuantizeOptions& options = {},
+                           AmaxOf of = AmaxOf::all);
 
 }  // namespace octavo

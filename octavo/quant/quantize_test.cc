@@ -257,6 +257,11 @@ TEST(QuantizedFrom, refuses_negative_scales_by_tile) {
   });
 }
 
+TEST(QuantizedFrom, refuses_infinite_scales_by_tile) {
+  expect_refused(ErrorCode::invalid_argument, "tile (1, 0) is inf",
+                 [] { (void)with_scales(1, HUGE_VALF); });
+}
+
 TEST(QuantizedFrom, NaN_and_zero_scales_decode_as_they_are) {
   const Tensor back = dequantize(with_scales(std::nanf(""), 0.0F));
   for (std::size_t i = 0; i < 4; ++i) {

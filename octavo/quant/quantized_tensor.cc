@@ -2,36 +2,54 @@
 
 #include <cmath>
 #include <cstring>
+#include <vector>
 
 #include "octavo/base/error.h"
+#include "octavo/convert/device_tensor.h"
+#include "octavo/convert/place_internal.h"
 #include "octavo/format/parse_format.h"
 #include "octavo/quant/plan_internal.h"
+#include "octavo/quant/scale_order.h"
 #include "octavo/scale/tile_scale.h"
 
 namespace octavo {
 namespace {
 
-Tensor make_scales(const Shape& shape, ScaleFormat format) {
+// A view without memory.
+View scales_like(const Shape& shape, ScaleFormat format) {
   switch (format) {
     case ScaleFormat::f32:
-      return Tensor::values(shape, DType::f32);
+      return value_view(nullptr, DType::f32, shape);
     case ScaleFormat::bf16:
-      return Tensor::values(shape, DType::bf16);
+      return value_view(nullptr, DType::bf16, shape);
     case ScaleFormat::f16:
-      return Tensor::values(shape, DType::f16);
+      return value_view(nullptr, DType::f16, shape);
     default:
-      return Tensor::codes(shape, stored_format(format));
+      return code_view(nullptr, stored_format(format), shape);
   }
 }
 
-QuantizedCopy make_copy(const Shape& shape, const Scaling& scaling) {
+QuantizedCopy make_copy(const Shape& shape, const Scaling& scaling, const MakeTensor& make) {
   QuantizedCopy copy;
   const bool packed = scaling.packed && scaling.format.bits() < 8 && shape.rank() > 0;
-  copy.codes = Tensor::codes(shape, scaling.format, packed);
-  copy.scales = make_scales(scale_shape(shape, scaling), scaling.scale.format);
+  copy.codes = make(code_view(nullptr, scaling.format, shape, packed));
+  const Tensor scales = make(scales_like(scale_shape(shape, scaling), scaling.scale.format));
+  View view = scales.view();
+  view.strides =
+      scale_strides(view.shape, element_bytes(view.dtype, view.format), scaling.scale_order);
+  copy.scales = Tensor::adopt(view, scales.owner());
   if (scaling.scale.format == ScaleFormat::e4m3_f32)
-    copy.tensor_scale = Tensor::values({}, DType::f32);
+    copy.tensor_scale = make(value_view(nullptr, DType::f32, {}));
   return copy;
+}
+
+template <typename Copy>
+QuantizedTensor copied(const QuantizedTensor& from, const Copy& copy) {
+  QuantizedTensor to = from;
+  for (QuantizedCopy* part : {&to.rowwise, &to.columnwise})
+    for (Tensor* tensor : {&part->codes, &part->scales, &part->tensor_scale})
+      if (tensor->owner() != nullptr) *tensor = copy(tensor->view());
+  return to;
 }
 
 // The position of element `at` of a dense array, for messages.
@@ -44,26 +62,36 @@ std::string position_text(const Shape& shape, std::int64_t at) {
   return text("(", out, ")");
 }
 
-// Scales are magnitudes. Negative ones would be applied without complaint and mean a bug elsewhere.
-void check_not_negative(const Tensor& scales, std::string_view what) {
-  if (scales.dtype() == DType::code && !scales.format().is_signed) return;
+double scale_value(const Tensor& scales, std::size_t at, int bytes) {
+  std::uint32_t bits = 0;
+  std::memcpy(&bits, &scales.bytes()[at], static_cast<std::size_t>(bytes));
+  if (scales.dtype() == DType::f32) return static_cast<double>(__builtin_bit_cast(float, bits));
+  if (scales.dtype() == DType::bf16) return decode(bf16_format, bits);
+  if (scales.dtype() == DType::f16) return decode(f16_format, bits);
+  return decode(scales.format(), bits);
+}
+
+// Scales are magnitudes. Negative and infinite ones would be applied without complaint and mean a
+// bug elsewhere; but a peer's arithmetic makes Inf of Inf, and what was made can be read back.
+void check_each(const Tensor& given, std::string_view what, Arith arith, void* stream) {
+  if (given.dtype() == DType::code && !given.format().is_signed) return;
+  const Device device = given.view().device;
+  check_may_wait(
+      {.device = device, .stream = stream}, "quantized",
+      "scales cannot be looked at, which those that may be negative or infinite need; do "
+      "this before the capture begins");
+  const Tensor host = device.kind == DeviceKind::cpu ? given : to_host(given.view(), stream);
+  const Tensor scales = in_order(host, ScaleOrder::row_major);
   const int bytes = element_bytes(scales.dtype(), scales.format());
-  const std::span<std::byte> all = scales.bytes();
-  for (std::size_t i = 0; i < all.size(); i += static_cast<std::size_t>(bytes)) {
-    // The sign bit is the top bit of the last byte, little endian; NaN and zero may have one.
-    if ((all[i + static_cast<std::size_t>(bytes) - 1] & std::byte{0x80}) == std::byte{0}) continue;
-    std::uint32_t bits = 0;
-    std::memcpy(&bits, &all[i], static_cast<std::size_t>(bytes));
-    const double value = scales.dtype() == DType::f32
-                             ? static_cast<double>(__builtin_bit_cast(float, bits))
-                         : scales.dtype() == DType::bf16 ? decode(bf16_format, bits)
-                         : scales.dtype() == DType::f16  ? decode(f16_format, bits)
-                                                         : decode(scales.format(), bits);
-    if (value < 0) {
-      fail(ErrorCode::invalid_argument, "quantized", "the ", what, " of tile ",
-           position_text(scales.shape(), static_cast<std::int64_t>(i) / bytes), " is ", value,
-           "; a scale is positive, zero or NaN: give its magnitude, and put signs into the codes");
-    }
+  for (std::size_t i = 0; i < scales.bytes().size(); i += static_cast<std::size_t>(bytes)) {
+    const double value = scale_value(scales, i, bytes);
+    const bool infinite = std::isinf(value) && !is_peer(arith);
+    if (value >= 0 ? !infinite : !(value < 0)) continue;
+    fail(ErrorCode::invalid_argument, "quantized", "the ", what, " of tile ",
+         position_text(scales.shape(), static_cast<std::int64_t>(i) / bytes), " is ", value,
+         "; a scale is positive, zero or NaN: ",
+         value < 0 ? "give its magnitude, and put signs into the codes"
+                   : "give NaN for a tile that holds nothing finite");
   }
 }
 
@@ -89,19 +117,41 @@ Shape scale_shape(const Shape& shape, const Scaling& scaling) {
   return grid;
 }
 
-QuantizedTensor make_quantized(const Shape& shape, DType source, const Scaling& scaling) {
+Device QuantizedTensor::device() const {
+  return (rowwise.exists() ? rowwise : columnwise).codes.view().device;
+}
+
+QuantizedTensor to_device(const QuantizedTensor& from, Device device, void* stream) {
+  return copied(from, [&](const View& view) { return to_device(view, device, stream); });
+}
+
+QuantizedTensor to_host(const QuantizedTensor& from, void* stream) {
+  return copied(from, [&](const View& view) { return to_host(view, stream); });
+}
+
+QuantizedTensor make_quantized(const Shape& shape, DType source, const Scaling& scaling,
+                               Device device, void* stream) {
+  return make_quantized(shape, source, scaling, [&](const View& like) {
+    return like.dtype == DType::code
+               ? codes_on(device, like.shape, like.format, like.packed, stream)
+               : values_on(device, like.shape, like.dtype, stream);
+  });
+}
+
+QuantizedTensor make_quantized(const Shape& shape, DType source, const Scaling& scaling,
+                               const MakeTensor& make) {
   check_scaling(scaling);
   QuantizedTensor out;
   out.shape = shape;
   out.source = source;
   out.scaling = scaling;
-  if (scaling.rowwise) out.rowwise = make_copy(shape, scaling);
-  if (scaling.columnwise) out.columnwise = make_copy(transposed_shape(shape), scaling);
+  if (scaling.rowwise) out.rowwise = make_copy(shape, scaling, make);
+  if (scaling.columnwise) out.columnwise = make_copy(transposed_shape(shape), scaling, make);
   return out;
 }
 
 QuantizedTensor quantized_from(const Shape& shape, const Scaling& scaling, const Tensor& codes,
-                               const Tensor& scales, const Tensor& tensor_scale) {
+                               const Tensor& scales, const Tensor& tensor_scale, void* stream) {
   constexpr std::string_view kOp = "quantized";
   check_scaling(scaling);
   const auto need = [&](bool holds, const auto&... parts) {
@@ -114,9 +164,9 @@ QuantizedTensor quantized_from(const Shape& shape, const Scaling& scaling, const
   const Shape grid = scale_shape(shape, scaling);
   need(scales.shape() == grid, "the scales have shape ", to_string(scales.shape()), ", wanted ",
        to_string(grid), " for ", describe(scaling), " of ", to_string(shape));
-  const Tensor wanted = make_scales({0}, scaling.scale.format);
-  need(scales.dtype() == wanted.dtype() &&
-           (scales.dtype() != DType::code || scales.format() == wanted.format()),
+  const View wanted = scales_like({0}, scaling.scale.format);
+  need(scales.dtype() == wanted.dtype &&
+           (scales.dtype() != DType::code || scales.format() == wanted.format),
        "the scales are ",
        scales.dtype() == DType::code ? format_name(scales.format())
                                      : std::string(dtype_name(scales.dtype())),
@@ -125,13 +175,24 @@ QuantizedTensor quantized_from(const Shape& shape, const Scaling& scaling, const
   need(two_levels == (tensor_scale.owner() != nullptr),
        two_levels ? "scales of e4m3 come with one f32 scale of the tensor, and there is none"
                   : "got a tensor scale, which only scales of e4m3 have");
-  check_not_negative(scales, "scale");
+  std::vector<NamedView> views{{&codes.view(), "codes"}, {&scales.view(), "scales"}};
+  if (two_levels) views.push_back({&tensor_scale.view(), "the tensor scale"});
+  (void)common_device(views, kOp);
+  const auto lies = [&](ScaleOrder order) { return is_ordered(scales.view(), order); };
+  const ScaleOrder order = lies(scaling.scale_order)     ? scaling.scale_order
+                           : lies(ScaleOrder::row_major) ? ScaleOrder::row_major
+                                                         : ScaleOrder::col_major;
+  need(lies(order),
+       "the scales have gaps between them, wanted them contiguous: row-major, or "
+       "column-major with all dimensions but the last as one");
+  check_each(scales, "scale", scaling.scale.arith, stream);
   if (two_levels) {
     need(tensor_scale.dtype() == DType::f32 && element_count(tensor_scale.shape()) == 1,
          "the tensor scale must be one float32");
-    check_not_negative(tensor_scale, "tensor scale");
+    check_each(tensor_scale, "tensor scale", scaling.scale.arith, stream);
   }
   Scaling stored = scaling;
+  stored.scale_order = order;
   stored.rowwise = true;
   stored.columnwise = false;
   if (scaling.format.bits() < 8) stored.packed = codes.view().packed;
@@ -142,12 +203,12 @@ QuantizedTensor quantized_from(const Shape& shape, const Scaling& scaling, const
           .columnwise = {}};
 }
 
-void check_scales(const QuantizedTensor& tensor) {
+void check_scales(const QuantizedTensor& tensor, void* stream) {
   for (const QuantizedCopy* copy : {&tensor.rowwise, &tensor.columnwise}) {
     if (!copy->exists()) continue;
-    check_not_negative(copy->scales, "scale");
+    check_each(copy->scales, "scale", tensor.scaling.scale.arith, stream);
     if (copy->tensor_scale.owner() != nullptr)
-      check_not_negative(copy->tensor_scale, "tensor scale");
+      check_each(copy->tensor_scale, "tensor scale", tensor.scaling.scale.arith, stream);
   }
 }
 

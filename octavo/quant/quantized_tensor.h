@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <string>
 
 #include "octavo/base/macros.h"
@@ -14,7 +15,7 @@ namespace octavo {
 // One quantization: of a tensor, or of its transpose.
 struct QuantizedCopy {
   Tensor codes;
-  Tensor scales;        // one per tile
+  Tensor scales;        // one per tile; strides as scaling.scale_order says
   Tensor tensor_scale;  // one f32, where scales are e4m3; else empty
 
   [[nodiscard]] bool exists() const { return codes.shape().rank() > 0 || codes.owner() != nullptr; }
@@ -31,22 +32,42 @@ struct OCTAVO_API QuantizedTensor {
   QuantizedCopy columnwise;
 
   [[nodiscard]] std::int64_t nbytes() const;
+  [[nodiscard]] Device device() const;
 };
 
 // The shape of the grid of scales of a tensor of this shape.
 [[nodiscard]] OCTAVO_API Shape scale_shape(const Shape& shape, const Scaling& scaling);
 
-// Memory for a quantization, to be filled by quantize.
+// Memory for a quantization, to be filled by quantize; on a device as values_on makes it.
 [[nodiscard]] OCTAVO_API QuantizedTensor make_quantized(const Shape& shape, DType source,
-                                                        const Scaling& scaling);
+                                                        const Scaling& scaling, Device device = {},
+                                                        void* stream = nullptr);
+
+// The same with memory of the caller's: `make` gets a dense view without memory for each part, and
+// gives a tensor that is like it and lies without gaps.
+using MakeTensor = std::function<Tensor(const View& like)>;
+[[nodiscard]] OCTAVO_API QuantizedTensor make_quantized(const Shape& shape, DType source,
+                                                        const Scaling& scaling,
+                                                        const MakeTensor& make);
+
+// A copy on a device, or on the host; both wait until it is done.
+[[nodiscard]] OCTAVO_API QuantizedTensor to_device(const QuantizedTensor& from, Device device,
+                                                   void* stream = nullptr);
+[[nodiscard]] OCTAVO_API QuantizedTensor to_host(const QuantizedTensor& from,
+                                                 void* stream = nullptr);
 
 // Codes and scales that somebody else made, checked: shapes that fit, scales of the right type,
 // none of them negative (an error that names the first such tile). NaN and zero are as they are.
+// Scales may be row-major or column-major; the result's scaling says which. Scales that could be
+// negative are looked at: on a device they are copied to the host, which waits and cannot be
+// captured.
 [[nodiscard]] OCTAVO_API QuantizedTensor quantized_from(const Shape& shape, const Scaling& scaling,
                                                         const Tensor& codes, const Tensor& scales,
-                                                        const Tensor& tensor_scale = {});
+                                                        const Tensor& tensor_scale = {},
+                                                        void* stream = nullptr);
 
-// Throws Error(invalid_argument) that names the first tile whose scale is negative.
-OCTAVO_API void check_scales(const QuantizedTensor& tensor);
+// Throws Error(invalid_argument) that names the first tile whose scale is negative. On a device it
+// copies the scales to the host and waits.
+OCTAVO_API void check_scales(const QuantizedTensor& tensor, void* stream = nullptr);
 
 }  // namespace octavo

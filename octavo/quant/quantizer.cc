@@ -1,8 +1,10 @@
 #include "octavo/quant/quantizer.h"
 
+#include <array>
+
 #include "octavo/base/error.h"
-#include "octavo/base/fp_env.h"
-#include "octavo/scale/tile_scale.h"
+#include "octavo/convert/place_internal.h"
+#include "octavo/scale/scale_parts.h"
 
 namespace octavo {
 namespace {
@@ -24,8 +26,8 @@ Scaling te_scaling(const Format& format, const Tile& tile, ScaleFormat scale, bo
   return scaling;
 }
 
-Scaling with_epsilon(Scaling scaling, float epsilon) {
-  scaling.scale.min_amax = epsilon;
+Scaling with_min_amax(Scaling scaling, float min_amax) {
+  scaling.scale.min_amax = min_amax;
   return scaling;
 }
 
@@ -33,10 +35,10 @@ Scaling block_scaling(const Float8BlockOptions& options) {
   check(options.block_dims == 1 || options.block_dims == 2, ErrorCode::invalid_argument,
         "Float8BlockQuantizer", "got block_dims = ", options.block_dims,
         ", wanted 1 (1 x 128) or 2 (128 x 128)");
-  return with_epsilon(
+  return with_min_amax(
       te_scaling(options.format, block_tile(kBlock, options.block_dims == 2), ScaleFormat::f32,
                  options.power_of_two, options.rowwise, options.columnwise),
-      options.amax_epsilon);
+      options.min_amax);
 }
 
 Scaling nvfp4_scaling(const NVFP4Options& options) {
@@ -64,8 +66,6 @@ float* one_float(const View& view, std::string_view what, bool written) {
   if (element_count(view.shape) != 1)
     fail(ErrorCode::invalid_argument, kOp, what, " has shape ", to_string(view.shape),
          ", wanted one element; give each tensor's quantizer its own");
-  check(view.device.kind == DeviceKind::cpu, ErrorCode::unsupported, kOp, what,
-        " is on a GPU, and this build quantizes on the CPU only; copy it to the CPU first");
   check(reinterpret_cast<std::uintptr_t>(view.data) % alignof(float) == 0,
         ErrorCode::invalid_argument, kOp, what, " is not aligned to ", alignof(float), " bytes");
   check(!written || !view.read_only, ErrorCode::invalid_argument, kOp, what,
@@ -86,12 +86,13 @@ void Quantizer::set_usage(std::optional<bool> rowwise, std::optional<bool> colum
   scaling_.columnwise = column;
 }
 
-QuantizedTensor Quantizer::make_empty(const Shape& shape, DType source) const {
-  return make_quantized(shape, source, scaling_);
+QuantizedTensor Quantizer::make_empty(const Shape& shape, DType source, Device device,
+                                      void* stream) const {
+  return make_quantized(shape, source, scaling_, device, stream);
 }
 
 QuantizedTensor Quantizer::quantize(const View& values, const QuantizeOptions& options) {
-  QuantizedTensor out = make_empty(values.shape, values.dtype);
+  QuantizedTensor out = make_empty(values.shape, values.dtype, values.device, options.stream);
   fill(values, out, options);
   return out;
 }
@@ -120,39 +121,56 @@ Float8Quantizer::Float8Quantizer(const Float8Options& options)
     : Quantizer(te_scaling(options.format, {0, 0}, ScaleFormat::f32, false, options.rowwise,
                            options.columnwise)),
       inv_scale_(one_float(options.inv_scale, "inv_scale", false)),
-      amax_(one_float(options.amax, "amax", true)) {}
+      amax_(one_float(options.amax, "amax", true)),
+      device_(options.inv_scale.device) {
+  const std::array<NamedView, 2> state{
+      {{&options.inv_scale, "inv_scale"}, {&options.amax, "amax"}}};
+  (void)common_device(state, "Float8Quantizer");
+}
 
 void Float8Quantizer::fill(const View& values, QuantizedTensor& out,
                            const QuantizeOptions& options) {
-  const float inv_scale = *inv_scale_;
-  check(inv_scale > 0.0F && is_finite(inv_scale), ErrorCode::invalid_argument, name(),
-        "inv_scale is ", inv_scale, ", wanted a positive, finite number; reset it to 1");
-  float found = 0;
+  if (values.device != device_)
+    fail(ErrorCode::invalid_argument, name(), "the input is on ", to_string(values.device),
+         " and inv_scale and amax on ", to_string(device_), "; copy one to the other's device");
+  // On a device nobody looks: that would wait for it.
+  if (device_.kind == DeviceKind::cpu)
+    check(*inv_scale_ > 0.0F && is_finite(*inv_scale_), ErrorCode::invalid_argument, name(),
+          "inv_scale is ", *inv_scale_, ", wanted a positive, finite number; reset it to 1");
   QuantizeOptions given = options;
-  given.given_inverse = &inv_scale;
-  given.amax = &found;
+  given.given_inv_scale = inv_scale_;
+  if (options.amax == nullptr) {
+    given.amax = amax_;
+    given.raise_amax = true;
+  }
   octavo::quantize_into(values, out, given);
-  if (!(*amax_ >= found)) *amax_ = found;
-  if (options.amax != nullptr) *options.amax = found;
+  if (options.amax == nullptr) return;
+  // The caller wants this tensor's amax apart: what is gathered is raised by it afterwards.
+  View found = value_view(options.amax, DType::f32, {1});
+  found.device = device_;
+  QuantizeOptions rest{.backend = options.backend, .stream = options.stream};
+  raise_amax(found, amax_, rest);
 }
 
 Float8CurrentScalingQuantizer::Float8CurrentScalingQuantizer(
     const Float8CurrentScalingOptions& options)
-    : Quantizer(with_epsilon(te_scaling(options.format, {0, 0}, ScaleFormat::f32,
-                                        options.power_of_two, options.rowwise, options.columnwise),
-                             options.amax_epsilon)),
+    : Quantizer(with_min_amax(te_scaling(options.format, {0, 0}, ScaleFormat::f32,
+                                         options.power_of_two, options.rowwise, options.columnwise),
+                              options.min_amax)),
       reduce_amax_(options.reduce_amax) {}
 
 void Float8CurrentScalingQuantizer::fill(const View& values, QuantizedTensor& out,
                                          const QuantizeOptions& options) {
   if (!reduce_amax_) return octavo::quantize_into(values, out, options);
-  // The scale of the shared amax is made here and given. Under Arith::te that gives the same bits
-  // as finding it in the tensor would: the factor comes first, the scale is its reciprocal.
+  // The callback is the host's: on a device this waits.
   const float shared = reduce_amax_(amax(values, options, amax_of(scaling_.scale)));
-  const FpEnvGuard guard;
-  const float inverse = tile_scale(scaling_.scale, scaling_.format, shared).factor;
+  Exec exec{.device = values.device, .stream = options.stream, .workspace = options.workspace};
+  Scratch scratch(exec);
+  float* there = scratch.number();
+  copy_and_wait(exec, there, &shared, sizeof shared);
   QuantizeOptions given = options;
-  given.given_inverse = &inverse;
+  given.given_amax = there;
+  given.workspace = exec.workspace;
   octavo::quantize_into(values, out, given);
 }
 

@@ -26,7 +26,8 @@ class OCTAVO_API Quantizer {
   // Which copies are made from now on; what is not said stays. One must remain.
   void set_usage(std::optional<bool> rowwise, std::optional<bool> columnwise);
 
-  [[nodiscard]] QuantizedTensor make_empty(const Shape& shape, DType source = DType::f32) const;
+  [[nodiscard]] QuantizedTensor make_empty(const Shape& shape, DType source = DType::f32,
+                                           Device device = {}, void* stream = nullptr) const;
   [[nodiscard]] QuantizedTensor quantize(const View& values, const QuantizeOptions& options = {});
   // Into memory of make_empty or an earlier call, of the usage there is now.
   void quantize_into(const View& values, QuantizedTensor& out, const QuantizeOptions& options = {});
@@ -46,6 +47,8 @@ class OCTAVO_API Quantizer {
 // Delayed scaling: values are multiplied by the one f32 in `inv_scale` (Transformer Engine's
 // "scale"), and the one in `amax` becomes the maximum of itself and their largest magnitude. Both
 // stay the caller's; update_delayed, whose history's row 0 `amax` is, makes the next inv_scale.
+// They are on the device that values are on; there nobody checks that inv_scale is positive and
+// finite.
 struct Float8Options {
   View inv_scale{}, amax{};
   Format format = e4m3fn;
@@ -59,6 +62,7 @@ class OCTAVO_API Float8Quantizer final : public Quantizer {
  private:
   void fill(const View& values, QuantizedTensor& out, const QuantizeOptions& options) override;
   float *inv_scale_, *amax_;
+  Device device_;
 };
 
 // One scale, from the tensor itself.
@@ -66,8 +70,9 @@ struct Float8CurrentScalingOptions {
   Format format = e4m3fn;
   bool rowwise = true, columnwise = true;
   bool power_of_two = false;
-  float amax_epsilon = 0.0F;  // a smaller amax counts as this
-  // If given, turns this process's amax into that of all that share the tensor.
+  float min_amax = 0.0F;  // a smaller amax counts as this
+  // If given, turns this process's amax into that of all that share the tensor. It gets a number on
+  // the host, so that a device is waited for and nothing can be captured.
   std::function<float(float)> reduce_amax{};
 };
 class OCTAVO_API Float8CurrentScalingQuantizer final : public Quantizer {
@@ -86,7 +91,7 @@ struct Float8BlockOptions {
   Format format = e4m3fn;
   bool rowwise = true, columnwise = true;
   bool power_of_two = true;
-  float amax_epsilon = 0.0F;
+  float min_amax = 0.0F;
   int block_dims = 2;
 };
 class OCTAVO_API Float8BlockQuantizer final : public Quantizer {

@@ -142,7 +142,7 @@ TEST(Float8CurrentScalingQuantizer, by_hand) {
   EXPECT_EQ(scale_of(power.quantize(three.view()).rowwise), 1.0F / 128);  // 448 / 3 = 149.3
   Float8CurrentScalingQuantizer gradient({.format = e5m2, .columnwise = false});
   EXPECT_EQ(scale_of(gradient.quantize(seven.view()).rowwise), 1.0F / 8192);
-  Float8CurrentScalingQuantizer epsilon({.columnwise = false, .amax_epsilon = 7});
+  Float8CurrentScalingQuantizer epsilon({.columnwise = false, .min_amax = 7});
   EXPECT_EQ(scale_of(epsilon.quantize(three.view()).rowwise), 1.0F / 64);
   EXPECT_EQ(scale_of(plain.quantize(values_of({1, 2}, {0, 0}).view()).rowwise), 1.0F);
   EXPECT_EQ(scale_of(plain.quantize(values_of({1, 2}, {kInf, 2}).view()).rowwise), 1.0F);
@@ -192,7 +192,7 @@ TEST(Float8BlockQuantizer, has_tiles_of_128) {
     EXPECT_EQ(std::frexp(scale, &exponent), 0.5F);
   }
   refuses([] { Float8BlockQuantizer({.block_dims = 3}); }, "block_dims = 3");
-  refuses([] { Float8BlockQuantizer({.amax_epsilon = -1}); }, "min_amax");
+  refuses([] { Float8BlockQuantizer({.min_amax = -1}); }, "min_amax");
 }
 
 TEST(MXFP8Quantizer, of_a_small_weight) {

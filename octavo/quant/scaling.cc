@@ -20,6 +20,7 @@ constexpr std::array<std::string_view, 7> kAriths{
     "octavo", "divide", "te", "torchao", "modelopt", "torchao_inference", "modelopt_qtensor"};
 constexpr std::array<std::string_view, 2> kNonFinites{"poison", "saturate"};
 constexpr std::array<std::string_view, 3> kPolicies{"max", "percentile", "mse"};
+constexpr std::array<std::string_view, 2> kOrders{"row_major", "col_major"};
 
 template <typename Enum>
 std::string_view name_in(std::span<const std::string_view> names, Enum value) {
@@ -126,6 +127,7 @@ std::string describe(const Scaling& scaling) {
     same.encode = known.scaling.encode;
     same.rowwise = known.scaling.rowwise;
     same.columnwise = known.scaling.columnwise;
+    same.scale_order = known.scaling.scale_order;
     if (same == known.scaling && lists(known.formats, format_name(scaling.format)))
       out = text(known.name, ": ");
   }
@@ -149,6 +151,7 @@ std::string describe(const Scaling& scaling) {
   if (scaling.columnwise) out += scaling.rowwise ? ", rowwise and columnwise" : ", columnwise";
   if (scaling.hadamard != Hadamard{}) out += text(", Hadamard signs ", scaling.hadamard.signs);
   if (!scaling.packed && scaling.format.bits() < 8) out += ", unpacked";
+  if (scaling.scale_order != ScaleOrder::row_major) out += ", scales column-major";
   return out;
 }
 
@@ -186,6 +189,9 @@ void check_scaling(const Scaling& scaling) {
   if (scaling.policy == AmaxPolicy::percentile &&
       !(scaling.percentile > 0.0 && scaling.percentile <= 100.0))
     wrong("got percentile ", scaling.percentile, ", wanted more than 0 and at most 100");
+  if (scaling.scale_order == ScaleOrder::col_major && scaling.axis != -1)
+    wrong("got scale_order col_major along axis ", scaling.axis,
+          "; it is for tiles along the last dimension, wanted axis -1 or row_major");
   if (!scaling.rowwise && !scaling.columnwise)
     wrong("neither rowwise nor columnwise is wanted; ask for one at least");
   if (scaling.encode.stochastic_bits < 1 || scaling.encode.stochastic_bits > kMaxStochasticBits)
@@ -198,6 +204,7 @@ std::string_view name_of(ScaleRule rule) { return name_in(kRules, rule); }
 std::string_view name_of(Arith arith) { return name_in(kAriths, arith); }
 std::string_view name_of(NonFinite non_finite) { return name_in(kNonFinites, non_finite); }
 std::string_view name_of(AmaxPolicy policy) { return name_in(kPolicies, policy); }
+std::string_view name_of(ScaleOrder order) { return name_in(kOrders, order); }
 
 ScaleFormat parse_scale_format(std::string_view name) {
   return find<ScaleFormat>(kScaleFormats, name, "scale");
@@ -206,6 +213,10 @@ ScaleRule parse_scale_rule(std::string_view name) { return find<ScaleRule>(kRule
 Arith parse_arith(std::string_view name) { return find<Arith>(kAriths, name, "arith"); }
 NonFinite parse_non_finite(std::string_view name) {
   return find<NonFinite>(kNonFinites, name, "non_finite");
+}
+
+ScaleOrder parse_scale_order(std::string_view name) {
+  return find<ScaleOrder>(kOrders, name, "scale_order");
 }
 
 Tile parse_tile(std::string_view name) {

@@ -25,6 +25,13 @@ struct Hadamard {
   constexpr bool operator==(const Hadamard&) const = default;
 };
 
+// How the grid of scales lies in memory, [..., R, C] either way.
+enum class ScaleOrder : std::uint8_t {
+  row_major,  // C fastest
+  col_major,  // C slowest, all that is before it fastest: for [M, K] in tiles of 1 x 128 memory is
+              // [K / 128][M], which GEMMs load
+};
+
 struct Scaling {
   Format format = e4m3fn;
   // On the last two dimensions; what lies before them is a stack of matrices, each tiled alone,
@@ -41,6 +48,7 @@ struct Scaling {
   bool columnwise = false;  // of the transpose, stored as such; see QuantizedTensor
   Hadamard hadamard{};
   bool packed = true;  // codes of fewer than eight bits, two to a byte and so on
+  ScaleOrder scale_order = ScaleOrder::row_major;  // of both copies; along the last axis only
 
   constexpr bool operator==(const Scaling&) const = default;
 };
@@ -64,10 +72,12 @@ OCTAVO_API std::string_view name_of(ScaleRule rule);
 OCTAVO_API std::string_view name_of(Arith arith);
 OCTAVO_API std::string_view name_of(NonFinite non_finite);
 OCTAVO_API std::string_view name_of(AmaxPolicy policy);
+OCTAVO_API std::string_view name_of(ScaleOrder order);
 OCTAVO_API ScaleFormat parse_scale_format(std::string_view name);
 OCTAVO_API ScaleRule parse_scale_rule(std::string_view name);
 OCTAVO_API Arith parse_arith(std::string_view name);
 OCTAVO_API NonFinite parse_non_finite(std::string_view name);
+OCTAVO_API ScaleOrder parse_scale_order(std::string_view name);  // "row_major", "col_major"
 // "tensor", "row", "column", or rows and columns: "1x32", "128x128"; "all" is a whole extent.
 OCTAVO_API Tile parse_tile(std::string_view name);
 // "max", "mse", "percentile:99.9".

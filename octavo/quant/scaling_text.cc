@@ -90,6 +90,8 @@ void set_field(Scaling& s, std::string_view key, std::string_view value) {
     s.columnwise = parse_flag(key, value);
   } else if (key == "packed") {
     s.packed = parse_flag(key, value);
+  } else if (key == "scale_order") {
+    s.scale_order = parse_scale_order(value);
   } else if (key == "hadamard_rowwise") {
     s.hadamard.rowwise = parse_flag(key, value);
   } else if (key == "hadamard_columnwise") {
@@ -137,6 +139,7 @@ std::string to_text(const Scaling& scaling) {
   add("rowwise", scaling.rowwise, defaults.rowwise, flag);
   add("columnwise", scaling.columnwise, defaults.columnwise, flag);
   add("packed", scaling.packed, defaults.packed, flag);
+  add("scale_order", scaling.scale_order, defaults.scale_order, named);
   add("hadamard_rowwise", scaling.hadamard.rowwise, false, flag);
   add("hadamard_columnwise", scaling.hadamard.columnwise, false, flag);
   add("hadamard_signs", scaling.hadamard.signs, std::uint16_t{0}, number);

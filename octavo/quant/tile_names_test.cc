@@ -28,6 +28,12 @@ TEST(TileNames, AnythingElseIsRefused) {
 
 // Whether codes are packed is a question only below eight bits: elsewhere the scaling stays as it
 // was, so that it compares equal to that of quantize.
+TEST(Scaling, IsTheSameWhateverContextACallerWrote) {
+  Scaling other = preset("fp8");
+  other.scale.context = {.input = InputType::bf16, .per_tensor = true};
+  EXPECT_EQ(other, preset("fp8"));
+}
+
 TEST(QuantizedFrom, KeepsTheScaling) {
   for (const char* name : {"fp8", "mxfp8", "mxint8", "mxfp4"}) {
     const QuantizedTensor made = make_quantized({4, 64}, DType::f32, preset(name));

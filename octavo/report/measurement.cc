@@ -6,6 +6,7 @@
 #include "octavo/base/error.h"
 #include "octavo/base/thread_pool.h"
 #include "octavo/format/decode.h"
+#include "octavo/quant/scale_order.h"
 #include "octavo/report/piece_internal.h"
 #include "octavo/tensor/view_checks.h"
 
@@ -35,6 +36,10 @@ View transposed(const View& values) {
 
 void check_arguments(const View& values, const QuantizedTensor& q, const MetricOptions& options) {
   check_view(values, kOp, "the input");
+  check_on_cpu(values, kOp, "the input");
+  for (const QuantizedCopy* copy : {&q.rowwise, &q.columnwise})
+    for (const Tensor* part : {&copy->codes, &copy->scales, &copy->tensor_scale})
+      check_on_cpu(part->view(), kOp, "the quantized tensor");
   check(is_value(values.dtype), ErrorCode::wrong_type, kOp,
         "the input holds codes, wanted the float64, float32, float16 or bfloat16 values that were "
         "quantized");
@@ -58,9 +63,9 @@ Measurement make_measurement(const View& values, const QuantizedTensor& q,
   Measurement job;
   job.values = columnwise ? transposed(values) : values;
   job.copy = columnwise ? &q.columnwise : &q.rowwise;
-  const View &codes = job.copy->codes.view(), &scales = job.copy->scales.view();
-  check(is_dense(codes) && is_dense(scales), ErrorCode::invalid_argument, kOp,
-        "codes and scales must be dense");
+  job.scales = in_order(job.copy->scales, ScaleOrder::row_major);
+  const View &codes = job.copy->codes.view(), &scales = job.scales.view();
+  check(is_dense(codes), ErrorCode::invalid_argument, kOp, "codes must be dense");
   Scaling scaling = q.scaling;
   if (columnwise) scaling.axis = -1;
   job.plan = make_plan(job.values, codes, scales, scaling);

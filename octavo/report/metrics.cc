@@ -130,23 +130,16 @@ ValueHistogram histogram_of(const PieceSums& total) {
   return out;
 }
 
-}  // namespace
-
-ErrorMetrics measure_error(const View& values, const QuantizedTensor& q,
-                           const MetricOptions& options) {
-  const FpEnvGuard guard;  // sums and ratios must not depend on the caller's rounding
-  const Measurement job = make_measurement(values, q, options);
-  ErrorMetrics out;
-  out.elements = element_count(values.shape);
+// All pieces in their order; rows and tiles go to `out`.
+PieceSums measure_all(const Measurement& job, int most_threads, ErrorMetrics& out) {
   const Shape& shape = job.values.shape;
   std::int64_t rows = 1;
   for (int i = 0; i < shape.rank() - 1; ++i) rows *= shape[i];
-  if (job.rows) out.rows.resize(static_cast<std::size_t>(rows));
-  out.scales = range_of(job);
-  if (job.tiles) out.tiles.resize(static_cast<std::size_t>(out.scales.count));
+  out.rows.assign(static_cast<std::size_t>(job.rows ? rows : 0), {});
+  out.tiles.assign(static_cast<std::size_t>(job.tiles ? out.scales.count : 0), {});
 
   const std::int64_t pieces = out.elements / kPieceElements + 1;
-  const Exec exec = make_exec(out.elements, options.threads, nullptr, "error");
+  const Exec exec = make_exec(out.elements, most_threads, nullptr, "error");
   const int threads = static_cast<int>(std::min<std::int64_t>(pieces, exec.threads));
   PieceSums total;
   Batches batches(job, out, total, threads);
@@ -161,6 +154,28 @@ ErrorMetrics measure_error(const View& values, const QuantizedTensor& q,
                           std::min(most_cols, plan.col.size - col)});
       });
   batches.flush();
+  return total;
+}
+
+// What to measure values of this amax in, 1 where their squares are no trouble: 2^60 squares of
+// 2^480 are finite, and the square of a 2^-53rd of 2^-450 is a normal number.
+double unit_of(double amax) {
+  if (amax == 0 || (amax >= 0x1p-450 && amax <= 0x1p480)) return 1;
+  return std::ldexp(1.0, std::clamp(std::ilogb(amax), -1000, 1000));
+}
+
+}  // namespace
+
+ErrorMetrics measure_error(const View& values, const QuantizedTensor& q,
+                           const MetricOptions& options) {
+  const FpEnvGuard guard;  // sums and ratios must not depend on the caller's rounding
+  Measurement job = make_measurement(values, q, options);
+  ErrorMetrics out;
+  out.elements = element_count(values.shape);
+  out.scales = range_of(job);
+  PieceSums total = measure_all(job, options.threads, out);
+  job.unit = unit_of(total.amax);
+  if (job.unit != 1) total = measure_all(job, options.threads, out);  // f64 only, and seldom
 
   out.sums = total.sums;
   out.mse = out.sums.mse();
@@ -171,7 +186,7 @@ ErrorMetrics measure_error(const View& values, const QuantizedTensor& q,
   out.cosine = cosine_of(total);
   out.max_abs = out.sums.max_abs;
   out.max_relative = total.max_relative;
-  out.amax = total.amax;
+  out.amax = std::max(total.amax, total.lost_amax);
   out.saturated = total.saturated;
   out.flushed = total.flushed;
   if (total.finite > 0) {

@@ -21,8 +21,13 @@ struct ErrorSums {
   double error2 = 0;   // of (x - y)^2, where x is the value and y what came back
   double value2 = 0;   // of x^2
   double max_abs = 0;  // the largest |x - y|
+  // What x and y are measured in before they are squared: 1, or a power of two where all of a
+  // tensor is so large or so small (which takes f64) that squares would overflow or vanish.
+  double unit = 1;
 
-  [[nodiscard]] double mse() const { return count > 0 ? error2 / static_cast<double>(count) : 0.0; }
+  [[nodiscard]] double mse() const {
+    return count > 0 ? error2 / static_cast<double>(count) * unit * unit : 0.0;
+  }
   // ||x - y|| / ||x||; 0 where nothing is wrong, even if all values are zero.
   [[nodiscard]] double relative_l2() const {
     return error2 == 0 ? 0.0 : std::sqrt(error2) / std::sqrt(value2);
@@ -37,6 +42,7 @@ struct ErrorSums {
     error2 += other.error2;
     value2 += other.value2;
     if (other.max_abs > max_abs) max_abs = other.max_abs;
+    if (other.count > 0) unit = other.unit;  // parts of one measurement have the same
     return *this;
   }
   bool operator==(const ErrorSums&) const = default;

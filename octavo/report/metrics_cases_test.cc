@@ -44,6 +44,39 @@ TEST(MetricsByHand, SmallRow) {
   EXPECT_EQ(got.codes, codes);
 }
 
+// Squares of these are no f64; what is lost is all the same.
+TEST(MetricsByHand, HugeAndTinyValues) {
+  for (const double size : {1e300, 1e-200, 5e-324}) {
+    Tensor x = Tensor::values({2, 3}, DType::f64);
+    const std::array<double, 6> values{size, -size, size, 0, size, size};
+    std::copy(values.begin(), values.end(), x.span<double>().begin());
+    // One scale, so that the largest f32 is what 1e300 comes back as; the small ones become zero.
+    const ErrorMetrics got =
+        measure_error(x.view(), quantize(x.view(), preset("fp8")), {.rows = true, .tiles = true});
+    EXPECT_NEAR(got.relative_l2, 1, 1e-15) << size;
+    EXPECT_NEAR(got.sqnr, 0, 1e-12) << size;
+    EXPECT_NEAR(got.cosine, size > 1 ? 1 : 0, 1e-15) << size;
+    EXPECT_NEAR(got.rows[1].relative_l2(), 1, 1e-15) << size;
+    EXPECT_EQ(got.max_abs, size);
+    EXPECT_EQ(got.mse, size > 1 ? HUGE_VAL : 0.0);
+  }
+}
+
+// Of f32 the largest and the smallest are no trouble. What is rounded up beyond it does not count.
+TEST(MetricsByHand, EndsOfF32) {
+  const Tensor large = row_of({3.4e38F, 3.3e38F, 1});
+  const ErrorMetrics lost = measure_error(large.view(), quantize(large.view(), preset("mxfp8")));
+  EXPECT_EQ(lost.result.inf, 2);
+  EXPECT_EQ(lost.sums.count, 1);
+  EXPECT_EQ(lost.amax, static_cast<double>(3.4e38F));
+  EXPECT_EQ(lost.relative_l2, 1);  // the one became zero
+  const ErrorMetrics kept = measure_error(large.view(), quantize(large.view(), preset("fp8")));
+  EXPECT_EQ(kept.result.inf, 0);
+  EXPECT_GT(kept.sqnr, 30);
+  const Tensor small = row_of({0x1p-149F, 0x1p-149F});
+  EXPECT_EQ(measure_error(small.view(), quantize(small.view(), preset("mxfp8"))).relative_l2, 1);
+}
+
 // With the floor rule 7.5 stays at scale 1: beyond 6 by more than half of the last step of 2.
 TEST(MetricsByHand, Saturation) {
   Scaling scaling = preset("mxfp4");

@@ -62,7 +62,8 @@ class Measuring {
       if (job_.turned) count_turned(x, y, row);
       for_each_run(job_, piece_, [&](std::int64_t col, std::int64_t end, std::int64_t tile) {
         const std::int64_t at = col - piece_.col;
-        const ErrorSums sums = add_run(x + at, y + at, end - col);
+        const ErrorSums sums = job_.unit == 1 ? add_run<false>(x + at, y + at, end - col)
+                                              : add_run<true>(x + at, y + at, end - col);
         out_.sums += sums;
         if (job_.rows) out_.rows[static_cast<std::size_t>(r)] += sums;
         if (job_.tiles)
@@ -109,22 +110,25 @@ class Measuring {
     }
   }
 
+  template <bool kInUnits>
   ErrorSums add_run(const double* x, const float* y, std::int64_t count) {
     ErrorSums sums;
+    sums.unit = job_.unit;
+    const double inv_unit = 1 / job_.unit;
+    const auto measured = [inv_unit](double v) { return kInUnits ? v * inv_unit : v; };
     double result2 = 0, product = 0, amax = out_.amax, max_relative = out_.max_relative;
     for (std::int64_t i = 0; i < count; ++i) {
       const double value = x[i], result = static_cast<double>(y[i]);
       if (!std::isfinite(value) || !std::isfinite(result)) [[unlikely]] {
-        if (std::isfinite(value)) amax = std::max(amax, std::fabs(value));
         count_not_finite(value, result);
         continue;
       }
       const double magnitude = std::fabs(value), error = std::fabs(value - result);
       ++sums.count;
-      sums.error2 += error * error;
-      sums.value2 += value * value;
-      result2 += result * result;
-      product += value * result;
+      sums.error2 += measured(error) * measured(error);
+      sums.value2 += measured(value) * measured(value);
+      result2 += result * result;  // f32: their squares are no trouble
+      product += measured(value) * result;
       sums.max_abs = std::max(sums.max_abs, error);
       amax = std::max(amax, magnitude);
       // Divide only where the quotient can be a new maximum, which is seldom.
@@ -142,7 +146,9 @@ class Measuring {
   void count_not_finite(double value, double result) {
     (std::isnan(value) ? out_.input.nan : out_.input.inf) += !std::isfinite(value);
     (std::isnan(result) ? out_.result.nan : out_.result.inf) += !std::isfinite(result);
-    out_.finite += std::isfinite(value);
+    if (!std::isfinite(value)) return;
+    ++out_.finite;
+    out_.lost_amax = std::max(out_.lost_amax, std::fabs(value));
   }
 
   void fill_histograms(const double* x, const std::uint16_t* codes) {
@@ -173,6 +179,7 @@ void PieceSums::add(const PieceSums& other) {
   product += other.product;
   max_relative = std::max(max_relative, other.max_relative);
   amax = std::max(amax, other.amax);
+  lost_amax = std::max(lost_amax, other.lost_amax);
   saturated += other.saturated;
   flushed += other.flushed;
   finite += other.finite;

@@ -24,6 +24,7 @@ inline constexpr int kExponents = kMostExponent - kLeastExponent + 1;
 struct Measurement {
   View values{};
   const QuantizedCopy* copy = nullptr;
+  Tensor scales;  // row-major
   MatrixPlan plan{};
   std::int64_t tile_rows = 1, tile_cols = 1;  // extents, never 0
   std::int64_t code_row_bytes = 1, scale_bytes = 1;
@@ -31,6 +32,7 @@ struct Measurement {
   bool turned = false;  // by a Hadamard transform
   std::uint16_t signs = 0;
   double tensor_scale = 1;
+  double unit = 1;                       // ErrorSums::unit
   double past_max = 0, past_lowest = 0;  // unscaled values beyond these saturate
   std::vector<double> decoded;           // by code
   decltype(Kernels::decode) decode_entry = nullptr;
@@ -52,7 +54,8 @@ struct Piece {
 struct PieceSums {
   ErrorSums sums;
   double result2 = 0, product = 0;
-  double max_relative = 0, amax = 0;
+  double max_relative = 0;
+  double amax = 0, lost_amax = 0;  // of the pairs that count, and of the finite values of others
   std::int64_t saturated = 0, flushed = 0, finite = 0, zeros = 0;
   NonFiniteCounts input, result;
   std::vector<ErrorSums> rows, tiles;  // of this piece

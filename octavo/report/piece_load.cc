@@ -77,7 +77,7 @@ void load_codes(const Measurement& job, const Piece& piece, PieceScratch& scratc
 }
 
 double Measurement::scale(std::int64_t index) const {
-  const View& view = copy->scales.view();
+  const View& view = scales.view();
   const std::byte* at = static_cast<const std::byte*>(view.data) + index * scale_bytes;
   double one = 0;
   if (view.dtype == DType::f32) {

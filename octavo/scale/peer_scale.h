@@ -45,33 +45,34 @@ OCTAVO_HD constexpr int floor_rounded_log2(float v) {
 
 // ---- One f32 scale.
 
-OCTAVO_HD constexpr float te_largest_inverse(const ScaleContext& context) {
+OCTAVO_HD constexpr float te_largest_inv_scale(const ScaleContext& context) {
   if (context.per_tensor || context.input == InputType::f32) return kMaxFloat;
   return context.input == InputType::bf16 ? 0x1.fep127F : 65504.0F;
 }
 
 OCTAVO_HD constexpr TileScale te_f32_scale(const ScaleSpec& spec, const Format& element,
                                            float amax) {
-  float inverse = 1.0F;
+  float inv_scale = 1.0F;
   if (amax > 0.0F && is_finite(amax)) {
-    inverse = static_cast<float>(max_value(element)) * f32_power_of_two(-spec.margin) / amax;
-    if (inverse > kMaxFloat) inverse = te_largest_inverse(spec.context);
+    inv_scale = static_cast<float>(max_value(element)) * f32_power_of_two(-spec.margin) / amax;
+    if (inv_scale > kMaxFloat) inv_scale = te_largest_inv_scale(spec.context);
     if (is_power_of_two_rule(spec.rule))
-      inverse = __builtin_bit_cast(float, __builtin_bit_cast(std::uint32_t, inverse) & 0xFF800000u);
+      inv_scale =
+          __builtin_bit_cast(float, __builtin_bit_cast(std::uint32_t, inv_scale) & 0xFF800000u);
   }
-  const float scale = 1.0F / inverse;
-  return {__builtin_bit_cast(std::uint32_t, scale), scale, inverse};
+  const float scale = 1.0F / inv_scale;
+  return {__builtin_bit_cast(std::uint32_t, scale), scale, inv_scale};
 }
 
 OCTAVO_HD constexpr TileScale torchao_f32_scale(const ScaleSpec& spec, const Format& element,
                                                 float amax) {
   if (amax != amax) return poisoned_scale(spec.format);
   const double least = 1e-12, wide = static_cast<double>(amax);
-  auto inverse = static_cast<float>(max_value(element) / (wide < least ? least : wide));
-  if (is_power_of_two_rule(spec.rule) && inverse > 0.0F)
-    inverse = f32_power_of_two(floor_rounded_log2(inverse));
-  const float scale = 1.0F / inverse;
-  return {__builtin_bit_cast(std::uint32_t, scale), scale, inverse};
+  auto inv_scale = static_cast<float>(max_value(element) / (wide < least ? least : wide));
+  if (is_power_of_two_rule(spec.rule) && inv_scale > 0.0F)
+    inv_scale = f32_power_of_two(floor_rounded_log2(inv_scale));
+  const float scale = 1.0F / inv_scale;
+  return {__builtin_bit_cast(std::uint32_t, scale), scale, inv_scale};
 }
 
 // torchao_inference, modelopt, modelopt_qtensor: values are divided by the scale.
@@ -91,10 +92,10 @@ OCTAVO_HD constexpr TileScale divisor_scale(const ScaleSpec& spec, const Format&
 
 // ---- A byte of e8m0.
 
-// `factor` is 2^-exponent, for an exponent that may differ from the byte's.
-OCTAVO_HD constexpr TileScale e8m0_scale(int byte, int factor_exponent) {
+// inv_scale is 2^inv_exponent, which need not be the reciprocal of what the byte says.
+OCTAVO_HD constexpr TileScale e8m0_scale(int byte, int inv_exponent) {
   return {static_cast<std::uint32_t>(byte), f32_power_of_two(byte - 127),
-          f32_power_of_two(factor_exponent)};
+          f32_power_of_two(inv_exponent)};
 }
 
 OCTAVO_HD constexpr TileScale te_e8m0_scale(const Format& element, float amax) {
@@ -146,15 +147,15 @@ OCTAVO_HD constexpr TileScale modelopt_e8m0_scale(const Format& element, float a
 // ---- NVFP4: a code of e4m3, and one f32 for the tensor.
 
 // Transformer Engine's S, the reciprocal of the tensor's scale.
-OCTAVO_HD constexpr float te_tensor_inverse(const Format& element, float amax) {
+OCTAVO_HD constexpr float te_tensor_inv_scale(const Format& element, float amax) {
   if (amax == 0.0F) return 1.0F;
-  const float inverse = two_level_max(element) / amax;
-  return inverse == 0.0F ? 1.0F : inverse > kMaxFloat ? kMaxFloat : inverse;
+  const float inv_scale = two_level_max(element) / amax;
+  return inv_scale == 0.0F ? 1.0F : inv_scale > kMaxFloat ? kMaxFloat : inv_scale;
 }
 
 OCTAVO_HD constexpr float peer_tensor_scale(const ScaleSpec& spec, const Format& element,
                                             float amax) {
-  return spec.arith == Arith::te ? 1.0F / te_tensor_inverse(element, amax)
+  return spec.arith == Arith::te ? 1.0F / te_tensor_inv_scale(element, amax)
                                  : amax / two_level_max(element);
 }
 
@@ -168,10 +169,10 @@ OCTAVO_HD constexpr std::uint32_t limited_e4m3(float wanted, float least) {
 
 OCTAVO_HD constexpr TileScale te_two_level_scale(const Format& element, float amax,
                                                  float tensor_scale, float tensor_amax) {
-  const float inverse =
-      tensor_amax > 0.0F ? te_tensor_inverse(element, tensor_amax) : 1.0F / tensor_scale;
+  const float inv_scale =
+      tensor_amax > 0.0F ? te_tensor_inv_scale(element, tensor_amax) : 1.0F / tensor_scale;
   const std::uint32_t code =
-      limited_e4m3(amax * (inverse * (1.0F / static_cast<float>(max_value(element)))), 0.0F);
+      limited_e4m3(amax * (inv_scale * (1.0F / static_cast<float>(max_value(element)))), 0.0F);
   const float scale = static_cast<float>(decode<e4m3fn>(code)) * tensor_scale;
   return {code, scale, reciprocal(scale)};
 }

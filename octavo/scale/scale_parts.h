@@ -15,7 +15,9 @@ namespace octavo {
 struct TileScale {
   std::uint32_t bits = 0;  // as stored: the bits of an f32, bf16 or f16, or a code
   float scale = 1.0F;      // what codes are multiplied by (both levels, where there are two)
-  float factor = 1.0F;     // u = x * factor, or x / factor where the spec divides
+  // u = x * factor, and it is inv_scale; or x / factor, and it is the scale, where the spec
+  // divides.
+  float factor = 1.0F;
 };
 
 inline constexpr float kMinScale = 0x1p-126F, kMaxFloat = 0x1.fffffep127F;

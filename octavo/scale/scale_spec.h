@@ -51,7 +51,8 @@ enum class InputType : std::uint8_t { f32, f16, bf16 };
 struct ScaleContext {
   InputType input = InputType::f32;
   bool per_tensor = false;  // the tile is the whole tensor
-  constexpr bool operator==(const ScaleContext&) const = default;
+  // No choice of the caller's, so two specs that differ only here are the same.
+  constexpr bool operator==(const ScaleContext&) const { return true; }
 };
 
 // What a tile's scale is made from: its amax, or something that fits the data better.
@@ -77,7 +78,7 @@ inline constexpr int kMaxMargin = 64;
 
 constexpr bool is_power_of_two_rule(ScaleRule rule) { return rule != ScaleRule::f32; }
 
-// u = x / factor instead of x * factor? Powers of two are exact either way, so only quotients
+// u = x / scale instead of x * inv_scale? Powers of two are exact either way, so only quotients
 // divide.
 constexpr bool divides(const ScaleSpec& spec) {
   if (is_power_of_two_rule(spec.rule)) return false;

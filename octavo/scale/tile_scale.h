@@ -92,10 +92,10 @@ OCTAVO_HD constexpr TileScale two_level_scale(const ScaleSpec& spec, const Forma
   return {code, scale, divides(spec) ? scale : reciprocal(scale)};
 }
 
-// Where the factor is given instead (delayed scaling).
-OCTAVO_HD constexpr TileScale inverse_scale(ScaleFormat format, float inverse) {
-  const float scale = 1.0F / inverse;
-  return {stored_bits(format, scale), scale, inverse};
+// Where inv_scale is given instead (delayed scaling).
+OCTAVO_HD constexpr TileScale from_inv_scale(ScaleFormat format, float inv_scale) {
+  const float scale = 1.0F / inv_scale;
+  return {stored_bits(format, scale), scale, inv_scale};
 }
 
 // `amax` is of the values that amax_of(spec) says; the tensor's scale and amax matter where scales

@@ -6,6 +6,7 @@
 #include <new>
 
 #include "octavo/base/error.h"
+#include "octavo/tensor/view_checks.h"
 
 namespace octavo {
 namespace {
@@ -58,6 +59,7 @@ std::int64_t Tensor::nbytes() const {
 }
 
 void* Tensor::checked_data(std::size_t element_size) const {
+  check_on_cpu(view_, "tensor", "the memory that span() was asked for");
   check(!view_.packed && is_dense(view_), ErrorCode::invalid_argument, "tensor",
         "span() needs a dense tensor that is not packed; use bytes() or view()");
   const auto size = static_cast<std::size_t>(element_bytes(view_.dtype, view_.format));
@@ -67,6 +69,7 @@ void* Tensor::checked_data(std::size_t element_size) const {
 }
 
 std::span<std::byte> Tensor::bytes() const {
+  check_on_cpu(view_, "tensor", "the memory that bytes() was asked for");
   check(is_dense(view_), ErrorCode::invalid_argument, "tensor", "bytes() needs a dense tensor");
   return {static_cast<std::byte*>(view_.data), static_cast<std::size_t>(nbytes())};
 }

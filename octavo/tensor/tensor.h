@@ -15,7 +15,8 @@ class OCTAVO_API Tensor {
  public:
   Tensor() = default;
 
-  // Dense, uninitialised memory on the CPU. Throws when the shape is impossible or memory runs out.
+  // Dense, uninitialised memory on the CPU (on a device: convert/device_tensor.h). Throws when the
+  // shape is impossible or memory runs out.
   [[nodiscard]] static Tensor values(const Shape& shape, DType dtype);
   [[nodiscard]] static Tensor codes(const Shape& shape, const Format& format, bool packed = false);
   // Memory that `owner` keeps alive.
@@ -28,13 +29,13 @@ class OCTAVO_API Tensor {
   [[nodiscard]] std::int64_t nbytes() const;
   [[nodiscard]] const std::shared_ptr<void>& owner() const { return owner_; }
 
-  // Elements as T; throws unless the tensor is dense and T has the element's size.
+  // Elements as T; throws unless the tensor is dense, on the CPU, and T has the element's size.
   template <typename T>
   [[nodiscard]] std::span<T> span() const {
     return {static_cast<T*>(checked_data(sizeof(T))),
             static_cast<std::size_t>(element_count(view_.shape))};
   }
-  // All bytes of a dense tensor, packed ones included.
+  // All bytes of a dense tensor on the CPU, packed ones included.
   [[nodiscard]] std::span<std::byte> bytes() const;
 
  private:

@@ -26,6 +26,10 @@ std::int64_t element_count(const Shape& shape) {
   return empty ? 0 : count;
 }
 
+std::string to_string(Device device) {
+  return device.kind == DeviceKind::cpu ? "cpu" : text("cuda:", device.index);
+}
+
 std::string to_string(const Shape& shape) {
   std::string out = "[";
   for (int i = 0; i < shape.rank(); ++i) out += text(i ? ", " : "", shape[i]);

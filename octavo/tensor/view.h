@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <initializer_list>
 #include <span>
+#include <string>
 #include <type_traits>
 #include <vector>
 
@@ -23,6 +24,8 @@ struct Device {
   int index = 0;
   constexpr bool operator==(const Device&) const = default;
 };
+
+OCTAVO_API std::string to_string(Device device);  // "cpu", "cuda:0"
 
 inline constexpr int kMaxRank = 8;
 

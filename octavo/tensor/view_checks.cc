@@ -6,8 +6,6 @@
 namespace octavo {
 
 void check_view(const View& view, std::string_view op, std::string_view what) {
-  check(view.device.kind == DeviceKind::cpu, ErrorCode::unsupported, op, what,
-        " is on a GPU, and this build converts on the CPU only; copy it to the CPU first");
   check(view.strides.rank() == view.shape.rank(), ErrorCode::invalid_argument, op, what, " has ",
         view.shape.rank(), " dimensions but ", view.strides.rank(), " strides");
   if (view.dtype == DType::code) {
@@ -24,6 +22,12 @@ void check_view(const View& view, std::string_view op, std::string_view what) {
         "unpack to stride");
   check(view.data != nullptr || count == 0, ErrorCode::invalid_argument, op, what, " has ", count,
         " elements but no memory (null data)");
+}
+
+void check_on_cpu(const View& view, std::string_view op, std::string_view what) {
+  check(view.device.kind == DeviceKind::cpu, ErrorCode::unsupported, op, what, " is on a GPU (",
+        to_string(view.device),
+        "), and this is done on the CPU only; copy it there first (to_host)");
 }
 
 void check_output(const View& out, std::string_view op) {

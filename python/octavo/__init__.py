@@ -18,6 +18,7 @@ from octavo._formats import finfo, format, formats
 from octavo._layout import from_layout, to_layout
 from octavo._octavo import Format, Scaling
 from octavo._operation import Counts
+from octavo._produce import geglu, gelu, layer_norm, relu, rms_norm, silu, swiglu
 from octavo._quantize import (
     amax,
     dequantize,
@@ -57,16 +58,23 @@ __all__ = [
     "fp8_encode",
     "fp8_quantize",
     "from_layout",
+    "geglu",
+    "gelu",
     "int32_to_bfloat16",
+    "layer_norm",
     "load",
     "preset",
     "preset_names",
     "quantize",
     "quantized",
     "quantizers",
+    "relu",
     "requantize",
+    "rms_norm",
     "round_to_fp8_represented_as_int8",
     "save",
+    "silu",
+    "swiglu",
     "to_layout",
     "undo_int8_fp8",
 ]

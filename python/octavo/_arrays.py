@@ -8,7 +8,9 @@ way out. Everything above this module handles Arrays only and knows no library.
 from __future__ import annotations
 
 import functools
+import operator
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -32,6 +34,8 @@ class Array:
     strides: tuple[int, ...]  # in bytes
     read_only: bool
     cols: int | None = None  # codes in a row, where the dtype itself says that they are packed
+    cuda: int = -1  # the index of its device; -1 is the CPU
+    stream: int = 0  # of the device, in whose order it is worked on
 
     def logical_shape(self) -> tuple[int, ...]:
         """The shape in codes or values, where `shape` counts the elements of a packed dtype."""
@@ -47,7 +51,8 @@ class Array:
             shape, strides = shape[:-1] + (cols,), strides[:-1] + (0,)
         elif order is not None:
             shape, strides = tuple(shape[i] for i in order), tuple(strides[i] for i in order)
-        return View(self.address, kind, shape, strides, cols is not None, self.read_only)
+        packed = cols is not None
+        return View(self.address, kind, shape, strides, packed, self.read_only, self.cuda)
 
     def order(self) -> tuple[int, ...] | None:
         """The dimensions from the outermost in memory inwards; None if they stand like that."""
@@ -60,6 +65,11 @@ class Array:
 
     def numpy(self) -> np.ndarray[Any, np.dtype[Any]]:
         """The same memory as a NumPy array; integers where NumPy has no dtype for codes."""
+        if self.cuda >= 0:
+            raise RuntimeError(
+                f"[array] this is done on the CPU, and the array is on cuda:{self.cuda}; "
+                "copy it to the CPU first, or convert it with its own library"
+            )
         memory = np.asarray(_Memory(self))
         dtype = None if self.cols is not None else numpy_dtype(self.kind)
         return memory if dtype is None else memory.view(dtype)
@@ -91,8 +101,8 @@ class Family(ABC):
     float_fix: str  # how its users convert to a type that can be encoded
 
     @abstractmethod
-    def describe(self, x: Any, op: str, writing: bool = False) -> Array:
-        """An array of this library as plain data."""
+    def describe(self, x: Any, op: str, writing: bool = False, stream: Any = None) -> Array:
+        """An array of this library as plain data. stream: of a device, if not the library's own."""
 
     @abstractmethod
     def new(
@@ -126,6 +136,19 @@ class Family(ABC):
     def check_value(self, value: str, op: str) -> None:
         """Raises TypeError where the library has no dtype for a type of values."""
 
+    def stream(self, cuda: int, given: Any = None) -> int:
+        """The address of the stream to work on: the given one, else the library's current one."""
+        return 0 if given is None or cuda < 0 else stream_address(given)
+
+    def empty(self, kind: Kind, shape: tuple[int, ...], cuda: int, stream: int) -> Array:
+        """New memory for values; hand it over with `finish`."""
+        tensor = Tensor.empty(kind, shape, cuda=cuda, stream=stream)
+        return tensor_array(self, tensor, tensor)
+
+    def allocator(self, cuda: int) -> Callable[[int], tuple[int, Any]] | None:
+        """What makes memory on a device, as (address, owner); None: octavo itself."""
+        return None
+
     def for_results(self, array: Array) -> Family:
         """The family to keep for results that are taken later; it does not keep the array."""
         return self
@@ -143,7 +166,7 @@ class NumpyFamily(Family):
     name = "NumPy array"
     float_fix = "x.astype(np.float32)"
 
-    def describe(self, x: Any, op: str, writing: bool = False) -> Array:
+    def describe(self, x: Any, op: str, writing: bool = False, stream: Any = None) -> Array:
         if type(x) is not np.ndarray and isinstance(x, np.ma.MaskedArray):
             raise TypeError(
                 f"[{op}] got a masked array, and a mask would be lost; pass x.filled(value) instead"
@@ -175,6 +198,9 @@ class NumpyFamily(Family):
         if like is None or like.order() is None:
             return self._array(np.empty(shape, dtype), kind)
         return self._array(np.empty_like(like.obj, dtype=dtype, subok=False), kind)
+
+    def finish(self, array: Array) -> Any:
+        return self.take(array.obj) if isinstance(array.obj, Tensor) else array.obj
 
     def take(self, tensor: Tensor, raw: bool = False) -> Any:
         array = tensor_array(self, tensor, tensor)
@@ -216,10 +242,21 @@ def tensor_array(family: Family, obj: Any, tensor: Tensor) -> Array:
         cols = shape[-1]
         shape = shape[:-1] + ((cols * tensor.kind.bits + 7) // 8,)
         strides = strides[:-1] + (1,)
-    return Array(family, obj, tensor.kind, tensor.address, shape, strides, tensor.read_only, cols)
+    kind, address, read_only = tensor.kind, tensor.address, tensor.read_only
+    return Array(family, obj, kind, address, shape, strides, read_only, cols, tensor.cuda)
 
 
-def describe(x: Any, op: str, codes: bool = False) -> Array:
+def stream_address(stream: Any) -> int:
+    """A stream as an address: an integer, or an object of a library that has one."""
+    for name in ("cuda_stream", "ptr"):  # torch, CuPy
+        stream = getattr(stream, name, stream)
+    address = operator.index(stream)
+    if address < 0:
+        raise ValueError(f"[stream] got {address}, wanted the address of a stream, 0, 1 or 2")
+    return address
+
+
+def describe(x: Any, op: str, codes: bool = False, stream: Any = None) -> Array:
     """An array of any library; Python numbers and lists of them become NumPy arrays.
 
     Python numbers are float64 values, unless `codes` says that integers mean codes.
@@ -227,7 +264,7 @@ def describe(x: Any, op: str, codes: bool = False) -> Array:
     if isinstance(x, np.ndarray):
         array = NUMPY.describe(x, op)
     elif (torch := loaded_torch()) is not None and isinstance(x, torch.Tensor):
-        array = _torch_family().describe(x, op)
+        array = _torch_family().describe(x, op, stream=stream)
     elif isinstance(x, (bool, int, float, list, tuple)):
         array = NUMPY.describe(_from_python(x, op, codes), op)
     elif isinstance(x, (bytes, bytearray)):
@@ -235,7 +272,7 @@ def describe(x: Any, op: str, codes: bool = False) -> Array:
     elif isinstance(x, np.generic) or not hasattr(x, "__dlpack__"):
         array = NUMPY.describe(_from_protocol(x, op), op)
     else:
-        array = _dlpack_family().describe(x, op)
+        array = _dlpack_family().describe(x, op, stream=stream)
     if len(array.shape) > MAX_RANK:
         raise ValueError(
             f"[{op}] got an array of {len(array.shape)} dimensions, and the most is {MAX_RANK}; "

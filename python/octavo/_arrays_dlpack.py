@@ -9,10 +9,13 @@ from typing import Any, Final
 
 from octavo._arrays import NUMPY, Array, Family, tensor_array
 from octavo._dtypes import Kind, kind_name, value_of_format
-from octavo._octavo import Format, Tensor
+from octavo._octavo import Format, Tensor, check_cuda
 
-# DLDeviceType: plain memory, and memory of the host that a GPU can see as well.
+# DLDeviceType: plain memory, and memory of the host that a GPU can see as well; memory of a GPU.
 _ON_CPU: Final = (1, 3, 11)
+_ON_CUDA: Final = (2, 13)
+# What the array API calls CUDA's legacy default stream, which it has no number 0 for.
+_LEGACY_DEFAULT: Final = 1
 # Where libraries keep the function that takes an array over.
 _FROM_DLPACK: Final = ("from_dlpack", "dlpack.from_dlpack", "utils.dlpack.from_dlpack")
 # What libraries raise when they do not take an array of some dtype.
@@ -28,20 +31,35 @@ class DLPackFamily(Family):
     def __init__(self, from_dlpack: Callable[[Any], Any] | None = None) -> None:
         self._from_dlpack = from_dlpack  # of the library that results go to
 
-    def describe(self, x: Any, op: str, writing: bool = False) -> Array:
-        device = int(x.__dlpack_device__()[0])
-        if device not in _ON_CPU:
+    def describe(self, x: Any, op: str, writing: bool = False, stream: Any = None) -> Array:
+        device, index = (int(number) for number in x.__dlpack_device__())
+        if device not in _ON_CPU + _ON_CUDA:
             raise RuntimeError(
                 f"[{op}] got an array on DLPack device {device}, and octavo computes on the CPU "
-                "(device 1) here; copy it there first"
+                "(device 1) and on CUDA (device 2); copy it there first"
             )
+        address = None
+        if device in _ON_CUDA:
+            check_cuda(index)
+            address = self.stream(index, stream)
         try:
-            tensor = Tensor.from_dlpack(_capsule(x))
+            # The other library makes its work on the array come before ours on the stream.
+            tensor = Tensor.from_dlpack(_capsule(x, None if address is None else address or _LEGACY_DEFAULT))
         except _REFUSALS as error:
             raise TypeError(
                 f"[{op}] {type(x).__name__} cannot be used through DLPack: {error}"
             ) from error
-        return self._array(x, tensor)
+        array = self._array(x, tensor)
+        array.stream = address or 0
+        return array
+
+    def stream(self, cuda: int, given: Any = None) -> int:
+        # 0 and 1 are the same stream.
+        address = super().stream(cuda, given)
+        return 0 if address == _LEGACY_DEFAULT else address
+
+    def empty(self, kind: Kind, shape: tuple[int, ...], cuda: int, stream: int) -> Array:
+        return self._array(None, Tensor.empty(kind, shape, cuda=cuda, stream=stream))
 
     def new(
         self,
@@ -57,7 +75,8 @@ class DLPackFamily(Family):
         kind = value_of_format(kind)
         if cols is not None:
             shape = shape[:-1] + (cols,)
-        tensor = Tensor.empty(kind, shape, packed=cols is not None)
+        packed = cols is not None
+        tensor = Tensor.empty(kind, shape, packed, cuda=owner.cuda, stream=owner.stream)
         if not (raw and isinstance(kind, Format)):
             return self._array(owner.obj[0], tensor)
         array = self._array(owner.obj[0], tensor.as_bytes())
@@ -65,7 +84,8 @@ class DLPackFamily(Family):
         return array
 
     def finish(self, array: Array) -> Any:
-        return self.for_results(array).take(array.obj[1])
+        family = self if array.obj[0] is None else self.for_results(array)
+        return family.take(array.obj[1])
 
     def wrote(self, array: Array) -> Any:
         return array.obj[0]
@@ -92,12 +112,13 @@ class DLPackFamily(Family):
         return tensor_array(self, (x, tensor), tensor)
 
 
-def _capsule(x: Any) -> Any:
+def _capsule(x: Any, stream: int | None) -> Any:
     """The versioned capsule, which says whether it may be written; else what the library has."""
+    order = {} if stream is None else {"stream": stream}
     try:
-        return x.__dlpack__(max_version=(1, 1))
+        return x.__dlpack__(max_version=(1, 1), **order)
     except TypeError:  # from before DLPack 1.0
-        return x.__dlpack__()
+        return x.__dlpack__(**order)
 
 
 def _from_dlpack(x: Any) -> Callable[[Any], Any] | None:

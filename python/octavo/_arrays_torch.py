@@ -1,8 +1,9 @@
-"""PyTorch tensors on the CPU, by address and strides."""
+"""PyTorch tensors on the CPU and on CUDA devices, by address and strides."""
 
 from __future__ import annotations
 
 import functools
+from collections.abc import Callable
 from typing import Any, Final
 
 import torch
@@ -18,16 +19,16 @@ class TorchFamily(Family):
     name = "torch tensor"
     float_fix = "x.float()"
 
-    def describe(self, x: Any, op: str, writing: bool = False) -> Array:
+    def describe(self, x: Any, op: str, writing: bool = False, stream: Any = None) -> Array:
         if x.layout is not torch.strided or x.is_nested:
             raise TypeError(
                 f"[{op}] got a tensor of layout {x.layout}, wanted a strided one; "
                 "convert with x.to_dense()"
             )
-        if not x.is_cpu:
+        if not (x.is_cpu or x.is_cuda):
             raise RuntimeError(
-                f"[{op}] got a tensor on {x.device}, and octavo computes on the CPU here; "
-                "pass x.cpu()"
+                f"[{op}] got a tensor on {x.device}, and octavo computes on the CPU and on CUDA "
+                "devices; pass x.cpu()"
             )
         if x.requires_grad and torch.is_grad_enabled():
             # Rounding has no useful derivative; to drop the graph in silence would train nothing.
@@ -42,7 +43,34 @@ class TorchFamily(Family):
             x = x.resolve_neg()
         if not x.shape and _torch_kind(x.dtype)[1]:
             raise ValueError(f"[{op}] got a scalar of dtype {x.dtype}; give it a dimension")
-        return self._array(x)
+        array = self._array(x)
+        if array.cuda >= 0:
+            array.stream = self.stream(array.cuda, stream)
+        return array
+
+    def stream(self, cuda: int, given: Any = None) -> int:
+        if cuda < 0 or given is not None:
+            return super().stream(cuda, given)
+        return int(torch.cuda.current_stream(cuda).cuda_stream)
+
+    def empty(self, kind: Kind, shape: tuple[int, ...], cuda: int, stream: int) -> Array:
+        if cuda < 0:
+            return super().empty(kind, shape, cuda, stream)
+        return self._array(torch.empty(shape, dtype=torch_dtype(kind), device=_device(cuda)))
+
+    def allocator(self, cuda: int) -> Callable[[int], tuple[int, Any]] | None:
+        """Of torch's pool, which knows of streams and graphs."""
+        if cuda < 0:
+            return None
+
+        def allocate(nbytes: int) -> tuple[int, Any]:
+            memory = torch.empty(nbytes, dtype=torch.uint8, device=_device(cuda))
+            return memory.data_ptr(), memory
+
+        return allocate
+
+    def finish(self, array: Array) -> Any:
+        return self.take(array.obj) if isinstance(array.obj, Tensor) else array.obj
 
     def new(
         self,
@@ -65,7 +93,7 @@ class TorchFamily(Family):
         else:
             self.check_value(kind, op)
         if like is None or like.order() is None:
-            return self._array(torch.empty(shape, dtype=dtype, device="cpu"))
+            return self._array(torch.empty(shape, dtype=dtype, device=_device(owner.cuda)))
         return self._array(torch.empty_like(like.obj, dtype=dtype, requires_grad=False))
 
     def take(self, tensor: Tensor, raw: bool = False) -> Any:
@@ -89,7 +117,8 @@ class TorchFamily(Family):
         shape, size = tuple(x.shape), x.element_size()
         strides = tuple([stride * size for stride in x.stride()])
         cols = 2 * shape[-1] if packed else None
-        return Array(self, x, kind, x.data_ptr(), shape, strides, False, cols)
+        cuda = x.get_device() if x.is_cuda else -1
+        return Array(self, x, kind, x.data_ptr(), shape, strides, False, cols, cuda)
 
     def wrote(self, array: Array) -> Any:
         # Autograd must learn that a tensor it may have saved is another one now.
@@ -97,6 +126,10 @@ class TorchFamily(Family):
         if bump is not None and not array.obj.is_inference():
             bump(array.obj)
         return array.obj
+
+
+def _device(cuda: int) -> str:
+    return "cpu" if cuda < 0 else f"cuda:{cuda}"
 
 
 def _packed_dtype(format: Format) -> torch.dtype | None:

@@ -36,11 +36,12 @@ def encode(
     out: Any = None,
     counts: bool = False,
     threads: int = 0,
+    stream: Any = None,
 ) -> Any:
     """Rounds every value to a format and returns the codes.
 
     x: an array of float64, float32, float16 or bfloat16, or of codes, of NumPy, ml_dtypes, torch
-        (on the CPU) or any library with __dlpack__; or Python numbers. Any strides; never copied.
+        (CPU or CUDA) or any library with __dlpack__; or Python numbers. Any strides; never copied.
         A torch tensor that requires grad is an error outside torch.no_grad().
     format: a name such as "e4m3fn", an octavo.Format, or a dtype of ml_dtypes or torch.
     rounding: "nearest_even" (default), "nearest_away", "toward_zero", "up", "down", "to_odd" or
@@ -61,15 +62,18 @@ def encode(
     out: an array of x's library to write into: contiguous, of x's shape (packed: of rows of bytes),
         its dtype the result's, or uint8 or int8 (uint16 or int16 beyond eight bits). It may be x
         itself where codes are no larger than values.
-    counts: also return Counts(saturated, flushed, nan).
+    counts: also return Counts(saturated, flushed, nan); waits for a CUDA device.
     threads: at most so many, up to 1024; 0 means all cores this process may use.
+    stream: of a CUDA device, if not torch's current one (other libraries: the default one): an
+        address, or a stream of torch or CuPy. Nothing waits, and calls may be captured into a CUDA
+        graph, except for nan="error" in a format without NaN.
 
     Returns an array of x's library: of its dtype for the format (ml_dtypes for NumPy, where it is
     installed) or else of uint8 or uint16; or (codes, Counts).
     """
     op = "encode"
     target = as_format(format, op)
-    source = describe(x, op, codes=source_format is not None)
+    source = describe(x, op, codes=source_format is not None, stream=stream)
     kind = source_kind(source, source_format, op)
     policy = Policy(rounding, overflow, nan, profile, seed, first_index, stochastic_bits)
     codes, found = encode_array(
@@ -87,6 +91,7 @@ def decode(
     cols: int | None = None,
     out: Any = None,
     threads: int = 0,
+    stream: Any = None,
 ) -> Any:
     """The values of codes: exact where the dtype can hold them, else rounded to nearest even.
 
@@ -98,9 +103,10 @@ def decode(
     cols: codes in a packed row, where its last byte is not full; all that fit if not given.
     out: an array of c's library to write into.
     threads: at most so many, up to 1024; 0 means all cores this process may use.
+    stream: of a CUDA device, as encode has it.
     """
     op = "decode"
-    source = describe(c, op, codes=True)
+    source = describe(c, op, codes=True, stream=stream)
     code_format = source_code_format(source, format, op)
     value = None if dtype is None else value_type(dtype, op)
     return decode_array(
@@ -123,6 +129,7 @@ def cast(
     out: Any = None,
     counts: bool = False,
     threads: int = 0,
+    stream: Any = None,
 ) -> Any:
     """Converts values or codes to a format or a dtype, keeping the values as well as it can.
 
@@ -131,7 +138,7 @@ def cast(
     types can be had by their names as formats, "e5m10" and "e8m7".
     """
     op = "cast"
-    source = describe(x, op, codes=source_format is not None)
+    source = describe(x, op, codes=source_format is not None, stream=stream)
     kind = source_kind(source, source_format, op)
     value = as_value(to)
     policy = Policy(rounding, overflow, nan, profile, seed, first_index, stochastic_bits)

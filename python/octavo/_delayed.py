@@ -12,10 +12,13 @@ from octavo._octavo import View
 from octavo._operation import value_type
 
 
-def reset_delayed(history: Any, inv_scale: Any, *, scale: Any = None, calls: Any = None) -> None:
+def reset_delayed(
+    history: Any, inv_scale: Any, *, scale: Any = None, calls: Any = None, stream: Any = None
+) -> None:
     """As before the first step: an empty history and scales of one. Arguments as update_delayed."""
-    arrays = _state((history, inv_scale, scale, calls), "reset_delayed")
-    _octavo.reset_delayed(*[_view(array, "reset_delayed") for array in arrays])
+    op = "reset_delayed"
+    address, arrays = _state((history, inv_scale, scale, calls), op, stream)
+    _octavo.reset_delayed(*[_view(array, op) for array in arrays], stream=address)
     _wrote(arrays)
 
 
@@ -30,6 +33,7 @@ def update_delayed(
     margin: int = 0,
     decay: float = 0.9,
     interval: int = 1,
+    stream: Any = None,
 ) -> None:
     """The end of a step: the history moves on, and the next scales are made of it.
 
@@ -42,9 +46,10 @@ def update_delayed(
     policy: what the history becomes: "max", "most_recent" or "ema" with its decay.
     margin: the largest value is divided by 2**margin.
     interval: new scales every so many calls.
+    stream: of a CUDA device, if the state is there and it is not torch's current one. Nothing waits.
     """
     op = "update_delayed"
-    arrays = _state((history, inv_scale, scale, calls), op)
+    address, arrays = _state((history, inv_scale, scale, calls), op, stream)
     _octavo.update_delayed(
         *[_view(array, op) for array in arrays],
         format=as_format(format, op),
@@ -52,13 +57,15 @@ def update_delayed(
         margin=margin,
         decay=decay,
         interval=interval,
+        stream=address,
     )
     _wrote(arrays)
 
 
-def _state(given: tuple[Any, ...], op: str) -> list[Array | None]:
-    family = describe(given[0], op).family
-    return [None if x is None else describe_out(x, family, op) for x in given]
+def _state(given: tuple[Any, ...], op: str, stream: Any) -> tuple[int, list[Array | None]]:
+    """The stream to work on, and the arrays."""
+    first = describe(given[0], op, stream=stream)
+    return first.stream, [None if x is None else describe_out(x, first.family, op) for x in given]
 
 
 def _view(array: Array | None, op: str) -> View | None:

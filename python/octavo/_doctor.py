@@ -41,6 +41,7 @@ def doctor() -> dict[str, Any]:
         "backend": chosen,
         "backend_problem": problem,
         "backends": [entry._asdict() for entry in backends()],
+        "cuda": _octavo.cuda_summary(),
         "environment": {
             name: os.environ.get(name) for name in ("OCTAVO_BACKEND", "OCTAVO_THREADS")
         },

@@ -24,7 +24,7 @@ def save(path: str | os.PathLike[str], tensors: Mapping[str, QuantizedTensor]) -
     for name in tensors:
         if not isinstance(name, str):
             raise TypeError(f"[{op}] got a name of type {type(name).__name__}, wanted str")
-    handles = [_checked(tensor, op)._handle for tensor in tensors.values()]
+    handles = [_checked(tensor, op)._on_host() for tensor in tensors.values()]
     _octavo.save_quantized(os.fspath(path), list(tensors), handles)
 
 

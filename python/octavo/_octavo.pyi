@@ -135,17 +135,19 @@ def array_memory(array_struct: object) -> tuple[int, bool]:
 class View:
     """Somebody's memory, as the library sees it. Owns nothing."""
 
-    def __init__(self, address: int, kind: Format | str, shape: Sequence[int], strides: Sequence[int], packed: bool = False, read_only: bool = False) -> None:
+    def __init__(self, address: int, kind: Format | str, shape: Sequence[int], strides: Sequence[int], packed: bool = False, read_only: bool = False, cuda: int = -1) -> None:
         """
-        kind: a Format, or a value type by name. Strides are in bytes, one per dimension.
+        kind: a Format, or a value type by name. Strides are in bytes, one per dimension. cuda: the index of the device; -1 is the CPU.
         """
 
 class Tensor:
     """Memory that the library owns, or that came as a DLPack capsule."""
 
     @staticmethod
-    def empty(kind: Format | str, shape: Sequence[int], packed: bool = False) -> Tensor:
-        """New memory, not initialised. kind: a Format, or a value type by name."""
+    def empty(kind: Format | str, shape: Sequence[int], packed: bool = False, cuda: int = -1, stream: int = 0) -> Tensor:
+        """
+        New memory, not initialised. kind: a Format, or a value type by name. cuda: the index of a device, and the stream it will be written on.
+        """
 
     @staticmethod
     def borrow(view: View, owner: object) -> Tensor:
@@ -163,12 +165,25 @@ class Tensor:
         """A Format, or a dtype by name."""
 
     @property
+    def written_on(self) -> int | None:
+        """
+        On a device: the stream that writes it, if octavo has to order readers after it.
+        """
+
+    @written_on.setter
+    def written_on(self, stream: int | None) -> None: ...
+
+    @property
     def shape(self) -> list[int]:
         """In elements."""
 
     @property
     def strides(self) -> list[int]:
         """In bytes."""
+
+    @property
+    def cuda(self) -> int:
+        """The index of the device; -1 is the CPU."""
 
     @property
     def nbytes(self) -> int: ...
@@ -182,16 +197,16 @@ class Tensor:
     def as_bytes(self) -> Tensor:
         """The same memory; __dlpack__ calls codes plain integers."""
 
-    def __dlpack__(self, *, stream: object | None = None, max_version: tuple[int, int] | None = None, dl_device: object | None = None, copy: bool | None = None) -> object: ...
+    def __dlpack__(self, *, stream: int | None = None, max_version: tuple[int, int] | None = None, dl_device: object | None = None, copy: bool | None = None) -> object: ...
 
     def __dlpack_device__(self) -> tuple[int, int]: ...
 
-def encode(source: View, target: View, *, rounding: str | None = None, overflow: str | None = None, nan: str | None = None, profile: str | None = None, seed: int = 0, first_index: int = 0, stochastic_bits: int = 16, threads: int = 0, count: bool = False) -> tuple[int, int, int] | None:
+def encode(source: View, target: View, *, rounding: str | None = None, overflow: str | None = None, nan: str | None = None, profile: str | None = None, seed: int = 0, first_index: int = 0, stochastic_bits: int = 16, threads: int = 0, count: bool = False, stream: int = 0) -> tuple[int, int, int] | None:
     """
     Values, or codes of another format, to codes. With count: (saturated, flushed, nan).
     """
 
-def decode(source: View, target: View, *, threads: int = 0) -> None:
+def decode(source: View, target: View, *, threads: int = 0, stream: int = 0) -> None:
     """Codes to values."""
 
 def roundings() -> list[str]:
@@ -216,15 +231,16 @@ class Scaling:
     rule: amax to scale: 'f32' (the quotient), 'rceil', 'floor', 'ceil', 'even'; by itself rceil for e8m0, else f32.
     policy: what stands for the amax: 'max', 'percentile:99.9', 'mse'.
     margin: scales are multiplied by 2**margin. min_amax: a smaller amax counts as this.
-    arith: whose order of operations: 'octavo', 'divide', 'te', 'torchao', 'modelopt'.
+    arith: whose order of operations: 'octavo', 'divide', 'te', 'torchao', 'modelopt', 'torchao_inference', 'modelopt_qtensor'.
     non_finite: 'poison' (the tile of a NaN or Inf becomes NaN) or 'saturate'.
     rounding, overflow, nan, seed, stochastic_bits: as in octavo.encode. nan_code: which NaN is written: 'signed_ones', 'positive_ones' (CUDA), 'signed_quiet'.
     axis: the dimension that tiles run along. rowwise, columnwise: which copies are made.
     hadamard: copies that are transformed before, 16 values at a time: 'none', 'rowwise', 'columnwise', 'both'; bit i of hadamard_signs flips the sign of value i.
     packed: codes of fewer than eight bits as a stream of bits, two FP4 codes to a byte.
+    scale_order: how scales lie in memory: 'row_major', or 'col_major' (the last dimension slowest), as GEMMs with tiles of 1 x 128 read them.
     """
 
-    def __init__(self, format: object = 'e4m3fn', tile: str | tuple[int, int] = (1, 32), *, scale: str = 'e8m0', rule: str | None = None, policy: str = 'max', margin: int = 0, min_amax: float = 0.0, arith: str = 'octavo', non_finite: str = 'poison', rounding: str = 'nearest_even', overflow: str = 'saturate', nan: str = 'error', nan_code: str = 'signed_ones', seed: int = 0, stochastic_bits: int = 16, axis: int = -1, rowwise: bool = True, columnwise: bool = False, hadamard: str = 'none', hadamard_signs: int = 0, packed: bool = True) -> None: ...
+    def __init__(self, format: object = 'e4m3fn', tile: str | tuple[int, int] = (1, 32), *, scale: str = 'e8m0', rule: str | None = None, policy: str = 'max', margin: int = 0, min_amax: float = 0.0, arith: str = 'octavo', non_finite: str = 'poison', rounding: str = 'nearest_even', overflow: str = 'saturate', nan: str = 'error', nan_code: str = 'signed_ones', seed: int = 0, stochastic_bits: int = 16, axis: int = -1, rowwise: bool = True, columnwise: bool = False, hadamard: str = 'none', hadamard_signs: int = 0, packed: bool = True, scale_order: str = 'row_major') -> None: ...
 
     @property
     def format(self) -> Format: ...
@@ -290,6 +306,9 @@ class Scaling:
     @property
     def packed(self) -> bool: ...
 
+    @property
+    def scale_order(self) -> str: ...
+
     def replace(self, **changes: object) -> Scaling:
         """The same with changes. A new scale without a rule takes its own."""
 
@@ -317,12 +336,21 @@ class QuantizedTensor:
     """Codes and their scales, in memory of the library's."""
 
     @staticmethod
-    def empty(shape: Sequence[int], source: str, scaling: Scaling) -> QuantizedTensor:
-        """Memory for a quantization, not initialised."""
+    def empty(shape: Sequence[int], source: str, scaling: Scaling, allocate: object | None = None, cuda: int = -1) -> QuantizedTensor:
+        """
+        Memory for a quantization, not initialised; allocate(bytes), if given, makes it and returns (address, owner).
+        """
 
     @staticmethod
-    def of(shape: Sequence[int], scaling: Scaling, codes: Tensor, scales: Tensor, tensor_scale: Tensor | None = None) -> QuantizedTensor:
+    def of(shape: Sequence[int], scaling: Scaling, codes: Tensor, scales: Tensor, tensor_scale: Tensor | None = None, stream: int = 0) -> QuantizedTensor:
         """What somebody else made, checked."""
+
+    @property
+    def cuda(self) -> int:
+        """The index of the device that it is on; -1 is the CPU."""
+
+    def to_host(self, stream: int = 0) -> QuantizedTensor:
+        """A copy on the CPU; waits for the device."""
 
     @property
     def shape(self) -> list[int]:
@@ -357,25 +385,44 @@ class QuantizedTensor:
     @property
     def columnwise_tensor_scale(self) -> Tensor | None: ...
 
-def quantize(values: View, scaling: Scaling, *, threads: int = 0, count: bool = False) -> tuple[QuantizedTensor, tuple[int, int, int] | None]:
-    """
-    Values to codes with scales; with count, (saturated, flushed, nan) beside it.
-    """
+def quantize_into(values: View, out: QuantizedTensor, *, threads: int = 0, count: bool = False, stream: int = 0) -> tuple[int, int, int] | None:
+    """Values to codes with scales; with count, (saturated, flushed, nan)."""
 
-def quantize_into(values: View, out: QuantizedTensor, *, threads: int = 0, count: bool = False) -> tuple[int, int, int] | None:
-    """The same into memory that is there."""
-
-def requantize(source: QuantizedTensor, scaling: Scaling, *, threads: int = 0, count: bool = False) -> tuple[QuantizedTensor, tuple[int, int, int] | None]:
+def requantize_into(source: QuantizedTensor, out: QuantizedTensor, *, threads: int = 0, count: bool = False, stream: int = 0) -> tuple[int, int, int] | None:
     """A quantization as another one."""
 
-def dequantize(source: QuantizedTensor, target: View, *, threads: int = 0) -> None:
+def dequantize(source: QuantizedTensor, target: View, *, threads: int = 0, stream: int = 0) -> None:
     """Codes times scales, into a view of values."""
 
-def fp8_quantize(values: View, *, threads: int = 0) -> tuple[Tensor, Tensor]:
+def fp8_quantize(values: View, *, threads: int = 0, stream: int = 0) -> tuple[Tensor, Tensor]:
     """E4M3 codes in the order of the values' strides, and one scale."""
 
-def amax(values: View, *, threads: int = 0) -> float:
-    """The largest magnitude; NaN if there is a NaN."""
+def amax(values: View, *, threads: int = 0, stream: int = 0) -> float:
+    """The largest magnitude; NaN if there is a NaN. Waits for a device."""
+
+class Produced:
+    """What a norm or an activation will make."""
+
+    @property
+    def shape(self) -> list[int]:
+        """Of what comes out."""
+
+def layer_norm(x: View, weight: View | None, bias: View | None, epsilon: float, zero_centred: bool) -> Produced:
+    """LayerNorm over the last dimension."""
+
+def rms_norm(x: View, weight: View | None, epsilon: float, zero_centred: bool) -> Produced:
+    """RMSNorm over the last dimension."""
+
+def activation(x: View, name: str, gated: bool) -> Produced:
+    """
+    gelu, gelu_tanh, relu or silu; gated: of the first half, times the second.
+    """
+
+def produce(values: Produced, target: View, *, threads: int = 0, stream: int = 0) -> None:
+    """What is made, into a view of values."""
+
+def quantize_produced_into(values: Produced, out: QuantizedTensor, *, threads: int = 0, stream: int = 0) -> None:
+    """What is made, as codes with scales."""
 
 def to_layout(scales: Tensor, layout: str, pad: int = 0) -> Tensor:
     """A row-major grid of scales in another order."""
@@ -383,10 +430,10 @@ def to_layout(scales: Tensor, layout: str, pad: int = 0) -> Tensor:
 def from_layout(scales: Tensor, grid: Sequence[int], layout: str) -> Tensor:
     """Back to a row-major grid."""
 
-def reset_delayed(history: View, inv_scale: View, scale: View | None, calls: View | None) -> None:
+def reset_delayed(history: View, inv_scale: View, scale: View | None, calls: View | None, *, stream: int = 0) -> None:
     """As before the first step."""
 
-def update_delayed(history: View, inv_scale: View, scale: View | None, calls: View | None, *, format: Format, policy: str, margin: int, decay: float, interval: int) -> None:
+def update_delayed(history: View, inv_scale: View, scale: View | None, calls: View | None, *, format: Format, policy: str, margin: int, decay: float, interval: int, stream: int = 0) -> None:
     """The end of a step."""
 
 class Quantizer:
@@ -401,16 +448,16 @@ class Quantizer:
     def set_usage(self, rowwise: bool | None, columnwise: bool | None) -> None:
         """Which copies are made from now on."""
 
-    def quantize_into(self, values: View, out: QuantizedTensor, *, threads: int = 0, count: bool = False) -> tuple[int, int, int] | None: ...
+    def quantize_into(self, values: View, out: QuantizedTensor, *, threads: int = 0, count: bool = False, stream: int = 0) -> tuple[int, int, int] | None: ...
 
 class Float8Quantizer(Quantizer):
     def __init__(self, inv_scale: View, amax: View, format: Format, rowwise: bool, columnwise: bool) -> None: ...
 
 class Float8CurrentScalingQuantizer(Quantizer):
-    def __init__(self, format: Format, rowwise: bool, columnwise: bool, power_of_two: bool, amax_epsilon: float, reduce_amax: Callable[[float], float] | None) -> None: ...
+    def __init__(self, format: Format, rowwise: bool, columnwise: bool, power_of_two: bool, min_amax: float, reduce_amax: Callable[[float], float] | None) -> None: ...
 
 class Float8BlockQuantizer(Quantizer):
-    def __init__(self, format: Format, rowwise: bool, columnwise: bool, power_of_two: bool, amax_epsilon: float, block_dims: int) -> None: ...
+    def __init__(self, format: Format, rowwise: bool, columnwise: bool, power_of_two: bool, min_amax: float, block_dims: int) -> None: ...
 
 class MXFP8Quantizer(Quantizer):
     def __init__(self, format: Format, rowwise: bool, columnwise: bool, two_dimensional: bool) -> None: ...
@@ -437,6 +484,12 @@ def backends() -> list[tuple[str, bool, str, str]]:
 
 def chosen_backend() -> str:
     """The backend that runs CPU work now."""
+
+def cuda_summary() -> str:
+    """What there is of CUDA, in one line."""
+
+def check_cuda(index: int) -> None:
+    """Raises RuntimeError that says why a CUDA device cannot be used."""
 
 def cpu_name() -> str:
     """The CPU, for people."""

@@ -107,7 +107,9 @@ def encode_array(
     like = None if packed or in_order or owner.shape != out_shape else owner
     target = make_target(format, out_shape, owner, out, op, like, cols, raw)
     from_view, to_view = _views(source, kind, source.cols, target, format, cols, in_order)
-    found = _octavo.encode(from_view, to_view, threads=threads, count=counts, **arguments)
+    found = _octavo.encode(
+        from_view, to_view, threads=threads, count=counts, stream=source.stream, **arguments
+    )
     return _written(target, out), None if found is None else Counts(*found)
 
 
@@ -151,7 +153,8 @@ def decode_array(
         )
     target = make_target(value, shape, source, out, op, None if packed else source)
     from_view, to_view = _views(source, format, cols, target, value, None, False)
-    _octavo.decode(from_view, to_view, threads=integer(threads, "threads", MOST_THREADS, op))
+    threads = integer(threads, "threads", MOST_THREADS, op)
+    _octavo.decode(from_view, to_view, threads=threads, stream=source.stream)
     return _written(target, out)
 
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from octavo import _octavo
 from octavo._arrays import Array, describe, describe_out
 from octavo._dtypes import VALUES, Kind, kind_name
-from octavo._octavo import Format, Scaling, Tensor, View
+from octavo._octavo import Format, Scaling
 from octavo._operation import MOST_THREADS, Counts, checked_out, integer, value_type
 from octavo._quantized import QuantizedTensor
 
@@ -36,17 +37,21 @@ def quantize(
     out: QuantizedTensor | None = None,
     counts: bool = False,
     threads: int = 0,
+    stream: Any = None,
 ) -> Any:
     """Scales every tile of a tensor into the range of a format and rounds it to codes.
 
-    x: an array of float64, float32, float16 or bfloat16 of NumPy, ml_dtypes, torch (on the CPU) or
+    x: an array of float64, float32, float16 or bfloat16 of NumPy, ml_dtypes, torch (CPU or CUDA) or
         any library with __dlpack__; or Python numbers. Any strides; never copied.
     scaling: the name of a preset ("mxfp8", "nvfp4", "fp8-block"; preset_names() has all), or a
         Scaling.
     out: a QuantizedTensor of the same shape, scaling and library to write into.
     counts: also return Counts(saturated, flushed, nan); where a NaN or Inf poisons its tile, all of
-        the tile counts as NaN.
+        the tile counts as NaN. Waits for a CUDA device.
     threads: at most so many, up to 1024; 0 means all cores this process may use.
+    stream: of a CUDA device, if not torch's current one (other libraries: the default one): an
+        address, or a stream of torch or CuPy. Results are in torch's own memory; nothing waits, and
+        calls may be captured into a CUDA graph.
 
     Returns a QuantizedTensor; or (QuantizedTensor, Counts).
     """
@@ -54,63 +59,96 @@ def quantize(
     scaling = as_scaling(scaling, op)
     if isinstance(x, QuantizedTensor):
         raise TypeError(f"[{op}] got a QuantizedTensor, wanted values; use requantize")
-    source = describe(x, op)
-    view = source.view(value_kind(source, op))
-    options = {"threads": integer(threads, "threads", MOST_THREADS, op), "count": bool(counts)}
+    source = describe(x, op, stream=stream)
+    kind = value_kind(source, op)
     if out is None:
-        handle, found = _octavo.quantize(view, scaling, **options)
-        out = QuantizedTensor(handle, source.family.for_results(source))
+        out = new_quantized(source, kind, scaling)
     else:
         check_family(out, source, op)
         if out.scaling != scaling:
             raise ValueError(f"[{op}] out is for {out.scaling!r}, but the scaling is {scaling!r}")
-        found = _octavo.quantize_into(view, out._handle, **options)
+    found = _octavo.quantize_into(
+        source.view(kind),
+        out._handle,
+        threads=integer(threads, "threads", MOST_THREADS, op),
+        count=bool(counts),
+        stream=source.stream,
+    )
     return (out, Counts(*found)) if counts else out
 
 
-def dequantize(q: QuantizedTensor, dtype: Any = None, *, out: Any = None, threads: int = 0) -> Any:
+def new_quantized(
+    source: Array, kind: Kind, scaling: Scaling, shape: tuple[int, ...] | None = None
+) -> QuantizedTensor:
+    """Memory for the quantization of an array: where the array is, and from its library's pool.
+    shape: where it is not the array's."""
+    family = source.family.for_results(source)
+    handle = _octavo.QuantizedTensor.empty(
+        source.shape if shape is None else shape,
+        kind,
+        scaling,
+        family.allocator(source.cuda),
+        source.cuda,
+    )
+    return QuantizedTensor(handle, family, source.stream)
+
+
+def dequantize(
+    q: QuantizedTensor, dtype: Any = None, *, out: Any = None, threads: int = 0, stream: Any = None
+) -> Any:
     """The values again: scale times value of the code, rounded to float32 and then to the dtype.
 
     dtype: "float32" (default), "float64", "float16" or "bfloat16", or such a dtype of any library.
     out: a contiguous array of q's library to write into.
     threads: at most so many, up to 1024; 0 means all cores this process may use.
+    stream: of a CUDA device, as quantize has it.
 
     Returns an array of the library that q is of.
     """
     op = "dequantize"
     handle, family = _checked(q, op)._handle, q._family
     threads = integer(threads, "threads", MOST_THREADS, op)
+    address = family.stream(handle.cuda, stream)
     if out is not None:
         found = describe_out(out, family, op).kind
         value = value_type(found if dtype is None else dtype, op)
         array = checked_out(value, q.shape, family, out, op)
-        _octavo.dequantize(handle, array.view(array.kind), threads=threads)
+        _octavo.dequantize(handle, array.view(array.kind), threads=threads, stream=address)
         return array.family.wrote(array)
     value = "float32" if dtype is None else value_type(dtype, op)
     family.check_value(value, op)
-    tensor = Tensor.empty(value, handle.shape)
-    target = View(tensor.address, value, tensor.shape, tensor.strides)
-    _octavo.dequantize(handle, target, threads=threads)
-    return family.take(tensor)
+    made = family.empty(value, q.shape, handle.cuda, address)
+    _octavo.dequantize(handle, made.view(value), threads=threads, stream=address)
+    return family.finish(made)
 
 
 def requantize(
-    q: QuantizedTensor, scaling: str | Scaling, *, counts: bool = False, threads: int = 0
+    q: QuantizedTensor,
+    scaling: str | Scaling,
+    *,
+    counts: bool = False,
+    threads: int = 0,
+    stream: Any = None,
 ) -> Any:
     """The same as quantize(dequantize(q), scaling), without the values in between.
 
     Returns a QuantizedTensor; or (QuantizedTensor, Counts).
     """
     op = "requantize"
+    handle, family = _checked(q, op)._handle, q._family
     threads = integer(threads, "threads", MOST_THREADS, op)
-    handle, found = _octavo.requantize(
-        _checked(q, op)._handle, as_scaling(scaling, op), threads=threads, count=bool(counts)
+    made = _octavo.QuantizedTensor.empty(
+        handle.shape, "float32", as_scaling(scaling, op), family.allocator(handle.cuda), handle.cuda
     )
-    made = QuantizedTensor(handle, q._family)
-    return (made, Counts(*found)) if counts else made
+    address = family.stream(handle.cuda, stream)
+    found = _octavo.requantize_into(
+        handle, made, threads=threads, count=bool(counts), stream=address
+    )
+    result = QuantizedTensor(made, family, address)
+    return (result, Counts(*found)) if counts else result
 
 
-def fp8_quantize(x: Any, *, threads: int = 0) -> tuple[Any, Any]:
+def fp8_quantize(x: Any, *, threads: int = 0, stream: Any = None) -> tuple[Any, Any]:
     """E4M3 with one scale for the tensor: (codes, scale), as torch._scaled_mm takes them.
 
     Codes lie in memory in the order that x has: a column-major matrix gives column-major codes. The
@@ -118,19 +156,36 @@ def fp8_quantize(x: Any, *, threads: int = 0) -> tuple[Any, Any]:
     the same codes in row-major order.
     """
     op = "fp8_quantize"
-    source = describe(x, op)
+    source = describe(x, op, stream=stream)
     threads = integer(threads, "threads", MOST_THREADS, op)
-    codes, scale = _octavo.fp8_quantize(source.view(value_kind(source, op)), threads=threads)
+    kind = value_kind(source, op)
     family = source.family.for_results(source)
+    if family.allocator(source.cuda) is not None:
+        return _fp8_in_pool(source, kind)
+    codes, scale = _octavo.fp8_quantize(source.view(kind), threads=threads, stream=source.stream)
     return family.take(codes), family.take(scale)
 
 
-def amax(x: Any, *, threads: int = 0) -> float:
-    """The largest magnitude, as a float32 that no value exceeds; NaN if there is a NaN."""
+def _fp8_in_pool(source: Array, kind: Kind) -> tuple[Any, Any]:
+    """fp8_quantize into memory of the library's own: dimensions in the order of memory and back."""
+    repeats = any(size > 1 and step == 0 for size, step in zip(source.shape, source.strides, strict=True))
+    order = (None if repeats else source.order()) or tuple(range(len(source.shape)))
+    q = new_quantized(
+        replace(source, shape=tuple(source.shape[i] for i in order)), kind, _octavo.preset("fp8")
+    )
+    _octavo.quantize_into(source.view(kind, order=order), q._handle, stream=source.stream)
+    back = sorted(range(len(order)), key=lambda i: order[i])
+    return q.codes.permute(back), q.scales
+
+
+def amax(x: Any, *, threads: int = 0, stream: Any = None) -> float:
+    """The largest magnitude, as a float32 that no value exceeds; NaN if there is a NaN. A number of
+    Python's, so a CUDA device is waited for."""
     op = "amax"
-    source = describe(x, op)
+    source = describe(x, op, stream=stream)
     threads = integer(threads, "threads", MOST_THREADS, op)
-    return _octavo.amax(source.view(value_kind(source, op)), threads=threads)
+    view = source.view(value_kind(source, op))
+    return _octavo.amax(view, threads=threads, stream=source.stream)
 
 
 def as_scaling(scaling: Any, op: str) -> Scaling:

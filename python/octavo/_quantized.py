@@ -30,9 +30,11 @@ class QuantizedTensor:
     octavo.requantize and octavo.quantized.
     """
 
-    __slots__ = ("_family", "_handle", "__weakref__")
+    __slots__ = ("_family", "_handle", "_stream", "__weakref__")
 
-    def __init__(self, handle: _octavo.QuantizedTensor, family: Family) -> None:
+    def __init__(
+        self, handle: _octavo.QuantizedTensor, family: Family, stream: int | None = None
+    ) -> None:
         if not isinstance(handle, _octavo.QuantizedTensor):
             raise TypeError(
                 "[quantized] a QuantizedTensor is made by octavo.quantize, or of codes and scales "
@@ -40,6 +42,8 @@ class QuantizedTensor:
             )
         self._handle = handle
         self._family = family
+        # Where memory of octavo's on a device is written; a library's own memory is its business.
+        self._stream = stream if family.allocator(handle.cuda) is None else None
 
     @property
     def codes(self) -> Any:
@@ -93,6 +97,11 @@ class QuantizedTensor:
         return self._family.dtype(self._handle.source)
 
     @property
+    def device(self) -> str:
+        """Where codes and scales are: "cpu", or a CUDA device such as "cuda:0"."""
+        return "cpu" if self._handle.cuda < 0 else f"cuda:{self._handle.cuda}"
+
+    @property
     def nbytes(self) -> int:
         """Codes and scales of all copies together."""
         return self._handle.nbytes
@@ -109,15 +118,26 @@ class QuantizedTensor:
         )
 
     def __copy__(self) -> QuantizedTensor:
-        return QuantizedTensor(self._handle, self._family)
+        return QuantizedTensor(self._handle, self._family, self._stream)
 
     def __reduce__(self) -> Any:
-        parts = [_memory(getattr(self._handle, name)) for name in _PARTS]
+        # A device may not be there when it comes back: then it is on the CPU.
+        host = self._on_host()
+        parts = [_memory(getattr(host, name)) for name in _PARTS]
         arguments = (self.shape, self._handle.source, self.scaling, self._family, parts)
         return _restore, arguments
 
+    def _on_host(self) -> _octavo.QuantizedTensor:
+        """Itself, or a copy where it is on a device, which is waited for."""
+        handle = self._handle
+        return handle if handle.cuda < 0 else handle.to_host(self._family.stream(handle.cuda))
+
     def _part(self, tensor: Tensor | None) -> Any:
-        return None if tensor is None else self._family.take(tensor)
+        if tensor is None:
+            return None
+        if self._stream is not None and tensor.cuda >= 0:
+            tensor.written_on = self._stream
+        return self._family.take(tensor)
 
 
 class _Bytes:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any, Final
 
 import numpy as np
@@ -38,7 +39,8 @@ def quantized(
     codes: of a dtype of the scaling's format, or plain integers; packed as the scaling says, unless
         their dtype says otherwise. Contiguous arrays are used where they lie, others copied.
     scales: one for each tile: of the scaling's type, or uint8 where that is one of eight bits. What
-        codes are multiplied by: positive, zero or NaN.
+        codes are multiplied by: positive, zero or NaN. Row-major, or column-major (the result's
+        scaling says so). Scales that could be negative are looked at: a CUDA device is waited for.
     shape: of the tensor; needed where the last byte of packed rows is not full.
     tensor_scale: one float32, where scales are e4m3 (NVFP4).
     """
@@ -50,12 +52,12 @@ def quantized(
     owned = _borrow(array, kind, cols, op)
     grid = describe(scales, op)
     grid_kind = _kind_as(grid, _SCALE_KINDS[scaling.scale], "scales", op)
-    owned_grid = _borrow(grid, grid_kind, None, op, scalar=scaling.tile == (0, 0))
+    owned_grid = _borrow(grid, grid_kind, None, op, scalar=scaling.tile == (0, 0), turned=True)
     level = None
     if tensor_scale is not None:
         one = describe(tensor_scale, op)
         level = _borrow(one, _kind_as(one, "float32", "tensor scale", op), None, op, scalar=True)
-    handle = _octavo.QuantizedTensor.of(shape, scaling, owned, owned_grid, level)
+    handle = _octavo.QuantizedTensor.of(shape, scaling, owned, owned_grid, level, array.stream)
     return QuantizedTensor(handle, array.family.for_results(array))
 
 
@@ -95,16 +97,37 @@ def _cols_and_shape(
     return shape[-1], shape
 
 
-def _borrow(array: Array, kind: Kind, cols: int | None, op: str, scalar: bool = False) -> Tensor:
-    """Somebody's memory as a dense tensor; a copy where it is not dense."""
+def _borrow(
+    array: Array,
+    kind: Kind,
+    cols: int | None,
+    op: str,
+    scalar: bool = False,
+    turned: bool = False,
+) -> Tensor:
+    """Somebody's memory as a dense tensor; a copy where it is not dense. turned: it may also be
+    column-major, its last dimension the slowest."""
+    if turned and not _is_dense(array) and _is_dense(_last_first(array)):
+        return Tensor.borrow(array.view(kind), array.obj)
     if not _is_dense(array):
+        if array.cuda >= 0:
+            raise ValueError(
+                f"[{op}] got an array on cuda:{array.cuda} that is not contiguous; "
+                "pass x.contiguous()"
+            )
         array = NUMPY.describe(np.array(array.numpy(), order="C", subok=False), op)
     shape = () if scalar and all(size == 1 for size in array.shape) else array.shape
     strides = _dense_strides(shape, array)
     if cols is not None:
         shape, strides = shape[:-1] + (cols,), strides[:-1] + (0,)
-    view = View(array.address, kind, shape, strides, cols is not None, array.read_only)
+    packed = cols is not None
+    view = View(array.address, kind, shape, strides, packed, array.read_only, array.cuda)
     return Tensor.borrow(view, array.obj)
+
+
+def _last_first(array: Array) -> Array:
+    shape, strides = array.shape, array.strides
+    return replace(array, shape=shape[-1:] + shape[:-1], strides=strides[-1:] + strides[:-1])
 
 
 def _dense_strides(shape: tuple[int, ...], array: Array) -> tuple[int, ...]:

@@ -6,6 +6,7 @@ from typing import Any
 
 from octavo import _octavo
 from octavo._arrays import describe
+from octavo._dtypes import loaded_torch
 from octavo._operation import MOST_THREADS, integer
 from octavo._quantize import _checked, value_kind
 from octavo._quantized import QuantizedTensor
@@ -26,7 +27,8 @@ def error(
         >>> octavo.error(x, octavo.quantize(x, "mxfp8"))["relative_l2"]
         0.0265
 
-    x: the values, of q's shape.
+    x: the values, of q's shape. Errors are measured on the CPU: what is on a CUDA device is copied
+        there first, which waits and costs a pass over the bus.
     rows, tiles: also "rows" and "tiles", with lists of count, mse, relative_l2, sqnr and max_abs
         for every row (all dimensions but the last) or tile.
     histograms: also "value_histogram" (first exponent, counts by power of two), "value_zeros" and
@@ -39,10 +41,12 @@ def error(
     and bits_per_value. docs/numerics/metrics.md defines them.
     """
     op = "error"
+    if loaded_torch() is not None and getattr(x, "is_cuda", False):
+        x = x.detach().cpu()
     source = describe(x, op)
     return _octavo.error(
         source.view(value_kind(source, op)),
-        _checked(q, op)._handle,
+        _checked(q, op)._on_host(),
         rows=bool(rows),
         tiles=bool(tiles),
         histograms=bool(histograms),

@@ -16,7 +16,7 @@ from octavo._delayed import reset_delayed, update_delayed
 from octavo._dtypes import as_format
 from octavo._octavo import Scaling
 from octavo._operation import MOST_THREADS, Counts, integer, value_type
-from octavo._quantize import check_family, value_kind
+from octavo._quantize import check_family, new_quantized, value_kind
 from octavo._quantized import QuantizedTensor
 
 __all__ = [
@@ -53,14 +53,14 @@ class Quantizer:
         out: QuantizedTensor | None = None,
         counts: bool = False,
         threads: int = 0,
+        stream: Any = None,
     ) -> Any:
         """As octavo.quantize; out may be what an earlier call returned."""
         op = type(self).__name__
-        source = describe(x, op)
+        source = describe(x, op, stream=stream)
         kind = value_kind(source, op)
         if out is None:
-            handle = _octavo.QuantizedTensor.empty(source.shape, kind, self.scaling)
-            out = QuantizedTensor(handle, source.family.for_results(source))
+            out = new_quantized(source, kind, self.scaling)
         else:
             check_family(out, source, op)
         found = self._handle.quantize_into(
@@ -68,6 +68,7 @@ class Quantizer:
             out._handle,
             threads=integer(threads, "threads", MOST_THREADS, op),
             count=bool(counts),
+            stream=source.stream,
         )
         return (out, Counts(*found)) if counts else out
 
@@ -81,7 +82,7 @@ class Float8Quantizer(Quantizer):
     """Delayed scaling. Values are multiplied by the one float32 in `inv_scale` (which others call
     "scale"), and the one in `amax` becomes the maximum of itself and their largest magnitude.
 
-    Both are the caller's arrays, used where they lie: `amax` is often an element of row 0 of the
+    Both are the caller's arrays, used where they lie, on the device that values are on: `amax` is often an element of row 0 of the
     history that update_delayed turns into the next inv_scale.
     """
 
@@ -109,9 +110,10 @@ class Float8Quantizer(Quantizer):
         out: QuantizedTensor | None = None,
         counts: bool = False,
         threads: int = 0,
+        stream: Any = None,
     ) -> Any:
         """As octavo.quantize, with the scale that is given; gathers the amax."""
-        result = super().quantize(x, out=out, counts=counts, threads=threads)
+        result = super().quantize(x, out=out, counts=counts, threads=threads, stream=stream)
         self._amax.family.wrote(self._amax)
         return result
 
@@ -120,7 +122,7 @@ class Float8Quantizer(Quantizer):
 
 class Float8CurrentScalingQuantizer(Quantizer):
     """One scale, from the tensor itself. reduce_amax, if given, turns this process's amax into that
-    of all that share the tensor; amax_epsilon: a smaller amax counts as this."""
+    of all that share the tensor; min_amax: a smaller amax counts as this."""
 
     def __init__(
         self,
@@ -129,13 +131,13 @@ class Float8CurrentScalingQuantizer(Quantizer):
         rowwise: bool = True,
         columnwise: bool = True,
         power_of_two: bool = False,
-        amax_epsilon: float = 0.0,
+        min_amax: float = 0.0,
         reduce_amax: Callable[[float], float] | None = None,
     ) -> None:
         element = as_format(format, type(self).__name__)
         super().__init__(
             _octavo.Float8CurrentScalingQuantizer(
-                element, rowwise, columnwise, power_of_two, amax_epsilon, reduce_amax
+                element, rowwise, columnwise, power_of_two, min_amax, reduce_amax
             )
         )
 
@@ -150,13 +152,13 @@ class Float8BlockQuantizer(Quantizer):
         rowwise: bool = True,
         columnwise: bool = True,
         power_of_two: bool = True,
-        amax_epsilon: float = 0.0,
+        min_amax: float = 0.0,
         block_dims: int = 2,
     ) -> None:
         element = as_format(format, type(self).__name__)
         super().__init__(
             _octavo.Float8BlockQuantizer(
-                element, rowwise, columnwise, power_of_two, amax_epsilon, block_dims
+                element, rowwise, columnwise, power_of_two, min_amax, block_dims
             )
         )
 

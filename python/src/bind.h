@@ -5,6 +5,8 @@
 #include <nanobind/nanobind.h>
 
 #include <cstdint>
+#include <memory>
+#include <optional>
 #include <string>
 #include <tuple>
 #include <variant>
@@ -28,8 +30,12 @@ struct SharedTensor {
   Tensor tensor;
   Kind kind;
   DlpackCodes codes = DlpackCodes::typed;
+  // On a device, where octavo's own memory is written: who reads elsewhere must wait for it.
+  std::optional<std::uintptr_t> written_on{};
 };
 SharedTensor share(const Tensor& tensor);
+// Keeps a Python object alive. The last one to let go may be a thread that does not hold the GIL.
+std::shared_ptr<void> kept_alive(nb::object owner);
 
 // Throws Error(invalid_argument) where a quantization holds memory that must not be written.
 void check_writable(const QuantizedTensor& out);
@@ -39,6 +45,25 @@ using CountTuple = std::tuple<std::int64_t, std::int64_t, std::int64_t>;
 inline CountTuple count_tuple(const Counts& counts) {
   return {counts.saturated, counts.flushed, counts.nan};
 }
+
+// A CUDA device by its index, or the CPU (-1); a stream by its address.
+inline Device device_of(int cuda) { return cuda < 0 ? Device{} : Device{DeviceKind::cuda, cuda}; }
+inline int cuda_index(Device device) { return device.kind == DeviceKind::cpu ? -1 : device.index; }
+inline void* stream_of(std::uintptr_t stream) { return reinterpret_cast<void*>(stream); }
+
+// Where a call counts: beside the data. To hand the numbers to Python waits for a device.
+class Counting {
+ public:
+  Counting(bool wanted, Device device, std::uintptr_t stream);
+  [[nodiscard]] Counts* at();  // null if not wanted
+  [[nodiscard]] std::optional<CountTuple> found();
+
+ private:
+  bool wanted_;
+  std::uintptr_t stream_;
+  Counts host_{};
+  Tensor there_;
+};
 
 // Throws Error(invalid_argument) where the library's Shape would cut sizes off.
 Shape checked_shape(const std::vector<std::int64_t>& sizes);
@@ -51,6 +76,7 @@ void bind_dlpack(nb::module_& module);
 void bind_convert(nb::module_& module);
 void bind_scaling(nb::module_& module);
 void bind_quant(nb::module_& module);
+void bind_ops(nb::module_& module);
 void bind_layout(nb::module_& module);
 void bind_delayed(nb::module_& module);
 void bind_quantizer(nb::module_& module);

@@ -32,6 +32,13 @@ void bind_backend(nb::module_& module) {
              "Every backend, fastest first: (name, usable, reason, description).");
   module.def(
       "chosen_backend", [] { return cpu_backend().name; }, "The backend that runs CPU work now.");
+  module.def("cuda_summary", &cuda_summary, "What there is of CUDA, in one line.");
+  module.def(
+      "check_cuda",
+      [](int index) {
+        (void)device_api({DeviceKind::cuda, index});
+      },
+      nb::arg("index"), "Raises RuntimeError that says why a CUDA device cannot be used.");
   module.def("cpu_name", &cpu_name, "The CPU, for people.");
   module.def("cpu_features", &cpu_feature_names,
              "The CPU features octavo knows and this CPU reports.");

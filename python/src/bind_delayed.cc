@@ -25,26 +25,27 @@ void bind_delayed(nb::module_& module) {
   module.def(
       "reset_delayed",
       [](const View& history, const View& inv_scale, const std::optional<View>& scale,
-         const std::optional<View>& calls) {
-        reset_delayed(state_of(history, inv_scale, scale, calls));
+         const std::optional<View>& calls, std::uintptr_t stream) {
+        reset_delayed(state_of(history, inv_scale, scale, calls), stream_of(stream));
       },
       nb::arg("history"), nb::arg("inv_scale"), nb::arg("scale").none(), nb::arg("calls").none(),
-      "As before the first step.");
+      nb::kw_only(), nb::arg("stream") = 0, "As before the first step.");
   module.def(
       "update_delayed",
       [](const View& history, const View& inv_scale, const std::optional<View>& scale,
          const std::optional<View>& calls, const Format& format, std::string_view policy,
-         int margin, float decay, std::int64_t interval) {
+         int margin, float decay, std::int64_t interval, std::uintptr_t stream) {
         update_delayed(state_of(history, inv_scale, scale, calls),
                        {.format = format,
                         .policy = parse_history_policy(policy),
                         .margin = margin,
                         .decay = decay,
-                        .interval = interval});
+                        .interval = interval},
+                       stream_of(stream));
       },
       nb::arg("history"), nb::arg("inv_scale"), nb::arg("scale").none(), nb::arg("calls").none(),
       nb::kw_only(), nb::arg("format"), nb::arg("policy"), nb::arg("margin"), nb::arg("decay"),
-      nb::arg("interval"), "The end of a step.");
+      nb::arg("interval"), nb::arg("stream") = 0, "The end of a step.");
 }
 
 }  // namespace octavo::python

@@ -12,7 +12,9 @@
 #include <utility>
 
 #include "bind.h"
+#include "octavo/backend/registry.h"
 #include "octavo/base/error.h"
+#include "octavo/convert/device_tensor.h"
 #include "octavo/format/named_formats.h"
 
 namespace octavo::python {
@@ -81,9 +83,24 @@ nb::object make_capsule(Managed* managed, const char* name) {
 
 using Version = std::pair<int, int>;
 
-nb::object to_capsule(const SharedTensor& self, nb::handle /*stream*/,
+// What the array API says of stream=: 1 is the legacy default stream, 2 the one of each thread, -1
+// asks for no order at all; none is the default one. Work on the very stream that wrote is in order
+// by itself; anyone else waits here.
+void order_for(const SharedTensor& self, std::optional<std::int64_t> stream) {
+  const Device device = self.tensor.view().device;
+  if (device.kind == DeviceKind::cpu || !self.written_on || stream == -1) return;
+  const std::uintptr_t reader = static_cast<std::uintptr_t>(stream.value_or(1)),
+                       writer = *self.written_on;
+  const auto plain = [](std::uintptr_t s) { return s == 1 ? 0 : s; };
+  const DeviceApi& api = device_api(device);
+  const Exec exec{.device = device, .stream = stream_of(writer)};
+  if (plain(reader) != plain(writer) && !api.capturing(exec)) api.wait(exec);
+}
+
+nb::object to_capsule(const SharedTensor& self, std::optional<std::int64_t> stream,
                       std::optional<Version> max_version, nb::handle /*dl_device*/,
                       std::optional<bool> copy) {
+  order_for(self, stream);
   if (copy.value_or(false))
     throw nb::buffer_error("[to_dlpack] copy=True is not offered; copy the result instead");
   if (max_version && max_version->first >= 1)
@@ -91,24 +108,33 @@ nb::object to_capsule(const SharedTensor& self, nb::handle /*stream*/,
   return make_capsule(to_dlpack_legacy(self.tensor, self.codes), kLegacy);
 }
 
-SharedTensor make_empty(const Kind& kind, const std::vector<std::int64_t>& sizes, bool packed) {
+SharedTensor make_empty(const Kind& kind, const std::vector<std::int64_t>& sizes, bool packed,
+                        int cuda, std::uintptr_t stream) {
   const Shape shape = checked_shape(sizes);
-  if (const Format* format = std::get_if<Format>(&kind))
-    return {Tensor::codes(shape, *format, packed), kind};
-  return {Tensor::values(shape, parse_dtype(std::get<std::string>(kind))), kind};
+  const Device device = device_of(cuda);
+  const Format* format = std::get_if<Format>(&kind);
+  SharedTensor made{
+      format != nullptr
+          ? codes_on(device, shape, *format, packed, stream_of(stream))
+          : values_on(device, shape, parse_dtype(std::get<std::string>(kind)), stream_of(stream)),
+      kind};
+  if (cuda >= 0) made.written_on = stream;
+  return made;
 }
 
-// Memory of a Python object, which lives as long as the tensor does. The last one to let go may be
-// a thread that does not hold the GIL.
+// Memory of a Python object, which lives as long as the tensor does.
 SharedTensor borrow(const View& view, nb::object owner) {
-  std::shared_ptr<void> kept(owner.release().ptr(), [](void* object) {
-    const nb::gil_scoped_acquire held;
-    Py_DECREF(static_cast<PyObject*>(object));
-  });
-  return share(Tensor::adopt(view, std::move(kept)));
+  return share(Tensor::adopt(view, kept_alive(std::move(owner))));
 }
 
 }  // namespace
+
+std::shared_ptr<void> kept_alive(nb::object owner) {
+  return {owner.release().ptr(), [](void* object) {
+            const nb::gil_scoped_acquire held;
+            Py_DECREF(static_cast<PyObject*>(object));
+          }};
+}
 
 SharedTensor share(const Tensor& tensor) { return {tensor, kind_of(tensor)}; }
 
@@ -116,8 +142,9 @@ void bind_dlpack(nb::module_& module) {
   nb::class_<SharedTensor>(module, "Tensor",
                            "Memory that the library owns, or that came as a DLPack capsule.")
       .def_static("empty", &make_empty, nb::arg("kind"), nb::arg("shape"),
-                  nb::arg("packed") = false,
-                  "New memory, not initialised. kind: a Format, or a value type by name.")
+                  nb::arg("packed") = false, nb::arg("cuda") = -1, nb::arg("stream") = 0,
+                  "New memory, not initialised. kind: a Format, or a value type by name. cuda: the "
+                  "index of a device, and the stream it will be written on.")
       .def_static("borrow", &borrow, nb::arg("view"), nb::arg("owner"),
                   "The memory of a view, which the owner keeps alive.")
       .def_static("from_dlpack", &from_capsule, nb::arg("capsule"),
@@ -127,12 +154,17 @@ void bind_dlpack(nb::module_& module) {
                      return reinterpret_cast<std::uintptr_t>(self.tensor.view().data);
                    })
       .def_ro("kind", &SharedTensor::kind, "A Format, or a dtype by name.")
+      .def_rw("written_on", &SharedTensor::written_on, nb::arg("stream").none(),
+              "On a device: the stream that writes it, if octavo has to order readers after it.")
       .def_prop_ro(
           "shape", [](const SharedTensor& self) { return list_of(self.tensor.shape()); },
           "In elements.")
       .def_prop_ro(
           "strides", [](const SharedTensor& self) { return list_of(self.tensor.view().strides); },
           "In bytes.")
+      .def_prop_ro(
+          "cuda", [](const SharedTensor& self) { return cuda_index(self.tensor.view().device); },
+          "The index of the device; -1 is the CPU.")
       .def_prop_ro("nbytes", [](const SharedTensor& self) { return self.tensor.nbytes(); })
       .def_prop_ro("packed", [](const SharedTensor& self) { return self.tensor.view().packed; })
       .def_prop_ro("read_only",
@@ -140,14 +172,17 @@ void bind_dlpack(nb::module_& module) {
       .def(
           "as_bytes",
           [](const SharedTensor& self) {
-            return SharedTensor{self.tensor, self.kind, DlpackCodes::bytes};
+            return SharedTensor{self.tensor, self.kind, DlpackCodes::bytes, self.written_on};
           },
           "The same memory; __dlpack__ calls codes plain integers.")
       .def("__dlpack__", &to_capsule, nb::kw_only(), nb::arg("stream") = nb::none(),
            nb::arg("max_version") = nb::none(), nb::arg("dl_device") = nb::none(),
            nb::arg("copy") = nb::none())
-      .def("__dlpack_device__",
-           [](const SharedTensor&) { return std::pair<int, int>(dlpack::kDLCPU, 0); });
+      .def("__dlpack_device__", [](const SharedTensor& self) {
+        const int cuda = cuda_index(self.tensor.view().device);
+        return cuda < 0 ? std::pair<int, int>(dlpack::kDLCPU, 0)
+                        : std::pair<int, int>(dlpack::kDLCUDA, cuda);
+      });
 }
 
 }  // namespace octavo::python

@@ -24,38 +24,40 @@ using Found = std::optional<CountTuple>;
 
 // Does the work without the GIL, and hands over what it counted.
 template <typename Work>
-Found counted(int threads, bool count, Work&& work) {
-  Counts counts;
-  {
-    const nb::gil_scoped_release released;
-    work(QuantizeOptions{.threads = threads, .counts = count ? &counts : nullptr});
-  }
-  return count ? Found(count_tuple(counts)) : std::nullopt;
+Found counted(Device device, int threads, bool count, std::uintptr_t stream, Work&& work) {
+  const nb::gil_scoped_release released;
+  Counting counting(count, device, stream);
+  work(QuantizeOptions{.threads = threads, .counts = counting.at(), .stream = stream_of(stream)});
+  return counting.found();
 }
 
-std::pair<QuantizedTensor, Found> quantize_view(const View& values, const Scaling& scaling,
-                                                int threads, bool count) {
-  QuantizedTensor out;
-  const Found found = counted(threads, count, [&](const QuantizeOptions& options) {
-    out = quantize(values, scaling, options);
-  });
-  return {std::move(out), found};
-}
-
-Found quantize_view_into(const View& values, QuantizedTensor& out, int threads, bool count) {
+Found quantize_view_into(const View& values, QuantizedTensor& out, int threads, bool count,
+                         std::uintptr_t stream) {
   check_writable(out);
-  return counted(threads, count,
+  return counted(values.device, threads, count, stream,
                  [&](const QuantizeOptions& options) { quantize_into(values, out, options); });
 }
 
-std::pair<QuantizedTensor, Found> requantize_tensor(const QuantizedTensor& from,
-                                                    const Scaling& scaling, int threads,
-                                                    bool count) {
-  QuantizedTensor out;
-  const Found found = counted(threads, count, [&](const QuantizeOptions& options) {
-    out = requantize(from, scaling, options);
+Found requantize_tensor_into(const QuantizedTensor& from, QuantizedTensor& out, int threads,
+                             bool count, std::uintptr_t stream) {
+  check_writable(out);
+  return counted(from.device(), threads, count, stream,
+                 [&](const QuantizeOptions& options) { requantize_into(from, out, options); });
+}
+
+// `allocate`, if given, makes so many bytes of memory and returns their address and their owner.
+QuantizedTensor empty_quantized(const Sizes& shape, const std::string& source,
+                                const Scaling& scaling, nb::handle allocate, int cuda) {
+  const Shape sizes = checked_shape(shape);
+  if (allocate.is_none())
+    return make_quantized(sizes, parse_dtype(source), scaling, device_of(cuda));
+  return make_quantized(sizes, parse_dtype(source), scaling, [&](View like) {
+    const auto bytes = dense_bytes(like.shape, like.dtype, like.format, like.packed);
+    const auto [address, owner] = nb::cast<std::pair<std::uintptr_t, nb::object>>(allocate(bytes));
+    like.data = reinterpret_cast<void*>(address);
+    like.device = device_of(cuda);
+    return Tensor::adopt(like, kept_alive(owner));
   });
-  return {std::move(out), found};
 }
 
 std::optional<SharedTensor> share_if_there(const Tensor& tensor) {
@@ -82,21 +84,32 @@ void bind_quant(nb::module_& module) {
   using Q = QuantizedTensor;
   nb::class_<Q>(module, "QuantizedTensor", "Codes and their scales, in memory of the library's.")
       .def_static(
-          "empty",
-          [](const Sizes& shape, const std::string& source, const Scaling& scaling) {
-            return make_quantized(checked_shape(shape), parse_dtype(source), scaling);
-          },
-          nb::arg("shape"), nb::arg("source"), nb::arg("scaling"),
-          "Memory for a quantization, not initialised.")
+          "empty", &empty_quantized, nb::arg("shape"), nb::arg("source"), nb::arg("scaling"),
+          nb::arg("allocate").none() = nb::none(), nb::arg("cuda") = -1,
+          "Memory for a quantization, not initialised; allocate(bytes), if given, makes it and "
+          "returns (address, owner).")
       .def_static(
           "of",
           [](const Sizes& shape, const Scaling& scaling, const SharedTensor& codes,
-             const SharedTensor& scales, const std::optional<SharedTensor>& tensor_scale) {
+             const SharedTensor& scales, const std::optional<SharedTensor>& tensor_scale,
+             std::uintptr_t stream) {
             return quantized_from(checked_shape(shape), scaling, codes.tensor, scales.tensor,
-                                  tensor_scale ? tensor_scale->tensor : Tensor());
+                                  tensor_scale ? tensor_scale->tensor : Tensor(),
+                                  stream_of(stream));
           },
           nb::arg("shape"), nb::arg("scaling"), nb::arg("codes"), nb::arg("scales"),
-          nb::arg("tensor_scale").none() = nb::none(), "What somebody else made, checked.")
+          nb::arg("tensor_scale").none() = nb::none(), nb::arg("stream") = 0,
+          "What somebody else made, checked.")
+      .def_prop_ro(
+          "cuda", [](const Q& self) { return cuda_index(self.device()); },
+          "The index of the device that it is on; -1 is the CPU.")
+      .def(
+          "to_host",
+          [](const Q& self, std::uintptr_t stream) {
+            const nb::gil_scoped_release released;
+            return to_host(self, stream_of(stream));
+          },
+          nb::arg("stream") = 0, "A copy on the CPU; waits for the device.")
       .def_prop_ro(
           "shape", [](const Q& self) { return list_of(self.shape); }, "Of what was quantized.")
       .def_prop_ro(
@@ -112,42 +125,40 @@ void bind_quant(nb::module_& module) {
       .def_prop_ro("columnwise_scales", &part<&Q::columnwise, &QuantizedCopy::scales>)
       .def_prop_ro("columnwise_tensor_scale", &part<&Q::columnwise, &QuantizedCopy::tensor_scale>);
 
-  module.def("quantize", &quantize_view, nb::arg("values"), nb::arg("scaling"), nb::kw_only(),
-             nb::arg("threads") = 0, nb::arg("count") = false,
-             "Values to codes with scales; with count, (saturated, flushed, nan) beside it.");
   module.def("quantize_into", &quantize_view_into, nb::arg("values"), nb::arg("out"), nb::kw_only(),
-             nb::arg("threads") = 0, nb::arg("count") = false,
-             "The same into memory that is there.");
-  module.def("requantize", &requantize_tensor, nb::arg("source"), nb::arg("scaling"), nb::kw_only(),
-             nb::arg("threads") = 0, nb::arg("count") = false, "A quantization as another one.");
+             nb::arg("threads") = 0, nb::arg("count") = false, nb::arg("stream") = 0,
+             "Values to codes with scales; with count, (saturated, flushed, nan).");
+  module.def("requantize_into", &requantize_tensor_into, nb::arg("source"), nb::arg("out"),
+             nb::kw_only(), nb::arg("threads") = 0, nb::arg("count") = false, nb::arg("stream") = 0,
+             "A quantization as another one.");
   module.def(
       "dequantize",
-      [](const Q& from, const View& values, int threads) {
+      [](const Q& from, const View& values, int threads, std::uintptr_t stream) {
         const nb::gil_scoped_release released;
-        dequantize_into(from, values, {.threads = threads});
+        dequantize_into(from, values, {.threads = threads, .stream = stream_of(stream)});
       },
       nb::arg("source"), nb::arg("target"), nb::kw_only(), nb::arg("threads") = 0,
-      "Codes times scales, into a view of values.");
+      nb::arg("stream") = 0, "Codes times scales, into a view of values.");
   module.def(
       "fp8_quantize",
-      [](const View& values, int threads) {
+      [](const View& values, int threads, std::uintptr_t stream) {
         Fp8Quantized made;
         {
           const nb::gil_scoped_release released;
-          made = fp8_quantize(values, {.threads = threads});
+          made = fp8_quantize(values, {.threads = threads, .stream = stream_of(stream)});
         }
         return std::pair(share(made.codes), share(made.scale));
       },
-      nb::arg("values"), nb::kw_only(), nb::arg("threads") = 0,
+      nb::arg("values"), nb::kw_only(), nb::arg("threads") = 0, nb::arg("stream") = 0,
       "E4M3 codes in the order of the values' strides, and one scale.");
   module.def(
       "amax",
-      [](const View& values, int threads) {
+      [](const View& values, int threads, std::uintptr_t stream) {
         const nb::gil_scoped_release released;
-        return amax(values, {.threads = threads});
+        return amax(values, {.threads = threads, .stream = stream_of(stream)});
       },
-      nb::arg("values"), nb::kw_only(), nb::arg("threads") = 0,
-      "The largest magnitude; NaN if there is a NaN.");
+      nb::arg("values"), nb::kw_only(), nb::arg("threads") = 0, nb::arg("stream") = 0,
+      "The largest magnitude; NaN if there is a NaN. Waits for a device.");
 }
 
 }  // namespace octavo::python

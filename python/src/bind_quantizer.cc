@@ -24,14 +24,14 @@ auto by_name(Arguments&&... arguments) {
   return nb::class_<Kind, Quantizer>(std::forward<Arguments>(arguments)...);
 }
 
-Found fill(Quantizer& self, const View& values, QuantizedTensor& out, int threads, bool count) {
+Found fill(Quantizer& self, const View& values, QuantizedTensor& out, int threads, bool count,
+           std::uintptr_t stream) {
   check_writable(out);
-  Counts counts;
-  {
-    const nb::gil_scoped_release released;
-    self.quantize_into(values, out, {.threads = threads, .counts = count ? &counts : nullptr});
-  }
-  return count ? Found(count_tuple(counts)) : std::nullopt;
+  const nb::gil_scoped_release released;
+  Counting counting(count, values.device, stream);
+  self.quantize_into(values, out,
+                     {.threads = threads, .counts = counting.at(), .stream = stream_of(stream)});
+  return counting.found();
 }
 
 }  // namespace
@@ -44,7 +44,7 @@ void bind_quantizer(nb::module_& module) {
       .def("set_usage", &Quantizer::set_usage, nb::arg("rowwise").none(),
            nb::arg("columnwise").none(), "Which copies are made from now on.")
       .def("quantize_into", &fill, nb::arg("values"), nb::arg("out"), nb::kw_only(),
-           nb::arg("threads") = 0, nb::arg("count") = false);
+           nb::arg("threads") = 0, nb::arg("count") = false, nb::arg("stream") = 0);
 
   by_name<Float8Quantizer>(module, "Float8Quantizer")
       .def(
@@ -63,32 +63,32 @@ void bind_quantizer(nb::module_& module) {
       .def(
           "__init__",
           [](Float8CurrentScalingQuantizer* self, const Format& format, bool rowwise,
-             bool columnwise, bool power_of_two, float amax_epsilon,
+             bool columnwise, bool power_of_two, float min_amax,
              std::optional<std::function<float(float)>> reduce_amax) {
             new (self) Float8CurrentScalingQuantizer(
                 {.format = format,
                  .rowwise = rowwise,
                  .columnwise = columnwise,
                  .power_of_two = power_of_two,
-                 .amax_epsilon = amax_epsilon,
+                 .min_amax = min_amax,
                  .reduce_amax = std::move(reduce_amax).value_or(std::function<float(float)>())});
           },
           nb::arg("format"), nb::arg("rowwise"), nb::arg("columnwise"), nb::arg("power_of_two"),
-          nb::arg("amax_epsilon"), nb::arg("reduce_amax").none());
+          nb::arg("min_amax"), nb::arg("reduce_amax").none());
   by_name<Float8BlockQuantizer>(module, "Float8BlockQuantizer")
       .def(
           "__init__",
           [](Float8BlockQuantizer* self, const Format& format, bool rowwise, bool columnwise,
-             bool power_of_two, float amax_epsilon, int block_dims) {
+             bool power_of_two, float min_amax, int block_dims) {
             new (self) Float8BlockQuantizer({.format = format,
                                              .rowwise = rowwise,
                                              .columnwise = columnwise,
                                              .power_of_two = power_of_two,
-                                             .amax_epsilon = amax_epsilon,
+                                             .min_amax = min_amax,
                                              .block_dims = block_dims});
           },
           nb::arg("format"), nb::arg("rowwise"), nb::arg("columnwise"), nb::arg("power_of_two"),
-          nb::arg("amax_epsilon"), nb::arg("block_dims"));
+          nb::arg("min_amax"), nb::arg("block_dims"));
   by_name<MXFP8Quantizer>(module, "MXFP8Quantizer")
       .def(
           "__init__",

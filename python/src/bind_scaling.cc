@@ -6,7 +6,6 @@
 #include <nanobind/stl/pair.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/string_view.h>
-#include <nanobind/stl/variant.h>
 #include <nanobind/stl/vector.h>
 
 #include <array>
@@ -20,6 +19,7 @@
 #include "octavo/base/error.h"
 #include "octavo/format/parse_format.h"
 #include "octavo/round/policy_names.h"
+#include "scaling_arguments.h"
 
 namespace octavo::python {
 namespace {
@@ -30,9 +30,6 @@ constexpr std::string_view kPow2 = "pow2";
 // In the order of NanCode.
 constexpr std::array<std::string_view, 3> kNanCodes{"signed_ones", "positive_ones", "signed_quiet"};
 constexpr std::array<std::string_view, 4> kHadamards{"none", "rowwise", "columnwise", "both"};
-
-using Name = std::string;
-using Rectangle = std::variant<std::string, std::pair<std::int64_t, std::int64_t>>;
 
 // The shortest decimal that reads back as the same number.
 template <typename Number>
@@ -75,7 +72,7 @@ std::string_view nan_code_text(const Scaling& scaling) {
   return kNanCodes[static_cast<std::size_t>(scaling.encode.nan_code)];
 }
 
-ScaleSpec parse_scale(std::string_view name, const std::optional<Name>& rule) {
+ScaleSpec parse_scale(std::string_view name, const std::optional<std::string>& rule) {
   ScaleSpec spec;
   const bool pow2 = name == kPow2;
   spec.format = pow2 ? ScaleFormat::f32 : parse_scale_format(name);
@@ -89,45 +86,38 @@ ScaleSpec parse_scale(std::string_view name, const std::optional<Name>& rule) {
   return spec;
 }
 
-Scaling make_scaling(nb::handle format, const Rectangle& tile, const Name& scale,
-                     const std::optional<Name>& rule, const Name& policy, int margin,
-                     float min_amax, const Name& arith, const Name& non_finite,
-                     const Name& rounding, const Name& overflow, const Name& nan,
-                     const Name& nan_code, std::uint64_t seed, int stochastic_bits, int axis,
-                     bool rowwise, bool columnwise, const Name& hadamard,
-                     std::uint16_t hadamard_signs, bool packed) {
+Scaling make_scaling(const ScalingArguments& given) {
   Scaling made;
   // Only Python can find out what a dtype of another library means.
-  made.format =
-      nb::cast<Format>(nb::module_::import_("octavo._dtypes").attr("as_format")(format, kOp));
-  if (const auto* name = std::get_if<std::string>(&tile)) {
-    made.tile = parse_tile(*name);
-  } else {
-    const auto [rows, cols] = std::get<1>(tile);
-    made.tile = {rows, cols};
-  }
-  made.scale = parse_scale(scale, rule);
-  made.scale.margin = margin;
-  made.scale.min_amax = min_amax;
-  made.scale.arith = parse_arith(arith);
-  made.scale.non_finite = parse_non_finite(non_finite);
-  parse_amax_policy(policy, made);
-  made.encode.rounding = parse_rounding(rounding);
-  made.encode.overflow = parse_overflow(overflow);
-  made.encode.nan_input = parse_nan_input(nan);
-  made.encode.nan_code = parse_nan_code(nan_code);
-  made.encode.seed = seed;
-  made.encode.stochastic_bits = stochastic_bits;
-  check(made.encode.rounding == Rounding::stochastic ||
-            (seed == 0 && stochastic_bits == EncodePolicy{}.stochastic_bits),
+  if (const auto format = given.find("format"))
+    made.format =
+        nb::cast<Format>(nb::module_::import_("octavo._dtypes").attr("as_format")(*format, kOp));
+  made.tile = given.tile({1, 32});
+  made.scale = parse_scale(given.word("scale", "e8m0"), given.word_or_none("rule"));
+  made.scale.margin = given.integer<int>("margin", 0);
+  made.scale.min_amax = given.number("min_amax", 0.0F);
+  made.scale.arith = parse_arith(given.word("arith", "octavo"));
+  made.scale.non_finite = parse_non_finite(given.word("non_finite", "poison"));
+  parse_amax_policy(given.word("policy", "max"), made);
+  EncodePolicy& encode = made.encode;
+  encode.rounding = parse_rounding(given.word("rounding", "nearest_even"));
+  encode.overflow = parse_overflow(given.word("overflow", "saturate"));
+  encode.nan_input = parse_nan_input(given.word("nan", "error"));
+  encode.nan_code = parse_nan_code(given.word("nan_code", "signed_ones"));
+  encode.seed = given.integer<std::uint64_t>("seed", 0);
+  encode.stochastic_bits = given.integer<int>("stochastic_bits", encode.stochastic_bits);
+  check(encode.rounding == Rounding::stochastic ||
+            (encode.seed == 0 && encode.stochastic_bits == EncodePolicy{}.stochastic_bits),
         ErrorCode::invalid_argument, kOp,
         "got seed or stochastic_bits, which are for stochastic rounding; leave them out or say "
         "rounding='stochastic'");
-  made.axis = axis;
-  made.rowwise = rowwise;
-  made.columnwise = columnwise;
-  made.hadamard = parse_hadamard(hadamard, hadamard_signs);
-  made.packed = packed;
+  made.axis = given.integer<int>("axis", -1);
+  made.rowwise = given.flag("rowwise", true);
+  made.columnwise = given.flag("columnwise", false);
+  made.hadamard = parse_hadamard(given.word("hadamard", "none"),
+                                 given.integer<std::uint16_t>("hadamard_signs", 0));
+  made.packed = given.flag("packed", true);
+  made.scale_order = parse_scale_order(given.word("scale_order", "row_major"));
   check_scaling(made);
   return made;
 }
@@ -157,6 +147,7 @@ nb::dict state_of(const Scaling& self) {
   state["hadamard"] = hadamard_text(self.hadamard);
   state["hadamard_signs"] = self.hadamard.signs;
   state["packed"] = self.packed;
+  state["scale_order"] = word(name_of(self.scale_order));
   return state;
 }
 
@@ -179,11 +170,7 @@ std::string repr(const Scaling& self) {
 
 nb::object replace(const Scaling& self, const nb::kwargs& changes) {
   nb::dict state = state_of(self);
-  for (const auto& [name, value] : changes) {
-    check(state.contains(name), ErrorCode::wrong_type, kOp, "got '", nb::str(name).c_str(),
-          "', which is no argument of Scaling");
-    state[name] = value;
-  }
+  for (const auto& [name, value] : changes) state[name] = value;
   // What belongs to a choice goes with it.
   const auto drop = [&](const char* name) {
     if (!changes.contains(name)) nb::del(state[name]);
@@ -215,35 +202,32 @@ void bind_scaling(nb::module_& module) {
       "for e8m0, else f32.\n"
       "policy: what stands for the amax: 'max', 'percentile:99.9', 'mse'.\n"
       "margin: scales are multiplied by 2**margin. min_amax: a smaller amax counts as this.\n"
-      "arith: whose order of operations: 'octavo', 'divide', 'te', 'torchao', 'modelopt'.\n"
+      "arith: whose order of operations: 'octavo', 'divide', 'te', 'torchao', 'modelopt', "
+      "'torchao_inference', 'modelopt_qtensor'.\n"
       "non_finite: 'poison' (the tile of a NaN or Inf becomes NaN) or 'saturate'.\n"
       "rounding, overflow, nan, seed, stochastic_bits: as in octavo.encode. nan_code: which NaN is "
       "written: 'signed_ones', 'positive_ones' (CUDA), 'signed_quiet'.\n"
       "axis: the dimension that tiles run along. rowwise, columnwise: which copies are made.\n"
       "hadamard: copies that are transformed before, 16 values at a time: 'none', 'rowwise', "
       "'columnwise', 'both'; bit i of hadamard_signs flips the sign of value i.\n"
-      "packed: codes of fewer than eight bits as a stream of bits, two FP4 codes to a byte.")
+      "packed: codes of fewer than eight bits as a stream of bits, two FP4 codes to a byte.\n"
+      "scale_order: how scales lie in memory: 'row_major', or 'col_major' (the last dimension "
+      "slowest), as GEMMs with tiles of 1 x 128 read them.")
       .def(
           "__init__",
-          [](Scaling* self, nb::object format, const Rectangle& tile, const Name& scale,
-             const std::optional<Name>& rule, const Name& policy, int margin, float min_amax,
-             const Name& arith, const Name& non_finite, const Name& rounding, const Name& overflow,
-             const Name& nan, const Name& nan_code, std::uint64_t seed, int stochastic_bits,
-             int axis, bool rowwise, bool columnwise, const Name& hadamard,
-             std::uint16_t hadamard_signs, bool packed) {
-            new (self) Scaling(make_scaling(format, tile, scale, rule, policy, margin, min_amax,
-                                            arith, non_finite, rounding, overflow, nan, nan_code,
-                                            seed, stochastic_bits, axis, rowwise, columnwise,
-                                            hadamard, hadamard_signs, packed));
+          [](Scaling* self, const nb::args& positional, const nb::kwargs& named) {
+            new (self) Scaling(make_scaling(ScalingArguments(positional, named)));
           },
-          nb::arg("format") = "e4m3fn", nb::arg("tile") = nb::make_tuple(1, 32), nb::kw_only(),
-          nb::arg("scale") = "e8m0", nb::arg("rule").none() = nb::none(), nb::arg("policy") = "max",
-          nb::arg("margin") = 0, nb::arg("min_amax") = 0.0, nb::arg("arith") = "octavo",
-          nb::arg("non_finite") = "poison", nb::arg("rounding") = "nearest_even",
-          nb::arg("overflow") = "saturate", nb::arg("nan") = "error",
-          nb::arg("nan_code") = "signed_ones", nb::arg("seed") = 0, nb::arg("stochastic_bits") = 16,
-          nb::arg("axis") = -1, nb::arg("rowwise") = true, nb::arg("columnwise") = false,
-          nb::arg("hadamard") = "none", nb::arg("hadamard_signs") = 0, nb::arg("packed") = true)
+          // The arguments are taken apart by hand, so that a wrong one is called by its name.
+          nb::sig("def __init__(self, format: object = 'e4m3fn', "
+                  "tile: str | tuple[int, int] = (1, 32), *, scale: str = 'e8m0', "
+                  "rule: str | None = None, policy: str = 'max', margin: int = 0, "
+                  "min_amax: float = 0.0, arith: str = 'octavo', non_finite: str = 'poison', "
+                  "rounding: str = 'nearest_even', overflow: str = 'saturate', "
+                  "nan: str = 'error', nan_code: str = 'signed_ones', seed: int = 0, "
+                  "stochastic_bits: int = 16, axis: int = -1, rowwise: bool = True, "
+                  "columnwise: bool = False, hadamard: str = 'none', hadamard_signs: int = 0, "
+                  "packed: bool = True, scale_order: str = 'row_major') -> None"))
       .def_prop_ro(
           "format", [](const Scaling& self) { return self.format; }, nb::rv_policy::move)
       .def_prop_ro(
@@ -269,6 +253,7 @@ void bind_scaling(nb::module_& module) {
       .def_prop_ro("hadamard", [](const Scaling& self) { return hadamard_text(self.hadamard); })
       .def_prop_ro("hadamard_signs", [](const Scaling& self) { return self.hadamard.signs; })
       .def_ro("packed", &Scaling::packed)
+      .def_prop_ro("scale_order", [](const Scaling& self) { return name_of(self.scale_order); })
       .def("replace", &replace, nb::sig("def replace(self, **changes: object) -> Scaling"),
            "The same with changes. A new scale without a rule takes its own.")
       .def("__repr__", &repr)

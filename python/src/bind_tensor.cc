@@ -4,11 +4,13 @@
 #include <nanobind/stl/variant.h>
 #include <nanobind/stl/vector.h>
 
+#include <cstring>
 #include <span>
 #include <utility>
 
 #include "bind.h"
 #include "octavo/base/error.h"
+#include "octavo/convert/device_tensor.h"
 #include "octavo/tensor/dtype.h"
 
 namespace octavo::python {
@@ -21,6 +23,27 @@ Shape checked_shape(const std::vector<std::int64_t>& sizes) {
 
 std::vector<std::int64_t> list_of(const Shape& shape) {
   return {shape.sizes().begin(), shape.sizes().end()};
+}
+
+Counting::Counting(bool wanted, Device device, std::uintptr_t stream)
+    : wanted_(wanted), stream_(stream) {
+  static_assert(sizeof(Counts) == 3 * sizeof(double));
+  if (wanted && device.kind != DeviceKind::cpu)
+    there_ = values_on(device, {3}, DType::f64, stream_of(stream));
+}
+
+Counts* Counting::at() {
+  if (!wanted_) return nullptr;
+  return there_.owner() == nullptr ? &host_ : static_cast<Counts*>(there_.view().data);
+}
+
+std::optional<CountTuple> Counting::found() {
+  if (!wanted_) return std::nullopt;
+  if (there_.owner() != nullptr) {
+    const Tensor back = to_host(there_.view(), stream_of(stream_));
+    std::memcpy(&host_, back.view().data, sizeof host_);
+  }
+  return count_tuple(host_);
 }
 
 namespace {
@@ -50,8 +73,9 @@ std::pair<std::uintptr_t, bool> array_memory(nb::handle array_struct) {
 }
 
 View make_view(std::uintptr_t address, const Kind& kind, const std::vector<std::int64_t>& shape,
-               const std::vector<std::int64_t>& strides, bool packed, bool read_only) {
+               const std::vector<std::int64_t>& strides, bool packed, bool read_only, int cuda) {
   View view;
+  view.device = device_of(cuda);
   view.data = reinterpret_cast<void*>(address);
   if (const Format* format = std::get_if<Format>(&kind)) {
     view.dtype = DType::code;
@@ -77,12 +101,13 @@ void bind_tensor(nb::module_& module) {
           "__init__",
           [](View* self, std::uintptr_t address, const Kind& kind,
              const std::vector<std::int64_t>& shape, const std::vector<std::int64_t>& strides,
-             bool packed, bool read_only) {
-            new (self) View(make_view(address, kind, shape, strides, packed, read_only));
+             bool packed, bool read_only, int cuda) {
+            new (self) View(make_view(address, kind, shape, strides, packed, read_only, cuda));
           },
           nb::arg("address"), nb::arg("kind"), nb::arg("shape"), nb::arg("strides"),
-          nb::arg("packed") = false, nb::arg("read_only") = false,
-          "kind: a Format, or a value type by name. Strides are in bytes, one per dimension.");
+          nb::arg("packed") = false, nb::arg("read_only") = false, nb::arg("cuda") = -1,
+          "kind: a Format, or a value type by name. Strides are in bytes, one per dimension. cuda: "
+          "the index of the device; -1 is the CPU.");
 }
 
 }  // namespace octavo::python

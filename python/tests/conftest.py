@@ -1,4 +1,4 @@
-"""What the tests share: every 16-bit input, and peers that may be missing."""
+"""What the tests share: every 16-bit input, a foreign array, and peers that may be missing."""
 
 from __future__ import annotations
 
@@ -35,3 +35,29 @@ def edges_f32() -> np.ndarray:
         np.random.default_rng(0).integers(0, 1 << 32, 1 << 18, dtype=np.uint64).astype(np.uint32)
     )
     return np.concatenate([around, random]).view(np.float32)
+
+
+class Foreign:
+    """An array of a library that is known by DLPack alone."""
+
+    def __init__(self, x):
+        self.x = x
+
+    def __dlpack__(self, **kwargs):
+        return self.x.__dlpack__(**kwargs)
+
+    def __dlpack_device__(self):
+        return self.x.__dlpack_device__()
+
+    @staticmethod
+    def __array_namespace__():
+        return Foreign
+
+    @staticmethod
+    def from_dlpack(x):
+        return Foreign(np.from_dlpack(x))
+
+
+@pytest.fixture(scope="session")
+def foreign() -> type[Foreign]:
+    return Foreign

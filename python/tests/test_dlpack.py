@@ -206,12 +206,16 @@ def test_errors(strange, torch):
             raise AssertionError("must not be asked")
 
         def __dlpack_device__(self):
-            return (2, 0)
+            return self.device
 
+    OnGpu.device = (10, 0)
     with pytest.raises(
         RuntimeError,
-        match=r"^\[encode\] got an array on DLPack device 2, and octavo computes on the CPU",
+        match=r"^\[encode\] got an array on DLPack device 10, and octavo computes on the CPU",
     ):
+        ov.encode(OnGpu(), "e4m3fn")
+    OnGpu.device = (2, 63)  # not there, or built without CUDA: it says which
+    with pytest.raises(RuntimeError, match=r"^\[cuda\] "):
         ov.encode(OnGpu(), "e4m3fn")
 
     class Refuses:

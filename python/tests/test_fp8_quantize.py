@@ -89,24 +89,6 @@ def test_scaled_mm(b_order, torch):
     assert np.abs(result / float(a_scale * b_scale) - a64 @ b64).min() > bound.max()
 
 
-def test_dlpack_strides():
-    class Foreign:
-        def __init__(self, x):
-            self.x = x
-
-        def __dlpack__(self, **kwargs):
-            return self.x.__dlpack__(**kwargs)
-
-        def __dlpack_device__(self):
-            return self.x.__dlpack_device__()
-
-        @staticmethod
-        def __array_namespace__():
-            return Foreign
-
-        @staticmethod
-        def from_dlpack(x):
-            return Foreign(np.from_dlpack(x))
-
-    codes, scale = ov.fp8_quantize(Foreign(np.asfortranarray(np.ones((3, 4), np.float32))))
+def test_dlpack_strides(foreign):
+    codes, scale = ov.fp8_quantize(foreign(np.asfortranarray(np.ones((3, 4), np.float32))))
     assert codes.x.shape == (3, 4) and codes.x.strides == (1, 3) and scale.x.shape == ()

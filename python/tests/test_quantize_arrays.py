@@ -92,39 +92,18 @@ def test_any_strides(name, torch):
     assert same_bytes(row, ov.quantize(np.tile(x[0], (8, 1)), name))
 
 
-class Foreign:
-    """An array of a library that is known by DLPack alone."""
-
-    def __init__(self, x):
-        self.x = x
-
-    def __dlpack__(self, **kwargs):
-        return self.x.__dlpack__(**kwargs)
-
-    def __dlpack_device__(self):
-        return self.x.__dlpack_device__()
-
-    @staticmethod
-    def __array_namespace__():
-        return Foreign
-
-    @staticmethod
-    def from_dlpack(x):
-        return Foreign(np.from_dlpack(x))
-
-
-def test_dlpack_arrays(torch):
+def test_dlpack_arrays(foreign):
     x = values(4, 64)
-    q = ov.quantize(Foreign(x), "mxfp8")
-    assert isinstance(q.codes, Foreign) and isinstance(q.scales, Foreign)
+    q = ov.quantize(foreign(x), "mxfp8")
+    assert isinstance(q.codes, foreign) and isinstance(q.scales, foreign)
     assert q.codes.x.dtype == np.uint8  # NumPy takes no float8 through DLPack
     assert same_bytes(q, ov.quantize(x, "mxfp8")) and q.dtype == "float32"
     np.testing.assert_array_equal(ov.dequantize(q).x, ov.dequantize(ov.quantize(x, "mxfp8")))
-    out = Foreign(np.empty_like(x))
+    out = foreign(np.empty_like(x))
     assert ov.dequantize(q, out=out) is out and out.x.any()
 
 
-def test_the_source_is_not_kept():
+def test_the_source_is_not_kept(foreign):
     class Watched(np.ndarray):
         pass
 
@@ -134,7 +113,7 @@ def test_the_source_is_not_kept():
     del x
     gc.collect()
     assert gone() is None and q.codes is not None
-    x = Foreign(values(4, 64))
+    x = foreign(values(4, 64))
     gone = weakref.ref(x)
     q = ov.quantize(x, "mxfp8")
     del x

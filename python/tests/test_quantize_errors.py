@@ -133,3 +133,49 @@ def test_torch_refusals(torch):
     with torch.no_grad():
         q = ov.quantize(torch.ones(4, 64, requires_grad=True), "mxfp8")
     assert not ov.dequantize(q).requires_grad
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error", "message"),
+    [
+        ({"tile": 32}, TypeError, "got tile=32 of type int, wanted two sizes such as (1, 32)"),
+        ({"tile": (1, 2, 3)}, TypeError, "got tile=(1, 2, 3) of type tuple, wanted two sizes"),
+        ({"tile": (1.5, 2)}, TypeError, "got tile=1.5 of type float, wanted a whole number"),
+        ({"tile": (1, 2**70)}, ValueError, "got tile=1180591620717411303424, wanted 0 to 2^63 - 1"),
+        ({"scale": 3}, TypeError, "got scale=3 of type int, wanted a name in quotes"),
+        ({"rule": 3}, TypeError, "got rule=3 of type int, wanted a name in quotes"),
+        ({"policy": 99}, TypeError, "got policy=99 of type int"),
+        ({"margin": 1.5}, TypeError, "got margin=1.5 of type float, wanted a whole number"),
+        ({"margin": True}, TypeError, "got margin=True of type bool, wanted a whole number"),
+        ({"margin": np.arange(3)}, TypeError, "got margin=array([0, 1, 2]) of type ndarray"),
+        ({"min_amax": "a"}, TypeError, "got min_amax='a' of type str, wanted a number"),
+        ({"seed": -1}, ValueError, "got seed=-1, wanted 0 to 18446744073709551615"),
+        ({"axis": 2**40}, ValueError, "got axis=1099511627776, wanted -2147483648 to 2147483647"),
+        ({"hadamard_signs": 70000}, ValueError, "got hadamard_signs=70000, wanted 0 to 65535"),
+        ({"rowwise": 1}, TypeError, "got rowwise=1 of type int, wanted True or False"),
+        ({"packed": "yes"}, TypeError, "got packed='yes' of type str, wanted True or False"),
+        ({"tiles": 3}, TypeError, "'tiles', which is no argument of Scaling, wanted one of format"),
+    ],
+)
+def test_scaling(arguments, error, message):
+    for call in (ov.Scaling, ov.preset("fp8").replace):
+        with pytest.raises(error) as caught:
+            call(**arguments)
+        assert str(caught.value).startswith("[scaling] got ")
+        assert message in str(caught.value)
+
+
+def test_scaling_without_names():
+    assert ov.Scaling("e5m2", [2, np.int64(16)]) == ov.Scaling(format="e5m2", tile=(2, 16))
+    assert ov.Scaling(columnwise=np.bool_(True)).columnwise
+    with pytest.raises(TypeError, match="got 3 arguments without a name, wanted at most 2"):
+        ov.Scaling("e4m3fn", (1, 32), "e8m0")
+    with pytest.raises(TypeError, match="got format twice"):
+        ov.Scaling("e4m3fn", format="e5m2")
+
+
+def test_nan_advice_fits_the_arith():
+    x = np.float32([[1, np.nan]])
+    with pytest.raises(ValueError, match="arith te never poisons") as caught:
+        ov.quantize(x, ov.preset("mxfp4").replace(arith="te"))
+    assert "non_finite" not in str(caught.value)

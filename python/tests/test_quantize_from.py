@@ -161,3 +161,16 @@ def test_nvfp4_needs_its_tensor_scale():
         ov.quantized(q.codes, q.scales, "nvfp4", tensor_scale=1.0)
     with pytest.raises(ValueError, match="is -1; a scale is positive"):
         ov.quantized(q.codes, q.scales, "nvfp4", tensor_scale=np.float32(-1))
+
+
+def test_infinite_scales_name_their_tile():
+    q = ov.quantize(np.ones((2, 64), np.float32), "fp8-channel")
+    scales = np.array([[1], [np.inf]], np.float32)
+    with pytest.raises(ValueError, match=r"the scale of tile \(1, 0\) is inf; .*: give NaN"):
+        ov.quantized(q.codes, scales, "fp8-channel")
+    # torchao makes Inf of Inf: what it made is taken in as it is.
+    made = ov.quantized(q.codes, scales, ov.preset("fp8-channel").replace(arith="torchao"))
+    assert np.isinf(ov.dequantize(made)[1]).all()
+    q = ov.quantize(np.ones((2, 64), np.float32), "nvfp4")
+    with pytest.raises(ValueError, match="the tensor scale of tile .* is inf"):
+        ov.quantized(q.codes, q.scales, "nvfp4", tensor_scale=np.float32(np.inf))

@@ -110,7 +110,7 @@ def transcribed(x: np.ndarray, name: str) -> tuple[np.ndarray, np.ndarray, np.fl
 
 
 def bits(array: np.ndarray) -> np.ndarray:
-    return array.view({1: np.uint8, 4: np.uint32}[array.dtype.itemsize])
+    return array.view({1: np.uint8, 2: np.uint16, 4: np.uint32}[array.dtype.itemsize])
 
 
 def normal_values(shape: tuple[int, int], seed: int) -> np.ndarray:
@@ -171,6 +171,19 @@ def test_dequantize_is_scale_times_value(name):
     # Products of at most 24 + 4 + 8 bits are exact in float64, so this rounds once.
     expected = (scale * value).astype(np.float32)
     np.testing.assert_array_equal(ov.dequantize(ov.quantize(x, name)), expected)
+
+
+@pytest.mark.parametrize("name", PRESETS)
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+def test_narrow_values_are_those_of_float32_rounded_again(name, dtype, ml_dtypes):
+    rng = np.random.default_rng(14)
+    # Subnormal numbers of float16, all of its range, and beyond it, where it has Inf.
+    x = rng.normal(size=(9, 160)) * np.exp2(rng.uniform(-30, 20, (9, 160)))
+    q = ov.quantize(x.astype(np.float32), name)
+    with np.errstate(over="ignore"):
+        expected = ov.dequantize(q).astype(dtype)
+    assert dtype != "float16" or np.isinf(expected).any()
+    np.testing.assert_array_equal(bits(ov.dequantize(q, dtype)), bits(expected))
 
 
 @pytest.mark.parametrize("name", PRESETS)

@@ -162,8 +162,6 @@ def test_immutable():
         ({"hadamard": "yes"}, ValueError, "[hadamard] got 'yes', wanted none, rowwise"),
         ({"rounding": "stochastic", "stochastic_bits": 17}, ValueError, "got stochastic_bits 17"),
         ({"rowwise": False}, ValueError, "neither rowwise nor columnwise"),
-        ({"margin": 0.5}, TypeError, "incompatible"),
-        ({"tile": (1, 2, 3)}, TypeError, "incompatible"),
     ],
 )
 def test_errors(kwargs, error, message):

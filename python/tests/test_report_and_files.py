@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import numpy as np
 import pytest
 import torch
@@ -94,3 +96,35 @@ def test_files_that_are_wrong_are_refused(values, tmp_path):
     with pytest.raises(ValueError, match="numpy"):
         ov.load(path, "jax")
     assert path.read_bytes() == b"not a file"
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ("4x64 float32 format=xyz", "'xyz' is not a format"),
+        ("4xq float32 format=e4m3fn", "got the shape 'q', wanted sizes like 1024x4096"),
+        ("4x64 floot format=e4m3fn", "got 'floot', wanted float64"),
+        ("4x64", "its metadata read '4x64', wanted a shape, a type and a scaling"),
+        ("4x64 float32 format=e4m3fn later=1", "does not know 'later'"),
+        ("4x64 float32 format=e4m3fn tile=1x32 scale=f32 rule=f32 axis=5", "got axis 5, wanted"),
+        ("9999x9999 float32 format=e4m3fn tile=1x32", "more elements than the file has bytes"),
+    ],
+)
+def test_what_is_wrong_in_a_file_is_named_by_tensor_and_file(tmp_path, line, message):
+    path = tmp_path / "m.safetensors"
+    metadata = {"octavo.version": "1", "octavo.tensor.layer.0": line}
+    header = json.dumps({"__metadata__": metadata}).encode()
+    path.write_bytes(len(header).to_bytes(8, "little") + header)
+    with pytest.raises(ValueError) as caught:
+        ov.load(path)
+    assert str(caught.value).startswith("[quantized file] tensor 'layer.0' in '")
+    assert message in str(caught.value)
+
+
+def test_scales_of_a_peer_come_back_as_they_are(tmp_path):
+    """torchao's scale of a tile with Inf is Inf."""
+    x = np.float32([[1, np.inf], [1, 2]])
+    q = ov.quantize(x, ov.preset("fp8-channel").replace(arith="torchao"))
+    assert np.isinf(q.scales[0, 0])
+    ov.save(tmp_path / "x.safetensors", {"x": q})
+    assert np.array_equal(ov.load(tmp_path / "x.safetensors")["x"].scales, q.scales)

@@ -133,7 +133,7 @@ Outcome outcome_of(const Kernels& kernels, const Scaling& scaling, const Tensor&
       back(DType::f32, {}, false, kRows, kCols, layout);
   source.fill(values.bytes());
   float amax = 1000.0F, found = 0;
-  const float inverse = 0.75F;
+  const float inv_scale = 0.75F;
   Copy rowwise(scaling, kRows, kCols, layout), columnwise(scaling, kCols, kRows, layout);
   QuantizeJob job{.scale = scaling.scale, .encode = scaling.encode};
   job.source.values = source.matrix();
@@ -142,7 +142,7 @@ Outcome outcome_of(const Kernels& kernels, const Scaling& scaling, const Tensor&
   job.scale.context.per_tensor = scaling.tile == Tile{0, 0};
   job.tensor_amax = &amax;
   job.amax = &found;
-  if (delayed) job.given_inverse = &inverse;
+  if (delayed) job.given_inv_scale = &inv_scale;
   kernels.quantize({}, job);
   Outcome outcome{rowwise.codes.dense(),
                   rowwise.scales.dense(),

@@ -11,8 +11,14 @@ namespace octavo::testing {
 namespace {
 
 std::string first_difference(const Tensor& got, const Tensor& wanted) {
-  const auto a = got.bytes(), b = wanted.bytes();
+  // Scales may be column-major, but never have gaps.
+  const auto memory = [](const Tensor& tensor) {
+    return std::span(static_cast<const std::byte*>(tensor.view().data),
+                     static_cast<std::size_t>(tensor.nbytes()));
+  };
+  const auto a = memory(got), b = memory(wanted);
   if (a.size() != b.size()) return text("sizes ", a.size(), " and ", b.size());
+  if (got.view().strides != wanted.view().strides) return "other strides";
   for (std::size_t i = 0; i < a.size(); ++i)
     if (a[i] != b[i])
       return text("byte ", i, ": got ", std::to_integer<int>(a[i]), ", wanted ",

@@ -176,6 +176,10 @@ inline std::vector<NamedScaling> all_kinds_of_scalings() {
     change(base, text(base, "_axis0"), [&](Scaling& s) {
       if (s.tile.rows <= 1) s.axis = 0;
     });
+    change(base, text(base, "_col_major"), [&](Scaling& s) {
+      s.scale_order = ScaleOrder::col_major;
+      s.columnwise = true;
+    });
     change(base, text(base, "_hadamard"), [&](Scaling& s) {
       s.hadamard = {.rowwise = true, .columnwise = true, .signs = 0xA53C};
       s.columnwise = true;

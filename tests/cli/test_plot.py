@@ -82,4 +82,5 @@ def test_with_json(octavo):
 def test_not_written(octavo):
     octavo("formats", "e4m3fn", "--plot", "nope/p.svg").refused(1, "nope/p.svg", "No such file")
     octavo("formats", "nope", "--plot", "p.svg").refused(2)
+    octavo("formats", "e4m3fn", "--plot", "p.png").refused(2, "--plot: got 'p.png'", "'p.svg'")
     assert octavo.files() == set()

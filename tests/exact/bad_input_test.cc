@@ -232,7 +232,8 @@ TEST_F(BadInput, Policies) {
   });
   View elsewhere = values({4});
   elsewhere.device = {DeviceKind::cuda, 0};
-  refused(ErrorCode::unsupported, "GPU", [&] { encode(elsewhere, codes({4}), {}, options()); });
+  refused(kInvalid, "on cuda:0 and the output on cpu",
+          [&] { encode(elsewhere, codes({4}), {}, options()); });
 }
 
 // Formats built by hand: each breaks one rule of format_problem.

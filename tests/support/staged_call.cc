@@ -72,6 +72,14 @@ void StagedCall::reads(const QuantizedMatrix& matrix) {
 
 void StagedCall::reads(const QuantizeSource& source) {
   source.is_quantized() ? reads(source.quantized) : reads(source.values);
+  if (source.producer != nullptr) reads(*source.producer, source.rows());
+}
+
+void StagedCall::reads(const Producer& producer, std::int64_t rows) {
+  reads(producer.weight);
+  reads(producer.bias);
+  for (const float* kept : {producer.mean, producer.inv_std})
+    add(kept, static_cast<std::size_t>(rows) * sizeof(float), true);
 }
 
 void StagedCall::updates(const float* number) {
@@ -210,7 +218,19 @@ QuantizedMatrix StagedCall::there(QuantizedMatrix matrix) const {
   return matrix;
 }
 
-QuantizeSource StagedCall::there(QuantizeSource source) const {
+Producer StagedCall::there(Producer producer) const {
+  producer.weight = there(producer.weight);
+  producer.bias = there(producer.bias);
+  producer.mean = there(producer.mean);
+  producer.inv_std = there(producer.inv_std);
+  return producer;
+}
+
+QuantizeSource StagedCall::there(QuantizeSource source) {
+  if (source.producer != nullptr) {
+    producer_ = there(*source.producer);
+    source.producer = &producer_;
+  }
   if (source.is_quantized()) {
     source.quantized = there(source.quantized);
   } else {

@@ -28,6 +28,7 @@ class StagedCall {
   void writes(const float* number) { add(number, sizeof(float), true); }
   void reads(const QuantizedMatrix& matrix);
   void reads(const QuantizeSource& source);
+  void reads(const Producer& producer, std::int64_t rows);  // and writes what is kept of rows
   void updates(const float* number);
   void updates(const Counts* counts);
 
@@ -36,7 +37,8 @@ class StagedCall {
   [[nodiscard]] const Exec& exec() const { return exec_; }
   [[nodiscard]] Matrix there(Matrix matrix) const;
   [[nodiscard]] QuantizedMatrix there(QuantizedMatrix matrix) const;
-  [[nodiscard]] QuantizeSource there(QuantizeSource source) const;
+  [[nodiscard]] QuantizeSource there(QuantizeSource source);
+  [[nodiscard]] Producer there(Producer producer) const;
   template <typename T>
   [[nodiscard]] T* there(T* single) const {
     return static_cast<T*>(moved(single));
@@ -70,6 +72,7 @@ class StagedCall {
   Exec exec_;
   std::vector<Buffer> buffers_;
   std::vector<Matrix> outputs_;
+  Producer producer_{};  // of a source: the device's copy is pointed to
 };
 
 }  // namespace octavo::support

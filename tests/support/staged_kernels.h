@@ -41,7 +41,7 @@ struct StagedKernels {
       call.writes(copy->scales);
       call.reads(copy->tensor_scale);
     }
-    for (const float* given : {job.given_amax, job.given_inverse, job.tensor_amax})
+    for (const float* given : {job.given_amax, job.given_inv_scale, job.tensor_amax})
       call.reads(given);
     call.updates(job.amax);
     call.updates(job.counts);
@@ -51,7 +51,7 @@ struct StagedKernels {
     if (job.rowwise.wanted()) there.rowwise = call.there(job.rowwise);
     if (job.columnwise.wanted()) there.columnwise = call.there(job.columnwise);
     there.given_amax = call.there(job.given_amax);
-    there.given_inverse = call.there(job.given_inverse);
+    there.given_inv_scale = call.there(job.given_inv_scale);
     there.tensor_amax = call.there(job.tensor_amax);
     there.amax = call.there(job.amax);
     there.counts = call.there(job.counts);
@@ -88,6 +88,47 @@ struct StagedKernels {
     call.finish();
   }
 
+  static void produce(const Exec& exec, const Matrix& x, const Producer& producer,
+                      const Matrix& out) {
+    StagedCall call(kDevice(), exec);
+    call.reads(x);
+    call.reads(producer, x.rows);
+    call.writes(out);
+    call.start();
+    kDevice().kernels->produce(call.exec(), call.there(x), call.there(producer), call.there(out));
+    call.finish();
+  }
+
+  // It looks at types, sizes and strides, and at how addresses are aligned.
+  static bool fuses(const QuantizeJob& job) { return kDevice().kernels->fuses(job); }
+
+  static void delayed_update(const Exec& exec, const DelayedJob& job) {
+    StagedCall call(kDevice(), exec);
+    const auto updates = [&](const FloatRow& row, std::int64_t count, std::int64_t rows,
+                             std::int64_t pitch) {
+      const Matrix numbers{.data = row.data,
+                           .dtype = DType::f32,
+                           .rows = rows,
+                           .cols = count,
+                           .row_pitch = pitch,
+                           .col_stride = row.stride};
+      call.reads(numbers);
+      call.writes(numbers);
+    };
+    updates(job.history, job.length, job.tensors, job.tensor_stride);
+    updates(job.inv_scale, job.tensors, 1, 0);
+    updates(job.scale, job.tensors, 1, 0);
+    updates(job.calls, 1, 1, 0);
+    call.start();
+    DelayedJob there = job;
+    if (job.tensors > 0)
+      for (FloatRow* row : {&there.history, &there.inv_scale, &there.scale})
+        row->data = call.there(row->data);
+    there.calls.data = call.there(job.calls.data);
+    kDevice().kernels->delayed_update(call.exec(), there);
+    call.finish();
+  }
+
   static std::int64_t count_nan(const Exec& exec, const Matrix& values) {
     StagedCall call(kDevice(), exec);
     call.reads(values);
@@ -109,6 +150,9 @@ struct StagedKernels {
     offer(&Kernels::dequantize, &dequantize);
     offer(&Kernels::amax, &amax);
     offer(&Kernels::tensor_scale, &tensor_scale);
+    offer(&Kernels::produce, &produce);
+    offer(&Kernels::fuses, &fuses);
+    offer(&Kernels::delayed_update, &delayed_update);
     offer(&Kernels::count_nan, &count_nan);
     return table;
   }

@@ -53,6 +53,11 @@ void amax_matrix(const Isa& isa, const Exec& exec, const QuantizeSource& source,
                         : amax_of_matrix<float>(isa, exec, source, of, amax);
 }
 
+void delayed_update(const Exec&, const DelayedJob& job) {
+  const FpEnvGuard guard;
+  delayed_update_all(job);
+}
+
 void tensor_scale(const Exec&, const ScaleSpec& spec, const Format& element, const float* amax,
                   float* scale) {
   const FpEnvGuard guard;

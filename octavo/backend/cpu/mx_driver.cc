@@ -1,5 +1,5 @@
-// Rows alone go to the kernel in long pieces. Where columns are wanted too, strips of 64 rows are
-// worked on in pieces that stay in the second cache, so that memory is read once.
+// Rows alone go to the kernel in long pieces. Where columns are wanted, strips of 64 rows are
+// worked on in pieces that stay in the first cache, so that memory is read once.
 #include "octavo/backend/cpu/mx_driver.h"
 
 #include <algorithm>
@@ -12,18 +12,20 @@
 namespace octavo::cpu {
 namespace {
 
-constexpr std::int64_t kStripRows = 64;    // rows whose columns are quantized as well,
-constexpr std::int64_t kBothPiece = 512;   // in pieces of so many columns,
-constexpr std::int64_t kColumnPiece = 64;  // of which so many at a time
-constexpr std::int64_t kLine = 64;         // bytes of a line of the cache
-constexpr std::int64_t kRowPiece = 8192;   // of a row alone: much longer than its setting up
+constexpr std::int64_t kLine = 64;        // bytes of a line of the cache
+constexpr std::int64_t kStripRows = 64;   // whose columns are quantized together: a line each
+constexpr std::int64_t kRowPiece = 8192;  // of a row alone: much longer than its setting up
+
+std::uint8_t* bytes_at(const Matrix& matrix, std::int64_t row, std::int64_t col) {
+  return reinterpret_cast<std::uint8_t*>(element(matrix, row, col));
+}
 
 bool is_plain(const QuantizeJob& job) {
   const ScaleSpec& scale = job.scale;
   return scale.format == ScaleFormat::e8m0 && scale.non_finite == NonFinite::poison &&
          (scale.arith == Arith::octavo || scale.arith == Arith::divide) && scale.margin == 0 &&
          scale.min_amax == 0.0F && job.policy == AmaxPolicy::max && job.given_amax == nullptr &&
-         job.given_inverse == nullptr && job.counts == nullptr && !job.hadamard_rowwise &&
+         job.given_inv_scale == nullptr && job.counts == nullptr && !job.hadamard_rowwise &&
          !job.hadamard_columnwise && !job.source.is_quantized() &&
          job.encode.rounding == Rounding::nearest_even && job.encode.overflow == Overflow::saturate;
 }
@@ -39,13 +41,14 @@ bool quantize_mx(const Isa& isa, const Exec& exec, const QuantizeJob& job) {
   const Matrix& values = job.source.values;
   const QuantizedMatrix &rowwise = job.rowwise, &columnwise = job.columnwise;
   if (isa.mx == nullptr || !is_plain(job) || !fits(rowwise) || !fits(columnwise)) return false;
-  if (!is_contiguous(values) || columnwise.codes.packed) return false;
+  const bool packs_both = columnwise.wanted() && rowwise.wanted() && rowwise.codes.packed;
+  if (!is_contiguous(values) || columnwise.codes.packed || packs_both) return false;
   const Format& format = rowwise.wanted() ? rowwise.codes.format : columnwise.codes.format;
   MxBlocks blocks{.format = format, .source = values.dtype, .rule = job.scale.rule};
   if (format.has_nan())
     blocks.poison_code = static_cast<std::uint8_t>(nan_input_code(format, job.encode, false));
   const MxKernels kernels = isa.mx(blocks);
-  if (kernels.rows == nullptr || (columnwise.wanted() && kernels.columns == nullptr)) return false;
+  if (kernels.rows == nullptr || (columnwise.wanted() && kernels.strip == nullptr)) return false;
 
   // Rows that follow each other without a gap, in whole blocks, are one long row.
   const auto follows = [&](const Matrix& matrix, std::int64_t row_bytes) {
@@ -60,42 +63,44 @@ bool quantize_mx(const Isa& isa, const Exec& exec, const QuantizeJob& job) {
   }
   const auto row_piece = [&](const std::byte* from, std::int64_t row, std::int64_t col,
                              std::int64_t n) {
-    auto* scales = reinterpret_cast<std::uint8_t*>(element(rowwise.scales, row, col / kMxBlock));
-    if (!rowwise.codes.packed) {
-      auto* codes = reinterpret_cast<std::uint8_t*>(element(rowwise.codes, row, col));
-      return kernels.rows(blocks, from, codes, scales, n);
-    }
+    auto* scales = bytes_at(rowwise.scales, row, col / kMxBlock);
+    if (!rowwise.codes.packed)
+      return kernels.rows(blocks, from, bytes_at(rowwise.codes, row, col), scales, n);
     alignas(64) std::uint8_t staged[kRowPiece];
     kernels.rows(blocks, from, staged, scales, n);
     scatter(rowwise.codes, row, col, n, reinterpret_cast<const std::byte*>(staged));
   };
-  // A piece of a strip is copied, and both its rows and its columns are read from there; codes of
-  // columns are collected until they fill whole lines of the transpose. Without the copies pitches
-  // that are powers of two would have everything want the same few places of the caches.
+  // Codes of columns are collected until they fill whole lines of the transpose.
   const auto strip = [&](std::int64_t row, std::int64_t count) {
-    const int bytes = bytes_of(values);
-    const std::int64_t pitch = kBothPiece * bytes + kLine;
-    alignas(kLine) std::byte copy[kStripRows * (kBothPiece * 4 + kLine)];
-    alignas(kLine) std::uint8_t collected[kColumnPiece * kStripRows];
-    for (std::int64_t start = 0; start < cols; start += kBothPiece) {
-      const std::int64_t wide = std::min(kBothPiece, cols - start);
-      for (std::int64_t r = 0; r < count; ++r) {
-        std::memcpy(copy + r * pitch, element(values, row + r, start),
-                    static_cast<std::size_t>(wide * bytes));
-        if (rowwise.wanted()) row_piece(copy + r * pitch, row + r, start, wide);
+    alignas(kLine) std::uint8_t collected[kMxStripCols * kStripRows];
+    for (std::int64_t col = 0; col < cols; col += kMxStripCols) {
+      const std::int64_t n = std::min(kMxStripCols, cols - col);
+      for (std::int64_t down = 0; down < count; down += kMxBlock) {
+        const bool rows_too = rowwise.wanted();
+        const MxStrip one{
+            .values = element(values, row + down, col),
+            .row_pitch = values.row_pitch,
+            .rows = std::min(kMxBlock, count - down),
+            .cols = n,
+            .codes = collected + down,
+            .scales = bytes_at(columnwise.scales, col, (row + down) / kMxBlock),
+            .code_pitch = kStripRows,
+            .scale_pitch = columnwise.scales.row_pitch,
+            .row_codes = rows_too ? bytes_at(rowwise.codes, row + down, col) : nullptr,
+            .row_scales = rows_too ? bytes_at(rowwise.scales, row + down, col / kMxBlock) : nullptr,
+            .row_code_pitch = rowwise.codes.row_pitch,
+            .row_scale_pitch = rowwise.scales.row_pitch};
+        kernels.strip(blocks, one);
       }
-      for (std::int64_t c = 0; c < wide; c += kColumnPiece) {
-        const std::int64_t n = std::min(kColumnPiece, wide - c), col = start + c;
-        for (std::int64_t block = 0; block < count; block += kMxBlock) {
-          auto* scales = reinterpret_cast<std::uint8_t*>(
-              element(columnwise.scales, col, (row + block) / kMxBlock));
-          kernels.columns(blocks, copy + block * pitch + c * bytes, pitch,
-                          std::min(kMxBlock, count - block), n, collected + block, kStripRows,
-                          scales, columnwise.scales.row_pitch);
+      std::uint8_t* to = bytes_at(columnwise.codes, col, row);
+      const std::uint8_t* from = collected;
+      for (std::int64_t i = 0; i < n; ++i, to += columnwise.codes.row_pitch, from += kStripRows) {
+        // A line whose length is known is four stores, not a call.
+        if (count == kStripRows) {
+          std::memcpy(to, from, kStripRows);
+        } else {
+          std::memcpy(to, from, static_cast<std::size_t>(count));
         }
-        for (std::int64_t i = 0; i < n; ++i)
-          std::memcpy(element(columnwise.codes, col + i, row), collected + i * kStripRows,
-                      static_cast<std::size_t>(count));
       }
     }
   };

@@ -3,6 +3,7 @@
 // f64) staged on the stack; an Isa may offer a shortcut for blocks it knows.
 #include <algorithm>
 #include <bit>
+#include <cstring>
 #include <numeric>
 #include <type_traits>
 
@@ -40,9 +41,9 @@ class CopyMaker {
         encoder_(make_encoder(to_.codes.format, encode_policy(job),
                               sizeof(Real) == 4 ? DType::f32 : DType::f64)),
         encode_(isa.encode(encoder_)),
-        division_(divides(job.scale) && job.given_inverse == nullptr),
-        finish_(job.given_inverse == nullptr ? finish_of(job.scale, to_.codes.format)
-                                             : Finish::none),
+        division_(divides(job.scale) && job.given_inv_scale == nullptr),
+        finish_(job.given_inv_scale == nullptr ? finish_of(job.scale, to_.codes.format)
+                                               : Finish::none),
         poison_code_(
             to_.codes.format.has_nan() ? nan_input_code(to_.codes.format, job.encode, false) : 0),
         direct_codes_(is_contiguous(to_.codes)) {
@@ -52,7 +53,7 @@ class CopyMaker {
       // Peers do not poison, even where they look at everything.
       scaled_encoder_.only_finite = job.scale.arith == Arith::octavo &&
                                     job.scale.non_finite == NonFinite::poison &&
-                                    job.given_amax == nullptr && job.given_inverse == nullptr &&
+                                    job.given_amax == nullptr && job.given_inv_scale == nullptr &&
                                     job.encode.overflow == Overflow::saturate;
       encode_scaled_ = isa.encode_scaled(scaled_encoder_);
     }
@@ -97,13 +98,22 @@ class CopyMaker {
     const std::int64_t tiles = (area.cols + tile_.cols - 1) / tile_.cols;
     std::fill(amax, amax + tiles, 0u);
     alignas(64) Real stage[kStageRoom];
+    const auto by_tiles = [&](std::int64_t col, std::int64_t n) {
+      return tile_.cols >= 8 &&
+             (col % tile_.cols == 0 || col + n <= (col / tile_.cols + 1) * tile_.cols);
+    };
+    // As memory has them, row after row, where all pieces of a row are tiles or parts of one.
+    if (area.cols <= tile_.cols && by_tiles(0, area.cols)) {
+      for (std::int64_t row = area.row; row < area.row + area.rows; ++row)
+        for (std::int64_t col = 0; col < area.cols; col += kStage)
+          amax_of_row(row, area.col + col, std::min(kStage, area.cols - col), stage, amax);
+      return;
+    }
     for (std::int64_t col = 0; col < area.cols; col += kStage) {
-      const std::int64_t n = std::min(kStage, area.cols - col), tile = col / tile_.cols;
-      const bool by_tiles =
-          tile_.cols >= 8 && (col % tile_.cols == 0 || col + n <= (tile + 1) * tile_.cols);
-      if (by_tiles) {
+      const std::int64_t n = std::min(kStage, area.cols - col);
+      if (by_tiles(col, n)) {
         for (std::int64_t row = area.row; row < area.row + area.rows; ++row)
-          amax_of_row(row, area.col + col, n, stage, amax + tile);
+          amax_of_row(row, area.col + col, n, stage, amax + col / tile_.cols);
       } else {
         amax_by_columns(area, col, n, stage, amax);
       }
@@ -149,7 +159,8 @@ class CopyMaker {
 
   void make(const Area& area, std::uint32_t* amax, ScaleBatch& scales) const {
     const std::int64_t tiles = (area.cols + tile_.cols - 1) / tile_.cols;
-    if (job_.given_inverse != nullptr) return give_scale(job_.scale, *job_.given_inverse, scales);
+    if (job_.given_inv_scale != nullptr)
+      return give_scale(job_.scale, *job_.given_inv_scale, scales);
     TensorLevel tensor;
     if (to_.tensor_scale != nullptr) tensor.scale = *to_.tensor_scale;
     if (job_.tensor_amax != nullptr) tensor.amax = *job_.tensor_amax;
@@ -211,8 +222,18 @@ class CopyMaker {
         code[i] = static_cast<std::uint8_t>((code[i] & ~mask) | over);
     };
     std::int64_t done = 0;
-    if (width == 16)
-      for (; done + 16 <= n; done += 16) overwrite(done, 16, *poisoned++);
+    if (width == 16) {
+      // Eight at a time in integer registers: masks need not be spread over vectors.
+      const std::uint64_t poisons = poison * 0x0101010101010101u;
+      for (; done + 16 <= n; done += 16) {
+        const std::uint64_t mask = std::uint64_t{0} - (*poisoned++ & 1u), over = poisons & mask;
+        std::uint64_t words[2];
+        std::memcpy(words, code + done, 16);
+        words[0] = (words[0] & ~mask) | over;
+        words[1] = (words[1] & ~mask) | over;
+        std::memcpy(code + done, words, 16);
+      }
+    }
     for (; done < n; done += width) overwrite(done, std::min(width, n - done), *poisoned++);
   }
 
@@ -274,7 +295,7 @@ class CopyMaker {
     ScaleBatch scales;
     if (job_.given_amax != nullptr) {
       amax[0] = std::bit_cast<std::uint32_t>(*job_.given_amax);
-    } else if (job_.given_inverse == nullptr) {
+    } else if (job_.given_inv_scale == nullptr) {
       find_amax(area, amax);
     }
     make(area, amax, scales);
@@ -295,7 +316,7 @@ class CopyMaker {
     std::uint32_t amax = 0;
     if (job_.given_amax != nullptr) {
       amax = std::bit_cast<std::uint32_t>(*job_.given_amax);
-    } else if (job_.given_inverse == nullptr) {
+    } else if (job_.given_inv_scale == nullptr) {
       PartAmaxes found;
       share_parts(pieces, parts, threads, [&](int part, std::int64_t first, std::int64_t last) {
         find_amax(between(first, last), &found.of(part));

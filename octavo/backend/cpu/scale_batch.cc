@@ -134,8 +134,8 @@ void make_scales(const Isa& isa, const ScaleSpec& spec, const Format& element,
   }
 }
 
-void give_scale(const ScaleSpec& spec, float inverse, ScaleBatch& out) {
-  const TileScale given = inverse_scale(spec.format, inverse);
+void give_scale(const ScaleSpec& spec, float inv_scale, ScaleBatch& out) {
+  const TileScale given = from_inv_scale(spec.format, inv_scale);
   out.bits[0] = given.bits;
   out.scale[0] = given.scale;
   out.factor[0] = given.factor;

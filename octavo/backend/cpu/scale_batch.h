@@ -27,7 +27,7 @@ void make_scales(const Isa&, const ScaleSpec&, const Format& element, const std:
                  std::int64_t n, TensorLevel, ScaleBatch& out);
 
 // One scale, given.
-void give_scale(const ScaleSpec&, float inverse, ScaleBatch& out);
+void give_scale(const ScaleSpec&, float inv_scale, ScaleBatch& out);
 
 // Scales of tiles (grid_row, grid_col ...) as f32, without the tensor's.
 void load_scales(const Isa&, const Matrix& scales, std::int64_t grid_row, std::int64_t grid_col,

@@ -51,15 +51,28 @@ struct MxBlocks {
 };
 inline constexpr std::int64_t kMxBlock = 32;
 
+// n values in a row, the last block perhaps cut short, to n unpacked codes.
+using MxRows = void (*)(const MxBlocks&, const void* values, std::uint8_t* codes,
+                        std::uint8_t* scales, std::int64_t n);
+
+// Up to 32 rows, a block down each column, of up to kMxStripCols values. Columns go to the
+// transpose: `codes` and `scales` are those of the first one, pitches in bytes lead to the next,
+// and there is room for 32 codes of each. Rows are quantized as well where there is a place for
+// them.
+struct MxStrip {
+  const void* values;
+  std::int64_t row_pitch, rows, cols;
+  std::uint8_t *codes, *scales;
+  std::int64_t code_pitch, scale_pitch;
+  std::uint8_t *row_codes, *row_scales;
+  std::int64_t row_code_pitch, row_scale_pitch;
+};
+inline constexpr std::int64_t kMxStripCols = 256;
+using MxStripSpan = void (*)(const MxBlocks&, const MxStrip&);
+
 struct MxKernels {
-  // n values in a row, the last block perhaps cut short, to n unpacked codes.
-  void (*rows)(const MxBlocks&, const void* values, std::uint8_t* codes, std::uint8_t* scales,
-               std::int64_t n) = nullptr;
-  // Up to 32 rows (a block down each column) of n values, to the transpose: `codes` and `scales`
-  // are those of the first column, pitches in bytes lead to the next.
-  void (*columns)(const MxBlocks&, const void* values, std::int64_t row_pitch, std::int64_t rows,
-                  std::int64_t n, std::uint8_t* codes, std::int64_t code_pitch,
-                  std::uint8_t* scales, std::int64_t scale_pitch) = nullptr;
+  MxRows rows = nullptr;
+  MxStripSpan strip = nullptr;
 };
 
 struct Isa {
@@ -86,6 +99,9 @@ void dequantize_matrix(const Isa&, const Exec&, const QuantizedMatrix&, const Ma
 void amax_matrix(const Isa&, const Exec&, const QuantizeSource&, AmaxOf, float* amax);
 void tensor_scale(const Exec&, const ScaleSpec&, const Format& element, const float* amax,
                   float* scale);
+void produce_matrix(const Isa&, const Exec&, const Matrix& x, const Producer&, const Matrix& out);
+
+void delayed_update(const Exec&, const DelayedJob&);
 
 template <const Isa& kIsa>
 constexpr Kernels make_kernels(const char* name, const char* description) {
@@ -104,6 +120,9 @@ constexpr Kernels make_kernels(const char* name, const char* description) {
       .amax = [](const Exec& exec, const QuantizeSource& source, AmaxOf of,
                  float* amax) { amax_matrix(kIsa, exec, source, of, amax); },
       .tensor_scale = tensor_scale,
+      .produce = [](const Exec& exec, const Matrix& x, const Producer& producer,
+                    const Matrix& out) { produce_matrix(kIsa, exec, x, producer, out); },
+      .delayed_update = delayed_update,
       .count_nan = count_nan_matrix};
 }
 

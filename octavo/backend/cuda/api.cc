@@ -72,11 +72,12 @@ std::string pointer_problem(const Exec& exec, const void* memory) {
   const cudaError_t status = cudaPointerGetAttributes(&about, memory);
   if (status != cudaSuccess) {
     (void)cudaGetLastError();
-    return "is not memory that CUDA knows";
+    return "it is not memory that CUDA knows";
   }
-  if (about.type == cudaMemoryTypeUnregistered) return "is memory of the CPU, not of a device";
+  if (about.type == cudaMemoryTypeUnregistered) return "it is memory of the CPU, not of a device";
   if (about.type == cudaMemoryTypeDevice && about.device != exec.device.index)
-    return text("is memory of CUDA device ", about.device, ", not of device ", exec.device.index);
+    return text("it is memory of CUDA device ", about.device, ", not of device ",
+                exec.device.index);
   return "";
 }
 

@@ -23,7 +23,7 @@ struct CopyJob {
   bool is_f64 = false;
   Finish finish = Finish::none;
   std::uint32_t poison_code = 0;
-  const float *given_amax = nullptr, *given_inverse = nullptr, *tensor_amax = nullptr;
+  const float *given_amax = nullptr, *given_inv_scale = nullptr, *tensor_amax = nullptr;
   Counts* counts = nullptr;
 };
 

@@ -8,7 +8,7 @@ namespace octavo::cuda {
 CopyJob copy_job(const QuantizeJob& job, bool transposed) {
   const QuantizedMatrix& to = transposed ? job.columnwise : job.rowwise;
   const Format& element = to.codes.format;
-  const bool given = job.given_inverse != nullptr;
+  const bool given = job.given_inv_scale != nullptr;
   CopyJob copy{
       .source = job.source,
       .transposed = transposed,
@@ -28,7 +28,7 @@ CopyJob copy_job(const QuantizeJob& job, bool transposed) {
       .finish = given ? Finish::none : finish_of(job.scale, element),
       .poison_code = element.has_nan() ? nan_input_code(element, job.encode, false) : 0,
       .given_amax = job.given_amax,
-      .given_inverse = job.given_inverse,
+      .given_inv_scale = job.given_inv_scale,
       .tensor_amax = job.tensor_amax};
   if (transposed ? !job.rowwise.wanted() : true) copy.counts = job.counts;
   return copy;

@@ -112,8 +112,8 @@ __global__ void __launch_bounds__(kThreads)
   const std::int64_t tile = first_tile + blockIdx.x;
   const Region region = region_of(job, tile);
   TileScale scale;
-  if (job.given_inverse != nullptr) {
-    scale = inverse_scale(job.scale.format, *job.given_inverse);
+  if (job.given_inv_scale != nullptr) {
+    scale = from_inv_scale(job.scale.format, *job.given_inv_scale);
   } else if (job.given_amax != nullptr) {
     scale = made_scale(job, *job.given_amax);
   } else {
@@ -192,7 +192,8 @@ void quantize_copy(const Exec& exec, const CopyJob& job) {
   const std::int64_t band_rows =
       std::min(job.tile_rows, std::max<std::int64_t>(1, kBandTiles / job.tile_cols));
   const std::int64_t most = band_rows * job.tile_cols;
-  const bool big = elements > kBigTile && job.given_amax == nullptr && job.given_inverse == nullptr;
+  const bool big =
+      elements > kBigTile && job.given_amax == nullptr && job.given_inv_scale == nullptr;
   const auto scale_bytes = static_cast<std::size_t>(most) * sizeof(TileScale);
   const Scratch scratch(exec, scale_bytes + (big ? static_cast<std::size_t>(most) * 4 : 0));
   auto* scales = scratch.as<TileScale>();

@@ -66,7 +66,7 @@ struct TensorPlan {
   unsigned char* to;
   VectorPlan vectors;
   FastScale scale;
-  const float *amax, *inverse;  // one of them
+  const float *amax, *inv_scale;  // one of them
   float* scale_to;
   float* amax_out;
   bool keep_nan_sign;
@@ -95,7 +95,7 @@ __global__ void __launch_bounds__(kThreads) tensor_kernel(const __grid_constant_
   std::uint32_t bits;
   float factor;
   if constexpr (kGiven) {
-    factor = *plan.inverse;
+    factor = *plan.inv_scale;
     bits = __float_as_uint(1.0F / factor);
   } else {
     const MadeScale made =
@@ -145,7 +145,7 @@ template <DType kSource, bool kE5m2>
 void launch_tensor(const Exec& exec, const TensorPlan& plan) {
   const dim3 grid(blocks_for((plan.vectors.vectors + 1) / 2, kThreads * kPairs),
                   static_cast<unsigned>(plan.vectors.rows));
-  if (plan.inverse != nullptr) {
+  if (plan.inv_scale != nullptr) {
     tensor_kernel<kSource, kE5m2, true><<<grid, kThreads, 0, stream_of(exec)>>>(plan);
   } else {
     tensor_kernel<kSource, kE5m2, false><<<grid, kThreads, 0, stream_of(exec)>>>(plan);
@@ -200,7 +200,7 @@ bool amax_lanes(const Exec& exec, const QuantizeSource& source, AmaxOf of, float
 
 bool quantize_tensor(const Exec& exec, const QuantizeJob& job) {
   const Matrix &values = job.source.values, &codes = job.rowwise.codes;
-  const bool given = job.given_inverse != nullptr;
+  const bool given = job.given_inv_scale != nullptr;
   QuantizeJob plain = job;
   plain.given_amax = nullptr;
   if (given) {  // then neither rule nor arith is asked
@@ -228,7 +228,7 @@ bool quantize_tensor(const Exec& exec, const QuantizeJob& job) {
   plan.from = static_cast<const unsigned char*>(values.data);
   plan.to = static_cast<unsigned char*>(codes.data);
   plan.amax = look ? found.as<float>() : job.given_amax;
-  plan.inverse = job.given_inverse;
+  plan.inv_scale = job.given_inv_scale;
   plan.scale_to = static_cast<float*>(job.rowwise.scales.data);
   plan.amax_out = job.amax;
   plan.keep_nan_sign = job.encode.nan_code == NanCode::signed_ones;

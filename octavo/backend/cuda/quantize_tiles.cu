@@ -107,7 +107,7 @@ bool tile_plan(const QuantizeJob& job, TilePlan* plan) {
   const Matrix &values = job.source.values, &codes = job.rowwise.codes,
                &scales = job.rowwise.scales;
   VectorPlan vectors;
-  if (!is_usual(job) || job.given_inverse != nullptr ||
+  if (!is_usual(job) || job.given_inv_scale != nullptr ||
       fast_element(codes.format) > FastElement::e5m2 || scales.dtype != DType::f32 ||
       !fast_scale(job.scale, codes.format, &plan->scale) || !vector_plan(values, codes, &vectors))
     return false;

@@ -15,6 +15,11 @@ void dequantize_matrix(const Exec&, const QuantizedMatrix&,
                        const Matrix&);                                      // reference_quantize.cc
 void amax_matrix(const Exec&, const QuantizeSource&, AmaxOf, float* amax);  // reference_quantize.cc
 void tensor_scale(const Exec&, const ScaleSpec&, const Format& element, const float* amax,
-                  float* scale);  // reference_quantize.cc
+                  float* scale);                      // reference_quantize.cc
+void delayed_update(const Exec&, const DelayedJob&);  // reference_quantize.cc
+
+void produce_matrix(const Exec&, const Matrix& x, const Producer&,
+                    const Matrix& out);  // reference_produce.cc
+bool fuses(const QuantizeJob&);          // reference_produce.cc
 
 }  // namespace octavo::reference

@@ -2,9 +2,11 @@
 // the other.
 #include <algorithm>
 #include <cmath>
+#include <optional>
 #include <vector>
 
 #include "octavo/backend/reference/elements_internal.h"
+#include "octavo/backend/reference/produced_internal.h"
 #include "octavo/backend/reference/reference_internal.h"
 #include "octavo/base/fp_env.h"
 #include "octavo/round/stochastic.h"
@@ -38,11 +40,17 @@ struct Seen {
   const QuantizeJob& job;
   bool transposed;
   bool is_f64 = job.source.works_in_f64();
+  std::optional<ProducedValues> produced = produced_of(job.source);
 
+  static std::optional<ProducedValues> produced_of(const QuantizeSource& source) {
+    if (source.producer == nullptr) return std::nullopt;
+    return ProducedValues(source.values, *source.producer);
+  }
   [[nodiscard]] double plain(std::int64_t row, std::int64_t col) const {
     if (transposed) std::swap(row, col);
     if (job.source.is_quantized())
       return static_cast<float>(dequantized(job.source.quantized, row, col));
+    if (produced) return produced->at(row, col);
     return load_value(job.source.values, row, col);
   }
   [[nodiscard]] std::int64_t cols() const {
@@ -125,7 +133,8 @@ class CopyMaker {
   }
 
   [[nodiscard]] TileScale scale_of(const Region& region) const {
-    if (job_.given_inverse != nullptr) return inverse_scale(job_.scale.format, *job_.given_inverse);
+    if (job_.given_inv_scale != nullptr)
+      return from_inv_scale(job_.scale.format, *job_.given_inv_scale);
     if (job_.given_amax != nullptr) return made(*job_.given_amax);
     float amax = 0;
     std::vector<float> magnitudes;
@@ -168,9 +177,9 @@ class CopyMaker {
       return {.code = format.has_nan() ? nan_input_code(format, job_.encode, false) : 0,
               .nan = true};
     const double value = seen_.at(row, col);
-    const bool division = divides(job_.scale) && job_.given_inverse == nullptr;
+    const bool division = divides(job_.scale) && job_.given_inv_scale == nullptr;
     const Finish finish =
-        job_.given_inverse == nullptr ? finish_of(job_.scale, format) : Finish::none;
+        job_.given_inv_scale == nullptr ? finish_of(job_.scale, format) : Finish::none;
     const auto scaled = [division, finish](auto x, auto factor) {
       return finished(finish, division ? x / factor : x * factor);
     };
@@ -197,6 +206,11 @@ void tensor_scale(const Exec&, const ScaleSpec& spec, const Format& element, con
                   float* scale) {
   const FpEnvGuard guard;
   *scale = tensor_scale_of(spec, element, *amax);
+}
+
+void delayed_update(const Exec&, const DelayedJob& job) {
+  const FpEnvGuard guard;
+  delayed_update_all(job);
 }
 
 void amax_matrix(const Exec&, const QuantizeSource& source, AmaxOf of, float* amax) {

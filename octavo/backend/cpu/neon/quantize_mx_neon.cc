@@ -17,6 +17,7 @@
 #include <cstring>
 
 #include "octavo/backend/cpu/neon/neon_internal.h"
+#include "octavo/backend/cpu/neon/transpose16.h"
 #include "octavo/base/fp_env.h"
 #include "octavo/format/decode.h"
 #include "octavo/scale/tile_scale.h"
@@ -204,12 +205,10 @@ template <DType kSource, int kDrop, bool kEightBits>
 // The way from an amax to its factor is long, through the integer registers and back; so the next
 // block sets out on it before the codes of this one are made.
 template <DType kSource, int kDrop, bool kEightBits>
-void mx_rows(const MxBlocks& blocks, const void* values, std::uint8_t* codes, std::uint8_t* scales,
-             std::int64_t n) {
+[[gnu::always_inline]] inline void row_of_blocks(const MxConstants& k, const std::byte* from,
+                                                 std::uint8_t* codes, std::uint8_t* scales,
+                                                 std::int64_t n) {
   constexpr std::int64_t kBytes = element_bytes(kSource), kStep = kMxBlock * kBytes;
-  const FpEnvGuard guard(FpRounding::up);
-  const MxConstants k(blocks);
-  const auto* from = static_cast<const std::byte*>(values);
   std::int64_t whole = n / kMxBlock;
   const std::int64_t rest = n - whole * kMxBlock;
   if (whole > 0) {
@@ -238,19 +237,12 @@ void mx_rows(const MxBlocks& blocks, const void* values, std::uint8_t* codes, st
   }
 }
 
-// Sixteen by sixteen bytes; row i of `rows` becomes column i.
-[[gnu::always_inline]] inline void transpose16(uint8x16_t rows[16]) {
-  uint8x16_t other[16];
-  const auto weave = [](const uint8x16_t* in, uint8x16_t* out) {
-    for (int i = 0; i < 8; ++i) {
-      out[2 * i] = vzip1q_u8(in[i], in[i + 8]);
-      out[2 * i + 1] = vzip2q_u8(in[i], in[i + 8]);
-    }
-  };
-  weave(rows, other);
-  weave(other, rows);
-  weave(rows, other);
-  weave(other, rows);
+template <DType kSource, int kDrop, bool kEightBits>
+void mx_rows(const MxBlocks& blocks, const void* values, std::uint8_t* codes, std::uint8_t* scales,
+             std::int64_t n) {
+  const FpEnvGuard guard(FpRounding::up);
+  row_of_blocks<kSource, kDrop, kEightBits>(
+      MxConstants(blocks), static_cast<const std::byte*>(values), codes, scales, n);
 }
 
 template <DType kSource>
@@ -293,17 +285,21 @@ template <DType kSource, int kDrop, bool kEightBits>
   const uint8x16_t poisoned = low_bytes(poison);
   for (std::int64_t part = 0; part < kRows; part += 16) {
     uint8x16_t rows[16];
-    for (int r = 0; r < 16; ++r) {
-      uint32x4_t raw[4];
-      float32x4_t m[4];
-      load16<kSource>(from + (part + r) * row_pitch, raw);
-      for (int i = 0; i < 4; ++i)
-        m[i] = vmulq_f32(vreinterpretq_f32_u32(magnitude_of(raw[i])), factor[i]);
+    // Two at a time, mixed: one alone is a chain that leaves the core waiting.
+    for (int r = 0; r < 16; r += 2) {
+      uint32x4_t raw[8];
+      float32x4_t m[8];
+      for (int j = 0; j < 2; ++j) load16<kSource>(from + (part + r + j) * row_pitch, raw + 4 * j);
+      for (int i = 0; i < 8; ++i)
+        m[i] = vmulq_f32(vreinterpretq_f32_u32(magnitude_of(raw[i])), factor[i % 4]);
       constexpr bool kExact = kSource != DType::f32;
-      const uint8x16_t field = drop_bits<kDrop>(before_drop<kDrop, kExact>(m[0], m[1]),
-                                                before_drop<kDrop, kExact>(m[2], m[3]));
-      const uint8x16_t code = signed_codes<kEightBits>(k, field, top_bytes(raw));
-      rows[r] = vbslq_u8(poisoned, vdupq_n_u8(k.poison), code);
+      int16x8_t half[4];
+      for (int i = 0; i < 4; ++i) half[i] = before_drop<kDrop, kExact>(m[2 * i], m[2 * i + 1]);
+      for (int j = 0; j < 2; ++j) {
+        const uint8x16_t field = drop_bits<kDrop>(half[2 * j], half[2 * j + 1]);
+        const uint8x16_t code = signed_codes<kEightBits>(k, field, top_bytes(raw + 4 * j));
+        rows[r + j] = vbslq_u8(poisoned, vdupq_n_u8(k.poison), code);
+      }
     }
     transpose16(rows);
     for (int c = 0; c < 16; ++c) vst1q_u8(codes + c * code_pitch + part, rows[c]);
@@ -311,40 +307,57 @@ template <DType kSource, int kDrop, bool kEightBits>
 }
 
 template <DType kSource, int kDrop, bool kEightBits>
-void mx_columns(const MxBlocks& blocks, const void* values, std::int64_t row_pitch,
-                std::int64_t rows, std::int64_t n, std::uint8_t* codes, std::int64_t code_pitch,
-                std::uint8_t* scales, std::int64_t scale_pitch) {
+[[gnu::always_inline]] inline void columns_of_blocks(const MxConstants& k, const std::byte* from,
+                                                     std::int64_t row_pitch, const MxStrip& strip) {
   constexpr std::int64_t kBytes = element_bytes(kSource);
-  const FpEnvGuard guard(FpRounding::up);
-  const MxConstants k(blocks);
-  const auto* from = static_cast<const std::byte*>(values);
   std::int64_t done = 0;
-  for (; done + 16 <= n && rows == kRows; done += 16) {
-    columns16<kSource, kDrop, kEightBits>(k, from + done * kBytes, row_pitch,
-                                          codes + done * code_pitch, code_pitch,
-                                          scales + done * scale_pitch, scale_pitch);
-  }
-  for (; done < n; done += 16) {
-    const std::int64_t count = n - done < 16 ? n - done : 16;
+  for (; done + 16 <= strip.cols && strip.rows == kRows; done += 16)
+    columns16<kSource, kDrop, kEightBits>(
+        k, from + done * kBytes, row_pitch, strip.codes + done * strip.code_pitch, strip.code_pitch,
+        strip.scales + done * strip.scale_pitch, strip.scale_pitch);
+  for (; done < strip.cols; done += 16) {
+    const std::int64_t count = strip.cols - done < 16 ? strip.cols - done : 16;
     alignas(16) std::byte staged[kRows * 16 * kBytes] = {};
     alignas(16) std::uint8_t out[16 * kRows], bytes[16];
-    for (std::int64_t row = 0; row < rows; ++row)
+    for (std::int64_t row = 0; row < strip.rows; ++row)
       std::memcpy(staged + row * 16 * kBytes, from + row * row_pitch + done * kBytes,
                   static_cast<std::size_t>(count * kBytes));
     columns16<kSource, kDrop, kEightBits>(k, staged, 16 * kBytes, out, kRows, bytes, 1);
     for (std::int64_t c = 0; c < count; ++c) {
-      std::memcpy(codes + (done + c) * code_pitch, out + c * kRows, static_cast<std::size_t>(rows));
-      scales[(done + c) * scale_pitch] = bytes[c];
+      std::memcpy(strip.codes + (done + c) * strip.code_pitch, out + c * kRows, kRows);
+      strip.scales[(done + c) * strip.scale_pitch] = bytes[c];
     }
   }
+}
+
+// Rows are copied to where their pitch is no power of two, or all of them would want the same few
+// places of the cache; then both their own codes and those of the columns are made from there.
+template <DType kSource, int kDrop, bool kEightBits>
+void mx_strip(const MxBlocks& blocks, const MxStrip& strip) {
+  constexpr std::int64_t kBytes = element_bytes(kSource), kWide = kMxStripCols * kBytes,
+                         kPitch = kWide + 64;
+  const FpEnvGuard guard(FpRounding::up);
+  const MxConstants k(blocks);
+  alignas(64) std::byte copy[kRows * kPitch];
+  for (std::int64_t row = 0; row < strip.rows; ++row) {
+    const auto* from = static_cast<const std::byte*>(strip.values) + row * strip.row_pitch;
+    // The next strip's part of the row: too short a piece for the core to see where it leads.
+    for (std::int64_t line = 0; line < kWide; line += 64) __builtin_prefetch(from + kWide + line);
+    std::memcpy(copy + row * kPitch, from, static_cast<std::size_t>(strip.cols * kBytes));
+    if (strip.row_codes != nullptr)
+      row_of_blocks<kSource, kDrop, kEightBits>(
+          k, copy + row * kPitch, strip.row_codes + row * strip.row_code_pitch,
+          strip.row_scales + row * strip.row_scale_pitch, strip.cols);
+  }
+  columns_of_blocks<kSource, kDrop, kEightBits>(k, copy, kPitch, strip);
 }
 
 template <int kDrop, bool kEightBits>
 MxKernels choose(DType source) {
   if (source == DType::f32)
-    return {mx_rows<DType::f32, kDrop, kEightBits>, mx_columns<DType::f32, kDrop, kEightBits>};
+    return {mx_rows<DType::f32, kDrop, kEightBits>, mx_strip<DType::f32, kDrop, kEightBits>};
   if (source == DType::bf16)
-    return {mx_rows<DType::bf16, kDrop, kEightBits>, mx_columns<DType::bf16, kDrop, kEightBits>};
+    return {mx_rows<DType::bf16, kDrop, kEightBits>, mx_strip<DType::bf16, kDrop, kEightBits>};
   return {};
 }
 

@@ -4,8 +4,7 @@
 // which is right from 2^-14 on and too small below; and the subnormal grid of 2^-16, by an f16
 // addition on min(|x|, 2^-14) * 2^14, which is right below 2^-14 and at most 4, the first normal
 // field, above. 27 operations for sixteen elements; widening them for the conversion that serves
-// wider sources (encode_e5m2_neon.cc) takes fewer but on the one pipe that has it: 2.2 against
-// 1.9 Gel/s on a Neoverse-N1.
+// wider sources (encode_e5m2_neon.cc) takes fewer but on the one pipe that has it, and is slower.
 #include <arm_neon.h>
 
 #include "octavo/backend/cpu/neon/lanes.h"

@@ -146,13 +146,20 @@ ScaledSpan fp16_encode_scaled(const Encoder& encoder) {
   return chosen != nullptr ? chosen : neon_encode_scaled(encoder);
 }
 
+MxKernels fp16_mx(const MxBlocks& blocks) {
+  MxKernels kernels = neon_mx(blocks);
+  if (const MxRows rows = neon_fp16_mx_rows(blocks)) kernels.rows = rows;
+  if (const MxStripSpan strip = neon_fp16_mx_strip(blocks)) kernels.strip = strip;
+  return kernels;
+}
+
 }  // namespace
 
 const Isa kNeonFp16Isa{.encode = fp16_encode,
                        .decode = neon_decode,
                        .count = neon_count,
                        .encode_scaled = fp16_encode_scaled,
-                       .mx = neon_mx,
+                       .mx = fp16_mx,
                        .amax16 = neon_amax16};
 const Kernels kNeonFp16Kernels =
     make_kernels<kNeonFp16Isa>("cpu/neon_fp16", "NEON with half-precision arithmetic");

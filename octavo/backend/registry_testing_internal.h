@@ -1,0 +1,16 @@
+// For tests of what stands above the kernel door: another device in the place of CUDA's.
+#pragma once
+
+#include "octavo/backend/device.h"
+
+namespace octavo::testing {
+
+struct StandIn {
+  const DeviceApi* api = nullptr;
+  int device_count = 1;
+};
+
+// Null: what was built. Not for use while other threads work on devices.
+void set_stand_in(const StandIn* instead);
+
+}  // namespace octavo::testing

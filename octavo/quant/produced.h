@@ -1,0 +1,31 @@
+// Values that are made on their way into a quantization: what a norm or an activation makes of a
+// tensor, in f32, without a copy of it in 16 bits or in memory. ops/norm.h and ops/activation.h
+// say what can be produced, and check it.
+#pragma once
+
+#include "octavo/backend/kernels.h"
+#include "octavo/base/macros.h"
+#include "octavo/quant/quantize.h"
+#include "octavo/quant/quantized_tensor.h"
+#include "octavo/quant/scaling.h"
+#include "octavo/tensor/view.h"
+
+namespace octavo {
+
+// Made by produced(); it points into the views that were given.
+struct Produced {
+  View x{};
+  Shape shape{};  // of what comes out
+  Producer producer{};
+};
+
+// The same codes and scales as of the plain f32 values. Most scalings see a few rows at a time, in
+// memory that does not grow with the tensor. Those whose tiles run down whole columns, fit a policy
+// other than max to the whole tensor, or draw stochastic bits for a columnwise copy need all of it
+// at once: for these a full-size f32 copy is made where the backend does not fuse the two.
+[[nodiscard]] OCTAVO_API QuantizedTensor quantize(const Produced& values, const Scaling& scaling,
+                                                  const QuantizeOptions& options = {});
+OCTAVO_API void quantize_into(const Produced& values, QuantizedTensor& out,
+                              const QuantizeOptions& options = {});
+
+}  // namespace octavo

@@ -1,0 +1,42 @@
+// Quantizing what is produced where a backend does not fuse the two: rows are produced into scratch
+// memory, as many at a time as fit a cache, and quantized from there.
+#pragma once
+
+#include <cstdint>
+
+#include "octavo/backend/kernels.h"
+#include "octavo/convert/place_internal.h"
+
+namespace octavo {
+
+// The job, or amax, for some rows of the matrix only.
+QuantizeSource rows_of(const QuantizeSource& source, std::int64_t first, std::int64_t count);
+QuantizeJob rows_of(const QuantizeJob& job, std::int64_t first, std::int64_t count);
+
+// How many rows belong together: a multiple of so many can be quantized apart from the rest with
+// the same result. All of them, where there is no smaller number.
+std::int64_t rows_together(const QuantizeJob& job);
+
+class Stager {
+ public:
+  // Entries of the door, for work of this Exec.
+  Stager(const Exec& exec, decltype(Kernels::produce) produces,
+         decltype(Kernels::quantize) quantizes, decltype(Kernels::amax) finds_amax)
+      : memory_(exec), produce_(produces), quantize_(quantizes), amax_(finds_amax) {}
+
+  // As the entries of the door, for sources that have a producer.
+  void quantize(const Exec& exec, const QuantizeJob& job);
+  void amax(const Exec& exec, const QuantizeSource& source, AmaxOf of, float* found);
+
+ private:
+  template <typename Visit>
+  void for_each_strip(const Exec& exec, const QuantizeSource& source, std::int64_t together,
+                      Visit&& visit);
+
+  StagingMemory memory_;
+  decltype(Kernels::produce) produce_;
+  decltype(Kernels::quantize) quantize_;
+  decltype(Kernels::amax) amax_;
+};
+
+}  // namespace octavo

@@ -1,0 +1,121 @@
+// Delayed scaling for one tensor at the end of a step, on plain memory: the definition that every
+// backend runs. quant/delayed.h says what it is for.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "octavo/base/macros.h"
+#include "octavo/scale/scale_parts.h"
+
+namespace octavo {
+
+// What the window of remembered amaxes becomes. NaN in it does not count.
+enum class HistoryPolicy : std::uint8_t {
+  max,          // the largest: safe, and slow to forget an outlier
+  most_recent,  // the newest
+  ema,  // an exponential moving average from the oldest to the newest, zeros left out: smooth, and
+        // a step that grows suddenly saturates
+};
+
+// f32 numbers at a distance of `stride` bytes. On a CPU they need not be aligned.
+struct FloatRow {
+  std::byte* data = nullptr;
+  std::int64_t stride = 0;
+
+  [[nodiscard]] OCTAVO_HD float operator[](std::int64_t i) const {
+    float value = 0;
+    __builtin_memcpy(&value, data + i * stride, sizeof value);
+    return value;
+  }
+  OCTAVO_HD void set(std::int64_t i, float value) const {
+    __builtin_memcpy(data + i * stride, &value, sizeof value);
+  }
+};
+
+// The state of n tensors and the rule that moves it on.
+struct DelayedJob {
+  FloatRow history{};  // down one column: row 0 is this step, then from the oldest to the newest
+  std::int64_t tensor_stride = 0;  // bytes from one column to the next
+  std::int64_t length = 0, tensors = 0;
+  FloatRow inv_scale{}, scale{};  // one for each tensor; scale.data may be null
+  FloatRow calls{};               // one: since the last new scale; data may be null
+  bool reset = false;             // instead: as before the first step
+
+  HistoryPolicy policy = HistoryPolicy::max;
+  float top = 0;  // what an amax is mapped to: the largest value over 2^margin
+  float decay = 0;
+  std::int64_t interval = 1;
+};
+
+OCTAVO_HD inline FloatRow delayed_history(const DelayedJob& job, std::int64_t tensor) {
+  return {job.history.data + tensor * job.tensor_stride, job.history.stride};
+}
+
+// The count that `calls` becomes with this call: zero where it is the one that makes new scales.
+OCTAVO_HD constexpr float delayed_count(float calls, std::int64_t interval) {
+  const float count = calls + 1.0F;
+  return count < static_cast<float>(interval) ? count : 0.0F;  // NaN: better now than never
+}
+
+// Row 1 is the oldest and row 0 the newest, so they are seen in the order 1, 2, ..., 0.
+OCTAVO_HD inline float window_amax(const DelayedJob& job, const FloatRow& history) {
+  if (job.policy == HistoryPolicy::most_recent) return history[0];
+  float result = 0;
+  for (std::int64_t i = 1; i <= job.length; ++i) {
+    const float amax = history[i % job.length];
+    if (!(amax > 0.0F)) continue;  // zero or NaN
+    if (job.policy == HistoryPolicy::max) {
+      result = amax > result ? amax : result;
+    } else {
+      // The first is the start; rounded after each operation, as everywhere.
+      const float kept = job.decay * result, added = (1.0F - job.decay) * amax;
+      result = result == 0.0F ? amax : kept + added;
+    }
+  }
+  return result;
+}
+
+// One tensor. `due`: whether this call makes new scales.
+OCTAVO_HD inline void delayed_step(const DelayedJob& job, std::int64_t tensor, bool due) {
+  const FloatRow history = delayed_history(job, tensor);
+  if (history[0] == 0.0F) return;  // it has not run
+  if (due) {
+    const float amax = window_amax(job, history);
+    if (amax > 0.0F && is_finite(amax)) {
+      const float inv_scale = clamped_scale(job.top / amax);
+      job.inv_scale.set(tensor, inv_scale);
+      if (job.scale.data != nullptr) job.scale.set(tensor, 1.0F / inv_scale);
+    }
+  }
+  const float newest = history[0];
+  for (std::int64_t i = 1; i + 1 < job.length; ++i) history.set(i, history[i + 1]);
+  if (job.length > 1) history.set(job.length - 1, newest);
+  history.set(0, 0.0F);
+}
+
+OCTAVO_HD inline void delayed_reset(const DelayedJob& job, std::int64_t tensor) {
+  const FloatRow history = delayed_history(job, tensor);
+  for (std::int64_t i = 0; i < job.length; ++i) history.set(i, 0.0F);
+  job.inv_scale.set(tensor, 1.0F);
+  if (job.scale.data != nullptr) job.scale.set(tensor, 1.0F);
+}
+
+// All of them, one after the other: what a CPU does.
+inline void delayed_update_all(const DelayedJob& job) {
+  bool due = true;
+  if (job.calls.data != nullptr) {
+    const float count = job.reset ? 0.0F : delayed_count(job.calls[0], job.interval);
+    job.calls.set(0, count);
+    due = count == 0.0F;
+  }
+  for (std::int64_t tensor = 0; tensor < job.tensors; ++tensor) {
+    if (job.reset) {
+      delayed_reset(job, tensor);
+    } else {
+      delayed_step(job, tensor, due);
+    }
+  }
+}
+
+}  // namespace octavo
