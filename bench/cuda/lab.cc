@@ -24,8 +24,8 @@ Buffer Lab::buffer(std::int64_t bytes) {
   return std::make_shared<DeviceBuffer>(static_cast<std::size_t>(bytes));
 }
 
-Matrix Lab::values(DType dtype) {
-  Buffer& memory = values_[dtype];
+Matrix Lab::values(DType dtype, int turn) {
+  Buffer& memory = values_[{dtype, turn}];
   const std::int64_t size = element_bytes(dtype);
   if (memory == nullptr) {
     memory = buffer(count() * size);

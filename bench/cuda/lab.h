@@ -50,8 +50,8 @@ class Lab {
   [[nodiscard]] Exec exec() const { return {.device = {DeviceKind::cuda, 0}, .stream = stream_}; }
   [[nodiscard]] cudaStream_t stream() const { return stream_; }
 
-  // The values, made on first use; f64 is not measured.
-  Matrix values(DType dtype);
+  // The values, made on first use; f64 is not measured. Those of another turn are others.
+  Matrix values(DType dtype, int turn = 0);
   static Buffer buffer(std::int64_t bytes);
   // A dense matrix in new memory, which `keep` holds.
   static Matrix matrix(DType dtype, const Format& format, bool packed, std::int64_t rows,
@@ -62,7 +62,7 @@ class Lab {
  private:
   const DeviceApi& api_;
   cudaStream_t stream_ = nullptr;
-  std::map<DType, Buffer> values_;
+  std::map<std::pair<DType, int>, Buffer> values_;
 };
 
 [[nodiscard]] std::int64_t bytes_of(const Matrix& matrix);
@@ -71,6 +71,7 @@ class Lab {
 struct Work {
   std::int64_t bytes = 0;
   std::function<void(const Exec&)> run;
+  std::function<void(const Exec&)> other{};  // takes turns with it, if there is one
   std::vector<Buffer> keep{};
 };
 

@@ -1,5 +1,6 @@
 // Quantizers from bf16, their way back, and one to another. Bytes count one read of the values,
 // also where a quantizer must read twice.
+#include "bench/cuda/device_side.h"
 #include "bench/cuda/lab.h"
 #include "octavo/base/error.h"
 #include "octavo/quant/scaling.h"
@@ -74,6 +75,8 @@ std::function<Work(Lab&)> quantizing(const Question& asked) {
     job.source.values = lab.values(DType::bf16);
     work.bytes += bytes_of(job.source.values);
     work.run = [=, entry = lab.entry(&Kernels::quantize)](const Exec& exec) { entry(exec, job); };
+    job.source.values = lab.values(DType::bf16, 1);
+    work.other = [=, entry = lab.entry(&Kernels::quantize)](const Exec& exec) { entry(exec, job); };
     return work;
   };
 }
@@ -103,6 +106,35 @@ std::function<Work(Lab&)> requantizing(const Question& from, const Question& to)
     second.scale.context.input = InputType::f32;
     work.run = [=, entry = lab.entry(&Kernels::quantize)](const Exec& exec) {
       entry(exec, second);
+    };
+    return work;
+  };
+}
+
+// A norm or an activation of x, straight into codes. Its bar: a twentieth above the quantizer's.
+std::function<Work(Lab&)> producing(ProducerKind kind, bool gated, const Question& asked) {
+  return [=](Lab& lab) {
+    Work work;
+    QuantizeJob job = make_job(lab, asked, work);
+    auto producer = std::make_shared<Producer>(Producer{.kind = kind, .gated = gated});
+    job.source.values = lab.values(DType::bf16);
+    if (producer->is_norm()) {
+      producer->weight = lab.values(DType::bf16, 1);
+      producer->weight.rows = 1;
+    }
+    if (gated) {  // the halves are whole matrices' worth each
+      job.source.values = Lab::matrix(DType::bf16, {}, false, lab.rows, 2 * lab.cols, work.keep);
+      must(cudaMemcpyAsync(job.source.values.data, lab.values(DType::bf16).data,
+                           static_cast<std::size_t>(bytes_of(lab.values(DType::bf16))),
+                           cudaMemcpyDeviceToDevice, lab.stream()),
+           "gate");
+    }
+    job.source.producer = producer.get();
+    work.bytes += bytes_of(job.source.values);
+    check(lab.entry(&Kernels::fuses)(job), ErrorCode::unsupported, "bench", "not fused");
+    work.run = [=, entry = lab.entry(&Kernels::quantize)](const Exec& exec) {
+      (void)producer;  // kept
+      entry(exec, job);
     };
     return work;
   };
@@ -160,6 +192,20 @@ std::vector<Case> quantize_cases() {
       {"requantize", "mxfp8 to fp8", 0, requantizing(question("mxfp8"), question("fp8"))},
       {"requantize", "mxfp8 to fp8-channel", 0,
        requantizing(question("mxfp8"), question("fp8-channel"))},
+      {"produce", "rms_norm + mxfp8", 0.95 / 1.05,
+       producing(ProducerKind::rms_norm, false, question("mxfp8"))},
+      {"produce", "layer_norm + mxfp8", 0.95 / 1.05,
+       producing(ProducerKind::layer_norm, false, question("mxfp8"))},
+      {"produce", "rms_norm + fp8-1x128", 0.93 / 1.05,
+       producing(ProducerKind::rms_norm, false, question("fp8-1x128"))},
+      {"produce", "rms_norm + fp8-channel", 0.93 / 1.05,
+       producing(ProducerKind::rms_norm, false, question("fp8-channel"))},
+      {"produce", "layer_norm + fp8, delayed", 0,
+       producing(ProducerKind::layer_norm, false, question("fp8", Copies::row, Given::inv_scale))},
+      {"produce", "gelu + mxfp8", 0, producing(ProducerKind::gelu, false, question("mxfp8"))},
+      {"produce", "gelu_tanh + mxfp8", 0,
+       producing(ProducerKind::gelu_tanh, false, question("mxfp8"))},
+      {"produce", "swiglu + mxfp8", 0, producing(ProducerKind::silu, true, question("mxfp8"))},
   };
 }
 

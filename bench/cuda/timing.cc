@@ -7,8 +7,11 @@
 namespace octavo::bench {
 namespace {
 
-constexpr std::int64_t kFlushBytes = 256 << 20;  // several times the L2 of any Hopper
+// Between calls somebody else's copy runs, several times the L2 of any Hopper: what a call finds
+// there, written lines that it has to make room for included, is what it leaves to the next.
+constexpr std::int64_t kFlushBytes = 256 << 20;
 constexpr int kWarmUp = 5;
+constexpr int kStream = 8;  // calls
 
 }  // namespace
 
@@ -25,27 +28,51 @@ Stopwatch::~Stopwatch() {
 }
 
 Timing Stopwatch::time(const std::function<void(const Exec&)>& work) const {
+  return time(work, work);
+}
+
+Timing Stopwatch::time(const std::function<void(const Exec&)>& work,
+                       const std::function<void(const Exec&)>& other) const {
   const Exec exec = lab_.exec();
-  for (int i = 0; i < kWarmUp; ++i) work(exec);
+  for (int i = 0; i < kWarmUp; ++i) i % 2 == 0 ? work(exec) : other(exec);
   must(cudaStreamSynchronize(lab_.stream()), "warm-up");
+  const std::vector<double> alone = times([&](int) { work(exec); }, true);
+  std::vector<double> streams = times(
+      [&](int) {
+        for (int i = 0; i < kStream; ++i) i % 2 == 0 ? work(exec) : other(exec);
+      },
+      false);
+  for (double& us : streams) us /= kStream;
+  const std::size_t n = streams.size();
+  const auto median = [](const std::vector<double>& sorted) {
+    return (sorted[(sorted.size() - 1) / 2] + sorted[sorted.size() / 2]) / 2;
+  };
+  return {.median_us = median(streams),
+          .alone_us = median(alone),
+          .low_us = streams[n / 10],
+          .high_us = streams[n - 1 - n / 10]};
+}
+
+std::vector<double> Stopwatch::times(const std::function<void(int)>& work, bool after_copy) const {
+  auto* half = static_cast<char*>(flushed_->data());
   for (int i = 0; i < repeats_; ++i) {
-    must(cudaMemsetAsync(flushed_->data(), 0, kFlushBytes, lab_.stream()), "flush");
+    if (after_copy)
+      must(cudaMemcpyAsync(half, half + kFlushBytes / 2, kFlushBytes / 2, cudaMemcpyDeviceToDevice,
+                           lab_.stream()),
+           "copy between");
     must(cudaEventRecord(events_[static_cast<std::size_t>(2 * i)], lab_.stream()), "event");
-    work(exec);
+    work(i);
     must(cudaEventRecord(events_[static_cast<std::size_t>(2 * i + 1)], lab_.stream()), "event");
   }
   must(cudaStreamSynchronize(lab_.stream()), "work");
-  std::vector<double> times;
+  std::vector<double> found;
   for (std::size_t i = 0; i < events_.size(); i += 2) {
     float milliseconds = 0;
     must(cudaEventElapsedTime(&milliseconds, events_[i], events_[i + 1]), "elapsed time");
-    times.push_back(double{milliseconds} * 1e3);
+    found.push_back(double{milliseconds} * 1e3);
   }
-  std::sort(times.begin(), times.end());
-  const std::size_t n = times.size();
-  return {.median_us = (times[(n - 1) / 2] + times[n / 2]) / 2,
-          .low_us = times[n / 10],
-          .high_us = times[n - 1 - n / 10]};
+  std::sort(found.begin(), found.end());
+  return found;
 }
 
 CopyRate copy_rate(Lab& lab, const Stopwatch& watch) {

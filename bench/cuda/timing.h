@@ -1,5 +1,7 @@
-// How long work on a stream takes: CUDA events around each call, what is left of it in L2 thrown
-// out before the next, the median of many.
+// How long work on a stream takes: CUDA events around calls, the median of many. Two ways: a stream
+// of calls, as a program has them, each beginning while the one before ends (`median_us`); and each
+// by itself after somebody else's copy, its beginning and end included (`alone_us`). Values are
+// several times the L2, and every other call has others: none finds anything of its own there.
 #pragma once
 
 #include <functional>
@@ -10,6 +12,7 @@ namespace octavo::bench {
 
 struct Timing {
   double median_us = 0;
+  double alone_us = 0;
   double low_us = 0, high_us = 0;  // a tenth of the calls were faster, a tenth slower
 };
 
@@ -21,8 +24,14 @@ class Stopwatch {
   Stopwatch& operator=(const Stopwatch&) = delete;
 
   [[nodiscard]] Timing time(const std::function<void(const Exec&)>& work) const;
+  // With two of them that take turns.
+  [[nodiscard]] Timing time(const std::function<void(const Exec&)>& work,
+                            const std::function<void(const Exec&)>& other) const;
 
  private:
+  [[nodiscard]] std::vector<double> times(const std::function<void(int)>& work,
+                                          bool after_copy) const;
+
   const Lab& lab_;
   int repeats_;
   Buffer flushed_;

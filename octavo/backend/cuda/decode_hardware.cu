@@ -1,4 +1,4 @@
-// e4m3fn and e5m2 to f32, bf16 and f16 by the hardware's own conversion to pairs of f16, which hold
+// e4m3fn and e5m2 to bf16 and f16 by the hardware's own conversion to pairs of f16, which hold
 // every value of both. Every NaN comes out as 0x7FFF; ours is quiet and keeps its sign, so that
 // halves whose code is NaN are written over, all without a branch.
 #include "octavo/backend/cuda/device/decode_lane.cuh"
@@ -42,25 +42,11 @@ __device__ __forceinline__ uint2 sixteen_bit_four(std::uint32_t codes) {
     }
     // Bytes 0 0 1 1 (2 2 3 3), each as its sign all over: a mask of halves.
     std::uint32_t mask;
-    asm("prmt.b32 %0, %1, 0, %2;" : "=r"(mask) : "r"(nan), "n"(k == 0 ? 0x9988 : 0xBBAA));
+    asm("prmt.b32 %0, %1, 0, %2;" : "=r"(mask) : "r"(nan), "r"(k == 0 ? 0x9988 : 0xBBAA));
     const std::uint32_t signs = __byte_perm(codes & 0x80808080u, 0u, k == 0 ? 0x1404 : 0x3424);
     words[k] = (mask & kNan) | (~mask & words[k]) | signs;
   }
   return {words[0], words[1]};
-}
-
-template <bool kE5m2>
-__device__ __forceinline__ uint4 thirty_two_bit_four(std::uint32_t codes) {
-  std::uint32_t bits[4];
-#pragma unroll
-  for (int i = 0; i < 4; ++i) {
-    const std::uint32_t code = codes >> (8 * i) & 0xFFu;
-    const std::uint32_t halves = f16_pair<kE5m2>(codes >> (i / 2 * 16));
-    const float2 wide = __half22float2(*reinterpret_cast<const __half2*>(&halves));
-    const std::uint32_t number = __float_as_uint(i % 2 == 0 ? wide.x : wide.y);
-    bits[i] = (code & 0x7Fu) > (kE5m2 ? 0x7Cu : 0x7Eu) ? (code & 0x80u) << 24 | kQuietNan : number;
-  }
-  return {bits[0], bits[1], bits[2], bits[3]};
 }
 
 template <DType kTarget, bool kE5m2>
@@ -69,16 +55,11 @@ __global__ void __launch_bounds__(kThreads)
   const std::int64_t row = blockIdx.y;
   const std::int64_t at = static_cast<std::int64_t>(blockIdx.x) * kThreads + threadIdx.x;
   if (at >= plan.vectors) return;
-  const uint2 codes = __ldcs(reinterpret_cast<const uint2*>(from + row * plan.from_pitch) + at);
+  const uint2 codes = __ldg(reinterpret_cast<const uint2*>(from + row * plan.from_pitch) + at);
   auto* words = reinterpret_cast<uint4*>(to + row * plan.to_pitch);
-  if constexpr (kTarget == DType::f32) {
-    words[at * 2] = thirty_two_bit_four<kE5m2>(codes.x);
-    words[at * 2 + 1] = thirty_two_bit_four<kE5m2>(codes.y);
-  } else {
-    const uint2 low = sixteen_bit_four<kE5m2, kTarget>(codes.x),
-                high = sixteen_bit_four<kE5m2, kTarget>(codes.y);
-    words[at] = {low.x, low.y, high.x, high.y};
-  }
+  const uint2 low = sixteen_bit_four<kE5m2, kTarget>(codes.x),
+              high = sixteen_bit_four<kE5m2, kTarget>(codes.y);
+  store_once(words + at, uint4{low.x, low.y, high.x, high.y});
 }
 
 template <DType kTarget>
@@ -100,8 +81,6 @@ bool decode_hardware(const Exec& exec, const Matrix& codes, const Matrix& values
       plan.rows > 65535)
     return false;
   switch (values.dtype) {
-    case DType::f32:
-      return launch<DType::f32>(exec, codes, values, plan);
     case DType::bf16:
       return launch<DType::bf16>(exec, codes, values, plan);
     case DType::f16:

@@ -26,7 +26,7 @@ __device__ __forceinline__ uint2 eight_codes(const Raw<kSource>& raw) {
   return codes;
 }
 
-// Two vectors side by side a step: 16 bytes out.
+// One vector a step (f32), or two side by side: then 16 bytes go out at once.
 template <DType kSource, bool kE5m2, bool kSigns, int kUnroll>
 __global__ void __launch_bounds__(kThreads)
     encode_kernel(const unsigned char* from, unsigned char* to, VectorPlan plan) {
@@ -35,28 +35,34 @@ __global__ void __launch_bounds__(kThreads)
   to += row * plan.to_pitch;
   const std::int64_t first = static_cast<std::int64_t>(blockIdx.x) * (kThreads * kUnroll) +
                              static_cast<std::int64_t>(threadIdx.x);
-  Raw<kSource> raw[kUnroll][2];
+  constexpr int kSide = kSource == DType::f32 ? 1 : 2;
+  Raw<kSource> raw[kUnroll][kSide];
 #pragma unroll
   for (int u = 0; u < kUnroll; ++u) {
-    const std::int64_t pair = first + u * kThreads;
 #pragma unroll
-    for (int v = 0; v < 2; ++v)
-      if (pair * 2 + v < plan.vectors) raw[u][v] = load_raw<kSource>(from, pair * 2 + v);
+    for (int v = 0; v < kSide; ++v) {
+      const std::int64_t at = (first + u * kThreads) * kSide + v;
+      if (at < plan.vectors) raw[u][v] = load_raw<kSource>(from, at);
+    }
   }
 #pragma unroll
   for (int u = 0; u < kUnroll; ++u) {
-    const std::int64_t pair = first + u * kThreads;
-    if (pair * 2 >= plan.vectors) break;
-    store_pair(to, pair, eight_codes<kSource, kE5m2, kSigns>(raw[u][0]),
-               eight_codes<kSource, kE5m2, kSigns>(raw[u][1]), plan.wide,
-               pair * 2 + 1 < plan.vectors);
+    const std::int64_t step = first + u * kThreads;
+    if (step * kSide >= plan.vectors) break;
+    const uint2 codes = eight_codes<kSource, kE5m2, kSigns>(raw[u][0]);
+    if constexpr (kSide == 1) {
+      store_once(reinterpret_cast<uint2*>(to) + step, codes);
+    } else {
+      store_pair(to, step, codes, eight_codes<kSource, kE5m2, kSigns>(raw[u][1]), plan.wide,
+                 step * 2 + 1 < plan.vectors);
+    }
   }
 }
 
 template <DType kSource, bool kE5m2, bool kSigns>
 void launch(const Exec& exec, const Matrix& values, const Matrix& codes, const VectorPlan& plan) {
-  constexpr int kUnroll = kSource == DType::f32 ? 1 : 2;
-  const dim3 grid(blocks_for((plan.vectors + 1) / 2, kThreads * kUnroll),
+  constexpr int kUnroll = 2, kSide = kSource == DType::f32 ? 1 : 2;
+  const dim3 grid(blocks_for((plan.vectors + kSide - 1) / kSide, kThreads * kUnroll),
                   static_cast<unsigned>(plan.rows));
   encode_kernel<kSource, kE5m2, kSigns, kUnroll>
       <<<grid, kThreads, 0, stream_of(exec)>>>(static_cast<const unsigned char*>(values.data),

@@ -25,21 +25,23 @@ bool fast_scale(const ScaleSpec& spec, const Format& element, FastScale* scale) 
   const Binade top = binade_of(scale->max);
   // A subnormal amax has its exponent and mantissa read as they lie. That is right as long as all
   // of them end at the smallest scale, which they do unless something adds to the exponent.
-  if (top.exponent < 1 || spec.margin != 0 || element.twos_complement) return false;
+  // With two below the largest exponent of f32 the largest scale is below the largest of its
+  // format.
+  if (top.exponent < 2 || spec.margin != 0 || element.twos_complement) return false;
   scale->top_exponent = top.exponent;
   switch (spec.rule) {
     case ScaleRule::rceil:
-      scale->threshold = top.mantissa;
+      scale->carry = 0x7FFFFFu - top.mantissa;
       break;
     case ScaleRule::ceil:
-      scale->threshold = 0;
+      scale->carry = 0x7FFFFFu;
       break;
     case ScaleRule::even:
-      scale->threshold = 0x7FFFFFu - (1u << (22 - element.mantissa_bits));
+      scale->carry = 1u << (22 - element.mantissa_bits);
       break;
     case ScaleRule::floor:
     case ScaleRule::f32:
-      scale->threshold = 0x7FFFFFu;
+      scale->carry = 0;
       break;
   }
   return true;

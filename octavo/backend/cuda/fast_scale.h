@@ -18,9 +18,10 @@ enum class FastKind : std::uint8_t {
 struct FastScale {
   FastKind kind = FastKind::quotient;
   // Powers of two: the exponent of amax less that of the largest value, and one more where the
-  // mantissa of amax is beyond the threshold. All four rules are that.
+  // mantissa of amax is beyond a threshold. All four rules are that: `carry` added to the bits of
+  // amax carries into its exponent there.
   int top_exponent = 0;
-  std::uint32_t threshold = 0;
+  std::uint32_t carry = 0;
   float max = 1.0F;     // of the element format
   float margin = 1.0F;  // 2^margin
   std::uint32_t poison_code = 0;

@@ -10,6 +10,9 @@ const Kernels kCudaKernels{.name = "cuda",
                            .dequantize = dequantize_matrix,
                            .amax = amax_matrix,
                            .tensor_scale = tensor_scale,
+                           .produce = produce_matrix,
+                           .fuses = fuses,
+                           .delayed_update = delayed_update,
                            .count_nan = count_nan};
 
 }  // namespace octavo::cuda

@@ -41,4 +41,12 @@ void quantize_general(const Exec&, const QuantizeJob&);
 void dequantize_general(const Exec&, const QuantizedMatrix&, const Matrix& values);
 void amax_general(const Exec&, const QuantizeSource&, AmaxOf, float* amax);
 
+// produce_rows.cu: norms and activations.
+void produce_matrix(const Exec&, const Matrix& x, const Producer&, const Matrix& out);
+bool fuses(const QuantizeJob&);
+bool quantize_produced(const Exec&, const QuantizeJob&);  // true if it was done
+void produce_general(const Exec&, const Matrix& x, const Producer&, const Matrix& out);
+
+void delayed_update(const Exec&, const DelayedJob&);  // delayed_update.cu
+
 }  // namespace octavo::cuda

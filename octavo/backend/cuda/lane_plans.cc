@@ -36,9 +36,19 @@ bool lane_encode(const Format& format, const EncodePolicy& policy, LaneEncode* p
   plan->zero_sign = format.has_negative_zero() ? format.sign_mask() : 0;
   plan->code_mask = format.code_mask();
   plan->stochastic_bits = static_cast<std::uint32_t>(policy.stochastic_bits);
+  plan->sign_bit = format.sign_mask();
+  plan->sign_down = 1u << (32u - plan->sign_shift);
   plan->min_binade = plan->min_field << 23;
-  plan->magic = plan->shift << 23;
-  plan->first_field = plan->min_field << format.mantissa_bits;
+  const auto finer = policy.rounding == Rounding::nearest_away
+                         ? 1u
+                         : static_cast<std::uint32_t>(policy.stochastic_bits);
+  plan->magic = f32_power_of_two(static_cast<int>(plan->shift));
+  plan->step_mask = (1u << (format.mantissa_bits + 2u)) - 1u;
+  plan->down_shift = 1u << (32u - plan->shift);
+  plan->first_field = (plan->min_field + plan->shift) << format.mantissa_bits;
+  plan->finer_magic = f32_power_of_two(static_cast<int>(plan->shift - finer));
+  plan->finer_mask = 0x7FFFFFu;
+  plan->first_binade = plan->min_field << format.mantissa_bits;
   plan->inf_beyond = inf_special ? kMaxFloat : std::numeric_limits<float>::infinity();
   plan->signed_top = format.is_signed ? 0x80000000u : 0u;
   const bool refused = !format.is_signed && policy.negative_input != NegativeInput::magnitude;
@@ -52,12 +62,31 @@ bool lane_encode(const Format& format, const EncodePolicy& policy, LaneEncode* p
       (plan->limit[0] >> 23) + plan->shift < 255 && (plan->limit[1] >> 23) + plan->shift < 255;
   const bool has_room = policy.rounding != Rounding::stochastic ||
                         format.mantissa_bits + policy.stochastic_bits <= 22;
-  const bool sums = format.is_signed && format.mantissa_bits >= 1 && finite && has_room;
+  // 2 * mantissa bits: the steps of a sum must end below where its exponent is taken from.
+  const bool sums = format.is_signed && format.mantissa_bits >= 1 && format.mantissa_bits <= 10 &&
+                    finite && has_room;
   if (format.twos_complement && !sums) return false;
-  *kind = powers                   ? LaneKind::e8m0
-          : format.twos_complement ? LaneKind::integers
-          : sums                   ? LaneKind::quick
-                                   : LaneKind::shifts;
+  const bool usual = !inf_special && (plan->limit[0] == plan->limit[1] || format.twos_complement);
+  const bool nan_keeps_sign =
+      plan->nan_flips == plan->sign_bit && plan->nan_code[0] < plan->sign_bit;
+  const bool one_nan = plan->nan_flips == 0;
+  const bool usual_power = policy.negative_input == NegativeInput::clamp &&
+                           policy.zero_input == ZeroInput::smallest && !policy.tiny_rounds_up &&
+                           !inf_special;
+  // A sum with 3 * 2^22 steps has its steps in the low bits, whatever its sign.
+  plan->integer_magic = 3.0F * f32_power_of_two(22 + format.min_step_exponent());
+  *kind = LaneKind::quick;
+  if (powers) {
+    *kind = usual_power ? LaneKind::simple_e8m0 : LaneKind::e8m0;
+  } else if (format.twos_complement) {
+    *kind = usual && one_nan ? LaneKind::simple_integers : LaneKind::integers;
+  } else if (!sums) {
+    *kind = LaneKind::shifts;
+  } else if (usual && plan->zero_sign != 0 && (nan_keeps_sign || one_nan)) {
+    *kind = nan_keeps_sign ? LaneKind::simple : LaneKind::one_nan;
+  } else if (usual && one_nan) {
+    *kind = LaneKind::one_zero;
+  }
   return true;
 }
 

@@ -9,10 +9,17 @@
 namespace octavo::cuda {
 
 enum class LaneKind : std::uint8_t {
-  quick,     // a zero, a sign, an exponent; f32 itself rounds: most formats
-  integers,  // two's complement, in the same way
-  shifts,    // by shifts, where a sum that rounds would not be an f32, or without a sign
-  e8m0,      // powers of two from 2^-127, which f32 has only as a subnormal
+  // f32 itself rounds, most formats:
+  simple,           // zero and NaN keep their sign, nothing else is special
+  one_nan,          // NaN has one code
+  one_zero,         // and zero has, too
+  quick,            // everything may have its own code
+  simple_integers,  // two's complement
+  integers,         // with a code for everything
+  shifts,           // by shifts: where a sum that rounds would not be an f32, or without a sign
+  // Powers of two from 2^-127, which f32 has only as a subnormal:
+  simple_e8m0,  // what is below zero becomes the smallest, as zero does
+  e8m0,         // by any policy
 };
 
 // Pairs are indexed by the sign. Decisions that a policy has taken are numbers that a comparison
@@ -24,15 +31,22 @@ struct LaneEncode {
   std::uint32_t min_field;             // exponent field, in f32, of the smallest normal number
   std::uint32_t shift;                 // 23 - mantissa bits
   std::uint32_t mantissa_bits;
-  std::uint32_t sign_shift;  // places that bit 31 moves down by to be the sign of a code
-  std::uint32_t zero_sign;   // the sign that a zero keeps
+  std::uint32_t sign_shift;           // places that bit 31 moves down by to be the sign of a code
+  std::uint32_t sign_bit, sign_down;  // that sign; what bits are multiplied by to get it, >> 32
+  std::uint32_t zero_sign;            // the sign that a zero keeps
   std::uint32_t code_mask;
   std::uint32_t stochastic_bits;
-  // quick, integers
+  // simple, quick, integers
   std::uint32_t min_binade;   // min_field in its place
-  std::uint32_t magic;        // exponent that is added to a binade, in its place
-  std::uint32_t first_field;  // min_field << mantissa_bits
-  float inf_beyond;           // Inf itself, unless Inf becomes something of its own
+  float magic;                // 2^(23 - mantissa bits)
+  std::uint32_t step_mask;    // of the low bits of a sum
+  std::uint32_t down_shift;   // multiplied by this, >> 32, an exponent is where a field has it
+  std::uint32_t first_field;  // of a sum
+  float finer_magic;          // for half steps, or those of a draw
+  std::uint32_t finer_mask;
+  std::uint32_t first_binade;  // of a binade
+  float integer_magic;         // simple_integers
+  float inf_beyond;            // Inf itself, unless Inf becomes something of its own
   // shifts, e8m0
   std::uint32_t signed_top;       // bit 31 where the format has a sign
   std::uint32_t negative_beyond;  // bits above this are values below zero that become negative_code

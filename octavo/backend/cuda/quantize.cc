@@ -36,9 +36,10 @@ CopyJob copy_job(const QuantizeJob& job, bool transposed) {
 
 bool is_usual(const QuantizeJob& job) {
   const Matrix& values = job.source.values;
-  return !job.source.is_quantized() && job.policy == AmaxPolicy::max && !job.hadamard_rowwise &&
-         !job.hadamard_columnwise && job.counts == nullptr && job.given_amax == nullptr &&
-         job.scale.arith == Arith::octavo && job.scale.non_finite == NonFinite::poison &&
+  return !job.source.is_quantized() && job.source.producer == nullptr &&
+         job.policy == AmaxPolicy::max && !job.hadamard_rowwise && !job.hadamard_columnwise &&
+         job.counts == nullptr && job.given_amax == nullptr && job.scale.arith == Arith::octavo &&
+         job.scale.non_finite == NonFinite::poison &&
          job.encode.rounding == Rounding::nearest_even &&
          job.encode.overflow == Overflow::saturate && job.encode.nan_code == NanCode::signed_ones &&
          (values.dtype == DType::f32 || values.dtype == DType::bf16 || values.dtype == DType::f16);
@@ -47,7 +48,8 @@ bool is_usual(const QuantizeJob& job) {
 void quantize_matrix(const Exec& exec, const QuantizeJob& job) {
   if (job.source.rows() == 0 || job.source.cols() == 0) return;
   const Scope scope(exec);
-  if (quantize_tensor(exec, job)) return;  // makes the amax on its way
+  if (quantize_produced(exec, job)) return;  // where fuses() said so
+  if (quantize_tensor(exec, job)) return;    // makes the amax on its way
   if (job.amax != nullptr) amax_matrix(exec, job.source, amax_of(job.scale), job.amax);
   if (quantize_mx_columns(exec, job)) return;
   QuantizeJob rest = job;

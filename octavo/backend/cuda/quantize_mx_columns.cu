@@ -3,6 +3,8 @@
 // Row amaxes go over the lanes of a block, column amaxes over a lane's own rows and two shuffles.
 // Eight codes down a column are eight bytes of the transpose; they meet those of the other warps in
 // shared memory (swizzled, so that no bank is asked twice) and leave in lines of 128.
+#include <type_traits>
+
 #include "octavo/backend/cuda/copy_job.h"
 #include "octavo/backend/cuda/device/fast_element.cuh"
 #include "octavo/backend/cuda/device/fast_scale.cuh"
@@ -99,14 +101,31 @@ __device__ __forceinline__ float factor_of(const MadeScale& made) {
   return made.poisoned ? __uint_as_float(0x7FC00000u) : made.factor;
 }
 
-template <DType kSource, bool kE5m2, bool kRows>
+// A few scales side by side: all at once where the address allows it, because stores of single
+// bytes cost as much as those of whole sectors.
+template <int kCount>
+__device__ __forceinline__ void store_scales(unsigned char* to, const unsigned char* bytes,
+                                             std::int64_t left) {
+  using Word = std::conditional_t<kCount == 4, std::uint32_t, std::uint16_t>;
+  if (left >= kCount && reinterpret_cast<std::uintptr_t>(to) % kCount == 0) {
+    *reinterpret_cast<Word*>(to) = *reinterpret_cast<const Word*>(bytes);
+    return;
+  }
+#pragma unroll
+  for (int i = 0; i < kCount; ++i)
+    if (i < left) to[i] = bytes[i];
+}
+
+// kWhole: no tile is cut off by an edge.
+template <DType kSource, bool kE5m2, bool kRows, bool kWhole>
 __global__ void __launch_bounds__(kThreads, kRows ? 2 : 3)
     columns_kernel(const __grid_constant__ ColumnsPlan plan) {
   constexpr int kCols = kLaneCols<kSource>, kTileCols = kBeside * kAcross * kCols;
   constexpr int kBlocksAcross = kTileCols / kBlock;
   constexpr int kLanesOfBlock = kBlock / kCols;
   __shared__ __align__(16) uint2 transposed[kTileCols][kTileRows / 8];
-  __shared__ unsigned char row_bytes[kTileRows][kBlocksAcross], col_bytes[kTileCols][kDown];
+  __shared__ __align__(4) unsigned char row_bytes[kTileRows][kBlocksAcross];
+  __shared__ __align__(4) unsigned char col_bytes[kTileCols][kDown];
   const int warp = static_cast<int>(threadIdx.x / 32), lane = static_cast<int>(threadIdx.x % 32);
   const int down = warp / kBeside, quarter = lane / kAcross;
   const int across = warp % kBeside * kAcross + lane % kAcross;
@@ -114,15 +133,15 @@ __global__ void __launch_bounds__(kThreads, kRows ? 2 : 3)
   const std::int64_t row0 = static_cast<std::int64_t>(blockIdx.y) * kTileRows,
                      col0 = static_cast<std::int64_t>(blockIdx.x) * kTileCols;
   const std::int64_t row = row0 + tile_row, col = col0 + across * kCols;
-  const bool inside = col < plan.cols;
+  const bool inside = kWhole || col < plan.cols;
 
   uint4 x[kLaneRows] = {};
   const unsigned char* from =
       plan.from + row * plan.from_pitch + col * static_cast<std::int64_t>(16 / kCols);
 #pragma unroll
   for (int i = 0; i < kLaneRows; ++i)
-    if (inside && row + i < plan.rows)
-      x[i] = __ldcs(reinterpret_cast<const uint4*>(from + i * plan.from_pitch));
+    if (kWhole || (inside && row + i < plan.rows))
+      x[i] = __ldg(reinterpret_cast<const uint4*>(from + i * plan.from_pitch));
 
   if constexpr (kRows) {
     std::uint32_t amax[kLaneRows];
@@ -141,12 +160,12 @@ __global__ void __launch_bounds__(kThreads, kRows ? 2 : 3)
         for (int c = 0; c < 4; ++c) u[c] = any_nan_value<kSource>(x[i], k * 4 + c) * factor;
         words[k] = hardware_four<kE5m2>(u[0], u[1], u[2], u[3]);
       }
-      if (inside && row + i < plan.rows) {
+      if (kWhole || (inside && row + i < plan.rows)) {
         unsigned char* to = plan.row_codes + (row + i) * plan.row_code_pitch + col;
         if constexpr (kCols == 8) {
-          *reinterpret_cast<uint2*>(to) = {words[0], words[1]};
+          store_once(reinterpret_cast<uint2*>(to), uint2{words[0], words[1]});
         } else {
-          *reinterpret_cast<std::uint32_t*>(to) = words[0];
+          store_once(reinterpret_cast<std::uint32_t*>(to), words[0]);
         }
       }
     }
@@ -181,27 +200,21 @@ __global__ void __launch_bounds__(kThreads, kRows ? 2 : 3)
     // An even number of words of eight bytes apart: pairs of them stay together.
     const auto* codes =
         reinterpret_cast<const uint4*>(&transposed[c][(chunk ^ (c / kCols % 8)) * 2]);
-    if (col0 + c < plan.cols && row0 + chunk * 16 < plan.rows)
-      *reinterpret_cast<uint4*>(plan.col_codes + (col0 + c) * plan.col_code_pitch + row0 +
-                                chunk * 16) = *codes;
+    if (kWhole || (col0 + c < plan.cols && row0 + chunk * 16 < plan.rows))
+      store_once(reinterpret_cast<uint4*>(plan.col_codes + (col0 + c) * plan.col_code_pitch + row0 +
+                                          chunk * 16),
+                 *codes);
   }
-  // Scales: rows and columns of a few bytes, as many as the matrix has.
+  const auto line = static_cast<std::int64_t>(threadIdx.x);
   if constexpr (kRows) {
-    const int r = static_cast<int>(threadIdx.x);
-    if (r < kTileRows && row0 + r < plan.rows) {
-      unsigned char* to = plan.row_scales + (row0 + r) * plan.row_scale_pitch + col0 / kBlock;
-#pragma unroll
-      for (int b = 0; b < kBlocksAcross; ++b)
-        if (col0 + b * kBlock < plan.cols) to[b] = row_bytes[r][b];
-    }
+    if (line < kTileRows && (kWhole || row0 + line < plan.rows))
+      store_scales<kBlocksAcross>(
+          plan.row_scales + (row0 + line) * plan.row_scale_pitch + col0 / kBlock, row_bytes[line],
+          (plan.cols - col0 + kBlock - 1) / kBlock);
   }
-  const int c = static_cast<int>(threadIdx.x);
-  if (c < kTileCols && col0 + c < plan.cols) {
-    unsigned char* to = plan.col_scales + (col0 + c) * plan.col_scale_pitch + row0 / kBlock;
-#pragma unroll
-    for (int b = 0; b < kDown; ++b)
-      if (row0 + b * kBlock < plan.rows) to[b] = col_bytes[c][b];
-  }
+  if (line < kTileCols && (kWhole || col0 + line < plan.cols))
+    store_scales<kDown>(plan.col_scales + (col0 + line) * plan.col_scale_pitch + row0 / kBlock,
+                        col_bytes[line], (plan.rows - row0 + kBlock - 1) / kBlock);
 }
 
 template <DType kSource>
@@ -210,14 +223,18 @@ bool launch(const Exec& exec, const ColumnsPlan& plan, bool is_e5m2, bool rows) 
   if (down > 65535) return false;
   const dim3 grid(blocks_for(plan.cols, kBeside * kAcross * kLaneCols<kSource>),
                   static_cast<unsigned>(down));
-  const cudaStream_t stream = stream_of(exec);
-  if (is_e5m2) {
-    rows ? columns_kernel<kSource, true, true><<<grid, kThreads, 0, stream>>>(plan)
-         : columns_kernel<kSource, true, false><<<grid, kThreads, 0, stream>>>(plan);
-  } else {
-    rows ? columns_kernel<kSource, false, true><<<grid, kThreads, 0, stream>>>(plan)
-         : columns_kernel<kSource, false, false><<<grid, kThreads, 0, stream>>>(plan);
-  }
+  constexpr int kTileCols = kBeside * kAcross * kLaneCols<kSource>;
+  const bool whole = plan.rows % kTileRows == 0 && plan.cols % kTileCols == 0;
+  const auto choose = [&]<bool kE5m2>() {
+    if (rows)
+      return whole ? columns_kernel<kSource, kE5m2, true, true>
+                   : columns_kernel<kSource, kE5m2, true, false>;
+    return whole ? columns_kernel<kSource, kE5m2, false, true>
+                 : columns_kernel<kSource, kE5m2, false, false>;
+  };
+  const auto kernel =
+      is_e5m2 ? choose.template operator()<true>() : choose.template operator()<false>();
+  kernel<<<grid, kThreads, 0, stream_of(exec)>>>(plan);
   OCTAVO_CUDA_LAUNCHED("columns_kernel");
   return true;
 }

@@ -79,18 +79,19 @@ __global__ void __launch_bounds__(kThreads)
   } else if constexpr (kElement == FastElement::e2m1) {
     auto* words = reinterpret_cast<std::uint32_t*>(to) + lane_at * 2;
     if (kFlat && inside) {
-      *reinterpret_cast<uint2*>(words) = {codes[0].x, codes[1].x};
+      store_once(reinterpret_cast<uint2*>(words), uint2{codes[0].x, codes[1].x});
     } else {
-      if (has[0]) words[0] = codes[0].x;
-      if (has[1]) words[1] = codes[1].x;
+      if (has[0]) store_once(words, codes[0].x);
+      if (has[1]) store_once(words + 1, codes[1].x);
     }
   } else {
     auto* words = reinterpret_cast<uint2*>(to) + lane_at * 2;
     if (kFlat && inside) {
-      *reinterpret_cast<uint4*>(words) = {codes[0].x, codes[0].y, codes[1].x, codes[1].y};
+      store_once(reinterpret_cast<uint4*>(words),
+                 uint4{codes[0].x, codes[0].y, codes[1].x, codes[1].y});
     } else {
-      if (has[0]) words[0] = codes[0];
-      if (has[1]) words[1] = codes[1];
+      if (has[0]) store_once(words, codes[0]);
+      if (has[1]) store_once(words + 1, codes[1]);
     }
   }
 
@@ -172,7 +173,7 @@ bool quantize_row_blocks(const Exec& exec, const QuantizeJob& job) {
   if (element == FastElement::e2m1 && !codes.packed) element = FastElement::lanes;
   LaneKind kind{};
   if (element == FastElement::lanes &&
-      (!lane_encode(codes.format, job.encode, &plan.lane, &kind) || kind != LaneKind::quick))
+      (!lane_encode(codes.format, job.encode, &plan.lane, &kind) || kind != LaneKind::one_nan))
     return false;
   const int scale_bytes = element_bytes(scales.dtype, scales.format);
   const std::int64_t tiles = scales.cols;

@@ -15,7 +15,7 @@ namespace octavo::cuda {
 namespace {
 
 constexpr int kThreads = 256;
-constexpr int kUnroll = 4;  // vectors in flight
+constexpr int kUnroll = 8;  // vectors in flight
 constexpr int kPairs = 2;   // the same, two by two
 
 // NaN is one NaN, whichever there was.
@@ -160,7 +160,7 @@ void launch_amax(const Exec& exec, const Matrix& values, AmaxOf of, float* amax)
   const std::int64_t rows = dense ? 1 : values.rows,
                      vectors = dense ? values.rows * row_vectors : row_vectors;
   const dim3 grid(static_cast<unsigned>(std::clamp<std::int64_t>(vectors / (kThreads * kUnroll), 1,
-                                                                 dense ? 132 * 16 : 16)),
+                                                                 dense ? 1 << 20 : 16)),
                   static_cast<unsigned>(std::min<std::int64_t>(rows, 1024)));
   const auto* from = static_cast<const unsigned char*>(values.data);
   if (of == AmaxOf::all) {

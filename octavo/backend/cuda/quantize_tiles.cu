@@ -99,8 +99,8 @@ __global__ void __launch_bounds__(kSquareThreads)
 #pragma unroll
   for (int i = 0; i < kSteps; ++i)
     if (row + i * kDown < plan.rows && at < plan.vectors)
-      reinterpret_cast<uint2*>(plan.to + (row + i * kDown) * plan.to_pitch)[at] =
-          scaled_codes<kSource, kE5m2>(raw[i], factor);
+      store_once(reinterpret_cast<uint2*>(plan.to + (row + i * kDown) * plan.to_pitch) + at,
+                 scaled_codes<kSource, kE5m2>(raw[i], factor));
 }
 
 bool tile_plan(const QuantizeJob& job, TilePlan* plan) {

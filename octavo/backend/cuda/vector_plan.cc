@@ -10,8 +10,8 @@ int stored_bits_of(const Matrix& matrix) {
 bool has_vectors(const Matrix& matrix) {
   const int bits = stored_bits_of(matrix);
   // A vector of eight elements has `bits` bytes, read in the largest words that divide it.
-  const int align = bits >= 16 ? 16 : bits == 8 ? 8 : bits == 4 ? 4 : bits == 6 ? 2 : 0;
-  if (align == 0 || matrix.cols % 8 != 0) return false;
+  const int align = bits >= 16 ? 16 : bits == 8 ? 8 : bits == 4 ? 4 : bits == 6 ? 2 : 1;
+  if (bits > 32 || matrix.cols % 8 != 0) return false;
   if (!matrix.packed && matrix.col_stride != bits / 8) return false;
   const auto address = reinterpret_cast<std::uintptr_t>(matrix.data);
   return address % static_cast<unsigned>(align) == 0 &&

@@ -6,6 +6,7 @@
 
 #include <cstdint>
 
+#include "octavo/backend/cuda/device/vectors.cuh"
 #include "octavo/backend/cuda/lane_plans.h"
 #include "octavo/tensor/dtype.h"
 
@@ -37,10 +38,9 @@ __device__ __forceinline__ std::uint32_t decode_lane(const LaneDecode& plan, std
   return bits;
 }
 
-// f32 to 16 bits, to nearest even; NaN stays quiet and keeps its sign.
+// f32 to 16 bits, to nearest even. NaN is kQuietNan or its negative, which rounds to what it is.
 __device__ __forceinline__ std::uint32_t narrowed_to_bf16(std::uint32_t bits) {
-  const std::uint32_t rounded = (bits + 0x7FFFu + (bits >> 16 & 1u)) >> 16;
-  return (bits & 0x7FFFFFFFu) > 0x7F800000u ? (bits >> 16 & 0x8000u) | 0x7FC0u : rounded;
+  return bits + 0x7FFFu + (bits >> 16 & 1u);  // in the high half
 }
 __device__ __forceinline__ std::uint32_t narrowed_to_f16(std::uint32_t bits) {
   const std::uint32_t half = __half_as_ushort(__float2half_rn(__uint_as_float(bits)));
@@ -53,19 +53,22 @@ __device__ __forceinline__ void store_values(void* to, std::int64_t at,
                                              const std::uint32_t (&bits)[8]) {
   if constexpr (kType == DType::f32) {
     auto* words = static_cast<uint4*>(to) + at * 2;
-    words[0] = {bits[0], bits[1], bits[2], bits[3]};
-    words[1] = {bits[4], bits[5], bits[6], bits[7]};
-  } else if constexpr (kExact && kType == DType::bf16) {
-    static_cast<uint4*>(to)[at] = {
-        __byte_perm(bits[0], bits[1], 0x7632), __byte_perm(bits[2], bits[3], 0x7632),
-        __byte_perm(bits[4], bits[5], 0x7632), __byte_perm(bits[6], bits[7], 0x7632)};
+    store_once(words, uint4{bits[0], bits[1], bits[2], bits[3]});
+    store_once(words + 1, uint4{bits[4], bits[5], bits[6], bits[7]});
+  } else if constexpr (kType == DType::bf16) {
+    std::uint32_t pairs[4];
+#pragma unroll
+    for (int i = 0; i < 4; ++i)
+      pairs[i] = __byte_perm(kExact ? bits[2 * i] : narrowed_to_bf16(bits[2 * i]),
+                             kExact ? bits[2 * i + 1] : narrowed_to_bf16(bits[2 * i + 1]), 0x7632);
+    store_once(static_cast<uint4*>(to) + at, uint4{pairs[0], pairs[1], pairs[2], pairs[3]});
   } else {
     std::uint32_t half[8];
 #pragma unroll
-    for (int i = 0; i < 8; ++i)
-      half[i] = kType == DType::bf16 ? narrowed_to_bf16(bits[i]) : narrowed_to_f16(bits[i]);
-    static_cast<uint4*>(to)[at] = {half[0] | half[1] << 16, half[2] | half[3] << 16,
-                                   half[4] | half[5] << 16, half[6] | half[7] << 16};
+    for (int i = 0; i < 8; ++i) half[i] = narrowed_to_f16(bits[i]);
+    store_once(static_cast<uint4*>(to) + at,
+               uint4{half[0] | half[1] << 16, half[2] | half[3] << 16, half[4] | half[5] << 16,
+                     half[6] | half[7] << 16});
   }
 }
 

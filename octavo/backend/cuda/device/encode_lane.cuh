@@ -44,69 +44,99 @@ __device__ __forceinline__ std::uint32_t rounded_field(const LaneEncode& plan,
   }
 }
 
-// Steps of a magnitude on the grid of its binade. Adding 2^(E + 23 - mantissa bits) to it makes f32
-// itself round at that grid, in a direction if one is asked for; what the sum has more than the
-// addend are the steps.
+// The field of a magnitude, by sums. Adding 2^(E + 23 - mantissa bits) to it, E its binade, makes
+// f32 itself round at the grid of that binade, in a direction if one is asked for. The low bits of
+// the sum are the steps from the beginning of the binade, its exponent says which.
 template <Rounding kRounding>
-__device__ __forceinline__ std::uint32_t quick_steps(const LaneEncode& plan, std::uint32_t binade,
-                                                     float magnitude, std::uint32_t sign,
-                                                     std::uint32_t random) {
-  const std::uint32_t magic = binade + plan.magic;
-  const float addend = __uint_as_float(magic);
+__device__ __forceinline__ std::uint32_t quick_field(const LaneEncode& plan, float magnitude,
+                                                     std::uint32_t sign, std::uint32_t random) {
+  const std::uint32_t binade = max(__float_as_uint(magnitude) & 0x7F800000u, plan.min_binade);
+  const float start = __uint_as_float(binade);
+  const auto field_of = [&](float sum) {
+    const std::uint32_t bits = __float_as_uint(sum);
+    // A shift, on the pipe that multiplies: the other one is the busier.
+    return (bits & plan.step_mask) + __umulhi(bits, plan.down_shift) - plan.first_field;
+  };
   if constexpr (kRounding == Rounding::nearest_even) {
-    return __float_as_uint(__fadd_rn(magnitude, addend)) - magic;
+    return field_of(__fmaf_rn(start, plan.magic, magnitude));
   } else if constexpr (kRounding == Rounding::toward_zero) {
-    return __float_as_uint(__fadd_rz(magnitude, addend)) - magic;
+    return field_of(__fmaf_rz(start, plan.magic, magnitude));
   } else if constexpr (kRounding == Rounding::up || kRounding == Rounding::down) {
     const float a = __uint_as_float(__float_as_uint(magnitude) | sign);
-    const float b = __uint_as_float(magic | sign);
-    const float sum = kRounding == Rounding::up ? __fadd_ru(a, b) : __fadd_rd(a, b);
-    return (__float_as_uint(sum) & 0x7FFFFFFFu) - magic;
-  } else if constexpr (kRounding == Rounding::nearest_away) {
-    // In half steps, cut off.
-    const std::uint32_t half = magic - (1u << 23);
-    const float sum = __fadd_rz(magnitude, __uint_as_float(half));
-    return (__float_as_uint(sum) - half + 1u) >> 1;
+    const float b = __uint_as_float(binade | sign);
+    return field_of(fabsf(kRounding == Rounding::up ? __fmaf_ru(b, plan.magic, a)
+                                                    : __fmaf_rd(b, plan.magic, a)));
   } else if constexpr (kRounding == Rounding::to_odd) {
-    const std::uint32_t below = __float_as_uint(__fadd_rz(magnitude, addend)) - magic;
-    const std::uint32_t above = __float_as_uint(__fadd_ru(magnitude, addend)) - magic;
-    return below | (above - below);
+    const std::uint32_t below = field_of(__fmaf_rz(start, plan.magic, magnitude));
+    const float up = __fmaf_ru(start, plan.magic, magnitude);
+    return below | (field_of(up) - below);
   } else {
-    const std::uint32_t finer = magic - (plan.stochastic_bits << 23);
-    const float sum = __fadd_rz(magnitude, __uint_as_float(finer));
-    return (__float_as_uint(sum) - finer + random) >> plan.stochastic_bits;
+    // In finer steps, cut off; half ones, or those of a draw.
+    const bool halves = kRounding == Rounding::nearest_away;
+    const std::uint32_t finer = halves ? 1u : plan.stochastic_bits;
+    const float sum = __fmaf_rz(start, plan.finer_magic, magnitude);
+    const std::uint32_t steps = __float_as_uint(sum) & plan.finer_mask;
+    return ((steps + (halves ? 1u : random)) >> finer) + __umulhi(binade, plan.down_shift) -
+           plan.first_binade;
   }
 }
 
-template <Rounding kRounding, bool kIntegers>
+// What differs between formats and policies after rounding; each costs a few instructions.
+template <LaneKind kKind>
+struct QuickTraits {
+  // Everything has its own code: Inf, NaN of either sign, limits of either sign.
+  static constexpr bool kAny = kKind == LaneKind::quick || kKind == LaneKind::integers;
+  static constexpr bool kNanKeepsSign = kKind == LaneKind::simple;
+  static constexpr bool kZeroKeepsSign = kKind == LaneKind::simple || kKind == LaneKind::one_nan;
+};
+
+template <Rounding kRounding, LaneKind kKind>
 __device__ __forceinline__ std::uint32_t encode_quick(const LaneEncode& plan, std::uint32_t bits,
                                                       std::uint32_t random) {
-  constexpr bool kTwoLimits = kIntegers || kRounding == Rounding::up || kRounding == Rounding::down;
+  using Traits = QuickTraits<kKind>;
   const float value = __uint_as_float(bits);
   const std::uint32_t top = bits & 0x80000000u;
-  const std::uint32_t limit = kTwoLimits && top != 0u ? plan.limit[1] : plan.limit[0];
+  const std::uint32_t limit = Traits::kAny && top != 0u ? plan.limit[1] : plan.limit[0];
   const float magnitude = fminf(fabsf(value), __uint_as_float(limit));  // NaN is cut, too
-  const std::uint32_t binade = max(__float_as_uint(magnitude) & 0x7F800000u, plan.min_binade);
-  const std::uint32_t field = quick_steps<kRounding>(plan, binade, magnitude, top, random) +
-                              (binade >> plan.shift) - plan.first_field;
-  const std::uint32_t sign = top >> plan.sign_shift;
-  std::uint32_t code;
-  if constexpr (kIntegers) {
-    code = (top != 0u ? 0u - field : field) & plan.code_mask;
+  std::uint32_t field = quick_field<kRounding>(plan, magnitude, top, random);
+  std::uint32_t sign = __umulhi(bits, plan.sign_down) & plan.sign_bit;
+  if constexpr (Traits::kNanKeepsSign) {
+    field = value == value ? field : plan.nan_code[0];
+    return field | sign;
+  } else if constexpr (!Traits::kAny) {
+    if constexpr (!Traits::kZeroKeepsSign) sign = field == 0u ? 0u : sign;
+    return value == value ? field | sign : plan.nan_code[0];
   } else {
-    code = field | (field == 0u ? sign & plan.zero_sign : sign);
+    std::uint32_t code;
+    if constexpr (kKind == LaneKind::integers) {
+      code = (top != 0u ? 0u - field : field) & plan.code_mask;
+    } else {
+      code = field | (field == 0u ? sign & plan.zero_sign : sign);
+    }
+    if (fabsf(value) > plan.inf_beyond) code = plan.inf_code[0] ^ (sign & plan.inf_flips);
+    if (value != value) code = plan.nan_code[0] ^ (sign & plan.nan_flips);
+    return code;
   }
-  if (fabsf(value) > plan.inf_beyond) code = plan.inf_code[0] ^ (sign & plan.inf_flips);
-  if (value != value) code = plan.nan_code[0] ^ (sign & plan.nan_flips);
-  return code;
+}
+
+// Two's complement, to nearest even: the low bits of a sum with something that is larger than any
+// code and a multiple of all of them.
+__device__ __forceinline__ std::uint32_t encode_integer(const LaneEncode& plan,
+                                                        std::uint32_t bits) {
+  const float value = __uint_as_float(bits);
+  const float cut =
+      fmaxf(fminf(value, __uint_as_float(plan.limit[0])), -__uint_as_float(plan.limit[1]));
+  const std::uint32_t code = __float_as_uint(cut + plan.integer_magic) & plan.code_mask;
+  return value == value ? code : plan.nan_code[0];
 }
 
 // Powers of two from 2^-127. As an exponent field of eight bits below which nothing is subnormal:
-// 2^-127 is 0.
-template <Rounding kRounding>
+// 2^-127 is 0. kSimple: what is below zero becomes the smallest, as zero does.
+template <Rounding kRounding, bool kSimple>
 __device__ __forceinline__ std::uint32_t encode_e8m0(const LaneEncode& plan, std::uint32_t bits,
                                                      std::uint32_t random) {
-  const std::uint32_t magnitude = bits & 0x7FFFFFFFu;
+  const std::uint32_t magnitude =
+      kSimple ? static_cast<std::uint32_t>(max(static_cast<int>(bits), 0)) : bits & 0x7FFFFFFFu;
   const std::uint32_t finite = min(magnitude, plan.limit[0]);
   const std::uint32_t tiny = max(finite, 0x400000u) * 2u - 0x800000u;
   const std::uint32_t v = finite >= 0x800000u ? finite : tiny;
@@ -117,22 +147,30 @@ __device__ __forceinline__ std::uint32_t encode_e8m0(const LaneEncode& plan, std
   } else {
     code = (v + round_up_bits<kRounding>(v, 23u, false)) >> 23;
   }
-  code = magnitude > 0x400000u && magnitude < plan.tiny_below ? 1u : code;
-  code = magnitude == 0u ? plan.zero_code : code;
-  code = magnitude == 0x7F800000u ? plan.inf_code[0] : code;
-  code = bits > plan.negative_beyond ? plan.negative_code : code;
-  return magnitude > 0x7F800000u ? plan.nan_code[0] : code;
+  const float value = __uint_as_float(bits);
+  if constexpr (!kSimple) {
+    code = magnitude > 0x400000u && magnitude < plan.tiny_below ? 1u : code;
+    code = magnitude == 0u ? plan.zero_code : code;
+    code = magnitude == 0x7F800000u ? plan.inf_code[0] : code;
+    code = bits > plan.negative_beyond ? plan.negative_code : code;
+  }
+  return value == value ? code : plan.nan_code[0];
 }
 
 template <Rounding kRounding, LaneKind kKind>
 __device__ __forceinline__ std::uint32_t encode_lane(const LaneEncode& plan, std::uint32_t bits,
                                                      std::uint32_t random) {
-  if constexpr (kKind == LaneKind::quick) {
-    return encode_quick<kRounding, false>(plan, bits, random);
-  } else if constexpr (kKind == LaneKind::integers) {
-    return encode_quick<kRounding, true>(plan, bits, random);
+  if constexpr (kKind == LaneKind::simple_integers) {
+    if constexpr (kRounding == Rounding::nearest_even) return encode_integer(plan, bits);
+    return encode_quick<kRounding, LaneKind::integers>(plan, bits, random);
+  } else if constexpr (kKind == LaneKind::simple || kKind == LaneKind::one_nan ||
+                       kKind == LaneKind::one_zero || kKind == LaneKind::quick ||
+                       kKind == LaneKind::integers) {
+    return encode_quick<kRounding, kKind>(plan, bits, random);
+  } else if constexpr (kKind == LaneKind::simple_e8m0) {
+    return encode_e8m0<kRounding, true>(plan, bits, random);
   } else if constexpr (kKind == LaneKind::e8m0) {
-    return encode_e8m0<kRounding>(plan, bits, random);
+    return encode_e8m0<kRounding, false>(plan, bits, random);
   }
   const std::uint32_t magnitude = bits & 0x7FFFFFFFu;
   const std::uint32_t top = bits & plan.signed_top, sign = top >> plan.sign_shift;

@@ -30,20 +30,18 @@ __device__ __forceinline__ MadeScale fast_tile_scale(const FastScale& scale, std
                                                      float tensor_scale = 1.0F) {
   MadeScale made{0u, 1.0F, amax >= 0x7F800000u};
   if constexpr (kKind == FastKind::e8m0 || kKind == FastKind::power_f32) {
+    // A tile of zeros ends at the smallest scale, too; in e8m0 that is its byte.
     const int least = kKind == FastKind::e8m0 ? 0 : 1;
-    int byte = static_cast<int>(amax >> 23) - scale.top_exponent +
-               ((amax & 0x7FFFFFu) > scale.threshold ? 1 : 0);
-    byte = min(max(byte, least), 254);
-    // 2^-127 is subnormal.
-    made.factor =
-        __uint_as_float(byte == 254 ? 0x400000u : static_cast<unsigned>(254 - byte) << 23);
-    made.bits =
-        kKind == FastKind::e8m0 ? static_cast<unsigned>(byte) : static_cast<unsigned>(byte) << 23;
-    if (amax == 0u) {
-      made.bits = kKind == FastKind::e8m0 ? 0u : 0x3F800000u;
-      made.factor = 1.0F;
+    const int exponent = static_cast<int>((amax + scale.carry) >> 23);
+    const int byte = max(exponent - scale.top_exponent, least);
+    made.factor = __uint_as_float(static_cast<unsigned>(254 - byte) << 23);
+    made.bits = static_cast<unsigned>(byte);
+    if (made.poisoned) made.bits = 0xFFu;
+    if constexpr (kKind == FastKind::power_f32) {
+      made.bits <<= 23;
+      if (amax == 0u) made.bits = 0x3F800000u;
+      if (made.poisoned) made.bits = 0x7FC00000u;
     }
-    if (made.poisoned) made.bits = kKind == FastKind::e8m0 ? 0xFFu : 0x7FC00000u;
   } else if constexpr (kKind == FastKind::quotient) {
     const float wanted = clamped_scale(__uint_as_float(amax) / scale.max * scale.margin);
     made.factor = amax == 0u ? 1.0F : reciprocal(wanted);

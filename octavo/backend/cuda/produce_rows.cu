@@ -1,0 +1,392 @@
+// Norms and activations that a block makes of a row in its registers, on its way to memory or
+// straight into codes: what is read is read once, what is written are codes. A thread has sixteen
+// values side by side, so that blocks along the row are found by shuffles as in
+// quantize_row_blocks.cu.
+#include <algorithm>
+
+#include "octavo/backend/cuda/copy_job.h"
+#include "octavo/backend/cuda/device/decode_lane.cuh"
+#include "octavo/backend/cuda/device/fast_element.cuh"
+#include "octavo/backend/cuda/device/fast_scale.cuh"
+#include "octavo/backend/cuda/device/produce.cuh"
+#include "octavo/backend/cuda/device/reduce.cuh"
+#include "octavo/backend/cuda/kernels_internal.h"
+#include "octavo/backend/cuda/runtime.h"
+#include "octavo/backend/cuda/vector_plan.h"
+
+namespace octavo::cuda {
+namespace {
+
+constexpr int kMostThreads = 512;
+constexpr int kPerThread = 16;
+
+enum class Sink : std::uint8_t { f32, bf16, f16, row, block32, block128, given };
+
+struct RowPlan {
+  const unsigned char* from;
+  unsigned char* to;
+  unsigned char* scales;
+  std::int64_t from_pitch, to_pitch, scale_pitch, scale_stride;
+  std::int64_t cols;          // of what comes out
+  std::int64_t gate_vectors;  // from the first half to the second
+  Producer producer;
+  FastScale scale;
+  const float* inv_scale;
+  float* amax;
+  bool words_of_scales;  // four bytes of scales side by side, aligned
+};
+
+constexpr bool is_values(Sink sink) { return sink <= Sink::f16; }
+
+// Eight of a weight or bias, of any of three types.
+__device__ __forceinline__ void load_eight(const Matrix& from, std::int64_t vector,
+                                           float (&to)[kVector]) {
+  if (from.dtype == DType::f32) {
+    const Raw<DType::f32> raw = load_raw<DType::f32>(from.data, vector);
+#pragma unroll
+    for (int i = 0; i < kVector; ++i) to[i] = any_nan_value<DType::f32>(raw, i);
+  } else if (from.dtype == DType::bf16) {
+    const Raw<DType::bf16> raw = load_raw<DType::bf16>(from.data, vector);
+#pragma unroll
+    for (int i = 0; i < kVector; ++i) to[i] = any_nan_value<DType::bf16>(raw, i);
+  } else {
+    const Raw<DType::f16> raw = load_raw<DType::f16>(from.data, vector);
+#pragma unroll
+    for (int i = 0; i < kVector; ++i) to[i] = any_nan_value<DType::f16>(raw, i);
+  }
+}
+
+// In place; two passes over registers, so that nothing cancels.
+template <int kValues>
+__device__ __forceinline__ void normalize(const RowPlan& plan, std::int64_t row, const bool* has,
+                                          const std::int64_t* vectors, float (&x)[kValues]) {
+  constexpr int kVectors = kValues / kVector;
+  const Producer& producer = plan.producer;
+  const auto n = static_cast<float>(plan.cols);
+  float mean = 0.0F;
+  if (producer.kind == ProducerKind::layer_norm) {
+    float sum = 0.0F;
+#pragma unroll
+    for (int i = 0; i < kValues; ++i) sum += x[i];  // zeros beyond the end
+    mean = block_sum(sum) / n;
+  }
+  float squares = 0.0F;
+#pragma unroll
+  for (int v = 0; v < kVectors; ++v) {
+#pragma unroll
+    for (int i = 0; i < kVector; ++i) {
+      float& value = x[v * kVector + i];
+      value -= mean;
+      squares += has[v] ? value * value : 0.0F;
+    }
+  }
+  const float inv_std = 1.0F / sqrtf(block_sum(squares) / n + static_cast<float>(producer.epsilon));
+  if (threadIdx.x == 0) {
+    if (producer.mean != nullptr) producer.mean[row] = mean;
+    if (producer.inv_std != nullptr) producer.inv_std[row] = inv_std;
+  }
+#pragma unroll
+  for (int v = 0; v < kVectors; ++v) {
+    float weight[kVector], bias[kVector];
+    const bool weighted = producer.weight.data != nullptr && has[v];
+    const bool biased = producer.bias.data != nullptr && has[v];
+    if (weighted) load_eight(producer.weight, vectors[v], weight);
+    if (biased) load_eight(producer.bias, vectors[v], bias);
+#pragma unroll
+    for (int i = 0; i < kVector; ++i) {
+      float& value = x[v * kVector + i];
+      value = has[v] ? value * inv_std : 0.0F;
+      if (weighted) value *= producer.zero_centred ? 1.0F + weight[i] : weight[i];
+      if (biased) value += bias[i];
+    }
+  }
+}
+
+template <Sink kSink>
+__device__ __forceinline__ void store_row(const RowPlan& plan, std::int64_t row, const bool* has,
+                                          const std::int64_t* vectors, const float* x,
+                                          float factor) {
+  unsigned char* to = plan.to + row * plan.to_pitch;
+#pragma unroll
+  for (int v = 0; v < 2; ++v) {
+    if (!has[v]) continue;
+    if constexpr (is_values(kSink)) {
+      std::uint32_t bits[kVector];
+#pragma unroll
+      for (int i = 0; i < kVector; ++i) {
+        const float value = x[v * kVector + i];
+        // Arithmetic forgets which NaN it was.
+        bits[i] = value == value ? __float_as_uint(value) : kQuietNan;
+      }
+      constexpr DType kType = kSink == Sink::f32    ? DType::f32
+                              : kSink == Sink::bf16 ? DType::bf16
+                                                    : DType::f16;
+      store_values<kType>(to, vectors[v], bits);
+    }
+  }
+  if constexpr (!is_values(kSink)) {
+    uint2 codes[2];
+#pragma unroll
+    for (int v = 0; v < 2; ++v) {
+      float u[kVector];
+#pragma unroll
+      for (int i = 0; i < kVector; ++i) u[i] = x[v * kVector + i] * factor;
+      codes[v] = {hardware_four<false>(u[0], u[1], u[2], u[3]),
+                  hardware_four<false>(u[4], u[5], u[6], u[7])};
+    }
+    if (has[0]) store_pair(to, vectors[0] / 2, codes[0], codes[1], true, has[1]);
+  }
+}
+
+template <DType kSource, Sink kSink, int kPairs>
+__global__ void __launch_bounds__(kMostThreads)
+    produce_rows_kernel(const __grid_constant__ RowPlan plan) {
+  const std::int64_t row = blockIdx.x;
+  const unsigned char* from = plan.from + row * plan.from_pitch;
+  const std::int64_t end = plan.cols / kVector;
+  float x[kPairs * kPerThread];
+  bool has[kPairs * 2];
+  std::int64_t vectors[kPairs * 2];
+#pragma unroll
+  for (int v = 0; v < kPairs * 2; ++v) {
+    const std::int64_t pair = static_cast<std::int64_t>(v / 2) * blockDim.x + threadIdx.x;
+    vectors[v] = pair * 2 + v % 2;
+    has[v] = vectors[v] < end;
+    Raw<kSource> raw = {};
+    if (has[v]) raw = load_raw<kSource>(from, vectors[v]);
+#pragma unroll
+    for (int i = 0; i < kVector; ++i) x[v * kVector + i] = any_nan_value<kSource>(raw, i);
+  }
+  if (plan.producer.is_norm()) {
+    normalize(plan, row, has, vectors, x);
+  } else {
+#pragma unroll
+    for (int v = 0; v < kPairs * 2; ++v) {
+      Raw<kSource> gate = {};
+      if (plan.producer.gated && has[v])
+        gate = load_raw<kSource>(from, vectors[v] + plan.gate_vectors);
+#pragma unroll
+      for (int i = 0; i < kVector; ++i) {
+        float& value = x[v * kVector + i];
+        value = activated(plan.producer.kind, value);
+        if (plan.producer.gated) value *= any_nan_value<kSource>(gate, i);
+      }
+    }
+  }
+
+  std::uint32_t amax[kPairs] = {};
+#pragma unroll
+  for (int p = 0; p < kPairs; ++p) {
+#pragma unroll
+    for (int i = 0; i < kPerThread; ++i)
+      amax[p] = max(amax[p], __float_as_uint(x[p * kPerThread + i]) & 0x7FFFFFFFu);
+  }
+  if (!is_values(kSink) && plan.amax != nullptr) {
+    std::uint32_t most = amax[0];
+#pragma unroll
+    for (int p = 1; p < kPairs; ++p) most = max(most, amax[p]);
+    most = block_amax(most);
+    if (threadIdx.x == 0 && most != 0)
+      atomicMax(reinterpret_cast<std::uint32_t*>(plan.amax), most > 0x7F800000u ? kQuietNan : most);
+    __syncthreads();
+  }
+  unsigned char* scale_row = plan.scales + row * plan.scale_pitch;
+  if constexpr (kSink == Sink::row) {
+    std::uint32_t most = amax[0];
+#pragma unroll
+    for (int p = 1; p < kPairs; ++p) most = max(most, amax[p]);
+    const MadeScale made = fast_tile_scale<FastKind::quotient>(plan.scale, block_amax(most));
+    if (threadIdx.x == 0) *reinterpret_cast<std::uint32_t*>(scale_row) = made.bits;
+    const float factor = made.poisoned ? __uint_as_float(kQuietNan) : made.factor;
+#pragma unroll
+    for (int p = 0; p < kPairs; ++p)
+      store_row<kSink>(plan, row, has + 2 * p, vectors + 2 * p, x + p * kPerThread, factor);
+  } else if constexpr (kSink == Sink::block32 || kSink == Sink::block128) {
+    constexpr int kLanes = (kSink == Sink::block32 ? 32 : 128) / kPerThread;
+    constexpr FastKind kKind = kSink == Sink::block32 ? FastKind::e8m0 : FastKind::quotient;
+#pragma unroll
+    for (int p = 0; p < kPairs; ++p) {
+      std::uint32_t most = amax[p];
+#pragma unroll
+      for (int step = 1; step < kLanes; step *= 2)
+        most = max(most, __shfl_xor_sync(0xFFFFFFFFu, most, step));
+      const MadeScale made = fast_tile_scale<kKind>(plan.scale, most);
+      const std::int64_t tile = vectors[2 * p] / (2 * kLanes);
+      unsigned char* to = scale_row + tile * plan.scale_stride;
+      std::uint32_t four = made.bits;
+      if constexpr (kKind == FastKind::e8m0) {
+#pragma unroll
+        for (int i = 1; i < 4; ++i)
+          four |= __shfl_down_sync(0xFFFFFFFFu, made.bits, i * kLanes) << (8 * i);
+      }
+      const bool words = kKind != FastKind::e8m0 || plan.words_of_scales;
+      const int share = kKind == FastKind::e8m0 && words ? 4 * kLanes : kLanes;
+      if (has[2 * p] && static_cast<int>(threadIdx.x) % share == 0) {
+        if (words) {
+          *reinterpret_cast<std::uint32_t*>(to) = four;
+        } else {
+          *to = static_cast<unsigned char>(made.bits);
+        }
+      }
+      const float factor = made.poisoned ? __uint_as_float(kQuietNan) : made.factor;
+      store_row<kSink>(plan, row, has + 2 * p, vectors + 2 * p, x + p * kPerThread, factor);
+    }
+  } else {
+    float factor = 1.0F;
+    if constexpr (kSink == Sink::given) {
+      factor = *plan.inv_scale;
+      if (row == 0 && threadIdx.x == 0) *reinterpret_cast<float*>(plan.scales) = 1.0F / factor;
+    }
+#pragma unroll
+    for (int p = 0; p < kPairs; ++p)
+      store_row<kSink>(plan, row, has + 2 * p, vectors + 2 * p, x + p * kPerThread, factor);
+  }
+}
+
+bool fits_vector(const Matrix& row, std::int64_t cols) {
+  return row.data == nullptr || (row.dtype != DType::f64 && row.dtype != DType::code &&
+                                 row.cols == cols && row.col_stride == element_bytes(row.dtype) &&
+                                 reinterpret_cast<std::uintptr_t>(row.data) % 16 == 0);
+}
+
+// What x, producer and output must be like.
+bool row_plan(const Matrix& x, const Producer& producer, const Matrix& out, RowPlan* plan) {
+  if (!is_value(x.dtype) || x.dtype == DType::f64 || !has_vectors(x) || !has_vectors(out) ||
+      out.cols % kPerThread != 0 || !fits_vector(producer.weight, out.cols) ||
+      !fits_vector(producer.bias, out.cols) || out.rows > 0x7FFFFFFF ||
+      reinterpret_cast<std::uintptr_t>(out.data) % 16 != 0 ||
+      (out.rows > 1 && out.row_pitch % 16 != 0) ||
+      out.cols > std::int64_t{2} * kMostThreads * kPerThread)
+    return false;
+  plan->from = static_cast<const unsigned char*>(x.data);
+  plan->to = static_cast<unsigned char*>(out.data);
+  plan->from_pitch = x.row_pitch;
+  plan->to_pitch = out.row_pitch;
+  plan->cols = out.cols;
+  plan->gate_vectors = out.cols / kVector;
+  plan->producer = producer;
+  return true;
+}
+
+template <DType kSource, Sink kSink>
+void launch(const Exec& exec, const RowPlan& plan, std::int64_t rows) {
+  const std::int64_t pairs = plan.cols / kPerThread;
+  const std::int64_t threads =
+      std::clamp<std::int64_t>((pairs / 2 + 31) / 32 * 32, 32, kMostThreads);
+  const auto kernel = pairs <= threads ? produce_rows_kernel<kSource, kSink, 1>
+                                       : produce_rows_kernel<kSource, kSink, 2>;
+  kernel<<<static_cast<unsigned>(rows), static_cast<unsigned>(threads), 0, stream_of(exec)>>>(plan);
+  OCTAVO_CUDA_LAUNCHED("produce_rows_kernel");
+}
+
+template <Sink kSink>
+void launch_from(const Exec& exec, const RowPlan& plan, const Matrix& x) {
+  switch (x.dtype) {
+#ifndef OCTAVO_CUDA_ONE_CONFIG
+    case DType::f32:
+      return launch<DType::f32, kSink>(exec, plan, x.rows);
+    case DType::f16:
+      return launch<DType::f16, kSink>(exec, plan, x.rows);
+#endif
+    default:
+      return launch<DType::bf16, kSink>(exec, plan, x.rows);
+  }
+}
+
+// Where a job's codes go, if its scaling is one that a row can be quantized by in registers.
+bool sink_of(const QuantizeJob& job, RowPlan* plan, Sink* sink) {
+  QuantizeJob usual = job;
+  usual.source.producer = nullptr;
+  const bool given = job.given_inv_scale != nullptr;
+  if (given) usual.scale = {};
+  const QuantizedMatrix& to = job.rowwise;
+  if (!to.wanted() || job.columnwise.wanted() || !is_usual(usual) ||
+      fast_element(to.codes.format) != FastElement::e4m3 || amax_of(job.scale) != AmaxOf::all)
+    return false;
+#ifdef OCTAVO_CUDA_ONE_CONFIG
+  if (job.source.values.dtype != DType::bf16) return false;
+#endif
+  if (!given && !fast_scale(job.scale, to.codes.format, &plan->scale)) return false;
+  const FastKind kind = plan->scale.kind;
+  const bool f32_scales = to.scales.dtype == DType::f32;
+  if (given) {
+    if (!f32_scales || to.scales.rows != 1 || to.scales.cols != 1) return false;
+    *sink = Sink::given;
+  } else if (to.tile == Tile{1, 32} && kind == FastKind::e8m0) {
+    *sink = Sink::block32;
+  } else if (to.tile == Tile{1, 128} && kind == FastKind::quotient && f32_scales) {
+    *sink = Sink::block128;
+  } else if (to.tile.rows == 1 && to.scales.cols == 1 && kind == FastKind::quotient && f32_scales) {
+    *sink = Sink::row;
+  } else {
+    return false;
+  }
+  plan->scales = static_cast<unsigned char*>(to.scales.data);
+  plan->scale_pitch = to.scales.row_pitch;
+  plan->scale_stride = to.scales.col_stride;
+  plan->inv_scale = job.given_inv_scale;
+  plan->amax = job.amax;
+  plan->words_of_scales = to.scales.col_stride == 1 && to.scales.cols % 4 == 0 &&
+                          to.scales.row_pitch % 4 == 0 &&
+                          reinterpret_cast<std::uintptr_t>(to.scales.data) % 4 == 0;
+  return row_plan(job.source.values, *job.source.producer, to.codes, plan);
+}
+
+}  // namespace
+
+bool fuses(const QuantizeJob& job) {
+  RowPlan plan{};
+  Sink sink{};
+  return job.source.producer != nullptr && sink_of(job, &plan, &sink);
+}
+
+bool quantize_produced(const Exec& exec, const QuantizeJob& job) {
+  RowPlan plan{};
+  Sink sink{};
+  if (job.source.producer == nullptr || !sink_of(job, &plan, &sink)) return false;
+  const Matrix& x = job.source.values;
+  switch (sink) {
+    case Sink::row:
+      launch_from<Sink::row>(exec, plan, x);
+      break;
+    case Sink::block32:
+      launch_from<Sink::block32>(exec, plan, x);
+      break;
+    case Sink::block128:
+      launch_from<Sink::block128>(exec, plan, x);
+      break;
+    default:
+      launch_from<Sink::given>(exec, plan, x);
+  }
+  return true;
+}
+
+bool produce_rows(const Exec& exec, const Matrix& x, const Producer& producer, const Matrix& out) {
+  RowPlan plan{};
+#ifdef OCTAVO_CUDA_ONE_CONFIG
+  if (x.dtype != DType::bf16) return false;
+#endif
+  if (!row_plan(x, producer, out, &plan)) return false;
+  switch (out.dtype) {
+    case DType::f32:
+      launch_from<Sink::f32>(exec, plan, x);
+      return true;
+    case DType::bf16:
+      launch_from<Sink::bf16>(exec, plan, x);
+      return true;
+    case DType::f16:
+      launch_from<Sink::f16>(exec, plan, x);
+      return true;
+    default:
+      return false;
+  }
+}
+
+void produce_matrix(const Exec& exec, const Matrix& x, const Producer& producer,
+                    const Matrix& out) {
+  if (out.rows == 0 || out.cols == 0) return;
+  const Scope scope(exec);
+  if (!produce_rows(exec, x, producer, out)) produce_general(exec, x, producer, out);
+}
+
+}  // namespace octavo::cuda
