@@ -44,7 +44,9 @@ class DLPackFamily(Family):
             address = self.stream(index, stream)
         try:
             # The other library makes its work on the array come before ours on the stream.
-            tensor = Tensor.from_dlpack(_capsule(x, None if address is None else address or _LEGACY_DEFAULT))
+            tensor = Tensor.from_dlpack(
+                _capsule(x, None if address is None else address or _LEGACY_DEFAULT)
+            )
         except _REFUSALS as error:
             raise TypeError(
                 f"[{op}] {type(x).__name__} cannot be used through DLPack: {error}"

@@ -168,7 +168,9 @@ def fp8_quantize(x: Any, *, threads: int = 0, stream: Any = None) -> tuple[Any, 
 
 def _fp8_in_pool(source: Array, kind: Kind) -> tuple[Any, Any]:
     """fp8_quantize into memory of the library's own: dimensions in the order of memory and back."""
-    repeats = any(size > 1 and step == 0 for size, step in zip(source.shape, source.strides, strict=True))
+    repeats = any(
+        size > 1 and step == 0 for size, step in zip(source.shape, source.strides, strict=True)
+    )
     order = (None if repeats else source.order()) or tuple(range(len(source.shape)))
     q = new_quantized(
         replace(source, shape=tuple(source.shape[i] for i in order)), kind, _octavo.preset("fp8")

@@ -25,7 +25,17 @@ def _has_device() -> bool:
 
 needs_cuda = pytest.mark.skipif(not _has_device(), reason="needs a CUDA device")
 
-FORMATS = ["e4m3fn", "e5m2", "e4m3fnuz", "e5m2fnuz", "e3m4", "e8m0fnu", "e2m1fn", "e2m3fn", "e3m2fn"]
+FORMATS = [
+    "e4m3fn",
+    "e5m2",
+    "e4m3fnuz",
+    "e5m2fnuz",
+    "e3m4",
+    "e8m0fnu",
+    "e2m1fn",
+    "e2m3fn",
+    "e3m2fn",
+]
 DTYPES = [torch.float32, torch.bfloat16, torch.float16, torch.float64]
 
 
