@@ -79,10 +79,10 @@ class Quantization {
                     .counts = options_.counts};
     // 0 / 0 has a sign that depends on the processor; peers' NaN has none.
     if (is_peer(job.scale.arith)) job.encode.nan_code = NanCode::positive_ones;
+    if (is_per_tensor()) job.given_amax = options_.given_amax;
     choose_staging(job);
     check_nan();
     job.tensor_amax = find_tensor_scales();
-    if (is_per_tensor()) job.given_amax = options_.given_amax;
     const bool one_scale =
         is_per_tensor() && job.given_inv_scale == nullptr && job.given_amax == nullptr;
     check(!one_scale || plan_.is_one_matrix() || job.policy == AmaxPolicy::max,
@@ -125,11 +125,17 @@ class Quantization {
           ErrorCode::unsupported, op_, "the scaling's axis is ", out_.scaling.axis,
           ", and rows are kept statistics of along the last one; take mean and inv_std from a call "
           "that gives plain values");
-    QuantizeJob probe = job;
-    probe.source = source_of(0, *source_.producer);
-    set_copies(probe, 0, 0);
     const Kernels& kernels = quantizing(exec_, options_, op_);
-    if (kernels.fuses != nullptr && kernels.fuses(probe)) return;
+    // All matrices or none: they may differ in how their memory is aligned.
+    bool fused = kernels.fuses != nullptr;
+    QuantizeJob probe = job;
+    for_each_plan_matrix(plan_, [&](std::int64_t value_offset, std::int64_t code_offset,
+                                    std::int64_t scale_offset, std::uint64_t) {
+      probe.source = source_of(value_offset, *source_.producer);
+      set_copies(probe, code_offset, scale_offset);
+      fused = fused && kernels.fuses(probe);
+    });
+    if (fused) return;
     stager_.emplace(exec_, offered(exec_, options_.backend, &Kernels::produce, op_),
                     quantize_entry_, amax_entry_);
   }
