@@ -7,7 +7,6 @@
 #include <ostream>
 #include <random>
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include "octavo/backend/registry.h"
@@ -153,11 +152,6 @@ struct Production {
     return truth;
   }
 };
-
-// Then it has the wider bounds, and sums in another order may come out otherwise.
-inline bool computes_in_f32(const Kernels& backend) {
-  return std::string_view(backend.name).find("cuda") != std::string_view::npos;
-}
 
 inline std::vector<const Kernels*> producing_backends() {
   std::vector<const Kernels*> list;

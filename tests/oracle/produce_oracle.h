@@ -37,7 +37,6 @@ inline Long rounded_bound(Long value) { return kU * std::fabs(value) + kTiny; }
 struct RowTruth {
   std::vector<Truth> values{};
   Long mean = 0, inv_std = 0;
-  Long mean_bound_f32 = 0, inv_std_bound_f32 = 0;
 };
 
 inline RowTruth norm_of(Made kind, const std::vector<double>& x, const Norm& norm) {
@@ -56,10 +55,6 @@ inline RowTruth norm_of(Made kind, const std::vector<double>& x, const Norm& nor
   // f32, by a warp's 32 lanes and then a tree, n / 32 + 16 times.
   const Long gamma64 = n * 0x1p-53L, gamma32 = (n / 32 + 16) * kU;
   const Long spread = centred ? sizes / n * inv_std : 0;  // mean |x| in standard deviations
-  const Long apart = (gamma32 + kU) * spread;
-  row.mean_bound_f32 = (gamma32 + kU) * (sizes / n) + rounded_bound(mean);
-  row.inv_std_bound_f32 =
-      inv_std * (gamma32 / 2 + 10 * kU + apart * apart / 2) + rounded_bound(inv_std);
   for (std::size_t i = 0; i < x.size(); ++i) {
     const Long weight =
         norm.weight.empty() ? 1 : static_cast<Long>(norm.weight[i]) + (norm.zero_centred ? 1 : 0);

@@ -49,7 +49,9 @@ template <DType kTarget, bool kExact>
 bool launch_kind(const Call& call) {
   switch (call.lane.kind) {
     case DecodeKind::plain:
-      return launch<kTarget, DecodeKind::plain, kExact>(call);
+      // To f32 memory is what takes the time, and one kernel serves both.
+      if (kTarget != DType::f32) return launch<kTarget, DecodeKind::plain, kExact>(call);
+      [[fallthrough]];
     case DecodeKind::specials:
       return launch<kTarget, DecodeKind::specials, kExact>(call);
     case DecodeKind::integers:

@@ -138,10 +138,21 @@ __device__ __forceinline__ void store_row(const RowPlan& plan, std::int64_t row,
   }
 }
 
-template <DType kSource, Sink kSink, int kPairs>
+// What a kernel is made for: a norm, or one activation.
+enum class Make : std::uint8_t { norm, gelu, gelu_tanh, relu, silu };
+constexpr ProducerKind kind_of(Make make) {
+  return make == Make::gelu        ? ProducerKind::gelu
+         : make == Make::gelu_tanh ? ProducerKind::gelu_tanh
+         : make == Make::silu      ? ProducerKind::silu
+                                   : ProducerKind::relu;
+}
+
+// A block has a row, or (activations, unless the row has one scale) a part of it.
+template <DType kSource, Make kMake, Sink kSink, int kPairs>
 __global__ void __launch_bounds__(kMostThreads)
     produce_rows_kernel(const __grid_constant__ RowPlan plan) {
   const std::int64_t row = blockIdx.x;
+  const std::int64_t first_pair = static_cast<std::int64_t>(blockIdx.y) * blockDim.x;
   const unsigned char* from = plan.from + row * plan.from_pitch;
   const std::int64_t end = plan.cols / kVector;
   float x[kPairs * kPerThread];
@@ -149,7 +160,8 @@ __global__ void __launch_bounds__(kMostThreads)
   std::int64_t vectors[kPairs * 2];
 #pragma unroll
   for (int v = 0; v < kPairs * 2; ++v) {
-    const std::int64_t pair = static_cast<std::int64_t>(v / 2) * blockDim.x + threadIdx.x;
+    const std::int64_t pair =
+        first_pair + static_cast<std::int64_t>(v / 2) * blockDim.x + threadIdx.x;
     vectors[v] = pair * 2 + v % 2;
     has[v] = vectors[v] < end;
     Raw<kSource> raw = {};
@@ -157,7 +169,7 @@ __global__ void __launch_bounds__(kMostThreads)
 #pragma unroll
     for (int i = 0; i < kVector; ++i) x[v * kVector + i] = any_nan_value<kSource>(raw, i);
   }
-  if (plan.producer.is_norm()) {
+  if constexpr (kMake == Make::norm) {
     normalize(plan, row, has, vectors, x);
   } else {
 #pragma unroll
@@ -168,7 +180,7 @@ __global__ void __launch_bounds__(kMostThreads)
 #pragma unroll
       for (int i = 0; i < kVector; ++i) {
         float& value = x[v * kVector + i];
-        value = activated(plan.producer.kind, value);
+        value = activated(kind_of(kMake), value);
         if (plan.producer.gated) value *= any_nan_value<kSource>(gate, i);
       }
     }
@@ -235,7 +247,8 @@ __global__ void __launch_bounds__(kMostThreads)
     float factor = 1.0F;
     if constexpr (kSink == Sink::given) {
       factor = *plan.inv_scale;
-      if (row == 0 && threadIdx.x == 0) *reinterpret_cast<float*>(plan.scales) = 1.0F / factor;
+      if (row == 0 && first_pair == 0 && threadIdx.x == 0)
+        *reinterpret_cast<float*>(plan.scales) = 1.0F / factor;
     }
 #pragma unroll
     for (int p = 0; p < kPairs; ++p)
@@ -268,15 +281,39 @@ bool row_plan(const Matrix& x, const Producer& producer, const Matrix& out, RowP
   return true;
 }
 
-template <DType kSource, Sink kSink>
+template <DType kSource, Make kMake, Sink kSink>
 void launch(const Exec& exec, const RowPlan& plan, std::int64_t rows) {
+  constexpr bool kWholeRows = kMake == Make::norm || kSink == Sink::row;
   const std::int64_t pairs = plan.cols / kPerThread;
-  const std::int64_t threads =
-      std::clamp<std::int64_t>((pairs / 2 + 31) / 32 * 32, 32, kMostThreads);
-  const auto kernel = pairs <= threads ? produce_rows_kernel<kSource, kSink, 1>
-                                       : produce_rows_kernel<kSource, kSink, 2>;
-  kernel<<<static_cast<unsigned>(rows), static_cast<unsigned>(threads), 0, stream_of(exec)>>>(plan);
+  const std::int64_t most = kWholeRows ? kMostThreads : 256;
+  const std::int64_t wanted = kWholeRows ? (pairs + 1) / 2 : pairs;
+  const std::int64_t threads = std::clamp<std::int64_t>((wanted + 31) / 32 * 32, 32, most);
+  dim3 grid(static_cast<unsigned>(rows));
+  auto kernel = produce_rows_kernel<kSource, kMake, kSink, 1>;
+  if constexpr (kWholeRows) {
+    if (pairs > threads) kernel = produce_rows_kernel<kSource, kMake, kSink, 2>;
+  } else {
+    grid.y = static_cast<unsigned>((pairs + threads - 1) / threads);
+  }
+  kernel<<<grid, static_cast<unsigned>(threads), 0, stream_of(exec)>>>(plan);
   OCTAVO_CUDA_LAUNCHED("produce_rows_kernel");
+}
+
+template <DType kSource, Sink kSink>
+void launch_make(const Exec& exec, const RowPlan& plan, std::int64_t rows) {
+  switch (plan.producer.kind) {
+    case ProducerKind::layer_norm:
+    case ProducerKind::rms_norm:
+      return launch<kSource, Make::norm, kSink>(exec, plan, rows);
+    case ProducerKind::gelu:
+      return launch<kSource, Make::gelu, kSink>(exec, plan, rows);
+    case ProducerKind::gelu_tanh:
+      return launch<kSource, Make::gelu_tanh, kSink>(exec, plan, rows);
+    case ProducerKind::relu:
+      return launch<kSource, Make::relu, kSink>(exec, plan, rows);
+    case ProducerKind::silu:
+      return launch<kSource, Make::silu, kSink>(exec, plan, rows);
+  }
 }
 
 template <Sink kSink>
@@ -284,12 +321,12 @@ void launch_from(const Exec& exec, const RowPlan& plan, const Matrix& x) {
   switch (x.dtype) {
 #ifndef OCTAVO_CUDA_ONE_CONFIG
     case DType::f32:
-      return launch<DType::f32, kSink>(exec, plan, x.rows);
+      return launch_make<DType::f32, kSink>(exec, plan, x.rows);
     case DType::f16:
-      return launch<DType::f16, kSink>(exec, plan, x.rows);
+      return launch_make<DType::f16, kSink>(exec, plan, x.rows);
 #endif
     default:
-      return launch<DType::bf16, kSink>(exec, plan, x.rows);
+      return launch_make<DType::bf16, kSink>(exec, plan, x.rows);
   }
 }
 

@@ -35,7 +35,8 @@ __global__ void __launch_bounds__(kThreads)
 __global__ void tensor_scale_kernel(const __grid_constant__ ScaleSpec spec,
                                     const __grid_constant__ Format element, const float* amax,
                                     float* scale) {
-  *scale = tensor_scale_of(spec, element, *amax);
+  const float made = tensor_scale_of(spec, element, *amax);
+  *scale = made == made ? made : f32_nan();  // arithmetic forgets which NaN it was
 }
 
 }  // namespace

@@ -8,16 +8,20 @@
 
 namespace octavo::cuda {
 
+// 2 ulp, and those of its argument. The quotients that it is for are good to 2 ulp as well where
+// the divisor is below 2^126; beyond it they are zero, which is as near as is asked for.
+__device__ __forceinline__ float exponential(float x) { return exp2f(x * 1.4426950408889634F); }
+
 __device__ __forceinline__ float activated(ProducerKind kind, float x) {
   switch (kind) {
     case ProducerKind::gelu:
       return x * (erfcf(-x * 0.70710678118654752F) * 0.5F);
     case ProducerKind::gelu_tanh: {
       const float z = 0.79788456080286536F * (x + 0.044715F * (x * x * x));
-      return x / (1.0F + expf(-2.0F * z));
+      return __fdividef(x, 1.0F + exponential(-2.0F * z));
     }
     case ProducerKind::silu:
-      return x / (1.0F + expf(-x));
+      return __fdividef(x, 1.0F + exponential(-x));
     default:  // relu: NaN stays
       return x > 0.0F || x != x ? x : 0.0F;
   }
