@@ -149,7 +149,7 @@ constexpr ProducerKind kind_of(Make make) {
 
 // A block has a row, or (activations, unless the row has one scale) a part of it.
 template <DType kSource, Make kMake, Sink kSink, int kPairs>
-__global__ void __launch_bounds__(kMostThreads)
+__global__ void __launch_bounds__(kMostThreads, kPairs == 1 ? 2 : 1)
     produce_rows_kernel(const __grid_constant__ RowPlan plan) {
   const std::int64_t row = blockIdx.x;
   const std::int64_t first_pair = static_cast<std::int64_t>(blockIdx.y) * blockDim.x;
@@ -286,8 +286,7 @@ void launch(const Exec& exec, const RowPlan& plan, std::int64_t rows) {
   constexpr bool kWholeRows = kMake == Make::norm || kSink == Sink::row;
   const std::int64_t pairs = plan.cols / kPerThread;
   const std::int64_t most = kWholeRows ? kMostThreads : 256;
-  const std::int64_t wanted = kWholeRows ? (pairs + 1) / 2 : pairs;
-  const std::int64_t threads = std::clamp<std::int64_t>((wanted + 31) / 32 * 32, 32, most);
+  const std::int64_t threads = std::clamp<std::int64_t>((pairs + 31) / 32 * 32, 32, most);
   dim3 grid(static_cast<unsigned>(rows));
   auto kernel = produce_rows_kernel<kSource, kMake, kSink, 1>;
   if constexpr (kWholeRows) {
