@@ -70,14 +70,16 @@ __device__ __forceinline__ void normalize(const RowPlan& plan, std::int64_t row,
     for (int i = 0; i < kValues; ++i) sum += x[i];  // zeros beyond the end
     mean = block_sum(sum) / n;
   }
+  // What lies beyond the end stays zero. Choices are made for a vector, not for each of its values.
   float squares = 0.0F;
 #pragma unroll
   for (int v = 0; v < kVectors; ++v) {
+    if (!has[v]) continue;
 #pragma unroll
     for (int i = 0; i < kVector; ++i) {
       float& value = x[v * kVector + i];
       value -= mean;
-      squares += has[v] ? value * value : 0.0F;
+      squares += value * value;
     }
   }
   const float inv_std = 1.0F / sqrtf(block_sum(squares) / n + static_cast<float>(producer.epsilon));
@@ -87,17 +89,21 @@ __device__ __forceinline__ void normalize(const RowPlan& plan, std::int64_t row,
   }
 #pragma unroll
   for (int v = 0; v < kVectors; ++v) {
-    float weight[kVector], bias[kVector];
-    const bool weighted = producer.weight.data != nullptr && has[v];
-    const bool biased = producer.bias.data != nullptr && has[v];
-    if (weighted) load_eight(producer.weight, vectors[v], weight);
-    if (biased) load_eight(producer.bias, vectors[v], bias);
+    if (!has[v]) continue;
+    float* const values = x + v * kVector;
 #pragma unroll
-    for (int i = 0; i < kVector; ++i) {
-      float& value = x[v * kVector + i];
-      value = has[v] ? value * inv_std : 0.0F;
-      if (weighted) value *= producer.zero_centred ? 1.0F + weight[i] : weight[i];
-      if (biased) value += bias[i];
+    for (int i = 0; i < kVector; ++i) values[i] *= inv_std;
+    float more[kVector];
+    if (producer.weight.data != nullptr) {
+      load_eight(producer.weight, vectors[v], more);
+      const float centre = producer.zero_centred ? 1.0F : 0.0F;  // adding zero changes nothing
+#pragma unroll
+      for (int i = 0; i < kVector; ++i) values[i] *= centre + more[i];
+    }
+    if (producer.bias.data != nullptr) {
+      load_eight(producer.bias, vectors[v], more);
+#pragma unroll
+      for (int i = 0; i < kVector; ++i) values[i] += more[i];
     }
   }
 }
@@ -286,7 +292,9 @@ void launch(const Exec& exec, const RowPlan& plan, std::int64_t rows) {
   constexpr bool kWholeRows = kMake == Make::norm || kSink == Sink::row;
   const std::int64_t pairs = plan.cols / kPerThread;
   const std::int64_t most = kWholeRows ? kMostThreads : 256;
-  const std::int64_t threads = std::clamp<std::int64_t>((pairs + 31) / 32 * 32, 32, most);
+  // Two pairs a thread where a row has many: sums and waits are shared by more values.
+  const std::int64_t wanted = kWholeRows && pairs >= 256 ? (pairs + 1) / 2 : pairs;
+  const std::int64_t threads = std::clamp<std::int64_t>((wanted + 31) / 32 * 32, 32, most);
   dim3 grid(static_cast<unsigned>(rows));
   auto kernel = produce_rows_kernel<kSource, kMake, kSink, 1>;
   if constexpr (kWholeRows) {
