@@ -217,8 +217,6 @@ bool quantize_tensor(const Exec& exec, const QuantizeJob& job) {
   if (!given &&
       (!fast_scale(job.scale, codes.format, &plan.scale) || plan.scale.kind != FastKind::quotient))
     return false;
-  // What an amax of the caller's leaves out is the scaling's choice; this kernel finds all.
-  if (given && job.amax != nullptr && amax_of(job.scale) != AmaxOf::all) return false;
   const bool look = !given && job.given_amax == nullptr;
   const Scratch found(exec, look ? sizeof(float) : 0);
   if (look) {
@@ -232,8 +230,9 @@ bool quantize_tensor(const Exec& exec, const QuantizeJob& job) {
   plan.scale_to = static_cast<float*>(job.rowwise.scales.data);
   plan.amax_out = job.amax;
   plan.keep_nan_sign = job.encode.nan_code == NanCode::signed_ones;
-  // An amax that was given is not the matrix's own.
-  if (job.given_amax != nullptr && job.amax != nullptr) {
+  // The cast finds the amax of everything on its way; one that leaves something out, or is not what
+  // the scale was made from, is looked for apart.
+  if (job.amax != nullptr && (job.given_amax != nullptr || amax_of(job.scale) != AmaxOf::all)) {
     plan.amax_out = nullptr;
     amax_matrix(exec, job.source, amax_of(job.scale), job.amax);
   }
