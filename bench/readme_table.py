@@ -107,25 +107,26 @@ def device(result: pathlib.Path) -> str:
     gpu, driver, power = data["gpu"].split(", ")
     cuda = data["cuda"]["runtime"]
     lines = [
-        f"On an {gpu}, {data['rows']} x {data['cols']}, from or to bfloat16 where nothing else is said: "
-        "bytes that must be moved,",
-        f"in TB/s, and their share of the rate of a copy in the same run, {data['copy_gbps'] / 1000:.2f} TB/s:",
+        f"On an {gpu}, {data['rows']} x {data['cols']}, from or to bfloat16 where nothing else is "
+        "said: bytes that must be moved,",
+        "in TB/s, and their share of the rate of a copy in the same run, "
+        f"{data['copy_gbps'] / 1000:.2f} TB/s:",
         "",
         "| what | TB/s | of a copy | asked | |",
         "|---|---|---|---|---|",
     ]
     for key, name in SHOWN_ON_DEVICE.items():
         row = rows[key]
-        bar = f"{row['bar']:.2f}" if row["bar"] > 0 else ""
-        verdict = "missed" if row["of_copy"] < row["bar"] else ""
+        bar = f" {row['bar']:.2f}" if row["bar"] > 0 else ""
+        verdict = " missed" if row["of_copy"] < row["bar"] else ""
         speed = f"{row['gbps'] / 1000:.2f} | {row['of_copy']:.2f}"
-        lines.append(f"| {name} | {speed} | {bar} | {verdict} |")
+        lines.append(f"| {name} | {speed} |{bar} |{verdict} |")
     lines += [
         "",
-        f"Driver {driver}, CUDA {cuda // 1000}.{cuda % 1000 // 10}, {float(power.split()[0]):.0f} W; "
+        f"Driver {driver}, CUDA {cuda // 1000}.{cuda % 1000 // 10}, {power.split('.')[0]} W; "
         "`tools/gpu_check --only build,bench`, kept in",
-        f"[{result.name}]({result.relative_to(ROOT)}). Of {len(asked)} cases of which a share is asked, "
-        f"{missed} miss it.",
+        f"[{result.name}]({result.relative_to(ROOT)}). Of {len(asked)} cases of which a share is "
+        f"asked, {missed} miss it.",
     ]
     return "\n".join(lines)
 
