@@ -19,6 +19,24 @@ SHOWN = [
     "float32 -> e8m0fnu",
 ]
 
+# On a GPU: group and case, and what the README calls it.
+SHOWN_ON_DEVICE = {
+    ("cast", "float32 -> e4m3fn"): "float32 -> e4m3fn",
+    ("cast", "bfloat16 -> e4m3fn"): "bfloat16 -> e4m3fn",
+    ("cast", "e4m3fn -> bfloat16"): "e4m3fn -> bfloat16",
+    ("format", "bfloat16 -> e4m3fnuz"): "bfloat16 -> e4m3fnuz",
+    ("rounding", "bfloat16 -> e4m3fn stochastic"): "bfloat16 -> e4m3fn, stochastic",
+    ("quantize", "fp8, current"): "quantize fp8, current scaling",
+    ("quantize", "fp8-channel"): "quantize fp8-channel",
+    ("quantize", "fp8-1x128"): "quantize fp8-1x128",
+    ("quantize", "mxfp8, row"): "quantize mxfp8",
+    ("quantize", "mxfp8, both"): "quantize mxfp8, rows and columns",
+    ("quantize", "nvfp4, tensor amax given"): "quantize nvfp4, amax given",
+    ("produce", "rms_norm + mxfp8"): "rms_norm + quantize mxfp8",
+    ("dequantize", "mxfp8"): "dequantize mxfp8",
+    ("requantize", "mxfp8 to fp8"): "requantize mxfp8 to fp8",
+}
+
 
 def table(result: pathlib.Path) -> str:
     data = json.loads(result.read_text())
@@ -81,6 +99,38 @@ def quantizers(result: pathlib.Path) -> str:
     return "\n".join(lines)
 
 
+def device(result: pathlib.Path) -> str:
+    data = json.loads(result.read_text())
+    rows = {(row["group"], row["case"]): row for row in data["results"]}
+    asked = [row for row in data["results"] if row["bar"] > 0]
+    missed = sum(row["of_copy"] < row["bar"] for row in asked)
+    gpu, driver, power = data["gpu"].split(", ")
+    cuda = data["cuda"]["runtime"]
+    lines = [
+        f"On an {gpu}, {data['rows']} x {data['cols']}, from or to bfloat16 where nothing else is "
+        "said: bytes that must be moved,",
+        "in TB/s, and their share of the rate of a copy in the same run, "
+        f"{data['copy_gbps'] / 1000:.2f} TB/s:",
+        "",
+        "| what | TB/s | of a copy | asked | |",
+        "|---|---|---|---|---|",
+    ]
+    for key, name in SHOWN_ON_DEVICE.items():
+        row = rows[key]
+        bar = f" {row['bar']:.2f}" if row["bar"] > 0 else ""
+        verdict = " missed" if row["of_copy"] < row["bar"] else ""
+        speed = f"{row['gbps'] / 1000:.2f} | {row['of_copy']:.2f}"
+        lines.append(f"| {name} | {speed} |{bar} |{verdict} |")
+    lines += [
+        "",
+        f"Driver {driver}, CUDA {cuda // 1000}.{cuda % 1000 // 10}, {power.split('.')[0]} W; "
+        "`tools/gpu_check --only build,bench`, kept in",
+        f"[{result.name}]({result.relative_to(ROOT)}). Of {len(asked)} cases of which a share is "
+        f"asked, {missed} miss it.",
+    ]
+    return "\n".join(lines)
+
+
 def error(result: pathlib.Path) -> str:
     found = json.loads(result.read_text())["formats"]["e4m3fn"]
     percent = 100 * (found["least"] + found["most"]) / 2
@@ -101,6 +151,7 @@ def filled(readme: str) -> str:
     for mark, made in (
         ("measured numbers", table(newest("convert"))),
         ("measured quantizers", quantizers(newest("quantize"))),
+        ("measured device", device(newest("h200"))),
         ("measured error", error(newest("error"))),
     ):
         marked = re.compile(rf"(<!-- BEGIN {mark}.*?-->\n).*?(\n?<!-- END {mark} -->)", re.S)
