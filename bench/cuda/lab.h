@@ -84,6 +84,5 @@ struct Case {
 
 std::vector<Case> cast_cases();
 std::vector<Case> quantize_cases();
-// Normalisation or activation with a quantizer in one pass: to be added here once the door has it.
 
 }  // namespace octavo::bench

@@ -47,7 +47,6 @@ bool lane_encode(const Format& format, const EncodePolicy& policy, LaneEncode* p
   plan->down_shift = 1u << (32u - plan->shift);
   plan->first_field = (plan->min_field + plan->shift) << format.mantissa_bits;
   plan->finer_magic = f32_power_of_two(static_cast<int>(plan->shift - finer));
-  plan->finer_mask = 0x7FFFFFu;
   plan->first_binade = plan->min_field << format.mantissa_bits;
   plan->inf_beyond = inf_special ? kMaxFloat : std::numeric_limits<float>::infinity();
   plan->signed_top = format.is_signed ? 0x80000000u : 0u;

@@ -37,13 +37,12 @@ struct LaneEncode {
   std::uint32_t code_mask;
   std::uint32_t stochastic_bits;
   // simple, quick, integers
-  std::uint32_t min_binade;   // min_field in its place
-  float magic;                // 2^(23 - mantissa bits)
-  std::uint32_t step_mask;    // of the low bits of a sum
-  std::uint32_t down_shift;   // multiplied by this, >> 32, an exponent is where a field has it
-  std::uint32_t first_field;  // of a sum
-  float finer_magic;          // for half steps, or those of a draw
-  std::uint32_t finer_mask;
+  std::uint32_t min_binade;    // min_field in its place
+  float magic;                 // 2^(23 - mantissa bits)
+  std::uint32_t step_mask;     // of the low bits of a sum
+  std::uint32_t down_shift;    // multiplied by this, >> 32, an exponent is where a field has it
+  std::uint32_t first_field;   // of a sum
+  float finer_magic;           // for half steps, or those of a draw
   std::uint32_t first_binade;  // of a binade
   float integer_magic;         // simple_integers
   float inf_beyond;            // Inf itself, unless Inf becomes something of its own

@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "octavo/backend/cuda/device/count.cuh"
+#include "octavo/backend/cuda/device/reduce.cuh"
 #include "octavo/backend/cuda/device/source.cuh"
 #include "octavo/backend/cuda/kernels_internal.h"
 #include "octavo/backend/cuda/runtime.h"
@@ -29,16 +30,6 @@ __device__ Region region_of(const CopyJob& job, std::int64_t tile) {
 }
 __device__ double value_at(const CopyJob& job, const Region& region, std::int64_t i) {
   return seen_value(job, region.row + i / region.cols, region.col + i % region.cols);
-}
-
-__device__ std::uint32_t block_max(std::uint32_t mine) {
-  __shared__ std::uint32_t most;
-  __syncthreads();
-  if (threadIdx.x == 0) most = 0;
-  __syncthreads();
-  atomicMax(&most, mine);
-  __syncthreads();
-  return most;
 }
 
 // The magnitude of a rank, eight bits at a time from the top.
@@ -123,7 +114,7 @@ __global__ void __launch_bounds__(kThreads)
     } else {
       for (std::int64_t i = threadIdx.x; i < region.rows * region.cols; i += blockDim.x)
         mine = max(mine, counted(value_at(job, region, i), job.amax_of));
-      mine = block_max(mine);
+      mine = block_amax(mine);
     }
     const float amax = __uint_as_float(mine);
     if (!is_finite(amax) || amax == 0.0F || job.policy == AmaxPolicy::max) {
@@ -152,7 +143,7 @@ __global__ void __launch_bounds__(kThreads)
   for (std::int64_t i = static_cast<std::int64_t>(blockIdx.y) * kThreads + threadIdx.x; i < n;
        i += step)
     mine = max(mine, counted(value_at(job, region, i), job.amax_of));
-  mine = block_max(mine);
+  mine = block_amax(mine);
   if (threadIdx.x == 0) atomicMax(&amaxes[blockIdx.x], mine);
 }
 

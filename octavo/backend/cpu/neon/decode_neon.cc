@@ -224,7 +224,7 @@ inline void store16(const Planes& planes, double* to) {
   for (int i = 0; i < 16; i += 2) vst1q_f64(to + i, vcvt_f64_f32(vld1_f32(narrow + i)));
 }
 
-// Codes come in more slowly than results go out: asking for them a kilobyte ahead is worth 2 %.
+// Codes come in more slowly than results go out: they are asked for a kilobyte ahead.
 constexpr std::int64_t kAhead = 1024;
 
 // `planes_of` turns sixteen codes into planes.

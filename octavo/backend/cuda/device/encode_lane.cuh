@@ -75,7 +75,7 @@ __device__ __forceinline__ std::uint32_t quick_field(const LaneEncode& plan, flo
     const bool halves = kRounding == Rounding::nearest_away;
     const std::uint32_t finer = halves ? 1u : plan.stochastic_bits;
     const float sum = __fmaf_rz(start, plan.finer_magic, magnitude);
-    const std::uint32_t steps = __float_as_uint(sum) & plan.finer_mask;
+    const std::uint32_t steps = __float_as_uint(sum) & 0x7FFFFFu;
     return ((steps + (halves ? 1u : random)) >> finer) + __umulhi(binade, plan.down_shift) -
            plan.first_binade;
   }
