@@ -35,8 +35,10 @@ release: bootstrap-build
 	cmake --build --preset release
 
 # The Python package with the program inside, as a user's `pip install .` would install it, except
-# that the build tree is kept: a second run compiles only what changed.
+# that the build tree is kept: a second run compiles only what changed. CXX is the name that CMake
+# finds by itself, not the one Python was built with: ccache then knows the objects of `release`.
 package: bootstrap-build
+	CXX="$${CXX:-c++}" \
 	$(PYTHON) -m pip --disable-pip-version-check install --quiet --no-build-isolation --no-deps \
 	  --config-settings=build-dir=build/python \
 	  --config-settings=cmake.define.OCTAVO_WERROR=$(WERROR) .

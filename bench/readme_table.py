@@ -99,6 +99,42 @@ def quantizers(result: pathlib.Path) -> str:
     return "\n".join(lines)
 
 
+def products(result: pathlib.Path) -> str:
+    data = json.loads(result.read_text())
+    first, *others = sorted(data["runs"], key=int)
+    rows = {
+        count: {(row["case"], *row["shape"]): row for row in found if row.get("out") == "float32"}
+        for count, found in data["runs"].items()
+    }
+    rivals = list(next(iter(rows[first].values()))["rivals"])
+    peaks = next(row["peaks"] for row in data["runs"][first] if "peaks" in row)
+    lines = [
+        "Matrix products [M, K] x [N, K]^T with float32 results, in GFLOP/s; on one core beside",
+        f"torch {data['versions']['torch']} in the same run, and as a share of the core's probed peak:",
+        "",
+        "| operands | M x N x K | 1 core |"
+        + "".join(f" {rival} |" for rival in rivals)
+        + " of the peak |"
+        + "".join(f" {count} cores |" for count in others),
+        "|---|---|---|" + "---|" * (len(rivals) + 1 + len(others)),
+    ]
+    for key, row in rows[first].items():
+        ratios = "".join(f" {row['ratios'][rival]:.2f} x |" for rival in rivals)
+        share = f"{row['of_peak']:.2f} {row['peak']}" if row["peak"] else ""
+        more = "".join(f" {rows[count][key]['gflops']:.1f} |" for count in others)
+        shape = " x ".join(map(str, row["shape"]))
+        lines.append(f"| {row['case']} | {shape} | {row['gflops']:.1f} |{ratios} {share} |{more}")
+    listed = ", ".join(f"{name} {rate:.1f}" for name, rate in peaks.items())
+    held = [row["holds"] for found in data["runs"].values() for row in found if "holds" in row]
+    lines += [
+        "",
+        f"Peaks of a core in GFLOP/s: {listed or 'not probed'}. `python -m bench.gemm.run`, kept in",
+        f"[{result.name}]({result.relative_to(ROOT)}), which has bfloat16 results too;",
+        f"of {len(held)} cases of which a ratio is asked, {len(held) - sum(held)} miss it.",
+    ]
+    return "\n".join(lines)
+
+
 def device(result: pathlib.Path) -> str:
     data = json.loads(result.read_text())
     rows = {(row["group"], row["case"]): row for row in data["results"]}
@@ -112,15 +148,18 @@ def device(result: pathlib.Path) -> str:
         "in TB/s, and their share of the rate of a copy in the same run, "
         f"{data['copy_gbps'] / 1000:.2f} TB/s:",
         "",
-        "| what | TB/s | of a copy | asked | |",
-        "|---|---|---|---|---|",
+        "| what | TB/s | of a copy | asked | | torch in the same run, of a copy |",
+        "|---|---|---|---|---|---|",
     ]
     for key, name in SHOWN_ON_DEVICE.items():
         row = rows[key]
         bar = f" {row['bar']:.2f}" if row["bar"] > 0 else ""
         verdict = " missed" if row["of_copy"] < row["bar"] else ""
         speed = f"{row['gbps'] / 1000:.2f} | {row['of_copy']:.2f}"
-        lines.append(f"| {name} | {speed} |{bar} |{verdict} |")
+        peers = ", ".join(
+            f"{peer['how']} {peer['gbps'] / data['copy_gbps']:.2f}" for peer in row.get("peers", [])
+        )
+        lines.append(f"| {name} | {speed} |{bar} |{verdict} | {peers} |")
     lines += [
         "",
         f"Driver {driver}, CUDA {cuda // 1000}.{cuda % 1000 // 10}, {power.split('.')[0]} W; "
@@ -140,20 +179,25 @@ def error(result: pathlib.Path) -> str:
     )
 
 
-def newest(question: str) -> pathlib.Path:
+def newest(question: str) -> pathlib.Path | None:
     """The result with the latest date, which its name ends in."""
     results = (ROOT / "bench" / "results").glob(f"{question}-*.json")
-    return max(results, key=lambda path: path.name[-15:])
+    return max(results, key=lambda path: path.name[-15:], default=None)
 
 
 def filled(readme: str) -> str:
-    """The text with everything between its marks made anew."""
-    for mark, made in (
-        ("measured numbers", table(newest("convert"))),
-        ("measured quantizers", quantizers(newest("quantize"))),
-        ("measured device", device(newest("h200"))),
-        ("measured error", error(newest("error"))),
+    """The text with everything between its marks made anew, where there is a result."""
+    for mark, question, write in (
+        ("measured numbers", "convert", table),
+        ("measured quantizers", "quantize", quantizers),
+        ("measured products", "gemm", products),
+        ("measured device", "h200", device),
+        ("measured error", "error", error),
     ):
+        result = newest(question)
+        if result is None:
+            continue
+        made = write(result)
         marked = re.compile(rf"(<!-- BEGIN {mark}.*?-->\n).*?(\n?<!-- END {mark} -->)", re.S)
         readme, count = marked.subn(
             lambda m, made=made: m[1] + made + "\n" + m[2].lstrip("\n"), readme

@@ -17,7 +17,9 @@ import octavo
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 
 
-def run_worker(question: str, cores: list[int], print_row: Callable[[dict], None]) -> list[dict]:
+def run_worker(
+    question: str, cores: list[int], print_row: Callable[[dict], None], quick: bool = False
+) -> list[dict]:
     """In a process of its own, because OpenMP decides its threads when it is loaded."""
     count = str(len(cores))
     # Passive: threads of OpenMP that spin after torch's turn would take a core from the next one.
@@ -25,7 +27,8 @@ def run_worker(question: str, cores: list[int], print_row: Callable[[dict], None
     env |= {"OMP_NUM_THREADS": count, "OMP_WAIT_POLICY": "passive", "OCTAVO_THREADS": count}
     rows = []
     with subprocess.Popen(
-        [sys.executable, "-m", f"bench.{question}.worker", "--threads", count],
+        [sys.executable, "-m", f"bench.{question}.worker", "--threads", count]
+        + ["--quick"] * quick,
         cwd=ROOT,
         env=env,
         stdout=subprocess.PIPE,
@@ -42,12 +45,22 @@ def run_worker(question: str, cores: list[int], print_row: Callable[[dict], None
 
 
 def run_question(
-    question: str, description: str, packages: Sequence[str], print_row: Callable[[dict], None]
+    question: str,
+    description: str,
+    packages: Sequence[str],
+    print_row: Callable[[dict], None],
+    has_quick: bool = False,
 ) -> int:
-    """On one core, then on all: prints the rows, says how many hold, writes --json FILE."""
+    """On one core, then on all: prints the rows, says how many hold, writes --json FILE.
+
+    has_quick: the question has a --quick, smaller and on few turns, for a busy machine.
+    """
     parser = argparse.ArgumentParser(description=description)
     parser.add_argument("--json", type=pathlib.Path, help="also write the results there")
+    if has_quick:
+        parser.add_argument("--quick", action="store_true", help="small, to see that it runs")
     args = parser.parse_args()
+    quick = has_quick and args.quick
     available = sorted(os.sched_getaffinity(0))
     results = {
         "question": question,
@@ -56,9 +69,11 @@ def run_question(
         | {"python": platform.python_version()},
         "runs": {},
     }
+    if has_quick:
+        results["quick"] = quick
     for cores in [available[-1:]] if len(available) == 1 else [available[-1:], available]:
         print(f"-- {len(cores)} core{'s' if len(cores) > 1 else ''}")
-        results["runs"][str(len(cores))] = run_worker(question, cores, print_row)
+        results["runs"][str(len(cores))] = run_worker(question, cores, print_row, quick)
     if args.json:
         args.json.parent.mkdir(parents=True, exist_ok=True)
         args.json.write_text(json.dumps(results, indent=1, default=str) + "\n")
@@ -67,8 +82,13 @@ def run_question(
     return 0
 
 
-def worker_threads() -> int:
-    """What a worker was started with."""
+def worker_arguments() -> argparse.Namespace:
+    """What a worker was started with: threads and quick."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--threads", type=int, required=True)
-    return parser.parse_args().threads
+    parser.add_argument("--quick", action="store_true")
+    return parser.parse_args()
+
+
+def worker_threads() -> int:
+    return int(worker_arguments().threads)

@@ -160,10 +160,13 @@ std::vector<Case> quantize_cases() {
   const Question nvfp4 = question("nvfp4", Copies::row, Given::tensor_amax);
   Question stochastic = nvfp4;
   stochastic.scaling.encode.rounding = Rounding::stochastic;
+  Question by_te = question("mxfp8");
+  by_te.scaling.scale.arith = Arith::te;
   const auto both = [](const char* name) { return question(name, Copies::both); };
   return {
       {"quantize", "amax alone (read only)", 0, finding_amax},
       {"quantize", "fp8, current", 0.57, quantizing(question("fp8"))},
+      {"quantize", "fp8, current, both", 0, quantizing(both("fp8"))},
       {"quantize", "fp8, delayed, amax out", 0,
        quantizing(question("fp8", Copies::row, Given::inv_scale))},
       {"quantize", "fp8, delayed, both", 0,
@@ -180,6 +183,7 @@ std::vector<Case> quantize_cases() {
       {"quantize", "mxfp4", 0, quantizing(question("mxfp4"))},
       {"quantize", "mxint8", 0, quantizing(question("mxint8"))},
       {"quantize", "nvfp4, tensor amax given", 0.85, quantizing(nvfp4)},
+      {"quantize", "mxfp8, arith te", 0, quantizing(by_te)},
       {"quantize", "nvfp4, stochastic", 0, quantizing(stochastic)},
       {"dequantize", "fp8", 0, dequantizing(question("fp8"))},
       {"dequantize", "fp8-channel", 0, dequantizing(question("fp8-channel"))},
@@ -190,6 +194,8 @@ std::vector<Case> quantize_cases() {
       {"dequantize", "mxfp4", 0, dequantizing(question("mxfp4"))},
       {"dequantize", "nvfp4", 0, dequantizing(nvfp4)},
       {"requantize", "mxfp8 to fp8", 0, requantizing(question("mxfp8"), question("fp8"))},
+      {"requantize", "mxfp8 to mxfp8, column", 0,
+       requantizing(question("mxfp8"), question("mxfp8", Copies::column))},
       {"requantize", "mxfp8 to fp8-channel", 0,
        requantizing(question("mxfp8"), question("fp8-channel"))},
       {"produce", "rms_norm + mxfp8", 0.95 / 1.05,

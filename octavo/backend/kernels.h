@@ -12,6 +12,8 @@
 #include <cstdint>
 #include <span>
 
+#include "octavo/backend/gemm_job.h"
+#include "octavo/backend/producer.h"
 #include "octavo/base/log.h"
 #include "octavo/format/format.h"
 #include "octavo/round/policy.h"
@@ -29,33 +31,6 @@ struct Exec {
   std::span<std::byte> workspace{};
   int threads = 1;  // on a CPU: at most this many
   Log* log = nullptr;
-};
-
-// What a row of x becomes on its way to be stored or quantized. The result is f32, never rounded to
-// 16 bits in between. docs/numerics/producers.md has the formulas, and how far from the reference,
-// which computes in f64 and rounds once, another backend may be.
-enum class ProducerKind : std::uint8_t { layer_norm, rms_norm, gelu, gelu_tanh, relu, silu };
-
-struct Producer {
-  ProducerKind kind = ProducerKind::relu;
-  // Activations only: x has 2N columns, and activation(first N) * (last N) comes out.
-  bool gated = false;
-
-  // Norms only. weight and bias are 1 x cols values of any type, or have no data: then they are
-  // left out. rms_norm has no bias.
-  Matrix weight{}, bias{};
-  bool zero_centred = false;  // what is multiplied by is 1 + weight
-  double epsilon = 1e-5;      // at least 0
-  float* mean = nullptr;      // if given, gets that of each row; layer_norm only
-  float* inv_std = nullptr;   // if given, gets 1 / sqrt(variance + epsilon) of each row
-
-  [[nodiscard]] constexpr bool is_norm() const {
-    return kind == ProducerKind::layer_norm || kind == ProducerKind::rms_norm;
-  }
-  // Of what comes out.
-  [[nodiscard]] constexpr std::int64_t cols(std::int64_t x_cols) const {
-    return gated ? x_cols / 2 : x_cols;
-  }
 };
 
 // Values to quantize: a matrix of values, what a producer makes of one, or (requantize) codes with
@@ -143,6 +118,12 @@ struct Kernels {
 
   // The end of a step of delayed scaling; delayed_step says what happens to one tensor.
   void (*delayed_update)(const Exec&, const DelayedJob&) = nullptr;
+
+  // A product; one may offer some of them only: see gemm_offered. `out` shares memory with no
+  // operand. Exec::workspace has at least gemm_workspace(exec, job) bytes, aligned to 64.
+  void (*gemm)(const Exec&, const GemmJob&) = nullptr;
+  std::int64_t (*gemm_workspace)(const Exec&, const GemmJob&) = nullptr;  // null: none
+  bool (*gemm_offered)(const GemmJob&) = nullptr;                         // null: all of them
 
   // How many elements are NaN. A number for the host: on a device this waits.
   std::int64_t (*count_nan)(const Exec&, const Matrix& values) = nullptr;

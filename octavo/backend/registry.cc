@@ -13,7 +13,10 @@
 
 #if defined(__aarch64__)
 #include "octavo/backend/cpu/neon/neon.h"
+#include "octavo/backend/cpu/neon_bf16/neon_bf16.h"
+#include "octavo/backend/cpu/neon_dot/neon_dot.h"
 #include "octavo/backend/cpu/neon_fp16/neon_fp16.h"
+#include "octavo/backend/cpu/neon_i8mm/neon_i8mm.h"
 #endif
 
 namespace octavo {
@@ -28,12 +31,23 @@ std::vector<BackendInfo> backends() {
   };
 #if defined(__aarch64__)
   const CpuFeatures& cpu = cpu_features();
+  const bool matrix = cpu.neon && cpu.fp16 && cpu.dotprod && cpu.bf16;
+  add("cpu/neon_i8mm", &cpu::kNeonI8mmKernels, matrix && cpu.i8mm,
+      cpu.i8mm ? "the CPU reports i8mm" : "the CPU does not report i8mm (int8 matrix products)");
+  add("cpu/neon_bf16", &cpu::kNeonBf16Kernels, matrix,
+      cpu.bf16 ? "the CPU reports bf16" : "the CPU does not report bf16 (bf16 matrix products)");
+  add("cpu/neon_dot", &cpu::kNeonDotKernels, cpu.neon && cpu.fp16 && cpu.dotprod,
+      cpu.dotprod ? "the CPU reports asimddp"
+                  : "the CPU does not report asimddp (int8 dot products)");
   add("cpu/neon_fp16", &cpu::kNeonFp16Kernels, cpu.neon && cpu.fp16,
       cpu.fp16 ? "the CPU reports asimdhp"
                : "the CPU does not report asimdhp (half-precision vector arithmetic)");
   add("cpu/neon", &cpu::kNeonKernels, cpu.neon,
       cpu.neon ? "the CPU reports asimd" : "the CPU does not report asimd");
 #else
+  add("cpu/neon_i8mm", nullptr, false, "built for a CPU that is not aarch64");
+  add("cpu/neon_bf16", nullptr, false, "built for a CPU that is not aarch64");
+  add("cpu/neon_dot", nullptr, false, "built for a CPU that is not aarch64");
   add("cpu/neon_fp16", nullptr, false, "built for a CPU that is not aarch64");
   add("cpu/neon", nullptr, false, "built for a CPU that is not aarch64");
 #endif

@@ -8,19 +8,6 @@
 namespace octavo {
 namespace {
 
-ProducerKind producer_kind(ActivationKind kind) {
-  switch (kind) {
-    case ActivationKind::gelu:
-      return ProducerKind::gelu;
-    case ActivationKind::gelu_tanh:
-      return ProducerKind::gelu_tanh;
-    case ActivationKind::silu:
-      return ProducerKind::silu;
-    default:
-      return ProducerKind::relu;
-  }
-}
-
 // What it is called where something is wrong with it.
 std::string_view name_of(const Activation& activation) {
   switch (activation.kind) {

@@ -9,6 +9,7 @@
 
 #include <cstdint>
 
+#include "octavo/backend/producer.h"
 #include "octavo/base/macros.h"
 #include "octavo/ops/produce.h"
 #include "octavo/quant/produced.h"
@@ -20,6 +21,19 @@ namespace octavo {
 // gelu: x * (probability that a normal variable is below x). gelu_tanh: the approximation of it
 // that Transformer Engine means by GELU. silu: x / (1 + exp(-x)).
 enum class ActivationKind : std::uint8_t { gelu, gelu_tanh, relu, silu };
+
+constexpr ProducerKind producer_kind(ActivationKind kind) {
+  switch (kind) {
+    case ActivationKind::gelu:
+      return ProducerKind::gelu;
+    case ActivationKind::gelu_tanh:
+      return ProducerKind::gelu_tanh;
+    case ActivationKind::silu:
+      return ProducerKind::silu;
+    default:
+      return ProducerKind::relu;
+  }
+}
 
 struct Activation {
   ActivationKind kind = ActivationKind::gelu;

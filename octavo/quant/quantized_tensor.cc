@@ -2,6 +2,7 @@
 
 #include <cmath>
 #include <cstring>
+#include <utility>
 #include <vector>
 
 #include "octavo/base/error.h"
@@ -119,6 +120,17 @@ Shape scale_shape(const Shape& shape, const Scaling& scaling) {
 
 Device QuantizedTensor::device() const {
   return (rowwise.exists() ? rowwise : columnwise).codes.view().device;
+}
+
+QuantizedTensor transposed(const QuantizedTensor& tensor) {
+  check(tensor.columnwise.exists(), ErrorCode::invalid_argument, "transposed",
+        "the tensor has no columnwise copy; quantize it with columnwise = true");
+  QuantizedTensor turned = tensor;
+  turned.shape = tensor.columnwise.codes.shape();
+  std::swap(turned.rowwise, turned.columnwise);
+  std::swap(turned.scaling.rowwise, turned.scaling.columnwise);
+  std::swap(turned.scaling.hadamard.rowwise, turned.scaling.hadamard.columnwise);
+  return turned;
 }
 
 QuantizedTensor to_device(const QuantizedTensor& from, Device device, void* stream) {

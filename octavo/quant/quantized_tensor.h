@@ -66,6 +66,10 @@ using MakeTensor = std::function<Tensor(const View& like)>;
                                                         const Tensor& tensor_scale = {},
                                                         void* stream = nullptr);
 
+// The transpose, as its columnwise copy has it: nothing is copied. Leading dimensions are folded
+// into one. Throws where there is no columnwise copy.
+[[nodiscard]] OCTAVO_API QuantizedTensor transposed(const QuantizedTensor& tensor);
+
 // Throws Error(invalid_argument) that names the first tile whose scale is negative. On a device it
 // copies the scales to the host and waits.
 OCTAVO_API void check_scales(const QuantizedTensor& tensor, void* stream = nullptr);

@@ -113,6 +113,8 @@ Tensor Quantizer::dequantize(const QuantizedTensor& from, DType dtype,
   return octavo::dequantize(from, dtype, options);
 }
 
+void Quantizer::calibrate(const View& /*values*/, const QuantizeOptions& /*options*/) {}
+
 void Quantizer::fill(const View& values, QuantizedTensor& out, const QuantizeOptions& options) {
   octavo::quantize_into(values, out, options);
 }
@@ -128,11 +130,15 @@ Float8Quantizer::Float8Quantizer(const Float8Options& options)
   (void)common_device(state, "Float8Quantizer");
 }
 
-void Float8Quantizer::fill(const View& values, QuantizedTensor& out,
-                           const QuantizeOptions& options) {
+void Float8Quantizer::check_device(const View& values) const {
   if (values.device != device_)
     fail(ErrorCode::invalid_argument, name(), "the input is on ", to_string(values.device),
          " and inv_scale and amax on ", to_string(device_), "; copy one to the other's device");
+}
+
+void Float8Quantizer::fill(const View& values, QuantizedTensor& out,
+                           const QuantizeOptions& options) {
+  check_device(values);
   // On a device nobody looks: that would wait for it.
   if (device_.kind == DeviceKind::cpu)
     check(*inv_scale_ > 0.0F && is_finite(*inv_scale_), ErrorCode::invalid_argument, name(),
@@ -150,6 +156,11 @@ void Float8Quantizer::fill(const View& values, QuantizedTensor& out,
   found.device = device_;
   QuantizeOptions rest{.backend = options.backend, .stream = options.stream};
   raise_amax(found, amax_, rest);
+}
+
+void Float8Quantizer::calibrate(const View& values, const QuantizeOptions& options) {
+  check_device(values);
+  raise_amax(values, amax_, options, amax_of(scaling_.scale));
 }
 
 Float8CurrentScalingQuantizer::Float8CurrentScalingQuantizer(

@@ -33,6 +33,9 @@ class OCTAVO_API Quantizer {
   void quantize_into(const View& values, QuantizedTensor& out, const QuantizeOptions& options = {});
   [[nodiscard]] Tensor dequantize(const QuantizedTensor& from, DType dtype = DType::f32,
                                   const QuantizeOptions& options = {}) const;
+  // Takes note of values as quantize would, and quantizes nothing: for delayed scaling, `amax` is
+  // raised. The others keep nothing.
+  virtual void calibrate(const View& values, const QuantizeOptions& options = {});
 
  protected:
   explicit Quantizer(const Scaling& scaling);
@@ -58,9 +61,11 @@ class OCTAVO_API Float8Quantizer final : public Quantizer {
  public:
   explicit Float8Quantizer(const Float8Options& options);
   [[nodiscard]] std::string_view name() const override { return "Float8Quantizer"; }
+  void calibrate(const View& values, const QuantizeOptions& options = {}) override;
 
  private:
   void fill(const View& values, QuantizedTensor& out, const QuantizeOptions& options) override;
+  void check_device(const View& values) const;
   float *inv_scale_, *amax_;
   Device device_;
 };

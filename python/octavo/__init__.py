@@ -5,16 +5,18 @@
     >>> ov.decode(codes)                    # and the values again
     >>> q = ov.quantize(x, "mxfp8")         # q.codes and q.scales, always both
     >>> ov.dequantize(q)
+    >>> ov.gemm(q, ov.quantize(w, "mxfp8"))  # [M, K] x [N, K]^T
 
 Arrays of NumPy, ml_dtypes, torch and of any library with DLPack come in without a copy; results are
 arrays of the same library. Errors are ValueError, TypeError, OSError and RuntimeError.
 """
 
-from octavo import _octavo, compat, quantizers
+from octavo import _octavo, compat, quantizers, recipe
 from octavo._convert import cast, decode, encode, fp8_decode, fp8_encode
 from octavo._doctor import Backend, backends, doctor
 from octavo._files import load, save
 from octavo._formats import finfo, format, formats
+from octavo._gemm import gemm
 from octavo._layout import from_layout, to_layout
 from octavo._octavo import Format, Scaling
 from octavo._operation import Counts
@@ -27,10 +29,12 @@ from octavo._quantize import (
     preset_names,
     quantize,
     requantize,
+    transposed,
 )
 from octavo._quantized import QuantizedTensor
 from octavo._quantized_from import quantized
-from octavo._report import error
+from octavo._report import GemmError, error, gemm_error
+from octavo._scaled_mm import scaled_mm
 from octavo.compat import int32_to_bfloat16, round_to_fp8_represented_as_int8, undo_int8_fp8
 
 __version__ = _octavo.version()
@@ -39,6 +43,7 @@ __all__ = [
     "Backend",
     "Counts",
     "Format",
+    "GemmError",
     "QuantizedTensor",
     "Scaling",
     "__version__",
@@ -60,6 +65,8 @@ __all__ = [
     "from_layout",
     "geglu",
     "gelu",
+    "gemm",
+    "gemm_error",
     "int32_to_bfloat16",
     "layer_norm",
     "load",
@@ -68,13 +75,16 @@ __all__ = [
     "quantize",
     "quantized",
     "quantizers",
+    "recipe",
     "relu",
     "requantize",
     "rms_norm",
     "round_to_fp8_represented_as_int8",
     "save",
+    "scaled_mm",
     "silu",
     "swiglu",
     "to_layout",
+    "transposed",
     "undo_int8_fp8",
 ]

@@ -352,6 +352,12 @@ class QuantizedTensor:
     def to_host(self, stream: int = 0) -> QuantizedTensor:
         """A copy on the CPU; waits for the device."""
 
+    def transposed(self) -> QuantizedTensor:
+        """The columnwise copy as a tensor of its own; nothing is copied."""
+
+    def with_usage(self, rowwise: bool, columnwise: bool) -> QuantizedTensor:
+        """The same memory with these copies only; they must be there."""
+
     @property
     def shape(self) -> list[int]:
         """Of what was quantized."""
@@ -424,6 +430,15 @@ def produce(values: Produced, target: View, *, threads: int = 0, stream: int = 0
 def quantize_produced_into(values: Produced, out: QuantizedTensor, *, threads: int = 0, stream: int = 0) -> None:
     """What is made, as codes with scales."""
 
+def gemm_shape(a: View | QuantizedTensor, b: View | QuantizedTensor) -> list[int]:
+    """Of the product, checked."""
+
+def gemm(a: View | QuantizedTensor, b: View | QuantizedTensor, target: View, bias: View | None, activation: str | None, residual: View | None, accumulator: str, promote_every: int, *, threads: int = 0, stream: int = 0) -> None:
+    """activation(A B^T + bias) + residual, into a view of values."""
+
+def gemm_quantized(a: View | QuantizedTensor, b: View | QuantizedTensor, scaling: Scaling, bias: View | None, activation: str | None, residual: View | None, accumulator: str, promote_every: int, *, threads: int = 0, stream: int = 0) -> QuantizedTensor:
+    """The same as codes with scales."""
+
 def to_layout(scales: Tensor, layout: str, pad: int = 0) -> Tensor:
     """A row-major grid of scales in another order."""
 
@@ -470,7 +485,111 @@ class NVFP4Quantizer(Quantizer):
 def te_hadamard_signs() -> int:
     """The signs of Transformer Engine's Hadamard transform."""
 
+class Recipe:
+    """A recipe, checked."""
+
+    def __init__(self, name: str, fields: dict) -> None:
+        """The fields of the class of octavo.recipe."""
+
+    @property
+    def name(self) -> str:
+        """Of the class."""
+
+    def __eq__(self, arg: Recipe, /) -> bool: ...
+
+    def __str__(self) -> str: ...
+
+def default_recipe() -> Recipe:
+    """What autocast uses where none is given."""
+
+class Autocast:
+    """A scope of this thread; entered when made."""
+
+    def __init__(self, recipe: Recipe, enabled: bool, calibrating: bool, reduce: Callable[[Sequence[float]], Sequence[float]] | None) -> None:
+        """reduce: from this process's amaxes to those of the group."""
+
+    def leave(self, failed: bool) -> None: ...
+
+def current_autocast() -> tuple[bool, bool, Recipe | None]:
+    """(enabled, calibrating, recipe) of this thread."""
+
+class QuantizedModelInit:
+    """A scope of this thread; entered when made."""
+
+    def __init__(self, recipe: Recipe, enabled: bool, preserve_high_precision_init_val: bool) -> None: ...
+
+    def leave(self) -> None: ...
+
+def current_model_init() -> tuple[bool, bool, Recipe | None]:
+    """(enabled, preserve_high_precision_init_val, recipe) of this thread."""
+
+class QuantizerSet:
+    """The quantizers of a module and a direction."""
+
+    def __len__(self) -> int: ...
+
+    def at(self, slot: int) -> Quantizer: ...
+
+    @property
+    def amax_history(self) -> Tensor | None:
+        """[length, slots]; None without state."""
+
+    @property
+    def inv_scale(self) -> Tensor | None: ...
+
+    @property
+    def scale(self) -> Tensor | None: ...
+
+class ModuleQuantizers:
+    """What a module keeps of recipes."""
+
+    def __init__(self, module_type: str, name: str, allocate: object | None, warn: object, cuda: int = -1, seed: int = 0) -> None:
+        """
+        allocate(bytes), if given, makes memory for state and returns (address, owner).
+        """
+
+    def use(self, recipe: Recipe) -> bool:
+        """Quantizers for a recipe; True where they are new."""
+
+    def at(self, key: str) -> QuantizerSet | None:
+        """By scaling_fwd or scaling_bwd; None before the first recipe."""
+
+    def first_weight(self, recipe: Recipe, values: View, stream: int = 0, allocate: object | None = None) -> QuantizedTensor:
+        """The codes of a weight's first values."""
+
+    def next_weight(self, values: View, stream: int = 0, allocate: object | None = None) -> QuantizedTensor:
+        """The codes of its later ones."""
+
+class WeightCache:
+    """A weight's codes between micro-batches."""
+
+    def __init__(self) -> None: ...
+
+class LinearSaved:
+    """What a backward of Linear needs."""
+
+    @property
+    def x_nbytes(self) -> int:
+        """Of x, as it is kept."""
+
+    @property
+    def keeps_values(self) -> bool:
+        """Whether it shares memory with the tensors of forward."""
+
+def linear_forward(x: Tensor, weight: Tensor | QuantizedTensor, made_with: Recipe | None, bias: Tensor | None, *, needs: tuple[bool, bool, bool], is_first_microbatch: bool | None, quantizers: ModuleQuantizers, cache: WeightCache, allocate: object | None = None, stream: int = 0) -> tuple[Tensor, LinearSaved]:
+    """
+    y = x w^T + bias in the autocast scope of this thread. made_with: the recipe of a weight that is codes. needs: which of dx, dw and db backward is asked for.
+    """
+
+def linear_backward(dy: Tensor, saved: LinearSaved) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
+    """(dx, dw, db)."""
+
 def error(values: View, q: QuantizedTensor, *, rows: bool, tiles: bool, histograms: bool, columnwise: bool, threads: int) -> dict: ...
+
+def gemm_error(a: View, b: View, a_used: View | QuantizedTensor, b_used: View | QuantizedTensor, result: View, *, threads: int) -> tuple[int, int, tuple[float, float, float], tuple[float, float, float], tuple[float, float, float]]:
+    """
+    (elements, not finite, quantization, accumulation, total); the last three are (relative_l2, max_abs, cosine).
+    """
 
 def save_quantized(path: str, names: Sequence[str], tensors: Sequence[QuantizedTensor]) -> None: ...
 

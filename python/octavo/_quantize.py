@@ -148,6 +148,16 @@ def requantize(
     return (result, Counts(*found)) if counts else result
 
 
+def transposed(q: QuantizedTensor) -> QuantizedTensor:
+    """The transpose, as the columnwise copy of q has it: nothing is copied. Leading dimensions are
+    folded into one.
+
+    With it the three products of training are gemm(x, w), gemm(dy, transposed(w)) and
+    gemm(transposed(dy), transposed(x)).
+    """
+    return QuantizedTensor(_checked(q, "transposed")._handle.transposed(), q._family, q._stream)
+
+
 def fp8_quantize(x: Any, *, threads: int = 0, stream: Any = None) -> tuple[Any, Any]:
     """E4M3 with one scale for the tensor: (codes, scale), as torch._scaled_mm takes them.
 

@@ -2,14 +2,39 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 from octavo import _octavo
-from octavo._arrays import describe
+from octavo._arrays import NUMPY, Array, describe
 from octavo._dtypes import loaded_torch
+from octavo._gemm import Side, _side, product
 from octavo._operation import MOST_THREADS, integer
 from octavo._quantize import _checked, value_kind
 from octavo._quantized import QuantizedTensor
+
+
+class ProductDistance(NamedTuple):
+    """Between a product x and a y in its place."""
+
+    relative_l2: float
+    """||y - x|| / ||x||."""
+    max_abs: float
+    """The largest |y - x|."""
+    cosine: float
+
+
+class GemmError(NamedTuple):
+    """How far a product is from that of the values before they were quantized."""
+
+    elements: int
+    not_finite: int
+    """In one of the three products; left out of all else."""
+    quantization: ProductDistance
+    """From the product of the values to that of the operands as they were multiplied."""
+    accumulation: ProductDistance
+    """From there to what was computed."""
+    total: ProductDistance
+    """From the product of the values to what was computed."""
 
 
 def error(
@@ -41,9 +66,7 @@ def error(
     and bits_per_value. docs/numerics/metrics.md defines them.
     """
     op = "error"
-    if loaded_torch() is not None and getattr(x, "is_cuda", False):
-        x = x.detach().cpu()
-    source = describe(x, op)
+    source = _on_cpu(x, op)
     return _octavo.error(
         source.view(value_kind(source, op)),
         _checked(q, op)._on_host(),
@@ -53,3 +76,67 @@ def error(
         columnwise=bool(columnwise),
         threads=integer(threads, "threads", MOST_THREADS, op),
     )
+
+
+def gemm_error(
+    a: Any,
+    b: Any,
+    a_used: Any,
+    b_used: Any,
+    result: Any = None,
+    *,
+    accumulator: str = "float32",
+    promote_every: int = 128,
+    threads: int = 0,
+) -> GemmError:
+    """How far a product is from that of the values, split into the codes' part and the sums'.
+
+        >>> octavo.gemm_error(x, w, octavo.quantize(x, "mxfp8"), octavo.quantize(w, "mxfp8"))
+
+    a, b: the values as they were, [M, K] and [N, K].
+    a_used, b_used: what was multiplied: QuantizedTensors or values.
+    result: their product, [M, N], before bias, activation and residual. If not given, it is
+        gemm(a_used, b_used) with this accumulator and promote_every.
+    threads: at most so many, up to 1024; 0 means all cores. Results do not depend on it.
+
+    Exact products are those of float64 sums, on the CPU: what is on a CUDA device is copied there.
+    docs/numerics/metrics.md defines the numbers.
+    """
+    op = "gemm_error"
+    count = integer(threads, "threads", MOST_THREADS, op)
+    left, right = _on_cpu(a, op), _on_cpu(b, op)
+    used = [_used(a_used, op, "a_used"), _used(b_used, op, "b_used")]
+    if result is None:
+        result = product(
+            *used,
+            op,
+            out="float32",
+            accumulator=accumulator,
+            promote_every=promote_every,
+            threads=threads,
+        )
+    made = _on_cpu(result, op)
+    elements, not_finite, *distances = _octavo.gemm_error(
+        left.view(value_kind(left, op)),
+        right.view(value_kind(right, op)),
+        used[0].handle,
+        used[1].handle,
+        made.view(value_kind(made, op)),
+        threads=count,
+    )
+    return GemmError(elements, not_finite, *(ProductDistance(*one) for one in distances))
+
+
+def _used(x: Any, op: str, name: str) -> Side:
+    if isinstance(x, QuantizedTensor):
+        return Side(x._on_host(), NUMPY, -1, 0, x)
+    return _side(_host(x), op, name, None)
+
+
+def _on_cpu(x: Any, op: str) -> Array:
+    return describe(_host(x), op)
+
+
+def _host(x: Any) -> Any:
+    cuda = loaded_torch() is not None and getattr(x, "is_cuda", False)
+    return x.detach().cpu() if cuda else x

@@ -12,6 +12,8 @@ A code has one sign bit, 7 - n_mantissa exponent bits and n_mantissa mantissa bi
 mantissa bit there is no room for both Inf and NaN, and NaN it is.
 
 New code is better served by octavo.encode and octavo.decode, which take any format.
+
+_scaled_mm has the arguments of torch._scaled_mm; octavo.scaled_mm those of its successor.
 """
 
 from __future__ import annotations
@@ -36,8 +38,15 @@ from octavo._operation import (
     source_kind,
     value_type,
 )
+from octavo._scaled_mm import _scaled_mm
 
-__all__ = ["fp8_format", "int32_to_bfloat16", "round_to_fp8_represented_as_int8", "undo_int8_fp8"]
+__all__ = [
+    "_scaled_mm",
+    "fp8_format",
+    "int32_to_bfloat16",
+    "round_to_fp8_represented_as_int8",
+    "undo_int8_fp8",
+]
 
 _FORMATS: Final = ("e7m0fn", "e6m1", "e5m2", "e4m3fn", "e3m4", "e2m5", "e1m6")
 

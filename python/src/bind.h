@@ -8,10 +8,12 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <tuple>
 #include <variant>
 #include <vector>
 
+#include "octavo/ops/activation.h"
 #include "octavo/quant/quantized_tensor.h"
 #include "octavo/round/policy.h"
 #include "octavo/tensor/dlpack.h"
@@ -36,6 +38,9 @@ struct SharedTensor {
 SharedTensor share(const Tensor& tensor);
 // Keeps a Python object alive. The last one to let go may be a thread that does not hold the GIL.
 std::shared_ptr<void> kept_alive(nb::object owner);
+
+// Null for a tensor without memory.
+std::optional<SharedTensor> share_if_there(const Tensor& tensor);
 
 // Throws Error(invalid_argument) where a quantization holds memory that must not be written.
 void check_writable(const QuantizedTensor& out);
@@ -69,6 +74,9 @@ class Counting {
 Shape checked_shape(const std::vector<std::int64_t>& sizes);
 std::vector<std::int64_t> list_of(const Shape& shape);
 
+// "gelu", "gelu_tanh", "relu", "silu". Throws Error(invalid_argument) that lists them.
+ActivationKind parse_activation(std::string_view name, std::string_view op);
+
 void bind_error(nb::module_& module);
 void bind_format(nb::module_& module);
 void bind_tensor(nb::module_& module);
@@ -77,9 +85,12 @@ void bind_convert(nb::module_& module);
 void bind_scaling(nb::module_& module);
 void bind_quant(nb::module_& module);
 void bind_ops(nb::module_& module);
+void bind_gemm(nb::module_& module);
 void bind_layout(nb::module_& module);
 void bind_delayed(nb::module_& module);
 void bind_quantizer(nb::module_& module);
+void bind_recipe(nb::module_& module);
+void bind_nn(nb::module_& module);
 void bind_report(nb::module_& module);
 void bind_checkpoint(nb::module_& module);
 void bind_backend(nb::module_& module);

@@ -19,9 +19,8 @@
 #include "octavo/quant/produced.h"
 
 namespace octavo::python {
-namespace {
 
-ActivationKind parse_activation(std::string_view name) {
+ActivationKind parse_activation(std::string_view name, std::string_view op) {
   constexpr std::pair<std::string_view, ActivationKind> kNames[] = {
       {"gelu", ActivationKind::gelu},
       {"gelu_tanh", ActivationKind::gelu_tanh},
@@ -29,10 +28,9 @@ ActivationKind parse_activation(std::string_view name) {
       {"silu", ActivationKind::silu}};
   for (const auto& [known, kind] : kNames)
     if (known == name) return kind;
-  fail(ErrorCode::internal, "activation", "no activation '", shown(name), "'");
+  fail(ErrorCode::invalid_argument, op, "got activation '", shown(name),
+       "', wanted gelu, gelu_tanh, relu or silu");
 }
-
-}  // namespace
 
 void bind_ops(nb::module_& module) {
   nb::class_<Produced>(module, "Produced", "What a norm or an activation will make.")
@@ -62,7 +60,8 @@ void bind_ops(nb::module_& module) {
   module.def(
       "activation",
       [](const View& x, const std::string& name, bool gated) {
-        return produced(x, Activation{.kind = parse_activation(name), .gated = gated});
+        return produced(x,
+                        Activation{.kind = parse_activation(name, "activation"), .gated = gated});
       },
       nb::arg("x"), nb::arg("name"), nb::arg("gated"),
       "gelu, gelu_tanh, relu or silu; gated: of the first half, times the second.");

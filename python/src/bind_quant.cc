@@ -60,8 +60,16 @@ QuantizedTensor empty_quantized(const Sizes& shape, const std::string& source,
   });
 }
 
-std::optional<SharedTensor> share_if_there(const Tensor& tensor) {
-  return tensor.owner() != nullptr ? std::optional(share(tensor)) : std::nullopt;
+QuantizedTensor with_usage(const QuantizedTensor& self, bool rowwise, bool columnwise) {
+  QuantizedTensor kept = self;
+  check((rowwise || columnwise) && (self.rowwise.exists() || !rowwise) &&
+            (self.columnwise.exists() || !columnwise),
+        ErrorCode::invalid_argument, "quantized", "wanted copies that are there, at least one");
+  if (!rowwise) kept.rowwise = {};
+  if (!columnwise) kept.columnwise = {};
+  kept.scaling.rowwise = rowwise;
+  kept.scaling.columnwise = columnwise;
+  return kept;
 }
 
 template <QuantizedCopy QuantizedTensor::*kCopy, Tensor QuantizedCopy::*kPart>
@@ -70,6 +78,10 @@ std::optional<SharedTensor> part(const QuantizedTensor& self) {
 }
 
 }  // namespace
+
+std::optional<SharedTensor> share_if_there(const Tensor& tensor) {
+  return tensor.owner() != nullptr ? std::optional(share(tensor)) : std::nullopt;
+}
 
 void check_writable(const QuantizedTensor& out) {
   for (const QuantizedCopy* copy : {&out.rowwise, &out.columnwise}) {
@@ -110,6 +122,11 @@ void bind_quant(nb::module_& module) {
             return to_host(self, stream_of(stream));
           },
           nb::arg("stream") = 0, "A copy on the CPU; waits for the device.")
+      .def(
+          "transposed", [](const Q& self) { return transposed(self); },
+          "The columnwise copy as a tensor of its own; nothing is copied.")
+      .def("with_usage", &with_usage, nb::arg("rowwise"), nb::arg("columnwise"),
+           "The same memory with these copies only; they must be there.")
       .def_prop_ro(
           "shape", [](const Q& self) { return list_of(self.shape); }, "Of what was quantized.")
       .def_prop_ro(

@@ -1,7 +1,12 @@
 // What quantization cost.
+#include <nanobind/stl/tuple.h>
 #include <nanobind/stl/vector.h>
 
+#include <tuple>
+
 #include "bind.h"
+#include "gemm_side.h"
+#include "octavo/report/gemm_error.h"
 #include "octavo/report/metrics.h"
 
 namespace octavo::python {
@@ -72,11 +77,31 @@ nb::dict error_dict(const View& values, const QuantizedTensor& q, bool rows, boo
   return out;
 }
 
+using Distance = std::tuple<double, double, double>;
+using ProductErrors = std::tuple<std::int64_t, std::int64_t, Distance, Distance, Distance>;
+
+Distance distance_tuple(const ProductDistance& distance) {
+  return {distance.relative_l2, distance.max_abs, distance.cosine};
+}
+
+ProductErrors gemm_error(const View& a, const View& b, const GemmSide& a_used,
+                         const GemmSide& b_used, const View& result, int threads) {
+  const nb::gil_scoped_release released;
+  const GemmError found = measure_gemm_error(a, b, operand_of(a_used), operand_of(b_used), result,
+                                             {.threads = threads});
+  return {found.elements, found.not_finite, distance_tuple(found.quantization),
+          distance_tuple(found.accumulation), distance_tuple(found.total)};
+}
+
 }  // namespace
 
 void bind_report(nb::module_& module) {
   module.def("error", &error_dict, nb::arg("values"), nb::arg("q"), nb::kw_only(), nb::arg("rows"),
              nb::arg("tiles"), nb::arg("histograms"), nb::arg("columnwise"), nb::arg("threads"));
+  module.def("gemm_error", &gemm_error, nb::arg("a"), nb::arg("b"), nb::arg("a_used"),
+             nb::arg("b_used"), nb::arg("result"), nb::kw_only(), nb::arg("threads"),
+             "(elements, not finite, quantization, accumulation, total); the last three are "
+             "(relative_l2, max_abs, cosine).");
 }
 
 }  // namespace octavo::python

@@ -14,9 +14,12 @@ NB_MODULE(_octavo, module) {
   octavo::python::bind_scaling(module);
   octavo::python::bind_quant(module);
   octavo::python::bind_ops(module);
+  octavo::python::bind_gemm(module);
   octavo::python::bind_layout(module);
   octavo::python::bind_delayed(module);
   octavo::python::bind_quantizer(module);
+  octavo::python::bind_recipe(module);
+  octavo::python::bind_nn(module);
   octavo::python::bind_report(module);
   octavo::python::bind_checkpoint(module);
   octavo::python::bind_backend(module);

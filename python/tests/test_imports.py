@@ -25,6 +25,25 @@ def test_import_is_light():
     )
 
 
+def test_recipes_do_not_import_torch():
+    work = "from octavo.recipe import MXFP8BlockScaling; print(MXFP8BlockScaling())\n"
+    assert run(work + "print('torch' in sys.modules)").splitlines() == [
+        "recipe_type=MXFP8BlockScaling, margin=0, format=E4M3",
+        "False",
+    ]
+
+
+def test_octavo_torch_without_torch():
+    code = """
+sys.modules['torch'] = None  # as if not installed
+try:
+    import octavo.torch
+except ImportError as error:
+    print(error)
+"""
+    assert "torch" in run(code)
+
+
 def test_numpy_work_does_not_import_torch():
     work = "import numpy, octavo; octavo.decode(octavo.encode(numpy.ones(3), 'e4m3fn'))\n"
     assert run(work + "print('torch' in sys.modules)") == "False"

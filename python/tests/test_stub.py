@@ -10,7 +10,7 @@ import typing
 import pytest
 
 import octavo as ov
-from octavo import _octavo, compat, quantizers
+from octavo import _octavo, compat, quantizers, recipe
 
 REGENERATE = "python -m nanobind.stubgen -m octavo._octavo -o python/octavo/_octavo.pyi"
 
@@ -38,7 +38,7 @@ def test_package_says_that_it_is_typed():
     assert pathlib.Path(ov.__file__).with_name("py.typed").exists()
 
 
-@pytest.mark.parametrize("module", [ov, compat, quantizers])
+@pytest.mark.parametrize("module", [ov, compat, quantizers, recipe])
 def test_public_functions_are_annotated(module):
     for name in module.__all__:
         function = getattr(module, name)

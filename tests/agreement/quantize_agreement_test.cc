@@ -62,6 +62,7 @@ class QuantizeAgreement : public ::testing::TestWithParam<NamedScaling> {
         EXPECT_EQ(std::bit_cast<std::uint32_t>(found), std::bit_cast<std::uint32_t>(amax)) << here;
         const QuantizedTensor again = quantize(values, scaling, {.backend = backend.kernels});
         expect_same(again.rowwise, wanted.rowwise, here + ", without counts");
+        expect_same(again.columnwise, wanted.columnwise, here + ", columnwise, without counts");
         for (const DType dtype : {DType::f32, DType::bf16, DType::f64, DType::f16}) {
           if (turned && dtype != DType::f32) continue;
           if (turned && !wanted.rowwise.exists()) continue;
@@ -85,6 +86,7 @@ TEST_P(QuantizeAgreement, EverySourceAndShape) {
   for (const auto& [shape, dtype] : std::vector<Case>{{{40, 96}, DType::f32},
                                                       {{33, 70}, DType::bf16},
                                                       {{7, 130}, DType::f16},
+                                                      {{48, 136}, DType::bf16},
                                                       {{19, 45}, DType::f64},
                                                       {{1, 2500}, DType::f32},
                                                       {{3, 4, 64}, DType::f32},

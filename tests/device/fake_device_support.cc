@@ -215,6 +215,12 @@ Kernels make_kernels() {
                 const Open open;
                 reference_backend().delayed_update({}, job);
               },
+          .gemm =
+              [](const Exec& exec, const GemmJob& job) {
+                launch(exec);
+                const Open open;
+                reference_backend().gemm({}, job);
+              },
           .count_nan =
               [](const Exec& exec, const Matrix& values) {
                 launch(exec);

@@ -1,12 +1,16 @@
 // Runs a fuzz target over a corpus without a fuzzer: every file of the folders named, and of each
 // file all its beginnings and all its neighbours by one changed byte, which is where parsers break.
+//   x_fuzz_replay [--every N] FOLDER...    with --every, the files and one of N of what is near
+//   them
 #include <algorithm>
 #include <cstdint>
 #include <cstdio>
+#include <cstdlib>
 #include <exception>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
+#include <string_view>
 #include <vector>
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size);
@@ -16,22 +20,29 @@ namespace {
 // Every value for the first bytes, every 17th for the next, and longer files only as they are.
 constexpr std::size_t kThorough = 32, kMostMutated = 256;
 
+// One of how many neighbours is run, and how many came by so far.
+long every = 1, neighbours = 0;
+
 void run(const std::vector<std::uint8_t>& input, long& runs) {
   LLVMFuzzerTestOneInput(input.data(), input.size());
   ++runs;
+}
+
+void run_neighbour(const std::vector<std::uint8_t>& input, long& runs) {
+  if (neighbours++ % every == 0) run(input, runs);
 }
 
 void run_around(const std::vector<std::uint8_t>& input, long& runs) {
   run(input, runs);
   const std::size_t length = std::min(input.size(), kMostMutated);
   for (std::size_t cut = 0; cut < length; ++cut) {
-    run({input.begin(), input.begin() + static_cast<std::ptrdiff_t>(cut)}, runs);
+    run_neighbour({input.begin(), input.begin() + static_cast<std::ptrdiff_t>(cut)}, runs);
   }
   std::vector<std::uint8_t> changed = input;
   for (std::size_t i = 0; i < length; ++i) {
     for (int byte = 0; byte < 256; byte += i < kThorough ? 1 : 17) {
       changed[i] = static_cast<std::uint8_t>(byte);
-      run(changed, runs);
+      run_neighbour(changed, runs);
     }
     changed[i] = input[i];
   }
@@ -41,7 +52,16 @@ void run_around(const std::vector<std::uint8_t>& input, long& runs) {
 
 int main(int argc, char** argv) {
   long files = 0, runs = 0;
-  for (int i = 1; i < argc; ++i) {
+  int first = 1;
+  if (argc > 2 && std::string_view(argv[1]) == "--every") {
+    every = std::strtol(argv[2], nullptr, 10);
+    first = 3;
+    if (every < 1) {
+      std::fprintf(stderr, "--every %s: wanted a number of 1 or more\n", argv[2]);
+      return 2;
+    }
+  }
+  for (int i = first; i < argc; ++i) {
     std::vector<std::filesystem::path> paths;
     std::error_code error;
     for (const auto& entry : std::filesystem::directory_iterator(argv[i], error))

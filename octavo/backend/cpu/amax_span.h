@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <bit>
 #include <cstdint>
+#include <type_traits>
 
 #include "octavo/backend/cpu/masks.h"
 #include "octavo/scale/scale_spec.h"
@@ -12,9 +13,9 @@
 namespace octavo::cpu {
 
 // Magnitudes beyond this bit pattern do not count.
-inline constexpr std::uint32_t kAllCount = 0xFFFFFFFFu;
+inline constexpr std::uint32_t kAllCount = 0xFFFFFFFFu, kFiniteCount = 0x7F7FFFFFu;
 inline std::uint32_t counted_up_to(AmaxOf of) {
-  return of == AmaxOf::all ? kAllCount : of == AmaxOf::not_nan ? 0x7F800000u : 0x7F7FFFFFu;
+  return of == AmaxOf::all ? kAllCount : of == AmaxOf::not_nan ? 0x7F800000u : kFiniteCount;
 }
 
 // fabs instead of a mask: on ARM the mask would be an immediate, which costs a copy of the source.
@@ -39,29 +40,59 @@ inline std::uint32_t counted_bits(std::uint32_t bits, std::uint32_t limit) {
   return bits & mask_of(bits <= limit);
 }
 
+// The maximum of so many numbers, in a few chains that do not wait for each other.
+template <typename Number, typename NumberAt>
+[[gnu::always_inline]] inline Number largest_of(std::int64_t n, Number most, NumberAt&& at) {
+  constexpr std::int64_t kLanes = 64 / sizeof(Number);
+  std::int64_t i = 0;
+  if (n >= kLanes) {
+    Number lanes[kLanes];
+    for (std::int64_t j = 0; j < kLanes; ++j) lanes[j] = at(j);
+    for (i = kLanes; i + kLanes <= n; i += kLanes)
+      for (std::int64_t j = 0; j < kLanes; ++j) lanes[j] = std::max(lanes[j], at(i + j));
+    for (std::int64_t j = 0; j < kLanes; ++j) most = std::max(most, lanes[j]);
+  }
+  for (; i < n; ++i) most = std::max(most, at(i));
+  return most;
+}
+
+// The largest magnitude up to a limit, of n whose exponents begin at a bit.
+template <typename Bits, int kExponentBit, typename MagnitudeAt>
+[[gnu::always_inline]] inline Bits largest_magnitude(std::int64_t n, std::uint32_t limit, Bits most,
+                                                     MagnitudeAt&& magnitude) {
+  if (limit == kAllCount) return largest_of(n, most, magnitude);
+  if (limit == kFiniteCount) {
+    // Moved up by one exponent, all others become negative, and a maximum of signed numbers passes
+    // them by.
+    using Signed = std::make_signed_t<Bits>;
+    constexpr auto kUp = static_cast<Bits>(Bits{1} << kExponentBit);
+    const auto moved = [&](std::int64_t i) {
+      return static_cast<Signed>(static_cast<Bits>(magnitude(i) + kUp));
+    };
+    const auto start = static_cast<Signed>(static_cast<Bits>(most + kUp));
+    return static_cast<Bits>(static_cast<Bits>(largest_of(n, start, moved)) - kUp);
+  }
+  const auto top = static_cast<Bits>(limit >> (32 - 8 * sizeof(Bits)));
+  return largest_of(n, most, [&](std::int64_t i) {
+    const Bits bits = magnitude(i);
+    return static_cast<Bits>(bits & mask_of(bits <= top));
+  });
+}
+
 template <typename Real>
 [[gnu::always_inline]] inline std::uint32_t amax_run(const Real* x, std::int64_t n,
                                                      std::uint32_t limit, std::uint32_t most = 0) {
-  if (limit == kAllCount) {
-    for (std::int64_t i = 0; i < n; ++i) most = std::max(most, magnitude_bits(x[i]));
-  } else {
-    for (std::int64_t i = 0; i < n; ++i)
-      most = std::max(most, counted_bits(magnitude_bits(x[i]), limit));
-  }
-  return most;
+  return largest_magnitude<std::uint32_t, 23>(n, limit, most,
+                                              [&](std::int64_t i) { return magnitude_bits(x[i]); });
 }
 
 // bf16 as it is: half as many bits to look at.
 [[gnu::always_inline]] inline std::uint32_t amax_run(const std::uint16_t* bf16, std::int64_t n,
                                                      std::uint32_t limit, std::uint32_t most = 0) {
-  const auto limit16 = static_cast<std::uint16_t>(limit >> 16);
-  auto most16 = static_cast<std::uint16_t>(most >> 16);
-  for (std::int64_t i = 0; i < n; ++i) {
-    const auto bits = static_cast<std::uint16_t>(bf16[i] & 0x7FFF);
-    const auto keep = static_cast<std::uint16_t>(0 - static_cast<int>(bits <= limit16));
-    most16 = std::max(most16, static_cast<std::uint16_t>(bits & keep));
-  }
-  return static_cast<std::uint32_t>(most16) << 16;
+  const auto found = largest_magnitude<std::uint16_t, 7>(
+      n, limit, static_cast<std::uint16_t>(most >> 16),
+      [&](std::int64_t i) { return static_cast<std::uint16_t>(bf16[i] & 0x7FFF); });
+  return static_cast<std::uint32_t>(found) << 16;
 }
 
 // amax[t] becomes the maximum of itself and the amax of tile t of `width` elements.

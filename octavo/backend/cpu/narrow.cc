@@ -28,4 +28,10 @@ void Narrower::operator()(const float* from, std::byte* to, std::int64_t n) cons
   }
 }
 
+void widen_bf16(const void* from, float* to, std::int64_t n) {
+  const auto* bits = static_cast<const std::uint16_t*>(from);
+  for (std::int64_t i = 0; i < n; ++i)
+    to[i] = std::bit_cast<float>(static_cast<std::uint32_t>(bits[i]) << 16);
+}
+
 }  // namespace octavo::cpu

@@ -20,4 +20,7 @@ class Narrower {
   EncodeSpan encode_ = nullptr;  // null: bf16
 };
 
+// And back: bf16 is the upper half of an f32.
+void widen_bf16(const void* from, float* to, std::int64_t n);
+
 }  // namespace octavo::cpu

@@ -3,18 +3,19 @@
 // f64) staged on the stack; an Isa may offer a shortcut for blocks it knows.
 #include <algorithm>
 #include <bit>
-#include <cstring>
 #include <numeric>
 #include <type_traits>
 
 #include "octavo/backend/cpu/amax_span.h"
 #include "octavo/backend/cpu/count.h"
 #include "octavo/backend/cpu/fit_tile.h"
+#include "octavo/backend/cpu/fp4_driver.h"
 #include "octavo/backend/cpu/mx_driver.h"
 #include "octavo/backend/cpu/part_amaxes.h"
 #include "octavo/backend/cpu/scale_batch.h"
 #include "octavo/backend/cpu/share.h"
 #include "octavo/backend/cpu/span.h"
+#include "octavo/backend/cpu/tile_amaxes.h"
 #include "octavo/backend/cpu/tile_values.h"
 #include "octavo/base/fp_env.h"
 #include "octavo/round/encode.h"
@@ -37,7 +38,7 @@ class CopyMaker {
         values_(isa, job, transposed),
         tile_{tile_extent(to_.tile.rows, values_.rows()),
               tile_extent(to_.tile.cols, values_.cols())},
-        limit_(counted_up_to(amax_of(job.scale))),
+        amaxes_(isa, values_, tile_, counted_up_to(amax_of(job.scale))),
         encoder_(make_encoder(to_.codes.format, encode_policy(job),
                               sizeof(Real) == 4 ? DType::f32 : DType::f64)),
         encode_(isa.encode(encoder_)),
@@ -55,6 +56,8 @@ class CopyMaker {
                                     job.scale.non_finite == NonFinite::poison &&
                                     job.given_amax == nullptr && job.given_inv_scale == nullptr &&
                                     job.encode.overflow == Overflow::saturate;
+      scaled_encoder_.within_range = scaled_encoder_.only_finite && fits_its_scale(job);
+      scaled_encoder_.poison_code = static_cast<std::uint8_t>(poison_code_);
       encode_scaled_ = isa.encode_scaled(scaled_encoder_);
     }
   }
@@ -93,68 +96,13 @@ class CopyMaker {
     return policy;
   }
 
-  // Bits of the amax of each tile of a strip.
-  void find_amax(const Area& area, std::uint32_t* amax) const {
-    const std::int64_t tiles = (area.cols + tile_.cols - 1) / tile_.cols;
-    std::fill(amax, amax + tiles, 0u);
-    alignas(64) Real stage[kStageRoom];
-    const auto by_tiles = [&](std::int64_t col, std::int64_t n) {
-      return tile_.cols >= 8 &&
-             (col % tile_.cols == 0 || col + n <= (col / tile_.cols + 1) * tile_.cols);
-    };
-    // As memory has them, row after row, where all pieces of a row are tiles or parts of one.
-    if (area.cols <= tile_.cols && by_tiles(0, area.cols)) {
-      for (std::int64_t row = area.row; row < area.row + area.rows; ++row)
-        for (std::int64_t col = 0; col < area.cols; col += kStage)
-          amax_of_row(row, area.col + col, std::min(kStage, area.cols - col), stage, amax);
-      return;
-    }
-    for (std::int64_t col = 0; col < area.cols; col += kStage) {
-      const std::int64_t n = std::min(kStage, area.cols - col);
-      if (by_tiles(col, n)) {
-        for (std::int64_t row = area.row; row < area.row + area.rows; ++row)
-          amax_of_row(row, area.col + col, n, stage, amax + col / tile_.cols);
-      } else {
-        amax_by_columns(area, col, n, stage, amax);
-      }
-    }
-  }
-
-  // Tiles side by side, from the first one's start, or a part of one.
-  void amax_of_row(std::int64_t row, std::int64_t col, std::int64_t n, Real* stage,
-                   std::uint32_t* amax) const {
-    const void* direct = values_.direct(row, col);
-    if (direct != nullptr && values_.dtype() == DType::bf16) {
-      const auto* x = static_cast<const std::uint16_t*>(direct);
-      const std::int64_t done = amax16(direct, n, amax);
-      return amax_of_tiles(x + done * 16, n - done * 16, tile_.cols, limit_, amax + done);
-    }
-    const Real* x = values_.piece(row, col, n, stage);
-    const std::int64_t done = direct != nullptr ? amax16(x, n, amax) : 0;
-    amax_of_tiles(x + done * 16, n - done * 16, tile_.cols, limit_, amax + done);
-  }
-
-  std::int64_t amax16(const void* x, std::int64_t n, std::uint32_t* amax) const {
-    const bool offered = isa_.amax16 != nullptr && tile_.cols == 16 && limit_ == kAllCount;
-    return offered ? isa_.amax16(values_.dtype(), x, n / 16, amax) : 0;
-  }
-
-  // Narrow tiles: the maximum down every column first, then along the tiles.
-  void amax_by_columns(const Area& area, std::int64_t col, std::int64_t n, Real* stage,
-                       std::uint32_t* amax) const {
-    const std::uint32_t limit = limit_;
-    alignas(64) std::uint32_t most[kStage] = {};
-    for (std::int64_t row = area.row; row < area.row + area.rows; ++row) {
-      const Real* x = values_.piece(row, area.col + col, n, stage);
-      for (std::int64_t i = 0; i < n; ++i)
-        most[i] = std::max(most[i], counted_bits(magnitude_bits(x[i]), limit));
-    }
-    for (std::int64_t t = col / tile_.cols, i = 0; i < n; ++t) {
-      const std::int64_t end = std::min(n, (t + 1) * tile_.cols - col);
-      std::uint32_t tile_most = amax[t];
-      for (; i < end; ++i) tile_most = std::max(tile_most, most[i]);
-      amax[t] = tile_most;
-    }
+  // Is the amax, scaled, the largest value up to the rounding of its scale? Scales in f16 and of
+  // two levels end before amaxes do, and some rules round down.
+  static bool fits_its_scale(const QuantizeJob& job) {
+    const ScaleSpec& scale = job.scale;
+    return job.policy == AmaxPolicy::max && scale.margin >= 0 &&
+           (scale.format == ScaleFormat::f32 || scale.format == ScaleFormat::bf16) &&
+           scale.rule != ScaleRule::floor && scale.rule != ScaleRule::even;
   }
 
   void make(const Area& area, std::uint32_t* amax, ScaleBatch& scales) const {
@@ -204,37 +152,10 @@ class CopyMaker {
     const std::int64_t width = into_tile + n <= tile_.cols ? (n + 15) / 16 * 16 : tile_.cols;
     for (std::int64_t row = area.row; row < area.row + area.rows; ++row) {
       std::byte* to = direct_codes_ ? element(to_.codes, row, col) : staged;
-      encode_scaled_(scaled_encoder_, values_.direct(row, col), to, n, scales.factor + tile, width);
-      overwrite_poisoned(to, n, width, scales.poisoned + tile);
+      encode_scaled_(scaled_encoder_, values_.direct(row, col), to, n, scales.factor + tile,
+                     scales.poisoned + tile, width);
       if (!direct_codes_) scatter(to_.codes, row, col, n, staged);
     }
-  }
-
-  // Codes of tiles with a NaN scale: NaN where the format has one, else zero. By masks, because
-  // scales are data.
-  void overwrite_poisoned(std::byte* to, std::int64_t n, std::int64_t width,
-                          const std::uint8_t* poisoned) const {
-    auto* code = reinterpret_cast<std::uint8_t*>(to);
-    const auto poison = static_cast<std::uint8_t>(poison_code_);
-    const auto overwrite = [&](std::int64_t first, std::int64_t count, std::uint8_t mask) {
-      const auto over = static_cast<std::uint8_t>(poison & mask);
-      for (std::int64_t i = first; i < first + count; ++i)
-        code[i] = static_cast<std::uint8_t>((code[i] & ~mask) | over);
-    };
-    std::int64_t done = 0;
-    if (width == 16) {
-      // Eight at a time in integer registers: masks need not be spread over vectors.
-      const std::uint64_t poisons = poison * 0x0101010101010101u;
-      for (; done + 16 <= n; done += 16) {
-        const std::uint64_t mask = std::uint64_t{0} - (*poisoned++ & 1u), over = poisons & mask;
-        std::uint64_t words[2];
-        std::memcpy(words, code + done, 16);
-        words[0] = (words[0] & ~mask) | over;
-        words[1] = (words[1] & ~mask) | over;
-        std::memcpy(code + done, words, 16);
-      }
-    }
-    for (; done < n; done += width) overwrite(done, std::min(width, n - done), *poisoned++);
   }
 
   void encode_staged(const Area& area, std::int64_t col, std::int64_t n, std::int64_t start,
@@ -296,7 +217,7 @@ class CopyMaker {
     if (job_.given_amax != nullptr) {
       amax[0] = std::bit_cast<std::uint32_t>(*job_.given_amax);
     } else if (job_.given_inv_scale == nullptr) {
-      find_amax(area, amax);
+      amaxes_.find(area, amax);
     }
     make(area, amax, scales);
     store(area, scales);
@@ -319,7 +240,7 @@ class CopyMaker {
     } else if (job_.given_inv_scale == nullptr) {
       PartAmaxes found;
       share_parts(pieces, parts, threads, [&](int part, std::int64_t first, std::int64_t last) {
-        find_amax(between(first, last), &found.of(part));
+        amaxes_.find(between(first, last), &found.of(part));
       });
       amax = found.largest();
     }
@@ -339,7 +260,7 @@ class CopyMaker {
   const QuantizedMatrix& to_;
   TileValues<Real> values_;
   Tile tile_;
-  std::uint32_t limit_;
+  TileAmaxes<Real> amaxes_;
   Encoder encoder_;
   EncodeSpan encode_;
   bool division_;
@@ -362,7 +283,7 @@ void quantize_copies(const Isa& isa, const Exec& exec, const QuantizeJob& job,
 
 void quantize_matrix(const Isa& isa, const Exec& exec, const QuantizeJob& job) {
   if (job.amax != nullptr) amax_matrix(isa, exec, job.source, amax_of(job.scale), job.amax);
-  if (quantize_mx(isa, exec, job)) return;
+  if (quantize_mx(isa, exec, job) || quantize_fp4(isa, exec, job)) return;
   AtomicCounts totals;
   AtomicCounts* counts = job.counts != nullptr ? &totals : nullptr;
   job.source.works_in_f64() ? quantize_copies<double>(isa, exec, job, counts)

@@ -18,6 +18,9 @@ struct Encoder {
   DType source = DType::f32;  // f32, f64, f16 or bf16
   // NaN and Inf do not matter: a quantizer writes over what they become. Saturating policies only.
   bool only_finite = false;
+  // Nothing that counts lies as far above the largest value as half a step: no need to saturate.
+  bool within_range = false;
+  std::uint8_t poison_code = 0;  // of a tile with NaN or Inf, in scaled spans
 
   // As encode_edges has them, indexed by the sign of the input.
   std::array<std::uint32_t, 2> overflow_field{};
@@ -38,9 +41,9 @@ using CountSpan = Counts (*)(const Encoder&, const void* values, std::int64_t n,
 using DecodeSpan = void (*)(const Decoder&, const void* codes, void* values, std::int64_t n);
 
 // Encodes value * factor, rounded to f32: factors[i / width] for element i. width is a multiple of
-// 16.
+// 16. Where poisoned[i / width] is 0xFF and not 0, the poison code instead.
 using ScaledSpan = void (*)(const Encoder&, const void* values, void* codes, std::int64_t n,
-                            const float* factors, std::int64_t width);
+                            const float* factors, const std::uint8_t* poisoned, std::int64_t width);
 
 // Blocks of 32 values with e8m0 scales, done in one go: what an Isa wants to know of them.
 struct MxBlocks {
@@ -75,6 +78,16 @@ struct MxKernels {
   MxStripSpan strip = nullptr;
 };
 
+// Tiles of sixteen values in E2M1, packed, with e4m3 scales under one f32 (NVFP4).
+struct Fp4Tiles {
+  float tensor_scale = 1.0F;
+};
+inline constexpr std::int64_t kFp4Tile = 16;
+
+// n values in a row, the last tile perhaps cut short.
+using Fp4Rows = void (*)(const Fp4Tiles&, const void* values, std::uint8_t* codes,
+                         std::uint8_t* scales, std::int64_t n);
+
 struct Isa {
   EncodeSpan (*encode)(const Encoder&);
   DecodeSpan (*decode)(const Decoder&);
@@ -85,6 +98,7 @@ struct Isa {
   // Raises amax[t] by tile t of sixteen f32 or bf16; returns how many tiles it did.
   std::int64_t (*amax16)(DType, const void* values, std::int64_t tiles,
                          std::uint32_t* amax) = nullptr;
+  Fp4Rows (*fp4)(DType source) = nullptr;
 };
 
 Encoder make_encoder(const Format& format, const EncodePolicy& policy, DType source);
@@ -101,9 +115,16 @@ void tensor_scale(const Exec&, const ScaleSpec&, const Format& element, const fl
                   float* scale);
 void produce_matrix(const Isa&, const Exec&, const Matrix& x, const Producer&, const Matrix& out);
 
+// How an instruction set multiplies (gemm.h); null where it is left to the reference.
+struct GemmMethod;
+using ChooseGemm = const GemmMethod* (*)(const GemmJob&);
+
+void gemm_matrix(const Isa&, const GemmMethod&, const Exec&, const GemmJob&);
+std::int64_t gemm_workspace(const GemmMethod&, const Exec&, const GemmJob&);
+
 void delayed_update(const Exec&, const DelayedJob&);
 
-template <const Isa& kIsa>
+template <const Isa& kIsa, ChooseGemm kGemm>
 constexpr Kernels make_kernels(const char* name, const char* description) {
   return {
       .name = name,
@@ -123,6 +144,11 @@ constexpr Kernels make_kernels(const char* name, const char* description) {
       .produce = [](const Exec& exec, const Matrix& x, const Producer& producer,
                     const Matrix& out) { produce_matrix(kIsa, exec, x, producer, out); },
       .delayed_update = delayed_update,
+      .gemm = [](const Exec& exec,
+                 const GemmJob& job) { gemm_matrix(kIsa, *kGemm(job), exec, job); },
+      .gemm_workspace = [](const Exec& exec,
+                           const GemmJob& job) { return gemm_workspace(*kGemm(job), exec, job); },
+      .gemm_offered = [](const GemmJob& job) { return kGemm(job) != nullptr; },
       .count_nan = count_nan_matrix};
 }
 

@@ -6,6 +6,7 @@
 #include <type_traits>
 #include <utility>
 
+#include "octavo/backend/cpu/narrow.h"
 #include "octavo/backend/cpu/scale_batch.h"
 #include "octavo/format/named_formats.h"
 #include "octavo/scale/hadamard.h"
@@ -15,12 +16,6 @@ namespace {
 
 template <typename Real>
 constexpr DType kDType = std::is_same_v<Real, float> ? DType::f32 : DType::f64;
-
-void widen_bf16(const void* from, float* to, std::int64_t n) {
-  const auto* bits = static_cast<const std::uint16_t*>(from);
-  for (std::int64_t i = 0; i < n; ++i)
-    to[i] = std::bit_cast<float>(static_cast<std::uint32_t>(bits[i]) << 16);
-}
 
 // Contiguous values of any type as Real.
 template <typename Real>

@@ -8,9 +8,11 @@ namespace {
 
 void encode_apart(const Exec& exec, const Matrix& values, const Matrix& codes,
                   const EncodePolicy& policy, Counts* counts) {
-  if (counts == nullptr &&
-      (encode_hardware(exec, values, codes, policy) || encode_lanes(exec, values, codes, policy)))
-    return;
+  if (encode_hardware(exec, values, codes, policy, counts)) return;
+  // First, because in place the codes take the place of the values.
+  if (counts != nullptr && count_lanes(exec, values, codes.format, policy, counts))
+    counts = nullptr;
+  if (counts == nullptr && encode_lanes(exec, values, codes, policy)) return;
   encode_general(exec, values, codes, policy, counts);
 }
 

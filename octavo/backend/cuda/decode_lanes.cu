@@ -19,7 +19,9 @@ __global__ void __launch_bounds__(kThreads)
   const std::int64_t at = static_cast<std::int64_t>(blockIdx.x) * kThreads + threadIdx.x;
   if (at >= plan.vectors) return;
   std::uint32_t codes[kVector], values[kVector];
-  load_codes(from + row * plan.from_pitch, at, kBits != 0 ? kBits : bits, codes);
+  const unsigned char* const from_row = from + row * plan.from_pitch;
+  kBits == 0 && bits == 7 ? load_sevens(from_row, at, plan.vectors, codes)
+                          : load_codes(from_row, at, kBits != 0 ? kBits : bits, codes);
 #pragma unroll
   for (int i = 0; i < kVector; ++i) values[i] = decode_lane<kKind>(lane, codes[i]);
   store_values<kTarget, kExact>(to + row * plan.to_pitch, at, values);
@@ -49,9 +51,15 @@ template <DType kTarget, bool kExact>
 bool launch_kind(const Call& call) {
   switch (call.lane.kind) {
     case DecodeKind::plain:
-      // To f32 memory is what takes the time, and one kernel serves both.
+      // To f32 memory is what takes the time, and one kernel serves all.
       if (kTarget != DType::f32) return launch<kTarget, DecodeKind::plain, kExact>(call);
-      [[fallthrough]];
+      return launch<kTarget, DecodeKind::specials, kExact>(call);
+    case DecodeKind::ieee:
+      if (kTarget != DType::f32) return launch<kTarget, DecodeKind::ieee, kExact>(call);
+      return launch<kTarget, DecodeKind::specials, kExact>(call);
+    case DecodeKind::fnuz:
+      if (kTarget != DType::f32) return launch<kTarget, DecodeKind::fnuz, kExact>(call);
+      return launch<kTarget, DecodeKind::specials, kExact>(call);
     case DecodeKind::specials:
       return launch<kTarget, DecodeKind::specials, kExact>(call);
     case DecodeKind::integers:

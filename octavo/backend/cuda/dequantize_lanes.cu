@@ -96,6 +96,8 @@ bool launch_kind(const Exec& exec, const Plan& plan) {
   switch (plan.lane.kind) {
     case DecodeKind::plain:
       return launch<kTarget, DecodeKind::plain>(exec, plan);
+    case DecodeKind::ieee:
+    case DecodeKind::fnuz:
     case DecodeKind::specials:
       return launch<kTarget, DecodeKind::specials>(exec, plan);
     case DecodeKind::integers:

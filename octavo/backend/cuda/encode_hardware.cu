@@ -1,7 +1,7 @@
 // Values to e4m3fn and e5m2 in the way everybody wants (nearest even, saturating), by the
 // hardware's own conversion: bound by memory alone.
-#include "octavo/backend/cuda/device/hardware_cvt.cuh"
-#include "octavo/backend/cuda/device/vectors.cuh"
+#include "octavo/backend/cuda/device/count.cuh"
+#include "octavo/backend/cuda/device/fast_element.cuh"
 #include "octavo/backend/cuda/kernels_internal.h"
 #include "octavo/backend/cuda/runtime.h"
 #include "octavo/backend/cuda/vector_plan.h"
@@ -17,19 +17,16 @@ __device__ __forceinline__ uint2 eight_codes(const Raw<kSource>& raw) {
   float x[kVector];
 #pragma unroll
   for (int i = 0; i < kVector; ++i) x[i] = __uint_as_float(f32_bits<kSource>(raw, i));
-  uint2 codes = {hardware_four<kE5m2>(x[0], x[1], x[2], x[3]),
-                 hardware_four<kE5m2>(x[4], x[5], x[6], x[7])};
-  if constexpr (kSigns) {  // numbers have theirs already
-    codes.x |= sign_bytes(x[0], x[1], x[2], x[3]);
-    codes.y |= sign_bytes(x[4], x[5], x[6], x[7]);
-  }
+  uint2 codes = hardware_eight<kE5m2>(x);
+  if constexpr (kSigns) put_signs(codes, x);
   return codes;
 }
 
 // One vector a step (f32), or two side by side: then 16 bytes go out at once.
-template <DType kSource, bool kE5m2, bool kSigns, int kUnroll>
+template <DType kSource, bool kE5m2, bool kSigns, bool kCounts, int kUnroll>
 __global__ void __launch_bounds__(kThreads)
-    encode_kernel(const unsigned char* from, unsigned char* to, VectorPlan plan) {
+    encode_kernel(const unsigned char* from, unsigned char* to, VectorPlan plan,
+                  const __grid_constant__ CountEdges edges, Counts* counts) {
   const std::int64_t row = blockIdx.y;
   from += row * plan.from_pitch;
   to += row * plan.to_pitch;
@@ -37,6 +34,10 @@ __global__ void __launch_bounds__(kThreads)
                              static_cast<std::int64_t>(threadIdx.x);
   constexpr int kSide = kSource == DType::f32 ? 1 : 2;
   Raw<kSource> raw[kUnroll][kSide];
+  if constexpr (kCounts) {  // zeros beyond the end, which do not count
+#pragma unroll
+    for (int i = 0; i < kUnroll * kSide; ++i) raw[i / kSide][i % kSide] = {};
+  }
 #pragma unroll
   for (int u = 0; u < kUnroll; ++u) {
 #pragma unroll
@@ -57,51 +58,73 @@ __global__ void __launch_bounds__(kThreads)
                  step * 2 + 1 < plan.vectors);
     }
   }
+  if constexpr (kCounts) {
+    LaneCounts met;
+#pragma unroll
+    for (int i = 0; i < kUnroll * kSide * kVector; ++i)
+      met.look_at_magnitude(
+          edges, f32_bits<kSource>(raw[i / kVector / kSide][i / kVector % kSide], i % kVector));
+    met.saturated -= met.nan;
+    add_block_counts(counts, met);
+  }
 }
 
+struct Call {
+  const Exec& exec;
+  const Matrix &values, &codes;
+  bool signs;
+  Counts* counts;
+  VectorPlan plan{};
+  CountEdges edges{};
+};
+
 template <DType kSource, bool kE5m2, bool kSigns>
-void launch(const Exec& exec, const Matrix& values, const Matrix& codes, const VectorPlan& plan) {
+void launch(const Call& call) {
   constexpr int kUnroll = 2, kSide = kSource == DType::f32 ? 1 : 2;
-  const dim3 grid(blocks_for((plan.vectors + kSide - 1) / kSide, kThreads * kUnroll),
-                  static_cast<unsigned>(plan.rows));
-  encode_kernel<kSource, kE5m2, kSigns, kUnroll>
-      <<<grid, kThreads, 0, stream_of(exec)>>>(static_cast<const unsigned char*>(values.data),
-                                               static_cast<unsigned char*>(codes.data), plan);
+  const dim3 grid(blocks_for((call.plan.vectors + kSide - 1) / kSide, kThreads * kUnroll),
+                  static_cast<unsigned>(call.plan.rows));
+  const auto kernel = call.counts != nullptr
+                          ? encode_kernel<kSource, kE5m2, kSigns, true, kUnroll>
+                          : encode_kernel<kSource, kE5m2, kSigns, false, kUnroll>;
+  kernel<<<grid, kThreads, 0, stream_of(call.exec)>>>(
+      static_cast<const unsigned char*>(call.values.data),
+      static_cast<unsigned char*>(call.codes.data), call.plan, call.edges, call.counts);
   OCTAVO_CUDA_LAUNCHED("encode_kernel");
 }
 
 template <DType kSource>
-void launch_format(const Exec& exec, const Matrix& values, const Matrix& codes,
-                   const VectorPlan& plan, bool signs) {
-  if (codes.format == e5m2) {
-    signs ? launch<kSource, true, true>(exec, values, codes, plan)
-          : launch<kSource, true, false>(exec, values, codes, plan);
+void launch_format(const Call& call) {
+  if (call.codes.format == e5m2) {
+    call.signs ? launch<kSource, true, true>(call) : launch<kSource, true, false>(call);
   } else {
-    signs ? launch<kSource, false, true>(exec, values, codes, plan)
-          : launch<kSource, false, false>(exec, values, codes, plan);
+    call.signs ? launch<kSource, false, true>(call) : launch<kSource, false, false>(call);
   }
 }
 
 }  // namespace
 
 bool encode_hardware(const Exec& exec, const Matrix& values, const Matrix& codes,
-                     const EncodePolicy& policy) {
-  VectorPlan plan;
+                     const EncodePolicy& policy, Counts* counts) {
+  Call call{.exec = exec,
+            .values = values,
+            .codes = codes,
+            .signs = policy.nan_code == NanCode::signed_ones,
+            .counts = counts};
   if ((codes.format != e4m3fn && codes.format != e5m2) ||
       policy.rounding != Rounding::nearest_even || policy.overflow != Overflow::saturate ||
-      policy.nan_code == NanCode::signed_quiet || !vector_plan(values, codes, &plan) ||
-      plan.rows > 65535)
+      policy.nan_code == NanCode::signed_quiet || !vector_plan(values, codes, &call.plan) ||
+      call.plan.rows > 65535)
     return false;
-  const bool signs = policy.nan_code == NanCode::signed_ones;
+  if (counts != nullptr && !count_edges(codes.format, policy, &call.edges)) return false;
   switch (values.dtype) {
     case DType::f32:
-      launch_format<DType::f32>(exec, values, codes, plan, signs);
+      launch_format<DType::f32>(call);
       return true;
     case DType::bf16:
-      launch_format<DType::bf16>(exec, values, codes, plan, signs);
+      launch_format<DType::bf16>(call);
       return true;
     case DType::f16:
-      launch_format<DType::f16>(exec, values, codes, plan, signs);
+      launch_format<DType::f16>(call);
       return true;
     default:
       return false;

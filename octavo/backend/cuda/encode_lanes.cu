@@ -1,61 +1,38 @@
 // Values to codes of any format that f32 lanes can make, in every rounding.
+#include "octavo/backend/cuda/device/draws.cuh"
 #include "octavo/backend/cuda/device/encode_lane.cuh"
 #include "octavo/backend/cuda/device/vectors.cuh"
 #include "octavo/backend/cuda/kernels_internal.h"
 #include "octavo/backend/cuda/lane_plans.h"
 #include "octavo/backend/cuda/runtime.h"
 #include "octavo/backend/cuda/vector_plan.h"
-#include "octavo/round/stochastic.h"
 
 namespace octavo::cuda {
 namespace {
 
 constexpr int kThreads = 256;
 
-// The keys of all rounds of Philox, made on the host: instructions read them for free.
-struct DrawKeys {
-  std::uint32_t key0[kPhiloxRounds], key1[kPhiloxRounds];
-};
-DrawKeys draw_keys(std::uint64_t seed) {
-  DrawKeys keys;
-  for (std::uint32_t round = 0; round < kPhiloxRounds; ++round) {
-    keys.key0[round] = static_cast<std::uint32_t>(seed) + round * kPhiloxWeyl0;
-    keys.key1[round] = static_cast<std::uint32_t>(seed >> 32) + round * kPhiloxWeyl1;
-  }
-  return keys;
+// Eight codes of LaneKind::simple, one to a byte. What all fields have too much is taken off four
+// at a time, and signs come in four at a time.
+template <DType kSource, Rounding kRounding>
+__device__ __forceinline__ uint2 simple_bytes(const LaneEncode& lane, const DrawKeys& keys,
+                                              std::uint64_t index, const Raw<kSource>& raw) {
+  std::uint32_t fields[kVector], draws[kVector] = {};
+  if constexpr (kRounding == Rounding::stochastic)
+    draw_eight<LaneKind::simple>(keys, index, lane, draws);
+#pragma unroll
+  for (int i = 0; i < kVector; ++i)
+    fields[i] = encode_raw<kRounding>(lane, f32_bits<kSource>(raw, i), draws[i]);
+  const uint2 bytes = packed_bytes(fields), signs = sign_bytes_of<kSource>(raw);
+  const std::uint32_t too_much = lane.raw_offset * 0x01010101u;
+  return {(bytes.x - too_much) | signs.x >> lane.sign_below,
+          (bytes.y - too_much) | signs.y >> lane.sign_below};
 }
 
-// philox4x32 of base/philox.h.
-__device__ __forceinline__ uint4 philox_block(const DrawKeys& keys, std::uint64_t counter) {
-  uint4 c{static_cast<std::uint32_t>(counter), static_cast<std::uint32_t>(counter >> 32), 0u, 0u};
-#pragma unroll
-  for (int round = 0; round < kPhiloxRounds; ++round) {
-    const std::uint64_t product0 = static_cast<std::uint64_t>(kPhiloxMultiplier0) * c.x;
-    const std::uint64_t product1 = static_cast<std::uint64_t>(kPhiloxMultiplier1) * c.z;
-    c = {static_cast<std::uint32_t>(product1 >> 32) ^ c.y ^ keys.key0[round],
-         static_cast<std::uint32_t>(product1),
-         static_cast<std::uint32_t>(product0 >> 32) ^ c.w ^ keys.key1[round],
-         static_cast<std::uint32_t>(product0)};
-  }
-  return c;
-}
-
-// The draws of eight elements from an index that is a multiple of eight: they come out of one
-// block.
-__device__ __forceinline__ void draw_eight(const DrawKeys& keys, std::uint64_t index, int bits,
-                                           std::uint32_t (&draws)[kVector]) {
-  const bool bytes = bits <= 8;
-  const uint4 block = philox_block(keys, index >> (bytes ? 4 : 3));
-  const std::uint32_t mask = (1u << bits) - 1u;
-  if (bytes) {
-    const bool upper = index % 16u != 0u;
-#pragma unroll
-    for (int i = 0; i < kVector; ++i)
-      draws[i] = (upper ? word(block, 2 + i / 4) : word(block, i / 4)) >> (i % 4 * 8) & mask;
-  } else {
-#pragma unroll
-    for (int i = 0; i < kVector; ++i) draws[i] = word(block, i / 2) >> (i % 2 * 16) & mask;
-  }
+// Vectors of a thread: two where their codes can go out at once and share what is not a value's
+// own work; f32 is read slower so.
+constexpr int vectors_of(DType source, LaneKind kind, int bits) {
+  return bits == 8 && kind == LaneKind::simple && source != DType::f32 ? 2 : 1;
 }
 
 template <DType kSource, Rounding kRounding, LaneKind kKind, int kBits>
@@ -65,16 +42,40 @@ __global__ void __launch_bounds__(kThreads)
                   std::uint64_t first_index) {
   const std::int64_t row = blockIdx.y;
   const std::int64_t at = static_cast<std::int64_t>(blockIdx.x) * kThreads + threadIdx.x;
-  if (at >= plan.vectors) return;
-  const Raw<kSource> raw = load_raw<kSource>(from + row * plan.from_pitch, at);
-  std::uint32_t codes[kVector], draws[kVector] = {};
-  if constexpr (kRounding == Rounding::stochastic)
-    draw_eight(keys, first_index + static_cast<std::uint64_t>(row * plan.cols + at * kVector),
-               static_cast<int>(lane.stochastic_bits), draws);
+  const unsigned char* const from_row = from + row * plan.from_pitch;
+  unsigned char* const to_row = to + row * plan.to_pitch;
+  const std::uint64_t row_index = first_index + static_cast<std::uint64_t>(row * plan.cols);
+  if constexpr (vectors_of(kSource, kKind, kBits) == 2) {
+    if (at * 2 >= plan.vectors) return;
+    const bool has_second = at * 2 + 1 < plan.vectors;
+    const Raw<kSource> first = load_raw<kSource>(from_row, at * 2);
+    Raw<kSource> second = {};
+    if (has_second) second = load_raw<kSource>(from_row, at * 2 + 1);
+    const std::uint64_t index = row_index + static_cast<std::uint64_t>(at * 2 * kVector);
+    store_pair(to_row, at, simple_bytes<kSource, kRounding>(lane, keys, index, first),
+               simple_bytes<kSource, kRounding>(lane, keys, index + kVector, second), plan.wide,
+               has_second);
+  } else if constexpr (kBits == 8 && kKind == LaneKind::simple) {
+    if (at >= plan.vectors) return;
+    const std::uint64_t index = row_index + static_cast<std::uint64_t>(at * kVector);
+    store_once(
+        reinterpret_cast<uint2*>(to_row) + at,
+        simple_bytes<kSource, kRounding>(lane, keys, index, load_raw<kSource>(from_row, at)));
+  } else {
+    // Lanes of seven bits meet below.
+    const bool sevens = kBits == 0 && bits == 7;
+    if (at >= plan.vectors && !sevens) return;
+    Raw<kSource> raw = {};
+    if (!sevens || at < plan.vectors) raw = load_raw<kSource>(from_row, at);
+    std::uint32_t codes[kVector], draws[kVector] = {};
+    if constexpr (kRounding == Rounding::stochastic)
+      draw_eight<kKind>(keys, row_index + static_cast<std::uint64_t>(at * kVector), lane, draws);
 #pragma unroll
-  for (int i = 0; i < kVector; ++i)
-    codes[i] = encode_lane<kRounding, kKind>(lane, f32_bits<kSource>(raw, i), draws[i]);
-  store_codes(to + row * plan.to_pitch, at, kBits != 0 ? kBits : bits, codes);
+    for (int i = 0; i < kVector; ++i)
+      codes[i] = encode_lane<kRounding, kKind>(lane, f32_bits<kSource>(raw, i), draws[i]);
+    sevens ? store_sevens(to_row, at, plan.vectors, codes)
+           : store_codes(to_row, at, kBits != 0 ? kBits : bits, codes);
+  }
 }
 
 struct Call {
@@ -88,8 +89,10 @@ struct Call {
 
 template <DType kSource, Rounding kRounding, LaneKind kKind>
 void launch(const Call& call) {
-  const dim3 grid(blocks_for(call.plan.vectors, kThreads), static_cast<unsigned>(call.plan.rows));
   const int bits = stored_bits_of(call.codes);
+  const dim3 grid(
+      blocks_for(call.plan.vectors, kThreads * (bits == 8 ? vectors_of(kSource, kKind, 8) : 1)),
+      static_cast<unsigned>(call.plan.rows));
   const auto kernel = bits == 8 ? encode_kernel<kSource, kRounding, kKind, 8>
                                 : encode_kernel<kSource, kRounding, kKind, 0>;
   kernel<<<grid, kThreads, 0, stream_of(call.exec)>>>(

@@ -14,7 +14,10 @@ void decode_matrix(const Exec&, const Matrix& codes, const Matrix& values);
 std::int64_t count_nan(const Exec&, const Matrix& values);
 
 // True if it was done.
-bool encode_hardware(const Exec&, const Matrix& values, const Matrix& codes, const EncodePolicy&);
+bool encode_hardware(const Exec&, const Matrix& values, const Matrix& codes, const EncodePolicy&,
+                     Counts*);
+// Adds what a cast of these values counts, and makes no codes.
+bool count_lanes(const Exec&, const Matrix& values, const Format&, const EncodePolicy&, Counts*);
 bool encode_lanes(const Exec&, const Matrix& values, const Matrix& codes, const EncodePolicy&);
 bool decode_hardware(const Exec&, const Matrix& codes, const Matrix& values);
 bool decode_lanes(const Exec&, const Matrix& codes, const Matrix& values);
@@ -35,13 +38,20 @@ bool quantize_rows(const Exec&, const QuantizeJob&);        // 1 x all
 bool quantize_squares(const Exec&, const QuantizeJob&);     // 128x128
 bool quantize_tensor(const Exec&, const QuantizeJob&);      // one scale
 bool quantize_mx_columns(const Exec&, const QuantizeJob&);  // MX, columnwise with or without rows
+bool quantize_lanes(const Exec&, const QuantizeJob&);       // any scales, usual roundings
+// quantize_bands.cc: a band in another form, then quantize_matrix. One copy each, no amax.
+bool requantize_rows(const Exec&, const QuantizeJob&);
+bool quantize_transposed(const Exec&, const QuantizeJob&);
+bool requantize_amax(const Exec&, const QuantizeSource&, AmaxOf, float* amax);
+// Two or four bytes an element. Rows of `to` begin at multiples of 16 bytes and end at them.
+void transpose_values(const Exec&, const Matrix& from, const Matrix& to);
 bool dequantize_lanes(const Exec&, const QuantizedMatrix&, const Matrix& values);
 bool amax_lanes(const Exec&, const QuantizeSource&, AmaxOf, float* amax);
 void quantize_general(const Exec&, const QuantizeJob&);
 void dequantize_general(const Exec&, const QuantizedMatrix&, const Matrix& values);
 void amax_general(const Exec&, const QuantizeSource&, AmaxOf, float* amax);
 
-// produce_rows.cu: norms and activations.
+// produce_rows.cc: norms and activations.
 void produce_matrix(const Exec&, const Matrix& x, const Producer&, const Matrix& out);
 bool fuses(const QuantizeJob&);
 bool quantize_produced(const Exec&, const QuantizeJob&);  // true if it was done

@@ -1,5 +1,6 @@
 #include "octavo/backend/cuda/lane_plans.h"
 
+#include <algorithm>
 #include <bit>
 #include <limits>
 
@@ -37,17 +38,24 @@ bool lane_encode(const Format& format, const EncodePolicy& policy, LaneEncode* p
   plan->code_mask = format.code_mask();
   plan->stochastic_bits = static_cast<std::uint32_t>(policy.stochastic_bits);
   plan->sign_bit = format.sign_mask();
+  plan->sign_below = static_cast<std::uint32_t>(7 - std::min(7, format.magnitude_bits()));
   plan->sign_down = 1u << (32u - plan->sign_shift);
   plan->min_binade = plan->min_field << 23;
-  const auto finer = policy.rounding == Rounding::nearest_away
-                         ? 1u
-                         : static_cast<std::uint32_t>(policy.stochastic_bits);
   plan->magic = f32_power_of_two(static_cast<int>(plan->shift));
   plan->step_mask = (1u << (format.mantissa_bits + 2u)) - 1u;
   plan->down_shift = 1u << (32u - plan->shift);
-  plan->first_field = (plan->min_field + plan->shift) << format.mantissa_bits;
-  plan->finer_magic = f32_power_of_two(static_cast<int>(plan->shift - finer));
-  plan->first_binade = plan->min_field << format.mantissa_bits;
+  plan->raw_offset = (plan->min_field + plan->shift) << format.mantissa_bits;
+  plan->finer_magic = f32_power_of_two(static_cast<int>(plan->shift) - 1);
+  const int draw_exponent = -static_cast<int>(format.mantissa_bits) - policy.stochastic_bits;
+  if (policy.rounding == Rounding::stochastic) {
+    plan->draw_scale = f32_power_of_two(draw_exponent);
+    plan->draw_base = static_cast<std::uint32_t>(127 + 7 + policy.stochastic_bits) << 23;
+    plan->step_mask = (1u << plan->shift) - 1u;
+    plan->raw_offset += kDrawOffset;
+  }
+  if (policy.rounding == Rounding::nearest_away)
+    plan->raw_offset = plan->min_field << format.mantissa_bits;
+  plan->raw_nan = plan->nan_code[0] + plan->raw_offset;
   plan->inf_beyond = inf_special ? kMaxFloat : std::numeric_limits<float>::infinity();
   plan->signed_top = format.is_signed ? 0x80000000u : 0u;
   const bool refused = !format.is_signed && policy.negative_input != NegativeInput::magnitude;
@@ -60,12 +68,18 @@ bool lane_encode(const Format& format, const EncodePolicy& policy, LaneEncode* p
   const bool finite =
       (plan->limit[0] >> 23) + plan->shift < 255 && (plan->limit[1] >> 23) + plan->shift < 255;
   const bool has_room = policy.rounding != Rounding::stochastic ||
-                        format.mantissa_bits + policy.stochastic_bits <= 22;
+                        (format.mantissa_bits + policy.stochastic_bits <= 22 &&
+                         format.min_exponent() + draw_exponent >= -149);
   // 2 * mantissa bits: the steps of a sum must end below where its exponent is taken from.
   const bool sums = format.is_signed && format.mantissa_bits >= 1 && format.mantissa_bits <= 10 &&
                     finite && has_room;
   if (format.twos_complement && !sums) return false;
-  const bool usual = !inf_special && (plan->limit[0] == plan->limit[1] || format.twos_complement);
+  // Where Inf becomes what NaN does, the comparison that finds NaN finds it as well.
+  const bool inf_is_nan = inf_special && plan->inf_code[0] == plan->nan_code[0] &&
+                          plan->inf_code[1] == plan->nan_code[1] && !format.twos_complement;
+  plan->number_most = inf_is_nan ? kMaxFloat : std::numeric_limits<float>::infinity();
+  const bool usual =
+      (!inf_special || inf_is_nan) && (plan->limit[0] == plan->limit[1] || format.twos_complement);
   const bool nan_keeps_sign =
       plan->nan_flips == plan->sign_bit && plan->nan_code[0] < plan->sign_bit;
   const bool one_nan = plan->nan_flips == 0;
@@ -106,10 +120,13 @@ bool lane_decode(const Format& format, LaneDecode* plan) {
   plan->inf_field = format.has_inf ? format.max_field() + 1 : ~0u;
   if (format.has_inf && !beyond) plan->special = plan->inf_field;
   plan->nan_code = format.nan == Nan::negative_zero ? format.sign_mask() : ~0u;
-  plan->kind = powers                                               ? DecodeKind::powers
-               : format.twos_complement                             ? DecodeKind::integers
-               : format.has_inf || format.nan == Nan::negative_zero ? DecodeKind::specials
-                                                                    : DecodeKind::plain;
+  const bool nan_is_zero = format.nan == Nan::negative_zero;
+  plan->kind = powers                          ? DecodeKind::powers
+               : format.twos_complement        ? DecodeKind::integers
+               : format.has_inf && nan_is_zero ? DecodeKind::specials
+               : format.has_inf                ? DecodeKind::ieee
+               : nan_is_zero                   ? DecodeKind::fnuz
+                                               : DecodeKind::plain;
   plan->exact16 = format.magnitude_bits() <= 8 && format.mantissa_bits <= 7;
   return true;
 }

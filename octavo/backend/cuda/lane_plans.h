@@ -22,6 +22,9 @@ enum class LaneKind : std::uint8_t {
   e8m0,         // by any policy
 };
 
+// Are draws of stochastic rounding added in f32? Elsewhere they are whole numbers.
+constexpr bool draws_in_sums(LaneKind kind) { return kind < LaneKind::shifts; }
+
 // Pairs are indexed by the sign. Decisions that a policy has taken are numbers that a comparison
 // never meets, or masks: kernels have no branch for them.
 struct LaneEncode {
@@ -33,19 +36,23 @@ struct LaneEncode {
   std::uint32_t mantissa_bits;
   std::uint32_t sign_shift;           // places that bit 31 moves down by to be the sign of a code
   std::uint32_t sign_bit, sign_down;  // that sign; what bits are multiplied by to get it, >> 32
+  std::uint32_t sign_below;           // places that sign is below the top of a byte
   std::uint32_t zero_sign;            // the sign that a zero keeps
   std::uint32_t code_mask;
   std::uint32_t stochastic_bits;
   // simple, quick, integers
-  std::uint32_t min_binade;    // min_field in its place
-  float magic;                 // 2^(23 - mantissa bits)
-  std::uint32_t step_mask;     // of the low bits of a sum
-  std::uint32_t down_shift;    // multiplied by this, >> 32, an exponent is where a field has it
-  std::uint32_t first_field;   // of a sum
-  float finer_magic;           // for half steps, or those of a draw
-  std::uint32_t first_binade;  // of a binade
-  float integer_magic;         // simple_integers
-  float inf_beyond;            // Inf itself, unless Inf becomes something of its own
+  std::uint32_t min_binade;  // min_field in its place
+  float magic;               // 2^(23 - mantissa bits)
+  std::uint32_t step_mask;   // of the low bits of a sum
+  std::uint32_t down_shift;  // multiplied by this, >> 32, an exponent is where a field has it
+  std::uint32_t raw_offset;  // what the field of a sum, or of a binade, has too much
+  std::uint32_t raw_nan;     // simple: nan_code with it
+  float finer_magic;         // for half steps
+  float draw_scale;          // a binade times this is the last bit of a draw
+  std::uint32_t draw_base;   // f32 of 128 steps, the draw of n bits below its 2^(n + 7)
+  float integer_magic;       // simple_integers
+  float inf_beyond;          // Inf itself, unless Inf becomes something of its own
+  float number_most;         // simple, one_nan, one_zero: beyond this is what becomes NaN
   // shifts, e8m0
   std::uint32_t signed_top;       // bit 31 where the format has a sign
   std::uint32_t negative_beyond;  // bits above this are values below zero that become negative_code
@@ -53,9 +60,13 @@ struct LaneEncode {
   std::uint32_t tiny_below;  // e8m0: what rounds up between the two smallest
 };
 
+inline constexpr std::uint32_t kDrawOffset = 128;  // steps that come in with a draw
+
 enum class DecodeKind : std::uint8_t {
   plain,     // NaN, if any, has all ones
-  specials,  // Inf, or NaN where minus zero would be
+  ieee,      // Inf, and NaN beyond it
+  fnuz,      // NaN where minus zero would be, nothing else
+  specials,  // both
   integers,  // two's complement
   powers,    // e8m0
 };

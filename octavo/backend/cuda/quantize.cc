@@ -45,18 +45,68 @@ bool is_usual(const QuantizeJob& job) {
          (values.dtype == DType::f32 || values.dtype == DType::bf16 || values.dtype == DType::f16);
 }
 
+namespace {
+
+bool has_one_tile(const QuantizedMatrix& copy) {
+  return copy.scales.rows == 1 && copy.scales.cols == 1;
+}
+
+// One scale for a copy that is made of parts: its amax has to be known before the first of them.
+bool needs_amax_first(const QuantizeJob& job) {
+  return (job.source.is_quantized() || job.columnwise.wanted()) &&
+         (!job.rowwise.wanted() || has_one_tile(job.rowwise)) &&
+         (!job.columnwise.wanted() || has_one_tile(job.columnwise)) &&
+         job.policy == AmaxPolicy::max && job.given_amax == nullptr &&
+         job.given_inv_scale == nullptr && !job.hadamard_rowwise && !job.hadamard_columnwise;
+}
+
+// `job` has a rowwise copy alone, and an amax if that is wanted.
+bool quantize_rowwise(const Exec& exec, QuantizeJob job) {
+  if (quantize_tensor(exec, job)) return true;  // makes the amax on its way
+  if (job.amax != nullptr) amax_matrix(exec, job.source, amax_of(job.scale), job.amax);
+  job.amax = nullptr;
+  if (job.source.is_quantized()) return requantize_rows(exec, job);
+  return quantize_row_blocks(exec, job) || quantize_rows(exec, job) ||
+         quantize_squares(exec, job) || quantize_lanes(exec, job);
+}
+
+}  // namespace
+
 void quantize_matrix(const Exec& exec, const QuantizeJob& job) {
   if (job.source.rows() == 0 || job.source.cols() == 0) return;
   const Scope scope(exec);
   if (quantize_produced(exec, job)) return;  // where fuses() said so
-  if (quantize_tensor(exec, job)) return;    // makes the amax on its way
-  if (job.amax != nullptr) amax_matrix(exec, job.source, amax_of(job.scale), job.amax);
-  if (quantize_mx_columns(exec, job)) return;
   QuantizeJob rest = job;
-  if (job.rowwise.wanted() &&
-      (quantize_row_blocks(exec, job) || quantize_rows(exec, job) || quantize_squares(exec, job)))
-    rest.rowwise = {};
-  if (rest.rowwise.wanted() || rest.columnwise.wanted()) quantize_general(exec, rest);
+  Exec inner = exec;
+  const bool amax_first = needs_amax_first(job);
+  const Scratch found(exec, amax_first ? sizeof(float) : 0);
+  if (amax_first) {
+    inner.workspace = {};  // taken
+    found.clear();
+    amax_matrix(inner, job.source, amax_of(job.scale), found.as<float>());
+    rest.given_amax = found.as<float>();
+  }
+  if (quantize_mx_columns(inner, rest)) {
+    rest.rowwise = rest.columnwise = {};
+  } else if (rest.rowwise.wanted()) {
+    QuantizeJob rows = rest;
+    rows.columnwise = {};
+    const bool done = quantize_rowwise(inner, rows);
+    rest.amax = nullptr;
+    if (done) {
+      rest.rowwise = {};
+      rest.counts = nullptr;
+    }
+  }
+  if (rest.amax != nullptr) amax_matrix(inner, job.source, amax_of(job.scale), rest.amax);
+  if (rest.columnwise.wanted()) {
+    QuantizeJob columns = rest;
+    columns.rowwise = {};
+    if (rest.rowwise.wanted()) columns.counts = nullptr;
+    if (quantize_mx_columns(inner, columns) || quantize_transposed(inner, columns))
+      rest.columnwise = {};
+  }
+  if (rest.rowwise.wanted() || rest.columnwise.wanted()) quantize_general(inner, rest);
 }
 
 void dequantize_matrix(const Exec& exec, const QuantizedMatrix& from, const Matrix& values) {
@@ -68,6 +118,7 @@ void dequantize_matrix(const Exec& exec, const QuantizedMatrix& from, const Matr
 void amax_matrix(const Exec& exec, const QuantizeSource& source, AmaxOf of, float* amax) {
   if (source.rows() == 0 || source.cols() == 0) return;
   const Scope scope(exec);
+  if (source.is_quantized() && requantize_amax(exec, source, of, amax)) return;
   if (!amax_lanes(exec, source, of, amax)) amax_general(exec, source, of, amax);
 }
 

@@ -3,24 +3,29 @@
 // Row amaxes go over the lanes of a block, column amaxes over a lane's own rows and two shuffles.
 // Eight codes down a column are eight bytes of the transpose; they meet those of the other warps in
 // shared memory (swizzled, so that no bank is asked twice) and leave in lines of 128.
+//
+// Scales: a tile has a word of four for each of its lines, and L2 takes a word for the price of a
+// sector, or more. So in large matrices each of eight tiles that have scales in the same sectors
+// fills some of them with its own words, and mx_sectors.cu puts the words where they belong.
 #include <type_traits>
 
 #include "octavo/backend/cuda/copy_job.h"
 #include "octavo/backend/cuda/device/fast_element.cuh"
 #include "octavo/backend/cuda/device/fast_scale.cuh"
+#include "octavo/backend/cuda/device/mx_lanes.cuh"
 #include "octavo/backend/cuda/kernels_internal.h"
+#include "octavo/backend/cuda/mx_sectors.h"
 #include "octavo/backend/cuda/runtime.h"
 #include "octavo/backend/cuda/vector_plan.h"
 
 namespace octavo::cuda {
 namespace {
 
-constexpr int kBlock = 32;             // of MX
 constexpr int kDown = 4, kBeside = 2;  // warps of a tile
 constexpr int kThreads = kDown * kBeside * 32;
-constexpr int kTileRows = kDown * kBlock;  // 128: a line of the transpose
-constexpr int kLaneRows = 8;
-constexpr int kAcross = 8;  // lanes side by side
+constexpr int kTileRows = kDown * kMxBlock;  // 128: a line of the transpose
+// From here on (values) the second kernel that whole sectors need costs less than they save.
+constexpr std::int64_t kSectorsPay = std::int64_t{1} << 26;
 
 struct ColumnsPlan {
   const unsigned char* from;
@@ -28,92 +33,73 @@ struct ColumnsPlan {
   std::int64_t rows, cols;
   std::int64_t from_pitch, row_code_pitch, row_scale_pitch, col_code_pitch, col_scale_pitch;
   FastScale scale;
+  // Lines up to these, in both directions, have tiles that share sectors; zero where none do.
+  std::int64_t shared_rows, shared_cols;
 };
 
-template <DType kSource>
-constexpr int kLaneCols = kSource == DType::f32 ? 4 : 8;  // sixteen bytes
-
-// The amaxes of a lane's rows, of the whole block of 32 columns.
-template <DType kSource>
-__device__ __forceinline__ void row_amaxes(const uint4 (&x)[kLaneRows],
-                                           std::uint32_t (&amax)[kLaneRows]) {
-  if constexpr (kSource != DType::f32) {
-#pragma unroll
-    for (int i = 0; i < kLaneRows; i += 2) {
-      const unsigned two[2] = {halves_amax(x[i]), halves_amax(x[i + 1])};
-      // Row i in the low half, row i + 1 in the high one: a shuffle serves both.
-      unsigned both = __vimax3_u16x2(__byte_perm(two[0], two[1], 0x5410),
-                                     __byte_perm(two[0], two[1], 0x7632), 0u);
-#pragma unroll
-      for (int step = 1; step < kBlock / kLaneCols<kSource>; step *= 2)
-        both = __vimax3_u16x2(both, __shfl_xor_sync(0xFFFFFFFFu, both, step), 0u);
-      amax[i] = widened_magnitude<kSource>(both << 16);
-      amax[i + 1] = widened_magnitude<kSource>(both & 0xFFFF0000u);
-    }
-  } else {
-#pragma unroll
-    for (int i = 0; i < kLaneRows; ++i) {
-      amax[i] = 0;
-#pragma unroll
-      for (int c = 0; c < kLaneCols<kSource>; ++c)
-        amax[i] = max(amax[i], f32_bits<kSource>(x[i], c) & 0x7FFFFFFFu);
-#pragma unroll
-      for (int step = 1; step < kBlock / kLaneCols<kSource>; step *= 2)
-        amax[i] = max(amax[i], __shfl_xor_sync(0xFFFFFFFFu, amax[i], step));
-    }
-  }
-}
-
-// The amaxes of a lane's columns, of all 32 rows.
-template <DType kSource>
-__device__ __forceinline__ void column_amaxes(const uint4 (&x)[kLaneRows],
-                                              std::uint32_t (&amax)[kLaneCols<kSource>]) {
-  if constexpr (kSource != DType::f32) {
-    constexpr unsigned kMask = 0x7FFF7FFFu;
-#pragma unroll
-    for (int k = 0; k < 4; ++k) {
-      unsigned two = 0;
-#pragma unroll
-      for (int i = 0; i < kLaneRows; i += 2)
-        two = __vimax3_u16x2(two, word(x[i], k) & kMask, word(x[i + 1], k) & kMask);
-#pragma unroll
-      for (int step = kAcross; step < 32; step *= 2)
-        two = __vimax3_u16x2(two, __shfl_xor_sync(0xFFFFFFFFu, two, step), 0u);
-      amax[2 * k] = widened_magnitude<kSource>(two << 16);
-      amax[2 * k + 1] = widened_magnitude<kSource>(two & 0xFFFF0000u);
-    }
-  } else {
-#pragma unroll
-    for (int c = 0; c < kLaneCols<kSource>; ++c) {
-      amax[c] = 0;
-#pragma unroll
-      for (int i = 0; i < kLaneRows; ++i)
-        amax[c] = max(amax[c], f32_bits<kSource>(x[i], c) & 0x7FFFFFFFu);
-#pragma unroll
-      for (int step = kAcross; step < 32; step *= 2)
-        amax[c] = max(amax[c], __shfl_xor_sync(0xFFFFFFFFu, amax[c], step));
-    }
-  }
-}
-
-// NaN makes NaN of all it is multiplied with, and that is the code of a poisoned block.
-__device__ __forceinline__ float factor_of(const MadeScale& made) {
-  return made.poisoned ? __uint_as_float(0x7FC00000u) : made.factor;
-}
-
-// A few scales side by side: all at once where the address allows it, because stores of single
-// bytes cost as much as those of whole sectors.
+// The factors of up to eight blocks, and their scales as bytes. NaN makes NaN of all it is
+// multiplied with, and that is the code of a poisoned block.
 template <int kCount>
-__device__ __forceinline__ void store_scales(unsigned char* to, const unsigned char* bytes,
+__device__ __forceinline__ uint2 made_factors(const FastScale& scale,
+                                              const std::uint32_t (&amax)[kCount],
+                                              float (&factor)[kCount]) {
+  std::uint32_t bytes[2] = {};
+#pragma unroll
+  for (int i = 0; i < kCount; ++i) {
+    const MadeScale made = fast_tile_scale<FastKind::e8m0>(scale, amax[i]);
+    factor[i] = made.poisoned ? __uint_as_float(0x7FC00000u) : made.factor;
+    bytes[i / 4] |= made.bits << (8 * (i % 4));
+  }
+  return {bytes[0], bytes[1]};
+}
+
+// A few scales side by side: all at once where the address allows it.
+template <int kCount>
+__device__ __forceinline__ void store_scales(unsigned char* to, std::uint32_t bytes,
                                              std::int64_t left) {
   using Word = std::conditional_t<kCount == 4, std::uint32_t, std::uint16_t>;
   if (left >= kCount && reinterpret_cast<std::uintptr_t>(to) % kCount == 0) {
-    *reinterpret_cast<Word*>(to) = *reinterpret_cast<const Word*>(bytes);
+    *reinterpret_cast<Word*>(to) = static_cast<Word>(bytes);
     return;
   }
 #pragma unroll
   for (int i = 0; i < kCount; ++i)
-    if (i < left) to[i] = bytes[i];
+    if (i < left) to[i] = static_cast<unsigned char>(bytes >> (8 * i));
+}
+
+// The scales of a tile's 128 lines in one direction, `bytes[k][line]` the k-th of a line. `line0`
+// counts lines, `at0` values along them.
+template <int kCount, int kLines, bool kWhole>
+__device__ __forceinline__ void store_side(unsigned char* scales, std::int64_t pitch, int line,
+                                           std::int64_t line0, std::int64_t at0, std::int64_t lines,
+                                           std::int64_t length, bool shared,
+                                           const unsigned char (&bytes)[kCount][kLines]) {
+  std::uint32_t word = 0;
+#pragma unroll
+  for (int k = 0; k < kCount; ++k) word |= static_cast<std::uint32_t>(bytes[k][line]) << (8 * k);
+  unsigned char* to = scales + at0 / kMxBlock;
+  if constexpr (kCount == 4 && kLines == kSectorLines) {
+    if (shared) {
+      const SectorWord own = sector_word(static_cast<int>(at0 / kLines % kSectorTiles), line);
+      to = scales + at0 / (kLines * kSectorTiles) * kSectorBytes;
+      *reinterpret_cast<std::uint32_t*>(to + (line0 + own.line) * pitch + own.word * 4) = word;
+      return;
+    }
+  }
+  if (kWhole || line0 + line < lines)
+    store_scales<kCount>(to + (line0 + line) * pitch, word,
+                         (length - at0 + kMxBlock - 1) / kMxBlock);
+}
+
+// Beside codes of both copies and their scales, plain stores are quicker by a hundredth or more;
+// with columns alone, those that leave L2 first.
+template <bool kPlain, typename T>
+__device__ __forceinline__ void store_codes_as(T* to, T codes) {
+  if constexpr (kPlain) {
+    *to = codes;
+  } else {
+    store_once(to, codes);
+  }
 }
 
 // kWhole: no tile is cut off by an edge.
@@ -121,15 +107,15 @@ template <DType kSource, bool kE5m2, bool kRows, bool kWhole>
 __global__ void __launch_bounds__(kThreads, kRows ? 2 : 3)
     columns_kernel(const __grid_constant__ ColumnsPlan plan) {
   constexpr int kCols = kLaneCols<kSource>, kTileCols = kBeside * kAcross * kCols;
-  constexpr int kBlocksAcross = kTileCols / kBlock;
-  constexpr int kLanesOfBlock = kBlock / kCols;
+  constexpr int kMxBlocksAcross = kTileCols / kMxBlock;
+  constexpr int kLanesOfBlock = kMxBlock / kCols;
   __shared__ __align__(16) uint2 transposed[kTileCols][kTileRows / 8];
-  __shared__ __align__(4) unsigned char row_bytes[kTileRows][kBlocksAcross];
-  __shared__ __align__(4) unsigned char col_bytes[kTileCols][kDown];
-  const int warp = static_cast<int>(threadIdx.x / 32), lane = static_cast<int>(threadIdx.x % 32);
+  __shared__ __align__(8) unsigned char row_bytes[kMxBlocksAcross][kTileRows];
+  __shared__ __align__(8) unsigned char col_bytes[kDown][kTileCols];
+  const int thread = static_cast<int>(threadIdx.x), warp = thread / 32, lane = thread % 32;
   const int down = warp / kBeside, quarter = lane / kAcross;
   const int across = warp % kBeside * kAcross + lane % kAcross;
-  const int tile_row = down * kBlock + quarter * kLaneRows;
+  const int tile_row = down * kMxBlock + quarter * kLaneRows;
   const std::int64_t row0 = static_cast<std::int64_t>(blockIdx.y) * kTileRows,
                      col0 = static_cast<std::int64_t>(blockIdx.x) * kTileCols;
   const std::int64_t row = row0 + tile_row, col = col0 + across * kCols;
@@ -143,78 +129,82 @@ __global__ void __launch_bounds__(kThreads, kRows ? 2 : 3)
     if (kWhole || (inside && row + i < plan.rows))
       x[i] = __ldg(reinterpret_cast<const uint4*>(from + i * plan.from_pitch));
 
+  float row_factor[kLaneRows], col_factor[kCols];
   if constexpr (kRows) {
     std::uint32_t amax[kLaneRows];
     row_amaxes<kSource>(x, amax);
+    const uint2 bytes = made_factors(plan.scale, amax, row_factor);
+    if (across % kLanesOfBlock == 0)
+      *reinterpret_cast<uint2*>(&row_bytes[across / kLanesOfBlock][tile_row]) = bytes;
+  }
+  {
+    std::uint32_t amax[kCols];
+    column_amaxes<kSource>(x, amax);
+    const uint2 bytes = made_factors(plan.scale, amax, col_factor);
+    auto* const to = reinterpret_cast<std::uint32_t*>(&col_bytes[down][across * kCols]);
+    if (quarter == 0) to[0] = bytes.x;
+    if (quarter == 0 && kCols == 8) to[1] = bytes.y;
+  }
+
+  // Two rows at a time: what is unpacked serves both copies.
+  std::uint32_t columns[kCols][2];
 #pragma unroll
-    for (int i = 0; i < kLaneRows; ++i) {
-      const MadeScale made = fast_tile_scale<FastKind::e8m0>(plan.scale, amax[i]);
-      if (across % kLanesOfBlock == 0)
-        row_bytes[tile_row + i][across / kLanesOfBlock] = static_cast<unsigned char>(made.bits);
-      const float factor = factor_of(made);
-      std::uint32_t words[kCols / 4];
+  for (int i = 0; i < kLaneRows; i += 2) {
+    float v[2][kCols];
 #pragma unroll
-      for (int k = 0; k < kCols / 4; ++k) {
-        float u[4];
+    for (int j = 0; j < 2; ++j) {
 #pragma unroll
-        for (int c = 0; c < 4; ++c) u[c] = any_nan_value<kSource>(x[i], k * 4 + c) * factor;
-        words[k] = hardware_four<kE5m2>(u[0], u[1], u[2], u[3]);
-      }
-      if (kWhole || (inside && row + i < plan.rows)) {
-        unsigned char* to = plan.row_codes + (row + i) * plan.row_code_pitch + col;
-        if constexpr (kCols == 8) {
-          store_once(reinterpret_cast<uint2*>(to), uint2{words[0], words[1]});
-        } else {
-          store_once(reinterpret_cast<std::uint32_t*>(to), words[0]);
+      for (int c = 0; c < kCols; ++c) v[j][c] = any_nan_value<kSource>(x[i + j], c);
+      if constexpr (kRows) {
+        std::uint32_t words[kCols / 4];
+        const float factor = row_factor[i + j];
+#pragma unroll
+        for (int k = 0; k < kCols / 4; ++k)
+          words[k] = hardware_four<kE5m2>(v[j][4 * k] * factor, v[j][4 * k + 1] * factor,
+                                          v[j][4 * k + 2] * factor, v[j][4 * k + 3] * factor);
+        if (kWhole || (inside && row + i + j < plan.rows)) {
+          unsigned char* to = plan.row_codes + (row + i + j) * plan.row_code_pitch + col;
+          if constexpr (kCols == 8) {
+            store_codes_as<kRows>(reinterpret_cast<uint2*>(to), uint2{words[0], words[1]});
+          } else {
+            store_codes_as<kRows>(reinterpret_cast<std::uint32_t*>(to), words[0]);
+          }
         }
       }
     }
-  }
-
-  // Else the compiler keeps all that it unpacked for the rows, and has no registers for it.
 #pragma unroll
-  for (int i = 0; i < kLaneRows; ++i)
-    asm volatile("" : "+r"(x[i].x), "+r"(x[i].y), "+r"(x[i].z), "+r"(x[i].w));
-  std::uint32_t amax[kCols];
-  column_amaxes<kSource>(x, amax);
-#pragma unroll
-  for (int c = 0; c < kCols; ++c) {
-    const MadeScale made = fast_tile_scale<FastKind::e8m0>(plan.scale, amax[c]);
-    if (quarter == 0) col_bytes[across * kCols + c][down] = static_cast<unsigned char>(made.bits);
-    const float factor = factor_of(made);
-    std::uint32_t words[2];
-#pragma unroll
-    for (int k = 0; k < 2; ++k) {
-      float u[4];
-#pragma unroll
-      for (int i = 0; i < 4; ++i) u[i] = any_nan_value<kSource>(x[k * 4 + i], c) * factor;
-      words[k] = hardware_four<kE5m2>(u[0], u[1], u[2], u[3]);
+    for (int c = 0; c < kCols; ++c) {
+      const std::uint32_t two =
+          hardware_pair<kE5m2>(v[0][c] * col_factor[c], v[1][c] * col_factor[c]);
+      columns[c][i / 4] = i % 4 == 0 ? two : columns[c][i / 4] | two << 16;
     }
-    transposed[across * kCols + c][(down * 4 + quarter) ^ (across % 8 * 2)] = {words[0], words[1]};
   }
+#pragma unroll
+  for (int c = 0; c < kCols; ++c)
+    transposed[across * kCols + c][(down * 4 + quarter) ^ (across % 8 * 2)] = {columns[c][0],
+                                                                               columns[c][1]};
   __syncthreads();
 
 #pragma unroll
-  for (int at = static_cast<int>(threadIdx.x); at < kTileCols * 8; at += kThreads) {
+  for (int at = thread; at < kTileCols * 8; at += kThreads) {
     const int c = at / 8, chunk = at % 8;
     // An even number of words of eight bytes apart: pairs of them stay together.
     const auto* codes =
         reinterpret_cast<const uint4*>(&transposed[c][(chunk ^ (c / kCols % 8)) * 2]);
     if (kWhole || (col0 + c < plan.cols && row0 + chunk * 16 < plan.rows))
-      store_once(reinterpret_cast<uint4*>(plan.col_codes + (col0 + c) * plan.col_code_pitch + row0 +
-                                          chunk * 16),
-                 *codes);
+      store_codes_as<kRows>(
+          reinterpret_cast<uint4*>(plan.col_codes + (col0 + c) * plan.col_code_pitch + row0 +
+                                   chunk * 16),
+          *codes);
   }
-  const auto line = static_cast<std::int64_t>(threadIdx.x);
-  if constexpr (kRows) {
-    if (line < kTileRows && (kWhole || row0 + line < plan.rows))
-      store_scales<kBlocksAcross>(
-          plan.row_scales + (row0 + line) * plan.row_scale_pitch + col0 / kBlock, row_bytes[line],
-          (plan.cols - col0 + kBlock - 1) / kBlock);
-  }
-  if (line < kTileCols && (kWhole || col0 + line < plan.cols))
-    store_scales<kDown>(plan.col_scales + (col0 + line) * plan.col_scale_pitch + row0 / kBlock,
-                        col_bytes[line], (plan.rows - row0 + kBlock - 1) / kBlock);
+  if (thread < kTileCols)
+    store_side<kDown, kTileCols, kWhole>(
+        plan.col_scales, plan.col_scale_pitch, thread, col0, row0, plan.cols, plan.rows,
+        row0 < plan.shared_rows && col0 + kTileCols <= plan.cols, col_bytes);
+  if (kRows && thread >= kThreads - kTileRows)
+    store_side<kMxBlocksAcross, kTileRows, kWhole>(
+        plan.row_scales, plan.row_scale_pitch, thread - (kThreads - kTileRows), row0, col0,
+        plan.rows, plan.cols, col0 < plan.shared_cols && row0 + kTileRows <= plan.rows, row_bytes);
 }
 
 template <DType kSource>
@@ -236,6 +226,9 @@ bool launch(const Exec& exec, const ColumnsPlan& plan, bool is_e5m2, bool rows) 
       is_e5m2 ? choose.template operator()<true>() : choose.template operator()<false>();
   kernel<<<grid, kThreads, 0, stream_of(exec)>>>(plan);
   OCTAVO_CUDA_LAUNCHED("columns_kernel");
+  if (plan.shared_rows != 0 || plan.shared_cols != 0)
+    sort_sectors(exec, {plan.row_scales, plan.row_scale_pitch, plan.rows, plan.shared_cols},
+                 {plan.col_scales, plan.col_scale_pitch, plan.cols, plan.shared_rows});
   return true;
 }
 
@@ -244,7 +237,7 @@ bool is_aligned(const Matrix& matrix, int bytes) {
          matrix.row_pitch % bytes == 0;
 }
 bool are_blocks(const QuantizedMatrix& copy) {
-  return copy.tile == Tile{1, kBlock} && copy.codes.col_stride == 1 &&
+  return copy.tile == Tile{1, kMxBlock} && copy.codes.col_stride == 1 &&
          (copy.scales.cols == 1 || copy.scales.col_stride == 1);
 }
 
@@ -272,6 +265,15 @@ bool quantize_mx_columns(const Exec& exec, const QuantizeJob& job) {
   plan.row_scale_pitch = job.rowwise.scales.row_pitch;
   plan.col_code_pitch = codes.row_pitch;
   plan.col_scale_pitch = job.columnwise.scales.row_pitch;
+  // Columns alone gain nothing, and tiles of f32 have other shapes.
+  if (values.dtype != DType::f32 && job.rowwise.wanted() &&
+      values.rows * values.cols >= kSectorsPay) {
+    constexpr std::int64_t kShared = kSectorTiles * kSectorLines;
+    if (is_aligned(job.rowwise.scales, kSectorBytes))
+      plan.shared_cols = plan.cols / kShared * kShared;
+    if (is_aligned(job.columnwise.scales, kSectorBytes))
+      plan.shared_rows = plan.rows / kShared * kShared;
+  }
   const bool is_e5m2 = fast_element(codes.format) == FastElement::e5m2;
   switch (values.dtype) {
     case DType::bf16:

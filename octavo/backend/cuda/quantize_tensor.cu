@@ -81,12 +81,8 @@ __device__ __forceinline__ uint2 scaled_eight(const Raw<kSource>& raw, float fac
     x[i] = __uint_as_float(f32_bits<kSource>(raw, i));
     u[i] = x[i] * factor;
   }
-  uint2 codes = {hardware_four<kE5m2>(u[0], u[1], u[2], u[3]),
-                 hardware_four<kE5m2>(u[4], u[5], u[6], u[7])};
-  if (signs) {
-    codes.x |= sign_bytes(x[0], x[1], x[2], x[3]);
-    codes.y |= sign_bytes(x[4], x[5], x[6], x[7]);
-  }
+  uint2 codes = hardware_eight<kE5m2>(u);
+  if (signs) put_signs(codes, x);
   return codes;
 }
 

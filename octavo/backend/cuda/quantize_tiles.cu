@@ -33,8 +33,7 @@ __device__ __forceinline__ uint2 scaled_codes(const Raw<kSource>& raw, float fac
   float u[kVector];
 #pragma unroll
   for (int i = 0; i < kVector; ++i) u[i] = any_nan_value<kSource>(raw, i) * factor;
-  return {hardware_four<kE5m2>(u[0], u[1], u[2], u[3]),
-          hardware_four<kE5m2>(u[4], u[5], u[6], u[7])};
+  return hardware_eight<kE5m2>(u);
 }
 
 // NaN makes NaN of all it is multiplied with, and that is the code of a poisoned tile.

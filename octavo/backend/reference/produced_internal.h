@@ -8,6 +8,9 @@
 
 namespace octavo::reference {
 
+// The activation of one value.
+double activated(ProducerKind kind, double x);
+
 class ProducedValues {
  public:
   // Goes over the rows of x once where the producer is a norm, and stores what is to be known of

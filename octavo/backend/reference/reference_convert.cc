@@ -58,6 +58,7 @@ const Kernels kReferenceKernels{.name = "reference",
                                 .produce = produce_matrix,
                                 .fuses = fuses,
                                 .delayed_update = delayed_update,
+                                .gemm = gemm,
                                 .count_nan = count_nan};
 
 }  // namespace octavo::reference

@@ -22,4 +22,6 @@ void produce_matrix(const Exec&, const Matrix& x, const Producer&,
                     const Matrix& out);  // reference_produce.cc
 bool fuses(const QuantizeJob&);          // reference_produce.cc
 
+void gemm(const Exec&, const GemmJob&);  // reference_gemm.cc
+
 }  // namespace octavo::reference

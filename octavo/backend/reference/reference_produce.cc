@@ -24,6 +24,8 @@ double silu(double x) { return x / (1.0 + std::exp(-x)); }
 
 double relu(double x) { return x <= 0.0 ? 0.0 : x; }  // NaN stays
 
+}  // namespace
+
 double activated(ProducerKind kind, double x) {
   switch (kind) {
     case ProducerKind::gelu:
@@ -36,8 +38,6 @@ double activated(ProducerKind kind, double x) {
       return relu(x);
   }
 }
-
-}  // namespace
 
 ProducedValues::ProducedValues(const Matrix& x, const Producer& producer)
     : x_(x), producer_(producer) {

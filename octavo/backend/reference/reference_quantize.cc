@@ -5,6 +5,7 @@
 #include <optional>
 #include <vector>
 
+#include "octavo/backend/reference/dequantized_internal.h"
 #include "octavo/backend/reference/elements_internal.h"
 #include "octavo/backend/reference/produced_internal.h"
 #include "octavo/backend/reference/reference_internal.h"
@@ -16,24 +17,6 @@
 
 namespace octavo::reference {
 namespace {
-
-double load_scale(const Matrix& scales, std::int64_t row, std::int64_t col) {
-  return load_value(scales, row, col);
-}
-
-// Exact in f64, whatever the format.
-double dequantized(const QuantizedMatrix& from, std::int64_t row, std::int64_t col) {
-  const Tile tile{tile_extent(from.tile.rows, from.codes.rows),
-                  tile_extent(from.tile.cols, from.codes.cols)};
-  double scale = load_scale(from.scales, row / tile.rows, col / tile.cols);
-  if (from.tensor_scale != nullptr) scale *= static_cast<double>(*from.tensor_scale);
-  if (scale != scale) return static_cast<double>(f32_nan());
-  const double value = decode(from.codes.format, load_code(from.codes, row, col));
-  if (value != value) return value;
-  // Inf times zero has a sign that depends on the processor.
-  const double product = scale * value;
-  return product == product ? product : static_cast<double>(f32_nan());
-}
 
 // The source as seen by one copy: element (row, col) of it, or of its transpose.
 struct Seen {

@@ -274,7 +274,7 @@ void encode_neon(const Encoder& encoder, const void* values, void* codes, std::i
 // Nearest even only, as nearly all quantizing is: the product has to be rounded so as well.
 template <typename Source, Epilogue kEpilogue, bool kOnlyFinite>
 void encode_scaled_neon(const Encoder& encoder, const void* values, void* codes, std::int64_t n,
-                        const float* factors, std::int64_t width) {
+                        const float* factors, const std::uint8_t* poisoned, std::int64_t width) {
   const FpEnvGuard guard;
   const EncodeConstants<Source> k(encoder);
   const int bytes = element_bytes(encoder.source);
@@ -282,45 +282,52 @@ void encode_scaled_neon(const Encoder& encoder, const void* values, void* codes,
   auto* __restrict to = static_cast<std::uint8_t*>(codes);
   using Bits = typename Source::Lanes::Bits;
   constexpr int kVectors = Source::Lanes::kVectors;
-  const auto codes_of = [&](const Bits* raw) __attribute__((always_inline)) {
-    return encode_raw<Source, Rounding::nearest_even, kEpilogue, kOnlyFinite>(k, raw, nullptr);
+  const uint8x16_t poison = vdupq_n_u8(encoder.poison_code);
+  const auto codes_of = [&](const Bits* raw, uint8x16_t mask) __attribute__((always_inline)) {
+    return vbslq_u8(
+        mask, poison,
+        encode_raw<Source, Rounding::nearest_even, kEpilogue, kOnlyFinite>(k, raw, nullptr));
   };
   // Two at a time, mixed: one alone is a chain that leaves the core waiting.
-  const auto two_groups = [&](std::int64_t at, float32x4_t first_factor, float32x4_t second_factor)
+  const auto two_groups = [&](std::int64_t at, float32x4_t first_factor, uint8x16_t first_mask,
+                              float32x4_t second_factor, uint8x16_t second_mask)
       __attribute__((always_inline)) {
     Bits first[kVectors], second[kVectors];
     Source::load_scaled(from + at * bytes, first_factor, first);
     Source::load_scaled(from + (at + kGroup) * bytes, second_factor, second);
-    const uint8x16_t first_codes = codes_of(first), second_codes = codes_of(second);
+    const uint8x16_t first_codes = codes_of(first, first_mask),
+                     second_codes = codes_of(second, second_mask);
     vst1q_u8(to + at, first_codes);
     vst1q_u8(to + at + kGroup, second_codes);
   };
   std::int64_t done = 0;
   if (width == kGroup) {
-    for (; done + 2 * kGroup <= n; done += 2 * kGroup, factors += 2)
-      two_groups(done, vdupq_n_f32(factors[0]), vdupq_n_f32(factors[1]));
+    for (; done + 2 * kGroup <= n; done += 2 * kGroup, factors += 2, poisoned += 2)
+      two_groups(done, vdupq_n_f32(factors[0]), vdupq_n_u8(poisoned[0]), vdupq_n_f32(factors[1]),
+                 vdupq_n_u8(poisoned[1]));
   }
   while (done + kGroup <= n) {
     const float32x4_t factor = vdupq_n_f32(*factors++);
+    const uint8x16_t mask = vdupq_n_u8(*poisoned++);
     const std::int64_t end = n - done < width ? n / kGroup * kGroup : done + width;
-    for (; done + 2 * kGroup <= end; done += 2 * kGroup) two_groups(done, factor, factor);
+    for (; done + 2 * kGroup <= end; done += 2 * kGroup)
+      two_groups(done, factor, mask, factor, mask);
     if (done < end) {
       Bits raw[kVectors];
       Source::load_scaled(from + done * bytes, factor, raw);
-      vst1q_u8(to + done, codes_of(raw));
+      vst1q_u8(to + done, codes_of(raw, mask));
       done += kGroup;
     }
   }
   if (done < n) {
     // The rest may belong to a tile that has begun.
-    const float factor = done % width == 0 ? *factors : factors[-1];
+    const std::int64_t tile = done % width == 0 ? 0 : -1;
     alignas(16) std::byte staged[kGroup * 8] = {};
     alignas(16) std::uint8_t out[kGroup];
     std::memcpy(staged, from + done * bytes, static_cast<std::size_t>((n - done) * bytes));
     typename Source::Lanes::Bits raw[Source::Lanes::kVectors];
-    Source::load_scaled(staged, vdupq_n_f32(factor), raw);
-    vst1q_u8(out,
-             encode_raw<Source, Rounding::nearest_even, kEpilogue, kOnlyFinite>(k, raw, nullptr));
+    Source::load_scaled(staged, vdupq_n_f32(factors[tile]), raw);
+    vst1q_u8(out, codes_of(raw, vdupq_n_u8(poisoned[tile])));
     std::memcpy(to + done, out, static_cast<std::size_t>(n - done));
   }
 }

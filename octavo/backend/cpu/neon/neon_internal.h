@@ -1,15 +1,20 @@
 // What the NEON folders share: the choice among plain NEON kernels, which neon_fp16 builds upon.
 #pragma once
 
+#include "octavo/backend/cpu/gemm.h"
 #include "octavo/backend/cpu/span.h"
 
 namespace octavo::cpu {
 
 EncodeSpan neon_encode(const Encoder& encoder);
 ScaledSpan neon_encode_scaled(const Encoder& encoder);
+Fp4Rows neon_fp4(DType source);
 MxKernels neon_mx(const MxBlocks& blocks);
 std::int64_t neon_amax16(DType dtype, const void* values, std::int64_t tiles, std::uint32_t* amax);
 DecodeSpan neon_decode(const Decoder& decoder);
+extern const GemmMethod kNeonF32;
+const GemmMethod* neon_gemm(const GemmJob& job);
+DotKernel neon_dot_codes(const Format& format);
 Counts neon_count(const Encoder& encoder, const void* values, std::int64_t n, std::uint64_t index);
 
 // The powers of two: null for any other format, and for policies it leaves to the portable kernel.

@@ -128,7 +128,8 @@ EncodeSpan fp16_encode(const Encoder& encoder) {
 }
 
 ScaledSpan fp16_encode_scaled(const Encoder& encoder) {
-  ScaledSpan chosen = nullptr;
+  ScaledSpan chosen = neon_fp16_encode_scaled_e4m3(encoder);
+  if (chosen != nullptr) return chosen;
   switch (encoder.source) {
     case DType::f32:
       chosen = choose_scaled<SqueezedSource<DType::f32>>(encoder);
@@ -149,6 +150,7 @@ ScaledSpan fp16_encode_scaled(const Encoder& encoder) {
 MxKernels fp16_mx(const MxBlocks& blocks) {
   MxKernels kernels = neon_mx(blocks);
   if (const MxRows rows = neon_fp16_mx_rows(blocks)) kernels.rows = rows;
+  if (const MxRows rows = neon_fp16_mx_rows_e4m3(blocks)) kernels.rows = rows;
   if (const MxStripSpan strip = neon_fp16_mx_strip(blocks)) kernels.strip = strip;
   return kernels;
 }
@@ -160,8 +162,9 @@ const Isa kNeonFp16Isa{.encode = fp16_encode,
                        .count = neon_count,
                        .encode_scaled = fp16_encode_scaled,
                        .mx = fp16_mx,
-                       .amax16 = neon_amax16};
+                       .amax16 = neon_amax16,
+                       .fp4 = neon_fp4};
 const Kernels kNeonFp16Kernels =
-    make_kernels<kNeonFp16Isa>("cpu/neon_fp16", "NEON with half-precision arithmetic");
+    make_kernels<kNeonFp16Isa, neon_fp16_gemm>("cpu/neon_fp16", "NEON with half-precision arithmetic");
 
 }  // namespace octavo::cpu

@@ -8,8 +8,16 @@ namespace octavo::cpu {
 // From bf16 only. Null for any other format or source, and for stochastic rounding.
 EncodeSpan neon_fp16_encode_e5m2(const Encoder& encoder);
 
+// For E4M3 and its kin where only finite values matter, else null.
+ScaledSpan neon_fp16_encode_scaled_e4m3(const Encoder& encoder);
+
 // MX kernels in lanes of sixteen bits; null where those do not do.
 MxRows neon_fp16_mx_rows(const MxBlocks& blocks);
+// From f32 to E4M3 and its kin.
+MxRows neon_fp16_mx_rows_e4m3(const MxBlocks& blocks);
 MxStripSpan neon_fp16_mx_strip(const MxBlocks& blocks);
+
+// Sums in f16 where they are asked for; else what plain NEON does.
+const GemmMethod* neon_fp16_gemm(const GemmJob& job);
 
 }  // namespace octavo::cpu

@@ -104,6 +104,6 @@ const Isa kPortableIsa{.encode = [](const Encoder&) -> EncodeSpan { return porta
                        .decode = [](const Decoder&) -> DecodeSpan { return portable::decode_span; },
                        .count = portable::count_span};
 const Kernels kPortableKernels =
-    make_kernels<kPortableIsa>("cpu/portable", "plain C++, vectorised by the compiler");
+    make_kernels<kPortableIsa, portable::gemm_method>("cpu/portable", "plain C++, vectorised by the compiler");
 
 }  // namespace octavo::cpu

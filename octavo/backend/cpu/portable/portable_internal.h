@@ -14,6 +14,7 @@ void encode_span(const Encoder&, const void* values, void* codes, std::int64_t n
                  std::uint64_t index);
 Counts count_span(const Encoder&, const void* values, std::int64_t n, std::uint64_t index);
 void decode_span(const Decoder&, const void* codes, void* values, std::int64_t n);
+const GemmMethod* gemm_method(const GemmJob&);
 
 // Values of any dtype to f32 (f64 sources are rounded) or to f64 (exact).
 void widen(const void* values, DType source, float* wide, std::int64_t n);

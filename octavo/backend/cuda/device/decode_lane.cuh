@@ -20,19 +20,23 @@ __device__ __forceinline__ std::uint32_t decode_lane(const LaneDecode& plan, std
     const std::uint32_t field = code & 0xFFu, bits = field == 0u ? 0x400000u : field << 23;
     return field == 0xFFu ? kQuietNan : bits;
   }
-  if constexpr (kKind == DecodeKind::specials) code &= plan.code_mask;  // to be compared whole
+  constexpr bool kInf = kKind == DecodeKind::ieee || kKind == DecodeKind::specials;
+  constexpr bool kNanIsZero = kKind == DecodeKind::fnuz || kKind == DecodeKind::specials;
+  if constexpr (kNanIsZero) code &= plan.code_mask;  // to be compared whole
   const std::uint32_t field = code & plan.magnitude_mask;
   if constexpr (kKind == DecodeKind::integers) {
     const int whole = static_cast<int>(field) - static_cast<int>(code & plan.sign_mask);
     return __float_as_uint(static_cast<float>(whole) * plan.scale);
   }
   std::uint32_t bits = __float_as_uint(__uint_as_float(field << plan.up_shift) * plan.scale);
-  if (field >= plan.special) bits = kQuietNan;
-  if constexpr (kKind == DecodeKind::specials) {
+  if constexpr (kKind != DecodeKind::fnuz) {
+    if (field >= plan.special) bits = kQuietNan;
+  }
+  if constexpr (kInf) {
     if (field == plan.inf_field) bits = 0x7F800000u;
   }
   bits |= (code & plan.sign_mask) << plan.sign_shift;
-  if constexpr (kKind == DecodeKind::specials) {
+  if constexpr (kNanIsZero) {
     if (code == plan.nan_code) bits = kQuietNan;
   }
   return bits;

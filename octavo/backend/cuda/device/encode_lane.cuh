@@ -47,7 +47,8 @@ __device__ __forceinline__ std::uint32_t rounded_field(const LaneEncode& plan,
 // The field of a magnitude, by sums. Adding 2^(E + 23 - mantissa bits) to it, E its binade, makes
 // f32 itself round at the grid of that binade, in a direction if one is asked for. The low bits of
 // the sum are the steps from the beginning of the binade, its exponent says which.
-template <Rounding kRounding>
+// kRaw: with plan.raw_offset, which is even, still in it.
+template <Rounding kRounding, bool kRaw = false>
 __device__ __forceinline__ std::uint32_t quick_field(const LaneEncode& plan, float magnitude,
                                                      std::uint32_t sign, std::uint32_t random) {
   const std::uint32_t binade = max(__float_as_uint(magnitude) & 0x7F800000u, plan.min_binade);
@@ -55,7 +56,8 @@ __device__ __forceinline__ std::uint32_t quick_field(const LaneEncode& plan, flo
   const auto field_of = [&](float sum) {
     const std::uint32_t bits = __float_as_uint(sum);
     // A shift, on the pipe that multiplies: the other one is the busier.
-    return (bits & plan.step_mask) + __umulhi(bits, plan.down_shift) - plan.first_field;
+    return (bits & plan.step_mask) + __umulhi(bits, plan.down_shift) -
+           (kRaw ? 0u : plan.raw_offset);
   };
   if constexpr (kRounding == Rounding::nearest_even) {
     return field_of(__fmaf_rn(start, plan.magic, magnitude));
@@ -70,14 +72,17 @@ __device__ __forceinline__ std::uint32_t quick_field(const LaneEncode& plan, flo
     const std::uint32_t below = field_of(__fmaf_rz(start, plan.magic, magnitude));
     const float up = __fmaf_ru(start, plan.magic, magnitude);
     return below | (field_of(up) - below);
+  } else if constexpr (kRounding == Rounding::stochastic) {
+    // Up to a step more, by the draw, and cut off: that f32 cuts off what it cannot hold on the way
+    // does no harm, because it can hold every step.
+    const float draw = __uint_as_float(random);
+    return field_of(
+        __fmaf_rz(start, plan.magic, __fmaf_rz(draw, start * plan.draw_scale, magnitude)));
   } else {
-    // In finer steps, cut off; half ones, or those of a draw.
-    const bool halves = kRounding == Rounding::nearest_away;
-    const std::uint32_t finer = halves ? 1u : plan.stochastic_bits;
+    // In half steps, cut off.
     const float sum = __fmaf_rz(start, plan.finer_magic, magnitude);
     const std::uint32_t steps = __float_as_uint(sum) & 0x7FFFFFu;
-    return ((steps + (halves ? 1u : random)) >> finer) + __umulhi(binade, plan.down_shift) -
-           plan.first_binade;
+    return ((steps + 1u) >> 1u) + __umulhi(binade, plan.down_shift) - (kRaw ? 0u : plan.raw_offset);
   }
 }
 
@@ -101,11 +106,11 @@ __device__ __forceinline__ std::uint32_t encode_quick(const LaneEncode& plan, st
   std::uint32_t field = quick_field<kRounding>(plan, magnitude, top, random);
   std::uint32_t sign = __umulhi(bits, plan.sign_down) & plan.sign_bit;
   if constexpr (Traits::kNanKeepsSign) {
-    field = value == value ? field : plan.nan_code[0];
+    field = fabsf(value) <= plan.number_most ? field : plan.nan_code[0];
     return field | sign;
   } else if constexpr (!Traits::kAny) {
     if constexpr (!Traits::kZeroKeepsSign) sign = field == 0u ? 0u : sign;
-    return value == value ? field | sign : plan.nan_code[0];
+    return fabsf(value) <= plan.number_most ? field | sign : plan.nan_code[0];
   } else {
     std::uint32_t code;
     if constexpr (kKind == LaneKind::integers) {
@@ -117,6 +122,18 @@ __device__ __forceinline__ std::uint32_t encode_quick(const LaneEncode& plan, st
     if (value != value) code = plan.nan_code[0] ^ (sign & plan.nan_flips);
     return code;
   }
+}
+
+// LaneKind::simple without what can be done for several at a time: no sign, which NaN keeps as
+// well, and plan.raw_offset too much.
+template <Rounding kRounding>
+__device__ __forceinline__ std::uint32_t encode_raw(const LaneEncode& plan, std::uint32_t bits,
+                                                    std::uint32_t random) {
+  const float value = __uint_as_float(bits);
+  const float magnitude = fminf(fabsf(value), __uint_as_float(plan.limit[0]));
+  const std::uint32_t field =
+      quick_field<kRounding, true>(plan, magnitude, bits & 0x80000000u, random);
+  return fabsf(value) <= plan.number_most ? field : plan.raw_nan;
 }
 
 // Two's complement, to nearest even: the low bits of a sum with something that is larger than any

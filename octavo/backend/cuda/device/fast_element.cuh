@@ -11,24 +11,37 @@
 
 namespace octavo::cuda {
 
-// e2m1 has 0 1/2 1 3/2 | 2 3 | 4 6: in each binade E from 0 on, steps of 2^(E-1). Adding 2^(E+22)
-// to a magnitude makes f32 itself round it, to nearest even, to such a step; the low bits of the
-// sum are the steps, its exponent says which binade. Eight nibbles are put together by sums, what
-// all of them have too much is taken off at the end.
+// e2m1 has 0 1/2 1 3/2 | 2 3 | 4 6: steps of 1/2, from 2 on of 1, from 4 on of 2. Sums make f32
+// itself round a magnitude to them, to nearest even. f32 has steps of 1/2 below 2^23 and of 1
+// above, so the bits of |u| + (2^23 - 2) count codes as far as |u| is 4; beyond they are too
+// large. Those of |u| / 2 + 2^23 count codes from there on; before they are too large. The code
+// is the least of both and 7, for every f32, Inf and NaN too. Eight nibbles are put together by
+// sums, what all of them have too much is taken off at the end.
 __device__ __forceinline__ std::uint32_t encode_eight_e2m1(const float (&u)[kVector]) {
-  constexpr std::uint32_t kTooMuch = 2u * (127u + 22u);
+  constexpr std::uint32_t kZero = 0x4AFFFFFCu;  // 2^23 - 2
+  constexpr std::uint32_t kOnes = 0x11111111u;
   std::uint32_t codes = 0;
 #pragma unroll
   for (int i = kVector - 1; i >= 0; --i) {
-    const float magnitude = fminf(fabsf(u[i]), 6.0F);
-    const std::uint32_t binade = __float_as_uint(fmaxf(magnitude, 1.0F)) & 0x7F800000u;
-    const std::uint32_t sum =
-        __float_as_uint(__fmaf_rn(__uint_as_float(binade), 0x1p22F, magnitude));
-    const std::uint32_t sign = __umulhi(__float_as_uint(u[i]), 1u << 4);
-    codes = codes * 16u + __umulhi(sum, 1u << 10) + ((sum & 7u) | (sign & 8u));
+    const float magnitude = fabsf(u[i]);
+    const float small = magnitude + (0x1p23F - 2.0F);
+    const float large = __fmaf_rn(magnitude, 0.5F, 0x1p23F);
+    codes = codes * 16u + __vimin3_u32(__float_as_uint(small), __float_as_uint(large), kZero + 7u);
   }
-  constexpr std::uint32_t kOnes = 0x11111111u;
-  return codes - kTooMuch * kOnes;
+  return (codes - kZero * kOnes) | sign_bytes(u[0], u[2], u[4], u[6]) >> 4 |
+         sign_bytes(u[1], u[3], u[5], u[7]);
+}
+
+// By the hardware: every NaN is the positive one.
+template <bool kE5m2>
+__device__ __forceinline__ uint2 hardware_eight(const float (&u)[kVector]) {
+  return {hardware_four<kE5m2>(u[0], u[1], u[2], u[3]),
+          hardware_four<kE5m2>(u[4], u[5], u[6], u[7])};
+}
+// The signs of what they came from, which numbers have already.
+__device__ __forceinline__ void put_signs(uint2& codes, const float (&x)[kVector]) {
+  codes.x |= sign_bytes(x[0], x[1], x[2], x[3]);
+  codes.y |= sign_bytes(x[4], x[5], x[6], x[7]);
 }
 
 // Codes of eight values as they lie in memory: two words of bytes, or one of nibbles (in x).
@@ -36,9 +49,7 @@ template <FastElement kElement>
 __device__ __forceinline__ uint2 encode_eight(const float (&u)[kVector], const LaneEncode& lane,
                                               std::uint32_t (&loose)[kVector]) {
   if constexpr (kElement == FastElement::e4m3 || kElement == FastElement::e5m2) {
-    constexpr bool kE5m2 = kElement == FastElement::e5m2;
-    return {hardware_four<kE5m2>(u[0], u[1], u[2], u[3]),
-            hardware_four<kE5m2>(u[4], u[5], u[6], u[7])};
+    return hardware_eight<kElement == FastElement::e5m2>(u);
   } else if constexpr (kElement == FastElement::e2m1) {
     return {encode_eight_e2m1(u), 0u};
   } else {

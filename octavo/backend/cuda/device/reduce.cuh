@@ -5,14 +5,19 @@
 
 namespace octavo::cuda {
 
-// Every thread of the block calls this and gets the result; a whole number of warps.
-__device__ __forceinline__ std::uint32_t block_amax(std::uint32_t mine) {
-  __shared__ std::uint32_t of_warp[32];
+// Every thread of the block calls this and gets the result; a whole number of warps. `of_warp` is
+// shared memory for 32 numbers.
+__device__ __forceinline__ std::uint32_t block_amax(std::uint32_t mine, std::uint32_t* of_warp) {
   mine = __reduce_max_sync(0xFFFFFFFFu, mine);
   if (threadIdx.x % 32 == 0) of_warp[threadIdx.x / 32] = mine;
   __syncthreads();
   const unsigned lane = threadIdx.x % 32;
   return __reduce_max_sync(0xFFFFFFFFu, lane < blockDim.x / 32 ? of_warp[lane] : 0u);
+}
+// Once in a kernel.
+__device__ __forceinline__ std::uint32_t block_amax(std::uint32_t mine) {
+  __shared__ std::uint32_t of_warp[32];
+  return block_amax(mine, of_warp);
 }
 
 }  // namespace octavo::cuda

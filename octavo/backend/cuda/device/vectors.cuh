@@ -112,14 +112,35 @@ __device__ __forceinline__ void store_pair(unsigned char* to, std::int64_t pair,
   }
 }
 
-// The eight codes of a vector, of up to eight bits each, one to a byte.
+// The eight codes of a vector, of up to eight bits each, one to a byte. By sums, which the pipe
+// that multiplies can do; what is beyond a byte goes over into the next.
 __device__ __forceinline__ uint2 packed_bytes(const std::uint32_t (&codes)[kVector]) {
-  return {codes[0] | codes[1] << 8 | codes[2] << 16 | codes[3] << 24,
-          codes[4] | codes[5] << 8 | codes[6] << 16 | codes[7] << 24};
+  const auto four = [&](int i) {
+    return (codes[i] + codes[i + 1] * 0x100u) + (codes[i + 2] + codes[i + 3] * 0x100u) * 0x10000u;
+  };
+  return {four(0), four(4)};
 }
 __device__ __forceinline__ std::uint32_t packed_nibbles(const std::uint32_t (&codes)[kVector]) {
   return codes[0] | codes[1] << 4 | codes[2] << 8 | codes[3] << 12 | codes[4] << 16 |
          codes[5] << 20 | codes[6] << 24 | codes[7] << 28;
+}
+
+// The sign bits of eight values as the top bits of eight bytes.
+template <DType kType>
+__device__ __forceinline__ uint2 sign_bytes_of(const Raw<kType>& raw) {
+  constexpr std::uint32_t kTops = 0x80808080u;
+  const uint4 low = raw.words[0];
+  if constexpr (kType == DType::f32) {
+    const uint4 high = raw.words[1];
+    const auto four = [](const uint4& words) {
+      return __byte_perm(__byte_perm(words.x, words.y, 0x0073),
+                         __byte_perm(words.z, words.w, 0x0073), 0x5410) &
+             kTops;
+    };
+    return {four(low), four(high)};
+  } else {
+    return {__byte_perm(low.x, low.y, 0x7531) & kTops, __byte_perm(low.z, low.w, 0x7531) & kTops};
+  }
 }
 
 // Codes as they lie in memory: bits per code, 8 or 16 where they are not packed.
@@ -148,6 +169,55 @@ __device__ __forceinline__ void store_codes(void* to, std::int64_t at, int bits,
     auto* bytes = static_cast<unsigned char*>(to) + at * bits;
     for (int i = 0; i < bits; ++i) bytes[i] = static_cast<unsigned char>(all >> (8 * i));
   }
+}
+
+// Codes of seven bits are seven bytes a vector: four vectors, of four lanes side by side, are seven
+// words. Lane l of the four has the two words from 2l on, the second with bytes of the next lane.
+// All lanes of a warp call this; `at` counts vectors, and lanes with it.
+__device__ __forceinline__ void store_sevens(void* to, std::int64_t at, std::int64_t end,
+                                             const std::uint32_t (&codes)[kVector]) {
+  const std::uint32_t low =
+      codes[0] | codes[1] << 7 | codes[2] << 14 | codes[3] << 21 | codes[4] << 28;
+  const std::uint32_t high = codes[4] >> 4 | codes[5] << 3 | codes[6] << 10 | codes[7] << 17;
+  const std::uint32_t next = __shfl_down_sync(0xFFFFFFFFu, low, 1);
+  const auto lane = static_cast<unsigned>(at % 4);
+  if (at - lane + 4 <= end && reinterpret_cast<std::uintptr_t>(to) % 4 == 0) {
+    auto* words = static_cast<std::uint32_t*>(to) + (at - lane) / 4 * 7 + 2 * lane;
+    store_once(words, __funnelshift_r(low, high, 8 * lane));
+    if (lane < 3) store_once(words + 1, high >> (8 * lane) | next << (24 - 8 * lane));
+  } else if (at < end) {
+    auto* bytes = static_cast<unsigned char*>(to) + at * 7;
+#pragma unroll
+    for (int i = 0; i < 7; ++i)
+      bytes[i] = static_cast<unsigned char>(i < 4 ? low >> (8 * i) : high >> (8 * i - 32));
+  }
+}
+// The same way back, from the words that the seven bytes are in. Above a code are bits of the next.
+__device__ __forceinline__ void load_sevens(const void* from, std::int64_t at, std::int64_t end,
+                                            std::uint32_t (&codes)[kVector]) {
+  std::uint32_t low = 0, high = 0;
+  if ((at | 3) < end && reinterpret_cast<std::uintptr_t>(from) % 4 == 0) {
+    const auto* words = static_cast<const std::uint32_t*>(from) + (7 * at >> 2);
+    const auto shift = static_cast<unsigned>(7 * at & 3) * 8;
+    const std::uint32_t first = __ldg(words), second = __ldg(words + 1),
+                        third = shift >= 16 ? __ldg(words + 2) : 0u;
+    low = __funnelshift_r(first, second, shift);
+    high = __funnelshift_r(second, third, shift);
+  } else if (at < end) {
+    const auto* bytes = static_cast<const unsigned char*>(from) + at * 7;
+#pragma unroll
+    for (int i = 0; i < 7; ++i) {
+      if (i < 4)
+        low |= static_cast<std::uint32_t>(bytes[i]) << (8 * i);
+      else
+        high |= static_cast<std::uint32_t>(bytes[i]) << (8 * i - 32);
+    }
+  }
+#pragma unroll
+  for (int i = 0; i < 4; ++i) codes[i] = low >> (7 * i);
+  codes[4] = __funnelshift_r(low, high, 28);
+#pragma unroll
+  for (int i = 5; i < kVector; ++i) codes[i] = high >> (7 * i - 32);
 }
 
 __device__ __forceinline__ void load_codes(const void* from, std::int64_t at, int bits,

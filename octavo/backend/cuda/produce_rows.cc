@@ -1,11 +1,8 @@
-// Norms and activations, as values or straight into codes: which kernel of device/produce_rows.cuh,
-// and whether one of them can take a job at all. What is read is read once, what is written are
-// codes.
-#include <algorithm>
-
+// Norms and activations, as values or straight into codes: can a job be done a row at a time, and
+// how. What is read is read once, what is written are codes.
 #include "octavo/backend/cuda/copy_job.h"
-#include "octavo/backend/cuda/device/produce_rows.cuh"
 #include "octavo/backend/cuda/kernels_internal.h"
+#include "octavo/backend/cuda/row_plan.h"
 #include "octavo/backend/cuda/runtime.h"
 #include "octavo/backend/cuda/vector_plan.h"
 
@@ -22,7 +19,7 @@ bool fits_vector(const Matrix& row, std::int64_t cols) {
 bool row_plan(const Matrix& x, const Producer& producer, const Matrix& out, RowPlan* plan) {
   if (!is_value(x.dtype) || x.dtype == DType::f64 || !has_vectors(x) || !has_vectors(out) ||
       out.cols % kRowValues != 0 || !fits_vector(producer.weight, out.cols) ||
-      !fits_vector(producer.bias, out.cols) || out.rows > 0x7FFFFFFF ||
+      !fits_vector(producer.bias, out.cols) || out.rows > 0x7FFF0000 ||
       reinterpret_cast<std::uintptr_t>(out.data) % 16 != 0 ||
       (out.rows > 1 && out.row_pitch % 16 != 0) ||
       out.cols > std::int64_t{2} * kRowThreads * kRowValues)
@@ -31,60 +28,16 @@ bool row_plan(const Matrix& x, const Producer& producer, const Matrix& out, RowP
   plan->to = static_cast<unsigned char*>(out.data);
   plan->from_pitch = x.row_pitch;
   plan->to_pitch = out.row_pitch;
+  plan->rows = out.rows;
   plan->cols = out.cols;
-  plan->gate_vectors = out.cols / kVector;
+  plan->gate_vectors = out.cols / 8;  // vectors of eight
   plan->producer = producer;
   return true;
 }
 
-template <DType kSource, Make kMake, Sink kSink>
-void launch(const Exec& exec, const RowPlan& plan, std::int64_t rows) {
-  constexpr bool kWholeRows = kMake == Make::norm || kSink == Sink::row;
-  const std::int64_t pairs = plan.cols / kRowValues;
-  const std::int64_t most = kWholeRows ? kRowThreads : 256;
-  // Two pairs a thread where a row has many: sums and waits are shared by more values.
-  const std::int64_t wanted = kWholeRows && pairs >= 256 ? (pairs + 1) / 2 : pairs;
-  const std::int64_t threads = std::clamp<std::int64_t>((wanted + 31) / 32 * 32, 32, most);
-  dim3 grid(static_cast<unsigned>(rows));
-  auto kernel = produce_rows_kernel<kSource, kMake, kSink, 1>;
-  if constexpr (kWholeRows) {
-    if (pairs > threads) kernel = produce_rows_kernel<kSource, kMake, kSink, 2>;
-  } else {
-    grid.y = static_cast<unsigned>((pairs + threads - 1) / threads);
-  }
-  kernel<<<grid, static_cast<unsigned>(threads), 0, stream_of(exec)>>>(plan);
-  OCTAVO_CUDA_LAUNCHED("produce_rows_kernel");
-}
-
-template <DType kSource, Sink kSink>
-void launch_make(const Exec& exec, const RowPlan& plan, std::int64_t rows) {
-  switch (plan.producer.kind) {
-    case ProducerKind::layer_norm:
-    case ProducerKind::rms_norm:
-      return launch<kSource, Make::norm, kSink>(exec, plan, rows);
-    case ProducerKind::gelu:
-      return launch<kSource, Make::gelu, kSink>(exec, plan, rows);
-    case ProducerKind::gelu_tanh:
-      return launch<kSource, Make::gelu_tanh, kSink>(exec, plan, rows);
-    case ProducerKind::relu:
-      return launch<kSource, Make::relu, kSink>(exec, plan, rows);
-    case ProducerKind::silu:
-      return launch<kSource, Make::silu, kSink>(exec, plan, rows);
-  }
-}
-
-template <Sink kSink>
-void launch_from(const Exec& exec, const RowPlan& plan, const Matrix& x) {
-  switch (x.dtype) {
-#ifndef OCTAVO_CUDA_ONE_CONFIG
-    case DType::f32:
-      return launch_make<DType::f32, kSink>(exec, plan, x.rows);
-    case DType::f16:
-      return launch_make<DType::f16, kSink>(exec, plan, x.rows);
-#endif
-    default:
-      return launch_make<DType::bf16, kSink>(exec, plan, x.rows);
-  }
+void launch(const Exec& exec, const RowPlan& plan, DType source, Sink sink) {
+  plan.producer.is_norm() ? norm_rows(exec, plan, source, sink)
+                          : activate_rows(exec, plan, source, sink);
 }
 
 // Where a job's codes go, if its scaling is one that a row can be quantized by in registers.
@@ -138,20 +91,7 @@ bool quantize_produced(const Exec& exec, const QuantizeJob& job) {
   RowPlan plan{};
   Sink sink{};
   if (job.source.producer == nullptr || !sink_of(job, &plan, &sink)) return false;
-  const Matrix& x = job.source.values;
-  switch (sink) {
-    case Sink::row:
-      launch_from<Sink::row>(exec, plan, x);
-      break;
-    case Sink::block32:
-      launch_from<Sink::block32>(exec, plan, x);
-      break;
-    case Sink::block128:
-      launch_from<Sink::block128>(exec, plan, x);
-      break;
-    default:
-      launch_from<Sink::given>(exec, plan, x);
-  }
+  launch(exec, plan, job.source.values.dtype, sink);
   return true;
 }
 
@@ -161,19 +101,12 @@ bool produce_rows(const Exec& exec, const Matrix& x, const Producer& producer, c
   if (x.dtype != DType::bf16) return false;
 #endif
   if (!row_plan(x, producer, out, &plan)) return false;
-  switch (out.dtype) {
-    case DType::f32:
-      launch_from<Sink::f32>(exec, plan, x);
-      return true;
-    case DType::bf16:
-      launch_from<Sink::bf16>(exec, plan, x);
-      return true;
-    case DType::f16:
-      launch_from<Sink::f16>(exec, plan, x);
-      return true;
-    default:
-      return false;
-  }
+  if (out.dtype != DType::f32 && out.dtype != DType::bf16 && out.dtype != DType::f16) return false;
+  launch(exec, plan, x.dtype,
+         out.dtype == DType::f32    ? Sink::f32
+         : out.dtype == DType::bf16 ? Sink::bf16
+                                    : Sink::f16);
+  return true;
 }
 
 void produce_matrix(const Exec& exec, const Matrix& x, const Producer& producer,

@@ -1,0 +1,33 @@
+// bench_probe [turns]: the peaks of the core it runs on, as a line of JSON.
+#include <cstdio>
+#include <cstdlib>
+
+#include "bench/probe/peak.h"
+#include "octavo/base/cpu_features.h"
+
+int main(int count, char** words) {
+  using namespace octavo;
+  const int turns = count > 1 ? std::atoi(words[1]) : 200;
+  if (turns < 1) {
+    std::fprintf(stderr, "bench_probe: got '%s', wanted a number of turns\n", words[1]);
+    return 2;
+  }
+  const CpuFeatures& cpu = cpu_features();
+  const struct {
+    const char* name;
+    bool offered;
+    double (*peak)(int);
+  } probes[] = {{"fmla_f32", cpu.neon, probe::peak_fmla_f32},
+                {"fmla_f16", cpu.fp16, probe::peak_fmla_f16},
+                {"sdot", cpu.dotprod, probe::peak_sdot},
+                {"bfmmla", cpu.bf16, probe::peak_bfmmla},
+                {"smmla", cpu.i8mm, probe::peak_smmla}};
+  const char* separator = "{";
+  for (const auto& one : probes) {
+    if (!one.offered) continue;
+    std::printf("%s\"%s\": %.1f", separator, one.name, one.peak(turns));
+    separator = ", ";
+  }
+  std::puts("}");
+  return 0;
+}

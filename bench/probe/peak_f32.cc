@@ -1,0 +1,19 @@
+#include <arm_neon.h>
+
+#include "bench/probe/peak.h"
+
+namespace octavo::probe {
+namespace {
+
+struct FmlaF32 {
+  using Sum = float32x4_t;
+  using Operand = float32x4_t;
+  static constexpr double kOperations = 8;  // 4 products
+  static Sum add_product(Sum sum, Operand a, Operand b) { return vfmaq_f32(sum, a, b); }
+};
+
+}  // namespace
+
+double peak_fmla_f32(int turns) { return peak<FmlaF32>(turns); }
+
+}  // namespace octavo::probe

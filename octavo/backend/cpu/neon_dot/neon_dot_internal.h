@@ -1,0 +1,16 @@
+// What the folders that build on this one share.
+#pragma once
+
+#include "octavo/backend/cpu/gemm.h"
+#include "octavo/backend/cpu/neon_dot/neon_dot.h"
+#include "octavo/backend/cpu/neon_fp16/neon_fp16.h"
+#include "octavo/backend/cpu/neon_fp16/neon_fp16_internal.h"
+
+namespace octavo::cpu {
+
+const GemmMethod* neon_dot_gemm(const GemmJob& job);
+void neon_dot_i8(const DotJob& job);
+void neon_dot_look_up(const std::int8_t* table, const std::uint8_t* codes, std::int64_t n,
+                      std::int8_t* lanes);
+
+}  // namespace octavo::cpu

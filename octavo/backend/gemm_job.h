@@ -1,0 +1,63 @@
+// A product as plain data that crosses the kernel door: out = activation(A B^T + bias) + residual,
+// where A is [M, K] and B is [N, K]. docs/numerics/gemm.md says what each accumulator computes and
+// how far it may be from the exact product.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+
+#include "octavo/backend/producer.h"
+#include "octavo/format/decode.h"
+#include "octavo/tensor/quantized_view.h"
+#include "octavo/tensor/view.h"
+
+namespace octavo {
+
+// What a sum is kept in.
+enum class Accumulator : std::uint8_t {
+  f32,
+  // Runs of at most 128 products in f16, runs in f32: twice as fast where the CPU has f16, less
+  // exact.
+  f16,
+  f64,         // the exact product, nearly; reference only
+  hopper_fp8,  // what the FP8 tensor cores of Hopper keep, bit for bit; reference only
+};
+
+// [rows, K]: values, or codes with scales.
+struct GemmOperand {
+  Matrix values{};
+  QuantizedMatrix quantized{};
+
+  [[nodiscard]] constexpr bool is_quantized() const { return quantized.wanted(); }
+  [[nodiscard]] constexpr const Matrix& elements() const {
+    return is_quantized() ? quantized.codes : values;
+  }
+  [[nodiscard]] constexpr std::int64_t rows() const { return elements().rows; }
+  [[nodiscard]] constexpr std::int64_t cols() const { return elements().cols; }
+};
+
+// The f16 accumulator: products are summed in f16 for so long, and codes are multiplied by a power
+// of two such that no sum of that length overflows.
+inline constexpr std::int64_t kF16Run = 128;
+constexpr double f16_shrink(const GemmOperand& operand) {
+  constexpr double kLargest = 16.0;  // 16 * 16 * 128 is below 65504
+  double shrink = 1.0;
+  if (operand.is_quantized())
+    while (max_value(operand.quantized.codes.format) * shrink > kLargest) shrink /= 2;
+  return shrink;
+}
+
+struct GemmJob {
+  GemmOperand a{}, b{};
+  Matrix out{};  // M x N of f32, f16 or bf16; of f64 where the accumulator is
+  Accumulator accumulator = Accumulator::f32;
+  // hopper_fp8: after so many products the sum goes to an f32 one; a multiple of 32, or 0 for
+  // never. Where scales change, it does in any case.
+  std::int64_t promote_every = 128;
+
+  Matrix bias{};                             // 1 x N values, or no data
+  std::optional<ProducerKind> activation{};  // not a norm
+  Matrix residual{};                         // M x N values, or no data
+};
+
+}  // namespace octavo

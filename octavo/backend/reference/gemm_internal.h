@@ -1,0 +1,36 @@
+// What the sums of every accumulator share: where runs of products end, and what happens to a sum.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+
+#include "octavo/backend/gemm_job.h"
+#include "octavo/backend/reference/elements_internal.h"
+#include "octavo/backend/reference/produced_internal.h"
+
+namespace octavo::reference {
+
+// Where the run of products that k is in ends: with the scale of an operand, and at multiples of
+// `most`.
+inline std::int64_t run_end(const GemmJob& job, std::int64_t k, std::int64_t most) {
+  std::int64_t end = std::min(job.a.cols(), (k / most + 1) * most);
+  for (const GemmOperand* operand : {&job.a, &job.b}) {
+    if (!operand->is_quantized()) continue;
+    const std::int64_t tile = tile_extent(operand->quantized.tile.cols, job.a.cols());
+    end = std::min(end, (k / tile + 1) * tile);
+  }
+  return end;
+}
+
+// Stores what becomes of a sum: in f64 up to the one rounding to the type of the output.
+inline void finish(const GemmJob& job, std::int64_t row, std::int64_t col, double sum) {
+  if (job.bias.data != nullptr) sum += load_value(job.bias, 0, col);
+  if (job.activation) sum = activated(*job.activation, sum);
+  if (job.residual.data != nullptr) sum += load_value(job.residual, row, col);
+  store_value(job.out, row, col, sum);
+}
+
+// A product with the accumulator of Hopper's FP8 tensor cores; reference_hopper.cc
+void gemm_hopper(const GemmJob& job);
+
+}  // namespace octavo::reference

@@ -1,0 +1,143 @@
+#include "octavo/nn/linear.h"
+
+#include <cmath>
+#include <cstring>
+#include <utility>
+#include <vector>
+
+#include "octavo/base/error.h"
+#include "octavo/base/philox.h"
+#include "octavo/convert/device_tensor.h"
+#include "octavo/format/named_formats.h"
+#include "octavo/nn/linear_internal.h"
+#include "octavo/nn/quantized_weight.h"
+#include "octavo/quant/quantize.h"
+#include "octavo/round/encode.h"
+
+namespace octavo {
+namespace {
+
+constexpr std::string_view kModule = "Linear";
+
+void store(const Tensor& to, std::size_t at, double value) {
+  switch (to.dtype()) {
+    case DType::f64:
+      to.span<double>()[at] = value;
+      return;
+    case DType::f32:
+      to.span<float>()[at] = static_cast<float>(value);
+      return;
+    case DType::f16:
+      to.span<std::uint16_t>()[at] = static_cast<std::uint16_t>(encode<f16_format>(value));
+      return;
+    default:
+      to.span<std::uint16_t>()[at] = static_cast<std::uint16_t>(encode<bf16_format>(value));
+  }
+}
+
+Tensor placed(const Tensor& host, const LinearOptions& options) {
+  return options.device.kind == DeviceKind::cpu
+             ? host
+             : to_device(host.view(), options.device, options.run.stream);
+}
+
+// The i-th weight depends on the seed and i alone.
+Tensor first_weight(std::int64_t in, std::int64_t out, const LinearOptions& options) {
+  check(in >= 1 && out >= 1, ErrorCode::invalid_argument, kModule, "got in_features = ", in,
+        " and out_features = ", out, ", wanted both at least 1");
+  check(is_value(options.params_dtype), ErrorCode::wrong_type, kModule,
+        "params_dtype is codes, wanted float64, float32, float16 or bfloat16; for codes make the "
+        "layer inside quantized_model_init");
+  const Tensor weight = Tensor::values({out, in}, options.params_dtype);
+  const double bound = 1.0 / std::sqrt(static_cast<double>(in));
+  const auto count = static_cast<std::size_t>(in * out);
+  for (std::size_t i = 0; i < count; ++i) {
+    const PhiloxBlock block = philox4x32(options.seed, i);
+    store(weight, i, bound * (0x1p-31 * static_cast<double>(block[0]) - 1.0));
+  }
+  return placed(weight, options);
+}
+
+Tensor first_bias(std::int64_t out, const LinearOptions& options) {
+  if (!options.bias) return {};
+  const Tensor bias = Tensor::values({out}, options.params_dtype);
+  std::memset(bias.bytes().data(), 0, bias.bytes().size());
+  return placed(bias, options);
+}
+
+ModuleQuantizersOptions quantizer_options(const LinearOptions& options, Device device) {
+  ModuleQuantizersOptions out{.module_type = std::string(kModule), .name = options.name};
+  out.warn = options.warn;
+  out.seed = options.seed;
+  out.make = [device, stream = options.run.stream](const View& like) {
+    return values_on(device, like.shape, like.dtype, stream);
+  };
+  return out;
+}
+
+}  // namespace
+
+Linear::Linear(std::int64_t in, std::int64_t out, const LinearOptions& options)
+    : Linear(first_weight(in, out, options), first_bias(out, options), options) {}
+
+Linear::Linear(const Tensor& weight, const Tensor& bias, const LinearOptions& options)
+    : options_(options),
+      weight_{.values = weight},
+      bias_(bias),
+      quantizers_(quantizer_options(options, weight.view().device)) {
+  check_parameters(weight_, bias_, kModule);
+  if (current_model_init().enabled) quantize_weight();
+}
+
+void Linear::quantize_weight() {
+  const ModelInitState scope = current_model_init();
+  const Tensor values = std::exchange(weight_.values, {});
+  weight_.codes = first_quantized_weight(quantizers_, *scope.recipe, values.view(), options_.run);
+  weight_.made_with = scope.recipe;
+  if (scope.preserve_high_precision_init_val) init_values_ = values;
+}
+
+void Linear::set_quantized_weight(const View& values) {
+  check(weight_.codes != nullptr, ErrorCode::unsupported, kModule,
+        "the weight is not codes; write into weight()");
+  if (values.shape != weight_.shape())
+    fail(ErrorCode::invalid_argument, kModule, "got new values of shape ", to_string(values.shape),
+         ", wanted ", to_string(weight_.shape()));
+  QuantizedTensor codes = *requantized_weight(quantizers_, values, options_.run);
+  codes.source = weight_.codes->source;
+  weight_.codes = std::make_shared<const QuantizedTensor>(std::move(codes));
+}
+
+Tensor Linear::forward(const Tensor& x, LinearSaved& saved, const LinearForward& options) {
+  LinearCall call{.x = x, .weight = weight_, .bias = bias_};
+  call.needs = options.training ? LinearNeeds{.dx = options.needs_dx}
+                                : LinearNeeds{.dx = false, .dw = false, .db = false};
+  call.is_first_microbatch = options.is_first_microbatch;
+  call.quantizers = &quantizers_;
+  call.cache = &cache_;
+  call.run = options_.run;
+  return linear_forward(call, &saved);
+}
+
+Tensor Linear::forward(const Tensor& x, const LinearForward& options) {
+  return forward(x, saved_, options);
+}
+
+Tensor Linear::backward(const Tensor& dy, const LinearSaved& saved) {
+  LinearGradients found = linear_backward(dy, saved, gradients_);
+  if (saved.needs.dw) gradients_.dw = std::move(found.dw);
+  if (saved.needs.db) gradients_.db = std::move(found.db);
+  return std::move(found.dx);
+}
+
+Tensor Linear::backward(const Tensor& dy) {
+  Tensor dx = backward(dy, saved_);
+  saved_ = {};
+  return dx;
+}
+
+std::int64_t Linear::weight_nbytes() const {
+  return weight_.codes ? weight_.codes->nbytes() : weight_.values.nbytes();
+}
+
+}  // namespace octavo

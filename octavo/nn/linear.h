@@ -1,0 +1,94 @@
+// y = x w^T + bias, with its parameters and a backward:
+//   Linear layer(in, out);
+//   Tensor y = [&] { const auto scope = autocast(MXFP8BlockScaling{}); return layer.forward(x);
+//   }(); Tensor dx = layer.backward(dy);       // layer.weight_grad(), layer.bias_grad()
+// Outside of an autocast scope it multiplies values, in f64 where x or the weight is. A layer is
+// used by one thread at a time; which one may change.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "octavo/base/macros.h"
+#include "octavo/nn/linear_pass.h"
+#include "octavo/recipe/module_quantizers.h"
+#include "octavo/tensor/tensor.h"
+
+namespace octavo {
+
+struct LinearOptions {
+  bool bias = true;
+  DType params_dtype = DType::f32;
+  Device device{};
+  std::string name{};
+  std::uint64_t seed = 0;  // of the first weights, and of stochastic rounding
+  WarningHook warn{};
+  LinearRun run{};
+};
+
+struct LinearForward {
+  bool training = true;                       // false: nothing is kept for backward
+  bool needs_dx = true;                       // false for a first layer
+  std::optional<bool> is_first_microbatch{};  // see LinearCall
+};
+
+class OCTAVO_API Linear {
+ public:
+  // Weights are drawn uniformly from +-1/sqrt(in), the bias is zero. Inside quantized_model_init
+  // the weight is kept as codes, rowwise and columnwise, and nothing else.
+  Linear(std::int64_t in, std::int64_t out, const LinearOptions& options = {});
+  // With parameters that there are: [out, in] and [out], or no bias. They stay shared with the
+  // caller, except that quantized_model_init makes codes of the weight.
+  explicit Linear(const Tensor& weight, const Tensor& bias = {}, const LinearOptions& options = {});
+
+  [[nodiscard]] Tensor forward(const Tensor& x, const LinearForward& options = {});
+  // For the last forward, once. Gradients of parameters are added to what there is.
+  [[nodiscard]] Tensor backward(const Tensor& dy);
+  // The same for several forwards on their way, each with memory of its own.
+  [[nodiscard]] Tensor forward(const Tensor& x, LinearSaved& saved,
+                               const LinearForward& options = {});
+  [[nodiscard]] Tensor backward(const Tensor& dy, const LinearSaved& saved);
+
+  [[nodiscard]] std::int64_t in_features() const { return weight_.shape()[1]; }
+  [[nodiscard]] std::int64_t out_features() const { return weight_.shape()[0]; }
+  // Memory that an optimizer may write; empty where the weight is codes, or there is no bias.
+  [[nodiscard]] const Tensor& weight() const { return weight_.values; }
+  [[nodiscard]] const Tensor& bias() const { return bias_; }
+  [[nodiscard]] const QuantizedTensor* quantized_weight() const { return weight_.codes.get(); }
+  // New values for a weight that is codes.
+  void set_quantized_weight(const View& values);
+  // Of the constructor, where quantized_model_init was told to keep them.
+  [[nodiscard]] const Tensor& high_precision_init_val() const { return init_values_; }
+  void clear_high_precision_init_val() { init_values_ = {}; }
+
+  [[nodiscard]] const Tensor& weight_grad() const { return gradients_.dw; }
+  [[nodiscard]] const Tensor& bias_grad() const { return gradients_.db; }
+  void zero_grad() { gradients_ = {}; }
+
+  // Null before the first forward under a recipe. Slots: input, weight, output; grad_output,
+  // grad_input.
+  [[nodiscard]] const ModuleQuantizers& quantizers() const { return quantizers_; }
+  [[nodiscard]] const std::shared_ptr<QuantizerSet>& quantizers(std::string_view key) const {
+    return quantizers_.at(key);
+  }
+
+  [[nodiscard]] std::int64_t weight_nbytes() const;
+  [[nodiscard]] const LinearSaved& saved() const { return saved_; }
+  [[nodiscard]] const WeightCache& weight_cache() const { return cache_; }
+
+ private:
+  void quantize_weight();
+
+  LinearOptions options_;
+  LinearWeight weight_;
+  Tensor bias_, init_values_;
+  ModuleQuantizers quantizers_;
+  WeightCache cache_;
+  LinearSaved saved_;
+  LinearGradients gradients_;
+};
+
+}  // namespace octavo

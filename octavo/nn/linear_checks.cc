@@ -1,0 +1,86 @@
+#include <array>
+#include <vector>
+
+#include "octavo/base/error.h"
+#include "octavo/convert/place_internal.h"
+#include "octavo/nn/linear_internal.h"
+#include "octavo/ops/gemm_operand_internal.h"
+#include "octavo/tensor/view_checks.h"
+
+namespace octavo {
+namespace {
+
+void check_values(const View& view, std::string_view op, std::string_view name) {
+  check_view(view, op, name);
+  check(is_value(view.dtype), ErrorCode::wrong_type, op, name,
+        " holds codes, wanted float64, float32, float16 or bfloat16 values");
+}
+
+}  // namespace
+
+View as_matrix(const View& view, std::string_view op, std::string_view name) {
+  const std::optional<View> folded = with_rows_folded(view);
+  check(folded.has_value(), ErrorCode::invalid_argument, op, name,
+        " has leading dimensions that are not one run of memory, wanted rows at equal distances; "
+        "copy it to dense memory");
+  return *folded;
+}
+
+View transposed_view(View matrix) {
+  std::swap(matrix.shape[0], matrix.shape[1]);
+  std::swap(matrix.strides[0], matrix.strides[1]);
+  return matrix;
+}
+
+void check_parameters(const LinearWeight& weight, const Tensor& bias, std::string_view op) {
+  check(weight.codes == nullptr || weight.made_with != nullptr, ErrorCode::invalid_argument, op,
+        "the weight is codes, wanted the recipe they were made for beside them");
+  if (weight.codes == nullptr) check_values(weight.values.view(), op, "the weight");
+  const Shape& shape = weight.shape();
+  if (shape.rank() != 2 || shape[0] < 1 || shape[1] < 1)
+    fail(ErrorCode::invalid_argument, op, "the weight has shape ", to_string(shape),
+         ", wanted [out_features, in_features], both at least 1");
+  if (bias.view().data == nullptr) return;
+  check_values(bias.view(), op, "the bias");
+  if (bias.shape() != Shape{shape[0]})
+    fail(ErrorCode::invalid_argument, op, "the bias has shape ", to_string(bias.shape()),
+         ", wanted [", shape[0], "], as many as out_features");
+}
+
+void check_forward(const LinearCall& call, std::string_view op) {
+  check_parameters(call.weight, call.bias, op);
+  check_values(call.x.view(), op, "x");
+  const Shape& shape = call.x.shape();
+  const std::int64_t in = call.weight.shape()[1];
+  if (shape.rank() < 2 || shape[shape.rank() - 1] != in)
+    fail(ErrorCode::invalid_argument, op, "x has shape ", to_string(shape), ", wanted [..., ", in,
+         "] of at least two dimensions: the weight has ", in, " in_features");
+  if (element_count(shape) == 0)
+    fail(ErrorCode::invalid_argument, op, "x has shape ", to_string(shape),
+         ", which has no rows: there is nothing to scale or to sum; leave out empty batches");
+  std::vector<NamedView> views{{&call.x.view(), "x"}};
+  const View& weight = call.weight.codes
+                           ? (call.weight.codes->rowwise.exists() ? call.weight.codes->rowwise
+                                                                  : call.weight.codes->columnwise)
+                                 .codes.view()
+                           : call.weight.values.view();
+  views.push_back({&weight, "the weight"});
+  if (call.bias.view().data != nullptr) views.push_back({&call.bias.view(), "the bias"});
+  (void)common_device(views, op);
+  check((!call.autocast.enabled && !call.autocast.calibrating) ||
+            (call.quantizers != nullptr && call.autocast.recipe != nullptr),
+        ErrorCode::invalid_argument, op, "a recipe holds, wanted quantizers for it in the call");
+}
+
+void check_backward(const Tensor& dy, const LinearSaved& saved) {
+  constexpr std::string_view kOp = "Linear";
+  check(saved.is_filled(), ErrorCode::unsupported, kOp,
+        "backward without a forward that was kept for it; call forward first, in training, and "
+        "backward once for each");
+  check_values(dy.view(), kOp, "dy");
+  if (dy.shape() != saved.y_shape)
+    fail(ErrorCode::invalid_argument, kOp, "dy has shape ", to_string(dy.shape()),
+         ", wanted that of y, ", to_string(saved.y_shape));
+}
+
+}  // namespace octavo

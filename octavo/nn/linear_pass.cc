@@ -1,0 +1,251 @@
+#include "octavo/nn/linear_pass.h"
+
+#include <utility>
+
+#include "octavo/base/error.h"
+#include "octavo/convert/device_tensor.h"
+#include "octavo/nn/linear_internal.h"
+#include "octavo/ops/gemm.h"
+#include "octavo/quant/quantize.h"
+
+namespace octavo {
+namespace {
+
+QuantizeOptions quantize_options(const LinearRun& run) {
+  return {.threads = run.threads, .backend = run.backend, .log = run.log, .stream = run.stream};
+}
+
+Tensor new_values(const Shape& shape, DType dtype, Device device, const LinearRun& run) {
+  return run.make ? run.make(value_view(nullptr, dtype, shape))
+                  : values_on(device, shape, dtype, run.stream);
+}
+
+Tensor dequantized(const QuantizedTensor& codes, DType dtype, const LinearRun& run) {
+  Tensor out = new_values(codes.shape, dtype, codes.device(), run);
+  dequantize_into(codes, out.view(), quantize_options(run));
+  return out;
+}
+
+bool is_f64(const Operand& operand) {
+  return operand.quantized() == nullptr && operand.values().dtype == DType::f64;
+}
+
+// A B^T into new memory of this shape, which is the product's with its rows cut differently.
+Tensor product(const Operand& a, const Operand& b, const Shape& shape, DType dtype,
+               const LinearRun& run, GemmOptions options = {}) {
+  const Device device = a.quantized() != nullptr ? a.quantized()->device() : a.values().device;
+  if (dtype == DType::f64 || is_f64(a) || is_f64(b)) options.accumulator = Accumulator::f64;
+  options.threads = run.threads;
+  options.backend = run.backend;
+  options.log = run.log;
+  options.stream = run.stream;
+  Tensor out = new_values(shape, dtype, device, run);
+  View matrix = out.view();
+  const std::int64_t n = b.shape()[b.shape().rank() - 2];
+  matrix.shape = {element_count(shape) / n, n};
+  matrix.strides = dense_strides(matrix.shape, dtype, {}, false);
+  gemm_into(a, b, matrix, options);
+  return out;
+}
+
+// What forward multiplies by, and what it will be asked for again.
+std::shared_ptr<const QuantizedTensor> weight_codes(const LinearCall& call, bool columnwise) {
+  if (call.weight.codes) return call.weight.codes;
+  const bool keeps = call.is_first_microbatch.has_value() && call.cache != nullptr;
+  if (keeps && !*call.is_first_microbatch && call.cache->codes &&
+      (call.cache->codes->columnwise.exists() || !columnwise))
+    return call.cache->codes;
+  Quantizer& quantizer = call.quantizers->forward()->with_new_draws(TensorRole::weight);
+  quantizer.set_usage(true, columnwise);
+  auto codes = std::make_shared<const QuantizedTensor>(
+      quantized(quantizer, call.weight.values.view(), call.run));
+  if (keeps) call.cache->codes = codes;
+  return codes;
+}
+
+// Values of a weight that may be codes.
+Tensor weight_values(const LinearWeight& weight, const LinearRun& run) {
+  return weight.codes ? dequantized(*weight.codes, weight.dtype(), run) : weight.values;
+}
+
+Tensor without_recipe(const LinearCall& call, const View& x, const Shape& y_shape,
+                      LinearSaved* saved) {
+  const LinearWeight weight{.values = weight_values(call.weight, call.run)};
+  if (call.autocast.calibrating) {
+    const QuantizerSet& set = *call.quantizers->forward();
+    set.of(TensorRole::input).calibrate(x, quantize_options(call.run));
+    set.of(TensorRole::weight).calibrate(weight.values.view(), quantize_options(call.run));
+  }
+  if (saved != nullptr) {
+    saved->x = call.x;
+    saved->weight = weight;
+  }
+  return product(x, weight.values, y_shape, call.x.dtype(), call.run, {.bias = call.bias.view()});
+}
+
+Tensor with_recipe(const LinearCall& call, const View& x, const Shape& y_shape,
+                   LinearSaved* saved) {
+  const BackwardOverride override = call.autocast.recipe->backward_override();
+  const bool both = saved != nullptr && override == BackwardOverride::none;
+  Quantizer& quantizer = call.quantizers->forward()->with_new_draws(TensorRole::input);
+  quantizer.set_usage(true, both && call.needs.dw);
+  QuantizedTensor x_codes = quantized(quantizer, x, call.run);
+  const auto w_codes = weight_codes(call, both && call.needs.dx);
+  Tensor y =
+      product(x_codes, *w_codes, y_shape, call.x.dtype(), call.run, {.bias = call.bias.view()});
+  if (saved == nullptr) return y;
+  saved->override = override;
+  if (override == BackwardOverride::high_precision) {
+    saved->x = call.x;
+    saved->weight = call.weight;
+    return y;
+  }
+  if (override == BackwardOverride::none) {
+    x_codes.rowwise = {};
+    x_codes.scaling.rowwise = false;
+  }
+  if (call.needs.dw) saved->x_codes = std::move(x_codes);
+  if (call.needs.dx) saved->weight = {.values = {}, .codes = w_codes, .made_with = {}};
+  return y;
+}
+
+// A sum over rows is a product with ones, of which one is enough.
+Tensor column_sums(const View& dy, const LinearSaved& saved, const Tensor& before) {
+  static constexpr float kOne = 1.0F;
+  const std::int64_t rows = dy.shape[0];
+  Tensor one =
+      Tensor::adopt(as_read_only(value_view(const_cast<float*>(&kOne), DType::f32, {1})), nullptr);
+  if (dy.device.kind != DeviceKind::cpu) one = to_device(one.view(), dy.device, saved.run.stream);
+  View ones = one.view();
+  ones.shape = {1, rows};
+  ones.strides = {0, 0};
+  GemmOptions options;
+  if (before.view().data != nullptr) {
+    options.residual = before.view();
+    options.residual.shape = {1, saved.out};
+    options.residual.strides = {0, before.view().strides[0]};
+  }
+  return product(ones, transposed_view(dy), {saved.out}, saved.b_dtype, saved.run, options);
+}
+
+GemmOptions added_to(const Tensor& before) {
+  GemmOptions options;
+  if (before.view().data != nullptr) options.residual = before.view();
+  return options;
+}
+
+void quantized_products(const View& dy, const LinearSaved& saved, const LinearGradients& before,
+                        LinearGradients& gradients) {
+  if (!saved.needs.dx && !saved.needs.dw) return;
+  Quantizer& quantizer = saved.quantizers->with_new_draws(TensorRole::grad_output);
+  quantizer.set_usage(saved.needs.dx, saved.needs.dw);
+  const QuantizedTensor codes = quantized(quantizer, dy, saved.run);
+  if (saved.needs.dx)
+    gradients.dx =
+        product(codes, transposed(*saved.weight.codes), saved.x_shape, saved.x_dtype, saved.run);
+  if (saved.needs.dw)
+    gradients.dw = product(transposed(codes), transposed(saved.x_codes), {saved.out, saved.in},
+                           saved.w_dtype, saved.run, added_to(before.dw));
+}
+
+void plain_products(const View& dy, const LinearSaved& saved, const LinearGradients& before,
+                    LinearGradients& gradients) {
+  if (saved.needs.dx) {
+    const Tensor weight = weight_values(saved.weight, saved.run);
+    gradients.dx =
+        product(dy, transposed_view(weight.view()), saved.x_shape, saved.x_dtype, saved.run);
+  }
+  if (saved.needs.dw) {
+    const Tensor x = saved.x_codes.shape.rank() > 0
+                         ? dequantized(saved.x_codes, saved.x_dtype, saved.run)
+                         : saved.x;
+    gradients.dw = product(transposed_view(dy), transposed_view(as_matrix(x.view(), "Linear", "x")),
+                           {saved.out, saved.in}, saved.w_dtype, saved.run, added_to(before.dw));
+  }
+}
+
+// Shapes, types, and who quantizes gradients.
+void fill_common(const LinearCall& call, const Shape& y_shape, LinearSaved& saved) {
+  const bool has_bias = call.bias.view().data != nullptr;
+  const AutocastState& scope = call.autocast;
+  saved.y_shape = y_shape;
+  saved.x_shape = call.x.shape();
+  saved.x_dtype = call.x.dtype();
+  saved.w_dtype = call.weight.dtype();
+  saved.b_dtype = has_bias ? call.bias.dtype() : saved.w_dtype;
+  saved.out = call.weight.shape()[0];
+  saved.in = call.weight.shape()[1];
+  saved.needs = call.needs;
+  saved.needs.db = call.needs.db && has_bias;
+  saved.run = call.run;
+  saved.calibrating = scope.calibrating;
+  const bool quantizes = scope.enabled && saved.override == BackwardOverride::none;
+  if (!quantizes && !scope.calibrating) return;
+  saved.quantizers = call.quantizers->backward();
+  if (scope.region)
+    saved.turn =
+        scope.region->expect_backward({saved.quantizers, scope.amax_group, call.run.stream});
+}
+
+}  // namespace
+
+QuantizedTensor quantized(Quantizer& quantizer, const View& values, const LinearRun& run) {
+  if (!run.make) return quantizer.quantize(values, quantize_options(run));
+  QuantizedTensor out = make_quantized(values.shape, values.dtype, quantizer.scaling(), run.make);
+  quantizer.quantize_into(values, out, quantize_options(run));
+  return out;
+}
+
+std::int64_t LinearSaved::x_nbytes() const {
+  return x_codes.nbytes() + (x.view().data != nullptr ? x.nbytes() : 0);
+}
+
+Tensor linear_forward(const LinearCall& call, LinearSaved* saved) {
+  const std::string op =
+      call.quantizers != nullptr ? call.quantizers->module_type() : std::string("Linear");
+  check_forward(call, op);
+  const View x = as_matrix(call.x.view(), op, "x");
+  const AutocastState& scope = call.autocast;
+  const bool has_recipe = scope.enabled || scope.calibrating;
+  if (has_recipe && call.weight.codes)
+    check_weight_recipe(text(op, ".weight"), *call.weight.made_with, *scope.recipe);
+  if (!scope.enabled && call.weight.codes && call.quantizers != nullptr)
+    call.quantizers->warn(text("You are using quantized weights without quantized compute: ", op,
+                               ".weight is dequantized in each forward. Use autocast."));
+  if (has_recipe && call.quantizers->use(*scope.recipe) && call.cache != nullptr)
+    call.cache->codes.reset();
+
+  Shape y_shape = call.x.shape();
+  y_shape[y_shape.rank() - 1] = call.weight.shape()[0];
+  const bool trains = saved != nullptr && call.needs.any();
+  // Calibration is often inference.
+  if (((scope.enabled && trains) || scope.calibrating) && scope.region)
+    scope.region->runs_forward({call.quantizers->forward(), scope.amax_group, call.run.stream});
+  LinearSaved kept;
+  LinearSaved* keeps = trains ? &kept : nullptr;
+  Tensor y = scope.enabled ? with_recipe(call, x, y_shape, keeps)
+                           : without_recipe(call, x, y_shape, keeps);
+  if (!trains) return y;
+  fill_common(call, y_shape, kept);
+  *saved = std::move(kept);
+  return y;
+}
+
+LinearGradients linear_backward(const Tensor& dy, const LinearSaved& saved,
+                                const LinearGradients& before) {
+  check_backward(dy, saved);
+  const View matrix = as_matrix(dy.view(), "Linear", "dy");
+  LinearGradients gradients;
+  if (saved.quantizers != nullptr && !saved.calibrating) {
+    quantized_products(matrix, saved, before, gradients);
+  } else {
+    if (saved.calibrating)
+      saved.quantizers->of(TensorRole::grad_output).calibrate(matrix, quantize_options(saved.run));
+    plain_products(matrix, saved, before, gradients);
+  }
+  if (saved.needs.db) gradients.db = column_sums(matrix, saved, before.db);
+  if (saved.turn) saved.turn->ran();
+  return gradients;
+}
+
+}  // namespace octavo

@@ -1,0 +1,108 @@
+// One forward and one backward of y = x w^T + bias on tensors of the caller's, as the recipe of an
+// autocast scope says. Linear keeps parameters, gradients and caches around these; so can a module
+// of another framework, whose results are then the same bits.
+//
+//   product   result         operands
+//   fprop     y  = x w^T     x and w rowwise
+//   dgrad     dx = dy w      dy rowwise, w columnwise
+//   wgrad     dw = dy^T x    dy and x columnwise
+//
+// Each is [M, K] x [N, K]^T of ops/gemm.h. The bias gradient is the sum of dy as it comes. y and dx
+// have the type of x, gradients that of their parameter.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+
+#include "octavo/backend/kernels.h"
+#include "octavo/base/log.h"
+#include "octavo/base/macros.h"
+#include "octavo/quant/quantized_tensor.h"
+#include "octavo/recipe/autocast.h"
+#include "octavo/recipe/module_quantizers.h"
+#include "octavo/tensor/tensor.h"
+
+namespace octavo {
+
+// As in QuantizeOptions and GemmOptions.
+struct LinearRun {
+  int threads = 0;
+  const Kernels* backend = nullptr;
+  Log* log = nullptr;
+  void* stream = nullptr;
+  // If given, whence all memory comes that grows with the tensors: results, codes and scales, and
+  // what is dequantized. Else from the library, which on a device waits when it gives memory back.
+  MakeTensor make{};
+};
+
+// Values, [out, in], or codes that quantized_model_init made, with the recipe they were made for.
+struct LinearWeight {
+  Tensor values{};
+  std::shared_ptr<const QuantizedTensor> codes{};
+  std::shared_ptr<const Recipe> made_with{};
+
+  [[nodiscard]] const Shape& shape() const { return codes ? codes->shape : values.shape(); }
+  [[nodiscard]] DType dtype() const { return codes ? codes->source : values.dtype(); }
+};
+
+// The weight's codes, from one micro-batch to the next.
+struct WeightCache {
+  std::shared_ptr<const QuantizedTensor> codes{};
+};
+
+// Which gradients backward will be asked for. None of them: inference, which keeps nothing and
+// leaves delayed scaling where it is.
+struct LinearNeeds {
+  bool dx = true, dw = true, db = true;
+  [[nodiscard]] bool any() const { return dx || dw || db; }
+};
+
+struct LinearCall {
+  Tensor x{};  // [..., in], leading dimensions one run of memory
+  LinearWeight weight{};
+  Tensor bias{};  // [out], or empty
+  LinearNeeds needs{};
+  // Not given: the weight is quantized in each forward. True: it is, and the codes are kept in
+  // `cache`. False: those are used, also where the weight has changed since.
+  std::optional<bool> is_first_microbatch{};
+  AutocastState autocast = current_autocast();
+  ModuleQuantizers* quantizers = nullptr;  // must be given where autocast has a say
+  WeightCache* cache = nullptr;
+  LinearRun run{};
+};
+
+// What backward needs. Under a recipe that is codes: of x the columnwise copy only.
+struct OCTAVO_API LinearSaved {
+  Shape y_shape{}, x_shape{};
+  DType x_dtype = DType::f32, w_dtype = DType::f32, b_dtype = DType::f32;
+  std::int64_t in = 0, out = 0;
+  LinearNeeds needs{};
+  LinearRun run{};
+  BackwardOverride override = BackwardOverride::none;
+  Tensor x{};  // where backward multiplies values
+  QuantizedTensor x_codes{};
+  LinearWeight weight{};  // values or codes
+  // The quantizers of gradients, and whether they only watch.
+  std::shared_ptr<QuantizerSet> quantizers{};
+  bool calibrating = false;
+  std::shared_ptr<BackwardTurn> turn{};
+
+  [[nodiscard]] bool is_filled() const { return y_shape.rank() > 0; }
+  // Of x, as it is kept. The weight belongs to somebody else, or to a cache.
+  [[nodiscard]] std::int64_t x_nbytes() const;
+};
+
+struct LinearGradients {
+  Tensor dx{}, dw{}, db{};  // empty where they were not asked for
+};
+
+// Everything is checked, and every warning given, before anything is computed or changed.
+[[nodiscard]] OCTAVO_API Tensor linear_forward(const LinearCall& call,
+                                               LinearSaved* saved = nullptr);
+
+// May run on any thread. `before`, where it has dw or db, is added to them.
+[[nodiscard]] OCTAVO_API LinearGradients linear_backward(const Tensor& dy, const LinearSaved& saved,
+                                                         const LinearGradients& before = {});
+
+}  // namespace octavo

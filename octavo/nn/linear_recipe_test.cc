@@ -1,0 +1,265 @@
+// A layer under recipes that fit, do not fit and change: the state it keeps.
+#include <gtest/gtest.h>
+
+#include <stdexcept>
+
+#include "octavo/nn/linear.h"
+#include "octavo/nn/nn_testing_internal.h"
+
+namespace octavo {
+namespace {
+
+constexpr std::int64_t kSize = 32;
+
+struct Heard {
+  std::vector<std::string> texts;
+  [[nodiscard]] LinearOptions options() {
+    return {.warn = [this](std::string_view text) { texts.emplace_back(text); }};
+  }
+};
+
+// Forward inside the scope, backward outside of it.
+void train(Linear& layer, const Recipe& recipe, double step) {
+  Tensor y;
+  {
+    const auto scope = autocast(recipe);
+    y = layer.forward(noise({kSize, kSize}, step));
+  }
+  (void)layer.backward(noise(y.shape(), 0.77 * step));
+}
+
+TEST(LinearRecipe, WeightsThatDoNotFitTheRecipe) {
+  for (const Recipe& made_with : {Recipe(MXFP8BlockScaling{}), Recipe(Float8BlockScaling{})}) {
+    std::optional<Linear> layer;
+    {
+      const auto init = quantized_model_init(made_with);
+      layer.emplace(kSize, kSize);
+    }
+    const auto scope = autocast(DelayedScaling{});
+    const auto [code, text] = error_of([&] { (void)layer->forward(noise({kSize, kSize}, 0.3)); });
+    EXPECT_EQ(code, ErrorCode::unsupported);
+    EXPECT_TRUE(text.starts_with("Recipe mismatch for Linear.weight: Weight was initialized with " +
+                                 std::string(made_with.name()) +
+                                 ", but current recipe is DelayedScaling. "))
+        << text;
+    // Nothing was touched: with the right recipe it goes on.
+    EXPECT_EQ(layer->quantizers("scaling_fwd")->recipe(), made_with);
+    const auto right = autocast(made_with);
+    EXPECT_EQ(layer->forward(noise({kSize, kSize}, 0.3)).shape(), (Shape{kSize, kSize}));
+  }
+}
+
+TEST(LinearRecipe, SwitchesOfRecipe) {
+  struct Case {
+    Recipe target;
+    std::string quantizer;
+  };
+  for (const Case& at : {Case{MXFP8BlockScaling{}, "MXFP8Quantizer"},
+                         Case{Float8BlockScaling{}, "Float8BlockQuantizer"}}) {
+    Heard heard;
+    Linear layer(kSize, kSize, heard.options());
+    EXPECT_EQ(layer.quantizers("scaling_fwd"), nullptr);
+    for (int i = 0; i < 3; ++i) train(layer, DelayedScaling{}, 0.1 + i);
+    const auto all_are = [&](std::string_view name) {
+      for (const char* key : {"scaling_fwd", "scaling_bwd"})
+        for (std::size_t slot = 0; slot < layer.quantizers(key)->size(); ++slot)
+          EXPECT_EQ(layer.quantizers(key)->at(slot).name(), name);
+    };
+    all_are("Float8Quantizer");
+    EXPECT_EQ(layer.quantizers("scaling_fwd")->size(), 3U);
+    EXPECT_TRUE(heard.texts.empty());
+    for (int i = 0; i < 3; ++i) {
+      train(layer, at.target, 0.5 + i);
+      all_are(at.quantizer);
+      EXPECT_EQ(heard.texts,
+                (std::vector<std::string>{"Recipe type changed from DelayedScaling to " +
+                                          std::string(at.target.name()) +
+                                          ". Replacing quantizers for Linear."}));
+    }
+  }
+}
+
+TEST(LinearRecipe, ScalesAndAmaxesPersist) {
+  Linear layer(kSize, kSize);
+  const DelayedScaling recipe{.amax_history_len = 16};
+  const float weight_amax = amax(layer.weight().view());
+  std::vector<float> seen;
+  for (int i = 0; i < 3; ++i) {
+    const Tensor x = noise({kSize, kSize}, 0.1 + i, 2.0 + i), dy = noise({kSize, kSize}, 0.7);
+    seen.push_back(amax(x.view()));
+    {
+      const auto scope = autocast(recipe);
+      (void)layer.forward(x);
+      // The step has not ended: its amax is in row 0.
+      EXPECT_EQ(layer.quantizers("scaling_fwd")->amaxes(),
+                (std::vector<float>{seen.back(), weight_amax, 0}));
+    }
+    (void)layer.backward(dy);
+    const QuantizerSet &fwd = *layer.quantizers("scaling_fwd"),
+                       &bwd = *layer.quantizers("scaling_bwd");
+    EXPECT_EQ(fwd.inv_scale().span<float>()[0], 448.0F / seen.back());  // the largest is the last
+    EXPECT_EQ(fwd.inv_scale().span<float>()[1], 448.0F / weight_amax);
+    EXPECT_EQ(fwd.inv_scale().span<float>()[2], 1.0F);  // y is not quantized
+    EXPECT_EQ(bwd.inv_scale().span<float>()[0], 57344.0F / amax(dy.view()));
+    EXPECT_EQ(bwd.inv_scale().span<float>()[1], 1.0F);
+  }
+  const auto history = layer.quantizers("scaling_fwd")->amax_history().span<float>();
+  for (std::size_t i = 0; i < 3; ++i) EXPECT_EQ(history[(13 + i) * 3], seen[i]);
+}
+
+TEST(LinearRecipe, Mxfp8KeepsNoState) {
+  Linear layer(kSize, kSize);
+  train(layer, MXFP8BlockScaling{}, 0.1);
+  const auto set = layer.quantizers("scaling_fwd");
+  EXPECT_FALSE(set->has_state());
+  EXPECT_EQ(set->amax_history().view().data, nullptr);
+  // What came before does not matter.
+  Linear fresh(kSize, kSize);
+  const auto scope = autocast(MXFP8BlockScaling{});
+  const Tensor x = noise({kSize, kSize}, 0.9);
+  EXPECT_TRUE(same_bits(layer.forward(x), fresh.forward(x)));
+}
+
+TEST(LinearRecipe, E8m0ScalesAtTheirLimits) {
+  // x w^T with one element in the row: the product shows the scale. 2^-127 is the least e8m0 has:
+  // what is below its smallest multiple is zero. Weights of 1 have the scale 2^-8 exactly.
+  for (const auto& [value, wanted] : std::vector<std::pair<float, float>>{
+           {0x1p127F, 0x1p127F},                      // scale 2^119
+           {448.0F * 0x1p-127F, 448.0F * 0x1p-127F},  // scale 2^-127
+           {0x1p-127F, 0x1p-127F},
+           {0x1p-136F, 0x1p-136F},  // 2^-127 times the least e4m3, 2^-9
+           {0x1p-138F, 0.0F},
+           {0.0F, 0.0F}}) {
+    const Tensor x = Tensor::values({1, kSize}, DType::f32),
+                 w = Tensor::values({1, kSize}, DType::f32);
+    for (std::size_t i = 0; i < kSize; ++i) {
+      x.span<float>()[i] = i == 5 ? value : 0.0F;
+      w.span<float>()[i] = 1.0F;
+    }
+    Linear layer(w);
+    const auto scope = autocast(MXFP8BlockScaling{});
+    EXPECT_EQ(layer.forward(x).span<float>()[0], wanted) << value;
+  }
+}
+
+TEST(LinearRecipe, MemoryOfQuantizedWeights) {
+  const auto init =
+      quantized_model_init(MXFP8BlockScaling{}, {.preserve_high_precision_init_val = true});
+  Linear layer(kSize, kSize, {.seed = 5});
+  // 32 x 32 codes and 32 scales, of the matrix and of its transpose.
+  EXPECT_EQ(layer.weight_nbytes(), 2112);
+  EXPECT_EQ(layer.quantized_weight()->rowwise.nbytes(), 1056);
+  EXPECT_EQ(layer.quantized_weight()->columnwise.nbytes(), 1056);
+  EXPECT_EQ(layer.weight().view().data, nullptr);
+  EXPECT_EQ(layer.high_precision_init_val().shape(), (Shape{kSize, kSize}));
+  const auto off = quantized_model_init(MXFP8BlockScaling{}, {.enabled = false});
+  const Linear plain(kSize, kSize, {.seed = 5});
+  EXPECT_EQ(plain.weight_nbytes(), 4096);
+  EXPECT_TRUE(same_bits(plain.weight(), layer.high_precision_init_val()));
+  layer.clear_high_precision_init_val();
+  EXPECT_EQ(layer.high_precision_init_val().view().data, nullptr);
+}
+
+TEST(LinearRecipe, DelayedWeightsBeginWithAScaleOfTheirOwn) {
+  const auto init =
+      quantized_model_init(DelayedScaling{}, {.preserve_high_precision_init_val = true});
+  Linear layer(kSize, kSize);
+  const float inv_scale = 448.0F / amax(layer.high_precision_init_val().view());
+  EXPECT_EQ(layer.quantized_weight()->rowwise.scales.span<float>()[0], 1.0F / inv_scale);
+  const Tensor doubled = noise({kSize, kSize}, 0.2, 0.01);
+  layer.set_quantized_weight(doubled.view());
+  EXPECT_EQ(layer.quantizers("scaling_fwd")->amaxes()[1], amax(doubled.view()));
+  EXPECT_EQ(error_of([&] {
+              layer.set_quantized_weight(noise({2, 2}, 0.1).view());
+            }).first,
+            ErrorCode::invalid_argument);
+}
+
+TEST(LinearRecipe, QuantizedWeightsWithoutARecipeWarn) {
+  Heard heard;
+  std::optional<Linear> layer;
+  {
+    const auto init = quantized_model_init(MXFP8BlockScaling{});
+    layer.emplace(kSize, kSize, heard.options());
+  }
+  const Tensor x = noise({4, kSize}, 0.3);
+  for (int i = 0; i < 2; ++i)
+    EXPECT_TRUE(same_bits(layer->forward(x), [&] {
+      Linear plain(dequantize(*layer->quantized_weight()), layer->bias());
+      return plain.forward(x);
+    }()));
+  ASSERT_EQ(heard.texts.size(), 1U);
+  EXPECT_TRUE(heard.texts[0].starts_with("You are using quantized weights without quantized "))
+      << heard.texts[0];
+}
+
+TEST(LinearRecipe, CalibrationGathersAndQuantizesNothing) {
+  Linear layer(kSize, kSize), plain(layer.weight(), layer.bias());
+  const Tensor x = noise({8, kSize}, 0.4, 3.0), dy = noise({8, kSize}, 0.6, 0.25);
+  {
+    const auto scope = autocast(DelayedScaling{}, {.enabled = false, .calibrating = true});
+    EXPECT_TRUE(same_bits(layer.forward(x), plain.forward(x)));
+  }
+  EXPECT_TRUE(same_bits(layer.backward(dy), plain.backward(dy)));
+  EXPECT_TRUE(same_bits(layer.weight_grad(), plain.weight_grad()));
+  const auto fwd = layer.quantizers("scaling_fwd")->inv_scale().span<float>(),
+             bwd = layer.quantizers("scaling_bwd")->inv_scale().span<float>();
+  EXPECT_EQ(fwd[0], 448.0F / amax(x.view()));
+  EXPECT_EQ(fwd[1], 448.0F / amax(layer.weight().view()));
+  EXPECT_EQ(bwd[0], 57344.0F / amax(dy.view()));
+  // The scales are those of the first quantized step.
+  const auto scope = autocast(DelayedScaling{});
+  (void)layer.forward(x);
+  EXPECT_EQ(layer.saved().x_codes.columnwise.scales.span<float>()[0], 1.0F / fwd[0]);
+}
+
+TEST(LinearRecipe, CalibrationNeedsNoBackward) {
+  Linear layer(kSize, kSize);
+  const Tensor x = noise({8, kSize}, 0.4, 3.0);
+  {
+    const auto scope = autocast(DelayedScaling{}, {.enabled = false, .calibrating = true});
+    (void)layer.forward(x, {.training = false});
+  }
+  EXPECT_EQ(layer.quantizers("scaling_fwd")->inv_scale().span<float>()[0], 448.0F / amax(x.view()));
+}
+
+TEST(LinearRecipe, InferenceLeavesDelayedScalingWhereItIs) {
+  Linear layer(kSize, kSize);
+  train(layer, DelayedScaling{}, 0.1);
+  const float before = layer.quantizers("scaling_fwd")->inv_scale().span<float>()[0];
+  {
+    const auto scope = autocast(DelayedScaling{});
+    (void)layer.forward(noise({4, kSize}, 0.2, 100.0), {.training = false});
+  }
+  EXPECT_EQ(layer.quantizers("scaling_fwd")->inv_scale().span<float>()[0], before);
+  EXPECT_FALSE(layer.saved().is_filled());
+}
+
+TEST(LinearRecipe, AnExceptionInsideAutocastLeavesNothingBehind) {
+  Linear layer(kSize, kSize);
+  try {
+    const auto scope = autocast(DelayedScaling{});
+    (void)layer.forward(noise({4, kSize}, 0.2, 100.0));
+    throw std::runtime_error("further down the model");
+  } catch (const std::runtime_error&) {
+  }
+  EXPECT_FALSE(current_autocast().enabled);
+  EXPECT_EQ(layer.quantizers("scaling_fwd")->amaxes(), (std::vector<float>{0, 0, 0}));
+  EXPECT_EQ(layer.quantizers("scaling_fwd")->inv_scale().span<float>()[0], 1.0F);
+  const Tensor x = noise({4, kSize}, 0.2);
+  EXPECT_TRUE(same_bits(layer.forward(x), Linear(layer.weight(), layer.bias()).forward(x)));
+}
+
+TEST(LinearRecipe, AWarningThatThrowsLeavesTheLayerAsItWas) {
+  Linear layer(kSize, kSize, {.warn = [](std::string_view) {
+                 throw std::runtime_error("warnings are errors here");
+               }});
+  train(layer, DelayedScaling{}, 0.1);
+  const auto before = layer.quantizers("scaling_fwd");
+  EXPECT_THROW(train(layer, MXFP8BlockScaling{}, 0.1), std::runtime_error);
+  EXPECT_EQ(layer.quantizers("scaling_fwd"), before);
+  EXPECT_FALSE(current_autocast().enabled);
+}
+
+}  // namespace
+}  // namespace octavo

@@ -1,0 +1,69 @@
+// Scopes belong to threads, and a backward may run on another one.
+#include <gtest/gtest.h>
+
+#include <latch>
+#include <thread>
+
+#include "octavo/nn/linear.h"
+#include "octavo/nn/nn_testing_internal.h"
+
+namespace octavo {
+namespace {
+
+constexpr std::int64_t kSize = 32;
+
+TEST(LinearThread, TwoThreadsWithTwoRecipesDoNotMeet) {
+  std::latch both_inside(2), both_ran(2);
+  const auto work = [&](const Recipe& recipe, std::string_view quantizer) {
+    Linear layer(kSize, kSize);
+    const auto scope = autocast(recipe);
+    both_inside.arrive_and_wait();
+    for (int i = 0; i < 20; ++i) {
+      EXPECT_EQ(*current_autocast().recipe, recipe);
+      (void)layer.forward(noise({kSize, kSize}, 0.1 * i));
+      (void)layer.backward(noise({kSize, kSize}, 0.2 * i));
+    }
+    both_ran.arrive_and_wait();
+    EXPECT_EQ(layer.quantizers("scaling_fwd")->at(0).name(), quantizer);
+    EXPECT_EQ(*current_autocast().recipe, recipe);
+  };
+  std::thread one(work, Recipe(DelayedScaling{}), "Float8Quantizer");
+  std::thread two(work, Recipe(MXFP8BlockScaling{}), "MXFP8Quantizer");
+  one.join();
+  two.join();
+  EXPECT_FALSE(current_autocast().enabled);
+}
+
+TEST(LinearThread, BackwardOnAnotherThreadUsesTheRecipeOfItsForward) {
+  for (const Recipe& recipe : {Recipe(DelayedScaling{}), Recipe(MXFP8BlockScaling{})}) {
+    Linear here(kSize, kSize), there(here.weight(), here.bias());
+    const Tensor x = noise({kSize, kSize}, 0.3), dy = noise({kSize, kSize}, 0.4);
+    {
+      const auto scope = autocast(recipe);
+      (void)here.forward(x);
+      (void)there.forward(x);
+    }
+    const Tensor dx = here.backward(dy);
+    Tensor other;
+    std::thread([&] {
+      const auto scope = autocast(Float8BlockScaling{});  // which is not asked
+      other = there.backward(dy);
+    }).join();
+    EXPECT_TRUE(same_bits(dx, other));
+    EXPECT_TRUE(same_bits(here.weight_grad(), there.weight_grad()));
+    EXPECT_EQ(there.quantizers("scaling_bwd")->recipe(), recipe);
+    if (recipe.delayed()) {
+      EXPECT_EQ(there.quantizers("scaling_bwd")->inv_scale().span<float>()[0],
+                57344.0F / amax(dy.view()));
+    }
+  }
+}
+
+TEST(LinearThread, AScopeEndsOnItsOwnThread) {
+  Autocast scope{DelayedScaling{}};
+  std::thread([&] { EXPECT_THROW(scope.leave(), Error); }).join();
+  EXPECT_TRUE(current_autocast().enabled);
+}
+
+}  // namespace
+}  // namespace octavo

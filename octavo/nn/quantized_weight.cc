@@ -1,0 +1,34 @@
+#include "octavo/nn/quantized_weight.h"
+
+#include <vector>
+
+#include "octavo/base/error.h"
+#include "octavo/nn/linear_internal.h"
+
+namespace octavo {
+
+std::shared_ptr<const QuantizedTensor> requantized_weight(const ModuleQuantizers& quantizers,
+                                                          const View& values,
+                                                          const LinearRun& run) {
+  const std::shared_ptr<QuantizerSet>& set = quantizers.forward();
+  check(set != nullptr, ErrorCode::unsupported, quantizers.module_type(),
+        "has no quantizers yet, wanted those its weight was made with");
+  Quantizer& quantizer = set->with_new_draws(TensorRole::weight);
+  quantizer.set_usage(true, true);
+  return std::make_shared<const QuantizedTensor>(quantized(quantizer, values, run));
+}
+
+std::shared_ptr<const QuantizedTensor> first_quantized_weight(ModuleQuantizers& quantizers,
+                                                              const Recipe& recipe,
+                                                              const View& values,
+                                                              const LinearRun& run) {
+  (void)quantizers.use(recipe);
+  const std::shared_ptr<QuantizerSet>& set = quantizers.forward();
+  set->of(TensorRole::weight).calibrate(values);
+  set->update(run.stream);
+  auto codes = requantized_weight(quantizers, values, run);
+  forget_step(std::vector<StepEntry>{{set, nullptr, run.stream}});  // seen already
+  return codes;
+}
+
+}  // namespace octavo

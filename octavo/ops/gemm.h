@@ -1,0 +1,80 @@
+// Matrix products of quantized tensors:
+//   Tensor d = gemm(quantize(x, preset("mxfp8")), quantize(w, preset("mxfp8")));
+// is [M, K] x [N, K]^T, both operands quantized along K, as activations and weights lie in memory.
+// The other products of training have the same form with columnwise copies: gemm(dy, transposed(w))
+// and gemm(transposed(dy), transposed(x)). docs/numerics/gemm.md has what is computed, and bounds.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string_view>
+
+#include "octavo/backend/kernels.h"
+#include "octavo/base/log.h"
+#include "octavo/base/macros.h"
+#include "octavo/ops/activation.h"
+#include "octavo/quant/quantized_tensor.h"
+#include "octavo/quant/scaling.h"
+#include "octavo/tensor/tensor.h"
+#include "octavo/tensor/view.h"
+
+namespace octavo {
+
+// [..., rows, K]: values of any strides, or codes with scales. It refers to what it is made from,
+// so it is for the length of a call.
+class Operand {
+ public:
+  Operand(const View& values) : view_(values) {}                 // NOLINT: meant to be implicit
+  Operand(const Tensor& values) : view_(values.view()) {}        // NOLINT
+  Operand(const QuantizedTensor& codes) : quantized_(&codes) {}  // NOLINT
+
+  [[nodiscard]] const QuantizedTensor* quantized() const { return quantized_; }
+  [[nodiscard]] const View& values() const { return view_; }
+  [[nodiscard]] const Shape& shape() const {
+    return quantized_ != nullptr ? quantized_->shape : view_.shape;
+  }
+
+ private:
+  View view_{};
+  const QuantizedTensor* quantized_ = nullptr;
+};
+
+// out = activation(A B^T + bias) + residual, computed in that order and rounded once at the end.
+struct GemmOptions {
+  DType out = DType::f32;  // f32, f16, bf16; f64 with the f64 accumulator
+  Accumulator accumulator = Accumulator::f32;
+  std::int64_t promote_every = 128;  // hopper_fp8 only; a multiple of 32, or 0 for never
+  View bias{};                       // [N], or without memory
+  std::optional<ActivationKind> activation{};
+  View residual{};  // of the shape of the result, or without memory
+
+  int threads = 0;  // 0: all cores the thread pool has; results do not depend on it
+  const Kernels* backend = nullptr;
+  Log* log = nullptr;
+  void* stream = nullptr;
+  std::span<std::byte> workspace{};
+};
+
+// Leading dimensions are a batch: the same ones in A and B, or in one of them only.
+[[nodiscard]] OCTAVO_API Tensor gemm(const Operand& a, const Operand& b,
+                                     const GemmOptions& options = {});
+// Into memory that no operand has a part of; its type decides, not options.out.
+OCTAVO_API void gemm_into(const Operand& a, const Operand& b, const View& out,
+                          const GemmOptions& options = {});
+
+// The f32 result, quantized: the same codes and scales as quantize(gemm(a, b), scaling). Scalings
+// that see some rows at a time need no more memory than those.
+[[nodiscard]] OCTAVO_API QuantizedTensor gemm_quantized(const Operand& a, const Operand& b,
+                                                        const Scaling& scaling,
+                                                        const GemmOptions& options = {});
+
+// Of the result, checked: [batch..., M, N].
+[[nodiscard]] OCTAVO_API Shape gemm_shape(const Operand& a, const Operand& b);
+
+// "float32", "float16", "float64", "hopper_fp8".
+OCTAVO_API std::string_view name_of(Accumulator accumulator);
+OCTAVO_API Accumulator parse_accumulator(std::string_view name);
+
+}  // namespace octavo

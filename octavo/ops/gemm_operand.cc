@@ -1,0 +1,154 @@
+#include <string>
+
+#include "octavo/base/error.h"
+#include "octavo/ops/gemm_operand_internal.h"
+#include "octavo/quant/plan_internal.h"
+#include "octavo/tensor/view_checks.h"
+
+namespace octavo {
+namespace {
+
+// Where the sum runs along a dimension, a scale has to be that of a run of it.
+void check_direction(const QuantizedTensor& tensor, std::string_view op, std::string_view name) {
+  const Scaling& scaling = tensor.scaling;
+  check(tensor.rowwise.exists(), ErrorCode::invalid_argument, op, name,
+        " has a columnwise copy only, which is that of its transpose; give transposed(", name,
+        ") where the product wants the transpose, or quantize it rowwise");
+  const int rank = tensor.shape.rank();
+  if (rank < 2 || scaling.tile == Tile{0, 0}) return;
+  check(checked_axis(tensor.shape, scaling) == rank - 1, ErrorCode::invalid_argument, op, name,
+        " is quantized along axis ", scaling.axis,
+        ", and the product sums along the last one; quantize it with axis = -1");
+  check(scaling.tile.cols != 1 || tensor.shape[rank - 1] <= 1, ErrorCode::invalid_argument, op,
+        name, " is quantized along the wrong direction: its tiles are ",
+        scaling.tile.rows == 0 ? "whole columns" : "one column wide",
+        ", and the product sums along rows; quantize the transpose, or use tiles along the last "
+        "dimension");
+}
+
+// What others put together by hand.
+void check_grid(const QuantizedTensor& tensor, std::string_view op, std::string_view name) {
+  const Shape &codes = tensor.rowwise.codes.shape(), &scales = tensor.rowwise.scales.shape();
+  if (codes != tensor.shape)
+    fail(ErrorCode::invalid_argument, op, name, " is of shape ", to_string(tensor.shape),
+         " and has codes of shape ", to_string(codes));
+  const Shape wanted = scale_shape(tensor.shape, tensor.scaling);
+  if (scales != wanted)
+    fail(ErrorCode::invalid_argument, op, name, " has scales of shape ", to_string(scales),
+         ", and its tiles (", describe(tensor.scaling), ") form a grid of ", to_string(wanted),
+         "; quantized_from puts codes and scales together");
+}
+
+}  // namespace
+
+std::optional<View> with_rows_folded(const View& view) {
+  const int rank = view.shape.rank();
+  if (rank <= 2) return view;
+  std::int64_t rows = view.shape[rank - 2], stride = view.strides[rank - 2];
+  for (int i = rank - 3; i >= 0; --i) {
+    if (view.shape[i] == 1) continue;
+    if (rows != 1 && view.strides[i] != stride * rows) return std::nullopt;
+    if (rows == 1) stride = view.strides[i];
+    rows *= view.shape[i];
+  }
+  View folded = view;
+  folded.shape = {rows, view.shape[rank - 1]};
+  folded.strides = {stride, view.strides[rank - 1]};
+  return folded;
+}
+
+Matrix matrix_at(const View& stack, std::span<const std::int64_t> position) {
+  const int rank = stack.shape.rank();
+  std::int64_t offset = 0;
+  // A stack without leading dimensions is the same matrix at every position.
+  if (rank > 2)
+    for (int i = 0; i < rank - 2; ++i)
+      offset += position[static_cast<std::size_t>(i)] * stack.strides[i];
+  return {.data = static_cast<std::byte*>(stack.data) + offset,
+          .dtype = stack.dtype,
+          .format = stack.format,
+          .packed = stack.packed,
+          .rows = stack.shape[rank - 2],
+          .cols = stack.shape[rank - 1],
+          .row_pitch = stack.strides[rank - 2],
+          .col_stride = stack.strides[rank - 1]};
+}
+
+OperandStack::OperandStack(const Operand& operand, std::string_view op, std::string_view name)
+    : name_(name) {
+  const int rank = operand.shape().rank();
+  if (rank < 2)
+    fail(ErrorCode::invalid_argument, op, name, " has shape ", to_string(operand.shape()),
+         ", wanted at least two dimensions: rows, and what is summed along");
+  if (const QuantizedTensor* tensor = operand.quantized()) {
+    check_direction(*tensor, op, name);
+    check_grid(*tensor, op, name);
+    elements_ = tensor->rowwise.codes.view();
+    scales_ = tensor->rowwise.scales.view();
+    tile_ = tensor->scaling.tile;
+    if (tensor->rowwise.tensor_scale.owner() != nullptr)
+      tensor_scale_ = tensor->rowwise.tensor_scale.view();
+    is_quantized_ = true;
+    return;
+  }
+  elements_ = operand.values();
+  check_view(elements_, op, name);
+  check(is_value(elements_.dtype), ErrorCode::wrong_type, op, name,
+        " holds codes without scales; give a QuantizedTensor (quantized_from puts codes and scales "
+        "together), or values");
+}
+
+Shape OperandStack::lead() const {
+  return Shape(elements_.shape.sizes().first(static_cast<std::size_t>(elements_.shape.rank() - 2)));
+}
+
+GemmOperand OperandStack::at(std::span<const std::int64_t> position) const {
+  GemmOperand operand;
+  if (depth() == 0) {  // no memory to point to, and nothing to say about it
+    operand.values = {.rows = rows(), .cols = 0};
+    return operand;
+  }
+  if (!is_quantized_) {
+    operand.values = matrix_at(elements_, position);
+    return operand;
+  }
+  QuantizedMatrix& quantized = operand.quantized;
+  quantized.codes = matrix_at(elements_, position);
+  quantized.tile = tile_;
+  quantized.tensor_scale = static_cast<float*>(tensor_scale_.data);
+  if (scales_.shape.rank() > 0) {
+    quantized.scales = matrix_at(scales_, position);
+  } else {
+    quantized.scales = {.data = scales_.data,
+                        .dtype = scales_.dtype,
+                        .format = scales_.format,
+                        .rows = 1,
+                        .cols = 1};
+  }
+  return operand;
+}
+
+std::optional<OperandStack> OperandStack::folded() const {
+  // Rows of different matrices are in one tile only where everything is.
+  const bool per_tensor = tile_ == Tile{0, 0};
+  if (is_quantized_ && tile_.rows != 1 && !per_tensor) return std::nullopt;
+  OperandStack folded = *this;
+  const std::optional<View> elements = with_rows_folded(elements_);
+  const std::optional<View> scales =
+      scales_.shape.rank() > 0 ? with_rows_folded(scales_) : std::optional<View>(scales_);
+  if (!elements || !scales) return std::nullopt;
+  folded.elements_ = *elements;
+  folded.scales_ = *scales;
+  return folded;
+}
+
+void OperandStack::add_views(std::vector<NamedView>& views) const {
+  views.push_back({&elements_, name_});
+  if (!is_quantized_) return;
+  views.push_back({&scales_, name_ == "A" ? "the scales of A" : "the scales of B"});
+  if (tensor_scale_.data != nullptr)
+    views.push_back(
+        {&tensor_scale_, name_ == "A" ? "the tensor scale of A" : "the tensor scale of B"});
+}
+
+}  // namespace octavo

@@ -1,0 +1,49 @@
+// An operand of a product as a stack of matrices for the kernel door.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include "octavo/backend/kernels.h"
+#include "octavo/convert/place_internal.h"
+#include "octavo/ops/gemm.h"
+#include "octavo/tensor/view.h"
+
+namespace octavo {
+
+// [d0, d1, ..., rows, cols] as [d0 * d1 * ... * rows, cols], where memory has it so.
+std::optional<View> with_rows_folded(const View& view);
+
+// A matrix of a stack; `position` has one index for each leading dimension.
+Matrix matrix_at(const View& stack, std::span<const std::int64_t> position);
+
+class OperandStack {
+ public:
+  // Throws where this cannot be an operand. `name` is "A" or "B".
+  OperandStack(const Operand& operand, std::string_view op, std::string_view name);
+
+  [[nodiscard]] std::int64_t rows() const { return elements_.shape[elements_.shape.rank() - 2]; }
+  [[nodiscard]] std::int64_t depth() const { return elements_.shape[elements_.shape.rank() - 1]; }
+  [[nodiscard]] Shape lead() const;  // the dimensions before those two
+  [[nodiscard]] const View& elements() const { return elements_; }
+  [[nodiscard]] GemmOperand at(std::span<const std::int64_t> position) const;
+
+  // The same with leading dimensions as rows, where memory and tiles allow it.
+  [[nodiscard]] std::optional<OperandStack> folded() const;
+
+  // All of its memory, by the names that messages have for it.
+  void add_views(std::vector<NamedView>& views) const;
+
+ private:
+  std::string_view name_;
+  View elements_{};  // values or codes
+  View scales_{};    // of rank 0: one for all
+  Tile tile_{};
+  View tensor_scale_{};
+  bool is_quantized_ = false;
+};
+
+}  // namespace octavo

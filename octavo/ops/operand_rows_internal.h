@@ -1,0 +1,34 @@
+// Some rows of an operand, for what works on a product in strips.
+#pragma once
+
+#include <cstdint>
+
+#include "octavo/ops/gemm.h"
+#include "octavo/quant/quantized_tensor.h"
+#include "octavo/tensor/view.h"
+
+namespace octavo {
+
+// Rows of a matrix in the same memory.
+View rows_of(View matrix, std::int64_t first, std::int64_t count);
+// From the beginning of a tile on; what is written to them is written to the tensor. Its rowwise
+// copy alone.
+QuantizedTensor rows_of(const QuantizedTensor& matrix, std::int64_t first, std::int64_t count);
+
+// Rows of a matrix that share scales, so that it can be cut at multiples of them; 0: it cannot.
+std::int64_t rows_of_a_tile(const Operand& matrix);
+
+class OperandRows {
+ public:
+  OperandRows(const Operand& matrix, std::int64_t first, std::int64_t count);
+  [[nodiscard]] Operand operand() const {
+    return is_quantized_ ? Operand(quantized_) : Operand(values_);
+  }
+
+ private:
+  bool is_quantized_ = false;
+  QuantizedTensor quantized_{};
+  View values_{};
+};
+
+}  // namespace octavo

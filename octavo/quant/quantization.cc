@@ -1,0 +1,290 @@
+// From a source and a scaling to jobs: finds amaxes that jobs want to know, then hands matrices
+// through the kernel door.
+#include "octavo/quant/quantization_internal.h"
+
+#include <algorithm>
+#include <cmath>
+#include <optional>
+#include <vector>
+
+#include "octavo/base/error.h"
+#include "octavo/base/fp_env.h"
+#include "octavo/format/parse_format.h"
+#include "octavo/quant/door_internal.h"
+#include "octavo/quant/plan_internal.h"
+#include "octavo/quant/produced.h"
+#include "octavo/quant/staged_internal.h"
+#include "octavo/scale/tile_scale.h"
+#include "octavo/tensor/view_checks.h"
+
+namespace octavo {
+namespace {
+
+// The backend whose quantize is called.
+const Kernels& quantizing(const Exec& exec, const QuantizeOptions& options, std::string_view op) {
+  if (exec.device.kind != DeviceKind::cpu) return device_backend(exec.device, options.backend, op);
+  const Kernels& wanted = checked_cpu_backend(options.backend, op);
+  return wanted.quantize != nullptr ? wanted : reference_backend();
+}
+
+class Quantization {
+ public:
+  Quantization(const QuantizationSource& source, QuantizedTensor& out,
+               const QuantizeOptions& options, std::string_view op)
+      : source_(source),
+        out_(out),
+        options_(options),
+        op_(op),
+        exec_(exec_for(memory_of(source, out), out.shape, options, op)),
+        quantize_entry_(offered(exec_, options.backend, &Kernels::quantize, op)),
+        amax_entry_(offered(exec_, options.backend, &Kernels::amax, op)),
+        scratch_(exec_) {
+    // Without a rowwise copy the plan is that of the one there could be.
+    plan_ =
+        out.scaling.rowwise
+            ? make_plan(source.view, out.rowwise.codes.view(), out.rowwise.scales.view(),
+                        out.scaling)
+            : make_plan(source.view, shape_only(out.shape, DType::code, out.scaling.format),
+                        shape_only(scale_shape(out.shape, out.scaling), DType::f32), out.scaling);
+    if (out.scaling.columnwise && !plan_.empty && out.shape.rank() > 1 &&
+        !(plan_.is_one_matrix() && plan_.tile == out.scaling.tile)) {
+      const bool stack = plan_.tile == out.scaling.tile && out.scaling.tile.rows != 1;
+      fail(ErrorCode::invalid_argument, op, "no columnwise copy of a tensor of shape ",
+           to_string(out.shape), ": ",
+           plan_.tile != out.scaling.tile
+               ? "it is of the last dimension's transpose, and the scaling has another axis"
+           : stack
+               ? "tiles of several rows are of one matrix, and this is a stack; quantize its "
+                 "matrices one by one"
+               : "its leading dimensions do not follow each other in memory; make it contiguous");
+    }
+  }
+
+  void run() {
+    QuantizeJob job{.scale = spec_of(),
+                    .encode = out_.scaling.encode,
+                    .policy = out_.scaling.policy,
+                    .percentile = out_.scaling.percentile,
+                    .hadamard_rowwise = out_.scaling.hadamard.rowwise,
+                    .hadamard_columnwise = out_.scaling.hadamard.columnwise,
+                    .hadamard_signs = out_.scaling.hadamard.signs,
+                    .given_inv_scale = options_.given_inv_scale,
+                    .amax = options_.amax,
+                    .counts = options_.counts};
+    // 0 / 0 has a sign that depends on the processor; peers' NaN has none.
+    if (is_peer(job.scale.arith)) job.encode.nan_code = NanCode::positive_ones;
+    if (is_per_tensor()) job.given_amax = options_.given_amax;
+    choose_staging(job);
+    check_nan();
+    job.tensor_amax = find_tensor_scales();
+    const bool one_scale =
+        is_per_tensor() && job.given_inv_scale == nullptr && job.given_amax == nullptr;
+    check(!one_scale || plan_.is_one_matrix() || job.policy == AmaxPolicy::max,
+          ErrorCode::unsupported, op_, "policy ", name_of(job.policy),
+          " per tensor wants contiguous values");
+    // Strips, like matrices, are given the amax of all of them; not that of turned values, which is
+    // known to nobody before they are.
+    const bool strips = stager_ && !job.hadamard_rowwise && !job.hadamard_columnwise;
+    if (one_scale && job.policy == AmaxPolicy::max && (strips || !plan_.is_one_matrix()))
+      job.given_amax = whole_amax(amax_of(job.scale));
+    if (options_.amax != nullptr && !options_.raise_amax)
+      clear_memory(exec_, options_.amax, sizeof(float));
+    if (options_.counts != nullptr) clear_memory(exec_, options_.counts, sizeof(Counts));
+    if (plan_.empty && is_per_tensor()) store_empty(job);
+    for_each_plan_matrix(plan_, [&](std::int64_t value_offset, std::int64_t code_offset,
+                                    std::int64_t scale_offset, std::uint64_t first) {
+      const Producer producer = producer_from(first);
+      job.source = source_of(value_offset, producer);
+      job.encode.first_index = out_.scaling.encode.first_index + first;
+      set_copies(job, code_offset, scale_offset);
+      stager_ ? stager_->quantize(exec_, job) : quantize_entry_(exec_, job);
+    });
+  }
+
+ private:
+  static std::vector<NamedView> memory_of(const QuantizationSource& source,
+                                          const QuantizedTensor& out) {
+    std::vector<NamedView> views{{&source.view, "the input"}};
+    if (source.quantized != nullptr) name_parts(*source.quantized, views);
+    name_parts(out, views);
+    return views;
+  }
+
+  [[nodiscard]] bool is_per_tensor() const { return out_.scaling.tile == Tile{0, 0}; }
+
+  // What is produced is quantized by the backend itself, or from scratch memory.
+  void choose_staging(const QuantizeJob& job) {
+    if (source_.producer == nullptr) return;
+    check(plan_.tile == out_.scaling.tile || out_.shape.rank() < 2 ||
+              (source_.producer->mean == nullptr && source_.producer->inv_std == nullptr),
+          ErrorCode::unsupported, op_, "the scaling's axis is ", out_.scaling.axis,
+          ", and rows are kept statistics of along the last one; take mean and inv_std from a call "
+          "that gives plain values");
+    const Kernels& kernels = quantizing(exec_, options_, op_);
+    // All matrices or none: they may differ in how their memory is aligned.
+    bool fused = kernels.fuses != nullptr;
+    QuantizeJob probe = job;
+    for_each_plan_matrix(plan_, [&](std::int64_t value_offset, std::int64_t code_offset,
+                                    std::int64_t scale_offset, std::uint64_t) {
+      probe.source = source_of(value_offset, *source_.producer);
+      set_copies(probe, code_offset, scale_offset);
+      fused = fused && kernels.fuses(probe);
+    });
+    if (fused) return;
+    stager_.emplace(exec_, offered(exec_, options_.backend, &Kernels::produce, op_),
+                    quantize_entry_, amax_entry_);
+  }
+
+  void set_copies(QuantizeJob& job, std::int64_t code_offset, std::int64_t scale_offset) const {
+    if (out_.scaling.rowwise)
+      job.rowwise = quantized_matrix(plan_, out_.rowwise, code_offset, scale_offset);
+    if (out_.scaling.columnwise)
+      job.columnwise = transposed_matrix(out_.columnwise, out_.scaling.tile);
+  }
+
+  // Of the matrix that so many elements come before: statistics go where its rows' belong.
+  [[nodiscard]] Producer producer_from(std::uint64_t first) const {
+    Producer producer = source_.producer != nullptr ? *source_.producer : Producer{};
+    const auto rows = static_cast<std::int64_t>(first) / std::max<std::int64_t>(plan_.col.size, 1);
+    if (producer.mean != nullptr) producer.mean += rows;
+    if (producer.inv_std != nullptr) producer.inv_std += rows;
+    return producer;
+  }
+
+  [[nodiscard]] QuantizeSource source_of(std::int64_t value_offset,
+                                         const Producer& producer) const {
+    QuantizeSource source;
+    if (source_.quantized == nullptr) {
+      const bool is_produced = source_.producer != nullptr;
+      const std::int64_t cols = plan_.col.size * (is_produced && producer.gated ? 2 : 1);
+      source.values = matrix_of(source_.view, value_offset, plan_.row.size, cols,
+                                plan_.row.value_stride, plan_.col.value_stride);
+      if (is_produced) source.producer = &producer;
+      return source;
+    }
+    // The source's own tiles: its plan has the same matrices, because both are dense.
+    const QuantizedTensor& from = *source_.quantized;
+    const MatrixPlan plan = make_plan(from.rowwise.codes.view(), from.rowwise.codes.view(),
+                                      from.rowwise.scales.view(), from.scaling);
+    source.quantized = quantized_matrix(plan, from.rowwise, 0, 0);
+    return source;
+  }
+
+  // Where the work is done.
+  [[nodiscard]] const float* whole_amax(AmaxOf of) {
+    float* amax = scratch_.number();
+    for_each_plan_matrix(
+        plan_, [&](std::int64_t value, std::int64_t, std::int64_t, std::uint64_t first) {
+          const Producer producer = producer_from(first);
+          const QuantizeSource source = source_of(value, producer);
+          stager_ ? stager_->amax(exec_, source, of, amax) : amax_entry_(exec_, source, of, amax);
+        });
+    return amax;
+  }
+
+  void check_nan() {
+    const Scaling& scaling = out_.scaling;
+    if (scaling.format.has_nan() || scaling.encode.nan_input != NanInput::error ||
+        amax_of(scaling.scale) == AmaxOf::all)
+      return;
+    check_may_wait(exec_, op_,
+                   "NaN cannot be looked for, which a format without NaN needs; say what NaN "
+                   "becomes (nan: zero or max), or let it poison its tile (non_finite: poison)");
+    float found = 0;
+    copy_and_wait(exec_, &found, whole_amax(AmaxOf::all), sizeof found);
+    if (!std::isnan(found)) return;
+    fail(ErrorCode::invalid_argument, op_, "the input has NaN, and ", format_name(scaling.format),
+         " cannot hold NaN; say what NaN becomes (nan: zero or max)",
+         is_peer(scaling.scale.arith)
+             ? text("; arith ", name_of(scaling.scale.arith), " never poisons a tile with it")
+             : ", or let it poison its tile (non_finite: poison)");
+  }
+
+  // With what some peers look at besides the amax.
+  [[nodiscard]] ScaleSpec spec_of() const {
+    ScaleSpec spec = out_.scaling.scale;
+    const bool plain = source_.quantized == nullptr && source_.producer == nullptr;
+    const DType dtype = plain ? source_.view.dtype : DType::f32;
+    spec.context = {.input = dtype == DType::bf16  ? InputType::bf16
+                             : dtype == DType::f16 ? InputType::f16
+                                                   : InputType::f32,
+                    .per_tensor = is_per_tensor()};
+    return spec;
+  }
+
+  // The second level, where there is one: its amax, or null.
+  [[nodiscard]] const float* find_tensor_scales() {
+    const ScaleSpec& spec = out_.scaling.scale;
+    if (spec.format != ScaleFormat::e4m3_f32) return nullptr;
+    const auto entry = offered(exec_, options_.backend, &Kernels::tensor_scale, op_);
+    const float* amax =
+        options_.given_amax != nullptr ? options_.given_amax : whole_amax(tensor_amax_of(spec));
+    for (const QuantizedCopy* copy : {&out_.rowwise, &out_.columnwise})
+      if (copy->exists())
+        entry(exec_, spec, out_.scaling.format, amax, scalar_of(copy->tensor_scale));
+    return amax;
+  }
+
+  // One scale for nothing at all is that of a tile of zeros, so one zero is quantized.
+  void store_empty(const QuantizeJob& like) {
+    QuantizeJob job{.scale = like.scale, .given_inv_scale = like.given_inv_scale};
+    const std::int64_t bytes = sizeof(float);
+    job.source.values = {
+        .data = scratch_.number(), .rows = 1, .cols = 1, .row_pitch = bytes, .col_stride = bytes};
+    for (const QuantizedCopy* copy : {&out_.rowwise, &out_.columnwise}) {
+      if (!copy->exists()) continue;
+      const View& scales = copy->scales.view();
+      job.rowwise = {.codes = {.data = scratch_.number(),
+                               .dtype = DType::code,
+                               .format = out_.scaling.format,
+                               .rows = 1,
+                               .cols = 1,
+                               .row_pitch = out_.scaling.format.code_bytes(),
+                               .col_stride = out_.scaling.format.code_bytes()},
+                     .scales = matrix_of(scales, 0, 1, 1, 0, 0)};
+      quantize_entry_(exec_, job);
+    }
+  }
+
+  const QuantizationSource& source_;
+  QuantizedTensor& out_;
+  const QuantizeOptions& options_;
+  std::string_view op_;
+  Exec exec_;
+  decltype(Kernels::quantize) quantize_entry_;
+  decltype(Kernels::amax) amax_entry_;
+  Scratch scratch_;
+  std::optional<Stager> stager_{};
+  MatrixPlan plan_;
+};
+
+// An amax of the whole tensor makes a scale only where one scale is of the whole tensor.
+void check_given_amax(const Scaling& scaling, const QuantizeOptions& options, std::string_view op) {
+  if (options.given_amax == nullptr) return;
+  check(scaling.tile == Tile{0, 0} || scaling.scale.format == ScaleFormat::e4m3_f32,
+        ErrorCode::invalid_argument, op, "a given amax is that of the whole tensor; got tile ",
+        scaling.tile.rows, "x", scaling.tile.cols, " without a second level of scales");
+  check(scaling.policy == AmaxPolicy::max || scaling.tile != Tile{0, 0},
+        ErrorCode::invalid_argument, op, "got a given amax and policy ", name_of(scaling.policy),
+        ", which looks for its own; leave out one");
+  check(options.given_inv_scale == nullptr, ErrorCode::invalid_argument, op,
+        "got both a given amax and a given inv_scale; leave out one");
+}
+
+}  // namespace
+
+void run_quantization(const QuantizationSource& source, QuantizedTensor& out,
+                      const QuantizeOptions& options, std::string_view op) {
+  const FpEnvGuard guard;  // some scalars are computed on this side of the door
+  check(options.given_inv_scale == nullptr || out.scaling.tile == Tile{0, 0},
+        ErrorCode::invalid_argument, op, "a given scale is one for the whole tensor; got tile ",
+        out.scaling.tile.rows, "x", out.scaling.tile.cols);
+  check_given_amax(out.scaling, options, op);
+  check(out.scaling.hadamard.rowwise || out.scaling.hadamard.columnwise
+            ? source.view.dtype != DType::f64 || source.producer != nullptr
+            : true,
+        ErrorCode::wrong_type, op, "the Hadamard transform is done in f32; got float64 values");
+  Quantization(source, out, options, op).run();
+}
+
+}  // namespace octavo

@@ -1,0 +1,21 @@
+// One quantization, whatever it reads from: quantize, requantize and what producers make.
+#pragma once
+
+#include <string_view>
+
+#include "octavo/quant/quantize.h"
+
+namespace octavo {
+
+// What a quantization reads: values, what is produced from values, or another quantization.
+struct QuantizationSource {
+  View view{};  // of the values; for a quantization its codes. Its shape is that of the result
+  const QuantizedTensor* quantized = nullptr;
+  const Producer* producer = nullptr;
+};
+
+// Into memory that fits `out.scaling`; `op` is whom messages speak for.
+void run_quantization(const QuantizationSource& source, QuantizedTensor& out,
+                      const QuantizeOptions& options, std::string_view op);
+
+}  // namespace octavo

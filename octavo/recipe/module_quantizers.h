@@ -1,0 +1,74 @@
+// What a module keeps of the recipes it meets: quantizers for both directions, and the rules for a
+// recipe that changes or does not fit its weights. Modules of every front end use these, so that
+// the rules are in one place.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <set>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "octavo/base/macros.h"
+#include "octavo/recipe/quantizer_set.h"
+#include "octavo/recipe/recipe.h"
+
+namespace octavo {
+
+// Gets each text once per module. It may throw (a warning that somebody made an error): then
+// nothing has changed, and the text comes again next time.
+using WarningHook = std::function<void(std::string_view message)>;
+
+// Weights that are codes fit the recipe they were made for, and those of its class that quantize
+// weights the same way. Throws Error(unsupported) otherwise:
+//   Recipe mismatch for Linear.weight: Weight was initialized with MXFP8BlockScaling, but current
+//   recipe is DelayedScaling. ...
+// `parameter` is "Linear.weight".
+OCTAVO_API void check_weight_recipe(std::string_view parameter, const Recipe& made_with,
+                                    const Recipe& current);
+
+// "Recipe type changed from DelayedScaling to MXFP8BlockScaling. Replacing quantizers for Linear."
+// Within one class: "Recipe changed from (...) to (...). ..." with the recipes as they print.
+[[nodiscard]] OCTAVO_API std::string recipe_change_text(const Recipe& from, const Recipe& to,
+                                                        std::string_view module);
+
+struct ModuleQuantizersOptions {
+  std::string module_type = "Linear";
+  std::string name{};
+  std::vector<TensorRole> forward{TensorRole::input, TensorRole::weight, TensorRole::output};
+  std::vector<TensorRole> backward{TensorRole::grad_output, TensorRole::grad_input};
+  MakeTensor make{};  // memory for state, see QuantizerSetOptions
+  WarningHook warn{};
+  std::uint64_t seed = 0;  // of stochastic rounding; a module's name goes into it as well
+};
+
+class OCTAVO_API ModuleQuantizers {
+ public:
+  explicit ModuleQuantizers(ModuleQuantizersOptions options = {});
+
+  // Before the arithmetic of a forward. The first time, or where the recipe is another than the
+  // last one, quantizers are made; a change is a warning first. State goes on only within a class
+  // and format. True: they are new, and what older ones quantized is not to be used again.
+  bool use(const Recipe& recipe);
+
+  // Null before the first use. A forward takes those of its backward along.
+  [[nodiscard]] const std::shared_ptr<QuantizerSet>& forward() const { return forward_; }
+  [[nodiscard]] const std::shared_ptr<QuantizerSet>& backward() const { return backward_; }
+  // By "scaling_fwd" or "scaling_bwd".
+  [[nodiscard]] const std::shared_ptr<QuantizerSet>& at(std::string_view key) const;
+
+  [[nodiscard]] const std::string& module_type() const { return options_.module_type; }
+  // Through the hook, once.
+  void warn(const std::string& message);
+
+ private:
+  [[nodiscard]] std::shared_ptr<QuantizerSet> make(const Recipe& recipe, Direction direction) const;
+
+  ModuleQuantizersOptions options_;
+  std::shared_ptr<QuantizerSet> forward_, backward_;
+  std::set<std::string> said_;
+};
+
+}  // namespace octavo

@@ -1,0 +1,212 @@
+#include "octavo/recipe/quantizer_set.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+
+#include "octavo/base/error.h"
+#include "octavo/base/philox.h"
+#include "octavo/convert/device_tensor.h"
+#include "octavo/convert/place_internal.h"
+#include "octavo/scale/delayed_step.h"
+
+namespace octavo {
+namespace {
+
+// Element `at` of the first row.
+View element(const Tensor& tensor, std::size_t at) {
+  View view = tensor.view();
+  view.data = static_cast<float*>(view.data) + at;
+  view.shape = {1};
+  view.strides = {sizeof(float)};
+  return view;
+}
+
+void write(const Tensor& to, std::span<const float> numbers, void* stream) {
+  const Exec exec{.device = to.view().device, .stream = stream};
+  if (exec.device.kind == DeviceKind::cpu) {
+    std::memcpy(to.view().data, numbers.data(), numbers.size_bytes());
+  } else {
+    copy_and_wait(exec, to.view().data, numbers.data(), numbers.size_bytes());
+  }
+}
+
+std::vector<float> read(const View& from, void* stream) {
+  const Tensor host =
+      from.device.kind == DeviceKind::cpu ? Tensor::adopt(from, nullptr) : to_host(from, stream);
+  const std::span<float> numbers = host.span<float>();
+  return {numbers.begin(), numbers.end()};
+}
+
+// Rows of the newest amaxes of an old history, at the end of a new one; row 0 stays row 0.
+std::vector<float> refitted(std::span<const float> old, std::int64_t old_length,
+                            std::int64_t length, std::int64_t slots) {
+  std::vector<float> out(static_cast<std::size_t>(length * slots), 0.0F);
+  const auto row = [&](auto data, std::int64_t at) { return data + at * slots; };
+  std::copy_n(old.begin(), slots, out.begin());
+  for (std::int64_t back = 1; back < std::min(length, old_length); ++back)
+    std::copy_n(row(old.begin(), old_length - back), slots, row(out.begin(), length - back));
+  return out;
+}
+
+Tensor checked(Tensor tensor, const Shape& shape) {
+  const View& view = tensor.view();
+  check(view.data != nullptr && view.dtype == DType::f32 && view.shape == shape && is_dense(view) &&
+            !view.read_only,
+        ErrorCode::invalid_argument, "QuantizerSet", "memory for state is not float32 of shape ",
+        to_string(shape), ", dense and writable");
+  return tensor;
+}
+
+}  // namespace
+
+QuantizerSet::QuantizerSet(const Recipe& recipe, const QuantizerSetOptions& options,
+                           const QuantizerSet* before)
+    : recipe_(recipe),
+      direction_(options.direction),
+      roles_(options.roles.begin(), options.roles.end()),
+      seed_(options.seed),
+      draws_(before != nullptr ? before->draws_ : 0) {
+  check(!roles_.empty(), ErrorCode::invalid_argument, "QuantizerSet", "got no roles");
+  if (recipe_.delayed()) {
+    make_state(options, before);
+    return;
+  }
+  for (const TensorRole role : roles_)
+    quantizers_.push_back(make_quantizer(
+        recipe_, {std::string(options.module_type), role, std::string(options.name)}));
+}
+
+void QuantizerSet::make_state(const QuantizerSetOptions& options, const QuantizerSet* before) {
+  const auto slots = static_cast<std::int64_t>(roles_.size());
+  const std::int64_t length = recipe_.get<DelayedScaling>()->amax_history_len;
+  const auto make = [&](const Shape& shape) {
+    return checked(options.make ? options.make(value_view(nullptr, DType::f32, shape))
+                                : Tensor::values(shape, DType::f32),
+                   shape);
+  };
+  history_ = make({length, slots});
+  inv_scale_ = make({slots});
+  scale_ = make({slots});
+  reset_delayed(views());
+  const bool goes_on = before != nullptr && before->has_state() && before->roles_ == roles_ &&
+                       before->recipe_.format_of(roles_[0]) == recipe_.format_of(roles_[0]);
+  if (goes_on) {
+    write(inv_scale_, read(before->inv_scale_.view(), nullptr), nullptr);
+    write(scale_, read(before->scale_.view(), nullptr), nullptr);
+    const std::int64_t old_length = before->history_.shape()[0];
+    write(history_, refitted(read(before->history_.view(), nullptr), old_length, length, slots),
+          nullptr);
+  }
+  for (std::size_t slot = 0; slot < roles_.size(); ++slot)
+    quantizers_.push_back(std::make_shared<Float8Quantizer>(
+        Float8Options{.inv_scale = element(inv_scale_, slot),
+                      .amax = element(history_, slot),
+                      .format = recipe_.format_of(roles_[slot])}));
+}
+
+std::size_t QuantizerSet::slot_of(TensorRole role) const {
+  const auto found = std::ranges::find(roles_, role);
+  if (found == roles_.end())
+    fail(ErrorCode::invalid_argument, "QuantizerSet", name_of(direction_), " has no ",
+         name_of(role));
+  return static_cast<std::size_t>(found - roles_.begin());
+}
+
+Quantizer& QuantizerSet::of(TensorRole role) const { return *quantizers_[slot_of(role)]; }
+
+Quantizer& QuantizerSet::with_new_draws(TensorRole role) {
+  Quantizer& quantizer = of(role);
+  if (quantizer.scaling().encode.rounding != Rounding::stochastic) return quantizer;
+  if (auto* fp4 = dynamic_cast<NVFP4Quantizer*>(&quantizer)) {
+    const PhiloxBlock block = philox4x32(seed_, draws_++);
+    fp4->set_seed(std::uint64_t{block[0]} << 32 | block[1]);
+  }
+  return quantizer;
+}
+
+DelayedState QuantizerSet::views() const {
+  return {.history = history_.view(),
+          .inv_scale = inv_scale_.view(),
+          .scale = scale_.view(),
+          .calls = {}};
+}
+
+std::vector<float> QuantizerSet::amaxes(void* stream) const {
+  if (!has_state()) return {};
+  View row = history_.view();
+  row.shape = {row.shape[1]};
+  row.strides = {sizeof(float)};
+  return read(row, stream);
+}
+
+void QuantizerSet::set_amaxes(std::span<const float> amaxes, void* stream) {
+  check(amaxes.size() == (has_state() ? size() : 0), ErrorCode::invalid_argument, "QuantizerSet",
+        "got ", amaxes.size(), " amaxes for ", size(), " slots");
+  if (has_state()) write(history_, amaxes, stream);
+}
+
+void QuantizerSet::update(void* stream) {
+  const auto* recipe = recipe_.get<DelayedScaling>();
+  if (recipe == nullptr) return;
+  const DelayedRule rule{.format = recipe_.format_of(roles_[0]),
+                         .policy = recipe->amax_compute_algo,
+                         .margin = recipe->margin};
+  if (!recipe->amax_compute_function && !recipe->scaling_factor_compute_algo)
+    return update_delayed(views(), rule, stream);
+  update_by_functions(*recipe, rule);
+}
+
+// The usual update moves the history on, with scales of its own that nobody sees; the functions'
+// amaxes go through it once more as histories of one row.
+void QuantizerSet::update_by_functions(const DelayedScaling& recipe, const DelayedRule& rule) {
+  check(history_.view().device.kind == DeviceKind::cpu, ErrorCode::unsupported, "DelayedScaling",
+        "functions for amaxes and scales run on the host, and the state is on ",
+        to_string(history_.view().device), "; use amax_compute_algo max or most_recent");
+  const auto slots = static_cast<std::int64_t>(size());
+  const std::int64_t length = history_.shape()[0];
+  const Tensor found = Tensor::values({1, slots}, DType::f32);
+  const Tensor unseen = Tensor::values({slots}, DType::f32);
+  const std::span<float> history = history_.span<float>(), inv_scale = inv_scale_.span<float>();
+  std::vector<float> next(inv_scale.begin(), inv_scale.end());
+  std::vector<float> window(static_cast<std::size_t>(length));
+  const auto largest = static_cast<float>(max_value(rule.format));
+  for (std::size_t slot = 0; slot < size(); ++slot) {
+    float& amax = found.span<float>()[slot];
+    amax = history[slot];
+    if (amax == 0.0F) continue;  // it has not run
+    for (std::int64_t i = 0; i < length; ++i)
+      window[static_cast<std::size_t>(i)] =
+          history[static_cast<std::size_t>((i + 1) % length * slots) + slot];
+    if (recipe.amax_compute_function) {
+      amax = (*recipe.amax_compute_function)(window);
+    } else {
+      const DelayedJob job{.length = length, .policy = rule.policy, .decay = rule.decay};
+      amax = window_amax(job, {reinterpret_cast<std::byte*>(&history[slot]),
+                               slots * static_cast<std::int64_t>(sizeof(float))});
+    }
+    if (!recipe.scaling_factor_compute_algo) continue;
+    next[slot] = (*recipe.scaling_factor_compute_algo)(amax, inv_scale[slot], largest);
+    check(next[slot] > 0.0F && std::isfinite(next[slot]) && std::isfinite(1.0F / next[slot]),
+          ErrorCode::invalid_argument, "DelayedScaling", "scaling_factor_compute_algo gave ",
+          next[slot], ", wanted a positive, finite number");
+  }
+  update_delayed({.history = history_.view(), .inv_scale = unseen.view(), .scale = {}, .calls = {}},
+                 rule);
+  if (!recipe.scaling_factor_compute_algo) {
+    DelayedRule newest = rule;
+    newest.policy = HistoryPolicy::most_recent;
+    return update_delayed({.history = found.view(),
+                           .inv_scale = inv_scale_.view(),
+                           .scale = scale_.view(),
+                           .calls = {}},
+                          newest);
+  }
+  for (std::size_t slot = 0; slot < size(); ++slot) {
+    if (next[slot] == inv_scale[slot]) continue;
+    inv_scale[slot] = next[slot];
+    scale_.span<float>()[slot] = 1.0F / next[slot];
+  }
+}
+
+}  // namespace octavo

@@ -1,0 +1,90 @@
+// The quantizers of one module and one direction, made for a recipe, with their state, and the end
+// of a step, when delayed scaling moves that state on. Modules of C++ and of other frameworks hold
+// the same objects; where the state's memory comes from is the caller's choice.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include "octavo/base/macros.h"
+#include "octavo/base/reducer.h"
+#include "octavo/quant/quantizer.h"
+#include "octavo/recipe/recipe.h"
+#include "octavo/tensor/tensor.h"
+
+namespace octavo {
+
+enum class Direction : std::uint8_t { forward, backward };
+[[nodiscard]] OCTAVO_API std::string_view name_of(Direction direction);  // "scaling_fwd", ..._bwd
+
+// A quantizer without state. Throws Error(invalid_argument) for DelayedScaling, whose quantizers
+// need memory, and where a factory gives none.
+[[nodiscard]] OCTAVO_API std::shared_ptr<Quantizer> make_quantizer(const Recipe& recipe,
+                                                                   const QuantizerRole& role);
+
+struct QuantizerSetOptions {
+  Direction direction = Direction::forward;
+  std::string_view module_type = "Linear", name{};
+  std::span<const TensorRole> roles{};  // one slot for each, in this order
+  MakeTensor make{};                    // memory for state: f32, dense; without one, the CPU's
+  std::uint64_t seed = 0;
+};
+
+class OCTAVO_API QuantizerSet {
+ public:
+  // State begins as reset_delayed leaves it; or, where `before` is of the same class and the
+  // element format is the same, as that has it: scales, and as many of the newest amaxes as fit.
+  QuantizerSet(const Recipe& recipe, const QuantizerSetOptions& options,
+               const QuantizerSet* before = nullptr);
+
+  [[nodiscard]] const Recipe& recipe() const { return recipe_; }
+  [[nodiscard]] Direction direction() const { return direction_; }
+  [[nodiscard]] const std::vector<TensorRole>& roles() const { return roles_; }
+  [[nodiscard]] std::size_t size() const { return quantizers_.size(); }
+  [[nodiscard]] Quantizer& at(std::size_t slot) const { return *quantizers_.at(slot); }
+  [[nodiscard]] Quantizer& of(TensorRole role) const;
+  // The same, with draws that it has not used before, for stochastic rounding.
+  [[nodiscard]] Quantizer& with_new_draws(TensorRole role);
+
+  // Delayed scaling only, else empty: [length, slots], [slots] and [slots], as in DelayedState.
+  [[nodiscard]] const Tensor& amax_history() const { return history_; }
+  [[nodiscard]] const Tensor& inv_scale() const { return inv_scale_; }
+  [[nodiscard]] const Tensor& scale() const { return scale_; }
+  [[nodiscard]] bool has_state() const { return recipe_.delayed(); }
+
+  // This step's amaxes, row 0 of the history, on the host.
+  [[nodiscard]] std::vector<float> amaxes(void* stream = nullptr) const;
+  void set_amaxes(std::span<const float> amaxes, void* stream = nullptr);
+  // The step ends: update_delayed, or the recipe's own functions. Nothing without state.
+  void update(void* stream = nullptr);
+
+ private:
+  void make_state(const QuantizerSetOptions& options, const QuantizerSet* before);
+  void update_by_functions(const DelayedScaling& recipe, const DelayedRule& rule);
+  [[nodiscard]] DelayedState views() const;
+  [[nodiscard]] std::size_t slot_of(TensorRole role) const;
+
+  Recipe recipe_;
+  Direction direction_;
+  std::vector<TensorRole> roles_;
+  std::vector<std::shared_ptr<Quantizer>> quantizers_;
+  Tensor history_, inv_scale_, scale_;
+  std::uint64_t seed_, draws_;
+};
+
+// A set that ran in a step, and with whom its amaxes are shared.
+struct StepEntry {
+  std::shared_ptr<QuantizerSet> set;
+  std::shared_ptr<const Reducer> amax_group{};
+  void* stream = nullptr;
+};
+// All amaxes of a group are reduced in one call, then every set is updated. Where a reducer throws,
+// nothing is changed.
+OCTAVO_API void end_step(std::span<const StepEntry> entries);
+// The step failed: its amaxes are forgotten.
+OCTAVO_API void forget_step(std::span<const StepEntry> entries);
+
+}  // namespace octavo

@@ -1,0 +1,59 @@
+#include "octavo/recipe/region.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace octavo {
+namespace {
+
+// A module that runs twice in a step ends it once.
+void add(std::vector<StepEntry>& entries, const StepEntry& entry) {
+  const bool known =
+      std::ranges::any_of(entries, [&](const StepEntry& other) { return other.set == entry.set; });
+  if (!known) entries.push_back(entry);
+}
+
+}  // namespace
+
+BackwardTurn::BackwardTurn(std::shared_ptr<Region> region, StepEntry entry)
+    : region_(std::move(region)), entry_(std::move(entry)) {
+  const std::lock_guard lock(region_->mutex_);
+  ++region_->backward_to_come_;
+}
+
+BackwardTurn::~BackwardTurn() {
+  if (has_ran_) return;
+  const std::lock_guard lock(region_->mutex_);
+  --region_->backward_to_come_;
+}
+
+void BackwardTurn::ran() {
+  std::vector<StepEntry> finished;
+  {
+    const std::lock_guard lock(region_->mutex_);
+    if (has_ran_) return;
+    has_ran_ = true;
+    add(region_->backward_, entry_);
+    if (--region_->backward_to_come_ == 0) finished = std::exchange(region_->backward_, {});
+  }
+  end_step(finished);
+}
+
+void Region::runs_forward(const StepEntry& entry) {
+  const std::lock_guard lock(mutex_);
+  add(forward_, entry);
+}
+
+std::shared_ptr<BackwardTurn> Region::expect_backward(StepEntry entry) {
+  return std::make_shared<BackwardTurn>(shared_from_this(), std::move(entry));
+}
+
+std::vector<StepEntry> Region::taken_forward() {
+  const std::lock_guard lock(mutex_);
+  return std::exchange(forward_, {});
+}
+
+void Region::end_forward() { end_step(taken_forward()); }
+void Region::fail_forward() { forget_step(taken_forward()); }
+
+}  // namespace octavo

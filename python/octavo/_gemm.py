@@ -1,0 +1,164 @@
+"""Matrix products of quantized tensors and of values."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Final
+
+from octavo import _octavo
+from octavo._arrays import Array, Family, describe, describe_out
+from octavo._dtypes import VALUES, as_value, dtype_name, kind_name
+from octavo._octavo import Format, Scaling, View
+from octavo._operation import MOST_THREADS, checked_out, integer, value_type
+from octavo._produce import _vector
+from octavo._quantize import preset_names, value_kind
+from octavo._quantized import QuantizedTensor
+
+_MOST_PRODUCTS: Final = 2**62
+
+
+@dataclass(slots=True)
+class Side:
+    """One operand as the library takes it, and where its results belong."""
+
+    handle: View | _octavo.QuantizedTensor
+    family: Family
+    cuda: int
+    stream: int
+    owner: Array | QuantizedTensor  # keeps memory alive
+
+
+def gemm(
+    a: Any,
+    b: Any,
+    bias: Any = None,
+    *,
+    activation: str | None = None,
+    residual: Any = None,
+    out: Any = "float32",
+    accumulator: str = "float32",
+    promote_every: int = 128,
+    threads: int = 0,
+    stream: Any = None,
+) -> Any:
+    """activation(a b^T + bias) + residual, computed in that order and rounded once at the end.
+
+        >>> octavo.gemm(octavo.quantize(x, "mxfp8"), octavo.quantize(w, "mxfp8"))
+
+    a, b: [..., M, K] and [..., N, K], as activations and weights lie in memory: QuantizedTensors
+        of any scaling along K, or arrays of float64, float32, float16 or bfloat16 of any library
+        and strides. Leading dimensions are a batch: the same in both, or in one of them only.
+    bias: [N], of any of these types.
+    activation: "gelu", "gelu_tanh", "relu" or "silu".
+    residual: of the shape of the result.
+    out: "float32", "float16" or "bfloat16" ("float64" with that accumulator), or such a dtype of
+        any library; a contiguous array to write into; or the name of a preset or a Scaling: the
+        float32 results are quantized on the way.
+    accumulator: what sums are kept in. "float32"; "float16": runs of 128 products, for CPUs that
+        are faster so; "float64": nearly exact, slow; "hopper_fp8": what the FP8 tensor cores of
+        Hopper keep, bit for bit, slow.
+    promote_every: of hopper_fp8: so many products are summed before the sum goes to a float32 one,
+        a multiple of 32; 0 is never.
+    threads: at most so many, up to 1024; 0 means all cores. Results do not depend on it.
+    stream: of a CUDA device, as quantize has it.
+
+    Returns an array of a's library, out, or a QuantizedTensor.
+    """
+    op = "gemm"
+    return product(
+        _side(a, op, "a", stream),
+        _side(b, op, "b", stream),
+        op,
+        bias=bias,
+        activation=activation,
+        residual=residual,
+        out=out,
+        accumulator=accumulator,
+        promote_every=promote_every,
+        threads=threads,
+        stream=stream,
+    )
+
+
+def product(
+    a: Side,
+    b: Side,
+    op: str,
+    *,
+    out: Any,
+    bias: Any = None,
+    activation: str | None = None,
+    residual: Any = None,
+    accumulator: str = "float32",
+    promote_every: int = 128,
+    threads: int = 0,
+    stream: Any = None,
+) -> Any:
+    """gemm of operands that have been looked at."""
+    for name, given in (("activation", activation), ("accumulator", accumulator)):
+        if not isinstance(given, str) and not (name == "activation" and given is None):
+            raise TypeError(f"[{op}] got {name} of type {type(given).__name__}, wanted a name")
+    # Named, so that what they look at lives until the work is done.
+    bias_array, bias_view = _vector(bias, op, "bias", stream)
+    residual_array, residual_view = _vector(residual, op, "residual", stream)
+    arguments = (
+        bias_view,
+        activation,
+        residual_view,
+        accumulator,
+        integer(promote_every, "promote_every", _MOST_PRODUCTS, op),
+    )
+    how = {"threads": integer(threads, "threads", MOST_THREADS, op), "stream": a.stream}
+    wanted = _wanted("float32" if out is None else out, op)
+    if isinstance(wanted, Scaling):
+        made = _octavo.gemm_quantized(a.handle, b.handle, wanted, *arguments, **how)
+        return QuantizedTensor(made, a.family, a.stream)
+    shape = tuple(_octavo.gemm_shape(a.handle, b.handle))
+    if wanted is None:
+        value = value_type(describe_out(out, a.family, op).kind, op)
+        target = checked_out(value, shape, a.family, out, op)
+    else:
+        a.family.check_value(wanted, op)
+        target = a.family.empty(wanted, shape, a.cuda, a.stream)
+    _octavo.gemm(a.handle, b.handle, target.view(target.kind), *arguments, **how)
+    return target.family.wrote(target) if wanted is None else target.family.finish(target)
+
+
+def quantized_side(q: QuantizedTensor, stream: Any = None) -> Side:
+    cuda = q._handle.cuda
+    return Side(q._handle, q._family, cuda, q._family.stream(cuda, stream), q)
+
+
+def _side(x: Any, op: str, name: str, stream: Any) -> Side:
+    if isinstance(x, QuantizedTensor):
+        return quantized_side(x, stream)
+    array = describe(x, f"{op}: {name}", stream=stream)
+    if isinstance(array.kind, Format):
+        raise TypeError(
+            f"[{op}] {name} is {kind_name(array.kind)}, codes without scales; put both together "
+            "with quantized(codes, scales, scaling), or use scaled_mm"
+        )
+    view = array.view(value_kind(array, f"{op}: {name}"))
+    return Side(view, array.family.for_results(array), array.cuda, array.stream, array)
+
+
+def _wanted(out: Any, op: str) -> str | Scaling | None:
+    """A type of values, a scaling, or None where out is an array to write into."""
+    if isinstance(out, Scaling):
+        return out
+    if isinstance(out, QuantizedTensor):
+        raise TypeError(
+            f"[{op}] out is a QuantizedTensor, wanted how to quantize: give out.scaling"
+        )
+    if not isinstance(out, str) and dtype_name(out) is None:
+        return None
+    value = as_value(out)
+    if value is not None:
+        return value
+    if isinstance(out, str) and out.partition(":")[0] in preset_names():
+        return _octavo.preset(out)
+    name = out if isinstance(out, str) else dtype_name(out)
+    raise (ValueError if isinstance(out, str) else TypeError)(
+        f"[{op}] got out = {name!r}, wanted {', '.join(VALUES)}, an array, an octavo.Scaling or "
+        f"the name of a preset ({', '.join(preset_names())}): codes need scales"
+    )

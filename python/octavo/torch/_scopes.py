@@ -1,0 +1,162 @@
+"""Where a recipe holds. Scopes are of the thread that enters them; they nest, and the inner one
+decides."""
+
+from __future__ import annotations
+
+import contextlib
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+import octavo
+from octavo import _octavo
+from octavo.recipe import Recipe
+
+
+def get_default_recipe() -> Recipe:
+    """What autocast uses where none is given."""
+    made: Recipe = getattr(octavo.recipe, _octavo.default_recipe().name)()
+    return made
+
+
+def _checked(recipe: Recipe | None, op: str) -> Recipe:
+    if recipe is None:
+        return get_default_recipe()
+    if not isinstance(recipe, Recipe):
+        raise TypeError(
+            f"[{op}] got a recipe of type {type(recipe).__name__}, wanted one of octavo.recipe, "
+            "such as MXFP8BlockScaling()"
+        )
+    return recipe
+
+
+class _Scope:
+    """Entered and left; again only after that."""
+
+    def __init__(self) -> None:
+        self._entered: Any = None
+
+    def _enter(self) -> Any:
+        raise NotImplementedError
+
+    def _leave(self, failed: bool) -> None:
+        raise NotImplementedError
+
+    def __enter__(self) -> None:
+        if self._entered is not None:
+            raise RuntimeError(
+                f"[{type(self).__name__}] this scope is open already; make another one to nest it"
+            )
+        self._entered = self._enter()
+
+    def __exit__(self, kind: Any, error: Any, trace: Any) -> None:
+        try:
+            self._leave(kind is not None)
+        except BaseException:
+            # What it ends with may fail, and then it has ended. Where it is not the innermost scope
+            # of this thread it has not, and is left in its turn.
+            with contextlib.suppress(ValueError):
+                self._leave(True)
+                self._entered = None
+            raise
+        self._entered = None
+
+
+class autocast(_Scope):
+    """Layers called inside multiply as the recipe says, and so does their backward, wherever and
+    whenever that runs. When the outermost scope ends, delayed scaling moves on; when it ends by an
+    exception, this step's amaxes are forgotten instead.
+
+    calibrating: without enabled, amaxes are gathered and scales made, and nothing is quantized.
+    amax_reduction_group: of torch.distributed, or a function that makes a float32 tensor of amaxes
+        the maximum over all processes, in place.
+    """
+
+    def __init__(
+        self,
+        enabled: bool = True,
+        calibrating: bool = False,
+        recipe: Recipe | None = None,
+        amax_reduction_group: Any = None,
+    ) -> None:
+        super().__init__()
+        self._recipe = _checked(recipe, "autocast")
+        self._enabled, self._calibrating = bool(enabled), bool(calibrating)
+        self._reduce = _reducer(amax_reduction_group)
+
+    def _enter(self) -> _octavo.Autocast:
+        return _octavo.Autocast(
+            self._recipe._native(), self._enabled, self._calibrating, self._reduce
+        )
+
+    def _leave(self, failed: bool) -> None:
+        self._entered.leave(failed)
+
+
+class quantized_model_init(_Scope):
+    """Layers made inside keep their weights quantized, and only that.
+
+    preserve_high_precision_init_val: beside them, the values they were made from
+        (weight.get_high_precision_init_val()).
+    """
+
+    def __init__(
+        self,
+        enabled: bool = True,
+        recipe: Recipe | None = None,
+        preserve_high_precision_init_val: bool = False,
+    ) -> None:
+        super().__init__()
+        self._recipe = _checked(recipe, "quantized_model_init")
+        self._enabled, self._preserve = bool(enabled), bool(preserve_high_precision_init_val)
+
+    def _enter(self) -> _octavo.QuantizedModelInit:
+        return _octavo.QuantizedModelInit(self._recipe._native(), self._enabled, self._preserve)
+
+    def _leave(self, failed: bool) -> None:
+        self._entered.leave()
+
+
+def fp8_autocast(
+    enabled: bool = True,
+    calibrating: bool = False,
+    fp8_recipe: Recipe | None = None,
+    fp8_group: Any = None,
+) -> autocast:
+    """The old name of autocast."""
+    _deprecated("fp8_autocast", "autocast")
+    return autocast(enabled, calibrating, fp8_recipe, fp8_group)
+
+
+def fp8_model_init(
+    enabled: bool = True,
+    recipe: Recipe | None = None,
+    preserve_high_precision_init_val: bool = False,
+) -> quantized_model_init:
+    """The old name of quantized_model_init."""
+    _deprecated("fp8_model_init", "quantized_model_init")
+    return quantized_model_init(enabled, recipe, preserve_high_precision_init_val)
+
+
+def _deprecated(old: str, new: str) -> None:
+    warnings.warn(f"{old} is deprecated; use {new}", DeprecationWarning, stacklevel=3)
+
+
+def _reducer(group: Any) -> Callable[[list[float]], list[float]] | None:
+    if group is None:
+        return None
+
+    def reduce(amaxes: list[float]) -> list[float]:
+        numbers = torch.tensor(amaxes, dtype=torch.float32)
+        if callable(group):
+            group(numbers)
+            return numbers.tolist()
+        distributed = torch.distributed
+        if distributed.get_backend(group) == "nccl":
+            numbers = numbers.cuda()
+        distributed.all_reduce(numbers, op=distributed.ReduceOp.MAX, group=group)
+        return numbers.tolist()
+
+    return reduce

@@ -1,0 +1,145 @@
+"""What a module keeps beside its parameters: the library's quantizers, whose state lies in torch
+tensors that the library updates in place."""
+
+from __future__ import annotations
+
+import inspect
+import os
+import pathlib
+import warnings
+from typing import Any
+
+import torch
+
+from octavo import _octavo
+from octavo._arrays_torch import TORCH
+from octavo._quantize import value_kind
+from octavo.torch.quantizers import Float8Quantizer, Quantizer, of_handle
+
+KEYS = ("scaling_fwd", "scaling_bwd")
+_OURS = tuple(str(pathlib.Path(file).parent) + os.sep for file in (__file__, torch.__file__))
+_PARTS = ("amax_history", "inv_scale", "scale")
+STATE_NAMES = tuple(f"{key}.{part}" for key in KEYS for part in _PARTS)
+
+State = dict[str, torch.Tensor]
+
+
+def shared(x: torch.Tensor, op: str) -> _octavo.Tensor:
+    """A tensor's memory for the library, which keeps the tensor alive."""
+    array = TORCH.describe(x, op)
+    return _octavo.Tensor.borrow(array.view(value_kind(array, op)), x)
+
+
+def warn(message: str) -> None:
+    """At the line that called the layer."""
+    frame, level = inspect.currentframe(), 1
+    while frame is not None and frame.f_code.co_filename.startswith(_OURS):
+        frame, level = frame.f_back, level + 1
+    warnings.warn(message, UserWarning, stacklevel=level)
+
+
+class ModuleState:
+    """Quantizers of one module on one device, and the codes of its weight between micro-batches."""
+
+    def __init__(self, module_type: str, name: str, device: torch.device, seed: int) -> None:
+        self.module_type, self.name, self.device, self.seed = module_type, name, device, seed
+        cuda = -1 if device.type == "cpu" else device.index or 0
+        self.handle = _octavo.ModuleQuantizers(
+            module_type, name, _allocator(device), warn, cuda, seed
+        )
+        self.cache = _octavo.WeightCache()
+        self._lists: dict[str, tuple[_octavo.QuantizerSet, list[Quantizer]]] = {}
+        self._waiting: State = {}  # read from a file before there was a recipe for it
+
+    def moved(self, device: torch.device) -> ModuleState:
+        """The same on another device, or in a copy of the module."""
+        other = ModuleState(self.module_type, self.name, device, self.seed)
+        other.load({key: tensor.detach().clone() for key, tensor in self.state().items()})
+        return other
+
+    def quantizers(self, key: str) -> list[Quantizer]:
+        """Those of a direction, in the order of their slots; none before the first recipe."""
+        made = self.handle.at(key)
+        if made is None:
+            return []
+        known = self._lists.get(key)
+        if known is None or known[0] is not made:
+            known = self._lists[key] = (made, _list_of(made))
+        return known[1]
+
+    def state(self) -> State:
+        """Tensors to save: empty where the recipe has no state."""
+        found: State = {}
+        for key in KEYS:
+            made = self.handle.at(key)
+            if made is None or made.amax_history is None:
+                continue
+            for part in _PARTS:
+                found[f"{key}.{part}"] = TORCH.take(getattr(made, part))
+        return found or dict(self._waiting)
+
+    def load(self, state: State) -> None:
+        """Takes saved tensors over, now or when a recipe comes that has such state."""
+        self._waiting = dict(state)
+        self._fill()
+
+    def prepare(self) -> None:
+        """Before a forward: state that waits for its quantizers."""
+        enabled, calibrating, recipe = _octavo.current_autocast()
+        if self._waiting and (enabled or calibrating) and recipe is not None:
+            self.use(recipe)
+
+    def use(self, recipe: _octavo.Recipe) -> None:
+        """Quantizers for a recipe, with the state that waits for them."""
+        self.handle.use(recipe)
+        self._fill()
+
+    def _fill(self) -> None:
+        with torch.no_grad():
+            for key in KEYS:
+                made = self.handle.at(key)
+                if made is None or made.amax_history is None:
+                    continue
+                for part in _PARTS:
+                    saved = self._waiting.pop(f"{key}.{part}", None)
+                    if saved is not None:
+                        _copy_rows(TORCH.take(getattr(made, part)), saved, f"{key}.{part}")
+
+
+def _copy_rows(to: torch.Tensor, saved: torch.Tensor, name: str) -> None:
+    """A history of another length gives its newest rows, which are its last ones, and row 0."""
+    if saved.dim() != to.dim() or saved.shape[-1] != to.shape[-1]:
+        raise RuntimeError(
+            f"[Linear] got a saved {name} of shape {tuple(saved.shape)}, wanted {tuple(to.shape)}"
+        )
+    if saved.shape == to.shape:
+        to.copy_(saved)
+        return
+    to.zero_()
+    to[0].copy_(saved[0])
+    rows = min(len(to), len(saved)) - 1
+    if rows > 0:
+        to[-rows:].copy_(saved[-rows:])
+
+
+def _allocator(device: torch.device) -> Any:
+    """State is in torch's memory wherever it is."""
+
+    def allocate(nbytes: int) -> tuple[int, torch.Tensor]:
+        memory = torch.empty(nbytes, dtype=torch.uint8, device=device)
+        return memory.data_ptr(), memory
+
+    return allocate
+
+
+def _list_of(made: _octavo.QuantizerSet) -> list[Quantizer]:
+    found = [of_handle(made.at(slot)) for slot in range(len(made))]
+    if made.amax_history is None:
+        return found
+    history, inv_scale = TORCH.take(made.amax_history), TORCH.take(made.inv_scale)
+    for slot, quantizer in enumerate(found):
+        if isinstance(quantizer, Float8Quantizer):
+            quantizer.scale = inv_scale[slot : slot + 1]
+            quantizer.amax = history[0, slot : slot + 1]
+            quantizer.amax_history = history[:, slot]
+    return found

@@ -1,0 +1,72 @@
+// Matrix products. Memory of all views and of operands stays until the call returns.
+#include "octavo/ops/gemm.h"
+
+#include <nanobind/stl/optional.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/vector.h>
+
+#include <optional>
+#include <string>
+
+#include "bind.h"
+#include "gemm_side.h"
+
+namespace octavo::python {
+namespace {
+
+GemmOptions options_of(const std::optional<View>& bias,
+                       const std::optional<std::string>& activation,
+                       const std::optional<View>& residual, const std::string& accumulator,
+                       std::int64_t promote_every, int threads, std::uintptr_t stream) {
+  GemmOptions options{.accumulator = parse_accumulator(accumulator),
+                      .promote_every = promote_every,
+                      .bias = bias.value_or(View{}),
+                      .residual = residual.value_or(View{}),
+                      .threads = threads,
+                      .stream = stream_of(stream)};
+  if (activation) options.activation = parse_activation(*activation, "gemm");
+  return options;
+}
+
+}  // namespace
+
+void bind_gemm(nb::module_& module) {
+  module.def(
+      "gemm_shape",
+      [](const GemmSide& a, const GemmSide& b) {
+        return list_of(gemm_shape(operand_of(a), operand_of(b)));
+      },
+      nb::arg("a"), nb::arg("b"), "Of the product, checked.");
+  module.def(
+      "gemm",
+      [](const GemmSide& a, const GemmSide& b, const View& target, const std::optional<View>& bias,
+         const std::optional<std::string>& activation, const std::optional<View>& residual,
+         const std::string& accumulator, std::int64_t promote_every, int threads,
+         std::uintptr_t stream) {
+        const GemmOptions options =
+            options_of(bias, activation, residual, accumulator, promote_every, threads, stream);
+        const nb::gil_scoped_release released;
+        gemm_into(operand_of(a), operand_of(b), target, options);
+      },
+      nb::arg("a"), nb::arg("b"), nb::arg("target"), nb::arg("bias").none(),
+      nb::arg("activation").none(), nb::arg("residual").none(), nb::arg("accumulator"),
+      nb::arg("promote_every"), nb::kw_only(), nb::arg("threads") = 0, nb::arg("stream") = 0,
+      "activation(A B^T + bias) + residual, into a view of values.");
+  module.def(
+      "gemm_quantized",
+      [](const GemmSide& a, const GemmSide& b, const Scaling& scaling,
+         const std::optional<View>& bias, const std::optional<std::string>& activation,
+         const std::optional<View>& residual, const std::string& accumulator,
+         std::int64_t promote_every, int threads, std::uintptr_t stream) {
+        const GemmOptions options =
+            options_of(bias, activation, residual, accumulator, promote_every, threads, stream);
+        const nb::gil_scoped_release released;
+        return gemm_quantized(operand_of(a), operand_of(b), scaling, options);
+      },
+      nb::arg("a"), nb::arg("b"), nb::arg("scaling"), nb::arg("bias").none(),
+      nb::arg("activation").none(), nb::arg("residual").none(), nb::arg("accumulator"),
+      nb::arg("promote_every"), nb::kw_only(), nb::arg("threads") = 0, nb::arg("stream") = 0,
+      "The same as codes with scales.");
+}
+
+}  // namespace octavo::python

@@ -1,0 +1,183 @@
+// What a layer of Python calls: one forward and one backward of Linear on arrays of the caller's,
+// and the quantizers that a module keeps, with their state in memory of the caller's.
+#include <nanobind/stl/optional.h>
+#include <nanobind/stl/pair.h>
+#include <nanobind/stl/shared_ptr.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/string_view.h>
+#include <nanobind/stl/tuple.h>
+#include <nanobind/stl/variant.h>
+#include <nanobind/stl/vector.h>
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <tuple>
+#include <utility>
+#include <variant>
+
+#include "bind.h"
+#include "octavo/nn/linear_pass.h"
+#include "octavo/nn/quantized_weight.h"
+#include "octavo/recipe/module_quantizers.h"
+
+namespace octavo::python {
+namespace {
+
+// A function of Python's that the library may copy, call and let go without the GIL.
+class Callback {
+ public:
+  explicit Callback(nb::object function) : owner_(kept_alive(std::move(function))) {}
+  template <typename... Arguments>
+  nb::object operator()(const Arguments&... arguments) const {  // with the GIL
+    return nb::borrow(static_cast<PyObject*>(owner_.get()))(arguments...);
+  }
+
+ private:
+  std::shared_ptr<void> owner_;
+};
+
+// allocate(bytes) makes memory and returns its address and its owner; none: the library does.
+MakeTensor maker(nb::object allocate, int cuda) {
+  if (allocate.is_none()) return {};
+  return [allocate = Callback(std::move(allocate)), cuda](View like) {
+    const nb::gil_scoped_acquire held;
+    const auto bytes = dense_bytes(like.shape, like.dtype, like.format, like.packed);
+    const auto [address, owner] = nb::cast<std::pair<std::uintptr_t, nb::object>>(allocate(bytes));
+    like.data = reinterpret_cast<void*>(address);
+    like.device = device_of(cuda);
+    return Tensor::adopt(like, kept_alive(owner));
+  };
+}
+
+void make_quantizers(ModuleQuantizers* self, const std::string& module_type,
+                     const std::string& name, nb::object allocate, nb::object warn, int cuda,
+                     std::uint64_t seed) {
+  ModuleQuantizersOptions options{.module_type = module_type, .name = name};
+  options.make = maker(std::move(allocate), cuda);
+  options.warn = [warn = Callback(std::move(warn))](std::string_view message) {
+    const nb::gil_scoped_acquire held;
+    warn(std::string(message));
+  };
+  options.seed = seed;
+  new (self) ModuleQuantizers(std::move(options));
+}
+
+LinearRun run_of(nb::object allocate, int cuda, std::uintptr_t stream) {
+  LinearRun run;
+  run.stream = stream_of(stream);
+  run.make = maker(std::move(allocate), cuda);
+  return run;
+}
+
+using Weight = std::variant<SharedTensor*, std::shared_ptr<QuantizedTensor>>;
+
+std::pair<SharedTensor, std::shared_ptr<LinearSaved>> forward(
+    const SharedTensor& x, const Weight& weight, const Recipe* made_with, const SharedTensor* bias,
+    const std::tuple<bool, bool, bool>& needs, std::optional<bool> is_first_microbatch,
+    ModuleQuantizers& quantizers, WeightCache& cache, nb::object allocate, std::uintptr_t stream) {
+  LinearCall call{.x = x.tensor};
+  if (const auto* codes = std::get_if<std::shared_ptr<QuantizedTensor>>(&weight)) {
+    call.weight.codes = *codes;
+    if (made_with != nullptr) call.weight.made_with = std::make_shared<const Recipe>(*made_with);
+  } else {
+    call.weight.values = std::get<SharedTensor*>(weight)->tensor;
+  }
+  if (bias != nullptr) call.bias = bias->tensor;
+  std::tie(call.needs.dx, call.needs.dw, call.needs.db) = needs;
+  call.is_first_microbatch = is_first_microbatch;
+  call.quantizers = &quantizers;
+  call.cache = &cache;
+  call.run = run_of(std::move(allocate), cuda_index(x.tensor.view().device), stream);
+  auto saved = std::make_shared<LinearSaved>();
+  const nb::gil_scoped_release released;
+  const Tensor y = linear_forward(call, saved.get());
+  return {share(y), std::move(saved)};
+}
+
+using Gradient = std::optional<SharedTensor>;
+
+std::tuple<Gradient, Gradient, Gradient> backward(const SharedTensor& dy,
+                                                  const LinearSaved& saved) {
+  const nb::gil_scoped_release released;
+  const LinearGradients found = linear_backward(dy.tensor, saved);
+  return {share_if_there(found.dx), share_if_there(found.dw), share_if_there(found.db)};
+}
+
+void bind_sets(nb::module_& module) {
+  nb::class_<QuantizerSet>(module, "QuantizerSet", "The quantizers of a module and a direction.")
+      .def("__len__", &QuantizerSet::size)
+      .def(
+          "at",
+          [](const QuantizerSet& self, std::size_t slot) -> Quantizer& {
+            if (slot >= self.size()) throw nb::index_error();
+            return self.at(slot);
+          },
+          nb::arg("slot"), nb::rv_policy::reference_internal)
+      .def_prop_ro(
+          "amax_history",
+          [](const QuantizerSet& self) { return share_if_there(self.amax_history()); },
+          "[length, slots]; None without state.")
+      .def_prop_ro("inv_scale",
+                   [](const QuantizerSet& self) { return share_if_there(self.inv_scale()); })
+      .def_prop_ro("scale", [](const QuantizerSet& self) { return share_if_there(self.scale()); });
+
+  nb::class_<ModuleQuantizers>(module, "ModuleQuantizers", "What a module keeps of recipes.")
+      .def("__init__", &make_quantizers, nb::arg("module_type"), nb::arg("name"),
+           nb::arg("allocate").none(), nb::arg("warn"), nb::arg("cuda") = -1, nb::arg("seed") = 0,
+           "allocate(bytes), if given, makes memory for state and returns (address, owner).")
+      .def("use", &ModuleQuantizers::use, nb::arg("recipe"),
+           "Quantizers for a recipe; True where they are new.")
+      .def(
+          "at",
+          [](const ModuleQuantizers& self, std::string_view key) {
+            const auto& set = self.at(key);
+            return set ? std::optional(set) : std::nullopt;
+          },
+          nb::arg("key"), "By scaling_fwd or scaling_bwd; None before the first recipe.")
+      .def(
+          "first_weight",
+          [](ModuleQuantizers& self, const Recipe& recipe, const View& values,
+             std::uintptr_t stream, nb::object allocate) {
+            const LinearRun run = run_of(std::move(allocate), cuda_index(values.device), stream);
+            const nb::gil_scoped_release released;
+            return *first_quantized_weight(self, recipe, values, run);
+          },
+          nb::arg("recipe"), nb::arg("values"), nb::arg("stream") = 0,
+          nb::arg("allocate").none() = nb::none(), "The codes of a weight's first values.")
+      .def(
+          "next_weight",
+          [](const ModuleQuantizers& self, const View& values, std::uintptr_t stream,
+             nb::object allocate) {
+            const LinearRun run = run_of(std::move(allocate), cuda_index(values.device), stream);
+            const nb::gil_scoped_release released;
+            return *requantized_weight(self, values, run);
+          },
+          nb::arg("values"), nb::arg("stream") = 0, nb::arg("allocate").none() = nb::none(),
+          "The codes of its later ones.");
+}
+
+}  // namespace
+
+void bind_nn(nb::module_& module) {
+  bind_sets(module);
+  nb::class_<WeightCache>(module, "WeightCache", "A weight's codes between micro-batches.")
+      .def(nb::init<>());
+  nb::class_<LinearSaved>(module, "LinearSaved", "What a backward of Linear needs.")
+      .def_prop_ro("x_nbytes", &LinearSaved::x_nbytes, "Of x, as it is kept.")
+      .def_prop_ro(
+          "keeps_values",
+          [](const LinearSaved& self) {
+            return self.x.view().data != nullptr || self.weight.values.view().data != nullptr;
+          },
+          "Whether it shares memory with the tensors of forward.");
+  module.def("linear_forward", &forward, nb::arg("x"), nb::arg("weight"),
+             nb::arg("made_with").none(), nb::arg("bias").none(), nb::kw_only(), nb::arg("needs"),
+             nb::arg("is_first_microbatch").none(), nb::arg("quantizers"), nb::arg("cache"),
+             nb::arg("allocate").none() = nb::none(), nb::arg("stream") = 0,
+             "y = x w^T + bias in the autocast scope of this thread. made_with: the recipe of a "
+             "weight that is codes. needs: which of dx, dw and db backward is asked for.");
+  module.def("linear_backward", &backward, nb::arg("dy"), nb::arg("saved"), "(dx, dw, db).");
+}
+
+}  // namespace octavo::python

@@ -1,0 +1,21 @@
+// An operand of a product as Python gives it: values, or codes with scales.
+#pragma once
+
+#include <nanobind/stl/variant.h>
+
+#include <variant>
+
+#include "octavo/ops/gemm.h"
+#include "octavo/quant/quantized_tensor.h"
+#include "octavo/tensor/view.h"
+
+namespace octavo::python {
+
+using GemmSide = std::variant<View, QuantizedTensor*>;
+
+inline Operand operand_of(const GemmSide& side) {
+  if (const View* values = std::get_if<View>(&side)) return {*values};
+  return {*std::get<QuantizedTensor*>(side)};
+}
+
+}  // namespace octavo::python

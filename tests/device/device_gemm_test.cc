@@ -1,0 +1,90 @@
+// Products on a device: the reference's bytes, one device for everything, scratch that is given
+// back.
+#include "device_testing.h"
+
+namespace octavo::testing {
+namespace {
+
+class GemmOnDevice : public OnDevice {
+ protected:
+  static constexpr std::int64_t kM = 20, kN = 33, kK = 70;
+  const Tensor x = values_as(all_kinds_of_values(kM * kK, 3, true), {kM, kK}, DType::bf16),
+               w = values_as(all_kinds_of_values(kN * kK, 5, true), {kN, kK}, DType::bf16),
+               bias = values_as(all_kinds_of_values(kN, 7, true), {kN}, DType::f32),
+               residual = values_as(all_kinds_of_values(kM * kN, 9, true), {kM, kN}, DType::f32);
+  const Tensor x_there = to_device(x.view(), kFirst), w_there = to_device(w.view(), kFirst),
+               bias_there = to_device(bias.view(), kFirst),
+               residual_there = to_device(residual.view(), kFirst);
+  const GemmOptions reference{.backend = &reference_backend()};
+};
+
+TEST_F(GemmOnDevice, ValuesOfTheReference) {
+  for (const char* name : {"fp8", "fp8-channel", "fp8-block", "mxfp8", "mxfp4", "nvfp4"}) {
+    const QuantizedTensor a = quantize(x.view(), preset(name)),
+                          b = quantize(w.view(), preset(name)), a_there = to_device(a, kFirst),
+                          b_there = to_device(b, kFirst);
+    GemmOptions options = reference;
+    options.bias = bias.view();
+    options.residual = residual.view();
+    const Tensor wanted = gemm(a, b, options);
+    const GemmOptions there{.bias = bias_there.view(), .residual = residual_there.view()};
+    const Tensor got = gemm(a_there, b_there, there);
+    EXPECT_EQ(got.view().device, kFirst);
+    EXPECT_EQ(difference(to_host(got.view()), wanted), "") << name;
+    captured([&] { gemm_into(a_there, b_there, got.view(), there); });
+    EXPECT_EQ(difference(to_host(gemm_quantized(a_there, b_there, preset("mxfp8"), there)),
+                         quantize(wanted.view(), preset("mxfp8"))),
+              "")
+        << name;
+  }
+  EXPECT_EQ(difference(to_host(gemm(x_there, w_there, {.out = DType::bf16}).view()),
+                       gemm(x, w, {.out = DType::bf16, .backend = &reference_backend()})),
+            "");
+}
+
+TEST_F(GemmOnDevice, EverythingIsOnOneDevice) {
+  constexpr ErrorCode kInvalid = ErrorCode::invalid_argument;
+  const QuantizedTensor b = quantize(w.view(), preset("mxfp8"));
+  refused(kInvalid, "A is on cuda:0 and B on cpu", [&] { (void)gemm(x_there, w); });
+  refused(kInvalid, "A is on cuda:0 and B on cpu", [&] { (void)gemm(x_there, b); });
+  refused(kInvalid, "A is on cpu and B on cuda:0", [&] { (void)gemm(x, to_device(b, kFirst)); });
+  refused(kInvalid, "A is on cuda:0 and B on cuda:1",
+          [&] { (void)gemm(x_there, to_device(b, kSecond)); });
+  refused(kInvalid, "A is on cuda:0 and the bias on cpu",
+          [&] { (void)gemm(x_there, w_there, {.bias = bias.view()}); });
+  refused(kInvalid, "A is on cuda:0 and the residual on cpu",
+          [&] { (void)gemm(x_there, w_there, {.residual = residual.view()}); });
+  const Tensor out = Tensor::values({kM, kN}, DType::f32);
+  refused(kInvalid, "the output on cpu", [&] { gemm_into(x_there, w_there, out.view()); });
+}
+
+TEST_F(GemmOnDevice, WhatADeviceDoesNotOffer) {
+  Kernels fewer = *device.api().kernels;
+  fewer.gemm_offered = [](const GemmJob& job) { return job.accumulator == Accumulator::f32; };
+  device.offer(fewer);
+  (void)gemm(x_there, w_there);
+  refused(ErrorCode::unsupported, "backend 'fake' does not offer this product",
+          [&] { (void)gemm(x_there, w_there, {.accumulator = Accumulator::f16}); });
+  fewer.gemm = nullptr;
+  device.offer(fewer);
+  refused(ErrorCode::unsupported, "copy to the CPU (to_host)",
+          [&] { (void)gemm(x_there, w_there); });
+}
+
+TEST_F(GemmOnDevice, WorkspaceOfTheCallerOrOfThePool) {
+  Kernels hungry = *device.api().kernels;
+  hungry.gemm_workspace = [](const Exec&, const GemmJob&) -> std::int64_t { return 1000; };
+  device.offer(hungry);
+  const Tensor out = values_on(kFirst, {kM, kN}, DType::f32);
+  const int before = device.diary().allocations;
+  gemm_into(x_there, w_there, out.view());
+  EXPECT_EQ(device.diary().allocations, before + 1);
+  EXPECT_GE(device.diary().workspace, 1000U);
+  auto* own = static_cast<std::byte*>(device.memory(2000));
+  gemm_into(x_there, w_there, out.view(), {.workspace = {own, 2000}});
+  EXPECT_EQ(device.diary().allocations, before + 1);
+  EXPECT_EQ(device.diary().workspace, 2000U);
+}
+
+}  // namespace
+}  // namespace octavo::testing

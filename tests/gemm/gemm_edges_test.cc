@@ -1,0 +1,163 @@
+// Nothing to multiply, what is not finite, and scales at the ends of their range.
+#include "tests/gemm/gemm_cases.h"
+
+namespace octavo::testing {
+namespace {
+
+constexpr Accumulator kEvery[] = {Accumulator::f32, Accumulator::f16, Accumulator::f64,
+                                  Accumulator::hopper_fp8};
+
+TEST(GemmEdges, NothingToSum) {
+  const Tensor bias = values_as({1, -2, 3}, {3}, DType::f32),
+               residual = values_as({10, 20, 30, 40, 50, 60}, {2, 3}, DType::f32);
+  for (const char* name : {"fp8", "fp8-channel", "mxfp8", "fp8-block"}) {
+    const MadeOperand a = made(quantized_as(name), {}, 2, 0),
+                      b = made(quantized_as(name), {}, 3, 0);
+    for (const BackendInfo& backend : multiplying_backends())
+      for (const Accumulator accumulator : kEvery) {
+        GemmOptions options{.accumulator = accumulator, .backend = backend.kernels};
+        const Tensor zeros = gemm(a.operand(), b.operand(), options);
+        for (const float x : zeros.span<float>())
+          EXPECT_EQ(x, 0.0F) << name << ", " << backend.name;
+        options.bias = bias.view();
+        options.activation = ActivationKind::relu;
+        options.residual = residual.view();
+        const Tensor out = gemm(a.operand(), b.operand(), options);
+        const std::vector<float> got(out.span<float>().begin(), out.span<float>().end());
+        EXPECT_EQ(got, (std::vector<float>{11, 20, 33, 41, 50, 63})) << name << backend.name;
+      }
+  }
+}
+
+TEST(GemmEdges, NothingToFill) {
+  const OperandKind kinds[] = {quantized_as("fp8"), quantized_as("mxfp8"), quantized_as("nvfp4"),
+                               quantized_as("fp8-block"), valued_as(DType::bf16)};
+  for (const OperandKind& kind : kinds)
+    for (const BackendInfo& backend : multiplying_backends())
+      for (const Sizes& sizes :
+           {Sizes{0, 3, 40}, Sizes{3, 0, 40}, Sizes{0, 0, 40}, Sizes{0, 2, 0}, Sizes{0, 0, 0}}) {
+        const MadeOperand a = made(kind, usual_values(sizes.m, sizes.k, 1), sizes.m, sizes.k),
+                          b = made(kind, usual_values(sizes.n, sizes.k, 2), sizes.n, sizes.k);
+        const GemmOptions options{.backend = backend.kernels};
+        EXPECT_EQ(gemm(a.operand(), b.operand(), options).shape(), (Shape{sizes.m, sizes.n}));
+        const QuantizedTensor q =
+            gemm_quantized(a.operand(), b.operand(), preset("mxfp8"), options);
+        EXPECT_EQ(q.shape, (Shape{sizes.m, sizes.n}));
+      }
+}
+
+// NaN where the sum is NaN, Inf of its sign where it is that, else within the bound.
+void expect_ieee(const MadeOperand& a, const MadeOperand& b, Accumulator accumulator,
+                 const Kernels* backend, const std::string& where) {
+  const Tensor got =
+      gemm(a.operand(), b.operand(), {.accumulator = accumulator, .backend = backend});
+  int shown = 0, not_finite = 0;
+  for_each_element(got, [&](std::int64_t row, std::int64_t col, double value) {
+    const oracle::Element exact = oracle::element_of(a.numbers, b.numbers, row, col);
+    bool right = false;
+    if (std::isfinite(exact.sum)) {
+      // The reach of 13 bits is not the matter here.
+      const double bound = accumulator == Accumulator::hopper_fp8 ? 0.1 * exact.magnitude
+                           : accumulator == Accumulator::f16
+                               ? oracle::bound_f16(a.numbers, b.numbers, row, col, exact.magnitude)
+                               : oracle::bound_f32(a.numbers.cols, exact.magnitude);
+      right = std::fabs(value - exact.sum) <=
+              bound + oracle::bound_rounded(std::fabs(exact.sum) + bound, DType::f32);
+    } else {
+      ++not_finite;
+      right = std::isnan(exact.sum) ? std::isnan(value) : value == exact.sum;
+    }
+    if (!right && ++shown <= 3)
+      ADD_FAILURE() << where << ", row " << row << ", column " << col << ": got " << value
+                    << ", wanted " << exact.sum;
+  });
+  EXPECT_GT(not_finite, 0) << where;
+  EXPECT_LT(not_finite, a.numbers.rows * b.numbers.rows) << where;
+}
+
+// Some codes are replaced by NaN or Inf; a row in three has none of them.
+void spoil(MadeOperand& made, unsigned nan, unsigned inf, unsigned seed) {
+  std::mt19937 random(seed);
+  auto codes = made.quantized.rowwise.codes.bytes();
+  const auto cols = static_cast<std::size_t>(made.quantized.shape[1]);
+  for (std::size_t i = 0; i < codes.size(); ++i) {
+    if (i / cols % 3 == 0) continue;
+    if (random() % 97 == 0) codes[i] = static_cast<std::byte>(inf | (random() & 1) << 7);
+    if (random() % 401 == 0) codes[i] = static_cast<std::byte>(nan);
+    if (random() % 3 == 0) codes[i] = std::byte{0};
+  }
+  made.numbers = oracle::numbers_of(made.quantized);
+}
+
+TEST(GemmEdges, CodesThatAreNotFinite) {
+  struct Case {
+    const char *a, *b;
+    unsigned nan_a, inf_a, nan_b, inf_b;
+  };
+  // e4m3 has no Inf: a number in its place.
+  for (const Case& c : {Case{"fp8:e5m2", "fp8", 0x7E, 0x7C, 0x7F, 0x38},
+                        Case{"mxfp8:e5m2", "mxfp8:e5m2", 0x7F, 0x7C, 0xFD, 0x7C},
+                        Case{"fp8-channel", "fp8:e5m2", 0xFF, 0x38, 0x7D, 0x7C},
+                        Case{"fp8-1x128", "fp8-block", 0x7F, 0x01, 0xFF, 0x81}}) {
+    for (const Sizes& sizes : {Sizes{7, 10, 33}, Sizes{40, 35, 130}, Sizes{2, 129, 260}}) {
+      MadeOperand a = made(quantized_as(c.a), usual_values(sizes.m, sizes.k, 5), sizes.m, sizes.k),
+                  b = made(quantized_as(c.b), usual_values(sizes.n, sizes.k, 6), sizes.n, sizes.k);
+      spoil(a, c.nan_a, c.inf_a, 7);
+      spoil(b, c.nan_b, c.inf_b, 8);
+      for (const BackendInfo& backend : multiplying_backends())
+        for (const Accumulator accumulator : kEvery) {
+          expect_ieee(a, b, accumulator, backend.kernels,
+                      text(c.a, " x ", c.b, ", ", to_text(sizes), ", ", backend.name, ", ",
+                           name_of(accumulator)));
+          if (::testing::Test::HasFailure()) return;
+        }
+    }
+  }
+}
+
+// A tile with a NaN has a NaN for its scale, and all that is made of it is NaN.
+TEST(GemmEdges, PoisonedTilesAndValues) {
+  for (const char* name : {"fp8-channel", "fp8-1x128", "mxfp8", "mxfp4", "mxint8", "nvfp4", ""}) {
+    const OperandKind kind = *name != '\0' ? quantized_as(name) : valued_as(DType::f32);
+    std::vector<float> values = usual_values(6, 200, 9);
+    values[200 + 150] = std::nanf("");
+    values[400 + 20] = HUGE_VALF;
+    const MadeOperand a = made(kind, values, 6, 200),
+                      b = made(kind, usual_values(5, 200, 10), 5, 200);
+    for (const BackendInfo& backend : multiplying_backends())
+      for (const Accumulator accumulator : {Accumulator::f32, Accumulator::f16, Accumulator::f64})
+        expect_ieee(a, b, accumulator, backend.kernels,
+                    text(kind.name, ", ", backend.name, ", ", name_of(accumulator)));
+  }
+}
+
+// Products that are ordinary numbers of operands that are not, and products too small for f32.
+TEST(GemmEdges, ScalesAtTheEndsOfTheirRange) {
+  for (const char* name :
+       {"fp8", "fp8-channel", "fp8-1x128", "fp8-block", "mxfp8", "mxfp6", "mxfp4", "mxint8", ""}) {
+    const OperandKind kind = *name != '\0' ? quantized_as(name) : valued_as(DType::f32);
+    for (const auto& [a_size, b_size] : {std::pair{-100.0F, 100.0F},
+                                         {110.0F, -90.0F},
+                                         {-60.0F, -60.0F},
+                                         {-85.0F, -85.0F},
+                                         {-20.0F, 115.0F},
+                                         {115.0F, -20.0F}}) {
+      const auto sized = [](std::vector<float> values, float size) {
+        for (float& x : values) x *= std::exp2(size);
+        return values;
+      };
+      const MadeOperand b = made(kind, sized(usual_values(9, 130, 4), b_size), 9, 130);
+      for (const std::int64_t rows : {1, 3, 20}) {
+        const MadeOperand a = made(kind, sized(usual_values(rows, 130, 3), a_size), rows, 130);
+        for (const BackendInfo& backend : multiplying_backends())
+          expect_product(gemm(a.operand(), b.operand(), {.backend = backend.kernels}), a.numbers,
+                         b.numbers, Accumulator::f32,
+                         text(rows, " rows, ", kind.name, ", 2^", a_size, " x 2^", b_size, ", ",
+                              backend.name));
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace octavo::testing
