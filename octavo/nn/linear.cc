@@ -41,13 +41,18 @@ Tensor placed(const Tensor& host, const LinearOptions& options) {
              : to_device(host.view(), options.device, options.run.stream);
 }
 
-// The i-th weight depends on the seed and i alone.
-Tensor first_weight(std::int64_t in, std::int64_t out, const LinearOptions& options) {
+// Before the weight and before the bias: a compiler makes the arguments of a call in any order.
+void check_options(std::int64_t in, std::int64_t out, const LinearOptions& options) {
   check(in >= 1 && out >= 1, ErrorCode::invalid_argument, kModule, "got in_features = ", in,
         " and out_features = ", out, ", wanted both at least 1");
   check(is_value(options.params_dtype), ErrorCode::wrong_type, kModule,
         "params_dtype is codes, wanted float64, float32, float16 or bfloat16; for codes make the "
         "layer inside quantized_model_init");
+}
+
+// The i-th weight depends on the seed and i alone.
+Tensor first_weight(std::int64_t in, std::int64_t out, const LinearOptions& options) {
+  check_options(in, out, options);
   const Tensor weight = Tensor::values({out, in}, options.params_dtype);
   const double bound = 1.0 / std::sqrt(static_cast<double>(in));
   const auto count = static_cast<std::size_t>(in * out);
@@ -58,7 +63,8 @@ Tensor first_weight(std::int64_t in, std::int64_t out, const LinearOptions& opti
   return placed(weight, options);
 }
 
-Tensor first_bias(std::int64_t out, const LinearOptions& options) {
+Tensor first_bias(std::int64_t in, std::int64_t out, const LinearOptions& options) {
+  check_options(in, out, options);
   if (!options.bias) return {};
   const Tensor bias = Tensor::values({out}, options.params_dtype);
   std::memset(bias.bytes().data(), 0, bias.bytes().size());
@@ -78,7 +84,7 @@ ModuleQuantizersOptions quantizer_options(const LinearOptions& options, Device d
 }  // namespace
 
 Linear::Linear(std::int64_t in, std::int64_t out, const LinearOptions& options)
-    : Linear(first_weight(in, out, options), first_bias(out, options), options) {}
+    : Linear(first_weight(in, out, options), first_bias(in, out, options), options) {}
 
 Linear::Linear(const Tensor& weight, const Tensor& bias, const LinearOptions& options)
     : options_(options),
