@@ -1,0 +1,100 @@
+// How others spell a quantized checkpoint: which tensors stand for one weight, under which names,
+// in which types and layouts, and what config.json says about them. A dialect is written (spell,
+// configure) and read (recognize) here, and nowhere else; docs/numerics/dialects.md has the bytes.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "octavo/base/json.h"
+#include "octavo/base/macros.h"
+#include "octavo/checkpoint/checkpoint_reader.h"
+#include "octavo/quant/quantized_tensor.h"
+#include "octavo/safetensors/header_writer.h"
+
+namespace octavo {
+
+enum class Dialect : std::uint8_t { compressed_tensors, deepseek, modelopt, comfyui, octavo };
+[[nodiscard]] OCTAVO_API std::string_view name_of(Dialect dialect);
+[[nodiscard]] OCTAVO_API Dialect parse_dialect(std::string_view name);  // Error lists the names
+[[nodiscard]] OCTAVO_API std::vector<std::string> dialect_names();
+
+// One weight that is (to be) quantized: a matrix [N, K], or a stack of them.
+struct QuantizedWeight {
+  std::string name;    // of the weight in the unquantized checkpoint, "....up_proj.weight"
+  std::string module;  // the same without ".weight"
+  Shape shape{};
+  DType source = DType::bf16;  // what it was, and what dequantize makes of it
+  Scaling scaling{};           // rowwise; tile, format and scale say the rest
+};
+
+// What part of a weight a tensor of the file holds.
+enum class Part : std::uint8_t {
+  codes,
+  scales,
+  tensor_scale,  // the second level
+  marker,        // says what the others are (comfy_quant): constant bytes
+};
+
+// One tensor of the file.
+struct SpelledTensor {
+  safetensors::TensorPlan plan;  // name, type, shape
+  Part part = Part::codes;
+  std::string constant;  // the bytes of a marker
+};
+
+// The tensors that stand for a weight. Throws Error(unsupported) with the reason when the dialect
+// cannot say it: a scaling it has no words for, a shape its loaders refuse (ragged 128 x 128).
+[[nodiscard]] OCTAVO_API std::vector<SpelledTensor> spell(Dialect dialect,
+                                                          const QuantizedWeight& weight);
+// Can it, and if not, why not ("" if it can).
+[[nodiscard]] OCTAVO_API std::string why_not(Dialect dialect, const QuantizedWeight& weight);
+
+// Rows [first_row, first_row + rows) of a weight, as octavo has them, and where their bytes go.
+// Bands begin at multiples of band_rows(); only the last may end elsewhere. The tensor scale is
+// written with the band that begins at row 0.
+[[nodiscard]] OCTAVO_API std::int64_t band_rows(Dialect dialect, const QuantizedWeight& weight);
+struct BandBytes {
+  std::size_t tensor = 0;    // index into spell()'s result
+  std::uint64_t offset = 0;  // in that tensor
+  std::vector<std::byte> bytes;
+};
+[[nodiscard]] OCTAVO_API std::vector<BandBytes> spell_band(Dialect dialect,
+                                                           const QuantizedWeight& weight,
+                                                           std::int64_t first_row,
+                                                           const QuantizedTensor& band);
+
+// The model as a whole, for config.json: what is quantized how, and what is not.
+struct QuantizedModel {
+  std::vector<QuantizedWeight> weights;
+  std::vector<std::string> plain_modules;  // Linears (by name and shape) that stay as they are
+};
+// Changes config (and hf_quant_config, for modelopt) as the dialect's loaders want it.
+OCTAVO_API void configure(Dialect dialect, const QuantizedModel& model, Json& config,
+                          Json& hf_quant_config);
+
+// A weight found in a checkpoint, with the tensors that hold it.
+struct FoundWeight {
+  QuantizedWeight weight;
+  std::vector<SpelledTensor> tensors;  // those the file has, in spell()'s order
+};
+struct Recognized {
+  bool quantized = false;
+  Dialect dialect = Dialect::octavo;
+  std::vector<FoundWeight> weights;
+  std::vector<std::string> plain;  // names of tensors that are no part of a quantized weight
+};
+// From config and names. A checkpoint that is not quantized has no weights; one whose parts
+// contradict each other throws Error(invalid_argument) that names the tensor.
+[[nodiscard]] OCTAVO_API Recognized recognize(const CheckpointReader& checkpoint);
+
+// A band of a found weight, read as octavo has it: the opposite of spell_band.
+[[nodiscard]] OCTAVO_API QuantizedTensor read_band(const CheckpointReader& checkpoint,
+                                                   Dialect dialect, const FoundWeight& found,
+                                                   std::int64_t first_row, std::int64_t rows);
+
+}  // namespace octavo

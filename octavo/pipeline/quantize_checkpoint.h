@@ -1,0 +1,32 @@
+// The main job: a checkpoint of any size, through little memory, into files that servers load.
+//   const CheckpointReport report = quantize_checkpoint("model/", "out/", {.plan = {.recipe = "mxfp8"}});
+// OUT appears file by file, each whole; its index and config.json come last, so that a folder with a
+// config.json is complete. After a kill the same call with resume = true gives the same bytes.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "octavo/base/macros.h"
+#include "octavo/pipeline/plan.h"
+#include "octavo/pipeline/progress.h"
+#include "octavo/report/checkpoint_report.h"
+
+namespace octavo {
+
+struct QuantizeCheckpointOptions {
+  QuantizePlanOptions plan{};
+  int threads = 0;                          // 0: all cores; bytes do not depend on it
+  std::uint64_t max_memory = 256ULL << 20;  // for windows; at least 16 MiB
+  bool resume = false;                      // go on where an earlier call stopped
+  bool measure = true;                      // errors, for the report
+  OnProgress on_progress{};
+};
+
+// `source` a folder or a file, `out` a folder (or a file where source is one) that is not there,
+// is empty, or is an earlier call's (with resume). Never the source itself.
+[[nodiscard]] OCTAVO_API CheckpointReport quantize_checkpoint(
+    const std::string& source, const std::string& out,
+    const QuantizeCheckpointOptions& options = {});
+
+}  // namespace octavo
