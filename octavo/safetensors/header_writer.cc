@@ -5,7 +5,7 @@
 #include <utility>
 
 #include "octavo/base/error.h"
-#include "octavo/safetensors/json_reader_internal.h"
+#include "octavo/base/json_text_internal.h"
 #include "octavo/safetensors/placement_internal.h"
 
 namespace octavo::safetensors {
@@ -13,26 +13,8 @@ namespace {
 
 constexpr std::size_t kAlignment = 8;  // of the data
 
-void append_string(std::string& out, std::string_view value) {
-  constexpr std::string_view kSpecial = "\"\\\b\f\n\r\t", kLetters = "\"\\bfnrt",
-                             kHex = "0123456789abcdef";
-  out += '"';
-  for (const char c : value) {
-    const auto byte = static_cast<unsigned char>(c);
-    const std::size_t special = kSpecial.find(c);
-    if (special != std::string_view::npos) {
-      (out += '\\') += kLetters[special];
-    } else if (byte < 0x20) {
-      ((out += "\\u00") += kHex[byte >> 4]) += kHex[byte & 15];
-    } else {
-      out += c;
-    }
-  }
-  out += '"';
-}
-
 void append_tensor(std::string& out, const TensorEntry& tensor) {
-  append_string(out, tensor.name);
+  append_json_string(out, tensor.name);
   out += R"(:{"dtype":")";
   out += stored_name(tensor.type);
   out += R"(","shape":[)";
@@ -117,9 +99,9 @@ std::string write_header(const Header& header) {
     bool is_first = true;
     for (const auto& [key, value] : header.metadata) {
       if (!std::exchange(is_first, false)) out += ',';
-      append_string(out, key);
+      append_json_string(out, key);
       out += ':';
-      append_string(out, value);
+      append_json_string(out, value);
     }
     out += '}';
   }

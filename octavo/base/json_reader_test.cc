@@ -1,10 +1,12 @@
+#include "octavo/base/json_reader_internal.h"
+
 #include <gtest/gtest.h>
 
 #include <functional>
 
-#include "octavo/safetensors/json_reader_internal.h"
+#include "octavo/base/json_text_internal.h"
 
-namespace octavo::safetensors {
+namespace octavo {
 namespace {
 
 // "" when the text is a good value, else what is wrong with it.
@@ -128,4 +130,4 @@ TEST(JsonReader, utf8) {
 }
 
 }  // namespace
-}  // namespace octavo::safetensors
+}  // namespace octavo

@@ -1,11 +1,12 @@
+#include "octavo/base/json_reader_internal.h"
+
 #include <charconv>
 #include <limits>
 #include <set>
 
 #include "octavo/base/error.h"
-#include "octavo/safetensors/json_reader_internal.h"
 
-namespace octavo::safetensors {
+namespace octavo {
 namespace {
 
 constexpr bool is_digit(char c) { return c >= '0' && c <= '9'; }
@@ -49,35 +50,6 @@ bool is_too_large(std::string_view number) {
 }
 
 }  // namespace
-
-std::size_t find_bad_utf8(std::string_view text) {
-  for (std::size_t i = 0; i < text.size();) {
-    const auto byte = [&text](std::size_t j) -> std::uint32_t {
-      return j < text.size() ? static_cast<unsigned char>(text[j]) : 0;
-    };
-    const std::uint32_t lead = byte(i);
-    if (lead < 0x80) {
-      ++i;
-      continue;
-    }
-    // The second byte's range excludes overlong forms, surrogates and what is beyond U+10FFFF.
-    std::size_t length = 0;
-    std::uint32_t low = 0x80, high = 0xBF;
-    if (lead >= 0xC2 && lead <= 0xDF) length = 2;
-    if (lead >= 0xE0 && lead <= 0xEF) length = 3;
-    if (lead >= 0xF0 && lead <= 0xF4) length = 4;
-    if (lead == 0xE0) low = 0xA0;
-    if (lead == 0xED) high = 0x9F;
-    if (lead == 0xF0) low = 0x90;
-    if (lead == 0xF4) high = 0x8F;
-    if (length == 0 || byte(i + 1) < low || byte(i + 1) > high) return i;
-    for (std::size_t j = 2; j < length; ++j) {
-      if ((byte(i + j) & 0xC0) != 0x80) return i;
-    }
-    i += length;
-  }
-  return std::string_view::npos;
-}
 
 void JsonReader::skip_space() {
   while (is_next(' ') || is_next('\n') || is_next('\r') || is_next('\t')) ++at_;
@@ -187,15 +159,12 @@ std::size_t JsonReader::skip_digits() {
 }
 
 std::uint64_t JsonReader::integer() {
-  skip_space();
-  const std::size_t start = at_;
-  skip_number();
-  const std::string_view number = text_.substr(start, at_ - start);
+  const std::string_view digits = number();
   std::uint64_t value = 0;
-  const auto [stop, error] = std::from_chars(number.data(), number.data() + number.size(), value);
-  if (error != std::errc{} || stop != number.data() + number.size()) {
-    at_ = start;
-    fail(text("got ", shown(number), ", wanted an integer from 0 to 2^64 - 1"));
+  const auto [stop, error] = std::from_chars(digits.data(), digits.data() + digits.size(), value);
+  if (error != std::errc{} || stop != digits.data() + digits.size()) {
+    at_ -= digits.size();
+    fail(text("got ", shown(digits), ", wanted an integer from 0 to 2^64 - 1"));
   }
   return value;
 }
@@ -230,14 +199,32 @@ bool JsonReader::null() {
   return true;
 }
 
+std::string_view JsonReader::number() {
+  skip_space();
+  const std::size_t start = at_;
+  skip_number();
+  return text_.substr(start, at_ - start);
+}
+
+bool JsonReader::word(std::string_view word) {
+  skip_space();
+  if (text_.substr(at_, word.size()) != word) return false;
+  at_ += word.size();
+  return true;
+}
+
+char JsonReader::peek() {
+  skip_space();
+  return at_ < text_.size() ? text_[at_] : '\0';
+}
+
 void JsonReader::skip_word(std::string_view word) {
   if (text_.substr(at_, word.size()) != word) fail(text("got ", found(), ", wanted ", word));
   at_ += word.size();
 }
 
 void JsonReader::skip_value(bool unique_keys) {
-  skip_space();
-  const char first = at_ < text_.size() ? text_[at_] : '\0';
+  const char first = peek();
   if (first == '{') {
     begin_object();
     std::set<std::string> seen;
@@ -268,4 +255,4 @@ void JsonReader::end() {
   if (at_ < text_.size()) fail(text("got ", found(), " behind the end, wanted nothing"));
 }
 
-}  // namespace octavo::safetensors
+}  // namespace octavo

@@ -1,7 +1,7 @@
-// A pull parser for the JSON of safetensors headers: strict (RFC 8259), exact integers, nothing
-// built that was not asked for. Written here because the library needs the standard library alone,
-// and because general parsers take what a header must not have (integers through doubles, keys
-// twice, text behind the end) or build trees whose size a hostile file decides.
+// A pull parser for JSON: strict (RFC 8259), exact integers, nothing built that was not asked for.
+// Written here because the library needs the standard library alone, and because general parsers
+// take what a safetensors header must not have (integers through doubles, keys twice, text behind
+// the end) or build trees whose size a hostile file decides. json.h builds its trees with it.
 #pragma once
 
 #include <array>
@@ -10,16 +10,13 @@
 #include <string>
 #include <string_view>
 
-namespace octavo::safetensors {
+namespace octavo {
 
 // What is wrong with a text, and at which byte. Whoever knows the file makes an Error of it.
 struct JsonProblem {
   std::string what;
   std::size_t at = 0;
 };
-
-// The first byte that is not UTF-8 (overlong forms and surrogates included), or npos.
-[[nodiscard]] std::size_t find_bad_utf8(std::string_view text);
 
 class JsonReader {
  public:
@@ -38,8 +35,12 @@ class JsonReader {
   [[nodiscard]] std::string string();
   [[nodiscard]] std::uint64_t integer();  // 0 .. 2^64 - 1, digits alone
   [[nodiscard]] bool null();              // takes a null if there is one
-  void skip_value(bool unique_keys);      // any value; checked, not kept
-  void end();                             // nothing but white space follows
+  // The digits of a number as they stand; one beyond a double's range is an error.
+  [[nodiscard]] std::string_view number();
+  [[nodiscard]] bool word(std::string_view word);  // takes it if it is next
+  [[nodiscard]] char peek();          // the first character of what comes next; NUL at the end
+  void skip_value(bool unique_keys);  // any value; checked, not kept
+  void end();                         // nothing but white space follows
   [[nodiscard]] std::size_t at() const { return at_; }
   [[noreturn]] void fail(std::string what) const { throw JsonProblem{std::move(what), at_}; }
 
@@ -62,4 +63,4 @@ class JsonReader {
   std::array<bool, kMostDepth + 1> is_first_{};  // per open array or object: no comma wanted yet
 };
 
-}  // namespace octavo::safetensors
+}  // namespace octavo
