@@ -24,6 +24,10 @@ struct StoredTensor {
   [[nodiscard]] std::uint64_t nbytes() const { return entry->nbytes(); }
 };
 
+// The content of a small file. Throws Error(io) when it cannot be read, Error(invalid_argument)
+// when it is longer than `most`.
+[[nodiscard]] OCTAVO_API std::string read_small_file(const std::string& path, std::uint64_t most);
+
 class OCTAVO_API CheckpointReader {
  public:
   // Throws Error(io) when something cannot be read or is not there (a shard that the index names),
@@ -35,8 +39,13 @@ class OCTAVO_API CheckpointReader {
   [[nodiscard]] bool is_folder() const { return is_folder_; }
   // Shards in the order of their names; a file that is open is one of its own.
   [[nodiscard]] const std::vector<safetensors::FileReader>& files() const { return files_; }
-  // What else is in the folder (names, no folders): tokenizers and the like, to be copied.
+  // The index's name, "model.safetensors.index.json"; empty where there is none.
+  [[nodiscard]] const std::string& index_name() const { return index_name_; }
+  // What else is in the folder (names, no folders): tokenizers and the like, to be copied. Neither
+  // what the members below have, nor weights in other files.
   [[nodiscard]] const std::vector<std::string>& other_files() const { return other_files_; }
+  // What is odd and no error: a wrong total_size, weights that no index names.
+  [[nodiscard]] const std::vector<std::string>& notes() const { return notes_; }
   // Every tensor, sorted by name.
   [[nodiscard]] const std::vector<StoredTensor>& tensors() const { return tensors_; }
   [[nodiscard]] const StoredTensor* find(std::string_view name) const;
@@ -52,7 +61,11 @@ class OCTAVO_API CheckpointReader {
   std::string path_;
   bool is_folder_ = false;
   std::vector<safetensors::FileReader> files_;
-  std::vector<std::string> other_files_;
+  void open_folder();
+  void take_tensors(const struct ShardIndex* index);
+
+  std::string index_name_;
+  std::vector<std::string> other_files_, notes_;
   std::vector<StoredTensor> tensors_;
   Json config_, hf_quant_config_;
 };

@@ -1,0 +1,218 @@
+#include "octavo/checkpoint/checkpoint_reader.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cstring>
+#include <filesystem>
+#include <optional>
+
+#include "octavo/base/error.h"
+#include "octavo/checkpoint/shard_index.h"
+
+namespace octavo {
+namespace {
+
+constexpr std::string_view kOp = "checkpoint";
+constexpr std::string_view kWeights = ".safetensors", kIndex = ".safetensors.index.json";
+constexpr std::string_view kUsualIndex = "model.safetensors.index.json",
+                           kUsualFile = "model.safetensors";
+constexpr std::string_view kConfig = "config.json", kHfQuantConfig = "hf_quant_config.json";
+// The largest models' index has some ten megabytes, their config some kilobytes.
+constexpr std::uint64_t kMostIndexBytes = 64U << 20, kMostConfigBytes = 8U << 20;
+
+// Weights in other clothes, and what lists them: nobody wants them beside quantized ones.
+constexpr std::array<std::string_view, 11> kOtherWeights{
+    ".bin",  ".pt",        ".pth", ".gguf",          ".h5", ".msgpack", ".ckpt",
+    ".onnx", ".onnx_data", ".npz", ".bin.index.json"};
+
+bool is_other_weights(std::string_view name) {
+  return std::any_of(kOtherWeights.begin(), kOtherWeights.end(),
+                     [&](std::string_view suffix) { return name.ends_with(suffix); });
+}
+
+bool contains(const std::vector<std::string>& sorted, std::string_view name) {
+  return std::binary_search(sorted.begin(), sorted.end(), name);
+}
+
+// Names of the plain files (links followed) in a folder, sorted.
+std::vector<std::string> files_in(const std::string& folder) {
+  std::vector<std::string> names;
+  std::error_code error;
+  for (std::filesystem::directory_iterator at(folder, error), end; !error && at != end;
+       at.increment(error)) {
+    std::error_code ignored;
+    if (at->is_regular_file(ignored)) names.push_back(at->path().filename().string());
+  }
+  if (error)
+    fail(ErrorCode::io, kOp, "could not list '", shown(folder, 200), "': ", error.message());
+  std::sort(names.begin(), names.end());
+  return names;
+}
+
+std::string list_of(const std::vector<std::string>& names) {
+  std::string out;
+  for (std::size_t i = 0; i < names.size() && i < 4; ++i)
+    out += text(i > 0 ? ", " : "", "'", shown(names[i], 80), "'");
+  return names.size() > 4 ? out + ", ..." : out;
+}
+
+}  // namespace
+
+std::string read_small_file(const std::string& path, std::uint64_t most) {
+  const int descriptor = open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+  if (descriptor < 0)
+    fail(ErrorCode::io, kOp, "could not open '", shown(path, 200), "': ", std::strerror(errno));
+  struct Closer {
+    int descriptor;
+    ~Closer() { close(descriptor); }
+  } const closer{descriptor};
+  struct stat status {};
+  if (fstat(descriptor, &status) != 0 || !S_ISREG(status.st_mode))
+    fail(ErrorCode::io, kOp, "'", shown(path, 200), "' is no plain file");
+  if (static_cast<std::uint64_t>(status.st_size) > most)
+    fail(ErrorCode::invalid_argument, kOp, "'", shown(path, 200), "' has ", status.st_size,
+         " bytes, wanted at most ", most);
+  std::string content(static_cast<std::size_t>(status.st_size), '\0');
+  for (std::size_t done = 0; done < content.size();) {
+    const ssize_t got = read(descriptor, content.data() + done, content.size() - done);
+    if (got < 0 && errno == EINTR) continue;
+    if (got <= 0)
+      fail(ErrorCode::io, kOp, "could not read '", shown(path, 200),
+           "': ", got < 0 ? std::strerror(errno) : "it became shorter");
+    done += static_cast<std::size_t>(got);
+  }
+  return content;
+}
+
+CheckpointReader::CheckpointReader(const std::string& path) : path_(path) {
+  struct stat status {};
+  if (stat(path.c_str(), &status) != 0)
+    fail(ErrorCode::io, kOp, "could not open '", shown(path, 200), "': ", std::strerror(errno),
+         "; wanted a folder with a model, or a .safetensors file");
+  is_folder_ = S_ISDIR(status.st_mode);
+  if (is_folder_) {
+    open_folder();
+  } else {
+    files_.emplace_back(path);
+    take_tensors(nullptr);
+  }
+}
+
+void CheckpointReader::open_folder() {
+  const std::vector<std::string> names = files_in(path_);
+  std::vector<std::string> weights, indexes;
+  for (const std::string& name : names) {
+    if (name.starts_with('.')) continue;
+    if (name.ends_with(kWeights)) weights.push_back(name);
+    if (name.ends_with(kIndex)) indexes.push_back(name);
+  }
+  if (contains(indexes, kUsualIndex)) indexes = {std::string(kUsualIndex)};
+  if (indexes.size() > 1)
+    fail(ErrorCode::invalid_argument, kOp, "'", shown(path_, 200), "' has several indexes (",
+         list_of(indexes), "), wanted one; give a folder with one model, or a file");
+  std::optional<ShardIndex> index;
+  std::vector<std::string> used;
+  if (!indexes.empty()) {
+    index_name_ = indexes.front();
+    index =
+        parse_shard_index(read_small_file(path_ + "/" + index_name_, kMostIndexBytes), index_name_);
+    used = index->files;
+    if (contains(weights, kUsualFile) && !contains(used, kUsualFile))
+      fail(ErrorCode::invalid_argument, kOp, "'", shown(path_, 200), "' has ", kUsualFile, " and ",
+           shown(index_name_, 80),
+           ", which does not name it: loaders differ in which they take; remove one");
+    for (const std::string& name : used)
+      if (!contains(names, name))
+        fail(ErrorCode::io, kOp, "'", shown(index_name_, 80), "' names '", shown(name, 80),
+             "', which is not in '", shown(path_, 200), "'; get all files of the model");
+  } else if (contains(weights, kUsualFile)) {
+    used = {std::string(kUsualFile)};
+  } else if (weights.size() == 1) {
+    used = weights;
+  } else {
+    fail(weights.empty() ? ErrorCode::io : ErrorCode::invalid_argument, kOp, "'", shown(path_, 200),
+         weights.empty() ? "' has no .safetensors file" : "' has several: ", list_of(weights),
+         weights.empty() ? ", wanted a model" : ", and no index; give it one, or give a file");
+  }
+  for (const std::string& name : used) files_.emplace_back(path_ + "/" + name);
+  take_tensors(index ? &*index : nullptr);
+  for (const std::string& name : names) {
+    if (name == kConfig || name == kHfQuantConfig || name.ends_with(kIndex) ||
+        contains(used, name) || name.ends_with(".octavo-tmp"))
+      continue;
+    if (name.ends_with(kWeights) || is_other_weights(name)) {
+      notes_.push_back(text("'", shown(name, 80), "' holds other weights and is left out"));
+      continue;
+    }
+    other_files_.push_back(name);
+  }
+  const auto read_config = [&](std::string_view name) {
+    const std::string file = text(path_, "/", name);
+    return contains(names, name) ? parse_json(read_small_file(file, kMostConfigBytes), name)
+                                 : Json();
+  };
+  config_ = read_config(kConfig);
+  hf_quant_config_ = read_config(kHfQuantConfig);
+}
+
+void CheckpointReader::take_tensors(const ShardIndex* index) {
+  for (std::size_t file = 0; file < files_.size(); ++file)
+    for (const safetensors::TensorEntry& entry : files_[file].header().tensors)
+      tensors_.push_back({file, &entry});
+  std::sort(tensors_.begin(), tensors_.end(), [](const StoredTensor& a, const StoredTensor& b) {
+    return a.name() != b.name() ? a.name() < b.name() : a.file < b.file;
+  });
+  for (std::size_t i = 1; i < tensors_.size(); ++i)
+    if (tensors_[i].name() == tensors_[i - 1].name())
+      fail(ErrorCode::invalid_argument, kOp, "tensor '", shown(tensors_[i].name(), 120),
+           "' is in '", shown(files_[tensors_[i - 1].file].path(), 200), "' and in '",
+           shown(files_[tensors_[i].file].path(), 200), "', wanted it once");
+  if (index == nullptr) return;
+  for (const auto& [name, file] : index->tensors) {
+    const StoredTensor* const found = find(name);
+    if (found == nullptr || found->file != file)
+      fail(ErrorCode::invalid_argument, kOp, "'", shown(index_name_, 80), "' says that tensor '",
+           shown(name, 120), "' is in '", shown(index->files[file], 80), "', but it is ",
+           found == nullptr ? "nowhere" : "elsewhere", "; the index is not of these files");
+  }
+  // Every name of the index was found, so a difference in number is tensors that it leaves out.
+  if (index->tensors.size() < tensors_.size())
+    notes_.push_back(text("'", shown(index_name_, 80), "' leaves out ",
+                          tensors_.size() - index->tensors.size(), " tensors of its files"));
+  if (index->total_size >= 0 && static_cast<std::uint64_t>(index->total_size) != nbytes())
+    notes_.push_back(text("'", shown(index_name_, 80), "' says total_size ", index->total_size,
+                          ", the tensors have ", nbytes(), " bytes"));
+}
+
+const StoredTensor* CheckpointReader::find(std::string_view name) const {
+  const auto at = std::lower_bound(
+      tensors_.begin(), tensors_.end(), name,
+      [](const StoredTensor& tensor, std::string_view wanted) { return tensor.name() < wanted; });
+  return at != tensors_.end() && at->name() == name ? &*at : nullptr;
+}
+
+const StoredTensor& CheckpointReader::at(std::string_view name) const {
+  const StoredTensor* const found = find(name);
+  if (found == nullptr)
+    fail(ErrorCode::invalid_argument, kOp, "'", shown(path_, 200), "' has no tensor '",
+         shown(name, 120), "'; it has ", tensors_.size(), " others");
+  return *found;
+}
+
+std::uint64_t CheckpointReader::nbytes() const {
+  std::uint64_t bytes = 0;
+  for (const StoredTensor& tensor : tensors_) bytes += tensor.nbytes();
+  return bytes;
+}
+
+void CheckpointReader::read(const StoredTensor& tensor, std::uint64_t offset,
+                            std::span<std::byte> into) const {
+  files_[tensor.file].read(*tensor.entry, offset, into);
+}
+
+}  // namespace octavo

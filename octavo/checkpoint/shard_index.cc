@@ -1,0 +1,60 @@
+#include "octavo/checkpoint/shard_index.h"
+
+#include <algorithm>
+
+#include "octavo/base/error.h"
+#include "octavo/base/json.h"
+
+namespace octavo {
+namespace {
+
+constexpr std::string_view kOp = "checkpoint";
+
+}  // namespace
+
+bool is_plain_file_name(std::string_view name) {
+  return !name.empty() && name.size() <= 255 && name != "." && name != ".." &&
+         name.find('/') == std::string_view::npos && name.find('\0') == std::string_view::npos;
+}
+
+ShardIndex parse_shard_index(std::string_view text, std::string_view file) {
+  const Json document = parse_json(text, file);
+  const Json& map = document["weight_map"];
+  if (!map.is_object())
+    fail(ErrorCode::invalid_argument, kOp, "'", shown(file),
+         "' has no object weight_map, wanted one that names the file of every tensor");
+  ShardIndex index;
+  for (const auto& [tensor, value] : map.members()) {
+    if (!value.is_string())
+      fail(ErrorCode::invalid_argument, kOp, "'", shown(file), "' gives tensor '", shown(tensor),
+           "' something that is no name of a file");
+    const std::string_view name = value.string_or("");
+    if (!is_plain_file_name(name))
+      fail(ErrorCode::invalid_argument, kOp, "'", shown(file), "' puts tensor '", shown(tensor),
+           "' into '", shown(name), "', wanted the plain name of a file in the same folder");
+    index.files.emplace_back(name);
+  }
+  std::sort(index.files.begin(), index.files.end());
+  index.files.erase(std::unique(index.files.begin(), index.files.end()), index.files.end());
+  for (const auto& [tensor, value] : map.members()) {
+    const auto at = std::lower_bound(index.files.begin(), index.files.end(), value.string_or(""));
+    index.tensors.emplace_back(tensor, static_cast<std::size_t>(at - index.files.begin()));
+  }
+  std::sort(index.tensors.begin(), index.tensors.end());
+  index.total_size = document["metadata"]["total_size"].integer_or(-1);
+  return index;
+}
+
+std::string write_shard_index(const ShardIndex& index) {
+  std::vector<Json::Member> map;
+  map.reserve(index.tensors.size());
+  for (const auto& [tensor, file] : index.tensors) map.emplace_back(tensor, index.files[file]);
+  Json document;
+  Json metadata;
+  metadata.set("total_size", std::max<std::int64_t>(index.total_size, 0));
+  document.set("metadata", std::move(metadata));
+  document.set("weight_map", Json::object(std::move(map)));
+  return document.dump() + "\n";
+}
+
+}  // namespace octavo

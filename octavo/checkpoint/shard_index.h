@@ -1,0 +1,34 @@
+// The index of a checkpoint in several files, model.safetensors.index.json: which tensor is in
+// which file. It comes from outside, so nothing in it is believed: names of files are plain names
+// of the same folder or an error, and what it says of tensors is held against the files' own
+// headers.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "octavo/base/macros.h"
+
+namespace octavo {
+
+struct ShardIndex {
+  std::vector<std::string> files;                            // sorted
+  std::vector<std::pair<std::string, std::size_t>> tensors;  // name, index into files; sorted
+  std::int64_t total_size = -1;                              // of all tensors; -1: not said
+
+  bool operator==(const ShardIndex&) const = default;
+};
+
+// Throws Error(invalid_argument) that names `file` and what is wrong.
+[[nodiscard]] OCTAVO_API ShardIndex parse_shard_index(std::string_view text, std::string_view file);
+
+// As transformers and vLLM want it.
+[[nodiscard]] OCTAVO_API std::string write_shard_index(const ShardIndex& index);
+
+// Is this the name of a file in a folder: no separator, no NUL, not "." or ".."?
+[[nodiscard]] OCTAVO_API bool is_plain_file_name(std::string_view name);
+
+}  // namespace octavo
