@@ -1,0 +1,176 @@
+#include "octavo/checkpoint/module_role.h"
+
+#include <algorithm>
+#include <array>
+#include <cctype>
+#include <initializer_list>
+
+#include "octavo/base/error.h"
+
+namespace octavo {
+namespace {
+
+using Words = std::vector<std::string_view>;
+
+Words split(std::string_view name) {
+  Words words;
+  while (true) {
+    const std::size_t end = std::min(name.find('.'), name.size());
+    words.push_back(name.substr(0, end));
+    if (end == name.size()) return words;
+    name.remove_prefix(end + 1);
+  }
+}
+
+bool any_is(const Words& words, std::initializer_list<std::string_view> wanted) {
+  return std::any_of(words.begin(), words.end(), [&](std::string_view word) {
+    return std::find(wanted.begin(), wanted.end(), word) != wanted.end();
+  });
+}
+
+bool any_has(const Words& words, std::initializer_list<std::string_view> pieces) {
+  return std::any_of(words.begin(), words.end(), [&](std::string_view word) {
+    return std::any_of(pieces.begin(), pieces.end(), [&](std::string_view piece) {
+      return word.find(piece) != std::string_view::npos;
+    });
+  });
+}
+
+bool is(std::string_view word, std::initializer_list<std::string_view> wanted) {
+  return std::find(wanted.begin(), wanted.end(), word) != wanted.end();
+}
+
+bool is_number(std::string_view word) {
+  return !word.empty() &&
+         std::all_of(word.begin(), word.end(), [](char c) { return c >= '0' && c <= '9'; });
+}
+
+// The model's own words for "stored [in, out]": transformers' Conv1D.
+bool is_conv1d(const Words& words, const Json& config) {
+  return is(config["model_type"].string_or(""),
+            {"gpt2", "openai-gpt", "imagegpt", "decision_transformer"}) &&
+         is(words.back(), {"c_attn", "c_proj", "c_fc", "q_attn"});
+}
+
+bool is_head(const Words& words) {
+  const std::string_view last = words.back();
+  if (is(last, {"lm_head", "score", "classifier", "qa_outputs", "embed_out", "output_projection",
+                "v_head", "summary", "proj_out", "eh_proj"}))
+    return true;
+  if (words.size() == 1 && is(last, {"output", "head", "logits"})) return true;
+  return any_is(words,
+                {"lm_head", "cls", "pooler", "mtp", "classifier", "score", "regression_head"}) ||
+         last.ends_with("_head");
+}
+
+TensorRole left(Role role, std::string_view why) { return {role, std::string(why)}; }
+
+}  // namespace
+
+std::string_view module_of(std::string_view name) {
+  constexpr std::string_view kWeight = ".weight";
+  return name.ends_with(kWeight) ? name.substr(0, name.size() - kWeight.size()) : name;
+}
+
+TensorRole role_of(std::string_view name, const std::vector<std::uint64_t>& shape,
+                   const Json& config) {
+  const Words all = split(name), words = split(module_of(name));
+  const std::string_view last = words.back();
+  const bool is_weight = all.back() == "weight";
+  if (all.back() == "bias" || last.ends_with("_bias")) return left(Role::bias, "a bias");
+  if (any_has(words, {"norm"}) || is(last, {"ln_1", "ln_2", "ln_f", "LayerNorm"}))
+    return left(Role::norm, "a norm");
+  if (any_is(words,
+             {"visual", "vision_tower", "vision_model", "vision_encoder", "image_encoder",
+              "audio_tower", "multi_modal_projector", "mm_projector", "vision_embed_tokens"}))
+    return left(Role::vision, "of a vision or audio tower");
+  if (shape.size() < 2) return left(Role::other, "not a matrix");
+  if (any_has(words, {"patch_embed", "conv"})) return left(Role::conv, "a convolution");
+  if (any_has(words, {"pos_embed", "position", "rotary", "relative_attention_bias", "rel_pos"}) ||
+      last == "wpe")
+    return left(Role::position, "a table of positions");
+  if (any_has(words, {"embed"}) || is(last, {"wte", "shared", "token_type_embeddings"}))
+    return left(Role::embedding, "an embedding");
+  if (is_head(words)) {
+    const bool tied = config["tie_word_embeddings"].boolean_or(false) && last == "lm_head";
+    return left(Role::head, tied ? "the head, tied to the embedding" : "a head");
+  }
+  if (is(last, {"gate", "router", "shared_expert_gate", "gate_weight", "expert_gate"}) ||
+      any_is(words, {"router"}))
+    return left(Role::router, "a router");
+  if (shape.size() == 3 && any_has(words, {"experts"})) return {Role::expert_stack};
+  if (shape.size() > 2) return left(Role::conv, "more than two dimensions");
+  if (!is_weight) return left(Role::other, "not called a weight");
+  if (is_conv1d(words, config)) return left(Role::other, "stored as [in, out]");
+  return {Role::linear};
+}
+
+std::string fusion_key(std::string_view module) {
+  Words words = split(module);
+  const std::string_view last = words.back();
+  std::string_view fused;
+  if (is(last, {"q_proj", "k_proj", "v_proj", "query", "key", "value", "wq", "wk", "wv", "q", "k",
+                "v", "to_q", "to_k", "to_v", "query_proj", "key_proj", "value_proj"}))
+    fused = "qkv";
+  if (is(last, {"gate_proj", "up_proj", "w1", "w3", "gate_up_proj"})) fused = "gate_up";
+  if (is(last, {"q_a_proj", "kv_a_proj_with_mqa", "wq_a", "wkv_a_with_mqa"})) fused = "qkv_a";
+  // Experts of one layer are one tensor to servers, whatever is fused within them.
+  bool expert = false;
+  std::string key;
+  for (std::size_t i = 0; i + 1 < words.size(); ++i) {
+    const bool number = i > 0 && words[i - 1] == "experts" && is_number(words[i]);
+    expert |= number || words[i] == "experts";
+    key += text(words[i] == "experts" || !number ? words[i] : std::string_view("*"), ".");
+  }
+  if (fused.empty() && expert) fused = last == "w2" ? "down_proj" : last;
+  return fused.empty() ? "" : key + std::string(fused);
+}
+
+ExpertStack expert_stack(const CheckpointReader& checkpoint, const StoredTensor& tensor) {
+  const std::string& name = tensor.name();
+  const std::string_view module = module_of(name);
+  const std::string_view suffix = std::string_view(name).substr(module.size());
+  constexpr std::string_view kUp = "gate_up_proj", kDown = "down_proj";
+  ExpertStack stack{.gated = module.ends_with(kUp)};
+  if (!stack.gated && !module.ends_with(kDown)) return stack;
+  const std::string_view prefix =
+      module.substr(0, module.size() - (stack.gated ? kUp : kDown).size());
+  const StoredTensor* const up = checkpoint.find(text(prefix, kUp, suffix));
+  const StoredTensor* const down = checkpoint.find(text(prefix, kDown, suffix));
+  if (up == nullptr || down == nullptr) return stack;
+  const auto &a = up->entry->shape, &b = down->entry->shape;
+  if (a.size() != 3 || b.size() != 3 || a[0] != b[0]) return stack;
+  // [E, in, 2 mid] and [E, mid, in], or [E, 2 mid, in] and [E, in, mid].
+  stack.in_out = a[1] == b[2] && a[2] == 2 * b[1];
+  stack.known = stack.in_out || (a[2] == b[1] && a[1] == 2 * b[2]);
+  // gpt-oss alone takes turns, and alone has biases there.
+  stack.interleaved = checkpoint.find(text(prefix, kUp, "_bias")) != nullptr;
+  return stack;
+}
+
+bool natural_less(std::string_view a, std::string_view b) {
+  std::size_t i = 0, j = 0;
+  const auto digit = [](char c) { return c >= '0' && c <= '9'; };
+  while (i < a.size() && j < b.size()) {
+    if (!digit(a[i]) || !digit(b[j])) {
+      if (a[i] != b[j]) return a[i] < b[j];
+      ++i;
+      ++j;
+      continue;
+    }
+    std::size_t end_a = i, end_b = j;
+    while (end_a < a.size() && digit(a[end_a])) ++end_a;
+    while (end_b < b.size() && digit(b[end_b])) ++end_b;
+    std::string_view x = a.substr(i, end_a - i), y = b.substr(j, end_b - j);
+    while (x.size() > 1 && x.front() == '0') x.remove_prefix(1);
+    while (y.size() > 1 && y.front() == '0') y.remove_prefix(1);
+    if (x.size() != y.size()) return x.size() < y.size();
+    if (x != y) return x < y;
+    i = end_a;
+    j = end_b;
+  }
+  if (i < a.size() || j < b.size()) return i >= a.size();
+  return a < b;  // "1" and "01" are told apart
+}
+
+}  // namespace octavo
