@@ -40,11 +40,14 @@ enum class Part : std::uint8_t {
   marker,        // says what the others are (comfy_quant): constant bytes
 };
 
-// One tensor of the file.
+// One tensor of the file, and how its bytes lie where that is not as octavo has them.
 struct SpelledTensor {
-  safetensors::TensorPlan plan;  // name, type, shape
+  safetensors::TensorPlan plan;  // name, type, shape; a shape beyond the weight's is padded with 0
   Part part = Part::codes;
-  std::string constant;  // the bytes of a marker
+  std::string constant{};          // the bytes of a marker
+  bool high_nibble_first = false;  // of two FP4 codes in a byte
+  bool swizzled = false;           // scales as ScaleLayout::swizzled_128x4
+  bool divisor = false;            // values are divided by it: it is the reciprocal of ours
 };
 
 // The tensors that stand for a weight. Throws Error(unsupported) with the reason when the dialect
@@ -54,9 +57,11 @@ struct SpelledTensor {
 // Can it, and if not, why not ("" if it can).
 [[nodiscard]] OCTAVO_API std::string why_not(Dialect dialect, const QuantizedWeight& weight);
 
-// Rows [first_row, first_row + rows) of a weight, as octavo has them, and where their bytes go.
-// Bands begin at multiples of band_rows(); only the last may end elsewhere. The tensor scale is
-// written with the band that begins at row 0.
+// Rows [first_row, first_row + rows) of a weight, as octavo has them, and where their bytes go. A
+// stack of matrices is one matrix of all their rows, and a band has the shape [rows, K]. Bands begin
+// at multiples of band_rows(); only the last may end elsewhere. Where band_rows() is all rows of a
+// matrix, a band is one matrix. What there is one of (a scale per tensor, a tensor scale, a marker)
+// is written with the band that begins at row 0; padding behind the last row with the last band.
 [[nodiscard]] OCTAVO_API std::int64_t band_rows(Dialect dialect, const QuantizedWeight& weight);
 struct BandBytes {
   std::size_t tensor = 0;    // index into spell()'s result
@@ -68,12 +73,18 @@ struct BandBytes {
                                                            std::int64_t first_row,
                                                            const QuantizedTensor& band);
 
+// What the metadata of a file with these weights say ("format": "pt", and what octavo's own files
+// say of themselves).
+[[nodiscard]] OCTAVO_API safetensors::Metadata metadata_of(
+    Dialect dialect, const std::vector<QuantizedWeight>& weights);
+
 // The model as a whole, for config.json: what is quantized how, and what is not.
 struct QuantizedModel {
   std::vector<QuantizedWeight> weights;
   std::vector<std::string> plain_modules;  // Linears (by name and shape) that stay as they are
 };
-// Changes config (and hf_quant_config, for modelopt) as the dialect's loaders want it.
+// Changes config (and hf_quant_config, for modelopt) as the dialect's loaders want it. Throws
+// Error(unsupported) when the dialect cannot say it: weights of two kinds where it knows one.
 OCTAVO_API void configure(Dialect dialect, const QuantizedModel& model, Json& config,
                           Json& hf_quant_config);
 
