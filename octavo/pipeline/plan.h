@@ -35,9 +35,9 @@ struct QuantizePlanOptions {
 
 // Which part of a tensor becomes a weight: all of it, or some rows of one matrix of a stack.
 struct SourcePart {
-  std::int64_t matrix = -1;          // -1: all
-  std::int64_t first = 0, step = 1;  // rows first, first + step, ... of [out, in]
-  bool transposed = false;           // the stack is [experts, in, out]
+  std::int64_t matrix = -1;  // -1: all
+  std::int64_t first = 0;    // the first row of [out, in]
+  bool transposed = false;   // the stack is [experts, in, out]
 };
 
 // What becomes of a tensor. A stack of experts that is taken apart has one for each weight, in a
@@ -46,13 +46,13 @@ struct TensorAction {
   std::size_t tensor = 0;  // of CheckpointReader::tensors()
   SourcePart part{};
   bool quantize = false;
-  std::string preset;        // "mxfp8"
-  std::string why;           // why not quantized, or what was planned around
+  std::string preset{};      // "mxfp8"
+  std::string why{};         // why not quantized, or what was planned around
   QuantizedWeight weight{};  // where quantized
   Scaling scaling{};         // what it is quantized with: weight.scaling, but for bf16 scales
-  std::vector<SpelledTensor> outputs;  // what the file gets; a copy has one
-  std::size_t file = 0;                // of QuantizePlan::files
-  int group = -1;                      // actions of one group share amaxes; -1: alone
+  std::vector<SpelledTensor> outputs{};  // what the file gets; a copy has one
+  std::size_t file = 0;                  // of QuantizePlan::files
+  int group = -1;                        // actions of one group share amaxes; -1: alone
 };
 
 struct QuantizePlan {
