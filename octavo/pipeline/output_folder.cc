@@ -86,7 +86,7 @@ void OutputFolder::make_or_check(const CheckpointReader& source, bool resume) {
   if (target && target == file_id(beside.empty() ? "." : beside))
     fail(ErrorCode::io, kOp, shown_path(path_),
          " is where the source is, wanted another folder; a checkpoint is never changed in place");
-  std::filesystem::create_directories(path_, error);
+  made_ = std::filesystem::create_directories(path_, error);
   if (error || !std::filesystem::is_directory(path_))
     fail(ErrorCode::io, kOp, "could not make the folder ", shown_path(path_), ": ",
          error ? error.message() : "something else has that name");
@@ -152,6 +152,7 @@ const Json& OutputFolder::finished(const std::string& name) const {
 }
 
 void OutputFolder::note_finished(const std::string& name, Json kept) {
+  written_.push_back(name);
   std::error_code error;
   const auto size = std::filesystem::file_size(path_of(name), error);
   kept.set("bytes", error ? std::int64_t{-1} : static_cast<std::int64_t>(size));
@@ -164,6 +165,14 @@ void OutputFolder::note_finished(const std::string& name, Json kept) {
 void OutputFolder::remove_record() {
   std::error_code error;
   std::filesystem::remove(path_of(kProgressFile), error);
+}
+
+void OutputFolder::abandon(bool useless) noexcept {
+  if (has_record_ || (!useless && !written_.empty())) return;
+  std::error_code error;
+  for (const std::string& name : written_) std::filesystem::remove(path_of(name), error);
+  remove_record();
+  if (made_) std::filesystem::remove(path_, error);  // only where it is empty
 }
 
 void OutputFolder::check_room(std::uint64_t bytes) const {

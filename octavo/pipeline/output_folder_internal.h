@@ -36,6 +36,9 @@ class OutputFolder {
   // Notes that a file is there under its name, and what the report needs of it.
   void note_finished(const std::string& name, Json kept);
   void remove_record();
+  // After an error. Work that was begun is kept for a later call, if there is any and `useless`
+  // does not say that none can use it; what this call made is removed otherwise.
+  void abandon(bool useless) noexcept;
   // Throws Error(io) unless the disk has room for so much.
   void check_room(std::uint64_t bytes) const;
 
@@ -46,7 +49,8 @@ class OutputFolder {
 
   std::string path_;
   int lock_ = -1;
-  bool has_record_ = false;
+  bool has_record_ = false, made_ = false;
+  std::vector<std::string> written_;
   Json record_;
 };
 

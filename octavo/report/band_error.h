@@ -12,6 +12,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "octavo/base/json.h"
 #include "octavo/base/macros.h"
 #include "octavo/quant/quantized_tensor.h"
 #include "octavo/report/metrics.h"
@@ -52,6 +53,9 @@ class OCTAVO_API TensorError {
   // Not from two threads at once.
   void add(std::size_t ordinal, const BandError& band);
   [[nodiscard]] ErrorMetrics metrics() const;
+  // All that add() was told, for a later process: metrics() of what is restored are the same.
+  [[nodiscard]] Json kept() const;
+  [[nodiscard]] static TensorError restored(const Json& kept);
   [[nodiscard]] const ExponentCounts& scale_counts() const { return total_.scale_counts; }
 
  private:
