@@ -24,13 +24,28 @@ namespace {
 constexpr std::array<std::string_view, 5> kCandidates{"mxfp4", "nvfp4", "fp8-channel", "fp8-block",
                                                       "mxfp8"};
 constexpr double kWorthSaying = 1.5;  // dB; less is within what the estimate can be wrong by
-constexpr int kPartsOfBinade = 4;
+constexpr std::size_t kPartsOfBinade = 8;
 
 struct Bin {
   double low, high, share;  // of all values, zeros included
 };
 
-// Binades cut in parts, as if values were spread evenly inside; the last ends at the amax.
+// How steeply the density of values falls inside binade i, from its neighbours: the d ln(density)
+// over the width of the binade. Weights fall off fast at the top, where the energy is.
+double slope_in(const ValueHistogram& values, std::size_t i) {
+  const auto density = [&](std::size_t at) {
+    const auto count = static_cast<double>(std::max<std::int64_t>(values.counts[at], 1));
+    return std::log(count) - static_cast<double>(at) * std::log(2.0);
+  };
+  if (i == 0) return 0;
+  const bool last = i + 1 == values.counts.size();
+  // Middles of the binades below, here and above: 0.75, 1.5 and 3 times 2^e.
+  const double slope =
+      last ? (density(i) - density(i - 1)) / 0.75 : (density(i + 1) - density(i - 1)) / 2.25;
+  return std::clamp(slope, -8.0, 8.0);
+}
+
+// Binades cut in parts; the last ends at the amax.
 std::vector<Bin> bins_of(const ErrorMetrics& metrics) {
   const ValueHistogram& values = metrics.values;
   double total = static_cast<double>(values.zeros);
@@ -40,10 +55,16 @@ std::vector<Bin> bins_of(const ErrorMetrics& metrics) {
     const double low = std::ldexp(1.0, values.first_exponent + static_cast<int>(i));
     const bool last = i + 1 == values.counts.size();
     const double high = last && metrics.amax > low ? std::min(2 * low, metrics.amax) : 2 * low;
-    const double share = static_cast<double>(values.counts[i]) / total / kPartsOfBinade;
-    const double width = (high - low) / kPartsOfBinade;
-    for (int part = 0; part < kPartsOfBinade; ++part)
-      bins.push_back({low + part * width, low + (part + 1) * width, share});
+    const double width = (high - low) / kPartsOfBinade, slope = slope_in(values, i);
+    std::array<double, kPartsOfBinade> weights{};
+    double sum = 0;
+    for (std::size_t part = 0; part < kPartsOfBinade; ++part)
+      sum += weights[part] = std::exp(slope * (static_cast<double>(part) + 0.5) * width / low);
+    for (std::size_t part = 0; part < kPartsOfBinade; ++part) {
+      const double from = low + static_cast<double>(part) * width;
+      bins.push_back({from, from + width,
+                      static_cast<double>(values.counts[i]) / total * weights[part] / sum});
+    }
   }
   return bins;
 }
@@ -60,6 +81,20 @@ double squared_error(const Format& format, double scale, double x) {
   const double step = std::ldexp(1.0, exponent - format.mantissa_bits);
   const double error = u < step / 2 ? u * u : step * step / 12;
   return error * scale * scale;
+}
+
+// The largest value of a tile is the largest code times the scale, to the digits that the scale
+// has.
+double squared_error_of_amax(const Scaling& scaling, double scale, double amax) {
+  constexpr double kOfE4m3 = 0.0265;  // relative, rms, at any size
+  switch (scaling.scale.format) {
+    case ScaleFormat::e8m0:
+      return squared_error(scaling.format, scale, amax);
+    case ScaleFormat::e4m3_f32:
+      return kOfE4m3 * amax * kOfE4m3 * amax;
+    default:
+      return 0;
+  }
 }
 
 std::int64_t values_per_tile(const Scaling& scaling, const std::vector<std::int64_t>& shape) {
@@ -98,7 +133,7 @@ double expected_sqnr(const std::vector<Bin>& bins, double zeros, const Scaling& 
       others_value += bins[i].share * x * x;
     }
     const double each = (n - 1) / through;
-    error2 += chance * (each * others_error + squared_error(scaling.format, scale, amax));
+    error2 += chance * (each * others_error + squared_error_of_amax(scaling, scale, amax));
     value2 += chance * (each * others_value + amax * amax);
   }
   return error2 > 0 ? 10 * std::log10(value2 / error2) : INFINITY;

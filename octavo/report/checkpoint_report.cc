@@ -44,7 +44,10 @@ Json json_of(const TensorReport& tensor) {
                            {"shape", counts_of(tensor.shape)},
                            {"source", tensor.source},
                            {"quantized", !tensor.preset.empty()}});
-  if (!tensor.preset.empty()) out.set("preset", tensor.preset).set("scaling", tensor.scaling);
+  if (!tensor.preset.empty()) {
+    out.set("preset", tensor.preset);
+    out.set("scaling", tensor.scaling);
+  }
   if (!tensor.why.empty()) out.set("why", tensor.why);
   out.set("bytes_before", bytes_json(tensor.bytes_before));
   out.set("bytes_after", bytes_json(tensor.bytes_after));

@@ -31,7 +31,7 @@ std::vector<Stack> stacks_of(const CheckpointReport& report) {
     if (place.layer < 0) continue;
     auto stack = std::find_if(stacks.begin(), stacks.end(),
                               [&](const Stack& known) { return known.name == place.stack; });
-    if (stack == stacks.end()) stack = stacks.insert(stack, Stack{.name = place.stack});
+    if (stack == stacks.end()) stack = stacks.insert(stack, Stack{place.stack, {}, {}, {}});
     if (std::find(stack->modules.begin(), stack->modules.end(), place.module) ==
         stack->modules.end())
       stack->modules.push_back(place.module);

@@ -9,7 +9,7 @@
 namespace octavo::page {
 namespace {
 
-constexpr std::size_t kWorst = 9;
+constexpr std::size_t kWorst = 6, kFewestBars = 14;
 
 struct Bar {
   std::int64_t count = 0;
@@ -82,6 +82,11 @@ std::string scales_of(const std::vector<std::int64_t>& scales, std::string_view 
   while (first < end && scales[first] == 0) ++first;
   while (end > first && scales[end - 1] == 0) --end;
   if (first == end) return "";
+  // Two or three exponents are common; bars as wide as the card would say nothing.
+  while (end - first < kFewestBars && (first > 0 || end < scales.size())) {
+    if (first > 0) --first;
+    if (end < scales.size()) ++end;
+  }
   std::vector<Bar> all;
   for (std::size_t i = first; i < end; ++i)
     all.push_back({scales[i], plain_power(static_cast<std::int64_t>(i) - 127)});

@@ -16,7 +16,7 @@ std::string style() {
 *{box-sizing:border-box}
 html{-webkit-text-size-adjust:100%}
 body{margin:0;background:var(--bg);color:var(--ink);font:15px/1.5 system-ui,-apple-system,"Segoe UI",Roboto,"Helvetica Neue",Arial,sans-serif}
-main{max-width:1320px;margin:0 auto;padding:28px 24px 64px}
+main{max-width:1440px;margin:0 auto;padding:28px 24px 64px}
 h1{font-size:1.55rem;line-height:1.25;margin:0 0 4px;overflow-wrap:anywhere}
 h2{font-size:1.1rem;margin:0 0 4px}
 h3{font-size:.92rem;margin:0;overflow-wrap:anywhere;font-weight:600}
@@ -25,7 +25,7 @@ section{background:var(--card);border:1px solid var(--line);border-radius:10px;p
 .soft{color:var(--soft)}
 .small{font-size:.84rem}
 code,.mono{font-family:ui-monospace,SFMono-Regular,Menlo,Consolas,"Liberation Mono",monospace;font-size:.86em;overflow-wrap:anywhere}
-.cards{display:grid;grid-template-columns:repeat(auto-fit,minmax(170px,1fr));gap:14px;margin-top:18px}
+.cards{display:grid;grid-template-columns:repeat(auto-fit,minmax(200px,1fr));gap:14px;margin-top:18px}
 .card{background:var(--card);border:1px solid var(--line);border-radius:10px;padding:14px 16px;min-width:0}
 .card b{display:block;font-size:1.45rem;line-height:1.25;font-weight:650;font-variant-numeric:tabular-nums;overflow-wrap:anywhere}
 .card span{color:var(--soft);font-size:.84rem;overflow-wrap:anywhere}
@@ -46,7 +46,7 @@ code,.mono{font-family:ui-monospace,SFMono-Regular,Menlo,Consolas,"Liberation Mo
 .map .row{display:grid;grid-template-columns:minmax(90px,210px) 1fr;gap:10px;align-items:center}
 .map .lab{text-align:right;white-space:nowrap;overflow:hidden;text-overflow:ellipsis;direction:rtl;color:var(--soft);font-size:.8rem}
 .map .lab bdi{unicode-bidi:isolate;direction:ltr}
-.map svg{display:block;width:100%;height:22px}
+.map svg{display:block;width:100%;height:22px;margin:1px 0}
 .map rect{fill:var(--c)}
 .map rect.hit{cursor:pointer}
 .map rect.hit:hover{stroke:var(--ink);stroke-width:2px;vector-effect:non-scaling-stroke}
@@ -75,7 +75,7 @@ th button:focus-visible{outline:2px solid var(--accent);outline-offset:2px}
 th[aria-sort=ascending] button::after{content:" \2191"}
 th[aria-sort=descending] button::after{content:" \2193"}
 .l{text-align:left}
-td.n{text-align:left;white-space:normal;overflow-wrap:anywhere;min-width:210px}
+td.n{text-align:left;white-space:normal;overflow-wrap:anywhere;min-width:250px}
 td.a{text-align:left;white-space:normal;min-width:160px;color:var(--soft)}
 tbody tr:hover td{background:var(--shade)}
 td i.dot{display:inline-block;width:10px;height:10px;border-radius:3px;background:var(--c);margin-right:7px}

@@ -7,6 +7,16 @@
 namespace octavo::page {
 namespace {
 
+// A long name may be broken after a dot.
+std::string breakable(std::string_view name) {
+  std::string out;
+  for (const char c : escaped(name)) {
+    out += c;
+    if (c == '.') out += "<wbr>";
+  }
+  return out;
+}
+
 std::string count_cell(std::string_view label, std::int64_t count, double share, bool bad) {
   return text("<td data-l=\"", label, "\" data-v=\"", brief(share), "\"",
               count > 0 && bad ? " class=\"w\"" : "", " title=\"", grouped(count), "\">",
@@ -18,24 +28,24 @@ std::string row_of(const TensorReport& tensor, const Grading& grading) {
   const std::int64_t not_finite = m.result.nan + m.result.inf;
   const double elements = static_cast<double>(m.elements > 0 ? m.elements : 1);
   std::string out =
-      text("<tr><td class=\"n mono\">", escaped(tensor.name), "</td><td data-l=\"shape\">",
+      text("<tr><td class=\"n mono\">", breakable(tensor.name), "</td><td data-l=\"shape\">",
            shape_text(tensor.shape), "</td><td class=\"l\" data-l=\"format\" title=\"",
            escaped(tensor.scaling), "\">", escaped(tensor.preset), "</td>");
-  out += text("<td data-l=\"bits\">", fixed(m.bits_per_value, 2),
-              "</td><td data-l=\"SQNR dB\" data-v=\"", fixed(m.sqnr, 4), "\"><i class=\"dot g",
-              grading.grade(m.sqnr), "\"></i>", fixed(m.sqnr, 2),
-              "</td><td data-l=\"cosine\" data-v=\"", fixed(m.cosine, 15), "\">",
-              cosine_text(m.cosine), "</td><td data-l=\"error\" data-v=\"", brief(m.relative_l2),
-              "\">", fixed(100 * m.relative_l2, 2), " %</td><td data-l=\"max error\">",
-              brief(m.max_abs), "</td><td data-l=\"amax\">", brief(m.amax), "</td>");
+  out += text(
+      "<td data-l=\"bits\">", fixed(m.bits_per_value, 2), "</td><td data-l=\"SQNR dB\" data-v=\"",
+      fixed(m.sqnr, 4), "\"><i class=\"dot g", grading.grade(m.sqnr), "\"></i>", fixed(m.sqnr, 2),
+      "</td><td data-l=\"cosine\" data-v=\"", fixed(m.cosine, 15), "\">", cosine_text(m.cosine),
+      "</td><td data-l=\"error\" data-v=\"", brief(m.relative_l2), "\">",
+      fixed(100 * m.relative_l2, 2), " %</td><td data-l=\"max error\">", brief(m.max_abs), "</td>");
   out += count_cell("saturated", m.saturated, m.saturated_share, false);
   out += count_cell("flushed", m.flushed, m.flushed_share, false);
   out += count_cell("NaN, Inf", not_finite, static_cast<double>(not_finite) / elements, true);
   std::string advice = escaped(tensor.advice);
   if (!tensor.why.empty()) advice += text(advice.empty() ? "" : "; ", escaped(tensor.why));
-  return out + text("<td data-l=\"size\" data-v=\"", tensor.bytes_after, "\">",
-                    bytes_text(tensor.bytes_before), " → ", bytes_text(tensor.bytes_after),
-                    "</td><td class=\"a\">", advice, "</td></tr>\n");
+  return out + text("<td data-l=\"size\" data-v=\"", tensor.bytes_after,
+                    "\" title=\"before: ", bytes_text(tensor.bytes_before), "\">",
+                    bytes_text(tensor.bytes_after), "</td><td class=\"a\">", advice,
+                    "</td></tr>\n");
 }
 
 }  // namespace
@@ -59,11 +69,10 @@ std::string tensor_table(const CheckpointReport& report) {
   head("cosine", "of the angle between before and after; 1 is best");
   head("error", "length of the difference over length of the values");
   head("max error", "the largest difference");
-  head("amax", "the largest value");
   head("saturated", "values beyond what a scale can reach");
   head("flushed", "values that became zero");
   head("NaN, Inf", "values that are not finite after");
-  head("size", "before and after");
+  head("size", "after, scales included; before is under the pointer");
   head("advice", "what would come out better, from this tensor's values", true);
   return text(
       "<section id=\"table\"><h2>Every quantized tensor</h2>\n<div class=\"tools\" id=\"tools\" "
@@ -80,7 +89,7 @@ std::string plain_table(const CheckpointReport& report) {
   for (const TensorReport& tensor : report.tensors) {
     if (tensor.measured) continue;
     ++count;
-    rows += text("<tr><td class=\"n mono\">", escaped(tensor.name), "</td><td data-l=\"shape\">",
+    rows += text("<tr><td class=\"n mono\">", breakable(tensor.name), "</td><td data-l=\"shape\">",
                  shape_text(tensor.shape), "</td><td class=\"l\" data-l=\"type\">",
                  escaped(tensor.preset.empty() ? tensor.source : tensor.preset),
                  "</td><td data-l=\"size\">", bytes_text(tensor.bytes_after),
