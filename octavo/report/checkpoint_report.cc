@@ -1,0 +1,118 @@
+#include "octavo/report/checkpoint_report.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace octavo {
+namespace {
+
+Json counts_of(const std::vector<std::int64_t>& counts) {
+  Json out = Json::array();
+  for (const std::int64_t count : counts) out.push(count);
+  return out;
+}
+
+Json bytes_json(std::uint64_t bytes) { return {static_cast<std::int64_t>(bytes)}; }
+
+// Names follow docs/numerics/metrics.md; what is infinite is null.
+Json json_of(const ErrorMetrics& metrics) {
+  return Json::object({
+      {"elements", metrics.elements},
+      {"sqnr", metrics.sqnr},
+      {"cosine", metrics.cosine},
+      {"relative_l2", metrics.relative_l2},
+      {"mse", metrics.mse},
+      {"effective_bits", metrics.effective_bits},
+      {"max_abs", metrics.max_abs},
+      {"max_relative", metrics.max_relative},
+      {"amax", metrics.amax},
+      {"saturated", metrics.saturated},
+      {"flushed", metrics.flushed},
+      {"input_nan", metrics.input.nan},
+      {"input_inf", metrics.input.inf},
+      {"result_nan", metrics.result.nan},
+      {"result_inf", metrics.result.inf},
+      {"scale_least", metrics.scales.least},
+      {"scale_most", metrics.scales.most},
+      {"bits_per_value", metrics.bits_per_value},
+  });
+}
+
+Json json_of(const TensorReport& tensor) {
+  Json out = Json::object({{"name", tensor.name},
+                           {"module", tensor.module},
+                           {"shape", counts_of(tensor.shape)},
+                           {"source", tensor.source},
+                           {"quantized", !tensor.preset.empty()}});
+  if (!tensor.preset.empty()) {
+    out.set("preset", tensor.preset);
+    out.set("scaling", tensor.scaling);
+  }
+  if (!tensor.why.empty()) out.set("why", tensor.why);
+  out.set("bytes_before", bytes_json(tensor.bytes_before));
+  out.set("bytes_after", bytes_json(tensor.bytes_after));
+  if (tensor.measured) {
+    out.set("metrics", json_of(tensor.metrics));
+    const ValueHistogram& values = tensor.metrics.values;
+    if (!values.counts.empty())
+      out.set("values", Json::object({{"first_exponent", values.first_exponent},
+                                      {"counts", counts_of(values.counts)},
+                                      {"zeros", values.zeros}}));
+    if (!tensor.metrics.codes.empty()) out.set("codes", counts_of(tensor.metrics.codes));
+  }
+  // Most of the 256 exponents are empty: pairs of exponent and count.
+  if (!tensor.scale_histogram.empty()) {
+    Json scales = Json::array();
+    for (std::size_t i = 0; i < tensor.scale_histogram.size(); ++i)
+      if (tensor.scale_histogram[i] != 0)
+        scales.push(Json::array({static_cast<std::int64_t>(i) - 127, tensor.scale_histogram[i]}));
+    out.set("scale_exponents", std::move(scales));
+  }
+  if (!tensor.advice.empty()) out.set("advice", tensor.advice);
+  return out;
+}
+
+}  // namespace
+
+std::vector<std::size_t> CheckpointReport::worst(std::size_t most) const {
+  std::vector<std::size_t> order;
+  for (std::size_t i = 0; i < tensors.size(); ++i)
+    if (tensors[i].measured) order.push_back(i);
+  // NaN, which no metric should be, is the worst; equals stay in the order of names.
+  const auto sqnr = [&](std::size_t i) {
+    const double got = tensors[i].metrics.sqnr;
+    return std::isnan(got) ? -INFINITY : got;
+  };
+  std::stable_sort(order.begin(), order.end(),
+                   [&](std::size_t a, std::size_t b) { return sqnr(a) < sqnr(b); });
+  if (order.size() > most) order.resize(most);
+  return order;
+}
+
+Json json_of(const CheckpointReport& report) {
+  Json out = Json::object({{"title", report.title},
+                           {"verb", report.verb},
+                           {"source", report.source},
+                           {"output", report.output},
+                           {"recipe", report.recipe},
+                           {"target", report.target}});
+  Json provenance = Json::object();
+  for (const auto& [key, value] : report.provenance) provenance.set(key, value);
+  out.set("provenance", std::move(provenance));
+  out.set("bytes_before", bytes_json(report.bytes_before));
+  out.set("bytes_after", bytes_json(report.bytes_after));
+  out.set("bits_per_weight", report.bits_per_weight);
+  out.set("seconds", report.seconds);
+  Json worst = Json::array();
+  for (const std::size_t i : report.worst(10)) worst.push(report.tensors[i].name);
+  out.set("worst", std::move(worst));
+  Json notes = Json::array();
+  for (const std::string& note : report.notes) notes.push(note);
+  out.set("notes", std::move(notes));
+  Json tensors = Json::array();
+  for (const TensorReport& tensor : report.tensors) tensors.push(json_of(tensor));
+  out.set("tensors", std::move(tensors));
+  return out;
+}
+
+}  // namespace octavo

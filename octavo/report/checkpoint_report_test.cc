@@ -1,0 +1,150 @@
+#include "octavo/report/checkpoint_report.h"
+
+#include <gtest/gtest.h>
+
+#include <array>
+#include <string>
+
+#include "octavo/report/page_internal.h"
+#include "octavo/report/report_testing_internal.h"
+
+namespace octavo {
+namespace {
+
+using namespace std::string_literals;
+
+TEST(PageText, NothingInANameIsMarkup) {
+  EXPECT_EQ(page::escaped("<script>alert('x')</script>"),
+            "&lt;script&gt;alert(&#39;x&#39;)&lt;/script&gt;");
+  EXPECT_EQ(page::escaped("a&b\"c"), "a&amp;b&quot;c");
+}
+
+TEST(PageText, WhatCannotBeSeenIsSpelledOut) {
+  EXPECT_EQ(page::escaped("a\0b\n\x7f"s), "a\\x00b\\x0a\\x7f");
+  EXPECT_EQ(page::escaped("\xff\xc3\xa9\xc3"), "\\xff\xc3\xa9\\xc3");    // é is well-formed
+  EXPECT_EQ(page::escaped("\xc0\xaf"), "\\xc0\\xaf");                    // overlong '/'
+  EXPECT_EQ(page::escaped("\xed\xa0\x80"), "\\xed\\xa0\\x80");           // a surrogate
+  EXPECT_EQ(page::escaped("\xe2\x80\xaetxt"), "\\u202etxt");             // right-to-left override
+  EXPECT_EQ(page::escaped("\xf4\x90\x80\x80"), "\\xf4\\x90\\x80\\x80");  // above U+10FFFF
+}
+
+TEST(PageText, Numbers) {
+  EXPECT_EQ(page::grouped(1234567), "1,234,567");
+  EXPECT_EQ(page::grouped(-1234), "-1,234");
+  EXPECT_EQ(page::grouped(999), "999");
+  EXPECT_EQ(page::bytes_text(1536), "1.50 KiB");
+  EXPECT_EQ(page::cosine_text(0.999654), "0.99965");
+  EXPECT_EQ(page::cosine_text(1), "1");
+  EXPECT_EQ(page::fixed(INFINITY, 2), "inf");
+}
+
+TEST(PageText, PlacesOfModules) {
+  const page::Place expert = page::place_of("model.layers.3.mlp.experts.17.up_proj");
+  EXPECT_EQ(expert.stack, "model.layers");
+  EXPECT_EQ(expert.layer, 3);
+  EXPECT_EQ(expert.module, "mlp.experts.*.up_proj");
+  EXPECT_EQ(page::place_of("lm_head").layer, -1);
+  EXPECT_EQ(page::place_of("a.99999999999999999999.b").layer, -1);  // no number of a layer
+  EXPECT_EQ(page::place_of("...").layer, -1);
+}
+
+TEST(CheckpointReport, WorstAreTheLowestSqnr) {
+  CheckpointReport report;
+  for (const double sqnr : {30.0, 20.0, 25.0}) {
+    TensorReport tensor;
+    tensor.measured = true;
+    tensor.metrics.sqnr = sqnr;
+    report.tensors.push_back(tensor);
+  }
+  report.tensors.emplace_back();  // not measured
+  EXPECT_EQ(report.worst(2), (std::vector<std::size_t>{1, 2}));
+  EXPECT_EQ(report.worst(9), (std::vector<std::size_t>{1, 2, 0}));
+}
+
+TEST(CheckpointReport, JsonSaysWhatTheReportSays) {
+  const CheckpointReport report = testing::sample_report(1, "mxfp4");
+  const Json json = json_of(report);
+  EXPECT_EQ(parse_json(json.dump(), "dump"), json);
+  EXPECT_EQ(json["tensors"].elements().size(), report.tensors.size());
+  const TensorReport& tensor = report.tensors[2];
+  const Json& same = json["tensors"].elements()[2];
+  EXPECT_EQ(same["name"].string_or(""), tensor.name);
+  EXPECT_EQ(same["metrics"]["sqnr"].number_or(0), tensor.metrics.sqnr);
+  EXPECT_EQ(same["codes"].elements().size(), 16U);
+  EXPECT_FALSE(json["tensors"].elements()[0].has("metrics"));
+}
+
+TEST(CheckpointReport, PageHasEveryTensorAndNoForeignMarkup) {
+  CheckpointReport report = testing::sample_report(3, "mxfp8");
+  const std::string evil = "</td><script>alert(1)</script>\"'\0\xff"s;
+  report.title = report.source = report.output = report.recipe = report.target = evil;
+  report.notes = {evil};
+  report.provenance = {{evil, evil}};
+  for (TensorReport& tensor : report.tensors) {
+    tensor.why = evil;
+    tensor.advice = evil;
+  }
+  report.tensors[2].name = report.tensors[2].module = evil;
+  report.tensors[3].module = "model.layers.0." + evil;
+  report.tensors[3].preset = report.tensors[3].scaling = evil;
+  const std::string html = html_of(report);
+  EXPECT_EQ(html.find("alert(1)</script>"), std::string::npos);
+  EXPECT_EQ(html.find('\0'), std::string::npos);
+  EXPECT_EQ(html.find('\xff'), std::string::npos);
+  std::size_t scripts = 0;
+  for (std::size_t at = 0; (at = html.find("<script", at)) != std::string::npos; ++at) ++scripts;
+  EXPECT_EQ(scripts, 1U);
+  for (const char* outside : {"http:", "https:", "src=", "url(", "@import"})
+    EXPECT_EQ(html.find(outside), std::string::npos) << outside;
+  EXPECT_NE(html.find("self_attn.<wbr>v_proj"), std::string::npos);
+}
+
+TEST(CheckpointReport, PageOfNothing) {
+  EXPECT_NE(html_of(CheckpointReport{}).find("</html>"), std::string::npos);
+}
+
+// The gain that is promised beside the gain that comes, of normal values, where the assumption
+// (values in random order) holds; the estimate rounds to whole decibels, and the model takes values
+// for evenly spread inside an eighth of a binade, which is good for one more.
+TEST(Advice, PromisesWhatComes) {
+  for (const char* now : {"mxfp4", "nvfp4"}) {
+    for (const int outlier : {0, 400, 97}) {
+      const TensorReport tensor = testing::sample_tensor("m", now, 0.02, outlier);
+      const std::string advice = advice_for(tensor);
+      ASSERT_NE(advice, "") << now;
+      const std::string better = advice.substr(0, advice.find(' '));
+      const double promised = std::stod(advice.substr(advice.find("gains ") + 6));
+      const double got =
+          testing::sample_tensor("m", better, 0.02, outlier).metrics.sqnr - tensor.metrics.sqnr;
+      EXPECT_NEAR(promised, got, 1.5) << advice;
+    }
+  }
+}
+
+TEST(Advice, SilentWhereNothingIsGained) {
+  for (const char* now : {"fp8-channel", "fp8-block", "mxfp8"})
+    EXPECT_EQ(advice_for(testing::sample_tensor("m", now, 0.02)), "") << now;
+  EXPECT_EQ(advice_for(TensorReport{}), "");
+  TensorReport foreign = testing::sample_tensor("m", "mxfp4", 0.02);
+  foreign.preset = "somebody's";
+  EXPECT_EQ(advice_for(foreign), "");
+}
+
+// Small values beside one very large one: with one scale they are lost.
+TEST(Advice, SeesRangeThatOneScaleCannotHold) {
+  TensorReport tensor;
+  tensor.measured = true;
+  tensor.preset = "fp8";
+  tensor.shape = {1024, 1024};
+  tensor.metrics.amax = 0x1p20;
+  tensor.metrics.values.first_exponent = -5;
+  tensor.metrics.values.counts.assign(26, 0);
+  tensor.metrics.values.counts[0] = 1000000;
+  tensor.metrics.values.counts[25] = 1;
+  // With one scale all small values are lost, with one a row only those of the row of the large
+  // value, one in 1024: 10 log10(1024) is 30 dB, less what the other rows lose by rounding.
+  EXPECT_EQ(advice_for(tensor), "fp8-channel instead of fp8 gains 29 dB for the same size");
+}
+
+}  // namespace
+}  // namespace octavo
