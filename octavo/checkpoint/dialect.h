@@ -58,10 +58,11 @@ struct SpelledTensor {
 [[nodiscard]] OCTAVO_API std::string why_not(Dialect dialect, const QuantizedWeight& weight);
 
 // Rows [first_row, first_row + rows) of a weight, as octavo has them, and where their bytes go. A
-// stack of matrices is one matrix of all their rows, and a band has the shape [rows, K]. Bands begin
-// at multiples of band_rows(); only the last may end elsewhere. Where band_rows() is all rows of a
-// matrix, a band is one matrix. What there is one of (a scale per tensor, a tensor scale, a marker)
-// is written with the band that begins at row 0; padding behind the last row with the last band.
+// stack of matrices is one matrix of all their rows, and a band has the shape [rows, K]. Bands
+// begin at multiples of band_rows(); only the last may end elsewhere. Where band_rows() is all rows
+// of a matrix, a band is one matrix. What there is one of (a scale per tensor, a tensor scale, a
+// marker) is written with the band that begins at row 0; padding behind the last row with the last
+// band.
 [[nodiscard]] OCTAVO_API std::int64_t band_rows(Dialect dialect, const QuantizedWeight& weight);
 struct BandBytes {
   std::size_t tensor = 0;    // index into spell()'s result

@@ -3,6 +3,7 @@
 #include <charconv>
 
 #include "octavo/base/error.h"
+#include "octavo/checkpoint/quantized_file_internal.h"
 #include "octavo/convert/device_tensor.h"
 #include "octavo/quant/scale_order.h"
 #include "octavo/quant/scaling_text.h"
@@ -20,13 +21,13 @@ constexpr std::string_view kOp = "quantized file", kVersionKey = "octavo.version
                            kTensorKey = "octavo.tensor.", kColumnwise = ".columnwise",
                            kScales = ".scales", kTensorScale = ".tensor_scale";
 
-struct Part {
+struct FilePart {
   std::string name;
   const Tensor* tensor;
 };
 
-std::vector<Part> parts_of(const std::string& name, const QuantizedTensor& tensor) {
-  std::vector<Part> parts;
+std::vector<FilePart> parts_of(const std::string& name, const QuantizedTensor& tensor) {
+  std::vector<FilePart> parts;
   const auto add = [&](const std::string& base, const QuantizedCopy& copy) {
     if (!copy.exists()) return;
     parts.push_back({base, &copy.codes});
@@ -37,22 +38,6 @@ std::vector<Part> parts_of(const std::string& name, const QuantizedTensor& tenso
   add(name, tensor.rowwise);
   add(text(name, kColumnwise), tensor.columnwise);
   return parts;
-}
-
-// The file format packs a whole tensor into one stream; ours starts every row on a byte. They agree
-// where rows end on a byte; elsewhere, and for formats without a name there, bytes are stored.
-TensorPlan plan_of(const Part& part) {
-  const View& view = part.tensor->view();
-  const Shape& shape = view.shape;
-  std::vector<std::uint64_t> sizes(shape.sizes().begin(), shape.sizes().end());
-  const bool whole_bytes =
-      !view.packed || (shape.rank() > 0 && shape[shape.rank() - 1] * view.format.bits() % 8 == 0);
-  const auto type =
-      safetensors::find_stored_type(safetensors::ElementType{view.dtype, view.format, view.packed});
-  if (type && whole_bytes) return {.name = part.name, .type = *type, .shape = std::move(sizes)};
-  return {.name = part.name,
-          .type = StoredType::u8,
-          .shape = {static_cast<std::uint64_t>(part.tensor->nbytes())}};
 }
 
 // What the file holds of a tensor, whatever device or order it is in: row-major bytes of the host.
@@ -92,7 +77,7 @@ void fill(const FileReader& file, const std::string& name, const Tensor& into) {
     fail(ErrorCode::invalid_argument, kOp, "'", shown(file.path()), "' has no tensor '",
          shown(name), "', which its metadata promise; the file was changed by something else");
   }
-  const TensorPlan wanted = plan_of({name, &into});
+  const TensorPlan wanted = stored_plan(name, into.view());
   if (entry->type != wanted.type || entry->shape != wanted.shape) {
     fail(ErrorCode::invalid_argument, kOp, "tensor '", shown(name), "' in '", shown(file.path()),
          "' has another type or shape than its metadata say");
@@ -144,32 +129,62 @@ void check_version(const FileReader& file) {
 
 // A tensor as its line in the metadata says, not filled yet.
 QuantizedTensor described(const FileReader& file, std::string_view line) {
+  const Description found = parse_description(line);
+  check_size(file, found.shape, found.scaling);
+  return make_quantized(found.shape, found.source, found.scaling);
+}
+
+}  // namespace
+
+std::string scales_name(std::string_view name) { return text(name, kScales); }
+std::string tensor_scale_name(std::string_view name) { return text(name, kTensorScale); }
+
+// The file format packs a whole tensor into one stream; ours starts every row on a byte. They agree
+// where rows end on a byte; elsewhere, and for formats without a name there, bytes are stored.
+TensorPlan stored_plan(std::string name, const View& view) {
+  const Shape& shape = view.shape;
+  std::vector<std::uint64_t> sizes(shape.sizes().begin(), shape.sizes().end());
+  const bool whole_bytes =
+      !view.packed || (shape.rank() > 0 && shape[shape.rank() - 1] * view.format.bits() % 8 == 0);
+  const auto type =
+      safetensors::find_stored_type(safetensors::ElementType{view.dtype, view.format, view.packed});
+  if (type && whole_bytes)
+    return {.name = std::move(name), .type = *type, .shape = std::move(sizes)};
+  const std::int64_t bytes = dense_bytes(shape, view.dtype, view.format, view.packed);
+  return {.name = std::move(name),
+          .type = StoredType::u8,
+          .shape = {static_cast<std::uint64_t>(bytes)}};
+}
+
+void describe_in(safetensors::Metadata& metadata, const std::string& name, const Shape& shape,
+                 DType source, const Scaling& scaling) {
+  metadata.insert_or_assign(std::string(kVersionKey), std::string(kVersion));
+  metadata.insert_or_assign(text(kTensorKey, name), text(shape_text(shape), " ", dtype_name(source),
+                                                         " ", to_text(scaling)));
+}
+
+Description parse_description(std::string_view line) {
   const std::size_t first = line.find(' '), second = line.find(' ', first + 1);
   check(first != std::string_view::npos && second != std::string_view::npos,
         ErrorCode::invalid_argument, kOp, "its metadata read '", shown(line),
         "', wanted a shape, a type and a scaling");
-  const Shape shape = parse_shape(line.substr(0, first));
-  const DType source = parse_dtype(line.substr(first + 1, second - first - 1));
-  const Scaling scaling = parse_scaling(line.substr(second + 1));
-  check_size(file, shape, scaling);
-  return make_quantized(shape, source, scaling);
+  return {.shape = parse_shape(line.substr(0, first)),
+          .source = parse_dtype(line.substr(first + 1, second - first - 1)),
+          .scaling = parse_scaling(line.substr(second + 1))};
 }
-
-}  // namespace
 
 void save_quantized(const std::string& path, const QuantizedTensors& tensors) {
   std::vector<TensorPlan> plans;
   safetensors::WriteOptions options;
   options.metadata.emplace(kVersionKey, kVersion);
   for (const auto& [name, tensor] : tensors) {
-    for (const Part& part : parts_of(name, tensor)) plans.push_back(plan_of(part));
-    options.metadata.emplace(text(kTensorKey, name),
-                             text(shape_text(tensor.shape), " ", dtype_name(tensor.source), " ",
-                                  to_text(tensor.scaling)));
+    for (const FilePart& part : parts_of(name, tensor))
+      plans.push_back(stored_plan(part.name, part.tensor->view()));
+    describe_in(options.metadata, name, tensor.shape, tensor.source, tensor.scaling);
   }
   FileWriter writer(path, std::move(plans), options);
   for (const auto& [name, tensor] : tensors)
-    for (const Part& part : parts_of(name, tensor))
+    for (const FilePart& part : parts_of(name, tensor))
       if (part.tensor->nbytes() > 0)
         writer.write(writer.at(part.name), 0, stored(*part.tensor).bytes());
   writer.finish();
@@ -183,13 +198,22 @@ std::vector<std::string> quantized_names(const FileReader& file) {
   return names;
 }
 
-QuantizedTensor load_quantized(const FileReader& file, const std::string& name) {
-  check_version(file);
+bool describes_itself(const FileReader& file) {
+  return file.header().metadata.contains(kVersionKey);
+}
+
+const std::string& description_of(const FileReader& file, const std::string& name) {
   const auto& metadata = file.header().metadata;
   const auto found = metadata.find(text(kTensorKey, name));
   check(found != metadata.end(), ErrorCode::invalid_argument, kOp, "'", shown(file.path()),
         "' has no quantized tensor '", shown(name), "'");
-  QuantizedTensor tensor = naming(file, name, [&] { return described(file, found->second); });
+  return found->second;
+}
+
+QuantizedTensor load_quantized(const FileReader& file, const std::string& name) {
+  check_version(file);
+  const std::string& line = description_of(file, name);
+  QuantizedTensor tensor = naming(file, name, [&] { return described(file, line); });
   fill_copy(file, name, tensor.scaling, tensor.rowwise);
   fill_copy(file, text(name, kColumnwise), tensor.scaling, tensor.columnwise);
   naming(file, name, [&] { check_scales(tensor); });

@@ -1,5 +1,5 @@
-// What quantizing a checkpoint will do, decided before a byte is written: per tensor, per file, with
-// sizes. `octavo quantize --dry-run` prints it.
+// What quantizing a checkpoint will do, decided before a byte is written: per tensor, per file,
+// with sizes. `octavo quantize --dry-run` prints it.
 #pragma once
 
 #include <cstdint>
@@ -19,29 +19,48 @@ struct QuantizePlanOptions {
   Dialect target = Dialect::compressed_tensors;
   // Over what the recipe says, where given; applied to every recipe they fit.
   std::string format, scale_rule, arith, scale_policy, scale_format;
-  std::vector<std::string> include, exclude;  // regular expressions on names, searched
-  std::vector<std::pair<std::string, std::string>> recipe_for;  // expression, preset or "none"
-  bool share = true;                // one scale for what servers fuse: q/k/v, gate/up, experts
-  bool bf16_scales = true;          // f32 scales are rounded up to bf16: the same for every loader
-  bool clamp_non_finite = false;    // NaN and Inf are an error otherwise
-  std::uint64_t shard_bytes = 0;    // 0: as the source
+  // Regular expressions that are searched for in names. What `include` finds is quantized whatever
+  // it is, and nothing else is; what `exclude` finds is not. The first of recipe_for that is found
+  // decides: a preset, or "none". A tensor that include or recipe_for names and the target cannot
+  // hold is an error; others are left as they are, with a note.
+  std::vector<std::string> include, exclude;
+  std::vector<std::pair<std::string, std::string>> recipe_for;
+  bool share = true;  // one scale for what servers fuse: q/k/v, gate/up, experts
+  // f32 scales get the precision of bf16: the same product in every loader. Nearest, and nothing
+  // saturates by it: 2^-8 is far less than the half step that the largest code has above it.
+  bool bf16_scales = true;
+  bool clamp_non_finite = false;  // NaN and Inf are an error otherwise
+  std::uint64_t shard_bytes = 0;  // 0: as the source
 };
 
+// Which part of a tensor becomes a weight: all of it, or some rows of one matrix of a stack.
+struct SourcePart {
+  std::int64_t matrix = -1;  // -1: all
+  std::int64_t first = 0;    // the first row of [out, in]
+  bool transposed = false;   // the stack is [experts, in, out]
+};
+
+// What becomes of a tensor. A stack of experts that is taken apart has one for each weight, in a
+// row.
 struct TensorAction {
   std::size_t tensor = 0;  // of CheckpointReader::tensors()
+  SourcePart part{};
   bool quantize = false;
-  std::string preset;  // "mxfp8"
-  std::string why;     // why not quantized, or what was planned around
+  std::string preset{};      // "mxfp8"
+  std::string why{};         // why not quantized, or what was planned around
   QuantizedWeight weight{};  // where quantized
-  std::vector<SpelledTensor> outputs;  // what the file gets; a copy has one
-  std::size_t file = 0;                // of QuantizePlan::files
-  int group = -1;  // actions of one group share amaxes; -1: alone
+  Scaling scaling{};         // what it is quantized with: weight.scaling, but for bf16 scales
+  std::vector<SpelledTensor> outputs{};  // what the file gets; a copy has one
+  std::size_t file = 0;                  // of QuantizePlan::files
+  int group = -1;                        // actions of one group share amaxes; -1: alone
 };
 
 struct QuantizePlan {
   QuantizePlanOptions options;
   std::vector<TensorAction> actions;  // every tensor of the source, in its order
   std::vector<std::string> files;     // "model-00001-of-00002.safetensors"
+  std::string index_name;             // empty: one file and no index
+  int groups = 0;
   QuantizedModel model;
   std::uint64_t bytes_before = 0, bytes_after = 0;
   double bits_per_weight = 0;

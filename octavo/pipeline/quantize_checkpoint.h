@@ -1,7 +1,8 @@
 // The main job: a checkpoint of any size, through little memory, into files that servers load.
-//   const CheckpointReport report = quantize_checkpoint("model/", "out/", {.plan = {.recipe = "mxfp8"}});
-// OUT appears file by file, each whole; its index and config.json come last, so that a folder with a
-// config.json is complete. After a kill the same call with resume = true gives the same bytes.
+//   const CheckpointReport report = quantize_checkpoint("model/", "out/", {.plan = {.recipe =
+//   "mxfp8"}});
+// OUT appears file by file, each whole; its index and config.json come last, so that a folder with
+// a config.json is complete. After a kill the same call with resume = true gives the same bytes.
 #pragma once
 
 #include <cstdint>
@@ -25,8 +26,8 @@ struct QuantizeCheckpointOptions {
 
 // `source` a folder or a file, `out` a folder (or a file where source is one) that is not there,
 // is empty, or is an earlier call's (with resume). Never the source itself.
-[[nodiscard]] OCTAVO_API CheckpointReport quantize_checkpoint(
-    const std::string& source, const std::string& out,
-    const QuantizeCheckpointOptions& options = {});
+[[nodiscard]] OCTAVO_API CheckpointReport
+quantize_checkpoint(const std::string& source, const std::string& out,
+                    const QuantizeCheckpointOptions& options = {});
 
 }  // namespace octavo

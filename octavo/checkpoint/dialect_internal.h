@@ -1,0 +1,73 @@
+// What the dialects share. Each has a file of its own that ends in a table of functions; to add
+// one, write that file and put its table into the list of dialect.cc.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "octavo/checkpoint/dialect.h"
+
+namespace octavo {
+
+inline constexpr std::string_view kDialectOp = "checkpoint";
+
+// The kinds of weights that others have words for.
+enum class Scheme : std::uint8_t {
+  fp8_tensor,
+  fp8_channel,
+  fp8_block,  // 128 x 128
+  mxfp8,
+  mxfp6,
+  mxfp4,
+  nvfp4,
+};
+// Nothing for any other tile, format or scale. FP8 is e4m3fn or e5m2, MXFP8 e4m3fn, MXFP6 e2m3fn.
+[[nodiscard]] std::optional<Scheme> scheme_of(const Scaling& scaling);
+[[nodiscard]] std::string_view name_of(Scheme scheme);
+[[nodiscard]] constexpr bool is_fp8(Scheme scheme) { return scheme <= Scheme::fp8_block; }
+
+inline constexpr std::int64_t kBlock = 128;
+
+// A weight as [rows, cols], whatever stands before the last dimension.
+struct Extent {
+  std::int64_t rows = 0, cols = 0;
+  std::int64_t matrix_rows = 0;  // of one matrix of a stack
+};
+[[nodiscard]] Extent extent_of(const QuantizedWeight& weight);
+
+struct DialectTable {
+  std::string_view name;
+  // "" if it can be said; what is common to all is asked before.
+  std::string (*why_not)(const QuantizedWeight&);
+  std::vector<SpelledTensor> (*spell)(const QuantizedWeight&);
+  void (*configure)(const QuantizedModel&, Json& config, Json& hf_quant_config);
+  // The weights of a checkpoint that is of this dialect.
+  std::vector<FoundWeight> (*find)(const CheckpointReader&);
+};
+[[nodiscard]] const DialectTable& compressed_tensors_dialect();
+[[nodiscard]] const DialectTable& deepseek_dialect();
+[[nodiscard]] const DialectTable& modelopt_dialect();
+[[nodiscard]] const DialectTable& comfyui_dialect();
+[[nodiscard]] const DialectTable& octavo_dialect();
+[[nodiscard]] const DialectTable& table_of(Dialect dialect);
+
+// Pieces of reasons, and of spellings.
+[[nodiscard]] std::string no_words_for(std::string_view dialect, const Scaling& scaling,
+                                       std::string_view knows);
+[[nodiscard]] std::string not_divisible(std::string_view who, std::string_view what,
+                                        std::int64_t size, std::int64_t by);
+[[nodiscard]] safetensors::TensorPlan plan_tensor(std::string name, safetensors::StoredType type,
+                                                  std::initializer_list<std::int64_t> shape);
+// The type that FP8 codes have in a file.
+[[nodiscard]] safetensors::StoredType fp8_type(const Scaling& scaling);
+// Full names of modules, sorted and each once: what skip lists want. "lm_head" is always among them
+// unless it is quantized, as loaders make one even where the file has none.
+[[nodiscard]] std::vector<std::string> skip_list(const QuantizedModel& model);
+[[nodiscard]] Json json_list(const std::vector<std::string>& texts);
+// The schemes of a model in the order they first come.
+[[nodiscard]] std::vector<Scheme> schemes_of(const QuantizedModel& model);
+
+}  // namespace octavo

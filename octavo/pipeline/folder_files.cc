@@ -1,0 +1,71 @@
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+
+#include "octavo/base/error.h"
+#include "octavo/base/whole_file.h"
+#include "octavo/checkpoint/shard_index.h"
+#include "octavo/pipeline/folder_files_internal.h"
+#include "octavo/pipeline/output_files_internal.h"
+
+namespace octavo {
+namespace {
+
+constexpr std::string_view kOp = "quantize";
+
+void copy_file(const std::string& from, const std::string& to) {
+  const int descriptor = open(from.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+  if (descriptor < 0)
+    fail(ErrorCode::io, kOp, "could not open '", shown(from, 200), "': ", std::strerror(errno));
+  struct Closer {
+    int descriptor;
+    ~Closer() { close(descriptor); }
+  } const closer{descriptor};
+  WholeFile out{std::string(kOp), to};
+  std::vector<std::byte> window(1 << 20);
+  while (true) {
+    const ssize_t got = read(descriptor, window.data(), window.size());
+    if (got < 0 && errno == EINTR) continue;
+    if (got < 0)
+      fail(ErrorCode::io, kOp, "could not read '", shown(from, 200), "': ", std::strerror(errno));
+    if (got == 0) break;
+    out.write(std::span(window).first(static_cast<std::size_t>(got)));
+  }
+  out.commit();
+}
+
+void write_index(const QuantizePlan& plan, const OutputFolder& folder) {
+  ShardIndex index;
+  index.files = plan.files;
+  for (const TensorAction& action : plan.actions)
+    for (const SpelledTensor& output : action.outputs)
+      index.tensors.emplace_back(output.plan.name, action.file);
+  std::sort(index.tensors.begin(), index.tensors.end());
+  index.total_size = static_cast<std::int64_t>(plan.bytes_after);
+  write_whole_file(std::string(kOp), folder.path_of(plan.index_name), write_shard_index(index));
+}
+
+}  // namespace
+
+void finish_folder(const CheckpointReader& source, const QuantizePlan& plan,
+                   const std::vector<std::pair<std::string, std::string>>& provenance,
+                   OutputFolder& folder) {
+  for (const std::string& name : source.other_files())
+    copy_file(source.path() + "/" + name, folder.path_of(name));
+  if (!plan.index_name.empty()) write_index(plan, folder);
+  Json config = source.config(), side = source.hf_quant_config();
+  if (!plan.model.weights.empty()) configure(plan.options.target, plan.model, config, side);
+  Json octavo;
+  for (const auto& [key, value] : provenance) octavo.set(key, value);
+  config.set("octavo", std::move(octavo));
+  if (!side.is_null())
+    write_whole_file(std::string(kOp), folder.path_of("hf_quant_config.json"), side.dump() + "\n");
+  write_whole_file(std::string(kOp), folder.path_of("config.json"), config.dump() + "\n");
+  folder.remove_record();
+}
+
+}  // namespace octavo

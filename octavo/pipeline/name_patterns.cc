@@ -1,0 +1,30 @@
+#include <algorithm>
+
+#include "octavo/base/error.h"
+#include "octavo/pipeline/name_patterns_internal.h"
+
+namespace octavo {
+
+NamePattern::NamePattern(const std::string& expression) {
+  try {
+    regex_ = std::regex(expression, std::regex::ECMAScript | std::regex::nosubs);
+  } catch (const std::regex_error& error) {
+    fail(ErrorCode::invalid_argument, "quantize", "'", shown(expression),
+         "' is no regular expression: ", error.what());
+  }
+}
+
+bool NamePattern::matches(std::string_view name) const {
+  return name.size() <= kMostMatchedBytes && std::regex_search(name.begin(), name.end(), regex_);
+}
+
+NamePatterns::NamePatterns(const std::vector<std::string>& expressions) {
+  for (const std::string& expression : expressions) patterns_.emplace_back(expression);
+}
+
+bool NamePatterns::match(std::string_view name) const {
+  return std::any_of(patterns_.begin(), patterns_.end(),
+                     [&](const NamePattern& pattern) { return pattern.matches(name); });
+}
+
+}  // namespace octavo

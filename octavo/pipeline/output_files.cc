@@ -1,0 +1,83 @@
+#include <algorithm>
+#include <cstdio>
+#include <filesystem>
+#include <vector>
+
+#include "octavo/base/error.h"
+#include "octavo/pipeline/output_files_internal.h"
+
+namespace octavo {
+namespace {
+
+constexpr std::string_view kOp = "quantize", kIndex = "model.safetensors.index.json";
+
+std::uint64_t output_bytes(const TensorAction& action) {
+  std::uint64_t bytes = 0;
+  for (const SpelledTensor& output : action.outputs) bytes += planned_bytes(output.plan);
+  return bytes;
+}
+
+void check_names(const QuantizePlan& plan) {
+  std::vector<std::string_view> names;
+  for (const TensorAction& action : plan.actions)
+    for (const SpelledTensor& output : action.outputs) names.push_back(output.plan.name);
+  std::sort(names.begin(), names.end());
+  const auto twice = std::adjacent_find(names.begin(), names.end());
+  if (twice != names.end())
+    fail(ErrorCode::invalid_argument, kOp, "two tensors of the output would be called '",
+         shown(*twice, 160), "'; exclude the one that makes it");
+}
+
+// In the source's own files, under their names.
+void place_as_source(const CheckpointReader& source, QuantizePlan& plan) {
+  for (const auto& file : source.files())
+    plan.files.push_back(source.is_folder() ? std::filesystem::path(file.path()).filename().string()
+                                            : "model.safetensors");
+  for (TensorAction& action : plan.actions) action.file = source.tensors()[action.tensor].file;
+  plan.index_name = source.index_name();
+}
+
+// In order until a file is full. One tensor may be larger than a file is wanted to be.
+void place_by_size(QuantizePlan& plan) {
+  std::uint64_t filled = 0;
+  std::size_t file = 0;
+  for (TensorAction& action : plan.actions) {
+    const std::uint64_t bytes = output_bytes(action);
+    if (filled > 0 && filled + bytes > plan.options.shard_bytes) {
+      ++file;
+      filled = 0;
+    }
+    filled += bytes;
+    action.file = file;
+  }
+  const std::size_t count = file + 1;
+  for (std::size_t i = 0; i < count; ++i) {
+    char name[64];
+    std::snprintf(name, sizeof name, "model-%05zu-of-%05zu.safetensors", i + 1, count);
+    plan.files.emplace_back(count == 1 ? "model.safetensors" : name);
+  }
+  if (count > 1) plan.index_name = kIndex;
+}
+
+}  // namespace
+
+std::uint64_t planned_bytes(const safetensors::TensorPlan& plan) {
+  std::uint64_t bits = static_cast<std::uint64_t>(safetensors::stored_bits(plan.type));
+  for (const std::uint64_t size : plan.shape)
+    if (__builtin_mul_overflow(bits, size, &bits))
+      fail(ErrorCode::invalid_argument, kOp, "tensor '", shown(plan.name, 160), "' is too large");
+  return bits / 8;
+}
+
+void place_actions(const CheckpointReader& source, QuantizePlan& plan) {
+  check_names(plan);
+  if (plan.options.shard_bytes == 0) {
+    place_as_source(source, plan);
+  } else {
+    place_by_size(plan);
+  }
+  plan.bytes_before = source.nbytes();
+  for (const TensorAction& action : plan.actions) plan.bytes_after += output_bytes(action);
+}
+
+}  // namespace octavo

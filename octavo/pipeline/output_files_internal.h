@@ -1,0 +1,17 @@
+// Which file of the output gets which tensor, and how large it becomes.
+#pragma once
+
+#include <cstdint>
+
+#include "octavo/pipeline/plan.h"
+
+namespace octavo {
+
+// Bytes of a tensor that is planned; throws Error when they overflow.
+[[nodiscard]] std::uint64_t planned_bytes(const safetensors::TensorPlan& plan);
+
+// Gives every action its file, names the files, and adds up sizes. Throws Error when two tensors
+// would have one name.
+void place_actions(const CheckpointReader& source, QuantizePlan& plan);
+
+}  // namespace octavo

@@ -1,0 +1,187 @@
+#include <fcntl.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <sys/statvfs.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+#include <filesystem>
+
+#include "octavo/base/error.h"
+#include "octavo/base/file_id.h"
+#include "octavo/base/whole_file.h"
+#include "octavo/pipeline/output_folder_internal.h"
+
+namespace octavo {
+namespace {
+
+constexpr std::string_view kOp = "quantize";
+constexpr std::uint64_t kMostRecordBytes = 1U << 30;
+
+bool is_leftover(std::string_view name) {
+  return name.starts_with('.') && name.ends_with(".octavo-tmp");
+}
+
+std::string shown_path(const std::string& path) { return text("'", shown(path, 200), "'"); }
+
+}  // namespace
+
+std::uint64_t text_hash(std::string_view text, std::uint64_t seed) {
+  std::uint64_t hash = 0xCBF29CE484222325ULL ^ seed;  // FNV-1a
+  for (const char c : text) hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001B3ULL;
+  return hash;
+}
+
+std::string hex_of(std::uint64_t value) {
+  char digits[17];
+  std::snprintf(digits, sizeof digits, "%016llx", static_cast<unsigned long long>(value));
+  return digits;
+}
+
+std::string source_identity(const CheckpointReader& source) {
+  std::uint64_t hash = text_hash(source.config().dump(0));
+  for (const auto& file : source.files()) {
+    struct stat status {};
+    if (stat(file.path().c_str(), &status) != 0)
+      fail(ErrorCode::io, kOp, "could not look at ", shown_path(file.path()), ": ",
+           std::strerror(errno));
+    hash = text_hash(text(std::filesystem::path(file.path()).filename().string(), " ",
+                          status.st_size, " ", status.st_mtim.tv_sec, " ", status.st_mtim.tv_nsec),
+                     hash);
+    for (const auto& tensor : file.header().tensors)
+      hash = text_hash(text(tensor.name, " ", tensor.begin, " ", tensor.end, " ",
+                            safetensors::stored_name(tensor.type)),
+                       hash);
+  }
+  return hex_of(hash);
+}
+
+OutputFolder::OutputFolder(const std::string& path, const CheckpointReader& source,
+                           const WorkIdentity& identity, bool resume)
+    : path_(path) {
+  try {
+    make_or_check(source, resume);
+    load_record(identity);
+    remove_leftovers();
+  } catch (...) {
+    if (lock_ >= 0) close(lock_);
+    throw;
+  }
+}
+
+OutputFolder::~OutputFolder() {
+  if (lock_ >= 0) close(lock_);
+}
+
+std::string OutputFolder::path_of(std::string_view name) const { return text(path_, "/", name); }
+
+void OutputFolder::make_or_check(const CheckpointReader& source, bool resume) {
+  std::error_code error;
+  const auto target = file_id(path_);
+  const std::string beside = source.is_folder()
+                                 ? source.path()
+                                 : std::filesystem::path(source.path()).parent_path().string();
+  if (target && target == file_id(beside.empty() ? "." : beside))
+    fail(ErrorCode::io, kOp, shown_path(path_),
+         " is where the source is, wanted another folder; a checkpoint is never changed in place");
+  made_ = std::filesystem::create_directories(path_, error);
+  if (error || !std::filesystem::is_directory(path_))
+    fail(ErrorCode::io, kOp, "could not make the folder ", shown_path(path_), ": ",
+         error ? error.message() : "something else has that name");
+  lock_ = open(path_.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  if (lock_ >= 0 && flock(lock_, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK)
+    fail(ErrorCode::io, kOp, shown_path(path_), " is being written by another process");
+  bool empty = true;
+  for (std::filesystem::directory_iterator at(path_, error), end; !error && at != end;
+       at.increment(error)) {
+    const std::string name = at->path().filename().string();
+    has_record_ |= name == kProgressFile;
+    empty = empty && is_leftover(name);
+  }
+  if (error) fail(ErrorCode::io, kOp, "could not list ", shown_path(path_), ": ", error.message());
+  if (has_record_ && !resume)
+    fail(ErrorCode::io, kOp, shown_path(path_),
+         " holds the unfinished work of an earlier call; resume it, or remove the folder");
+  if (!has_record_ && !empty)
+    fail(ErrorCode::io, kOp, shown_path(path_), " is not empty",
+         resume ? " and holds no unfinished work" : "", "; give a new folder, or remove this one");
+}
+
+void OutputFolder::load_record(const WorkIdentity& identity) {
+  if (has_record_) {
+    record_ = parse_json(read_small_file(path_of(kProgressFile), kMostRecordBytes), kProgressFile);
+    const auto differs = [&](std::string_view what, std::string_view fix) {
+      fail(ErrorCode::invalid_argument, kOp, "the work in ", shown_path(path_), " was begun with ",
+           what, "; ", fix, ", or remove the folder");
+    };
+    if (record_["octavo_progress"].integer_or(0) != 1)
+      differs("another version of octavo", "finish it with that");
+    if (record_["options"].string_or("") != identity.options)
+      differs("other options", "give the same ones");
+    if (record_["source"].string_or("") != identity.source)
+      differs("another source, or the source has changed since", "give the same one");
+    return;
+  }
+  record_.set("octavo_progress", 1);
+  record_.set("options", identity.options);
+  record_.set("source", identity.source);
+  record_.set("files", Json::object());
+  write_whole_file(std::string(kOp), path_of(kProgressFile), record_.dump(0));
+}
+
+// Temporary files of a process that was killed; this folder is locked, so it is not running.
+void OutputFolder::remove_leftovers() const {
+  std::error_code error;
+  std::vector<std::filesystem::path> leftovers;
+  for (std::filesystem::directory_iterator at(path_, error), end; !error && at != end;
+       at.increment(error))
+    if (is_leftover(at->path().filename().string())) leftovers.push_back(at->path());
+  for (const auto& leftover : leftovers) std::filesystem::remove(leftover, error);
+}
+
+const Json& OutputFolder::finished(const std::string& name) const {
+  static const Json kNone;
+  const Json& kept = record_["files"][name];
+  if (kept.is_null()) return kNone;
+  struct stat status {};
+  const bool there = stat(path_of(name).c_str(), &status) == 0 && S_ISREG(status.st_mode) &&
+                     status.st_size == kept["bytes"].integer_or(-1);
+  return there ? kept : kNone;
+}
+
+void OutputFolder::note_finished(const std::string& name, Json kept) {
+  written_.push_back(name);
+  std::error_code error;
+  const auto size = std::filesystem::file_size(path_of(name), error);
+  kept.set("bytes", error ? std::int64_t{-1} : static_cast<std::int64_t>(size));
+  Json files = record_["files"];
+  files.set(name, std::move(kept));
+  record_.set("files", std::move(files));
+  write_whole_file(std::string(kOp), path_of(kProgressFile), record_.dump(0));
+}
+
+void OutputFolder::remove_record() {
+  std::error_code error;
+  std::filesystem::remove(path_of(kProgressFile), error);
+}
+
+void OutputFolder::abandon(bool useless) noexcept {
+  if (has_record_ || (!useless && !written_.empty())) return;
+  std::error_code error;
+  for (const std::string& name : written_) std::filesystem::remove(path_of(name), error);
+  remove_record();
+  if (made_) std::filesystem::remove(path_, error);  // only where it is empty
+}
+
+void OutputFolder::check_room(std::uint64_t bytes) const {
+  struct statvfs status {};
+  if (statvfs(path_.c_str(), &status) != 0) return;  // the files will say it
+  const auto room = static_cast<std::uint64_t>(status.f_bavail) * status.f_frsize;
+  if (room < bytes)
+    fail(ErrorCode::io, kOp, shown_path(path_), " needs ", bytes, " bytes and its disk has ", room,
+         "; free space or write elsewhere");
+}
+
+}  // namespace octavo

@@ -1,0 +1,63 @@
+// The folder that a checkpoint is written into: made or found fit, locked, and with a record of
+// what is finished, so that a call that was killed can be taken up again.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "octavo/base/json.h"
+#include "octavo/checkpoint/checkpoint_reader.h"
+
+namespace octavo {
+
+inline constexpr std::string_view kProgressFile = "octavo-progress.json";
+
+// What an earlier call must have had in common for its files to be the same.
+struct WorkIdentity {
+  std::string options;  // of the plan, as text
+  std::string source;   // names, sizes and times of the files, as a hash
+};
+
+class OutputFolder {
+ public:
+  // Throws Error: the folder is the source, is not empty, is in use, or (resume) holds files of
+  // other work; with what to do about it.
+  OutputFolder(const std::string& path, const CheckpointReader& source,
+               const WorkIdentity& identity, bool resume);
+  ~OutputFolder();
+  OutputFolder(const OutputFolder&) = delete;
+  OutputFolder& operator=(const OutputFolder&) = delete;
+
+  [[nodiscard]] std::string path_of(std::string_view name) const;
+  // What an earlier call kept of this file; null when it has to be written.
+  [[nodiscard]] const Json& finished(const std::string& name) const;
+  // Notes that a file is there under its name, and what the report needs of it.
+  void note_finished(const std::string& name, Json kept);
+  void remove_record();
+  // After an error. Work that was begun is kept for a later call, if there is any and `useless`
+  // does not say that none can use it; what this call made is removed otherwise.
+  void abandon(bool useless) noexcept;
+  // Throws Error(io) unless the disk has room for so much.
+  void check_room(std::uint64_t bytes) const;
+
+ private:
+  void make_or_check(const CheckpointReader& source, bool resume);
+  void load_record(const WorkIdentity& identity);
+  void remove_leftovers() const;
+
+  std::string path_;
+  int lock_ = -1;
+  bool has_record_ = false, made_ = false;
+  std::vector<std::string> written_;
+  Json record_;
+};
+
+// The same name for the same files: what a resumed call compares.
+[[nodiscard]] std::string source_identity(const CheckpointReader& source);
+
+[[nodiscard]] std::uint64_t text_hash(std::string_view text, std::uint64_t seed = 0);
+[[nodiscard]] std::string hex_of(std::uint64_t value);
+
+}  // namespace octavo

@@ -1,0 +1,329 @@
+#include <algorithm>
+#include <memory>
+#include <mutex>
+
+#include "octavo/base/error.h"
+#include "octavo/base/thread_pool.h"
+#include "octavo/pipeline/output_files_internal.h"
+#include "octavo/pipeline/recipe_scaling_internal.h"
+#include "octavo/pipeline/stream_internal.h"
+#include "octavo/pipeline/work_loop_internal.h"
+#include "octavo/quant/quantize.h"
+#include "octavo/safetensors/file_writer.h"
+
+namespace octavo {
+namespace {
+
+constexpr std::string_view kOp = "quantize";
+constexpr std::uint64_t kLeastMemory = 16ULL << 20;
+// Histograms need not see every row of a large tensor to show its shape.
+constexpr std::int64_t kWholeHistogram = 1 << 20, kSampledRows = 8;
+
+// Memory of one thread, kept from band to band.
+struct Workspace {
+  Window window;
+  QuantizedTensor band;
+  Tensor wide_scales;
+};
+
+struct OutputFile {
+  std::unique_ptr<safetensors::FileWriter> writer;
+  std::size_t bands_left = 0;
+  std::vector<std::size_t> actions;
+  bool finished = false;
+};
+
+bool same_memory(const QuantizedTensor& band, const Shape& shape, const Scaling& scaling) {
+  return band.rowwise.exists() && band.shape == shape && band.scaling == scaling;
+}
+
+class Streaming {
+ public:
+  Streaming(const CheckpointReader& source, const QuantizePlan& plan,
+            const QuantizeCheckpointOptions& options, const Destination& destination)
+      : source_(source),
+        plan_(plan),
+        options_(options),
+        destination_(destination),
+        results_(plan.actions.size()),
+        amaxes_(plan.actions.size(), 0.0F),
+        files_(plan.files.size()) {
+    for (std::size_t i = 0; i < plan.actions.size(); ++i)
+      files_[plan.actions[i].file].actions.push_back(i);
+    take_up_finished();
+    for (const Band& band : cut_bands(source, plan)) {
+      OutputFile& file = files_[plan.actions[band.action].file];
+      if (file.finished) continue;
+      ++file.bands_left;
+      bands_.push_back(band);
+    }
+    find_amax_bands();
+  }
+
+  std::vector<ActionResult> run() {
+    check_room();
+    std::uint64_t bytes = 0;
+    for (const Band& band : bands_) bytes += bytes_of(band);
+    for (const Band& band : amax_bands_) bytes += bytes_of(band);
+    const int threads = threads_within_memory();
+    workspaces_.resize(static_cast<std::size_t>(threads));
+    WorkLoop loop(threads, bytes, options_.on_progress);
+    loop.run(amax_bands_.size(), [&](int thread, std::size_t i) {
+      find_amax(workspaces_[static_cast<std::size_t>(thread)], amax_bands_[i]);
+      loop.advance(bytes_of(amax_bands_[i]), name_of_action(amax_bands_[i]));
+    });
+    share_amaxes();
+    for (std::size_t i = 0; i < files_.size(); ++i)  // files of empty tensors alone
+      if (!files_[i].finished && files_[i].bands_left == 0) finish_file(i);
+    loop.run(bands_.size(), [&](int thread, std::size_t i) {
+      do_band(workspaces_[static_cast<std::size_t>(thread)], bands_[i]);
+      loop.advance(bytes_of(bands_[i]), name_of_action(bands_[i]));
+    });
+    loop.finish("");
+    return std::move(results_);
+  }
+
+ private:
+  [[nodiscard]] const TensorAction& action_of(const Band& band) const {
+    return plan_.actions[band.action];
+  }
+  [[nodiscard]] std::string_view name_of_action(const Band& band) const {
+    return source_.tensors()[action_of(band).tensor].name();
+  }
+  [[nodiscard]] std::uint64_t bytes_of(const Band& band) const {
+    return static_cast<std::uint64_t>(band.rows * row_layout(source_, action_of(band)).row_bytes);
+  }
+
+  // Files that an earlier call finished, with what it found out about their tensors.
+  void take_up_finished() {
+    if (destination_.folder == nullptr) return;
+    for (std::size_t i = 0; i < files_.size(); ++i) {
+      const Json& kept = destination_.folder->finished(plan_.files[i]);
+      const std::vector<Json>& actions = kept["tensors"].elements();
+      if (kept.is_null() || actions.size() != files_[i].actions.size()) continue;
+      files_[i].finished = true;
+      for (std::size_t k = 0; k < actions.size(); ++k) {
+        ActionResult& result = results_[files_[i].actions[k]];
+        result.content =
+            std::strtoull(std::string(actions[k]["content"].string_or("0")).c_str(), nullptr, 16);
+        result.found = {actions[k]["nan"].integer_or(0), actions[k]["inf"].integer_or(0)};
+        if (actions[k].has("error")) result.error = TensorError::restored(actions[k]["error"]);
+      }
+    }
+  }
+
+  [[nodiscard]] Json kept_of(const OutputFile& file) const {
+    Json tensors = Json::array();
+    for (const std::size_t i : file.actions) {
+      const ActionResult& result = results_[i];
+      Json kept;
+      kept.set("content", hex_of(result.content));
+      kept.set("nan", result.found.nan);
+      kept.set("inf", result.found.inf);
+      if (plan_.actions[i].quantize && options_.measure) kept.set("error", result.error.kept());
+      tensors.push(std::move(kept));
+    }
+    Json out;
+    out.set("tensors", std::move(tensors));
+    return out;
+  }
+
+  // All members of a group are looked at, those of finished files too: their codes came from the
+  // amax of all.
+  void find_amax_bands() {
+    std::vector<bool> wanted_group(static_cast<std::size_t>(plan_.groups), false);
+    for (const Band& band : bands_)
+      if (action_of(band).group >= 0)
+        wanted_group[static_cast<std::size_t>(action_of(band).group)] = true;
+    for (const Band& band : cut_bands(source_, plan_)) {
+      const TensorAction& action = action_of(band);
+      if (!action.quantize || !has_tensor_scale(action.scaling)) continue;
+      const bool wanted = action.group >= 0 ? wanted_group[static_cast<std::size_t>(action.group)]
+                                            : !files_[action.file].finished;
+      if (wanted) amax_bands_.push_back(band);
+    }
+  }
+
+  void check_room() const {
+    if (destination_.folder == nullptr) return;  // the one file reserves its own
+    std::uint64_t bytes = 0;
+    for (const TensorAction& action : plan_.actions)
+      if (!files_[action.file].finished)
+        for (const SpelledTensor& output : action.outputs) bytes += planned_bytes(output.plan);
+    destination_.folder->check_room(bytes);
+  }
+
+  [[nodiscard]] int threads_within_memory() const {
+    check(options_.max_memory >= kLeastMemory, ErrorCode::invalid_argument, kOp,
+          "got max_memory = ", options_.max_memory, ", wanted at least ", kLeastMemory);
+    check(options_.threads >= 0 && options_.threads <= kMaxThreads, ErrorCode::invalid_argument,
+          kOp, "got threads = ", options_.threads, ", wanted 0 (all) to ", kMaxThreads);
+    const int wanted = options_.threads == 0 ? available_threads() : options_.threads;
+    const std::uint64_t each = std::max<std::uint64_t>(1, band_memory(source_, plan_, bands_));
+    const std::uint64_t fit = options_.max_memory / each;
+    check(fit > 0, ErrorCode::invalid_argument, kOp, "a band of rows needs ", each,
+          " bytes and max_memory is ", options_.max_memory, "; raise it");
+    return static_cast<int>(std::min<std::uint64_t>(fit, static_cast<std::uint64_t>(wanted)));
+  }
+
+  void find_amax(Workspace& work, const Band& band) {
+    const TensorAction& action = action_of(band);
+    const View values = work.window.read_values(source_, action, band);
+    NonFiniteFound ignored;  // counted when it is quantized
+    const float amax =
+        checked_amax(values, source_, action, band, plan_.options.clamp_non_finite, ignored);
+    const std::lock_guard lock(merging_);
+    amaxes_[band.action] = std::max(amaxes_[band.action], amax);
+  }
+
+  void share_amaxes() {
+    std::vector<float> group(static_cast<std::size_t>(plan_.groups), 0.0F);
+    for (std::size_t i = 0; i < plan_.actions.size(); ++i)
+      if (const int g = plan_.actions[i].group; g >= 0)
+        group[static_cast<std::size_t>(g)] =
+            std::max(group[static_cast<std::size_t>(g)], amaxes_[i]);
+    for (std::size_t i = 0; i < plan_.actions.size(); ++i)
+      if (const int g = plan_.actions[i].group; g >= 0)
+        amaxes_[i] = group[static_cast<std::size_t>(g)];
+  }
+
+  void do_band(Workspace& work, const Band& band) {
+    const TensorAction& action = action_of(band);
+    safetensors::FileWriter& writer = writer_of(action.file);
+    action.quantize ? quantize_band(work, band, writer) : copy_band(work, band, writer);
+    bool last = false;
+    {
+      const std::lock_guard lock(merging_);
+      last = --files_[action.file].bands_left == 0;
+    }
+    if (last) finish_file(action.file);
+  }
+
+  void copy_band(Workspace& work, const Band& band, safetensors::FileWriter& writer) {
+    const TensorAction& action = action_of(band);
+    std::uint64_t offset = 0;
+    const auto bytes = work.window.read_bytes(source_, action, band, offset);
+    writer.write(writer.at(action.outputs.front().plan.name), offset, bytes);
+    const std::uint64_t content =
+        content_sum(bytes, row_layout(source_, action).row_bytes, band.first_row);
+    const std::lock_guard lock(merging_);
+    results_[band.action].content += content;
+  }
+
+  void quantize_band(Workspace& work, const Band& band, safetensors::FileWriter& writer) {
+    const TensorAction& action = action_of(band);
+    const View values = work.window.read_values(source_, action, band);
+    const std::uint64_t content = content_of(action, band, values);
+    NonFiniteFound found;
+    (void)checked_amax(values, source_, action, band, plan_.options.clamp_non_finite, found);
+    if (!same_memory(work.band, values.shape, action.scaling))
+      work.band = make_quantized(values.shape, values.dtype, action.scaling);
+    QuantizeOptions options{.threads = 1};
+    const float amax = amaxes_[band.action];
+    if (has_tensor_scale(action.scaling)) options.given_amax = &amax;
+    quantize_into(values, work.band, options);
+    BandError error;
+    if (options_.measure)
+      error =
+          measure_band(values, work.band,
+                       {.histogram_every =
+                            element_count(action.weight.shape) < kWholeHistogram ? 1 : kSampledRows,
+                        .first_row = band.first_row});
+    error.input.nan += found.nan;
+    error.input.inf += found.inf;
+    for (const BandBytes& part :
+         spell_band(plan_.options.target, action.weight, band.first_row, as_stored(work, action)))
+      writer.write(writer.at(action.outputs[part.tensor].plan.name), part.offset, part.bytes);
+    const std::lock_guard lock(merging_);
+    ActionResult& result = results_[band.action];
+    result.content += content;
+    result.found.nan += found.nan;
+    result.found.inf += found.inf;
+    if (options_.measure) result.error.add(band.ordinal, error);
+  }
+
+  [[nodiscard]] std::uint64_t content_of(const TensorAction& action, const Band& band,
+                                         const View& values) const {
+    const std::int64_t row_bytes = values.strides[0];
+    std::int64_t row = band.first_row;
+    if (action.part.matrix >= 0) {
+      const auto& sizes = source_.tensors()[action.tensor].entry->shape;
+      row += action.part.matrix * static_cast<std::int64_t>(sizes[action.part.transposed ? 2 : 1]) +
+             action.part.first;
+    }
+    return content_sum({static_cast<const std::byte*>(values.data),
+                        static_cast<std::size_t>(row_bytes * values.shape[0])},
+                       row_bytes, row);
+  }
+
+  // With scales of f32 where the file gets those and codes were made with bf16 ones.
+  static QuantizedTensor as_stored(Workspace& work, const TensorAction& action) {
+    QuantizedTensor band = work.band;
+    if (action.scaling == action.weight.scaling) return band;
+    const Tensor& narrow = work.band.rowwise.scales;
+    if (work.wide_scales.owner() == nullptr || work.wide_scales.shape() != narrow.shape())
+      work.wide_scales = Tensor::values(narrow.shape(), DType::f32);
+    const auto from = narrow.span<std::uint16_t>();
+    const auto to = work.wide_scales.span<std::uint32_t>();
+    for (std::size_t i = 0; i < from.size(); ++i) to[i] = static_cast<std::uint32_t>(from[i]) << 16;
+    band.scaling = action.weight.scaling;
+    band.rowwise.scales = work.wide_scales;
+    return band;
+  }
+
+  safetensors::FileWriter& writer_of(std::size_t index) {
+    OutputFile& file = files_[index];
+    const std::lock_guard lock(opening_);
+    if (file.writer == nullptr) file.writer = open_file(index);
+    return *file.writer;
+  }
+
+  [[nodiscard]] std::unique_ptr<safetensors::FileWriter> open_file(std::size_t index) const {
+    std::vector<safetensors::TensorPlan> tensors;
+    std::vector<QuantizedWeight> weights;
+    for (const std::size_t i : files_[index].actions) {
+      for (const SpelledTensor& output : plan_.actions[i].outputs) tensors.push_back(output.plan);
+      if (plan_.actions[i].quantize) weights.push_back(plan_.actions[i].weight);
+    }
+    safetensors::WriteOptions options{.metadata = metadata_of(plan_.options.target, weights)};
+    for (const auto& reader : source_.files()) options.sources.push_back(reader.id());
+    return std::make_unique<safetensors::FileWriter>(path_of(index), std::move(tensors), options);
+  }
+
+  [[nodiscard]] std::string path_of(std::size_t index) const {
+    return destination_.folder != nullptr ? destination_.folder->path_of(plan_.files[index])
+                                          : destination_.file;
+  }
+
+  void finish_file(std::size_t index) {
+    writer_of(index).finish();
+    OutputFile& file = files_[index];
+    const std::lock_guard lock(merging_);
+    file.writer.reset();
+    file.finished = true;
+    if (destination_.folder != nullptr)
+      destination_.folder->note_finished(plan_.files[index], kept_of(file));
+  }
+
+  const CheckpointReader& source_;
+  const QuantizePlan& plan_;
+  const QuantizeCheckpointOptions& options_;
+  const Destination& destination_;
+  std::vector<ActionResult> results_;
+  std::vector<float> amaxes_;
+  std::vector<OutputFile> files_;
+  std::vector<Band> bands_, amax_bands_;
+  std::vector<Workspace> workspaces_;
+  std::mutex merging_, opening_;
+};
+
+}  // namespace
+
+std::vector<ActionResult> stream_checkpoint(const CheckpointReader& source,
+                                            const QuantizePlan& plan,
+                                            const QuantizeCheckpointOptions& options,
+                                            const Destination& destination) {
+  return Streaming(source, plan, options, destination).run();
+}
+
+}  // namespace octavo

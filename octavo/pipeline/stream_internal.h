@@ -1,0 +1,39 @@
+// The work itself: bands of rows go from the source through a few windows into the output's files,
+// on several threads, and are measured on the way.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "octavo/base/json.h"
+#include "octavo/pipeline/bands_internal.h"
+#include "octavo/pipeline/output_folder_internal.h"
+#include "octavo/pipeline/quantize_checkpoint.h"
+#include "octavo/pipeline/window_internal.h"
+#include "octavo/report/band_error.h"
+
+namespace octavo {
+
+// What is known of an action when its bands are done.
+struct ActionResult {
+  TensorError error;
+  NonFiniteFound found;       // and clamped
+  std::uint64_t content = 0;  // sum over its source, see content_sum
+};
+
+// Where files go: a folder with a record, or one file of a given name.
+struct Destination {
+  OutputFolder* folder = nullptr;
+  std::string file;
+};
+
+// Writes all files that are not finished already, each whole. Throws what reading, quantizing and
+// writing throw; files that are finished by then stay.
+[[nodiscard]] std::vector<ActionResult> stream_checkpoint(const CheckpointReader& source,
+                                                          const QuantizePlan& plan,
+                                                          const QuantizeCheckpointOptions& options,
+                                                          const Destination& destination);
+
+}  // namespace octavo

@@ -1,0 +1,204 @@
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <cstring>
+
+#include "octavo/base/error.h"
+#include "octavo/format/decode.h"
+#include "octavo/format/named_formats.h"
+#include "octavo/pipeline/window_internal.h"
+#include "octavo/quant/quantize.h"
+
+namespace octavo {
+namespace {
+
+// The first element of the band in its tensor, and what lies between neighbours, for a message.
+std::string place_of(const TensorAction& action, const Band& band, std::int64_t index) {
+  const Shape& shape = action.weight.shape;
+  const std::int64_t cols = shape[shape.rank() - 1];
+  const std::int64_t row = band.first_row + index / cols, col = index % cols;
+  if (shape.rank() == 3) return text("[", row / shape[1], ", ", row % shape[1], ", ", col, "]");
+  if (action.part.matrix < 0) return text("[", row, ", ", col, "]");
+  const std::int64_t out = action.part.first + row;
+  return action.part.transposed ? text("[", action.part.matrix, ", ", col, ", ", out, "]")
+                                : text("[", action.part.matrix, ", ", out, ", ", col, "]");
+}
+
+// Elements by blocks that fit the first-level cache.
+template <typename T>
+void transpose(const std::byte* from, std::int64_t rows, std::int64_t cols, std::byte* to) {
+  constexpr std::int64_t kBlock = 32;
+  for (std::int64_t r0 = 0; r0 < rows; r0 += kBlock)
+    for (std::int64_t c0 = 0; c0 < cols; c0 += kBlock)
+      for (std::int64_t c = c0; c < std::min(cols, c0 + kBlock); ++c)
+        for (std::int64_t r = r0; r < std::min(rows, r0 + kBlock); ++r)
+          std::memcpy(to + (c * rows + r) * static_cast<std::int64_t>(sizeof(T)),
+                      from + (r * cols + c) * static_cast<std::int64_t>(sizeof(T)), sizeof(T));
+}
+
+// The largest magnitude as bits: of NaN and Inf too, which are larger than all others.
+template <typename Bits>
+Bits largest_bits(const Bits* values, std::int64_t count) {
+  constexpr Bits kMagnitude = static_cast<Bits>(~Bits{0}) >> 1;
+  Bits most = 0;
+  for (std::int64_t i = 0; i < count; ++i) {
+    const Bits magnitude = values[i] & kMagnitude;
+    most = magnitude > most ? magnitude : most;
+  }
+  return most;
+}
+
+template <typename Bits>
+void clamp_row(Bits* row, std::int64_t cols, Bits infinity, NonFiniteFound& found) {
+  constexpr Bits kMagnitude = static_cast<Bits>(~Bits{0}) >> 1;
+  Bits most = 0;
+  for (std::int64_t i = 0; i < cols; ++i) {
+    const Bits magnitude = row[i] & kMagnitude;
+    if (magnitude < infinity) most = std::max(most, magnitude);
+  }
+  for (std::int64_t i = 0; i < cols; ++i) {
+    const Bits magnitude = row[i] & kMagnitude;
+    if (magnitude < infinity) continue;
+    (magnitude == infinity ? found.inf : found.nan) += 1;
+    row[i] = magnitude == infinity ? static_cast<Bits>((row[i] & ~kMagnitude) | most) : Bits{0};
+  }
+}
+
+struct Looking {
+  const CheckpointReader& source;
+  const TensorAction& action;
+  const Band& band;
+  bool clamp;
+  NonFiniteFound& found;
+};
+
+// Bits of the largest magnitude, behind clamping.
+template <typename Bits>
+Bits look(const View& values, Bits infinity, const Looking& at) {
+  auto* const data = static_cast<Bits*>(values.data);
+  const std::int64_t rows = values.shape[0], cols = values.shape[1], count = rows * cols;
+  const Bits most = largest_bits(data, count);
+  if (most < infinity) return most;
+  if (at.clamp) {
+    for (std::int64_t row = 0; row < rows; ++row)
+      clamp_row(data + row * cols, cols, infinity, at.found);
+    return largest_bits(data, count);
+  }
+  constexpr Bits kMagnitude = static_cast<Bits>(~Bits{0}) >> 1;
+  std::int64_t first = 0;
+  while ((data[first] & kMagnitude) < infinity) ++first;
+  fail(ErrorCode::invalid_argument, "quantize", "tensor '",
+       shown(at.source.tensors()[at.action.tensor].name(), 160), "' has ",
+       (data[first] & kMagnitude) == infinity ? "Inf" : "NaN", " at ",
+       place_of(at.action, at.band, first),
+       ", wanted finite weights; leave it out (exclude), or have NaN and Inf clamped (nonfinite "
+       "clamp)");
+}
+
+}  // namespace
+
+View Window::read_values(const CheckpointReader& source, const TensorAction& action,
+                         const Band& band) {
+  const StoredTensor& tensor = source.tensors()[action.tensor];
+  const Shape& shape = action.weight.shape;
+  const DType dtype = action.weight.source;
+  const std::int64_t cols = shape[shape.rank() - 1], size = element_bytes(dtype);
+  bytes_.resize(static_cast<std::size_t>(band.rows * cols * size));
+  const Shape band_shape{band.rows, cols};
+  const auto& sizes = tensor.entry->shape;
+  if (!action.part.transposed) {
+    std::int64_t row = band.first_row;
+    if (action.part.matrix >= 0)
+      row += action.part.matrix * static_cast<std::int64_t>(sizes[1]) + action.part.first;
+    source.read(tensor, static_cast<std::uint64_t>(row * cols * size), bytes_);
+    return value_view(bytes_.data(), dtype, band_shape);
+  }
+  // A rectangle of the matrix [in, out]: a piece of each of its rows, then turned.
+  const auto wide = static_cast<std::int64_t>(sizes[2]);
+  const auto piece = static_cast<std::size_t>(band.rows * size);
+  for (std::int64_t in = 0; in < cols; ++in) {
+    const std::int64_t at =
+        (action.part.matrix * cols + in) * wide + action.part.first + band.first_row;
+    source.read(tensor, static_cast<std::uint64_t>(at * size),
+                std::span(bytes_).subspan(static_cast<std::size_t>(in) * piece, piece));
+  }
+  turned_.resize(bytes_.size());
+  if (size == 2) transpose<std::uint16_t>(bytes_.data(), cols, band.rows, turned_.data());
+  if (size == 4) transpose<std::uint32_t>(bytes_.data(), cols, band.rows, turned_.data());
+  if (size == 8) transpose<std::uint64_t>(bytes_.data(), cols, band.rows, turned_.data());
+  return value_view(turned_.data(), dtype, band_shape);
+}
+
+std::span<const std::byte> Window::read_bytes(const CheckpointReader& source,
+                                              const TensorAction& action, const Band& band,
+                                              std::uint64_t& offset) {
+  const StoredTensor& tensor = source.tensors()[action.tensor];
+  const RowLayout layout = row_layout(source, action);
+  offset = static_cast<std::uint64_t>(band.first_row * layout.row_bytes);
+  const std::uint64_t end =
+      static_cast<std::uint64_t>((band.first_row + band.rows) * layout.row_bytes);
+  bytes_.resize(static_cast<std::size_t>(std::min(end, tensor.nbytes()) - offset));
+  source.read(tensor, offset, bytes_);
+  return bytes_;
+}
+
+float checked_amax(const View& values, const CheckpointReader& source, const TensorAction& action,
+                   const Band& band, bool clamp, NonFiniteFound& found) {
+  const Looking at{source, action, band, clamp, found};
+  switch (values.dtype) {
+    case DType::bf16: {
+      const auto bits = look<std::uint16_t>(values, 0x7F80, at);
+      return static_cast<float>(decode(bf16_format, bits));
+    }
+    case DType::f16:
+      return static_cast<float>(decode(f16_format, look<std::uint16_t>(values, 0x7C00, at)));
+    case DType::f32:
+      return __builtin_bit_cast(float, look<std::uint32_t>(values, 0x7F800000U, at));
+    case DType::f64:
+      (void)look<std::uint64_t>(values, 0x7FF0000000000000U, at);
+      return amax(values, {.threads = 1});
+    case DType::code:
+      break;
+  }
+  fail(ErrorCode::internal, "quantize", "values are codes");
+}
+
+std::uint64_t content_sum(std::span<const std::byte> bytes, std::int64_t row_bytes,
+                          std::int64_t first_row) {
+  constexpr std::size_t kLanes = 8, kStep = kLanes * sizeof(std::uint32_t);
+  constexpr std::uint32_t kPrime = 0x9E3779B1U;
+  const auto finish = [](std::uint64_t h) {
+    h = (h ^ (h >> 32)) * 0xD6E8FEB86659FD93ULL;
+    h = (h ^ (h >> 32)) * 0xD6E8FEB86659FD93ULL;
+    return h ^ (h >> 32);
+  };
+  std::uint64_t sum = 0;
+  while (!bytes.empty()) {
+    const auto row = bytes.first(std::min(bytes.size(), static_cast<std::size_t>(row_bytes)));
+    bytes = bytes.subspan(row.size());
+    std::array<std::uint32_t, kLanes> lanes{1, 2, 3, 4, 5, 6, 7, 8};
+    std::array<std::uint32_t, kLanes> words{};
+    const auto mix = [&] {
+      for (std::size_t i = 0; i < kLanes; ++i) {
+        const std::uint32_t mixed = (lanes[i] ^ words[i]) * kPrime;
+        lanes[i] = mixed ^ (mixed >> 15);
+      }
+    };
+    std::size_t at = 0;
+    for (; at + kStep <= row.size(); at += kStep) {
+      std::memcpy(words.data(), row.data() + at, kStep);
+      mix();
+    }
+    if (at < row.size()) {
+      words = {};
+      std::memcpy(words.data(), row.data() + at, row.size() - at);
+      mix();
+    }
+    std::uint64_t h = static_cast<std::uint64_t>(first_row++) * 0x9E3779B97F4A7C15ULL + row.size();
+    for (const std::uint32_t lane : lanes) h = finish(h ^ lane) + lane;
+    sum += finish(h);
+  }
+  return sum;
+}
+
+}  // namespace octavo

@@ -1,0 +1,43 @@
+// A band of a source tensor in memory: read, turned where it lies [in, out], and looked through for
+// NaN and Inf.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "octavo/pipeline/bands_internal.h"
+
+namespace octavo {
+
+struct NonFiniteFound {
+  std::int64_t nan = 0, inf = 0;
+};
+
+class Window {
+ public:
+  // Values of the band, [rows, K] and dense. They stay until the next call.
+  View read_values(const CheckpointReader& source, const TensorAction& action, const Band& band);
+  // Bytes of a band that is copied; `offset` becomes their place in the tensor.
+  std::span<const std::byte> read_bytes(const CheckpointReader& source, const TensorAction& action,
+                                        const Band& band, std::uint64_t& offset);
+
+ private:
+  std::vector<std::byte> bytes_, turned_;
+};
+
+// The largest magnitude of dense values. Where there is a NaN or an Inf: throws Error that names
+// the tensor and the place; with `clamp` NaN becomes 0 and Inf the largest finite magnitude of its
+// row, in place, and `found` is added to. (A row is what every scale with more than one value has
+// in common with its tile, and all of it is in one band.)
+[[nodiscard]] float checked_amax(const View& values, const CheckpointReader& source,
+                                 const TensorAction& action, const Band& band, bool clamp,
+                                 NonFiniteFound& found);
+
+// A number that another content would not have (not for adversaries). Rows are hashed by
+// themselves and added up, so that the cut into bands does not matter.
+[[nodiscard]] std::uint64_t content_sum(std::span<const std::byte> bytes, std::int64_t row_bytes,
+                                        std::int64_t first_row);
+
+}  // namespace octavo

@@ -1,0 +1,69 @@
+// The error of a tensor that is never in memory as a whole: it comes in bands of rows, which are
+// measured one by one, from several threads, and added up. Sums are added in the order of the bands
+// whatever order they come in, so that the result depends on the cut alone.
+//
+// This is the fast way: differences are taken and squared in f32 lanes. docs/numerics/metrics.md
+// says what is exact and how far sums may be off (2e-6 of themselves); measure_error has no such
+// bound to state.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "octavo/base/json.h"
+#include "octavo/base/macros.h"
+#include "octavo/quant/quantized_tensor.h"
+#include "octavo/report/metrics.h"
+#include "octavo/tensor/view.h"
+
+namespace octavo {
+
+struct BandErrorOptions {
+  // Values and codes of every so many rows are counted into histograms; 0: of none.
+  std::int64_t histogram_every = 1;
+  std::int64_t first_row = 0;  // of the band in the tensor: which rows those are
+};
+
+// By exponent of f32: [i] counts 2^(i - 127) up to 2^(i - 126), [0] zero and what is smaller.
+using ExponentCounts = std::array<std::int64_t, 256>;
+
+struct BandError {
+  std::int64_t elements = 0;
+  double error2 = 0, value2 = 0, result2 = 0;
+  double max_abs = 0, max_relative = 0, amax = 0;
+  std::int64_t count = 0, finite = 0;  // finite before and after; finite before
+  std::int64_t saturated = 0, flushed = 0, zeros = 0;
+  NonFiniteCounts input{}, result{};
+  ScaleRange scales{};
+  ExponentCounts values{}, scale_counts{};
+  std::vector<std::int64_t> codes{};
+  std::int64_t nbytes = 0;
+};
+
+// One thread, dense values [rows, K] on the CPU, rowwise codes.
+[[nodiscard]] OCTAVO_API BandError measure_band(const View& values, const QuantizedTensor& band,
+                                                const BandErrorOptions& options = {});
+
+// All bands of a tensor.
+class OCTAVO_API TensorError {
+ public:
+  explicit TensorError(std::size_t bands = 0) : sums_(bands) {}
+  // Not from two threads at once.
+  void add(std::size_t ordinal, const BandError& band);
+  [[nodiscard]] ErrorMetrics metrics() const;
+  // All that add() was told, for a later process: metrics() of what is restored are the same.
+  [[nodiscard]] Json kept() const;
+  [[nodiscard]] static TensorError restored(const Json& kept);
+  [[nodiscard]] const ExponentCounts& scale_counts() const { return total_.scale_counts; }
+
+ private:
+  struct Sums {
+    double error2 = 0, value2 = 0, result2 = 0;
+  };
+  std::vector<Sums> sums_;
+  BandError total_;
+};
+
+}  // namespace octavo
