@@ -17,7 +17,7 @@ namespace {
 constexpr std::string_view kOp = "quantize";
 constexpr std::uint64_t kLeastMemory = 16ULL << 20;
 // Histograms need not see every row of a large tensor to show its shape.
-constexpr std::int64_t kWholeHistogram = 1 << 20, kSampledRows = 8;
+constexpr std::int64_t kWholeHistogram = 1 << 20, kSampledRows = 32;
 
 // Memory of one thread, kept from band to band.
 struct Workspace {
@@ -215,7 +215,8 @@ class Streaming {
     const View values = work.window.read_values(source_, action, band);
     const std::uint64_t content = content_of(action, band, values);
     NonFiniteFound found;
-    (void)checked_amax(values, source_, action, band, plan_.options.clamp_non_finite, found);
+    const float band_amax =
+        checked_amax(values, source_, action, band, plan_.options.clamp_non_finite, found);
     if (!same_memory(work.band, values.shape, action.scaling))
       work.band = make_quantized(values.shape, values.dtype, action.scaling);
     QuantizeOptions options{.threads = 1};
@@ -228,7 +229,8 @@ class Streaming {
           measure_band(values, work.band,
                        {.histogram_every =
                             element_count(action.weight.shape) < kWholeHistogram ? 1 : kSampledRows,
-                        .first_row = band.first_row});
+                        .first_row = band.first_row,
+                        .amax = band_amax});
     error.input.nan += found.nan;
     error.input.inf += found.inf;
     for (const BandBytes& part :

@@ -22,13 +22,6 @@ constexpr std::int64_t kSegment = 4096;
 // the square of an amax of 2^-40 is nothing.
 constexpr double kLeastAmax = 0x1p-40, kMostAmax = 0x1p50;
 
-// The largest f32 that is not above a positive f64: x > bound is the same question for both.
-float not_above(double bound) {
-  const auto nearest = static_cast<float>(bound);
-  if (static_cast<double>(nearest) <= bound) return nearest;
-  return __builtin_bit_cast(float, __builtin_bit_cast(std::uint32_t, nearest) - 1);
-}
-
 class BandMeasuring {
  public:
   BandMeasuring(const View& values, const QuantizedTensor& band, const BandErrorOptions& options)
@@ -38,6 +31,7 @@ class BandMeasuring {
     out_.elements = element_count(values.shape);
     out_.nbytes = band.rowwise.nbytes();
     if (options.histogram_every > 0) out_.codes.assign(job_.decoded.size(), 0);
+    half_step_ = job_.past_max - max_value(job_.copy->codes.format());
     look_at_scales();
   }
 
@@ -91,11 +85,10 @@ class BandMeasuring {
   // False where f32 is not enough.
   bool measure_fast() {
     const DType dtype = job_.values.dtype;
+    const double amax = static_cast<double>(options_.amax);
     if (dtype == DType::f64 || job_.turned || !job_.plan.is_one_matrix() || out_.scales.nan > 0 ||
-        job_.decoded.size() > 256)
+        job_.decoded.size() > 256 || !(amax == 0 || (amax >= kLeastAmax && amax <= kMostAmax)))
       return false;
-    LaneSums sums;
-    std::uint32_t most = 0;
     const std::int64_t rows = job_.plan.row.size, cols = job_.plan.col.size;
     for (std::int64_t row = 0; row < rows; ++row) {
       const bool counted = options_.histogram_every > 0 &&
@@ -103,38 +96,80 @@ class BandMeasuring {
       for (std::int64_t col = 0; col < cols; col += kSegment) {
         const std::int64_t count = std::min(kSegment, cols - col);
         load(row, col, count);
-        for (std::int64_t i = 0; i < count; ++i) {
-          const std::uint32_t bits = __builtin_bit_cast(std::uint32_t, x_[i]) & 0x7FFFFFFFU;
-          most = bits > most ? bits : most;
-        }
-        apply_scales(row, col, count);
-        add_lane_sums(x_, y_, count, sums);
+        add_segment(row, col, count);
         if (counted) count_values(row, col, count);
       }
     }
-    const auto amax = static_cast<double>(__builtin_bit_cast(float, most));
-    if (!(amax == 0 || (amax >= kLeastAmax && amax <= kMostAmax))) {  // NaN and Inf too
-      forget();
-      return false;
-    }
-    out_.error2 = sums.error2;
-    out_.value2 = sums.value2;
-    out_.result2 = sums.result2;
-    out_.max_abs = static_cast<double>(sums.max_abs);
-    out_.max_relative = static_cast<double>(sums.max_relative);
-    out_.flushed = sums.flushed;
+    out_.error2 = sums_.error2;
+    out_.value2 = sums_.value2;
+    out_.result2 = sums_.result2;
+    out_.max_abs = static_cast<double>(sums_.max_abs);
+    out_.max_relative = static_cast<double>(sums_.max_relative);
+    out_.flushed = sums_.flushed;
     out_.amax = amax;
     out_.count = out_.finite = out_.elements;
     return true;
   }
 
-  void forget() {
-    out_.saturated = out_.flushed = out_.zeros = 0;
-    out_.values = {};
-    std::fill(out_.codes.begin(), out_.codes.end(), 0);
+  // Blocks of 128 where tiles allow; what is left goes through a padded one, scaled beforehand.
+  void add_segment(std::int64_t row, std::int64_t col, std::int64_t count) {
+    const std::int64_t tile = job_.tile_cols;
+    const int run = tile == 16 || tile == 32 ? static_cast<int>(tile) : kLaneBlock;
+    const bool whole_runs = tile == run || tile % kLaneBlock == 0 || tile >= job_.plan.col.size;
+    float scales[kLaneBlock / 16], half_steps[kLaneBlock / 16];
+    LaneBlock block{.scales = scales,
+                    .half_steps = half_steps,
+                    .source = x_ == nullptr ? LaneSource::bf16 : LaneSource::f32,
+                    .run = run,
+                    .coarse = job_.decoded.size() <= 16};
+    std::int64_t at = 0;
+    for (; whole_runs && at + kLaneBlock <= count; at += kLaneBlock) {
+      for (int i = 0; i < kLaneBlock / run; ++i) {
+        const double scale = scale_at(row, col + at + i * run);
+        scales[i] = static_cast<float>(scale);
+        half_steps[i] = static_cast<float>(half_step_ * scale);
+      }
+      block.x = x_ == nullptr ? static_cast<const void*>(bf16_ + at) : x_ + at;
+      block.decoded = y_ + at;
+      for (std::uint32_t beyond = add_lanes(block, sums_); beyond != 0; beyond &= beyond - 1) {
+        const std::int64_t first = at + static_cast<std::int64_t>(__builtin_ctz(beyond)) * run;
+        count_saturated(scale_at(row, col + first), first, first + run);
+      }
+    }
+    add_rest(row, col, at, count);
   }
 
-  // Values and decoded codes, both as f32.
+  void add_rest(std::int64_t row, std::int64_t col, std::int64_t at, std::int64_t count) {
+    constexpr float kOne = 1, kNever = HUGE_VALF;
+    while (at < count) {
+      float x[kLaneBlock] = {}, y[kLaneBlock] = {};
+      const std::int64_t size = std::min<std::int64_t>(kLaneBlock, count - at);
+      for (std::int64_t i = 0; i < size; ++i) {
+        const double scale = scale_at(row, col + at + i);
+        x[i] = value(at + i);
+        y[i] = y_[at + i] * static_cast<float>(scale);
+        count_saturated(scale, at + i, at + i + 1);
+      }
+      (void)add_lanes({.x = x, .decoded = y, .scales = &kOne, .half_steps = &kNever}, sums_);
+      at += size;
+    }
+  }
+
+  [[nodiscard]] float value(std::int64_t i) const {
+    return x_ != nullptr ? x_[i]
+                         : __builtin_bit_cast(float, static_cast<std::uint32_t>(bf16_[i]) << 16);
+  }
+
+  // Beyond half a step above the largest value, as measure_error has it.
+  void count_saturated(double scale, std::int64_t first, std::int64_t end) {
+    if (!(scale > 0)) return;
+    for (std::int64_t i = first; i < end; ++i) {
+      const auto x = static_cast<double>(value(i));
+      out_.saturated += x > job_.past_max * scale || x < job_.past_lowest * scale ? 1 : 0;
+    }
+  }
+
+  // Values, as f32 unless they are bf16, and decoded codes.
   void load(std::int64_t row, std::int64_t col, std::int64_t count) {
     const auto matrix = [count](void* data, DType dtype, const Format& format, std::int64_t size) {
       return Matrix{.data = data,
@@ -147,15 +182,13 @@ class BandMeasuring {
     };
     auto* const values = static_cast<std::byte*>(job_.values.data) +
                          row * job_.plan.row.value_stride + col * job_.plan.col.value_stride;
-    if (job_.values.dtype == DType::f32) {
-      std::memcpy(x_, values, static_cast<std::size_t>(count) * sizeof(float));
-    } else if (job_.values.dtype == DType::bf16) {
-      const auto* const from = reinterpret_cast<const std::uint16_t*>(values);
-      for (std::int64_t i = 0; i < count; ++i)
-        x_[i] = __builtin_bit_cast(float, static_cast<std::uint32_t>(from[i]) << 16);
-    } else {
+    x_ = nullptr;
+    if (job_.values.dtype == DType::f32) x_ = reinterpret_cast<const float*>(values);
+    if (job_.values.dtype == DType::bf16) bf16_ = reinterpret_cast<const std::uint16_t*>(values);
+    if (job_.values.dtype == DType::f16) {
       job_.decode_entry({}, matrix(values, DType::code, f16_format, 2),
-                        matrix(x_, DType::f32, {}, sizeof(float)));
+                        matrix(wide_, DType::f32, {}, sizeof(float)));
+      x_ = wide_;
     }
     const View& codes = job_.copy->codes.view();
     Matrix from = matrix(code_address(row, col), DType::code, codes.format, 1);
@@ -170,30 +203,11 @@ class BandMeasuring {
            (codes.packed ? col * codes.format.bits() / 8 : col);
   }
 
-  void apply_scales(std::int64_t row, std::int64_t col, std::int64_t count) {
-    std::int64_t saturated = 0;
-    for (std::int64_t at = 0; at < count;) {
-      const std::int64_t end =
-          std::min(count, ((col + at) / job_.tile_cols + 1) * job_.tile_cols - col);
-      const double scale = scale_at(row, col + at);
-      const auto factor = static_cast<float>(scale);
-      const float most = scale > 0 ? not_above(job_.past_max * scale) : HUGE_VALF,
-                  least = scale > 0 ? -not_above(-job_.past_lowest * scale) : -HUGE_VALF;
-      std::int32_t over = 0;
-      for (std::int64_t i = at; i < end; ++i) {
-        y_[i] *= factor;
-        over += static_cast<int>(x_[i] > most) | static_cast<int>(x_[i] < least);
-      }
-      saturated += over;
-      at = end;
-    }
-    out_.saturated += saturated;
-  }
-
   void count_values(std::int64_t row, std::int64_t col, std::int64_t count) {
     for (std::int64_t i = 0; i < count; ++i) {
-      ++out_.values[exponent_field(x_[i])];
-      out_.zeros += x_[i] == 0.0F;
+      const float x = value(i);
+      ++out_.values[exponent_field(x)];
+      out_.zeros += x == 0.0F;
     }
     const View& codes = job_.copy->codes.view();
     const std::byte* const from = code_address(row, col);
@@ -263,7 +277,12 @@ class BandMeasuring {
   BandError out_;
   bool by_code_ = false;
   std::array<double, 256> table_{};
-  alignas(64) float x_[kSegment];
+  double half_step_ = 0;
+  LaneSums sums_;
+  // Values of the segment: one of these.
+  const float* x_ = nullptr;
+  const std::uint16_t* bf16_ = nullptr;
+  alignas(64) float wide_[kSegment];
   alignas(64) float y_[kSegment];
 };
 

@@ -10,6 +10,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <vector>
 
 #include "octavo/base/json.h"
@@ -24,6 +25,8 @@ struct BandErrorOptions {
   // Values and codes of every so many rows are counted into histograms; 0: of none.
   std::int64_t histogram_every = 1;
   std::int64_t first_row = 0;  // of the band in the tensor: which rows those are
+  // The largest magnitude of the band's values; NaN where that is not known, which is slow.
+  float amax = std::numeric_limits<float>::quiet_NaN();
 };
 
 // By exponent of f32: [i] counts 2^(i - 127) up to 2^(i - 126), [0] zero and what is smaller.

@@ -1,82 +1,125 @@
 #include <algorithm>
 #include <cmath>
+#include <cstring>
 
 #include "octavo/report/lane_sums_internal.h"
 
 namespace octavo {
 namespace {
 
-constexpr int kLanes = 16, kSteps = 16, kBlock = kLanes * kSteps;
+// Four lanes, as GCC and Clang have them for every processor: sums in arrays would be stored and
+// loaded again for every element.
+using Floats = float __attribute__((vector_size(16)));
+using Words = std::uint32_t __attribute__((vector_size(16)));
 
-std::uint32_t magnitude_bits(float x) { return __builtin_bit_cast(std::uint32_t, x) & 0x7FFFFFFFU; }
-
-float sum_of(const float* lanes) {
-  float halves[8], quarters[4];
-  for (int i = 0; i < 8; ++i) halves[i] = lanes[i] + lanes[i + 8];
-  for (int i = 0; i < 4; ++i) quarters[i] = halves[i] + halves[i + 4];
-  return (quarters[0] + quarters[2]) + (quarters[1] + quarters[3]);
+template <typename T>
+T load(const void* from) {
+  T value;
+  std::memcpy(&value, from, sizeof(T));
+  return value;
 }
 
-// One full block. Plain loops over lanes, which compilers turn into vectors.
-void add_block(const float* x, const float* y, LaneSums& sums, std::uint32_t& most_error,
-               std::uint32_t& worse) {
-  float error2[kLanes] = {}, value2[kLanes] = {}, result2[kLanes] = {};
-  std::uint32_t most[kLanes] = {}, over[kLanes] = {};
-  // A value that was flushed has the relative error 1, and no other reaches it by rounding to
-  // nearest: so one comparison finds both what to count and what to divide.
-  const float limit = std::min(sums.max_relative, 0.999999F);
-  for (int step = 0; step < kSteps; ++step)
-    for (int lane = 0; lane < kLanes; ++lane) {
-      const float a = x[step * kLanes + lane], b = y[step * kLanes + lane], e = a - b;
-      error2[lane] += e * e;
-      value2[lane] += a * a;
-      result2[lane] += b * b;
-      const std::uint32_t bits = magnitude_bits(e);
-      most[lane] = bits > most[lane] ? bits : most[lane];
-      over[lane] |= static_cast<std::uint32_t>(std::fabs(e) > limit * std::fabs(a));
+// Eight elements in an order that is cheap: as they are, or those at even places first. Pairs of
+// bf16 are the halves of a word, so that both come out of one load.
+struct Eight {
+  Floats part[2];
+};
+template <LaneSource kSource>
+Eight values_at(const void* x, int i) {
+  if constexpr (kSource == LaneSource::f32) {
+    const float* const from = static_cast<const float*>(x) + i;
+    return {load<Floats>(from), load<Floats>(from + 4)};
+  } else {
+    const auto words = load<Words>(static_cast<const std::uint16_t*>(x) + i);
+    return {reinterpret_cast<Floats>(words << 16), reinterpret_cast<Floats>(words & 0xFFFF0000U)};
+  }
+}
+template <LaneSource kSource>
+Eight decoded_at(const float* decoded, int i) {
+  const Eight out{load<Floats>(decoded + i), load<Floats>(decoded + i + 4)};
+  if constexpr (kSource == LaneSource::f32) return out;
+  return {__builtin_shufflevector(out.part[0], out.part[1], 0, 2, 4, 6),
+          __builtin_shufflevector(out.part[0], out.part[1], 1, 3, 5, 7)};
+}
+
+Words magnitude(Floats x) { return reinterpret_cast<Words>(x) & 0x7FFFFFFFU; }
+Words larger(Words a, Words b) { return a > b ? a : b; }
+std::uint32_t largest(Words x) { return std::max({x[0], x[1], x[2], x[3]}); }
+double sum(Floats a, Floats b) {
+  const Floats both = a + b;
+  return static_cast<double>((both[0] + both[2]) + (both[1] + both[3]));
+}
+
+// Where some relative error of a block is a new maximum, or something was flushed.
+template <LaneSource kSource, bool kCoarse>
+void look_closer(const LaneBlock& block, LaneSums& sums) {
+  for (int i = 0; i < kLaneBlock; i += 8) {
+    const Eight xs = values_at<kSource>(block.x, i), us = decoded_at<kSource>(block.decoded, i);
+    const float scale = block.scales[i / block.run];
+    for (int lane = 0; lane < 8; ++lane) {
+      const float x = xs.part[lane / 4][lane % 4], y = us.part[lane / 4][lane % 4] * scale;
+      const float a = std::fabs(x), error = std::fabs(x - y);
+      if (a == 0.0F) continue;
+      if (!kCoarse) sums.flushed += y == 0.0F ? 1 : 0;
+      if (error > sums.max_relative * a) sums.max_relative = std::max(sums.max_relative, error / a);
     }
-  sums.error2 += static_cast<double>(sum_of(error2));
-  sums.value2 += static_cast<double>(sum_of(value2));
-  sums.result2 += static_cast<double>(sum_of(result2));
-  for (int lane = 0; lane < kLanes; ++lane) {
-    most_error = std::max(most_error, most[lane]);
-    worse |= over[lane];
   }
 }
 
-void look_closer(const float* x, const float* y, std::int64_t count, LaneSums& sums) {
-  std::int64_t flushed = 0;
-  for (std::int64_t i = 0; i < count; ++i)
-    flushed += static_cast<int>(x[i] != 0.0F) & (y[i] == 0.0F);
-  sums.flushed += flushed;
-  for (std::int64_t i = 0; i < count; ++i) {
-    const float error = std::fabs(x[i] - y[i]), magnitude = std::fabs(x[i]);
-    if (error > sums.max_relative * magnitude && magnitude > 0)
-      sums.max_relative = std::max(sums.max_relative, error / magnitude);
+template <LaneSource kSource, int kRun, bool kCoarse>
+std::uint32_t add(const LaneBlock& block, LaneSums& sums) {
+  Floats error2[2] = {}, value2[2] = {}, result2[2] = {};
+  Words most = {}, over = {}, flushed = {};
+  std::uint32_t beyond = 0;
+  // A value that is flushed has the relative error 1, and no other comes close by rounding to
+  // nearest: so one comparison finds what to count and what to divide.
+  const float limit = kCoarse ? sums.max_relative : std::min(sums.max_relative, 0.999999F);
+  for (int run = 0; run < kLaneBlock / kRun; ++run) {
+    const float scale = block.scales[run];
+    Words run_most = {};
+    for (int i = run * kRun; i < (run + 1) * kRun; i += 8) {
+      const Eight xs = values_at<kSource>(block.x, i), us = decoded_at<kSource>(block.decoded, i);
+      for (int half = 0; half < 2; ++half) {
+        const Floats x = xs.part[half], y = us.part[half] * scale, e = x - y;
+        error2[half] += e * e;
+        value2[half] += x * x;
+        result2[half] += y * y;
+        const Words size = magnitude(e);
+        run_most = larger(size, run_most);
+        over |= reinterpret_cast<Words>(reinterpret_cast<Floats>(size) >
+                                        limit * reinterpret_cast<Floats>(magnitude(x)));
+        if (kCoarse)
+          flushed -= reinterpret_cast<Words>(y == 0.0F) & reinterpret_cast<Words>(x != 0.0F);
+      }
+    }
+    most = larger(most, run_most);
+    const bool is_beyond = __builtin_bit_cast(float, largest(run_most)) >= block.half_steps[run];
+    beyond |= static_cast<std::uint32_t>(is_beyond) << run;
   }
+  sums.error2 += sum(error2[0], error2[1]);
+  sums.value2 += sum(value2[0], value2[1]);
+  sums.result2 += sum(result2[0], result2[1]);
+  sums.max_abs = std::max(sums.max_abs, __builtin_bit_cast(float, largest(most)));
+  if (kCoarse) sums.flushed += flushed[0] + flushed[1] + flushed[2] + flushed[3];
+  if (largest(over) != 0) look_closer<kSource, kCoarse>(block, sums);
+  return beyond;
+}
+
+template <LaneSource kSource, bool kCoarse>
+std::uint32_t add_run(const LaneBlock& block, LaneSums& sums) {
+  if (block.run == 16) return add<kSource, 16, kCoarse>(block, sums);
+  if (block.run == 32) return add<kSource, 32, kCoarse>(block, sums);
+  return add<kSource, kLaneBlock, kCoarse>(block, sums);
 }
 
 }  // namespace
 
-void add_lane_sums(const float* x, const float* y, std::int64_t count, LaneSums& sums) {
-  std::uint32_t most_error = magnitude_bits(sums.max_abs);
-  while (count > 0) {
-    const std::int64_t size = std::min<std::int64_t>(count, kBlock);
-    std::uint32_t worse = 0;
-    if (size == kBlock) {
-      add_block(x, y, sums, most_error, worse);
-    } else {
-      float padded_x[kBlock] = {}, padded_y[kBlock] = {};
-      std::copy_n(x, size, padded_x);
-      std::copy_n(y, size, padded_y);
-      add_block(padded_x, padded_y, sums, most_error, worse);
-    }
-    if (worse != 0) look_closer(x, y, size, sums);
-    x += size;
-    y += size;
-    count -= size;
-  }
-  sums.max_abs = __builtin_bit_cast(float, most_error);
+std::uint32_t add_lanes(const LaneBlock& block, LaneSums& sums) {
+  if (block.source == LaneSource::bf16)
+    return block.coarse ? add_run<LaneSource::bf16, true>(block, sums)
+                        : add_run<LaneSource::bf16, false>(block, sums);
+  return block.coarse ? add_run<LaneSource::f32, true>(block, sums)
+                      : add_run<LaneSource::f32, false>(block, sums);
 }
 
 }  // namespace octavo

@@ -1,4 +1,5 @@
-// Sums over a short stretch of values and what came back of them, in f32 lanes.
+// Sums over blocks of values and what came back of them, in f32 lanes: the inner loop of
+// measure_band.
 #pragma once
 
 #include <cstdint>
@@ -11,12 +12,30 @@ struct LaneSums {
   std::int64_t flushed = 0;
 };
 
-// Adds those of x[0..count) and y[0..count), all of them finite and with squares that f32 holds.
+inline constexpr int kLaneBlock = 128;  // elements that are summed before f64 takes over
+
+// What a block looks like: its values as they are stored, decoded codes, and a scale for every
+// `run` of them (16, 32 or 128).
+enum class LaneSource : std::uint8_t { f32, bf16 };
+struct LaneBlock {
+  const void* x = nullptr;
+  const float* decoded = nullptr;
+  const float* scales = nullptr;      // 128 / run of them
+  const float* half_steps = nullptr;  // the largest error that rounding alone can make, of each
+  LaneSource source = LaneSource::f32;
+  int run = kLaneBlock;
+  bool coarse = false;  // formats of few values flush so many that all elements are looked at
+};
+
+// Adds a block to the sums: all values are finite and have squares that f32 holds. Returns a bit
+// for every run with an error of its half step or more, in which something may have saturated.
 //
 // How far sums may be off: the difference of two f32 is rounded once (2^-24 of itself), its square
-// doubles that and is rounded, 3 * 2^-24. Squares are not negative, so that no sum loses more than
-// its additions round: 16 in a lane and 5 over the 16 lanes, before it goes on in f64. Together at
-// most 24 * 2^-24 < 1.5e-6 of the sum.
-void add_lane_sums(const float* x, const float* y, std::int64_t count, LaneSums& sums);
+// doubles that and is rounded, 3 * 2^-24. Squares are not negative, so that a sum loses no more
+// than its additions round: 16 in each of 8 lanes and 3 over the lanes, before it goes on in f64.
+// Where scales have two levels their product is rounded to f32 first, 2^-24 of a result and so
+// 2^-24 |y| of an error; with |e| >= 2^-5 |y| on average that is 2^-18 of it at most, and by chance
+// of either sign. Together less than 22 * 2^-24 = 1.4e-6 of a sum for one level.
+std::uint32_t add_lanes(const LaneBlock& block, LaneSums& sums);
 
 }  // namespace octavo
