@@ -89,6 +89,10 @@ struct AttentionJob {
   float p_factor = 1.0F;  // for e4m3 forms; a power of two of at most 256
   // If given, becomes the maximum of itself and every p_j: what a quantizer of P tracks.
   float* p_amax = nullptr;
+  // If given: [batches, heads, queries], dense: max_j p_j / sum_j p_j, the largest weight of a row;
+  // 0 for a row that sees nothing. One over it bounds n_eff = (sum p)^2 / sum p^2 from below, so
+  // that `auto` can tell rows that came out more peaked than it thought. Within 2^-3 relative.
+  float* largest_weight = nullptr;
 
   // If given: only these rows; others are not touched. They do not overlap.
   const AttentionRange* ranges = nullptr;
@@ -110,9 +114,9 @@ struct AttentionJob {
   [[nodiscard]] std::int64_t kv_head(std::int64_t head) const { return head / (heads / kv_heads); }
 };
 
-// Gradients, from the inputs of a forward pass: out and log_sum_exp of `forward` are read, P is not
-// rounded, all is exact in reference up to what it stores. Rows of ranges are not looked at: all
-// rows. dK and dV of a head are sums over the query heads that read it.
+// Gradients, from the inputs of a forward pass: out and log_sum_exp of `forward` may be read, P is
+// not rounded, all is exact in reference up to what it stores. Rows of ranges are not looked at:
+// all rows. dK and dV of a head are sums over the query heads that read it.
 struct AttentionBackwardJob {
   AttentionJob forward{};
   AttentionOperand d_out{};              // [queries, E] values
@@ -122,7 +126,7 @@ struct AttentionBackwardJob {
 // What Q and K (and V, without either) go through before they are quantized: the mean over the
 // tokens of a head is taken away, and every row is turned by a Hadamard matrix with random signs.
 // In f32:
-//   mean[d] = f32(sum over rows in f64, in order, / rows)
+//   mean[d] = f32(sum over rows in f64, in order, / rows), where NaN and Inf count as zero
 //   t[d] = sign(d) * (f32(x[d]) - mean[d]), then for h = 1, 2, 4 ... n/2 in every group of n
 //   elements (a, b) = (a + b, a - b) of elements h apart, and all of it times f32(1 / sqrt(n)),
 // where n is the largest power of two that divides D. Every backend gives these bits. `undo` goes
