@@ -141,6 +141,23 @@ struct AttentionPrepareJob {
   bool undo = false;  // `mean` is read
 };
 
+// Magnitudes of the rows of a range, in f64: what `auto` predicts errors from. NaN stays NaN.
+struct AttentionSurvey {
+  std::int64_t row = 0;  // the one whose sum of squares is the largest, NaN being larger than all
+  double row_squares = 0.0;      // its sum of squares
+  double mean_squares = 0.0;     // mean over rows of the sum of squares
+  double channel_squares = 0.0;  // largest over channels of the mean over rows of squares
+  double amax = 0.0;
+};
+struct AttentionSurveyJob {
+  std::int64_t batches = 0, heads = 0;
+  AttentionOperand of{};  // values, or codes with scales
+  const std::int64_t* lengths = nullptr;
+  std::int64_t rows_per_range = 0;
+  AttentionSurvey* result =
+      nullptr;  // [batches, heads, ranges of rows, the last one shorter], dense
+};
+
 // The sign that element d changes before the transform.
 constexpr bool hadamard_negative(std::int64_t d) {
   auto bits = static_cast<std::uint32_t>(d) * 0x9E3779B1u;

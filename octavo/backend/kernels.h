@@ -28,6 +28,7 @@ namespace octavo {
 struct AttentionJob;
 struct AttentionBackwardJob;
 struct AttentionPrepareJob;
+struct AttentionSurveyJob;
 
 // Where and how to run. On a device, `stream` is its queue and views point into its memory.
 struct Exec {
@@ -140,6 +141,7 @@ struct Kernels {
   bool (*attention_backward_offered)(const AttentionBackwardJob&) = nullptr;
   // `to` is other memory than `from`.
   void (*attention_prepare)(const Exec&, const AttentionPrepareJob&) = nullptr;
+  void (*attention_survey)(const Exec&, const AttentionSurveyJob&) = nullptr;
 
   // How many elements are NaN. A number for the host: on a device this waits.
   std::int64_t (*count_nan)(const Exec&, const Matrix& values) = nullptr;

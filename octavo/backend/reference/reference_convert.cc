@@ -62,6 +62,7 @@ const Kernels kReferenceKernels{.name = "reference",
                                 .attention = attention,
                                 .attention_backward = attention_backward,
                                 .attention_prepare = attention_prepare,
+                                .attention_survey = attention_survey,
                                 .count_nan = count_nan};
 
 }  // namespace octavo::reference
