@@ -28,10 +28,10 @@ double rounded_p(AttentionP form, double p) {
       return static_cast<double>(static_cast<float>(p));
     case AttentionP::bf16:
       return rounded(bf16_format, p);
-    case AttentionP::e4m3:
-    case AttentionP::e4m3_normalized:
+    case AttentionP::fp8:
+    case AttentionP::fp8_normalized:
       return rounded(e4m3fn, p);
-    case AttentionP::e4m3_split: {
+    case AttentionP::fp8_split: {
       const double high = rounded(e4m3fn, p, Rounding::toward_zero);
       return high + rounded(e4m3fn, p - high);
     }
@@ -61,7 +61,7 @@ Weights weigh(const AttentionJob& job, std::vector<double>& scores) {
   if (result.empty || result.poisoned) return result;
 
   const double top = std::ceil(largest), factor = static_cast<double>(job.p_factor);
-  const bool normalized = job.p == AttentionP::e4m3_normalized;
+  const bool normalized = job.p == AttentionP::fp8_normalized;
   result.largest_p = std::exp2(largest - top);
   double sum = 0.0;
   double& exact_sum = result.exact_sum = 0.0;
