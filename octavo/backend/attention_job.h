@@ -49,9 +49,9 @@ enum class AttentionP : std::uint8_t {
   f64,  // not at all; reference only
   f32,
   bf16,
-  e4m3,        // nearest even
-  e4m3_split,  // P = hi + lo, hi toward zero and lo (of what is left) to nearest even, both e4m3
-  e4m3_normalized,  // divided by its sum first, which is taken before rounding; reference only
+  fp8,        // e4m3, nearest even
+  fp8_split,  // P = hi + lo, hi toward zero and lo (of what is left) to nearest even, both e4m3
+  fp8_normalized,  // divided by its sum first, which is taken before rounding; reference only
 };
 
 // Rows [first, first + count) of one head.

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <span>
 #include <vector>
 
 #include "octavo/backend/attention_job.h"
@@ -23,15 +24,15 @@ struct ScoredRow {
   AttentionJob::Keys keys{};
   std::vector<double> scores;  // of keys.begin, ...: in units of log2
 };
-// Of up to kAttentionRows rows from `first` on, and the rows of Q themselves in `q`.
+// Of up to kAttentionRows rows of a head, and those rows of Q themselves in `q`.
 std::vector<ScoredRow> scored_rows(const AttentionJob& job, std::int64_t batch, std::int64_t head,
-                                   std::int64_t first, std::int64_t count, std::vector<double>& q);
+                                   std::span<const std::int64_t> rows, std::vector<double>& q);
 
-// Calls visit(batch, head, first, count) for pieces of at most kAttentionRows rows of what the job
-// asks for.
+// Calls visit(batch, head, rows) for at most kAttentionRows rows at a time of what the job asks
+// for.
 void for_each_piece(const AttentionJob& job,
                     const std::function<void(std::int64_t batch, std::int64_t head,
-                                             std::int64_t first, std::int64_t count)>& visit);
+                                             std::span<const std::int64_t> rows)>& visit);
 
 // Keys that any of these rows sees.
 AttentionJob::Keys keys_of_all(const std::vector<ScoredRow>& rows);

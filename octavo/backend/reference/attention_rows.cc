@@ -51,38 +51,38 @@ AttentionJob::Keys keys_of_all(const std::vector<ScoredRow>& rows) {
 }
 
 std::vector<ScoredRow> scored_rows(const AttentionJob& job, std::int64_t batch, std::int64_t head,
-                                   std::int64_t first, std::int64_t count, std::vector<double>& q) {
+                                   std::span<const std::int64_t> wanted, std::vector<double>& q) {
   const GemmOperand q_matrix = job.q.at(batch, head), k_matrix = job.k.at(batch, job.kv_head(head));
   const double factor = static_cast<double>(job.softmax_scale) * kLog2E;
   const std::int64_t depth = q_matrix.cols();
-  std::vector<ScoredRow> rows(static_cast<std::size_t>(count));
-  for (std::int64_t i = 0; i < count; ++i) {
-    ScoredRow& row = rows[static_cast<std::size_t>(i)];
-    row.row = first + i;
-    row.keys = job.keys_of(batch, first + i);
+  const std::int64_t length = job.query_lengths != nullptr ? job.query_lengths[batch] : job.queries;
+  std::vector<ScoredRow> rows(wanted.size());
+  // Rows beyond their batch's length are padding, which may hold anything.
+  q.assign(wanted.size() * static_cast<std::size_t>(depth), 0.0);
+  for (std::size_t i = 0; i < wanted.size(); ++i) {
+    ScoredRow& row = rows[i];
+    row.row = wanted[i];
+    row.keys = job.keys_of(batch, row.row);
     if (row.keys.begin < row.keys.end)
       row.scores.resize(static_cast<std::size_t>(row.keys.end - row.keys.begin));
-  }
-  // Rows beyond their batch's length are padding, which may hold anything.
-  q.assign(static_cast<std::size_t>(count * depth), 0.0);
-  const std::int64_t length = job.query_lengths != nullptr ? job.query_lengths[batch] : job.queries;
-  const std::int64_t real = std::clamp<std::int64_t>(length - first, 0, count);
-  if (real > 0) {
-    const std::vector<double> numbers = rows_of(q_matrix, first, real, job.values);
-    std::copy(numbers.begin(), numbers.end(), q.begin());
+    if (row.row >= length) continue;
+    const std::vector<double> numbers = rows_of(q_matrix, row.row, 1, job.values);
+    std::copy(numbers.begin(), numbers.end(),
+              q.begin() + static_cast<std::ptrdiff_t>(i) * static_cast<std::ptrdiff_t>(depth));
   }
 
   const AttentionJob::Keys all = keys_of_all(rows);
   for (std::int64_t key = all.begin; key < all.end; key += kAttentionKeys) {
     const std::int64_t keys = std::min(kAttentionKeys, all.end - key);
     const std::vector<double> k = rows_of(k_matrix, key, keys, job.values, true);
-    for (ScoredRow& row : rows) {
+    for (std::size_t i = 0; i < rows.size(); ++i) {
+      ScoredRow& row = rows[i];
       const std::int64_t begin = std::max(row.keys.begin, key),
                          end = std::min(row.keys.end, key + keys);
       if (begin >= end) continue;
       // One sum per key, from the first product to the last; side by side, so that they vectorize.
       std::array<double, kAttentionKeys> sums{};
-      const double* numbers = q.data() + (row.row - first) * depth;
+      const double* numbers = q.data() + static_cast<std::int64_t>(i) * depth;
       for (std::int64_t d = 0; d < depth; ++d)
         for (std::int64_t j = 0; j < keys; ++j)
           sums[static_cast<std::size_t>(j)] +=
@@ -97,18 +97,31 @@ std::vector<ScoredRow> scored_rows(const AttentionJob& job, std::int64_t batch, 
 
 void for_each_piece(const AttentionJob& job,
                     const std::function<void(std::int64_t batch, std::int64_t head,
-                                             std::int64_t first, std::int64_t count)>& visit) {
-  const auto cut = [&](const AttentionRange& range) {
-    for (std::int64_t at = 0; at < range.count; at += kAttentionRows)
-      visit(range.batch, range.head, range.first + at, std::min(kAttentionRows, range.count - at));
+                                             std::span<const std::int64_t> rows)>& visit) {
+  std::vector<std::int64_t> rows;
+  std::int64_t batch = 0, head = 0;
+  const auto flush = [&] {
+    if (!rows.empty()) visit(batch, head, rows);
+    rows.clear();
+  };
+  // Ranges of one head that follow each other share pieces.
+  const auto add = [&](const AttentionRange& range) {
+    if (range.batch != batch || range.head != head) flush();
+    batch = range.batch;
+    head = range.head;
+    for (std::int64_t row = range.first; row < range.first + range.count; ++row) {
+      rows.push_back(row);
+      if (static_cast<std::int64_t>(rows.size()) == kAttentionRows) flush();
+    }
   };
   if (job.ranges != nullptr) {
-    for (std::int64_t i = 0; i < job.range_count; ++i) cut(job.ranges[i]);
-    return;
+    for (std::int64_t i = 0; i < job.range_count; ++i) add(job.ranges[i]);
+  } else {
+    for (std::int64_t b = 0; b < job.batches; ++b)
+      for (std::int64_t h = 0; h < job.heads; ++h)
+        add({.batch = b, .head = h, .first = 0, .count = job.queries});
   }
-  for (std::int64_t batch = 0; batch < job.batches; ++batch)
-    for (std::int64_t head = 0; head < job.heads; ++head)
-      cut({.batch = batch, .head = head, .first = 0, .count = job.queries});
+  flush();
 }
 
 }  // namespace octavo::reference

@@ -28,10 +28,10 @@ double rounded_p(AttentionP form, double p) {
       return static_cast<double>(static_cast<float>(p));
     case AttentionP::bf16:
       return rounded(bf16_format, p);
-    case AttentionP::e4m3:
-    case AttentionP::e4m3_normalized:
+    case AttentionP::fp8:
+    case AttentionP::fp8_normalized:
       return rounded(e4m3fn, p);
-    case AttentionP::e4m3_split: {
+    case AttentionP::fp8_split: {
       const double high = rounded(e4m3fn, p, Rounding::toward_zero);
       return high + rounded(e4m3fn, p - high);
     }
@@ -61,7 +61,7 @@ Weights weigh(const AttentionJob& job, std::vector<double>& scores) {
   if (result.empty || result.poisoned) return result;
 
   const double top = std::ceil(largest), factor = static_cast<double>(job.p_factor);
-  const bool normalized = job.p == AttentionP::e4m3_normalized;
+  const bool normalized = job.p == AttentionP::fp8_normalized;
   result.largest_p = std::exp2(largest - top);
   double sum = 0.0;
   double& exact_sum = result.exact_sum = 0.0;
@@ -110,37 +110,38 @@ void finish(const AttentionJob& job, std::int64_t batch, std::int64_t head, std:
 
 void attention(const Exec&, const AttentionJob& job) {
   const FpEnvGuard guard;
-  for_each_piece(
-      job, [&](std::int64_t batch, std::int64_t head, std::int64_t first, std::int64_t count) {
-        std::vector<double> q;
-        std::vector<ScoredRow> rows = scored_rows(job, batch, head, first, count, q);
-        const AttentionJob::Keys all = keys_of_all(rows);
-        std::vector<Weights> weights;
-        for (ScoredRow& row : rows) weights.push_back(weigh(job, row.scores));
+  for_each_piece(job, [&](std::int64_t batch, std::int64_t head,
+                          std::span<const std::int64_t> wanted) {
+    std::vector<double> q;
+    std::vector<ScoredRow> rows = scored_rows(job, batch, head, wanted, q);
+    const AttentionJob::Keys all = keys_of_all(rows);
+    std::vector<Weights> weights;
+    for (ScoredRow& row : rows) weights.push_back(weigh(job, row.scores));
 
-        const GemmOperand v_matrix = job.v.at(batch, job.kv_head(head));
-        const std::int64_t width = job.out.first.cols(), depth = job.q.first.cols();
-        std::vector<double> sums(static_cast<std::size_t>(count * width), 0.0);
-        for (std::int64_t key = all.begin; key < all.end; key += kAttentionKeys) {
-          const std::int64_t keys = std::min(kAttentionKeys, all.end - key);
-          const std::vector<double> v = rows_of(v_matrix, key, keys, job.values);
-          for (std::int64_t i = 0; i < count; ++i) {
-            const ScoredRow& row = rows[static_cast<std::size_t>(i)];
-            const Weights& weight = weights[static_cast<std::size_t>(i)];
-            if (weight.empty || weight.poisoned) continue;
-            double* sum = sums.data() + i * width;
-            for (std::int64_t j = std::max(key, row.keys.begin);
-                 j < std::min(key + keys, row.keys.end); ++j) {
-              const double p = row.scores[static_cast<std::size_t>(j - row.keys.begin)];
-              const double* values = v.data() + (j - key) * width;
-              for (std::int64_t e = 0; e < width; ++e) sum[e] += p * values[e];
-            }
-          }
+    const GemmOperand v_matrix = job.v.at(batch, job.kv_head(head));
+    const std::int64_t width = job.out.first.cols(), depth = job.q.first.cols();
+    const auto count = static_cast<std::int64_t>(rows.size());
+    std::vector<double> sums(static_cast<std::size_t>(count * width), 0.0);
+    for (std::int64_t key = all.begin; key < all.end; key += kAttentionKeys) {
+      const std::int64_t keys = std::min(kAttentionKeys, all.end - key);
+      const std::vector<double> v = rows_of(v_matrix, key, keys, job.values);
+      for (std::int64_t i = 0; i < count; ++i) {
+        const ScoredRow& row = rows[static_cast<std::size_t>(i)];
+        const Weights& weight = weights[static_cast<std::size_t>(i)];
+        if (weight.empty || weight.poisoned) continue;
+        double* sum = sums.data() + i * width;
+        for (std::int64_t j = std::max(key, row.keys.begin); j < std::min(key + keys, row.keys.end);
+             ++j) {
+          const double p = row.scores[static_cast<std::size_t>(j - row.keys.begin)];
+          const double* values = v.data() + (j - key) * width;
+          for (std::int64_t e = 0; e < width; ++e) sum[e] += p * values[e];
         }
-        for (std::int64_t i = 0; i < count; ++i)
-          finish(job, batch, head, first + i, weights[static_cast<std::size_t>(i)],
-                 q.data() + i * depth, sums.data() + i * width);
-      });
+      }
+    }
+    for (std::int64_t i = 0; i < count; ++i)
+      finish(job, batch, head, rows[static_cast<std::size_t>(i)].row,
+             weights[static_cast<std::size_t>(i)], q.data() + i * depth, sums.data() + i * width);
+  });
 }
 
 }  // namespace octavo::reference

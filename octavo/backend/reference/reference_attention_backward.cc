@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <numeric>
 #include <vector>
 
 #include "octavo/backend/attention_job.h"
@@ -88,7 +89,9 @@ void attention_backward(const Exec&, const AttentionBackwardJob& job) {
         for (std::int64_t first = 0; first < forward.queries; first += kAttentionRows) {
           const std::int64_t count = std::min(kAttentionRows, forward.queries - first);
           std::vector<double> q;
-          std::vector<ScoredRow> rows = scored_rows(forward, batch, head, first, count, q);
+          std::vector<std::int64_t> wanted(static_cast<std::size_t>(count));
+          std::iota(wanted.begin(), wanted.end(), first);
+          std::vector<ScoredRow> rows = scored_rows(forward, batch, head, wanted, q);
           for (std::int64_t i = 0; i < count; ++i) {
             ScoredRow& row = rows[static_cast<std::size_t>(i)];
             std::vector<double> d_q(static_cast<std::size_t>(depth), 0.0);
