@@ -16,7 +16,7 @@ struct AttentionCase {
 };
 
 struct AttentionFindings {
-  std::vector<AttentionCase> cases;
+  std::vector<AttentionCase> cases{};
   Shape q{}, k{};
   std::int64_t rows = 0;  // looked at in each head
   double rtol = 0, atol = 0;
