@@ -61,12 +61,12 @@ inline constexpr std::int64_t kMostHeadSize = 1024;
 // What a fast kernel may do at all: not what only the definition does.
 inline bool is_fast_attention(const AttentionJob& job) {
   return job.values != DType::f64 && job.p != AttentionP::f64 &&
-         job.p != AttentionP::e4m3_normalized && job.q.first.cols() <= kMostHeadSize &&
+         job.p != AttentionP::fp8_normalized && job.q.first.cols() <= kMostHeadSize &&
          job.v.first.cols() <= kMostHeadSize;
 }
 // P has ten bits or fewer after the first one: f16 keeps it.
 inline bool is_short_p(const AttentionJob& job) {
-  return job.p == AttentionP::bf16 || job.p == AttentionP::e4m3 || job.p == AttentionP::e4m3_split;
+  return job.p == AttentionP::bf16 || job.p == AttentionP::fp8 || job.p == AttentionP::fp8_split;
 }
 
 }  // namespace octavo::cpu
