@@ -21,7 +21,7 @@ namespace {
 constexpr const char* kOp = "attention-report";
 constexpr const char* kExamples = R"(Examples:
   octavo attention-report                                    four kinds of inputs, every rung
-  octavo attention-report --tokens 8192 --head-size 128      as long as yours are
+  octavo attention-report --tokens 4096 --head-size 128      as long as yours are
   octavo attention-report --inputs peaked --causal --html report.html
   octavo attention-report --q q.npy --k k.npy --v v.npy      your own, [batch, heads, tokens, size]
   octavo attention-report --rung strict --rung fast --json

@@ -4,14 +4,15 @@
 #include <cmath>
 
 #include "octavo/base/error.h"
+#include "octavo/base/philox.h"
 #include "octavo/quant/quantize.h"
 
 namespace octavo {
 namespace {
 
 constexpr std::string_view kOp = "attention-report";
-constexpr std::int64_t kKeysAtOnce = 256;  // of weights, which are looked at through an identity V
 constexpr std::int64_t kRowsOfStages = 8;  // per head: scores and weights are as long as keys
+constexpr std::int64_t kSignColumns = 128;
 
 // Sums of a comparison of two arrays.
 struct Sums {
@@ -77,16 +78,13 @@ double distance(const Tensor& got, const Tensor& exact) {
   return sums.relative_l2();
 }
 
-// V whose row j has a one in column j - first: the output is the weights of those keys.
-Tensor identity(const Shape& v, std::int64_t first) {
-  Tensor values =
-      Tensor::values({v[0], v[1], v[2], std::min(kKeysAtOnce, v[2] - first)}, DType::f32);
-  std::ranges::fill(values.span<float>(), 0.0F);
-  const std::int64_t width = values.shape()[3];
-  for (std::int64_t matrix = 0; matrix < v[0] * v[1]; ++matrix)
-    for (std::int64_t e = 0; e < width; ++e)
-      values.span<float>()[static_cast<std::size_t>((matrix * v[2] + first + e) * width + e)] =
-          1.0F;
+// Signs at random, as V: the weights' error times them is on average as long as the error itself,
+// in every column. Exact in every format.
+Tensor random_signs(const Shape& k) {
+  Tensor values = Tensor::values({k[0], k[1], k[2], kSignColumns}, DType::f32);
+  const std::span<float> to = values.span<float>();
+  for (std::size_t i = 0; i < to.size(); ++i)
+    to[i] = (philox4x32(0, i / 128)[i / 32 % 4] >> (i % 32) & 1u) != 0 ? 1.0F : -1.0F;
   return values;
 }
 
@@ -94,7 +92,7 @@ struct Subject {
   const View &q, &k, &v;
   const AttentionErrorOptions& options;
   std::vector<AttentionRange> rows, stage_rows;
-  Tensor exact{};
+  Tensor exact{}, signs{}, exact_signs{};
   AttentionInputs given{};
 
   [[nodiscard]] AttentionOptions options_for(AttentionRung rung) const {
@@ -122,17 +120,12 @@ struct Subject {
       for (std::size_t j = 0; j < got.size(); ++j) scores.add(got[j], exactly[j]);
     }
     stages.scores = scores.relative_l2();
-    AttentionOptions exact_call = options_for(AttentionRung::exact);
-    exact_call.ranges = stage_rows;
-    for (std::int64_t key = 0; key < k.shape[2]; key += kKeysAtOnce) {
-      const Tensor ones = identity(k.shape, key);
-      const Tensor got = attention(q, k, ones, call), exactly = attention(q, k, ones, exact_call);
-      for (const AttentionRange& row : stage_rows) {
-        const std::span<const float> a = row_of(got, row.batch, row.head, row.first),
-                                     b = row_of(exactly, row.batch, row.head, row.first);
-        for (std::size_t j = 0; j < a.size(); ++j)
-          weights.add(static_cast<double>(a[j]), static_cast<double>(b[j]));
-      }
+    const Tensor got = attention(q, k, signs, call);
+    for (const AttentionRange& row : stage_rows) {
+      const std::span<const float> a = row_of(got, row.batch, row.head, row.first),
+                                   b = row_of(exact_signs, row.batch, row.head, row.first);
+      for (std::size_t e = 0; e < a.size(); ++e)
+        weights.add(static_cast<double>(a[e]), static_cast<double>(b[e]));
     }
     stages.weights = weights.relative_l2();
     return stages;
@@ -193,6 +186,10 @@ std::vector<AttentionRungError> measure_attention(const View& q, const View& k, 
   exact.out = DType::f64;
   subject.exact = attention(q, k, v, exact);
   subject.given = attention_inputs(q, k, v, exact);
+  subject.signs = random_signs(k.shape);
+  exact.out = DType::f32;
+  exact.ranges = subject.stage_rows;
+  subject.exact_signs = attention(q, k, subject.signs, exact);
   std::vector<AttentionRungError> errors;
   for (const AttentionRung rung : options.rungs) errors.push_back(subject.measure(rung));
   return errors;

@@ -17,7 +17,7 @@ namespace octavo {
 struct AttentionStages {
   double inputs = 0.0;   // Q, K and V as the rung has them: the largest of the three
   double scores = 0.0;   // Q K^T of those, less the mean of each row, which softmax does not see
-  double weights = 0.0;  // what the rung multiplies V by
+  double weights = 0.0;  // what the rung multiplies V by: through a V of random signs
   double output = 0.0;
 };
 
