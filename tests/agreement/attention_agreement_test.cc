@@ -1,7 +1,9 @@
 // Every backend's attention against reference, on every rung. Both round P, each to within half a
 // step of its form, and may do so at other places: a kernel's scores are sums in f32. So with w_j
 // the weights of a row, u the step of P and s the bound of a score's error, an output differs by at
-// most (u + 2 s) sum_j w_j |v_j - o|, and by what P below the form's normal range loses.
+// most (u + 2 s) sum_j w_j |v_j - o|, and by what P below the form's normal range loses. Kernels
+// may sum runs of at most 64 products in f16: that is the worst case, and the L2 bound the usual
+// one.
 #include <algorithm>
 
 #include "tests/attention/attention_cases.h"
