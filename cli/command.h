@@ -23,6 +23,7 @@ struct Command {
 Command add_formats(CLI::App& program, Globals& globals);
 Command add_cast(CLI::App& program, Globals& globals);
 Command add_quantize(CLI::App& program, Globals& globals);
+Command add_attention_report(CLI::App& program, Globals& globals);
 Command add_doctor(CLI::App& program, Globals& globals);
 Command add_completion(CLI::App& program, Globals& globals);
 

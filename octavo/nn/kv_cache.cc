@@ -118,14 +118,22 @@ void KvCache::reserve(std::int64_t tokens) {
   v_ = std::move(v);
 }
 
-Tensor KvCache::attend(const Operand& q, AttentionOptions options) const {
+AttentionOptions KvCache::with_lengths(AttentionOptions options) const {
   check(options.mask.query_lengths.empty() && options.mask.key_lengths.empty(),
         ErrorCode::invalid_argument, kOp,
         "got lengths: the cache knows its own, and every query is taken as one of the last tokens");
   options.mask.causal = true;
   options.mask.bottom_right = true;
   options.mask.key_lengths = lengths_;
-  return attention(q, k_, v_, options);
+  return options;
+}
+
+Tensor KvCache::attend(const Operand& q, AttentionOptions options) const {
+  return attention(q, k_, v_, with_lengths(options));
+}
+
+void KvCache::attend_into(const Operand& q, const View& out, AttentionOptions options) const {
+  attention_into(q, k_, v_, out, with_lengths(options));
 }
 
 void KvCache::clear() { std::ranges::fill(lengths_, 0); }

@@ -36,6 +36,9 @@ class OCTAVO_API KvCache {
   [[nodiscard]] Tensor attend(const Operand& q,
                               AttentionOptions options = {.rung = AttentionRung::bf16}) const;
 
+  void attend_into(const Operand& q, const View& out,
+                   AttentionOptions options = {.rung = AttentionRung::bf16}) const;
+
   [[nodiscard]] std::span<const std::int64_t> lengths() const { return lengths_; }
   [[nodiscard]] std::int64_t capacity() const { return k_.shape[2]; }
   [[nodiscard]] std::int64_t nbytes() const { return k_.nbytes() + v_.nbytes(); }
@@ -49,6 +52,7 @@ class OCTAVO_API KvCache {
 
  private:
   void reserve(std::int64_t tokens);
+  [[nodiscard]] AttentionOptions with_lengths(AttentionOptions options) const;
 
   QuantizedTensor k_, v_;
   std::vector<std::int64_t> lengths_;

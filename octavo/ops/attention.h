@@ -118,6 +118,11 @@ struct AttentionGradients {
 attention_backward(const Operand& q, const Operand& k, const Operand& v, const View& d_out,
                    const AttentionOptions& options = {});
 
+// Into memory of the caller's: dense views of the shapes of Q, K and V, of any value type.
+OCTAVO_API void attention_backward_into(const Operand& q, const Operand& k, const Operand& v,
+                                        const View& d_out, const View& d_q, const View& d_k,
+                                        const View& d_v, const AttentionOptions& options = {});
+
 // Of the result, checked.
 [[nodiscard]] OCTAVO_API Shape attention_shape(const Operand& q, const Operand& k,
                                                const Operand& v);

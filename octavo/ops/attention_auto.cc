@@ -13,7 +13,8 @@
 namespace octavo {
 namespace {
 
-constexpr std::int64_t kRowsPerRange = 128;
+constexpr std::int64_t kRowsPerRange = 128, kFewRows = 8;
+constexpr double kWorst = 2.0;  // n_eff: errors of weights are largest where two keys share a row
 constexpr std::string_view kOp = "attention";
 
 std::vector<AttentionSurvey> survey(const AttentionCall& call, const AttentionStack& of,
@@ -52,8 +53,16 @@ class Chooser {
 
   void run() {
     cut_ranges();
-    look_at_rows();
-    choose();
+    std::int64_t rows = 0;
+    for (const AttentionChoice& choice : choices_) rows += choice.rows.count;
+    // To look costs two rows; where there are hardly more, they are taken to be as bad as can be.
+    const bool few = rows < kFewRows * call_.q.batches() * call_.q.heads();
+    if (few) {
+      take_the_worst();
+    } else {
+      look_at_rows();
+    }
+    choose(few);
     std::map<AttentionRung, std::vector<AttentionRange>> by_rung;
     for (const AttentionChoice& choice : choices_) by_rung[choice.rung].push_back(choice.rows);
     largest_weight_.assign(rows_in_all(), 0.0F);
@@ -161,17 +170,25 @@ class Chooser {
       choice.n_eff = HUGE_VAL;
       for (const std::int64_t row : looked_at_[i]) {
         const std::size_t at = index_of(choice.rows, row);
-        // A row that sees nothing has nothing to be wrong about.
-        if (once[at] == -HUGE_VALF) continue;
+        if (once[at] == -HUGE_VALF) continue;  // sees nothing, and has nothing to be wrong about
         const double n_eff =
             std::exp(2.0 * static_cast<double>(once[at]) - static_cast<double>(twice[at]));
         // P is rounded in these, so that a row with one key may come out below 1.
         if (!(n_eff >= choice.n_eff)) choice.n_eff = n_eff < 1.0 ? 1.0 : n_eff;
       }
+      // None of them sees a key; others may.
+      if (std::isinf(choice.n_eff)) choice.n_eff = kWorst;
     }
   }
 
-  void choose() {
+  void take_the_worst() {
+    for (AttentionChoice& choice : choices_) {
+      choice.n_eff = kWorst;
+      looked_at_.push_back({choice.rows.first});
+    }
+  }
+
+  void choose(bool few) {
     const double tolerance = call_.options.atol;
     for (AttentionChoice& choice : choices_) {
       const RangeFacts facts = facts_of(choice.rows);
@@ -180,8 +197,7 @@ class Chooser {
       for (const AttentionRung rung : kRungsByCost) {
         if (!takes(rung, facts)) continue;
         choice.rung = rung;
-        choice.predicted =
-            std::isinf(choice.n_eff) ? 0.0 : predicted_error(rung, facts, choice.n_eff);
+        choice.predicted = predicted_error(rung, facts, choice.n_eff);
         if (choice.predicted <= tolerance) break;
         if (rung != kRungsByCost.back())
           tried += text(tried.empty() ? "" : ", ", name_of(rung), " ", choice.predicted);
@@ -190,6 +206,7 @@ class Chooser {
           choice.predicted <= tolerance
               ? text("the cheapest within ", tolerance, tried.empty() ? "" : "; above it: ", tried)
               : text("none is within ", tolerance, ": ", tried, "; this is the most exact one");
+      if (few) choice.reason += "; too few rows to look at any: n_eff is taken to be 2";
     }
   }
 
@@ -210,7 +227,7 @@ class Chooser {
     std::map<AttentionRung, std::vector<AttentionRange>> again;
     for (std::size_t i = 0; i < choices_.size(); ++i) {
       const AttentionChoice& choice = choices_[i];
-      if (choice.rung == kRungsByCost.back() || std::isinf(choice.n_eff)) continue;
+      if (choice.rung == kRungsByCost.back()) continue;
       const RangeFacts facts = facts_of(choice.rows);
       double sample = 0.0;
       for (const std::int64_t row : looked_at_[i])

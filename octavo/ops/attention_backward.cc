@@ -57,6 +57,16 @@ Tensor gradient_like(const Operand& operand) {
   return Tensor::values(operand.shape(), given);
 }
 
+void check_gradient(const View& view, const Shape& wanted, std::string_view name) {
+  check_view(view, kOp, name);
+  check_output(view, kOp);
+  check(is_value(view.dtype), ErrorCode::wrong_type, kOp, name,
+        " holds codes, wanted float64, float32, float16 or bfloat16");
+  if (view.shape != wanted)
+    fail(ErrorCode::invalid_argument, kOp, name, " has shape ", to_string(view.shape), ", wanted ",
+         to_string(wanted));
+}
+
 }  // namespace
 
 AttentionInputs attention_inputs(const Operand& q, const Operand& k, const Operand& v,
@@ -71,6 +81,16 @@ AttentionInputs attention_inputs(const Operand& q, const Operand& k, const Opera
 
 AttentionGradients attention_backward(const Operand& q, const Operand& k, const Operand& v,
                                       const View& d_out, const AttentionOptions& options) {
+  (void)AttentionCall(q, k, v, options, kOp);  // throws before memory is made
+  AttentionGradients gradients{gradient_like(q), gradient_like(k), gradient_like(v)};
+  attention_backward_into(q, k, v, d_out, gradients.q.view(), gradients.k.view(),
+                          gradients.v.view(), options);
+  return gradients;
+}
+
+void attention_backward_into(const Operand& q, const Operand& k, const Operand& v,
+                             const View& d_out, const View& d_q, const View& d_k, const View& d_v,
+                             const AttentionOptions& options) {
   const FpEnvGuard guard;
   const AttentionCall call(q, k, v, options, kOp);
   check_view(d_out, kOp, "d_out");
@@ -81,14 +101,16 @@ AttentionGradients attention_backward(const Operand& q, const Operand& k, const 
          to_string(call.out_shape()));
   check(options.ranges.empty(), ErrorCode::invalid_argument, kOp,
         "gradients are of all rows; got ranges");
-  const Exec exec = exec_of(call, {{&d_out, "d_out"}});
-  AttentionGradients gradients{gradient_like(q), gradient_like(k), gradient_like(v)};
+  check_gradient(d_q, q.shape(), "dQ");
+  check_gradient(d_k, k.shape(), "dK");
+  check_gradient(d_v, v.shape(), "dV");
+  const Exec exec = exec_of(call, {{&d_out, "d_out"}, {&d_q, "dQ"}, {&d_k, "dK"}, {&d_v, "dV"}});
   // exact: values are not even rounded to f32.
   const bool exact = options.rung == AttentionRung::exact;
   const AttentionInputs inputs = exact ? AttentionInputs{} : inputs_of(call, options.rung, exec);
   AttentionBackwardJob job{.forward = call.job()};
-  const auto operand = [](const Tensor& tensor) {
-    return AttentionStack(Operand(tensor), kOp, "a copy").operand();
+  const auto operand = [](const Operand& of) {
+    return AttentionStack(of, kOp, "a copy").operand();
   };
   if (exact) {
     job.forward.values = DType::f64;
@@ -97,12 +119,11 @@ AttentionGradients attention_backward(const Operand& q, const Operand& k, const 
     job.forward.k = operand(inputs.k);
     job.forward.v = operand(inputs.v);
   }
-  job.d_out = AttentionStack(Operand(d_out), kOp, "d_out").operand();
-  job.d_q = operand(gradients.q);
-  job.d_k = operand(gradients.k);
-  job.d_v = operand(gradients.v);
+  job.d_out = operand(d_out);
+  job.d_q = operand(d_q);
+  job.d_k = operand(d_k);
+  job.d_v = operand(d_v);
   run_attention_backward(exec, options, job);
-  return gradients;
 }
 
 }  // namespace octavo
