@@ -25,6 +25,7 @@ Command add_cast(CLI::App& program, Globals& globals);
 Command add_quantize(CLI::App& program, Globals& globals);
 Command add_verify(CLI::App& program, Globals& globals);
 Command add_inspect(CLI::App& program, Globals& globals);
+Command add_attention_report(CLI::App& program, Globals& globals);
 Command add_doctor(CLI::App& program, Globals& globals);
 Command add_completion(CLI::App& program, Globals& globals);
 

@@ -28,6 +28,7 @@ constexpr const char* kExamples = R"(Examples:
   octavo formats e4m3fn --plot e4m3fn.svg           a picture of one number line
   octavo cast x.npy codes.npy --to e4m3fn           floats to FP8 codes, and what was lost
   octavo quantize x.npy --recipe mxfp8              with scales: error by tensor, row and tile
+  octavo attention-report --html attention.html     what FP8 attention loses, step by step
   octavo doctor                                     which kernels run here, and why
 
 octavo COMMAND --help says more about each. Data goes to stdout, messages to stderr.
@@ -82,10 +83,12 @@ int parse_and_run(int argc, char** argv) {
   bool version_asked = false;
   program.add_flag("--version", version_asked, "Print the version");
   program.add_flag("--json", globals.json, "Write data as JSON");
-  const std::vector<Command> commands{add_formats(program, globals),   add_cast(program, globals),
-                                      add_quantize(program, globals),  add_verify(program, globals),
-                                      add_inspect(program, globals),   add_doctor(program, globals),
-                                      add_completion(program, globals)};
+  const std::vector<Command> commands{
+      add_formats(program, globals),  add_cast(program, globals),
+      add_quantize(program, globals), add_verify(program, globals),
+      add_inspect(program, globals),  add_attention_report(program, globals),
+      add_doctor(program, globals),   add_completion(program, globals),
+  };
   check_command_name(argc, argv, command_names(commands));
   try {
     program.parse(argc, argv);

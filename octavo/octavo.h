@@ -13,6 +13,7 @@
 #include "octavo/nn/linear.h"
 #include "octavo/nn/linear_pass.h"
 #include "octavo/ops/activation.h"
+#include "octavo/ops/attention.h"
 #include "octavo/ops/gemm.h"
 #include "octavo/ops/norm.h"
 #include "octavo/ops/produce.h"

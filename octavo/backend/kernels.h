@@ -24,6 +24,12 @@
 
 namespace octavo {
 
+// attention_job.h
+struct AttentionJob;
+struct AttentionBackwardJob;
+struct AttentionPrepareJob;
+struct AttentionSurveyJob;
+
 // Where and how to run. On a device, `stream` is its queue and views point into its memory.
 struct Exec {
   Device device{};
@@ -124,6 +130,18 @@ struct Kernels {
   void (*gemm)(const Exec&, const GemmJob&) = nullptr;
   std::int64_t (*gemm_workspace)(const Exec&, const GemmJob&) = nullptr;  // null: none
   bool (*gemm_offered)(const GemmJob&) = nullptr;                         // null: all of them
+
+  // Attention, forward; one may offer some only. `out` shares memory with no operand. Workspace as
+  // for gemm.
+  void (*attention)(const Exec&, const AttentionJob&) = nullptr;
+  std::int64_t (*attention_workspace)(const Exec&, const AttentionJob&) = nullptr;  // null: none
+  bool (*attention_offered)(const AttentionJob&) = nullptr;  // null: all of them
+  void (*attention_backward)(const Exec&, const AttentionBackwardJob&) = nullptr;
+  std::int64_t (*attention_backward_workspace)(const Exec&, const AttentionBackwardJob&) = nullptr;
+  bool (*attention_backward_offered)(const AttentionBackwardJob&) = nullptr;
+  // `to` is other memory than `from`.
+  void (*attention_prepare)(const Exec&, const AttentionPrepareJob&) = nullptr;
+  void (*attention_survey)(const Exec&, const AttentionSurveyJob&) = nullptr;
 
   // How many elements are NaN. A number for the host: on a device this waits.
   std::int64_t (*count_nan)(const Exec&, const Matrix& values) = nullptr;

@@ -12,6 +12,7 @@ arrays of the same library. Errors are ValueError, TypeError, OSError and Runtim
 """
 
 from octavo import _octavo, compat, quantizers, recipe
+from octavo._attention import AttentionChoice, AttentionReport, KVCache, attention
 from octavo._convert import cast, decode, encode, fp8_decode, fp8_encode
 from octavo._doctor import Backend, backends, doctor
 from octavo._files import load, save
@@ -40,14 +41,18 @@ from octavo.compat import int32_to_bfloat16, round_to_fp8_represented_as_int8, u
 __version__ = _octavo.version()
 
 __all__ = [
+    "AttentionChoice",
+    "AttentionReport",
     "Backend",
     "Counts",
     "Format",
     "GemmError",
+    "KVCache",
     "QuantizedTensor",
     "Scaling",
     "__version__",
     "amax",
+    "attention",
     "backends",
     "cast",
     "compat",

@@ -15,6 +15,7 @@ NB_MODULE(_octavo, module) {
   octavo::python::bind_quant(module);
   octavo::python::bind_ops(module);
   octavo::python::bind_gemm(module);
+  octavo::python::bind_attention(module);
   octavo::python::bind_layout(module);
   octavo::python::bind_delayed(module);
   octavo::python::bind_quantizer(module);

@@ -89,7 +89,7 @@ def test_bash_leaves_files_to_bash(octavo):
 
 
 def test_every_option_is_offered(octavo):
-    for command in ("formats", "cast", "quantize", "doctor"):
+    for command in ("formats", "cast", "quantize", "attention-report", "doctor"):
         offered = bash_offers(octavo, "octavo", command, "--")
         for line in octavo.good(command, "--help").out.splitlines():
             if line.startswith("  --"):

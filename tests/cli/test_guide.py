@@ -63,6 +63,6 @@ def test_every_example(octavo):
 
 def test_every_option_is_in_the_guide(octavo):
     text = PAGE.read_text()
-    for command in ("formats", "cast", "quantize", "doctor"):
+    for command in ("formats", "cast", "quantize", "attention-report", "doctor"):
         for option in re.findall(r"^  (--[a-z-]+)", octavo.good(command, "--help").out, re.M):
             assert option in text, f"{command} {option}"

@@ -7,7 +7,7 @@ import shlex
 
 import pytest
 
-COMMANDS = ["formats", "cast", "quantize", "doctor", "completion"]
+COMMANDS = ["formats", "cast", "quantize", "attention-report", "doctor", "completion"]
 
 
 @pytest.mark.parametrize("command", COMMANDS)

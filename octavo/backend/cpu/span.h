@@ -122,9 +122,17 @@ using ChooseGemm = const GemmMethod* (*)(const GemmJob&);
 void gemm_matrix(const Isa&, const GemmMethod&, const Exec&, const GemmJob&);
 std::int64_t gemm_workspace(const GemmMethod&, const Exec&, const GemmJob&);
 
+// How an instruction set attends (attention.h); null where it is left to the reference.
+struct AttentionMethod;
+using ChooseAttention = const AttentionMethod* (*)(const AttentionJob&);
+
+void attend(const Isa&, const AttentionMethod&, const Exec&, const AttentionJob&);
+std::int64_t attention_workspace(const Isa&, const AttentionMethod&, const Exec&,
+                                 const AttentionJob&);
+
 void delayed_update(const Exec&, const DelayedJob&);
 
-template <const Isa& kIsa, ChooseGemm kGemm>
+template <const Isa& kIsa, ChooseGemm kGemm, ChooseAttention kAttention>
 constexpr Kernels make_kernels(const char* name, const char* description) {
   return {
       .name = name,
@@ -149,6 +157,13 @@ constexpr Kernels make_kernels(const char* name, const char* description) {
       .gemm_workspace = [](const Exec& exec,
                            const GemmJob& job) { return gemm_workspace(*kGemm(job), exec, job); },
       .gemm_offered = [](const GemmJob& job) { return kGemm(job) != nullptr; },
+      .attention = [](const Exec& exec,
+                      const AttentionJob& job) { attend(kIsa, *kAttention(job), exec, job); },
+      .attention_workspace =
+          [](const Exec& exec, const AttentionJob& job) {
+            return attention_workspace(kIsa, *kAttention(job), exec, job);
+          },
+      .attention_offered = [](const AttentionJob& job) { return kAttention(job) != nullptr; },
       .count_nan = count_nan_matrix};
 }
 

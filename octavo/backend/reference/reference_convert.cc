@@ -59,6 +59,10 @@ const Kernels kReferenceKernels{.name = "reference",
                                 .fuses = fuses,
                                 .delayed_update = delayed_update,
                                 .gemm = gemm,
+                                .attention = attention,
+                                .attention_backward = attention_backward,
+                                .attention_prepare = attention_prepare,
+                                .attention_survey = attention_survey,
                                 .count_nan = count_nan};
 
 }  // namespace octavo::reference

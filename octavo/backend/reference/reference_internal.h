@@ -24,4 +24,10 @@ bool fuses(const QuantizeJob&);          // reference_produce.cc
 
 void gemm(const Exec&, const GemmJob&);  // reference_gemm.cc
 
+void attention(const Exec&, const AttentionJob&);  // reference_attention.cc
+void attention_backward(const Exec&,
+                        const AttentionBackwardJob&);             // reference_attention_backward.cc
+void attention_prepare(const Exec&, const AttentionPrepareJob&);  // reference_attention_prepare.cc
+void attention_survey(const Exec&, const AttentionSurveyJob&);    // reference_attention_survey.cc
+
 }  // namespace octavo::reference

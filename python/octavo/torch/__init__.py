@@ -34,6 +34,7 @@ from octavo.torch._scopes import (
     get_default_recipe,
     quantized_model_init,
 )
+from octavo.torch.attention import scaled_dot_product_attention
 from octavo.torch.linear import Linear
 from octavo.torch.quantizers import (
     Float8BlockQuantizer,
@@ -83,4 +84,5 @@ __all__ = [
     "is_nvfp4_available",
     "quantized_model_init",
     "recipe",
+    "scaled_dot_product_attention",
 ]

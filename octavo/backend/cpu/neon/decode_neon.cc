@@ -174,7 +174,7 @@ const Isa kNeonIsa{.encode = neon_encode,
                    .amax16 = neon_amax16,
                    .fp4 = neon_fp4};
 
-const Kernels kNeonKernels =
-    make_kernels<kNeonIsa, neon_gemm>("cpu/neon", "NEON, as every aarch64 CPU has it");
+const Kernels kNeonKernels = make_kernels<kNeonIsa, neon_gemm, neon_attention>(
+    "cpu/neon", "NEON, as every aarch64 CPU has it");
 
 }  // namespace octavo::cpu

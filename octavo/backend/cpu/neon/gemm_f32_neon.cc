@@ -41,7 +41,9 @@ template <int kRow>
   }
 }
 
-void tile(const TileJob& job) {
+}  // namespace
+
+void neon_f32_tile(const TileJob& job) {
   const auto* a = reinterpret_cast<const float*>(job.a);
   const auto* b = reinterpret_cast<const float*>(job.b);
   const bool scaled = job.a_scale == nullptr;
@@ -72,6 +74,8 @@ void tile(const TileJob& job) {
     }
   }
 }
+
+namespace {
 
 // Sixteen accumulators whatever the number of rows: with fewer rows several steps along K are
 // apart.
@@ -128,12 +132,18 @@ void dot(const DotJob& job) {
 
 }  // namespace
 
-constinit const GemmMethod kNeonF32{.name = "f32 FMLA",
-                                    .lane = Lane::f32,
-                                    .tile = {.rows = kRows, .cols = kCols, .step = 1, .run = tile},
-                                    .dot = dot,
-                                    .interleave = interleave_words,
-                                    .dot_codes = neon_dot_codes};
+constinit const GemmMethod kNeonF32{
+    .name = "f32 FMLA",
+    .lane = Lane::f32,
+    .tile = {.rows = kRows, .cols = kCols, .step = 1, .run = neon_f32_tile},
+    .dot = dot,
+    .interleave = interleave_words,
+    .dot_codes = neon_dot_codes};
+
+void neon_interleave_words(const std::byte* const* rows, int count, std::int64_t words,
+                           std::byte* panel) {
+  interleave_words(rows, count, words, panel);
+}
 
 const GemmMethod* neon_gemm(const GemmJob& job) {
   return job.accumulator == Accumulator::f32 ? &kNeonF32 : nullptr;

@@ -86,7 +86,7 @@ const GemmMethod* neon_bf16_gemm(const GemmJob& job) {
   return method != nullptr ? method : neon_dot_gemm(job);
 }
 
-const Kernels kNeonBf16Kernels = make_kernels<kNeonFp16Isa, neon_bf16_gemm>(
+const Kernels kNeonBf16Kernels = make_kernels<kNeonFp16Isa, neon_bf16_gemm, neon_dot_attention>(
     "cpu/neon_bf16", "NEON with bf16 matrix products (BFMMLA)");
 
 }  // namespace octavo::cpu

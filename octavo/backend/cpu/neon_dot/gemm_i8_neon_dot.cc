@@ -155,7 +155,7 @@ const GemmMethod* neon_dot_gemm(const GemmJob& job) {
   return is_integer_job(job) ? &kI8 : neon_fp16_gemm(job);
 }
 
-const Kernels kNeonDotKernels = make_kernels<kNeonFp16Isa, neon_dot_gemm>(
+const Kernels kNeonDotKernels = make_kernels<kNeonFp16Isa, neon_dot_gemm, neon_dot_attention>(
     "cpu/neon_dot", "NEON with half precision and int8 dot products");
 
 }  // namespace octavo::cpu

@@ -164,7 +164,7 @@ const Isa kNeonFp16Isa{.encode = fp16_encode,
                        .mx = fp16_mx,
                        .amax16 = neon_amax16,
                        .fp4 = neon_fp4};
-const Kernels kNeonFp16Kernels =
-    make_kernels<kNeonFp16Isa, neon_fp16_gemm>("cpu/neon_fp16", "NEON with half-precision arithmetic");
+const Kernels kNeonFp16Kernels = make_kernels<kNeonFp16Isa, neon_fp16_gemm, neon_fp16_attention>(
+    "cpu/neon_fp16", "NEON with half-precision arithmetic");
 
 }  // namespace octavo::cpu

@@ -4,6 +4,7 @@
 
 #include "octavo/backend/cpu/gemm.h"
 #include "octavo/backend/cpu/neon/neon_internal.h"
+#include "octavo/backend/cpu/neon_fp16/half_tile.h"
 #include "octavo/backend/cpu/neon_fp16/neon_fp16_internal.h"
 
 #if defined(__GNUC__) && !defined(__clang__)
@@ -14,31 +15,7 @@
 namespace octavo::cpu {
 namespace {
 
-constexpr int kRows = 8, kCols = 24, kVectors = kCols / 8;
-
-// The instruction itself: GCC 12 copies the lane to a vector of its own first, which is an
-// instruction more for each. Its lanes are in the first sixteen registers ("x").
-template <int kLane>
-[[gnu::always_inline]] inline void plus_product(float16x8_t& sum, float16x8_t b, float16x8_t a) {
-  asm("fmla %0.8h, %1.8h, %2.h[%3]" : "+w"(sum) : "w"(b), "x"(a), "i"(kLane));
-}
-
-[[gnu::always_inline]] inline void step(const float16_t* a, const float16_t* b,
-                                        float16x8_t (&sum)[kRows][kVectors]) {
-  const float16x8_t left = vld1q_f16(a);
-#pragma GCC unroll 3
-  for (int j = 0; j < kVectors; ++j) {
-    const float16x8_t right = vld1q_f16(b + 8 * j);
-    plus_product<0>(sum[0][j], right, left);
-    plus_product<1>(sum[1][j], right, left);
-    plus_product<2>(sum[2][j], right, left);
-    plus_product<3>(sum[3][j], right, left);
-    plus_product<4>(sum[4][j], right, left);
-    plus_product<5>(sum[5][j], right, left);
-    plus_product<6>(sum[6][j], right, left);
-    plus_product<7>(sum[7][j], right, left);
-  }
-}
+constexpr int kRows = kHalfRows, kCols = kHalfCols, kVectors = kHalfVectors;
 
 [[gnu::always_inline]] inline void add_run(float* to, float16x8_t run, const float* b_scale,
                                            float a_scale) {
@@ -62,7 +39,7 @@ void tile(const TileJob& job) {
     for (int i = 0; i < kRows; ++i)
 #pragma GCC unroll 3
       for (int j = 0; j < kVectors; ++j) sum[i][j] = vdupq_n_f16(0);
-    for (std::int64_t k = 0; k < run; ++k, a += kRows, b += kCols) step(a, b, sum);
+    for (std::int64_t k = 0; k < run; ++k, a += kRows, b += kCols) half_step(a, b, sum);
 #pragma GCC unroll 8
     for (int i = 0; i < kRows; ++i)
 #pragma GCC unroll 3
@@ -95,19 +72,23 @@ void dot(const DotJob& job) {
   }
 }
 
-void narrow(const float* from, std::byte* to, std::int64_t n) {
+}  // namespace
+
+void neon_fp16_narrow(const float* from, std::byte* to, std::int64_t n) {
   auto* out = reinterpret_cast<float16_t*>(to);
   std::int64_t i = 0;
   for (; i + 4 <= n; i += 4) vst1_f16(out + i, vcvt_f16_f32(vld1q_f32(from + i)));
   for (; i < n; ++i) out[i] = static_cast<float16_t>(from[i]);
 }
 
+namespace {
+
 constexpr GemmMethod kF16{.name = "f16 FMLA",
                           .lane = Lane::f16,
                           .wide = &kNeonF32,
                           .tile = {.rows = kRows, .cols = kCols, .step = 1, .run = tile},
                           .dot = dot,
-                          .narrow = narrow};
+                          .narrow = neon_fp16_narrow};
 
 }  // namespace
 

@@ -46,7 +46,7 @@ const GemmMethod* i8mm_gemm(const GemmJob& job) {
 
 }  // namespace
 
-const Kernels kNeonI8mmKernels = make_kernels<kNeonFp16Isa, i8mm_gemm>(
+const Kernels kNeonI8mmKernels = make_kernels<kNeonFp16Isa, i8mm_gemm, neon_dot_attention>(
     "cpu/neon_i8mm", "NEON with bf16 and int8 matrix products (BFMMLA, SMMLA)");
 
 }  // namespace octavo::cpu

@@ -4,8 +4,8 @@
 
 #include "octavo/backend/cpu/portable/portable.h"
 #include "octavo/backend/cpu/portable/portable_internal.h"
-#include "octavo/format/named_formats.h"
 #include "octavo/backend/cpu/portable/portable_lanes.h"
+#include "octavo/format/named_formats.h"
 
 namespace octavo::cpu::portable {
 namespace {
@@ -104,6 +104,7 @@ const Isa kPortableIsa{.encode = [](const Encoder&) -> EncodeSpan { return porta
                        .decode = [](const Decoder&) -> DecodeSpan { return portable::decode_span; },
                        .count = portable::count_span};
 const Kernels kPortableKernels =
-    make_kernels<kPortableIsa, portable::gemm_method>("cpu/portable", "plain C++, vectorised by the compiler");
+    make_kernels<kPortableIsa, portable::gemm_method, portable::attention_method>(
+        "cpu/portable", "plain C++, vectorised by the compiler");
 
 }  // namespace octavo::cpu

@@ -6,9 +6,11 @@
 namespace octavo::cpu::portable {
 namespace {
 
-constexpr int kRows = 4, kCols = 8;
+constexpr int kRows = kTile.rows, kCols = kTile.cols;
 
-void tile(const TileJob& job) {
+}  // namespace
+
+void gemm_tile(const TileJob& job) {
   const auto* a = reinterpret_cast<const float*>(job.a);
   const auto* b = reinterpret_cast<const float*>(job.b);
   const bool scaled = job.a_scale == nullptr;
@@ -29,6 +31,8 @@ void tile(const TileJob& job) {
     }
   }
 }
+
+namespace {
 
 // Sixteen sums side by side, so that compilers may keep them in vectors without changing an order.
 float run_dot(const float* a, const float* b, std::int64_t n) {
@@ -55,10 +59,7 @@ void dot(const DotJob& job) {
   }
 }
 
-constexpr GemmMethod kF32{.name = "f32",
-                          .lane = Lane::f32,
-                          .tile = {.rows = kRows, .cols = kCols, .step = 1, .run = tile},
-                          .dot = dot};
+constexpr GemmMethod kF32{.name = "f32", .lane = Lane::f32, .tile = kTile, .dot = dot};
 
 }  // namespace
 

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 
+#include "octavo/backend/cpu/gemm.h"
 #include "octavo/backend/cpu/span.h"
 
 namespace octavo::cpu::portable {
@@ -14,7 +15,10 @@ void encode_span(const Encoder&, const void* values, void* codes, std::int64_t n
                  std::uint64_t index);
 Counts count_span(const Encoder&, const void* values, std::int64_t n, std::uint64_t index);
 void decode_span(const Decoder&, const void* codes, void* values, std::int64_t n);
+void gemm_tile(const TileJob&);
+inline constexpr TileKernel kTile{.rows = 4, .cols = 8, .step = 1, .run = gemm_tile};
 const GemmMethod* gemm_method(const GemmJob&);
+const AttentionMethod* attention_method(const AttentionJob&);
 
 // Values of any dtype to f32 (f64 sources are rounded) or to f64 (exact).
 void widen(const void* values, DType source, float* wide, std::int64_t n);

@@ -1,0 +1,98 @@
+// The findings of octavo attention-report as a table and as JSON.
+#include <fmt/format.h>
+
+#include <array>
+
+#include "cli/attention_report.h"
+#include "cli/terminal.h"
+
+namespace octavo::cli {
+namespace {
+
+std::string percent(double share) { return fmt::format("{:.3g}%", 100.0 * share); }
+
+double share_of(const AttentionRungError& error) {
+  return error.elements > 0
+             ? static_cast<double>(error.failures) / static_cast<double>(error.elements)
+             : 0.0;
+}
+
+std::string chosen(const AttentionRungError& error) {
+  std::string words;
+  for (std::size_t i = 0; i < error.rows_by_rung.size(); ++i)
+    if (error.rows_by_rung[i] > 0)
+      words += fmt::format("{}{} {}", words.empty() ? "" : ", ",
+                           name_of(static_cast<AttentionRung>(i)), error.rows_by_rung[i]);
+  return words;
+}
+
+}  // namespace
+
+std::string table_of(const AttentionFindings& findings) {
+  const Style style(stdout);
+  std::string out = fmt::format("Q {}, K {}; ", to_string(findings.q), to_string(findings.k));
+  out += findings.rows == 0 ? "all rows" : fmt::format("{} rows of each head", findings.rows);
+  out += fmt::format(", against f64; an element fails outside {} + {} |exact|\n", findings.atol,
+                     findings.rtol);
+  for (const AttentionCase& inputs : findings.cases) {
+    out += fmt::format("\n{}\n", style.bold(inputs.name));
+    out += style.dim(fmt::format("  {:<9} {:>9} {:>9} {:>9} {:>9} {:>9}   {:>8} {:>8} {:>8} {:>8}",
+                                 "rung", "fail", "max", "mean", "rel. L2", "cosine", "inputs",
+                                 "scores", "softmax", "output")) +
+           "\n";
+    for (const AttentionRungError& error : inputs.rungs) {
+      const std::string fail = fmt::format("{:>9}", percent(share_of(error)));
+      out +=
+          fmt::format("  {:<9} {} {:>9.2e} {:>9.2e} {:>9.2e} {:>9.6f}   {:>8} {:>8} {:>8} {:>8}\n",
+                      name_of(error.rung), error.failures == 0 ? style.good(fail) : style.bad(fail),
+                      error.max_abs, error.mean_abs, error.relative_l2, error.cosine,
+                      percent(error.stages.inputs), percent(error.stages.scores),
+                      percent(error.stages.weights), percent(error.stages.output));
+      if (!error.rows_by_rung.empty())
+        out += style.dim(fmt::format("            rows: {}; {} done again", chosen(error),
+                                     error.redone)) +
+               "\n";
+    }
+  }
+  return out;
+}
+
+nlohmann::ordered_json json_of(const AttentionFindings& findings) {
+  nlohmann::ordered_json json{
+      {"q_shape", std::vector<std::int64_t>(findings.q.sizes().begin(), findings.q.sizes().end())},
+      {"k_shape", std::vector<std::int64_t>(findings.k.sizes().begin(), findings.k.sizes().end())},
+      {"rows_per_head", findings.rows},
+      {"rtol", findings.rtol},
+      {"atol", findings.atol}};
+  json["cases"] = nlohmann::ordered_json::array();
+  for (const AttentionCase& inputs : findings.cases) {
+    nlohmann::ordered_json rungs = nlohmann::ordered_json::array();
+    for (const AttentionRungError& error : inputs.rungs) {
+      nlohmann::ordered_json entry{{"rung", name_of(error.rung)},
+                                   {"elements", error.elements},
+                                   {"failures", error.failures},
+                                   {"max_abs", error.max_abs},
+                                   {"mean_abs", error.mean_abs},
+                                   {"relative_l2", error.relative_l2},
+                                   {"cosine", error.cosine},
+                                   {"stages",
+                                    {{"inputs", error.stages.inputs},
+                                     {"scores", error.stages.scores},
+                                     {"softmax", error.stages.weights},
+                                     {"output", error.stages.output}}}};
+      if (!error.rows_by_rung.empty()) {
+        nlohmann::ordered_json rows = nlohmann::ordered_json::object();
+        for (std::size_t i = 0; i < error.rows_by_rung.size(); ++i)
+          if (error.rows_by_rung[i] > 0)
+            rows[std::string(name_of(static_cast<AttentionRung>(i)))] = error.rows_by_rung[i];
+        entry["rows_by_rung"] = rows;
+        entry["rows_done_again"] = error.redone;
+      }
+      rungs.push_back(entry);
+    }
+    json["cases"].push_back({{"inputs", inputs.name}, {"rungs", rungs}});
+  }
+  return json;
+}
+
+}  // namespace octavo::cli

@@ -1,0 +1,168 @@
+// Attention as plain data that crosses the kernel door. For a batch b, a query head h and a row i
+//   s_j = softmax_scale * log2(e) * sum_d Q[i, d] K[j, d]       over the keys j that row i sees,
+//   p_j = 2^(s_j - M), M = the maximum of s_j rounded up to an integer,
+//   P_j = p_j * p_factor, rounded to `p`,
+//   out[i] = sum_j P_j V[j] / sum_j P_j.
+// Q, K and V are what their codes and scales say, or values rounded to `values`; only they and P
+// are rounded, everything else is exact in `reference`. Because M is an integer, a kernel that goes
+// through keys in tiles and raises M on the way rescales by powers of two, which is exact, and P
+// has the same bits whatever the size of its tiles, but for P so small that its form has no full
+// precision there. Kernels may keep P in a form that is at least as exact as the one asked for, if
+// they divide by the sum of what they multiplied. Sums of more than one tile are in f32 at least.
+// docs/numerics/attention.md has the same in words, and bounds.
+//
+// Not in kernels.h, which only declares the names: few files need it.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+
+#include "octavo/backend/gemm_job.h"
+#include "octavo/tensor/view.h"
+
+namespace octavo {
+
+// Matrices [rows, D] of all batches and heads: values, or codes with scales (per tensor, head,
+// token, channel, block of tokens, or MX along D: whatever tile and pitches say).
+struct AttentionOperand {
+  GemmOperand first{};                                       // of batch 0, head 0
+  std::int64_t batch_pitch = 0, head_pitch = 0;              // bytes between elements
+  std::int64_t scale_batch_pitch = 0, scale_head_pitch = 0;  // bytes between scales; 0: shared
+
+  [[nodiscard]] GemmOperand at(std::int64_t batch, std::int64_t head) const {
+    const auto moved = [&](void* data, std::int64_t batch_step, std::int64_t head_step) -> void* {
+      if (data == nullptr) return nullptr;
+      return static_cast<std::byte*>(data) + batch * batch_step + head * head_step;
+    };
+    GemmOperand there = first;
+    Matrix& elements = there.is_quantized() ? there.quantized.codes : there.values;
+    elements.data = moved(elements.data, batch_pitch, head_pitch);
+    there.quantized.scales.data =
+        moved(there.quantized.scales.data, scale_batch_pitch, scale_head_pitch);
+    return there;
+  }
+};
+
+// What P is rounded to before it is multiplied by V.
+enum class AttentionP : std::uint8_t {
+  f64,  // not at all; reference only
+  f32,
+  bf16,
+  fp8,        // e4m3, nearest even
+  fp8_split,  // P = hi + lo, hi toward zero and lo (of what is left) to nearest even, both e4m3
+  fp8_normalized,  // divided by its sum first, which is taken before rounding; reference only
+};
+
+// Rows [first, first + count) of one head.
+struct AttentionRange {
+  std::int64_t batch = 0, head = 0, first = 0, count = 0;
+};
+
+struct AttentionJob {
+  std::int64_t batches = 0, heads = 0,
+               kv_heads = 0;           // query head h reads head h / (heads / kv_heads)
+  std::int64_t queries = 0, keys = 0;  // rows of Q and of K and V
+  AttentionOperand q{}, k{}, v{};      // [queries, D], [keys, D], [keys, E]
+  AttentionOperand out{};              // [queries, E] of f32, f16, bf16 or f64; dense rows
+  // If given: [batches, heads, queries], dense: ln(sum_j exp(softmax_scale q k_j)); -inf for a row
+  // that sees nothing.
+  float* log_sum_exp = nullptr;
+  // If given: [batches, kv_heads, D], dense: what was taken away from every row of K, in the basis
+  // that K is in. It changes no output (softmax does not see it) but log_sum_exp, which gets
+  // softmax_scale q shift added.
+  const float* key_shift = nullptr;
+
+  float softmax_scale = 1.0F;
+  // Row i of a batch sees key j where  -left <= j - (i + diagonal) <= right; a negative number is
+  // no limit. Causal is right = 0. The diagonal is 0, or key length - query length of the batch.
+  std::int64_t left = -1, right = -1;
+  bool bottom_right = false;
+  // If given, one for each batch: the rows and keys there are. Rows beyond are written as zeros,
+  // with a log-sum-exp of -inf; keys beyond are not read. Each is from 0 to queries, or keys.
+  const std::int64_t* query_lengths = nullptr;
+  const std::int64_t* key_lengths = nullptr;
+
+  DType values =
+      DType::f32;  // what values of Q, K and V are rounded to: f64 (not at all), f32, bf16
+  AttentionP p = AttentionP::f32;
+  float p_factor = 1.0F;  // for e4m3 forms; a power of two of at most 256
+  // If given, becomes the maximum of itself and every p_j: what a quantizer of P tracks.
+  float* p_amax = nullptr;
+  // If given: [batches, heads, queries], dense: max_j p_j / sum_j p_j, the largest weight of a row;
+  // 0 for a row that sees nothing. One over it bounds n_eff = (sum p)^2 / sum p^2 from below, so
+  // that `auto` can tell rows that came out more peaked than it thought. Within 2^-3 relative.
+  float* largest_weight = nullptr;
+
+  // If given: only these rows; others are not touched. They do not overlap.
+  const AttentionRange* ranges = nullptr;
+  std::int64_t range_count = 0;
+
+  // The keys [begin, end) that a row may see; nothing where begin >= end. A NaN in K or V poisons
+  // the rows that see its key and no others: a masked key must not be multiplied by zero.
+  struct Keys {
+    std::int64_t begin = 0, end = 0;
+  };
+  [[nodiscard]] Keys keys_of(std::int64_t batch, std::int64_t row) const {
+    const std::int64_t rows = query_lengths != nullptr ? query_lengths[batch] : queries;
+    const std::int64_t count = key_lengths != nullptr ? key_lengths[batch] : keys;
+    if (row >= rows) return {};
+    const std::int64_t middle = row + (bottom_right ? count - rows : 0);
+    return {left < 0 ? 0 : std::max<std::int64_t>(0, middle - left),
+            right < 0 ? count : std::min(count, middle + right + 1)};
+  }
+  [[nodiscard]] std::int64_t kv_head(std::int64_t head) const { return head / (heads / kv_heads); }
+};
+
+// Gradients, from the inputs of a forward pass: out and log_sum_exp of `forward` may be read, P is
+// not rounded, all is exact in reference up to what it stores. Rows of ranges are not looked at:
+// all rows. dK and dV of a head are sums over the query heads that read it.
+struct AttentionBackwardJob {
+  AttentionJob forward{};
+  AttentionOperand d_out{};              // [queries, E] values
+  AttentionOperand d_q{}, d_k{}, d_v{};  // of f32, f16, bf16 or f64, dense rows
+};
+
+// What Q and K (and V, without either) go through before they are quantized: the mean over the
+// tokens of a head is taken away, and every row is turned by a Hadamard matrix with random signs.
+// In f32:
+//   mean[d] = f32(sum over rows in f64, in order, / rows), where NaN and Inf count as zero
+//   t[d] = sign(d) * (f32(x[d]) - mean[d]), then for h = 1, 2, 4 ... n/2 in every group of n
+//   elements (a, b) = (a + b, a - b) of elements h apart, and all of it times f32(1 / sqrt(n)),
+// where n is the largest power of two that divides D. Every backend gives these bits. `undo` goes
+// back: butterflies and factor first, then signs, then the mean is added.
+struct AttentionPrepareJob {
+  std::int64_t batches = 0, heads = 0;
+  AttentionOperand from{};                // values
+  AttentionOperand to{};                  // f32 values, dense rows
+  const std::int64_t* lengths = nullptr;  // rows beyond are written as zeros and not read
+  float* mean = nullptr;  // [batches, heads, D], in the basis of `from`; null: none is taken away
+  bool hadamard = false;
+  bool undo = false;  // `mean` is read
+};
+
+// Magnitudes of the rows of a range, in f64: what `auto` predicts errors from. NaN stays NaN.
+struct AttentionSurvey {
+  std::int64_t row = 0;  // the one whose sum of squares is the largest, NaN being larger than all
+  double row_squares = 0.0;      // its sum of squares
+  double mean_squares = 0.0;     // mean over rows of the sum of squares
+  double channel_squares = 0.0;  // largest over channels of the mean over rows of squares
+  double amax = 0.0;
+};
+struct AttentionSurveyJob {
+  std::int64_t batches = 0, heads = 0;
+  AttentionOperand of{};  // values, or codes with scales
+  const std::int64_t* lengths = nullptr;
+  std::int64_t rows_per_range = 0;
+  AttentionSurvey* result =
+      nullptr;  // [batches, heads, ranges of rows, the last one shorter], dense
+};
+
+// The sign that element d changes before the transform.
+constexpr bool hadamard_negative(std::int64_t d) {
+  auto bits = static_cast<std::uint32_t>(d) * 0x9E3779B1u;
+  bits = (bits ^ bits >> 15) * 0x2C1B3C6Du;
+  return ((bits ^ bits >> 12) & 1u) != 0;
+}
+
+}  // namespace octavo

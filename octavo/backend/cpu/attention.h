@@ -1,0 +1,96 @@
+// How CPU backends attend. A strip of query rows goes through the keys tile by tile; what is worked
+// on is turned, [keys][queries], so that the softmax goes down columns in vector lanes and its
+// result is the panel that the second product wants, without a transpose. What differs between
+// instruction sets is three innermost loops: scores, softmax, and the sum of weighted values.
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+
+#include "octavo/backend/attention_job.h"
+#include "octavo/backend/cpu/gemm.h"
+
+namespace octavo::cpu {
+
+// Scores of a tile of keys become weights, down the columns of a strip.
+struct SoftmaxJob {
+  float* scores;       // [keys][strip], in units of log2; -inf where a row does not see a key
+  std::byte* weights;  // [keys][strip] of the lanes that are multiplied; may be `scores`
+  std::int64_t keys;   // a multiple of eight
+  std::int64_t run;    // so many weights are summed before sums go to f32, as values are
+  // [strip] each, and updated: the largest score, NaN once there was one; what exponents are taken
+  // from, which is that rounded up to an integer; and the sum of the weights as they are stored.
+  float *top, *base, *sum;
+  float* rescale;  // [strip]: what sums so far are to be multiplied by, a power of two
+};
+
+struct AttentionMethod {
+  const char* name = "";  // for people
+  // Scores: A is eight keys, B is queries; the strip is a multiple of its columns. Lanes are f32
+  // (sums are added to), two int8 limbs (sums are written; see attention_limbs.h), or f16: then
+  // runs of kScoreRun products are summed in f16 and go, times *a_scale and *b_scale, to f32.
+  Lane score_lane = Lane::f32;
+  TileKernel score{};
+  // Weighted values: A is channels of V, B the strip's weights. Lanes are f32, or f16: then runs of
+  // kWeightRun products are summed in f16 and go, times *a_scale, to f32.
+  Lane weigh_lane = Lane::f32;
+  TileKernel weigh{};
+  // Returns whether any factor of `rescale` is not 1.
+  bool (*softmax)(const SoftmaxJob&) = nullptr;
+  float weight_factor = 1.0F;  // of a weight of 1, a power of two
+  std::int64_t tile_keys = 32;
+  // Words of four bytes, as GemmMethod has it; null: the driver's.
+  void (*interleave)(const std::byte* const* rows, int count, std::int64_t words,
+                     std::byte* panel) = nullptr;
+  // f32 to f16; where lanes are f16.
+  void (*narrow)(const float* values, std::byte* lanes, std::int64_t n) = nullptr;
+
+  // [count][n] to [n][count], count a multiple of eight; where scores are of f16.
+  void (*interleave_halves)(const std::uint16_t* const* rows, int count, std::int64_t n,
+                            std::uint16_t* panel) = nullptr;
+  // Sums in f16 are off by about 2^-11 of what they are, so scores must not be large: where the
+  // largest norms of a row of Q and one of K, times the softmax scale, exceed most_norms, this one
+  // takes the head.
+  const AttentionMethod* precise = nullptr;
+
+  [[nodiscard]] constexpr int strip() const { return weigh.cols; }
+};
+
+inline constexpr int kMostStrip = 32;
+inline constexpr std::int64_t kMostTileKeys = 64;
+inline constexpr std::int64_t kWeightRun = 64;
+// Lanes of V in f16 are at most this, weights at most kWeightFactor, and a run of their products is
+// finite.
+inline constexpr float kMostValueLane = 7.0F;
+inline constexpr float kWeightFactor = 146.0F;
+static_assert(kWeightRun * kMostValueLane * kWeightFactor < 65504);
+
+inline constexpr std::int64_t kScoreRun = 64;
+inline constexpr float kMostScoreLane = 16.0F;
+static_assert(kScoreRun * kMostScoreLane * kMostScoreLane < 65504);
+// Rows of normal numbers have products of norms of D, 1.5 times that where they are longest; their
+// softmax has few large weights only where there are few keys.
+inline double most_norms(double depth) { return std::min(24.0, 2.4 * std::sqrt(depth)); }
+
+// Head sizes of Q and of V that are offered.
+inline constexpr std::int64_t kMostHeadSize = 1024;
+
+// What a fast kernel may do at all: not what only the definition does.
+inline bool is_fast_attention(const AttentionJob& job) {
+  return job.values != DType::f64 && job.p != AttentionP::f64 &&
+         job.p != AttentionP::fp8_normalized && job.q.first.cols() <= kMostHeadSize &&
+         job.v.first.cols() <= kMostHeadSize;
+}
+// P has ten bits or fewer after the first one: f16 keeps it.
+inline bool is_short_p(const AttentionJob& job) {
+  return job.p == AttentionP::bf16 || job.p == AttentionP::fp8 || job.p == AttentionP::fp8_split;
+}
+
+// Q and K are codes: they have few bits, and sums of their products need not have many.
+inline bool is_coded(const AttentionJob& job) {
+  return job.q.first.is_quantized() && job.k.first.is_quantized();
+}
+
+}  // namespace octavo::cpu

@@ -1,0 +1,272 @@
+#include "octavo/backend/cpu/attention_block.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <cstring>
+#include <limits>
+
+#include "octavo/backend/cpu/gemm_cut.h"
+
+namespace octavo::cpu {
+namespace {
+
+constexpr float kInfinity = std::numeric_limits<float>::infinity();
+constexpr double kLog2E = 1.4426950408889634;
+
+// One strip of rows and what its rows see. Columns beyond the rows see everything, and nobody
+// looks at them.
+struct Strip {
+  std::int64_t first = 0, count = 0;
+  std::int64_t begin[kMostStrip], end[kMostStrip];
+  std::int64_t least = 0, most = 0;         // any row sees
+  std::int64_t all_begin = 0, all_end = 0;  // every row sees
+};
+
+Strip strip_of(const AttentionJob& job, const AttentionRange& range, std::int64_t first,
+               int width) {
+  Strip strip;
+  strip.first = first;
+  strip.count = std::min<std::int64_t>(width, range.first + range.count - first);
+  strip.least = strip.all_end = std::numeric_limits<std::int64_t>::max();
+  for (int i = 0; i < width; ++i) {
+    AttentionJob::Keys keys{0, std::numeric_limits<std::int64_t>::max()};
+    if (i < strip.count) {
+      keys = job.keys_of(range.batch, first + i);
+      if (keys.begin >= keys.end) keys = {0, 0};
+      strip.all_begin = std::max(strip.all_begin, keys.begin);
+      strip.all_end = std::min(strip.all_end, keys.end);
+      if (keys.end > 0) {
+        strip.least = std::min(strip.least, keys.begin);
+        strip.most = std::max(strip.most, keys.end);
+      }
+    }
+    strip.begin[i] = keys.begin;
+    strip.end[i] = keys.end;
+  }
+  return strip;
+}
+
+class Block {
+ public:
+  Block(const BlockJob& block, const AttentionRange& range, const AttentionScratch& scratch)
+      : b_(block),
+        range_(range),
+        s_(scratch),
+        width_(block.method.strip()),
+        q_(block.isa, block.job.q.at(range.batch, range.head), block.job.values,
+           block.method.score_lane == Lane::i8),
+        k_(block.isa, block.job.k.at(range.batch, block.job.kv_head(range.head)), block.job.values,
+           false),
+        v_(block.isa, block.job.v.at(range.batch, block.job.kv_head(range.head)), block.job.values,
+           false) {
+    begin();
+  }
+
+  void run() {
+    std::int64_t least = std::numeric_limits<std::int64_t>::max(), most = 0;
+    for (int i = 0; i < strips_; ++i) {
+      least = std::min(least, strip_[i].least);
+      most = std::max(most, strip_[i].most);
+    }
+    const std::int64_t keys = b_.method.tile_keys;
+    for (std::int64_t tile = least / keys; tile * keys < most; ++tile) {
+      const PackedTile packed = tile_at(b_.layout, b_.tiles + tile * b_.layout.bytes);
+      for (int i = 0; i < strips_; ++i)
+        if (strip_[i].least < (tile + 1) * keys && strip_[i].most > tile * keys)
+          attend(i, packed, tile * keys);
+    }
+    for (int i = 0; i < strips_; ++i)
+      for (int c = 0; c < strip_[i].count; ++c) {
+        const std::int64_t at = i * width_ + c;
+        b_.finish(range_.batch, range_.head, strip_[i].first + c,
+                  {s_.top[at], s_.base[at], s_.sum[at], sums(i) + c, width_});
+      }
+  }
+
+ private:
+  void begin() {
+    const TileKernel& score = b_.method.score;
+    const auto factor = static_cast<float>(static_cast<double>(b_.job.softmax_scale) * kLog2E);
+    const std::int64_t length =
+        b_.job.query_lengths != nullptr ? b_.job.query_lengths[range_.batch] : b_.job.queries;
+    strips_ = static_cast<int>(blocks(range_.count, width_));
+    for (int i = 0; i < strips_; ++i) {
+      const std::int64_t first = range_.first + i * width_;
+      strip_[i] = strip_of(b_.job, range_, first, width_);
+      for (int c = 0; c < width_; c += score.cols) {
+        // Rows beyond their batch's length are padding, which may hold anything.
+        const std::int64_t real = std::min(first + strip_[i].count, length) - (first + c);
+        pack_queries(b_.method, b_.layout, q_, first + c,
+                     std::clamp<std::int64_t>(real, 0, score.cols), score.cols, factor, panel(i, c),
+                     s_.units + i * width_ + c, s_.odd + i * width_ + c);
+      }
+    }
+    const std::int64_t all = strips_ * width_;
+    std::fill_n(s_.top, all, -kInfinity);
+    std::fill_n(s_.base, all, -kInfinity);
+    std::fill_n(s_.sum, all, 0.0F);
+    std::fill_n(s_.sums, all * b_.layout.padded_width, 0.0F);
+  }
+
+  [[nodiscard]] std::byte* panel(int strip, int col) const {
+    const int cols = b_.method.score.cols;
+    return s_.queries + (strip * (width_ / cols) + col / cols) * b_.layout.query_panel(cols);
+  }
+  [[nodiscard]] float* sums(int strip) const {
+    return s_.sums + strip * b_.layout.padded_width * width_;
+  }
+
+  void attend(int i, const PackedTile& tile, std::int64_t first_key) {
+    const AttentionMethod& method = b_.method;
+    const Strip& strip = strip_[i];
+    const std::int64_t keys = method.tile_keys;
+    score(i, tile);
+    const bool odd_queries =
+        std::any_of(s_.odd + i * width_, s_.odd + (i + 1) * width_, [](bool odd) { return odd; });
+    if (tile.odd_keys || odd_queries) score_odd(i, first_key);
+    if (strip.all_begin > first_key || strip.all_end < first_key + keys) mask(strip, first_key);
+
+    alignas(64) float rescale[kMostStrip];
+    const std::int64_t at = i * width_;
+    if (method.softmax({.scores = s_.scores,
+                        .weights = s_.weights,
+                        .keys = keys,
+                        .run = kWeightRun,
+                        .top = s_.top + at,
+                        .base = s_.base + at,
+                        .sum = s_.sum + at,
+                        .rescale = rescale})) {
+      float* row = sums(i);
+      for (std::int64_t e = 0; e < b_.layout.padded_width; ++e, row += width_)
+        for (int c = 0; c < width_; ++c) row[c] *= rescale[c];
+    }
+    weigh(i, tile);
+    if (tile.odd_values) weigh_odd(i, first_key);
+  }
+
+  void score(int i, const PackedTile& tile) const {
+    const AttentionMethod& method = b_.method;
+    const bool is_f32 = method.score_lane == Lane::f32;
+    if (is_f32) std::fill_n(s_.scores, method.tile_keys * width_, 0.0F);
+    const int rows = method.score.rows, cols = method.score.cols;
+    for (std::int64_t key = 0; key < method.tile_keys; key += rows)
+      for (int c = 0; c < width_; c += cols)
+        method.score.run({.a = tile.keys + key / rows * b_.layout.key_panel,
+                          .b = panel(i, c),
+                          .run = b_.layout.padded_depth,
+                          .runs = 1,
+                          .a_scale = is_f32 ? nullptr : tile.units + key,
+                          .b_scale = is_f32 ? nullptr : s_.units + i * width_ + c,
+                          .sums = s_.scores + key * width_ + c,
+                          .pitch = width_});
+  }
+
+  // Scores of rows and keys that are not finite, by definition.
+  void score_odd(int i, std::int64_t first_key) const {
+    alignas(64) float q[kMostHeadSize], k[kMostHeadSize];
+    const Strip& strip = strip_[i];
+    const double factor = static_cast<double>(b_.job.softmax_scale) * kLog2E;
+    const AttentionRows q_rows(b_.isa, b_.job.q.at(range_.batch, range_.head), b_.job.values,
+                               false);
+    for (std::int64_t key = 0; key < b_.method.tile_keys; ++key) {
+      if (first_key + key >= strip.most) break;
+      k_.row(first_key + key, k);
+      const bool odd_key = !is_finite_row(k, b_.layout.depth);
+      for (int c = 0; c < strip.count; ++c) {
+        if (!(odd_key || s_.odd[i * width_ + c]) || strip.end[c] == 0) continue;
+        q_rows.row(strip.first + c, q);
+        double sum = 0.0;
+        for (std::int64_t d = 0; d < b_.layout.depth; ++d)
+          sum += static_cast<double>(q[d]) * static_cast<double>(k[d]);
+        s_.scores[key * width_ + c] = static_cast<float>(sum * factor);
+      }
+    }
+  }
+
+  void mask(const Strip& strip, std::int64_t first_key) const {
+    std::int32_t begin[kMostStrip], end[kMostStrip];
+    const auto within = [&](std::int64_t key) {
+      return static_cast<std::int32_t>(
+          std::clamp<std::int64_t>(key - first_key, 0, b_.method.tile_keys));
+    };
+    for (int c = 0; c < width_; ++c) {
+      begin[c] = within(strip.begin[c]);
+      end[c] = within(strip.end[c]);
+    }
+    float* row = s_.scores;
+    for (std::int32_t key = 0; key < b_.method.tile_keys; ++key, row += width_)
+      for (int c = 0; c < width_; ++c)
+        row[c] = (key >= begin[c]) & (key < end[c]) ? row[c] : -kInfinity;
+  }
+
+  void weigh(int i, const PackedTile& tile) const {
+    const AttentionMethod& method = b_.method;
+    const bool is_f32 = method.weigh_lane == Lane::f32;
+    const int rows = method.weigh.rows;
+    for (std::int64_t e = 0; e < b_.layout.padded_width; e += rows)
+      method.weigh.run({.a = tile.values + e / rows * b_.layout.value_panel,
+                        .b = s_.weights,
+                        .run = is_f32 ? method.tile_keys : kWeightRun,
+                        .runs = is_f32 ? 1 : method.tile_keys / kWeightRun,
+                        .a_scale = is_f32 ? nullptr : &tile.factor,
+                        .b_scale = nullptr,
+                        .sums = sums(i) + e * width_,
+                        .pitch = width_});
+  }
+
+  // Values that are not finite go to the rows that see them, and no others.
+  void weigh_odd(int i, std::int64_t first_key) const {
+    alignas(64) float v[kMostHeadSize];
+    const Strip& strip = strip_[i];
+    for (std::int64_t key = first_key; key < first_key + b_.method.tile_keys; ++key) {
+      if (key >= strip.most) break;
+      v_.row(key, v);
+      for (std::int64_t e = 0; e < b_.layout.width; ++e) {
+        if (std::isfinite(v[e])) continue;
+        for (int c = 0; c < strip.count; ++c)
+          if (key >= strip.begin[c] && key < strip.end[c]) sums(i)[e * width_ + c] += v[e];
+      }
+    }
+  }
+
+  const BlockJob& b_;
+  const AttentionRange& range_;
+  const AttentionScratch& s_;
+  int width_, strips_ = 0;
+  AttentionRows q_, k_, v_;
+  std::array<Strip, kBlockStrips> strip_{};
+};
+
+}  // namespace
+
+AttentionScratch attention_scratch(const AttentionMethod& method, const TileLayout& layout,
+                                   std::byte* memory) {
+  AttentionScratch scratch;
+  const auto take = [&]<typename T>(T*& part, std::int64_t count) {
+    if (memory != nullptr) part = reinterpret_cast<T*>(memory + scratch.bytes);
+    scratch.bytes += round_up(count * static_cast<std::int64_t>(sizeof(T)), 64);
+  };
+  const std::int64_t width = method.strip(), rows = kBlockStrips * width;
+  take(scratch.queries, rows / method.score.cols * layout.query_panel(method.score.cols));
+  take(scratch.units, rows);
+  take(scratch.odd, rows);
+  take(scratch.scores, method.tile_keys * width);
+  if (method.weigh_lane == Lane::f32) {
+    scratch.weights = reinterpret_cast<std::byte*>(scratch.scores);
+  } else {
+    take(scratch.weights, method.tile_keys * width * lane_bytes(method.weigh_lane));
+  }
+  take(scratch.sums, rows * layout.padded_width);
+  take(scratch.top, rows);
+  take(scratch.base, rows);
+  take(scratch.sum, rows);
+  return scratch;
+}
+
+void attend_block(const BlockJob& block, const AttentionRange& range,
+                  const AttentionScratch& scratch) {
+  Block(block, range, scratch).run();
+}
+
+}  // namespace octavo::cpu

@@ -1,0 +1,65 @@
+// A block of query rows of one head, against the packed tiles of its keys and values.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "octavo/backend/cpu/attention_pack.h"
+#include "octavo/backend/cpu/narrow.h"
+
+namespace octavo::cpu {
+
+// A tile comes from the second or third cache and is used by so many strips.
+inline constexpr int kBlockStrips = 4;
+
+// Memory of one thread.
+struct AttentionScratch {
+  std::byte* queries = nullptr;                           // [strips][panels]
+  float* units = nullptr;                                 // [strips][strip]
+  bool* odd = nullptr;                                    // [strips][strip]
+  float* scores = nullptr;                                // [tile_keys][strip]
+  std::byte* weights = nullptr;                           // the same memory where lanes are f32
+  float* sums = nullptr;                                  // [strips][padded_width][strip]
+  float *top = nullptr, *base = nullptr, *sum = nullptr;  // [strips][strip]
+  std::int64_t bytes = 0;                                 // of all of it, a multiple of 64
+};
+AttentionScratch attention_scratch(const AttentionMethod& method, const TileLayout& layout,
+                                   std::byte* memory);
+
+// Sums that a row ends with.
+struct RowSums {
+  float top, base, sum;
+  const float* values;  // [width], `pitch` apart
+  std::int64_t pitch;
+};
+
+// What sums of a row become: its output, and what else is asked for. Rows are done once each.
+class AttentionFinish {
+ public:
+  AttentionFinish(const Isa& isa, const AttentionJob& job, float weight_factor);
+  void operator()(std::int64_t batch, std::int64_t head, std::int64_t row,
+                  const RowSums& sums) const;
+
+ private:
+  void log_sum_exp(std::int64_t batch, std::int64_t head, std::int64_t row, const RowSums& sums,
+                   bool poisoned, bool empty) const;
+
+  const Isa& isa_;
+  const AttentionJob& job_;
+  Narrower narrow_;
+  float weight_factor_;
+};
+
+struct BlockJob {
+  const Isa& isa;
+  const AttentionMethod& method;
+  const AttentionJob& job;
+  const TileLayout& layout;
+  const AttentionFinish& finish;
+  const std::byte* tiles;  // of the head that keys and values are of
+};
+// Rows [range.first, range.first + range.count), at most kBlockStrips strips.
+void attend_block(const BlockJob& block, const AttentionRange& range,
+                  const AttentionScratch& scratch);
+
+}  // namespace octavo::cpu

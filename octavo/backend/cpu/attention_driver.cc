@@ -1,0 +1,190 @@
+// Who does which rows. Keys and values of as many heads as memory allows are packed by all threads;
+// then blocks of query rows go through them, each by one thread, in an order that does not depend
+// on how many there are.
+#include <algorithm>
+#include <atomic>
+#include <cmath>
+
+#include "octavo/backend/cpu/attention_block.h"
+#include "octavo/backend/cpu/gemm_cut.h"
+#include "octavo/backend/cpu/share.h"
+
+namespace octavo::cpu {
+namespace {
+
+// Packed heads at a time take about so much, unless one alone takes more.
+constexpr std::int64_t kPackedBytes = std::int64_t{32} << 20;
+
+// Rows that are asked for, range by range; all rows of a head are one range where none are given.
+struct Ranges {
+  const AttentionJob& job;
+
+  [[nodiscard]] std::int64_t count() const {
+    return job.ranges != nullptr ? job.range_count : job.batches * job.heads;
+  }
+  [[nodiscard]] AttentionRange at(std::int64_t i) const {
+    if (job.ranges != nullptr) return job.ranges[i];
+    return {.batch = i / job.heads, .head = i % job.heads, .first = 0, .count = job.queries};
+  }
+  [[nodiscard]] std::int64_t kv_index(const AttentionRange& range) const {
+    return range.batch * job.kv_heads + job.kv_head(range.head);
+  }
+};
+
+// The largest sum of squares of rows [0, rows) of an operand; NaN and Inf count as nothing here,
+// because kernels do such rows one by one.
+double largest_squares(const Isa& isa, const GemmOperand& operand, DType values, std::int64_t rows,
+                       int threads) {
+  constexpr std::int64_t kRows = 64;
+  std::atomic<float> largest{0.0F};
+  const AttentionRows all(isa, operand, values, false);
+  share_units(blocks(rows, kRows), threads, [&](std::int64_t unit) {
+    alignas(64) float row[kMostHeadSize];
+    float most = 0.0F;
+    for (std::int64_t r = unit * kRows; r < std::min(rows, (unit + 1) * kRows); ++r) {
+      all.row(r, row);
+      constexpr int kSums = 16;  // side by side, so that compilers vectorise them
+      float sums[kSums] = {};
+      std::int64_t d = 0;
+      for (; d + kSums <= all.cols(); d += kSums)
+        for (int i = 0; i < kSums; ++i) sums[i] += row[d + i] * row[d + i];
+      for (; d < all.cols(); ++d) sums[0] += row[d] * row[d];
+      float sum = 0.0F;
+      for (const float one : sums) sum += one;
+      if (std::isfinite(sum)) most = std::max(most, sum);
+    }
+    float before = largest.load(std::memory_order_relaxed);
+    while (before < most &&
+           !largest.compare_exchange_weak(before, most, std::memory_order_relaxed)) {
+    }
+  });
+  return static_cast<double>(largest.load());
+}
+
+// One method, for the heads that it is given.
+class Driver {
+ public:
+  Driver(const Isa& isa, const AttentionMethod& method, const Exec& exec, const AttentionJob& job)
+      : isa_(isa),
+        method_(method),
+        job_(job),
+        layout_(method, job.q.first.cols(), job.v.first.cols()),
+        tiles_(blocks(job.keys, method.tile_keys)),
+        block_rows_(kBlockStrips * method.strip()),
+        head_bytes_(tiles_ * layout_.bytes),
+        scratch_bytes_(attention_scratch(method, layout_, nullptr).bytes),
+        threads_(std::max(1, exec.threads)) {
+    together_ = std::clamp<std::int64_t>(kPackedBytes / std::max<std::int64_t>(1, head_bytes_), 1,
+                                         std::max<std::int64_t>(1, job.batches * job.kv_heads));
+  }
+
+  [[nodiscard]] std::int64_t together() const { return together_; }
+  [[nodiscard]] std::int64_t workspace() const {
+    return together_ * head_bytes_ + parts() * scratch_bytes_;
+  }
+
+  // Heads [first, last) of keys and values, at most together().
+  void run(std::int64_t first, std::int64_t last, std::byte* memory) const {
+    pack(first, last, memory);
+    attend(first, last, memory);
+  }
+
+ private:
+  [[nodiscard]] int parts() const { return threads_ > 1 ? threads_ * 4 : 1; }
+
+  void pack(std::int64_t first, std::int64_t last, std::byte* memory) const {
+    share_units((last - first) * tiles_, threads_, [&](std::int64_t unit) {
+      const std::int64_t head = first + unit / tiles_, tile = unit % tiles_;
+      const std::int64_t batch = head / job_.kv_heads, kv_head = head % job_.kv_heads;
+      const std::int64_t keys = job_.key_lengths != nullptr ? job_.key_lengths[batch] : job_.keys;
+      const std::int64_t key = tile * method_.tile_keys,
+                         count = std::min(method_.tile_keys, keys - key);
+      if (count <= 0) return;
+      const AttentionRows k(isa_, job_.k.at(batch, kv_head), job_.values,
+                            method_.score_lane == Lane::i8),
+          v(isa_, job_.v.at(batch, kv_head), job_.values, false);
+      pack_tile(method_, layout_, k, v, key, count, memory + unit * layout_.bytes);
+    });
+  }
+
+  void attend(std::int64_t first, std::int64_t last, std::byte* memory) const {
+    const AttentionFinish finish(isa_, job_, method_.weight_factor);
+    const int parts = this->parts();
+    parallel_for(parts, threads_, [&](int part) {
+      const FpEnvGuard guard;
+      const AttentionScratch scratch = attention_scratch(
+          method_, layout_, memory + together_ * head_bytes_ + part * scratch_bytes_);
+      // Blocks are dealt out one by one: with a causal mask later ones take longer.
+      std::int64_t unit = 0;
+      const Ranges ranges{job_};
+      for (std::int64_t i = 0; i < ranges.count(); ++i) {
+        const AttentionRange range = ranges.at(i);
+        const std::int64_t kv = ranges.kv_index(range);
+        if (kv < first || kv >= last) continue;
+        const BlockJob block{isa_,    method_, job_,
+                             layout_, finish,  memory + (kv - first) * head_bytes_};
+        for (std::int64_t at = 0; at < range.count; at += block_rows_, ++unit) {
+          if (unit % parts != part) continue;
+          AttentionRange piece = range;
+          piece.first = range.first + at;
+          piece.count = std::min(block_rows_, range.count - at);
+          attend_block(block, piece, scratch);
+        }
+      }
+    });
+  }
+
+  const Isa& isa_;
+  const AttentionMethod& method_;
+  const AttentionJob& job_;
+  TileLayout layout_;
+  std::int64_t tiles_, block_rows_, head_bytes_, scratch_bytes_, together_ = 1;
+  int threads_ = 1;
+};
+
+// Are scores of this head of keys so large that their sums must be exact?
+bool wants_precise(const Isa& isa, const Exec& exec, const AttentionJob& job, std::int64_t head) {
+  const std::int64_t batch = head / job.kv_heads, kv_head = head % job.kv_heads;
+  const std::int64_t group = job.heads / job.kv_heads;
+  const std::int64_t rows = job.query_lengths != nullptr ? job.query_lengths[batch] : job.queries,
+                     keys = job.key_lengths != nullptr ? job.key_lengths[batch] : job.keys;
+  const int threads = std::max(1, exec.threads);
+  double q = 0.0;
+  for (std::int64_t h = kv_head * group; h < (kv_head + 1) * group; ++h)
+    q = std::max(q, largest_squares(isa, job.q.at(batch, h), job.values, rows, threads));
+  const double k = largest_squares(isa, job.k.at(batch, kv_head), job.values, keys, threads);
+  return !(std::sqrt(q * k) * std::abs(static_cast<double>(job.softmax_scale)) <=
+           most_norms(static_cast<double>(job.q.first.cols())));
+}
+
+}  // namespace
+
+void attend(const Isa& isa, const AttentionMethod& method, const Exec& exec,
+            const AttentionJob& job) {
+  const Driver quick(isa, method, exec, job),
+      precise(isa, method.precise != nullptr ? *method.precise : method, exec, job);
+  const std::int64_t heads = job.batches * job.kv_heads;
+  const auto is_precise = [&](std::int64_t head) {
+    return method.precise != nullptr && wants_precise(isa, exec, job, head);
+  };
+  bool next = heads > 0 && is_precise(0);
+  for (std::int64_t first = 0; first < heads;) {
+    const bool now = next;
+    const Driver& driver = now ? precise : quick;
+    std::int64_t last = first + 1;
+    while (last < heads && (next = is_precise(last)) == now && last - first < driver.together())
+      ++last;
+    driver.run(first, last, exec.workspace.data());
+    first = last;
+  }
+}
+
+std::int64_t attention_workspace(const Isa& isa, const AttentionMethod& method, const Exec& exec,
+                                 const AttentionJob& job) {
+  std::int64_t bytes = Driver(isa, method, exec, job).workspace();
+  if (method.precise != nullptr)
+    bytes = std::max(bytes, Driver(isa, *method.precise, exec, job).workspace());
+  return bytes;
+}
+
+}  // namespace octavo::cpu

@@ -1,0 +1,254 @@
+#include "octavo/backend/cpu/attention_pack.h"
+
+#include <algorithm>
+#include <bit>
+#include <cstring>
+
+#include "octavo/backend/cpu/attention_limbs.h"
+#include "octavo/backend/cpu/gemm_cut.h"
+#include "octavo/format/named_formats.h"
+#include "octavo/round/encode.h"
+
+namespace octavo::cpu {
+namespace {
+
+constexpr std::int64_t kAlign = 64;
+constexpr GemmMethod kWide{.lane = Lane::f32};
+
+bool is_row_scaled(const GemmOperand& operand) {
+  return operand.is_quantized() && fits_f32(operand.quantized.codes.format) &&
+         tile_extent(operand.quantized.tile.cols, operand.cols()) == operand.cols();
+}
+
+std::uint32_t amax_bits(const float* values, std::int64_t n) {
+  std::uint32_t amax = 0;
+  for (std::int64_t i = 0; i < n; ++i)
+    amax = std::max(amax, std::bit_cast<std::uint32_t>(values[i]) & 0x7FFFFFFFu);
+  return amax;
+}
+
+// To nearest even; what is not finite stays so.
+void round_to_bf16(float* values, std::int64_t n) {
+  for (std::int64_t i = 0; i < n; ++i) {
+    const auto bits = std::bit_cast<std::uint32_t>(values[i]);
+    const std::uint32_t rounded = (bits + 0x7FFFu + (bits >> 16 & 1u)) & 0xFFFF0000u;
+    const bool is_nan = (bits & 0x7FFFFFFFu) > 0x7F800000u;
+    values[i] = std::bit_cast<float>(is_nan ? bits | 0x00400000u : rounded);
+  }
+}
+
+void interleave(const AttentionMethod& method, const std::byte* const* rows, int count,
+                std::int64_t words, std::byte* panel) {
+  if (method.interleave != nullptr) return method.interleave(rows, count, words, panel);
+  for (int r = 0; r < count; ++r)
+    for (std::int64_t w = 0; w < words; ++w)
+      std::memcpy(panel + (w * count + r) * 4, rows[r] + w * 4, 4);
+}
+
+// A few rows on their way into a panel: f32, or limbs, the upper ones first.
+struct PanelRows {
+  alignas(64) std::byte rows[kMostPanelRows][kMostHeadSize * 4];
+
+  // Rows that are not finite become zeros; returns whether it is finite.
+  bool take(const AttentionMethod& method, const TileLayout& layout, const AttentionRows& from,
+            std::int64_t row, float factor, int at, float& unit) {
+    alignas(64) float values[kMostHeadSize];
+    from.row(row, values);
+    unit = 0.0F;
+    if (!is_finite_row(values, layout.depth)) {
+      clear(layout, at);
+      return false;
+    }
+    if (method.score_lane != Lane::i8) {
+      auto* to = reinterpret_cast<float*>(rows[at]);
+      for (std::int64_t i = 0; i < layout.depth; ++i) to[i] = values[i] * factor;
+      return true;
+    }
+    auto* hi = reinterpret_cast<std::int8_t*>(rows[at]);
+    unit = split_limbs(values, layout.depth, layout.padded_depth, hi, hi + layout.padded_depth) *
+           from.scale(row) * factor;
+    // A scale that is not finite poisons the row as a value would.
+    if (amax_bits(&unit, 1) < 0x7F800000u) return true;
+    clear(layout, at);
+    unit = 0.0F;
+    return false;
+  }
+  void clear(const TileLayout& layout, int at) {
+    std::memset(rows[at], 0, static_cast<std::size_t>(layout.padded_depth) * 4);
+  }
+  // Where lanes are f16, `unit` is what all of the panel is in.
+  void into(const AttentionMethod& method, const TileLayout& layout, int count, std::byte* panel,
+            float& unit) {
+    const std::byte* at[kMostPanelRows];
+    if (method.score_lane == Lane::f16) return into_halves(method, layout, count, panel, unit);
+    for (int r = 0; r < count; ++r) at[r] = rows[r];
+    if (method.score_lane == Lane::f32)
+      return interleave(method, at, count, layout.padded_depth, panel);
+    const std::int64_t words = layout.padded_depth / 4;
+    interleave(method, at, count, words, panel);
+    for (int r = 0; r < count; ++r) at[r] += layout.padded_depth;
+    interleave(method, at, count, words, panel + words * count * 4);
+  }
+
+ private:
+  void into_halves(const AttentionMethod& method, const TileLayout& layout, int count,
+                   std::byte* panel, float& unit) {
+    std::uint32_t amax = 0;
+    for (int r = 0; r < count; ++r)
+      amax = std::max(amax, amax_bits(reinterpret_cast<const float*>(rows[r]), layout.depth));
+    // The power of two that brings the largest below kMostScoreLane, 2^4.
+    const std::uint32_t field = std::clamp(amax >> 23, 4u, 254u) - 3;
+    unit = std::bit_cast<float>(field << 23);
+    const float inverse = std::bit_cast<float>((254 - field) << 23);
+    // Narrow rows take the first half of their own places.
+    const std::uint16_t* at[kMostPanelRows];
+    for (int r = 0; r < count; ++r) {
+      auto* wide = reinterpret_cast<float*>(rows[r]);
+      for (std::int64_t d = 0; d < layout.depth; ++d) wide[d] *= inverse;
+      method.narrow(wide, rows[r], layout.depth);
+      at[r] = reinterpret_cast<const std::uint16_t*>(rows[r]);
+    }
+    method.interleave_halves(at, count, layout.depth, reinterpret_cast<std::uint16_t*>(panel));
+  }
+};
+
+void pack_values(const AttentionMethod& method, const TileLayout& layout, const AttentionRows& v,
+                 std::int64_t first, std::int64_t count, std::byte* memory) {
+  alignas(64) float rows[kMostTileKeys][kMostHeadSize];
+  std::uint32_t amax = 0;
+  bool odd = false;
+  for (std::int64_t key = 0; key < method.tile_keys; ++key) {
+    float* row = rows[key];
+    if (key < count) v.row(first + key, row);
+    const std::int64_t n = key < count ? layout.width : 0;
+    std::fill(row + n, row + layout.padded_width, 0.0F);
+    for (std::int64_t e = 0; e < n; ++e) {
+      // What is not finite is dealt with one by one.
+      const std::uint32_t bits = std::bit_cast<std::uint32_t>(row[e]),
+                          magnitude = bits & 0x7FFFFFFFu;
+      const bool finite = magnitude < 0x7F800000u;
+      odd |= !finite;
+      row[e] = finite ? row[e] : 0.0F;
+      amax = std::max(amax, finite ? magnitude : 0u);
+    }
+  }
+  std::byte* const to = memory + layout.values_at;
+  const std::int64_t lane = lane_bytes(method.weigh_lane), group = method.weigh.rows;
+  float factor = 1.0F;
+  if (method.weigh_lane == Lane::f16) {
+    // The power of two that brings the tile's largest below kMostValueLane, 1.75 * 2^2.
+    const std::uint32_t exponent = (amax + (1u << 21) - 1) >> 23;
+    const std::uint32_t field = std::clamp(exponent, 3u, 254u) - 2;
+    factor = std::bit_cast<float>(field << 23);
+    const float inverse = std::bit_cast<float>((254 - field) << 23);
+    for (std::int64_t key = 0; key < method.tile_keys; ++key) {
+      alignas(64) std::byte narrow[kMostHeadSize * 2];
+      for (std::int64_t e = 0; e < layout.padded_width; ++e) rows[key][e] *= inverse;
+      method.narrow(rows[key], narrow, layout.padded_width);
+      for (std::int64_t e = 0; e < layout.padded_width; e += group)
+        std::memcpy(to + e / group * layout.value_panel + key * group * lane, narrow + e * lane,
+                    static_cast<std::size_t>(group * lane));
+    }
+  } else {
+    for (std::int64_t key = 0; key < method.tile_keys; ++key)
+      for (std::int64_t e = 0; e < layout.padded_width; e += group)
+        std::memcpy(to + e / group * layout.value_panel + key * group * lane, rows[key] + e,
+                    static_cast<std::size_t>(group * lane));
+  }
+  std::memcpy(memory + layout.factor_at, &factor, sizeof factor);
+  memory[layout.marks_at + 1] = std::byte{odd};
+}
+
+}  // namespace
+
+AttentionRows::AttentionRows(const Isa& isa, const GemmOperand& operand, DType values, bool split)
+    : operand_(operand),
+      rounds_to_bf16_(!operand.is_quantized() && values == DType::bf16 &&
+                      operand.values.dtype != DType::bf16),
+      split_(split && is_row_scaled(operand)),
+      lanes_(isa, operand_, kWide, split_ ? Fold::none : Fold::all) {}
+
+void AttentionRows::row(std::int64_t row, float* stage) const {
+  auto* bytes = reinterpret_cast<std::byte*>(stage);
+  const std::byte* there = lanes_.piece(row, 0, cols(), bytes);
+  if (there != bytes) std::memcpy(bytes, there, static_cast<std::size_t>(cols()) * sizeof(float));
+  if (rounds_to_bf16_) round_to_bf16(stage, cols());
+}
+
+float AttentionRows::scale(std::int64_t row) const {
+  if (!split_) return 1.0F;
+  float scale = 1.0F;
+  lanes_.scales(row, 0, cols(), 1, &scale, 1);
+  return scale;
+}
+
+bool is_finite_row(const float* values, std::int64_t n) {
+  return amax_bits(values, n) < 0x7F800000u;
+}
+
+TileLayout::TileLayout(const AttentionMethod& method, std::int64_t depth_, std::int64_t width_)
+    : depth(depth_), width(width_) {
+  padded_depth = round_up(std::max<std::int64_t>(depth, 1), method.score.step);
+  padded_width = round_up(std::max<std::int64_t>(width, 1), method.weigh.rows);
+  row_bytes_ = padded_depth * (method.score_lane == Lane::f32 ? 4 : 2);  // limbs are two
+  key_panel = method.score.rows * row_bytes_;
+  value_panel = method.tile_keys * method.weigh.rows * lane_bytes(method.weigh_lane);
+  values_at = round_up(method.tile_keys / method.score.rows * key_panel, kAlign);
+  units_at = values_at + round_up(padded_width / method.weigh.rows * value_panel, kAlign);
+  factor_at = units_at + method.tile_keys * 4;
+  marks_at = factor_at + 4;
+  bytes = round_up(marks_at + 2, kAlign);
+}
+
+std::int64_t TileLayout::query_panel(int cols) const { return round_up(cols * row_bytes_, kAlign); }
+
+PackedTile tile_at(const TileLayout& layout, const std::byte* memory) {
+  PackedTile tile{};
+  tile.keys = memory;
+  tile.values = memory + layout.values_at;
+  tile.units = reinterpret_cast<const float*>(memory + layout.units_at);
+  std::memcpy(&tile.factor, memory + layout.factor_at, sizeof tile.factor);
+  tile.odd_keys = memory[layout.marks_at] != std::byte{0};
+  tile.odd_values = memory[layout.marks_at + 1] != std::byte{0};
+  return tile;
+}
+
+void pack_tile(const AttentionMethod& method, const TileLayout& layout, const AttentionRows& k,
+               const AttentionRows& v, std::int64_t first, std::int64_t count, std::byte* memory) {
+  PanelRows rows;
+  auto* units = reinterpret_cast<float*>(memory + layout.units_at);
+  bool odd = false;
+  const int panel = method.score.rows;
+  for (std::int64_t key = 0; key < method.tile_keys; key += panel) {
+    for (int r = 0; r < panel; ++r) {
+      if (key + r < count) {
+        odd |= !rows.take(method, layout, k, first + key + r, 1.0F, r, units[key + r]);
+      } else {
+        rows.clear(layout, r);
+        units[key + r] = 0.0F;
+      }
+    }
+    rows.into(method, layout, panel, memory + key / panel * layout.key_panel, units[key]);
+  }
+  memory[layout.marks_at] = std::byte{odd};
+  pack_values(method, layout, v, first, count, memory);
+}
+
+void pack_queries(const AttentionMethod& method, const TileLayout& layout, const AttentionRows& q,
+                  std::int64_t first, std::int64_t count, int cols, float factor, std::byte* panel,
+                  float* units, bool* odd) {
+  PanelRows rows;
+  for (int r = 0; r < cols; ++r) {
+    if (r < count) {
+      odd[r] = !rows.take(method, layout, q, first + r, factor, r, units[r]);
+      units[r] *= kLimbFactor;
+    } else {
+      rows.clear(layout, r);
+      units[r] = 0.0F;
+      odd[r] = false;
+    }
+  }
+  rows.into(method, layout, cols, panel, units[0]);
+}
+
+}  // namespace octavo::cpu

@@ -1,0 +1,69 @@
+// Rows of Q, K and V on their way to where they are multiplied. Keys and values of a head are
+// packed once, tile by tile, and then read by every strip of query rows.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "octavo/backend/cpu/attention.h"
+#include "octavo/backend/cpu/gemm_lanes.h"
+
+namespace octavo::cpu {
+
+// Rows of an operand in f32, as the job takes them.
+class AttentionRows {
+ public:
+  // `split`: where one scale serves a whole row, it is left out of row() and given by scale().
+  AttentionRows(const Isa& isa, const GemmOperand& operand, DType values, bool split);
+
+  [[nodiscard]] std::int64_t cols() const { return operand_.cols(); }
+  // `stage` has room for kMostHeadSize, and is where they are then.
+  void row(std::int64_t row, float* stage) const;
+  [[nodiscard]] float scale(std::int64_t row) const;
+
+ private:
+  GemmOperand operand_;
+  bool rounds_to_bf16_ = false, split_ = false;
+  OperandLanes lanes_;
+};
+
+bool is_finite_row(const float* values, std::int64_t n);
+
+// Where the parts of a packed tile are; all tiles of a job are alike.
+class TileLayout {
+ public:
+  TileLayout(const AttentionMethod& method, std::int64_t depth, std::int64_t width);
+
+  std::int64_t depth, width;                // of Q and K, of V
+  std::int64_t padded_depth, padded_width;  // multiples of the kernels' steps and rows
+  std::int64_t key_panel, value_panel;      // bytes
+  std::int64_t values_at, units_at, factor_at, marks_at;
+  std::int64_t bytes;  // a multiple of 64
+
+  // A panel of `cols` queries.
+  [[nodiscard]] std::int64_t query_panel(int cols) const;
+
+ private:
+  std::int64_t row_bytes_;  // of a row of Q or K
+};
+
+struct PackedTile {
+  const std::byte *keys, *values;
+  const float* units;  // of the limbs of each key
+  float factor;        // of lanes of V
+  // Whether a row is not finite, and taken for zeros here.
+  bool odd_keys, odd_values;
+};
+PackedTile tile_at(const TileLayout& layout, const std::byte* memory);
+
+// `count` keys from `first` on; the rest of the tile is zeros.
+void pack_tile(const AttentionMethod& method, const TileLayout& layout, const AttentionRows& k,
+               const AttentionRows& v, std::int64_t first, std::int64_t count, std::byte* memory);
+
+// Queries [first, first + count) as one panel of `cols`, times `factor`, and what sums of their
+// limbs are multiplied by. Rows that are not finite are marked and packed as zeros.
+void pack_queries(const AttentionMethod& method, const TileLayout& layout, const AttentionRows& q,
+                  std::int64_t first, std::int64_t count, int cols, float factor, std::byte* panel,
+                  float* units, bool* odd);
+
+}  // namespace octavo::cpu

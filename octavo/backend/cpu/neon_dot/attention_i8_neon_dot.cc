@@ -1,0 +1,111 @@
+// Scores of codes as integers in two limbs of a byte: three int8 products for one of f32, and four
+// of them to a lane and instruction. Sums are exact; docs/numerics/attention.md has what limbs
+// leave out.
+#include <arm_neon.h>
+
+#include "octavo/backend/cpu/attention.h"
+#include "octavo/backend/cpu/attention_limbs.h"
+#include "octavo/backend/cpu/neon/neon_internal.h"
+#include "octavo/backend/cpu/neon_dot/neon_dot_internal.h"
+#include "octavo/backend/cpu/neon_fp16/half_tile.h"
+
+#if defined(__GNUC__) && !defined(__clang__)
+// GCC moves loads up before it hands out registers, and then runs out of them.
+#pragma GCC optimize("no-schedule-insns")
+#endif
+
+namespace octavo::cpu {
+namespace {
+
+constexpr int kRows = 8, kCols = 12, kVectors = kCols / 4, kStep = 4;
+
+template <int kRow>
+[[gnu::always_inline]] inline int32x4_t plus_products(int32x4_t sum, int8x16_t b, int8x16_t a_low,
+                                                      int8x16_t a_high) {
+  return vdotq_laneq_s32(sum, b, kRow < 4 ? a_low : a_high, kRow % 4);
+}
+
+[[gnu::always_inline]] inline void add_products(const std::int8_t* a, const std::int8_t* b,
+                                                std::int64_t depth,
+                                                int32x4_t (&sum)[kRows][kVectors]) {
+  for (std::int64_t k = 0; k < depth; k += kStep, a += kRows * kStep, b += kCols * kStep) {
+    const int8x16_t low = vld1q_s8(a), high = vld1q_s8(a + 16);
+#pragma GCC unroll 3
+    for (int j = 0; j < kVectors; ++j) {
+      const int8x16_t right = vld1q_s8(b + 16 * j);
+      sum[0][j] = plus_products<0>(sum[0][j], right, low, high);
+      sum[1][j] = plus_products<1>(sum[1][j], right, low, high);
+      sum[2][j] = plus_products<2>(sum[2][j], right, low, high);
+      sum[3][j] = plus_products<3>(sum[3][j], right, low, high);
+      sum[4][j] = plus_products<4>(sum[4][j], right, low, high);
+      sum[5][j] = plus_products<5>(sum[5][j], right, low, high);
+      sum[6][j] = plus_products<6>(sum[6][j], right, low, high);
+      sum[7][j] = plus_products<7>(sum[7][j], right, low, high);
+    }
+  }
+}
+
+void score(const TileJob& job) {
+  const auto* a = reinterpret_cast<const std::int8_t*>(job.a);
+  const auto* b = reinterpret_cast<const std::int8_t*>(job.b);
+  const std::int64_t depth = job.run, pitch = job.pitch;
+  const std::int8_t *a_low = a + depth * kRows, *b_low = b + depth * kCols;
+  const float *a_scale = job.a_scale, *b_scale = job.b_scale;
+  float* const sums = job.sums;
+  // Unrolled, because what is indexed by a variable lives in memory.
+  int32x4_t sum[kRows][kVectors];
+#pragma GCC unroll 8
+  for (int i = 0; i < kRows; ++i)
+#pragma GCC unroll 3
+    for (int j = 0; j < kVectors; ++j) sum[i][j] = vdupq_n_s32(0);
+  add_products(a, b, depth, sum);
+#pragma GCC unroll 8
+  for (int i = 0; i < kRows; ++i)
+#pragma GCC unroll 3
+    for (int j = 0; j < kVectors; ++j) sum[i][j] = vshlq_n_s32(sum[i][j], 7);
+  add_products(a, b_low, depth, sum);
+  add_products(a_low, b, depth, sum);
+#pragma GCC unroll 3
+  for (int j = 0; j < kVectors; ++j) {
+    const float32x4_t right = vld1q_f32(b_scale + 4 * j);
+#pragma GCC unroll 8
+    for (int i = 0; i < kRows; ++i)
+      vst1q_f32(sums + i * pitch + 4 * j,
+                vmulq_f32(vcvtq_f32_s32(sum[i][j]), vmulq_n_f32(right, a_scale[i])));
+  }
+}
+
+constexpr AttentionMethod kLimbs{
+    .name = "int8 SDOT scores, f16 FMLA values",
+    .score_lane = Lane::i8,
+    .score = {.rows = kRows, .cols = kCols, .step = kStep, .run = score},
+    .weigh_lane = Lane::f16,
+    .weigh = {.rows = kHalfRows, .cols = kHalfCols, .step = 1, .run = neon_fp16_weigh},
+    .softmax = neon_fp16_softmax,
+    .weight_factor = kHalfFactor,
+    .tile_keys = 64,
+    .interleave = neon_interleave_words,
+    .narrow = neon_fp16_narrow};
+
+constexpr AttentionMethod kHalves{
+    .name = "f16 FMLA; int8 SDOT for large scores",
+    .score_lane = Lane::f16,
+    .score = {.rows = kHalfRows, .cols = kHalfCols, .step = 1, .run = neon_fp16_score},
+    .weigh_lane = Lane::f16,
+    .weigh = kLimbs.weigh,
+    .softmax = neon_fp16_softmax,
+    .weight_factor = kHalfFactor,
+    .tile_keys = 64,
+    .narrow = neon_fp16_narrow,
+    .interleave_halves = neon_fp16_interleave,
+    .precise = &kLimbs};
+
+}  // namespace
+
+const AttentionMethod* neon_dot_attention(const AttentionJob& job) {
+  if (!is_fast_attention(job) || !is_short_p(job) || !is_coded(job))
+    return neon_fp16_attention(job);
+  return &kHalves;
+}
+
+}  // namespace octavo::cpu

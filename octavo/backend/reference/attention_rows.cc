@@ -1,0 +1,127 @@
+#include <algorithm>
+#include <array>
+
+#include "octavo/backend/reference/attention_internal.h"
+#include "octavo/backend/reference/dequantized_internal.h"
+
+namespace octavo::reference {
+namespace {
+
+constexpr double kLog2E = 1.4426950408889634;
+
+double rounded_to(DType dtype, double value) {
+  if (dtype == DType::f32) return static_cast<double>(static_cast<float>(value));
+  if (dtype != DType::bf16) return value;
+  constexpr EncodePolicy kRoundOnce{.overflow = Overflow::ieee};
+  return decode(bf16_format, encode_value(bf16_format, value, kRoundOnce).code);
+}
+
+}  // namespace
+
+std::vector<double> rows_of(const GemmOperand& operand, std::int64_t first, std::int64_t count,
+                            DType values, bool turned) {
+  const std::int64_t cols = operand.cols();
+  std::vector<double> rows(static_cast<std::size_t>(count * cols));
+  const bool as_it_is = operand.values.dtype == values || values == DType::f64;
+  for (std::int64_t row = 0; row < count; ++row)
+    for (std::int64_t col = 0; col < cols; ++col) {
+      double number = 0.0;
+      if (operand.is_quantized()) {
+        number = dequantized(operand.quantized, first + row, col);
+      } else {
+        number = load_value(operand.values, first + row, col);
+        if (!as_it_is) number = rounded_to(values, number);
+      }
+      rows[static_cast<std::size_t>(turned ? col * count + row : row * cols + col)] = number;
+    }
+  return rows;
+}
+
+AttentionJob::Keys keys_of_all(const std::vector<ScoredRow>& rows) {
+  AttentionJob::Keys all{};
+  bool any = false;
+  for (const ScoredRow& row : rows) {
+    if (row.keys.begin >= row.keys.end) continue;
+    all = any ? AttentionJob::Keys{std::min(all.begin, row.keys.begin),
+                                   std::max(all.end, row.keys.end)}
+              : row.keys;
+    any = true;
+  }
+  return all;
+}
+
+std::vector<ScoredRow> scored_rows(const AttentionJob& job, std::int64_t batch, std::int64_t head,
+                                   std::span<const std::int64_t> wanted, std::vector<double>& q) {
+  const GemmOperand q_matrix = job.q.at(batch, head), k_matrix = job.k.at(batch, job.kv_head(head));
+  const double factor = static_cast<double>(job.softmax_scale) * kLog2E;
+  const std::int64_t depth = q_matrix.cols();
+  const std::int64_t length = job.query_lengths != nullptr ? job.query_lengths[batch] : job.queries;
+  std::vector<ScoredRow> rows(wanted.size());
+  // Rows beyond their batch's length are padding, which may hold anything.
+  q.assign(wanted.size() * static_cast<std::size_t>(depth), 0.0);
+  for (std::size_t i = 0; i < wanted.size(); ++i) {
+    ScoredRow& row = rows[i];
+    row.row = wanted[i];
+    row.keys = job.keys_of(batch, row.row);
+    if (row.keys.begin < row.keys.end)
+      row.scores.resize(static_cast<std::size_t>(row.keys.end - row.keys.begin));
+    if (row.row >= length) continue;
+    const std::vector<double> numbers = rows_of(q_matrix, row.row, 1, job.values);
+    std::copy(numbers.begin(), numbers.end(),
+              q.begin() + static_cast<std::ptrdiff_t>(i) * static_cast<std::ptrdiff_t>(depth));
+  }
+
+  const AttentionJob::Keys all = keys_of_all(rows);
+  for (std::int64_t key = all.begin; key < all.end; key += kAttentionKeys) {
+    const std::int64_t keys = std::min(kAttentionKeys, all.end - key);
+    const std::vector<double> k = rows_of(k_matrix, key, keys, job.values, true);
+    for (std::size_t i = 0; i < rows.size(); ++i) {
+      ScoredRow& row = rows[i];
+      const std::int64_t begin = std::max(row.keys.begin, key),
+                         end = std::min(row.keys.end, key + keys);
+      if (begin >= end) continue;
+      // One sum per key, from the first product to the last; side by side, so that they vectorize.
+      std::array<double, kAttentionKeys> sums{};
+      const double* numbers = q.data() + static_cast<std::int64_t>(i) * depth;
+      for (std::int64_t d = 0; d < depth; ++d)
+        for (std::int64_t j = 0; j < keys; ++j)
+          sums[static_cast<std::size_t>(j)] +=
+              numbers[d] * k[static_cast<std::size_t>(d * keys + j)];
+      for (std::int64_t j = begin; j < end; ++j)
+        row.scores[static_cast<std::size_t>(j - row.keys.begin)] =
+            sums[static_cast<std::size_t>(j - key)] * factor;
+    }
+  }
+  return rows;
+}
+
+void for_each_piece(const AttentionJob& job,
+                    const std::function<void(std::int64_t batch, std::int64_t head,
+                                             std::span<const std::int64_t> rows)>& visit) {
+  std::vector<std::int64_t> rows;
+  std::int64_t batch = 0, head = 0;
+  const auto flush = [&] {
+    if (!rows.empty()) visit(batch, head, rows);
+    rows.clear();
+  };
+  // Ranges of one head that follow each other share pieces.
+  const auto add = [&](const AttentionRange& range) {
+    if (range.batch != batch || range.head != head) flush();
+    batch = range.batch;
+    head = range.head;
+    for (std::int64_t row = range.first; row < range.first + range.count; ++row) {
+      rows.push_back(row);
+      if (static_cast<std::int64_t>(rows.size()) == kAttentionRows) flush();
+    }
+  };
+  if (job.ranges != nullptr) {
+    for (std::int64_t i = 0; i < job.range_count; ++i) add(job.ranges[i]);
+  } else {
+    for (std::int64_t b = 0; b < job.batches; ++b)
+      for (std::int64_t h = 0; h < job.heads; ++h)
+        add({.batch = b, .head = h, .first = 0, .count = job.queries});
+  }
+  flush();
+}
+
+}  // namespace octavo::reference

@@ -1,0 +1,150 @@
+#include "octavo/nn/kv_cache.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "octavo/base/error.h"
+#include "octavo/quant/quantize.h"
+#include "octavo/tensor/view_checks.h"
+
+namespace octavo {
+namespace {
+
+constexpr std::string_view kOp = "KvCache";
+
+QuantizedTensor zeros(const Shape& shape, const Scaling& scaling) {
+  QuantizedTensor tensor = make_quantized(shape, DType::f32, scaling);
+  for (const Tensor* part : {&tensor.rowwise.codes, &tensor.rowwise.scales})
+    std::ranges::fill(part->bytes(), std::byte{0});
+  return tensor;
+}
+
+void check_tiles(const Scaling& scaling, std::string_view name) {
+  check_scaling(scaling);
+  check(scaling.tile.rows == 1 && scaling.rowwise && !scaling.columnwise && scaling.axis == -1,
+        ErrorCode::invalid_argument, kOp, "the tiles of ", name, " (", describe(scaling),
+        ") hold more than one token; a token is quantized when it comes, so give tiles of one row, "
+        "such as fp8-channel or mxfp8, rowwise");
+  check(scaling.scale.format != ScaleFormat::e4m3_f32, ErrorCode::invalid_argument, kOp,
+        "the scales of ", name, " have two levels (", describe(scaling),
+        "), and the tensor's changes as tokens come; give scales of one level");
+  check(scaling.scale_order == ScaleOrder::row_major, ErrorCode::invalid_argument, kOp,
+        "the scales of ", name, " are column-major; a cache keeps those of a token together");
+}
+
+// Rows [0, count) of `from`, [batches, heads, rows, ...], to rows from `at` on of `to`.
+void copy_rows(const Tensor& from, const Tensor& to, std::int64_t batch, std::int64_t count,
+               std::int64_t from_row, std::int64_t to_row) {
+  const Shape &source = from.shape(), &target = to.shape();
+  if (count == 0 || element_count(source) == 0) return;
+  const View &source_view = from.view(), &target_view = to.view();
+  for (std::int64_t head = 0; head < target[1]; ++head)
+    std::memcpy(static_cast<std::byte*>(target_view.data) + batch * target_view.strides[0] +
+                    head * target_view.strides[1] + to_row * target_view.strides[2],
+                static_cast<const std::byte*>(source_view.data) + batch * source_view.strides[0] +
+                    head * source_view.strides[1] + from_row * source_view.strides[2],
+                static_cast<std::size_t>(count * source_view.strides[2]));
+}
+
+void copy_rows(const QuantizedTensor& from, const QuantizedTensor& to, std::int64_t batch,
+               std::int64_t count, std::int64_t to_row) {
+  copy_rows(from.rowwise.codes, to.rowwise.codes, batch, count, 0, to_row);
+  copy_rows(from.rowwise.scales, to.rowwise.scales, batch, count, 0, to_row);
+}
+
+}  // namespace
+
+KvCache::KvCache(std::int64_t batches, std::int64_t kv_heads, std::int64_t head_size,
+                 std::int64_t value_size, const KvCacheOptions& options) {
+  check(batches > 0 && kv_heads > 0 && head_size > 0 && value_size > 0 && options.capacity > 0,
+        ErrorCode::invalid_argument, kOp, "got ", batches, " batches, ", kv_heads,
+        " heads, head sizes ", head_size, " and ", value_size, " and a capacity of ",
+        options.capacity, "; wanted at least 1 of each");
+  check_tiles(options.k, "K");
+  check_tiles(options.v, "V");
+  k_ = zeros({batches, kv_heads, options.capacity, head_size}, options.k);
+  v_ = zeros({batches, kv_heads, options.capacity, value_size}, options.v);
+  lengths_.assign(static_cast<std::size_t>(batches), 0);
+}
+
+void KvCache::append(const View& k, const View& v, std::span<const std::int64_t> counts) {
+  const std::int64_t batches = k_.shape[0], heads = k_.shape[1];
+  const auto check_tokens = [&](const View& tokens, std::int64_t size, std::string_view name) {
+    check_view(tokens, kOp, name);
+    check_on_cpu(tokens, kOp, name);
+    const Shape& shape = tokens.shape;
+    if (shape.rank() != 4 || shape[0] != batches || shape[1] != heads || shape[3] != size ||
+        shape[2] != k.shape[2])
+      fail(ErrorCode::invalid_argument, kOp, name, " has shape ", to_string(shape), ", wanted [",
+           batches, ", ", heads, ", tokens, ", size, "], with as many tokens in K as in V");
+  };
+  check_tokens(k, k_.shape[3], "K");
+  check_tokens(v, v_.shape[3], "V");
+  const std::int64_t tokens = k.shape[2];
+  check(counts.empty() || static_cast<std::int64_t>(counts.size()) == batches,
+        ErrorCode::invalid_argument, kOp, "got ", counts.size(), " counts, wanted one for each of ",
+        batches, " batches");
+  for (const std::int64_t count : counts)
+    check(count >= 0 && count <= tokens, ErrorCode::invalid_argument, kOp, "got a count of ", count,
+          ", wanted 0 to the ", tokens, " tokens there are");
+  const auto count_of = [&](std::size_t batch) { return counts.empty() ? tokens : counts[batch]; };
+  std::int64_t longest = 0;
+  for (std::size_t batch = 0; batch < lengths_.size(); ++batch)
+    longest = std::max(longest, lengths_[batch] + count_of(batch));
+
+  const QuantizedTensor new_k = quantize(k, k_.scaling), new_v = quantize(v, v_.scaling);
+  reserve(longest);
+  for (std::size_t batch = 0; batch < lengths_.size(); ++batch) {
+    const auto at = static_cast<std::int64_t>(batch);
+    copy_rows(new_k, k_, at, count_of(batch), lengths_[batch]);
+    copy_rows(new_v, v_, at, count_of(batch), lengths_[batch]);
+    lengths_[batch] += count_of(batch);
+  }
+}
+
+void KvCache::reserve(std::int64_t tokens) {
+  if (tokens <= capacity()) return;
+  const std::int64_t wanted = std::max(tokens, 2 * capacity());
+  const auto grown = [&](const QuantizedTensor& from) {
+    Shape shape = from.shape;
+    shape[2] = wanted;
+    QuantizedTensor to = zeros(shape, from.scaling);
+    for (std::size_t batch = 0; batch < lengths_.size(); ++batch)
+      copy_rows(from, to, static_cast<std::int64_t>(batch), lengths_[batch], 0);
+    return to;
+  };
+  QuantizedTensor k = grown(k_), v = grown(v_);
+  k_ = std::move(k);
+  v_ = std::move(v);
+}
+
+AttentionOptions KvCache::with_lengths(AttentionOptions options) const {
+  check(options.mask.query_lengths.empty() && options.mask.key_lengths.empty(),
+        ErrorCode::invalid_argument, kOp,
+        "got lengths: the cache knows its own, and every query is taken as one of the last tokens");
+  options.mask.causal = true;
+  options.mask.bottom_right = true;
+  options.mask.key_lengths = lengths_;
+  return options;
+}
+
+Tensor KvCache::attend(const Operand& q, AttentionOptions options) const {
+  return attention(q, k_, v_, with_lengths(options));
+}
+
+void KvCache::attend_into(const Operand& q, const View& out, AttentionOptions options) const {
+  attention_into(q, k_, v_, out, with_lengths(options));
+}
+
+void KvCache::clear() { std::ranges::fill(lengths_, 0); }
+
+void KvCache::truncate(std::int64_t batch, std::int64_t length) {
+  check(batch >= 0 && batch < k_.shape[0], ErrorCode::invalid_argument, kOp, "got batch ", batch,
+        ", wanted 0 to ", k_.shape[0] - 1);
+  std::int64_t& now = lengths_[static_cast<std::size_t>(batch)];
+  check(length >= 0 && length <= now, ErrorCode::invalid_argument, kOp, "got a length of ", length,
+        " for batch ", batch, ", which has ", now, " tokens");
+  now = length;
+}
+
+}  // namespace octavo

@@ -1,0 +1,61 @@
+// The keys and values of a sequence that grows, as codes with scales: half the bytes of bf16, which
+// is what reading them costs when a few queries look at many keys.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "octavo/base/macros.h"
+#include "octavo/ops/attention.h"
+#include "octavo/quant/quantized_tensor.h"
+#include "octavo/quant/scaling.h"
+
+namespace octavo {
+
+struct KvCacheOptions {
+  // Tiles within a token, so that a token is quantized once, when it comes: one e4m3 scale per
+  // token and head ("fp8-channel") unless told otherwise; "mxfp8" and int8 per token work too.
+  Scaling k = preset("fp8-channel"), v = preset("fp8-channel");
+  std::int64_t capacity = 256;  // tokens there is memory for at first; it doubles when it is full
+};
+
+class OCTAVO_API KvCache {
+ public:
+  KvCache(std::int64_t batches, std::int64_t kv_heads, std::int64_t head_size,
+          std::int64_t value_size, const KvCacheOptions& options = {});
+
+  // K is [B, Hkv, tokens, D] and V is [B, Hkv, tokens, E] of any value type: the next tokens of
+  // every batch, or with `counts` the first so many of them of each. Nothing is kept when this
+  // throws.
+  void append(const View& k, const View& v, std::span<const std::int64_t> counts = {});
+
+  // Q is [B, H, queries, D]: the last tokens of their batches, each seeing what came before it and
+  // itself. options.mask keeps its window alone. The rung is options.rung; with bf16, Q is rounded
+  // to bf16 and codes are taken as they are.
+  [[nodiscard]] Tensor attend(const Operand& q,
+                              AttentionOptions options = {.rung = AttentionRung::bf16}) const;
+
+  void attend_into(const Operand& q, const View& out,
+                   AttentionOptions options = {.rung = AttentionRung::bf16}) const;
+
+  [[nodiscard]] std::span<const std::int64_t> lengths() const { return lengths_; }
+  [[nodiscard]] std::int64_t capacity() const { return k_.shape[2]; }
+  [[nodiscard]] std::int64_t nbytes() const { return k_.nbytes() + v_.nbytes(); }
+  // [B, Hkv, capacity, D]: tokens beyond a batch's length are zeros.
+  [[nodiscard]] const QuantizedTensor& keys() const { return k_; }
+  [[nodiscard]] const QuantizedTensor& values() const { return v_; }
+
+  void clear();
+  // The last tokens of a batch are forgotten, as when a draft was wrong.
+  void truncate(std::int64_t batch, std::int64_t length);
+
+ private:
+  void reserve(std::int64_t tokens);
+  [[nodiscard]] AttentionOptions with_lengths(AttentionOptions options) const;
+
+  QuantizedTensor k_, v_;
+  std::vector<std::int64_t> lengths_;
+};
+
+}  // namespace octavo

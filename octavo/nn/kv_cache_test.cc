@@ -1,0 +1,115 @@
+#include "octavo/nn/kv_cache.h"
+
+#include <gtest/gtest.h>
+
+#include <random>
+
+#include "octavo/base/error.h"
+#include "octavo/quant/quantize.h"
+
+namespace octavo {
+namespace {
+
+Tensor drawn(const Shape& shape, unsigned seed) {
+  std::mt19937 random(seed);
+  std::normal_distribution<float> normal;
+  Tensor tensor = Tensor::values(shape, DType::f32);
+  for (float& number : tensor.span<float>()) number = normal(random);
+  return tensor;
+}
+
+// Tokens [first, first + count) of [B, H, S, D].
+View tokens_of(const Tensor& tensor, std::int64_t first, std::int64_t count) {
+  View view = tensor.view();
+  view.data = static_cast<std::byte*>(view.data) + first * view.strides[2];
+  view.shape[2] = count;
+  return view;
+}
+
+// Token by token or all at once, through growth: what is kept is what quantize makes of the whole,
+// and attention is that of the whole.
+TEST(KvCache, IsTheWholeSequence) {
+  const std::int64_t tokens = 21;
+  const Tensor k = drawn({2, 2, tokens, 64}, 1), v = drawn({2, 2, tokens, 32}, 2),
+               q = drawn({2, 4, 3, 64}, 3);
+  for (const char* name : {"fp8-channel", "mxfp8", "fp8-channel:e5m2"}) {
+    KvCache cache(2, 2, 64, 32, {.k = preset(name), .v = preset(name), .capacity = 4});
+    cache.append(tokens_of(k, 0, 13), tokens_of(v, 0, 13));
+    for (std::int64_t at = 13; at < tokens; ++at)
+      cache.append(tokens_of(k, at, 1), tokens_of(v, at, 1));
+    EXPECT_EQ(cache.lengths()[0], tokens);
+    EXPECT_EQ(cache.lengths()[1], tokens);
+    const QuantizedTensor whole_k = quantize(k.view(), preset(name)),
+                          whole_v = quantize(v.view(), preset(name));
+    for (const AttentionRung rung : {AttentionRung::bf16, AttentionRung::strict}) {
+      const Tensor want = attention(q, whole_k, whole_v,
+                                    {.rung = rung, .mask = {.causal = true, .bottom_right = true}}),
+                   got = cache.attend(q, {.rung = rung});
+      EXPECT_EQ(got.shape(), (Shape{2, 4, 3, 32}));
+      EXPECT_TRUE(std::ranges::equal(got.bytes(), want.bytes())) << name << " " << name_of(rung);
+    }
+  }
+}
+
+TEST(KvCache, BatchesOfDifferentLength) {
+  const Tensor k = drawn({2, 1, 6, 16}, 1), v = drawn({2, 1, 6, 16}, 2),
+               q = drawn({2, 1, 1, 16}, 3);
+  KvCache cache(2, 1, 16, 16);
+  const std::int64_t counts[] = {6, 2};
+  cache.append(k.view(), v.view(), counts);
+  const Tensor got = cache.attend(q);
+  const QuantizedTensor all_k = quantize(k.view(), preset("fp8-channel")),
+                        all_v = quantize(v.view(), preset("fp8-channel"));
+  const Tensor want =
+      attention(q, all_k, all_v, {.rung = AttentionRung::bf16, .mask = {.key_lengths = counts}});
+  EXPECT_TRUE(std::ranges::equal(got.bytes(), want.bytes()));
+  // Forgetting is as if it had not come.
+  cache.truncate(0, 2);
+  const std::int64_t two[] = {2, 2};
+  const Tensor less =
+      attention(q, all_k, all_v, {.rung = AttentionRung::bf16, .mask = {.key_lengths = two}});
+  EXPECT_TRUE(std::ranges::equal(cache.attend(q).bytes(), less.bytes()));
+  cache.clear();
+  for (const float number : cache.attend(q).span<float>()) EXPECT_EQ(number, 0.0F);
+}
+
+TEST(KvCache, HalfTheBytesOfBf16) {
+  const KvCache cache(1, 8, 128, 128, {.capacity = 1024});
+  const std::int64_t bf16 = 2 * 8 * 1024 * (128 + 128);
+  EXPECT_LT(cache.nbytes(), bf16 * 52 / 100);  // one f32 scale for 128 codes: 132 / 256
+}
+
+TEST(KvCache, WhatDoesNotFitIsNamed) {
+  const auto message_of = [](const std::function<void()>& work) -> std::string {
+    try {
+      work();
+    } catch (const Error& error) {
+      return error.what();
+    }
+    return "";
+  };
+  KvCache cache(1, 2, 16, 16);
+  const Tensor good = drawn({1, 2, 3, 16}, 1), narrow = drawn({1, 2, 3, 8}, 1),
+               few = drawn({1, 2, 2, 16}, 1);
+  EXPECT_EQ(message_of([&] { cache.append(good.view(), narrow.view()); }),
+            "[KvCache] V has shape [1, 2, 3, 8], wanted [1, 2, tokens, 16], with as many tokens in "
+            "K as in V");
+  EXPECT_NE(message_of([&] { cache.append(good.view(), few.view()); }), "");
+  const std::int64_t more[] = {4};
+  EXPECT_NE(message_of([&] { cache.append(good.view(), good.view(), more); }).find("count of 4"),
+            std::string::npos);
+  EXPECT_EQ(cache.lengths()[0], 0);
+  EXPECT_NE(message_of([] {
+              KvCache(1, 1, 16, 16, {.k = preset("fp8-block")});
+            }).find("hold more than one token"),
+            std::string::npos);
+  EXPECT_NE(message_of([] { KvCache(1, 1, 16, 16, {.v = preset("nvfp4")}); }).find("two levels"),
+            std::string::npos);
+  EXPECT_NE(message_of([] { KvCache(1, 0, 16, 16); }).find("at least 1"), std::string::npos);
+  EXPECT_NE(message_of([&] { cache.truncate(0, 1); }).find("which has 0 tokens"),
+            std::string::npos);
+  EXPECT_NE(message_of([&] { cache.truncate(1, 0); }).find("got batch 1"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace octavo

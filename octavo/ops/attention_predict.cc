@@ -1,0 +1,83 @@
+#include "octavo/ops/attention_predict_internal.h"
+
+#include <cmath>
+
+namespace octavo {
+namespace {
+
+// Root mean square of the relative error of rounding a number whose logarithm is spread evenly: of
+// e4m3 2.6 % (steps of 2^-3 relative to the power of two below: 2^-3 / sqrt(12) / 1.386), of bf16
+// 2^-4 of that, of f32 2^-20 of it, of two e4m3 terms 2^-3 (hi, toward zero, leaves a rest of at
+// most 2^-3, which is rounded to 2.6 %).
+constexpr double kE4m3 = 0.0260, kBf16 = kE4m3 / 16, kF32 = kE4m3 / (1 << 20), kSplit = kE4m3 / 8;
+constexpr double kDeviations = 6.0;
+const double kInt8Step = 1.0 / (127.0 * std::sqrt(12.0));  // of an amax
+
+// Of a value that a rung has in `rounded` and that was given as `given`.
+double error_of(double rounded, DType given) {
+  if (given == DType::code) return 0.0;  // taken as they are
+  if (rounded == kF32) return given == DType::f64 ? kF32 : 0.0;
+  return rounded == kBf16 && given == DType::bf16 ? 0.0 : rounded;
+}
+
+double square(double number) { return number * number; }
+
+// Standard deviation of a score, in units of ln.
+double score_error(AttentionRung rung, const RangeFacts& facts) {
+  const double scale = std::abs(facts.softmax_scale);
+  if (rung == AttentionRung::balanced)
+    return scale * kInt8Step *
+           std::sqrt(square(facts.q.amax) * facts.k_turned.mean_squares +
+                     square(facts.k_turned.amax) * facts.q.row_squares);
+  const double of_value = rung == AttentionRung::bf16  ? kBf16
+                          : rung == AttentionRung::f32 ? kF32
+                                                       : kE4m3;
+  const double relative =
+      std::hypot(error_of(of_value, facts.q_type), error_of(of_value, facts.k_type));
+  // sum_d q_d^2 k_d^2 is at most |q|^2 times the largest of the k_d^2 that a channel has on
+  // average.
+  return scale * relative * std::sqrt(facts.q.row_squares * facts.k_smooth.channel_squares);
+}
+
+double p_error(AttentionRung rung) {
+  switch (rung) {
+    case AttentionRung::fast:
+      return kE4m3;
+    case AttentionRung::strict:
+      return kSplit;
+    case AttentionRung::f32:
+      return kF32;
+    default:
+      return kBf16;
+  }
+}
+
+double v_error(AttentionRung rung, DType given) {
+  switch (rung) {
+    case AttentionRung::fast:
+    case AttentionRung::strict:
+      return error_of(kE4m3, given);
+    case AttentionRung::f32:
+      return error_of(kF32, given);
+    default:
+      return error_of(kBf16, given);
+  }
+}
+
+}  // namespace
+
+bool takes(AttentionRung rung, const RangeFacts& facts) {
+  if (rung != AttentionRung::balanced) return true;
+  return facts.q_type != DType::code && facts.k_type != DType::code;
+}
+
+double predicted_error(AttentionRung rung, const RangeFacts& facts, double n_eff) {
+  // Weights off by a fraction d_j move the output by sum_j p_j d_j (v_j - o), where sum_j p_j^2 is
+  // 1 / n_eff; what v_j - o lacks to v_j is the part of a key in o, another 1 / n_eff.
+  const double weights = (square(score_error(rung, facts)) + square(p_error(rung))) *
+                         (1.0 - 1.0 / std::max(1.0, n_eff));
+  const double values = square(v_error(rung, facts.v_type));
+  return kDeviations * std::sqrt((weights + values) * facts.v.channel_squares / n_eff);
+}
+
+}  // namespace octavo

@@ -1,0 +1,71 @@
+// How far each rung of attention is from attention in f64, and where the distance comes from.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string_view>
+#include <vector>
+
+#include "octavo/base/macros.h"
+#include "octavo/ops/attention.h"
+#include "octavo/tensor/tensor.h"
+#include "octavo/tensor/view.h"
+
+namespace octavo {
+
+// Relative L2 error after each of the four steps that an FP8 kernel goes through.
+struct AttentionStages {
+  double inputs = 0.0;   // Q, K and V as the rung has them: the largest of the three
+  double scores = 0.0;   // Q K^T of those, less the mean of each row, which softmax does not see
+  double weights = 0.0;  // what the rung multiplies V by: through a V of random signs
+  double output = 0.0;
+};
+
+struct AttentionRungError {
+  AttentionRung rung = AttentionRung::bf16;
+  std::int64_t elements = 0;
+  std::int64_t failures = 0;  // outside atol + rtol |exact|, NaN included
+  double max_abs = 0.0, mean_abs = 0.0, relative_l2 = 0.0, cosine = 0.0;
+  AttentionStages stages{};
+  // auto: rows that each rung was taken for, in the order of AttentionRung, and how many were done
+  // again.
+  std::vector<std::int64_t> rows_by_rung{};
+  std::int64_t redone = 0;
+};
+
+struct AttentionErrorOptions {
+  std::vector<AttentionRung> rungs = {AttentionRung::bf16,     AttentionRung::strict,
+                                      AttentionRung::balanced, AttentionRung::fast,
+                                      AttentionRung::naive,    AttentionRung::automatic};
+  double rtol = 5e-3, atol = 5e-3;
+  AttentionMask mask{};
+  std::optional<float> softmax_scale{};
+  // Rows of each head that are looked at, spread evenly, the first and the last among them; 0: all.
+  std::int64_t rows = 64;
+  int threads = 0;
+  const Kernels* backend = nullptr;
+};
+
+// Q, K and V are values. The exact result is that of AttentionRung::exact, in f64.
+[[nodiscard]] OCTAVO_API std::vector<AttentionRungError> measure_attention(
+    const View& q, const View& k, const View& v, const AttentionErrorOptions& options = {});
+
+// Inputs to try it with, bf16, [1, heads, tokens, head_size], the same on every machine.
+enum class AttentionSample : std::uint8_t {
+  normal,   // N(0, 1)
+  outlier,  // K has 10 added to, or taken from, four channels
+  peaked,   // scores have a standard deviation of 3
+  biased,   // V has a mean of 0.7
+};
+struct AttentionSampleInputs {
+  Tensor q, k, v;
+};
+[[nodiscard]] OCTAVO_API AttentionSampleInputs sample_attention(AttentionSample sample,
+                                                                std::int64_t heads,
+                                                                std::int64_t tokens,
+                                                                std::int64_t head_size,
+                                                                std::uint64_t seed);
+OCTAVO_API std::string_view name_of(AttentionSample sample);
+OCTAVO_API AttentionSample parse_attention_sample(std::string_view name);
+
+}  // namespace octavo

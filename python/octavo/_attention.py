@@ -1,0 +1,270 @@
+"""Attention that states its error, and a cache of keys and values in FP8."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any, Final, NamedTuple
+
+from octavo import _octavo
+from octavo._arrays import describe, describe_out
+from octavo._gemm import Side, _side
+from octavo._octavo import Scaling
+from octavo._operation import MOST_THREADS, checked_out, integer, value_type
+from octavo._quantize import as_scaling, value_kind
+
+_MOST_TOKENS: Final = 2**60
+_ALIGNMENTS: Final = ("top_left", "bottom_right")
+
+
+class AttentionChoice(NamedTuple):
+    """Why a precision was taken for some rows of a head."""
+
+    batch: int
+    head: int
+    first: int
+    """The first row."""
+    count: int
+    precision: str
+    n_eff: float
+    """1 / sum of squared weights, of the row that is likely the most peaked."""
+    predicted: float
+    """The error of an element of that row, at six standard deviations."""
+    tolerance: float
+    reason: str
+
+
+class AttentionReport(NamedTuple):
+    """What 'auto' chose."""
+
+    choices: list[AttentionChoice]
+    redone: int
+    """Rows that came out more peaked than those looked at, and were done again, more exactly."""
+
+    def share(self, precision: str) -> float:
+        """Of all rows, those that this precision was taken for."""
+        rows = sum(choice.count for choice in self.choices)
+        taken = sum(choice.count for choice in self.choices if choice.precision == precision)
+        return taken / rows if rows else 0.0
+
+
+def attention(
+    q: Any,
+    k: Any,
+    v: Any,
+    *,
+    causal: bool = False,
+    align: str = "top_left",
+    window: tuple[int | None, int | None] | None = None,
+    softmax_scale: float | None = None,
+    query_lengths: Sequence[int] | None = None,
+    key_lengths: Sequence[int] | None = None,
+    precision: str = "auto",
+    rtol: float = 5e-3,
+    atol: float = 5e-3,
+    out: Any = None,
+    return_lse: bool = False,
+    return_report: bool = False,
+    threads: int = 0,
+    stream: Any = None,
+) -> Any:
+    """softmax(softmax_scale q k^T) v of every head.
+
+        >>> octavo.attention(q, k, v, causal=True)                 # within 5e-3 + 5e-3 |exact|
+        >>> octavo.attention(q, k, v, precision="strict")          # FP8, exact for its inputs
+
+    q, k, v: [batch, heads, tokens, size], or without batch, or without both; arrays of float64,
+        float32, float16 or bfloat16 of any library and strides, or QuantizedTensors with scales
+        per tensor, head, token, channel, block of tokens, or MX. k and v may have fewer heads
+        than q, which then share them.
+    causal: a row sees the keys up to its own place.
+    align: "top_left": row i stands at key i, as in torch. "bottom_right": the last row stands at
+        the last key.
+    window: keys at most so far before and after the row's place; None is no limit.
+    softmax_scale: by default 1 / sqrt(size).
+    query_lengths, key_lengths: for each batch, how many rows and keys there really are.
+    precision: "auto": per head and range of rows the cheapest that is predicted to be within
+        atol of the exact result. "exact": float64. "f32". "bf16". "strict": FP8 inputs, weights
+        as two FP8 terms. "balanced": INT8 scores of smoothed keys, 16-bit values. "fast": FP8
+        everywhere. "naive": FP8 without scales, to see what that loses.
+    out: a contiguous array of q's library to write into, or a type of values; by default q's type.
+    return_lse: also the log-sum-exp of every row, float32.
+    return_report: also an AttentionReport.
+    threads: at most so many, up to 1024; 0 means all cores. Results do not depend on it.
+
+    Returns an array of q's library; or a tuple with what else was asked for.
+    """
+    op = "attention"
+    sides = [_side(x, op, name, stream) for x, name in ((q, "q"), (k, "k"), (v, "v"))]
+    handles = [side.handle for side in sides]
+    first = sides[0]
+    shape = tuple(_octavo.attention_shape(*handles))
+    target, is_callers = _target(first, shape, out, precision, op)
+    lse = first.family.empty("float32", shape[:-1], first.cuda, first.stream) if return_lse else None
+    left, right = _window(window, op)
+    found = _octavo.attention(
+        *handles,
+        target.view(target.kind),
+        _name(precision, "precision", op),
+        _tolerance(rtol, "rtol", op),
+        _tolerance(atol, "atol", op),
+        bool(causal),
+        _is_bottom_right(align, op),
+        left,
+        right,
+        _lengths(query_lengths, "query_lengths", op),
+        _lengths(key_lengths, "key_lengths", op),
+        None if softmax_scale is None else float(softmax_scale),
+        None if lse is None else lse.view("float32"),
+        threads=integer(threads, "threads", MOST_THREADS, op),
+        stream=first.stream,
+    )
+    result = target.family.wrote(target) if is_callers else target.family.finish(target)
+    extra: list[Any] = [] if lse is None else [lse.family.finish(lse)]
+    if return_report:
+        extra.append(AttentionReport([AttentionChoice(*choice) for choice in found[0]], found[1]))
+    return (result, *extra) if extra else result
+
+
+class KVCache:
+    """The keys and values of sequences that grow, as codes with scales.
+
+        >>> cache = octavo.KVCache(batches=1, kv_heads=8, head_size=128)
+        >>> cache.append(k, v)              # [1, 8, tokens, 128]
+        >>> cache.attend(q)                 # [1, 32, 1, 128]: the last token's query
+
+    scaling: the name of a preset, or a Scaling, whose tiles are within a token: "fp8-channel" (one
+        float32 scale per token and head), "mxfp8".
+    capacity: tokens there is memory for at first; it doubles when it is full.
+    """
+
+    def __init__(
+        self,
+        batches: int,
+        kv_heads: int,
+        head_size: int,
+        value_size: int | None = None,
+        *,
+        scaling: str | Scaling = "fp8-channel",
+        capacity: int = 256,
+    ) -> None:
+        op = "KVCache"
+        how = as_scaling(scaling, op)
+        sizes = (batches, kv_heads, head_size, head_size if value_size is None else value_size)
+        self._handle = _octavo.KvCache(
+            *(integer(size, "a size", _MOST_TOKENS, op) for size in sizes),
+            how,
+            how,
+            integer(capacity, "capacity", _MOST_TOKENS, op),
+        )
+
+    def append(self, k: Any, v: Any, counts: Sequence[int] | None = None) -> None:
+        """The next tokens of every batch, or with counts the first so many of them of each."""
+        op = "KVCache.append"
+        arrays = [describe(k, f"{op}: k"), describe(v, f"{op}: v")]
+        views = [array.view(value_kind(array, op)) for array in arrays]
+        self._handle.append(*views, _lengths(counts, "counts", op))
+
+    def attend(
+        self,
+        q: Any,
+        *,
+        precision: str = "bf16",
+        rtol: float = 5e-3,
+        atol: float = 5e-3,
+        window: int | None = None,
+        softmax_scale: float | None = None,
+        out: Any = None,
+        threads: int = 0,
+    ) -> Any:
+        """Attention of the last tokens' queries, each seeing what came before it and itself."""
+        op = "KVCache.attend"
+        side = _side(q, op, "q", None)
+        given = tuple(getattr(q, "shape", ()))
+        shape = given[:-1] + (self._handle.value_size,)
+        target, is_callers = _target(side, shape, out, precision, op)
+        self._handle.attend(
+            side.handle,
+            target.view(target.kind),
+            _name(precision, "precision", op),
+            _tolerance(rtol, "rtol", op),
+            _tolerance(atol, "atol", op),
+            _window((window, None), op)[0],
+            None if softmax_scale is None else float(softmax_scale),
+            threads=integer(threads, "threads", MOST_THREADS, op),
+        )
+        return target.family.wrote(target) if is_callers else target.family.finish(target)
+
+    def clear(self) -> None:
+        self._handle.clear()
+
+    def truncate(self, batch: int, length: int) -> None:
+        """Forget the last tokens of a batch."""
+        self._handle.truncate(batch, length)
+
+    @property
+    def lengths(self) -> list[int]:
+        return list(self._handle.lengths)
+
+    @property
+    def capacity(self) -> int:
+        return int(self._handle.capacity)
+
+    @property
+    def nbytes(self) -> int:
+        return int(self._handle.nbytes)
+
+
+def _target(side: Side, shape: tuple[int, ...], out: Any, precision: str, op: str) -> Any:
+    """Where results go, and whether that is the caller's array."""
+    kind = None
+    if out is None:
+        kind = getattr(side.owner, "kind", "float32")
+        kind = kind if isinstance(kind, str) else "float32"
+        kind = "float32" if kind == "float64" and precision != "exact" else kind
+    elif isinstance(out, str):
+        kind = value_type(out, op)
+    if kind is not None:
+        side.family.check_value(kind, op)
+        return side.family.empty(kind, shape, side.cuda, side.stream), False
+    value = value_type(describe_out(out, side.family, op).kind, op)
+    return checked_out(value, shape, side.family, out, op), True
+
+
+def _window(window: Any, op: str) -> tuple[int, int]:
+    if window is None:
+        return -1, -1
+    if not isinstance(window, tuple | list) or len(window) != 2:
+        raise TypeError(f"[{op}] got window = {window!r}, wanted (before, after), or None")
+    return tuple(  # type: ignore[return-value]
+        -1 if side is None else integer(side, "window", _MOST_TOKENS, op) for side in window
+    )
+
+
+def _lengths(lengths: Any, name: str, op: str) -> list[int]:
+    if lengths is None:
+        return []
+    try:
+        numbers = list(lengths)
+    except TypeError:
+        raise TypeError(f"[{op}] got {name} = {lengths!r}, wanted a list of integers") from None
+    return [integer(number, name, _MOST_TOKENS, op) for number in numbers]
+
+
+def _is_bottom_right(align: Any, op: str) -> bool:
+    if align not in _ALIGNMENTS:
+        raise ValueError(f"[{op}] got align = {align!r}, wanted {' or '.join(_ALIGNMENTS)}")
+    return bool(align == "bottom_right")
+
+
+def _name(given: Any, name: str, op: str) -> str:
+    if not isinstance(given, str):
+        raise TypeError(f"[{op}] got {name} of type {type(given).__name__}, wanted a name")
+    return given
+
+
+def _tolerance(given: Any, name: str, op: str) -> float:
+    number = float(given)
+    if not number >= 0 or math.isinf(number):
+        raise ValueError(f"[{op}] got {name} = {given}, wanted a number of at least 0")
+    return number

@@ -1,0 +1,87 @@
+"""Attention with gradients, by the name and arguments that torch has for it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from octavo import _octavo
+from octavo._attention import attention
+from octavo._gemm import _side
+
+
+class _Attention(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, q: Any, k: Any, v: Any, causal: bool, how: dict[str, Any]) -> Any:
+        ctx.save_for_backward(q, k, v)
+        ctx.causal, ctx.how = causal, how
+        return attention(q.detach(), k.detach(), v.detach(), causal=causal, **how)
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Any) -> Any:
+        q, k, v = ctx.saved_tensors
+        op = "scaled_dot_product_attention"
+        d_out = gradients[0].detach().contiguous()
+        into = [torch.empty(x.shape, dtype=x.dtype) for x in (q, k, v)]
+        # Named, so that what they look at lives until the work is done.
+        sides = [_side(x.detach(), op, "an input", None) for x in (q, k, v)]
+        views = [_side(x, op, "a gradient", None) for x in (d_out, *into)]
+        _octavo.attention_backward(
+            *(side.handle for side in sides),
+            *(side.handle for side in views),
+            ctx.how["precision"],
+            ctx.causal,
+            False,
+            -1,
+            -1,
+            [],
+            [],
+            ctx.how["softmax_scale"],
+        )
+        return (*into, None, None)
+
+
+def scaled_dot_product_attention(
+    query: Any,
+    key: Any,
+    value: Any,
+    attn_mask: Any = None,
+    dropout_p: float = 0.0,
+    is_causal: bool = False,
+    scale: float | None = None,
+    enable_gqa: bool = False,
+    *,
+    precision: str = "auto",
+    rtol: float = 5e-3,
+    atol: float = 5e-3,
+) -> Any:
+    """torch.nn.functional.scaled_dot_product_attention, at octavo.attention's precisions.
+
+    Gradients are those of exact attention at the inputs that the precision has. Masks other than
+    is_causal and dropout are not offered.
+    """
+    op = "scaled_dot_product_attention"
+    if attn_mask is not None:
+        raise NotImplementedError(
+            f"[{op}] got attn_mask, which is not offered; use is_causal, or octavo.attention with "
+            "window, key_lengths and query_lengths"
+        )
+    if dropout_p != 0.0:
+        raise NotImplementedError(f"[{op}] got dropout_p = {dropout_p}, wanted 0: not offered")
+    if query.dim() < 2 or query.dim() > 4:
+        raise ValueError(f"[{op}] got a query of {query.dim()} dimensions, wanted 2 to 4")
+    if not enable_gqa and query.dim() > 2 and query.shape[-3] != key.shape[-3]:
+        raise ValueError(
+            f"[{op}] query has {query.shape[-3]} heads and key {key.shape[-3]}; "
+            "say enable_gqa=True to let heads share keys"
+        )
+    how = {
+        "precision": precision,
+        "rtol": rtol,
+        "atol": atol,
+        "softmax_scale": scale,
+    }
+    if query.device.type == "cpu":
+        return _Attention.apply(query, key, value, bool(is_causal), how)
+    return attention(query, key, value, causal=bool(is_causal), **how)

@@ -1,0 +1,152 @@
+// Attention and the KV cache. Memory of all views and of operands stays until a call returns.
+#include "octavo/ops/attention.h"
+
+#include <nanobind/stl/optional.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/tuple.h>
+#include <nanobind/stl/vector.h>
+
+#include <optional>
+#include <string>
+#include <tuple>
+
+#include "bind.h"
+#include "gemm_side.h"
+#include "octavo/nn/kv_cache.h"
+
+namespace octavo::python {
+namespace {
+
+using Lengths = std::vector<std::int64_t>;
+
+struct Mask {
+  bool causal = false, bottom_right = false;
+  std::int64_t left = -1, right = -1;
+  Lengths query_lengths{}, key_lengths{};
+};
+
+// Refers to the mask's lengths.
+AttentionOptions options_of(const std::string& precision, double rtol, double atol,
+                            const Mask& mask, const std::optional<float>& softmax_scale,
+                            int threads, std::uintptr_t stream) {
+  return {.rung = parse_attention_rung(precision),
+          .rtol = rtol,
+          .atol = atol,
+          .mask = {.causal = mask.causal,
+                   .bottom_right = mask.bottom_right,
+                   .left = mask.left,
+                   .right = mask.right,
+                   .query_lengths = mask.query_lengths,
+                   .key_lengths = mask.key_lengths},
+          .softmax_scale = softmax_scale,
+          .threads = threads,
+          .stream = stream_of(stream)};
+}
+
+using Choice = std::tuple<std::int64_t, std::int64_t, std::int64_t, std::int64_t, std::string,
+                          double, double, double, std::string>;
+
+std::tuple<std::vector<Choice>, std::int64_t> tuple_of(const AttentionReport& report) {
+  std::vector<Choice> choices;
+  for (const AttentionChoice& choice : report.choices)
+    choices.emplace_back(choice.rows.batch, choice.rows.head, choice.rows.first, choice.rows.count,
+                         std::string(name_of(choice.rung)), choice.n_eff, choice.predicted,
+                         choice.tolerance, choice.reason);
+  return {choices, report.redone};
+}
+
+void bind_cache(nb::module_& module) {
+  nb::class_<KvCache>(module, "KvCache")
+      .def(
+          "__init__",
+          [](KvCache* self, std::int64_t batches, std::int64_t kv_heads, std::int64_t head_size,
+             std::int64_t value_size, const Scaling& k, const Scaling& v, std::int64_t capacity) {
+            new (self) KvCache(batches, kv_heads, head_size, value_size,
+                               {.k = k, .v = v, .capacity = capacity});
+          },
+          nb::arg("batches"), nb::arg("kv_heads"), nb::arg("head_size"), nb::arg("value_size"),
+          nb::arg("k"), nb::arg("v"), nb::arg("capacity"))
+      .def(
+          "append",
+          [](KvCache& self, const View& k, const View& v, const Lengths& counts) {
+            self.append(k, v, counts);
+          },
+          nb::arg("k"), nb::arg("v"), nb::arg("counts"))
+      .def(
+          "attend",
+          [](const KvCache& self, const GemmSide& q, const View& target,
+             const std::string& precision, double rtol, double atol, std::int64_t left,
+             const std::optional<float>& softmax_scale, int threads) {
+            const AttentionOptions options =
+                options_of(precision, rtol, atol, {.left = left}, softmax_scale, threads, 0);
+            self.attend_into(operand_of(q), target, options);
+          },
+          nb::arg("q"), nb::arg("target"), nb::arg("precision"), nb::arg("rtol"), nb::arg("atol"),
+          nb::arg("left"), nb::arg("softmax_scale").none(), nb::kw_only(), nb::arg("threads") = 0)
+      .def("clear", &KvCache::clear)
+      .def("truncate", &KvCache::truncate, nb::arg("batch"), nb::arg("length"))
+      .def_prop_ro(
+          "lengths",
+          [](const KvCache& self) { return Lengths(self.lengths().begin(), self.lengths().end()); })
+      .def_prop_ro("capacity", &KvCache::capacity)
+      .def_prop_ro("nbytes", &KvCache::nbytes)
+      .def_prop_ro("value_size", [](const KvCache& self) { return self.values().shape[3]; });
+}
+
+}  // namespace
+
+void bind_attention(nb::module_& module) {
+  module.def(
+      "attention_shape",
+      [](const GemmSide& q, const GemmSide& k, const GemmSide& v) {
+        return list_of(attention_shape(operand_of(q), operand_of(k), operand_of(v)));
+      },
+      nb::arg("q"), nb::arg("k"), nb::arg("v"), "Of the result, checked.");
+  module.def(
+      "attention",
+      [](const GemmSide& q, const GemmSide& k, const GemmSide& v, const View& target,
+         const std::string& precision, double rtol, double atol, bool causal, bool bottom_right,
+         std::int64_t left, std::int64_t right, const Lengths& query_lengths,
+         const Lengths& key_lengths, const std::optional<float>& softmax_scale,
+         const std::optional<View>& log_sum_exp, int threads, std::uintptr_t stream) {
+        const Mask mask{causal, bottom_right, left, right, query_lengths, key_lengths};
+        AttentionOptions options =
+            options_of(precision, rtol, atol, mask, softmax_scale, threads, stream);
+        AttentionReport report;
+        options.report = &report;
+        options.log_sum_exp = log_sum_exp.value_or(View{});
+        {
+          const nb::gil_scoped_release released;
+          attention_into(operand_of(q), operand_of(k), operand_of(v), target, options);
+        }
+        return tuple_of(report);
+      },
+      nb::arg("q"), nb::arg("k"), nb::arg("v"), nb::arg("target"), nb::arg("precision"),
+      nb::arg("rtol"), nb::arg("atol"), nb::arg("causal"), nb::arg("bottom_right"), nb::arg("left"),
+      nb::arg("right"), nb::arg("query_lengths"), nb::arg("key_lengths"),
+      nb::arg("softmax_scale").none(), nb::arg("log_sum_exp").none(), nb::kw_only(),
+      nb::arg("threads") = 0, nb::arg("stream") = 0,
+      "softmax(scale Q K^T) V into a view of values; what 'auto' chose, and rows done again.");
+  module.def(
+      "attention_backward",
+      [](const GemmSide& q, const GemmSide& k, const GemmSide& v, const View& d_out,
+         const View& d_q, const View& d_k, const View& d_v, const std::string& precision,
+         bool causal, bool bottom_right, std::int64_t left, std::int64_t right,
+         const Lengths& query_lengths, const Lengths& key_lengths,
+         const std::optional<float>& softmax_scale, int threads) {
+        const Mask mask{causal, bottom_right, left, right, query_lengths, key_lengths};
+        const AttentionOptions options =
+            options_of(precision, 5e-3, 5e-3, mask, softmax_scale, threads, 0);
+        const nb::gil_scoped_release released;
+        attention_backward_into(operand_of(q), operand_of(k), operand_of(v), d_out, d_q, d_k, d_v,
+                                options);
+      },
+      nb::arg("q"), nb::arg("k"), nb::arg("v"), nb::arg("d_out"), nb::arg("d_q"), nb::arg("d_k"),
+      nb::arg("d_v"), nb::arg("precision"), nb::arg("causal"), nb::arg("bottom_right"),
+      nb::arg("left"), nb::arg("right"), nb::arg("query_lengths"), nb::arg("key_lengths"),
+      nb::arg("softmax_scale").none(), nb::kw_only(), nb::arg("threads") = 0,
+      "Gradients into views of the shapes of Q, K and V.");
+  bind_cache(module);
+}
+
+}  // namespace octavo::python

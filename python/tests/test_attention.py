@@ -1,0 +1,178 @@
+"""octavo.attention against torch in float64, and as a replacement of torch's own."""
+
+import numpy as np
+import octavo as ov
+import pytest
+
+torch = pytest.importorskip("torch", reason="the other side of these comparisons")
+sdpa = torch.nn.functional.scaled_dot_product_attention
+
+
+def inputs(*shape, keys=None, kv_heads=None, dtype=torch.bfloat16, seed=0):
+    generator = torch.Generator().manual_seed(seed)
+    batch, heads, queries, size = shape
+    kv = (batch, kv_heads or heads, keys or queries, size)
+    return [torch.randn(s, generator=generator).to(dtype) for s in (shape, kv, kv)]
+
+
+def exact(q, k, v, **how):
+    return sdpa(q.double(), k.double(), v.double(), **how)
+
+
+def failures(got, want):
+    error = (got.double() - want).abs()
+    return int((~(error <= 5e-3 + 5e-3 * want.abs())).sum())
+
+
+@pytest.mark.parametrize("causal", [False, True])
+@pytest.mark.parametrize("precision", ["auto", "bf16", "f32", "exact"])
+def test_within_the_tolerance_of_torch_in_float64(precision, causal):
+    q, k, v = inputs(2, 3, 300, 64)
+    want = exact(q, k, v, is_causal=causal)
+    got = ov.attention(q, k, v, causal=causal, precision=precision, out="float32")
+    assert failures(got, want) == 0
+    if precision == "exact":
+        wide = ov.attention(
+            q.double(), k.double(), v.double(), causal=causal, precision="exact"
+        )
+        assert wide.dtype == torch.float64
+        # The scale, 1 / sqrt(64), is exact in float32, so only the order of sums differs.
+        torch.testing.assert_close(wide, want, rtol=0, atol=1e-13)
+
+
+def test_strict_is_exact_for_its_inputs():
+    q, k, v = inputs(1, 2, 200, 64, dtype=torch.float32)
+    codes = [ov.quantize(x, "fp8-channel") for x in (q, k, v)]
+    back = [ov.dequantize(c) for c in codes]
+    got = ov.attention(*codes, precision="strict")
+    assert got.dtype == torch.float32
+    assert failures(got, exact(*back)) == 0
+    assert failures(ov.attention(*codes, precision="fast"), exact(*back)) > 0
+
+
+def test_shared_heads_windows_and_lengths():
+    q, k, v = inputs(2, 4, 40, 32, keys=70, kv_heads=2, dtype=torch.float32)
+    rows, cols = torch.arange(40)[:, None] + 30, torch.arange(70)[None, :]
+    lengths = torch.tensor([70, 33])[:, None, None, None]
+    mask = ((cols <= rows) & (cols >= rows - 9))[None, None] & (cols < 70)
+    want = exact(q, k, v, attn_mask=mask, enable_gqa=True)
+    got = ov.attention(
+        q, k, v, causal=True, align="bottom_right", window=(9, None), precision="f32"
+    )
+    torch.testing.assert_close(got.double(), want, rtol=1e-5, atol=1e-6)
+    padded = exact(q, k, v, attn_mask=cols < lengths, enable_gqa=True, scale=0.3)
+    got = ov.attention(q, k, v, key_lengths=[70, 33], softmax_scale=0.3, precision="f32")
+    torch.testing.assert_close(got.double(), padded, rtol=1e-5, atol=1e-6)
+
+
+def test_log_sum_exp_and_report():
+    q, k, v = inputs(1, 2, 256, 64)
+    out, lse, report = ov.attention(q, k, v, return_lse=True, return_report=True)
+    assert out.dtype == torch.bfloat16 and lse.shape == (1, 2, 256)
+    scores = (q.double() @ k.double().transpose(-1, -2)) / 8
+    torch.testing.assert_close(lse.double(), scores.logsumexp(-1), rtol=0, atol=0.05)
+    assert sum(choice.count for choice in report.choices) == 2 * 256
+    choice = report.choices[0]
+    assert choice.n_eff > 1 and choice.predicted <= choice.tolerance == 5e-3
+    assert choice.precision in choice.reason or "cheapest" in choice.reason
+    assert sum(report.share(name) for name in ("fast", "balanced", "bf16", "f32")) == 1
+
+
+def test_numpy_in_numpy_out_and_into_memory():
+    random = np.random.default_rng(1)
+    q, k, v = (random.standard_normal((3, 20, 16), dtype=np.float32) for _ in range(3))
+    got = ov.attention(q, k, v, precision="f32")
+    assert isinstance(got, np.ndarray) and got.shape == (3, 20, 16)
+    into = np.zeros_like(got)
+    assert ov.attention(q, k, v, precision="f32", out=into) is into
+    np.testing.assert_array_equal(into, got)
+
+
+@pytest.mark.parametrize(
+    ("change", "error", "words"),
+    [
+        ({"k": (1, 2, 8, 8)}, ValueError, "head size is 16 in Q and 8 in K"),
+        ({"k": (1, 3, 8, 16)}, ValueError, "heads"),
+        ({"v": (1, 2, 9, 16)}, ValueError, "8 keys and 9 values"),
+        ({"precision": "fp8"}, ValueError, "wanted auto, exact"),
+        ({"align": "left"}, ValueError, "top_left"),
+        ({"window": 3}, TypeError, "before, after"),
+        ({"key_lengths": [9]}, ValueError, "wanted 0 to 8"),
+        ({"rtol": -1}, ValueError, "rtol"),
+        ({"precision": 3}, TypeError, "precision of type int"),
+    ],
+)
+def test_what_does_not_fit_is_named(change, error, words):
+    arrays = {name: np.zeros(change.pop(name, (1, 2, 8, 16)), np.float32) for name in "qkv"}
+    with pytest.raises(error, match=words):
+        ov.attention(**arrays, **change)
+
+
+def test_codes_without_scales_are_refused():
+    q = np.zeros((1, 2, 8, 16), np.float32)
+    with pytest.raises(TypeError, match="codes without scales"):
+        ov.attention(q, ov.encode(q, "e4m3fn"), q)
+
+
+def test_in_place_of_torch():
+    import octavo.torch as te
+
+    q, k, v = inputs(1, 2, 64, 32, dtype=torch.float32)
+    got = te.scaled_dot_product_attention(q, k, v, is_causal=True)
+    assert failures(got, exact(q, k, v, is_causal=True)) == 0
+    with pytest.raises(NotImplementedError, match="attn_mask"):
+        te.scaled_dot_product_attention(q, k, v, attn_mask=torch.ones(64, 64))
+    with pytest.raises(NotImplementedError, match="dropout"):
+        te.scaled_dot_product_attention(q, k, v, dropout_p=0.1)
+    with pytest.raises(ValueError, match="enable_gqa"):
+        te.scaled_dot_product_attention(q, k[:, :1], v[:, :1])
+
+
+# The inputs' error, which meets itself in the scores and again in the products: see
+# tests/attention/attention_gradient_test.cc.
+@pytest.mark.parametrize(
+    ("precision", "bound"),
+    [("f32", 1e-5), ("auto", 1e-5), ("bf16", 1e-2), ("balanced", 5e-2), ("fast", 0.15)],
+)
+def test_gradients_of_torch_in_float64(precision, bound):
+    import octavo.torch as te
+
+    given = inputs(2, 2, 50, 64, dtype=torch.float32)
+    d_out = torch.randn(2, 2, 50, 64, generator=torch.Generator().manual_seed(9))
+    ours = [x.clone().requires_grad_() for x in given]
+    te.scaled_dot_product_attention(*ours, is_causal=True, precision=precision).backward(d_out)
+    theirs = [x.double().requires_grad_() for x in given]
+    sdpa(*theirs, is_causal=True).backward(d_out.double())
+    for a, b in zip(ours, theirs, strict=True):
+        assert (a.grad.double() - b.grad).norm() <= bound * b.grad.norm()
+
+
+def test_gradcheck_in_float64():
+    import octavo.torch as te
+
+    given = [x.double().requires_grad_() for x in inputs(1, 2, 5, 4, dtype=torch.float32)]
+
+    def run(q, k, v):
+        return te.scaled_dot_product_attention(q, k, v, is_causal=True, precision="exact")
+
+    assert torch.autograd.gradcheck(run, given, eps=1e-5, atol=1e-7)
+
+
+def test_kv_cache_is_the_whole_sequence():
+    q, k, v = inputs(2, 4, 3, 64, keys=50, kv_heads=2, dtype=torch.float32)
+    cache = ov.KVCache(2, 2, 64, capacity=8)
+    cache.append(k[:, :, :40], v[:, :, :40])
+    for i in range(40, 50):
+        cache.append(k[:, :, i : i + 1], v[:, :, i : i + 1])
+    assert cache.lengths == [50, 50] and cache.capacity >= 50
+    got = cache.attend(q)
+    whole = [ov.quantize(x, "fp8-channel") for x in (k, v)]
+    want = ov.attention(q, *whole, causal=True, align="bottom_right", precision="bf16")
+    assert torch.equal(got, want)
+    # FP8 of keys and values: 2.6 % each, of an output that is itself about 1 / sqrt(n_eff).
+    assert (got - exact(q, k, v, enable_gqa=True, attn_mask=torch.arange(50)[None, :] <= torch.arange(3)[:, None] + 47)).norm() <= 0.1 * got.norm()
+    assert cache.nbytes < 0.6 * cache.capacity * 2 * 2 * 64 * 2 * 2
+    cache.truncate(0, 10)
+    assert cache.lengths == [10, 50]
+    with pytest.raises(ValueError, match="tokens"):
+        cache.append(k[:, :1], v)

@@ -1,0 +1,143 @@
+// The gate that FP8 attention kernels are judged by: no element outside 5e-3 + 5e-3 |exact|, at
+// sizes that are quick; attention_gate_slow_test.cc has the long ones.
+#include "tests/attention/attention_gate.h"
+
+namespace octavo::testing {
+namespace {
+
+struct Size {
+  std::int64_t tokens, depth, rows;
+};
+
+TEST(AttentionGate, StrictIsExactAttentionOfItsInputs) {
+  for (const Size& size : {Size{128, 64, 0}, Size{128, 256, 0}, Size{512, 64, 64},
+                           Size{1024, 128, 48}, Size{2048, 128, 32}})
+    for (const Kind kind : kGateKinds)
+      for (const bool causal : {false, true}) {
+        const GateCell cell{.rung = AttentionRung::strict,
+                            .kind = kind,
+                            .tokens = size.tokens,
+                            .depth = size.depth,
+                            .causal = causal,
+                            .rows = size.rows,
+                            .of_own_inputs = true};
+        const Errors errors = errors_of(cell);
+        EXPECT_EQ(errors.failures, 0) << cell.name() << ": " << errors;
+      }
+}
+
+TEST(AttentionGate, Bf16MeetsItOnTheInputsAsGiven) {
+  for (const Size& size : {Size{128, 64, 0}, Size{512, 256, 48}, Size{2048, 128, 32}})
+    for (const Kind kind : kGateKinds)
+      for (const bool causal : {false, true}) {
+        const GateCell cell{.rung = AttentionRung::bf16,
+                            .kind = kind,
+                            .tokens = size.tokens,
+                            .depth = size.depth,
+                            .causal = causal,
+                            .rows = size.rows};
+        const Errors errors = errors_of(cell);
+        EXPECT_EQ(errors.failures, 0) << cell.name() << ": " << errors;
+      }
+}
+
+TEST(AttentionGate, BalancedMeetsItFrom1024Keys) {
+  for (const Size& size : {Size{1024, 64, 96}, Size{1024, 128, 96}, Size{2048, 128, 64}})
+    for (const Kind kind : {Kind::normal, Kind::biased}) {
+      const GateCell cell{.rung = AttentionRung::balanced,
+                          .kind = kind,
+                          .tokens = size.tokens,
+                          .depth = size.depth,
+                          .rows = size.rows};
+      const Errors errors = errors_of(cell);
+      EXPECT_EQ(errors.failures, 0) << cell.name() << ": " << errors;
+    }
+}
+
+// Causal rows see few keys at first: those are bf16's, the rest balanced's.
+TEST(AttentionGate, BalancedMeetsItOnCausalRowsFrom1024On) {
+  const Sizes sizes{.queries = 2048, .keys = 2048, .depth = 128};
+  for (const Kind kind : {Kind::normal, Kind::biased}) {
+    const Made made = make_inputs(sizes, kind, 5);
+    std::vector<AttentionRange> early, late;
+    for (const AttentionRange& range : spread_rows(sizes, 96))
+      (range.first < 1024 ? early : late).push_back(range);
+    const Tensor out = Tensor::values({1, 1, 2048, 128}, DType::f32);
+    AttentionOptions options{.rung = AttentionRung::bf16, .mask = {.causal = true}};
+    options.ranges = early;
+    attention_into(made.q, made.k, made.v, out.view(), options);
+    options.rung = AttentionRung::balanced;
+    options.ranges = late;
+    attention_into(made.q, made.k, made.v, out.view(), options);
+    Errors errors;
+    compare(errors, out.view(),
+            {.q = made.q.view(), .k = made.k.view(), .v = made.v.view(), .sees = {.causal = true}},
+            spread_rows(sizes, 96));
+    EXPECT_EQ(errors.failures, 0) << name_of(kind) << ": " << errors;
+  }
+}
+
+// FP8 everywhere has an error of its own, which no scale removes: 2.6 % of Q, K, P and V each.
+TEST(AttentionGate, FastIsWithinItsBounds) {
+  for (const Size& size : {Size{512, 64, 64}, Size{2048, 128, 48}})
+    for (const Kind kind : kGateKinds)
+      for (const bool causal : {false, true}) {
+        const GateCell cell{.rung = AttentionRung::fast,
+                            .kind = kind,
+                            .tokens = size.tokens,
+                            .depth = size.depth,
+                            .causal = causal,
+                            .rows = size.rows};
+        const Errors errors = errors_of(cell);
+        if (kind == Kind::peaked) {
+          RecordProperty(cell.name(), std::to_string(errors.relative_l2()));
+          EXPECT_LE(errors.relative_l2(), 0.2) << cell.name() << ": " << errors;
+          continue;
+        }
+        EXPECT_GE(errors.cosine(), 0.998) << cell.name() << ": " << errors;
+        EXPECT_LE(errors.relative_l2(), 0.06) << cell.name() << ": " << errors;
+      }
+}
+
+// What the gate is for: e4m3 without scales, and weights below e4m3's range.
+TEST(AttentionGate, NaiveFails) {
+  const Errors few =
+      errors_of({.rung = AttentionRung::naive, .tokens = 512, .depth = 64, .rows = 64});
+  EXPECT_GT(few.failures, few.elements / 4) << few;
+  const Errors many =
+      errors_of({.rung = AttentionRung::naive, .tokens = 2048, .depth = 128, .rows = 32});
+  EXPECT_GT(many.failures, many.elements / 2) << many;
+  EXPECT_LT(many.cosine(), 0.95) << many;
+}
+
+TEST(AttentionGate, OnesStayOnes) {
+  for (const AttentionRung rung :
+       {AttentionRung::bf16, AttentionRung::strict, AttentionRung::balanced, AttentionRung::fast,
+        AttentionRung::automatic}) {
+    const Errors errors =
+        errors_of({.rung = rung, .kind = Kind::ones, .tokens = 2048, .depth = 64, .rows = 16});
+    EXPECT_LE(errors.largest, 1e-3) << octavo::name_of(rung);
+  }
+  const Errors naive = errors_of(
+      {.rung = AttentionRung::naive, .kind = Kind::ones, .tokens = 2048, .depth = 64, .rows = 16});
+  EXPECT_GT(naive.largest, 0.05);
+}
+
+TEST(AttentionGate, AutoMeetsItEverywhere) {
+  for (const Size& size : {Size{128, 64, 0}, Size{1024, 64, 64}, Size{2048, 128, 64}})
+    for (const Kind kind : kGateKinds)
+      for (const bool causal : {false, true}) {
+        const GateCell cell{.rung = AttentionRung::automatic,
+                            .kind = kind,
+                            .tokens = size.tokens,
+                            .depth = size.depth,
+                            .causal = causal,
+                            .seed = 3,
+                            .rows = size.rows};
+        const Errors errors = errors_of(cell);
+        EXPECT_EQ(errors.failures, 0) << cell.name() << ": " << errors;
+      }
+}
+
+}  // namespace
+}  // namespace octavo::testing

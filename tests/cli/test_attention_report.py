@@ -1,0 +1,67 @@
+"""octavo attention-report: table, JSON, picture, files and limits."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+
+SMALL = ("--tokens", "256", "--head-size", "64", "--rows", "16")
+
+
+def test_table(octavo):
+    out = octavo.good("attention-report", *SMALL).out
+    for name in ("normal", "outlier", "peaked", "biased", "normal, causal"):
+        assert f"\n{name}\n" in out
+    for rung in ("bf16", "strict", "balanced", "fast", "naive", "auto"):
+        assert out.count(f"  {rung} ") == 5
+    assert "inputs" in out and "softmax" in out
+
+
+def test_json(octavo):
+    done = octavo.good("attention-report", *SMALL, "--json", "--inputs", "normal")
+    report = json.loads(done.out)
+    assert report["q_shape"] == [1, 1, 256, 64] and report["rtol"] == report["atol"] == 0.005
+    (case,) = report["cases"]
+    rungs = {entry["rung"]: entry for entry in case["rungs"]}
+    assert rungs["bf16"]["failures"] == rungs["auto"]["failures"] == 0
+    assert rungs["naive"]["failures"] > 0
+    assert rungs["bf16"]["elements"] == 16 * 64
+    assert 0.02 < rungs["fast"]["stages"]["inputs"] < 0.03
+    assert sum(rungs["auto"]["rows_by_rung"].values()) == 16
+
+
+def test_picture(octavo):
+    octavo.good("attention-report", *SMALL, "--inputs", "peaked", "--html", "a.html")
+    text = (octavo.folder / "a.html").read_text()
+    assert text.startswith("<!doctype html>") and "<svg" in text and "after softmax" in text
+    result = octavo("attention-report", *SMALL, "--html", "a.svg")
+    assert result.code == 2 and ".html" in result.err
+
+
+def test_files(octavo):
+    random = np.random.default_rng(0)
+    for name in "qkv":
+        np.save(octavo.folder / f"{name}.npy", random.standard_normal((2, 100, 32), np.float32))
+    files = ("--q", "q.npy", "--k", "k.npy", "--v", "v.npy")
+    report = json.loads(octavo.good("attention-report", *files, "--causal", "--json").out)
+    assert report["q_shape"] == [1, 2, 100, 32] and report["cases"][0]["inputs"] == "given, causal"
+    result = octavo("attention-report", "--q", "q.npy")
+    assert result.code == 2 and "all three" in result.err
+    np.save(octavo.folder / "k.npy", random.standard_normal((2, 100, 16), np.float32))
+    result = octavo("attention-report", *files)
+    assert result.code == 1 and "head size is 32 in Q and 16 in K" in result.err
+
+
+def test_limits(octavo):
+    common = ("attention-report", *SMALL, "--inputs", "normal", "--fail-above", "0")
+    assert octavo(*common, "--rung", "auto").code == 0
+    result = octavo(*common, "--rung", "naive")
+    assert result.code == 3 and "limit missed" in result.err and "naive" in result.err
+
+
+def test_words(octavo):
+    result = octavo("attention-report", "--rung", "strct")
+    assert result.code == 2 and "strict" in result.err
+    result = octavo("attention-report", "--inputs", "norml")
+    assert result.code == 2 and "normal" in result.err
