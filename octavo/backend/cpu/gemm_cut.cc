@@ -9,7 +9,7 @@ namespace octavo::cpu {
 namespace {
 
 // Of a block of the result: its sums take 2 MiB, its part of B half of that or less.
-constexpr std::int64_t kBlockRows = 1024, kBlockCols = 480;
+constexpr std::int64_t kBlockRows = 1024, kBlockCols = 1032;
 constexpr std::int64_t kFewRowsCols = 256;
 
 // Where scales are multiplied: with lanes, which costs less than with sums, unless a row is used
