@@ -8,9 +8,9 @@
 namespace octavo::cpu {
 namespace {
 
-// Of a block of the result: its sums take 2 MiB, its part of B half of that or less.
-constexpr std::int64_t kBlockRows = 1024, kBlockCols = 1032;
-constexpr std::int64_t kFewRowsCols = 256;
+// Of a block of the result. Its sums take 2 MiB and so does its part of B, of which a panel at a
+// time is fetched ahead; columns are many because each block of them packs A anew.
+constexpr std::int64_t kBlockRows = 512, kBlockCols = 1032;
 
 // Where scales are multiplied: with lanes, which costs less than with sums, unless a row is used
 // once.

@@ -15,6 +15,7 @@ DecodeSpan neon_decode(const Decoder& decoder);
 extern const GemmMethod kNeonF32;
 const GemmMethod* neon_gemm(const GemmJob& job);
 DotKernel neon_dot_codes(const Format& format);
+PackCodes neon_pack_codes(const Format& format);
 Counts neon_count(const Encoder& encoder, const void* values, std::int64_t n, std::uint64_t index);
 
 // The powers of two: null for any other format, and for policies it leaves to the portable kernel.

@@ -1,0 +1,63 @@
+// Codes straight into panels of f32. Bytes of four rows are turned before they are decoded, when
+// there are fewest of them: sixteen results are then four vectors, each of four rows at one k, and
+// a vector of four scales multiplies each. 23 operations for sixteen codes.
+#include <arm_neon.h>
+
+#include <algorithm>
+
+#include "octavo/backend/cpu/gemm.h"
+#include "octavo/backend/cpu/neon/decode_planes.h"
+#include "octavo/backend/cpu/neon/neon_internal.h"
+
+namespace octavo::cpu {
+namespace {
+
+// Four numbers of the planes, one row each, times their scales.
+[[gnu::always_inline]] inline void store_four(const Planes& planes, float32x4_t scale, float* to,
+                                              std::int64_t pitch) {
+  const uint16x8_t zero = vdupq_n_u16(0);
+  const uint16x8_t pairs[2] = {vreinterpretq_u16_u8(vzip1q_u8(planes.low, planes.high)),
+                               vreinterpretq_u16_u8(vzip2q_u8(planes.low, planes.high))};
+  for (int i = 0; i < 2; ++i) {
+    vst1q_f32(to + 2 * i * pitch,
+              vmulq_f32(vreinterpretq_f32_u16(vzip1q_u16(zero, pairs[i])), scale));
+    vst1q_f32(to + (2 * i + 1) * pitch,
+              vmulq_f32(vreinterpretq_f32_u16(vzip2q_u16(zero, pairs[i])), scale));
+  }
+}
+
+template <typename PlanesOf>
+void pack(const Format& format, const PackJob& job) {
+  const PlanesOf planes_of(format);
+  for (int r = 0; r < job.count; r += 4) {
+    const std::uint8_t* const* rows = job.rows + r;
+    for (std::int64_t begin = 0, i = 0; begin < job.n; begin += job.run, ++i) {
+      const float32x4_t scale = vld1q_f32(job.scales + i * job.count + r);
+      const std::int64_t end = std::min(begin + job.run, job.n);
+      for (std::int64_t k = begin; k < end; k += 16) {
+        uint8x16_t code[4];
+        for (int j = 0; j < 4; ++j) code[j] = vld1q_u8(rows[j] + k);
+        const uint8x16_t even[2] = {vzip1q_u8(code[0], code[2]), vzip2q_u8(code[0], code[2])},
+                         odd[2] = {vzip1q_u8(code[1], code[3]), vzip2q_u8(code[1], code[3])};
+        float* to = job.panel + k * job.count + r;
+        for (int half = 0; half < 2; ++half, to += 8 * job.count) {
+          store_four(planes_of(vzip1q_u8(even[half], odd[half])), scale, to, job.count);
+          store_four(planes_of(vzip2q_u8(even[half], odd[half])), scale, to + 4 * job.count,
+                     job.count);
+        }
+      }
+    }
+  }
+}
+
+}  // namespace
+
+PackCodes neon_pack_codes(const Format& format) {
+  using E4m3 = ShiftedPlanes<BfloatTarget, 3>;
+  using E5m2 = ShiftedPlanes<BfloatTarget, 2>;
+  if (format.mantissa_bits == 3 && E4m3::fits(format)) return pack<E4m3>;
+  if (format.mantissa_bits == 2 && E5m2::fits(format)) return pack<E5m2>;
+  return nullptr;
+}
+
+}  // namespace octavo::cpu
