@@ -72,7 +72,7 @@ template <typename One>
 // `scales` is [runs][count], and n a multiple of 16, as are runs but for the last one.
 struct PackJob {
   const std::uint8_t* const* rows;
-  int count;  // a multiple of 4
+  int count;  // rows or columns of the method's tile
   std::int64_t n, run;
   const float* scales;
   float* panel;

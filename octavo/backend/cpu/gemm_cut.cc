@@ -70,7 +70,9 @@ void choose_blocks(Cut& c, const Exec& exec, const GemmJob& job) {
     const std::int64_t most_rows = std::max<std::int64_t>(
         tile.rows, std::min<std::int64_t>(kBlockRows, blocks(rows, threads)));
     c.rows = round_up(blocks(rows, blocks(rows, most_rows)), tile.rows);
-    c.cols = round_up(blocks(cols, blocks(cols, kBlockCols)), tile.cols);
+    // And more than one for each thread, lest all wait for one that was held up.
+    const std::int64_t most_cols = threads > 1 ? kBlockCols / 2 : kBlockCols;
+    c.cols = round_up(blocks(cols, blocks(cols, most_cols)), tile.cols);
   }
   c.row_blocks = blocks(rows, c.rows);
   c.col_blocks = blocks(cols, c.cols);

@@ -45,8 +45,11 @@ void tile(const TileJob& job) {
   const auto* a = reinterpret_cast<const float*>(job.a);
   const auto* b = reinterpret_cast<const float*>(job.b);
   const bool scaled = job.a_scale == nullptr;
-  // The sums that come next lie to the right of these.
-  for (int i = 0; i < kRows; ++i) __builtin_prefetch(job.sums + i * job.pitch + kCols, 1);
+  // The sums that come next lie to the right of these, on a line or two of each row.
+  for (int i = 0; i < kRows; ++i) {
+    __builtin_prefetch(job.sums + i * job.pitch + kCols, 1);
+    __builtin_prefetch(job.sums + i * job.pitch + 2 * kCols - 1, 1);
+  }
   for (std::int64_t r = 0; r < job.runs; ++r) {
     // Unrolled, because what is indexed by a variable lives in memory.
     float32x4_t sum[kRows][kVectors];

@@ -26,28 +26,38 @@ namespace {
   }
 }
 
+// Sixteen codes of four rows.
+template <typename PlanesOf>
+[[gnu::always_inline]] inline void pack_four(const PlanesOf& planes_of,
+                                             const std::uint8_t* const* rows, std::int64_t k,
+                                             float32x4_t scale, float* to, std::int64_t pitch) {
+  uint8x16_t code[4];
+  for (int j = 0; j < 4; ++j) code[j] = vld1q_u8(rows[j] + k);
+  const uint8x16_t even[2] = {vzip1q_u8(code[0], code[2]), vzip2q_u8(code[0], code[2])},
+                   odd[2] = {vzip1q_u8(code[1], code[3]), vzip2q_u8(code[1], code[3])};
+  for (int half = 0; half < 2; ++half, to += 8 * pitch) {
+    store_four(planes_of(vzip1q_u8(even[half], odd[half])), scale, to, pitch);
+    store_four(planes_of(vzip2q_u8(even[half], odd[half])), scale, to + 4 * pitch, pitch);
+  }
+}
+
+template <typename PlanesOf, int kCount>
+[[gnu::always_inline]] inline void pack_rows(const PlanesOf& planes_of, const PackJob& job) {
+  const float* scales = job.scales;
+  for (std::int64_t begin = 0; begin < job.n; begin += job.run, scales += kCount) {
+    const std::int64_t end = std::min(begin + job.run, job.n);
+    // Along the panel, so that its lines are written whole.
+    for (std::int64_t k = begin; k < end; k += 16)
+      for (int r = 0; r < kCount; r += 4)
+        pack_four(planes_of, job.rows + r, k, vld1q_f32(scales + r), job.panel + k * kCount + r,
+                  kCount);
+  }
+}
+
 template <typename PlanesOf>
 void pack(const Format& format, const PackJob& job) {
   const PlanesOf planes_of(format);
-  for (int r = 0; r < job.count; r += 4) {
-    const std::uint8_t* const* rows = job.rows + r;
-    for (std::int64_t begin = 0, i = 0; begin < job.n; begin += job.run, ++i) {
-      const float32x4_t scale = vld1q_f32(job.scales + i * job.count + r);
-      const std::int64_t end = std::min(begin + job.run, job.n);
-      for (std::int64_t k = begin; k < end; k += 16) {
-        uint8x16_t code[4];
-        for (int j = 0; j < 4; ++j) code[j] = vld1q_u8(rows[j] + k);
-        const uint8x16_t even[2] = {vzip1q_u8(code[0], code[2]), vzip2q_u8(code[0], code[2])},
-                         odd[2] = {vzip1q_u8(code[1], code[3]), vzip2q_u8(code[1], code[3])};
-        float* to = job.panel + k * job.count + r;
-        for (int half = 0; half < 2; ++half, to += 8 * job.count) {
-          store_four(planes_of(vzip1q_u8(even[half], odd[half])), scale, to, job.count);
-          store_four(planes_of(vzip2q_u8(even[half], odd[half])), scale, to + 4 * job.count,
-                     job.count);
-        }
-      }
-    }
-  }
+  job.count == 8 ? pack_rows<PlanesOf, 8>(planes_of, job) : pack_rows<PlanesOf, 12>(planes_of, job);
 }
 
 }  // namespace

@@ -71,7 +71,7 @@ template <bool kClamps>
     // What comes next in each row: too short a piece for the core to see where it leads.
     for (std::int64_t r = 0; r < kRows; ++r)
       for (std::int64_t line = 0; line < kWide; line += 16)
-        __builtin_prefetch(row_at(strip, row + r) + 2 * kWide + line);
+        __builtin_prefetch(row_at(strip, row + r) + kWide + line);
     four_rows<kClamps>(
         k, [&](int r) { return row_at(strip, row + r); },
         [&](int r, int at, float32x4_t values)
