@@ -53,7 +53,7 @@ def main() -> None:
         functions: dict[str, Callable[[], object]] = {
             "layer": layer_side(layer, recipe(), x, dy),
             "hand": hand_side(preset, x.detach(), layer.weight.detach(), dy, threads),
-            "f32": lambda: plain(x).backward(dy),
+            "f32": layer_side(plain, None, x, dy),
         }
         seconds = in_turns(functions, TURNS)
         shares = {

@@ -1,9 +1,12 @@
 #include "octavo/nn/linear_pass.h"
 
 #include <utility>
+#include <vector>
 
 #include "octavo/base/error.h"
 #include "octavo/convert/device_tensor.h"
+#include "octavo/convert/fold_internal.h"
+#include "octavo/convert/place_internal.h"
 #include "octavo/nn/linear_internal.h"
 #include "octavo/ops/gemm.h"
 #include "octavo/quant/quantize.h"
@@ -30,6 +33,42 @@ bool is_f64(const Operand& operand) {
   return operand.quantized() == nullptr && operand.values().dtype == DType::f64;
 }
 
+// Of all memory that a view covers, gaps and repeated elements too.
+Tensor copied_to_host(const View& from, const Exec& exec) {
+  const MemorySpan span = memory_span(from);
+  const Tensor memory = Tensor::values({(span.bytes + 7) / 8}, DType::f64);
+  auto* bytes = memory.bytes().data();
+  copy_and_wait(exec, bytes, static_cast<const std::byte*>(from.data) - span.before,
+                static_cast<std::size_t>(span.bytes));
+  View view = from;
+  view.device = {};
+  view.data = bytes + span.before;
+  return Tensor::adopt(view, memory.owner());
+}
+
+// What a device's backend does not offer: there and back, which waits.
+void multiply_on_host(const Operand& a, const Operand& b, const View& out, GemmOptions options) {
+  const Exec exec{.device = out.device, .stream = options.stream};
+  check_may_wait(exec, "Linear", "a product that its backend does not offer cannot be done");
+  std::vector<Tensor> values;
+  std::vector<QuantizedTensor> codes;
+  values.reserve(4);
+  codes.reserve(2);
+  const auto here = [&](const Operand& operand) -> Operand {
+    if (operand.quantized() == nullptr)
+      return values.emplace_back(copied_to_host(operand.values(), exec));
+    return codes.emplace_back(to_host(*operand.quantized(), options.stream));
+  };
+  for (View* added : {&options.bias, &options.residual})
+    if (added->data != nullptr) *added = values.emplace_back(copied_to_host(*added, exec)).view();
+  const Operand a_here = here(a), b_here = here(b);
+  options.out = out.dtype;
+  options.backend = nullptr;
+  options.workspace = {};
+  const Tensor result = gemm(a_here, b_here, options);
+  copy_and_wait(exec, out.data, result.bytes().data(), result.bytes().size());
+}
+
 // A B^T into new memory of this shape, which is the product's with its rows cut differently.
 Tensor product(const Operand& a, const Operand& b, const Shape& shape, DType dtype,
                const LinearRun& run, GemmOptions options = {}) {
@@ -44,7 +83,16 @@ Tensor product(const Operand& a, const Operand& b, const Shape& shape, DType dty
   const std::int64_t n = b.shape()[b.shape().rank() - 2];
   matrix.shape = {element_count(shape) / n, n};
   matrix.strides = dense_strides(matrix.shape, dtype, {}, false);
-  gemm_into(a, b, matrix, options);
+  try {
+    gemm_into(a, b, matrix, options);
+  } catch (const Error& error) {
+    if (device.kind == DeviceKind::cpu || error.code() != ErrorCode::unsupported) throw;
+    multiply_on_host(a, b, matrix, options);
+    if (run.log != nullptr)
+      run.log->once(
+          text("[Linear] the backend of ", to_string(device),
+               " does not offer a product; the host does it, with copies there and back, slowly"));
+  }
   return out;
 }
 

@@ -63,8 +63,20 @@ void make_quantizers(ModuleQuantizers* self, const std::string& module_type,
   new (self) ModuleQuantizers(std::move(options));
 }
 
+// Notes go to Python's logger of this name, each once in a process. It is never taken down: a
+// backward may still run while the interpreter ends.
+Log& notes() {
+  static Log* const kNotes = new Log([](std::string_view message) {
+    const nb::gil_scoped_acquire held;
+    nb::module_::import_("logging").attr("getLogger")("octavo").attr("warning")(
+        "%s", std::string(message));
+  });
+  return *kNotes;
+}
+
 LinearRun run_of(nb::object allocate, int cuda, std::uintptr_t stream) {
   LinearRun run;
+  run.log = &notes();
   run.stream = stream_of(stream);
   run.make = maker(std::move(allocate), cuda);
   return run;

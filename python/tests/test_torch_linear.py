@@ -313,6 +313,10 @@ def test_strides_do_not_matter():
     "make, error, text",
     [
         (lambda: te.Linear(0, 3), ValueError, "at least 1"),
+        (lambda: te.Linear(4.5, 3), TypeError, "features of type float"),
+        (lambda: te.Linear(3, "4"), TypeError, "features of type str"),
+        (lambda: te.Linear(3, 3, params_dtype=torch.int32), TypeError, "params_dtype"),
+        (lambda: te.Linear(3, 3, params_dtype=torch.float8_e4m3fn), TypeError, "params_dtype"),
         (lambda: te.Linear(32, 32, tp_size=2), ValueError, "tp_size is not offered"),
         (lambda: te.Linear(32, 32, parallel_mode="row"), ValueError, "parallel_mode"),
         (lambda: te.Linear(32, 32, fuse_wgrad_accumulation=True), ValueError, "fuse_wgrad"),
@@ -324,3 +328,24 @@ def test_strides_do_not_matter():
 def test_bad_arguments(make, error, text):
     with pytest.raises(error, match=text):
         make()
+
+
+@pytest.mark.parametrize("argument", ["fp8_output", "fp8_grad"])
+def test_quantized_results_are_refused(argument):
+    linear = te.Linear(32, 32, device="cpu")
+    with te.autocast(recipe=MXFP8BlockScaling()), pytest.raises(ValueError, match=argument):
+        linear(torch.randn(4, 32), **{argument: True})
+
+
+def test_torch_compile_goes_around_the_layer():
+    model = torch.nn.Sequential(
+        te.Linear(32, 48, device="cpu"), torch.nn.ReLU(), te.Linear(48, 8, device="cpu")
+    )
+    compiled, x = torch.compile(model, backend="aot_eager"), torch.randn(4, 32)
+    with te.autocast(recipe=MXFP8BlockScaling()):
+        y, wanted = compiled(x), model(x)
+    assert torch.equal(y, wanted)
+    y.sum().backward()
+    gradient, model[0].weight.grad = model[0].weight.grad, None
+    wanted.sum().backward()
+    assert torch.equal(gradient, model[0].weight.grad)

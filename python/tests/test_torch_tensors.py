@@ -97,6 +97,40 @@ def test_usage():
         both.update_usage(columnwise_usage=False)
 
 
+@pytest.mark.parametrize(
+    "quantizer",
+    [
+        te.Float8Quantizer(torch.full((1,), 4.0), torch.zeros(1), E4M3),
+        te.Float8CurrentScalingQuantizer(E4M3),
+        te.Float8BlockQuantizer(E4M3, block_scaling_dim=2),
+        te.MXFP8Quantizer(E4M3, with_2d_quantization=True),
+    ],
+    ids=lambda quantizer: type(quantizer).__name__,
+)
+@pytest.mark.parametrize("missing", ["rowwise", "columnwise"])
+def test_a_copy_that_is_the_other_one_turned_is_made_when_asked_for(quantizer, missing):
+    x = torch.randn(96, 160)
+    quantizer.set_usage(rowwise=True, columnwise=True)
+    both = quantizer(x)
+    quantizer.set_usage(rowwise=missing != "rowwise", columnwise=missing != "columnwise")
+    one = quantizer(x)
+    one.update_usage(rowwise_usage=True, columnwise_usage=True)
+    for field in ("_rowwise_data", "_rowwise_scale_inv", "_columnwise_data"):
+        assert torch.equal(getattr(one, field), getattr(both, field))
+    assert torch.equal(one._columnwise_scale_inv, both._columnwise_scale_inv)
+    assert one.nbytes == both.nbytes
+
+
+def test_a_copy_with_tiles_of_its_own_cannot_be_made():
+    for quantizer in (
+        te.MXFP8Quantizer(E4M3, columnwise=False),
+        te.Float8BlockQuantizer(E4M3, columnwise=False, block_scaling_dim=1),
+        te.NVFP4Quantizer(columnwise=False),
+    ):
+        with pytest.raises(RuntimeError, match="no columnwise copy"):
+            quantizer(torch.randn(64, 64)).update_usage(columnwise_usage=True)
+
+
 def test_operations_see_values():
     made = te.MXFP8Quantizer(E4M3)(torch.randn(32, 32))
     values = made.dequantize()
@@ -194,6 +228,36 @@ def test_a_module_with_quantized_weights_is_copied(recipe):
         assert linear.quantizers["scaling_fwd"][1].amax == 0
     with te.autocast(recipe=recipe):
         assert not torch.equal(linear(x), other(x))
+
+
+@pytest.mark.parametrize("recipe", [MXFP8BlockScaling(), DelayedScaling()])
+def test_a_module_with_quantized_weights_is_pickled(recipe):
+    with te.quantized_model_init(recipe=recipe, preserve_high_precision_init_val=True):
+        linear = te.Linear(32, 32, device="cpu")
+    other, x = pickle.loads(pickle.dumps(torch.nn.Sequential(linear)))[0], torch.randn(4, 32)
+    assert torch.equal(
+        other.weight.get_high_precision_init_val(), linear.weight.get_high_precision_init_val()
+    )
+    with te.autocast(recipe=recipe):
+        y = other(x)
+        assert torch.equal(linear(x), y)
+    y.sum().backward()
+    before = other.weight.dequantize()
+    torch.optim.SGD(other.parameters(), lr=1.0).step()  # quantizes again, with the copy's own
+    assert not torch.equal(other.weight.dequantize(), before)
+    wrong = DelayedScaling() if recipe.mxfp8() else MXFP8BlockScaling()
+    with te.autocast(recipe=wrong), pytest.raises(RuntimeError, match="Recipe mismatch"):
+        other(x)
+
+
+def test_scopes_of_init_nest():
+    with te.quantized_model_init(recipe=MXFP8BlockScaling()):
+        with te.quantized_model_init(recipe=DelayedScaling()):
+            inner = te.Linear(32, 32, device="cpu")
+        outer = te.Linear(32, 32, device="cpu")
+    for linear, recipe in ((inner, DelayedScaling()), (outer, MXFP8BlockScaling())):
+        with te.autocast(recipe=recipe):
+            pickle.loads(pickle.dumps(linear))(torch.randn(4, 32))
 
 
 @pytest.mark.parametrize("recipe", [MXFP8BlockScaling(), DelayedScaling()])

@@ -49,6 +49,32 @@ TEST_F(LinearOnDevice, BytesOfTheHost) {
   }
 }
 
+TEST_F(LinearOnDevice, TheHostMultipliesWhereTheDeviceDoesNot) {
+  Kernels without = *device.api().kernels;
+  without.gemm = nullptr;
+  device.offer(without);
+  std::vector<std::string> notes;
+  Log log([&](std::string_view note) { notes.emplace_back(note); });
+  for (const bool enabled : {true, false}) {
+    Linear here(w, bias), there(w_there, bias_there, {.run = {.log = &log}});
+    for (int step = 0; step < 2; ++step) {  // the second adds to the gradients of the first
+      Tensor y, y_there;
+      {
+        const auto scope = autocast(MXFP8BlockScaling{}, {.enabled = enabled});
+        y = here.forward(x);
+        y_there = there.forward(x_there);
+      }
+      EXPECT_EQ(y_there.view().device, kFirst);
+      EXPECT_EQ(difference(to_host(y_there.view()), y), "");
+      EXPECT_EQ(difference(to_host(there.backward(dy_there).view()), here.backward(dy)), "");
+      EXPECT_EQ(difference(to_host(there.weight_grad().view()), here.weight_grad()), "");
+      EXPECT_EQ(difference(to_host(there.bias_grad().view()), here.bias_grad()), "");
+    }
+  }
+  ASSERT_EQ(notes.size(), 1u);
+  EXPECT_NE(notes[0].find("cuda:0 does not offer a product"), std::string::npos) << notes[0];
+}
+
 TEST_F(LinearOnDevice, AmaxesOfAGroup) {
   Linear there(w_there, bias_there);
   const auto group = std::make_shared<const Reducer>([](std::span<float> numbers) {

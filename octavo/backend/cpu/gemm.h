@@ -68,6 +68,17 @@ template <typename One>
   }
 }
 
+// Rows of codes of a byte, decoded and multiplied by scales, as a panel of f32: [n][count].
+// `scales` is [runs][count], and n a multiple of 16, as are runs but for the last one.
+struct PackJob {
+  const std::uint8_t* const* rows;
+  int count;  // rows or columns of the method's tile
+  std::int64_t n, run;
+  const float* scales;
+  float* panel;
+};
+using PackCodes = void (*)(const Format&, const PackJob&);
+
 // One way to multiply.
 struct GemmMethod {
   const char* name = "";  // for people
@@ -79,6 +90,8 @@ struct GemmMethod {
   // Rows of words of step lanes to a panel, [count][words] to [words][count]; null: the driver's.
   void (*interleave)(const std::byte* const* rows, int count, std::int64_t words,
                      std::byte* panel) = nullptr;
+  // Both at once for codes of a format; null, or returning null, where there is none. f32 lanes.
+  PackCodes (*pack_codes)(const Format&) = nullptr;
   // The same as `dot`, for one row of A, of B's codes of a byte as they are, with scales; null, or
   // returning null, where there is none. Code 0 is zero.
   DotKernel (*dot_codes)(const Format&) = nullptr;

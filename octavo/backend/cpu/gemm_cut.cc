@@ -8,9 +8,9 @@
 namespace octavo::cpu {
 namespace {
 
-// Of a block of the result: its sums take 2 MiB, its part of B half of that or less.
-constexpr std::int64_t kBlockRows = 1024, kBlockCols = 480;
-constexpr std::int64_t kFewRowsCols = 256;
+// Of a block of the result. Its sums take 2 MiB and so does its part of B, of which a panel at a
+// time is fetched ahead; columns are many because each block of them packs A anew.
+constexpr std::int64_t kBlockRows = 512, kBlockCols = 1032;
 
 // Where scales are multiplied: with lanes, which costs less than with sums, unless a row is used
 // once.
@@ -70,7 +70,9 @@ void choose_blocks(Cut& c, const Exec& exec, const GemmJob& job) {
     const std::int64_t most_rows = std::max<std::int64_t>(
         tile.rows, std::min<std::int64_t>(kBlockRows, blocks(rows, threads)));
     c.rows = round_up(blocks(rows, blocks(rows, most_rows)), tile.rows);
-    c.cols = round_up(blocks(cols, blocks(cols, kBlockCols)), tile.cols);
+    // And more than one for each thread, lest all wait for one that was held up.
+    const std::int64_t most_cols = threads > 1 ? kBlockCols / 2 : kBlockCols;
+    c.cols = round_up(blocks(cols, blocks(cols, most_cols)), tile.cols);
   }
   c.row_blocks = blocks(rows, c.rows);
   c.col_blocks = blocks(cols, c.cols);

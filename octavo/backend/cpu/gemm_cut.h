@@ -11,6 +11,7 @@ namespace octavo::cpu {
 
 // Rows up to which packing B costs more than it saves.
 inline constexpr std::int64_t kFewRows = 16;
+inline constexpr std::int64_t kFewRowsCols = 256;  // of a block, then
 
 constexpr std::int64_t round_up(std::int64_t n, std::int64_t multiple) {
   return (n + multiple - 1) / multiple * multiple;

@@ -1,6 +1,7 @@
 // Blocks of a product. For many rows: a block of B is packed once and stays in the second-level
 // cache while panels of A, packed into the first as they come, are multiplied with all of it. For
-// few rows: pieces of rows are multiplied where they lie. Sums are taken along K in the same order
+// few rows: pieces of rows are multiplied where they lie, or, where memory has the columns of B one
+// after the other, these are added up times numbers of A. Sums are taken along K in the same order
 // whatever the blocks and threads.
 #include <algorithm>
 #include <atomic>
@@ -10,68 +11,11 @@
 #include "octavo/backend/cpu/gemm_cut.h"
 #include "octavo/backend/cpu/gemm_finish.h"
 #include "octavo/backend/cpu/gemm_lanes.h"
+#include "octavo/backend/cpu/gemm_pack.h"
 #include "octavo/backend/cpu/share.h"
 
 namespace octavo::cpu {
 namespace {
-
-// Lanes of a row, or its codes, with zeros after them where the kernel reads whole steps.
-const std::byte* padded(const OperandLanes& lanes, bool as_codes, std::int64_t bytes,
-                        std::int64_t row, std::int64_t k, std::int64_t n, std::int64_t wanted,
-                        std::byte* stage) {
-  if (row >= lanes.rows()) {
-    std::memset(stage, 0, static_cast<std::size_t>(wanted * bytes));
-    return stage;
-  }
-  const std::byte* piece = as_codes ? lanes.codes(row, k, n, stage) : lanes.piece(row, k, n, stage);
-  if (wanted == n) return piece;
-  if (piece != stage) std::memcpy(stage, piece, static_cast<std::size_t>(n * bytes));
-  std::memset(stage + n * bytes, 0, static_cast<std::size_t>((wanted - n) * bytes));
-  return stage;
-}
-
-template <typename Word>
-void interleave(const std::byte* const* rows, int count, std::int64_t words, std::byte* panel) {
-  auto* to = reinterpret_cast<Word*>(panel);
-  for (int r = 0; r < count; ++r) {
-    const std::byte* from = rows[r];
-    for (std::int64_t i = 0; i < words; ++i)
-      std::memcpy(to + i * count + r, from + i * static_cast<std::int64_t>(sizeof(Word)),
-                  sizeof(Word));
-  }
-}
-
-// Rows of an operand as one panel: [depth / step][count][step].
-void pack_panel(const GemmMethod& method, const OperandLanes& lanes, std::int64_t first_row,
-                int count, std::int64_t k, std::int64_t n, std::int64_t wanted, std::byte* stage,
-                std::byte* panel) {
-  const std::byte* rows[kMostPanelRows];
-  const std::int64_t lane = lane_bytes(method.lane);
-  for (int r = 0; r < count; ++r)
-    rows[r] = padded(lanes, false, lane, first_row + r, k, n, wanted, stage + r * wanted * lane);
-  const std::int64_t words = wanted / method.tile.step;
-  if (method.interleave != nullptr) return method.interleave(rows, count, words, panel);
-  switch (lane * method.tile.step) {
-    case 2:
-      return interleave<std::uint16_t>(rows, count, words, panel);
-    case 4:
-      return interleave<std::uint32_t>(rows, count, words, panel);
-    default:
-      return interleave<std::uint64_t>(rows, count, words, panel);
-  }
-}
-
-// The scales of `count` rows, [runs][count]; those beyond the edge are 0.
-void pack_scales(const OperandLanes& lanes, std::int64_t first_row, int count, std::int64_t k,
-                 std::int64_t run, std::int64_t runs, float* to) {
-  for (int r = 0; r < count; ++r) {
-    if (first_row + r < lanes.rows()) {
-      lanes.scales(first_row + r, k, run, runs, to + r, count);
-    } else {
-      for (std::int64_t i = 0; i < runs; ++i) to[i * count + r] = 0.0F;
-    }
-  }
-}
 
 struct Block {
   std::int64_t row, col, rows, cols;
@@ -163,6 +107,43 @@ void dot_block(const Cut& c, const GemmJob& job, const OperandLanes& a, const Op
     finish(block.row + row, block.col, block.cols, sums + row * padded_cols);
 }
 
+// Sums of columns grow by a few rows of memory at a time.
+void columns_block(const Cut& c, const GemmJob& job, const OperandLanes& a, const OperandLanes& b,
+                   const GemmFinish& finish, const Block& block, const GemmScratch& scratch) {
+  constexpr std::int64_t kFew = 4;
+  const std::int64_t depth = job.a.cols(), lane = lane_bytes(Lane::f32);
+  alignas(64) float staged[kFew][kFewRowsCols];
+  float* const sums = scratch.sums;
+  std::memset(sums, 0, static_cast<std::size_t>(block.rows * block.cols) * sizeof(float));
+  for (std::int64_t k = 0; k < depth; k += c.depth) {
+    const std::int64_t n = std::min(c.depth, depth - k);
+    const float* a_rows[kFewRows];
+    for (std::int64_t row = 0; row < block.rows; ++row)
+      a_rows[row] = reinterpret_cast<const float*>(
+          a.piece(row, k, n, scratch.a_lanes + row * c.depth * lane));
+    for (std::int64_t i = 0; i < n; i += kFew) {
+      const std::int64_t count = std::min(kFew, n - i);
+      const float* column[kFew];
+      for (std::int64_t j = 0; j < count; ++j)
+        column[j] = b.column(block.col, k + i + j, block.cols, staged[j]);
+      for (std::int64_t row = 0; row < block.rows; ++row) {
+        float* __restrict to = sums + row * block.cols;
+        const float* x = a_rows[row] + i;
+        if (count == kFew) {
+          const float *y0 = column[0], *y1 = column[1], *y2 = column[2], *y3 = column[3];
+          for (std::int64_t col = 0; col < block.cols; ++col)
+            to[col] = to[col] + x[0] * y0[col] + x[1] * y1[col] + x[2] * y2[col] + x[3] * y3[col];
+        } else {
+          for (std::int64_t j = 0; j < count; ++j)
+            for (std::int64_t col = 0; col < block.cols; ++col) to[col] += x[j] * column[j][col];
+        }
+      }
+    }
+  }
+  for (std::int64_t row = 0; row < block.rows; ++row)
+    finish(block.row + row, block.col, block.cols, sums + row * block.cols);
+}
+
 }  // namespace
 
 void gemm_matrix(const Isa& isa, const GemmMethod& method, const Exec& exec, const GemmJob& job) {
@@ -172,6 +153,9 @@ void gemm_matrix(const Isa& isa, const GemmMethod& method, const Exec& exec, con
   const GemmFinish finish(isa, job);
   const std::int64_t per_thread = scratch_at(nullptr, c).bytes;
   const std::int64_t units = c.row_blocks * c.col_blocks;
+  const auto one_block = !c.few_rows                  ? tile_block
+                         : c.scaled && b.in_columns() ? columns_block
+                                                      : dot_block;
   std::atomic<std::int64_t> next = 0;
   share_parts(c.threads, c.threads, c.threads, [&](int part, std::int64_t, std::int64_t) {
     for (std::int64_t unit = next++; unit < units; unit = next++) {
@@ -179,7 +163,7 @@ void gemm_matrix(const Isa& isa, const GemmMethod& method, const Exec& exec, con
       const Block block{row, col, std::min(c.rows, job.out.rows - row),
                         std::min(c.cols, job.out.cols - col)};
       const GemmScratch scratch = scratch_at(exec.workspace.data() + part * per_thread, c);
-      (c.few_rows ? dot_block : tile_block)(c, job, a, b, finish, block, scratch);
+      one_block(c, job, a, b, finish, block, scratch);
     }
   });
 }

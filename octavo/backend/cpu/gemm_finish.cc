@@ -69,6 +69,14 @@ void GemmFinish::store(std::int64_t row, std::int64_t col, std::int64_t n,
   scatter(job_.out, row, col, n, bytes);
 }
 
+// Where one f32 is added to the sum, f32 rounds that as f64 and then f32 would.
+const Matrix* GemmFinish::only_addend() const {
+  const bool has_bias = job_.bias.data != nullptr;
+  const Matrix& one = has_bias ? job_.bias : job_.residual;
+  const bool is_only = !job_.activation && (!has_bias || job_.residual.data == nullptr);
+  return is_only && one.dtype == DType::f32 ? &one : nullptr;
+}
+
 void GemmFinish::operator()(std::int64_t row, std::int64_t col, std::int64_t cols,
                             const float* sums) const {
   const bool plain = job_.bias.data == nullptr && !job_.activation && job_.residual.data == nullptr;
@@ -78,8 +86,16 @@ void GemmFinish::operator()(std::int64_t row, std::int64_t col, std::int64_t col
       store(row, col + done, n, sums + done);
       continue;
     }
-    alignas(64) double values[kPiece];
     alignas(64) float rounded[kPiece];
+    if (const Matrix* one = only_addend()) {
+      alignas(64) std::byte gathered[kPiece * sizeof(float)];
+      const auto* added = static_cast<const float*>(
+          gather(*one, one == &job_.bias ? 0 : row, col + done, n, gathered));
+      for (std::int64_t i = 0; i < n; ++i) rounded[i] = sums[done + i] + added[i];
+      store(row, col + done, n, rounded);
+      continue;
+    }
+    alignas(64) double values[kPiece];
     for (std::int64_t i = 0; i < n; ++i) values[i] = static_cast<double>(sums[done + i]);
     if (job_.bias.data != nullptr) add_values(isa_, job_.bias, 0, col + done, n, values);
     if (job_.activation) activate(*job_.activation, values, n);

@@ -16,6 +16,7 @@ class GemmFinish {
   void operator()(std::int64_t row, std::int64_t col, std::int64_t cols, const float* sums) const;
 
  private:
+  [[nodiscard]] const Matrix* only_addend() const;
   void store(std::int64_t row, std::int64_t col, std::int64_t n, const float* values) const;
 
   const Isa& isa_;

@@ -57,6 +57,80 @@ OperandLanes::OperandLanes(const Isa& isa, const GemmOperand& operand, const Gem
       unit_ = static_cast<float>(1.0 / f16_shrink(operand));
   }
   decode_ = isa.decode(decoder_);
+  const Matrix& elements = operand.elements();
+  if (lane != Lane::f32 || elements.packed) return;
+  in_columns_ =
+      !operand.is_quantized() && elements.row_pitch == bytes_of(elements) &&
+      elements.col_stride != bytes_of(elements) &&
+      reinterpret_cast<std::uintptr_t>(elements.data) % static_cast<unsigned>(bytes_of(elements)) ==
+          0 &&
+      elements.col_stride % bytes_of(elements) == 0;
+  const bool whole = tile_cols_ == operand.cols();
+  if (operand.is_quantized() && fold_ == Fold::all && method.pack_codes != nullptr &&
+      bytes_of(elements) == 1 && is_contiguous(elements) && (whole || tile_cols_ % 16 == 0))
+    pack_codes_ = method.pack_codes(elements.format);
+}
+
+const float* OperandLanes::widened(const void* values, std::int64_t n, float* stage) const {
+  switch (operand_.values.dtype) {
+    case DType::f32:
+      return static_cast<const float*>(values);
+    case DType::f64:
+      for (std::int64_t i = 0; i < n; ++i)
+        stage[i] = static_cast<float>(static_cast<const double*>(values)[i]);
+      return stage;
+    case DType::bf16:
+      widen_bf16(values, stage, n);
+      return stage;
+    default:
+      decode_(decoder_, values, stage, n);
+      return stage;
+  }
+}
+
+const float* OperandLanes::column(std::int64_t first_row, std::int64_t k, std::int64_t n,
+                                  float* stage) const {
+  return widened(element(operand_.values, first_row, k), n, stage);
+}
+
+bool OperandLanes::pack_codes(std::int64_t first_row, int count, std::int64_t k, std::int64_t n,
+                              std::byte* panel) const {
+  const std::int64_t run = std::min(tile_cols_, n), runs = (n + run - 1) / run;
+  if (first_row + count > rows() || n % 16 != 0 || run % 16 != 0 ||
+      (k % tile_cols_ != 0 && tile_cols_ < operand_.cols()))
+    return false;
+  const std::uint8_t* codes[kMostPanelRows];
+  alignas(64) float found[kMostDepth / 16 * kMostPanelRows];
+  for (int r = 0; r < count; ++r) {
+    codes[r] =
+        reinterpret_cast<const std::uint8_t*>(element(operand_.elements(), first_row + r, k));
+    scales(first_row + r, k, run, runs, found + r, count);
+  }
+  pack_codes_(decoder_.format, {.rows = codes,
+                                .count = count,
+                                .n = n,
+                                .run = run,
+                                .scales = found,
+                                .panel = reinterpret_cast<float*>(panel)});
+  return true;
+}
+
+bool OperandLanes::pack(std::int64_t first_row, int count, std::int64_t k, std::int64_t n,
+                        std::byte* panel) const {
+  if (pack_codes_ != nullptr) return pack_codes(first_row, count, k, n, panel);
+  if (!in_columns_) return false;
+  auto* to = reinterpret_cast<float*>(panel);
+  const std::int64_t there = std::min<std::int64_t>(count, rows() - first_row);
+  if (there <= 0) {
+    std::memset(panel, 0, static_cast<std::size_t>(n * count) * sizeof(float));
+    return true;
+  }
+  for (std::int64_t i = 0; i < n; ++i, to += count) {
+    const float* values = column(first_row, k + i, there, to);
+    if (values != to) std::memcpy(to, values, static_cast<std::size_t>(there) * sizeof(float));
+    for (std::int64_t r = there; r < count; ++r) to[r] = 0.0F;
+  }
+  return true;
 }
 
 float OperandLanes::level() const {
@@ -70,20 +144,10 @@ const std::byte* OperandLanes::f32_piece(std::int64_t row, std::int64_t k, std::
   auto* out = reinterpret_cast<float*>(stage);
   if (!operand_.is_quantized()) {
     const void* values = gather(operand_.values, row, k, n, gathered);
-    switch (operand_.values.dtype) {
-      case DType::f32:
-        if (values != gathered) return static_cast<const std::byte*>(values);
-        std::memcpy(out, values, static_cast<std::size_t>(n) * sizeof(float));
-        break;
-      case DType::f64:
-        for (std::int64_t i = 0; i < n; ++i)
-          out[i] = static_cast<float>(static_cast<const double*>(values)[i]);
-        break;
-      case DType::bf16:
-        widen_bf16(values, out, n);
-        break;
-      default:
-        decode_(decoder_, values, out, n);
+    const float* wide = widened(values, n, out);
+    if (wide != out) {
+      if (values != gathered) return static_cast<const std::byte*>(values);
+      std::memcpy(out, values, static_cast<std::size_t>(n) * sizeof(float));
     }
     return stage;
   }

@@ -27,6 +27,17 @@ class OperandLanes {
   // has them as they are wanted.
   const std::byte* piece(std::int64_t row, std::int64_t k, std::int64_t n, std::byte* stage) const;
 
+  // Rows at once, as a panel of f32: [n][count]. False: nothing was done, rows must be taken one by
+  // one. Codes are decoded and scaled in registers; of values whose columns lie one after the other
+  // in memory a line is fetched once for all of them, not once for each.
+  bool pack(std::int64_t first_row, int count, std::int64_t k, std::int64_t n,
+            std::byte* panel) const;
+
+  // Are they values in f32 lanes, with an element's neighbour in the next row beside it in memory?
+  [[nodiscard]] bool in_columns() const { return in_columns_; }
+  // Then: elements k of n rows, at most kMostDepth.
+  const float* column(std::int64_t first_row, std::int64_t k, std::int64_t n, float* stage) const;
+
   // The codes themselves, of formats of one byte and more.
   const std::byte* codes(std::int64_t row, std::int64_t k, std::int64_t n, std::byte* stage) const;
 
@@ -35,6 +46,10 @@ class OperandLanes {
               std::int64_t pitch) const;
 
  private:
+  bool pack_codes(std::int64_t first_row, int count, std::int64_t k, std::int64_t n,
+                  std::byte* panel) const;
+  // Values as f32; f32 itself is left where it is.
+  const float* widened(const void* values, std::int64_t n, float* stage) const;
   const std::byte* f32_piece(std::int64_t row, std::int64_t k, std::int64_t n,
                              std::byte* stage) const;
   [[nodiscard]] float level() const;  // the second level of scales
@@ -45,6 +60,8 @@ class OperandLanes {
   Fold fold_;
   Decoder decoder_{};
   DecodeSpan decode_ = nullptr;
+  PackCodes pack_codes_ = nullptr;
+  bool in_columns_ = false;
   std::int64_t tile_rows_ = 1, tile_cols_ = 1;
   float unit_ = 1.0F;  // what a lane of 1 stands for, before scales
 };

@@ -20,10 +20,28 @@ std::uint8_t* bytes_at(const Matrix& matrix, std::int64_t row, std::int64_t col)
   return reinterpret_cast<std::uint8_t*>(element(matrix, row, col));
 }
 
+// Transformer Engine's scales are those of rceil, but for blocks whose amax is not finite, which it
+// does not poison, and for one amax whose byte is 1: v = RN(amax / max) is subnormal there, and may
+// have been rounded (docs/numerics/peer-arith.md).
+bool is_te(const ScaleSpec& scale) {
+  return scale.arith == Arith::te && scale.rule == ScaleRule::rceil;
+}
+bool has_te_scales(const QuantizedMatrix& to) {
+  for (std::int64_t row = 0; row < to.scales.rows; ++row) {
+    const std::uint8_t* bytes = bytes_at(to.scales, row, 0);
+    std::uint8_t others = 0;
+    for (std::int64_t i = 0; i < to.scales.cols; ++i)
+      others |= static_cast<std::uint8_t>((bytes[i] == 1) | (bytes[i] == 255));
+    if (others != 0) return false;
+  }
+  return true;
+}
+
 bool is_plain(const QuantizeJob& job) {
   const ScaleSpec& scale = job.scale;
-  return scale.format == ScaleFormat::e8m0 && scale.non_finite == NonFinite::poison &&
-         (scale.arith == Arith::octavo || scale.arith == Arith::divide) && scale.margin == 0 &&
+  const bool is_own = scale.arith == Arith::octavo || scale.arith == Arith::divide;
+  return scale.format == ScaleFormat::e8m0 && scale.margin == 0 &&
+         (is_te(scale) || (is_own && scale.non_finite == NonFinite::poison)) &&
          scale.min_amax == 0.0F && job.policy == AmaxPolicy::max && job.given_amax == nullptr &&
          job.given_inv_scale == nullptr && job.counts == nullptr && !job.hadamard_rowwise &&
          !job.hadamard_columnwise && !job.source.is_quantized() &&
@@ -116,7 +134,9 @@ bool quantize_mx(const Isa& isa, const Exec& exec, const QuantizeJob& job) {
       row_piece(element(values, row, col), row, col, std::min(kRowPiece, cols - col));
     });
   }
-  return true;
+  // Where they may not be Transformer Engine's, the general driver writes over all of it.
+  return !is_te(job.scale) || ((!rowwise.wanted() || has_te_scales(rowwise)) &&
+                               (!columnwise.wanted() || has_te_scales(columnwise)));
 }
 
 }  // namespace octavo::cpu

@@ -4,6 +4,8 @@ decides."""
 from __future__ import annotations
 
 import contextlib
+import copy
+import threading
 import warnings
 from collections.abc import Callable
 from typing import Any
@@ -113,10 +115,23 @@ class quantized_model_init(_Scope):
         self._enabled, self._preserve = bool(enabled), bool(preserve_high_precision_init_val)
 
     def _enter(self) -> _octavo.QuantizedModelInit:
-        return _octavo.QuantizedModelInit(self._recipe._native(), self._enabled, self._preserve)
+        entered = _octavo.QuantizedModelInit(self._recipe._native(), self._enabled, self._preserve)
+        self._outer = init_recipe()
+        _thread.init_recipe = copy.copy(self._recipe)
+        return entered
 
     def _leave(self, failed: bool) -> None:
         self._entered.leave()
+        _thread.init_recipe = self._outer
+
+
+_thread = threading.local()
+
+
+def init_recipe() -> Recipe | None:
+    """Of the innermost quantized_model_init of this thread: what the library's own was made of."""
+    found: Recipe | None = getattr(_thread, "init_recipe", None)
+    return found
 
 
 def fp8_autocast(

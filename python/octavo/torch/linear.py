@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -13,6 +14,7 @@ from octavo import _octavo
 from octavo._arrays_torch import TORCH
 from octavo._quantize import value_kind
 from octavo.torch._saving import PARTS, load_weight, weight_parts
+from octavo.torch._scopes import init_recipe
 from octavo.torch._state import KEYS, STATE_NAMES, ModuleState, shared
 from octavo.torch.quantizers import Quantizer, class_of
 from octavo.torch.tensors import QuantizedTensor, _Content, moved_content
@@ -20,6 +22,7 @@ from octavo.torch.tensors import QuantizedTensor, _Content, moved_content
 __all__ = ["Linear"]
 
 _OP = "Linear"
+_VALUES = (torch.float64, torch.float32, torch.float16, torch.bfloat16)
 
 
 class _LinearFunction(torch.autograd.Function):
@@ -108,6 +111,11 @@ class Linear(torch.nn.Module):
             parallel_mode=parallel_mode,
             parameters_split=parameters_split,
         )
+        for count in (in_features, out_features):
+            if not isinstance(count, int) or isinstance(count, bool):
+                raise TypeError(
+                    f"[{_OP}] got features of type {type(count).__name__}, wanted integers"
+                )
         if min(in_features, out_features) < 1:
             raise ValueError(
                 f"[{_OP}] got in_features = {in_features} and out_features = {out_features}, "
@@ -117,6 +125,11 @@ class Linear(torch.nn.Module):
         self.use_bias, self.return_bias = bool(bias), bool(return_bias)
         place = torch.device(_default_device() if device is None else device)
         dtype = torch.get_default_dtype() if params_dtype is None else params_dtype
+        if dtype not in _VALUES:
+            raise TypeError(
+                f"[{_OP}] got params_dtype = {dtype}, wanted float64, float32, float16 or "
+                "bfloat16; for codes make the layer inside quantized_model_init"
+            )
         weight = torch.empty(out_features, in_features, dtype=dtype, device=place)
         with torch.no_grad():
             (init_method or _default_init)(weight)
@@ -141,12 +154,16 @@ class Linear(torch.nn.Module):
             inp = inp.to(torch.get_autocast_dtype(inp.device.type))
         if inp.dim() > 2 and not inp.is_contiguous():
             inp = inp.contiguous()  # rows must lie at equal distances
+        y = _untraced(self._product)(inp, is_first_microbatch)
+        return (y, self.bias) if self.return_bias else y
+
+    def _product(self, x: torch.Tensor, is_first_microbatch: bool | None) -> torch.Tensor:
         bias = None if self.return_bias else self.bias
         self._state.prepare()
-        y = _LinearFunction.apply(
-            inp, self.weight, bias, self._state, is_first_microbatch, torch.is_grad_enabled()
+        y: torch.Tensor = _LinearFunction.apply(
+            x, self.weight, bias, self._state, is_first_microbatch, torch.is_grad_enabled()
         )
-        return (y, self.bias) if self.return_bias else y
+        return y
 
     @property
     def quantizers(self) -> dict[str, list[Quantizer]]:
@@ -175,7 +192,7 @@ class Linear(torch.nn.Module):
         content = _Content(
             octavo.QuantizedTensor(handle, TORCH, source.stream),
             self._requantizer(),
-            recipe,
+            init_recipe(),
             values.cpu() if preserve else None,
         )
         return class_of(handle, made)(content)
@@ -255,6 +272,13 @@ class Linear(torch.nn.Module):
         super()._load_from_state_dict(state_dict, prefix, *args)
         if state:
             self._state.load(state)
+
+
+def _untraced(function: Callable[..., Any]) -> Callable[..., Any]:
+    """The same, which torch.compile does not look into. Importing the compiler takes seconds: where
+    nobody has, there is nothing to hide from."""
+    compiler = sys.modules.get("torch._dynamo")
+    return function if compiler is None else compiler.disable(function)
 
 
 def _taken(state_dict: Any, prefix: str, names: tuple[str, ...]) -> dict[str, torch.Tensor]:

@@ -35,6 +35,11 @@ class Quantizer(quantizers.Quantizer):
 
     _makes: type[QuantizedTensor]
 
+    def _take(self, own: quantizers.Quantizer) -> None:
+        """Octavo's quantizer of the same name, which knows what arguments mean."""
+        self._own = own
+        quantizers.Quantizer.__init__(self, own._handle)
+
     @property
     def dtype(self) -> DType:
         """Of elements."""
@@ -54,7 +59,7 @@ class Quantizer(quantizers.Quantizer):
         """Codes and scales of a tensor; out: a tensor of this quantizer's to have them."""
         codes = self._codes(tensor.detach())
         if out is None:
-            return self._makes(_Content(codes, self._codes, None, None))
+            return self._makes(_Content(codes, self._codes))
         out._content.codes = codes
         return out
 
@@ -87,11 +92,12 @@ class Float8Quantizer(Quantizer):
         columnwise: bool = True,
     ) -> None:
         format = element_format(fp8_dtype, "Float8Quantizer")
-        self._inner = quantizers.Float8Quantizer(
-            scale, amax, format=format, rowwise=rowwise, columnwise=columnwise
+        self._take(
+            quantizers.Float8Quantizer(
+                scale, amax, format=format, rowwise=rowwise, columnwise=columnwise
+            )
         )
         self.scale, self.amax = scale, amax
-        super().__init__(self._inner._handle)
 
     def _codes(self, tensor: torch.Tensor) -> octavo.QuantizedTensor:
         made = super()._codes(tensor)
@@ -122,14 +128,14 @@ class Float8CurrentScalingQuantizer(Quantizer):
                 "together; give both or neither"
             )
         reduce = _reducer(amax_reduction_group)
-        super().__init__(
-            _octavo.Float8CurrentScalingQuantizer(
-                element_format(fp8_dtype, type(self).__name__),
-                rowwise,
-                columnwise,
-                force_pow_2_scales,
-                amax_epsilon,
-                None if reduce is None else lambda amax: reduce([amax])[0],
+        self._take(
+            quantizers.Float8CurrentScalingQuantizer(
+                format=element_format(fp8_dtype, type(self).__name__),
+                rowwise=rowwise,
+                columnwise=columnwise,
+                power_of_two=force_pow_2_scales,
+                min_amax=amax_epsilon,
+                reduce_amax=None if reduce is None else lambda amax: reduce([amax])[0],
             )
         )
 
@@ -149,10 +155,14 @@ class Float8BlockQuantizer(Quantizer):
         force_pow_2_scales: bool = True,
         block_scaling_dim: int = 2,
     ) -> None:
-        format = element_format(fp8_dtype, type(self).__name__)
-        super().__init__(
-            _octavo.Float8BlockQuantizer(
-                format, rowwise, columnwise, force_pow_2_scales, amax_epsilon, block_scaling_dim
+        self._take(
+            quantizers.Float8BlockQuantizer(
+                format=element_format(fp8_dtype, type(self).__name__),
+                rowwise=rowwise,
+                columnwise=columnwise,
+                power_of_two=force_pow_2_scales,
+                min_amax=amax_epsilon,
+                block_dims=block_scaling_dim,
             )
         )
 
@@ -170,8 +180,14 @@ class MXFP8Quantizer(Quantizer):
         columnwise: bool = True,
         with_2d_quantization: bool = False,
     ) -> None:
-        format = element_format(fp8_dtype, type(self).__name__)
-        super().__init__(_octavo.MXFP8Quantizer(format, rowwise, columnwise, with_2d_quantization))
+        self._take(
+            quantizers.MXFP8Quantizer(
+                format=element_format(fp8_dtype, type(self).__name__),
+                rowwise=rowwise,
+                columnwise=columnwise,
+                two_dimensional=with_2d_quantization,
+            )
+        )
 
 
 class NVFP4Quantizer(Quantizer):
@@ -192,16 +208,14 @@ class NVFP4Quantizer(Quantizer):
     ) -> None:
         if element_format(fp4_dtype, "NVFP4Quantizer").name != "e2m1fn":
             raise ValueError(f"[NVFP4Quantizer] got fp4_dtype = {fp4_dtype}, wanted kFloat4E2M1")
-        signs = _octavo.te_hadamard_signs()
-        super().__init__(
-            _octavo.NVFP4Quantizer(
-                rowwise,
-                columnwise,
-                with_rht,
-                signs,
-                with_2d_quantization,
-                stochastic_rounding,
-                seed,
+        self._take(
+            quantizers.NVFP4Quantizer(
+                rowwise=rowwise,
+                columnwise=columnwise,
+                with_rht=with_rht,
+                two_dimensional=with_2d_quantization,
+                stochastic_rounding=stochastic_rounding,
+                seed=seed,
             )
         )
 

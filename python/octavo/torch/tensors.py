@@ -16,6 +16,7 @@ from octavo import _octavo
 from octavo._arrays_torch import TORCH
 from octavo._dtypes import torch_dtype
 from octavo._quantized import _PARTS
+from octavo.recipe import Recipe
 
 __all__ = [
     "Float8BlockwiseQTensor",
@@ -36,11 +37,16 @@ class _Content:
         self,
         codes: octavo.QuantizedTensor,
         requantize: Callable[[torch.Tensor], octavo.QuantizedTensor] | None,
-        made_with: _octavo.Recipe | None,
-        values: torch.Tensor | None,
+        recipe: Recipe | None = None,
+        values: torch.Tensor | None = None,
     ) -> None:
         self.codes, self.requantize = codes, requantize
-        self.made_with, self.first_values = made_with, values
+        self.recipe, self.first_values = recipe, values
+
+    @property
+    def made_with(self) -> _octavo.Recipe | None:
+        """The library's recipe that a weight was made for."""
+        return None if self.recipe is None else self.recipe._native()
 
 
 class QuantizedTensor(torch.Tensor):
@@ -89,23 +95,29 @@ class QuantizedTensor(torch.Tensor):
     def update_usage(
         self, rowwise_usage: bool | None = None, columnwise_usage: bool | None = None
     ) -> None:
-        """Which copies are kept; one that is not there cannot be asked for."""
+        """Which copies are kept. One that is not there is made of the other where that is a
+        matter of turning it: a tile is as high as it is wide, or the whole tensor."""
         handle = self._content.codes._handle
         there = (handle.codes is not None, handle.columnwise_codes is not None)
         wanted = [
             has if usage is None else bool(usage)
             for has, usage in zip(there, (rowwise_usage, columnwise_usage), strict=True)
         ]
-        for has, want, name in zip(there, wanted, ("rowwise", "columnwise"), strict=True):
-            if want and not has:
-                raise RuntimeError(
-                    f"[{type(self).__name__}] there is no {name} copy, and codes cannot be made of "
-                    "the other one; quantize the values again with a quantizer that makes both"
-                )
         if not any(wanted):
             raise ValueError(f"[{type(self).__name__}] one copy must remain")
+        for has, want, name in zip(there, wanted, ("rowwise", "columnwise"), strict=True):
+            if want and not has:
+                both = _with_both(self._content.codes)
+                if both is None:
+                    raise RuntimeError(
+                        f"[{type(self).__name__}] there is no {name} copy, and with these tiles "
+                        "it is not the other one turned; quantize the values again with a "
+                        "quantizer that makes both"
+                    )
+                self._content.codes, there = both, (True, True)
         if tuple(wanted) != there:
-            self._content.codes = _with_handle(self._content.codes, handle.with_usage(*wanted))
+            codes = self._content.codes
+            self._content.codes = _with_handle(codes, codes._handle.with_usage(*wanted))
 
     def get_high_precision_init_val(self) -> torch.Tensor | None:
         """What a weight was made from, where quantized_model_init was told to keep it."""
@@ -141,8 +153,9 @@ class QuantizedTensor(torch.Tensor):
         return made
 
     def __reduce_ex__(self, protocol: Any) -> Any:
-        arguments = (type(self), self._content.codes, self.requires_grad, is_parameter(self))
-        return _restored, arguments
+        content = self._content
+        kept = (content.codes, content.recipe, content.first_values)
+        return _restored, (type(self), kept, self.requires_grad, is_parameter(self))
 
     @classmethod
     def __torch_dispatch__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
@@ -218,11 +231,10 @@ def _keep_parameter(of: torch.Tensor, to: torch.Tensor) -> None:
         to._is_param = True  # type: ignore[attr-defined]
 
 
-def _restored(
-    cls: Any, codes: octavo.QuantizedTensor, requires_grad: bool, parameter: bool
-) -> QuantizedTensor:
-    """From a pickle, without a quantizer."""
-    made: QuantizedTensor = cls(_Content(codes, None, None, None), requires_grad)
+def _restored(cls: Any, kept: Any, requires_grad: bool, parameter: bool) -> QuantizedTensor:
+    """From a pickle, without a quantizer: a layer gives its own."""
+    codes, recipe, values = kept
+    made: QuantizedTensor = cls(_Content(codes, None, recipe, values), requires_grad)
     if parameter:
         made._is_param = True  # type: ignore[attr-defined]
     return made
@@ -266,13 +278,19 @@ def moved_content(tensor: QuantizedTensor, device: torch.device) -> _Content:
 
 def empty_like(codes: octavo.QuantizedTensor, device: torch.device) -> octavo.QuantizedTensor:
     """Memory for a quantization of the same kind."""
+    return _empty(codes, codes.scaling, device)
+
+
+def _empty(
+    codes: octavo.QuantizedTensor, scaling: octavo.Scaling, device: torch.device
+) -> octavo.QuantizedTensor:
     if device.type not in ("cpu", "cuda"):
         raise RuntimeError(f"[quantized] codes cannot be on {device}, wanted the CPU or CUDA")
     old, cuda = codes._handle, -1
     if device.type == "cuda":
         cuda = torch.cuda.current_device() if device.index is None else device.index
     handle = _octavo.QuantizedTensor.empty(
-        old.shape, old.source, old.scaling, TORCH.allocator(cuda), cuda
+        old.shape, old.source, scaling, TORCH.allocator(cuda), cuda
     )
     return octavo.QuantizedTensor(handle, TORCH, TORCH.stream(cuda))
 
@@ -283,6 +301,31 @@ def parts_of(codes: octavo.QuantizedTensor) -> dict[str, torch.Tensor]:
     return {
         part: TORCH.take(tensor, raw=True) for part, tensor in found.items() if tensor is not None
     }
+
+
+def _with_both(codes: octavo.QuantizedTensor) -> octavo.QuantizedTensor | None:
+    """With the copy that is not there, made by turning the other; None where it is not that."""
+    rows, cols = codes.tile
+    scaling = codes.scaling
+    turns = rows == cols and (rows == 0 or codes.ndim == 2) and codes.ndim >= 2
+    if not turns or codes.tensor_scale is not None or scaling.hadamard != "none":
+        return None
+    made = _empty(
+        codes, scaling.replace(rowwise=True, columnwise=True), torch.device(codes.device)
+    )
+    to, there = parts_of(made), parts_of(codes)
+    for part, other in (("codes", "columnwise_codes"), ("scales", "columnwise_scales")):
+        if part in there:
+            to[part].copy_(there[part])
+            to[other].copy_(_turned(there[part]).reshape(to[other].shape))
+        else:
+            to[other].copy_(there[other])
+            to[part].copy_(_turned(there[other]).reshape(to[part].shape))
+    return made
+
+
+def _turned(part: torch.Tensor) -> torch.Tensor:
+    return part if part.dim() < 2 else part.reshape(-1, part.shape[-1]).t()
 
 
 def _with_handle(

@@ -47,6 +47,11 @@ void neon_f32_tile(const TileJob& job) {
   const auto* a = reinterpret_cast<const float*>(job.a);
   const auto* b = reinterpret_cast<const float*>(job.b);
   const bool scaled = job.a_scale == nullptr;
+  // The sums that come next lie to the right of these, on a line or two of each row.
+  for (int i = 0; i < kRows; ++i) {
+    __builtin_prefetch(job.sums + i * job.pitch + kCols, 1);
+    __builtin_prefetch(job.sums + i * job.pitch + 2 * kCols - 1, 1);
+  }
   for (std::int64_t r = 0; r < job.runs; ++r) {
     // Unrolled, because what is indexed by a variable lives in memory.
     float32x4_t sum[kRows][kVectors];
@@ -55,6 +60,7 @@ void neon_f32_tile(const TileJob& job) {
 #pragma GCC unroll 3
       for (int j = 0; j < kVectors; ++j)
         sum[i][j] = scaled ? vld1q_f32(job.sums + i * job.pitch + 4 * j) : vdupq_n_f32(0.0F);
+#pragma GCC unroll 2
     for (std::int64_t k = 0; k < job.run; ++k, a += kRows, b += kCols) {
       __builtin_prefetch(b + kAhead * kCols);
       step(a, b, sum);
@@ -138,6 +144,7 @@ constinit const GemmMethod kNeonF32{
     .tile = {.rows = kRows, .cols = kCols, .step = 1, .run = neon_f32_tile},
     .dot = dot,
     .interleave = interleave_words,
+    .pack_codes = neon_pack_codes,
     .dot_codes = neon_dot_codes};
 
 void neon_interleave_words(const std::byte* const* rows, int count, std::int64_t words,

@@ -19,6 +19,7 @@ void neon_interleave_words(const std::byte* const* rows, int count, std::int64_t
 const GemmMethod* neon_gemm(const GemmJob& job);
 const AttentionMethod* neon_attention(const AttentionJob& job);
 DotKernel neon_dot_codes(const Format& format);
+PackCodes neon_pack_codes(const Format& format);
 Counts neon_count(const Encoder& encoder, const void* values, std::int64_t n, std::uint64_t index);
 
 // The powers of two: null for any other format, and for policies it leaves to the portable kernel.

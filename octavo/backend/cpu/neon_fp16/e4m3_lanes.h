@@ -46,20 +46,18 @@ struct TileLanes {
       : factor(vld1q_dup_f32(f)), poisoned(vld1q_dup_u8(p)) {}
 };
 
-// Codes of a few groups of sixteen, step by step for all of them: the core looks too short a way
-// ahead to mix them by itself.
-template <DType kSource, bool kClamps, int kGroups>
-[[gnu::always_inline]] inline void encode_groups(const E4m3Lanes& k, const std::byte* from,
-                                                 const TileLanes* tile, uint8x16_t poison,
-                                                 std::uint8_t* to) {
+// Codes of a few groups of sixteen products, which load(g, wide) fetches, step by step for all of
+// them: the core looks too short a way ahead to mix them by itself.
+template <bool kClamps, int kGroups, typename Load>
+[[gnu::always_inline]] inline void codes_of_groups(const E4m3Lanes& k, const Load& load,
+                                                   uint8x16_t* codes) {
   constexpr int kVectors = 2 * kGroups;
   const uint32x4_t almost = vdupq_n_u32(0xFFFF);
   uint16x8_t lane[kVectors], big[kVectors];
   uint8x16_t tops[kGroups];
   for (int g = 0; g < kGroups; ++g) {
     uint32x4_t wide[4];
-    F32Source<kSource>::load_scaled(from + g * kGroup * element_bytes(kSource), tile[g].factor,
-                                    wide);
+    load(g, wide);
     uint16x8_t floor[2];
     for (int i = 0; i < 2; ++i) {
       const uint32x4_t a = wide[2 * i], b = wide[2 * i + 1];
@@ -83,9 +81,23 @@ template <DType kSource, bool kClamps, int kGroups>
   for (int g = 0; g < kGroups; ++g) {
     const uint8x16_t field =
         vuzp1q_u8(vreinterpretq_u8_u16(lane[2 * g]), vreinterpretq_u8_u16(lane[2 * g + 1]));
-    const uint8x16_t code = vbslq_u8(vdupq_n_u8(0x80), tops[g], field);
-    vst1q_u8(to + g * kGroup, vbslq_u8(tile[g].poisoned, poison, code));
+    codes[g] = vbslq_u8(vdupq_n_u8(0x80), tops[g], field);
   }
+}
+
+// Groups that lie one after the other, each within a tile.
+template <DType kSource, bool kClamps, int kGroups>
+[[gnu::always_inline]] inline void encode_groups(const E4m3Lanes& k, const std::byte* from,
+                                                 const TileLanes* tile, uint8x16_t poison,
+                                                 std::uint8_t* to) {
+  const auto load = [&](int g, uint32x4_t wide[4]) __attribute__((always_inline)) {
+    F32Source<kSource>::load_scaled(from + g * kGroup * element_bytes(kSource), tile[g].factor,
+                                    wide);
+  };
+  uint8x16_t codes[kGroups];
+  codes_of_groups<kClamps, kGroups>(k, load, codes);
+  for (int g = 0; g < kGroups; ++g)
+    vst1q_u8(to + g * kGroup, vbslq_u8(tile[g].poisoned, poison, codes[g]));
 }
 
 // Whether a format is one of these: as E4M3 in the width of its mantissa and all that an encoder

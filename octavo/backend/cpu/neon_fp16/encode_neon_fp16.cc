@@ -152,6 +152,7 @@ MxKernels fp16_mx(const MxBlocks& blocks) {
   if (const MxRows rows = neon_fp16_mx_rows(blocks)) kernels.rows = rows;
   if (const MxRows rows = neon_fp16_mx_rows_e4m3(blocks)) kernels.rows = rows;
   if (const MxStripSpan strip = neon_fp16_mx_strip(blocks)) kernels.strip = strip;
+  if (const MxStripSpan strip = neon_fp16_mx_strip_e4m3(blocks)) kernels.strip = strip;
   return kernels;
 }
 

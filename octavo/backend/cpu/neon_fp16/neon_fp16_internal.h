@@ -14,9 +14,10 @@ ScaledSpan neon_fp16_encode_scaled_e4m3(const Encoder& encoder);
 
 // MX kernels in lanes of sixteen bits; null where those do not do.
 MxRows neon_fp16_mx_rows(const MxBlocks& blocks);
+MxStripSpan neon_fp16_mx_strip(const MxBlocks& blocks);
 // From f32 to E4M3 and its kin.
 MxRows neon_fp16_mx_rows_e4m3(const MxBlocks& blocks);
-MxStripSpan neon_fp16_mx_strip(const MxBlocks& blocks);
+MxStripSpan neon_fp16_mx_strip_e4m3(const MxBlocks& blocks);
 
 // Sums in f16 where they are asked for; else what plain NEON does.
 const GemmMethod* neon_fp16_gemm(const GemmJob& job);

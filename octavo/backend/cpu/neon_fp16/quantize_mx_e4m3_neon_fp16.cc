@@ -1,7 +1,6 @@
 // MX blocks of f32 in E4M3 along rows: amaxes and scales of a batch of blocks, then their codes,
 // read again from the first cache.
-#include "octavo/backend/cpu/neon/mx_scale.h"
-#include "octavo/backend/cpu/neon_fp16/e4m3_lanes.h"
+#include "octavo/backend/cpu/neon_fp16/e4m3_blocks.h"
 #include "octavo/backend/cpu/neon_fp16/neon_fp16_internal.h"
 
 namespace octavo::cpu {
@@ -9,35 +8,6 @@ namespace {
 
 // Enough that the way from the last amax to its factor does not show.
 constexpr std::int64_t kFew = 64, kBatchSize = kFew * kMxBlock;
-
-[[gnu::always_inline]] inline uint32x4_t block_amax(const float* x) {
-  uint32x4_t bits[8];
-  for (int i = 0; i < 8; ++i) bits[i] = vreinterpretq_u32_f32(vabsq_f32(vld1q_f32(x + 4 * i)));
-  for (int step = 4; step > 0; step /= 2)
-    for (int i = 0; i < step; ++i) bits[i] = vmaxq_u32(bits[i], bits[i + step]);
-  return bits[0];
-}
-
-struct BatchScales {
-  alignas(16) float factor[kFew];
-  alignas(16) std::uint8_t poisoned[kFew], bytes[kFew];
-};
-
-[[gnu::always_inline]] inline void make_scales(const MxConstants& k, const float* x,
-                                               BatchScales& made) {
-  for (std::int64_t first = 0; first < kFew; first += 16) {
-    uint32x4_t bytes[4], poisoned[4];
-    for (int i = 0; i < 4; ++i, x += 4 * kMxBlock) {
-      const uint32x4_t a = vpmaxq_u32(block_amax(x), block_amax(x + kMxBlock)),
-                       b = vpmaxq_u32(block_amax(x + 2 * kMxBlock), block_amax(x + 3 * kMxBlock));
-      float32x4_t factor;
-      scales_of(k, vpmaxq_u32(a, b), factor, bytes[i], poisoned[i]);
-      vst1q_f32(made.factor + first + 4 * i, factor);
-    }
-    vst1q_u8(made.bytes + first, low_bytes(bytes));
-    vst1q_u8(made.poisoned + first, low_bytes(poisoned));
-  }
-}
 
 template <bool kClamps>
 void mx_rows_e4m3(const MxBlocks& blocks, const void* values, std::uint8_t* codes,
@@ -48,10 +18,15 @@ void mx_rows_e4m3(const MxBlocks& blocks, const void* values, std::uint8_t* code
   k.down = 0;  // factors as they are: lanes have their own way to the element's bias
   const E4m3Lanes lanes(blocks.format);
   const uint8x16_t poison = vdupq_n_u8(blocks.poison_code);
-  BatchScales made;
+  BlockScales<kFew> made;
   const auto batch = [&](const float* x, std::int64_t ahead, std::uint8_t* to)
       __attribute__((always_inline)) {
-    make_scales(k, x, made);
+    for (std::int64_t first = 0; first < kFew; first += 16) {
+      const auto of_four = [&](int i) __attribute__((always_inline)) {
+        return x + (first + 4 * i) * kMxBlock;
+      };
+      sixteen_scales(k, of_four, NotSeen{}, first, made);
+    }
     const auto* from = reinterpret_cast<const std::byte*>(x);
     for (std::int64_t b = 0; b < kFew; b += 2) {
       TileLanes tile[4];
@@ -81,11 +56,8 @@ void mx_rows_e4m3(const MxBlocks& blocks, const void* values, std::uint8_t* code
 }  // namespace
 
 MxRows neon_fp16_mx_rows_e4m3(const MxBlocks& blocks) {
-  if (blocks.source != DType::f32 || blocks.format.bits() != 8 ||
-      !e4m3_lanes_fit(make_encoder(blocks.format, {}, DType::f32)))
-    return nullptr;
-  const bool up = blocks.rule == ScaleRule::rceil || blocks.rule == ScaleRule::ceil;
-  return up ? mx_rows_e4m3<false> : mx_rows_e4m3<true>;
+  if (!e4m3_blocks_fit(blocks)) return nullptr;
+  return e4m3_blocks_clamp(blocks) ? mx_rows_e4m3<true> : mx_rows_e4m3<false>;
 }
 
 }  // namespace octavo::cpu
