@@ -8,10 +8,13 @@
 #include "cli/command.h"
 #include "cli/completion.h"
 #include "cli/names.h"
+#include "cli/quantize_checkpoint_run.h"
 #include "cli/quantize_plan.h"
 #include "cli/suggest.h"
 #include "cli/terminal.h"
 #include "octavo/base/error.h"
+#include "octavo/checkpoint/dialect.h"
+#include "octavo/checkpoint/verify.h"
 #include "octavo/round/policy_names.h"
 #include "octavo/round/profile.h"
 
@@ -42,7 +45,12 @@ Words words_for(const std::string& argument) {
                                                          {"--scale-rule", scale_rule_names},
                                                          {"--scale-policy", scale_policy_names},
                                                          {"--arith", arith_names},
-                                                         {"--non-finite", non_finite_names}};
+                                                         {"--non-finite", non_finite_names},
+                                                         {"--target", dialect_names},
+                                                         {"--scale-rounding", scale_rounding_names},
+                                                         {"--nonfinite", nonfinite_names},
+                                                         {"--for", loader_names},
+                                                         {"--dtype", dequantized_dtype_names}};
   const auto found = kKnown.find(argument);
   return found == kKnown.end() ? Words{} : found->second();
 }

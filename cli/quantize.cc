@@ -1,4 +1,5 @@
-// octavo quantize: what a way of quantizing does to an array, in numbers and in a picture.
+// octavo quantize: a whole checkpoint (quantize_checkpoint_run.cc), or what a way of quantizing
+// does to an array, in numbers and in a picture.
 #include <fmt/format.h>
 
 #include <chrono>
@@ -10,6 +11,7 @@
 #include "cli/json_text.h"
 #include "cli/names.h"
 #include "cli/output_name.h"
+#include "cli/quantize_checkpoint_run.h"
 #include "cli/quantize_input.h"
 #include "cli/quantize_plan.h"
 #include "cli/quantize_report.h"
@@ -26,7 +28,14 @@
 namespace octavo::cli {
 namespace {
 
-constexpr const char* kExamples = R"(Examples:
+constexpr const char* kExamples = R"(Examples, checkpoints:
+  octavo quantize model/ -o out/ --recipe fp8-channel                a folder that servers load
+  octavo quantize model/ -o out/ --recipe nvfp4 --report report.html
+  octavo quantize model/ --recipe mxfp8 --dry-run                    plan and sizes
+  octavo quantize model/ -o out/ --recipe nvfp4 --recipe-for 'down_proj=mxfp8' --exclude 'layers\.0\.'
+  octavo quantize model/ -o out/ --recipe fp8-block --target deepseek --fail-if 'cosine<0.999'
+
+Examples, arrays:
   octavo quantize x.npy --recipe mxfp8                       what MXFP8 does to an array
   octavo quantize x.npy --recipe nvfp4 --plot error.svg      where the error is, as a picture
   octavo quantize x.npy --recipe mxfp8:e5m2 --scale-rule floor
@@ -37,7 +46,8 @@ constexpr const char* kExamples = R"(Examples:
   octavo quantize x.npy --recipe fp8-block --json            for a program to read
 
 Tiles are rows x columns of elements that share a scale. With --fail-if the exit code is 3 when a
-limit is missed, and also when a result is NaN or Inf, which no metric counts.)";
+limit is missed, and also when a result is NaN or Inf, which no metric counts. A checkpoint misses a
+limit when one of its tensors does, and is written nevertheless.)";
 
 using Clock = std::chrono::steady_clock;
 
@@ -180,17 +190,22 @@ void add_encoding_options(CLI::App& app, QuantizeArguments& arguments) {
 Command add_quantize(CLI::App& program, Globals& globals) {
   CLI::App* app =
       add_subcommand(program, globals, "quantize",
-                     "Quantize an array with scales, and show what that loses", kExamples);
+                     "Quantize a checkpoint or an array, and show what that loses", kExamples);
   auto arguments = std::make_shared<QuantizeArguments>();
-  app->add_option("IN", arguments->input, "The .npy file to read")->required()->type_name("");
+  auto for_checkpoints = std::make_shared<CheckpointArguments>();
+  app->add_option("IN", arguments->input,
+                  "A model: a folder or a .safetensors file; or an array: a .npy file")
+      ->required()
+      ->type_name("");
   add_scaling_options(*app, *arguments);
   add_encoding_options(*app, *arguments);
   app->add_option("--from", arguments->from,
                   "What the elements of IN are where it does not say: bfloat16")
       ->type_name("TYPE");
-  app->add_option(
-         "-o,--output", arguments->output,
-         "Write codes and scales to a .safetensors file, unless a limit of --fail-if is missed")
+  app->add_option("-o,--output", arguments->output,
+                  "Where a checkpoint goes: a folder that is not there yet. Of an array: codes and "
+                  "scales to a "
+                  ".safetensors file, unless a limit of --fail-if is missed")
       ->type_name("FILE");
   app->add_option("--plot", arguments->plot, "Also write a picture (SVG) of where the error is")
       ->type_name("FILE");
@@ -205,7 +220,13 @@ Command add_quantize(CLI::App& program, Globals& globals) {
                   "At most so many threads (default 0: every core, or OCTAVO_THREADS)")
       ->type_name("N")
       ->check(CLI::Range(0, kMaxThreads).description(""));
-  return {app, [arguments, &globals] { return run_quantize(*arguments, globals); }};
+  add_checkpoint_options(*app, *for_checkpoints);
+  return {app, [app, arguments, for_checkpoints, &globals] {
+            const bool checkpoint = is_checkpoint(arguments->input);
+            check_kind_of_options(*app, checkpoint);
+            return checkpoint ? run_quantize_checkpoint(*arguments, *for_checkpoints, globals)
+                              : run_quantize(*arguments, globals);
+          }};
 }
 
 }  // namespace octavo::cli

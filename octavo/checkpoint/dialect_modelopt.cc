@@ -153,7 +153,7 @@ std::vector<FoundWeight> find(const CheckpointReader& checkpoint) {
                            .codes = &tensor,
                            .scales = checkpoint.find(name + "_scale"),
                            .tensor_scale = checkpoint.find(name + "_scale_2"),
-                           .said = tiles_for(std::string(module_name(name)), checkpoint)};
+                           .said = tiles_for(std::string(module_of(name)), checkpoint)};
     if (parts.scales != nullptr || holds_fp8(tensor)) found.push_back(assemble(parts));
   }
   return found;

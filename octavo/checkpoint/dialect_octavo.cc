@@ -42,7 +42,7 @@ FoundWeight found_weight(const CheckpointReader& checkpoint, const std::string& 
     const Description said = parse_description(line);
     FoundWeight found;
     found.weight = {.name = name,
-                    .module = std::string(module_name(name)),
+                    .module = std::string(module_of(name)),
                     .shape = said.shape,
                     .source = said.source,
                     .scaling = said.scaling};

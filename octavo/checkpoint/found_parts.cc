@@ -142,11 +142,6 @@ const Json& quantization_config(const Json& config) {
   return config["quantization_config"];
 }
 
-std::string_view module_name(std::string_view weight) {
-  constexpr std::string_view kWeight = ".weight";
-  return weight.ends_with(kWeight) ? weight.substr(0, weight.size() - kWeight.size()) : weight;
-}
-
 DType source_type(const CheckpointReader& checkpoint) {
   const Json& config = checkpoint.config();
   for (const Json* const place : {&config, &config["text_config"]})
@@ -184,7 +179,7 @@ FoundWeight assemble(const FoundParts& parts) {
   FoundWeight found;
   QuantizedWeight& weight = found.weight;
   weight.name = parts.name;
-  weight.module = module_name(parts.name);
+  weight.module = module_of(parts.name);
   if (holds_fp8(*parts.codes)) {
     const Format format = parts.codes->entry->type == StoredType::f8_e5m2 ? e5m2 : e4m3fn;
     weight.shape = parts.shape.value_or(*shape);

@@ -7,6 +7,7 @@
 #include <string_view>
 
 #include "octavo/checkpoint/dialect_internal.h"
+#include "octavo/checkpoint/module_role.h"
 
 namespace octavo {
 
@@ -36,8 +37,5 @@ struct FoundParts {
 
 // The type that weights had: what config.json says, else what most tensors beside them have.
 [[nodiscard]] DType source_type(const CheckpointReader& checkpoint);
-
-// Without ".weight".
-[[nodiscard]] std::string_view module_name(std::string_view weight);
 
 }  // namespace octavo

@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <numeric>
 
 #include "octavo/base/error.h"
 #include "octavo/pipeline/bands_internal.h"
@@ -12,9 +13,11 @@ constexpr std::int64_t kCopyRowBytes = 4096;
 std::int64_t rows_of_a_band(const QuantizePlan& plan, const TensorAction& action,
                             const RowLayout& layout) {
   const std::int64_t wanted = std::max<std::int64_t>(1, kBandBytes / layout.row_bytes);
-  if (!action.quantize) return wanted;
-  const std::int64_t unit =
-      std::max<std::int64_t>(1, band_rows(plan.options.target, action.weight));
+  if (!action.quantize && !action.found) return wanted;
+  // Bands of what is spelled anew are bands in both spellings.
+  std::int64_t unit = 1;
+  if (action.quantize) unit = std::max(unit, band_rows(plan.options.target, action.weight));
+  if (action.found) unit = std::lcm(unit, band_rows(plan.source_dialect, action.found->weight));
   const Shape& shape = action.weight.shape;
   const bool one_matrix = shape.rank() == 3 && unit == shape[1] && unit > 1;
   return one_matrix ? unit : std::max<std::int64_t>(1, wanted / unit) * unit;
@@ -25,9 +28,9 @@ std::int64_t rows_of_a_band(const QuantizePlan& plan, const TensorAction& action
 RowLayout row_layout(const CheckpointReader& source, const TensorAction& action) {
   const safetensors::TensorEntry& entry = *source.tensors()[action.tensor].entry;
   const auto total = static_cast<std::int64_t>(entry.nbytes());
-  if (action.quantize) {
+  if (action.quantize || action.found) {
     const Shape& shape = action.weight.shape;
-    const std::int64_t cols = shape[shape.rank() - 1];
+    const std::int64_t cols = std::max<std::int64_t>(1, shape[shape.rank() - 1]);
     return {.rows = element_count(shape) / cols,
             .row_bytes = cols * element_bytes(action.weight.source)};
   }
@@ -67,7 +70,7 @@ std::uint64_t band_memory(const CheckpointReader& source, const QuantizePlan& pl
   for (const Band& band : bands) {
     const TensorAction& action = plan.actions[band.action];
     const std::int64_t window = band.rows * row_layout(source, action).row_bytes;
-    if (!action.quantize) {
+    if (!action.quantize && !action.found) {
       most = std::max(most, window);
       continue;
     }

@@ -58,7 +58,11 @@ void finish_folder(const CheckpointReader& source, const QuantizePlan& plan,
     copy_file(source.path() + "/" + name, folder.path_of(name));
   if (!plan.index_name.empty()) write_index(plan, folder);
   Json config = source.config(), side = source.hf_quant_config();
-  if (!plan.model.weights.empty()) configure(plan.options.target, plan.model, config, side);
+  const bool was_quantized =
+      std::any_of(plan.actions.begin(), plan.actions.end(),
+                  [](const TensorAction& action) { return action.found != nullptr; });
+  if (!plan.model.weights.empty() || was_quantized)
+    configure(plan.options.target, plan.model, config, side);
   Json octavo;
   for (const auto& [key, value] : provenance) octavo.set(key, value);
   config.set("octavo", std::move(octavo));

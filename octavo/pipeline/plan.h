@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <utility>
 #include <vector>
@@ -50,6 +51,9 @@ struct TensorAction {
   std::string why{};         // why not quantized, or what was planned around
   QuantizedWeight weight{};  // where quantized
   Scaling scaling{};         // what it is quantized with: weight.scaling, but for bf16 scales
+  // Where the source is quantized already: its codes are spelled anew (quantize), or decoded to
+  // weight.source (not).
+  std::shared_ptr<const FoundWeight> found{};
   std::vector<SpelledTensor> outputs{};  // what the file gets; a copy has one
   std::size_t file = 0;                  // of QuantizePlan::files
   int group = -1;                        // actions of one group share amaxes; -1: alone
@@ -62,6 +66,7 @@ struct QuantizePlan {
   std::string index_name;             // empty: one file and no index
   int groups = 0;
   QuantizedModel model;
+  Dialect source_dialect = Dialect::octavo;  // where actions have found weights
   std::uint64_t bytes_before = 0, bytes_after = 0;
   double bits_per_weight = 0;
   std::vector<std::string> notes;

@@ -35,24 +35,6 @@ std::string options_text(const QuantizeCheckpointOptions& options, const Quantiz
   return out;
 }
 
-std::string source_hash(const CheckpointReader& source, const QuantizePlan& plan,
-                        const std::vector<ActionResult>& results) {
-  std::uint64_t hash = 0;
-  for (std::size_t i = 0; i < plan.actions.size(); ++i) {
-    const auto& entry = *source.tensors()[plan.actions[i].tensor].entry;
-    const std::uint64_t name =
-        text_hash(text(entry.name, " ", safetensors::stored_name(entry.type)));
-    // Parts of one tensor add up before they are mixed with its name.
-    std::uint64_t content = results[i].content;
-    while (i + 1 < plan.actions.size() && plan.actions[i + 1].tensor == plan.actions[i].tensor)
-      content += results[++i].content;
-    hash += text_hash(hex_of(content), name);
-  }
-  return hex_of(hash);
-}
-
-using Provenance = std::vector<std::pair<std::string, std::string>>;
-
 Provenance provenance_of(const CheckpointReader& source, const QuantizePlan& plan,
                          const std::vector<ActionResult>& results) {
   Provenance out{{"version", version()},
@@ -153,18 +135,10 @@ CheckpointReport quantize_checkpoint(const std::string& source_path, const std::
   if (wants_one_file(out)) {
     report = into_one_file(source, plan, out, options);
   } else {
-    OutputFolder folder(out, source, {options_text(options, plan), source_identity(source)},
-                        options.resume);
-    try {
-      const auto results =
-          stream_checkpoint(source, plan, options, {.folder = &folder, .file = {}});
-      report = make_report(source, plan, results, options.measure);
-      finish_folder(source, plan, report.provenance, folder);
-    } catch (const Error& error) {
-      // What a later call could go on with stays; what it could only stumble over does not.
-      folder.abandon(error.code() != ErrorCode::io && error.code() != ErrorCode::unsupported);
-      throw;
-    }
+    const auto results = stream_into_folder(
+        source, plan, options, {options_text(options, plan), source_identity(source)}, out,
+        [&](const std::vector<ActionResult>& done) { return provenance_of(source, plan, done); });
+    report = make_report(source, plan, results, options.measure);
   }
   report.source = source_path;
   report.output = out;

@@ -120,7 +120,7 @@ class Streaming {
       kept.set("content", hex_of(result.content));
       kept.set("nan", result.found.nan);
       kept.set("inf", result.found.inf);
-      if (plan_.actions[i].quantize && options_.measure) kept.set("error", result.error.kept());
+      if (is_measured(plan_.actions[i])) kept.set("error", result.error.kept());
       tensors.push(std::move(kept));
     }
     Json out;
@@ -137,7 +137,7 @@ class Streaming {
         wanted_group[static_cast<std::size_t>(action_of(band).group)] = true;
     for (const Band& band : cut_bands(source_, plan_)) {
       const TensorAction& action = action_of(band);
-      if (!action.quantize || !has_tensor_scale(action.scaling)) continue;
+      if (!action.quantize || action.found || !has_tensor_scale(action.scaling)) continue;
       const bool wanted = action.group >= 0 ? wanted_group[static_cast<std::size_t>(action.group)]
                                             : !files_[action.file].finished;
       if (wanted) amax_bands_.push_back(band);
@@ -190,13 +190,46 @@ class Streaming {
   void do_band(Workspace& work, const Band& band) {
     const TensorAction& action = action_of(band);
     safetensors::FileWriter& writer = writer_of(action.file);
-    action.quantize ? quantize_band(work, band, writer) : copy_band(work, band, writer);
+    if (action.found) {
+      take_over_band(band, writer);
+    } else if (action.quantize) {
+      quantize_band(work, band, writer);
+    } else {
+      copy_band(work, band, writer);
+    }
     bool last = false;
     {
       const std::lock_guard lock(merging_);
       last = --files_[action.file].bands_left == 0;
     }
     if (last) finish_file(action.file);
+  }
+
+  [[nodiscard]] bool is_measured(const TensorAction& action) const {
+    return action.quantize && !action.found && options_.measure;
+  }
+
+  // Codes that are there already, in another spelling or decoded.
+  void take_over_band(const Band& band, safetensors::FileWriter& writer) {
+    const TensorAction& action = action_of(band);
+    const QuantizedTensor codes =
+        read_band(source_, plan_.source_dialect, *action.found, band.first_row, band.rows);
+    if (action.quantize) {
+      for (const BandBytes& part :
+           spell_band(plan_.options.target, action.weight, band.first_row, codes))
+        writer.write(writer.at(action.outputs[part.tensor].plan.name), part.offset, part.bytes);
+    } else {
+      const Tensor values = dequantize(codes, action.weight.source, {.threads = 1});
+      writer.write(
+          writer.at(action.outputs.front().plan.name),
+          static_cast<std::uint64_t>(band.first_row * row_layout(source_, action).row_bytes),
+          values.bytes());
+    }
+    const std::span<const std::byte> bytes = codes.rowwise.codes.bytes();
+    const std::uint64_t content =
+        content_sum(bytes, static_cast<std::int64_t>(bytes.size()) / band.rows, band.first_row);
+    const std::lock_guard lock(merging_);
+    results_[band.action].content += content;
   }
 
   void copy_band(Workspace& work, const Band& band, safetensors::FileWriter& writer) {

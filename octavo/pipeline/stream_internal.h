@@ -3,8 +3,10 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "octavo/base/json.h"
@@ -35,5 +37,20 @@ struct Destination {
                                                           const QuantizePlan& plan,
                                                           const QuantizeCheckpointOptions& options,
                                                           const Destination& destination);
+
+// The whole of it, for a folder: made or taken up, filled, and finished with the other files, index
+// and config. After an error what a later call can go on with stays, the rest goes.
+using Provenance = std::vector<std::pair<std::string, std::string>>;
+using MakeProvenance = std::function<Provenance(const std::vector<ActionResult>&)>;
+[[nodiscard]] std::vector<ActionResult> stream_into_folder(const CheckpointReader& source,
+                                                           const QuantizePlan& plan,
+                                                           const QuantizeCheckpointOptions& options,
+                                                           const WorkIdentity& identity,
+                                                           const std::string& out,
+                                                           const MakeProvenance& provenance);
+
+// A number for the source's content, from what was read of it.
+[[nodiscard]] std::string source_hash(const CheckpointReader& source, const QuantizePlan& plan,
+                                      const std::vector<ActionResult>& results);
 
 }  // namespace octavo

@@ -1,0 +1,136 @@
+// What --dry-run prints: one line for all layers' tensors of the same kind and fate.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cctype>
+
+#include "cli/checkpoint_text.h"
+#include "cli/number_text.h"
+#include "cli/terminal.h"
+#include "octavo/base/error.h"
+#include "octavo/safetensors/header_writer.h"
+
+namespace octavo::cli {
+namespace {
+
+std::uint64_t bytes_of(const safetensors::TensorPlan& plan) {
+  std::uint64_t bits = static_cast<std::uint64_t>(safetensors::stored_bits(plan.type));
+  for (const std::uint64_t extent : plan.shape) bits *= extent;
+  return bits / 8;
+}
+
+std::uint64_t bytes_after(const TensorAction& action) {
+  std::uint64_t sum = 0;
+  for (const SpelledTensor& output : action.outputs) sum += bytes_of(output.plan);
+  return sum;
+}
+
+const std::string& name_of_action(const CheckpointReader& source, const TensorAction& action) {
+  return action.quantize ? action.weight.name : source.tensors()[action.tensor].name();
+}
+
+std::string shape_of(const CheckpointReader& source, const TensorAction& action) {
+  std::string out;
+  const auto add = [&](auto extent) { out += (out.empty() ? "" : " x ") + std::to_string(extent); };
+  if (action.quantize)
+    for (int i = 0; i < action.weight.shape.rank(); ++i) add(action.weight.shape[i]);
+  else
+    for (const std::uint64_t extent : source.tensors()[action.tensor].entry->shape) add(extent);
+  return out.empty() ? "scalar" : out;
+}
+
+struct Line {
+  std::string name, shape, what;
+  std::uint64_t after = 0;
+  std::int64_t count = 0;
+};
+
+}  // namespace
+
+std::string without_numbers(std::string_view name) {
+  std::string out;
+  while (!name.empty()) {
+    const std::size_t end = std::min(name.find('.'), name.size());
+    const std::string_view part = name.substr(0, end);
+    const bool number = !part.empty() && std::all_of(part.begin(), part.end(), [](unsigned char c) {
+      return std::isdigit(c) != 0;
+    });
+    out += (out.empty() ? "" : ".") + (number ? "*" : std::string(part));
+    name.remove_prefix(std::min(end + 1, name.size()));
+  }
+  return out;
+}
+
+std::string plan_text(const CheckpointReader& source, const QuantizePlan& plan) {
+  std::vector<Line> lines;
+  std::int64_t quantized = 0;
+  for (const TensorAction& action : plan.actions) {
+    quantized += action.quantize;
+    Line line{without_numbers(name_of_action(source, action)), shape_of(source, action),
+              action.quantize ? action.preset : "as it is", 0, 0};
+    if (!action.why.empty()) line.what += ": " + action.why;
+    auto same = std::find_if(lines.begin(), lines.end(), [&](const Line& known) {
+      return known.name == line.name && known.shape == line.shape && known.what == line.what;
+    });
+    if (same == lines.end()) same = lines.insert(lines.end(), line);
+    same->after += bytes_after(action);
+    ++same->count;
+  }
+  const Style style(stdout);
+  std::string out = style.bold(fmt::format("{:>5}  {:<48} {:>14} {:>10}  {}", "count", "tensor",
+                                           "shape", "size after", "becomes")) +
+                    "\n";
+  for (const Line& line : lines)
+    out += fmt::format("{:>5}  {:<48} {:>14} {:>10}  {}\n", line.count, short_name(line.name, 48),
+                       line.shape, bytes_text(static_cast<double>(line.after)),
+                       octavo::shown(line.what, 160));
+  const auto before = static_cast<double>(plan.bytes_before),
+             after = static_cast<double>(plan.bytes_after);
+  out += fmt::format("\n  size      {} -> {} ({:.1f} %) in {} file{}\n", bytes_text(before),
+                     bytes_text(after), before > 0 ? 100 * after / before : 100.0,
+                     plan.files.size(), plan.files.size() == 1 ? "" : "s");
+  out += fmt::format("  tensors   {} of {} quantized, {:.2f} bits per weight\n", quantized,
+                     plan.actions.size(), plan.bits_per_weight);
+  for (const std::string& note : plan.notes)
+    out += fmt::format("  note: {}\n", octavo::shown(note, 400));
+  return out;
+}
+
+Json json_of(const CheckpointReader& source, const QuantizePlan& plan) {
+  Json tensors = Json::array();
+  for (const TensorAction& action : plan.actions) {
+    const safetensors::TensorEntry& entry = *source.tensors()[action.tensor].entry;
+    Json shape = Json::array();
+    if (action.quantize)
+      for (int i = 0; i < action.weight.shape.rank(); ++i) shape.push(action.weight.shape[i]);
+    else
+      for (const std::uint64_t extent : entry.shape) shape.push(static_cast<std::int64_t>(extent));
+    Json one = Json::object({{"name", name_of_action(source, action)},
+                             {"shape", std::move(shape)},
+                             {"source", safetensors::stored_name(entry.type)},
+                             {"quantized", action.quantize}});
+    if (action.quantize) one.set("preset", action.preset);
+    if (!action.why.empty()) one.set("why", action.why);
+    Json outputs = Json::array();
+    for (const SpelledTensor& output : action.outputs) outputs.push(output.plan.name);
+    one.set("outputs", std::move(outputs));
+    one.set("bytes_after", static_cast<std::int64_t>(bytes_after(action)));
+    one.set("file", plan.files[action.file]);
+    if (action.group >= 0) one.set("shares_scales_in_group", action.group);
+    tensors.push(std::move(one));
+  }
+  Json notes = Json::array();
+  for (const std::string& note : plan.notes) notes.push(note);
+  Json files = Json::array();
+  for (const std::string& file : plan.files) files.push(file);
+  return Json::object({{"recipe", plan.options.recipe},
+                       {"target", name_of(plan.options.target)},
+                       {"bytes_before", static_cast<std::int64_t>(plan.bytes_before)},
+                       {"bytes_after", static_cast<std::int64_t>(plan.bytes_after)},
+                       {"bits_per_weight", plan.bits_per_weight},
+                       {"files", std::move(files)},
+                       {"notes", std::move(notes)},
+                       {"tensors", std::move(tensors)}});
+}
+
+}  // namespace octavo::cli

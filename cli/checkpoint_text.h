@@ -1,0 +1,30 @@
+// Reports and plans of checkpoints, as tables for people. JSON is the library's own.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "cli/gate.h"
+#include "octavo/base/json.h"
+#include "octavo/pipeline/plan.h"
+#include "octavo/report/checkpoint_report.h"
+
+namespace octavo::cli {
+
+// Size before and after, bits per weight, the worst tensors, notes.
+std::string summary_text(const CheckpointReport& report);
+
+std::string plan_text(const CheckpointReader& source, const QuantizePlan& plan);
+Json json_of(const CheckpointReader& source, const QuantizePlan& plan);
+
+// The same name with numbers as "*": tensors of all layers under one name.
+std::string without_numbers(std::string_view name);
+
+// Says on stderr which limits are missed, and by which tensor; true if any is.
+bool misses_gates(std::string_view op, const CheckpointReport& report,
+                  const std::vector<Gate>& gates);
+
+// A name that is untrusted, at most `most` characters, its middle left out.
+std::string short_name(std::string_view name, std::size_t most);
+
+}  // namespace octavo::cli

@@ -1,0 +1,30 @@
+// Statistics of the values of a tensor in a checkpoint, quantized or not, in one pass and little
+// memory.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+
+#include "octavo/checkpoint/dialect.h"
+
+namespace octavo::cli {
+
+struct Statistics {
+  std::int64_t count = 0, nan = 0, inf = 0, zero = 0;
+  double least = 0, most = 0;  // of the finite values
+  double sum = 0, sum2 = 0;
+
+  void add(double value);
+  [[nodiscard]] std::int64_t finite() const { return count - nan - inf; }
+  [[nodiscard]] double mean() const;
+  [[nodiscard]] double deviation() const;  // standard, of the whole
+};
+
+// Nothing for types that are no floating point.
+std::optional<Statistics> statistics_of(const CheckpointReader& checkpoint,
+                                        const StoredTensor& tensor);
+// Of what the codes and scales stand for.
+Statistics statistics_of(const CheckpointReader& checkpoint, Dialect dialect,
+                         const FoundWeight& found);
+
+}  // namespace octavo::cli

@@ -1,0 +1,153 @@
+// octavo verify: will servers load this checkpoint, and as what was meant?
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <memory>
+
+#include "cli/command.h"
+#include "cli/names.h"
+#include "cli/terminal.h"
+#include "octavo/base/error.h"
+#include "octavo/checkpoint/dialect.h"
+#include "octavo/checkpoint/verify.h"
+
+namespace octavo::cli {
+namespace {
+
+constexpr const char* kExamples = R"(Examples:
+  octavo verify out/                                 against the rules of every server
+  octavo verify out/ --for vllm,sglang               of these
+  octavo verify out/ --tensor-parallel 8             split over eight devices
+  octavo verify out/ --json                          findings for a program to read
+
+Reads configuration, headers and scales, and runs no server. Findings are errors (it does not load,
+or loads as something else) or warnings. The exit code is 1 if there is an error, or with --strict if
+there is any finding.)";
+
+struct Arguments {
+  std::string input;
+  std::vector<std::string> loaders;
+  int tensor_parallel = 1;
+  bool strict = false, rules = false;
+};
+
+std::vector<Loader> loaders_of(const std::vector<std::string>& typed) {
+  std::vector<Loader> out;
+  for (const std::string& name : typed)
+    out.push_back(named_argument("[verify] --for:", name, loader_names(), parse_loader));
+  return out;
+}
+
+std::string findings_text(const std::vector<Finding>& findings) {
+  const Style style(stdout);
+  std::string out;
+  for (const Finding& finding : findings) {
+    const bool error = finding.severity == Severity::error;
+    out += fmt::format("{} {}: {}: {}{}\n", error ? style.bad("error") : style.warn("warning"),
+                       finding.loader, finding.rule,
+                       finding.tensor.empty() ? "" : octavo::shown(finding.tensor, 160) + ": ",
+                       octavo::shown(finding.message, 500));
+  }
+  return out;
+}
+
+Json json_of(const Recognized& recognized, const std::vector<Finding>& findings, bool good) {
+  Json list = Json::array();
+  for (const Finding& finding : findings)
+    list.push(Json::object({{"severity", finding.severity == Severity::error ? "error" : "warning"},
+                            {"loader", finding.loader},
+                            {"rule", finding.rule},
+                            {"tensor", finding.tensor},
+                            {"message", finding.message}}));
+  return Json::object(
+      {{"good", good},
+       {"quantized", recognized.quantized},
+       {"dialect", recognized.quantized ? Json(name_of(recognized.dialect)) : Json()},
+       {"weights", static_cast<std::int64_t>(recognized.weights.size())},
+       {"findings", std::move(list)}});
+}
+
+// What a checkpoint is, where it can be told; findings say what is wrong with one that cannot.
+Recognized recognized_or_nothing(const CheckpointReader& checkpoint) {
+  try {
+    return recognize(checkpoint);
+  } catch (const Error&) {
+    return {};
+  }
+}
+
+int print_rules(const Globals& globals) {
+  Json list = Json::array();
+  std::string out;
+  for (const VerifyRule& rule : verify_rules()) {
+    list.push(Json::object({{"rule", rule.id}, {"what", rule.what}}));
+    out += fmt::format("{:<20} {}\n", rule.id, rule.what);
+  }
+  print(globals.json ? list.dump() + "\n" : out);
+  return kGood;
+}
+
+int run_verify(const Arguments& arguments, const Globals& globals) {
+  if (arguments.rules) return print_rules(globals);
+  if (arguments.input.empty())
+    throw UsageError("[verify] got no checkpoint; give a folder or a .safetensors file");
+  VerifyOptions options{.tensor_parallel = arguments.tensor_parallel};
+  if (!arguments.loaders.empty()) options.loaders = loaders_of(arguments.loaders);
+  const CheckpointReader checkpoint(arguments.input);
+  const std::vector<Finding> findings = verify(checkpoint, options);
+  const Recognized recognized = recognized_or_nothing(checkpoint);
+  const auto errors = std::count_if(findings.begin(), findings.end(), [](const Finding& finding) {
+    return finding.severity == Severity::error;
+  });
+  const bool good = arguments.strict ? findings.empty() : errors == 0;
+  if (globals.json) {
+    print(json_of(recognized, findings, good).dump() + "\n");
+    return good ? kGood : kFailed;
+  }
+  // "vllm, transformers", by whether any error is theirs.
+  std::string loads, fails;
+  for (const Loader loader : options.loaders) {
+    const bool wrong = std::any_of(findings.begin(), findings.end(), [&](const Finding& finding) {
+      return finding.severity == Severity::error &&
+             (finding.loader == name_of(loader) || finding.loader == "all");
+    });
+    std::string& into = wrong ? fails : loads;
+    into += text(into.empty() ? "" : ", ", name_of(loader));
+  }
+  print(findings_text(findings));
+  const Style style(stdout);
+  const std::string what = recognized.quantized
+                               ? fmt::format("{}, {} quantized weights",
+                                             name_of(recognized.dialect), recognized.weights.size())
+                               : std::string("not quantized");
+  const auto warnings = static_cast<std::ptrdiff_t>(findings.size()) - errors;
+  print(fmt::format("{} ({}): {} error{}, {} warning{}\n", octavo::shown(arguments.input, 200),
+                    what, errors, errors == 1 ? "" : "s", warnings, warnings == 1 ? "" : "s"));
+  if (!loads.empty()) print(fmt::format("  {} {}\n", style.good("loads in      "), loads));
+  if (!fails.empty()) print(fmt::format("  {} {}\n", style.bad("does not load:"), fails));
+  return good ? kGood : kFailed;
+}
+
+}  // namespace
+
+Command add_verify(CLI::App& program, Globals& globals) {
+  CLI::App* app = add_subcommand(program, globals, "verify",
+                                 "Check that servers will load a quantized checkpoint", kExamples);
+  auto arguments = std::make_shared<Arguments>();
+  app->add_option("MODEL", arguments->input, "A folder or a .safetensors file")->type_name("");
+  app->add_option("--for", arguments->loaders,
+                  "Whose rules, with commas between: " + listed(loader_names()) + " (default: all)")
+      ->type_name("NAMES")
+      ->expected(1)
+      ->delimiter(',')
+      ->take_all();
+  app->add_option("--tensor-parallel", arguments->tensor_parallel,
+                  "Over how many devices matrices are split (default 1)")
+      ->type_name("N")
+      ->check(CLI::Range(1, 4096).description(""));
+  app->add_flag("--strict", arguments->strict, "Warnings are failures too");
+  app->add_flag("--rules", arguments->rules, "List the rules");
+  return {app, [arguments, &globals] { return run_verify(*arguments, globals); }};
+}
+
+}  // namespace octavo::cli

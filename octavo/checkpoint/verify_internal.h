@@ -1,0 +1,108 @@
+// What the rules of verify share. A rule is a function over a View of the checkpoint; they stand in
+// files by what they look at, and in one table in verify.cc.
+#pragma once
+
+#include <map>
+#include <optional>
+#include <set>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "octavo/checkpoint/dialect_internal.h"
+#include "octavo/checkpoint/verify.h"
+
+namespace octavo {
+
+// A weight with what rules ask of it.
+struct VerifiedWeight {
+  const FoundWeight* found = nullptr;
+  const SpelledTensor* codes = nullptr;
+  const SpelledTensor* scales = nullptr;
+  const SpelledTensor* tensor_scale = nullptr;
+  std::optional<Scheme> scheme{};
+};
+
+struct VerifyView {
+  const CheckpointReader& checkpoint;
+  const VerifyOptions& options;
+  Recognized recognized{};
+  const Json& words;        // quantization_config
+  std::string_view method;  // its quant_method; empty where it has none
+  std::vector<VerifiedWeight> weights{};
+  std::vector<std::string> plain_linears{};  // modules of matrices that are not quantized
+};
+
+class Findings {
+ public:
+  explicit Findings(const VerifyOptions& options) : options_(options) {}
+  void begin(std::string_view rule) {
+    rule_ = rule;
+    seen_.clear();
+  }
+
+  // For those of these loaders that were asked for.
+  void add(Severity severity, std::initializer_list<Loader> loaders, std::string_view tensor,
+           const std::string& message);
+  void error(std::initializer_list<Loader> loaders, std::string_view tensor,
+             const std::string& message) {
+    add(Severity::error, loaders, tensor, message);
+  }
+  void warn(std::initializer_list<Loader> loaders, std::string_view tensor,
+            const std::string& message) {
+    add(Severity::warning, loaders, tensor, message);
+  }
+  // For all of them at once.
+  void error_for_all(std::string_view tensor, const std::string& message);
+
+  [[nodiscard]] std::vector<Finding> take() { return std::move(findings_); }
+
+ private:
+  const VerifyOptions& options_;
+  std::string_view rule_;
+  std::set<std::pair<std::string, Loader>> seen_;  // by the rule that is asked
+  std::vector<Finding> findings_;
+};
+
+using RuleFunction = void (*)(const VerifyView&, Findings&);
+struct Rule {
+  std::string_view id, what;
+  RuleFunction check;
+};
+
+// verify_method.cc: who reads what at all.
+void check_method(const VerifyView&, Findings&);
+void check_support(const VerifyView&, Findings&);
+void check_scale_names(const VerifyView&, Findings&);
+void check_side_file(const VerifyView&, Findings&);
+void check_file_metadata(const VerifyView&, Findings&);
+void check_groups(const VerifyView&, Findings&);
+// verify_tensors.cc: types, shapes and numbers of one weight.
+void check_code_types(const VerifyView&, Findings&);
+void check_scale_types(const VerifyView&, Findings&);
+void check_scale_shapes(const VerifyView&, Findings&);
+void check_divisible(const VerifyView&, Findings&);
+void check_tensor_parallel(const VerifyView&, Findings&);
+void check_stacks(const VerifyView&, Findings&);
+void check_activation_scales(const VerifyView&, Findings&);
+// verify_scales.cc: what the numbers of scales say.
+void check_scale_numbers(const VerifyView&, Findings&);
+void check_scale_bf16(const VerifyView&, Findings&);
+void check_scale_powers(const VerifyView&, Findings&);
+void check_second_level(const VerifyView&, Findings&);
+void check_fused_scales(const VerifyView&, Findings&);
+// verify_modules.cc: which modules are quantized, and which are said to be.
+void check_fused_schemes(const VerifyView&, Findings&);
+void check_special_modules(const VerifyView&, Findings&);
+void check_skip_list(const VerifyView&, Findings&);
+void check_skipped_but_quantized(const VerifyView&, Findings&);
+void check_said_scheme(const VerifyView&, Findings&);
+
+// All scales of a weight as numbers (multipliers), without the second level.
+[[nodiscard]] std::vector<float> scale_numbers(const VerifyView& view,
+                                               const VerifiedWeight& weight);
+// The second level as a multiplier; 1 where there is none.
+[[nodiscard]] float second_level(const VerifyView& view, const VerifiedWeight& weight);
+
+}  // namespace octavo

@@ -1,0 +1,45 @@
+// A quantized checkpoint in another spelling, or back as ordinary numbers. Streams like
+// quantize_checkpoint, with the same promises: little memory, whole files, resumable, never in
+// place.
+//   convert_checkpoint("nvfp4-ct/", "nvfp4-modelopt/", Dialect::modelopt);
+//   dequantize_checkpoint("deepseek/", "bf16/", DType::bf16);
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "octavo/base/macros.h"
+#include "octavo/checkpoint/dialect.h"
+#include "octavo/pipeline/progress.h"
+
+namespace octavo {
+
+struct ConvertOptions {
+  int threads = 0;                          // 0: all cores
+  std::uint64_t max_memory = 256ULL << 20;  // for windows; at least 16 MiB
+  bool resume = false;
+  OnProgress on_progress{};
+};
+
+struct ConvertResult {
+  Dialect from = Dialect::octavo;
+  std::int64_t weights = 0;  // how many were converted
+  std::uint64_t bytes_before = 0, bytes_after = 0;
+  double seconds = 0;
+  std::vector<std::string> notes;  // what the user should know
+};
+
+// Codes and scales stay what they are, bit by bit; a second level that one spelling multiplies by
+// and the other divides by stays within an ulp. Throws Error(unsupported) with weight and reason
+// where the target has no words for one of them, Error(invalid_argument) where the source is not
+// quantized, and what quantize_checkpoint throws.
+OCTAVO_API ConvertResult convert_checkpoint(const std::string& source, const std::string& out,
+                                            Dialect target, const ConvertOptions& options = {});
+
+// Every quantized weight as bf16, f16 or f32 (rounded to nearest even from scale times code);
+// other tensors are copied.
+OCTAVO_API ConvertResult dequantize_checkpoint(const std::string& source, const std::string& out,
+                                               DType dtype, const ConvertOptions& options = {});
+
+}  // namespace octavo

@@ -1,0 +1,141 @@
+#include "octavo/pipeline/convert_checkpoint.h"
+
+#include <array>
+#include <cstring>
+#include <iterator>
+
+#include "octavo/base/error.h"
+#include "octavo/checkpoint/dialect_testing_internal.h"
+
+namespace octavo {
+namespace {
+
+constexpr std::array kDialects{Dialect::compressed_tensors, Dialect::deepseek, Dialect::modelopt,
+                               Dialect::comfyui, Dialect::octavo};
+
+std::string content(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(file), {}};
+}
+
+// Matrices of several sizes; ragged ones where the dialect takes them.
+std::vector<TestWeight> weights_for(Dialect dialect, Dialect other, const Scaling& scaling) {
+  std::vector<TestWeight> weights;
+  for (const Shape& shape : {Shape{256, 384}, Shape{128, 128}, Shape{300, 96}, Shape{40, 33}}) {
+    const std::string name = text("model.layers.", weights.size(), ".mlp.down_proj.weight");
+    const QuantizedWeight weight{.name = name,
+                                 .module = name.substr(0, name.size() - 7),
+                                 .shape = shape,
+                                 .source = DType::bf16,
+                                 .scaling = scaling};
+    if (why_not(dialect, weight).empty() && why_not(other, weight).empty())
+      weights.push_back(make_weight(dialect, name, shape, scaling, 1000, weights.size() + 1));
+  }
+  return weights;
+}
+
+TEST(ConvertCheckpoint, there_and_back_gives_the_same_bytes) {
+  int pairs = 0;
+  for (const std::string& name : preset_names())
+    for (const Dialect from : kDialects)
+      for (const Dialect to : kDialects) {
+        if (to <= from) continue;  // the way back is the other pair
+        const std::vector<TestWeight> weights = weights_for(from, to, preset(name));
+        if (weights.empty()) continue;
+        SCOPED_TRACE(text(name, ": ", name_of(from), " to ", name_of(to)));
+        const TemporaryFolder folder;
+        write_checkpoint(folder, from, weights);
+        const TemporaryFolder results;
+        const ConvertResult there =
+            convert_checkpoint(folder.path(), results.path("there"), to, {.threads = 2});
+        EXPECT_EQ(there.from, from);
+        EXPECT_EQ(there.weights, static_cast<std::int64_t>(weights.size()));
+        EXPECT_EQ(recognize(CheckpointReader(results.path("there"))).dialect, to);
+        (void)convert_checkpoint(results.path("there"), results.path("back"), from);
+        EXPECT_EQ(content(results.path("back/model.safetensors")),
+                  content(folder.path("model.safetensors")));
+        if (from != Dialect::comfyui && to != Dialect::comfyui) {
+          const CheckpointReader before(folder.path()), after(results.path("back"));
+          EXPECT_EQ(after.config()["quantization_config"], before.config()["quantization_config"]);
+          EXPECT_EQ(after.hf_quant_config(), before.hf_quant_config());
+        }
+        ++pairs;
+      }
+  EXPECT_GT(pairs, 20);
+}
+
+TEST(ConvertCheckpoint, what_a_target_has_no_words_for_is_refused_before_anything_is_written) {
+  const TemporaryFolder folder;
+  write_checkpoint(
+      folder, Dialect::compressed_tensors,
+      weights_for(Dialect::compressed_tensors, Dialect::octavo, preset("fp8-channel")));
+  try {
+    (void)convert_checkpoint(folder.path(), folder.path("out"), Dialect::deepseek);
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ErrorCode::unsupported);
+    EXPECT_NE(std::string_view(error.what()).find("down_proj"), std::string_view::npos);
+    EXPECT_NE(std::string_view(error.what()).find("fp8-channel"), std::string_view::npos);
+  }
+  EXPECT_FALSE(std::filesystem::exists(folder.path("out")));
+}
+
+TEST(ConvertCheckpoint, dequantizing_is_dequantize) {
+  for (const Dialect dialect : kDialects)
+    for (const std::string_view name : {"nvfp4", "mxfp8", "fp8"})
+      for (const DType dtype : {DType::bf16, DType::f32}) {
+        const std::vector<TestWeight> weights = weights_for(dialect, dialect, preset(name));
+        if (weights.empty()) continue;
+        SCOPED_TRACE(text(name_of(dialect), " ", name));
+        const TemporaryFolder folder, results;
+        write_checkpoint(folder, dialect, weights);
+        const ConvertResult result =
+            dequantize_checkpoint(folder.path(), results.path("out"), dtype);
+        EXPECT_GT(result.bytes_after, result.bytes_before);
+        const CheckpointReader out(results.path("out"));
+        EXPECT_TRUE(out.config()["quantization_config"].is_null());
+        EXPECT_FALSE(recognize(out).quantized);
+        EXPECT_NE(out.find("model.norm.weight"), nullptr);
+        for (const TestWeight& weight : weights) {
+          const StoredTensor& stored = out.at(weight.weight.name);
+          std::vector<std::byte> got(stored.nbytes()), wanted;
+          out.read(stored, 0, got);
+          for (const QuantizedTensor& band : weight.bands) {
+            const Tensor values = dequantize(band, dtype);
+            wanted.insert(wanted.end(), values.bytes().begin(), values.bytes().end());
+          }
+          EXPECT_EQ(got, wanted);
+        }
+      }
+}
+
+TEST(ConvertCheckpoint, a_stopped_conversion_goes_on) {
+  const TemporaryFolder folder, results;
+  write_checkpoint(folder, Dialect::compressed_tensors,
+                   weights_for(Dialect::compressed_tensors, Dialect::modelopt, preset("nvfp4")));
+  (void)convert_checkpoint(folder.path(), results.path("whole"), Dialect::modelopt);
+  EXPECT_THROW((void)convert_checkpoint(folder.path(), results.path("out"), Dialect::modelopt,
+                                        {.on_progress = [](const Progress&) { return false; }}),
+               Error);
+  EXPECT_FALSE(std::filesystem::exists(results.path("out/config.json")));
+  (void)convert_checkpoint(folder.path(), results.path("out"), Dialect::modelopt, {.resume = true});
+  EXPECT_EQ(content(results.path("out/model.safetensors")),
+            content(results.path("whole/model.safetensors")));
+  EXPECT_EQ(content(results.path("out/config.json")), content(results.path("whole/config.json")));
+}
+
+TEST(ConvertCheckpoint, what_cannot_be_converted) {
+  const TemporaryFolder folder;
+  safetensors::FileWriter writer(folder.path("model.safetensors"),
+                                 {{"a.weight", safetensors::StoredType::bf16, {1, 2}}});
+  writer.write(writer.at("a.weight"), 0, std::vector<std::byte>(4));
+  writer.finish();
+  EXPECT_THROW((void)convert_checkpoint(folder.path(), folder.path("out"), Dialect::octavo), Error);
+  EXPECT_THROW((void)dequantize_checkpoint(folder.path(), folder.path("out"), DType::bf16), Error);
+  EXPECT_THROW((void)dequantize_checkpoint(folder.path(), folder.path("out"), DType::f64), Error);
+  EXPECT_THROW((void)convert_checkpoint(folder.path("none"), folder.path("out"), Dialect::octavo),
+               Error);
+}
+
+}  // namespace
+}  // namespace octavo
