@@ -19,11 +19,17 @@ std::string percent(double share) {
   return share < 1e-4 ? "<0.01 %" : fmt::format("{:.2f} %", 100 * share);
 }
 
+bool is_equal(const TensorReport& tensor) {
+  const ErrorMetrics& m = tensor.metrics;
+  return m.sums.error2 == 0 && m.sums.count == m.elements;
+}
+
 std::string worst_rows(const CheckpointReport& report) {
   std::string out;
   for (const std::size_t i : report.worst(kWorstShown)) {
     const TensorReport& tensor = report.tensors[i];
     const ErrorMetrics& m = tensor.metrics;
+    if (report.verb == "compare" && is_equal(tensor)) break;
     out +=
         fmt::format("  {:<52} {:>7.2f}  {:.6f} {:>8} {:>9}\n", short_name(tensor.name, kNameWidth),
                     m.sqnr, m.cosine, percent(m.flushed_share), percent(m.saturated_share));
@@ -69,6 +75,11 @@ std::string summary_text(const CheckpointReport& report) {
                               ? fmt::format(", {:.2f} bits per weight", report.bits_per_weight)
                               : ""));
   std::vector<std::size_t> order = report.worst(report.tensors.size());
+  if (report.verb == "compare") {
+    const std::size_t measured = order.size();
+    std::erase_if(order, [&](std::size_t i) { return is_equal(report.tensors[i]); });
+    out += line("equal", fmt::format("{} of {} tensors", measured - order.size(), measured));
+  }
   if (!order.empty()) {
     const double median = report.tensors[order[order.size() / 2]].metrics.sqnr;
     const double worst = report.tensors[order[0]].metrics.sqnr;

@@ -24,10 +24,15 @@ Command add_formats(CLI::App& program, Globals& globals);
 Command add_cast(CLI::App& program, Globals& globals);
 Command add_quantize(CLI::App& program, Globals& globals);
 Command add_verify(CLI::App& program, Globals& globals);
+Command add_convert(CLI::App& program, Globals& globals);
+Command add_dequantize(CLI::App& program, Globals& globals);
+Command add_compare(CLI::App& program, Globals& globals);
 Command add_inspect(CLI::App& program, Globals& globals);
 Command add_attention_report(CLI::App& program, Globals& globals);
 Command add_doctor(CLI::App& program, Globals& globals);
 Command add_completion(CLI::App& program, Globals& globals);
+
+std::vector<std::string> dequantized_dtype_names();  // what dequantize --dtype takes
 
 // A subcommand with its one-line description, its examples under --help, and --json.
 CLI::App* add_subcommand(CLI::App& program, Globals& globals, const std::string& name,

@@ -49,7 +49,8 @@ Words words_for(const std::string& argument) {
                                                          {"--target", dialect_names},
                                                          {"--scale-rounding", scale_rounding_names},
                                                          {"--nonfinite", nonfinite_names},
-                                                         {"--for", loader_names}};
+                                                         {"--for", loader_names},
+                                                         {"--dtype", dequantized_dtype_names}};
   const auto found = kKnown.find(argument);
   return found == kKnown.end() ? Words{} : found->second();
 }

@@ -104,9 +104,16 @@ int run_verify(const Arguments& arguments, const Globals& globals) {
     print(json_of(recognized, findings, good).dump() + "\n");
     return good ? kGood : kFailed;
   }
-  std::string names;
-  for (const Loader loader : options.loaders)
-    names += text(names.empty() ? "" : ", ", name_of(loader));
+  // "vllm, transformers", by whether any error is theirs.
+  std::string loads, fails;
+  for (const Loader loader : options.loaders) {
+    const bool wrong = std::any_of(findings.begin(), findings.end(), [&](const Finding& finding) {
+      return finding.severity == Severity::error &&
+             (finding.loader == name_of(loader) || finding.loader == "all");
+    });
+    std::string& into = wrong ? fails : loads;
+    into += text(into.empty() ? "" : ", ", name_of(loader));
+  }
   print(findings_text(findings));
   const Style style(stdout);
   const std::string what = recognized.quantized
@@ -114,10 +121,10 @@ int run_verify(const Arguments& arguments, const Globals& globals) {
                                              name_of(recognized.dialect), recognized.weights.size())
                                : std::string("not quantized");
   const auto warnings = static_cast<std::ptrdiff_t>(findings.size()) - errors;
-  print(fmt::format("{} {} ({}): {} error{}, {} warning{} for {}\n",
-                    good ? style.good("good") : style.bad("bad"),
-                    octavo::shown(arguments.input, 200), what, errors, errors == 1 ? "" : "s",
-                    warnings, warnings == 1 ? "" : "s", names));
+  print(fmt::format("{} ({}): {} error{}, {} warning{}\n", octavo::shown(arguments.input, 200),
+                    what, errors, errors == 1 ? "" : "s", warnings, warnings == 1 ? "" : "s"));
+  if (!loads.empty()) print(fmt::format("  {} {}\n", style.good("loads in      "), loads));
+  if (!fails.empty()) print(fmt::format("  {} {}\n", style.bad("does not load:"), fails));
   return good ? kGood : kFailed;
 }
 

@@ -1,0 +1,147 @@
+// octavo convert and octavo dequantize: a quantized checkpoint in another spelling, or as ordinary
+// numbers again. One file, because they are one walk over the same files.
+#include <fmt/format.h>
+
+#include <functional>
+#include <memory>
+
+#include "cli/checkpoint_watch.h"
+#include "cli/command.h"
+#include "cli/names.h"
+#include "cli/number_text.h"
+#include "cli/output_name.h"
+#include "cli/size_argument.h"
+#include "cli/terminal.h"
+#include "octavo/base/error.h"
+#include "octavo/base/thread_pool.h"
+#include "octavo/pipeline/convert_checkpoint.h"
+
+namespace octavo::cli {
+namespace {
+
+constexpr const char* kConvertExamples = R"(Examples:
+  octavo convert out/ -o out-modelopt/ --target modelopt
+  octavo convert out/ -o out-comfyui/ --target comfyui
+
+Codes and scales stay what they are, bit by bit: nothing is quantized again.)";
+
+constexpr const char* kDequantizeExamples = R"(Examples:
+  octavo dequantize deepseek/ -o deepseek-bf16/ --dtype bf16
+  octavo dequantize out/ -o plain/ --dtype f32)";
+
+struct Arguments {
+  std::string input, output, target, dtype = "bf16", max_memory;
+  int threads = 0;
+  bool resume = false;
+};
+
+using Work = std::function<ConvertResult(const ConvertOptions&)>;
+
+int run(const std::string& op, const Arguments& arguments, const Globals& globals,
+        const Work& work) {
+  output_name(op, arguments.output);
+  ConvertOptions options{.threads = arguments.threads, .resume = arguments.resume};
+  if (!arguments.max_memory.empty())
+    options.max_memory = size_argument(text('[', op, "] --max-memory:"), arguments.max_memory);
+  ConvertResult result;
+  bool done = false;
+  {
+    CheckpointWatch watch(op);
+    options.on_progress = watch.on_progress();
+    try {
+      result = work(options);
+      done = true;
+    } catch (const Error&) {
+      if (!CheckpointWatch::interrupted()) throw;
+    }
+  }
+  if (!done) {
+    say(text("octavo: [", op, "] stopped; the same command with --resume goes on from here"));
+    CheckpointWatch::die();
+  }
+  if (globals.json) {
+    Json notes = Json::array();
+    for (const std::string& note : result.notes) notes.push(note);
+    print(Json::object({{"from", name_of(result.from)},
+                        {"output", arguments.output},
+                        {"weights", result.weights},
+                        {"bytes_before", static_cast<std::int64_t>(result.bytes_before)},
+                        {"bytes_after", static_cast<std::int64_t>(result.bytes_after)},
+                        {"seconds", result.seconds},
+                        {"notes", std::move(notes)}})
+              .dump() +
+          "\n");
+  } else {
+    const auto before = static_cast<double>(result.bytes_before);
+    print(fmt::format("{} weights of {}, {} -> {}, {:.2f} s\n", grouped(result.weights),
+                      name_of(result.from), bytes_text(before),
+                      bytes_text(static_cast<double>(result.bytes_after)), result.seconds));
+    for (const std::string& note : result.notes)
+      print(fmt::format("  note: {}\n", octavo::shown(note, 400)));
+  }
+  say(fmt::format("wrote {}", octavo::shown(arguments.output, 400)));
+  return kGood;
+}
+
+void add_common(CLI::App& app, Arguments& arguments) {
+  app.add_option("MODEL", arguments.input,
+                 "A quantized checkpoint: a folder or a .safetensors file")
+      ->required()
+      ->type_name("");
+  app.add_option("-o,--output", arguments.output, "A folder (or file) that is not there yet")
+      ->required()
+      ->type_name("FILE");
+  app.add_option("--max-memory", arguments.max_memory,
+                 "For what is read and written, such as 64M (default 256M)")
+      ->type_name("SIZE");
+  app.add_option("--threads", arguments.threads,
+                 "At most so many threads (default 0: every core, or OCTAVO_THREADS)")
+      ->type_name("N")
+      ->check(CLI::Range(0, kMaxThreads).description(""));
+  app.add_flag("--resume", arguments.resume, "Go on where an earlier call stopped");
+}
+
+}  // namespace
+
+std::vector<std::string> dequantized_dtype_names() { return {"bf16", "f16", "f32"}; }
+
+Command add_convert(CLI::App& program, Globals& globals) {
+  CLI::App* app =
+      add_subcommand(program, globals, "convert",
+                     "Spell a quantized checkpoint another way, without loss", kConvertExamples);
+  auto arguments = std::make_shared<Arguments>();
+  add_common(*app, *arguments);
+  app->add_option("--target", arguments->target, "Whose spelling: " + listed(dialect_names()))
+      ->required()
+      ->type_name("NAME");
+  return {app, [arguments, &globals] {
+            const Dialect target = named_argument("[convert] --target:", arguments->target,
+                                                  dialect_names(), parse_dialect);
+            return run("convert", *arguments, globals, [&](const ConvertOptions& options) {
+              return convert_checkpoint(arguments->input, arguments->output, target, options);
+            });
+          }};
+}
+
+Command add_dequantize(CLI::App& program, Globals& globals) {
+  CLI::App* app =
+      add_subcommand(program, globals, "dequantize",
+                     "Turn a quantized checkpoint back into ordinary numbers", kDequantizeExamples);
+  auto arguments = std::make_shared<Arguments>();
+  add_common(*app, *arguments);
+  app->add_option("--dtype", arguments->dtype,
+                  "Of the weights: " + listed(dequantized_dtype_names()) + " (default bf16)")
+      ->type_name("TYPE");
+  return {app, [arguments, &globals] {
+            const Element element = element_argument("[dequantize] --dtype:", arguments->dtype);
+            if (element.is_code() || element.dtype == DType::f64)
+              throw UsageError(text("[dequantize] --dtype: got '", cli::shown(arguments->dtype),
+                                    "', wanted one of ", listed(dequantized_dtype_names())));
+            return run("dequantize", *arguments, globals, [&](const ConvertOptions& options) {
+              return dequantize_checkpoint(arguments->input, arguments->output, element.dtype,
+                                           options);
+            });
+          }};
+}
+
+}  // namespace octavo::cli
