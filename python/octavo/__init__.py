@@ -12,6 +12,17 @@ arrays of the same library. Errors are ValueError, TypeError, OSError and Runtim
 """
 
 from octavo import _octavo, compat, quantizers, recipe
+from octavo._checkpoint import (
+    CheckpointReport,
+    Finding,
+    compare_checkpoints,
+    convert_checkpoint,
+    dequantize_checkpoint,
+    dialects,
+    inspect,
+    quantize_checkpoint,
+    verify_checkpoint,
+)
 from octavo._convert import cast, decode, encode, fp8_decode, fp8_encode
 from octavo._doctor import Backend, backends, doctor
 from octavo._files import load, save
@@ -41,7 +52,9 @@ __version__ = _octavo.version()
 
 __all__ = [
     "Backend",
+    "CheckpointReport",
     "Counts",
+    "Finding",
     "Format",
     "GemmError",
     "QuantizedTensor",
@@ -50,9 +63,13 @@ __all__ = [
     "amax",
     "backends",
     "cast",
+    "compare_checkpoints",
     "compat",
+    "convert_checkpoint",
     "decode",
     "dequantize",
+    "dequantize_checkpoint",
+    "dialects",
     "doctor",
     "encode",
     "error",
@@ -67,12 +84,14 @@ __all__ = [
     "gelu",
     "gemm",
     "gemm_error",
+    "inspect",
     "int32_to_bfloat16",
     "layer_norm",
     "load",
     "preset",
     "preset_names",
     "quantize",
+    "quantize_checkpoint",
     "quantized",
     "quantizers",
     "recipe",
@@ -87,4 +106,5 @@ __all__ = [
     "to_layout",
     "transposed",
     "undo_int8_fp8",
+    "verify_checkpoint",
 ]

@@ -7,7 +7,18 @@ import shlex
 
 import pytest
 
-COMMANDS = ["formats", "cast", "quantize", "doctor", "completion"]
+COMMANDS = [
+    "formats",
+    "cast",
+    "quantize",
+    "verify",
+    "convert",
+    "dequantize",
+    "compare",
+    "inspect",
+    "doctor",
+    "completion",
+]
 
 
 @pytest.mark.parametrize("command", COMMANDS)
