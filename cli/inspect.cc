@@ -20,10 +20,10 @@ namespace octavo::cli {
 namespace {
 
 constexpr const char* kExamples = R"(Examples:
-  octavo inspect model/                    tensors of the same kind in one line
-  octavo inspect model/ --all --stats      every tensor, with the statistics of its values
-  octavo inspect model.safetensors --tree  as a tree of modules
-  octavo inspect out/ --json | jq '.tensors[] | select(.type == "F8_E4M3").name'
+  octavo inspect model/                      tensors of the same kind in one line
+  octavo inspect model/ --all --stats        every tensor, with the statistics of its values
+  octavo inspect model.safetensors --tree    as a tree of modules
+  octavo inspect out/ --json                 for a program to read
 
 Of a quantized checkpoint codes and scales are shown as one weight; statistics are those of the
 values they stand for.)";

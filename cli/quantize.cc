@@ -28,14 +28,14 @@
 namespace octavo::cli {
 namespace {
 
-constexpr const char* kExamples = R"(Examples, checkpoints:
+constexpr const char* kExamples = R"(Examples:
   octavo quantize model/ -o out/ --recipe fp8-channel                a folder that servers load
   octavo quantize model/ -o out/ --recipe nvfp4 --report report.html
   octavo quantize model/ --recipe mxfp8 --dry-run                    plan and sizes
   octavo quantize model/ -o out/ --recipe nvfp4 --recipe-for 'down_proj=mxfp8' --exclude 'layers\.0\.'
   octavo quantize model/ -o out/ --recipe fp8-block --target deepseek --fail-if 'cosine<0.999'
 
-Examples, arrays:
+Of arrays:
   octavo quantize x.npy --recipe mxfp8                       what MXFP8 does to an array
   octavo quantize x.npy --recipe nvfp4 --plot error.svg      where the error is, as a picture
   octavo quantize x.npy --recipe mxfp8:e5m2 --scale-rule floor

@@ -113,9 +113,11 @@ int dry_run(const std::string& input, const QuantizePlanOptions& options, const 
 std::vector<std::string> scale_rounding_names() { return {"bf16", "none"}; }
 std::vector<std::string> nonfinite_names() { return {"error", "clamp"}; }
 
+// What is not there is taken for what its name says, so that the message fits.
 bool is_checkpoint(const std::string& input) {
   std::error_code ignored;
-  return input.ends_with(".safetensors") || std::filesystem::is_directory(input, ignored);
+  if (input.ends_with(".safetensors") || std::filesystem::is_directory(input, ignored)) return true;
+  return input != "-" && !input.ends_with(".npy") && !std::filesystem::exists(input, ignored);
 }
 
 void check_kind_of_options(const CLI::App& app, bool checkpoint) {

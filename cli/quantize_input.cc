@@ -1,7 +1,6 @@
 #include "cli/quantize_input.h"
 
 #include <algorithm>
-#include <filesystem>
 #include <fstream>
 
 #include "cli/npy_element.h"
@@ -92,12 +91,6 @@ QuantizeInput read_npy(const std::string& path, const std::optional<std::string>
 
 QuantizeInput read_quantize_input(const std::string& path, const std::optional<std::string>& from,
                                   double more_bytes_each) {
-  const bool is_folder = std::filesystem::is_directory(path);
-  if (is_folder || path.ends_with(".safetensors"))
-    throw UsageError(text('[', kOp, "] '", path, "' is a ",
-                          is_folder ? "folder" : ".safetensors file",
-                          ", and quantize reads one array from a .npy file today; save a tensor "
-                          "of it with numpy.save"));
   return read_npy(path, from, more_bytes_each);
 }
 

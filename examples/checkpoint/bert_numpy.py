@@ -37,7 +37,10 @@ class Bert:
         self.epsilon = config["layer_norm_eps"]
 
     def linear(self, name: str, x: np.ndarray) -> np.ndarray:
-        return x @ self.weights[name + ".weight"].T + self.weights[name + ".bias"]
+        # As one matrix: NumPy would multiply a stack of small ones one by one.
+        rows = x.reshape(-1, x.shape[-1])
+        y = rows @ self.weights[name + ".weight"].T + self.weights[name + ".bias"]
+        return y.reshape(*x.shape[:-1], -1)
 
     def norm(self, name: str, x: np.ndarray) -> np.ndarray:
         centred = x - x.mean(axis=-1, keepdims=True)

@@ -13,6 +13,17 @@ arrays of the same library. Errors are ValueError, TypeError, OSError and Runtim
 
 from octavo import _octavo, compat, quantizers, recipe
 from octavo._attention import AttentionChoice, AttentionReport, KVCache, attention
+from octavo._checkpoint import (
+    CheckpointReport,
+    Finding,
+    compare_checkpoints,
+    convert_checkpoint,
+    dequantize_checkpoint,
+    dialects,
+    inspect,
+    quantize_checkpoint,
+    verify_checkpoint,
+)
 from octavo._convert import cast, decode, encode, fp8_decode, fp8_encode
 from octavo._doctor import Backend, backends, doctor
 from octavo._files import load, save
@@ -44,7 +55,9 @@ __all__ = [
     "AttentionChoice",
     "AttentionReport",
     "Backend",
+    "CheckpointReport",
     "Counts",
+    "Finding",
     "Format",
     "GemmError",
     "KVCache",
@@ -55,9 +68,13 @@ __all__ = [
     "attention",
     "backends",
     "cast",
+    "compare_checkpoints",
     "compat",
+    "convert_checkpoint",
     "decode",
     "dequantize",
+    "dequantize_checkpoint",
+    "dialects",
     "doctor",
     "encode",
     "error",
@@ -72,12 +89,14 @@ __all__ = [
     "gelu",
     "gemm",
     "gemm_error",
+    "inspect",
     "int32_to_bfloat16",
     "layer_norm",
     "load",
     "preset",
     "preset_names",
     "quantize",
+    "quantize_checkpoint",
     "quantized",
     "quantizers",
     "recipe",
@@ -92,4 +111,5 @@ __all__ = [
     "to_layout",
     "transposed",
     "undo_int8_fp8",
+    "verify_checkpoint",
 ]

@@ -94,6 +94,7 @@ void bind_recipe(nb::module_& module);
 void bind_nn(nb::module_& module);
 void bind_report(nb::module_& module);
 void bind_checkpoint(nb::module_& module);
+void bind_pipeline(nb::module_& module);
 void bind_backend(nb::module_& module);
 
 }  // namespace octavo::python

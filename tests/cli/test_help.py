@@ -7,7 +7,19 @@ import shlex
 
 import pytest
 
-COMMANDS = ["formats", "cast", "quantize", "attention-report", "doctor", "completion"]
+COMMANDS = [
+    "formats",
+    "cast",
+    "quantize",
+    "verify",
+    "convert",
+    "dequantize",
+    "compare",
+    "inspect",
+    "attention-report",
+    "doctor",
+    "completion",
+]
 
 
 @pytest.mark.parametrize("command", COMMANDS)

@@ -1,0 +1,99 @@
+"""Whole checkpoints from Python; the command line's tests have the broken ones."""
+
+from __future__ import annotations
+
+import _thread
+import json
+import sys
+from pathlib import Path
+
+import pytest
+
+import octavo as ov
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "tests" / "cli"))
+import tiny_model  # noqa: E402
+
+
+@pytest.fixture
+def model(tmp_path):
+    return tiny_model.llama(tmp_path / "model")
+
+
+def test_quantize_and_look(model, tmp_path):
+    seen = []
+    report = ov.quantize_checkpoint(
+        model, tmp_path / "out", recipe="mxfp8", progress=lambda *now: seen.append(now)
+    )
+    assert report.bytes_after < report.bytes_before and report.bits_per_weight == 8.25
+    measured = [tensor for tensor in report.tensors if "metrics" in tensor]
+    assert len(measured) == 14
+    assert json.loads(report.json())["worst"] == report.worst
+    assert report.html().startswith("<!DOCTYPE html>")
+    assert "14 of 19 tensors quantized" in repr(report)
+    done, total, seconds, name = seen[-1]
+    assert done == total and seconds > 0 and isinstance(name, str)
+    with pytest.raises(AttributeError):
+        report.nothing
+
+
+def test_every_verb(model, tmp_path):
+    ov.quantize_checkpoint(model, tmp_path / "ct", recipe="nvfp4", exclude=["o_proj"])
+    assert ov.verify_checkpoint(tmp_path / "ct", "vllm") == []
+    seen = ov.inspect(tmp_path / "ct")
+    assert seen["dialect"] == "compressed-tensors"
+    assert sum(tensor["quantized"] for tensor in seen["tensors"]) == 12
+    done = ov.convert_checkpoint(tmp_path / "ct", tmp_path / "mo", "modelopt")
+    assert done["dialect"] == "compressed-tensors" and done["weights"] == 12
+    ov.dequantize_checkpoint(tmp_path / "mo", tmp_path / "plain", "float32")
+    compared = ov.compare_checkpoints(tmp_path / "mo", tmp_path / "plain")
+    assert all(t["metrics"]["max_abs"] == 0 for t in compared.tensors if "metrics" in t)
+    assert ov.inspect(model)["dialect"] is None
+
+
+def test_findings_have_names(model, tmp_path):
+    ov.quantize_checkpoint(model, tmp_path / "out", recipe="mxfp8")
+    findings = ov.verify_checkpoint(tmp_path / "out", ["sglang"])
+    assert [finding.loader for finding in findings] == ["sglang"]
+    assert findings[0].severity == "error" and findings[0].rule == "support"
+
+
+def test_mistakes(model, tmp_path):
+    with pytest.raises(ValueError, match="mxfp8"):
+        ov.quantize_checkpoint(model, tmp_path / "out", recipe="mxpf8")
+    with pytest.raises(ValueError, match="compressed-tensors"):
+        ov.quantize_checkpoint(model, tmp_path / "out", target="vllm")
+    with pytest.raises(TypeError, match="exclude"):
+        ov.quantize_checkpoint(model, tmp_path / "out", exclude="o_proj")
+    with pytest.raises(ValueError, match="scale_rounding"):
+        ov.quantize_checkpoint(model, tmp_path / "out", scale_rounding="f32")
+    with pytest.raises(ValueError, match="nonfinite"):
+        ov.quantize_checkpoint(model, tmp_path / "out", nonfinite="ignore")
+    with pytest.raises(ValueError, match="dtype"):
+        ov.dequantize_checkpoint(model, tmp_path / "out", "e4m3fn")
+    with pytest.raises(OSError):
+        ov.inspect(tmp_path / "nowhere")
+    assert not (tmp_path / "out").exists()
+
+
+def test_an_exception_of_the_callback_stops(model, tmp_path):
+    def stop(*_):
+        raise KeyError("enough")
+
+    with pytest.raises(KeyError, match="enough"):
+        ov.quantize_checkpoint(model, tmp_path / "out", recipe="mxfp8", progress=stop)
+    assert not (tmp_path / "out" / "config.json").exists()
+    ov.quantize_checkpoint(model, tmp_path / "out", recipe="mxfp8", resume=True)
+    assert (tmp_path / "out" / "config.json").exists()
+
+
+def test_ctrl_c_stops(model, tmp_path):
+    """Seen by the main thread, between two pieces of work."""
+
+    def interrupt(*_):
+        _thread.interrupt_main()
+
+    with pytest.raises(KeyboardInterrupt):
+        ov.quantize_checkpoint(
+            model, tmp_path / "out", recipe="mxfp8", threads=1, progress=interrupt
+        )

@@ -1,0 +1,119 @@
+"""The report page: well-formed whoever reads it, and alive in a real browser where there is one."""
+
+from __future__ import annotations
+
+import html.parser
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+sys.path[:0] = [str(Path(__file__).parent), str(ROOT / "tests" / "cli")]
+import tiny_model  # noqa: E402
+from chromium import Chromium, find_chromium  # noqa: E402
+from conftest import find_program  # noqa: E402
+
+LAYERS = 12
+EVIL = "model.layers.3.mlp.<img src=x onerror=alert(1)>\"'.weight"
+VOID = {"meta", "link", "input", "wbr", "br", "img"}
+
+
+@pytest.fixture(scope="module")
+def page(tmp_path_factory) -> Path:
+    folder = tmp_path_factory.mktemp("report")
+    tensors = tiny_model.llama_weights(LAYERS)
+    tensors[EVIL] = tensors["model.layers.3.mlp.up_proj.weight"]
+    tiny_model.llama(folder / "model", tensors)
+    subprocess.run(
+        [find_program(), "quantize", folder / "model", "-o", folder / "out", "--recipe", "mxfp4",
+         "--include", "proj|img", "--target", "octavo", "--report", folder / "report.html"],
+        check=True, capture_output=True,
+    )  # fmt: skip
+    return folder / "report.html"
+
+
+class Outline(html.parser.HTMLParser):
+    def __init__(self):
+        super().__init__()
+        self.open, self.tags, self.rows, self.text = [], [], 0, ""
+
+    def handle_starttag(self, tag, attributes):
+        self.tags.append((tag, dict(attributes)))
+        if tag not in VOID:
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag, attributes):
+        self.tags.append((tag, dict(attributes)))
+
+    def handle_endtag(self, tag):
+        assert self.open and self.open.pop() == tag, f"</{tag}> closes nothing"
+
+    def handle_data(self, data):
+        self.text += data
+
+
+def test_reads_without_a_browser(page):
+    outline = Outline()
+    outline.feed(page.read_text(encoding="utf-8"))
+    assert outline.open == []
+    names = [tag for tag, _ in outline.tags]
+    assert names.count("script") == 1 and "img" not in names and "iframe" not in names
+    for _, attributes in outline.tags:
+        assert not any(name.startswith("on") for name in attributes)
+        assert "src" not in attributes and attributes.get("href", "data:,") == "data:,"
+    assert EVIL in outline.text
+    for layer in range(LAYERS):
+        assert f"model.layers.{layer}.mlp.down_proj.weight" in outline.text
+
+
+@pytest.fixture(scope="module")
+def browser():
+    if find_chromium() is None:
+        pytest.skip("Chromium is not installed")
+    with Chromium() as running:
+        yield running
+
+
+@pytest.mark.parametrize("width", [420, 800, 1400])
+@pytest.mark.parametrize("dark", [False, True])
+def test_fits_and_is_quiet(browser, page, width, dark):
+    shown = browser.open(page.as_uri(), width=width, dark=dark)
+    assert shown.evaluate("document.documentElement.scrollWidth") <= width
+    assert shown.evaluate("document.querySelectorAll('#tensors tbody tr').length") == 7 * LAYERS + 1
+    background = shown.evaluate("getComputedStyle(document.body).backgroundColor")
+    red = int(background.removeprefix("rgb(").split(",")[0])
+    assert (red < 64) == dark
+    assert shown.problems == []
+
+
+def test_sorts_and_searches(browser, page):
+    shown = browser.open(page.as_uri())
+    column = "[...document.querySelectorAll('#tensors tbody tr')].map(r => +r.cells[4].dataset.v)"
+    shown.evaluate("document.querySelectorAll('#tensors th button')[4].click()")
+    rising = shown.evaluate(column)
+    assert rising == sorted(rising) and len(set(rising)) > 2
+    shown.evaluate("document.querySelectorAll('#tensors th button')[4].click()")
+    assert shown.evaluate(column) == rising[::-1]
+    search = "const s = document.getElementById('search'); s.value = '{}'; "
+    search += "s.dispatchEvent(new Event('input')); "
+    visible = "[...document.querySelectorAll('#tensors tbody tr')].filter(r => !r.hidden).length"
+    assert shown.evaluate("{" + search.format("layers.7. proj") + visible + "}") == 7
+    assert shown.evaluate("{" + search.format("no such tensor") + visible + "}") == 0
+    # A click in the map looks for that module.
+    shown.evaluate("document.querySelector('.map rect.hit').dispatchEvent("
+                   "new MouseEvent('click', {bubbles: true}))")  # fmt: skip
+    assert shown.evaluate(visible) >= 1
+    assert shown.problems == []
+
+
+def test_maps_take_turns_without_scripts(browser, page):
+    shown = browser.open(page.as_uri(), script=False)
+    # Scripts of the page are off, so the picture alone can tell; the search box stays hidden.
+    layout = shown.send("DOM.getDocument")["root"]["nodeId"]
+    tools = shown.send("DOM.querySelector", nodeId=layout, selector="#tools")["nodeId"]
+    with pytest.raises(RuntimeError, match="box model"):
+        shown.send("DOM.getBoxModel", nodeId=tools)
+    table = shown.send("DOM.querySelector", nodeId=layout, selector="#tensors")["nodeId"]
+    assert shown.send("DOM.getBoxModel", nodeId=table)["model"]["height"] > 500
