@@ -4,6 +4,8 @@
 // instruction sets is three innermost loops: scores, softmax, and the sum of weighted values.
 #pragma once
 
+#include <algorithm>
+#include <cmath>
 #include <cstddef>
 #include <cstdint>
 
@@ -27,7 +29,8 @@ struct SoftmaxJob {
 struct AttentionMethod {
   const char* name = "";  // for people
   // Scores: A is eight keys, B is queries; the strip is a multiple of its columns. Lanes are f32
-  // (sums are added to), or two int8 limbs (sums are written; see attention_limbs.h).
+  // (sums are added to), two int8 limbs (sums are written; see attention_limbs.h), or f16: then
+  // runs of kScoreRun products are summed in f16 and go, times *a_scale and *b_scale, to f32.
   Lane score_lane = Lane::f32;
   TileKernel score{};
   // Weighted values: A is channels of V, B the strip's weights. Lanes are f32, or f16: then runs of
@@ -44,16 +47,32 @@ struct AttentionMethod {
   // f32 to f16; where lanes are f16.
   void (*narrow)(const float* values, std::byte* lanes, std::int64_t n) = nullptr;
 
+  // [count][n] to [n][count], count a multiple of eight; where scores are of f16.
+  void (*interleave_halves)(const std::uint16_t* const* rows, int count, std::int64_t n,
+                            std::uint16_t* panel) = nullptr;
+  // Sums in f16 are off by about 2^-11 of what they are, so scores must not be large: where the
+  // largest norms of a row of Q and one of K, times the softmax scale, exceed most_norms, this one
+  // takes the head.
+  const AttentionMethod* precise = nullptr;
+
   [[nodiscard]] constexpr int strip() const { return weigh.cols; }
 };
 
 inline constexpr int kMostStrip = 32;
 inline constexpr std::int64_t kMostTileKeys = 64;
-inline constexpr std::int64_t kWeightRun = 32;
-// Lanes of V in f16 are at most this, weights at most 256, and a run of their products is finite.
+inline constexpr std::int64_t kWeightRun = 64;
+// Lanes of V in f16 are at most this, weights at most kWeightFactor, and a run of their products is
+// finite.
 inline constexpr float kMostValueLane = 7.0F;
-inline constexpr float kWeightFactor = 256.0F;
+inline constexpr float kWeightFactor = 146.0F;
 static_assert(kWeightRun * kMostValueLane * kWeightFactor < 65504);
+
+inline constexpr std::int64_t kScoreRun = 64;
+inline constexpr float kMostScoreLane = 16.0F;
+static_assert(kScoreRun * kMostScoreLane * kMostScoreLane < 65504);
+// Rows of normal numbers have products of norms of D, 1.5 times that where they are longest; their
+// softmax has few large weights only where there are few keys.
+inline double most_norms(double depth) { return std::min(24.0, 2.4 * std::sqrt(depth)); }
 
 // Head sizes of Q and of V that are offered.
 inline constexpr std::int64_t kMostHeadSize = 1024;
@@ -67,6 +86,11 @@ inline bool is_fast_attention(const AttentionJob& job) {
 // P has ten bits or fewer after the first one: f16 keeps it.
 inline bool is_short_p(const AttentionJob& job) {
   return job.p == AttentionP::bf16 || job.p == AttentionP::fp8 || job.p == AttentionP::fp8_split;
+}
+
+// Q and K are codes: they have few bits, and sums of their products need not have many.
+inline bool is_coded(const AttentionJob& job) {
+  return job.q.first.is_quantized() && job.k.first.is_quantized();
 }
 
 }  // namespace octavo::cpu

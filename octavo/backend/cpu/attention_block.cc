@@ -55,7 +55,7 @@ class Block {
         s_(scratch),
         width_(block.method.strip()),
         q_(block.isa, block.job.q.at(range.batch, range.head), block.job.values,
-           block.method.score_lane != Lane::f32),
+           block.method.score_lane == Lane::i8),
         k_(block.isa, block.job.k.at(range.batch, block.job.kv_head(range.head)), block.job.values,
            false),
         v_(block.isa, block.job.v.at(range.batch, block.job.kv_head(range.head)), block.job.values,

@@ -2,6 +2,8 @@
 // then blocks of query rows go through them, each by one thread, in an order that does not depend
 // on how many there are.
 #include <algorithm>
+#include <atomic>
+#include <cmath>
 
 #include "octavo/backend/cpu/attention_block.h"
 #include "octavo/backend/cpu/gemm_cut.h"
@@ -29,6 +31,37 @@ struct Ranges {
   }
 };
 
+// The largest sum of squares of rows [0, rows) of an operand; NaN and Inf count as nothing here,
+// because kernels do such rows one by one.
+double largest_squares(const Isa& isa, const GemmOperand& operand, DType values, std::int64_t rows,
+                       int threads) {
+  constexpr std::int64_t kRows = 64;
+  std::atomic<float> largest{0.0F};
+  const AttentionRows all(isa, operand, values, false);
+  share_units(blocks(rows, kRows), threads, [&](std::int64_t unit) {
+    alignas(64) float row[kMostHeadSize];
+    float most = 0.0F;
+    for (std::int64_t r = unit * kRows; r < std::min(rows, (unit + 1) * kRows); ++r) {
+      all.row(r, row);
+      constexpr int kSums = 16;  // side by side, so that compilers vectorise them
+      float sums[kSums] = {};
+      std::int64_t d = 0;
+      for (; d + kSums <= all.cols(); d += kSums)
+        for (int i = 0; i < kSums; ++i) sums[i] += row[d + i] * row[d + i];
+      for (; d < all.cols(); ++d) sums[0] += row[d] * row[d];
+      float sum = 0.0F;
+      for (const float one : sums) sum += one;
+      if (std::isfinite(sum)) most = std::max(most, sum);
+    }
+    float before = largest.load(std::memory_order_relaxed);
+    while (before < most &&
+           !largest.compare_exchange_weak(before, most, std::memory_order_relaxed)) {
+    }
+  });
+  return static_cast<double>(largest.load());
+}
+
+// One method, for the heads that it is given.
 class Driver {
  public:
   Driver(const Isa& isa, const AttentionMethod& method, const Exec& exec, const AttentionJob& job)
@@ -37,26 +70,23 @@ class Driver {
         job_(job),
         layout_(method, job.q.first.cols(), job.v.first.cols()),
         tiles_(blocks(job.keys, method.tile_keys)),
-        block_rows_(kBlockStrips * method.strip()) {
-    const std::int64_t heads = job.batches * job.kv_heads;
-    head_bytes_ = tiles_ * layout_.bytes;
+        block_rows_(kBlockStrips * method.strip()),
+        head_bytes_(tiles_ * layout_.bytes),
+        scratch_bytes_(attention_scratch(method, layout_, nullptr).bytes),
+        threads_(std::max(1, exec.threads)) {
     together_ = std::clamp<std::int64_t>(kPackedBytes / std::max<std::int64_t>(1, head_bytes_), 1,
-                                         std::max<std::int64_t>(1, heads));
-    scratch_bytes_ = attention_scratch(method, layout_, nullptr).bytes;
-    threads_ = std::max(1, exec.threads);
+                                         std::max<std::int64_t>(1, job.batches * job.kv_heads));
   }
 
+  [[nodiscard]] std::int64_t together() const { return together_; }
   [[nodiscard]] std::int64_t workspace() const {
     return together_ * head_bytes_ + parts() * scratch_bytes_;
   }
 
-  void run(std::byte* memory) const {
-    const std::int64_t heads = job_.batches * job_.kv_heads;
-    for (std::int64_t first = 0; first < heads; first += together_) {
-      const std::int64_t last = std::min(heads, first + together_);
-      pack(first, last, memory);
-      attend(first, last, memory);
-    }
+  // Heads [first, last) of keys and values, at most together().
+  void run(std::int64_t first, std::int64_t last, std::byte* memory) const {
+    pack(first, last, memory);
+    attend(first, last, memory);
   }
 
  private:
@@ -71,7 +101,7 @@ class Driver {
                          count = std::min(method_.tile_keys, keys - key);
       if (count <= 0) return;
       const AttentionRows k(isa_, job_.k.at(batch, kv_head), job_.values,
-                            method_.score_lane != Lane::f32),
+                            method_.score_lane == Lane::i8),
           v(isa_, job_.v.at(batch, kv_head), job_.values, false);
       pack_tile(method_, layout_, k, v, key, count, memory + unit * layout_.bytes);
     });
@@ -108,20 +138,53 @@ class Driver {
   const AttentionMethod& method_;
   const AttentionJob& job_;
   TileLayout layout_;
-  std::int64_t tiles_, block_rows_, head_bytes_ = 0, together_ = 1, scratch_bytes_ = 0;
+  std::int64_t tiles_, block_rows_, head_bytes_, scratch_bytes_, together_ = 1;
   int threads_ = 1;
 };
+
+// Are scores of this head of keys so large that their sums must be exact?
+bool wants_precise(const Isa& isa, const Exec& exec, const AttentionJob& job, std::int64_t head) {
+  const std::int64_t batch = head / job.kv_heads, kv_head = head % job.kv_heads;
+  const std::int64_t group = job.heads / job.kv_heads;
+  const std::int64_t rows = job.query_lengths != nullptr ? job.query_lengths[batch] : job.queries,
+                     keys = job.key_lengths != nullptr ? job.key_lengths[batch] : job.keys;
+  const int threads = std::max(1, exec.threads);
+  double q = 0.0;
+  for (std::int64_t h = kv_head * group; h < (kv_head + 1) * group; ++h)
+    q = std::max(q, largest_squares(isa, job.q.at(batch, h), job.values, rows, threads));
+  const double k = largest_squares(isa, job.k.at(batch, kv_head), job.values, keys, threads);
+  return !(std::sqrt(q * k) * std::abs(static_cast<double>(job.softmax_scale)) <=
+           most_norms(static_cast<double>(job.q.first.cols())));
+}
 
 }  // namespace
 
 void attend(const Isa& isa, const AttentionMethod& method, const Exec& exec,
             const AttentionJob& job) {
-  Driver(isa, method, exec, job).run(exec.workspace.data());
+  const Driver quick(isa, method, exec, job),
+      precise(isa, method.precise != nullptr ? *method.precise : method, exec, job);
+  const std::int64_t heads = job.batches * job.kv_heads;
+  const auto is_precise = [&](std::int64_t head) {
+    return method.precise != nullptr && wants_precise(isa, exec, job, head);
+  };
+  bool next = heads > 0 && is_precise(0);
+  for (std::int64_t first = 0; first < heads;) {
+    const bool now = next;
+    const Driver& driver = now ? precise : quick;
+    std::int64_t last = first + 1;
+    while (last < heads && (next = is_precise(last)) == now && last - first < driver.together())
+      ++last;
+    driver.run(first, last, exec.workspace.data());
+    first = last;
+  }
 }
 
 std::int64_t attention_workspace(const Isa& isa, const AttentionMethod& method, const Exec& exec,
                                  const AttentionJob& job) {
-  return Driver(isa, method, exec, job).workspace();
+  std::int64_t bytes = Driver(isa, method, exec, job).workspace();
+  if (method.precise != nullptr)
+    bytes = std::max(bytes, Driver(isa, *method.precise, exec, job).workspace());
+  return bytes;
 }
 
 }  // namespace octavo::cpu

@@ -59,7 +59,7 @@ struct PanelRows {
       clear(layout, at);
       return false;
     }
-    if (method.score_lane == Lane::f32) {
+    if (method.score_lane != Lane::i8) {
       auto* to = reinterpret_cast<float*>(rows[at]);
       for (std::int64_t i = 0; i < layout.depth; ++i) to[i] = values[i] * factor;
       return true;
@@ -76,9 +76,11 @@ struct PanelRows {
   void clear(const TileLayout& layout, int at) {
     std::memset(rows[at], 0, static_cast<std::size_t>(layout.padded_depth) * 4);
   }
-  void into(const AttentionMethod& method, const TileLayout& layout, int count,
-            std::byte* panel) const {
+  // Where lanes are f16, `unit` is what all of the panel is in.
+  void into(const AttentionMethod& method, const TileLayout& layout, int count, std::byte* panel,
+            float& unit) {
     const std::byte* at[kMostPanelRows];
+    if (method.score_lane == Lane::f16) return into_halves(method, layout, count, panel, unit);
     for (int r = 0; r < count; ++r) at[r] = rows[r];
     if (method.score_lane == Lane::f32)
       return interleave(method, at, count, layout.padded_depth, panel);
@@ -86,6 +88,27 @@ struct PanelRows {
     interleave(method, at, count, words, panel);
     for (int r = 0; r < count; ++r) at[r] += layout.padded_depth;
     interleave(method, at, count, words, panel + words * count * 4);
+  }
+
+ private:
+  void into_halves(const AttentionMethod& method, const TileLayout& layout, int count,
+                   std::byte* panel, float& unit) {
+    std::uint32_t amax = 0;
+    for (int r = 0; r < count; ++r)
+      amax = std::max(amax, amax_bits(reinterpret_cast<const float*>(rows[r]), layout.depth));
+    // The power of two that brings the largest below kMostScoreLane, 2^4.
+    const std::uint32_t field = std::clamp(amax >> 23, 4u, 254u) - 3;
+    unit = std::bit_cast<float>(field << 23);
+    const float inverse = std::bit_cast<float>((254 - field) << 23);
+    // Narrow rows take the first half of their own places.
+    const std::uint16_t* at[kMostPanelRows];
+    for (int r = 0; r < count; ++r) {
+      auto* wide = reinterpret_cast<float*>(rows[r]);
+      for (std::int64_t d = 0; d < layout.depth; ++d) wide[d] *= inverse;
+      method.narrow(wide, rows[r], layout.depth);
+      at[r] = reinterpret_cast<const std::uint16_t*>(rows[r]);
+    }
+    method.interleave_halves(at, count, layout.depth, reinterpret_cast<std::uint16_t*>(panel));
   }
 };
 
@@ -167,7 +190,7 @@ TileLayout::TileLayout(const AttentionMethod& method, std::int64_t depth_, std::
     : depth(depth_), width(width_) {
   padded_depth = round_up(std::max<std::int64_t>(depth, 1), method.score.step);
   padded_width = round_up(std::max<std::int64_t>(width, 1), method.weigh.rows);
-  row_bytes_ = padded_depth * (method.score_lane == Lane::f32 ? 4 : 2);
+  row_bytes_ = padded_depth * (method.score_lane == Lane::f32 ? 4 : 2);  // limbs are two
   key_panel = method.score.rows * row_bytes_;
   value_panel = method.tile_keys * method.weigh.rows * lane_bytes(method.weigh_lane);
   values_at = round_up(method.tile_keys / method.score.rows * key_panel, kAlign);
@@ -205,7 +228,7 @@ void pack_tile(const AttentionMethod& method, const TileLayout& layout, const At
         units[key + r] = 0.0F;
       }
     }
-    rows.into(method, layout, panel, memory + key / panel * layout.key_panel);
+    rows.into(method, layout, panel, memory + key / panel * layout.key_panel, units[key]);
   }
   memory[layout.marks_at] = std::byte{odd};
   pack_values(method, layout, v, first, count, memory);
@@ -225,7 +248,7 @@ void pack_queries(const AttentionMethod& method, const TileLayout& layout, const
       odd[r] = false;
     }
   }
-  rows.into(method, layout, cols, panel);
+  rows.into(method, layout, cols, panel, units[0]);
 }
 
 }  // namespace octavo::cpu

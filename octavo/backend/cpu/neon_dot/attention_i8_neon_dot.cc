@@ -87,11 +87,25 @@ constexpr AttentionMethod kLimbs{
     .interleave = neon_interleave_words,
     .narrow = neon_fp16_narrow};
 
+constexpr AttentionMethod kHalves{
+    .name = "f16 FMLA; int8 SDOT for large scores",
+    .score_lane = Lane::f16,
+    .score = {.rows = kHalfRows, .cols = kHalfCols, .step = 1, .run = neon_fp16_score},
+    .weigh_lane = Lane::f16,
+    .weigh = kLimbs.weigh,
+    .softmax = neon_fp16_softmax,
+    .weight_factor = kHalfFactor,
+    .tile_keys = 64,
+    .narrow = neon_fp16_narrow,
+    .interleave_halves = neon_fp16_interleave,
+    .precise = &kLimbs};
+
 }  // namespace
 
 const AttentionMethod* neon_dot_attention(const AttentionJob& job) {
-  const bool codes = job.q.first.is_quantized() && job.k.first.is_quantized();
-  return is_fast_attention(job) && is_short_p(job) && codes ? &kLimbs : neon_fp16_attention(job);
+  if (!is_fast_attention(job) || !is_short_p(job) || !is_coded(job))
+    return neon_fp16_attention(job);
+  return &kHalves;
 }
 
 }  // namespace octavo::cpu

@@ -1,6 +1,8 @@
 // Weighted values in f16: eight channels by 24 queries, runs of 32 keys in f16 and then in f32.
 #include <arm_neon.h>
 
+#include <algorithm>
+
 #include "octavo/backend/cpu/attention.h"
 #include "octavo/backend/cpu/neon/neon_internal.h"
 #include "octavo/backend/cpu/neon_fp16/half_tile.h"
@@ -15,7 +17,33 @@
 namespace octavo::cpu {
 namespace {
 
-constexpr AttentionMethod kF16{
+// Products of a run go, times the factor, to sums whose pitch is the strip, or are added to them.
+template <bool kAdds>
+void half_run(const float16_t* a, const float16_t* b, std::int64_t n, float32x4_t factor,
+              float* sums) {
+  float16x8_t sum[kHalfRows][kHalfVectors];
+  half_start(a, b, sum);
+  const float16_t* const end = a + n * kHalfRows;
+  for (a += kHalfRows, b += kHalfCols; a < end; a += kHalfRows, b += kHalfCols)
+    half_step(a, b, sum);
+#pragma GCC unroll 8
+  for (int i = 0; i < kHalfRows; ++i)
+#pragma GCC unroll 3
+    for (int j = 0; j < kHalfVectors; ++j) {
+      float* to = sums + i * kHalfCols + 8 * j;
+      const float32x4_t low = vcvt_f32_f16(vget_low_f16(sum[i][j])),
+                        high = vcvt_high_f32_f16(sum[i][j]);
+      if constexpr (kAdds) {
+        vst1q_f32(to, vfmaq_f32(vld1q_f32(to), low, factor));
+        vst1q_f32(to + 4, vfmaq_f32(vld1q_f32(to + 4), high, factor));
+      } else {
+        vst1q_f32(to, vmulq_f32(low, factor));
+        vst1q_f32(to + 4, vmulq_f32(high, factor));
+      }
+    }
+}
+
+constexpr AttentionMethod kWideScores{
     .name = "f32 FMLA scores, f16 FMLA values",
     .score = {.rows = 8, .cols = 12, .step = 1, .run = neon_f32_tile},
     .weigh_lane = Lane::f16,
@@ -26,7 +54,54 @@ constexpr AttentionMethod kF16{
     .interleave = neon_interleave_words,
     .narrow = neon_fp16_narrow};
 
+constexpr AttentionMethod kF16{
+    .name = "f16 FMLA",
+    .score_lane = Lane::f16,
+    .score = {.rows = kHalfRows, .cols = kHalfCols, .step = 1, .run = neon_fp16_score},
+    .weigh_lane = Lane::f16,
+    .weigh = {.rows = kHalfRows, .cols = kHalfCols, .step = 1, .run = neon_fp16_weigh},
+    .softmax = neon_fp16_softmax,
+    .weight_factor = kHalfFactor,
+    .tile_keys = 64,
+    .narrow = neon_fp16_narrow,
+    .interleave_halves = neon_fp16_interleave,
+    .precise = &kWideScores};
+
 }  // namespace
+
+// Eight rows of eight at a time, turned by three rounds of pairs.
+void neon_fp16_interleave(const std::uint16_t* const* rows, int count, std::int64_t n,
+                          std::uint16_t* panel) {
+  for (int r = 0; r < count; r += 8) {
+    std::int64_t d = 0;
+    for (; d + 8 <= n; d += 8) {
+      uint16x8_t x[8];
+      uint32x4_t y[8];
+      uint64x2_t z[8];
+#pragma GCC unroll 8
+      for (int i = 0; i < 8; ++i) x[i] = vld1q_u16(rows[r + i] + d);
+#pragma GCC unroll 4
+      for (int i = 0; i < 8; i += 2) {
+        y[i] = vreinterpretq_u32_u16(vtrn1q_u16(x[i], x[i + 1]));
+        y[i + 1] = vreinterpretq_u32_u16(vtrn2q_u16(x[i], x[i + 1]));
+      }
+#pragma GCC unroll 4
+      for (int i = 0; i < 4; ++i) {
+        const int at = i / 2 * 4 + i % 2;
+        z[at] = vreinterpretq_u64_u32(vtrn1q_u32(y[at], y[at + 2]));
+        z[at + 2] = vreinterpretq_u64_u32(vtrn2q_u32(y[at], y[at + 2]));
+      }
+#pragma GCC unroll 4
+      for (int i = 0; i < 4; ++i) {
+        std::uint16_t* to = panel + (d + i) * count + r;
+        vst1q_u16(to, vreinterpretq_u16_u64(vtrn1q_u64(z[i], z[i + 4])));
+        vst1q_u16(to + 4 * count, vreinterpretq_u16_u64(vtrn2q_u64(z[i], z[i + 4])));
+      }
+    }
+    for (; d < n; ++d)
+      for (int i = 0; i < 8; ++i) panel[d * count + r + i] = rows[r + i][d];
+  }
+}
 
 bool neon_fp16_softmax(const SoftmaxJob& job) { return softmax_f16(job); }
 
@@ -34,30 +109,23 @@ void neon_fp16_weigh(const TileJob& job) {
   const auto* a = reinterpret_cast<const float16_t*>(job.a);
   const auto* b = reinterpret_cast<const float16_t*>(job.b);
   const float32x4_t factor = vld1q_dup_f32(job.a_scale);
-  float* const sums = job.sums;
-  const std::int64_t run = job.run, runs = job.runs, pitch = job.pitch;
-  for (std::int64_t r = 0; r < runs; ++r) {
-    float16x8_t sum[kHalfRows][kHalfVectors];
-#pragma GCC unroll 8
-    for (int i = 0; i < kHalfRows; ++i)
-#pragma GCC unroll 3
-      for (int j = 0; j < kHalfVectors; ++j) sum[i][j] = vdupq_n_f16(0);
-    for (std::int64_t k = 0; k < run; ++k, a += kHalfRows, b += kHalfCols) half_step(a, b, sum);
-#pragma GCC unroll 8
-    for (int i = 0; i < kHalfRows; ++i)
-#pragma GCC unroll 3
-      for (int j = 0; j < kHalfVectors; ++j) {
-        float* to = sums + i * pitch + 8 * j;
-        const float32x4_t low = vcvt_f32_f16(vget_low_f16(sum[i][j])),
-                          high = vcvt_high_f32_f16(sum[i][j]);
-        vst1q_f32(to, vfmaq_f32(vld1q_f32(to), low, factor));
-        vst1q_f32(to + 4, vfmaq_f32(vld1q_f32(to + 4), high, factor));
-      }
-  }
+  for (std::int64_t r = 0; r < job.runs; ++r, a += job.run * kHalfRows, b += job.run * kHalfCols)
+    half_run<true>(a, b, job.run, factor, job.sums);
+}
+
+void neon_fp16_score(const TileJob& job) {
+  const auto* a = reinterpret_cast<const float16_t*>(job.a);
+  const auto* b = reinterpret_cast<const float16_t*>(job.b);
+  const float32x4_t factor = vdupq_n_f32(*job.a_scale * *job.b_scale);
+  half_run<false>(a, b, std::min(job.run, kScoreRun), factor, job.sums);
+  for (std::int64_t k = kScoreRun; k < job.run; k += kScoreRun)
+    half_run<true>(a + k * kHalfRows, b + k * kHalfCols, std::min(job.run - k, kScoreRun), factor,
+                   job.sums);
 }
 
 const AttentionMethod* neon_fp16_attention(const AttentionJob& job) {
-  return is_fast_attention(job) && is_short_p(job) ? &kF16 : neon_attention(job);
+  if (!is_fast_attention(job) || !is_short_p(job)) return neon_attention(job);
+  return is_coded(job) ? &kF16 : &kWideScores;
 }
 
 }  // namespace octavo::cpu

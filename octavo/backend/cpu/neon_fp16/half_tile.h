@@ -20,6 +20,31 @@ template <int kLane>
   asm("fmla %0.8h, %1.8h, %2.h[%3]" : "+w"(sum) : "w"(b), "x"(a), "i"(kLane));
 }
 
+template <int kLane>
+[[gnu::always_inline]] inline float16x8_t first_product(float16x8_t b, float16x8_t a) {
+  float16x8_t product;
+  asm("fmul %0.8h, %1.8h, %2.h[%3]" : "=w"(product) : "w"(b), "x"(a), "i"(kLane));
+  return product;
+}
+
+// Sums begin with the first products.
+[[gnu::always_inline]] inline void half_start(const float16_t* a, const float16_t* b,
+                                              float16x8_t (&sum)[kHalfRows][kHalfVectors]) {
+  const float16x8_t left = vld1q_f16(a);
+#pragma GCC unroll 3
+  for (int j = 0; j < kHalfVectors; ++j) {
+    const float16x8_t right = vld1q_f16(b + 8 * j);
+    sum[0][j] = first_product<0>(right, left);
+    sum[1][j] = first_product<1>(right, left);
+    sum[2][j] = first_product<2>(right, left);
+    sum[3][j] = first_product<3>(right, left);
+    sum[4][j] = first_product<4>(right, left);
+    sum[5][j] = first_product<5>(right, left);
+    sum[6][j] = first_product<6>(right, left);
+    sum[7][j] = first_product<7>(right, left);
+  }
+}
+
 [[gnu::always_inline]] inline void half_step(const float16_t* a, const float16_t* b,
                                              float16x8_t (&sum)[kHalfRows][kHalfVectors]) {
   const float16x8_t left = vld1q_f16(a);

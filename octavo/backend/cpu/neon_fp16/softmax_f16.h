@@ -15,18 +15,30 @@ namespace octavo::cpu {
 namespace {
 
 constexpr int kHalfStrip = kHalfCols, kQuads = kHalfStrip / 4, kEights = kHalfStrip / 8;
-[[gnu::always_inline]] inline float32x4_t scaled_exp2(float32x4_t x) {
-  const float32x4_t rounder = vdupq_n_f32(0x1.8p+23F);
-  const float32x4_t clamped = vmaxq_f32(x, vdupq_n_f32(-100.0F));
-  const float32x4_t shifted = vaddq_f32(clamped, rounder);
-  const float32x4_t f = vsubq_f32(clamped, vsubq_f32(shifted, rounder));
-  const float32x4_t line = vaddq_f32(f, vdupq_n_f32(0x1.2b4eb284d9d3fp+1F));
-  const float32x4_t square =
-      vaddq_f32(vmulq_f32(vaddq_f32(f, vdupq_n_f32(0x1.078ed91873ebap+1F)), f),
-                vdupq_n_f32(0x1.f00cb3cb101fep+2F));
-  const float32x4_t p = vmulq_f32(line, square);
-  return vreinterpretq_f32_s32(
-      vaddq_s32(vreinterpretq_s32_f32(p), vshlq_n_s32(vreinterpretq_s32_f32(shifted), 23)));
+// Of six vectors side by side: a chain by itself leaves the core waiting.
+[[gnu::always_inline]] inline void scaled_exp2(const float* score,
+                                               const float32x4_t (&from)[kQuads],
+                                               float32x4_t (&p)[kQuads]) {
+  const float32x4_t rounder = vdupq_n_f32(0x1.8p+23F), least = vdupq_n_f32(-100.0F);
+  const float32x4_t a = vdupq_n_f32(0x1.2b4eb284d9d3fp+1F), b = vdupq_n_f32(0x1.078ed91873ebap+1F),
+                    c = vdupq_n_f32(0x1.f00cb3cb101fep+2F);
+  float32x4_t f[kQuads], shifted[kQuads];
+#pragma GCC unroll 6
+  for (int q = 0; q < kQuads; ++q) f[q] = vsubq_f32(vld1q_f32(score + 4 * q), from[q]);
+#pragma GCC unroll 6
+  for (int q = 0; q < kQuads; ++q) f[q] = vmaxq_f32(f[q], least);
+#pragma GCC unroll 6
+  for (int q = 0; q < kQuads; ++q) shifted[q] = vaddq_f32(f[q], rounder);
+#pragma GCC unroll 6
+  for (int q = 0; q < kQuads; ++q) f[q] = vsubq_f32(f[q], vsubq_f32(shifted[q], rounder));
+#pragma GCC unroll 6
+  for (int q = 0; q < kQuads; ++q) p[q] = vaddq_f32(vmulq_f32(vaddq_f32(f[q], b), f[q]), c);
+#pragma GCC unroll 6
+  for (int q = 0; q < kQuads; ++q) p[q] = vmulq_f32(vaddq_f32(f[q], a), p[q]);
+#pragma GCC unroll 6
+  for (int q = 0; q < kQuads; ++q)
+    p[q] = vreinterpretq_f32_s32(
+        vaddq_s32(vreinterpretq_s32_f32(p[q]), vshlq_n_s32(vreinterpretq_s32_f32(shifted[q]), 23)));
 }
 
 inline bool softmax_f16(const SoftmaxJob& job) {
@@ -56,12 +68,11 @@ inline bool softmax_f16(const SoftmaxJob& job) {
     // Summed as values are: V = 1 gives 1.
     float16x8_t part[kEights] = {vdupq_n_f16(0), vdupq_n_f16(0), vdupq_n_f16(0)};
     for (std::int64_t key = 0; key < job.run; ++key, score += kHalfStrip, weight += kHalfStrip) {
+      float32x4_t p[kQuads];
+      scaled_exp2(score, from, p);
 #pragma GCC unroll 3
       for (int e = 0; e < kEights; ++e) {
-        const float32x4_t low = scaled_exp2(vsubq_f32(vld1q_f32(score + 8 * e), from[2 * e])),
-                          high =
-                              scaled_exp2(vsubq_f32(vld1q_f32(score + 8 * e + 4), from[2 * e + 1]));
-        const float16x8_t narrow = vcvt_high_f16_f32(vcvt_f16_f32(low), high);
+        const float16x8_t narrow = vcvt_high_f16_f32(vcvt_f16_f32(p[2 * e]), p[2 * e + 1]);
         vst1q_f16(weight + 8 * e, narrow);
         part[e] = vaddq_f16(part[e], narrow);
       }

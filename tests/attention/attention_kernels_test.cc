@@ -1,0 +1,214 @@
+// Every backend's attention against reference with P not rounded, at sizes around every tile's
+// edges, with masks, groups of heads, and numbers that are not finite.
+//
+// How far a kernel may be off: if every weight is off by a factor within 1 +- d, the output is
+// within 2 d / (1 - d) of the largest |v|. Here d has
+//   scores: f32 sums of D products, D 2^-24 of sum |q k|; by limbs (attention_limbs.h) 1.9e-4 D
+//     amax(q) amax(k) at most, both times the softmax scale;
+//   weights: 2^-11 for f16 and what its polynomial is off, 7.5e-5; 2^-22 in f32;
+// and sums of weighted values in f16 add 64 half steps of 2^-11 at most. The test takes a sum of
+// errors at its bound for what is systematic, and the square root of the count for roundings to
+// nearest, four times over.
+#include "octavo/backend/attention_job.h"
+#include "octavo/ops/attention_call_internal.h"
+#include "tests/attention/attention_cases.h"
+
+namespace octavo::testing {
+namespace {
+
+struct Form {
+  const char* name;
+  DType values;
+  AttentionP p;
+  const char *qk, *v;  // presets; null: values
+  double bound;        // of the output, in units of the largest |v|
+};
+// The two ways: f32 throughout, or weights and their sums in f16 and scores by limbs.
+constexpr double kWide = 1e-5, kShort = 4e-3;
+constexpr Form kForms[] = {
+    {"f32", DType::f32, AttentionP::f32, nullptr, nullptr, kWide},
+    {"bf16", DType::bf16, AttentionP::bf16, nullptr, nullptr, kShort},
+    {"strict", DType::f32, AttentionP::fp8_split, "fp8", "fp8", kShort},
+    {"strict per token", DType::f32, AttentionP::fp8_split, "fp8-channel", "fp8-channel", kShort},
+    {"fast mx", DType::f32, AttentionP::fp8, "mxfp8", "mxfp8", kShort},
+    {"balanced", DType::bf16, AttentionP::bf16, "mxint8", nullptr, kShort},
+};
+
+struct Case {
+  Sizes sizes{};
+  AttentionMask mask{};
+  Kind kind = Kind::normal;
+};
+
+std::string describe(const Case& one) {
+  const Sizes& s = one.sizes;
+  return std::to_string(s.batches) + " x " + std::to_string(s.heads) + "/" +
+         std::to_string(s.kv_heads) + " heads, " + std::to_string(s.queries) + " x " +
+         std::to_string(s.keys) + ", D " + std::to_string(s.depth) + ", E " +
+         std::to_string(s.width) + (one.mask.causal ? ", causal" : "") + ", left " +
+         std::to_string(one.mask.left) + ", right " + std::to_string(one.mask.right);
+}
+
+class Attended {
+ public:
+  Attended(const Case& one, const Form& form, Made made)
+      : one_(one), form_(form), made_(std::move(made)) {
+    if (form.qk != nullptr) {
+      q_ = quantize(made_.q.view(), preset(form.qk));
+      k_ = quantize(made_.k.view(), preset(form.qk));
+    }
+    if (form.v != nullptr) v_ = quantize(made_.v.view(), preset(form.v));
+  }
+
+  // Out and log-sum-exp, one after the other.
+  [[nodiscard]] std::vector<float> on(const Kernels& kernels, bool exact, int threads,
+                                      std::vector<AttentionRange> ranges = {}) const {
+    AttentionOptions options{.mask = one_.mask};
+    options.ranges = ranges;
+    const Operand q = form_.qk != nullptr ? Operand(q_) : Operand(made_.q.view()),
+                  k = form_.qk != nullptr ? Operand(k_) : Operand(made_.k.view()),
+                  v = form_.v != nullptr ? Operand(v_) : Operand(made_.v.view());
+    const AttentionCall call(q, k, v, options, "test");
+    AttentionJob job = call.job();
+    const Tensor out = Tensor::values(call.out_shape(), DType::f32);
+    std::vector<float> result(static_cast<std::size_t>(job.batches * job.heads * job.queries),
+                              7.0F);
+    std::fill(out.span<float>().begin(), out.span<float>().end(), 7.0F);
+    job.out = AttentionStack(out.view(), "test", "O").operand();
+    job.log_sum_exp = result.data();
+    job.values = form_.values;
+    job.p = exact ? AttentionP::f64 : form_.p;
+    if (!exact && (job.p == AttentionP::fp8 || job.p == AttentionP::fp8_split)) job.p_factor = 256;
+    Exec exec{.threads = threads};
+    std::vector<std::byte> memory;
+    if (kernels.attention_workspace != nullptr) {
+      EXPECT_TRUE(kernels.attention_offered(job));
+      memory.resize(static_cast<std::size_t>(kernels.attention_workspace(exec, job)) + 64);
+      const auto at = reinterpret_cast<std::uintptr_t>(memory.data());
+      exec.workspace = std::span(memory).subspan((64 - at % 64) % 64);
+    }
+    kernels.attention(exec, job);
+    const std::span<float> numbers = out.span<float>();
+    result.insert(result.begin(), numbers.begin(), numbers.end());
+    return result;
+  }
+
+ private:
+  const Case& one_;
+  const Form& form_;
+  Made made_;
+  QuantizedTensor q_, k_, v_;
+};
+
+// Where one is not finite the other must be the same kind of not finite.
+void expect_near(const std::vector<float>& got, const std::vector<float>& wanted, double most,
+                 const std::string& what) {
+  ASSERT_EQ(got.size(), wanted.size());
+  double worst = 0.0;
+  std::int64_t odd = 0;
+  for (std::size_t i = 0; i < got.size(); ++i) {
+    if (std::isnan(wanted[i]) || std::isinf(wanted[i])) {
+      odd += std::isnan(wanted[i]) ? !std::isnan(got[i]) : got[i] != wanted[i];
+    } else {
+      const double off = std::abs(static_cast<double>(got[i]) - static_cast<double>(wanted[i]));
+      worst = off <= worst ? worst : off;
+      odd += std::isnan(got[i]);
+    }
+  }
+  EXPECT_LE(worst, most) << what;
+  EXPECT_EQ(odd, 0) << what;
+}
+
+std::vector<Case> cases() {
+  std::vector<Case> all;
+  for (const std::int64_t size : {1, 2, 7, 31, 33, 63, 65, 80, 127, 129, 256})
+    all.push_back({.sizes = {.queries = size, .keys = size, .depth = size, .width = size}});
+  all.push_back({.sizes = {.queries = 3, .keys = 200, .depth = 64, .width = 40}});
+  all.push_back({.sizes = {.queries = 130, .keys = 1, .depth = 16, .width = 16}});
+  const Sizes group{.batches = 2,
+                    .heads = 4,
+                    .kv_heads = 2,
+                    .queries = 50,
+                    .keys = 150,
+                    .depth = 32,
+                    .width = 48};
+  all.push_back({.sizes = group});
+  all.push_back({.sizes = group, .mask = {.causal = true}});
+  all.push_back({.sizes = group, .mask = {.causal = true, .bottom_right = true}});
+  all.push_back({.sizes = group, .mask = {.left = 20, .right = 3}});
+  all.push_back({.sizes = group, .mask = {.causal = true, .left = 70}});
+  static constexpr std::int64_t kRows[] = {50, 17}, kKeys[] = {0, 101};
+  all.push_back({.sizes = group, .mask = {.query_lengths = kRows, .key_lengths = kKeys}});
+  const Sizes square{.queries = 300, .keys = 300, .depth = 64, .width = 64};
+  for (const Kind kind : {Kind::outlier, Kind::peaked, Kind::biased})
+    for (const bool causal : {false, true})
+      all.push_back({.sizes = square, .mask = {.causal = causal}, .kind = kind});
+  return all;
+}
+
+TEST(AttentionKernels, AgreeWithTheReference) {
+  for (const Case& one : cases())
+    for (const Form& form : kForms) {
+      if (one.sizes.depth % 4 != 0 && one.kind == Kind::outlier) continue;
+      const Attended run(one, form, make_inputs(one.sizes, one.kind, 3, DType::f32));
+      const std::vector<float> wanted = run.on(reference_backend(), true, 1);
+      double largest = 4.5;  // of so many normal numbers
+
+      if (one.kind == Kind::biased) largest += 0.7;
+      for (const BackendInfo& backend : support::every_backend()) {
+        if (support::is_staged(backend) || backend.name == "reference") continue;
+        expect_near(run.on(*backend.kernels, false, 2), wanted, form.bound * largest,
+                    backend.name + " " + form.name + ": " + describe(one));
+      }
+    }
+}
+
+TEST(AttentionKernels, DoNotDependOnThreadsOrRanges) {
+  const Case one{.sizes = {.heads = 2, .kv_heads = 1, .queries = 333, .keys = 500, .depth = 64},
+                 .mask = {.causal = true, .bottom_right = true}};
+  for (const Form& form : kForms) {
+    const Attended run(one, form, make_inputs(one.sizes, one.kind, 4, DType::f32));
+    for (const BackendInfo& backend : support::every_backend()) {
+      if (support::is_staged(backend) || backend.name == "reference") continue;
+      const std::vector<float> alone = run.on(*backend.kernels, false, 1);
+      EXPECT_EQ(alone, run.on(*backend.kernels, false, 5)) << backend.name << " " << form.name;
+      const std::vector<AttentionRange> ranges = {{0, 1, 0, 100}, {0, 0, 5, 328}, {0, 1, 100, 233}};
+      std::vector<float> some = run.on(*backend.kernels, false, 3, ranges);
+      for (std::int64_t row = 0; row < 5; ++row) {
+        for (std::int64_t e = 0; e < 64; ++e) {
+          float& untouched = some[static_cast<std::size_t>(row * 64 + e)];
+          EXPECT_EQ(untouched, 7.0F);
+          untouched = alone[static_cast<std::size_t>(row * 64 + e)];
+        }
+        some[static_cast<std::size_t>(2 * 333 * 64 + row)] =
+            alone[static_cast<std::size_t>(2 * 333 * 64 + row)];
+      }
+      EXPECT_EQ(alone, some) << backend.name << " " << form.name;
+    }
+  }
+}
+
+// A key, a query or a value that is not finite goes to the rows that see it, and no others.
+TEST(AttentionKernels, KeepNanWhereItIsSeen) {
+  const Case one{.sizes = {.queries = 100, .keys = 140, .depth = 32}, .mask = {.causal = true}};
+  constexpr float kNaN = std::numeric_limits<float>::quiet_NaN(),
+                  kInf = std::numeric_limits<float>::infinity();
+  for (const Form& form : kForms)
+    for (const float bad : {kNaN, kInf, -kInf})
+      for (const int which : {0, 1, 2}) {
+        if (bad != kNaN && form.qk != nullptr) continue;  // a code has no Inf
+        Made made = make_inputs(one.sizes, one.kind, 5, DType::f32);
+        Tensor& tensor = which == 0 ? made.q : which == 1 ? made.k : made.v;
+        tensor.span<float>()[70 * 32 + 9] = bad;
+        const Attended run(one, form, std::move(made));
+        const std::vector<float> wanted = run.on(reference_backend(), true, 1);
+        for (const BackendInfo& backend : support::every_backend()) {
+          if (support::is_staged(backend) || backend.name == "reference") continue;
+          expect_near(run.on(*backend.kernels, false, 2), wanted, form.bound * 4.5,
+                      backend.name + " " + form.name + " with a bad " + "QKV"[which]);
+        }
+      }
+}
+
+}  // namespace
+}  // namespace octavo::testing
