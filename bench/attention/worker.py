@@ -21,6 +21,7 @@ from bench.attention.cases import (
     RIVALS,
     SHAPES,
     SLOW_UP_TO,
+    TURNS,
     Case,
 )
 from bench.common.turns import in_turns
@@ -30,17 +31,10 @@ from bench.gemm.worker import PROBE, probed
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
 
 
-def int8_scaling() -> ov.Scaling:
-    return ov.Scaling(format="mxint8", tile=(1, 0), scale="float32")
-
-
 def inputs_of(case: Case, tensors: list[torch.Tensor]) -> list[object]:
     """What a kernel is given: codes where the rung has them, made beforehand."""
     if case.inputs in DTYPES:
         return [x.to(DTYPES[case.inputs]) for x in tensors]
-    if case.inputs == "int8":
-        q, k, v = tensors
-        return [ov.quantize(q, int8_scaling()), ov.quantize(k, int8_scaling()), v.bfloat16()]
     return [ov.quantize(x, case.inputs) for x in tensors]
 
 
@@ -68,7 +62,7 @@ def rows(
     cases = [case for case in CASES if tokens <= SLOW_UP_TO.get(case.rung, tokens)]
     for case in cases:
         functions[case.rung] = octavo_side(case, tensors, threads)
-    seconds = in_turns(functions, 2 if quick or tokens > 4096 else 5)
+    seconds = in_turns(functions, 2 if quick else TURNS[tokens])
     work = 4e-9 * heads * tokens * tokens * size
     speed = {name: work / taken for name, taken in seconds.items()}
     rivals = {name: speed[name] for name in RIVALS if name in speed}

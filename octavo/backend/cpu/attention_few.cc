@@ -39,6 +39,34 @@ float power_of_two_at_least(float value) {
   return std::bit_cast<float>(std::clamp(field, 8u, 240u) << 23);
 }
 
+// Eight side by side, which compilers vectorise; n is a multiple of that.
+constexpr std::int64_t kSide = 8;
+static_assert(kFewKeys % kSide == 0);
+
+// NaN where there is one.
+float largest_of(const float* values, std::int64_t n) {
+  float most[kSide];
+  std::uint32_t odd[kSide] = {};
+  std::copy_n(values, kSide, most);
+  for (std::int64_t i = 0; i < n; i += kSide)
+    for (std::int64_t j = 0; j < kSide; ++j) {
+      most[j] = values[i + j] > most[j] ? values[i + j] : most[j];
+      odd[j] |= values[i + j] != values[i + j] ? 1u : 0u;
+    }
+  for (std::int64_t j = 0; j < kSide; ++j)
+    if (odd[j] != 0) return std::numeric_limits<float>::quiet_NaN();
+  return *std::max_element(most, most + kSide);
+}
+
+float sum_of(const float* values, std::int64_t n) {
+  float sums[kSide] = {};
+  for (std::int64_t i = 0; i < n; i += kSide)
+    for (std::int64_t j = 0; j < kSide; ++j) sums[j] += values[i + j];
+  float sum = 0.0F;
+  for (const float one : sums) sum += one;
+  return sum;
+}
+
 // f32 to f16, or as they are.
 void lay(const AttentionMethod& method, const FewKernels& few, const float* values, std::int64_t n,
          std::byte* to) {
@@ -117,17 +145,13 @@ class Piece {
     }
     const std::int64_t begin = std::max<std::int64_t>(0, sees.begin - key),
                        end = std::min(keys, sees.end - key);
-    for (std::int64_t i = 0; i < keys; ++i)
-      if (i < begin || i >= end) score[i] = -kInfinity;
+    std::fill(score, score + begin, -kInfinity);
+    std::fill(score + end, score + keys, -kInfinity);
 
     // As the softmax of a strip does it, along a row.
-    float largest = -kInfinity;
-    bool odd = false;
-    for (std::int64_t i = 0; i < keys; ++i) {
-      largest = score[i] > largest ? score[i] : largest;
-      odd |= score[i] != score[i];
-    }
-    if (odd) largest = std::numeric_limits<float>::quiet_NaN();
+    const std::int64_t whole = round_up(keys, kSide);
+    std::fill(score + keys, score + whole, -kInfinity);
+    const float largest = largest_of(score, whole);
     float rescale = 1.0F;
     const SoftmaxJob job{.scores = nullptr,
                          .weights = nullptr,
@@ -142,7 +166,7 @@ class Piece {
     if (raise_top<1>(job, &largest))
       for (std::int64_t e = 0; e < width; ++e) sums[e] *= rescale;
     const float from = origin(state.base);
-    for (std::int64_t i = 0; i < keys; ++i) weight[i] = exp2_of(score[i] - from);
+    for (std::int64_t i = 0; i < whole; ++i) weight[i] = exp2_of(score[i] - from);
     state.sum *= rescale;
     weigh(r, key, keys, sees, weight, lanes, state, sums);
   }
@@ -153,24 +177,28 @@ class Piece {
              float* weight, std::byte* lanes, Partial& state, float* sums) {
     alignas(64) float scaled[kFewKeys];
     const Matrix& v = v_operand_.elements();
-    float most = 0.0F;
-    for (std::int64_t i = 0; i < keys; ++i) {
-      scaled[i] = weight[i] * v_scale_[i];
-      most = std::max(most, std::abs(scaled[i]));
-    }
-    float unit = 1.0F, sum = 0.0F;
+    const std::int64_t whole = round_up(keys, kSide);
+    std::fill(v_scale_ + keys, v_scale_ + whole, 1.0F);
+    for (std::int64_t i = 0; i < whole; ++i) scaled[i] = weight[i] * v_scale_[i];
+    float unit = 1.0F;
     if (v_few_.halves) {
-      unit = power_of_two_at_least(most / kMostFewLane);
-      for (std::int64_t i = 0; i < keys; ++i) scaled[i] /= unit;
-      lay(method_, v_few_, scaled, keys, lanes);
-      half_values(lanes, keys, scaled);
-      for (std::int64_t i = 0; i < keys; ++i)
-        sum += v_scale_[i] != 0.0F ? scaled[i] * unit / v_scale_[i] : weight[i];
+      std::uint32_t most = 0;
+      for (std::int64_t i = 0; i < whole; ++i)
+        most = std::max(most, std::bit_cast<std::uint32_t>(scaled[i]) & 0x7FFFFFFFu);
+      unit = power_of_two_at_least(std::bit_cast<float>(most) / kMostFewLane);
+      const float inverse = 1.0F / unit;
+      for (std::int64_t i = 0; i < whole; ++i) scaled[i] *= inverse;
+      lay(method_, v_few_, scaled, whole, lanes);
+      half_values(lanes, whole, scaled);
+      for (std::int64_t i = 0; i < whole; ++i) {
+        const float there = scaled[i] * unit / v_scale_[i];
+        scaled[i] = v_scale_[i] != 0.0F ? there : weight[i];
+      }
+      state.sum += sum_of(scaled, whole);
     } else {
-      lay(method_, v_few_, scaled, keys, lanes);
-      for (std::int64_t i = 0; i < keys; ++i) sum += weight[i];
+      lay(method_, v_few_, scaled, whole, lanes);
+      state.sum += sum_of(weight, whole);
     }
-    state.sum += sum;
     // Rows that are not seen are not read, so that nothing is multiplied by zero.
     const std::int64_t begin = std::max<std::int64_t>(0, sees.begin - key),
                        end = std::min(keys, sees.end - key), lane = v_few_.halves ? 2 : 4;

@@ -191,9 +191,14 @@ void AttentionRows::scales(std::int64_t first, std::int64_t count, float* to) co
   }
   const std::int64_t height = tile_extent(from.tile.rows, from.codes.rows);
   const float level = from.tensor_scale != nullptr ? *from.tensor_scale : 1.0F;
+  std::int64_t left = height - first % height;
+  const std::byte* at = element(from.scales, first / height, 0);
   for (std::int64_t i = 0; i < count; ++i) {
-    std::memcpy(to + i, element(from.scales, (first + i) / height, 0), sizeof(float));
+    std::memcpy(to + i, at, sizeof(float));
     to[i] *= level;
+    if (--left > 0) continue;
+    left = height;
+    at += from.scales.row_pitch;
   }
 }
 

@@ -43,6 +43,7 @@ template <int kKeys>
                                                    std::int64_t size, const float16_t* q,
                                                    uint8x16_t most, float* scores) {
   float16x8_t low[kKeys], high[kKeys];
+#pragma GCC unroll 4
   for (int i = 0; i < kKeys; ++i) low[i] = high[i] = vdupq_n_f16(0);
   for (std::int64_t d = 0; d < size; d += 16) {
     const float16x8_t left = vld1q_f16(q + d), right = vld1q_f16(q + d + 8);
@@ -56,6 +57,7 @@ template <int kKeys>
       high[i] = vfmaq_f16(high[i], half.high, right);
     }
   }
+#pragma GCC unroll 4
   for (int i = 0; i < kKeys; ++i)
     scores[i] = vaddvq_f32(vaddq_f32(folded(low[i]), folded(high[i])));
   return most;
@@ -81,12 +83,13 @@ template <int kSixteens>
   for (std::int64_t first = 0; first < job.keys; first += kRun) {
     const std::int64_t last = first + kRun < job.keys ? first + kRun : job.keys;
     float16x8_t low[kSixteens], high[kSixteens];
+#pragma GCC unroll 8
     for (int j = 0; j < kSixteens; ++j) low[j] = high[j] = vdupq_n_f16(0);
     for (std::int64_t i = first; i < last; ++i) {
       const float16x8_t weight = vld1q_dup_f16(weights + i);
       const std::byte* row = job.rows + i * job.pitch + col;
       __builtin_prefetch(row + 8 * job.pitch);
-#pragma GCC unroll 4
+#pragma GCC unroll 8
       for (int j = 0; j < kSixteens; ++j) {
         const uint8x16_t codes = load(row + 16 * j);
         const Halves half(codes);
@@ -95,6 +98,7 @@ template <int kSixteens>
         high[j] = vfmaq_f16(high[j], half.high, weight);
       }
     }
+#pragma GCC unroll 8
     for (int j = 0; j < kSixteens; ++j) {
       const float32x4_t part[4] = {vcvt_f32_f16(vget_low_f16(low[j])), vcvt_high_f32_f16(low[j]),
                                    vcvt_f32_f16(vget_low_f16(high[j])), vcvt_high_f32_f16(high[j])};
@@ -133,6 +137,7 @@ template <int kKeys>
 [[gnu::always_inline]] inline void dots_bf16(const std::byte* rows, std::int64_t pitch,
                                              std::int64_t size, const float* q, float* scores) {
   float32x4_t even[kKeys], odd[kKeys];
+#pragma GCC unroll 4
   for (int i = 0; i < kKeys; ++i) even[i] = odd[i] = vdupq_n_f32(0.0F);
   for (std::int64_t d = 0; d < size; d += 8) {
     const float32x4_t left = vld1q_f32(q + d), right = vld1q_f32(q + d + 4);
@@ -145,6 +150,7 @@ template <int kKeys>
       odd[i] = vfmaq_f32(odd[i], pair.odd, right);
     }
   }
+#pragma GCC unroll 4
   for (int i = 0; i < kKeys; ++i) scores[i] = vaddvq_f32(vaddq_f32(even[i], odd[i]));
 }
 
@@ -162,6 +168,7 @@ template <int kEights>
 [[gnu::always_inline]] inline void weigh_bf16(const FewRows& job, std::int64_t col,
                                               const float* weights, float* sums) {
   float32x4_t even[kEights], odd[kEights];
+#pragma GCC unroll 8
   for (int j = 0; j < kEights; ++j) {
     const float32x4x2_t before = vld2q_f32(sums + col + 8 * j);
     even[j] = before.val[0];
@@ -178,6 +185,7 @@ template <int kEights>
       odd[j] = vfmaq_f32(odd[j], pair.odd, weight);
     }
   }
+#pragma GCC unroll 8
   for (int j = 0; j < kEights; ++j) vst2q_f32(sums + col + 8 * j, {{even[j], odd[j]}});
 }
 
