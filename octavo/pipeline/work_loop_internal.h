@@ -16,7 +16,7 @@ namespace octavo {
 class WorkLoop {
  public:
   // `always`: tells after every piece, and not a few times a second.
-  WorkLoop(int threads, std::uint64_t bytes_total, OnProgress on_progress, bool always);
+  WorkLoop(int threads, std::uint64_t bytes_total, OnProgress on_progress, bool always = false);
 
   // Calls work(thread, piece) for every piece in [0, pieces). Rethrows the exception of the first
   // piece that failed; the others have ended by then.
