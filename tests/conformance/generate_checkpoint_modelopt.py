@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Writes checkpoint_modelopt/: the weights of a one-layer model, and what ModelOpt's export makes of
-them, tensor by tensor, with its config files.
+"""Writes checkpoint_modelopt/: the weights of a one-layer model, and what ModelOpt's export makes
+of them, tensor by tensor, with its config files.
 
     make peers && .venv-peers/bin/python tests/conformance/generate_checkpoint_modelopt.py
 

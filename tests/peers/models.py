@@ -51,7 +51,7 @@ def logits(folder):
 
 
 def without_activations(folder, copy):
-    """The same weights, and activations that stay as they are: what is left is the weights' doing."""
+    """The same weights, and activations as they are: what is left is the weights' doing."""
     shutil.copytree(folder, copy)
     path = pathlib.Path(copy) / "config.json"
     config = json.loads(path.read_text())
@@ -67,6 +67,7 @@ def relative(a, b):
 
 def verdict(folder):
     """What `octavo verify` finds."""
-    done = subprocess.run([PROGRAM, "verify", str(folder), "--json"], capture_output=True, text=True)
+    words = [PROGRAM, "verify", str(folder), "--json"]
+    done = subprocess.run(words, capture_output=True, text=True)
     assert done.returncode in (0, 1), done.stderr
     return json.loads(done.stdout)["findings"]

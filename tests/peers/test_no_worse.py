@@ -32,8 +32,8 @@ def weight_error(source, plain):
 def test_weights_are_no_further_from_the_source(model, recipe, scheme, more, tmp_path):
     from llmcompressor import model_free_ptq
 
-    target = "compressed-tensors"
-    models.octavo("quantize", model, "-o", tmp_path / "q", "--recipe", recipe, "--target", target, *more)
+    words = ["--recipe", recipe, "--target", "compressed-tensors", *more]
+    models.octavo("quantize", model, "-o", tmp_path / "q", *words)
     model_free_ptq(
         str(model), str(tmp_path / "theirs"), scheme=scheme, ignore=LEFT_ALONE, device="cpu",
         max_workers=1,
