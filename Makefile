@@ -9,7 +9,7 @@ export CTEST_PARALLEL_LEVEL := $(JOBS)
 SOURCES = git ls-files --cached --others --exclude-standard
 
 .DEFAULT_GOAL := all
-.PHONY: all release package demo test test-slow bench cuda coverage format lint clean help \
+.PHONY: all release package demo test test-slow peers test-peers bench cuda coverage format lint clean help \
         bootstrap-build bootstrap-test bootstrap-bench bootstrap-dev
 # Targets share build trees and the package manager; the parallelism is inside them.
 .NOTPARALLEL:
@@ -51,6 +51,17 @@ test: bootstrap-test  ## build and run every test but the slow ones
 
 test-slow: bootstrap-test  ## the exhaustive tests: minutes
 	@$(PYTHON) tools/run_tests.py slow
+
+# transformers, llm-compressor, ModelOpt: some gigabytes, in an environment of their own.
+PEERS := .venv-peers/bin/python
+peers:  ## install the loaders and quantizers that test-peers runs, into .venv-peers
+	test -x $(PEERS) || python3 -m venv .venv-peers
+	$(PEERS) -m pip --disable-pip-version-check install --quiet -r python/requirements-peers.txt
+	$(PEERS) -m pip --disable-pip-version-check install --quiet --no-deps \
+	  -r python/requirements-peers-only.txt
+
+test-peers: release peers  ## load octavo's checkpoints with transformers, compare with other tools
+	$(PEERS) -m pytest -q tests/peers
 
 bench: bootstrap-bench package  ## measure; writes bench/results
 	cmake --preset release -DOCTAVO_BUILD_BENCH=ON

@@ -7,7 +7,7 @@
 #include "octavo/base/error.h"
 #include "octavo/checkpoint/dialect_internal.h"
 #include "octavo/checkpoint/divisor_internal.h"
-#include "octavo/convert/convert.h"
+#include "octavo/convert/widen.h"
 #include "octavo/quant/layout.h"
 #include "octavo/quant/scale_order.h"
 
@@ -66,19 +66,6 @@ ScaleRows scale_rows(const QuantizedWeight& weight, std::int64_t first_row, std:
   return {.cols = tile_count(scaling.tile.cols, extent.cols),
           .first = first,
           .rows = rows == 0 ? 0 : row_of(first_row + rows - 1) + 1 - first};
-}
-
-// Numbers of any type as f32, which holds them all.
-Tensor widened(const Tensor& narrow) {
-  if (narrow.dtype() == DType::f32) return narrow;
-  const Tensor wide = Tensor::values(narrow.shape(), DType::f32);
-  const View& view = narrow.view();
-  const bool is_code = view.dtype == DType::code;
-  const Format format = is_code                     ? view.format
-                        : view.dtype == DType::bf16 ? bf16_format
-                                                    : f16_format;
-  decode(code_view(view.data, format, view.shape), wide.view());
-  return wide;
 }
 
 // Scales are kept as they are wherever the file has their type, and widened to f32 elsewhere.

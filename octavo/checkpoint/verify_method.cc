@@ -11,6 +11,22 @@ namespace {
 constexpr auto kV = Loader::vllm, kH = Loader::transformers, kS = Loader::sglang,
                kT = Loader::trtllm;
 
+// Matrices of experts, which transformers puts together when it loads them. Seen with 5.17 and
+// compressed-tensors 0.20, with llm-compressor's own files too.
+void check_experts(const VerifyView& view, Findings& out) {
+  for (const VerifiedWeight& weight : view.weights) {
+    const std::string& module = weight.found->weight.module;
+    if (module.find(".experts.") == std::string::npos) continue;
+    if (weight.scheme == Scheme::nvfp4)
+      out.error({kH}, module,
+                "it loads experts of NVFP4 as something else, without an error; servers do not");
+    if (weight.scheme == Scheme::fp8_block || weight.scheme == Scheme::mxfp8)
+      out.error({kH}, module,
+                "it cannot put experts with a grid of scales together; use the target deepseek for "
+                "it");
+  }
+}
+
 bool has_activations(const VerifyView& view) {
   for (const auto& [name, group] : view.words["config_groups"].members())
     if (group["input_activations"].is_object()) return true;
@@ -69,6 +85,7 @@ void check_support(const VerifyView& view, Findings& out) {
         if (has_activations(view))
           out.error({kT}, "", "it has MXFP4 with activations of 16 bits alone");
       }
+      check_experts(view, out);
       break;
     case Dialect::modelopt:
       if (has(Scheme::mxfp8))

@@ -287,6 +287,17 @@ TEST(Verify, a_name_that_others_begin_with) {
   EXPECT_EQ(verdict(model), "skip-list-too-wide:transformers");
 }
 
+TEST(Verify, experts_that_transformers_cannot_put_together) {
+  const std::vector<Piece> experts{{"model.layers.0.mlp.experts.0.up_proj", 128, 128},
+                                   {"model.layers.0.mlp.experts.1.up_proj", 128, 128}};
+  constexpr std::string_view kHf = "support:transformers";
+  EXPECT_EQ(verdict(make_model(kCt, bf16_scaled("fp8-channel"), experts)), "");
+  EXPECT_EQ(verdict(make_model(kCt, bf16_scaled("fp8-block"), experts)), kHf);
+  EXPECT_EQ(verdict(make_model(kCt, preset("nvfp4"), experts), {.loaders = {Loader::transformers}}),
+            kHf);
+  EXPECT_EQ(verdict(make_model(kDs, preset("fp8-block"), experts)), "");
+}
+
 TEST(Verify, stacks_of_experts) {
   Model model = make_model(kDs, preset("fp8-block"));
   model.tensors["model.layers.0.mlp.experts.down_proj"] = {

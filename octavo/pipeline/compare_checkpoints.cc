@@ -11,7 +11,7 @@
 #include "octavo/base/thread_pool.h"
 #include "octavo/checkpoint/dialect.h"
 #include "octavo/checkpoint/module_role.h"
-#include "octavo/convert/convert.h"
+#include "octavo/convert/widen.h"
 #include "octavo/pipeline/work_loop_internal.h"
 #include "octavo/quant/quantize.h"
 #include "octavo/report/band_error.h"
@@ -82,23 +82,6 @@ class Side {
     numbers.rows = 1;
     for (std::size_t i = 0; i + 1 < numbers.shape.size(); ++i) numbers.rows *= numbers.shape[i];
     all_.emplace(name, std::move(numbers));
-  }
-
-  static Tensor widened(const Tensor& stored) {
-    if (stored.dtype() == DType::f32) return stored;
-    const Tensor wide = Tensor::values(stored.shape(), DType::f32);
-    if (stored.dtype() == DType::f64) {
-      const auto from = stored.span<double>();
-      std::transform(from.begin(), from.end(), wide.span<float>().begin(),
-                     [](double value) { return static_cast<float>(value); });
-      return wide;
-    }
-    const View& view = stored.view();
-    const Format format = view.dtype == DType::code   ? view.format
-                          : view.dtype == DType::bf16 ? bf16_format
-                                                      : f16_format;
-    decode(code_view(view.data, format, view.shape), wide.view(), {.threads = 1});
-    return wide;
   }
 
   CheckpointReader checkpoint_;

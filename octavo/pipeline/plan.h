@@ -19,13 +19,13 @@ struct QuantizePlanOptions {
   std::string recipe = "fp8-block";  // a preset
   Dialect target = Dialect::compressed_tensors;
   // Over what the recipe says, where given; applied to every recipe they fit.
-  std::string format, scale_rule, arith, scale_policy, scale_format;
+  std::string format{}, scale_rule{}, arith{}, scale_policy{}, scale_format{};
   // Regular expressions that are searched for in names. What `include` finds is quantized whatever
   // it is, and nothing else is; what `exclude` finds is not. The first of recipe_for that is found
   // decides: a preset, or "none". A tensor that include or recipe_for names and the target cannot
   // hold is an error; others are left as they are, with a note.
-  std::vector<std::string> include, exclude;
-  std::vector<std::pair<std::string, std::string>> recipe_for;
+  std::vector<std::string> include{}, exclude{};
+  std::vector<std::pair<std::string, std::string>> recipe_for{};
   bool share = true;  // one scale for what servers fuse: q/k/v, gate/up, experts
   // f32 scales get the precision of bf16: the same product in every loader. Nearest, and nothing
   // saturates by it: 2^-8 is far less than the half step that the largest code has above it.

@@ -22,6 +22,7 @@ struct QuantizeCheckpointOptions {
   bool resume = false;                      // go on where an earlier call stopped
   bool measure = true;                      // errors, for the report
   OnProgress on_progress{};
+  bool every_band = false;  // call on_progress whenever something is done: for tests
 };
 
 // `source` a folder or a file, `out` a folder (or a file where source is one) that is not there,

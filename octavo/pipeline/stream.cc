@@ -67,7 +67,7 @@ class Streaming {
     for (const Band& band : amax_bands_) bytes += bytes_of(band);
     const int threads = threads_within_memory();
     workspaces_.resize(static_cast<std::size_t>(threads));
-    WorkLoop loop(threads, bytes, options_.on_progress);
+    WorkLoop loop(threads, bytes, options_.on_progress, options_.every_band);
     loop.run(amax_bands_.size(), [&](int thread, std::size_t i) {
       find_amax(workspaces_[static_cast<std::size_t>(thread)], amax_bands_[i]);
       loop.advance(bytes_of(amax_bands_[i]), name_of_action(amax_bands_[i]));

@@ -11,8 +11,11 @@ constexpr std::chrono::milliseconds kBetweenWords{200};
 
 }  // namespace
 
-WorkLoop::WorkLoop(int threads, std::uint64_t bytes_total, OnProgress on_progress)
-    : threads_(threads), bytes_total_(bytes_total), on_progress_(std::move(on_progress)) {}
+WorkLoop::WorkLoop(int threads, std::uint64_t bytes_total, OnProgress on_progress, bool always)
+    : threads_(threads),
+      bytes_total_(bytes_total),
+      on_progress_(std::move(on_progress)),
+      always_(always) {}
 
 void WorkLoop::run(std::size_t pieces, const std::function<void(int, std::size_t)>& work) {
   std::atomic<std::size_t> next{0};
@@ -42,7 +45,8 @@ void WorkLoop::advance(std::uint64_t bytes, std::string_view current) {
   bytes_done_.fetch_add(bytes);
   if (!on_progress_) return;
   const std::unique_lock lock(telling_, std::try_to_lock);
-  if (lock.owns_lock() && std::chrono::steady_clock::now() - told_ >= kBetweenWords) tell(current);
+  if (lock.owns_lock() && (always_ || std::chrono::steady_clock::now() - told_ >= kBetweenWords))
+    tell(current);
 }
 
 void WorkLoop::finish(std::string_view current) {

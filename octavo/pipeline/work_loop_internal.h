@@ -15,7 +15,8 @@ namespace octavo {
 
 class WorkLoop {
  public:
-  WorkLoop(int threads, std::uint64_t bytes_total, OnProgress on_progress);
+  // `always`: tells after every piece, and not a few times a second.
+  WorkLoop(int threads, std::uint64_t bytes_total, OnProgress on_progress, bool always = false);
 
   // Calls work(thread, piece) for every piece in [0, pieces). Rethrows the exception of the first
   // piece that failed; the others have ended by then.
@@ -32,6 +33,7 @@ class WorkLoop {
   int threads_;
   std::uint64_t bytes_total_;
   OnProgress on_progress_;
+  bool always_;
   std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
   std::chrono::steady_clock::time_point told_ = start_;
   std::atomic<std::uint64_t> bytes_done_{0};

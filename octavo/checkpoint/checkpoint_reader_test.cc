@@ -1,0 +1,127 @@
+#include "octavo/checkpoint/checkpoint_reader.h"
+
+#include <gtest/gtest.h>
+
+#include "octavo/checkpoint/checkpoint_testing_internal.h"
+#include "octavo/checkpoint/shard_index.h"
+
+namespace octavo {
+namespace {
+
+class CheckpointReaderTest : public CheckpointTest {
+ protected:
+  // Two shards, a.x and a.y in the first, b in the second.
+  void SetUp() override {
+    CheckpointTest::SetUp();
+    std::filesystem::create_directory(root / "model");
+    write_tensors(path("model/one.safetensors"),
+                  {random_tensor("a.y", {3}, 1), random_tensor("a.x", {2, 2}, 2)});
+    write_tensors(path("model/two.safetensors"), {random_tensor("b", {4}, 3)});
+  }
+  void index(std::string_view map, std::string_view total = "24") const {
+    save("model/model.safetensors.index.json",
+         text(R"({"metadata": {"total_size": )", total, R"(}, "weight_map": {)", map, "}}"));
+  }
+  [[nodiscard]] std::string refusal(ErrorCode code = ErrorCode::invalid_argument) const {
+    return message_of([&] { CheckpointReader reader(path("model")); }, code);
+  }
+  static constexpr std::string_view kRight =
+      R"("a.x": "one.safetensors", "a.y": "one.safetensors", "b": "two.safetensors")";
+};
+
+TEST_F(CheckpointReaderTest, ReadsShards) {
+  index(kRight, "22");
+  save("model/config.json", R"({"hidden_size": 2})");
+  save("model/tokenizer.json", "{}");
+  save("model/pytorch_model.bin", "old");
+  save("model/extra.safetensors", "not looked at");
+  const CheckpointReader reader(path("model"));
+  ASSERT_EQ(reader.tensors().size(), 3U);
+  EXPECT_EQ(reader.tensors()[0].name(), "a.x");
+  EXPECT_EQ(reader.tensors()[2].name(), "b");
+  EXPECT_EQ(reader.nbytes(), 22U);
+  EXPECT_EQ(reader.config()["hidden_size"].integer_or(0), 2);
+  EXPECT_TRUE(reader.hf_quant_config().is_null());
+  EXPECT_EQ(reader.other_files(), std::vector<std::string>{"tokenizer.json"});
+  EXPECT_EQ(reader.notes().size(), 2U);  // pytorch_model.bin, extra.safetensors
+  EXPECT_EQ(reader.find("a.z"), nullptr);
+  std::vector<std::byte> bytes(2);
+  reader.read(reader.at("a.y"), 4, bytes);
+  const std::vector<std::byte> whole = random_tensor("a.y", {3}, 1).bytes;
+  EXPECT_EQ(bytes, std::vector(whole.begin() + 4, whole.end()));
+  EXPECT_TRUE(has(message_of([&] { (void)reader.at("q"); }, ErrorCode::invalid_argument), "'q'"));
+}
+
+TEST_F(CheckpointReaderTest, ReadsOneFile) {
+  const CheckpointReader reader(path("model/two.safetensors"));
+  EXPECT_FALSE(reader.is_folder());
+  EXPECT_EQ(reader.tensors().size(), 1U);
+  EXPECT_TRUE(reader.other_files().empty());
+}
+
+TEST_F(CheckpointReaderTest, FindsEveryLieOfAnIndex) {
+  index(R"("a.x": "one.safetensors", "a.y": "two.safetensors", "b": "two.safetensors")");
+  EXPECT_TRUE(has(refusal(), "'a.y'")) << "in another shard than it says";
+  index(R"("a.x": "one.safetensors", "a.q": "one.safetensors", "b": "two.safetensors")");
+  EXPECT_TRUE(has(refusal(), "nowhere"));
+  index(R"("a.x": "one.safetensors", "b": "three.safetensors")");
+  EXPECT_TRUE(has(refusal(ErrorCode::io), "three.safetensors"));
+  for (const char* const name : {"../one.safetensors", "/etc/passwd", "..", ".", "",
+                                 "sub/one.safetensors", "one.safetensors\\u0000"}) {
+    index(text(R"("a.x": ")", name, "\""));
+    EXPECT_TRUE(has(refusal(), "plain name")) << name;
+  }
+  index(R"("a.x": 3)");
+  EXPECT_TRUE(has(refusal(), "no name of a file"));
+  save("model/model.safetensors.index.json", "{\"weight_map\": []}");
+  EXPECT_TRUE(has(refusal(), "weight_map"));
+  save("model/model.safetensors.index.json", "{\"weight_map\": {");
+  EXPECT_FALSE(refusal().empty());
+}
+
+TEST_F(CheckpointReaderTest, ATensorInTwoShardsIsAnError) {
+  write_tensors(path("model/two.safetensors"),
+                {random_tensor("b", {4}, 3), random_tensor("a.x", {1}, 3)});
+  index(kRight);
+  EXPECT_TRUE(has(refusal(), "wanted it once"));
+}
+
+TEST_F(CheckpointReaderTest, OddThingsAreNotes) {
+  index(R"("a.x": "one.safetensors", "b": "two.safetensors")", "7");
+  const CheckpointReader reader(path("model"));
+  ASSERT_EQ(reader.notes().size(), 2U);
+  EXPECT_TRUE(has(reader.notes()[0], "leaves out 1"));
+  EXPECT_TRUE(has(reader.notes()[1], "total_size 7"));
+}
+
+TEST_F(CheckpointReaderTest, AFolderMustSayWhatItIs) {
+  EXPECT_TRUE(has(refusal(), "no index"));
+  std::filesystem::remove(root / "model/two.safetensors");
+  EXPECT_EQ(refusal(), "");  // one file is enough
+  std::filesystem::remove(root / "model/one.safetensors");
+  EXPECT_TRUE(has(refusal(ErrorCode::io), "no .safetensors"));
+  EXPECT_TRUE(has(message_of([&] { CheckpointReader reader(path("nothing")); }, ErrorCode::io),
+                  "could not open"));
+}
+
+TEST_F(CheckpointReaderTest, TwoModelsInAFolderAreAnError) {
+  index(kRight);
+  write_tensors(path("model/model.safetensors"), {random_tensor("b", {4}, 3)});
+  EXPECT_TRUE(has(refusal(), "remove one"));
+}
+
+TEST_F(CheckpointReaderTest, AConfigIsBoundedAndChecked) {
+  index(kRight);
+  save("model/config.json", std::string((8U << 20) + 1, ' '));
+  EXPECT_TRUE(has(refusal(), "wanted at most"));
+  save("model/config.json", "{");
+  EXPECT_FALSE(refusal().empty());
+}
+
+TEST(ShardIndex, ReadsBackWhatItWrites) {
+  const ShardIndex index{{"a.safetensors", "b.safetensors"}, {{"x", 1}, {"y\n\"", 0}}, 12};
+  EXPECT_EQ(parse_shard_index(write_shard_index(index), "index"), index);
+}
+
+}  // namespace
+}  // namespace octavo

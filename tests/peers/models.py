@@ -1,0 +1,72 @@
+"""Tiny models with random weights, and what the tests do with folders of them."""
+
+import json
+import os
+import pathlib
+import shutil
+import subprocess
+
+import torch
+import transformers
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+PROGRAM = os.environ.get("OCTAVO_PROGRAM", str(ROOT / "build" / "release" / "bin" / "octavo"))
+
+SIZES = {
+    "hidden_size": 256,
+    "intermediate_size": 512,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 2,
+    "vocab_size": 1024,
+    "tie_word_embeddings": False,
+}
+
+
+def make(kind, folder):
+    """A model of a kind, saved as its authors would save it."""
+    torch.manual_seed(0)
+    if kind == "llama":
+        model = transformers.LlamaForCausalLM(transformers.LlamaConfig(**SIZES))
+    else:
+        config = transformers.Qwen3MoeConfig(
+            **SIZES, head_dim=64, moe_intermediate_size=128, num_experts=4, num_experts_per_tok=2
+        )
+        model = transformers.Qwen3MoeForCausalLM(config)
+    model.bfloat16().save_pretrained(folder)
+    return folder
+
+
+def octavo(*arguments):
+    done = subprocess.run([PROGRAM, *map(str, arguments)], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def logits(folder):
+    model = transformers.AutoModelForCausalLM.from_pretrained(folder, dtype=torch.bfloat16).eval()
+    ids = torch.randint(0, SIZES["vocab_size"], (2, 32), generator=torch.Generator().manual_seed(1))
+    with torch.no_grad():
+        return model(ids).logits.float()
+
+
+def without_activations(folder, copy):
+    """The same weights, and activations that stay as they are: what is left is the weights' doing."""
+    shutil.copytree(folder, copy)
+    path = pathlib.Path(copy) / "config.json"
+    config = json.loads(path.read_text())
+    for group in config["quantization_config"].get("config_groups", {}).values():
+        group["input_activations"] = None
+    path.write_text(json.dumps(config))
+    return copy
+
+
+def relative(a, b):
+    return ((a - b).norm() / b.norm()).item()
+
+
+def verdict(folder):
+    """What `octavo verify` finds."""
+    done = subprocess.run([PROGRAM, "verify", str(folder), "--json"], capture_output=True, text=True)
+    assert done.returncode in (0, 1), done.stderr
+    return json.loads(done.stdout)["findings"]

@@ -1,0 +1,44 @@
+"""Every recipe and target that transformers loads, as docs/numerics/dialects.md has them."""
+
+import models
+import pytest
+
+PAIRS = [
+    ("compressed-tensors", "fp8", []),
+    ("compressed-tensors", "fp8-channel", []),
+    ("compressed-tensors", "fp8-block", []),
+    ("compressed-tensors", "mxfp8", []),
+    ("compressed-tensors", "mxfp6", []),
+    ("compressed-tensors", "mxfp4", []),
+    ("compressed-tensors", "nvfp4", []),
+    ("deepseek", "fp8-block", []),
+    ("deepseek", "fp8-block", ["--scale-rule", "rceil"]),
+    ("deepseek", "mxfp8", []),
+]
+# transformers cannot put these experts together, llm-compressor's neither; `octavo verify` says so.
+NOT_AS_EXPERTS = {
+    ("compressed-tensors", "fp8-block"),
+    ("compressed-tensors", "mxfp8"),
+    ("compressed-tensors", "nvfp4"),
+}
+
+
+@pytest.mark.parametrize(("target", "recipe", "more"), PAIRS)
+def test_logits_are_those_of_the_dequantized_model(model, target, recipe, more, tmp_path):
+    quantized, plain = tmp_path / "quantized", tmp_path / "plain"
+    models.octavo("quantize", model, "-o", quantized, "--recipe", recipe, "--target", target, *more)
+    if model.name == "moe" and (target, recipe) in NOT_AS_EXPERTS:
+        done = models.verdict(quantized)
+        assert any(line["loader"] == "transformers" for line in done)
+        return
+    models.octavo("dequantize", quantized, "-o", plain, "--dtype", "bf16")
+    weights_only = models.without_activations(quantized, tmp_path / "weights-only")
+    loaded, wanted = models.logits(weights_only), models.logits(plain)
+    # Codes have at most four significant bits and scales eight (bf16) or one: their product is exact
+    # in f32, and rounds to bf16 in one way. NVFP4's scale is a product or quotient of three numbers,
+    # which the loader rounds to f32 and then to bf16 before it multiplies: weights may differ by an
+    # ulp of bf16, 2^-8 of themselves, and logits by no more than some of that.
+    assert models.relative(loaded, wanted) <= (2**-7 if recipe == "nvfp4" else 0)
+    # And with activations as a server would quantize them it is still the model.
+    source = models.logits(model)
+    assert models.relative(models.logits(quantized), source) < (0.3 if "4" in recipe else 0.1)
