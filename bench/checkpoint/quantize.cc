@@ -5,6 +5,22 @@
 
 #include "octavo/pipeline/quantize_checkpoint.h"
 
+namespace {
+
+// The most that was resident, in MiB. Not getrusage: its peak is also that of the process that
+// started this one.
+double peak_mebibytes() {
+  double kibibytes = 0;
+  std::FILE* const file = std::fopen("/proc/self/status", "r");
+  char line[256];
+  while (file != nullptr && std::fgets(line, sizeof line, file) != nullptr)
+    if (std::sscanf(line, "VmHWM: %lf", &kibibytes) == 1) break;
+  if (file != nullptr) std::fclose(file);
+  return kibibytes / 1024;
+}
+
+}  // namespace
+
 int main(int argc, char** argv) {
   if (argc < 5) {
     std::fprintf(stderr, "usage: bench_checkpoint SOURCE OUT RECIPE TARGET [measure|blind]\n");
@@ -19,8 +35,11 @@ int main(int argc, char** argv) {
     double worst = 1;
     for (const octavo::TensorReport& tensor : report.tensors)
       if (tensor.measured && tensor.metrics.cosine < worst) worst = tensor.metrics.cosine;
-    std::printf("{\"seconds\": %.4f, \"bytes_after\": %llu, \"worst_cosine\": %.8f}\n",
-                report.seconds, static_cast<unsigned long long>(report.bytes_after), worst);
+    std::printf(
+        "{\"seconds\": %.4f, \"bytes_after\": %llu, \"worst_cosine\": %.8f, "
+        "\"peak_mebibytes\": %.1f}\n",
+        report.seconds, static_cast<unsigned long long>(report.bytes_after), worst,
+        peak_mebibytes());
   } catch (const std::exception& error) {
     std::fprintf(stderr, "%s\n", error.what());
     return 1;

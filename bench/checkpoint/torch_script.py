@@ -87,8 +87,14 @@ def quantize(source: pathlib.Path, out: pathlib.Path, recipe: str) -> None:
     (out / "model.safetensors.index.json").write_text(json.dumps(index))
 
 
+def peak_mebibytes() -> float:
+    status = pathlib.Path("/proc/self/status").read_text()
+    return int(status.split("VmHWM:")[1].split()[0]) / 1024
+
+
 if __name__ == "__main__":
     start = time.perf_counter()
     with torch.inference_mode():
         quantize(pathlib.Path(sys.argv[1]), pathlib.Path(sys.argv[2]), sys.argv[3])
-    print(json.dumps({"seconds": time.perf_counter() - start}))
+    seconds = time.perf_counter() - start
+    print(json.dumps({"seconds": seconds, "peak_mebibytes": peak_mebibytes()}))

@@ -1,13 +1,24 @@
+#include "octavo/pipeline/name_patterns_internal.h"
+
+// GCC 12 with sanitizers takes a union in <regex> for uninitialised.
+#if defined(__GNUC__) && !defined(__clang__)
+#pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
+#endif
 #include <algorithm>
+#include <regex>
 
 #include "octavo/base/error.h"
-#include "octavo/pipeline/name_patterns_internal.h"
 
 namespace octavo {
 
+struct NamePattern::Compiled {
+  std::regex regex;
+};
+
 NamePattern::NamePattern(const std::string& expression) {
   try {
-    regex_ = std::regex(expression, std::regex::ECMAScript | std::regex::nosubs);
+    compiled_ = std::make_shared<const Compiled>(
+        Compiled{std::regex(expression, std::regex::ECMAScript | std::regex::nosubs)});
   } catch (const std::regex_error& error) {
     fail(ErrorCode::invalid_argument, "quantize", "'", shown(expression),
          "' is no regular expression: ", error.what());
@@ -15,7 +26,8 @@ NamePattern::NamePattern(const std::string& expression) {
 }
 
 bool NamePattern::matches(std::string_view name) const {
-  return name.size() <= kMostMatchedBytes && std::regex_search(name.begin(), name.end(), regex_);
+  return name.size() <= kMostMatchedBytes &&
+         std::regex_search(name.begin(), name.end(), compiled_->regex);
 }
 
 NamePatterns::NamePatterns(const std::vector<std::string>& expressions) {

@@ -1,7 +1,7 @@
 // What a user says of tensors by name: include, exclude, a recipe for some.
 #pragma once
 
-#include <regex>
+#include <memory>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -19,7 +19,8 @@ class NamePattern {
   [[nodiscard]] bool matches(std::string_view name) const;
 
  private:
-  std::regex regex_;
+  struct Compiled;  // <regex> is in one file alone
+  std::shared_ptr<const Compiled> compiled_;
 };
 
 class NamePatterns {

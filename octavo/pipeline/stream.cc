@@ -263,7 +263,8 @@ class Streaming {
                        {.histogram_every =
                             element_count(action.weight.shape) < kWholeHistogram ? 1 : kSampledRows,
                         .first_row = band.first_row,
-                        .amax = band_amax});
+                        .amax = band_amax,
+                        .known_max_relative = known_max_relative(band)});
     error.input.nan += found.nan;
     error.input.inf += found.inf;
     for (const BandBytes& part :
@@ -275,6 +276,11 @@ class Streaming {
     result.found.nan += found.nan;
     result.found.inf += found.inf;
     if (options_.measure) result.error.add(band.ordinal, error);
+  }
+
+  [[nodiscard]] float known_max_relative(const Band& band) {
+    const std::lock_guard lock(merging_);
+    return static_cast<float>(results_[band.action].error.max_relative());
   }
 
   [[nodiscard]] std::uint64_t content_of(const TensorAction& action, const Band& band,

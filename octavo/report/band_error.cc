@@ -22,6 +22,9 @@ constexpr std::int64_t kSegment = 4096;
 // the square of an amax of 2^-40 is nothing.
 constexpr double kLeastAmax = 0x1p-40, kMostAmax = 0x1p50;
 
+// Times this even codes that are not zero may become it.
+constexpr double kTinyScale = 0x1p-100;
+
 class BandMeasuring {
  public:
   BandMeasuring(const View& values, const QuantizedTensor& band, const BandErrorOptions& options)
@@ -78,7 +81,13 @@ class BandMeasuring {
   [[nodiscard]] double scale_at(std::int64_t row, std::int64_t col) const {
     const std::int64_t at = row / job_.tile_rows * job_.plan.row.scale_stride +
                             col / job_.tile_cols * job_.plan.col.scale_stride;
-    if (by_code_) return table_[static_cast<const std::uint8_t*>(job_.scales.view().data)[at]];
+    const void* const from = static_cast<const std::byte*>(job_.scales.view().data) + at;
+    if (by_code_) return table_[*static_cast<const std::uint8_t*>(from)];
+    if (job_.scales.view().dtype == DType::f32)
+      return static_cast<double>(*static_cast<const float*>(from));
+    if (job_.scales.view().dtype == DType::bf16)
+      return static_cast<double>(__builtin_bit_cast(
+          float, static_cast<std::uint32_t>(*static_cast<const std::uint16_t*>(from)) << 16));
     return job_.scale(at / job_.scale_bytes);
   }
 
@@ -121,16 +130,22 @@ class BandMeasuring {
                     .half_steps = half_steps,
                     .source = x_ == nullptr ? LaneSource::bf16 : LaneSource::f32,
                     .run = run,
-                    .coarse = job_.decoded.size() <= 16};
+                    .knows_one = options_.known_max_relative >= 1.0F};
+    const bool bytes = job_.decoded.size() == 256;
     std::int64_t at = 0;
     for (; whole_runs && at + kLaneBlock <= count; at += kLaneBlock) {
+      bool tiny = false;
       for (int i = 0; i < kLaneBlock / run; ++i) {
         const double scale = scale_at(row, col + at + i * run);
+        tiny = tiny || scale < kTinyScale;
         scales[i] = static_cast<float>(scale);
         half_steps[i] = static_cast<float>(half_step_ * scale);
       }
       block.x = x_ == nullptr ? static_cast<const void*>(bf16_ + at) : x_ + at;
       block.decoded = y_ + at;
+      block.codes = bytes && !tiny
+                        ? reinterpret_cast<const std::uint8_t*>(code_address(row, col + at))
+                        : nullptr;
       for (std::uint32_t beyond = add_lanes(block, sums_); beyond != 0; beyond &= beyond - 1) {
         const std::int64_t first = at + static_cast<std::int64_t>(__builtin_ctz(beyond)) * run;
         count_saturated(scale_at(row, col + first), first, first + run);

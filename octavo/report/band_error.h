@@ -27,6 +27,9 @@ struct BandErrorOptions {
   std::int64_t first_row = 0;  // of the band in the tensor: which rows those are
   // The largest magnitude of the band's values; NaN where that is not known, which is slow.
   float amax = std::numeric_limits<float>::quiet_NaN();
+  // The largest relative error that another band of the tensor is known to have: 1 saves looking
+  // for larger ones. For codes rounded to nearest.
+  float known_max_relative = 0.0F;
 };
 
 // By exponent of f32: [i] counts 2^(i - 127) up to 2^(i - 126), [0] zero and what is smaller.
@@ -56,6 +59,7 @@ class OCTAVO_API TensorError {
   // Not from two threads at once.
   void add(std::size_t ordinal, const BandError& band);
   [[nodiscard]] ErrorMetrics metrics() const;
+  [[nodiscard]] double max_relative() const { return total_.max_relative; }
   // All that add() was told, for a later process: metrics() of what is restored are the same.
   [[nodiscard]] Json kept() const;
   [[nodiscard]] static TensorError restored(const Json& kept);

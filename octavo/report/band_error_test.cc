@@ -58,7 +58,9 @@ void expect_close(const ErrorMetrics& fast, const ErrorMetrics& exact, const std
   // lane_sums_internal.h: 1.4e-6 of a sum of squares, and with two levels 2^-18 = 4e-6 of an error.
   EXPECT_NEAR(fast.sums.error2, exact.sums.error2, 5e-6 * exact.sums.error2) << where;
   EXPECT_NEAR(fast.sums.value2, exact.sums.value2, 1.5e-6 * exact.sums.value2) << where;
-  if (exact.sums.error2 > 0) EXPECT_NEAR(fast.sqnr, exact.sqnr, 3e-5) << where;
+  if (exact.sums.error2 > 0) {
+    EXPECT_NEAR(fast.sqnr, exact.sqnr, 3e-5) << where;
+  }
   EXPECT_NEAR(fast.cosine, exact.cosine, 5e-6 * (1 - exact.cosine) + 1e-12) << where;
   EXPECT_NEAR(fast.max_abs, exact.max_abs, 0x1p-22 * exact.max_abs) << where;
   EXPECT_NEAR(fast.max_relative, exact.max_relative, 0x1p-22 * exact.max_relative) << where;

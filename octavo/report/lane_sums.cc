@@ -50,8 +50,28 @@ double sum(Floats a, Floats b) {
   return static_cast<double>((both[0] + both[2]) + (both[1] + both[3]));
 }
 
+// An error of 1 that was rounded up is 1.
+float ratio(float error, float magnitude) {
+  const float out = error / magnitude;
+  return out > 1.0F && out < 1.000001F ? 1.0F : out;
+}
+
+// Is a byte of these zero but for its sign?
+bool has_zero(const std::uint8_t* codes) {
+  using Bytes = std::uint8_t __attribute__((vector_size(16)));
+  using Longs = std::uint64_t __attribute__((vector_size(16)));
+  Bytes least = load<Bytes>(codes) & 0x7F;
+  for (int i = 16; i < kLaneBlock; i += 16) {
+    const Bytes next = load<Bytes>(codes + i) & 0x7F;
+    least = next < least ? next : least;
+  }
+  const auto words = reinterpret_cast<Longs>(least);
+  const Longs found = (words - 0x0101010101010101U) & ~words & 0x8080808080808080U;
+  return (found[0] | found[1]) != 0;
+}
+
 // Where some relative error of a block is a new maximum, or something was flushed.
-template <LaneSource kSource, bool kCoarse>
+template <LaneSource kSource, bool kCount>
 void look_closer(const LaneBlock& block, LaneSums& sums) {
   for (int i = 0; i < kLaneBlock; i += 8) {
     const Eight xs = values_at<kSource>(block.x, i), us = decoded_at<kSource>(block.decoded, i);
@@ -60,20 +80,19 @@ void look_closer(const LaneBlock& block, LaneSums& sums) {
       const float x = xs.part[lane / 4][lane % 4], y = us.part[lane / 4][lane % 4] * scale;
       const float a = std::fabs(x), error = std::fabs(x - y);
       if (a == 0.0F) continue;
-      if (!kCoarse) sums.flushed += y == 0.0F ? 1 : 0;
-      if (error > sums.max_relative * a) sums.max_relative = std::max(sums.max_relative, error / a);
+      if (kCount) sums.flushed += y == 0.0F ? 1 : 0;
+      if (error > sums.max_relative * a)
+        sums.max_relative = std::max(sums.max_relative, ratio(error, a));
     }
   }
 }
 
-template <LaneSource kSource, int kRun, bool kCoarse>
+// kFlushed: count what is flushed on the way. kRelative: look for larger relative errors.
+template <LaneSource kSource, int kRun, bool kFlushed, bool kRelative>
 std::uint32_t add(const LaneBlock& block, LaneSums& sums) {
   Floats error2[2] = {}, value2[2] = {}, result2[2] = {};
   Words most = {}, over = {}, flushed = {};
   std::uint32_t beyond = 0;
-  // A value that is flushed has the relative error 1, and no other comes close by rounding to
-  // nearest: so one comparison finds what to count and what to divide.
-  const float limit = kCoarse ? sums.max_relative : std::min(sums.max_relative, 0.999999F);
   for (int run = 0; run < kLaneBlock / kRun; ++run) {
     const float scale = block.scales[run];
     Words run_most = {};
@@ -86,9 +105,11 @@ std::uint32_t add(const LaneBlock& block, LaneSums& sums) {
         result2[half] += y * y;
         const Words size = magnitude(e);
         run_most = larger(size, run_most);
-        over |= reinterpret_cast<Words>(reinterpret_cast<Floats>(size) >
-                                        limit * reinterpret_cast<Floats>(magnitude(x)));
-        if (kCoarse)
+        if (kRelative)
+          over |=
+              reinterpret_cast<Words>(reinterpret_cast<Floats>(size) >
+                                      sums.max_relative * reinterpret_cast<Floats>(magnitude(x)));
+        if (kFlushed)
           flushed -= reinterpret_cast<Words>(y == 0.0F) & reinterpret_cast<Words>(x != 0.0F);
       }
     }
@@ -100,26 +121,37 @@ std::uint32_t add(const LaneBlock& block, LaneSums& sums) {
   sums.value2 += sum(value2[0], value2[1]);
   sums.result2 += sum(result2[0], result2[1]);
   sums.max_abs = std::max(sums.max_abs, __builtin_bit_cast(float, largest(most)));
-  if (kCoarse) sums.flushed += flushed[0] + flushed[1] + flushed[2] + flushed[3];
-  if (largest(over) != 0) look_closer<kSource, kCoarse>(block, sums);
+  if (kFlushed) {
+    sums.flushed += flushed[0] + flushed[1] + flushed[2] + flushed[3];
+    if (largest(over) != 0) look_closer<kSource, false>(block, sums);
+  } else if (largest(over) != 0 || has_zero(block.codes)) {
+    look_closer<kSource, true>(block, sums);
+  }
   return beyond;
 }
 
-template <LaneSource kSource, bool kCoarse>
+template <LaneSource kSource, bool kFlushed, bool kRelative>
 std::uint32_t add_run(const LaneBlock& block, LaneSums& sums) {
-  if (block.run == 16) return add<kSource, 16, kCoarse>(block, sums);
-  if (block.run == 32) return add<kSource, 32, kCoarse>(block, sums);
-  return add<kSource, kLaneBlock, kCoarse>(block, sums);
+  if (block.run == 16) return add<kSource, 16, kFlushed, kRelative>(block, sums);
+  if (block.run == 32) return add<kSource, 32, kFlushed, kRelative>(block, sums);
+  return add<kSource, kLaneBlock, kFlushed, kRelative>(block, sums);
+}
+
+template <LaneSource kSource>
+std::uint32_t add_from(const LaneBlock& block, LaneSums& sums) {
+  const bool relative = !block.knows_one && sums.max_relative < 1.0F;
+  if (block.codes == nullptr)
+    return relative ? add_run<kSource, true, true>(block, sums)
+                    : add_run<kSource, true, false>(block, sums);
+  return relative ? add_run<kSource, false, true>(block, sums)
+                  : add_run<kSource, false, false>(block, sums);
 }
 
 }  // namespace
 
 std::uint32_t add_lanes(const LaneBlock& block, LaneSums& sums) {
-  if (block.source == LaneSource::bf16)
-    return block.coarse ? add_run<LaneSource::bf16, true>(block, sums)
-                        : add_run<LaneSource::bf16, false>(block, sums);
-  return block.coarse ? add_run<LaneSource::f32, true>(block, sums)
-                      : add_run<LaneSource::f32, false>(block, sums);
+  return block.source == LaneSource::bf16 ? add_from<LaneSource::bf16>(block, sums)
+                                          : add_from<LaneSource::f32>(block, sums);
 }
 
 }  // namespace octavo

@@ -24,7 +24,11 @@ struct LaneBlock {
   const float* half_steps = nullptr;  // the largest error that rounding alone can make, of each
   LaneSource source = LaneSource::f32;
   int run = kLaneBlock;
-  bool coarse = false;  // formats of few values flush so many that all elements are looked at
+  // Codes of a byte each, to look for zeros in: what is flushed is then counted where there are
+  // any. Null: all elements are looked at, as formats of few values flush many.
+  const std::uint8_t* codes = nullptr;
+  // Some relative error of the tensor is known to be 1, which rounding to nearest never exceeds.
+  bool knows_one = false;
 };
 
 // Adds a block to the sums: all values are finite and have squares that f32 holds. Returns a bit
