@@ -43,7 +43,7 @@ package: bootstrap-build
 	  --config-settings=build-dir=build/python \
 	  --config-settings=cmake.define.OCTAVO_WERROR=$(WERROR) .
 
-demo: all  ## show what octavo does; leaves pictures in build/demo
+demo: all  ## quantize a real model and show what that cost; leaves a report and pictures in build/demo
 	@tools/demo
 
 test: bootstrap-test  ## build and run every test but the slow ones

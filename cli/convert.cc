@@ -79,6 +79,7 @@ int run(const std::string& op, const Arguments& arguments, const Globals& global
     for (const std::string& note : result.notes)
       print(fmt::format("  note: {}\n", octavo::shown(note, 400)));
   }
+  finish_stdout();  // before what is said about it
   say(fmt::format("wrote {}", octavo::shown(arguments.output, 400)));
   return kGood;
 }

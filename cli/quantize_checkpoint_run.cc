@@ -217,6 +217,7 @@ int run_quantize_checkpoint(const QuantizeArguments& common, const CheckpointArg
   }
   if (!arguments.report.empty()) write_whole_file("quantize", arguments.report, html_of(report));
   print(globals.json ? octavo::json_of(report).dump() + "\n" : summary_text(report));
+  finish_stdout();  // before what is said about it
   say(fmt::format("wrote {}", octavo::shown(common.output, 400)));
   if (!arguments.report.empty()) say(fmt::format("wrote {}", octavo::shown(arguments.report, 400)));
   return misses_gates("quantize", report, gates) ? kGateMissed : kGood;

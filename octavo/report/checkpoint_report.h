@@ -29,9 +29,9 @@ struct TensorReport {
 };
 
 struct CheckpointReport {
-  std::string title;                            // the name of the model
-  std::string verb = "quantize";                // or "compare"
-  std::string source, output, recipe, target;   // as the user gave them
+  std::string title;                                            // the name of the model
+  std::string verb = "quantize";                                // or "compare"
+  std::string source, output, recipe, target;                   // as the user gave them
   std::vector<std::pair<std::string, std::string>> provenance;  // version, rule, policy, hash ...
   std::uint64_t bytes_before = 0, bytes_after = 0;
   double bits_per_weight = 0;  // of the quantized weights, scales included

@@ -8,9 +8,13 @@ import os
 import re
 import runpy
 import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
+
+sys.path.insert(0, str(Path(__file__).parent))
+import tiny_model  # noqa: E402
 
 ROOT = Path(__file__).resolve().parents[2]
 README = (ROOT / "README.md").read_text()
@@ -31,6 +35,7 @@ def test_shell_blocks(octavo):
     bin_folder.mkdir()
     (bin_folder / "octavo").symlink_to(octavo.path)
     octavo.save("weights.npy", np.linspace(-4, 4, 1000, dtype=np.float32))
+    tiny_model.llama(octavo.folder / "model")
     env = octavo.environment({"PATH": f"{bin_folder}:{os.environ['PATH']}"})
     targets = re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.M)
     programs = set()
