@@ -11,10 +11,9 @@ namespace {
 
 std::string percent(double share) { return fmt::format("{:.3g}%", 100.0 * share); }
 
-double share_of(const AttentionRungError& error) {
-  return error.elements > 0
-             ? static_cast<double>(error.failures) / static_cast<double>(error.elements)
-             : 0.0;
+double share_of(const AttentionRungError& error, std::int64_t failures) {
+  return error.elements > 0 ? static_cast<double>(failures) / static_cast<double>(error.elements)
+                            : 0.0;
 }
 
 std::string chosen(const AttentionRungError& error) {
@@ -34,20 +33,27 @@ std::string table_of(const AttentionFindings& findings) {
   out += findings.rows == 0 ? "all rows" : fmt::format("{} rows of each head", findings.rows);
   out += fmt::format(", against f64; an element fails outside {} + {} |exact|\n", findings.atol,
                      findings.rtol);
+  out +=
+      "own: against exact attention of the rung's own inputs; then relative error after each "
+      "step\n";
   for (const AttentionCase& inputs : findings.cases) {
     out += fmt::format("\n{}\n", style.bold(inputs.name));
-    out += style.dim(fmt::format("  {:<9} {:>9} {:>9} {:>9} {:>9} {:>9}   {:>8} {:>8} {:>8} {:>8}",
-                                 "rung", "fail", "max", "mean", "rel. L2", "cosine", "inputs",
-                                 "scores", "softmax", "output")) +
-           "\n";
+    out +=
+        style.dim(fmt::format(
+            "  {:<9} {:>8} {:>8} {:>9} {:>9} {:>9} {:>9}   {:>8} {:>8} {:>8} {:>8}", "rung", "fail",
+            "own", "max", "mean", "rel. L2", "cosine", "inputs", "scores", "softmax", "output")) +
+        "\n";
     for (const AttentionRungError& error : inputs.rungs) {
-      const std::string fail = fmt::format("{:>9}", percent(share_of(error)));
-      out +=
-          fmt::format("  {:<9} {} {:>9.2e} {:>9.2e} {:>9.2e} {:>9.6f}   {:>8} {:>8} {:>8} {:>8}\n",
-                      name_of(error.rung), error.failures == 0 ? style.good(fail) : style.bad(fail),
-                      error.max_abs, error.mean_abs, error.relative_l2, error.cosine,
-                      percent(error.stages.inputs), percent(error.stages.scores),
-                      percent(error.stages.weights), percent(error.stages.output));
+      const auto shown_share = [&](std::int64_t failures) {
+        const std::string share = fmt::format("{:>8}", percent(share_of(error, failures)));
+        return failures == 0 ? style.good(share) : style.bad(share);
+      };
+      out += fmt::format(
+          "  {:<9} {} {} {:>9.2e} {:>9.2e} {:>9.2e} {:>9.6f}   {:>8} {:>8} {:>8} {:>8}\n",
+          name_of(error.rung), shown_share(error.failures), shown_share(error.failures_of_own),
+          error.max_abs, error.mean_abs, error.relative_l2, error.cosine,
+          percent(error.stages.inputs), percent(error.stages.scores), percent(error.stages.weights),
+          percent(error.stages.output));
       if (!error.rows_by_rung.empty())
         out += style.dim(fmt::format("            rows: {}; {} done again", chosen(error),
                                      error.redone)) +
@@ -71,6 +77,7 @@ nlohmann::ordered_json json_of(const AttentionFindings& findings) {
       nlohmann::ordered_json entry{{"rung", name_of(error.rung)},
                                    {"elements", error.elements},
                                    {"failures", error.failures},
+                                   {"failures_of_own_inputs", error.failures_of_own},
                                    {"max_abs", error.max_abs},
                                    {"mean_abs", error.mean_abs},
                                    {"relative_l2", error.relative_l2},

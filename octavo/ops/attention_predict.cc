@@ -73,11 +73,13 @@ bool takes(AttentionRung rung, const RangeFacts& facts) {
 
 double predicted_error(AttentionRung rung, const RangeFacts& facts, double n_eff) {
   // Weights off by a fraction d_j move the output by sum_j p_j d_j (v_j - o), where sum_j p_j^2 is
-  // 1 / n_eff; what v_j - o lacks to v_j is the part of a key in o, another 1 / n_eff.
-  const double weights = (square(score_error(rung, facts)) + square(p_error(rung))) *
-                         (1.0 - 1.0 / std::max(1.0, n_eff));
-  const double values = square(v_error(rung, facts.v_type));
-  return kDeviations * std::sqrt((weights + values) * facts.v.channel_squares / n_eff);
+  // 1 / n_eff; what v_j - o lacks to v_j is the part of a key in o, another 1 / n_eff. That is
+  // largest at n_eff = 2, where it stays for less: other rows of a range look at more keys.
+  const double keys = n_eff < 2.0 ? 2.0 : n_eff;  // NaN stays
+  const double weights =
+      (square(score_error(rung, facts)) + square(p_error(rung))) * (1.0 - 1.0 / keys) / keys;
+  const double values = square(v_error(rung, facts.v_type)) / n_eff;
+  return kDeviations * std::sqrt((weights + values) * facts.v.channel_squares);
 }
 
 }  // namespace octavo

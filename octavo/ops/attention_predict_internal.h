@@ -29,7 +29,7 @@ struct RangeFacts {
 [[nodiscard]] bool takes(AttentionRung rung, const RangeFacts& facts);
 
 // Six standard deviations of the error of an element, in the channel where V is largest, of a row
-// whose weights spread over n_eff keys. NaN where anything is.
+// whose weights spread over n_eff keys or more. NaN where anything is.
 [[nodiscard]] double predicted_error(AttentionRung rung, const RangeFacts& facts, double n_eff);
 
 }  // namespace octavo

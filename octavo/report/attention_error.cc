@@ -107,11 +107,20 @@ struct Subject {
             .backend = options.backend};
   }
 
-  [[nodiscard]] AttentionStages stages_of(AttentionRung rung) const {
+  [[nodiscard]] bool fails(double got, double exactly) const {
+    return !(std::abs(got - exactly) <= options.atol + options.rtol * std::abs(exactly));
+  }
+  [[nodiscard]] std::span<const double> exact_row(const Tensor& of,
+                                                  const AttentionRange& row) const {
+    const std::int64_t at = (row.batch * q.shape[1] + row.head) * q.shape[2] + row.first;
+    return of.span<double>().subspan(static_cast<std::size_t>(at * v.shape[3]),
+                                     static_cast<std::size_t>(v.shape[3]));
+  }
+
+  [[nodiscard]] AttentionStages stages_of(AttentionRung rung, const AttentionInputs& own) const {
     AttentionStages stages;
     AttentionOptions call = options_for(rung);
     call.ranges = stage_rows;
-    const AttentionInputs own = attention_inputs(q, k, v, call);
     stages.inputs =
         std::max({distance(own.q, given.q), distance(own.k, given.k), distance(own.v, given.v)});
     Sums scores, weights;
@@ -137,16 +146,19 @@ struct Subject {
     call.report = &report;
     const Tensor got = attention(q, k, v, call);
     AttentionRungError error{.rung = rung};
+    const AttentionInputs own = attention_inputs(q, k, v, call);
+    AttentionOptions exactly = options_for(AttentionRung::exact);
+    exactly.out = DType::f64;
+    const Tensor exact_of_own = attention(own.q, own.k, own.v, exactly);
     Sums sums;
     for (const AttentionRange& row : rows) {
       const std::span<const float> a = row_of(got, row.batch, row.head, row.first);
-      const std::size_t at = static_cast<std::size_t>(
-          ((row.batch * q.shape[1] + row.head) * q.shape[2] + row.first) * v.shape[3]);
+      const std::span<const double> b = exact_row(exact, row), c = exact_row(exact_of_own, row);
       for (std::size_t e = 0; e < a.size(); ++e) {
-        const double exactly = exact.span<double>()[at + e], value = static_cast<double>(a[e]);
-        sums.add(value, exactly);
-        if (!(std::abs(value - exactly) <= options.atol + options.rtol * std::abs(exactly)))
-          ++error.failures;
+        const auto value = static_cast<double>(a[e]);
+        sums.add(value, b[e]);
+        error.failures += fails(value, b[e]);
+        error.failures_of_own += fails(value, c[e]);
       }
     }
     error.elements = sums.count;
@@ -156,7 +168,7 @@ struct Subject {
     error.cosine = sums.got2 > 0.0 && sums.exact2 > 0.0
                        ? sums.product / std::sqrt(sums.got2 * sums.exact2)
                        : 0.0;
-    error.stages = stages_of(rung);
+    error.stages = stages_of(rung, own);
     error.stages.output = error.relative_l2;
     if (rung == AttentionRung::automatic) {
       error.rows_by_rung.assign(static_cast<std::size_t>(AttentionRung::automatic) + 1, 0);

@@ -25,6 +25,9 @@ struct AttentionRungError {
   AttentionRung rung = AttentionRung::bf16;
   std::int64_t elements = 0;
   std::int64_t failures = 0;  // outside atol + rtol |exact|, NaN included
+  // The same against exact attention of the rung's own inputs: what is lost besides quantizing
+  // them.
+  std::int64_t failures_of_own = 0;
   double max_abs = 0.0, mean_abs = 0.0, relative_l2 = 0.0, cosine = 0.0;
   AttentionStages stages{};
   // auto: rows that each rung was taken for, in the order of AttentionRung, and how many were done

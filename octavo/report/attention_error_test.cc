@@ -39,6 +39,9 @@ TEST(AttentionError, GateAndChoices) {
   EXPECT_EQ(of(errors, AttentionRung::bf16).failures, 0);
   EXPECT_EQ(of(errors, AttentionRung::automatic).failures, 0);
   EXPECT_GT(of(errors, AttentionRung::naive).failures, 0);
+  EXPECT_GT(of(errors, AttentionRung::strict).failures, 0);  // FP8 inputs
+  EXPECT_EQ(of(errors, AttentionRung::strict).failures_of_own, 0);
+  EXPECT_GT(of(errors, AttentionRung::naive).failures_of_own, 0);
   EXPECT_EQ(of(errors, AttentionRung::bf16).elements, 24 * 64);
   EXPECT_GE(of(errors, AttentionRung::fast).cosine, 0.998);
   std::int64_t rows = 0;

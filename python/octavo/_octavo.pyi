@@ -439,6 +439,40 @@ def gemm(a: View | QuantizedTensor, b: View | QuantizedTensor, target: View, bia
 def gemm_quantized(a: View | QuantizedTensor, b: View | QuantizedTensor, scaling: Scaling, bias: View | None, activation: str | None, residual: View | None, accumulator: str, promote_every: int, *, threads: int = 0, stream: int = 0) -> QuantizedTensor:
     """The same as codes with scales."""
 
+def attention_shape(q: View | QuantizedTensor, k: View | QuantizedTensor, v: View | QuantizedTensor) -> list[int]:
+    """Of the result, checked."""
+
+def attention(q: View | QuantizedTensor, k: View | QuantizedTensor, v: View | QuantizedTensor, target: View, precision: str, rtol: float, atol: float, causal: bool, bottom_right: bool, left: int, right: int, query_lengths: Sequence[int], key_lengths: Sequence[int], softmax_scale: float | None, log_sum_exp: View | None, *, threads: int = 0, stream: int = 0) -> tuple[list[tuple[int, int, int, int, str, float, float, float, str]], int]:
+    """
+    softmax(scale Q K^T) V into a view of values; what 'auto' chose, and rows done again.
+    """
+
+def attention_backward(q: View | QuantizedTensor, k: View | QuantizedTensor, v: View | QuantizedTensor, d_out: View, d_q: View, d_k: View, d_v: View, precision: str, causal: bool, bottom_right: bool, left: int, right: int, query_lengths: Sequence[int], key_lengths: Sequence[int], softmax_scale: float | None, *, threads: int = 0) -> None:
+    """Gradients into views of the shapes of Q, K and V."""
+
+class KvCache:
+    def __init__(self, batches: int, kv_heads: int, head_size: int, value_size: int, k: Scaling, v: Scaling, capacity: int) -> None: ...
+
+    def append(self, k: View, v: View, counts: Sequence[int]) -> None: ...
+
+    def attend(self, q: View | QuantizedTensor, target: View, precision: str, rtol: float, atol: float, left: int, softmax_scale: float | None, *, threads: int = 0) -> None: ...
+
+    def clear(self) -> None: ...
+
+    def truncate(self, batch: int, length: int) -> None: ...
+
+    @property
+    def lengths(self) -> list[int]: ...
+
+    @property
+    def capacity(self) -> int: ...
+
+    @property
+    def nbytes(self) -> int: ...
+
+    @property
+    def value_size(self) -> int: ...
+
 def to_layout(scales: Tensor, layout: str, pad: int = 0) -> Tensor:
     """A row-major grid of scales in another order."""
 

@@ -117,24 +117,38 @@ void compare(const AgreementCase& how, const Made& made, const RungStep& step, c
           continue;
         }
         const oracle::AttendedRow exact = oracle::attended(q[i], k, v, scale, sees, row);
-        // D products and their sum in f32: each rounding is 2^-24 of at most sum_d |q k|.
-        double products = 0.0, largest_v = 0.0;
+        // D products and their sum in f32: each rounding is 2^-24 of at most sum_d |q k|. Where P
+        // has no more than 16 bits, two int8 limbs of each number instead, 1.9e-4 of the largest
+        // product in each of D, or runs of 64 products in f16, 66 roundings of 2^-11.
+        double products = 0.0, largest_v = 0.0, largest_q = 0.0, largest_k = 0.0;
+        for (const double number : q[i]) largest_q = std::max(largest_q, std::abs(number));
         for (std::size_t j = 0; j < k.size(); ++j) {
           double sum = 0.0;
-          for (std::size_t d = 0; d < q[i].size(); ++d) sum += std::abs(q[i][d] * k[j][d]);
+          for (std::size_t d = 0; d < q[i].size(); ++d) {
+            sum += std::abs(q[i][d] * k[j][d]);
+            largest_k = std::max(largest_k, std::abs(k[j][d]));
+          }
           products = std::max(products, sum * scale);
           for (const double number : v[j]) largest_v = std::max(largest_v, std::abs(number));
         }
-        const double score = (static_cast<double>(sizes.depth) + 8.0) * 0x1p-24 * products;
+        const double depth = static_cast<double>(sizes.depth);
+        const double score = step.rung == AttentionRung::f32
+                                 ? (depth + 8.0) * 0x1p-24 * products
+                                 : std::max(1.9e-4 * depth * largest_q * largest_k * scale,
+                                            66.0 * 0x1p-11 * products);
         // P of e4m3 has steps of 2^-9 / 256 below its normal range; the sum of p is 1/2 at least.
         const bool fp8 = step.rung == AttentionRung::strict || step.rung == AttentionRung::fast;
         const double lost = fp8 ? static_cast<double>(keys) * 0x1p-17 / 0.5 : 0.0;
         for (std::size_t e = 0; e < b[i].size(); ++e) {
-          double spread = 0.0;
-          for (std::size_t j = 0; j < k.size(); ++j)
+          double spread = 0.0, mass = 0.0;
+          for (std::size_t j = 0; j < k.size(); ++j) {
             spread += exact.weights[j] * std::abs(v[j][e] - exact.out[e]);
-          const double bound = 1.1 * (step.step + 2.0 * score) * spread + 2.0 * lost * largest_v +
-                               0x1p-20 * largest_v;
+            mass += exact.weights[j] * std::abs(v[j][e]);
+          }
+          // V in f16, and runs of 64 products summed in it, where P has no more than 16 bits.
+          const double half = step.rung == AttentionRung::f32 ? 0.0 : 66.0 * 0x1p-11 * mass;
+          const double bound = 1.1 * (step.step + 2.0 * score) * spread + half +
+                               2.0 * lost * largest_v + 0x1p-20 * largest_v;
           ASSERT_NEAR(b[i][e], a[i][e], bound) << name << ", row " << row << ", column " << e;
           error2 += (b[i][e] - a[i][e]) * (b[i][e] - a[i][e]);
           value2 += a[i][e] * a[i][e];

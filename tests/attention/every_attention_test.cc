@@ -139,5 +139,30 @@ TEST(AttentionGate, AutoMeetsItEverywhere) {
       }
 }
 
+// Ranges of rows, chosen by a few of them.
+TEST(AttentionGate, AutoMeetsItOnAllRowsOfWholeHeads) {
+  for (const std::int64_t tokens : {100, 300, 1024})
+    for (const Kind kind : kGateKinds)
+      for (const bool causal : {false, true}) {
+        const Sizes sizes{
+            .heads = 2, .kv_heads = 2, .queries = tokens, .keys = tokens, .depth = 64};
+        const Made made = make_inputs(sizes, kind, 13);
+        AttentionReport report;
+        const Tensor out =
+            attention(made.q, made.k, made.v,
+                      {.mask = {.causal = causal}, .out = DType::f32, .report = &report});
+        Errors errors;
+        compare(errors, out.view(),
+                {.q = made.q.view(),
+                 .k = made.k.view(),
+                 .v = made.v.view(),
+                 .sees = {.causal = causal}},
+                spread_rows(sizes, std::min<std::int64_t>(tokens, 300)));
+        EXPECT_EQ(errors.failures, 0)
+            << name_of(kind) << ", S " << tokens << (causal ? ", causal: " : ": ") << errors << "; "
+            << report.redone << " rows done again";
+      }
+}
+
 }  // namespace
 }  // namespace octavo::testing
