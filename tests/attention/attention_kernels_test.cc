@@ -38,6 +38,7 @@ struct Case {
   Sizes sizes{};
   AttentionMask mask{};
   Kind kind = Kind::normal;
+  DType dtype = DType::f32;
 };
 
 std::string describe(const Case& one) {
@@ -139,6 +140,27 @@ std::vector<Case> cases() {
   all.push_back({.sizes = group, .mask = {.causal = true, .left = 70}});
   static constexpr std::int64_t kRows[] = {50, 17}, kKeys[] = {0, 101};
   all.push_back({.sizes = group, .mask = {.query_lengths = kRows, .key_lengths = kKeys}});
+  // Few rows and many keys: read as they lie, in pieces.
+  const Sizes few{.batches = 2,
+                  .heads = 6,
+                  .kv_heads = 2,
+                  .queries = 2,
+                  .keys = 1300,
+                  .depth = 64,
+                  .width = 80};
+  static constexpr std::int64_t kLong[] = {1300, 1030};
+  for (const DType dtype : {DType::f32, DType::bf16}) {
+    all.push_back({.sizes = few, .dtype = dtype});
+    all.push_back({.sizes = few, .mask = {.causal = true, .bottom_right = true}, .dtype = dtype});
+    all.push_back(
+        {.sizes = few,
+         .mask = {.causal = true, .bottom_right = true, .left = 1100, .key_lengths = kLong},
+         .kind = Kind::peaked,
+         .dtype = dtype});
+  }
+  all.push_back({.sizes = {.queries = 1, .keys = 70, .depth = 128, .width = 256},
+                 .kind = Kind::biased,
+                 .dtype = DType::bf16});
   const Sizes square{.queries = 300, .keys = 300, .depth = 64, .width = 64};
   for (const Kind kind : {Kind::outlier, Kind::peaked, Kind::biased})
     for (const bool causal : {false, true})
@@ -150,7 +172,7 @@ TEST(AttentionKernels, AgreeWithTheReference) {
   for (const Case& one : cases())
     for (const Form& form : kForms) {
       if (one.sizes.depth % 4 != 0 && one.kind == Kind::outlier) continue;
-      const Attended run(one, form, make_inputs(one.sizes, one.kind, 3, DType::f32));
+      const Attended run(one, form, make_inputs(one.sizes, one.kind, 3, one.dtype));
       const std::vector<float> wanted = run.on(reference_backend(), true, 1);
       double largest = 4.5;  // of so many normal numbers
 
@@ -189,8 +211,7 @@ TEST(AttentionKernels, DoNotDependOnThreadsOrRanges) {
 }
 
 // A key, a query or a value that is not finite goes to the rows that see it, and no others.
-TEST(AttentionKernels, KeepNanWhereItIsSeen) {
-  const Case one{.sizes = {.queries = 100, .keys = 140, .depth = 32}, .mask = {.causal = true}};
+void expect_kept(const Case& one) {
   constexpr float kNaN = std::numeric_limits<float>::quiet_NaN(),
                   kInf = std::numeric_limits<float>::infinity();
   for (const Form& form : kForms)
@@ -199,7 +220,8 @@ TEST(AttentionKernels, KeepNanWhereItIsSeen) {
         if (bad != kNaN && form.qk != nullptr) continue;  // a code has no Inf
         Made made = make_inputs(one.sizes, one.kind, 5, DType::f32);
         Tensor& tensor = which == 0 ? made.q : which == 1 ? made.k : made.v;
-        tensor.span<float>()[70 * 32 + 9] = bad;
+        const std::int64_t row = which == 0 ? one.sizes.queries - 1 : 70;
+        tensor.span<float>()[static_cast<std::size_t>(row * 32 + 9)] = bad;
         const Attended run(one, form, std::move(made));
         const std::vector<float> wanted = run.on(reference_backend(), true, 1);
         for (const BackendInfo& backend : support::every_backend()) {
@@ -208,6 +230,15 @@ TEST(AttentionKernels, KeepNanWhereItIsSeen) {
                       backend.name + " " + form.name + " with a bad " + "QKV"[which]);
         }
       }
+}
+
+TEST(AttentionKernels, KeepNanWhereItIsSeen) {
+  expect_kept({.sizes = {.queries = 100, .keys = 140, .depth = 32}, .mask = {.causal = true}});
+}
+TEST(AttentionKernels, KeepNanWhereFewRowsSeeIt) {
+  // The first row sees keys up to 69, the next ones 70 as well.
+  expect_kept({.sizes = {.queries = 6, .keys = 75, .depth = 32},
+               .mask = {.causal = true, .bottom_right = true}});
 }
 
 }  // namespace

@@ -26,6 +26,8 @@ struct SoftmaxJob {
   float* rescale;  // [strip]: what sums so far are to be multiplied by, a power of two
 };
 
+struct FewKernels;  // attention_few.h
+
 struct AttentionMethod {
   const char* name = "";  // for people
   // Scores: A is eight keys, B is queries; the strip is a multiple of its columns. Lanes are f32
@@ -50,6 +52,8 @@ struct AttentionMethod {
   // [count][n] to [n][count], count a multiple of eight; where scores are of f16.
   void (*interleave_halves)(const std::uint16_t* const* rows, int count, std::int64_t n,
                             std::uint16_t* panel) = nullptr;
+  // Kernels for few query rows, of K or of V; null, or returning null, where there are none.
+  const FewKernels* (*few)(const GemmOperand&) = nullptr;
   // Sums in f16 are off by about 2^-11 of what they are, so scores must not be large: where the
   // largest norms of a row of Q and one of K, times the softmax scale, exceed most_norms, this one
   // takes the head.

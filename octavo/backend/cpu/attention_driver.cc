@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "octavo/backend/cpu/attention_block.h"
+#include "octavo/backend/cpu/attention_few.h"
 #include "octavo/backend/cpu/gemm_cut.h"
 #include "octavo/backend/cpu/share.h"
 
@@ -161,6 +162,7 @@ bool wants_precise(const Isa& isa, const Exec& exec, const AttentionJob& job, st
 
 void attend(const Isa& isa, const AttentionMethod& method, const Exec& exec,
             const AttentionJob& job) {
+  if (is_few(method, job)) return attend_few(isa, method, exec, job);
   const Driver quick(isa, method, exec, job),
       precise(isa, method.precise != nullptr ? *method.precise : method, exec, job);
   const std::int64_t heads = job.batches * job.kv_heads;
@@ -181,6 +183,7 @@ void attend(const Isa& isa, const AttentionMethod& method, const Exec& exec,
 
 std::int64_t attention_workspace(const Isa& isa, const AttentionMethod& method, const Exec& exec,
                                  const AttentionJob& job) {
+  if (is_few(method, job)) return few_workspace(job);
   std::int64_t bytes = Driver(isa, method, exec, job).workspace();
   if (method.precise != nullptr)
     bytes = std::max(bytes, Driver(isa, *method.precise, exec, job).workspace());

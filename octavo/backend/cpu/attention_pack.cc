@@ -6,6 +6,7 @@
 
 #include "octavo/backend/cpu/attention_limbs.h"
 #include "octavo/backend/cpu/gemm_cut.h"
+#include "octavo/backend/cpu/matrix_io.h"
 #include "octavo/format/named_formats.h"
 #include "octavo/round/encode.h"
 
@@ -180,6 +181,25 @@ float AttentionRows::scale(std::int64_t row) const {
   float scale = 1.0F;
   lanes_.scales(row, 0, cols(), 1, &scale, 1);
   return scale;
+}
+
+void AttentionRows::scales(std::int64_t first, std::int64_t count, float* to) const {
+  const QuantizedMatrix& from = operand_.quantized;
+  if (!split_ || from.scales.dtype != DType::f32) {
+    for (std::int64_t i = 0; i < count; ++i) to[i] = scale(first + i);
+    return;
+  }
+  const std::int64_t height = tile_extent(from.tile.rows, from.codes.rows);
+  const float level = from.tensor_scale != nullptr ? *from.tensor_scale : 1.0F;
+  std::int64_t left = height - first % height;
+  const std::byte* at = element(from.scales, first / height, 0);
+  for (std::int64_t i = 0; i < count; ++i) {
+    std::memcpy(to + i, at, sizeof(float));
+    to[i] *= level;
+    if (--left > 0) continue;
+    left = height;
+    at += from.scales.row_pitch;
+  }
 }
 
 bool is_finite_row(const float* values, std::int64_t n) {

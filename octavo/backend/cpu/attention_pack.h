@@ -20,6 +20,7 @@ class AttentionRows {
   // `stage` has room for kMostHeadSize, and is where they are then.
   void row(std::int64_t row, float* stage) const;
   [[nodiscard]] float scale(std::int64_t row) const;
+  void scales(std::int64_t first, std::int64_t count, float* to) const;
 
  private:
   GemmOperand operand_;

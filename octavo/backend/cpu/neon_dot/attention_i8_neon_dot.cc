@@ -85,7 +85,8 @@ constexpr AttentionMethod kLimbs{
     .weight_factor = kHalfFactor,
     .tile_keys = 64,
     .interleave = neon_interleave_words,
-    .narrow = neon_fp16_narrow};
+    .narrow = neon_fp16_narrow,
+    .few = neon_fp16_few};
 
 constexpr AttentionMethod kHalves{
     .name = "f16 FMLA; int8 SDOT for large scores",
@@ -98,6 +99,7 @@ constexpr AttentionMethod kHalves{
     .tile_keys = 64,
     .narrow = neon_fp16_narrow,
     .interleave_halves = neon_fp16_interleave,
+    .few = neon_fp16_few,
     .precise = &kLimbs};
 
 }  // namespace

@@ -52,7 +52,8 @@ constexpr AttentionMethod kWideScores{
     .weight_factor = kHalfFactor,
     .tile_keys = 64,
     .interleave = neon_interleave_words,
-    .narrow = neon_fp16_narrow};
+    .narrow = neon_fp16_narrow,
+    .few = neon_fp16_few};
 
 constexpr AttentionMethod kF16{
     .name = "f16 FMLA",
@@ -65,6 +66,7 @@ constexpr AttentionMethod kF16{
     .tile_keys = 64,
     .narrow = neon_fp16_narrow,
     .interleave_halves = neon_fp16_interleave,
+    .few = neon_fp16_few,
     .precise = &kWideScores};
 
 }  // namespace

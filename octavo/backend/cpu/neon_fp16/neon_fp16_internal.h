@@ -27,6 +27,7 @@ void neon_fp16_narrow(const float* from, std::byte* to, std::int64_t n);
 bool neon_fp16_softmax(const SoftmaxJob& job);
 void neon_fp16_weigh(const TileJob& job);
 void neon_fp16_score(const TileJob& job);
+const FewKernels* neon_fp16_few(const GemmOperand& operand);
 void neon_fp16_interleave(const std::uint16_t* const* rows, int count, std::int64_t n,
                           std::uint16_t* panel);
 // P in f16 where that is exact enough; else what plain NEON does.

@@ -1,0 +1,39 @@
+"""What is timed, and what it is held to."""
+
+from __future__ import annotations
+
+import dataclasses
+
+# Tokens and head size; heads so that a turn takes about as long for all.
+SHAPES = [(s, d) for s in (512, 2048, 8192) for d in (64, 128)]
+QUICK_SHAPES = [(128, 64), (256, 128)]
+HEADS = {512: 8, 2048: 2, 8192: 1}
+TURNS = {512: 5, 2048: 3, 8192: 1}
+# torch's bf16 takes minutes for long rows on CPUs without bf16 instructions, and the definition
+# (`naive` is nothing else) always.
+SLOW_UP_TO = {"torch bf16": 512, "naive": 512}
+RIVALS = ("torch f32", "torch bf16")
+
+
+@dataclasses.dataclass(frozen=True)
+class Case:
+    rung: str
+    inputs: str  # bfloat16, or a preset for Q, K and V
+    at_least: dict[str, float]  # times a rival's speed
+    peaks: tuple[str, ...]  # the instructions that may do it, the fastest first
+
+
+CASES = [
+    Case("f32", "float32", {}, ("fmla_f32",)),
+    Case("bf16", "bfloat16", {"torch bf16": 1.3}, ("bfmmla", "fmla_f16", "fmla_f32")),
+    Case("strict", "fp8-channel", {"torch f32": 2.0}, ("bfmmla", "fmla_f16", "fmla_f32")),
+    Case("balanced", "bfloat16", {}, ("bfmmla", "fmla_f16", "fmla_f32")),
+    Case("fast", "fp8-channel", {}, ("bfmmla", "fmla_f16", "fmla_f32")),
+    Case("naive", "bfloat16", {}, ("fmla_f32",)),
+]
+
+# One query of 8 heads against so many keys of D = 128: what reading K and V costs.
+DECODE_KEYS = (2048, 16384, 65536)
+QUICK_DECODE_KEYS = (512,)
+DECODE_HEADS, DECODE_SIZE = 8, 128
+DECODE_AT_LEAST = 1.5

@@ -1,0 +1,140 @@
+"""Times all cases on the cores this process was given, and prints JSON."""
+
+from __future__ import annotations
+
+import json
+import warnings
+from collections.abc import Callable
+
+import torch
+
+import octavo as ov
+from bench.attention.cases import (
+    CASES,
+    DECODE_AT_LEAST,
+    DECODE_HEADS,
+    DECODE_KEYS,
+    DECODE_SIZE,
+    HEADS,
+    QUICK_DECODE_KEYS,
+    QUICK_SHAPES,
+    RIVALS,
+    SHAPES,
+    SLOW_UP_TO,
+    TURNS,
+    Case,
+)
+from bench.common.turns import in_turns
+from bench.common.workers import worker_arguments
+from bench.gemm.worker import PROBE, probed
+
+DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
+
+
+def inputs_of(case: Case, tensors: list[torch.Tensor]) -> list[object]:
+    """What a kernel is given: codes where the rung has them, made beforehand."""
+    if case.inputs in DTYPES:
+        return [x.to(DTYPES[case.inputs]) for x in tensors]
+    return [ov.quantize(x, case.inputs) for x in tensors]
+
+
+def octavo_side(case: Case, tensors: list[torch.Tensor], threads: int) -> Callable[[], object]:
+    q, k, v = inputs_of(case, tensors)
+    out = torch.empty_like(tensors[0])
+    return lambda: ov.attention(q, k, v, precision=case.rung, out=out, threads=threads)
+
+
+def torch_side(tensors: list[torch.Tensor], dtype: torch.dtype) -> Callable[[], object]:
+    q, k, v = (x.to(dtype) for x in tensors)
+    return lambda: torch.nn.functional.scaled_dot_product_attention(q, k, v)
+
+
+def rows(
+    shape: tuple[int, int], threads: int, peaks: dict[str, float], quick: bool
+) -> list[dict[str, object]]:
+    tokens, size = shape
+    heads = HEADS.get(tokens, 2)
+    tensors = [torch.randn(1, heads, tokens, size) for _ in range(3)]
+    functions: dict[str, Callable[[], object]] = {}
+    for name, dtype in zip(RIVALS, (torch.float32, torch.bfloat16), strict=True):
+        if tokens <= SLOW_UP_TO.get(name, tokens):
+            functions[name] = torch_side(tensors, dtype)
+    cases = [case for case in CASES if tokens <= SLOW_UP_TO.get(case.rung, tokens)]
+    for case in cases:
+        functions[case.rung] = octavo_side(case, tensors, threads)
+    seconds = in_turns(functions, 2 if quick else TURNS[tokens])
+    work = 4e-9 * heads * tokens * tokens * size
+    speed = {name: work / taken for name, taken in seconds.items()}
+    rivals = {name: speed[name] for name in RIVALS if name in speed}
+    made: list[dict[str, object]] = []
+    for case in cases:
+        ratios = {rival: speed[case.rung] / rate for rival, rate in rivals.items()}
+        peak = next((one for one in case.peaks if one in peaks), None)
+        row: dict[str, object] = {
+            "case": case.rung,
+            "inputs": case.inputs,
+            "tokens": tokens,
+            "size": size,
+            "heads": heads,
+            "gflops": speed[case.rung],
+            "rivals": rivals,
+            "ratios": ratios,
+            "at_least": case.at_least,
+            "peak": peak,
+            "of_peak": None if peak is None else speed[case.rung] / (threads * peaks[peak]),
+        }
+        known = {rival: least for rival, least in case.at_least.items() if rival in ratios}
+        if known and not quick:  # small shapes on a busy machine say nothing
+            row["holds"] = all(ratios[rival] >= least for rival, least in known.items())
+        made.append(row)
+    return made
+
+
+def decode_row(keys: int, threads: int, quick: bool) -> dict[str, object]:
+    shape = (1, DECODE_HEADS, keys, DECODE_SIZE)
+    q = torch.randn(1, DECODE_HEADS, 1, DECODE_SIZE).bfloat16()
+    k, v = torch.randn(shape), torch.randn(shape)
+    coded = [ov.quantize(x, "fp8-channel") for x in (k, v)]
+    wide = [x.bfloat16() for x in (k, v)]
+    out = torch.empty_like(q)
+
+    def ours(keys_and_values: list[object]) -> Callable[[], object]:
+        return lambda: ov.attention(
+            q, *keys_and_values, precision="bf16", out=out, threads=threads
+        )
+
+    functions = {"fp8": ours(coded), "bf16": ours(wide)}
+    functions["torch bf16"] = lambda: torch.nn.functional.scaled_dot_product_attention(q, *wide)
+    seconds = in_turns(functions, 3 if quick else 15)
+    rate = {name: keys / taken for name, taken in seconds.items()}
+    row: dict[str, object] = {
+        "decode": keys,
+        "heads": DECODE_HEADS,
+        "size": DECODE_SIZE,
+        "tokens_per_second": rate,
+        "ratio": rate["fp8"] / rate["bf16"],
+        "at_least": DECODE_AT_LEAST,
+    }
+    if not quick:
+        row["holds"] = row["ratio"] >= DECODE_AT_LEAST
+    return row
+
+
+def main() -> None:
+    arguments = worker_arguments()
+    threads, quick = arguments.threads, arguments.quick
+    torch.set_num_threads(threads)
+    torch.manual_seed(1)
+    # What torch says, with a stack of calls, on CPUs without bf16; it multiplies another way then.
+    warnings.filterwarnings("ignore", message="mkldnn_matmul failed")
+    peaks = probed(PROBE, quick)
+    print(json.dumps({"peaks": peaks}), flush=True)
+    for shape in QUICK_SHAPES if quick else SHAPES:
+        for row in rows(shape, threads, peaks, quick):
+            print(json.dumps(row), flush=True)
+    for keys in QUICK_DECODE_KEYS if quick else DECODE_KEYS:
+        print(json.dumps(decode_row(keys, threads, quick)), flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,316 @@
+// Keys of a head are cut into pieces of a fixed length, each done by one thread; pieces are added
+// up in their order, so that threads change nothing.
+#include "octavo/backend/cpu/attention_few.h"
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <limits>
+
+#include "octavo/backend/cpu/attention_block.h"
+#include "octavo/backend/cpu/attention_softmax.h"
+#include "octavo/backend/cpu/gemm_cut.h"
+#include "octavo/backend/cpu/matrix_io.h"
+#include "octavo/backend/cpu/share.h"
+
+namespace octavo::cpu {
+namespace {
+
+constexpr std::int64_t kMostRows = 16, kPiece = 1024;
+static_assert(kPiece % kFewKeys == 0);
+constexpr float kInfinity = std::numeric_limits<float>::infinity();
+constexpr double kLog2E = 1.4426950408889634;
+
+// What a row has after some keys. Sums follow.
+struct Partial {
+  float top = -kInfinity, base = -kInfinity, sum = 0.0F;
+};
+constexpr std::int64_t kHeader = 16;  // floats before the sums of a row
+
+std::int64_t row_floats(const AttentionJob& job) {
+  return kHeader + round_up(job.v.first.cols(), 16);
+}
+std::int64_t rows_of_head(const AttentionJob& job) {
+  return job.queries * (job.heads / job.kv_heads);
+}
+
+float power_of_two_at_least(float value) {
+  const std::uint32_t field = (std::bit_cast<std::uint32_t>(value) + 0x7FFFFFu) >> 23;
+  return std::bit_cast<float>(std::clamp(field, 8u, 240u) << 23);
+}
+
+// Eight side by side, which compilers vectorise; n is a multiple of that.
+constexpr std::int64_t kSide = 8;
+static_assert(kFewKeys % kSide == 0);
+
+// NaN where there is one.
+float largest_of(const float* values, std::int64_t n) {
+  float most[kSide];
+  std::uint32_t odd[kSide] = {};
+  std::copy_n(values, kSide, most);
+  for (std::int64_t i = 0; i < n; i += kSide)
+    for (std::int64_t j = 0; j < kSide; ++j) {
+      most[j] = values[i + j] > most[j] ? values[i + j] : most[j];
+      odd[j] |= values[i + j] != values[i + j] ? 1u : 0u;
+    }
+  for (std::int64_t j = 0; j < kSide; ++j)
+    if (odd[j] != 0) return std::numeric_limits<float>::quiet_NaN();
+  return *std::max_element(most, most + kSide);
+}
+
+float sum_of(const float* values, std::int64_t n) {
+  float sums[kSide] = {};
+  for (std::int64_t i = 0; i < n; i += kSide)
+    for (std::int64_t j = 0; j < kSide; ++j) sums[j] += values[i + j];
+  float sum = 0.0F;
+  for (const float one : sums) sum += one;
+  return sum;
+}
+
+// f32 to f16, or as they are.
+void lay(const AttentionMethod& method, const FewKernels& few, const float* values, std::int64_t n,
+         std::byte* to) {
+  if (few.halves) return method.narrow(values, to, n);
+  std::copy_n(values, n, reinterpret_cast<float*>(to));
+}
+
+class Piece {
+ public:
+  Piece(const Isa& isa, const AttentionMethod& method, const AttentionJob& job, std::int64_t batch,
+        std::int64_t kv_head)
+      : method_(method),
+        job_(job),
+        batch_(batch),
+        kv_head_(kv_head),
+        k_operand_(job.k.at(batch, kv_head)),
+        v_operand_(job.v.at(batch, kv_head)),
+        k_few_(*method.few(k_operand_)),
+        v_few_(*method.few(v_operand_)),
+        k_(isa, k_operand_, job.values, true),
+        v_(isa, v_operand_, job.values, true),
+        isa_(isa) {}
+
+  // Keys [first, last) for all rows of the head; `partials` has row_floats for each.
+  void run(std::int64_t first, std::int64_t last, float* partials) {
+    const std::int64_t rows = rows_of_head(job_), step = row_floats(job_);
+    for (std::int64_t r = 0; r < rows; ++r) {
+      std::fill_n(partials + r * step, step, 0.0F);
+      *reinterpret_cast<Partial*>(partials + r * step) = Partial{};
+      lay_query(r);
+    }
+    for (std::int64_t key = first; key < last; key += kFewKeys) {
+      const std::int64_t keys = std::min(kFewKeys, last - key);
+      k_.scales(key, keys, k_scale_);
+      v_.scales(key, keys, v_scale_);
+      if (k_few_.halves)
+        for (std::int64_t i = 0; i < keys; ++i) k_scale_[i] *= kFewFactor;
+      for (std::int64_t r = 0; r < rows; ++r) {
+        const AttentionJob::Keys sees = job_.keys_of(batch_, row_of(r));
+        if (sees.begin >= key + keys || sees.end <= key) continue;
+        attend(r, key, keys, sees, partials + r * step);
+      }
+    }
+  }
+
+ private:
+  [[nodiscard]] std::int64_t head_of(std::int64_t r) const {
+    return kv_head_ * (job_.heads / job_.kv_heads) + r / job_.queries;
+  }
+  [[nodiscard]] std::int64_t row_of(std::int64_t r) const { return r % job_.queries; }
+
+  void lay_query(std::int64_t r) {
+    alignas(64) float q[kMostHeadSize];
+    const AttentionRows rows(isa_, job_.q.at(batch_, head_of(r)), job_.values, false);
+    if (job_.keys_of(batch_, row_of(r)).end == 0) return;
+    rows.row(row_of(r), q);
+    odd_[r] = !is_finite_row(q, rows.cols());
+    float amax = 0.0F;
+    for (std::int64_t d = 0; d < rows.cols(); ++d) amax = std::max(amax, std::abs(q[d]));
+    unit_[r] = k_few_.halves ? power_of_two_at_least(amax / kMostFewLane) : 1.0F;
+    for (std::int64_t d = 0; d < rows.cols(); ++d) q[d] /= unit_[r];
+    k_few_.lay_query(q, rows.cols(), laid_[r]);
+    unit_[r] *= static_cast<float>(static_cast<double>(job_.softmax_scale) * kLog2E);
+  }
+
+  void attend(std::int64_t r, std::int64_t key, std::int64_t keys, const AttentionJob::Keys& sees,
+              float* partial) {
+    alignas(64) float score[kFewKeys], weight[kFewKeys];
+    alignas(64) std::byte lanes[kFewKeys * 4];
+    auto& state = *reinterpret_cast<Partial*>(partial);
+    const Matrix& k = k_operand_.elements();
+    if (!odd_[r] && k_few_.dots({element(k, key, 0), k.row_pitch, keys, k.cols}, laid_[r], score)) {
+      for (std::int64_t i = 0; i < keys; ++i) score[i] *= k_scale_[i] * unit_[r];
+    } else {
+      score_odd(r, key, keys, score);
+    }
+    const std::int64_t begin = std::max<std::int64_t>(0, sees.begin - key),
+                       end = std::min(keys, sees.end - key);
+    std::fill(score, score + begin, -kInfinity);
+    std::fill(score + end, score + keys, -kInfinity);
+
+    // As the softmax of a strip does it, along a row.
+    const std::int64_t whole = round_up(keys, kSide);
+    std::fill(score + keys, score + whole, -kInfinity);
+    const float largest = largest_of(score, whole);
+    float rescale = 1.0F;
+    const SoftmaxJob job{.scores = nullptr,
+                         .weights = nullptr,
+                         .keys = 0,
+                         .run = 0,
+                         .top = &state.top,
+                         .base = &state.base,
+                         .sum = &state.sum,
+                         .rescale = &rescale};
+    float* sums = partial + kHeader;
+    const std::int64_t width = job_.v.first.cols();
+    if (raise_top<1>(job, &largest))
+      for (std::int64_t e = 0; e < width; ++e) sums[e] *= rescale;
+    const float from = origin(state.base);
+    for (std::int64_t i = 0; i < whole; ++i) weight[i] = exp2_of(score[i] - from);
+    state.sum *= rescale;
+    weigh(r, key, keys, sees, weight, lanes, state, sums);
+  }
+
+  // Weights with the scales of their rows of V, rounded to lanes; and the sum of what they then
+  // are.
+  void weigh(std::int64_t, std::int64_t key, std::int64_t keys, const AttentionJob::Keys& sees,
+             float* weight, std::byte* lanes, Partial& state, float* sums) {
+    alignas(64) float scaled[kFewKeys];
+    const Matrix& v = v_operand_.elements();
+    const std::int64_t whole = round_up(keys, kSide);
+    std::fill(v_scale_ + keys, v_scale_ + whole, 1.0F);
+    for (std::int64_t i = 0; i < whole; ++i) scaled[i] = weight[i] * v_scale_[i];
+    float unit = 1.0F;
+    if (v_few_.halves) {
+      std::uint32_t most = 0;
+      for (std::int64_t i = 0; i < whole; ++i)
+        most = std::max(most, std::bit_cast<std::uint32_t>(scaled[i]) & 0x7FFFFFFFu);
+      unit = power_of_two_at_least(std::bit_cast<float>(most) / kMostFewLane);
+      const float inverse = 1.0F / unit;
+      for (std::int64_t i = 0; i < whole; ++i) scaled[i] *= inverse;
+      lay(method_, v_few_, scaled, whole, lanes);
+      half_values(lanes, whole, scaled);
+      for (std::int64_t i = 0; i < whole; ++i) {
+        const float there = scaled[i] * unit / v_scale_[i];
+        scaled[i] = v_scale_[i] != 0.0F ? there : weight[i];
+      }
+      state.sum += sum_of(scaled, whole);
+    } else {
+      lay(method_, v_few_, scaled, whole, lanes);
+      state.sum += sum_of(weight, whole);
+    }
+    // Rows that are not seen are not read, so that nothing is multiplied by zero.
+    const std::int64_t begin = std::max<std::int64_t>(0, sees.begin - key),
+                       end = std::min(keys, sees.end - key), lane = v_few_.halves ? 2 : 4;
+    const FewRows rows{element(v, key + begin, 0), v.row_pitch, end - begin, v.cols};
+    const float factor = v_few_.halves ? unit * kFewFactor : 1.0F;
+    alignas(64) float before[kMostHeadSize];
+    std::copy_n(sums, v.cols, before);
+    if (v_few_.weigh(rows, lanes + begin * lane, factor, sums)) return;
+    std::copy_n(before, v.cols, sums);
+    alignas(64) float row[kMostHeadSize];
+    for (std::int64_t i = begin; i < end; ++i) {
+      v_.row(key + i, row);
+      for (std::int64_t e = 0; e < v.cols; ++e) sums[e] += weight[i] * v_scale_[i] * row[e];
+    }
+  }
+
+  void half_values(const std::byte* lanes, std::int64_t n, float* values) const {
+    const Decoder decoder{.format = f16_format, .target = DType::f32};
+    isa_.decode(decoder)(decoder, lanes, values, n);
+  }
+
+  // Scores of rows or keys that are not finite, by definition.
+  void score_odd(std::int64_t r, std::int64_t key, std::int64_t keys, float* score) const {
+    alignas(64) float q[kMostHeadSize], k[kMostHeadSize];
+    const AttentionRows rows(isa_, job_.q.at(batch_, head_of(r)), job_.values, false),
+        all(isa_, k_operand_, job_.values, false);
+    rows.row(row_of(r), q);
+    for (std::int64_t i = 0; i < keys; ++i) {
+      all.row(key + i, k);
+      double sum = 0.0;
+      for (std::int64_t d = 0; d < rows.cols(); ++d)
+        sum += static_cast<double>(q[d]) * static_cast<double>(k[d]);
+      score[i] = static_cast<float>(sum * static_cast<double>(job_.softmax_scale) * kLog2E);
+    }
+  }
+
+  const AttentionMethod& method_;
+  const AttentionJob& job_;
+  std::int64_t batch_, kv_head_;
+  GemmOperand k_operand_, v_operand_;
+  const FewKernels &k_few_, &v_few_;
+  AttentionRows k_, v_;
+  const Isa& isa_;
+  alignas(64) std::byte laid_[kMostRows][kMostHeadSize * 4];
+  float unit_[kMostRows] = {};
+  bool odd_[kMostRows] = {};
+  float k_scale_[kFewKeys], v_scale_[kFewKeys];
+};
+
+// Adds a later piece to a row's partial.
+void add_piece(float* to, const float* from, std::int64_t width) {
+  auto& state = *reinterpret_cast<Partial*>(to);
+  const auto& other = *reinterpret_cast<const Partial*>(from);
+  if (other.top == -kInfinity) return;
+  float largest = other.top, rescale = 1.0F;
+  const SoftmaxJob job{.scores = nullptr,
+                       .weights = nullptr,
+                       .keys = 0,
+                       .run = 0,
+                       .top = &state.top,
+                       .base = &state.base,
+                       .sum = &state.sum,
+                       .rescale = &rescale};
+  raise_top<1>(job, &largest);
+  const float factor = exp2_of(other.base - state.base);
+  state.sum = state.sum * rescale + other.sum * factor;
+  for (std::int64_t e = 0; e < width; ++e)
+    to[kHeader + e] = to[kHeader + e] * rescale + from[kHeader + e] * factor;
+}
+
+}  // namespace
+
+bool is_few(const AttentionMethod& method, const AttentionJob& job) {
+  const auto fits = [&](const GemmOperand& operand) {
+    return operand.cols() % 16 == 0 && method.few(operand) != nullptr;
+  };
+  return method.few != nullptr && job.ranges == nullptr && rows_of_head(job) <= kMostRows &&
+         rows_of_head(job) > 0 && fits(job.k.first) && fits(job.v.first);
+}
+
+std::int64_t few_workspace(const AttentionJob& job) {
+  return job.batches * job.kv_heads * blocks(job.keys, kPiece) * rows_of_head(job) *
+         row_floats(job) * 4;
+}
+
+void attend_few(const Isa& isa, const AttentionMethod& method, const Exec& exec,
+                const AttentionJob& job) {
+  auto* const partials = reinterpret_cast<float*>(exec.workspace.data());
+  const std::int64_t heads = job.batches * job.kv_heads, pieces = blocks(job.keys, kPiece);
+  const std::int64_t rows = rows_of_head(job), step = row_floats(job),
+                     group = job.heads / job.kv_heads;
+  const int threads = std::max(1, exec.threads);
+  share_units(heads * pieces, threads, [&](std::int64_t unit) {
+    const std::int64_t head = unit / pieces, batch = head / job.kv_heads;
+    const std::int64_t keys = job.key_lengths != nullptr ? job.key_lengths[batch] : job.keys;
+    const std::int64_t first = unit % pieces * kPiece;
+    Piece(isa, method, job, batch, head % job.kv_heads)
+        .run(first, std::max(first, std::min(keys, first + kPiece)), partials + unit * rows * step);
+  });
+  const AttentionFinish finish(isa, job, 1.0F);
+  share_units(heads * rows, threads, [&](std::int64_t unit) {
+    const std::int64_t head = unit / rows, r = unit % rows;
+    float* const first = partials + (head * pieces * rows + r) * step;
+    Partial none{};
+    const float zero = 0.0F;
+    for (std::int64_t piece = 1; piece < pieces; ++piece)
+      add_piece(first, first + piece * rows * step, job.v.first.cols());
+    const Partial& state = pieces > 0 ? *reinterpret_cast<const Partial*>(first) : none;
+    finish(head / job.kv_heads, head % job.kv_heads * group + r / job.queries, r % job.queries,
+           {state.top, state.base, state.sum, pieces > 0 ? first + kHeader : &zero,
+            pieces > 0 ? 1 : 0});
+  });
+}
+
+}  // namespace octavo::cpu

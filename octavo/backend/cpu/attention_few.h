@@ -1,0 +1,40 @@
+// Few query rows against many keys: what a decoder does for every token. Nothing is packed, keys
+// and values are read once, as they lie in memory, and are what it costs.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "octavo/backend/cpu/attention.h"
+#include "octavo/backend/cpu/span.h"
+
+namespace octavo::cpu {
+
+// Innermost loops for one query row and up to kFewKeys keys whose rows are `pitch` bytes apart.
+// Sizes are multiples of 16. Return false, and what they wrote does not count, where there is a NaN
+// among the codes.
+struct FewRows {
+  const std::byte* rows;
+  std::int64_t pitch, keys, size;
+};
+struct FewKernels {
+  // scores[i] = q . row i. q is as `lay_query` leaves it.
+  bool (*dots)(const FewRows&, const std::byte* q, float* scores);
+  // sums[e] += factor * sum_i weights[i] rows[i][e]. Weights are f16 or f32, as is said below.
+  bool (*weigh)(const FewRows&, const std::byte* weights, float factor, float* sums);
+  void (*lay_query)(const float* q, std::int64_t size, std::byte* laid);
+  bool halves = false;  // q and weights are f16, at most kMostFewLane; codes are 2^-8 of themselves
+};
+inline constexpr std::int64_t kFewKeys = 128;
+inline constexpr float kMostFewLane = 16.0F;
+inline constexpr float kFewFactor = 256.0F;
+
+// For K or V; null where it is neither e4m3fn with a scale per row nor bf16.
+using ChooseFew = const FewKernels* (*)(const GemmOperand&);
+
+bool is_few(const AttentionMethod& method, const AttentionJob& job);
+void attend_few(const Isa& isa, const AttentionMethod& method, const Exec& exec,
+                const AttentionJob& job);
+std::int64_t few_workspace(const AttentionJob& job);
+
+}  // namespace octavo::cpu
