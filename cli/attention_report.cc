@@ -21,7 +21,7 @@ namespace {
 constexpr const char* kOp = "attention-report";
 constexpr const char* kExamples = R"(Examples:
   octavo attention-report                                    four kinds of inputs, every rung
-  octavo attention-report --tokens 4096 --head-size 128      as long as yours are
+  octavo attention-report --tokens 2048 --head-size 64       as long as yours are
   octavo attention-report --inputs peaked --causal --html report.html
   octavo attention-report --q q.npy --k k.npy --v v.npy      your own, [batch, heads, tokens, size]
   octavo attention-report --rung strict --rung fast --json
@@ -34,7 +34,7 @@ struct Arguments {
   std::vector<std::string> inputs, rungs;
   std::string q, k, v, html;
   std::optional<std::string> from;
-  std::int64_t tokens = 2048, head_size = 128, heads = 1, rows = 64;
+  std::int64_t tokens = 1024, head_size = 128, heads = 1, rows = 32;
   std::uint64_t seed = 1;
   double rtol = 5e-3, atol = 5e-3;
   bool causal = false;
@@ -166,7 +166,7 @@ Command add_attention_report(CLI::App& program, Globals& globals) {
   app->add_option("--from", a->from,
                   "What the elements of the files are where they do not say: bfloat16")
       ->type_name("TYPE");
-  app->add_option("--tokens", a->tokens, "Of made inputs (default 2048)")
+  app->add_option("--tokens", a->tokens, "Of made inputs (default 1024)")
       ->type_name("N")
       ->check(CLI::Range(std::int64_t{1}, std::int64_t{1} << 20).description(""));
   app->add_option("--head-size", a->head_size, "Of made inputs (default 128)")
@@ -185,7 +185,7 @@ Command add_attention_report(CLI::App& program, Globals& globals) {
       ->type_name("RUNG")
       ->take_all();
   app->add_option("--rows", a->rows,
-                  "Rows of each head that are looked at, spread evenly; 0: all (default 64)")
+                  "Rows of each head that are looked at, spread evenly; 0: all (default 32)")
       ->type_name("N")
       ->check(CLI::Range(std::int64_t{0}, std::int64_t{1} << 20).description(""));
   app->add_option("--rtol", a->rtol, "Relative tolerance (default 0.005)")->type_name("X");
