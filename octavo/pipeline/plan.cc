@@ -171,8 +171,9 @@ class Planning {
         role != Role::norm && role != Role::position)
       plan_.model.plain_modules.emplace_back(module_of(entry.name));
     const bool by_role = role != Role::linear && role != Role::expert_stack;
-    if (!by_role && why != "excluded" && why != "not included" && why != "recipe none")
-      plan_.notes.push_back(text(shown_name(entry.name), " is left as it is: ", why));
+    if (by_role || why == "excluded" || why == "not included" || why == "recipe none") return;
+    plan_.notes.push_back(text(shown_name(entry.name), " is left as it is: ", why));
+    if (first_refused_.empty()) first_refused_ = text(shown_name(entry.name), ": ", why);
   }
 
   void add(TensorAction action) {
@@ -217,6 +218,10 @@ class Planning {
     if (!has_head && names.is_array() && !names.elements().empty() &&
         names.elements().front().string_or("").ends_with("ForCausalLM"))
       plan_.model.plain_modules.emplace_back("lm_head");
+    if (plan_.model.weights.empty() && !first_refused_.empty())
+      fail(ErrorCode::unsupported, "quantize", "target ", name_of(options_.target),
+           " can hold no weight of this model with recipe ", shown(options_.recipe), " (",
+           first_refused_, "); choose another target or recipe");
     if (plan_.model.weights.empty())
       plan_.notes.emplace_back("nothing is quantized: no tensor is a Linear's weight by its name");
     for (const std::string& note : source_.notes()) plan_.notes.push_back(note);
@@ -228,6 +233,7 @@ class Planning {
   std::vector<std::pair<NamePattern, std::string>> recipe_for_;
   std::map<std::string, Scaling> scalings_;
   QuantizePlan plan_;
+  std::string first_refused_;  // a weight that the target cannot hold, and why
 };
 
 }  // namespace

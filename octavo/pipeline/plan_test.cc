@@ -99,6 +99,14 @@ TEST_F(PlanTest, RaggedShapesArePlannedAroundUnlessTheyWereNamed) {
   EXPECT_TRUE(has(refused, "b.q_proj.weight") && has(refused, "exclude")) << refused;
 }
 
+// A copy of the whole model is not what somebody wanted who asked for a recipe.
+TEST_F(PlanTest, ATargetThatCanHoldNoWeightIsAnError) {
+  write_model();
+  const std::string refused = message_of(
+      [&] { (void)plan({.recipe = "fp8", .target = Dialect::deepseek}); }, ErrorCode::unsupported);
+  EXPECT_TRUE(has(refused, "deepseek") && has(refused, "another target or recipe")) << refused;
+}
+
 TEST_F(PlanTest, OptionsThatDoNotFitAreErrors) {
   write_model();
   EXPECT_FALSE(
