@@ -100,7 +100,9 @@ def attention(
     first = sides[0]
     shape = tuple(_octavo.attention_shape(*handles))
     target, is_callers = _target(first, shape, out, precision, op)
-    lse = first.family.empty("float32", shape[:-1], first.cuda, first.stream) if return_lse else None
+    lse = None
+    if return_lse:
+        lse = first.family.empty("float32", shape[:-1], first.cuda, first.stream)
     left, right = _window(window, op)
     found = _octavo.attention(
         *handles,
