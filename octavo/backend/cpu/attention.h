@@ -64,14 +64,16 @@ struct AttentionMethod {
 
 inline constexpr int kMostStrip = 32;
 inline constexpr std::int64_t kMostTileKeys = 64;
-inline constexpr std::int64_t kWeightRun = 64;
+// A sum of a run is off by up to its length times 2^-12 of itself, and does so in rows that one
+// large weight comes first in: what is added behind it is cut off there.
+inline constexpr std::int64_t kWeightRun = 32;
 // Lanes of V in f16 are at most this, weights at most kWeightFactor, and a run of their products is
 // finite.
 inline constexpr float kMostValueLane = 7.0F;
 inline constexpr float kWeightFactor = 146.0F;
 static_assert(kWeightRun * kMostValueLane * kWeightFactor < 65504);
 
-inline constexpr std::int64_t kScoreRun = 64;
+inline constexpr std::int64_t kScoreRun = 32;
 inline constexpr float kMostScoreLane = 16.0F;
 static_assert(kScoreRun * kMostScoreLane * kMostScoreLane < 65504);
 // Rows of normal numbers have products of norms of D, 1.5 times that where they are longest; their

@@ -4,13 +4,16 @@
 #include "octavo/backend/cpu/neon/neon_internal.h"
 
 namespace octavo::cpu {
+
+bool neon_softmax(const SoftmaxJob& job) { return softmax_f32<12>(job); }
+
 namespace {
 
 // The same as kNeonF32.tile, which cannot be read before the program runs.
 constexpr AttentionMethod kF32{.name = "f32 FMLA",
                                .score = {.rows = 8, .cols = 12, .step = 1, .run = neon_f32_tile},
                                .weigh = {.rows = 8, .cols = 12, .step = 1, .run = neon_f32_tile},
-                               .softmax = softmax_f32<12>,
+                               .softmax = neon_softmax,
                                .tile_keys = 32,
                                .interleave = neon_interleave_words};
 

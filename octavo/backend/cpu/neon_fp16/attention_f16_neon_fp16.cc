@@ -1,4 +1,4 @@
-// Weighted values in f16: eight channels by 24 queries, runs of 32 keys in f16 and then in f32.
+// Weighted values in f16: eight channels by 24 queries, runs of keys in f16 and then in f32.
 #include <arm_neon.h>
 
 #include <algorithm>
@@ -54,6 +54,17 @@ constexpr AttentionMethod kWideScores{
     .interleave = neon_interleave_words,
     .narrow = neon_fp16_narrow,
     .few = neon_fp16_few};
+
+// Values that are no codes are attended to in f32: who gives them 16 bits wants to keep them. In
+// f16 a row of few large weights would be off by half a per cent.
+constexpr AttentionMethod kF32{.name = "f32 FMLA",
+                               .score = {.rows = 8, .cols = 12, .step = 1, .run = neon_f32_tile},
+                               .weigh = {.rows = 8, .cols = 12, .step = 1, .run = neon_f32_tile},
+                               .softmax = neon_softmax,
+                               .tile_keys = 32,
+                               .interleave = neon_interleave_words,
+                               .narrow = neon_fp16_narrow,
+                               .few = neon_fp16_few};
 
 constexpr AttentionMethod kF16{
     .name = "f16 FMLA",
@@ -127,7 +138,7 @@ void neon_fp16_score(const TileJob& job) {
 
 const AttentionMethod* neon_fp16_attention(const AttentionJob& job) {
   if (!is_fast_attention(job) || !is_short_p(job)) return neon_attention(job);
-  return is_coded(job) ? &kF16 : &kWideScores;
+  return is_coded(job) ? &kF16 : &kF32;
 }
 
 }  // namespace octavo::cpu
