@@ -28,7 +28,7 @@ struct TensorReport {
   std::string advice;  // "fp8-block instead of nvfp4 gains 11 dB for 3.9 bits"; may be empty
 };
 
-struct CheckpointReport {
+struct OCTAVO_API CheckpointReport {
   std::string title;                                            // the name of the model
   std::string verb = "quantize";                                // or "compare"
   std::string source, output, recipe, target;                   // as the user gave them
@@ -40,7 +40,7 @@ struct CheckpointReport {
   std::vector<std::string> notes;     // what the user should know
 
   // Indices of measured tensors, the lowest SQNR first.
-  [[nodiscard]] OCTAVO_API std::vector<std::size_t> worst(std::size_t most) const;
+  [[nodiscard]] std::vector<std::size_t> worst(std::size_t most) const;
 };
 
 [[nodiscard]] OCTAVO_API Json json_of(const CheckpointReport& report);
