@@ -149,3 +149,17 @@ def test_a_loss_that_is_kept_keeps_nothing_else(name):
     assert not any(isinstance(kept, _octavo.LinearSaved) for kept in vars(node).values())
     with pytest.raises(RuntimeError, match="second time"):
         loss.backward()
+
+
+@pytest.mark.parametrize("name", ["none", "codes"])
+def test_hooks_that_come_after_forward(name):
+    linear, x = made()
+    want = gradients(linear, x, product(linear, x, RECIPES[name]))
+    y = product(linear, x, RECIPES[name])
+    for saved in y.grad_fn._raw_saved_tensors:
+        saved.register_hooks(moved, unpack_is_identity)
+    if name == "none":
+        assert same(gradients(linear, x, y), want)
+    else:
+        with pytest.raises(RuntimeError, match="have hooks there before forward"):
+            gradients(linear, x, y)

@@ -65,22 +65,28 @@ class _LinearFunction(torch.autograd.Function):
     @once_differentiable
     def backward(ctx: Any, dy: torch.Tensor) -> Any:
         token, *values = ctx.saved_tensors  # raises where they are gone or changed
-        if ctx.forward_arguments is None:
-            saved = token._octavo_saved if ctx.again is None else ctx.again
-        else:
+        saved = ctx.again or getattr(token, "_octavo_saved", None)
+        if ctx.forward_arguments is not None:
             codes, *others = ctx.forward_arguments
             x, weight = values[0], values[1] if codes is None else codes
-            if ctx.pointers is not None and ctx.pointers == _pointers(x, weight):
-                saved = token._octavo_saved
-            else:
+            if saved is None or ctx.pointers != _pointers(x, weight):
                 saved = _saved_of(x, weight, *others)
+        elif saved is None:
+            raise RuntimeError(
+                f"[{_OP}] a hook put another tensor in the place of what forward saved; have hooks "
+                "there before forward, with torch.autograd.graph.saved_tensors_hooks"
+            )
         found = _octavo.linear_backward(shared(dy.contiguous(), _OP), saved)
         gradients = [None if gradient is None else TORCH.take(gradient) for gradient in found]
         return (*gradients, None, None, None)
 
 
 def _saved_tensors_are_hooked() -> bool:
-    return torch._C._autograd._top_saved_tensors_default_hooks(True) is not None
+    """True also where torch does not say: that is right for both, and keeps or does more."""
+    try:
+        return torch._C._autograd._top_saved_tensors_default_hooks(True) is not None
+    except (AttributeError, TypeError):
+        return True
 
 
 def _pointers(x: torch.Tensor, weight: torch.Tensor) -> tuple[int, ...]:
