@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import copy
 import dataclasses
+import threading
+from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum
@@ -76,6 +78,41 @@ class QuantizerRole:
     name: str = ""
 
 
+class _LastMade:
+    """The library's recipes that have functions, by the fields they were made of: two recipes with
+    the same function are equal. A recipe keeps its function alive and not the other way round, so
+    no weak reference tells when one is not wanted any more; the last few are kept."""
+
+    _ROOM = 32
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._made: OrderedDict[Any, _octavo.Recipe] = OrderedDict()
+
+    def get(
+        self, kind: type, values: list[Any], make: Callable[[], _octavo.Recipe]
+    ) -> _octavo.Recipe:
+        """One of these fields, which is made where there is none."""
+        key = (kind, tuple((type(value), value) for value in values))
+        try:
+            hash(key)
+        except TypeError:
+            return make()  # an object that is called and cannot be looked up
+        with self._lock:
+            made = self._made.get(key)
+        if made is None:
+            made = make()
+        with self._lock:
+            made = self._made.setdefault(key, made)
+            self._made.move_to_end(key)
+            if len(self._made) > self._ROOM:
+                self._made.popitem(last=False)
+        return made
+
+
+_with_functions = _LastMade()
+
+
 class Recipe:
     """What all recipes do. Made as one of the classes below; a ValueError or TypeError says which
     field cannot be, a RuntimeError what octavo does not offer."""
@@ -88,20 +125,36 @@ class Recipe:
         object.__setattr__(self, "_made", None)
 
     def _native(self) -> _octavo.Recipe:
-        """The library's recipe of these fields. Functions are compared by the object that was made
-        of them, so it is made once."""
+        """The library's recipe of these fields, made once: functions are compared by the object
+        that was made of them."""
         made: _octavo.Recipe | None = self.__dict__.get("_made")
         if made is None:
-            made = _octavo.Recipe(type(self).__name__, self._fields())
+            values = [getattr(self, name) for name in self._names()]
+            if any(callable(value) for value in values):
+                made = _with_functions.get(type(self), values, self._make)
+            else:
+                made = self._make()
             object.__setattr__(self, "_made", made)
         return made
 
+    def _make(self) -> _octavo.Recipe:
+        return _octavo.Recipe(type(self).__name__, self._fields())
+
+    def __copy__(self) -> Any:
+        made = object.__new__(type(self))
+        made.__dict__.update(self.__dict__)
+        return made
+
+    def _names(self) -> list[str]:
+        return [field.name for field in dataclasses.fields(self)]  # type: ignore[arg-type]
+
     def _fields(self) -> dict[str, Any]:
-        names = [field.name for field in dataclasses.fields(self)]  # type: ignore[arg-type]
-        return {name: self._plain(name, getattr(self, name)) for name in names}
+        return {name: self._plain(name, getattr(self, name)) for name in self._names()}
 
     def _plain(self, name: str, value: Any) -> Any:
         wanted = {"format": Format, "quant": QParams, "gemm": MMParams}
+        if name in ("margin", "amax_history_len") and isinstance(value, bool):
+            raise TypeError(f"[{type(self).__name__}] got {name} = {value}, wanted an integer")
         kind = next((wanted[part] for part in name.split("_") if part in wanted), None)
         if kind is None or value is None:
             return value

@@ -96,3 +96,9 @@ def test_what_cannot_be_is_refused(make, error, text):
 def test_all_is_there():
     for name in recipe.__all__:
         assert hasattr(recipe, name), name
+
+
+@pytest.mark.parametrize("field", ["margin", "amax_history_len"])
+def test_a_bool_is_no_number(field):
+    with pytest.raises(TypeError, match=f"got {field} = True, wanted an integer"):
+        DelayedScaling(**{field: True})

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import gc
 import weakref
 
@@ -149,7 +150,7 @@ def test_codes_are_kept_for_backward_not_values():
     gone = weakref.ref(x)
     with te.autocast(recipe=MXFP8BlockScaling()):
         y = linear(x)
-    assert y.grad_fn.saved.x_nbytes == 64 * 64 + 64 * 2
+    assert y.grad_fn.saved_tensors[0]._octavo_saved.x_nbytes == 64 * 64 + 64 * 2
     del x
     gc.collect()
     assert gone() is None
@@ -349,3 +350,33 @@ def test_torch_compile_goes_around_the_layer():
     gradient, model[0].weight.grad = model[0].weight.grad, None
     wanted.sum().backward()
     assert torch.equal(gradient, model[0].weight.grad)
+
+
+def test_a_quantized_tensor_as_input():
+    linear = te.Linear(64, 32, device="cpu")
+    x = te.MXFP8Quantizer(te.DType.kFloat8E4M3)(torch.randn(4, 64)).requires_grad_()
+    values = x.dequantize().detach().requires_grad_()
+    for recipe in (None, MXFP8BlockScaling()):
+        with te.autocast(enabled=recipe is not None, recipe=recipe):
+            got, want = linear(x), linear(values)
+        assert torch.equal(got, want)
+        (got + want).sum().backward()
+        assert torch.equal(x.grad, values.grad)
+
+
+@pytest.mark.parametrize("recipe", [None, MXFP8BlockScaling()])
+def test_a_parametrized_layer_is_copied(recipe):
+    linear = torch.nn.utils.parametrizations.weight_norm(te.Linear(64, 32, device="cpu"))
+    other, x = copy.deepcopy(linear), torch.randn(4, 64)
+    with te.autocast(enabled=recipe is not None, recipe=recipe):
+        assert torch.equal(other(x), linear(x))
+    with torch.no_grad():
+        other.parametrizations.weight.original0.mul_(2)
+    assert torch.equal(other.weight, 2 * linear.weight)
+
+
+@pytest.mark.parametrize("given", [5, 1, "yes"])
+def test_bad_is_first_microbatch(given):
+    linear = te.Linear(64, 32, device="cpu")
+    with pytest.raises(TypeError, match="is_first_microbatch = .*wanted True, False or None"):
+        linear(torch.ones(4, 64), is_first_microbatch=given)

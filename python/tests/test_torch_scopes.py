@@ -117,3 +117,14 @@ def test_backward_on_another_thread():
     thread.start()
     thread.join()
     assert linear.quantizers["scaling_bwd"][0].scale == torch.tensor(57344.0) / dy.abs().max()
+
+
+@pytest.mark.parametrize("scope", [te.autocast, te.quantized_model_init])
+def test_a_scope_that_is_not_open_is_not_left(scope):
+    with pytest.raises(RuntimeError, match="this scope is not open"):
+        scope().__exit__(None, None, None)
+    used = scope()
+    with used:
+        pass
+    with pytest.raises(RuntimeError, match="this scope is not open"):
+        used.__exit__(None, None, None)

@@ -54,6 +54,11 @@ class _Scope:
         self._entered = self._enter()
 
     def __exit__(self, kind: Any, error: Any, trace: Any) -> None:
+        if self._entered is None:
+            raise RuntimeError(
+                f"[{type(self).__name__}] this scope is not open; enter it before, best as "
+                f"'with {type(self).__name__}(...):'"
+            )
         try:
             self._leave(kind is not None)
         except BaseException:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import sys
 from collections.abc import Callable
 from typing import Any
@@ -39,35 +40,110 @@ class _LinearFunction(torch.autograd.Function):
         trains: bool,
     ) -> torch.Tensor:
         needs = ctx.needs_input_grad[:3] if trains else (False, False, False)
-        source = TORCH.describe(x, _OP)
         is_codes = isinstance(weight, QuantizedTensor)
-        y, saved = _octavo.linear_forward(
-            _octavo.Tensor.borrow(source.view(value_kind(source, _OP)), x),
-            weight.quantized._handle if is_codes else shared(weight, _OP),
-            weight._content.made_with if is_codes else None,
-            None if bias is None else shared(bias, _OP),
-            needs=(needs[0], needs[1], needs[2] and bias is not None),
-            is_first_microbatch=is_first_microbatch,
-            quantizers=state.handle,
-            cache=state.cache,
-            allocate=TORCH.allocator(source.cuda),
-            stream=source.stream,
-        )
-        ctx.saved = saved
-        # With nothing of torch's saved, torch would not see that a graph is used twice, nor that
-        # values were overwritten in between.
-        keeps = saved.keeps_values and not is_codes
-        ctx.save_for_backward(*((x, weight) if keeps else (x.new_empty(0),)))
+        y, saved = _forward(x, weight, bias, state, needs, is_first_microbatch, state.cache)
+        # What lies in a saved tensor goes when torch lets that go: after a backward, unless the
+        # graph is retained. Hooks put other tensors in its place.
+        token, hooked = x.new_empty(0), _saved_tensors_are_hooked()
+        ctx.forward_arguments, ctx.again = None, None
+        if saved.keeps_values:
+            # Codes are only ever replaced: an alias with content of its own keeps these.
+            codes = type(weight)(copy.copy(weight._content)) if is_codes else None
+            ctx.forward_arguments = (codes, bias, state, needs)
+            ctx.pointers = None if hooked else _pointers(x, weight)
+            ctx.save_for_backward(token, x, *(() if is_codes else (weight,)))
+        else:
+            # With nothing of torch's saved, torch would not see that a graph is used twice.
+            ctx.again = saved if hooked else None
+            ctx.save_for_backward(token)
+        if not hooked:
+            token._octavo_saved = saved  # type: ignore[attr-defined]
         result: torch.Tensor = TORCH.take(y)
         return result
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, dy: torch.Tensor) -> Any:
-        _ = ctx.saved_tensors  # raises where they are gone or changed
-        found = _octavo.linear_backward(shared(dy.contiguous(), _OP), ctx.saved)
+        token, *values = ctx.saved_tensors  # raises where they are gone or changed
+        saved = ctx.again or getattr(token, "_octavo_saved", None)
+        if ctx.forward_arguments is not None:
+            codes, *others = ctx.forward_arguments
+            x, weight = values[0], values[1] if codes is None else codes
+            if saved is None or ctx.pointers != _pointers(x, weight):
+                saved = _saved_of(x, weight, *others)
+        elif saved is None:
+            raise RuntimeError(
+                f"[{_OP}] a hook put another tensor in the place of what forward saved; have hooks "
+                "there before forward, with torch.autograd.graph.saved_tensors_hooks"
+            )
+        found = _octavo.linear_backward(shared(dy.contiguous(), _OP), saved)
         gradients = [None if gradient is None else TORCH.take(gradient) for gradient in found]
         return (*gradients, None, None, None)
+
+
+def _saved_tensors_are_hooked() -> bool:
+    """True also where torch does not say: that is right for both, and keeps or does more."""
+    try:
+        return torch._C._autograd._top_saved_tensors_default_hooks(True) is not None
+    except (AttributeError, TypeError):
+        return True
+
+
+def _pointers(x: torch.Tensor, weight: torch.Tensor) -> tuple[int, ...]:
+    is_codes = isinstance(weight, QuantizedTensor)
+    return (x.data_ptr(),) if is_codes else (x.data_ptr(), weight.data_ptr())
+
+
+def _saved_of(
+    x: torch.Tensor,
+    weight: torch.Tensor,
+    bias: torch.Tensor | None,
+    state: ModuleState,
+    needs: tuple[bool, bool, bool],
+) -> _octavo.LinearSaved:
+    """What a forward of values keeps, of values that lie elsewhere by now: packed and unpacked by
+    hooks, or in a storage that was let go in between. A backward of values does not depend on the
+    recipe, so there is none here."""
+    for tensor in (x, weight):
+        if not isinstance(tensor, QuantizedTensor) and tensor.numel() and not tensor.data_ptr():
+            raise RuntimeError(
+                f"[{_OP}] backward needs a tensor of shape {tuple(tensor.shape)} whose storage "
+                "was resized to nothing since forward; give it its values again before"
+            )
+    if isinstance(weight, QuantizedTensor):
+        weight = octavo.dequantize(weight.quantized, weight.dtype)
+    enabled, calibrating, recipe = _octavo.current_autocast()
+    inner = _octavo.Autocast(recipe, False, False, None) if enabled or calibrating else None
+    try:
+        return _forward(x, weight, bias, state, needs, None, _octavo.WeightCache())[1]
+    finally:
+        if inner is not None:
+            inner.leave(False)
+
+
+def _forward(
+    x: torch.Tensor,
+    weight: torch.Tensor,
+    bias: torch.Tensor | None,
+    state: ModuleState,
+    needs: tuple[bool, bool, bool],
+    is_first_microbatch: bool | None,
+    cache: _octavo.WeightCache,
+) -> tuple[_octavo.Tensor, _octavo.LinearSaved]:
+    source = TORCH.describe(x, _OP)
+    is_codes = isinstance(weight, QuantizedTensor)
+    return _octavo.linear_forward(
+        _octavo.Tensor.borrow(source.view(value_kind(source, _OP)), x),
+        weight.quantized._handle if is_codes else shared(weight, _OP),
+        weight._content.made_with if is_codes else None,
+        None if bias is None else shared(bias, _OP),
+        needs=(needs[0], needs[1], needs[2] and bias is not None),
+        is_first_microbatch=is_first_microbatch,
+        quantizers=state.handle,
+        cache=cache,
+        allocate=TORCH.allocator(source.cuda),
+        stream=source.stream,
+    )
 
 
 class Linear(torch.nn.Module):
@@ -150,6 +226,13 @@ class Linear(torch.nn.Module):
         _refuse(fp8_output=fp8_output, fp8_grad=fp8_grad)
         if not isinstance(inp, torch.Tensor):
             raise TypeError(f"[{_OP}] got {type(inp).__name__}, wanted a torch tensor")
+        if is_first_microbatch is not None and not isinstance(is_first_microbatch, bool):
+            raise TypeError(
+                f"[{_OP}] got is_first_microbatch = {is_first_microbatch!r}, wanted True, False "
+                "or None"
+            )
+        if isinstance(inp, QuantizedTensor):
+            inp = inp.dequantize()
         if inp.device.type in ("cpu", "cuda") and torch.is_autocast_enabled(inp.device.type):
             inp = inp.to(torch.get_autocast_dtype(inp.device.type))
         if inp.dim() > 2 and not inp.is_contiguous():
@@ -236,6 +319,15 @@ class Linear(torch.nn.Module):
         if self.weight.device != self._state.device:
             self._replace_state(self._state.moved(self.weight.device))
         return self
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Linear:
+        """Also of a class that torch derived from this one, which copies fields alone."""
+        made = type(self).__new__(type(self))
+        memo[id(self)] = made
+        fields = {key: value for key, value in self.__dict__.items() if key != "_state"}
+        made.__dict__.update(copy.deepcopy(fields, memo))
+        made._replace_state(self._state.moved(self._state.device))
+        return made
 
     def __getstate__(self) -> dict[str, Any]:
         """For copy and pickle: the library's objects stay behind, their state comes along."""

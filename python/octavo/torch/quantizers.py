@@ -57,11 +57,35 @@ class Quantizer(quantizers.Quantizer):
         self, tensor: torch.Tensor, *, out: QuantizedTensor | None = None
     ) -> QuantizedTensor:
         """Codes and scales of a tensor; out: a tensor of this quantizer's to have them."""
+        if not isinstance(tensor, torch.Tensor):
+            raise TypeError(
+                f"[{type(self).__name__}] got {type(tensor).__name__}, wanted a torch tensor"
+            )
+        if out is not None:
+            self._check_out(tensor, out)
         codes = self._codes(tensor.detach())
         if out is None:
             return self._makes(_Content(codes, self._codes))
         out._content.codes = codes
         return out
+
+    def _check_out(self, tensor: torch.Tensor, out: Any) -> None:
+        """What a tensor says of itself must stay true: its class, shape, dtype, device, format."""
+        op, wanted = type(self).__name__, self._makes.__name__
+        if type(out) is not self._makes:
+            raise TypeError(f"[{op}] got out of type {type(out).__name__}, wanted {wanted}")
+        if out.shape != tensor.shape:
+            raise ValueError(
+                f"[{op}] got out of shape {tuple(out.shape)}, wanted {tuple(tensor.shape)}"
+            )
+        if (out.dtype, out.device) != (tensor.dtype, tensor.device):
+            raise TypeError(
+                f"[{op}] got out of {out.dtype} on {out.device}, wanted {tensor.dtype} on "
+                f"{tensor.device}"
+            )
+        there, makes = out.quantized.scaling, self.scaling
+        if (there.format.name, there.tile) != (makes.format.name, makes.tile):
+            raise ValueError(f"[{op}] got out with {there}, wanted {makes}")
 
     __call__ = quantize
 

@@ -17,6 +17,7 @@ from octavo._arrays_torch import TORCH
 from octavo._dtypes import torch_dtype
 from octavo._quantized import _PARTS
 from octavo.recipe import Recipe
+from octavo.torch._values_view import as_views, makes_views, plain_values, refuse_writes, written
 
 __all__ = [
     "Float8BlockwiseQTensor",
@@ -71,6 +72,22 @@ class QuantizedTensor(torch.Tensor):
 
     def __init__(self, content: _Content, requires_grad: bool = False) -> None:
         super().__init__()
+
+    @property
+    def data(self) -> QuantizedTensor:
+        """The same codes without gradients. New values that are assigned are quantized; they are
+        copied, not shared."""
+        return torch.Tensor.data.__get__(self)  # type: ignore[attr-defined, no-any-return]
+
+    @data.setter
+    def data(self, values: torch.Tensor) -> None:
+        if not isinstance(values, torch.Tensor) or values.shape != self.shape:
+            got = tuple(values.shape) if isinstance(values, torch.Tensor) else type(values).__name__
+            raise ValueError(
+                f"[{type(self).__name__}] got {got} for .data, wanted a tensor of shape "
+                f"{tuple(self.shape)}; a weight of another shape needs a layer of its own"
+            )
+        self.quantize_(values)
 
     @property
     def quantized(self) -> octavo.QuantizedTensor:
@@ -171,14 +188,7 @@ class QuantizedTensor(torch.Tensor):
             if func is _aten.copy_.default:
                 _write(first, args[1])
                 return first
-        plain = tree_map(_values, (args, kwargs))
-        result = func(*plain[0], **plain[1])
-        for at, argument in enumerate(func._schema.arguments[: len(args)]):
-            is_written = argument.alias_info is not None and argument.alias_info.is_write
-            if is_written and isinstance(args[at], QuantizedTensor):
-                _write(args[at], plain[0][at])
-                result = args[at]
-        return result
+        return _with_values(func, args, kwargs)
 
 
 class Float8Tensor(QuantizedTensor):
@@ -245,17 +255,65 @@ def _values(x: Any) -> Any:
     return octavo.dequantize(x.quantized, x.dtype) if isinstance(x, QuantizedTensor) else x
 
 
-def _write(to: QuantizedTensor, source: torch.Tensor) -> None:
-    if isinstance(source, QuantizedTensor) and source.quantized.scaling == to.quantized.scaling:
-        to._content.codes = source.quantized
-        return
-    requantize = to._content.requantize
-    if requantize is None:
+def _with_values(func: Any, args: Any, kwargs: Any) -> Any:
+    """Runs func on values. What it writes to, also in lists or by keyword, is quantized again."""
+    refuse_writes(func, args, kwargs)
+    targets = [x for x in written(func, args, kwargs) if isinstance(x, QuantizedTensor)]
+    for to in targets:
+        _requantizer_of(to)
+    # Aliases share their values, so that they are one tensor for func as well.
+    values: dict[int, torch.Tensor] = {}
+
+    def read(x: Any) -> Any:
+        if isinstance(x, QuantizedTensor):
+            if id(x._content) not in values:
+                values[id(x._content)] = _values(x)
+            return values[id(x._content)]
+        return plain_values(x)
+
+    plain = tree_map(read, (args, kwargs))
+    result = func(*plain[0], **plain[1])
+    for to in targets:
+        _write(to, values[id(to._content)])
+    if targets:
+        own = {id(values[id(to._content)]): to for to in targets}
+        return tree_map(lambda x: own.get(id(x), x), result)
+    return as_views(result) if makes_views(func) else result
+
+
+def _requantizer_of(to: QuantizedTensor) -> Callable[[torch.Tensor], octavo.QuantizedTensor]:
+    if to._content.requantize is None:
         raise RuntimeError(
             f"[{type(to).__name__}] has no quantizer for new values; make it with a quantizer"
         )
-    values = _values(source).to(to.dtype).expand(to.shape)
+    return to._content.requantize
+
+
+def _write(to: QuantizedTensor, source: torch.Tensor) -> None:
+    if isinstance(source, QuantizedTensor) and _has_content_for(source, to):
+        to._content.codes = source.quantized
+        return
+    requantize = _requantizer_of(to)
+    values = plain_values(_values(source)).to(device=to.device, dtype=to.dtype)
+    if values.shape != to.shape:
+        try:
+            values = values.expand(to.shape)
+        except RuntimeError:
+            raise ValueError(
+                f"[{type(to).__name__}] got values of shape {tuple(source.shape)}, wanted "
+                f"{tuple(to.shape)} or a shape that broadcasts to it"
+            ) from None
     to._content.codes = requantize(values)
+
+
+def _has_content_for(source: QuantizedTensor, to: QuantizedTensor) -> bool:
+    """Whether its codes can be taken over as they are."""
+    got, want = source.quantized, to.quantized
+    return (
+        type(source) is type(to)
+        and (got.scaling, got._handle.source) == (want.scaling, want._handle.source)
+        and (source.shape, source.device) == (to.shape, to.device)
+    )
 
 
 def _only_moves(tensor: QuantizedTensor, kwargs: dict[str, Any]) -> bool:
