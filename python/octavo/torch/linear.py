@@ -47,6 +47,7 @@ class _LinearFunction(torch.autograd.Function):
             weight._content.made_with if is_codes else None,
             None if bias is None else shared(bias, _OP),
             needs=(needs[0], needs[1], needs[2] and bias is not None),
+            training=trains,
             is_first_microbatch=is_first_microbatch,
             quantizers=state.handle,
             cache=state.cache,
