@@ -89,13 +89,21 @@ TEST(LinearThread, OneThreadTrainsAndAnotherEvaluates) {
   const Tensor x = noise({kSize, kSize}, 0.3), dy = noise({kSize, kSize}, 0.4);
   std::latch both_inside(2);
   const auto work = [&](bool trains) {
-    both_inside.arrive_and_wait();
-    for (int i = 0; i < 200; ++i) {
+    const Recipe recipe = trains ? Recipe(DelayedScaling{}) : Recipe(MXFP8BlockScaling{});
+    const auto run = [&](Linear& layer) {
       LinearSaved saved;
-      const auto scope = autocast(trains ? Recipe(DelayedScaling{}) : Recipe(MXFP8BlockScaling{}));
-      (void)shared.forward(x, saved, {.training = trains});
-      if (trains) (void)shared.backward(dy, saved);
-    }
+      const auto scope = autocast(recipe);
+      Tensor y = layer.forward(x, saved, {.training = trains});
+      if (trains) (void)layer.backward(dy, saved);
+      return y;
+    };
+    Linear own(shared.weight(), shared.bias());
+    const Tensor y = run(own);
+    both_inside.arrive_and_wait();
+    int wrong = 0;
+    for (int i = 0; i < 400; ++i)
+      wrong += same_bits(run(shared), y) || trains ? 0 : 1;  // training moves its scales on
+    EXPECT_EQ(wrong, 0);
   };
   std::thread one(work, true), two(work, false);
   one.join();
