@@ -104,6 +104,7 @@ void Linear::quantize_weight() {
 }
 
 void Linear::set_quantized_weight(const View& values) {
+  const auto turn = quantizers_.turn();
   check(weight_.codes != nullptr, ErrorCode::unsupported, kModule,
         "the weight is not codes; write into weight()");
   if (values.shape != weight_.shape())
@@ -115,9 +116,15 @@ void Linear::set_quantized_weight(const View& values) {
 }
 
 Tensor Linear::forward(const Tensor& x, LinearSaved& saved, const LinearForward& options) {
-  LinearCall call{.x = x, .weight = weight_, .bias = bias_};
+  LinearCall call{.x = x};
+  {
+    const auto turn = quantizers_.turn();
+    call.weight = weight_;
+    call.bias = bias_;
+  }
   call.needs = options.training ? LinearNeeds{.dx = options.needs_dx}
                                 : LinearNeeds{.dx = false, .dw = false, .db = false};
+  call.training = options.training;
   call.is_first_microbatch = options.is_first_microbatch;
   call.quantizers = &quantizers_;
   call.cache = &cache_;
@@ -129,17 +136,38 @@ Tensor Linear::forward(const Tensor& x, const LinearForward& options) {
   return forward(x, saved_, options);
 }
 
-Tensor Linear::backward(const Tensor& dy, const LinearSaved& saved) {
-  LinearGradients found = linear_backward(dy, saved, gradients_);
+Tensor Linear::added_gradients(const Tensor& dy, const LinearSaved& saved) {
+  LinearGradients found = linear_gradients(dy, saved, gradients_);
   if (saved.needs.dw) gradients_.dw = std::move(found.dw);
   if (saved.needs.db) gradients_.db = std::move(found.db);
   return std::move(found.dx);
 }
 
-Tensor Linear::backward(const Tensor& dy) {
-  Tensor dx = backward(dy, saved_);
-  saved_ = {};
+Tensor Linear::backward(const Tensor& dy, const LinearSaved& saved) {
+  Tensor dx;
+  {
+    const auto turn = quantizers_.turn();
+    dx = added_gradients(dy, saved);
+  }
+  if (saved.turn) saved.turn->ran();
   return dx;
+}
+
+Tensor Linear::backward(const Tensor& dy) {
+  Tensor dx;
+  LinearSaved used;
+  {
+    const auto turn = quantizers_.turn();
+    dx = added_gradients(dy, saved_);
+    std::swap(used, saved_);
+  }
+  if (used.turn) used.turn->ran();
+  return dx;
+}
+
+void Linear::zero_grad() {
+  const auto turn = quantizers_.turn();
+  gradients_ = {};
 }
 
 std::int64_t Linear::weight_nbytes() const {

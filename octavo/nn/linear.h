@@ -2,8 +2,11 @@
 //   Linear layer(in, out);
 //   Tensor y = [&] { const auto scope = autocast(MXFP8BlockScaling{}); return layer.forward(x);
 //   }(); Tensor dx = layer.backward(dy);       // layer.weight_grad(), layer.bias_grad()
-// Outside of an autocast scope it multiplies values, in f64 where x or the weight is. A layer is
-// used by one thread at a time; which one may change.
+// Outside of an autocast scope it multiplies values, in f64 where x or the weight is. Threads may
+// share a layer: their calls of forward, backward and set_quantized_weight take turns, each under
+// the recipe of its own thread's scope. Each brings a LinearSaved of its own, since "the last
+// forward" may be another thread's; what the layer hands out by reference (gradients, caches,
+// parameters) is for when no call is under way.
 #pragma once
 
 #include <cstdint>
@@ -66,12 +69,12 @@ class OCTAVO_API Linear {
 
   [[nodiscard]] const Tensor& weight_grad() const { return gradients_.dw; }
   [[nodiscard]] const Tensor& bias_grad() const { return gradients_.db; }
-  void zero_grad() { gradients_ = {}; }
+  void zero_grad();
 
   // Null before the first forward under a recipe. Slots: input, weight, output; grad_output,
   // grad_input.
   [[nodiscard]] const ModuleQuantizers& quantizers() const { return quantizers_; }
-  [[nodiscard]] const std::shared_ptr<QuantizerSet>& quantizers(std::string_view key) const {
+  [[nodiscard]] std::shared_ptr<QuantizerSet> quantizers(std::string_view key) const {
     return quantizers_.at(key);
   }
 
@@ -81,6 +84,7 @@ class OCTAVO_API Linear {
 
  private:
   void quantize_weight();
+  [[nodiscard]] Tensor added_gradients(const Tensor& dy, const LinearSaved& saved);
 
   LinearOptions options_;
   LinearWeight weight_;

@@ -16,6 +16,16 @@ void check_values(const View& view, std::string_view op, std::string_view name) 
         " holds codes, wanted float64, float32, float16 or bfloat16 values");
 }
 
+void check_quantizer(const View& values, const QuantizerSet& set, TensorRole role,
+                     std::string_view op, std::string_view name) {
+  const Hadamard turned = set.of(role).scaling().hadamard;
+  check(values.dtype != DType::f64 || (!turned.rowwise && !turned.columnwise),
+        ErrorCode::wrong_type, op, name, " is float64, wanted float32, float16 or bfloat16: under ",
+        set.recipe().name(),
+        " it goes through a Hadamard transform, which is done in float32; cast ", name,
+        " to float32");
+}
+
 }  // namespace
 
 View as_matrix(const View& view, std::string_view op, std::string_view name) {
@@ -72,6 +82,12 @@ void check_forward(const LinearCall& call, std::string_view op) {
         ErrorCode::invalid_argument, op, "a recipe holds, wanted quantizers for it in the call");
 }
 
+void check_quantizers(const LinearCall& call, const QuantizerSet& set, std::string_view op) {
+  check_quantizer(call.x.view(), set, TensorRole::input, op, "x");
+  if (call.weight.codes == nullptr)
+    check_quantizer(call.weight.values.view(), set, TensorRole::weight, op, "the weight");
+}
+
 void check_backward(const Tensor& dy, const LinearSaved& saved) {
   constexpr std::string_view kOp = "Linear";
   check(saved.is_filled(), ErrorCode::unsupported, kOp,
@@ -81,6 +97,8 @@ void check_backward(const Tensor& dy, const LinearSaved& saved) {
   if (dy.shape() != saved.y_shape)
     fail(ErrorCode::invalid_argument, kOp, "dy has shape ", to_string(dy.shape()),
          ", wanted that of y, ", to_string(saved.y_shape));
+  if (saved.quantizers != nullptr && !saved.calibrating && (saved.needs.dx || saved.needs.dw))
+    check_quantizer(dy.view(), *saved.quantizers, TensorRole::grad_output, kOp, "dy");
 }
 
 }  // namespace octavo

@@ -10,13 +10,26 @@ namespace octavo {
 // Throws Error that names the tensor. `op` is "Linear", or what a module calls itself.
 void check_parameters(const LinearWeight& weight, const Tensor& bias, std::string_view op);
 void check_forward(const LinearCall& call, std::string_view op);
+// The quantizers take what the call has. Nothing has changed yet.
+void check_quantizers(const LinearCall& call, const QuantizerSet& set, std::string_view op);
 void check_backward(const Tensor& dy, const LinearSaved& saved);
+
+// linear_backward up to the end of a step, which may wait for other threads and so is not for those
+// who hold a layer's turn.
+LinearGradients linear_gradients(const Tensor& dy, const LinearSaved& saved,
+                                 const LinearGradients& before);
 
 // The same memory with leading dimensions as one.
 View as_matrix(const View& view, std::string_view op, std::string_view name);
 View transposed_view(View matrix);
 
-// Into memory of run.make, where there is one.
-QuantizedTensor quantized(Quantizer& quantizer, const View& values, const LinearRun& run);
+// By the quantizer of a role, into memory of run.make, where there is one. For who holds the turn
+// of the set's layer.
+struct QuantizedCopies {
+  TensorRole role;
+  bool rowwise, columnwise;
+};
+QuantizedTensor quantized(QuantizerSet& set, const QuantizedCopies& copies, const View& values,
+                          const LinearRun& run);
 
 }  // namespace octavo

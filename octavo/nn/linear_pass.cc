@@ -1,5 +1,6 @@
 #include "octavo/nn/linear_pass.h"
 
+#include <mutex>
 #include <utility>
 #include <vector>
 
@@ -97,16 +98,15 @@ Tensor product(const Operand& a, const Operand& b, const Shape& shape, DType dty
 }
 
 // What forward multiplies by, and what it will be asked for again.
-std::shared_ptr<const QuantizedTensor> weight_codes(const LinearCall& call, bool columnwise) {
+std::shared_ptr<const QuantizedTensor> weight_codes(const LinearCall& call, QuantizerSet& set,
+                                                    bool columnwise) {
   if (call.weight.codes) return call.weight.codes;
   const bool keeps = call.is_first_microbatch.has_value() && call.cache != nullptr;
   if (keeps && !*call.is_first_microbatch && call.cache->codes &&
       (call.cache->codes->columnwise.exists() || !columnwise))
     return call.cache->codes;
-  Quantizer& quantizer = call.quantizers->forward()->with_new_draws(TensorRole::weight);
-  quantizer.set_usage(true, columnwise);
   auto codes = std::make_shared<const QuantizedTensor>(
-      quantized(quantizer, call.weight.values.view(), call.run));
+      quantized(set, {TensorRole::weight, true, columnwise}, call.weight.values.view(), call.run));
   if (keeps) call.cache->codes = codes;
   return codes;
 }
@@ -120,9 +120,10 @@ Tensor without_recipe(const LinearCall& call, const View& x, const Shape& y_shap
                       LinearSaved* saved) {
   const LinearWeight weight{.values = weight_values(call.weight, call.run)};
   if (call.autocast.calibrating) {
-    const QuantizerSet& set = *call.quantizers->forward();
-    set.of(TensorRole::input).calibrate(x, quantize_options(call.run));
-    set.of(TensorRole::weight).calibrate(weight.values.view(), quantize_options(call.run));
+    const std::shared_ptr<QuantizerSet> set = call.quantizers->forward();
+    const auto held = set->held_state();
+    set->of(TensorRole::input).calibrate(x, quantize_options(call.run));
+    set->of(TensorRole::weight).calibrate(weight.values.view(), quantize_options(call.run));
   }
   if (saved != nullptr) {
     saved->x = call.x;
@@ -135,10 +136,10 @@ Tensor with_recipe(const LinearCall& call, const View& x, const Shape& y_shape,
                    LinearSaved* saved) {
   const BackwardOverride override = call.autocast.recipe->backward_override();
   const bool both = saved != nullptr && override == BackwardOverride::none;
-  Quantizer& quantizer = call.quantizers->forward()->with_new_draws(TensorRole::input);
-  quantizer.set_usage(true, both && call.needs.dw);
-  QuantizedTensor x_codes = quantized(quantizer, x, call.run);
-  const auto w_codes = weight_codes(call, both && call.needs.dx);
+  const std::shared_ptr<QuantizerSet> set = call.quantizers->forward();
+  QuantizedTensor x_codes =
+      quantized(*set, {TensorRole::input, true, both && call.needs.dw}, x, call.run);
+  const auto w_codes = weight_codes(call, *set, both && call.needs.dx);
   Tensor y =
       product(x_codes, *w_codes, y_shape, call.x.dtype(), call.run, {.bias = call.bias.view()});
   if (saved == nullptr) return y;
@@ -185,9 +186,8 @@ GemmOptions added_to(const Tensor& before) {
 void quantized_products(const View& dy, const LinearSaved& saved, const LinearGradients& before,
                         LinearGradients& gradients) {
   if (!saved.needs.dx && !saved.needs.dw) return;
-  Quantizer& quantizer = saved.quantizers->with_new_draws(TensorRole::grad_output);
-  quantizer.set_usage(saved.needs.dx, saved.needs.dw);
-  const QuantizedTensor codes = quantized(quantizer, dy, saved.run);
+  const QuantizedTensor codes = quantized(
+      *saved.quantizers, {TensorRole::grad_output, saved.needs.dx, saved.needs.dw}, dy, saved.run);
   if (saved.needs.dx)
     gradients.dx =
         product(codes, transposed(*saved.weight.codes), saved.x_shape, saved.x_dtype, saved.run);
@@ -226,6 +226,7 @@ void fill_common(const LinearCall& call, const Shape& y_shape, LinearSaved& save
   saved.needs = call.needs;
   saved.needs.db = call.needs.db && has_bias;
   saved.run = call.run;
+  if (call.quantizers != nullptr) saved.turns = call.quantizers->turns();
   saved.calibrating = scope.calibrating;
   const bool quantizes = scope.enabled && saved.override == BackwardOverride::none;
   if (!quantizes && !scope.calibrating) return;
@@ -237,9 +238,16 @@ void fill_common(const LinearCall& call, const Shape& y_shape, LinearSaved& save
 
 }  // namespace
 
-QuantizedTensor quantized(Quantizer& quantizer, const View& values, const LinearRun& run) {
-  if (!run.make) return quantizer.quantize(values, quantize_options(run));
+QuantizedTensor quantized(QuantizerSet& set, const QuantizedCopies& copies, const View& values,
+                          const LinearRun& run) {
+  Quantizer& quantizer = set.with_new_draws(copies.role);
+  quantizer.set_usage(copies.rowwise, copies.columnwise);
+  if (!run.make) {
+    const auto held = set.held_state();
+    return quantizer.quantize(values, quantize_options(run));
+  }
   QuantizedTensor out = make_quantized(values.shape, values.dtype, quantizer.scaling(), run.make);
+  const auto held = set.held_state();
   quantizer.quantize_into(values, out, quantize_options(run));
   return out;
 }
@@ -249,6 +257,9 @@ std::int64_t LinearSaved::x_nbytes() const {
 }
 
 Tensor linear_forward(const LinearCall& call, LinearSaved* saved) {
+  LinearSaved kept;  // outlives the turn: what it is exchanged for may end a step as it goes
+  std::unique_lock<std::recursive_mutex> turn;
+  if (call.quantizers != nullptr) turn = call.quantizers->turn();
   const std::string op =
       call.quantizers != nullptr ? call.quantizers->module_type() : std::string("Linear");
   check_forward(call, op);
@@ -260,38 +271,50 @@ Tensor linear_forward(const LinearCall& call, LinearSaved* saved) {
   if (!scope.enabled && call.weight.codes && call.quantizers != nullptr)
     call.quantizers->warn(text("You are using quantized weights without quantized compute: ", op,
                                ".weight is dequantized in each forward. Use autocast."));
-  if (has_recipe && call.quantizers->use(*scope.recipe) && call.cache != nullptr)
+  const auto fits = [&](const QuantizerSet& set) {
+    if (scope.enabled) check_quantizers(call, set, op);
+  };
+  if (has_recipe && call.quantizers->use(*scope.recipe, fits) && call.cache != nullptr)
     call.cache->codes.reset();
 
   Shape y_shape = call.x.shape();
   y_shape[y_shape.rank() - 1] = call.weight.shape()[0];
-  const bool trains = saved != nullptr && call.needs.any();
+  const bool trains = saved != nullptr && call.training;
   // Calibration is often inference.
   if (((scope.enabled && trains) || scope.calibrating) && scope.region)
     scope.region->runs_forward({call.quantizers->forward(), scope.amax_group, call.run.stream});
-  LinearSaved kept;
-  LinearSaved* keeps = trains ? &kept : nullptr;
+  LinearSaved* keeps = trains && call.needs.any() ? &kept : nullptr;
   Tensor y = scope.enabled ? with_recipe(call, x, y_shape, keeps)
                            : without_recipe(call, x, y_shape, keeps);
-  if (!trains) return y;
+  if (keeps == nullptr) return y;
   fill_common(call, y_shape, kept);
-  *saved = std::move(kept);
+  std::swap(*saved, kept);
   return y;
 }
 
-LinearGradients linear_backward(const Tensor& dy, const LinearSaved& saved,
-                                const LinearGradients& before) {
+LinearGradients linear_gradients(const Tensor& dy, const LinearSaved& saved,
+                                 const LinearGradients& before) {
+  std::unique_lock<std::recursive_mutex> turn;
+  if (saved.turns) turn = std::unique_lock(*saved.turns);
   check_backward(dy, saved);
   const View matrix = as_matrix(dy.view(), "Linear", "dy");
   LinearGradients gradients;
   if (saved.quantizers != nullptr && !saved.calibrating) {
     quantized_products(matrix, saved, before, gradients);
   } else {
-    if (saved.calibrating)
+    if (saved.calibrating) {
+      const auto held = saved.quantizers->held_state();
       saved.quantizers->of(TensorRole::grad_output).calibrate(matrix, quantize_options(saved.run));
+    }
     plain_products(matrix, saved, before, gradients);
   }
   if (saved.needs.db) gradients.db = column_sums(matrix, saved, before.db);
+  return gradients;
+}
+
+LinearGradients linear_backward(const Tensor& dy, const LinearSaved& saved,
+                                const LinearGradients& before) {
+  LinearGradients gradients = linear_gradients(dy, saved, before);
   if (saved.turn) saved.turn->ran();
   return gradients;
 }

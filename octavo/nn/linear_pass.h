@@ -51,8 +51,7 @@ struct WeightCache {
   std::shared_ptr<const QuantizedTensor> codes{};
 };
 
-// Which gradients backward will be asked for. None of them: inference, which keeps nothing and
-// leaves delayed scaling where it is.
+// Which gradients backward will be asked for. None of them: nothing is kept.
 struct LinearNeeds {
   bool dx = true, dw = true, db = true;
   [[nodiscard]] bool any() const { return dx || dw || db; }
@@ -63,6 +62,9 @@ struct LinearCall {
   LinearWeight weight{};
   Tensor bias{};  // [out], or empty
   LinearNeeds needs{};
+  // False: inference, which keeps nothing and leaves delayed scaling where it is. A frozen layer in
+  // front of ones that train has no needs, and is in training all the same: its scales move on.
+  bool training = true;
   // Not given: the weight is quantized in each forward. True: it is, and the codes are kept in
   // `cache`. False: those are used, also where the weight has changed since.
   std::optional<bool> is_first_microbatch{};
@@ -87,6 +89,7 @@ struct OCTAVO_API LinearSaved {
   std::shared_ptr<QuantizerSet> quantizers{};
   bool calibrating = false;
   std::shared_ptr<BackwardTurn> turn{};
+  ModuleQuantizers::Turns turns{};  // of the layer
 
   [[nodiscard]] bool is_filled() const { return y_shape.rank() > 0; }
   // Of x, as it is kept. The weight belongs to somebody else, or to a cache.
@@ -97,7 +100,9 @@ struct LinearGradients {
   Tensor dx{}, dw{}, db{};  // empty where they were not asked for
 };
 
-// Everything is checked, and every warning given, before anything is computed or changed.
+// Everything is checked, and every warning given, before anything is computed or changed. Calls of
+// several threads with the same quantizers take turns, each a whole forward or backward; so `cache`
+// belongs to one ModuleQuantizers.
 [[nodiscard]] OCTAVO_API Tensor linear_forward(const LinearCall& call,
                                                LinearSaved* saved = nullptr);
 

@@ -261,5 +261,75 @@ TEST(LinearRecipe, AWarningThatThrowsLeavesTheLayerAsItWas) {
   EXPECT_FALSE(current_autocast().enabled);
 }
 
+TEST(LinearRecipe, AnOutputNobodyGoesBackFromDoesNotFreezeGradientScales) {
+  Linear layer(kSize, kSize);
+  const Tensor x = noise({kSize, kSize}, 0.3), dy = noise({kSize, kSize}, 0.4);
+  LinearSaved used;
+  {
+    LinearSaved unused;
+    {
+      const auto scope = autocast(DelayedScaling{});
+      (void)layer.forward(x, used);
+      (void)layer.forward(x, unused);
+    }
+    (void)layer.backward(dy, used);
+    EXPECT_EQ(layer.quantizers("scaling_bwd")->inv_scale().span<float>()[0], 1.0F);
+  }
+  EXPECT_EQ(layer.quantizers("scaling_bwd")->inv_scale().span<float>()[0],
+            57344.0F / amax(dy.view()));
+}
+
+TEST(LinearRecipe, AFrozenLayerInTrainingMovesItsScalesOn) {
+  const Tensor x = noise({kSize, kSize}, 0.3), weight = noise({kSize, kSize}, 0.4);
+  for (const bool training : {true, false}) {
+    ModuleQuantizers quantizers;
+    LinearSaved saved;
+    {
+      const auto scope = autocast(DelayedScaling{});
+      LinearCall call{.x = x, .weight = {.values = weight}};
+      call.needs = {.dx = false, .dw = false, .db = false};
+      call.training = training;
+      call.quantizers = &quantizers;
+      (void)linear_forward(call, &saved);
+    }
+    EXPECT_FALSE(saved.is_filled());
+    EXPECT_EQ(quantizers.forward()->inv_scale().span<float>()[0],
+              training ? 448.0F / amax(x.view()) : 1.0F);
+    EXPECT_EQ(quantizers.forward()->inv_scale().span<float>()[1],
+              training ? 448.0F / amax(weight.view()) : 1.0F);
+  }
+}
+
+TEST(LinearRecipe, ATypeThatARecipeDoesNotTakeIsRefusedBeforeAnythingChanges) {
+  Heard heard;
+  Linear layer(kSize, kSize, heard.options());
+  train(layer, DelayedScaling{}, 0.1);
+  const auto before = layer.quantizers("scaling_fwd");
+  {
+    const auto scope = autocast(NVFP4BlockScaling{});
+    for (const bool training : {true, false}) {
+      const auto [code, message] = error_of([&] {
+        (void)layer.forward(noise<double>({kSize, kSize}, 0.3), {.training = training});
+      });
+      EXPECT_EQ(code, ErrorCode::wrong_type);
+      EXPECT_EQ(message,
+                "[Linear] x is float64, wanted float32, float16 or bfloat16: under "
+                "NVFP4BlockScaling it goes through a Hadamard transform, which is done in "
+                "float32; cast x to float32");
+    }
+  }
+  EXPECT_TRUE(heard.texts.empty());
+  EXPECT_EQ(layer.quantizers("scaling_fwd"), before);
+
+  const auto scope = autocast(NVFP4BlockScaling{.disable_rht = true});
+  EXPECT_NO_THROW((void)layer.forward(noise<double>({kSize, kSize}, 0.3)));
+  const auto transformed = autocast(NVFP4BlockScaling{});
+  (void)layer.forward(noise({kSize, kSize}, 0.3));
+  EXPECT_NE(error_of([&] {
+              (void)layer.backward(noise<double>({kSize, kSize}, 0.3));
+            }).second.find("[Linear] dy is float64"),
+            std::string::npos);
+}
+
 }  // namespace
 }  // namespace octavo

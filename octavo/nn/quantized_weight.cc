@@ -10,20 +10,21 @@ namespace octavo {
 std::shared_ptr<const QuantizedTensor> requantized_weight(const ModuleQuantizers& quantizers,
                                                           const View& values,
                                                           const LinearRun& run) {
-  const std::shared_ptr<QuantizerSet>& set = quantizers.forward();
+  const auto turn = quantizers.turn();
+  const std::shared_ptr<QuantizerSet> set = quantizers.forward();
   check(set != nullptr, ErrorCode::unsupported, quantizers.module_type(),
         "has no quantizers yet, wanted those its weight was made with");
-  Quantizer& quantizer = set->with_new_draws(TensorRole::weight);
-  quantizer.set_usage(true, true);
-  return std::make_shared<const QuantizedTensor>(quantized(quantizer, values, run));
+  return std::make_shared<const QuantizedTensor>(
+      quantized(*set, {TensorRole::weight, true, true}, values, run));
 }
 
 std::shared_ptr<const QuantizedTensor> first_quantized_weight(ModuleQuantizers& quantizers,
                                                               const Recipe& recipe,
                                                               const View& values,
                                                               const LinearRun& run) {
+  const auto turn = quantizers.turn();
   (void)quantizers.use(recipe);
-  const std::shared_ptr<QuantizerSet>& set = quantizers.forward();
+  const std::shared_ptr<QuantizerSet> set = quantizers.forward();
   set->of(TensorRole::weight).calibrate(values);
   set->update(run.stream);
   auto codes = requantized_weight(quantizers, values, run);

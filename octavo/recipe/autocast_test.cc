@@ -147,6 +147,34 @@ TEST(Autocast, TheLastBackwardEndsItsStep) {
   EXPECT_EQ(inv_scale(*b), 64.0F);
 }
 
+TEST(Autocast, ABackwardThatNeverComesLetsTheOthersEndTheirStep) {
+  const auto a = delayed_set(), b = delayed_set();
+  const auto region = std::make_shared<Region>();
+  auto first = region->expect_backward({a}), second = region->expect_backward({b});
+  a->set_amaxes(std::vector<float>{14});
+  first->ran();
+  EXPECT_EQ(inv_scale(*a), 1.0F);
+  second.reset();
+  EXPECT_EQ(inv_scale(*a), 32.0F);
+  EXPECT_EQ(a->amaxes(), (std::vector<float>{0}));
+  EXPECT_EQ(inv_scale(*b), 1.0F);
+  first.reset();  // is done already
+  EXPECT_EQ(a->amax_history().span<float>()[1], 14.0F);
+}
+
+TEST(Autocast, AReducerThatThrowsForABackwardThatNeverComesChangesNothing) {
+  const auto a = delayed_set(), b = delayed_set();
+  const auto broken = std::make_shared<const Reducer>(
+      [](std::span<float>) { throw std::runtime_error("connection lost"); });
+  const auto region = std::make_shared<Region>();
+  auto first = region->expect_backward({a, broken}), second = region->expect_backward({b, broken});
+  a->set_amaxes(std::vector<float>{14});
+  first->ran();
+  second.reset();
+  EXPECT_EQ(inv_scale(*a), 1.0F);
+  EXPECT_EQ(a->amaxes(), (std::vector<float>{14}));
+}
+
 TEST(QuantizedModelInit, NestsAndRestores) {
   EXPECT_FALSE(current_model_init().enabled);
   {

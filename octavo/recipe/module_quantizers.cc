@@ -55,20 +55,33 @@ ModuleQuantizers::ModuleQuantizers(ModuleQuantizersOptions options)
     : options_(std::move(options)) {}
 
 void ModuleQuantizers::warn(const std::string& message) {
+  const auto held = turn();
   if (said_.contains(message)) return;
   if (options_.warn) options_.warn(message);
   said_.insert(message);
 }
 
-bool ModuleQuantizers::use(const Recipe& recipe) {
-  if (forward_ && forward_->recipe() == recipe) return false;
+bool ModuleQuantizers::use(const Recipe& recipe,
+                           const std::function<void(const QuantizerSet&)>& fits) {
+  const auto held = turn();
+  if (forward_ && forward_->recipe() == recipe) {
+    if (fits) fits(*forward_);
+    return false;
+  }
   // All that may throw comes before anything is replaced.
   std::shared_ptr<QuantizerSet> forward = make(recipe, Direction::forward);
   std::shared_ptr<QuantizerSet> backward = make(recipe, Direction::backward);
+  if (fits) fits(*forward);
   if (forward_) warn(recipe_change_text(forward_->recipe(), recipe, options_.module_type));
-  forward_ = std::move(forward);
-  backward_ = std::move(backward);
+  const std::lock_guard swapping(*pointers_);
+  forward_.swap(forward);  // the old ones go after the lock
+  backward_.swap(backward);
   return true;
+}
+
+std::shared_ptr<QuantizerSet> ModuleQuantizers::set(Direction direction) const {
+  const std::lock_guard reading(*pointers_);
+  return direction == Direction::forward ? forward_ : backward_;
 }
 
 std::shared_ptr<QuantizerSet> ModuleQuantizers::make(const Recipe& recipe,
@@ -85,9 +98,9 @@ std::shared_ptr<QuantizerSet> ModuleQuantizers::make(const Recipe& recipe,
       is_forward ? forward_.get() : backward_.get());
 }
 
-const std::shared_ptr<QuantizerSet>& ModuleQuantizers::at(std::string_view key) const {
-  for (const auto* set : {&forward_, &backward_})
-    if (key == name_of(set == &forward_ ? Direction::forward : Direction::backward)) return *set;
+std::shared_ptr<QuantizerSet> ModuleQuantizers::at(std::string_view key) const {
+  for (const Direction direction : {Direction::forward, Direction::backward})
+    if (key == name_of(direction)) return set(direction);
   fail(ErrorCode::invalid_argument, "quantizers", "got \"", shown(key),
        "\", wanted scaling_fwd or scaling_bwd");
 }

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <mutex>
 #include <set>
 #include <string>
 #include <string_view>
@@ -44,20 +45,35 @@ struct ModuleQuantizersOptions {
   std::uint64_t seed = 0;  // of stochastic rounding; a module's name goes into it as well
 };
 
+// Threads that share a module take turns: turn() is held for the whole of a forward and for the
+// whole of a backward, and the functions below take it themselves where they change something. The
+// hooks (warn, make, a recipe's own functions) are called while it is held. So who holds a lock
+// that a hook needs, such as Python's, lets go of it before he asks for a turn.
 class OCTAVO_API ModuleQuantizers {
  public:
   explicit ModuleQuantizers(ModuleQuantizersOptions options = {});
+  // Copies share quantizers, and therefore turns.
+  ModuleQuantizers(const ModuleQuantizers&) = default;
+  ModuleQuantizers& operator=(const ModuleQuantizers&) = default;
+
+  using Turns = std::shared_ptr<std::recursive_mutex>;
+  [[nodiscard]] std::unique_lock<std::recursive_mutex> turn() const {
+    return std::unique_lock(*turns_);
+  }
+  [[nodiscard]] const Turns& turns() const { return turns_; }  // for a backward that comes later
 
   // Before the arithmetic of a forward. The first time, or where the recipe is another than the
   // last one, quantizers are made; a change is a warning first. State goes on only within a class
   // and format. True: they are new, and what older ones quantized is not to be used again.
-  bool use(const Recipe& recipe);
+  // `fits`, if given, sees the quantizers of forward first and may throw: then nothing has changed.
+  bool use(const Recipe& recipe, const std::function<void(const QuantizerSet&)>& fits = {});
 
-  // Null before the first use. A forward takes those of its backward along.
-  [[nodiscard]] const std::shared_ptr<QuantizerSet>& forward() const { return forward_; }
-  [[nodiscard]] const std::shared_ptr<QuantizerSet>& backward() const { return backward_; }
+  // Null before the first use. A forward takes those of its backward along. Nobody waits for a turn
+  // here.
+  [[nodiscard]] std::shared_ptr<QuantizerSet> forward() const { return set(Direction::forward); }
+  [[nodiscard]] std::shared_ptr<QuantizerSet> backward() const { return set(Direction::backward); }
   // By "scaling_fwd" or "scaling_bwd".
-  [[nodiscard]] const std::shared_ptr<QuantizerSet>& at(std::string_view key) const;
+  [[nodiscard]] std::shared_ptr<QuantizerSet> at(std::string_view key) const;
 
   [[nodiscard]] const std::string& module_type() const { return options_.module_type; }
   // Through the hook, once.
@@ -65,8 +81,12 @@ class OCTAVO_API ModuleQuantizers {
 
  private:
   [[nodiscard]] std::shared_ptr<QuantizerSet> make(const Recipe& recipe, Direction direction) const;
+  [[nodiscard]] std::shared_ptr<QuantizerSet> set(Direction direction) const;
 
   ModuleQuantizersOptions options_;
+  Turns turns_ = std::make_shared<std::recursive_mutex>();
+  // Of the two pointers alone: nothing is called, made or freed while it is held.
+  std::shared_ptr<std::mutex> pointers_ = std::make_shared<std::mutex>();
   std::shared_ptr<QuantizerSet> forward_, backward_;
   std::set<std::string> said_;
 };

@@ -92,6 +92,7 @@ void QuantizerSet::make_state(const QuantizerSetOptions& options, const Quantize
   const bool goes_on = before != nullptr && before->has_state() && before->roles_ == roles_ &&
                        before->recipe_.format_of(roles_[0]) == recipe_.format_of(roles_[0]);
   if (goes_on) {
+    const auto held = before->held_state();
     write(inv_scale_, read(before->inv_scale_.view(), nullptr), nullptr);
     write(scale_, read(before->scale_.view(), nullptr), nullptr);
     const std::int64_t old_length = before->history_.shape()[0];
@@ -132,8 +133,13 @@ DelayedState QuantizerSet::views() const {
           .calls = {}};
 }
 
+std::unique_lock<std::recursive_mutex> QuantizerSet::held_state() const {
+  return has_state() ? std::unique_lock(state_mutex_) : std::unique_lock<std::recursive_mutex>();
+}
+
 std::vector<float> QuantizerSet::amaxes(void* stream) const {
   if (!has_state()) return {};
+  const auto held = held_state();
   View row = history_.view();
   row.shape = {row.shape[1]};
   row.strides = {sizeof(float)};
@@ -143,12 +149,14 @@ std::vector<float> QuantizerSet::amaxes(void* stream) const {
 void QuantizerSet::set_amaxes(std::span<const float> amaxes, void* stream) {
   check(amaxes.size() == (has_state() ? size() : 0), ErrorCode::invalid_argument, "QuantizerSet",
         "got ", amaxes.size(), " amaxes for ", size(), " slots");
+  const auto held = held_state();
   if (has_state()) write(history_, amaxes, stream);
 }
 
 void QuantizerSet::update(void* stream) {
   const auto* recipe = recipe_.get<DelayedScaling>();
   if (recipe == nullptr) return;
+  const auto held = held_state();
   const DelayedRule rule{.format = recipe_.format_of(roles_[0]),
                          .policy = recipe->amax_compute_algo,
                          .margin = recipe->margin};

@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <mutex>
 #include <span>
 #include <string_view>
 #include <vector>
@@ -54,6 +55,9 @@ class OCTAVO_API QuantizerSet {
   [[nodiscard]] const Tensor& inv_scale() const { return inv_scale_; }
   [[nodiscard]] const Tensor& scale() const { return scale_; }
   [[nodiscard]] bool has_state() const { return recipe_.delayed(); }
+  // To be held while a quantizer of the set reads or writes state: a step may end on another
+  // thread meanwhile. Empty without state. The functions below take it themselves.
+  [[nodiscard]] std::unique_lock<std::recursive_mutex> held_state() const;
 
   // This step's amaxes, row 0 of the history, on the host.
   [[nodiscard]] std::vector<float> amaxes(void* stream = nullptr) const;
@@ -73,6 +77,8 @@ class OCTAVO_API QuantizerSet {
   std::vector<std::shared_ptr<Quantizer>> quantizers_;
   Tensor history_, inv_scale_, scale_;
   std::uint64_t seed_, draws_;
+  // Recursive, since functions of a recipe may do anything, also end a step.
+  mutable std::recursive_mutex state_mutex_;
 };
 
 // A set that ran in a step, and with whom its amaxes are shared.

@@ -22,21 +22,21 @@ BackwardTurn::BackwardTurn(std::shared_ptr<Region> region, StepEntry entry)
 }
 
 BackwardTurn::~BackwardTurn() {
-  if (has_ran_) return;
-  const std::lock_guard lock(region_->mutex_);
-  --region_->backward_to_come_;
+  try {
+    end_step(done(false));
+  } catch (...) {  // nobody to hear of it; the amaxes are there for the next step
+  }
 }
 
-void BackwardTurn::ran() {
-  std::vector<StepEntry> finished;
-  {
-    const std::lock_guard lock(region_->mutex_);
-    if (has_ran_) return;
-    has_ran_ = true;
-    add(region_->backward_, entry_);
-    if (--region_->backward_to_come_ == 0) finished = std::exchange(region_->backward_, {});
-  }
-  end_step(finished);
+void BackwardTurn::ran() { end_step(done(true)); }
+
+std::vector<StepEntry> BackwardTurn::done(bool ran) {
+  const std::lock_guard lock(region_->mutex_);
+  if (is_done_) return {};
+  is_done_ = true;
+  if (ran) add(region_->backward_, entry_);
+  if (--region_->backward_to_come_ > 0) return {};
+  return std::exchange(region_->backward_, {});
 }
 
 void Region::runs_forward(const StepEntry& entry) {

@@ -14,7 +14,8 @@ namespace octavo {
 class Region;
 
 // What a forward keeps for its backward. One that goes without ran() is a backward that never came:
-// nobody waits for it.
+// nobody waits for it. Where it is the last one and others ran, it ends their step as it goes; what
+// a reducer throws is lost then, and the amaxes stay for the next step.
 class OCTAVO_API BackwardTurn {
  public:
   BackwardTurn(std::shared_ptr<Region> region, StepEntry entry);
@@ -27,9 +28,12 @@ class OCTAVO_API BackwardTurn {
   void ran();
 
  private:
+  // Whose step ends with this one.
+  [[nodiscard]] std::vector<StepEntry> done(bool ran);
+
   std::shared_ptr<Region> region_;
   StepEntry entry_;
-  bool has_ran_ = false;
+  bool is_done_ = false;
 };
 
 class OCTAVO_API Region : public std::enable_shared_from_this<Region> {

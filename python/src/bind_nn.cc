@@ -82,12 +82,24 @@ LinearRun run_of(nb::object allocate, int cuda, std::uintptr_t stream) {
   return run;
 }
 
+// As Python lets go of it, a step may end, which waits for other threads' calls; those may be
+// waiting for the GIL.
+void let_go(LinearSaved* saved) {
+  if (Py_IsInitialized() == 0 || PyGILState_Check() == 0) {
+    delete saved;
+    return;
+  }
+  const nb::gil_scoped_release released;
+  delete saved;
+}
+
 using Weight = std::variant<SharedTensor*, std::shared_ptr<QuantizedTensor>>;
 
 std::pair<SharedTensor, std::shared_ptr<LinearSaved>> forward(
     const SharedTensor& x, const Weight& weight, const Recipe* made_with, const SharedTensor* bias,
-    const std::tuple<bool, bool, bool>& needs, std::optional<bool> is_first_microbatch,
-    ModuleQuantizers& quantizers, WeightCache& cache, nb::object allocate, std::uintptr_t stream) {
+    const std::tuple<bool, bool, bool>& needs, bool training,
+    std::optional<bool> is_first_microbatch, ModuleQuantizers& quantizers, WeightCache& cache,
+    nb::object allocate, std::uintptr_t stream) {
   LinearCall call{.x = x.tensor};
   if (const auto* codes = std::get_if<std::shared_ptr<QuantizedTensor>>(&weight)) {
     call.weight.codes = *codes;
@@ -97,11 +109,12 @@ std::pair<SharedTensor, std::shared_ptr<LinearSaved>> forward(
   }
   if (bias != nullptr) call.bias = bias->tensor;
   std::tie(call.needs.dx, call.needs.dw, call.needs.db) = needs;
+  call.training = training;
   call.is_first_microbatch = is_first_microbatch;
   call.quantizers = &quantizers;
   call.cache = &cache;
   call.run = run_of(std::move(allocate), cuda_index(x.tensor.view().device), stream);
-  auto saved = std::make_shared<LinearSaved>();
+  std::shared_ptr<LinearSaved> saved(new LinearSaved, &let_go);
   const nb::gil_scoped_release released;
   const Tensor y = linear_forward(call, saved.get());
   return {share(y), std::move(saved)};
@@ -138,12 +151,17 @@ void bind_sets(nb::module_& module) {
       .def("__init__", &make_quantizers, nb::arg("module_type"), nb::arg("name"),
            nb::arg("allocate").none(), nb::arg("warn"), nb::arg("cuda") = -1, nb::arg("seed") = 0,
            "allocate(bytes), if given, makes memory for state and returns (address, owner).")
-      .def("use", &ModuleQuantizers::use, nb::arg("recipe"),
-           "Quantizers for a recipe; True where they are new.")
+      .def(
+          "use",
+          [](ModuleQuantizers& self, const Recipe& recipe) {
+            const nb::gil_scoped_release released;  // it may wait for a turn
+            return self.use(recipe);
+          },
+          nb::arg("recipe"), "Quantizers for a recipe; True where they are new.")
       .def(
           "at",
           [](const ModuleQuantizers& self, std::string_view key) {
-            const auto& set = self.at(key);
+            const auto set = self.at(key);
             return set ? std::optional(set) : std::nullopt;
           },
           nb::arg("key"), "By scaling_fwd or scaling_bwd; None before the first recipe.")
@@ -185,10 +203,11 @@ void bind_nn(nb::module_& module) {
           "Whether it shares memory with the tensors of forward.");
   module.def("linear_forward", &forward, nb::arg("x"), nb::arg("weight"),
              nb::arg("made_with").none(), nb::arg("bias").none(), nb::kw_only(), nb::arg("needs"),
-             nb::arg("is_first_microbatch").none(), nb::arg("quantizers"), nb::arg("cache"),
-             nb::arg("allocate").none() = nb::none(), nb::arg("stream") = 0,
+             nb::arg("training"), nb::arg("is_first_microbatch").none(), nb::arg("quantizers"),
+             nb::arg("cache"), nb::arg("allocate").none() = nb::none(), nb::arg("stream") = 0,
              "y = x w^T + bias in the autocast scope of this thread. made_with: the recipe of a "
-             "weight that is codes. needs: which of dx, dw and db backward is asked for.");
+             "weight that is codes. needs: which of dx, dw and db backward is asked for. training: "
+             "grad mode, in which scales of delayed scaling move on.");
   module.def("linear_backward", &backward, nb::arg("dy"), nb::arg("saved"), "(dx, dw, db).");
 }
 

@@ -191,6 +191,7 @@ class Held {
  public:
   explicit Held(Scope* scope) : scope_(scope) {}
   ~Held() {
+    const nb::gil_scoped_release released;  // the end of a scope may wait for other threads
     try {
       delete scope_;
     } catch (...) {

@@ -41,7 +41,9 @@ class _LinearFunction(torch.autograd.Function):
     ) -> torch.Tensor:
         needs = ctx.needs_input_grad[:3] if trains else (False, False, False)
         is_codes = isinstance(weight, QuantizedTensor)
-        y, saved = _forward(x, weight, bias, state, needs, is_first_microbatch, state.cache)
+        y, saved = _forward(
+            x, weight, bias, state, needs, trains, is_first_microbatch, state.cache
+        )
         # What lies in a saved tensor goes when torch lets that go: after a backward, unless the
         # graph is retained. Hooks put other tensors in its place.
         token, hooked = x.new_empty(0), _saved_tensors_are_hooked()
@@ -115,7 +117,7 @@ def _saved_of(
     enabled, calibrating, recipe = _octavo.current_autocast()
     inner = _octavo.Autocast(recipe, False, False, None) if enabled or calibrating else None
     try:
-        return _forward(x, weight, bias, state, needs, None, _octavo.WeightCache())[1]
+        return _forward(x, weight, bias, state, needs, True, None, _octavo.WeightCache())[1]
     finally:
         if inner is not None:
             inner.leave(False)
@@ -127,6 +129,7 @@ def _forward(
     bias: torch.Tensor | None,
     state: ModuleState,
     needs: tuple[bool, bool, bool],
+    training: bool,
     is_first_microbatch: bool | None,
     cache: _octavo.WeightCache,
 ) -> tuple[_octavo.Tensor, _octavo.LinearSaved]:
@@ -138,6 +141,7 @@ def _forward(
         weight._content.made_with if is_codes else None,
         None if bias is None else shared(bias, _OP),
         needs=(needs[0], needs[1], needs[2] and bias is not None),
+        training=training,
         is_first_microbatch=is_first_microbatch,
         quantizers=state.handle,
         cache=cache,
