@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import warnings
 from collections.abc import Callable
 
 import torch
@@ -24,9 +23,8 @@ from bench.attention.cases import (
     TURNS,
     Case,
 )
+from bench.common.peaks import begin_beside_torch
 from bench.common.turns import in_turns
-from bench.common.workers import worker_arguments
-from bench.gemm.worker import PROBE, probed
 
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
 
@@ -121,14 +119,7 @@ def decode_row(keys: int, threads: int, quick: bool) -> dict[str, object]:
 
 
 def main() -> None:
-    arguments = worker_arguments()
-    threads, quick = arguments.threads, arguments.quick
-    torch.set_num_threads(threads)
-    torch.manual_seed(1)
-    # What torch says, with a stack of calls, on CPUs without bf16; it multiplies another way then.
-    warnings.filterwarnings("ignore", message="mkldnn_matmul failed")
-    peaks = probed(PROBE, quick)
-    print(json.dumps({"peaks": peaks}), flush=True)
+    threads, quick, peaks = begin_beside_torch()
     for shape in QUICK_SHAPES if quick else SHAPES:
         for row in rows(shape, threads, peaks, quick):
             print(json.dumps(row), flush=True)

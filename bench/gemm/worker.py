@@ -3,33 +3,18 @@
 from __future__ import annotations
 
 import json
-import pathlib
-import subprocess
-import warnings
 from collections.abc import Callable
 
 import torch
 
 import octavo as ov
 from bench.common.memory import copy_of, empty
+from bench.common.peaks import begin_beside_torch
 from bench.common.turns import in_turns
-from bench.common.workers import ROOT, worker_arguments
 from bench.gemm import rivals
 from bench.gemm.cases import CASES, OUTPUTS, QUICK_SHAPES, RIVALS, SHAPES, Case
 
-PROBE = ROOT / "build" / "release" / "bench" / "probe" / "bench_probe"
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
-
-
-def probed(path: pathlib.Path, quick: bool) -> dict[str, float]:
-    """GFLOP/s of one core by instruction; empty where there is no probe."""
-    if not path.exists():
-        return {}
-    # The best of many turns on one core; other threads of this process sleep meanwhile.
-    done = subprocess.run(
-        [path, "20" if quick else "200"], capture_output=True, text=True, check=True
-    )
-    return json.loads(done.stdout)
 
 
 def operand(values: torch.Tensor, kind: str) -> object:
@@ -83,14 +68,7 @@ def rows(
 
 
 def main() -> None:
-    arguments = worker_arguments()
-    threads, quick = arguments.threads, arguments.quick
-    torch.set_num_threads(threads)
-    torch.manual_seed(1)
-    # What torch says, with a stack of calls, on CPUs without bf16; it multiplies another way then.
-    warnings.filterwarnings("ignore", message="mkldnn_matmul failed")
-    peaks = probed(PROBE, quick)
-    print(json.dumps({"peaks": peaks}), flush=True)
+    threads, quick, peaks = begin_beside_torch()
     for shape in QUICK_SHAPES if quick else SHAPES:
         for row in rows(shape, threads, peaks, quick):
             print(json.dumps(row), flush=True)

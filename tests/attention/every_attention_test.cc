@@ -41,6 +41,18 @@ TEST(AttentionGate, Bf16MeetsItOnTheInputsAsGiven) {
       }
 }
 
+// Sums of weighted values in f16 lost what comes behind one large weight.
+TEST(AttentionGate, Bf16MeetsItInARowOfOneLargeWeight) {
+  const GateCell cell{.rung = AttentionRung::bf16,
+                      .kind = Kind::peaked,
+                      .tokens = 128,
+                      .depth = 256,
+                      .causal = true,
+                      .seed = 2};
+  const Errors errors = errors_of(cell);
+  EXPECT_EQ(errors.failures, 0) << cell.name() << ": " << errors;
+}
+
 TEST(AttentionGate, BalancedMeetsItFrom1024Keys) {
   for (const Size& size : {Size{1024, 64, 96}, Size{1024, 128, 96}, Size{2048, 128, 64}})
     for (const Kind kind : {Kind::normal, Kind::biased}) {
