@@ -132,7 +132,14 @@ TEST_F(ResumeForkTest, OtherOptionsOrAnotherSourceAreRefused) {
   EXPECT_TRUE(has(refusal("out", ErrorCode::invalid_argument, other), "another source"));
 }
 
-// Some 600 MB that take no disk: the file is a hole.
+// The address sanitizer holds back what is freed, up to 256 MiB of it, before it is used again.
+#if defined(__SANITIZE_ADDRESS__)
+constexpr int kHeldBack = 256;
+#else
+constexpr int kHeldBack = 0;
+#endif
+
+// 512 MiB that take no disk: the file is a hole.
 TEST_F(ResumeForkTest, MemoryDoesNotGrowWithTheModel) {
   constexpr std::int64_t kRows = 1 << 15, kCols = 1 << 13;
   std::filesystem::create_directory(root / "model");
@@ -143,14 +150,14 @@ TEST_F(ResumeForkTest, MemoryDoesNotGrowWithTheModel) {
   save("model/model.safetensors", header + json);
   std::filesystem::resize_file(path("model/model.safetensors"),
                                8 + json.size() + 2 * kRows * kCols);
-  const int mebibytes = in_child([&] {
+  const int units = in_child([&] {
     (void)run("out", recipe("fp8-block"));
     struct rusage usage {};
     getrusage(RUSAGE_SELF, &usage);
-    _exit(static_cast<int>(usage.ru_maxrss >> 10));
+    _exit(static_cast<int>(usage.ru_maxrss >> 12));  // a status has eight bits: units of 4 MiB
   });
-  EXPECT_GT(mebibytes, 0);
-  EXPECT_LT(mebibytes, 120);
+  EXPECT_GT(units, 0);
+  EXPECT_LT(4 * units, 120 + kHeldBack);
 }
 
 }  // namespace
