@@ -13,6 +13,8 @@ const Kernels kCudaKernels{.name = "cuda",
                            .produce = produce_matrix,
                            .fuses = fuses,
                            .delayed_update = delayed_update,
+                           .gemm = gemm_matrix,
+                           .gemm_offered = gemm_offered,
                            .count_nan = count_nan};
 
 }  // namespace octavo::cuda

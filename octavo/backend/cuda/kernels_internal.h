@@ -59,4 +59,10 @@ void produce_general(const Exec&, const Matrix& x, const Producer&, const Matrix
 
 void delayed_update(const Exec&, const DelayedJob&);  // delayed_update.cu
 
+// gemm.cc: chooses. The tensor-core kernels are in gemm_plan.h.
+bool gemm_offered(const GemmJob&);
+void gemm_matrix(const Exec&, const GemmJob&);
+bool fits_general(const GemmJob&);
+void gemm_general(const Exec&, const GemmJob&);
+
 }  // namespace octavo::cuda

@@ -1,0 +1,243 @@
+"""FP8 products on a Hopper GPU: octavo's kernels beside torch's, in turns, on the same operands.
+
+    gemm_bench.py DOOR [--json FILE] [--only TEXT] [--quick]
+
+DOOR is the library that bench/cuda/gemm_door.cc makes. Large shapes: CUDA events around single calls
+with the L2 flushed in between, medians; torch and octavo take turns. Small ones: time of the kernels
+alone, from the profiler. Every result is compared with the product in float64 of some rows.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ctypes
+import json
+import math
+import statistics
+import sys
+
+import torch
+
+LARGE = [
+    (4096, 4096, 4096),
+    (8192, 8192, 8192),
+    (4096, 7168, 2048),
+    (4096, 2112, 7168),
+    (4096, 24576, 1536),
+    (4096, 4096, 7168),
+]
+SMALL = [(64, 7168, 2048), (64, 24576, 1536), (128, 7168, 16384)]
+E4M3 = torch.float8_e4m3fn
+
+
+class BenchOperand(ctypes.Structure):
+    _fields_ = [("codes", ctypes.c_void_p), ("scales", ctypes.c_void_p)] + [
+        (name, ctypes.c_int64)
+        for name in ("rows", "tile_rows", "tile_cols", "scale_row_pitch", "scale_col_pitch")
+    ]
+
+
+class Quantized:
+    """Codes and scales of one operand, [rows, K], made by torch; scales as [row tiles, K tiles]."""
+
+    def __init__(self, values: torch.Tensor, tile_rows: int, tile_cols: int):
+        rows, k = values.shape
+        tr, tc = tile_rows or rows, tile_cols or k
+        pad = torch.nn.functional.pad(values.float(), (0, -k % tc, 0, -rows % tr))
+        tiles = pad.view(pad.shape[0] // tr, tr, pad.shape[1] // tc, tc)
+        scales = tiles.abs().amax(dim=(1, 3)).clamp(min=1e-12) / 448.0
+        scaled = (tiles / scales[:, None, :, None]).view(pad.shape)[:rows, :k]
+        self.codes = scaled.clamp(-448, 448).to(E4M3).contiguous()
+        self.tile_rows, self.tile_cols = tile_rows, tile_cols
+        # 1x128: consecutive rows together, as torch wants them and octavo's quantizer writes them.
+        self.scales = scales.t().contiguous().t() if tile_rows == 1 and tile_cols else scales
+        self.scales = self.scales.contiguous() if tile_rows != 1 or not tile_cols else self.scales
+
+    def numbers(self, rows: slice) -> torch.Tensor:
+        tr = self.tile_rows or self.codes.shape[0]
+        tc = self.tile_cols or self.codes.shape[1]
+        full = self.scales.repeat_interleave(tr, 0)[: self.codes.shape[0]][rows]
+        full = full.repeat_interleave(tc, 1)[:, : self.codes.shape[1]]
+        return self.codes[rows].double() * full.double()
+
+    def operand(self) -> BenchOperand:
+        return BenchOperand(
+            self.codes.data_ptr(), self.scales.data_ptr(), self.codes.shape[0], self.tile_rows,
+            self.tile_cols, self.scales.stride(0) * 4, self.scales.stride(1) * 4,
+        )  # fmt: skip
+
+
+KINDS = {
+    "tensor": ((0, 0), (0, 0)),
+    "row": ((1, 0), (1, 0)),
+    "1x128 by 128x128": ((1, 128), (128, 128)),
+    "1x128 by 1x128": ((1, 128), (1, 128)),
+}
+
+
+def torch_call(kind: str, a: Quantized, b: Quantized):
+    """torch's product of the same operands, or why there is none."""
+    bt = b.codes.t()
+    out = dict(out_dtype=torch.bfloat16)
+    if kind == "tensor":
+        sa, sb = a.scales.reshape(()), b.scales.reshape(())
+        return lambda: torch._scaled_mm(a.codes, bt, sa, sb, use_fast_accum=False, **out)
+    if kind == "row":
+        sa, sb = a.scales.view(-1, 1), b.scales.view(1, -1)
+        return lambda: torch._scaled_mm(a.codes, bt, sa, sb, use_fast_accum=False, **out)
+    sb = b.scales
+    if kind == "1x128 by 128x128":  # rows of scales begin at multiples of four
+        wide = torch.zeros(sb.shape[0], (sb.shape[1] + 3) // 4 * 4, device=sb.device)
+        wide[:, : sb.shape[1]] = sb
+        sb = wide[:, : sb.shape[1]]
+    call = lambda: torch._scaled_mm(a.codes, bt, a.scales, sb.t(), **out)  # noqa: E731
+    return call
+
+
+def octavo_call(door, a: Quantized, b: Quantized, out: torch.Tensor, workspace: torch.Tensor):
+    x, y = a.operand(), b.operand()
+    k = a.codes.shape[1]
+    is_f32 = int(out.dtype == torch.float32)
+    stream = torch.cuda.current_stream().cuda_stream
+
+    def call():
+        problem = door.octavo_bench_gemm(
+            ctypes.byref(x), ctypes.byref(y), k, out.data_ptr(), is_f32, workspace.data_ptr(),
+            workspace.numel(), stream,
+        )  # fmt: skip
+        if problem:
+            raise RuntimeError(problem.decode())
+        return out
+
+    return call
+
+
+def times_in_turns(calls: dict, repeats: int, flush: torch.Tensor) -> dict:
+    """Medians of milliseconds."""
+    for call in calls.values():
+        for _ in range(5):
+            call()
+    pairs = {name: [] for name in calls}
+    for _ in range(repeats):
+        for name, call in calls.items():
+            flush.zero_()
+            begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+            begin.record()
+            call()
+            end.record()
+            pairs[name].append((begin, end))
+    torch.cuda.synchronize()
+    return {n: statistics.median(b.elapsed_time(e) for b, e in ps) for n, ps in pairs.items()}
+
+
+def kernel_times(calls: dict, repeats: int, flush: torch.Tensor) -> dict:
+    """Medians of milliseconds that the kernels of a call took, L2 cold."""
+    from torch.profiler import ProfilerActivity, profile
+
+    result = {}
+    for name, call in calls.items():
+        for _ in range(5):
+            call()
+        torch.cuda.synchronize()
+        with profile(activities=[ProfilerActivity.CUDA]) as seen:
+            for _ in range(repeats):
+                flush.zero_()
+                call()
+            torch.cuda.synchronize()
+        each, mine = [], 0.0
+        for event in sorted(seen.events(), key=lambda e: e.time_range.start):
+            if event.device_type != torch.autograd.DeviceType.CUDA:
+                continue
+            if "FillFunctor" in event.name or "Memset" in event.name:
+                if mine:
+                    each.append(mine)
+                mine = 0.0
+            else:
+                mine += event.time_range.elapsed_us()
+        each.append(mine)
+        result[name] = statistics.median(each) / 1000
+    return result
+
+
+def relative_error(out: torch.Tensor, a: Quantized, b: Quantized) -> float:
+    rows = slice(0, min(8, a.codes.shape[0]))
+    exact = torch.cat(
+        [
+            a.numbers(rows) @ b.numbers(slice(n, n + 4096)).t()
+            for n in range(0, b.codes.shape[0], 4096)
+        ],
+        dim=1,
+    )
+    return float((out[rows].double() - exact).norm() / exact.norm())
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("door")
+    parser.add_argument("--json")
+    parser.add_argument("--only", default="")
+    parser.add_argument("--repeats", type=int, default=41)
+    args = parser.parse_args()
+    door = ctypes.CDLL(args.door)
+    door.octavo_bench_gemm.restype = ctypes.c_char_p
+    door.octavo_bench_gemm.argtypes = [
+        ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64, ctypes.c_void_p, ctypes.c_int,
+        ctypes.c_void_p, ctypes.c_int64, ctypes.c_void_p,
+    ]  # fmt: skip
+    flush = torch.empty(256 << 20, dtype=torch.int8, device="cuda")
+    workspace = torch.empty(64 << 20, dtype=torch.int8, device="cuda")
+    torch.manual_seed(1)
+    rows, good = [], True
+    print(f"{torch.cuda.get_device_name()}, torch {torch.__version__}")
+    print(f"{'scales':<18}{'M,N,K':<20}{'torch':>9}{'octavo':>9}{'TFLOPS':>8}{'ratio':>7}{'error':>9}")
+    for large in (True, False):
+        for kind, (ta, tb) in KINDS.items():
+            ratios = []
+            for m, n, k in LARGE if large else SMALL:
+                label = f"{kind} {m},{n},{k}"
+                if args.only not in label:
+                    continue
+                a = Quantized(torch.randn(m, k, device="cuda"), *ta)
+                b = Quantized(torch.randn(n, k, device="cuda"), *tb)
+                out = torch.full((m, n), math.nan, dtype=torch.bfloat16, device="cuda")
+                calls = {"octavo": octavo_call(door, a, b, out, workspace)}
+                try:
+                    theirs = torch_call(kind, a, b)
+                    theirs()
+                    calls["torch"] = theirs
+                except RuntimeError as error:
+                    print(f"torch has no {label}: {str(error).splitlines()[0][:150]}")
+                try:
+                    calls["octavo"]()
+                    torch.cuda.synchronize()
+                except RuntimeError as error:
+                    print(f"octavo {label}: {error}")
+                    good = False
+                    continue
+                error = relative_error(out, a, b)
+                timed = (times_in_turns if large else kernel_times)(calls, args.repeats, flush)
+                ratio = timed["torch"] / timed["octavo"] if "torch" in timed else math.nan
+                ratios.append(ratio)
+                tflops = 2e-9 * m * n * k / timed["octavo"]
+                good &= error < 3e-3
+                print(
+                    f"{kind:<18}{f'{m},{n},{k}':<20}{timed.get('torch', math.nan) * 1e3:>9.1f}"
+                    f"{timed['octavo'] * 1e3:>9.1f}{tflops:>8.0f}{ratio:>7.3f}{error:>9.1e}",
+                    flush=True,
+                )
+                rows.append(
+                    {"scales": kind, "m": m, "n": n, "k": k, "tflops": tflops, "error": error,
+                     "us": {name: t * 1e3 for name, t in timed.items()}, "ratio": ratio}
+                )  # fmt: skip
+            if ratios:
+                mean = math.exp(statistics.fmean(math.log(r) for r in ratios))
+                print(f"{kind:<18}geometric mean{mean:>39.3f}")
+    if args.json:
+        with open(args.json, "w") as file:
+            json.dump({"device": torch.cuda.get_device_name(), "torch": torch.__version__,
+                       "repeats": args.repeats, "results": rows}, file, indent=1)  # fmt: skip
+    return 0 if good else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

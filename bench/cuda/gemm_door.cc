@@ -1,0 +1,74 @@
+// A product through the kernel door as a C function, so that a Python program can time it beside
+// others on the memory of their tensors.
+#include <cstdint>
+#include <exception>
+#include <string>
+
+#include "octavo/backend/cuda.h"
+#include "octavo/backend/registry.h"
+#include "octavo/format/named_formats.h"
+#include "octavo/octavo.h"
+
+namespace {
+
+using octavo::DType;
+
+octavo::Matrix matrix(void* data, DType dtype, std::int64_t rows, std::int64_t cols,
+                      std::int64_t row_pitch, std::int64_t col_stride) {
+  return {.data = data,
+          .dtype = dtype,
+          .format = octavo::e4m3fn,
+          .rows = rows,
+          .cols = cols,
+          .row_pitch = row_pitch,
+          .col_stride = col_stride};
+}
+
+}  // namespace
+
+extern "C" {
+
+// e4m3 codes, dense, with f32 scales of any strides (in bytes); the tile of one scale is
+// tile_rows x tile_cols, 0 for all.
+struct BenchOperand {
+  void* codes;
+  void* scales;
+  std::int64_t rows, tile_rows, tile_cols, scale_row_pitch, scale_col_pitch;
+};
+
+// Null where it went well, else what was wrong.
+__attribute__((visibility("default"))) const char* octavo_bench_gemm(
+    const BenchOperand* a, const BenchOperand* b, std::int64_t k, void* out, int out_is_f32,
+    void* workspace, std::int64_t workspace_bytes, void* stream) {
+  static std::string problem;
+  try {
+    const auto operand = [&](const BenchOperand& of) {
+      octavo::GemmOperand made;
+      octavo::QuantizedMatrix& q = made.quantized;
+      q.codes = matrix(of.codes, DType::code, of.rows, k, k, 1);
+      q.tile = {of.tile_rows, of.tile_cols};
+      q.scales = matrix(of.scales, DType::f32, octavo::tile_count(of.tile_rows, of.rows),
+                        octavo::tile_count(of.tile_cols, k), of.scale_row_pitch, of.scale_col_pitch);
+      return made;
+    };
+    const DType dtype = out_is_f32 != 0 ? DType::f32 : DType::bf16;
+    const std::int64_t each = out_is_f32 != 0 ? 4 : 2;
+    const octavo::GemmJob job{.a = operand(*a),
+                              .b = operand(*b),
+                              .out = matrix(out, dtype, a->rows, b->rows, b->rows * each, each),
+                              .accumulator = octavo::Accumulator::hopper_fp8};
+    const octavo::Exec exec{
+        .device = {octavo::DeviceKind::cuda, 0},
+        .stream = stream,
+        .workspace = {static_cast<std::byte*>(workspace), static_cast<std::size_t>(workspace_bytes)}};
+    static const octavo::Kernels* kernels = octavo::device_api({octavo::DeviceKind::cuda, 0}).kernels;
+    if (!kernels->gemm_offered(job)) return "not offered";
+    kernels->gemm(exec, job);
+    return nullptr;
+  } catch (const std::exception& error) {
+    problem = error.what();
+    return problem.c_str();
+  }
+}
+
+}  // extern "C"

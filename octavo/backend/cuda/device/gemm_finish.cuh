@@ -1,0 +1,153 @@
+// From sums in the registers of a warpgroup to the result in memory.
+#pragma once
+
+#include <cuda_bf16.h>
+#include <cuda_fp16.h>
+
+#include <cstdint>
+
+#include "octavo/backend/cuda/device/hopper.cuh"
+#include "octavo/backend/cuda/device/produce.cuh"
+#include "octavo/backend/cuda/device/wgmma.cuh"
+#include "octavo/backend/cuda/gemm_plan.h"
+
+namespace octavo::cuda {
+
+// As it is, but not to be worked out before: what follows from it would be kept in registers all
+// through a product.
+__device__ __forceinline__ int not_before(int value) {
+  asm volatile("" : "+r"(value));
+  return value;
+}
+
+inline constexpr int kStagedBytes = 64 * 128 * 2;  // what a warpgroup has to lay out its result in
+
+// Where a warpgroup is: in the result, and among the threads of its block.
+struct FinishAt {
+  int row = 0, col = 0;  // of the plan, where the 64 rows and the columns of its sums begin
+  int thread = 0;        // of the warpgroup
+  int barrier = 0;       // that its 128 threads meet at
+  SharedAddress staged = 0;
+  unsigned char* staged_bytes = nullptr;
+};
+
+__device__ __forceinline__ std::uint32_t pair_of(DType dtype, float first, float second) {
+  if (dtype == DType::bf16) {
+    const __nv_bfloat162 pair = __floats2bfloat162_rn(first, second);
+    return *reinterpret_cast<const std::uint32_t*>(&pair);
+  }
+  const __half2 pair = __floats2half2_rn(first, second);
+  return *reinterpret_cast<const std::uint32_t*>(&pair);
+}
+
+// 16-bit results by the copy engine: laid out in shared memory in lines of 128 bytes, swizzled.
+template <bool kTurned, int kCount>
+__device__ __forceinline__ void store_boxes(const GemmPlan& plan, const FinishAt& at,
+                                            const float (&sums)[kCount]) {
+  constexpr int kCols = kCount * 2;
+  const int thread = not_before(at.thread), lane = thread % 32, warp = thread / 32;
+  if (at.thread == 0) stores_read();  // those of the tile before
+  named_sync(at.barrier, 128);
+#pragma unroll
+  for (int j = 0; j < kCols / 8; j += 2) {
+    std::uint32_t four[4];
+#pragma unroll
+    for (int i = 0; i < 4; ++i)
+      four[i] = pair_of(plan.finish.out.dtype, sums[4 * j + 2 * i], sums[4 * j + 2 * i + 1]);
+    const int upper = lane / 8 % 2, right = lane / 16;  // which matrix this lane has an address of
+    int line, chunk, box = 0;
+    if (kTurned) {
+      line = 8 * (j + right) + lane % 8;
+      chunk = warp * 2 + upper;
+    } else {
+      line = warp * 16 + upper * 8 + lane % 8;
+      chunk = (j + right) % 8;
+      box = (j + right) / 8;
+    }
+    store_matrices<kTurned>(
+        at.staged + box * 64 * kRowBytes + line * kRowBytes + ((chunk ^ (line & 7)) * 16), four);
+  }
+  shared_written();
+  named_sync(at.barrier, 128);
+  if (at.thread != 0) return;
+  if (kTurned) {
+    store_box(plan.out_map, at.row, at.col, at.staged);
+  } else {
+#pragma unroll
+    for (int box = 0; box < kCols / 64; ++box)
+      store_box(plan.out_map, at.col + 64 * box, at.row, at.staged + box * 64 * kRowBytes);
+  }
+  store_commit();
+}
+
+__device__ __forceinline__ float value_at(const Matrix& from, std::int64_t row, std::int64_t col) {
+  const unsigned char* at =
+      static_cast<const unsigned char*>(from.data) + row * from.row_pitch + col * from.col_stride;
+  switch (from.dtype) {
+    case DType::f64:
+      return static_cast<float>(*reinterpret_cast<const double*>(at));
+    case DType::f32:
+      return *reinterpret_cast<const float*>(at);
+    case DType::f16:
+      return __half2float(*reinterpret_cast<const __half*>(at));
+    default:
+      return __bfloat162float(*reinterpret_cast<const __nv_bfloat16*>(at));
+  }
+}
+
+__device__ __forceinline__ void store_finished(const GemmFinish& finish, std::int64_t row,
+                                               std::int64_t col, float sum) {
+  if (finish.bias.data != nullptr) sum += value_at(finish.bias, 0, col);
+  if (finish.activates) sum = activated(finish.activation, sum);
+  if (finish.residual.data != nullptr) sum += value_at(finish.residual, row, col);
+  unsigned char* to = static_cast<unsigned char*>(finish.out.data) + row * finish.out.row_pitch +
+                      col * finish.out.col_stride;
+  if (finish.out.dtype == DType::f32)
+    *reinterpret_cast<float*>(to) = sum;
+  else if (finish.out.dtype == DType::bf16)
+    *reinterpret_cast<__nv_bfloat16*>(to) = __float2bfloat16_rn(sum);
+  else
+    *reinterpret_cast<__half*>(to) = __float2half_rn(sum);
+}
+
+// Any result: f32 sums pass through shared memory, 64 columns at a time, and come out in the order of
+// the result's rows. Shared memory is swizzled so that neither side meets itself in a bank.
+template <int kCount>
+__device__ __forceinline__ void store_elements(const GemmPlan& plan, const FinishAt& at,
+                                               const float (&sums)[kCount]) {
+  constexpr int kCols = kCount * 2, kSide = 64;
+  float* staged = reinterpret_cast<float*>(at.staged_bytes);
+  const int thread = not_before(at.thread), lane = thread % 32, warp = thread / 32;
+  const int out_rows = plan.turned ? plan.col_count : plan.row_count,
+            out_cols = plan.turned ? plan.row_count : plan.col_count;
+#pragma unroll
+  for (int half = 0; half < kCols / kSide; ++half) {
+    named_sync(at.barrier, 128);
+#pragma unroll
+    for (int j = 0; j < 8; ++j)
+#pragma unroll
+      for (int i = 0; i < 4; ++i) {
+        const int row = warp * 16 + lane / 4 + (i < 2 ? 0 : 8), col = 8 * j + lane % 4 * 2 + i % 2;
+        const int to = plan.turned ? col * kSide + (row ^ ((col / 2 & 3) * 8))
+                                   : row * kSide + (col ^ ((row & 3) * 8));
+        staged[to] = sums[(half * 8 + j) * 4 + i];
+      }
+    named_sync(at.barrier, 128);
+    const int first_row = plan.turned ? at.col + half * kSide : at.row,
+              first_col = plan.turned ? at.row : at.col + half * kSide;
+#pragma unroll 1
+    for (int line = warp; line < kSide; line += 4) {
+      const int swizzle = plan.turned ? (line / 2 & 3) * 8 : (line & 3) * 8;
+      const int row = first_row + line;
+#pragma unroll 1
+      for (int part = 0; part < 2; ++part) {
+        const int c = lane + 32 * part, col = first_col + c;
+        if (row < out_rows && col < out_cols)
+          store_finished(plan.finish, row, col, staged[line * kSide + (c ^ swizzle)]);
+      }
+    }
+  }
+  named_sync(at.barrier, 128);
+}
+
+}  // namespace octavo::cuda

@@ -1,0 +1,61 @@
+// The kernels of one pair of formats, by shape and by how scales vary.
+#pragma once
+
+#include <atomic>
+
+#include "octavo/backend/cuda/device/gemm_kernel.cuh"
+#include "octavo/backend/cuda/runtime.h"
+
+namespace octavo::cuda {
+
+template <typename Kernel>
+void launch_gemm(const Exec& exec, const GemmPlan& plan) {
+  // Shared memory above 48 KB must be allowed once on every device.
+  static std::atomic<std::uint64_t> allowed{0};
+  const std::uint64_t bit = 1ull << (exec.device.index % 64);
+  if ((allowed.load(std::memory_order_relaxed) & bit) == 0) {
+    OCTAVO_CUDA_CHECK(cudaFuncSetAttribute(gemm_kernel<Kernel>,
+                                           cudaFuncAttributeMaxDynamicSharedMemorySize,
+                                           Kernel::kSharedBytes));
+    allowed.fetch_or(bit, std::memory_order_relaxed);
+  }
+  cudaLaunchConfig_t config{};
+  config.gridDim = static_cast<unsigned>(plan.schedule.clusters * Kernel::kBlocks);
+  config.blockDim = Kernel::kThreads;
+  config.dynamicSmemBytes = Kernel::kSharedBytes;
+  config.stream = stream_of(exec);
+  cudaLaunchAttribute cluster{};
+  cluster.id = cudaLaunchAttributeClusterDimension;
+  cluster.val.clusterDim.x = Kernel::kBlocks;
+  cluster.val.clusterDim.y = cluster.val.clusterDim.z = 1;
+  config.attrs = &cluster;
+  config.numAttrs = 1;
+  OCTAVO_CUDA_CHECK(cudaLaunchKernelEx(&config, gemm_kernel<Kernel>, plan));
+}
+
+template <Mma kMma, GemmShape kShape>
+void launch_shape(const Exec& exec, const GemmPlan& plan, ScaleKind scales) {
+  switch (scales) {
+    case ScaleKind::at_end:
+      return launch_gemm<GemmKernel<kMma, kShape, ScaleKind::at_end>>(exec, plan);
+    case ScaleKind::by_row:
+      if constexpr (kShape == kWide)
+        return launch_gemm<GemmKernel<kMma, kShape, ScaleKind::by_row>>(exec, plan);
+      [[fallthrough]];
+    case ScaleKind::by_column:
+      if constexpr (kShape != kWide)
+        return launch_gemm<GemmKernel<kMma, kShape, ScaleKind::by_column>>(exec, plan);
+      [[fallthrough]];
+    case ScaleKind::by_element:
+      return launch_gemm<GemmKernel<kMma, kShape, ScaleKind::by_element>>(exec, plan);
+  }
+}
+
+template <Mma kMma>
+void launch_mma(const Exec& exec, const GemmPlan& plan, const GemmShape& shape, ScaleKind scales) {
+  if (shape == kWide) return launch_shape<kMma, kWide>(exec, plan, scales);
+  if (shape == kNarrow) return launch_shape<kMma, kNarrow>(exec, plan, scales);
+  launch_shape<kMma, kSlim>(exec, plan, scales);
+}
+
+}  // namespace octavo::cuda

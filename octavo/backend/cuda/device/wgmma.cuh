@@ -1,0 +1,96 @@
+// The matrix instruction of Hopper: a warpgroup multiplies 64 rows by 64 or 128 columns, over 32
+// bytes of K, both operands in shared memory as the copy engine leaves them (rows of 128 bytes,
+// swizzled). Element 4 j + i of the sums is in row 16 warp + lane / 4 + (i < 2 ? 0 : 8), column
+// 8 j + 2 (lane % 4) + i % 2.
+#pragma once
+
+#include <cstdint>
+
+#include "octavo/backend/cuda/device/hopper.cuh"
+
+namespace octavo::cuda {
+
+enum class Mma { e4m3_e4m3, e4m3_e5m2, e5m2_e4m3, e5m2_e5m2, bf16, f16 };
+constexpr bool is_fp8(Mma mma) { return mma != Mma::bf16 && mma != Mma::f16; }
+
+inline constexpr int kMmaRows = 64;
+inline constexpr int kRowBytes = 128;  // of K in shared memory: one swizzled line
+inline constexpr int kMmaBytes = 32;   // of K that one instruction takes
+
+// Operands at an address that is a multiple of 1024, eight lines of 128 bytes a group.
+__device__ __forceinline__ std::uint64_t operand_at(SharedAddress address) {
+  constexpr std::uint64_t kGroup = 1024 / 16, kSwizzle128 = 1;
+  return static_cast<std::uint64_t>((address & 0x3FFFF) >> 4) | (kGroup << 32) |
+         (kSwizzle128 << 62) | (1ull << 16);
+}
+inline constexpr std::uint64_t kOperandStep = kMmaBytes / 16;  // to the next bytes of K
+
+__device__ __forceinline__ void mma_begin() {
+  asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
+}
+__device__ __forceinline__ void mma_commit() {
+  asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
+}
+__device__ __forceinline__ void mma_wait() {
+  asm volatile("wgmma.wait_group.sync.aligned 0;" ::: "memory");
+}
+// The compiler must not move uses of sums across the instructions that make them.
+template <int kCount>
+__device__ __forceinline__ void pin(float (&sums)[kCount]) {
+#pragma unroll
+  for (int i = 0; i < kCount; ++i) asm volatile("" : "+f"(sums[i])::"memory");
+}
+
+// clang-format off
+#define OCTAVO_SUMS_32 \
+  "{%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, %16, %17, %18, " \
+  "%19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31}"
+#define OCTAVO_SUMS_64 \
+  "{%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, %16, %17, %18, " \
+  "%19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, %32, %33, %34, %35, %36, " \
+  "%37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, %48, %49, %50, %51, %52, %53, %54, " \
+  "%55, %56, %57, %58, %59, %60, %61, %62, %63}"
+#define OCTAVO_OUT_8(d, i)                                                                  \
+  "+f"(d[(i)]), "+f"(d[(i) + 1]), "+f"(d[(i) + 2]), "+f"(d[(i) + 3]), "+f"(d[(i) + 4]),         \
+      "+f"(d[(i) + 5]), "+f"(d[(i) + 6]), "+f"(d[(i) + 7])
+#define OCTAVO_OUT_32(d, i)                                                                 \
+  OCTAVO_OUT_8(d, i), OCTAVO_OUT_8(d, (i) + 8), OCTAVO_OUT_8(d, (i) + 16), OCTAVO_OUT_8(d, (i) + 24)
+// `more` says whether sums are added to, or begun.
+#define OCTAVO_MMA_64(kind, flags)                                                          \
+  asm volatile("{\n.reg .pred p;\nsetp.ne.b32 p, %34, 0;\nwgmma.mma_async.sync.aligned." kind " "  \
+               OCTAVO_SUMS_32 ", %32, %33, p, " flags ";\n}"                                \
+               : OCTAVO_OUT_32(sums, 0) : "l"(rows), "l"(cols), "r"(static_cast<int>(more)))
+#define OCTAVO_MMA_128(kind, flags)                                                         \
+  asm volatile("{\n.reg .pred p;\nsetp.ne.b32 p, %66, 0;\nwgmma.mma_async.sync.aligned." kind " "  \
+               OCTAVO_SUMS_64 ", %64, %65, p, " flags ";\n}"                                \
+               : OCTAVO_OUT_32(sums, 0), OCTAVO_OUT_32(sums, 32)                             \
+               : "l"(rows), "l"(cols), "r"(static_cast<int>(more)))
+#define OCTAVO_MMA_KINDS(shape, instruction)                                                \
+  if constexpr (kMma == Mma::e4m3_e4m3) instruction(shape "k32.f32.e4m3.e4m3", "1, 1");          \
+  if constexpr (kMma == Mma::e4m3_e5m2) instruction(shape "k32.f32.e4m3.e5m2", "1, 1");          \
+  if constexpr (kMma == Mma::e5m2_e4m3) instruction(shape "k32.f32.e5m2.e4m3", "1, 1");          \
+  if constexpr (kMma == Mma::e5m2_e5m2) instruction(shape "k32.f32.e5m2.e5m2", "1, 1");          \
+  if constexpr (kMma == Mma::bf16) instruction(shape "k16.f32.bf16.bf16", "1, 1, 0, 0");         \
+  if constexpr (kMma == Mma::f16) instruction(shape "k16.f32.f16.f16", "1, 1, 0, 0")
+// clang-format on
+
+template <Mma kMma>
+__device__ __forceinline__ void multiply(float (&sums)[32], std::uint64_t rows, std::uint64_t cols,
+                                         bool more) {
+  OCTAVO_MMA_KINDS("m64n64", OCTAVO_MMA_64);
+}
+template <Mma kMma>
+__device__ __forceinline__ void multiply(float (&sums)[64], std::uint64_t rows, std::uint64_t cols,
+                                         bool more) {
+  OCTAVO_MMA_KINDS("m64n128", OCTAVO_MMA_128);
+}
+
+#undef OCTAVO_MMA_KINDS
+#undef OCTAVO_MMA_128
+#undef OCTAVO_MMA_64
+#undef OCTAVO_OUT_32
+#undef OCTAVO_OUT_8
+#undef OCTAVO_SUMS_64
+#undef OCTAVO_SUMS_32
+
+}  // namespace octavo::cuda

@@ -1,0 +1,183 @@
+// A product of FP8 codes as a plan: which operand is split among warpgroups, how scales are looked
+// up, in which tiles the result is made.
+#include <algorithm>
+#include <atomic>
+#include <random>
+
+#include "octavo/backend/cuda/gemm_plan.h"
+#include "octavo/backend/cuda/runtime.h"
+#include "octavo/format/named_formats.h"
+
+namespace octavo::cuda {
+namespace {
+
+constexpr std::int64_t kBlock = 128;  // of K, after which sums leave the tensor cores
+
+bool is_fp8_format(const Format& format) { return format == e4m3fn || format == e5m2; }
+
+bool scales_fit(const GemmOperand& operand) {
+  const QuantizedMatrix& quantized = operand.quantized;
+  const std::int64_t along = tile_extent(quantized.tile.cols, operand.cols());
+  const Matrix& scales = quantized.scales;
+  return quantized.tensor_scale == nullptr && (along >= operand.cols() || along % kBlock == 0) &&
+         (scales.dtype == DType::code ? scales.format == e8m0fnu : scales.dtype != DType::f64);
+}
+
+bool operand_fits(const GemmOperand& operand) {
+  return operand.is_quantized() && is_fp8_format(operand.quantized.codes.format) &&
+         (operand.cols() <= 1 || operand.quantized.codes.col_stride == 1) && scales_fit(operand);
+}
+
+ScaleTable table_of(const GemmOperand& operand) {
+  const QuantizedMatrix& quantized = operand.quantized;
+  return {.data = static_cast<const unsigned char*>(quantized.scales.data),
+          .dtype = quantized.scales.dtype,
+          .row_pitch = quantized.scales.row_pitch,
+          .block_pitch = quantized.scales.col_stride,
+          .rows_each = static_cast<std::uint32_t>(
+              tile_extent(quantized.tile.rows, operand.rows())),
+          .blocks_each = static_cast<std::uint32_t>(
+              (tile_extent(quantized.tile.cols, operand.cols()) + kBlock - 1) / kBlock)};
+}
+
+bool changes_along_k(const GemmOperand& operand) {
+  return tile_extent(operand.quantized.tile.cols, operand.cols()) < operand.cols();
+}
+// Is there one scale for `side` neighbouring rows that begin at a multiple of it?
+bool same_within(const GemmOperand& operand, int side) {
+  const std::int64_t rows = tile_extent(operand.quantized.tile.rows, operand.rows());
+  return rows >= operand.rows() || rows % side == 0;
+}
+
+ScaleKind kind_of(const GemmOperand& rows, const GemmOperand& cols, const GemmShape& shape) {
+  if (!changes_along_k(rows) && !changes_along_k(cols)) return ScaleKind::at_end;
+  const bool one_row = same_within(rows, shape.rows()), one_col = same_within(cols, shape.cols);
+  if (shape == kWide) return one_col ? ScaleKind::by_row : ScaleKind::by_element;
+  return one_row ? ScaleKind::by_column : ScaleKind::by_element;
+}
+
+std::int64_t tiles(std::int64_t size, std::int64_t tile) { return (size + tile - 1) / tile; }
+
+struct Choice {
+  GemmShape shape{};
+  bool turned = false;
+  ScaleKind scales = ScaleKind::at_end;
+};
+
+// Few rows of A or of B: all of them are the columns of a plan, and the other operand, which has to
+// be read from memory, is cut finely. Otherwise large tiles, laid such that the least of them hangs
+// over the edge; scales that change along K cost least where columns share them.
+Choice choose(const GemmJob& job) {
+  const std::int64_t m = job.a.rows(), n = job.b.rows();
+  Choice choice;
+  if (std::min(m, n) <= kNarrow.cols) {
+    choice.turned = m <= n;
+    choice.shape = std::min(m, n) <= kSlim.cols ? kSlim : kNarrow;
+  } else {
+    const auto area = [](std::int64_t rows, std::int64_t cols) {
+      const std::int64_t pair = static_cast<std::int64_t>(kWide.cols) * kWide.blocks;
+      return tiles(rows, kWide.rows()) * kWide.rows() * tiles(cols, pair) * pair;
+    };
+    choice.shape = kWide;
+    const auto kind = [&](bool turned) {
+      return turned ? kind_of(job.b, job.a, kWide) : kind_of(job.a, job.b, kWide);
+    };
+    choice.turned = kind(true) == kind(false) ? area(n, m) < area(m, n)
+                                              : kind(true) == ScaleKind::by_row;
+  }
+  choice.scales = choice.turned ? kind_of(job.b, job.a, choice.shape)
+                                : kind_of(job.a, job.b, choice.shape);
+  return choice;
+}
+
+// A number that memory does not have by chance, and no two launches at one time have together.
+unsigned long long new_ticket() {
+  static const unsigned long long kSeed = [] {
+    std::random_device device;
+    return static_cast<unsigned long long>(device()) << 32 | device();
+  }();
+  static std::atomic<unsigned long long> count{0};
+  return (kSeed + count.fetch_add(1, std::memory_order_relaxed) * 0x9E3779B97F4A7C15ull) | 1;
+}
+
+// The operand where the copy engine can read it: as it is, or a copy with aligned rows.
+class Readable {
+ public:
+  Readable(const Exec& exec, const Matrix& codes)
+      : codes_(codes), pitch_((codes.cols + 15) / 16 * 16),
+        copy_(without_workspace(exec), can_be_mapped(codes) ? 0 : static_cast<std::size_t>(pitch_ * codes.rows)) {
+    if (can_be_mapped(codes)) return;
+    OCTAVO_CUDA_CHECK(cudaMemcpy2DAsync(copy_.as<void>(), static_cast<std::size_t>(pitch_), codes.data,
+                                        static_cast<std::size_t>(std::max<std::int64_t>(codes.row_pitch, codes.cols)),
+                                        static_cast<std::size_t>(codes.cols),
+                                        static_cast<std::size_t>(codes.rows),
+                                        cudaMemcpyDeviceToDevice, stream_of(exec)));
+    codes_.data = copy_.as<void>();
+    codes_.row_pitch = pitch_;
+    codes_.col_stride = 1;
+  }
+  [[nodiscard]] const Matrix& codes() const { return codes_; }
+
+ private:
+  static Exec without_workspace(Exec exec) {
+    exec.workspace = {};
+    return exec;
+  }
+  Matrix codes_;
+  std::int64_t pitch_;
+  Scratch copy_;
+};
+
+void launch(const Exec& exec, const GemmPlan& plan, const Choice& choice, const Format& rows,
+            const Format& cols) {
+  const auto entry = rows == e4m3fn ? (cols == e4m3fn ? launch_e4m3_e4m3 : launch_e4m3_e5m2)
+                                    : (cols == e4m3fn ? launch_e5m2_e4m3 : launch_e5m2_e5m2);
+  entry(exec, plan, choice.shape, choice.scales);
+}
+
+}  // namespace
+
+bool fits_fp8(const GemmJob& job) {
+  constexpr std::int64_t kMost = std::int64_t{1} << 31;  // what coordinates of a box can be
+  return job.accumulator == Accumulator::hopper_fp8 && job.promote_every == kBlock &&
+         operand_fits(job.a) && operand_fits(job.b) && job.a.cols() > 0 && job.a.cols() < kMost &&
+         job.a.rows() < kMost && job.b.rows() < kMost && job.out.dtype != DType::f64;
+}
+
+void gemm_fp8(const Exec& exec, const GemmJob& job) {
+  const Choice choice = choose(job);
+  const GemmOperand& rows = choice.turned ? job.b : job.a;
+  const GemmOperand& cols = choice.turned ? job.a : job.b;
+  const Readable row_codes(exec, rows.quantized.codes), col_codes(exec, cols.quantized.codes);
+  const GemmShape& shape = choice.shape;
+
+  GemmPlan plan{.rows_map = map_of(row_codes.codes(), shape.rows() / shape.blocks),
+                .cols_map = map_of(col_codes.codes(), shape.cols),
+                .row_scales = table_of(rows),
+                .col_scales = table_of(cols),
+                .finish = {.out = job.out,
+                           .bias = job.bias,
+                           .residual = job.residual,
+                           .activates = job.activation.has_value(),
+                           .activation = job.activation.value_or(ProducerKind::relu)},
+                .turned = choice.turned,
+                .row_count = static_cast<std::int32_t>(rows.rows()),
+                .col_count = static_cast<std::int32_t>(cols.rows())};
+  plan.stores_boxes = plan.finish.is_plain() && can_be_mapped(job.out);
+  if (plan.stores_boxes) plan.out_map = map_of(job.out, choice.turned ? shape.cols : 64);
+  plan.schedule = make_schedule(
+      static_cast<int>(tiles(rows.rows(), shape.rows())),
+      static_cast<int>(tiles(cols.rows(), static_cast<std::int64_t>(shape.cols) * shape.blocks)),
+      static_cast<int>(tiles(job.a.cols(), kBlock)), clusters_on(exec, shape.blocks));
+
+  const auto slots = static_cast<std::size_t>(
+      plan.schedule.dealt > 0 ? plan.schedule.clusters * shape.blocks * shape.warpgroups : 0);
+  const std::size_t sums = slots * 64 * static_cast<std::size_t>(shape.cols) * sizeof(float);
+  const Scratch scratch(exec, sums + slots * sizeof(unsigned long long));
+  plan.partial = scratch.as<float>();
+  plan.ready = reinterpret_cast<unsigned long long*>(scratch.as<unsigned char>() + sums);
+  plan.ticket = new_ticket();
+  launch(exec, plan, choice, rows.quantized.codes.format, cols.quantized.codes.format);
+}
+
+}  // namespace octavo::cuda

@@ -1,0 +1,68 @@
+// Maps for the copy engine. The driver makes them; it is asked for by name, so that the library
+// does not have to be linked with a driver.
+#include <cuda.h>
+#include <cuda_runtime_api.h>
+
+#include "octavo/backend/cuda/gemm_plan.h"
+#include "octavo/backend/cuda/runtime.h"
+#include "octavo/base/error.h"
+
+namespace octavo::cuda {
+namespace {
+
+using Encode = decltype(&cuTensorMapEncodeTiled);
+
+Encode encode_entry() {
+  void* entry = nullptr;
+  cudaDriverEntryPointQueryResult found{};
+  OCTAVO_CUDA_CHECK(cudaGetDriverEntryPointByVersion("cuTensorMapEncodeTiled", &entry, 12000,
+                                                     cudaEnableDefault, &found));
+  check(entry != nullptr && found == cudaDriverEntryPointSuccess, ErrorCode::unsupported, "cuda",
+        "the driver has no cuTensorMapEncodeTiled; wanted a driver of CUDA 12 or newer");
+  return reinterpret_cast<Encode>(entry);
+}
+
+int bytes_each(const Matrix& matrix) { return matrix.dtype == DType::code ? 1 : 2; }
+
+}  // namespace
+
+bool can_be_mapped(const Matrix& matrix) {
+  const int each = bytes_each(matrix);
+  return (matrix.dtype == DType::code ? matrix.format.bits() == 8
+                                      : matrix.dtype == DType::bf16 || matrix.dtype == DType::f16) &&
+         (matrix.cols <= 1 || matrix.col_stride == each) && matrix.row_pitch > 0 &&
+         matrix.row_pitch % 16 == 0 && reinterpret_cast<std::uintptr_t>(matrix.data) % 16 == 0;
+}
+
+CUtensorMap map_of(const Matrix& matrix, int box_rows) {
+  static const Encode encode = encode_entry();
+  CUtensorMap map{};
+  const CUtensorMapDataType type = matrix.dtype == DType::code ? CU_TENSOR_MAP_DATA_TYPE_UINT8
+                                   : matrix.dtype == DType::bf16
+                                       ? CU_TENSOR_MAP_DATA_TYPE_BFLOAT16
+                                       : CU_TENSOR_MAP_DATA_TYPE_FLOAT16;
+  const cuuint64_t sizes[2] = {static_cast<cuuint64_t>(matrix.cols),
+                               static_cast<cuuint64_t>(matrix.rows)},
+                   pitches[1] = {static_cast<cuuint64_t>(matrix.row_pitch)};
+  const cuuint32_t box[2] = {static_cast<cuuint32_t>(128 / bytes_each(matrix)),
+                             static_cast<cuuint32_t>(box_rows)},
+                   steps[2] = {1, 1};
+  const CUresult status =
+      encode(&map, type, 2, matrix.data, sizes, pitches, box, steps, CU_TENSOR_MAP_INTERLEAVE_NONE,
+             CU_TENSOR_MAP_SWIZZLE_128B, CU_TENSOR_MAP_L2_PROMOTION_L2_256B,
+             CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
+  check(status == CUDA_SUCCESS, ErrorCode::unsupported, "cuda",
+        "the driver made no map for the copy engine of a matrix of ", matrix.rows, " x ",
+        matrix.cols, " with rows ", matrix.row_pitch, " bytes apart (error ",
+        static_cast<int>(status), ")");
+  return map;
+}
+
+int clusters_on(const Exec& exec, int blocks) {
+  int processors = 0;
+  OCTAVO_CUDA_CHECK(cudaDeviceGetAttribute(&processors, cudaDevAttrMultiProcessorCount,
+                                           exec.device.index));
+  return processors / blocks;
+}
+
+}  // namespace octavo::cuda

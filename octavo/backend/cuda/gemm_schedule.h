@@ -1,0 +1,101 @@
+// Which part of a product each cluster of blocks does, and in which order.
+//
+// The result is cut into units (a tile for each block of a cluster), and K into blocks. Whole waves
+// of units go round: one unit a cluster, all of K. The units of the last wave and a part of another
+// would leave most clusters idle, so they are dealt out evenly instead: cluster c does the K blocks
+// [c, c + 1) * all / clusters of them, in one line from the first unit to the last. A unit that is
+// cut has its first part done by cluster c and its second by c + 1.
+//
+// A cluster does the part that another waits for FIRST, and the part that it waits for LAST, and
+// the second part goes on from the sums of the first: nobody waits in practice, and every sum is
+// added up from k = 0 on in one order, whatever the cut. So the schedule cannot change a bit.
+#pragma once
+
+#include <cstdint>
+
+#ifdef __CUDACC__
+#define OCTAVO_HOST_DEVICE __host__ __device__
+#else
+#define OCTAVO_HOST_DEVICE
+#endif
+
+namespace octavo::cuda {
+
+struct GemmItem {
+  int unit_row = 0, unit_col = 0;
+  int first = 0, end = 0;   // K blocks
+  bool goes_on = false;     // from what the cluster before has summed
+  bool unfinished = false;  // sums are for the next cluster
+};
+
+struct GemmSchedule {
+  int unit_rows = 0, unit_cols = 0;
+  int k_blocks = 0;
+  int clusters = 0;
+  int dealt = 0;  // units at the end that are dealt out by K blocks
+
+  [[nodiscard]] OCTAVO_HOST_DEVICE constexpr int units() const { return unit_rows * unit_cols; }
+  [[nodiscard]] OCTAVO_HOST_DEVICE constexpr int whole() const { return units() - dealt; }
+
+  // `side`: of how many K blocks the dealt part of cluster c begins (and c + 1: ends).
+  [[nodiscard]] OCTAVO_HOST_DEVICE constexpr std::int64_t dealt_from(int c) const {
+    return static_cast<std::int64_t>(dealt) * k_blocks * c / clusters;
+  }
+
+  [[nodiscard]] OCTAVO_HOST_DEVICE constexpr int items(int cluster) const {
+    const int waves = whole() > cluster ? (whole() - cluster - 1) / clusters + 1 : 0;
+    if (dealt == 0) return waves;
+    const std::int64_t from = dealt_from(cluster), end = dealt_from(cluster + 1);
+    if (from == end) return waves;
+    return waves + static_cast<int>((end - 1) / k_blocks - from / k_blocks) + 1;
+  }
+
+  // Item i of a cluster, of items(cluster).
+  [[nodiscard]] OCTAVO_HOST_DEVICE constexpr GemmItem item(int cluster, int i) const {
+    const int waves = whole() > cluster ? (whole() - cluster - 1) / clusters + 1 : 0;
+    if (dealt == 0) return at(cluster + i * clusters, 0, k_blocks);
+    const std::int64_t from = dealt_from(cluster), end = dealt_from(cluster + 1);
+    const int first_unit = static_cast<int>(from / k_blocks),
+              last_unit = static_cast<int>(end / k_blocks);
+    const int first_k = static_cast<int>(from % k_blocks), last_k = static_cast<int>(end % k_blocks);
+    if (last_k > 0) {
+      if (i == 0) {
+        GemmItem item = at(whole() + last_unit, last_unit == first_unit ? first_k : 0, last_k);
+        item.goes_on = last_unit == first_unit && first_k > 0;
+        item.unfinished = true;
+        return item;
+      }
+      --i;
+    }
+    if (i < waves) return at(cluster + i * clusters, 0, k_blocks);
+    const int unit = first_unit + (i - waves);
+    GemmItem item = at(whole() + unit, unit == first_unit ? first_k : 0, k_blocks);
+    item.goes_on = item.first > 0;
+    return item;
+  }
+
+ private:
+  // Units go down a strip of rows before the next column, so that those of one time share operands.
+  static constexpr int kStrip = 8;
+  [[nodiscard]] OCTAVO_HOST_DEVICE constexpr GemmItem at(int unit, int first, int end) const {
+    const int strip = unit / (kStrip * unit_cols), before = strip * kStrip;
+    const int height = unit_rows - before < kStrip ? unit_rows - before : kStrip;
+    const int within = unit - before * unit_cols;
+    return {.unit_row = before + within % height,
+            .unit_col = within / height,
+            .first = first,
+            .end = end};
+  }
+};
+
+// Dealt out are more units than clusters (so that no unit is cut twice) and fewer than twice.
+constexpr GemmSchedule make_schedule(int unit_rows, int unit_cols, int k_blocks, int most_clusters) {
+  GemmSchedule made{.unit_rows = unit_rows, .unit_cols = unit_cols, .k_blocks = k_blocks};
+  const int units = made.units();
+  made.clusters = units < most_clusters ? units : most_clusters;
+  const int left = units % most_clusters;
+  if (left > 0 && units > most_clusters && k_blocks >= 4) made.dealt = most_clusters + left;
+  return made;
+}
+
+}  // namespace octavo::cuda

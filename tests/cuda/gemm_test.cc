@@ -1,0 +1,154 @@
+// Products on the FP8 tensor cores of a device: bit for bit what the reference's model of them
+// says, whatever the shape, the formats, the scales and the type of the result.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "octavo/octavo.h"
+#include "tests/cuda/device_memory.h"
+#include "tests/gemm/gemm_cases.h"
+
+namespace octavo::testing {
+namespace {
+
+constexpr Device kThere{DeviceKind::cuda, 0};
+
+Scaling scaling_of(const std::string& name, const Format& format) {
+  Scaling scaling = preset(name);
+  scaling.format = format;
+  return scaling;
+}
+
+QuantizedTensor operand(const Scaling& scaling, std::int64_t rows, std::int64_t cols,
+                        unsigned seed) {
+  return quantize(values_as(usual_values(rows, cols, seed), {rows, cols}, DType::f32).view(),
+                  scaling, {.backend = &reference_backend()});
+}
+
+std::string differences(const Tensor& got, const Tensor& wanted) {
+  if (got.shape() != wanted.shape()) return "another shape";
+  int wrong = 0;
+  std::string first;
+  for_each_element(got, [&](std::int64_t row, std::int64_t col, double value) {
+    const double other = oracle::number_at(wanted.view(), row, col);
+    if (value == other || (value != value && other != other)) return;
+    if (wrong++ == 0) first = text("row ", row, ", column ", col, ": ", value, ", wanted ", other);
+  });
+  return wrong == 0 ? "" : text(wrong, " wrong, first ", first);
+}
+
+class GemmOnTensorCores : public support::CudaTest {
+ protected:
+  static GemmOptions hopper(DType out = DType::f32) {
+    return {.out = out, .accumulator = Accumulator::hopper_fp8};
+  }
+  static void expect_same(const QuantizedTensor& a, const QuantizedTensor& b,
+                          const std::string& where, DType out = DType::f32) {
+    GemmOptions reference = hopper(out);
+    reference.backend = &reference_backend();
+    const Tensor wanted = gemm(a, b, reference);
+    const Tensor got =
+        to_host(gemm(to_device(a, kThere), to_device(b, kThere), hopper(out)).view());
+    EXPECT_EQ(differences(got, wanted), "") << where;
+  }
+};
+
+struct Pair {
+  const char *a, *b;
+};
+constexpr Pair kPairs[] = {{"fp8", "fp8"},
+                           {"fp8-channel", "fp8-channel"},
+                           {"fp8-channel", "fp8"},
+                           {"fp8-1x128", "fp8-block"},
+                           {"fp8-block", "fp8-1x128"},
+                           {"fp8-1x128", "fp8-1x128"},
+                           {"fp8-block", "fp8-block"},
+                           {"fp8-1x128", "fp8-channel"},
+                           {"fp8", "fp8-block"}};
+
+TEST_F(GemmOnTensorCores, EveryScalingOfEveryShape) {
+  std::vector<Sizes> shapes = awkward_sizes();
+  for (const Sizes& more :
+       {Sizes{64, 192, 256}, Sizes{128, 200, 130}, Sizes{192, 256, 128}, Sizes{200, 300, 520},
+        Sizes{300, 200, 520}, Sizes{65, 129, 1000}, Sizes{130, 385, 384}})
+    shapes.push_back(more);
+  unsigned seed = 1;
+  for (const Pair& pair : kPairs)
+    for (const Sizes& sizes : shapes)
+      expect_same(operand(preset(pair.a), sizes.m, sizes.k, seed),
+                  operand(preset(pair.b), sizes.n, sizes.k, seed + 1),
+                  text(pair.a, " by ", pair.b, ", ", to_text(sizes))),
+          seed += 2;
+}
+
+TEST_F(GemmOnTensorCores, EveryPairOfFormats) {
+  for (const Format& a : {e4m3fn, e5m2})
+    for (const Format& b : {e4m3fn, e5m2})
+      for (const Pair& pair : {kPairs[1], kPairs[3], kPairs[5]})
+        for (const Sizes& sizes : {Sizes{40, 100, 300}, Sizes{100, 70, 300}, Sizes{200, 260, 300}})
+          expect_same(operand(scaling_of(pair.a, a), sizes.m, sizes.k, 5),
+                      operand(scaling_of(pair.b, b), sizes.n, sizes.k, 6),
+                      text(format_name(a), " by ", format_name(b), ", ", pair.a, ", ", pair.b, ", ",
+                           to_text(sizes)));
+}
+
+TEST_F(GemmOnTensorCores, EveryTypeOfResult) {
+  for (const DType out : {DType::f32, DType::bf16, DType::f16})
+    for (const Sizes& sizes : {Sizes{64, 200, 256}, Sizes{200, 64, 256}, Sizes{100, 128, 256},
+                               Sizes{200, 264, 256}, Sizes{264, 392, 256}, Sizes{201, 263, 256}})
+      for (const Pair& pair : {kPairs[1], kPairs[3]})
+        expect_same(operand(preset(pair.a), sizes.m, sizes.k, 7),
+                    operand(preset(pair.b), sizes.n, sizes.k, 8),
+                    text(dtype_name(out), " ", pair.a, " ", to_text(sizes)), out);
+}
+
+TEST_F(GemmOnTensorCores, NanAndInfCodes) {
+  for (const Pair& pair : {kPairs[1], kPairs[3]}) {
+    QuantizedTensor a = operand(scaling_of(pair.a, e5m2), 200, 300, 1),
+                    b = operand(scaling_of(pair.b, e4m3fn), 260, 300, 2);
+    auto codes = a.rowwise.codes.bytes();
+    codes[300 * 5 + 17] = std::byte{0x7C};   // Inf
+    codes[300 * 6 + 290] = std::byte{0x7F};  // NaN
+    codes[300 * 7 + 1] = std::byte{0xFC};    // -Inf
+    codes[300 * 7 + 2] = std::byte{0x7C};
+    b.rowwise.codes.bytes()[300 * 9 + 3] = std::byte{0xFF};  // NaN
+    expect_same(a, b, pair.a);
+  }
+}
+
+// Enough units that the last ones are dealt out and cut along K: rows of a large product have the
+// bits that they have in a small one.
+TEST_F(GemmOnTensorCores, LargeOnesHaveTheBitsOfSmallOnes) {
+  for (const Pair& pair : {kPairs[1], kPairs[3], kPairs[5]})
+    for (const Sizes& sizes : {Sizes{2500, 1700, 1100}, Sizes{64, 12000, 700}, Sizes{128, 9000, 700},
+                               Sizes{1700, 2560, 1024}}) {
+      const Scaling by_a = preset(pair.a);
+      const std::vector<float> values = usual_values(sizes.m, sizes.k, 3);
+      const QuantizedTensor b = operand(preset(pair.b), sizes.n, sizes.k, 4);
+      const auto rows_of = [&](std::int64_t first, std::int64_t count) {
+        const std::vector<float> part(values.begin() + first * sizes.k,
+                                      values.begin() + (first + count) * sizes.k);
+        return quantize(values_as(part, {count, sizes.k}, DType::f32).view(), by_a,
+                        {.backend = &reference_backend()});
+      };
+      const Tensor whole = to_host(
+          gemm(to_device(rows_of(0, sizes.m), kThere), to_device(b, kThere), hopper()).view());
+      for (const std::int64_t first : {std::int64_t{0}, sizes.m / 2, sizes.m - 3}) {
+        GemmOptions reference = hopper();
+        reference.backend = &reference_backend();
+        const Tensor part = gemm(rows_of(first, 3), b, reference);
+        int wrong = 0;
+        for_each_element(part, [&](std::int64_t row, std::int64_t col, double wanted) {
+          wrong += oracle::number_at(whole.view(), first + row, col) != wanted;
+        });
+        EXPECT_EQ(wrong, 0) << pair.a << " by " << pair.b << ", " << to_text(sizes) << ", rows from "
+                            << first;
+      }
+    }
+}
+
+}  // namespace
+}  // namespace octavo::testing
