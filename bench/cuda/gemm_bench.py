@@ -15,6 +15,7 @@ import json
 import math
 import statistics
 import sys
+import time
 
 import torch
 
@@ -94,7 +95,7 @@ def torch_call(kind: str, a: Quantized, b: Quantized):
     return call
 
 
-def octavo_call(door, a: Quantized, b: Quantized, out: torch.Tensor, workspace: torch.Tensor):
+def octavo_call(door, a, b, out: torch.Tensor, workspace: torch.Tensor, shape: int = -1):
     x, y = a.operand(), b.operand()
     k = a.codes.shape[1]
     is_f32 = int(out.dtype == torch.float32)
@@ -103,7 +104,7 @@ def octavo_call(door, a: Quantized, b: Quantized, out: torch.Tensor, workspace: 
     def call():
         problem = door.octavo_bench_gemm(
             ctypes.byref(x), ctypes.byref(y), k, out.data_ptr(), is_f32, workspace.data_ptr(),
-            workspace.numel(), stream,
+            workspace.numel(), stream, shape,
         )  # fmt: skip
         if problem:
             raise RuntimeError(problem.decode())
@@ -113,10 +114,12 @@ def octavo_call(door, a: Quantized, b: Quantized, out: torch.Tensor, workspace: 
 
 
 def times_in_turns(calls: dict, repeats: int, flush: torch.Tensor) -> dict:
-    """Medians of milliseconds."""
-    for call in calls.values():
-        for _ in range(5):
+    """Medians of milliseconds. The card is at its limit of power: it is warmed up first."""
+    start = time.monotonic()
+    while time.monotonic() - start < 0.08:
+        for call in calls.values():
             call()
+        torch.cuda.synchronize()
     pairs = {name: [] for name in calls}
     for _ in range(repeats):
         for name, call in calls.items():
@@ -176,13 +179,14 @@ def main() -> int:
     parser.add_argument("door")
     parser.add_argument("--json")
     parser.add_argument("--only", default="")
-    parser.add_argument("--repeats", type=int, default=41)
+    parser.add_argument("--repeats", type=int, default=101)
+    parser.add_argument("--shapes", action="store_true", help="every compiled shape by itself")
     args = parser.parse_args()
     door = ctypes.CDLL(args.door)
     door.octavo_bench_gemm.restype = ctypes.c_char_p
     door.octavo_bench_gemm.argtypes = [
         ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64, ctypes.c_void_p, ctypes.c_int,
-        ctypes.c_void_p, ctypes.c_int64, ctypes.c_void_p,
+        ctypes.c_void_p, ctypes.c_int64, ctypes.c_void_p, ctypes.c_int,
     ]  # fmt: skip
     flush = torch.empty(256 << 20, dtype=torch.int8, device="cuda")
     workspace = torch.empty(64 << 20, dtype=torch.int8, device="cuda")
@@ -201,6 +205,14 @@ def main() -> int:
                 b = Quantized(torch.randn(n, k, device="cuda"), *tb)
                 out = torch.full((m, n), math.nan, dtype=torch.bfloat16, device="cuda")
                 calls = {"octavo": octavo_call(door, a, b, out, workspace)}
+                if args.shapes:
+                    for shape in range(99):
+                        call = octavo_call(door, a, b, out, workspace, shape)
+                        try:
+                            call()
+                        except RuntimeError:
+                            break
+                        calls[f"shape {shape}"] = call
                 try:
                     theirs = torch_call(kind, a, b)
                     theirs()
@@ -215,7 +227,8 @@ def main() -> int:
                     good = False
                     continue
                 error = relative_error(out, a, b)
-                timed = (times_in_turns if large else kernel_times)(calls, args.repeats, flush)
+                repeats = min(args.repeats, int(60 / (4e-12 * m * n * k)) + 15)
+                timed = (times_in_turns if large else kernel_times)(calls, repeats, flush)
                 ratio = timed["torch"] / timed["octavo"] if "torch" in timed else math.nan
                 ratios.append(ratio)
                 tflops = 2e-9 * m * n * k / timed["octavo"]
@@ -225,6 +238,8 @@ def main() -> int:
                     f"{timed['octavo'] * 1e3:>9.1f}{tflops:>8.0f}{ratio:>7.3f}{error:>9.1e}",
                     flush=True,
                 )
+                if args.shapes:
+                    print("   ", {n[6:]: round(t * 1e3, 1) for n, t in timed.items() if "shape" in n})
                 rows.append(
                     {"scales": kind, "m": m, "n": n, "k": k, "tflops": tflops, "error": error,
                      "us": {name: t * 1e3 for name, t in timed.items()}, "ratio": ratio}

@@ -2,9 +2,11 @@
 // others on the memory of their tensors.
 #include <cstdint>
 #include <exception>
+#include <iterator>
 #include <string>
 
 #include "octavo/backend/cuda.h"
+#include "octavo/backend/cuda/gemm_plan.h"
 #include "octavo/backend/registry.h"
 #include "octavo/format/named_formats.h"
 #include "octavo/octavo.h"
@@ -36,10 +38,11 @@ struct BenchOperand {
   std::int64_t rows, tile_rows, tile_cols, scale_row_pitch, scale_col_pitch;
 };
 
-// Null where it went well, else what was wrong.
+// Null where it went well, else what was wrong. `shape`: one of kGemmShapes, or -1 for the one that
+// the library chooses.
 __attribute__((visibility("default"))) const char* octavo_bench_gemm(
     const BenchOperand* a, const BenchOperand* b, std::int64_t k, void* out, int out_is_f32,
-    void* workspace, std::int64_t workspace_bytes, void* stream) {
+    void* workspace, std::int64_t workspace_bytes, void* stream, int shape) {
   static std::string problem;
   try {
     const auto operand = [&](const BenchOperand& of) {
@@ -63,7 +66,9 @@ __attribute__((visibility("default"))) const char* octavo_bench_gemm(
         .workspace = {static_cast<std::byte*>(workspace), static_cast<std::size_t>(workspace_bytes)}};
     static const octavo::Kernels* kernels = octavo::device_api({octavo::DeviceKind::cuda, 0}).kernels;
     if (!kernels->gemm_offered(job)) return "not offered";
-    kernels->gemm(exec, job);
+    if (shape >= static_cast<int>(std::size(octavo::cuda::kGemmShapes))) return "no such shape";
+    shape < 0 ? kernels->gemm(exec, job)
+              : octavo::cuda::gemm_fp8(exec, job, &octavo::cuda::kGemmShapes[shape]);
     return nullptr;
   } catch (const std::exception& error) {
     problem = error.what();

@@ -2,6 +2,7 @@
 // up, in which tiles the result is made.
 #include <algorithm>
 #include <atomic>
+#include <optional>
 #include <random>
 
 #include "octavo/backend/cuda/gemm_plan.h"
@@ -28,18 +29,6 @@ bool operand_fits(const GemmOperand& operand) {
          (operand.cols() <= 1 || operand.quantized.codes.col_stride == 1) && scales_fit(operand);
 }
 
-ScaleTable table_of(const GemmOperand& operand) {
-  const QuantizedMatrix& quantized = operand.quantized;
-  return {.data = static_cast<const unsigned char*>(quantized.scales.data),
-          .dtype = quantized.scales.dtype,
-          .row_pitch = quantized.scales.row_pitch,
-          .block_pitch = quantized.scales.col_stride,
-          .rows_each = static_cast<std::uint32_t>(
-              tile_extent(quantized.tile.rows, operand.rows())),
-          .blocks_each = static_cast<std::uint32_t>(
-              (tile_extent(quantized.tile.cols, operand.cols()) + kBlock - 1) / kBlock)};
-}
-
 bool changes_along_k(const GemmOperand& operand) {
   return tile_extent(operand.quantized.tile.cols, operand.cols()) < operand.cols();
 }
@@ -52,8 +41,7 @@ bool same_within(const GemmOperand& operand, int side) {
 ScaleKind kind_of(const GemmOperand& rows, const GemmOperand& cols, const GemmShape& shape) {
   if (!changes_along_k(rows) && !changes_along_k(cols)) return ScaleKind::at_end;
   const bool one_row = same_within(rows, shape.rows()), one_col = same_within(cols, shape.cols);
-  if (shape == kWide) return one_col ? ScaleKind::by_row : ScaleKind::by_element;
-  return one_row ? ScaleKind::by_column : ScaleKind::by_element;
+  return one_col ? ScaleKind::by_row : one_row ? ScaleKind::by_column : ScaleKind::by_element;
 }
 
 std::int64_t tiles(std::int64_t size, std::int64_t tile) { return (size + tile - 1) / tile; }
@@ -67,16 +55,19 @@ struct Choice {
 // Few rows of A or of B: all of them are the columns of a plan, and the other operand, which has to
 // be read from memory, is cut finely. Otherwise large tiles, laid such that the least of them hangs
 // over the edge; scales that change along K cost least where columns share them.
-Choice choose(const GemmJob& job) {
+Choice choose(const GemmJob& job, const GemmShape* wanted) {
   const std::int64_t m = job.a.rows(), n = job.b.rows();
   Choice choice;
-  if (std::min(m, n) <= kNarrow.cols) {
+  if (wanted != nullptr) {
+    choice.shape = *wanted;
+    choice.turned = m <= n && m <= wanted->cols;
+  } else if (std::min(m, n) <= kNarrow.cols) {
     choice.turned = m <= n;
     choice.shape = std::min(m, n) <= kSlim.cols ? kSlim : kNarrow;
   } else {
     const auto area = [](std::int64_t rows, std::int64_t cols) {
-      const std::int64_t pair = static_cast<std::int64_t>(kWide.cols) * kWide.blocks;
-      return tiles(rows, kWide.rows()) * kWide.rows() * tiles(cols, pair) * pair;
+      return tiles(rows, kWide.unit_rows()) * kWide.unit_rows() *
+             tiles(cols, kWide.unit_cols()) * kWide.unit_cols();
     };
     choice.shape = kWide;
     const auto kind = [&](bool turned) {
@@ -128,6 +119,44 @@ class Readable {
   Scratch copy_;
 };
 
+// Scales as a plane: where they are, if they lie so, else in memory of its own.
+class Plane {
+ public:
+  Plane(const Exec& exec, const GemmOperand& operand, bool one_per_tile) {
+    const QuantizedMatrix& quantized = operand.quantized;
+    const Matrix& scales = quantized.scales;
+    const std::int64_t rows = operand.rows(), each = tile_extent(quantized.tile.rows, rows),
+                       along = tile_extent(quantized.tile.cols, operand.cols());
+    constexpr std::int64_t kFloat = sizeof(float);
+    const bool direct = scales.dtype == DType::f32 && (along == kBlock || along >= operand.cols());
+    plane_.each = static_cast<std::int32_t>(one_per_tile ? std::max<std::int64_t>(each, 2) : 1);
+    plane_.rows = static_cast<std::int32_t>(rows);
+    plane_.row_pitch = scales.row_pitch / kFloat;
+    plane_.pitch = along >= operand.cols() ? 0 : scales.col_stride / kFloat;
+    plane_.data = static_cast<const float*>(scales.data);
+    const bool aligned = reinterpret_cast<std::uintptr_t>(scales.data) % 16 == 0;
+    if (direct && one_per_tile) return;
+    if (direct && each == 1 && scales.row_pitch == kFloat && aligned && rows % 4 == 0 &&
+        plane_.pitch % 4 == 0)
+      return;
+    const std::int64_t blocks =
+        along >= operand.cols() ? 1 : (operand.cols() + kBlock - 1) / kBlock;
+    Exec elsewhere = exec;
+    elsewhere.workspace = {};
+    copy_.emplace(elsewhere, static_cast<std::size_t>(plane_floats(rows, blocks)) * sizeof(float));
+    fill_plane(exec, quantized, copy_->as<float>());
+    plane_.rows = static_cast<std::int32_t>(plane_floats(rows, 1));
+    plane_.data = copy_->as<float>();
+    plane_.row_pitch = plane_.each;
+    plane_.pitch = blocks > 1 ? plane_.rows : 0;
+  }
+  [[nodiscard]] const ScalePlane& plane() const { return plane_; }
+
+ private:
+  ScalePlane plane_{};
+  std::optional<Scratch> copy_{};
+};
+
 void launch(const Exec& exec, const GemmPlan& plan, const Choice& choice, const Format& rows,
             const Format& cols) {
   const auto entry = rows == e4m3fn ? (cols == e4m3fn ? launch_e4m3_e4m3 : launch_e4m3_e5m2)
@@ -138,23 +167,32 @@ void launch(const Exec& exec, const GemmPlan& plan, const Choice& choice, const 
 }  // namespace
 
 bool fits_fp8(const GemmJob& job) {
-  constexpr std::int64_t kMost = std::int64_t{1} << 31;  // what coordinates of a box can be
+  constexpr std::int64_t kMost = std::int64_t{1} << 30;  // coordinates of a box have 32 bits
   return job.accumulator == Accumulator::hopper_fp8 && job.promote_every == kBlock &&
          operand_fits(job.a) && operand_fits(job.b) && job.a.cols() > 0 && job.a.cols() < kMost &&
          job.a.rows() < kMost && job.b.rows() < kMost && job.out.dtype != DType::f64;
 }
 
-void gemm_fp8(const Exec& exec, const GemmJob& job) {
-  const Choice choice = choose(job);
+void gemm_fp8(const Exec& exec, const GemmJob& job, const GemmShape* wanted) {
+  const Choice choice = choose(job, wanted);
   const GemmOperand& rows = choice.turned ? job.b : job.a;
   const GemmOperand& cols = choice.turned ? job.a : job.b;
   const Readable row_codes(exec, rows.quantized.codes), col_codes(exec, cols.quantized.codes);
   const GemmShape& shape = choice.shape;
+  // At the end, a number for all rows need not be copied for each; along K, what a tile shares.
+  const bool at_end = choice.scales == ScaleKind::at_end;
+  const Plane row_scales(exec, rows,
+                         at_end ? same_within(rows, static_cast<int>(rows.rows()))
+                                : choice.scales == ScaleKind::by_column),
+      col_scales(exec, cols,
+                 at_end ? same_within(cols, static_cast<int>(cols.rows()))
+                        : choice.scales == ScaleKind::by_row);
 
-  GemmPlan plan{.rows_map = map_of(row_codes.codes(), shape.rows() / shape.blocks),
-                .cols_map = map_of(col_codes.codes(), shape.cols),
-                .row_scales = table_of(rows),
-                .col_scales = table_of(cols),
+  const auto box = [&](int size, bool shared) { return shared ? size / shape.blocks : size; };
+  GemmPlan plan{.rows_map = map_of(row_codes.codes(), box(shape.rows(), shape.shares_rows)),
+                .cols_map = map_of(col_codes.codes(), box(shape.cols, !shape.shares_rows)),
+                .row_scales = row_scales.plane(),
+                .col_scales = col_scales.plane(),
                 .finish = {.out = job.out,
                            .bias = job.bias,
                            .residual = job.residual,
@@ -163,16 +201,21 @@ void gemm_fp8(const Exec& exec, const GemmJob& job) {
                 .turned = choice.turned,
                 .row_count = static_cast<std::int32_t>(rows.rows()),
                 .col_count = static_cast<std::int32_t>(cols.rows())};
-  plan.stores_boxes = plan.finish.is_plain() && can_be_mapped(job.out);
-  if (plan.stores_boxes) plan.out_map = map_of(job.out, choice.turned ? shape.cols : 64);
-  plan.schedule = make_schedule(
-      static_cast<int>(tiles(rows.rows(), shape.rows())),
-      static_cast<int>(tiles(cols.rows(), static_cast<std::int64_t>(shape.cols) * shape.blocks)),
-      static_cast<int>(tiles(job.a.cols(), kBlock)), clusters_on(exec, shape.blocks));
+  // Boxes of the result have 64 of its columns: those of a warpgroup's rows, or of its columns.
+  const int group_cols = shape.cols / shape.col_groups;
+  plan.stores_boxes =
+      plan.finish.is_plain() && can_be_mapped(job.out) && (choice.turned || group_cols >= 64);
+  if (plan.stores_boxes) plan.out_map = map_of(job.out, choice.turned ? group_cols : 64);
+  plan.schedule = make_schedule(static_cast<int>(tiles(rows.rows(), shape.unit_rows())),
+                                static_cast<int>(tiles(cols.rows(), shape.unit_cols())),
+                                static_cast<int>(tiles(job.a.cols(), kBlock)),
+                                clusters_on(exec, shape.blocks));
 
   const auto slots = static_cast<std::size_t>(
-      plan.schedule.dealt > 0 ? plan.schedule.clusters * shape.blocks * shape.warpgroups : 0);
-  const std::size_t sums = slots * 64 * static_cast<std::size_t>(shape.cols) * sizeof(float);
+      plan.schedule.dealt > 0
+          ? plan.schedule.clusters * shape.blocks * shape.row_groups * shape.col_groups
+          : 0);
+  const std::size_t sums = slots * 64 * static_cast<std::size_t>(group_cols) * sizeof(float);
   const Scratch scratch(exec, sums + slots * sizeof(unsigned long long));
   plan.partial = scratch.as<float>();
   plan.ready = reinterpret_cast<unsigned long long*>(scratch.as<unsigned char>() + sums);

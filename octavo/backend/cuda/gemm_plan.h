@@ -6,7 +6,6 @@
 #include <cuda.h>
 
 #include <cstdint>
-#include <optional>
 
 #include "octavo/backend/cuda/gemm_schedule.h"
 #include "octavo/backend/gemm_job.h"
@@ -14,20 +13,23 @@
 
 namespace octavo::cuda {
 
-// The scales of an operand, looked up by row and by block of 128 of K.
-struct ScaleTable {
-  const unsigned char* data = nullptr;
-  DType dtype = DType::f32;  // code: e8m0
-  std::int64_t row_pitch = 0, block_pitch = 0;  // bytes
-  std::uint32_t rows_each = 1, blocks_each = 1;
+// The scales of an operand as kernels read them: f32, block k of 128 of K after block k - 1, and in
+// each one number for every row (`each` is 1: `pitch` floats apart, at multiples of 16 bytes, which
+// the copy engine wants) or one for `each` rows, wherever that lies.
+struct ScalePlane {
+  const float* data = nullptr;
+  std::int64_t pitch = 0;      // from block to block, in floats
+  std::int64_t row_pitch = 1;  // from number to number, in floats
+  std::int32_t each = 1;       // rows that share a number
+  std::int32_t rows = 0;       // that there are numbers for
 };
 
 // How scales vary within a tile of the result.
 enum class ScaleKind : std::uint8_t {
-  at_end,       // not along K: sums are multiplied once
-  by_row,       // along K, one for all columns of a tile
-  by_column,    // along K, one for all rows of a tile
-  by_element,   // along K, both
+  at_end,      // not along K: sums are multiplied once
+  by_row,      // along K, one for all columns of a tile
+  by_column,   // along K, one for all rows of a tile
+  by_element,  // along K, neither
 };
 
 // What a sum becomes after its scales.
@@ -43,7 +45,7 @@ struct GemmFinish {
 
 struct GemmPlan {
   CUtensorMap rows_map{}, cols_map{}, out_map{};
-  ScaleTable row_scales{}, col_scales{};
+  ScalePlane row_scales{}, col_scales{};
   GemmSchedule schedule{};
   GemmFinish finish{};
   bool turned = false;       // rows of the plan are columns of the result
@@ -55,13 +57,18 @@ struct GemmPlan {
   unsigned long long ticket = 0;
 };
 
-// One compiled kernel.
+// One compiled kernel. Warpgroups multiply 64 rows each, by all columns of a tile or by a part of
+// them. Blocks of a cluster have the same rows and neighbouring columns, or the other way round, and
+// each brings its share of what they have in common.
 struct GemmShape {
-  int warpgroups = 3;  // of 64 rows each
+  int row_groups = 3, col_groups = 1;
   int cols = 128;
-  int blocks = 2;  // of a cluster; they share the rows
+  int blocks = 2;
+  bool shares_rows = true;
 
-  [[nodiscard]] constexpr int rows() const { return warpgroups * 64; }
+  [[nodiscard]] constexpr int rows() const { return row_groups * 64; }
+  [[nodiscard]] constexpr int unit_rows() const { return rows() * (shares_rows ? 1 : blocks); }
+  [[nodiscard]] constexpr int unit_cols() const { return cols * (shares_rows ? blocks : 1); }
   constexpr bool operator==(const GemmShape&) const = default;
 };
 
@@ -73,17 +80,44 @@ struct GemmShape {
 // Whether there can be one.
 [[nodiscard]] bool can_be_mapped(const Matrix& matrix);
 
-// gemm_fp8.cc: e4m3 and e5m2 with scales that the kernels can look up.
-[[nodiscard]] bool fits_fp8(const GemmJob& job);
-void gemm_fp8(const Exec& exec, const GemmJob& job);
+// gemm_scales.cu: scales of any kind as a plane; `rows` of the operand, `blocks` of 128 of K.
+// `memory` has room for plane_floats of them.
+[[nodiscard]] std::int64_t plane_floats(std::int64_t rows, std::int64_t blocks);
+void fill_plane(const Exec& exec, const QuantizedMatrix& from, float* memory);
 
-// gemm_fp8_*.cu, a pair of formats each: one of the shapes of kGemmShapes.
+// gemm_fp8.cc: e4m3 and e5m2 with scales that do not change within 128 of K. A shape is one of
+// kGemmShapes, or null for the one that suits.
+[[nodiscard]] bool fits_fp8(const GemmJob& job);
+void gemm_fp8(const Exec& exec, const GemmJob& job, const GemmShape* shape = nullptr);
+
+// gemm_fp8_*.cu, a pair of formats each.
 void launch_e4m3_e4m3(const Exec&, const GemmPlan&, const GemmShape&, ScaleKind);
 void launch_e4m3_e5m2(const Exec&, const GemmPlan&, const GemmShape&, ScaleKind);
 void launch_e5m2_e4m3(const Exec&, const GemmPlan&, const GemmShape&, ScaleKind);
 void launch_e5m2_e5m2(const Exec&, const GemmPlan&, const GemmShape&, ScaleKind);
 
-inline constexpr GemmShape kWide{.warpgroups = 3, .cols = 128, .blocks = 2},
-    kNarrow{.warpgroups = 1, .cols = 128, .blocks = 1}, kSlim{.warpgroups = 1, .cols = 64, .blocks = 1};
+inline constexpr GemmShape
+    kWide{},
+    kNarrow{.row_groups = 1, .col_groups = 2, .cols = 128, .blocks = 2, .shares_rows = false},
+    kSlim{.row_groups = 1, .col_groups = 2, .cols = 64, .blocks = 2, .shares_rows = false};
+inline constexpr GemmShape kGemmShapes[] = {
+    kWide,
+    kNarrow,
+    kSlim,
+#ifdef OCTAVO_GEMM_LAB
+    {3, 1, 128, 1, true},   // 3
+    {2, 1, 128, 2, true},   // 4
+    {3, 1, 128, 2, false},  // 5
+    {1, 2, 128, 1, false},  // 6
+    {1, 1, 128, 2, false},  // 7
+    {1, 2, 128, 4, false},  // 8
+    {2, 1, 128, 2, false},  // 9
+    {1, 1, 64, 1, false},   // 10
+    {1, 1, 64, 2, false},   // 11
+    {1, 1, 64, 4, false},   // 12
+    {2, 1, 64, 2, false},   // 13
+    {1, 2, 64, 4, false},   // 14
+#endif
+};
 
 }  // namespace octavo::cuda

@@ -11,8 +11,6 @@
 // added up from k = 0 on in one order, whatever the cut. So the schedule cannot change a bit.
 #pragma once
 
-#include <cstdint>
-
 #ifdef __CUDACC__
 #define OCTAVO_HOST_DEVICE __host__ __device__
 #else
@@ -32,43 +30,43 @@ struct GemmSchedule {
   int unit_rows = 0, unit_cols = 0;
   int k_blocks = 0;
   int clusters = 0;
-  int dealt = 0;  // units at the end that are dealt out by K blocks
+  int dealt = 0;           // units at the end that are dealt out by K blocks
+  int share = 0, more = 0;  // so many blocks for each cluster, and one more for the first ones
 
   [[nodiscard]] OCTAVO_HOST_DEVICE constexpr int units() const { return unit_rows * unit_cols; }
   [[nodiscard]] OCTAVO_HOST_DEVICE constexpr int whole() const { return units() - dealt; }
 
-  // `side`: of how many K blocks the dealt part of cluster c begins (and c + 1: ends).
-  [[nodiscard]] OCTAVO_HOST_DEVICE constexpr std::int64_t dealt_from(int c) const {
-    return static_cast<std::int64_t>(dealt) * k_blocks * c / clusters;
+  // Where the dealt part of a cluster begins, and that of the one before ends.
+  [[nodiscard]] OCTAVO_HOST_DEVICE constexpr int dealt_from(int cluster) const {
+    return cluster * share + (cluster < more ? cluster : more);
+  }
+  [[nodiscard]] OCTAVO_HOST_DEVICE constexpr int waves(int cluster) const {
+    return whole() > cluster ? (whole() - cluster - 1) / clusters + 1 : 0;
   }
 
   [[nodiscard]] OCTAVO_HOST_DEVICE constexpr int items(int cluster) const {
-    const int waves = whole() > cluster ? (whole() - cluster - 1) / clusters + 1 : 0;
-    if (dealt == 0) return waves;
-    const std::int64_t from = dealt_from(cluster), end = dealt_from(cluster + 1);
-    if (from == end) return waves;
-    return waves + static_cast<int>((end - 1) / k_blocks - from / k_blocks) + 1;
+    if (dealt == 0) return waves(cluster);
+    const int from = dealt_from(cluster), end = dealt_from(cluster + 1);
+    return waves(cluster) + (end - 1) / k_blocks - from / k_blocks + 1;
   }
 
   // Item i of a cluster, of items(cluster).
   [[nodiscard]] OCTAVO_HOST_DEVICE constexpr GemmItem item(int cluster, int i) const {
-    const int waves = whole() > cluster ? (whole() - cluster - 1) / clusters + 1 : 0;
     if (dealt == 0) return at(cluster + i * clusters, 0, k_blocks);
-    const std::int64_t from = dealt_from(cluster), end = dealt_from(cluster + 1);
-    const int first_unit = static_cast<int>(from / k_blocks),
-              last_unit = static_cast<int>(end / k_blocks);
-    const int first_k = static_cast<int>(from % k_blocks), last_k = static_cast<int>(end % k_blocks);
+    const int from = dealt_from(cluster), end = dealt_from(cluster + 1);
+    const int first_unit = from / k_blocks, last_unit = end / k_blocks;
+    const int first_k = from - first_unit * k_blocks, last_k = end - last_unit * k_blocks;
     if (last_k > 0) {
       if (i == 0) {
-        GemmItem item = at(whole() + last_unit, last_unit == first_unit ? first_k : 0, last_k);
-        item.goes_on = last_unit == first_unit && first_k > 0;
+        GemmItem item = at(whole() + last_unit, 0, last_k);
         item.unfinished = true;
         return item;
       }
       --i;
     }
-    if (i < waves) return at(cluster + i * clusters, 0, k_blocks);
-    const int unit = first_unit + (i - waves);
+    const int before = waves(cluster);
+    if (i < before) return at(cluster + i * clusters, 0, k_blocks);
+    const int unit = first_unit + (i - before);
     GemmItem item = at(whole() + unit, unit == first_unit ? first_k : 0, k_blocks);
     item.goes_on = item.first > 0;
     return item;
@@ -88,13 +86,18 @@ struct GemmSchedule {
   }
 };
 
-// Dealt out are more units than clusters (so that no unit is cut twice) and fewer than twice.
+// Dealt out are more units than clusters, so that no unit is cut twice, and fewer than twice as many.
+// Blocks of K times those are counted in 32 bits: K is below 2^30.
 constexpr GemmSchedule make_schedule(int unit_rows, int unit_cols, int k_blocks, int most_clusters) {
   GemmSchedule made{.unit_rows = unit_rows, .unit_cols = unit_cols, .k_blocks = k_blocks};
   const int units = made.units();
   made.clusters = units < most_clusters ? units : most_clusters;
   const int left = units % most_clusters;
-  if (left > 0 && units > most_clusters && k_blocks >= 4) made.dealt = most_clusters + left;
+  if (left > 0 && units > most_clusters && k_blocks >= 4) {
+    made.dealt = most_clusters + left;
+    made.share = made.dealt * k_blocks / most_clusters;
+    made.more = made.dealt * k_blocks % most_clusters;
+  }
   return made;
 }
 

@@ -20,7 +20,7 @@ __device__ __forceinline__ int not_before(int value) {
   return value;
 }
 
-inline constexpr int kStagedBytes = 64 * 128 * 2;  // what a warpgroup has to lay out its result in
+inline constexpr int kStagedBytes = 64 * 128 * 2;  // that a warpgroup lays out its result in
 
 // Where a warpgroup is: in the result, and among the threads of its block.
 struct FinishAt {
@@ -115,16 +115,16 @@ __device__ __forceinline__ void store_finished(const GemmFinish& finish, std::in
 template <int kCount>
 __device__ __forceinline__ void store_elements(const GemmPlan& plan, const FinishAt& at,
                                                const float (&sums)[kCount]) {
-  constexpr int kCols = kCount * 2, kSide = 64;
+  constexpr int kCols = kCount * 2, kSide = 64, kWidth = kCols < kSide ? kCols : kSide;
   float* staged = reinterpret_cast<float*>(at.staged_bytes);
   const int thread = not_before(at.thread), lane = thread % 32, warp = thread / 32;
   const int out_rows = plan.turned ? plan.col_count : plan.row_count,
             out_cols = plan.turned ? plan.row_count : plan.col_count;
 #pragma unroll
-  for (int half = 0; half < kCols / kSide; ++half) {
+  for (int half = 0; half < kCols / kWidth; ++half) {
     named_sync(at.barrier, 128);
 #pragma unroll
-    for (int j = 0; j < 8; ++j)
+    for (int j = 0; j < kWidth / 8; ++j)
 #pragma unroll
       for (int i = 0; i < 4; ++i) {
         const int row = warp * 16 + lane / 4 + (i < 2 ? 0 : 8), col = 8 * j + lane % 4 * 2 + i % 2;
@@ -135,13 +135,14 @@ __device__ __forceinline__ void store_elements(const GemmPlan& plan, const Finis
     named_sync(at.barrier, 128);
     const int first_row = plan.turned ? at.col + half * kSide : at.row,
               first_col = plan.turned ? at.row : at.col + half * kSide;
+    const int lines = plan.turned ? kWidth : kSide, width = plan.turned ? kSide : kWidth;
 #pragma unroll 1
-    for (int line = warp; line < kSide; line += 4) {
+    for (int line = warp; line < lines; line += 4) {
       const int swizzle = plan.turned ? (line / 2 & 3) * 8 : (line & 3) * 8;
       const int row = first_row + line;
 #pragma unroll 1
-      for (int part = 0; part < 2; ++part) {
-        const int c = lane + 32 * part, col = first_col + c;
+      for (int c = lane; c < width; c += 32) {
+        const int col = first_col + c;
         if (row < out_rows && col < out_cols)
           store_finished(plan.finish, row, col, staged[line * kSide + (c ^ swizzle)]);
       }

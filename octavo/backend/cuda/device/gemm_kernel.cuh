@@ -1,6 +1,6 @@
 // Products on the tensor cores of Hopper. A block has warpgroups that multiply, 64 rows each, and
-// one that brings: a thread for the copy engine, three warps for scales. Tiles of operands pass
-// through a ring of stages in shared memory, 128 bytes of K each.
+// one with a thread that asks the copy engine for operands and scales. These pass through a ring of
+// stages in shared memory, 128 bytes of K each.
 //
 // Sums of FP8 products leave the tensor cores after every stage, because those keep 13 bits of them
 // (docs/numerics/gemm.md), and are added up in f32 registers, times their scales where those change
@@ -13,7 +13,6 @@
 #include <cstdint>
 
 #include "octavo/backend/cuda/device/gemm_finish.cuh"
-#include "octavo/backend/cuda/device/gemm_scales.cuh"
 #include "octavo/backend/cuda/device/hopper.cuh"
 #include "octavo/backend/cuda/device/wgmma.cuh"
 #include "octavo/backend/cuda/gemm_plan.h"
@@ -24,10 +23,11 @@ template <Mma kMmaIs, GemmShape kShape, ScaleKind kScalesAre>
 struct GemmKernel {
   static constexpr Mma kMma = kMmaIs;
   static constexpr ScaleKind kScales = kScalesAre;
-  static constexpr int kGroups = kShape.warpgroups, kRows = kGroups * kMmaRows, kCols = kShape.cols,
-                       kBlocks = kShape.blocks;
+  static constexpr int kRowGroups = kShape.row_groups, kGroups = kRowGroups * kShape.col_groups,
+                       kRows = kShape.rows(), kCols = kShape.cols, kBlocks = kShape.blocks;
+  static constexpr bool kSharesRows = kShape.shares_rows;
   static constexpr int kThreads = (kGroups + 1) * 128;
-  static constexpr int kSums = kCols / 2;
+  static constexpr int kGroupCols = kCols / kShape.col_groups, kSums = kGroupCols / 2;
   static constexpr int kKElements = is_fp8(kMma) ? kRowBytes : kRowBytes / 2;
 
   static constexpr int kRowTile = kRows * kRowBytes, kColTile = kCols * kRowBytes;
@@ -40,20 +40,50 @@ struct GemmKernel {
       1024 + kStages * (kStageBytes + kScaleBytes) + kGroups * kStagedBytes + 512;
 
   // Registers: those of a block are 64 K, in steps of 8 a thread.
-  static constexpr int kUp = kGroups == 3 ? 152 : 232, kDown = kGroups == 3 ? 56 : 40;
-  static constexpr bool kMovesRegisters = kGroups > 1;
+  static constexpr int kUp = kGroups == 3 ? 160 : 240, kDown = kGroups == 3 ? 32 : 24;
+  static constexpr bool kMovesRegisters = kGroups > 1 && kSums == 64;
+
+  // Where a block's tile of an item begins.
+  __device__ static __forceinline__ int first_row(const GemmItem& item, int rank) {
+    return (kSharesRows ? item.unit_row : item.unit_row * kBlocks + rank) * kRows;
+  }
+  __device__ static __forceinline__ int first_col(const GemmItem& item, int rank) {
+    return (kSharesRows ? item.unit_col * kBlocks + rank : item.unit_col) * kCols;
+  }
 };
 
-// A place in the ring, and how often it has been round.
-template <int kStages>
-struct RingPlace {
+// The way of a role through the items of its cluster and the stages of the ring.
+template <typename Kernel>
+struct GemmWalk {
+  const GemmSchedule& schedule;
+  int cluster;
+  int left;  // items, this one included
+  int index = 0;
+  GemmItem item{};
+  int k = 0;
   int stage = 0;
   unsigned phase = 0;
-  __device__ __forceinline__ void next() {
-    if (++stage == kStages) {
+
+  __device__ __forceinline__ GemmWalk(const GemmSchedule& of, int cluster_is)
+      : schedule(of), cluster(cluster_is), left(of.items(cluster_is)) {
+    if (left > 0) begin();
+  }
+  __device__ __forceinline__ void begin() {
+    item = schedule.item(cluster, index);
+    k = item.first;
+  }
+  __device__ __forceinline__ void next_stage() {
+    if (++stage == Kernel::kStages) {
       stage = 0;
       phase ^= 1;
     }
+  }
+  // One block of K further.
+  __device__ __forceinline__ void next() {
+    next_stage();
+    if (++k < item.end) return;
+    ++index;
+    if (--left > 0) begin();
   }
 };
 
@@ -70,75 +100,89 @@ struct GemmRing {
   }
   __device__ __forceinline__ SharedAddress is_full(int stage) const { return full + 8 * stage; }
   __device__ __forceinline__ SharedAddress is_empty(int stage) const { return empty + 8 * stage; }
-  __device__ __forceinline__ float* row_scales(int stage) const {
+  __device__ __forceinline__ const float* row_scales(int stage) const {
     return scales + stage * (Kernel::kRows + Kernel::kCols);
   }
-  __device__ __forceinline__ float* col_scales(int stage) const {
+  __device__ __forceinline__ const float* col_scales(int stage) const {
     return row_scales(stage) + Kernel::kRows;
   }
 };
 
-// One thread: operands.
+// Scales of a stage, one for every row of a tile; none where rows share them.
+struct ScaleStrip {
+  const float* from;
+  unsigned bytes;
+
+  __device__ __forceinline__ ScaleStrip(const ScalePlane& plane, int first_row, int rows, int k) {
+    const int there = plane.each == 1 ? min(rows, plane.rows - first_row) : 0;
+    bytes = there > 0 ? static_cast<unsigned>(there) * 4 : 0;
+    from = plane.data + k * plane.pitch + first_row;
+  }
+};
+
+// One thread: operands, and scales.
 template <typename Kernel>
 __device__ __forceinline__ void bring_tiles(const GemmPlan& plan, const GemmRing<Kernel>& ring,
                                             int cluster, int rank) {
-  constexpr int kBlocks = Kernel::kBlocks, kShare = Kernel::kRows / kBlocks;
+  constexpr bool kShares = Kernel::kBlocks > 1;
+  constexpr int kAll = (1 << Kernel::kBlocks) - 1;
+  constexpr int kRowShare = kShares && Kernel::kSharesRows ? Kernel::kRows / Kernel::kBlocks : 0,
+                kColShare = kShares && !Kernel::kSharesRows ? Kernel::kCols / Kernel::kBlocks : 0;
+  constexpr ScaleKind kScales = Kernel::kScales;
+  constexpr bool kRowScales = kScales != ScaleKind::by_column, kColScales = kScales != ScaleKind::by_row;
   prefetch_map(plan.rows_map);
   prefetch_map(plan.cols_map);
-  RingPlace<Kernel::kStages> at;
-  const int items = plan.schedule.items(cluster);
-  for (int i = 0; i < items; ++i) {
-    const GemmItem item = plan.schedule.item(cluster, i);
-    const int row = item.unit_row * Kernel::kRows + rank * kShare,
-              col = (item.unit_col * kBlocks + rank) * Kernel::kCols;
-    for (int k = item.first; k < item.end; ++k, at.next()) {
-      barrier_wait(ring.is_empty(at.stage), at.phase ^ 1);
-      const SharedAddress full = ring.is_full(at.stage);
-      barrier_expect(full, Kernel::kStageBytes);
-      const SharedAddress rows = ring.rows(at.stage) + rank * kShare * kRowBytes;
-      if constexpr (kBlocks > 1)
-        copy_box_to(rows, plan.rows_map, k * Kernel::kKElements, row, full, (1 << kBlocks) - 1);
-      else
-        copy_box(rows, plan.rows_map, k * Kernel::kKElements, row, full);
-      copy_box(ring.cols(at.stage), plan.cols_map, k * Kernel::kKElements, col, full);
-    }
+  for (GemmWalk<Kernel> walk(plan.schedule, cluster); walk.left > 0; walk.next()) {
+    const int first_row = Kernel::first_row(walk.item, rank),
+              first_col = Kernel::first_col(walk.item, rank), k = walk.k * Kernel::kKElements;
+    const SharedAddress full = ring.is_full(walk.stage),
+                        rows = ring.rows(walk.stage) + rank * kRowShare * kRowBytes,
+                        cols = ring.cols(walk.stage) + rank * kColShare * kRowBytes;
+    unsigned bytes = Kernel::kStageBytes;
+    const bool scaled = kScales != ScaleKind::at_end || walk.k + 1 == walk.item.end;
+    const int scale_k = kScales != ScaleKind::at_end ? walk.k : 0;
+    const ScaleStrip row_scales(plan.row_scales, first_row, Kernel::kRows, scale_k),
+        col_scales(plan.col_scales, first_col, Kernel::kCols, scale_k);
+    if (scaled && kRowScales) bytes += row_scales.bytes;
+    if (scaled && kColScales) bytes += col_scales.bytes;
+    barrier_wait(ring.is_empty(walk.stage), walk.phase ^ 1);
+    barrier_expect(full, bytes);
+    if constexpr (kRowShare > 0)
+      copy_box_to(rows, plan.rows_map, k, first_row + rank * kRowShare, full, kAll);
+    else
+      copy_box(rows, plan.rows_map, k, first_row, full);
+    if constexpr (kColShare > 0)
+      copy_box_to(cols, plan.cols_map, k, first_col + rank * kColShare, full, kAll);
+    else
+      copy_box(cols, plan.cols_map, k, first_col, full);
+    if (scaled && kRowScales && row_scales.bytes > 0)
+      copy_bytes(shared_address(ring.row_scales(walk.stage)), row_scales.from, row_scales.bytes,
+                 full);
+    if (scaled && kColScales && col_scales.bytes > 0)
+      copy_bytes(shared_address(ring.col_scales(walk.stage)), col_scales.from, col_scales.bytes,
+                 full);
   }
 }
 
-// Three warps, a stage each in turn: scales. They are asked for before their stage is free.
-template <typename Kernel>
-__device__ __forceinline__ void bring_scales(const GemmPlan& plan, const GemmRing<Kernel>& ring,
-                                             int cluster, int rank, int warp, int lane) {
-  constexpr ScaleKind kScales = Kernel::kScales;
-  constexpr bool kOneRow = kScales == ScaleKind::by_column, kOneCol = kScales == ScaleKind::by_row;
-  RingPlace<Kernel::kStages> at;
-  const int items = plan.schedule.items(cluster);
-  int turn = 0;
-  for (int i = 0; i < items; ++i) {
-    const GemmItem item = plan.schedule.item(cluster, i);
-    const int row = item.unit_row * Kernel::kRows,
-              col = (item.unit_col * Kernel::kBlocks + rank) * Kernel::kCols;
-    for (int k = item.first; k < item.end; ++k, at.next()) {
-      const bool mine = turn == warp;
-      turn = turn == 2 ? 0 : turn + 1;
-      if (!mine) continue;
-      const bool needed = kScales != ScaleKind::at_end || k + 1 == item.end;
-      ScaleStrip<kOneRow ? 1 : Kernel::kRows> rows;
-      ScaleStrip<kOneCol ? 1 : Kernel::kCols> cols;
-      if (needed) {
-        rows.load(plan.row_scales, row, plan.row_count, k, kOneRow ? 0 : lane);
-        cols.load(plan.col_scales, col, plan.col_count, k, kOneCol ? 0 : lane);
-      }
-      barrier_wait(ring.is_empty(at.stage), at.phase ^ 1);
-      if (needed) {
-        rows.store(ring.row_scales(at.stage), lane);
-        cols.store(ring.col_scales(at.stage), lane);
-      }
-      __syncwarp();
-      if (lane == 0) barrier_arrive(ring.is_full(at.stage));
-    }
+// The one number that a tile has of a plane, a block of K ahead of its use.
+struct LoneScale {
+  const float* from;
+  std::int64_t pitch;
+  float next;
+
+  __device__ __forceinline__ LoneScale(const ScalePlane& plane, int first_row, int k)
+      : from(plane.data + min(first_row, plane.rows - 1) / plane.each * plane.row_pitch +
+             k * plane.pitch),
+        pitch(plane.pitch),
+        next(__ldg(from)) {}
+  // This block's; and asks for the next one's, if there is one.
+  __device__ __forceinline__ float take(bool more) {
+    const float now = next;
+    from += pitch;
+    if (more) next = __ldg(from);
+    return now;
   }
-}
+};
 
 template <typename Kernel>
 __device__ __forceinline__ void release(const GemmRing<Kernel>& ring, int stage, int lane) {
@@ -188,34 +232,59 @@ __device__ __forceinline__ void take_sums(const GemmPlan& plan, int slot, int th
   }
 }
 
+// Scales that are the same all along K: one for all rows or one each, and so for columns.
+template <int kSums>
+__device__ __forceinline__ void scale_sums(const GemmPlan& plan, const float* rows,
+                                           const float* cols, float (&sums)[kSums]) {
+  const bool lone_row = plan.row_scales.each != 1, lone_col = plan.col_scales.each != 1;
+  const float row = lone_row ? __ldg(plan.row_scales.data) : 0.0F,
+              col = lone_col ? __ldg(plan.col_scales.data) : 0.0F;
+  const float upper = lone_row ? row : rows[0], lower = lone_row ? row : rows[8];
+#pragma unroll
+  for (int j = 0; j < kSums / 4; ++j) {
+    const float left = lone_col ? col : cols[8 * j], right = lone_col ? col : cols[8 * j + 1];
+    sums[4 * j] *= upper * left;
+    sums[4 * j + 1] *= upper * right;
+    sums[4 * j + 2] *= lower * left;
+    sums[4 * j + 3] *= lower * right;
+  }
+}
+
 template <typename Kernel>
 __device__ __forceinline__ void multiply_tiles(const GemmPlan& plan, const GemmRing<Kernel>& ring,
                                                int cluster, int rank, int group, FinishAt finish) {
   constexpr ScaleKind kScales = Kernel::kScales;
   constexpr int kSums = Kernel::kSums;
   const int thread = finish.thread, lane = thread % 32;
-  const int tile_row = group * kMmaRows + thread / 32 * 16 + lane / 4, tile_col = lane % 4 * 2;
-  const int slot_of = Kernel::kBlocks * Kernel::kGroups;
-  RingPlace<Kernel::kStages> at;
+  const int row_group = group % Kernel::kRowGroups, col_group = group / Kernel::kRowGroups;
+  const int tile_row = row_group * kMmaRows + thread / 32 * 16 + lane / 4,
+            tile_col = col_group * Kernel::kGroupCols + lane % 4 * 2;
+  const int slot = (cluster * Kernel::kBlocks + rank) * Kernel::kGroups + group;
   float run[kSums];
 #pragma unroll
   for (int i = 0; i < kSums; ++i) run[i] = 0.0F;
 
-  const int items = plan.schedule.items(cluster);
-  for (int i = 0; i < items; ++i) {
-    const GemmItem item = plan.schedule.item(cluster, i);
+  GemmWalk<Kernel> walk(plan.schedule, cluster);
+  for (; walk.left > 0; ++walk.index) {
+    const GemmItem item = walk.item;
     float sums[kSums];
     if (item.goes_on) {
-      take_sums(plan, (cluster - 1) * slot_of + rank * Kernel::kGroups + group, thread,
-                finish.barrier, sums);
+      take_sums(plan, slot - Kernel::kBlocks * Kernel::kGroups, thread, finish.barrier, sums);
     } else {
 #pragma unroll
       for (int s = 0; s < kSums; ++s) sums[s] = 0.0F;
     }
-    for (int k = item.first; k < item.end; ++k, at.next()) {
-      barrier_wait(ring.is_full(at.stage), at.phase);
-      const std::uint64_t rows = operand_at(ring.rows(at.stage) + group * kMmaRows * kRowBytes),
-                          cols = operand_at(ring.cols(at.stage));
+    // Where it is not needed the compiler drops it.
+    LoneScale lone(kScales == ScaleKind::by_row ? plan.col_scales : plan.row_scales,
+                   kScales == ScaleKind::by_row ? Kernel::first_col(item, rank)
+                                                : Kernel::first_row(item, rank),
+                   kScales == ScaleKind::at_end ? 0 : item.first);
+    for (int k = item.first; k < item.end; ++k, walk.next_stage()) {
+      const bool last = k + 1 == item.end;
+      barrier_wait(ring.is_full(walk.stage), walk.phase);
+      const std::uint64_t rows = operand_at(ring.rows(walk.stage) + row_group * kMmaRows * kRowBytes),
+                          cols = operand_at(ring.cols(walk.stage) +
+                                            col_group * Kernel::kGroupCols * kRowBytes);
       pin(run);
       mma_begin();
 #pragma unroll
@@ -223,41 +292,32 @@ __device__ __forceinline__ void multiply_tiles(const GemmPlan& plan, const GemmR
         multiply<Kernel::kMma>(run, rows + step * kOperandStep, cols + step * kOperandStep,
                                step > 0);
       mma_commit();
-      const float* row_scales = ring.row_scales(at.stage);
-      const float* col_scales = ring.col_scales(at.stage);
+      const float* row_scales = ring.row_scales(walk.stage);
+      const float* col_scales = ring.col_scales(walk.stage);
       float upper = 1.0F, lower = 1.0F;
       if constexpr (kScales == ScaleKind::by_row) {
-        const float col = col_scales[0];
+        const float col = lone.take(!last);
         upper = row_scales[tile_row] * col;
         lower = row_scales[tile_row + 8] * col;
       } else if constexpr (kScales == ScaleKind::by_column) {
-        upper = lower = row_scales[0];
+        upper = lower = lone.take(!last);
       } else if constexpr (kScales == ScaleKind::by_element) {
         upper = row_scales[tile_row];
         lower = row_scales[tile_row + 8];
       }
       mma_wait();
       pin(run);
-      const bool last = k + 1 == item.end;
-      if constexpr (kScales == ScaleKind::by_row) release(ring, at.stage, lane);
       if constexpr (kScales == ScaleKind::at_end) {
-        if (!last) release(ring, at.stage, lane);
+        if (!last) release(ring, walk.stage, lane);
 #pragma unroll
         for (int s = 0; s < kSums; ++s) sums[s] += run[s];
-        if (last && !item.unfinished) {
-          upper = row_scales[tile_row];
-          lower = row_scales[tile_row + 8];
-#pragma unroll
-          for (int j = 0; j < kSums / 4; ++j) {
-            const float left = col_scales[8 * j + tile_col], right = col_scales[8 * j + tile_col + 1];
-            sums[4 * j] *= upper * left;
-            sums[4 * j + 1] *= upper * right;
-            sums[4 * j + 2] *= lower * left;
-            sums[4 * j + 3] *= lower * right;
-          }
+        if (last) {
+          if (!item.unfinished)
+            scale_sums(plan, row_scales + tile_row, col_scales + tile_col, sums);
+          release(ring, walk.stage, lane);
         }
-        if (last) release(ring, at.stage, lane);
       } else if constexpr (kScales == ScaleKind::by_row) {
+        release(ring, walk.stage, lane);
 #pragma unroll
         for (int s = 0; s < kSums; ++s)
           sums[s] = __fmaf_rn(run[s], s % 4 < 2 ? upper : lower, sums[s]);
@@ -273,16 +333,16 @@ __device__ __forceinline__ void multiply_tiles(const GemmPlan& plan, const GemmR
           sums[4 * j + 2] = __fmaf_rn(run[4 * j + 2], lower * left, sums[4 * j + 2]);
           sums[4 * j + 3] = __fmaf_rn(run[4 * j + 3], lower * right, sums[4 * j + 3]);
         }
-        release(ring, at.stage, lane);
+        release(ring, walk.stage, lane);
       }
     }
+    if (--walk.left > 0) walk.item = plan.schedule.item(cluster, walk.index + 1);
     if (item.unfinished) {
-      leave_sums(plan, cluster * slot_of + rank * Kernel::kGroups + group, thread, finish.barrier,
-                 sums);
+      leave_sums(plan, slot, thread, finish.barrier, sums);
       continue;
     }
-    finish.row = item.unit_row * Kernel::kRows + group * kMmaRows;
-    finish.col = (item.unit_col * Kernel::kBlocks + rank) * Kernel::kCols;
+    finish.row = Kernel::first_row(item, rank) + row_group * kMmaRows;
+    finish.col = Kernel::first_col(item, rank) + col_group * Kernel::kGroupCols;
     if (!plan.stores_boxes)
       store_elements(plan, finish, sums);
     else if (plan.turned)
@@ -312,7 +372,7 @@ __global__ void __launch_bounds__(Kernel::kThreads, 1)
   const int cluster = static_cast<int>(blockIdx.x) / Kernel::kBlocks;
   if (thread == 0) {
     for (int stage = 0; stage < Kernel::kStages; ++stage) {
-      barrier_init(ring.is_full(stage), 2);
+      barrier_init(ring.is_full(stage), 1);
       barrier_init(ring.is_empty(stage), Kernel::kGroups * 4 * Kernel::kBlocks);
     }
     barriers_ready();
@@ -325,12 +385,7 @@ __global__ void __launch_bounds__(Kernel::kThreads, 1)
   const int group = __shfl_sync(0xFFFFFFFFu, thread / 128, 0);
   if (group == Kernel::kGroups) {
     if constexpr (Kernel::kMovesRegisters) registers_down<Kernel::kDown>();
-    const int warp = thread / 32 % 4, lane = thread % 32;
-    if (warp == 0) {
-      if (lane == 0) bring_tiles(plan, ring, cluster, rank);
-    } else {
-      bring_scales(plan, ring, cluster, rank, warp - 1, lane);
-    }
+    if (thread % 128 == 0) bring_tiles(plan, ring, cluster, rank);
   } else {
     if constexpr (Kernel::kMovesRegisters) registers_up<Kernel::kUp>();
     FinishAt finish;

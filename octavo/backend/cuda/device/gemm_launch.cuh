@@ -2,6 +2,7 @@
 #pragma once
 
 #include <atomic>
+#include <iterator>
 
 #include "octavo/backend/cuda/device/gemm_kernel.cuh"
 #include "octavo/backend/cuda/runtime.h"
@@ -39,23 +40,21 @@ void launch_shape(const Exec& exec, const GemmPlan& plan, ScaleKind scales) {
     case ScaleKind::at_end:
       return launch_gemm<GemmKernel<kMma, kShape, ScaleKind::at_end>>(exec, plan);
     case ScaleKind::by_row:
-      if constexpr (kShape == kWide)
-        return launch_gemm<GemmKernel<kMma, kShape, ScaleKind::by_row>>(exec, plan);
-      [[fallthrough]];
+      return launch_gemm<GemmKernel<kMma, kShape, ScaleKind::by_row>>(exec, plan);
     case ScaleKind::by_column:
-      if constexpr (kShape != kWide)
-        return launch_gemm<GemmKernel<kMma, kShape, ScaleKind::by_column>>(exec, plan);
-      [[fallthrough]];
+      return launch_gemm<GemmKernel<kMma, kShape, ScaleKind::by_column>>(exec, plan);
     case ScaleKind::by_element:
       return launch_gemm<GemmKernel<kMma, kShape, ScaleKind::by_element>>(exec, plan);
   }
 }
 
-template <Mma kMma>
+template <Mma kMma, int kIndex = 0>
 void launch_mma(const Exec& exec, const GemmPlan& plan, const GemmShape& shape, ScaleKind scales) {
-  if (shape == kWide) return launch_shape<kMma, kWide>(exec, plan, scales);
-  if (shape == kNarrow) return launch_shape<kMma, kNarrow>(exec, plan, scales);
-  launch_shape<kMma, kSlim>(exec, plan, scales);
+  if constexpr (kIndex < static_cast<int>(std::size(kGemmShapes))) {
+    if (shape == kGemmShapes[kIndex])
+      return launch_shape<kMma, kGemmShapes[kIndex]>(exec, plan, scales);
+    launch_mma<kMma, kIndex + 1>(exec, plan, shape, scales);
+  }
 }
 
 }  // namespace octavo::cuda

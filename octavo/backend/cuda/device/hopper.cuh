@@ -75,6 +75,15 @@ __device__ __forceinline__ void named_sync(int barrier, int threads) {
 __device__ __forceinline__ void prefetch_map(const CUtensorMap& map) {
   asm volatile("prefetch.tensormap [%0];" ::"l"(&map) : "memory");
 }
+// Bytes as they lie, addresses and count multiples of 16.
+__device__ __forceinline__ void copy_bytes(SharedAddress to, const void* from, unsigned bytes,
+                                           SharedAddress barrier) {
+  asm volatile(
+      "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::"r"(
+          to),
+      "l"(from), "r"(bytes), "r"(barrier)
+      : "memory");
+}
 // The box of the map whose first element is (x, y) into shared memory; what lies outside is zero.
 __device__ __forceinline__ void copy_box(SharedAddress to, const CUtensorMap& map, int x, int y,
                                          SharedAddress barrier) {
