@@ -106,17 +106,14 @@ inline constexpr GemmShape kGemmShapes[] = {
     kSlim,
 #ifdef OCTAVO_GEMM_LAB
     {3, 1, 128, 1, true},   // 3
-    {2, 1, 128, 2, true},   // 4
-    {3, 1, 128, 2, false},  // 5
-    {1, 2, 128, 1, false},  // 6
-    {1, 1, 128, 2, false},  // 7
-    {1, 2, 128, 4, false},  // 8
-    {2, 1, 128, 2, false},  // 9
-    {1, 1, 64, 1, false},   // 10
-    {1, 1, 64, 2, false},   // 11
-    {1, 1, 64, 4, false},   // 12
-    {2, 1, 64, 2, false},   // 13
-    {1, 2, 64, 4, false},   // 14
+    {1, 2, 128, 1, false},  // 4
+    {1, 1, 64, 1, false},   // 5
+    {3, 1, 64, 1, false},   // 6
+    {2, 1, 64, 1, false},   // 7
+    {1, 2, 64, 1, false},   // 8
+    {3, 1, 64, 2, false},   // 9
+    {1, 2, 128, 4, false},  // 10
+    {2, 1, 128, 1, true},   // 11
 #endif
 };
 

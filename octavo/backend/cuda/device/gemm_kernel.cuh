@@ -28,6 +28,9 @@ struct GemmKernel {
   static constexpr bool kSharesRows = kShape.shares_rows;
   static constexpr int kThreads = (kGroups + 1) * 128;
   static constexpr int kGroupCols = kCols / kShape.col_groups, kSums = kGroupCols / 2;
+  // Runs of products that a warpgroup has under way: two where registers allow it, so that one can
+  // be added up while the tensor cores work at the other.
+  static constexpr int kRuns = kSums <= 32 ? 2 : 1;
   static constexpr int kKElements = is_fp8(kMma) ? kRowBytes : kRowBytes / 2;
 
   static constexpr int kRowTile = kRows * kRowBytes, kColTile = kCols * kRowBytes;
@@ -52,7 +55,20 @@ struct GemmKernel {
   }
 };
 
-// The way of a role through the items of its cluster and the stages of the ring.
+// A stage of the ring, and whether it is an even or an odd time round.
+template <typename Kernel>
+struct RingPlace {
+  int stage = 0;
+  unsigned phase = 0;
+  __device__ __forceinline__ void next() {
+    if (++stage == Kernel::kStages) {
+      stage = 0;
+      phase ^= 1;
+    }
+  }
+};
+
+// The way of the thread that brings through the items of its cluster and the stages of the ring.
 template <typename Kernel>
 struct GemmWalk {
   const GemmSchedule& schedule;
@@ -61,8 +77,7 @@ struct GemmWalk {
   int index = 0;
   GemmItem item{};
   int k = 0;
-  int stage = 0;
-  unsigned phase = 0;
+  RingPlace<Kernel> at{};
 
   __device__ __forceinline__ GemmWalk(const GemmSchedule& of, int cluster_is)
       : schedule(of), cluster(cluster_is), left(of.items(cluster_is)) {
@@ -72,15 +87,9 @@ struct GemmWalk {
     item = schedule.item(cluster, index);
     k = item.first;
   }
-  __device__ __forceinline__ void next_stage() {
-    if (++stage == Kernel::kStages) {
-      stage = 0;
-      phase ^= 1;
-    }
-  }
   // One block of K further.
   __device__ __forceinline__ void next() {
-    next_stage();
+    at.next();
     if (++k < item.end) return;
     ++index;
     if (--left > 0) begin();
@@ -135,9 +144,9 @@ __device__ __forceinline__ void bring_tiles(const GemmPlan& plan, const GemmRing
   for (GemmWalk<Kernel> walk(plan.schedule, cluster); walk.left > 0; walk.next()) {
     const int first_row = Kernel::first_row(walk.item, rank),
               first_col = Kernel::first_col(walk.item, rank), k = walk.k * Kernel::kKElements;
-    const SharedAddress full = ring.is_full(walk.stage),
-                        rows = ring.rows(walk.stage) + rank * kRowShare * kRowBytes,
-                        cols = ring.cols(walk.stage) + rank * kColShare * kRowBytes;
+    const SharedAddress full = ring.is_full(walk.at.stage),
+                        rows = ring.rows(walk.at.stage) + rank * kRowShare * kRowBytes,
+                        cols = ring.cols(walk.at.stage) + rank * kColShare * kRowBytes;
     unsigned bytes = Kernel::kStageBytes;
     const bool scaled = kScales != ScaleKind::at_end || walk.k + 1 == walk.item.end;
     const int scale_k = kScales != ScaleKind::at_end ? walk.k : 0;
@@ -145,7 +154,7 @@ __device__ __forceinline__ void bring_tiles(const GemmPlan& plan, const GemmRing
         col_scales(plan.col_scales, first_col, Kernel::kCols, scale_k);
     if (scaled && kRowScales) bytes += row_scales.bytes;
     if (scaled && kColScales) bytes += col_scales.bytes;
-    barrier_wait(ring.is_empty(walk.stage), walk.phase ^ 1);
+    barrier_wait(ring.is_empty(walk.at.stage), walk.at.phase ^ 1);
     barrier_expect(full, bytes);
     if constexpr (kRowShare > 0)
       copy_box_to(rows, plan.rows_map, k, first_row + rank * kRowShare, full, kAll);
@@ -156,10 +165,10 @@ __device__ __forceinline__ void bring_tiles(const GemmPlan& plan, const GemmRing
     else
       copy_box(cols, plan.cols_map, k, first_col, full);
     if (scaled && kRowScales && row_scales.bytes > 0)
-      copy_bytes(shared_address(ring.row_scales(walk.stage)), row_scales.from, row_scales.bytes,
+      copy_bytes(shared_address(ring.row_scales(walk.at.stage)), row_scales.from, row_scales.bytes,
                  full);
     if (scaled && kColScales && col_scales.bytes > 0)
-      copy_bytes(shared_address(ring.col_scales(walk.stage)), col_scales.from, col_scales.bytes,
+      copy_bytes(shared_address(ring.col_scales(walk.at.stage)), col_scales.from, col_scales.bytes,
                  full);
   }
 }
@@ -250,6 +259,79 @@ __device__ __forceinline__ void scale_sums(const GemmPlan& plan, const float* ro
   }
 }
 
+// What a warpgroup does with a stage.
+template <typename Kernel>
+struct GemmWorker {
+  static constexpr ScaleKind kScales = Kernel::kScales;
+  static constexpr int kSums = Kernel::kSums;
+  const GemmPlan& plan;
+  const GemmRing<Kernel>& ring;
+  int lane;
+  int row_group, col_group;  // of the tile, which the warpgroup has a part of
+  int tile_row, tile_col;    // of the thread's first sum
+
+  __device__ __forceinline__ void begin(const RingPlace<Kernel>& at, float (&run)[kSums]) const {
+    barrier_wait(ring.is_full(at.stage), at.phase);
+    const std::uint64_t rows = operand_at(ring.rows(at.stage) + row_group * kMmaRows * kRowBytes),
+                        cols = operand_at(ring.cols(at.stage) +
+                                          col_group * Kernel::kGroupCols * kRowBytes);
+    pin(run);
+    mma_begin();
+#pragma unroll
+    for (int step = 0; step < kRowBytes / kMmaBytes; ++step)
+      multiply<Kernel::kMma>(run, rows + step * kOperandStep, cols + step * kOperandStep, step > 0);
+    mma_commit();
+  }
+
+  // Adds a run to the sums and gives its stage back. kBehind runs that were begun later may go on.
+  template <int kBehind>
+  __device__ __forceinline__ void end(const RingPlace<Kernel>& at, bool last, bool unfinished,
+                                      LoneScale& lone, float (&run)[kSums],
+                                      float (&sums)[kSums]) const {
+    const float* row_scales = ring.row_scales(at.stage) + tile_row;
+    const float* col_scales = ring.col_scales(at.stage) + tile_col;
+    float upper = 1.0F, lower = 1.0F;
+    if constexpr (kScales == ScaleKind::by_row) {
+      const float col = lone.take(!last);
+      upper = row_scales[0] * col;
+      lower = row_scales[8] * col;
+    } else if constexpr (kScales == ScaleKind::by_column) {
+      upper = lower = lone.take(!last);
+    } else if constexpr (kScales == ScaleKind::by_element) {
+      upper = row_scales[0];
+      lower = row_scales[8];
+    }
+    mma_wait<kBehind>();
+    pin(run);
+    if constexpr (kScales == ScaleKind::at_end) {
+      if (!last) release(ring, at.stage, lane);
+#pragma unroll
+      for (int s = 0; s < kSums; ++s) sums[s] += run[s];
+      if (!last) return;
+      if (!unfinished) scale_sums(plan, row_scales, col_scales, sums);
+      release(ring, at.stage, lane);
+    } else if constexpr (kScales == ScaleKind::by_row) {
+      release(ring, at.stage, lane);
+#pragma unroll
+      for (int s = 0; s < kSums; ++s)
+        sums[s] = __fmaf_rn(run[s], s % 4 < 2 ? upper : lower, sums[s]);
+    } else {
+#pragma unroll
+      for (int j = 0; j < kSums / 4; ++j) {
+        float left, right;  // volatile: else all are loaded at once, into registers there are not
+        asm volatile("ld.shared.v2.f32 {%0, %1}, [%2];"
+                     : "=f"(left), "=f"(right)
+                     : "r"(shared_address(col_scales + 8 * j)));
+        sums[4 * j] = __fmaf_rn(run[4 * j], upper * left, sums[4 * j]);
+        sums[4 * j + 1] = __fmaf_rn(run[4 * j + 1], upper * right, sums[4 * j + 1]);
+        sums[4 * j + 2] = __fmaf_rn(run[4 * j + 2], lower * left, sums[4 * j + 2]);
+        sums[4 * j + 3] = __fmaf_rn(run[4 * j + 3], lower * right, sums[4 * j + 3]);
+      }
+      release(ring, at.stage, lane);
+    }
+  }
+};
+
 template <typename Kernel>
 __device__ __forceinline__ void multiply_tiles(const GemmPlan& plan, const GemmRing<Kernel>& ring,
                                                int cluster, int rank, int group, FinishAt finish) {
@@ -257,16 +339,23 @@ __device__ __forceinline__ void multiply_tiles(const GemmPlan& plan, const GemmR
   constexpr int kSums = Kernel::kSums;
   const int thread = finish.thread, lane = thread % 32;
   const int row_group = group % Kernel::kRowGroups, col_group = group / Kernel::kRowGroups;
-  const int tile_row = row_group * kMmaRows + thread / 32 * 16 + lane / 4,
-            tile_col = col_group * Kernel::kGroupCols + lane % 4 * 2;
+  const GemmWorker<Kernel> worker{
+      plan,      ring,
+      lane,      row_group,
+      col_group, row_group * kMmaRows + thread / 32 * 16 + lane / 4,
+      col_group * Kernel::kGroupCols + lane % 4 * 2};
   const int slot = (cluster * Kernel::kBlocks + rank) * Kernel::kGroups + group;
-  float run[kSums];
+  float runs[Kernel::kRuns][kSums];
 #pragma unroll
-  for (int i = 0; i < kSums; ++i) run[i] = 0.0F;
+  for (int r = 0; r < Kernel::kRuns; ++r)
+#pragma unroll
+    for (int i = 0; i < kSums; ++i) runs[r][i] = 0.0F;
 
-  GemmWalk<Kernel> walk(plan.schedule, cluster);
-  for (; walk.left > 0; ++walk.index) {
-    const GemmItem item = walk.item;
+  RingPlace<Kernel> at;
+  const int items = plan.schedule.items(cluster);
+  GemmItem next = items > 0 ? plan.schedule.item(cluster, 0) : GemmItem{};
+  for (int i = 1; i <= items; ++i) {
+    const GemmItem item = next;
     float sums[kSums];
     if (item.goes_on) {
       take_sums(plan, slot - Kernel::kBlocks * Kernel::kGroups, thread, finish.barrier, sums);
@@ -279,64 +368,32 @@ __device__ __forceinline__ void multiply_tiles(const GemmPlan& plan, const GemmR
                    kScales == ScaleKind::by_row ? Kernel::first_col(item, rank)
                                                 : Kernel::first_row(item, rank),
                    kScales == ScaleKind::at_end ? 0 : item.first);
-    for (int k = item.first; k < item.end; ++k, walk.next_stage()) {
-      const bool last = k + 1 == item.end;
-      barrier_wait(ring.is_full(walk.stage), walk.phase);
-      const std::uint64_t rows = operand_at(ring.rows(walk.stage) + row_group * kMmaRows * kRowBytes),
-                          cols = operand_at(ring.cols(walk.stage) +
-                                            col_group * Kernel::kGroupCols * kRowBytes);
-      pin(run);
-      mma_begin();
+    int k = item.first;
+    if constexpr (Kernel::kRuns == 2) {
+      // Four stages at a time, one run ahead. None is under way where the loop begins again: the
+      // compiler would make each of them wait.
+      constexpr int kAtOnce = 4;
+      for (; k + kAtOnce <= item.end; k += kAtOnce) {
+        RingPlace<Kernel> ahead = at;
+        worker.begin(ahead, runs[0]);
 #pragma unroll
-      for (int step = 0; step < kRowBytes / kMmaBytes; ++step)
-        multiply<Kernel::kMma>(run, rows + step * kOperandStep, cols + step * kOperandStep,
-                               step > 0);
-      mma_commit();
-      const float* row_scales = ring.row_scales(walk.stage);
-      const float* col_scales = ring.col_scales(walk.stage);
-      float upper = 1.0F, lower = 1.0F;
-      if constexpr (kScales == ScaleKind::by_row) {
-        const float col = lone.take(!last);
-        upper = row_scales[tile_row] * col;
-        lower = row_scales[tile_row + 8] * col;
-      } else if constexpr (kScales == ScaleKind::by_column) {
-        upper = lower = lone.take(!last);
-      } else if constexpr (kScales == ScaleKind::by_element) {
-        upper = row_scales[tile_row];
-        lower = row_scales[tile_row + 8];
-      }
-      mma_wait();
-      pin(run);
-      if constexpr (kScales == ScaleKind::at_end) {
-        if (!last) release(ring, walk.stage, lane);
-#pragma unroll
-        for (int s = 0; s < kSums; ++s) sums[s] += run[s];
-        if (last) {
-          if (!item.unfinished)
-            scale_sums(plan, row_scales + tile_row, col_scales + tile_col, sums);
-          release(ring, walk.stage, lane);
+        for (int j = 0; j < kAtOnce; ++j, at.next()) {
+          if (j + 1 < kAtOnce) {
+            ahead.next();
+            worker.begin(ahead, runs[(j + 1) % 2]);
+            worker.template end<1>(at, false, item.unfinished, lone, runs[j % 2], sums);
+          } else {
+            worker.template end<0>(at, k + kAtOnce == item.end, item.unfinished, lone, runs[j % 2],
+                                   sums);
+          }
         }
-      } else if constexpr (kScales == ScaleKind::by_row) {
-        release(ring, walk.stage, lane);
-#pragma unroll
-        for (int s = 0; s < kSums; ++s)
-          sums[s] = __fmaf_rn(run[s], s % 4 < 2 ? upper : lower, sums[s]);
-      } else {
-#pragma unroll
-        for (int j = 0; j < kSums / 4; ++j) {
-          float left, right;  // volatile: else all are loaded at once, into registers there are not
-          asm volatile("ld.shared.v2.f32 {%0, %1}, [%2];"
-                       : "=f"(left), "=f"(right)
-                       : "r"(shared_address(col_scales + 8 * j + tile_col)));
-          sums[4 * j] = __fmaf_rn(run[4 * j], upper * left, sums[4 * j]);
-          sums[4 * j + 1] = __fmaf_rn(run[4 * j + 1], upper * right, sums[4 * j + 1]);
-          sums[4 * j + 2] = __fmaf_rn(run[4 * j + 2], lower * left, sums[4 * j + 2]);
-          sums[4 * j + 3] = __fmaf_rn(run[4 * j + 3], lower * right, sums[4 * j + 3]);
-        }
-        release(ring, walk.stage, lane);
       }
     }
-    if (--walk.left > 0) walk.item = plan.schedule.item(cluster, walk.index + 1);
+    for (; k < item.end; ++k, at.next()) {
+      worker.begin(at, runs[0]);
+      worker.template end<0>(at, k + 1 == item.end, item.unfinished, lone, runs[0], sums);
+    }
+    if (i < items) next = plan.schedule.item(cluster, i);
     if (item.unfinished) {
       leave_sums(plan, slot, thread, finish.barrier, sums);
       continue;

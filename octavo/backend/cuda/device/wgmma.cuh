@@ -31,8 +31,10 @@ __device__ __forceinline__ void mma_begin() {
 __device__ __forceinline__ void mma_commit() {
   asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
 }
+// Until no more than kBehind commits are under way.
+template <int kBehind>
 __device__ __forceinline__ void mma_wait() {
-  asm volatile("wgmma.wait_group.sync.aligned 0;" ::: "memory");
+  asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(kBehind) : "memory");
 }
 // The compiler must not move uses of sums across the instructions that make them.
 template <int kCount>
