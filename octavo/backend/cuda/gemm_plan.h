@@ -44,12 +44,12 @@ struct GemmFinish {
 };
 
 struct GemmPlan {
-  CUtensorMap rows_map{}, cols_map{}, out_map{};
+  CUtensorMap rows_map{}, cols_map{};
   ScalePlane row_scales{}, col_scales{};
   GemmSchedule schedule{};
   GemmFinish finish{};
   bool turned = false;       // rows of the plan are columns of the result
-  bool stores_boxes = false;  // by the copy engine, through out_map
+  bool stores_pairs = false;  // 16 bits and nothing else to do: from registers
   std::int32_t row_count = 0, col_count = 0;
 
   float* partial = nullptr;           // sums that one cluster leaves for the next
@@ -98,22 +98,21 @@ void launch_e5m2_e5m2(const Exec&, const GemmPlan&, const GemmShape&, ScaleKind)
 
 inline constexpr GemmShape
     kWide{},
-    kNarrow{.row_groups = 1, .col_groups = 2, .cols = 128, .blocks = 2, .shares_rows = false},
-    kSlim{.row_groups = 1, .col_groups = 2, .cols = 64, .blocks = 2, .shares_rows = false};
+    kNarrow{.row_groups = 1, .col_groups = 2, .cols = 128, .blocks = 1, .shares_rows = false},
+    kSlim{.row_groups = 1, .col_groups = 1, .cols = 64, .blocks = 1, .shares_rows = false},
+    kSlimTall{.row_groups = 3, .col_groups = 1, .cols = 64, .blocks = 1, .shares_rows = false},
+    kNarrowTall{.row_groups = 2, .col_groups = 1, .cols = 64, .blocks = 1, .shares_rows = false};
 inline constexpr GemmShape kGemmShapes[] = {
     kWide,
     kNarrow,
     kSlim,
+    kSlimTall,
+    kNarrowTall,
 #ifdef OCTAVO_GEMM_LAB
-    {3, 1, 128, 1, true},   // 3
-    {1, 2, 128, 1, false},  // 4
-    {1, 1, 64, 1, false},   // 5
-    {3, 1, 64, 1, false},   // 6
-    {2, 1, 64, 1, false},   // 7
-    {1, 2, 64, 1, false},   // 8
-    {3, 1, 64, 2, false},   // 9
-    {1, 2, 128, 4, false},  // 10
-    {2, 1, 128, 1, true},   // 11
+    {3, 1, 128, 1, true},   // 5
+    {2, 2, 64, 1, false},   // 6
+    {1, 2, 64, 1, false},   // 7
+    {2, 1, 128, 2, true},   // 8
 #endif
 };
 

@@ -19,6 +19,18 @@
 
 namespace octavo::cuda {
 
+// With every stage: what it is the beginning of, so that only one thread works out the schedule.
+struct alignas(16) StageNote {
+  int unit_row, unit_col;
+  int first;           // block of K
+  std::uint32_t rest;  // blocks, and in the two highest bits whether sums go on and are unfinished
+
+  static constexpr std::uint32_t kGoesOn = 1u << 31, kUnfinished = 1u << 30;
+  [[nodiscard]] __device__ int blocks() const {
+    return static_cast<int>(rest & ~(kGoesOn | kUnfinished));
+  }
+};
+
 template <Mma kMmaIs, GemmShape kShape, ScaleKind kScalesAre>
 struct GemmKernel {
   static constexpr Mma kMma = kMmaIs;
@@ -36,21 +48,25 @@ struct GemmKernel {
   static constexpr int kRowTile = kRows * kRowBytes, kColTile = kCols * kRowBytes;
   static constexpr int kStageBytes = kRowTile + kColTile;
   static constexpr int kScaleBytes = (kRows + kCols) * 4;
-  static constexpr int kStages =
-      (227 * 1024 - 1024 - kGroups * kStagedBytes - 512) / (kStageBytes + kScaleBytes);
+  // Beside the ring: where one warpgroup at a time lays out what it does not store from registers;
+  // barriers; and room to begin at a multiple of 1024.
+  static constexpr int kBesides = kStagedBytes + 512 + 1024;
+  static constexpr int kRing = kStageBytes + kScaleBytes + static_cast<int>(sizeof(StageNote));
+  static constexpr int kStages = (227 * 1024 - kBesides) / kRing;
   static_assert(kStages >= 3);
-  static constexpr int kSharedBytes =
-      1024 + kStages * (kStageBytes + kScaleBytes) + kGroups * kStagedBytes + 512;
+  static constexpr int kSharedBytes = kStages * kRing + kBesides;
 
   // Registers: those of a block are 64 K, in steps of 8 a thread.
-  static constexpr int kUp = kGroups == 3 ? 160 : 240, kDown = kGroups == 3 ? 32 : 24;
-  static constexpr bool kMovesRegisters = kGroups > 1 && kSums == 64;
+  static constexpr int kUp = kGroups == 3 ? 152 : 224, kDown = 56;
+  static constexpr bool kMovesRegisters = kGroups == 3 || (kGroups > 1 && kSums == 64);
 
   // Where a block's tile of an item begins.
-  __device__ static __forceinline__ int first_row(const GemmItem& item, int rank) {
+  template <typename Item>
+  __device__ static __forceinline__ int first_row(const Item& item, int rank) {
     return (kSharesRows ? item.unit_row : item.unit_row * kBlocks + rank) * kRows;
   }
-  __device__ static __forceinline__ int first_col(const GemmItem& item, int rank) {
+  template <typename Item>
+  __device__ static __forceinline__ int first_col(const Item& item, int rank) {
     return (kSharesRows ? item.unit_col * kBlocks + rank : item.unit_col) * kCols;
   }
 };
@@ -68,38 +84,11 @@ struct RingPlace {
   }
 };
 
-// The way of the thread that brings through the items of its cluster and the stages of the ring.
-template <typename Kernel>
-struct GemmWalk {
-  const GemmSchedule& schedule;
-  int cluster;
-  int left;  // items, this one included
-  int index = 0;
-  GemmItem item{};
-  int k = 0;
-  RingPlace<Kernel> at{};
-
-  __device__ __forceinline__ GemmWalk(const GemmSchedule& of, int cluster_is)
-      : schedule(of), cluster(cluster_is), left(of.items(cluster_is)) {
-    if (left > 0) begin();
-  }
-  __device__ __forceinline__ void begin() {
-    item = schedule.item(cluster, index);
-    k = item.first;
-  }
-  // One block of K further.
-  __device__ __forceinline__ void next() {
-    at.next();
-    if (++k < item.end) return;
-    ++index;
-    if (--left > 0) begin();
-  }
-};
-
 template <typename Kernel>
 struct GemmRing {
   SharedAddress tiles, full, empty;
   float* scales;
+  StageNote* notes;
 
   __device__ __forceinline__ SharedAddress rows(int stage) const {
     return tiles + stage * Kernel::kStageBytes;
@@ -129,7 +118,7 @@ struct ScaleStrip {
   }
 };
 
-// One thread: operands, and scales.
+// One thread: operands, scales, and what to do with them.
 template <typename Kernel>
 __device__ __forceinline__ void bring_tiles(const GemmPlan& plan, const GemmRing<Kernel>& ring,
                                             int cluster, int rank) {
@@ -138,39 +127,52 @@ __device__ __forceinline__ void bring_tiles(const GemmPlan& plan, const GemmRing
   constexpr int kRowShare = kShares && Kernel::kSharesRows ? Kernel::kRows / Kernel::kBlocks : 0,
                 kColShare = kShares && !Kernel::kSharesRows ? Kernel::kCols / Kernel::kBlocks : 0;
   constexpr ScaleKind kScales = Kernel::kScales;
-  constexpr bool kRowScales = kScales != ScaleKind::by_column, kColScales = kScales != ScaleKind::by_row;
+  constexpr bool kAtEnd = kScales == ScaleKind::at_end, kRowScales = kScales != ScaleKind::by_column,
+                 kColScales = kScales != ScaleKind::by_row;
   prefetch_map(plan.rows_map);
   prefetch_map(plan.cols_map);
-  for (GemmWalk<Kernel> walk(plan.schedule, cluster); walk.left > 0; walk.next()) {
-    const int first_row = Kernel::first_row(walk.item, rank),
-              first_col = Kernel::first_col(walk.item, rank), k = walk.k * Kernel::kKElements;
-    const SharedAddress full = ring.is_full(walk.at.stage),
-                        rows = ring.rows(walk.at.stage) + rank * kRowShare * kRowBytes,
-                        cols = ring.cols(walk.at.stage) + rank * kColShare * kRowBytes;
-    unsigned bytes = Kernel::kStageBytes;
-    const bool scaled = kScales != ScaleKind::at_end || walk.k + 1 == walk.item.end;
-    const int scale_k = kScales != ScaleKind::at_end ? walk.k : 0;
-    const ScaleStrip row_scales(plan.row_scales, first_row, Kernel::kRows, scale_k),
-        col_scales(plan.col_scales, first_col, Kernel::kCols, scale_k);
-    if (scaled && kRowScales) bytes += row_scales.bytes;
-    if (scaled && kColScales) bytes += col_scales.bytes;
-    barrier_wait(ring.is_empty(walk.at.stage), walk.at.phase ^ 1);
-    barrier_expect(full, bytes);
-    if constexpr (kRowShare > 0)
-      copy_box_to(rows, plan.rows_map, k, first_row + rank * kRowShare, full, kAll);
-    else
-      copy_box(rows, plan.rows_map, k, first_row, full);
-    if constexpr (kColShare > 0)
-      copy_box_to(cols, plan.cols_map, k, first_col + rank * kColShare, full, kAll);
-    else
-      copy_box(cols, plan.cols_map, k, first_col, full);
-    if (scaled && kRowScales && row_scales.bytes > 0)
-      copy_bytes(shared_address(ring.row_scales(walk.at.stage)), row_scales.from, row_scales.bytes,
-                 full);
-    if (scaled && kColScales && col_scales.bytes > 0)
-      copy_bytes(shared_address(ring.col_scales(walk.at.stage)), col_scales.from, col_scales.bytes,
-                 full);
+  RingPlace<Kernel> at;
+  const int items = plan.schedule.items(cluster);
+  for (int i = 0; i < items; ++i) {
+    const GemmItem item = plan.schedule.item(cluster, i);
+    const int first_row = Kernel::first_row(item, rank), first_col = Kernel::first_col(item, rank);
+    for (int block = item.first; block < item.end; ++block, at.next()) {
+      const int k = block * Kernel::kKElements;
+      const SharedAddress full = ring.is_full(at.stage),
+                          rows = ring.rows(at.stage) + rank * kRowShare * kRowBytes,
+                          cols = ring.cols(at.stage) + rank * kColShare * kRowBytes;
+      unsigned bytes = Kernel::kStageBytes;
+      const bool scaled = !kAtEnd || block + 1 == item.end;
+      const ScaleStrip row_scales(plan.row_scales, first_row, Kernel::kRows, kAtEnd ? 0 : block),
+          col_scales(plan.col_scales, first_col, Kernel::kCols, kAtEnd ? 0 : block);
+      if (scaled && kRowScales) bytes += row_scales.bytes;
+      if (scaled && kColScales) bytes += col_scales.bytes;
+      barrier_wait(ring.is_empty(at.stage), at.phase ^ 1);
+      if (block == item.first)
+        ring.notes[at.stage] = {item.unit_row, item.unit_col, item.first,
+                                static_cast<std::uint32_t>(item.end - item.first) |
+                                    (item.goes_on ? StageNote::kGoesOn : 0) |
+                                    (item.unfinished ? StageNote::kUnfinished : 0)};
+      barrier_expect(full, bytes);
+      if constexpr (kRowShare > 0)
+        copy_box_to(rows, plan.rows_map, k, first_row + rank * kRowShare, full, kAll);
+      else
+        copy_box(rows, plan.rows_map, k, first_row, full);
+      if constexpr (kColShare > 0)
+        copy_box_to(cols, plan.cols_map, k, first_col + rank * kColShare, full, kAll);
+      else
+        copy_box(cols, plan.cols_map, k, first_col, full);
+      if (scaled && kRowScales && row_scales.bytes > 0)
+        copy_bytes(shared_address(ring.row_scales(at.stage)), row_scales.from, row_scales.bytes,
+                   full);
+      if (scaled && kColScales && col_scales.bytes > 0)
+        copy_bytes(shared_address(ring.col_scales(at.stage)), col_scales.from, col_scales.bytes,
+                   full);
+    }
   }
+  barrier_wait(ring.is_empty(at.stage), at.phase ^ 1);
+  ring.notes[at.stage] = {};  // no blocks: the end
+  barrier_arrive(ring.is_full(at.stage));
 }
 
 // The one number that a tile has of a plane, a block of K ahead of its use.
@@ -352,28 +354,37 @@ __device__ __forceinline__ void multiply_tiles(const GemmPlan& plan, const GemmR
     for (int i = 0; i < kSums; ++i) runs[r][i] = 0.0F;
 
   RingPlace<Kernel> at;
-  const int items = plan.schedule.items(cluster);
-  GemmItem next = items > 0 ? plan.schedule.item(cluster, 0) : GemmItem{};
-  for (int i = 1; i <= items; ++i) {
-    const GemmItem item = next;
+  while (true) {
+    barrier_wait(ring.is_full(at.stage), at.phase);
+    const StageNote note = ring.notes[at.stage];
+    int left = note.blocks();
+    if (left == 0) break;
+    const bool goes_on = (note.rest & StageNote::kGoesOn) != 0,
+               unfinished = (note.rest & StageNote::kUnfinished) != 0;
+    const int first_row = Kernel::first_row(note, rank) + row_group * kMmaRows;
+    const bool idle = first_row >= plan.row_count;  // all rows hang over the edge
+    if (idle)
+      for (; left > 0; --left, at.next()) {
+        barrier_wait(ring.is_full(at.stage), at.phase);
+        release(ring, at.stage, lane);
+      }
     float sums[kSums];
-    if (item.goes_on) {
-      take_sums(plan, slot - Kernel::kBlocks * Kernel::kGroups, thread, finish.barrier, sums);
+    if (goes_on) {
+      take_sums(plan, slot - Kernel::kBlocks * Kernel::kGroups, thread, 1 + group, sums);
     } else {
 #pragma unroll
       for (int s = 0; s < kSums; ++s) sums[s] = 0.0F;
     }
     // Where it is not needed the compiler drops it.
     LoneScale lone(kScales == ScaleKind::by_row ? plan.col_scales : plan.row_scales,
-                   kScales == ScaleKind::by_row ? Kernel::first_col(item, rank)
-                                                : Kernel::first_row(item, rank),
-                   kScales == ScaleKind::at_end ? 0 : item.first);
-    int k = item.first;
+                   kScales == ScaleKind::by_row ? Kernel::first_col(note, rank)
+                                                : Kernel::first_row(note, rank),
+                   kScales == ScaleKind::at_end ? 0 : note.first);
     if constexpr (Kernel::kRuns == 2) {
       // Four stages at a time, one run ahead. None is under way where the loop begins again: the
       // compiler would make each of them wait.
       constexpr int kAtOnce = 4;
-      for (; k + kAtOnce <= item.end; k += kAtOnce) {
+      for (; left >= kAtOnce; left -= kAtOnce) {
         RingPlace<Kernel> ahead = at;
         worker.begin(ahead, runs[0]);
 #pragma unroll
@@ -381,33 +392,28 @@ __device__ __forceinline__ void multiply_tiles(const GemmPlan& plan, const GemmR
           if (j + 1 < kAtOnce) {
             ahead.next();
             worker.begin(ahead, runs[(j + 1) % 2]);
-            worker.template end<1>(at, false, item.unfinished, lone, runs[j % 2], sums);
+            worker.template end<1>(at, false, unfinished, lone, runs[j % 2], sums);
           } else {
-            worker.template end<0>(at, k + kAtOnce == item.end, item.unfinished, lone, runs[j % 2],
-                                   sums);
+            worker.template end<0>(at, left == kAtOnce, unfinished, lone, runs[j % 2], sums);
           }
         }
       }
     }
-    for (; k < item.end; ++k, at.next()) {
+    for (; left > 0; --left, at.next()) {
       worker.begin(at, runs[0]);
-      worker.template end<0>(at, k + 1 == item.end, item.unfinished, lone, runs[0], sums);
+      worker.template end<0>(at, left == 1, unfinished, lone, runs[0], sums);
     }
-    if (i < items) next = plan.schedule.item(cluster, i);
-    if (item.unfinished) {
-      leave_sums(plan, slot, thread, finish.barrier, sums);
+    if (unfinished) {
+      leave_sums(plan, slot, thread, 1 + group, sums);
       continue;
     }
-    finish.row = Kernel::first_row(item, rank) + row_group * kMmaRows;
-    finish.col = Kernel::first_col(item, rank) + col_group * Kernel::kGroupCols;
-    if (!plan.stores_boxes)
-      store_elements(plan, finish, sums);
-    else if (plan.turned)
-      store_boxes<true>(plan, finish, sums);
-    else
-      store_boxes<false>(plan, finish, sums);
+    finish.row = first_row;
+    finish.col = Kernel::first_col(note, rank) + col_group * Kernel::kGroupCols;
+    if (!plan.stores_pairs)
+      store_in_turn<Kernel::kGroups>(plan, finish, group, sums);
+    else if (!idle)
+      plan.turned ? store_pairs<true>(plan, finish, sums) : store_pairs<false>(plan, finish, sums);
   }
-  if (thread == 0) stores_done();
 }
 
 template <typename Kernel>
@@ -416,12 +422,13 @@ __global__ void __launch_bounds__(Kernel::kThreads, 1)
   extern __shared__ unsigned char memory[];
   const SharedAddress start = shared_address(memory), aligned = (start + 1023) & ~1023u;
   unsigned char* const base = memory + (aligned - start);
-  constexpr int kTiles = Kernel::kStages * Kernel::kStageBytes,
-                kStaged = Kernel::kGroups * kStagedBytes;
+  constexpr int kTiles = Kernel::kStages * Kernel::kStageBytes, kScales = kTiles + kStagedBytes,
+                kNotes = kScales + Kernel::kStages * Kernel::kScaleBytes;
   GemmRing<Kernel> ring;
   ring.tiles = aligned;
-  ring.scales = reinterpret_cast<float*>(base + kTiles + kStaged);
-  ring.full = aligned + kTiles + kStaged + Kernel::kStages * Kernel::kScaleBytes;
+  ring.scales = reinterpret_cast<float*>(base + kScales);
+  ring.notes = reinterpret_cast<StageNote*>(base + kNotes);
+  ring.full = aligned + kNotes + Kernel::kStages * static_cast<int>(sizeof(StageNote));
   ring.empty = ring.full + 8 * Kernel::kStages;
 
   const int thread = static_cast<int>(threadIdx.x);
@@ -447,9 +454,7 @@ __global__ void __launch_bounds__(Kernel::kThreads, 1)
     if constexpr (Kernel::kMovesRegisters) registers_up<Kernel::kUp>();
     FinishAt finish;
     finish.thread = thread % 128;
-    finish.barrier = 1 + group;
-    finish.staged = aligned + kTiles + group * kStagedBytes;
-    finish.staged_bytes = base + kTiles + group * kStagedBytes;
+    finish.staged = aligned + kTiles;
     multiply_tiles(plan, ring, cluster, rank, group, finish);
   }
   // A block must be there while others of its cluster write to it or arrive at its barriers.
