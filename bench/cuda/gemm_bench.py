@@ -34,7 +34,9 @@ E4M3 = torch.float8_e4m3fn
 class BenchOperand(ctypes.Structure):
     _fields_ = [("codes", ctypes.c_void_p), ("scales", ctypes.c_void_p)] + [
         (name, ctypes.c_int64)
-        for name in ("rows", "tile_rows", "tile_cols", "scale_row_pitch", "scale_col_pitch")
+        for name in (
+            "rows", "tile_rows", "tile_cols", "scale_row_pitch", "scale_col_pitch", "is_mx",
+        )  # fmt: skip
     ]
 
 
@@ -64,8 +66,44 @@ class Quantized:
     def operand(self) -> BenchOperand:
         return BenchOperand(
             self.codes.data_ptr(), self.scales.data_ptr(), self.codes.shape[0], self.tile_rows,
-            self.tile_cols, self.scales.stride(0) * 4, self.scales.stride(1) * 4,
+            self.tile_cols, self.scales.stride(0) * 4, self.scales.stride(1) * 4, 0,
         )  # fmt: skip
+
+
+class Mx(Quantized):
+    """1 x 32 blocks with powers of two, or the same numbers with one power of two a row."""
+
+    def __init__(self, values: torch.Tensor, folded: bool):
+        rows, k = values.shape
+        blocks = values.float().view(rows, k // 32, 32)
+        exponents = torch.ceil(torch.log2(blocks.abs().amax(dim=2) / 448.0))
+        self.codes = (blocks / torch.exp2(exponents)[:, :, None]).view(rows, k).to(E4M3)
+        self.tile_rows, self.tile_cols, self.folded = 1, 32, folded
+        self.exponents = exponents
+        if folded:
+            top = exponents.amax(dim=1, keepdim=True)
+            factors = torch.exp2(exponents - top)[:, :, None]
+            lowered = self.codes.float().view(rows, k // 32, 32) * factors
+            self.codes = lowered.view(rows, k).to(E4M3)
+            self.tile_cols = 0
+            self.scales = torch.exp2(top)
+        else:
+            self.scales = torch.exp2(exponents)
+        self.bytes = (exponents + 127).to(torch.uint8).contiguous()
+
+    def operand(self) -> BenchOperand:
+        made = super().operand()
+        if not self.folded:
+            made.scales, made.is_mx = self.bytes.data_ptr(), 1
+            made.scale_row_pitch, made.scale_col_pitch = self.bytes.shape[1], 1
+        return made
+
+
+@torch.compile
+def dequantized(codes: torch.Tensor, exponents: torch.Tensor) -> torch.Tensor:
+    rows, k = codes.shape
+    scales = torch.exp2(exponents.float() - 127)[:, :, None]
+    return (codes.view(rows, k // 32, 32).float() * scales).to(torch.bfloat16).view(rows, k)
 
 
 KINDS = {
@@ -73,11 +111,15 @@ KINDS = {
     "row": ((1, 0), (1, 0)),
     "1x128 by 128x128": ((1, 128), (128, 128)),
     "1x128 by 1x128": ((1, 128), (1, 128)),
+    "mxfp8": (None, None),  # activations are folded in the call, weights were before
 }
 
 
 def torch_call(kind: str, a: Quantized, b: Quantized):
     """torch's product of the same operands, or why there is none."""
+    if kind == "mxfp8":  # the same with bf16: activations dequantized in the call, weights before
+        wide = b.numbers(slice(None)).to(torch.bfloat16).t()
+        return lambda: torch.mm(dequantized(a.codes, a.bytes), wide)
     bt = b.codes.t()
     out = dict(out_dtype=torch.bfloat16)
     if kind == "tensor":
@@ -201,11 +243,12 @@ def main() -> int:
                 label = f"{kind} {m},{n},{k}"
                 if args.only not in label:
                     continue
-                a = Quantized(torch.randn(m, k, device="cuda"), *ta)
-                b = Quantized(torch.randn(n, k, device="cuda"), *tb)
+                x, w = (torch.randn(rows, k, device="cuda") for rows in (m, n))
+                a = Quantized(x, *ta) if ta else Mx(x, False)
+                b = Quantized(w, *tb) if tb else Mx(w, True)
                 out = torch.full((m, n), math.nan, dtype=torch.bfloat16, device="cuda")
                 calls = {"octavo": octavo_call(door, a, b, out, workspace)}
-                if args.shapes:
+                if args.shapes and ta:
                     for shape in range(99):
                         call = octavo_call(door, a, b, out, workspace, shape)
                         try:

@@ -30,12 +30,12 @@ octavo::Matrix matrix(void* data, DType dtype, std::int64_t rows, std::int64_t c
 
 extern "C" {
 
-// e4m3 codes, dense, with f32 scales of any strides (in bytes); the tile of one scale is
+// e4m3 codes, dense, with scales of any strides (in bytes), f32 or e8m0; the tile of one scale is
 // tile_rows x tile_cols, 0 for all.
 struct BenchOperand {
   void* codes;
   void* scales;
-  std::int64_t rows, tile_rows, tile_cols, scale_row_pitch, scale_col_pitch;
+  std::int64_t rows, tile_rows, tile_cols, scale_row_pitch, scale_col_pitch, is_mx;
 };
 
 // Null where it went well, else what was wrong. `shape`: one of kGemmShapes, or -1 for the one that
@@ -50,8 +50,9 @@ __attribute__((visibility("default"))) const char* octavo_bench_gemm(
       octavo::QuantizedMatrix& q = made.quantized;
       q.codes = matrix(of.codes, DType::code, of.rows, k, k, 1);
       q.tile = {of.tile_rows, of.tile_cols};
-      q.scales = matrix(of.scales, DType::f32, octavo::tile_count(of.tile_rows, of.rows),
+      q.scales = matrix(of.scales, of.is_mx != 0 ? DType::code : DType::f32, octavo::tile_count(of.tile_rows, of.rows),
                         octavo::tile_count(of.tile_cols, k), of.scale_row_pitch, of.scale_col_pitch);
+      if (of.is_mx != 0) q.scales.format = octavo::e8m0fnu;
       return made;
     };
     const DType dtype = out_is_f32 != 0 ? DType::f32 : DType::bf16;
@@ -59,7 +60,7 @@ __attribute__((visibility("default"))) const char* octavo_bench_gemm(
     const octavo::GemmJob job{.a = operand(*a),
                               .b = operand(*b),
                               .out = matrix(out, dtype, a->rows, b->rows, b->rows * each, each),
-                              .accumulator = octavo::Accumulator::hopper_fp8};
+                              .accumulator = octavo::Accumulator::native};
     const octavo::Exec exec{
         .device = {octavo::DeviceKind::cuda, 0},
         .stream = stream,

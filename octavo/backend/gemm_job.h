@@ -19,8 +19,11 @@ enum class Accumulator : std::uint8_t {
   // Runs of at most 128 products in f16, runs in f32: twice as fast where the CPU has f16, less
   // exact.
   f16,
-  f64,         // the exact product, nearly; reference only
-  hopper_fp8,  // what the FP8 tensor cores of Hopper keep, bit for bit; reference only
+  f64,         // the exact product, nearly; reference and devices
+  hopper_fp8,  // what the FP8 tensor cores of Hopper keep, bit for bit; they and reference
+  // The fastest that the place of the operands has and that keeps no less than hopper_fp8 promoted
+  // every 128 products: that on Hopper where operands are FP8 or MX of FP8, else f32.
+  native,
 };
 
 // [rows, K]: values, or codes with scales.
@@ -58,6 +61,10 @@ struct GemmJob {
   Matrix bias{};                             // 1 x N values, or no data
   std::optional<ProducerKind> activation{};  // not a norm
   Matrix residual{};                         // M x N values, or no data
+
+  // If given, and MX operands are multiplied with others exponents (native): grows by the number of
+  // elements that this changed.
+  unsigned long long* folded = nullptr;
 };
 
 }  // namespace octavo

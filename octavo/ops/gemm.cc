@@ -184,13 +184,18 @@ void gemm_into(const Operand& a_operand, const Operand& b_operand, const View& o
       out = *with_rows_folded(out);
     }
   }
+  // What a CPU is best at is the default of its kernels.
+  const bool on_cpu = exec.device.kind == DeviceKind::cpu;
+  const Accumulator accumulator = options.accumulator == Accumulator::native && on_cpu
+                                      ? Accumulator::f32
+                                      : options.accumulator;
   const Shape lead = a.lead().rank() > 0 ? a.lead() : b.lead();
   StagingMemory memory(exec);
   for_each_position(lead, [&](std::span<const std::int64_t> position) {
     GemmJob job{.a = a.at(position),
                 .b = b.at(position),
                 .out = matrix_at(out, position),
-                .accumulator = options.accumulator,
+                .accumulator = accumulator,
                 .promote_every = options.promote_every};
     if (is_given(options.bias))
       job.bias = {.data = options.bias.data,
@@ -230,16 +235,19 @@ std::string_view name_of(Accumulator accumulator) {
       return "float64";
     case Accumulator::hopper_fp8:
       return "hopper_fp8";
+    case Accumulator::native:
+      return "native";
   }
   return "";
 }
 
 Accumulator parse_accumulator(std::string_view name) {
   for (const Accumulator accumulator :
-       {Accumulator::f32, Accumulator::f16, Accumulator::f64, Accumulator::hopper_fp8})
+       {Accumulator::f32, Accumulator::f16, Accumulator::f64, Accumulator::hopper_fp8,
+        Accumulator::native})
     if (name == name_of(accumulator)) return accumulator;
   fail(ErrorCode::invalid_argument, kOp, "got accumulator '", shown(name),
-       "', wanted float32, float16, float64 or hopper_fp8");
+       "', wanted native, float32, float16, float64 or hopper_fp8");
 }
 
 }  // namespace octavo

@@ -55,7 +55,7 @@ struct Choice {
 // Few rows of A or of B: all of them are the columns of a plan, and the other operand, which has to
 // be read from memory, is cut finely. Otherwise large tiles, laid such that the least of them hangs
 // over the edge; scales that change along K cost least where columns share them.
-Choice choose(const GemmJob& job, const GemmShape* wanted) {
+Choice choose(const GemmJob& job, const GemmShape* wanted, std::int64_t processors) {
   const std::int64_t m = job.a.rows(), n = job.b.rows();
   Choice choice;
   if (wanted != nullptr) {
@@ -63,7 +63,11 @@ Choice choose(const GemmJob& job, const GemmShape* wanted) {
     choice.turned = m <= n && m <= wanted->cols;
   } else if (std::min(m, n) <= kNarrow.cols) {
     choice.turned = m <= n;
-    choice.shape = std::min(m, n) <= kSlim.cols ? kSlim : kNarrow;
+    const std::int64_t few = std::min(m, n), many = std::max(m, n);
+    if (few <= kSlim.cols)
+      choice.shape = tiles(many, kSlim.rows()) <= processors ? kSlim : kSlimTall;
+    else
+      choice.shape = changes_along_k(job.a) || changes_along_k(job.b) ? kNarrowTall : kNarrow;
   } else {
     const auto area = [](std::int64_t rows, std::int64_t cols) {
       return tiles(rows, kWide.unit_rows()) * kWide.unit_rows() *
@@ -168,13 +172,15 @@ void launch(const Exec& exec, const GemmPlan& plan, const Choice& choice, const 
 
 bool fits_fp8(const GemmJob& job) {
   constexpr std::int64_t kMost = std::int64_t{1} << 30;  // coordinates of a box have 32 bits
-  return job.accumulator == Accumulator::hopper_fp8 && job.promote_every == kBlock &&
+  const bool sums_fit = job.accumulator == Accumulator::native ||
+                        (job.accumulator == Accumulator::hopper_fp8 && job.promote_every == kBlock);
+  return sums_fit &&
          operand_fits(job.a) && operand_fits(job.b) && job.a.cols() > 0 && job.a.cols() < kMost &&
          job.a.rows() < kMost && job.b.rows() < kMost && job.out.dtype != DType::f64;
 }
 
-void gemm_fp8(const Exec& exec, const GemmJob& job, const GemmShape* wanted) {
-  const Choice choice = choose(job, wanted);
+void gemm_fp8(const Exec& exec, const GemmJob& job, const GemmShape* wanted, const GemmGate* gate) {
+  const Choice choice = choose(job, wanted, clusters_on(exec, 1));
   const GemmOperand& rows = choice.turned ? job.b : job.a;
   const GemmOperand& cols = choice.turned ? job.a : job.b;
   const Readable row_codes(exec, rows.quantized.codes), col_codes(exec, cols.quantized.codes);
@@ -217,6 +223,7 @@ void gemm_fp8(const Exec& exec, const GemmJob& job, const GemmShape* wanted) {
   plan.partial = scratch.as<float>();
   plan.ready = reinterpret_cast<unsigned long long*>(scratch.as<unsigned char>() + sums);
   plan.ticket = new_ticket();
+  if (gate != nullptr) plan.gate = *gate;
   launch(exec, plan, choice, rows.quantized.codes.format, cols.quantized.codes.format);
 }
 

@@ -74,7 +74,8 @@ void launch(const Exec& exec, const GemmJob& job) {
 }  // namespace
 
 bool fits_general(const GemmJob& job) {
-  return job.accumulator == Accumulator::f32 || job.accumulator == Accumulator::f64;
+  return job.accumulator == Accumulator::f32 || job.accumulator == Accumulator::f64 ||
+         job.accumulator == Accumulator::native;
 }
 
 void gemm_general(const Exec& exec, const GemmJob& job) {

@@ -43,6 +43,13 @@ struct GemmFinish {
   }
 };
 
+// Whether a kernel does anything is decided on the device: if `number` is above `limit`, or not.
+struct GemmGate {
+  const unsigned* number = nullptr;
+  unsigned limit = 0;
+  bool above = false;
+};
+
 struct GemmPlan {
   CUtensorMap rows_map{}, cols_map{};
   ScalePlane row_scales{}, col_scales{};
@@ -55,6 +62,7 @@ struct GemmPlan {
   float* partial = nullptr;           // sums that one cluster leaves for the next
   unsigned long long* ready = nullptr;  // ... and that they are there: `ticket`
   unsigned long long ticket = 0;
+  GemmGate gate{};
 };
 
 // One compiled kernel. Warpgroups multiply 64 rows each, by all columns of a tile or by a part of
@@ -88,7 +96,12 @@ void fill_plane(const Exec& exec, const QuantizedMatrix& from, float* memory);
 // gemm_fp8.cc: e4m3 and e5m2 with scales that do not change within 128 of K. A shape is one of
 // kGemmShapes, or null for the one that suits.
 [[nodiscard]] bool fits_fp8(const GemmJob& job);
-void gemm_fp8(const Exec& exec, const GemmJob& job, const GemmShape* shape = nullptr);
+void gemm_fp8(const Exec& exec, const GemmJob& job, const GemmShape* shape = nullptr,
+              const GemmGate* gate = nullptr);
+
+// gemm_mx.cc: MX by MX, or MX by what fits_fp8 takes.
+[[nodiscard]] bool fits_mx(const GemmJob& job);
+void gemm_mx(const Exec& exec, const GemmJob& job);
 
 // gemm_fp8_*.cu, a pair of formats each.
 void launch_e4m3_e4m3(const Exec&, const GemmPlan&, const GemmShape&, ScaleKind);

@@ -419,6 +419,7 @@ __device__ __forceinline__ void multiply_tiles(const GemmPlan& plan, const GemmR
 template <typename Kernel>
 __global__ void __launch_bounds__(Kernel::kThreads, 1)
     gemm_kernel(const __grid_constant__ GemmPlan plan) {
+  if (plan.gate.number != nullptr && (*plan.gate.number > plan.gate.limit) != plan.gate.above) return;
   extern __shared__ unsigned char memory[];
   const SharedAddress start = shared_address(memory), aligned = (start + 1023) & ~1023u;
   unsigned char* const base = memory + (aligned - start);

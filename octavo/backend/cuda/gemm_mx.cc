@@ -1,0 +1,126 @@
+// Products of MX operands on the FP8 tensor cores: folded, then one of two kernels, of which the
+// other finds out that it is not wanted and ends.
+#include <optional>
+
+#include "octavo/backend/cuda/gemm_fold.h"
+#include "octavo/backend/cuda/gemm_plan.h"
+#include "octavo/backend/cuda/runtime.h"
+#include "octavo/format/named_formats.h"
+
+namespace octavo::cuda {
+namespace {
+
+constexpr std::int64_t kMxBlock = 32, kRun = 128;
+
+std::size_t round_up(std::int64_t bytes) {
+  return (static_cast<std::size_t>(bytes) + 255) / 256 * 256;
+}
+
+bool is_mx(const GemmOperand& operand) {
+  const QuantizedMatrix& q = operand.quantized;
+  return operand.is_quantized() && (q.codes.format == e4m3fn || q.codes.format == e5m2) &&
+         (operand.cols() <= 1 || q.codes.col_stride == 1) && q.tensor_scale == nullptr &&
+         q.scales.dtype == DType::code && q.scales.format == e8m0fnu && q.tile.rows == 1 &&
+         q.tile.cols == kMxBlock && operand.cols() > kMxBlock;
+}
+
+// An operand with one exponent a row, and the same with one for 128 columns; only one of them holds
+// what it says, and the device knows which.
+class Folded {
+ public:
+  Folded(const Exec& exec, const GemmOperand& operand, unsigned* spread)
+      : rows_(operand.rows()),
+        cols_(operand.cols()),
+        code_pitch_((cols_ + 15) / 16 * 16),
+        plane_pitch_((rows_ + 3) / 4 * 4),
+        codes_bytes_(round_up(code_pitch_ * rows_)),
+        planes_bytes_(round_up(plane_pitch_ * ((cols_ + kRun - 1) / kRun) * 4)),
+        memory_(exec, codes_bytes_ + planes_bytes_ + round_up(rows_)) {
+    survey_exponents(exec, operand.quantized.scales, tops(), spread);
+  }
+
+  void fold(const Exec& exec, const GemmOperand& operand, const unsigned* spread,
+            unsigned long long* changed) {
+    const Matrix& codes = operand.quantized.codes;
+    format_ = codes.format;
+    fold_codes(exec,
+               {.from = operand.quantized,
+                .tops = tops(),
+                .spread = spread,
+                .codes = memory_.as<unsigned char>(),
+                .code_pitch = code_pitch_,
+                .planes = planes(),
+                .plane_pitch = plane_pitch_,
+                .changed = changed,
+                .vectors = codes.row_pitch % 16 == 0 &&
+                           reinterpret_cast<std::uintptr_t>(codes.data) % 16 == 0},
+               codes.format == e5m2);
+  }
+
+  [[nodiscard]] GemmOperand operand(bool by_row) const {
+    GemmOperand made;
+    QuantizedMatrix& q = made.quantized;
+    q.codes = {.data = memory_.as<void>(),
+               .dtype = DType::code,
+               .format = format_,
+               .rows = rows_,
+               .cols = cols_,
+               .row_pitch = code_pitch_,
+               .col_stride = 1};
+    q.tile = {1, by_row ? 0 : kRun};
+    q.scales = {.data = planes(),
+                .dtype = DType::f32,
+                .rows = rows_,
+                .cols = tile_count(q.tile.cols, cols_),
+                .row_pitch = sizeof(float),
+                .col_stride = plane_pitch_ * static_cast<std::int64_t>(sizeof(float))};
+    return made;
+  }
+
+ private:
+  [[nodiscard]] float* planes() const {
+    return reinterpret_cast<float*>(memory_.as<unsigned char>() + codes_bytes_);
+  }
+  [[nodiscard]] unsigned char* tops() const {
+    return memory_.as<unsigned char>() + codes_bytes_ + planes_bytes_;
+  }
+
+  std::int64_t rows_, cols_, code_pitch_, plane_pitch_;
+  std::size_t codes_bytes_, planes_bytes_;
+  Scratch memory_;
+  Format format_{};
+};
+
+}  // namespace
+
+bool fits_mx(const GemmJob& job) {
+  if (job.accumulator != Accumulator::native || (!is_mx(job.a) && !is_mx(job.b))) return false;
+  GemmJob folded = job;  // as it will be, for the rest of what the kernels want
+  for (GemmOperand* operand : {&folded.a, &folded.b})
+    if (is_mx(*operand)) {
+      operand->quantized.tile.cols = 0;
+      operand->quantized.scales.cols = 1;
+    }
+  return fits_fp8(folded);
+}
+
+void gemm_mx(const Exec& exec, const GemmJob& job) {
+  Exec inner = exec;  // the workspace is for the product itself
+  inner.workspace = {};
+  const Scratch spread(inner, sizeof(unsigned));
+  spread.clear();
+  std::optional<Folded> a, b;
+  if (is_mx(job.a)) a.emplace(inner, job.a, spread.as<unsigned>());
+  if (is_mx(job.b)) b.emplace(inner, job.b, spread.as<unsigned>());
+  if (a) a->fold(inner, job.a, spread.as<unsigned>(), job.folded);
+  if (b) b->fold(inner, job.b, spread.as<unsigned>(), job.folded);
+  for (const bool by_row : {true, false}) {
+    GemmJob part = job;
+    if (a) part.a = a->operand(by_row);
+    if (b) part.b = b->operand(by_row);
+    const GemmGate gate{.number = spread.as<unsigned>(), .limit = kSpreadOfRows, .above = !by_row};
+    gemm_fp8(exec, part, nullptr, &gate);
+  }
+}
+
+}  // namespace octavo::cuda
