@@ -208,7 +208,10 @@ void gemm_fp8(const Exec& exec, const GemmJob& job, const GemmShape* wanted, con
                 .row_count = static_cast<std::int32_t>(rows.rows()),
                 .col_count = static_cast<std::int32_t>(cols.rows())};
   const int group_cols = shape.cols / shape.col_groups;
-  plan.stores_pairs = plan.finish.is_plain() && can_be_mapped(job.out);
+  // Boxes of the result have 64 of its columns: those of a warpgroup's rows, or of its columns.
+  plan.stores_boxes =
+      plan.finish.is_plain() && can_be_mapped(job.out) && (choice.turned || group_cols >= 64);
+  if (plan.stores_boxes) plan.out_map = map_of(job.out, choice.turned ? group_cols : 64);
   plan.schedule = make_schedule(static_cast<int>(tiles(rows.rows(), shape.unit_rows())),
                                 static_cast<int>(tiles(cols.rows(), shape.unit_cols())),
                                 static_cast<int>(tiles(job.a.cols(), kBlock)),

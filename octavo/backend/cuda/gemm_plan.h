@@ -51,12 +51,12 @@ struct GemmGate {
 };
 
 struct GemmPlan {
-  CUtensorMap rows_map{}, cols_map{};
+  CUtensorMap rows_map{}, cols_map{}, out_map{};
   ScalePlane row_scales{}, col_scales{};
   GemmSchedule schedule{};
   GemmFinish finish{};
   bool turned = false;       // rows of the plan are columns of the result
-  bool stores_pairs = false;  // 16 bits and nothing else to do: from registers
+  bool stores_boxes = false;  // 16 bits and nothing else to do: by the copy engine, through out_map
   std::int32_t row_count = 0, col_count = 0;
 
   float* partial = nullptr;           // sums that one cluster leaves for the next

@@ -32,6 +32,9 @@ struct GemmSchedule {
   int clusters = 0;
   int dealt = 0;           // units at the end that are dealt out by K blocks
   int share = 0, more = 0;  // so many blocks for each cluster, and one more for the first ones
+  // Units go down a strip of so many rows of units before the next column, so that those of one
+  // time share operands.
+  int strip = 8;
 
   [[nodiscard]] OCTAVO_HOST_DEVICE constexpr int units() const { return unit_rows * unit_cols; }
   [[nodiscard]] OCTAVO_HOST_DEVICE constexpr int whole() const { return units() - dealt; }
@@ -73,11 +76,9 @@ struct GemmSchedule {
   }
 
  private:
-  // Units go down a strip of rows before the next column, so that those of one time share operands.
-  static constexpr int kStrip = 8;
   [[nodiscard]] OCTAVO_HOST_DEVICE constexpr GemmItem at(int unit, int first, int end) const {
-    const int strip = unit / (kStrip * unit_cols), before = strip * kStrip;
-    const int height = unit_rows - before < kStrip ? unit_rows - before : kStrip;
+    const int before = unit / (strip * unit_cols) * strip;
+    const int height = unit_rows - before < strip ? unit_rows - before : strip;
     const int within = unit - before * unit_cols;
     return {.unit_row = before + within % height,
             .unit_col = within / height,

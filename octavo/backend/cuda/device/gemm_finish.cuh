@@ -20,7 +20,8 @@ __device__ __forceinline__ int not_before(int value) {
   return value;
 }
 
-inline constexpr int kStagedBytes = 64 * 64 * 4;  // of f32 sums, by one warpgroup at a time
+// Where one warpgroup at a time lays out its result: 64 x 64 f32 sums, or 64 x 128 of 16 bits.
+inline constexpr int kStagedBytes = 64 * 64 * 4;
 
 // Where a warpgroup is: in the result, and among the threads of its block.
 struct FinishAt {
@@ -38,54 +39,23 @@ __device__ __forceinline__ std::uint32_t pair_of(DType dtype, float first, float
   return *reinterpret_cast<const std::uint32_t*>(&pair);
 }
 
-// 16-bit results from registers. Four lanes have eight neighbours of a line of the result, two each,
-// of two such blocks; after they have changed places a lane has four neighbours, and the four of them
-// a sector of memory.
-__device__ __forceinline__ void store_sector(const Matrix& out, int row, int col, int cols, int lane,
-                                             std::uint32_t first, std::uint32_t second) {
-  const bool odd = (lane & 1) != 0;
-  const std::uint32_t other = __shfl_xor_sync(0xFFFFFFFFu, odd ? first : second, 1);
-  const uint2 four = odd ? make_uint2(other, second) : make_uint2(first, other);
-  const int at = col + (odd ? 8 : 0) + (lane & 2) * 2;
-  if (row >= out.rows || at >= cols) return;
-  unsigned char* to =
-      static_cast<unsigned char*>(out.data) + row * out.row_pitch + static_cast<std::int64_t>(at) * 2;
-  if (at + 4 <= cols) {
-    *reinterpret_cast<uint2*>(to) = four;
-    return;
-  }
-  auto* one = reinterpret_cast<std::uint16_t*>(to);
-  one[0] = static_cast<std::uint16_t>(four.x);
-  if (at + 1 < cols) one[1] = static_cast<std::uint16_t>(four.x >> 16);
-  if (at + 2 < cols) one[2] = static_cast<std::uint16_t>(four.y);
-}
-
-__device__ __forceinline__ std::uint32_t transposed(std::uint32_t of_block) {
-  std::uint32_t made;
-  asm volatile("movmatrix.sync.aligned.m8n8.trans.b16 %0, %1;" : "=r"(made) : "r"(of_block));
-  return made;
-}
-
+// 16-bit results as the copy engine stores them: lines of 128 bytes, swizzled; boxes of 64 columns of
+// the result, one after the other.
 template <bool kTurned, int kCount>
-__device__ __forceinline__ void store_pairs(const GemmPlan& plan, const FinishAt& at,
-                                            const float (&sums)[kCount]) {
-  const Matrix& out = plan.finish.out;
+__device__ __forceinline__ void lay_out(const GemmPlan& plan, const FinishAt& at,
+                                        const float (&sums)[kCount]) {
   const int thread = not_before(at.thread), lane = thread % 32, warp = thread / 32;
-  const auto pair = [&](int j, int half) {
-    return pair_of(out.dtype, sums[4 * j + 2 * half], sums[4 * j + 2 * half + 1]);
-  };
-  if constexpr (kTurned) {
+  const int upper = lane / 8 % 2, right = lane / 16;  // which matrix this lane has an address of
 #pragma unroll
-    for (int j = 0; j < kCount / 4; ++j)
-      store_sector(out, at.col + 8 * j + lane / 4, at.row + warp * 16, plan.row_count, lane,
-                   transposed(pair(j, 0)), transposed(pair(j, 1)));
-  } else {
+  for (int j = 0; j < kCount / 4; j += 2) {
+    std::uint32_t four[4];
 #pragma unroll
-    for (int j = 0; j < kCount / 4; j += 2)
-#pragma unroll
-      for (int half = 0; half < 2; ++half)
-        store_sector(out, at.row + warp * 16 + half * 8 + lane / 4, at.col + 8 * j, plan.col_count,
-                     lane, pair(j, half), pair(j + 1, half));
+    for (int i = 0; i < 4; ++i)
+      four[i] = pair_of(plan.finish.out.dtype, sums[4 * j + 2 * i], sums[4 * j + 2 * i + 1]);
+    const int line = kTurned ? 8 * (j + right) + lane % 8 : warp * 16 + upper * 8 + lane % 8,
+              chunk = kTurned ? warp * 2 + upper : (j + right) % 8, box = kTurned ? 0 : j / 8;
+    store_matrices<kTurned>(
+        at.staged + box * 64 * kRowBytes + line * kRowBytes + ((chunk ^ (line & 7)) * 16), four);
   }
 }
 

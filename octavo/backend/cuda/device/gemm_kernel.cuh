@@ -1,6 +1,7 @@
 // Products on the tensor cores of Hopper. A block has warpgroups that multiply, 64 rows each, and
-// one with a thread that asks the copy engine for operands and scales. These pass through a ring of
-// stages in shared memory, 128 bytes of K each.
+// one with two threads for the copy engine: one asks it for operands and scales, which pass through
+// a ring of stages in shared memory, 128 bytes of K each; the other has it store results, for which
+// warpgroups take turns.
 //
 // Sums of FP8 products leave the tensor cores after every stage, because those keep 13 bits of them
 // (docs/numerics/gemm.md), and are added up in f32 registers, times their scales where those change
@@ -87,8 +88,10 @@ struct RingPlace {
 template <typename Kernel>
 struct GemmRing {
   SharedAddress tiles, full, empty;
+  SharedAddress staged, laid_out, turns;  // memory for a result; that it is there; whose turn it is
   float* scales;
   StageNote* notes;
+  int2* place;  // of the result that is laid out
 
   __device__ __forceinline__ SharedAddress rows(int stage) const {
     return tiles + stage * Kernel::kStageBytes;
@@ -173,6 +176,33 @@ __device__ __forceinline__ void bring_tiles(const GemmPlan& plan, const GemmRing
   barrier_wait(ring.is_empty(at.stage), at.phase ^ 1);
   ring.notes[at.stage] = {};  // no blocks: the end
   barrier_arrive(ring.is_full(at.stage));
+}
+
+// Another thread: results, in the order in which warpgroups have their turns.
+template <typename Kernel>
+__device__ __forceinline__ void store_tiles(const GemmPlan& plan, const GemmRing<Kernel>& ring,
+                                            int cluster) {
+  const int items = plan.schedule.items(cluster);
+  int left = items;
+  if (items > 0 && plan.schedule.item(cluster, 0).unfinished) --left;
+  unsigned phase = 0;
+  for (; left > 0; --left) {
+    for (int group = 0; group < Kernel::kGroups; ++group, phase ^= 1) {
+      barrier_wait(ring.laid_out, phase);
+      const int2 at = *ring.place;  // row and column of the plan
+      if (plan.turned) {
+        store_box(plan.out_map, at.x, at.y, ring.staged);
+      } else {
+#pragma unroll
+        for (int box = 0; box < (Kernel::kGroupCols + 63) / 64; ++box)
+          store_box(plan.out_map, at.y + 64 * box, at.x, ring.staged + box * 64 * kRowBytes);
+      }
+      store_commit();
+      stores_read();
+      barrier_arrive(ring.turns + 8 * (group + 1 == Kernel::kGroups ? 0 : group + 1));
+    }
+  }
+  stores_done();
 }
 
 // The one number that a tile has of a plane, a block of K ahead of its use.
@@ -354,6 +384,7 @@ __device__ __forceinline__ void multiply_tiles(const GemmPlan& plan, const GemmR
     for (int i = 0; i < kSums; ++i) runs[r][i] = 0.0F;
 
   RingPlace<Kernel> at;
+  unsigned turn = 0;
   while (true) {
     barrier_wait(ring.is_full(at.stage), at.phase);
     const StageNote note = ring.notes[at.stage];
@@ -409,10 +440,16 @@ __device__ __forceinline__ void multiply_tiles(const GemmPlan& plan, const GemmR
     }
     finish.row = first_row;
     finish.col = Kernel::first_col(note, rank) + col_group * Kernel::kGroupCols;
-    if (!plan.stores_pairs)
+    if (!plan.stores_boxes) {
       store_in_turn<Kernel::kGroups>(plan, finish, group, sums);
-    else if (!idle)
-      plan.turned ? store_pairs<true>(plan, finish, sums) : store_pairs<false>(plan, finish, sums);
+      continue;
+    }
+    barrier_wait(ring.turns + 8 * group, turn);
+    turn ^= 1;
+    plan.turned ? lay_out<true>(plan, finish, sums) : lay_out<false>(plan, finish, sums);
+    if (thread == 0) *ring.place = make_int2(finish.row, finish.col);
+    shared_written();
+    barrier_arrive(ring.laid_out);
   }
 }
 
@@ -431,6 +468,10 @@ __global__ void __launch_bounds__(Kernel::kThreads, 1)
   ring.notes = reinterpret_cast<StageNote*>(base + kNotes);
   ring.full = aligned + kNotes + Kernel::kStages * static_cast<int>(sizeof(StageNote));
   ring.empty = ring.full + 8 * Kernel::kStages;
+  ring.laid_out = ring.empty + 8 * Kernel::kStages;
+  ring.turns = ring.laid_out + 8;
+  ring.staged = aligned + kTiles;
+  ring.place = reinterpret_cast<int2*>(base + (ring.turns - aligned) + 8 * Kernel::kGroups);
 
   const int thread = static_cast<int>(threadIdx.x);
   const int rank = Kernel::kBlocks > 1 ? static_cast<int>(rank_in_cluster()) : 0;
@@ -440,6 +481,9 @@ __global__ void __launch_bounds__(Kernel::kThreads, 1)
       barrier_init(ring.is_full(stage), 1);
       barrier_init(ring.is_empty(stage), Kernel::kGroups * 4 * Kernel::kBlocks);
     }
+    barrier_init(ring.laid_out, 128);
+    for (int group = 0; group < Kernel::kGroups; ++group) barrier_init(ring.turns + 8 * group, 1);
+    barrier_arrive(ring.turns);  // the first one's
     barriers_ready();
   }
   if constexpr (Kernel::kBlocks > 1)
@@ -451,11 +495,12 @@ __global__ void __launch_bounds__(Kernel::kThreads, 1)
   if (group == Kernel::kGroups) {
     if constexpr (Kernel::kMovesRegisters) registers_down<Kernel::kDown>();
     if (thread % 128 == 0) bring_tiles(plan, ring, cluster, rank);
+    if (thread % 128 == 32 && plan.stores_boxes) store_tiles(plan, ring, cluster);
   } else {
     if constexpr (Kernel::kMovesRegisters) registers_up<Kernel::kUp>();
     FinishAt finish;
     finish.thread = thread % 128;
-    finish.staged = aligned + kTiles;
+    finish.staged = ring.staged;
     multiply_tiles(plan, ring, cluster, rank, group, finish);
   }
   // A block must be there while others of its cluster write to it or arrive at its barriers.
