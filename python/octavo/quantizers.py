@@ -95,8 +95,8 @@ class Float8Quantizer(Quantizer):
     """Delayed scaling. Values are multiplied by the one float32 in `inv_scale` (which others call
     "scale"), and the one in `amax` becomes the maximum of itself and their largest magnitude.
 
-    Both are the caller's arrays, used where they lie, on the device that values are on: `amax` is often an element of row 0 of the
-    history that update_delayed turns into the next inv_scale.
+    Both are the caller's arrays, used where they lie, on the device that values are on: `amax` is
+    often an element of row 0 of the history that update_delayed turns into the next inv_scale.
     """
 
     def __init__(

@@ -213,9 +213,8 @@ class Linear(torch.nn.Module):
             self.weight._content.requantizer = _WeightQuantizer(state)
 
     def _apply(self, fn: Any, recurse: bool = True) -> Any:
-        """Codes move to another device. Converted to another dtype, as by half(), they stay the same
-        codes, which are then codes of values of that dtype: what dequantize() gives and gradients
-        have."""
+        """Codes move to another device. Converted to another dtype, as by half(), they stay as they
+        are and are codes of values of that dtype: what dequantize() gives and gradients have."""
         weight = self.weight
         if not isinstance(weight, QuantizedTensor):
             super()._apply(fn, recurse)
