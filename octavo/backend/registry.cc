@@ -4,6 +4,7 @@
 
 #include "octavo/backend/cpu/portable/portable.h"
 #include "octavo/backend/cuda.h"
+#include "octavo/backend/kernel_clock_internal.h"
 #include "octavo/backend/reference/reference.h"
 #include "octavo/backend/registry_testing_internal.h"
 #include "octavo/base/cpu_features.h"
@@ -70,7 +71,9 @@ const Kernels& backend_named(std::string_view name) {
   fail(ErrorCode::unsupported, "backend", "got '", shown(name), "', wanted one of ", known);
 }
 
-const Kernels& cpu_backend() {
+namespace {
+
+const Kernels& chosen_for_cpu() {
   if (const auto forced = env_backend()) {
     try {
       return backend_named(*forced);
@@ -87,6 +90,10 @@ const Kernels& cpu_backend() {
   }();
   return *kFastest;
 }
+
+}  // namespace
+
+const Kernels& cpu_backend() { return clocked(chosen_for_cpu()); }
 
 namespace {
 

@@ -2,6 +2,7 @@
 
 #include <cmath>
 #include <cstring>
+#include <numbers>
 #include <utility>
 #include <vector>
 
@@ -50,16 +51,23 @@ void check_options(std::int64_t in, std::int64_t out, const LinearOptions& optio
         "layer inside quantized_model_init");
 }
 
-// The i-th weight depends on the seed and i alone.
+constexpr double kFirstDeviation = 0.023;
+
+// The i-th weight depends on the seed and i alone: Box and Muller's two uniform draws for a normal
+// one. The first is never zero.
+double normal_draw(std::uint64_t seed, std::uint64_t i) {
+  const PhiloxBlock block = philox4x32(seed, i);
+  const double radius = 0x1p-32 * (static_cast<double>(block[0]) + 1.0),
+               turn = 0x1p-32 * static_cast<double>(block[1]);
+  return std::sqrt(-2.0 * std::log(radius)) * std::cos(2.0 * std::numbers::pi * turn);
+}
+
 Tensor first_weight(std::int64_t in, std::int64_t out, const LinearOptions& options) {
   check_options(in, out, options);
   const Tensor weight = Tensor::values({out, in}, options.params_dtype);
-  const double bound = 1.0 / std::sqrt(static_cast<double>(in));
   const auto count = static_cast<std::size_t>(in * out);
-  for (std::size_t i = 0; i < count; ++i) {
-    const PhiloxBlock block = philox4x32(options.seed, i);
-    store(weight, i, bound * (0x1p-31 * static_cast<double>(block[0]) - 1.0));
-  }
+  for (std::size_t i = 0; i < count; ++i)
+    store(weight, i, kFirstDeviation * normal_draw(options.seed, i));
   return placed(weight, options);
 }
 

@@ -3,7 +3,10 @@
 
 #include "octavo/base/error.h"
 #include "octavo/convert/place_internal.h"
+#include "octavo/format/named_formats.h"
+#include "octavo/format/parse_format.h"
 #include "octavo/nn/linear_internal.h"
+#include "octavo/ops/gemm.h"
 #include "octavo/ops/gemm_operand_internal.h"
 #include "octavo/tensor/view_checks.h"
 
@@ -24,6 +27,22 @@ void check_quantizer(const View& values, const QuantizerSet& set, TensorRole rol
         set.recipe().name(),
         " it goes through a Hadamard transform, which is done in float32; cast ", name,
         " to float32");
+}
+
+bool is_tensor_core_fp8(const Format& format) { return format == e4m3fn || format == e5m2; }
+
+void check_accumulator(const LinearCall& call, const QuantizerSet& set, std::string_view op) {
+  const std::string_view name = name_of(call.run.accumulator);
+  check(call.x.dtype() != DType::f64 && call.weight.dtype() != DType::f64, ErrorCode::wrong_type,
+        op, "got accumulator ", name,
+        " with float64 tensors, which are summed in float64; cast them to float32");
+  if (call.run.accumulator != Accumulator::hopper_fp8) return;
+  for (const TensorRole role : {TensorRole::input, TensorRole::weight}) {
+    const Format& format = set.of(role).scaling().format;
+    check(is_tensor_core_fp8(format), ErrorCode::unsupported, op, "got accumulator ", name,
+          ", which multiplies e4m3 and e5m2, and under ", set.recipe().name(), " the ",
+          name_of(role), " is ", format_name(format), "; leave it float32");
+  }
 }
 
 }  // namespace
@@ -83,9 +102,21 @@ void check_forward(const LinearCall& call, std::string_view op) {
 }
 
 void check_quantizers(const LinearCall& call, const QuantizerSet& set, std::string_view op) {
+  if (call.run.accumulator != Accumulator::f32) check_accumulator(call, set, op);
   check_quantizer(call.x.view(), set, TensorRole::input, op, "x");
   if (call.weight.codes == nullptr)
     check_quantizer(call.weight.values.view(), set, TensorRole::weight, op, "the weight");
+}
+
+void check_cache(const LinearCall& call, std::string_view op) {
+  if (call.weight.codes || call.cache == nullptr || !call.cache->codes ||
+      call.is_first_microbatch != std::optional(false))
+    return;
+  const Shape &now = call.weight.shape(), &kept = call.cache->codes->shape;
+  if (now != kept)
+    fail(ErrorCode::invalid_argument, op, "the weight has shape ", to_string(now),
+         ", and its codes that were kept from an earlier micro-batch have ", to_string(kept),
+         "; say is_first_microbatch = true (or leave it out) after the weight was replaced");
 }
 
 void check_backward(const Tensor& dy, const LinearSaved& saved) {

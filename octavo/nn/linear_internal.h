@@ -12,6 +12,8 @@ void check_parameters(const LinearWeight& weight, const Tensor& bias, std::strin
 void check_forward(const LinearCall& call, std::string_view op);
 // The quantizers take what the call has. Nothing has changed yet.
 void check_quantizers(const LinearCall& call, const QuantizerSet& set, std::string_view op);
+// Codes of the weight that a cache has kept are of this weight.
+void check_cache(const LinearCall& call, std::string_view op);
 void check_backward(const Tensor& dy, const LinearSaved& saved);
 
 // linear_backward up to the end of a step, which may wait for other threads and so is not for those
@@ -28,6 +30,7 @@ View transposed_view(View matrix);
 struct QuantizedCopies {
   TensorRole role;
   bool rowwise, columnwise;
+  bool gathers = true;  // false: delayed scaling takes no note of the values
 };
 QuantizedTensor quantized(QuantizerSet& set, const QuantizedCopies& copies, const View& values,
                           const LinearRun& run);

@@ -97,16 +97,24 @@ Tensor product(const Operand& a, const Operand& b, const Shape& shape, DType dty
   return out;
 }
 
+// How a product of codes is summed.
+GemmOptions sums(const LinearRun& run, const Recipe& recipe, LayerProduct product) {
+  GemmOptions options;
+  options.accumulator = run.accumulator;
+  if (!recipe.use_split_accumulator(product)) options.promote_every = 0;
+  return options;
+}
+
 // What forward multiplies by, and what it will be asked for again.
 std::shared_ptr<const QuantizedTensor> weight_codes(const LinearCall& call, QuantizerSet& set,
-                                                    bool columnwise) {
+                                                    bool columnwise, bool gathers) {
   if (call.weight.codes) return call.weight.codes;
   const bool keeps = call.is_first_microbatch.has_value() && call.cache != nullptr;
   if (keeps && !*call.is_first_microbatch && call.cache->codes &&
       (call.cache->codes->columnwise.exists() || !columnwise))
     return call.cache->codes;
-  auto codes = std::make_shared<const QuantizedTensor>(
-      quantized(set, {TensorRole::weight, true, columnwise}, call.weight.values.view(), call.run));
+  auto codes = std::make_shared<const QuantizedTensor>(quantized(
+      set, {TensorRole::weight, true, columnwise, gathers}, call.weight.values.view(), call.run));
   if (keeps) call.cache->codes = codes;
   return codes;
 }
@@ -132,16 +140,18 @@ Tensor without_recipe(const LinearCall& call, const View& x, const Shape& y_shap
   return product(x, weight.values, y_shape, call.x.dtype(), call.run, {.bias = call.bias.view()});
 }
 
-Tensor with_recipe(const LinearCall& call, const View& x, const Shape& y_shape,
+Tensor with_recipe(const LinearCall& call, const View& x, const Shape& y_shape, bool gathers,
                    LinearSaved* saved) {
-  const BackwardOverride override = call.autocast.recipe->backward_override();
+  const Recipe& recipe = *call.autocast.recipe;
+  const BackwardOverride override = recipe.backward_override();
   const bool both = saved != nullptr && override == BackwardOverride::none;
   const std::shared_ptr<QuantizerSet> set = call.quantizers->forward();
   QuantizedTensor x_codes =
-      quantized(*set, {TensorRole::input, true, both && call.needs.dw}, x, call.run);
-  const auto w_codes = weight_codes(call, *set, both && call.needs.dx);
-  Tensor y =
-      product(x_codes, *w_codes, y_shape, call.x.dtype(), call.run, {.bias = call.bias.view()});
+      quantized(*set, {TensorRole::input, true, both && call.needs.dw, gathers}, x, call.run);
+  const auto w_codes = weight_codes(call, *set, both && call.needs.dx, gathers);
+  GemmOptions options = sums(call.run, recipe, LayerProduct::fprop);
+  options.bias = call.bias.view();
+  Tensor y = product(x_codes, *w_codes, y_shape, call.x.dtype(), call.run, options);
   if (saved == nullptr) return y;
   saved->override = override;
   if (override == BackwardOverride::high_precision) {
@@ -177,8 +187,7 @@ Tensor column_sums(const View& dy, const LinearSaved& saved, const Tensor& befor
   return product(ones, transposed_view(dy), {saved.out}, saved.b_dtype, saved.run, options);
 }
 
-GemmOptions added_to(const Tensor& before) {
-  GemmOptions options;
+GemmOptions added_to(const Tensor& before, GemmOptions options = {}) {
   if (before.view().data != nullptr) options.residual = before.view();
   return options;
 }
@@ -187,13 +196,16 @@ void quantized_products(const View& dy, const LinearSaved& saved, const LinearGr
                         LinearGradients& gradients) {
   if (!saved.needs.dx && !saved.needs.dw) return;
   const QuantizedTensor codes = quantized(
-      *saved.quantizers, {TensorRole::grad_output, saved.needs.dx, saved.needs.dw}, dy, saved.run);
+      *saved.quantizers, {TensorRole::grad_output, saved.needs.dx, saved.needs.dw, saved.gathers},
+      dy, saved.run);
+  const Recipe& recipe = saved.quantizers->recipe();
   if (saved.needs.dx)
-    gradients.dx =
-        product(codes, transposed(*saved.weight.codes), saved.x_shape, saved.x_dtype, saved.run);
+    gradients.dx = product(codes, transposed(*saved.weight.codes), saved.x_shape, saved.x_dtype,
+                           saved.run, sums(saved.run, recipe, LayerProduct::dgrad));
   if (saved.needs.dw)
-    gradients.dw = product(transposed(codes), transposed(saved.x_codes), {saved.out, saved.in},
-                           saved.w_dtype, saved.run, added_to(before.dw));
+    gradients.dw =
+        product(transposed(codes), transposed(saved.x_codes), {saved.out, saved.in}, saved.w_dtype,
+                saved.run, added_to(before.dw, sums(saved.run, recipe, LayerProduct::wgrad)));
 }
 
 void plain_products(const View& dy, const LinearSaved& saved, const LinearGradients& before,
@@ -213,7 +225,7 @@ void plain_products(const View& dy, const LinearSaved& saved, const LinearGradie
 }
 
 // Shapes, types, and who quantizes gradients.
-void fill_common(const LinearCall& call, const Shape& y_shape, LinearSaved& saved) {
+void fill_common(const LinearCall& call, const Shape& y_shape, bool gathers, LinearSaved& saved) {
   const bool has_bias = call.bias.view().data != nullptr;
   const AutocastState& scope = call.autocast;
   saved.y_shape = y_shape;
@@ -228,13 +240,28 @@ void fill_common(const LinearCall& call, const Shape& y_shape, LinearSaved& save
   saved.run = call.run;
   if (call.quantizers != nullptr) saved.turns = call.quantizers->turns();
   saved.calibrating = scope.calibrating;
+  saved.gathers = gathers;
   const bool quantizes = scope.enabled && saved.override == BackwardOverride::none;
   if (!quantizes && !scope.calibrating) return;
   saved.quantizers = call.quantizers->backward();
-  if (scope.region)
+  if (gathers && scope.region)
     saved.turn =
         scope.region->expect_backward({saved.quantizers, scope.amax_group, call.run.stream});
 }
+
+// A quantizer that takes no note of what it sees, for one call.
+class Gathering {
+ public:
+  Gathering(Quantizer& quantizer, bool gathers) : quantizer_(quantizer) {
+    quantizer_.set_gathers(gathers);
+  }
+  ~Gathering() { quantizer_.set_gathers(true); }
+  Gathering(const Gathering&) = delete;
+  Gathering& operator=(const Gathering&) = delete;
+
+ private:
+  Quantizer& quantizer_;
+};
 
 }  // namespace
 
@@ -242,6 +269,7 @@ QuantizedTensor quantized(QuantizerSet& set, const QuantizedCopies& copies, cons
                           const LinearRun& run) {
   Quantizer& quantizer = set.with_new_draws(copies.role);
   quantizer.set_usage(copies.rowwise, copies.columnwise);
+  const Gathering gathering(quantizer, copies.gathers);
   if (!run.make) {
     const auto held = set.held_state();
     return quantizer.quantize(values, quantize_options(run));
@@ -276,18 +304,19 @@ Tensor linear_forward(const LinearCall& call, LinearSaved* saved) {
   };
   if (has_recipe && call.quantizers->use(*scope.recipe, fits) && call.cache != nullptr)
     call.cache->codes.reset();
+  if (scope.enabled) check_cache(call, op);
 
   Shape y_shape = call.x.shape();
   y_shape[y_shape.rank() - 1] = call.weight.shape()[0];
-  const bool trains = saved != nullptr && call.training;
   // Calibration is often inference.
-  if (((scope.enabled && trains) || scope.calibrating) && scope.region)
+  const bool gathers = scope.calibrating || (saved != nullptr && call.training);
+  if (has_recipe && gathers && scope.region)
     scope.region->runs_forward({call.quantizers->forward(), scope.amax_group, call.run.stream});
-  LinearSaved* keeps = trains && call.needs.any() ? &kept : nullptr;
-  Tensor y = scope.enabled ? with_recipe(call, x, y_shape, keeps)
+  LinearSaved* keeps = saved != nullptr && call.needs.any() ? &kept : nullptr;
+  Tensor y = scope.enabled ? with_recipe(call, x, y_shape, gathers, keeps)
                            : without_recipe(call, x, y_shape, keeps);
   if (keeps == nullptr) return y;
-  fill_common(call, y_shape, kept);
+  fill_common(call, y_shape, gathers, kept);
   std::swap(*saved, kept);
   return y;
 }

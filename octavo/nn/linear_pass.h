@@ -31,6 +31,10 @@ struct LinearRun {
   const Kernels* backend = nullptr;
   Log* log = nullptr;
   void* stream = nullptr;
+  // Of products of codes. hopper_fp8 is what training on an FP8 tensor core would give, slowly:
+  // e4m3 and e5m2 only, promoted as the recipe's use_split_accumulator says. Values are summed in
+  // f32.
+  Accumulator accumulator = Accumulator::f32;
   // If given, whence all memory comes that grows with the tensors: results, codes and scales, and
   // what is dequantized. Else from the library, which on a device waits when it gives memory back.
   MakeTensor make{};
@@ -62,8 +66,9 @@ struct LinearCall {
   LinearWeight weight{};
   Tensor bias{};  // [out], or empty
   LinearNeeds needs{};
-  // False: inference, which keeps nothing and leaves delayed scaling where it is. A frozen layer in
-  // front of ones that train has no needs, and is in training all the same: its scales move on.
+  // False: inference, or validation. Delayed scaling stays where it is, in both directions, and no
+  // amax is gathered that a later step would see; except while calibrating. A frozen layer in front
+  // of ones that train has no needs, and is in training all the same: its scales move on.
   bool training = true;
   // Not given: the weight is quantized in each forward. True: it is, and the codes are kept in
   // `cache`. False: those are used, also where the weight has changed since.
@@ -85,9 +90,9 @@ struct OCTAVO_API LinearSaved {
   Tensor x{};  // where backward multiplies values
   QuantizedTensor x_codes{};
   LinearWeight weight{};  // values or codes
-  // The quantizers of gradients, and whether they only watch.
+  // The quantizers of gradients, whether they only watch, and whether they take note.
   std::shared_ptr<QuantizerSet> quantizers{};
-  bool calibrating = false;
+  bool calibrating = false, gathers = true;
   std::shared_ptr<BackwardTurn> turn{};
   ModuleQuantizers::Turns turns{};  // of the layer
 
@@ -100,9 +105,9 @@ struct LinearGradients {
   Tensor dx{}, dw{}, db{};  // empty where they were not asked for
 };
 
-// Everything is checked, and every warning given, before anything is computed or changed. Calls of
-// several threads with the same quantizers take turns, each a whole forward or backward; so `cache`
-// belongs to one ModuleQuantizers.
+// Without `saved` a call is inference. Everything is checked, and every warning given, before
+// anything is computed or changed. Calls of several threads with the same quantizers take turns,
+// each a whole forward or backward; so `cache` belongs to one ModuleQuantizers.
 [[nodiscard]] OCTAVO_API Tensor linear_forward(const LinearCall& call,
                                                LinearSaved* saved = nullptr);
 

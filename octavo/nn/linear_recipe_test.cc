@@ -1,10 +1,13 @@
 // A layer under recipes that fit, do not fit and change: the state it keeps.
 #include <gtest/gtest.h>
 
+#include <cmath>
+#include <limits>
 #include <stdexcept>
 
 #include "octavo/nn/linear.h"
 #include "octavo/nn/nn_testing_internal.h"
+#include "octavo/ops/gemm.h"
 
 namespace octavo {
 namespace {
@@ -232,7 +235,114 @@ TEST(LinearRecipe, InferenceLeavesDelayedScalingWhereItIs) {
     (void)layer.forward(noise({4, kSize}, 0.2, 100.0), {.training = false});
   }
   EXPECT_EQ(layer.quantizers("scaling_fwd")->inv_scale().span<float>()[0], before);
+  EXPECT_EQ(layer.quantizers("scaling_fwd")->amaxes(), (std::vector<float>{0, 0, 0}));
   EXPECT_FALSE(layer.saved().is_filled());
+}
+
+// A pass between two steps, or inside the scope of one, leaves no amax that the next step would
+// see.
+TEST(LinearRecipe, ValidationLeavesNoTrace) {
+  Linear layer(kSize, kSize), other(layer.weight(), layer.bias());
+  const auto scales = [](const Linear& of, const char* key) {
+    const auto set = of.quantizers(key);
+    std::vector<float> all(set->amax_history().span<float>().begin(),
+                           set->amax_history().span<float>().end());
+    all.insert(all.end(), set->inv_scale().span<float>().begin(),
+               set->inv_scale().span<float>().end());
+    return all;
+  };
+  const DelayedScaling recipe{.amax_history_len = 4};
+  for (int i = 0; i < 3; ++i) {
+    const Tensor x = noise({4, kSize}, 0.1 + i), dy = noise({4, kSize}, 0.6 + i);
+    for (Linear* at : {&layer, &other}) {
+      {
+        const auto scope = autocast(recipe);
+        (void)at->forward(x);
+        if (at == &layer) (void)layer.forward(noise({4, kSize}, 0.2, 100.0), {.training = false});
+      }
+      (void)at->backward(dy);
+    }
+    const auto scope = autocast(recipe);
+    (void)layer.forward(noise({4, kSize}, 0.2, 100.0), {.training = false});
+  }
+  for (const char* key : {"scaling_fwd", "scaling_bwd"})
+    EXPECT_EQ(scales(layer, key), scales(other, key)) << key;
+}
+
+// What a layer of another framework does that is evaluated and goes back all the same.
+TEST(LinearRecipe, BackwardOfInferenceMovesNothing) {
+  const Tensor x = noise({4, kSize}, 0.3), weight = noise({kSize, kSize}, 0.4);
+  ModuleQuantizers quantizers;
+  LinearSaved saved;
+  {
+    const auto scope = autocast(DelayedScaling{});
+    LinearCall call{.x = x, .weight = {.values = weight}};
+    call.training = false;
+    call.quantizers = &quantizers;
+    (void)linear_forward(call, &saved);
+  }
+  ASSERT_TRUE(saved.is_filled());
+  EXPECT_EQ(linear_backward(noise({4, kSize}, 0.5), saved).dw.shape(), (Shape{kSize, kSize}));
+  for (const auto& set : {quantizers.forward(), quantizers.backward()}) {
+    EXPECT_EQ(set->amaxes(), std::vector<float>(set->size(), 0.0F));
+    EXPECT_EQ(set->inv_scale().span<float>()[0], 1.0F);
+  }
+}
+
+TEST(LinearRecipe, TensorCoreSumsArePromotedAsTheRecipeSays) {
+  // Sums of one sign, long enough that a short accumulator loses of them.
+  const std::int64_t k = 1024;
+  const auto positive = [](const Shape& shape, double step) {
+    const Tensor tensor = noise(shape, step);
+    for (float& value : tensor.span<float>()) value = std::abs(value);
+    return tensor;
+  };
+  const Tensor x = positive({8, k}, 0.3), weight = positive({8, k}, 0.7);
+  Float8CurrentScalingQuantizer rows({.columnwise = false});
+  for (const bool split : {true, false}) {
+    Linear layer(weight, {}, {.run = {.accumulator = Accumulator::hopper_fp8}});
+    const auto scope =
+        autocast(Float8CurrentScaling{.fp8_gemm_fprop = {.use_split_accumulator = split}});
+    const GemmOptions by_hand{.accumulator = Accumulator::hopper_fp8,
+                              .promote_every = split ? 128 : 0};
+    EXPECT_TRUE(same_bits(layer.forward(x),
+                          gemm(rows.quantize(x.view()), rows.quantize(weight.view()), by_hand)));
+  }
+}
+
+TEST(LinearRecipe, TensorCoreSumsAreOfFp8) {
+  Linear layer(kSize, kSize, {.run = {.accumulator = Accumulator::hopper_fp8}});
+  const auto scope = autocast(NVFP4BlockScaling{});
+  EXPECT_EQ(error_of([&] {
+              (void)layer.forward(noise({4, kSize}, 0.3));
+            }),
+            std::pair(std::optional(ErrorCode::unsupported),
+                      std::string("[Linear] got accumulator hopper_fp8, which multiplies e4m3 and "
+                                  "e5m2, and under NVFP4BlockScaling the input is e2m1fn; leave it "
+                                  "float32")));
+  EXPECT_EQ(layer.quantizers("scaling_fwd"), nullptr);
+}
+
+// FP8 has a code for NaN; FP4 has not, so it makes the scale of its tile NaN.
+TEST(LinearRecipe, NanShowsUnderEveryRecipe) {
+  for (const Recipe& recipe :
+       {Recipe(DelayedScaling{}), Recipe(Float8CurrentScaling{}), Recipe(Float8BlockScaling{}),
+        Recipe(MXFP8BlockScaling{}), Recipe(NVFP4BlockScaling{})}) {
+    Linear layer(kSize, kSize);
+    const Tensor x = noise({kSize, kSize}, 0.3);
+    x.span<float>()[3 * kSize + 5] = std::numeric_limits<float>::quiet_NaN();
+    Tensor y;
+    {
+      const auto scope = autocast(recipe);
+      y = layer.forward(x);
+    }
+    (void)layer.backward(noise({kSize, kSize}, 0.4));
+    for (std::size_t i = 0; i < kSize; ++i) {
+      EXPECT_TRUE(std::isnan(y.span<float>()[3 * kSize + i])) << recipe.name();
+      EXPECT_FALSE(std::isnan(y.span<float>()[4 * kSize + i])) << recipe.name();
+      EXPECT_TRUE(std::isnan(layer.weight_grad().span<float>()[i * kSize + 5])) << recipe.name();
+    }
+  }
 }
 
 TEST(LinearRecipe, AnExceptionInsideAutocastLeavesNothingBehind) {

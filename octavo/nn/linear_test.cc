@@ -30,15 +30,20 @@ TEST(Linear, FirstWeights) {
   EXPECT_TRUE(same_bits(layer.weight(), again.weight()));
   EXPECT_FALSE(same_bits(layer.weight(), other.weight()));
   double sum = 0, squares = 0;
+  int within = 0;
   for (const float value : layer.weight().span<float>()) {
-    EXPECT_LE(std::abs(value), 0.25F);  // 1 / sqrt(16)
+    if (std::abs(value) <= 0.023F) ++within;
     sum += static_cast<double>(value);
     squares += static_cast<double>(value) * static_cast<double>(value);
   }
-  // 1024 uniform draws: mean 0 and variance 1/48, whose estimates have deviations of
-  // sqrt(1/48/1024) = 0.0045 and sqrt(4/45)/16/32 = 0.0006; five of them.
-  EXPECT_NEAR(sum / 1024, 0.0, 0.0225);
-  EXPECT_NEAR(squares / 1024, 1.0 / 48, 0.003);
+  // 1024 normal draws of deviation d = 0.023: the estimates of mean and variance have deviations of
+  // d / 32 and d^2 sqrt(2) / 32; five of them.
+  constexpr double kDeviation = 0.023, kVariance = kDeviation * kDeviation;
+  EXPECT_NEAR(sum / 1024, 0.0, 5 * kDeviation / 32);
+  EXPECT_NEAR(squares / 1024, kVariance, 5 * kVariance * std::sqrt(2.0) / 32);
+  // 68.27 % of a normal distribution lie within its deviation, give or take five times
+  // sqrt(0.6827 * 0.3173 * 1024) = 14.9; of a uniform one of that variance 57.7 % would.
+  EXPECT_NEAR(static_cast<double>(within), 0.6827 * 1024, 75.0);
   for (const float value : layer.bias().span<float>()) EXPECT_EQ(value, 0.0F);
   EXPECT_EQ(Linear(4, 4, {.bias = false}).bias().view().data, nullptr);
 }
@@ -100,6 +105,28 @@ TEST(Linear, TheWeightIsQuantizedOncePerBatch) {
   const auto other = autocast(Float8BlockScaling{});
   (void)layer.forward(x);
   EXPECT_EQ(layer.weight_cache().codes, nullptr);
+}
+
+TEST(Linear, CodesThatWereKeptAreOfTheWeight) {
+  const Tensor x = noise({4, 32}, 0.3);
+  ModuleQuantizers quantizers;
+  WeightCache cache;
+  const auto scope = autocast(MXFP8BlockScaling{});
+  const auto forward = [&](const Tensor& weight, bool is_first) {
+    LinearCall call{.x = x, .weight = {.values = weight}};
+    call.is_first_microbatch = is_first;
+    call.quantizers = &quantizers;
+    call.cache = &cache;
+    return linear_forward(call);
+  };
+  (void)forward(noise({32, 32}, 0.4), true);
+  const auto [code, message] = error_of([&] { (void)forward(noise({16, 32}, 0.4), false); });
+  EXPECT_EQ(code, ErrorCode::invalid_argument);
+  EXPECT_EQ(message,
+            "[Linear] the weight has shape [16, 32], and its codes that were kept from an earlier "
+            "micro-batch have [32, 32]; say is_first_microbatch = true (or leave it out) after the "
+            "weight was replaced");
+  EXPECT_EQ(forward(noise({16, 32}, 0.4), true).shape(), (Shape{4, 16}));
 }
 
 TEST(Linear, SeveralForwardsOnTheirWay) {

@@ -195,7 +195,7 @@ class Quantization {
     if (!std::isnan(found)) return;
     fail(ErrorCode::invalid_argument, op_, "the input has NaN, and ", format_name(scaling.format),
          " cannot hold NaN; say what NaN becomes (nan: zero or max)",
-         is_peer(scaling.scale.arith)
+         is_peer(scaling.scale.arith) && scaling.scale.format != ScaleFormat::e4m3_f32
              ? text("; arith ", name_of(scaling.scale.arith), " never poisons a tile with it")
              : ", or let it poison its tile (non_finite: poison)");
   }

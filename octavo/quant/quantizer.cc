@@ -145,12 +145,12 @@ void Float8Quantizer::fill(const View& values, QuantizedTensor& out,
           "inv_scale is ", *inv_scale_, ", wanted a positive, finite number; reset it to 1");
   QuantizeOptions given = options;
   given.given_inv_scale = inv_scale_;
-  if (options.amax == nullptr) {
+  if (options.amax == nullptr && gathers_) {
     given.amax = amax_;
     given.raise_amax = true;
   }
   octavo::quantize_into(values, out, given);
-  if (options.amax == nullptr) return;
+  if (options.amax == nullptr || !gathers_) return;
   // The caller wants this tensor's amax apart: what is gathered is raised by it afterwards.
   View found = value_view(options.amax, DType::f32, {1});
   found.device = device_;

@@ -1,11 +1,14 @@
 // The objects that training frameworks hold on to, one per tensor: a configuration that becomes a
 // Scaling and, for one of them, state in the caller's memory. Names and numbers are Transformer
-// Engine's, so all of them use its arithmetic (Arith::te): Inf saturates, and NaN leaves the amax
-// alone. Who wants faults to poison their tile calls quantize with a preset.
+// Engine's, so all of them use its arithmetic (Arith::te), and a NaN among the values stays
+// visible: FP8 has a code for it and its amax leaves it out; FP4 has none, so there it poisons its
+// tile. Inf saturates in FP8 (times the largest e8m0 scale it is Inf again), and poisons in FP4.
+// Who wants faults to poison their tile in FP8 as well calls quantize with a preset.
 #pragma once
 
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <optional>
 #include <string_view>
 
@@ -23,6 +26,9 @@ class OCTAVO_API Quantizer {
   [[nodiscard]] virtual std::string_view name() const = 0;  // of the class
   [[nodiscard]] const Scaling& scaling() const { return scaling_; }
 
+  // Another one that is set the same way. State of the caller's is shared.
+  [[nodiscard]] virtual std::unique_ptr<Quantizer> clone() const = 0;
+
   // Which copies are made from now on; what is not said stays. One must remain.
   void set_usage(std::optional<bool> rowwise, std::optional<bool> columnwise);
 
@@ -36,6 +42,8 @@ class OCTAVO_API Quantizer {
   // Takes note of values as quantize would, and quantizes nothing: for delayed scaling, `amax` is
   // raised. The others keep nothing.
   virtual void calibrate(const View& values, const QuantizeOptions& options = {});
+  // False: quantize takes note of nothing from now on, as inference wants it.
+  void set_gathers(bool gathers) { gathers_ = gathers; }
 
  protected:
   explicit Quantizer(const Scaling& scaling);
@@ -45,6 +53,7 @@ class OCTAVO_API Quantizer {
   virtual void fill(const View& values, QuantizedTensor& out, const QuantizeOptions& options);
 
   Scaling scaling_;
+  bool gathers_ = true;
 };
 
 // Delayed scaling: values are multiplied by the one f32 in `inv_scale` (Transformer Engine's
@@ -61,6 +70,9 @@ class OCTAVO_API Float8Quantizer final : public Quantizer {
  public:
   explicit Float8Quantizer(const Float8Options& options);
   [[nodiscard]] std::string_view name() const override { return "Float8Quantizer"; }
+  [[nodiscard]] std::unique_ptr<Quantizer> clone() const override {
+    return std::make_unique<Float8Quantizer>(*this);
+  }
   void calibrate(const View& values, const QuantizeOptions& options = {}) override;
 
  private:
@@ -84,6 +96,9 @@ class OCTAVO_API Float8CurrentScalingQuantizer final : public Quantizer {
  public:
   explicit Float8CurrentScalingQuantizer(const Float8CurrentScalingOptions& options = {});
   [[nodiscard]] std::string_view name() const override { return "Float8CurrentScalingQuantizer"; }
+  [[nodiscard]] std::unique_ptr<Quantizer> clone() const override {
+    return std::make_unique<Float8CurrentScalingQuantizer>(*this);
+  }
 
  private:
   void fill(const View& values, QuantizedTensor& out, const QuantizeOptions& options) override;
@@ -103,6 +118,9 @@ class OCTAVO_API Float8BlockQuantizer final : public Quantizer {
  public:
   explicit Float8BlockQuantizer(const Float8BlockOptions& options = {});
   [[nodiscard]] std::string_view name() const override { return "Float8BlockQuantizer"; }
+  [[nodiscard]] std::unique_ptr<Quantizer> clone() const override {
+    return std::make_unique<Float8BlockQuantizer>(*this);
+  }
 };
 
 // e8m0 scales of tiles of 1 x 32, or 32 x 32 for weights.
@@ -115,11 +133,14 @@ class OCTAVO_API MXFP8Quantizer final : public Quantizer {
  public:
   explicit MXFP8Quantizer(const MXFP8Options& options = {});
   [[nodiscard]] std::string_view name() const override { return "MXFP8Quantizer"; }
+  [[nodiscard]] std::unique_ptr<Quantizer> clone() const override {
+    return std::make_unique<MXFP8Quantizer>(*this);
+  }
 };
 
 // e4m3 scales of tiles of 1 x 16, or 16 x 16 for weights, and one f32 for the tensor. The Hadamard
-// transform is of the columnwise copy only, and not for 16 x 16 tiles. NaN becomes the largest
-// value: FP4 has none.
+// transform is of the columnwise copy only, and not for 16 x 16 tiles. The scale of a tile with NaN
+// or Inf is NaN, since FP4 has neither: Transformer Engine would make the largest value of them.
 inline constexpr std::uint16_t kTeHadamardSigns = 0xD7E8;  // Transformer Engine's fixed choice
 struct NVFP4Options {
   bool rowwise = true, columnwise = true;
@@ -133,6 +154,9 @@ class OCTAVO_API NVFP4Quantizer final : public Quantizer {
  public:
   explicit NVFP4Quantizer(const NVFP4Options& options = {});
   [[nodiscard]] std::string_view name() const override { return "NVFP4Quantizer"; }
+  [[nodiscard]] std::unique_ptr<Quantizer> clone() const override {
+    return std::make_unique<NVFP4Quantizer>(*this);
+  }
   // A seed always gives the same draws: training takes a new one for every step and tensor.
   void set_seed(std::uint64_t seed) { scaling_.encode.seed = seed; }
 };

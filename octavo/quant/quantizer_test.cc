@@ -229,8 +229,25 @@ TEST(NVFP4Quantizer, has_two_levels_of_scales) {
   EXPECT_EQ(q.rowwise.tensor_scale.span<float>()[0], 1.0F / (448.0F * 6.0F / largest));
   NVFP4Quantizer weights({.two_dimensional = true});
   EXPECT_EQ(weights.quantize(values.view()).rowwise.scales.shape(), (Shape{2, 3}));
-  const Tensor nan = values_of({1, 2}, {kNan, 1});
-  EXPECT_EQ(bytes_of(quantizer.quantize(nan.view()).rowwise.codes)[0] & 0xF, 0x7);
+}
+
+TEST(NVFP4Quantizer, a_fault_poisons_its_tile_and_no_other) {
+  NVFP4Quantizer quantizer({.columnwise = false});
+  const Tensor values = ramp({4, 32});
+  const QuantizedTensor clean = quantizer.quantize(values.view());
+  for (const float fault : {kNan, kInf, -kInf}) {
+    Tensor with = ramp({4, 32});
+    with.span<float>()[2 * 32 + 20] = fault;  // neither the largest of the tensor nor of its tile
+    const QuantizedTensor q = quantizer.quantize(with.view());
+    EXPECT_EQ(q.rowwise.tensor_scale.span<float>()[0], clean.rowwise.tensor_scale.span<float>()[0]);
+    const std::vector<std::uint8_t> scales = bytes_of(q.rowwise.scales),
+                                    wanted = bytes_of(clean.rowwise.scales);
+    for (std::size_t tile = 0; tile < scales.size(); ++tile)
+      EXPECT_EQ(scales[tile], tile == 5 ? 0x7F : wanted[tile]) << tile << " of " << fault;
+    const Tensor back = dequantize(q);
+    for (std::size_t i = 0; i < 4 * 32; ++i)
+      EXPECT_EQ(std::isnan(back.span<float>()[i]), i / 16 == 5) << i;
+  }
 }
 
 TEST(NVFP4Quantizer, transforms_the_columnwise_copy_only) {
@@ -253,6 +270,29 @@ TEST(NVFP4Quantizer, a_seed_decides_the_draws) {
   quantizer.quantize_into(values.view(), q);
   EXPECT_NE(bytes_of(q.rowwise.codes), first);
   EXPECT_EQ(q.scaling.encode.seed, 2u);
+}
+
+TEST(Float8Quantizer, gathers_nothing_where_it_is_told) {
+  DelayedFixture f;
+  f.quantizer.set_gathers(false);
+  float apart = 0;
+  const Tensor values = values_of({1, 2}, {3, -5});
+  (void)f.quantizer.quantize(values.view());
+  (void)f.quantizer.quantize(values.view(), {.amax = &apart});
+  EXPECT_EQ(f.amax.span<float>()[0], 0.0F);
+  EXPECT_EQ(apart, 5.0F);
+  f.quantizer.calibrate(values.view());
+  EXPECT_EQ(f.amax.span<float>()[0], 5.0F);
+}
+
+TEST(Quantizer, a_clone_goes_its_own_way_with_the_same_state) {
+  DelayedFixture f;
+  const std::unique_ptr<Quantizer> other = f.quantizer.clone();
+  other->set_usage(std::nullopt, false);
+  EXPECT_TRUE(f.quantizer.scaling().columnwise);
+  EXPECT_EQ(other->name(), "Float8Quantizer");
+  (void)other->quantize(values_of({1, 2}, {3, -5}).view());
+  EXPECT_EQ(f.amax.span<float>()[0], 5.0F);
 }
 
 TEST(Quantizer, makes_the_copies_it_is_asked_for) {

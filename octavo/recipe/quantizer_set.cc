@@ -49,6 +49,17 @@ std::vector<float> refitted(std::span<const float> old, std::int64_t old_length,
   return out;
 }
 
+// Numbers of a saved part. `wanted` is its shape; the length of a history may be another.
+std::vector<float> saved_numbers(const View& saved, const Shape& wanted, std::string_view part,
+                                 void* stream) {
+  const bool fits = saved.shape.rank() == wanted.rank() && saved.shape[0] >= 1 &&
+                    saved.shape[wanted.rank() - 1] == wanted[wanted.rank() - 1];
+  if (!fits || saved.dtype != DType::f32 || !is_dense(saved))
+    fail(ErrorCode::unsupported, "QuantizerSet", "got a saved ", part, " of shape ",
+         to_string(saved.shape), ", wanted float32 of ", to_string(wanted));
+  return read(saved, stream);
+}
+
 Tensor checked(Tensor tensor, const Shape& shape) {
   const View& view = tensor.view();
   check(view.data != nullptr && view.dtype == DType::f32 && view.shape == shape && is_dense(view) &&
@@ -135,6 +146,33 @@ DelayedState QuantizerSet::views() const {
 
 std::unique_lock<std::recursive_mutex> QuantizerSet::held_state() const {
   return has_state() ? std::unique_lock(state_mutex_) : std::unique_lock<std::recursive_mutex>();
+}
+
+void QuantizerSet::restore(const View& amax_history, const View& inv_scale, void* stream) {
+  check(has_state(), ErrorCode::unsupported, "QuantizerSet", "got saved state, and ",
+        recipe_.name(), " has none");
+  const auto held = held_state();
+  std::vector<float> history, factors, reciprocals;
+  if (amax_history.data != nullptr)
+    history = saved_numbers(amax_history, history_.shape(), "amax_history", stream);
+  if (inv_scale.data != nullptr)
+    factors = saved_numbers(inv_scale, inv_scale_.shape(), "scale", stream);
+  for (const float amax : history)
+    check(!(amax < 0.0F), ErrorCode::unsupported, "QuantizerSet", "got a saved amax_history with ",
+          amax, ", wanted magnitudes");
+  for (const float factor : factors) {
+    check(factor > 0.0F && std::isfinite(factor) && std::isfinite(1.0F / factor),
+          ErrorCode::unsupported, "QuantizerSet", "got a saved scale of ", factor,
+          ", wanted positive, finite numbers");
+    reciprocals.push_back(1.0F / factor);
+  }
+  if (!history.empty())
+    write(history_,
+          refitted(history, amax_history.shape[0], history_.shape()[0], history_.shape()[1]),
+          stream);
+  if (factors.empty()) return;
+  write(inv_scale_, factors, stream);
+  write(scale_, reciprocals, stream);
 }
 
 std::vector<float> QuantizerSet::amaxes(void* stream) const {

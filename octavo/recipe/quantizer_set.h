@@ -59,6 +59,11 @@ class OCTAVO_API QuantizerSet {
   // thread meanwhile. Empty without state. The functions below take it themselves.
   [[nodiscard]] std::unique_lock<std::recursive_mutex> held_state() const;
 
+  // State that was saved, f32 and dense, on this set's device or the host; a part without memory
+  // stays as it is. A history of another length gives its newest rows, and row 0. Throws
+  // Error(unsupported), before anything is written, for what cannot be this set's state.
+  void restore(const View& amax_history, const View& inv_scale, void* stream = nullptr);
+
   // This step's amaxes, row 0 of the history, on the host.
   [[nodiscard]] std::vector<float> amaxes(void* stream = nullptr) const;
   void set_amaxes(std::span<const float> amaxes, void* stream = nullptr);

@@ -52,6 +52,41 @@ TEST(QuantizerSet, QuantizersUseTheState) {
   EXPECT_EQ(set->amaxes(), (std::vector<float>{5, 0}));
 }
 
+TEST(QuantizerSet, SavedStateComesBack) {
+  const auto set = make_set(DelayedScaling{.amax_history_len = 4});
+  for (const float amax : {1.0F, 2.0F, 3.0F}) step(*set, {amax, 10 * amax});
+  const auto other = make_set(DelayedScaling{.amax_history_len = 3});
+  other->restore(set->amax_history().view(), set->inv_scale().view());
+  EXPECT_EQ(list_of(other->amax_history()), (std::vector<float>{0, 0, 2, 20, 3, 30}));
+  EXPECT_EQ(list_of(other->inv_scale()), list_of(set->inv_scale()));
+  EXPECT_EQ(list_of(other->scale()), list_of(set->scale()));
+  // What cannot be its state changes nothing; a part that is not given stays.
+  std::vector<float> numbers{5, -1, 0, 7};
+  const auto refused = [&](const View& history, const View& inv_scale) {
+    try {
+      other->restore(history, inv_scale);
+    } catch (const Error& error) {
+      return error.code() == ErrorCode::unsupported;
+    }
+    return false;
+  };
+  const View pair = value_view(numbers.data(), DType::f32, {2});
+  EXPECT_TRUE(refused({}, pair));                                             // negative
+  EXPECT_TRUE(refused({}, value_view(numbers.data() + 2, DType::f32, {2})));  // zero
+  EXPECT_TRUE(refused({}, value_view(numbers.data(), DType::f32, {1})));      // too few
+  EXPECT_TRUE(refused(value_view(numbers.data(), DType::f32, {2, 2}), {}));   // negative
+  EXPECT_TRUE(refused(value_view(numbers.data(), DType::f32, {1, 3}), {}));   // too many slots
+  EXPECT_TRUE(refused(value_view(numbers.data(), DType::f64, {1, 2}), {}));   // of another type
+  EXPECT_EQ(list_of(other->inv_scale()), list_of(set->inv_scale()));
+  EXPECT_EQ(list_of(other->amax_history()), (std::vector<float>{0, 0, 2, 20, 3, 30}));
+  numbers = {2, 4};
+  other->restore({}, pair);
+  EXPECT_EQ(list_of(other->scale()), (std::vector<float>{0.5F, 0.25F}));
+  EXPECT_EQ(list_of(other->amax_history()), (std::vector<float>{0, 0, 2, 20, 3, 30}));
+  const auto stateless = make_set(MXFP8BlockScaling{});
+  EXPECT_THROW(stateless->restore({}, pair), Error);
+}
+
 TEST(QuantizerSet, StateGoesOnWithinAFormat) {
   const auto set = make_set(DelayedScaling{.amax_history_len = 4});
   for (const float amax : {1.0F, 2.0F, 3.0F}) step(*set, {amax, 10 * amax});

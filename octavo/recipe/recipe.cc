@@ -60,6 +60,18 @@ BackwardOverride Recipe::backward_override() const {
   return std::visit([](const auto& recipe) { return recipe.backward_override; }, any_);
 }
 
+bool Recipe::use_split_accumulator(LayerProduct product) const {
+  const auto chosen_by = [&](const auto* recipe) {
+    const MMParams& params = product == LayerProduct::fprop   ? recipe->fp8_gemm_fprop
+                             : product == LayerProduct::dgrad ? recipe->fp8_gemm_dgrad
+                                                              : recipe->fp8_gemm_wgrad;
+    return params.use_split_accumulator;
+  };
+  if (const auto* current = get<Float8CurrentScaling>()) return chosen_by(current);
+  if (const auto* block = get<Float8BlockScaling>()) return chosen_by(block);
+  return product != LayerProduct::fprop;
+}
+
 bool Recipe::fp8_dpa() const {
   return std::visit([](const auto& recipe) { return recipe.fp8_dpa; }, any_);
 }

@@ -42,9 +42,14 @@ enum class TensorRole : std::uint8_t { input, weight, output, grad_output, grad_
 }
 [[nodiscard]] OCTAVO_API std::string_view name_of(TensorRole role);  // "grad_output"
 
+// The three products of a layer, see nn/linear_pass.h.
+enum class LayerProduct : std::uint8_t { fprop, dgrad, wgrad };
+
 struct MMParams {
-  // False allows sums to stay in a tensor core's own accumulator. No backend of octavo does that:
-  // sums are in f32 at least every 128 elements, so results are those of true.
+  // False allows sums to stay in an FP8 tensor core's own accumulator, which is shorter than f32.
+  // Heard by a layer that sums as such tensor cores do (LinearRun::accumulator = hopper_fp8): true
+  // promotes to f32 every 128 products, false never. A layer that sums in f32 all the way has no
+  // use for the permission, and none of octavo's fast kernels takes it.
   bool use_split_accumulator = true;
   constexpr bool operator==(const MMParams&) const = default;
 };
@@ -140,6 +145,7 @@ struct CustomRecipe {
   RecipeFormat fp8_format = RecipeFormat::HYBRID;      // what attention is told
   bool fp8_dpa = false, fp8_mha = false;
   BackwardOverride backward_override = BackwardOverride::none;
+  int quantization_alignment = 128;  // of padding between groups, which is not there yet: no other
   bool operator==(const CustomRecipe&) const = default;
 };
 
@@ -187,6 +193,8 @@ class OCTAVO_API Recipe {
   [[nodiscard]] RecipeFormat format() const;  // NVFP4: E2M1
   [[nodiscard]] Format format_of(TensorRole role) const;
   [[nodiscard]] BackwardOverride backward_override() const;
+  // Of MMParams; where a recipe has none, Transformer Engine's choice: not in fprop.
+  [[nodiscard]] bool use_split_accumulator(LayerProduct product) const;
   [[nodiscard]] bool fp8_dpa() const;
   [[nodiscard]] bool fp8_mha() const;
 

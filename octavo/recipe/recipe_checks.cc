@@ -108,6 +108,9 @@ void check_recipe(const NVFP4BlockScaling& recipe, std::string_view name) {
 void check_recipe(const CustomRecipe& recipe, std::string_view name) {
   need(recipe.qfactory && *recipe.qfactory, name,
        "has no qfactory; give a function from a role to a quantizer");
+  offered(recipe.quantization_alignment == 128, name,
+          "got quantization_alignment = ", recipe.quantization_alignment,
+          ", which is for groups of a grouped layer and is not offered; leave it 128");
 }
 
 }  // namespace

@@ -214,5 +214,19 @@ TEST(Recipe, AFactoryAnswersForEveryRole) {
   EXPECT_THROW(QuantizerSet(recipe, {.roles = bad}), Error);
 }
 
+TEST(Recipe, SplitAccumulators) {
+  const auto all = [](const Recipe& recipe) {
+    return std::vector<bool>{recipe.use_split_accumulator(LayerProduct::fprop),
+                             recipe.use_split_accumulator(LayerProduct::dgrad),
+                             recipe.use_split_accumulator(LayerProduct::wgrad)};
+  };
+  EXPECT_EQ(all(DelayedScaling{}), (std::vector<bool>{false, true, true}));
+  EXPECT_EQ(all(Float8CurrentScaling{}), (std::vector<bool>{false, true, true}));
+  EXPECT_EQ(all(Float8BlockScaling{}), (std::vector<bool>{true, true, true}));
+  EXPECT_EQ(all(Float8CurrentScaling{.fp8_gemm_fprop = {.use_split_accumulator = true},
+                                     .fp8_gemm_wgrad = {.use_split_accumulator = false}}),
+            (std::vector<bool>{true, true, false}));
+}
+
 }  // namespace
 }  // namespace octavo

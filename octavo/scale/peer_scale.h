@@ -203,6 +203,7 @@ OCTAVO_HD constexpr bool is_modelopt(Arith arith) {
 OCTAVO_HD constexpr TileScale peer_scale(const ScaleSpec& spec, const Format& element, float amax,
                                          float tensor_scale, float tensor_amax) {
   const bool by_te = spec.arith == Arith::te, by_modelopt = is_modelopt(spec.arith);
+  if (te_poisons(spec) && !is_finite(amax)) return poisoned_scale(spec.format);
   if (spec.format == ScaleFormat::e8m0)
     return by_te         ? te_e8m0_scale(element, amax)
            : by_modelopt ? modelopt_e8m0_scale(element, amax)

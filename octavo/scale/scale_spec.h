@@ -33,7 +33,7 @@ enum class NonFinite : std::uint8_t {
 
 // Whose order of floating-point operations, bit for bit: docs/numerics/peer-arith.md has them all.
 // Peers also have their own ways with zero, tiny, infinite and NaN tiles (non_finite does not
-// apply) and know only some rules: check_scaling says which.
+// apply, except to te's two-level scales) and know only some rules: check_scaling says which.
 enum class Arith : std::uint8_t {
   octavo,             // scale = RN(amax / max), u = RN(x * RN(1 / scale))
   divide,             // scale = RN(amax / max), u = RN(x / scale)
@@ -104,15 +104,22 @@ enum class AmaxOf : std::uint8_t {
   only_finite  // NaN and Inf left out
 };
 
+// Transformer Engine's FP4 has no way to show a fault: its elements have no NaN, and its amax drops
+// them. So here it poisons as octavo does, and its own way is `saturate`.
+constexpr bool te_poisons(const ScaleSpec& spec) {
+  return spec.arith == Arith::te && spec.format == ScaleFormat::e4m3_f32 &&
+         spec.non_finite == NonFinite::poison;
+}
+
 constexpr AmaxOf amax_of(const ScaleSpec& spec) {
-  if (spec.arith == Arith::te) return AmaxOf::not_nan;
+  if (spec.arith == Arith::te) return te_poisons(spec) ? AmaxOf::all : AmaxOf::not_nan;
   if (is_peer(spec.arith) || spec.non_finite == NonFinite::poison) return AmaxOf::all;
   return AmaxOf::only_finite;
 }
 
 // For the second level of e4m3 scales: a tensor is not poisoned by one of its tiles.
 constexpr AmaxOf tensor_amax_of(const ScaleSpec& spec) {
-  return is_peer(spec.arith) ? amax_of(spec) : AmaxOf::only_finite;
+  return is_peer(spec.arith) && !te_poisons(spec) ? amax_of(spec) : AmaxOf::only_finite;
 }
 
 }  // namespace octavo

@@ -358,6 +358,9 @@ class QuantizedTensor:
     def with_usage(self, rowwise: bool, columnwise: bool) -> QuantizedTensor:
         """The same memory with these copies only; they must be there."""
 
+    def with_source(self, source: str) -> QuantizedTensor:
+        """The same memory, of values of another type."""
+
     @property
     def shape(self) -> list[int]:
         """Of what was quantized."""
@@ -497,6 +500,12 @@ class Quantizer:
     def set_usage(self, rowwise: bool | None, columnwise: bool | None) -> None:
         """Which copies are made from now on."""
 
+    def copy(self) -> Quantizer:
+        """Another one that is set the same way; state is shared."""
+
+    def calibrate(self, values: View, stream: int = 0) -> None:
+        """Takes note of values and quantizes nothing."""
+
     def quantize_into(self, values: View, out: QuantizedTensor, *, threads: int = 0, count: bool = False, stream: int = 0) -> tuple[int, int, int] | None: ...
 
 class Float8Quantizer(Quantizer):
@@ -532,6 +541,9 @@ class Recipe:
     def __eq__(self, arg: Recipe, /) -> bool: ...
 
     def __str__(self) -> str: ...
+
+def recipe_predicates(name: str) -> list[str]:
+    """What recipes of the class of this name are: the predicates that hold."""
 
 def default_recipe() -> Recipe:
     """What autocast uses where none is given."""
@@ -569,10 +581,11 @@ class QuantizerSet:
         """[length, slots]; None without state."""
 
     @property
-    def inv_scale(self) -> Tensor | None: ...
+    def inv_scale(self) -> Tensor | None:
+        """[slots]: what values are multiplied by."""
 
-    @property
-    def scale(self) -> Tensor | None: ...
+    def restore(self, amax_history: View | None, inv_scale: View | None, stream: int = 0) -> None:
+        """State that was saved; what is None stays."""
 
 class ModuleQuantizers:
     """What a module keeps of recipes."""
@@ -610,9 +623,9 @@ class LinearSaved:
     def keeps_values(self) -> bool:
         """Whether it shares memory with the tensors of forward."""
 
-def linear_forward(x: Tensor, weight: Tensor | QuantizedTensor, made_with: Recipe | None, bias: Tensor | None, *, needs: tuple[bool, bool, bool], training: bool, is_first_microbatch: bool | None, quantizers: ModuleQuantizers, cache: WeightCache, allocate: object | None = None, stream: int = 0) -> tuple[Tensor, LinearSaved]:
+def linear_forward(x: Tensor, weight: Tensor | QuantizedTensor, made_with: Recipe | None, bias: Tensor | None, *, needs: tuple[bool, bool, bool], training: bool, is_first_microbatch: bool | None, quantizers: ModuleQuantizers, cache: WeightCache, accumulator: str = 'float32', allocate: object | None = None, stream: int = 0) -> tuple[Tensor, LinearSaved]:
     """
-    y = x w^T + bias in the autocast scope of this thread. made_with: the recipe of a weight that is codes. needs: which of dx, dw and db backward is asked for. training: grad mode, in which scales of delayed scaling move on.
+    y = x w^T + bias in the autocast scope of this thread. made_with: the recipe of a weight that is codes. needs: which of dx, dw and db backward is asked for. training: delayed scaling takes note of the values and moves on. accumulator: of products of codes.
     """
 
 def linear_backward(dy: Tensor, saved: LinearSaved) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
@@ -662,6 +675,18 @@ def cuda_summary() -> str:
 
 def check_cuda(index: int) -> None:
     """Raises RuntimeError that says why a CUDA device cannot be used."""
+
+class KernelClock:
+    """While one is there, calls of the CPU backend are timed; one at a time."""
+
+    def __init__(self) -> None: ...
+
+    @property
+    def seconds(self) -> float:
+        """Of the calls that have ended."""
+
+    @property
+    def calls(self) -> int: ...
 
 def cpu_name() -> str:
     """The CPU, for people."""

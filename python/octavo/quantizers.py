@@ -1,5 +1,6 @@
 """What training frameworks hold on to, one for each tensor: Transformer Engine's quantizers, by its
-names and with its arithmetic (Inf saturates, NaN leaves the amax alone); and delayed scaling.
+names and with its arithmetic; and delayed scaling. NaN stays visible: FP8 has a code for it, and in
+FP4, which has none, it makes the scale of its tile NaN, as Inf does there. In FP8 Inf saturates.
 
     >>> quantizer = octavo.quantizers.MXFP8Quantizer(columnwise=False)
     >>> q = quantizer(x)                    # the same as octavo.quantize(x, quantizer.scaling)
@@ -7,6 +8,7 @@ names and with its arithmetic (Inf saturates, NaN leaves the amax alone); and de
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Callable
 from typing import Any
 
@@ -31,11 +33,22 @@ __all__ = [
 ]
 
 
+# By the library's object, which lives as long as its quantizer does.
+_known: weakref.WeakValueDictionary[int, Quantizer] = weakref.WeakValueDictionary()
+
+
+def of_handle(handle: _octavo.Quantizer) -> Quantizer | None:
+    """The quantizer of Python's that the library's object belongs to, if there is one."""
+    known = _known.get(id(handle))
+    return known if known is not None and known._handle is handle else None
+
+
 class Quantizer:
     """What all quantizers do. Made as one of the classes below."""
 
     def __init__(self, handle: _octavo.Quantizer) -> None:
         self._handle = handle
+        _known[id(handle)] = self
 
     @property
     def scaling(self) -> Scaling:
@@ -82,8 +95,8 @@ class Float8Quantizer(Quantizer):
     """Delayed scaling. Values are multiplied by the one float32 in `inv_scale` (which others call
     "scale"), and the one in `amax` becomes the maximum of itself and their largest magnitude.
 
-    Both are the caller's arrays, used where they lie, on the device that values are on: `amax` is often an element of row 0 of the
-    history that update_delayed turns into the next inv_scale.
+    Both are the caller's arrays, used where they lie, on the device that values are on: `amax` is
+    often an element of row 0 of the history that update_delayed turns into the next inv_scale.
     """
 
     def __init__(
@@ -102,6 +115,16 @@ class Float8Quantizer(Quantizer):
         views = [array.view(value_type(array.kind, op)) for array in (read, self._amax)]
         made = _octavo.Float8Quantizer(*views, as_format(format, op), rowwise, columnwise)
         super().__init__(made)
+
+    @property
+    def inv_scale(self) -> Any:
+        """The caller's array."""
+        return self._inv_scale.obj
+
+    @property
+    def amax(self) -> Any:
+        """The caller's array."""
+        return self._amax.obj
 
     def quantize(
         self,

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import copy
 import dataclasses
+import functools
+import sys
 import threading
 from collections import OrderedDict
 from collections.abc import Callable
@@ -52,7 +54,10 @@ class Format(Enum):
 
 @dataclass(frozen=True)
 class MMParams:
-    """Of a product. Sums are always in float32 at least every 128 elements."""
+    """Of a product. use_split_accumulator=False allows sums to stay in an FP8 tensor core's own
+    accumulator. Heard where a layer sums as those do (te.Linear(accumulator="hopper_fp8")): True
+    promotes to float32 every 128 products, False never. Sums in float32, the default, have no use
+    for it."""
 
     use_split_accumulator: bool = True
 
@@ -76,6 +81,9 @@ class QuantizerRole:
     module_type: str
     tensor_type: str
     name: str = ""
+
+
+_COUNTS = ("margin", "amax_history_len", "quantization_alignment")
 
 
 class _LastMade:
@@ -118,27 +126,41 @@ class Recipe:
     field cannot be, a RuntimeError what octavo does not offer."""
 
     def __post_init__(self) -> None:
-        self._native()
+        object.__setattr__(self, "_made", self._checked())
 
     def __setattr__(self, name: str, value: Any) -> None:
+        """A field that cannot be is refused here, and the recipe stays as it was."""
+        if "_made" not in self.__dict__:  # still being made, field by field
+            object.__setattr__(self, name, value)
+            return
+        changed = copy.copy(self)
+        changed.__dict__.update({name: value, "_made": None})
+        made = changed._checked()
         object.__setattr__(self, name, value)
-        object.__setattr__(self, "_made", None)
+        object.__setattr__(self, "_made", made)
 
     def _native(self) -> _octavo.Recipe:
         """The library's recipe of these fields, made once: functions are compared by the object
         that was made of them."""
         made: _octavo.Recipe | None = self.__dict__.get("_made")
         if made is None:
-            values = [getattr(self, name) for name in self._names()]
-            if any(callable(value) for value in values):
-                made = _with_functions.get(type(self), values, self._make)
-            else:
-                made = self._make()
+            made = self._checked()
             object.__setattr__(self, "_made", made)
         return made
 
+    def _checked(self) -> _octavo.Recipe:
+        values = [getattr(self, name) for name in self._names()]
+        if any(callable(value) for value in values):
+            return _with_functions.get(type(self), values, self._make)
+        return self._make()
+
     def _make(self) -> _octavo.Recipe:
-        return _octavo.Recipe(type(self).__name__, self._fields())
+        return _octavo.Recipe(self._library_name(), self._fields())
+
+    @classmethod
+    def _library_name(cls) -> str:
+        """Of the library's class, also for a class of the user's that derives from it."""
+        return next((kind.__name__ for kind in cls.__mro__ if kind.__module__ == __name__), "")
 
     def __copy__(self) -> Any:
         made = object.__new__(type(self))
@@ -153,7 +175,7 @@ class Recipe:
 
     def _plain(self, name: str, value: Any) -> Any:
         wanted = {"format": Format, "quant": QParams, "gemm": MMParams}
-        if name in ("margin", "amax_history_len") and isinstance(value, bool):
+        if name in _COUNTS and isinstance(value, bool):
             raise TypeError(f"[{type(self).__name__}] got {name} = {value}, wanted an integer")
         kind = next((wanted[part] for part in name.split("_") if part in wanted), None)
         if kind is None or value is None:
@@ -175,51 +197,73 @@ class Recipe:
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state, _made=None)
 
+    # What a class is, the library says.
+
     @classmethod
     def delayed(cls) -> bool:
-        return issubclass(cls, DelayedScaling)
+        return "delayed" in _predicates(cls._library_name())
 
     @classmethod
     def float8_current_scaling(cls) -> bool:
-        return issubclass(cls, Float8CurrentScaling)
+        return "float8_current_scaling" in _predicates(cls._library_name())
 
     @classmethod
     def float8_per_tensor_scaling(cls) -> bool:
-        return cls.delayed() or cls.float8_current_scaling()
+        return "float8_per_tensor_scaling" in _predicates(cls._library_name())
 
     @classmethod
     def float8_block_scaling(cls) -> bool:
-        return issubclass(cls, Float8BlockScaling)
+        return "float8_block_scaling" in _predicates(cls._library_name())
 
     @classmethod
     def mxfp8(cls) -> bool:
-        return issubclass(cls, MXFP8BlockScaling)
+        return "mxfp8" in _predicates(cls._library_name())
 
     @classmethod
     def nvfp4(cls) -> bool:
-        return issubclass(cls, NVFP4BlockScaling)
+        return "nvfp4" in _predicates(cls._library_name())
 
     @classmethod
     def custom(cls) -> bool:
-        return issubclass(cls, CustomRecipe)
+        return "custom" in _predicates(cls._library_name())
 
     @classmethod
     def fp8(cls) -> bool:
         """FP8 with float32 scales."""
-        return cls.float8_per_tensor_scaling() or cls.float8_block_scaling()
+        return "fp8" in _predicates(cls._library_name())
 
     @classmethod
     def block_scaling(cls) -> bool:
-        return cls.float8_block_scaling() or cls.mxfp8() or cls.nvfp4()
+        return "block_scaling" in _predicates(cls._library_name())
+
+
+@functools.cache
+def _predicates(name: str) -> frozenset[str]:
+    return frozenset(_octavo.recipe_predicates(name))
+
+
+def _window(amaxes: list[float]) -> Any:
+    """For a function of the user's, in Transformer Engine's order: this step's amax, then those of
+    earlier steps from the oldest on. A tensor of torch's, whose layers are the ones that ask."""
+    ordered = [amaxes[-1], *amaxes[:-1]]
+    torch = sys.modules.get("torch")
+    return np.float32(ordered) if torch is None else torch.tensor(ordered, dtype=torch.float32)
+
+
+def _number(value: float) -> Any:
+    torch = sys.modules.get("torch")
+    return np.float32(value) if torch is None else torch.tensor(value, dtype=torch.float32)
 
 
 @dataclass(repr=False)
 class DelayedScaling(Recipe):
     """One scale per tensor, from the amaxes of earlier steps.
 
-    amax_compute_algo: "max", "most_recent", or a function from an array of a tensor's amaxes,
-        oldest first, to one.
-    scaling_factor_compute_algo: a function (amax, scale, largest value, recipe) to the next scale.
+    amax_compute_algo: "max", "most_recent", or a function from one tensor's amaxes to one. They are
+        a torch tensor of amax_history_len numbers in Transformer Engine's order: this step's first,
+        then those of earlier steps, the oldest first.
+    scaling_factor_compute_algo: a function (amax, scale, largest value, recipe) to the next scale;
+        amax and scale are torch tensors, scale is what values are multiplied by.
     """
 
     margin: int = 0
@@ -238,12 +282,12 @@ class DelayedScaling(Recipe):
         fields["amax_compute_function"] = None
         if callable(amax):
             fields["amax_compute_algo"] = "max"
-            fields["amax_compute_function"] = lambda window: float(amax(np.float32(window)))
+            fields["amax_compute_function"] = lambda window: float(amax(_window(window)))
         if scale is not None:
             # A copy, which does not know what is made here: nothing refers to itself.
             plain = copy.copy(self)
             fields["scaling_factor_compute_algo"] = lambda found, old, largest: float(
-                scale(found, old, largest, plain)
+                scale(_number(found), _number(old), largest, plain)
             )
         return fields
 
@@ -329,9 +373,15 @@ class CustomRecipe(Recipe):
     fp8_dpa: bool = False
     fp8_mha: bool = False
     backward_override: str | None = None
+    quantization_alignment: int = 128  # of padding between groups; no other is offered
 
     def _fields(self) -> dict[str, Any]:
         fields, make = super()._fields(), self.qfactory
+        if make is not None and not callable(make):
+            raise TypeError(
+                f"[CustomRecipe] got qfactory = {make!r}, wanted a function from a role to a "
+                "quantizer"
+            )
         if make is not None:
             fields["qfactory"] = lambda *role: make(QuantizerRole(*role))
         return fields

@@ -5,6 +5,7 @@
 #include <tuple>
 
 #include "bind.h"
+#include "octavo/backend/kernel_clock.h"
 #include "octavo/backend/registry.h"
 #include "octavo/base/cpu_features.h"
 #include "octavo/base/thread_pool.h"
@@ -39,6 +40,11 @@ void bind_backend(nb::module_& module) {
         (void)device_api({DeviceKind::cuda, index});
       },
       nb::arg("index"), "Raises RuntimeError that says why a CUDA device cannot be used.");
+  nb::class_<KernelClock>(module, "KernelClock",
+                          "While one is there, calls of the CPU backend are timed; one at a time.")
+      .def(nb::init<>())
+      .def_prop_ro("seconds", &KernelClock::seconds, "Of the calls that have ended.")
+      .def_prop_ro("calls", &KernelClock::calls);
   module.def("cpu_name", &cpu_name, "The CPU, for people.");
   module.def("cpu_features", &cpu_feature_names,
              "The CPU features octavo knows and this CPU reports.");

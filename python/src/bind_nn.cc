@@ -19,6 +19,7 @@
 #include "bind.h"
 #include "octavo/nn/linear_pass.h"
 #include "octavo/nn/quantized_weight.h"
+#include "octavo/ops/gemm.h"
 #include "octavo/recipe/module_quantizers.h"
 
 namespace octavo::python {
@@ -99,7 +100,7 @@ std::pair<SharedTensor, std::shared_ptr<LinearSaved>> forward(
     const SharedTensor& x, const Weight& weight, const Recipe* made_with, const SharedTensor* bias,
     const std::tuple<bool, bool, bool>& needs, bool training,
     std::optional<bool> is_first_microbatch, ModuleQuantizers& quantizers, WeightCache& cache,
-    nb::object allocate, std::uintptr_t stream) {
+    std::string_view accumulator, nb::object allocate, std::uintptr_t stream) {
   LinearCall call{.x = x.tensor};
   if (const auto* codes = std::get_if<std::shared_ptr<QuantizedTensor>>(&weight)) {
     call.weight.codes = *codes;
@@ -114,6 +115,7 @@ std::pair<SharedTensor, std::shared_ptr<LinearSaved>> forward(
   call.quantizers = &quantizers;
   call.cache = &cache;
   call.run = run_of(std::move(allocate), cuda_index(x.tensor.view().device), stream);
+  call.run.accumulator = parse_accumulator(accumulator);
   std::shared_ptr<LinearSaved> saved(new LinearSaved, &let_go);
   const nb::gil_scoped_release released;
   const Tensor y = linear_forward(call, saved.get());
@@ -143,9 +145,18 @@ void bind_sets(nb::module_& module) {
           "amax_history",
           [](const QuantizerSet& self) { return share_if_there(self.amax_history()); },
           "[length, slots]; None without state.")
-      .def_prop_ro("inv_scale",
-                   [](const QuantizerSet& self) { return share_if_there(self.inv_scale()); })
-      .def_prop_ro("scale", [](const QuantizerSet& self) { return share_if_there(self.scale()); });
+      .def_prop_ro(
+          "inv_scale", [](const QuantizerSet& self) { return share_if_there(self.inv_scale()); },
+          "[slots]: what values are multiplied by.")
+      .def(
+          "restore",
+          [](QuantizerSet& self, const std::optional<View>& history,
+             const std::optional<View>& inv_scale, std::uintptr_t stream) {
+            const nb::gil_scoped_release released;  // it may wait for the end of a step
+            self.restore(history.value_or(View{}), inv_scale.value_or(View{}), stream_of(stream));
+          },
+          nb::arg("amax_history").none(), nb::arg("inv_scale").none(), nb::arg("stream") = 0,
+          "State that was saved; what is None stays.");
 
   nb::class_<ModuleQuantizers>(module, "ModuleQuantizers", "What a module keeps of recipes.")
       .def("__init__", &make_quantizers, nb::arg("module_type"), nb::arg("name"),
@@ -204,10 +215,12 @@ void bind_nn(nb::module_& module) {
   module.def("linear_forward", &forward, nb::arg("x"), nb::arg("weight"),
              nb::arg("made_with").none(), nb::arg("bias").none(), nb::kw_only(), nb::arg("needs"),
              nb::arg("training"), nb::arg("is_first_microbatch").none(), nb::arg("quantizers"),
-             nb::arg("cache"), nb::arg("allocate").none() = nb::none(), nb::arg("stream") = 0,
+             nb::arg("cache"), nb::arg("accumulator") = "float32",
+             nb::arg("allocate").none() = nb::none(), nb::arg("stream") = 0,
              "y = x w^T + bias in the autocast scope of this thread. made_with: the recipe of a "
              "weight that is codes. needs: which of dx, dw and db backward is asked for. training: "
-             "grad mode, in which scales of delayed scaling move on.");
+             "delayed scaling takes note of the values and moves on. accumulator: of products of "
+             "codes.");
   module.def("linear_backward", &backward, nb::arg("dy"), nb::arg("saved"), "(dx, dw, db).");
 }
 

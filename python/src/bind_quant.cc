@@ -127,6 +127,14 @@ void bind_quant(nb::module_& module) {
           "The columnwise copy as a tensor of its own; nothing is copied.")
       .def("with_usage", &with_usage, nb::arg("rowwise"), nb::arg("columnwise"),
            "The same memory with these copies only; they must be there.")
+      .def(
+          "with_source",
+          [](const Q& self, const std::string& source) {
+            Q other = self;
+            other.source = parse_dtype(source);
+            return other;
+          },
+          nb::arg("source"), "The same memory, of values of another type.")
       .def_prop_ro(
           "shape", [](const Q& self) { return list_of(self.shape); }, "Of what was quantized.")
       .def_prop_ro(

@@ -7,6 +7,7 @@
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/string_view.h>
 #include <nanobind/stl/tuple.h>
+#include <nanobind/stl/unique_ptr.h>
 
 #include <functional>
 #include <optional>
@@ -43,6 +44,14 @@ void bind_quantizer(nb::module_& module) {
           "scaling", [](const Quantizer& self) { return self.scaling(); }, nb::rv_policy::move)
       .def("set_usage", &Quantizer::set_usage, nb::arg("rowwise").none(),
            nb::arg("columnwise").none(), "Which copies are made from now on.")
+      .def("copy", &Quantizer::clone, "Another one that is set the same way; state is shared.")
+      .def(
+          "calibrate",
+          [](Quantizer& self, const View& values, std::uintptr_t stream) {
+            const nb::gil_scoped_release released;
+            self.calibrate(values, {.stream = stream_of(stream)});
+          },
+          nb::arg("values"), nb::arg("stream") = 0, "Takes note of values and quantizes nothing.")
       .def("quantize_into", &fill, nb::arg("values"), nb::arg("out"), nb::kw_only(),
            nb::arg("threads") = 0, nb::arg("count") = false, nb::arg("stream") = 0);
 

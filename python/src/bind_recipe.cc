@@ -14,7 +14,10 @@
 #include <optional>
 #include <string>
 #include <tuple>
+#include <type_traits>
 #include <utility>
+#include <variant>
+#include <vector>
 
 #include "bind.h"
 #include "octavo/base/error.h"
@@ -51,6 +54,9 @@ class Fields {
       return nb::cast<T>(fields_[name]);
     } catch (const nb::cast_error&) {
       const auto shown_value = nb::cast<std::string>(nb::repr(fields_[name]));
+      if constexpr (std::is_integral_v<T> && !std::is_same_v<T, bool>)
+        check(!nb::isinstance<nb::int_>(fields_[name]), ErrorCode::invalid_argument, "recipe",
+              "got ", name, " = ", shown(shown_value), ", which is far beyond what it may be");
       fail(ErrorCode::wrong_type, "recipe", "got ", name, " = ", shown(shown_value),
            ", which is not of the type of its default");
     }
@@ -159,6 +165,7 @@ std::shared_ptr<Quantizer> from_python(const nb::object& made, const QuantizerRo
 
 Recipe custom(const Fields& fields) {
   auto recipe = fields.common(CustomRecipe{});
+  recipe.quantization_alignment = fields.get<int>("quantization_alignment");
   if (fields.is_none("qfactory")) return recipe;  // which the library refuses
   // Called with the module's type, the tensor's role and the module's name.
   const auto owner = kept_alive(fields.get<nb::object>("qfactory"));
@@ -182,6 +189,46 @@ Recipe make_recipe(std::string_view name, const nb::dict& values) {
     if (name == known) return make(fields);
   fail(ErrorCode::invalid_argument, "recipe", "got class ", shown(name),
        ", which is not one of octavo.recipe");
+}
+
+template <RecipeStruct Struct>
+Recipe example() {
+  if constexpr (std::is_same_v<Struct, CustomRecipe>)
+    return CustomRecipe{.qfactory = std::make_shared<const QuantizerFactory>(
+                            [](const QuantizerRole&) { return nullptr; })};
+  else
+    return Struct{};
+}
+
+template <typename... Structs>
+std::optional<Recipe> example_among(std::string_view name, const std::variant<Structs...>*) {
+  std::optional<Recipe> found;
+  const auto look_at = [&](const Recipe& recipe) {
+    if (recipe.name() == name) found = recipe;
+  };
+  (look_at(example<Structs>()), ...);
+  return found;
+}
+
+// What recipes of a class are, by the names of Recipe's predicates. Classes decide: any of their
+// recipes will do.
+std::vector<std::string> predicates(std::string_view name) {
+  const std::optional<Recipe> example = example_among(name, static_cast<const AnyRecipe*>(nullptr));
+  if (!example) return {};
+  const std::pair<const char*, bool> answers[] = {
+      {"delayed", example->delayed()},
+      {"float8_current_scaling", example->float8_current_scaling()},
+      {"float8_per_tensor_scaling", example->float8_per_tensor_scaling()},
+      {"float8_block_scaling", example->float8_block_scaling()},
+      {"mxfp8", example->mxfp8()},
+      {"nvfp4", example->nvfp4()},
+      {"custom", example->custom()},
+      {"fp8", example->fp8()},
+      {"block_scaling", example->block_scaling()}};
+  std::vector<std::string> hold;
+  for (const auto& [predicate, holds] : answers)
+    if (holds) hold.emplace_back(predicate);
+  return hold;
 }
 
 // A scope that Python enters and leaves. One that is never left goes when its object does, and says
@@ -237,6 +284,8 @@ void bind_recipe(nb::module_& module) {
           "__eq__", [](const Recipe& self, const Recipe& other) { return self == other; },
           nb::is_operator())
       .def("__str__", [](const Recipe& self) { return to_string(self); });
+  module.def("recipe_predicates", &predicates, nb::arg("name"),
+             "What recipes of the class of this name are: the predicates that hold.");
   module.def("default_recipe", &default_recipe, "What autocast uses where none is given.");
 
   nb::class_<AutocastScope>(module, "Autocast", "A scope of this thread; entered when made.")

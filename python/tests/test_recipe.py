@@ -39,6 +39,27 @@ def test_predicates():
     assert NVFP4BlockScaling().nvfp4() and CustomRecipe(lambda role: None).custom()
 
 
+def test_predicates_are_the_library_s():
+    """One by one for every class; a class of the user's is what it derives from."""
+    holds = {
+        DelayedScaling: {"delayed", "float8_per_tensor_scaling", "fp8"},
+        Float8CurrentScaling: {"float8_current_scaling", "float8_per_tensor_scaling", "fp8"},
+        Float8BlockScaling: {"float8_block_scaling", "block_scaling", "fp8"},
+        MXFP8BlockScaling: {"mxfp8", "block_scaling"},
+        NVFP4BlockScaling: {"nvfp4", "block_scaling"},
+        CustomRecipe: {"custom"},
+        recipe.Recipe: set(),
+    }
+    every = set().union(*holds.values())
+    for kind, names in holds.items():
+        assert {name for name in every if getattr(kind, name)()} == names, kind
+
+    class Mine(MXFP8BlockScaling):
+        pass
+
+    assert Mine.mxfp8() and repr(Mine()) == repr(MXFP8BlockScaling())
+
+
 def test_format_values():
     assert Format.HYBRID.value.max_fwd == 448 and Format.HYBRID.value.max_bwd == 57344
     assert {format.name for format in Format} == {"E2M1", "E4M3", "E5M2", "HYBRID"}
@@ -48,9 +69,16 @@ def test_fields_may_be_written():
     made = DelayedScaling()
     made.margin = 3
     assert "margin=3" in repr(made)
-    made.fp8_format = Format.E5M2
     with pytest.raises(ValueError, match="pure E5M2"):
-        repr(made)
+        made.fp8_format = Format.E5M2
+    with pytest.raises(TypeError, match="wanted a Format"):
+        made.fp8_format = "E4M3"
+    assert made.fp8_format is Format.HYBRID and made == DelayedScaling(margin=3)  # as it was
+    other = copy.deepcopy(made)
+    other.margin = 1
+    assert made.margin == 3
+    with pytest.raises(ValueError, match="wanted 0"):
+        MXFP8BlockScaling().margin = 2
 
 
 @pytest.mark.parametrize(
@@ -86,6 +114,11 @@ def test_copies(made):
         (lambda: NVFP4BlockScaling(row_scaled_activation=True), RuntimeError, "not offered"),
         (lambda: NVFP4BlockScaling(disable_rht=1), TypeError, "disable_rht = 1"),
         (lambda: CustomRecipe(None), ValueError, "qfactory"),
+        (lambda: CustomRecipe(5), TypeError, "qfactory = 5, wanted a function"),
+        (lambda: CustomRecipe(print, quantization_alignment=True), TypeError, "wanted an integer"),
+        (lambda: DelayedScaling(amax_history_len=2**70), ValueError, "far beyond what it may be"),
+        (lambda: DelayedScaling(margin=-(2**40)), ValueError, "far beyond what it may be"),
+        (lambda: DelayedScaling(amax_history_len=2.0), TypeError, "amax_history_len = 2.0"),
     ],
 )
 def test_what_cannot_be_is_refused(make, error, text):

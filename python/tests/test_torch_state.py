@@ -13,11 +13,7 @@ import octavo.torch as te  # noqa: E402
 
 from octavo.recipe import DelayedScaling, MXFP8BlockScaling  # noqa: E402
 
-STATE = [
-    f"scaling_{way}.{part}"
-    for way in ("fwd", "bwd")
-    for part in ("amax_history", "inv_scale", "scale")
-]
+STATE = [f"scaling_{way}.{part}" for way in ("fwd", "bwd") for part in ("amax_history", "scale")]
 
 
 def steps(linear, recipe, xs, **scope):
@@ -46,7 +42,10 @@ def test_state_dict_has_tensors_only():
     assert list(state) == ["weight", "bias", *STATE]
     assert all(type(tensor) is torch.Tensor for tensor in state.values())
     assert state["scaling_fwd.amax_history"].shape == (4, 3)
-    assert torch.equal(state["scaling_fwd.scale"], 1 / state["scaling_fwd.inv_scale"])
+    # scale means the same everywhere: what values are multiplied by.
+    for key in ("scaling_fwd", "scaling_bwd"):
+        scales = torch.cat([quantizer.scale for quantizer in linear.quantizers[key]])
+        assert torch.equal(state[f"{key}.scale"], scales)
 
 
 @pytest.mark.parametrize("used_before", [False, True])
@@ -101,9 +100,17 @@ def test_a_checkpoint_without_state_loads_everywhere():
 def test_state_that_does_not_fit():
     linear = steps(te.Linear(32, 32, device="cpu"), DelayedScaling(), inputs(1))
     state = linear.state_dict()
-    state["scaling_fwd.inv_scale"] = torch.ones(7)
-    with pytest.raises(RuntimeError, match=r"scaling_fwd.inv_scale of shape \(7,\), wanted \(3,\)"):
-        linear.load_state_dict(state)
+    for part, wrong, text in (
+        ("scale", torch.ones(7), r"saved scale of shape \[7\], wanted float32 of \[3\]"),
+        ("scale", torch.zeros(3), "saved scale of 0, wanted positive"),
+        ("scale", torch.full((3,), float("nan")), "saved scale of nan"),
+        ("amax_history", torch.ones(3), r"saved amax_history of shape \[3\]"),
+        ("amax_history", torch.ones(5, 2), r"saved amax_history of shape \[5, 2\]"),
+        ("amax_history", -torch.ones(5, 3), "saved amax_history with -1"),
+    ):
+        with pytest.raises(RuntimeError, match=text):
+            linear.load_state_dict({**state, f"scaling_fwd.{part}": wrong})
+        assert torch.equal(linear.state_dict()["scaling_fwd.scale"], state["scaling_fwd.scale"])
 
 
 def test_nested_in_a_model():
@@ -191,11 +198,11 @@ def test_functions_of_the_user_s():
     seen = []
 
     def amax(window):
-        seen.append(window)
-        return 2 * float(window.max())
+        seen.append(window.clone())  # a torch tensor
+        return 2 * window.max(dim=0).values
 
     def scale(amax, old, largest, recipe):
-        return largest / amax / 2**recipe.margin
+        return torch.where(amax > 0, largest / amax / 2**recipe.margin, old)
 
     recipe = DelayedScaling(
         margin=1, amax_history_len=3, amax_compute_algo=amax, scaling_factor_compute_algo=scale
@@ -203,7 +210,9 @@ def test_functions_of_the_user_s():
     xs = inputs(2)
     linear = steps(te.Linear(32, 32, device="cpu"), recipe, xs)
     amaxes = [x.abs().max().item() for x in xs]
-    assert any(window.tolist() == [0, *amaxes] for window in seen)  # oldest first
+    # As Transformer Engine has them: this step's, then from the oldest on.
+    assert any(window.tolist() == [amaxes[1], 0, amaxes[0]] for window in seen)
+    assert all(window.dtype == torch.float32 for window in seen)
     got = linear.quantizers["scaling_fwd"][0].scale.item()
     assert got == pytest.approx(448 / (2 * max(amaxes)) / 2, rel=1e-6)
 

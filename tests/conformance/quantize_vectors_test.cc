@@ -91,6 +91,8 @@ VectorRow parse(const Peer& peer, const golden::Line& line) {
   row.scaling.scale.arith = peer.arith;
   row.scaling.packed = false;
   row.scaling.encode.nan_input = NanInput::max;  // as te and ModelOpt have it
+  if (row.scaling.scale.format == ScaleFormat::e4m3_f32)
+    row.scaling.scale.non_finite = NonFinite::saturate;  // te's own way in NVFP4
   row.input = c[6] == "bf16" ? DType::bf16 : DType::f32;
   row.rows = golden::number<std::int64_t>(c[7], 10);
   row.cols = golden::number<std::int64_t>(c[8], 10);

@@ -21,6 +21,7 @@ OUTSIDE = ("cli", "python", "examples")
 PUBLIC_BACKEND_HEADERS = {
     "octavo/backend/attention_job.h",
     "octavo/backend/gemm_job.h",
+    "octavo/backend/kernel_clock.h",
     "octavo/backend/kernels.h",
     "octavo/backend/producer.h",
     "octavo/backend/device.h",

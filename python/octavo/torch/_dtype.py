@@ -5,8 +5,12 @@ from __future__ import annotations
 from enum import Enum
 from typing import Any
 
+import torch
+
 from octavo._dtypes import as_format
 from octavo._octavo import Format
+
+VALUES = (torch.float64, torch.float32, torch.float16, torch.bfloat16)
 
 
 class DType(Enum):

@@ -8,7 +8,8 @@ from typing import Any
 import torch
 
 from octavo._quantized import _PARTS as PARTS
-from octavo.torch.tensors import QuantizedTensor, empty_like, parts_of
+from octavo.torch._codes import empty_like, parts_of
+from octavo.torch._quantized_tensor import QuantizedTensor
 
 __all__ = ["PARTS", "load_weight", "weight_parts"]
 

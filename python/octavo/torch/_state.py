@@ -18,7 +18,8 @@ from octavo.torch.quantizers import Float8Quantizer, Quantizer, of_handle
 
 KEYS = ("scaling_fwd", "scaling_bwd")
 _OURS = tuple(str(pathlib.Path(file).parent) + os.sep for file in (__file__, torch.__file__))
-_PARTS = ("amax_history", "inv_scale", "scale")
+# Of Transformer Engine's, by its names: scale is what values are multiplied by.
+_PARTS = {"amax_history": "amax_history", "scale": "inv_scale"}
 STATE_NAMES = tuple(f"{key}.{part}" for key in KEYS for part in _PARTS)
 
 State = dict[str, torch.Tensor]
@@ -41,8 +42,16 @@ def warn(message: str) -> None:
 class ModuleState:
     """Quantizers of one module on one device, and the codes of its weight between micro-batches."""
 
-    def __init__(self, module_type: str, name: str, device: torch.device, seed: int) -> None:
+    def __init__(
+        self,
+        module_type: str,
+        name: str,
+        device: torch.device,
+        seed: int,
+        accumulator: str = "float32",
+    ) -> None:
         self.module_type, self.name, self.device, self.seed = module_type, name, device, seed
+        self.accumulator = accumulator  # of its products
         cuda = -1 if device.type == "cpu" else device.index or 0
         self.handle = _octavo.ModuleQuantizers(
             module_type, name, _allocator(device), warn, cuda, seed
@@ -53,7 +62,7 @@ class ModuleState:
 
     def moved(self, device: torch.device) -> ModuleState:
         """The same on another device, or in a copy of the module."""
-        other = ModuleState(self.module_type, self.name, device, self.seed)
+        other = ModuleState(self.module_type, self.name, device, self.seed, self.accumulator)
         other.load({key: tensor.detach().clone() for key, tensor in self.state().items()})
         return other
 
@@ -74,13 +83,16 @@ class ModuleState:
             made = self.handle.at(key)
             if made is None or made.amax_history is None:
                 continue
-            for part in _PARTS:
-                found[f"{key}.{part}"] = TORCH.take(getattr(made, part))
+            for part, own in _PARTS.items():
+                found[f"{key}.{part}"] = TORCH.take(getattr(made, own))
         return found or dict(self._waiting)
 
     def load(self, state: State) -> None:
         """Takes saved tensors over, now or when a recipe comes that has such state."""
-        self._waiting = dict(state)
+        self._waiting = {
+            name: tensor.detach().to(self.device, torch.float32).contiguous()
+            for name, tensor in state.items()
+        }
         self._fill()
 
     def prepare(self) -> None:
@@ -95,31 +107,16 @@ class ModuleState:
         self._fill()
 
     def _fill(self) -> None:
-        with torch.no_grad():
-            for key in KEYS:
-                made = self.handle.at(key)
-                if made is None or made.amax_history is None:
-                    continue
-                for part in _PARTS:
-                    saved = self._waiting.pop(f"{key}.{part}", None)
-                    if saved is not None:
-                        _copy_rows(TORCH.take(getattr(made, part)), saved, f"{key}.{part}")
-
-
-def _copy_rows(to: torch.Tensor, saved: torch.Tensor, name: str) -> None:
-    """A history of another length gives its newest rows, which are its last ones, and row 0."""
-    if saved.dim() != to.dim() or saved.shape[-1] != to.shape[-1]:
-        raise RuntimeError(
-            f"[Linear] got a saved {name} of shape {tuple(saved.shape)}, wanted {tuple(to.shape)}"
-        )
-    if saved.shape == to.shape:
-        to.copy_(saved)
-        return
-    to.zero_()
-    to[0].copy_(saved[0])
-    rows = min(len(to), len(saved)) - 1
-    if rows > 0:
-        to[-rows:].copy_(saved[-rows:])
+        for key in KEYS:
+            made = self.handle.at(key)
+            if made is None or made.amax_history is None:
+                continue
+            parts = [self._waiting.pop(f"{key}.{part}", None) for part in _PARTS]
+            arrays = [None if saved is None else TORCH.describe(saved, key) for saved in parts]
+            made.restore(
+                *(None if one is None else one.view(value_kind(one, key)) for one in arrays),
+                TORCH.stream(-1 if self.device.type == "cpu" else self.device.index or 0),
+            )
 
 
 def _allocator(device: torch.device) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 import torch
@@ -9,16 +10,14 @@ import torch
 import octavo
 from octavo import _octavo, quantizers
 from octavo._arrays_torch import TORCH
-from octavo.torch._dtype import DType, dtype_of, element_format
+from octavo._quantize import value_kind
+from octavo.torch._available import default_device
+from octavo.torch._codes import new_codes
+from octavo.torch._dtype import VALUES, DType, dtype_of, element_format
+from octavo.torch._offered import refuse
+from octavo.torch._quantized_tensor import QuantizedTensor, _Content
 from octavo.torch._scopes import _reducer
-from octavo.torch.tensors import (
-    Float8BlockwiseQTensor,
-    Float8Tensor,
-    MXFP8Tensor,
-    NVFP4Tensor,
-    QuantizedTensor,
-    _Content,
-)
+from octavo.torch.tensors import Float8BlockwiseQTensor, Float8Tensor, MXFP8Tensor, NVFP4Tensor
 
 __all__ = [
     "Float8BlockQuantizer",
@@ -33,11 +32,10 @@ __all__ = [
 class Quantizer(quantizers.Quantizer):
     """What all of them do."""
 
-    _makes: type[QuantizedTensor]
+    makes: type[QuantizedTensor]
 
     def _take(self, own: quantizers.Quantizer) -> None:
-        """Octavo's quantizer of the same name, which knows what arguments mean."""
-        self._own = own
+        """What octavo's quantizer of the same name made of the arguments."""
         quantizers.Quantizer.__init__(self, own._handle)
 
     @property
@@ -53,26 +51,81 @@ class Quantizer(quantizers.Quantizer):
     def columnwise_usage(self) -> bool:
         return self.scaling.columnwise
 
+    def get_usages(self) -> dict[str, bool]:
+        """Which copies are made, by "rowwise" and "columnwise"."""
+        return {"rowwise": self.rowwise_usage, "columnwise": self.columnwise_usage}
+
+    @property
+    def quantizer(self) -> Quantizer:
+        """Who quantizes new values of the tensors it makes."""
+        return self
+
     def quantize(  # type: ignore[override]
         self, tensor: torch.Tensor, *, out: QuantizedTensor | None = None
     ) -> QuantizedTensor:
         """Codes and scales of a tensor; out: a tensor of this quantizer's to have them."""
+        self._check_tensor(tensor)
+        if out is not None:
+            self._check_out(tensor, out)
+        codes = self.codes_of(tensor.detach())
+        if out is None:
+            return self.makes(_Content(codes, self))
+        out._content.codes = codes
+        return out
+
+    def update_quantized(
+        self,
+        src: torch.Tensor,
+        dst: QuantizedTensor,
+        *,
+        noop_flag: torch.Tensor | None = None,
+    ) -> QuantizedTensor:
+        """New values for dst; where noop_flag is not zero it stays as it is."""
+        if noop_flag is not None and float(noop_flag) != 0:
+            return dst
+        return self.quantize(src, out=dst)
+
+    def make_empty(
+        self,
+        shape: Iterable[int],
+        *,
+        dtype: torch.dtype = torch.float32,
+        device: torch.device | str | None = None,
+        requires_grad: bool = False,
+        pin_memory: bool = False,
+    ) -> QuantizedTensor:
+        """A tensor with memory that has no values yet, for update_quantized."""
+        refuse(type(self).__name__, pin_memory=pin_memory)
+        if dtype not in VALUES:
+            raise TypeError(f"[{type(self).__name__}] got dtype = {dtype}, wanted one of values")
+        place = torch.device(default_device() if device is None else device)
+        source = str(dtype).removeprefix("torch.")
+        codes = new_codes(list(shape), source, self.scaling, place)
+        return self.makes(_Content(codes, self), requires_grad)
+
+    def copy(self) -> Any:
+        """Another one that is set the same way; a scale and amax are shared."""
+        made = object.__new__(type(self))
+        made.__dict__.update(self.__dict__)
+        quantizers.Quantizer.__init__(made, self._handle.copy())
+        return made
+
+    def calibrate(self, tensor: torch.Tensor) -> None:
+        """Takes note of values and quantizes nothing: delayed scaling raises its amax."""
+        self._check_tensor(tensor)
+        source = TORCH.describe(tensor.detach(), type(self).__name__)
+        self._handle.calibrate(source.view(value_kind(source, type(self).__name__)), source.stream)
+
+    def _check_tensor(self, tensor: Any) -> None:
         if not isinstance(tensor, torch.Tensor):
             raise TypeError(
                 f"[{type(self).__name__}] got {type(tensor).__name__}, wanted a torch tensor"
             )
-        if out is not None:
-            self._check_out(tensor, out)
-        codes = self._codes(tensor.detach())
-        if out is None:
-            return self._makes(_Content(codes, self._codes))
-        out._content.codes = codes
-        return out
 
     def _check_out(self, tensor: torch.Tensor, out: Any) -> None:
         """What a tensor says of itself must stay true: its class, shape, dtype, device, format."""
-        op, wanted = type(self).__name__, self._makes.__name__
-        if type(out) is not self._makes:
+        op, wanted = type(self).__name__, self.makes.__name__
+        if type(out) is not self.makes:
             raise TypeError(f"[{op}] got out of type {type(out).__name__}, wanted {wanted}")
         if out.shape != tensor.shape:
             raise ValueError(
@@ -89,8 +142,9 @@ class Quantizer(quantizers.Quantizer):
 
     __call__ = quantize
 
-    def _codes(self, tensor: torch.Tensor) -> octavo.QuantizedTensor:
-        made: octavo.QuantizedTensor = quantizers.Quantizer.quantize(self, tensor)
+    def codes_of(self, values: torch.Tensor) -> octavo.QuantizedTensor:
+        """Codes and scales without a tensor around them."""
+        made: octavo.QuantizedTensor = quantizers.Quantizer.quantize(self, values)
         return made
 
     def __repr__(self) -> str:
@@ -104,7 +158,7 @@ class Float8Quantizer(Quantizer):
     """Delayed scaling. Values are multiplied by the one float32 in scale, and the one in amax
     becomes the maximum of itself and their largest magnitude. Both are used where they lie."""
 
-    _makes = Float8Tensor
+    makes = Float8Tensor
 
     def __init__(
         self,
@@ -123,16 +177,20 @@ class Float8Quantizer(Quantizer):
         )
         self.scale, self.amax = scale, amax
 
-    def _codes(self, tensor: torch.Tensor) -> octavo.QuantizedTensor:
-        made = super()._codes(tensor)
+    def codes_of(self, values: torch.Tensor) -> octavo.QuantizedTensor:
+        made = super().codes_of(values)
         TORCH.wrote(TORCH.describe(self.amax, type(self).__name__))
         return made
+
+    def calibrate(self, tensor: torch.Tensor) -> None:
+        super().calibrate(tensor)
+        TORCH.wrote(TORCH.describe(self.amax, type(self).__name__))
 
 
 class Float8CurrentScalingQuantizer(Quantizer):
     """One scale, from the tensor itself. device is where the tensor is."""
 
-    _makes = Float8Tensor
+    makes = Float8Tensor
 
     def __init__(
         self,
@@ -167,7 +225,7 @@ class Float8CurrentScalingQuantizer(Quantizer):
 class Float8BlockQuantizer(Quantizer):
     """float32 scales of tiles of 1 x 128 (block_scaling_dim=1) or 128 x 128 (2)."""
 
-    _makes = Float8BlockwiseQTensor
+    makes = Float8BlockwiseQTensor
 
     def __init__(
         self,
@@ -178,7 +236,9 @@ class Float8BlockQuantizer(Quantizer):
         amax_epsilon: float = 0.0,
         force_pow_2_scales: bool = True,
         block_scaling_dim: int = 2,
+        all_gather_usage: bool = False,
     ) -> None:
+        refuse("Float8BlockQuantizer", all_gather_usage=all_gather_usage)
         self._take(
             quantizers.Float8BlockQuantizer(
                 format=element_format(fp8_dtype, type(self).__name__),
@@ -194,7 +254,7 @@ class Float8BlockQuantizer(Quantizer):
 class MXFP8Quantizer(Quantizer):
     """e8m0 scales of tiles of 1 x 32, or 32 x 32 (with_2d_quantization)."""
 
-    _makes = MXFP8Tensor
+    makes = MXFP8Tensor
 
     def __init__(
         self,
@@ -215,21 +275,47 @@ class MXFP8Quantizer(Quantizer):
 
 
 class NVFP4Quantizer(Quantizer):
-    """e4m3 scales of tiles of 1 x 16, or 16 x 16 (with_2d_quantization), and one float32."""
+    """e4m3 scales of tiles of 1 x 16, or 16 x 16 (with_2d_quantization), and one float32, which
+    comes from values before the Hadamard transform (with_rht), so with_post_rht_amax is refused.
+    with_random_sign_mask: the transform has Transformer Engine's signs; else none. What a fault is:
+    see octavo.quantizers."""
 
-    _makes = NVFP4Tensor
+    makes = NVFP4Tensor
 
     def __init__(
         self,
         fp4_dtype: Any = DType.kFloat4E2M1,
-        *,
         rowwise: bool = True,
         columnwise: bool = True,
+        with_amax_reduction: bool = False,
+        amax_reduction_group: Any = None,
         with_rht: bool = False,
+        with_post_rht_amax: bool = False,
         with_2d_quantization: bool = False,
         stochastic_rounding: bool = False,
+        row_scaled_nvfp4: bool = False,
+        nvfp4_use_4over6: bool = False,
+        nvfp4_e4m3_max: int = 448,
+        nvfp4_4over6_err_mode: str = "MAE",
+        with_random_sign_mask: bool = True,
+        *,
         seed: int = 0,
     ) -> None:
+        refuse(
+            "NVFP4Quantizer",
+            with_amax_reduction=with_amax_reduction,
+            amax_reduction_group=amax_reduction_group,
+            with_post_rht_amax=with_post_rht_amax,
+            row_scaled_nvfp4=row_scaled_nvfp4,
+            nvfp4_use_4over6=nvfp4_use_4over6,
+            nvfp4_e4m3_max=nvfp4_e4m3_max != 448,
+            nvfp4_4over6_err_mode=nvfp4_4over6_err_mode != "MAE",
+        )
+        if not with_random_sign_mask and not with_rht:
+            raise ValueError(
+                "[NVFP4Quantizer] got with_random_sign_mask = False, which is of a transform that "
+                "with_rht = False leaves out"
+            )
         if element_format(fp4_dtype, "NVFP4Quantizer").name != "e2m1fn":
             raise ValueError(f"[NVFP4Quantizer] got fp4_dtype = {fp4_dtype}, wanted kFloat4E2M1")
         self._take(
@@ -237,6 +323,7 @@ class NVFP4Quantizer(Quantizer):
                 rowwise=rowwise,
                 columnwise=columnwise,
                 with_rht=with_rht,
+                rht_signs=None if with_random_sign_mask else 0,
                 two_dimensional=with_2d_quantization,
                 stochastic_rounding=stochastic_rounding,
                 seed=seed,
@@ -257,13 +344,14 @@ _CLASSES: dict[str, type[Quantizer]] = {
 
 
 def of_handle(handle: _octavo.Quantizer) -> Quantizer:
-    """A quantizer that the library made."""
+    """A quantizer that the library has: the object that it was made by, where that is one of these
+    (a custom recipe's), else one around it."""
+    known = quantizers.of_handle(handle)
+    if isinstance(known, Quantizer):
+        return known
     cls = _CLASSES[handle.name]
     made = cls.__new__(cls)
     quantizers.Quantizer.__init__(made, handle)
+    if isinstance(known, quantizers.Float8Quantizer) and isinstance(made, Float8Quantizer):
+        made.scale, made.amax = known.inv_scale, known.amax
     return made
-
-
-def class_of(handle: _octavo.QuantizedTensor, quantizer: str) -> type[QuantizedTensor]:
-    """The tensors that a quantizer of this name makes."""
-    return _CLASSES[quantizer]._makes

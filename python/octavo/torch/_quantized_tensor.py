@@ -1,0 +1,320 @@
+"""A quantized tensor as torch knows tensors: it has a shape, a dtype and gradients, and holds codes
+and scales. Every operation that is not named here sees its values; one that writes quantizes them
+again."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any, Protocol
+
+import torch
+from torch.utils._pytree import tree_map
+
+import octavo
+from octavo import _octavo
+from octavo._dtypes import torch_dtype
+from octavo.recipe import Recipe
+from octavo.torch._codes import (
+    as_bytes,
+    as_scales,
+    moved_codes,
+    with_both,
+    with_dtype,
+    with_handle,
+)
+from octavo.torch._dtype import DType, dtype_of
+from octavo.torch._values_view import as_views, makes_views, plain_values, refuse_writes, written
+
+_aten = torch.ops.aten
+
+
+class Requantizer(Protocol):
+    """Who quantizes new values of a tensor: a quantizer, or the layer whose weight it is."""
+
+    @property
+    def quantizer(self) -> Any: ...
+
+    def codes_of(self, values: torch.Tensor) -> octavo.QuantizedTensor: ...
+
+
+class _Content:
+    """What a tensor and its aliases share. Codes are never written in place, only replaced: a
+    backward to come may hold those there were."""
+
+    def __init__(
+        self,
+        codes: octavo.QuantizedTensor,
+        requantizer: Requantizer | None,
+        recipe: Recipe | None = None,
+        values: torch.Tensor | None = None,
+    ) -> None:
+        self.codes, self.requantizer = codes, requantizer
+        self.recipe, self.first_values = recipe, values
+
+    @property
+    def made_with(self) -> _octavo.Recipe | None:
+        """The library's recipe that a weight was made for."""
+        return None if self.recipe is None else self.recipe._native()
+
+
+class QuantizedTensor(torch.Tensor):
+    """What all of them do. Made by a quantizer, or by a layer inside quantized_model_init."""
+
+    _content: _Content
+
+    __torch_function__ = torch._C._disabled_torch_function_impl
+
+    @staticmethod
+    def __new__(cls: Any, content: _Content, requires_grad: bool = False) -> Any:
+        codes = content.codes
+        self = torch.Tensor._make_wrapper_subclass(  # type: ignore[attr-defined]
+            cls,
+            codes.shape,
+            dtype=torch_dtype(codes._handle.source),
+            device=codes.device,
+            requires_grad=requires_grad,
+        )
+        self._content = content
+        return self
+
+    def __init__(self, content: _Content, requires_grad: bool = False) -> None:
+        super().__init__()
+
+    @property
+    def data(self) -> QuantizedTensor:
+        """The same codes without gradients. New values that are assigned are quantized; they are
+        copied, not shared."""
+        return torch.Tensor.data.__get__(self)  # type: ignore[attr-defined, no-any-return]
+
+    @data.setter
+    def data(self, values: torch.Tensor) -> None:
+        if not isinstance(values, torch.Tensor) or values.shape != self.shape:
+            got = tuple(values.shape) if isinstance(values, torch.Tensor) else type(values).__name__
+            raise ValueError(
+                f"[{type(self).__name__}] got {got} for .data, wanted a tensor of shape "
+                f"{tuple(self.shape)}; a weight of another shape needs a layer of its own"
+            )
+        self.quantize_(values)
+
+    @property
+    def quantized(self) -> octavo.QuantizedTensor:
+        """The codes and scales, as octavo.quantize gives them."""
+        return self._content.codes
+
+    @property
+    def nbytes(self) -> int:  # type: ignore[override]
+        """Of codes and scales, all copies together."""
+        return self._content.codes.nbytes
+
+    def dequantize(self, *, dtype: torch.dtype | None = None) -> torch.Tensor:  # type: ignore[override]
+        """The values; gradients flow through."""
+        return _aten._to_copy.default(self, dtype=dtype or self.dtype)
+
+    def quantize_(self, values: torch.Tensor) -> QuantizedTensor:
+        """New values, quantized as the ones there are."""
+        with torch.no_grad():
+            self.copy_(values)
+        return self
+
+    def update_usage(
+        self, rowwise_usage: bool | None = None, columnwise_usage: bool | None = None
+    ) -> None:
+        """Which copies are kept. One that is not there is made of the other where that is a
+        matter of turning it: a tile is as high as it is wide, or the whole tensor."""
+        there = tuple(self.get_usages().values())
+        wanted = [
+            has if usage is None else bool(usage)
+            for has, usage in zip(there, (rowwise_usage, columnwise_usage), strict=True)
+        ]
+        if not any(wanted):
+            raise ValueError(f"[{type(self).__name__}] one copy must remain")
+        for has, want, name in zip(there, wanted, ("rowwise", "columnwise"), strict=True):
+            if want and not has:
+                both = with_both(self._content.codes)
+                if both is None:
+                    raise RuntimeError(
+                        f"[{type(self).__name__}] there is no {name} copy, and with these tiles "
+                        "it is not the other one turned; quantize the values again with a "
+                        "quantizer that makes both"
+                    )
+                self._content.codes, there = both, (True, True)
+        if tuple(wanted) != there:
+            codes = self._content.codes
+            self._content.codes = with_handle(codes, codes._handle.with_usage(*wanted))
+
+    def get_usages(self) -> dict[str, bool]:
+        """Which copies there are, by "rowwise" and "columnwise"."""
+        handle = self._content.codes._handle
+        return {
+            "rowwise": handle.codes is not None,
+            "columnwise": handle.columnwise_codes is not None,
+        }
+
+    @property
+    def _quantizer(self) -> Any:
+        """Who quantizes new values: a te.Quantizer, or None after a pickle."""
+        requantizer = self._content.requantizer
+        return None if requantizer is None else requantizer.quantizer
+
+    @property
+    def _fp8_dtype(self) -> DType:
+        return dtype_of(self._content.codes.scaling.format)
+
+    def get_high_precision_init_val(self) -> torch.Tensor | None:
+        """What a weight was made from, where quantized_model_init was told to keep it."""
+        return self._content.first_values
+
+    def clear_high_precision_init_val(self) -> None:
+        """Lets it go."""
+        self._content.first_values = None
+
+    @property
+    def _rowwise_data(self) -> torch.Tensor | None:
+        return as_bytes(self._content.codes.codes)
+
+    @property
+    def _rowwise_scale_inv(self) -> torch.Tensor | None:
+        return as_scales(self._content.codes.scales)
+
+    @property
+    def _columnwise_data(self) -> torch.Tensor | None:
+        return as_bytes(self._content.codes.columnwise_codes)
+
+    @property
+    def _columnwise_scale_inv(self) -> torch.Tensor | None:
+        return as_scales(self._content.codes.columnwise_scales)
+
+    def __repr__(self, *, tensor_contents: Any = None) -> str:
+        return f"{type(self).__name__}({self._content.codes!r})"
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> QuantizedTensor:
+        made = type(self)(copy.copy(self._content), self.requires_grad)
+        _keep_parameter(self, made)
+        memo[id(self)] = made
+        return made
+
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        content = self._content
+        kept = (content.codes, content.recipe, content.first_values)
+        return _restored, (type(self), kept, self.requires_grad, is_parameter(self))
+
+    @classmethod
+    def __torch_dispatch__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = kwargs or {}
+        first = args[0] if args else None
+        if isinstance(first, QuantizedTensor):
+            if func in (_aten.detach.default, _aten.alias.default):
+                return type(first)(first._content)
+            if func is _aten.clone.default:
+                return type(first)(copy.copy(first._content))
+            if func is _aten._to_copy.default and _only_moves(first, kwargs):
+                device = torch.device(kwargs["device"])
+                return type(first)(converted_content(first, device, first.dtype))
+            if func is _aten.copy_.default:
+                _write(first, args[1])
+                return first
+        return _with_values(func, args, kwargs)
+
+
+def is_parameter(tensor: torch.Tensor) -> bool:
+    """Whether it is what a module lists."""
+    return bool(getattr(tensor, "_is_param", False))
+
+
+def _keep_parameter(of: torch.Tensor, to: torch.Tensor) -> None:
+    if is_parameter(of):
+        to._is_param = True  # type: ignore[attr-defined]
+
+
+def _restored(cls: Any, kept: Any, requires_grad: bool, parameter: bool) -> QuantizedTensor:
+    """From a pickle, without a quantizer: a layer gives its own."""
+    codes, recipe, values = kept
+    made: QuantizedTensor = cls(_Content(codes, None, recipe, values), requires_grad)
+    if parameter:
+        made._is_param = True  # type: ignore[attr-defined]
+    return made
+
+
+def _values(x: Any) -> Any:
+    """What every other operation sees."""
+    return octavo.dequantize(x.quantized, x.dtype) if isinstance(x, QuantizedTensor) else x
+
+
+def _with_values(func: Any, args: Any, kwargs: Any) -> Any:
+    """Runs func on values. What it writes to, also in lists or by keyword, is quantized again."""
+    refuse_writes(func, args, kwargs)
+    targets = [x for x in written(func, args, kwargs) if isinstance(x, QuantizedTensor)]
+    for to in targets:
+        _requantizer_of(to)
+    # Aliases share their values, so that they are one tensor for func as well.
+    values: dict[int, torch.Tensor] = {}
+
+    def read(x: Any) -> Any:
+        if isinstance(x, QuantizedTensor):
+            if id(x._content) not in values:
+                values[id(x._content)] = _values(x)
+            return values[id(x._content)]
+        return plain_values(x)
+
+    plain = tree_map(read, (args, kwargs))
+    result = func(*plain[0], **plain[1])
+    for to in targets:
+        _write(to, values[id(to._content)])
+    if targets:
+        own = {id(values[id(to._content)]): to for to in targets}
+        return tree_map(lambda x: own.get(id(x), x), result)
+    return as_views(result) if makes_views(func) else result
+
+
+def _requantizer_of(to: QuantizedTensor) -> Requantizer:
+    if to._content.requantizer is None:
+        raise RuntimeError(
+            f"[{type(to).__name__}] has no quantizer for new values; make it with a quantizer"
+        )
+    return to._content.requantizer
+
+
+def _write(to: QuantizedTensor, source: torch.Tensor) -> None:
+    if isinstance(source, QuantizedTensor) and _has_content_for(source, to):
+        to._content.codes = source.quantized
+        return
+    requantizer = _requantizer_of(to)
+    values = plain_values(_values(source)).to(device=to.device, dtype=to.dtype)
+    if values.shape != to.shape:
+        try:
+            values = values.expand(to.shape)
+        except RuntimeError:
+            raise ValueError(
+                f"[{type(to).__name__}] got values of shape {tuple(source.shape)}, wanted "
+                f"{tuple(to.shape)} or a shape that broadcasts to it"
+            ) from None
+    to._content.codes = requantizer.codes_of(values)
+
+
+def _has_content_for(source: QuantizedTensor, to: QuantizedTensor) -> bool:
+    """Whether its codes can be taken over as they are."""
+    got, want = source.quantized, to.quantized
+    return (
+        type(source) is type(to)
+        and (got.scaling, got._handle.source) == (want.scaling, want._handle.source)
+        and (source.shape, source.device) == (to.shape, to.device)
+    )
+
+
+def _only_moves(tensor: QuantizedTensor, kwargs: dict[str, Any]) -> bool:
+    device, dtype = kwargs.get("device"), kwargs.get("dtype")
+    if device is None or dtype not in (None, tensor.dtype):
+        return False
+    return torch.device(device) != tensor.device
+
+
+def converted_content(
+    tensor: QuantizedTensor, device: torch.device, dtype: torch.dtype
+) -> _Content:
+    """The same codes on another device, for values of another type: none of them changes."""
+    content = copy.copy(tensor._content)
+    if device != tensor.device:
+        content.codes = moved_codes(content.codes, device)
+    if dtype != tensor.dtype:
+        content.codes = with_dtype(content.codes, dtype)
+    return content
