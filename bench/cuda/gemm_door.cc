@@ -50,8 +50,10 @@ __attribute__((visibility("default"))) const char* octavo_bench_gemm(
       octavo::QuantizedMatrix& q = made.quantized;
       q.codes = matrix(of.codes, DType::code, of.rows, k, k, 1);
       q.tile = {of.tile_rows, of.tile_cols};
-      q.scales = matrix(of.scales, of.is_mx != 0 ? DType::code : DType::f32, octavo::tile_count(of.tile_rows, of.rows),
-                        octavo::tile_count(of.tile_cols, k), of.scale_row_pitch, of.scale_col_pitch);
+      q.scales =
+          matrix(of.scales, of.is_mx != 0 ? DType::code : DType::f32,
+                 octavo::tile_count(of.tile_rows, of.rows), octavo::tile_count(of.tile_cols, k),
+                 of.scale_row_pitch, of.scale_col_pitch);
       if (of.is_mx != 0) q.scales.format = octavo::e8m0fnu;
       return made;
     };
@@ -61,11 +63,12 @@ __attribute__((visibility("default"))) const char* octavo_bench_gemm(
                               .b = operand(*b),
                               .out = matrix(out, dtype, a->rows, b->rows, b->rows * each, each),
                               .accumulator = octavo::Accumulator::native};
-    const octavo::Exec exec{
-        .device = {octavo::DeviceKind::cuda, 0},
-        .stream = stream,
-        .workspace = {static_cast<std::byte*>(workspace), static_cast<std::size_t>(workspace_bytes)}};
-    static const octavo::Kernels* kernels = octavo::device_api({octavo::DeviceKind::cuda, 0}).kernels;
+    const octavo::Exec exec{.device = {octavo::DeviceKind::cuda, 0},
+                            .stream = stream,
+                            .workspace = {static_cast<std::byte*>(workspace),
+                                          static_cast<std::size_t>(workspace_bytes)}};
+    static const octavo::Kernels* kernels =
+        octavo::device_api({octavo::DeviceKind::cuda, 0}).kernels;
     if (!kernels->gemm_offered(job)) return "not offered";
     if (shape >= static_cast<int>(std::size(octavo::cuda::kGemmShapes))) return "no such shape";
     shape < 0 ? kernels->gemm(exec, job)

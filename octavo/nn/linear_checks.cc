@@ -102,7 +102,8 @@ void check_forward(const LinearCall& call, std::string_view op) {
 }
 
 void check_quantizers(const LinearCall& call, const QuantizerSet& set, std::string_view op) {
-  if (call.run.accumulator != Accumulator::f32) check_accumulator(call, set, op);
+  const Accumulator asked = call.run.accumulator;
+  if (asked != Accumulator::f32 && asked != Accumulator::native) check_accumulator(call, set, op);
   check_quantizer(call.x.view(), set, TensorRole::input, op, "x");
   if (call.weight.codes == nullptr)
     check_quantizer(call.weight.values.view(), set, TensorRole::weight, op, "the weight");

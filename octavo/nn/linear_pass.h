@@ -31,10 +31,10 @@ struct LinearRun {
   const Kernels* backend = nullptr;
   Log* log = nullptr;
   void* stream = nullptr;
-  // Of products of codes. hopper_fp8 is what training on an FP8 tensor core would give, slowly:
-  // e4m3 and e5m2 only, promoted as the recipe's use_split_accumulator says. Values are summed in
-  // f32.
-  Accumulator accumulator = Accumulator::f32;
+  // Of products of codes. hopper_fp8 is what training on an FP8 tensor core would give, slowly on a
+  // CPU: e4m3 and e5m2 only, promoted as the recipe's use_split_accumulator says. Values are summed
+  // in f32.
+  Accumulator accumulator = Accumulator::native;
   // If given, whence all memory comes that grows with the tensors: results, codes and scales, and
   // what is dequantized. Else from the library, which on a device waits when it gives memory back.
   MakeTensor make{};

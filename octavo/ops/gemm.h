@@ -44,7 +44,7 @@ class Operand {
 // out = activation(A B^T + bias) + residual, computed in that order and rounded once at the end.
 struct GemmOptions {
   DType out = DType::f32;  // f32, f16, bf16; f64 with the f64 accumulator
-  Accumulator accumulator = Accumulator::f32;
+  Accumulator accumulator = Accumulator::native;
   std::int64_t promote_every = 128;  // hopper_fp8 only; a multiple of 32, or 0 for never
   View bias{};                       // [N], or without memory
   std::optional<ActivationKind> activation{};
@@ -73,7 +73,7 @@ OCTAVO_API void gemm_into(const Operand& a, const Operand& b, const View& out,
 // Of the result, checked: [batch..., M, N].
 [[nodiscard]] OCTAVO_API Shape gemm_shape(const Operand& a, const Operand& b);
 
-// "float32", "float16", "float64", "hopper_fp8".
+// "native", "float32", "float16", "float64", "hopper_fp8".
 OCTAVO_API std::string_view name_of(Accumulator accumulator);
 OCTAVO_API Accumulator parse_accumulator(std::string_view name);
 

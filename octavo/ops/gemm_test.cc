@@ -170,7 +170,8 @@ TEST(Gemm, OutputsThatDoNotFitAreNamed) {
             "are written; give other memory");
   const Tensor out = ones({4, 4});
   EXPECT_EQ(into(out.view(), {.residual = out.view()}),
-            "[gemm] the output shares memory with the residual, which is still read while parts of the output "
+            "[gemm] the output shares memory with the residual, which is still read while parts of "
+            "the output "
             "are written; give other memory");
   EXPECT_EQ(into(ones({4, 5}).view()), "[gemm] the output has shape [4, 5], wanted [4, 4]");
   EXPECT_EQ(into(Tensor::codes({4, 4}, e4m3fn).view()),
@@ -211,11 +212,11 @@ TEST(Gemm, AccumulatorsThatDoNotFitAreNamed) {
             "it, or use another accumulator");
   EXPECT_NE(with(ones({2, 64}), 128).find("B is not e4m3fn or e5m2"), std::string::npos);
   EXPECT_EQ(with(q, 0), "");
-  for (const Accumulator accumulator :
-       {Accumulator::f32, Accumulator::f16, Accumulator::f64, Accumulator::hopper_fp8})
+  for (const Accumulator accumulator : {Accumulator::f32, Accumulator::f16, Accumulator::f64,
+                                        Accumulator::hopper_fp8, Accumulator::native})
     EXPECT_EQ(parse_accumulator(name_of(accumulator)), accumulator);
   EXPECT_EQ(message_of([] { (void)parse_accumulator("f32"); }),
-            "[gemm] got accumulator 'f32', wanted float32, float16, float64 or hopper_fp8");
+            "[gemm] got accumulator 'f32', wanted native, float32, float16, float64 or hopper_fp8");
 }
 
 }  // namespace

@@ -36,7 +36,7 @@ def gemm(
     activation: str | None = None,
     residual: Any = None,
     out: Any = "float32",
-    accumulator: str = "float32",
+    accumulator: str = "native",
     promote_every: int = 128,
     threads: int = 0,
     stream: Any = None,
@@ -54,9 +54,10 @@ def gemm(
     out: "float32", "float16" or "bfloat16" ("float64" with that accumulator), or such a dtype of
         any library; a contiguous array to write into; or the name of a preset or a Scaling: the
         float32 results are quantized on the way.
-    accumulator: what sums are kept in. "float32"; "float16": runs of 128 products, for CPUs that
-        are faster so; "float64": nearly exact, slow; "hopper_fp8": what the FP8 tensor cores of
-        Hopper keep, bit for bit, slow.
+    accumulator: what sums are kept in. "native": float32 on a CPU, and what the FP8 tensor cores
+        of a Hopper GPU keep where they multiply, promoted to float32 every 128 products; "float32";
+        "float16": runs of 128 products, for CPUs that are faster so; "float64": nearly exact, slow;
+        "hopper_fp8": what those tensor cores keep, bit for bit, slow on a CPU.
     promote_every: of hopper_fp8: so many products are summed before the sum goes to a float32 one,
         a multiple of 32; 0 is never.
     threads: at most so many, up to 1024; 0 means all cores. Results do not depend on it.
@@ -89,7 +90,7 @@ def product(
     bias: Any = None,
     activation: str | None = None,
     residual: Any = None,
-    accumulator: str = "float32",
+    accumulator: str = "native",
     promote_every: int = 128,
     threads: int = 0,
     stream: Any = None,

@@ -623,7 +623,7 @@ class LinearSaved:
     def keeps_values(self) -> bool:
         """Whether it shares memory with the tensors of forward."""
 
-def linear_forward(x: Tensor, weight: Tensor | QuantizedTensor, made_with: Recipe | None, bias: Tensor | None, *, needs: tuple[bool, bool, bool], training: bool, is_first_microbatch: bool | None, quantizers: ModuleQuantizers, cache: WeightCache, accumulator: str = 'float32', allocate: object | None = None, stream: int = 0) -> tuple[Tensor, LinearSaved]:
+def linear_forward(x: Tensor, weight: Tensor | QuantizedTensor, made_with: Recipe | None, bias: Tensor | None, *, needs: tuple[bool, bool, bool], training: bool, is_first_microbatch: bool | None, quantizers: ModuleQuantizers, cache: WeightCache, accumulator: str = 'native', allocate: object | None = None, stream: int = 0) -> tuple[Tensor, LinearSaved]:
     """
     y = x w^T + bias in the autocast scope of this thread. made_with: the recipe of a weight that is codes. needs: which of dx, dw and db backward is asked for. training: delayed scaling takes note of the values and moves on. accumulator: of products of codes.
     """

@@ -85,7 +85,7 @@ def gemm_error(
     b_used: Any,
     result: Any = None,
     *,
-    accumulator: str = "float32",
+    accumulator: str = "native",
     promote_every: int = 128,
     threads: int = 0,
 ) -> GemmError:

@@ -215,7 +215,7 @@ void bind_nn(nb::module_& module) {
   module.def("linear_forward", &forward, nb::arg("x"), nb::arg("weight"),
              nb::arg("made_with").none(), nb::arg("bias").none(), nb::kw_only(), nb::arg("needs"),
              nb::arg("training"), nb::arg("is_first_microbatch").none(), nb::arg("quantizers"),
-             nb::arg("cache"), nb::arg("accumulator") = "float32",
+             nb::arg("cache"), nb::arg("accumulator") = "native",
              nb::arg("allocate").none() = nb::none(), nb::arg("stream") = 0,
              "y = x w^T + bias in the autocast scope of this thread. made_with: the recipe of a "
              "weight that is codes. needs: which of dx, dw and db backward is asked for. training: "

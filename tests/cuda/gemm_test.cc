@@ -130,14 +130,15 @@ struct FoldedOperand {
 
 FoldedOperand folded(const QuantizedTensor& mx, bool by_row) {
   const std::int64_t rows = mx.shape[0], cols = mx.shape[1], blocks = (cols + 31) / 32;
-  FoldedOperand made{operand(scaling_of(by_row ? "fp8-channel" : "fp8-1x128", mx.scaling.format),
-                             rows, cols, 1)};
+  FoldedOperand made{
+      operand(scaling_of(by_row ? "fp8-channel" : "fp8-1x128", mx.scaling.format), rows, cols, 1)};
   const auto exponent = [&](std::int64_t row, std::int64_t block) {
     return std::ilogb(oracle::number_at(mx.rowwise.scales.view(), row, block));
   };
   const View scales = made.tensor.rowwise.scales.view(), codes = made.tensor.rowwise.codes.view(),
              from = mx.rowwise.codes.view();
-  const int mantissa = mx.scaling.format == e4m3fn ? 3 : 2, lowest = mx.scaling.format == e4m3fn ? -9 : -16;
+  const int mantissa = mx.scaling.format == e4m3fn ? 3 : 2,
+            lowest = mx.scaling.format == e4m3fn ? -9 : -16;
   for (std::int64_t row = 0; row < rows; ++row) {
     int top = -1000, bottom = 1000;
     for (std::int64_t block = 0; block < blocks; ++block) {
@@ -149,14 +150,15 @@ FoldedOperand folded(const QuantizedTensor& mx, bool by_row) {
       int target = top;
       if (!by_row) {
         target = -1000;
-        for (std::int64_t block = col / 128 * 4; block < std::min(blocks, col / 128 * 4 + 4); ++block)
+        for (std::int64_t block = col / 128 * 4; block < std::min(blocks, col / 128 * 4 + 4);
+             ++block)
           target = std::max(target, exponent(row, block));
       }
       const std::int64_t scale_at = by_row ? 0 : col / 128;
       *reinterpret_cast<float*>(static_cast<std::byte*>(scales.data) + row * scales.strides[0] +
                                 scale_at * scales.strides[1]) = std::ldexp(1.0F, target);
-      const double value = std::ldexp(oracle::number_at(from, row, col),
-                                      exponent(row, col / 32) - target);
+      const double value =
+          std::ldexp(oracle::number_at(from, row, col), exponent(row, col / 32) - target);
       const double unit =
           std::ldexp(1.0, std::max(value == 0 ? lowest : std::ilogb(value) - mantissa, lowest));
       const double rounded = std::nearbyint(value / unit) * unit;
@@ -179,7 +181,8 @@ TEST_F(GemmOnTensorCores, MxIsFoldedByRowOrBy128Columns) {
         const auto mx_of = [&](std::int64_t rows, unsigned seed) {
           std::vector<float> values = usual_values(rows, sizes.k, seed);
           for (std::size_t i = 0; i < values.size(); ++i)
-            values[i] = std::ldexp(values[i], static_cast<int>(range * std::sin(static_cast<double>(i / 32))));
+            values[i] = std::ldexp(values[i],
+                                   static_cast<int>(range * std::sin(static_cast<double>(i / 32))));
           return quantize(values_as(values, {rows, sizes.k}, DType::f32).view(),
                           scaling_of("mxfp8", format), {.backend = &reference_backend()});
         };
@@ -189,9 +192,9 @@ TEST_F(GemmOnTensorCores, MxIsFoldedByRowOrBy128Columns) {
         GemmOptions reference = hopper();
         reference.backend = &reference_backend();
         const Tensor wanted = gemm(folded(a, by_row).tensor, folded(b, by_row).tensor, reference);
-        const Tensor got = to_host(gemm(to_device(a, kThere), to_device(b, kThere),
-                                        {.accumulator = Accumulator::native})
-                                       .view());
+        const Tensor got = to_host(
+            gemm(to_device(a, kThere), to_device(b, kThere), {.accumulator = Accumulator::native})
+                .view());
         EXPECT_EQ(differences(got, wanted), "")
             << format_name(format) << " range " << range << ", " << to_text(sizes);
       }
@@ -203,8 +206,8 @@ TEST_F(GemmOnTensorCores, MxIsFoldedByRowOrBy128Columns) {
 // bits that they have in a small one.
 TEST_F(GemmOnTensorCores, LargeOnesHaveTheBitsOfSmallOnes) {
   for (const Pair& pair : {kPairs[1], kPairs[3], kPairs[5]})
-    for (const Sizes& sizes : {Sizes{2500, 1700, 1100}, Sizes{64, 12000, 700}, Sizes{128, 9000, 700},
-                               Sizes{1700, 2560, 1024}}) {
+    for (const Sizes& sizes : {Sizes{2500, 1700, 1100}, Sizes{64, 12000, 700},
+                               Sizes{128, 9000, 700}, Sizes{1700, 2560, 1024}}) {
       const Scaling by_a = preset(pair.a);
       const std::vector<float> values = usual_values(sizes.m, sizes.k, 3);
       const QuantizedTensor b = operand(preset(pair.b), sizes.n, sizes.k, 4);
@@ -224,8 +227,8 @@ TEST_F(GemmOnTensorCores, LargeOnesHaveTheBitsOfSmallOnes) {
         for_each_element(part, [&](std::int64_t row, std::int64_t col, double wanted) {
           wrong += oracle::number_at(whole.view(), first + row, col) != wanted;
         });
-        EXPECT_EQ(wrong, 0) << pair.a << " by " << pair.b << ", " << to_text(sizes) << ", rows from "
-                            << first;
+        EXPECT_EQ(wrong, 0) << pair.a << " by " << pair.b << ", " << to_text(sizes)
+                            << ", rows from " << first;
       }
     }
 }

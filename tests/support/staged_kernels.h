@@ -129,6 +129,26 @@ struct StagedKernels {
     call.finish();
   }
 
+  static void gemm(const Exec& exec, const GemmJob& job) {
+    StagedCall call(kDevice(), exec);
+    for (const GemmOperand* operand : {&job.a, &job.b})
+      operand->is_quantized() ? call.reads(operand->quantized) : call.reads(operand->values);
+    call.reads(job.bias);
+    call.reads(job.residual);
+    call.writes(job.out);
+    call.start();
+    GemmJob there = job;
+    for (GemmOperand* operand : {&there.a, &there.b})
+      operand->is_quantized() ? void(operand->quantized = call.there(operand->quantized))
+                              : void(operand->values = call.there(operand->values));
+    if (job.bias.data != nullptr) there.bias = call.there(job.bias);
+    if (job.residual.data != nullptr) there.residual = call.there(job.residual);
+    there.out = call.there(job.out);
+    kDevice().kernels->gemm(call.exec(), there);
+    call.finish();
+  }
+  static bool gemm_offered(const GemmJob& job) { return kDevice().kernels->gemm_offered(job); }
+
   static std::int64_t count_nan(const Exec& exec, const Matrix& values) {
     StagedCall call(kDevice(), exec);
     call.reads(values);
@@ -153,6 +173,8 @@ struct StagedKernels {
     offer(&Kernels::produce, &produce);
     offer(&Kernels::fuses, &fuses);
     offer(&Kernels::delayed_update, &delayed_update);
+    offer(&Kernels::gemm, &gemm);
+    offer(&Kernels::gemm_offered, &gemm_offered);
     offer(&Kernels::count_nan, &count_nan);
     return table;
   }

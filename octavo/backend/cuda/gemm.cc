@@ -5,9 +5,7 @@
 
 namespace octavo::cuda {
 
-bool gemm_offered(const GemmJob& job) {
-  return fits_fp8(job) || fits_mx(job) || fits_general(job);
-}
+bool gemm_offered(const GemmJob& job) { return fits_fp8(job) || fits_mx(job) || fits_general(job); }
 
 void gemm_matrix(const Exec& exec, const GemmJob& job) {
   const Scope scope(exec);

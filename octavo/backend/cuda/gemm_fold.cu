@@ -18,14 +18,15 @@ constexpr int kBlock = 32, kRun = 128;
 
 __device__ __forceinline__ std::uint32_t exponent_at(const Matrix& scales, std::int64_t row,
                                                      std::int64_t block) {
-  return static_cast<const unsigned char*>(scales.data)[row * scales.row_pitch +
-                                                        block * scales.col_stride];
+  return static_cast<const unsigned char*>(
+      scales.data)[row * scales.row_pitch + block * scales.col_stride];
 }
 
 // The largest exponent of a row, and the largest distance in any row. A warp a row.
 __global__ void __launch_bounds__(kThreads)
     survey_kernel(const __grid_constant__ Matrix scales, unsigned char* tops, unsigned* spread) {
-  const std::int64_t row = static_cast<std::int64_t>(blockIdx.x) * (kThreads / 32) + threadIdx.x / 32;
+  const std::int64_t row =
+      static_cast<std::int64_t>(blockIdx.x) * (kThreads / 32) + threadIdx.x / 32;
   if (row >= scales.rows) return;
   unsigned top = 0, bottom = 255;
   for (std::int64_t block = threadIdx.x % 32; block < scales.cols; block += 32) {
@@ -88,8 +89,8 @@ __global__ void __launch_bounds__(kThreads) fold_kernel(const __grid_constant__ 
     if (col % kRun == 0 && (!by_row || col == 0))
       job.planes[(by_row ? 0 : run * job.plane_pitch) + row] = power_of(top);
     const std::uint32_t down = top - exponent_at(scales, row, block);
-    const unsigned char* from =
-        static_cast<const unsigned char*>(job.from.codes.data) + row * job.from.codes.row_pitch + col;
+    const unsigned char* from = static_cast<const unsigned char*>(job.from.codes.data) +
+                                row * job.from.codes.row_pitch + col;
     uint4 codes = {0, 0, 0, 0};
     if (job.vectors && col + kEach <= cols) {
       codes = __ldg(reinterpret_cast<const uint4*>(from));

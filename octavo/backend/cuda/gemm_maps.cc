@@ -28,8 +28,9 @@ int bytes_each(const Matrix& matrix) { return matrix.dtype == DType::code ? 1 : 
 
 bool can_be_mapped(const Matrix& matrix) {
   const int each = bytes_each(matrix);
-  return (matrix.dtype == DType::code ? matrix.format.bits() == 8
-                                      : matrix.dtype == DType::bf16 || matrix.dtype == DType::f16) &&
+  return (matrix.dtype == DType::code
+              ? matrix.format.bits() == 8
+              : matrix.dtype == DType::bf16 || matrix.dtype == DType::f16) &&
          (matrix.cols <= 1 || matrix.col_stride == each) && matrix.row_pitch > 0 &&
          matrix.row_pitch % 16 == 0 && reinterpret_cast<std::uintptr_t>(matrix.data) % 16 == 0;
 }
@@ -37,10 +38,9 @@ bool can_be_mapped(const Matrix& matrix) {
 CUtensorMap map_of(const Matrix& matrix, int box_rows) {
   static const Encode encode = encode_entry();
   CUtensorMap map{};
-  const CUtensorMapDataType type = matrix.dtype == DType::code ? CU_TENSOR_MAP_DATA_TYPE_UINT8
-                                   : matrix.dtype == DType::bf16
-                                       ? CU_TENSOR_MAP_DATA_TYPE_BFLOAT16
-                                       : CU_TENSOR_MAP_DATA_TYPE_FLOAT16;
+  const CUtensorMapDataType type = matrix.dtype == DType::code   ? CU_TENSOR_MAP_DATA_TYPE_UINT8
+                                   : matrix.dtype == DType::bf16 ? CU_TENSOR_MAP_DATA_TYPE_BFLOAT16
+                                                                 : CU_TENSOR_MAP_DATA_TYPE_FLOAT16;
   const cuuint64_t sizes[2] = {static_cast<cuuint64_t>(matrix.cols),
                                static_cast<cuuint64_t>(matrix.rows)},
                    pitches[1] = {static_cast<cuuint64_t>(matrix.row_pitch)};
@@ -60,8 +60,8 @@ CUtensorMap map_of(const Matrix& matrix, int box_rows) {
 
 int clusters_on(const Exec& exec, int blocks) {
   int processors = 0;
-  OCTAVO_CUDA_CHECK(cudaDeviceGetAttribute(&processors, cudaDevAttrMultiProcessorCount,
-                                           exec.device.index));
+  OCTAVO_CUDA_CHECK(
+      cudaDeviceGetAttribute(&processors, cudaDevAttrMultiProcessorCount, exec.device.index));
   return processors / blocks;
 }
 

@@ -1,6 +1,6 @@
 // A product as the tensor-core kernels take it. The "rows" of a plan are what warpgroups split
-// among themselves, its "columns" are what each of them multiplies all of: A and B, or B and A where
-// that fits better (`turned`), in which case the result is stored transposed.
+// among themselves, its "columns" are what each of them multiplies all of: A and B, or B and A
+// where that fits better (`turned`), in which case the result is stored transposed.
 #pragma once
 
 #include <cuda.h>
@@ -55,19 +55,19 @@ struct GemmPlan {
   ScalePlane row_scales{}, col_scales{};
   GemmSchedule schedule{};
   GemmFinish finish{};
-  bool turned = false;       // rows of the plan are columns of the result
+  bool turned = false;        // rows of the plan are columns of the result
   bool stores_boxes = false;  // 16 bits and nothing else to do: by the copy engine, through out_map
   std::int32_t row_count = 0, col_count = 0;
 
-  float* partial = nullptr;           // sums that one cluster leaves for the next
+  float* partial = nullptr;             // sums that one cluster leaves for the next
   unsigned long long* ready = nullptr;  // ... and that they are there: `ticket`
   unsigned long long ticket = 0;
   GemmGate gate{};
 };
 
 // One compiled kernel. Warpgroups multiply 64 rows each, by all columns of a tile or by a part of
-// them. Blocks of a cluster have the same rows and neighbouring columns, or the other way round, and
-// each brings its share of what they have in common.
+// them. Blocks of a cluster have the same rows and neighbouring columns, or the other way round,
+// and each brings its share of what they have in common.
 struct GemmShape {
   int row_groups = 3, col_groups = 1;
   int cols = 128;
@@ -109,24 +109,13 @@ void launch_e4m3_e5m2(const Exec&, const GemmPlan&, const GemmShape&, ScaleKind)
 void launch_e5m2_e4m3(const Exec&, const GemmPlan&, const GemmShape&, ScaleKind);
 void launch_e5m2_e5m2(const Exec&, const GemmPlan&, const GemmShape&, ScaleKind);
 
-inline constexpr GemmShape
-    kWide{},
+inline constexpr GemmShape kWide{},
     kNarrow{.row_groups = 1, .col_groups = 2, .cols = 128, .blocks = 1, .shares_rows = false},
     kSlim{.row_groups = 1, .col_groups = 1, .cols = 64, .blocks = 1, .shares_rows = false},
     kSlimTall{.row_groups = 3, .col_groups = 1, .cols = 64, .blocks = 1, .shares_rows = false},
     kNarrowTall{.row_groups = 2, .col_groups = 1, .cols = 64, .blocks = 1, .shares_rows = false};
 inline constexpr GemmShape kGemmShapes[] = {
-    kWide,
-    kNarrow,
-    kSlim,
-    kSlimTall,
-    kNarrowTall,
-#ifdef OCTAVO_GEMM_LAB
-    {3, 1, 128, 1, true},   // 5
-    {2, 2, 64, 1, false},   // 6
-    {1, 2, 64, 1, false},   // 7
-    {2, 1, 128, 2, true},   // 8
-#endif
+    kWide, kNarrow, kSlim, kSlimTall, kNarrowTall,
 };
 
 }  // namespace octavo::cuda

@@ -30,7 +30,7 @@ struct GemmSchedule {
   int unit_rows = 0, unit_cols = 0;
   int k_blocks = 0;
   int clusters = 0;
-  int dealt = 0;           // units at the end that are dealt out by K blocks
+  int dealt = 0;            // units at the end that are dealt out by K blocks
   int share = 0, more = 0;  // so many blocks for each cluster, and one more for the first ones
   // Units go down a strip of so many rows of units before the next column, so that those of one
   // time share operands.
@@ -87,9 +87,10 @@ struct GemmSchedule {
   }
 };
 
-// Dealt out are more units than clusters, so that no unit is cut twice, and fewer than twice as many.
-// Blocks of K times those are counted in 32 bits: K is below 2^30.
-constexpr GemmSchedule make_schedule(int unit_rows, int unit_cols, int k_blocks, int most_clusters) {
+// Dealt out are more units than clusters, so that no unit is cut twice, and fewer than twice as
+// many. Blocks of K times those are counted in 32 bits: K is below 2^30.
+constexpr GemmSchedule make_schedule(int unit_rows, int unit_cols, int k_blocks,
+                                     int most_clusters) {
   GemmSchedule made{.unit_rows = unit_rows, .unit_cols = unit_cols, .k_blocks = k_blocks};
   const int units = made.units();
   made.clusters = units < most_clusters ? units : most_clusters;

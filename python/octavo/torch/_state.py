@@ -48,7 +48,7 @@ class ModuleState:
         name: str,
         device: torch.device,
         seed: int,
-        accumulator: str = "float32",
+        accumulator: str = "native",
     ) -> None:
         self.module_type, self.name, self.device, self.seed = module_type, name, device, seed
         self.accumulator = accumulator  # of its products

@@ -25,7 +25,7 @@ from octavo.torch.quantizers import Quantizer
 __all__ = ["Linear"]
 
 _OP = "Linear"
-_ACCUMULATORS = ("float32", "float16", "hopper_fp8")
+_ACCUMULATORS = ("native", "float32", "float16", "hopper_fp8")
 
 
 class _WeightQuantizer:
@@ -54,8 +54,8 @@ class Linear(torch.nn.Module):
     params_dtype: of weight and bias; torch's default dtype if not given.
     device: a CUDA device where octavo and torch have one, else the CPU, if not given.
     name: in messages, and mixed into the draws of stochastic rounding.
-    accumulator: not Transformer Engine's. Of products of codes: "float32", "float16", or
-        "hopper_fp8", what training on an H100 would give, bit for bit and slowly, in which
+    accumulator: not Transformer Engine's. Of products of codes: "native" (octavo.gemm says what
+        that is), "float32", "float16", or "hopper_fp8", what training on an H100 would give, bit for bit and slowly, in which
         use_split_accumulator of the recipe is heard.
 
     Under DelayedScaling a layer takes note of what it sees, and its scales move on, in training
@@ -91,7 +91,7 @@ class Linear(torch.nn.Module):
         save_original_input: bool = False,
         name: str | None = None,
         *,
-        accumulator: str = "float32",
+        accumulator: str = "native",
     ) -> None:
         super().__init__()
         refuse(

@@ -39,8 +39,8 @@ __device__ __forceinline__ std::uint32_t pair_of(DType dtype, float first, float
   return *reinterpret_cast<const std::uint32_t*>(&pair);
 }
 
-// 16-bit results as the copy engine stores them: lines of 128 bytes, swizzled; boxes of 64 columns of
-// the result, one after the other.
+// 16-bit results as the copy engine stores them: lines of 128 bytes, swizzled; boxes of 64 columns
+// of the result, one after the other.
 template <bool kTurned, int kCount>
 __device__ __forceinline__ void lay_out(const GemmPlan& plan, const FinishAt& at,
                                         const float (&sums)[kCount]) {
@@ -89,11 +89,11 @@ __device__ __forceinline__ void store_finished(const GemmFinish& finish, std::in
     *reinterpret_cast<__half*>(to) = __float2half_rn(sum);
 }
 
-// Any result: f32 sums pass through shared memory, 64 columns at a time, and come out in the order of
-// the result's rows. Shared memory is swizzled so that neither side meets itself in a bank.
+// Any result: f32 sums pass through shared memory, 64 columns at a time, and come out in the order
+// of the result's rows. Shared memory is swizzled so that neither side meets itself in a bank.
 template <int kCount>
-__device__ __forceinline__ void store_elements(const GemmPlan& plan, const FinishAt& at, int barrier,
-                                               const float (&sums)[kCount]) {
+__device__ __forceinline__ void store_elements(const GemmPlan& plan, const FinishAt& at,
+                                               int barrier, const float (&sums)[kCount]) {
   constexpr int kCols = kCount * 2, kSide = 64, kWidth = kCols < kSide ? kCols : kSide;
   auto* const staged = static_cast<float*>(
       __cvta_shared_to_generic(static_cast<unsigned>(not_before(static_cast<int>(at.staged)))));

@@ -130,7 +130,8 @@ __device__ __forceinline__ void bring_tiles(const GemmPlan& plan, const GemmRing
   constexpr int kRowShare = kShares && Kernel::kSharesRows ? Kernel::kRows / Kernel::kBlocks : 0,
                 kColShare = kShares && !Kernel::kSharesRows ? Kernel::kCols / Kernel::kBlocks : 0;
   constexpr ScaleKind kScales = Kernel::kScales;
-  constexpr bool kAtEnd = kScales == ScaleKind::at_end, kRowScales = kScales != ScaleKind::by_column,
+  constexpr bool kAtEnd = kScales == ScaleKind::at_end,
+                 kRowScales = kScales != ScaleKind::by_column,
                  kColScales = kScales != ScaleKind::by_row;
   prefetch_map(plan.rows_map);
   prefetch_map(plan.cols_map);
@@ -238,7 +239,8 @@ __device__ __forceinline__ void release(const GemmRing<Kernel>& ring, int stage,
 template <int kSums>
 __device__ __forceinline__ void leave_sums(const GemmPlan& plan, int slot, int thread, int barrier,
                                            const float (&sums)[kSums]) {
-  float4* to = reinterpret_cast<float4*>(plan.partial) + static_cast<std::int64_t>(slot) * 32 * kSums;
+  float4* to =
+      reinterpret_cast<float4*>(plan.partial) + static_cast<std::int64_t>(slot) * 32 * kSums;
 #pragma unroll
   for (int i = 0; i < kSums / 4; ++i)
     __stcg(to + i * 128 + thread,
@@ -256,7 +258,10 @@ __device__ __forceinline__ void take_sums(const GemmPlan& plan, int slot, int th
   if (thread == 0) {
     unsigned long long seen;
     do {
-      asm volatile("ld.acquire.gpu.global.u64 %0, [%1];" : "=l"(seen) : "l"(plan.ready + slot) : "memory");
+      asm volatile("ld.acquire.gpu.global.u64 %0, [%1];"
+                   : "=l"(seen)
+                   : "l"(plan.ready + slot)
+                   : "memory");
     } while (seen != plan.ticket);
     plan.ready[slot] = 0;  // a graph has the same ticket every time
   }
@@ -371,11 +376,13 @@ __device__ __forceinline__ void multiply_tiles(const GemmPlan& plan, const GemmR
   constexpr int kSums = Kernel::kSums;
   const int thread = finish.thread, lane = thread % 32;
   const int row_group = group % Kernel::kRowGroups, col_group = group / Kernel::kRowGroups;
-  const GemmWorker<Kernel> worker{
-      plan,      ring,
-      lane,      row_group,
-      col_group, row_group * kMmaRows + thread / 32 * 16 + lane / 4,
-      col_group * Kernel::kGroupCols + lane % 4 * 2};
+  const GemmWorker<Kernel> worker{plan,
+                                  ring,
+                                  lane,
+                                  row_group,
+                                  col_group,
+                                  row_group * kMmaRows + thread / 32 * 16 + lane / 4,
+                                  col_group * Kernel::kGroupCols + lane % 4 * 2};
   const int slot = (cluster * Kernel::kBlocks + rank) * Kernel::kGroups + group;
   float runs[Kernel::kRuns][kSums];
 #pragma unroll
@@ -456,7 +463,8 @@ __device__ __forceinline__ void multiply_tiles(const GemmPlan& plan, const GemmR
 template <typename Kernel>
 __global__ void __launch_bounds__(Kernel::kThreads, 1)
     gemm_kernel(const __grid_constant__ GemmPlan plan) {
-  if (plan.gate.number != nullptr && (*plan.gate.number > plan.gate.limit) != plan.gate.above) return;
+  if (plan.gate.number != nullptr && (*plan.gate.number > plan.gate.limit) != plan.gate.above)
+    return;
   extern __shared__ unsigned char memory[];
   const SharedAddress start = shared_address(memory), aligned = (start + 1023) & ~1023u;
   unsigned char* const base = memory + (aligned - start);

@@ -15,9 +15,8 @@ void launch_gemm(const Exec& exec, const GemmPlan& plan) {
   static std::atomic<std::uint64_t> allowed{0};
   const std::uint64_t bit = 1ull << (exec.device.index % 64);
   if ((allowed.load(std::memory_order_relaxed) & bit) == 0) {
-    OCTAVO_CUDA_CHECK(cudaFuncSetAttribute(gemm_kernel<Kernel>,
-                                           cudaFuncAttributeMaxDynamicSharedMemorySize,
-                                           Kernel::kSharedBytes));
+    OCTAVO_CUDA_CHECK(cudaFuncSetAttribute(
+        gemm_kernel<Kernel>, cudaFuncAttributeMaxDynamicSharedMemorySize, Kernel::kSharedBytes));
     allowed.fetch_or(bit, std::memory_order_relaxed);
   }
   cudaLaunchConfig_t config{};
@@ -48,6 +47,13 @@ void launch_shape(const Exec& exec, const GemmPlan& plan, ScaleKind scales) {
   }
 }
 
+#ifdef OCTAVO_CUDA_ONE_CONFIG
+template <Mma kMma>
+void launch_mma(const Exec& exec, const GemmPlan& plan, const GemmShape&, ScaleKind) {
+  if constexpr (kMma == Mma::e4m3_e4m3)
+    launch_gemm<GemmKernel<kMma, kWide, ScaleKind::by_row>>(exec, plan);
+}
+#else
 template <Mma kMma, int kIndex = 0>
 void launch_mma(const Exec& exec, const GemmPlan& plan, const GemmShape& shape, ScaleKind scales) {
   if constexpr (kIndex < static_cast<int>(std::size(kGemmShapes))) {
@@ -56,5 +62,6 @@ void launch_mma(const Exec& exec, const GemmPlan& plan, const GemmShape& shape, 
     launch_mma<kMma, kIndex + 1>(exec, plan, shape, scales);
   }
 }
+#endif
 
 }  // namespace octavo::cuda

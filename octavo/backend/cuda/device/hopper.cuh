@@ -79,8 +79,8 @@ __device__ __forceinline__ void prefetch_map(const CUtensorMap& map) {
 __device__ __forceinline__ void copy_bytes(SharedAddress to, const void* from, unsigned bytes,
                                            SharedAddress barrier) {
   asm volatile(
-      "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::"r"(
-          to),
+      "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::
+          "r"(to),
       "l"(from), "r"(bytes), "r"(barrier)
       : "memory");
 }

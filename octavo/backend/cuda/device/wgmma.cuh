@@ -1,5 +1,5 @@
-// The matrix instruction of Hopper: a warpgroup multiplies 64 rows by 32, 64 or 128 columns, over 32
-// bytes of K, both operands in shared memory as the copy engine leaves them (rows of 128 bytes,
+// The matrix instruction of Hopper: a warpgroup multiplies 64 rows by 32, 64 or 128 columns, over
+// 32 bytes of K, both operands in shared memory as the copy engine leaves them (rows of 128 bytes,
 // swizzled). Element 4 j + i of the sums is in row 16 warp + lane / 4 + (i < 2 ? 0 : 8), column
 // 8 j + 2 (lane % 4) + i % 2.
 #pragma once
