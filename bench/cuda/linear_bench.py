@@ -1,0 +1,74 @@
+"""A training step of one layer on a Hopper GPU: octavo.torch's Linear beside torch's own in bf16.
+
+    linear_bench.py [--rows 8192] [--in 4096] [--out 16384] [--repeats 30]
+
+Forward and backward, quantization included; CUDA events around whole steps, in turns, medians.
+"""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+import time
+
+import torch
+
+import octavo.torch as te
+
+
+def step_of(layer, x, dy, recipe=None):
+    def step():
+        x.grad = None
+        layer.weight.grad = None
+        if recipe is None:
+            y = layer(x)
+        else:
+            with te.autocast(enabled=True, recipe=recipe):
+                y = layer(x)
+        y.backward(dy)
+
+    return step
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--rows", type=int, default=8192)
+    parser.add_argument("--in", dest="features", type=int, default=4096)
+    parser.add_argument("--out", type=int, default=16384)
+    parser.add_argument("--repeats", type=int, default=30)
+    args = parser.parse_args()
+    where = dict(device="cuda", dtype=torch.bfloat16)
+    x = torch.randn(args.rows, args.features, requires_grad=True, **where)
+    dy = torch.randn(args.rows, args.out, **where)
+    plain = torch.nn.Linear(args.features, args.out, bias=False, **where)
+    steps = {"torch bf16": step_of(plain, x, dy)}
+    for name in ("MXFP8BlockScaling", "Float8CurrentScaling", "Float8BlockScaling", "DelayedScaling"):
+        layer = te.Linear(
+            args.features, args.out, bias=False, params_dtype=torch.bfloat16, device="cuda"
+        )
+        steps[name] = step_of(layer, x, dy, getattr(te.recipe, name)())
+    for name in list(steps):
+        try:
+            start = time.monotonic()
+            steps[name]()
+            torch.cuda.synchronize()
+            print(f"first step of {name}: {time.monotonic() - start:.2f} s", flush=True)
+        except Exception as error:  # the others are still worth a figure
+            print(f"{name}: {type(error).__name__}: {error}")
+            del steps[name]
+    times = {name: [] for name in steps}
+    for _ in range(args.repeats):
+        for name, step in steps.items():
+            begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+            begin.record()
+            step()
+            end.record()
+            torch.cuda.synchronize()
+            times[name].append(begin.elapsed_time(end))
+    base = statistics.median(times["torch bf16"])
+    for name, ms in times.items():
+        print(f"{name:<24}{statistics.median(ms):9.3f} ms{base / statistics.median(ms):8.2f} x bf16")
+
+
+if __name__ == "__main__":
+    main()

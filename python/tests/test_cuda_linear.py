@@ -1,0 +1,71 @@
+"""Products and octavo.torch's Linear on torch CUDA tensors: the reference's bits where the tensor
+cores are modelled, and the CPU's numbers within what sums and formats can differ."""
+
+from __future__ import annotations
+
+import pathlib
+import sys
+
+import pytest
+
+sys.path.insert(0, str(pathlib.Path(__file__).parent))
+torch = pytest.importorskip("torch", reason="torch is not installed")
+from cuda_testing import needs_cuda, same  # noqa: E402
+
+import octavo as ov  # noqa: E402
+import octavo.torch as te  # noqa: E402
+
+pytestmark = needs_cuda
+
+RECIPES = ["DelayedScaling", "Float8CurrentScaling", "Float8BlockScaling", "MXFP8BlockScaling"]
+
+
+@pytest.mark.parametrize("pair", [("fp8", "fp8"), ("fp8-channel", "fp8"), ("fp8-1x128", "fp8-block")])
+def test_products_are_those_of_the_model(pair):
+    for m, n, k in [(40, 100, 300), (200, 264, 512)]:
+        x, w = torch.randn(m, k), torch.randn(n, k)
+        got = ov.gemm(ov.quantize(x.cuda(), pair[0]), ov.quantize(w.cuda(), pair[1]))
+        here = [ov.quantize(x, pair[0]), ov.quantize(w, pair[1])]
+        assert got.is_cuda and same(got, ov.gemm(*here, accumulator="hopper_fp8"))
+
+
+def relative(got, wanted):
+    got, wanted = got.detach().double().cpu(), wanted.detach().double().cpu()
+    return float((got - wanted).norm() / wanted.norm())
+
+
+# Sums on the tensor cores keep 13 bits within 128 products: 1.3e-4 of normal sums, 5e-4 of sums of
+# one sign (docs/numerics/gemm.md). The next quantization of such a number can take the neighbouring
+# code now and then; nothing is quantized twice here.
+LEAST = 1e-3
+
+
+@pytest.mark.parametrize("name", RECIPES)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
+def test_linear_on_the_device(name, dtype):
+    torch.manual_seed(3)
+    recipe = getattr(te.recipe, name)()
+    here = te.Linear(256, 384, params_dtype=dtype, device="cpu")
+    there = te.Linear(256, 384, params_dtype=dtype, device="cuda")
+    with torch.no_grad():
+        there.weight.copy_(here.weight)
+        there.bias.copy_(here.bias)
+    x, dy = torch.randn(192, 256, dtype=dtype), torch.randn(192, 384, dtype=dtype)
+    results = []
+    for layer, device in ((here, "cpu"), (there, "cuda")):
+        input = x.to(device).requires_grad_()
+        with te.autocast(enabled=True, recipe=recipe):
+            y = layer(input)
+        y.backward(dy.to(device))
+        results.append((y, input.grad, layer.weight.grad, layer.bias.grad))
+    rounding = LEAST if dtype == torch.float32 else 6e-3  # bf16 results, rounded differently
+    for got, wanted in zip(results[1], results[0], strict=True):
+        assert got.device.type == "cuda" and relative(got, wanted) < rounding
+
+
+def test_no_product_leaves_the_device(recwarn):
+    layer = te.Linear(256, 256, device="cuda")
+    x = torch.randn(64, 256, device="cuda", requires_grad=True)
+    with te.autocast(enabled=True, recipe=te.recipe.MXFP8BlockScaling()):
+        layer(x).sum().backward()
+    assert not [w for w in recwarn if "does not offer" in str(w.message)]
