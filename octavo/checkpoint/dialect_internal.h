@@ -59,6 +59,10 @@ struct DialectTable {
                                        std::string_view knows);
 [[nodiscard]] std::string not_divisible(std::string_view who, std::string_view what,
                                         std::int64_t size, std::int64_t by);
+// Blocks of 128 x 128: why rows cannot be cut into them, "" if they can. Loaders take a last block
+// that is cut short, unless another part of a fused matrix follows it (vLLM's
+// validate_fp8_block_shape); columns must come out even, as activations have groups of 128.
+[[nodiscard]] std::string why_no_blocks(std::string_view who, const QuantizedWeight& weight);
 [[nodiscard]] safetensors::TensorPlan plan_tensor(std::string name, safetensors::StoredType type,
                                                   std::initializer_list<std::int64_t> shape);
 // The type that FP8 codes have in a file.
