@@ -1,3 +1,4 @@
+// Which dialects there are, and what they share.
 #include "octavo/checkpoint/dialect.h"
 
 #include <algorithm>

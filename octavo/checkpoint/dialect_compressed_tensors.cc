@@ -175,7 +175,7 @@ std::vector<Tile> tiles_for(const std::string& module, const Json& config) {
   return named;
 }
 
-std::vector<FoundWeight> find(const CheckpointReader& checkpoint) {
+std::vector<FoundWeight> find(const CheckpointReader& checkpoint, Misfits* misfits) {
   const Json& config = quantization_config(checkpoint.config());
   std::vector<FoundWeight> found;
   for (const StoredTensor& tensor : checkpoint.tensors()) {
@@ -189,7 +189,7 @@ std::vector<FoundWeight> find(const CheckpointReader& checkpoint) {
                            .tensor_scale = checkpoint.find(module + ".weight_global_scale"),
                            .said = tiles_for(module, config),
                            .divisor = true};
-    if (packed || parts.scales != nullptr || holds_fp8(tensor)) found.push_back(assemble(parts));
+    if (packed || parts.scales != nullptr || holds_fp8(tensor)) assemble_into(found, parts, misfits);
   }
   return found;
 }

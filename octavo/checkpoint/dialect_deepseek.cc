@@ -69,7 +69,7 @@ void configure(const QuantizedModel& model, Json& config, Json&) {
   words.set("modules_to_not_convert", skipped);
 }
 
-std::vector<FoundWeight> find(const CheckpointReader& checkpoint) {
+std::vector<FoundWeight> find(const CheckpointReader& checkpoint, Misfits* misfits) {
   const Json& config = quantization_config(checkpoint.config());
   const auto& block = config["weight_block_size"].elements();
   const bool powers = config["scale_fmt"].string_or("") == "ue8m0";
@@ -89,7 +89,7 @@ std::vector<FoundWeight> find(const CheckpointReader& checkpoint) {
     }
     if (parts.scales == nullptr && !(name.ends_with(".weight") && holds_fp8(tensor))) continue;
     if (!holds_codes(tensor)) continue;  // a norm's scale has such a name, too
-    found.push_back(assemble(parts));
+    assemble_into(found, parts, misfits);
   }
   return found;
 }

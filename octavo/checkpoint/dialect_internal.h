@@ -38,14 +38,21 @@ struct Extent {
 };
 [[nodiscard]] Extent extent_of(const QuantizedWeight& weight);
 
+// A weight whose parts do not fit together, for those who want to hear of all of them.
+struct Misfit {
+  std::string name, reason;
+};
+using Misfits = std::vector<Misfit>;
+
 struct DialectTable {
   std::string_view name;
   // "" if it can be said; what is common to all is asked before.
   std::string (*why_not)(const QuantizedWeight&);
   std::vector<SpelledTensor> (*spell)(const QuantizedWeight&);
   void (*configure)(const QuantizedModel&, Json& config, Json& hf_quant_config);
-  // The weights of a checkpoint that is of this dialect.
-  std::vector<FoundWeight> (*find)(const CheckpointReader&);
+  // The weights of a checkpoint that is of this dialect. The first misfit is an Error where there is
+  // no list for them.
+  std::vector<FoundWeight> (*find)(const CheckpointReader&, Misfits*);
 };
 [[nodiscard]] const DialectTable& compressed_tensors_dialect();
 [[nodiscard]] const DialectTable& deepseek_dialect();
@@ -53,6 +60,9 @@ struct DialectTable {
 [[nodiscard]] const DialectTable& comfyui_dialect();
 [[nodiscard]] const DialectTable& octavo_dialect();
 [[nodiscard]] const DialectTable& table_of(Dialect dialect);
+
+// recognize(), and what does not fit besides.
+[[nodiscard]] Recognized recognize_all(const CheckpointReader& checkpoint, Misfits* misfits);
 
 // Pieces of reasons, and of spellings.
 [[nodiscard]] std::string no_words_for(std::string_view dialect, const Scaling& scaling,
