@@ -80,6 +80,7 @@ struct QuantizePlan {
   std::vector<TensorAction> actions;  // every tensor of the source, in its order
   std::vector<std::string> files;     // "model-00001-of-00002.safetensors"
   std::string index_name;             // empty: one file and no index
+  std::string config_dtype;           // what config.json is to say weights are; empty: as it is
   int groups = 0;
   QuantizedModel model;
   Dialect source_dialect = Dialect::octavo;  // where actions have found weights
