@@ -1,3 +1,4 @@
+// Expressions as steps of an automaton, and the walk through all of its states at once.
 #include "octavo/base/pattern.h"
 
 #include "octavo/base/error.h"

@@ -1,3 +1,4 @@
+// A model on disk: its files listed, their headers read and held against the index.
 #include "octavo/checkpoint/checkpoint_reader.h"
 
 #include <fcntl.h>
@@ -11,6 +12,7 @@
 #include <filesystem>
 #include <optional>
 
+#include "octavo/base/descriptor_internal.h"
 #include "octavo/base/error.h"
 #include "octavo/checkpoint/shard_index.h"
 
@@ -81,10 +83,7 @@ std::string read_small_file(const std::string& path, std::uint64_t most) {
   const int descriptor = open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
   if (descriptor < 0)
     fail(ErrorCode::io, kOp, "could not open '", shown(path, 200), "': ", std::strerror(errno));
-  struct Closer {
-    int descriptor;
-    ~Closer() { close(descriptor); }
-  } const closer{descriptor};
+  const Descriptor closed_at_the_end(descriptor);
   struct stat status {};
   if (fstat(descriptor, &status) != 0 || !S_ISREG(status.st_mode))
     fail(ErrorCode::io, kOp, "'", shown(path, 200), "' is no plain file");

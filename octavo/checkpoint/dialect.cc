@@ -90,6 +90,12 @@ Extent extent_of(const QuantizedWeight& weight) {
   return extent;
 }
 
+std::string shape_text(const std::vector<std::uint64_t>& shape) {
+  std::string out = "[";
+  for (std::size_t i = 0; i < shape.size(); ++i) out += text(i > 0 ? ", " : "", shape[i]);
+  return out + "]";
+}
+
 std::string no_words_for(std::string_view dialect, const Scaling& scaling, std::string_view knows) {
   return text(dialect, " has no words for ", describe(scaling), "; it knows ", knows);
 }

@@ -189,7 +189,8 @@ std::vector<FoundWeight> find(const CheckpointReader& checkpoint, Misfits* misfi
                            .tensor_scale = checkpoint.find(module + ".weight_global_scale"),
                            .said = tiles_for(module, config),
                            .divisor = true};
-    if (packed || parts.scales != nullptr || holds_fp8(tensor)) assemble_into(found, parts, misfits);
+    if (packed || parts.scales != nullptr || holds_fp8(tensor))
+      assemble_into(found, parts, misfits);
   }
   return found;
 }

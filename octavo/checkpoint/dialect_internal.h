@@ -50,8 +50,8 @@ struct DialectTable {
   std::string (*why_not)(const QuantizedWeight&);
   std::vector<SpelledTensor> (*spell)(const QuantizedWeight&);
   void (*configure)(const QuantizedModel&, Json& config, Json& hf_quant_config);
-  // The weights of a checkpoint that is of this dialect. The first misfit is an Error where there is
-  // no list for them.
+  // The weights of a checkpoint that is of this dialect. The first misfit is an Error where there
+  // is no list for them.
   std::vector<FoundWeight> (*find)(const CheckpointReader&, Misfits*);
 };
 [[nodiscard]] const DialectTable& compressed_tensors_dialect();
@@ -65,6 +65,7 @@ struct DialectTable {
 [[nodiscard]] Recognized recognize_all(const CheckpointReader& checkpoint, Misfits* misfits);
 
 // Pieces of reasons, and of spellings.
+[[nodiscard]] std::string shape_text(const std::vector<std::uint64_t>& shape);  // "[2, 3]"
 [[nodiscard]] std::string no_words_for(std::string_view dialect, const Scaling& scaling,
                                        std::string_view knows);
 [[nodiscard]] std::string not_divisible(std::string_view who, std::string_view what,

@@ -15,10 +15,7 @@ using safetensors::TensorEntry;
 constexpr std::uint64_t kMostSize = std::uint64_t{1} << 48;
 
 std::string shown_entry(const TensorEntry& entry) {
-  std::string out = text(stored_name(entry.type), " [");
-  for (std::size_t i = 0; i < entry.shape.size(); ++i)
-    out += text(i > 0 ? ", " : "", entry.shape[i]);
-  return out + "]";
+  return text(stored_name(entry.type), " ", shape_text(entry.shape));
 }
 
 // A shape that octavo can have; sizes are bounded so that arithmetic on them cannot overflow.

@@ -1,3 +1,4 @@
+// Roles by the words of names.
 #include "octavo/checkpoint/module_role.h"
 
 #include <algorithm>

@@ -1,3 +1,4 @@
+// The table of rules, and the walk through it.
 #include "octavo/checkpoint/verify.h"
 
 #include <algorithm>

@@ -17,12 +17,6 @@ bool is_loaders(Dialect dialect) {
   return dialect != Dialect::comfyui && dialect != Dialect::octavo;
 }
 
-std::string shape_text(const std::vector<std::uint64_t>& shape) {
-  std::string out = "[";
-  for (std::size_t i = 0; i < shape.size(); ++i) out += text(i > 0 ? ", " : "", shape[i]);
-  return out + "]";
-}
-
 // Of which size its tiles are: 0 where the extent does not matter.
 struct Multiples {
   std::int64_t rows = 0, cols = 0;

@@ -1,3 +1,4 @@
+// Two checkpoints, tensor by tensor: paired by name, read as numbers, measured in bands.
 #include "octavo/pipeline/compare_checkpoints.h"
 
 #include <algorithm>

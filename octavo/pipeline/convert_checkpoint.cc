@@ -1,3 +1,4 @@
+// From one spelling to another, or to values: plans that the streaming of quantize carries out.
 #include "octavo/pipeline/convert_checkpoint.h"
 
 #include <algorithm>

@@ -1,3 +1,4 @@
+// Inf in decoded weights, found by bits.
 #include <span>
 
 #include "octavo/base/error.h"

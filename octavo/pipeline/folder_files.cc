@@ -1,3 +1,4 @@
+// Copies, index and config of an output folder.
 #include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -7,6 +8,7 @@
 #include <cstring>
 #include <filesystem>
 
+#include "octavo/base/descriptor_internal.h"
 #include "octavo/base/error.h"
 #include "octavo/base/whole_file.h"
 #include "octavo/checkpoint/shard_index.h"
@@ -22,10 +24,7 @@ void copy_file(const std::string& from, const std::string& to) {
   const int descriptor = open(from.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
   if (descriptor < 0)
     fail(ErrorCode::io, kOp, "could not open '", shown(from, 200), "': ", std::strerror(errno));
-  struct Closer {
-    int descriptor;
-    ~Closer() { close(descriptor); }
-  } const closer{descriptor};
+  const Descriptor closed_at_the_end(descriptor);
   WholeFile out{std::string(kOp), to};
   std::vector<std::byte> window(1 << 20);
   while (true) {

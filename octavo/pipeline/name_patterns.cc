@@ -1,3 +1,4 @@
+// Expressions of the command line, with their option in messages.
 #include <algorithm>
 
 #include "octavo/base/error.h"

@@ -1,3 +1,4 @@
+// What becomes of every tensor: wishes first, then what the target can hold.
 #include "octavo/pipeline/plan.h"
 
 #include <algorithm>

@@ -1,3 +1,4 @@
+// Options over a recipe, one by one, so that each can be refused with its reason.
 #include <functional>
 #include <vector>
 
