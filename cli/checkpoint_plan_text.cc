@@ -7,6 +7,7 @@
 #include "cli/checkpoint_text.h"
 #include "cli/number_text.h"
 #include "cli/terminal.h"
+#include "cli/verdict.h"
 #include "octavo/base/error.h"
 #include "octavo/safetensors/header_writer.h"
 
@@ -91,7 +92,7 @@ std::string plan_text(const CheckpointReader& source, const QuantizePlan& plan) 
                      plan.files.size(), plan.files.size() == 1 ? "" : "s");
   out += fmt::format("  tensors   {} of {} quantized, {:.2f} bits per weight\n", quantized,
                      plan.actions.size(), plan.bits_per_weight);
-  for (const std::string& note : plan.notes)
+  for (const std::string& note : without_floods(plan.notes))
     out += fmt::format("  note: {}\n", octavo::shown(note, 400));
   return out;
 }

@@ -7,6 +7,7 @@
 
 #include "cli/number_text.h"
 #include "cli/terminal.h"
+#include "cli/verdict.h"
 #include "octavo/base/error.h"
 
 namespace octavo::cli {
@@ -100,7 +101,7 @@ std::string summary_text(const CheckpointReport& report) {
     const std::string& advice = report.tensors[order[0]].advice;
     if (!advice.empty()) out += fmt::format("\n  advice: {}\n", octavo::shown(advice, 200));
   }
-  for (const std::string& note : report.notes)
+  for (const std::string& note : without_floods(report.notes))
     out += fmt::format("  note: {}\n", octavo::shown(note, 400));
   return out;
 }

@@ -7,11 +7,14 @@
 
 #include "cli/checkpoint_watch.h"
 #include "cli/command.h"
+#include "cli/finished.h"
 #include "cli/names.h"
 #include "cli/number_text.h"
 #include "cli/output_name.h"
+#include "cli/quantize_checkpoint_run.h"
 #include "cli/size_argument.h"
 #include "cli/terminal.h"
+#include "cli/verdict.h"
 #include "octavo/base/error.h"
 #include "octavo/base/thread_pool.h"
 #include "octavo/pipeline/convert_checkpoint.h"
@@ -30,19 +33,26 @@ constexpr const char* kDequantizeExamples = R"(Examples:
   octavo dequantize out/ -o plain/ --dtype f32)";
 
 struct Arguments {
-  std::string input, output, target, dtype = "bf16", max_memory;
+  std::string input, output, target, dtype = "bf16", nonfinite = "error", max_memory;
   int threads = 0;
   bool resume = false;
 };
 
 using Work = std::function<ConvertResult(const ConvertOptions&)>;
 
-int run(const std::string& op, const Arguments& arguments, const Globals& globals,
-        const Work& work) {
+// `what` is what config.json says was done, as the library writes it.
+int run(const std::string& op, const std::string& what, const Arguments& arguments,
+        const Globals& globals, const Work& work) {
   output_name(op, arguments.output);
-  ConvertOptions options{.threads = arguments.threads, .resume = arguments.resume};
+  ConvertOptions options{.threads = arguments.threads,
+                         .resume = arguments.resume,
+                         .clamp_non_finite = arguments.nonfinite == "clamp"};
   if (!arguments.max_memory.empty())
-    options.max_memory = size_argument(text('[', op, "] --max-memory:"), arguments.max_memory);
+    options.max_memory = memory_argument(text('[', op, "] --max-memory:"), arguments.max_memory);
+  if (arguments.resume && is_finished(arguments.output, {{"work", what}})) {
+    say_finished(op, arguments.output);
+    return kGood;
+  }
   ConvertResult result;
   bool done = false;
   {
@@ -76,7 +86,7 @@ int run(const std::string& op, const Arguments& arguments, const Globals& global
     print(fmt::format("{} weights of {}, {} -> {}, {:.2f} s\n", grouped(result.weights),
                       name_of(result.from), bytes_text(before),
                       bytes_text(static_cast<double>(result.bytes_after)), result.seconds));
-    for (const std::string& note : result.notes)
+    for (const std::string& note : without_floods(result.notes))
       print(fmt::format("  note: {}\n", octavo::shown(note, 400)));
   }
   finish_stdout();  // before what is said about it
@@ -118,7 +128,8 @@ Command add_convert(CLI::App& program, Globals& globals) {
   return {app, [arguments, &globals] {
             const Dialect target = named_argument("[convert] --target:", arguments->target,
                                                   dialect_names(), parse_dialect);
-            return run("convert", *arguments, globals, [&](const ConvertOptions& options) {
+            const std::string what = text("convert to ", name_of(target));
+            return run("convert", what, *arguments, globals, [&](const ConvertOptions& options) {
               return convert_checkpoint(arguments->input, arguments->output, target, options);
             });
           }};
@@ -133,12 +144,17 @@ Command add_dequantize(CLI::App& program, Globals& globals) {
   app->add_option("--dtype", arguments->dtype,
                   "Of the weights: " + listed(dequantized_dtype_names()) + " (default bf16)")
       ->type_name("TYPE");
+  app->add_option("--nonfinite", arguments->nonfinite,
+                  "Values beyond the type: error (default), or clamp to its largest")
+      ->type_name("RULE")
+      ->check(CLI::IsMember(nonfinite_names()).description(""));
   return {app, [arguments, &globals] {
             const Element element = element_argument("[dequantize] --dtype:", arguments->dtype);
             if (element.is_code() || element.dtype == DType::f64)
               throw UsageError(text("[dequantize] --dtype: got '", cli::shown(arguments->dtype),
                                     "', wanted one of ", listed(dequantized_dtype_names())));
-            return run("dequantize", *arguments, globals, [&](const ConvertOptions& options) {
+            const std::string what = text("dequantize to ", dtype_name(element.dtype));
+            return run("dequantize", what, *arguments, globals, [&](const ConvertOptions& options) {
               return dequantize_checkpoint(arguments->input, arguments->output, element.dtype,
                                            options);
             });

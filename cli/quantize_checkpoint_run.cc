@@ -2,17 +2,20 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
 #include <filesystem>
-#include <regex>
 
 #include "cli/checkpoint_text.h"
 #include "cli/checkpoint_watch.h"
+#include "cli/finished.h"
 #include "cli/names.h"
 #include "cli/output_name.h"
 #include "cli/size_argument.h"
 #include "cli/terminal.h"
+#include "cli/verdict.h"
 #include "octavo/base/error.h"
+#include "octavo/base/pattern.h"
 #include "octavo/base/whole_file.h"
 #include "octavo/pipeline/quantize_checkpoint.h"
 
@@ -33,9 +36,9 @@ template <typename... Parts>
 
 void check_expression(const char* option, const std::string& typed) {
   try {
-    const std::regex compiles(typed);
-  } catch (const std::regex_error&) {
-    refuse(option, ": got '", cli::shown(typed), "', which is no regular expression");
+    const Pattern compiles(typed);
+  } catch (const Error& error) {
+    refuse(option, ": ", reason_of(error));
   }
 }
 
@@ -98,7 +101,34 @@ QuantizePlanOptions plan_options(const QuantizeArguments& common,
   out.clamp_non_finite = arguments.nonfinite == "clamp";
   if (!arguments.shard_size.empty())
     out.shard_bytes = size_argument("[quantize] --shard-size:", arguments.shard_size);
+  try {
+    check_plan_options(out);
+  } catch (const Error& error) {
+    refuse(reason_of(error));
+  }
   return out;
+}
+
+// An expression that includes nothing is a slip of the finger, whatever the model.
+void check_includes(const CheckpointReader& source, const std::vector<std::string>& include) {
+  for (const std::string& typed : include) {
+    const Pattern pattern(typed);
+    const auto& tensors = source.tensors();
+    if (std::none_of(tensors.begin(), tensors.end(),
+                     [&](const StoredTensor& tensor) { return pattern.is_in(tensor.name()); }))
+      refuse("--include: '", cli::shown(typed),
+             "' is found in no tensor's name; octavo inspect lists them");
+  }
+}
+
+// What servers make of it. Codes are what was just written, so they are not read again.
+void add_verdict(const std::string& output, Json& json, std::string& text) {
+  const VerifyOptions options{.codes = false};
+  const CheckpointReader written(output);
+  const std::vector<Finding> findings = verify(written, options);
+  const Verdict verdict = verdict_of(options.loaders, findings);
+  text += verdict_text(verdict, true);
+  json.set("servers", json_of(verdict));
 }
 
 int dry_run(const std::string& input, const QuantizePlanOptions& options, const Globals& globals) {
@@ -192,7 +222,8 @@ int run_quantize_checkpoint(const QuantizeArguments& common, const CheckpointArg
   std::vector<Gate> gates;
   for (const std::string& typed : common.gates) gates.push_back(parse_gate(typed));
   if (!arguments.max_memory.empty())
-    options.max_memory = size_argument("[quantize] --max-memory:", arguments.max_memory);
+    options.max_memory = memory_argument("[quantize] --max-memory:", arguments.max_memory);
+  if (!arguments.include.empty()) check_includes(CheckpointReader(common.input), arguments.include);
   if (arguments.dry_run) return dry_run(common.input, options.plan, globals);
   if (common.output.empty())
     refuse("got no -o; say where the quantized checkpoint goes, or --dry-run for the plan alone");
@@ -200,6 +231,12 @@ int run_quantize_checkpoint(const QuantizeArguments& common, const CheckpointArg
   if (!arguments.report.empty()) {
     check_ending("quantize", "--report", arguments.report, ".html");
     const WholeFile could_be_written("quantize", output_name("quantize", arguments.report));
+  }
+  if (arguments.resume &&
+      is_finished(common.output, {{"recipe", options.plan.recipe},
+                                  {"target", std::string(name_of(options.plan.target))}})) {
+    say_finished("quantize", common.output);
+    return kGood;
   }
   CheckpointReport report;
   {
@@ -216,7 +253,13 @@ int run_quantize_checkpoint(const QuantizeArguments& common, const CheckpointArg
     CheckpointWatch::die();
   }
   if (!arguments.report.empty()) write_whole_file("quantize", arguments.report, html_of(report));
-  print(globals.json ? octavo::json_of(report).dump() + "\n" : summary_text(report));
+  Json json = octavo::json_of(report);
+  std::string summary = summary_text(report);
+  const bool for_servers =
+      options.plan.target != Dialect::comfyui && options.plan.target != Dialect::octavo;
+  if (for_servers && !common.output.ends_with(".safetensors"))
+    add_verdict(common.output, json, summary);
+  print(globals.json ? json.dump() + "\n" : summary);
   finish_stdout();  // before what is said about it
   say(fmt::format("wrote {}", octavo::shown(common.output, 400)));
   if (!arguments.report.empty()) say(fmt::format("wrote {}", octavo::shown(arguments.report, 400)));

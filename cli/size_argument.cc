@@ -34,4 +34,12 @@ std::uint64_t size_argument(std::string_view where, const std::string& typed) {
   return static_cast<std::uint64_t>(bytes);
 }
 
+std::uint64_t memory_argument(std::string_view where, const std::string& typed) {
+  constexpr std::uint64_t kLeast = 16ULL << 20;  // QuantizeCheckpointOptions::max_memory
+  const std::uint64_t bytes = size_argument(where, typed);
+  if (bytes < kLeast)
+    throw UsageError(text(where, " got '", cli::shown(typed), "', wanted at least 16M"));
+  return bytes;
+}
+
 }  // namespace octavo::cli

@@ -2,11 +2,14 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <map>
 #include <memory>
+#include <tuple>
 
 #include "cli/command.h"
 #include "cli/names.h"
 #include "cli/terminal.h"
+#include "cli/verdict.h"
 #include "octavo/base/error.h"
 #include "octavo/checkpoint/dialect.h"
 #include "octavo/checkpoint/verify.h"
@@ -20,7 +23,7 @@ constexpr const char* kExamples = R"(Examples:
   octavo verify out/ --tensor-parallel 8             split over eight devices
   octavo verify out/ --json                          findings for a program to read
 
-Reads configuration, headers and scales, and runs no server. Findings are errors (it does not load,
+Reads configuration, headers, scales and codes (--no-codes leaves them out), and runs no server. Findings are errors (it does not load,
 or loads as something else) or warnings. The exit code is 1 if there is an error, or with --strict if
 there is any finding.)";
 
@@ -28,7 +31,7 @@ struct Arguments {
   std::string input;
   std::vector<std::string> loaders;
   int tensor_parallel = 1;
-  bool strict = false, rules = false;
+  bool strict = false, rules = false, no_codes = false;
 };
 
 std::vector<Loader> loaders_of(const std::vector<std::string>& typed) {
@@ -38,16 +41,29 @@ std::vector<Loader> loaders_of(const std::vector<std::string>& typed) {
   return out;
 }
 
+// One line for all loaders that a finding is of, and of those that differ in numbers alone the
+// first three.
 std::string findings_text(const std::vector<Finding>& findings) {
   const Style style(stdout);
-  std::string out;
+  std::vector<std::pair<Finding, std::string>> merged;  // with the names of all its loaders
+  std::map<std::tuple<Severity, std::string, std::string, std::string>, std::size_t> places;
   for (const Finding& finding : findings) {
-    const bool error = finding.severity == Severity::error;
-    out += fmt::format("{} {}: {}: {}{}\n", error ? style.bad("error") : style.warn("warning"),
-                       finding.loader, finding.rule,
-                       finding.tensor.empty() ? "" : octavo::shown(finding.tensor, 160) + ": ",
-                       octavo::shown(finding.message, 500));
+    const auto [at, is_new] = places.try_emplace(
+        {finding.severity, finding.rule, finding.tensor, finding.message}, merged.size());
+    if (is_new)
+      merged.emplace_back(finding, finding.loader);
+    else
+      merged[at->second].second += ", " + finding.loader;
   }
+  std::vector<std::string> lines;
+  for (const auto& [finding, loaders] : merged)
+    lines.push_back(fmt::format(
+        "{} {}: {}: {}{}",
+        finding.severity == Severity::error ? style.bad("error") : style.warn("warning"), loaders,
+        finding.rule, finding.tensor.empty() ? "" : octavo::shown(finding.tensor, 160) + ": ",
+        octavo::shown(finding.message, 500)));
+  std::string out;
+  for (const std::string& line : without_floods(lines)) out += line + "\n";
   return out;
 }
 
@@ -91,7 +107,7 @@ int run_verify(const Arguments& arguments, const Globals& globals) {
   if (arguments.rules) return print_rules(globals);
   if (arguments.input.empty())
     throw UsageError("[verify] got no checkpoint; give a folder or a .safetensors file");
-  VerifyOptions options{.tensor_parallel = arguments.tensor_parallel};
+  VerifyOptions options{.tensor_parallel = arguments.tensor_parallel, .codes = !arguments.no_codes};
   if (!arguments.loaders.empty()) options.loaders = loaders_of(arguments.loaders);
   const CheckpointReader checkpoint(arguments.input);
   const std::vector<Finding> findings = verify(checkpoint, options);
@@ -104,18 +120,7 @@ int run_verify(const Arguments& arguments, const Globals& globals) {
     print(json_of(recognized, findings, good).dump() + "\n");
     return good ? kGood : kFailed;
   }
-  // "vllm, transformers", by whether any error is theirs.
-  std::string loads, fails;
-  for (const Loader loader : options.loaders) {
-    const bool wrong = std::any_of(findings.begin(), findings.end(), [&](const Finding& finding) {
-      return finding.severity == Severity::error &&
-             (finding.loader == name_of(loader) || finding.loader == "all");
-    });
-    std::string& into = wrong ? fails : loads;
-    into += text(into.empty() ? "" : ", ", name_of(loader));
-  }
   print(findings_text(findings));
-  const Style style(stdout);
   const std::string what = recognized.quantized
                                ? fmt::format("{}, {} quantized weights",
                                              name_of(recognized.dialect), recognized.weights.size())
@@ -123,8 +128,7 @@ int run_verify(const Arguments& arguments, const Globals& globals) {
   const auto warnings = static_cast<std::ptrdiff_t>(findings.size()) - errors;
   print(fmt::format("{} ({}): {} error{}, {} warning{}\n", octavo::shown(arguments.input, 200),
                     what, errors, errors == 1 ? "" : "s", warnings, warnings == 1 ? "" : "s"));
-  if (!loads.empty()) print(fmt::format("  {} {}\n", style.good("loads in      "), loads));
-  if (!fails.empty()) print(fmt::format("  {} {}\n", style.bad("does not load:"), fails));
+  print(verdict_text(verdict_of(options.loaders, findings), false));
   return good ? kGood : kFailed;
 }
 
@@ -146,6 +150,8 @@ Command add_verify(CLI::App& program, Globals& globals) {
       ->type_name("N")
       ->check(CLI::Range(1, 4096).description(""));
   app->add_flag("--strict", arguments->strict, "Warnings are failures too");
+  app->add_flag("--no-codes", arguments->no_codes,
+                "Do not read codes, only configuration, headers and scales");
   app->add_flag("--rules", arguments->rules, "List the rules");
   return {app, [arguments, &globals] { return run_verify(*arguments, globals); }};
 }

@@ -1,3 +1,4 @@
+// A model on disk: its files listed, their headers read and held against the index.
 #include "octavo/checkpoint/checkpoint_reader.h"
 
 #include <fcntl.h>
@@ -11,6 +12,7 @@
 #include <filesystem>
 #include <optional>
 
+#include "octavo/base/descriptor_internal.h"
 #include "octavo/base/error.h"
 #include "octavo/checkpoint/shard_index.h"
 
@@ -61,16 +63,27 @@ std::string list_of(const std::vector<std::string>& names) {
   return names.size() > 4 ? out + ", ..." : out;
 }
 
+// A checkpoint within a checkpoint, such as an output that was put there, or an unfinished one.
+bool is_another_model(const std::string& folder) {
+  std::error_code ignored;
+  if (std::filesystem::exists(folder + "/octavo-progress.json", ignored)) return true;
+  const std::string config = text(folder, "/", kConfig);
+  if (!std::filesystem::is_regular_file(config, ignored)) return false;
+  try {
+    const Json words = parse_json(read_small_file(config, kMostConfigBytes), kConfig);
+    return words.has("architectures") || words.has("model_type") || words.has("octavo");
+  } catch (const Error&) {
+    return false;
+  }
+}
+
 }  // namespace
 
 std::string read_small_file(const std::string& path, std::uint64_t most) {
   const int descriptor = open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
   if (descriptor < 0)
     fail(ErrorCode::io, kOp, "could not open '", shown(path, 200), "': ", std::strerror(errno));
-  struct Closer {
-    int descriptor;
-    ~Closer() { close(descriptor); }
-  } const closer{descriptor};
+  const Descriptor closed_at_the_end(descriptor);
   struct stat status {};
   if (fstat(descriptor, &status) != 0 || !S_ISREG(status.st_mode))
     fail(ErrorCode::io, kOp, "'", shown(path, 200), "' is no plain file");
@@ -153,11 +166,67 @@ void CheckpointReader::open_folder() {
   }
   const auto read_config = [&](std::string_view name) {
     const std::string file = text(path_, "/", name);
-    return contains(names, name) ? parse_json(read_small_file(file, kMostConfigBytes), name)
-                                 : Json();
+    if (!contains(names, name)) return Json();
+    try {
+      return parse_json(read_small_file(file, kMostConfigBytes), name);
+    } catch (const Error& error) {
+      if (error.code() == ErrorCode::io) throw;
+      fail(error.code(), kOp, "'", shown(path_, 200), "': ", reason_of(error));
+    }
   };
+  find_in_subfolders();
   config_ = read_config(kConfig);
   hf_quant_config_ = read_config(kHfQuantConfig);
+}
+
+// What some models have in folders of their own: 1_Pooling/config.json, 2_Dense/model.safetensors.
+// A folder with weights and a config is a module; weights without one are another form of the
+// model.
+void CheckpointReader::find_in_subfolders() {
+  constexpr int kMostDepth = 4;
+  constexpr std::size_t kMostFiles = 10'000;
+  namespace fs = std::filesystem;
+  std::vector<std::string> found;
+  std::size_t links = 0, seen = 0;
+  std::error_code error;
+  for (fs::recursive_directory_iterator at(path_, error), end;
+       !error && at != end && seen < kMostFiles; at.increment(error)) {
+    ++seen;
+    std::error_code ignored;
+    const std::string name = at->path().filename().string();
+    const bool hidden = name.starts_with('.') || name == "__pycache__";
+    if (at->is_directory(ignored) &&
+        (hidden || at.depth() + 1 >= kMostDepth || at->is_symlink(ignored)))
+      at.disable_recursion_pending();
+    if (at->is_directory(ignored) && is_another_model(at->path().string())) {
+      notes_.push_back(text("'", shown(name, 80), "' is a model of its own and is left out"));
+      at.disable_recursion_pending();
+    }
+    if (at.depth() == 0 || hidden) continue;
+    if (at->is_symlink(ignored)) {
+      ++links;
+    } else if (at->is_regular_file(ignored)) {
+      found.push_back(fs::path(at->path()).lexically_relative(path_).generic_string());
+    }
+  }
+  std::sort(found.begin(), found.end());
+  std::size_t weights = 0;
+  for (std::string& name : found) {
+    const std::string config = name.substr(0, name.rfind('/') + 1) + std::string(kConfig);
+    const bool module = name.ends_with(kWeights) && contains(found, config);
+    if (!module && (name.ends_with(kWeights) || is_other_weights(name))) {
+      ++weights;
+    } else {
+      other_files_.push_back(name);
+    }
+  }
+  if (weights > 0)
+    notes_.push_back(text(weights, " files of other weights in subfolders are left out"));
+  if (links > 0)
+    notes_.push_back(text(links, " links in subfolders are left out: they are not followed"));
+  if (seen >= kMostFiles)
+    notes_.push_back(
+        text("subfolders have more than ", kMostFiles, " files; the rest is left out"));
 }
 
 void CheckpointReader::take_tensors(const ShardIndex* index) {

@@ -41,8 +41,9 @@ class OCTAVO_API CheckpointReader {
   [[nodiscard]] const std::vector<safetensors::FileReader>& files() const { return files_; }
   // The index's name, "model.safetensors.index.json"; empty where there is none.
   [[nodiscard]] const std::string& index_name() const { return index_name_; }
-  // What else is in the folder (names, no folders): tokenizers and the like, to be copied. Neither
-  // what the members below have, nor weights in other files.
+  // What else is in the folder: tokenizers and the like, to be copied, those of subfolders as
+  // "1_Pooling/config.json". Neither what the members below have, nor weights in other files; links
+  // in subfolders are left out, with a note.
   [[nodiscard]] const std::vector<std::string>& other_files() const { return other_files_; }
   // What is odd and no error: a wrong total_size, weights that no index names.
   [[nodiscard]] const std::vector<std::string>& notes() const { return notes_; }
@@ -62,6 +63,7 @@ class OCTAVO_API CheckpointReader {
   bool is_folder_ = false;
   std::vector<safetensors::FileReader> files_;
   void open_folder();
+  void find_in_subfolders();
   void take_tensors(const struct ShardIndex* index);
 
   std::string index_name_;

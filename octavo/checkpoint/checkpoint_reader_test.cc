@@ -52,6 +52,37 @@ TEST_F(CheckpointReaderTest, ReadsShards) {
   EXPECT_TRUE(has(message_of([&] { (void)reader.at("q"); }, ErrorCode::invalid_argument), "'q'"));
 }
 
+TEST_F(CheckpointReaderTest, FindsWhatSubfoldersHave) {
+  index(kRight, "22");
+  save("model/1_Pooling/config.json", "{}");
+  save("model/2_Dense/config.json", R"({"in_features": 2})");
+  save("model/2_Dense/model.safetensors", "a module");
+  save("model/onnx/model.onnx", "another form");
+  save("model/original/w.safetensors", "another form");
+  save("model/.git/config", "hidden");
+  save("model/out/config.json", R"({"model_type": "llama"})");
+  save("model/out/tokenizer.json", "{}");
+  save("model/a/b/c/d/e/deep.txt", "too deep");
+  save("secret", "outside");
+  std::filesystem::create_symlink(path("secret"), path("model/1_Pooling/link"));
+  std::filesystem::create_directory_symlink(path("model"), path("model/2_Dense/loop"));
+  const CheckpointReader reader(path("model"));
+  EXPECT_EQ(reader.other_files(),
+            (std::vector<std::string>{"1_Pooling/config.json", "2_Dense/config.json",
+                                      "2_Dense/model.safetensors"}));
+  std::string notes;
+  for (const std::string& note : reader.notes()) notes += note + "\n";
+  EXPECT_TRUE(has(notes, "2 files of other weights") && has(notes, "2 links") &&
+              has(notes, "'out' is a model"))
+      << notes;
+}
+
+TEST_F(CheckpointReaderTest, MessagesAboutAConfigNameTheFolder) {
+  index(kRight, "22");
+  save("model/config.json", "{");
+  EXPECT_TRUE(has(refusal(), path("model")) && has(refusal(), "config.json")) << refusal();
+}
+
 TEST_F(CheckpointReaderTest, ReadsOneFile) {
   const CheckpointReader reader(path("model/two.safetensors"));
   EXPECT_FALSE(reader.is_folder());

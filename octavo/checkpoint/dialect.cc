@@ -1,3 +1,4 @@
+// Which dialects there are, and what they share.
 #include "octavo/checkpoint/dialect.h"
 
 #include <algorithm>
@@ -6,6 +7,7 @@
 
 #include "octavo/base/error.h"
 #include "octavo/checkpoint/dialect_internal.h"
+#include "octavo/checkpoint/module_role.h"
 #include "octavo/checkpoint/quantized_file_internal.h"
 
 namespace octavo {
@@ -88,6 +90,12 @@ Extent extent_of(const QuantizedWeight& weight) {
   return extent;
 }
 
+std::string shape_text(const std::vector<std::uint64_t>& shape) {
+  std::string out = "[";
+  for (std::size_t i = 0; i < shape.size(); ++i) out += text(i > 0 ? ", " : "", shape[i]);
+  return out + "]";
+}
+
 std::string no_words_for(std::string_view dialect, const Scaling& scaling, std::string_view knows) {
   return text(dialect, " has no words for ", describe(scaling), "; it knows ", knows);
 }
@@ -95,6 +103,15 @@ std::string no_words_for(std::string_view dialect, const Scaling& scaling, std::
 std::string not_divisible(std::string_view who, std::string_view what, std::int64_t size,
                           std::int64_t by) {
   return text(who, " wants ", what, " in multiples of ", by, ", got ", size);
+}
+
+std::string why_no_blocks(std::string_view who, const QuantizedWeight& weight) {
+  const Extent extent = extent_of(weight);
+  if (extent.cols % kBlock != 0) return not_divisible(who, "columns", extent.cols, kBlock);
+  if (extent.matrix_rows % kBlock == 0) return "";
+  const bool stack = extent.rows != extent.matrix_rows;
+  if (!stack && fused_place(weight.module) != FusedPlace::inner) return "";
+  return not_divisible(who, "rows", extent.matrix_rows, kBlock);
 }
 
 TensorPlan plan_tensor(std::string name, StoredType type,

@@ -99,7 +99,7 @@ Json layers_in_metadata(const CheckpointReader& checkpoint) {
   return {};
 }
 
-std::vector<FoundWeight> find(const CheckpointReader& checkpoint) {
+std::vector<FoundWeight> find(const CheckpointReader& checkpoint, Misfits* misfits) {
   const Json layers = layers_in_metadata(checkpoint);
   std::vector<FoundWeight> found;
   for (const StoredTensor& tensor : checkpoint.tensors()) {
@@ -122,7 +122,7 @@ std::vector<FoundWeight> find(const CheckpointReader& checkpoint) {
     parts.swizzled = format == "nvfp4" || format == "mxfp8";
     const auto& shape = words["orig_shape"].elements();
     if (shape.size() == 2) parts.shape = Shape{shape[0].integer_or(-1), shape[1].integer_or(-1)};
-    found.push_back(assemble(parts));
+    assemble_into(found, parts, misfits);
   }
   return found;
 }

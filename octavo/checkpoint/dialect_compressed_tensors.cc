@@ -58,9 +58,8 @@ std::string why_not(const QuantizedWeight& weight) {
   const Extent extent = extent_of(weight);
   if (extent.rows == 0 || extent.cols == 0) return "it has no elements";
   const Words words = words_of(*scheme);
-  if (*scheme == Scheme::fp8_block && extent.rows % kBlock != 0)
-    return not_divisible(kName, "rows", extent.rows, kBlock);
-  const std::int64_t group = *scheme == Scheme::fp8_block ? kBlock : words.group_size;
+  if (*scheme == Scheme::fp8_block) return why_no_blocks(kName, weight);
+  const std::int64_t group = words.group_size;
   if (group > 0 && extent.cols % group != 0)
     return not_divisible(kName, "columns", extent.cols, group);
   return "";
@@ -86,7 +85,7 @@ std::vector<SpelledTensor> spell(const QuantizedWeight& weight) {
     case Scheme::fp8_channel:
       return {plain, scale(float_scale, {rows, 1})};
     case Scheme::fp8_block:
-      return {plain, scale(float_scale, {rows / kBlock, cols / kBlock})};
+      return {plain, scale(float_scale, {(rows + kBlock - 1) / kBlock, cols / kBlock})};
     case Scheme::mxfp8:
       return {plain, scale(StoredType::u8, {rows, cols / 32})};
     case Scheme::mxfp6:
@@ -176,7 +175,7 @@ std::vector<Tile> tiles_for(const std::string& module, const Json& config) {
   return named;
 }
 
-std::vector<FoundWeight> find(const CheckpointReader& checkpoint) {
+std::vector<FoundWeight> find(const CheckpointReader& checkpoint, Misfits* misfits) {
   const Json& config = quantization_config(checkpoint.config());
   std::vector<FoundWeight> found;
   for (const StoredTensor& tensor : checkpoint.tensors()) {
@@ -190,7 +189,8 @@ std::vector<FoundWeight> find(const CheckpointReader& checkpoint) {
                            .tensor_scale = checkpoint.find(module + ".weight_global_scale"),
                            .said = tiles_for(module, config),
                            .divisor = true};
-    if (packed || parts.scales != nullptr || holds_fp8(tensor)) found.push_back(assemble(parts));
+    if (packed || parts.scales != nullptr || holds_fp8(tensor))
+      assemble_into(found, parts, misfits);
   }
   return found;
 }

@@ -28,19 +28,15 @@ std::string why_not(const QuantizedWeight& weight) {
            "'.weight'";
   if (weight.shape.rank() == 2 && !weight.name.ends_with(".weight"))
     return "its name does not end in '.weight'";
-  const bool blocks = scheme == Scheme::fp8_block;
-  if (blocks && extent.matrix_rows % kBlock != 0)
-    return not_divisible(kName, "rows", extent.matrix_rows, kBlock);
-  if (extent.cols % (blocks ? kBlock : 32) != 0)
-    return not_divisible(kName, "columns", extent.cols, blocks ? kBlock : 32);
-  return "";
+  if (scheme == Scheme::fp8_block) return why_no_blocks(kName, weight);
+  return extent.cols % 32 == 0 ? "" : not_divisible(kName, "columns", extent.cols, 32);
 }
 
 std::vector<SpelledTensor> spell(const QuantizedWeight& weight) {
   const bool blocks = scheme_of(weight.scaling) == Scheme::fp8_block;
   const std::vector<std::uint64_t> shape(weight.shape.sizes().begin(), weight.shape.sizes().end());
   std::vector<std::uint64_t> grid = shape;
-  if (blocks) grid[grid.size() - 2] /= kBlock;
+  if (blocks) grid[grid.size() - 2] = (grid[grid.size() - 2] + kBlock - 1) / kBlock;
   grid.back() /= blocks ? kBlock : 32;
   return {{.plan = {.name = weight.name, .type = StoredType::f8_e4m3, .shape = shape}},
           {.plan = {.name = weight.name + "_scale_inv",
@@ -73,7 +69,7 @@ void configure(const QuantizedModel& model, Json& config, Json&) {
   words.set("modules_to_not_convert", skipped);
 }
 
-std::vector<FoundWeight> find(const CheckpointReader& checkpoint) {
+std::vector<FoundWeight> find(const CheckpointReader& checkpoint, Misfits* misfits) {
   const Json& config = quantization_config(checkpoint.config());
   const auto& block = config["weight_block_size"].elements();
   const bool powers = config["scale_fmt"].string_or("") == "ue8m0";
@@ -93,7 +89,7 @@ std::vector<FoundWeight> find(const CheckpointReader& checkpoint) {
     }
     if (parts.scales == nullptr && !(name.ends_with(".weight") && holds_fp8(tensor))) continue;
     if (!holds_codes(tensor)) continue;  // a norm's scale has such a name, too
-    found.push_back(assemble(parts));
+    assemble_into(found, parts, misfits);
   }
   return found;
 }

@@ -38,14 +38,21 @@ struct Extent {
 };
 [[nodiscard]] Extent extent_of(const QuantizedWeight& weight);
 
+// A weight whose parts do not fit together, for those who want to hear of all of them.
+struct Misfit {
+  std::string name, reason;
+};
+using Misfits = std::vector<Misfit>;
+
 struct DialectTable {
   std::string_view name;
   // "" if it can be said; what is common to all is asked before.
   std::string (*why_not)(const QuantizedWeight&);
   std::vector<SpelledTensor> (*spell)(const QuantizedWeight&);
   void (*configure)(const QuantizedModel&, Json& config, Json& hf_quant_config);
-  // The weights of a checkpoint that is of this dialect.
-  std::vector<FoundWeight> (*find)(const CheckpointReader&);
+  // The weights of a checkpoint that is of this dialect. The first misfit is an Error where there
+  // is no list for them.
+  std::vector<FoundWeight> (*find)(const CheckpointReader&, Misfits*);
 };
 [[nodiscard]] const DialectTable& compressed_tensors_dialect();
 [[nodiscard]] const DialectTable& deepseek_dialect();
@@ -54,11 +61,19 @@ struct DialectTable {
 [[nodiscard]] const DialectTable& octavo_dialect();
 [[nodiscard]] const DialectTable& table_of(Dialect dialect);
 
+// recognize(), and what does not fit besides.
+[[nodiscard]] Recognized recognize_all(const CheckpointReader& checkpoint, Misfits* misfits);
+
 // Pieces of reasons, and of spellings.
+[[nodiscard]] std::string shape_text(const std::vector<std::uint64_t>& shape);  // "[2, 3]"
 [[nodiscard]] std::string no_words_for(std::string_view dialect, const Scaling& scaling,
                                        std::string_view knows);
 [[nodiscard]] std::string not_divisible(std::string_view who, std::string_view what,
                                         std::int64_t size, std::int64_t by);
+// Blocks of 128 x 128: why rows cannot be cut into them, "" if they can. Loaders take a last block
+// that is cut short, unless another part of a fused matrix follows it (vLLM's
+// validate_fp8_block_shape); columns must come out even, as activations have groups of 128.
+[[nodiscard]] std::string why_no_blocks(std::string_view who, const QuantizedWeight& weight);
 [[nodiscard]] safetensors::TensorPlan plan_tensor(std::string name, safetensors::StoredType type,
                                                   std::initializer_list<std::int64_t> shape);
 // The type that FP8 codes have in a file.

@@ -144,7 +144,7 @@ std::vector<Tile> tiles_for(const std::string& module, const CheckpointReader& c
   return {};
 }
 
-std::vector<FoundWeight> find(const CheckpointReader& checkpoint) {
+std::vector<FoundWeight> find(const CheckpointReader& checkpoint, Misfits* misfits) {
   std::vector<FoundWeight> found;
   for (const StoredTensor& tensor : checkpoint.tensors()) {
     const std::string& name = tensor.name();
@@ -154,7 +154,7 @@ std::vector<FoundWeight> find(const CheckpointReader& checkpoint) {
                            .scales = checkpoint.find(name + "_scale"),
                            .tensor_scale = checkpoint.find(name + "_scale_2"),
                            .said = tiles_for(std::string(module_of(name)), checkpoint)};
-    if (parts.scales != nullptr || holds_fp8(tensor)) found.push_back(assemble(parts));
+    if (parts.scales != nullptr || holds_fp8(tensor)) assemble_into(found, parts, misfits);
   }
   return found;
 }

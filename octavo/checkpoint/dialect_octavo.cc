@@ -61,7 +61,7 @@ FoundWeight found_weight(const CheckpointReader& checkpoint, const std::string& 
   }
 }
 
-std::vector<FoundWeight> find(const CheckpointReader& checkpoint) {
+std::vector<FoundWeight> find(const CheckpointReader& checkpoint, Misfits*) {
   std::vector<FoundWeight> found;
   for (const auto& file : checkpoint.files()) {
     if (!describes_itself(file)) continue;  // a shard of other tensors

@@ -1,3 +1,4 @@
+// The second level of NVFP4, there and back through the amax that explains it.
 #include <array>
 #include <cmath>
 #include <limits>

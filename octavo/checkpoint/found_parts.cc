@@ -1,3 +1,4 @@
+// From tensors that were found to a weight: what types and shapes say.
 #include <algorithm>
 #include <array>
 
@@ -14,10 +15,7 @@ using safetensors::TensorEntry;
 constexpr std::uint64_t kMostSize = std::uint64_t{1} << 48;
 
 std::string shown_entry(const TensorEntry& entry) {
-  std::string out = text(stored_name(entry.type), " [");
-  for (std::size_t i = 0; i < entry.shape.size(); ++i)
-    out += text(i > 0 ? ", " : "", entry.shape[i]);
-  return out + "]";
+  return text(stored_name(entry.type), " ", shape_text(entry.shape));
 }
 
 // A shape that octavo can have; sizes are bounded so that arithmetic on them cannot overflow.
@@ -29,7 +27,17 @@ std::optional<Shape> shape_of(const TensorEntry& entry) {
   return Shape(std::span<const std::int64_t>(sizes));
 }
 
-// Tiles that could be meant, likeliest first: the grid of the right size decides.
+// A grid without its dimensions of one: [N], [N, 1] and [N, 1, 1] hold the same numbers in the same
+// order, [2, 3] and [3, 2] do not.
+std::vector<std::int64_t> squeezed(const Shape& grid) {
+  std::vector<std::int64_t> out;
+  for (const std::int64_t size : grid.sizes())
+    if (size != 1) out.push_back(size);
+  return out;
+}
+
+// Tiles that could be meant, likeliest first: the grid of the right size decides, one of the right
+// shape before others.
 Scaling fp8_scaling(const FoundParts& parts, const Shape& shape, std::int64_t scales,
                     const Format& format, ScaleFormat scale) {
   Scaling scaling{.format = format, .scale = {.format = scale}};
@@ -43,12 +51,16 @@ Scaling fp8_scaling(const FoundParts& parts, const Shape& shape, std::int64_t sc
   if (rank <= 1) tiles.push_back({0, 0});
   if (column) tiles.push_back({1, 0});
   for (const Tile tile : {Tile{kBlock, kBlock}, Tile{0, 0}, Tile{1, kBlock}}) tiles.push_back(tile);
+  const auto has = squeezed(*shape_of(*parts.scales->entry));
+  Tile by_count{-1, -1};
   for (const Tile tile : tiles) {
     scaling.tile = tile;
     if (tile.rows < 0 || tile.cols < 0) continue;
-    if (element_count(scale_shape(shape, scaling)) == scales) return scaling;
+    const Shape grid = scale_shape(shape, scaling);
+    if (squeezed(grid) == has) return scaling;
+    if (by_count.rows < 0 && element_count(grid) == scales) by_count = tile;
   }
-  scaling.tile = {-1, -1};
+  scaling.tile = by_count;
   return scaling;
 }
 
@@ -113,6 +125,9 @@ void check_sizes(const FoundParts& parts, const QuantizedWeight& weight, std::in
   if (wanted != scales)
     misfit(parts, text("wanted ", wanted, " scales for ", describe(weight.scaling), " of ",
                        to_string(weight.shape)));
+  if (!parts.swizzled && squeezed(grid) != squeezed(*shape_of(*parts.scales->entry)))
+    misfit(parts, text("wanted scales of the shape ", to_string(grid), " for ",
+                       describe(weight.scaling), " of ", to_string(weight.shape)));
   const std::int64_t codes = dense_bytes(weight.shape, DType::code, weight.scaling.format,
                                          weight.scaling.format.bits() < 8);
   const auto has = static_cast<std::int64_t>(parts.codes->nbytes());
@@ -166,6 +181,9 @@ DType source_type(const CheckpointReader& checkpoint) {
 
 FoundWeight assemble(const FoundParts& parts) {
   if (parts.scales == nullptr) misfit(parts, "codes mean nothing without scales");
+  if (const auto type = safetensors::element_type(parts.codes->entry->type);
+      type && is_value(type->dtype))
+    misfit(parts, "a weight that is not quantized has no scales; remove them");
   if (!holds_codes(*parts.codes))
     fail(ErrorCode::unsupported, kDialectOp, "'", shown(parts.name, 200), "' is quantized to ",
          shown_entry(*parts.codes->entry),
@@ -211,6 +229,18 @@ FoundWeight assemble(const FoundParts& parts) {
     add(parts.tensor_scale, Part::tensor_scale)->divisor = parts.divisor;
   add(parts.marker, Part::marker);
   return found;
+}
+
+void assemble_into(std::vector<FoundWeight>& found, const FoundParts& parts, Misfits* misfits) {
+  if (misfits == nullptr) {
+    found.push_back(assemble(parts));
+    return;
+  }
+  try {
+    found.push_back(assemble(parts));
+  } catch (const Error& error) {
+    misfits->push_back({parts.name, reason_of(error)});
+  }
 }
 
 }  // namespace octavo

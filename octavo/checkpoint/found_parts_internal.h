@@ -28,6 +28,8 @@ struct FoundParts {
 // Throws Error(invalid_argument) that names the weight when its parts do not fit together, and
 // Error(unsupported) for codes that are not octavo's (integers). The source type is left open.
 [[nodiscard]] FoundWeight assemble(const FoundParts& parts);
+// The same, behind the others; a misfit goes to its list where there is one.
+void assemble_into(std::vector<FoundWeight>& found, const FoundParts& parts, Misfits* misfits);
 
 [[nodiscard]] bool holds_fp8(const StoredTensor& tensor);
 [[nodiscard]] bool holds_codes(const StoredTensor& tensor);  // FP8, or bytes

@@ -1,3 +1,4 @@
+// Roles by the words of names.
 #include "octavo/checkpoint/module_role.h"
 
 #include <algorithm>
@@ -28,13 +29,38 @@ bool any_is(const Words& words, std::initializer_list<std::string_view> wanted) 
   });
 }
 
-bool any_has(const Words& words, std::initializer_list<std::string_view> pieces) {
+// Pieces of "input_layernorm1", small and without numbers: input, layernorm.
+std::vector<std::string> pieces_of(std::string_view word) {
+  std::vector<std::string> pieces;
+  while (true) {
+    const std::size_t end = std::min(word.find('_'), word.size());
+    std::string piece(word.substr(0, end));
+    while (!piece.empty() && piece.back() >= '0' && piece.back() <= '9') piece.pop_back();
+    for (char& c : piece) c = static_cast<char>(c >= 'A' && c <= 'Z' ? c - 'A' + 'a' : c);
+    pieces.push_back(std::move(piece));
+    if (end == word.size()) return pieces;
+    word.remove_prefix(end + 1);
+  }
+}
+
+// Whole pieces, so that a "normal_proj" is no norm and a "converter" no convolution.
+template <typename Is>
+bool any_piece(const Words& words, const Is& is) {
   return std::any_of(words.begin(), words.end(), [&](std::string_view word) {
-    return std::any_of(pieces.begin(), pieces.end(), [&](std::string_view piece) {
-      return word.find(piece) != std::string_view::npos;
-    });
+    const std::vector<std::string> pieces = pieces_of(word);
+    return std::any_of(pieces.begin(), pieces.end(), is);
   });
 }
+
+bool is_norm(std::string_view piece) { return piece.ends_with("norm"); }
+bool is_conv(std::string_view piece) {
+  return piece == "conv" || piece == "convs" || piece == "convolution" ||
+         (piece.starts_with("conv") && piece.size() == 6 && piece.ends_with('d'));  // conv1d
+}
+bool is_position(std::string_view piece) {
+  return piece == "position" || piece == "positions" || piece == "positional" || piece == "rotary";
+}
+bool is_embedding(std::string_view piece) { return piece.starts_with("embed"); }
 
 bool is(std::string_view word, std::initializer_list<std::string_view> wanted) {
   return std::find(wanted.begin(), wanted.end(), word) != wanted.end();
@@ -63,6 +89,51 @@ bool is_head(const Words& words) {
          last.ends_with("_head");
 }
 
+// What servers make one matrix of, in their order; the last of each may be ragged for some.
+constexpr std::string_view kGateUp = "gate_up", kQkv = "qkv", kQkvA = "qkv_a";
+struct Fused {
+  std::string_view name, into;
+  bool last;
+};
+constexpr std::array<Fused, 26> kFused{{
+    {"q_proj", kQkv, false},
+    {"k_proj", kQkv, false},
+    {"v_proj", kQkv, true},
+    {"query", kQkv, false},
+    {"key", kQkv, false},
+    {"value", kQkv, true},
+    {"wq", kQkv, false},
+    {"wk", kQkv, false},
+    {"wv", kQkv, true},
+    {"q", kQkv, false},
+    {"k", kQkv, false},
+    {"v", kQkv, true},
+    {"to_q", kQkv, false},
+    {"to_k", kQkv, false},
+    {"to_v", kQkv, true},
+    {"query_proj", kQkv, false},
+    {"key_proj", kQkv, false},
+    {"value_proj", kQkv, true},
+    {"gate_proj", kGateUp, false},
+    {"up_proj", kGateUp, true},
+    {"w1", kGateUp, false},
+    {"w3", kGateUp, true},
+    {"q_a_proj", kQkvA, false},
+    {"kv_a_proj_with_mqa", kQkvA, true},
+    {"wq_a", kQkvA, false},
+    {"wkv_a_with_mqa", kQkvA, true},
+}};
+
+const Fused* find_fused(std::string_view last) {
+  const auto at = std::find_if(kFused.begin(), kFused.end(),
+                               [&](const Fused& one) { return one.name == last; });
+  return at == kFused.end() ? nullptr : &*at;
+}
+std::string_view fused_name(std::string_view last) {
+  const Fused* const found = find_fused(last);
+  return found == nullptr ? std::string_view() : found->into;
+}
+
 TensorRole left(Role role, std::string_view why) { return {role, std::string(why)}; }
 
 }  // namespace
@@ -78,18 +149,20 @@ TensorRole role_of(std::string_view name, const std::vector<std::uint64_t>& shap
   const std::string_view last = words.back();
   const bool is_weight = all.back() == "weight";
   if (all.back() == "bias" || last.ends_with("_bias")) return left(Role::bias, "a bias");
-  if (any_has(words, {"norm"}) || is(last, {"ln_1", "ln_2", "ln_f", "LayerNorm"}))
+  if (any_piece(words, is_norm) || is(last, {"ln_1", "ln_2", "ln_f"}))
     return left(Role::norm, "a norm");
   if (any_is(words,
              {"visual", "vision_tower", "vision_model", "vision_encoder", "image_encoder",
               "audio_tower", "multi_modal_projector", "mm_projector", "vision_embed_tokens"}))
     return left(Role::vision, "of a vision or audio tower");
   if (shape.size() < 2) return left(Role::other, "not a matrix");
-  if (any_has(words, {"patch_embed", "conv"})) return left(Role::conv, "a convolution");
-  if (any_has(words, {"pos_embed", "position", "rotary", "relative_attention_bias", "rel_pos"}) ||
-      last == "wpe")
+  if (any_piece(words, is_conv) || any_is(words, {"patch_embed", "patch_embedding"}))
+    return left(Role::conv, "a convolution");
+  if (any_piece(words, is_position) || last == "wpe" ||
+      any_is(words, {"pos_embed", "pos_embedding", "relative_attention_bias", "rel_pos"}) ||
+      last.starts_with("rel_pos"))
     return left(Role::position, "a table of positions");
-  if (any_has(words, {"embed"}) || is(last, {"wte", "shared", "token_type_embeddings"}))
+  if (any_piece(words, is_embedding) || is(last, {"wte", "shared"}))
     return left(Role::embedding, "an embedding");
   if (is_head(words)) {
     const bool tied = config["tie_word_embeddings"].boolean_or(false) && last == "lm_head";
@@ -98,7 +171,10 @@ TensorRole role_of(std::string_view name, const std::vector<std::uint64_t>& shap
   if (is(last, {"gate", "router", "shared_expert_gate", "gate_weight", "expert_gate"}) ||
       any_is(words, {"router"}))
     return left(Role::router, "a router");
-  if (shape.size() == 3 && any_has(words, {"experts"})) return {Role::expert_stack};
+  const bool of_experts = std::any_of(words.begin(), words.end(), [](std::string_view word) {
+    return word == "experts" || word.ends_with("_experts");
+  });
+  if (shape.size() == 3 && of_experts) return {Role::expert_stack};
   if (shape.size() > 2) return left(Role::conv, "more than two dimensions");
   if (!is_weight) return left(Role::other, "not called a weight");
   if (is_conv1d(words, config)) return left(Role::other, "stored as [in, out]");
@@ -108,12 +184,8 @@ TensorRole role_of(std::string_view name, const std::vector<std::uint64_t>& shap
 std::string fusion_key(std::string_view module) {
   Words words = split(module);
   const std::string_view last = words.back();
-  std::string_view fused;
-  if (is(last, {"q_proj", "k_proj", "v_proj", "query", "key", "value", "wq", "wk", "wv", "q", "k",
-                "v", "to_q", "to_k", "to_v", "query_proj", "key_proj", "value_proj"}))
-    fused = "qkv";
-  if (is(last, {"gate_proj", "up_proj", "w1", "w3", "gate_up_proj"})) fused = "gate_up";
-  if (is(last, {"q_a_proj", "kv_a_proj_with_mqa", "wq_a", "wkv_a_with_mqa"})) fused = "qkv_a";
+  std::string_view fused = fused_name(last);
+  if (last == "gate_up_proj") fused = kGateUp;
   // Experts of one layer are one tensor to servers, whatever is fused within them.
   bool expert = false;
   std::string key;
@@ -124,6 +196,24 @@ std::string fusion_key(std::string_view module) {
   }
   if (fused.empty() && expert) fused = last == "w2" ? "down_proj" : last;
   return fused.empty() ? "" : key + std::string(fused);
+}
+
+std::string group_key(std::string_view module) {
+  const std::string key = fusion_key(module);
+  constexpr std::string_view kExperts = "experts.";
+  for (std::size_t at = key.find(kExperts); at != std::string::npos;
+       at = key.find(kExperts, at + 1))
+    if (at == 0 || key[at - 1] == '.') return key.substr(0, at + kExperts.size());
+  return key;
+}
+
+FusedPlace fused_place(std::string_view module) {
+  const std::string_view last = split(module).back();
+  const Fused* const found = find_fused(last);
+  if (group_key(module).ends_with("experts.")) return FusedPlace::inner;
+  if (found == nullptr) return FusedPlace::alone;
+  if (!found->last) return FusedPlace::inner;
+  return found->into == kQkvA ? FusedPlace::replicated_last : FusedPlace::last;
 }
 
 ExpertStack expert_stack(const CheckpointReader& checkpoint, const StoredTensor& tensor) {

@@ -44,6 +44,19 @@ struct TensorRole {
 // w1/w3, MLA's q_a/kv_a. Empty: it stands alone.
 [[nodiscard]] OCTAVO_API std::string fusion_key(std::string_view module);
 
+// Tensors with the same key are loaded as one: quantized alike, or not at all. What is fused, and
+// all matrices of a layer's experts. Empty: it stands alone.
+[[nodiscard]] OCTAVO_API std::string group_key(std::string_view module);
+
+// Where servers put its rows in the one matrix. Only the last part's may end within a block.
+enum class FusedPlace : std::uint8_t {
+  alone,
+  inner,            // another part follows, or it is an expert's
+  last,             // of q/k/v or gate/up
+  replicated_last,  // of MLA's q_a/kv_a, which every device has whole
+};
+[[nodiscard]] OCTAVO_API FusedPlace fused_place(std::string_view module);
+
 // How experts lie in a stack. Found from the shapes of gate_up_proj and down_proj together, which
 // only one orientation fits.
 struct ExpertStack {

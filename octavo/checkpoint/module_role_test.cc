@@ -58,6 +58,20 @@ TEST(ModuleRole, LeavesAloneWhatEveryRecipeDoes) {
   EXPECT_EQ(role("strange", {64, 64}), Role::other);
 }
 
+// Words count whole: what only contains one is a Linear.
+TEST(ModuleRole, PiecesOfWordsDecideNothing) {
+  for (const char* const name :
+       {"l.0.normal_proj.weight", "l.0.converter.weight", "l.0.normalizer_proj.weight",
+        "l.0.conversation.q_proj.weight", "l.0.composition.weight", "l.0.reembed_proj.weight"})
+    EXPECT_EQ(role(name), Role::linear) << name;
+  for (const char* const name :
+       {"l.0.layer_norm1.weight", "l.0.RMSNorm.weight", "h.0.q_norm.weight", "l.0.norm_2.weight",
+        "l.0.post_attention_layernorm.weight"})
+    EXPECT_EQ(role(name), Role::norm) << name;
+  EXPECT_EQ(role("l.0.conv1d.weight"), Role::conv);
+  EXPECT_EQ(role("l.0.rotary_emb.inv.weight"), Role::position);
+}
+
 TEST(ModuleRole, AsksTheConfig) {
   const Json gpt2 = parse_json(R"({"model_type": "gpt2"})", "");
   EXPECT_EQ(role("h.0.attn.c_attn.weight", {64, 192}, gpt2), Role::other);  // stored [in, out]
@@ -85,6 +99,25 @@ TEST(ModuleRole, FusionKeys) {
   EXPECT_FALSE(same("l.0.mlp.experts.0.gate_proj", "l.0.mlp.experts.0.down_proj"));
   EXPECT_FALSE(same("l.0.mlp.experts.0.gate_proj", "l.0.mlp.shared_expert.gate_proj"));
   EXPECT_EQ(fusion_key("l.0.self_attn.o_proj"), "");
+}
+
+TEST(ModuleRole, GroupsAreLoadedAsOne) {
+  EXPECT_EQ(group_key("l.0.attn.q_proj"), fusion_key("l.0.attn.v_proj"));
+  EXPECT_EQ(group_key("l.0.mlp.experts.0.gate_proj"), group_key("l.0.mlp.experts.7.down_proj"));
+  EXPECT_EQ(group_key("l.0.mlp.experts.gate_up_proj"), group_key("l.0.mlp.experts.down_proj"));
+  EXPECT_NE(group_key("l.0.mlp.experts.0.w2"), group_key("l.1.mlp.experts.0.w2"));
+  EXPECT_NE(group_key("l.0.mlp.shared_experts.up_proj"), group_key("l.0.mlp.experts.0.up_proj"));
+  EXPECT_EQ(group_key("l.0.mlp.down_proj"), "");
+}
+
+TEST(ModuleRole, OnlyTheLastPartMayEndWithinABlock) {
+  EXPECT_EQ(fused_place("l.0.self_attn.q_proj"), FusedPlace::inner);
+  EXPECT_EQ(fused_place("l.0.self_attn.v_proj"), FusedPlace::last);
+  EXPECT_EQ(fused_place("l.0.mlp.gate_proj"), FusedPlace::inner);
+  EXPECT_EQ(fused_place("l.0.self_attn.o_proj"), FusedPlace::alone);
+  EXPECT_EQ(fused_place("l.0.self_attn.q_a_proj"), FusedPlace::inner);
+  EXPECT_EQ(fused_place("l.0.self_attn.kv_a_proj_with_mqa"), FusedPlace::replicated_last);
+  EXPECT_EQ(fused_place("l.0.mlp.experts.3.down_proj"), FusedPlace::inner);
 }
 
 class ExpertStackTest : public CheckpointTest {

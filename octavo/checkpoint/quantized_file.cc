@@ -1,3 +1,4 @@
+// octavo's own file: what its metadata say, and the parts of a tensor one by one.
 #include "octavo/checkpoint/quantized_file.h"
 
 #include <charconv>
@@ -47,7 +48,7 @@ Tensor stored(const Tensor& tensor) {
   return view.packed ? host : in_order(host, ScaleOrder::row_major);
 }
 
-std::string shape_text(const Shape& shape) {
+std::string shape_words(const Shape& shape) {
   std::string out;
   for (const std::int64_t size : shape.sizes()) out += text(out.empty() ? "" : "x", size);
   return out.empty() ? "scalar" : out;
@@ -159,8 +160,9 @@ TensorPlan stored_plan(std::string name, const View& view) {
 void describe_in(safetensors::Metadata& metadata, const std::string& name, const Shape& shape,
                  DType source, const Scaling& scaling) {
   metadata.insert_or_assign(std::string(kVersionKey), std::string(kVersion));
-  metadata.insert_or_assign(text(kTensorKey, name), text(shape_text(shape), " ", dtype_name(source),
-                                                         " ", to_text(scaling)));
+  metadata.insert_or_assign(
+      text(kTensorKey, name),
+      text(shape_words(shape), " ", dtype_name(source), " ", to_text(scaling)));
 }
 
 Description parse_description(std::string_view line) {

@@ -1,3 +1,4 @@
+// Whose spelling a checkpoint has, and the weights it finds in it.
 #include <algorithm>
 #include <set>
 
@@ -60,11 +61,15 @@ std::optional<Dialect> dialect_of(const CheckpointReader& checkpoint) {
 }  // namespace
 
 Recognized recognize(const CheckpointReader& checkpoint) {
+  return recognize_all(checkpoint, nullptr);
+}
+
+Recognized recognize_all(const CheckpointReader& checkpoint, Misfits* misfits) {
   Recognized out;
   std::set<std::string_view> taken;
   if (const auto dialect = dialect_of(checkpoint)) {
     out.dialect = *dialect;
-    out.weights = table_of(*dialect).find(checkpoint);
+    out.weights = table_of(*dialect).find(checkpoint, misfits);
     out.quantized = !out.weights.empty();
     if (*dialect != Dialect::octavo) {
       const DType source = source_type(checkpoint);

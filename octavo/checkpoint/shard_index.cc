@@ -1,3 +1,4 @@
+// The index of shards, which is not believed.
 #include "octavo/checkpoint/shard_index.h"
 
 #include <algorithm>

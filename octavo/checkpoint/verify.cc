@@ -1,3 +1,4 @@
+// The table of rules, and the walk through it.
 #include "octavo/checkpoint/verify.h"
 
 #include <algorithm>
@@ -16,7 +17,12 @@ constexpr std::array<std::string_view, 4> kLoaders{"vllm", "transformers", "sgla
 constexpr std::string_view kPartsRule = "parts";
 
 // docs/numerics/dialects.md has the same list with reasons.
-constexpr std::array<Rule, 23> kRules{{
+constexpr std::array<Rule, 30> kRules{{
+    {"config", "there is a config.json", check_config_there, true},
+    {"weights", "there are weights", check_weights_there, true},
+    {"layers", "layers and experts are all there, and have what the others have", check_layers,
+     true},
+    {"orphans", "every scale belongs to a quantized weight", check_orphans, true},
     {"method", "the loader knows config.json's quant_method", check_method},
     {"support", "the loader has this kind of weight in this spelling", check_support},
     {"scale-names", "scales have the name that the loader looks for", check_scale_names},
@@ -32,7 +38,10 @@ constexpr std::array<Rule, 23> kRules{{
      check_tensor_parallel},
     {"stacks", "experts are matrices where loaders want them so", check_stacks},
     {"activation-scales", "static activations have their scales", check_activation_scales},
-    {"scale-numbers", "scales are finite and not negative, zero or tiny", check_scale_numbers},
+    {"scale-numbers", "scales are finite and not negative or tiny", check_scale_numbers},
+    {"zero-scales", "no scale is zero over codes that are not", check_zero_scales},
+    {"codes", "no code is NaN or Inf", check_codes},
+    {"plausible", "scales are of the size that weights and their neighbours have", check_plausible},
     {"scale-bf16", "scales survive a loader that casts them to bf16", check_scale_bf16},
     {"scale-powers", "scales said to be powers of two are", check_scale_powers},
     {"second-level", "the second level multiplies or divides as its spelling has it",
@@ -49,6 +58,7 @@ constexpr std::array<Rule, 23> kRules{{
 // Matrices that a model would hold in Linears and that are not quantized.
 void find_plain_linears(VerifyView& view) {
   for (const std::string& name : view.recognized.plain) {
+    if (view.misfits.contains(std::string(module_of(name)))) continue;
     const StoredTensor& tensor = view.checkpoint.at(name);
     if (tensor.entry->shape.size() != 2 || !name.ends_with(".weight")) continue;
     const Role role = role_of(name, tensor.entry->shape, view.checkpoint.config()).role;
@@ -95,7 +105,7 @@ void Findings::add(Severity severity, std::initializer_list<Loader> loaders,
     if (std::find(options_.loaders.begin(), options_.loaders.end(), loader) ==
         options_.loaders.end())
       continue;
-    if (seen_.emplace(tensor, loader).second)
+    if (seen_.emplace(tensor, loader, message).second)
       findings_.push_back({severity, std::string(name_of(loader)), std::string(rule_),
                            std::string(tensor), message});
   }
@@ -115,17 +125,22 @@ std::vector<Finding> verify(const CheckpointReader& checkpoint, const VerifyOpti
                   .words = words,
                   .method = words["quant_method"].string_or("")};
   findings.begin(kPartsRule);
+  Misfits misfits;
   try {
-    view.recognized = recognize(checkpoint);
+    view.recognized = recognize_all(checkpoint, &misfits);
   } catch (const Error& error) {
     if (error.code() == ErrorCode::io) throw;
     findings.error_for_all("", reason_of(error));
     return findings.take();
   }
-  if (!view.recognized.quantized) return {};
+  for (const Misfit& misfit : misfits) {
+    findings.error_for_all(misfit.name, misfit.reason);
+    view.misfits.emplace(module_of(misfit.name));
+  }
   look_at_weights(view);
   find_plain_linears(view);
   for (const Rule& rule : kRules) {
+    if (!view.recognized.quantized && !rule.of_any) continue;
     findings.begin(rule.id);
     rule.check(view, findings);
   }

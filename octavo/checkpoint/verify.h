@@ -35,12 +35,12 @@ struct Finding {
 struct VerifyOptions {
   std::vector<Loader> loaders{Loader::vllm, Loader::transformers, Loader::sglang, Loader::trtllm};
   int tensor_parallel = 1;  // over how many devices servers split each matrix
+  bool codes = true;        // read them all, for NaN; else config, headers and scales alone
 };
 
-// In the order of the rules, and of tensors within a rule; the same loader's finding about the same
-// tensor comes once. A checkpoint that is not quantized has none. Reads config, headers and scales,
-// not codes. Throws Error only for what keeps it from looking: options that cannot be, files that
-// cannot be read.
+// In the order of the rules, and of tensors within a rule; what is said twice comes once. A
+// checkpoint that is not quantized is only looked through for what is missing. Throws Error only
+// for what keeps it from looking: options that cannot be, files that cannot be read.
 [[nodiscard]] OCTAVO_API std::vector<Finding> verify(const CheckpointReader& checkpoint,
                                                      const VerifyOptions& options = {});
 

@@ -7,6 +7,7 @@
 #include <set>
 #include <string>
 #include <string_view>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -32,6 +33,7 @@ struct VerifyView {
   std::string_view method;  // its quant_method; empty where it has none
   std::vector<VerifiedWeight> weights{};
   std::vector<std::string> plain_linears{};  // modules of matrices that are not quantized
+  std::set<std::string> misfits{};           // modules whose parts do not fit together
 };
 
 class Findings {
@@ -61,7 +63,8 @@ class Findings {
  private:
   const VerifyOptions& options_;
   std::string_view rule_;
-  std::set<std::pair<std::string, Loader>> seen_;  // by the rule that is asked
+  // What the rule that is asked has said already.
+  std::set<std::tuple<std::string, Loader, std::string>> seen_;
   std::vector<Finding> findings_;
 };
 
@@ -69,7 +72,14 @@ using RuleFunction = void (*)(const VerifyView&, Findings&);
 struct Rule {
   std::string_view id, what;
   RuleFunction check;
+  bool of_any = false;  // asked of checkpoints that are not quantized, too
 };
+
+// verify_layers.cc: what is missing, and what is there for nothing.
+void check_config_there(const VerifyView&, Findings&);
+void check_weights_there(const VerifyView&, Findings&);
+void check_layers(const VerifyView&, Findings&);
+void check_orphans(const VerifyView&, Findings&);
 
 // verify_method.cc: who reads what at all.
 void check_method(const VerifyView&, Findings&);
@@ -85,19 +95,25 @@ void check_scale_shapes(const VerifyView&, Findings&);
 void check_divisible(const VerifyView&, Findings&);
 void check_tensor_parallel(const VerifyView&, Findings&);
 void check_stacks(const VerifyView&, Findings&);
-void check_activation_scales(const VerifyView&, Findings&);
 // verify_scales.cc: what the numbers of scales say.
 void check_scale_numbers(const VerifyView&, Findings&);
 void check_scale_bf16(const VerifyView&, Findings&);
 void check_scale_powers(const VerifyView&, Findings&);
 void check_second_level(const VerifyView&, Findings&);
 void check_fused_scales(const VerifyView&, Findings&);
-// verify_modules.cc: which modules are quantized, and which are said to be.
+void check_plausible(const VerifyView&, Findings&);
+// verify_codes.cc: what codes say.
+void check_codes(const VerifyView&, Findings&);
+void check_zero_scales(const VerifyView&, Findings&);
+// verify_modules.cc: which modules are quantized, and which alike.
 void check_fused_schemes(const VerifyView&, Findings&);
 void check_special_modules(const VerifyView&, Findings&);
+// verify_skip_list.cc: which are said not to be.
 void check_skip_list(const VerifyView&, Findings&);
 void check_skipped_but_quantized(const VerifyView&, Findings&);
+// verify_said.cc: what config.json says of weights and activations.
 void check_said_scheme(const VerifyView&, Findings&);
+void check_activation_scales(const VerifyView&, Findings&);
 
 // All scales of a weight as numbers (multipliers), without the second level.
 [[nodiscard]] std::vector<float> scale_numbers(const VerifyView& view,

@@ -10,6 +10,7 @@
 #include "octavo/checkpoint/module_role.h"
 #include "octavo/checkpoint/verify_internal.h"
 #include "octavo/format/decode.h"
+#include "octavo/format/named_formats.h"
 
 namespace octavo {
 namespace {
@@ -129,6 +130,46 @@ void check_second_level(const VerifyView& view, Findings& out) {
           {kV, kH, kS, kT}, weight.tensor_scale->plan.name,
           text("weights would reach ", reach, ": this spelling wants the ",
                weight.tensor_scale->divisor ? "divisor, 2688 / amax" : "multiplier, amax / 2688"));
+  }
+}
+
+// Reciprocals, and scales of another tensor: weights of transformers reach from 2^-10 to some
+// hundreds, and those of one model are within a factor of a hundred of each other.
+void check_plausible(const VerifyView& view, Findings& out) {
+  constexpr float kMost = 1e3F, kApart = 4096.0F;
+  struct Typical {
+    const VerifiedWeight* weight;
+    float reach;
+  };
+  std::vector<Typical> all;
+  std::vector<float> reaches;
+  for (const VerifiedWeight& weight : view.weights) {
+    std::vector<float> scales = scale_numbers(view, weight);
+    // What tiles of zeros have says nothing: 1, or the least that there is.
+    std::erase_if(scales, [](float scale) {
+      return !(scale > 0x1p-126F) || scale == 1.0F || !std::isfinite(scale);
+    });
+    if (scales.empty()) continue;
+    const auto middle = scales.begin() + static_cast<std::ptrdiff_t>(scales.size() / 2);
+    std::nth_element(scales.begin(), middle, scales.end());
+    const auto largest = static_cast<float>(max_value(weight.found->weight.scaling.format));
+    all.push_back({&weight, *middle * largest * second_level(view, weight)});
+    if (std::isfinite(all.back().reach)) reaches.push_back(all.back().reach);
+  }
+  if (reaches.empty()) return;
+  const auto middle = reaches.begin() + static_cast<std::ptrdiff_t>(reaches.size() / 2);
+  std::nth_element(reaches.begin(), middle, reaches.end());
+  const float usual = *middle;
+  for (const auto& [weight, reach] : all) {
+    const std::string& name = weight->scales->plan.name;
+    if (reach > kMost && weight->tensor_scale != nullptr) continue;  // second-level says it
+    if (reach > kMost)
+      out.warn({kV, kH, kS, kT}, name,
+               text("weights would reach ", reach, ": are these reciprocals of scales?"));
+    else if (reaches.size() > 3 && (reach > usual * kApart || reach < usual / kApart))
+      out.warn({kV, kH, kS, kT}, name,
+               text("weights would reach ", reach, ", and those of other tensors ", usual,
+                    ": are these its scales?"));
   }
 }
 

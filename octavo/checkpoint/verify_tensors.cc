@@ -3,6 +3,7 @@
 #include <array>
 
 #include "octavo/base/error.h"
+#include "octavo/checkpoint/module_role.h"
 #include "octavo/checkpoint/verify_internal.h"
 
 namespace octavo {
@@ -14,12 +15,6 @@ constexpr auto kV = Loader::vllm, kH = Loader::transformers, kS = Loader::sglang
 
 bool is_loaders(Dialect dialect) {
   return dialect != Dialect::comfyui && dialect != Dialect::octavo;
-}
-
-std::string shape_text(const std::vector<std::uint64_t>& shape) {
-  std::string out = "[";
-  for (std::size_t i = 0; i < shape.size(); ++i) out += text(i > 0 ? ", " : "", shape[i]);
-  return out + "]";
 }
 
 // Of which size its tiles are: 0 where the extent does not matter.
@@ -65,23 +60,56 @@ void check_scale_types(const VerifyView& view, Findings& out) {
   }
 }
 
+// The one shape that a spelling has for a weight's scales; nothing where it has several.
+static std::vector<std::uint64_t> wanted_grid(Dialect dialect, const VerifiedWeight& weight) {
+  const QuantizedWeight& of = weight.found->weight;
+  const Shape grid = scale_shape(of.shape, of.scaling);
+  std::vector<std::uint64_t> out(grid.sizes().begin(), grid.sizes().end());
+  if (dialect != Dialect::modelopt || out.size() != 2) return out;
+  if (weight.scheme == Scheme::fp8_channel) return {out[0]};
+  if (weight.scheme == Scheme::fp8_block) return {out[0], 1, out[1], 1};
+  return out;
+}
+
 void check_scale_shapes(const VerifyView& view, Findings& out) {
   const Dialect dialect = view.recognized.dialect;
-  if (dialect != Dialect::compressed_tensors && dialect != Dialect::modelopt) return;
-  const bool ct = dialect == Dialect::compressed_tensors;
+  if (!is_loaders(dialect)) return;
+  const auto is_one = [](const std::vector<std::uint64_t>& shape) {
+    return shape.empty() || (shape.size() == 1 && shape[0] == 1);
+  };
   for (const VerifiedWeight& weight : view.weights) {
     const auto& shape = weight.scales->plan.shape;
-    const std::size_t rank = shape.size();
-    const auto wrong = [&](std::string_view wanted) {
-      out.error({kV, kS, kT}, weight.scales->plan.name,
-                text("scales of shape ", shape_text(shape), ", wanted ", wanted));
-    };
-    if (weight.scheme == Scheme::fp8_tensor && rank > 1) wrong("one of [1] or []");
-    if (weight.scheme == Scheme::fp8_channel && ct && (rank != 2 || shape[1] != 1)) wrong("[N, 1]");
-    if (weight.scheme == Scheme::fp8_channel && !ct && rank != 1) wrong("[N]");
-    if (weight.scheme == Scheme::fp8_block && ct && rank != 2) wrong("[N / 128, K / 128]");
-    if (weight.scheme == Scheme::fp8_block && !ct && rank != 4) wrong("[N / 128, 1, K / 128, 1]");
+    const auto wanted = wanted_grid(dialect, weight);
+    const bool single = weight.found->weight.scaling.tile == Tile{0, 0};
+    // Per channel DeepSeek's spelling has no words, and no loader that would mind the shape.
+    const bool any = dialect == Dialect::deepseek && weight.scheme == Scheme::fp8_channel;
+    if (single ? !is_one(shape) : !any && shape != wanted)
+      out.error({kV, kH, kS, kT}, weight.scales->plan.name,
+                text("scales of shape ", shape_text(shape), ", wanted ",
+                     single ? std::string("[] or [1]") : shape_text(wanted)));
+    if (weight.tensor_scale != nullptr && !is_one(weight.tensor_scale->plan.shape))
+      out.error({kV, kH, kS, kT}, weight.tensor_scale->plan.name,
+                text("the second level has the shape ", shape_text(weight.tensor_scale->plan.shape),
+                     ", wanted [] or [1]"));
   }
+}
+
+// A last block of rows may be cut short where no other part of a fused matrix follows: always for
+// vLLM, for the others only where every device has the whole.
+static void check_ragged_rows(const VerifyView& view, const VerifiedWeight& weight, Findings& out) {
+  const QuantizedWeight& of = weight.found->weight;
+  const std::string reason =
+      not_divisible("it", "rows", extent_of(of).matrix_rows, of.scaling.tile.rows);
+  const std::string& name = weight.codes->plan.name;
+  const bool stack = of.shape.rank() != 2;
+  const FusedPlace place = stack ? FusedPlace::inner : fused_place(of.module);
+  if (place == FusedPlace::inner) {
+    out.error({kV, kS, kT}, name, reason);
+  } else if (place == FusedPlace::last) {
+    out.error({kS, kT}, name, reason);
+  }
+  // transformers decodes blocks only where they come out even; compressed-tensors fills them up.
+  if (view.recognized.dialect == Dialect::deepseek || stack) out.error({kH}, name, reason);
 }
 
 void check_divisible(const VerifyView& view, Findings& out) {
@@ -90,10 +118,10 @@ void check_divisible(const VerifyView& view, Findings& out) {
     const auto [rows, cols] = multiples_of(weight);
     const Extent extent = extent_of(weight.found->weight);
     const std::string& name = weight.codes->plan.name;
-    if (rows > 0 && extent.matrix_rows % rows != 0)
-      out.error({kV, kH, kS, kT}, name, not_divisible("it", "rows", extent.matrix_rows, rows));
-    else if (cols > 0 && extent.cols % cols != 0)
+    if (cols > 0 && extent.cols % cols != 0)
       out.error({kV, kH, kS, kT}, name, not_divisible("it", "columns", extent.cols, cols));
+    else if (rows > 0 && extent.matrix_rows % rows != 0)
+      check_ragged_rows(view, weight, out);
     if (weight.scheme == Scheme::fp8_block && (rows != kBlock || cols != kBlock))
       out.error({kT}, name, text("blocks of ", rows, " x ", cols, ", wanted 128 x 128"));
   }
@@ -108,6 +136,8 @@ void check_tensor_parallel(const VerifyView& view, Findings& out) {
   for (const VerifiedWeight& weight : view.weights) {
     const std::string& module = weight.found->weight.module;
     const std::string_view last = std::string_view(module).substr(module.rfind('.') + 1);
+    if (last == "q_a_proj" || last == "wq_a" || fused_place(module) == FusedPlace::replicated_last)
+      continue;  // every device has MLA's first matrices whole
     const auto [rows, cols] = multiples_of(weight);
     const Extent extent = extent_of(weight.found->weight);
     bool by_columns = false;
@@ -137,31 +167,6 @@ void check_stacks(const VerifyView& view, Findings& out) {
       out.warn({kV, kS, kT}, name, std::string(kWanted));
     else
       out.error({kV, kH, kS, kT}, name, std::string(kWanted));
-  }
-}
-
-void check_activation_scales(const VerifyView& view, Findings& out) {
-  const Dialect dialect = view.recognized.dialect;
-  const auto lacks = [&](const VerifiedWeight& weight, std::string_view suffix) {
-    return view.checkpoint.find(text(weight.found->weight.module, suffix)) == nullptr;
-  };
-  if (dialect == Dialect::modelopt)
-    for (const VerifiedWeight& weight : view.weights)
-      if (weight.scheme == Scheme::fp8_tensor && lacks(weight, ".input_scale"))
-        out.error({kV, kS}, weight.found->weight.module,
-                  "FP8 per tensor is static there, and 'input_scale' is missing; use fp8-channel, "
-                  "or the target compressed-tensors");
-  if (dialect != Dialect::compressed_tensors) return;
-  for (const auto& [name, group] : view.words["config_groups"].members()) {
-    const Json& input = group["input_activations"];
-    if (!input.is_object()) continue;
-    const bool local = input["dynamic"].string_or("") == "local";
-    if (!local && input["dynamic"].boolean_or(false)) continue;
-    for (const VerifiedWeight& weight : view.weights)
-      if (lacks(weight, local ? ".input_global_scale" : ".input_scale"))
-        out.error({kV, kH, kS, kT}, weight.found->weight.module,
-                  text("group '", shown(name), "' has static activations, and '",
-                       local ? "input_global_scale" : "input_scale", "' is missing"));
   }
 }
 

@@ -93,7 +93,7 @@ std::vector<Finding> findings_of(const Model& model, const VerifyOptions& option
   for (const auto& [name, tensor] : model.tensors)
     writer.write(writer.at(name), 0, std::as_bytes(std::span(tensor.bytes)));
   writer.finish();
-  folder.save("config.json", model.config.dump());
+  if (!model.config.is_null()) folder.save("config.json", model.config.dump());
   if (!model.hf_quant.is_null()) folder.save("hf_quant_config.json", model.hf_quant.dump());
   const std::vector<Finding> found = verify(CheckpointReader(folder.path()), options);
   std::set<std::string_view> rules;
@@ -217,14 +217,16 @@ TEST(Verify, every_rule_is_broken_by_one_change) {
   expect_breaks(kCt, channel, "groups", "trtllm", [](Model& model) {
     const_cast<Json&>(model.words()["config_groups"]).set("group_1", model.group());
   });
-  expect_breaks(kCt, channel, "code-types", kAll,
-                [](Model& model) { model.tensors.at(kQ + ".weight").type = StoredType::f8_e5m2; });
+  expect_breaks(kCt, channel, "code-types", kAll, [](Model& model) {
+    model.tensors.at(kQ + ".weight").type = StoredType::f8_e5m2;
+    model.tensors.at(kQ + ".weight").bytes.assign(256 * 256, '\0');
+  });
   expect_breaks(kCt, preset("mxfp8"), "scale-types", kAll, [](Model& model) {
     model.tensors.at(kQ + ".weight_scale").type = StoredType::f8_e8m0;
   });
-  expect_breaks(kCt, channel, "scale-shapes", kServers,
+  expect_breaks(kCt, channel, "scale-shapes", kAll,
                 [](Model& model) { model.tensors.at(kQ + ".weight_scale").shape = {256}; });
-  expect_breaks(kMo, block, "scale-shapes", kServers, [](Model& model) {
+  expect_breaks(kMo, block, "scale-shapes", kAll, [](Model& model) {
     model.tensors.at(kQ + ".weight_scale").shape = {2, 2};
   });
   expect_breaks(kDs, block, "divisible", kAll, [](Model& model) {
@@ -265,7 +267,8 @@ TEST(Verify, every_rule_is_broken_by_one_change) {
   });
   expect_breaks(kCt, channel, "skip-list", kAll,
                 [](Model& model) { model.words().set("ignore", Json::array({"lm_head"})); });
-  expect_breaks(kDs, block, "skip-list", "vllm", [](Model& model) {
+  // The glob is no expression, which is what transformers takes it for.
+  expect_breaks(kDs, block, "skip-list", "transformers vllm", [](Model& model) {
     model.words().set("modules_to_not_convert",
                       Json::array({"lm_head", "layers.0.mlp.router", "*mlp.router"}));
   });
@@ -278,6 +281,144 @@ TEST(Verify, every_rule_is_broken_by_one_change) {
   expect_breaks(kCt, preset("mxfp8"), "said-scheme", kAll, [](Model& model) {
     const_cast<Json&>(model.group()["weights"]).remove("scale_dtype");
   });
+}
+
+// What is wrong with a checkpoint and cannot be seen in one tensor alone, or only in its numbers.
+TEST(Verify, lies_and_damage) {
+  const Scaling channel = bf16_scaled("fp8-channel"), block = preset("fp8-block");
+  constexpr std::string_view kAll = "sglang transformers trtllm vllm",
+                             kServers = "sglang trtllm vllm";
+  const std::string up = kUp + ".weight_scale_inv";  // of 512 x 256: a grid of [4, 2]
+  // A grid that lies the other way has as many scales.
+  expect_breaks(kDs, block, "parts", "all", [&](Model& model) {
+    model.tensors.at(up).shape = {2, 4};
+  });
+  expect_breaks(kCt, block, "parts", "all", [&](Model& model) {
+    model.tensors.at(kUp + ".weight_scale").shape = {2, 4};
+  });
+  expect_breaks(kDs, block, "scale-shapes", kAll, [&](Model& model) {
+    model.tensors.at(up).shape = {4, 1, 2, 1};
+  });
+  expect_breaks(kCt, preset("nvfp4"), "scale-shapes", kAll, [](Model& model) {
+    model.tensors.at(kQ + ".weight_global_scale").shape = {1, 1};
+  });
+  for (const Json& size : {Json::array({64, 64}), Json::array({128}), Json()})
+    expect_breaks(kDs, block, "said-scheme", kAll,
+                  [&](Model& model) { model.words().set("weight_block_size", size); });
+  expect_breaks(kCt, block, "said-scheme", kAll, [](Model& model) {
+    const_cast<Json&>(model.group()["weights"]).set("block_structure", Json::array({64, 64}));
+  });
+  expect_breaks(kCt, channel, "said-scheme", kAll, [](Model& model) {
+    model.group().set("targets", Json::array({"re:.*self_attn"}));
+  });
+  expect_breaks(kMo, channel, "said-scheme", kServers, [](Model& model) {
+    model.words().set("quant_algo", "FP8");
+    const_cast<Json&>(model.hf_quant["quantization"]).set("quant_algo", "FP8");
+  });
+  expect_breaks(kDs, block, "activation-scales", kAll,
+                [](Model& model) { model.words().set("activation_scheme", "static"); });
+  expect_breaks(kDs, block, "activation-scales", "sglang vllm",
+                [](Model& model) { model.words().set("activation_scheme", "dynamc"); });
+  // Reciprocals: of one weight, and of all.
+  const auto invert = [](Stored& tensor) {
+    for (std::size_t i = 0; i + 4 <= tensor.bytes.size(); i += 4) {
+      float value = 0;
+      std::memcpy(&value, tensor.bytes.data() + i, 4);
+      value = 1 / value;
+      std::memcpy(tensor.bytes.data() + i, &value, 4);
+    }
+  };
+  expect_breaks(kDs, block, "plausible", kAll, [&](Model& model) { invert(model.tensors.at(up)); });
+  expect_breaks(kDs, block, "plausible", kAll, [&](Model& model) {
+    for (auto& [name, tensor] : model.tensors)
+      if (name.ends_with("_scale_inv")) invert(tensor);
+  });
+  expect_breaks(kDs, block, "orphans", kAll, [&](Model& model) {
+    model.tensors["model.layers.0.mlp.router.weight_scale_inv"] = model.tensors.at(up);
+  });
+  expect_breaks(kDs, block, "codes", kAll,
+                [](Model& model) { model.tensors.at(kQ + ".weight").bytes[700] = '\x7F'; });
+  expect_breaks(kDs, block, "codes", kAll,
+                [](Model& model) { model.tensors.at(kQ + ".weight").bytes[65535] = '\xFF'; });
+  for (const float bad :
+       {-1e-3F, std::numeric_limits<float>::infinity(), std::numeric_limits<float>::quiet_NaN()})
+    expect_breaks(kDs, block, "scale-numbers", kAll, [&](Model& model) { put(model, up, 3, bad); });
+  expect_breaks(kDs, block, "zero-scales", kAll, [&](Model& model) { put(model, up, 7, 0.0F); });
+  expect_breaks(kDs, block, "layers", kAll,
+                [](Model& model) { model.config.set("num_hidden_layers", 2); });
+}
+
+TEST(Verify, zero_scales_over_zeros_are_nothing) {
+  Model model = make_model(kDs, preset("fp8-block"));
+  const std::string up = kUp + ".weight";
+  for (int row = 384; row < 512; ++row)
+    for (int col = 128; col < 256; ++col)
+      model.tensors.at(up).bytes[static_cast<std::size_t>(row * 256 + col)] = '\x80';
+  put(model, up + "_scale_inv", 7, 0.0F);
+  EXPECT_EQ(verdict(model), "");
+  put(model, up + "_scale_inv", 6, 0.0F);
+  EXPECT_EQ(verdict(model, {.loaders = {Loader::vllm}}), "zero-scales:vllm");
+  EXPECT_EQ(findings_of(model, {.codes = false}).front().severity, Severity::warning);
+}
+
+Model three_layers() {
+  std::vector<Piece> pieces;
+  for (int layer = 0; layer < 3; ++layer)
+    for (const char* const part :
+         {"self_attn.q_proj", "self_attn.o_proj", "mlp.experts.0.up_proj", "mlp.experts.1.up_proj"})
+      pieces.push_back({text("model.layers.", layer, ".", part), 128, 128});
+  return make_model(kDs, preset("fp8-block"), pieces);
+}
+
+TEST(Verify, layers_that_lack_something) {
+  Model whole = three_layers();
+  EXPECT_EQ(verdict(whole), "");
+  const auto drop = [](Model& model, const std::string& prefix) {
+    std::erase_if(model.tensors, [&](const auto& one) { return one.first.starts_with(prefix); });
+  };
+  const auto missing = [&](const std::string& prefix) {
+    Model model = three_layers();
+    drop(model, prefix);
+    std::string out;
+    for (const Finding& one : findings_of(model, {.loaders = {Loader::vllm}}))
+      out += text(out.empty() ? "" : " ", one.rule, ":", one.tensor);
+    return out;
+  };
+  EXPECT_EQ(missing("model.layers.1.self_attn.q_proj"),
+            "layers:model.layers.1.self_attn.q_proj.weight");
+  EXPECT_EQ(missing("model.layers.1."), "layers:model.layers.1");
+  EXPECT_EQ(missing("model.layers.2.mlp.experts.0."), "layers:model.layers.2.mlp.experts.0");
+  Model few = three_layers();
+  few.config.set("n_routed_experts", 3);
+  EXPECT_EQ(verdict(few, {.loaders = {Loader::vllm}}), "layers:vllm");
+  // A first layer of another kind has no experts, and lacks none.
+  EXPECT_EQ(missing("model.layers.0.mlp.experts."), "");
+}
+
+TEST(Verify, a_folder_without_config_or_weights_does_not_load) {
+  Model model{.dialect = kCt, .config = Json()};
+  model.tensors["q_proj.weight"] = {StoredType::bf16, {4, 2}, std::string(16, '\0')};
+  EXPECT_EQ(verdict(model), "config:sglang config:transformers config:trtllm config:vllm");
+  model.config = Json::object({{"model_type", "llama"}});
+  model.tensors.clear();
+  EXPECT_EQ(verdict(model), "weights:sglang weights:transformers weights:trtllm weights:vllm");
+}
+
+// As vLLM's validate_fp8_block_shape has it: the last part of a fused matrix, and what stands
+// alone.
+TEST(Verify, a_last_block_that_is_cut_short) {
+  const auto with = [](const std::string& module, Dialect dialect) {
+    return verdict(make_model(dialect,
+                              dialect == kCt ? bf16_scaled("fp8-block") : preset("fp8-block"),
+                              {{"model.layers.0." + module, 576, 256}}));
+  };
+  EXPECT_EQ(with("self_attn.kv_a_proj_with_mqa", kDs), "divisible:transformers");
+  EXPECT_EQ(with("self_attn.kv_a_proj_with_mqa", kCt), "");
+  EXPECT_EQ(with("self_attn.o_proj", kDs), "divisible:transformers");
+  EXPECT_EQ(with("mlp.up_proj", kCt), "divisible:sglang divisible:trtllm");
+  const Model split = make_model(kCt, bf16_scaled("fp8-block"),
+                                 {{"model.layers.0.self_attn.kv_a_proj_with_mqa", 576, 256}});
+  EXPECT_EQ(verdict(split, {.tensor_parallel = 8}), "");  // every device has it whole
 }
 
 // transformers matches from the beginning of names, so a router's name skips what begins like it.
@@ -313,7 +454,15 @@ TEST(Verify, patterns_that_are_none) {
   model.words().set("ignore",
                     Json::array({"lm_head", "model.layers.0.mlp.router", "re:(", "re:[z-a]",
                                  "re:(a*)*b", std::string(100'000, '('), 7, Json()}));
-  EXPECT_EQ(verdict(model), "");
+  EXPECT_EQ(verdict(model),
+            "skip-list:sglang skip-list:transformers skip-list:trtllm skip-list:vllm");
+  for (const Finding& finding : findings_of(model))
+    EXPECT_EQ(finding.severity, Severity::warning) << finding.message;
+  model.words().set("ignore", Json::array({"re:(?!model\\.layers).*"}));  // looks ahead
+  for (const Finding& finding : findings_of(model)) {
+    EXPECT_EQ(finding.severity, Severity::warning);
+    EXPECT_NE(finding.message.find("not checked"), std::string::npos) << finding.message;
+  }
 }
 
 TEST(Verify, rules_have_names_of_their_own) {

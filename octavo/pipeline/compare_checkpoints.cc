@@ -1,3 +1,4 @@
+// Two checkpoints, tensor by tensor: paired by name, read as numbers, measured in bands.
 #include "octavo/pipeline/compare_checkpoints.h"
 
 #include <algorithm>
@@ -6,6 +7,7 @@
 #include <mutex>
 #include <numeric>
 #include <optional>
+#include <set>
 
 #include "octavo/base/error.h"
 #include "octavo/base/thread_pool.h"
@@ -30,6 +32,11 @@ struct Numbers {
   std::vector<std::int64_t> shape{};
   std::int64_t rows = 1, cols = 1;
   std::uint64_t bytes = 0;
+  // A matrix of a stack of experts: where it begins among the stack's rows, or for [in, out] among
+  // the columns of one of its matrices.
+  std::int64_t first = 0;
+  bool transposed = false;
+  std::int64_t matrix = 0, matrix_cols = 0;  // which, and how wide it lies, where transposed
 };
 
 class Side {
@@ -45,7 +52,10 @@ class Side {
     for (const std::string& name : recognized_.plain) {
       const StoredTensor& tensor = checkpoint_.at(name);
       const auto type = safetensors::element_type(tensor.entry->type);
-      if (!type || type->packed || tensor.entry->shape.size() > kMaxRank) continue;
+      if (!type || type->packed || tensor.entry->shape.size() > kMaxRank) {
+        ++unknown_;
+        continue;
+      }
       Numbers numbers{.plain = &tensor, .bytes = tensor.nbytes()};
       numbers.shape.assign(tensor.entry->shape.begin(), tensor.entry->shape.end());
       add(name, std::move(numbers));
@@ -61,22 +71,80 @@ class Side {
   }
   [[nodiscard]] QuantizedTensor codes(const Numbers& numbers, std::int64_t first,
                                       std::int64_t rows) const {
-    return read_band(checkpoint_, recognized_.dialect, *numbers.found, first, rows);
+    return read_band(checkpoint_, recognized_.dialect, *numbers.found, numbers.first + first, rows);
   }
   [[nodiscard]] Tensor values(const Numbers& numbers, std::int64_t first, std::int64_t rows) const {
     if (numbers.found != nullptr)
       return dequantize(codes(numbers, first, rows), DType::f32, {.threads = 1});
+    if (numbers.transposed) return turned(numbers, first, rows);
     const auto type = *safetensors::element_type(numbers.plain->entry->type);
     const Shape shape{rows, numbers.cols};
     const Tensor stored = type.dtype == DType::code ? Tensor::codes(shape, type.format)
                                                     : Tensor::values(shape, type.dtype);
-    const auto offset =
-        static_cast<std::uint64_t>(first * numbers.cols * element_bytes(type.dtype, type.format));
+    const auto offset = static_cast<std::uint64_t>((numbers.first + first) * numbers.cols *
+                                                   element_bytes(type.dtype, type.format));
     if (stored.nbytes() > 0) checkpoint_.read(*numbers.plain, offset, stored.bytes());
     return widened(stored);
   }
 
+  // How many tensors hold nothing that is compared.
+  [[nodiscard]] std::size_t unknown() const { return unknown_; }
+
+  // The matrices of a stack of experts under the names that they have where it is taken apart;
+  // nothing where it is none, or lies in a way that is not known.
+  [[nodiscard]] std::vector<std::pair<std::string, Numbers>> taken_apart(
+      const std::string& name, const Numbers& whole) const {
+    std::vector<std::pair<std::string, Numbers>> out;
+    if (whole.shape.size() != 3) return out;
+    const StoredTensor* const tensor = checkpoint_.find(name);
+    const ExpertStack stack =
+        tensor != nullptr ? expert_stack(checkpoint_, *tensor) : ExpertStack{};
+    if (!stack.known || stack.interleaved || (stack.in_out && whole.found != nullptr)) return out;
+    const std::string_view module = module_of(name);
+    const std::string_view prefix = module.substr(0, module.rfind('.') + 1);
+    const std::int64_t experts = whole.shape[0], rows = whole.shape[stack.in_out ? 2 : 1],
+                       cols = whole.shape[stack.in_out ? 1 : 2], parts = stack.gated ? 2 : 1;
+    for (std::int64_t expert = 0; expert < experts; ++expert)
+      for (std::int64_t part = 0; part < parts; ++part) {
+        Numbers one = whole;
+        one.shape = {rows / parts, cols};
+        one.rows = rows / parts;
+        one.cols = cols;
+        one.bytes = whole.bytes / static_cast<std::uint64_t>(experts * parts);
+        one.transposed = stack.in_out;
+        one.first = part * one.rows + (stack.in_out ? 0 : expert * rows);
+        one.matrix = expert;
+        one.matrix_cols = rows;
+        if (one.first % unit(whole) != 0) return {};  // it begins within a tile
+        const char* const last = !stack.gated ? "down_proj" : part == 0 ? "gate_proj" : "up_proj";
+        out.emplace_back(text(prefix, expert, ".", last, ".weight"), std::move(one));
+      }
+    return out;
+  }
+
  private:
+  // Rows of [out, in] from a stack that lies [in, out].
+  [[nodiscard]] Tensor turned(const Numbers& numbers, std::int64_t first, std::int64_t rows) const {
+    const auto type = *safetensors::element_type(numbers.plain->entry->type);
+    const Tensor stored = Tensor::values({numbers.cols, rows}, type.dtype);
+    const std::int64_t size = element_bytes(type.dtype, type.format);
+    for (std::int64_t row = 0; row < numbers.cols; ++row) {
+      const std::int64_t at =
+          (numbers.matrix * numbers.cols + row) * numbers.matrix_cols + numbers.first + first;
+      checkpoint_.read(*numbers.plain, static_cast<std::uint64_t>(at * size),
+                       stored.bytes().subspan(static_cast<std::size_t>(row * rows * size),
+                                              static_cast<std::size_t>(rows * size)));
+    }
+    const Tensor wide = widened(stored);
+    Tensor out = Tensor::values({rows, numbers.cols}, DType::f32);
+    const auto from = wide.span<float>(), to = out.span<float>();
+    for (std::int64_t row = 0; row < rows; ++row)
+      for (std::int64_t col = 0; col < numbers.cols; ++col)
+        to[static_cast<std::size_t>(row * numbers.cols + col)] =
+            from[static_cast<std::size_t>(col * rows + row)];
+    return out;
+  }
+
   void add(const std::string& name, Numbers numbers) {
     numbers.cols = numbers.shape.empty() ? 1 : numbers.shape.back();
     numbers.rows = 1;
@@ -87,11 +155,12 @@ class Side {
   CheckpointReader checkpoint_;
   Recognized recognized_;
   std::map<std::string, Numbers> all_;
+  std::size_t unknown_ = 0;
 };
 
 struct Pair {
   std::string name;
-  const Numbers *a = nullptr, *b = nullptr;
+  Numbers a{}, b{};
   TensorError error{};
 };
 struct Piece {
@@ -99,40 +168,90 @@ struct Piece {
   std::int64_t first = 0, rows = 0;
 };
 
-std::vector<Pair> pairs_of(const Side& a, const Side& b, std::vector<std::string>& notes) {
-  std::vector<Pair> pairs;
-  std::size_t only_a = 0, only_b = 0;
-  for (const auto& [name, numbers] : a.all()) {
-    const auto other = b.all().find(name);
-    if (other == b.all().end()) {
-      if (only_a++ < 5) notes.push_back(text("only in the first: '", shown(name, 160), "'"));
-    } else if (other->second.shape != numbers.shape) {
-      notes.push_back(text("'", shown(name, 160), "' has another shape in the second"));
-    } else {
-      pairs.push_back({.name = name, .a = &numbers, .b = &other->second});
-    }
-  }
-  for (const auto& [name, numbers] : b.all())
-    if (!a.all().contains(name) && only_b++ < 5)
-      notes.push_back(text("only in the second: '", shown(name, 160), "'"));
-  if (only_a > 5) notes.push_back(text("and ", only_a - 5, " more only in the first"));
-  if (only_b > 5) notes.push_back(text("and ", only_b - 5, " more only in the second"));
-  return pairs;
+// Up to five names, and how many more there are.
+void note_names(std::string_view what, const std::vector<std::string>& names,
+                std::vector<std::string>& notes) {
+  constexpr std::size_t kShown = 5;
+  for (std::size_t i = 0; i < names.size() && i < kShown; ++i)
+    notes.push_back(text("not compared, ", what, ": '", shown(names[i], 160), "'"));
+  if (names.size() > kShown)
+    notes.push_back(text("not compared, ", what, ": ", names.size() - kShown, " more"));
 }
+
+class Pairing {
+ public:
+  Pairing(const Side& a, const Side& b) : a_(a), b_(b) {}
+
+  std::vector<Pair> run(std::vector<std::string>& notes) {
+    std::vector<std::string> only_a, only_b, other_shape;
+    for (const auto& [name, numbers] : a_.all()) {
+      const auto other = b_.all().find(name);
+      if (other == b_.all().end()) {
+        only_a.push_back(name);
+      } else if (other->second.shape != numbers.shape) {
+        other_shape.push_back(name);
+      } else {
+        pairs_.push_back({.name = name, .a = numbers, .b = other->second});
+      }
+    }
+    for (const auto& [name, numbers] : b_.all())
+      if (!a_.all().contains(name)) only_b.push_back(name);
+    match_stacks(a_, only_a, b_, only_b, false);
+    match_stacks(b_, only_b, a_, only_a, true);
+    note_names("only in the first", only_a, notes);
+    note_names("only in the second", only_b, notes);
+    note_names("of another shape in the second", other_shape, notes);
+    if (a_.unknown() + b_.unknown() > 0)
+      notes.push_back(text("not compared: ", a_.unknown(), " tensors of the first and ",
+                           b_.unknown(), " of the second hold no numbers that octavo knows"));
+    return std::move(pairs_);
+  }
+
+ private:
+  // A stack of experts on one side, and its matrices on the other.
+  void match_stacks(const Side& stacked, std::vector<std::string>& only_stacked, const Side& apart,
+                    std::vector<std::string>& only_apart, bool second_is_stacked) {
+    std::set<std::string> matched;
+    std::erase_if(only_stacked, [&](const std::string& name) {
+      const auto parts = stacked.taken_apart(name, stacked.all().at(name));
+      const auto fits = [&](const auto& part) {
+        const auto other = apart.all().find(part.first);
+        return other != apart.all().end() && other->second.shape == part.second.shape;
+      };
+      if (parts.empty() || !std::all_of(parts.begin(), parts.end(), fits)) return false;
+      for (const auto& [part, numbers] : parts) {
+        const Numbers& other = apart.all().at(part);
+        pairs_.push_back({.name = part,
+                          .a = second_is_stacked ? other : numbers,
+                          .b = second_is_stacked ? numbers : other});
+        matched.insert(part);
+      }
+      return true;
+    });
+    std::erase_if(only_apart, [&](const std::string& name) { return matched.contains(name); });
+  }
+
+  const Side &a_, &b_;
+  std::vector<Pair> pairs_;
+};
 
 std::vector<Piece> pieces_of(const Side& a, const Side& b, const std::vector<Pair>& pairs) {
   std::vector<Piece> pieces;
   for (std::size_t i = 0; i < pairs.size(); ++i) {
     const Pair& pair = pairs[i];
-    if (pair.a->cols == 0) continue;
-    const std::int64_t unit = std::lcm(a.unit(*pair.a), b.unit(*pair.b));
+    if (pair.a.cols == 0) continue;
+    const std::int64_t unit = std::lcm(a.unit(pair.a), b.unit(pair.b));
     const bool one_matrix =
-        pair.a->shape.size() > 2 && unit > 1 && unit == pair.a->shape[pair.a->shape.size() - 2];
-    const std::int64_t wanted =
-        one_matrix ? 1 : std::max<std::int64_t>(1, kBandValues / pair.a->cols / unit);
+        pair.a.shape.size() > 2 && unit > 1 && unit == pair.a.shape[pair.a.shape.size() - 2];
+    // A matrix that lies the other way is read whole: its rows are columns.
+    const bool whole = pair.a.transposed || pair.b.transposed;
+    const std::int64_t wanted = whole ? std::max<std::int64_t>(1, (pair.a.rows + unit - 1) / unit)
+                                : one_matrix
+                                    ? 1
+                                    : std::max<std::int64_t>(1, kBandValues / pair.a.cols / unit);
     std::size_t ordinal = 0;
-    for (std::int64_t first = 0; first < pair.a->rows; first += wanted * unit)
-      pieces.push_back({i, ordinal++, first, std::min(wanted * unit, pair.a->rows - first)});
+    for (std::int64_t first = 0; first < pair.a.rows; first += wanted * unit)
+      pieces.push_back({i, ordinal++, first, std::min(wanted * unit, pair.a.rows - first)});
   }
   return pieces;
 }
@@ -141,22 +260,22 @@ TensorReport report_of(const Pair& pair) {
   TensorReport out;
   out.name = pair.name;
   out.module = std::string(module_of(pair.name));
-  out.shape = pair.a->shape;
-  out.source = pair.a->plain != nullptr ? std::string(stored_name(pair.a->plain->entry->type))
-                                        : describe(pair.a->found->weight.scaling);
-  out.bytes_before = pair.a->bytes;
-  out.bytes_after = pair.b->bytes;
-  if (pair.b->found != nullptr) {
-    out.scaling = describe(pair.b->found->weight.scaling);
+  out.shape = pair.a.shape;
+  out.source = pair.a.plain != nullptr ? std::string(stored_name(pair.a.plain->entry->type))
+                                       : describe(pair.a.found->weight.scaling);
+  out.bytes_before = pair.a.bytes;
+  out.bytes_after = pair.b.bytes;
+  if (pair.b.found != nullptr) {
+    out.scaling = describe(pair.b.found->weight.scaling);
     const std::size_t colon = out.scaling.find(':');
     out.preset = colon == std::string::npos ? "other" : out.scaling.substr(0, colon);
   }
   out.measured = true;
   out.metrics = pair.error.metrics();
-  const std::int64_t elements = pair.a->rows * pair.a->cols;
+  const std::int64_t elements = pair.a.rows * pair.a.cols;
   if (elements > 0)
     out.metrics.bits_per_value =
-        8.0 * static_cast<double>(pair.b->bytes) / static_cast<double>(elements);
+        8.0 * static_cast<double>(pair.b.bytes) / static_cast<double>(elements);
   const ExponentCounts& counts = pair.error.scale_counts();
   out.scale_histogram.assign(counts.begin(), counts.end());
   return out;
@@ -165,9 +284,9 @@ TensorReport report_of(const Pair& pair) {
 double bits_per_weight(const std::vector<Pair>& pairs) {
   double bytes = 0, elements = 0;
   for (const Pair& pair : pairs)
-    if (pair.b->found != nullptr) {
-      bytes += static_cast<double>(pair.b->bytes);
-      elements += static_cast<double>(pair.a->rows) * static_cast<double>(pair.a->cols);
+    if (pair.b.found != nullptr) {
+      bytes += static_cast<double>(pair.b.bytes);
+      elements += static_cast<double>(pair.a.rows) * static_cast<double>(pair.a.cols);
     }
   return elements > 0 ? 8 * bytes / elements : 0;
 }
@@ -180,26 +299,26 @@ CheckpointReport compare_checkpoints(const std::string& a_path, const std::strin
         "got threads = ", options.threads, ", wanted 0 (all) to ", kMaxThreads);
   const Side a(a_path), b(b_path);
   CheckpointReport report;
-  std::vector<Pair> pairs = pairs_of(a, b, report.notes);
+  std::vector<Pair> pairs = Pairing(a, b).run(report.notes);
   check(!pairs.empty(), ErrorCode::invalid_argument, kOp, "'", shown(a_path, 200), "' and '",
         shown(b_path, 200), "' have no tensor of the same name and shape");
   const std::vector<Piece> pieces = pieces_of(a, b, pairs);
   std::uint64_t total = 0;
   for (const Piece& piece : pieces)
-    total += static_cast<std::uint64_t>(piece.rows * pairs[piece.pair].a->cols) * sizeof(float);
+    total += static_cast<std::uint64_t>(piece.rows * pairs[piece.pair].a.cols) * sizeof(float);
   WorkLoop loop(options.threads == 0 ? available_threads() : options.threads, total,
                 options.on_progress);
   std::mutex merging;
   loop.run(pieces.size(), [&](int, std::size_t i) {
     const Piece& piece = pieces[i];
     Pair& pair = pairs[piece.pair];
-    const Tensor before = a.values(*pair.a, piece.first, piece.rows);
+    const Tensor before = a.values(pair.a, piece.first, piece.rows);
     BandError error;
-    if (pair.b->found != nullptr) {
-      error = measure_band(before.view(), b.codes(*pair.b, piece.first, piece.rows),
+    if (pair.b.found != nullptr) {
+      error = measure_band(before.view(), b.codes(pair.b, piece.first, piece.rows),
                            {.first_row = piece.first});
     } else {
-      const Tensor after = b.values(*pair.b, piece.first, piece.rows);
+      const Tensor after = b.values(pair.b, piece.first, piece.rows);
       error = measure_values(before.span<float>(), after.span<float>(), 0);
     }
     {

@@ -5,6 +5,7 @@
 #include "octavo/base/error.h"
 #include "octavo/checkpoint/dialect_testing_internal.h"
 #include "octavo/pipeline/convert_checkpoint.h"
+#include "octavo/pipeline/pipeline_testing_internal.h"
 #include "octavo/report/metrics.h"
 
 namespace octavo {
@@ -92,6 +93,59 @@ TEST(CompareCheckpoints, numbers_against_numbers) {
   EXPECT_EQ(metrics.input.nan, 1);
   const std::string c = save("c.safetensors", {1, 2});
   EXPECT_THROW((void)compare_checkpoints(a, c), Error);
+}
+
+class CompareStacks : public PipelineTest {};
+
+// A stack of experts against its matrices, whichever way it lies and whichever side has it: what
+// quantizing measured, and nothing is left out.
+TEST_F(CompareStacks, experts_in_one_tensor_and_in_many) {
+  for (const bool in_out : {true, false}) {
+    SCOPED_TRACE(in_out);
+    const std::string model = in_out ? "in_out" : "out_in", out = model + "-q";
+    std::filesystem::create_directory(root / model);
+    const auto up =
+        in_out ? std::vector<std::uint64_t>{3, 128, 512} : std::vector<std::uint64_t>{3, 512, 128};
+    const auto down =
+        in_out ? std::vector<std::uint64_t>{3, 256, 128} : std::vector<std::uint64_t>{3, 128, 256};
+    write_tensors(path(model + "/model.safetensors"),
+                  {random_tensor("l.0.mlp.experts.gate_up_proj", up, 1),
+                   random_tensor("l.0.mlp.experts.down_proj", down, 2)});
+    save(model + "/config.json", "{}");
+    const CheckpointReport made =
+        quantize_checkpoint(path(model), path(out), recipe("fp8-channel"));
+    ASSERT_EQ(made.tensors.size(), 9U);
+    const CheckpointReport found = compare_checkpoints(path(model), path(out), {.threads = 2});
+    EXPECT_TRUE(found.notes.empty()) << found.notes.front();
+    ASSERT_EQ(found.tensors.size(), 9U);
+    for (const TensorReport& one : found.tensors) {
+      const TensorReport& wanted = tensor(made, one.name);
+      EXPECT_EQ(one.metrics.max_abs, wanted.metrics.max_abs) << one.name;
+      EXPECT_NEAR(one.metrics.sqnr, wanted.metrics.sqnr, 1e-4) << one.name;
+      EXPECT_EQ(one.bytes_before, wanted.bytes_before) << one.name;
+    }
+    const CheckpointReport other = compare_checkpoints(path(out), path(model), {.threads = 2});
+    ASSERT_EQ(other.tensors.size(), 9U);
+    EXPECT_EQ(other.tensors[0].metrics.max_abs, found.tensors[0].metrics.max_abs);
+    if (in_out) continue;
+    // A quantized stack, whose blocks end where its matrices do.
+    (void)quantize_checkpoint(path(model), path("stacked"), recipe("fp8-block", Dialect::deepseek));
+    (void)quantize_checkpoint(path(model), path("apart"), recipe("fp8-block"));
+    const CheckpointReport same = compare_checkpoints(path("stacked"), path("apart"));
+    ASSERT_EQ(same.tensors.size(), 9U);
+    for (const TensorReport& one : same.tensors) EXPECT_EQ(one.metrics.sums.error2, 0) << one.name;
+  }
+}
+
+TEST_F(CompareStacks, what_is_not_compared_is_said) {
+  write_tensors(path("a.safetensors"), {random_tensor("x", {4, 4}, 1), random_tensor("y", {4}, 2),
+                                        random_tensor("z", {4, 2}, 3)});
+  write_tensors(path("b.safetensors"),
+                {random_tensor("x", {4, 4}, 1), random_tensor("z", {2, 4}, 3)});
+  const CheckpointReport report = compare_checkpoints(path("a.safetensors"), path("b.safetensors"));
+  ASSERT_EQ(report.notes.size(), 2U);
+  EXPECT_EQ(report.notes[0], "not compared, only in the first: 'y'");
+  EXPECT_EQ(report.notes[1], "not compared, of another shape in the second: 'z'");
 }
 
 }  // namespace

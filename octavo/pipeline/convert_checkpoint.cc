@@ -1,3 +1,4 @@
+// From one spelling to another, or to values: plans that the streaming of quantize carries out.
 #include "octavo/pipeline/convert_checkpoint.h"
 
 #include <algorithm>
@@ -50,10 +51,10 @@ Parts parts_of(Recognized& recognized) {
 
 // What becomes of each tensor; `say` fills in what it shall be.
 template <typename Say>
-QuantizePlan plan_from(const CheckpointReader& source, Dialect target, ConvertResult& result,
-                       const Say& say) {
+QuantizePlan plan_from(std::string_view op, const CheckpointReader& source, Dialect target,
+                       ConvertResult& result, const Say& say) {
   Recognized recognized = recognize(source);
-  check(recognized.quantized, ErrorCode::invalid_argument, kOp, "'", shown(source.path(), 200),
+  check(recognized.quantized, ErrorCode::invalid_argument, op, "'", shown(source.path(), 200),
         "' is not quantized, or not in a way octavo knows; quantize it first");
   QuantizePlan plan;
   plan.options.target = target;
@@ -96,16 +97,14 @@ QuantizePlan plan_from(const CheckpointReader& source, Dialect target, ConvertRe
   return plan;
 }
 
-void run(const CheckpointReader& source, const std::string& out, const QuantizePlan& plan,
-         const std::string& what, const ConvertOptions& options, ConvertResult& result) {
-  const auto start = std::chrono::steady_clock::now();
-  check(!out.empty(), ErrorCode::invalid_argument, kOp, "got no name for the output");
-  const QuantizeCheckpointOptions stream{.plan = plan.options,
-                                         .threads = options.threads,
-                                         .max_memory = options.max_memory,
-                                         .resume = options.resume,
-                                         .measure = false,
-                                         .on_progress = options.on_progress};
+void stream(const CheckpointReader& source, const std::string& out, const QuantizePlan& plan,
+            const std::string& what, const ConvertOptions& options) {
+  const QuantizeCheckpointOptions streaming{.plan = plan.options,
+                                            .threads = options.threads,
+                                            .max_memory = options.max_memory,
+                                            .resume = options.resume,
+                                            .measure = false,
+                                            .on_progress = options.on_progress};
   const auto provenance = [&](const std::vector<ActionResult>& results) {
     return Provenance{{"version", version()},
                       {"work", what},
@@ -114,12 +113,26 @@ void run(const CheckpointReader& source, const std::string& out, const QuantizeP
   if (out.ends_with(".safetensors")) {
     check(plan.files.size() == 1, ErrorCode::invalid_argument, kOp, "'", shown(out, 200),
           "' is one file and the checkpoint has ", plan.files.size(), "; give a folder");
-    (void)stream_checkpoint(source, plan, stream, {.folder = nullptr, .file = out});
+    (void)stream_checkpoint(source, plan, streaming, {.folder = nullptr, .file = out});
   } else {
-    (void)stream_into_folder(
-        source, plan, stream,
-        {text(version(), " ", what, " bytes=", plan.bytes_after), source_identity(source)}, out,
-        provenance);
+    (void)stream_into_folder(source, plan, streaming,
+                             {text(version(), " ", what, options.clamp_non_finite ? " clamp" : "",
+                                   " bytes=", plan.bytes_after),
+                              source_identity(source)},
+                             out, provenance);
+  }
+}
+
+// `op` is the call that messages speak of, whatever part of the pipeline they come from.
+void run(std::string_view op, const CheckpointReader& source, const std::string& out,
+         const QuantizePlan& plan, const std::string& what, const ConvertOptions& options,
+         ConvertResult& result) {
+  const auto start = std::chrono::steady_clock::now();
+  check(!out.empty(), ErrorCode::invalid_argument, op, "got no name for the output");
+  try {
+    stream(source, out, plan, what, options);
+  } catch (const Error& error) {
+    fail(error.code(), op, reason_of(error));
   }
   result.bytes_before = plan.bytes_before;
   result.bytes_after = plan.bytes_after;
@@ -132,7 +145,7 @@ ConvertResult convert_checkpoint(const std::string& source_path, const std::stri
                                  Dialect target, const ConvertOptions& options) {
   const CheckpointReader source(source_path);
   ConvertResult result;
-  const QuantizePlan plan = plan_from(source, target, result, [&](TensorAction& action) {
+  const QuantizePlan plan = plan_from(kOp, source, target, result, [&](TensorAction& action) {
     action.quantize = true;
     const std::string reason = why_not(target, action.weight);
     if (!reason.empty())
@@ -141,21 +154,24 @@ ConvertResult convert_checkpoint(const std::string& source_path, const std::stri
            "; choose another target, or dequantize and quantize anew");
     action.outputs = spell(target, action.weight);
   });
-  run(source, out, plan, text("convert to ", name_of(target)), options, result);
+  run(kOp, source, out, plan, text("convert to ", name_of(target)), options, result);
   return result;
 }
 
 ConvertResult dequantize_checkpoint(const std::string& source_path, const std::string& out,
                                     DType dtype, const ConvertOptions& options) {
   check(dtype == DType::bf16 || dtype == DType::f16 || dtype == DType::f32, ErrorCode::wrong_type,
-        kOp, "got ", dtype_name(dtype), ", wanted bfloat16, float16 or float32");
+        "dequantize", "got ", dtype_name(dtype), ", wanted bfloat16, float16 or float32");
   const CheckpointReader source(source_path);
   ConvertResult result;
-  const QuantizePlan plan = plan_from(source, Dialect::octavo, result, [&](TensorAction& action) {
-    action.weight.source = dtype;
-    action.outputs = {as_values(action.weight)};
-  });
-  run(source, out, plan, text("dequantize to ", dtype_name(dtype)), options, result);
+  QuantizePlan plan =
+      plan_from("dequantize", source, Dialect::octavo, result, [&](TensorAction& action) {
+        action.weight.source = dtype;
+        action.outputs = {as_values(action.weight)};
+      });
+  plan.options.clamp_non_finite = options.clamp_non_finite;
+  plan.config_dtype = dtype_name(dtype);
+  run("dequantize", source, out, plan, text("dequantize to ", dtype_name(dtype)), options, result);
   return result;
 }
 

@@ -19,6 +19,7 @@ struct ConvertOptions {
   int threads = 0;                          // 0: all cores
   std::uint64_t max_memory = 256ULL << 20;  // for windows; at least 16 MiB
   bool resume = false;
+  bool clamp_non_finite = false;  // dequantize: what the type cannot hold is an error otherwise
   OnProgress on_progress{};
 };
 
@@ -38,7 +39,8 @@ OCTAVO_API ConvertResult convert_checkpoint(const std::string& source, const std
                                             Dialect target, const ConvertOptions& options = {});
 
 // Every quantized weight as bf16, f16 or f32 (rounded to nearest even from scale times code);
-// other tensors are copied.
+// other tensors are copied, and config.json says the type. A value beyond f16's range is an error
+// that names the weight, unless clamp_non_finite.
 OCTAVO_API ConvertResult dequantize_checkpoint(const std::string& source, const std::string& out,
                                                DType dtype, const ConvertOptions& options = {});
 

@@ -137,5 +137,63 @@ TEST(ConvertCheckpoint, what_cannot_be_converted) {
                Error);
 }
 
+// 448 * 256 is beyond f16, which ends at 65504.
+TEST(ConvertCheckpoint, what_a_type_cannot_hold_is_an_error_or_its_largest_value) {
+  const TemporaryFolder folder, results;
+  safetensors::FileWriter writer(folder.path("model.safetensors"),
+                                 {{"l.0.up_proj.weight", safetensors::StoredType::f8_e4m3, {2, 3}},
+                                  {"l.0.up_proj.weight_scale", safetensors::StoredType::f32, {1}}});
+  const std::array<unsigned char, 6> codes{0x38, 0x7E, 0xFE, 0x38, 0xB8, 0x00};  // 1 448 -448 ...
+  const float scale = 256;
+  writer.write(writer.at("l.0.up_proj.weight"), 0, std::as_bytes(std::span(codes)));
+  writer.write(writer.at("l.0.up_proj.weight_scale"), 0,
+               std::as_bytes(std::span<const float>(&scale, 1)));
+  writer.finish();
+  folder.save("config.json",
+              R"({"torch_dtype": "bfloat16", "text_config": {"dtype": "bfloat16"}})");
+  std::string message;
+  try {
+    (void)dequantize_checkpoint(folder.path(), results.path("f16"), DType::f16);
+  } catch (const Error& error) {
+    message = error.what();
+  }
+  EXPECT_TRUE(
+      message.starts_with("[dequantize] tensor 'l.0.up_proj.weight' has a value in row 0, "
+                          "column 1 that is larger than float16"))
+      << message;
+  EXPECT_FALSE(std::filesystem::exists(results.path("f16")));
+  (void)dequantize_checkpoint(folder.path(), results.path("f16"), DType::f16,
+                              {.clamp_non_finite = true});
+  const CheckpointReader clamped(results.path("f16"));
+  std::array<std::uint16_t, 6> bits{};
+  clamped.read(clamped.at("l.0.up_proj.weight"), 0, std::as_writable_bytes(std::span(bits)));
+  EXPECT_EQ(bits, (std::array<std::uint16_t, 6>{0x5C00, 0x7BFF, 0xFBFF, 0x5C00, 0xDC00, 0}));
+  EXPECT_EQ(clamped.config()["torch_dtype"].string_or(""), "float16");
+  EXPECT_EQ(clamped.config()["text_config"]["dtype"].string_or(""), "float16");
+  (void)dequantize_checkpoint(folder.path(), results.path("bf16"), DType::bf16);
+  EXPECT_EQ(CheckpointReader(results.path("bf16")).config()["torch_dtype"].string_or(""),
+            "bfloat16");
+}
+
+// Parts of the pipeline that quantizing shares speak of the call that was made.
+TEST(ConvertCheckpoint, messages_are_of_the_call) {
+  const TemporaryFolder folder;
+  write_checkpoint(folder, Dialect::compressed_tensors,
+                   {make_weight(Dialect::compressed_tensors, "l.0.up_proj.weight", {64, 64},
+                                preset("mxfp8"), 1000)});
+  const auto tag = [&](const auto& call) {
+    try {
+      call();
+    } catch (const Error& error) {
+      return std::string(error.what()).substr(0, std::string(error.what()).find(' '));
+    }
+    return std::string();
+  };
+  EXPECT_EQ(tag([&] { (void)convert_checkpoint(folder.path(), folder.path(), Dialect::octavo); }),
+            "[convert]");
+  EXPECT_EQ(tag([&] { (void)dequantize_checkpoint(folder.path(), folder.path(), DType::f32); }),
+            "[dequantize]");
+}
+
 }  // namespace
 }  // namespace octavo

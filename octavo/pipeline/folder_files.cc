@@ -1,3 +1,4 @@
+// Copies, index and config of an output folder.
 #include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -5,7 +6,9 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <filesystem>
 
+#include "octavo/base/descriptor_internal.h"
 #include "octavo/base/error.h"
 #include "octavo/base/whole_file.h"
 #include "octavo/checkpoint/shard_index.h"
@@ -21,10 +24,7 @@ void copy_file(const std::string& from, const std::string& to) {
   const int descriptor = open(from.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
   if (descriptor < 0)
     fail(ErrorCode::io, kOp, "could not open '", shown(from, 200), "': ", std::strerror(errno));
-  struct Closer {
-    int descriptor;
-    ~Closer() { close(descriptor); }
-  } const closer{descriptor};
+  const Descriptor closed_at_the_end(descriptor);
   WholeFile out{std::string(kOp), to};
   std::vector<std::byte> window(1 << 20);
   while (true) {
@@ -36,6 +36,35 @@ void copy_file(const std::string& from, const std::string& to) {
     out.write(std::span(window).first(static_cast<std::size_t>(got)));
   }
   out.commit();
+}
+
+// "1_Pooling" of "1_Pooling/config.json".
+void make_folders_of(const std::string& file) {
+  std::error_code error;
+  std::filesystem::create_directories(std::filesystem::path(file).parent_path(), error);
+  if (error)
+    fail(ErrorCode::io, kOp, "could not make the folder of '", shown(file, 200),
+         "': ", error.message());
+}
+
+// Under the key that is there; the newer one where there is none.
+void set_dtype(Json& config, const std::string& dtype) {
+  const auto set_in = [&](Json& place) {
+    bool any = false;
+    for (const std::string_view key : {"dtype", "torch_dtype"})
+      if (place.has(key)) {
+        place.set(key, dtype);
+        any = true;
+      }
+    return any;
+  };
+  bool any = set_in(config);
+  if (config["text_config"].is_object()) {
+    Json inner = config["text_config"];
+    any |= set_in(inner);
+    config.set("text_config", std::move(inner));
+  }
+  if (!any) config.set("dtype", dtype);
 }
 
 void write_index(const QuantizePlan& plan, const OutputFolder& folder) {
@@ -54,8 +83,10 @@ void write_index(const QuantizePlan& plan, const OutputFolder& folder) {
 void finish_folder(const CheckpointReader& source, const QuantizePlan& plan,
                    const std::vector<std::pair<std::string, std::string>>& provenance,
                    OutputFolder& folder) {
-  for (const std::string& name : source.other_files())
+  for (const std::string& name : source.other_files()) {
+    make_folders_of(folder.path_of(name));
     copy_file(source.path() + "/" + name, folder.path_of(name));
+  }
   if (!plan.index_name.empty()) write_index(plan, folder);
   Json config = source.config(), side = source.hf_quant_config();
   const bool was_quantized =
@@ -63,6 +94,7 @@ void finish_folder(const CheckpointReader& source, const QuantizePlan& plan,
                   [](const TensorAction& action) { return action.found != nullptr; });
   if (!plan.model.weights.empty() || was_quantized)
     configure(plan.options.target, plan.model, config, side);
+  if (!plan.config_dtype.empty()) set_dtype(config, plan.config_dtype);
   Json octavo;
   for (const auto& [key, value] : provenance) octavo.set(key, value);
   config.set("octavo", std::move(octavo));

@@ -1,37 +1,27 @@
-#include "octavo/pipeline/name_patterns_internal.h"
-
-// GCC 12 with sanitizers takes a union in <regex> for uninitialised.
-#if defined(__GNUC__) && !defined(__clang__)
-#pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
-#endif
+// Expressions of the command line, with their option in messages.
 #include <algorithm>
-#include <regex>
 
 #include "octavo/base/error.h"
+#include "octavo/pipeline/name_patterns_internal.h"
 
 namespace octavo {
+namespace {
 
-struct NamePattern::Compiled {
-  std::regex regex;
-};
-
-NamePattern::NamePattern(const std::string& expression) {
+Pattern compiled(std::string_view option, const std::string& expression) {
   try {
-    compiled_ = std::make_shared<const Compiled>(
-        Compiled{std::regex(expression, std::regex::ECMAScript | std::regex::nosubs)});
-  } catch (const std::regex_error& error) {
-    fail(ErrorCode::invalid_argument, "quantize", "'", shown(expression),
-         "' is no regular expression: ", error.what());
+    return Pattern(expression);
+  } catch (const Error& error) {
+    fail(ErrorCode::invalid_argument, "quantize", option, ": ", reason_of(error));
   }
 }
 
-bool NamePattern::matches(std::string_view name) const {
-  return name.size() <= kMostMatchedBytes &&
-         std::regex_search(name.begin(), name.end(), compiled_->regex);
-}
+}  // namespace
 
-NamePatterns::NamePatterns(const std::vector<std::string>& expressions) {
-  for (const std::string& expression : expressions) patterns_.emplace_back(expression);
+NamePattern::NamePattern(std::string_view option, const std::string& expression)
+    : expression_(expression), pattern_(compiled(option, expression)) {}
+
+NamePatterns::NamePatterns(std::string_view option, const std::vector<std::string>& expressions) {
+  for (const std::string& expression : expressions) patterns_.emplace_back(option, expression);
 }
 
 bool NamePatterns::match(std::string_view name) const {

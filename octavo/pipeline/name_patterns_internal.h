@@ -1,33 +1,38 @@
 // What a user says of tensors by name: include, exclude, a recipe for some.
 #pragma once
 
-#include <memory>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "octavo/base/pattern.h"
+
 namespace octavo {
 
-// Names longer than this are matched by nothing: they come from files, and the standard library's
-// matcher takes stack for every character.
+// Names longer than this are matched by nothing: they come from files, and time grows with them.
 inline constexpr std::size_t kMostMatchedBytes = 2048;
 
 class NamePattern {
  public:
-  // Throws Error(invalid_argument) when it is no regular expression.
-  explicit NamePattern(const std::string& expression);
-  [[nodiscard]] bool matches(std::string_view name) const;
+  // `option` is what the user calls it, for messages: "--include". Throws Error(invalid_argument)
+  // when it is no expression that octavo takes.
+  NamePattern(std::string_view option, const std::string& expression);
+  [[nodiscard]] bool matches(std::string_view name) const {
+    return name.size() <= kMostMatchedBytes && pattern_.is_in(name);
+  }
+  [[nodiscard]] const std::string& expression() const { return expression_; }
 
  private:
-  struct Compiled;  // <regex> is in one file alone
-  std::shared_ptr<const Compiled> compiled_;
+  std::string expression_;
+  Pattern pattern_;
 };
 
 class NamePatterns {
  public:
-  explicit NamePatterns(const std::vector<std::string>& expressions);
+  NamePatterns(std::string_view option, const std::vector<std::string>& expressions);
   [[nodiscard]] bool empty() const { return patterns_.empty(); }
   [[nodiscard]] bool match(std::string_view name) const;
+  [[nodiscard]] const std::vector<NamePattern>& all() const { return patterns_; }
 
  private:
   std::vector<NamePattern> patterns_;

@@ -1,3 +1,4 @@
+// Tensors into files: as the source has them, or by size.
 #include <algorithm>
 #include <cstdio>
 #include <filesystem>

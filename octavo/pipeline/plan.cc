@@ -1,3 +1,4 @@
+// What becomes of every tensor: wishes first, then what the target can hold.
 #include "octavo/pipeline/plan.h"
 
 #include <algorithm>
@@ -6,17 +7,15 @@
 #include <set>
 
 #include "octavo/base/error.h"
-#include "octavo/checkpoint/module_role.h"
 #include "octavo/pipeline/name_patterns_internal.h"
 #include "octavo/pipeline/output_files_internal.h"
+#include "octavo/pipeline/plan_internal.h"
 #include "octavo/pipeline/recipe_scaling_internal.h"
 
 namespace octavo {
 namespace {
 
 constexpr std::string_view kOp = "quantize";
-
-std::string shown_name(std::string_view name) { return text("tensor '", shown(name, 160), "'"); }
 
 void refuse_quantized(const CheckpointReader& source) {
   const Recognized found = recognize(source);
@@ -27,7 +26,7 @@ void refuse_quantized(const CheckpointReader& source) {
   for (const StoredTensor& tensor : source.tensors()) {
     const auto type = safetensors::element_type(tensor.entry->type);
     if (type && type->dtype == DType::code)
-      fail(ErrorCode::invalid_argument, kOp, shown_name(tensor.name()), " holds ",
+      fail(ErrorCode::invalid_argument, kOp, shown_tensor(tensor.name()), " holds ",
            safetensors::stored_name(tensor.entry->type),
            " codes, wanted a checkpoint that is not quantized; dequantize it first");
   }
@@ -42,17 +41,22 @@ Shape shape_of(const std::vector<std::uint64_t>& sizes) {
 class Planning {
  public:
   Planning(const CheckpointReader& source, const QuantizePlanOptions& options)
-      : source_(source), options_(options), include_(options.include), exclude_(options.exclude) {
+      : source_(source),
+        options_(options),
+        include_("--include", options.include),
+        exclude_("--exclude", options.exclude) {
     plan_.options = options;
-    (void)recipe_scaling(options.recipe, options);  // for what it says of them
-    for (const auto& [expression, recipe] : options.recipe_for) {
-      recipe_for_.emplace_back(NamePattern(expression), recipe);
-      if (recipe != "none") (void)preset(recipe);
-    }
+    check_plan_options(options);
+    for (const auto& [expression, recipe] : options.recipe_for)
+      recipe_for_.emplace_back(NamePattern("--recipe-for", expression), recipe);
   }
 
   QuantizePlan run() {
-    for (std::size_t i = 0; i < source_.tensors().size(); ++i) plan_tensor(i);
+    check_found();
+    std::vector<Decision> decisions;
+    for (std::size_t i = 0; i < source_.tensors().size(); ++i) decisions.push_back(decide(i));
+    decide_groups(source_, options_.target, decisions);
+    for (Decision& decision : decisions) take(std::move(decision));
     share_scales();
     place_actions(source_, plan_);
     describe_model();
@@ -61,65 +65,95 @@ class Planning {
   }
 
  private:
-  struct Wish {
-    std::string recipe{};    // empty: leave it alone
-    std::string why{};       // then
-    bool explicit_ = false;  // named by the user: what cannot be is an error
-  };
+  [[nodiscard]] bool finds_any(const NamePattern& pattern) const {
+    return std::any_of(source_.tensors().begin(), source_.tensors().end(),
+                       [&](const StoredTensor& tensor) { return pattern.matches(tensor.name()); });
+  }
 
-  Wish wish_for(const std::string& name, const TensorRole& role) const {
-    if (exclude_.match(name)) return {.why = "excluded"};
-    Wish wish{.recipe = options_.recipe};
+  // An expression that finds nothing is a slip. Including nothing would be a copy of the model;
+  // the others are noted.
+  void check_found() {
+    for (const NamePattern& pattern : include_.all())
+      if (!finds_any(pattern))
+        fail(ErrorCode::invalid_argument, kOp, "--include '", shown(pattern.expression(), 80),
+             "' is found in no tensor's name; octavo inspect lists them");
+    const auto note = [&](std::string_view option, const NamePattern& pattern) {
+      if (!finds_any(pattern))
+        plan_.notes.push_back(
+            text(option, " '", shown(pattern.expression(), 80), "' is found in no tensor's name"));
+    };
+    for (const NamePattern& pattern : exclude_.all()) note("--exclude", pattern);
+    for (const auto& [pattern, recipe] : recipe_for_) note("--recipe-for", pattern);
+  }
+
+  // What is wanted of a tensor: a recipe, or why it is left.
+  void wish(Decision& decision, const std::string& name, const TensorRole& role) const {
+    const auto leave = [&](Left left, std::string why) {
+      decision.recipe.clear();
+      decision.left = left;
+      decision.why = std::move(why);
+    };
+    decision.recipe = options_.recipe;
+    if (exclude_.match(name)) return leave(Left::excluded, "excluded");
     if (!include_.empty()) {
-      if (!include_.match(name)) return {.why = "not included"};
-      wish.explicit_ = true;
+      if (!include_.match(name)) return leave(Left::not_included, "not included");
+      decision.named = true;
     } else if (role.role != Role::linear && role.role != Role::expert_stack) {
-      return {.why = role.why};
+      return leave(Left::by_role, role.why);
     }
     for (const auto& [pattern, recipe] : recipe_for_) {
       if (!pattern.matches(name)) continue;
-      if (recipe == "none") return {.why = "recipe none"};
-      wish.recipe = recipe;
-      wish.explicit_ = true;
+      if (recipe == "none") return leave(Left::recipe_none, "recipe none");
+      decision.recipe = recipe;
+      decision.named = true;
       break;
     }
-    return wish;
   }
 
-  void plan_tensor(std::size_t index) {
+  Decision decide(std::size_t index) {
     const StoredTensor& tensor = source_.tensors()[index];
     const safetensors::TensorEntry& entry = *tensor.entry;
     const TensorRole role = role_of(entry.name, entry.shape, source_.config());
-    const Wish wish = wish_for(entry.name, role);
+    Decision decision{.tensor = index, .role = role.role};
+    wish(decision, entry.name, role);
+    if (decision.recipe.empty()) return decision;
+    const std::string why = plan_weight(decision, tensor);
+    if (why.empty()) return decision;
+    if (decision.named)
+      fail(ErrorCode::unsupported, kOp, shown_tensor(entry.name), " cannot be quantized: ", why,
+           "; exclude it (--exclude), or name another recipe for it (--recipe-for)");
+    decision.recipe.clear();
+    decision.left = Left::impossible;
+    decision.why = why;
+    decision.actions.clear();
+    return decision;
+  }
+
+  // Fills in the actions; why there can be none, or "".
+  std::string plan_weight(Decision& decision, const StoredTensor& tensor) {
+    const safetensors::TensorEntry& entry = *tensor.entry;
     const auto type = safetensors::element_type(entry.type);
-    if (wish.recipe.empty()) return copy(index, wish.why, role.role);
-    const auto impossible = [&](const std::string& why) {
-      if (wish.explicit_)
-        fail(ErrorCode::unsupported, kOp, shown_name(entry.name), " cannot be quantized: ", why,
-             "; exclude it, or name another recipe for it");
-      copy(index, why, role.role);
-    };
-    if (!type || !is_value(type->dtype)) return impossible("it holds no floating point");
-    if (entry.shape.size() < 2 || entry.shape.size() > 3) return impossible("it is no matrix");
-    if (tensor.nbytes() == 0) return impossible("it is empty");
-    if (entry.shape.size() == 3 && role.role != Role::expert_stack)
-      return impossible("it is no matrix");
-    TensorAction action{.tensor = index, .quantize = true, .preset = wish.recipe};
+    if (!type || !is_value(type->dtype)) return "it holds no floating point";
+    const std::size_t rank = entry.shape.size();
+    if (rank < 2 || rank > 3 || (rank == 3 && decision.role != Role::expert_stack))
+      return "it is no matrix";
+    if (tensor.nbytes() == 0) return "it is empty";
+    TensorAction action{.tensor = decision.tensor, .quantize = true, .preset = decision.recipe};
     action.weight = {.name = entry.name,
                      .module = std::string(module_of(entry.name)),
                      .shape = shape_of(entry.shape),
                      .source = type->dtype,
-                     .scaling = scaling_of(wish.recipe)};
+                     .scaling = scaling_of(decision.recipe)};
     action.scaling = working_scaling(action.weight.scaling, options_);
-    const std::string why =
-        entry.shape.size() == 3 ? plan_stack(action) : why_not(options_.target, action.weight);
-    if (!why.empty()) return impossible(why);
-    if (entry.shape.size() == 2) add(std::move(action));
+    if (rank == 3) return plan_stack(action, decision.actions);
+    std::string why = why_not(options_.target, action.weight);
+    if (why.empty()) decision.actions.push_back(std::move(action));
+    return why;
   }
 
   // All experts of a layer in one tensor: as it is where the target can say that, else a weight for
   // each. Why neither, or "" and it is planned.
-  std::string plan_stack(const TensorAction& like) {
+  std::string plan_stack(const TensorAction& like, std::vector<TensorAction>& actions) const {
     const ExpertStack stack = expert_stack(source_, source_.tensors()[like.tensor]);
     if (!stack.known) return "it is not known which way its experts lie";
     const bool apart = options_.target == Dialect::compressed_tensors;
@@ -128,11 +162,10 @@ class Planning {
                   " has no words for that");
     if (!apart) {
       std::string why = why_not(options_.target, like.weight);
-      if (why.empty()) add(like);
+      if (why.empty()) actions.push_back(like);
       return why;
     }
     if (stack.interleaved) return "gate and up take turns in it, and have biases that do";
-    std::vector<TensorAction> actions;
     const std::string_view module = like.weight.module;
     const std::string_view prefix = module.substr(0, module.rfind('.') + 1);
     const Shape& shape = like.weight.shape;
@@ -150,7 +183,6 @@ class Planning {
         if (std::string why = why_not(options_.target, action.weight); !why.empty()) return why;
         actions.push_back(std::move(action));
       }
-    for (TensorAction& action : actions) add(std::move(action));
     return "";
   }
 
@@ -161,24 +193,27 @@ class Planning {
                : scalings_.emplace(recipe, recipe_scaling(recipe, options_)).first->second;
   }
 
-  void copy(std::size_t index, const std::string& why, Role role) {
-    const safetensors::TensorEntry& entry = *source_.tensors()[index].entry;
-    TensorAction action{.tensor = index, .why = why};
+  void take(Decision decision) {
+    for (TensorAction& action : decision.actions) {
+      action.outputs = spell(options_.target, action.weight);
+      plan_.actions.push_back(std::move(action));
+    }
+    if (decision.recipe.empty()) copy(decision);
+  }
+
+  void copy(const Decision& decision) {
+    const safetensors::TensorEntry& entry = *source_.tensors()[decision.tensor].entry;
+    TensorAction action{.tensor = decision.tensor, .left = decision.left, .why = decision.why};
     action.outputs.push_back({.plan = {entry.name, entry.type, entry.shape}});
     plan_.actions.push_back(std::move(action));
     // What loaders would make a quantized layer of unless they are told not to.
+    const Role role = decision.role;
     if (entry.shape.size() >= 2 && entry.name.ends_with(".weight") && role != Role::embedding &&
         role != Role::norm && role != Role::position)
       plan_.model.plain_modules.emplace_back(module_of(entry.name));
-    const bool by_role = role != Role::linear && role != Role::expert_stack;
-    if (by_role || why == "excluded" || why == "not included" || why == "recipe none") return;
-    plan_.notes.push_back(text(shown_name(entry.name), " is left as it is: ", why));
-    if (first_refused_.empty()) first_refused_ = text(shown_name(entry.name), ": ", why);
-  }
-
-  void add(TensorAction action) {
-    action.outputs = spell(options_.target, action.weight);
-    plan_.actions.push_back(std::move(action));
+    if (decision.left != Left::impossible && decision.left != Left::with_its_group) return;
+    plan_.notes.push_back(text(shown_tensor(entry.name), " is left as it is: ", decision.why));
+    if (first_refused_.empty()) first_refused_ = text(shown_tensor(entry.name), ": ", decision.why);
   }
 
   void share_scales() {
@@ -237,6 +272,16 @@ class Planning {
 };
 
 }  // namespace
+
+void check_plan_options(const QuantizePlanOptions& options) {
+  (void)recipe_scaling(options.recipe, options);
+  (void)NamePatterns("--include", options.include);
+  (void)NamePatterns("--exclude", options.exclude);
+  for (const auto& [expression, recipe] : options.recipe_for) {
+    (void)NamePattern("--recipe-for", expression);
+    if (recipe != "none") (void)preset(recipe);
+  }
+}
 
 QuantizePlan plan_quantize(const CheckpointReader& source, const QuantizePlanOptions& options) {
   refuse_quantized(source);

@@ -19,11 +19,15 @@ struct QuantizePlanOptions {
   std::string recipe = "fp8-block";  // a preset
   Dialect target = Dialect::compressed_tensors;
   // Over what the recipe says, where given; applied to every recipe they fit.
+  // The rule of mxfp4 is `even` unless scale_rule or a peer's arith says otherwise: its rounding
+  // saturates the largest of few codes and errs less on the rest (docs/numerics/scales.md).
   std::string format{}, scale_rule{}, arith{}, scale_policy{}, scale_format{};
-  // Regular expressions that are searched for in names. What `include` finds is quantized whatever
-  // it is, and nothing else is; what `exclude` finds is not. The first of recipe_for that is found
-  // decides: a preset, or "none". A tensor that include or recipe_for names and the target cannot
-  // hold is an error; others are left as they are, with a note.
+  // Regular expressions (base/pattern.h) that are searched for in names. What `include` finds is
+  // quantized whatever it is, and nothing else is; one that finds nothing is an error. What
+  // `exclude` finds is not quantized. The first of recipe_for that is found decides: a preset, or
+  // "none". A tensor that include or recipe_for names and the target cannot hold is an error;
+  // others are left as they are, with a note. What servers load as one (q/k/v, gate/up, experts of
+  // a layer) is decided as one, for targets that servers load.
   std::vector<std::string> include{}, exclude{};
   std::vector<std::pair<std::string, std::string>> recipe_for{};
   bool share = true;  // one scale for what servers fuse: q/k/v, gate/up, experts
@@ -41,14 +45,26 @@ struct SourcePart {
   bool transposed = false;   // the stack is [experts, in, out]
 };
 
+// Why a tensor is left as it is; TensorAction::why has the words.
+enum class Left : std::uint8_t {
+  no,  // it is quantized
+  by_role,
+  excluded,
+  not_included,
+  recipe_none,
+  impossible,      // the target cannot hold it
+  with_its_group,  // what servers load as one with it is left
+};
+
 // What becomes of a tensor. A stack of experts that is taken apart has one for each weight, in a
 // row.
 struct TensorAction {
   std::size_t tensor = 0;  // of CheckpointReader::tensors()
   SourcePart part{};
   bool quantize = false;
-  std::string preset{};      // "mxfp8"
-  std::string why{};         // why not quantized, or what was planned around
+  std::string preset{};  // "mxfp8"
+  Left left = Left::no;
+  std::string why{};         // why it is left, or what was planned around
   QuantizedWeight weight{};  // where quantized
   Scaling scaling{};         // what it is quantized with: weight.scaling, but for bf16 scales
   // Where the source is quantized already: its codes are spelled anew (quantize), or decoded to
@@ -64,6 +80,7 @@ struct QuantizePlan {
   std::vector<TensorAction> actions;  // every tensor of the source, in its order
   std::vector<std::string> files;     // "model-00001-of-00002.safetensors"
   std::string index_name;             // empty: one file and no index
+  std::string config_dtype;           // what config.json is to say weights are; empty: as it is
   int groups = 0;
   QuantizedModel model;
   Dialect source_dialect = Dialect::octavo;  // where actions have found weights
@@ -71,6 +88,10 @@ struct QuantizePlan {
   double bits_per_weight = 0;
   std::vector<std::string> notes;
 };
+
+// What can be said of options without a checkpoint. Throws Error(invalid_argument) or
+// Error(unsupported).
+OCTAVO_API void check_plan_options(const QuantizePlanOptions& options);
 
 // Throws Error with tensor, reason and the option that would help.
 [[nodiscard]] OCTAVO_API QuantizePlan plan_quantize(const CheckpointReader& source,

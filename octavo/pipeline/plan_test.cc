@@ -99,6 +99,86 @@ TEST_F(PlanTest, RaggedShapesArePlannedAroundUnlessTheyWereNamed) {
   EXPECT_TRUE(has(refused, "b.q_proj.weight") && has(refused, "exclude")) << refused;
 }
 
+// Servers make one matrix of q, k and v: a file with one of them plain is one they cannot load.
+TEST_F(PlanTest, WhatServersLoadAsOneIsDecidedAsOne) {
+  std::filesystem::create_directory(root / "model");
+  write_tensors(path("model/model.safetensors"),
+                {random_tensor("l.0.self_attn.q_proj.weight", {256, 256}, 1),
+                 random_tensor("l.0.self_attn.k_proj.weight", {64, 256}, 2),
+                 random_tensor("l.0.self_attn.v_proj.weight", {64, 256}, 3),
+                 random_tensor("l.0.self_attn.o_proj.weight", {256, 256}, 4),
+                 random_tensor("l.0.mlp.experts.0.up_proj.weight", {256, 256}, 5),
+                 random_tensor("l.0.mlp.experts.1.up_proj.weight", {256, 256}, 6),
+                 random_tensor("l.0.mlp.experts.1.down_proj.weight", {256, 200}, 7)});
+  const auto actions = by_name({.recipe = "fp8-block"});
+  const TensorAction& q = actions.at("l.0.self_attn.q_proj.weight");
+  EXPECT_FALSE(q.quantize);
+  EXPECT_EQ(q.left, Left::with_its_group);
+  EXPECT_TRUE(has(q.why, "k_proj") && has(q.why, "multiples of 128")) << q.why;
+  EXPECT_EQ(actions.at("l.0.self_attn.k_proj.weight").left, Left::impossible);
+  EXPECT_TRUE(actions.at("l.0.self_attn.o_proj.weight").quantize);
+  EXPECT_EQ(actions.at("l.0.mlp.experts.0.up_proj.weight").left, Left::with_its_group);
+  // The skip list names all of them.
+  EXPECT_EQ(plan({.recipe = "fp8-block"}).model.plain_modules.size(), 6U);
+  // octavo's own files are loaded by nobody who fuses.
+  EXPECT_TRUE(by_name({.recipe = "fp8-block", .target = Dialect::octavo})
+                  .at("l.0.self_attn.q_proj.weight")
+                  .quantize);
+  const auto excluded = by_name({.recipe = "fp8-channel", .exclude = {"k_proj"}});
+  EXPECT_EQ(excluded.at("l.0.self_attn.v_proj.weight").left, Left::with_its_group);
+  EXPECT_TRUE(excluded.at("l.0.mlp.experts.0.up_proj.weight").quantize);
+  const std::string named =
+      message_of([&] { (void)plan({.recipe = "fp8-channel", .include = {"q_proj"}}); },
+                 ErrorCode::unsupported);
+  EXPECT_TRUE(has(named, "q_proj") && has(named, "k_proj") && has(named, "--include")) << named;
+  const std::string two = message_of(
+      [&] {
+        (void)plan({.recipe = "fp8-channel", .recipe_for = {{"v_proj", "mxfp8"}}});
+      },
+      ErrorCode::unsupported);
+  EXPECT_TRUE(has(two, "mxfp8") && has(two, "fp8-channel") && has(two, "--recipe-for")) << two;
+}
+
+// DeepSeek's kv_a_proj_with_mqa has 576 rows; it is the last part of what servers fuse.
+TEST_F(PlanTest, TheLastPartOfAFusedMatrixMayBeRagged) {
+  std::filesystem::create_directory(root / "model");
+  write_tensors(path("model/model.safetensors"),
+                {random_tensor("l.0.self_attn.q_a_proj.weight", {256, 256}, 1),
+                 random_tensor("l.0.self_attn.kv_a_proj_with_mqa.weight", {576, 256}, 2)});
+  for (const Dialect target : {Dialect::deepseek, Dialect::compressed_tensors}) {
+    const auto actions = by_name({.recipe = "fp8-block", .target = target});
+    const TensorAction& kv = actions.at("l.0.self_attn.kv_a_proj_with_mqa.weight");
+    ASSERT_TRUE(kv.quantize) << kv.why;
+    EXPECT_EQ(kv.outputs[1].plan.shape, (std::vector<std::uint64_t>{5, 2}));
+  }
+}
+
+TEST_F(PlanTest, AnExpressionThatFindsNothing) {
+  write_model();
+  const std::string refused = message_of(
+      [&] {
+        (void)plan({.include = {"down_proj", "dwon_proj"}});
+      },
+      ErrorCode::invalid_argument);
+  EXPECT_TRUE(has(refused, "--include 'dwon_proj'")) << refused;
+  const QuantizePlan noted = plan({.recipe = "fp8-channel", .exclude = {"dwon_proj"}});
+  ASSERT_EQ(noted.notes.size(), 1U);
+  EXPECT_TRUE(has(noted.notes[0], "--exclude 'dwon_proj'"));
+}
+
+TEST_F(PlanTest, TheRuleOfMxfp4) {
+  write_model();
+  const auto rule = [&](const QuantizePlanOptions& options) {
+    return by_name(options).at("model.layers.0.mlp.up_proj.weight").weight.scaling.scale.rule;
+  };
+  EXPECT_EQ(rule({.recipe = "mxfp4"}), ScaleRule::even);
+  EXPECT_EQ(rule({.recipe = "mxfp4", .scale_rule = "rceil"}), ScaleRule::rceil);
+  EXPECT_EQ(rule({.recipe = "mxfp4", .target = Dialect::octavo, .arith = "modelopt"}),
+            ScaleRule::rceil);
+  EXPECT_EQ(rule({.recipe = "mxfp8", .recipe_for = {{"mlp", "mxfp4"}}}), ScaleRule::even);
+  EXPECT_EQ(rule({.recipe = "mxfp8"}), ScaleRule::rceil);
+}
+
 // A copy of the whole model is not what somebody wanted who asked for a recipe.
 TEST_F(PlanTest, ATargetThatCanHoldNoWeightIsAnError) {
   write_model();

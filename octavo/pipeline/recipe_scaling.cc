@@ -1,3 +1,4 @@
+// Options over a recipe, one by one, so that each can be refused with its reason.
 #include <functional>
 #include <vector>
 
@@ -10,6 +11,9 @@ Scaling recipe_scaling(const std::string& recipe, const QuantizePlanOptions& opt
   const bool asked_for = recipe == options.recipe;
   Scaling scaling = preset(recipe);
   std::vector<std::function<void(Scaling&)>> changes;
+  if (recipe == "mxfp4" && options.scale_rule.empty() &&
+      (options.arith.empty() || !is_peer(parse_arith(options.arith))))
+    changes.emplace_back([](Scaling& to) { to.scale.rule = ScaleRule::even; });
   if (!options.format.empty() && recipe.find(':') == std::string::npos)
     changes.emplace_back(
         [&](Scaling& to) { to.format = preset(recipe + ":" + options.format).format; });

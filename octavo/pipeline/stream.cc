@@ -4,6 +4,7 @@
 
 #include "octavo/base/error.h"
 #include "octavo/base/thread_pool.h"
+#include "octavo/pipeline/decoded_values_internal.h"
 #include "octavo/pipeline/output_files_internal.h"
 #include "octavo/pipeline/recipe_scaling_internal.h"
 #include "octavo/pipeline/stream_internal.h"
@@ -220,6 +221,7 @@ class Streaming {
         writer.write(writer.at(action.outputs[part.tensor].plan.name), part.offset, part.bytes);
     } else {
       const Tensor values = dequantize(codes, action.weight.source, {.threads = 1});
+      settle_overflow(values, action.weight.name, band.first_row, plan_.options.clamp_non_finite);
       writer.write(
           writer.at(action.outputs.front().plan.name),
           static_cast<std::uint64_t>(band.first_row * row_layout(source_, action).row_bytes),

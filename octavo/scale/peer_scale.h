@@ -220,7 +220,7 @@ OCTAVO_HD constexpr TileScale peer_scale(const ScaleSpec& spec, const Format& el
 // ---- What peers do to u before it is encoded.
 enum class Finish : std::uint8_t {
   none,
-  bf16,           // rounded to bf16 (FP8QTensor)
+  bf16,           // rounded to bf16 (FP8QTensor; the export, per tensor)
   no_minus_zero,  // NVFP4 of ModelOpt
   ties_to_zero,   // MXFP4 of ModelOpt, where zero is -0
 };
@@ -230,9 +230,10 @@ OCTAVO_HD constexpr Finish finish_of(const ScaleSpec& spec, const Format& elemen
   if (spec.format == ScaleFormat::e4m3_f32) return Finish::no_minus_zero;
   if (spec.format == ScaleFormat::e8m0)
     return element == e2m1fn ? Finish::ties_to_zero : Finish::none;
-  return spec.arith == Arith::modelopt_qtensor && spec.context.input == InputType::bf16
-             ? Finish::bf16
-             : Finish::none;
+  // The export divides bf16 weights by a scale without dimensions, which leaves the quotient bf16;
+  // a scale per row makes it f32.
+  const bool rounds = spec.arith == Arith::modelopt_qtensor || spec.context.per_tensor;
+  return rounds && spec.context.input == InputType::bf16 ? Finish::bf16 : Finish::none;
 }
 
 // A tie has no low mantissa bits; one place nearer to zero, it is none. What is not a tie stays on

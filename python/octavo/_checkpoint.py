@@ -142,14 +142,14 @@ def _names(what: str, given: Iterable[str]) -> list[str]:
 
 
 def verify_checkpoint(
-    model: Path, loaders: Iterable[str] = (), *, tensor_parallel: int = 1
+    model: Path, loaders: Iterable[str] = (), *, tensor_parallel: int = 1, codes: bool = True
 ) -> list[Finding]:
     """What loaders ("vllm", "transformers", "sglang", "trtllm"; none: all of them) would stumble
-    over. No server is run; an empty list is good news."""
+    over. No server is run; an empty list is good news. codes: read them all, for NaN."""
     if isinstance(loaders, str):
         loaders = [loaders]
     found = _octavo.verify_checkpoint(
-        os.fspath(model), loaders=list(loaders), tensor_parallel=tensor_parallel
+        os.fspath(model), loaders=list(loaders), tensor_parallel=tensor_parallel, codes=codes
     )
     return [Finding(*finding) for finding in found]
 
@@ -175,6 +175,7 @@ def convert_checkpoint(
         threads=threads,
         max_memory=max_memory,
         resume=resume,
+        clamp_non_finite=False,
         progress=progress,
     )
 
@@ -184,12 +185,18 @@ def dequantize_checkpoint(
     out: Path,
     dtype: str = "bfloat16",
     *,
+    nonfinite: str = "error",
     threads: int = 0,
     max_memory: int = 256 << 20,
     resume: bool = False,
     progress: OnProgress | None = None,
 ) -> dict[str, Any]:
-    """A quantized checkpoint as ordinary numbers: bfloat16, float16 or float32."""
+    """A quantized checkpoint as ordinary numbers: bfloat16, float16 or float32. A value beyond the
+    type is an error that names its tensor, or with nonfinite="clamp" the type's largest value."""
+    if nonfinite not in ("error", "clamp"):
+        raise ValueError(
+            f"[dequantize_checkpoint] got nonfinite={nonfinite!r}, wanted 'error' or 'clamp'"
+        )
     if dtype not in _DTYPES:
         raise ValueError(
             f"[dequantize_checkpoint] got dtype={dtype!r}, wanted bfloat16, float16 or float32"
@@ -202,6 +209,7 @@ def dequantize_checkpoint(
         threads=threads,
         max_memory=max_memory,
         resume=resume,
+        clamp_non_finite=nonfinite == "clamp",
         progress=progress,
     )
 

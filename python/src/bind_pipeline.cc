@@ -93,14 +93,17 @@ nb::dict convert_dict(const ConvertResult& result) {
 // `to` is a dialect, or empty, and then `dtype` says what becomes of the weights.
 nb::dict convert(const std::string& source, const std::string& out, const std::string& to,
                  const std::string& dtype, int threads, std::uint64_t max_memory, bool resume,
-                 const nb::object& progress) {
+                 bool clamp_non_finite, const nb::object& progress) {
   const auto target = to.empty() ? Dialect::octavo : parse_dialect(to);
   const DType wanted = dtype == "bfloat16"  ? DType::bf16
                        : dtype == "float16" ? DType::f16
                                             : DType::f32;
   return convert_dict(watched(progress, [&](const OnProgress& on_progress) {
-    const ConvertOptions options{
-        .threads = threads, .max_memory = max_memory, .resume = resume, .on_progress = on_progress};
+    const ConvertOptions options{.threads = threads,
+                                 .max_memory = max_memory,
+                                 .resume = resume,
+                                 .clamp_non_finite = clamp_non_finite,
+                                 .on_progress = on_progress};
     return to.empty() ? dequantize_checkpoint(source, out, wanted, options)
                       : convert_checkpoint(source, out, target, options);
   }));
@@ -109,9 +112,10 @@ nb::dict convert(const std::string& source, const std::string& out, const std::s
 using FindingTuple = std::tuple<std::string, std::string, std::string, std::string, std::string>;
 
 std::vector<FindingTuple> verify_all(const std::string& path,
-                                     const std::vector<std::string>& loaders, int tensor_parallel) {
+                                     const std::vector<std::string>& loaders, int tensor_parallel,
+                                     bool codes) {
   const nb::gil_scoped_release released;
-  VerifyOptions options{.tensor_parallel = tensor_parallel};
+  VerifyOptions options{.tensor_parallel = tensor_parallel, .codes = codes};
   if (!loaders.empty()) options.loaders.clear();
   for (const std::string& name : loaders) options.loaders.push_back(parse_loader(name));
   std::vector<FindingTuple> out;
@@ -171,7 +175,7 @@ void bind_pipeline(nb::module_& module) {
              nb::arg("max_memory"), nb::arg("resume"), nb::arg("progress").none());
   module.def("convert_checkpoint", &convert, nb::arg("source"), nb::arg("out"), nb::kw_only(),
              nb::arg("to"), nb::arg("dtype"), nb::arg("threads"), nb::arg("max_memory"),
-             nb::arg("resume"), nb::arg("progress").none());
+             nb::arg("resume"), nb::arg("clamp_non_finite"), nb::arg("progress").none());
   module.def(
       "compare_checkpoints",
       [](const std::string& a, const std::string& b, int threads, const nb::object& progress) {
@@ -181,7 +185,7 @@ void bind_pipeline(nb::module_& module) {
       },
       nb::arg("a"), nb::arg("b"), nb::kw_only(), nb::arg("threads"), nb::arg("progress").none());
   module.def("verify_checkpoint", &verify_all, nb::arg("path"), nb::kw_only(), nb::arg("loaders"),
-             nb::arg("tensor_parallel"));
+             nb::arg("tensor_parallel"), nb::arg("codes"));
   module.def("inspect_checkpoint", &inspect, nb::arg("path"));
   module.def("dialect_names", &dialect_names);
   module.def("loader_names", &loader_names);

@@ -144,6 +144,10 @@ def test_shards_stay_shards(octavo):
         "--recipe-for down_proj",
         "--recipe-for down=fp9",
         "--max-memory lots",
+        "--max-memory 0",
+        "--format e3m4",
+        "--include dwon_proj",
+        "--exclude (?!a)",
         "--shard-size -5",
         "--scale-rule up",
         "--scale-rounding f32",
@@ -158,6 +162,76 @@ def test_wrong_usage(octavo, model, arguments):
     result = octavo("quantize", "model", "-o", "out", *arguments.split())
     result.refused(2)
     assert octavo.files() == {"model"}
+
+
+def test_hostile_expressions_take_no_time(octavo, model):
+    """The standard library's matcher took minutes for these."""
+    start = time.monotonic()
+    for hostile in ("(.*)*(.*)*(.*)*Q", "(a|a|.)*Q", "(.{0,20}){0,20}Q"):
+        shown = octavo.good("quantize", "model", "--dry-run", "--exclude", hostile)
+        assert "is found in no tensor's name" in shown.out
+    assert time.monotonic() - start < 30
+
+
+def test_says_who_loads_the_result(octavo, model):
+    arguments = ["--recipe", "mxfp8", "--target", "compressed-tensors"]
+    shown = octavo.good("quantize", "model", "-o", "a", *arguments).out
+    assert "loads in       vllm, transformers\n" in shown
+    assert "does not load: sglang (support: it has no MXFP8" in shown
+    servers = octavo.good("quantize", "model", "-o", "b", *arguments, "--json").json["servers"]
+    assert servers["loads"] == ["vllm", "transformers"]
+    assert set(servers["does_not_load"]) == {"sglang", "trtllm"}
+
+
+def test_finished_work_is_not_resumed(octavo, model):
+    octavo.good("quantize", "model", "-o", "out", "--recipe", "fp8-channel")
+    before = tree(octavo.folder / "out")
+    again = octavo.good("quantize", "model", "-o", "out", "--recipe", "fp8-channel", "--resume")
+    assert "out is complete" in again.err and again.out == ""
+    assert tree(octavo.folder / "out") == before
+    octavo("quantize", "model", "-o", "out", "--recipe", "mxfp8", "--resume").refused(1, "out")
+    octavo.good("dequantize", "out", "-o", "plain")
+    assert "complete" in octavo.good("dequantize", "out", "-o", "plain", "--resume").err
+    octavo("dequantize", "out", "-o", "plain", "--dtype", "f32", "--resume").refused(1)
+
+
+def test_subfolders_come_along(octavo, model):
+    (model / "1_Pooling").mkdir()
+    (model / "1_Pooling" / "config.json").write_text("{}")
+    octavo.good("quantize", "model", "-o", "out", "--recipe", "fp8-channel")
+    assert (octavo.folder / "out" / "1_Pooling" / "config.json").read_text() == "{}"
+
+
+def test_floods_are_cut_short(octavo):
+    tensors = tiny_model.llama_weights(8)
+    for name in list(tensors):
+        if name.endswith("k_proj.weight"):
+            tensors[name] = tensors[name][:64]
+    tiny_model.llama(octavo.folder / "model", tensors)
+    arguments = ["quantize", "model", "-o", "out", "--recipe", "fp8-block"]
+    shown = octavo.good(*arguments).out
+    assert shown.count("k_proj.weight' is left as it is") == 3
+    assert shown.count("and 5 more like it") == 3  # k, and q and v with it
+    octavo.good("verify", "out")
+    report = octavo.good("quantize", "model", "-o", "b", "--recipe", "fp8-block", "--json").json
+    assert len(report["notes"]) == 24
+
+
+def test_verify_is_not_taken_in(octavo, model):
+    octavo.good("quantize", "model", "-o", "out", "--recipe", "fp8-block", "--target", "deepseek")
+    file = octavo.folder / "out" / "model.safetensors"
+    whole = file.read_bytes()
+    header = int.from_bytes(whole[:8], "little")
+    words = json.loads(whole[8 : 8 + header])
+    at = words["model.layers.0.mlp.up_proj.weight"]["data_offsets"][0] + 8 + header
+    file.write_bytes(whole[:at] + b"\x7f" + whole[at + 1 :])
+    damaged = octavo("verify", "out")
+    assert damaged.code == 1 and "codes are NaN, the first in row 0, column 0" in damaged.out
+    octavo.good("verify", "out", "--no-codes")
+    file.write_bytes(whole)
+    (octavo.folder / "out" / "config.json").unlink()
+    assert octavo("verify", "out").code == 1
+    assert "loads in" not in octavo("verify", "out").out
 
 
 def test_wants_an_output(octavo, model):

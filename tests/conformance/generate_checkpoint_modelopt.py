@@ -5,8 +5,8 @@ of them, tensor by tensor, with its config files.
     make peers && .venv-peers/bin/python tests/conformance/generate_checkpoint_modelopt.py
 
 The model's weights are random with a few outliers and a row of zeros. FP8 with one scale per tensor
-is exported from an F32 model: from a BF16 model ModelOpt rounds quotients to BF16 before it encodes
-them. Scales of activations are left out: they come from data, not from weights.
+is exported from an F32 model and from a BF16 model, where ModelOpt rounds quotients to BF16 before it
+encodes them. Scales of activations are left out: they come from data, not from weights.
 """
 
 import json
@@ -22,8 +22,9 @@ from safetensors.torch import load_file, save_file
 from transformers import LlamaConfig, LlamaForCausalLM
 
 OUT = pathlib.Path(__file__).resolve().parent / "checkpoint_modelopt"
-SCHEMES = {  # octavo's recipe: ModelOpt's config, type of the model
+SCHEMES = {  # file, named for octavo's recipe: ModelOpt's config, type of the model
     "fp8": ("FP8_DEFAULT_CFG", torch.float32),
+    "fp8-bf16": ("FP8_DEFAULT_CFG", torch.bfloat16),
     "fp8-channel": ("FP8_PER_CHANNEL_PER_TOKEN_CFG", torch.bfloat16),
     "mxfp8": ("MXFP8_DEFAULT_CFG", torch.bfloat16),
     "nvfp4": ("W4A16_NVFP4_CFG", torch.bfloat16),

@@ -23,9 +23,9 @@ SIZES = {
 }
 
 
-def make(kind, folder):
+def make(kind, folder, seed=0):
     """A model of a kind, saved as its authors would save it."""
-    torch.manual_seed(0)
+    torch.manual_seed(seed)
     if kind == "llama":
         model = transformers.LlamaForCausalLM(transformers.LlamaConfig(**SIZES))
     else:

@@ -93,11 +93,11 @@ def modelopt_fp8(x, tile, path):
     if path == "export":
         amax = np.where(amax == 0, F(448), np.maximum(amax, F(2.0**-126)))
     scale = amax / F(448)
-    if path == "export" or x.dtype == F:
-        u = widen(x) / spread(scale, x.shape, tile)
-    else:
+    if path == "qtensor" and x.dtype == BF16:
         scale = scale.astype(BF16).astype(F)
-        u = (widen(x) / spread(scale, x.shape, tile)).astype(BF16)
+    u = widen(x) / spread(scale, x.shape, tile)
+    if x.dtype == BF16 and (path == "qtensor" or tile == (0, 0)):
+        u = u.astype(BF16)
     return scale, None, encode(u, "e4m3fn", 0x7F)
 
 

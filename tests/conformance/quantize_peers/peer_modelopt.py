@@ -54,8 +54,9 @@ def modelopt_files():
                         "fp8-channel": quant_utils.QUANTIZATION_FP8_PC_PT,
                         "fp8-block": quant_utils.QUANTIZATION_FP8_PB_WO,
                     }[tiles[tile]]
-                    if tile != (0, 0):
-                        scale = scale.reshape(grid if tile[0] == 128 else -1)
+                    # Per tensor its export squeezes the scale, so that bf16 weights stay bf16.
+                    shapes = {(0, 0): (), (1, 0): (-1,), (128, 128): grid}
+                    scale = scale.reshape(shapes[tile])
                     codes = quant_utils.to_quantized_weight(data, scale, kind, block_size=128)
                 return scale.float().numpy().reshape(grid), None, bytes_of(codes)
 

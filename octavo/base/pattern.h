@@ -1,0 +1,48 @@
+// Regular expressions over names, matched in time that grows with expression times name and no
+// faster: both come from files and from command lines, and none may take forever. The subset:
+//   literals   .   [a-z] [^a-z]   ( ) (?: )   |   * + ? {m} {m,} {m,n}   ^ $ \b \B
+//   \d \w \s \D \W \S   \t \n \r \f \v \xHH   \ before anything that is no letter or digit
+// as ECMAScript and Python read them, over bytes. What looks back or ahead is refused: it has no
+// such bound.
+//   const Pattern pattern("layers\\.(0|1)\\.");
+//   if (pattern.is_in(name)) ...
+#pragma once
+
+#include <bitset>
+#include <cstddef>
+#include <cstdint>
+#include <string_view>
+#include <vector>
+
+#include "octavo/base/macros.h"
+
+namespace octavo {
+
+class OCTAVO_API Pattern {
+ public:
+  // Throws Error(invalid_argument) with what is wrong and where: no expression of the subset, or
+  // one that has more than kMostSteps states when its repetitions are written out.
+  explicit Pattern(std::string_view expression);
+
+  [[nodiscard]] bool is_in(std::string_view text) const { return search(text, false); }
+  // At the beginning, with anything behind it: Python's re.match.
+  [[nodiscard]] bool begins(std::string_view text) const { return search(text, true); }
+
+  static constexpr std::size_t kMostSteps = 2000;
+
+  using Bytes = std::bitset<256>;
+  enum class Kind : std::uint8_t { bytes, split, jump, begin, end, boundary, no_boundary, found };
+  struct Step {
+    Kind kind = Kind::found;
+    std::uint32_t a = 0;  // bytes: of sets_; split, jump: the next step
+    std::uint32_t b = 0;  // split: the other next step
+  };
+
+ private:
+  [[nodiscard]] bool search(std::string_view text, bool only_at_begin) const;
+
+  std::vector<Step> steps_;
+  std::vector<Bytes> sets_;
+};
+
+}  // namespace octavo

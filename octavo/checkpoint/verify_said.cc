@@ -1,0 +1,191 @@
+// What config.json says of weights and activations, held against what they are.
+#include <algorithm>
+#include <array>
+
+#include "octavo/base/error.h"
+#include "octavo/base/pattern.h"
+#include "octavo/checkpoint/verify_internal.h"
+
+namespace octavo {
+namespace {
+
+constexpr auto kV = Loader::vllm, kH = Loader::transformers, kS = Loader::sglang,
+               kT = Loader::trtllm;
+
+bool is_target(std::string_view target, const std::string& module) {
+  if (target == "Linear" || target == module) return true;
+  if (!target.starts_with("re:")) return false;
+  try {
+    return Pattern(target.substr(3)).begins(module);
+  } catch (const Error&) {
+    return true;  // not read: nothing is said against it
+  }
+}
+
+bool says(const Json& words, const QuantizedWeight& weight, std::optional<Scheme> scheme) {
+  const std::string_view strategy = words["strategy"].string_or("");
+  const Tile tile = weight.scaling.tile;
+  if (words["num_bits"].integer_or(0) != weight.scaling.format.bits()) return false;
+  if (words["type"].string_or("") != "float") return false;
+  if (tile == Tile{0, 0}) return strategy == "tensor";
+  if (tile == Tile{1, 0}) return strategy == "channel";
+  if (tile.rows > 1) {
+    const auto& block = words["block_structure"].elements();
+    return strategy == "block" && block.size() == 2 && block[0].integer_or(0) == tile.rows &&
+           block[1].integer_or(0) == tile.cols;
+  }
+  return strategy == (scheme == Scheme::nvfp4 ? "tensor_group" : "group") &&
+         words["group_size"].integer_or(0) == tile.cols;
+}
+
+void check_groups_say(const VerifyView& view, Findings& out) {
+  const auto& groups = view.words["config_groups"].members();
+  if (groups.empty()) return;
+  for (const VerifiedWeight& weight : view.weights) {
+    const QuantizedWeight& of = weight.found->weight;
+    bool targeted = false, said = false, says_bytes = false;
+    for (const auto& [name, group] : groups) {
+      const auto& targets = group["targets"].elements();
+      if (!std::any_of(targets.begin(), targets.end(), [&](const Json& target) {
+            return is_target(target.string_or(""), of.module);
+          }))
+        continue;
+      targeted = true;
+      said |= says(group["weights"], of, weight.scheme);
+      says_bytes |= group["weights"]["scale_dtype"].string_or("") == "torch.uint8";
+    }
+    const bool bytes = of.scaling.scale.format == ScaleFormat::e8m0 && of.scaling.tile.rows == 1;
+    if (!targeted)
+      out.error({kV, kH, kS, kT}, weight.codes->plan.name,
+                "no group of config.json has it as a target, so codes are loaded as if they were "
+                "weights");
+    else if (!said)
+      out.error({kV, kH, kS, kT}, weight.codes->plan.name,
+                text("no group of config.json that it is in speaks of ", describe(of.scaling)));
+    else if (bytes && !says_bytes)
+      out.error({kV, kH, kS, kT}, weight.scales->plan.name,
+                "its scales are bytes, and no group of config.json says \"scale_dtype\": "
+                "\"torch.uint8\"");
+  }
+}
+
+std::string block_text(const Json& block) {
+  return block.is_null() ? "no weight_block_size"
+                         : text("weight_block_size ", shown(block.dump(0), 40));
+}
+
+void check_fp8_says(const VerifyView& view, Findings& out) {
+  const bool mx = view.method == "mxfp8";
+  const Json& block = view.words["weight_block_size"];
+  const auto& sizes = block.elements();
+  for (const VerifiedWeight& weight : view.weights) {
+    const std::string& name = weight.codes->plan.name;
+    const Tile tile = weight.found->weight.scaling.tile;
+    const bool is_block = tile.rows > 0 && tile.cols > 0;
+    if (mx != (weight.scheme == Scheme::mxfp8)) {
+      out.error({kV, kH, kS, kT}, name,
+                text("config.json says '", view.method, "', and it is ",
+                     describe(weight.found->weight.scaling)));
+      continue;
+    }
+    if (mx && block.is_null()) continue;  // its blocks are 1 x 32 whatever is said
+    const bool same = is_block ? sizes.size() == 2 && sizes[0].integer_or(0) == tile.rows &&
+                                     sizes[1].integer_or(0) == tile.cols
+                               : block.is_null();
+    if (!same)
+      out.error(
+          {kV, kH, kS, kT}, name,
+          text("config.json has ", block_text(block), ", and its scales are for ",
+               is_block ? text("[", tile.rows, ", ", tile.cols, "]") : std::string("no blocks")));
+  }
+}
+
+void check_modelopt_says(const VerifyView& view, Findings& out) {
+  for (const VerifiedWeight& weight : view.weights) {
+    const QuantizedWeight& of = weight.found->weight;
+    const Json& layer = view.words["quantized_layers"][of.module];
+    const Json& said = layer.is_object() ? layer : view.words;
+    std::string algorithm(said["quant_algo"].string_or(""));
+    for (char& c : algorithm) c = static_cast<char>(c >= 'a' && c <= 'z' ? c - 'a' + 'A' : c);
+    if (algorithm.empty() || !weight.scheme) continue;
+    struct Meaning {
+      std::string_view algorithm;
+      Scheme scheme;
+    };
+    constexpr std::array<Meaning, 6> kMeanings{{{"FP8", Scheme::fp8_tensor},
+                                                {"FP8_PER_CHANNEL_PER_TOKEN", Scheme::fp8_channel},
+                                                {"FP8_PB_WO", Scheme::fp8_block},
+                                                {"MXFP8", Scheme::mxfp8},
+                                                {"NVFP4", Scheme::nvfp4},
+                                                {"W4A16_NVFP4", Scheme::nvfp4}}};
+    const auto meant = std::find_if(kMeanings.begin(), kMeanings.end(),
+                                    [&](const Meaning& one) { return one.algorithm == algorithm; });
+    if (meant == kMeanings.end() || meant->scheme != *weight.scheme)
+      out.error({kV, kS, kT}, weight.codes->plan.name,
+                text("config.json says quant_algo '", shown(algorithm), "', and it is ",
+                     describe(of.scaling)));
+    const std::int64_t group = said["group_size"].integer_or(of.scaling.tile.cols);
+    if (meant != kMeanings.end() && of.scaling.tile.rows == 1 && of.scaling.tile.cols > 0 &&
+        group != of.scaling.tile.cols)
+      out.error({kV, kS, kT}, weight.scales->plan.name,
+                text("config.json says group_size ", group, ", and its scales are for ",
+                     of.scaling.tile.cols));
+  }
+}
+
+}  // namespace
+
+void check_said_scheme(const VerifyView& view, Findings& out) {
+  if (view.method.empty()) return;
+  if (view.recognized.dialect == Dialect::compressed_tensors) check_groups_say(view, out);
+  if (view.recognized.dialect == Dialect::deepseek) check_fp8_says(view, out);
+  if (view.recognized.dialect == Dialect::modelopt) check_modelopt_says(view, out);
+}
+
+void check_activation_scales(const VerifyView& view, Findings& out) {
+  const Dialect dialect = view.recognized.dialect;
+  const auto lacks = [&](const VerifiedWeight& weight, std::string_view suffix) {
+    return view.checkpoint.find(text(weight.found->weight.module, suffix)) == nullptr;
+  };
+  if (dialect == Dialect::modelopt)
+    for (const VerifiedWeight& weight : view.weights)
+      if (weight.scheme == Scheme::fp8_tensor && lacks(weight, ".input_scale"))
+        out.error({kV, kS}, weight.found->weight.module,
+                  "FP8 per tensor is static there, and 'input_scale' is missing; use fp8-channel, "
+                  "or the target compressed-tensors");
+  if (dialect == Dialect::deepseek && !view.method.empty()) {
+    const std::string_view scheme = view.words["activation_scheme"].string_or("");
+    if (scheme != "dynamic" && scheme != "static")
+      out.error({kV, kS}, "",
+                text("config.json has activation_scheme '", shown(scheme),
+                     "', wanted 'dynamic' (or 'static')"));
+    if (scheme == "static" && !view.words["weight_block_size"].is_null())
+      out.error({kV, kS, kT}, "",
+                "config.json says activation_scheme 'static', and weights in blocks have dynamic "
+                "activations alone");
+    if (scheme == "static")
+      for (const VerifiedWeight& weight : view.weights) {
+        const std::string& module = weight.found->weight.module;
+        constexpr std::string_view kMissing =
+            "config.json says activation_scheme 'static', and there is no '";
+        if (lacks(weight, ".input_scale"))
+          out.error({kV, kS}, module, text(kMissing, "input_scale'"));
+        if (lacks(weight, ".activation_scale"))
+          out.error({kH}, module, text(kMissing, "activation_scale'"));
+      }
+  }
+  if (dialect != Dialect::compressed_tensors) return;
+  for (const auto& [name, group] : view.words["config_groups"].members()) {
+    const Json& input = group["input_activations"];
+    if (!input.is_object()) continue;
+    const bool local = input["dynamic"].string_or("") == "local";
+    if (!local && input["dynamic"].boolean_or(false)) continue;
+    for (const VerifiedWeight& weight : view.weights)
+      if (lacks(weight, local ? ".input_global_scale" : ".input_scale"))
+        out.error({kV, kH, kS, kT}, weight.found->weight.module,
+                  text("group '", shown(name), "' has static activations, and '",
+                       local ? "input_global_scale" : "input_scale", "' is missing"));
+  }
+}
+
+}  // namespace octavo

@@ -1,0 +1,31 @@
+// Decisions before they are a plan: tensor by tensor first, then what servers load as one.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "octavo/checkpoint/module_role.h"
+#include "octavo/pipeline/plan.h"
+
+namespace octavo {
+
+// One tensor of the source.
+struct Decision {
+  std::size_t tensor = 0;  // of CheckpointReader::tensors()
+  Role role = Role::other;
+  std::string recipe{};                 // empty: it is left as it is
+  bool named = false;                   // by include or recipe_for: what cannot be is an error
+  Left left = Left::no;                 // why it is left
+  std::string why{};                    // in words
+  std::vector<TensorAction> actions{};  // where quantized: one, or those of a stack taken apart
+};
+
+// "tensor 'x'", for messages.
+[[nodiscard]] std::string shown_tensor(std::string_view name);
+
+// What servers make one matrix of is quantized alike or not at all. Members that nobody named are
+// left where another one is; Error(unsupported) where a name that the user gave stands against it.
+void decide_groups(const CheckpointReader& source, Dialect target,
+                   std::vector<Decision>& decisions);
+
+}  // namespace octavo
