@@ -130,5 +130,28 @@ TEST(AttentionEdges, LargeAndEqualScores) {
     }
 }
 
+// Scores of millions, whose fractions f32 cannot hold any more: the largest one's value is taken.
+// K is one number per key, far apart, and V is the key's index, so that any other weight shows.
+TEST(AttentionEdges, ScoresOfMillionsTakeTheLargest) {
+  for (const BackendInfo& backend : support::every_backend())
+    for (const AttentionRung rung : kRungs)
+      for (const float scale : {1e5F, 1e6F, 1e7F, 1e12F, -1e7F}) {
+        Made made =
+            make_inputs({.queries = 30, .keys = 70, .depth = 16}, Kind::ones, 3, DType::f32);
+        for (float& number : made.q.span<float>()) number = 1.0F;
+        for (std::size_t i = 0; i < 70 * 16; ++i) {
+          made.k.span<float>()[i] =
+              static_cast<float>(i / 16 == 40 ? 3 : 0) - static_cast<float>(i / 16 == 41 ? 3 : 0);
+          made.v.span<float>()[i] = i / 16 == 40 ? 2.0F : i / 16 == 41 ? 4.0F : 1.0F;
+        }
+        const Tensor out =
+            attention(made.q, made.k, made.v,
+                      {.rung = rung, .softmax_scale = scale, .backend = backend.kernels});
+        for (const float number : out.span<float>())
+          ASSERT_EQ(number, scale > 0 ? 2.0F : 4.0F)
+              << octavo::name_of(rung) << " on " << backend.name << ", scale " << scale;
+      }
+}
+
 }  // namespace
 }  // namespace octavo::testing
