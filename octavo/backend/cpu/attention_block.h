@@ -5,7 +5,7 @@
 #include <cstdint>
 
 #include "octavo/backend/cpu/attention_pack.h"
-#include "octavo/backend/cpu/narrow.h"
+#include "octavo/backend/cpu/row_store.h"
 
 namespace octavo::cpu {
 
@@ -46,7 +46,7 @@ class AttentionFinish {
 
   const Isa& isa_;
   const AttentionJob& job_;
-  Narrower narrow_;
+  RowStore store_;
   float weight_factor_;
 };
 

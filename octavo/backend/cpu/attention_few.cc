@@ -49,10 +49,7 @@ float largest_of(const float* values, std::int64_t n) {
   std::uint32_t odd[kSide] = {};
   std::copy_n(values, kSide, most);
   for (std::int64_t i = 0; i < n; i += kSide)
-    for (std::int64_t j = 0; j < kSide; ++j) {
-      most[j] = values[i + j] > most[j] ? values[i + j] : most[j];
-      odd[j] |= values[i + j] != values[i + j] ? 1u : 0u;
-    }
+    for (std::int64_t j = 0; j < kSide; ++j) most[j] = larger_of(most[j], values[i + j], odd[j]);
   for (std::int64_t j = 0; j < kSide; ++j)
     if (odd[j] != 0) return std::numeric_limits<float>::quiet_NaN();
   return *std::max_element(most, most + kSide);

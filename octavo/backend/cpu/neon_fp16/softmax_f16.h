@@ -8,7 +8,7 @@
 
 #include <arm_neon.h>
 
-#include "octavo/backend/cpu/attention_softmax.h"
+#include "octavo/backend/cpu/neon/softmax_top_neon.h"
 #include "octavo/backend/cpu/neon_fp16/half_tile.h"
 
 namespace octavo::cpu {
@@ -47,44 +47,17 @@ struct HalfOrigin {
         vaddq_s32(vreinterpretq_s32_f32(p[q]), vshlq_n_s32(vreinterpretq_s32_f32(shifted[q]), 23)));
 }
 
-// raise_top of attention_softmax.h, four columns at a time.
-[[gnu::always_inline]] inline bool raise_half_top(const SoftmaxJob& job,
-                                                  const float32x4_t (&largest)[kQuads],
-                                                  HalfOrigin (&from)[kQuads]) {
-  const float32x4_t nothing = vdupq_n_f32(-std::numeric_limits<float>::infinity());
-  uint32x4_t same = vdupq_n_u32(~0u);
-  for (int q = 0; q < kQuads; ++q) {
-    const float32x4_t before = vld1q_f32(job.base + 4 * q);
-    // The first maximum keeps NaN, the second one does not take it.
-    const float32x4_t top = vmaxq_f32(vld1q_f32(job.top + 4 * q), largest[q]);
-    const float32x4_t base = vmaxnmq_f32(before, vrndpq_f32(top));
-    vst1q_f32(job.top + 4 * q, top);
-    vst1q_f32(job.base + 4 * q, base);
-    const uint32x4_t stays = vorrq_u32(vceqq_f32(before, base), vceqq_f32(before, nothing));
-    // An integer, and 0 for what is below -126.
-    const int32x4_t fall = vmaxq_s32(vcvtq_s32_f32(vsubq_f32(before, base)), vdupq_n_s32(-127));
-    const float32x4_t power =
-        vreinterpretq_f32_s32(vshlq_n_s32(vaddq_s32(fall, vdupq_n_s32(127)), 23));
-    vst1q_f32(job.rescale + 4 * q, vbslq_f32(stays, vdupq_n_f32(1.0F), power));
-    same = vandq_u32(same, stays);
-    // 0 where a column has seen nothing yet.
-    const float32x4_t origin = vsubq_f32(
-        vbslq_f32(vcgtq_f32(base, nothing), base, vdupq_n_f32(0.0F)), vdupq_n_f32(kHalfExponent));
-    from[q].least = vsubq_f32(origin, vdupq_n_f32(100.0F));
-    from[q].rounder = vsubq_f32(vdupq_n_f32(kHalfRounder), origin);
-  }
-  return vminvq_u32(same) == 0;
-}
-
 // Where an origin is so large that the rounder less it has no place for integers, scores are
 // brought to it first. Such scores have no fractions left, so this is rare.
-inline void move_large_origins(const SoftmaxJob& job, HalfOrigin (&from)[kQuads]) {
+[[gnu::always_inline]] inline void take_origins(const SoftmaxJob& job,
+                                                const float32x4_t (&origin)[kQuads],
+                                                HalfOrigin (&from)[kQuads]) {
   constexpr float kMost = 0x1p+21F;
-  float32x4_t origin[kQuads], largest = vdupq_n_f32(0.0F);
+  float32x4_t largest = vdupq_n_f32(0.0F);
   for (int q = 0; q < kQuads; ++q) {
-    const float32x4_t base = vld1q_f32(job.base + 4 * q);
-    const uint32x4_t seen = vcgtq_f32(base, vdupq_n_f32(-std::numeric_limits<float>::infinity()));
-    origin[q] = vbslq_f32(seen, base, vdupq_n_f32(0.0F));
+    const float32x4_t there = vsubq_f32(origin[q], vdupq_n_f32(kHalfExponent));
+    from[q].least = vsubq_f32(there, vdupq_n_f32(100.0F));
+    from[q].rounder = vsubq_f32(vdupq_n_f32(kHalfRounder), there);
     largest = vmaxq_f32(largest, vabsq_f32(origin[q]));
   }
   if (vmaxvq_f32(largest) <= kMost) return;
@@ -108,9 +81,10 @@ inline bool softmax_f16(const SoftmaxJob& job) {
 #pragma GCC unroll 6
     for (int q = 0; q < kQuads; ++q) most[q] = vmaxq_f32(most[q], vld1q_f32(score + 4 * q));
   }
+  float32x4_t origin[kQuads];
+  const bool any = raise_top_quads(job, most, origin);
   HalfOrigin from[kQuads];
-  const bool any = raise_half_top(job, most, from);
-  move_large_origins(job, from);
+  take_origins(job, origin, from);
   float32x4_t sum[kQuads];
   for (int q = 0; q < kQuads; ++q)
     sum[q] = vmulq_f32(vld1q_f32(job.sum + 4 * q), vld1q_f32(job.rescale + 4 * q));
