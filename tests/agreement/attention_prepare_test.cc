@@ -43,7 +43,7 @@ Prepared prepare(const Kernels& kernels, const Tensor& from,
 TEST(AttentionPrepare, BitsOfReference) {
   for (const BackendInfo& backend : support::every_backend()) {
     if (support::is_staged(backend) || backend.kernels->attention_prepare == nullptr) continue;
-    for (const std::int64_t depth : {1, 8, 24, 33, 64, 80, 128, 256})
+    for (const std::int64_t depth : {1, 8, 24, 33, 34, 36, 64, 80, 128, 256})
       for (const DType dtype : {DType::f64, DType::f32, DType::bf16, DType::f16}) {
         const Sizes sizes{.batches = 2,
                           .kv_heads = 3,

@@ -335,8 +335,9 @@ class Backward {
 }  // namespace
 
 const AttentionMethod* backward_method(ChooseAttention choose, const AttentionBackwardJob& job) {
-  // Places of keys are compared in 32 bits.
-  if (job.forward.values == DType::f64 || job.forward.keys > (std::int64_t{1} << 30))
+  // Places of keys are compared in 32 bits; what is added to scores is left to the definition.
+  if (job.forward.bias.first != nullptr || job.forward.values == DType::f64 ||
+      job.forward.keys > (std::int64_t{1} << 30))
     return nullptr;
   AttentionJob forward = job.forward;
   forward.p = AttentionP::f32;

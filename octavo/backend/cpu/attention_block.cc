@@ -125,6 +125,7 @@ class Block {
     const bool odd_queries =
         std::any_of(s_.odd + i * width_, s_.odd + (i + 1) * width_, [](bool odd) { return odd; });
     if (tile.odd_keys || odd_queries) score_odd(i, first_key);
+    if (b_.job.bias.first != nullptr) add_bias(strip, first_key);
     if (strip.all_begin > first_key || strip.all_end < first_key + keys) mask(strip, first_key);
 
     alignas(64) float rescale[kMostStrip];
@@ -184,6 +185,21 @@ class Block {
     }
   }
 
+  // To the keys that a row sees; others are masked afterwards. -inf stays, whatever the key is.
+  void add_bias(const Strip& strip, std::int64_t first_key) const {
+    const AttentionBias& bias = b_.job.bias;
+    const auto factor = static_cast<float>(static_cast<double>(bias.factor) * kLog2E);
+    for (int c = 0; c < strip.count; ++c) {
+      const float* row = bias.at(range_.batch, range_.head, strip.first + c);
+      const std::int64_t end = std::min(first_key + b_.method.tile_keys, strip.end[c]);
+      for (std::int64_t key = std::max(first_key, strip.begin[c]); key < end; ++key) {
+        float& score = s_.scores[(key - first_key) * width_ + c];
+        const float added = row[key * bias.key];
+        score = added == -kInfinity ? added : score + added * factor;
+      }
+    }
+  }
+
   void mask(const Strip& strip, std::int64_t first_key) const {
     std::int32_t begin[kMostStrip], end[kMostStrip];
     const auto within = [&](std::int64_t key) {
@@ -225,9 +241,16 @@ class Block {
       for (std::int64_t e = 0; e < b_.layout.width; ++e) {
         if (std::isfinite(v[e])) continue;
         for (int c = 0; c < strip.count; ++c)
-          if (key >= strip.begin[c] && key < strip.end[c]) sums(i)[e * width_ + c] += v[e];
+          if (key >= strip.begin[c] && key < strip.end[c] && !is_hidden(strip.first + c, key))
+            sums(i)[e * width_ + c] += v[e];
       }
     }
+  }
+
+  [[nodiscard]] bool is_hidden(std::int64_t row, std::int64_t key) const {
+    const AttentionBias& bias = b_.job.bias;
+    return bias.first != nullptr &&
+           bias.at(range_.batch, range_.head, row)[key * bias.key] == -kInfinity;
   }
 
   const BlockJob& b_;

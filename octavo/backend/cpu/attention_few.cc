@@ -272,8 +272,9 @@ bool is_few(const AttentionMethod& method, const AttentionJob& job) {
   const auto fits = [&](const GemmOperand& operand) {
     return operand.cols() % 16 == 0 && method.few(operand) != nullptr;
   };
-  return method.few != nullptr && job.ranges == nullptr && rows_of_head(job) <= kMostRows &&
-         rows_of_head(job) > 0 && fits(job.k.first) && fits(job.v.first);
+  return method.few != nullptr && job.ranges == nullptr && job.bias.first == nullptr &&
+         rows_of_head(job) <= kMostRows && rows_of_head(job) > 0 && fits(job.k.first) &&
+         fits(job.v.first);
 }
 
 std::int64_t few_workspace(const AttentionJob& job) {
