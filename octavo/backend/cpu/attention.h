@@ -80,9 +80,19 @@ static_assert(kMostTileKeys <= kWeightGroup);
 inline constexpr std::int64_t kScoreRun = 32, kScoreGroup = 128;
 inline constexpr float kMostScoreLane = 16.0F;
 static_assert(kScoreGroup * kMostScoreLane * kMostScoreLane < 65504);
-// Rows of normal numbers have products of norms of D, 1.5 times that where they are longest; their
-// softmax has few large weights only where there are few keys.
-inline double most_norms(double depth) { return std::min(24.0, 2.4 * std::sqrt(depth)); }
+// With a = softmax_scale |q| |k| of the longest rows, a score summed in f16 is off by (standard
+// deviation; docs/numerics/attention.md derives both)
+//   a / sqrt(D) times kScoreSigma, where a key has nothing to do with the query: partial sums walk,
+//   a times kAlignedSigma at most, where it lies along the query: partial sums grow.
+// The budgets: half of the first times |v - out| is what a row of two keys gets, the worst; a score
+// of 24 that is off by as much as the second is e^12 above all others, and its error is all theirs.
+inline constexpr double kScoreSigma = 0x1p-11 * 0.57735 * 4.0;    // sqrt(kScoreRun / 2)
+inline constexpr double kAlignedSigma = 0x1p-11 * 5.65685 / 3.0;  // sqrt(kScoreRun) / 3
+static_assert(kScoreRun == 32);
+inline constexpr double kScoreBudget = 2.7e-3, kAlignedBudget = 2.2e-2;
+inline double most_norms(double depth) {
+  return std::min(kAlignedBudget / kAlignedSigma, kScoreBudget / kScoreSigma * std::sqrt(depth));
+}
 
 // Head sizes of Q and of V that are offered.
 inline constexpr std::int64_t kMostHeadSize = 1024;
