@@ -4,9 +4,7 @@
 #include <algorithm>
 
 #include "octavo/backend/cpu/attention.h"
-#include "octavo/backend/cpu/neon/neon_internal.h"
-#include "octavo/backend/cpu/neon_fp16/half_tile.h"
-#include "octavo/backend/cpu/neon_fp16/neon_fp16_internal.h"
+#include "octavo/backend/cpu/neon_fp16/half_methods.h"
 #include "octavo/backend/cpu/neon_fp16/softmax_f16.h"
 
 #if defined(__GNUC__) && !defined(__clang__)
@@ -71,17 +69,10 @@ void half_group(const float16_t* a, const float16_t* b, std::int64_t n, std::int
   half_run<true, kTo>(a, b, n, stage, factor, sums);
 }
 
-constexpr AttentionMethod kWideScores{
-    .name = "f32 FMLA scores, f16 FMLA values",
-    .score = {.rows = 8, .cols = 12, .step = 1, .run = neon_f32_tile},
-    .weigh_lane = Lane::f16,
-    .weigh = {.rows = kHalfRows, .cols = kHalfCols, .step = 1, .run = neon_fp16_weigh},
-    .softmax = neon_fp16_softmax,
-    .weight_factor = kHalfFactor,
-    .tile_keys = 64,
-    .interleave = neon_interleave_words,
-    .narrow = neon_fp16_narrow,
-    .few = neon_fp16_few};
+constexpr AttentionMethod kWideScores =
+    half_values("f32 FMLA scores, f16 FMLA values", Lane::f32,
+                {.rows = 8, .cols = 12, .step = 1, .run = neon_f32_tile});
+constexpr AttentionMethod kF16 = half_scores("f16 FMLA", &kWideScores);
 
 // Values that are no codes are attended to in f32: who gives them 16 bits wants to keep them. In
 // f16 a row of few large weights would be off by half a per cent.
@@ -93,20 +84,6 @@ constexpr AttentionMethod kF32{.name = "f32 FMLA",
                                .interleave = neon_interleave_words,
                                .narrow = neon_fp16_narrow,
                                .few = neon_fp16_few};
-
-constexpr AttentionMethod kF16{
-    .name = "f16 FMLA",
-    .score_lane = Lane::f16,
-    .score = {.rows = kHalfRows, .cols = kHalfCols, .step = 1, .run = neon_fp16_score},
-    .weigh_lane = Lane::f16,
-    .weigh = {.rows = kHalfRows, .cols = kHalfCols, .step = 1, .run = neon_fp16_weigh},
-    .softmax = neon_fp16_softmax,
-    .weight_factor = kHalfFactor,
-    .tile_keys = 64,
-    .narrow = neon_fp16_narrow,
-    .interleave_halves = neon_fp16_interleave,
-    .few = neon_fp16_few,
-    .precise = &kWideScores};
 
 }  // namespace
 
