@@ -111,6 +111,23 @@ TEST(AttentionBackward, EveryBackend) {
   }
 }
 
+// No rows, no keys, no heads: gradients of what there is are zeros.
+TEST(AttentionBackward, OfNothing) {
+  for (const BackendInfo& backend : support::every_backend()) {
+    if (support::is_staged(backend)) continue;
+    for (const Sizes& sizes :
+         {Sizes{.queries = 0, .keys = 50, .depth = 8}, Sizes{.queries = 50, .keys = 0, .depth = 8},
+          Sizes{.batches = 0, .queries = 5, .keys = 5, .depth = 8},
+          Sizes{.heads = 0, .kv_heads = 0, .queries = 5, .keys = 5, .depth = 8}}) {
+      const BackwardCase how{"nothing", sizes};
+      const Made made = make_inputs(sizes, Kind::normal, 5, DType::f32);
+      const Gradients got = gradients_of(how, made, gradient_of_out(how), backend.kernels, 2);
+      for (const Tensor* tensor : {&got.q, &got.k, &got.v})
+        for (const float number : tensor->span<float>()) ASSERT_EQ(number, 0.0F) << backend.name;
+    }
+  }
+}
+
 // Rows that see a NaN, and keys that such a row sees, have none but NaN; others are as they were.
 TEST(AttentionBackward, NanGoesWhereItIsSeen) {
   const BackwardCase how{"causal", {.queries = 100, .keys = 100, .depth = 16}, {.causal = true}};

@@ -350,11 +350,13 @@ const AttentionMethod* backward_method(ChooseAttention choose, const AttentionBa
 
 void attend_backward(const Isa& isa, const AttentionMethod& method, const Exec& exec,
                      const AttentionBackwardJob& job) {
+  if (job.forward.batches * job.forward.kv_heads == 0) return;  // nothing to write
   Backward(isa, method, exec, job).run();
 }
 
 std::int64_t attention_backward_workspace(const Isa& isa, const AttentionMethod& method,
                                           const Exec& exec, const AttentionBackwardJob& job) {
+  if (job.forward.batches * job.forward.kv_heads == 0) return 0;
   return Backward(isa, method, exec, job).workspace();
 }
 
