@@ -85,8 +85,8 @@ def scaled_dot_product_attention(
     bias = None if attn_mask is None else _mask_as_bias(attn_mask, bool(is_causal), op)
     if dropout_p != 0.0:
         raise NotImplementedError(
-            f"[{op}] got dropout_p = {dropout_p}, wanted 0: dropout is not offered; apply it to the "
-            "output, or use torch's own function where weights must be dropped"
+            f"[{op}] got dropout_p = {dropout_p}, wanted 0: dropout is not offered; apply it to "
+            "the output, or use torch's own function where weights must be dropped"
         )
     if query.dim() < 2 or query.dim() > 4:
         raise ValueError(f"[{op}] got a query of {query.dim()} dimensions, wanted 2 to 4")
