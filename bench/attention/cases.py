@@ -29,8 +29,14 @@ CASES = [
     Case("strict", "fp8-channel", {"torch f32": 2.0}, ("bfmmla", "fmla_f16", "fmla_f32")),
     Case("balanced", "bfloat16", {}, ("bfmmla", "fmla_f16", "fmla_f32")),
     Case("fast", "fp8-channel", {}, ("bfmmla", "fmla_f16", "fmla_f32")),
+    Case("auto", "bfloat16", {}, ("bfmmla", "fmla_f16", "fmla_f32")),
     Case("naive", "bfloat16", {}, ("fmla_f32",)),
 ]
+
+# Gradients beside torch's, tokens and head size; 2 heads, values of float32.
+GRADIENT_SHAPES = [(512, 64), (2048, 64), (2048, 128)]
+QUICK_GRADIENT_SHAPES = [(128, 64)]
+GRADIENT_HEADS = 2
 
 # One query of 8 heads against so many keys of D = 128: what reading K and V costs.
 DECODE_KEYS = (2048, 16384, 65536)

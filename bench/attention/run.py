@@ -30,6 +30,14 @@ def print_row(row: dict) -> None:
     if "decode" in row:
         print_decode(row)
         return
+    if "gradients" in row:
+        times = ", ".join(f"{name} {1e3 * s:.1f}" for name, s in row["seconds"].items())
+        print(
+            f"gradients, {row['gradients']} tokens of {row['size']}, {row['heads']} heads, ms: "
+            f"{times}; {row['ratio']:.2f} x torch f32",
+            flush=True,
+        )
+        return
     shape = [row["tokens"], row["size"]]
     if shape != _shape:
         _shape[:] = shape

@@ -8,14 +8,18 @@ from collections.abc import Callable
 import torch
 
 import octavo as ov
+import octavo.torch as te
 from bench.attention.cases import (
     CASES,
     DECODE_AT_LEAST,
     DECODE_HEADS,
     DECODE_KEYS,
     DECODE_SIZE,
+    GRADIENT_HEADS,
+    GRADIENT_SHAPES,
     HEADS,
     QUICK_DECODE_KEYS,
+    QUICK_GRADIENT_SHAPES,
     QUICK_SHAPES,
     RIVALS,
     SHAPES,
@@ -118,11 +122,39 @@ def decode_row(keys: int, threads: int, quick: bool) -> dict[str, object]:
     return row
 
 
+def gradient_row(shape: tuple[int, int], quick: bool) -> dict[str, object]:
+    """Gradients alone: the forward pass is done beforehand, though octavo does it again."""
+    tokens, size = shape
+    tensors = [torch.randn(1, GRADIENT_HEADS, tokens, size) for _ in range(4)]
+
+    def side(function: Callable[..., torch.Tensor], **how: object) -> Callable[[], object]:
+        leaves = [x.clone().requires_grad_() for x in tensors[:3]]
+        out = function(*leaves, **how)
+        return lambda: torch.autograd.grad(out, leaves, tensors[3], retain_graph=True)
+
+    seconds = in_turns(
+        {
+            "octavo f32": side(te.scaled_dot_product_attention, precision="f32"),
+            "torch f32": side(torch.nn.functional.scaled_dot_product_attention),
+        },
+        2 if quick else 5,
+    )
+    return {
+        "gradients": tokens,
+        "size": size,
+        "heads": GRADIENT_HEADS,
+        "seconds": seconds,
+        "ratio": seconds["torch f32"] / seconds["octavo f32"],
+    }
+
+
 def main() -> None:
     threads, quick, peaks = begin_beside_torch()
     for shape in QUICK_SHAPES if quick else SHAPES:
         for row in rows(shape, threads, peaks, quick):
             print(json.dumps(row), flush=True)
+    for shape in QUICK_GRADIENT_SHAPES if quick else GRADIENT_SHAPES:
+        print(json.dumps(gradient_row(shape, quick)), flush=True)
     for keys in QUICK_DECODE_KEYS if quick else DECODE_KEYS:
         print(json.dumps(decode_row(keys, threads, quick)), flush=True)
 

@@ -1,5 +1,5 @@
 // Attention as plain data that crosses the kernel door. For a batch b, a query head h and a row i
-//   s_j = softmax_scale * log2(e) * sum_d Q[i, d] K[j, d]       over the keys j that row i sees,
+//   s_j = log2(e) * (softmax_scale * sum_d Q[i, d] K[j, d] + bias)   over the keys that row i sees,
 //   p_j = 2^(s_j - M), M = the maximum of s_j rounded up to an integer,
 //   P_j = p_j * p_factor, rounded to `p`,
 //   out[i] = sum_j P_j V[j] / sum_j P_j.
@@ -54,6 +54,18 @@ enum class AttentionP : std::uint8_t {
   fp8_normalized,  // divided by its sum first, which is taken before rounding; reference only
 };
 
+// Numbers that are added to scores, softmax_scale q k; -inf: the row does not see that key, as if
+// it were masked. Strides are elements; 0 where all batches, heads, rows or keys share them.
+struct AttentionBias {
+  const float* first = nullptr;  // null: none
+  std::int64_t batch = 0, head = 0, row = 0, key = 0;
+  float factor = 1.0F;  // of all of them
+
+  [[nodiscard]] const float* at(std::int64_t b, std::int64_t h, std::int64_t r) const {
+    return first + b * batch + h * head + r * row;
+  }
+};
+
 // Rows [first, first + count) of one head.
 struct AttentionRange {
   std::int64_t batch = 0, head = 0, first = 0, count = 0;
@@ -82,6 +94,7 @@ struct AttentionJob {
   // with a log-sum-exp of -inf; keys beyond are not read. Each is from 0 to queries, or keys.
   const std::int64_t* query_lengths = nullptr;
   const std::int64_t* key_lengths = nullptr;
+  AttentionBias bias{};
 
   DType values =
       DType::f32;  // what values of Q, K and V are rounded to: f64 (not at all), f32, bf16

@@ -49,6 +49,9 @@ struct AttentionMask {
   // One for each batch, or empty: how many rows and keys there really are. What lies beyond is not
   // looked at; rows of the output there are zeros.
   std::span<const std::int64_t> query_lengths{}, key_lengths{};
+  // If given: f32 numbers that are added to the scores, softmax_scale q k; -inf hides a key. Its
+  // shape is [batch, heads, queries, keys], where any may be 1, or that without leading ones.
+  View bias{};
 };
 
 // Why a rung was taken for some rows of a head.

@@ -164,6 +164,7 @@ class Chooser {
     run_attention(exec_, call_.options, job);
     job.log_sum_exp = twice.data();
     job.softmax_scale *= 2.0F;
+    job.bias.factor *= 2.0F;
     run_attention(exec_, call_.options, job);
     for (std::size_t i = 0; i < choices_.size(); ++i) {
       AttentionChoice& choice = choices_[i];

@@ -63,6 +63,39 @@ void check_lengths(std::span<const std::int64_t> lengths, std::int64_t batches, 
           " length of ", lengths[i], " for batch ", i, ", wanted 0 to ", most);
 }
 
+bool is_given(const View& view) { return view.data != nullptr || view.shape.rank() > 0; }
+
+void check_bias(const View& bias, const Shape& wanted, std::string_view op) {
+  if (!is_given(bias)) return;
+  check_view(bias, op, "the bias");
+  check(bias.dtype == DType::f32, ErrorCode::wrong_type, op, "the bias is ",
+        is_value(bias.dtype) ? dtype_name(bias.dtype) : "codes",
+        ", wanted float32 numbers to add to scores, -inf where a key is hidden");
+  bool good = bias.shape.rank() <= 4;
+  for (int i = 0; good && i < bias.shape.rank(); ++i) {
+    const std::int64_t size = bias.shape[bias.shape.rank() - 1 - i];
+    good = (size == 1 || size == wanted[3 - i]) &&
+           bias.strides[bias.shape.rank() - 1 - i] % static_cast<std::int64_t>(sizeof(float)) == 0;
+  }
+  if (!good)
+    fail(ErrorCode::invalid_argument, op, "the bias has shape ", to_string(bias.shape), ", wanted ",
+         to_string(wanted), " (batch, heads, queries, keys), where any may be 1");
+}
+
+AttentionBias bias_of(const View& bias) {
+  if (bias.data == nullptr) return {};
+  const auto stride = [&](int from_last) -> std::int64_t {
+    const int axis = bias.shape.rank() - from_last;
+    if (axis < 0 || bias.shape[axis] == 1) return 0;
+    return bias.strides[axis] / static_cast<std::int64_t>(sizeof(float));
+  };
+  return {.first = static_cast<const float*>(bias.data),
+          .batch = stride(4),
+          .head = stride(3),
+          .row = stride(2),
+          .key = stride(1)};
+}
+
 void check_hadamard(const Operand& q, const Operand& k, const Operand& v, std::string_view op) {
   const auto turn_of = [](const Operand& operand) {
     const QuantizedTensor* tensor = operand.quantized();
@@ -156,6 +189,7 @@ AttentionCall::AttentionCall(const Operand& q_given, const Operand& k_given, con
         ": a causal row sees nothing after itself; wanted right = 0 or none");
   check(!given.softmax_scale || std::isfinite(*given.softmax_scale), ErrorCode::invalid_argument,
         op, "the softmax scale is not finite");
+  check_bias(mask.bias, {q.batches(), q.heads(), q.rows(), k.rows()}, op);
   for (const AttentionRange& range : given.ranges)
     check(range.batch >= 0 && range.batch < q.batches() && range.head >= 0 &&
               range.head < q.heads() && range.first >= 0 && range.count >= 0 &&
@@ -184,6 +218,7 @@ AttentionJob AttentionCall::job() const {
       static_cast<float>(1.0 / std::sqrt(static_cast<double>(q.cols()))));
   if (!mask.query_lengths.empty()) job.query_lengths = mask.query_lengths.data();
   if (!mask.key_lengths.empty()) job.key_lengths = mask.key_lengths.data();
+  job.bias = bias_of(mask.bias);
   if (!options.ranges.empty()) {
     job.ranges = options.ranges.data();
     job.range_count = static_cast<std::int64_t>(options.ranges.size());
@@ -217,6 +252,7 @@ void AttentionCall::add_views(std::vector<NamedView>& views) const {
   q.add_views(views);
   k.add_views(views);
   v.add_views(views);
+  if (options.mask.bias.data != nullptr) views.push_back({&options.mask.bias, "the bias"});
 }
 
 }  // namespace octavo

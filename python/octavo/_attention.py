@@ -59,6 +59,7 @@ def attention(
     softmax_scale: float | None = None,
     query_lengths: Sequence[int] | None = None,
     key_lengths: Sequence[int] | None = None,
+    bias: Any = None,
     precision: str = "auto",
     rtol: float = 5e-3,
     atol: float = 5e-3,
@@ -83,6 +84,8 @@ def attention(
     window: keys at most so far before and after the row's place; None is no limit.
     softmax_scale: by default 1 / sqrt(size).
     query_lengths, key_lengths: for each batch, how many rows and keys there really are.
+    bias: float32 numbers that are added to the scores, softmax_scale q k; -inf hides a key from a
+        row. [batch, heads, queries, keys], where any may be 1, or that without leading ones.
     precision: "auto": per head and range of rows the cheapest that is predicted to be within
         atol of the exact result. "exact": float64. "f32". "bf16". "strict": FP8 inputs, weights
         as two FP8 terms. "balanced": INT8 scores of smoothed keys, 16-bit values. "fast": FP8
@@ -104,6 +107,7 @@ def attention(
     if return_lse:
         lse = first.family.empty("float32", shape[:-1], first.cuda, first.stream)
     left, right = _window(window, op)
+    added = None if bias is None else _bias(bias, op)
     found = _octavo.attention(
         *handles,
         target.view(target.kind),
@@ -118,6 +122,7 @@ def attention(
         _lengths(key_lengths, "key_lengths", op),
         None if softmax_scale is None else float(softmax_scale),
         None if lse is None else lse.view("float32"),
+        None if added is None else added.view("float32"),
         threads=integer(threads, "threads", MOST_THREADS, op),
         stream=first.stream,
     )
@@ -231,6 +236,14 @@ def _target(side: Side, shape: tuple[int, ...], out: Any, precision: str, op: st
         return side.family.empty(kind, shape, side.cuda, side.stream), False
     value = value_type(describe_out(out, side.family, op).kind, op)
     return checked_out(value, shape, side.family, out, op), True
+
+
+def _bias(bias: Any, op: str) -> Any:
+    """An array of float32; what it looks at must live as long as the call."""
+    array = describe(bias, f"{op}: bias")
+    if array.kind != "float32":
+        raise TypeError(f"[{op}] got a bias of {array.kind}, wanted float32")
+    return array
 
 
 def _window(window: Any, op: str) -> tuple[int, int]:

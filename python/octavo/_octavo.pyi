@@ -445,12 +445,12 @@ def gemm_quantized(a: View | QuantizedTensor, b: View | QuantizedTensor, scaling
 def attention_shape(q: View | QuantizedTensor, k: View | QuantizedTensor, v: View | QuantizedTensor) -> list[int]:
     """Of the result, checked."""
 
-def attention(q: View | QuantizedTensor, k: View | QuantizedTensor, v: View | QuantizedTensor, target: View, precision: str, rtol: float, atol: float, causal: bool, bottom_right: bool, left: int, right: int, query_lengths: Sequence[int], key_lengths: Sequence[int], softmax_scale: float | None, log_sum_exp: View | None, *, threads: int = 0, stream: int = 0) -> tuple[list[tuple[int, int, int, int, str, float, float, float, str]], int]:
+def attention(q: View | QuantizedTensor, k: View | QuantizedTensor, v: View | QuantizedTensor, target: View, precision: str, rtol: float, atol: float, causal: bool, bottom_right: bool, left: int, right: int, query_lengths: Sequence[int], key_lengths: Sequence[int], softmax_scale: float | None, log_sum_exp: View | None, bias: View | None = None, *, threads: int = 0, stream: int = 0) -> tuple[list[tuple[int, int, int, int, str, float, float, float, str]], int]:
     """
     softmax(scale Q K^T) V into a view of values; what 'auto' chose, and rows done again.
     """
 
-def attention_backward(q: View | QuantizedTensor, k: View | QuantizedTensor, v: View | QuantizedTensor, d_out: View, d_q: View, d_k: View, d_v: View, precision: str, causal: bool, bottom_right: bool, left: int, right: int, query_lengths: Sequence[int], key_lengths: Sequence[int], softmax_scale: float | None, *, threads: int = 0) -> None:
+def attention_backward(q: View | QuantizedTensor, k: View | QuantizedTensor, v: View | QuantizedTensor, d_out: View, d_q: View, d_k: View, d_v: View, precision: str, causal: bool, bottom_right: bool, left: int, right: int, query_lengths: Sequence[int], key_lengths: Sequence[int], softmax_scale: float | None, bias: View | None = None, *, threads: int = 0) -> None:
     """Gradients into views of the shapes of Q, K and V."""
 
 class KvCache:

@@ -23,6 +23,7 @@ struct Mask {
   bool causal = false, bottom_right = false;
   std::int64_t left = -1, right = -1;
   Lengths query_lengths{}, key_lengths{};
+  std::optional<View> bias{};
 };
 
 // Refers to the mask's lengths.
@@ -37,7 +38,8 @@ AttentionOptions options_of(const std::string& precision, double rtol, double at
                    .left = mask.left,
                    .right = mask.right,
                    .query_lengths = mask.query_lengths,
-                   .key_lengths = mask.key_lengths},
+                   .key_lengths = mask.key_lengths,
+                   .bias = mask.bias.value_or(View{})},
           .softmax_scale = softmax_scale,
           .threads = threads,
           .stream = stream_of(stream)};
@@ -108,8 +110,9 @@ void bind_attention(nb::module_& module) {
          const std::string& precision, double rtol, double atol, bool causal, bool bottom_right,
          std::int64_t left, std::int64_t right, const Lengths& query_lengths,
          const Lengths& key_lengths, const std::optional<float>& softmax_scale,
-         const std::optional<View>& log_sum_exp, int threads, std::uintptr_t stream) {
-        const Mask mask{causal, bottom_right, left, right, query_lengths, key_lengths};
+         const std::optional<View>& log_sum_exp, const std::optional<View>& bias, int threads,
+         std::uintptr_t stream) {
+        const Mask mask{causal, bottom_right, left, right, query_lengths, key_lengths, bias};
         AttentionOptions options =
             options_of(precision, rtol, atol, mask, softmax_scale, threads, stream);
         AttentionReport report;
@@ -124,8 +127,9 @@ void bind_attention(nb::module_& module) {
       nb::arg("q"), nb::arg("k"), nb::arg("v"), nb::arg("target"), nb::arg("precision"),
       nb::arg("rtol"), nb::arg("atol"), nb::arg("causal"), nb::arg("bottom_right"), nb::arg("left"),
       nb::arg("right"), nb::arg("query_lengths"), nb::arg("key_lengths"),
-      nb::arg("softmax_scale").none(), nb::arg("log_sum_exp").none(), nb::kw_only(),
-      nb::arg("threads") = 0, nb::arg("stream") = 0,
+      nb::arg("softmax_scale").none(), nb::arg("log_sum_exp").none(),
+      nb::arg("bias").none() = nb::none(), nb::kw_only(), nb::arg("threads") = 0,
+      nb::arg("stream") = 0,
       "softmax(scale Q K^T) V into a view of values; what 'auto' chose, and rows done again.");
   module.def(
       "attention_backward",
@@ -133,8 +137,8 @@ void bind_attention(nb::module_& module) {
          const View& d_q, const View& d_k, const View& d_v, const std::string& precision,
          bool causal, bool bottom_right, std::int64_t left, std::int64_t right,
          const Lengths& query_lengths, const Lengths& key_lengths,
-         const std::optional<float>& softmax_scale, int threads) {
-        const Mask mask{causal, bottom_right, left, right, query_lengths, key_lengths};
+         const std::optional<float>& softmax_scale, const std::optional<View>& bias, int threads) {
+        const Mask mask{causal, bottom_right, left, right, query_lengths, key_lengths, bias};
         const AttentionOptions options =
             options_of(precision, 5e-3, 5e-3, mask, softmax_scale, threads, 0);
         const nb::gil_scoped_release released;
@@ -144,8 +148,8 @@ void bind_attention(nb::module_& module) {
       nb::arg("q"), nb::arg("k"), nb::arg("v"), nb::arg("d_out"), nb::arg("d_q"), nb::arg("d_k"),
       nb::arg("d_v"), nb::arg("precision"), nb::arg("causal"), nb::arg("bottom_right"),
       nb::arg("left"), nb::arg("right"), nb::arg("query_lengths"), nb::arg("key_lengths"),
-      nb::arg("softmax_scale").none(), nb::kw_only(), nb::arg("threads") = 0,
-      "Gradients into views of the shapes of Q, K and V.");
+      nb::arg("softmax_scale").none(), nb::arg("bias").none() = nb::none(), nb::kw_only(),
+      nb::arg("threads") = 0, "Gradients into views of the shapes of Q, K and V.");
   bind_cache(module);
 }
 

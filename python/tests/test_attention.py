@@ -120,8 +120,6 @@ def test_in_place_of_torch():
     q, k, v = inputs(1, 2, 64, 32, dtype=torch.float32)
     got = te.scaled_dot_product_attention(q, k, v, is_causal=True)
     assert failures(got, exact(q, k, v, is_causal=True)) == 0
-    with pytest.raises(NotImplementedError, match="attn_mask"):
-        te.scaled_dot_product_attention(q, k, v, attn_mask=torch.ones(64, 64))
     with pytest.raises(NotImplementedError, match="dropout"):
         te.scaled_dot_product_attention(q, k, v, dropout_p=0.1)
     with pytest.raises(ValueError, match="enable_gqa"):
@@ -178,3 +176,79 @@ def test_kv_cache_is_the_whole_sequence():
     assert cache.lengths == [10, 50]
     with pytest.raises(ValueError, match="tokens"):
         cache.append(k[:, :1], v)
+
+
+def masks(batch, heads, queries, keys):
+    generator = torch.Generator().manual_seed(11)
+    for shape in [
+        (queries, keys),
+        (1, keys),
+        (batch, 1, 1, keys),
+        (batch, heads, queries, keys),
+        (heads, queries, 1),
+    ]:
+        seen = torch.rand(shape, generator=generator) < 0.7
+        seen[..., 0] = True  # torch has NaN for rows that see nothing
+        yield seen
+        yield torch.randn(shape, generator=generator) * 2
+        yield torch.zeros(shape).masked_fill(~seen, -torch.inf)
+
+
+@pytest.mark.parametrize("precision", ["exact", "f32", "bf16", "strict", "auto"])
+def test_attn_mask_as_torch_has_it(precision):
+    te = pytest.importorskip("octavo.torch")
+    q, k, v = inputs(2, 3, 70, 64, keys=130)
+    for mask in masks(2, 3, 70, 130):
+        wide = mask if mask.dtype == torch.bool else mask.double()
+        want = exact(q, k, v, attn_mask=wide)
+        got = te.scaled_dot_product_attention(q, k, v, attn_mask=mask, precision=precision)
+        # bfloat16 results round by 2^-9 of themselves; FP8 inputs are off by 2.6 % each.
+        off = (got.double() - want).norm() / want.norm()
+        assert off <= (0.08 if precision == "strict" else 5e-3), (precision, mask.shape, mask.dtype)
+
+
+def test_gradients_with_attn_mask():
+    te = pytest.importorskip("octavo.torch")
+    q, k, v = inputs(1, 2, 20, 16, keys=33, dtype=torch.float64)
+    mask = torch.randn(1, 2, 20, 33)
+    mask[..., 5:9] = -torch.inf
+    d_out = torch.randn(1, 2, 20, 16, dtype=torch.float64)
+    found = []
+    for function, extra in ((te.scaled_dot_product_attention, {"precision": "exact"}), (sdpa, {})):
+        leaves = [x.clone().requires_grad_() for x in (q, k, v)]
+        how = mask if extra else mask.double()
+        function(*leaves, attn_mask=how, **extra).backward(d_out)
+        found.append([x.grad for x in leaves])
+    for ours, theirs in zip(*found, strict=True):
+        torch.testing.assert_close(ours, theirs, rtol=0, atol=1e-12)
+
+
+def test_attn_mask_hides_nan_and_whole_rows():
+    te = pytest.importorskip("octavo.torch")
+    for precision in ("exact", "f32", "bf16"):
+        q, k, v = inputs(1, 1, 40, 32, keys=90, dtype=torch.float32)
+        k[..., 70, 3] = torch.nan
+        v[..., 71, 4] = torch.nan
+        seen = torch.ones(40, 90, dtype=torch.bool)
+        seen[:, 70:72] = False
+        seen[7] = False
+        got = te.scaled_dot_product_attention(q, k, v, attn_mask=seen, precision=precision)
+        assert torch.isfinite(got).all(), precision
+        assert (got[..., 7, :] == 0).all(), precision
+
+
+def test_bad_masks_say_what_they_are():
+    te = pytest.importorskip("octavo.torch")
+    q, k, v = inputs(1, 2, 16, 16)
+    with pytest.raises(ValueError, match="attn_mask and is_causal"):
+        te.scaled_dot_product_attention(
+            q, k, v, attn_mask=torch.ones(16, 16, dtype=torch.bool), is_causal=True
+        )
+    with pytest.raises(ValueError, match=r"bias has shape \[16, 15\]"):
+        te.scaled_dot_product_attention(q, k, v, attn_mask=torch.zeros(16, 15))
+    with pytest.raises(TypeError, match="int64"):
+        te.scaled_dot_product_attention(q, k, v, attn_mask=torch.zeros(16, 16, dtype=torch.int64))
+    with pytest.raises(TypeError, match="float64"):
+        ov.attention(q, k, v, bias=torch.zeros(16, 16, dtype=torch.float64))
+    with pytest.raises(NotImplementedError, match="dropout"):
+        te.scaled_dot_product_attention(q, k, v, dropout_p=0.5)

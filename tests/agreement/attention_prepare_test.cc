@@ -43,8 +43,8 @@ Prepared prepare(const Kernels& kernels, const Tensor& from,
 TEST(AttentionPrepare, BitsOfReference) {
   for (const BackendInfo& backend : support::every_backend()) {
     if (support::is_staged(backend) || backend.kernels->attention_prepare == nullptr) continue;
-    for (const std::int64_t depth : {1, 8, 24, 33, 64, 80, 128, 256})
-      for (const DType dtype : {DType::f32, DType::bf16, DType::f16}) {
+    for (const std::int64_t depth : {1, 8, 24, 33, 34, 36, 64, 80, 128, 256})
+      for (const DType dtype : {DType::f64, DType::f32, DType::bf16, DType::f16}) {
         const Sizes sizes{.batches = 2,
                           .kv_heads = 3,
                           .queries = 1,
@@ -65,6 +65,44 @@ TEST(AttentionPrepare, BitsOfReference) {
                   << backend.name << ", D " << depth;
             }
       }
+  }
+}
+
+// Of values the same bits: `auto` is to look at the same rows on every backend. Codes times scales
+// are rounded to f32 by some, 2^-24, and squared.
+TEST(AttentionPrepare, SurveyOfReference) {
+  constexpr std::int64_t kRows = 300, kStep = 128;
+  const std::int64_t lengths[] = {300, 130};
+  for (const BackendInfo& backend : support::every_backend()) {
+    if (support::is_staged(backend) || backend.kernels->attention_survey == nullptr) continue;
+    for (const std::int64_t depth : {1, 40, 128, 1500})
+      for (const DType dtype : {DType::f64, DType::f32, DType::bf16})
+        for (const float bad : {1.0F, std::numeric_limits<float>::quiet_NaN()}) {
+          const Sizes sizes{
+              .batches = 2, .kv_heads = 2, .queries = 1, .keys = kRows, .depth = 4, .width = depth};
+          std::vector<float> numbers;
+          const Tensor made = make_inputs(sizes, Kind::biased, 3, DType::f32).v;
+          numbers.assign(made.span<float>().begin(), made.span<float>().end());
+          numbers[static_cast<std::size_t>(200 * depth)] = bad;
+          const Tensor of = tensor_of(made.shape(), numbers, dtype);
+          AttentionSurveyJob job{.batches = 2, .heads = 2, .lengths = lengths};
+          job.of = operand_of(of);
+          job.rows_per_range = kStep;
+          std::vector<AttentionSurvey> want(2 * 2 * 3), got(want.size());
+          job.result = want.data();
+          reference_backend().attention_survey({.threads = 1}, job);
+          job.result = got.data();
+          backend.kernels->attention_survey({.threads = 3}, job);
+          const auto same = [](double a, double b) { return a == b || (a != a && b != b); };
+          for (std::size_t i = 0; i < got.size(); ++i) {
+            const AttentionSurvey &a = want[i], &b = got[i];
+            EXPECT_TRUE(a.row == b.row && same(a.row_squares, b.row_squares) &&
+                        same(a.mean_squares, b.mean_squares) &&
+                        same(a.channel_squares, b.channel_squares) && same(a.amax, b.amax))
+                << backend.name << ", D " << depth << ", " << dtype_name(dtype) << ", range " << i
+                << ": row " << b.row << " for " << a.row;
+          }
+        }
   }
 }
 

@@ -130,5 +130,71 @@ TEST(AttentionEdges, LargeAndEqualScores) {
     }
 }
 
+// Scores of millions, whose fractions f32 cannot hold any more: the largest one's value is taken.
+// K is one number per key, far apart, and V is the key's index, so that any other weight shows.
+TEST(AttentionEdges, ScoresOfMillionsTakeTheLargest) {
+  for (const BackendInfo& backend : support::every_backend())
+    for (const AttentionRung rung : kRungs)
+      for (const float scale : {1e5F, 1e6F, 1e7F, 1e12F, -1e7F}) {
+        Made made =
+            make_inputs({.queries = 30, .keys = 70, .depth = 16}, Kind::ones, 3, DType::f32);
+        for (float& number : made.q.span<float>()) number = 1.0F;
+        for (std::size_t i = 0; i < 70 * 16; ++i) {
+          made.k.span<float>()[i] =
+              static_cast<float>(i / 16 == 40 ? 3 : 0) - static_cast<float>(i / 16 == 41 ? 3 : 0);
+          made.v.span<float>()[i] = i / 16 == 40 ? 2.0F : i / 16 == 41 ? 4.0F : 1.0F;
+        }
+        const Tensor out =
+            attention(made.q, made.k, made.v,
+                      {.rung = rung, .softmax_scale = scale, .backend = backend.kernels});
+        for (const float number : out.span<float>())
+          ASSERT_EQ(number, scale > 0 ? 2.0F : 4.0F)
+              << octavo::name_of(rung) << " on " << backend.name << ", scale " << scale;
+      }
+}
+
+// What is added to scores, of every shape that is allowed, against the definition; and -inf, which
+// hides a key and what is bad about it.
+TEST(AttentionEdges, BiasIsAddedAndHides) {
+  const Sizes sizes{
+      .batches = 2, .heads = 4, .kv_heads = 2, .queries = 30, .keys = 70, .depth = 16};
+  const std::int64_t key_lengths[] = {70, 41};
+  for (const Shape& shape : {Shape{2, 4, 30, 70}, Shape{2, 1, 1, 70}, Shape{30, 70}, Shape{70},
+                             Shape{4, 30, 1}, Shape{1}}) {
+    std::mt19937 random(3);
+    std::normal_distribution<float> normal;
+    const Tensor bias = Tensor::values(shape, DType::f32);
+    for (float& number : bias.span<float>()) number = 3.0F * normal(random);
+    const bool hides = shape[shape.rank() - 1] == 70;
+    if (hides)
+      for (std::size_t i = 0; i < bias.span<float>().size(); i += 70)
+        bias.span<float>()[i + 9] = -HUGE_VALF;
+    Made made = make_inputs(sizes, Kind::normal, 3, DType::f32);
+    for (std::size_t stack = 0; stack < 4 && hides; ++stack) {
+      made.k.span<float>()[(stack * 70 + 9) * 16] = std::numeric_limits<float>::quiet_NaN();
+      made.v.span<float>()[(stack * 70 + 9) * 16] = std::numeric_limits<float>::infinity();
+    }
+    AttentionOptions options{.rung = AttentionRung::f32,
+                             .mask = {.causal = true,
+                                      .bottom_right = true,
+                                      .key_lengths = key_lengths,
+                                      .bias = bias.view()},
+                             .backend = &reference_backend()};
+    const Tensor want = attention(made.q, made.k, made.v, options);
+    options.mask.bias = {};
+    const Tensor without = attention(made.q, made.k, made.v, options);
+    EXPECT_FALSE(std::ranges::equal(want.bytes(), without.bytes())) << to_string(shape);
+    options.mask.bias = bias.view();
+    for (const BackendInfo& backend : support::every_backend()) {
+      if (support::is_staged(backend)) continue;
+      options.backend = backend.kernels;
+      const Tensor got = attention(made.q, made.k, made.v, options);
+      for (std::size_t i = 0; i < got.span<float>().size(); ++i)
+        ASSERT_NEAR(got.span<float>()[i], want.span<float>()[i], 2e-5)
+            << backend.name << ", " << to_string(shape) << ", " << i;
+    }
+  }
+}
+
 }  // namespace
 }  // namespace octavo::testing

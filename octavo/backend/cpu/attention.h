@@ -19,7 +19,7 @@ struct SoftmaxJob {
   float* scores;       // [keys][strip], in units of log2; -inf where a row does not see a key
   std::byte* weights;  // [keys][strip] of the lanes that are multiplied; may be `scores`
   std::int64_t keys;   // a multiple of eight
-  std::int64_t run;    // so many weights are summed before sums go to f32, as values are
+  std::int64_t run;    // so many weights are summed in f16 one after the other, as values are
   // [strip] each, and updated: the largest score, NaN once there was one; what exponents are taken
   // from, which is that rounded up to an integer; and the sum of the weights as they are stored.
   float *top, *base, *sum;
@@ -32,11 +32,12 @@ struct AttentionMethod {
   const char* name = "";  // for people
   // Scores: A is eight keys, B is queries; the strip is a multiple of its columns. Lanes are f32
   // (sums are added to), two int8 limbs (sums are written; see attention_limbs.h), or f16: then
-  // runs of kScoreRun products are summed in f16 and go, times *a_scale and *b_scale, to f32.
+  // runs of kScoreRun products are summed in f16, and up to kScoreGroup go, times *a_scale and
+  // *b_scale, to f32.
   Lane score_lane = Lane::f32;
   TileKernel score{};
   // Weighted values: A is channels of V, B the strip's weights. Lanes are f32, or f16: then runs of
-  // kWeightRun products are summed in f16 and go, times *a_scale, to f32.
+  // kWeightRun products are summed in f16, and those of a tile go, times *a_scale, to f32.
   Lane weigh_lane = Lane::f32;
   TileKernel weigh{};
   // Returns whether any factor of `rescale` is not 1.
@@ -67,18 +68,31 @@ inline constexpr std::int64_t kMostTileKeys = 64;
 // A sum of a run is off by up to its length times 2^-12 of itself, and does so in rows that one
 // large weight comes first in: what is added behind it is cut off there.
 inline constexpr std::int64_t kWeightRun = 32;
+// So many products are in f16 at most: runs of a tile are added there, one rounding for each.
+inline constexpr std::int64_t kWeightGroup = 64;
 // Lanes of V in f16 are at most this, weights at most kWeightFactor, and a run of their products is
 // finite.
 inline constexpr float kMostValueLane = 7.0F;
 inline constexpr float kWeightFactor = 146.0F;
-static_assert(kWeightRun * kMostValueLane * kWeightFactor < 65504);
+static_assert(kWeightGroup * kMostValueLane * kWeightFactor < 65504);
+static_assert(kMostTileKeys <= kWeightGroup);
 
-inline constexpr std::int64_t kScoreRun = 32;
+inline constexpr std::int64_t kScoreRun = 32, kScoreGroup = 128;
 inline constexpr float kMostScoreLane = 16.0F;
-static_assert(kScoreRun * kMostScoreLane * kMostScoreLane < 65504);
-// Rows of normal numbers have products of norms of D, 1.5 times that where they are longest; their
-// softmax has few large weights only where there are few keys.
-inline double most_norms(double depth) { return std::min(24.0, 2.4 * std::sqrt(depth)); }
+static_assert(kScoreGroup * kMostScoreLane * kMostScoreLane < 65504);
+// With a = softmax_scale |q| |k| of the longest rows, a score summed in f16 is off by (standard
+// deviation; docs/numerics/attention.md derives both)
+//   a / sqrt(D) times kScoreSigma, where a key has nothing to do with the query: partial sums walk,
+//   a times kAlignedSigma at most, where it lies along the query: partial sums grow.
+// The budgets: half of the first times |v - out| is what a row of two keys gets, the worst; a score
+// of 24 that is off by as much as the second is e^12 above all others, and its error is all theirs.
+inline constexpr double kScoreSigma = 0x1p-11 * 0.57735 * 4.0;    // sqrt(kScoreRun / 2)
+inline constexpr double kAlignedSigma = 0x1p-11 * 5.65685 / 3.0;  // sqrt(kScoreRun) / 3
+static_assert(kScoreRun == 32);
+inline constexpr double kScoreBudget = 2.7e-3, kAlignedBudget = 2.2e-2;
+inline double most_norms(double depth) {
+  return std::min(kAlignedBudget / kAlignedSigma, kScoreBudget / kScoreSigma * std::sqrt(depth));
+}
 
 // Head sizes of Q and of V that are offered.
 inline constexpr std::int64_t kMostHeadSize = 1024;

@@ -17,22 +17,22 @@ constexpr double kLog2E = 1.4426950408889634;
 // One strip of rows and what its rows see. Columns beyond the rows see everything, and nobody
 // looks at them.
 struct Strip {
-  std::int64_t first = 0, count = 0;
+  const std::int64_t* row = nullptr;
+  std::int64_t count = 0;
   std::int64_t begin[kMostStrip], end[kMostStrip];
   std::int64_t least = 0, most = 0;         // any row sees
   std::int64_t all_begin = 0, all_end = 0;  // every row sees
 };
 
-Strip strip_of(const AttentionJob& job, const AttentionRange& range, std::int64_t first,
-               int width) {
+Strip strip_of(const AttentionJob& job, const BlockRows& rows, std::int64_t first, int width) {
   Strip strip;
-  strip.first = first;
-  strip.count = std::min<std::int64_t>(width, range.first + range.count - first);
+  strip.row = rows.row + first;
+  strip.count = std::min<std::int64_t>(width, rows.count - first);
   strip.least = strip.all_end = std::numeric_limits<std::int64_t>::max();
   for (int i = 0; i < width; ++i) {
     AttentionJob::Keys keys{0, std::numeric_limits<std::int64_t>::max()};
     if (i < strip.count) {
-      keys = job.keys_of(range.batch, first + i);
+      keys = job.keys_of(rows.batch, strip.row[i]);
       if (keys.begin >= keys.end) keys = {0, 0};
       strip.all_begin = std::max(strip.all_begin, keys.begin);
       strip.all_end = std::min(strip.all_end, keys.end);
@@ -49,7 +49,7 @@ Strip strip_of(const AttentionJob& job, const AttentionRange& range, std::int64_
 
 class Block {
  public:
-  Block(const BlockJob& block, const AttentionRange& range, const AttentionScratch& scratch)
+  Block(const BlockJob& block, const BlockRows& range, const AttentionScratch& scratch)
       : b_(block),
         range_(range),
         s_(scratch),
@@ -79,7 +79,7 @@ class Block {
     for (int i = 0; i < strips_; ++i)
       for (int c = 0; c < strip_[i].count; ++c) {
         const std::int64_t at = i * width_ + c;
-        b_.finish(range_.batch, range_.head, strip_[i].first + c,
+        b_.finish(range_.batch, range_.head, strip_[i].row[c],
                   {s_.top[at], s_.base[at], s_.sum[at], sums(i) + c, width_});
       }
   }
@@ -92,13 +92,15 @@ class Block {
         b_.job.query_lengths != nullptr ? b_.job.query_lengths[range_.batch] : b_.job.queries;
     strips_ = static_cast<int>(blocks(range_.count, width_));
     for (int i = 0; i < strips_; ++i) {
-      const std::int64_t first = range_.first + i * width_;
-      strip_[i] = strip_of(b_.job, range_, first, width_);
+      strip_[i] = strip_of(b_.job, range_, i * width_, width_);
       for (int c = 0; c < width_; c += score.cols) {
         // Rows beyond their batch's length are padding, which may hold anything.
-        const std::int64_t real = std::min(first + strip_[i].count, length) - (first + c);
-        pack_queries(b_.method, b_.layout, q_, first + c,
-                     std::clamp<std::int64_t>(real, 0, score.cols), score.cols, factor, panel(i, c),
+        std::int64_t rows[kMostPanelRows];
+        for (int r = 0; r < score.cols; ++r) {
+          const std::int64_t row = c + r < strip_[i].count ? strip_[i].row[c + r] : length;
+          rows[r] = row < length ? row : -1;
+        }
+        pack_queries(b_.method, b_.layout, q_, rows, score.cols, factor, panel(i, c),
                      s_.units + i * width_ + c, s_.odd + i * width_ + c);
       }
     }
@@ -125,6 +127,7 @@ class Block {
     const bool odd_queries =
         std::any_of(s_.odd + i * width_, s_.odd + (i + 1) * width_, [](bool odd) { return odd; });
     if (tile.odd_keys || odd_queries) score_odd(i, first_key);
+    if (b_.job.bias.first != nullptr) add_bias(strip, first_key);
     if (strip.all_begin > first_key || strip.all_end < first_key + keys) mask(strip, first_key);
 
     alignas(64) float rescale[kMostStrip];
@@ -175,11 +178,26 @@ class Block {
       const bool odd_key = !is_finite_row(k, b_.layout.depth);
       for (int c = 0; c < strip.count; ++c) {
         if (!(odd_key || s_.odd[i * width_ + c]) || strip.end[c] == 0) continue;
-        q_rows.row(strip.first + c, q);
+        q_rows.row(strip.row[c], q);
         double sum = 0.0;
         for (std::int64_t d = 0; d < b_.layout.depth; ++d)
           sum += static_cast<double>(q[d]) * static_cast<double>(k[d]);
         s_.scores[key * width_ + c] = static_cast<float>(sum * factor);
+      }
+    }
+  }
+
+  // To the keys that a row sees; others are masked afterwards. -inf stays, whatever the key is.
+  void add_bias(const Strip& strip, std::int64_t first_key) const {
+    const AttentionBias& bias = b_.job.bias;
+    const auto factor = static_cast<float>(static_cast<double>(bias.factor) * kLog2E);
+    for (int c = 0; c < strip.count; ++c) {
+      const float* row = bias.at(range_.batch, range_.head, strip.row[c]);
+      const std::int64_t end = std::min(first_key + b_.method.tile_keys, strip.end[c]);
+      for (std::int64_t key = std::max(first_key, strip.begin[c]); key < end; ++key) {
+        float& score = s_.scores[(key - first_key) * width_ + c];
+        const float added = row[key * bias.key];
+        score = added == -kInfinity ? added : score + added * factor;
       }
     }
   }
@@ -225,13 +243,20 @@ class Block {
       for (std::int64_t e = 0; e < b_.layout.width; ++e) {
         if (std::isfinite(v[e])) continue;
         for (int c = 0; c < strip.count; ++c)
-          if (key >= strip.begin[c] && key < strip.end[c]) sums(i)[e * width_ + c] += v[e];
+          if (key >= strip.begin[c] && key < strip.end[c] && !is_hidden(strip.row[c], key))
+            sums(i)[e * width_ + c] += v[e];
       }
     }
   }
 
+  [[nodiscard]] bool is_hidden(std::int64_t row, std::int64_t key) const {
+    const AttentionBias& bias = b_.job.bias;
+    return bias.first != nullptr &&
+           bias.at(range_.batch, range_.head, row)[key * bias.key] == -kInfinity;
+  }
+
   const BlockJob& b_;
-  const AttentionRange& range_;
+  const BlockRows& range_;
   const AttentionScratch& s_;
   int width_, strips_ = 0;
   AttentionRows q_, k_, v_;
@@ -264,9 +289,8 @@ AttentionScratch attention_scratch(const AttentionMethod& method, const TileLayo
   return scratch;
 }
 
-void attend_block(const BlockJob& block, const AttentionRange& range,
-                  const AttentionScratch& scratch) {
-  Block(block, range, scratch).run();
+void attend_block(const BlockJob& block, const BlockRows& rows, const AttentionScratch& scratch) {
+  Block(block, rows, scratch).run();
 }
 
 }  // namespace octavo::cpu

@@ -5,7 +5,7 @@
 #include <cstdint>
 
 #include "octavo/backend/cpu/attention_pack.h"
-#include "octavo/backend/cpu/narrow.h"
+#include "octavo/backend/cpu/row_store.h"
 
 namespace octavo::cpu {
 
@@ -46,7 +46,7 @@ class AttentionFinish {
 
   const Isa& isa_;
   const AttentionJob& job_;
-  Narrower narrow_;
+  RowStore store_;
   float weight_factor_;
 };
 
@@ -58,8 +58,12 @@ struct BlockJob {
   const AttentionFinish& finish;
   const std::byte* tiles;  // of the head that keys and values are of
 };
-// Rows [range.first, range.first + range.count), at most kBlockStrips strips.
-void attend_block(const BlockJob& block, const AttentionRange& range,
-                  const AttentionScratch& scratch);
+// Rows of one head, in any order, at most kBlockStrips strips: what a row becomes does not depend
+// on its neighbours.
+struct BlockRows {
+  std::int64_t batch = 0, head = 0, count = 0;
+  std::int64_t row[kBlockStrips * kMostStrip];
+};
+void attend_block(const BlockJob& block, const BlockRows& rows, const AttentionScratch& scratch);
 
 }  // namespace octavo::cpu

@@ -115,23 +115,32 @@ class Driver {
       const FpEnvGuard guard;
       const AttentionScratch scratch = attention_scratch(
           method_, layout_, memory + together_ * head_bytes_ + part * scratch_bytes_);
-      // Blocks are dealt out one by one: with a causal mask later ones take longer.
+      // Blocks are dealt out one by one: with a causal mask later ones take longer. Rows of ranges
+      // that follow each other in a head share blocks, so that single ones do not waste a strip.
       std::int64_t unit = 0;
       const Ranges ranges{job_};
+      BlockRows rows;
+      const auto flush = [&] {
+        if (rows.count > 0 && unit++ % parts == part) {
+          const std::int64_t kv = rows.batch * job_.kv_heads + job_.kv_head(rows.head);
+          attend_block({isa_, method_, job_, layout_, finish, memory + (kv - first) * head_bytes_},
+                       rows, scratch);
+        }
+        rows.count = 0;
+      };
       for (std::int64_t i = 0; i < ranges.count(); ++i) {
         const AttentionRange range = ranges.at(i);
         const std::int64_t kv = ranges.kv_index(range);
         if (kv < first || kv >= last) continue;
-        const BlockJob block{isa_,    method_, job_,
-                             layout_, finish,  memory + (kv - first) * head_bytes_};
-        for (std::int64_t at = 0; at < range.count; at += block_rows_, ++unit) {
-          if (unit % parts != part) continue;
-          AttentionRange piece = range;
-          piece.first = range.first + at;
-          piece.count = std::min(block_rows_, range.count - at);
-          attend_block(block, piece, scratch);
+        if (range.batch != rows.batch || range.head != rows.head) flush();
+        rows.batch = range.batch;
+        rows.head = range.head;
+        for (std::int64_t row = range.first; row < range.first + range.count; ++row) {
+          rows.row[rows.count++] = row;
+          if (rows.count == block_rows_) flush();
         }
       }
+      flush();
     });
   }
 

@@ -49,10 +49,7 @@ float largest_of(const float* values, std::int64_t n) {
   std::uint32_t odd[kSide] = {};
   std::copy_n(values, kSide, most);
   for (std::int64_t i = 0; i < n; i += kSide)
-    for (std::int64_t j = 0; j < kSide; ++j) {
-      most[j] = values[i + j] > most[j] ? values[i + j] : most[j];
-      odd[j] |= values[i + j] != values[i + j] ? 1u : 0u;
-    }
+    for (std::int64_t j = 0; j < kSide; ++j) most[j] = larger_of(most[j], values[i + j], odd[j]);
   for (std::int64_t j = 0; j < kSide; ++j)
     if (odd[j] != 0) return std::numeric_limits<float>::quiet_NaN();
   return *std::max_element(most, most + kSide);
@@ -275,8 +272,9 @@ bool is_few(const AttentionMethod& method, const AttentionJob& job) {
   const auto fits = [&](const GemmOperand& operand) {
     return operand.cols() % 16 == 0 && method.few(operand) != nullptr;
   };
-  return method.few != nullptr && job.ranges == nullptr && rows_of_head(job) <= kMostRows &&
-         rows_of_head(job) > 0 && fits(job.k.first) && fits(job.v.first);
+  return method.few != nullptr && job.ranges == nullptr && job.bias.first == nullptr &&
+         rows_of_head(job) <= kMostRows && rows_of_head(job) > 0 && fits(job.k.first) &&
+         fits(job.v.first);
 }
 
 std::int64_t few_workspace(const AttentionJob& job) {

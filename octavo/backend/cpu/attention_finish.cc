@@ -3,7 +3,6 @@
 #include <limits>
 
 #include "octavo/backend/cpu/attention_block.h"
-#include "octavo/backend/cpu/matrix_io.h"
 
 namespace octavo::cpu {
 namespace {
@@ -24,7 +23,7 @@ void raise(float* largest, float value) {
 AttentionFinish::AttentionFinish(const Isa& isa, const AttentionJob& job, float weight_factor)
     : isa_(isa),
       job_(job),
-      narrow_(isa, job.out.first.values.dtype),
+      store_(isa, job.out.first.values.dtype),
       weight_factor_(weight_factor) {}
 
 void AttentionFinish::operator()(std::int64_t batch, std::int64_t head, std::int64_t row,
@@ -36,17 +35,7 @@ void AttentionFinish::operator()(std::int64_t batch, std::int64_t head, std::int
   for (std::int64_t e = 0; e < out.cols; ++e) values[e] = sums.values[e * sums.pitch] / sums.sum;
   if (empty || poisoned)
     std::fill_n(values, out.cols, empty ? 0.0F : std::numeric_limits<float>::quiet_NaN());
-  alignas(64) std::byte stored[kMostHeadSize * 8];
-  const auto* bytes = reinterpret_cast<const std::byte*>(values);
-  if (out.dtype == DType::f64) {
-    for (std::int64_t e = 0; e < out.cols; ++e)
-      reinterpret_cast<double*>(stored)[e] = static_cast<double>(values[e]);
-    bytes = stored;
-  } else if (out.dtype != DType::f32) {
-    narrow_(values, stored, out.cols);
-    bytes = stored;
-  }
-  scatter(out, row, 0, out.cols, bytes);
+  store_(out, row, values);
 
   const float largest = empty || poisoned ? 0.0F : std::exp2(sums.top - sums.base);
   if (job_.p_amax != nullptr) raise(job_.p_amax, largest);

@@ -6,6 +6,7 @@
 
 #include "octavo/backend/cpu/attention_limbs.h"
 #include "octavo/backend/cpu/gemm_cut.h"
+#include "octavo/backend/cpu/masks.h"
 #include "octavo/backend/cpu/matrix_io.h"
 #include "octavo/format/named_formats.h"
 #include "octavo/round/encode.h"
@@ -113,11 +114,24 @@ struct PanelRows {
   }
 };
 
+// The lanes of a row of V to its panels, `group` to each. Sizes that kernels have are told apart,
+// because a copy of a size that the compiler knows is an instruction or two.
+template <std::size_t kBytes>
+void spread(const std::byte* row, std::int64_t groups, std::int64_t panel, std::byte* to) {
+  for (std::int64_t g = 0; g < groups; ++g) std::memcpy(to + g * panel, row + g * kBytes, kBytes);
+}
+void spread(const std::byte* row, std::int64_t groups, std::int64_t bytes, std::int64_t panel,
+            std::byte* to) {
+  if (bytes == 16) return spread<16>(row, groups, panel, to);
+  if (bytes == 32) return spread<32>(row, groups, panel, to);
+  for (std::int64_t g = 0; g < groups; ++g)
+    std::memcpy(to + g * panel, row + g * bytes, static_cast<std::size_t>(bytes));
+}
+
 void pack_values(const AttentionMethod& method, const TileLayout& layout, const AttentionRows& v,
                  std::int64_t first, std::int64_t count, std::byte* memory) {
   alignas(64) float rows[kMostTileKeys][kMostHeadSize];
-  std::uint32_t amax = 0;
-  bool odd = false;
+  std::uint32_t amax = 0, odd = 0;
   for (std::int64_t key = 0; key < method.tile_keys; ++key) {
     float* row = rows[key];
     if (key < count) v.row(first + key, row);
@@ -126,15 +140,15 @@ void pack_values(const AttentionMethod& method, const TileLayout& layout, const 
     for (std::int64_t e = 0; e < n; ++e) {
       // What is not finite is dealt with one by one.
       const std::uint32_t bits = std::bit_cast<std::uint32_t>(row[e]),
-                          magnitude = bits & 0x7FFFFFFFu;
-      const bool finite = magnitude < 0x7F800000u;
-      odd |= !finite;
-      row[e] = finite ? row[e] : 0.0F;
-      amax = std::max(amax, finite ? magnitude : 0u);
+                          magnitude = bits & 0x7FFFFFFFu, finite = mask_of(magnitude < 0x7F800000u);
+      odd |= ~finite;
+      row[e] = std::bit_cast<float>(bits & finite);
+      amax = larger(amax, magnitude & finite);
     }
   }
   std::byte* const to = memory + layout.values_at;
-  const std::int64_t lane = lane_bytes(method.weigh_lane), group = method.weigh.rows;
+  const std::int64_t bytes = method.weigh.rows * lane_bytes(method.weigh_lane),
+                     groups = layout.padded_width / method.weigh.rows;
   float factor = 1.0F;
   if (method.weigh_lane == Lane::f16) {
     // The power of two that brings the tile's largest below kMostValueLane, 1.75 * 2^2.
@@ -146,18 +160,15 @@ void pack_values(const AttentionMethod& method, const TileLayout& layout, const 
       alignas(64) std::byte narrow[kMostHeadSize * 2];
       for (std::int64_t e = 0; e < layout.padded_width; ++e) rows[key][e] *= inverse;
       method.narrow(rows[key], narrow, layout.padded_width);
-      for (std::int64_t e = 0; e < layout.padded_width; e += group)
-        std::memcpy(to + e / group * layout.value_panel + key * group * lane, narrow + e * lane,
-                    static_cast<std::size_t>(group * lane));
+      spread(narrow, groups, bytes, layout.value_panel, to + key * bytes);
     }
   } else {
     for (std::int64_t key = 0; key < method.tile_keys; ++key)
-      for (std::int64_t e = 0; e < layout.padded_width; e += group)
-        std::memcpy(to + e / group * layout.value_panel + key * group * lane, rows[key] + e,
-                    static_cast<std::size_t>(group * lane));
+      spread(reinterpret_cast<const std::byte*>(rows[key]), groups, bytes, layout.value_panel,
+             to + key * bytes);
   }
   std::memcpy(memory + layout.factor_at, &factor, sizeof factor);
-  memory[layout.marks_at + 1] = std::byte{odd};
+  memory[layout.marks_at + 1] = std::byte{odd != 0};
 }
 
 }  // namespace
@@ -255,12 +266,12 @@ void pack_tile(const AttentionMethod& method, const TileLayout& layout, const At
 }
 
 void pack_queries(const AttentionMethod& method, const TileLayout& layout, const AttentionRows& q,
-                  std::int64_t first, std::int64_t count, int cols, float factor, std::byte* panel,
+                  const std::int64_t* queries, int cols, float factor, std::byte* panel,
                   float* units, bool* odd) {
   PanelRows rows;
   for (int r = 0; r < cols; ++r) {
-    if (r < count) {
-      odd[r] = !rows.take(method, layout, q, first + r, factor, r, units[r]);
+    if (queries[r] >= 0) {
+      odd[r] = !rows.take(method, layout, q, queries[r], factor, r, units[r]);
       units[r] *= kLimbFactor;
     } else {
       rows.clear(layout, r);

@@ -61,10 +61,10 @@ PackedTile tile_at(const TileLayout& layout, const std::byte* memory);
 void pack_tile(const AttentionMethod& method, const TileLayout& layout, const AttentionRows& k,
                const AttentionRows& v, std::int64_t first, std::int64_t count, std::byte* memory);
 
-// Queries [first, first + count) as one panel of `cols`, times `factor`, and what sums of their
-// limbs are multiplied by. Rows that are not finite are marked and packed as zeros.
+// These rows as one panel of `cols`, times `factor`, and what sums of their limbs are multiplied
+// by. A row of -1 is zeros. Rows that are not finite are marked and packed as zeros.
 void pack_queries(const AttentionMethod& method, const TileLayout& layout, const AttentionRows& q,
-                  std::int64_t first, std::int64_t count, int cols, float factor, std::byte* panel,
+                  const std::int64_t* queries, int cols, float factor, std::byte* panel,
                   float* units, bool* odd);
 
 }  // namespace octavo::cpu

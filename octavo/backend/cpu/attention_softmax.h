@@ -8,6 +8,7 @@
 #include <limits>
 
 #include "octavo/backend/cpu/attention.h"
+#include "octavo/backend/cpu/masks.h"
 
 namespace octavo::cpu {
 namespace {
@@ -16,7 +17,11 @@ namespace {
 // largest relative error for |f| <= 1/2 is the least, 7.5e-8; with its roundings 2^-22.
 inline float exp2_of(float x) {
   constexpr float kRounder = 0x1.8p+23F, kLeast = -126.0F;
-  const float clamped = x > kLeast ? x : kLeast, shifted = clamped + kRounder;
+  // No branch, which compilers would not turn into vectors.
+  const std::uint32_t above = mask_of(x > kLeast);
+  const float clamped = std::bit_cast<float>(
+      select(above, std::bit_cast<std::uint32_t>(x), std::bit_cast<std::uint32_t>(kLeast)));
+  const float shifted = clamped + kRounder;
   const float f = clamped - (shifted - kRounder);
   float p = 0x1.5c08e5p-10F;
   p = p * f + 0x1.3d0c53p-7F;
@@ -27,7 +32,14 @@ inline float exp2_of(float x) {
   // The integer is in the low bits of `shifted`; its upper bits fall off.
   const std::uint32_t bits =
       std::bit_cast<std::uint32_t>(p) + (std::bit_cast<std::uint32_t>(shifted) << 23);
-  return std::bit_cast<float>(x > kLeast ? bits : 0u);
+  return std::bit_cast<float>(bits & above);
+}
+
+// The larger one, and a where they cannot be compared; a NaN that was met is in `odd`.
+inline float larger_of(float a, float b, std::uint32_t& odd) {
+  odd |= mask_of(b != b);
+  return std::bit_cast<float>(
+      select(mask_of(b > a), std::bit_cast<std::uint32_t>(b), std::bit_cast<std::uint32_t>(a)));
 }
 
 // The largest scores of all columns go into `top` and `base`. Returns whether a factor is not 1.
@@ -59,10 +71,7 @@ bool softmax_f32(const SoftmaxJob& job) {
   std::copy_n(job.scores, kStrip, largest);
   const float* score = job.scores;
   for (std::int64_t key = 0; key < job.keys; ++key, score += kStrip)
-    for (int c = 0; c < kStrip; ++c) {
-      largest[c] = score[c] > largest[c] ? score[c] : largest[c];
-      odd[c] |= score[c] != score[c] ? 1u : 0u;
-    }
+    for (int c = 0; c < kStrip; ++c) largest[c] = larger_of(largest[c], score[c], odd[c]);
   for (int c = 0; c < kStrip; ++c)
     if (odd[c] != 0) largest[c] = std::numeric_limits<float>::quiet_NaN();
   const bool any = raise_top<kStrip>(job, largest);

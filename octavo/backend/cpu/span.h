@@ -129,6 +129,13 @@ using ChooseAttention = const AttentionMethod* (*)(const AttentionJob&);
 void attend(const Isa&, const AttentionMethod&, const Exec&, const AttentionJob&);
 std::int64_t attention_workspace(const Isa&, const AttentionMethod&, const Exec&,
                                  const AttentionJob&);
+void attend_backward(const Isa&, const AttentionMethod&, const Exec&, const AttentionBackwardJob&);
+std::int64_t attention_backward_workspace(const Isa&, const AttentionMethod&, const Exec&,
+                                          const AttentionBackwardJob&);
+// The method that gradients are computed with, or null.
+const AttentionMethod* backward_method(ChooseAttention choose, const AttentionBackwardJob&);
+void prepare_attention(const Isa&, const Exec&, const AttentionPrepareJob&);
+void survey_attention(const Isa&, const Exec&, const AttentionSurveyJob&);
 
 void delayed_update(const Exec&, const DelayedJob&);
 
@@ -164,6 +171,24 @@ constexpr Kernels make_kernels(const char* name, const char* description) {
             return attention_workspace(kIsa, *kAttention(job), exec, job);
           },
       .attention_offered = [](const AttentionJob& job) { return kAttention(job) != nullptr; },
+      .attention_backward =
+          [](const Exec& exec, const AttentionBackwardJob& job) {
+            attend_backward(kIsa, *backward_method(kAttention, job), exec, job);
+          },
+      .attention_backward_workspace =
+          [](const Exec& exec, const AttentionBackwardJob& job) {
+            return attention_backward_workspace(kIsa, *backward_method(kAttention, job), exec, job);
+          },
+      .attention_backward_offered =
+          [](const AttentionBackwardJob& job) {
+            return backward_method(kAttention, job) != nullptr;
+          },
+      .attention_prepare =
+          [](const Exec& exec, const AttentionPrepareJob& job) {
+            prepare_attention(kIsa, exec, job);
+          },
+      .attention_survey = [](const Exec& exec,
+                             const AttentionSurveyJob& job) { survey_attention(kIsa, exec, job); },
       .count_nan = count_nan_matrix};
 }
 

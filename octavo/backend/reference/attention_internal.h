@@ -34,6 +34,10 @@ void for_each_piece(const AttentionJob& job,
                     const std::function<void(std::int64_t batch, std::int64_t head,
                                              std::span<const std::int64_t> rows)>& visit);
 
+// Does the bias hide this key? Then nothing of it may be multiplied, not even by zero.
+bool is_masked(const AttentionJob& job, std::int64_t batch, std::int64_t head, std::int64_t row,
+               std::int64_t key);
+
 // Keys that any of these rows sees.
 AttentionJob::Keys keys_of_all(const std::vector<ScoredRow>& rows);
 

@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <array>
+#include <cmath>
 
 #include "octavo/backend/reference/attention_internal.h"
 #include "octavo/backend/reference/dequantized_internal.h"
@@ -16,7 +17,23 @@ double rounded_to(DType dtype, double value) {
   return decode(bf16_format, encode_value(bf16_format, value, kRoundOnce).code);
 }
 
+// -inf masks: whatever the key is.
+double with_bias(const AttentionJob& job, std::int64_t batch, std::int64_t head, std::int64_t row,
+                 std::int64_t key, double score) {
+  if (job.bias.first == nullptr) return score;
+  const auto bias = static_cast<double>(job.bias.at(batch, head, row)[key * job.bias.key]);
+  return is_masked(job, batch, head, row, key)
+             ? bias
+             : score + bias * static_cast<double>(job.bias.factor) * kLog2E;
+}
+
 }  // namespace
+
+bool is_masked(const AttentionJob& job, std::int64_t batch, std::int64_t head, std::int64_t row,
+               std::int64_t key) {
+  return job.bias.first != nullptr &&
+         job.bias.at(batch, head, row)[key * job.bias.key] == -HUGE_VALF;
+}
 
 std::vector<double> rows_of(const GemmOperand& operand, std::int64_t first, std::int64_t count,
                             DType values, bool turned) {
@@ -88,8 +105,8 @@ std::vector<ScoredRow> scored_rows(const AttentionJob& job, std::int64_t batch, 
           sums[static_cast<std::size_t>(j)] +=
               numbers[d] * k[static_cast<std::size_t>(d * keys + j)];
       for (std::int64_t j = begin; j < end; ++j)
-        row.scores[static_cast<std::size_t>(j - row.keys.begin)] =
-            sums[static_cast<std::size_t>(j - key)] * factor;
+        row.scores[static_cast<std::size_t>(j - row.keys.begin)] = with_bias(
+            job, batch, head, row.row, j, sums[static_cast<std::size_t>(j - key)] * factor);
     }
   }
   return rows;

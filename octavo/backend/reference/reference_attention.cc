@@ -132,6 +132,7 @@ void attention(const Exec&, const AttentionJob& job) {
         double* sum = sums.data() + i * width;
         for (std::int64_t j = std::max(key, row.keys.begin); j < std::min(key + keys, row.keys.end);
              ++j) {
+          if (is_masked(job, batch, head, row.row, j)) continue;
           const double p = row.scores[static_cast<std::size_t>(j - row.keys.begin)];
           const double* values = v.data() + (j - key) * width;
           for (std::int64_t e = 0; e < width; ++e) sum[e] += p * values[e];

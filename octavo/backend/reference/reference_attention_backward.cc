@@ -43,13 +43,14 @@ struct Gradients {
 // One row of queries: adds to dK and dV, and writes dQ.
 void add_row(const AttentionBackwardJob& job, const ScoredRow& row, const double* q,
              const std::vector<double>& k, const std::vector<double>& v, const double* d_out,
-             std::vector<double>& d_q, Gradients& sums) {
+             std::int64_t batch, std::int64_t head, std::vector<double>& d_q, Gradients& sums) {
   const std::int64_t depth = job.forward.q.first.cols(), width = job.forward.v.first.cols();
   const auto scale = static_cast<double>(job.forward.softmax_scale);
   std::vector<double> d_p(row.scores.size());
   double along = 0.0;
   for (std::size_t j = 0; j < d_p.size(); ++j) {
     const std::int64_t key = row.keys.begin + static_cast<std::int64_t>(j);
+    if (is_masked(job.forward, batch, head, row.row, key)) continue;
     const double* values = v.data() + key * width;
     double sum = 0.0;
     for (std::int64_t e = 0; e < width; ++e) sum += d_out[e] * values[e];
@@ -60,6 +61,7 @@ void add_row(const AttentionBackwardJob& job, const ScoredRow& row, const double
   }
   for (std::size_t j = 0; j < d_p.size(); ++j) {
     const std::int64_t key = row.keys.begin + static_cast<std::int64_t>(j);
+    if (is_masked(job.forward, batch, head, row.row, key)) continue;
     const double d_s = row.scores[j] * (d_p[j] - along) * scale;
     const double* numbers = k.data() + key * depth;
     double* d_k = sums.d_k.data() + key * depth;
@@ -97,8 +99,8 @@ void attention_backward(const Exec&, const AttentionBackwardJob& job) {
             std::vector<double> d_q(static_cast<std::size_t>(depth), 0.0);
             if (weigh(row.scores))
               add_row(job, row, q.data() + i * depth, k, v,
-                      rows_of(job.d_out.at(batch, head), first + i, 1, DType::f64).data(), d_q,
-                      sums);
+                      rows_of(job.d_out.at(batch, head), first + i, 1, DType::f64).data(), batch,
+                      head, d_q, sums);
             const Matrix to = job.d_q.at(batch, head).values;
             for (std::int64_t d = 0; d < depth; ++d)
               store_value(to, first + i, d, d_q[static_cast<std::size_t>(d)]);

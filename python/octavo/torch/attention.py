@@ -7,16 +7,18 @@ from typing import Any
 import torch
 
 from octavo import _octavo
-from octavo._attention import attention
+from octavo._attention import _bias, attention
 from octavo._gemm import _side
 
 
 class _Attention(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, q: Any, k: Any, v: Any, causal: bool, how: dict[str, Any]) -> Any:
+    def forward(
+        ctx: Any, q: Any, k: Any, v: Any, bias: Any, causal: bool, how: dict[str, Any]
+    ) -> Any:
         ctx.save_for_backward(q, k, v)
-        ctx.causal, ctx.how = causal, how
-        return attention(q.detach(), k.detach(), v.detach(), causal=causal, **how)
+        ctx.bias, ctx.causal, ctx.how = bias, causal, how
+        return attention(q.detach(), k.detach(), v.detach(), bias=bias, causal=causal, **how)
 
     @staticmethod
     def backward(ctx: Any, *gradients: Any) -> Any:
@@ -38,8 +40,25 @@ class _Attention(torch.autograd.Function):
             [],
             [],
             ctx.how["softmax_scale"],
+            None if ctx.bias is None else _bias(ctx.bias, op).view("float32"),
         )
-        return (*into, None, None)
+        return (*into, None, None, None)
+
+
+def _mask_as_bias(attn_mask: Any, is_causal: bool, op: str) -> Any:
+    """What torch's mask adds to scores: a boolean one -inf where it is False."""
+    if is_causal:
+        raise ValueError(f"[{op}] got attn_mask and is_causal, wanted one of them")
+    if attn_mask.requires_grad:
+        raise NotImplementedError(
+            f"[{op}] attn_mask requires a gradient, which is not offered; detach it"
+        )
+    if attn_mask.dtype == torch.bool:
+        hidden = torch.full((), -torch.inf, dtype=torch.float32, device=attn_mask.device)
+        return torch.where(attn_mask, torch.zeros_like(hidden), hidden)
+    if not attn_mask.is_floating_point():
+        raise TypeError(f"[{op}] got attn_mask of {attn_mask.dtype}, wanted bool or floats")
+    return attn_mask.float()
 
 
 def scaled_dot_product_attention(
@@ -58,17 +77,17 @@ def scaled_dot_product_attention(
 ) -> Any:
     """torch.nn.functional.scaled_dot_product_attention, at octavo.attention's precisions.
 
-    Gradients are those of exact attention at the inputs that the precision has. Masks other than
-    is_causal and dropout are not offered.
+    Gradients are those of exact attention at the inputs that the precision has. attn_mask is
+    boolean (True: seen) or added to the scores, and has no gradient of its own. A row that sees
+    nothing is zeros. Dropout is not offered.
     """
     op = "scaled_dot_product_attention"
-    if attn_mask is not None:
-        raise NotImplementedError(
-            f"[{op}] got attn_mask, which is not offered; use is_causal, or octavo.attention with "
-            "window, key_lengths and query_lengths"
-        )
+    bias = None if attn_mask is None else _mask_as_bias(attn_mask, bool(is_causal), op)
     if dropout_p != 0.0:
-        raise NotImplementedError(f"[{op}] got dropout_p = {dropout_p}, wanted 0: not offered")
+        raise NotImplementedError(
+            f"[{op}] got dropout_p = {dropout_p}, wanted 0: dropout is not offered; apply it to "
+            "the output, or use torch's own function where weights must be dropped"
+        )
     if query.dim() < 2 or query.dim() > 4:
         raise ValueError(f"[{op}] got a query of {query.dim()} dimensions, wanted 2 to 4")
     if not enable_gqa and query.dim() > 2 and query.shape[-3] != key.shape[-3]:
@@ -83,5 +102,5 @@ def scaled_dot_product_attention(
         "softmax_scale": scale,
     }
     if query.device.type == "cpu":
-        return _Attention.apply(query, key, value, bool(is_causal), how)
-    return attention(query, key, value, causal=bool(is_causal), **how)
+        return _Attention.apply(query, key, value, bias, bool(is_causal), how)
+    return attention(query, key, value, bias=bias, causal=bool(is_causal), **how)

@@ -18,7 +18,7 @@ void neon_interleave_words(const std::byte* const* rows, int count, std::int64_t
                            std::byte* panel);
 const GemmMethod* neon_gemm(const GemmJob& job);
 const AttentionMethod* neon_attention(const AttentionJob& job);
-struct SoftmaxJob;  // attention.h
+struct SoftmaxJob;                         // attention.h
 bool neon_softmax(const SoftmaxJob& job);  // strips of 12, in f32
 DotKernel neon_dot_codes(const Format& format);
 PackCodes neon_pack_codes(const Format& format);

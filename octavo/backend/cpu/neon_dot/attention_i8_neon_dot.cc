@@ -5,10 +5,9 @@
 
 #include "octavo/backend/cpu/attention.h"
 #include "octavo/backend/cpu/attention_limbs.h"
-#include "octavo/backend/cpu/neon/neon_internal.h"
 #include "octavo/backend/cpu/neon_dot/dot_tile.h"
 #include "octavo/backend/cpu/neon_dot/neon_dot_internal.h"
-#include "octavo/backend/cpu/neon_fp16/half_tile.h"
+#include "octavo/backend/cpu/neon_fp16/half_methods.h"
 
 #if defined(__GNUC__) && !defined(__clang__)
 // GCC moves loads up before it hands out registers, and then runs out of them.
@@ -55,32 +54,10 @@ void score(const TileJob& job) {
   }
 }
 
-constexpr AttentionMethod kLimbs{
-    .name = "int8 SDOT scores, f16 FMLA values",
-    .score_lane = Lane::i8,
-    .score = {.rows = kRows, .cols = kCols, .step = kStep, .run = score},
-    .weigh_lane = Lane::f16,
-    .weigh = {.rows = kHalfRows, .cols = kHalfCols, .step = 1, .run = neon_fp16_weigh},
-    .softmax = neon_fp16_softmax,
-    .weight_factor = kHalfFactor,
-    .tile_keys = 64,
-    .interleave = neon_interleave_words,
-    .narrow = neon_fp16_narrow,
-    .few = neon_fp16_few};
-
-constexpr AttentionMethod kHalves{
-    .name = "f16 FMLA; int8 SDOT for large scores",
-    .score_lane = Lane::f16,
-    .score = {.rows = kHalfRows, .cols = kHalfCols, .step = 1, .run = neon_fp16_score},
-    .weigh_lane = Lane::f16,
-    .weigh = kLimbs.weigh,
-    .softmax = neon_fp16_softmax,
-    .weight_factor = kHalfFactor,
-    .tile_keys = 64,
-    .narrow = neon_fp16_narrow,
-    .interleave_halves = neon_fp16_interleave,
-    .few = neon_fp16_few,
-    .precise = &kLimbs};
+constexpr AttentionMethod kLimbs =
+    half_values("int8 SDOT scores, f16 FMLA values", Lane::i8,
+                {.rows = kRows, .cols = kCols, .step = kStep, .run = score});
+constexpr AttentionMethod kHalves = half_scores("f16 FMLA; int8 SDOT for large scores", &kLimbs);
 
 }  // namespace
 

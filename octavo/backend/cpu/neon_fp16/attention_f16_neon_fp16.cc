@@ -4,9 +4,7 @@
 #include <algorithm>
 
 #include "octavo/backend/cpu/attention.h"
-#include "octavo/backend/cpu/neon/neon_internal.h"
-#include "octavo/backend/cpu/neon_fp16/half_tile.h"
-#include "octavo/backend/cpu/neon_fp16/neon_fp16_internal.h"
+#include "octavo/backend/cpu/neon_fp16/half_methods.h"
 #include "octavo/backend/cpu/neon_fp16/softmax_f16.h"
 
 #if defined(__GNUC__) && !defined(__clang__)
@@ -17,10 +15,19 @@
 namespace octavo::cpu {
 namespace {
 
-// Products of a run go, times the factor, to sums whose pitch is the strip, or are added to them.
-template <bool kAdds>
-void half_run(const float16_t* a, const float16_t* b, std::int64_t n, float32x4_t factor,
-              float* sums) {
+// Sums of f16 on their way from one run to the next.
+using Stage = float16_t[kHalfRows][kHalfCols];
+
+enum class To {
+  stage,  // and they are read from there again
+  add,    // times the factor, to sums whose pitch is the strip
+  write,  // the same, over what was there
+};
+
+// The products of one run. `kFollows`: what is in the stage is added.
+template <bool kFollows, To kTo>
+[[gnu::always_inline]] inline void half_run(const float16_t* a, const float16_t* b, std::int64_t n,
+                                            Stage& stage, float32x4_t factor, float* sums) {
   float16x8_t sum[kHalfRows][kHalfVectors];
   half_start(a, b, sum);
   const float16_t* const end = a + n * kHalfRows;
@@ -30,10 +37,15 @@ void half_run(const float16_t* a, const float16_t* b, std::int64_t n, float32x4_
   for (int i = 0; i < kHalfRows; ++i)
 #pragma GCC unroll 3
     for (int j = 0; j < kHalfVectors; ++j) {
+      float16x8_t all = sum[i][j];
+      if constexpr (kFollows) all = vaddq_f16(all, vld1q_f16(&stage[i][8 * j]));
+      if constexpr (kTo == To::stage) {
+        vst1q_f16(&stage[i][8 * j], all);
+        continue;
+      }
       float* to = sums + i * kHalfCols + 8 * j;
-      const float32x4_t low = vcvt_f32_f16(vget_low_f16(sum[i][j])),
-                        high = vcvt_high_f32_f16(sum[i][j]);
-      if constexpr (kAdds) {
+      const float32x4_t low = vcvt_f32_f16(vget_low_f16(all)), high = vcvt_high_f32_f16(all);
+      if constexpr (kTo == To::add) {
         vst1q_f32(to, vfmaq_f32(vld1q_f32(to), low, factor));
         vst1q_f32(to + 4, vfmaq_f32(vld1q_f32(to + 4), high, factor));
       } else {
@@ -43,17 +55,24 @@ void half_run(const float16_t* a, const float16_t* b, std::int64_t n, float32x4_
     }
 }
 
-constexpr AttentionMethod kWideScores{
-    .name = "f32 FMLA scores, f16 FMLA values",
-    .score = {.rows = 8, .cols = 12, .step = 1, .run = neon_f32_tile},
-    .weigh_lane = Lane::f16,
-    .weigh = {.rows = kHalfRows, .cols = kHalfCols, .step = 1, .run = neon_fp16_weigh},
-    .softmax = neon_fp16_softmax,
-    .weight_factor = kHalfFactor,
-    .tile_keys = 64,
-    .interleave = neon_interleave_words,
-    .narrow = neon_fp16_narrow,
-    .few = neon_fp16_few};
+// At most `group` products as runs of `run`: what runs give is added in f16, one rounding for each,
+// before it goes to f32. Turning f16 into f32 has one of the two pipes only.
+template <To kTo>
+void half_group(const float16_t* a, const float16_t* b, std::int64_t n, std::int64_t run,
+                float32x4_t factor, float* sums) {
+  Stage stage;
+  if (n <= run) return half_run<false, kTo>(a, b, n, stage, factor, sums);
+  half_run<false, To::stage>(a, b, run, stage, factor, sums);
+  for (a += run * kHalfRows, b += run * kHalfCols, n -= run; n > run;
+       a += run * kHalfRows, b += run * kHalfCols, n -= run)
+    half_run<true, To::stage>(a, b, run, stage, factor, sums);
+  half_run<true, kTo>(a, b, n, stage, factor, sums);
+}
+
+constexpr AttentionMethod kWideScores =
+    half_values("f32 FMLA scores, f16 FMLA values", Lane::f32,
+                {.rows = 8, .cols = 12, .step = 1, .run = neon_f32_tile});
+constexpr AttentionMethod kF16 = half_scores("f16 FMLA", &kWideScores);
 
 // Values that are no codes are attended to in f32: who gives them 16 bits wants to keep them. In
 // f16 a row of few large weights would be off by half a per cent.
@@ -65,20 +84,6 @@ constexpr AttentionMethod kF32{.name = "f32 FMLA",
                                .interleave = neon_interleave_words,
                                .narrow = neon_fp16_narrow,
                                .few = neon_fp16_few};
-
-constexpr AttentionMethod kF16{
-    .name = "f16 FMLA",
-    .score_lane = Lane::f16,
-    .score = {.rows = kHalfRows, .cols = kHalfCols, .step = 1, .run = neon_fp16_score},
-    .weigh_lane = Lane::f16,
-    .weigh = {.rows = kHalfRows, .cols = kHalfCols, .step = 1, .run = neon_fp16_weigh},
-    .softmax = neon_fp16_softmax,
-    .weight_factor = kHalfFactor,
-    .tile_keys = 64,
-    .narrow = neon_fp16_narrow,
-    .interleave_halves = neon_fp16_interleave,
-    .few = neon_fp16_few,
-    .precise = &kWideScores};
 
 }  // namespace
 
@@ -119,21 +124,19 @@ void neon_fp16_interleave(const std::uint16_t* const* rows, int count, std::int6
 bool neon_fp16_softmax(const SoftmaxJob& job) { return softmax_f16(job); }
 
 void neon_fp16_weigh(const TileJob& job) {
-  const auto* a = reinterpret_cast<const float16_t*>(job.a);
-  const auto* b = reinterpret_cast<const float16_t*>(job.b);
-  const float32x4_t factor = vld1q_dup_f32(job.a_scale);
-  for (std::int64_t r = 0; r < job.runs; ++r, a += job.run * kHalfRows, b += job.run * kHalfCols)
-    half_run<true>(a, b, job.run, factor, job.sums);
+  half_group<To::add>(reinterpret_cast<const float16_t*>(job.a),
+                      reinterpret_cast<const float16_t*>(job.b), job.run * job.runs, job.run,
+                      vld1q_dup_f32(job.a_scale), job.sums);
 }
 
 void neon_fp16_score(const TileJob& job) {
   const auto* a = reinterpret_cast<const float16_t*>(job.a);
   const auto* b = reinterpret_cast<const float16_t*>(job.b);
   const float32x4_t factor = vdupq_n_f32(*job.a_scale * *job.b_scale);
-  half_run<false>(a, b, std::min(job.run, kScoreRun), factor, job.sums);
-  for (std::int64_t k = kScoreRun; k < job.run; k += kScoreRun)
-    half_run<true>(a + k * kHalfRows, b + k * kHalfCols, std::min(job.run - k, kScoreRun), factor,
-                   job.sums);
+  half_group<To::write>(a, b, std::min(job.run, kScoreGroup), kScoreRun, factor, job.sums);
+  for (std::int64_t k = kScoreGroup; k < job.run; k += kScoreGroup)
+    half_group<To::add>(a + k * kHalfRows, b + k * kHalfCols, std::min(job.run - k, kScoreGroup),
+                        kScoreRun, factor, job.sums);
 }
 
 const AttentionMethod* neon_fp16_attention(const AttentionJob& job) {

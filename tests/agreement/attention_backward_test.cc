@@ -1,0 +1,152 @@
+// Gradients of every backend against reference's. Others compute in f32: with x the largest sum of
+// |q k| softmax_scale, a weight is off by about sqrt(D) 2^-24 x, and sums of gradients are as long
+// again; compared by L2, so that roundings to nearest count as the square root of their number.
+#include "tests/attention/attention_cases.h"
+
+namespace octavo::testing {
+namespace {
+
+struct Gradients {
+  Tensor q, k, v;
+};
+
+struct BackwardCase {
+  std::string name;
+  Sizes sizes;
+  AttentionMask mask{};
+  std::vector<std::int64_t> query_lengths{}, key_lengths{};
+  DType dtype = DType::f32;
+};
+
+const std::vector<BackwardCase>& cases() {
+  static const std::vector<BackwardCase> all = {
+      {"one", {.queries = 1, .keys = 1, .depth = 1, .width = 1}},
+      {"square", {.heads = 2, .kv_heads = 2, .queries = 130, .keys = 130, .depth = 64}},
+      {"around tiles", {.queries = 48, .keys = 49, .depth = 24, .width = 40}},
+      {"odd", {.queries = 47, .keys = 97, .depth = 33, .width = 7}},
+      {"causal", {.queries = 200, .keys = 200, .depth = 64}, {.causal = true}},
+      {"bottom right",
+       {.queries = 70, .keys = 30, .depth = 16},
+       {.causal = true, .bottom_right = true}},
+      {"window", {.queries = 150, .keys = 150, .depth = 32}, {.left = 17, .right = 5}},
+      {"groups and lengths",
+       {.batches = 3,
+        .heads = 6,
+        .kv_heads = 2,
+        .queries = 60,
+        .keys = 210,
+        .depth = 32,
+        .width = 48},
+       {.causal = true, .bottom_right = true},
+       {60, 7, 0},
+       {210, 33, 5}},
+      {"bf16", {.queries = 90, .keys = 120, .depth = 64}, {}, {}, {}, DType::bf16},
+      {"f16", {.queries = 90, .keys = 120, .depth = 64}, {}, {}, {}, DType::f16},
+  };
+  return all;
+}
+
+Gradients gradients_of(const BackwardCase& how, const Made& made, const Tensor& d_out,
+                       const Kernels* backend, int threads) {
+  AttentionMask mask = how.mask;
+  mask.query_lengths = how.query_lengths;
+  mask.key_lengths = how.key_lengths;
+  const AttentionGradients got = attention_backward(
+      made.q, made.k, made.v, d_out.view(),
+      {.rung = AttentionRung::f32, .mask = mask, .threads = threads, .backend = backend});
+  return {got.q, got.k, got.v};
+}
+
+Tensor gradient_of_out(const BackwardCase& how) {
+  Sizes sizes = how.sizes;
+  sizes.keys = sizes.queries;
+  sizes.kv_heads = sizes.heads;
+  return make_inputs(sizes, Kind::normal, 77, how.dtype).v;
+}
+
+void expect_near(const Tensor& got, const Tensor& want, double bound, const std::string& name) {
+  double error2 = 0.0, want2 = 0.0;
+  std::int64_t other = 0;
+  for (std::int64_t batch = 0; batch < want.shape()[0]; ++batch)
+    for (std::int64_t head = 0; head < want.shape()[1]; ++head) {
+      const oracle::Rows a = rows_of(want.view(), batch, head),
+                         b = rows_of(got.view(), batch, head);
+      for (std::size_t i = 0; i < a.size(); ++i)
+        for (std::size_t d = 0; d < a[i].size(); ++d) {
+          if (std::isnan(a[i][d]) || std::isnan(b[i][d])) {
+            other += std::isnan(a[i][d]) != std::isnan(b[i][d]);
+            continue;
+          }
+          error2 += (a[i][d] - b[i][d]) * (a[i][d] - b[i][d]);
+          want2 += a[i][d] * a[i][d];
+        }
+    }
+  EXPECT_EQ(other, 0) << name << ": NaN elsewhere";
+  EXPECT_LE(std::sqrt(error2), bound * std::sqrt(want2)) << name;
+}
+
+// x is at most about D sqrt(1/D) 1.5^2 for normal rows, 25 at D = 128; results of 16 bits round.
+double bound_of(DType dtype) {
+  return 1e-5 + (dtype == DType::bf16 ? 0x1p-9 : dtype == DType::f16 ? 0x1p-12 : 0.0);
+}
+
+TEST(AttentionBackward, EveryBackend) {
+  for (const BackwardCase& how : cases()) {
+    const Made made = make_inputs(how.sizes, Kind::normal, 5, how.dtype);
+    const Tensor d_out = gradient_of_out(how);
+    const Gradients want = gradients_of(how, made, d_out, &reference_backend(), 1);
+    for (const BackendInfo& backend : support::every_backend()) {
+      if (backend.kernels == &reference_backend() || support::is_staged(backend)) continue;
+      const Gradients got = gradients_of(how, made, d_out, backend.kernels, 1);
+      const std::string name = how.name + " on " + std::string(backend.name);
+      expect_near(got.q, want.q, bound_of(how.dtype), name + ", dQ");
+      expect_near(got.k, want.k, bound_of(how.dtype), name + ", dK");
+      expect_near(got.v, want.v, bound_of(how.dtype), name + ", dV");
+      const Gradients threads = gradients_of(how, made, d_out, backend.kernels, 5);
+      EXPECT_TRUE(std::ranges::equal(got.q.bytes(), threads.q.bytes()) &&
+                  std::ranges::equal(got.k.bytes(), threads.k.bytes()) &&
+                  std::ranges::equal(got.v.bytes(), threads.v.bytes()))
+          << name << ": depends on threads";
+    }
+  }
+}
+
+// No rows, no keys, no heads: gradients of what there is are zeros.
+TEST(AttentionBackward, OfNothing) {
+  for (const BackendInfo& backend : support::every_backend()) {
+    if (support::is_staged(backend)) continue;
+    for (const Sizes& sizes :
+         {Sizes{.queries = 0, .keys = 50, .depth = 8}, Sizes{.queries = 50, .keys = 0, .depth = 8},
+          Sizes{.batches = 0, .queries = 5, .keys = 5, .depth = 8},
+          Sizes{.heads = 0, .kv_heads = 0, .queries = 5, .keys = 5, .depth = 8}}) {
+      const BackwardCase how{"nothing", sizes};
+      const Made made = make_inputs(sizes, Kind::normal, 5, DType::f32);
+      const Gradients got = gradients_of(how, made, gradient_of_out(how), backend.kernels, 2);
+      for (const Tensor* tensor : {&got.q, &got.k, &got.v})
+        for (const float number : tensor->span<float>()) ASSERT_EQ(number, 0.0F) << backend.name;
+    }
+  }
+}
+
+// Rows that see a NaN, and keys that such a row sees, have none but NaN; others are as they were.
+TEST(AttentionBackward, NanGoesWhereItIsSeen) {
+  const BackwardCase how{"causal", {.queries = 100, .keys = 100, .depth = 16}, {.causal = true}};
+  for (const BackendInfo& backend : support::every_backend()) {
+    if (backend.kernels == &reference_backend() || support::is_staged(backend)) continue;
+    for (const int which : {0, 1, 2, 3}) {
+      Made made = make_inputs(how.sizes, Kind::normal, 5, DType::f32);
+      Tensor d_out = gradient_of_out(how);
+      Tensor* of[] = {&made.q, &made.k, &made.v, &d_out};
+      of[which]->span<float>()[60 * 16 + 3] = std::numeric_limits<float>::quiet_NaN();
+      const Gradients want = gradients_of(how, made, d_out, &reference_backend(), 1),
+                      got = gradients_of(how, made, d_out, backend.kernels, 2);
+      const std::string name = std::string(backend.name) + ", bad " + "QKVO"[which];
+      expect_near(got.q, want.q, 1e-5, name + ", dQ");
+      expect_near(got.k, want.k, 1e-5, name + ", dK");
+      expect_near(got.v, want.v, 1e-5, name + ", dV");
+    }
+  }
+}
+
+}  // namespace
+}  // namespace octavo::testing
