@@ -16,6 +16,12 @@ namespace {
 
 constexpr std::string_view kOp = "quantize";
 constexpr std::uint64_t kLeastMemory = 16ULL << 20;
+// Of the memory, for bytes on their way to the disk. Two files share it: the next one is begun when
+// the last bands of one are in work.
+constexpr std::uint64_t kMostBehind = 16ULL << 20;
+std::uint64_t memory_behind(std::uint64_t max_memory) {
+  return std::min(kMostBehind, max_memory / 4);
+}
 // Histograms need not see every row of a large tensor to show its shape.
 constexpr std::int64_t kWholeHistogram = 1 << 20, kSampledRows = 32;
 
@@ -160,7 +166,7 @@ class Streaming {
           kOp, "got threads = ", options_.threads, ", wanted 0 (all) to ", kMaxThreads);
     const int wanted = options_.threads == 0 ? available_threads() : options_.threads;
     const std::uint64_t each = std::max<std::uint64_t>(1, band_memory(source_, plan_, bands_));
-    const std::uint64_t fit = options_.max_memory / each;
+    const std::uint64_t fit = (options_.max_memory - memory_behind(options_.max_memory)) / each;
     check(fit > 0, ErrorCode::invalid_argument, kOp, "a band of rows needs ", each,
           " bytes and max_memory is ", options_.max_memory, "; raise it");
     return static_cast<int>(std::min<std::uint64_t>(fit, static_cast<std::uint64_t>(wanted)));
@@ -326,7 +332,8 @@ class Streaming {
       for (const SpelledTensor& output : plan_.actions[i].outputs) tensors.push_back(output.plan);
       if (plan_.actions[i].quantize) weights.push_back(plan_.actions[i].weight);
     }
-    safetensors::WriteOptions options{.metadata = metadata_of(plan_.options.target, weights)};
+    safetensors::WriteOptions options{.metadata = metadata_of(plan_.options.target, weights),
+                                      .write_behind = memory_behind(options_.max_memory) / 2};
     for (const auto& reader : source_.files()) options.sources.push_back(reader.id());
     return std::make_unique<safetensors::FileWriter>(path_of(index), std::move(tensors), options);
   }
