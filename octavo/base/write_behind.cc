@@ -54,9 +54,14 @@ int WriteBehind::write(std::uint64_t offset, std::span<const std::byte> bytes) {
     const std::size_t at = offset % kChunk, size = std::min(bytes.size(), kChunk - at);
     const auto chunk = open_chunk(offset - at, lock);
     if (error_ != 0) return error_;
+    ++chunk->writers;  // it stays where it is, and others may copy into it at the same time
+    lock.unlock();
     std::memcpy(chunk->bytes.get() + at, bytes.data(), size);
+    lock.lock();
+    --chunk->writers;
     chunk->note(at, at + size);
-    if (chunk->is_full()) hand_over(chunk);
+    if (chunk->is_full() && chunk->writers == 0) hand_over(chunk);
+    if (waiting_.empty() && !writing_) written_.notify_all();  // somebody may wait for this chunk
     bytes = bytes.subspan(size);
     offset += size;
   }
@@ -75,7 +80,7 @@ WriteBehind::Chunks::iterator WriteBehind::open_chunk(std::uint64_t offset,
       open_.splice(open_.end(), open_, found);
       return found;
     }
-    if (open_.size() > most_ / 2) hand_over(open_.begin());
+    if (open_.size() > most_ / 2) hand_over_oldest();
     if (free_.empty() && made_ < most_) {
       auto* const bytes = static_cast<std::byte*>(std::aligned_alloc(kAlignment, kChunk));
       if (bytes == nullptr) throw std::bad_alloc();
@@ -87,10 +92,16 @@ WriteBehind::Chunks::iterator WriteBehind::open_chunk(std::uint64_t offset,
       free_.pop_back();
       return std::prev(open_.end());
     }
-    if (waiting_.empty() && !writing_) hand_over(open_.begin());
+    if (waiting_.empty() && !writing_) hand_over_oldest();
     written_.wait(lock);
   }
   return open_.end();
+}
+
+void WriteBehind::hand_over_oldest() {
+  const auto oldest = std::find_if(open_.begin(), open_.end(),
+                                   [](const Chunk& chunk) { return chunk.writers == 0; });
+  if (oldest != open_.end()) hand_over(oldest);
 }
 
 void WriteBehind::hand_over(Chunks::iterator chunk) {
@@ -126,8 +137,8 @@ int WriteBehind::write_chunk(const Chunk& chunk) {
     direct_ = -1;
   }
   for (const auto& [begin, end] : chunk.filled)
-    if (const int error = write_all(descriptor_, chunk.offset + begin,
-                                    bytes.subspan(begin, end - begin)))
+    if (const int error =
+            write_all(descriptor_, chunk.offset + begin, bytes.subspan(begin, end - begin)))
       return error;
   // The disk may begin at once. A hint: what it could not do is done when the file is flushed.
   if (chunk.is_full())

@@ -46,6 +46,7 @@ class WriteBehind {
   struct Chunk {
     std::uint64_t offset = 0;
     Buffer bytes{};
+    int writers = 0;                                            // that are copying into it now
     std::vector<std::pair<std::size_t, std::size_t>> filled{};  // begin, end; apart, in order
     [[nodiscard]] bool is_full() const {
       return filled.size() == 1 && filled.front() == std::pair<std::size_t, std::size_t>(0, kChunk);
@@ -56,6 +57,7 @@ class WriteBehind {
 
   Chunks::iterator open_chunk(std::uint64_t offset, std::unique_lock<std::mutex>& lock);
   void hand_over(Chunks::iterator chunk);
+  void hand_over_oldest();
   void write_chunks();
   [[nodiscard]] int write_chunk(const Chunk& chunk);
   void stop(bool drop);

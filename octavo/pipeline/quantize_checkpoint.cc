@@ -74,6 +74,7 @@ TensorReport report_of(const CheckpointReader& source, const TensorAction& actio
   out.measured = measure;
   if (!measure) return out;
   out.metrics = result.error.metrics();
+  out.results = result.error.result_values();
   out.metrics.bits_per_value =
       8.0 * static_cast<double>(out.bytes_after) / static_cast<double>(element_count(shape));
   const ExponentCounts& counts = result.error.scale_counts();
@@ -98,7 +99,8 @@ CheckpointReport make_report(const CheckpointReader& source, const QuantizePlan&
     if (results[i].found.nan + results[i].found.inf > 0)
       report.notes.push_back(text("tensor '", shown(report.tensors.back().name, 160),
                                   "': ", results[i].found.nan, " NaN and ", results[i].found.inf,
-                                  " Inf were clamped"));
+                                  " Inf were ",
+                                  plan.actions[i].quantize ? "clamped" : "copied as they are"));
   }
   std::stable_sort(
       report.tensors.begin(), report.tensors.end(),

@@ -51,12 +51,14 @@ void BandMeasuring::look_at_scales() {
     for (std::int64_t i = 0; i < range.count; ++i) note(job_.scale(i), 1);
     return;
   }
-  std::array<std::int64_t, 256> counts{};
-  for (const std::byte code :
-       std::span(static_cast<const std::byte*>(view.data), static_cast<std::size_t>(range.count)))
-    ++counts[std::to_integer<std::size_t>(code)];
+  // Neighbours often have the same scale: in tables of their own they need not wait for each other.
+  std::array<std::array<std::int64_t, 256>, 2> counts{};
+  const auto* const codes = static_cast<const std::uint8_t*>(view.data);
+  for (std::int64_t i = 0; i < range.count; ++i)
+    ++counts[static_cast<std::size_t>(i % 2)][codes[i]];
   for (std::size_t code = 0; code < 256; ++code)
-    if (counts[code] > 0) note(table_[code], counts[code]);
+    if (const std::int64_t count = counts[0][code] + counts[1][code]; count > 0)
+      note(table_[code], count);
 }
 
 double BandMeasuring::scale_at(std::int64_t row, std::int64_t col) const {
@@ -97,6 +99,9 @@ void BandMeasuring::measure_exactly() {
           }
       });
   take(total);
+  if (job_.histograms && plan.is_one_matrix() && !job_.turned && job_.decoded.size() <= 256)
+    for (std::int64_t row = 0; row < plan.row.size; ++row)
+      count_results(row, 0, plan.col.size, false);
 }
 
 void BandMeasuring::take(const PieceSums& total) {

@@ -38,9 +38,17 @@ class BandMeasuring {
   void find_scales(std::int64_t row, std::int64_t col, int run, std::int64_t count);
   void count_saturated(double scale, std::int64_t first, std::int64_t end);
   void count_values(std::int64_t row, std::int64_t col, std::int64_t at, std::int64_t count);
+  // Results by exponent, and their codes.
+  void count_results(std::int64_t row, std::int64_t col, std::int64_t count, bool and_codes);
+  void take_histograms();
   [[nodiscard]] float value(std::int64_t i) const {
     return x_ != nullptr ? x_[i]
                          : __builtin_bit_cast(float, static_cast<std::uint32_t>(bf16_[i]) << 16);
+  }
+  // Before its scale.
+  [[nodiscard]] float result(std::int64_t row, std::int64_t col, std::int64_t at) const {
+    if (moved_mantissa_ == 0) return y_[at];
+    return static_cast<float>(job_.decoded[std::to_integer<std::size_t>(*code_address(row, col))]);
   }
   [[nodiscard]] std::byte* code_address(std::int64_t row, std::int64_t col) const;
   static std::size_t exponent_field(float x) {
@@ -56,12 +64,17 @@ class BandMeasuring {
   double half_step_ = 0;
   float most_error2_ = 0;          // see LaneRow
   bool codes_show_zeros_ = false;  // a result is zero where its code, a byte, is
+  int moved_mantissa_ = 0;         // codes are not decoded beforehand
+  float unit_ = 1;                 // and what run_scales_ are times then
   LaneSums sums_;
   // Values of the segment: one of these.
   const float* x_ = nullptr;
   const std::uint16_t* bf16_ = nullptr;
   alignas(64) float wide_[kSegment];
   alignas(64) float y_[kSegment];
+  // Neighbours often fall into the same place; in tables of their own they need not wait for each
+  // other.
+  std::array<std::array<std::uint32_t, 256>, 2> exponents_{}, counted_{};
   float run_scales_[kSegment / kLeastLaneRun];
 };
 

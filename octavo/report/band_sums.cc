@@ -15,6 +15,20 @@ constexpr double kLeastAmax = 0x1p-40, kMostAmax = 0x1p50;
 // Below this a scale times a code that is not zero may become it, and the square of a scale too.
 constexpr double kTinyScale = 0x1p-56;
 
+// Numbers that are subnormal in f32 cost these processors nothing extra: bits of codes moved to
+// where f32 has them are a value at once. Others decode beforehand.
+#if defined(__aarch64__)
+constexpr bool kSubnormalIsFree = true;
+#else
+constexpr bool kSubnormalIsFree = false;
+#endif
+
+// Mantissa bits of a format whose codes can be such bits, else 0.
+int movable_mantissa(const Format& format) {
+  if (!kSubnormalIsFree) return 0;
+  return format == e4m3fn ? 3 : format == e5m2 ? 2 : 0;
+}
+
 }  // namespace
 
 bool BandMeasuring::measure_fast() {
@@ -32,6 +46,14 @@ bool BandMeasuring::measure_fast() {
   most_error2_ = static_cast<float>(half_step_ * half_step_ * slack);
   codes_show_zeros_ =
       job_.decoded.size() == 256 && out_.scales.zero == 0 && out_.scales.least >= kTinyScale;
+  const Format& format = job_.copy->codes.format();
+  const double unit = std::ldexp(1.0, format.bias - 127);
+  const int movable = movable_mantissa(format);
+  // Its scale over the unit is one that f32 has.
+  if (movable > 0 && codes_show_zeros_ && out_.scales.most < 1) {
+    moved_mantissa_ = movable;
+    unit_ = static_cast<float>(unit);
+  }
   const std::int64_t rows = job_.plan.row.size, cols = job_.plan.col.size;
   const std::int64_t together = std::max<std::int64_t>(1, kSegment / cols);
   for (std::int64_t first = 0; first < rows; first += together) {
@@ -48,6 +70,7 @@ bool BandMeasuring::measure_fast() {
       }
     }
   }
+  take_histograms();
   out_.error2 = sums_.error2;
   out_.value2 = sums_.value2;
   out_.result2 = sums_.result2;
@@ -65,11 +88,11 @@ void BandMeasuring::find_scales(std::int64_t row, std::int64_t col, int run, std
                        row / job_.tile_rows * job_.plan.row.scale_stride +
                        col / run * job_.plan.col.scale_stride;
     for (std::int64_t i = 0; i < count; ++i, from += job_.plan.col.scale_stride)
-      run_scales_[i] = narrow_table_[*from];
+      run_scales_[i] = narrow_table_[*from] / unit_;
     return;
   }
   for (std::int64_t i = 0; i < count; ++i)
-    run_scales_[i] = static_cast<float>(scale_at(row, col + i * run));
+    run_scales_[i] = static_cast<float>(scale_at(row, col + i * run)) / unit_;
 }
 
 // Blocks of 128 where tiles allow; what is left goes through a padded one, scaled beforehand.
@@ -82,12 +105,14 @@ void BandMeasuring::add_segment(std::int64_t row, std::int64_t col, std::int64_t
   if (blocks > 0) {
     find_scales(row, col, run, done / run);
     const LaneRow lanes{.x = x_ == nullptr ? static_cast<const void*>(bf16_ + at) : x_ + at,
-                        .decoded = y_ + at,
+                        .decoded = moved_mantissa_ == 0 ? y_ + at : nullptr,
                         .scales = run_scales_,
                         .blocks = static_cast<int>(blocks),
                         .source = x_ == nullptr ? LaneSource::bf16 : LaneSource::f32,
                         .run = run,
                         .most_error2 = most_error2_,
+                        .mantissa_bits = moved_mantissa_,
+                        .unit = unit_,
                         .codes = codes_show_zeros_
                                      ? reinterpret_cast<const std::uint8_t*>(code_address(row, col))
                                      : nullptr,
@@ -110,7 +135,7 @@ void BandMeasuring::add_rest(std::int64_t row, std::int64_t col, std::int64_t at
     for (std::int64_t i = 0; i < size; ++i) {
       const double scale = scale_at(row, col + done + i);
       x[i] = value(at + done + i);
-      y[i] = y_[at + done + i] * static_cast<float>(scale);
+      y[i] = result(row, col + done + i, at + done + i) * static_cast<float>(scale);
       count_saturated(scale, at + done + i, at + done + i + 1);
     }
     (void)add_lanes({.x = x, .decoded = y, .scales = &kOne, .blocks = 1, .most_error2 = HUGE_VALF},
@@ -149,6 +174,7 @@ void BandMeasuring::load(std::int64_t row, std::int64_t rows, std::int64_t col,
                       matrix(wide_, DType::f32, {}, sizeof(float)));
     x_ = wide_;
   }
+  if (moved_mantissa_ > 0) return;  // decoded in the lanes
   const View& codes = job_.copy->codes.view();
   Matrix from = matrix(code_address(row, col), DType::code, codes.format, 1);
   from.packed = codes.packed;

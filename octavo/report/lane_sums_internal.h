@@ -19,13 +19,18 @@ inline constexpr int kLeastLaneRun = 16;  // elements that share a scale: 16, 32
 enum class LaneSource : std::uint8_t { f32, bf16 };
 struct LaneRow {
   const void* x = nullptr;
-  const float* decoded = nullptr;
+  const float* decoded = nullptr;  // or null: from `codes`, by `mantissa_bits`
   const float* scales = nullptr;
   int blocks = 0;  // of 128 elements
   LaneSource source = LaneSource::f32;
   int run = kLaneBlock;
   // The square of an error, for a scale of 1, that only what has saturated exceeds.
   float most_error2 = 0;
+  // Of the sign, exponent and mantissa that a code of a byte is made of: 3 (e4m3) or 2 (e5m2).
+  // Moved to where f32 has them they are the value times 2^(bias - 127), subnormal numbers too;
+  // `scales` are then larger by as much, and times `unit` what they are for values.
+  int mantissa_bits = 0;
+  float unit = 1;
   // Codes of a byte each, to look for zeros in: what is flushed is then counted where there are
   // any. Null: all elements are looked at, as formats of few values flush many.
   const std::uint8_t* codes = nullptr;

@@ -7,11 +7,10 @@
 namespace octavo {
 namespace {
 
-ValueHistogram histogram_of(const BandError& total) {
+ValueHistogram histogram_of(ExponentCounts counts, std::int64_t zeros) {
   ValueHistogram out;
-  out.zeros = total.zeros;
-  ExponentCounts counts = total.values;
-  counts[0] -= total.zeros;  // what is left there is subnormal
+  out.zeros = zeros;
+  counts[0] -= zeros;  // what is left there is subnormal
   const auto filled = [](std::int64_t count) { return count > 0; };
   const auto first = std::find_if(counts.begin(), counts.end(), filled);
   if (first == counts.end()) return out;
@@ -44,6 +43,7 @@ void TensorError::add(std::size_t ordinal, const BandError& band) {
   total_.saturated += band.saturated;
   total_.flushed += band.flushed;
   total_.zeros += band.zeros;
+  total_.result_zeros += band.result_zeros;
   total_.input.nan += band.input.nan;
   total_.input.inf += band.input.inf;
   total_.result.nan += band.result.nan;
@@ -58,10 +58,15 @@ void TensorError::add(std::size_t ordinal, const BandError& band) {
   range.most = std::max(range.most, band.scales.most);
   for (std::size_t i = 0; i < total_.values.size(); ++i) {
     total_.values[i] += band.values[i];
+    total_.results[i] += band.results[i];
     total_.scale_counts[i] += band.scale_counts[i];
   }
   if (total_.codes.size() < band.codes.size()) total_.codes.resize(band.codes.size());
   for (std::size_t i = 0; i < band.codes.size(); ++i) total_.codes[i] += band.codes[i];
+}
+
+ValueHistogram TensorError::result_values() const {
+  return histogram_of(total_.results, total_.result_zeros);
 }
 
 ErrorMetrics TensorError::metrics() const {
@@ -96,7 +101,7 @@ ErrorMetrics TensorError::metrics() const {
     out.bits_per_value =
         8.0 * static_cast<double>(total_.nbytes) / static_cast<double>(out.elements);
   if (!total_.codes.empty()) {
-    out.values = histogram_of(total_);
+    out.values = histogram_of(total_.values, total_.zeros);
     out.codes = total_.codes;
   }
   return out;
