@@ -51,7 +51,7 @@ class Streaming {
         plan_(plan),
         options_(options),
         destination_(destination),
-        source_at_start_(source_identity(source)),
+        source_at_start_(destination.source.empty() ? source_identity(source) : destination.source),
         results_(plan.actions.size()),
         amaxes_(plan.actions.size(), 0.0F),
         files_(plan.files.size()) {
