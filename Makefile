@@ -43,7 +43,8 @@ package: bootstrap-build
 	  --config-settings=build-dir=build/python \
 	  --config-settings=cmake.define.OCTAVO_WERROR=$(WERROR) .
 
-demo: all  ## quantize a real model and show what that cost; leaves a report and pictures in build/demo
+# The package alone: the program comes with it, and without ccache two trees would compile all twice.
+demo: package  ## quantize a real model and show what that cost; leaves a report and pictures in build/demo
 	@tools/demo
 
 test: bootstrap-test  ## build and run every test but the slow ones

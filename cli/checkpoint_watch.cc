@@ -48,6 +48,8 @@ CheckpointWatch::CheckpointWatch(std::string what)
   came = 0;
   for (const int signal_number : {SIGINT, SIGTERM, SIGHUP})
     if (std::signal(signal_number, remember) == SIG_IGN) std::signal(signal_number, SIG_IGN);
+  // Whoever reads the progress may leave before the work is done (| head): that does not end it.
+  std::signal(SIGPIPE, SIG_IGN);
 }
 
 CheckpointWatch::~CheckpointWatch() {

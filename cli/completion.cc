@@ -28,6 +28,14 @@ constexpr const char* kExamples = R"help(Examples:
 
 using Words = std::vector<std::string>;
 
+// Any name to each preset: the part before the sign is for the reader to narrow.
+Words recipe_for_names() {
+  Words words;
+  for (const std::string& name : preset_names()) words.push_back(".*=" + name);
+  words.emplace_back(".*=none");
+  return words;
+}
+
 // The words an argument takes; an argument that is not here takes a file or a number.
 Words words_for(const std::string& argument) {
   static const std::map<std::string, Words (*)()> kKnown{{"--to", element_names},
@@ -39,6 +47,7 @@ Words words_for(const std::string& argument) {
                                                          {"NAME", format_names},
                                                          {"SHELL", completion_shells},
                                                          {"--recipe", preset_names},
+                                                         {"--recipe-for", recipe_for_names},
                                                          {"--format", format_names},
                                                          {"--tile", tile_names},
                                                          {"--scale", scale_format_names},

@@ -131,11 +131,37 @@ void add_verdict(const std::string& output, Json& json, std::string& text) {
   json.set("servers", json_of(verdict));
 }
 
-int dry_run(const std::string& input, const QuantizePlanOptions& options, const Globals& globals) {
-  const CheckpointReader source(input);
+// Everything that a run would be refused for is looked at; what nothing is done with is said.
+int dry_run(const QuantizeArguments& common, const CheckpointArguments& arguments,
+            const QuantizePlanOptions& options, const Globals& globals) {
+  std::string unused;
+  const auto note = [&](bool given, const char* name) {
+    if (given) unused += text(unused.empty() ? "" : ", ", name);
+  };
+  note(!common.output.empty(), "-o");
+  note(!arguments.report.empty(), "--report");
+  note(!common.gates.empty(), "--fail-if");
+  note(arguments.resume, "--resume");
+  note(common.threads.has_value(), "--threads");
+  note(!arguments.max_memory.empty(), "--max-memory");
+  if (!unused.empty())
+    say(text("octavo: [quantize] note: --dry-run reads headers and writes nothing, so that ",
+             unused, " change nothing here"));
+  const CheckpointReader source(common.input);
   const QuantizePlan plan = plan_quantize(source, options);
   print(globals.json ? json_of(source, plan).dump() + "\n" : plan_text(source, plan));
   return kGood;
+}
+
+// A page in the folder that is only made by the work can be tried only behind it.
+bool is_directly_in(const std::string& file, const std::string& folder) {
+  namespace fs = std::filesystem;
+  std::error_code error;
+  const auto plain = [&](const fs::path& path) {
+    const fs::path whole = fs::weakly_canonical(fs::absolute(path, error), error);
+    return whole.has_filename() ? whole : whole.parent_path();
+  };
+  return plain(fs::absolute(file, error).parent_path()) == plain(folder) && !error;
 }
 
 }  // namespace
@@ -224,14 +250,13 @@ int run_quantize_checkpoint(const QuantizeArguments& common, const CheckpointArg
   if (!arguments.max_memory.empty())
     options.max_memory = memory_argument("[quantize] --max-memory:", arguments.max_memory);
   if (!arguments.include.empty()) check_includes(CheckpointReader(common.input), arguments.include);
-  if (arguments.dry_run) return dry_run(common.input, options.plan, globals);
+  if (!arguments.report.empty()) check_ending("quantize", "--report", arguments.report, ".html");
+  if (arguments.dry_run) return dry_run(common, arguments, options.plan, globals);
   if (common.output.empty())
     refuse("got no -o; say where the quantized checkpoint goes, or --dry-run for the plan alone");
   output_name("quantize", common.output);
-  if (!arguments.report.empty()) {
-    check_ending("quantize", "--report", arguments.report, ".html");
+  if (!arguments.report.empty() && !is_directly_in(arguments.report, common.output))
     const WholeFile could_be_written("quantize", output_name("quantize", arguments.report));
-  }
   if (arguments.resume &&
       is_finished(common.output, {{"recipe", options.plan.recipe},
                                   {"target", std::string(name_of(options.plan.target))}})) {

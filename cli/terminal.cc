@@ -34,12 +34,15 @@ std::string Style::with(std::string_view code, std::string_view text) const {
   return "\x1b[" + std::string(code) + "m" + std::string(text) + "\x1b[0m";
 }
 
+// Where a pipe without a reader does not end the program (see CheckpointWatch), nobody misses what
+// goes into it.
 void print(std::string_view text) {
-  if (std::fwrite(text.data(), 1, text.size(), stdout) != text.size()) fail_stdout();
+  if (std::fwrite(text.data(), 1, text.size(), stdout) != text.size() && errno != EPIPE)
+    fail_stdout();
 }
 
 void finish_stdout() {
-  if (std::fflush(stdout) != 0) fail_stdout();
+  if (std::fflush(stdout) != 0 && errno != EPIPE) fail_stdout();
 }
 
 void say(std::string_view text) {

@@ -103,9 +103,12 @@ def write_model(folder: pathlib.Path, shape: Shape) -> int:
     all_tensors = tensors(shape)
     total = sum(2 * int(np.prod(sizes)) for _, sizes in all_tensors)
     parts: list[list[tuple[str, tuple[int, ...]]]] = [[] for _ in range(shape.files)]
-    done = 0
+    done = file = 0
     for name, sizes in all_tensors:
-        parts[min(shape.files - 1, done * shape.files // total)].append((name, sizes))
+        # Not within a layer: model_free_ptq wants all that servers fuse in one file.
+        if not name.startswith("model.layers.") or name.endswith("self_attn.q_proj.weight"):
+            file = min(shape.files - 1, done * shape.files // total)
+        parts[file].append((name, sizes))
         done += 2 * int(np.prod(sizes))
     weight_map = {}
     for i, part in enumerate(parts):

@@ -126,6 +126,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--json", type=pathlib.Path)
     parser.add_argument("--quick", action="store_true", help="a tiny model, to see that it runs")
+    parser.add_argument("--recipe", choices=RECIPES, action="append", help="only these")
     parser.add_argument("--turns", type=int, default=3)
     parser.add_argument("--folder", type=pathlib.Path, help="where models are put (default: TMPDIR)")
     parser.add_argument("--large", action="store_true", help="8 GB too, for the peak of memory")
@@ -141,7 +142,7 @@ def main() -> int:
         shape = "tiny" if arguments.quick else "1.1b"
         total = write_model(source, SHAPES[shape])
         print(f"{shape}: {total / 1e9:.2f} GB of bf16 in {SHAPES[shape].files} files", flush=True)
-        for recipe in RECIPES:
+        for recipe in arguments.recipe or RECIPES:
             row = measured(source, out, recipe, 1 if arguments.quick else arguments.turns)
             row["bytes"] = total
             result["rows"].append(row)
@@ -149,7 +150,7 @@ def main() -> int:
         if arguments.large:
             shutil.rmtree(source)
             total = write_model(source, SHAPES["4b"])
-            for recipe in RECIPES:
+            for recipe in arguments.recipe or RECIPES:
                 run = run_once(sides(source, out, recipe)["octavo"], out)
                 result["rows"].append({"recipe": recipe, "bytes": total, "sides": {"octavo": run}})
                 print(

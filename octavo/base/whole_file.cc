@@ -13,6 +13,7 @@
 #include <utility>
 
 #include "octavo/base/error.h"
+#include "octavo/base/write_behind_internal.h"
 
 namespace octavo {
 namespace {
@@ -80,6 +81,7 @@ WholeFile::WholeFile(std::string op, const std::string& path)
 
 WholeFile::~WholeFile() {
   if (descriptor_ < 0) return;
+  behind_.reset();  // before the descriptor it writes to
   close(descriptor_);
   unlink(temporary_.c_str());
   free_slot(pending_slot_);
@@ -101,12 +103,20 @@ void WholeFile::reserve(std::int64_t bytes) {
   }
 }
 
+void WholeFile::write_behind(std::uint64_t memory) {
+  behind_ = std::make_unique<WriteBehind>(descriptor_, temporary_, memory);
+}
+
 void WholeFile::write(std::span<const std::byte> bytes) {
   write_at(written_, bytes);
   written_ += bytes.size();
 }
 
 void WholeFile::write_at(std::uint64_t offset, std::span<const std::byte> bytes) const {
+  if (behind_ != nullptr) {
+    if (const int error = behind_->write(offset, bytes); error != 0) fail_io("write", error);
+    return;
+  }
   while (!bytes.empty()) {
     const ssize_t written =
         pwrite(descriptor_, bytes.data(), bytes.size(), static_cast<off_t>(offset));
@@ -118,6 +128,9 @@ void WholeFile::write_at(std::uint64_t offset, std::span<const std::byte> bytes)
 }
 
 void WholeFile::commit() {
+  if (behind_ != nullptr)
+    if (const int error = behind_->finish(); error != 0) fail_io("write", error);
+  behind_.reset();
   if (fsync(descriptor_) != 0) fail_io("write", errno);
   if (rename(temporary_.c_str(), path_.c_str()) != 0) fail_io("rename the finished file to", errno);
   free_slot(pending_slot_);

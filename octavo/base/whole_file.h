@@ -5,6 +5,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <span>
 #include <string>
 #include <string_view>
@@ -12,6 +13,8 @@
 #include "octavo/base/macros.h"
 
 namespace octavo {
+
+class WriteBehind;
 
 class OCTAVO_API WholeFile {
  public:
@@ -25,6 +28,9 @@ class OCTAVO_API WholeFile {
 
   // Claims disk space, so that a disk too small is known before the work and not after it.
   void reserve(std::int64_t bytes);
+  // For a large file: what is written from now on is gathered in so much memory, and a thread of
+  // its own takes it to the disk while the caller goes on. Errors come with a later write.
+  void write_behind(std::uint64_t memory);
   // Behind what write() wrote before.
   void write(std::span<const std::byte> bytes);
   // Anywhere, from several threads if they like. A file has holes of zeros where nothing came.
@@ -40,6 +46,7 @@ class OCTAVO_API WholeFile {
   std::string op_, path_, temporary_;
   int descriptor_ = -1, pending_slot_ = -1;
   std::uint64_t written_ = 0;
+  std::unique_ptr<WriteBehind> behind_;
 };
 
 OCTAVO_API void write_whole_file(const std::string& op, const std::string& path,

@@ -13,6 +13,8 @@
 #include "octavo/base/file_id.h"
 #include "octavo/base/whole_file.h"
 #include "octavo/pipeline/output_folder_internal.h"
+#include "octavo/safetensors/file_reader.h"
+#include "octavo/safetensors/header_writer.h"
 
 namespace octavo {
 namespace {
@@ -22,6 +24,20 @@ constexpr std::uint64_t kMostRecordBytes = 1U << 30;
 
 bool is_leftover(std::string_view name) {
   return name.starts_with('.') && name.ends_with(".octavo-tmp");
+}
+
+// What tells a file that was finished from one that was changed, cut short or replaced since: its
+// size and time, and a hash of its header. Nothing for what is no such file.
+std::string finished_state(const std::string& path) {
+  struct stat status {};
+  if (stat(path.c_str(), &status) != 0 || !S_ISREG(status.st_mode)) return "no file";
+  try {
+    const safetensors::FileReader file(path);
+    return text(status.st_size, " ", status.st_mtim.tv_sec, ".", status.st_mtim.tv_nsec, " ",
+                hex_of(text_hash(safetensors::write_header(file.header()))));
+  } catch (const Error&) {
+    return "damaged";
+  }
 }
 
 std::string shown_path(const std::string& path) { return text("'", shown(path, 200), "'"); }
@@ -111,7 +127,13 @@ void OutputFolder::make_or_check(const CheckpointReader& source, bool resume) {
 
 void OutputFolder::load_record(const WorkIdentity& identity) {
   if (has_record_) {
-    record_ = parse_json(read_small_file(path_of(kProgressFile), kMostRecordBytes), kProgressFile);
+    try {
+      record_ =
+          parse_json(read_small_file(path_of(kProgressFile), kMostRecordBytes), kProgressFile);
+    } catch (const Error& error) {
+      fail(error.code(), kOp, "the record of the work in ", shown_path(path_), " (", kProgressFile,
+           ") cannot be read: ", reason_of(error), "; remove the folder and start again");
+    }
     const auto differs = [&](std::string_view what, std::string_view fix) {
       fail(ErrorCode::invalid_argument, kOp, "the work in ", shown_path(path_), " was begun with ",
            what, "; ", fix, ", or remove the folder");
@@ -145,17 +167,12 @@ const Json& OutputFolder::finished(const std::string& name) const {
   static const Json kNone;
   const Json& kept = record_["files"][name];
   if (kept.is_null()) return kNone;
-  struct stat status {};
-  const bool there = stat(path_of(name).c_str(), &status) == 0 && S_ISREG(status.st_mode) &&
-                     status.st_size == kept["bytes"].integer_or(-1);
-  return there ? kept : kNone;
+  return kept["is"].string_or("") == finished_state(path_of(name)) ? kept : kNone;
 }
 
 void OutputFolder::note_finished(const std::string& name, Json kept) {
   written_.push_back(name);
-  std::error_code error;
-  const auto size = std::filesystem::file_size(path_of(name), error);
-  kept.set("bytes", error ? std::int64_t{-1} : static_cast<std::int64_t>(size));
+  kept.set("is", finished_state(path_of(name)));
   Json files = record_["files"];
   files.set(name, std::move(kept));
   record_.set("files", std::move(files));

@@ -8,7 +8,8 @@
 namespace octavo {
 
 struct Progress {
-  std::uint64_t bytes_done = 0, bytes_total = 0;  // of the source, every pass counted
+  std::uint64_t bytes_done = 0,
+                bytes_total = 0;  // of the source; a first look at an amax counts a quarter
   double seconds = 0;
   std::string_view current;  // the name of a tensor being worked on
 };

@@ -74,6 +74,7 @@ TensorReport report_of(const CheckpointReader& source, const TensorAction& actio
   out.measured = measure;
   if (!measure) return out;
   out.metrics = result.error.metrics();
+  out.results = result.error.result_values();
   out.metrics.bits_per_value =
       8.0 * static_cast<double>(out.bytes_after) / static_cast<double>(element_count(shape));
   const ExponentCounts& counts = result.error.scale_counts();
@@ -98,7 +99,8 @@ CheckpointReport make_report(const CheckpointReader& source, const QuantizePlan&
     if (results[i].found.nan + results[i].found.inf > 0)
       report.notes.push_back(text("tensor '", shown(report.tensors.back().name, 160),
                                   "': ", results[i].found.nan, " NaN and ", results[i].found.inf,
-                                  " Inf were clamped"));
+                                  " Inf were ",
+                                  plan.actions[i].quantize ? "clamped" : "copied as they are"));
   }
   std::stable_sort(
       report.tensors.begin(), report.tensors.end(),
@@ -111,11 +113,13 @@ CheckpointReport make_report(const CheckpointReader& source, const QuantizePlan&
 bool wants_one_file(const std::string& out) { return out.ends_with(".safetensors"); }
 
 CheckpointReport into_one_file(const CheckpointReader& source, const QuantizePlan& plan,
-                               const std::string& out, const QuantizeCheckpointOptions& options) {
+                               const std::string& out, const std::string& identity,
+                               const QuantizeCheckpointOptions& options) {
   check(plan.files.size() == 1, ErrorCode::invalid_argument, kOp, "'", shown(out, 200),
         "' is one file and the checkpoint has ", plan.files.size(),
         "; give the name of a folder (or other shard_bytes)");
-  const auto results = stream_checkpoint(source, plan, options, {.folder = nullptr, .file = out});
+  const auto results = stream_checkpoint(source, plan, options,
+                                         {.folder = nullptr, .file = out, .source = identity});
   CheckpointReport report = make_report(source, plan, results, options.measure);
   if (plan.options.target != Dialect::octavo && plan.options.target != Dialect::comfyui)
     report.notes.push_back(text("target ", name_of(plan.options.target),
@@ -130,13 +134,14 @@ CheckpointReport quantize_checkpoint(const std::string& source_path, const std::
   const auto start = std::chrono::steady_clock::now();
   check(!out.empty(), ErrorCode::invalid_argument, kOp, "got no name for the output");
   const CheckpointReader source(source_path);
+  const std::string identity = source_identity(source);
   const QuantizePlan plan = plan_quantize(source, options.plan);
   CheckpointReport report;
   if (wants_one_file(out)) {
-    report = into_one_file(source, plan, out, options);
+    report = into_one_file(source, plan, out, identity, options);
   } else {
     const auto results = stream_into_folder(
-        source, plan, options, {options_text(options, plan), source_identity(source)}, out,
+        source, plan, options, {options_text(options, plan), identity}, out,
         [&](const std::vector<ActionResult>& done) { return provenance_of(source, plan, done); });
     report = make_report(source, plan, results, options.measure);
   }

@@ -27,8 +27,8 @@ std::vector<ActionResult> stream_into_folder(const CheckpointReader& source,
                                              const MakeProvenance& provenance) {
   OutputFolder folder(out, source, identity, options.resume);
   try {
-    std::vector<ActionResult> results =
-        stream_checkpoint(source, plan, options, {.folder = &folder, .file = {}});
+    std::vector<ActionResult> results = stream_checkpoint(
+        source, plan, options, {.folder = &folder, .file = {}, .source = identity.source});
     finish_folder(source, plan, provenance(results), folder);
     return results;
   } catch (const Error& error) {

@@ -29,6 +29,7 @@ struct ActionResult {
 struct Destination {
   OutputFolder* folder = nullptr;
   std::string file;
+  std::string source{};  // source_identity when it was opened; empty: what it is now
 };
 
 // Writes all files that are not finished already, each whole. Throws what reading, quantizing and

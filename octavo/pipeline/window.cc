@@ -1,7 +1,8 @@
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <cstring>
+#include <limits>
+#include <optional>
 
 #include "octavo/base/error.h"
 #include "octavo/format/decode.h"
@@ -95,6 +96,34 @@ Bits look(const View& values, Bits infinity, const Looking& at) {
        "clamp)");
 }
 
+// Scales are f32 or smaller: what is beyond that has none.
+void check_fits_f32(const View& values, std::uint64_t most, const Looking& at) {
+  constexpr auto kMost = static_cast<double>(std::numeric_limits<float>::max());
+  if (__builtin_bit_cast(double, most) <= kMost) return;
+  const auto* const data = static_cast<const double*>(values.data);
+  std::int64_t first = 0;
+  while (std::fabs(data[first]) <= kMost) ++first;
+  fail(ErrorCode::invalid_argument, "quantize", "tensor '",
+       shown(at.source.tensors()[at.action.tensor].name(), 160), "' has ", data[first], " at ",
+       place_of(at.action, at.band, first), ", wanted at most ", kMost,
+       ", the largest f32; leave it out (exclude), or scale it down in the source");
+}
+
+template <typename Bits>
+NonFiniteFound count_non_finite(std::span<const std::byte> bytes, Bits infinity) {
+  constexpr Bits kMagnitude = static_cast<Bits>(~Bits{0}) >> 1;
+  NonFiniteFound found;
+  const std::size_t count = bytes.size() / sizeof(Bits);
+  const auto* const values = reinterpret_cast<const Bits*>(bytes.data());
+  if (largest_bits(values, static_cast<std::int64_t>(count)) < infinity) return found;
+  for (std::size_t i = 0; i < count; ++i) {
+    const Bits magnitude = values[i] & kMagnitude;
+    found.inf += magnitude == infinity;
+    found.nan += magnitude > infinity;
+  }
+  return found;
+}
+
 }  // namespace
 
 View Window::read_values(const CheckpointReader& source, const TensorAction& action,
@@ -155,7 +184,7 @@ float checked_amax(const View& values, const CheckpointReader& source, const Ten
     case DType::f32:
       return __builtin_bit_cast(float, look<std::uint32_t>(values, 0x7F800000U, at));
     case DType::f64:
-      (void)look<std::uint64_t>(values, 0x7FF0000000000000U, at);
+      check_fits_f32(values, look<std::uint64_t>(values, 0x7FF0000000000000U, at), at);
       return amax(values, {.threads = 1});
     case DType::code:
       break;
@@ -163,45 +192,22 @@ float checked_amax(const View& values, const CheckpointReader& source, const Ten
   fail(ErrorCode::internal, "quantize", "values are codes");
 }
 
-std::uint64_t content_sum(std::span<const std::byte> bytes, std::int64_t row_bytes,
-                          std::int64_t first_row) {
-  // Lanes in four vectors, as GCC and Clang have them for every processor: one alone would wait for
-  // its own products.
-  using Words = std::uint32_t __attribute__((vector_size(16)));
-  constexpr std::size_t kVectors = 4, kStep = kVectors * sizeof(Words);
-  constexpr std::uint32_t kPrime = 0x9E3779B1U;
-  const auto finish = [](std::uint64_t h) {
-    h = (h ^ (h >> 32)) * 0xD6E8FEB86659FD93ULL;
-    h = (h ^ (h >> 32)) * 0xD6E8FEB86659FD93ULL;
-    return h ^ (h >> 32);
-  };
-  const auto mix = [](Words lanes, const std::byte* from) {
-    Words words;
-    std::memcpy(&words, from, sizeof words);
-    lanes = (lanes ^ words) * kPrime;
-    return lanes ^ (lanes >> 15);
-  };
-  std::uint64_t sum = 0;
-  while (!bytes.empty()) {
-    const auto row = bytes.first(std::min(bytes.size(), static_cast<std::size_t>(row_bytes)));
-    bytes = bytes.subspan(row.size());
-    Words lanes[kVectors] = {{1, 2, 3, 4}, {5, 6, 7, 8}, {9, 10, 11, 12}, {13, 14, 15, 16}};
-    std::size_t at = 0;
-    for (; at + kStep <= row.size(); at += kStep)
-      for (std::size_t i = 0; i < kVectors; ++i)
-        lanes[i] = mix(lanes[i], row.data() + at + i * sizeof(Words));
-    if (at < row.size()) {
-      std::array<std::byte, kStep> rest{};
-      std::memcpy(rest.data(), row.data() + at, row.size() - at);
-      for (std::size_t i = 0; i < kVectors; ++i)
-        lanes[i] = mix(lanes[i], rest.data() + i * sizeof(Words));
-    }
-    std::uint64_t h = static_cast<std::uint64_t>(first_row++) * 0x9E3779B97F4A7C15ULL + row.size();
-    for (const Words& words : lanes)
-      for (int i = 0; i < 4; i += 2) h = finish(h ^ words[i]) + words[i + 1];
-    sum += finish(h);
+NonFiniteFound non_finite_in(std::span<const std::byte> bytes, safetensors::StoredType type) {
+  const std::optional<safetensors::ElementType> element = safetensors::element_type(type);
+  if (!element) return {};
+  switch (element->dtype) {
+    case DType::bf16:
+      return count_non_finite<std::uint16_t>(bytes, 0x7F80);
+    case DType::f16:
+      return count_non_finite<std::uint16_t>(bytes, 0x7C00);
+    case DType::f32:
+      return count_non_finite<std::uint32_t>(bytes, 0x7F800000U);
+    case DType::f64:
+      return count_non_finite<std::uint64_t>(bytes, 0x7FF0000000000000U);
+    case DType::code:
+      break;
   }
-  return sum;
+  return {};
 }
 
 }  // namespace octavo

@@ -35,6 +35,10 @@ class Window {
                                  const TensorAction& action, const Band& band, bool clamp,
                                  NonFiniteFound& found);
 
+// In bytes that are copied. Of types that have no NaN or Inf: none.
+[[nodiscard]] NonFiniteFound non_finite_in(std::span<const std::byte> bytes,
+                                           safetensors::StoredType type);
+
 // A number that another content would not have (not for adversaries). Rows are hashed by
 // themselves and added up, so that the cut into bands does not matter.
 [[nodiscard]] std::uint64_t content_sum(std::span<const std::byte> bytes, std::int64_t row_bytes,

@@ -44,6 +44,8 @@ struct BandError {
   NonFiniteCounts input{}, result{};
   ScaleRange scales{};
   ExponentCounts values{}, scale_counts{};
+  ExponentCounts results{};  // what came back of the values that are counted
+  std::int64_t result_zeros = 0;
   std::vector<std::int64_t> codes{};
   std::int64_t nbytes = 0;
 };
@@ -63,6 +65,8 @@ class OCTAVO_API TensorError {
   // All that add() was told, for a later process: metrics() of what is restored are the same.
   [[nodiscard]] Json kept() const;
   [[nodiscard]] static TensorError restored(const Json& kept);
+  // What came back, in the same steps as metrics().values; empty where nothing was counted.
+  [[nodiscard]] ValueHistogram result_values() const;
   [[nodiscard]] const ExponentCounts& scale_counts() const { return total_.scale_counts; }
 
  private:

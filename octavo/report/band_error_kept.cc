@@ -23,6 +23,7 @@ void for_each_member(Error& error, const Number& number, const Count& count) {
   count("saturated", error.saturated);
   count("flushed", error.flushed);
   count("zeros", error.zeros);
+  count("result_zeros", error.result_zeros);
   count("input_nan", error.input.nan);
   count("input_inf", error.input.inf);
   count("result_nan", error.result.nan);
@@ -54,6 +55,7 @@ Json TensorError::kept() const {
       all, [&](std::string_view name, double value) { out.set(name, value); },
       [&](std::string_view name, std::int64_t value) { out.set(name, value); });
   out.set("values", counts_of(all.values));
+  out.set("results", counts_of(all.results));
   out.set("scale_counts", counts_of(all.scale_counts));
   out.set("codes", counts_of(all.codes));
   return out;
@@ -71,6 +73,7 @@ TensorError TensorError::restored(const Json& kept) {
   };
   band.codes.resize(std::min<std::size_t>(kept["codes"].elements().size(), 65536));
   fill("values", band.values);
+  fill("results", band.results);
   fill("scale_counts", band.scale_counts);
   fill("codes", band.codes);
   TensorError error(1);

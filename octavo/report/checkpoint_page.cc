@@ -1,4 +1,6 @@
 // The page as a whole.
+#include <algorithm>
+
 #include "octavo/base/error.h"
 #include "octavo/report/page_internal.h"
 
@@ -63,10 +65,14 @@ std::string provenance_of(const CheckpointReport& report) {
     if (!value.empty())
       list += text("<dt>", escaped(key), "</dt><dd class=\"mono\">", escaped(value), "</dd>");
   };
+  const auto is_told = [&](std::string_view key) {
+    return std::any_of(report.provenance.begin(), report.provenance.end(),
+                       [&](const auto& pair) { return pair.first == key; });
+  };
   line("source", report.source);
   line("output", report.output);
-  line("recipe", report.recipe);
-  line("target", report.target);
+  if (!is_told("recipe")) line("recipe", report.recipe);
+  if (!is_told("target")) line("target", report.target);
   for (const auto& [key, value] : report.provenance) line(key, value);
   return list.empty() ? ""
                       : text("<section><h2>How it was made</h2><dl>", list, "</dl></section>\n");

@@ -1,5 +1,4 @@
-// Sums over blocks of values and what came back of them, in f32 lanes: the inner loop of
-// measure_band.
+// Sums over values and what came back of them, in f32 lanes: the inner loop of measure_band.
 #pragma once
 
 #include <cstdint>
@@ -12,18 +11,26 @@ struct LaneSums {
   std::int64_t flushed = 0;
 };
 
-inline constexpr int kLaneBlock = 128;  // elements that are summed before f64 takes over
+inline constexpr int kLaneBlock = 128;    // elements that are summed before f64 takes over
+inline constexpr int kMostBlocks = 32;    // of a call
+inline constexpr int kLeastLaneRun = 16;  // elements that share a scale: 16, 32 or 128
 
-// What a block looks like: its values as they are stored, decoded codes, and a scale for every
-// `run` of them (16, 32 or 128).
+// A stretch of a row: values as they are stored, decoded codes, and a scale for every `run`.
 enum class LaneSource : std::uint8_t { f32, bf16 };
-struct LaneBlock {
+struct LaneRow {
   const void* x = nullptr;
-  const float* decoded = nullptr;
-  const float* scales = nullptr;      // 128 / run of them
-  const float* half_steps = nullptr;  // the largest error that rounding alone can make, of each
+  const float* decoded = nullptr;  // or null: from `codes`, by `mantissa_bits`
+  const float* scales = nullptr;
+  int blocks = 0;  // of 128 elements
   LaneSource source = LaneSource::f32;
   int run = kLaneBlock;
+  // The square of an error, for a scale of 1, that only what has saturated exceeds.
+  float most_error2 = 0;
+  // Of the sign, exponent and mantissa that a code of a byte is made of: 3 (e4m3) or 2 (e5m2).
+  // Moved to where f32 has them they are the value times 2^(bias - 127), subnormal numbers too;
+  // `scales` are then larger by as much, and times `unit` what they are for values.
+  int mantissa_bits = 0;
+  float unit = 1;
   // Codes of a byte each, to look for zeros in: what is flushed is then counted where there are
   // any. Null: all elements are looked at, as formats of few values flush many.
   const std::uint8_t* codes = nullptr;
@@ -31,15 +38,18 @@ struct LaneBlock {
   bool knows_one = false;
 };
 
-// Adds a block to the sums: all values are finite and have squares that f32 holds. Returns a bit
-// for every run with an error of its half step or more, in which something may have saturated.
+// Adds a stretch to the sums: all values are finite and have squares that f32 holds. Returns a bit
+// for every block with an error beyond most_error2, in which something may have saturated.
 //
 // How far sums may be off: the difference of two f32 is rounded once (2^-24 of itself), its square
 // doubles that and is rounded, 3 * 2^-24. Squares are not negative, so that a sum loses no more
-// than its additions round: 16 in each of 8 lanes and 3 over the lanes, before it goes on in f64.
+// than its additions round: 16 in each of 8 lanes and 1 over two of them, before it goes on in f64.
 // Where scales have two levels their product is rounded to f32 first, 2^-24 of a result and so
 // 2^-24 |y| of an error; with |e| >= 2^-5 |y| on average that is 2^-18 of it at most, and by chance
-// of either sign. Together less than 22 * 2^-24 = 1.4e-6 of a sum for one level.
-std::uint32_t add_lanes(const LaneBlock& block, LaneSums& sums);
+// of either sign. Together less than 20 * 2^-24 = 1.2e-6 of a sum for one level.
+//
+// The largest error is the root of the largest square: of a square that was rounded and is a normal
+// number, the rounded root is the number itself. Where no square is one, errors are compared.
+std::uint32_t add_lanes(const LaneRow& row, LaneSums& sums);
 
 }  // namespace octavo

@@ -7,10 +7,11 @@
 namespace octavo::page {
 namespace {
 
-// Steps of a round width that take in the lowest and the highest, and never finer than `finest`:
-// where all tensors are equally good, their last digits are not to look like differences.
+// From the worst to the best of this model in equal steps, so that the worst has the first colour
+// and the best the last. Where they differ by less than `least_spread` all have the middle one:
+// last digits are not to look like differences.
 template <typename Value>
-Grading grading(const CheckpointReport& report, double finest, Value&& value) {
+Grading grading(const CheckpointReport& report, double least_spread, Value&& value) {
   double lowest = INFINITY, highest = -INFINITY;
   for (const TensorReport& tensor : report.tensors) {
     if (!tensor.measured) continue;
@@ -19,13 +20,15 @@ Grading grading(const CheckpointReport& report, double finest, Value&& value) {
     lowest = std::min(lowest, got);
     highest = std::max(highest, got);
   }
-  if (lowest > highest) return {.lowest = 0, .step = finest};
-  double step = finest;
-  while (std::floor(lowest / step) * step + kGrades * step <= highest) step *= 2;
-  const double middle = (lowest + highest) / 2;
-  // The worst lie near the low end only if there is a spread; equals lie in the middle.
-  const double begin = std::floor((middle - kGrades * step / 2) / step + 0.5) * step;
-  return {.lowest = std::min(begin, std::floor(lowest / step) * step), .step = step};
+  if (lowest > highest) return {.lowest = 0, .step = least_spread, .worst = NAN, .best = NAN};
+  Grading out{
+      .lowest = lowest, .step = (highest - lowest) / kGrades, .worst = lowest, .best = highest};
+  out.flat = highest - lowest < least_spread;
+  if (out.flat) {
+    out.step = least_spread;
+    out.lowest = (lowest + highest) / 2 - (kGrades / 2 + 0.5) * least_spread;
+  }
+  return out;
 }
 
 }  // namespace

@@ -101,12 +101,19 @@ std::string map_of(const std::vector<Stack>& stacks, const Grading& grading, Gra
   return out;
 }
 
+// What the colours are, and from which number on.
 template <typename Label>
 std::string legend(const Grading& grading, Label&& label) {
   std::string out = "<div class=\"scale\">";
-  for (int i = 0; i < kGrades; ++i)
-    out += text("<span><i class=\"g", i, "\"></i>", i == 0 ? "below " : "from ",
-                label(grading.lowest + (i == 0 ? 1 : i) * grading.step), "</span>");
+  if (grading.flat) {
+    out += text("<span><i class=\"g", grading.grade((grading.worst + grading.best) / 2),
+                "\"></i>all alike: ", label(grading.worst), " to ", label(grading.best), "</span>");
+  } else {
+    for (int i = 0; i < kGrades; ++i)
+      out += text("<span><i class=\"g", i, "\"></i>", i == 0 ? "worst: " : "from ",
+                  label(grading.lowest + i * grading.step),
+                  i + 1 == kGrades ? text(" to ", label(grading.best)) : "", "</span>");
+  }
   return out + "<span><i class=\"gx\"></i>not quantized</span></div>\n";
 }
 
@@ -117,16 +124,16 @@ std::string heat_maps(const CheckpointReport& report) {
   if (stacks.empty()) return "";
   const Grading by_sqnr = sqnr_grading(report), by_cosine = cosine_grading(report);
   return text(
-      "<section><h2>Layer by layer</h2><p class=\"soft small\">Red is the worst of this model, "
-      "blue "
-      "the best. A cell's name and numbers appear under the pointer.</p>\n<div class=\"tabs\">"
+      "<section><h2>Layer by layer</h2><p class=\"soft small\">Colours run from the worst of this "
+      "model (red) to its best (blue). A cell's name and numbers appear under the "
+      "pointer.</p>\n<div class=\"tabs\">"
       "<input type=\"radio\" name=\"map\" id=\"map-sqnr\" checked><label for=\"map-sqnr\">SQNR"
       "</label><input type=\"radio\" name=\"map\" id=\"map-cosine\"><label "
       "for=\"map-cosine\">Cosine"
       "</label>\n<div class=\"pane\">",
       map_of(stacks, by_sqnr,
              [](const Grading& g, const ErrorMetrics& m) { return g.grade(m.sqnr); }),
-      legend(by_sqnr, [](double at) { return fixed(at, 0) + " dB"; }),
+      legend(by_sqnr, [](double at) { return fixed(at, 1) + " dB"; }),
       "</div>\n<div class=\"pane\">",
       map_of(stacks, by_cosine,
              [](const Grading& g, const ErrorMetrics& m) { return g.grade(nines(m.cosine)); }),

@@ -19,8 +19,7 @@ struct Bar {
 // Heights are square roots: a histogram of weights spans six decades, and its thin ends are what a
 // format loses first.
 std::string bars(std::string_view color, const std::vector<Bar>& all, std::string_view caption,
-                 std::string_view first, std::string_view last) {
-  std::int64_t most = 1;
+                 std::string_view first, std::string_view last, std::int64_t most = 1) {
   for (const Bar& bar : all) most = std::max(most, bar.count);
   std::string rects;
   for (std::size_t i = 0; i < all.size(); ++i) {
@@ -41,18 +40,33 @@ std::string bars(std::string_view color, const std::vector<Bar>& all, std::strin
 std::string power(std::int64_t exponent) { return text("2<sup>", exponent, "</sup>"); }
 std::string plain_power(std::int64_t exponent) { return text("2^", exponent); }
 
-std::string values_of(const ValueHistogram& values) {
-  if (values.counts.empty()) return "";
-  std::vector<Bar> all;
-  for (std::size_t i = 0; i < values.counts.size(); ++i) {
-    const std::int64_t exponent = values.first_exponent + static_cast<std::int64_t>(i);
-    all.push_back({values.counts[i],
-                   text("from ", plain_power(exponent), " to ", plain_power(exponent + 1))});
+// Before and after in the same steps and to the same height, so that they can be compared.
+std::string values_of(const ValueHistogram& before, const ValueHistogram& after) {
+  if (before.counts.empty()) return "";
+  const auto end_of = [](const ValueHistogram& of) {
+    return of.first_exponent + static_cast<std::int64_t>(of.counts.size());
+  };
+  std::int64_t first = before.first_exponent, end = end_of(before), most = 1;
+  if (!after.counts.empty()) {
+    first = std::min<std::int64_t>(first, after.first_exponent);
+    end = std::max(end, end_of(after));
   }
-  const std::string zeros =
-      values.zeros > 0 ? text("; ", grouped(values.zeros), " are zero") : std::string();
-  return bars("b1", all, "Before: how large the values are" + zeros, power(values.first_exponent),
-              power(values.first_exponent + static_cast<std::int64_t>(values.counts.size())));
+  for (const ValueHistogram* const of : {&before, &after})
+    for (const std::int64_t count : of->counts) most = std::max(most, count);
+  const auto drawn = [&](std::string_view color, const ValueHistogram& of, std::string caption) {
+    if (of.counts.empty()) return std::string();
+    std::vector<Bar> all;
+    for (std::int64_t exponent = first; exponent < end; ++exponent) {
+      const std::int64_t at = exponent - of.first_exponent;
+      const bool has = at >= 0 && at < static_cast<std::int64_t>(of.counts.size());
+      all.push_back({has ? of.counts[static_cast<std::size_t>(at)] : 0,
+                     text("from ", plain_power(exponent), " to ", plain_power(exponent + 1))});
+    }
+    if (of.zeros > 0) caption += text("; ", grouped(of.zeros), " are zero");
+    return bars(color, all, caption, power(first), power(end), most);
+  };
+  return drawn("b1", before, "Before: how large the values are") +
+         drawn("b2", after, "After: how large they came back");
 }
 
 // In the order of the values that codes stand for; NaN and Inf, if any, are in the table.
@@ -71,8 +85,8 @@ std::string codes_of(const TensorReport& tensor) {
   for (const auto& [value, count] : used) all.push_back({count, text("code of ", brief(value))});
   const auto unused =
       std::count_if(used.begin(), used.end(), [](const auto& pair) { return pair.second == 0; });
-  return bars("b2", all,
-              text("After: how often each code occurs, by value",
+  return bars("b4", all,
+              text("Codes: how often each occurs, by value",
                    unused > 0 ? text("; ", unused, " of ", used.size(), " never") : ""),
               brief(used.front().first), brief(used.back().first));
 }
@@ -96,10 +110,10 @@ std::string scales_of(const std::vector<std::int64_t>& scales, std::string_view 
 
 std::string hist_of(const TensorReport& tensor) {
   const ErrorMetrics& metrics = tensor.metrics;
-  return text("<div class=\"hist\"><h3 class=\"mono\">", escaped(tensor.name),
-              "</h3><p class=\"soft small\">", fixed(metrics.sqnr, 2), " dB, ",
-              escaped(tensor.preset), ", largest value ", brief(metrics.amax), "</p>\n",
-              values_of(metrics.values), codes_of(tensor),
+  return text("<div class=\"hist\"><h3 class=\"mono\" title=\"", escaped(tensor.name), "\">",
+              escaped(tensor.name), "</h3><p class=\"soft small\">", fixed(metrics.sqnr, 2),
+              " dB, ", escaped(tensor.preset), ", largest value ", brief(metrics.amax), "</p>\n",
+              values_of(metrics.values, tensor.results), codes_of(tensor),
               scales_of(tensor.scale_histogram, "Scales: how large they are"), "</div>\n");
 }
 
@@ -120,7 +134,9 @@ std::string histograms(const CheckpointReport& report) {
     every = text("<div class=\"hist\"><h3>The whole model</h3>\n", every, "</div>\n");
   return text(
       "<section><h2>The worst tensors, before and after</h2><p class=\"soft small\">Heights are "
-      "square roots of counts; the count itself appears under the pointer.</p>\n<div "
+      "square roots of counts; the count itself appears under the pointer. Before and after have "
+      "the "
+      "same steps and the same height.</p>\n<div "
       "class=\"hists\">",
       worst, every, "</div></section>\n");
 }

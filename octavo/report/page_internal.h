@@ -31,6 +31,8 @@ std::string shape_text(const std::vector<std::int64_t>& shape);  // "4096 x 1024
 inline constexpr int kGrades = 8;
 struct Grading {
   double lowest = 0, step = 1;  // grade i begins at lowest + i * step
+  double worst = 0, best = 0;   // of the tensors that have a number
+  bool flat = false;            // all of them are alike, and have one colour
   [[nodiscard]] int grade(double value) const;
 };
 Grading sqnr_grading(const CheckpointReport& report);  // of decibels

@@ -8,10 +8,10 @@ namespace octavo::page {
 std::string style() {
   return R"css(
 :root{color-scheme:light dark;--bg:#f6f7f9;--card:#fff;--ink:#1b2027;--soft:#5b6572;--line:#dfe3e8;--accent:#2463a8;
---bar:#8fb1d6;--bar2:#e2a15e;--warn:#b3261e;--none:#e9ecf0;--shade:#f1f4f7;
+--bar:#8fb1d6;--bar2:#e2a15e;--bar3:#8fb58a;--warn:#b3261e;--none:#e9ecf0;--shade:#f1f4f7;
 --g0:#a51428;--g1:#d6492f;--g2:#ef8a4e;--g3:#fbc374;--g4:#f3ecb8;--g5:#b9dbe8;--g6:#7fb2d5;--g7:#4a7fbb}
 @media(prefers-color-scheme:dark){:root{--bg:#12161b;--card:#1a2027;--ink:#e4e9ef;--soft:#98a3b0;--line:#2c343d;--accent:#79b4f2;
---bar:#4c7fb5;--bar2:#c98745;--warn:#ff8a7d;--none:#252c34;--shade:#20272f;
+--bar:#4c7fb5;--bar2:#c98745;--bar3:#5f8f63;--warn:#ff8a7d;--none:#252c34;--shade:#20272f;
 --g0:#c92a3e;--g1:#dd5a3c;--g2:#e38a51;--g3:#dfae66;--g4:#cfc793;--g5:#8fb6c6;--g6:#5e93ba;--g7:#3d6fa8}}
 *{box-sizing:border-box}
 html{-webkit-text-size-adjust:100%}
@@ -29,6 +29,7 @@ code,.mono{font-family:ui-monospace,SFMono-Regular,Menlo,Consolas,"Liberation Mo
 .card{background:var(--card);border:1px solid var(--line);border-radius:10px;padding:14px 16px;min-width:0}
 .card b{display:block;font-size:1.45rem;line-height:1.25;font-weight:650;font-variant-numeric:tabular-nums;overflow-wrap:anywhere}
 .card span{color:var(--soft);font-size:.84rem;overflow-wrap:anywhere}
+.card .mono{display:-webkit-box;-webkit-line-clamp:3;-webkit-box-orient:vertical;overflow:hidden}
 .card.bad b{color:var(--warn)}
 .parts{display:flex;height:18px;border-radius:5px;overflow:hidden;background:var(--none);margin:8px 0}
 .parts i{display:block;min-width:2px;border-right:1px solid var(--card)}
@@ -55,13 +56,14 @@ code,.mono{font-family:ui-monospace,SFMono-Regular,Menlo,Consolas,"Liberation Mo
 .scale{display:flex;flex-wrap:wrap;gap:2px 14px;font-size:.8rem;color:var(--soft);margin-top:8px}
 .scale i{background:var(--c)}
 .hists{display:grid;grid-template-columns:repeat(auto-fill,minmax(min(100%,390px),1fr));gap:16px;margin-top:12px}
+.hist h3{display:-webkit-box;-webkit-line-clamp:3;-webkit-box-orient:vertical;overflow:hidden}
 .hist{border:1px solid var(--line);border-radius:8px;padding:12px 14px;min-width:0}
 .hist p{margin:2px 0 8px}
 .hist figure{margin:0 0 6px}
 .hist figcaption{font-size:.78rem;color:var(--soft)}
 .hist svg{display:block;width:100%;height:64px}
 .hist .ends{display:flex;justify-content:space-between;font-size:.74rem;color:var(--soft)}
-.b1{fill:var(--bar)}.b2{fill:var(--bar2)}.b3{fill:var(--soft)}
+.b1{fill:var(--bar)}.b2{fill:var(--bar2)}.b3{fill:var(--soft)}.b4{fill:var(--bar3)}
 .tools{display:flex;flex-wrap:wrap;gap:8px 10px;align-items:center;margin:10px 0}
 .tools[hidden]{display:none}
 .tools input,.tools select{font:inherit;font-size:.9rem;padding:5px 10px;border:1px solid var(--line);border-radius:6px;background:var(--bg);color:var(--ink);min-width:0}

@@ -105,7 +105,8 @@ std::string summary(const CheckpointReport& report) {
     const TensorReport& worst = report.tensors[report.worst(1)[0]];
     out += card(fixed(totals.median_sqnr, 1) + " dB", "median SQNR");
     out += card(fixed(worst.metrics.sqnr, 1) + " dB",
-                text("worst SQNR: <span class=\"mono\">", escaped(worst.name), "</span>"));
+                text("worst SQNR: <span class=\"mono\" title=\"", escaped(worst.name), "\">",
+                     escaped(worst.name), "</span>"));
     double cosine = 1;
     for (const TensorReport& tensor : report.tensors)
       if (tensor.measured) cosine = std::min(cosine, tensor.metrics.cosine);

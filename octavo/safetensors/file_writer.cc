@@ -9,6 +9,11 @@
 #include "octavo/safetensors/placement_internal.h"
 
 namespace octavo::safetensors {
+namespace {
+
+constexpr std::uint64_t kWorthAThread = 8U << 20;
+
+}  // namespace
 
 FileWriter::FileWriter(const std::string& path, std::vector<TensorPlan> tensors,
                        const WriteOptions& options)
@@ -17,6 +22,8 @@ FileWriter::FileWriter(const std::string& path, std::vector<TensorPlan> tensors,
       file_(std::string(kOp), path) {
   check_is_no_source();
   file_.reserve(static_cast<std::int64_t>(header_.data_begin + header_.data_bytes));
+  if (options.write_behind > 0 && header_.data_bytes >= kWorthAThread)
+    file_.write_behind(options.write_behind);
   const std::string header_bytes = write_header(header_);
   file_.write_at(0, std::as_bytes(std::span(header_bytes)));
 }

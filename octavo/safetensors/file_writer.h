@@ -24,6 +24,8 @@ namespace octavo::safetensors {
 struct WriteOptions {
   Metadata metadata{};
   std::vector<FileId> sources{};  // FileReader::id() of files that must not be replaced
+  // Memory for a thread that takes the bytes to the disk; 0: they are written by who has them.
+  std::uint64_t write_behind = 0;
 };
 
 class OCTAVO_API FileWriter {

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import operator
 import os
+import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -88,9 +90,9 @@ def quantize_checkpoint(
     share: bool = True,
     scale_rounding: str = "bf16",
     nonfinite: str = "error",
-    shard_bytes: int = 0,
+    shard_bytes: int | str = 0,
     threads: int = 0,
-    max_memory: int = 256 << 20,
+    max_memory: int | str = 256 << 20,
     resume: bool = False,
     progress: OnProgress | None = None,
 ) -> CheckpointReport:
@@ -126,13 +128,30 @@ def quantize_checkpoint(
         share=share,
         bf16_scales=scale_rounding == "bf16",
         clamp_non_finite=nonfinite == "clamp",
-        shard_bytes=shard_bytes,
+        shard_bytes=_size("quantize_checkpoint", "shard_bytes", shard_bytes),
         threads=threads,
-        max_memory=max_memory,
+        max_memory=_size("quantize_checkpoint", "max_memory", max_memory),
         resume=resume,
         progress=progress,
     )
     return CheckpointReport(handle)
+
+
+def _size(op: str, what: str, given: int | str) -> int:
+    """A number of bytes, or what the command line takes: "64M", "5GiB"."""
+    wanted = ", wanted a number of bytes, or a size such as '256M' or '5GiB'"
+    if isinstance(given, str):
+        found = re.fullmatch(r"\s*([0-9]+(?:\.[0-9]+)?)\s?(?:([KMGT])(?:iB|B)?|B)?\s*", given, re.I)
+        if found is None:
+            raise ValueError(f"[{op}] got {what}={given!r}{wanted}")
+        power = " KMGT".index((found[2] or " ").upper())
+        return int(float(found[1]) * 1024**power)
+    if isinstance(given, bool) or not hasattr(given, "__index__"):
+        raise TypeError(f"[{op}] got {what}={given!r}{wanted}")
+    size = operator.index(given)
+    if size < 0:
+        raise ValueError(f"[{op}] got {what}={given!r}{wanted}")
+    return size
 
 
 def _names(what: str, given: Iterable[str]) -> list[str]:
@@ -160,7 +179,7 @@ def convert_checkpoint(
     target: str,
     *,
     threads: int = 0,
-    max_memory: int = 256 << 20,
+    max_memory: int | str = 256 << 20,
     resume: bool = False,
     progress: OnProgress | None = None,
 ) -> dict[str, Any]:
@@ -173,7 +192,7 @@ def convert_checkpoint(
         to=target,
         dtype="",
         threads=threads,
-        max_memory=max_memory,
+        max_memory=_size("convert_checkpoint", "max_memory", max_memory),
         resume=resume,
         clamp_non_finite=False,
         progress=progress,
@@ -187,7 +206,7 @@ def dequantize_checkpoint(
     *,
     nonfinite: str = "error",
     threads: int = 0,
-    max_memory: int = 256 << 20,
+    max_memory: int | str = 256 << 20,
     resume: bool = False,
     progress: OnProgress | None = None,
 ) -> dict[str, Any]:
@@ -207,7 +226,7 @@ def dequantize_checkpoint(
         to="",
         dtype=_DTYPES[dtype],
         threads=threads,
-        max_memory=max_memory,
+        max_memory=_size("dequantize_checkpoint", "max_memory", max_memory),
         resume=resume,
         clamp_non_finite=nonfinite == "clamp",
         progress=progress,

@@ -97,3 +97,11 @@ def test_ctrl_c_stops(model, tmp_path):
         ov.quantize_checkpoint(
             model, tmp_path / "out", recipe="mxfp8", threads=1, progress=interrupt
         )
+
+
+def test_sizes_as_the_command_line_has_them(model, tmp_path):
+    ov.quantize_checkpoint(model, tmp_path / "out", recipe="mxfp8", max_memory="64M", shard_bytes="1 GiB")
+    for wrong, kind in (("lots", ValueError), (-1, ValueError), (2.5, TypeError), (None, TypeError)):
+        with pytest.raises(kind, match=r"\[quantize_checkpoint\] got max_memory=.*256M"):
+            ov.quantize_checkpoint(model, tmp_path / "no", recipe="mxfp8", max_memory=wrong)
+    assert not (tmp_path / "no").exists()

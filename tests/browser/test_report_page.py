@@ -7,6 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -17,6 +18,7 @@ from conftest import find_program  # noqa: E402
 
 LAYERS = 12
 EVIL = "model.layers.3.mlp.<img src=x onerror=alert(1)>\"'.weight"
+LONG = "model.layers.5." + "a_module_of_a_very_long_name" * 6 + ".proj.weight"  # and the worst
 VOID = {"meta", "link", "input", "wbr", "br", "img"}
 
 
@@ -25,6 +27,10 @@ def page(tmp_path_factory) -> Path:
     folder = tmp_path_factory.mktemp("report")
     tensors = tiny_model.llama_weights(LAYERS)
     tensors[EVIL] = tensors["model.layers.3.mlp.up_proj.weight"]
+    # One value of every block is far above the others, of which little is left.
+    uneven = np.random.default_rng(1).standard_normal((256, 256), np.float32)
+    uneven[:, ::32] *= 12
+    tensors[LONG] = tiny_model.bf16(uneven)
     tiny_model.llama(folder / "model", tensors)
     subprocess.run(
         [find_program(), "quantize", folder / "model", "-o", folder / "out", "--recipe", "mxfp4",
@@ -68,6 +74,23 @@ def test_reads_without_a_browser(page):
         assert f"model.layers.{layer}.mlp.down_proj.weight" in outline.text
 
 
+def test_the_worst_is_red_and_the_best_is_blue(page):
+    outline = Outline()
+    outline.feed(page.read_text(encoding="utf-8"))
+    cells = [a for tag, a in outline.tags if tag == "rect" and a.get("class", "").startswith("hit")]
+    first_map = cells[: len(cells) // 2]
+    worst = [a["data-m"] for a in first_map if a["class"] == "hit g0"]
+    assert worst == [LONG.removesuffix(".weight")]
+    assert any(a["class"] == "hit g7" for a in first_map)
+    assert "worst: " in outline.text
+
+
+def test_says_each_thing_once(page):
+    text = page.read_text(encoding="utf-8")
+    for key in ("recipe", "target", "version"):
+        assert text.count(f"<dt>{key}</dt>") == 1
+
+
 @pytest.fixture(scope="module")
 def browser():
     if find_chromium() is None:
@@ -81,11 +104,33 @@ def browser():
 def test_fits_and_is_quiet(browser, page, width, dark):
     shown = browser.open(page.as_uri(), width=width, dark=dark)
     assert shown.evaluate("document.documentElement.scrollWidth") <= width
-    assert shown.evaluate("document.querySelectorAll('#tensors tbody tr').length") == 7 * LAYERS + 1
+    assert shown.evaluate("document.querySelectorAll('#tensors tbody tr').length") == 7 * LAYERS + 2
     background = shown.evaluate("getComputedStyle(document.body).backgroundColor")
     red = int(background.removeprefix("rgb(").split(",")[0])
     assert (red < 64) == dark
+    # Nothing sticks out of its card, whatever its name.
+    wider = "[...document.querySelectorAll('.card, .hist')].filter(c => c.scrollWidth > c.clientWidth)"
+    assert shown.evaluate(wider + ".length") == 0
+    assert shown.evaluate("Math.max(...[...document.querySelectorAll('.card')].map(c => c.offsetHeight))") < 220
     assert shown.problems == []
+
+
+def test_before_and_after_can_be_compared(browser, page):
+    shown = browser.open(page.as_uri())
+    boxes = shown.evaluate(
+        "[...document.querySelectorAll('.hist')].slice(0, 6).map(h => [...h.querySelectorAll('figure')]"
+        ".slice(0, 2).map(f => [f.querySelector('figcaption').textContent.split(':')[0],"
+        " f.querySelector('svg').getAttribute('viewBox'), f.querySelector('.ends').textContent]))"
+    )
+    assert len(boxes) == 6
+    for (before, *axis), (after, *same_axis) in boxes:
+        assert (before, after) == ("Before", "After") and axis == same_axis
+    # One height for both: the largest bar of the two fills the picture.
+    areas = shown.evaluate(
+        "[...document.querySelectorAll('.hist figure')].slice(0, 2).map(f => Math.max("
+        "...[...f.querySelectorAll('rect')].map(r => +r.getAttribute('height'))))"
+    )
+    assert max(areas) == 60
 
 
 def test_sorts_and_searches(browser, page):
