@@ -53,7 +53,7 @@ def test_linear_on_the_device(name, dtype):
     x, dy = torch.randn(192, 256, dtype=dtype), torch.randn(192, 384, dtype=dtype)
     results = []
     for layer, device in ((here, "cpu"), (there, "cuda")):
-        input = x.to(device).requires_grad_()
+        input = x.detach().to(device, copy=True).requires_grad_()
         with te.autocast(enabled=True, recipe=recipe):
             y = layer(input)
         y.backward(dy.to(device))
