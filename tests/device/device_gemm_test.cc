@@ -60,7 +60,7 @@ TEST_F(GemmOnDevice, EverythingIsOnOneDevice) {
 
 TEST_F(GemmOnDevice, WhatADeviceDoesNotOffer) {
   Kernels fewer = *device.api().kernels;
-  fewer.gemm_offered = [](const GemmJob& job) { return job.accumulator == Accumulator::f32; };
+  fewer.gemm_offered = [](const GemmJob& job) { return job.accumulator == Accumulator::native; };
   device.offer(fewer);
   (void)gemm(x_there, w_there);
   refused(ErrorCode::unsupported, "backend 'fake' does not offer this product",
