@@ -170,6 +170,31 @@ def device(result: pathlib.Path) -> str:
     return "\n".join(lines)
 
 
+def device_products(result: pathlib.Path) -> str:
+    data = json.loads(result.read_text())
+    lines = [
+        f"Products on the same card, bfloat16 results, in TFLOP/s and beside torch {data['torch']} in "
+        "the same run (of mxfp8:",
+        "beside activations dequantized and multiplied in bfloat16; octavo folds them in the call):",
+        "",
+        "| M x N x K | per tensor | per row | 1x128 by 128x128 | mxfp8 |",
+        "|---|---|---|---|---|",
+    ]
+    kinds = ("tensor", "row", "1x128 by 128x128", "mxfp8")
+    rows = {(row["m"], row["n"], row["k"], row["scales"]): row for row in data["results"]}
+    for m, n, k in dict.fromkeys(key[:3] for key in rows):
+        cells = (rows[m, n, k, kind] for kind in kinds)
+        shown = " | ".join(f"{row['tflops']:.0f}, {row['ratio']:.2f} x" for row in cells)
+        lines.append(f"| {m} x {n} x {k} | {shown} |")
+    lines += [
+        "",
+        f"`bench/cuda/gemm_bench.py`, kept in [{result.name}]({result.relative_to(ROOT)}). torch's and "
+        "octavo's sums are",
+        "promoted every 128 products; octavo's have the bits that `hopper_fp8` gives on any CPU.",
+    ]
+    return "\n".join(lines)
+
+
 def error(result: pathlib.Path) -> str:
     found = json.loads(result.read_text())["formats"]["e4m3fn"]
     percent = 100 * (found["least"] + found["most"]) / 2
@@ -192,6 +217,7 @@ def filled(readme: str) -> str:
         ("measured quantizers", "quantize", quantizers),
         ("measured products", "gemm", products),
         ("measured device", "h200", device),
+        ("measured on a device: products", "products-h200", device_products),
         ("measured error", "error", error),
     ):
         result = newest(question)

@@ -180,27 +180,19 @@ def output_of(command: list[str]) -> str | None:
         return None
 
 
-PRODUCTS = LOGS / "bench-products.json"
-
-
 def products(stage: Stage) -> None:
     """Products beside torch's, in one process."""
-    PRODUCTS.unlink(missing_ok=True)
     door = next(BUILD.glob("**/libocta*gemm_door.so"), None)
     if door is None or importlib.util.find_spec("torch") is None:
         stage.notes.append("products are left out: " + ("no torch" if door else "not built"))
         return
-    stage.run(
-        "products",
-        [sys.executable, ROOT / "bench" / "cuda" / "gemm_bench.py", door, "--json", PRODUCTS],
-    )
+    name = f"products-h200-{datetime.date.today().isoformat()}.json"
+    result = ROOT / "bench" / "results" / name
+    command = [sys.executable, ROOT / "bench" / "cuda" / "gemm_bench.py", door, "--json", result]
+    stage.run("products", command)
+    if result.exists():
+        shutil.copy(result, LOGS)
     print("".join((LOGS / "bench-products.log").read_text().partition("\n")[2:]), flush=True)
-
-
-def add_products(result: Path) -> None:
-    if PRODUCTS.exists():
-        whole = json.loads(result.read_text()) | {"products": json.loads(PRODUCTS.read_text())}
-        result.write_text(json.dumps(whole, indent=1) + "\n")
 
 
 LARGER = 60  # seconds that the larger matrix may take
@@ -246,7 +238,6 @@ def bench(stage: Stage) -> None:
         peers,
     ]
     if stage.run("join", [*join, "--facts", json.dumps(facts), "--json", result]):
-        add_products(result)
         print("".join((LOGS / "bench-join.log").read_text().partition("\n")[2:]), flush=True)
         stage.notes.append(str(result.relative_to(ROOT)))
         shutil.copy(result, LOGS)

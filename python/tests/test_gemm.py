@@ -316,7 +316,7 @@ BASE = np.zeros(4 * 64, np.float32)
             QW,
             {"accumulator": "int32"},
             ValueError,
-            "[gemm] got accumulator 'int32', wanted float32",
+            "[gemm] got accumulator 'int32', wanted native, float32",
         ),
         (QX, QW, {"accumulator": None}, TypeError, "[gemm] got accumulator of type NoneType"),
         (
