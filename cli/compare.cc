@@ -74,6 +74,7 @@ Command add_compare(CLI::App& program, Globals& globals) {
                       listed(gate_metric_names()) + "; may be repeated")
       ->type_name("LIMIT")
       ->expected(1)
+      ->allow_extra_args(false)
       ->take_all();
   app->add_option("--threads", arguments->threads,
                   "At most so many threads (default 0: every core, or OCTAVO_THREADS)")

@@ -196,6 +196,7 @@ void add_checkpoint_options(CLI::App& app, CheckpointArguments& arguments) {
     app.add_option(name, into, help)
         ->type_name(type)
         ->expected(1)
+        ->allow_extra_args(false)
         ->take_all()
         ->group("Checkpoints");
   };
@@ -260,6 +261,11 @@ int run_quantize_checkpoint(const QuantizeArguments& common, const CheckpointArg
   if (arguments.resume &&
       is_finished(common.output, {{"recipe", options.plan.recipe},
                                   {"target", std::string(name_of(options.plan.target))}})) {
+    // What they ask for went with the run that made the folder.
+    if (!gates.empty() || !arguments.report.empty() || globals.json)
+      refuse("'", cli::shown(common.output),
+             "' is complete, and --fail-if, --report and --json are about a run; octavo compare "
+             "measures it again (--fail-if, --report, --json), or quantize into a new folder");
     say_finished("quantize", common.output);
     return kGood;
   }
@@ -278,7 +284,7 @@ int run_quantize_checkpoint(const QuantizeArguments& common, const CheckpointArg
     CheckpointWatch::die();
   }
   if (!arguments.report.empty()) write_whole_file("quantize", arguments.report, html_of(report));
-  Json json = octavo::json_of(report);
+  Json json = globals.json ? octavo::json_of(report) : Json();
   std::string summary = summary_text(report);
   const bool for_servers =
       options.plan.target != Dialect::comfyui && options.plan.target != Dialect::octavo;

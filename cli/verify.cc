@@ -143,6 +143,7 @@ Command add_verify(CLI::App& program, Globals& globals) {
                   "Whose rules, with commas between: " + listed(loader_names()) + " (default: all)")
       ->type_name("NAMES")
       ->expected(1)
+      ->allow_extra_args(false)
       ->delimiter(',')
       ->take_all();
   app->add_option("--tensor-parallel", arguments->tensor_parallel,

@@ -21,6 +21,7 @@ namespace {
 
 constexpr std::string_view kOp = "quantize";
 constexpr std::uint64_t kMostRecordBytes = 1U << 30;
+constexpr int kRecordVersion = 2;
 
 bool is_leftover(std::string_view name) {
   return name.starts_with('.') && name.ends_with(".octavo-tmp");
@@ -138,19 +139,29 @@ void OutputFolder::load_record(const WorkIdentity& identity) {
       fail(ErrorCode::invalid_argument, kOp, "the work in ", shown_path(path_), " was begun with ",
            what, "; ", fix, ", or remove the folder");
     };
-    if (record_["octavo_progress"].integer_or(0) != 1)
+    if (record_["octavo_progress"].integer_or(0) != kRecordVersion)
       differs("another version of octavo", "finish it with that");
     if (record_["options"].string_or("") != identity.options)
       differs("other options", "give the same ones");
     if (record_["source"].string_or("") != identity.source)
       differs("another source, or the source has changed since", "give the same one");
+    files_ = record_["files"];
+    record_.remove("files");
+    if (!files_.is_object()) files_ = Json::object();
     return;
   }
-  record_.set("octavo_progress", 1);
+  record_.set("octavo_progress", kRecordVersion);
   record_.set("options", identity.options);
   record_.set("source", identity.source);
-  record_.set("files", Json::object());
-  write_whole_file(std::string(kOp), path_of(kProgressFile), record_.dump(0));
+  write_record();
+}
+
+// Files apart from the rest: copies of what is kept of them would be the largest thing in memory.
+void OutputFolder::write_record() const {
+  std::string out = record_.dump(0);
+  out.back() = ',';
+  out += text("\"files\":", files_.dump(0), "}");
+  write_whole_file(std::string(kOp), path_of(kProgressFile), out);
 }
 
 // Temporary files of a process that was killed; this folder is locked, so it is not running.
@@ -165,7 +176,7 @@ void OutputFolder::remove_leftovers() const {
 
 const Json& OutputFolder::finished(const std::string& name) const {
   static const Json kNone;
-  const Json& kept = record_["files"][name];
+  const Json& kept = files_[name];
   if (kept.is_null()) return kNone;
   return kept["is"].string_or("") == finished_state(path_of(name)) ? kept : kNone;
 }
@@ -173,10 +184,8 @@ const Json& OutputFolder::finished(const std::string& name) const {
 void OutputFolder::note_finished(const std::string& name, Json kept) {
   written_.push_back(name);
   kept.set("is", finished_state(path_of(name)));
-  Json files = record_["files"];
-  files.set(name, std::move(kept));
-  record_.set("files", std::move(files));
-  write_whole_file(std::string(kOp), path_of(kProgressFile), record_.dump(0));
+  files_.set(name, std::move(kept));
+  write_record();
 }
 
 void OutputFolder::remove_record() {

@@ -45,13 +45,15 @@ class OutputFolder {
  private:
   void make_or_check(const CheckpointReader& source, bool resume);
   void load_record(const WorkIdentity& identity);
+  void write_record() const;
   void remove_leftovers() const;
 
   std::string path_;
   int lock_ = -1;
   bool has_record_ = false, made_ = false;
   std::vector<std::string> written_;
-  Json record_;
+  Json record_;                  // of what work this is
+  Json files_ = Json::object();  // what is kept of each finished one
 };
 
 // The same name for the same files: what a resumed call compares.

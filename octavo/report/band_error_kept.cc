@@ -1,4 +1,8 @@
 // A TensorError as JSON and back.
+#include <charconv>
+#include <string>
+#include <string_view>
+#include <system_error>
 #include <utility>
 
 #include "octavo/report/band_error.h"
@@ -34,11 +38,43 @@ void for_each_member(Error& error, const Number& number, const Count& count) {
   count("nbytes", error.nbytes);
 }
 
+// Counts as one string, because there are hundreds for every tensor and a number of its own takes
+// thirty times its digits in memory: how many there are, then each, a run of n zeros as -n.
 template <typename Counts>
-Json counts_of(const Counts& counts) {
-  Json out = Json::array();
-  for (const std::int64_t count : counts) out.push(count);
+std::string text_of(const Counts& counts) {
+  std::string out = std::to_string(counts.size());
+  for (std::size_t i = 0; i < counts.size();) {
+    std::size_t end = i;
+    while (end < counts.size() && counts[end] == 0) ++end;
+    out += ' ';
+    if (end > i) {
+      out += '-' + std::to_string(end - i);
+      i = end;
+    } else {
+      out += std::to_string(counts[i++]);
+    }
+  }
   return out;
+}
+
+// Calls set(index, count) for those that are not zero, and returns how many there are. What is not
+// as it was written ends it: the file may be anybody's.
+template <typename Set>
+std::size_t read_counts(std::string_view text, Set&& set) {
+  const char *at = text.data(), *const end = at + text.size();
+  const auto next = [&](std::int64_t& number) {
+    while (at != end && *at == ' ') ++at;
+    const auto [after, problem] = std::from_chars(at, end, number);
+    at = after;
+    return problem == std::errc{};
+  };
+  std::int64_t size = 0, count = 0;
+  if (!next(size) || size < 0 || size > 65536) return 0;
+  for (std::int64_t i = 0; i < size && next(count);) {
+    if (count >= 0) set(static_cast<std::size_t>(i), count);
+    i += count >= 0 ? 1 : count > -65536 ? -count : 65536;
+  }
+  return static_cast<std::size_t>(size);
 }
 
 }  // namespace
@@ -54,10 +90,10 @@ Json TensorError::kept() const {
   for_each_member(
       all, [&](std::string_view name, double value) { out.set(name, value); },
       [&](std::string_view name, std::int64_t value) { out.set(name, value); });
-  out.set("values", counts_of(all.values));
-  out.set("results", counts_of(all.results));
-  out.set("scale_counts", counts_of(all.scale_counts));
-  out.set("codes", counts_of(all.codes));
+  out.set("values", text_of(all.values));
+  out.set("results", text_of(all.results));
+  out.set("scale_counts", text_of(all.scale_counts));
+  out.set("codes", text_of(all.codes));
   return out;
 }
 
@@ -67,11 +103,11 @@ TensorError TensorError::restored(const Json& kept) {
       band, [&](std::string_view name, double& value) { value = kept[name].number_or(0); },
       [&](std::string_view name, std::int64_t& value) { value = kept[name].integer_or(0); });
   const auto fill = [&](std::string_view name, auto& counts) {
-    const std::vector<Json>& from = kept[name].elements();
-    for (std::size_t i = 0; i < counts.size() && i < from.size(); ++i)
-      counts[i] = from[i].integer_or(0);
+    (void)read_counts(kept[name].string_or(""), [&](std::size_t i, std::int64_t count) {
+      if (i < counts.size()) counts[i] = count;
+    });
   };
-  band.codes.resize(std::min<std::size_t>(kept["codes"].elements().size(), 65536));
+  band.codes.resize(read_counts(kept["codes"].string_or(""), [](std::size_t, std::int64_t) {}));
   fill("values", band.values);
   fill("results", band.results);
   fill("scale_counts", band.scale_counts);

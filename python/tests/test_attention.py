@@ -252,3 +252,13 @@ def test_bad_masks_say_what_they_are():
         ov.attention(q, k, v, bias=torch.zeros(16, 16, dtype=torch.float64))
     with pytest.raises(NotImplementedError, match="dropout"):
         te.scaled_dot_product_attention(q, k, v, dropout_p=0.5)
+
+
+def test_second_order_gradients_are_an_error():
+    import octavo.torch as te
+
+    q, k, v = (torch.randn(1, 2, 16, 64, requires_grad=True) for _ in range(3))
+    out = te.scaled_dot_product_attention(q, k, v)
+    (gradient,) = torch.autograd.grad(out.square().sum(), q, create_graph=True)
+    with pytest.raises(RuntimeError, match="differentiate twice"):
+        gradient.square().sum().backward()

@@ -189,10 +189,32 @@ def test_finished_work_is_not_resumed(octavo, model):
     again = octavo.good("quantize", "model", "-o", "out", "--recipe", "fp8-channel", "--resume")
     assert "out is complete" in again.err and again.out == ""
     assert tree(octavo.folder / "out") == before
+    same = ["quantize", "model", "-o", "out", "--recipe", "fp8-channel", "--resume"]
+    for about_a_run in (["--fail-if", "cosine<1"], ["--report", "r.html"], ["--json"]):
+        octavo(*same, *about_a_run).refused(2, "octavo compare")
     octavo("quantize", "model", "-o", "out", "--recipe", "mxfp8", "--resume").refused(1, "out")
     octavo.good("dequantize", "out", "-o", "plain")
     assert "complete" in octavo.good("dequantize", "out", "-o", "plain", "--resume").err
     octavo("dequantize", "out", "-o", "plain", "--dtype", "f32", "--resume").refused(1)
+
+
+def test_options_that_repeat_leave_the_model_alone(octavo, model):
+    octavo.good("quantize", "--include", "mlp", "--exclude", "down", "model", "-o", "out")
+    octavo.good("quantize", "--recipe-for", "mlp=fp8", "--fail-if", "cosine<0.5", "model", "-o", "b")
+    octavo.good("verify", "--for", "vllm", "out")
+    octavo.good("compare", "--fail-if", "cosine<0.5", "model", "out")
+
+
+def test_verify_wants_a_config_of_modelopts_too(octavo, model):
+    octavo.good("quantize", "model", "-o", "out", "--recipe", "nvfp4", "--target", "modelopt")
+    config = octavo.folder / "out" / "config.json"
+    words = json.loads(config.read_text())
+    del words["quantization_config"]
+    config.write_text(json.dumps(words))
+    octavo("verify", "out", "--for", "vllm")  # the side file says it
+    (octavo.folder / "out" / "hf_quant_config.json").unlink()
+    result = octavo("verify", "out", "--for", "vllm")
+    assert result.code == 1 and "loads in" not in result.out
 
 
 def test_subfolders_come_along(octavo, model):
