@@ -1,5 +1,6 @@
 #include "octavo/ops/attention_predict_internal.h"
 
+#include <algorithm>
 #include <cmath>
 
 namespace octavo {
@@ -35,8 +36,13 @@ double score_error(AttentionRung rung, const RangeFacts& facts) {
   const double relative =
       std::hypot(error_of(of_value, facts.q_type), error_of(of_value, facts.k_type));
   // sum_d q_d^2 k_d^2 is at most |q|^2 times the largest of the k_d^2 that a channel has on
-  // average.
-  return scale * relative * std::sqrt(facts.q.row_squares * facts.k_smooth.channel_squares);
+  // average. A key that is longer than others draws weight, and its score is off by more: where a
+  // rung is taken because it is good enough for single rows, the longest key counts, its square
+  // spread over the channels.
+  double squares = facts.k_smooth.channel_squares;
+  if (rung == AttentionRung::bf16 || rung == AttentionRung::f32)
+    squares = std::max(squares, facts.k_smooth.row_squares / facts.head_size);
+  return scale * relative * std::sqrt(facts.q.row_squares * squares);
 }
 
 double p_error(AttentionRung rung) {

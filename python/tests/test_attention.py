@@ -262,3 +262,15 @@ def test_second_order_gradients_are_an_error():
     (gradient,) = torch.autograd.grad(out.square().sum(), q, create_graph=True)
     with pytest.raises(RuntimeError, match="differentiate twice"):
         gradient.square().sum().backward()
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.float32, torch.bfloat16], ids=str)
+def test_auto_keeps_its_promise_where_some_keys_are_long(dtype):
+    """Keys that draw weight have scores that are off by more than others'."""
+    for seed, (queries, keys, size, long, times) in enumerate(
+        [(160, 384, 64, 1, 8), (160, 384, 64, 1, 8), (64, 2048, 128, 3, 6), (64, 512, 64, 2, 12)]
+    ):
+        q, k, v = inputs(1, 1, queries, size, keys=keys, dtype=torch.float32, seed=seed)
+        k[..., 7 : 7 + long, :] *= times
+        q, k, v = (x.to(dtype) for x in (q, k, v))
+        assert failures(ov.attention(q, k, v, out="float32"), exact(q, k, v)) == 0
