@@ -133,6 +133,13 @@ class Recipe:
         if "_made" not in self.__dict__:  # still being made, field by field
             object.__setattr__(self, name, value)
             return
+        if name not in self._names():
+            if type(self).__module__ != __name__:  # a class of the user's may have more
+                object.__setattr__(self, name, value)
+                return
+            raise AttributeError(
+                f"[{type(self).__name__}] has no field {name!r}; it has {', '.join(self._names())}"
+            )
         changed = copy.copy(self)
         changed.__dict__.update({name: value, "_made": None})
         made = changed._checked()

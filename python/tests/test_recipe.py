@@ -135,3 +135,10 @@ def test_all_is_there():
 def test_a_bool_is_no_number(field):
     with pytest.raises(TypeError, match=f"got {field} = True, wanted an integer"):
         DelayedScaling(**{field: True})
+
+
+def test_a_field_that_is_not_there_is_refused():
+    made = MXFP8BlockScaling()
+    with pytest.raises(AttributeError, match="has no field 'fp8_formt'; it has margin, fp8_format"):
+        made.fp8_formt = "x"
+    assert "fp8_formt" not in vars(made)
