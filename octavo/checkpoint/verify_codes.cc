@@ -9,8 +9,6 @@ namespace octavo {
 namespace {
 
 using safetensors::StoredType;
-constexpr auto kV = Loader::vllm, kH = Loader::transformers, kS = Loader::sglang,
-               kT = Loader::trtllm;
 constexpr std::uint64_t kWindow = 1U << 20;
 
 // Codes beyond the finite ones: with the sign taken off they are the largest. A loop without a

@@ -16,6 +16,10 @@
 
 namespace octavo {
 
+// Rules name loaders in lists, so these are short.
+inline constexpr Loader kV = Loader::vllm, kH = Loader::transformers, kS = Loader::sglang,
+                        kT = Loader::trtllm;
+
 // A weight with what rules ask of it.
 struct VerifiedWeight {
   const FoundWeight* found = nullptr;

@@ -11,9 +11,6 @@
 namespace octavo {
 namespace {
 
-constexpr auto kV = Loader::vllm, kH = Loader::transformers, kS = Loader::sglang,
-               kT = Loader::trtllm;
-
 // "model.layers.", 7 and "mlp.up_proj.weight" of one name.
 struct InLayer {
   std::string_view stack;

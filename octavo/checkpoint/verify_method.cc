@@ -8,9 +8,6 @@
 namespace octavo {
 namespace {
 
-constexpr auto kV = Loader::vllm, kH = Loader::transformers, kS = Loader::sglang,
-               kT = Loader::trtllm;
-
 // Matrices of experts, which transformers puts together when it loads them. Seen with 5.17 and
 // compressed-tensors 0.20, with llm-compressor's own files too.
 void check_experts(const VerifyView& view, Findings& out) {

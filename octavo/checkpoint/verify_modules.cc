@@ -6,13 +6,6 @@
 #include "octavo/checkpoint/verify_internal.h"
 
 namespace octavo {
-namespace {
-
-constexpr auto kV = Loader::vllm, kH = Loader::transformers, kS = Loader::sglang,
-               kT = Loader::trtllm;
-
-}  // namespace
-
 void check_fused_schemes(const VerifyView& view, Findings& out) {
   struct First {
     std::string kind, module;

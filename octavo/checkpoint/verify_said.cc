@@ -9,9 +9,6 @@
 namespace octavo {
 namespace {
 
-constexpr auto kV = Loader::vllm, kH = Loader::transformers, kS = Loader::sglang,
-               kT = Loader::trtllm;
-
 bool is_target(std::string_view target, const std::string& module) {
   if (target == "Linear" || target == module) return true;
   if (!target.starts_with("re:")) return false;

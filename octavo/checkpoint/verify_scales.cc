@@ -15,9 +15,9 @@
 namespace octavo {
 namespace {
 
+constexpr float kMost = 1e3F;  // no weight of a model is as large
+
 using safetensors::StoredType;
-constexpr auto kV = Loader::vllm, kH = Loader::transformers, kS = Loader::sglang,
-               kT = Loader::trtllm;
 
 float number_at(const std::byte* bytes, StoredType type) {
   std::uint32_t word = 0;
@@ -119,7 +119,7 @@ void check_scale_powers(const VerifyView& view, Findings& out) {
 
 // A divisor read as a multiplier, or the other way round, makes weights of thousands or more.
 void check_second_level(const VerifyView& view, Findings& out) {
-  constexpr float kMost = 1e3F, kLargestCode = 6.0F;
+  constexpr float kLargestCode = 6.0F;
   for (const VerifiedWeight& weight : view.weights) {
     if (weight.tensor_scale == nullptr) continue;
     float largest = 0;
@@ -134,9 +134,10 @@ void check_second_level(const VerifyView& view, Findings& out) {
 }
 
 // Reciprocals, and scales of another tensor: weights of transformers reach from 2^-10 to some
-// hundreds, and those of one model are within a factor of a hundred of each other.
+// hundreds, and those of one model are within a factor of a hundred of each other; kApart leaves
+// room for forty times that.
 void check_plausible(const VerifyView& view, Findings& out) {
-  constexpr float kMost = 1e3F, kApart = 4096.0F;
+  constexpr float kApart = 4096.0F;
   struct Typical {
     const VerifiedWeight* weight;
     float reach;

@@ -11,8 +11,6 @@
 namespace octavo {
 namespace {
 
-constexpr auto kV = Loader::vllm, kH = Loader::transformers, kS = Loader::sglang,
-               kT = Loader::trtllm;
 constexpr std::array kAll{kV, kH, kS, kT};
 constexpr std::size_t kMostName = 2048;
 

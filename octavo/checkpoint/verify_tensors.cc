@@ -10,9 +10,6 @@ namespace octavo {
 namespace {
 
 using safetensors::StoredType;
-constexpr auto kV = Loader::vllm, kH = Loader::transformers, kS = Loader::sglang,
-               kT = Loader::trtllm;
-
 bool is_loaders(Dialect dialect) {
   return dialect != Dialect::comfyui && dialect != Dialect::octavo;
 }

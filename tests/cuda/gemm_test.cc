@@ -125,7 +125,6 @@ TEST_F(GemmOnTensorCores, NanAndInfCodes) {
 struct FoldedOperand {
   QuantizedTensor tensor;
   int spread = 0;
-  std::int64_t changed = 0;
 };
 
 FoldedOperand folded(const QuantizedTensor& mx, bool by_row) {
@@ -162,7 +161,6 @@ FoldedOperand folded(const QuantizedTensor& mx, bool by_row) {
       const double unit =
           std::ldexp(1.0, std::max(value == 0 ? lowest : std::ilogb(value) - mantissa, lowest));
       const double rounded = std::nearbyint(value / unit) * unit;
-      made.changed += rounded != value;
       unsigned code = 0;
       while (decode(mx.scaling.format, code) != std::fabs(rounded)) ++code;
       static_cast<std::byte*>(codes.data)[row * cols + col] =

@@ -11,11 +11,7 @@
 // added up from k = 0 on in one order, whatever the cut. So the schedule cannot change a bit.
 #pragma once
 
-#ifdef __CUDACC__
-#define OCTAVO_HOST_DEVICE __host__ __device__
-#else
-#define OCTAVO_HOST_DEVICE
-#endif
+#include "octavo/base/macros.h"
 
 namespace octavo::cuda {
 
@@ -36,25 +32,25 @@ struct GemmSchedule {
   // time share operands.
   int strip = 8;
 
-  [[nodiscard]] OCTAVO_HOST_DEVICE constexpr int units() const { return unit_rows * unit_cols; }
-  [[nodiscard]] OCTAVO_HOST_DEVICE constexpr int whole() const { return units() - dealt; }
+  [[nodiscard]] OCTAVO_HD constexpr int units() const { return unit_rows * unit_cols; }
+  [[nodiscard]] OCTAVO_HD constexpr int whole() const { return units() - dealt; }
 
   // Where the dealt part of a cluster begins, and that of the one before ends.
-  [[nodiscard]] OCTAVO_HOST_DEVICE constexpr int dealt_from(int cluster) const {
+  [[nodiscard]] OCTAVO_HD constexpr int dealt_from(int cluster) const {
     return cluster * share + (cluster < more ? cluster : more);
   }
-  [[nodiscard]] OCTAVO_HOST_DEVICE constexpr int waves(int cluster) const {
+  [[nodiscard]] OCTAVO_HD constexpr int waves(int cluster) const {
     return whole() > cluster ? (whole() - cluster - 1) / clusters + 1 : 0;
   }
 
-  [[nodiscard]] OCTAVO_HOST_DEVICE constexpr int items(int cluster) const {
+  [[nodiscard]] OCTAVO_HD constexpr int items(int cluster) const {
     if (dealt == 0) return waves(cluster);
     const int from = dealt_from(cluster), end = dealt_from(cluster + 1);
     return waves(cluster) + (end - 1) / k_blocks - from / k_blocks + 1;
   }
 
   // Item i of a cluster, of items(cluster).
-  [[nodiscard]] OCTAVO_HOST_DEVICE constexpr GemmItem item(int cluster, int i) const {
+  [[nodiscard]] OCTAVO_HD constexpr GemmItem item(int cluster, int i) const {
     if (dealt == 0) return at(cluster + i * clusters, 0, k_blocks);
     const int from = dealt_from(cluster), end = dealt_from(cluster + 1);
     const int first_unit = from / k_blocks, last_unit = end / k_blocks;
@@ -76,7 +72,7 @@ struct GemmSchedule {
   }
 
  private:
-  [[nodiscard]] OCTAVO_HOST_DEVICE constexpr GemmItem at(int unit, int first, int end) const {
+  [[nodiscard]] OCTAVO_HD constexpr GemmItem at(int unit, int first, int end) const {
     const int before = unit / (strip * unit_cols) * strip;
     const int height = unit_rows - before < strip ? unit_rows - before : strip;
     const int within = unit - before * unit_cols;

@@ -13,198 +13,14 @@
 
 #include <cstdint>
 
+#include "octavo/backend/cuda/device/gemm_bring.cuh"
 #include "octavo/backend/cuda/device/gemm_finish.cuh"
+#include "octavo/backend/cuda/device/gemm_ring.cuh"
 #include "octavo/backend/cuda/device/hopper.cuh"
 #include "octavo/backend/cuda/device/wgmma.cuh"
 #include "octavo/backend/cuda/gemm_plan.h"
 
 namespace octavo::cuda {
-
-// With every stage: what it is the beginning of, so that only one thread works out the schedule.
-struct alignas(16) StageNote {
-  int unit_row, unit_col;
-  int first;           // block of K
-  std::uint32_t rest;  // blocks, and in the two highest bits whether sums go on and are unfinished
-
-  static constexpr std::uint32_t kGoesOn = 1u << 31, kUnfinished = 1u << 30;
-  [[nodiscard]] __device__ int blocks() const {
-    return static_cast<int>(rest & ~(kGoesOn | kUnfinished));
-  }
-};
-
-template <Mma kMmaIs, GemmShape kShape, ScaleKind kScalesAre>
-struct GemmKernel {
-  static constexpr Mma kMma = kMmaIs;
-  static constexpr ScaleKind kScales = kScalesAre;
-  static constexpr int kRowGroups = kShape.row_groups, kGroups = kRowGroups * kShape.col_groups,
-                       kRows = kShape.rows(), kCols = kShape.cols, kBlocks = kShape.blocks;
-  static constexpr bool kSharesRows = kShape.shares_rows;
-  static constexpr int kThreads = (kGroups + 1) * 128;
-  static constexpr int kGroupCols = kCols / kShape.col_groups, kSums = kGroupCols / 2;
-  // Runs of products that a warpgroup has under way: two where registers allow it, so that one can
-  // be added up while the tensor cores work at the other.
-  static constexpr int kRuns = kSums <= 32 ? 2 : 1;
-  static constexpr int kKElements = is_fp8(kMma) ? kRowBytes : kRowBytes / 2;
-
-  static constexpr int kRowTile = kRows * kRowBytes, kColTile = kCols * kRowBytes;
-  static constexpr int kStageBytes = kRowTile + kColTile;
-  static constexpr int kScaleBytes = (kRows + kCols) * 4;
-  // Beside the ring: where one warpgroup at a time lays out what it does not store from registers;
-  // barriers; and room to begin at a multiple of 1024.
-  static constexpr int kBesides = kStagedBytes + 512 + 1024;
-  static constexpr int kRing = kStageBytes + kScaleBytes + static_cast<int>(sizeof(StageNote));
-  static constexpr int kStages = (227 * 1024 - kBesides) / kRing;
-  static_assert(kStages >= 3);
-  static constexpr int kSharedBytes = kStages * kRing + kBesides;
-
-  // Registers: those of a block are 64 K, in steps of 8 a thread.
-  static constexpr int kUp = kGroups == 3 ? 152 : 224, kDown = 56;
-  static constexpr bool kMovesRegisters = kGroups == 3 || (kGroups > 1 && kSums == 64);
-
-  // Where a block's tile of an item begins.
-  template <typename Item>
-  __device__ static __forceinline__ int first_row(const Item& item, int rank) {
-    return (kSharesRows ? item.unit_row : item.unit_row * kBlocks + rank) * kRows;
-  }
-  template <typename Item>
-  __device__ static __forceinline__ int first_col(const Item& item, int rank) {
-    return (kSharesRows ? item.unit_col * kBlocks + rank : item.unit_col) * kCols;
-  }
-};
-
-// A stage of the ring, and whether it is an even or an odd time round.
-template <typename Kernel>
-struct RingPlace {
-  int stage = 0;
-  unsigned phase = 0;
-  __device__ __forceinline__ void next() {
-    if (++stage == Kernel::kStages) {
-      stage = 0;
-      phase ^= 1;
-    }
-  }
-};
-
-template <typename Kernel>
-struct GemmRing {
-  SharedAddress tiles, full, empty;
-  SharedAddress staged, laid_out, turns;  // memory for a result; that it is there; whose turn it is
-  float* scales;
-  StageNote* notes;
-  int2* place;  // of the result that is laid out
-
-  __device__ __forceinline__ SharedAddress rows(int stage) const {
-    return tiles + stage * Kernel::kStageBytes;
-  }
-  __device__ __forceinline__ SharedAddress cols(int stage) const {
-    return rows(stage) + Kernel::kRowTile;
-  }
-  __device__ __forceinline__ SharedAddress is_full(int stage) const { return full + 8 * stage; }
-  __device__ __forceinline__ SharedAddress is_empty(int stage) const { return empty + 8 * stage; }
-  __device__ __forceinline__ const float* row_scales(int stage) const {
-    return scales + stage * (Kernel::kRows + Kernel::kCols);
-  }
-  __device__ __forceinline__ const float* col_scales(int stage) const {
-    return row_scales(stage) + Kernel::kRows;
-  }
-};
-
-// Scales of a stage, one for every row of a tile; none where rows share them.
-struct ScaleStrip {
-  const float* from;
-  unsigned bytes;
-
-  __device__ __forceinline__ ScaleStrip(const ScalePlane& plane, int first_row, int rows, int k) {
-    const int there = plane.each == 1 ? min(rows, plane.rows - first_row) : 0;
-    bytes = there > 0 ? static_cast<unsigned>(there) * 4 : 0;
-    from = plane.data + k * plane.pitch + first_row;
-  }
-};
-
-// One thread: operands, scales, and what to do with them.
-template <typename Kernel>
-__device__ __forceinline__ void bring_tiles(const GemmPlan& plan, const GemmRing<Kernel>& ring,
-                                            int cluster, int rank) {
-  constexpr bool kShares = Kernel::kBlocks > 1;
-  constexpr int kAll = (1 << Kernel::kBlocks) - 1;
-  constexpr int kRowShare = kShares && Kernel::kSharesRows ? Kernel::kRows / Kernel::kBlocks : 0,
-                kColShare = kShares && !Kernel::kSharesRows ? Kernel::kCols / Kernel::kBlocks : 0;
-  constexpr ScaleKind kScales = Kernel::kScales;
-  constexpr bool kAtEnd = kScales == ScaleKind::at_end,
-                 kRowScales = kScales != ScaleKind::by_column,
-                 kColScales = kScales != ScaleKind::by_row;
-  prefetch_map(plan.rows_map);
-  prefetch_map(plan.cols_map);
-  RingPlace<Kernel> at;
-  const int items = plan.schedule.items(cluster);
-  for (int i = 0; i < items; ++i) {
-    const GemmItem item = plan.schedule.item(cluster, i);
-    const int first_row = Kernel::first_row(item, rank), first_col = Kernel::first_col(item, rank);
-    for (int block = item.first; block < item.end; ++block, at.next()) {
-      const int k = block * Kernel::kKElements;
-      const SharedAddress full = ring.is_full(at.stage),
-                          rows = ring.rows(at.stage) + rank * kRowShare * kRowBytes,
-                          cols = ring.cols(at.stage) + rank * kColShare * kRowBytes;
-      unsigned bytes = Kernel::kStageBytes;
-      const bool scaled = !kAtEnd || block + 1 == item.end;
-      const ScaleStrip row_scales(plan.row_scales, first_row, Kernel::kRows, kAtEnd ? 0 : block),
-          col_scales(plan.col_scales, first_col, Kernel::kCols, kAtEnd ? 0 : block);
-      if (scaled && kRowScales) bytes += row_scales.bytes;
-      if (scaled && kColScales) bytes += col_scales.bytes;
-      barrier_wait(ring.is_empty(at.stage), at.phase ^ 1);
-      if (block == item.first)
-        ring.notes[at.stage] = {item.unit_row, item.unit_col, item.first,
-                                static_cast<std::uint32_t>(item.end - item.first) |
-                                    (item.goes_on ? StageNote::kGoesOn : 0) |
-                                    (item.unfinished ? StageNote::kUnfinished : 0)};
-      barrier_expect(full, bytes);
-      if constexpr (kRowShare > 0)
-        copy_box_to(rows, plan.rows_map, k, first_row + rank * kRowShare, full, kAll);
-      else
-        copy_box(rows, plan.rows_map, k, first_row, full);
-      if constexpr (kColShare > 0)
-        copy_box_to(cols, plan.cols_map, k, first_col + rank * kColShare, full, kAll);
-      else
-        copy_box(cols, plan.cols_map, k, first_col, full);
-      if (scaled && kRowScales && row_scales.bytes > 0)
-        copy_bytes(shared_address(ring.row_scales(at.stage)), row_scales.from, row_scales.bytes,
-                   full);
-      if (scaled && kColScales && col_scales.bytes > 0)
-        copy_bytes(shared_address(ring.col_scales(at.stage)), col_scales.from, col_scales.bytes,
-                   full);
-    }
-  }
-  barrier_wait(ring.is_empty(at.stage), at.phase ^ 1);
-  ring.notes[at.stage] = {};  // no blocks: the end
-  barrier_arrive(ring.is_full(at.stage));
-}
-
-// Another thread: results, in the order in which warpgroups have their turns.
-template <typename Kernel>
-__device__ __forceinline__ void store_tiles(const GemmPlan& plan, const GemmRing<Kernel>& ring,
-                                            int cluster) {
-  const int items = plan.schedule.items(cluster);
-  int left = items;
-  if (items > 0 && plan.schedule.item(cluster, 0).unfinished) --left;
-  unsigned phase = 0;
-  for (; left > 0; --left) {
-    for (int group = 0; group < Kernel::kGroups; ++group, phase ^= 1) {
-      barrier_wait(ring.laid_out, phase);
-      const int2 at = *ring.place;  // row and column of the plan
-      if (plan.turned) {
-        store_box(plan.out_map, at.x, at.y, ring.staged);
-      } else {
-#pragma unroll
-        for (int box = 0; box < (Kernel::kGroupCols + 63) / 64; ++box)
-          store_box(plan.out_map, at.y + 64 * box, at.x, ring.staged + box * 64 * kRowBytes);
-      }
-      store_commit();
-      stores_read();
-      barrier_arrive(ring.turns + 8 * (group + 1 == Kernel::kGroups ? 0 : group + 1));
-    }
-  }
-  stores_done();
-}
 
 // The one number that a tile has of a plane, a block of K ahead of its use.
 struct LoneScale {
@@ -225,15 +41,6 @@ struct LoneScale {
     return now;
   }
 };
-
-template <typename Kernel>
-__device__ __forceinline__ void release(const GemmRing<Kernel>& ring, int stage, int lane) {
-  if constexpr (Kernel::kBlocks == 1) {
-    if (lane == 0) barrier_arrive(ring.is_empty(stage));
-  } else {
-    if (lane < Kernel::kBlocks) barrier_arrive_at(ring.is_empty(stage), lane);
-  }
-}
 
 // Sums that one cluster leaves for the next, in the order of threads.
 template <int kSums>

@@ -1,0 +1,108 @@
+// The two threads of a block that have the copy engine work for it: one brings operands and scales
+// into the ring, the other stores results.
+#pragma once
+
+#include <cstdint>
+
+#include "octavo/backend/cuda/device/gemm_ring.cuh"
+
+namespace octavo::cuda {
+
+// Scales of a stage, one for every row of a tile; none where rows share them.
+struct ScaleStrip {
+  const float* from;
+  unsigned bytes;
+
+  __device__ __forceinline__ ScaleStrip(const ScalePlane& plane, int first_row, int rows, int k) {
+    const int there = plane.each == 1 ? min(rows, plane.rows - first_row) : 0;
+    bytes = there > 0 ? static_cast<unsigned>(there) * 4 : 0;
+    from = plane.data + k * plane.pitch + first_row;
+  }
+};
+
+// One thread: operands, scales, and what to do with them.
+template <typename Kernel>
+__device__ __forceinline__ void bring_tiles(const GemmPlan& plan, const GemmRing<Kernel>& ring,
+                                            int cluster, int rank) {
+  constexpr bool kShares = Kernel::kBlocks > 1;
+  constexpr int kAll = (1 << Kernel::kBlocks) - 1;
+  constexpr int kRowShare = kShares && Kernel::kSharesRows ? Kernel::kRows / Kernel::kBlocks : 0,
+                kColShare = kShares && !Kernel::kSharesRows ? Kernel::kCols / Kernel::kBlocks : 0;
+  constexpr ScaleKind kScales = Kernel::kScales;
+  constexpr bool kAtEnd = kScales == ScaleKind::at_end,
+                 kRowScales = kScales != ScaleKind::by_column,
+                 kColScales = kScales != ScaleKind::by_row;
+  prefetch_map(plan.rows_map);
+  prefetch_map(plan.cols_map);
+  RingPlace<Kernel> at;
+  const int items = plan.schedule.items(cluster);
+  for (int i = 0; i < items; ++i) {
+    const GemmItem item = plan.schedule.item(cluster, i);
+    const int first_row = Kernel::first_row(item, rank), first_col = Kernel::first_col(item, rank);
+    for (int block = item.first; block < item.end; ++block, at.next()) {
+      const int k = block * Kernel::kKElements;
+      const SharedAddress full = ring.is_full(at.stage),
+                          rows = ring.rows(at.stage) + rank * kRowShare * kRowBytes,
+                          cols = ring.cols(at.stage) + rank * kColShare * kRowBytes;
+      unsigned bytes = Kernel::kStageBytes;
+      const bool scaled = !kAtEnd || block + 1 == item.end;
+      const ScaleStrip row_scales(plan.row_scales, first_row, Kernel::kRows, kAtEnd ? 0 : block),
+          col_scales(plan.col_scales, first_col, Kernel::kCols, kAtEnd ? 0 : block);
+      if (scaled && kRowScales) bytes += row_scales.bytes;
+      if (scaled && kColScales) bytes += col_scales.bytes;
+      barrier_wait(ring.is_empty(at.stage), at.phase ^ 1);
+      if (block == item.first)
+        ring.notes[at.stage] = {item.unit_row, item.unit_col, item.first,
+                                static_cast<std::uint32_t>(item.end - item.first) |
+                                    (item.goes_on ? StageNote::kGoesOn : 0) |
+                                    (item.unfinished ? StageNote::kUnfinished : 0)};
+      barrier_expect(full, bytes);
+      if constexpr (kRowShare > 0)
+        copy_box_to(rows, plan.rows_map, k, first_row + rank * kRowShare, full, kAll);
+      else
+        copy_box(rows, plan.rows_map, k, first_row, full);
+      if constexpr (kColShare > 0)
+        copy_box_to(cols, plan.cols_map, k, first_col + rank * kColShare, full, kAll);
+      else
+        copy_box(cols, plan.cols_map, k, first_col, full);
+      if (scaled && kRowScales && row_scales.bytes > 0)
+        copy_bytes(shared_address(ring.row_scales(at.stage)), row_scales.from, row_scales.bytes,
+                   full);
+      if (scaled && kColScales && col_scales.bytes > 0)
+        copy_bytes(shared_address(ring.col_scales(at.stage)), col_scales.from, col_scales.bytes,
+                   full);
+    }
+  }
+  barrier_wait(ring.is_empty(at.stage), at.phase ^ 1);
+  ring.notes[at.stage] = {};  // no blocks: the end
+  barrier_arrive(ring.is_full(at.stage));
+}
+
+// Another thread: results, in the order in which warpgroups have their turns.
+template <typename Kernel>
+__device__ __forceinline__ void store_tiles(const GemmPlan& plan, const GemmRing<Kernel>& ring,
+                                            int cluster) {
+  const int items = plan.schedule.items(cluster);
+  int left = items;
+  if (items > 0 && plan.schedule.item(cluster, 0).unfinished) --left;
+  unsigned phase = 0;
+  for (; left > 0; --left) {
+    for (int group = 0; group < Kernel::kGroups; ++group, phase ^= 1) {
+      barrier_wait(ring.laid_out, phase);
+      const int2 at = *ring.place;  // row and column of the plan
+      if (plan.turned) {
+        store_box(plan.out_map, at.x, at.y, ring.staged);
+      } else {
+#pragma unroll
+        for (int box = 0; box < (Kernel::kGroupCols + 63) / 64; ++box)
+          store_box(plan.out_map, at.y + 64 * box, at.x, ring.staged + box * 64 * kRowBytes);
+      }
+      store_commit();
+      stores_read();
+      barrier_arrive(ring.turns + 8 * (group + 1 == Kernel::kGroups ? 0 : group + 1));
+    }
+  }
+  stores_done();
+}
+
+}  // namespace octavo::cuda

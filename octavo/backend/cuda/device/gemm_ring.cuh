@@ -1,0 +1,112 @@
+// The ring of stages that a product's operands pass through in shared memory: what a kernel is made
+// of, where its stages are, and what stands in them.
+#pragma once
+
+#include <cstdint>
+
+#include "octavo/backend/cuda/device/gemm_finish.cuh"
+#include "octavo/backend/cuda/device/hopper.cuh"
+#include "octavo/backend/cuda/device/wgmma.cuh"
+#include "octavo/backend/cuda/gemm_plan.h"
+
+namespace octavo::cuda {
+
+// With every stage: what it is the beginning of, so that only one thread works out the schedule.
+struct alignas(16) StageNote {
+  int unit_row, unit_col;
+  int first;           // block of K
+  std::uint32_t rest;  // blocks, and in the two highest bits whether sums go on and are unfinished
+
+  static constexpr std::uint32_t kGoesOn = 1u << 31, kUnfinished = 1u << 30;
+  [[nodiscard]] __device__ int blocks() const {
+    return static_cast<int>(rest & ~(kGoesOn | kUnfinished));
+  }
+};
+
+template <Mma kMmaIs, GemmShape kShape, ScaleKind kScalesAre>
+struct GemmKernel {
+  static constexpr Mma kMma = kMmaIs;
+  static constexpr ScaleKind kScales = kScalesAre;
+  static constexpr int kRowGroups = kShape.row_groups, kGroups = kRowGroups * kShape.col_groups,
+                       kRows = kShape.rows(), kCols = kShape.cols, kBlocks = kShape.blocks;
+  static constexpr bool kSharesRows = kShape.shares_rows;
+  static constexpr int kThreads = (kGroups + 1) * 128;
+  static constexpr int kGroupCols = kCols / kShape.col_groups, kSums = kGroupCols / 2;
+  // Runs of products that a warpgroup has under way: two where registers allow it, so that one can
+  // be added up while the tensor cores work at the other.
+  static constexpr int kRuns = kSums <= 32 ? 2 : 1;
+  static constexpr int kKElements = is_fp8(kMma) ? kRowBytes : kRowBytes / 2;
+
+  static constexpr int kRowTile = kRows * kRowBytes, kColTile = kCols * kRowBytes;
+  static constexpr int kStageBytes = kRowTile + kColTile;
+  static constexpr int kScaleBytes = (kRows + kCols) * 4;
+  // Beside the ring: where one warpgroup at a time lays out what it does not store from registers;
+  // barriers; and room to begin at a multiple of 1024.
+  static constexpr int kBesides = kStagedBytes + 512 + 1024;
+  static constexpr int kRing = kStageBytes + kScaleBytes + static_cast<int>(sizeof(StageNote));
+  static constexpr int kStages = (227 * 1024 - kBesides) / kRing;
+  static_assert(kStages >= 3);
+  static constexpr int kSharedBytes = kStages * kRing + kBesides;
+
+  // Registers: those of a block are 64 K, in steps of 8 a thread.
+  static constexpr int kUp = kGroups == 3 ? 152 : 224, kDown = 56;
+  static constexpr bool kMovesRegisters = kGroups == 3 || (kGroups > 1 && kSums == 64);
+
+  // Where a block's tile of an item begins.
+  template <typename Item>
+  __device__ static __forceinline__ int first_row(const Item& item, int rank) {
+    return (kSharesRows ? item.unit_row : item.unit_row * kBlocks + rank) * kRows;
+  }
+  template <typename Item>
+  __device__ static __forceinline__ int first_col(const Item& item, int rank) {
+    return (kSharesRows ? item.unit_col * kBlocks + rank : item.unit_col) * kCols;
+  }
+};
+
+// A stage of the ring, and whether it is an even or an odd time round.
+template <typename Kernel>
+struct RingPlace {
+  int stage = 0;
+  unsigned phase = 0;
+  __device__ __forceinline__ void next() {
+    if (++stage == Kernel::kStages) {
+      stage = 0;
+      phase ^= 1;
+    }
+  }
+};
+
+template <typename Kernel>
+struct GemmRing {
+  SharedAddress tiles, full, empty;
+  SharedAddress staged, laid_out, turns;  // memory for a result; that it is there; whose turn it is
+  float* scales;
+  StageNote* notes;
+  int2* place;  // of the result that is laid out
+
+  __device__ __forceinline__ SharedAddress rows(int stage) const {
+    return tiles + stage * Kernel::kStageBytes;
+  }
+  __device__ __forceinline__ SharedAddress cols(int stage) const {
+    return rows(stage) + Kernel::kRowTile;
+  }
+  __device__ __forceinline__ SharedAddress is_full(int stage) const { return full + 8 * stage; }
+  __device__ __forceinline__ SharedAddress is_empty(int stage) const { return empty + 8 * stage; }
+  __device__ __forceinline__ const float* row_scales(int stage) const {
+    return scales + stage * (Kernel::kRows + Kernel::kCols);
+  }
+  __device__ __forceinline__ const float* col_scales(int stage) const {
+    return row_scales(stage) + Kernel::kRows;
+  }
+};
+
+template <typename Kernel>
+__device__ __forceinline__ void release(const GemmRing<Kernel>& ring, int stage, int lane) {
+  if constexpr (Kernel::kBlocks == 1) {
+    if (lane == 0) barrier_arrive(ring.is_empty(stage));
+  } else {
+    if (lane < Kernel::kBlocks) barrier_arrive_at(ring.is_empty(stage), lane);
+  }
+}
+
+}  // namespace octavo::cuda
