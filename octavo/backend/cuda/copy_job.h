@@ -32,5 +32,7 @@ CopyJob copy_job(const QuantizeJob& job, bool transposed);
 // A plain job of the usual kind, which the fast kernels take: contiguous f32, bf16 or f16 values to
 // contiguous codes, rounded to nearest even and saturating, poisoned by what is not finite.
 bool is_usual(const QuantizeJob& job);
+// The same in Transformer Engine's arithmetic: NaN keeps its code, and does not count for an amax.
+bool is_usual_te(const QuantizeJob& job);
 
 }  // namespace octavo::cuda

@@ -1,13 +1,48 @@
 #include "octavo/backend/cuda/fast_scale.h"
 
+#include <bit>
+#include <cmath>
+#include <limits>
+
 #include "octavo/format/named_formats.h"
+#include "octavo/scale/peer_scale.h"
 #include "octavo/scale/scale_parts.h"
 
 namespace octavo::cuda {
 
+namespace {
+
+bool te_scale(const ScaleSpec& spec, const Format& element, FastScale* scale) {
+  scale->drops_nan = true;
+  if (spec.format == ScaleFormat::f32) {
+    scale->kind = FastKind::inverse;
+    scale->max = static_cast<float>(max_value(element)) * f32_power_of_two(-spec.margin);
+    scale->largest = te_largest_inv_scale(spec.context);
+    if (is_power_of_two_rule(spec.rule)) scale->kept_bits = 0xFF800000u;
+    return true;
+  }
+  if (spec.format != ScaleFormat::e8m0 || spec.rule != ScaleRule::rceil) return false;
+  scale->kind = FastKind::e8m0;
+  const TileScale infinite = te_e8m0_scale(element, std::numeric_limits<float>::infinity());
+  scale->infinite_bits = infinite.bits;
+  scale->infinite_factor = std::bit_cast<std::uint32_t>(infinite.factor);
+  // The first amax above that of byte 0.
+  const float above = std::nextafter(std::ldexp(static_cast<float>(max_value(element)), -127),
+                                     std::numeric_limits<float>::infinity());
+  if (te_e8m0_scale(element, above).bits == 0)
+    scale->odd_amax = std::bit_cast<std::uint32_t>(above);
+  return true;
+}
+
+}  // namespace
+
 bool fast_scale(const ScaleSpec& spec, const Format& element, FastScale* scale) {
-  if (spec.arith != Arith::octavo || spec.non_finite != NonFinite::poison || spec.min_amax != 0.0F)
+  const bool by_te = spec.arith == Arith::te;
+  if ((!by_te && (spec.arith != Arith::octavo || spec.non_finite != NonFinite::poison)) ||
+      spec.min_amax != 0.0F)
     return false;
+  if (by_te && !te_scale(spec, element, scale)) return false;
+  if (scale->kind == FastKind::inverse) return true;
   const bool power = is_power_of_two_rule(spec.rule);
   if (spec.format == ScaleFormat::e8m0) {
     scale->kind = FastKind::e8m0;

@@ -1,5 +1,6 @@
 // What the fast quantizers need to make a scale, worked out on the host: octavo's own arithmetic,
-// poisoning, e8m0, f32 or two-level scales. device/fast_scale.cuh has the few instructions left.
+// poisoning, e8m0, f32 or two-level scales; and Transformer Engine's for e8m0 and f32, which leave
+// NaN out of the amax. device/fast_scale.cuh has the few instructions left.
 #pragma once
 
 #include <cstdint>
@@ -12,6 +13,7 @@ enum class FastKind : std::uint8_t {
   e8m0,       // a power of two in a byte
   power_f32,  // a power of two in an f32
   quotient,   // amax / max in an f32
+  inverse,    // of what is applied, max / amax, the reciprocal in an f32
   two_level,  // e4m3 times one f32
 };
 
@@ -22,9 +24,17 @@ struct FastScale {
   // amax carries into its exponent there.
   int top_exponent = 0;
   std::uint32_t carry = 0;
-  float max = 1.0F;     // of the element format
+  float max = 1.0F;     // of the element format; over 2^margin where inverse
   float margin = 1.0F;  // 2^margin
   std::uint32_t poison_code = 0;
+
+  bool drops_nan = false;  // from the amax; Inf does not poison then
+  // e8m0, of an amax that is not finite, and the one of Transformer Engine's that has scale 0 only
+  // because its quotient was rounded (docs/numerics/peer-arith.md).
+  std::uint32_t infinite_bits = 0xFF, infinite_factor = 0x7FC00000, odd_amax = 0xFFFFFFFF;
+  // Inverses: bits that are kept of them, and what one beyond f32 is.
+  std::uint32_t kept_bits = 0xFFFFFFFF;
+  float largest = 0.0F;
 };
 
 // False where a general kernel has to do it.

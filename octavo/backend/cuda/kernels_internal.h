@@ -43,6 +43,10 @@ bool quantize_lanes(const Exec&, const QuantizeJob&);       // any scales, usual
 bool requantize_rows(const Exec&, const QuantizeJob&);
 bool quantize_transposed(const Exec&, const QuantizeJob&);
 bool requantize_amax(const Exec&, const QuantizeSource&, AmaxOf, float* amax);
+// Whether the columnwise copy is the rowwise one transposed, to the bit; and that.
+bool can_transpose(const QuantizeJob& job);
+void transpose_quantized(const Exec& exec, const QuantizedMatrix& rows,
+                         const QuantizedMatrix& cols);
 // Two or four bytes an element. Rows of `to` begin at multiples of 16 bytes and end at them.
 void transpose_values(const Exec&, const Matrix& from, const Matrix& to);
 bool dequantize_lanes(const Exec&, const QuantizedMatrix&, const Matrix& values);

@@ -2,6 +2,7 @@
 #include "octavo/backend/cuda/copy_job.h"
 #include "octavo/backend/cuda/kernels_internal.h"
 #include "octavo/backend/cuda/runtime.h"
+#include "octavo/format/named_formats.h"
 
 namespace octavo::cuda {
 
@@ -34,15 +35,28 @@ CopyJob copy_job(const QuantizeJob& job, bool transposed) {
   return copy;
 }
 
-bool is_usual(const QuantizeJob& job) {
+namespace {
+
+bool is_plain(const QuantizeJob& job) {
   const Matrix& values = job.source.values;
   return !job.source.is_quantized() && job.source.producer == nullptr &&
          job.policy == AmaxPolicy::max && !job.hadamard_rowwise && !job.hadamard_columnwise &&
-         job.counts == nullptr && job.given_amax == nullptr && job.scale.arith == Arith::octavo &&
-         job.scale.non_finite == NonFinite::poison &&
+         job.counts == nullptr && job.given_amax == nullptr &&
          job.encode.rounding == Rounding::nearest_even &&
-         job.encode.overflow == Overflow::saturate && job.encode.nan_code == NanCode::signed_ones &&
+         job.encode.overflow == Overflow::saturate &&
          (values.dtype == DType::f32 || values.dtype == DType::bf16 || values.dtype == DType::f16);
+}
+
+}  // namespace
+
+bool is_usual(const QuantizeJob& job) {
+  return is_plain(job) && job.scale.arith == Arith::octavo &&
+         job.scale.non_finite == NonFinite::poison && job.encode.nan_code == NanCode::signed_ones;
+}
+bool is_usual_te(const QuantizeJob& job) {
+  const Format& element = (job.rowwise.wanted() ? job.rowwise : job.columnwise).codes.format;
+  return is_plain(job) && job.scale.arith == Arith::te && (element == e4m3fn || element == e5m2) &&
+         job.encode.nan_code == NanCode::positive_ones;
 }
 
 namespace {
@@ -78,7 +92,8 @@ void quantize_matrix(const Exec& exec, const QuantizeJob& job) {
   if (quantize_produced(exec, job)) return;  // where fuses() said so
   QuantizeJob rest = job;
   Exec inner = exec;
-  const bool amax_first = needs_amax_first(job);
+  const bool transposes = can_transpose(job);
+  const bool amax_first = !transposes && needs_amax_first(job);
   const Scratch found(exec, amax_first ? sizeof(float) : 0);
   if (amax_first) {
     inner.workspace = {};  // taken
@@ -96,6 +111,10 @@ void quantize_matrix(const Exec& exec, const QuantizeJob& job) {
     if (done) {
       rest.rowwise = {};
       rest.counts = nullptr;
+    }
+    if (done && transposes) {
+      transpose_quantized(inner, job.rowwise, job.columnwise);
+      rest.columnwise = {};
     }
   }
   if (rest.amax != nullptr) amax_matrix(inner, job.source, amax_of(job.scale), rest.amax);

@@ -37,8 +37,8 @@ struct ColumnsPlan {
   std::int64_t shared_rows, shared_cols;
 };
 
-// The factors of up to eight blocks, and their scales as bytes. NaN makes NaN of all it is
-// multiplied with, and that is the code of a poisoned block.
+// The factors of up to eight blocks, and their scales as bytes. That of a poisoned block is NaN,
+// which makes NaN of all it is multiplied with.
 template <int kCount>
 __device__ __forceinline__ uint2 made_factors(const FastScale& scale,
                                               const std::uint32_t (&amax)[kCount],
@@ -47,7 +47,7 @@ __device__ __forceinline__ uint2 made_factors(const FastScale& scale,
 #pragma unroll
   for (int i = 0; i < kCount; ++i) {
     const MadeScale made = fast_tile_scale<FastKind::e8m0>(scale, amax[i]);
-    factor[i] = made.poisoned ? __uint_as_float(0x7FC00000u) : made.factor;
+    factor[i] = made.factor;
     bytes[i / 4] |= made.bits << (8 * (i % 4));
   }
   return {bytes[0], bytes[1]};
@@ -130,17 +130,31 @@ __global__ void __launch_bounds__(kThreads, kRows ? 2 : 3)
       x[i] = __ldg(reinterpret_cast<const uint4*>(from + i * plan.from_pitch));
 
   float row_factor[kLaneRows], col_factor[kCols];
+  std::uint32_t row_amax[kLaneRows], col_amax[kCols];
+  column_amaxes<kSource>(x, col_amax);
+  bool cleans = false;
+  if (plan.scale.drops_nan) {
+    std::uint32_t most = 0;
+#pragma unroll
+    for (int c = 0; c < kCols; ++c) most = max(most, col_amax[c]);
+    cleans = __any_sync(0xFFFFFFFFu, most > 0x7F800000u);
+  }
+  if (cleans) {
+    uint4 clean[kLaneRows];
+#pragma unroll
+    for (int i = 0; i < kLaneRows; ++i) clean[i] = without_nan<kSource>(x[i]);
+    column_amaxes<kSource>(clean, col_amax);
+    if constexpr (kRows) row_amaxes<kSource>(clean, row_amax);
+  } else if constexpr (kRows) {
+    row_amaxes<kSource>(x, row_amax);
+  }
   if constexpr (kRows) {
-    std::uint32_t amax[kLaneRows];
-    row_amaxes<kSource>(x, amax);
-    const uint2 bytes = made_factors(plan.scale, amax, row_factor);
+    const uint2 bytes = made_factors(plan.scale, row_amax, row_factor);
     if (across % kLanesOfBlock == 0)
       *reinterpret_cast<uint2*>(&row_bytes[across / kLanesOfBlock][tile_row]) = bytes;
   }
   {
-    std::uint32_t amax[kCols];
-    column_amaxes<kSource>(x, amax);
-    const uint2 bytes = made_factors(plan.scale, amax, col_factor);
+    const uint2 bytes = made_factors(plan.scale, col_amax, col_factor);
     auto* const to = reinterpret_cast<std::uint32_t*>(&col_bytes[down][across * kCols]);
     if (quarter == 0) to[0] = bytes.x;
     if (quarter == 0 && kCols == 8) to[1] = bytes.y;
@@ -246,7 +260,7 @@ bool are_blocks(const QuantizedMatrix& copy) {
 bool quantize_mx_columns(const Exec& exec, const QuantizeJob& job) {
   const Matrix &values = job.source.values, &codes = job.columnwise.codes;
   ColumnsPlan plan{};
-  if (!job.columnwise.wanted() || !is_usual(job) || job.given_inv_scale != nullptr ||
+  if (!job.columnwise.wanted() || (!is_usual(job) && !is_usual_te(job)) || job.given_inv_scale != nullptr ||
       fast_element(codes.format) > FastElement::e5m2 || !are_blocks(job.columnwise) ||
       (job.rowwise.wanted() && (!are_blocks(job.rowwise) || !is_aligned(job.rowwise.codes, 8))) ||
       !fast_scale(job.scale, codes.format, &plan.scale) || plan.scale.kind != FastKind::e8m0 ||

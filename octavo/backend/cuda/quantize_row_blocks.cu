@@ -47,10 +47,16 @@ __global__ void __launch_bounds__(kThreads)
   for (int v = 0; v < 2; ++v)
     if (has[v]) raw[v] = load_raw<kSource>(plan.from + row * plan.from_pitch, lane_at * 2 + v);
 
-  std::uint32_t amax = max(vector_amax<kSource>(raw[0]), vector_amax<kSource>(raw[1]));
+  const auto block_amax = [&](const Raw<kSource>& left, const Raw<kSource>& right) {
+    std::uint32_t amax = max(vector_amax<kSource>(left), vector_amax<kSource>(right));
 #pragma unroll
-  for (int step = 1; step < kLanes; step *= 2)
-    amax = max(amax, __shfl_xor_sync(0xFFFFFFFFu, amax, step));
+    for (int step = 1; step < kLanes; step *= 2)
+      amax = max(amax, __shfl_xor_sync(0xFFFFFFFFu, amax, step));
+    return amax;
+  };
+  std::uint32_t amax = block_amax(raw[0], raw[1]);
+  if (plan.scale.drops_nan && __any_sync(0xFFFFFFFFu, amax > 0x7F800000u))
+    amax = block_amax(without_nan(raw[0]), without_nan(raw[1]));
   const float tensor_scale = kKind == FastKind::two_level ? *plan.tensor_scale : 1.0F;
   const MadeScale made = fast_tile_scale<kKind>(plan.scale, amax, tensor_scale);
 
@@ -149,6 +155,10 @@ bool launch_source(const Exec& exec, const BlockPlan& plan, std::int64_t width,
     if (element == E::e4m3) return launch<kSource, 128, K::quotient, E::e4m3>(exec, plan);
     if (element == E::e5m2) return launch<kSource, 128, K::quotient, E::e5m2>(exec, plan);
   }
+  if (width == 128 && kind == K::inverse) {
+    if (element == E::e4m3) return launch<kSource, 128, K::inverse, E::e4m3>(exec, plan);
+    if (element == E::e5m2) return launch<kSource, 128, K::inverse, E::e5m2>(exec, plan);
+  }
   if (width == 128 && kind == K::power_f32) {
     if (element == E::e4m3) return launch<kSource, 128, K::power_f32, E::e4m3>(exec, plan);
     if (element == E::e5m2) return launch<kSource, 128, K::power_f32, E::e5m2>(exec, plan);
@@ -165,7 +175,7 @@ bool quantize_row_blocks(const Exec& exec, const QuantizeJob& job) {
   const std::int64_t width = job.rowwise.tile.cols;
   VectorPlan vectors;
   BlockPlan plan{};
-  if (!is_usual(job) || job.given_inv_scale != nullptr || job.rowwise.tile.rows != 1 ||
+  if ((!is_usual(job) && !is_usual_te(job)) || job.given_inv_scale != nullptr || job.rowwise.tile.rows != 1 ||
       (width != 16 && width != 32 && width != 128) ||
       !fast_scale(job.scale, codes.format, &plan.scale) || !vector_plan(values, codes, &vectors))
     return false;

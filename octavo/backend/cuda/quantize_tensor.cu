@@ -70,6 +70,7 @@ struct TensorPlan {
   float* scale_to;
   float* amax_out;
   bool keep_nan_sign;
+  bool drops_nan;  // from the amax that is found on the way
 };
 
 // With `signs` NaN keeps the sign of its value; numbers have theirs already.
@@ -94,8 +95,10 @@ __global__ void __launch_bounds__(kThreads) tensor_kernel(const __grid_constant_
     factor = *plan.inv_scale;
     bits = __float_as_uint(1.0F / factor);
   } else {
-    const MadeScale made =
-        fast_tile_scale<FastKind::quotient>(plan.scale, __float_as_uint(*plan.amax));
+    const std::uint32_t amax = __float_as_uint(*plan.amax);
+    const MadeScale made = plan.scale.kind == FastKind::inverse
+                               ? fast_tile_scale<FastKind::inverse>(plan.scale, amax)
+                               : fast_tile_scale<FastKind::quotient>(plan.scale, amax);
     bits = made.bits;
     factor = made.poisoned ? __uint_as_float(0x7FC00000u) : made.factor;
   }
@@ -122,6 +125,13 @@ __global__ void __launch_bounds__(kThreads) tensor_kernel(const __grid_constant_
 #pragma unroll
       for (int u = 0; u < kPairs; ++u)
         mine = max(mine, max(vector_amax<kSource>(raw[u][0]), vector_amax<kSource>(raw[u][1])));
+      if (plan.drops_nan && mine > 0x7F800000u) {
+        mine = 0;
+#pragma unroll
+        for (int u = 0; u < kPairs; ++u)
+          mine = max(mine, max(vector_amax<kSource>(without_nan(raw[u][0])),
+                               vector_amax<kSource>(without_nan(raw[u][1]))));
+      }
       mine = block_amax(mine);
       if (threadIdx.x == 0) raise(plan.amax_out, mine);
     }
@@ -206,18 +216,18 @@ bool quantize_tensor(const Exec& exec, const QuantizeJob& job) {
   }
   TensorPlan plan{};
   if (!job.rowwise.wanted() || job.columnwise.wanted() || !is_whole(job.rowwise) ||
-      !is_usual(plain) || job.rowwise.scales.dtype != DType::f32 ||
+      (!is_usual(plain) && !is_usual_te(plain)) || job.rowwise.scales.dtype != DType::f32 ||
       fast_element(codes.format) > FastElement::e5m2 ||
       !vector_plan(values, codes, &plan.vectors) || plan.vectors.rows > 65535)
     return false;
-  if (!given &&
-      (!fast_scale(job.scale, codes.format, &plan.scale) || plan.scale.kind != FastKind::quotient))
+  if (!given && (!fast_scale(job.scale, codes.format, &plan.scale) ||
+                 (plan.scale.kind != FastKind::quotient && plan.scale.kind != FastKind::inverse)))
     return false;
   const bool look = !given && job.given_amax == nullptr;
   const Scratch found(exec, look ? sizeof(float) : 0);
   if (look) {
     found.clear();
-    (void)amax_lanes(exec, job.source, AmaxOf::all, found.as<float>());
+    (void)amax_lanes(exec, job.source, amax_of(job.scale), found.as<float>());
   }
   plan.from = static_cast<const unsigned char*>(values.data);
   plan.to = static_cast<unsigned char*>(codes.data);
@@ -226,9 +236,11 @@ bool quantize_tensor(const Exec& exec, const QuantizeJob& job) {
   plan.scale_to = static_cast<float*>(job.rowwise.scales.data);
   plan.amax_out = job.amax;
   plan.keep_nan_sign = job.encode.nan_code == NanCode::signed_ones;
-  // The cast finds the amax of everything on its way; one that leaves something out, or is not what
-  // the scale was made from, is looked for apart.
-  if (job.amax != nullptr && (job.given_amax != nullptr || amax_of(job.scale) != AmaxOf::all)) {
+  plan.drops_nan = amax_of(job.scale) == AmaxOf::not_nan;
+  // The cast finds the amax on its way; one that leaves Inf out, or is not what the scale was made
+  // from, is looked for apart.
+  if (job.amax != nullptr &&
+      (job.given_amax != nullptr || amax_of(job.scale) == AmaxOf::only_finite)) {
     plan.amax_out = nullptr;
     amax_matrix(exec, job.source, amax_of(job.scale), job.amax);
   }

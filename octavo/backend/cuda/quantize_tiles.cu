@@ -36,6 +36,21 @@ __device__ __forceinline__ uint2 scaled_codes(const Raw<kSource>& raw, float fac
   return hardware_eight<kE5m2>(u);
 }
 
+// Of the values that a block holds.
+template <FastKind kKind, DType kSource, int kCount>
+__device__ __forceinline__ std::uint32_t held_amax(const Raw<kSource> (&raw)[kCount]) {
+  std::uint32_t amax = 0;
+#pragma unroll
+  for (int i = 0; i < kCount; ++i) amax = max(amax, vector_amax<kSource>(raw[i]));
+  amax = block_amax(amax);
+  if (kKind != FastKind::inverse || amax <= 0x7F800000u) return amax;  // drops NaN
+  amax = 0;
+#pragma unroll
+  for (int i = 0; i < kCount; ++i) amax = max(amax, vector_amax<kSource>(without_nan(raw[i])));
+  __shared__ std::uint32_t again[32];
+  return block_amax(amax, again);
+}
+
 // NaN makes NaN of all it is multiplied with, and that is the code of a poisoned tile.
 template <FastKind kKind>
 __device__ __forceinline__ float stored_factor(const TilePlan& plan, std::uint32_t amax,
@@ -51,27 +66,23 @@ __global__ void __launch_bounds__(most_threads(kSource))
     rows_kernel(const __grid_constant__ TilePlan plan) {
   const std::int64_t row = blockIdx.x;
   const unsigned char* from = plan.from + row * plan.from_pitch;
-  Raw<kSource> raw[kPairs][2] = {};
-  std::uint32_t amax = 0;
+  Raw<kSource> raw[kPairs * 2] = {};
 #pragma unroll
   for (int p = 0; p < kPairs; ++p) {
     const std::int64_t pair = static_cast<std::int64_t>(p) * blockDim.x + threadIdx.x;
 #pragma unroll
     for (int v = 0; v < 2; ++v)
-      if (pair * 2 + v < plan.vectors) raw[p][v] = load_raw<kSource>(from, pair * 2 + v);
+      if (pair * 2 + v < plan.vectors) raw[p * 2 + v] = load_raw<kSource>(from, pair * 2 + v);
   }
-#pragma unroll
-  for (int p = 0; p < kPairs; ++p)
-    amax = max(amax, max(vector_amax<kSource>(raw[p][0]), vector_amax<kSource>(raw[p][1])));
   const float factor =
-      stored_factor<kKind>(plan, block_amax(amax), plan.scales + row * plan.scale_pitch);
+      stored_factor<kKind>(plan, held_amax<kKind>(raw), plan.scales + row * plan.scale_pitch);
   unsigned char* to = plan.to + row * plan.to_pitch;
 #pragma unroll
   for (int p = 0; p < kPairs; ++p) {
     const std::int64_t pair = static_cast<std::int64_t>(p) * blockDim.x + threadIdx.x;
     if (pair * 2 < plan.vectors)
-      store_pair(to, pair, scaled_codes<kSource, kE5m2>(raw[p][0], factor),
-                 scaled_codes<kSource, kE5m2>(raw[p][1], factor), plan.wide,
+      store_pair(to, pair, scaled_codes<kSource, kE5m2>(raw[p * 2], factor),
+                 scaled_codes<kSource, kE5m2>(raw[p * 2 + 1], factor), plan.wide,
                  pair * 2 + 1 < plan.vectors);
   }
 }
@@ -85,15 +96,12 @@ __global__ void __launch_bounds__(kSquareThreads)
   const std::int64_t row = static_cast<std::int64_t>(blockIdx.y) * kSquare + threadIdx.x / kAcross;
   const std::int64_t at = static_cast<std::int64_t>(blockIdx.x) * kAcross + threadIdx.x % kAcross;
   Raw<kSource> raw[kSteps] = {};
-  std::uint32_t amax = 0;
 #pragma unroll
   for (int i = 0; i < kSteps; ++i)
     if (row + i * kDown < plan.rows && at < plan.vectors)
       raw[i] = load_raw<kSource>(plan.from + (row + i * kDown) * plan.from_pitch, at);
-#pragma unroll
-  for (int i = 0; i < kSteps; ++i) amax = max(amax, vector_amax<kSource>(raw[i]));
   const float factor = stored_factor<kKind>(
-      plan, block_amax(amax),
+      plan, held_amax<kKind>(raw),
       plan.scales + blockIdx.y * plan.scale_pitch + blockIdx.x * plan.scale_stride);
 #pragma unroll
   for (int i = 0; i < kSteps; ++i)
@@ -106,7 +114,7 @@ bool tile_plan(const QuantizeJob& job, TilePlan* plan) {
   const Matrix &values = job.source.values, &codes = job.rowwise.codes,
                &scales = job.rowwise.scales;
   VectorPlan vectors;
-  if (!is_usual(job) || job.given_inv_scale != nullptr ||
+  if ((!is_usual(job) && !is_usual_te(job)) || job.given_inv_scale != nullptr ||
       fast_element(codes.format) > FastElement::e5m2 || scales.dtype != DType::f32 ||
       !fast_scale(job.scale, codes.format, &plan->scale) || !vector_plan(values, codes, &vectors))
     return false;
@@ -153,6 +161,9 @@ bool launch_source(const Call& call, bool is_e5m2) {
     return is_e5m2 ? launch<kSource, true, FastKind::quotient>(call)
                    : launch<kSource, false, FastKind::quotient>(call);
 #ifndef OCTAVO_CUDA_ONE_CONFIG
+  if (call.plan.scale.kind == FastKind::inverse)
+    return is_e5m2 ? launch<kSource, true, FastKind::inverse>(call)
+                   : launch<kSource, false, FastKind::inverse>(call);
   if (call.plan.scale.kind == FastKind::power_f32)
     return is_e5m2 ? launch<kSource, true, FastKind::power_f32>(call)
                    : launch<kSource, false, FastKind::power_f32>(call);

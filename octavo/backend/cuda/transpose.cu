@@ -1,5 +1,5 @@
-// Values of a matrix as rows of its transpose, in tiles that meet in shared memory: 16 bytes in, 16
-// bytes out. A vector stands where its number and that of its group of rows say, so that neither
+// Values or codes of a matrix as rows of its transpose, in tiles that meet in shared memory: 16 bytes
+// in, 16 bytes out. A vector stands where its number and that of its group of rows say, so that neither
 // side meets itself in a bank.
 #include "octavo/backend/cuda/kernels_internal.h"
 #include "octavo/backend/cuda/runtime.h"
@@ -67,7 +67,53 @@ void launch(const Exec& exec, const Matrix& from, const Matrix& to) {
   OCTAVO_CUDA_LAUNCHED("transpose_kernel");
 }
 
+__global__ void __launch_bounds__(kThreads)
+    transpose_scales_kernel(const __grid_constant__ Matrix from, const __grid_constant__ Matrix to,
+                            int bytes) {
+  const std::int64_t at = static_cast<std::int64_t>(blockIdx.x) * kThreads + threadIdx.x;
+  if (at >= to.rows * to.cols) return;
+  const std::int64_t row = at / to.cols, col = at % to.cols;
+  const unsigned char* x = static_cast<const unsigned char*>(from.data) + col * from.row_pitch +
+                           row * from.col_stride;
+  unsigned char* y =
+      static_cast<unsigned char*>(to.data) + row * to.row_pitch + col * to.col_stride;
+  if (bytes == 4)
+    *reinterpret_cast<std::uint32_t*>(y) = *reinterpret_cast<const std::uint32_t*>(x);
+  else
+    *y = *x;
+}
+
+bool is_whole(const QuantizedMatrix& copy) {
+  return copy.scales.rows == 1 && copy.scales.cols == 1;
+}
+bool takes_vectors(const Matrix& codes) {
+  return codes.cols % 16 == 0 && codes.row_pitch % 16 == 0 &&
+         reinterpret_cast<std::uintptr_t>(codes.data) % 16 == 0;
+}
+
 }  // namespace
+
+bool can_transpose(const QuantizeJob& job) {
+  const QuantizedMatrix &rows = job.rowwise, &cols = job.columnwise;
+  const bool same_tiles =
+      (is_whole(rows) && is_whole(cols)) ||
+      (rows.tile.rows == rows.tile.cols && rows.tile == cols.tile && rows.tile.rows > 0);
+  const int scale_bytes = element_bytes(rows.scales.dtype, rows.scales.format);
+  return rows.wanted() && cols.wanted() && same_tiles && job.policy == AmaxPolicy::max &&
+         !job.hadamard_rowwise && !job.hadamard_columnwise &&
+         job.encode.rounding == Rounding::nearest_even && rows.tensor_scale == nullptr &&
+         (scale_bytes == 1 || scale_bytes == 4) && rows.codes.format.bits() == 8 &&
+         rows.codes.col_stride == 1 && cols.codes.col_stride == 1 && takes_vectors(cols.codes);
+}
+
+void transpose_quantized(const Exec& exec, const QuantizedMatrix& rows,
+                         const QuantizedMatrix& cols) {
+  launch<std::uint8_t>(exec, rows.codes, cols.codes);
+  const std::int64_t count = cols.scales.rows * cols.scales.cols;
+  transpose_scales_kernel<<<blocks_for(count, kThreads), kThreads, 0, stream_of(exec)>>>(
+      rows.scales, cols.scales, element_bytes(rows.scales.dtype, rows.scales.format));
+  OCTAVO_CUDA_LAUNCHED("transpose_scales_kernel");
+}
 
 void transpose_values(const Exec& exec, const Matrix& from, const Matrix& to) {
   from.dtype == DType::f32 ? launch<std::uint32_t>(exec, from, to)

@@ -86,6 +86,23 @@ __device__ __forceinline__ float any_nan_value(const Raw<kType>& raw, int i) {
   return any_nan_value<kType>(raw.words[i / kEach], i % kEach);
 }
 
+// NaN as zero.
+template <DType kType>
+__device__ __forceinline__ uint4 without_nan(const uint4& words) {
+  const auto cleared = [](std::uint32_t word) {
+    if constexpr (kType == DType::f32) return (word & 0x7FFFFFFFu) > 0x7F800000u ? 0u : word;
+    constexpr unsigned kInfinity = kType == DType::bf16 ? 0x7F807F80u : 0x7C007C00u;
+    return word & ~__vcmpgtu2(word & 0x7FFF7FFFu, kInfinity);
+  };
+  return {cleared(words.x), cleared(words.y), cleared(words.z), cleared(words.w)};
+}
+template <DType kType>
+__device__ __forceinline__ Raw<kType> without_nan(Raw<kType> raw) {
+#pragma unroll
+  for (int i = 0; i < Raw<kType>::kBytes / 16; ++i) raw.words[i] = without_nan<kType>(raw.words[i]);
+  return raw;
+}
+
 // Magnitudes of 16 bits are ordered like integers too, two of them to a word.
 __device__ __forceinline__ unsigned halves_amax(const uint4& words) {
   constexpr unsigned kMask = 0x7FFF7FFFu;
