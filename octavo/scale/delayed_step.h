@@ -76,18 +76,22 @@ OCTAVO_HD inline float window_amax(const DelayedJob& job, const FloatRow& histor
   return result;
 }
 
+OCTAVO_HD inline void set_delayed_scale(const DelayedJob& job, std::int64_t tensor,
+                                        float inv_scale) {
+  job.inv_scale.set(tensor, inv_scale);
+  if (job.scale.data != nullptr) job.scale.set(tensor, 1.0F / inv_scale);
+}
+// From what window_amax found; zero, Inf and NaN leave the scale as it is.
+OCTAVO_HD inline void make_delayed_scale(const DelayedJob& job, std::int64_t tensor, float amax) {
+  if (amax > 0.0F && is_finite(amax))
+    set_delayed_scale(job, tensor, clamped_scale(job.top / amax));
+}
+
 // One tensor. `due`: whether this call makes new scales.
 OCTAVO_HD inline void delayed_step(const DelayedJob& job, std::int64_t tensor, bool due) {
   const FloatRow history = delayed_history(job, tensor);
   if (history[0] == 0.0F) return;  // it has not run
-  if (due) {
-    const float amax = window_amax(job, history);
-    if (amax > 0.0F && is_finite(amax)) {
-      const float inv_scale = clamped_scale(job.top / amax);
-      job.inv_scale.set(tensor, inv_scale);
-      if (job.scale.data != nullptr) job.scale.set(tensor, 1.0F / inv_scale);
-    }
-  }
+  if (due) make_delayed_scale(job, tensor, window_amax(job, history));
   const float newest = history[0];
   for (std::int64_t i = 1; i + 1 < job.length; ++i) history.set(i, history[i + 1]);
   if (job.length > 1) history.set(job.length - 1, newest);
@@ -97,8 +101,7 @@ OCTAVO_HD inline void delayed_step(const DelayedJob& job, std::int64_t tensor, b
 OCTAVO_HD inline void delayed_reset(const DelayedJob& job, std::int64_t tensor) {
   const FloatRow history = delayed_history(job, tensor);
   for (std::int64_t i = 0; i < job.length; ++i) history.set(i, 0.0F);
-  job.inv_scale.set(tensor, 1.0F);
-  if (job.scale.data != nullptr) job.scale.set(tensor, 1.0F);
+  set_delayed_scale(job, tensor, 1.0F);
 }
 
 // All of them, one after the other: what a CPU does.
