@@ -12,7 +12,7 @@ namespace {
 void* allocate(const Exec& exec, std::size_t bytes) {
   const Scope scope(exec);
   void* memory = nullptr;
-  OCTAVO_CUDA_CHECK(cudaMallocAsync(&memory, bytes, stream_of(exec)));
+  OCTAVO_CUDA_CHECK(cudaMallocFromPoolAsync(&memory, bytes, pool_of(exec), stream_of(exec)));
   return memory;
 }
 

@@ -1,5 +1,7 @@
 #include "octavo/backend/cuda/runtime.h"
 
+#include <cstdint>
+#include <mutex>
 #include <string>
 #include <string_view>
 
@@ -58,6 +60,42 @@ Scope::~Scope() {
   if (before_ != device_) (void)cudaSetDevice(before_);
 }
 
+namespace {
+
+// The library's own memory on a device, of which it keeps so much between calls: the device's
+// default pool gives all of it back whenever somebody waits for the device, and memory that has to
+// be mapped anew for every call costs more than most kernels.
+constexpr std::uint64_t kKeptBytes = std::uint64_t{1} << 29;
+constexpr int kMostDevices = 64;
+
+}  // namespace
+
+cudaMemPool_t pool_of(const Exec& exec) {
+  const int device = exec.device.index;
+  static std::mutex guard;
+  static cudaMemPool_t pools[kMostDevices] = {};
+  const std::lock_guard lock(guard);
+  cudaMemPool_t& pool = pools[device % kMostDevices];
+  if (pool == nullptr) {
+    cudaMemPoolProps wanted{};
+    wanted.allocType = cudaMemAllocationTypePinned;
+    wanted.location.type = cudaMemLocationTypeDevice;
+    wanted.location.id = device;
+    // While this thread's stream is captured into a graph, too: this is none of the graph's.
+    cudaStreamCaptureMode mode = cudaStreamCaptureModeRelaxed;
+    OCTAVO_CUDA_CHECK(cudaThreadExchangeStreamCaptureMode(&mode));
+    cudaMemPool_t made = nullptr;
+    cudaError_t status = cudaMemPoolCreate(&made, &wanted);
+    std::uint64_t kept = kKeptBytes;
+    if (status == cudaSuccess)
+      status = cudaMemPoolSetAttribute(made, cudaMemPoolAttrReleaseThreshold, &kept);
+    (void)cudaThreadExchangeStreamCaptureMode(&mode);
+    check_cuda(status, "making a pool of memory", __FILE__, __LINE__);
+    pool = made;
+  }
+  return pool;
+}
+
 Scratch::Scratch(const Exec& exec, std::size_t bytes) : stream_(stream_of(exec)), bytes_(bytes) {
   const auto address = reinterpret_cast<std::uintptr_t>(exec.workspace.data());
   if (exec.workspace.size() >= bytes && address % 16 == 0 && bytes > 0) {
@@ -65,7 +103,7 @@ Scratch::Scratch(const Exec& exec, std::size_t bytes) : stream_(stream_of(exec))
     return;
   }
   if (bytes == 0) return;
-  OCTAVO_CUDA_CHECK(cudaMallocAsync(&memory_, bytes, stream_));
+  OCTAVO_CUDA_CHECK(cudaMallocFromPoolAsync(&memory_, bytes, pool_of(exec), stream_));
   owned_ = true;
 }
 

@@ -34,6 +34,9 @@ class Scope {
   int device_ = 0;
 };
 
+// Where the library's memory on a device comes from.
+cudaMemPool_t pool_of(const Exec& exec);
+
 // Memory in the order of the stream: the caller's workspace where that is large enough.
 class Scratch {
  public:
