@@ -22,14 +22,33 @@ __device__ __forceinline__ std::uint32_t exponent_at(const Matrix& scales, std::
       scales.data)[row * scales.row_pitch + block * scales.col_stride];
 }
 
-// The largest exponent of a row, and the largest distance in any row. A warp a row.
+// The largest exponent of a row, and the largest distance in any row. A warp a row, sixteen bytes a
+// lane where they lie so.
 __global__ void __launch_bounds__(kThreads)
-    survey_kernel(const __grid_constant__ Matrix scales, unsigned char* tops, unsigned* spread) {
+    survey_kernel(const __grid_constant__ Matrix scales, bool vectors, unsigned char* tops,
+                  unsigned* spread) {
   const std::int64_t row =
       static_cast<std::int64_t>(blockIdx.x) * (kThreads / 32) + threadIdx.x / 32;
   if (row >= scales.rows) return;
   unsigned top = 0, bottom = 255;
-  for (std::int64_t block = threadIdx.x % 32; block < scales.cols; block += 32) {
+  const std::int64_t whole = vectors ? scales.cols / 16 * 16 : 0;
+  if (whole > 0) {
+    unsigned tops4 = 0, bottoms4 = 0xFFFFFFFFu;
+    const auto* from = reinterpret_cast<const uint4*>(
+        static_cast<const unsigned char*>(scales.data) + row * scales.row_pitch);
+    for (std::int64_t at = threadIdx.x % 32; at < whole / 16; at += 32) {
+      const uint4 words = __ldg(from + at);
+      tops4 = __vmaxu4(tops4, __vmaxu4(__vmaxu4(words.x, words.y), __vmaxu4(words.z, words.w)));
+      bottoms4 =
+          __vminu4(bottoms4, __vminu4(__vminu4(words.x, words.y), __vminu4(words.z, words.w)));
+    }
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+      top = max(top, tops4 >> 8 * i & 0xFF);
+      bottom = min(bottom, bottoms4 >> 8 * i & 0xFF);
+    }
+  }
+  for (std::int64_t block = whole + threadIdx.x % 32; block < scales.cols; block += 32) {
     const unsigned exponent = exponent_at(scales, row, block);
     top = max(top, exponent);
     bottom = min(bottom, exponent);
@@ -38,7 +57,8 @@ __global__ void __launch_bounds__(kThreads)
   bottom = __reduce_min_sync(0xFFFFFFFFu, bottom);
   if (threadIdx.x % 32 != 0) return;
   tops[row] = static_cast<unsigned char>(top);
-  if (top - bottom > 0) atomicMax(spread, top - bottom);
+  // Most rows have nothing to add, and atomics on one address wait for each other.
+  if (top - bottom > *static_cast<volatile unsigned*>(spread)) atomicMax(spread, top - bottom);
 }
 
 __device__ __forceinline__ float power_of(std::uint32_t code) {  // as of e8m0
@@ -122,7 +142,10 @@ __global__ void __launch_bounds__(kThreads) fold_kernel(const __grid_constant__ 
 void survey_exponents(const Exec& exec, const Matrix& scales, unsigned char* tops,
                       unsigned* spread) {
   survey_kernel<<<blocks_for(scales.rows, kThreads / 32), kThreads, 0, stream_of(exec)>>>(
-      scales, tops, spread);
+      scales,
+      scales.col_stride == 1 && scales.row_pitch % 16 == 0 &&
+          reinterpret_cast<std::uintptr_t>(scales.data) % 16 == 0,
+      tops, spread);
   OCTAVO_CUDA_LAUNCHED("survey_kernel");
 }
 

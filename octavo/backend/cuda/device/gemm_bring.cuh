@@ -1,5 +1,4 @@
-// The two threads of a block that have the copy engine work for it: one brings operands and scales
-// into the ring, the other stores results.
+// The thread of a block that has the copy engine bring operands and scales into the ring.
 #pragma once
 
 #include <cstdint>
@@ -20,7 +19,7 @@ struct ScaleStrip {
   }
 };
 
-// One thread: operands, scales, and what to do with them.
+// Operands, scales, and what to do with them.
 template <typename Kernel>
 __device__ __forceinline__ void bring_tiles(const GemmPlan& plan, const GemmRing<Kernel>& ring,
                                             int cluster, int rank) {
@@ -76,33 +75,6 @@ __device__ __forceinline__ void bring_tiles(const GemmPlan& plan, const GemmRing
   barrier_wait(ring.is_empty(at.stage), at.phase ^ 1);
   ring.notes[at.stage] = {};  // no blocks: the end
   barrier_arrive(ring.is_full(at.stage));
-}
-
-// Another thread: results, in the order in which warpgroups have their turns.
-template <typename Kernel>
-__device__ __forceinline__ void store_tiles(const GemmPlan& plan, const GemmRing<Kernel>& ring,
-                                            int cluster) {
-  const int items = plan.schedule.items(cluster);
-  int left = items;
-  if (items > 0 && plan.schedule.item(cluster, 0).unfinished) --left;
-  unsigned phase = 0;
-  for (; left > 0; --left) {
-    for (int group = 0; group < Kernel::kGroups; ++group, phase ^= 1) {
-      barrier_wait(ring.laid_out, phase);
-      const int2 at = *ring.place;  // row and column of the plan
-      if (plan.turned) {
-        store_box(plan.out_map, at.x, at.y, ring.staged);
-      } else {
-#pragma unroll
-        for (int box = 0; box < (Kernel::kGroupCols + 63) / 64; ++box)
-          store_box(plan.out_map, at.y + 64 * box, at.x, ring.staged + box * 64 * kRowBytes);
-      }
-      store_commit();
-      stores_read();
-      barrier_arrive(ring.turns + 8 * (group + 1 == Kernel::kGroups ? 0 : group + 1));
-    }
-  }
-  stores_done();
 }
 
 }  // namespace octavo::cuda

@@ -20,8 +20,8 @@ __device__ __forceinline__ int not_before(int value) {
   return value;
 }
 
-// Where one warpgroup at a time lays out its result: 64 x 64 f32 sums, or 64 x 128 of 16 bits.
-inline constexpr int kStagedBytes = 64 * 64 * 4;
+// Where a warpgroup lays out its result: 64 rows of 16 bits, or half as many columns of f32 sums.
+constexpr int staged_bytes(int cols) { return 64 * (cols < 64 ? 64 : cols) * 2; }
 
 // Where a warpgroup is: in the result, and among the threads of its block.
 struct FinishAt {
@@ -89,12 +89,12 @@ __device__ __forceinline__ void store_finished(const GemmFinish& finish, std::in
     *reinterpret_cast<__half*>(to) = __float2half_rn(sum);
 }
 
-// Any result: f32 sums pass through shared memory, 64 columns at a time, and come out in the order
+// Any result: f32 sums pass through shared memory, a part of the columns at a time, and come out in the order
 // of the result's rows. Shared memory is swizzled so that neither side meets itself in a bank.
 template <int kCount>
 __device__ __forceinline__ void store_elements(const GemmPlan& plan, const FinishAt& at,
                                                int barrier, const float (&sums)[kCount]) {
-  constexpr int kCols = kCount * 2, kSide = 64, kWidth = kCols < kSide ? kCols : kSide;
+  constexpr int kCols = kCount * 2, kSide = 64, kWidth = staged_bytes(kCols) / kSide / 4;
   auto* const staged = static_cast<float*>(
       __cvta_shared_to_generic(static_cast<unsigned>(not_before(static_cast<int>(at.staged)))));
   const int thread = not_before(at.thread), lane = thread % 32, warp = thread / 32;
@@ -109,12 +109,12 @@ __device__ __forceinline__ void store_elements(const GemmPlan& plan, const Finis
       for (int i = 0; i < 4; ++i) {
         const int row = warp * 16 + lane / 4 + (i < 2 ? 0 : 8), col = 8 * j + lane % 4 * 2 + i % 2;
         const int to = plan.turned ? col * kSide + (row ^ ((col / 2 & 3) * 8))
-                                   : row * kSide + (col ^ ((row & 3) * 8));
-        staged[to] = sums[(half * 8 + j) * 4 + i];
+                                   : row * kWidth + (col ^ ((row & 3) * 8));
+        staged[to] = sums[(half * (kWidth / 8) + j) * 4 + i];
       }
     named_sync(barrier, 128);
-    const int first_row = plan.turned ? at.col + half * kSide : at.row,
-              first_col = plan.turned ? at.row : at.col + half * kSide;
+    const int first_row = plan.turned ? at.col + half * kWidth : at.row,
+              first_col = plan.turned ? at.row : at.col + half * kWidth;
     const int lines = plan.turned ? kWidth : kSide, width = plan.turned ? kSide : kWidth;
 #pragma unroll 1
     for (int line = warp; line < lines; line += 4) {
@@ -124,22 +124,32 @@ __device__ __forceinline__ void store_elements(const GemmPlan& plan, const Finis
       for (int c = lane; c < width; c += 32) {
         const int col = first_col + c;
         if (row < out_rows && col < out_cols)
-          store_finished(plan.finish, row, col, staged[line * kSide + (c ^ swizzle)]);
+          store_finished(plan.finish, row, col, staged[line * width + (c ^ swizzle)]);
       }
     }
   }
   named_sync(barrier, 128);
 }
 
-// One warpgroup after the other, because there is one place to lay out in.
-template <int kGroups, int kCount>
-__device__ __forceinline__ void store_in_turn(const GemmPlan& plan, const FinishAt& at, int group,
-                                              const float (&sums)[kCount]) {
-#pragma unroll 1
-  for (int turn = 0; turn < kGroups; ++turn) {
-    named_sync(kGroups + 1, kGroups * 128);
-    if (turn == group) store_elements(plan, at, 1 + group, sums);
+// 16-bit results that need nothing else: by the copy engine, while the warpgroup goes on.
+template <int kCount>
+__device__ __forceinline__ void store_boxes(const GemmPlan& plan, const FinishAt& at, int barrier,
+                                            const float (&sums)[kCount]) {
+  constexpr int kBoxes = (kCount * 2 + 63) / 64;
+  if (at.thread == 0) stores_read();  // those of the tile before
+  named_sync(barrier, 128);
+  plan.turned ? lay_out<true>(plan, at, sums) : lay_out<false>(plan, at, sums);
+  shared_written();
+  named_sync(barrier, 128);
+  if (at.thread != 0) return;
+  if (plan.turned) {
+    store_box(plan.out_map, at.row, at.col, at.staged);
+  } else {
+#pragma unroll
+    for (int box = 0; box < kBoxes; ++box)
+      store_box(plan.out_map, at.col + 64 * box, at.row, at.staged + box * 64 * kRowBytes);
   }
+  store_commit();
 }
 
 }  // namespace octavo::cuda

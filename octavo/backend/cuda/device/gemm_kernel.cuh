@@ -1,7 +1,6 @@
 // Products on the tensor cores of Hopper. A block has warpgroups that multiply, 64 rows each, and
-// one with two threads for the copy engine: one asks it for operands and scales, which pass through
-// a ring of stages in shared memory, 128 bytes of K each; the other has it store results, for which
-// warpgroups take turns.
+// one thread that asks the copy engine for operands and scales, which pass through a ring of stages
+// in shared memory, 128 bytes of K each.
 //
 // Sums of FP8 products leave the tensor cores after every stage, because those keep 13 bits of them
 // (docs/numerics/gemm.md), and are added up in f32 registers, times their scales where those change
@@ -49,9 +48,10 @@ __device__ __forceinline__ void leave_sums(const GemmPlan& plan, int slot, int t
   float4* to =
       reinterpret_cast<float4*>(plan.partial) + static_cast<std::int64_t>(slot) * 32 * kSums;
 #pragma unroll
-  for (int i = 0; i < kSums / 4; ++i)
-    __stcg(to + i * 128 + thread,
-           make_float4(sums[4 * i], sums[4 * i + 1], sums[4 * i + 2], sums[4 * i + 3]));
+  for (int i = 0; i < kSums / 4; ++i) {
+    const float* four = &sums[4 * i];
+    __stcg(to + i * 128 + thread, make_float4(four[0], four[1], four[2], four[3]));
+  }
   __threadfence();
   named_sync(barrier, 128);
   if (thread == 0)
@@ -78,10 +78,11 @@ __device__ __forceinline__ void take_sums(const GemmPlan& plan, int slot, int th
 #pragma unroll
   for (int i = 0; i < kSums / 4; ++i) {
     const float4 four = __ldcg(from + i * 128 + thread);
-    sums[4 * i] = four.x;
-    sums[4 * i + 1] = four.y;
-    sums[4 * i + 2] = four.z;
-    sums[4 * i + 3] = four.w;
+    float* to = &sums[4 * i];
+    to[0] = four.x;
+    to[1] = four.y;
+    to[2] = four.z;
+    to[3] = four.w;
   }
 }
 
@@ -96,10 +97,11 @@ __device__ __forceinline__ void scale_sums(const GemmPlan& plan, const float* ro
 #pragma unroll
   for (int j = 0; j < kSums / 4; ++j) {
     const float left = lone_col ? col : cols[8 * j], right = lone_col ? col : cols[8 * j + 1];
-    sums[4 * j] *= upper * left;
-    sums[4 * j + 1] *= upper * right;
-    sums[4 * j + 2] *= lower * left;
-    sums[4 * j + 3] *= lower * right;
+    float* four = &sums[4 * j];
+    four[0] *= upper * left;
+    four[1] *= upper * right;
+    four[2] *= lower * left;
+    four[3] *= lower * right;
   }
 }
 
@@ -114,8 +116,10 @@ struct GemmWorker {
   int row_group, col_group;  // of the tile, which the warpgroup has a part of
   int tile_row, tile_col;    // of the thread's first sum
 
-  __device__ __forceinline__ void begin(const RingPlace<Kernel>& at, float (&run)[kSums]) const {
-    barrier_wait(ring.is_full(at.stage), at.phase);
+  // `is_full`: the stage was seen to be.
+  __device__ __forceinline__ void begin(const RingPlace<Kernel>& at, bool is_full,
+                                        float (&run)[kSums]) const {
+    if (!is_full) barrier_wait(ring.is_full(at.stage), at.phase);
     const std::uint64_t rows = operand_at(ring.rows(at.stage) + row_group * kMmaRows * kRowBytes),
                         cols = operand_at(ring.cols(at.stage) +
                                           col_group * Kernel::kGroupCols * kRowBytes);
@@ -127,35 +131,31 @@ struct GemmWorker {
     mma_commit();
   }
 
-  // Adds a run to the sums and gives its stage back. kBehind runs that were begun later may go on.
+  // Adds a run to the sums and gives its stage back, unless `keeps` it. kBehind runs that were begun
+  // later may go on. `lone` is what all columns or all rows are multiplied by.
   template <int kBehind>
-  __device__ __forceinline__ void end(const RingPlace<Kernel>& at, bool last, bool unfinished,
-                                      LoneScale& lone, float (&run)[kSums],
-                                      float (&sums)[kSums]) const {
+  __device__ __forceinline__ void end(const RingPlace<Kernel>& at, float lone, bool keeps,
+                                      float (&run)[kSums], float (&sums)[kSums]) const {
     const float* row_scales = ring.row_scales(at.stage) + tile_row;
     const float* col_scales = ring.col_scales(at.stage) + tile_col;
     float upper = 1.0F, lower = 1.0F;
     if constexpr (kScales == ScaleKind::by_row) {
-      const float col = lone.take(!last);
-      upper = row_scales[0] * col;
-      lower = row_scales[8] * col;
+      upper = row_scales[0] * lone;
+      lower = row_scales[8] * lone;
     } else if constexpr (kScales == ScaleKind::by_column) {
-      upper = lower = lone.take(!last);
+      upper = lower = lone;
     } else if constexpr (kScales == ScaleKind::by_element) {
       upper = row_scales[0];
       lower = row_scales[8];
     }
     mma_wait<kBehind>();
     pin(run);
+    constexpr bool kReadsOn = kScales == ScaleKind::by_column || kScales == ScaleKind::by_element;
+    if (!kReadsOn && !keeps && !LAB_LATE) release(ring, at.stage, lane);
     if constexpr (kScales == ScaleKind::at_end) {
-      if (!last) release(ring, at.stage, lane);
 #pragma unroll
       for (int s = 0; s < kSums; ++s) sums[s] += run[s];
-      if (!last) return;
-      if (!unfinished) scale_sums(plan, row_scales, col_scales, sums);
-      release(ring, at.stage, lane);
     } else if constexpr (kScales == ScaleKind::by_row) {
-      release(ring, at.stage, lane);
 #pragma unroll
       for (int s = 0; s < kSums; ++s)
         sums[s] = __fmaf_rn(run[s], s % 4 < 2 ? upper : lower, sums[s]);
@@ -171,8 +171,9 @@ struct GemmWorker {
         sums[4 * j + 2] = __fmaf_rn(run[4 * j + 2], lower * left, sums[4 * j + 2]);
         sums[4 * j + 3] = __fmaf_rn(run[4 * j + 3], lower * right, sums[4 * j + 3]);
       }
-      release(ring, at.stage, lane);
     }
+    if (kReadsOn && !LAB_LATE) release(ring, at.stage, lane);
+    if (LAB_PIN) pin(sums);  // before the next run begins: it has the registers of this one
   }
 };
 
@@ -180,7 +181,6 @@ template <typename Kernel>
 __device__ __forceinline__ void multiply_tiles(const GemmPlan& plan, const GemmRing<Kernel>& ring,
                                                int cluster, int rank, int group, FinishAt finish) {
   constexpr ScaleKind kScales = Kernel::kScales;
-  constexpr int kSums = Kernel::kSums;
   const int thread = finish.thread, lane = thread % 32;
   const int row_group = group % Kernel::kRowGroups, col_group = group / Kernel::kRowGroups;
   const GemmWorker<Kernel> worker{plan,
@@ -191,6 +191,7 @@ __device__ __forceinline__ void multiply_tiles(const GemmPlan& plan, const GemmR
                                   row_group * kMmaRows + thread / 32 * 16 + lane / 4,
                                   col_group * Kernel::kGroupCols + lane % 4 * 2};
   const int slot = (cluster * Kernel::kBlocks + rank) * Kernel::kGroups + group;
+  constexpr int kSums = Kernel::kSums;
   float runs[Kernel::kRuns][kSums];
 #pragma unroll
   for (int r = 0; r < Kernel::kRuns; ++r)
@@ -198,7 +199,6 @@ __device__ __forceinline__ void multiply_tiles(const GemmPlan& plan, const GemmR
     for (int i = 0; i < kSums; ++i) runs[r][i] = 0.0F;
 
   RingPlace<Kernel> at;
-  unsigned turn = 0;
   while (true) {
     barrier_wait(ring.is_full(at.stage), at.phase);
     const StageNote note = ring.notes[at.stage];
@@ -225,28 +225,47 @@ __device__ __forceinline__ void multiply_tiles(const GemmPlan& plan, const GemmR
                    kScales == ScaleKind::by_row ? Kernel::first_col(note, rank)
                                                 : Kernel::first_row(note, rank),
                    kScales == ScaleKind::at_end ? 0 : note.first);
+    constexpr bool kAtEnd = kScales == ScaleKind::at_end;
+    int used = -1;  // the last stage, which has the scales where they are at the end
     if constexpr (Kernel::kRuns == 2) {
       // Four stages at a time, one run ahead. None is under way where the loop begins again: the
       // compiler would make each of them wait.
       constexpr int kAtOnce = 4;
       for (; left >= kAtOnce; left -= kAtOnce) {
         RingPlace<Kernel> ahead = at;
-        worker.begin(ahead, runs[0]);
+        worker.begin(ahead, false, runs[0]);
 #pragma unroll
         for (int j = 0; j < kAtOnce; ++j, at.next()) {
+          const bool last = j + 1 == kAtOnce && left == kAtOnce;
+          used = at.stage;
           if (j + 1 < kAtOnce) {
             ahead.next();
-            worker.begin(ahead, runs[(j + 1) % 2]);
-            worker.template end<1>(at, false, unfinished, lone, runs[j % 2], sums);
+            worker.begin(ahead, false, runs[(j + 1) % 2]);
+            worker.template end<1>(at, lone.take(!last), false, runs[j % 2], sums);
           } else {
-            worker.template end<0>(at, left == kAtOnce, unfinished, lone, runs[j % 2], sums);
+            worker.template end<0>(at, lone.take(!last), kAtEnd && last, runs[j % 2], sums);
           }
+          if (LAB_LATE && !(kAtEnd && last)) release(ring, at.stage, lane);
         }
       }
     }
-    for (; left > 0; --left, at.next()) {
-      worker.begin(at, runs[0]);
-      worker.template end<0>(at, left == 1, unfinished, lone, runs[0], sums);
+    bool is_full = false;
+    for (; left > 0; --left) {
+      const RingPlace<Kernel> now = at;
+      worker.begin(now, is_full, runs[0]);
+      if (LAB_LATE && used >= 0 && Kernel::kRuns == 1) release(ring, used, lane);
+      used = now.stage;
+      at.next();
+      if (LAB_PEEK) is_full = barrier_over(ring.is_full(at.stage), at.phase);
+      worker.template end<0>(now, lone.take(left > 1), kAtEnd && left == 1, runs[0], sums);
+      if (LAB_LATE && Kernel::kRuns == 2 && !(kAtEnd && left == 1)) release(ring, now.stage, lane);
+    }
+    if (LAB_LATE && !kAtEnd && used >= 0 && Kernel::kRuns == 1) release(ring, used, lane);
+    if (kAtEnd && used >= 0) {  // the last stage has the scales
+      if (!unfinished)
+        scale_sums(plan, ring.row_scales(used) + worker.tile_row,
+                   ring.col_scales(used) + worker.tile_col, sums);
+      release(ring, used, lane);
     }
     if (unfinished) {
       leave_sums(plan, slot, thread, 1 + group, sums);
@@ -254,17 +273,12 @@ __device__ __forceinline__ void multiply_tiles(const GemmPlan& plan, const GemmR
     }
     finish.row = first_row;
     finish.col = Kernel::first_col(note, rank) + col_group * Kernel::kGroupCols;
-    if (!plan.stores_boxes) {
-      store_in_turn<Kernel::kGroups>(plan, finish, group, sums);
-      continue;
-    }
-    barrier_wait(ring.turns + 8 * group, turn);
-    turn ^= 1;
-    plan.turned ? lay_out<true>(plan, finish, sums) : lay_out<false>(plan, finish, sums);
-    if (thread == 0) *ring.place = make_int2(finish.row, finish.col);
-    shared_written();
-    barrier_arrive(ring.laid_out);
+    if (plan.stores_boxes)
+      store_boxes(plan, finish, 1 + group, sums);
+    else
+      store_elements(plan, finish, 1 + group, sums);
   }
+  if (plan.stores_boxes && thread == 0) stores_done();
 }
 
 template <typename Kernel>
@@ -275,7 +289,7 @@ __global__ void __launch_bounds__(Kernel::kThreads, 1)
   extern __shared__ unsigned char memory[];
   const SharedAddress start = shared_address(memory), aligned = (start + 1023) & ~1023u;
   unsigned char* const base = memory + (aligned - start);
-  constexpr int kTiles = Kernel::kStages * Kernel::kStageBytes, kScales = kTiles + kStagedBytes,
+  constexpr int kTiles = Kernel::kStages * Kernel::kStageBytes, kScales = kTiles + Kernel::kStaged,
                 kNotes = kScales + Kernel::kStages * Kernel::kScaleBytes;
   GemmRing<Kernel> ring;
   ring.tiles = aligned;
@@ -283,10 +297,6 @@ __global__ void __launch_bounds__(Kernel::kThreads, 1)
   ring.notes = reinterpret_cast<StageNote*>(base + kNotes);
   ring.full = aligned + kNotes + Kernel::kStages * static_cast<int>(sizeof(StageNote));
   ring.empty = ring.full + 8 * Kernel::kStages;
-  ring.laid_out = ring.empty + 8 * Kernel::kStages;
-  ring.turns = ring.laid_out + 8;
-  ring.staged = aligned + kTiles;
-  ring.place = reinterpret_cast<int2*>(base + (ring.turns - aligned) + 8 * Kernel::kGroups);
 
   const int thread = static_cast<int>(threadIdx.x);
   const int rank = Kernel::kBlocks > 1 ? static_cast<int>(rank_in_cluster()) : 0;
@@ -296,9 +306,6 @@ __global__ void __launch_bounds__(Kernel::kThreads, 1)
       barrier_init(ring.is_full(stage), 1);
       barrier_init(ring.is_empty(stage), Kernel::kGroups * 4 * Kernel::kBlocks);
     }
-    barrier_init(ring.laid_out, 128);
-    for (int group = 0; group < Kernel::kGroups; ++group) barrier_init(ring.turns + 8 * group, 1);
-    barrier_arrive(ring.turns);  // the first one's
     barriers_ready();
   }
   if constexpr (Kernel::kBlocks > 1)
@@ -310,12 +317,11 @@ __global__ void __launch_bounds__(Kernel::kThreads, 1)
   if (group == Kernel::kGroups) {
     if constexpr (Kernel::kMovesRegisters) registers_down<Kernel::kDown>();
     if (thread % 128 == 0) bring_tiles(plan, ring, cluster, rank);
-    if (thread % 128 == 32 && plan.stores_boxes) store_tiles(plan, ring, cluster);
   } else {
     if constexpr (Kernel::kMovesRegisters) registers_up<Kernel::kUp>();
     FinishAt finish;
     finish.thread = thread % 128;
-    finish.staged = ring.staged;
+    finish.staged = aligned + kTiles + group * (Kernel::kStaged / Kernel::kGroups);
     multiply_tiles(plan, ring, cluster, rank, group, finish);
   }
   // A block must be there while others of its cluster write to it or arrive at its barriers.

@@ -40,9 +40,10 @@ struct GemmKernel {
   static constexpr int kRowTile = kRows * kRowBytes, kColTile = kCols * kRowBytes;
   static constexpr int kStageBytes = kRowTile + kColTile;
   static constexpr int kScaleBytes = (kRows + kCols) * 4;
-  // Beside the ring: where one warpgroup at a time lays out what it does not store from registers;
-  // barriers; and room to begin at a multiple of 1024.
-  static constexpr int kBesides = kStagedBytes + 512 + 1024;
+  // Beside the ring: where every warpgroup lays out its result; barriers; and room to begin at a
+  // multiple of 1024.
+  static constexpr int kStaged = kGroups * staged_bytes(kGroupCols);
+  static constexpr int kBesides = kStaged + 512 + 1024;
   static constexpr int kRing = kStageBytes + kScaleBytes + static_cast<int>(sizeof(StageNote));
   static constexpr int kStages = (227 * 1024 - kBesides) / kRing;
   static_assert(kStages >= 3);
@@ -79,10 +80,8 @@ struct RingPlace {
 template <typename Kernel>
 struct GemmRing {
   SharedAddress tiles, full, empty;
-  SharedAddress staged, laid_out, turns;  // memory for a result; that it is there; whose turn it is
   float* scales;
   StageNote* notes;
-  int2* place;  // of the result that is laid out
 
   __device__ __forceinline__ SharedAddress rows(int stage) const {
     return tiles + stage * Kernel::kStageBytes;

@@ -65,6 +65,18 @@ __device__ __forceinline__ void barrier_wait(SharedAddress barrier, unsigned par
       "r"(parity)
       : "memory");
 }
+// Whether waiting is over, without waiting.
+__device__ __forceinline__ bool barrier_over(SharedAddress barrier, unsigned parity) {
+  unsigned over;
+  asm volatile(
+      "{\n.reg .pred done;\n"
+      "mbarrier.test_wait.parity.shared::cta.b64 done, [%1], %2;\n"
+      "selp.u32 %0, 1, 0, done;\n}"
+      : "=r"(over)
+      : "r"(barrier), "r"(parity)
+      : "memory");
+  return over != 0;
+}
 // Of `threads` threads of the block, by number; 0 is __syncthreads().
 __device__ __forceinline__ void named_sync(int barrier, int threads) {
   asm volatile("bar.sync %0, %1;" ::"r"(barrier), "r"(threads) : "memory");
