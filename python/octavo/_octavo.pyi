@@ -619,9 +619,13 @@ class LinearSaved:
     def x_nbytes(self) -> int:
         """Of x, as it is kept."""
 
-    @property
-    def keeps_values(self) -> bool:
-        """Whether it shares memory with the tensors of forward."""
+    def take_parts(self) -> list[tuple[str, Tensor]]:
+        """All memory that backward reads, by name; it has none then."""
+
+    def with_parts(self, places: Sequence[tuple[int, Sequence[int], object]]) -> LinearSaved:
+        """
+        With that memory, by address, strides in bytes and owner, in the order of take_parts.
+        """
 
 def linear_forward(x: Tensor, weight: Tensor | QuantizedTensor, made_with: Recipe | None, bias: Tensor | None, *, needs: tuple[bool, bool, bool], training: bool, is_first_microbatch: bool | None, quantizers: ModuleQuantizers, cache: WeightCache, accumulator: str = 'native', allocate: object | None = None, stream: int = 0) -> tuple[Tensor, LinearSaved]:
     """

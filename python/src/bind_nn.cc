@@ -17,6 +17,7 @@
 #include <variant>
 
 #include "bind.h"
+#include "octavo/base/error.h"
 #include "octavo/nn/linear_pass.h"
 #include "octavo/nn/quantized_weight.h"
 #include "octavo/ops/gemm.h"
@@ -131,6 +132,32 @@ std::tuple<Gradient, Gradient, Gradient> backward(const SharedTensor& dy,
   return {share_if_there(found.dx), share_if_there(found.dw), share_if_there(found.db)};
 }
 
+std::vector<std::pair<std::string, SharedTensor>> take_parts(LinearSaved& saved) {
+  std::vector<std::pair<std::string, SharedTensor>> parts;
+  for (const LinearSaved::Part& part : saved.take_parts())
+    parts.emplace_back(part.name, share(part.tensor));
+  return parts;
+}
+
+// Where a part lies now: its address, its strides in bytes, and who owns it.
+using Place = std::tuple<std::uintptr_t, std::vector<std::int64_t>, nb::object>;
+
+std::shared_ptr<LinearSaved> with_parts(const LinearSaved& saved,
+                                        const std::vector<Place>& places) {
+  std::vector<Tensor> parts;
+  for (const auto& layout : saved.taken) {
+    if (!layout || parts.size() == places.size()) continue;
+    const auto& [address, strides, owner] = places[parts.size()];
+    View view = *layout;
+    view.data = reinterpret_cast<void*>(address);
+    if (is_value(view.dtype)) view.strides = Shape(std::span<const std::int64_t>(strides));
+    parts.push_back(Tensor::adopt(view, kept_alive(owner)));
+  }
+  check(parts.size() == places.size(), ErrorCode::invalid_argument, "Linear", "got ", places.size(),
+        " parts of what forward kept, wanted ", parts.size());
+  return {new LinearSaved(saved.with_parts(parts)), &let_go};
+}
+
 void bind_sets(nb::module_& module) {
   nb::class_<QuantizerSet>(module, "QuantizerSet", "The quantizers of a module and a direction.")
       .def("__len__", &QuantizerSet::size)
@@ -206,12 +233,9 @@ void bind_nn(nb::module_& module) {
       .def(nb::init<>());
   nb::class_<LinearSaved>(module, "LinearSaved", "What a backward of Linear needs.")
       .def_prop_ro("x_nbytes", &LinearSaved::x_nbytes, "Of x, as it is kept.")
-      .def_prop_ro(
-          "keeps_values",
-          [](const LinearSaved& self) {
-            return self.x.view().data != nullptr || self.weight.values.view().data != nullptr;
-          },
-          "Whether it shares memory with the tensors of forward.");
+      .def("take_parts", &take_parts, "All memory that backward reads, by name; it has none then.")
+      .def("with_parts", &with_parts, nb::arg("places"),
+           "With that memory, by address, strides in bytes and owner, in the order of take_parts.");
   module.def("linear_forward", &forward, nb::arg("x"), nb::arg("weight"),
              nb::arg("made_with").none(), nb::arg("bias").none(), nb::kw_only(), nb::arg("needs"),
              nb::arg("training"), nb::arg("is_first_microbatch").none(), nb::arg("quantizers"),

@@ -26,6 +26,7 @@ from octavo.torch._available import (
     is_mxfp8_available,
     is_nvfp4_available,
 )
+from octavo.torch._checkpoint import checkpoint
 from octavo.torch._dtype import DType
 from octavo.torch._scopes import (
     autocast,
@@ -74,6 +75,7 @@ __all__ = [
     "QuantizedTensor",
     "Quantizer",
     "autocast",
+    "checkpoint",
     "fp8_autocast",
     "fp8_model_init",
     "get_default_recipe",

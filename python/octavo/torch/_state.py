@@ -28,7 +28,7 @@ State = dict[str, torch.Tensor]
 def shared(x: torch.Tensor, op: str) -> _octavo.Tensor:
     """A tensor's memory for the library, which keeps the tensor alive."""
     array = TORCH.describe(x, op)
-    return _octavo.Tensor.borrow(array.view(value_kind(array, op)), x)
+    return _octavo.Tensor.borrow(array.view(value_kind(array, op)), array.obj)
 
 
 def warn(message: str) -> None:
