@@ -21,6 +21,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from octavo import _octavo
+from octavo._arguments import flag, flags, function_or_none, real, whole, wrong_type
 from octavo.quantizers import Quantizer
 
 __all__ = [
@@ -61,6 +62,9 @@ class MMParams:
 
     use_split_accumulator: bool = True
 
+    def __post_init__(self) -> None:
+        flags("MMParams", use_split_accumulator=self.use_split_accumulator)
+
 
 @dataclass(frozen=True)
 class QParams:
@@ -72,6 +76,11 @@ class QParams:
     stochastic_rounding: bool = False
     fp4_2d_quantization: bool = False
 
+    def __post_init__(self) -> None:
+        for field in dataclasses.fields(self):
+            is_number = field.name == "amax_epsilon"
+            (real if is_number else flag)(getattr(self, field.name), field.name, "QParams")
+
 
 @dataclass(frozen=True)
 class QuantizerRole:
@@ -81,9 +90,6 @@ class QuantizerRole:
     module_type: str
     tensor_type: str
     name: str = ""
-
-
-_COUNTS = ("margin", "amax_history_len", "quantization_alignment")
 
 
 class _LastMade:
@@ -182,8 +188,7 @@ class Recipe:
 
     def _plain(self, name: str, value: Any) -> Any:
         wanted = {"format": Format, "quant": QParams, "gemm": MMParams}
-        if name in _COUNTS and isinstance(value, bool):
-            raise TypeError(f"[{type(self).__name__}] got {name} = {value}, wanted an integer")
+        self._check_plain(name, value)
         kind = next((wanted[part] for part in name.split("_") if part in wanted), None)
         if kind is None or value is None:
             return value
@@ -194,6 +199,23 @@ class Recipe:
         if isinstance(value, Format):
             return value.name
         return value.use_split_accumulator if kind is MMParams else dataclasses.astuple(value)
+
+    def _check_plain(self, name: str, value: Any) -> None:
+        """Fields whose default is a number, a text or True or False are such."""
+        default = next(field.default for field in dataclasses.fields(self) if field.name == name)  # type: ignore[arg-type]
+        op = type(self).__name__
+        if isinstance(default, bool):
+            flag(value, name, op)
+        elif isinstance(default, int):
+            whole(value, name, op)
+        elif isinstance(default, str) and not isinstance(value, str):
+            raise wrong_type(op, name, value, "a text" + self._or_a_function(name))
+        elif name == "backward_override" and value is not None and not isinstance(value, str):
+            raise wrong_type(op, name, value, 'None, "high_precision" or "dequantized"')
+
+    @staticmethod
+    def _or_a_function(name: str) -> str:
+        return " or a function" if name == "amax_compute_algo" else ""
 
     def __repr__(self) -> str:
         return str(self._native())
@@ -282,6 +304,12 @@ class DelayedScaling(Recipe):
     fp8_dpa: bool = False
     fp8_mha: bool = False
     backward_override: str | None = None
+
+    def _check_plain(self, name: str, value: Any) -> None:
+        if name == "scaling_factor_compute_algo":
+            function_or_none(value, name, type(self).__name__)
+        elif name != "amax_compute_algo" or not callable(value):
+            super()._check_plain(name, value)
 
     def _fields(self) -> dict[str, Any]:
         fields = super()._fields()

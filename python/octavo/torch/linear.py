@@ -10,9 +10,10 @@ import torch
 
 import octavo
 from octavo import _octavo
+from octavo._arguments import flags, function_or_none, text_or_none, whole
 from octavo._arrays_torch import TORCH
 from octavo._quantize import value_kind
-from octavo.torch._available import default_device
+from octavo.torch._available import place_of
 from octavo.torch._dtype import VALUES
 from octavo.torch._linear_function import untraced_product
 from octavo.torch._offered import refuse
@@ -119,11 +120,11 @@ class Linear(torch.nn.Module):
                 f"[{_OP}] got accumulator = {accumulator!r}, wanted one of "
                 f"{', '.join(_ACCUMULATORS)}"
             )
-        for count in (in_features, out_features):
-            if not isinstance(count, int) or isinstance(count, bool):
-                raise TypeError(
-                    f"[{_OP}] got features of type {type(count).__name__}, wanted integers"
-                )
+        in_features = whole(in_features, "in_features", _OP)
+        out_features = whole(out_features, "out_features", _OP)
+        flags(_OP, bias=bias, return_bias=return_bias)
+        init = function_or_none(init_method, "init_method", _OP) or _default_init
+        own_name = text_or_none(name, "name", _OP) or ""
         if min(in_features, out_features) < 1:
             raise ValueError(
                 f"[{_OP}] got in_features = {in_features} and out_features = {out_features}, "
@@ -131,7 +132,7 @@ class Linear(torch.nn.Module):
             )
         self.in_features, self.out_features = in_features, out_features
         self.use_bias, self.return_bias = bool(bias), bool(return_bias)
-        place = torch.device(default_device() if device is None else device)
+        place = place_of(device, _OP)
         dtype = torch.get_default_dtype() if params_dtype is None else params_dtype
         if dtype not in VALUES:
             raise TypeError(
@@ -140,9 +141,9 @@ class Linear(torch.nn.Module):
             )
         weight = torch.empty(out_features, in_features, dtype=dtype, device=place)
         with torch.no_grad():
-            (init_method or _default_init)(weight)
+            init(weight)
         seed = int(torch.empty((), dtype=torch.int64).random_())
-        self._state = ModuleState(type(self).__name__, name or "", weight.device, seed, accumulator)
+        self._state = ModuleState(type(self).__name__, own_name, weight.device, seed, accumulator)
         self.weight = torch.nn.Parameter(self._first_weight(weight))
         self.bias = torch.nn.Parameter(weight.new_zeros(out_features)) if bias else None
 
