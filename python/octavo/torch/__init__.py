@@ -36,6 +36,7 @@ from octavo.torch._scopes import (
     quantized_model_init,
 )
 from octavo.torch.attention import scaled_dot_product_attention
+from octavo.torch.dot_product_attention import DotProductAttention
 from octavo.torch.linear import Linear
 from octavo.torch.quantizers import (
     Float8BlockQuantizer,
@@ -57,6 +58,7 @@ __all__ = [
     "CustomRecipe",
     "DType",
     "DelayedScaling",
+    "DotProductAttention",
     "Float8BlockQuantizer",
     "Float8BlockScaling",
     "Float8BlockwiseQTensor",

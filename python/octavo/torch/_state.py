@@ -49,12 +49,14 @@ class ModuleState:
         device: torch.device,
         seed: int,
         accumulator: str = "native",
+        attends: bool = False,
     ) -> None:
         self.module_type, self.name, self.device, self.seed = module_type, name, device, seed
         self.accumulator = accumulator  # of its products
+        self.attends = attends  # it has the tensors of attention
         cuda = -1 if device.type == "cpu" else device.index or 0
         self.handle = _octavo.ModuleQuantizers(
-            module_type, name, _allocator(device), warn, cuda, seed
+            module_type, name, _allocator(device), warn, cuda, seed, attends
         )
         self.cache = _octavo.WeightCache()
         self._lists: dict[str, tuple[_octavo.QuantizerSet, list[Quantizer]]] = {}
@@ -62,9 +64,14 @@ class ModuleState:
 
     def moved(self, device: torch.device) -> ModuleState:
         """The same on another device, or in a copy of the module."""
-        other = ModuleState(self.module_type, self.name, device, self.seed, self.accumulator)
+        other = ModuleState(*self.identity(device))
         other.load({key: tensor.detach().clone() for key, tensor in self.state().items()})
         return other
+
+    def identity(self, device: torch.device | None = None) -> tuple[Any, ...]:
+        """What another one is made of, there or here."""
+        place = self.device if device is None else device
+        return (self.module_type, self.name, place, self.seed, self.accumulator, self.attends)
 
     def quantizers(self, key: str) -> list[Quantizer]:
         """Those of a direction, in the order of their slots; none before the first recipe."""
