@@ -314,7 +314,7 @@ def test_strides_do_not_matter():
     "make, error, text",
     [
         (lambda: te.Linear(0, 3), ValueError, "at least 1"),
-        (lambda: te.Linear(4.5, 3), TypeError, "got in_features = 4.0, wanted an integer"),
+        (lambda: te.Linear(4.5, 3), TypeError, "got in_features = 4.5, wanted an integer"),
         (lambda: te.Linear(3, "4"), TypeError, "got out_features = '4', wanted an integer"),
         (lambda: te.Linear(3, 3, params_dtype=torch.int32), TypeError, "params_dtype"),
         (lambda: te.Linear(3, 3, params_dtype=torch.float8_e4m3fn), TypeError, "params_dtype"),
