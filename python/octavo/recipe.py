@@ -202,7 +202,8 @@ class Recipe:
 
     def _check_plain(self, name: str, value: Any) -> None:
         """Fields whose default is a number, a text or True or False are such."""
-        default = next(field.default for field in dataclasses.fields(self) if field.name == name)  # type: ignore[arg-type]
+        fields = dataclasses.fields(self)  # type: ignore[arg-type]
+        default = next(field.default for field in fields if field.name == name)
         op = type(self).__name__
         if isinstance(default, bool):
             flag(value, name, op)

@@ -77,13 +77,14 @@ def test_octavo_s_own_nvfp4(which):
 
 def test_values_with_a_mean_are_not_cut_off():
     """A column of sixteen fives has one turned value of up to 20, where the amax of x is about 9.
-    With a scale for 9, tiles' scales would end at 448, which cuts larger values off. What is left is
-    the rounding of E2M1, at most a sixth of a tile's largest value, and of the tile's scale, 1/16.
+    With a scale for 9, tiles' scales would end at 448, which cuts larger values off. What is left
+    is the rounding of E2M1, at most a sixth of a tile's largest value, and of the tile's scale,
+    1/16.
     """
     x = np.random.default_rng(1).normal(5, 1, (256, 64)).astype(np.float32)
     q = qs.NVFP4Quantizer(with_rht=True)(x)
     want = turned(x.T)
-    codes = ov.decode(q.columnwise_codes, "float32", format="e2m1fn", packed=True, cols=256).astype(np.float64)
+    codes = ov.decode(q.columnwise_codes, "float64", format="e2m1fn", packed=True, cols=256)
     scales = ov.decode(q.columnwise_scales, "float32", format="e4m3fn").astype(np.float64)
     got = codes * np.repeat(scales, 16, axis=1) * float(q.columnwise_tensor_scale)
     largest = np.abs(want).reshape(64, -1, 16).max(axis=2).repeat(16, axis=1)

@@ -10,6 +10,7 @@ import io
 import pathlib
 import pickle
 import sys
+import threading
 import warnings
 
 import pytest
@@ -35,7 +36,12 @@ from attention_testing import (  # noqa: E402
 
 import octavo as ov  # noqa: E402
 from octavo import quantizers as qs  # noqa: E402
-from octavo.recipe import DelayedScaling, MXFP8BlockScaling, NVFP4BlockScaling  # noqa: E402
+from octavo.recipe import (  # noqa: E402
+    CustomRecipe,
+    DelayedScaling,
+    MXFP8BlockScaling,
+    NVFP4BlockScaling,
+)
 
 # What quantizes q, k and v in the first step: DelayedScaling begins with a scale of one.
 QUANTIZERS = {
@@ -261,3 +267,62 @@ def test_what_is_saved_is_codes():
         again = te.checkpoint(layer(), *tensors)
     got = torch.autograd.grad(again.sum(), tensors)
     assert all(torch.equal(a, b) for a, b in zip(got, want, strict=True))
+
+
+@pytest.mark.parametrize("name", [None, "mxfp8"])
+def test_hooks_that_give_something_else(name):
+    tensors = inputs()
+    with torch.autograd.graph.saved_tensors_hooks(lambda x: x, lambda x: x[:1]):
+        out = in_scope(layer(), tensors, FP8.get(name))
+    with pytest.raises(RuntimeError, match="in the place of q.*, wanted what forward saved"):
+        torch.autograd.grad(out.sum(), tensors)
+
+
+def test_state_waits_for_a_recipe_that_asks():
+    module, tensors = layer(), inputs()
+    in_scope(module, tensors, FP8["delayed"])
+    want = in_scope(copy.deepcopy(module), tensors, FP8["delayed"])
+    other = layer()
+    other.load_state_dict(module.state_dict())
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        in_scope(other, tensors, MXFP8BlockScaling())
+        assert torch.equal(in_scope(other, tensors, FP8["delayed"]), want)
+
+
+def test_quantizers_of_a_custom_recipe_may_be_octavo_s():
+    recipe = CustomRecipe(lambda role: qs.MXFP8Quantizer(), fp8_mha=True)
+    out = in_scope(layer(), inputs(), recipe)
+    want = in_scope(layer(), inputs(), MXFP8BlockScaling(fp8_mha=True))
+    assert type(out) is type(want) and torch.equal(out.dequantize(), want.dequantize())
+
+
+def test_threads_share_a_layer():
+    """Each under its own recipe; calls take turns, and results are those of a layer alone."""
+    module, tensors = layer(), [x.detach() for x in inputs()]
+    want = {name: in_scope(layer(), tensors, FP8[name]) for name in ("current", "mxfp8")}
+    found = {name: [] for name in want}
+
+    def work(name):
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            for _ in range(10):
+                found[name].append(in_scope(module, tensors, FP8[name]))
+
+    threads = [threading.Thread(target=work, args=(name,)) for name in want]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    for name, results in found.items():
+        assert len(results) == 10 and all(torch.equal(one, want[name]) for one in results)
+
+
+@pytest.mark.filterwarnings("ignore:Recipe")
+def test_nan_shows():
+    """In the rows that see the key, and in all of a tile's."""
+    for name in (None, *FP8):
+        q, k, v = (x.detach() for x in inputs())
+        k[10, 0, 0, 0] = torch.nan
+        out = in_scope(layer(), (q, k, v), FP8.get(name)).view(S, B, H, D)
+        assert out[10:, 0, :2].isnan().all() and out[:10].isfinite().all(), name

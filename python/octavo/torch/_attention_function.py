@@ -16,6 +16,7 @@ from octavo._quantize import value_kind
 from octavo.torch._attention_mask import Mask
 from octavo.torch._codes import new_codes, parts_of
 from octavo.torch._quantized_tensor import _Content
+from octavo.torch._saved import Layout
 from octavo.torch._state import ModuleState
 
 _OP = "DotProductAttention"
@@ -64,8 +65,13 @@ class Attend(torch.autograd.Function):
         stream = sources[0].stream
         made = [octavo.QuantizedTensor(handle, TORCH, stream) for handle in found.inputs]
         ctx.kinds = [(one._handle.shape, one._handle.source, one.scaling) for one in made]
-        parts = [part for one in made for part in parts_of(one).values()]
-        ctx.save_for_backward(*(parts if made else (q, k, v)))
+        parts = {
+            f"{name}.{part}": memory
+            for name, one in zip(("q", "k", "v"), made, strict=bool(made))
+            for part, memory in parts_of(one).items()
+        } or {"q": q, "k": k, "v": v}
+        ctx.layouts = [Layout(_OP, name, part, is_values=not made) for name, part in parts.items()]
+        ctx.save_for_backward(*parts.values())
         order = (2, 0, 1, 3) if how.layout == "sbhd" else (0, 2, 1, 3)
         out: torch.Tensor = TORCH.take(found.out).permute(order).flatten(2).contiguous()
         if not found.gives_codes:
@@ -79,7 +85,11 @@ class Attend(torch.autograd.Function):
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, d_out: torch.Tensor) -> Any:
-        saved, how = ctx.saved_tensors, ctx.how
+        how = ctx.how
+        saved = [
+            layout.checked(part)
+            for layout, part in zip(ctx.layouts, ctx.saved_tensors, strict=True)
+        ]
         inputs = _filled(ctx.kinds, saved) if ctx.kinds else list(saved)
         if d_out.device.type != "cpu":
             raise RuntimeError(
@@ -97,9 +107,8 @@ class Attend(torch.autograd.Function):
         ]
         # Named, so that what they look at lives until the work is done.
         sides = [_side(x, _OP, "an input", None) for x in inputs]
-        views = [
-            _side(x, _OP, "a gradient", None) for x in (heads_of[how.layout](d_out).contiguous(), *into)
-        ]
+        given = heads_of[how.layout](d_out).contiguous()
+        views = [_side(x, _OP, "a gradient", None) for x in (given, *into)]
         mask = _arguments(how.mask)
         bias = None if how.mask.bias is None else _bias(how.mask.bias, _OP)
         _octavo.attention_backward(

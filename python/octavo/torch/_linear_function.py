@@ -14,10 +14,10 @@ from octavo._arrays_torch import TORCH
 from octavo._quantize import value_kind
 from octavo.torch._checkpoint import is_second_forward
 from octavo.torch._quantized_tensor import QuantizedTensor
+from octavo.torch._saved import Layout
 from octavo.torch._state import ModuleState, shared
 
 _OP = "Linear"
-_VALUES = ("x", "weight")  # may lie anyhow; codes and scales as they were made
 
 
 class _LinearFunction(torch.autograd.Function):
@@ -44,7 +44,9 @@ class _LinearFunction(torch.autograd.Function):
             (name, own[name] if name in own else TORCH.take(part, raw=True))
             for name, part in saved.take_parts()
         ]
-        ctx.saved, ctx.layouts = saved, [_Layout(name, part) for name, part in parts]
+        ctx.saved, ctx.layouts = saved, [
+            Layout(_OP, name, part, is_values=name in ("x", "weight")) for name, part in parts
+        ]
         # With nothing saved, torch would not see that a graph is used twice.
         ctx.save_for_backward(*(part for _, part in parts) if parts else (x.new_empty(0),))
         result: torch.Tensor = TORCH.take(y)
@@ -60,38 +62,6 @@ class _LinearFunction(torch.autograd.Function):
         )
         gradients = [None if gradient is None else TORCH.take(gradient) for gradient in found]
         return (*gradients, None, None, None, None)
-
-
-class _Layout:
-    """How a tensor lay when it was saved. Hooks may give another one that is like it."""
-
-    def __init__(self, name: str, part: torch.Tensor) -> None:
-        self.name, self.stride = name, part.stride()
-        self.like = part.shape, part.dtype, part.device
-
-    def place(self, part: torch.Tensor) -> tuple[int, list[int], torch.Tensor]:
-        """Where the library finds it: address, strides in bytes, owner."""
-        if (part.shape, part.dtype, part.device) != self.like:
-            shape, dtype, device = self.like
-            raise RuntimeError(
-                f"[{_OP}] a hook gave {part.dtype} {tuple(part.shape)} on {part.device} in the "
-                f"place of {self.name}, wanted what forward saved: {dtype} {tuple(shape)} on "
-                f"{device}"
-            )
-        if part.numel() and not part.data_ptr():
-            raise RuntimeError(
-                f"[{_OP}] backward needs a tensor of shape {tuple(part.shape)} whose storage "
-                "was resized to nothing since forward; give it its values again before"
-            )
-        if part.stride() != self.stride:
-            part = part.contiguous() if self.name in _VALUES else self._as_it_lay(part)
-        part = part.resolve_neg()
-        size = part.element_size()
-        return part.data_ptr(), [stride * size for stride in part.stride()], part
-
-    def _as_it_lay(self, part: torch.Tensor) -> torch.Tensor:
-        shape, dtype, device = self.like
-        return torch.empty_strided(shape, self.stride, dtype=dtype, device=device).copy_(part)
 
 
 def _forward(

@@ -1,4 +1,4 @@
-"""What layers with quantizers have in common: their state moves, is copied and is saved with them."""
+"""What layers with quantizers have in common: state that is copied and saved with them."""
 
 from __future__ import annotations
 

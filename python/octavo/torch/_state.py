@@ -105,7 +105,9 @@ class ModuleState:
     def prepare(self) -> None:
         """Before a forward: state that waits for its quantizers."""
         enabled, calibrating, recipe = _octavo.current_autocast()
-        if self._waiting and (enabled or calibrating) and recipe is not None:
+        if not self._waiting or not (enabled or calibrating) or recipe is None:
+            return
+        if not self.attends or recipe.fp8_dpa or recipe.fp8_mha:
             self.use(recipe)
 
     def use(self, recipe: _octavo.Recipe) -> None:

@@ -154,8 +154,8 @@ class DotProductAttention(QuantizingModule):
     ) -> torch.Tensor:
         """The output, [tokens, batch, heads * size] or [batch, tokens, heads * size].
 
-        attn_mask_type: "no_mask"; "causal": row i sees keys up to i; "causal_bottom_right": the last
-            row sees the last key; "padding", "padding_causal", "padding_causal_bottom_right": of
+        attn_mask_type: "no_mask"; "causal": row i sees keys up to i; "causal_bottom_right": the
+            last row sees the last key; "padding", "padding_causal", "padding_causal_bottom_right": of
             each sequence only so many tokens are there, which attention_mask says ([batch, 1, 1,
             tokens], True: padding, which comes last; or one for queries and one for keys), or
             cu_seqlens_q and cu_seqlens_kv; "arbitrary": attention_mask ([batch, heads, queries,
@@ -202,9 +202,7 @@ class DotProductAttention(QuantizingModule):
             self._replace_state(self._state.moved(q.device))
         self._state.prepare()
         trains = torch.is_grad_enabled() and self.training and not is_second_forward()
-        how = How(
-            layout, mask, self.softmax_scale, _PLAIN[q.dtype], self.precision, trains
-        )
+        how = How(layout, mask, self.softmax_scale, _PLAIN[q.dtype], self.precision, trains)
         out: torch.Tensor = Attend.apply(q, k, v, self._state, how)
         return out
 
