@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import warnings
 import weakref
 
 import pytest
@@ -275,3 +276,29 @@ def test_a_negated_view():
     negated = torch.complex(x.detach(), -x.detach()).conj().imag.requires_grad_()
     assert negated.is_neg()
     assert same(gradients(linear, negated, product(linear, negated, None)), want)
+
+
+@pytest.mark.parametrize("reentrant", [False, True])
+def test_a_recipe_that_is_lost_on_the_way_is_said(reentrant):
+    linear, x = made()
+    with te.autocast(recipe=MXFP8BlockScaling()):
+        y = checkpoint(linear, x, use_reentrant=reentrant)
+    text = "Linear ran under MXFP8BlockScaling and runs again inside a backward"
+    with pytest.warns(UserWarning, match=text):
+        if reentrant:
+            y.sum().backward()
+        else:
+            with pytest.raises(RuntimeError, match="different number of tensors"):
+                y.sum().backward()
+
+
+@pytest.mark.parametrize("reentrant", [False, True])
+@pytest.mark.parametrize("name", RECIPES)
+def test_a_recipe_that_is_not_lost(name, reentrant):
+    linear, x = made()
+    product(linear, x, MXFP8BlockScaling(fp8_dpa=True))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        warnings.filterwarnings("ignore", "Recipe")
+        y = checkpoint(product, linear, x, RECIPES[name], use_reentrant=reentrant)
+        y.sum().backward()

@@ -11,6 +11,7 @@ import torch.utils.checkpoint
 
 from octavo import _octavo
 from octavo.torch._offered import refuse
+from octavo.torch._state import in_backward
 
 _OP = "checkpoint"
 
@@ -67,9 +68,9 @@ def is_second_forward() -> bool:
     """Whether a checkpoint of torch's does a forward again: in the midst of a backward, with hooks
     of its own for what is saved. The reentrant kind has none: its first forward was without
     gradients, so that the second one is what counts."""
+    if not in_backward():
+        return False
     try:
-        if torch._C._current_graph_task_id() == -1:
-            return False
         return torch._C._autograd._top_saved_tensors_default_hooks(True) is not None
     except (AttributeError, TypeError):
         return False

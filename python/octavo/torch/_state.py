@@ -39,6 +39,11 @@ def warn(message: str) -> None:
     warnings.warn(message, UserWarning, stacklevel=level)
 
 
+def in_backward() -> bool:
+    """Whether torch goes back on this thread now."""
+    return bool(torch._C._current_graph_task_id() != -1)
+
+
 class ModuleState:
     """Quantizers of one module on one device, and the codes of its weight between micro-batches."""
 
@@ -60,6 +65,7 @@ class ModuleState:
         )
         self.cache = _octavo.WeightCache()
         self._lists: dict[str, tuple[_octavo.QuantizerSet, list[Quantizer]]] = {}
+        self._ran_under = ""  # the recipe of the last forward that was not in a backward
         self._waiting: State = {}  # read from a file before there was a recipe for it
 
     def moved(self, device: torch.device) -> ModuleState:
@@ -105,10 +111,22 @@ class ModuleState:
     def prepare(self) -> None:
         """Before a forward: state that waits for its quantizers."""
         enabled, calibrating, recipe = _octavo.current_autocast()
+        self._note(recipe.name if enabled and recipe is not None else "")
         if not self._waiting or not (enabled or calibrating) or recipe is None:
             return
         if not self.attends or recipe.fp8_dpa or recipe.fp8_mha:
             self.use(recipe)
+
+    def _note(self, recipe: str) -> None:
+        """Says where a recipe is lost on the way into a backward."""
+        if not in_backward():
+            self._ran_under = recipe
+        elif self._ran_under and not recipe:
+            warn(
+                f"{self.module_type} ran under {self._ran_under} and runs again inside a backward, "
+                "where no scope is open: it multiplies values now. Use octavo.torch.checkpoint, or "
+                "enter autocast inside the function that is computed again."
+            )
 
     def use(self, recipe: _octavo.Recipe) -> None:
         """Quantizers for a recipe, with the state that waits for them."""
