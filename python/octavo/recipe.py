@@ -11,8 +11,6 @@ import copy
 import dataclasses
 import functools
 import sys
-import threading
-from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum
@@ -22,6 +20,7 @@ import numpy as np
 
 from octavo import _octavo
 from octavo._arguments import flag, flags, function_or_none, real, whole, wrong_type
+from octavo._last_made import LastMade
 from octavo.quantizers import Quantizer
 
 __all__ = [
@@ -92,39 +91,7 @@ class QuantizerRole:
     name: str = ""
 
 
-class _LastMade:
-    """The library's recipes that have functions, by the fields they were made of: two recipes with
-    the same function are equal. A recipe keeps its function alive and not the other way round, so
-    no weak reference tells when one is not wanted any more; the last few are kept."""
-
-    _ROOM = 32
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._made: OrderedDict[Any, _octavo.Recipe] = OrderedDict()
-
-    def get(
-        self, kind: type, values: list[Any], make: Callable[[], _octavo.Recipe]
-    ) -> _octavo.Recipe:
-        """One of these fields, which is made where there is none."""
-        key = (kind, tuple((type(value), value) for value in values))
-        try:
-            hash(key)
-        except TypeError:
-            return make()  # an object that is called and cannot be looked up
-        with self._lock:
-            made = self._made.get(key)
-        if made is None:
-            made = make()
-        with self._lock:
-            made = self._made.setdefault(key, made)
-            self._made.move_to_end(key)
-            if len(self._made) > self._ROOM:
-                self._made.popitem(last=False)
-        return made
-
-
-_with_functions = _LastMade()
+_with_functions = LastMade()
 
 
 class Recipe:
