@@ -31,7 +31,7 @@ class How(NamedTuple):
     softmax_scale: float | None
     precision: str
     fp8_precision: str
-    trains: bool
+    trains: bool = False
 
 
 class Attend(torch.autograd.Function):

@@ -10,7 +10,7 @@ import torch
 from octavo._arguments import flags, real, shown, text_or_none, whole, wrong_type
 from octavo.torch._attention_function import Attend, How
 from octavo.torch._attention_mask import mask_of, mask_type_of, window_of
-from octavo.torch._checkpoint import is_second_forward
+from octavo.torch._checkpoint import checkpoint, is_second_forward
 from octavo.torch._dtype import VALUES
 from octavo.torch._module import QuantizingModule
 from octavo.torch._offered import refuse
@@ -155,12 +155,14 @@ class DotProductAttention(QuantizingModule):
         """The output, [tokens, batch, heads * size] or [batch, tokens, heads * size].
 
         attn_mask_type: "no_mask"; "causal": row i sees keys up to i; "causal_bottom_right": the
-            last row sees the last key; "padding", "padding_causal", "padding_causal_bottom_right": of
-            each sequence only so many tokens are there, which attention_mask says ([batch, 1, 1,
-            tokens], True: padding, which comes last; or one for queries and one for keys), or
-            cu_seqlens_q and cu_seqlens_kv; "arbitrary": attention_mask ([batch, heads, queries,
-            keys], any of them 1) is True where a row does not see a key.
+            last row sees the last key; "padding", "padding_causal" and
+            "padding_causal_bottom_right": of each sequence only so many tokens are there, which
+            attention_mask says ([batch, 1, 1, tokens], True: padding, which comes last; or one for
+            queries and one for keys), or cu_seqlens_q and cu_seqlens_kv; "arbitrary":
+            attention_mask ([batch, heads, queries, keys], any of them 1) is True where a row does
+            not see a key.
         window_size: keys at most so far before and after a row's place; -1 is no limit.
+        checkpoint_core_attention: keeps the inputs alone, and attends again in backward.
         core_attention_bias: is added to scaled scores, with core_attention_bias_type
             "post_scale_bias"; it has no gradient.
         """
@@ -168,14 +170,15 @@ class DotProductAttention(QuantizingModule):
             _OP,
             cu_seqlens_q_padded=cu_seqlens_q_padded is not None,
             cu_seqlens_kv_padded=cu_seqlens_kv_padded is not None,
-            checkpoint_core_attention=checkpoint_core_attention,
             alibi_slopes=alibi_slopes is not None,
             inference_params=inference_params,
             pad_between_seqs=pad_between_seqs,
             fp8_output=fp8_output,
             num_splits=num_splits not in (None, 1),
         )
-        flags(_OP, fast_zero_fill=fast_zero_fill)  # padding is zeros either way
+        # Padding is zeros, filled fast or not.
+        flags(_OP, fast_zero_fill=fast_zero_fill)
+        flags(_OP, checkpoint_core_attention=checkpoint_core_attention)
         layout = self.qkv_format
         if qkv_format is not None:
             layout = _choice(qkv_format, "qkv_format", _FORMATS)
@@ -200,10 +203,18 @@ class DotProductAttention(QuantizingModule):
         k, v = (_without_padding(x, mask.key_lengths) for x in (k, v))
         if q.device != self._state.device:
             self._replace_state(self._state.moved(q.device))
+        how = How(layout, mask, self.softmax_scale, _PLAIN[q.dtype], self.precision)
+        if checkpoint_core_attention:
+            again: torch.Tensor = checkpoint(self._attend, q, k, v, how)
+            return again
+        return self._attend(q, k, v, how)
+
+    def _attend(
+        self, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, how: How
+    ) -> torch.Tensor:
         self._state.prepare()
         trains = torch.is_grad_enabled() and self.training and not is_second_forward()
-        how = How(layout, mask, self.softmax_scale, _PLAIN[q.dtype], self.precision, trains)
-        out: torch.Tensor = Attend.apply(q, k, v, self._state, how)
+        out: torch.Tensor = Attend.apply(q, k, v, self._state, how._replace(trains=trains))
         return out
 
     def _inputs(self, given: tuple[Any, ...], layout: str) -> list[torch.Tensor]:
