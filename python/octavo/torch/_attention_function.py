@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 import torch
-from torch.autograd.function import once_differentiable
 
 import octavo
 from octavo import _octavo
@@ -15,6 +14,7 @@ from octavo._gemm import _side
 from octavo._quantize import value_kind
 from octavo.torch._attention_mask import Mask
 from octavo.torch._codes import new_codes, parts_of
+from octavo.torch._once import differentiable_once
 from octavo.torch._quantized_tensor import _Content
 from octavo.torch._saved import Layout
 from octavo.torch._state import ModuleState
@@ -83,7 +83,7 @@ class Attend(torch.autograd.Function):
         return quantizer.makes(_Content(own, quantizer))
 
     @staticmethod
-    @once_differentiable
+    @differentiable_once(_OP)
     def backward(ctx: Any, d_out: torch.Tensor) -> Any:
         how = ctx.how
         saved = [

@@ -7,12 +7,12 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
-from torch.autograd.function import once_differentiable
 
 from octavo import _octavo
 from octavo._arrays_torch import TORCH
 from octavo._quantize import value_kind
 from octavo.torch._checkpoint import is_second_forward
+from octavo.torch._once import differentiable_once
 from octavo.torch._quantized_tensor import QuantizedTensor
 from octavo.torch._saved import Layout
 from octavo.torch._state import ModuleState, shared
@@ -53,7 +53,7 @@ class _LinearFunction(torch.autograd.Function):
         return result
 
     @staticmethod
-    @once_differentiable
+    @differentiable_once(_OP)
     def backward(ctx: Any, dy: torch.Tensor) -> Any:
         parts = ctx.saved_tensors  # raises where they are gone or changed
         places = [layout.place(part) for layout, part in zip(ctx.layouts, parts, strict=False)]
