@@ -10,6 +10,7 @@
 #include "octavo/format/decode.h"
 #include "octavo/format/named_formats.h"
 #include "octavo/format/parse_format.h"
+#include "octavo/nn/attention_pass.h"
 #include "octavo/nn/linear.h"
 #include "octavo/nn/linear_pass.h"
 #include "octavo/ops/activation.h"

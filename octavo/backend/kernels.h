@@ -62,8 +62,8 @@ struct QuantizeSource {
   }
 };
 
-// One quantization of a matrix. Columnwise means: of the transpose, stored as such, so its matrices
-// have the rows and columns of the source swapped.
+// One quantization of a matrix; columnwise: of the transpose, stored as such. Where neither copy is
+// wanted, only `amax` is: of the values as a Hadamard-transformed copy would have them.
 struct QuantizeJob {
   QuantizeSource source{};
   QuantizedMatrix rowwise{}, columnwise{};  // either may be not wanted

@@ -133,10 +133,8 @@ Tensor without_recipe(const LinearCall& call, const View& x, const Shape& y_shap
     set->of(TensorRole::input).calibrate(x, quantize_options(call.run));
     set->of(TensorRole::weight).calibrate(weight.values.view(), quantize_options(call.run));
   }
-  if (saved != nullptr) {
-    saved->x = call.x;
-    saved->weight = weight;
-  }
+  if (saved != nullptr && call.needs.dw) saved->x = call.x;
+  if (saved != nullptr && call.needs.dx) saved->weight = weight;
   return product(x, weight.values, y_shape, call.x.dtype(), call.run, {.bias = call.bias.view()});
 }
 
@@ -155,16 +153,20 @@ Tensor with_recipe(const LinearCall& call, const View& x, const Shape& y_shape, 
   if (saved == nullptr) return y;
   saved->override = override;
   if (override == BackwardOverride::high_precision) {
-    saved->x = call.x;
-    saved->weight = call.weight;
+    if (call.needs.dw) saved->x = call.x;
+    if (call.needs.dx) saved->weight = call.weight;
     return y;
   }
+  QuantizedTensor w_kept = *w_codes;
   if (override == BackwardOverride::none) {
-    x_codes.rowwise = {};
-    x_codes.scaling.rowwise = false;
+    for (QuantizedTensor* codes : {&x_codes, &w_kept}) {
+      codes->rowwise = {};
+      codes->scaling.rowwise = false;
+    }
   }
   if (call.needs.dw) saved->x_codes = std::move(x_codes);
-  if (call.needs.dx) saved->weight = {.values = {}, .codes = w_codes, .made_with = {}};
+  if (call.needs.dx)
+    saved->weight.codes = std::make_shared<const QuantizedTensor>(std::move(w_kept));
   return y;
 }
 
@@ -278,10 +280,6 @@ QuantizedTensor quantized(QuantizerSet& set, const QuantizedCopies& copies, cons
   const auto held = set.held_state();
   quantizer.quantize_into(values, out, quantize_options(run));
   return out;
-}
-
-std::int64_t LinearSaved::x_nbytes() const {
-  return x_codes.nbytes() + (x.view().data != nullptr ? x.nbytes() : 0);
 }
 
 Tensor linear_forward(const LinearCall& call, LinearSaved* saved) {

@@ -11,9 +11,14 @@
 // have the type of x, gradients that of their parameter.
 #pragma once
 
+#include <array>
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <span>
+#include <string_view>
+#include <vector>
 
 #include "octavo/backend/kernels.h"
 #include "octavo/base/log.h"
@@ -99,6 +104,20 @@ struct OCTAVO_API LinearSaved {
   [[nodiscard]] bool is_filled() const { return y_shape.rank() > 0; }
   // Of x, as it is kept. The weight belongs to somebody else, or to a cache.
   [[nodiscard]] std::int64_t x_nbytes() const;
+
+  // For who keeps memory himself, as a framework does that may let it go and make it again in
+  // between: takes all of it out, values ("x", "weight") and codes with their scales
+  // ("x.columnwise_codes", ...). What is left has no memory, and is of use with parts again.
+  struct Part {
+    std::string_view name;
+    Tensor tensor;
+  };
+  [[nodiscard]] std::vector<Part> take_parts();
+  // With parts in that order: like those that were taken, and maybe elsewhere in memory.
+  [[nodiscard]] LinearSaved with_parts(std::span<const Tensor> parts) const;
+
+  static constexpr std::size_t kMostParts = 14;
+  std::array<std::optional<View>, kMostParts> taken{};  // how they lay in memory
 };
 
 struct LinearGradients {

@@ -6,6 +6,8 @@
 #include <cstring>
 #include <optional>
 #include <string>
+#include <string_view>
+#include <utility>
 #include <vector>
 
 #include "octavo/base/error.h"
@@ -40,6 +42,26 @@ std::pair<std::optional<ErrorCode>, std::string> error_of(Work&& work) {
     return {error.code(), error.what()};
   }
   return {std::nullopt, ""};
+}
+
+// The texts that a layer warns with.
+struct Heard {
+  std::vector<std::string> texts;
+  [[nodiscard]] LinearOptions options() {
+    return {.warn = [this](std::string_view text) { texts.emplace_back(text); }};
+  }
+};
+
+inline constexpr std::int64_t kLayerSize = 32;
+
+// One step of a layer of kLayerSize squared: forward inside the scope, backward outside of it.
+inline void train(Linear& layer, const Recipe& recipe, double step) {
+  Tensor y;
+  {
+    const auto scope = autocast(recipe);
+    y = layer.forward(noise({kLayerSize, kLayerSize}, step));
+  }
+  (void)layer.backward(noise(y.shape(), 0.77 * step));
 }
 
 }  // namespace octavo

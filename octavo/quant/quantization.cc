@@ -27,6 +27,18 @@ const Kernels& quantizing(const Exec& exec, const QuantizeOptions& options, std:
   return wanted.quantize != nullptr ? wanted : reference_backend();
 }
 
+// A spec of which amax_of says this, for a job that wants an amax alone.
+ScaleSpec spec_that_counts(AmaxOf of) {
+  if (of == AmaxOf::all) return {.non_finite = NonFinite::poison};
+  return {.non_finite = NonFinite::saturate,
+          .arith = of == AmaxOf::not_nan ? Arith::te : Arith::octavo};
+}
+
+// Of the whole tensor, as each copy has it; null where scales have one level.
+struct TensorAmaxes {
+  const float *rowwise = nullptr, *columnwise = nullptr;
+};
+
 class Quantization {
  public:
   Quantization(const QuantizationSource& source, QuantizedTensor& out,
@@ -76,7 +88,7 @@ class Quantization {
     if (is_per_tensor()) job.given_amax = options_.given_amax;
     choose_staging(job);
     check_nan();
-    job.tensor_amax = find_tensor_scales();
+    const TensorAmaxes tensor = find_tensor_scales();
     const bool one_scale =
         is_per_tensor() && job.given_inv_scale == nullptr && job.given_amax == nullptr;
     check(!one_scale || plan_.is_one_matrix() || job.policy == AmaxPolicy::max,
@@ -97,7 +109,7 @@ class Quantization {
       job.source = source_of(value_offset, producer);
       job.encode.first_index = out_.scaling.encode.first_index + first;
       set_copies(job, code_offset, scale_offset);
-      stager_ ? stager_->quantize(exec_, job) : quantize_entry_(exec_, job);
+      quantize_copies(job, tensor);
     });
   }
 
@@ -142,6 +154,24 @@ class Quantization {
       job.columnwise = transposed_matrix(out_.columnwise, out_.scaling.tile);
   }
 
+  // Together, unless their tensors' amaxes are two.
+  void quantize_copies(const QuantizeJob& job, const TensorAmaxes& tensor) {
+    const auto quantize_one = [&](QuantizeJob part, const float* tensor_amax) {
+      part.tensor_amax = tensor_amax;
+      stager_ ? stager_->quantize(exec_, part) : quantize_entry_(exec_, part);
+    };
+    if (!job.rowwise.wanted() || !job.columnwise.wanted() || tensor.rowwise == tensor.columnwise)
+      return quantize_one(job, job.rowwise.wanted() ? tensor.rowwise : tensor.columnwise);
+    QuantizeJob part = job;
+    part.columnwise = {};
+    quantize_one(part, tensor.rowwise);
+    part.rowwise = {};
+    part.columnwise = job.columnwise;
+    part.amax = nullptr;
+    part.counts = nullptr;
+    quantize_one(part, tensor.columnwise);
+  }
+
   // Of the matrix that so many elements come before: statistics go where its rows' belong.
   [[nodiscard]] Producer producer_from(std::uint64_t first) const {
     Producer producer = source_.producer != nullptr ? *source_.producer : Producer{};
@@ -182,6 +212,22 @@ class Quantization {
     return amax;
   }
 
+  // Of the values as one copy has them, which is transformed: a job that wants no copy.
+  [[nodiscard]] const float* transformed_amax(AmaxOf of, bool columnwise) {
+    QuantizeJob job{.scale = spec_that_counts(of),
+                    .hadamard_rowwise = !columnwise,
+                    .hadamard_columnwise = columnwise,
+                    .hadamard_signs = out_.scaling.hadamard.signs,
+                    .amax = scratch_.number()};
+    for_each_plan_matrix(plan_,
+                         [&](std::int64_t value, std::int64_t, std::int64_t, std::uint64_t first) {
+                           const Producer producer = producer_from(first);
+                           job.source = source_of(value, producer);
+                           stager_ ? stager_->quantize(exec_, job) : quantize_entry_(exec_, job);
+                         });
+    return job.amax;
+  }
+
   void check_nan() {
     const Scaling& scaling = out_.scaling;
     if (scaling.format.has_nan() || scaling.encode.nan_input != NanInput::error ||
@@ -212,17 +258,29 @@ class Quantization {
     return spec;
   }
 
-  // The second level, where there is one: its amax, or null.
-  [[nodiscard]] const float* find_tensor_scales() {
+  // The second level, where there is one. That of a copy which is Hadamard-transformed is made from
+  // the transformed values: they may be four times as large, or all but one of sixteen be zero.
+  [[nodiscard]] TensorAmaxes find_tensor_scales() {
     const ScaleSpec& spec = out_.scaling.scale;
-    if (spec.format != ScaleFormat::e4m3_f32) return nullptr;
+    if (spec.format != ScaleFormat::e4m3_f32) return {};
     const auto entry = offered(exec_, options_.backend, &Kernels::tensor_scale, op_);
-    const float* amax =
-        options_.given_amax != nullptr ? options_.given_amax : whole_amax(tensor_amax_of(spec));
-    for (const QuantizedCopy* copy : {&out_.rowwise, &out_.columnwise})
-      if (copy->exists())
-        entry(exec_, spec, out_.scaling.format, amax, scalar_of(copy->tensor_scale));
-    return amax;
+    const AmaxOf of = tensor_amax_of(spec);
+    const float* plain = options_.given_amax;
+    const auto make = [&](const QuantizedCopy& copy, bool transformed, bool columnwise) {
+      const float* amax = nullptr;
+      if (!copy.exists()) return amax;
+      if (transformed && options_.given_amax == nullptr) {
+        amax = transformed_amax(of, columnwise);
+      } else {
+        if (plain == nullptr) plain = whole_amax(of);
+        amax = plain;
+      }
+      entry(exec_, spec, out_.scaling.format, amax, scalar_of(copy.tensor_scale));
+      return amax;
+    };
+    const Hadamard& hadamard = out_.scaling.hadamard;
+    const float* rowwise = make(out_.rowwise, hadamard.rowwise, false);
+    return {rowwise, make(out_.columnwise, hadamard.columnwise, true)};
   }
 
   // One scale for nothing at all is that of a tile of zeros, so one zero is quantized.

@@ -74,10 +74,10 @@ std::int64_t rows_together(const QuantizeJob& job) {
     together = std::min(rows, std::lcm(together, std::min(multiple, rows)));
   };
   if (job.rowwise.wanted() && !scale_is_given(job)) need(tile_extent(job.rowwise.tile.rows, rows));
+  if (job.hadamard_columnwise) need(kHadamardSize);
   if (job.columnwise.wanted()) {
     if (!scale_is_given(job)) need(tile_extent(job.columnwise.tile.cols, rows));
     if (job.columnwise.codes.packed) need(kWholeBytes);
-    if (job.hadamard_columnwise) need(kHadamardSize);
     // Its draws are numbered along the rows of the transpose: a part would number them anew.
     if (job.encode.rounding == Rounding::stochastic) need(rows);
   }

@@ -87,6 +87,7 @@ std::shared_ptr<QuantizerSet> ModuleQuantizers::set(Direction direction) const {
 std::shared_ptr<QuantizerSet> ModuleQuantizers::make(const Recipe& recipe,
                                                      Direction direction) const {
   const bool is_forward = direction == Direction::forward;
+  if (!is_forward && options_.backward.empty()) return nullptr;
   return std::make_shared<QuantizerSet>(
       recipe,
       QuantizerSetOptions{.direction = direction,

@@ -39,7 +39,7 @@ struct ModuleQuantizersOptions {
   std::string module_type = "Linear";
   std::string name{};
   std::vector<TensorRole> forward{TensorRole::input, TensorRole::weight, TensorRole::output};
-  std::vector<TensorRole> backward{TensorRole::grad_output, TensorRole::grad_input};
+  std::vector<TensorRole> backward{TensorRole::grad_output, TensorRole::grad_input};  // or none
   MakeTensor make{};  // memory for state, see QuantizerSetOptions
   WarningHook warn{};
   std::uint64_t seed = 0;  // of stochastic rounding; a module's name goes into it as well
@@ -68,8 +68,8 @@ class OCTAVO_API ModuleQuantizers {
   // `fits`, if given, sees the quantizers of forward first and may throw: then nothing has changed.
   bool use(const Recipe& recipe, const std::function<void(const QuantizerSet&)>& fits = {});
 
-  // Null before the first use. A forward takes those of its backward along. Nobody waits for a turn
-  // here.
+  // Null before the first use, and where there are no roles. A forward takes those of its backward
+  // along. Nobody waits for a turn here.
   [[nodiscard]] std::shared_ptr<QuantizerSet> forward() const { return set(Direction::forward); }
   [[nodiscard]] std::shared_ptr<QuantizerSet> backward() const { return set(Direction::backward); }
   // By "scaling_fwd" or "scaling_bwd".

@@ -35,8 +35,8 @@ std::string_view name_of(BackwardOverride override) {
 }
 
 std::string_view name_of(TensorRole role) {
-  constexpr std::array<std::string_view, 5> kNames{"input", "weight", "output", "grad_output",
-                                                   "grad_input"};
+  constexpr std::array<std::string_view, 9> kNames{
+      "input", "weight", "output", "grad_output", "grad_input", "query", "key", "value", "softmax"};
   return kNames.at(static_cast<std::size_t>(role));
 }
 

@@ -35,8 +35,19 @@ enum class BackwardOverride : std::uint8_t {
 };
 [[nodiscard]] OCTAVO_API std::string_view name_of(BackwardOverride override);
 
-// The five tensors of a layer that multiplies.
-enum class TensorRole : std::uint8_t { input, weight, output, grad_output, grad_input };
+// The five tensors of a layer that multiplies, and those of attention, which has an output as well;
+// softmax is P.
+enum class TensorRole : std::uint8_t {
+  input,
+  weight,
+  output,
+  grad_output,
+  grad_input,
+  query,
+  key,
+  value,
+  softmax
+};
 [[nodiscard]] constexpr bool is_gradient(TensorRole role) {
   return role == TensorRole::grad_output || role == TensorRole::grad_input;
 }

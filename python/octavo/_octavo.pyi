@@ -538,6 +538,12 @@ class Recipe:
     def name(self) -> str:
         """Of the class."""
 
+    @property
+    def fp8_dpa(self) -> bool: ...
+
+    @property
+    def fp8_mha(self) -> bool: ...
+
     def __eq__(self, arg: Recipe, /) -> bool: ...
 
     def __str__(self) -> str: ...
@@ -590,9 +596,9 @@ class QuantizerSet:
 class ModuleQuantizers:
     """What a module keeps of recipes."""
 
-    def __init__(self, module_type: str, name: str, allocate: object | None, warn: object, cuda: int = -1, seed: int = 0) -> None:
+    def __init__(self, module_type: str, name: str, allocate: object | None, warn: object, cuda: int = -1, seed: int = 0, attends: bool = False) -> None:
         """
-        allocate(bytes), if given, makes memory for state and returns (address, owner).
+        attends: with slots for the tensors of attention. allocate(bytes), if given, makes memory for state and returns (address, owner).
         """
 
     def use(self, recipe: Recipe) -> bool:
@@ -619,9 +625,13 @@ class LinearSaved:
     def x_nbytes(self) -> int:
         """Of x, as it is kept."""
 
-    @property
-    def keeps_values(self) -> bool:
-        """Whether it shares memory with the tensors of forward."""
+    def take_parts(self) -> list[tuple[str, Tensor]]:
+        """All memory that backward reads, by name; it has none then."""
+
+    def with_parts(self, places: Sequence[tuple[int, Sequence[int], object]]) -> LinearSaved:
+        """
+        With that memory, by address, strides in bytes and owner, in the order of take_parts.
+        """
 
 def linear_forward(x: Tensor, weight: Tensor | QuantizedTensor, made_with: Recipe | None, bias: Tensor | None, *, needs: tuple[bool, bool, bool], training: bool, is_first_microbatch: bool | None, quantizers: ModuleQuantizers, cache: WeightCache, accumulator: str = 'native', allocate: object | None = None, stream: int = 0) -> tuple[Tensor, LinearSaved]:
     """
@@ -630,6 +640,27 @@ def linear_forward(x: Tensor, weight: Tensor | QuantizedTensor, made_with: Recip
 
 def linear_backward(dy: Tensor, saved: LinearSaved) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
     """(dx, dw, db)."""
+
+class AttentionPass:
+    """A forward of attention under a recipe."""
+
+    @property
+    def out(self) -> Tensor:
+        """Values."""
+
+    @property
+    def inputs(self) -> list[QuantizedTensor]:
+        """Q, K and V where they were multiplied as codes, else empty."""
+
+    @property
+    def gives_codes(self) -> bool:
+        """Whether the recipe wants the output as codes."""
+
+    def output_codes(self, values: View) -> QuantizedTensor:
+        """The output as codes, of its values as they are to lie."""
+
+def attention_forward(q: View, k: View, v: View, quantizers: ModuleQuantizers, *, training: bool, precision: str, fp8_precision: str, causal: bool, bottom_right: bool, left: int, right: int, query_lengths: Sequence[int], key_lengths: Sequence[int], softmax_scale: float | None, bias: View | None, allocate: object | None = None, stream: int = 0) -> AttentionPass:
+    """Attention in the autocast scope of this thread."""
 
 def error(values: View, q: QuantizedTensor, *, rows: bool, tiles: bool, histograms: bool, columnwise: bool, threads: int) -> dict: ...
 

@@ -58,9 +58,15 @@ class QuantizedTensor:
     @property
     def tensor_scale(self) -> Any:
         """The float32 that every scale is multiplied by, where scales are e4m3 (NVFP4); else None.
-        Both copies have the same one."""
+        Where there is no rowwise copy, the columnwise one's."""
         one = self._handle.tensor_scale
         return self._part(self._handle.columnwise_tensor_scale if one is None else one)
+
+    @property
+    def columnwise_tensor_scale(self) -> Any:
+        """That of the columnwise copy: another one where a copy was Hadamard-transformed; None if
+        there is none."""
+        return self._part(self._handle.columnwise_tensor_scale)
 
     @property
     def columnwise_codes(self) -> Any:

@@ -13,6 +13,7 @@ from collections.abc import Callable
 from typing import Any
 
 from octavo import _octavo
+from octavo._arguments import flags, function_or_none, real
 from octavo._arrays import Array, describe, describe_out
 from octavo._delayed import reset_delayed, update_delayed
 from octavo._dtypes import as_format
@@ -109,6 +110,7 @@ class Float8Quantizer(Quantizer):
         columnwise: bool = True,
     ) -> None:
         op = type(self).__name__
+        flags(op, rowwise=rowwise, columnwise=columnwise)
         read = describe(inv_scale, op)
         self._amax: Array = describe_out(amax, read.family, op)
         self._inv_scale: Array = read  # both keep the memory alive
@@ -157,10 +159,17 @@ class Float8CurrentScalingQuantizer(Quantizer):
         min_amax: float = 0.0,
         reduce_amax: Callable[[float], float] | None = None,
     ) -> None:
-        element = as_format(format, type(self).__name__)
+        op = type(self).__name__
+        flags(op, rowwise=rowwise, columnwise=columnwise, power_of_two=power_of_two)
+        function_or_none(reduce_amax, "reduce_amax", op)
         super().__init__(
             _octavo.Float8CurrentScalingQuantizer(
-                element, rowwise, columnwise, power_of_two, min_amax, reduce_amax
+                as_format(format, op),
+                rowwise,
+                columnwise,
+                power_of_two,
+                real(min_amax, "min_amax", op),
+                reduce_amax,
             )
         )
 
@@ -178,10 +187,16 @@ class Float8BlockQuantizer(Quantizer):
         min_amax: float = 0.0,
         block_dims: int = 2,
     ) -> None:
-        element = as_format(format, type(self).__name__)
+        op = type(self).__name__
+        flags(op, rowwise=rowwise, columnwise=columnwise, power_of_two=power_of_two)
         super().__init__(
             _octavo.Float8BlockQuantizer(
-                element, rowwise, columnwise, power_of_two, min_amax, block_dims
+                as_format(format, op),
+                rowwise,
+                columnwise,
+                power_of_two,
+                real(min_amax, "min_amax", op),
+                integer(block_dims, "block_dims", 2, op),
             )
         )
 
@@ -197,7 +212,9 @@ class MXFP8Quantizer(Quantizer):
         columnwise: bool = True,
         two_dimensional: bool = False,
     ) -> None:
-        element = as_format(format, type(self).__name__)
+        op = type(self).__name__
+        flags(op, rowwise=rowwise, columnwise=columnwise, two_dimensional=two_dimensional)
+        element = as_format(format, op)
         super().__init__(_octavo.MXFP8Quantizer(element, rowwise, columnwise, two_dimensional))
 
 
@@ -216,7 +233,13 @@ class NVFP4Quantizer(Quantizer):
         stochastic_rounding: bool = False,
         seed: int = 0,
     ) -> None:
-        signs = _octavo.te_hadamard_signs() if rht_signs is None else rht_signs
+        op = type(self).__name__
+        flags(op, rowwise=rowwise, columnwise=columnwise, with_rht=with_rht)
+        flags(op, two_dimensional=two_dimensional, stochastic_rounding=stochastic_rounding)
+        seed = integer(seed, "seed", 2**64 - 1, op)
+        signs = _octavo.te_hadamard_signs()
+        if rht_signs is not None:
+            signs = integer(rht_signs, "rht_signs", 2**16 - 1, op)
         super().__init__(
             _octavo.NVFP4Quantizer(
                 rowwise, columnwise, with_rht, signs, two_dimensional, stochastic_rounding, seed

@@ -11,8 +11,6 @@ import copy
 import dataclasses
 import functools
 import sys
-import threading
-from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum
@@ -21,6 +19,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from octavo import _octavo
+from octavo._arguments import flag, flags, function_or_none, real, whole, wrong_type
+from octavo._last_made import LastMade
 from octavo.quantizers import Quantizer
 
 __all__ = [
@@ -61,6 +61,9 @@ class MMParams:
 
     use_split_accumulator: bool = True
 
+    def __post_init__(self) -> None:
+        flags("MMParams", use_split_accumulator=self.use_split_accumulator)
+
 
 @dataclass(frozen=True)
 class QParams:
@@ -71,6 +74,11 @@ class QParams:
     random_hadamard_transform: bool = False
     stochastic_rounding: bool = False
     fp4_2d_quantization: bool = False
+
+    def __post_init__(self) -> None:
+        for field in dataclasses.fields(self):
+            is_number = field.name == "amax_epsilon"
+            (real if is_number else flag)(getattr(self, field.name), field.name, "QParams")
 
 
 @dataclass(frozen=True)
@@ -83,42 +91,7 @@ class QuantizerRole:
     name: str = ""
 
 
-_COUNTS = ("margin", "amax_history_len", "quantization_alignment")
-
-
-class _LastMade:
-    """The library's recipes that have functions, by the fields they were made of: two recipes with
-    the same function are equal. A recipe keeps its function alive and not the other way round, so
-    no weak reference tells when one is not wanted any more; the last few are kept."""
-
-    _ROOM = 32
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._made: OrderedDict[Any, _octavo.Recipe] = OrderedDict()
-
-    def get(
-        self, kind: type, values: list[Any], make: Callable[[], _octavo.Recipe]
-    ) -> _octavo.Recipe:
-        """One of these fields, which is made where there is none."""
-        key = (kind, tuple((type(value), value) for value in values))
-        try:
-            hash(key)
-        except TypeError:
-            return make()  # an object that is called and cannot be looked up
-        with self._lock:
-            made = self._made.get(key)
-        if made is None:
-            made = make()
-        with self._lock:
-            made = self._made.setdefault(key, made)
-            self._made.move_to_end(key)
-            if len(self._made) > self._ROOM:
-                self._made.popitem(last=False)
-        return made
-
-
-_with_functions = _LastMade()
+_with_functions = LastMade()
 
 
 class Recipe:
@@ -182,8 +155,7 @@ class Recipe:
 
     def _plain(self, name: str, value: Any) -> Any:
         wanted = {"format": Format, "quant": QParams, "gemm": MMParams}
-        if name in _COUNTS and isinstance(value, bool):
-            raise TypeError(f"[{type(self).__name__}] got {name} = {value}, wanted an integer")
+        self._check_plain(name, value)
         kind = next((wanted[part] for part in name.split("_") if part in wanted), None)
         if kind is None or value is None:
             return value
@@ -194,6 +166,24 @@ class Recipe:
         if isinstance(value, Format):
             return value.name
         return value.use_split_accumulator if kind is MMParams else dataclasses.astuple(value)
+
+    def _check_plain(self, name: str, value: Any) -> None:
+        """Fields whose default is a number, a text or True or False are such."""
+        fields = dataclasses.fields(self)  # type: ignore[arg-type]
+        default = next(field.default for field in fields if field.name == name)
+        op = type(self).__name__
+        if isinstance(default, bool):
+            flag(value, name, op)
+        elif isinstance(default, int):
+            whole(value, name, op)
+        elif isinstance(default, str) and not isinstance(value, str):
+            raise wrong_type(op, name, value, "a text" + self._or_a_function(name))
+        elif name == "backward_override" and value is not None and not isinstance(value, str):
+            raise wrong_type(op, name, value, 'None, "high_precision" or "dequantized"')
+
+    @staticmethod
+    def _or_a_function(name: str) -> str:
+        return " or a function" if name == "amax_compute_algo" else ""
 
     def __repr__(self) -> str:
         return str(self._native())
@@ -282,6 +272,12 @@ class DelayedScaling(Recipe):
     fp8_dpa: bool = False
     fp8_mha: bool = False
     backward_override: str | None = None
+
+    def _check_plain(self, name: str, value: Any) -> None:
+        if name == "scaling_factor_compute_algo":
+            function_or_none(value, name, type(self).__name__)
+        elif name != "amax_compute_algo" or not callable(value):
+            super()._check_plain(name, value)
 
     def _fields(self) -> dict[str, Any]:
         fields = super()._fields()

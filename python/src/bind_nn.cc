@@ -17,6 +17,9 @@
 #include <variant>
 
 #include "bind.h"
+#include "nn_run.h"
+#include "octavo/base/error.h"
+#include "octavo/nn/attention_pass.h"
 #include "octavo/nn/linear_pass.h"
 #include "octavo/nn/quantized_weight.h"
 #include "octavo/ops/gemm.h"
@@ -25,36 +28,12 @@
 namespace octavo::python {
 namespace {
 
-// A function of Python's that the library may copy, call and let go without the GIL.
-class Callback {
- public:
-  explicit Callback(nb::object function) : owner_(kept_alive(std::move(function))) {}
-  template <typename... Arguments>
-  nb::object operator()(const Arguments&... arguments) const {  // with the GIL
-    return nb::borrow(static_cast<PyObject*>(owner_.get()))(arguments...);
-  }
-
- private:
-  std::shared_ptr<void> owner_;
-};
-
-// allocate(bytes) makes memory and returns its address and its owner; none: the library does.
-MakeTensor maker(nb::object allocate, int cuda) {
-  if (allocate.is_none()) return {};
-  return [allocate = Callback(std::move(allocate)), cuda](View like) {
-    const nb::gil_scoped_acquire held;
-    const auto bytes = dense_bytes(like.shape, like.dtype, like.format, like.packed);
-    const auto [address, owner] = nb::cast<std::pair<std::uintptr_t, nb::object>>(allocate(bytes));
-    like.data = reinterpret_cast<void*>(address);
-    like.device = device_of(cuda);
-    return Tensor::adopt(like, kept_alive(owner));
-  };
-}
-
 void make_quantizers(ModuleQuantizers* self, const std::string& module_type,
                      const std::string& name, nb::object allocate, nb::object warn, int cuda,
-                     std::uint64_t seed) {
-  ModuleQuantizersOptions options{.module_type = module_type, .name = name};
+                     std::uint64_t seed, bool attends) {
+  ModuleQuantizersOptions options = attends ? attention_quantizers() : ModuleQuantizersOptions{};
+  options.module_type = module_type;
+  options.name = name;
   options.make = maker(std::move(allocate), cuda);
   options.warn = [warn = Callback(std::move(warn))](std::string_view message) {
     const nb::gil_scoped_acquire held;
@@ -62,25 +41,6 @@ void make_quantizers(ModuleQuantizers* self, const std::string& module_type,
   };
   options.seed = seed;
   new (self) ModuleQuantizers(std::move(options));
-}
-
-// Notes go to Python's logger of this name, each once in a process. It is never taken down: a
-// backward may still run while the interpreter ends.
-Log& notes() {
-  static Log* const kNotes = new Log([](std::string_view message) {
-    const nb::gil_scoped_acquire held;
-    nb::module_::import_("logging").attr("getLogger")("octavo").attr("warning")(
-        "%s", std::string(message));
-  });
-  return *kNotes;
-}
-
-LinearRun run_of(nb::object allocate, int cuda, std::uintptr_t stream) {
-  LinearRun run;
-  run.log = &notes();
-  run.stream = stream_of(stream);
-  run.make = maker(std::move(allocate), cuda);
-  return run;
 }
 
 // As Python lets go of it, a step may end, which waits for other threads' calls; those may be
@@ -131,6 +91,32 @@ std::tuple<Gradient, Gradient, Gradient> backward(const SharedTensor& dy,
   return {share_if_there(found.dx), share_if_there(found.dw), share_if_there(found.db)};
 }
 
+std::vector<std::pair<std::string, SharedTensor>> take_parts(LinearSaved& saved) {
+  std::vector<std::pair<std::string, SharedTensor>> parts;
+  for (const LinearSaved::Part& part : saved.take_parts())
+    parts.emplace_back(part.name, share(part.tensor));
+  return parts;
+}
+
+// Where a part lies now: its address, its strides in bytes, and who owns it.
+using Place = std::tuple<std::uintptr_t, std::vector<std::int64_t>, nb::object>;
+
+std::shared_ptr<LinearSaved> with_parts(const LinearSaved& saved,
+                                        const std::vector<Place>& places) {
+  std::vector<Tensor> parts;
+  for (const auto& layout : saved.taken) {
+    if (!layout || parts.size() == places.size()) continue;
+    const auto& [address, strides, owner] = places[parts.size()];
+    View view = *layout;
+    view.data = reinterpret_cast<void*>(address);
+    if (is_value(view.dtype)) view.strides = Shape(std::span<const std::int64_t>(strides));
+    parts.push_back(Tensor::adopt(view, kept_alive(owner)));
+  }
+  check(parts.size() == places.size(), ErrorCode::invalid_argument, "Linear", "got ", places.size(),
+        " parts of what forward kept, wanted ", parts.size());
+  return {new LinearSaved(saved.with_parts(parts)), &let_go};
+}
+
 void bind_sets(nb::module_& module) {
   nb::class_<QuantizerSet>(module, "QuantizerSet", "The quantizers of a module and a direction.")
       .def("__len__", &QuantizerSet::size)
@@ -161,7 +147,9 @@ void bind_sets(nb::module_& module) {
   nb::class_<ModuleQuantizers>(module, "ModuleQuantizers", "What a module keeps of recipes.")
       .def("__init__", &make_quantizers, nb::arg("module_type"), nb::arg("name"),
            nb::arg("allocate").none(), nb::arg("warn"), nb::arg("cuda") = -1, nb::arg("seed") = 0,
-           "allocate(bytes), if given, makes memory for state and returns (address, owner).")
+           nb::arg("attends") = false,
+           "attends: with slots for the tensors of attention. allocate(bytes), if given, makes "
+           "memory for state and returns (address, owner).")
       .def(
           "use",
           [](ModuleQuantizers& self, const Recipe& recipe) {
@@ -206,12 +194,9 @@ void bind_nn(nb::module_& module) {
       .def(nb::init<>());
   nb::class_<LinearSaved>(module, "LinearSaved", "What a backward of Linear needs.")
       .def_prop_ro("x_nbytes", &LinearSaved::x_nbytes, "Of x, as it is kept.")
-      .def_prop_ro(
-          "keeps_values",
-          [](const LinearSaved& self) {
-            return self.x.view().data != nullptr || self.weight.values.view().data != nullptr;
-          },
-          "Whether it shares memory with the tensors of forward.");
+      .def("take_parts", &take_parts, "All memory that backward reads, by name; it has none then.")
+      .def("with_parts", &with_parts, nb::arg("places"),
+           "With that memory, by address, strides in bytes and owner, in the order of take_parts.");
   module.def("linear_forward", &forward, nb::arg("x"), nb::arg("weight"),
              nb::arg("made_with").none(), nb::arg("bias").none(), nb::kw_only(), nb::arg("needs"),
              nb::arg("training"), nb::arg("is_first_microbatch").none(), nb::arg("quantizers"),
@@ -222,6 +207,7 @@ void bind_nn(nb::module_& module) {
              "delayed scaling takes note of the values and moves on. accumulator: of products of "
              "codes.");
   module.def("linear_backward", &backward, nb::arg("dy"), nb::arg("saved"), "(dx, dw, db).");
+  bind_attention_pass(module);
 }
 
 }  // namespace octavo::python

@@ -280,6 +280,8 @@ void bind_recipe(nb::module_& module) {
           },
           nb::arg("name"), nb::arg("fields"), "The fields of the class of octavo.recipe.")
       .def_prop_ro("name", &Recipe::name, "Of the class.")
+      .def_prop_ro("fp8_dpa", &Recipe::fp8_dpa)
+      .def_prop_ro("fp8_mha", &Recipe::fp8_mha)
       .def(
           "__eq__", [](const Recipe& self, const Recipe& other) { return self == other; },
           nb::is_operator())

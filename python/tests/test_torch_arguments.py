@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import inspect
 
+import numpy as np
 import pytest
 
 torch = pytest.importorskip("torch", reason="torch is not installed; it is optional")
@@ -84,7 +85,6 @@ def test_nvfp4_quantizer_takes_the_defaults_in_order():
     "name, value",
     [
         ("with_amax_reduction", True),
-        ("with_post_rht_amax", True),
         ("row_scaled_nvfp4", True),
         ("nvfp4_use_4over6", True),
         ("nvfp4_e4m3_max", 256),
@@ -94,6 +94,16 @@ def test_nvfp4_quantizer_takes_the_defaults_in_order():
 def test_nvfp4_quantizer_refuses_by_name(name, value):
     with pytest.raises(RuntimeError, match=rf"\[NVFP4Quantizer\] {name} is not offered"):
         te.NVFP4Quantizer(**{name: value})
+
+
+@pytest.mark.parametrize("given", [{}, {"with_post_rht_amax": True}])
+def test_amaxes_are_of_what_is_quantized(given):
+    x = torch.randn(32, 32) + 5
+    made = te.NVFP4Quantizer(with_rht=True, **given)(x)
+    assert torch.equal(made._columnwise_data, te.NVFP4Quantizer(with_rht=True)(x)._columnwise_data)
+    for turns in (True, False):
+        with pytest.raises(RuntimeError, match="wanted both or none"):
+            te.NVFP4Quantizer(with_rht=turns, with_post_rht_amax=not turns)
 
 
 def test_a_hadamard_transform_without_signs():
@@ -275,3 +285,100 @@ def test_a_weight_that_was_replaced_between_micro_batches():
         with pytest.raises(ValueError, match=r"the weight has shape \[16, 32\].*is_first_micro"):
             linear(x, is_first_microbatch=False)
         assert linear(x, is_first_microbatch=True).shape == (4, 16)
+
+
+WRONG = {
+    "Linear": (
+        lambda **given: te.Linear(**{"in_features": 32, "out_features": 16, **given}),
+        [
+            ("in_features", 3.5, "an integer"),
+            ("out_features", True, "an integer"),
+            ("name", 3, "a text, or None"),
+            ("init_method", 3, "a function, or None"),
+            ("init_method", "normal", "a function, or None"),
+            ("bias", "no", "True or False"),
+            ("bias", 1, "True or False"),
+            ("return_bias", None, "True or False"),
+            ("params_dtype", "float32", "float64, float32"),
+            ("device", 3.5, "a device of torch's"),
+            ("device", -1, "a device of torch's"),
+        ],
+    ),
+    "autocast": (
+        te.autocast,
+        [
+            ("enabled", "no", "True or False"),
+            ("calibrating", 1, "True or False"),
+            ("amax_reduction_group", 3, "a group of torch.distributed, a function, or None"),
+        ],
+    ),
+    "quantized_model_init": (
+        te.quantized_model_init,
+        [
+            ("enabled", 0, "True or False"),
+            ("preserve_high_precision_init_val", "no", "True or False"),
+        ],
+    ),
+    "DelayedScaling": (
+        te.DelayedScaling,
+        [
+            ("margin", 0.5, "an integer"),
+            ("amax_history_len", "16", "an integer"),
+            ("reduce_amax", "no", "True or False"),
+            ("fp8_dpa", 1, "True or False"),
+            ("amax_compute_algo", 3, "a text or a function"),
+            ("scaling_factor_compute_algo", "max", "a function, or None"),
+            ("backward_override", 3, "None, "),
+        ],
+    ),
+    "QParams": (
+        te.recipe.QParams,
+        [("power_2_scale", "no", "True or False"), ("amax_epsilon", "0", "a number")],
+    ),
+    "MMParams": (te.recipe.MMParams, [("use_split_accumulator", 1, "True or False")]),
+    "NVFP4Quantizer": (
+        te.NVFP4Quantizer,
+        [("with_rht", "no", "True or False"), ("rowwise", 1, "True or False")],
+    ),
+    "MXFP8Quantizer": (
+        lambda **given: te.MXFP8Quantizer(E4M3, **given),
+        [("with_2d_quantization", "no", "True or False"), ("columnwise", 0, "True or False")],
+    ),
+    "Float8BlockQuantizer": (
+        lambda **given: te.Float8BlockQuantizer(E4M3, **given),
+        [("block_scaling_dim", "1", "an integer"), ("amax_epsilon", "0", "a number")],
+    ),
+    "Float8CurrentScalingQuantizer": (
+        lambda **given: te.Float8CurrentScalingQuantizer(E4M3, **given),
+        [("force_pow_2_scales", 1, "True or False"), ("device", 3.5, "a device of torch's")],
+    ),
+    "Float8Quantizer": (
+        lambda **given: te.Float8Quantizer(
+            **{"scale": torch.ones(1), "amax": torch.zeros(1), "fp8_dtype": E4M3, **given}
+        ),
+        [("scale", 1.0, "a torch tensor"), ("amax", None, "a torch tensor")],
+    ),
+}
+
+
+@pytest.mark.parametrize(
+    "op, make, name, value, wanted",
+    [(op, make, *case) for op, (make, cases) in WRONG.items() for case in cases],
+)
+def test_wrong_types_are_named(op, make, name, value, wanted):
+    with pytest.raises(TypeError) as caught:
+        make(**{name: value})
+    text = str(caught.value)
+    assert text.startswith(f"[{op}] got {name} = ") and f"wanted {wanted}" in text
+
+
+def test_integers_of_numpy_are_integers():
+    assert te.Linear(np.int64(4), np.int32(2), device="cpu")(torch.randn(3, 4)).shape == (3, 2)
+
+
+def test_devices_that_are_not_there():
+    with pytest.raises(ValueError, match=r"\[Linear\] got device = 'moon', wanted a device"):
+        te.Linear(4, 2, device="moon")
+    if not torch.cuda.is_available():
+        with pytest.raises(RuntimeError, match=r"\[Linear\] got device = 'cuda', and torch has no"):
+            te.Linear(4, 2, device="cuda")

@@ -150,7 +150,7 @@ def test_codes_are_kept_for_backward_not_values():
     gone = weakref.ref(x)
     with te.autocast(recipe=MXFP8BlockScaling()):
         y = linear(x)
-    assert y.grad_fn.saved_tensors[0]._octavo_saved.x_nbytes == 64 * 64 + 64 * 2
+    assert sum(saved.nbytes for saved in y.grad_fn.saved_tensors) == 64 * 64 + 64 * 2
     del x
     gc.collect()
     assert gone() is None
@@ -314,8 +314,8 @@ def test_strides_do_not_matter():
     "make, error, text",
     [
         (lambda: te.Linear(0, 3), ValueError, "at least 1"),
-        (lambda: te.Linear(4.5, 3), TypeError, "features of type float"),
-        (lambda: te.Linear(3, "4"), TypeError, "features of type str"),
+        (lambda: te.Linear(4.5, 3), TypeError, "got in_features = 4.5, wanted an integer"),
+        (lambda: te.Linear(3, "4"), TypeError, "got out_features = '4', wanted an integer"),
         (lambda: te.Linear(3, 3, params_dtype=torch.int32), TypeError, "params_dtype"),
         (lambda: te.Linear(3, 3, params_dtype=torch.float8_e4m3fn), TypeError, "params_dtype"),
         (lambda: te.Linear(32, 32, tp_size=2), RuntimeError, "tp_size is not offered"),

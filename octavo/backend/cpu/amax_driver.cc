@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <bit>
 
+#include "octavo/backend/cpu/amax_driver.h"
 #include "octavo/backend/cpu/amax_span.h"
 #include "octavo/backend/cpu/masks.h"
 #include "octavo/backend/cpu/part_amaxes.h"
@@ -15,10 +16,7 @@ namespace octavo::cpu {
 namespace {
 
 template <typename Real>
-void amax_of_matrix(const Isa& isa, const Exec& exec, const QuantizeSource& source, AmaxOf of,
-                    float* amax) {
-  const QuantizeJob job{.source = source};
-  const TileValues<Real> values(isa, job, false);
+void amax_of_values(const Exec& exec, const TileValues<Real>& values, AmaxOf of, float* amax) {
   const std::int64_t rows = values.rows(), cols = values.cols();
   if (rows == 0 || cols == 0) return;
   const std::int64_t per_row = (cols + kStage - 1) / kStage, units = rows * per_row;
@@ -49,8 +47,18 @@ void amax_of_matrix(const Isa& isa, const Exec& exec, const QuantizeSource& sour
 
 void amax_matrix(const Isa& isa, const Exec& exec, const QuantizeSource& source, AmaxOf of,
                  float* amax) {
-  source.works_in_f64() ? amax_of_matrix<double>(isa, exec, source, of, amax)
-                        : amax_of_matrix<float>(isa, exec, source, of, amax);
+  const QuantizeJob job{.source = source};
+  source.works_in_f64()
+      ? amax_of_values<double>(exec, TileValues<double>(isa, job, false), of, amax)
+      : amax_of_values<float>(exec, TileValues<float>(isa, job, false), of, amax);
+}
+
+void amax_as_copied(const Isa& isa, const Exec& exec, const QuantizeJob& job) {
+  const AmaxOf of = amax_of(job.scale);
+  const bool transposed = job.hadamard_columnwise;
+  job.source.works_in_f64()
+      ? amax_of_values<double>(exec, TileValues<double>(isa, job, transposed), of, job.amax)
+      : amax_of_values<float>(exec, TileValues<float>(isa, job, transposed), of, job.amax);
 }
 
 void delayed_update(const Exec&, const DelayedJob& job) {

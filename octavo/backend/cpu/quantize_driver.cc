@@ -6,6 +6,7 @@
 #include <numeric>
 #include <type_traits>
 
+#include "octavo/backend/cpu/amax_driver.h"
 #include "octavo/backend/cpu/amax_span.h"
 #include "octavo/backend/cpu/count.h"
 #include "octavo/backend/cpu/fit_tile.h"
@@ -282,6 +283,10 @@ void quantize_copies(const Isa& isa, const Exec& exec, const QuantizeJob& job,
 }  // namespace
 
 void quantize_matrix(const Isa& isa, const Exec& exec, const QuantizeJob& job) {
+  if (!job.rowwise.wanted() && !job.columnwise.wanted()) {
+    if (job.amax != nullptr) amax_as_copied(isa, exec, job);
+    return;
+  }
   if (job.amax != nullptr) amax_matrix(isa, exec, job.source, amax_of(job.scale), job.amax);
   if (quantize_mx(isa, exec, job) || quantize_fp4(isa, exec, job)) return;
   AtomicCounts totals;

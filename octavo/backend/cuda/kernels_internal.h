@@ -54,6 +54,7 @@ bool amax_lanes(const Exec&, const QuantizeSource&, AmaxOf, float* amax);
 void quantize_general(const Exec&, const QuantizeJob&);
 void dequantize_general(const Exec&, const QuantizedMatrix&, const Matrix& values);
 void amax_general(const Exec&, const QuantizeSource&, AmaxOf, float* amax);
+void amax_as_copied(const Exec&, const QuantizeJob&);  // of a job that wants no copy
 
 // produce_rows.cc: norms and activations.
 void produce_matrix(const Exec&, const Matrix& x, const Producer&, const Matrix& out);

@@ -89,6 +89,10 @@ bool quantize_rowwise(const Exec& exec, QuantizeJob job) {
 void quantize_matrix(const Exec& exec, const QuantizeJob& job) {
   if (job.source.rows() == 0 || job.source.cols() == 0) return;
   const Scope scope(exec);
+  if (!job.rowwise.wanted() && !job.columnwise.wanted()) {
+    if (job.amax != nullptr) amax_as_copied(exec, job);
+    return;
+  }
   if (quantize_produced(exec, job)) return;  // where fuses() said so
   QuantizeJob rest = job;
   Exec inner = exec;

@@ -21,6 +21,18 @@ __global__ void __launch_bounds__(kThreads)
   if (threadIdx.x % 32 == 0 && mine != 0) atomicMax(reinterpret_cast<std::uint32_t*>(amax), mine);
 }
 
+// The same of a copy, whose rows and columns are those of job.to.codes.
+__global__ void __launch_bounds__(kThreads)
+    copied_amax_kernel(const __grid_constant__ CopyJob job, float* amax) {
+  std::uint32_t mine = 0;
+  const std::int64_t cols = job.to.codes.cols, n = job.to.codes.rows * cols;
+  for (std::int64_t i = static_cast<std::int64_t>(blockIdx.x) * kThreads + threadIdx.x; i < n;
+       i += static_cast<std::int64_t>(gridDim.x) * kThreads)
+    mine = max(mine, counted(seen_value(job, i / cols, i % cols), job.amax_of));
+  mine = __reduce_max_sync(0xFFFFFFFFu, mine);
+  if (threadIdx.x % 32 == 0 && mine != 0) atomicMax(reinterpret_cast<std::uint32_t*>(amax), mine);
+}
+
 __global__ void __launch_bounds__(kThreads)
     dequantize_kernel(const __grid_constant__ QuantizedMatrix from,
                       const __grid_constant__ Matrix values) {
@@ -46,6 +58,21 @@ void amax_general(const Exec& exec, const QuantizeSource& source, AmaxOf of, flo
   amax_kernel<<<static_cast<unsigned>(std::min<std::int64_t>(blocks, 4096)), kThreads, 0,
                 stream_of(exec)>>>(source, of, amax);
   OCTAVO_CUDA_LAUNCHED("amax_kernel (general)");
+}
+
+void amax_as_copied(const Exec& exec, const QuantizeJob& job) {
+  const bool transposed = job.hadamard_columnwise;
+  CopyJob copy{.source = job.source,
+               .transposed = transposed,
+               .hadamard = job.hadamard_rowwise || job.hadamard_columnwise,
+               .signs = job.hadamard_signs,
+               .amax_of = amax_of(job.scale)};
+  copy.to.codes.rows = transposed ? job.source.cols() : job.source.rows();
+  copy.to.codes.cols = transposed ? job.source.rows() : job.source.cols();
+  const std::int64_t blocks = (job.source.rows() * job.source.cols() + kThreads - 1) / kThreads;
+  copied_amax_kernel<<<static_cast<unsigned>(std::min<std::int64_t>(blocks, 4096)), kThreads, 0,
+                       stream_of(exec)>>>(copy, job.amax);
+  OCTAVO_CUDA_LAUNCHED("copied_amax_kernel");
 }
 
 void dequantize_general(const Exec& exec, const QuantizedMatrix& from, const Matrix& values) {

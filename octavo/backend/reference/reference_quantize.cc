@@ -36,6 +36,9 @@ struct Seen {
     if (produced) return produced->at(row, col);
     return load_value(job.source.values, row, col);
   }
+  [[nodiscard]] std::int64_t rows() const {
+    return transposed ? job.source.cols() : job.source.rows();
+  }
   [[nodiscard]] std::int64_t cols() const {
     return transposed ? job.source.rows() : job.source.cols();
   }
@@ -196,17 +199,27 @@ void delayed_update(const Exec&, const DelayedJob& job) {
   delayed_update_all(job);
 }
 
+namespace {
+
+void amax_of_seen(const Seen& seen, AmaxOf of, float* amax) {
+  for (std::int64_t row = 0; row < seen.rows(); ++row)
+    for (std::int64_t col = 0; col < seen.cols(); ++col)
+      raise(*amax, counted(seen.at(row, col), of));
+}
+
+}  // namespace
+
 void amax_matrix(const Exec&, const QuantizeSource& source, AmaxOf of, float* amax) {
   const FpEnvGuard guard;
   const QuantizeJob job{.source = source};
-  const Seen seen{job, false};
-  for (std::int64_t row = 0; row < source.rows(); ++row)
-    for (std::int64_t col = 0; col < source.cols(); ++col)
-      raise(*amax, counted(seen.at(row, col), of));
+  amax_of_seen({job, false}, of, amax);
 }
 
 void quantize_matrix(const Exec& exec, const QuantizeJob& job) {
   const FpEnvGuard guard;
+  const bool is_amax_alone = !job.rowwise.wanted() && !job.columnwise.wanted();
+  if (job.amax != nullptr && is_amax_alone)
+    return amax_of_seen({job, job.hadamard_columnwise}, amax_of(job.scale), job.amax);
   if (job.amax != nullptr) amax_matrix(exec, job.source, amax_of(job.scale), job.amax);
   if (job.rowwise.wanted()) CopyMaker(job, false).run(job.counts);
   if (job.columnwise.wanted())

@@ -26,6 +26,7 @@ from octavo.torch._available import (
     is_mxfp8_available,
     is_nvfp4_available,
 )
+from octavo.torch._checkpoint import checkpoint
 from octavo.torch._dtype import DType
 from octavo.torch._scopes import (
     autocast,
@@ -35,6 +36,7 @@ from octavo.torch._scopes import (
     quantized_model_init,
 )
 from octavo.torch.attention import scaled_dot_product_attention
+from octavo.torch.dot_product_attention import DotProductAttention
 from octavo.torch.linear import Linear
 from octavo.torch.quantizers import (
     Float8BlockQuantizer,
@@ -56,6 +58,7 @@ __all__ = [
     "CustomRecipe",
     "DType",
     "DelayedScaling",
+    "DotProductAttention",
     "Float8BlockQuantizer",
     "Float8BlockScaling",
     "Float8BlockwiseQTensor",
@@ -74,6 +77,7 @@ __all__ = [
     "QuantizedTensor",
     "Quantizer",
     "autocast",
+    "checkpoint",
     "fp8_autocast",
     "fp8_model_init",
     "get_default_recipe",

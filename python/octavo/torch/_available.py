@@ -7,6 +7,7 @@ from typing import Any
 import torch
 
 import octavo
+from octavo._arguments import shown
 
 
 def is_fp8_available(return_reason: bool = False) -> Any:
@@ -32,6 +33,26 @@ def is_nvfp4_available(return_reason: bool = False) -> Any:
 def is_bf16_available(return_reason: bool = False) -> Any:
     """As is_fp8_available."""
     return is_fp8_available(return_reason)
+
+
+def place_of(device: Any, op: str) -> torch.device:
+    """An argument of this name; None: where layers are made."""
+    if device is None:
+        return torch.device(default_device())
+    try:
+        place = torch.device(device)
+    except (TypeError, RuntimeError) as error:
+        kind = ValueError if isinstance(device, str) else TypeError
+        raise kind(
+            f"[{op}] got device = {shown(device)}, wanted a device of torch's, such as 'cpu' or "
+            f"'cuda:0', or None ({str(error).splitlines()[0]})"
+        ) from None
+    if place.type == "cuda" and not torch.cuda.is_available():
+        raise RuntimeError(
+            f"[{op}] got device = {shown(device)}, and torch has no CUDA device here; say "
+            "device='cpu', or leave it out"
+        )
+    return place
 
 
 def default_device() -> str:

@@ -32,4 +32,10 @@ def element_format(dtype: Any, op: str) -> Format:
 
 def dtype_of(format: Format) -> DType:
     """The other way."""
-    return DType(format.name)
+    for dtype in DType:
+        if dtype.value == format.name:
+            return dtype
+    raise ValueError(
+        f"[DType] {format.name} has no name of Transformer Engine's; it has "
+        f"{', '.join(dtype.value for dtype in DType)}"
+    )

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import contextlib
 import copy
+import inspect
 import threading
 import warnings
 from collections.abc import Callable
@@ -14,6 +15,7 @@ import torch
 
 import octavo
 from octavo import _octavo
+from octavo._arguments import flags, shown, wrong_type
 from octavo.recipe import Recipe
 
 
@@ -34,8 +36,9 @@ def _checked(recipe: Recipe | None, op: str) -> Recipe:
     return recipe
 
 
-class _Scope:
-    """Entered and left; again only after that."""
+class _Scope(contextlib.ContextDecorator):
+    """Entered and left; again only after that. Around a function each call enters one of its own,
+    so that it may call itself and run in several threads."""
 
     def __init__(self) -> None:
         self._entered: Any = None
@@ -45,6 +48,29 @@ class _Scope:
 
     def _leave(self, failed: bool) -> None:
         raise NotImplementedError
+
+    def __call__(self, func: Any) -> Any:
+        """The function, each call of which is inside such a scope."""
+        name = type(self).__name__
+        if not callable(func) or isinstance(func, type):
+            raise wrong_type(name, "what it is put around", func, "a function")
+        # Their bodies run later, when the scope would have ended.
+        for runs_later in (
+            inspect.isgeneratorfunction,
+            inspect.iscoroutinefunction,
+            inspect.isasyncgenfunction,
+        ):
+            if runs_later(func):
+                raise TypeError(
+                    f"[{name}] got {shown(func)}, whose body runs after the call; open the scope "
+                    f"inside of it, with 'with {name}(...):'"
+                )
+        return super().__call__(func)
+
+    def _recreate_cm(self) -> Any:
+        made = copy.copy(self)
+        made._entered = None
+        return made
 
     def __enter__(self) -> None:
         if self._entered is not None:
@@ -90,8 +116,10 @@ class autocast(_Scope):
     ) -> None:
         super().__init__()
         self._recipe = _checked(recipe, "autocast")
+        _check_flag("autocast", "enabled", enabled)
+        flags("autocast", calibrating=calibrating)
         self._enabled, self._calibrating = bool(enabled), bool(calibrating)
-        self._reduce = _reducer(amax_reduction_group)
+        self._reduce = _reducer(amax_reduction_group, "autocast", "amax_reduction_group")
 
     def _enter(self) -> _octavo.Autocast:
         return _octavo.Autocast(
@@ -117,6 +145,9 @@ class quantized_model_init(_Scope):
     ) -> None:
         super().__init__()
         self._recipe = _checked(recipe, "quantized_model_init")
+        op = "quantized_model_init"
+        _check_flag(op, "enabled", enabled)
+        flags(op, preserve_high_precision_init_val=preserve_high_precision_init_val)
         self._enabled, self._preserve = bool(enabled), bool(preserve_high_precision_init_val)
 
     def _enter(self) -> _octavo.QuantizedModelInit:
@@ -164,9 +195,21 @@ def _deprecated(old: str, new: str) -> None:
     warnings.warn(f"{old} is deprecated; use {new}", DeprecationWarning, stacklevel=3)
 
 
-def _reducer(group: Any) -> Callable[[list[float]], list[float]] | None:
+def _check_flag(op: str, name: str, value: Any) -> None:
+    """The first argument, which a decorator without brackets gives its function as."""
+    if callable(value):
+        raise TypeError(f"[{op}] got {shown(value)}, wanted True or False; write @{op}()")
+    flags(op, **{name: value})
+
+
+def _reducer(
+    group: Any, op: str, name: str = "amax_reduction_group"
+) -> Callable[[list[float]], list[float]] | None:
     if group is None:
         return None
+    kind = getattr(torch.distributed, "ProcessGroup", None)
+    if not callable(group) and not (kind is not None and isinstance(group, kind)):
+        raise wrong_type(op, name, group, "a group of torch.distributed, a function, or None")
 
     def reduce(amaxes: list[float]) -> list[float]:
         numbers = torch.tensor(amaxes, dtype=torch.float32)

@@ -28,7 +28,7 @@ State = dict[str, torch.Tensor]
 def shared(x: torch.Tensor, op: str) -> _octavo.Tensor:
     """A tensor's memory for the library, which keeps the tensor alive."""
     array = TORCH.describe(x, op)
-    return _octavo.Tensor.borrow(array.view(value_kind(array, op)), x)
+    return _octavo.Tensor.borrow(array.view(value_kind(array, op)), array.obj)
 
 
 def warn(message: str) -> None:
@@ -37,6 +37,11 @@ def warn(message: str) -> None:
     while frame is not None and frame.f_code.co_filename.startswith(_OURS):
         frame, level = frame.f_back, level + 1
     warnings.warn(message, UserWarning, stacklevel=level)
+
+
+def in_backward() -> bool:
+    """Whether torch goes back on this thread now."""
+    return bool(torch._C._current_graph_task_id() != -1)
 
 
 class ModuleState:
@@ -49,22 +54,30 @@ class ModuleState:
         device: torch.device,
         seed: int,
         accumulator: str = "native",
+        attends: bool = False,
     ) -> None:
         self.module_type, self.name, self.device, self.seed = module_type, name, device, seed
         self.accumulator = accumulator  # of its products
+        self.attends = attends  # it has the tensors of attention
         cuda = -1 if device.type == "cpu" else device.index or 0
         self.handle = _octavo.ModuleQuantizers(
-            module_type, name, _allocator(device), warn, cuda, seed
+            module_type, name, _allocator(device), warn, cuda, seed, attends
         )
         self.cache = _octavo.WeightCache()
         self._lists: dict[str, tuple[_octavo.QuantizerSet, list[Quantizer]]] = {}
+        self._ran_under = ""  # the recipe of the last forward that was not in a backward
         self._waiting: State = {}  # read from a file before there was a recipe for it
 
     def moved(self, device: torch.device) -> ModuleState:
         """The same on another device, or in a copy of the module."""
-        other = ModuleState(self.module_type, self.name, device, self.seed, self.accumulator)
+        other = ModuleState(*self.identity(device))
         other.load({key: tensor.detach().clone() for key, tensor in self.state().items()})
         return other
+
+    def identity(self, device: torch.device | None = None) -> tuple[Any, ...]:
+        """What another one is made of, there or here."""
+        place = self.device if device is None else device
+        return (self.module_type, self.name, place, self.seed, self.accumulator, self.attends)
 
     def quantizers(self, key: str) -> list[Quantizer]:
         """Those of a direction, in the order of their slots; none before the first recipe."""
@@ -98,8 +111,22 @@ class ModuleState:
     def prepare(self) -> None:
         """Before a forward: state that waits for its quantizers."""
         enabled, calibrating, recipe = _octavo.current_autocast()
-        if self._waiting and (enabled or calibrating) and recipe is not None:
+        self._note(recipe.name if enabled and recipe is not None else "")
+        if not self._waiting or not (enabled or calibrating) or recipe is None:
+            return
+        if not self.attends or recipe.fp8_dpa or recipe.fp8_mha:
             self.use(recipe)
+
+    def _note(self, recipe: str) -> None:
+        """Says where a recipe is lost on the way into a backward."""
+        if not in_backward():
+            self._ran_under = recipe
+        elif self._ran_under and not recipe:
+            warn(
+                f"{self.module_type} ran under {self._ran_under} and runs again inside a backward, "
+                "where no scope is open: it multiplies values now. Use octavo.torch.checkpoint, or "
+                "enter autocast inside the function that is computed again."
+            )
 
     def use(self, recipe: _octavo.Recipe) -> None:
         """Quantizers for a recipe, with the state that waits for them."""

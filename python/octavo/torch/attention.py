@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 import torch
-from torch.autograd.function import once_differentiable
 
 from octavo import _octavo
 from octavo._attention import _bias, attention
 from octavo._gemm import _side
+from octavo.torch._once import differentiable_once
 
 
 class _Attention(torch.autograd.Function):
@@ -22,7 +22,7 @@ class _Attention(torch.autograd.Function):
         return attention(q.detach(), k.detach(), v.detach(), bias=bias, causal=causal, **how)
 
     @staticmethod
-    @once_differentiable
+    @differentiable_once("scaled_dot_product_attention")
     def backward(ctx: Any, *gradients: Any) -> Any:
         q, k, v = ctx.saved_tensors
         op = "scaled_dot_product_attention"

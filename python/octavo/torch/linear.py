@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Callable
 from typing import Any
 
@@ -10,16 +9,18 @@ import torch
 
 import octavo
 from octavo import _octavo
+from octavo._arguments import flags, function_or_none, text_or_none, whole
 from octavo._arrays_torch import TORCH
 from octavo._quantize import value_kind
-from octavo.torch._available import default_device
+from octavo.torch._available import place_of
 from octavo.torch._dtype import VALUES
 from octavo.torch._linear_function import untraced_product
+from octavo.torch._module import QuantizingModule, taken
 from octavo.torch._offered import refuse
 from octavo.torch._quantized_tensor import QuantizedTensor, _Content, converted_content
 from octavo.torch._saving import PARTS, load_weight, weight_parts
 from octavo.torch._scopes import init_recipe
-from octavo.torch._state import KEYS, STATE_NAMES, ModuleState
+from octavo.torch._state import ModuleState
 from octavo.torch.quantizers import Quantizer
 
 __all__ = ["Linear"]
@@ -45,7 +46,7 @@ class _WeightQuantizer:
         return octavo.QuantizedTensor(handle, TORCH, source.stream)
 
 
-class Linear(torch.nn.Module):
+class Linear(QuantizingModule):
     """A linear layer that multiplies as the recipe of te.autocast says; outside of one it
     multiplies values. Inside te.quantized_model_init its weight is codes.
 
@@ -57,6 +58,9 @@ class Linear(torch.nn.Module):
     accumulator: not Transformer Engine's. Of products of codes: "native" (octavo.gemm says what
         that is), "float32", "float16", or "hopper_fp8", what training on an H100 would give, bit for bit and slowly, in which
         use_split_accumulator of the recipe is heard.
+
+    quantizers has by "scaling_fwd" those of input, weight and output, and by "scaling_bwd" those of
+    grad_output and grad_input; none before the first forward under a recipe.
 
     Under DelayedScaling a layer takes note of what it sees, and its scales move on, in training
     only: with gradients enabled and not after eval(). Arguments for several devices, and others
@@ -119,11 +123,11 @@ class Linear(torch.nn.Module):
                 f"[{_OP}] got accumulator = {accumulator!r}, wanted one of "
                 f"{', '.join(_ACCUMULATORS)}"
             )
-        for count in (in_features, out_features):
-            if not isinstance(count, int) or isinstance(count, bool):
-                raise TypeError(
-                    f"[{_OP}] got features of type {type(count).__name__}, wanted integers"
-                )
+        in_features = whole(in_features, "in_features", _OP)
+        out_features = whole(out_features, "out_features", _OP)
+        flags(_OP, bias=bias, return_bias=return_bias)
+        init = function_or_none(init_method, "init_method", _OP) or _default_init
+        own_name = text_or_none(name, "name", _OP) or ""
         if min(in_features, out_features) < 1:
             raise ValueError(
                 f"[{_OP}] got in_features = {in_features} and out_features = {out_features}, "
@@ -131,7 +135,7 @@ class Linear(torch.nn.Module):
             )
         self.in_features, self.out_features = in_features, out_features
         self.use_bias, self.return_bias = bool(bias), bool(return_bias)
-        place = torch.device(default_device() if device is None else device)
+        place = place_of(device, _OP)
         dtype = torch.get_default_dtype() if params_dtype is None else params_dtype
         if dtype not in VALUES:
             raise TypeError(
@@ -140,9 +144,9 @@ class Linear(torch.nn.Module):
             )
         weight = torch.empty(out_features, in_features, dtype=dtype, device=place)
         with torch.no_grad():
-            (init_method or _default_init)(weight)
+            init(weight)
         seed = int(torch.empty((), dtype=torch.int64).random_())
-        self._state = ModuleState(type(self).__name__, name or "", weight.device, seed, accumulator)
+        self._state = ModuleState(type(self).__name__, own_name, weight.device, seed, accumulator)
         self.weight = torch.nn.Parameter(self._first_weight(weight))
         self.bias = torch.nn.Parameter(weight.new_zeros(out_features)) if bias else None
 
@@ -172,12 +176,6 @@ class Linear(torch.nn.Module):
         y = untraced_product()(self, inp, is_first_microbatch)
         return (y, self.bias) if self.return_bias else y
 
-    @property
-    def quantizers(self) -> dict[str, list[Quantizer]]:
-        """By "scaling_fwd": of input, weight and output; by "scaling_bwd": of grad_output and
-        grad_input. Empty before the first forward under a recipe."""
-        return {key: self._state.quantizers(key) for key in KEYS}
-
     def extra_repr(self) -> str:
         return (
             f"in_features={self.in_features}, out_features={self.out_features}, "
@@ -205,7 +203,7 @@ class Linear(torch.nn.Module):
         return requantizer.quantizer.makes(content)
 
     def _replace_state(self, state: ModuleState) -> None:
-        self._state = state
+        super()._replace_state(state)
         if isinstance(self.weight, QuantizedTensor):
             made_with = self.weight._content.made_with
             if made_with is not None:
@@ -239,55 +237,20 @@ class Linear(torch.nn.Module):
             self._replace_state(self._state.moved(self.weight.device))
         return self
 
-    def __deepcopy__(self, memo: dict[int, Any]) -> Linear:
-        """Also of a class that torch derived from this one, which copies fields alone."""
-        made = type(self).__new__(type(self))
-        memo[id(self)] = made
-        fields = {key: value for key, value in self.__dict__.items() if key != "_state"}
-        made.__dict__.update(copy.deepcopy(fields, memo))
-        made._replace_state(self._state.moved(self._state.device))
-        return made
-
-    def __getstate__(self) -> dict[str, Any]:
-        """For copy and pickle: the library's objects stay behind, their state comes along."""
-        made, kept = self._state, dict(self.__dict__)
-        identity = (made.module_type, made.name, made.device, made.seed, made.accumulator)
-        tensors = {key: tensor.clone() for key, tensor in made.state().items()}
-        kept["_state"] = (identity, tensors)
-        return kept
-
-    def __setstate__(self, kept: dict[str, Any]) -> None:
-        identity, tensors = kept["_state"]
-        super().__setstate__({key: value for key, value in kept.items() if key != "_state"})
-        state = ModuleState(*identity)
-        state.load(tensors)
-        self._replace_state(state)
-
     def _save_to_state_dict(self, destination: Any, prefix: str, keep_vars: bool) -> None:
         super()._save_to_state_dict(destination, prefix, keep_vars)
         if isinstance(self.weight, QuantizedTensor):
             del destination[prefix + "weight"]
             for part, tensor in weight_parts(self.weight).items():
                 destination[f"{prefix}weight.{part}"] = tensor
-        for key, tensor in self._state.state().items():
-            destination[prefix + key] = tensor.clone()
 
     def _load_from_state_dict(self, state_dict: Any, prefix: str, *args: Any) -> None:
-        """Quantizer state may be there or not: recipes without state save none."""
-        state = _taken(state_dict, prefix, STATE_NAMES)
         if isinstance(self.weight, QuantizedTensor):
-            parts = _taken(state_dict, prefix + "weight.", PARTS)
+            parts = taken(state_dict, prefix + "weight.", PARTS)
             if parts:
                 load_weight(self.weight, parts)
                 state_dict[prefix + "weight"] = self.weight
         super()._load_from_state_dict(state_dict, prefix, *args)
-        if state:
-            self._state.load(state)
-
-
-def _taken(state_dict: Any, prefix: str, names: tuple[str, ...]) -> dict[str, torch.Tensor]:
-    """What is there of these names; torch does not see it any more."""
-    return {name: state_dict.pop(prefix + name) for name in names if prefix + name in state_dict}
 
 
 def _default_init(weight: torch.Tensor) -> None:

@@ -9,9 +9,10 @@ import torch
 
 import octavo
 from octavo import _octavo, quantizers
+from octavo._arguments import flags, real, whole, wrong_type
 from octavo._arrays_torch import TORCH
 from octavo._quantize import value_kind
-from octavo.torch._available import default_device
+from octavo.torch._available import place_of
 from octavo.torch._codes import new_codes
 from octavo.torch._dtype import VALUES, DType, dtype_of, element_format
 from octavo.torch._offered import refuse
@@ -98,7 +99,7 @@ class Quantizer(quantizers.Quantizer):
         refuse(type(self).__name__, pin_memory=pin_memory)
         if dtype not in VALUES:
             raise TypeError(f"[{type(self).__name__}] got dtype = {dtype}, wanted one of values")
-        place = torch.device(default_device() if device is None else device)
+        place = place_of(device, type(self).__name__)
         source = str(dtype).removeprefix("torch.")
         codes = new_codes(list(shape), source, self.scaling, place)
         return self.makes(_Content(codes, self), requires_grad)
@@ -170,6 +171,11 @@ class Float8Quantizer(Quantizer):
         columnwise: bool = True,
     ) -> None:
         format = element_format(fp8_dtype, "Float8Quantizer")
+        for name, number in (("scale", scale), ("amax", amax)):
+            if not isinstance(number, torch.Tensor):
+                raise wrong_type(
+                    "Float8Quantizer", name, number, "a torch tensor with one float32, which stays"
+                )
         self._take(
             quantizers.Float8Quantizer(
                 scale, amax, format=format, rowwise=rowwise, columnwise=columnwise
@@ -204,12 +210,17 @@ class Float8CurrentScalingQuantizer(Quantizer):
         force_pow_2_scales: bool = False,
         amax_epsilon: float = 0.0,
     ) -> None:
+        op = "Float8CurrentScalingQuantizer"
+        flags(op, with_amax_reduction=with_amax_reduction, force_pow_2_scales=force_pow_2_scales)
+        real(amax_epsilon, "amax_epsilon", op)
+        if device is not None:
+            place_of(device, op)
         if with_amax_reduction != (amax_reduction_group is not None):
             raise ValueError(
                 "[Float8CurrentScalingQuantizer] with_amax_reduction and amax_reduction_group go "
                 "together; give both or neither"
             )
-        reduce = _reducer(amax_reduction_group)
+        reduce = _reducer(amax_reduction_group, op)
         self._take(
             quantizers.Float8CurrentScalingQuantizer(
                 format=element_format(fp8_dtype, type(self).__name__),
@@ -238,7 +249,11 @@ class Float8BlockQuantizer(Quantizer):
         block_scaling_dim: int = 2,
         all_gather_usage: bool = False,
     ) -> None:
-        refuse("Float8BlockQuantizer", all_gather_usage=all_gather_usage)
+        op = "Float8BlockQuantizer"
+        refuse(op, all_gather_usage=all_gather_usage)
+        whole(block_scaling_dim, "block_scaling_dim", op)
+        real(amax_epsilon, "amax_epsilon", op)
+        flags(op, force_pow_2_scales=force_pow_2_scales)
         self._take(
             quantizers.Float8BlockQuantizer(
                 format=element_format(fp8_dtype, type(self).__name__),
@@ -264,6 +279,7 @@ class MXFP8Quantizer(Quantizer):
         columnwise: bool = True,
         with_2d_quantization: bool = False,
     ) -> None:
+        flags("MXFP8Quantizer", with_2d_quantization=with_2d_quantization)
         self._take(
             quantizers.MXFP8Quantizer(
                 format=element_format(fp8_dtype, type(self).__name__),
@@ -275,10 +291,10 @@ class MXFP8Quantizer(Quantizer):
 
 
 class NVFP4Quantizer(Quantizer):
-    """e4m3 scales of tiles of 1 x 16, or 16 x 16 (with_2d_quantization), and one float32, which
-    comes from values before the Hadamard transform (with_rht), so with_post_rht_amax is refused.
-    with_random_sign_mask: the transform has Transformer Engine's signs; else none. What a fault is:
-    see octavo.quantizers."""
+    """e4m3 scales of tiles of 1 x 16, or 16 x 16 (with_2d_quantization), and one float32. That of
+    the columnwise copy comes from values after the Hadamard transform (with_rht), so
+    with_post_rht_amax is that, said or not; other values are refused. with_random_sign_mask: the
+    transform has Transformer Engine's signs; else none. What a fault is: see octavo.quantizers."""
 
     makes = NVFP4Tensor
 
@@ -290,7 +306,7 @@ class NVFP4Quantizer(Quantizer):
         with_amax_reduction: bool = False,
         amax_reduction_group: Any = None,
         with_rht: bool = False,
-        with_post_rht_amax: bool = False,
+        with_post_rht_amax: bool | None = None,
         with_2d_quantization: bool = False,
         stochastic_rounding: bool = False,
         row_scaled_nvfp4: bool = False,
@@ -305,12 +321,18 @@ class NVFP4Quantizer(Quantizer):
             "NVFP4Quantizer",
             with_amax_reduction=with_amax_reduction,
             amax_reduction_group=amax_reduction_group,
-            with_post_rht_amax=with_post_rht_amax,
             row_scaled_nvfp4=row_scaled_nvfp4,
             nvfp4_use_4over6=nvfp4_use_4over6,
             nvfp4_e4m3_max=nvfp4_e4m3_max != 448,
             nvfp4_4over6_err_mode=nvfp4_4over6_err_mode != "MAE",
         )
+        names = {"with_2d_quantization": with_2d_quantization, "with_rht": with_rht}
+        flags("NVFP4Quantizer", **names, with_random_sign_mask=with_random_sign_mask)
+        if with_post_rht_amax is not None and bool(with_post_rht_amax) != bool(with_rht):
+            raise RuntimeError(
+                f"[NVFP4Quantizer] got with_post_rht_amax = {with_post_rht_amax} and with_rht = "
+                f"{with_rht}, wanted both or none: amaxes are of what is quantized"
+            )
         if not with_random_sign_mask and not with_rht:
             raise ValueError(
                 "[NVFP4Quantizer] got with_random_sign_mask = False, which is of a transform that "

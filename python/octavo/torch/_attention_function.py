@@ -1,0 +1,138 @@
+"""One forward and one backward of attention under a recipe, with torch's autograd."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import torch
+
+import octavo
+from octavo import _octavo
+from octavo._arrays_torch import TORCH
+from octavo._attention import _bias
+from octavo._gemm import _side
+from octavo._quantize import value_kind
+from octavo.torch._attention_mask import Mask
+from octavo.torch._codes import new_codes, parts_of
+from octavo.torch._once import differentiable_once
+from octavo.torch._quantized_tensor import _Content
+from octavo.torch._saved import Layout
+from octavo.torch._state import ModuleState
+
+_OP = "DotProductAttention"
+_OUTPUT = 4  # its slot
+
+
+class How(NamedTuple):
+    """All that is no tensor with a gradient."""
+
+    layout: str
+    mask: Mask
+    softmax_scale: float | None
+    precision: str
+    fp8_precision: str
+    trains: bool = False
+
+
+class Attend(torch.autograd.Function):
+    """q, k and v are [batch, heads, tokens, size] with any strides; the output lies as how says."""
+
+    @staticmethod
+    def forward(
+        ctx: Any,
+        q: torch.Tensor,
+        k: torch.Tensor,
+        v: torch.Tensor,
+        state: ModuleState,
+        how: How,
+    ) -> torch.Tensor:
+        sources = [TORCH.describe(x, _OP) for x in (q, k, v)]
+        mask = how.mask
+        bias = None if mask.bias is None else _bias(mask.bias, _OP)
+        found = _octavo.attention_forward(
+            *(source.view(value_kind(source, _OP)) for source in sources),
+            state.handle,
+            training=how.trains,
+            precision=how.precision,
+            fp8_precision=how.fp8_precision,
+            **_arguments(mask),
+            softmax_scale=how.softmax_scale,
+            bias=None if bias is None else bias.view("float32"),
+            allocate=TORCH.allocator(sources[0].cuda),
+            stream=sources[0].stream,
+        )
+        ctx.how, ctx.dtypes = how, [x.dtype for x in (q, k, v)]
+        stream = sources[0].stream
+        made = [octavo.QuantizedTensor(handle, TORCH, stream) for handle in found.inputs]
+        ctx.kinds = [(one._handle.shape, one._handle.source, one.scaling) for one in made]
+        parts = {
+            f"{name}.{part}": memory
+            for name, one in zip(("q", "k", "v"), made, strict=bool(made))
+            for part, memory in parts_of(one).items()
+        } or {"q": q, "k": k, "v": v}
+        ctx.layouts = [Layout(_OP, name, part, is_values=not made) for name, part in parts.items()]
+        ctx.save_for_backward(*parts.values())
+        order = (2, 0, 1, 3) if how.layout == "sbhd" else (0, 2, 1, 3)
+        out: torch.Tensor = TORCH.take(found.out).permute(order).flatten(2).contiguous()
+        if not found.gives_codes:
+            return out
+        own = octavo.QuantizedTensor(
+            found.output_codes(TORCH.describe(out, _OP).view("float32")), TORCH, stream
+        )
+        quantizer = state.quantizers("scaling_fwd")[_OUTPUT]
+        return quantizer.makes(_Content(own, quantizer))
+
+    @staticmethod
+    @differentiable_once(_OP)
+    def backward(ctx: Any, d_out: torch.Tensor) -> Any:
+        how = ctx.how
+        saved = [
+            layout.checked(part)
+            for layout, part in zip(ctx.layouts, ctx.saved_tensors, strict=True)
+        ]
+        inputs = _filled(ctx.kinds, saved) if ctx.kinds else list(saved)
+        if d_out.device.type != "cpu":
+            raise RuntimeError(
+                f"[{_OP}] got gradients on {d_out.device}, and backward is done on the CPU alone; "
+                "train there, or call under torch.no_grad()"
+            )
+        shapes = [kind[0] for kind in ctx.kinds] or [list(x.shape) for x in inputs]
+        batches, heads, rows = shapes[0][:3]
+        heads_of = {
+            "sbhd": lambda x: x.reshape(rows, batches, heads, -1).permute(1, 2, 0, 3),
+            "bshd": lambda x: x.reshape(batches, rows, heads, -1).permute(0, 2, 1, 3),
+        }
+        into = [
+            torch.empty(shape, dtype=dtype) for shape, dtype in zip(shapes, ctx.dtypes, strict=True)
+        ]
+        # Named, so that what they look at lives until the work is done.
+        sides = [_side(x, _OP, "an input", None) for x in inputs]
+        given = heads_of[how.layout](d_out).contiguous()
+        views = [_side(x, _OP, "a gradient", None) for x in (given, *into)]
+        mask = _arguments(how.mask)
+        bias = None if how.mask.bias is None else _bias(how.mask.bias, _OP)
+        _octavo.attention_backward(
+            *(side.handle for side in (*sides, *views)),
+            how.fp8_precision if ctx.kinds else how.precision,
+            **mask,
+            softmax_scale=how.softmax_scale,
+            bias=None if bias is None else bias.view("float32"),
+        )
+        return (*into, None, None)
+
+
+def _arguments(mask: Mask) -> dict[str, Any]:
+    given = mask._asdict()
+    del given["bias"]
+    return given
+
+
+def _filled(kinds: list[Any], parts: Any) -> list[octavo.QuantizedTensor]:
+    """Codes of these kinds, of what was saved of them: hooks may have moved it."""
+    made, rest = [], iter(parts)
+    for shape, source, scaling in kinds:
+        codes = new_codes(shape, source, scaling, parts[0].device)
+        for memory in parts_of(codes).values():
+            memory.copy_(next(rest))
+        made.append(codes)
+    return made

@@ -1,0 +1,158 @@
+"""Which keys a row sees, as Transformer Engine says it, in the library's words."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import torch
+
+from octavo._arguments import shown, wrong_type
+
+MASK_TYPES = (
+    "no_mask",
+    "causal",
+    "padding",
+    "padding_causal",
+    "causal_bottom_right",
+    "padding_causal_bottom_right",
+    "arbitrary",
+)
+
+
+class Mask(NamedTuple):
+    causal: bool = False
+    bottom_right: bool = False
+    left: int = -1
+    right: int = -1
+    query_lengths: list[int] = []
+    key_lengths: list[int] = []
+    bias: torch.Tensor | None = None
+
+
+def mask_type_of(given: Any, op: str) -> str:
+    """One of the names; "causal,padding" is the older spelling of one of them."""
+    if not isinstance(given, str):
+        raise wrong_type(op, "attn_mask_type", given, f"one of {', '.join(MASK_TYPES)}")
+    name = given
+    if "," in given:
+        name = "_".join(sorted((part.strip() for part in given.split(",")), key="padding".__ne__))
+    if name not in MASK_TYPES:
+        raise ValueError(
+            f"[{op}] got attn_mask_type = {shown(given)}, wanted one of {', '.join(MASK_TYPES)}"
+        )
+    return name
+
+
+def window_of(given: Any, op: str) -> tuple[int, int]:
+    """Keys before and after a row's place; -1 is no limit."""
+    if given is None:
+        return -1, -1
+    fits = isinstance(given, tuple | list) and len(given) == 2
+    if not fits or not all(type(side) is int for side in given):
+        raise wrong_type(op, "window_size", given, "(before, after), two integers, or None")
+    if min(given) < -1:
+        raise ValueError(f"[{op}] got window_size = {given}, wanted numbers of at least -1")
+    return tuple(given)  # type: ignore[return-value]
+
+
+def mask_of(
+    kind: str,
+    window: tuple[int, int],
+    attention_mask: Any,
+    lengths: tuple[Any, Any],
+    bias: torch.Tensor | None,
+    shape: tuple[int, int, int, int],
+    op: str,
+) -> Mask:
+    """shape: [batch, heads, queries, keys]. lengths: cu_seqlens_q and cu_seqlens_kv."""
+    causal = "causal" in kind
+    left, right = window
+    if causal and right > 0:
+        raise ValueError(
+            f"[{op}] got window_size = {window} and {kind}: a causal row sees nothing after itself"
+        )
+    made = Mask(causal, "bottom_right" in kind, left, -1 if causal else right, bias=bias)
+    if "padding" in kind:
+        if any(one is not None for one in lengths):
+            found = _from_sums(lengths, shape, op)
+        else:
+            found = _from_masks(attention_mask, shape, op)
+        return made._replace(query_lengths=found[0], key_lengths=found[1])
+    if any(one is not None for one in lengths):
+        raise ValueError(
+            f"[{op}] got cu_seqlens, and attn_mask_type = {kind}, which has no lengths; say padding"
+        )
+    if kind == "arbitrary":
+        return made._replace(bias=_hidden(attention_mask, bias, shape, op))
+    if attention_mask is not None:
+        raise ValueError(
+            f"[{op}] got attention_mask, and attn_mask_type = {kind}, which does not look at it; "
+            "say padding or arbitrary"
+        )
+    return made
+
+
+def _from_sums(
+    sums: tuple[Any, Any], shape: tuple[int, int, int, int], op: str
+) -> tuple[list[int], list[int]]:
+    """Of sequences that begin where the ones before end: [0, a, a + b, ...]."""
+    found = []
+    for one, name, most in zip(sums, ("cu_seqlens_q", "cu_seqlens_kv"), shape[2:], strict=True):
+        if not isinstance(one, torch.Tensor) or one.shape != (shape[0] + 1,):
+            raise ValueError(
+                f"[{op}] got {name} = {shown(one)}, wanted a tensor of {shape[0] + 1} integers, "
+                "the sums of all lengths before; give both of them"
+            )
+        counts = one.diff().tolist()
+        if one[0] != 0 or any(not 0 <= count <= most for count in counts):
+            raise ValueError(
+                f"[{op}] got {name} with lengths {counts}, wanted each from 0 to {most}"
+            )
+        found.append([int(count) for count in counts])
+    return found[0], found[1]
+
+
+def _from_masks(
+    masks: Any, shape: tuple[int, int, int, int], op: str
+) -> tuple[list[int], list[int]]:
+    pair = masks if isinstance(masks, tuple | list) else (masks, masks)
+    found = []
+    for one, most in zip(pair, shape[2:], strict=len(pair) == 2):
+        wanted = (shape[0], 1, 1, most)
+        _check_mask(one, op)
+        if tuple(one.shape) != wanted:
+            raise ValueError(
+                f"[{op}] got attention_mask of shape {tuple(one.shape)}, wanted {wanted}, True "
+                "where a token is padding; where queries and keys differ, one for each"
+            )
+        padding = one.reshape(shape[0], most)
+        counts = (~padding).sum(dim=1)
+        ends = torch.arange(most, device=padding.device)[None] >= counts[:, None]
+        if not torch.equal(ends, padding):
+            raise ValueError(
+                f"[{op}] got an attention_mask with padding before tokens, wanted it after them; "
+                "say attn_mask_type='arbitrary' for other masks"
+            )
+        found.append([int(count) for count in counts.tolist()])
+    return found[0], found[1]
+
+
+def _check_mask(mask: Any, op: str) -> None:
+    if not isinstance(mask, torch.Tensor) or mask.dtype != torch.bool:
+        got = mask.dtype if isinstance(mask, torch.Tensor) else shown(mask)
+        raise TypeError(f"[{op}] got attention_mask = {got}, wanted a tensor of torch.bool")
+
+
+def _hidden(
+    mask: Any, bias: torch.Tensor | None, shape: tuple[int, int, int, int], op: str
+) -> torch.Tensor:
+    """What is added to scores: -inf where the mask is True, which is not torch's own way."""
+    _check_mask(mask, op)
+    wide = tuple(mask.shape)
+    if len(wide) != 4 or any(got not in (1, want) for got, want in zip(wide, shape, strict=True)):
+        raise ValueError(
+            f"[{op}] got attention_mask of shape {wide}, wanted {shape}, or 1 in some of them"
+        )
+    zero = torch.zeros((), dtype=torch.float32, device=mask.device)
+    added = torch.where(mask, torch.full_like(zero, -torch.inf), zero)
+    return added if bias is None else added + bias

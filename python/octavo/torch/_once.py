@@ -1,0 +1,35 @@
+"""Backwards that cannot be differentiated themselves, and say so."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+
+def differentiable_once(op: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Around a backward: its gradients raise where somebody goes back from them. torch's own
+    once_differentiable lets them pass for constants where dy is one, and a penalty on gradients
+    would train nothing."""
+    text = (
+        f"[{op}] gradients of gradients are not offered: its backward was asked for with "
+        "create_graph=True, and something goes back from what it gave; detach that, or use a layer "
+        "of torch's"
+    )
+
+    def around(backward: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(backward)
+        def wrapper(ctx: Any, *gradients: Any) -> Any:
+            with torch.no_grad():
+                found = backward(ctx, *gradients)
+            if not torch.is_grad_enabled():
+                return found
+            functions: Any = torch._C._functions  # type: ignore[attr-defined]
+            raises = functions.DelayedError(text.encode(), len(found))
+            return raises(*(one if one is None else one.detach().requires_grad_() for one in found))
+
+        return wrapper
+
+    return around

@@ -1,0 +1,44 @@
+#include "nn_run.h"
+
+#include <nanobind/stl/pair.h>
+#include <nanobind/stl/string.h>
+
+#include <string>
+#include <utility>
+
+namespace octavo::python {
+namespace {
+
+// It is never taken down: a backward may still run while the interpreter ends.
+Log& notes() {
+  static Log* const kNotes = new Log([](std::string_view message) {
+    const nb::gil_scoped_acquire held;
+    nb::module_::import_("logging").attr("getLogger")("octavo").attr("warning")(
+        "%s", std::string(message));
+  });
+  return *kNotes;
+}
+
+}  // namespace
+
+MakeTensor maker(nb::object allocate, int cuda) {
+  if (allocate.is_none()) return {};
+  return [allocate = Callback(std::move(allocate)), cuda](View like) {
+    const nb::gil_scoped_acquire held;
+    const auto bytes = dense_bytes(like.shape, like.dtype, like.format, like.packed);
+    const auto [address, owner] = nb::cast<std::pair<std::uintptr_t, nb::object>>(allocate(bytes));
+    like.data = reinterpret_cast<void*>(address);
+    like.device = device_of(cuda);
+    return Tensor::adopt(like, kept_alive(owner));
+  };
+}
+
+LinearRun run_of(nb::object allocate, int cuda, std::uintptr_t stream) {
+  LinearRun run;
+  run.log = &notes();
+  run.stream = stream_of(stream);
+  run.make = maker(std::move(allocate), cuda);
+  return run;
+}
+
+}  // namespace octavo::python

@@ -1,0 +1,29 @@
+// How layers of Python run in the library: with memory, notes and streams of the caller's.
+#pragma once
+
+#include "bind.h"
+#include "octavo/nn/linear_pass.h"
+
+namespace octavo::python {
+
+// A function of Python's that the library may copy, call and let go without the GIL.
+class Callback {
+ public:
+  explicit Callback(nb::object function) : owner_(kept_alive(std::move(function))) {}
+  template <typename... Arguments>
+  nb::object operator()(const Arguments&... arguments) const {  // with the GIL
+    return nb::borrow(static_cast<PyObject*>(owner_.get()))(arguments...);
+  }
+
+ private:
+  std::shared_ptr<void> owner_;
+};
+
+// allocate(bytes) makes memory and returns its address and its owner; none: the library does.
+MakeTensor maker(nb::object allocate, int cuda);
+// Notes go to Python's logger "octavo", each once in a process.
+LinearRun run_of(nb::object allocate, int cuda, std::uintptr_t stream);
+
+void bind_attention_pass(nb::module_& module);  // after ModuleQuantizers
+
+}  // namespace octavo::python
