@@ -83,8 +83,7 @@ OCTAVO_HD inline void set_delayed_scale(const DelayedJob& job, std::int64_t tens
 }
 // From what window_amax found; zero, Inf and NaN leave the scale as it is.
 OCTAVO_HD inline void make_delayed_scale(const DelayedJob& job, std::int64_t tensor, float amax) {
-  if (amax > 0.0F && is_finite(amax))
-    set_delayed_scale(job, tensor, clamped_scale(job.top / amax));
+  if (amax > 0.0F && is_finite(amax)) set_delayed_scale(job, tensor, clamped_scale(job.top / amax));
 }
 
 // One tensor. `due`: whether this call makes new scales.

@@ -54,8 +54,8 @@ class QuantizerAgreement : public ::testing::TestWithParam<NamedScaling> {
       for (const bool rowwise : {true, false})
         for (const bool columnwise : {true, false}) {
           if (!rowwise && !columnwise) continue;
-          const std::string here =
-              text(where, ", ", backend.name, rowwise ? ", rows" : "", columnwise ? ", columns" : "");
+          const std::string here = text(where, ", ", backend.name, rowwise ? ", rows" : "",
+                                        columnwise ? ", columns" : "");
           Scaling scaling = GetParam().scaling;
           scaling.rowwise = rowwise;
           scaling.columnwise = columnwise;
@@ -63,7 +63,8 @@ class QuantizerAgreement : public ::testing::TestWithParam<NamedScaling> {
           options.amax = &found;
           options.backend = backend.kernels;
           const QuantizedTensor got = quantize(values.view(), scaling, options);
-          EXPECT_EQ(std::bit_cast<std::uint32_t>(found), std::bit_cast<std::uint32_t>(amax)) << here;
+          EXPECT_EQ(std::bit_cast<std::uint32_t>(found), std::bit_cast<std::uint32_t>(amax))
+              << here;
           if (rowwise) {
             EXPECT_TRUE(same_bytes(got.rowwise.scales, wanted.rowwise.scales)) << here;
             EXPECT_TRUE(same_bytes(got.rowwise.codes, wanted.rowwise.codes)) << here;
@@ -122,7 +123,7 @@ TEST_P(QuantizerAgreement, GivenInvScale) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Te, QuantizerAgreement, ::testing::ValuesIn(quantizers()),
-                         [](const auto& info) { return info.param.name; });
+                         [](const auto& given) { return given.param.name; });
 
 }  // namespace
 }  // namespace octavo::testing

@@ -97,7 +97,7 @@ void quantize_matrix(const Exec& exec, const QuantizeJob& job) {
   QuantizeJob rest = job;
   Exec inner = exec;
   const bool transposes = can_transpose(job);
-  const bool amax_first = !transposes && needs_amax_first(job);
+  const bool amax_first = (!transposes || job.source.is_quantized()) && needs_amax_first(job);
   const Scratch found(exec, amax_first ? sizeof(float) : 0);
   if (amax_first) {
     inner.workspace = {};  // taken

@@ -260,8 +260,9 @@ bool are_blocks(const QuantizedMatrix& copy) {
 bool quantize_mx_columns(const Exec& exec, const QuantizeJob& job) {
   const Matrix &values = job.source.values, &codes = job.columnwise.codes;
   ColumnsPlan plan{};
-  if (!job.columnwise.wanted() || (!is_usual(job) && !is_usual_te(job)) || job.given_inv_scale != nullptr ||
-      fast_element(codes.format) > FastElement::e5m2 || !are_blocks(job.columnwise) ||
+  if (!job.columnwise.wanted() || (!is_usual(job) && !is_usual_te(job)) ||
+      job.given_inv_scale != nullptr || fast_element(codes.format) > FastElement::e5m2 ||
+      !are_blocks(job.columnwise) ||
       (job.rowwise.wanted() && (!are_blocks(job.rowwise) || !is_aligned(job.rowwise.codes, 8))) ||
       !fast_scale(job.scale, codes.format, &plan.scale) || plan.scale.kind != FastKind::e8m0 ||
       !has_vectors(values) || values.rows % 16 != 0 || !is_aligned(codes, 16) ||

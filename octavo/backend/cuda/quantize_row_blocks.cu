@@ -175,8 +175,8 @@ bool quantize_row_blocks(const Exec& exec, const QuantizeJob& job) {
   const std::int64_t width = job.rowwise.tile.cols;
   VectorPlan vectors;
   BlockPlan plan{};
-  if ((!is_usual(job) && !is_usual_te(job)) || job.given_inv_scale != nullptr || job.rowwise.tile.rows != 1 ||
-      (width != 16 && width != 32 && width != 128) ||
+  if ((!is_usual(job) && !is_usual_te(job)) || job.given_inv_scale != nullptr ||
+      job.rowwise.tile.rows != 1 || (width != 16 && width != 32 && width != 128) ||
       !fast_scale(job.scale, codes.format, &plan.scale) || !vector_plan(values, codes, &vectors))
     return false;
   FastElement element = fast_element(codes.format);

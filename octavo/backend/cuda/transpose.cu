@@ -1,6 +1,6 @@
-// Values or codes of a matrix as rows of its transpose, in tiles that meet in shared memory: 16 bytes
-// in, 16 bytes out. A vector stands where its number and that of its group of rows say, so that neither
-// side meets itself in a bank.
+// Values or codes of a matrix as rows of its transpose, in tiles that meet in shared memory: 16
+// bytes in, 16 bytes out. A vector stands where its number and that of its group of rows say, so
+// that neither side meets itself in a bank.
 #include "octavo/backend/cuda/kernels_internal.h"
 #include "octavo/backend/cuda/runtime.h"
 
@@ -73,8 +73,8 @@ __global__ void __launch_bounds__(kThreads)
   const std::int64_t at = static_cast<std::int64_t>(blockIdx.x) * kThreads + threadIdx.x;
   if (at >= to.rows * to.cols) return;
   const std::int64_t row = at / to.cols, col = at % to.cols;
-  const unsigned char* x = static_cast<const unsigned char*>(from.data) + col * from.row_pitch +
-                           row * from.col_stride;
+  const unsigned char* x =
+      static_cast<const unsigned char*>(from.data) + col * from.row_pitch + row * from.col_stride;
   unsigned char* y =
       static_cast<unsigned char*>(to.data) + row * to.row_pitch + col * to.col_stride;
   if (bytes == 4)

@@ -55,8 +55,8 @@ __device__ __forceinline__ MadeScale fast_tile_scale(const FastScale& scale, std
   } else if constexpr (kKind == FastKind::inverse) {
     if (amax != 0u && amax < kInfinity) {
       const float wanted = scale.max / __uint_as_float(amax);
-      made.factor = __uint_as_float(
-          __float_as_uint(wanted <= kMaxFloat ? wanted : scale.largest) & scale.kept_bits);
+      made.factor = __uint_as_float(__float_as_uint(wanted <= kMaxFloat ? wanted : scale.largest) &
+                                    scale.kept_bits);
     }
     made.bits = __float_as_uint(1.0F / made.factor);
   } else if constexpr (kKind == FastKind::quotient) {

@@ -89,8 +89,9 @@ __device__ __forceinline__ void store_finished(const GemmFinish& finish, std::in
     *reinterpret_cast<__half*>(to) = __float2half_rn(sum);
 }
 
-// Any result: f32 sums pass through shared memory, a part of the columns at a time, and come out in the order
-// of the result's rows. Shared memory is swizzled so that neither side meets itself in a bank.
+// Any result: f32 sums pass through shared memory, a part of the columns at a time, and come out in
+// the order of the result's rows. Shared memory is swizzled so that neither side meets itself in a
+// bank.
 template <int kCount>
 __device__ __forceinline__ void store_elements(const GemmPlan& plan, const FinishAt& at,
                                                int barrier, const float (&sums)[kCount]) {

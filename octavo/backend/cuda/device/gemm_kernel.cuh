@@ -131,8 +131,8 @@ struct GemmWorker {
     mma_commit();
   }
 
-  // Adds a run to the sums and gives its stage back, unless `keeps` it. kBehind runs that were begun
-  // later may go on. `lone` is what all columns or all rows are multiplied by.
+  // Adds a run to the sums and gives its stage back, unless `keeps` it. kBehind runs that were
+  // begun later may go on. `lone` is what all columns or all rows are multiplied by.
   template <int kBehind>
   __device__ __forceinline__ void end(const RingPlace<Kernel>& at, float lone, bool keeps,
                                       float (&run)[kSums], float (&sums)[kSums]) const {
@@ -151,7 +151,7 @@ struct GemmWorker {
     mma_wait<kBehind>();
     pin(run);
     constexpr bool kReadsOn = kScales == ScaleKind::by_column || kScales == ScaleKind::by_element;
-    if (!kReadsOn && !keeps && !LAB_LATE) release(ring, at.stage, lane);
+    if (!kReadsOn && !keeps) release(ring, at.stage, lane);
     if constexpr (kScales == ScaleKind::at_end) {
 #pragma unroll
       for (int s = 0; s < kSums; ++s) sums[s] += run[s];
@@ -172,8 +172,8 @@ struct GemmWorker {
         sums[4 * j + 3] = __fmaf_rn(run[4 * j + 3], lower * right, sums[4 * j + 3]);
       }
     }
-    if (kReadsOn && !LAB_LATE) release(ring, at.stage, lane);
-    if (LAB_PIN) pin(sums);  // before the next run begins: it has the registers of this one
+    if (kReadsOn) release(ring, at.stage, lane);
+    pin(sums);  // before the next run begins: it has the registers of this one
   }
 };
 
@@ -245,7 +245,6 @@ __device__ __forceinline__ void multiply_tiles(const GemmPlan& plan, const GemmR
           } else {
             worker.template end<0>(at, lone.take(!last), kAtEnd && last, runs[j % 2], sums);
           }
-          if (LAB_LATE && !(kAtEnd && last)) release(ring, at.stage, lane);
         }
       }
     }
@@ -253,14 +252,11 @@ __device__ __forceinline__ void multiply_tiles(const GemmPlan& plan, const GemmR
     for (; left > 0; --left) {
       const RingPlace<Kernel> now = at;
       worker.begin(now, is_full, runs[0]);
-      if (LAB_LATE && used >= 0 && Kernel::kRuns == 1) release(ring, used, lane);
       used = now.stage;
       at.next();
-      if (LAB_PEEK) is_full = barrier_over(ring.is_full(at.stage), at.phase);
+      is_full = barrier_over(ring.is_full(at.stage), at.phase);
       worker.template end<0>(now, lone.take(left > 1), kAtEnd && left == 1, runs[0], sums);
-      if (LAB_LATE && Kernel::kRuns == 2 && !(kAtEnd && left == 1)) release(ring, now.stage, lane);
     }
-    if (LAB_LATE && !kAtEnd && used >= 0 && Kernel::kRuns == 1) release(ring, used, lane);
     if (kAtEnd && used >= 0) {  // the last stage has the scales
       if (!unfinished)
         scale_sums(plan, ring.row_scales(used) + worker.tile_row,
