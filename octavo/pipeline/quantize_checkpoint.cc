@@ -6,6 +6,7 @@
 #include <optional>
 
 #include "octavo/base/error.h"
+#include "octavo/base/thread_pool.h"
 #include "octavo/base/whole_file.h"
 #include "octavo/checkpoint/module_role.h"
 #include "octavo/checkpoint/shard_index.h"
@@ -13,6 +14,7 @@
 #include "octavo/pipeline/output_files_internal.h"
 #include "octavo/pipeline/output_folder_internal.h"
 #include "octavo/pipeline/stream_internal.h"
+#include "octavo/pipeline/work_loop_internal.h"
 #include "octavo/version.h"
 
 namespace octavo {
@@ -83,7 +85,7 @@ TensorReport report_of(const CheckpointReader& source, const TensorAction& actio
 }
 
 CheckpointReport make_report(const CheckpointReader& source, const QuantizePlan& plan,
-                             const std::vector<ActionResult>& results, bool measure) {
+                             const std::vector<ActionResult>& results, bool measure, int threads) {
   CheckpointReport report;
   const std::filesystem::path path(source.path());
   report.title = (path.has_filename() ? path : path.parent_path()).filename().string();
@@ -105,8 +107,12 @@ CheckpointReport make_report(const CheckpointReader& source, const QuantizePlan&
   std::stable_sort(
       report.tensors.begin(), report.tensors.end(),
       [](const TensorReport& a, const TensorReport& b) { return natural_less(a.name, b.name); });
-  for (TensorReport& tensor : report.tensors)
-    if (tensor.measured) tensor.advice = advice_for(tensor);
+  // A fraction of a millisecond each, and there may be thousands.
+  WorkLoop(threads == 0 ? available_threads() : threads, 0, {}, false)
+      .run(report.tensors.size(), [&](int, std::size_t i) {
+        TensorReport& tensor = report.tensors[i];
+        if (tensor.measured) tensor.advice = advice_for(tensor);
+      });
   return report;
 }
 
@@ -120,7 +126,7 @@ CheckpointReport into_one_file(const CheckpointReader& source, const QuantizePla
         "; give the name of a folder (or other shard_bytes)");
   const auto results = stream_checkpoint(source, plan, options,
                                          {.folder = nullptr, .file = out, .source = identity});
-  CheckpointReport report = make_report(source, plan, results, options.measure);
+  CheckpointReport report = make_report(source, plan, results, options.measure, options.threads);
   if (plan.options.target != Dialect::octavo && plan.options.target != Dialect::comfyui)
     report.notes.push_back(text("target ", name_of(plan.options.target),
                                 " is described in config.json, which one file has no place for"));
@@ -143,7 +149,7 @@ CheckpointReport quantize_checkpoint(const std::string& source_path, const std::
     const auto results = stream_into_folder(
         source, plan, options, {options_text(options, plan), identity}, out,
         [&](const std::vector<ActionResult>& done) { return provenance_of(source, plan, done); });
-    report = make_report(source, plan, results, options.measure);
+    report = make_report(source, plan, results, options.measure, options.threads);
   }
   report.source = source_path;
   report.output = out;

@@ -263,10 +263,10 @@ class Streaming {
   void quantize_band(Workspace& work, const Band& band, safetensors::FileWriter& writer) {
     const TensorAction& action = action_of(band);
     const View values = work.window.read_values(source_, action, band);
-    const std::uint64_t content = content_of(action, band, values);
+    ContentSum content{.first_row = row_in_source(action, band)};
     NonFiniteFound found;
-    const float band_amax =
-        checked_amax(values, source_, action, band, plan_.options.clamp_non_finite, found);
+    const float band_amax = checked_amax(values, source_, action, band,
+                                         plan_.options.clamp_non_finite, found, &content);
     if (!same_memory(work.band, values.shape, action.scaling))
       work.band = make_quantized(values.shape, values.dtype, action.scaling);
     QuantizeOptions options{.threads = 1};
@@ -289,7 +289,7 @@ class Streaming {
       writer.write(writer.at(action.outputs[part.tensor].plan.name), part.offset, part.bytes);
     const std::lock_guard lock(merging_);
     ActionResult& result = results_[band.action];
-    result.content += content;
+    result.content += content.sum;
     result.found.nan += found.nan;
     result.found.inf += found.inf;
     if (options_.measure) result.error.add(band.ordinal, error);
@@ -300,18 +300,12 @@ class Streaming {
     return static_cast<float>(results_[band.action].error.max_relative());
   }
 
-  [[nodiscard]] std::uint64_t content_of(const TensorAction& action, const Band& band,
-                                         const View& values) const {
-    const std::int64_t row_bytes = values.strides[0];
-    std::int64_t row = band.first_row;
-    if (action.part.matrix >= 0) {
-      const auto& sizes = source_.tensors()[action.tensor].entry->shape;
-      row += action.part.matrix * static_cast<std::int64_t>(sizes[action.part.transposed ? 2 : 1]) +
-             action.part.first;
-    }
-    return content_sum({static_cast<const std::byte*>(values.data),
-                        static_cast<std::size_t>(row_bytes * values.shape[0])},
-                       row_bytes, row);
+  // Of a part of a stack: where it stands in the whole.
+  [[nodiscard]] std::int64_t row_in_source(const TensorAction& action, const Band& band) const {
+    if (action.part.matrix < 0) return band.first_row;
+    const auto& sizes = source_.tensors()[action.tensor].entry->shape;
+    return band.first_row + action.part.first +
+           action.part.matrix * static_cast<std::int64_t>(sizes[action.part.transposed ? 2 : 1]);
   }
 
   // With scales of f32 where the file gets those and codes were made with bf16 ones.

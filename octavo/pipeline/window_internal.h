@@ -27,13 +27,20 @@ class Window {
   std::vector<std::byte> bytes_, turned_;
 };
 
+// What content_sum is told and says of a band.
+struct ContentSum {
+  std::int64_t first_row = 0;
+  std::uint64_t sum = 0;
+};
+
 // The largest magnitude of dense values. Where there is a NaN or an Inf: throws Error that names
 // the tensor and the place; with `clamp` NaN becomes 0 and Inf the largest finite magnitude of its
 // row, in place, and `found` is added to. (A row is what every scale with more than one value has
-// in common with its tile, and all of it is in one band.)
+// in common with its tile, and all of it is in one band.) `content`, where there is one, becomes
+// the sum of the values as they were before.
 [[nodiscard]] float checked_amax(const View& values, const CheckpointReader& source,
                                  const TensorAction& action, const Band& band, bool clamp,
-                                 NonFiniteFound& found);
+                                 NonFiniteFound& found, ContentSum* content = nullptr);
 
 // In bytes that are copied. Of types that have no NaN or Inf: none.
 [[nodiscard]] NonFiniteFound non_finite_in(std::span<const std::byte> bytes,

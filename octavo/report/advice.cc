@@ -10,6 +10,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <cstdint>
 
 #include "octavo/base/error.h"
 #include "octavo/format/decode.h"
@@ -74,11 +75,20 @@ double scale_for(const Scaling& scaling, double amax) {
   return scaling.scale.format == ScaleFormat::e8m0 ? std::exp2(std::ceil(std::log2(exact))) : exact;
 }
 
+// Of a number that is not negative, by its bits: this is the innermost loop, for every tensor. Zero
+// and subnormal numbers have an exponent that no format reaches.
+int exponent_of(double x) {
+  return static_cast<int>(__builtin_bit_cast(std::uint64_t, x) >> 52) - 1023;
+}
+double power_of_two(int exponent) {
+  return __builtin_bit_cast(double, static_cast<std::uint64_t>(exponent + 1023) << 52);
+}
+
 double squared_error(const Format& format, double scale, double x) {
   const double u = x / scale;
   const int least = format.twos_complement ? 0 : format.min_exponent();
-  const int exponent = format.twos_complement ? 0 : std::max(std::ilogb(u), least);
-  const double step = std::ldexp(1.0, exponent - format.mantissa_bits);
+  const int exponent = format.twos_complement ? 0 : std::max(exponent_of(u), least);
+  const double step = power_of_two(exponent - format.mantissa_bits);
   const double error = u < step / 2 ? u * u : step * step / 12;
   return error * scale * scale;
 }
