@@ -8,6 +8,7 @@
 #include <cstdio>
 #include <cstring>
 #include <filesystem>
+#include <span>
 
 #include "octavo/base/error.h"
 #include "octavo/base/file_id.h"
@@ -21,7 +22,7 @@ namespace {
 
 constexpr std::string_view kOp = "quantize";
 constexpr std::uint64_t kMostRecordBytes = 1U << 30;
-constexpr int kRecordVersion = 2;
+constexpr int kRecordVersion = 3;
 
 bool is_leftover(std::string_view name) {
   return name.starts_with('.') && name.ends_with(".octavo-tmp");
@@ -156,12 +157,24 @@ void OutputFolder::load_record(const WorkIdentity& identity) {
   write_record();
 }
 
-// Files apart from the rest: copies of what is kept of them would be the largest thing in memory.
+// Piece by piece: the whole text would be the largest thing in memory.
 void OutputFolder::write_record() const {
-  std::string out = record_.dump(0);
-  out.back() = ',';
-  out += text("\"files\":", files_.dump(0), "}");
-  write_whole_file(std::string(kOp), path_of(kProgressFile), out);
+  WholeFile file(std::string(kOp), path_of(kProgressFile));
+  const auto put = [&](std::string_view piece) { file.write(std::as_bytes(std::span(piece))); };
+  std::string head = record_.dump(0);
+  head.back() = ',';
+  put(head);
+  put("\"files\":{");
+  std::string_view before;
+  for (const auto& [name, kept] : files_.members()) {
+    put(before);
+    put(Json(name).dump(0));
+    put(":");
+    put(kept.dump(0));
+    before = ",";
+  }
+  put("}}");
+  file.commit();
 }
 
 // Temporary files of a process that was killed; this folder is locked, so it is not running.

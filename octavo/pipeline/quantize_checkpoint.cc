@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <chrono>
 #include <filesystem>
+#include <limits>
 #include <optional>
 
 #include "octavo/base/error.h"
@@ -84,8 +85,32 @@ TensorReport report_of(const CheckpointReader& source, const TensorAction& actio
   return out;
 }
 
+// Of how many tensors a report has histograms: all, or the worst where there are more.
+constexpr std::size_t kMostHistograms = 1000;
+constexpr std::size_t kAdvisedTogether = 1024;
+
+// The SQNR that tensors with a histogram are at most at.
+double worst_sqnr(const QuantizePlan& plan, const std::vector<ActionResult>& results,
+                  bool measure) {
+  std::vector<double> sqnrs;
+  for (std::size_t i = 0; measure && i < results.size(); ++i)
+    if (plan.actions[i].quantize) sqnrs.push_back(results[i].error.metrics().sqnr);
+  if (sqnrs.size() <= kMostHistograms) return std::numeric_limits<double>::infinity();
+  const auto last = sqnrs.begin() + kMostHistograms - 1;
+  std::nth_element(sqnrs.begin(), last, sqnrs.end());
+  return *last;
+}
+
+void drop_histograms(TensorReport& tensor) {
+  tensor.metrics.values = {};
+  tensor.metrics.codes = {};
+  tensor.results = {};
+  tensor.scale_histogram = {};
+}
+
+// Takes what was measured out of `results`, a tensor at a time.
 CheckpointReport make_report(const CheckpointReader& source, const QuantizePlan& plan,
-                             const std::vector<ActionResult>& results, bool measure, int threads) {
+                             std::vector<ActionResult>& results, bool measure, int threads) {
   CheckpointReport report;
   const std::filesystem::path path(source.path());
   report.title = (path.has_filename() ? path : path.parent_path()).filename().string();
@@ -96,23 +121,34 @@ CheckpointReport make_report(const CheckpointReader& source, const QuantizePlan&
   report.bytes_after = plan.bytes_after;
   report.bits_per_weight = plan.bits_per_weight;
   report.notes = plan.notes;
+  const double shown_up_to = worst_sqnr(plan, results, measure);
+  WorkLoop advising(threads == 0 ? available_threads() : threads, 0, {}, false);
+  std::size_t advised = 0;
+  // A fraction of a millisecond each, and there may be thousands.
+  const auto advise = [&] {
+    advising.run(report.tensors.size() - advised, [&](int, std::size_t i) {
+      TensorReport& tensor = report.tensors[advised + i];
+      if (!tensor.measured) return;
+      tensor.advice = advice_for(tensor);
+      if (tensor.metrics.sqnr > shown_up_to) drop_histograms(tensor);
+    });
+    advised = report.tensors.size();
+  };
+  report.tensors.reserve(plan.actions.size());
   for (std::size_t i = 0; i < plan.actions.size(); ++i) {
     report.tensors.push_back(report_of(source, plan.actions[i], results[i], measure));
+    results[i].error = TensorError();
     if (results[i].found.nan + results[i].found.inf > 0)
       report.notes.push_back(text("tensor '", shown(report.tensors.back().name, 160),
                                   "': ", results[i].found.nan, " NaN and ", results[i].found.inf,
                                   " Inf were ",
                                   plan.actions[i].quantize ? "clamped" : "copied as they are"));
+    if (report.tensors.size() - advised == kAdvisedTogether) advise();
   }
+  advise();
   std::stable_sort(
       report.tensors.begin(), report.tensors.end(),
       [](const TensorReport& a, const TensorReport& b) { return natural_less(a.name, b.name); });
-  // A fraction of a millisecond each, and there may be thousands.
-  WorkLoop(threads == 0 ? available_threads() : threads, 0, {}, false)
-      .run(report.tensors.size(), [&](int, std::size_t i) {
-        TensorReport& tensor = report.tensors[i];
-        if (tensor.measured) tensor.advice = advice_for(tensor);
-      });
   return report;
 }
 
@@ -124,8 +160,8 @@ CheckpointReport into_one_file(const CheckpointReader& source, const QuantizePla
   check(plan.files.size() == 1, ErrorCode::invalid_argument, kOp, "'", shown(out, 200),
         "' is one file and the checkpoint has ", plan.files.size(),
         "; give the name of a folder (or other shard_bytes)");
-  const auto results = stream_checkpoint(source, plan, options,
-                                         {.folder = nullptr, .file = out, .source = identity});
+  auto results = stream_checkpoint(source, plan, options,
+                                   {.folder = nullptr, .file = out, .source = identity});
   CheckpointReport report = make_report(source, plan, results, options.measure, options.threads);
   if (plan.options.target != Dialect::octavo && plan.options.target != Dialect::comfyui)
     report.notes.push_back(text("target ", name_of(plan.options.target),
@@ -146,7 +182,7 @@ CheckpointReport quantize_checkpoint(const std::string& source_path, const std::
   if (wants_one_file(out)) {
     report = into_one_file(source, plan, out, identity, options);
   } else {
-    const auto results = stream_into_folder(
+    auto results = stream_into_folder(
         source, plan, options, {options_text(options, plan), identity}, out,
         [&](const std::vector<ActionResult>& done) { return provenance_of(source, plan, done); });
     report = make_report(source, plan, results, options.measure, options.threads);

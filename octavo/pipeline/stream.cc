@@ -55,6 +55,8 @@ class Streaming {
         source_at_start_(destination.source.empty() ? source_identity(source) : destination.source),
         results_(plan.actions.size()),
         amaxes_(plan.actions.size(), 0.0F),
+        bands_of_(plan.actions.size(), 0),
+        bands_done_(plan.actions.size(), 0),
         files_(plan.files.size()) {
     for (std::size_t i = 0; i < plan.actions.size(); ++i)
       files_[plan.actions[i].file].actions.push_back(i);
@@ -63,6 +65,7 @@ class Streaming {
       OutputFile& file = files_[plan.actions[band.action].file];
       if (file.finished) continue;
       ++file.bands_left;
+      ++bands_of_[band.action];
       bands_.push_back(band);
     }
     find_amax_bands();
@@ -119,7 +122,8 @@ class Streaming {
         result.content =
             std::strtoull(std::string(actions[k]["content"].string_or("0")).c_str(), nullptr, 16);
         result.found = {actions[k]["nan"].integer_or(0), actions[k]["inf"].integer_or(0)};
-        if (actions[k].has("error")) result.error = TensorError::restored(actions[k]["error"]);
+        if (actions[k].has("error"))
+          result.error = TensorError::restored(actions[k]["error"].string_or(""));
       }
     }
   }
@@ -292,7 +296,9 @@ class Streaming {
     result.content += content.sum;
     result.found.nan += found.nan;
     result.found.inf += found.inf;
-    if (options_.measure) result.error.add(band.ordinal, error);
+    if (!options_.measure) return;
+    result.error.add(band.ordinal, error);
+    if (++bands_done_[band.action] == bands_of_[band.action]) result.error.settle();
   }
 
   [[nodiscard]] float known_max_relative(const Band& band) {
@@ -373,6 +379,7 @@ class Streaming {
   std::string source_at_start_;
   std::vector<ActionResult> results_;
   std::vector<float> amaxes_;
+  std::vector<std::uint32_t> bands_of_, bands_done_;  // of actions
   std::vector<OutputFile> files_;
   std::vector<Band> bands_, amax_bands_;
   std::vector<Workspace> workspaces_;

@@ -72,24 +72,7 @@ Json json_of(const TensorReport& tensor) {
   return out;
 }
 
-}  // namespace
-
-std::vector<std::size_t> CheckpointReport::worst(std::size_t most) const {
-  std::vector<std::size_t> order;
-  for (std::size_t i = 0; i < tensors.size(); ++i)
-    if (tensors[i].measured) order.push_back(i);
-  // NaN, which no metric should be, is the worst; equals stay in the order of names.
-  const auto sqnr = [&](std::size_t i) {
-    const double got = tensors[i].metrics.sqnr;
-    return std::isnan(got) ? -INFINITY : got;
-  };
-  std::stable_sort(order.begin(), order.end(),
-                   [&](std::size_t a, std::size_t b) { return sqnr(a) < sqnr(b); });
-  if (order.size() > most) order.resize(most);
-  return order;
-}
-
-Json json_of(const CheckpointReport& report) {
+Json head_of(const CheckpointReport& report) {
   Json out = Json::object({{"title", report.title},
                            {"verb", report.verb},
                            {"source", report.source},
@@ -109,10 +92,64 @@ Json json_of(const CheckpointReport& report) {
   Json notes = Json::array();
   for (const std::string& note : report.notes) notes.push(note);
   out.set("notes", std::move(notes));
+  return out;
+}
+
+// The lines of a document one level or more down. A line break within a string is escaped.
+std::string indented(const std::string& text, std::string_view indent) {
+  std::string out;
+  for (const char c : text) {
+    out += c;
+    if (c == '\n') out += indent;
+  }
+  return out;
+}
+
+}  // namespace
+
+std::vector<std::size_t> CheckpointReport::worst(std::size_t most) const {
+  std::vector<std::size_t> order;
+  for (std::size_t i = 0; i < tensors.size(); ++i)
+    if (tensors[i].measured) order.push_back(i);
+  // NaN, which no metric should be, is the worst; equals stay in the order of names.
+  const auto sqnr = [&](std::size_t i) {
+    const double got = tensors[i].metrics.sqnr;
+    return std::isnan(got) ? -INFINITY : got;
+  };
+  std::stable_sort(order.begin(), order.end(),
+                   [&](std::size_t a, std::size_t b) { return sqnr(a) < sqnr(b); });
+  if (order.size() > most) order.resize(most);
+  return order;
+}
+
+Json json_of(const CheckpointReport& report) {
+  Json out = head_of(report);
   Json tensors = Json::array();
   for (const TensorReport& tensor : report.tensors) tensors.push(json_of(tensor));
   out.set("tensors", std::move(tensors));
   return out;
+}
+
+void write_json(const CheckpointReport& report, const Json& more,
+                const std::function<void(std::string_view)>& put) {
+  std::string head = head_of(report).dump();
+  head.erase(head.rfind('\n'));  // before the brace that ends it
+  put(head);
+  put(",\n  \"tensors\": [");
+  std::string_view before = "\n    ";
+  for (const TensorReport& tensor : report.tensors) {
+    put(before);
+    put(indented(json_of(tensor).dump(), "    "));
+    before = ",\n    ";
+  }
+  put(report.tensors.empty() ? "]" : "\n  ]");
+  for (const auto& [key, value] : more.members()) {
+    put(",\n  ");
+    put(Json(key).dump());
+    put(": ");
+    put(indented(value.dump(), "  "));
+  }
+  put("\n}");
 }
 
 }  // namespace octavo
