@@ -46,16 +46,20 @@ ShardIndex parse_shard_index(std::string_view text, std::string_view file) {
   return index;
 }
 
+// As Json::dump() would write it, without the document: of many tensors that takes ten times the
+// text.
 std::string write_shard_index(const ShardIndex& index) {
-  std::vector<Json::Member> map;
-  map.reserve(index.tensors.size());
-  for (const auto& [tensor, file] : index.tensors) map.emplace_back(tensor, index.files[file]);
-  Json document;
-  Json metadata;
-  metadata.set("total_size", std::max<std::int64_t>(index.total_size, 0));
-  document.set("metadata", std::move(metadata));
-  document.set("weight_map", Json::object(std::move(map)));
-  return document.dump() + "\n";
+  std::vector<std::string> files;
+  for (const std::string& file : index.files) files.push_back(Json(file).dump());
+  std::string out = text(
+      "{\n  \"metadata\": {\n    \"total_size\": ", std::max<std::int64_t>(index.total_size, 0),
+      "\n  },\n  \"weight_map\": {");
+  std::string_view before = "\n    ";
+  for (const auto& [tensor, file] : index.tensors) {
+    out.append(before).append(Json(tensor).dump()).append(": ").append(files[file]);
+    before = ",\n    ";
+  }
+  return out += index.tensors.empty() ? "}\n}\n" : "\n  }\n}\n";
 }
 
 }  // namespace octavo

@@ -4,10 +4,12 @@
 #include <sys/statvfs.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
 #include <filesystem>
+#include <fstream>
 #include <span>
 
 #include "octavo/base/error.h"
@@ -154,27 +156,53 @@ void OutputFolder::load_record(const WorkIdentity& identity) {
   record_.set("octavo_progress", kRecordVersion);
   record_.set("options", identity.options);
   record_.set("source", identity.source);
-  write_record();
+  write_record("", {});
 }
 
-// Piece by piece: the whole text would be the largest thing in memory.
-void OutputFolder::write_record() const {
+// What is kept of files stands at the end, and that of one more is appended to a copy: in memory it
+// would be the largest thing there is.
+void OutputFolder::write_record(const std::string& name, const Json& kept) {
   WholeFile file(std::string(kOp), path_of(kProgressFile));
-  const auto put = [&](std::string_view piece) { file.write(std::as_bytes(std::span(piece))); };
-  std::string head = record_.dump(0);
-  head.back() = ',';
-  put(head);
-  put("\"files\":{");
-  std::string_view before;
-  for (const auto& [name, kept] : files_.members()) {
-    put(before);
-    put(Json(name).dump(0));
+  std::uint64_t bytes = 0;
+  const auto put = [&](std::string_view piece) {
+    file.write(std::as_bytes(std::span(piece)));
+    bytes += piece.size();
+  };
+  const auto put_file = [&](const std::string& of, const Json& what) {
+    put(record_files_++ > 0 ? "," : "");
+    put(Json(of).dump(0));
     put(":");
-    put(kept.dump(0));
-    before = ",";
+    put(what.dump(0));
+  };
+  if (record_bytes_ > 0) {
+    copy_record(file);
+    bytes = record_bytes_;
+  } else {
+    std::string head = record_.dump(0);
+    head.back() = ',';
+    put(head);
+    put("\"files\":{");
+    for (const auto& [of, what] : files_.members()) put_file(of, what);
+    files_ = Json::object();
   }
+  if (!name.empty()) put_file(name, kept);
+  record_bytes_ = bytes;
   put("}}");
   file.commit();
+}
+
+void OutputFolder::copy_record(WholeFile& to) const {
+  const std::string path = path_of(kProgressFile);
+  std::ifstream from(path, std::ios::binary);
+  std::vector<char> window(1 << 20);
+  for (std::uint64_t done = 0; done < record_bytes_;) {
+    const auto size =
+        static_cast<std::size_t>(std::min<std::uint64_t>(window.size(), record_bytes_ - done));
+    if (!from.read(window.data(), static_cast<std::streamsize>(size)))
+      fail(ErrorCode::io, kOp, "could not read ", shown_path(path), ", the record of the work");
+    to.write(std::as_bytes(std::span(window).first(size)));
+    done += size;
+  }
 }
 
 // Temporary files of a process that was killed; this folder is locked, so it is not running.
@@ -187,18 +215,18 @@ void OutputFolder::remove_leftovers() const {
   for (const auto& leftover : leftovers) std::filesystem::remove(leftover, error);
 }
 
-const Json& OutputFolder::finished(const std::string& name) const {
+const Json& OutputFolder::finished(const std::string& name) {
   static const Json kNone;
   const Json& kept = files_[name];
-  if (kept.is_null()) return kNone;
-  return kept["is"].string_or("") == finished_state(path_of(name)) ? kept : kNone;
+  if (!kept.is_null() && kept["is"].string_or("") == finished_state(path_of(name))) return kept;
+  files_.remove(name);  // it will be noted again
+  return kNone;
 }
 
 void OutputFolder::note_finished(const std::string& name, Json kept) {
   written_.push_back(name);
   kept.set("is", finished_state(path_of(name)));
-  files_.set(name, std::move(kept));
-  write_record();
+  write_record(name, kept);
 }
 
 void OutputFolder::remove_record() {

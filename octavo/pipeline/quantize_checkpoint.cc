@@ -4,9 +4,11 @@
 #include <chrono>
 #include <filesystem>
 #include <limits>
+#include <numeric>
 #include <optional>
 
 #include "octavo/base/error.h"
+#include "octavo/base/freed_memory_internal.h"
 #include "octavo/base/thread_pool.h"
 #include "octavo/base/whole_file.h"
 #include "octavo/checkpoint/module_role.h"
@@ -55,11 +57,27 @@ Provenance provenance_of(const CheckpointReader& source, const QuantizePlan& pla
   return out;
 }
 
+const std::string& reported_name(const CheckpointReader& source, const TensorAction& action) {
+  return action.quantize ? action.weight.name : source.tensors()[action.tensor].entry->name;
+}
+
+// Actions in the order of their names. (Reports are as large as all else that there is of a tensor:
+// sorting them would need half as much again.)
+std::vector<std::size_t> by_name(const CheckpointReader& source, const QuantizePlan& plan) {
+  std::vector<std::size_t> order(plan.actions.size());
+  std::iota(order.begin(), order.end(), std::size_t{0});
+  std::stable_sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) {
+    return natural_less(reported_name(source, plan.actions[a]),
+                        reported_name(source, plan.actions[b]));
+  });
+  return order;
+}
+
 TensorReport report_of(const CheckpointReader& source, const TensorAction& action,
                        const ActionResult& result, bool measure) {
   const safetensors::TensorEntry& entry = *source.tensors()[action.tensor].entry;
   TensorReport out;
-  out.name = action.quantize ? action.weight.name : entry.name;
+  out.name = reported_name(source, action);
   out.module = std::string(module_of(out.name));
   out.shape.assign(entry.shape.begin(), entry.shape.end());
   out.source = safetensors::stored_name(entry.type);
@@ -102,10 +120,10 @@ double worst_sqnr(const QuantizePlan& plan, const std::vector<ActionResult>& res
 }
 
 void drop_histograms(TensorReport& tensor) {
-  tensor.metrics.values = {};
-  tensor.metrics.codes = {};
-  tensor.results = {};
-  tensor.scale_histogram = {};
+  tensor.metrics.values = ValueHistogram();  // the memory too, which {} would keep
+  tensor.metrics.codes = std::vector<std::int64_t>();
+  tensor.results = ValueHistogram();
+  tensor.scale_histogram = std::vector<std::int64_t>();
 }
 
 // Takes what was measured out of `results`, a tensor at a time.
@@ -135,20 +153,18 @@ CheckpointReport make_report(const CheckpointReader& source, const QuantizePlan&
     advised = report.tensors.size();
   };
   report.tensors.reserve(plan.actions.size());
-  for (std::size_t i = 0; i < plan.actions.size(); ++i) {
+  for (const std::size_t i : by_name(source, plan)) {
     report.tensors.push_back(report_of(source, plan.actions[i], results[i], measure));
     results[i].error = TensorError();
-    if (results[i].found.nan + results[i].found.inf > 0)
-      report.notes.push_back(text("tensor '", shown(report.tensors.back().name, 160),
-                                  "': ", results[i].found.nan, " NaN and ", results[i].found.inf,
-                                  " Inf were ",
-                                  plan.actions[i].quantize ? "clamped" : "copied as they are"));
     if (report.tensors.size() - advised == kAdvisedTogether) advise();
   }
   advise();
-  std::stable_sort(
-      report.tensors.begin(), report.tensors.end(),
-      [](const TensorReport& a, const TensorReport& b) { return natural_less(a.name, b.name); });
+  for (std::size_t i = 0; i < plan.actions.size(); ++i)
+    if (results[i].found.nan + results[i].found.inf > 0)
+      report.notes.push_back(text("tensor '", shown(reported_name(source, plan.actions[i]), 160),
+                                  "': ", results[i].found.nan, " NaN and ", results[i].found.inf,
+                                  " Inf were ",
+                                  plan.actions[i].quantize ? "clamped" : "copied as they are"));
   return report;
 }
 
@@ -178,6 +194,7 @@ CheckpointReport quantize_checkpoint(const std::string& source_path, const std::
   const CheckpointReader source(source_path);
   const std::string identity = source_identity(source);
   const QuantizePlan plan = plan_quantize(source, options.plan);
+  return_freed_memory();
   CheckpointReport report;
   if (wants_one_file(out)) {
     report = into_one_file(source, plan, out, identity, options);

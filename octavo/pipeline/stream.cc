@@ -3,6 +3,7 @@
 #include <mutex>
 
 #include "octavo/base/error.h"
+#include "octavo/base/freed_memory_internal.h"
 #include "octavo/base/thread_pool.h"
 #include "octavo/pipeline/decoded_values_internal.h"
 #include "octavo/pipeline/output_files_internal.h"
@@ -370,6 +371,7 @@ class Streaming {
     file.finished = true;
     if (destination_.folder != nullptr)
       destination_.folder->note_finished(plan_.files[index], kept_of(file));
+    return_freed_memory();
   }
 
   const CheckpointReader& source_;

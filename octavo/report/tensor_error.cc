@@ -85,8 +85,8 @@ std::string TensorError::kept() const { return packed_.empty() ? packed_band(all
 void TensorError::settle() {
   packed_ = kept();
   packed_.shrink_to_fit();
-  sums_ = {};
-  open_ = {};
+  sums_ = std::vector<Sums>();  // the memory too, which {} would keep
+  open_ = std::vector<BandError>();
 }
 
 TensorError TensorError::restored(std::string_view kept) {
