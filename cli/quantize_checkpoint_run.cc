@@ -284,13 +284,18 @@ int run_quantize_checkpoint(const QuantizeArguments& common, const CheckpointArg
     CheckpointWatch::die();
   }
   if (!arguments.report.empty()) write_whole_file("quantize", arguments.report, html_of(report));
-  Json json = globals.json ? octavo::json_of(report) : Json();
+  Json more;
   std::string summary = summary_text(report);
   const bool for_servers =
       options.plan.target != Dialect::comfyui && options.plan.target != Dialect::octavo;
   if (for_servers && !common.output.ends_with(".safetensors"))
-    add_verdict(common.output, json, summary);
-  print(globals.json ? json.dump() + "\n" : summary);
+    add_verdict(common.output, more, summary);
+  if (globals.json) {
+    write_json(report, more, [](std::string_view text) { print(text); });
+    print("\n");
+  } else {
+    print(summary);
+  }
   finish_stdout();  // before what is said about it
   say(fmt::format("wrote {}", octavo::shown(common.output, 400)));
   if (!arguments.report.empty()) say(fmt::format("wrote {}", octavo::shown(arguments.report, 400)));

@@ -105,7 +105,7 @@ TensorReport report_of(const CheckpointReader& source, const TensorAction& actio
 
 // Of how many tensors a report has histograms: all, or the worst where there are more.
 constexpr std::size_t kMostHistograms = 1000;
-constexpr std::size_t kAdvisedTogether = 1024;
+constexpr std::size_t kAdvisedTogether = 1024, kReturnedAfter = 16384;
 
 // The SQNR that tensors with a histogram are at most at.
 double worst_sqnr(const QuantizePlan& plan, const std::vector<ActionResult>& results,
@@ -139,6 +139,7 @@ CheckpointReport make_report(const CheckpointReader& source, const QuantizePlan&
   report.bytes_after = plan.bytes_after;
   report.bits_per_weight = plan.bits_per_weight;
   report.notes = plan.notes;
+  return_freed_memory();  // that of files and their record
   const double shown_up_to = worst_sqnr(plan, results, measure);
   WorkLoop advising(threads == 0 ? available_threads() : threads, 0, {}, false);
   std::size_t advised = 0;
@@ -157,6 +158,7 @@ CheckpointReport make_report(const CheckpointReader& source, const QuantizePlan&
     report.tensors.push_back(report_of(source, plan.actions[i], results[i], measure));
     results[i].error = TensorError();
     if (report.tensors.size() - advised == kAdvisedTogether) advise();
+    if (report.tensors.size() % kReturnedAfter == 0) return_freed_memory();
   }
   advise();
   for (std::size_t i = 0; i < plan.actions.size(); ++i)

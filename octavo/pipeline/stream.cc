@@ -25,7 +25,11 @@ std::uint64_t memory_behind(std::uint64_t max_memory) {
   return std::min(kMostBehind, max_memory / 4);
 }
 // Histograms need not see every row of a large tensor to show its shape.
-constexpr std::int64_t kWholeHistogram = 1 << 20, kSampledRows = 128;
+constexpr std::int64_t kCountedValues = 1 << 16, kFewestRows = 128;
+std::int64_t histogram_every(const TensorAction& action) {
+  return std::clamp<std::int64_t>(element_count(action.weight.shape) / kCountedValues, 1,
+                                  kFewestRows);
+}
 
 // Memory of one thread, kept from band to band.
 struct Workspace {
@@ -280,13 +284,11 @@ class Streaming {
     quantize_into(values, work.band, options);
     BandError error;
     if (options_.measure)
-      error =
-          measure_band(values, work.band,
-                       {.histogram_every =
-                            element_count(action.weight.shape) < kWholeHistogram ? 1 : kSampledRows,
-                        .first_row = band.first_row,
-                        .amax = band_amax,
-                        .known_max_relative = known_max_relative(band)});
+      error = measure_band(values, work.band,
+                           {.histogram_every = histogram_every(action),
+                            .first_row = band.first_row,
+                            .amax = band_amax,
+                            .known_max_relative = known_max_relative(band)});
     error.input.nan += found.nan;
     error.input.inf += found.inf;
     for (const BandBytes& part :

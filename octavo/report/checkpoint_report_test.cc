@@ -146,5 +146,30 @@ TEST(Advice, SeesRangeThatOneScaleCannotHold) {
   EXPECT_EQ(advice_for(tensor), "fp8-channel instead of fp8 gains 29 dB for the same size");
 }
 
+// The same text whether the document is made or not, with and without tensors.
+TEST(CheckpointReport, json_in_pieces_is_the_document) {
+  for (const bool empty : {false, true}) {
+    CheckpointReport report = testing::sample_report(3, "mxfp8");
+    if (empty) report.tensors.clear();
+    Json whole = json_of(report);
+    std::string pieces;
+    std::size_t longest = 0;
+    const auto put = [&](std::string_view piece) {
+      pieces += piece;
+      longest = std::max(longest, piece.size());
+    };
+    write_json(report, {}, put);
+    EXPECT_EQ(pieces, whole.dump());
+    if (!empty) {
+      EXPECT_LT(longest, pieces.size() / 2);
+    }
+    const Json more = Json::object({{"servers", Json::array({1, "two\nlines"})}, {"none", Json()}});
+    for (const auto& [key, value] : more.members()) whole.set(key, value);
+    pieces.clear();
+    write_json(report, more, put);
+    EXPECT_EQ(pieces, whole.dump());
+  }
+}
+
 }  // namespace
 }  // namespace octavo
