@@ -48,18 +48,28 @@ ShardIndex parse_shard_index(std::string_view text, std::string_view file) {
 
 // As Json::dump() would write it, without the document: of many tensors that takes ten times the
 // text.
-std::string write_shard_index(const ShardIndex& index) {
-  std::vector<std::string> files;
-  for (const std::string& file : index.files) files.push_back(Json(file).dump());
-  std::string out = text(
-      "{\n  \"metadata\": {\n    \"total_size\": ", std::max<std::int64_t>(index.total_size, 0),
-      "\n  },\n  \"weight_map\": {");
+void write_shard_index(const std::vector<std::string>& files,
+                       const std::vector<std::pair<std::string_view, std::size_t>>& tensors,
+                       std::int64_t total_size, const std::function<void(std::string_view)>& put) {
+  std::vector<std::string> quoted;
+  for (const std::string& file : files) quoted.push_back(Json(file).dump());
+  put(text("{\n  \"metadata\": {\n    \"total_size\": ", std::max<std::int64_t>(total_size, 0),
+           "\n  },\n  \"weight_map\": {"));
   std::string_view before = "\n    ";
-  for (const auto& [tensor, file] : index.tensors) {
-    out.append(before).append(Json(tensor).dump()).append(": ").append(files[file]);
+  for (const auto& [tensor, file] : tensors) {
+    put(text(before, Json(tensor).dump(), ": ", quoted[file]));
     before = ",\n    ";
   }
-  return out += index.tensors.empty() ? "}\n}\n" : "\n  }\n}\n";
+  put(tensors.empty() ? "}\n}\n" : "\n  }\n}\n");
+}
+
+std::string write_shard_index(const ShardIndex& index) {
+  const std::vector<std::pair<std::string_view, std::size_t>> tensors(index.tensors.begin(),
+                                                                      index.tensors.end());
+  std::string out;
+  write_shard_index(index.files, tensors, index.total_size,
+                    [&](std::string_view piece) { out += piece; });
+  return out;
 }
 
 }  // namespace octavo

@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -27,6 +28,11 @@ struct ShardIndex {
 
 // As transformers and vLLM want it.
 [[nodiscard]] OCTAVO_API std::string write_shard_index(const ShardIndex& index);
+// The same in pieces, of names that are elsewhere: in their order, each with its number of `files`.
+OCTAVO_API void write_shard_index(
+    const std::vector<std::string>& files,
+    const std::vector<std::pair<std::string_view, std::size_t>>& tensors, std::int64_t total_size,
+    const std::function<void(std::string_view)>& put);
 
 // Is this the name of a file in a folder: no separator, no NUL, not "." or ".."?
 [[nodiscard]] OCTAVO_API bool is_plain_file_name(std::string_view name);

@@ -126,8 +126,8 @@ void drop_histograms(TensorReport& tensor) {
   tensor.scale_histogram = std::vector<std::int64_t>();
 }
 
-// Takes what was measured out of `results`, a tensor at a time.
-CheckpointReport make_report(const CheckpointReader& source, const QuantizePlan& plan,
+// Takes what was planned and measured out of `plan` and `results`, a tensor at a time.
+CheckpointReport make_report(const CheckpointReader& source, QuantizePlan& plan,
                              std::vector<ActionResult>& results, bool measure, int threads) {
   CheckpointReport report;
   const std::filesystem::path path(source.path());
@@ -139,7 +139,8 @@ CheckpointReport make_report(const CheckpointReader& source, const QuantizePlan&
   report.bytes_after = plan.bytes_after;
   report.bits_per_weight = plan.bits_per_weight;
   report.notes = plan.notes;
-  return_freed_memory();  // that of files and their record
+  plan.model.weights = std::vector<QuantizedWeight>();
+  return_freed_memory();  // that of files and their record too
   const double shown_up_to = worst_sqnr(plan, results, measure);
   WorkLoop advising(threads == 0 ? available_threads() : threads, 0, {}, false);
   std::size_t advised = 0;
@@ -157,6 +158,8 @@ CheckpointReport make_report(const CheckpointReader& source, const QuantizePlan&
   for (const std::size_t i : by_name(source, plan)) {
     report.tensors.push_back(report_of(source, plan.actions[i], results[i], measure));
     results[i].error = TensorError();
+    plan.actions[i].outputs = std::vector<SpelledTensor>();
+    plan.actions[i].weight.module = std::string();
     if (report.tensors.size() - advised == kAdvisedTogether) advise();
     if (report.tensors.size() % kReturnedAfter == 0) return_freed_memory();
   }
@@ -172,7 +175,7 @@ CheckpointReport make_report(const CheckpointReader& source, const QuantizePlan&
 
 bool wants_one_file(const std::string& out) { return out.ends_with(".safetensors"); }
 
-CheckpointReport into_one_file(const CheckpointReader& source, const QuantizePlan& plan,
+CheckpointReport into_one_file(const CheckpointReader& source, QuantizePlan& plan,
                                const std::string& out, const std::string& identity,
                                const QuantizeCheckpointOptions& options) {
   check(plan.files.size() == 1, ErrorCode::invalid_argument, kOp, "'", shown(out, 200),
@@ -195,7 +198,7 @@ CheckpointReport quantize_checkpoint(const std::string& source_path, const std::
   check(!out.empty(), ErrorCode::invalid_argument, kOp, "got no name for the output");
   const CheckpointReader source(source_path);
   const std::string identity = source_identity(source);
-  const QuantizePlan plan = plan_quantize(source, options.plan);
+  QuantizePlan plan = plan_quantize(source, options.plan);
   return_freed_memory();
   CheckpointReport report;
   if (wants_one_file(out)) {
