@@ -18,6 +18,11 @@ std::uint64_t output_bytes(const TensorAction& action) {
   return bytes;
 }
 
+// The action whose file it is to be in.
+const TensorAction& leader_of(const QuantizePlan& plan, const TensorAction& action) {
+  return action.joins ? plan.actions[*action.joins] : action;
+}
+
 void check_names(const QuantizePlan& plan) {
   std::vector<std::string_view> names;
   for (const TensorAction& action : plan.actions)
@@ -45,7 +50,7 @@ void name_files(QuantizePlan& plan, std::size_t count) {
 void place_as_source(const CheckpointReader& source, QuantizePlan& plan) {
   std::vector<std::size_t> place(source.files().size(), 0);
   for (TensorAction& action : plan.actions) {
-    action.file = source.tensors()[action.tensor].file;
+    action.file = source.tensors()[leader_of(plan, action).tensor].file;
     place[action.file] = 1;
   }
   std::size_t count = 0;
@@ -73,6 +78,7 @@ void place_by_size(QuantizePlan& plan) {
     filled += bytes;
     action.file = file;
   }
+  for (TensorAction& action : plan.actions) action.file = leader_of(plan, action).file;
   name_files(plan, file + 1);
 }
 

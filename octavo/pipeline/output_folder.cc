@@ -13,6 +13,7 @@
 #include "octavo/base/file_id.h"
 #include "octavo/base/whole_file.h"
 #include "octavo/pipeline/output_folder_internal.h"
+#include "octavo/safetensors/data_sum.h"
 #include "octavo/safetensors/file_reader.h"
 #include "octavo/safetensors/header_writer.h"
 
@@ -21,7 +22,7 @@ namespace {
 
 constexpr std::string_view kOp = "quantize";
 constexpr std::uint64_t kMostRecordBytes = 1U << 30;
-constexpr int kRecordVersion = 2;
+constexpr int kRecordVersion = 3;
 
 bool is_leftover(std::string_view name) {
   return name.starts_with('.') && name.ends_with(".octavo-tmp");
@@ -38,6 +39,15 @@ std::string finished_state(const std::string& path) {
                 hex_of(text_hash(safetensors::write_header(file.header()))));
   } catch (const Error&) {
     return "damaged";
+  }
+}
+
+// Are the bytes behind the header those that were written?
+bool has_sum(const std::string& path, std::string_view sum) {
+  try {
+    return hex_of(safetensors::data_sum(safetensors::FileReader(path))) == sum;
+  } catch (const Error&) {
+    return false;
   }
 }
 
@@ -124,6 +134,21 @@ void OutputFolder::make_or_check(const CheckpointReader& source, bool resume) {
   if (!has_record_ && !empty)
     fail(ErrorCode::io, kOp, shown_path(path_), " is not empty",
          resume ? " and holds no unfinished work" : "", "; give a new folder, or remove this one");
+  refuse_links();
+}
+
+// Files are renamed into place, and where a link stands it would be what the link points to that is
+// replaced. This folder is octavo's own, and octavo makes no links.
+void OutputFolder::refuse_links() const {
+  std::error_code error;
+  for (std::filesystem::recursive_directory_iterator at(path_, error), end; !error && at != end;
+       at.increment(error)) {
+    std::error_code ignored;
+    if (at->is_symlink(ignored))
+      fail(ErrorCode::io, kOp, shown_path(path_), " holds the link '",
+           shown(at->path().lexically_relative(path_).string(), 200),
+           "', and what it points to would be written; remove the link, or the folder");
+  }
 }
 
 void OutputFolder::load_record(const WorkIdentity& identity) {
@@ -178,12 +203,16 @@ const Json& OutputFolder::finished(const std::string& name) const {
   static const Json kNone;
   const Json& kept = files_[name];
   if (kept.is_null()) return kNone;
-  return kept["is"].string_or("") == finished_state(path_of(name)) ? kept : kNone;
+  const std::string path = path_of(name);
+  const bool same = kept["is"].string_or("") == finished_state(path) &&
+                    has_sum(path, kept["sum"].string_or(""));
+  return same ? kept : kNone;
 }
 
-void OutputFolder::note_finished(const std::string& name, Json kept) {
+void OutputFolder::note_finished(const std::string& name, std::uint64_t sum, Json kept) {
   written_.push_back(name);
   kept.set("is", finished_state(path_of(name)));
+  kept.set("sum", hex_of(sum));
   files_.set(name, std::move(kept));
   write_record();
 }

@@ -31,10 +31,14 @@ class OutputFolder {
   OutputFolder& operator=(const OutputFolder&) = delete;
 
   [[nodiscard]] std::string path_of(std::string_view name) const;
-  // What an earlier call kept of this file; null when it has to be written.
+  // What an earlier call kept of this file; null when it has to be written, as it is not there or
+  // not what that call wrote: all of it is read and held against its sum.
   [[nodiscard]] const Json& finished(const std::string& name) const;
-  // Notes that a file is there under its name, and what the report needs of it.
-  void note_finished(const std::string& name, Json kept);
+  // Notes that a file is there under its name, its FileWriter::written_sum(), and what the report
+  // needs of it.
+  void note_finished(const std::string& name, std::uint64_t sum, Json kept);
+  // Notes that a file is there, which a later call is to write again.
+  void note_written(const std::string& name) { written_.push_back(name); }
   void remove_record();
   // After an error. Work that was begun is kept for a later call, if there is any and `useless`
   // does not say that none can use it; what this call made is removed otherwise.
@@ -44,6 +48,7 @@ class OutputFolder {
 
  private:
   void make_or_check(const CheckpointReader& source, bool resume);
+  void refuse_links() const;
   void load_record(const WorkIdentity& identity);
   void write_record() const;
   void remove_leftovers() const;

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -71,6 +72,9 @@ struct TensorAction {
   // weight.source (not).
   std::shared_ptr<const FoundWeight> found{};
   std::vector<SpelledTensor> outputs{};  // what the file gets; a copy has one
+  // A weight that is decoded into a stack of experts: the action that has the stack among its
+  // outputs. This one has none, and `part` says where in the stack it lies, of both.
+  std::optional<std::size_t> joins{};
   std::size_t file = 0;                  // of QuantizePlan::files
   int group = -1;                        // actions of one group share amaxes; -1: alone
 };

@@ -12,6 +12,7 @@
 #include "octavo/pipeline/folder_files_internal.h"
 #include "octavo/pipeline/output_files_internal.h"
 #include "octavo/pipeline/output_folder_internal.h"
+#include "octavo/pipeline/provenance_internal.h"
 #include "octavo/pipeline/stream_internal.h"
 #include "octavo/version.h"
 
@@ -20,14 +21,14 @@ namespace {
 
 constexpr std::string_view kOp = "quantize";
 
-// Everything that the bytes and the report depend on besides the source.
-std::string options_text(const QuantizeCheckpointOptions& options, const QuantizePlan& plan) {
-  const QuantizePlanOptions& of = options.plan;
+// Everything that the bytes depend on besides the source.
+std::string options_text(const QuantizePlan& plan) {
+  const QuantizePlanOptions& of = plan.options;
   std::string out =
       text(version(), " ", of.recipe, " ", name_of(of.target), " format=", of.format,
            " rule=", of.scale_rule, " arith=", of.arith, " policy=", of.scale_policy,
            " scale=", of.scale_format, " share=", of.share, " bf16=", of.bf16_scales,
-           " clamp=", of.clamp_non_finite, " shard=", of.shard_bytes, " measure=", options.measure);
+           " clamp=", of.clamp_non_finite, " shard=", of.shard_bytes);
   for (const std::string& name : of.include) out += text(" include=", name);
   for (const std::string& name : of.exclude) out += text(" exclude=", name);
   for (const auto& [name, recipe] : of.recipe_for) out += text(" ", name, "=>", recipe);
@@ -48,6 +49,7 @@ Provenance provenance_of(const CheckpointReader& source, const QuantizePlan& pla
     out.emplace_back("policy", name_of(scaling.policy));
     out.emplace_back("scale_rounding", plan.options.bf16_scales ? "bf16" : "none");
   }
+  out.emplace_back("options_hash", hex_of(text_hash(options_text(plan))));
   out.emplace_back("source_hash", source_hash(source, plan, results));
   return out;
 }
@@ -127,6 +129,22 @@ CheckpointReport into_one_file(const CheckpointReader& source, const QuantizePla
   return report;
 }
 
+// What there is to say of a folder that is complete: all but what is measured on the way.
+CheckpointReport finished_report(const CheckpointReader& source, const QuantizePlan& plan,
+                                 const std::string& out, const Json& words) {
+  if (words["options_hash"].string_or("") != hex_of(text_hash(options_text(plan))) ||
+      CheckpointReader(out).nbytes() != plan.bytes_after)
+    fail_finished_otherwise(kOp, out);
+  CheckpointReport report =
+      make_report(source, plan, std::vector<ActionResult>(plan.actions.size()), false);
+  report.provenance.clear();
+  for (const auto& [key, value] : words.members())
+    if (value.is_string()) report.provenance.emplace_back(key, value.string_or(""));
+  report.was_complete = true;
+  report.notes.push_back(finished_note(out) + "; compare measures it");
+  return report;
+}
+
 }  // namespace
 
 CheckpointReport quantize_checkpoint(const std::string& source_path, const std::string& out,
@@ -137,12 +155,18 @@ CheckpointReport quantize_checkpoint(const std::string& source_path, const std::
   const std::string identity = source_identity(source);
   const QuantizePlan plan = plan_quantize(source, options.plan);
   CheckpointReport report;
-  if (wants_one_file(out)) {
+  const Json finished = options.resume && !wants_one_file(out) ? finished_words(out) : Json();
+  if (finished.is_object()) {
+    report = finished_report(source, plan, out, finished);
+  } else if (wants_one_file(out)) {
     report = into_one_file(source, plan, out, identity, options);
   } else {
     const auto results = stream_into_folder(
-        source, plan, options, {options_text(options, plan), identity}, out,
-        [&](const std::vector<ActionResult>& done) { return provenance_of(source, plan, done); });
+        source, plan, options,
+        {text(options_text(plan), " measure=", options.measure), identity}, out,
+        [&](const std::vector<ActionResult>& done) {
+          return quantize_words(source, plan, provenance_of(source, plan, done));
+        });
     report = make_report(source, plan, results, options.measure);
   }
   report.source = source_path;

@@ -7,6 +7,7 @@
 #include "octavo/base/error.h"
 #include "octavo/format/decode.h"
 #include "octavo/format/named_formats.h"
+#include "octavo/pipeline/transpose_internal.h"
 #include "octavo/pipeline/window_internal.h"
 #include "octavo/quant/quantize.h"
 
@@ -23,18 +24,6 @@ std::string place_of(const TensorAction& action, const Band& band, std::int64_t 
   const std::int64_t out = action.part.first + row;
   return action.part.transposed ? text("[", action.part.matrix, ", ", col, ", ", out, "]")
                                 : text("[", action.part.matrix, ", ", out, ", ", col, "]");
-}
-
-// Elements by blocks that fit the first-level cache.
-template <typename T>
-void transpose(const std::byte* from, std::int64_t rows, std::int64_t cols, std::byte* to) {
-  constexpr std::int64_t kBlock = 32;
-  for (std::int64_t r0 = 0; r0 < rows; r0 += kBlock)
-    for (std::int64_t c0 = 0; c0 < cols; c0 += kBlock)
-      for (std::int64_t c = c0; c < std::min(cols, c0 + kBlock); ++c)
-        for (std::int64_t r = r0; r < std::min(rows, r0 + kBlock); ++r)
-          std::memcpy(to + (c * rows + r) * static_cast<std::int64_t>(sizeof(T)),
-                      from + (r * cols + c) * static_cast<std::int64_t>(sizeof(T)), sizeof(T));
 }
 
 // The largest magnitude as bits: of NaN and Inf too, which are larger than all others.
@@ -152,9 +141,7 @@ View Window::read_values(const CheckpointReader& source, const TensorAction& act
                 std::span(bytes_).subspan(static_cast<std::size_t>(in) * piece, piece));
   }
   turned_.resize(bytes_.size());
-  if (size == 2) transpose<std::uint16_t>(bytes_.data(), cols, band.rows, turned_.data());
-  if (size == 4) transpose<std::uint32_t>(bytes_.data(), cols, band.rows, turned_.data());
-  if (size == 8) transpose<std::uint64_t>(bytes_.data(), cols, band.rows, turned_.data());
+  transpose(bytes_, cols, band.rows, size, turned_);
   return value_view(turned_.data(), dtype, band_shape);
 }
 

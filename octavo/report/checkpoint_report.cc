@@ -103,6 +103,7 @@ Json json_of(const CheckpointReport& report) {
   out.set("bytes_after", bytes_json(report.bytes_after));
   out.set("bits_per_weight", report.bits_per_weight);
   out.set("seconds", report.seconds);
+  out.set("was_complete", report.was_complete);
   Json worst = Json::array();
   for (const std::size_t i : report.worst(10)) worst.push(report.tensors[i].name);
   out.set("worst", std::move(worst));

@@ -37,6 +37,7 @@ struct OCTAVO_API CheckpointReport {
   std::uint64_t bytes_before = 0, bytes_after = 0;
   double bits_per_weight = 0;  // of the quantized weights, scales included
   double seconds = 0;
+  bool was_complete = false;  // an earlier call had done it all: nothing was done or measured
   std::vector<TensorReport> tensors;  // in the order of names, numbers in names by value
   std::vector<std::string> notes;     // what the user should know
 
