@@ -24,8 +24,7 @@ struct ShardName {
 // Digits at the end of `text`, which are taken off it; -1 where there are none, or too many.
 std::int64_t take_number(std::string_view& text) {
   const std::size_t last = text.find_last_not_of("0123456789");
-  const std::string_view digits =
-      text.substr(last == std::string_view::npos ? 0 : last + 1);
+  const std::string_view digits = text.substr(last == std::string_view::npos ? 0 : last + 1);
   std::int64_t number = -1;
   if (digits.empty() || digits.size() > 9) return -1;
   std::from_chars(digits.data(), digits.data() + digits.size(), number);
@@ -88,8 +87,7 @@ ShardIndex parse_shard_index(std::string_view text, std::string_view file) {
 }
 
 void check_no_shard_is_left_out(const std::vector<std::string>& used,
-                                const std::vector<std::string>& in_folder,
-                                std::string_view index) {
+                                const std::vector<std::string>& in_folder, std::string_view index) {
   constexpr std::string_view kFix = "; get the index and all files of one model";
   std::map<std::pair<std::string_view, std::int64_t>, std::set<std::int64_t>> sets;
   std::set<std::string_view> prefixes;

@@ -23,7 +23,7 @@ void settle(std::span<Word> words, Word inf, Word sign, std::int64_t cols, std::
       fail(ErrorCode::invalid_argument, "dequantize", "tensor '", shown(weight, 160),
            "' has a value in row ", first_row + at / cols, ", column ", at % cols,
            " that is larger than ", type,
-           " can hold; take a wider type (--dtype bf16), or its largest value (--nonfinite clamp)");
+           " can hold; take a wider type (option dtype), or its largest value (option nonfinite)");
     words[i] = static_cast<Word>(static_cast<Word>(words[i] & sign) | static_cast<Word>(inf - 1));
   }
 }

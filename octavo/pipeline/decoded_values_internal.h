@@ -16,8 +16,8 @@ namespace octavo {
 void settle_overflow(const Tensor& values, std::string_view weight, std::int64_t first_row,
                      bool clamp);
 
-// Writes such rows to their place in `tensor`: the weight itself, or the stack of experts that it is
-// a part of.
+// Writes such rows to their place in `tensor`: the weight itself, or the stack of experts that it
+// is a part of.
 void write_decoded(const Tensor& values, const SourcePart& part, std::int64_t first_row,
                    const safetensors::TensorEntry& tensor, safetensors::FileWriter& writer);
 

@@ -80,8 +80,8 @@ void write_index(const QuantizePlan& plan, const OutputFolder& folder) {
 
 }  // namespace
 
-void finish_folder(const CheckpointReader& source, const QuantizePlan& plan,
-                   Json words, OutputFolder& folder) {
+void finish_folder(const CheckpointReader& source, const QuantizePlan& plan, Json words,
+                   OutputFolder& folder) {
   for (const std::string& name : source.other_files()) {
     make_folders_of(folder.path_of(name));
     copy_file(source.path() + "/" + name, folder.path_of(name));

@@ -7,7 +7,7 @@
 
 namespace octavo {
 
-void finish_folder(const CheckpointReader& source, const QuantizePlan& plan,
-                   Json words, OutputFolder& folder);
+void finish_folder(const CheckpointReader& source, const QuantizePlan& plan, Json words,
+                   OutputFolder& folder);
 
 }  // namespace octavo

@@ -204,8 +204,8 @@ const Json& OutputFolder::finished(const std::string& name) const {
   const Json& kept = files_[name];
   if (kept.is_null()) return kNone;
   const std::string path = path_of(name);
-  const bool same = kept["is"].string_or("") == finished_state(path) &&
-                    has_sum(path, kept["sum"].string_or(""));
+  const bool same =
+      kept["is"].string_or("") == finished_state(path) && has_sum(path, kept["sum"].string_or(""));
   return same ? kept : kNone;
 }
 

@@ -32,6 +32,23 @@ void refuse_quantized(const CheckpointReader& source) {
   }
 }
 
+bool finds_any(const CheckpointReader& source, const NamePattern& pattern) {
+  return std::any_of(source.tensors().begin(), source.tensors().end(),
+                     [&](const StoredTensor& tensor) { return pattern.matches(tensor.name()); });
+}
+
+std::string found_nowhere(std::string_view option, const NamePattern& pattern) {
+  return text("option ", option, ": '", shown(pattern.expression(), 80),
+              "' is found in no tensor's name");
+}
+
+void check_included(const CheckpointReader& source, const NamePatterns& include) {
+  for (const NamePattern& pattern : include.all())
+    if (!finds_any(source, pattern))
+      fail(ErrorCode::invalid_argument, kOp, found_nowhere("include", pattern),
+           "; inspect lists them");
+}
+
 Shape shape_of(const std::vector<std::uint64_t>& sizes) {
   std::vector<std::int64_t> out;
   for (const std::uint64_t size : sizes) out.push_back(static_cast<std::int64_t>(size));
@@ -43,12 +60,12 @@ class Planning {
   Planning(const CheckpointReader& source, const QuantizePlanOptions& options)
       : source_(source),
         options_(options),
-        include_("--include", options.include),
-        exclude_("--exclude", options.exclude) {
+        include_("include", options.include),
+        exclude_("exclude", options.exclude) {
     plan_.options = options;
     check_plan_options(options);
     for (const auto& [expression, recipe] : options.recipe_for)
-      recipe_for_.emplace_back(NamePattern("--recipe-for", expression), recipe);
+      recipe_for_.emplace_back(NamePattern("recipe_for", expression), recipe);
   }
 
   QuantizePlan run() {
@@ -65,25 +82,15 @@ class Planning {
   }
 
  private:
-  [[nodiscard]] bool finds_any(const NamePattern& pattern) const {
-    return std::any_of(source_.tensors().begin(), source_.tensors().end(),
-                       [&](const StoredTensor& tensor) { return pattern.matches(tensor.name()); });
-  }
-
   // An expression that finds nothing is a slip. Including nothing would be a copy of the model;
   // the others are noted.
   void check_found() {
-    for (const NamePattern& pattern : include_.all())
-      if (!finds_any(pattern))
-        fail(ErrorCode::invalid_argument, kOp, "--include '", shown(pattern.expression(), 80),
-             "' is found in no tensor's name; octavo inspect lists them");
+    check_included(source_, include_);
     const auto note = [&](std::string_view option, const NamePattern& pattern) {
-      if (!finds_any(pattern))
-        plan_.notes.push_back(
-            text(option, " '", shown(pattern.expression(), 80), "' is found in no tensor's name"));
+      if (!finds_any(source_, pattern)) plan_.notes.push_back(found_nowhere(option, pattern));
     };
-    for (const NamePattern& pattern : exclude_.all()) note("--exclude", pattern);
-    for (const auto& [pattern, recipe] : recipe_for_) note("--recipe-for", pattern);
+    for (const NamePattern& pattern : exclude_.all()) note("exclude", pattern);
+    for (const auto& [pattern, recipe] : recipe_for_) note("recipe_for", pattern);
   }
 
   // What is wanted of a tensor: a recipe, or why it is left.
@@ -121,7 +128,7 @@ class Planning {
     if (why.empty()) return decision;
     if (decision.named)
       fail(ErrorCode::unsupported, kOp, shown_tensor(entry.name), " cannot be quantized: ", why,
-           "; exclude it (--exclude), or name another recipe for it (--recipe-for)");
+           "; exclude it (option exclude), or name another recipe for it (option recipe_for)");
     decision.recipe.clear();
     decision.left = Left::impossible;
     decision.why = why;
@@ -275,12 +282,17 @@ class Planning {
 
 void check_plan_options(const QuantizePlanOptions& options) {
   (void)recipe_scaling(options.recipe, options);
-  (void)NamePatterns("--include", options.include);
-  (void)NamePatterns("--exclude", options.exclude);
+  (void)NamePatterns("include", options.include);
+  (void)NamePatterns("exclude", options.exclude);
   for (const auto& [expression, recipe] : options.recipe_for) {
-    (void)NamePattern("--recipe-for", expression);
+    (void)NamePattern("recipe_for", expression);
     if (recipe != "none") (void)preset(recipe);
   }
+}
+
+void check_plan_options(const QuantizePlanOptions& options, const CheckpointReader& source) {
+  check_plan_options(options);
+  check_included(source, NamePatterns("include", options.include));
 }
 
 QuantizePlan plan_quantize(const CheckpointReader& source, const QuantizePlanOptions& options) {

@@ -21,9 +21,8 @@ Json stacks_of(const CheckpointReader& source, const QuantizePlan& plan) {
     const safetensors::TensorEntry& entry = *source.tensors()[action.tensor].entry;
     Json shape = Json::array();
     for (const std::uint64_t size : entry.shape) shape.push(static_cast<std::int64_t>(size));
-    stacks.push(Json::object({{"name", entry.name},
-                              {"shape", std::move(shape)},
-                              {"in_out", action.part.transposed}}));
+    stacks.push(Json::object(
+        {{"name", entry.name}, {"shape", std::move(shape)}, {"in_out", action.part.transposed}}));
   }
   return stacks;
 }
@@ -36,8 +35,7 @@ Json quantize_words(const CheckpointReader& source, const QuantizePlan& plan,
   for (const auto& [key, value] : said) words.set(key, value);
   if (Json stacks = stacks_of(source, plan); !stacks.elements().empty())
     words.set("stacks", std::move(stacks));
-  if (const Json& before = source.config()["octavo"]; before.is_object())
-    words.set("from", before);
+  if (const Json& before = source.config()["octavo"]; before.is_object()) words.set("from", before);
   return words;
 }
 

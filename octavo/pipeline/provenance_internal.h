@@ -26,7 +26,8 @@ using Provenance = std::vector<std::pair<std::string, std::string>>;
 [[nodiscard]] Json step_words(const CheckpointReader& source, const QuantizePlan& plan,
                               const std::string& work, const std::string& source_hash);
 
-// The words of a folder that an earlier call finished; null where there is none, or unfinished work.
+// The words of a folder that an earlier call finished; null where there is none, or unfinished
+// work.
 [[nodiscard]] Json finished_words(const std::string& folder);
 // The work of its last step; empty where it has none.
 [[nodiscard]] std::string_view last_work(const Json& words);

@@ -14,6 +14,7 @@
 #include "octavo/pipeline/output_folder_internal.h"
 #include "octavo/pipeline/provenance_internal.h"
 #include "octavo/pipeline/stream_internal.h"
+#include "octavo/pipeline/target_alternatives_internal.h"
 #include "octavo/version.h"
 
 namespace octavo {
@@ -24,11 +25,10 @@ constexpr std::string_view kOp = "quantize";
 // Everything that the bytes depend on besides the source.
 std::string options_text(const QuantizePlan& plan) {
   const QuantizePlanOptions& of = plan.options;
-  std::string out =
-      text(version(), " ", of.recipe, " ", name_of(of.target), " format=", of.format,
-           " rule=", of.scale_rule, " arith=", of.arith, " policy=", of.scale_policy,
-           " scale=", of.scale_format, " share=", of.share, " bf16=", of.bf16_scales,
-           " clamp=", of.clamp_non_finite, " shard=", of.shard_bytes);
+  std::string out = text(version(), " ", of.recipe, " ", name_of(of.target), " format=", of.format,
+                         " rule=", of.scale_rule, " arith=", of.arith, " policy=", of.scale_policy,
+                         " scale=", of.scale_format, " share=", of.share, " bf16=", of.bf16_scales,
+                         " clamp=", of.clamp_non_finite, " shard=", of.shard_bytes);
   for (const std::string& name : of.include) out += text(" include=", name);
   for (const std::string& name : of.exclude) out += text(" exclude=", name);
   for (const auto& [name, recipe] : of.recipe_for) out += text(" ", name, "=>", recipe);
@@ -96,8 +96,11 @@ CheckpointReport make_report(const CheckpointReader& source, const QuantizePlan&
   report.bytes_after = plan.bytes_after;
   report.bits_per_weight = plan.bits_per_weight;
   report.notes = plan.notes;
+  TargetAlternatives alternatives(plan.options.target);
   for (std::size_t i = 0; i < plan.actions.size(); ++i) {
     report.tensors.push_back(report_of(source, plan.actions[i], results[i], measure));
+    if (TensorReport& tensor = report.tensors.back(); tensor.measured)
+      tensor.could_have = alternatives.of(plan.actions[i].weight);
     if (results[i].found.nan + results[i].found.inf > 0)
       report.notes.push_back(text("tensor '", shown(report.tensors.back().name, 160),
                                   "': ", results[i].found.nan, " NaN and ", results[i].found.inf,
@@ -162,9 +165,8 @@ CheckpointReport quantize_checkpoint(const std::string& source_path, const std::
     report = into_one_file(source, plan, out, identity, options);
   } else {
     const auto results = stream_into_folder(
-        source, plan, options,
-        {text(options_text(plan), " measure=", options.measure), identity}, out,
-        [&](const std::vector<ActionResult>& done) {
+        source, plan, options, {text(options_text(plan), " measure=", options.measure), identity},
+        out, [&](const std::vector<ActionResult>& done) {
           return quantize_words(source, plan, provenance_of(source, plan, done));
         });
     report = make_report(source, plan, results, options.measure);

@@ -39,8 +39,8 @@ class RestackTest : public PipelineTest {
         View one = all;
         const std::int64_t row_step = all.strides[in_out ? 2 : 1],
                            col_step = all.strides[in_out ? 1 : 2];
-        one.data = static_cast<std::byte*>(all.data) + expert * all.strides[0] +
-                   part * out * row_step;
+        one.data =
+            static_cast<std::byte*>(all.data) + expert * all.strides[0] + part * out * row_step;
         one.shape = {out, in};
         one.strides = {row_step, col_step};
         const Tensor decoded = dequantize(quantize(one, preset(preset_name)), DType::f32);
@@ -105,16 +105,17 @@ TEST_F(RestackTest, words_that_lie_are_not_followed) {
     return Json::object({{"name", name}, {"shape", Json::array(std::move(shape))}});
   };
   for (const Json& lie :
-       {stack(kUp, {4, 192, 64}), stack(kUp, {std::int64_t{1} << 50, 192, 64}), stack(kUp, {3, 192}),
-        stack(kUp, {3, 96, 64}), stack("model.norm", {3, 192, 64}), stack(kUp, {-3, 192, 64}),
-        Json(7), Json("x"), stack("../x.down_proj", {3, 64, 96})}) {
+       {stack(kUp, {4, 192, 64}), stack(kUp, {std::int64_t{1} << 50, 192, 64}),
+        stack(kUp, {3, 192}), stack(kUp, {3, 96, 64}), stack("model.norm", {3, 192, 64}),
+        stack(kUp, {-3, 192, 64}), Json(7), Json("x"), stack("../x.down_proj", {3, 64, 96})}) {
     const ConvertResult result = say(Json::array({lie}));
     EXPECT_EQ(result.notes.size(), 1U) << lie.dump();
     EXPECT_NE(CheckpointReader(path("plain")).find("model.layers.0.mlp.experts.0.up_proj.weight"),
               nullptr);
   }
   // Said twice: the first takes the weights.
-  EXPECT_EQ(say(Json::array({stack(kUp, {3, 192, 64}), stack(kUp, {3, 192, 64})})).notes.size(), 1U);
+  EXPECT_EQ(say(Json::array({stack(kUp, {3, 192, 64}), stack(kUp, {3, 192, 64})})).notes.size(),
+            1U);
   EXPECT_NE(CheckpointReader(path("plain")).find(kUp), nullptr);
 }
 

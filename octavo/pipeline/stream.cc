@@ -251,7 +251,8 @@ class Streaming {
     writer.write(writer.at(action.outputs.front().plan.name), offset, bytes);
     const std::uint64_t content =
         content_sum(bytes, row_layout(source_, action).row_bytes, band.first_row);
-    const NonFiniteFound found = non_finite_in(bytes, source_.tensors()[action.tensor].entry->type);
+    const NonFiniteFound found =
+        safetensors::non_finite_in(bytes, source_.tensors()[action.tensor].entry->type);
     const std::lock_guard lock(merging_);
     ActionResult& result = results_[band.action];
     result.content += content;

@@ -98,21 +98,6 @@ void check_fits_f32(const View& values, std::uint64_t most, const Looking& at) {
        ", the largest f32; leave it out (exclude), or scale it down in the source");
 }
 
-template <typename Bits>
-NonFiniteFound count_non_finite(std::span<const std::byte> bytes, Bits infinity) {
-  constexpr Bits kMagnitude = static_cast<Bits>(~Bits{0}) >> 1;
-  NonFiniteFound found;
-  const std::size_t count = bytes.size() / sizeof(Bits);
-  const auto* const values = reinterpret_cast<const Bits*>(bytes.data());
-  if (largest_bits(values, static_cast<std::int64_t>(count)) < infinity) return found;
-  for (std::size_t i = 0; i < count; ++i) {
-    const Bits magnitude = values[i] & kMagnitude;
-    found.inf += magnitude == infinity;
-    found.nan += magnitude > infinity;
-  }
-  return found;
-}
-
 }  // namespace
 
 View Window::read_values(const CheckpointReader& source, const TensorAction& action,
@@ -177,24 +162,6 @@ float checked_amax(const View& values, const CheckpointReader& source, const Ten
       break;
   }
   fail(ErrorCode::internal, "quantize", "values are codes");
-}
-
-NonFiniteFound non_finite_in(std::span<const std::byte> bytes, safetensors::StoredType type) {
-  const std::optional<safetensors::ElementType> element = safetensors::element_type(type);
-  if (!element) return {};
-  switch (element->dtype) {
-    case DType::bf16:
-      return count_non_finite<std::uint16_t>(bytes, 0x7F80);
-    case DType::f16:
-      return count_non_finite<std::uint16_t>(bytes, 0x7C00);
-    case DType::f32:
-      return count_non_finite<std::uint32_t>(bytes, 0x7F800000U);
-    case DType::f64:
-      return count_non_finite<std::uint64_t>(bytes, 0x7FF0000000000000U);
-    case DType::code:
-      break;
-  }
-  return {};
 }
 
 }  // namespace octavo

@@ -57,7 +57,8 @@ Json json_of(const TensorReport& tensor) {
     if (!values.counts.empty())
       out.set("values", Json::object({{"first_exponent", values.first_exponent},
                                       {"counts", counts_of(values.counts)},
-                                      {"zeros", values.zeros}}));
+                                      {"zeros", values.zeros},
+                                      {"counted", counted_values(values)}}));
     if (!tensor.metrics.codes.empty()) out.set("codes", counts_of(tensor.metrics.codes));
   }
   // Most of the 256 exponents are empty: pairs of exponent and count.

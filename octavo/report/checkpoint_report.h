@@ -3,6 +3,8 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -26,6 +28,8 @@ struct TensorReport {
   ErrorMetrics metrics{};    // with the histogram of values and of codes; no rows, no tiles
   ValueHistogram results{};  // what came back of the values, in the steps of metrics.values
   std::vector<std::int64_t> scale_histogram;  // by exponent: [i] is 2^(i - 127) .. 2^(i - 126)
+  // Of advised_presets(), those that the target has words for where this tensor is; nothing: all.
+  std::optional<std::vector<std::string_view>> could_have{};
   std::string advice;  // "fp8-block instead of nvfp4 gains 11 dB for 3.9 bits"; may be empty
 };
 
@@ -49,6 +53,8 @@ struct OCTAVO_API CheckpointReport {
 [[nodiscard]] OCTAVO_API std::string html_of(const CheckpointReport& report);
 
 // What `gain` in decibels and bits another preset would bring, from the metrics alone; "" if none.
+// Of advised_presets(), those that tensor.could_have names.
 [[nodiscard]] OCTAVO_API std::string advice_for(const TensorReport& tensor);
+[[nodiscard]] OCTAVO_API std::span<const std::string_view> advised_presets();
 
 }  // namespace octavo
