@@ -115,7 +115,7 @@ TEST_F(QuantizeCheckpointTest, AdviceIsWhatTheTargetCanHold) {
   };
   using Names = std::set<std::string>;
   EXPECT_EQ(advised("mxfp4", Dialect::compressed_tensors), Names{"nvfp4"});
-  EXPECT_EQ(advised("nvfp4", Dialect::compressed_tensors), Names{"fp8-block"});
+  EXPECT_EQ(advised("nvfp4", Dialect::compressed_tensors), (Names{"fp8-block", "fp8-channel"}));
   EXPECT_EQ(advised("nvfp4", Dialect::comfyui), Names{"mxfp8"});  // fp8 is per tensor there
   // One kind of weights in a model: another for one of them is nothing to advise.
   const QuantizedWeight weight{.name = "l.0.up_proj.weight",
