@@ -129,7 +129,10 @@ void run(std::string_view op, const CheckpointReader& source, const std::string&
   check(!out.empty(), ErrorCode::invalid_argument, op, "got no name for the output");
   const Json finished = options.resume ? finished_words(out) : Json();
   if (finished.is_object()) {
-    if (last_work(finished) != what || CheckpointReader(out).nbytes() != plan.bytes_after)
+    const bool same_source =
+        finished["source_hash"] == source.config()["octavo"]["source_hash"];  // of the first work
+    if (last_work(finished) != what || !same_source ||
+        CheckpointReader(out).nbytes() != plan.bytes_after)
       fail_finished_otherwise(op, out);
     result.was_complete = true;
     result.notes.push_back(finished_note(out));
