@@ -32,23 +32,6 @@ void refuse_quantized(const CheckpointReader& source) {
   }
 }
 
-bool finds_any(const CheckpointReader& source, const NamePattern& pattern) {
-  return std::any_of(source.tensors().begin(), source.tensors().end(),
-                     [&](const StoredTensor& tensor) { return pattern.matches(tensor.name()); });
-}
-
-std::string found_nowhere(std::string_view option, const NamePattern& pattern) {
-  return text("option ", option, ": '", shown(pattern.expression(), 80),
-              "' is found in no tensor's name");
-}
-
-void check_included(const CheckpointReader& source, const NamePatterns& include) {
-  for (const NamePattern& pattern : include.all())
-    if (!finds_any(source, pattern))
-      fail(ErrorCode::invalid_argument, kOp, found_nowhere("include", pattern),
-           "; inspect lists them");
-}
-
 Shape shape_of(const std::vector<std::uint64_t>& sizes) {
   std::vector<std::int64_t> out;
   for (const std::uint64_t size : sizes) out.push_back(static_cast<std::int64_t>(size));
@@ -279,21 +262,6 @@ class Planning {
 };
 
 }  // namespace
-
-void check_plan_options(const QuantizePlanOptions& options) {
-  (void)recipe_scaling(options.recipe, options);
-  (void)NamePatterns("include", options.include);
-  (void)NamePatterns("exclude", options.exclude);
-  for (const auto& [expression, recipe] : options.recipe_for) {
-    (void)NamePattern("recipe_for", expression);
-    if (recipe != "none") (void)preset(recipe);
-  }
-}
-
-void check_plan_options(const QuantizePlanOptions& options, const CheckpointReader& source) {
-  check_plan_options(options);
-  check_included(source, NamePatterns("include", options.include));
-}
 
 QuantizePlan plan_quantize(const CheckpointReader& source, const QuantizePlanOptions& options) {
   refuse_quantized(source);

@@ -130,7 +130,8 @@ TEST_F(PlanTest, WhatServersLoadAsOneIsDecidedAsOne) {
   const std::string named =
       message_of([&] { (void)plan({.recipe = "fp8-channel", .include = {"q_proj"}}); },
                  ErrorCode::unsupported);
-  EXPECT_TRUE(has(named, "q_proj") && has(named, "k_proj") && has(named, "option include")) << named;
+  EXPECT_TRUE(has(named, "q_proj") && has(named, "k_proj") && has(named, "option include"))
+      << named;
   const std::string two = message_of(
       [&] {
         (void)plan({.recipe = "fp8-channel", .recipe_for = {{"v_proj", "mxfp8"}}});
