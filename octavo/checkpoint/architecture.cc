@@ -219,6 +219,12 @@ std::optional<Architecture> expected_tensors(const Json& config,
   const auto family = std::find_if(kFamilies.begin(), kFamilies.end(),
                                    [&](const Family& one) { return one.model_type == type; });
   if (family == kFamilies.end()) return std::nullopt;
+  // Drafts for speculation go by the type of their model, and have a part of it.
+  const auto& architectures = config["architectures"].elements();
+  const std::string_view code =
+      architectures.empty() ? std::string_view() : architectures.front().string_or("");
+  for (const std::string_view draft : {"Eagle", "Medusa", "MTP", "Draft"})
+    if (code.find(draft) != std::string_view::npos) return std::nullopt;
   const std::optional<std::string> prefix = model_prefix(names);
   if (!prefix) return std::nullopt;
   std::int64_t layers = words["num_hidden_layers"].integer_or(0);
@@ -228,12 +234,13 @@ std::optional<Architecture> expected_tensors(const Json& config,
         layers = std::max(layers, layer_number(name, prefix->size() + kLayers.size()) + 1);
   Building building(*family, words, *prefix, std::min(layers, kMostLayers), names);
   // A head where the model is one that generates. What is tied has none.
-  const auto& architectures = config["architectures"].elements();
-  const bool generates = !architectures.empty() &&
-                         architectures.front().string_or("").ends_with("ForCausalLM") &&
-                         *prefix == "model.";
+  const bool generates = code.ends_with("ForCausalLM") && *prefix == "model.";
   if (generates && !config["tie_word_embeddings"].boolean_or(false)) building.add_head();
-  return Architecture{std::string(type), building.take()};
+  Architecture out{std::string(type), building.take()};
+  for (const std::string_view key : {"hidden_size", "intermediate_size", "num_hidden_layers",
+                                     "num_attention_heads", "num_key_value_heads", "vocab_size"})
+    if (!words[key].is_null() && words[key].integer_or(0) < 1) out.no_sizes.emplace_back(key);
+  return out;
 }
 
 }  // namespace octavo

@@ -29,6 +29,7 @@ struct ExpectedTensor {
 struct Architecture {
   std::string model_type;
   std::vector<ExpectedTensor> tensors;
+  std::vector<std::string> no_sizes{};  // keys of config.json that ought to be sizes and are none
 };
 // Nothing for a family that is not known. `names` are those of the unquantized model; they decide
 // what the prefix is, and how many layers there are where config.json does not say.

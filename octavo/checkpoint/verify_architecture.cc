@@ -25,7 +25,7 @@ std::map<std::string_view, std::vector<std::int64_t>> shapes_of(const VerifyView
 bool fits(const std::vector<std::int64_t>& shape, const std::vector<std::int64_t>& wanted) {
   if (shape.size() != wanted.size()) return false;
   for (std::size_t i = 0; i < shape.size(); ++i)
-    if (wanted[i] > 0 && shape[i] != wanted[i]) return false;
+    if (wanted[i] > 0 ? shape[i] != wanted[i] : shape[i] == 0) return false;
   return true;
 }
 
@@ -64,6 +64,11 @@ void check_architecture(const VerifyView& view, Findings& out) {
 
 void check_shapes(const VerifyView& view, Findings& out) {
   if (!view.architecture) return;
+  for (const std::string& key : view.architecture->no_sizes)
+    out.error({kV, kH, kS, kT}, "",
+              text("config.json says ", key,
+                   " is something that no size is, wanted a number of 1 "
+                   "or more"));
   const auto shapes = shapes_of(view);
   std::int64_t wrong = 0;
   for (const ExpectedTensor& tensor : view.architecture->tensors) {

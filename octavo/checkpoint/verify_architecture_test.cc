@@ -221,6 +221,25 @@ TEST(VerifyArchitecture, what_may_stand_for_others) {
   bare.config.set("architectures", Json::array({"LlamaModel"}));
   bare.of_model.erase("lm_head.weight");
   EXPECT_EQ(verdict(written(bare)), "");
+  Kind draft = bare;  // has one layer, and the model's own embedding
+  draft.config.set("architectures", Json::array({"LlamaForCausalLMEagle3"}));
+  draft.of_model.clear();
+  EXPECT_EQ(verdict(written(draft)), "");
+}
+
+TEST(VerifyArchitecture, sizes_that_are_none_and_tensors_that_are_empty) {
+  const Kind llama = kinds_of_models().at("llama");
+  for (const Json& value : {Json(-5), Json(0), Json("8"), Json(0.5)}) {
+    Model model = written(llama);
+    model.config.set("num_attention_heads", value);
+    EXPECT_EQ(said(model, "shapes"), std::set<std::string>{""}) << value.dump();
+  }
+  Model model = written(llama);
+  model.config.remove("intermediate_size");
+  EXPECT_EQ(verdict(model), "");
+  const std::string up = "model.layers.0.mlp.up_proj.weight";
+  model.tensors.at(up) = {StoredType::bf16, {0, 8}, ""};
+  EXPECT_EQ(said(model, "shapes"), std::set<std::string>{up});
 }
 
 // Numbers come from a file.
