@@ -81,8 +81,8 @@ Bits look(const View& values, Bits infinity, const Looking& at) {
        shown(at.source.tensors()[at.action.tensor].name(), 160), "' has ",
        (data[first] & kMagnitude) == infinity ? "Inf" : "NaN", " at ",
        place_of(at.action, at.band, first),
-       ", wanted finite weights; leave it out (exclude), or have NaN and Inf clamped (nonfinite "
-       "clamp)");
+       ", wanted finite weights; leave it out (option exclude), or have NaN and Inf clamped "
+       "(option nonfinite)");
 }
 
 // Scales are f32 or smaller: what is beyond that has none.
@@ -95,7 +95,7 @@ void check_fits_f32(const View& values, std::uint64_t most, const Looking& at) {
   fail(ErrorCode::invalid_argument, "quantize", "tensor '",
        shown(at.source.tensors()[at.action.tensor].name(), 160), "' has ", data[first], " at ",
        place_of(at.action, at.band, first), ", wanted at most ", kMost,
-       ", the largest f32; leave it out (exclude), or scale it down in the source");
+       ", the largest f32; leave it out (option exclude), or scale it down in the source");
 }
 
 }  // namespace
