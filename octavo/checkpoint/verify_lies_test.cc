@@ -100,7 +100,8 @@ TEST(Verify, words_of_a_config_that_are_not_true) {
   lies(kCt, preset("nvfp4"),
        [](Model& model) { model.words().set("format", "mxfp4-pack-quantized"); });
   lies(kCt, channel, [](Model& model) { model.group().set("format", "int-quantized"); });
-  lies(kCt, channel, [](Model& model) { model.words().set("quantization_status", "frozen"); });
+  expect_breaks(kCt, channel, "said-words", "transformers",
+                [](Model& model) { model.words().set("quantization_status", "frozen"); });
   lies(kCt, channel, [&](Model& model) { weights(model).set("dynamic", true); });
   lies(kCt, channel, [&](Model& model) { weights(model).set("dynamic", "local"); });
   lies(kCt, channel, [&](Model& model) { weights(model).set("symmetric", false); });
