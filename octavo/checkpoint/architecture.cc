@@ -152,7 +152,7 @@ class Building {
     const std::int64_t mid =
         number(family_.mixtral ? "intermediate_size" : "moe_intermediate_size");
     add(at + "gate.weight", {count, hidden_});
-    if (config_["topk_method"].string_or("") == "noaux_tc")
+    if (family_.model_type == "deepseek_v3" || config_["topk_method"].string_or("") == "noaux_tc")
       add(at + "gate.e_score_correction_bias", {count});
     const std::string up = at + "experts.gate_up_proj", down = at + "experts.down_proj";
     for (std::int64_t i = 0; i < count; ++i) {

@@ -107,7 +107,6 @@ std::map<std::string, Kind> kinds_of_models() {
                                                   {"n_routed_experts", 2},
                                                   {"n_shared_experts", 2},
                                                   {"moe_intermediate_size", 4},
-                                                  {"topk_method", "noaux_tc"},
                                                   {"first_k_dense_replace", 1}}),
                         kModel + kHead,
                         kNorms + Tensors{{"self_attn.q_a_proj.weight", {3, 8}},
