@@ -150,6 +150,17 @@ std::set<std::string> said(const Model& model, std::string_view rule) {
   return out;
 }
 
+// Each tensor that no other layer has a like of, so that there are fewer files to write.
+std::vector<std::string> kinds_of_tensors(const Model& model) {
+  constexpr std::string_view kFirst = "model.layers.0.";
+  std::vector<std::string> out;
+  for (const auto& [name, stored] : model.tensors)
+    if (!name.starts_with(kFirst) ||
+        !model.tensors.contains("model.layers.1." + name.substr(kFirst.size())))
+      out.push_back(name);
+  return out;
+}
+
 TEST(VerifyArchitecture, complete_models_have_no_findings) {
   for (const auto& [name, kind] : kinds_of_models()) EXPECT_EQ(verdict(written(kind)), "") << name;
 }
@@ -157,7 +168,7 @@ TEST(VerifyArchitecture, complete_models_have_no_findings) {
 TEST(VerifyArchitecture, every_tensor_is_missed) {
   for (const auto& [name, kind] : kinds_of_models()) {
     const Model whole = written(kind);
-    for (const auto& [tensor, stored] : whole.tensors) {
+    for (const std::string& tensor : kinds_of_tensors(whole)) {
       Model model = whole;
       model.tensors.erase(tensor);
       EXPECT_EQ(said(model, "architecture"), std::set<std::string>{tensor}) << name;
@@ -175,7 +186,7 @@ TEST(VerifyArchitecture, every_tensor_is_missed) {
 TEST(VerifyArchitecture, every_shape_is_looked_at) {
   for (const auto& [name, kind] : kinds_of_models()) {
     const Model whole = written(kind);
-    for (const auto& [tensor, stored] : whole.tensors) {
+    for (const std::string& tensor : kinds_of_tensors(whole)) {
       Model model = whole;
       Stored& other = model.tensors.at(tensor);
       other.shape.front() += 1;
