@@ -92,8 +92,7 @@ void write_index(const QuantizePlan& plan, const OutputFolder& folder) {
 
 }  // namespace
 
-void finish_folder(const CheckpointReader& source, const QuantizePlan& plan,
-                   const std::vector<std::pair<std::string, std::string>>& provenance,
+void finish_folder(const CheckpointReader& source, const QuantizePlan& plan, Json words,
                    OutputFolder& folder) {
   for (const std::string& name : source.other_files()) {
     make_folders_of(folder.path_of(name));
@@ -107,9 +106,7 @@ void finish_folder(const CheckpointReader& source, const QuantizePlan& plan,
   if (!plan.model.weights.empty() || was_quantized)
     configure(plan.options.target, plan.model, config, side);
   if (!plan.config_dtype.empty()) set_dtype(config, plan.config_dtype);
-  Json octavo;
-  for (const auto& [key, value] : provenance) octavo.set(key, value);
-  config.set("octavo", std::move(octavo));
+  config.set("octavo", std::move(words));
   if (!side.is_null())
     write_whole_file(std::string(kOp), folder.path_of("hf_quant_config.json"), side.dump() + "\n");
   write_whole_file(std::string(kOp), folder.path_of("config.json"), config.dump() + "\n");

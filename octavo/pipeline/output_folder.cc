@@ -16,6 +16,7 @@
 #include "octavo/base/file_id.h"
 #include "octavo/base/whole_file.h"
 #include "octavo/pipeline/output_folder_internal.h"
+#include "octavo/safetensors/data_sum.h"
 #include "octavo/safetensors/file_reader.h"
 #include "octavo/safetensors/header_writer.h"
 
@@ -41,6 +42,15 @@ std::string finished_state(const std::string& path) {
                 hex_of(text_hash(safetensors::write_header(file.header()))));
   } catch (const Error&) {
     return "damaged";
+  }
+}
+
+// Are the bytes behind the header those that were written?
+bool has_sum(const std::string& path, std::string_view sum) {
+  try {
+    return hex_of(safetensors::data_sum(safetensors::FileReader(path))) == sum;
+  } catch (const Error&) {
+    return false;
   }
 }
 
@@ -127,6 +137,21 @@ void OutputFolder::make_or_check(const CheckpointReader& source, bool resume) {
   if (!has_record_ && !empty)
     fail(ErrorCode::io, kOp, shown_path(path_), " is not empty",
          resume ? " and holds no unfinished work" : "", "; give a new folder, or remove this one");
+  refuse_links();
+}
+
+// Files are renamed into place, and where a link stands it would be what the link points to that is
+// replaced. This folder is octavo's own, and octavo makes no links.
+void OutputFolder::refuse_links() const {
+  std::error_code error;
+  for (std::filesystem::recursive_directory_iterator at(path_, error), end; !error && at != end;
+       at.increment(error)) {
+    std::error_code ignored;
+    if (at->is_symlink(ignored))
+      fail(ErrorCode::io, kOp, shown_path(path_), " holds the link '",
+           shown(at->path().lexically_relative(path_).string(), 200),
+           "', and what it points to would be written; remove the link, or the folder");
+  }
 }
 
 void OutputFolder::load_record(const WorkIdentity& identity) {
@@ -218,14 +243,20 @@ void OutputFolder::remove_leftovers() const {
 const Json& OutputFolder::finished(const std::string& name) {
   static const Json kNone;
   const Json& kept = files_[name];
-  if (!kept.is_null() && kept["is"].string_or("") == finished_state(path_of(name))) return kept;
+  if (!kept.is_null()) {
+    const std::string path = path_of(name);
+    if (kept["is"].string_or("") == finished_state(path) &&
+        has_sum(path, kept["sum"].string_or("")))
+      return kept;
+  }
   files_.remove(name);  // it will be noted again
   return kNone;
 }
 
-void OutputFolder::note_finished(const std::string& name, Json kept) {
+void OutputFolder::note_finished(const std::string& name, std::uint64_t sum, Json kept) {
   written_.push_back(name);
   kept.set("is", finished_state(path_of(name)));
+  kept.set("sum", hex_of(sum));
   write_record(name, kept);
 }
 

@@ -33,11 +33,15 @@ class OutputFolder {
   OutputFolder& operator=(const OutputFolder&) = delete;
 
   [[nodiscard]] std::string path_of(std::string_view name) const;
-  // What an earlier call kept of this file; null when it has to be written. To be asked before the
+  // What an earlier call kept of this file; null when it has to be written, as it is not there or
+  // not what that call wrote: all of it is read and held against its sum. To be asked before the
   // first file is noted, until when it stays.
   [[nodiscard]] const Json& finished(const std::string& name);
-  // Notes that a file is there under its name, and what the report needs of it.
-  void note_finished(const std::string& name, Json kept);
+  // Notes that a file is there under its name, its FileWriter::written_sum(), and what the report
+  // needs of it.
+  void note_finished(const std::string& name, std::uint64_t sum, Json kept);
+  // Notes that a file is there, which a later call is to write again.
+  void note_written(const std::string& name) { written_.push_back(name); }
   void remove_record();
   // After an error. Work that was begun is kept for a later call, if there is any and `useless`
   // does not say that none can use it; what this call made is removed otherwise.
@@ -47,6 +51,7 @@ class OutputFolder {
 
  private:
   void make_or_check(const CheckpointReader& source, bool resume);
+  void refuse_links() const;
   void load_record(const WorkIdentity& identity);
   // The record anew, or with one more file.
   void write_record(const std::string& name, const Json& kept);

@@ -16,7 +16,9 @@
 #include "octavo/pipeline/folder_files_internal.h"
 #include "octavo/pipeline/output_files_internal.h"
 #include "octavo/pipeline/output_folder_internal.h"
+#include "octavo/pipeline/provenance_internal.h"
 #include "octavo/pipeline/stream_internal.h"
+#include "octavo/pipeline/target_alternatives_internal.h"
 #include "octavo/pipeline/work_loop_internal.h"
 #include "octavo/version.h"
 
@@ -25,14 +27,13 @@ namespace {
 
 constexpr std::string_view kOp = "quantize";
 
-// Everything that the bytes and the report depend on besides the source.
-std::string options_text(const QuantizeCheckpointOptions& options, const QuantizePlan& plan) {
-  const QuantizePlanOptions& of = options.plan;
-  std::string out =
-      text(version(), " ", of.recipe, " ", name_of(of.target), " format=", of.format,
-           " rule=", of.scale_rule, " arith=", of.arith, " policy=", of.scale_policy,
-           " scale=", of.scale_format, " share=", of.share, " bf16=", of.bf16_scales,
-           " clamp=", of.clamp_non_finite, " shard=", of.shard_bytes, " measure=", options.measure);
+// Everything that the bytes depend on besides the source.
+std::string options_text(const QuantizePlan& plan) {
+  const QuantizePlanOptions& of = plan.options;
+  std::string out = text(version(), " ", of.recipe, " ", name_of(of.target), " format=", of.format,
+                         " rule=", of.scale_rule, " arith=", of.arith, " policy=", of.scale_policy,
+                         " scale=", of.scale_format, " share=", of.share, " bf16=", of.bf16_scales,
+                         " clamp=", of.clamp_non_finite, " shard=", of.shard_bytes);
   for (const std::string& name : of.include) out += text(" include=", name);
   for (const std::string& name : of.exclude) out += text(" exclude=", name);
   for (const auto& [name, recipe] : of.recipe_for) out += text(" ", name, "=>", recipe);
@@ -53,6 +54,7 @@ Provenance provenance_of(const CheckpointReader& source, const QuantizePlan& pla
     out.emplace_back("policy", name_of(scaling.policy));
     out.emplace_back("scale_rounding", plan.options.bf16_scales ? "bf16" : "none");
   }
+  out.emplace_back("options_hash", hex_of(text_hash(options_text(plan))));
   out.emplace_back("source_hash", source_hash(source, plan, results));
   return out;
 }
@@ -154,9 +156,12 @@ CheckpointReport make_report(const CheckpointReader& source, QuantizePlan& plan,
     });
     advised = report.tensors.size();
   };
+  TargetAlternatives alternatives(plan.options.target);
   report.tensors.reserve(plan.actions.size());
   for (const std::size_t i : by_name(source, plan)) {
     report.tensors.push_back(report_of(source, plan.actions[i], results[i], measure));
+    if (TensorReport& tensor = report.tensors.back(); tensor.measured)
+      tensor.could_have = alternatives.of(plan.actions[i].weight);
     results[i].error = TensorError();
     plan.actions[i].outputs = std::vector<SpelledTensor>();
     plan.actions[i].weight.module = std::string();
@@ -190,6 +195,22 @@ CheckpointReport into_one_file(const CheckpointReader& source, QuantizePlan& pla
   return report;
 }
 
+// What there is to say of a folder that is complete: all but what is measured on the way.
+CheckpointReport finished_report(const CheckpointReader& source, QuantizePlan& plan,
+                                 const std::string& out, const Json& words) {
+  if (words["options_hash"].string_or("") != hex_of(text_hash(options_text(plan))) ||
+      CheckpointReader(out).nbytes() != plan.bytes_after)
+    fail_finished_otherwise(kOp, out);
+  std::vector<ActionResult> nothing_measured(plan.actions.size());
+  CheckpointReport report = make_report(source, plan, nothing_measured, false, 1);
+  report.provenance.clear();
+  for (const auto& [key, value] : words.members())
+    if (value.is_string()) report.provenance.emplace_back(key, value.string_or(""));
+  report.was_complete = true;
+  report.notes.push_back(finished_note(out) + "; compare measures it");
+  return report;
+}
+
 }  // namespace
 
 CheckpointReport quantize_checkpoint(const std::string& source_path, const std::string& out,
@@ -201,12 +222,17 @@ CheckpointReport quantize_checkpoint(const std::string& source_path, const std::
   QuantizePlan plan = plan_quantize(source, options.plan);
   return_freed_memory();
   CheckpointReport report;
-  if (wants_one_file(out)) {
+  const Json finished = options.resume && !wants_one_file(out) ? finished_words(out) : Json();
+  if (finished.is_object()) {
+    report = finished_report(source, plan, out, finished);
+  } else if (wants_one_file(out)) {
     report = into_one_file(source, plan, out, identity, options);
   } else {
     auto results = stream_into_folder(
-        source, plan, options, {options_text(options, plan), identity}, out,
-        [&](const std::vector<ActionResult>& done) { return provenance_of(source, plan, done); });
+        source, plan, options, {text(options_text(plan), " measure=", options.measure), identity},
+        out, [&](const std::vector<ActionResult>& done) {
+          return quantize_words(source, plan, provenance_of(source, plan, done));
+        });
     report = make_report(source, plan, results, options.measure, options.threads);
   }
   report.source = source_path;

@@ -242,10 +242,9 @@ class Streaming {
     } else {
       const Tensor values = dequantize(codes, action.weight.source, {.threads = 1});
       settle_overflow(values, action.weight.name, band.first_row, plan_.options.clamp_non_finite);
-      writer.write(
-          writer.at(action.outputs.front().plan.name),
-          static_cast<std::uint64_t>(band.first_row * row_layout(source_, action).row_bytes),
-          values.bytes());
+      const TensorAction& leader = action.joins ? plan_.actions[*action.joins] : action;
+      write_decoded(values, action.part, band.first_row,
+                    writer.at(leader.outputs.front().plan.name), writer);
     }
     const std::span<const std::byte> bytes = codes.rowwise.codes.bytes();
     const std::uint64_t content =
@@ -261,7 +260,8 @@ class Streaming {
     writer.write(writer.at(action.outputs.front().plan.name), offset, bytes);
     const std::uint64_t content =
         content_sum(bytes, row_layout(source_, action).row_bytes, band.first_row);
-    const NonFiniteFound found = non_finite_in(bytes, source_.tensors()[action.tensor].entry->type);
+    const NonFiniteFound found =
+        safetensors::non_finite_in(bytes, source_.tensors()[action.tensor].entry->type);
     const std::lock_guard lock(merging_);
     ActionResult& result = results_[band.action];
     result.content += content;
@@ -347,7 +347,8 @@ class Streaming {
       if (plan_.actions[i].quantize) weights.push_back(plan_.actions[i].weight);
     }
     safetensors::WriteOptions options{.metadata = metadata_of(plan_.options.target, weights),
-                                      .write_behind = memory_behind(options_.max_memory) / 2};
+                                      .write_behind = memory_behind(options_.max_memory) / 2,
+                                      .sum = is_recorded()};
     for (const auto& reader : source_.files()) options.sources.push_back(reader.id());
     return std::make_unique<safetensors::FileWriter>(path_of(index), std::move(tensors), options);
   }
@@ -364,15 +365,24 @@ class Streaming {
           "' was changed while it was read, wanted one that stays; start again when it is whole");
   }
 
+  // With one file there is nothing left to do when it is finished that would be worth a record.
+  [[nodiscard]] bool is_recorded() const {
+    return destination_.folder != nullptr && plan_.files.size() > 1;
+  }
+
   void finish_file(std::size_t index) {
     check_source();
-    writer_of(index).finish();
+    safetensors::FileWriter& writer = writer_of(index);
+    writer.finish();
+    const std::uint64_t sum = writer.written_sum();
     OutputFile& file = files_[index];
     const std::lock_guard lock(merging_);
     file.writer.reset();
     file.finished = true;
-    if (destination_.folder != nullptr)
-      destination_.folder->note_finished(plan_.files[index], kept_of(file));
+    if (is_recorded())
+      destination_.folder->note_finished(plan_.files[index], sum, kept_of(file));
+    else if (destination_.folder != nullptr)
+      destination_.folder->note_written(plan_.files[index]);
     return_freed_memory();
   }
 

@@ -8,12 +8,11 @@
 #include <vector>
 
 #include "octavo/pipeline/bands_internal.h"
+#include "octavo/safetensors/non_finite.h"
 
 namespace octavo {
 
-struct NonFiniteFound {
-  std::int64_t nan = 0, inf = 0;
-};
+using NonFiniteFound = safetensors::NonFiniteFound;
 
 class Window {
  public:
@@ -41,10 +40,6 @@ struct ContentSum {
 [[nodiscard]] float checked_amax(const View& values, const CheckpointReader& source,
                                  const TensorAction& action, const Band& band, bool clamp,
                                  NonFiniteFound& found, ContentSum* content = nullptr);
-
-// In bytes that are copied. Of types that have no NaN or Inf: none.
-[[nodiscard]] NonFiniteFound non_finite_in(std::span<const std::byte> bytes,
-                                           safetensors::StoredType type);
 
 // A number that another content would not have (not for adversaries). Rows are hashed by
 // themselves and added up, so that the cut into bands does not matter.

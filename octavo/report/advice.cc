@@ -21,7 +21,7 @@
 namespace octavo {
 namespace {
 
-// Those that servers load.
+// Those that servers load; a target has words for some of them.
 constexpr std::array<std::string_view, 5> kCandidates{"mxfp4", "nvfp4", "fp8-channel", "fp8-block",
                                                       "mxfp8"};
 constexpr double kWorthSaying = 1.5;  // dB; less is within what the estimate can be wrong by
@@ -49,8 +49,7 @@ double slope_in(const ValueHistogram& values, std::size_t i) {
 // Binades cut in parts; the last ends at the amax.
 std::vector<Bin> bins_of(const ErrorMetrics& metrics) {
   const ValueHistogram& values = metrics.values;
-  double total = static_cast<double>(values.zeros);
-  for (const std::int64_t count : values.counts) total += static_cast<double>(count);
+  const auto total = static_cast<double>(counted_values(values));
   std::vector<Bin> bins;
   for (std::size_t i = 0; i < values.counts.size(); ++i) {
     const double low = std::ldexp(1.0, values.first_exponent + static_cast<int>(i));
@@ -149,7 +148,14 @@ double expected_sqnr(const std::vector<Bin>& bins, double zeros, const Scaling& 
   return error2 > 0 ? 10 * std::log10(value2 / error2) : INFINITY;
 }
 
+bool could_have(const TensorReport& tensor, std::string_view preset) {
+  const auto& those = tensor.could_have;
+  return !those || std::find(those->begin(), those->end(), preset) != those->end();
+}
+
 }  // namespace
+
+std::span<const std::string_view> advised_presets() { return kCandidates; }
 
 std::string advice_for(const TensorReport& tensor) {
   if (!tensor.measured || tensor.preset.empty() || tensor.metrics.values.counts.empty()) return "";
@@ -161,16 +167,14 @@ std::string advice_for(const TensorReport& tensor) {
   }
   const std::string_view name = std::string_view(tensor.preset).substr(0, tensor.preset.find(':'));
   const std::vector<Bin> bins = bins_of(tensor.metrics);
-  double counted = static_cast<double>(tensor.metrics.values.zeros);
-  for (const std::int64_t count : tensor.metrics.values.counts)
-    counted += static_cast<double>(count);
+  const auto counted = static_cast<double>(counted_values(tensor.metrics.values));
   const double zeros = static_cast<double>(tensor.metrics.values.zeros) / counted;
   const double before = expected_sqnr(bins, zeros, now, tensor.shape);
   const double bits = bits_of(now, tensor.shape);
   double best_rate = 0, best_gain = 0, best_bits = 0;
   std::string_view best;
   for (const std::string_view candidate : kCandidates) {
-    if (candidate == name) continue;
+    if (candidate == name || !could_have(tensor, candidate)) continue;
     const Scaling other = preset(candidate);
     const double gain = expected_sqnr(bins, zeros, other, tensor.shape) - before;
     const double more = bits_of(other, tensor.shape) - bits;

@@ -57,7 +57,8 @@ Json json_of(const TensorReport& tensor) {
     if (!values.counts.empty())
       out.set("values", Json::object({{"first_exponent", values.first_exponent},
                                       {"counts", counts_of(values.counts)},
-                                      {"zeros", values.zeros}}));
+                                      {"zeros", values.zeros},
+                                      {"counted", counted_values(values)}}));
     if (!tensor.metrics.codes.empty()) out.set("codes", counts_of(tensor.metrics.codes));
   }
   // Most of the 256 exponents are empty: pairs of exponent and count.
@@ -86,6 +87,7 @@ Json head_of(const CheckpointReport& report) {
   out.set("bytes_after", bytes_json(report.bytes_after));
   out.set("bits_per_weight", report.bits_per_weight);
   out.set("seconds", report.seconds);
+  out.set("was_complete", report.was_complete);
   Json worst = Json::array();
   for (const std::size_t i : report.worst(10)) worst.push(report.tensors[i].name);
   out.set("worst", std::move(worst));
