@@ -9,7 +9,7 @@ export CTEST_PARALLEL_LEVEL := $(JOBS)
 SOURCES = git ls-files --cached --others --exclude-standard
 
 .DEFAULT_GOAL := all
-.PHONY: all release package demo test test-slow peers test-peers bench cuda coverage format lint clean help \
+.PHONY: all release package quick demo test test-slow peers test-peers bench cuda coverage format lint clean help \
         bootstrap-build bootstrap-test bootstrap-bench bootstrap-dev
 # Targets share build trees and the package manager; the parallelism is inside them.
 .NOTPARALLEL:
@@ -43,9 +43,14 @@ package: bootstrap-build
 	  --config-settings=build-dir=build/python \
 	  --config-settings=cmake.define.OCTAVO_WERROR=$(WERROR) .
 
-# The package alone: the program comes with it, and without ccache two trees would compile all twice.
-demo: package  ## quantize a real model and show what that cost; leaves a report and pictures in build/demo
+# Where the package has been built, it is brought up to date and shown, Python too. Otherwise the program
+# alone, in a build that takes half the time.
+demo: $(if $(wildcard build/python/CMakeCache.txt),package,quick)  ## quantize a real model and show what that cost; leaves a report and pictures in build/demo
 	@tools/demo
+
+quick: bootstrap-build
+	cmake --preset quick
+	cmake --build --preset quick
 
 test: bootstrap-test  ## build and run every test but the slow ones
 	@$(PYTHON) tools/run_tests.py

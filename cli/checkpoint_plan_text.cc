@@ -92,8 +92,7 @@ std::string plan_text(const CheckpointReader& source, const QuantizePlan& plan) 
                      plan.files.size(), plan.files.size() == 1 ? "" : "s");
   out += fmt::format("  tensors   {} of {} quantized, {:.2f} bits per weight\n", quantized,
                      plan.actions.size(), plan.bits_per_weight);
-  for (const std::string& note : without_floods(plan.notes))
-    out += fmt::format("  note: {}\n", octavo::shown(note, 400));
+  out += notes_text(plan.notes);
   return out;
 }
 

@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "cli/number_text.h"
+#include "cli/option_words.h"
 #include "cli/terminal.h"
 #include "cli/verdict.h"
 #include "octavo/base/error.h"
@@ -101,9 +102,22 @@ std::string summary_text(const CheckpointReport& report) {
     const std::string& advice = report.tensors[order[0]].advice;
     if (!advice.empty()) out += fmt::format("\n  advice: {}\n", octavo::shown(advice, 200));
   }
-  for (const std::string& note : without_floods(report.notes))
-    out += fmt::format("  note: {}\n", octavo::shown(note, 400));
+  out += notes_text(report.notes);
   return out;
+}
+
+std::string notes_text(const std::vector<std::string>& notes) {
+  std::string out;
+  for (const std::string& note : without_floods(notes))
+    out += fmt::format("  note: {}\n", octavo::shown(with_flags(note), 400));
+  return out;
+}
+
+void say_written(std::string_view op, const std::string& output, bool was_complete) {
+  const std::string name = octavo::shown(output, 400);
+  say(was_complete
+          ? fmt::format("octavo: [{}] {} is complete; there is nothing to resume", op, name)
+          : fmt::format("wrote {}", name));
 }
 
 bool misses_gates(std::string_view op, const CheckpointReport& report,

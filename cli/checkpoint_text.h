@@ -17,12 +17,18 @@ std::string summary_text(const CheckpointReport& report);
 std::string plan_text(const CheckpointReader& source, const QuantizePlan& plan);
 Json json_of(const CheckpointReader& source, const QuantizePlan& plan);
 
+// A line for each, floods of them cut short.
+std::string notes_text(const std::vector<std::string>& notes);
+
 // The same name with numbers as "*": tensors of all layers under one name.
 std::string without_numbers(std::string_view name);
 
 // Says on stderr which limits are missed, and by which tensor; true if any is.
 bool misses_gates(std::string_view op, const CheckpointReport& report,
                   const std::vector<Gate>& gates);
+
+// The last word, on stderr: "wrote out", or that it was complete and there was nothing to do.
+void say_written(std::string_view op, const std::string& output, bool was_complete);
 
 // A name that is untrusted, at most `most` characters, its middle left out.
 std::string short_name(std::string_view name, std::size_t most);

@@ -55,7 +55,12 @@ int run_compare(const Arguments& arguments, const Globals& globals) {
     write_whole_file("compare", arguments.report, html_of(report));
     say(fmt::format("wrote {}", octavo::shown(arguments.report, 400)));
   }
-  print(globals.json ? octavo::json_of(report).dump() + "\n" : summary_text(report));
+  if (globals.json) {
+    write_json(report, {}, [](std::string_view text) { print(text); });
+    print("\n");
+  } else {
+    print(summary_text(report));
+  }
   return misses_gates("compare", report, gates) ? kGateMissed : kGood;
 }
 

@@ -8,7 +8,7 @@
 #include "cli/command.h"
 #include "cli/completion.h"
 #include "cli/names.h"
-#include "cli/quantize_checkpoint_run.h"
+#include "cli/quantize_checkpoint_options.h"
 #include "cli/quantize_plan.h"
 #include "cli/suggest.h"
 #include "cli/terminal.h"

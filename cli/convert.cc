@@ -5,16 +5,15 @@
 #include <functional>
 #include <memory>
 
+#include "cli/checkpoint_text.h"
 #include "cli/checkpoint_watch.h"
 #include "cli/command.h"
-#include "cli/finished.h"
 #include "cli/names.h"
 #include "cli/number_text.h"
 #include "cli/output_name.h"
-#include "cli/quantize_checkpoint_run.h"
+#include "cli/quantize_checkpoint_options.h"
 #include "cli/size_argument.h"
 #include "cli/terminal.h"
-#include "cli/verdict.h"
 #include "octavo/base/error.h"
 #include "octavo/base/thread_pool.h"
 #include "octavo/pipeline/convert_checkpoint.h"
@@ -40,19 +39,14 @@ struct Arguments {
 
 using Work = std::function<ConvertResult(const ConvertOptions&)>;
 
-// `what` is what config.json says was done, as the library writes it.
-int run(const std::string& op, const std::string& what, const Arguments& arguments,
-        const Globals& globals, const Work& work) {
+int run(const std::string& op, const Arguments& arguments, const Globals& globals,
+        const Work& work) {
   output_name(op, arguments.output);
   ConvertOptions options{.threads = arguments.threads,
                          .resume = arguments.resume,
                          .clamp_non_finite = arguments.nonfinite == "clamp"};
   if (!arguments.max_memory.empty())
     options.max_memory = memory_argument(text('[', op, "] --max-memory:"), arguments.max_memory);
-  if (arguments.resume && is_finished(arguments.output, {{"work", what}})) {
-    say_finished(op, arguments.output);
-    return kGood;
-  }
   ConvertResult result;
   bool done = false;
   {
@@ -78,19 +72,19 @@ int run(const std::string& op, const std::string& what, const Arguments& argumen
                         {"bytes_before", static_cast<std::int64_t>(result.bytes_before)},
                         {"bytes_after", static_cast<std::int64_t>(result.bytes_after)},
                         {"seconds", result.seconds},
+                        {"was_complete", result.was_complete},
                         {"notes", std::move(notes)}})
               .dump() +
           "\n");
-  } else {
+  } else if (!result.was_complete) {
     const auto before = static_cast<double>(result.bytes_before);
     print(fmt::format("{} weights of {}, {} -> {}, {:.2f} s\n", grouped(result.weights),
                       name_of(result.from), bytes_text(before),
                       bytes_text(static_cast<double>(result.bytes_after)), result.seconds));
-    for (const std::string& note : without_floods(result.notes))
-      print(fmt::format("  note: {}\n", octavo::shown(note, 400)));
+    print(notes_text(result.notes));
   }
   finish_stdout();  // before what is said about it
-  say(fmt::format("wrote {}", octavo::shown(arguments.output, 400)));
+  say_written(op, arguments.output, result.was_complete);
   return kGood;
 }
 
@@ -128,8 +122,7 @@ Command add_convert(CLI::App& program, Globals& globals) {
   return {app, [arguments, &globals] {
             const Dialect target = named_argument("[convert] --target:", arguments->target,
                                                   dialect_names(), parse_dialect);
-            const std::string what = text("convert to ", name_of(target));
-            return run("convert", what, *arguments, globals, [&](const ConvertOptions& options) {
+            return run("convert", *arguments, globals, [&](const ConvertOptions& options) {
               return convert_checkpoint(arguments->input, arguments->output, target, options);
             });
           }};
@@ -153,8 +146,7 @@ Command add_dequantize(CLI::App& program, Globals& globals) {
             if (element.is_code() || element.dtype == DType::f64)
               throw UsageError(text("[dequantize] --dtype: got '", cli::shown(arguments->dtype),
                                     "', wanted one of ", listed(dequantized_dtype_names())));
-            const std::string what = text("dequantize to ", dtype_name(element.dtype));
-            return run("dequantize", what, *arguments, globals, [&](const ConvertOptions& options) {
+            return run("dequantize", *arguments, globals, [&](const ConvertOptions& options) {
               return dequantize_checkpoint(arguments->input, arguments->output, element.dtype,
                                            options);
             });

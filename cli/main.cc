@@ -9,6 +9,7 @@
 #include <nlohmann/json.hpp>
 
 #include "cli/command.h"
+#include "cli/option_words.h"
 #include "cli/signals.h"
 #include "cli/suggest.h"
 #include "cli/terminal.h"
@@ -135,7 +136,7 @@ int run_program(int argc, char** argv) {
     exit_code = kUsage;
     message = error.what();
   } catch (const Error& error) {
-    message = error.what();
+    message = with_flags(error.what());
   } catch (const std::bad_alloc&) {
     message = "[octavo] out of memory; free some, or use fewer --threads";
   } catch (const std::exception& error) {

@@ -137,7 +137,8 @@ int run_quantize(const QuantizeArguments& arguments, const Globals& globals) {
 void add_scaling_options(CLI::App& app, QuantizeArguments& arguments) {
   app.add_option("--recipe", arguments.recipe,
                  "A preset, the name of a way to quantize: " + listed(preset_names()) +
-                     "; some take an element format, as in mxfp8:e5m2")
+                     "; some take an element format, as in mxfp8:e5m2 (default for checkpoints: " +
+                     QuantizePlanOptions{}.recipe + ")")
       ->type_name("NAME");
   app.add_option("--format", arguments.format, "Element format: e4m3fn, e2m1fn, any ExMy")
       ->type_name("FORMAT");

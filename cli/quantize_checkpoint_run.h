@@ -2,34 +2,16 @@
 #pragma once
 
 #include <string>
-#include <vector>
 
 #include "cli/command.h"
-#include "cli/quantize_plan.h"
+#include "cli/quantize_checkpoint_options.h"
 
 namespace octavo::cli {
-
-// What only checkpoints take, as typed.
-struct CheckpointArguments {
-  std::string target = "compressed-tensors", report, max_memory, shard_size;
-  std::vector<std::string> include, exclude, recipe_for;
-  std::string scale_rounding = "bf16", nonfinite = "error";
-  bool dry_run = false, no_share = false, resume = false;
-};
-
-void add_checkpoint_options(CLI::App& app, CheckpointArguments& arguments);
 
 // Is this to be read as a checkpoint?
 bool is_checkpoint(const std::string& input);
 
-// Throws UsageError where an option is given that only arrays (only checkpoints) take.
-void check_kind_of_options(const CLI::App& app, bool checkpoint);
-
 int run_quantize_checkpoint(const QuantizeArguments& common, const CheckpointArguments& arguments,
                             const Globals& globals);
-
-// What the options take, for help and completion.
-std::vector<std::string> scale_rounding_names();
-std::vector<std::string> nonfinite_names();
 
 }  // namespace octavo::cli

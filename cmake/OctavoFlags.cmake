@@ -14,6 +14,9 @@ endif()
 # Only for this project's own trees: as a subproject the parent decides about optimisation.
 if(PROJECT_IS_TOP_LEVEL)
   set(CMAKE_CXX_FLAGS_RELEASE "-O3 -DNDEBUG")
+  if(OCTAVO_QUICK)
+    set(CMAKE_CXX_FLAGS_RELEASE "-O2 -DNDEBUG")
+  endif()
   # -Og compiles in half to two thirds of the time of -O1 under sanitizers; -g1 is what stack traces
   # need. A debugger wants -DCMAKE_CXX_FLAGS_DEBUG="-O0 -g".
   set(CMAKE_CXX_FLAGS_DEBUG "-Og -g1 -fno-omit-frame-pointer")

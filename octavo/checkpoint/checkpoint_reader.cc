@@ -143,10 +143,12 @@ void CheckpointReader::open_folder() {
       if (!contains(names, name))
         fail(ErrorCode::io, kOp, "'", shown(index_name_, 80), "' names '", shown(name, 80),
              "', which is not in '", shown(path_, 200), "'; get all files of the model");
+    check_no_shard_is_left_out(used, weights, index_name_);
   } else if (contains(weights, kUsualFile)) {
     used = {std::string(kUsualFile)};
   } else if (weights.size() == 1) {
     used = weights;
+    check_no_shard_is_left_out(used, weights, used.front());
   } else {
     fail(weights.empty() ? ErrorCode::io : ErrorCode::invalid_argument, kOp, "'", shown(path_, 200),
          weights.empty() ? "' has no .safetensors file" : "' has several: ", list_of(weights),
@@ -168,7 +170,10 @@ void CheckpointReader::open_folder() {
     const std::string file = text(path_, "/", name);
     if (!contains(names, name)) return Json();
     try {
-      return parse_json(read_small_file(file, kMostConfigBytes), name);
+      Json read = parse_json(read_small_file(file, kMostConfigBytes), name);
+      check(read.is_object(), ErrorCode::invalid_argument, kOp, name,
+            " holds no JSON object, wanted {...} with what the model is; get the file anew");
+      return read;
     } catch (const Error& error) {
       if (error.code() == ErrorCode::io) throw;
       fail(error.code(), kOp, "'", shown(path_, 200), "': ", reason_of(error));

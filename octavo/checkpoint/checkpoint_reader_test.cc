@@ -81,6 +81,13 @@ TEST_F(CheckpointReaderTest, MessagesAboutAConfigNameTheFolder) {
   index(kRight, "22");
   save("model/config.json", "{");
   EXPECT_TRUE(has(refusal(), path("model")) && has(refusal(), "config.json")) << refusal();
+  for (const char* const name : {"config.json", "hf_quant_config.json"})
+    for (const char* const other : {"[1, 2]", "null", "\"llama\"", "7"}) {
+      save("model/config.json", "{}");
+      save(text("model/", name), other);
+      EXPECT_TRUE(has(refusal(), path("model")) && has(refusal(), text(name, " holds no JSON")))
+          << other << ": " << refusal();
+    }
 }
 
 TEST_F(CheckpointReaderTest, ReadsOneFile) {
@@ -108,6 +115,43 @@ TEST_F(CheckpointReaderTest, FindsEveryLieOfAnIndex) {
   EXPECT_TRUE(has(refusal(), "weight_map"));
   save("model/model.safetensors.index.json", "{\"weight_map\": {");
   EXPECT_FALSE(refusal().empty());
+}
+
+TEST_F(CheckpointReaderTest, AnIndexThatLeavesShardsOutIsNotFollowed) {
+  index("");
+  EXPECT_TRUE(has(refusal(), "empty weight_map")) << refusal();
+  const auto shard = [](int number, int of, std::string_view prefix = "model") {
+    return text(prefix, "-0000", number, "-of-0000", of, ".safetensors");
+  };
+  const auto put = [&](const std::string& file, const std::string& tensor) {
+    write_tensors(path("model/" + file), {random_tensor(tensor, {4}, 3)});
+  };
+  put(shard(1, 3), "p");
+  put(shard(3, 3), "r");
+  index(text(R"("p": ")", shard(1, 3), R"(", "r": ")", shard(3, 3), "\""));
+  EXPECT_TRUE(has(refusal(), "2 of 3 files") && has(refusal(), "not number 2")) << refusal();
+  put(shard(2, 3), "q");
+  EXPECT_TRUE(has(refusal(), "not number 2")) << "it is there and not named";
+  index(text(R"("p": ")", shard(1, 3), R"(", "q": ")", shard(2, 3), R"(", "r": ")", shard(3, 3),
+             "\""));
+  EXPECT_EQ(refusal(), "");
+  put(shard(1, 1, "consolidated"), "p");  // the same weights for another program
+  EXPECT_EQ(refusal(), "");
+  put(shard(2, 2), "s");  // of another model, or of an earlier one
+  EXPECT_TRUE(has(refusal(), shard(2, 2)) && has(refusal(), "does not name")) << refusal();
+  std::filesystem::remove(path("model/" + shard(2, 2)));
+  // Counted from 0, as some do.
+  put(shard(0, 2, "part"), "u");
+  put(shard(1, 2, "part"), "v");
+  index(text(R"("u": ")", shard(0, 2, "part"), R"(", "v": ")", shard(1, 2, "part"), "\""));
+  EXPECT_EQ(refusal(), "");
+}
+
+TEST_F(CheckpointReaderTest, OneShardOfSeveralIsNoModel) {
+  std::filesystem::remove(path("model/two.safetensors"));
+  std::filesystem::rename(path("model/one.safetensors"),
+                          path("model/model-00001-of-00002.safetensors"));
+  EXPECT_TRUE(has(refusal(), "1 of 2 files")) << refusal();
 }
 
 TEST_F(CheckpointReaderTest, ATensorInTwoShardsIsAnError) {

@@ -17,11 +17,15 @@ constexpr std::array<std::string_view, 4> kLoaders{"vllm", "transformers", "sgla
 constexpr std::string_view kPartsRule = "parts";
 
 // docs/numerics/dialects.md has the same list with reasons.
-constexpr std::array<Rule, 30> kRules{{
-    {"config", "there is a config.json", check_config_there, true},
+constexpr std::array<Rule, 34> kRules{{
+    {"config", "there is a config.json that says which model it is", check_config_there, true},
     {"weights", "there are weights", check_weights_there, true},
     {"layers", "layers and experts are all there, and have what the others have", check_layers,
      true},
+    {"architecture", "every tensor is there that config.json's kind of model has",
+     check_architecture, true},
+    {"shapes", "tensors have the shapes that follow from config.json", check_shapes, true},
+    {"values", "what is not quantized has no NaN or Inf", check_values, true},
     {"orphans", "every scale belongs to a quantized weight", check_orphans, true},
     {"method", "the loader knows config.json's quant_method", check_method},
     {"support", "the loader has this kind of weight in this spelling", check_support},
@@ -53,6 +57,7 @@ constexpr std::array<Rule, 30> kRules{{
      check_skip_list},
     {"skip-list-too-wide", "no quantized module is on the skip list", check_skipped_but_quantized},
     {"said-scheme", "config.json says of weights what they are", check_said_scheme},
+    {"said-words", "config.json's other words about them are true", check_said_words},
 }};
 
 // Matrices that a model would hold in Linears and that are not quantized.
@@ -137,6 +142,9 @@ std::vector<Finding> verify(const CheckpointReader& checkpoint, const VerifyOpti
     findings.error_for_all(misfit.name, misfit.reason);
     view.misfits.emplace(module_of(misfit.name));
   }
+  view.names.insert(view.recognized.plain.begin(), view.recognized.plain.end());
+  for (const FoundWeight& found : view.recognized.weights) view.names.insert(found.weight.name);
+  view.architecture = expected_tensors(checkpoint.config(), view.names);
   look_at_weights(view);
   find_plain_linears(view);
   for (const Rule& rule : kRules) {

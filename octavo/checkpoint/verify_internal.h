@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "octavo/checkpoint/architecture_internal.h"
 #include "octavo/checkpoint/dialect_internal.h"
 #include "octavo/checkpoint/verify.h"
 
@@ -38,6 +39,8 @@ struct VerifyView {
   std::vector<VerifiedWeight> weights{};
   std::vector<std::string> plain_linears{};  // modules of matrices that are not quantized
   std::set<std::string> misfits{};           // modules whose parts do not fit together
+  std::set<std::string> names{};             // of tensors as the unquantized model has them
+  std::optional<Architecture> architecture{};
 };
 
 class Findings {
@@ -85,6 +88,12 @@ void check_weights_there(const VerifyView&, Findings&);
 void check_layers(const VerifyView&, Findings&);
 void check_orphans(const VerifyView&, Findings&);
 
+// verify_architecture.cc: what config.json says that the model has.
+void check_architecture(const VerifyView&, Findings&);
+void check_shapes(const VerifyView&, Findings&);
+// verify_values.cc: what is not quantized.
+void check_values(const VerifyView&, Findings&);
+
 // verify_method.cc: who reads what at all.
 void check_method(const VerifyView&, Findings&);
 void check_support(const VerifyView&, Findings&);
@@ -117,6 +126,7 @@ void check_skip_list(const VerifyView&, Findings&);
 void check_skipped_but_quantized(const VerifyView&, Findings&);
 // verify_said.cc: what config.json says of weights and activations.
 void check_said_scheme(const VerifyView&, Findings&);
+void check_said_words(const VerifyView&, Findings&);
 void check_activation_scales(const VerifyView&, Findings&);
 
 // All scales of a weight as numbers (multipliers), without the second level.

@@ -44,13 +44,6 @@ std::optional<InLayer> in_layer(std::string_view name) {
   return std::nullopt;
 }
 
-// Names of weights as the unquantized model has them.
-std::vector<std::string> model_names(const VerifyView& view) {
-  std::vector<std::string> names = view.recognized.plain;
-  for (const FoundWeight& found : view.recognized.weights) names.push_back(found.weight.name);
-  return names;
-}
-
 using Set = std::set<std::string>;
 using Layers = std::map<std::int64_t, std::map<std::string, Set>>;  // parts of each parent
 
@@ -62,6 +55,25 @@ std::pair<std::string, std::string> parent_and_part(std::string_view rest) {
                                                                      : rest.rfind('.', last - 1);
   if (at == std::string_view::npos) return {"", std::string(rest)};
   return {std::string(rest.substr(0, at)), std::string(rest.substr(at + 1))};
+}
+
+// Two layers, one of which has a strict part of what the other has: which is right nobody can say.
+void check_two(const std::string& stack, const Layers& layers, Findings& out) {
+  const auto& [a, of_a] = *layers.begin();
+  const auto& [b, of_b] = *layers.rbegin();
+  for (const auto& [parent, parts] : of_a) {
+    const auto other = of_b.find(parent);
+    if (other == of_b.end() || other->second == parts) continue;
+    const bool first_lacks = parts.size() < other->second.size();
+    const Set& fewer = first_lacks ? parts : other->second;
+    const Set& more = first_lacks ? other->second : parts;
+    if (!std::includes(more.begin(), more.end(), fewer.begin(), fewer.end())) continue;
+    for (const std::string& part : more)
+      if (!fewer.contains(part))
+        out.warn({kV, kH, kS, kT},
+                 text(stack, first_lacks ? a : b, ".", parent, parent.empty() ? "" : ".", part),
+                 "it is missing, and the other layer has it");
+  }
 }
 
 // A layer whose parent has a strict part of what most layers' have: few of them, for a model may
@@ -108,7 +120,19 @@ void check_numbers(const std::string& stack, const std::set<std::int64_t>& numbe
 }  // namespace
 
 void check_config_there(const VerifyView& view, Findings& out) {
-  if (view.checkpoint.config().is_object()) return;
+  const Json& config = view.checkpoint.config();
+  if (config.is_object()) {
+    if (config["model_type"].string_or("").empty())
+      out.error({kV, kH, kS, kT}, "",
+                "config.json has no model_type, by which the kind of model is known; get the "
+                "model's own config.json");
+    const auto& names = config["architectures"].elements();
+    if (names.empty() || names.front().string_or("").empty())
+      out.error({kV, kS, kT}, "",
+                "config.json has no architectures, by which it chooses the model's code; get the "
+                "model's own config.json");
+    return;
+  }
   out.error({kV, kH, kS, kT}, "",
             view.checkpoint.is_folder()
                 ? "the folder has no config.json, without which no loader knows the model"
@@ -127,8 +151,7 @@ void check_weights_there(const VerifyView& view, Findings& out) {
 void check_layers(const VerifyView& view, Findings& out) {
   std::map<std::string, Layers> stacks;
   std::map<std::string, std::set<std::int64_t>> experts;
-  const std::vector<std::string> names = model_names(view);
-  for (const std::string& name : names) {
+  for (const std::string& name : view.names) {
     const auto at = in_layer(name);
     if (!at) continue;
     Layers& layers = stacks[std::string(at->stack)];
@@ -151,7 +174,9 @@ void check_layers(const VerifyView& view, Findings& out) {
     std::set<std::int64_t> numbers;
     for (const auto& [layer, parents] : layers) numbers.insert(layer);
     if (numbers.size() > 1) check_numbers(stack, numbers, "layer", out);
-    check_parts(stack, layers, out);
+    // Where config.json says what layers have, the rule about that knows better.
+    if (!view.architecture && layers.size() == 2) check_two(stack, layers, out);
+    if (!view.architecture) check_parts(stack, layers, out);
     if (static_cast<std::int64_t>(layers.size()) > most) {
       most = static_cast<std::int64_t>(layers.size());
       longest = stack;

@@ -92,7 +92,7 @@ void check_scale_shapes(const VerifyView& view, Findings& out) {
 }
 
 // A last block of rows may be cut short where no other part of a fused matrix follows: always for
-// vLLM, for the others only where every device has the whole.
+// vLLM and TensorRT-LLM, for SGLang only where every device has the whole.
 static void check_ragged_rows(const VerifyView& view, const VerifiedWeight& weight, Findings& out) {
   const QuantizedWeight& of = weight.found->weight;
   const std::string reason =
@@ -103,7 +103,7 @@ static void check_ragged_rows(const VerifyView& view, const VerifiedWeight& weig
   if (place == FusedPlace::inner) {
     out.error({kV, kS, kT}, name, reason);
   } else if (place == FusedPlace::last) {
-    out.error({kS, kT}, name, reason);
+    out.error({kS}, name, reason);
   }
   // transformers decodes blocks only where they come out even; compressed-tensors fills them up.
   if (view.recognized.dialect == Dialect::deepseek || stack) out.error({kH}, name, reason);

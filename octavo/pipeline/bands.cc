@@ -23,6 +23,35 @@ std::int64_t rows_of_a_band(const QuantizePlan& plan, const TensorAction& action
   return one_matrix ? unit : std::max<std::int64_t>(1, wanted / unit) * unit;
 }
 
+// Copies give the disk more to do than it can and the processor nothing, and what is quantized the
+// other way round: of a file's bands, as large a part of the copies' bytes as of the others' is
+// done at any time. Each kind stays in its order.
+void spread_copies(const CheckpointReader& source, const QuantizePlan& plan,
+                   std::vector<Band>::iterator begin, std::vector<Band>::iterator end) {
+  const auto is_copy = [&](const Band& band) {
+    const TensorAction& action = plan.actions[band.action];
+    return !action.quantize && !action.found;
+  };
+  const auto bytes_of = [&](const Band& band) {
+    return static_cast<double>(band.rows * row_layout(source, plan.actions[band.action]).row_bytes);
+  };
+  std::vector<Band> kinds[2];
+  double bytes[2] = {0, 0};
+  for (auto band = begin; band != end; ++band) {
+    kinds[is_copy(*band) ? 1 : 0].push_back(*band);
+    bytes[is_copy(*band) ? 1 : 0] += bytes_of(*band);
+  }
+  std::size_t next[2] = {0, 0};
+  double done[2] = {0, 0};
+  for (auto band = begin; band != end; ++band) {
+    const bool both = next[0] < kinds[0].size() && next[1] < kinds[1].size();
+    const bool copy = both ? done[1] * bytes[0] < done[0] * bytes[1] : next[0] == kinds[0].size();
+    const auto kind = static_cast<std::size_t>(copy);
+    *band = kinds[kind][next[kind]++];
+    done[kind] += bytes_of(*band);
+  }
+}
+
 }  // namespace
 
 RowLayout row_layout(const CheckpointReader& source, const TensorAction& action) {
@@ -53,14 +82,21 @@ std::vector<Band> cut_bands(const CheckpointReader& source, const QuantizePlan& 
     return plan.actions[a].file < plan.actions[b].file;
   });
   std::vector<Band> bands;
+  std::size_t file_begin = 0;
   for (const std::size_t i : order) {
     const TensorAction& action = plan.actions[i];
+    if (file_begin < bands.size() && plan.actions[bands[file_begin].action].file != action.file) {
+      spread_copies(source, plan, bands.begin() + static_cast<std::ptrdiff_t>(file_begin),
+                    bands.end());
+      file_begin = bands.size();
+    }
     const RowLayout layout = row_layout(source, action);
     const std::int64_t step = rows_of_a_band(plan, action, layout);
     std::size_t ordinal = 0;
     for (std::int64_t row = 0; row < layout.rows; row += step)
       bands.push_back({i, ordinal++, row, std::min(step, layout.rows - row)});
   }
+  spread_copies(source, plan, bands.begin() + static_cast<std::ptrdiff_t>(file_begin), bands.end());
   return bands;
 }
 

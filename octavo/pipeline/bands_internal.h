@@ -28,7 +28,7 @@ struct RowLayout {
 };
 [[nodiscard]] RowLayout row_layout(const CheckpointReader& source, const TensorAction& action);
 
-// By file, and in a file by action.
+// By file, and in a file by action; copies stand among what is quantized.
 [[nodiscard]] std::vector<Band> cut_bands(const CheckpointReader& source, const QuantizePlan& plan);
 
 // The most that a thread needs at once for any of them: windows, codes, and spelled bytes.

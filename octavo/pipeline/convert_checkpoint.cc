@@ -9,6 +9,7 @@
 #include "octavo/base/error.h"
 #include "octavo/checkpoint/module_role.h"
 #include "octavo/pipeline/output_files_internal.h"
+#include "octavo/pipeline/provenance_internal.h"
 #include "octavo/pipeline/stream_internal.h"
 #include "octavo/version.h"
 
@@ -93,7 +94,6 @@ QuantizePlan plan_from(std::string_view op, const CheckpointReader& source, Dial
   if (!source.config()["quantization_config"]["kv_cache_scheme"].is_null())
     result.notes.emplace_back(
         "the cache of keys and values is no longer said to be quantized; its scales stay");
-  place_actions(source, plan);
   return plan;
 }
 
@@ -105,10 +105,8 @@ void stream(const CheckpointReader& source, const std::string& out, const Quanti
                                             .resume = options.resume,
                                             .measure = false,
                                             .on_progress = options.on_progress};
-  const auto provenance = [&](const std::vector<ActionResult>& results) {
-    return Provenance{{"version", version()},
-                      {"work", what},
-                      {"source_hash", source_hash(source, plan, results)}};
+  const auto words = [&](const std::vector<ActionResult>& results) {
+    return step_words(source, plan, what, source_hash(source, plan, results));
   };
   if (out.ends_with(".safetensors")) {
     check(plan.files.size() == 1, ErrorCode::invalid_argument, kOp, "'", shown(out, 200),
@@ -119,7 +117,7 @@ void stream(const CheckpointReader& source, const std::string& out, const Quanti
                              {text(version(), " ", what, options.clamp_non_finite ? " clamp" : "",
                                    " bytes=", plan.bytes_after),
                               source_identity(source)},
-                             out, provenance);
+                             out, words);
   }
 }
 
@@ -129,10 +127,21 @@ void run(std::string_view op, const CheckpointReader& source, const std::string&
          ConvertResult& result) {
   const auto start = std::chrono::steady_clock::now();
   check(!out.empty(), ErrorCode::invalid_argument, op, "got no name for the output");
-  try {
-    stream(source, out, plan, what, options);
-  } catch (const Error& error) {
-    fail(error.code(), op, reason_of(error));
+  const Json finished = options.resume ? finished_words(out) : Json();
+  if (finished.is_object()) {
+    const bool same_source =
+        finished["source_hash"] == source.config()["octavo"]["source_hash"];  // of the first work
+    if (last_work(finished) != what || !same_source ||
+        CheckpointReader(out).nbytes() != plan.bytes_after)
+      fail_finished_otherwise(op, out);
+    result.was_complete = true;
+    result.notes.push_back(finished_note(out));
+  } else {
+    try {
+      stream(source, out, plan, what, options);
+    } catch (const Error& error) {
+      fail(error.code(), op, reason_of(error));
+    }
   }
   result.bytes_before = plan.bytes_before;
   result.bytes_after = plan.bytes_after;
@@ -145,7 +154,7 @@ ConvertResult convert_checkpoint(const std::string& source_path, const std::stri
                                  Dialect target, const ConvertOptions& options) {
   const CheckpointReader source(source_path);
   ConvertResult result;
-  const QuantizePlan plan = plan_from(kOp, source, target, result, [&](TensorAction& action) {
+  QuantizePlan plan = plan_from(kOp, source, target, result, [&](TensorAction& action) {
     action.quantize = true;
     const std::string reason = why_not(target, action.weight);
     if (!reason.empty())
@@ -154,6 +163,7 @@ ConvertResult convert_checkpoint(const std::string& source_path, const std::stri
            "; choose another target, or dequantize and quantize anew");
     action.outputs = spell(target, action.weight);
   });
+  place_actions(source, plan);
   run(kOp, source, out, plan, text("convert to ", name_of(target)), options, result);
   return result;
 }
@@ -171,6 +181,8 @@ ConvertResult dequantize_checkpoint(const std::string& source_path, const std::s
       });
   plan.options.clamp_non_finite = options.clamp_non_finite;
   plan.config_dtype = dtype_name(dtype);
+  restack(source, plan, result.notes);
+  place_actions(source, plan);
   run("dequantize", source, out, plan, text("dequantize to ", dtype_name(dtype)), options, result);
   return result;
 }

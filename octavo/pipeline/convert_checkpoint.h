@@ -28,6 +28,7 @@ struct ConvertResult {
   std::int64_t weights = 0;  // how many were converted
   std::uint64_t bytes_before = 0, bytes_after = 0;
   double seconds = 0;
+  bool was_complete = false;       // with resume: an earlier call had done it all
   std::vector<std::string> notes;  // what the user should know
 };
 
@@ -39,8 +40,9 @@ OCTAVO_API ConvertResult convert_checkpoint(const std::string& source, const std
                                             Dialect target, const ConvertOptions& options = {});
 
 // Every quantized weight as bf16, f16 or f32 (rounded to nearest even from scale times code);
-// other tensors are copied, and config.json says the type. A value beyond f16's range is an error
-// that names the weight, unless clamp_non_finite.
+// other tensors are copied, and config.json says the type. Experts that quantize_checkpoint took
+// out of a stack are one tensor again, as the source had them. A value beyond f16's range is an
+// error that names the weight, unless clamp_non_finite.
 OCTAVO_API ConvertResult dequantize_checkpoint(const std::string& source, const std::string& out,
                                                DType dtype, const ConvertOptions& options = {});
 

@@ -1,9 +1,11 @@
-// Decoded weights that the type they are to have cannot hold.
+// Decoded weights: those that the type they are to have cannot hold, and where they go.
 #pragma once
 
 #include <cstdint>
 #include <string_view>
 
+#include "octavo/pipeline/plan.h"
+#include "octavo/safetensors/file_writer.h"
 #include "octavo/tensor/tensor.h"
 
 namespace octavo {
@@ -13,5 +15,10 @@ namespace octavo {
 // column, or makes it the type's largest value.
 void settle_overflow(const Tensor& values, std::string_view weight, std::int64_t first_row,
                      bool clamp);
+
+// Writes such rows to their place in `tensor`: the weight itself, or the stack of experts that it
+// is a part of.
+void write_decoded(const Tensor& values, const SourcePart& part, std::int64_t first_row,
+                   const safetensors::TensorEntry& tensor, safetensors::FileWriter& writer);
 
 }  // namespace octavo

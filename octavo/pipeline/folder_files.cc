@@ -7,6 +7,7 @@
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
+#include <span>
 
 #include "octavo/base/descriptor_internal.h"
 #include "octavo/base/error.h"
@@ -67,21 +68,31 @@ void set_dtype(Json& config, const std::string& dtype) {
   if (!any) config.set("dtype", dtype);
 }
 
+// Names are not copied, and the text is not made as a whole: there may be very many.
 void write_index(const QuantizePlan& plan, const OutputFolder& folder) {
-  ShardIndex index;
-  index.files = plan.files;
+  std::vector<std::pair<std::string_view, std::size_t>> tensors;
   for (const TensorAction& action : plan.actions)
     for (const SpelledTensor& output : action.outputs)
-      index.tensors.emplace_back(output.plan.name, action.file);
-  std::sort(index.tensors.begin(), index.tensors.end());
-  index.total_size = static_cast<std::int64_t>(plan.bytes_after);
-  write_whole_file(std::string(kOp), folder.path_of(plan.index_name), write_shard_index(index));
+      tensors.emplace_back(output.plan.name, action.file);
+  std::sort(tensors.begin(), tensors.end());
+  WholeFile file(std::string(kOp), folder.path_of(plan.index_name));
+  std::string gathered;
+  const auto flush = [&] {
+    file.write(std::as_bytes(std::span(gathered)));
+    gathered.clear();
+  };
+  write_shard_index(plan.files, tensors, static_cast<std::int64_t>(plan.bytes_after),
+                    [&](std::string_view piece) {
+                      gathered += piece;
+                      if (gathered.size() >= 1U << 16) flush();
+                    });
+  flush();
+  file.commit();
 }
 
 }  // namespace
 
-void finish_folder(const CheckpointReader& source, const QuantizePlan& plan,
-                   const std::vector<std::pair<std::string, std::string>>& provenance,
+void finish_folder(const CheckpointReader& source, const QuantizePlan& plan, Json words,
                    OutputFolder& folder) {
   for (const std::string& name : source.other_files()) {
     make_folders_of(folder.path_of(name));
@@ -95,9 +106,7 @@ void finish_folder(const CheckpointReader& source, const QuantizePlan& plan,
   if (!plan.model.weights.empty() || was_quantized)
     configure(plan.options.target, plan.model, config, side);
   if (!plan.config_dtype.empty()) set_dtype(config, plan.config_dtype);
-  Json octavo;
-  for (const auto& [key, value] : provenance) octavo.set(key, value);
-  config.set("octavo", std::move(octavo));
+  config.set("octavo", std::move(words));
   if (!side.is_null())
     write_whole_file(std::string(kOp), folder.path_of("hf_quant_config.json"), side.dump() + "\n");
   write_whole_file(std::string(kOp), folder.path_of("config.json"), config.dump() + "\n");

@@ -1,18 +1,13 @@
 // What a folder has besides weights: copies of the source's other files, the index, and, last of
-// all, config.json with what the dialect and octavo say in it.
+// all, config.json with what the dialect and octavo (`words`) say in it.
 #pragma once
-
-#include <string>
-#include <utility>
-#include <vector>
 
 #include "octavo/pipeline/output_folder_internal.h"
 #include "octavo/pipeline/plan.h"
 
 namespace octavo {
 
-void finish_folder(const CheckpointReader& source, const QuantizePlan& plan,
-                   const std::vector<std::pair<std::string, std::string>>& provenance,
+void finish_folder(const CheckpointReader& source, const QuantizePlan& plan, Json words,
                    OutputFolder& folder);
 
 }  // namespace octavo

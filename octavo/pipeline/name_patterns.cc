@@ -1,4 +1,4 @@
-// Expressions of the command line, with their option in messages.
+// Expressions of a caller, with their option in messages.
 #include <algorithm>
 
 #include "octavo/base/error.h"
@@ -11,7 +11,7 @@ Pattern compiled(std::string_view option, const std::string& expression) {
   try {
     return Pattern(expression);
   } catch (const Error& error) {
-    fail(ErrorCode::invalid_argument, "quantize", option, ": ", reason_of(error));
+    fail(ErrorCode::invalid_argument, "quantize", "option ", option, ": ", reason_of(error));
   }
 }
 

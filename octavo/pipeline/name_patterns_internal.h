@@ -14,7 +14,7 @@ inline constexpr std::size_t kMostMatchedBytes = 2048;
 
 class NamePattern {
  public:
-  // `option` is what the user calls it, for messages: "--include". Throws Error(invalid_argument)
+  // `option` is its name, for messages: "include". Throws Error(invalid_argument)
   // when it is no expression that octavo takes.
   NamePattern(std::string_view option, const std::string& expression);
   [[nodiscard]] bool matches(std::string_view name) const {

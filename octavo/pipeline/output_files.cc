@@ -18,6 +18,11 @@ std::uint64_t output_bytes(const TensorAction& action) {
   return bytes;
 }
 
+// The action whose file it is to be in.
+const TensorAction& leader_of(const QuantizePlan& plan, const TensorAction& action) {
+  return action.joins ? plan.actions[*action.joins] : action;
+}
+
 void check_names(const QuantizePlan& plan) {
   std::vector<std::string_view> names;
   for (const TensorAction& action : plan.actions)
@@ -29,12 +34,34 @@ void check_names(const QuantizePlan& plan) {
          shown(*twice, 160), "'; exclude the one that makes it");
 }
 
-// In the source's own files, under their names.
+// "model-00001-of-00002.safetensors" and an index, or "model.safetensors".
+void name_files(QuantizePlan& plan, std::size_t count) {
+  for (std::size_t i = 0; i < count; ++i) {
+    char name[64];
+    std::snprintf(name, sizeof name, "model-%05zu-of-%05zu.safetensors", i + 1, count);
+    plan.files.emplace_back(count == 1 ? "model.safetensors" : name);
+  }
+  plan.index_name = count > 1 ? kIndex : std::string_view();
+}
+
+// In the source's own files, under their names. A file that is left with nothing (it had scales
+// alone, which are with their codes now) is not written, and the others are numbered anew: an index
+// that skips a number is one that leaves something out.
 void place_as_source(const CheckpointReader& source, QuantizePlan& plan) {
+  std::vector<std::size_t> place(source.files().size(), 0);
+  for (TensorAction& action : plan.actions) {
+    action.file = source.tensors()[leader_of(plan, action).tensor].file;
+    place[action.file] = 1;
+  }
+  std::size_t count = 0;
+  for (std::size_t& at : place) at = at > 0 ? count++ : 0;
+  if (count > 0 && count < place.size()) {
+    for (TensorAction& action : plan.actions) action.file = place[action.file];
+    return name_files(plan, count);
+  }
   for (const auto& file : source.files())
     plan.files.push_back(source.is_folder() ? std::filesystem::path(file.path()).filename().string()
                                             : "model.safetensors");
-  for (TensorAction& action : plan.actions) action.file = source.tensors()[action.tensor].file;
   plan.index_name = source.index_name();
 }
 
@@ -51,13 +78,8 @@ void place_by_size(QuantizePlan& plan) {
     filled += bytes;
     action.file = file;
   }
-  const std::size_t count = file + 1;
-  for (std::size_t i = 0; i < count; ++i) {
-    char name[64];
-    std::snprintf(name, sizeof name, "model-%05zu-of-%05zu.safetensors", i + 1, count);
-    plan.files.emplace_back(count == 1 ? "model.safetensors" : name);
-  }
-  if (count > 1) plan.index_name = kIndex;
+  for (TensorAction& action : plan.actions) action.file = leader_of(plan, action).file;
+  name_files(plan, file + 1);
 }
 
 }  // namespace

@@ -4,15 +4,19 @@
 #include <sys/statvfs.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
 #include <filesystem>
+#include <fstream>
+#include <span>
 
 #include "octavo/base/error.h"
 #include "octavo/base/file_id.h"
 #include "octavo/base/whole_file.h"
 #include "octavo/pipeline/output_folder_internal.h"
+#include "octavo/safetensors/data_sum.h"
 #include "octavo/safetensors/file_reader.h"
 #include "octavo/safetensors/header_writer.h"
 
@@ -21,7 +25,7 @@ namespace {
 
 constexpr std::string_view kOp = "quantize";
 constexpr std::uint64_t kMostRecordBytes = 1U << 30;
-constexpr int kRecordVersion = 2;
+constexpr int kRecordVersion = 3;
 
 bool is_leftover(std::string_view name) {
   return name.starts_with('.') && name.ends_with(".octavo-tmp");
@@ -38,6 +42,15 @@ std::string finished_state(const std::string& path) {
                 hex_of(text_hash(safetensors::write_header(file.header()))));
   } catch (const Error&) {
     return "damaged";
+  }
+}
+
+// Are the bytes behind the header those that were written?
+bool has_sum(const std::string& path, std::string_view sum) {
+  try {
+    return hex_of(safetensors::data_sum(safetensors::FileReader(path))) == sum;
+  } catch (const Error&) {
+    return false;
   }
 }
 
@@ -124,6 +137,21 @@ void OutputFolder::make_or_check(const CheckpointReader& source, bool resume) {
   if (!has_record_ && !empty)
     fail(ErrorCode::io, kOp, shown_path(path_), " is not empty",
          resume ? " and holds no unfinished work" : "", "; give a new folder, or remove this one");
+  refuse_links();
+}
+
+// Files are renamed into place, and where a link stands it would be what the link points to that is
+// replaced. This folder is octavo's own, and octavo makes no links.
+void OutputFolder::refuse_links() const {
+  std::error_code error;
+  for (std::filesystem::recursive_directory_iterator at(path_, error), end; !error && at != end;
+       at.increment(error)) {
+    std::error_code ignored;
+    if (at->is_symlink(ignored))
+      fail(ErrorCode::io, kOp, shown_path(path_), " holds the link '",
+           shown(at->path().lexically_relative(path_).string(), 200),
+           "', and what it points to would be written; remove the link, or the folder");
+  }
 }
 
 void OutputFolder::load_record(const WorkIdentity& identity) {
@@ -153,15 +181,53 @@ void OutputFolder::load_record(const WorkIdentity& identity) {
   record_.set("octavo_progress", kRecordVersion);
   record_.set("options", identity.options);
   record_.set("source", identity.source);
-  write_record();
+  write_record("", {});
 }
 
-// Files apart from the rest: copies of what is kept of them would be the largest thing in memory.
-void OutputFolder::write_record() const {
-  std::string out = record_.dump(0);
-  out.back() = ',';
-  out += text("\"files\":", files_.dump(0), "}");
-  write_whole_file(std::string(kOp), path_of(kProgressFile), out);
+// What is kept of files stands at the end, and that of one more is appended to a copy: in memory it
+// would be the largest thing there is.
+void OutputFolder::write_record(const std::string& name, const Json& kept) {
+  WholeFile file(std::string(kOp), path_of(kProgressFile));
+  std::uint64_t bytes = 0;
+  const auto put = [&](std::string_view piece) {
+    file.write(std::as_bytes(std::span(piece)));
+    bytes += piece.size();
+  };
+  const auto put_file = [&](const std::string& of, const Json& what) {
+    put(record_files_++ > 0 ? "," : "");
+    put(Json(of).dump(0));
+    put(":");
+    put(what.dump(0));
+  };
+  if (record_bytes_ > 0) {
+    copy_record(file);
+    bytes = record_bytes_;
+  } else {
+    std::string head = record_.dump(0);
+    head.back() = ',';
+    put(head);
+    put("\"files\":{");
+    for (const auto& [of, what] : files_.members()) put_file(of, what);
+    files_ = Json::object();
+  }
+  if (!name.empty()) put_file(name, kept);
+  record_bytes_ = bytes;
+  put("}}");
+  file.commit();
+}
+
+void OutputFolder::copy_record(WholeFile& to) const {
+  const std::string path = path_of(kProgressFile);
+  std::ifstream from(path, std::ios::binary);
+  std::vector<char> window(1 << 20);
+  for (std::uint64_t done = 0; done < record_bytes_;) {
+    const auto size =
+        static_cast<std::size_t>(std::min<std::uint64_t>(window.size(), record_bytes_ - done));
+    if (!from.read(window.data(), static_cast<std::streamsize>(size)))
+      fail(ErrorCode::io, kOp, "could not read ", shown_path(path), ", the record of the work");
+    to.write(std::as_bytes(std::span(window).first(size)));
+    done += size;
+  }
 }
 
 // Temporary files of a process that was killed; this folder is locked, so it is not running.
@@ -174,18 +240,24 @@ void OutputFolder::remove_leftovers() const {
   for (const auto& leftover : leftovers) std::filesystem::remove(leftover, error);
 }
 
-const Json& OutputFolder::finished(const std::string& name) const {
+const Json& OutputFolder::finished(const std::string& name) {
   static const Json kNone;
   const Json& kept = files_[name];
-  if (kept.is_null()) return kNone;
-  return kept["is"].string_or("") == finished_state(path_of(name)) ? kept : kNone;
+  if (!kept.is_null()) {
+    const std::string path = path_of(name);
+    if (kept["is"].string_or("") == finished_state(path) &&
+        has_sum(path, kept["sum"].string_or("")))
+      return kept;
+  }
+  files_.remove(name);  // it will be noted again
+  return kNone;
 }
 
-void OutputFolder::note_finished(const std::string& name, Json kept) {
+void OutputFolder::note_finished(const std::string& name, std::uint64_t sum, Json kept) {
   written_.push_back(name);
   kept.set("is", finished_state(path_of(name)));
-  files_.set(name, std::move(kept));
-  write_record();
+  kept.set("sum", hex_of(sum));
+  write_record(name, kept);
 }
 
 void OutputFolder::remove_record() {

@@ -20,6 +20,8 @@ struct WorkIdentity {
   std::string source;   // names, sizes and times of the files, as a hash
 };
 
+class WholeFile;
+
 class OutputFolder {
  public:
   // Throws Error: the folder is the source, is not empty, is in use, or (resume) holds files of
@@ -31,10 +33,15 @@ class OutputFolder {
   OutputFolder& operator=(const OutputFolder&) = delete;
 
   [[nodiscard]] std::string path_of(std::string_view name) const;
-  // What an earlier call kept of this file; null when it has to be written.
-  [[nodiscard]] const Json& finished(const std::string& name) const;
-  // Notes that a file is there under its name, and what the report needs of it.
-  void note_finished(const std::string& name, Json kept);
+  // What an earlier call kept of this file; null when it has to be written, as it is not there or
+  // not what that call wrote: all of it is read and held against its sum. To be asked before the
+  // first file is noted, until when it stays.
+  [[nodiscard]] const Json& finished(const std::string& name);
+  // Notes that a file is there under its name, its FileWriter::written_sum(), and what the report
+  // needs of it.
+  void note_finished(const std::string& name, std::uint64_t sum, Json kept);
+  // Notes that a file is there, which a later call is to write again.
+  void note_written(const std::string& name) { written_.push_back(name); }
   void remove_record();
   // After an error. Work that was begun is kept for a later call, if there is any and `useless`
   // does not say that none can use it; what this call made is removed otherwise.
@@ -44,16 +51,21 @@ class OutputFolder {
 
  private:
   void make_or_check(const CheckpointReader& source, bool resume);
+  void refuse_links() const;
   void load_record(const WorkIdentity& identity);
-  void write_record() const;
+  // The record anew, or with one more file.
+  void write_record(const std::string& name, const Json& kept);
+  void copy_record(WholeFile& to) const;
   void remove_leftovers() const;
 
   std::string path_;
   int lock_ = -1;
   bool has_record_ = false, made_ = false;
   std::vector<std::string> written_;
-  Json record_;                  // of what work this is
-  Json files_ = Json::object();  // what is kept of each finished one
+  Json record_;                     // of what work this is
+  Json files_ = Json::object();     // what an earlier call kept of each finished one
+  std::uint64_t record_bytes_ = 0;  // of the record that this call wrote, without its last braces
+  int record_files_ = 0;
 };
 
 // The same name for the same files: what a resumed call compares.

@@ -43,12 +43,12 @@ class Planning {
   Planning(const CheckpointReader& source, const QuantizePlanOptions& options)
       : source_(source),
         options_(options),
-        include_("--include", options.include),
-        exclude_("--exclude", options.exclude) {
+        include_("include", options.include),
+        exclude_("exclude", options.exclude) {
     plan_.options = options;
     check_plan_options(options);
     for (const auto& [expression, recipe] : options.recipe_for)
-      recipe_for_.emplace_back(NamePattern("--recipe-for", expression), recipe);
+      recipe_for_.emplace_back(NamePattern("recipe_for", expression), recipe);
   }
 
   QuantizePlan run() {
@@ -65,25 +65,15 @@ class Planning {
   }
 
  private:
-  [[nodiscard]] bool finds_any(const NamePattern& pattern) const {
-    return std::any_of(source_.tensors().begin(), source_.tensors().end(),
-                       [&](const StoredTensor& tensor) { return pattern.matches(tensor.name()); });
-  }
-
   // An expression that finds nothing is a slip. Including nothing would be a copy of the model;
   // the others are noted.
   void check_found() {
-    for (const NamePattern& pattern : include_.all())
-      if (!finds_any(pattern))
-        fail(ErrorCode::invalid_argument, kOp, "--include '", shown(pattern.expression(), 80),
-             "' is found in no tensor's name; octavo inspect lists them");
+    check_included(source_, include_);
     const auto note = [&](std::string_view option, const NamePattern& pattern) {
-      if (!finds_any(pattern))
-        plan_.notes.push_back(
-            text(option, " '", shown(pattern.expression(), 80), "' is found in no tensor's name"));
+      if (!finds_any(source_, pattern)) plan_.notes.push_back(found_nowhere(option, pattern));
     };
-    for (const NamePattern& pattern : exclude_.all()) note("--exclude", pattern);
-    for (const auto& [pattern, recipe] : recipe_for_) note("--recipe-for", pattern);
+    for (const NamePattern& pattern : exclude_.all()) note("exclude", pattern);
+    for (const auto& [pattern, recipe] : recipe_for_) note("recipe_for", pattern);
   }
 
   // What is wanted of a tensor: a recipe, or why it is left.
@@ -121,7 +111,7 @@ class Planning {
     if (why.empty()) return decision;
     if (decision.named)
       fail(ErrorCode::unsupported, kOp, shown_tensor(entry.name), " cannot be quantized: ", why,
-           "; exclude it (--exclude), or name another recipe for it (--recipe-for)");
+           "; exclude it (option exclude), or name another recipe for it (option recipe_for)");
     decision.recipe.clear();
     decision.left = Left::impossible;
     decision.why = why;
@@ -272,16 +262,6 @@ class Planning {
 };
 
 }  // namespace
-
-void check_plan_options(const QuantizePlanOptions& options) {
-  (void)recipe_scaling(options.recipe, options);
-  (void)NamePatterns("--include", options.include);
-  (void)NamePatterns("--exclude", options.exclude);
-  for (const auto& [expression, recipe] : options.recipe_for) {
-    (void)NamePattern("--recipe-for", expression);
-    if (recipe != "none") (void)preset(recipe);
-  }
-}
 
 QuantizePlan plan_quantize(const CheckpointReader& source, const QuantizePlanOptions& options) {
   refuse_quantized(source);

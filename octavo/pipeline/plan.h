@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -71,8 +72,11 @@ struct TensorAction {
   // weight.source (not).
   std::shared_ptr<const FoundWeight> found{};
   std::vector<SpelledTensor> outputs{};  // what the file gets; a copy has one
-  std::size_t file = 0;                  // of QuantizePlan::files
-  int group = -1;                        // actions of one group share amaxes; -1: alone
+  // A weight that is decoded into a stack of experts: the action that has the stack among its
+  // outputs. This one has none, and `part` says where in the stack it lies, of both.
+  std::optional<std::size_t> joins{};
+  std::size_t file = 0;  // of QuantizePlan::files
+  int group = -1;        // actions of one group share amaxes; -1: alone
 };
 
 struct QuantizePlan {
@@ -92,8 +96,12 @@ struct QuantizePlan {
 // What can be said of options without a checkpoint. Throws Error(invalid_argument) or
 // Error(unsupported).
 OCTAVO_API void check_plan_options(const QuantizePlanOptions& options);
+// And what names say: an expression of `include` that no tensor has is an error.
+OCTAVO_API void check_plan_options(const QuantizePlanOptions& options,
+                                   const CheckpointReader& source);
 
-// Throws Error with tensor, reason and the option that would help.
+// Throws Error with tensor, reason and the option that would help. Messages of this room name
+// options as "option recipe_for", whoever calls; a program puts its own words for that.
 [[nodiscard]] OCTAVO_API QuantizePlan plan_quantize(const CheckpointReader& source,
                                                     const QuantizePlanOptions& options);
 

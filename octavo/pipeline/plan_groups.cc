@@ -35,14 +35,16 @@ void settle(const CheckpointReader& source, std::vector<Decision*>& members) {
     if (one->recipe != first->recipe)
       fail(ErrorCode::unsupported, kOp, name(*first), " would be ", first->recipe, " and ",
            name(*one), " ", one->recipe,
-           ", and servers load both as one; give them one recipe (--recipe-for), or use the target "
+           ", and servers load both as one; give them one recipe (option recipe_for), or use the "
+           "target "
            "octavo");
   }
   if (left == nullptr || first == nullptr) return;
   if (named != nullptr)
     fail(ErrorCode::unsupported, kOp, name(*named), " is asked for and ", name(*left),
          " is left as it is (", left->why,
-         "), and servers load both as one; include both (--include), exclude both (--exclude), or "
+         "), and servers load both as one; include both (option include), exclude both (option "
+         "exclude), or "
          "use the target octavo");
   const std::string why = text("servers load it as one with ", name(*left), ": ", left->why);
   for (Decision* const one : members) {

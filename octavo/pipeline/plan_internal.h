@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "octavo/checkpoint/module_role.h"
+#include "octavo/pipeline/name_patterns_internal.h"
 #include "octavo/pipeline/plan.h"
 
 namespace octavo {
@@ -22,6 +23,13 @@ struct Decision {
 
 // "tensor 'x'", for messages.
 [[nodiscard]] std::string shown_tensor(std::string_view name);
+
+// Is it in any tensor's name?
+[[nodiscard]] bool finds_any(const CheckpointReader& source, const NamePattern& pattern);
+// "option exclude: 'x' is found in no tensor's name".
+[[nodiscard]] std::string found_nowhere(std::string_view option, const NamePattern& pattern);
+// Throws Error(invalid_argument) where one of them is in none.
+void check_included(const CheckpointReader& source, const NamePatterns& include);
 
 // What servers make one matrix of is quantized alike or not at all. Members that nobody named are
 // left where another one is; Error(unsupported) where a name that the user gave stands against it.

@@ -26,7 +26,9 @@ struct QuantizeCheckpointOptions {
 };
 
 // `source` a folder or a file, `out` a folder (or a file where source is one) that is not there,
-// is empty, or is an earlier call's (with resume). Never the source itself.
+// is empty, or is an earlier call's (with resume). Never the source itself. With resume, a folder
+// that such a call has finished is left as it is, and the report says so (was_complete): it has
+// sizes and no metrics.
 [[nodiscard]] OCTAVO_API CheckpointReport
 quantize_checkpoint(const std::string& source, const std::string& out,
                     const QuantizeCheckpointOptions& options = {});

@@ -6,10 +6,12 @@
 
 #include <csignal>
 #include <cstring>
+#include <set>
 
 #include "octavo/checkpoint/checkpoint_reader.h"
 #include "octavo/pipeline/pipeline_testing_internal.h"
 #include "octavo/pipeline/stream_internal.h"
+#include "octavo/pipeline/target_alternatives_internal.h"
 #include "octavo/quant/quantize.h"
 
 namespace octavo {
@@ -99,6 +101,32 @@ TEST_F(QuantizeCheckpointTest, ExpertsOfAStackAreTurned) {
   const QuantizedTensor q = quantize(expert, preset("mxfp8"));
   const Tensor codes = whole_weight(out, "l.0.mlp.experts.1.up_proj.weight");
   EXPECT_TRUE(std::ranges::equal(codes.bytes(), q.rowwise.codes.bytes()));
+}
+
+// What is advised can be followed: the target has words for it, beside what the others have.
+TEST_F(QuantizeCheckpointTest, AdviceIsWhatTheTargetCanHold) {
+  write_model();
+  const auto advised = [&](const std::string& by, Dialect target) {
+    std::filesystem::remove_all(path("out"));
+    std::set<std::string> out;
+    for (const TensorReport& tensor : run("out", recipe(by, target)).tensors)
+      if (tensor.measured) out.insert(tensor.advice.substr(0, tensor.advice.find(' ')));
+    return out;
+  };
+  using Names = std::set<std::string>;
+  EXPECT_EQ(advised("mxfp4", Dialect::compressed_tensors), Names{"nvfp4"});
+  EXPECT_EQ(advised("nvfp4", Dialect::compressed_tensors), (Names{"fp8-block", "fp8-channel"}));
+  EXPECT_EQ(advised("nvfp4", Dialect::comfyui), Names{"mxfp8"});  // fp8 is per tensor there
+  // One kind of weights in a model: another for one of them is nothing to advise.
+  const QuantizedWeight weight{.name = "l.0.up_proj.weight",
+                               .module = "l.0.up_proj",
+                               .shape = {256, 256},
+                               .source = DType::bf16,
+                               .scaling = preset("mxfp8")};
+  using List = std::vector<std::string_view>;
+  EXPECT_EQ(TargetAlternatives(Dialect::deepseek).of(weight), List{"mxfp8"});
+  EXPECT_EQ(TargetAlternatives(Dialect::modelopt).of(weight),
+            (List{"nvfp4", "fp8-channel", "fp8-block", "mxfp8"}));
 }
 
 TEST_F(QuantizeCheckpointTest, NonFiniteWeightsAreRefusedOrClamped) {

@@ -3,6 +3,7 @@
 #include <mutex>
 
 #include "octavo/base/error.h"
+#include "octavo/base/freed_memory_internal.h"
 #include "octavo/base/thread_pool.h"
 #include "octavo/pipeline/decoded_values_internal.h"
 #include "octavo/pipeline/output_files_internal.h"
@@ -24,7 +25,11 @@ std::uint64_t memory_behind(std::uint64_t max_memory) {
   return std::min(kMostBehind, max_memory / 4);
 }
 // Histograms need not see every row of a large tensor to show its shape.
-constexpr std::int64_t kWholeHistogram = 1 << 20, kSampledRows = 128;
+constexpr std::int64_t kCountedValues = 1 << 16, kFewestRows = 128;
+std::int64_t histogram_every(const TensorAction& action) {
+  return std::clamp<std::int64_t>(element_count(action.weight.shape) / kCountedValues, 1,
+                                  kFewestRows);
+}
 
 // Memory of one thread, kept from band to band.
 struct Workspace {
@@ -55,6 +60,8 @@ class Streaming {
         source_at_start_(destination.source.empty() ? source_identity(source) : destination.source),
         results_(plan.actions.size()),
         amaxes_(plan.actions.size(), 0.0F),
+        bands_of_(plan.actions.size(), 0),
+        bands_done_(plan.actions.size(), 0),
         files_(plan.files.size()) {
     for (std::size_t i = 0; i < plan.actions.size(); ++i)
       files_[plan.actions[i].file].actions.push_back(i);
@@ -63,6 +70,7 @@ class Streaming {
       OutputFile& file = files_[plan.actions[band.action].file];
       if (file.finished) continue;
       ++file.bands_left;
+      ++bands_of_[band.action];
       bands_.push_back(band);
     }
     find_amax_bands();
@@ -119,7 +127,8 @@ class Streaming {
         result.content =
             std::strtoull(std::string(actions[k]["content"].string_or("0")).c_str(), nullptr, 16);
         result.found = {actions[k]["nan"].integer_or(0), actions[k]["inf"].integer_or(0)};
-        if (actions[k].has("error")) result.error = TensorError::restored(actions[k]["error"]);
+        if (actions[k].has("error"))
+          result.error = TensorError::restored(actions[k]["error"].string_or(""));
       }
     }
   }
@@ -233,10 +242,9 @@ class Streaming {
     } else {
       const Tensor values = dequantize(codes, action.weight.source, {.threads = 1});
       settle_overflow(values, action.weight.name, band.first_row, plan_.options.clamp_non_finite);
-      writer.write(
-          writer.at(action.outputs.front().plan.name),
-          static_cast<std::uint64_t>(band.first_row * row_layout(source_, action).row_bytes),
-          values.bytes());
+      const TensorAction& leader = action.joins ? plan_.actions[*action.joins] : action;
+      write_decoded(values, action.part, band.first_row,
+                    writer.at(leader.outputs.front().plan.name), writer);
     }
     const std::span<const std::byte> bytes = codes.rowwise.codes.bytes();
     const std::uint64_t content =
@@ -252,7 +260,8 @@ class Streaming {
     writer.write(writer.at(action.outputs.front().plan.name), offset, bytes);
     const std::uint64_t content =
         content_sum(bytes, row_layout(source_, action).row_bytes, band.first_row);
-    const NonFiniteFound found = non_finite_in(bytes, source_.tensors()[action.tensor].entry->type);
+    const NonFiniteFound found =
+        safetensors::non_finite_in(bytes, source_.tensors()[action.tensor].entry->type);
     const std::lock_guard lock(merging_);
     ActionResult& result = results_[band.action];
     result.content += content;
@@ -263,10 +272,10 @@ class Streaming {
   void quantize_band(Workspace& work, const Band& band, safetensors::FileWriter& writer) {
     const TensorAction& action = action_of(band);
     const View values = work.window.read_values(source_, action, band);
-    const std::uint64_t content = content_of(action, band, values);
+    ContentSum content{.first_row = row_in_source(action, band)};
     NonFiniteFound found;
-    const float band_amax =
-        checked_amax(values, source_, action, band, plan_.options.clamp_non_finite, found);
+    const float band_amax = checked_amax(values, source_, action, band,
+                                         plan_.options.clamp_non_finite, found, &content);
     if (!same_memory(work.band, values.shape, action.scaling))
       work.band = make_quantized(values.shape, values.dtype, action.scaling);
     QuantizeOptions options{.threads = 1};
@@ -275,13 +284,11 @@ class Streaming {
     quantize_into(values, work.band, options);
     BandError error;
     if (options_.measure)
-      error =
-          measure_band(values, work.band,
-                       {.histogram_every =
-                            element_count(action.weight.shape) < kWholeHistogram ? 1 : kSampledRows,
-                        .first_row = band.first_row,
-                        .amax = band_amax,
-                        .known_max_relative = known_max_relative(band)});
+      error = measure_band(values, work.band,
+                           {.histogram_every = histogram_every(action),
+                            .first_row = band.first_row,
+                            .amax = band_amax,
+                            .known_max_relative = known_max_relative(band)});
     error.input.nan += found.nan;
     error.input.inf += found.inf;
     for (const BandBytes& part :
@@ -289,10 +296,12 @@ class Streaming {
       writer.write(writer.at(action.outputs[part.tensor].plan.name), part.offset, part.bytes);
     const std::lock_guard lock(merging_);
     ActionResult& result = results_[band.action];
-    result.content += content;
+    result.content += content.sum;
     result.found.nan += found.nan;
     result.found.inf += found.inf;
-    if (options_.measure) result.error.add(band.ordinal, error);
+    if (!options_.measure) return;
+    result.error.add(band.ordinal, error);
+    if (++bands_done_[band.action] == bands_of_[band.action]) result.error.settle();
   }
 
   [[nodiscard]] float known_max_relative(const Band& band) {
@@ -300,18 +309,12 @@ class Streaming {
     return static_cast<float>(results_[band.action].error.max_relative());
   }
 
-  [[nodiscard]] std::uint64_t content_of(const TensorAction& action, const Band& band,
-                                         const View& values) const {
-    const std::int64_t row_bytes = values.strides[0];
-    std::int64_t row = band.first_row;
-    if (action.part.matrix >= 0) {
-      const auto& sizes = source_.tensors()[action.tensor].entry->shape;
-      row += action.part.matrix * static_cast<std::int64_t>(sizes[action.part.transposed ? 2 : 1]) +
-             action.part.first;
-    }
-    return content_sum({static_cast<const std::byte*>(values.data),
-                        static_cast<std::size_t>(row_bytes * values.shape[0])},
-                       row_bytes, row);
+  // Of a part of a stack: where it stands in the whole.
+  [[nodiscard]] std::int64_t row_in_source(const TensorAction& action, const Band& band) const {
+    if (action.part.matrix < 0) return band.first_row;
+    const auto& sizes = source_.tensors()[action.tensor].entry->shape;
+    return band.first_row + action.part.first +
+           action.part.matrix * static_cast<std::int64_t>(sizes[action.part.transposed ? 2 : 1]);
   }
 
   // With scales of f32 where the file gets those and codes were made with bf16 ones.
@@ -344,7 +347,8 @@ class Streaming {
       if (plan_.actions[i].quantize) weights.push_back(plan_.actions[i].weight);
     }
     safetensors::WriteOptions options{.metadata = metadata_of(plan_.options.target, weights),
-                                      .write_behind = memory_behind(options_.max_memory) / 2};
+                                      .write_behind = memory_behind(options_.max_memory) / 2,
+                                      .sum = is_recorded()};
     for (const auto& reader : source_.files()) options.sources.push_back(reader.id());
     return std::make_unique<safetensors::FileWriter>(path_of(index), std::move(tensors), options);
   }
@@ -361,15 +365,25 @@ class Streaming {
           "' was changed while it was read, wanted one that stays; start again when it is whole");
   }
 
+  // With one file there is nothing left to do when it is finished that would be worth a record.
+  [[nodiscard]] bool is_recorded() const {
+    return destination_.folder != nullptr && plan_.files.size() > 1;
+  }
+
   void finish_file(std::size_t index) {
     check_source();
-    writer_of(index).finish();
+    safetensors::FileWriter& writer = writer_of(index);
+    writer.finish();
+    const std::uint64_t sum = writer.written_sum();
     OutputFile& file = files_[index];
     const std::lock_guard lock(merging_);
     file.writer.reset();
     file.finished = true;
-    if (destination_.folder != nullptr)
-      destination_.folder->note_finished(plan_.files[index], kept_of(file));
+    if (is_recorded())
+      destination_.folder->note_finished(plan_.files[index], sum, kept_of(file));
+    else if (destination_.folder != nullptr)
+      destination_.folder->note_written(plan_.files[index]);
+    return_freed_memory();
   }
 
   const CheckpointReader& source_;
@@ -379,6 +393,7 @@ class Streaming {
   std::string source_at_start_;
   std::vector<ActionResult> results_;
   std::vector<float> amaxes_;
+  std::vector<std::uint32_t> bands_of_, bands_done_;  // of actions
   std::vector<OutputFile> files_;
   std::vector<Band> bands_, amax_bands_;
   std::vector<Workspace> workspaces_;

@@ -4,9 +4,7 @@
 
 #include <cstdint>
 #include <functional>
-#include <map>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "octavo/base/json.h"
@@ -41,14 +39,13 @@ struct Destination {
 
 // The whole of it, for a folder: made or taken up, filled, and finished with the other files, index
 // and config. After an error what a later call can go on with stays, the rest goes.
-using Provenance = std::vector<std::pair<std::string, std::string>>;
-using MakeProvenance = std::function<Provenance(const std::vector<ActionResult>&)>;
+using MakeWords = std::function<Json(const std::vector<ActionResult>&)>;  // provenance_internal.h
 [[nodiscard]] std::vector<ActionResult> stream_into_folder(const CheckpointReader& source,
                                                            const QuantizePlan& plan,
                                                            const QuantizeCheckpointOptions& options,
                                                            const WorkIdentity& identity,
                                                            const std::string& out,
-                                                           const MakeProvenance& provenance);
+                                                           const MakeWords& words);
 
 // A number for the source's content, from what was read of it.
 [[nodiscard]] std::string source_hash(const CheckpointReader& source, const QuantizePlan& plan,

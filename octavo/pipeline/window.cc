@@ -7,6 +7,7 @@
 #include "octavo/base/error.h"
 #include "octavo/format/decode.h"
 #include "octavo/format/named_formats.h"
+#include "octavo/pipeline/transpose_internal.h"
 #include "octavo/pipeline/window_internal.h"
 #include "octavo/quant/quantize.h"
 
@@ -25,27 +26,26 @@ std::string place_of(const TensorAction& action, const Band& band, std::int64_t 
                                 : text("[", action.part.matrix, ", ", out, ", ", col, "]");
 }
 
-// Elements by blocks that fit the first-level cache.
-template <typename T>
-void transpose(const std::byte* from, std::int64_t rows, std::int64_t cols, std::byte* to) {
-  constexpr std::int64_t kBlock = 32;
-  for (std::int64_t r0 = 0; r0 < rows; r0 += kBlock)
-    for (std::int64_t c0 = 0; c0 < cols; c0 += kBlock)
-      for (std::int64_t c = c0; c < std::min(cols, c0 + kBlock); ++c)
-        for (std::int64_t r = r0; r < std::min(rows, r0 + kBlock); ++r)
-          std::memcpy(to + (c * rows + r) * static_cast<std::int64_t>(sizeof(T)),
-                      from + (r * cols + c) * static_cast<std::int64_t>(sizeof(T)), sizeof(T));
-}
-
-// The largest magnitude as bits: of NaN and Inf too, which are larger than all others.
+// The largest magnitude as bits: of NaN and Inf too, which are larger than all others. In four
+// vectors, as GCC and Clang have them for every processor: one alone would wait for itself.
 template <typename Bits>
 Bits largest_bits(const Bits* values, std::int64_t count) {
+  typedef Bits Lanes __attribute__((vector_size(16)));  // as an alias GCC loses the attribute
   constexpr Bits kMagnitude = static_cast<Bits>(~Bits{0}) >> 1;
+  constexpr int kVectors = 4, kLanes = 16 / sizeof(Bits);
+  const auto larger = [](const Lanes& a, const Lanes& b) { return a > b ? a : b; };
+  Lanes lanes[kVectors] = {};
+  std::int64_t i = 0;
+  for (; i + kVectors * kLanes <= count; i += kVectors * kLanes)
+    for (int vector = 0; vector < kVectors; ++vector) {
+      Lanes here;
+      std::memcpy(&here, values + i + vector * kLanes, sizeof here);
+      lanes[vector] = larger(lanes[vector], here & kMagnitude);
+    }
+  const Lanes all = larger(larger(lanes[0], lanes[1]), larger(lanes[2], lanes[3]));
   Bits most = 0;
-  for (std::int64_t i = 0; i < count; ++i) {
-    const Bits magnitude = values[i] & kMagnitude;
-    most = magnitude > most ? magnitude : most;
-  }
+  for (int lane = 0; lane < kLanes; ++lane) most = std::max<Bits>(most, all[lane]);
+  for (; i < count; ++i) most = std::max<Bits>(most, values[i] & kMagnitude);
   return most;
 }
 
@@ -71,14 +71,34 @@ struct Looking {
   const Band& band;
   bool clamp;
   NonFiniteFound& found;
+  ContentSum* content;
 };
+
+// The largest of rows, which are summed up while they are in the first-level cache.
+template <typename Bits>
+Bits largest_and_content(const Bits* data, std::int64_t rows, std::int64_t cols,
+                         ContentSum* content) {
+  if (content == nullptr) return largest_bits(data, rows * cols);
+  constexpr std::int64_t kTogether = 16384 / sizeof(Bits);
+  const std::int64_t step = std::max<std::int64_t>(2, kTogether / std::max<std::int64_t>(1, cols));
+  Bits most = 0;
+  for (std::int64_t row = 0; row < rows; row += step) {
+    const std::span values(data + row * cols,
+                           static_cast<std::size_t>(std::min(step, rows - row) * cols));
+    content->sum +=
+        content_sum(std::as_bytes(values), cols * static_cast<std::int64_t>(sizeof(Bits)),
+                    content->first_row + row);
+    most = std::max(most, largest_bits(values.data(), static_cast<std::int64_t>(values.size())));
+  }
+  return most;
+}
 
 // Bits of the largest magnitude, behind clamping.
 template <typename Bits>
 Bits look(const View& values, Bits infinity, const Looking& at) {
   auto* const data = static_cast<Bits*>(values.data);
   const std::int64_t rows = values.shape[0], cols = values.shape[1], count = rows * cols;
-  const Bits most = largest_bits(data, count);
+  const Bits most = largest_and_content(data, rows, cols, at.content);
   if (most < infinity) return most;
   if (at.clamp) {
     for (std::int64_t row = 0; row < rows; ++row)
@@ -92,8 +112,8 @@ Bits look(const View& values, Bits infinity, const Looking& at) {
        shown(at.source.tensors()[at.action.tensor].name(), 160), "' has ",
        (data[first] & kMagnitude) == infinity ? "Inf" : "NaN", " at ",
        place_of(at.action, at.band, first),
-       ", wanted finite weights; leave it out (exclude), or have NaN and Inf clamped (nonfinite "
-       "clamp)");
+       ", wanted finite weights; leave it out (option exclude), or have NaN and Inf clamped "
+       "(option nonfinite)");
 }
 
 // Scales are f32 or smaller: what is beyond that has none.
@@ -106,22 +126,7 @@ void check_fits_f32(const View& values, std::uint64_t most, const Looking& at) {
   fail(ErrorCode::invalid_argument, "quantize", "tensor '",
        shown(at.source.tensors()[at.action.tensor].name(), 160), "' has ", data[first], " at ",
        place_of(at.action, at.band, first), ", wanted at most ", kMost,
-       ", the largest f32; leave it out (exclude), or scale it down in the source");
-}
-
-template <typename Bits>
-NonFiniteFound count_non_finite(std::span<const std::byte> bytes, Bits infinity) {
-  constexpr Bits kMagnitude = static_cast<Bits>(~Bits{0}) >> 1;
-  NonFiniteFound found;
-  const std::size_t count = bytes.size() / sizeof(Bits);
-  const auto* const values = reinterpret_cast<const Bits*>(bytes.data());
-  if (largest_bits(values, static_cast<std::int64_t>(count)) < infinity) return found;
-  for (std::size_t i = 0; i < count; ++i) {
-    const Bits magnitude = values[i] & kMagnitude;
-    found.inf += magnitude == infinity;
-    found.nan += magnitude > infinity;
-  }
-  return found;
+       ", the largest f32; leave it out (option exclude), or scale it down in the source");
 }
 
 }  // namespace
@@ -152,9 +157,7 @@ View Window::read_values(const CheckpointReader& source, const TensorAction& act
                 std::span(bytes_).subspan(static_cast<std::size_t>(in) * piece, piece));
   }
   turned_.resize(bytes_.size());
-  if (size == 2) transpose<std::uint16_t>(bytes_.data(), cols, band.rows, turned_.data());
-  if (size == 4) transpose<std::uint32_t>(bytes_.data(), cols, band.rows, turned_.data());
-  if (size == 8) transpose<std::uint64_t>(bytes_.data(), cols, band.rows, turned_.data());
+  transpose(bytes_, cols, band.rows, size, turned_);
   return value_view(turned_.data(), dtype, band_shape);
 }
 
@@ -172,8 +175,8 @@ std::span<const std::byte> Window::read_bytes(const CheckpointReader& source,
 }
 
 float checked_amax(const View& values, const CheckpointReader& source, const TensorAction& action,
-                   const Band& band, bool clamp, NonFiniteFound& found) {
-  const Looking at{source, action, band, clamp, found};
+                   const Band& band, bool clamp, NonFiniteFound& found, ContentSum* content) {
+  const Looking at{source, action, band, clamp, found, content};
   switch (values.dtype) {
     case DType::bf16: {
       const auto bits = look<std::uint16_t>(values, 0x7F80, at);
@@ -190,24 +193,6 @@ float checked_amax(const View& values, const CheckpointReader& source, const Ten
       break;
   }
   fail(ErrorCode::internal, "quantize", "values are codes");
-}
-
-NonFiniteFound non_finite_in(std::span<const std::byte> bytes, safetensors::StoredType type) {
-  const std::optional<safetensors::ElementType> element = safetensors::element_type(type);
-  if (!element) return {};
-  switch (element->dtype) {
-    case DType::bf16:
-      return count_non_finite<std::uint16_t>(bytes, 0x7F80);
-    case DType::f16:
-      return count_non_finite<std::uint16_t>(bytes, 0x7C00);
-    case DType::f32:
-      return count_non_finite<std::uint32_t>(bytes, 0x7F800000U);
-    case DType::f64:
-      return count_non_finite<std::uint64_t>(bytes, 0x7FF0000000000000U);
-    case DType::code:
-      break;
-  }
-  return {};
 }
 
 }  // namespace octavo

@@ -8,12 +8,11 @@
 #include <vector>
 
 #include "octavo/pipeline/bands_internal.h"
+#include "octavo/safetensors/non_finite.h"
 
 namespace octavo {
 
-struct NonFiniteFound {
-  std::int64_t nan = 0, inf = 0;
-};
+using NonFiniteFound = safetensors::NonFiniteFound;
 
 class Window {
  public:
@@ -27,17 +26,20 @@ class Window {
   std::vector<std::byte> bytes_, turned_;
 };
 
+// What content_sum is told and says of a band.
+struct ContentSum {
+  std::int64_t first_row = 0;
+  std::uint64_t sum = 0;
+};
+
 // The largest magnitude of dense values. Where there is a NaN or an Inf: throws Error that names
 // the tensor and the place; with `clamp` NaN becomes 0 and Inf the largest finite magnitude of its
 // row, in place, and `found` is added to. (A row is what every scale with more than one value has
-// in common with its tile, and all of it is in one band.)
+// in common with its tile, and all of it is in one band.) `content`, where there is one, becomes
+// the sum of the values as they were before.
 [[nodiscard]] float checked_amax(const View& values, const CheckpointReader& source,
                                  const TensorAction& action, const Band& band, bool clamp,
-                                 NonFiniteFound& found);
-
-// In bytes that are copied. Of types that have no NaN or Inf: none.
-[[nodiscard]] NonFiniteFound non_finite_in(std::span<const std::byte> bytes,
-                                           safetensors::StoredType type);
+                                 NonFiniteFound& found, ContentSum* content = nullptr);
 
 // A number that another content would not have (not for adversaries). Rows are hashed by
 // themselves and added up, so that the cut into bands does not matter.

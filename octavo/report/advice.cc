@@ -10,6 +10,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <cstdint>
 
 #include "octavo/base/error.h"
 #include "octavo/format/decode.h"
@@ -20,7 +21,7 @@
 namespace octavo {
 namespace {
 
-// Those that servers load.
+// Those that servers load; a target has words for some of them.
 constexpr std::array<std::string_view, 5> kCandidates{"mxfp4", "nvfp4", "fp8-channel", "fp8-block",
                                                       "mxfp8"};
 constexpr double kWorthSaying = 1.5;  // dB; less is within what the estimate can be wrong by
@@ -48,8 +49,7 @@ double slope_in(const ValueHistogram& values, std::size_t i) {
 // Binades cut in parts; the last ends at the amax.
 std::vector<Bin> bins_of(const ErrorMetrics& metrics) {
   const ValueHistogram& values = metrics.values;
-  double total = static_cast<double>(values.zeros);
-  for (const std::int64_t count : values.counts) total += static_cast<double>(count);
+  const auto total = static_cast<double>(counted_values(values));
   std::vector<Bin> bins;
   for (std::size_t i = 0; i < values.counts.size(); ++i) {
     const double low = std::ldexp(1.0, values.first_exponent + static_cast<int>(i));
@@ -74,11 +74,20 @@ double scale_for(const Scaling& scaling, double amax) {
   return scaling.scale.format == ScaleFormat::e8m0 ? std::exp2(std::ceil(std::log2(exact))) : exact;
 }
 
+// Of a number that is not negative, by its bits: this is the innermost loop, for every tensor. Zero
+// and subnormal numbers have an exponent that no format reaches.
+int exponent_of(double x) {
+  return static_cast<int>(__builtin_bit_cast(std::uint64_t, x) >> 52) - 1023;
+}
+double power_of_two(int exponent) {
+  return __builtin_bit_cast(double, static_cast<std::uint64_t>(exponent + 1023) << 52);
+}
+
 double squared_error(const Format& format, double scale, double x) {
   const double u = x / scale;
   const int least = format.twos_complement ? 0 : format.min_exponent();
-  const int exponent = format.twos_complement ? 0 : std::max(std::ilogb(u), least);
-  const double step = std::ldexp(1.0, exponent - format.mantissa_bits);
+  const int exponent = format.twos_complement ? 0 : std::max(exponent_of(u), least);
+  const double step = power_of_two(exponent - format.mantissa_bits);
   const double error = u < step / 2 ? u * u : step * step / 12;
   return error * scale * scale;
 }
@@ -139,7 +148,14 @@ double expected_sqnr(const std::vector<Bin>& bins, double zeros, const Scaling& 
   return error2 > 0 ? 10 * std::log10(value2 / error2) : INFINITY;
 }
 
+bool could_have(const TensorReport& tensor, std::string_view preset) {
+  const auto& those = tensor.could_have;
+  return !those || std::find(those->begin(), those->end(), preset) != those->end();
+}
+
 }  // namespace
+
+std::span<const std::string_view> advised_presets() { return kCandidates; }
 
 std::string advice_for(const TensorReport& tensor) {
   if (!tensor.measured || tensor.preset.empty() || tensor.metrics.values.counts.empty()) return "";
@@ -151,16 +167,14 @@ std::string advice_for(const TensorReport& tensor) {
   }
   const std::string_view name = std::string_view(tensor.preset).substr(0, tensor.preset.find(':'));
   const std::vector<Bin> bins = bins_of(tensor.metrics);
-  double counted = static_cast<double>(tensor.metrics.values.zeros);
-  for (const std::int64_t count : tensor.metrics.values.counts)
-    counted += static_cast<double>(count);
+  const auto counted = static_cast<double>(counted_values(tensor.metrics.values));
   const double zeros = static_cast<double>(tensor.metrics.values.zeros) / counted;
   const double before = expected_sqnr(bins, zeros, now, tensor.shape);
   const double bits = bits_of(now, tensor.shape);
   double best_rate = 0, best_gain = 0, best_bits = 0;
   std::string_view best;
   for (const std::string_view candidate : kCandidates) {
-    if (candidate == name) continue;
+    if (candidate == name || !could_have(tensor, candidate)) continue;
     const Scaling other = preset(candidate);
     const double gain = expected_sqnr(bins, zeros, other, tensor.shape) - before;
     const double more = bits_of(other, tensor.shape) - bits;

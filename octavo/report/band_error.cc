@@ -102,6 +102,7 @@ void BandMeasuring::measure_exactly() {
   if (job_.histograms && plan.is_one_matrix() && !job_.turned && job_.decoded.size() <= 256)
     for (std::int64_t row = 0; row < plan.row.size; ++row)
       count_results(row, 0, plan.col.size, false);
+  take_results();
 }
 
 void BandMeasuring::take(const PieceSums& total) {

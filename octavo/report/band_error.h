@@ -11,9 +11,10 @@
 #include <cstddef>
 #include <cstdint>
 #include <limits>
+#include <string>
+#include <string_view>
 #include <vector>
 
-#include "octavo/base/json.h"
 #include "octavo/base/macros.h"
 #include "octavo/quant/quantized_tensor.h"
 #include "octavo/report/metrics.h"
@@ -60,21 +61,29 @@ class OCTAVO_API TensorError {
   explicit TensorError(std::size_t bands = 0) : sums_(bands) {}
   // Not from two threads at once.
   void add(std::size_t ordinal, const BandError& band);
+  // There are no more bands: what is known is packed, as a checkpoint may have a hundred thousand
+  // tensors and counts alone are 8 KiB of each. Nothing else changes.
+  void settle();
   [[nodiscard]] ErrorMetrics metrics() const;
-  [[nodiscard]] double max_relative() const { return total_.max_relative; }
+  [[nodiscard]] double max_relative() const {
+    return open_.empty() ? 0.0 : open_.front().max_relative;
+  }
   // All that add() was told, for a later process: metrics() of what is restored are the same.
-  [[nodiscard]] Json kept() const;
-  [[nodiscard]] static TensorError restored(const Json& kept);
+  [[nodiscard]] std::string kept() const;
+  [[nodiscard]] static TensorError restored(std::string_view kept);
   // What came back, in the same steps as metrics().values; empty where nothing was counted.
   [[nodiscard]] ValueHistogram result_values() const;
-  [[nodiscard]] const ExponentCounts& scale_counts() const { return total_.scale_counts; }
+  [[nodiscard]] ExponentCounts scale_counts() const { return all().scale_counts; }
 
  private:
   struct Sums {
     double error2 = 0, value2 = 0, result2 = 0;
   };
+  [[nodiscard]] BandError all() const;
+
   std::vector<Sums> sums_;
-  BandError total_;
+  std::vector<BandError> open_;  // at most one, while bands come
+  std::string packed_;           // kept(), when they are all there
 };
 
 }  // namespace octavo

@@ -40,7 +40,10 @@ class BandMeasuring {
   void count_values(std::int64_t row, std::int64_t col, std::int64_t at, std::int64_t count);
   // Results by exponent, and their codes.
   void count_results(std::int64_t row, std::int64_t col, std::int64_t count, bool and_codes);
+  void count_stretch(std::int64_t row, std::int64_t col, std::int64_t first, std::int64_t count,
+                     bool and_codes);
   void take_histograms();
+  void take_results();
   [[nodiscard]] float value(std::int64_t i) const {
     return x_ != nullptr ? x_[i]
                          : __builtin_bit_cast(float, static_cast<std::uint32_t>(bf16_[i]) << 16);
@@ -62,7 +65,7 @@ class BandMeasuring {
   std::array<double, 256> table_{};        // scales by their code
   std::array<float, 256> narrow_table_{};  // and for the lanes
   double half_step_ = 0;
-  float most_error2_ = 0;          // see LaneRow
+  float most_error_ = 0;           // see LaneRow
   bool codes_show_zeros_ = false;  // a result is zero where its code, a byte, is
   int moved_mantissa_ = 0;         // codes are not decoded beforehand
   float unit_ = 1;                 // and what run_scales_ are times then
@@ -74,7 +77,7 @@ class BandMeasuring {
   alignas(64) float y_[kSegment];
   // Neighbours often fall into the same place; in tables of their own they need not wait for each
   // other.
-  std::array<std::array<std::uint32_t, 256>, 2> exponents_{}, counted_{};
+  std::array<std::array<std::uint32_t, 256>, 2> exponents_{}, counted_{}, result_exponents_{};
   float run_scales_[kSegment / kLeastLaneRun];
 };
 

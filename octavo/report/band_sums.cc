@@ -43,7 +43,6 @@ bool BandMeasuring::measure_fast() {
   const View& scales = job_.scales.view();
   const bool powers = scales.dtype == DType::code && scales.format == e8m0fnu;
   const double slack = powers && job_.tensor_scale == 1 ? 1 : 1 - 0x1p-12;
-  most_error2_ = static_cast<float>(half_step_ * half_step_ * slack);
   codes_show_zeros_ =
       job_.decoded.size() == 256 && out_.scales.zero == 0 && out_.scales.least >= kTinyScale;
   const Format& format = job_.copy->codes.format();
@@ -54,6 +53,7 @@ bool BandMeasuring::measure_fast() {
     moved_mantissa_ = movable;
     unit_ = static_cast<float>(unit);
   }
+  most_error_ = static_cast<float>(half_step_ * slack * static_cast<double>(unit_));
   const std::int64_t rows = job_.plan.row.size, cols = job_.plan.col.size;
   const std::int64_t together = std::max<std::int64_t>(1, kSegment / cols);
   for (std::int64_t first = 0; first < rows; first += together) {
@@ -110,9 +110,8 @@ void BandMeasuring::add_segment(std::int64_t row, std::int64_t col, std::int64_t
                         .blocks = static_cast<int>(blocks),
                         .source = x_ == nullptr ? LaneSource::bf16 : LaneSource::f32,
                         .run = run,
-                        .most_error2 = most_error2_,
+                        .most_error = most_error_,
                         .mantissa_bits = moved_mantissa_,
-                        .unit = unit_,
                         .codes = codes_show_zeros_
                                      ? reinterpret_cast<const std::uint8_t*>(code_address(row, col))
                                      : nullptr,
@@ -138,7 +137,7 @@ void BandMeasuring::add_rest(std::int64_t row, std::int64_t col, std::int64_t at
       y[i] = result(row, col + done + i, at + done + i) * static_cast<float>(scale);
       count_saturated(scale, at + done + i, at + done + i + 1);
     }
-    (void)add_lanes({.x = x, .decoded = y, .scales = &kOne, .blocks = 1, .most_error2 = HUGE_VALF},
+    (void)add_lanes({.x = x, .decoded = y, .scales = &kOne, .blocks = 1, .most_error = HUGE_VALF},
                     sums_);
   }
 }

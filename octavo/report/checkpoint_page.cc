@@ -54,7 +54,7 @@ std::string notes_of(const CheckpointReport& report) {
   if (!advice.empty())
     out += text("<h2", notes.empty() ? "" : " style=\"margin-top:14px\"",
                 ">Advice</h2><p class=\"soft small\">Estimated from how the values of each tensor "
-                "are spread; <code>--recipe-for REGEX=PRESET</code> tries it.</p><ul>",
+                "are spread; another recipe for such names tries it.</p><ul>",
                 advice, "</ul>");
   return out + "</section>\n";
 }

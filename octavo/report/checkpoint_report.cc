@@ -57,7 +57,8 @@ Json json_of(const TensorReport& tensor) {
     if (!values.counts.empty())
       out.set("values", Json::object({{"first_exponent", values.first_exponent},
                                       {"counts", counts_of(values.counts)},
-                                      {"zeros", values.zeros}}));
+                                      {"zeros", values.zeros},
+                                      {"counted", counted_values(values)}}));
     if (!tensor.metrics.codes.empty()) out.set("codes", counts_of(tensor.metrics.codes));
   }
   // Most of the 256 exponents are empty: pairs of exponent and count.
@@ -69,6 +70,40 @@ Json json_of(const TensorReport& tensor) {
     out.set("scale_exponents", std::move(scales));
   }
   if (!tensor.advice.empty()) out.set("advice", tensor.advice);
+  return out;
+}
+
+Json head_of(const CheckpointReport& report) {
+  Json out = Json::object({{"title", report.title},
+                           {"verb", report.verb},
+                           {"source", report.source},
+                           {"output", report.output},
+                           {"recipe", report.recipe},
+                           {"target", report.target}});
+  Json provenance = Json::object();
+  for (const auto& [key, value] : report.provenance) provenance.set(key, value);
+  out.set("provenance", std::move(provenance));
+  out.set("bytes_before", bytes_json(report.bytes_before));
+  out.set("bytes_after", bytes_json(report.bytes_after));
+  out.set("bits_per_weight", report.bits_per_weight);
+  out.set("seconds", report.seconds);
+  out.set("was_complete", report.was_complete);
+  Json worst = Json::array();
+  for (const std::size_t i : report.worst(10)) worst.push(report.tensors[i].name);
+  out.set("worst", std::move(worst));
+  Json notes = Json::array();
+  for (const std::string& note : report.notes) notes.push(note);
+  out.set("notes", std::move(notes));
+  return out;
+}
+
+// The lines of a document one level or more down. A line break within a string is escaped.
+std::string indented(const std::string& text, std::string_view indent) {
+  std::string out;
+  for (const char c : text) {
+    out += c;
+    if (c == '\n') out += indent;
+  }
   return out;
 }
 
@@ -90,29 +125,33 @@ std::vector<std::size_t> CheckpointReport::worst(std::size_t most) const {
 }
 
 Json json_of(const CheckpointReport& report) {
-  Json out = Json::object({{"title", report.title},
-                           {"verb", report.verb},
-                           {"source", report.source},
-                           {"output", report.output},
-                           {"recipe", report.recipe},
-                           {"target", report.target}});
-  Json provenance = Json::object();
-  for (const auto& [key, value] : report.provenance) provenance.set(key, value);
-  out.set("provenance", std::move(provenance));
-  out.set("bytes_before", bytes_json(report.bytes_before));
-  out.set("bytes_after", bytes_json(report.bytes_after));
-  out.set("bits_per_weight", report.bits_per_weight);
-  out.set("seconds", report.seconds);
-  Json worst = Json::array();
-  for (const std::size_t i : report.worst(10)) worst.push(report.tensors[i].name);
-  out.set("worst", std::move(worst));
-  Json notes = Json::array();
-  for (const std::string& note : report.notes) notes.push(note);
-  out.set("notes", std::move(notes));
+  Json out = head_of(report);
   Json tensors = Json::array();
   for (const TensorReport& tensor : report.tensors) tensors.push(json_of(tensor));
   out.set("tensors", std::move(tensors));
   return out;
+}
+
+void write_json(const CheckpointReport& report, const Json& more,
+                const std::function<void(std::string_view)>& put) {
+  std::string head = head_of(report).dump();
+  head.erase(head.rfind('\n'));  // before the brace that ends it
+  put(head);
+  put(",\n  \"tensors\": [");
+  std::string_view before = "\n    ";
+  for (const TensorReport& tensor : report.tensors) {
+    put(before);
+    put(indented(json_of(tensor).dump(), "    "));
+    before = ",\n    ";
+  }
+  put(report.tensors.empty() ? "]" : "\n  ]");
+  for (const auto& [key, value] : more.members()) {
+    put(",\n  ");
+    put(Json(key).dump());
+    put(": ");
+    put(indented(value.dump(), "  "));
+  }
+  put("\n}");
 }
 
 }  // namespace octavo

@@ -99,6 +99,28 @@ TEST(CheckpointReport, PageHasEveryTensorAndNoForeignMarkup) {
   EXPECT_NE(html.find("self_attn.<wbr>v_proj"), std::string::npos);
 }
 
+// Every 128th row was counted: what is shown for all values is 128 times that, and says "about".
+TEST(CheckpointReport, CountsOfASampleAreEstimates) {
+  CheckpointReport report = testing::sample_report(1, "mxfp4");
+  TensorReport& tensor = report.tensors[report.worst(1)[0]];
+  tensor.metrics.values = {.first_exponent = -6, .counts = {7'000, 2'700}, .zeros = 300};
+  tensor.results = {.first_exponent = -6, .counts = {7'000, 2'500}, .zeros = 500};
+  tensor.metrics.elements = 10'000;
+  const std::string all = html_of(report);
+  EXPECT_NE(all.find("; 300 are zero"), std::string::npos);
+  EXPECT_NE(all.find("; 500 are zero"), std::string::npos);
+  EXPECT_NE(all.find("2^-6 to 2^-5: 7,000<"), std::string::npos);
+  tensor.metrics.elements = 10'000 * 128;
+  const std::string sampled = html_of(report);
+  EXPECT_NE(sampled.find("; about 38,400 are zero"), std::string::npos);
+  EXPECT_NE(sampled.find("; about 64,000 are zero"), std::string::npos);
+  EXPECT_NE(sampled.find("2^-6 to 2^-5: about 896,000<"), std::string::npos);
+  EXPECT_EQ(sampled.find("; 300 are zero"), std::string::npos);
+  const Json json = json_of(report);
+  const Json& values = json["tensors"].elements()[report.worst(1)[0]]["values"];
+  EXPECT_EQ(values["counted"].integer_or(0), 10'000);
+}
+
 TEST(CheckpointReport, PageOfNothing) {
   EXPECT_NE(html_of(CheckpointReport{}).find("</html>"), std::string::npos);
 }
@@ -119,6 +141,17 @@ TEST(Advice, PromisesWhatComes) {
       EXPECT_NEAR(promised, got, 1.5) << advice;
     }
   }
+}
+
+TEST(Advice, NamesNoPresetThatTheTargetCannotHold) {
+  TensorReport tensor = testing::sample_tensor("m", "mxfp4", 0.02);
+  const auto only = [&](std::string_view one) {
+    tensor.could_have = {one};
+    return advice_for(tensor);
+  };
+  for (const char* one : {"fp8-channel", "fp8-block", "mxfp8"})
+    EXPECT_TRUE(only(one).starts_with(std::string(one) + " instead of mxfp4")) << only(one);
+  EXPECT_EQ(only("none of them"), "");
 }
 
 TEST(Advice, SilentWhereNothingIsGained) {
@@ -144,6 +177,31 @@ TEST(Advice, SeesRangeThatOneScaleCannotHold) {
   // With one scale all small values are lost, with one a row only those of the row of the large
   // value, one in 1024: 10 log10(1024) is 30 dB, less what the other rows lose by rounding.
   EXPECT_EQ(advice_for(tensor), "fp8-channel instead of fp8 gains 29 dB for the same size");
+}
+
+// The same text whether the document is made or not, with and without tensors.
+TEST(CheckpointReport, json_in_pieces_is_the_document) {
+  for (const bool empty : {false, true}) {
+    CheckpointReport report = testing::sample_report(3, "mxfp8");
+    if (empty) report.tensors.clear();
+    Json whole = json_of(report);
+    std::string pieces;
+    std::size_t longest = 0;
+    const auto put = [&](std::string_view piece) {
+      pieces += piece;
+      longest = std::max(longest, piece.size());
+    };
+    write_json(report, {}, put);
+    EXPECT_EQ(pieces, whole.dump());
+    if (!empty) {
+      EXPECT_LT(longest, pieces.size() / 2);
+    }
+    const Json more = Json::object({{"servers", Json::array({1, "two\nlines"})}, {"none", Json()}});
+    for (const auto& [key, value] : more.members()) whole.set(key, value);
+    pieces.clear();
+    write_json(report, more, put);
+    EXPECT_EQ(pieces, whole.dump());
+  }
 }
 
 }  // namespace

@@ -24,13 +24,12 @@ struct LaneRow {
   int blocks = 0;  // of 128 elements
   LaneSource source = LaneSource::f32;
   int run = kLaneBlock;
-  // The square of an error, for a scale of 1, that only what has saturated exceeds.
-  float most_error2 = 0;
+  // The error, times a scale, that only what has saturated exceeds.
+  float most_error = 0;
   // Of the sign, exponent and mantissa that a code of a byte is made of: 3 (e4m3) or 2 (e5m2).
   // Moved to where f32 has them they are the value times 2^(bias - 127), subnormal numbers too;
-  // `scales` are then larger by as much, and times `unit` what they are for values.
+  // `scales` are then larger by as much, and `most_error` smaller.
   int mantissa_bits = 0;
-  float unit = 1;
   // Codes of a byte each, to look for zeros in: what is flushed is then counted where there are
   // any. Null: all elements are looked at, as formats of few values flush many.
   const std::uint8_t* codes = nullptr;
@@ -39,7 +38,7 @@ struct LaneRow {
 };
 
 // Adds a stretch to the sums: all values are finite and have squares that f32 holds. Returns a bit
-// for every block with an error beyond most_error2, in which something may have saturated.
+// for every block with an error beyond most_error, in which something may have saturated.
 //
 // How far sums may be off: the difference of two f32 is rounded once (2^-24 of itself), its square
 // doubles that and is rounded, 3 * 2^-24. Squares are not negative, so that a sum loses no more
@@ -47,9 +46,6 @@ struct LaneRow {
 // Where scales have two levels their product is rounded to f32 first, 2^-24 of a result and so
 // 2^-24 |y| of an error; with |e| >= 2^-5 |y| on average that is 2^-18 of it at most, and by chance
 // of either sign. Together less than 20 * 2^-24 = 1.2e-6 of a sum for one level.
-//
-// The largest error is the root of the largest square: of a square that was rounded and is a normal
-// number, the rounded root is the number itself. Where no square is one, errors are compared.
 std::uint32_t add_lanes(const LaneRow& row, LaneSums& sums);
 
 }  // namespace octavo

@@ -69,6 +69,13 @@ struct ValueHistogram {
   bool operator==(const ValueHistogram&) const = default;
 };
 
+// How many values it counted.
+[[nodiscard]] inline std::int64_t counted_values(const ValueHistogram& histogram) {
+  std::int64_t counted = histogram.zeros;
+  for (const std::int64_t count : histogram.counts) counted += count;
+  return counted;
+}
+
 struct MetricOptions {
   bool rows = false;        // ErrorMetrics::rows
   bool tiles = false;       // ErrorMetrics::tiles

@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "octavo/report/band_error.h"
+#include "octavo/report/band_error_packed_internal.h"
 
 namespace octavo {
 namespace {
@@ -32,77 +33,104 @@ double cosine_of(double error2, double value2, double result2) {
 }  // namespace
 
 void TensorError::add(std::size_t ordinal, const BandError& band) {
+  if (open_.empty()) open_.emplace_back();
+  BandError& total = open_.front();
   if (ordinal >= sums_.size()) sums_.resize(ordinal + 1);
   sums_[ordinal] = {band.error2, band.value2, band.result2};
-  total_.elements += band.elements;
-  total_.max_abs = std::max(total_.max_abs, band.max_abs);
-  total_.max_relative = std::max(total_.max_relative, band.max_relative);
-  total_.amax = std::max(total_.amax, band.amax);
-  total_.count += band.count;
-  total_.finite += band.finite;
-  total_.saturated += band.saturated;
-  total_.flushed += band.flushed;
-  total_.zeros += band.zeros;
-  total_.result_zeros += band.result_zeros;
-  total_.input.nan += band.input.nan;
-  total_.input.inf += band.input.inf;
-  total_.result.nan += band.result.nan;
-  total_.result.inf += band.result.inf;
-  total_.nbytes += band.nbytes;
-  ScaleRange& range = total_.scales;
+  total.elements += band.elements;
+  total.max_abs = std::max(total.max_abs, band.max_abs);
+  total.max_relative = std::max(total.max_relative, band.max_relative);
+  total.amax = std::max(total.amax, band.amax);
+  total.count += band.count;
+  total.finite += band.finite;
+  total.saturated += band.saturated;
+  total.flushed += band.flushed;
+  total.zeros += band.zeros;
+  total.result_zeros += band.result_zeros;
+  total.input.nan += band.input.nan;
+  total.input.inf += band.input.inf;
+  total.result.nan += band.result.nan;
+  total.result.inf += band.result.inf;
+  total.nbytes += band.nbytes;
+  ScaleRange& range = total.scales;
   range.count += band.scales.count;
   range.nan += band.scales.nan;
   range.zero += band.scales.zero;
   if (band.scales.least > 0)
     range.least = range.least == 0 ? band.scales.least : std::min(range.least, band.scales.least);
   range.most = std::max(range.most, band.scales.most);
-  for (std::size_t i = 0; i < total_.values.size(); ++i) {
-    total_.values[i] += band.values[i];
-    total_.results[i] += band.results[i];
-    total_.scale_counts[i] += band.scale_counts[i];
+  for (std::size_t i = 0; i < total.values.size(); ++i) {
+    total.values[i] += band.values[i];
+    total.results[i] += band.results[i];
+    total.scale_counts[i] += band.scale_counts[i];
   }
-  if (total_.codes.size() < band.codes.size()) total_.codes.resize(band.codes.size());
-  for (std::size_t i = 0; i < band.codes.size(); ++i) total_.codes[i] += band.codes[i];
+  if (total.codes.size() < band.codes.size()) total.codes.resize(band.codes.size());
+  for (std::size_t i = 0; i < band.codes.size(); ++i) total.codes[i] += band.codes[i];
+}
+
+// Sums are added in the order of their bands.
+BandError TensorError::all() const {
+  if (!packed_.empty()) return unpacked_band(packed_);
+  BandError out = open_.empty() ? BandError{} : open_.front();
+  for (const Sums& sums : sums_) {
+    out.error2 += sums.error2;
+    out.value2 += sums.value2;
+    out.result2 += sums.result2;
+  }
+  return out;
+}
+
+std::string TensorError::kept() const { return packed_.empty() ? packed_band(all()) : packed_; }
+
+void TensorError::settle() {
+  packed_ = kept();
+  packed_.shrink_to_fit();
+  sums_ = std::vector<Sums>();  // the memory too, which {} would keep
+  open_ = std::vector<BandError>();
+}
+
+TensorError TensorError::restored(std::string_view kept) {
+  TensorError out;
+  out.packed_ = packed_band(unpacked_band(kept));  // whatever it was, it is one of ours now
+  return out;
 }
 
 ValueHistogram TensorError::result_values() const {
-  return histogram_of(total_.results, total_.result_zeros);
+  const BandError total = all();
+  return histogram_of(total.results, total.result_zeros);
 }
 
 ErrorMetrics TensorError::metrics() const {
+  const BandError total = all();
   ErrorMetrics out;
-  double result2 = 0;
-  for (const Sums& sums : sums_) {
-    out.sums.error2 += sums.error2;
-    out.sums.value2 += sums.value2;
-    result2 += sums.result2;
-  }
-  out.elements = total_.elements;
-  out.sums.count = total_.count;
-  out.sums.max_abs = total_.max_abs;
+  out.sums.error2 = total.error2;
+  out.sums.value2 = total.value2;
+  out.elements = total.elements;
+  out.sums.count = total.count;
+  out.sums.max_abs = total.max_abs;
   out.mse = out.sums.mse();
   out.relative_l2 = out.sums.relative_l2();
   out.sqnr = out.sums.sqnr();
   out.effective_bits = (out.sqnr - 1.76) / 6.02;  // as measure_error has it
-  out.cosine = cosine_of(out.sums.error2, out.sums.value2, result2);
-  out.max_abs = total_.max_abs;
-  out.max_relative = total_.max_relative;
-  out.amax = total_.amax;
-  out.saturated = total_.saturated;
-  out.flushed = total_.flushed;
-  if (total_.finite > 0) {
-    out.saturated_share = static_cast<double>(out.saturated) / static_cast<double>(total_.finite);
-    out.flushed_share = static_cast<double>(out.flushed) / static_cast<double>(total_.finite);
+  out.cosine = cosine_of(out.sums.error2, out.sums.value2, total.result2);
+  out.max_abs = total.max_abs;
+  out.max_relative = total.max_relative;
+  out.amax = total.amax;
+  out.saturated = total.saturated;
+  out.flushed = total.flushed;
+  if (total.finite > 0) {
+    out.saturated_share = static_cast<double>(out.saturated) / static_cast<double>(total.finite);
+    out.flushed_share = static_cast<double>(out.flushed) / static_cast<double>(total.finite);
   }
-  out.input = total_.input;
-  out.result = total_.result;
-  out.scales = total_.scales;
+  out.input = total.input;
+  out.result = total.result;
+  out.scales = total.scales;
   if (out.elements > 0)
     out.bits_per_value =
-        8.0 * static_cast<double>(total_.nbytes) / static_cast<double>(out.elements);
-  if (!total_.codes.empty()) {
-    out.values = histogram_of(total_.values, total_.zeros);
-    out.codes = total_.codes;
+        8.0 * static_cast<double>(total.nbytes) / static_cast<double>(out.elements);
+  if (!total.codes.empty()) {
+    out.values = histogram_of(total.values, total.zeros);
+    out.codes = total.codes;
   }
   return out;
 }

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "octavo/base/error.h"
+#include "octavo/safetensors/data_sum.h"
 #include "octavo/safetensors/placement_internal.h"
 
 namespace octavo::safetensors {
@@ -19,7 +20,8 @@ FileWriter::FileWriter(const std::string& path, std::vector<TensorPlan> tensors,
                        const WriteOptions& options)
     : sources_(options.sources),
       header_(place_tensors(std::move(tensors), options.metadata, path)),
-      file_(std::string(kOp), path) {
+      file_(std::string(kOp), path),
+      sums_(options.sum) {
   check_is_no_source();
   file_.reserve(static_cast<std::int64_t>(header_.data_begin + header_.data_bytes));
   if (options.write_behind > 0 && header_.data_bytes >= kWorthAThread)
@@ -63,12 +65,13 @@ void FileWriter::write(const TensorEntry& tensor, std::uint64_t offset,
   }
   const std::uint64_t begin = tensor.begin + offset;
   file_.write_at(header_.data_begin + begin, bytes);
-  note_written(begin, begin + bytes.size());
+  note_written(begin, begin + bytes.size(), sums_ ? piece_sum(begin, bytes) : 0);
 }
 
 // Keeps the written stretches merged, so that writing in order needs one of them.
-void FileWriter::note_written(std::uint64_t begin, std::uint64_t end) {
+void FileWriter::note_written(std::uint64_t begin, std::uint64_t end, std::uint64_t sum) {
   const std::lock_guard lock(mutex_);
+  sum_ += sum;
   auto next = written_.upper_bound(begin);
   if (next != written_.begin() && std::prev(next)->second >= begin) {
     --next;

@@ -26,6 +26,7 @@ struct WriteOptions {
   std::vector<FileId> sources{};  // FileReader::id() of files that must not be replaced
   // Memory for a thread that takes the bytes to the disk; 0: they are written by who has them.
   std::uint64_t write_behind = 0;
+  bool sum = false;  // keep written_sum()
 };
 
 class OCTAVO_API FileWriter {
@@ -45,9 +46,11 @@ class OCTAVO_API FileWriter {
   void write(const TensorEntry& tensor, std::uint64_t offset, std::span<const std::byte> bytes);
   // Throws Error(invalid_argument) when a byte was never written: a hole would read as zeros.
   void finish();
+  // data_sum() of the file (data_sum.h) without reading it, where every byte was written once.
+  [[nodiscard]] std::uint64_t written_sum() const { return sum_; }
 
  private:
-  void note_written(std::uint64_t begin, std::uint64_t end);
+  void note_written(std::uint64_t begin, std::uint64_t end, std::uint64_t sum);
   void check_is_no_source() const;
 
   std::vector<FileId> sources_;
@@ -56,7 +59,8 @@ class OCTAVO_API FileWriter {
   std::mutex mutex_;
   std::map<std::uint64_t, std::uint64_t>
       written_;  // begin -> end in the data; apart and not touching
-  bool finished_ = false;
+  bool sums_, finished_ = false;
+  std::uint64_t sum_ = 0;
 };
 
 }  // namespace octavo::safetensors

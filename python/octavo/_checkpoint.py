@@ -31,7 +31,8 @@ class CheckpointReport:
 
     tensors: a dict for each, with name, shape, preset, bytes and, where measured, "metrics";
     docs/numerics/metrics.md defines them. bytes_before, bytes_after, bits_per_weight, seconds,
-    worst (names, the lowest SQNR first), notes and provenance are of the whole.
+    worst (names, the lowest SQNR first), notes and provenance are of the whole. was_complete: with
+    resume=True, an earlier call had done it all; nothing was done, and nothing is measured.
     """
 
     def __init__(self, handle: Any):
@@ -102,7 +103,8 @@ def quantize_checkpoint(
     recipe: a preset; target: whose spelling. include, exclude: regular expressions on names;
     recipe_for: regular expression to preset or "none". progress is called with bytes done, bytes in
     all, seconds and a tensor's name; an exception in it, or Ctrl-C, stops the work, and the same
-    call with resume=True goes on.
+    call with resume=True goes on. Where there is nothing left to do it returns a report that says so
+    (was_complete) and has no metrics; compare_checkpoints measures.
     """
     if scale_rounding not in ("bf16", "none"):
         raise ValueError(

@@ -86,6 +86,7 @@ nb::dict convert_dict(const ConvertResult& result) {
   out["bytes_before"] = result.bytes_before;
   out["bytes_after"] = result.bytes_after;
   out["seconds"] = result.seconds;
+  out["was_complete"] = result.was_complete;
   out["notes"] = result.notes;
   return out;
 }

@@ -30,7 +30,7 @@ def test_quantize_and_look(model, tmp_path):
     assert len(measured) == 14
     assert json.loads(report.json())["worst"] == report.worst
     assert report.html().startswith("<!DOCTYPE html>")
-    assert "14 of 19 tensors quantized" in repr(report)
+    assert "14 of 21 tensors quantized" in repr(report)
     done, total, seconds, name = seen[-1]
     assert done == total and seconds > 0 and isinstance(name, str)
     with pytest.raises(AttributeError):
@@ -85,6 +85,25 @@ def test_an_exception_of_the_callback_stops(model, tmp_path):
     assert not (tmp_path / "out" / "config.json").exists()
     ov.quantize_checkpoint(model, tmp_path / "out", recipe="mxfp8", resume=True)
     assert (tmp_path / "out" / "config.json").exists()
+
+
+def test_complete_work_is_left_as_it_is(model, tmp_path):
+    """As the command line has it: nothing to do is no error, other options are one."""
+    made = ov.quantize_checkpoint(model, tmp_path / "out", recipe="mxfp8")
+    assert not made.was_complete
+    before = {path.name: path.read_bytes() for path in (tmp_path / "out").iterdir()}
+    again = ov.quantize_checkpoint(model, tmp_path / "out", recipe="mxfp8", resume=True)
+    assert again.was_complete and again.bytes_after == made.bytes_after
+    assert [t["name"] for t in again.tensors] == [t["name"] for t in made.tensors]
+    assert not any("metrics" in tensor for tensor in again.tensors)
+    assert again.html().startswith("<!DOCTYPE html>")
+    assert {path.name: path.read_bytes() for path in (tmp_path / "out").iterdir()} == before
+    with pytest.raises(OSError, match="other options"):
+        ov.quantize_checkpoint(model, tmp_path / "out", recipe="nvfp4", resume=True)
+    for _ in range(2):
+        done = ov.convert_checkpoint(tmp_path / "out", tmp_path / "ds", "deepseek", resume=True)
+        plain = ov.dequantize_checkpoint(tmp_path / "out", tmp_path / "plain", resume=True)
+    assert done["was_complete"] and plain["was_complete"]
 
 
 def test_ctrl_c_stops(model, tmp_path):

@@ -30,7 +30,7 @@ def model(octavo):
 def test_quantize_says_what_it_did(octavo, model):
     result = octavo.good("quantize", "model", "-o", "out", "--recipe", "mxfp8")
     assert "model to mxfp8 for compressed-tensors" in result.out
-    assert f"{LINEARS} of 19 quantized, 8.25 bits per weight" in result.out
+    assert f"{LINEARS} of 21 quantized, 8.25 bits per weight" in result.out
     assert "worst tensors" in result.out and result.err == "wrote out\n"
     config = json.loads((octavo.folder / "out" / "config.json").read_text())
     assert config["quantization_config"]["quant_method"] == "compressed-tensors"
@@ -39,7 +39,7 @@ def test_quantize_says_what_it_did(octavo, model):
 
 def test_json_has_every_tensor(octavo, model):
     report = octavo.good("quantize", "model", "-o", "out", "--recipe", "nvfp4", "--json").json
-    assert len(report["tensors"]) == 19
+    assert len(report["tensors"]) == 21
     measured = [tensor for tensor in report["tensors"] if "metrics" in tensor]
     assert len(measured) == LINEARS
     # Normal values in NVFP4 have 20.5 dB, and no tensor here is anything else.
@@ -66,7 +66,7 @@ def test_convert_is_lossless(octavo, model):
     first, again = (octavo.folder / name / "model.safetensors" for name in ("ct", "back"))
     assert first.read_bytes() == again.read_bytes()
     compared = octavo.good("compare", "ct", "other").out
-    assert "equal     19 of 19 tensors" in compared
+    assert "equal     21 of 21 tensors" in compared
 
 
 def test_dry_run_writes_nothing(octavo, model):
@@ -190,8 +190,12 @@ def test_finished_work_is_not_resumed(octavo, model):
     assert "out is complete" in again.err and again.out == ""
     assert tree(octavo.folder / "out") == before
     same = ["quantize", "model", "-o", "out", "--recipe", "fp8-channel", "--resume"]
-    for about_a_run in (["--fail-if", "cosine<1"], ["--report", "r.html"], ["--json"]):
+    for about_a_run in (["--fail-if", "cosine<1"], ["--report", "r.html"]):
         octavo(*same, *about_a_run).refused(2, "octavo compare")
+    told = octavo.good(*same, "--json").json
+    assert told["was_complete"] and len(told["tensors"]) == 21
+    assert not any("metrics" in tensor for tensor in told["tensors"])
+    octavo(*same, "--exclude", "down_proj").refused(1, "other options")
     octavo("quantize", "model", "-o", "out", "--recipe", "mxfp8", "--resume").refused(1, "out")
     octavo.good("dequantize", "out", "-o", "plain")
     assert "complete" in octavo.good("dequantize", "out", "-o", "plain", "--resume").err
@@ -284,7 +288,9 @@ def test_values_that_are_not_finite(octavo):
         tensors["model.layers.1.mlp.up_proj.weight"][3, 5] = 0x7FC0
 
     with_change(octavo, "model", poison)
-    octavo("quantize", "model", "-o", "out").refused(1, "model.layers.1.mlp.up_proj.weight")
+    octavo("quantize", "model", "-o", "out").refused(
+        1, "model.layers.1.mlp.up_proj.weight", "--exclude", "--nonfinite clamp"
+    )
     assert octavo.files() == {"model"}
     result = octavo.good("quantize", "model", "-o", "out", "--nonfinite", "clamp")
     assert "1 NaN" in result.out

@@ -44,7 +44,8 @@ def llama_weights(layers: int = 2, width: int = 256, seed: int = 0) -> dict[str,
         for name in ("gate_proj", "up_proj"):
             tensors[f"{at}mlp.{name}.weight"] = matrix(2 * width, width)
         tensors[f"{at}mlp.down_proj.weight"] = matrix(width, 2 * width)
-        tensors[f"{at}input_layernorm.weight"] = bf16(np.ones(width, np.float32))
+        for name in ("input_layernorm", "post_attention_layernorm"):
+            tensors[f"{at}{name}.weight"] = bf16(np.ones(width, np.float32))
     tensors["model.norm.weight"] = bf16(np.ones(width, np.float32))
     tensors["lm_head.weight"] = matrix(64, width)
     return tensors
@@ -54,7 +55,8 @@ def llama(folder: Path, tensors: dict[str, np.ndarray] | None = None, shards: in
     """A folder with config.json, and an index where there are several shards."""
     folder.mkdir()
     tensors = llama_weights() if tensors is None else tensors
-    config = {"architectures": ["LlamaForCausalLM"], "model_type": "llama", "hidden_size": 256}
+    width = tensors["model.embed_tokens.weight"].shape[1]
+    config = {"architectures": ["LlamaForCausalLM"], "model_type": "llama", "hidden_size": width}
     (folder / "config.json").write_text(json.dumps(config, indent=2))
     (folder / "tokenizer.json").write_text("{}")
     if shards == 1:

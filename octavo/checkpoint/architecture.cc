@@ -1,0 +1,246 @@
+// Families of models, as transformers and vLLM build them from config.json.
+#include <algorithm>
+#include <array>
+#include <map>
+
+#include "octavo/base/error.h"
+#include "octavo/checkpoint/architecture_internal.h"
+
+namespace octavo {
+namespace {
+
+constexpr std::int64_t kMostLayers = 10'000, kMostExperts = 100'000;
+
+// What sets families apart.
+struct Family {
+  std::string_view model_type;
+  bool qkv_bias = false;  // always
+  bool qk_norm = false;   // over each head
+  bool latent = false;    // DeepSeek's attention
+  bool moe = false;
+  bool mixtral = false;       // its own names for experts
+  std::int64_t head_dim = 0;  // where config.json has none; 0: hidden_size / heads
+};
+constexpr std::array<Family, 9> kFamilies{{
+    {.model_type = "llama"},
+    {.model_type = "mistral"},
+    {.model_type = "qwen2", .qkv_bias = true},
+    {.model_type = "qwen3", .qk_norm = true, .head_dim = 128},
+    {.model_type = "qwen2_moe", .qkv_bias = true, .moe = true},
+    {.model_type = "qwen3_moe", .qk_norm = true, .moe = true},
+    {.model_type = "mixtral", .moe = true, .mixtral = true},
+    {.model_type = "deepseek_v2", .latent = true, .moe = true},
+    {.model_type = "deepseek_v3", .latent = true, .moe = true},
+}};
+
+class Building {
+ public:
+  Building(const Family& family, const Json& config, std::string prefix, std::int64_t layers,
+           const std::set<std::string>& names)
+      : family_(family), config_(config), prefix_(std::move(prefix)), names_(names) {
+    hidden_ = number("hidden_size");
+    heads_ = number("num_attention_heads");
+    for (std::int64_t layer = 0; layer < layers; ++layer) {
+      layer_ = layer;
+      at_ = text(prefix_, "layers.", layer, ".");
+      add("input_layernorm.weight", {hidden_});
+      add("post_attention_layernorm.weight", {hidden_});
+      family_.latent ? add_latent_attention() : add_attention();
+      is_sparse(layer) ? add_experts() : add_mlp("mlp.", number("intermediate_size"));
+    }
+    layer_ = -1;
+    at_ = prefix_;
+    add("embed_tokens.weight", {number("vocab_size"), hidden_});
+    add("norm.weight", {hidden_});
+  }
+
+  // The head stands beside the model; one that is tied has no tensor.
+  void add_head() {
+    at_.clear();
+    add("lm_head.weight", {number("vocab_size"), hidden_});
+  }
+  [[nodiscard]] std::vector<ExpectedTensor> take() { return std::move(tensors_); }
+
+ private:
+  // 0 where it is not there, or no size.
+  [[nodiscard]] std::int64_t number(std::string_view key) const {
+    const std::int64_t value = config_[key].integer_or(0);
+    return value > 0 && value < (std::int64_t{1} << 31) ? value : 0;
+  }
+  [[nodiscard]] bool flag(std::string_view key) const { return config_[key].boolean_or(false); }
+  void add(std::string_view name, std::vector<std::int64_t> shape, std::string_view instead = "") {
+    tensors_.push_back({text(at_, name), std::move(shape),
+                        instead.empty() ? std::string() : text(at_, instead), layer_});
+  }
+  // A Linear [out, in].
+  void add_linear(const std::string& module, std::int64_t out, std::int64_t in, bool bias,
+                  const std::string& instead = "") {
+    add(module + ".weight", {out, in}, instead.empty() ? "" : instead + ".weight");
+    if (bias) add(module + ".bias", {out}, instead.empty() ? "" : instead + ".bias");
+  }
+
+  void add_attention() {
+    const std::int64_t kv = number("num_key_value_heads");
+    std::int64_t head = number("head_dim");
+    if (head == 0) head = family_.head_dim;
+    // Of Qwen3's experts nobody says what it is otherwise.
+    const bool derived = !family_.qk_norm && heads_ > 0 && hidden_ % heads_ == 0;
+    if (head == 0 && derived) head = hidden_ / heads_;
+    const bool all = flag("attention_bias"), qkv = all || family_.qkv_bias;
+    const bool biased = qkv && !(config_.has("qkv_bias") && !flag("qkv_bias"));
+    constexpr const char* kFused = "self_attn.qkv_proj";
+    add_linear("self_attn.q_proj", heads_ * head, hidden_, biased, kFused);
+    add_linear("self_attn.k_proj", kv * head, hidden_, biased, kFused);
+    add_linear("self_attn.v_proj", kv * head, hidden_, biased, kFused);
+    add_linear("self_attn.o_proj", hidden_, heads_ * head, all && !family_.qkv_bias);
+    if (!family_.qk_norm) return;
+    add("self_attn.q_norm.weight", {head});
+    add("self_attn.k_norm.weight", {head});
+  }
+
+  void add_latent_attention() {
+    const std::int64_t nope = number("qk_nope_head_dim"), rope = number("qk_rope_head_dim"),
+                       value = number("v_head_dim"), kv = number("kv_lora_rank"),
+                       q = number("q_lora_rank");
+    const auto sum = [](std::int64_t a, std::int64_t b) { return a > 0 && b > 0 ? a + b : 0; };
+    const bool bias = flag("attention_bias");
+    if (config_.has("q_lora_rank") && q == 0) {
+      add_linear("self_attn.q_proj", heads_ * sum(nope, rope), hidden_, false);
+    } else {
+      add_linear("self_attn.q_a_proj", q, hidden_, bias);
+      add("self_attn.q_a_layernorm.weight", {q});
+      add_linear("self_attn.q_b_proj", heads_ * sum(nope, rope), q, false);
+    }
+    add_linear("self_attn.kv_a_proj_with_mqa", sum(kv, rope), hidden_, bias);
+    add("self_attn.kv_a_layernorm.weight", {kv});
+    add_linear("self_attn.kv_b_proj", heads_ * sum(nope, value), kv, false);
+    add_linear("self_attn.o_proj", hidden_, heads_ * value, bias);
+  }
+
+  void add_mlp(const std::string& at, std::int64_t mid) {
+    const bool bias = flag("mlp_bias");
+    const std::string fused = at + "gate_up_proj";
+    add_linear(at + "gate_proj", mid, hidden_, bias, fused);
+    add_linear(at + "up_proj", mid, hidden_, bias, fused);
+    add_linear(at + "down_proj", hidden_, mid, bias);
+  }
+
+  [[nodiscard]] std::int64_t experts() const {
+    std::int64_t most = 0;
+    for (const std::string_view key : {"n_routed_experts", "num_experts", "num_local_experts"})
+      most = std::max(most, number(key));
+    return std::min(most, kMostExperts);
+  }
+
+  // Which layers have experts: three ways to say it.
+  [[nodiscard]] bool is_sparse(std::int64_t layer) const {
+    if (!family_.moe || experts() == 0) return false;
+    if (family_.latent) {
+      const std::int64_t every = std::max<std::int64_t>(1, number("moe_layer_freq"));
+      return layer >= config_["first_k_dense_replace"].integer_or(0) && layer % every == 0;
+    }
+    for (const Json& dense : config_["mlp_only_layers"].elements())
+      if (dense.integer_or(-1) == layer) return false;
+    const std::int64_t every = std::max<std::int64_t>(1, number("decoder_sparse_step"));
+    return (layer + 1) % every == 0;
+  }
+
+  void add_experts() {
+    const std::int64_t count = experts();
+    const bool renamed = family_.mixtral && names_.contains(text(at_, "mlp.gate.weight"));
+    const std::string at = family_.mixtral && !renamed ? "block_sparse_moe." : "mlp.";
+    const std::int64_t mid =
+        number(family_.mixtral ? "intermediate_size" : "moe_intermediate_size");
+    add(at + "gate.weight", {count, hidden_});
+    if (family_.model_type == "deepseek_v3" || config_["topk_method"].string_or("") == "noaux_tc")
+      add(at + "gate.e_score_correction_bias", {count});
+    const std::string up = at + "experts.gate_up_proj", down = at + "experts.down_proj";
+    for (std::int64_t i = 0; i < count; ++i) {
+      const std::string expert = text(at, "experts.", i, ".");
+      add(expert + (family_.mixtral ? "w1.weight" : "gate_proj.weight"), {mid, hidden_}, up);
+      add(expert + (family_.mixtral ? "w3.weight" : "up_proj.weight"), {mid, hidden_}, up);
+      add(expert + (family_.mixtral ? "w2.weight" : "down_proj.weight"), {hidden_, mid}, down);
+    }
+    if (family_.latent && number("n_shared_experts") > 0)
+      add_mlp(at + "shared_experts.", number("n_shared_experts") * mid);
+    if (family_.model_type == "qwen2_moe") {
+      add_mlp(at + "shared_expert.", number("shared_expert_intermediate_size"));
+      add(at + "shared_expert_gate.weight", {1, hidden_});
+    }
+  }
+
+  const Family& family_;
+  const Json& config_;
+  std::string prefix_, at_;
+  const std::set<std::string>& names_;
+  std::int64_t hidden_ = 0, heads_ = 0, layer_ = -1;
+  std::vector<ExpectedTensor> tensors_;
+};
+
+// The number behind "layers." at `at`, or -1.
+std::int64_t layer_number(std::string_view name, std::size_t at) {
+  std::int64_t number = 0;
+  std::size_t digits = 0;
+  for (; at < name.size() && name[at] >= '0' && name[at] <= '9' && digits < 9; ++at, ++digits)
+    number = number * 10 + (name[at] - '0');
+  return digits > 0 && at < name.size() && name[at] == '.' ? number : -1;
+}
+
+constexpr std::string_view kLayers = "layers.";
+
+}  // namespace
+
+// The language model is what has attention in its layers, is no tower or encoder, and has more
+// layers than what is beside it.
+std::optional<std::string> model_prefix(const std::set<std::string>& names) {
+  std::map<std::string_view, std::set<std::int64_t>> found;
+  for (const std::string& name : names) {
+    const std::size_t at = name.find(kLayers);
+    if (at == std::string::npos || (at > 0 && name[at - 1] != '.')) continue;
+    const std::int64_t layer = layer_number(name, at + kLayers.size());
+    const std::string_view prefix = std::string_view(name).substr(0, at);
+    const auto has = [&](std::string_view word) {
+      return prefix.find(word) != std::string_view::npos;
+    };
+    if (layer < 0 || has("vis") || has("audio") || has("encoder")) continue;
+    if (name.find(".self_attn.", at) != std::string::npos) found[prefix].insert(layer);
+  }
+  const auto most = std::max_element(found.begin(), found.end(), [](const auto& a, const auto& b) {
+    return a.second.size() < b.second.size();
+  });
+  return most == found.end() ? std::nullopt : std::optional(std::string(most->first));
+}
+
+std::optional<Architecture> expected_tensors(const Json& config,
+                                             const std::set<std::string>& names) {
+  const Json& inner = config["text_config"];
+  const Json& words = inner["num_hidden_layers"].is_number() ? inner : config;
+  const std::string_view type = words["model_type"].string_or("");
+  const auto family = std::find_if(kFamilies.begin(), kFamilies.end(),
+                                   [&](const Family& one) { return one.model_type == type; });
+  if (family == kFamilies.end()) return std::nullopt;
+  // Drafts for speculation go by the type of their model, and have a part of it.
+  const auto& architectures = config["architectures"].elements();
+  const std::string_view code =
+      architectures.empty() ? std::string_view() : architectures.front().string_or("");
+  for (const std::string_view draft : {"Eagle", "Medusa", "MTP", "Draft"})
+    if (code.find(draft) != std::string_view::npos) return std::nullopt;
+  const std::optional<std::string> prefix = model_prefix(names);
+  if (!prefix) return std::nullopt;
+  std::int64_t layers = words["num_hidden_layers"].integer_or(0);
+  if (layers <= 0)
+    for (const std::string& name : names)
+      if (name.starts_with(*prefix + std::string(kLayers)))
+        layers = std::max(layers, layer_number(name, prefix->size() + kLayers.size()) + 1);
+  Building building(*family, words, *prefix, std::min(layers, kMostLayers), names);
+  // A head where the model is one that generates. What is tied has none.
+  const bool generates = code.ends_with("ForCausalLM") && *prefix == "model.";
+  if (generates && !config["tie_word_embeddings"].boolean_or(false)) building.add_head();
+  Architecture out{std::string(type), building.take()};
+  for (const std::string_view key : {"hidden_size", "intermediate_size", "num_hidden_layers",
+                                     "num_attention_heads", "num_key_value_heads", "vocab_size"})
+    if (!words[key].is_null() && words[key].integer_or(0) < 1) out.no_sizes.emplace_back(key);
+  return out;
+}
+
+}  // namespace octavo

@@ -1,0 +1,43 @@
+// What config.json says octavo did, under "octavo": how a checkpoint was quantized, from what, and
+// what was done with it since. Nothing in it says when, so that the same work gives the same bytes.
+//   {"version": ..., "recipe": ..., ..., "source_hash": ...,     of quantizing
+//    "stacks": [...],                                            experts that were taken apart
+//    "steps": [{"version": ..., "work": "convert to modelopt", "source_hash": ...}]}
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "octavo/base/json.h"
+#include "octavo/pipeline/plan.h"
+
+namespace octavo {
+
+using Provenance = std::vector<std::pair<std::string, std::string>>;
+
+// Of quantizing: `said`, and the stacks that the plan takes apart. A source that octavo made keeps
+// its own words under "from".
+[[nodiscard]] Json quantize_words(const CheckpointReader& source, const QuantizePlan& plan,
+                                  const Provenance& said);
+
+// Of converting or dequantizing: the source's words, and one step more.
+[[nodiscard]] Json step_words(const CheckpointReader& source, const QuantizePlan& plan,
+                              const std::string& work, const std::string& source_hash);
+
+// The words of a folder that an earlier call finished; null where there is none, or unfinished
+// work.
+[[nodiscard]] Json finished_words(const std::string& folder);
+// The work of its last step; empty where it has none.
+[[nodiscard]] std::string_view last_work(const Json& words);
+[[noreturn]] void fail_finished_otherwise(std::string_view op, const std::string& folder);
+// "'out' was complete ...", for a result's notes.
+[[nodiscard]] std::string finished_note(const std::string& folder);
+
+// Turns actions of a plan that dequantizes into stacks again, where the source's words say that
+// their weights came from one and all of them are there. What does not fit is left apart, with a
+// note: the words come from a file.
+void restack(const CheckpointReader& source, QuantizePlan& plan, std::vector<std::string>& notes);
+
+}  // namespace octavo

@@ -1,0 +1,146 @@
+// What a later call trusts of an earlier one's folder, and what it says of one that is complete.
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+
+#include <fstream>
+
+#include "octavo/pipeline/convert_checkpoint.h"
+#include "octavo/pipeline/pipeline_testing_internal.h"
+
+namespace octavo {
+namespace {
+
+class ResumeTest : public PipelineTest {
+ protected:
+  void SetUp() override {
+    PipelineTest::SetUp();
+    write_model();
+    options.threads = 1;
+  }
+  // Stopped when its first file is finished.
+  void stop_after_a_file() const {
+    QuantizeCheckpointOptions stopped = options;
+    stopped.every_band = true;
+    stopped.on_progress = [&](const Progress&) { return !std::filesystem::exists(first_shard()); };
+    EXPECT_THROW((void)run("out", stopped), Error);
+    ASSERT_TRUE(std::filesystem::exists(first_shard()));
+    ASSERT_FALSE(std::filesystem::exists(path("out/config.json")));
+  }
+  [[nodiscard]] std::string first_shard() const {
+    return path("out/model-00001-of-00002.safetensors");
+  }
+  [[nodiscard]] QuantizeCheckpointOptions resuming() const {
+    QuantizeCheckpointOptions out = options;
+    out.resume = true;
+    return out;
+  }
+  // Which bytes of the source a resumed call had to read.
+  [[nodiscard]] std::uint64_t work_of_resuming() const {
+    std::uint64_t bytes = 0;
+    QuantizeCheckpointOptions watched = resuming();
+    watched.on_progress = [&](const Progress& at) {
+      bytes = at.bytes_total;
+      return true;
+    };
+    (void)run("out", watched);
+    return bytes;
+  }
+
+  QuantizeCheckpointOptions options = recipe("mxfp8");
+};
+
+TEST_F(ResumeTest, a_finished_file_is_kept_where_its_bytes_are_what_was_written) {
+  (void)run("whole", options);
+  stop_after_a_file();
+  const std::uint64_t rest = work_of_resuming();
+  EXPECT_LT(rest, CheckpointReader(path("model")).nbytes() * 2 / 3);
+  EXPECT_EQ(contents_of(path("out")), contents_of(path("whole")));
+}
+
+// Damage that leaves size, time and header as they were: a disk that forgot a page.
+TEST_F(ResumeTest, a_finished_file_with_other_bytes_is_written_again) {
+  (void)run("whole", options);
+  stop_after_a_file();
+  struct stat before {};
+  ASSERT_EQ(stat(first_shard().c_str(), &before), 0);
+  {
+    std::fstream file(first_shard(), std::ios::in | std::ios::out | std::ios::binary);
+    file.seekp(-1000, std::ios::end);
+    file.put('\x5A').put('\xA5');
+  }
+  const timespec times[2] = {before.st_atim, before.st_mtim};
+  ASSERT_EQ(utimensat(AT_FDCWD, first_shard().c_str(), times, 0), 0);
+  (void)run("out", resuming());
+  EXPECT_EQ(contents_of(path("out")), contents_of(path("whole")));
+}
+
+TEST_F(ResumeTest, links_in_the_folder_are_refused) {
+  for (const char* const name :
+       {"config.json", "model-00002-of-00002.safetensors", "tokenizer.json", "other", "sub/link"}) {
+    std::filesystem::remove_all(path("out"));
+    stop_after_a_file();
+    save("precious", "mine");
+    std::filesystem::create_directories(path("out/sub"));
+    std::filesystem::create_symlink(path("precious"), path(text("out/", name)));
+    const std::string message = refusal("out", ErrorCode::io, resuming());
+    EXPECT_TRUE(has(message, "link") && has(message, name)) << message;
+    EXPECT_EQ(content_of(path("precious")), "mine");
+  }
+}
+
+TEST_F(ResumeTest, a_complete_folder_is_left_as_it_is) {
+  const CheckpointReport made = run("out", options);
+  EXPECT_FALSE(made.was_complete);
+  const auto before = contents_of(path("out"));
+  const CheckpointReport again = run("out", resuming());
+  EXPECT_TRUE(again.was_complete);
+  EXPECT_EQ(contents_of(path("out")), before);
+  EXPECT_EQ(again.bytes_after, made.bytes_after);
+  EXPECT_EQ(again.bits_per_weight, made.bits_per_weight);
+  EXPECT_EQ(again.provenance, made.provenance);
+  ASSERT_EQ(again.tensors.size(), made.tensors.size());
+  for (std::size_t i = 0; i < made.tensors.size(); ++i) {
+    EXPECT_EQ(again.tensors[i].name, made.tensors[i].name);
+    EXPECT_EQ(again.tensors[i].bytes_after, made.tensors[i].bytes_after);
+    EXPECT_FALSE(again.tensors[i].measured);
+  }
+  EXPECT_TRUE(has(again.notes.back(), "was complete"));
+  QuantizeCheckpointOptions other = resuming();
+  other.plan.exclude = {"down_proj"};
+  EXPECT_TRUE(has(refusal("out", ErrorCode::io, other), "other options"));
+  std::filesystem::remove(path("out/model-00002-of-00002.safetensors"));
+  EXPECT_TRUE(has(refusal("out", ErrorCode::io, resuming()), "model-00002"));
+}
+
+TEST_F(ResumeTest, so_it_is_with_conversions_and_what_was_said_before_stays) {
+  (void)run("out", recipe("nvfp4"));
+  const auto convert = [&](bool resume, Dialect to = Dialect::modelopt) {
+    return convert_checkpoint(path("out"), path("mo"), to, {.resume = resume});
+  };
+  EXPECT_FALSE(convert(false).was_complete);
+  const auto before = contents_of(path("mo"));
+  EXPECT_TRUE(convert(true).was_complete);
+  EXPECT_THROW((void)convert(true, Dialect::octavo), Error);
+  EXPECT_EQ(contents_of(path("mo")), before);
+  (void)dequantize_checkpoint(path("mo"), path("plain"), DType::bf16);
+  EXPECT_TRUE(
+      dequantize_checkpoint(path("mo"), path("plain"), DType::bf16, {.resume = true}).was_complete);
+  const CheckpointReader first(path("out")), plain(path("plain"));
+  const Json& said = first.config()["octavo"];
+  const Json& says = plain.config()["octavo"];
+  for (const char* const key : {"version", "recipe", "rule", "policy", "source_hash"}) {
+    EXPECT_FALSE(said[key].is_null()) << key;
+    EXPECT_EQ(says[key], said[key]) << key;
+  }
+  ASSERT_EQ(says["steps"].elements().size(), 2U);
+  EXPECT_EQ(says["steps"].elements()[0]["work"].string_or(""), "convert to modelopt");
+  EXPECT_EQ(says["steps"].elements()[1]["work"].string_or(""), "dequantize to bfloat16");
+  EXPECT_NE(says["steps"].elements()[1]["source_hash"], said["source_hash"]);
+  // And when it is quantized again.
+  (void)quantize_checkpoint(path("plain"), path("again"), recipe("mxfp8"));
+  EXPECT_EQ(CheckpointReader(path("again")).config()["octavo"]["from"], says);
+}
+
+}  // namespace
+}  // namespace octavo

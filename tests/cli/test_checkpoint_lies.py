@@ -1,0 +1,133 @@
+"""Checkpoints that are not what they say: indexes, configs and tensors that lie or are missing."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parent))
+import tiny_model  # noqa: E402
+
+
+@pytest.fixture
+def model(octavo):
+    return tiny_model.llama(octavo.folder / "model")
+
+
+def without(octavo, *ends, layers=(0, 1)):
+    """A model whose layers lack what ends so, quantized."""
+    tensors = tiny_model.llama_weights()
+    for layer in layers:
+        for end in ends:
+            del tensors[f"model.layers.{layer}.{end}"]
+    tiny_model.llama(octavo.folder / "model", tensors)
+    octavo.good("quantize", "model", "-o", "out", "--recipe", "fp8-channel")
+    return octavo("verify", "out")
+
+
+@pytest.mark.parametrize("layers", [(0, 1), (0,), (1,)])
+@pytest.mark.parametrize("end", ["mlp.up_proj.weight", "post_attention_layernorm.weight"])
+def test_tensors_that_layers_lack(octavo, end, layers):
+    result = without(octavo, end, layers=layers)
+    assert result.code == 1 and "loads in" not in result.out
+    for layer in layers:
+        assert f"architecture: model.layers.{layer}.{end}: it is missing" in result.out
+
+
+def changed(octavo, change):
+    config = octavo.folder / "out" / "config.json"
+    words = json.loads(config.read_text())
+    change(words)
+    config.write_text(json.dumps(words))
+    return octavo("verify", "out")
+
+
+@pytest.mark.parametrize(
+    ("change", "rule"),
+    [
+        (lambda c: c.pop("model_type"), "config"),
+        (lambda c: c.pop("architectures"), "config"),
+        (lambda c: c.update(hidden_size=512), "shapes"),
+        (lambda c: c["quantization_config"].update(format="int-quantized"), "said-words"),
+        (lambda c: group(c)["weights"].update(dynamic=True), "said-words"),
+        (lambda c: group(c)["weights"].update(num_bits=4), "said-scheme"),
+        (lambda c: group(c)["input_activations"].update(num_bits=4), "said-words"),
+    ],
+)
+def test_configs_that_lie(octavo, model, change, rule):
+    octavo.good("quantize", "model", "-o", "out", "--recipe", "fp8-channel")
+    octavo.good("verify", "out")
+    result = changed(octavo, change)
+    assert result.code == 1 and f"{rule}: " in result.out, result.out
+
+
+def group(config):
+    return config["quantization_config"]["config_groups"]["group_0"]
+
+
+def test_fmt_that_lies(octavo, model):
+    octavo.good("quantize", "model", "-o", "out", "--recipe", "fp8-block", "--target", "deepseek")
+    result = changed(octavo, lambda c: c["quantization_config"].update(fmt="e5m2"))
+    assert result.code == 1 and "fmt 'e5m2'" in result.out
+
+
+def test_nan_in_a_norm(octavo):
+    weights = tiny_model.llama_weights()
+    norm = "model.layers.1.input_layernorm.weight"
+    weights[norm] = weights[norm].copy()
+    weights[norm][7] = 0x7FC0
+    tiny_model.llama(octavo.folder / "model", weights)
+    octavo.good("quantize", "model", "-o", "out", "--recipe", "fp8-channel")
+    for more in ([], ["--no-codes"]):
+        result = octavo("verify", "out", *more)
+        assert result.code == 1 and f"values: {norm}: 1 of its values are NaN" in result.out
+
+
+def test_indexes_that_leave_shards_out(octavo):
+    folder = tiny_model.llama(octavo.folder / "model", shards=3)
+    index = folder / "model.safetensors.index.json"
+    words = json.loads(index.read_text())
+    second = "model-00002-of-00003.safetensors"
+    kept = {name: file for name, file in words["weight_map"].items() if file != second}
+    for weights in (kept, {}):
+        index.write_text(json.dumps(words | {"weight_map": weights}))
+        for command in (["quantize", "model", "-o", "out"], ["verify", "model"], ["inspect", "model"]):
+            octavo(*command).refused(1, "model.safetensors.index.json")
+    index.unlink()
+    for name in ("model-00002-of-00003", "model-00003-of-00003"):
+        (folder / f"{name}.safetensors").unlink()
+    octavo("quantize", "model", "-o", "out").refused(1, "1 of 3 files")
+    assert octavo.files() == {"model"}
+
+
+@pytest.mark.parametrize("text", ["[1, 2]", "null", "3", '"x"'])
+def test_a_config_that_is_no_object(octavo, model, text):
+    (model / "config.json").write_text(text)
+    for command in (["quantize", "model", "-o", "out"], ["verify", "model"], ["inspect", "model"]):
+        octavo(*command).refused(1, "config.json holds no JSON object", "model")
+    assert octavo.files() == {"model"}
+
+
+def test_help_names_the_recipe_that_is_taken(octavo, model):
+    shown = " ".join(octavo.good("quantize", "--help").out.split())
+    assert "default for checkpoints: fp8-block" in shown
+    report = octavo.good("quantize", "model", "-o", "out", "--json").json
+    assert report["recipe"] == "fp8-block"
+
+
+def test_options_are_flags_on_the_command_line(octavo, model):
+    shown = octavo.good("quantize", "model", "--dry-run", "--exclude", "dwon").out
+    assert "--exclude: 'dwon' is found in no tensor's name" in shown
+    octavo("quantize", "model", "-o", "out", "--include", "dwon").refused(2, "--include: 'dwon'")
+    octavo("quantize", "model", "-o", "out", "--include", "q_proj").refused(1, "(--include)")
+    octavo("quantize", "model", "-o", "out", "--exclude", "(").refused(2, "--exclude: ")
+
+
+def test_advice_can_be_followed(octavo, model):
+    arguments = ["--recipe", "nvfp4", "--target", "comfyui", "--json"]
+    report = octavo.good("quantize", "model", "-o", "out", *arguments).json
+    advised = {t["advice"].split()[0] for t in report["tensors"] if "metrics" in t}
+    assert advised == {"mxfp8"}  # blocks and channels it has no words for
