@@ -1,11 +1,9 @@
 // One query row against keys and values in e4m3 or bf16, as they lie in memory.
-//
-// An e4m3 code shifted left by seven in sixteen bits is an f16, 2^-8 of its value, but for one bit
-// that its sign has been copied to: two operations for eight codes, subnormal ones included. NaN
-// reads as 480, so the largest field is kept, and whoever called does it again another way.
+// Where a code is NaN, whoever called does it again another way.
 #include <arm_neon.h>
 
 #include "octavo/backend/cpu/attention_few.h"
+#include "octavo/backend/cpu/neon_fp16/e4m3_halves.h"
 #include "octavo/backend/cpu/neon_fp16/neon_fp16_internal.h"
 
 namespace octavo::cpu {
@@ -14,28 +12,6 @@ namespace {
 constexpr int kTogether = 4;           // keys
 constexpr std::int64_t kRun = 32;      // of weighted values in f16
 constexpr std::int64_t kAhead = 1024;  // bytes that memory is asked for ahead
-
-struct Halves {
-  float16x8_t low, high;
-  [[gnu::always_inline]] explicit Halves(uint8x16_t codes) {
-    const int8x16_t code = vreinterpretq_s8_u8(codes);
-    const uint16x8_t keep = vdupq_n_u16(0xBFFF);
-    low = vreinterpretq_f16_u16(
-        vandq_u16(vreinterpretq_u16_s16(vshll_n_s8(vget_low_s8(code), 7)), keep));
-    high = vreinterpretq_f16_u16(vandq_u16(vreinterpretq_u16_s16(vshll_high_n_s8(code, 7)), keep));
-  }
-};
-
-[[gnu::always_inline]] inline uint8x16_t load(const std::byte* from) {
-  return vld1q_u8(reinterpret_cast<const std::uint8_t*>(from));
-}
-[[gnu::always_inline]] inline uint8x16_t fields(uint8x16_t codes) {
-  return vandq_u8(codes, vdupq_n_u8(0x7F));
-}
-
-[[gnu::always_inline]] inline float32x4_t folded(float16x8_t sum) {
-  return vaddq_f32(vcvt_f32_f16(vget_low_f16(sum)), vcvt_high_f32_f16(sum));
-}
 
 // kKeys rows at a time; returns the largest field met.
 template <int kKeys>
@@ -49,10 +25,10 @@ template <int kKeys>
     const float16x8_t left = vld1q_f16(q + d), right = vld1q_f16(q + d + 8);
 #pragma GCC unroll 4
     for (int i = 0; i < kKeys; ++i) {
-      const uint8x16_t codes = load(rows + i * pitch + d);
+      const uint8x16_t codes = load_codes(rows + i * pitch + d);
       __builtin_prefetch(rows + i * pitch + d + kAhead);
-      const Halves half(codes);
-      most = vmaxq_u8(most, fields(codes));
+      const E4m3Halves half(codes);
+      most = vmaxq_u8(most, fields_of(codes));
       low[i] = vfmaq_f16(low[i], half.low, left);
       high[i] = vfmaq_f16(high[i], half.high, right);
     }
@@ -72,7 +48,7 @@ bool dots_of_e4m3(const FewRows& job, const std::byte* q, float* scores) {
                                 scores + i);
   for (; i < job.keys; ++i)
     most = dots_e4m3<1>(job.rows + i * job.pitch, job.pitch, job.size, query, most, scores + i);
-  return vmaxvq_u8(most) < 0x7F;
+  return vmaxvq_u8(most) < kNanField;
 }
 
 // kSixteens times sixteen columns.
@@ -91,9 +67,9 @@ template <int kSixteens>
       __builtin_prefetch(row + 8 * job.pitch);
 #pragma GCC unroll 8
       for (int j = 0; j < kSixteens; ++j) {
-        const uint8x16_t codes = load(row + 16 * j);
-        const Halves half(codes);
-        most = vmaxq_u8(most, fields(codes));
+        const uint8x16_t codes = load_codes(row + 16 * j);
+        const E4m3Halves half(codes);
+        most = vmaxq_u8(most, fields_of(codes));
         low[j] = vfmaq_f16(low[j], half.low, weight);
         high[j] = vfmaq_f16(high[j], half.high, weight);
       }
@@ -120,14 +96,14 @@ bool weigh_of_e4m3(const FewRows& job, const std::byte* weights, float factor, f
   for (; col + 64 <= job.size; col += 64)
     most = weigh_e4m3<4>(job, col, weight, factor, most, sums);
   for (; col < job.size; col += 16) most = weigh_e4m3<1>(job, col, weight, factor, most, sums);
-  return vmaxvq_u8(most) < 0x7F;
+  return vmaxvq_u8(most) < kNanField;
 }
 
 // A bf16 is the upper half of an f32: of two neighbours one is shifted up, the other masked.
 struct Pairs {
   float32x4_t even, odd;
   [[gnu::always_inline]] explicit Pairs(const std::byte* from) {
-    const uint32x4_t both = vreinterpretq_u32_u8(load(from));
+    const uint32x4_t both = vreinterpretq_u32_u8(load_codes(from));
     even = vreinterpretq_f32_u32(vshlq_n_u32(both, 16));
     odd = vreinterpretq_f32_u32(vandq_u32(both, vdupq_n_u32(0xFFFF0000u)));
   }

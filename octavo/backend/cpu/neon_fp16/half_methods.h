@@ -33,5 +33,16 @@ constexpr AttentionMethod half_scores(const char* name, const AttentionMethod* p
   return method;
 }
 
+// The same, and scores stay in f16.
+constexpr AttentionMethod narrow_scores(AttentionMethod method) {
+  method.score.run = neon_fp16_score_narrow;
+  method.narrow_scores = true;
+  method.softmax = neon_fp16_softmax_narrow;
+  method.weight_factor = kNarrowFactor;
+  method.tile_keys = 128;
+  method.codes = &kNeonFp16Codes;
+  return method;
+}
+
 }  // namespace
 }  // namespace octavo::cpu

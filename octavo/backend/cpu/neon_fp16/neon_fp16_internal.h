@@ -28,6 +28,10 @@ void neon_fp16_narrow(const float* from, std::byte* to, std::int64_t n);
 bool neon_fp16_softmax(const SoftmaxJob& job);
 void neon_fp16_weigh(const TileJob& job);
 void neon_fp16_score(const TileJob& job);
+// Scores that stay in f16.
+bool neon_fp16_softmax_narrow(const SoftmaxJob& job);
+void neon_fp16_score_narrow(const TileJob& job);
+extern const CodeKernels kNeonFp16Codes;
 const FewKernels* neon_fp16_few(const GemmOperand& operand);
 void neon_fp16_interleave(const std::uint16_t* const* rows, int count, std::int64_t n,
                           std::uint16_t* panel);
