@@ -235,7 +235,9 @@ Shape AttentionCall::out_shape() const {
 bool AttentionCall::is_empty() const { return q.batches() * q.heads() * q.rows() == 0; }
 
 std::int64_t AttentionCall::work() const {
-  constexpr double kProductsPerElement = 64.0;
+  // Few rows cost what reading keys and values does, and many what their products do.
+  constexpr std::int64_t kFewRows = 16;
+  const double products_per_element = q.rows() <= kFewRows ? 8.0 : 64.0;
   std::int64_t rows = q.batches() * q.heads() * q.rows();
   if (!options.ranges.empty()) {
     rows = 0;
@@ -244,7 +246,7 @@ std::int64_t AttentionCall::work() const {
   const double products = static_cast<double>(rows) * static_cast<double>(k.rows()) *
                           static_cast<double>(q.cols() + v.cols());
   return static_cast<std::int64_t>(
-      std::min(products / kProductsPerElement,
+      std::min(products / products_per_element,
                static_cast<double>(std::numeric_limits<std::int64_t>::max() / 2)));
 }
 

@@ -50,9 +50,9 @@ struct AttentionMethod {
   // Words of four bytes, as GemmMethod has it; null: the driver's.
   void (*interleave)(const std::byte* const* rows, int count, std::int64_t words,
                      std::byte* panel) = nullptr;
-  // f32 to f16; where lanes are f16.
+  // f32 to f16 and back; where lanes are f16.
   void (*narrow)(const float* values, std::byte* lanes, std::int64_t n) = nullptr;
-
+  void (*widen)(const std::byte* lanes, float* values, std::int64_t n) = nullptr;
   // [count][n] to [n][count], count a multiple of eight; where scores are of f16.
   void (*interleave_halves)(const std::uint16_t* const* rows, int count, std::int64_t n,
                             std::uint16_t* panel) = nullptr;

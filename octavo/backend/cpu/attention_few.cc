@@ -43,16 +43,19 @@ float power_of_two_at_least(float value) {
 constexpr std::int64_t kSide = 8;
 static_assert(kFewKeys % kSide == 0);
 
-// NaN where there is one.
+// NaN where there is one. By integers in the order of the numbers, which compilers make vectors of:
+// NaN lies outside of the infinities there.
 float largest_of(const float* values, std::int64_t n) {
-  float most[kSide];
-  std::uint32_t odd[kSide] = {};
-  std::copy_n(values, kSide, most);
-  for (std::int64_t i = 0; i < n; i += kSide)
-    for (std::int64_t j = 0; j < kSide; ++j) most[j] = larger_of(most[j], values[i + j], odd[j]);
-  for (std::int64_t j = 0; j < kSide; ++j)
-    if (odd[j] != 0) return std::numeric_limits<float>::quiet_NaN();
-  return *std::max_element(most, most + kSide);
+  constexpr std::int32_t kMost = 0x7F800000, kLeast = ~kMost;
+  std::int32_t most = kLeast, least = kMost;
+  for (std::int64_t i = 0; i < n; ++i) {
+    const auto bits = std::bit_cast<std::int32_t>(values[i]);
+    const std::int32_t place = bits ^ ((bits >> 31) & 0x7FFFFFFF);
+    most = std::max(most, place);
+    least = std::min(least, place);
+  }
+  if (most > kMost || least < kLeast) return std::numeric_limits<float>::quiet_NaN();
+  return std::bit_cast<float>(most ^ ((most >> 31) & 0x7FFFFFFF));
 }
 
 float sum_of(const float* values, std::int64_t n) {
@@ -172,7 +175,7 @@ class Piece {
   // are.
   void weigh(std::int64_t, std::int64_t key, std::int64_t keys, const AttentionJob::Keys& sees,
              float* weight, std::byte* lanes, Partial& state, float* sums) {
-    alignas(64) float scaled[kFewKeys];
+    alignas(64) float scaled[kFewKeys], rounded[kFewKeys];
     const Matrix& v = v_operand_.elements();
     const std::int64_t whole = round_up(keys, kSide);
     std::fill(v_scale_ + keys, v_scale_ + whole, 1.0F);
@@ -186,12 +189,17 @@ class Piece {
       const float inverse = 1.0F / unit;
       for (std::int64_t i = 0; i < whole; ++i) scaled[i] *= inverse;
       lay(method_, v_few_, scaled, whole, lanes);
-      half_values(lanes, whole, scaled);
+      // What rounding did to a weight is taken out of the sum again, so that V = 1 gives 1. A scale
+      // of zero has nothing to take out.
+      method_.widen(lanes, rounded, whole);
       for (std::int64_t i = 0; i < whole; ++i) {
-        const float there = scaled[i] * unit / v_scale_[i];
-        scaled[i] = v_scale_[i] != 0.0F ? there : weight[i];
+        const std::uint32_t zero = mask_of(v_scale_[i] == 0.0F);
+        const float divisor = std::bit_cast<float>(select(
+            zero, std::bit_cast<std::uint32_t>(1.0F), std::bit_cast<std::uint32_t>(v_scale_[i])));
+        const float moved = (rounded[i] - scaled[i]) * unit / divisor;
+        rounded[i] = weight[i] + std::bit_cast<float>(std::bit_cast<std::uint32_t>(moved) & ~zero);
       }
-      state.sum += sum_of(scaled, whole);
+      state.sum += sum_of(rounded, whole);
     } else {
       lay(method_, v_few_, scaled, whole, lanes);
       state.sum += sum_of(weight, whole);
@@ -210,11 +218,6 @@ class Piece {
       v_.row(key + i, row);
       for (std::int64_t e = 0; e < v.cols; ++e) sums[e] += weight[i] * v_scale_[i] * row[e];
     }
-  }
-
-  void half_values(const std::byte* lanes, std::int64_t n, float* values) const {
-    const Decoder decoder{.format = f16_format, .target = DType::f32};
-    isa_.decode(decoder)(decoder, lanes, values, n);
   }
 
   // Scores of rows or keys that are not finite, by definition.

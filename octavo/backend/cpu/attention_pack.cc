@@ -197,12 +197,22 @@ float AttentionRows::scale(std::int64_t row) const {
 
 void AttentionRows::scales(std::int64_t first, std::int64_t count, float* to) const {
   const QuantizedMatrix& from = operand_.quantized;
-  if (!split_ || from.scales.dtype != DType::f32) {
+  if (!split_) {
+    std::fill_n(to, count, 1.0F);
+    return;
+  }
+  if (from.scales.dtype != DType::f32) {
     for (std::int64_t i = 0; i < count; ++i) to[i] = scale(first + i);
     return;
   }
   const std::int64_t height = tile_extent(from.tile.rows, from.codes.rows);
   const float level = from.tensor_scale != nullptr ? *from.tensor_scale : 1.0F;
+  if (height == 1 && from.scales.row_pitch == sizeof(float)) {
+    std::memcpy(to, element(from.scales, first, 0),
+                static_cast<std::size_t>(count) * sizeof(float));
+    for (std::int64_t i = 0; i < count; ++i) to[i] *= level;
+    return;
+  }
   std::int64_t left = height - first % height;
   const std::byte* at = element(from.scales, first / height, 0);
   for (std::int64_t i = 0; i < count; ++i) {

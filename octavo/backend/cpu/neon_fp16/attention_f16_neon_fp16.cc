@@ -92,6 +92,7 @@ constexpr AttentionMethod kF32{.name = "f32 FMLA",
                                .tile_keys = 32,
                                .interleave = neon_interleave_words,
                                .narrow = neon_fp16_narrow,
+                               .widen = neon_fp16_widen,
                                .few = neon_fp16_few};
 
 }  // namespace
@@ -127,6 +128,15 @@ void neon_fp16_interleave(const std::uint16_t* const* rows, int count, std::int6
     }
     for (; d < n; ++d)
       for (int i = 0; i < 8; ++i) panel[d * count + r + i] = rows[r + i][d];
+  }
+}
+
+void neon_fp16_widen(const std::byte* from, float* to, std::int64_t n) {
+  const auto* half = reinterpret_cast<const float16_t*>(from);
+  for (std::int64_t i = 0; i < n; i += 8) {
+    const float16x8_t eight = vld1q_f16(half + i);
+    vst1q_f32(to + i, vcvt_f32_f16(vget_low_f16(eight)));
+    vst1q_f32(to + i + 4, vcvt_high_f32_f16(eight));
   }
 }
 

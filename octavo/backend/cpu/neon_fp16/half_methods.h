@@ -21,6 +21,7 @@ constexpr AttentionMethod half_values(const char* name, Lane lane, const TileKer
           .tile_keys = 64,
           .interleave = neon_interleave_words,
           .narrow = neon_fp16_narrow,
+          .widen = neon_fp16_widen,
           .few = neon_fp16_few};
 }
 

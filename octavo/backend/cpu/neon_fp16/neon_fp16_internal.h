@@ -23,6 +23,7 @@ MxStripSpan neon_fp16_mx_strip_e4m3(const MxBlocks& blocks);
 const GemmMethod* neon_fp16_gemm(const GemmJob& job);
 
 void neon_fp16_narrow(const float* from, std::byte* to, std::int64_t n);
+void neon_fp16_widen(const std::byte* from, float* to, std::int64_t n);  // eight at a time
 
 // The softmax and the weighted values of a strip of 24 queries, in f16 (attention.h).
 bool neon_fp16_softmax(const SoftmaxJob& job);
