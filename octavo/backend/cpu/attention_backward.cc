@@ -230,7 +230,7 @@ class Backward {
   void weigh(const BackwardBlock& rows, std::int64_t key, const Scratch& s) const {
     constexpr std::int64_t n = kBackwardSide;
     const std::int64_t C = sizes_.cols;
-    const float scale = forward_.softmax_scale,
+    const float scale = static_cast<float>(forward_.softmax_scale),
                 factor = static_cast<float>(static_cast<double>(scale) * kLog2E);
     for (std::int64_t panel = 0; panel < n; panel += C)
       for (std::int64_t j = 0; j < n; ++j) {

@@ -83,16 +83,17 @@ class Block {
       for (int c = 0; c < strip_[i].count; ++c) {
         const std::int64_t at = i * width_ + c;
         b_.finish(range_.batch, range_.head, strip_[i].row[c],
-                  {s_.top[at], s_.base[at], s_.sum[at], sums(i) + c, width_});
+                  {s_.top[at], s_.base[at], s_.sum[at], sums(i) + c, width_, value_unit_});
       }
   }
 
  private:
   void begin() {
     const TileKernel& score = b_.method.score;
-    const auto factor = static_cast<float>(static_cast<double>(b_.job.softmax_scale) * kLog2E);
+    const auto factor = static_cast<float>(b_.job.softmax_scale * kLog2E);
     const std::int64_t length =
         b_.job.query_lengths != nullptr ? b_.job.query_lengths[range_.batch] : b_.job.queries;
+    value_unit_ = value_unit();
     strips_ = static_cast<int>(blocks(range_.count, width_));
     for (int i = 0; i < strips_; ++i) {
       strip_[i] = strip_of(b_.job, range_, i * width_, width_);
@@ -112,6 +113,18 @@ class Block {
     std::fill_n(s_.base, all, -kInfinity);
     std::fill_n(s_.sum, all, 0.0F);
     std::fill_n(s_.sums, all * b_.layout.padded_width, 0.0F);
+  }
+
+  // Lanes of V have a factor, and weights are more than 1: sums of values near the largest f32 are
+  // kept in a unit of their own. That is one for all rows of the head, whatever they see.
+  [[nodiscard]] float value_unit() const {
+    if (b_.method.weigh_lane != Lane::f16) return 1.0F;
+    constexpr float kLarge = 0x1p+80F, kUnit = 0x1p+60F;
+    const std::int64_t keys =
+        b_.job.key_lengths != nullptr ? b_.job.key_lengths[range_.batch] : b_.job.keys;
+    for (std::int64_t tile = 0; tile < blocks(keys, b_.method.tile_keys); ++tile)
+      if (tile_at(b_.layout, b_.tiles + tile * b_.layout.bytes).factor > kLarge) return kUnit;
+    return 1.0F;
   }
 
   [[nodiscard]] std::byte* panel(int strip, int col) const {
@@ -191,7 +204,7 @@ class Block {
   void score_odd(int i, std::int64_t first_key) const {
     alignas(64) float q[kMostHeadSize], k[kMostHeadSize];
     const Strip& strip = strip_[i];
-    const double factor = static_cast<double>(b_.job.softmax_scale) * kLog2E;
+    const double factor = b_.job.softmax_scale * kLog2E;
     const AttentionRows q_rows(b_.isa, b_.job.q.at(range_.batch, range_.head), b_.job.values,
                                false);
     for (std::int64_t key = 0; key < b_.method.tile_keys; ++key) {
@@ -251,12 +264,13 @@ class Block {
     const AttentionMethod& method = b_.method;
     const bool is_f32 = method.weigh_lane == Lane::f32;
     const int rows = method.weigh.rows;
+    const float factor = tile.factor / value_unit_;
     for (std::int64_t e = 0; e < b_.layout.padded_width; e += rows)
       method.weigh.run({.a = tile.values + e / rows * b_.layout.value_panel,
                         .b = s_.weights,
                         .run = is_f32 ? method.tile_keys : kWeightRun,
                         .runs = is_f32 ? 1 : method.tile_keys / kWeightRun,
-                        .a_scale = is_f32 ? nullptr : &tile.factor,
+                        .a_scale = is_f32 ? nullptr : &factor,
                         .b_scale = nullptr,
                         .sums = sums(i) + e * width_,
                         .pitch = width_});
@@ -288,6 +302,7 @@ class Block {
   const BlockRows& range_;
   const AttentionScratch& s_;
   int width_, strips_ = 0;
+  float value_unit_ = 1.0F;
   GemmOperand q_operand_;
   AttentionRows q_;
   CodedRows coded_q_;

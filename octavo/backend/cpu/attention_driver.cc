@@ -172,7 +172,7 @@ bool wants_precise(const Isa& isa, const AttentionMethod& method, const Exec& ex
     q = std::max(q, largest_squares(isa, method, job.q.at(batch, h), job.values, rows, threads));
   const double k =
       largest_squares(isa, method, job.k.at(batch, kv_head), job.values, keys, threads);
-  return !(std::sqrt(q * k) * std::abs(static_cast<double>(job.softmax_scale)) <=
+  return !(std::sqrt(q * k) * std::abs(job.softmax_scale) <=
            most_norms(static_cast<double>(job.q.first.cols())));
 }
 

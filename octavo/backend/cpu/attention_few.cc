@@ -129,7 +129,7 @@ class Piece {
     unit_[r] = k_few_.halves ? power_of_two_at_least(amax / kMostFewLane) : 1.0F;
     for (std::int64_t d = 0; d < rows.cols(); ++d) q[d] /= unit_[r];
     k_few_.lay_query(q, rows.cols(), laid_[r]);
-    unit_[r] *= static_cast<float>(static_cast<double>(job_.softmax_scale) * kLog2E);
+    unit_[r] *= static_cast<float>(job_.softmax_scale * kLog2E);
   }
 
   void attend(std::int64_t r, std::int64_t key, std::int64_t keys, const AttentionJob::Keys& sees,
@@ -231,7 +231,7 @@ class Piece {
       double sum = 0.0;
       for (std::int64_t d = 0; d < rows.cols(); ++d)
         sum += static_cast<double>(q[d]) * static_cast<double>(k[d]);
-      score[i] = static_cast<float>(sum * static_cast<double>(job_.softmax_scale) * kLog2E);
+      score[i] = static_cast<float>(sum * job_.softmax_scale * kLog2E);
     }
   }
 
