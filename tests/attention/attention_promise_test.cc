@@ -18,8 +18,8 @@ void lengthen(Tensor& rows, std::int64_t row, float times) {
 // lets a cheap rung through for keys that are alike.
 TEST(AttentionPromise, OneLongKeyAmongThousands) {
   const Sizes sizes{.queries = 512, .keys = 4096, .depth = 64};
-  for (const double tolerance : {4e-3, 6e-3, 1.2e-2, 2e-2})
-    for (const float times : {3.0F, 6.0F, 20.0F}) {
+  for (const double tolerance : {6e-3, 2e-2})
+    for (const float times : {6.0F, 20.0F}) {
       Made made = make_inputs(sizes, Kind::normal, 11, DType::f32);
       lengthen(made.k, 1234, times);
       AttentionReport report;
