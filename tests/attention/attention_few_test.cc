@@ -23,7 +23,7 @@ TEST(AttentionFew, HeadsThatShareKeysHaveTheBitsOfOneAlone) {
       for (const bool coded : {false, true})
         for (const int odd : {0, 1, 2}) {  // 1: a NaN in a key, 2: in a value
           const Sizes sizes{
-              .heads = 7, .kv_heads = 1, .queries = queries, .keys = 301, .depth = depth};
+              .heads = 7, .kv_heads = 1, .queries = queries, .keys = 303, .depth = depth};
           Made made = make_inputs(sizes, Kind::normal, 8);
           if (odd > 0) {
             Tensor& spoilt = odd == 1 ? made.k : made.v;
