@@ -119,7 +119,8 @@ void compare(const AgreementCase& how, const Made& made, const RungStep& step, c
         const oracle::AttendedRow exact = oracle::attended(q[i], k, v, scale, sees, row);
         // D products and their sum in f32: each rounding is 2^-24 of at most sum_d |q k|. Where Q
         // and K are codes, two int8 limbs of each number instead, 1.9e-4 of the largest
-        // product in each of D, or runs of 32 products in f16, and up to four of them, 36 roundings of 2^-11.
+        // product in each of D, or runs of 32 products in f16, and up to four of them, 36 roundings
+        // of 2^-11.
         double products = 0.0, largest_v = 0.0, largest_q = 0.0, largest_k = 0.0;
         for (const double number : q[i]) largest_q = std::max(largest_q, std::abs(number));
         for (std::size_t j = 0; j < k.size(); ++j) {
