@@ -1,12 +1,12 @@
-// Up to four query rows against keys and values in e4m3 or bf16, as they lie in memory. A code is
-// turned into a number once for all of them. Where one is NaN, whoever called does it again another
-// way.
+// Up to four query rows against keys and values in e4m3, as they lie in memory. A code is turned
+// into a number once for all of them. Where one is NaN, whoever called does it again another way.
 #include <arm_neon.h>
 
 #include <algorithm>
 
 #include "octavo/backend/cpu/attention_few.h"
 #include "octavo/backend/cpu/neon_fp16/e4m3_halves.h"
+#include "octavo/backend/cpu/neon_fp16/few_rows.h"
 #include "octavo/backend/cpu/neon_fp16/neon_fp16_internal.h"
 
 #if defined(__GNUC__) && !defined(__clang__)
@@ -17,23 +17,7 @@
 namespace octavo::cpu {
 namespace {
 
-constexpr std::int64_t kRun = 32;      // of weighted values in f16
-constexpr std::int64_t kAhead = 1024;  // bytes that memory is asked for ahead
-
-// So many keys or vectors side by side that sums of all rows fill half of the registers.
-constexpr int keys_for(int rows) { return rows == 1 ? 4 : rows == 2 ? 4 : 2; }
-constexpr int sixteens_for(int rows) { return rows == 1 ? 8 : rows == 2 ? 4 : 2; }
-
-// `what`<rows> for one to four of them: three are done as two and one.
-template <typename One, typename Two, typename Four>
-bool for_rows(int count, One&& one, Two&& two, Four&& four) {
-  bool good = true;
-  int row = 0;
-  for (; row + 4 <= count; row += 4) good &= four(row);
-  for (; row + 2 <= count; row += 2) good &= two(row);
-  if (row < count) good &= one(row);
-  return good;
-}
+constexpr std::int64_t kRun = 32;  // of weighted values in f16
 
 // Sums of eight lanes of each of two keys. Two of three roundings are in f16: turning it into f32
 // has one pipe, and takes that for two cycles.
@@ -154,7 +138,7 @@ template <int kSixteens, int kRows>
 
 template <int kRows>
 bool weigh_of_e4m3(const FewRows& job, const FewWeights* rows) {
-  constexpr int kSixteens = sixteens_for(kRows);
+  constexpr int kSixteens = vectors_for(kRows);
   uint8x16_t most = vdupq_n_u8(0);
   std::int64_t col = 0;
   for (; col + 16 * kSixteens <= job.size; col += 16 * kSixteens)
@@ -162,103 +146,6 @@ bool weigh_of_e4m3(const FewRows& job, const FewWeights* rows) {
   for (; col + 32 <= job.size; col += 32) most = weigh_e4m3<2, kRows>(job, col, rows, most);
   for (; col < job.size; col += 16) most = weigh_e4m3<1, kRows>(job, col, rows, most);
   return vmaxvq_u8(most) < kNanField;
-}
-
-// A bf16 is the upper half of an f32: of two neighbours one is shifted up, the other masked.
-struct Pairs {
-  float32x4_t even, odd;
-  [[gnu::always_inline]] explicit Pairs(const std::byte* from) {
-    const uint32x4_t both = vreinterpretq_u32_u8(load_codes(from));
-    even = vreinterpretq_f32_u32(vshlq_n_u32(both, 16));
-    odd = vreinterpretq_f32_u32(vandq_u32(both, vdupq_n_u32(0xFFFF0000u)));
-  }
-};
-
-template <int kKeys, int kRows>
-[[gnu::always_inline]] inline void dots_bf16(const std::byte* keys, std::int64_t pitch,
-                                             std::int64_t size, const std::byte* const* q,
-                                             std::int64_t at, float* const* scores) {
-  float32x4_t even[kRows][kKeys], odd[kRows][kKeys];
-#pragma GCC unroll 4
-  for (int r = 0; r < kRows; ++r)
-#pragma GCC unroll 4
-    for (int i = 0; i < kKeys; ++i) even[r][i] = odd[r][i] = vdupq_n_f32(0.0F);
-  for (std::int64_t d = 0; d < size; d += 8) {
-#pragma GCC unroll 4
-    for (int i = 0; i < kKeys; ++i) {
-      const std::byte* from = keys + i * pitch + 2 * d;
-      __builtin_prefetch(from + kAhead);
-      const Pairs pair(from);
-#pragma GCC unroll 4
-      for (int r = 0; r < kRows; ++r) {
-        const auto* query = reinterpret_cast<const float*>(q[r]) + d;
-        even[r][i] = vfmaq_f32(even[r][i], pair.even, vld1q_f32(query));
-        odd[r][i] = vfmaq_f32(odd[r][i], pair.odd, vld1q_f32(query + 4));
-      }
-    }
-  }
-#pragma GCC unroll 4
-  for (int r = 0; r < kRows; ++r)
-#pragma GCC unroll 4
-    for (int i = 0; i < kKeys; ++i)
-      scores[r][at + i] = vaddvq_f32(vaddq_f32(even[r][i], odd[r][i]));
-}
-
-template <int kRows>
-bool dots_of_bf16(const FewRows& job, const std::byte* const* q, float* const* scores) {
-  constexpr int kKeys = keys_for(kRows);
-  std::int64_t i = 0;
-  for (; i + kKeys <= job.keys; i += kKeys)
-    dots_bf16<kKeys, kRows>(job.rows + i * job.pitch, job.pitch, job.size, q, i, scores);
-  for (; i < job.keys; ++i)
-    dots_bf16<1, kRows>(job.rows + i * job.pitch, job.pitch, job.size, q, i, scores);
-  return true;
-}
-
-template <int kEights, int kRows>
-[[gnu::always_inline]] inline void weigh_bf16(const FewRows& job, std::int64_t col,
-                                              const FewWeights* rows) {
-  float32x4_t even[kRows][kEights], odd[kRows][kEights];
-#pragma GCC unroll 4
-  for (int r = 0; r < kRows; ++r)
-#pragma GCC unroll 8
-    for (int j = 0; j < kEights; ++j) {
-      const float32x4x2_t before = vld2q_f32(rows[r].sums + col + 8 * j);
-      even[r][j] = before.val[0];
-      odd[r][j] = before.val[1];
-    }
-  for (std::int64_t i = 0; i < job.keys; ++i) {
-    const std::byte* row = job.rows + i * job.pitch + 2 * col;
-    __builtin_prefetch(row + 4 * job.pitch);
-    float32x4_t weight[kRows];
-#pragma GCC unroll 4
-    for (int r = 0; r < kRows; ++r)
-      weight[r] = vld1q_dup_f32(reinterpret_cast<const float*>(rows[r].lanes) + i);
-#pragma GCC unroll 8
-    for (int j = 0; j < kEights; ++j) {
-      const Pairs pair(row + 16 * j);
-#pragma GCC unroll 4
-      for (int r = 0; r < kRows; ++r) {
-        even[r][j] = vfmaq_f32(even[r][j], pair.even, weight[r]);
-        odd[r][j] = vfmaq_f32(odd[r][j], pair.odd, weight[r]);
-      }
-    }
-  }
-#pragma GCC unroll 4
-  for (int r = 0; r < kRows; ++r)
-#pragma GCC unroll 8
-    for (int j = 0; j < kEights; ++j)
-      vst2q_f32(rows[r].sums + col + 8 * j, {{even[r][j], odd[r][j]}});
-}
-
-template <int kRows>
-bool weigh_of_bf16(const FewRows& job, const FewWeights* rows) {
-  constexpr int kEights = sixteens_for(kRows);
-  std::int64_t col = 0;
-  for (; col + 8 * kEights <= job.size; col += 8 * kEights)
-    weigh_bf16<kEights, kRows>(job, col, rows);
-  for (; col < job.size; col += 8) weigh_bf16<1, kRows>(job, col, rows);
-  return true;
 }
 
 bool all_dots_of_e4m3(const FewRows& job, const std::byte* const* q, int count,
@@ -274,44 +161,21 @@ bool all_weigh_of_e4m3(const FewRows& job, const FewWeights* rows, int count) {
       [&](int r) { return weigh_of_e4m3<2>(job, rows + r); },
       [&](int r) { return weigh_of_e4m3<4>(job, rows + r); });
 }
-bool all_dots_of_bf16(const FewRows& job, const std::byte* const* q, int count,
-                      float* const* scores) {
-  return for_rows(
-      count, [&](int r) { return dots_of_bf16<1>(job, q + r, scores + r); },
-      [&](int r) { return dots_of_bf16<2>(job, q + r, scores + r); },
-      [&](int r) { return dots_of_bf16<4>(job, q + r, scores + r); });
-}
-bool all_weigh_of_bf16(const FewRows& job, const FewWeights* rows, int count) {
-  return for_rows(
-      count, [&](int r) { return weigh_of_bf16<1>(job, rows + r); },
-      [&](int r) { return weigh_of_bf16<2>(job, rows + r); },
-      [&](int r) { return weigh_of_bf16<4>(job, rows + r); });
-}
-
-// Even and odd ones of every eight apart.
-void lay_pairs(const float* q, std::int64_t size, std::byte* laid) {
-  auto* to = reinterpret_cast<float*>(laid);
-  for (std::int64_t d = 0; d < size; d += 8)
-    for (int i = 0; i < 4; ++i) {
-      to[d + i] = q[d + 2 * i];
-      to[d + 4 + i] = q[d + 2 * i + 1];
-    }
-}
 void lay_halves(const float* q, std::int64_t size, std::byte* laid) {
   neon_fp16_narrow(q, laid, size);
 }
 
-constexpr FewKernels kE4m3{all_dots_of_e4m3, all_weigh_of_e4m3, lay_halves, true};
-constexpr FewKernels kBf16{all_dots_of_bf16, all_weigh_of_bf16, lay_pairs, false};
-
 }  // namespace
+
+const FewKernels kNeonFp16FewE4m3{all_dots_of_e4m3, all_weigh_of_e4m3, lay_halves, true};
 
 const FewKernels* neon_fp16_few(const GemmOperand& operand) {
   const Matrix& elements = operand.elements();
   if (!operand.is_quantized())
-    return elements.dtype == DType::bf16 && elements.col_stride == 2 ? &kBf16 : nullptr;
+    return elements.dtype == DType::bf16 && elements.col_stride == 2 ? &kNeonFp16FewBf16 : nullptr;
   const bool per_row = tile_extent(operand.quantized.tile.cols, elements.cols) == elements.cols;
-  return elements.format == e4m3fn && elements.col_stride == 1 && per_row ? &kE4m3 : nullptr;
+  return elements.format == e4m3fn && elements.col_stride == 1 && per_row ? &kNeonFp16FewE4m3
+                                                                          : nullptr;
 }
 
 }  // namespace octavo::cpu

@@ -34,6 +34,7 @@ bool neon_fp16_softmax_narrow(const SoftmaxJob& job);
 void neon_fp16_score_narrow(const TileJob& job);
 extern const CodeKernels kNeonFp16Codes;
 const FewKernels* neon_fp16_few(const GemmOperand& operand);
+extern const FewKernels kNeonFp16FewE4m3, kNeonFp16FewBf16;
 void neon_fp16_interleave(const std::uint16_t* const* rows, int count, std::int64_t n,
                           std::uint16_t* panel);
 // P in f16 where that is exact enough; else what plain NEON does.
