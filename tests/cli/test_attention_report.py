@@ -70,7 +70,8 @@ def test_limits_that_are_none(octavo):
 def test_errors_name_the_command(octavo):
     np.save(octavo.folder / "q.npy", np.zeros((2, 8, 32), np.int32))
     result = octavo("attention-report", "--q", "q.npy", "--k", "q.npy", "--v", "q.npy")
-    assert result.code == 1 and "[attention-report]" in result.err and "[quantize]" not in result.err
+    assert result.code == 1
+    assert "[attention-report]" in result.err and "[quantize]" not in result.err
 
 
 def test_words(octavo):
