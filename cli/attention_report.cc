@@ -2,6 +2,7 @@
 // there.
 #include "cli/attention_report.h"
 
+#include <cmath>
 #include <memory>
 #include <optional>
 
@@ -78,7 +79,7 @@ View with_four_dimensions(View view) {
 void measure_files(const Arguments& arguments, const AttentionErrorOptions& options,
                    AttentionFindings& findings) {
   const auto read = [&](const std::string& path) {
-    return read_quantize_input(path, arguments.from, 16.0);
+    return read_quantize_input(kOp, path, arguments.from, 16.0);
   };
   const QuantizeInput q = read(arguments.q), k = read(arguments.k), v = read(arguments.v);
   const View wide_q = with_four_dimensions(q.values), wide_k = with_four_dimensions(k.values);
@@ -111,7 +112,16 @@ void measure_samples(const Arguments& arguments, AttentionErrorOptions options,
   }
 }
 
+void check_limit(const char* name, double limit) {
+  if (limit >= 0.0 && std::isfinite(limit)) return;
+  throw UsageError(
+      text("[attention-report] got ", name, " ", limit, ", wanted a number of at least 0"));
+}
+
 int run_report(const Arguments& arguments, const Globals& globals) {
+  check_limit("--rtol", arguments.rtol);
+  check_limit("--atol", arguments.atol);
+  if (arguments.fail_above) check_limit("--fail-above", *arguments.fail_above);
   const AttentionErrorOptions options = options_of(arguments);
   const int files = !arguments.q.empty() + !arguments.k.empty() + !arguments.v.empty();
   if (files != 0 && files != 3)

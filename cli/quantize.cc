@@ -100,7 +100,8 @@ int run_quantize(const QuantizeArguments& arguments, const Globals& globals) {
   check_outputs(arguments);
   // Codes and at most one f32 scale each.
   const double more_bytes_each = report.scaling.format.code_bytes() + sizeof(float);
-  const QuantizeInput input = read_quantize_input(arguments.input, arguments.from, more_bytes_each);
+  const QuantizeInput input =
+      read_quantize_input("quantize", arguments.input, arguments.from, more_bytes_each);
   const int threads = arguments.threads.value_or(0);
   const Clock::time_point start = Clock::now();
   const QuantizedTensor q = quantized(input, report.scaling, threads);

@@ -13,8 +13,6 @@
 namespace octavo::cli {
 namespace {
 
-constexpr const char* kOp = "quantize";
-
 // What the system says it could give without swapping; nothing where it does not say.
 std::optional<double> available_memory() {
   std::ifstream facts("/proc/meminfo");
@@ -25,14 +23,15 @@ std::optional<double> available_memory() {
   return std::nullopt;
 }
 
-void check_memory(const std::string& path, const NpyReader& file, double more_bytes_each) {
+void check_memory(const char* op, const std::string& path, const NpyReader& file,
+                  double more_bytes_each) {
   const double needed = static_cast<double>(file.data_bytes()) +
                         static_cast<double>(element_count(file.header())) * more_bytes_each;
   const std::optional<double> there = available_memory();
   if (!there || needed <= *there) return;
-  fail(ErrorCode::io, kOp, "'", path, "' needs ", bytes_text(needed), " of memory, and ",
+  fail(ErrorCode::io, op, "'", path, "' needs ", bytes_text(needed), " of memory, and ",
        bytes_text(*there),
-       " are free; the array is read whole: quantize it in parts, or on a larger machine");
+       " are free; the array is read whole: give it in parts, or take a larger machine");
 }
 
 Shape fortran_strides(const Shape& shape, std::int64_t stride) {
@@ -45,30 +44,30 @@ Shape fortran_strides(const Shape& shape, std::int64_t stride) {
 }
 
 // Bytes that are values can only be bfloat16; anything else is to be made values first.
-void refuse_bytes(const std::string& path, const NpyHeader& header) {
+void refuse_bytes(const char* op, const std::string& path, const NpyHeader& header) {
   const bool may_be_bfloat16 = header.item_bytes == 2;
   throw UsageError(text(
-      '[', kOp, "] '", path, "' holds ", descr_of(header), ", wanted float16, float32 or float64; ",
+      '[', op, "] '", path, "' holds ", descr_of(header), ", wanted float16, float32 or float64; ",
       may_be_bfloat16 ? "say --from bfloat16 if it is that, " : "",
       "make values of integers with .astype('float32'), of codes with octavo cast --from FORMAT "
       "--to float32"));
 }
 
-QuantizeInput read_npy(const std::string& path, const std::optional<std::string>& from,
-                       double more_bytes_each) {
-  NpyReader file(kOp, path);
+QuantizeInput read_npy(const char* op, const std::string& path,
+                       const std::optional<std::string>& from, double more_bytes_each) {
+  NpyReader file(op, path);
   const NpyHeader& header = file.header();
-  if (header.kind != NpyKind::real && !from) refuse_bytes(path, header);
-  const Element element = npy_element(kOp, path, header, from);
+  if (header.kind != NpyKind::real && !from) refuse_bytes(op, path, header);
+  const Element element = npy_element(op, path, header, from);
   if (element.is_code())
-    throw UsageError(text('[', kOp, "] '", path, "' holds codes of ", element.name(),
+    throw UsageError(text('[', op, "] '", path, "' holds codes of ", element.name(),
                           ", wanted values; decode them first with octavo cast --to float32"));
   if (header.shape.size() > kMaxRank)
-    throw UsageError(text('[', kOp, "] '", path, "' has ", header.shape.size(),
+    throw UsageError(text('[', op, "] '", path, "' has ", header.shape.size(),
                           " dimensions, wanted at most ", kMaxRank, "; reshape it"));
-  check_memory(path, file, more_bytes_each);
+  check_memory(op, path, file, more_bytes_each);
   if (file.trailing_bytes() > 0)
-    say(text("octavo: [", kOp, "] note: '", path, "' has ", grouped(file.trailing_bytes()),
+    say(text("octavo: [", op, "] note: '", path, "' has ", grouped(file.trailing_bytes()),
              " bytes behind its array; they are left out"));
 
   const Shape shape{std::span(header.shape)};
@@ -89,9 +88,9 @@ QuantizeInput read_npy(const std::string& path, const std::optional<std::string>
 
 }  // namespace
 
-QuantizeInput read_quantize_input(const std::string& path, const std::optional<std::string>& from,
-                                  double more_bytes_each) {
-  return read_npy(path, from, more_bytes_each);
+QuantizeInput read_quantize_input(const char* op, const std::string& path,
+                                  const std::optional<std::string>& from, double more_bytes_each) {
+  return read_npy(op, path, from, more_bytes_each);
 }
 
 }  // namespace octavo::cli

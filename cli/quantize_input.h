@@ -13,10 +13,10 @@ struct QuantizeInput {
   View values{};  // of it: Fortran order is a matter of strides
 };
 
-// Reads all of it. `more_bytes_each` is what will be needed besides for every element, so that a
-// machine too small is known before and not after. Throws UsageError for what is no array of
-// values, Error(io) for what cannot be read.
-QuantizeInput read_quantize_input(const std::string& path, const std::optional<std::string>& from,
-                                  double more_bytes_each);
+// Reads all of it, for the command `op`. `more_bytes_each` is what will be needed besides for every
+// element, so that a machine too small is known before and not after. Throws UsageError for what is
+// no array of values, Error(io) for what cannot be read.
+QuantizeInput read_quantize_input(const char* op, const std::string& path,
+                                  const std::optional<std::string>& from, double more_bytes_each);
 
 }  // namespace octavo::cli

@@ -42,4 +42,6 @@ GRADIENT_HEADS = 2
 DECODE_KEYS = (2048, 16384, 65536)
 QUICK_DECODE_KEYS = (512,)
 DECODE_HEADS, DECODE_SIZE = 8, 128
+# Heads of keys: one for each query head, and one for four of them, which few models are without.
+DECODE_KV_HEADS = (8, 2)
 DECODE_AT_LEAST = 1.5

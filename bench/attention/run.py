@@ -13,7 +13,8 @@ def print_decode(row: dict) -> None:
     rates = ", ".join(f"{name} {rate / 1e6:.2f}" for name, rate in row["tokens_per_second"].items())
     verdict = "" if row.get("holds", True) else "MISSED"
     print(
-        f"one query, {row['decode']} keys, {row['heads']} heads of {row['size']}, "
+        f"one query, {row['decode']} keys, {row['heads']} heads on {row['kv_heads']} of "
+        f"{row['size']}, "
         f"million keys a second: {rates}; fp8 {row['ratio']:.2f} x bf16, "
         f">= {row['at_least']:g} {verdict}".rstrip(),
         flush=True,

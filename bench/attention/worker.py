@@ -14,6 +14,7 @@ from bench.attention.cases import (
     DECODE_AT_LEAST,
     DECODE_HEADS,
     DECODE_KEYS,
+    DECODE_KV_HEADS,
     DECODE_SIZE,
     GRADIENT_HEADS,
     GRADIENT_SHAPES,
@@ -92,8 +93,8 @@ def rows(
     return made
 
 
-def decode_row(keys: int, threads: int, quick: bool) -> dict[str, object]:
-    shape = (1, DECODE_HEADS, keys, DECODE_SIZE)
+def decode_row(keys: int, kv_heads: int, threads: int, quick: bool) -> dict[str, object]:
+    shape = (1, kv_heads, keys, DECODE_SIZE)
     q = torch.randn(1, DECODE_HEADS, 1, DECODE_SIZE).bfloat16()
     k, v = torch.randn(shape), torch.randn(shape)
     coded = [ov.quantize(x, "fp8-channel") for x in (k, v)]
@@ -106,12 +107,15 @@ def decode_row(keys: int, threads: int, quick: bool) -> dict[str, object]:
         )
 
     functions = {"fp8": ours(coded), "bf16": ours(wide)}
-    functions["torch bf16"] = lambda: torch.nn.functional.scaled_dot_product_attention(q, *wide)
+    functions["torch bf16"] = lambda: torch.nn.functional.scaled_dot_product_attention(
+        q, *wide, enable_gqa=kv_heads != DECODE_HEADS
+    )
     seconds = in_turns(functions, 3 if quick else 15)
     rate = {name: keys / taken for name, taken in seconds.items()}
     row: dict[str, object] = {
         "decode": keys,
         "heads": DECODE_HEADS,
+        "kv_heads": kv_heads,
         "size": DECODE_SIZE,
         "tokens_per_second": rate,
         "ratio": rate["fp8"] / rate["bf16"],
@@ -155,8 +159,9 @@ def main() -> None:
             print(json.dumps(row), flush=True)
     for shape in QUICK_GRADIENT_SHAPES if quick else GRADIENT_SHAPES:
         print(json.dumps(gradient_row(shape, quick)), flush=True)
-    for keys in QUICK_DECODE_KEYS if quick else DECODE_KEYS:
-        print(json.dumps(decode_row(keys, threads, quick)), flush=True)
+    for kv_heads in DECODE_KV_HEADS:
+        for keys in QUICK_DECODE_KEYS if quick else DECODE_KEYS:
+            print(json.dumps(decode_row(keys, kv_heads, threads, quick)), flush=True)
 
 
 if __name__ == "__main__":

@@ -85,7 +85,7 @@ struct AttentionJob {
   // softmax_scale q shift added.
   const float* key_shift = nullptr;
 
-  float softmax_scale = 1.0F;
+  double softmax_scale = 1.0;
   // Row i of a batch sees key j where  -left <= j - (i + diagonal) <= right; a negative number is
   // no limit. Causal is right = 0. The diagonal is 0, or key length - query length of the batch.
   std::int64_t left = -1, right = -1;

@@ -1,6 +1,7 @@
 #include "octavo/ops/attention.h"
 
 #include <array>
+#include <cstring>
 
 #include "octavo/base/error.h"
 #include "octavo/base/fp_env.h"
@@ -16,15 +17,14 @@ namespace {
 
 constexpr std::string_view kOp = "attention";
 
-void check_result(const View& out, const AttentionCall& call, bool wide_is_good) {
+void check_result(const View& out, const AttentionCall& call) {
   check_view(out, kOp, "the output");
   check_output(out, kOp);
   check(out.dtype == DType::f32 || out.dtype == DType::f16 || out.dtype == DType::bf16 ||
-            (wide_is_good && out.dtype == DType::f64),
+            out.dtype == DType::f64,
         ErrorCode::wrong_type, kOp, "the output is ",
         is_value(out.dtype) ? dtype_name(out.dtype) : "codes",
-        ", wanted float32, float16 or bfloat16 (float64 with 'exact'; for codes see "
-        "attention_quantized)");
+        ", wanted float32, float16, bfloat16 or float64 (for codes see attention_quantized)");
   const Shape wanted = call.out_shape();
   if (out.shape != wanted)
     fail(ErrorCode::invalid_argument, kOp, "the output has shape ", to_string(out.shape),
@@ -48,8 +48,30 @@ bool is_given(const View& view) { return view.data != nullptr || view.shape.rank
 DType type_of_result(const Operand& q, const AttentionOptions& options) {
   if (options.out) return *options.out;
   if (q.quantized() != nullptr) return DType::f32;
-  const DType given = q.values().dtype;
-  return given == DType::f64 && options.rung != AttentionRung::exact ? DType::f32 : given;
+  return q.values().dtype;
+}
+
+// f64 from f32 of the same shape: all rows, or those that were asked for.
+void widen(const View& from, const View& to, std::span<const AttentionRange> ranges) {
+  const AttentionOperand source = AttentionStack(Operand(from), kOp, "a copy").operand(),
+                         target = AttentionStack(Operand(to), kOp, "the output").operand();
+  const auto row = [&](std::int64_t batch, std::int64_t head, std::int64_t at) {
+    const Matrix left = source.at(batch, head).values, right = target.at(batch, head).values;
+    const auto* numbers = reinterpret_cast<const float*>(static_cast<const std::byte*>(left.data) +
+                                                         at * left.row_pitch);
+    auto* into = static_cast<std::byte*>(right.data) + at * right.row_pitch;
+    for (std::int64_t e = 0; e < left.cols; ++e) {
+      const auto number = static_cast<double>(numbers[e]);
+      std::memcpy(into + e * right.col_stride, &number, sizeof number);
+    }
+  };
+  const AttentionStack shape(Operand(from), kOp, "a copy");
+  for (const AttentionRange& range : ranges)
+    for (std::int64_t r = 0; r < range.count; ++r) row(range.batch, range.head, range.first + r);
+  if (!ranges.empty()) return;
+  for (std::int64_t batch = 0; batch < shape.batches(); ++batch)
+    for (std::int64_t head = 0; head < shape.heads(); ++head)
+      for (std::int64_t r = 0; r < shape.rows(); ++r) row(batch, head, r);
 }
 
 }  // namespace
@@ -63,7 +85,7 @@ void attention_into(const Operand& q, const Operand& k, const Operand& v, const 
                     const AttentionOptions& options) {
   const FpEnvGuard guard;
   const AttentionCall call(q, k, v, options, kOp);
-  check_result(out, call, options.rung == AttentionRung::exact);
+  check_result(out, call);
   if (is_given(options.log_sum_exp)) check_log_sum_exp(options.log_sum_exp, call);
   std::vector<NamedView> views;
   call.add_views(views);
@@ -77,6 +99,15 @@ void attention_into(const Operand& q, const Operand& k, const Operand& v, const 
   const Exec exec = make_exec_on(common_device(views, kOp), call.work(), options, kOp);
   if (options.report != nullptr) *options.report = {};
   if (call.is_empty()) return;
+  if (out.dtype == DType::f64 && options.rung != AttentionRung::exact) {
+    check(exec.device.kind == DeviceKind::cpu, ErrorCode::wrong_type, kOp,
+          "the output is float64 on a device, where only the CPU has it; wanted float32, float16 "
+          "or bfloat16");
+    const Tensor narrow = Tensor::values(out.shape, DType::f32);
+    attention_into(q, k, v, narrow.view(), options);
+    widen(narrow.view(), out, options.ranges);
+    return;
+  }
 
   AttentionResult result{.out = AttentionStack(Operand(out), kOp, "the output").operand(),
                          .log_sum_exp = static_cast<float*>(options.log_sum_exp.data)};

@@ -73,10 +73,11 @@ struct AttentionOptions {
   AttentionRung rung = AttentionRung::automatic;
   double rtol = 5e-3, atol = 5e-3;  // automatic only
   AttentionMask mask{};
-  std::optional<float> softmax_scale{};  // 1 / sqrt(D)
-  std::optional<DType> out{};            // the type of Q; f32 where Q is codes
-  View log_sum_exp{};                    // f32, the shape of Q without its last dimension, dense
-  AttentionReport* report = nullptr;     // is filled with what was chosen, and why
+  std::optional<double> softmax_scale{};  // 1 / sqrt(D)
+  std::optional<DType> out{};             // the type of Q; f32 where Q is codes
+  // f32, the shape of Q without its last dimension, dense. automatic: within the tolerance too.
+  View log_sum_exp{};
+  AttentionReport* report = nullptr;  // is filled with what was chosen, and why
   // Only these rows; others of the output are left as they are.
   std::span<const AttentionRange> ranges{};
   // State of a layer: Q, K and V (for strict and fast, where they are values) are quantized with

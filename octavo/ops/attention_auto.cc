@@ -101,19 +101,31 @@ class Chooser {
       return stack.is_quantized() ? DType::code : stack.elements().dtype;
     };
     RangeFacts facts{
-        .softmax_scale = static_cast<double>(job.softmax_scale),
+        .kv = kv,
+        .softmax_scale = job.softmax_scale,
         .head_size = static_cast<double>(call_.q.cols()),
         .q = q_[static_cast<std::size_t>((range.batch * call_.q.heads() + range.head) * ranges +
                                          range.first / kRowsPerRange)],
         .q_type = type_of(call_.q),
         .k_type = type_of(call_.k),
-        .v_type = type_of(call_.v)};
+        .v_type = type_of(call_.v),
+        .log_sum_exp = result_.log_sum_exp != nullptr};
     if (call_.k.rows() > 0) {
       facts.k_turned = k_turned_[kv];
       facts.k_smooth = k_smooth_[kv];
       facts.v = v_[kv];
     }
     return facts;
+  }
+
+  // Keys as they are given are looked at where a rung that rounds them comes into question.
+  double predicted(AttentionRung rung, RangeFacts facts, double n_eff) {
+    if (rounds_given_keys(rung) && call_.k.rows() > 0) {
+      if (k_given_.empty())
+        k_given_ = survey(call_, call_.k, call_.options.mask.key_lengths, call_.k.rows(), exec_);
+      facts.k_given = k_given_[facts.kv];
+    }
+    return predicted_error(rung, facts, n_eff);
   }
 
   // What the caller wants, in pieces that lie in one range of the survey.
@@ -163,7 +175,7 @@ class Chooser {
     job.log_sum_exp = once.data();
     run_attention(exec_, call_.options, job);
     job.log_sum_exp = twice.data();
-    job.softmax_scale *= 2.0F;
+    job.softmax_scale *= 2.0;
     job.bias.factor *= 2.0F;
     run_attention(exec_, call_.options, job);
     for (std::size_t i = 0; i < choices_.size(); ++i) {
@@ -198,7 +210,7 @@ class Chooser {
       for (const AttentionRung rung : kRungsByCost) {
         if (!takes(rung, facts)) continue;
         choice.rung = rung;
-        choice.predicted = predicted_error(rung, facts, choice.n_eff);
+        choice.predicted = predicted(rung, facts, choice.n_eff);
         if (choice.predicted <= tolerance) break;
         if (rung != kRungsByCost.back())
           tried += text(tried.empty() ? "" : ", ", name_of(rung), " ", choice.predicted);
@@ -239,12 +251,12 @@ class Chooser {
         const double weight = static_cast<double>(largest_weight_[index_of(choice.rows, row)]);
         if (weight == 0.0) continue;
         const double n_eff = std::max(1.0, (weight <= 2.0 * sample ? ratio : 1.0) / weight);
-        if (n_eff >= choice.n_eff || predicted_error(choice.rung, facts, n_eff) <= choice.tolerance)
+        if (n_eff >= choice.n_eff || predicted(choice.rung, facts, n_eff) <= choice.tolerance)
           continue;
         for (const AttentionRung rung : kRungsByCost) {
           const bool last = rung == kRungsByCost.back();
           if (!takes(rung, facts) ||
-              (!last && !(predicted_error(rung, facts, n_eff) <= choice.tolerance)))
+              (!last && !(predicted(rung, facts, n_eff) <= choice.tolerance)))
             continue;
           if (rung != choice.rung)
             again[rung].push_back({choice.rows.batch, choice.rows.head, row, 1});
@@ -262,7 +274,7 @@ class Chooser {
   const AttentionResult& result_;
   const Exec& exec_;
   Tensor copy_{};
-  std::vector<AttentionSurvey> q_, k_turned_, k_smooth_, v_;
+  std::vector<AttentionSurvey> q_, k_turned_, k_smooth_, k_given_, v_;
   std::vector<AttentionChoice> choices_;
   std::vector<std::vector<std::int64_t>> looked_at_;
   std::vector<float> largest_weight_;

@@ -189,6 +189,9 @@ AttentionCall::AttentionCall(const Operand& q_given, const Operand& k_given, con
         ": a causal row sees nothing after itself; wanted right = 0 or none");
   check(!given.softmax_scale || std::isfinite(*given.softmax_scale), ErrorCode::invalid_argument,
         op, "the softmax scale is not finite");
+  for (const double tolerance : {given.rtol, given.atol})
+    check(tolerance >= 0.0 && std::isfinite(tolerance), ErrorCode::invalid_argument, op,
+          "got a tolerance of ", tolerance, ", wanted a number of at least 0");
   check_bias(mask.bias, {q.batches(), q.heads(), q.rows(), k.rows()}, op);
   for (const AttentionRange& range : given.ranges)
     check(range.batch >= 0 && range.batch < q.batches() && range.head >= 0 &&
@@ -214,8 +217,8 @@ AttentionJob AttentionCall::job() const {
   job.q = q.operand();
   job.k = k.operand();
   job.v = v.operand();
-  job.softmax_scale = options.softmax_scale.value_or(
-      static_cast<float>(1.0 / std::sqrt(static_cast<double>(q.cols()))));
+  job.softmax_scale =
+      options.softmax_scale.value_or(1.0 / std::sqrt(static_cast<double>(q.cols())));
   if (!mask.query_lengths.empty()) job.query_lengths = mask.query_lengths.data();
   if (!mask.key_lengths.empty()) job.key_lengths = mask.key_lengths.data();
   job.bias = bias_of(mask.bias);
@@ -235,7 +238,9 @@ Shape AttentionCall::out_shape() const {
 bool AttentionCall::is_empty() const { return q.batches() * q.heads() * q.rows() == 0; }
 
 std::int64_t AttentionCall::work() const {
-  constexpr double kProductsPerElement = 64.0;
+  // Few rows cost what reading keys and values does, and many what their products do.
+  constexpr std::int64_t kFewRows = 16;
+  const double products_per_element = q.rows() <= kFewRows ? 8.0 : 64.0;
   std::int64_t rows = q.batches() * q.heads() * q.rows();
   if (!options.ranges.empty()) {
     rows = 0;
@@ -244,7 +249,7 @@ std::int64_t AttentionCall::work() const {
   const double products = static_cast<double>(rows) * static_cast<double>(k.rows()) *
                           static_cast<double>(q.cols() + v.cols());
   return static_cast<std::int64_t>(
-      std::min(products / kProductsPerElement,
+      std::min(products / products_per_element,
                static_cast<double>(std::numeric_limits<std::int64_t>::max() / 2)));
 }
 

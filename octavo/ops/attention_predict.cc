@@ -22,13 +22,14 @@ double error_of(double rounded, DType given) {
 }
 
 double square(double number) { return number * number; }
+double larger(double a, double b) { return a >= b || std::isnan(a) ? a : b; }  // NaN stays
 
 // Standard deviation of a score, in units of ln.
 double score_error(AttentionRung rung, const RangeFacts& facts) {
   const double scale = std::abs(facts.softmax_scale);
   if (rung == AttentionRung::balanced)
     return scale * kInt8Step *
-           std::sqrt(square(facts.q.amax) * facts.k_turned.mean_squares +
+           std::sqrt(square(facts.q.amax) * facts.k_turned.row_squares +
                      square(facts.k_turned.amax) * facts.q.row_squares);
   const double of_value = rung == AttentionRung::bf16  ? kBf16
                           : rung == AttentionRung::f32 ? kF32
@@ -36,13 +37,25 @@ double score_error(AttentionRung rung, const RangeFacts& facts) {
   const double relative =
       std::hypot(error_of(of_value, facts.q_type), error_of(of_value, facts.k_type));
   // sum_d q_d^2 k_d^2 is at most |q|^2 times the largest of the k_d^2 that a channel has on
-  // average. A key that is longer than others draws weight, and its score is off by more: where a
-  // rung is taken because it is good enough for single rows, the longest key counts, its square
-  // spread over the channels.
-  double squares = facts.k_smooth.channel_squares;
-  if (rung == AttentionRung::bf16 || rung == AttentionRung::f32)
-    squares = std::max(squares, facts.k_smooth.row_squares / facts.head_size);
+  // average. A key that is longer than others has a score that is off by more, and may have any
+  // part of a row's weight: so the longest key counts, its square spread over the channels.
+  const AttentionSurvey& k = rounds_given_keys(rung) ? facts.k_given : facts.k_smooth;
+  const double squares = larger(k.channel_squares, k.row_squares / facts.head_size);
   return scale * relative * std::sqrt(facts.q.row_squares * squares);
+}
+
+// The most that P can be off by, relative: half a step of its form.
+double most_p_error(AttentionRung rung) {
+  switch (rung) {
+    case AttentionRung::fast:
+      return 0x1p-4;
+    case AttentionRung::strict:
+      return 0x1p-7;
+    case AttentionRung::f32:
+      return 0x1p-24;
+    default:
+      return 0x1p-9;
+  }
 }
 
 double p_error(AttentionRung rung) {
@@ -70,9 +83,24 @@ double v_error(AttentionRung rung, DType given) {
   }
 }
 
+// The log-sum-exp is off by sum_j p_j d_j, d_j being what score j and its P are off by: nothing is
+// taken out by dividing, and one key is the worst. Rows that nobody looked at (n_eff is 2) may have
+// one.
+double log_sum_exp_error(AttentionRung rung, const RangeFacts& facts, double n_eff) {
+  const double keys = n_eff <= 2.0 ? 1.0 : n_eff;
+  const double scores = kDeviations * score_error(rung, facts) / std::sqrt(keys),
+               p = std::min(kDeviations * p_error(rung) / std::sqrt(keys), most_p_error(rung));
+  return std::hypot(scores, p);
+}
+
 }  // namespace
 
+bool rounds_given_keys(AttentionRung rung) {
+  return rung != AttentionRung::fast && rung != AttentionRung::balanced;
+}
+
 bool takes(AttentionRung rung, const RangeFacts& facts) {
+  if (facts.log_sum_exp && facts.k_type != DType::code && !rounds_given_keys(rung)) return false;
   if (rung != AttentionRung::balanced) return true;
   return facts.q_type != DType::code && facts.k_type != DType::code;
 }
@@ -85,7 +113,8 @@ double predicted_error(AttentionRung rung, const RangeFacts& facts, double n_eff
   const double weights =
       (square(score_error(rung, facts)) + square(p_error(rung))) * (1.0 - 1.0 / keys) / keys;
   const double values = square(v_error(rung, facts.v_type)) / n_eff;
-  return kDeviations * std::sqrt((weights + values) * facts.v.channel_squares);
+  const double output = kDeviations * std::sqrt((weights + values) * facts.v.channel_squares);
+  return facts.log_sum_exp ? larger(output, log_sum_exp_error(rung, facts, n_eff)) : output;
 }
 
 }  // namespace octavo

@@ -71,7 +71,7 @@ TEST(Attention, OperandsThatDoNotFitAreNamed) {
             std::string::npos);
   EXPECT_NE(of({1, 1, 3, 4}, {1, 1, 5, 4}, {1, 1, 5, 4}, {.softmax_scale = NAN}).find("not finite"),
             std::string::npos);
-  EXPECT_NE(of({1, 1, 3, 4}, {1, 1, 5, 4}, {1, 1, 5, 4}, {.out = DType::f64}).find("float64"),
+  EXPECT_NE(of({1, 1, 3, 4}, {1, 1, 5, 4}, {1, 1, 5, 4}, {.rtol = NAN}).find("tolerance"),
             std::string::npos);
   const AttentionRange beyond[] = {{0, 0, 2, 2}};
   EXPECT_NE(of({1, 1, 3, 4}, {1, 1, 5, 4}, {1, 1, 5, 4}, {.ranges = beyond}).find("rows 2 to 4"),

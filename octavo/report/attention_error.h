@@ -42,7 +42,7 @@ struct AttentionErrorOptions {
                                       AttentionRung::naive,    AttentionRung::automatic};
   double rtol = 5e-3, atol = 5e-3;
   AttentionMask mask{};
-  std::optional<float> softmax_scale{};
+  std::optional<double> softmax_scale{};
   // Rows of each head that are looked at, spread evenly, the first and the last among them; 0: all.
   std::int64_t rows = 64;
   int threads = 0;

@@ -102,7 +102,7 @@ def attention(
     handles = [side.handle for side in sides]
     first = sides[0]
     shape = tuple(_octavo.attention_shape(*handles))
-    target, is_callers = _target(first, shape, out, precision, op)
+    target, is_callers = _target(first, shape, out, op)
     lse = None
     if return_lse:
         lse = first.family.empty("float32", shape[:-1], first.cuda, first.stream)
@@ -189,7 +189,7 @@ class KVCache:
         side = _side(q, op, "q", None)
         given = tuple(getattr(q, "shape", ()))
         shape = given[:-1] + (self._handle.value_size,)
-        target, is_callers = _target(side, shape, out, precision, op)
+        target, is_callers = _target(side, shape, out, op)
         self._handle.attend(
             side.handle,
             target.view(target.kind),
@@ -222,13 +222,12 @@ class KVCache:
         return int(self._handle.nbytes)
 
 
-def _target(side: Side, shape: tuple[int, ...], out: Any, precision: str, op: str) -> Any:
+def _target(side: Side, shape: tuple[int, ...], out: Any, op: str) -> Any:
     """Where results go, and whether that is the caller's array."""
     kind = None
     if out is None:
         kind = getattr(side.owner, "kind", "float32")
         kind = kind if isinstance(kind, str) else "float32"
-        kind = "float32" if kind == "float64" and precision != "exact" else kind
     elif isinstance(out, str):
         kind = value_type(out, op)
     if kind is not None:

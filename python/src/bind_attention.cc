@@ -28,7 +28,7 @@ struct Mask {
 
 // Refers to the mask's lengths.
 AttentionOptions options_of(const std::string& precision, double rtol, double atol,
-                            const Mask& mask, const std::optional<float>& softmax_scale,
+                            const Mask& mask, const std::optional<double>& softmax_scale,
                             int threads, std::uintptr_t stream) {
   return {.rung = parse_attention_rung(precision),
           .rtol = rtol,
@@ -78,7 +78,7 @@ void bind_cache(nb::module_& module) {
           "attend",
           [](const KvCache& self, const GemmSide& q, const View& target,
              const std::string& precision, double rtol, double atol, std::int64_t left,
-             const std::optional<float>& softmax_scale, int threads) {
+             const std::optional<double>& softmax_scale, int threads) {
             const AttentionOptions options =
                 options_of(precision, rtol, atol, {.left = left}, softmax_scale, threads, 0);
             self.attend_into(operand_of(q), target, options);
@@ -109,7 +109,7 @@ void bind_attention(nb::module_& module) {
       [](const GemmSide& q, const GemmSide& k, const GemmSide& v, const View& target,
          const std::string& precision, double rtol, double atol, bool causal, bool bottom_right,
          std::int64_t left, std::int64_t right, const Lengths& query_lengths,
-         const Lengths& key_lengths, const std::optional<float>& softmax_scale,
+         const Lengths& key_lengths, const std::optional<double>& softmax_scale,
          const std::optional<View>& log_sum_exp, const std::optional<View>& bias, int threads,
          std::uintptr_t stream) {
         const Mask mask{causal, bottom_right, left, right, query_lengths, key_lengths, bias};
@@ -137,7 +137,7 @@ void bind_attention(nb::module_& module) {
          const View& d_q, const View& d_k, const View& d_v, const std::string& precision,
          bool causal, bool bottom_right, std::int64_t left, std::int64_t right,
          const Lengths& query_lengths, const Lengths& key_lengths,
-         const std::optional<float>& softmax_scale, const std::optional<View>& bias, int threads) {
+         const std::optional<double>& softmax_scale, const std::optional<View>& bias, int threads) {
         const Mask mask{causal, bottom_right, left, right, query_lengths, key_lengths, bias};
         const AttentionOptions options =
             options_of(precision, 5e-3, 5e-3, mask, softmax_scale, threads, 0);

@@ -40,6 +40,30 @@ def test_within_the_tolerance_of_torch_in_float64(precision, causal):
         torch.testing.assert_close(wide, want, rtol=0, atol=1e-13)
 
 
+@pytest.mark.parametrize("precision", ["auto", "strict", "bf16", "f32", "exact"])
+def test_float64_in_is_float64_out(precision):
+    q, k, v = (x.double() for x in inputs(1, 2, 40, 48, dtype=torch.float32))
+    got = ov.attention(q, k, v, precision=precision)
+    assert got.dtype == torch.float64
+    assert ov.attention(q.numpy(), k.numpy(), v.numpy(), precision=precision).dtype == np.float64
+    te = pytest.importorskip("octavo.torch")
+    # As torch's own has it; the scale, 1 / sqrt(48), is not a number of float32.
+    leaves = [x.clone().requires_grad_() for x in (q, k, v)]
+    out = te.scaled_dot_product_attention(*leaves, precision=precision)
+    out.sum().backward()
+    assert out.dtype == torch.float64 and all(x.grad.dtype == torch.float64 for x in leaves)
+    if precision == "exact":
+        torch.testing.assert_close(got, exact(q, k, v), rtol=0, atol=1e-13)
+
+
+def test_the_log_sum_exp_is_within_the_tolerance():
+    q, k, _ = inputs(1, 2, 64, 64, keys=1, dtype=torch.float32)
+    v = torch.zeros_like(k)
+    _, lse = ov.attention(4 * q, k, v, return_lse=True)
+    want = (4 * q.double() @ k.double().mT / 8).squeeze(-1)
+    assert failures(lse, want) == 0
+
+
 def test_strict_is_exact_for_its_inputs():
     q, k, v = inputs(1, 2, 200, 64, dtype=torch.float32)
     codes = [ov.quantize(x, "fp8-channel") for x in (q, k, v)]

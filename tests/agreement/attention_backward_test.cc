@@ -47,13 +47,16 @@ const std::vector<BackwardCase>& cases() {
 }
 
 Gradients gradients_of(const BackwardCase& how, const Made& made, const Tensor& d_out,
-                       const Kernels* backend, int threads) {
+                       const Kernels* backend, int threads, Log* log = nullptr) {
   AttentionMask mask = how.mask;
   mask.query_lengths = how.query_lengths;
   mask.key_lengths = how.key_lengths;
-  const AttentionGradients got = attention_backward(
-      made.q, made.k, made.v, d_out.view(),
-      {.rung = AttentionRung::f32, .mask = mask, .threads = threads, .backend = backend});
+  const AttentionGradients got = attention_backward(made.q, made.k, made.v, d_out.view(),
+                                                    {.rung = AttentionRung::f32,
+                                                     .mask = mask,
+                                                     .threads = threads,
+                                                     .backend = backend,
+                                                     .log = log});
   return {got.q, got.k, got.v};
 }
 
@@ -124,6 +127,46 @@ TEST(AttentionBackward, OfNothing) {
       const Gradients got = gradients_of(how, made, gradient_of_out(how), backend.kernels, 2);
       for (const Tensor* tensor : {&got.q, &got.k, &got.v})
         for (const float number : tensor->span<float>()) ASSERT_EQ(number, 0.0F) << backend.name;
+    }
+  }
+}
+
+// What is added to scores, and keys that it hides: from some rows, from all of them (one that is
+// NaN), and all keys from one row.
+TEST(AttentionBackward, BiasOnEveryBackend) {
+  BackwardCase how{
+      "bias",
+      {.batches = 2, .heads = 4, .kv_heads = 2, .queries = 70, .keys = 110, .depth = 32},
+      {.causal = true, .bottom_right = true}};
+  for (const Shape& shape : {Shape{2, 4, 70, 110}, Shape{4, 1, 110}, Shape{70, 110}}) {
+    const Tensor bias = Tensor::values(shape, DType::f32);
+    std::mt19937 random(3);
+    std::normal_distribution<float> normal(0.0F, 3.0F);
+    std::size_t i = 0;
+    for (float& number : bias.span<float>()) {
+      const std::size_t key = i % 110, row = i / 110 % 70;
+      const bool hidden = key == 9 || i % 7 == 2 || (row == 50 && shape[shape.rank() - 2] > 1);
+      number = hidden ? -HUGE_VALF : normal(random);
+      ++i;
+    }
+    how.mask.bias = bias.view();
+    Made made = make_inputs(how.sizes, Kind::normal, 5, DType::f32);
+    for (std::size_t head = 0; head < 4; ++head) {
+      made.k.span<float>()[(head * 110 + 9) * 32 + 5] = std::numeric_limits<float>::quiet_NaN();
+      made.v.span<float>()[(head * 110 + 9) * 32 + 6] = std::numeric_limits<float>::infinity();
+    }
+    const Tensor d_out = gradient_of_out(how);
+    const Gradients want = gradients_of(how, made, d_out, &reference_backend(), 1);
+    for (const float number : want.q.span<float>()) ASSERT_TRUE(std::isfinite(number));
+    for (const BackendInfo& backend : support::every_backend()) {
+      if (backend.kernels == &reference_backend() || support::is_staged(backend)) continue;
+      const std::string name = to_string(shape) + " on " + std::string(backend.name);
+      // Done by this backend, not left to the definition.
+      Log log([&](std::string_view message) { ADD_FAILURE() << name << ": " << message; });
+      const Gradients got = gradients_of(how, made, d_out, backend.kernels, 2, &log);
+      expect_near(got.q, want.q, 1e-5, name + ", dQ");
+      expect_near(got.k, want.k, 1e-5, name + ", dK");
+      expect_near(got.v, want.v, 1e-5, name + ", dV");
     }
   }
 }

@@ -10,7 +10,7 @@ struct Form {
   Sizes sizes;
   AttentionMask mask{};
   std::vector<std::int64_t> query_lengths{}, key_lengths{};
-  std::optional<float> softmax_scale{};
+  std::optional<double> softmax_scale{};
 };
 
 oracle::Sees sees_of(const Form& form, std::int64_t batch) {
@@ -37,9 +37,8 @@ void check_form(Form form, DType dtype) {
                                 .softmax_scale = form.softmax_scale,
                                 .out = DType::f64,
                                 .log_sum_exp = lse.view()});
-  const double scale = form.softmax_scale ? static_cast<double>(*form.softmax_scale)
-                                          : static_cast<double>(static_cast<float>(
-                                                1.0 / std::sqrt(static_cast<double>(sizes.depth))));
+  const double scale =
+      form.softmax_scale.value_or(1.0 / std::sqrt(static_cast<double>(sizes.depth)));
   for (std::int64_t batch = 0; batch < sizes.batches; ++batch)
     for (std::int64_t head = 0; head < sizes.heads; ++head) {
       const std::int64_t kv = head / (sizes.heads / sizes.kv_heads);

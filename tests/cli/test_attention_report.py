@@ -60,6 +60,20 @@ def test_limits(octavo):
     assert result.code == 3 and "limit missed" in result.err and "naive" in result.err
 
 
+def test_limits_that_are_none(octavo):
+    for name in ("--rtol", "--atol", "--fail-above"):
+        for limit in ("nan", "-1", "inf"):
+            result = octavo("attention-report", *SMALL, f"{name}={limit}")
+            assert result.code == 2 and name in result.err and "at least 0" in result.err
+
+
+def test_errors_name_the_command(octavo):
+    np.save(octavo.folder / "q.npy", np.zeros((2, 8, 32), np.int32))
+    result = octavo("attention-report", "--q", "q.npy", "--k", "q.npy", "--v", "q.npy")
+    assert result.code == 1
+    assert "[attention-report]" in result.err and "[quantize]" not in result.err
+
+
 def test_words(octavo):
     result = octavo("attention-report", "--rung", "strct")
     assert result.code == 2 and "strict" in result.err

@@ -16,7 +16,8 @@ namespace octavo::cpu {
 
 // Scores of a tile of keys become weights, down the columns of a strip.
 struct SoftmaxJob {
-  float* scores;       // [keys][strip], in units of log2; -inf where a row does not see a key
+  float* scores;       // [keys][strip], in units of log2; -inf where a row does not see a key. Or
+                       // f16 (narrow_scores), in kNarrowUnit of those units
   std::byte* weights;  // [keys][strip] of the lanes that are multiplied; may be `scores`
   std::int64_t keys;   // a multiple of eight
   std::int64_t run;    // so many weights are summed in f16 one after the other, as values are
@@ -26,7 +27,8 @@ struct SoftmaxJob {
   float* rescale;  // [strip]: what sums so far are to be multiplied by, a power of two
 };
 
-struct FewKernels;  // attention_few.h
+struct FewKernels;   // attention_few.h
+struct CodeKernels;  // attention_codes.h
 
 struct AttentionMethod {
   const char* name = "";  // for people
@@ -36,6 +38,7 @@ struct AttentionMethod {
   // *b_scale, to f32.
   Lane score_lane = Lane::f32;
   TileKernel score{};
+  bool narrow_scores = false;  // scores are f16 as well, and then where weights are
   // Weighted values: A is channels of V, B the strip's weights. Lanes are f32, or f16: then runs of
   // kWeightRun products are summed in f16, and those of a tile go, times *a_scale, to f32.
   Lane weigh_lane = Lane::f32;
@@ -47,12 +50,14 @@ struct AttentionMethod {
   // Words of four bytes, as GemmMethod has it; null: the driver's.
   void (*interleave)(const std::byte* const* rows, int count, std::int64_t words,
                      std::byte* panel) = nullptr;
-  // f32 to f16; where lanes are f16.
+  // f32 to f16 and back; where lanes are f16.
   void (*narrow)(const float* values, std::byte* lanes, std::int64_t n) = nullptr;
-
+  void (*widen)(const std::byte* lanes, float* values, std::int64_t n) = nullptr;
   // [count][n] to [n][count], count a multiple of eight; where scores are of f16.
   void (*interleave_halves)(const std::uint16_t* const* rows, int count, std::int64_t n,
                             std::uint16_t* panel) = nullptr;
+  // Operands in e4m3 on their way into panels; null: by way of f32.
+  const CodeKernels* codes = nullptr;
   // Kernels for few query rows, of K or of V; null, or returning null, where there are none.
   const FewKernels* (*few)(const GemmOperand&) = nullptr;
   // Sums in f16 are off by about 2^-11 of what they are, so scores must not be large: where the
@@ -64,15 +69,15 @@ struct AttentionMethod {
 };
 
 inline constexpr int kMostStrip = 32;
-inline constexpr std::int64_t kMostTileKeys = 64;
+inline constexpr std::int64_t kMostTileKeys = 128;
 // A sum of a run is off by up to its length times 2^-12 of itself, and does so in rows that one
 // large weight comes first in: what is added behind it is cut off there.
 inline constexpr std::int64_t kWeightRun = 32;
 // So many products are in f16 at most: runs of a tile are added there, one rounding for each.
-inline constexpr std::int64_t kWeightGroup = 64;
+inline constexpr std::int64_t kWeightGroup = 128;
 // Lanes of V in f16 are at most this, weights at most kWeightFactor, and a run of their products is
 // finite.
-inline constexpr float kMostValueLane = 7.0F;
+inline constexpr float kMostValueLane = 3.5F;
 inline constexpr float kWeightFactor = 146.0F;
 static_assert(kWeightGroup * kMostValueLane * kWeightFactor < 65504);
 static_assert(kMostTileKeys <= kWeightGroup);
@@ -92,6 +97,13 @@ static_assert(kScoreRun == 32);
 inline constexpr double kScoreBudget = 2.7e-3, kAlignedBudget = 2.2e-2;
 inline double most_norms(double depth) {
   return std::min(kAlignedBudget / kAlignedSigma, kScoreBudget / kScoreSigma * std::sqrt(depth));
+}
+
+// Scores that stay in f16 are divided by this, which is exact (softmax_narrow.h has why). Those
+// sums are then not added to in f32, so that there is one group at most.
+inline constexpr float kNarrowUnit = 16.0F;
+inline bool takes_narrow_scores(const AttentionJob& job) {
+  return job.bias.first == nullptr && job.q.first.cols() <= kScoreGroup;
 }
 
 // Head sizes of Q and of V that are offered.

@@ -25,9 +25,10 @@ constexpr float kNaN = std::numeric_limits<float>::quiet_NaN();
 // What one thread works in: a tile of keys, and what its keys have to do with a block of rows.
 struct Scratch {
   float *k_turned, *k_rows, *v_turned, *scores, *d_p, *p_turned, *d_s_turned, *d_k, *d_v;
+  float* added = nullptr;  // to scores, in units of log2; where there is a bias
   std::int64_t floats = 0;
 
-  Scratch(const BackwardSizes& sizes, float* memory) {
+  Scratch(const BackwardSizes& sizes, bool has_bias, float* memory) {
     const auto take = [&](float*& part, std::int64_t count) {
       part = memory != nullptr ? memory + floats : nullptr;
       floats += round_up(count, 16);
@@ -39,6 +40,7 @@ struct Scratch {
     for (float** square : {&scores, &d_p, &p_turned, &d_s_turned}) take(*square, n * n);
     take(d_k, n * sizes.padded_depth);
     take(d_v, n * sizes.padded_width);
+    if (has_bias) take(added, n * n);
   }
 };
 
@@ -81,7 +83,7 @@ class Backward {
   }
 
   [[nodiscard]] std::int64_t workspace() const {
-    const std::int64_t own = together_ * head_floats_ + parts() * Scratch(sizes_, nullptr).floats;
+    const std::int64_t own = together_ * head_floats_ + parts() * scratch_floats();
     return (out_floats_ + lse_floats_) * 4 +
            std::max(own * 4, round_up(attention_workspace(isa_, method_, exec_, forward_), 64));
   }
@@ -105,6 +107,10 @@ class Backward {
 
  private:
   [[nodiscard]] int parts() const { return threads_ > 1 ? threads_ * 4 : 1; }
+  [[nodiscard]] bool has_bias() const { return forward_.bias.first != nullptr; }
+  [[nodiscard]] std::int64_t scratch_floats() const {
+    return Scratch(sizes_, has_bias(), nullptr).floats;
+  }
 
   void heads_from(std::int64_t first, std::int64_t last, float* memory) const {
     const std::int64_t per_head = group_ * blocks_;
@@ -115,7 +121,7 @@ class Backward {
     const std::int64_t units = (last - first) * kChunks;
     share_parts(units, static_cast<int>(std::min<std::int64_t>(units, parts())), threads_,
                 [&](int part, std::int64_t begin, std::int64_t end) {
-                  const Scratch scratch(sizes_, scratches + part * Scratch(sizes_, nullptr).floats);
+                  const Scratch scratch(sizes_, has_bias(), scratches + part * scratch_floats());
                   for (std::int64_t unit = begin; unit < end; ++unit)
                     chunk(first + unit / kChunks, unit % kChunks,
                           memory + unit / kChunks * head_floats_, scratch);
@@ -185,9 +191,11 @@ class Backward {
         bool any = false;
         for (std::int64_t r = 0; r < kBackwardSide; ++r)
           any |= rows.begin[r] < key + real && rows.end[r] > key;
-        if (any)
-          meet(rows, key, s,
-               memory + sizes_.block_floats() + chunk * kBackwardSide * sizes_.padded_depth);
+        if (!any) continue;
+        if (has_bias())
+          take_bias(batch, head_of(kv, block), block % blocks_ * kBackwardSide, rows, key, s.added);
+        meet(rows, key, s,
+             memory + sizes_.block_floats() + chunk * kBackwardSide * sizes_.padded_depth);
       }
       write_keys(job_.d_k.at(batch, head).values, store_k_, key, s.d_k);
       write_keys(job_.d_v.at(batch, head).values, store_v_, key, s.d_v);
@@ -212,6 +220,23 @@ class Backward {
              .pitch = apart ? C : kBackwardSide});
   }
 
+  // Of the keys that rows see; 0 elsewhere. As scores lie.
+  void take_bias(std::int64_t batch, std::int64_t head, std::int64_t first,
+                 const BackwardBlock& rows, std::int64_t key, float* added) const {
+    constexpr std::int64_t n = kBackwardSide;
+    const AttentionBias& bias = forward_.bias;
+    const auto factor = static_cast<float>(static_cast<double>(bias.factor) * kLog2E);
+    std::fill_n(added, n * n, 0.0F);
+    for (std::int64_t q = 0; q < n; ++q) {
+      if (rows.begin[q] >= rows.end[q]) continue;
+      const float* from = bias.at(batch, head, first + q);
+      float* const column = added + q / sizes_.cols * sizes_.cols * n + q % sizes_.cols;
+      const std::int64_t end = std::min<std::int64_t>(key + n, rows.end[q]);
+      for (std::int64_t j = std::max<std::int64_t>(key, rows.begin[q]); j < end; ++j)
+        column[(j - key) * sizes_.cols] = from[j * bias.key] * factor;
+    }
+  }
+
   // One block of rows and one tile of keys.
   void meet(const BackwardBlock& rows, std::int64_t key, const Scratch& s, float* d_q) const {
     constexpr std::int64_t n = kBackwardSide;
@@ -230,16 +255,18 @@ class Backward {
   void weigh(const BackwardBlock& rows, std::int64_t key, const Scratch& s) const {
     constexpr std::int64_t n = kBackwardSide;
     const std::int64_t C = sizes_.cols;
-    const float scale = forward_.softmax_scale,
+    const float scale = static_cast<float>(forward_.softmax_scale),
                 factor = static_cast<float>(static_cast<double>(scale) * kLog2E);
     for (std::int64_t panel = 0; panel < n; panel += C)
       for (std::int64_t j = 0; j < n; ++j) {
         float* score = s.scores + panel * n + j * C;
         for (std::int64_t c = 0; c < C; ++c) score[c] = score[c] * factor - rows.log_sum[panel + c];
       }
+    if (s.added != nullptr)
+      for (std::int64_t i = 0; i < n * n; ++i) s.scores[i] += s.added[i];
     // One long loop: compilers take short ones apart, and then see no vectors.
     for (std::int64_t i = 0; i < n * n; ++i) s.p_turned[i] = exp2_of(s.scores[i]);
-    const bool plain = rows.all_see(key, key + n);
+    const bool plain = s.added == nullptr && rows.all_see(key, key + n);
     for (std::int64_t panel = 0; panel < n; panel += C)
       for (std::int64_t j = 0; j < n; ++j) {
         const std::int64_t at = panel * n + j * C;
@@ -248,7 +275,7 @@ class Backward {
         if (!plain)
           for (std::int64_t c = 0; c < C; ++c) {
             const std::int64_t q = panel + c;
-            const bool seen = key + j >= rows.begin[q] && key + j < rows.end[q];
+            const bool seen = sees(rows, q, key, j, s);
             const bool poisoned = rows.log_sum[q] != rows.log_sum[q];
             p[c] = !seen ? 0.0F : poisoned ? kNaN : p[c];
             d[c] = seen ? d[c] : along[c];
@@ -256,20 +283,29 @@ class Backward {
         for (std::int64_t c = 0; c < C; ++c) d[c] = p[c] * (d[c] - along[c]) * scale;
       }
     // Poisoned rows have NaN in `along`, and 0 times that where they do not see.
-    if (!plain) clear_unseen(rows, key, s.d_p);
+    if (!plain) clear_unseen(rows, key, s);
     std::copy_n(s.p_turned, n * n, s.scores);
     turn(s.scores, s.p_turned);
     turn(s.d_p, s.d_s_turned);
     std::copy_n(s.d_p, n * n, s.scores);
   }
 
-  void clear_unseen(const BackwardBlock& rows, std::int64_t key, float* d_s) const {
+  // A bias of -inf hides a key, whatever it holds.
+  [[nodiscard]] bool sees(const BackwardBlock& rows, std::int64_t q, std::int64_t key,
+                          std::int64_t j, const Scratch& s) const {
+    if (key + j < rows.begin[q] || key + j >= rows.end[q]) return false;
+    const std::int64_t C = sizes_.cols;
+    return s.added == nullptr || s.added[q / C * C * kBackwardSide + j * C + q % C] !=
+                                     -std::numeric_limits<float>::infinity();
+  }
+
+  void clear_unseen(const BackwardBlock& rows, std::int64_t key, const Scratch& s) const {
     constexpr std::int64_t n = kBackwardSide;
     for (std::int64_t q = 0; q < n; ++q) {
       if (std::isfinite(rows.along[q]) && std::isfinite(rows.log_sum[q])) continue;
-      float* const column = d_s + q / sizes_.cols * sizes_.cols * n + q % sizes_.cols;
+      float* const column = s.d_p + q / sizes_.cols * sizes_.cols * n + q % sizes_.cols;
       for (std::int64_t j = 0; j < n; ++j)
-        if (key + j < rows.begin[q] || key + j >= rows.end[q]) column[j * sizes_.cols] = 0.0F;
+        if (!sees(rows, q, key, j, s)) column[j * sizes_.cols] = 0.0F;
     }
   }
 
@@ -335,9 +371,8 @@ class Backward {
 }  // namespace
 
 const AttentionMethod* backward_method(ChooseAttention choose, const AttentionBackwardJob& job) {
-  // Places of keys are compared in 32 bits; what is added to scores is left to the definition.
-  if (job.forward.bias.first != nullptr || job.forward.values == DType::f64 ||
-      job.forward.keys > (std::int64_t{1} << 30))
+  // Places of keys are compared in 32 bits.
+  if (job.forward.values == DType::f64 || job.forward.keys > (std::int64_t{1} << 30))
     return nullptr;
   AttentionJob forward = job.forward;
   forward.p = AttentionP::f32;

@@ -6,6 +6,7 @@
 #include <cstring>
 #include <limits>
 
+#include "octavo/backend/cpu/attention_codes.h"
 #include "octavo/backend/cpu/gemm_cut.h"
 
 namespace octavo::cpu {
@@ -13,6 +14,7 @@ namespace {
 
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
 constexpr double kLog2E = 1.4426950408889634;
+constexpr std::uint16_t kHalfInfinity = 0x7C00, kHalfNothing = 0xFC00, kHalfNan = 0x7E00;
 
 // One strip of rows and what its rows see. Columns beyond the rows see everything, and nobody
 // looks at them.
@@ -54,8 +56,9 @@ class Block {
         range_(range),
         s_(scratch),
         width_(block.method.strip()),
-        q_(block.isa, block.job.q.at(range.batch, range.head), block.job.values,
-           block.method.score_lane == Lane::i8),
+        q_operand_(block.job.q.at(range.batch, range.head)),
+        q_(block.isa, q_operand_, block.job.values, block.method.score_lane == Lane::i8),
+        coded_q_(block.isa, block.method, q_operand_),
         k_(block.isa, block.job.k.at(range.batch, block.job.kv_head(range.head)), block.job.values,
            false),
         v_(block.isa, block.job.v.at(range.batch, block.job.kv_head(range.head)), block.job.values,
@@ -80,16 +83,17 @@ class Block {
       for (int c = 0; c < strip_[i].count; ++c) {
         const std::int64_t at = i * width_ + c;
         b_.finish(range_.batch, range_.head, strip_[i].row[c],
-                  {s_.top[at], s_.base[at], s_.sum[at], sums(i) + c, width_});
+                  {s_.top[at], s_.base[at], s_.sum[at], sums(i) + c, width_, value_unit_});
       }
   }
 
  private:
   void begin() {
     const TileKernel& score = b_.method.score;
-    const auto factor = static_cast<float>(static_cast<double>(b_.job.softmax_scale) * kLog2E);
+    const auto factor = static_cast<float>(b_.job.softmax_scale * kLog2E);
     const std::int64_t length =
         b_.job.query_lengths != nullptr ? b_.job.query_lengths[range_.batch] : b_.job.queries;
+    value_unit_ = value_unit();
     strips_ = static_cast<int>(blocks(range_.count, width_));
     for (int i = 0; i < strips_; ++i) {
       strip_[i] = strip_of(b_.job, range_, i * width_, width_);
@@ -100,7 +104,7 @@ class Block {
           const std::int64_t row = c + r < strip_[i].count ? strip_[i].row[c + r] : length;
           rows[r] = row < length ? row : -1;
         }
-        pack_queries(b_.method, b_.layout, q_, rows, score.cols, factor, panel(i, c),
+        pack_queries(b_.method, b_.layout, q_, coded_q_, rows, score.cols, factor, panel(i, c),
                      s_.units + i * width_ + c, s_.odd + i * width_ + c);
       }
     }
@@ -109,6 +113,18 @@ class Block {
     std::fill_n(s_.base, all, -kInfinity);
     std::fill_n(s_.sum, all, 0.0F);
     std::fill_n(s_.sums, all * b_.layout.padded_width, 0.0F);
+  }
+
+  // Lanes of V have a factor, and weights are more than 1: sums of values near the largest f32 are
+  // kept in a unit of their own. That is one for all rows of the head, whatever they see.
+  [[nodiscard]] float value_unit() const {
+    if (b_.method.weigh_lane != Lane::f16) return 1.0F;
+    constexpr float kLarge = 0x1p+80F, kUnit = 0x1p+60F;
+    const std::int64_t keys =
+        b_.job.key_lengths != nullptr ? b_.job.key_lengths[range_.batch] : b_.job.keys;
+    for (std::int64_t tile = 0; tile < blocks(keys, b_.method.tile_keys); ++tile)
+      if (tile_at(b_.layout, b_.tiles + tile * b_.layout.bytes).factor > kLarge) return kUnit;
+    return 1.0F;
   }
 
   [[nodiscard]] std::byte* panel(int strip, int col) const {
@@ -161,15 +177,34 @@ class Block {
                           .runs = 1,
                           .a_scale = is_f32 ? nullptr : tile.units + key,
                           .b_scale = is_f32 ? nullptr : s_.units + i * width_ + c,
-                          .sums = s_.scores + key * width_ + c,
+                          .sums = score_at(key, c),
                           .pitch = width_});
   }
 
-  // Scores of rows and keys that are not finite, by definition.
+  // Narrow ones are half as wide.
+  [[nodiscard]] float* score_at(std::int64_t key, std::int64_t col) const {
+    const std::int64_t at = key * width_ + col;
+    return b_.method.narrow_scores
+               ? reinterpret_cast<float*>(reinterpret_cast<std::uint16_t*>(s_.scores) + at)
+               : s_.scores + at;
+  }
+  void set_score(std::int64_t key, std::int64_t col, float score) const {
+    if (!b_.method.narrow_scores) {
+      s_.scores[key * width_ + col] = score;
+      return;
+    }
+    // Only what is not finite comes here.
+    const bool is_nan = score != score;
+    reinterpret_cast<std::uint16_t*>(s_.scores)[key * width_ + col] = is_nan         ? kHalfNan
+                                                                      : score > 0.0F ? kHalfInfinity
+                                                                                     : kHalfNothing;
+  }
+
+  // Scores of rows and keys that are not finite, by definition: they are not finite either.
   void score_odd(int i, std::int64_t first_key) const {
     alignas(64) float q[kMostHeadSize], k[kMostHeadSize];
     const Strip& strip = strip_[i];
-    const double factor = static_cast<double>(b_.job.softmax_scale) * kLog2E;
+    const double factor = b_.job.softmax_scale * kLog2E;
     const AttentionRows q_rows(b_.isa, b_.job.q.at(range_.batch, range_.head), b_.job.values,
                                false);
     for (std::int64_t key = 0; key < b_.method.tile_keys; ++key) {
@@ -182,7 +217,7 @@ class Block {
         double sum = 0.0;
         for (std::int64_t d = 0; d < b_.layout.depth; ++d)
           sum += static_cast<double>(q[d]) * static_cast<double>(k[d]);
-        s_.scores[key * width_ + c] = static_cast<float>(sum * factor);
+        set_score(key, c, static_cast<float>(sum * factor));
       }
     }
   }
@@ -212,22 +247,30 @@ class Block {
       begin[c] = within(strip.begin[c]);
       end[c] = within(strip.end[c]);
     }
-    float* row = s_.scores;
+    if (b_.method.narrow_scores) {
+      hide(reinterpret_cast<std::uint16_t*>(s_.scores), begin, end, kHalfNothing);
+    } else {
+      hide(s_.scores, begin, end, -kInfinity);
+    }
+  }
+  template <typename T>
+  void hide(T* row, const std::int32_t* begin, const std::int32_t* end, T nothing) const {
     for (std::int32_t key = 0; key < b_.method.tile_keys; ++key, row += width_)
       for (int c = 0; c < width_; ++c)
-        row[c] = (key >= begin[c]) & (key < end[c]) ? row[c] : -kInfinity;
+        row[c] = (key >= begin[c]) & (key < end[c]) ? row[c] : nothing;
   }
 
   void weigh(int i, const PackedTile& tile) const {
     const AttentionMethod& method = b_.method;
     const bool is_f32 = method.weigh_lane == Lane::f32;
     const int rows = method.weigh.rows;
+    const float factor = tile.factor / value_unit_;
     for (std::int64_t e = 0; e < b_.layout.padded_width; e += rows)
       method.weigh.run({.a = tile.values + e / rows * b_.layout.value_panel,
                         .b = s_.weights,
                         .run = is_f32 ? method.tile_keys : kWeightRun,
                         .runs = is_f32 ? 1 : method.tile_keys / kWeightRun,
-                        .a_scale = is_f32 ? nullptr : &tile.factor,
+                        .a_scale = is_f32 ? nullptr : &factor,
                         .b_scale = nullptr,
                         .sums = sums(i) + e * width_,
                         .pitch = width_});
@@ -259,7 +302,11 @@ class Block {
   const BlockRows& range_;
   const AttentionScratch& s_;
   int width_, strips_ = 0;
-  AttentionRows q_, k_, v_;
+  float value_unit_ = 1.0F;
+  GemmOperand q_operand_;
+  AttentionRows q_;
+  CodedRows coded_q_;
+  AttentionRows k_, v_;
   std::array<Strip, kBlockStrips> strip_{};
 };
 
@@ -277,7 +324,7 @@ AttentionScratch attention_scratch(const AttentionMethod& method, const TileLayo
   take(scratch.units, rows);
   take(scratch.odd, rows);
   take(scratch.scores, method.tile_keys * width);
-  if (method.weigh_lane == Lane::f32) {
+  if (method.weigh_lane == Lane::f32 || method.narrow_scores) {
     scratch.weights = reinterpret_cast<std::byte*>(scratch.scores);
   } else {
     take(scratch.weights, method.tile_keys * width * lane_bytes(method.weigh_lane));

@@ -31,6 +31,7 @@ struct RowSums {
   float top, base, sum;
   const float* values;  // [width], `pitch` apart
   std::int64_t pitch;
+  float unit = 1.0F;  // of the values, a power of two
 };
 
 // What sums of a row become: its output, and what else is asked for. Rows are done once each.

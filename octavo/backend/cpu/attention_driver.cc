@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "octavo/backend/cpu/attention_block.h"
+#include "octavo/backend/cpu/attention_codes.h"
 #include "octavo/backend/cpu/attention_few.h"
 #include "octavo/backend/cpu/gemm_cut.h"
 #include "octavo/backend/cpu/share.h"
@@ -34,15 +35,18 @@ struct Ranges {
 
 // The largest sum of squares of rows [0, rows) of an operand; NaN and Inf count as nothing here,
 // because kernels do such rows one by one.
-double largest_squares(const Isa& isa, const GemmOperand& operand, DType values, std::int64_t rows,
-                       int threads) {
+double largest_squares(const Isa& isa, const AttentionMethod& method, const GemmOperand& operand,
+                       DType values, std::int64_t rows, int threads) {
   constexpr std::int64_t kRows = 64;
   std::atomic<float> largest{0.0F};
   const AttentionRows all(isa, operand, values, false);
+  const CodedRows coded(isa, method, operand);
   share_units(blocks(rows, kRows), threads, [&](std::int64_t unit) {
     alignas(64) float row[kMostHeadSize];
     float most = 0.0F;
-    for (std::int64_t r = unit * kRows; r < std::min(rows, (unit + 1) * kRows); ++r) {
+    const std::int64_t end = std::min(rows, (unit + 1) * kRows);
+    if (coded.by_row()) most = static_cast<float>(coded.largest_squares(unit * kRows, end));
+    for (std::int64_t r = coded.by_row() ? end : unit * kRows; r < end; ++r) {
       all.row(r, row);
       constexpr int kSums = 16;  // side by side, so that compilers vectorise them
       float sums[kSums] = {};
@@ -101,10 +105,13 @@ class Driver {
       const std::int64_t key = tile * method_.tile_keys,
                          count = std::min(method_.tile_keys, keys - key);
       if (count <= 0) return;
-      const AttentionRows k(isa_, job_.k.at(batch, kv_head), job_.values,
-                            method_.score_lane == Lane::i8),
-          v(isa_, job_.v.at(batch, kv_head), job_.values, false);
-      pack_tile(method_, layout_, k, v, key, count, memory + unit * layout_.bytes);
+      const GemmOperand keys_of_head = job_.k.at(batch, kv_head),
+                        values_of_head = job_.v.at(batch, kv_head);
+      const AttentionRows k(isa_, keys_of_head, job_.values, method_.score_lane == Lane::i8),
+          v(isa_, values_of_head, job_.values, false);
+      const CodedRows coded_k(isa_, method_, keys_of_head), coded_v(isa_, method_, values_of_head);
+      pack_tile(method_, layout_, k, coded_k, v, coded_v, key, count,
+                memory + unit * layout_.bytes);
     });
   }
 
@@ -153,7 +160,8 @@ class Driver {
 };
 
 // Are scores of this head of keys so large that their sums must be exact?
-bool wants_precise(const Isa& isa, const Exec& exec, const AttentionJob& job, std::int64_t head) {
+bool wants_precise(const Isa& isa, const AttentionMethod& method, const Exec& exec,
+                   const AttentionJob& job, std::int64_t head) {
   const std::int64_t batch = head / job.kv_heads, kv_head = head % job.kv_heads;
   const std::int64_t group = job.heads / job.kv_heads;
   const std::int64_t rows = job.query_lengths != nullptr ? job.query_lengths[batch] : job.queries,
@@ -161,9 +169,10 @@ bool wants_precise(const Isa& isa, const Exec& exec, const AttentionJob& job, st
   const int threads = std::max(1, exec.threads);
   double q = 0.0;
   for (std::int64_t h = kv_head * group; h < (kv_head + 1) * group; ++h)
-    q = std::max(q, largest_squares(isa, job.q.at(batch, h), job.values, rows, threads));
-  const double k = largest_squares(isa, job.k.at(batch, kv_head), job.values, keys, threads);
-  return !(std::sqrt(q * k) * std::abs(static_cast<double>(job.softmax_scale)) <=
+    q = std::max(q, largest_squares(isa, method, job.q.at(batch, h), job.values, rows, threads));
+  const double k =
+      largest_squares(isa, method, job.k.at(batch, kv_head), job.values, keys, threads);
+  return !(std::sqrt(q * k) * std::abs(job.softmax_scale) <=
            most_norms(static_cast<double>(job.q.first.cols())));
 }
 
@@ -176,7 +185,7 @@ void attend(const Isa& isa, const AttentionMethod& method, const Exec& exec,
       precise(isa, method.precise != nullptr ? *method.precise : method, exec, job);
   const std::int64_t heads = job.batches * job.kv_heads;
   const auto is_precise = [&](std::int64_t head) {
-    return method.precise != nullptr && wants_precise(isa, exec, job, head);
+    return method.precise != nullptr && wants_precise(isa, method, exec, job, head);
   };
   bool next = heads > 0 && is_precise(0);
   for (std::int64_t first = 0; first < heads;) {

@@ -43,16 +43,19 @@ float power_of_two_at_least(float value) {
 constexpr std::int64_t kSide = 8;
 static_assert(kFewKeys % kSide == 0);
 
-// NaN where there is one.
+// NaN where there is one. By integers in the order of the numbers, which compilers make vectors of:
+// NaN lies outside of the infinities there.
 float largest_of(const float* values, std::int64_t n) {
-  float most[kSide];
-  std::uint32_t odd[kSide] = {};
-  std::copy_n(values, kSide, most);
-  for (std::int64_t i = 0; i < n; i += kSide)
-    for (std::int64_t j = 0; j < kSide; ++j) most[j] = larger_of(most[j], values[i + j], odd[j]);
-  for (std::int64_t j = 0; j < kSide; ++j)
-    if (odd[j] != 0) return std::numeric_limits<float>::quiet_NaN();
-  return *std::max_element(most, most + kSide);
+  constexpr std::int32_t kMost = 0x7F800000, kLeast = ~kMost;
+  std::int32_t most = kLeast, least = kMost;
+  for (std::int64_t i = 0; i < n; ++i) {
+    const auto bits = std::bit_cast<std::int32_t>(values[i]);
+    const std::int32_t place = bits ^ ((bits >> 31) & 0x7FFFFFFF);
+    most = std::max(most, place);
+    least = std::min(least, place);
+  }
+  if (most > kMost || least < kLeast) return std::numeric_limits<float>::quiet_NaN();
+  return std::bit_cast<float>(most ^ ((most >> 31) & 0x7FFFFFFF));
 }
 
 float sum_of(const float* values, std::int64_t n) {
@@ -101,10 +104,14 @@ class Piece {
       v_.scales(key, keys, v_scale_);
       if (k_few_.halves)
         for (std::int64_t i = 0; i < keys; ++i) k_scale_[i] *= kFewFactor;
-      for (std::int64_t r = 0; r < rows; ++r) {
-        const AttentionJob::Keys sees = job_.keys_of(batch_, row_of(r));
-        if (sees.begin >= key + keys || sees.end <= key) continue;
-        attend(r, key, keys, sees, partials + r * step);
+      // Rows that see the same keys go together: a query each of heads that share keys.
+      for (std::int64_t r = 0; r < rows;) {
+        const Seen seen = seen_of(r, key, keys);
+        int count = 1;
+        while (count < kFewTogether && r + count < rows && seen_of(r + count, key, keys) == seen)
+          ++count;
+        if (seen.begin < seen.end) attend(r, count, key, keys, seen, partials + r * step);
+        r += count;
       }
     }
   }
@@ -126,28 +133,70 @@ class Piece {
     unit_[r] = k_few_.halves ? power_of_two_at_least(amax / kMostFewLane) : 1.0F;
     for (std::int64_t d = 0; d < rows.cols(); ++d) q[d] /= unit_[r];
     k_few_.lay_query(q, rows.cols(), laid_[r]);
-    unit_[r] *= static_cast<float>(static_cast<double>(job_.softmax_scale) * kLog2E);
+    unit_[r] *= static_cast<float>(job_.softmax_scale * kLog2E);
   }
 
-  void attend(std::int64_t r, std::int64_t key, std::int64_t keys, const AttentionJob::Keys& sees,
-              float* partial) {
-    alignas(64) float score[kFewKeys], weight[kFewKeys];
-    alignas(64) std::byte lanes[kFewKeys * 4];
-    auto& state = *reinterpret_cast<Partial*>(partial);
-    const Matrix& k = k_operand_.elements();
-    if (!odd_[r] && k_few_.dots({element(k, key, 0), k.row_pitch, keys, k.cols}, laid_[r], score)) {
-      for (std::int64_t i = 0; i < keys; ++i) score[i] *= k_scale_[i] * unit_[r];
-    } else {
-      score_odd(r, key, keys, score);
-    }
-    const std::int64_t begin = std::max<std::int64_t>(0, sees.begin - key),
-                       end = std::min(keys, sees.end - key);
-    std::fill(score, score + begin, -kInfinity);
-    std::fill(score + end, score + keys, -kInfinity);
+  // Of a block of keys, from the first that a row sees to behind the last.
+  struct Seen {
+    std::int64_t begin, end;
+    bool operator==(const Seen&) const = default;
+  };
+  [[nodiscard]] Seen seen_of(std::int64_t r, std::int64_t key, std::int64_t keys) const {
+    const AttentionJob::Keys sees = job_.keys_of(batch_, row_of(r));
+    if (sees.begin >= key + keys || sees.end <= key || sees.begin >= sees.end) return {0, 0};
+    return {std::max<std::int64_t>(0, sees.begin - key), std::min(keys, sees.end - key)};
+  }
 
-    // As the softmax of a strip does it, along a row.
+  // Rows [r, r + count), whose partials follow each other.
+  void attend(std::int64_t r, int count, std::int64_t key, std::int64_t keys, const Seen& seen,
+              float* partials) {
+    const std::int64_t step = row_floats(job_);
+    alignas(64) float score[kFewTogether][kFewKeys];
+    float* scores[kFewTogether];
+    const std::byte* queries[kFewTogether];
+    bool odd = false;
+    for (int g = 0; g < count; ++g) {
+      scores[g] = score[g];
+      queries[g] = laid_[r + g];
+      odd |= odd_[r + g];
+    }
+    const Matrix& k = k_operand_.elements();
+    const bool good = !odd && k_few_.dots({element(k, key, 0), k.row_pitch, keys, k.cols}, queries,
+                                          count, scores);
+    alignas(64) std::byte lanes[kFewTogether][kFewKeys * 4];
+    FewWeights weights[kFewTogether];
+    for (int g = 0; g < count; ++g) {
+      if (good) {
+        for (std::int64_t i = 0; i < keys; ++i) score[g][i] *= k_scale_[i] * unit_[r + g];
+      } else {
+        score_odd(r + g, key, keys, score[g]);
+      }
+      softmax(score[g], keys, seen, partials + g * step);
+      weights[g] = lay_weights(score[g], keys, lanes[g], partials + g * step);
+    }
+    // Rows that are not seen are not read, so that nothing is multiplied by zero.
+    const Matrix& v = v_operand_.elements();
+    const std::int64_t lane = v_few_.halves ? 2 : 4;
+    alignas(64) float before[kFewTogether][kMostHeadSize];
+    for (int g = 0; g < count; ++g) {
+      weights[g].lanes += seen.begin * lane;
+      std::copy_n(weights[g].sums, v.cols, before[g]);
+    }
+    if (v_few_.weigh({element(v, key + seen.begin, 0), v.row_pitch, seen.end - seen.begin, v.cols},
+                     weights, count))
+      return;
+    for (int g = 0; g < count; ++g) {
+      std::copy_n(before[g], v.cols, weights[g].sums);
+      weigh_odd(score[g], key, seen, weights[g].sums);
+    }
+  }
+
+  // As the softmax of a strip does it, along a row. Scores become weights.
+  void softmax(float* score, std::int64_t keys, const Seen& seen, float* partial) const {
+    auto& state = *reinterpret_cast<Partial*>(partial);
     const std::int64_t whole = round_up(keys, kSide);
-    std::fill(score + keys, score + whole, -kInfinity);
+    std::fill(score, score + seen.begin, -kInfinity);
+    std::fill(score + seen.end, score + whole, -kInfinity);
     const float largest = largest_of(score, whole);
     float rescale = 1.0F;
     const SoftmaxJob job{.scores = nullptr,
@@ -158,63 +207,55 @@ class Piece {
                          .base = &state.base,
                          .sum = &state.sum,
                          .rescale = &rescale};
-    float* sums = partial + kHeader;
-    const std::int64_t width = job_.v.first.cols();
+    float* const sums = partial + kHeader;
     if (raise_top<1>(job, &largest))
-      for (std::int64_t e = 0; e < width; ++e) sums[e] *= rescale;
+      for (std::int64_t e = 0; e < job_.v.first.cols(); ++e) sums[e] *= rescale;
     const float from = origin(state.base);
-    for (std::int64_t i = 0; i < whole; ++i) weight[i] = exp2_of(score[i] - from);
+    for (std::int64_t i = 0; i < whole; ++i) score[i] = exp2_of(score[i] - from);
     state.sum *= rescale;
-    weigh(r, key, keys, sees, weight, lanes, state, sums);
   }
 
   // Weights with the scales of their rows of V, rounded to lanes; and the sum of what they then
   // are.
-  void weigh(std::int64_t, std::int64_t key, std::int64_t keys, const AttentionJob::Keys& sees,
-             float* weight, std::byte* lanes, Partial& state, float* sums) {
-    alignas(64) float scaled[kFewKeys];
-    const Matrix& v = v_operand_.elements();
+  FewWeights lay_weights(const float* weight, std::int64_t keys, std::byte* lanes, float* partial) {
+    alignas(64) float scaled[kFewKeys], rounded[kFewKeys];
+    auto& state = *reinterpret_cast<Partial*>(partial);
     const std::int64_t whole = round_up(keys, kSide);
     std::fill(v_scale_ + keys, v_scale_ + whole, 1.0F);
     for (std::int64_t i = 0; i < whole; ++i) scaled[i] = weight[i] * v_scale_[i];
-    float unit = 1.0F;
-    if (v_few_.halves) {
-      std::uint32_t most = 0;
-      for (std::int64_t i = 0; i < whole; ++i)
-        most = std::max(most, std::bit_cast<std::uint32_t>(scaled[i]) & 0x7FFFFFFFu);
-      unit = power_of_two_at_least(std::bit_cast<float>(most) / kMostFewLane);
-      const float inverse = 1.0F / unit;
-      for (std::int64_t i = 0; i < whole; ++i) scaled[i] *= inverse;
-      lay(method_, v_few_, scaled, whole, lanes);
-      half_values(lanes, whole, scaled);
-      for (std::int64_t i = 0; i < whole; ++i) {
-        const float there = scaled[i] * unit / v_scale_[i];
-        scaled[i] = v_scale_[i] != 0.0F ? there : weight[i];
-      }
-      state.sum += sum_of(scaled, whole);
-    } else {
+    if (!v_few_.halves) {
       lay(method_, v_few_, scaled, whole, lanes);
       state.sum += sum_of(weight, whole);
+      return {lanes, 1.0F, partial + kHeader};
     }
-    // Rows that are not seen are not read, so that nothing is multiplied by zero.
-    const std::int64_t begin = std::max<std::int64_t>(0, sees.begin - key),
-                       end = std::min(keys, sees.end - key), lane = v_few_.halves ? 2 : 4;
-    const FewRows rows{element(v, key + begin, 0), v.row_pitch, end - begin, v.cols};
-    const float factor = v_few_.halves ? unit * kFewFactor : 1.0F;
-    alignas(64) float before[kMostHeadSize];
-    std::copy_n(sums, v.cols, before);
-    if (v_few_.weigh(rows, lanes + begin * lane, factor, sums)) return;
-    std::copy_n(before, v.cols, sums);
-    alignas(64) float row[kMostHeadSize];
-    for (std::int64_t i = begin; i < end; ++i) {
-      v_.row(key + i, row);
-      for (std::int64_t e = 0; e < v.cols; ++e) sums[e] += weight[i] * v_scale_[i] * row[e];
+    std::uint32_t most = 0;
+    for (std::int64_t i = 0; i < whole; ++i)
+      most = std::max(most, std::bit_cast<std::uint32_t>(scaled[i]) & 0x7FFFFFFFu);
+    const float unit = power_of_two_at_least(std::bit_cast<float>(most) / kMostFewLane);
+    const float inverse = 1.0F / unit;
+    for (std::int64_t i = 0; i < whole; ++i) scaled[i] *= inverse;
+    lay(method_, v_few_, scaled, whole, lanes);
+    // What rounding did to a weight is taken out of the sum again, so that V = 1 gives 1. A scale
+    // of zero has nothing to take out.
+    method_.widen(lanes, rounded, whole);
+    for (std::int64_t i = 0; i < whole; ++i) {
+      const std::uint32_t zero = mask_of(v_scale_[i] == 0.0F);
+      const float divisor = std::bit_cast<float>(select(zero, std::bit_cast<std::uint32_t>(1.0F),
+                                                        std::bit_cast<std::uint32_t>(v_scale_[i])));
+      const float moved = (rounded[i] - scaled[i]) * unit / divisor;
+      rounded[i] = weight[i] + std::bit_cast<float>(std::bit_cast<std::uint32_t>(moved) & ~zero);
     }
+    state.sum += sum_of(rounded, whole);
+    return {lanes, unit * kFewFactor, partial + kHeader};
   }
 
-  void half_values(const std::byte* lanes, std::int64_t n, float* values) const {
-    const Decoder decoder{.format = f16_format, .target = DType::f32};
-    isa_.decode(decoder)(decoder, lanes, values, n);
+  // Values of which some are not finite, by definition.
+  void weigh_odd(const float* weight, std::int64_t key, const Seen& seen, float* sums) const {
+    alignas(64) float row[kMostHeadSize];
+    for (std::int64_t i = seen.begin; i < seen.end; ++i) {
+      v_.row(key + i, row);
+      for (std::int64_t e = 0; e < v_.cols(); ++e) sums[e] += weight[i] * v_scale_[i] * row[e];
+    }
   }
 
   // Scores of rows or keys that are not finite, by definition.
@@ -228,7 +269,7 @@ class Piece {
       double sum = 0.0;
       for (std::int64_t d = 0; d < rows.cols(); ++d)
         sum += static_cast<double>(q[d]) * static_cast<double>(k[d]);
-      score[i] = static_cast<float>(sum * static_cast<double>(job_.softmax_scale) * kLog2E);
+      score[i] = static_cast<float>(sum * job_.softmax_scale * kLog2E);
     }
   }
 

@@ -10,21 +10,28 @@
 
 namespace octavo::cpu {
 
-// Innermost loops for one query row and up to kFewKeys keys whose rows are `pitch` bytes apart.
-// Sizes are multiples of 16. Return false, and what they wrote does not count, where there is a NaN
-// among the codes.
+// Innermost loops for up to kFewTogether query rows and kFewKeys keys whose rows are `pitch` bytes
+// apart. What they do for a row does not depend on the others. Sizes are multiples of 16. Return
+// false, and what they wrote does not count, where there is a NaN among the codes.
 struct FewRows {
   const std::byte* rows;
   std::int64_t pitch, keys, size;
 };
+// Of a query row: weights, f16 or f32 as is said below, and where values go.
+struct FewWeights {
+  const std::byte* lanes;
+  float factor;
+  float* sums;
+};
 struct FewKernels {
-  // scores[i] = q . row i. q is as `lay_query` leaves it.
-  bool (*dots)(const FewRows&, const std::byte* q, float* scores);
-  // sums[e] += factor * sum_i weights[i] rows[i][e]. Weights are f16 or f32, as is said below.
-  bool (*weigh)(const FewRows&, const std::byte* weights, float factor, float* sums);
+  // scores[r][i] = q[r] . row i. q is as `lay_query` leaves it.
+  bool (*dots)(const FewRows&, const std::byte* const* q, int count, float* const* scores);
+  // sums[e] += factor * sum_i lanes[i] rows[i][e], for each.
+  bool (*weigh)(const FewRows&, const FewWeights* rows, int count);
   void (*lay_query)(const float* q, std::int64_t size, std::byte* laid);
   bool halves = false;  // q and weights are f16, at most kMostFewLane; codes are 2^-8 of themselves
 };
+inline constexpr int kFewTogether = 4;
 inline constexpr std::int64_t kFewKeys = 128;
 inline constexpr float kMostFewLane = 16.0F;
 inline constexpr float kFewFactor = 256.0F;

@@ -32,7 +32,8 @@ void AttentionFinish::operator()(std::int64_t batch, std::int64_t head, std::int
   constexpr float kInfinity = std::numeric_limits<float>::infinity();
   const bool empty = sums.top == -kInfinity, poisoned = !(sums.top < kInfinity);
   alignas(64) float values[kMostHeadSize];
-  for (std::int64_t e = 0; e < out.cols; ++e) values[e] = sums.values[e * sums.pitch] / sums.sum;
+  for (std::int64_t e = 0; e < out.cols; ++e)
+    values[e] = sums.values[e * sums.pitch] / sums.sum * sums.unit;
   if (empty || poisoned)
     std::fill_n(values, out.cols, empty ? 0.0F : std::numeric_limits<float>::quiet_NaN());
   store_(out, row, values);
@@ -64,7 +65,7 @@ void AttentionFinish::log_sum_exp(std::int64_t batch, std::int64_t head, std::in
     double along = 0.0;
     for (std::int64_t d = 0; d < depth; ++d)
       along += static_cast<double>(q[d]) * static_cast<double>(shift[d]);
-    result += along * static_cast<double>(job_.softmax_scale);
+    result += along * job_.softmax_scale;
   }
   job_.log_sum_exp[(batch * job_.heads + head) * job_.queries + row] = static_cast<float>(result);
 }

@@ -4,6 +4,7 @@
 #include <bit>
 #include <cstring>
 
+#include "octavo/backend/cpu/attention_codes.h"
 #include "octavo/backend/cpu/attention_limbs.h"
 #include "octavo/backend/cpu/gemm_cut.h"
 #include "octavo/backend/cpu/masks.h"
@@ -151,9 +152,9 @@ void pack_values(const AttentionMethod& method, const TileLayout& layout, const 
                      groups = layout.padded_width / method.weigh.rows;
   float factor = 1.0F;
   if (method.weigh_lane == Lane::f16) {
-    // The power of two that brings the tile's largest below kMostValueLane, 1.75 * 2^2.
+    // The power of two that brings the tile's largest below kMostValueLane, 1.75 * 2^1.
     const std::uint32_t exponent = (amax + (1u << 21) - 1) >> 23;
-    const std::uint32_t field = std::clamp(exponent, 3u, 254u) - 2;
+    const std::uint32_t field = std::clamp(exponent, 2u, 254u) - 1;
     factor = std::bit_cast<float>(field << 23);
     const float inverse = std::bit_cast<float>((254 - field) << 23);
     for (std::int64_t key = 0; key < method.tile_keys; ++key) {
@@ -196,12 +197,22 @@ float AttentionRows::scale(std::int64_t row) const {
 
 void AttentionRows::scales(std::int64_t first, std::int64_t count, float* to) const {
   const QuantizedMatrix& from = operand_.quantized;
-  if (!split_ || from.scales.dtype != DType::f32) {
+  if (!split_) {
+    std::fill_n(to, count, 1.0F);
+    return;
+  }
+  if (from.scales.dtype != DType::f32) {
     for (std::int64_t i = 0; i < count; ++i) to[i] = scale(first + i);
     return;
   }
   const std::int64_t height = tile_extent(from.tile.rows, from.codes.rows);
   const float level = from.tensor_scale != nullptr ? *from.tensor_scale : 1.0F;
+  if (height == 1 && from.scales.row_pitch == sizeof(float)) {
+    std::memcpy(to, element(from.scales, first, 0),
+                static_cast<std::size_t>(count) * sizeof(float));
+    for (std::int64_t i = 0; i < count; ++i) to[i] *= level;
+    return;
+  }
   std::int64_t left = height - first % height;
   const std::byte* at = element(from.scales, first / height, 0);
   for (std::int64_t i = 0; i < count; ++i) {
@@ -245,12 +256,17 @@ PackedTile tile_at(const TileLayout& layout, const std::byte* memory) {
 }
 
 void pack_tile(const AttentionMethod& method, const TileLayout& layout, const AttentionRows& k,
-               const AttentionRows& v, std::int64_t first, std::int64_t count, std::byte* memory) {
+               const CodedRows& coded_k, const AttentionRows& v, const CodedRows& coded_v,
+               std::int64_t first, std::int64_t count, std::byte* memory) {
   PanelRows rows;
   auto* units = reinterpret_cast<float*>(memory + layout.units_at);
   bool odd = false;
   const int panel = method.score.rows;
   for (std::int64_t key = 0; key < method.tile_keys; key += panel) {
+    std::byte* const to = memory + key / panel * layout.key_panel;
+    std::int64_t all[kMostPanelRows];
+    for (int r = 0; r < panel; ++r) all[r] = key + r < count ? first + key + r : -1;
+    if (coded_k.by_row() && coded_k.panel(all, panel, 1.0F, to, units + key)) continue;
     for (int r = 0; r < panel; ++r) {
       if (key + r < count) {
         odd |= !rows.take(method, layout, k, first + key + r, 1.0F, r, units[key + r]);
@@ -259,15 +275,21 @@ void pack_tile(const AttentionMethod& method, const TileLayout& layout, const At
         units[key + r] = 0.0F;
       }
     }
-    rows.into(method, layout, panel, memory + key / panel * layout.key_panel, units[key]);
+    rows.into(method, layout, panel, to, units[key]);
   }
   memory[layout.marks_at] = std::byte{odd};
-  pack_values(method, layout, v, first, count, memory);
+  if (!(coded_v.by_row() || coded_v.by_channel()) ||
+      !coded_v.values(layout, method.tile_keys, first, count, memory))
+    pack_values(method, layout, v, first, count, memory);
 }
 
 void pack_queries(const AttentionMethod& method, const TileLayout& layout, const AttentionRows& q,
-                  const std::int64_t* queries, int cols, float factor, std::byte* panel,
-                  float* units, bool* odd) {
+                  const CodedRows& coded_q, const std::int64_t* queries, int cols, float factor,
+                  std::byte* panel, float* units, bool* odd) {
+  if (coded_q.by_row() && coded_q.panel(queries, cols, factor, panel, units)) {
+    std::fill_n(odd, cols, false);
+    return;
+  }
   PanelRows rows;
   for (int r = 0; r < cols; ++r) {
     if (queries[r] >= 0) {

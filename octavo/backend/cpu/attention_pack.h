@@ -28,6 +28,8 @@ class AttentionRows {
   OperandLanes lanes_;
 };
 
+class CodedRows;  // attention_codes.h: the same rows, as codes
+
 bool is_finite_row(const float* values, std::int64_t n);
 
 // Where the parts of a packed tile are; all tiles of a job are alike.
@@ -59,12 +61,13 @@ PackedTile tile_at(const TileLayout& layout, const std::byte* memory);
 
 // `count` keys from `first` on; the rest of the tile is zeros.
 void pack_tile(const AttentionMethod& method, const TileLayout& layout, const AttentionRows& k,
-               const AttentionRows& v, std::int64_t first, std::int64_t count, std::byte* memory);
+               const CodedRows& coded_k, const AttentionRows& v, const CodedRows& coded_v,
+               std::int64_t first, std::int64_t count, std::byte* memory);
 
 // These rows as one panel of `cols`, times `factor`, and what sums of their limbs are multiplied
 // by. A row of -1 is zeros. Rows that are not finite are marked and packed as zeros.
 void pack_queries(const AttentionMethod& method, const TileLayout& layout, const AttentionRows& q,
-                  const std::int64_t* queries, int cols, float factor, std::byte* panel,
-                  float* units, bool* odd);
+                  const CodedRows& coded_q, const std::int64_t* queries, int cols, float factor,
+                  std::byte* panel, float* units, bool* odd);
 
 }  // namespace octavo::cpu

@@ -70,7 +70,7 @@ AttentionJob::Keys keys_of_all(const std::vector<ScoredRow>& rows) {
 std::vector<ScoredRow> scored_rows(const AttentionJob& job, std::int64_t batch, std::int64_t head,
                                    std::span<const std::int64_t> wanted, std::vector<double>& q) {
   const GemmOperand q_matrix = job.q.at(batch, head), k_matrix = job.k.at(batch, job.kv_head(head));
-  const double factor = static_cast<double>(job.softmax_scale) * kLog2E;
+  const double factor = job.softmax_scale * kLog2E;
   const std::int64_t depth = q_matrix.cols();
   const std::int64_t length = job.query_lengths != nullptr ? job.query_lengths[batch] : job.queries;
   std::vector<ScoredRow> rows(wanted.size());

@@ -101,7 +101,7 @@ void finish(const AttentionJob& job, std::int64_t batch, std::int64_t head, std:
     const float* shift = job.key_shift + (batch * job.kv_heads + job.kv_head(head)) * depth;
     double along = 0.0;
     for (std::int64_t d = 0; d < depth; ++d) along += q[d] * static_cast<double>(shift[d]);
-    result += along * static_cast<double>(job.softmax_scale);
+    result += along * job.softmax_scale;
   }
   job.log_sum_exp[at] = static_cast<float>(result);
 }

@@ -45,7 +45,7 @@ void add_row(const AttentionBackwardJob& job, const ScoredRow& row, const double
              const std::vector<double>& k, const std::vector<double>& v, const double* d_out,
              std::int64_t batch, std::int64_t head, std::vector<double>& d_q, Gradients& sums) {
   const std::int64_t depth = job.forward.q.first.cols(), width = job.forward.v.first.cols();
-  const auto scale = static_cast<double>(job.forward.softmax_scale);
+  const auto scale = job.forward.softmax_scale;
   std::vector<double> d_p(row.scores.size());
   double along = 0.0;
   for (std::size_t j = 0; j < d_p.size(); ++j) {

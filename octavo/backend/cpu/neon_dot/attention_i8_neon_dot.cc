@@ -57,14 +57,15 @@ void score(const TileJob& job) {
 constexpr AttentionMethod kLimbs =
     half_values("int8 SDOT scores, f16 FMLA values", Lane::i8,
                 {.rows = kRows, .cols = kCols, .step = kStep, .run = score});
-constexpr AttentionMethod kHalves = half_scores("f16 FMLA; int8 SDOT for large scores", &kLimbs);
+constexpr AttentionMethod kHalves = half_scores("f16 FMLA; int8 SDOT for large scores", &kLimbs),
+                          kNarrow = narrow_scores(kHalves);
 
 }  // namespace
 
 const AttentionMethod* neon_dot_attention(const AttentionJob& job) {
   if (!is_fast_attention(job) || !is_short_p(job) || !is_coded(job))
     return neon_fp16_attention(job);
-  return &kHalves;
+  return takes_narrow_scores(job) ? &kNarrow : &kHalves;
 }
 
 }  // namespace octavo::cpu

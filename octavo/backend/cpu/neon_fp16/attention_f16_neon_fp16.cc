@@ -6,6 +6,7 @@
 #include "octavo/backend/cpu/attention.h"
 #include "octavo/backend/cpu/neon_fp16/half_methods.h"
 #include "octavo/backend/cpu/neon_fp16/softmax_f16.h"
+#include "octavo/backend/cpu/neon_fp16/softmax_narrow.h"
 
 #if defined(__GNUC__) && !defined(__clang__)
 // GCC moves loads up before it hands out registers, and then runs out of them.
@@ -19,15 +20,17 @@ namespace {
 using Stage = float16_t[kHalfRows][kHalfCols];
 
 enum class To {
-  stage,  // and they are read from there again
-  add,    // times the factor, to sums whose pitch is the strip
-  write,  // the same, over what was there
+  stage,   // and they are read from there again
+  add,     // times the factor, to sums whose pitch is the strip
+  write,   // the same, over what was there
+  narrow,  // times the factor in f16, over what was there, which is f16
 };
 
 // The products of one run. `kFollows`: what is in the stage is added.
 template <bool kFollows, To kTo>
 [[gnu::always_inline]] inline void half_run(const float16_t* a, const float16_t* b, std::int64_t n,
                                             Stage& stage, float32x4_t factor, float* sums) {
+  const float16x8_t short_factor = vdupq_n_f16(static_cast<float16_t>(vgetq_lane_f32(factor, 0)));
   float16x8_t sum[kHalfRows][kHalfVectors];
   half_start(a, b, sum);
   const float16_t* const end = a + n * kHalfRows;
@@ -41,6 +44,11 @@ template <bool kFollows, To kTo>
       if constexpr (kFollows) all = vaddq_f16(all, vld1q_f16(&stage[i][8 * j]));
       if constexpr (kTo == To::stage) {
         vst1q_f16(&stage[i][8 * j], all);
+        continue;
+      }
+      if constexpr (kTo == To::narrow) {
+        vst1q_f16(reinterpret_cast<float16_t*>(sums) + i * kHalfCols + 8 * j,
+                  vmulq_f16(all, short_factor));
         continue;
       }
       float* to = sums + i * kHalfCols + 8 * j;
@@ -72,7 +80,8 @@ void half_group(const float16_t* a, const float16_t* b, std::int64_t n, std::int
 constexpr AttentionMethod kWideScores =
     half_values("f32 FMLA scores, f16 FMLA values", Lane::f32,
                 {.rows = 8, .cols = 12, .step = 1, .run = neon_f32_tile});
-constexpr AttentionMethod kF16 = half_scores("f16 FMLA", &kWideScores);
+constexpr AttentionMethod kF16 = half_scores("f16 FMLA", &kWideScores),
+                          kNarrow = narrow_scores(kF16);
 
 // Values that are no codes are attended to in f32: who gives them 16 bits wants to keep them. In
 // f16 a row of few large weights would be off by half a per cent.
@@ -83,6 +92,7 @@ constexpr AttentionMethod kF32{.name = "f32 FMLA",
                                .tile_keys = 32,
                                .interleave = neon_interleave_words,
                                .narrow = neon_fp16_narrow,
+                               .widen = neon_fp16_widen,
                                .few = neon_fp16_few};
 
 }  // namespace
@@ -121,7 +131,17 @@ void neon_fp16_interleave(const std::uint16_t* const* rows, int count, std::int6
   }
 }
 
+void neon_fp16_widen(const std::byte* from, float* to, std::int64_t n) {
+  const auto* half = reinterpret_cast<const float16_t*>(from);
+  for (std::int64_t i = 0; i < n; i += 8) {
+    const float16x8_t eight = vld1q_f16(half + i);
+    vst1q_f32(to + i, vcvt_f32_f16(vget_low_f16(eight)));
+    vst1q_f32(to + i + 4, vcvt_high_f32_f16(eight));
+  }
+}
+
 bool neon_fp16_softmax(const SoftmaxJob& job) { return softmax_f16(job); }
+bool neon_fp16_softmax_narrow(const SoftmaxJob& job) { return softmax_narrow(job); }
 
 void neon_fp16_weigh(const TileJob& job) {
   half_group<To::add>(reinterpret_cast<const float16_t*>(job.a),
@@ -139,9 +159,26 @@ void neon_fp16_score(const TileJob& job) {
                         kScoreRun, factor, job.sums);
 }
 
+// The factor is a power of two, and at most 1 where scores may be narrow. Where f16 does not have
+// it, sums go there in two steps; what is lost then is below 2^-19 of a unit of log2.
+void neon_fp16_score_narrow(const TileJob& job) {
+  constexpr float kLeast = 0x1p-14F;
+  const float factor = *job.a_scale * *job.b_scale * (1.0F / kNarrowUnit);
+  const float first = factor < kLeast ? kLeast : factor;
+  half_group<To::narrow>(reinterpret_cast<const float16_t*>(job.a),
+                         reinterpret_cast<const float16_t*>(job.b), job.run, kScoreRun,
+                         vdupq_n_f32(first), job.sums);
+  if (factor == first) return;
+  auto* scores = reinterpret_cast<float16_t*>(job.sums);
+  const float16x8_t rest = vdupq_n_f16(static_cast<float16_t>(factor / kLeast));
+  for (int at = 0; at < kHalfRows * kHalfCols; at += 8)
+    vst1q_f16(scores + at, vmulq_f16(vld1q_f16(scores + at), rest));
+}
+
 const AttentionMethod* neon_fp16_attention(const AttentionJob& job) {
   if (!is_fast_attention(job) || !is_short_p(job)) return neon_attention(job);
-  return is_coded(job) ? &kF16 : &kF32;
+  if (!is_coded(job)) return &kF32;
+  return takes_narrow_scores(job) ? &kNarrow : &kF16;
 }
 
 }  // namespace octavo::cpu

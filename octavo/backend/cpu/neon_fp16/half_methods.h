@@ -21,6 +21,7 @@ constexpr AttentionMethod half_values(const char* name, Lane lane, const TileKer
           .tile_keys = 64,
           .interleave = neon_interleave_words,
           .narrow = neon_fp16_narrow,
+          .widen = neon_fp16_widen,
           .few = neon_fp16_few};
 }
 
@@ -30,6 +31,17 @@ constexpr AttentionMethod half_scores(const char* name, const AttentionMethod* p
       name, Lane::f16, {.rows = kHalfRows, .cols = kHalfCols, .step = 1, .run = neon_fp16_score});
   method.interleave_halves = neon_fp16_interleave;
   method.precise = precise;
+  return method;
+}
+
+// The same, and scores stay in f16.
+constexpr AttentionMethod narrow_scores(AttentionMethod method) {
+  method.score.run = neon_fp16_score_narrow;
+  method.narrow_scores = true;
+  method.softmax = neon_fp16_softmax_narrow;
+  method.weight_factor = kNarrowFactor;
+  method.tile_keys = 128;
+  method.codes = &kNeonFp16Codes;
   return method;
 }
 

@@ -12,6 +12,8 @@ constexpr int kHalfRows = 8, kHalfCols = 24, kHalfVectors = kHalfCols / 8;
 // polynomial: 145.
 constexpr float kHalfExponent = 3.0F;
 constexpr float kHalfFactor = 8.0F / 0x1.c3f75fba75509p-5F;
+// The same of softmax_narrow.h, whose polynomial has other coefficients.
+constexpr float kNarrowFactor = 144.48968F;
 
 // The instruction itself: GCC 12 copies the lane to a vector of its own first, which is an
 // instruction more for each. Its lanes are in the first sixteen registers ("x").

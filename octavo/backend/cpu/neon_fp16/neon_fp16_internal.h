@@ -23,12 +23,18 @@ MxStripSpan neon_fp16_mx_strip_e4m3(const MxBlocks& blocks);
 const GemmMethod* neon_fp16_gemm(const GemmJob& job);
 
 void neon_fp16_narrow(const float* from, std::byte* to, std::int64_t n);
+void neon_fp16_widen(const std::byte* from, float* to, std::int64_t n);  // eight at a time
 
 // The softmax and the weighted values of a strip of 24 queries, in f16 (attention.h).
 bool neon_fp16_softmax(const SoftmaxJob& job);
 void neon_fp16_weigh(const TileJob& job);
 void neon_fp16_score(const TileJob& job);
+// Scores that stay in f16.
+bool neon_fp16_softmax_narrow(const SoftmaxJob& job);
+void neon_fp16_score_narrow(const TileJob& job);
+extern const CodeKernels kNeonFp16Codes;
 const FewKernels* neon_fp16_few(const GemmOperand& operand);
+extern const FewKernels kNeonFp16FewE4m3, kNeonFp16FewBf16;
 void neon_fp16_interleave(const std::uint16_t* const* rows, int count, std::int64_t n,
                           std::uint16_t* panel);
 // P in f16 where that is exact enough; else what plain NEON does.

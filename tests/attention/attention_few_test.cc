@@ -1,0 +1,56 @@
+// Few query rows share the reading of keys: what a row becomes does not depend on who shares.
+#include <cstring>
+
+#include "tests/attention/attention_cases.h"
+
+namespace octavo::testing {
+namespace {
+
+// The rows of one query head.
+Tensor head_of(const Tensor& rows, std::int64_t head) {
+  const Shape shape = rows.shape();
+  Tensor one = Tensor::values({1, 1, shape[2], shape[3]}, rows.view().dtype);
+  std::memcpy(one.bytes().data(),
+              rows.bytes().data() + static_cast<std::size_t>(head) * one.bytes().size(),
+              one.bytes().size());
+  return one;
+}
+
+// Seven heads share keys: four together, two, and one; rows of a window do not see the same keys.
+TEST(AttentionFew, HeadsThatShareKeysHaveTheBitsOfOneAlone) {
+  for (const std::int64_t queries : {1, 2})
+    for (const std::int64_t depth : {16, 80, 128})
+      for (const bool coded : {false, true})
+        for (const int odd : {0, 1, 2}) {  // 1: a NaN in a key, 2: in a value
+          const Sizes sizes{
+              .heads = 7, .kv_heads = 1, .queries = queries, .keys = 303, .depth = depth};
+          Made made = make_inputs(sizes, Kind::normal, 8);
+          if (odd > 0) {
+            Tensor& spoilt = odd == 1 ? made.k : made.v;
+            const std::uint16_t nan = 0x7FC0;
+            std::memcpy(spoilt.bytes().data() + (200 * depth + 3) * 2, &nan, sizeof nan);
+          }
+          const Scaling scaling = preset("fp8-channel");
+          const QuantizedTensor k = quantize(made.k.view(), scaling),
+                                v = quantize(made.v.view(), scaling);
+          const AttentionOptions options{
+              .rung = AttentionRung::bf16,
+              .mask = {.causal = true, .bottom_right = true, .left = 150},
+              .out = DType::f32};
+          const auto attended = [&](const Tensor& q) {
+            return coded ? attention(q, k, v, options) : attention(q, made.k, made.v, options);
+          };
+          const Tensor all = attended(made.q);
+          for (std::int64_t head = 0; head < sizes.heads; ++head) {
+            const Tensor alone = attended(head_of(made.q, head));
+            ASSERT_EQ(std::memcmp(alone.bytes().data(), head_of(all, head).bytes().data(),
+                                  alone.bytes().size()),
+                      0)
+                << "head " << head << ", " << queries << " queries, size " << depth
+                << (coded ? ", e4m3" : ", bf16") << ", odd " << odd;
+          }
+        }
+}
+
+}  // namespace
+}  // namespace octavo::testing

@@ -1,0 +1,136 @@
+// What `auto` promises holds for inputs that are not alike, and for all that it returns; and what
+// goes in is not narrowed on the way.
+#include <cstring>
+
+#include "tests/attention/attention_cases.h"
+
+namespace octavo::testing {
+namespace {
+
+void lengthen(Tensor& rows, std::int64_t row, float times) {
+  const std::int64_t size = rows.shape()[3];
+  for (std::int64_t d = 0; d < size; ++d)
+    rows.span<float>()[static_cast<std::size_t>(row * size + d)] *= times;
+}
+
+// A key that is much longer than the others has a score that is off by as much more, and rows give
+// it any part of their weight. On average over the keys it is not seen. Each tolerance is one that
+// lets a cheap rung through for keys that are alike.
+TEST(AttentionPromise, OneLongKeyAmongThousands) {
+  const Sizes sizes{.queries = 512, .keys = 4096, .depth = 64};
+  for (const double tolerance : {6e-3, 2e-2})
+    for (const float times : {6.0F, 20.0F}) {
+      Made made = make_inputs(sizes, Kind::normal, 11, DType::f32);
+      lengthen(made.k, 1234, times);
+      AttentionReport report;
+      const Tensor out = attention(made.q, made.k, made.v,
+                                   {.rtol = tolerance, .atol = tolerance, .report = &report});
+      const oracle::Rows q = rows_of(made.q.view(), 0, 0), k = rows_of(made.k.view(), 0, 0),
+                         v = rows_of(made.v.view(), 0, 0), got = rows_of(out.view(), 0, 0);
+      int failures = 0;
+      for (std::size_t row = 0; row < q.size(); row += 2) {
+        const oracle::AttendedRow exact =
+            oracle::attended(q[row], k, v, 0.125, {}, static_cast<std::int64_t>(row));
+        for (std::size_t e = 0; e < exact.out.size(); ++e)
+          failures += !(std::abs(got[row][e] - exact.out[e]) <=
+                        tolerance + tolerance * std::abs(exact.out[e]));
+      }
+      EXPECT_EQ(failures, 0) << times << " times as long, within " << tolerance << ", "
+                             << octavo::name_of(report.choices.at(0).rung);
+    }
+}
+
+// With one key the output is V whatever the score is, and the log-sum-exp is that score.
+TEST(AttentionPromise, LogSumExpIsWithinTheToleranceToo) {
+  for (const std::int64_t keys : {1, 2, 300})
+    for (const std::int64_t queries : {1, 130})
+      for (const DType dtype : {DType::f32, DType::bf16}) {
+        const Sizes sizes{.queries = queries, .keys = keys, .depth = 64};
+        Made made = make_inputs(sizes, Kind::peaked, 5, dtype);
+        // Values so small that the output is good on any rung.
+        std::fill(made.v.bytes().begin(), made.v.bytes().end(), std::byte{0});
+        const Tensor lse = Tensor::values({1, 1, queries}, DType::f32);
+        AttentionReport report;
+        const Tensor out =
+            attention(made.q, made.k, made.v, {.log_sum_exp = lse.view(), .report = &report});
+        const oracle::Rows q = rows_of(made.q.view(), 0, 0), k = rows_of(made.k.view(), 0, 0),
+                           v = rows_of(made.v.view(), 0, 0);
+        for (std::int64_t row = 0; row < queries; ++row) {
+          const double exact =
+              oracle::attended(q[static_cast<std::size_t>(row)], k, v, 0.125, {}, row).log_sum_exp;
+          ASSERT_NEAR(static_cast<double>(lse.span<float>()[static_cast<std::size_t>(row)]), exact,
+                      5e-3 + 5e-3 * std::abs(exact))
+              << keys << " keys, row " << row << " of " << queries << ", "
+              << octavo::name_of(report.choices.at(0).rung);
+        }
+      }
+}
+
+// 1 / sqrt(3) in f32 is off by 2^-26: a score of 20 by 3e-7, which f64 sees.
+TEST(AttentionPromise, ExactHasTheScaleInF64) {
+  const Sizes sizes{.queries = 8, .keys = 40, .depth = 3};
+  Made made = make_inputs(sizes, Kind::normal, 2, DType::f64);
+  for (double& number : made.q.span<double>()) number *= 10.0;
+  const auto held_to = [&](const AttentionOptions& options, double scale) {
+    const Tensor out = attention(made.q, made.k, made.v, options);
+    ASSERT_EQ(out.view().dtype, DType::f64);
+    const oracle::Rows q = rows_of(made.q.view(), 0, 0), k = rows_of(made.k.view(), 0, 0),
+                       v = rows_of(made.v.view(), 0, 0), got = rows_of(out.view(), 0, 0);
+    for (std::size_t row = 0; row < q.size(); ++row) {
+      const oracle::AttendedRow exact =
+          oracle::attended(q[row], k, v, scale, {}, static_cast<std::int64_t>(row));
+      // Scores of at most a few hundred, each off by a few roundings of 2^-53.
+      for (std::size_t e = 0; e < exact.out.size(); ++e)
+        ASSERT_NEAR(got[row][e], exact.out[e], 1e-12) << "row " << row;
+    }
+  };
+  held_to({.rung = AttentionRung::exact}, 1.0 / std::sqrt(3.0));
+  held_to({.rung = AttentionRung::exact, .softmax_scale = 0.1}, 0.1);
+}
+
+// float64 in, float64 out, at any precision; and only the rows that were asked for.
+TEST(AttentionPromise, Float64InIsFloat64Out) {
+  const Sizes sizes{.heads = 2, .kv_heads = 2, .queries = 33, .keys = 70, .depth = 16};
+  const Made wide = make_inputs(sizes, Kind::normal, 4, DType::f64),
+             narrow = make_inputs(sizes, Kind::normal, 4, DType::f32);
+  for (const AttentionRung rung :
+       {AttentionRung::f32, AttentionRung::bf16, AttentionRung::strict, AttentionRung::automatic}) {
+    const Tensor got = attention(wide.q, wide.k, wide.v, {.rung = rung}),
+                 want = attention(narrow.q, narrow.k, narrow.v, {.rung = rung});
+    ASSERT_EQ(got.view().dtype, DType::f64) << octavo::name_of(rung);
+    for (std::size_t i = 0; i < want.span<float>().size(); ++i)
+      ASSERT_EQ(got.span<double>()[i], static_cast<double>(want.span<float>()[i]))
+          << octavo::name_of(rung) << " at " << i;
+    Tensor some = Tensor::values(got.view().shape, DType::f64);
+    std::fill(some.span<double>().begin(), some.span<double>().end(), 7.0);
+    const std::vector<AttentionRange> ranges = {{0, 1, 5, 3}};
+    attention_into(wide.q, wide.k, wide.v, some.view(), {.rung = rung, .ranges = ranges});
+    for (std::size_t i = 0; i < some.span<double>().size(); ++i) {
+      const bool asked = i / 16 >= 33 + 5 && i / 16 < 33 + 8;
+      ASSERT_EQ(some.span<double>()[i] == 7.0, !asked) << octavo::name_of(rung) << " at " << i;
+    }
+  }
+}
+
+// Sums of values times weights are in units of the values, so that they are as large as those.
+TEST(AttentionPromise, LargeValuesStayFinite) {
+  const Sizes sizes{.queries = 50, .keys = 300, .depth = 64};
+  // Powers of two, so that codes are the same ones and the result is that many times as large, but
+  // for lanes of V that are rounded to f16 along with their scale or after it: 2^-11 of elements of
+  // at most 4, of which rows look at a hundred and more.
+  for (const float times : {0x1p+118F, 0x1p+124F, 0x1p-100F})
+    for (const BackendInfo& backend : support::every_backend())
+      for (const AttentionRung rung : {AttentionRung::strict, AttentionRung::fast}) {
+        Made made = make_inputs(sizes, Kind::normal, 6, DType::f32);
+        const AttentionOptions options{.rung = rung, .backend = backend.kernels};
+        const Tensor want = attention(made.q, made.k, made.v, options);
+        for (float& number : made.v.span<float>()) number *= times;
+        const Tensor got = attention(made.q, made.k, made.v, options);
+        for (std::size_t i = 0; i < want.span<float>().size(); ++i)
+          ASSERT_NEAR(got.span<float>()[i] / times, want.span<float>()[i], 1e-3)
+              << octavo::name_of(rung) << " on " << backend.name << " at " << i;
+      }
+}
+
+}  // namespace
+}  // namespace octavo::testing
