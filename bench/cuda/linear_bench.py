@@ -1,6 +1,6 @@
 """A training step of one layer on a Hopper GPU: octavo.torch's Linear beside torch's own in bf16.
 
-    linear_bench.py [--rows 8192] [--in 4096] [--out 16384] [--repeats 30]
+    linear_bench.py [--rows 8192] [--in 4096] [--out 16384] [--repeats 15] [--json FILE]
 
 Forward and backward, quantization included. CUDA events around several steps that follow each other
 without waiting, as the layers of a model do; in turns, medians.
