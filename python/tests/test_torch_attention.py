@@ -278,6 +278,16 @@ def test_attention_may_be_computed_again(name):
     assert all(torch.equal(a, b) for a, b in zip(got, want, strict=True))
 
 
+@pytest.mark.parametrize("name", [None, "current", "mxfp8"])
+def test_a_checkpoint_serves_every_backward(name):
+    tensors = inputs()
+    want = torch.autograd.grad(in_scope(layer(), tensors, FP8.get(name)).sum(), tensors)
+    out = in_scope(layer(), tensors, FP8.get(name), checkpoint_core_attention=True)
+    for _ in range(2):
+        got = torch.autograd.grad(out.sum(), tensors, retain_graph=True)
+        assert all(torch.equal(a, b) for a, b in zip(got, want, strict=True))
+
+
 @pytest.mark.parametrize("name", [None, "mxfp8"])
 def test_hooks_that_give_something_else(name):
     tensors = inputs()

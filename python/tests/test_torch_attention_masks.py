@@ -241,6 +241,22 @@ def test_kv_channels():
             TypeError,
             "got core_attention_bias = None",
         ),
+        (
+            {
+                "core_attention_bias_type": "post_scale_bias",
+                "core_attention_bias": torch.ones(S, S, dtype=torch.bool),
+            },
+            TypeError,
+            "got core_attention_bias of torch.bool, wanted floating point",
+        ),
+        (
+            {
+                "attn_mask_type": "padding",
+                "attention_mask": (torch.zeros(B, 1, 1, S, dtype=torch.bool),),
+            },
+            ValueError,
+            "got 1 attention masks, wanted one, or one for queries and one for keys",
+        ),
         ({"fp8_output": True}, RuntimeError, "fp8_output is not offered"),
         ({"alibi_slopes": torch.ones(H)}, RuntimeError, "alibi_slopes is not offered"),
         ({"max_seqlen_q": S + 1}, ValueError, "got max_seqlen_q = 25"),
@@ -270,3 +286,12 @@ def test_wrong_inputs_are_named(name):
             in_scope(module, tensors, FP8.get(name))
         assert text in str(caught.value)
         assert module.quantizers["scaling_fwd"] == []
+
+
+def test_a_bias_that_was_changed_is_noticed():
+    bias = torch.randn(S, S)
+    given = {"core_attention_bias_type": "post_scale_bias", "core_attention_bias": bias}
+    out = layer()(*inputs(), **given, attn_mask_type="no_mask")
+    bias.mul_(2)
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        out.sum().backward()

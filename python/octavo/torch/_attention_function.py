@@ -61,7 +61,9 @@ class Attend(torch.autograd.Function):
             allocate=TORCH.allocator(sources[0].cuda),
             stream=sources[0].stream,
         )
-        ctx.how, ctx.dtypes = how, [x.dtype for x in (q, k, v)]
+        # The bias is saved with the rest, so that torch sees who changes it.
+        ctx.how = how._replace(mask=mask._replace(bias=None))
+        ctx.dtypes = [x.dtype for x in (q, k, v)]
         stream = sources[0].stream
         made = [octavo.QuantizedTensor(handle, TORCH, stream) for handle in found.inputs]
         ctx.kinds = [(one._handle.shape, one._handle.source, one.scaling) for one in made]
@@ -71,7 +73,7 @@ class Attend(torch.autograd.Function):
             for part, memory in parts_of(one).items()
         } or {"q": q, "k": k, "v": v}
         ctx.layouts = [Layout(_OP, name, part, is_values=not made) for name, part in parts.items()]
-        ctx.save_for_backward(*parts.values())
+        ctx.save_for_backward(mask.bias, *parts.values())
         order = (2, 0, 1, 3) if how.layout == "sbhd" else (0, 2, 1, 3)
         out: torch.Tensor = TORCH.take(found.out).permute(order).flatten(2).contiguous()
         if not found.gives_codes:
@@ -86,10 +88,8 @@ class Attend(torch.autograd.Function):
     @differentiable_once(_OP)
     def backward(ctx: Any, d_out: torch.Tensor) -> Any:
         how = ctx.how
-        saved = [
-            layout.checked(part)
-            for layout, part in zip(ctx.layouts, ctx.saved_tensors, strict=True)
-        ]
+        added, *kept = ctx.saved_tensors
+        saved = [layout.checked(part) for layout, part in zip(ctx.layouts, kept, strict=True)]
         inputs = _filled(ctx.kinds, saved) if ctx.kinds else list(saved)
         if d_out.device.type != "cpu":
             raise RuntimeError(
@@ -110,7 +110,7 @@ class Attend(torch.autograd.Function):
         given = heads_of[how.layout](d_out).contiguous()
         views = [_side(x, _OP, "a gradient", None) for x in (given, *into)]
         mask = _arguments(how.mask)
-        bias = None if how.mask.bias is None else _bias(how.mask.bias, _OP)
+        bias = None if added is None else _bias(added, _OP)
         _octavo.attention_backward(
             *(side.handle for side in (*sides, *views)),
             how.fp8_precision if ctx.kinds else how.precision,

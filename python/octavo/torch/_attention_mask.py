@@ -116,8 +116,12 @@ def _from_masks(
     masks: Any, shape: tuple[int, int, int, int], op: str
 ) -> tuple[list[int], list[int]]:
     pair = masks if isinstance(masks, tuple | list) else (masks, masks)
+    if len(pair) != 2:
+        raise ValueError(
+            f"[{op}] got {len(pair)} attention masks, wanted one, or one for queries and one for keys"
+        )
     found = []
-    for one, most in zip(pair, shape[2:], strict=len(pair) == 2):
+    for one, most in zip(pair, shape[2:], strict=True):
         wanted = (shape[0], 1, 1, most)
         _check_mask(one, op)
         if tuple(one.shape) != wanted:

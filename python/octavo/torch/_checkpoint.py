@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -46,22 +46,25 @@ def checkpoint(
         function,
         *args,
         use_reentrant=False,
-        context_fn=lambda: (contextlib.nullcontext(), _again(scope)),
+        context_fn=lambda: (contextlib.nullcontext(), _Again(scope)),
         **kwargs,
     )
 
 
-@contextlib.contextmanager
-def _again(scope: tuple[bool, bool, _octavo.Recipe | None]) -> Iterator[None]:
-    enabled, calibrating, recipe = scope
-    if recipe is None:
-        recipe = _octavo.default_recipe()
-    # What is gathered is gathered by the first forward.
-    entered = _octavo.Autocast(recipe, enabled, False, None)
-    try:
-        yield
-    finally:
-        entered.leave(True)
+class _Again:
+    """The scope of a second forward, entered at every backward there is."""
+
+    def __init__(self, scope: tuple[bool, bool, _octavo.Recipe | None]):
+        self._enabled, _, recipe = scope
+        self._recipe = _octavo.default_recipe() if recipe is None else recipe
+        self._entered: list[_octavo.Autocast] = []
+
+    def __enter__(self) -> None:
+        # What is gathered is gathered by the first forward.
+        self._entered.append(_octavo.Autocast(self._recipe, self._enabled, False, None))
+
+    def __exit__(self, *_: object) -> None:
+        self._entered.pop().leave(True)
 
 
 def is_second_forward() -> bool:

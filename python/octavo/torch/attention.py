@@ -17,14 +17,14 @@ class _Attention(torch.autograd.Function):
     def forward(
         ctx: Any, q: Any, k: Any, v: Any, bias: Any, causal: bool, how: dict[str, Any]
     ) -> Any:
-        ctx.save_for_backward(q, k, v)
-        ctx.bias, ctx.causal, ctx.how = bias, causal, how
+        ctx.save_for_backward(q, k, v, bias)
+        ctx.causal, ctx.how = causal, how
         return attention(q.detach(), k.detach(), v.detach(), bias=bias, causal=causal, **how)
 
     @staticmethod
     @differentiable_once("scaled_dot_product_attention")
     def backward(ctx: Any, *gradients: Any) -> Any:
-        q, k, v = ctx.saved_tensors
+        q, k, v, bias = ctx.saved_tensors
         op = "scaled_dot_product_attention"
         d_out = gradients[0].detach().contiguous()
         into = [torch.empty(x.shape, dtype=x.dtype) for x in (q, k, v)]
@@ -42,7 +42,7 @@ class _Attention(torch.autograd.Function):
             [],
             [],
             ctx.how["softmax_scale"],
-            None if ctx.bias is None else _bias(ctx.bias, op).view("float32"),
+            None if bias is None else _bias(bias, op).view("float32"),
         )
         return (*into, None, None, None)
 

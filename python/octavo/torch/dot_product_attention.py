@@ -274,6 +274,11 @@ def _bias(kind: Any, bias: Any) -> torch.Tensor | None:
         return None
     if not isinstance(bias, torch.Tensor):
         raise wrong_type(_OP, "core_attention_bias", bias, "a torch tensor")
+    if not bias.is_floating_point():
+        raise TypeError(
+            f"[{_OP}] got core_attention_bias of {bias.dtype}, wanted floating point, which is added "
+            "to scores; a mask of torch.bool is attention_mask, with attn_mask_type='arbitrary'"
+        )
     if bias.requires_grad and torch.is_grad_enabled():
         raise RuntimeError(f"[{_OP}] core_attention_bias requires a gradient, which it has none of")
     return bias.detach().float()
