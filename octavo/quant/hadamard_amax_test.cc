@@ -2,7 +2,6 @@
 // from what that copy holds. Values are small integers, so that f32 has all sums of the transform.
 #include <gtest/gtest.h>
 
-#include <bit>
 #include <cmath>
 #include <cstdint>
 #include <limits>
@@ -26,8 +25,15 @@ Tensor integers(std::int64_t rows, std::int64_t cols, int mean) {
   return values;
 }
 
-// By the definition: entry (i, j) of the matrix is -1 to the number of bits that i and j share,
-// over 4, after signs; a rest of fewer than 16 is as it was.
+// Entry (i, j) of the matrix is -1 to the number of bits that i and j share, after the sign of i.
+int sign_of(int i, int j) {
+  int sign = (kSigns >> i & 1) != 0 ? -1 : 1;
+  for (int bit = 1; bit < 16; bit *= 2)
+    if ((i & bit) != 0 && (j & bit) != 0) sign = -sign;
+  return sign;
+}
+
+// By the definition, over 4; a rest of fewer than 16 is as it was.
 double transformed_amax(const Tensor& values, bool columnwise) {
   const std::int64_t rows = values.shape()[columnwise ? 1 : 0],
                      cols = values.shape()[columnwise ? 0 : 1];
@@ -42,11 +48,8 @@ double transformed_amax(const Tensor& values, bool columnwise) {
       double sum = at(r, c);
       if (first + 16 <= cols) {
         sum = 0;
-        for (unsigned i = 0; i < 16; ++i) {
-          const bool flipped = (kSigns >> i & 1) != 0,
-                     negative = std::popcount(i & static_cast<unsigned>(c - first)) % 2 != 0;
-          sum += (flipped != negative ? -1 : 1) * at(r, first + i) / 4;
-        }
+        for (int i = 0; i < 16; ++i)
+          sum += sign_of(i, static_cast<int>(c - first)) * at(r, first + i) / 4;
       }
       amax = std::fmax(amax, std::fabs(sum));
     }
