@@ -166,6 +166,22 @@ double unit_of(double amax) {
 
 }  // namespace
 
+void derive_ratios(ErrorMetrics& out, std::int64_t finite, std::int64_t nbytes) {
+  const auto share = [](std::int64_t part, std::int64_t whole) {
+    return static_cast<double>(part) / static_cast<double>(whole);
+  };
+  out.mse = out.sums.mse();
+  out.relative_l2 = out.sums.relative_l2();
+  out.sqnr = out.sums.sqnr();
+  // 6.02 dB a bit, and 1.76 dB that a full-scale sine has over the noise of half a step.
+  out.effective_bits = (out.sqnr - 1.76) / 6.02;
+  if (finite > 0) {
+    out.saturated_share = share(out.saturated, finite);
+    out.flushed_share = share(out.flushed, finite);
+  }
+  if (out.elements > 0) out.bits_per_value = 8.0 * share(nbytes, out.elements);
+}
+
 ErrorMetrics measure_error(const View& values, const QuantizedTensor& q,
                            const MetricOptions& options) {
   const FpEnvGuard guard;  // sums and ratios must not depend on the caller's rounding
@@ -178,26 +194,15 @@ ErrorMetrics measure_error(const View& values, const QuantizedTensor& q,
   if (job.unit != 1) total = measure_all(job, options.threads, out);  // f64 only, and seldom
 
   out.sums = total.sums;
-  out.mse = out.sums.mse();
-  out.relative_l2 = out.sums.relative_l2();
-  out.sqnr = out.sums.sqnr();
-  // 6.02 dB a bit, and 1.76 dB that a full-scale sine has over the noise of half a step.
-  out.effective_bits = (out.sqnr - 1.76) / 6.02;
   out.cosine = cosine_of(total);
   out.max_abs = out.sums.max_abs;
   out.max_relative = total.max_relative;
   out.amax = std::max(total.amax, total.lost_amax);
   out.saturated = total.saturated;
   out.flushed = total.flushed;
-  if (total.finite > 0) {
-    out.saturated_share = static_cast<double>(out.saturated) / static_cast<double>(total.finite);
-    out.flushed_share = static_cast<double>(out.flushed) / static_cast<double>(total.finite);
-  }
   out.input = total.input;
   out.result = total.result;
-  if (out.elements > 0)
-    out.bits_per_value =
-        8.0 * static_cast<double>(job.copy->nbytes()) / static_cast<double>(out.elements);
+  derive_ratios(out, total.finite, static_cast<std::int64_t>(job.copy->nbytes()));
   if (job.histograms) {
     out.values = histogram_of(total);
     out.codes = std::move(total.codes);

@@ -79,4 +79,7 @@ void load_codes(const Measurement& job, const Piece& piece, PieceScratch& scratc
 void measure_piece(const Measurement& job, const Piece& piece, PieceScratch& scratch,
                    PieceSums& out);
 
+// What follows from the sums and counts that are there, of `finite` values and so many bytes.
+void derive_ratios(ErrorMetrics& out, std::int64_t finite, std::int64_t nbytes);
+
 }  // namespace octavo

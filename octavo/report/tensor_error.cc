@@ -4,6 +4,7 @@
 
 #include "octavo/report/band_error.h"
 #include "octavo/report/band_error_packed_internal.h"
+#include "octavo/report/piece_internal.h"
 
 namespace octavo {
 namespace {
@@ -108,26 +109,16 @@ ErrorMetrics TensorError::metrics() const {
   out.elements = total.elements;
   out.sums.count = total.count;
   out.sums.max_abs = total.max_abs;
-  out.mse = out.sums.mse();
-  out.relative_l2 = out.sums.relative_l2();
-  out.sqnr = out.sums.sqnr();
-  out.effective_bits = (out.sqnr - 1.76) / 6.02;  // as measure_error has it
   out.cosine = cosine_of(out.sums.error2, out.sums.value2, total.result2);
   out.max_abs = total.max_abs;
   out.max_relative = total.max_relative;
   out.amax = total.amax;
   out.saturated = total.saturated;
   out.flushed = total.flushed;
-  if (total.finite > 0) {
-    out.saturated_share = static_cast<double>(out.saturated) / static_cast<double>(total.finite);
-    out.flushed_share = static_cast<double>(out.flushed) / static_cast<double>(total.finite);
-  }
   out.input = total.input;
   out.result = total.result;
   out.scales = total.scales;
-  if (out.elements > 0)
-    out.bits_per_value =
-        8.0 * static_cast<double>(total.nbytes) / static_cast<double>(out.elements);
+  derive_ratios(out, total.finite, static_cast<std::int64_t>(total.nbytes));
   if (!total.codes.empty()) {
     out.values = histogram_of(total.values, total.zeros);
     out.codes = total.codes;

@@ -3,7 +3,6 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
-#include <cstring>
 #include <limits>
 
 #include "tests/agreement/quantize_cases.h"
@@ -13,11 +12,6 @@ namespace octavo::testing {
 namespace {
 
 constexpr std::int64_t kRows = 96, kCols = 320;
-
-bool same_bytes(const Tensor& a, const Tensor& b) {
-  return a.nbytes() == b.nbytes() &&
-         std::memcmp(a.view().data, b.view().data, static_cast<std::size_t>(a.nbytes())) == 0;
-}
 
 void expect_te(const std::vector<float>& values, const std::string& where) {
   for (const char* name : {"mxfp8", "mxfp8:e5m2", "mxfp6", "mxfp4"}) {

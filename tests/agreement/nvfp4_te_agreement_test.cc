@@ -3,7 +3,6 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
-#include <cstring>
 #include <limits>
 
 #include "tests/agreement/quantize_cases.h"
@@ -13,11 +12,6 @@ namespace octavo::testing {
 namespace {
 
 constexpr std::int64_t kRows = 48, kCols = 160;
-
-bool same_bytes(const Tensor& a, const Tensor& b) {
-  return a.nbytes() == b.nbytes() &&
-         std::memcmp(a.view().data, b.view().data, static_cast<std::size_t>(a.nbytes())) == 0;
-}
 
 TEST(Nvfp4TeAgreement, FaultsOnEveryBackend) {
   for (const float fault : {HUGE_VALF, -HUGE_VALF, std::numeric_limits<float>::quiet_NaN()}) {

@@ -12,15 +12,6 @@
 namespace octavo::testing {
 namespace {
 
-bool same_bytes(const Tensor& a, const Tensor& b) {
-  if (a.owner() == nullptr && b.owner() == nullptr) return true;
-  if (a.view().packed) return std::ranges::equal(a.bytes(), b.bytes());
-  // Scales may lie column by column.
-  return a.view().strides == b.view().strides &&
-         std::ranges::equal(in_order(a, ScaleOrder::row_major).bytes(),
-                            in_order(b, ScaleOrder::row_major).bytes());
-}
-
 void expect_same(const QuantizedCopy& got, const QuantizedCopy& wanted, const std::string& where) {
   ASSERT_EQ(got.exists(), wanted.exists()) << where;
   EXPECT_TRUE(same_bytes(got.scales, wanted.scales)) << where << " scales";

@@ -1,6 +1,7 @@
 // What quantizers are tried with: blocks of every kind of values, and scalings of every kind.
 #pragma once
 
+#include <algorithm>
 #include <bit>
 #include <cmath>
 #include <cstdint>
@@ -17,6 +18,15 @@ struct NamedScaling {
   Scaling scaling;
 };
 inline void PrintTo(const NamedScaling& scaling, std::ostream* out) { *out << scaling.name; }
+
+inline bool same_bytes(const Tensor& a, const Tensor& b) {
+  if (a.owner() == nullptr && b.owner() == nullptr) return true;
+  if (a.view().packed) return std::ranges::equal(a.bytes(), b.bytes());
+  // Scales may lie column by column.
+  return a.view().strides == b.view().strides &&
+         std::ranges::equal(in_order(a, ScaleOrder::row_major).bytes(),
+                            in_order(b, ScaleOrder::row_major).bytes());
+}
 
 // Values in runs of 32 that are normal, log-normal over many binades, with outliers, zero,
 // subnormal, near the largest f32, NaN, Inf, and at ties of the common formats.

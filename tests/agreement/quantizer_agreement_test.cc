@@ -2,7 +2,7 @@
 // an arithmetic and a NaN of their own, and fast kernels for them.
 #include <gtest/gtest.h>
 
-#include <algorithm>
+#include <bit>
 #include <cmath>
 #include <limits>
 
@@ -31,14 +31,6 @@ std::vector<NamedScaling> quantizers() {
     }
   }
   return list;
-}
-
-bool same_bytes(const Tensor& a, const Tensor& b) {
-  const auto memory = [](const Tensor& tensor) {
-    return std::span(static_cast<const std::byte*>(tensor.view().data),
-                     static_cast<std::size_t>(tensor.nbytes()));
-  };
-  return std::ranges::equal(memory(a), memory(b));
 }
 
 class QuantizerAgreement : public ::testing::TestWithParam<NamedScaling> {

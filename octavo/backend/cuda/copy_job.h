@@ -29,6 +29,10 @@ struct CopyJob {
 
 CopyJob copy_job(const QuantizeJob& job, bool transposed);
 
+inline bool has_one_tile(const QuantizedMatrix& copy) {
+  return copy.scales.rows == 1 && copy.scales.cols == 1;
+}
+
 // A plain job of the usual kind, which the fast kernels take: contiguous f32, bf16 or f16 values to
 // contiguous codes, rounded to nearest even and saturating, poisoned by what is not finite.
 bool is_usual(const QuantizeJob& job);

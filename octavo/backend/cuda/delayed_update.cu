@@ -1,6 +1,5 @@
 // The end of a step of delayed scaling: a block a tensor, after the count of calls has been moved
-// on once for all of them. Windows have a thousand amaxes: one thread would take 200 us to go
-// through them.
+// on once for all of them. Windows have a thousand amaxes, which is long for one thread.
 #include "octavo/backend/cuda/device/reduce.cuh"
 #include "octavo/backend/cuda/kernels_internal.h"
 #include "octavo/backend/cuda/runtime.h"

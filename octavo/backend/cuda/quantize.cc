@@ -61,10 +61,6 @@ bool is_usual_te(const QuantizeJob& job) {
 
 namespace {
 
-bool has_one_tile(const QuantizedMatrix& copy) {
-  return copy.scales.rows == 1 && copy.scales.cols == 1;
-}
-
 // One scale for a copy that is made of parts: its amax has to be known before the first of them.
 bool needs_amax_first(const QuantizeJob& job) {
   return (job.source.is_quantized() || job.columnwise.wanted()) &&

@@ -129,8 +129,8 @@ __global__ void __launch_bounds__(kThreads) tensor_kernel(const __grid_constant_
         mine = 0;
 #pragma unroll
         for (int u = 0; u < kPairs; ++u)
-          mine = max(mine, max(vector_amax<kSource>(without_nan(raw[u][0])),
-                               vector_amax<kSource>(without_nan(raw[u][1]))));
+          mine = max(mine, max(limited_amax<kSource>(raw[u][0], 0x7F800000u),
+                               limited_amax<kSource>(raw[u][1], 0x7F800000u)));
       }
       mine = block_amax(mine);
       if (threadIdx.x == 0) raise(plan.amax_out, mine);
@@ -180,10 +180,6 @@ void launch_amax(const Exec& exec, const Matrix& values, AmaxOf of, float* amax)
   OCTAVO_CUDA_LAUNCHED("amax_kernel");
 }
 
-bool is_whole(const QuantizedMatrix& copy) {
-  return copy.scales.rows == 1 && copy.scales.cols == 1;
-}
-
 }  // namespace
 
 bool amax_lanes(const Exec& exec, const QuantizeSource& source, AmaxOf of, float* amax) {
@@ -215,7 +211,7 @@ bool quantize_tensor(const Exec& exec, const QuantizeJob& job) {
       plain.encode.nan_code = NanCode::signed_ones;
   }
   TensorPlan plan{};
-  if (!job.rowwise.wanted() || job.columnwise.wanted() || !is_whole(job.rowwise) ||
+  if (!job.rowwise.wanted() || job.columnwise.wanted() || !has_one_tile(job.rowwise) ||
       (!is_usual(plain) && !is_usual_te(plain)) || job.rowwise.scales.dtype != DType::f32 ||
       fast_element(codes.format) > FastElement::e5m2 ||
       !vector_plan(values, codes, &plan.vectors) || plan.vectors.rows > 65535)

@@ -1,6 +1,7 @@
 // Values or codes of a matrix as rows of its transpose, in tiles that meet in shared memory: 16
 // bytes in, 16 bytes out. A vector stands where its number and that of its group of rows say, so
 // that neither side meets itself in a bank.
+#include "octavo/backend/cuda/copy_job.h"
 #include "octavo/backend/cuda/kernels_internal.h"
 #include "octavo/backend/cuda/runtime.h"
 
@@ -83,9 +84,6 @@ __global__ void __launch_bounds__(kThreads)
     *y = *x;
 }
 
-bool is_whole(const QuantizedMatrix& copy) {
-  return copy.scales.rows == 1 && copy.scales.cols == 1;
-}
 bool takes_vectors(const Matrix& codes) {
   return codes.cols % 16 == 0 && codes.row_pitch % 16 == 0 &&
          reinterpret_cast<std::uintptr_t>(codes.data) % 16 == 0;
@@ -96,7 +94,7 @@ bool takes_vectors(const Matrix& codes) {
 bool can_transpose(const QuantizeJob& job) {
   const QuantizedMatrix &rows = job.rowwise, &cols = job.columnwise;
   const bool same_tiles =
-      (is_whole(rows) && is_whole(cols)) ||
+      (has_one_tile(rows) && has_one_tile(cols)) ||
       (rows.tile.rows == rows.tile.cols && rows.tile == cols.tile && rows.tile.rows > 0);
   const int scale_bytes = element_bytes(rows.scales.dtype, rows.scales.format);
   return rows.wanted() && cols.wanted() && same_tiles && job.policy == AmaxPolicy::max &&

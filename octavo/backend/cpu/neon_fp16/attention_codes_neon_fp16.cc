@@ -5,6 +5,7 @@
 
 #include "octavo/backend/cpu/neon_fp16/e4m3_halves.h"
 #include "octavo/backend/cpu/neon_fp16/neon_fp16_internal.h"
+#include "octavo/backend/cpu/neon_fp16/turn_eight.h"
 
 #if defined(__GNUC__) && !defined(__clang__)
 // GCC moves loads up before it hands out registers, and then runs out of them.
@@ -28,31 +29,6 @@ float squares(const std::byte* codes, std::int64_t n) {
   return vaddvq_f32(vaddq_f32(folded(low), folded(high)));
 }
 
-// Eight rows of eight to eight columns: three rounds of pairs. Column i goes to to + i * pitch.
-[[gnu::always_inline]] inline void store_turned(const float16x8_t (&rows)[8], std::uint16_t* to,
-                                                std::int64_t pitch) {
-  uint32x4_t y[8];
-  uint64x2_t z[8];
-#pragma GCC unroll 4
-  for (int i = 0; i < 8; i += 2) {
-    const uint16x8_t first = vreinterpretq_u16_f16(rows[i]),
-                     second = vreinterpretq_u16_f16(rows[i + 1]);
-    y[i] = vreinterpretq_u32_u16(vtrn1q_u16(first, second));
-    y[i + 1] = vreinterpretq_u32_u16(vtrn2q_u16(first, second));
-  }
-#pragma GCC unroll 4
-  for (int i = 0; i < 4; ++i) {
-    const int at = i / 2 * 4 + i % 2;
-    z[at] = vreinterpretq_u64_u32(vtrn1q_u32(y[at], y[at + 2]));
-    z[at + 2] = vreinterpretq_u64_u32(vtrn2q_u32(y[at], y[at + 2]));
-  }
-#pragma GCC unroll 4
-  for (int i = 0; i < 4; ++i) {
-    vst1q_u16(to + i * pitch, vreinterpretq_u16_u64(vtrn1q_u64(z[i], z[i + 4])));
-    vst1q_u16(to + (i + 4) * pitch, vreinterpretq_u16_u64(vtrn2q_u64(z[i], z[i + 4])));
-  }
-}
-
 bool interleave(const std::byte* const* rows, const float* factors, int count, std::int64_t n,
                 std::uint16_t* panel) {
   uint8x16_t most = vdupq_n_u8(0);
@@ -62,15 +38,15 @@ bool interleave(const std::byte* const* rows, const float* factors, int count, s
     float16_t each[8];
     vst1q_f16(each, factor);
     for (std::int64_t d = 0; d < n; d += 16) {
-      float16x8_t low[8], high[8];
+      uint16x8_t low[8], high[8];
 #pragma GCC unroll 8
       for (int i = 0; i < 8; ++i) {
         const uint8x16_t code = load_codes(rows[r + i] + d);
         const E4m3Halves half(code);
         most = vmaxq_u8(most, fields_of(code));
         const float16x8_t times = vld1q_dup_f16(each + i);
-        low[i] = vmulq_f16(half.low, times);
-        high[i] = vmulq_f16(half.high, times);
+        low[i] = vreinterpretq_u16_f16(vmulq_f16(half.low, times));
+        high[i] = vreinterpretq_u16_f16(vmulq_f16(half.high, times));
       }
       store_turned(low, panel + d * count + r, count);
       store_turned(high, panel + (d + 8) * count + r, count);

@@ -7,6 +7,7 @@
 #include "octavo/backend/cpu/neon_fp16/half_methods.h"
 #include "octavo/backend/cpu/neon_fp16/softmax_f16.h"
 #include "octavo/backend/cpu/neon_fp16/softmax_narrow.h"
+#include "octavo/backend/cpu/neon_fp16/turn_eight.h"
 
 #if defined(__GNUC__) && !defined(__clang__)
 // GCC moves loads up before it hands out registers, and then runs out of them.
@@ -97,34 +98,15 @@ constexpr AttentionMethod kF32{.name = "f32 FMLA",
 
 }  // namespace
 
-// Eight rows of eight at a time, turned by three rounds of pairs.
 void neon_fp16_interleave(const std::uint16_t* const* rows, int count, std::int64_t n,
                           std::uint16_t* panel) {
   for (int r = 0; r < count; r += 8) {
     std::int64_t d = 0;
     for (; d + 8 <= n; d += 8) {
       uint16x8_t x[8];
-      uint32x4_t y[8];
-      uint64x2_t z[8];
 #pragma GCC unroll 8
       for (int i = 0; i < 8; ++i) x[i] = vld1q_u16(rows[r + i] + d);
-#pragma GCC unroll 4
-      for (int i = 0; i < 8; i += 2) {
-        y[i] = vreinterpretq_u32_u16(vtrn1q_u16(x[i], x[i + 1]));
-        y[i + 1] = vreinterpretq_u32_u16(vtrn2q_u16(x[i], x[i + 1]));
-      }
-#pragma GCC unroll 4
-      for (int i = 0; i < 4; ++i) {
-        const int at = i / 2 * 4 + i % 2;
-        z[at] = vreinterpretq_u64_u32(vtrn1q_u32(y[at], y[at + 2]));
-        z[at + 2] = vreinterpretq_u64_u32(vtrn2q_u32(y[at], y[at + 2]));
-      }
-#pragma GCC unroll 4
-      for (int i = 0; i < 4; ++i) {
-        std::uint16_t* to = panel + (d + i) * count + r;
-        vst1q_u16(to, vreinterpretq_u16_u64(vtrn1q_u64(z[i], z[i + 4])));
-        vst1q_u16(to + 4 * count, vreinterpretq_u16_u64(vtrn2q_u64(z[i], z[i + 4])));
-      }
+      store_turned(x, panel + d * count + r, count);
     }
     for (; d < n; ++d)
       for (int i = 0; i < 8; ++i) panel[d * count + r + i] = rows[r + i][d];
