@@ -30,8 +30,9 @@ struct FinishAt {
   SharedAddress staged = 0;
 };
 
-__device__ __forceinline__ std::uint32_t pair_of(DType dtype, float first, float second) {
-  if (dtype == DType::bf16) {
+template <bool kBf16>
+__device__ __forceinline__ std::uint32_t pair_of(float first, float second) {
+  if constexpr (kBf16) {
     const __nv_bfloat162 pair = __floats2bfloat162_rn(first, second);
     return *reinterpret_cast<const std::uint32_t*>(&pair);
   }
@@ -41,9 +42,8 @@ __device__ __forceinline__ std::uint32_t pair_of(DType dtype, float first, float
 
 // 16-bit results as the copy engine stores them: lines of 128 bytes, swizzled; boxes of 64 columns
 // of the result, one after the other.
-template <bool kTurned, int kCount>
-__device__ __forceinline__ void lay_out(const GemmPlan& plan, const FinishAt& at,
-                                        const float (&sums)[kCount]) {
+template <bool kTurned, bool kBf16, int kCount>
+__device__ __forceinline__ void lay_out(const FinishAt& at, const float (&sums)[kCount]) {
   const int thread = not_before(at.thread), lane = thread % 32, warp = thread / 32;
   const int upper = lane / 8 % 2, right = lane / 16;  // which matrix this lane has an address of
 #pragma unroll
@@ -51,7 +51,7 @@ __device__ __forceinline__ void lay_out(const GemmPlan& plan, const FinishAt& at
     std::uint32_t four[4];
 #pragma unroll
     for (int i = 0; i < 4; ++i)
-      four[i] = pair_of(plan.finish.out.dtype, sums[4 * j + 2 * i], sums[4 * j + 2 * i + 1]);
+      four[i] = pair_of<kBf16>(sums[4 * j + 2 * i], sums[4 * j + 2 * i + 1]);
     const int line = kTurned ? 8 * (j + right) + lane % 8 : warp * 16 + upper * 8 + lane % 8,
               chunk = kTurned ? warp * 2 + upper : (j + right) % 8, box = kTurned ? 0 : j / 8;
     store_matrices<kTurned>(
@@ -139,7 +139,10 @@ __device__ __forceinline__ void store_boxes(const GemmPlan& plan, const FinishAt
   constexpr int kBoxes = (kCount * 2 + 63) / 64;
   if (at.thread == 0) stores_read();  // those of the tile before
   named_sync(barrier, 128);
-  plan.turned ? lay_out<true>(plan, at, sums) : lay_out<false>(plan, at, sums);
+  if (plan.finish.out.dtype == DType::bf16)
+    plan.turned ? lay_out<true, true>(at, sums) : lay_out<false, true>(at, sums);
+  else
+    plan.turned ? lay_out<true, false>(at, sums) : lay_out<false, false>(at, sums);
   shared_written();
   named_sync(barrier, 128);
   if (at.thread != 0) return;

@@ -11,6 +11,7 @@
 #pragma once
 
 #include <cstdint>
+#include <type_traits>
 
 #include "octavo/backend/cuda/device/gemm_bring.cuh"
 #include "octavo/backend/cuda/device/gemm_finish.cuh"
@@ -21,29 +22,55 @@
 
 namespace octavo::cuda {
 
-// The one number that a tile has of a plane, a block of K ahead of its use.
-struct LoneScale {
-  const float* from;
-  std::int64_t pitch;
-  float next;
-
-  __device__ __forceinline__ LoneScale(const ScalePlane& plane, int first_row, int k)
-      : from(plane.data + min(first_row, plane.rows - 1) / plane.each * plane.row_pitch +
-             k * plane.pitch),
-        pitch(plane.pitch),
-        next(__ldg(from)) {}
-  // This block's; and asks for the next one's, if there is one.
-  __device__ __forceinline__ float take(bool more) {
-    const float now = next;
-    from += pitch;
-    if (more) next = __ldg(from);
-    return now;
+// The one number that a tile has of a plane, for every block of K. Each lane of a warp has that of
+// one block, so that 32 blocks are asked for at once, long before their use: numbers may come from
+// memory, which takes longer than a stage.
+class LoneScales {
+ public:
+  // Of `blocks` blocks from `k` on.
+  __device__ __forceinline__ LoneScales(const ScalePlane& plane, int first_row, int k, int blocks,
+                                        int lane)
+      : from_(plane.data + min(first_row, plane.rows - 1) / plane.each * plane.row_pitch +
+              (k + lane) * plane.pitch),
+        pitch_(32 * plane.pitch),
+        left_(blocks - lane) {
+    load();
+    turn();
   }
+  __device__ __forceinline__ float take() {
+    const float taken = __shfl_sync(0xFFFFFFFFu, now_, used_);
+    if (++used_ == 32) turn();
+    return taken;
+  }
+
+ private:
+  __device__ __forceinline__ void load() {
+    if (left_ > 0) next_ = __ldg(from_);
+  }
+  __device__ __forceinline__ void turn() {
+    now_ = next_;
+    used_ = 0;
+    from_ += pitch_;
+    left_ -= 32;
+    load();
+  }
+
+  const float* from_;
+  std::int64_t pitch_;
+  int left_;
+  int used_ = 0;
+  float now_ = 0.0F, next_ = 0.0F;
+};
+
+// Where scales wait for the end.
+struct NoScales {
+  __device__ __forceinline__ NoScales(const ScalePlane&, int, int, int, int) {}
+  __device__ __forceinline__ float take() { return 1.0F; }
 };
 
 // Sums that one cluster leaves for the next, in the order of threads.
 template <int kSums>
-__device__ __forceinline__ void leave_sums(const GemmPlan& plan, int slot, int thread, int barrier,
+__device__ __forceinline__ void leave_sums(const GemmPlan& plan, int slot, int thread,
                                            const float (&sums)[kSums]) {
   float4* to =
       reinterpret_cast<float4*>(plan.partial) + static_cast<std::int64_t>(slot) * 32 * kSums;
@@ -52,6 +79,11 @@ __device__ __forceinline__ void leave_sums(const GemmPlan& plan, int slot, int t
     const float* four = &sums[4 * i];
     __stcg(to + i * 128 + thread, make_float4(four[0], four[1], four[2], four[3]));
   }
+}
+
+// That they are there. Said some time after they were left: a fence waits for stores under way.
+__device__ __forceinline__ void announce_sums(const GemmPlan& plan, int slot, int thread,
+                                              int barrier) {
   __threadfence();
   named_sync(barrier, 128);
   if (thread == 0)
@@ -198,6 +230,8 @@ __device__ __forceinline__ void multiply_tiles(const GemmPlan& plan, const GemmR
 #pragma unroll
     for (int i = 0; i < kSums; ++i) runs[r][i] = 0.0F;
 
+  bool owes = false;  // to say that sums were left
+  const auto announce = [&] { announce_sums(plan, slot, thread, 1 + group); };
   RingPlace<Kernel> at;
   while (true) {
     barrier_wait(ring.is_full(at.stage), at.phase);
@@ -215,17 +249,19 @@ __device__ __forceinline__ void multiply_tiles(const GemmPlan& plan, const GemmR
       }
     float sums[kSums];
     if (goes_on) {
+      if (owes) announce();
+      owes = false;
       take_sums(plan, slot - Kernel::kBlocks * Kernel::kGroups, thread, 1 + group, sums);
     } else {
 #pragma unroll
       for (int s = 0; s < kSums; ++s) sums[s] = 0.0F;
     }
-    // Where it is not needed the compiler drops it.
-    LoneScale lone(kScales == ScaleKind::by_row ? plan.col_scales : plan.row_scales,
-                   kScales == ScaleKind::by_row ? Kernel::first_col(note, rank)
-                                                : Kernel::first_row(note, rank),
-                   kScales == ScaleKind::at_end ? 0 : note.first);
     constexpr bool kAtEnd = kScales == ScaleKind::at_end;
+    std::conditional_t<kAtEnd || kScales == ScaleKind::by_element, NoScales, LoneScales> lone(
+        kScales == ScaleKind::by_row ? plan.col_scales : plan.row_scales,
+        kScales == ScaleKind::by_row ? Kernel::first_col(note, rank)
+                                     : Kernel::first_row(note, rank),
+        note.first, left, lane);
     int used = -1;  // the last stage, which has the scales where they are at the end
     if constexpr (Kernel::kRuns == 2) {
       // Four stages at a time, one run ahead. None is under way where the loop begins again: the
@@ -241,9 +277,9 @@ __device__ __forceinline__ void multiply_tiles(const GemmPlan& plan, const GemmR
           if (j + 1 < kAtOnce) {
             ahead.next();
             worker.begin(ahead, false, runs[(j + 1) % 2]);
-            worker.template end<1>(at, lone.take(!last), false, runs[j % 2], sums);
+            worker.template end<1>(at, lone.take(), false, runs[j % 2], sums);
           } else {
-            worker.template end<0>(at, lone.take(!last), kAtEnd && last, runs[j % 2], sums);
+            worker.template end<0>(at, lone.take(), kAtEnd && last, runs[j % 2], sums);
           }
         }
       }
@@ -255,8 +291,10 @@ __device__ __forceinline__ void multiply_tiles(const GemmPlan& plan, const GemmR
       used = now.stage;
       at.next();
       is_full = barrier_over(ring.is_full(at.stage), at.phase);
-      worker.template end<0>(now, lone.take(left > 1), kAtEnd && left == 1, runs[0], sums);
+      worker.template end<0>(now, lone.take(), kAtEnd && left == 1, runs[0], sums);
     }
+    if (owes) announce();
+    owes = false;
     if (kAtEnd && used >= 0) {  // the last stage has the scales
       if (!unfinished)
         scale_sums(plan, ring.row_scales(used) + worker.tile_row,
@@ -264,7 +302,8 @@ __device__ __forceinline__ void multiply_tiles(const GemmPlan& plan, const GemmR
       release(ring, used, lane);
     }
     if (unfinished) {
-      leave_sums(plan, slot, thread, 1 + group, sums);
+      leave_sums(plan, slot, thread, sums);
+      owes = true;
       continue;
     }
     finish.row = first_row;
@@ -274,6 +313,7 @@ __device__ __forceinline__ void multiply_tiles(const GemmPlan& plan, const GemmR
     else
       store_elements(plan, finish, 1 + group, sums);
   }
+  if (owes) announce();
   if (plan.stores_boxes && thread == 0) stores_done();
 }
 
