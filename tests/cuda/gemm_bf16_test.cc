@@ -263,6 +263,80 @@ TEST_F(GemmBf16, SmallMxIsThatOfE4m3) {
       }
 }
 
+// Weights stay in four bits on their way. With a 6 in every block MX scales are 1, so that sums of
+// MXFP4 are integers; those of NVFP4, and of values of all sizes, are held to the bound.
+TEST_F(GemmBf16, FewRowsByFp4) {
+  constexpr float kGrid[] = {0, 0.5F, 1, 1.5F, 2, 3, 4, 6};
+  for (const char* name : {"mxfp4", "nvfp4"})
+    for (const Sizes& sizes : {Sizes{1, 16, 256}, Sizes{1, 300, 2048}, Sizes{7, 100, 512},
+                               Sizes{9, 33, 768}, Sizes{20, 333, 1024}, Sizes{33, 129, 2560},
+                               Sizes{56, 64, 4096}, Sizes{57, 64, 4096}, Sizes{5, 4000, 256}}) {
+      std::mt19937 random(7);
+      std::vector<float> weights(static_cast<std::size_t>(sizes.n * sizes.k));
+      for (std::size_t i = 0; i < weights.size(); ++i) {
+        weights[i] = i % 16 == 3 ? 6.0F : kGrid[random() % 8];
+        if (random() % 2 == 0) weights[i] = -weights[i];
+      }
+      const std::vector<float> values = integers(sizes.m, sizes.k, 8),
+                               bias = integers(1, sizes.n, 9);
+      const Tensor x = to_device(values_as(values, {sizes.m, sizes.k}, DType::bf16).view(), kThere),
+                   u = to_device(values_as(bias, {sizes.n}, DType::bf16).view(), kThere);
+      const QuantizedTensor w =
+          to_device(quantize(values_as(weights, {sizes.n, sizes.k}, DType::f32).view(),
+                             preset(name), {.backend = &reference_backend()}),
+                    kThere);
+      const Tensor got = to_host(gemm(x, w, {.bias = u.view()}).view());
+      const std::string where = text(name, ", ", to_text(sizes));
+      Wrong wrong;
+      for (std::int64_t row = 0; row < sizes.m; ++row)
+        for (std::int64_t col = 0; col < sizes.n; ++col) {
+          const double value = oracle::number_at(got.view(), row, col),
+                       wanted = sum_of(values, weights, row, col, sizes.k) +
+                                static_cast<double>(bias[static_cast<std::size_t>(col)]);
+          // NVFP4: its two scales are off from 1 by a rounding each, sums by some of f32.
+          const double off = name[0] == 'm' ? 0 : 1e-6 * 48.0 * static_cast<double>(sizes.k);
+          if (!(std::fabs(value - wanted) <= off)) wrong.add(row, col, value, wanted);
+        }
+      EXPECT_EQ(wrong.report(), "") << where;
+
+      const MadeOperand a = made(valued_as(DType::bf16), usual_values(sizes.m, sizes.k, 1), sizes.m,
+                                 sizes.k),
+                        b = made(quantized_as(name), usual_values(sizes.n, sizes.k, 2), sizes.n,
+                                 sizes.k);
+      expect_product(
+          to_host(gemm(to_device(a.values.view(), kThere), to_device(b.quantized, kThere)).view()),
+          a.numbers, b.numbers, Accumulator::f32, where);
+    }
+}
+
+// Scales at both ends, and NaN: what a block of FP4 decodes to in registers.
+TEST_F(GemmBf16, FewRowsByFp4WithAnyScale) {
+  for (const char* name : {"mxfp4", "nvfp4"}) {
+    const std::int64_t n = 256, k = 256;
+    QuantizedTensor w = quantize(values_as(usual_values(n, k, 3), {n, k}, DType::f32).view(),
+                                 preset(name), {.backend = &reference_backend()});
+    const auto scales = w.rowwise.scales.bytes();
+    const std::size_t across = scales.size() / n;
+    for (std::size_t i = 0; i < scales.size(); ++i)  // row r has the scale r everywhere
+      scales[i] = static_cast<std::byte>(name[0] == 'm' ? i / across : i / across % 128);
+    const oracle::Numbers numbers = oracle::numbers_of(w);
+    // Small enough that all but the largest scale give a sum in f32.
+    const Tensor x = values_as(usual_values(3, k, 4), {3, k}, DType::bf16);
+    const oracle::Numbers values = oracle::numbers_of(x.view());
+    const Tensor got = to_host(gemm(to_device(x.view(), kThere), to_device(w, kThere)).view());
+    Wrong wrong;
+    for_each_element(got, [&](std::int64_t row, std::int64_t col, double value) {
+      const oracle::Element exact = oracle::element_of(values, numbers, row, col);
+      if (std::fabs(exact.sum) > 0x1p125 || exact.magnitude > 0x1p125) return;  // Inf on the way
+      const double bound = oracle::bound_f32(k, exact.magnitude);
+      const bool right =
+          std::isnan(exact.sum) ? std::isnan(value) : std::fabs(value - exact.sum) <= bound;
+      if (!right) wrong.add(row, col, value, exact.sum);
+    });
+    EXPECT_EQ(wrong.report(), "") << name;
+  }
+}
+
 // A sum has one order, so a row has the bits that it has alone, in whatever tile it lies.
 TEST_F(GemmBf16, LargeOnesHaveTheBitsOfSmallOnes) {
   for (const DType dtype : {DType::bf16, DType::f16})

@@ -115,6 +115,10 @@ void gemm_recoded(const Exec& exec, const GemmJob& job);
 [[nodiscard]] bool fits_bf16(const GemmJob& job);
 void gemm_bf16(const Exec& exec, const GemmJob& job);
 
+// gemm_fp4_rows.cu: few rows of bf16 by FP4 with the scales of blocks.
+[[nodiscard]] bool fits_fp4_rows(const GemmJob& job);
+void gemm_fp4_rows(const Exec& exec, const GemmJob& job);
+
 // gemm_bf16.cu, gemm_f16.cu; gemm_fp8_*.cu, a pair of formats each. f16 has scales at the end only.
 void launch_bf16(const Exec&, const GemmPlan&, const GemmShape&, ScaleKind);
 void launch_f16(const Exec&, const GemmPlan&, const GemmShape&, ScaleKind);
