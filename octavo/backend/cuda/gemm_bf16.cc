@@ -1,6 +1,7 @@
 // Products of numbers that bf16 or f16 holds, on the tensor cores that sum in f32: values as they
 // are; codes decoded first, into memory of their own. A scale that is a power of two, or of few
 // bits like those of NVFP4, goes into the number, which stays exact; others wait for the sums.
+#include <algorithm>
 #include <optional>
 #include <utility>
 
@@ -14,6 +15,8 @@ namespace octavo::cuda {
 namespace {
 
 constexpr std::int64_t kBlock = 64;  // of K in a stage
+constexpr std::int64_t kSquareSide = kSquare.unit_cols();
+static_assert(kSquareSide == kSquare.unit_rows());
 
 enum class Way : std::uint8_t {
   none,
@@ -44,7 +47,7 @@ Way way_of(const GemmOperand& operand, DType dtype) {
   return holds(wide, codes * reach_of(q.scales.format)) ? Way::dequantized : Way::none;
 }
 
-bool changes_along_k(const GemmOperand& operand, Way way) {
+bool scales_change(const GemmOperand& operand, Way way) {
   return way == Way::decoded &&
          tile_extent(operand.quantized.tile.cols, operand.cols()) < operand.cols();
 }
@@ -54,7 +57,7 @@ std::optional<DType> common_type(const GemmJob& job) {
   for (const DType dtype : {DType::bf16, DType::f16}) {
     const Way a = way_of(job.a, dtype), b = way_of(job.b, dtype);
     if (a == Way::none || b == Way::none) continue;
-    if (dtype == DType::bf16 || (!changes_along_k(job.a, a) && !changes_along_k(job.b, b)))
+    if (dtype == DType::bf16 || (!scales_change(job.a, a) && !scales_change(job.b, b)))
       return dtype;
   }
   return std::nullopt;
@@ -99,6 +102,7 @@ class Numbers {
     made.tensor_scale = nullptr;
   }
   [[nodiscard]] const GemmOperand& operand() const { return made_; }
+  [[nodiscard]] bool changes_along_k() const { return scales_change(made_, way_); }
 
  private:
   static constexpr std::int64_t kBytes = 2;
@@ -143,7 +147,11 @@ void gemm_bf16(const Exec& exec, const GemmJob& job) {
   GemmJob made = job;
   made.a = a.operand();
   made.b = b.operand();
-  gemm_fp8(exec, made);
+  // Large tiles, where there are enough of them for all multiprocessors.
+  const auto squares = [](std::int64_t size) { return (size + kSquareSide - 1) / kSquareSide; };
+  const bool large = std::min(job.a.rows(), job.b.rows()) > kSquareSide / 2 &&
+                     squares(job.a.rows()) * squares(job.b.rows()) >= clusters_on(exec, 2);
+  gemm_fp8(exec, made, large && !a.changes_along_k() && !b.changes_along_k() ? &kSquare : nullptr);
 }
 
 }  // namespace octavo::cuda

@@ -119,7 +119,8 @@ void gemm_bf16(const Exec& exec, const GemmJob& job);
 [[nodiscard]] bool fits_fp4_rows(const GemmJob& job);
 void gemm_fp4_rows(const Exec& exec, const GemmJob& job);
 
-// gemm_bf16.cu, gemm_f16.cu; gemm_fp8_*.cu, a pair of formats each. f16 has scales at the end only.
+// gemm_bf16.cu, gemm_f16.cu; gemm_fp8_*.cu, a pair of formats each. f16 has scales at the end only,
+// and so has kSquare, which those two have.
 void launch_bf16(const Exec&, const GemmPlan&, const GemmShape&, ScaleKind);
 void launch_f16(const Exec&, const GemmPlan&, const GemmShape&, ScaleKind);
 void launch_e4m3_e4m3(const Exec&, const GemmPlan&, const GemmShape&, ScaleKind);
@@ -132,6 +133,9 @@ inline constexpr GemmShape kWide{},
     kSlim{.row_groups = 1, .col_groups = 1, .cols = 64, .blocks = 1, .shares_rows = false},
     kSlimTall{.row_groups = 3, .col_groups = 1, .cols = 64, .blocks = 1, .shares_rows = false},
     kNarrowTall{.row_groups = 2, .col_groups = 1, .cols = 64, .blocks = 1, .shares_rows = false};
+// For sums that stay in the tensor cores: 128 registers of them, none to add up in.
+inline constexpr GemmShape kSquare{
+    .row_groups = 2, .col_groups = 1, .cols = 256, .blocks = 2, .shares_rows = false};
 inline constexpr GemmShape kGemmShapes[] = {
     kWide, kNarrow, kSlim, kSlimTall, kNarrowTall,
 };
