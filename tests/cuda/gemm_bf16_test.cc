@@ -366,6 +366,25 @@ TEST_F(GemmBf16, LargeOnesHaveTheBitsOfSmallOnes) {
     }
 }
 
+// One and fifteen small products: with 25 fraction bits 2^-25 is kept and their sum is cut to 23,
+// so 3.75 units of 2^-23 are 3; what is below 2^-25 is lost. The bound of docs/numerics/gemm.md is
+// derived from this.
+TEST_F(GemmBf16, TensorCoresKeep25FractionBits) {
+  for (const auto& [small, wanted] :
+       {std::pair{0x1p-24F, 1.0 + 7 * 0x1p-23}, {0x1p-25F, 1.0 + 3 * 0x1p-23}, {0x1p-26F, 1.0}}) {
+    std::vector<float> a(64 * 16, small), b(64 * 16, 1.0F);
+    for (std::size_t row = 0; row < 64; ++row) a[row * 16 + row % 16] = 1.0F;
+    const Tensor got = to_host(gemm(to_device(values_as(a, {64, 16}, DType::bf16).view(), kThere),
+                                    to_device(values_as(b, {64, 16}, DType::bf16).view(), kThere))
+                                   .view());
+    Wrong wrong;
+    for_each_element(got, [&](std::int64_t row, std::int64_t col, double value) {
+      if (value != wanted) wrong.add(row, col, (value - 1) * 0x1p23, (wanted - 1) * 0x1p23);
+    });
+    EXPECT_EQ(wrong.report(), "") << small << " (in units of 2^-23 above 1)";
+  }
+}
+
 // Products of one sign, where what is cut off adds up. 8e-6 was measured at this K.
 TEST_F(GemmBf16, LongSumsOfOneSign) {
   const std::int64_t m = 130, n = 140, k = 16384;
