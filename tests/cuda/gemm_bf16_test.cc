@@ -226,7 +226,7 @@ TEST_F(GemmBf16, CodesWithinTheBoundOfF32) {
 TEST_F(GemmBf16, SmallMxIsThatOfE4m3) {
   for (const char* name : {"mxfp4", "mxfp6", "mxfp6:e3m2fn"})
     for (const bool packed : {true, false})
-      for (const Sizes& sizes : {Sizes{200, 300, 520}, Sizes{40, 300, 256}, Sizes{64, 100, 333}}) {
+      for (const Sizes& sizes : {Sizes{200, 300, 520}, Sizes{40, 300, 288}, Sizes{64, 100, 333}}) {
         Scaling scaling = preset(name);
         scaling.packed = packed;
         const auto made_of = [&](std::int64_t rows, unsigned seed) {
@@ -307,6 +307,14 @@ TEST_F(GemmBf16, FewRowsByFp4) {
       expect_product(
           to_host(gemm(to_device(a.values.view(), kThere), to_device(b.quantized, kThere)).view()),
           a.numbers, b.numbers, Accumulator::f32, where);
+      if (sizes.m > 56) continue;
+      for (const char* codes : {"mxfp8", "nvfp4", "mxfp4"}) {  // rows that become bf16 first
+        const MadeOperand q =
+            made(quantized_as(codes), usual_values(sizes.m, sizes.k, 1), sizes.m, sizes.k);
+        expect_product(
+            to_host(gemm(to_device(q.quantized, kThere), to_device(b.quantized, kThere)).view()),
+            q.numbers, b.numbers, Accumulator::f32, text(codes, " by ", where));
+      }
     }
 }
 

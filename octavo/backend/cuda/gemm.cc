@@ -20,8 +20,8 @@ GemmJob as_done(GemmJob job) {
 
 bool gemm_offered(const GemmJob& asked) {
   const GemmJob job = as_done(asked);
-  return fits_fp8(job) || fits_mx(job) || fits_recoded(job) || fits_fp4_rows(job) ||
-         fits_bf16(job) || fits_general(job);
+  return fits_fp8(job) || fits_mx(job) || fits_recoded(job) || fits_few(job) || fits_bf16(job) ||
+         fits_general(job);
 }
 
 void gemm_matrix(const Exec& exec, const GemmJob& asked) {
@@ -29,8 +29,8 @@ void gemm_matrix(const Exec& exec, const GemmJob& asked) {
   const GemmJob job = as_done(asked);
   if (fits_fp8(job)) return gemm_fp8(exec, job);
   if (fits_mx(job)) return gemm_mx(exec, job);
+  if (fits_few(job)) return gemm_few(exec, job);
   if (fits_recoded(job)) return gemm_recoded(exec, job);
-  if (fits_fp4_rows(job)) return gemm_fp4_rows(exec, job);
   if (fits_bf16(job)) return gemm_bf16(exec, job);
   gemm_general(exec, job);
 }

@@ -126,6 +126,20 @@ class Numbers {
 
 }  // namespace
 
+bool fits_few(const GemmJob& job) {
+  if ((job.accumulator != Accumulator::f32 && job.accumulator != Accumulator::native) ||
+      job.out.dtype == DType::f64 || job.a.rows() > kMostFewRows || !fits_fp4_rows(job.b))
+    return false;
+  const Way way = way_of(job.a, DType::bf16);
+  return way == Way::dequantized || (way == Way::values && can_be_mapped(job.a.values));
+}
+
+void gemm_few(const Exec& exec, const GemmJob& job) {
+  const Numbers a(exec, job.a, DType::bf16);
+  const QuantizedMatrix& x = a.operand().quantized;
+  gemm_fp4_rows(exec, x.codes, static_cast<const float*>(x.scales.data), job);
+}
+
 bool fits_bf16(const GemmJob& job) {
 #ifdef OCTAVO_CUDA_ONE_CONFIG
   constexpr bool kBuilt = false;  // one of many kernels

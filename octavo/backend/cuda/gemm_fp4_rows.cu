@@ -20,12 +20,11 @@ namespace {
 constexpr int kWarps = 8, kThreads = kWarps * 32;
 constexpr int kRows = 16;    // of weights, of a block
 constexpr int kChunk = 256;  // of K, of a warp at a time: a lane has four times 16
-constexpr int kMostRows = 56;
 
 struct FewPlan {
   const unsigned char *x, *codes, *scales;
   std::int64_t x_pitch, code_pitch, scale_pitch;
-  const float* tensor_scale;
+  const float *x_scale, *tensor_scale;  // of all of x, and of all weights; the latter may be null
   int x_rows, weight_rows, chunks;
   GemmFinish finish;
 };
@@ -171,7 +170,8 @@ __global__ void __launch_bounds__(kThreads, kEights <= 2 ? 2 : 1)
     for (int i = 0; i < 4; ++i)
       sums_of[warp][g + (i < 2 ? 0 : 8)][n * 8 + 2 * t + i % 2] = sums[n][i];
   __syncthreads();
-  const float scale = plan.tensor_scale != nullptr ? *plan.tensor_scale : 1.0F;
+  const float scale =
+      plan.tensor_scale != nullptr ? *plan.x_scale * *plan.tensor_scale : *plan.x_scale;
   for (int at = thread; at < kRows * plan.x_rows; at += kThreads) {
     const int row = at % kRows, x_row = at / kRows;
     if (first_row + row >= plan.weight_rows) continue;
@@ -188,7 +188,7 @@ void launch(const Exec& exec, const FewPlan& plan) {
   const auto kernel = eights <= 1   ? gemm_fp4_rows_kernel<kNvfp4, 1>
                       : eights <= 2 ? gemm_fp4_rows_kernel<kNvfp4, 2>
                       : eights <= 4 ? gemm_fp4_rows_kernel<kNvfp4, 4>
-                                    : gemm_fp4_rows_kernel<kNvfp4, kMostRows / 8>;
+                                    : gemm_fp4_rows_kernel<kNvfp4, kMostFewRows / 8>;
   kernel<<<blocks_for(plan.weight_rows, kRows), kThreads, 0, stream_of(exec)>>>(plan);
   OCTAVO_CUDA_LAUNCHED("gemm_fp4_rows_kernel");
 }
@@ -202,25 +202,20 @@ bool is_nvfp4(const QuantizedMatrix& q) { return q.scales.format == e4m3fn; }
 
 }  // namespace
 
-bool fits_fp4_rows(const GemmJob& job) {
-  const Matrix& x = job.a.values;
-  const QuantizedMatrix& q = job.b.quantized;
-  if ((job.accumulator != Accumulator::f32 && job.accumulator != Accumulator::native) ||
-      job.a.is_quantized() || !job.b.is_quantized() || job.out.dtype == DType::f64)
-    return false;
+bool fits_fp4_rows(const GemmOperand& weights) {
+  const QuantizedMatrix& q = weights.quantized;
   const bool scales_fit =
       q.scales.dtype == DType::code && q.scales.col_stride == 1 && q.tile.rows == 1 &&
       is_aligned(q.scales, 8) &&
       ((q.scales.format == e4m3fn && q.tile.cols == 16) ||
        (q.scales.format == e8m0fnu && q.tile.cols == 32 && q.tensor_scale == nullptr));
-  return scales_fit && x.dtype == DType::bf16 && x.rows <= kMostRows && x.col_stride == 2 &&
-         is_aligned(x, 16) && x.cols > 0 && x.cols % kChunk == 0 && q.codes.format == e2m1fn &&
-         q.codes.packed && is_aligned(q.codes, 8) && q.codes.rows < (std::int64_t{1} << 30) &&
-         x.cols < (std::int64_t{1} << 30);
+  constexpr std::int64_t kMost = std::int64_t{1} << 30;
+  return weights.is_quantized() && scales_fit && q.codes.format == e2m1fn && q.codes.packed &&
+         is_aligned(q.codes, 8) && q.codes.cols > 0 && q.codes.cols % kChunk == 0 &&
+         q.codes.rows < kMost && q.codes.cols < kMost;
 }
 
-void gemm_fp4_rows(const Exec& exec, const GemmJob& job) {
-  const Matrix& x = job.a.values;
+void gemm_fp4_rows(const Exec& exec, const Matrix& x, const float* x_scale, const GemmJob& job) {
   const QuantizedMatrix& q = job.b.quantized;
   const FewPlan plan{.x = static_cast<const unsigned char*>(x.data),
                      .codes = static_cast<const unsigned char*>(q.codes.data),
@@ -228,6 +223,7 @@ void gemm_fp4_rows(const Exec& exec, const GemmJob& job) {
                      .x_pitch = x.row_pitch,
                      .code_pitch = q.codes.row_pitch,
                      .scale_pitch = q.scales.row_pitch,
+                     .x_scale = x_scale,
                      .tensor_scale = q.tensor_scale,
                      .x_rows = static_cast<int>(x.rows),
                      .weight_rows = static_cast<int>(q.codes.rows),

@@ -115,9 +115,15 @@ void gemm_recoded(const Exec& exec, const GemmJob& job);
 [[nodiscard]] bool fits_bf16(const GemmJob& job);
 void gemm_bf16(const Exec& exec, const GemmJob& job);
 
-// gemm_fp4_rows.cu: few rows of bf16 by FP4 with the scales of blocks.
-[[nodiscard]] bool fits_fp4_rows(const GemmJob& job);
-void gemm_fp4_rows(const Exec& exec, const GemmJob& job);
+// The same for few rows of A by FP4 with the scales of blocks.
+[[nodiscard]] bool fits_few(const GemmJob& job);
+void gemm_few(const Exec& exec, const GemmJob& job);
+
+// gemm_fp4_rows.cu: what it multiplies by, and that: up to so many rows of bf16 at multiples of 16
+// bytes, with a scale for all of them.
+inline constexpr std::int64_t kMostFewRows = 56;
+[[nodiscard]] bool fits_fp4_rows(const GemmOperand& weights);
+void gemm_fp4_rows(const Exec& exec, const Matrix& x, const float* x_scale, const GemmJob& job);
 
 // gemm_bf16.cu, gemm_f16.cu; gemm_fp8_*.cu, a pair of formats each. f16 has scales at the end only,
 // and so has kSquare, which those two have.
