@@ -25,7 +25,7 @@ struct FewPlan {
   const unsigned char *x, *codes, *scales;
   std::int64_t x_pitch, code_pitch, scale_pitch;
   const float *x_scale, *tensor_scale;  // of all of x, and of all weights; the latter may be null
-  int x_rows, weight_rows, chunks;
+  int x_rows, weight_rows, depth, chunks;
   GemmFinish finish;
 };
 
@@ -46,22 +46,38 @@ __device__ __forceinline__ uint2 load_once(const unsigned char* from) {
   return words;
 }
 
-template <bool kNvfp4>
+// kWhole: K is chunks, and all scales of one are at a multiple of eight. Otherwise what lies beyond
+// the end, which is at a multiple of 16, is zero, and scales are read byte by byte.
+template <bool kNvfp4, bool kWhole>
 __device__ __forceinline__ void load_piece(const unsigned char* const (&codes)[2],
                                            const unsigned char* const (&scales)[2], int chunk,
-                                           Piece<kNvfp4>& piece) {
+                                           int depth, int t, Piece<kNvfp4>& piece) {
   constexpr int kScaleBytes = kNvfp4 ? 16 : 8;
 #pragma unroll
   for (int r = 0; r < 2; ++r) {
+    const unsigned char *code_at = codes[r] + static_cast<std::int64_t>(chunk) * (kChunk / 2),
+                        *scale_at = scales[r] + static_cast<std::int64_t>(chunk) * kScaleBytes;
+    if constexpr (kWhole) {
 #pragma unroll
-    for (int j = 0; j < 4; ++j)
-      piece.codes[r][j] = load_once(codes[r] + static_cast<std::int64_t>(chunk) * 128 + j * 32);
+      for (int j = 0; j < 4; ++j) piece.codes[r][j] = load_once(code_at + j * 32);
 #pragma unroll
-    for (int w = 0; w < kScaleBytes / 8; ++w) {
-      const uint2 words =
-          load_once(scales[r] + static_cast<std::int64_t>(chunk) * kScaleBytes + w * 8);
-      piece.scales[r][2 * w] = words.x;
-      piece.scales[r][2 * w + 1] = words.y;
+      for (int w = 0; w < kScaleBytes / 8; ++w) {
+        const uint2 words = load_once(scale_at + w * 8);
+        piece.scales[r][2 * w] = words.x;
+        piece.scales[r][2 * w + 1] = words.y;
+      }
+    } else {
+#pragma unroll
+      for (unsigned& word : piece.scales[r]) word = 0;
+#pragma unroll
+      for (int j = 0; j < 4; ++j) {
+        const bool there = chunk * kChunk + j * 64 + t * 16 < depth;
+        piece.codes[r][j] = there ? load_once(code_at + j * 32) : uint2{};
+        const unsigned char* from = scale_at + (kNvfp4 ? 4 * j + t : 2 * j + t / 2);
+        const unsigned scale = there ? __ldg(from) : 0u;
+        piece.scales[r][kNvfp4 ? j : j / 2] |= scale
+                                               << (kNvfp4 ? 8 * t : 16 * (j % 2) + 8 * (t / 2));
+      }
     }
   }
 }
@@ -110,7 +126,7 @@ __device__ __forceinline__ void multiply_add(float (&sums)[4], const unsigned (&
       : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
 }
 
-template <bool kNvfp4, int kEights>
+template <bool kNvfp4, bool kWhole, int kEights>
 __global__ void __launch_bounds__(kThreads, kEights <= 2 ? 2 : 1)
     gemm_fp4_rows_kernel(const __grid_constant__ FewPlan plan) {
   __shared__ float sums_of[kWarps][kRows][kEights * 8 + 1];
@@ -127,10 +143,11 @@ __global__ void __launch_bounds__(kThreads, kEights <= 2 ? 2 : 1)
   }
   float sums[kEights][4] = {};
   Piece<kNvfp4> next;
-  if (warp < plan.chunks) load_piece<kNvfp4>(codes, scales, warp, next);
+  if (warp < plan.chunks) load_piece<kNvfp4, kWhole>(codes, scales, warp, plan.depth, t, next);
   for (int chunk = warp; chunk < plan.chunks; chunk += kWarps) {
     const Piece<kNvfp4> now = next;
-    if (chunk + kWarps < plan.chunks) load_piece<kNvfp4>(codes, scales, chunk + kWarps, next);
+    if (chunk + kWarps < plan.chunks)
+      load_piece<kNvfp4, kWhole>(codes, scales, chunk + kWarps, plan.depth, t, next);
 #pragma unroll
     for (int j = 0; j < 4; ++j) {
       const __nv_bfloat162 upper = scale_of<kNvfp4>(now.scales[0], j, t),
@@ -153,7 +170,7 @@ __global__ void __launch_bounds__(kThreads, kEights <= 2 ? 2 : 1)
         for (int n = 0; n < kEights; ++n) {
           const int x_row = n * 8 + g;
           const uint4 values =
-              x_row < plan.x_rows
+              x_row < plan.x_rows && (kWhole || k < plan.depth)
                   ? __ldg(reinterpret_cast<const uint4*>(plan.x + x_row * plan.x_pitch + k * 2))
                   : uint4{};
 #pragma unroll
@@ -182,13 +199,13 @@ __global__ void __launch_bounds__(kThreads, kEights <= 2 ? 2 : 1)
   }
 }
 
-template <bool kNvfp4>
+template <bool kNvfp4, bool kWhole>
 void launch(const Exec& exec, const FewPlan& plan) {
   const int eights = (plan.x_rows + 7) / 8;
-  const auto kernel = eights <= 1   ? gemm_fp4_rows_kernel<kNvfp4, 1>
-                      : eights <= 2 ? gemm_fp4_rows_kernel<kNvfp4, 2>
-                      : eights <= 4 ? gemm_fp4_rows_kernel<kNvfp4, 4>
-                                    : gemm_fp4_rows_kernel<kNvfp4, kMostFewRows / 8>;
+  const auto kernel = eights <= 1   ? gemm_fp4_rows_kernel<kNvfp4, kWhole, 1>
+                      : eights <= 2 ? gemm_fp4_rows_kernel<kNvfp4, kWhole, 2>
+                      : eights <= 4 ? gemm_fp4_rows_kernel<kNvfp4, kWhole, 4>
+                                    : gemm_fp4_rows_kernel<kNvfp4, kWhole, kMostFewRows / 8>;
   kernel<<<blocks_for(plan.weight_rows, kRows), kThreads, 0, stream_of(exec)>>>(plan);
   OCTAVO_CUDA_LAUNCHED("gemm_fp4_rows_kernel");
 }
@@ -206,12 +223,11 @@ bool fits_fp4_rows(const GemmOperand& weights) {
   const QuantizedMatrix& q = weights.quantized;
   const bool scales_fit =
       q.scales.dtype == DType::code && q.scales.col_stride == 1 && q.tile.rows == 1 &&
-      is_aligned(q.scales, 8) &&
       ((q.scales.format == e4m3fn && q.tile.cols == 16) ||
        (q.scales.format == e8m0fnu && q.tile.cols == 32 && q.tensor_scale == nullptr));
   constexpr std::int64_t kMost = std::int64_t{1} << 30;
   return weights.is_quantized() && scales_fit && q.codes.format == e2m1fn && q.codes.packed &&
-         is_aligned(q.codes, 8) && q.codes.cols > 0 && q.codes.cols % kChunk == 0 &&
+         is_aligned(q.codes, 8) && q.codes.cols > 0 && q.codes.cols % q.tile.cols == 0 &&
          q.codes.rows < kMost && q.codes.cols < kMost;
 }
 
@@ -227,13 +243,17 @@ void gemm_fp4_rows(const Exec& exec, const Matrix& x, const float* x_scale, cons
                      .tensor_scale = q.tensor_scale,
                      .x_rows = static_cast<int>(x.rows),
                      .weight_rows = static_cast<int>(q.codes.rows),
-                     .chunks = static_cast<int>(x.cols / kChunk),
+                     .depth = static_cast<int>(x.cols),
+                     .chunks = static_cast<int>((x.cols + kChunk - 1) / kChunk),
                      .finish = {.out = job.out,
                                 .bias = job.bias,
                                 .residual = job.residual,
                                 .activates = job.activation.has_value(),
                                 .activation = job.activation.value_or(ProducerKind::relu)}};
-  is_nvfp4(q) ? launch<true>(exec, plan) : launch<false>(exec, plan);
+  if (x.cols % kChunk == 0 && is_aligned(q.scales, 8))
+    is_nvfp4(q) ? launch<true, true>(exec, plan) : launch<false, true>(exec, plan);
+  else
+    is_nvfp4(q) ? launch<true, false>(exec, plan) : launch<false, false>(exec, plan);
 }
 
 }  // namespace octavo::cuda
