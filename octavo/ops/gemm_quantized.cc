@@ -11,9 +11,12 @@
 namespace octavo {
 namespace {
 
-// Elements of the result that are kept in f32 at a time, and rows at least: products of few rows
-// have kernels of their own, whose bits are not those that the same rows have among many.
-constexpr std::int64_t kStripElements = 1024 * 1024, kLeastRows = 64;
+// Elements of the result that are kept in f32 at a time: what a cache holds, on a device the one
+// that all its processors share, whose products need more rows to keep them busy. And rows at
+// least: products of few rows have kernels of their own, whose bits are not those that the same
+// rows have among many.
+constexpr std::int64_t kStripElements = 1024 * 1024, kStripOnDevice = 8 * kStripElements,
+                       kLeastRows = 64;
 
 QuantizeOptions options_of(const GemmOptions& options) {
   return {.threads = options.threads,
@@ -21,6 +24,13 @@ QuantizeOptions options_of(const GemmOptions& options) {
           .log = options.log,
           .stream = options.stream,
           .workspace = options.workspace};
+}
+
+// A device that folds MX operands (docs/numerics/gemm.md) does so by what all rows have: a strip of
+// them could have other bits.
+bool is_folded_as_a_whole(const Operand& a, const GemmOptions& options, const Device& device) {
+  return device.kind != DeviceKind::cpu && options.accumulator == Accumulator::native &&
+         a.quantized() != nullptr && a.quantized()->scaling.scale.format == ScaleFormat::e8m0;
 }
 
 // How many rows of the result can be quantized apart from the others, and multiples of it; 0: none.
@@ -46,8 +56,10 @@ QuantizedTensor gemm_quantized(const Operand& a, const Operand& b, const Scaling
   QuantizedTensor out = make_quantized(shape, DType::f32, scaling, device, options.stream);
   GemmOptions values_wanted = options;
   values_wanted.out = DType::f32;
-  const std::int64_t together = rows_together(a, shape, scaling);
-  if (together == 0 || element_count(shape) <= kStripElements) {
+  const std::int64_t together =
+      is_folded_as_a_whole(a, options, device) ? 0 : rows_together(a, shape, scaling);
+  const std::int64_t elements = device.kind == DeviceKind::cpu ? kStripElements : kStripOnDevice;
+  if (together == 0 || element_count(shape) <= elements) {
     const Tensor values = gemm(a, b, values_wanted);
     quantize_into(values.view(), out, options_of(options));
     return out;
@@ -56,7 +68,7 @@ QuantizedTensor gemm_quantized(const Operand& a, const Operand& b, const Scaling
   if (options.residual.data != nullptr && options.residual.shape != shape)
     fail(ErrorCode::invalid_argument, "gemm", "the residual has shape ",
          to_string(options.residual.shape), ", wanted ", to_string(shape));
-  const std::int64_t rows = shape[0], wanted = std::max(kLeastRows, kStripElements / shape[1]);
+  const std::int64_t rows = shape[0], wanted = std::max(kLeastRows, elements / shape[1]);
   const std::int64_t strip = (wanted + together - 1) / together * together;
   const Tensor memory =
       values_on(device, {std::min(strip + kLeastRows, rows), shape[1]}, DType::f32, options.stream);

@@ -4,13 +4,34 @@
 #include "octavo/backend/cuda/runtime.h"
 
 namespace octavo::cuda {
+namespace {
 
-bool gemm_offered(const GemmJob& job) { return fits_fp8(job) || fits_mx(job) || fits_general(job); }
+// f16 sums are asked for where speed counts more than bits, and nothing here is faster for them:
+// the FP8 tensor cores' own sums are nearer to the product and cannot overflow, and so are f32
+// ones. docs/numerics/gemm.md has the bounds.
+GemmJob as_done(GemmJob job) {
+  if (job.accumulator != Accumulator::f16) return job;
+  job.accumulator = Accumulator::native;
+  if (!fits_fp8(job)) job.accumulator = Accumulator::f32;
+  return job;
+}
 
-void gemm_matrix(const Exec& exec, const GemmJob& job) {
+}  // namespace
+
+bool gemm_offered(const GemmJob& asked) {
+  const GemmJob job = as_done(asked);
+  return fits_fp8(job) || fits_mx(job) || fits_recoded(job) || fits_few(job) || fits_bf16(job) ||
+         fits_general(job);
+}
+
+void gemm_matrix(const Exec& exec, const GemmJob& asked) {
   const Scope scope(exec);
+  const GemmJob job = as_done(asked);
   if (fits_fp8(job)) return gemm_fp8(exec, job);
   if (fits_mx(job)) return gemm_mx(exec, job);
+  if (fits_few(job)) return gemm_few(exec, job);
+  if (fits_recoded(job)) return gemm_recoded(exec, job);
+  if (fits_bf16(job)) return gemm_bf16(exec, job);
   gemm_general(exec, job);
 }
 

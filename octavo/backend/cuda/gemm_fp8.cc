@@ -1,5 +1,5 @@
-// A product of FP8 codes as a plan: which operand is split among warpgroups, how scales are looked
-// up, in which tiles the result is made.
+// A product of FP8 codes, or of elements of 16 bits with scales, as a plan: which operand is split
+// among warpgroups, how scales are looked up, in which tiles the result is made.
 #include <algorithm>
 #include <atomic>
 #include <optional>
@@ -13,6 +13,12 @@ namespace octavo::cuda {
 namespace {
 
 constexpr std::int64_t kBlock = 128;  // of K, after which sums leave the tensor cores
+
+// Elements of K in a stage of a kernel: 128 bytes.
+std::int64_t stage_elements(const GemmOperand& operand) {
+  const Matrix& codes = operand.quantized.codes;
+  return 128 / element_bytes(codes.dtype, codes.format);
+}
 
 bool is_fp8_format(const Format& format) { return format == e4m3fn || format == e5m2; }
 
@@ -100,18 +106,19 @@ class Readable {
  public:
   Readable(const Exec& exec, const Matrix& codes)
       : codes_(codes),
-        pitch_((codes.cols + 15) / 16 * 16),
+        row_bytes_(codes.cols * element_bytes(codes.dtype, codes.format)),
+        pitch_((row_bytes_ + 15) / 16 * 16),
         copy_(without_workspace(exec),
               can_be_mapped(codes) ? 0 : static_cast<std::size_t>(pitch_ * codes.rows)) {
     if (can_be_mapped(codes)) return;
     OCTAVO_CUDA_CHECK(cudaMemcpy2DAsync(
         copy_.as<void>(), static_cast<std::size_t>(pitch_), codes.data,
-        static_cast<std::size_t>(std::max<std::int64_t>(codes.row_pitch, codes.cols)),
-        static_cast<std::size_t>(codes.cols), static_cast<std::size_t>(codes.rows),
+        static_cast<std::size_t>(std::max<std::int64_t>(codes.row_pitch, row_bytes_)),
+        static_cast<std::size_t>(row_bytes_), static_cast<std::size_t>(codes.rows),
         cudaMemcpyDeviceToDevice, stream_of(exec)));
     codes_.data = copy_.as<void>();
     codes_.row_pitch = pitch_;
-    codes_.col_stride = 1;
+    codes_.col_stride = element_bytes(codes.dtype, codes.format);
   }
   [[nodiscard]] const Matrix& codes() const { return codes_; }
 
@@ -121,7 +128,7 @@ class Readable {
     return exec;
   }
   Matrix codes_;
-  std::int64_t pitch_;
+  std::int64_t row_bytes_, pitch_;
   Scratch copy_;
 };
 
@@ -132,9 +139,10 @@ class Plane {
     const QuantizedMatrix& quantized = operand.quantized;
     const Matrix& scales = quantized.scales;
     const std::int64_t rows = operand.rows(), each = tile_extent(quantized.tile.rows, rows),
-                       along = tile_extent(quantized.tile.cols, operand.cols());
+                       along = tile_extent(quantized.tile.cols, operand.cols()),
+                       block = stage_elements(operand);
     constexpr std::int64_t kFloat = sizeof(float);
-    const bool direct = scales.dtype == DType::f32 && (along == kBlock || along >= operand.cols());
+    const bool direct = scales.dtype == DType::f32 && (along == block || along >= operand.cols());
     plane_.each = static_cast<std::int32_t>(one_per_tile ? std::max<std::int64_t>(each, 2) : 1);
     plane_.rows = static_cast<std::int32_t>(rows);
     plane_.row_pitch = scales.row_pitch / kFloat;
@@ -145,12 +153,11 @@ class Plane {
     if (direct && each == 1 && scales.row_pitch == kFloat && aligned && rows % 4 == 0 &&
         plane_.pitch % 4 == 0)
       return;
-    const std::int64_t blocks =
-        along >= operand.cols() ? 1 : (operand.cols() + kBlock - 1) / kBlock;
+    const std::int64_t blocks = along >= operand.cols() ? 1 : tiles(operand.cols(), block);
     Exec elsewhere = exec;
     elsewhere.workspace = {};
     copy_.emplace(elsewhere, static_cast<std::size_t>(plane_floats(rows, blocks)) * sizeof(float));
-    fill_plane(exec, quantized, copy_->as<float>());
+    fill_plane(exec, quantized, block, copy_->as<float>());
     plane_.rows = static_cast<std::int32_t>(plane_floats(rows, 1));
     plane_.data = copy_->as<float>();
     plane_.row_pitch = plane_.each;
@@ -163,10 +170,14 @@ class Plane {
   std::optional<Scratch> copy_{};
 };
 
-void launch(const Exec& exec, const GemmPlan& plan, const Choice& choice, const Format& rows,
-            const Format& cols) {
-  const auto entry = rows == e4m3fn ? (cols == e4m3fn ? launch_e4m3_e4m3 : launch_e4m3_e5m2)
-                                    : (cols == e4m3fn ? launch_e5m2_e4m3 : launch_e5m2_e5m2);
+void launch(const Exec& exec, const GemmPlan& plan, const Choice& choice, const Matrix& rows,
+            const Matrix& cols) {
+  if (rows.dtype != DType::code)
+    return (rows.dtype == DType::bf16 ? launch_bf16 : launch_f16)(exec, plan, choice.shape,
+                                                                  choice.scales);
+  const auto entry = rows.format == e4m3fn
+                         ? (cols.format == e4m3fn ? launch_e4m3_e4m3 : launch_e4m3_e5m2)
+                         : (cols.format == e4m3fn ? launch_e5m2_e4m3 : launch_e5m2_e5m2);
   entry(exec, plan, choice.shape, choice.scales);
 }
 
@@ -219,10 +230,10 @@ void gemm_fp8(const Exec& exec, const GemmJob& job, const GemmShape* wanted, con
   plan.stores_boxes =
       plan.finish.is_plain() && can_be_mapped(job.out) && (choice.turned || group_cols >= 64);
   if (plan.stores_boxes) plan.out_map = map_of(job.out, choice.turned ? group_cols : 64);
-  plan.schedule =
-      make_schedule(static_cast<int>(tiles(rows.rows(), shape.unit_rows())),
-                    static_cast<int>(tiles(cols.rows(), shape.unit_cols())),
-                    static_cast<int>(tiles(job.a.cols(), kBlock)), clusters_on(exec, shape.blocks));
+  plan.schedule = make_schedule(static_cast<int>(tiles(rows.rows(), shape.unit_rows())),
+                                static_cast<int>(tiles(cols.rows(), shape.unit_cols())),
+                                static_cast<int>(tiles(job.a.cols(), stage_elements(job.a))),
+                                clusters_on(exec, shape.blocks));
 
   const auto slots =
       static_cast<std::size_t>(plan.schedule.dealt > 0 ? plan.schedule.clusters * shape.blocks *
@@ -234,7 +245,7 @@ void gemm_fp8(const Exec& exec, const GemmJob& job, const GemmShape* wanted, con
   plan.ready = reinterpret_cast<unsigned long long*>(scratch.as<unsigned char>() + sums);
   plan.ticket = new_ticket();
   if (gate != nullptr) plan.gate = *gate;
-  launch(exec, plan, choice, rows.quantized.codes.format, cols.quantized.codes.format);
+  launch(exec, plan, choice, row_codes.codes(), col_codes.codes());
 }
 
 }  // namespace octavo::cuda

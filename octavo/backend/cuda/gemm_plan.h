@@ -13,7 +13,8 @@
 
 namespace octavo::cuda {
 
-// The scales of an operand as kernels read them: f32, block k of 128 of K after block k - 1, and in
+// The scales of an operand as kernels read them: f32, block k of K (128 bytes of the
+// operand) after block k - 1, and in
 // each one number for every row (`each` is 1: `pitch` floats apart, at multiples of 16 bytes, which
 // the copy engine wants) or one for `each` rows, wherever that lies.
 struct ScalePlane {
@@ -88,12 +89,15 @@ struct GemmShape {
 // Whether there can be one.
 [[nodiscard]] bool can_be_mapped(const Matrix& matrix);
 
-// gemm_scales.cu: scales of any kind as a plane; `rows` of the operand, `blocks` of 128 of K.
-// `memory` has room for plane_floats of them.
+// gemm_scales.cu: scales of any kind as a plane; `rows` of the operand, so many blocks of `block`
+// of K. `memory` has room for plane_floats of them.
 [[nodiscard]] std::int64_t plane_floats(std::int64_t rows, std::int64_t blocks);
-void fill_plane(const Exec& exec, const QuantizedMatrix& from, float* memory);
+void fill_plane(const Exec& exec, const QuantizedMatrix& from, std::int64_t block, float* memory);
+// On the current device: for operands that have no scale.
+[[nodiscard]] float* scale_of_one();
 
-// gemm_fp8.cc: e4m3 and e5m2 with scales that do not change within 128 of K. A shape is one of
+// gemm_fp8.cc: e4m3 and e5m2 with scales that do not change within 128 of K; from gemm_bf16.cc also
+// bf16 or f16 in the place of codes, with scales that do not change within 64. A shape is one of
 // kGemmShapes, or null for the one that suits.
 [[nodiscard]] bool fits_fp8(const GemmJob& job);
 void gemm_fp8(const Exec& exec, const GemmJob& job, const GemmShape* shape = nullptr,
@@ -103,7 +107,28 @@ void gemm_fp8(const Exec& exec, const GemmJob& job, const GemmShape* shape = nul
 [[nodiscard]] bool fits_mx(const GemmJob& job);
 void gemm_mx(const Exec& exec, const GemmJob& job);
 
-// gemm_fp8_*.cu, a pair of formats each.
+// gemm_recode.cu: codes of fewer bits that e4m3 holds, with scales that the kernels of FP8 take.
+[[nodiscard]] bool fits_recoded(const GemmJob& job);
+void gemm_recoded(const Exec& exec, const GemmJob& job);
+
+// gemm_bf16.cc: numbers that bf16 or f16 holds, summed in f32.
+[[nodiscard]] bool fits_bf16(const GemmJob& job);
+void gemm_bf16(const Exec& exec, const GemmJob& job);
+
+// The same for few rows of A by FP4 with the scales of blocks.
+[[nodiscard]] bool fits_few(const GemmJob& job);
+void gemm_few(const Exec& exec, const GemmJob& job);
+
+// gemm_fp4_rows.cu: what it multiplies by, and that: up to so many rows of bf16 at multiples of 16
+// bytes, with a scale for all of them.
+inline constexpr std::int64_t kMostFewRows = 56;
+[[nodiscard]] bool fits_fp4_rows(const GemmOperand& weights);
+void gemm_fp4_rows(const Exec& exec, const Matrix& x, const float* x_scale, const GemmJob& job);
+
+// gemm_bf16.cu, gemm_f16.cu; gemm_fp8_*.cu, a pair of formats each. f16 has scales at the end only,
+// and so has kSquare, which those two have.
+void launch_bf16(const Exec&, const GemmPlan&, const GemmShape&, ScaleKind);
+void launch_f16(const Exec&, const GemmPlan&, const GemmShape&, ScaleKind);
 void launch_e4m3_e4m3(const Exec&, const GemmPlan&, const GemmShape&, ScaleKind);
 void launch_e4m3_e5m2(const Exec&, const GemmPlan&, const GemmShape&, ScaleKind);
 void launch_e5m2_e4m3(const Exec&, const GemmPlan&, const GemmShape&, ScaleKind);
@@ -114,6 +139,9 @@ inline constexpr GemmShape kWide{},
     kSlim{.row_groups = 1, .col_groups = 1, .cols = 64, .blocks = 1, .shares_rows = false},
     kSlimTall{.row_groups = 3, .col_groups = 1, .cols = 64, .blocks = 1, .shares_rows = false},
     kNarrowTall{.row_groups = 2, .col_groups = 1, .cols = 64, .blocks = 1, .shares_rows = false};
+// For sums that stay in the tensor cores: 128 registers of them, none to add up in.
+inline constexpr GemmShape kSquare{
+    .row_groups = 2, .col_groups = 1, .cols = 256, .blocks = 2, .shares_rows = false};
 inline constexpr GemmShape kGemmShapes[] = {
     kWide, kNarrow, kSlim, kSlimTall, kNarrowTall,
 };

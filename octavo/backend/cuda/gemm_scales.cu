@@ -7,20 +7,21 @@ namespace octavo::cuda {
 namespace {
 
 constexpr int kThreads = 256;
-constexpr std::int64_t kBlock = 128;
+
+__device__ const float kOne = 1.0F;
 
 std::int64_t plane_pitch(std::int64_t rows) { return (rows + 3) / 4 * 4; }
 
 __global__ void __launch_bounds__(kThreads)
     plane_kernel(const __grid_constant__ QuantizedMatrix from, float* to, std::int64_t pitch,
-                 std::int64_t tile_rows, std::int64_t tile_cols) {
+                 std::int64_t tile_rows, std::int64_t tile_cols, std::int64_t block_cols) {
   const std::int64_t row = static_cast<std::int64_t>(blockIdx.x) * kThreads + threadIdx.x,
                      block = blockIdx.y;
   if (row >= pitch) return;
-  to[block * pitch + row] =
-      row < from.codes.rows
-          ? static_cast<float>(load_value(from.scales, row / tile_rows, block * kBlock / tile_cols))
-          : 0.0F;
+  to[block * pitch + row] = row < from.codes.rows
+                                ? static_cast<float>(load_value(from.scales, row / tile_rows,
+                                                                block * block_cols / tile_cols))
+                                : 0.0F;
 }
 
 }  // namespace
@@ -29,15 +30,21 @@ std::int64_t plane_floats(std::int64_t rows, std::int64_t blocks) {
   return plane_pitch(rows) * blocks;
 }
 
-void fill_plane(const Exec& exec, const QuantizedMatrix& from, float* memory) {
+void fill_plane(const Exec& exec, const QuantizedMatrix& from, std::int64_t block, float* memory) {
   const std::int64_t rows = from.codes.rows, cols = from.codes.cols,
                      tile_rows = tile_extent(from.tile.rows, rows),
                      tile_cols = tile_extent(from.tile.cols, cols),
-                     blocks = tile_cols >= cols ? 1 : (cols + kBlock - 1) / kBlock;
+                     blocks = tile_cols >= cols ? 1 : (cols + block - 1) / block;
   const dim3 grid(blocks_for(plane_pitch(rows), kThreads), static_cast<unsigned>(blocks));
   plane_kernel<<<grid, kThreads, 0, stream_of(exec)>>>(from, memory, plane_pitch(rows), tile_rows,
-                                                       tile_cols);
+                                                       tile_cols, block);
   OCTAVO_CUDA_LAUNCHED("plane_kernel");
+}
+
+float* scale_of_one() {
+  void* there = nullptr;
+  OCTAVO_CUDA_CHECK(cudaGetSymbolAddress(&there, kOne));
+  return static_cast<float*>(there);
 }
 
 }  // namespace octavo::cuda

@@ -1,7 +1,8 @@
-// Single elements of a matrix on the device, whatever its type, strides or packing: for the general
-// kernels, which take everything and are in no hurry.
+// Single elements of a matrix on the device, whatever its type, strides or packing: in f64 for the
+// general kernels, which take everything and are in no hurry; in f32 for what follows a product.
 #pragma once
 
+#include <cuda_bf16.h>
 #include <cuda_fp16.h>
 
 #include <cstdint>
@@ -104,6 +105,33 @@ __device__ inline void store_value(const Matrix& values, std::int64_t row, std::
     default:
       return store(to, static_cast<std::uint16_t>(encode_value(kBf16, value, kRoundOnce).code));
   }
+}
+
+// Values, not codes, in f32; which NaN a NaN becomes is not said.
+__device__ __forceinline__ float load_float(const Matrix& values, std::int64_t row,
+                                            std::int64_t col) {
+  const unsigned char* from = element(values, row, col);
+  switch (values.dtype) {
+    case DType::f64:
+      return static_cast<float>(load<double>(from));
+    case DType::f32:
+      return load<float>(from);
+    case DType::f16:
+      return __half2float(load<__half>(from));
+    default:
+      return __bfloat162float(load<__nv_bfloat16>(from));
+  }
+}
+// To f32, f16 or bf16, nearest even.
+__device__ __forceinline__ void store_float(const Matrix& values, std::int64_t row,
+                                            std::int64_t col, float value) {
+  unsigned char* to = element_to(values, row, col);
+  if (values.dtype == DType::f32)
+    store(to, value);
+  else if (values.dtype == DType::bf16)
+    store(to, __float2bfloat16_rn(value));
+  else
+    store(to, __float2half_rn(value));
 }
 
 __device__ inline std::uint32_t draw_of(const EncodePolicy& policy, std::int64_t index) {

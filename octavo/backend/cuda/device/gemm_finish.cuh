@@ -6,6 +6,7 @@
 
 #include <cstdint>
 
+#include "octavo/backend/cuda/device/elements.cuh"
 #include "octavo/backend/cuda/device/hopper.cuh"
 #include "octavo/backend/cuda/device/produce.cuh"
 #include "octavo/backend/cuda/device/wgmma.cuh"
@@ -59,34 +60,12 @@ __device__ __forceinline__ void lay_out(const FinishAt& at, const float (&sums)[
   }
 }
 
-__device__ __forceinline__ float value_at(const Matrix& from, std::int64_t row, std::int64_t col) {
-  const unsigned char* at =
-      static_cast<const unsigned char*>(from.data) + row * from.row_pitch + col * from.col_stride;
-  switch (from.dtype) {
-    case DType::f64:
-      return static_cast<float>(*reinterpret_cast<const double*>(at));
-    case DType::f32:
-      return *reinterpret_cast<const float*>(at);
-    case DType::f16:
-      return __half2float(*reinterpret_cast<const __half*>(at));
-    default:
-      return __bfloat162float(*reinterpret_cast<const __nv_bfloat16*>(at));
-  }
-}
-
 __device__ __forceinline__ void store_finished(const GemmFinish& finish, std::int64_t row,
                                                std::int64_t col, float sum) {
-  if (finish.bias.data != nullptr) sum += value_at(finish.bias, 0, col);
+  if (finish.bias.data != nullptr) sum += load_float(finish.bias, 0, col);
   if (finish.activates) sum = activated(finish.activation, sum);
-  if (finish.residual.data != nullptr) sum += value_at(finish.residual, row, col);
-  unsigned char* to = static_cast<unsigned char*>(finish.out.data) + row * finish.out.row_pitch +
-                      col * finish.out.col_stride;
-  if (finish.out.dtype == DType::f32)
-    *reinterpret_cast<float*>(to) = sum;
-  else if (finish.out.dtype == DType::bf16)
-    *reinterpret_cast<__nv_bfloat16*>(to) = __float2bfloat16_rn(sum);
-  else
-    *reinterpret_cast<__half*>(to) = __float2half_rn(sum);
+  if (finish.residual.data != nullptr) sum += load_float(finish.residual, row, col);
+  store_float(finish.out, row, col, sum);
 }
 
 // Any result: f32 sums pass through shared memory, a part of the columns at a time, and come out in

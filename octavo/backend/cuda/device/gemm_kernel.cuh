@@ -4,7 +4,8 @@
 //
 // Sums of FP8 products leave the tensor cores after every stage, because those keep 13 bits of them
 // (docs/numerics/gemm.md), and are added up in f32 registers, times their scales where those change
-// along K. While one warpgroup adds, others multiply.
+// along K. While one warpgroup adds, others multiply. Sums of bf16 and f16 products keep all bits
+// of f32 and stay, unless scales change along K.
 //
 // Blocks of a cluster have the same rows and neighbouring columns: each fetches its share of the
 // rows for all of them.
@@ -148,19 +149,45 @@ struct GemmWorker {
   int row_group, col_group;  // of the tile, which the warpgroup has a part of
   int tile_row, tile_col;    // of the thread's first sum
 
+  // A stage into `run`, which is added to or, where there is no `more`, begun.
+  __device__ __forceinline__ void multiply_stage(int stage, bool more, float (&run)[kSums]) const {
+    const std::uint64_t rows = operand_at(ring.rows(stage) + row_group * kMmaRows * kRowBytes),
+                        cols = operand_at(ring.cols(stage) +
+                                          col_group * Kernel::kGroupCols * kRowBytes);
+    mma_begin();
+#pragma unroll
+    for (int step = 0; step < kRowBytes / kMmaBytes; ++step)
+      multiply<Kernel::kMma>(run, rows + step * kOperandStep, cols + step * kOperandStep,
+                             more || step > 0);
+    mma_commit();
+  }
+
   // `is_full`: the stage was seen to be.
   __device__ __forceinline__ void begin(const RingPlace<Kernel>& at, bool is_full,
                                         float (&run)[kSums]) const {
     if (!is_full) barrier_wait(ring.is_full(at.stage), at.phase);
-    const std::uint64_t rows = operand_at(ring.rows(at.stage) + row_group * kMmaRows * kRowBytes),
-                        cols = operand_at(ring.cols(at.stage) +
-                                          col_group * Kernel::kGroupCols * kRowBytes);
     pin(run);
-    mma_begin();
-#pragma unroll
-    for (int step = 0; step < kRowBytes / kMmaBytes; ++step)
-      multiply<Kernel::kMma>(run, rows + step * kOperandStep, cols + step * kOperandStep, step > 0);
-    mma_commit();
+    multiply_stage(at.stage, false, run);
+  }
+
+  // `count` stages, at least one, into sums that stay in the tensor cores, each begun before the
+  // one before is over. The first is full. Gives all stages back but the last, which it returns.
+  __device__ __forceinline__ int multiply_on(RingPlace<Kernel>& at, int count, bool more,
+                                             float (&sums)[kSums]) const {
+    pin(sums);
+    multiply_stage(at.stage, more, sums);
+    int used = at.stage;
+    at.next();
+    for (; count > 1; --count, at.next()) {
+      barrier_wait(ring.is_full(at.stage), at.phase);
+      multiply_stage(at.stage, true, sums);
+      mma_wait<1>();
+      release(ring, used, lane);
+      used = at.stage;
+    }
+    mma_wait<0>();
+    pin(sums);
+    return used;
   }
 
   // Adds a run to the sums and gives its stage back, unless `keeps` it. kBehind runs that were
@@ -232,6 +259,12 @@ __device__ __forceinline__ void multiply_tiles(const GemmPlan& plan, const GemmR
 
   bool owes = false;  // to say that sums were left
   const auto announce = [&] { announce_sums(plan, slot, thread, 1 + group); };
+
+  float sums[kSums];
+  if constexpr (Kernel::kStays) {  // begun by the instruction; what stands there is not looked at
+#pragma unroll
+    for (int i = 0; i < kSums; ++i) sums[i] = 0.0F;
+  }
   RingPlace<Kernel> at;
   while (true) {
     barrier_wait(ring.is_full(at.stage), at.phase);
@@ -247,12 +280,11 @@ __device__ __forceinline__ void multiply_tiles(const GemmPlan& plan, const GemmR
         barrier_wait(ring.is_full(at.stage), at.phase);
         release(ring, at.stage, lane);
       }
-    float sums[kSums];
     if (goes_on) {
       if (owes) announce();
       owes = false;
       take_sums(plan, slot - Kernel::kBlocks * Kernel::kGroups, thread, 1 + group, sums);
-    } else {
+    } else if constexpr (!Kernel::kStays) {
 #pragma unroll
       for (int s = 0; s < kSums; ++s) sums[s] = 0.0F;
     }
@@ -263,6 +295,10 @@ __device__ __forceinline__ void multiply_tiles(const GemmPlan& plan, const GemmR
                                      : Kernel::first_row(note, rank),
         note.first, left, lane);
     int used = -1;  // the last stage, which has the scales where they are at the end
+    if constexpr (Kernel::kStays) {
+      if (left > 0) used = worker.multiply_on(at, left, goes_on, sums);
+      left = 0;
+    }
     if constexpr (Kernel::kRuns == 2) {
       // Four stages at a time, one run ahead. None is under way where the loop begins again: the
       // compiler would make each of them wait.

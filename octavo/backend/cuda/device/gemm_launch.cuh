@@ -1,4 +1,5 @@
-// The kernels of one pair of formats, by shape and by how scales vary.
+// The kernels of one pair of formats, by shape and by how scales vary: f16 has them at the end
+// alone.
 #pragma once
 
 #include <atomic>
@@ -35,15 +36,14 @@ void launch_gemm(const Exec& exec, const GemmPlan& plan) {
 
 template <Mma kMma, GemmShape kShape>
 void launch_shape(const Exec& exec, const GemmPlan& plan, ScaleKind scales) {
-  switch (scales) {
-    case ScaleKind::at_end:
-      return launch_gemm<GemmKernel<kMma, kShape, ScaleKind::at_end>>(exec, plan);
-    case ScaleKind::by_row:
+  if (scales == ScaleKind::at_end)
+    return launch_gemm<GemmKernel<kMma, kShape, ScaleKind::at_end>>(exec, plan);
+  if constexpr (kMma != Mma::f16) {
+    if (scales == ScaleKind::by_row)
       return launch_gemm<GemmKernel<kMma, kShape, ScaleKind::by_row>>(exec, plan);
-    case ScaleKind::by_column:
+    if (scales == ScaleKind::by_column)
       return launch_gemm<GemmKernel<kMma, kShape, ScaleKind::by_column>>(exec, plan);
-    case ScaleKind::by_element:
-      return launch_gemm<GemmKernel<kMma, kShape, ScaleKind::by_element>>(exec, plan);
+    launch_gemm<GemmKernel<kMma, kShape, ScaleKind::by_element>>(exec, plan);
   }
 }
 
@@ -52,6 +52,8 @@ template <Mma kMma>
 void launch_mma(const Exec& exec, const GemmPlan& plan, const GemmShape&, ScaleKind) {
   if constexpr (kMma == Mma::e4m3_e4m3)
     launch_gemm<GemmKernel<kMma, kWide, ScaleKind::by_row>>(exec, plan);
+  if constexpr (kMma == Mma::bf16)
+    launch_gemm<GemmKernel<kMma, kWide, ScaleKind::at_end>>(exec, plan);
 }
 #else
 template <Mma kMma, int kIndex = 0>

@@ -32,9 +32,11 @@ struct GemmKernel {
   static constexpr bool kSharesRows = kShape.shares_rows;
   static constexpr int kThreads = (kGroups + 1) * 128;
   static constexpr int kGroupCols = kCols / kShape.col_groups, kSums = kGroupCols / 2;
+  // Whether sums stay in the tensor cores from the first block of K to the last.
+  static constexpr bool kStays = !is_fp8(kMma) && kScales == ScaleKind::at_end;
   // Runs of products that a warpgroup has under way: two where registers allow it, so that one can
   // be added up while the tensor cores work at the other.
-  static constexpr int kRuns = kSums <= 32 ? 2 : 1;
+  static constexpr int kRuns = kSums <= 32 && !kStays ? 2 : 1;
   static constexpr int kKElements = is_fp8(kMma) ? kRowBytes : kRowBytes / 2;
 
   static constexpr int kRowTile = kRows * kRowBytes, kColTile = kCols * kRowBytes;
@@ -50,8 +52,11 @@ struct GemmKernel {
   static constexpr int kSharedBytes = kStages * kRing + kBesides;
 
   // Registers: those of a block are 64 K, in steps of 8 a thread.
-  static constexpr int kUp = kGroups == 3 ? 152 : 224, kDown = 56;
-  static constexpr bool kMovesRegisters = kGroups == 3 || (kGroups > 1 && kSums == 64);
+  static constexpr int kUp = kGroups == 3 ? 152
+                             : kSums > 64 ? 232
+                                          : 224,
+                       kDown = kSums > 64 ? 40 : 56;
+  static constexpr bool kMovesRegisters = kGroups == 3 || (kGroups > 1 && kSums >= 64);
 
   // Where a block's tile of an item begins.
   template <typename Item>

@@ -1,7 +1,7 @@
-// The matrix instruction of Hopper: a warpgroup multiplies 64 rows by 32, 64 or 128 columns, over
-// 32 bytes of K, both operands in shared memory as the copy engine leaves them (rows of 128 bytes,
-// swizzled). Element 4 j + i of the sums is in row 16 warp + lane / 4 + (i < 2 ? 0 : 8), column
-// 8 j + 2 (lane % 4) + i % 2.
+// The matrix instruction of Hopper: a warpgroup multiplies 64 rows by 32, 64, 128 or 256 columns,
+// over 32 bytes of K, both operands in shared memory as the copy engine leaves them (rows of 128
+// bytes, swizzled). Element 4 j + i of the sums is in row 16 warp + lane / 4 + (i < 2 ? 0 : 8),
+// column 8 j + 2 (lane % 4) + i % 2.
 #pragma once
 
 #include <cstdint>
@@ -54,6 +54,15 @@ __device__ __forceinline__ void pin(float (&sums)[kCount]) {
   "%19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, %32, %33, %34, %35, %36, " \
   "%37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, %48, %49, %50, %51, %52, %53, %54, " \
   "%55, %56, %57, %58, %59, %60, %61, %62, %63}"
+#define OCTAVO_SUMS_128 \
+  "{%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, %16, %17, %18, " \
+  "%19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, %32, %33, %34, %35, " \
+  "%36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, %48, %49, %50, %51, %52, " \
+  "%53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63, %64, %65, %66, %67, %68, %69, " \
+  "%70, %71, %72, %73, %74, %75, %76, %77, %78, %79, %80, %81, %82, %83, %84, %85, %86, " \
+  "%87, %88, %89, %90, %91, %92, %93, %94, %95, %96, %97, %98, %99, %100, %101, %102, %103, " \
+  "%104, %105, %106, %107, %108, %109, %110, %111, %112, %113, %114, %115, %116, %117, " \
+  "%118, %119, %120, %121, %122, %123, %124, %125, %126, %127}"
 #define OCTAVO_OUT_8(d, i)                                                                  \
   "+f"(d[(i)]), "+f"(d[(i) + 1]), "+f"(d[(i) + 2]), "+f"(d[(i) + 3]), "+f"(d[(i) + 4]),         \
       "+f"(d[(i) + 5]), "+f"(d[(i) + 6]), "+f"(d[(i) + 7])
@@ -73,6 +82,12 @@ __device__ __forceinline__ void pin(float (&sums)[kCount]) {
   asm volatile("{\n.reg .pred p;\nsetp.ne.b32 p, %66, 0;\nwgmma.mma_async.sync.aligned." kind " "  \
                OCTAVO_SUMS_64 ", %64, %65, p, " flags ";\n}"                                \
                : OCTAVO_OUT_32(sums, 0), OCTAVO_OUT_32(sums, 32)                             \
+               : "l"(rows), "l"(cols), "r"(static_cast<int>(more)))
+#define OCTAVO_MMA_256(kind, flags)                                                         \
+  asm volatile("{\n.reg .pred p;\nsetp.ne.b32 p, %130, 0;\nwgmma.mma_async.sync.aligned." kind " "  \
+               OCTAVO_SUMS_128 ", %128, %129, p, " flags ";\n}"                              \
+               : OCTAVO_OUT_32(sums, 0), OCTAVO_OUT_32(sums, 32), OCTAVO_OUT_32(sums, 64),    \
+                 OCTAVO_OUT_32(sums, 96)                                                     \
                : "l"(rows), "l"(cols), "r"(static_cast<int>(more)))
 #define OCTAVO_MMA_KINDS(shape, instruction)                                                \
   if constexpr (kMma == Mma::e4m3_e4m3) instruction(shape "k32.f32.e4m3.e4m3", "1, 1");          \
@@ -98,13 +113,20 @@ __device__ __forceinline__ void multiply(float (&sums)[64], std::uint64_t rows, 
                                          bool more) {
   OCTAVO_MMA_KINDS("m64n128", OCTAVO_MMA_128);
 }
+template <Mma kMma>
+__device__ __forceinline__ void multiply(float (&sums)[128], std::uint64_t rows, std::uint64_t cols,
+                                         bool more) {
+  OCTAVO_MMA_KINDS("m64n256", OCTAVO_MMA_256);
+}
 
 #undef OCTAVO_MMA_KINDS
+#undef OCTAVO_MMA_256
 #undef OCTAVO_MMA_128
 #undef OCTAVO_MMA_64
 #undef OCTAVO_MMA_32
 #undef OCTAVO_OUT_32
 #undef OCTAVO_OUT_8
+#undef OCTAVO_SUMS_128
 #undef OCTAVO_SUMS_64
 #undef OCTAVO_SUMS_32
 #undef OCTAVO_SUMS_16

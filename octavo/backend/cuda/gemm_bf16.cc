@@ -1,0 +1,171 @@
+// Products of numbers that bf16 or f16 holds, on the tensor cores that sum in f32: values as they
+// are; codes decoded first, into memory of their own. A scale that is a power of two, or of few
+// bits like those of NVFP4, goes into the number, which stays exact; others wait for the sums.
+#include <algorithm>
+#include <optional>
+#include <utility>
+
+#include "octavo/backend/cuda/gemm_exact.h"
+#include "octavo/backend/cuda/gemm_plan.h"
+#include "octavo/backend/cuda/kernels_internal.h"
+#include "octavo/backend/cuda/runtime.h"
+#include "octavo/format/named_formats.h"
+
+namespace octavo::cuda {
+namespace {
+
+constexpr std::int64_t kBlock = 64;  // of K in a stage
+constexpr std::int64_t kSquareSide = kSquare.unit_cols();
+static_assert(kSquareSide == kSquare.unit_rows());
+
+enum class Way : std::uint8_t {
+  none,
+  values,       // as they are
+  decoded,      // codes alone; scales wait for sums
+  dequantized,  // codes times the scales of blocks; the tensor's scale waits
+};
+
+bool scales_wait(const GemmOperand& operand) {
+  const QuantizedMatrix& q = operand.quantized;
+  const std::int64_t along = tile_extent(q.tile.cols, operand.cols());
+  return q.tensor_scale == nullptr && (along >= operand.cols() || along % kBlock == 0);
+}
+
+// How an operand becomes numbers of a type of 16 bits. One that is beyond the range of bf16 is
+// beyond that of f32, too; a power of two may bring one below 2^-126, where bf16 has fewer bits.
+Way way_of(const GemmOperand& operand, DType dtype) {
+  if (!operand.is_quantized()) return operand.values.dtype == dtype ? Way::values : Way::none;
+  const Format& wide = dtype == DType::bf16 ? bf16_format : f16_format;
+  const QuantizedMatrix& q = operand.quantized;
+  const Reach codes = reach_of(q.codes.format);
+  if (!holds(wide, codes)) return Way::none;
+  if (q.scales.dtype != DType::code)
+    return q.scales.dtype != DType::f64 && scales_wait(operand) ? Way::decoded : Way::none;
+  if (q.scales.format == e8m0fnu)
+    return dtype == DType::bf16 ? Way::dequantized
+                                : (scales_wait(operand) ? Way::decoded : Way::none);
+  return holds(wide, codes * reach_of(q.scales.format)) ? Way::dequantized : Way::none;
+}
+
+bool scales_change(const GemmOperand& operand, Way way) {
+  return way == Way::decoded &&
+         tile_extent(operand.quantized.tile.cols, operand.cols()) < operand.cols();
+}
+
+// The type that holds both operands, if there is one. Kernels of f16 have no scales along K.
+std::optional<DType> common_type(const GemmJob& job) {
+  for (const DType dtype : {DType::bf16, DType::f16}) {
+    const Way a = way_of(job.a, dtype), b = way_of(job.b, dtype);
+    if (a == Way::none || b == Way::none) continue;
+    if (dtype == DType::bf16 || (!scales_change(job.a, a) && !scales_change(job.b, b)))
+      return dtype;
+  }
+  return std::nullopt;
+}
+
+// An operand as the kernels take it: elements of 16 bits in the place of codes, and scales.
+class Numbers {
+ public:
+  Numbers(const Exec& exec, const GemmOperand& operand, DType dtype)
+      : way_(way_of(operand, dtype)),
+        as_it_is_(way_ == Way::values && has_plain_rows(operand.values)),
+        pitch_((operand.cols() * kBytes + 15) / 16 * 16),
+        memory_(exec, as_it_is_ ? 0 : static_cast<std::size_t>(pitch_ * operand.rows())) {
+    QuantizedMatrix& made = made_.quantized;
+    made = operand.quantized;
+    made.codes = {.data = memory_.as<void>(),
+                  .dtype = dtype,
+                  .rows = operand.rows(),
+                  .cols = operand.cols(),
+                  .row_pitch = pitch_,
+                  .col_stride = kBytes};
+    if (way_ == Way::decoded) {
+      decode_matrix(exec, operand.quantized.codes, made.codes);
+      return;
+    }
+    if (as_it_is_) made.codes = operand.values;
+    if (way_ == Way::values && !as_it_is_)
+      transpose_values(exec, turned(operand.values), made.codes);
+    if (way_ == Way::dequantized) {
+      QuantizedMatrix blocks = operand.quantized;
+      blocks.tensor_scale = nullptr;
+      dequantize_matrix(exec, blocks, made.codes);
+    }
+    float* scale = operand.quantized.tensor_scale;
+    made.scales = {.data = scale != nullptr ? scale : scale_of_one(),
+                   .dtype = DType::f32,
+                   .rows = 1,
+                   .cols = 1,
+                   .row_pitch = sizeof(float),
+                   .col_stride = sizeof(float)};
+    made.tile = {};
+    made.tensor_scale = nullptr;
+  }
+  [[nodiscard]] const GemmOperand& operand() const { return made_; }
+  [[nodiscard]] bool changes_along_k() const { return scales_change(made_, way_); }
+
+ private:
+  static constexpr std::int64_t kBytes = 2;
+  // One after the other, in any distance; not the same row again and again, or backwards.
+  static bool has_plain_rows(const Matrix& values) {
+    return (values.cols <= 1 || values.col_stride == kBytes) &&
+           (values.rows <= 1 || values.row_pitch >= values.cols * kBytes);
+  }
+  static Matrix turned(Matrix matrix) {
+    std::swap(matrix.rows, matrix.cols);
+    std::swap(matrix.row_pitch, matrix.col_stride);
+    return matrix;
+  }
+
+  Way way_;
+  bool as_it_is_;
+  std::int64_t pitch_;
+  Scratch memory_;
+  GemmOperand made_{};
+};
+
+}  // namespace
+
+bool fits_few(const GemmJob& job) {
+  if ((job.accumulator != Accumulator::f32 && job.accumulator != Accumulator::native) ||
+      job.out.dtype == DType::f64 || job.a.rows() > kMostFewRows || !fits_fp4_rows(job.b))
+    return false;
+  const Way way = way_of(job.a, DType::bf16);
+  return way == Way::dequantized || (way == Way::values && can_be_mapped(job.a.values));
+}
+
+void gemm_few(const Exec& exec, const GemmJob& job) {
+  const Numbers a(exec, job.a, DType::bf16);
+  const QuantizedMatrix& x = a.operand().quantized;
+  gemm_fp4_rows(exec, x.codes, static_cast<const float*>(x.scales.data), job);
+}
+
+bool fits_bf16(const GemmJob& job) {
+#ifdef OCTAVO_CUDA_ONE_CONFIG
+  constexpr bool kBuilt = false;  // one of many kernels
+#else
+  constexpr bool kBuilt = true;
+#endif
+  constexpr std::int64_t kMost = std::int64_t{1} << 30;  // coordinates of a box have 32 bits
+  return kBuilt &&
+         (job.accumulator == Accumulator::f32 || job.accumulator == Accumulator::native) &&
+         job.a.cols() > 0 && job.a.cols() < kMost && job.a.rows() < kMost && job.b.rows() < kMost &&
+         job.out.dtype != DType::f64 && common_type(job).has_value();
+}
+
+void gemm_bf16(const Exec& exec, const GemmJob& job) {
+  Exec inner = exec;  // the workspace is for the product itself
+  inner.workspace = {};
+  const DType dtype = common_type(job).value();
+  const Numbers a(inner, job.a, dtype), b(inner, job.b, dtype);
+  GemmJob made = job;
+  made.a = a.operand();
+  made.b = b.operand();
+  // Large tiles, where there are enough of them for all multiprocessors.
+  const auto squares = [](std::int64_t size) { return (size + kSquareSide - 1) / kSquareSide; };
+  const bool large = std::min(job.a.rows(), job.b.rows()) > kSquareSide / 2 &&
+                     squares(job.a.rows()) * squares(job.b.rows()) >= clusters_on(exec, 2);
+  gemm_fp8(exec, made, large && !a.changes_along_k() && !b.changes_along_k() ? &kSquare : nullptr);
+}
+
+}  // namespace octavo::cuda

@@ -1,0 +1,259 @@
+// A few rows of bf16 by FP4 weights, MX or NVFP4, which stay in four bits on their way from memory:
+// reading them is what takes time. A warp has 16 rows of weights and a share of K, decodes what it
+// loads in registers, exactly, and multiplies by all rows of A, eight at a time; the warps of a
+// block add up their sums in their order.
+//
+// The matrix instruction (mma.sync) gives a lane four places of K out of sixteen. Which of K stand
+// there is free as long as both operands agree: a lane has 16 neighbours of K at a time, which
+// share a scale, and pairs them as nibbles lie in a word, the first with the fifth.
+#include <cuda_bf16.h>
+#include <cuda_fp8.h>
+
+#include "octavo/backend/cuda/device/gemm_finish.cuh"
+#include "octavo/backend/cuda/gemm_plan.h"
+#include "octavo/backend/cuda/runtime.h"
+#include "octavo/format/named_formats.h"
+
+namespace octavo::cuda {
+namespace {
+
+constexpr int kWarps = 8, kThreads = kWarps * 32;
+constexpr int kRows = 16;    // of weights, of a block
+constexpr int kChunk = 256;  // of K, of a warp at a time: a lane has four times 16
+
+struct FewPlan {
+  const unsigned char *x, *codes, *scales;
+  std::int64_t x_pitch, code_pitch, scale_pitch;
+  const float *x_scale, *tensor_scale;  // of all of x, and of all weights; the latter may be null
+  int x_rows, weight_rows, depth, chunks;
+  GemmFinish finish;
+};
+
+// What a lane has of a chunk: of two rows of weights, 16 codes four times, and the scales of the
+// chunk, all 16 of NVFP4 or all 8 of MX.
+template <bool kNvfp4>
+struct Piece {
+  uint2 codes[2][4];
+  unsigned scales[2][kNvfp4 ? 4 : 2];
+};
+
+// Read once: must not push out of L1 what is read again.
+__device__ __forceinline__ uint2 load_once(const unsigned char* from) {
+  uint2 words;
+  asm volatile("ld.global.nc.L1::no_allocate.v2.u32 {%0, %1}, [%2];"
+               : "=r"(words.x), "=r"(words.y)
+               : "l"(from));
+  return words;
+}
+
+// kWhole: K is chunks, and all scales of one are at a multiple of eight. Otherwise what lies beyond
+// the end, which is at a multiple of 16, is zero, and scales are read byte by byte.
+template <bool kNvfp4, bool kWhole>
+__device__ __forceinline__ void load_piece(const unsigned char* const (&codes)[2],
+                                           const unsigned char* const (&scales)[2], int chunk,
+                                           int depth, int t, Piece<kNvfp4>& piece) {
+  constexpr int kScaleBytes = kNvfp4 ? 16 : 8;
+#pragma unroll
+  for (int r = 0; r < 2; ++r) {
+    const unsigned char *code_at = codes[r] + static_cast<std::int64_t>(chunk) * (kChunk / 2),
+                        *scale_at = scales[r] + static_cast<std::int64_t>(chunk) * kScaleBytes;
+    if constexpr (kWhole) {
+#pragma unroll
+      for (int j = 0; j < 4; ++j) piece.codes[r][j] = load_once(code_at + j * 32);
+#pragma unroll
+      for (int w = 0; w < kScaleBytes / 8; ++w) {
+        const uint2 words = load_once(scale_at + w * 8);
+        piece.scales[r][2 * w] = words.x;
+        piece.scales[r][2 * w + 1] = words.y;
+      }
+    } else {
+#pragma unroll
+      for (unsigned& word : piece.scales[r]) word = 0;
+#pragma unroll
+      for (int j = 0; j < 4; ++j) {
+        const bool there = chunk * kChunk + j * 64 + t * 16 < depth;
+        piece.codes[r][j] = there ? load_once(code_at + j * 32) : uint2{};
+        const unsigned char* from = scale_at + (kNvfp4 ? 4 * j + t : 2 * j + t / 2);
+        const unsigned scale = there ? __ldg(from) : 0u;
+        piece.scales[r][kNvfp4 ? j : j / 2] |= scale
+                                               << (kNvfp4 ? 8 * t : 16 * (j % 2) + 8 * (t / 2));
+      }
+    }
+  }
+}
+
+// The scale of the 16 codes j of a lane that is the t-th of its four, twice.
+template <bool kNvfp4>
+__device__ __forceinline__ __nv_bfloat162 scale_of(const unsigned (&scales)[kNvfp4 ? 4 : 2], int j,
+                                                   int t) {
+  if constexpr (kNvfp4) {
+    const unsigned byte = scales[j] >> (8 * t) & 0xFFu;
+    const __half_raw half =
+        __nv_cvt_fp8_to_halfraw(static_cast<__nv_fp8_storage_t>(byte), __NV_E4M3);
+    return __float2bfloat162_rn(__half2float(__half(half)));
+  } else {
+    const unsigned byte = scales[j / 2] >> (16 * (j % 2) + 8 * (t / 2)) & 0xFFu;
+    const unsigned bits = byte == 0xFFu ? 0x7FC0u : byte == 0u ? 0x0040u : byte << 7;
+    const unsigned both = bits | bits << 16;
+    return *reinterpret_cast<const __nv_bfloat162*>(&both);
+  }
+}
+
+// Nibbles i and i + 4 of a word as bf16, times a scale. The bits of e2m1 are those of bf16 with the
+// exponent 2^-126 times its own, subnormal numbers too.
+__device__ __forceinline__ unsigned decoded_pair(unsigned word, int i, __nv_bfloat162 scale) {
+  const unsigned at_start = word >> (4 * i);
+  const unsigned bits = (at_start & 0x00070007u) << 6 | (at_start & 0x00080008u) << 12;
+  constexpr unsigned kUp = 0x7E807E80u;  // 2^126, twice
+  const __nv_bfloat162 codes = __hmul2(*reinterpret_cast<const __nv_bfloat162*>(&bits),
+                                       *reinterpret_cast<const __nv_bfloat162*>(&kUp)),
+                       product = __hmul2(codes, scale);
+  return *reinterpret_cast<const unsigned*>(&product);
+}
+
+// Values i and i + 4 of eight.
+__device__ __forceinline__ unsigned value_pair(const uint4& eight, int i) {
+  const unsigned low = i < 2 ? eight.x : eight.y, high = i < 2 ? eight.z : eight.w;
+  return __byte_perm(low, high, i % 2 == 0 ? 0x5410 : 0x7632);
+}
+
+__device__ __forceinline__ void multiply_add(float (&sums)[4], const unsigned (&a)[4], unsigned b0,
+                                             unsigned b1) {
+  asm volatile(
+      "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 "
+      "{%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
+      : "+f"(sums[0]), "+f"(sums[1]), "+f"(sums[2]), "+f"(sums[3])
+      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+}
+
+template <bool kNvfp4, bool kWhole, int kEights>
+__global__ void __launch_bounds__(kThreads, kEights <= 2 ? 2 : 1)
+    gemm_fp4_rows_kernel(const __grid_constant__ FewPlan plan) {
+  __shared__ float sums_of[kWarps][kRows][kEights * 8 + 1];
+  const int thread = static_cast<int>(threadIdx.x), warp = thread / 32, lane = thread % 32;
+  const int g = lane / 4, t = lane % 4;
+  const int first_row = static_cast<int>(blockIdx.x) * kRows;
+  // Rows beyond the end are read from the last one and not stored.
+  const unsigned char *codes[2], *scales[2];
+#pragma unroll
+  for (int r = 0; r < 2; ++r) {
+    const int row = min(first_row + g + 8 * r, plan.weight_rows - 1);
+    codes[r] = plan.codes + row * plan.code_pitch + t * 8;
+    scales[r] = plan.scales + row * plan.scale_pitch;
+  }
+  float sums[kEights][4] = {};
+  Piece<kNvfp4> next;
+  if (warp < plan.chunks) load_piece<kNvfp4, kWhole>(codes, scales, warp, plan.depth, t, next);
+  for (int chunk = warp; chunk < plan.chunks; chunk += kWarps) {
+    const Piece<kNvfp4> now = next;
+    if (chunk + kWarps < plan.chunks)
+      load_piece<kNvfp4, kWhole>(codes, scales, chunk + kWarps, plan.depth, t, next);
+#pragma unroll
+    for (int j = 0; j < 4; ++j) {
+      const __nv_bfloat162 upper = scale_of<kNvfp4>(now.scales[0], j, t),
+                           lower = scale_of<kNvfp4>(now.scales[1], j, t);
+#pragma unroll
+      for (int eight = 0; eight < 2; ++eight) {  // of the lane's sixteen
+        const unsigned up = eight == 0 ? now.codes[0][j].x : now.codes[0][j].y,
+                       down = eight == 0 ? now.codes[1][j].x : now.codes[1][j].y;
+        unsigned a[2][4];
+#pragma unroll
+        for (int step = 0; step < 2; ++step) {
+          a[step][0] = decoded_pair(up, 2 * step, upper);
+          a[step][1] = decoded_pair(down, 2 * step, lower);
+          a[step][2] = decoded_pair(up, 2 * step + 1, upper);
+          a[step][3] = decoded_pair(down, 2 * step + 1, lower);
+        }
+        const std::int64_t k =
+            static_cast<std::int64_t>(chunk) * kChunk + j * 64 + t * 16 + eight * 8;
+#pragma unroll
+        for (int n = 0; n < kEights; ++n) {
+          const int x_row = n * 8 + g;
+          const uint4 values =
+              x_row < plan.x_rows && (kWhole || k < plan.depth)
+                  ? __ldg(reinterpret_cast<const uint4*>(plan.x + x_row * plan.x_pitch + k * 2))
+                  : uint4{};
+#pragma unroll
+          for (int step = 0; step < 2; ++step)
+            multiply_add(sums[n], a[step], value_pair(values, 2 * step),
+                         value_pair(values, 2 * step + 1));
+        }
+      }
+    }
+  }
+#pragma unroll
+  for (int n = 0; n < kEights; ++n)
+#pragma unroll
+    for (int i = 0; i < 4; ++i)
+      sums_of[warp][g + (i < 2 ? 0 : 8)][n * 8 + 2 * t + i % 2] = sums[n][i];
+  __syncthreads();
+  const float scale =
+      plan.tensor_scale != nullptr ? *plan.x_scale * *plan.tensor_scale : *plan.x_scale;
+  for (int at = thread; at < kRows * plan.x_rows; at += kThreads) {
+    const int row = at % kRows, x_row = at / kRows;
+    if (first_row + row >= plan.weight_rows) continue;
+    float sum = 0.0F;
+#pragma unroll
+    for (int w = 0; w < kWarps; ++w) sum += sums_of[w][row][x_row];
+    store_finished(plan.finish, x_row, first_row + row, sum * scale);
+  }
+}
+
+template <bool kNvfp4, bool kWhole>
+void launch(const Exec& exec, const FewPlan& plan) {
+  const int eights = (plan.x_rows + 7) / 8;
+  const auto kernel = eights <= 1   ? gemm_fp4_rows_kernel<kNvfp4, kWhole, 1>
+                      : eights <= 2 ? gemm_fp4_rows_kernel<kNvfp4, kWhole, 2>
+                      : eights <= 4 ? gemm_fp4_rows_kernel<kNvfp4, kWhole, 4>
+                                    : gemm_fp4_rows_kernel<kNvfp4, kWhole, kMostFewRows / 8>;
+  kernel<<<blocks_for(plan.weight_rows, kRows), kThreads, 0, stream_of(exec)>>>(plan);
+  OCTAVO_CUDA_LAUNCHED("gemm_fp4_rows_kernel");
+}
+
+bool is_aligned(const Matrix& matrix, std::int64_t bytes) {
+  return reinterpret_cast<std::uintptr_t>(matrix.data) % static_cast<std::uintptr_t>(bytes) == 0 &&
+         matrix.row_pitch % bytes == 0;
+}
+
+bool is_nvfp4(const QuantizedMatrix& q) { return q.scales.format == e4m3fn; }
+
+}  // namespace
+
+bool fits_fp4_rows(const GemmOperand& weights) {
+  const QuantizedMatrix& q = weights.quantized;
+  const bool scales_fit =
+      q.scales.dtype == DType::code && q.scales.col_stride == 1 && q.tile.rows == 1 &&
+      ((q.scales.format == e4m3fn && q.tile.cols == 16) ||
+       (q.scales.format == e8m0fnu && q.tile.cols == 32 && q.tensor_scale == nullptr));
+  constexpr std::int64_t kMost = std::int64_t{1} << 30;
+  return weights.is_quantized() && scales_fit && q.codes.format == e2m1fn && q.codes.packed &&
+         is_aligned(q.codes, 8) && q.codes.cols > 0 && q.codes.cols % q.tile.cols == 0 &&
+         q.codes.rows < kMost && q.codes.cols < kMost;
+}
+
+void gemm_fp4_rows(const Exec& exec, const Matrix& x, const float* x_scale, const GemmJob& job) {
+  const QuantizedMatrix& q = job.b.quantized;
+  const FewPlan plan{.x = static_cast<const unsigned char*>(x.data),
+                     .codes = static_cast<const unsigned char*>(q.codes.data),
+                     .scales = static_cast<const unsigned char*>(q.scales.data),
+                     .x_pitch = x.row_pitch,
+                     .code_pitch = q.codes.row_pitch,
+                     .scale_pitch = q.scales.row_pitch,
+                     .x_scale = x_scale,
+                     .tensor_scale = q.tensor_scale,
+                     .x_rows = static_cast<int>(x.rows),
+                     .weight_rows = static_cast<int>(q.codes.rows),
+                     .depth = static_cast<int>(x.cols),
+                     .chunks = static_cast<int>((x.cols + kChunk - 1) / kChunk),
+                     .finish = {.out = job.out,
+                                .bias = job.bias,
+                                .residual = job.residual,
+                                .activates = job.activation.has_value(),
+                                .activation = job.activation.value_or(ProducerKind::relu)}};
+  if (x.cols % kChunk == 0 && is_aligned(q.scales, 8))
+    is_nvfp4(q) ? launch<true, true>(exec, plan) : launch<false, true>(exec, plan);
+  else
+    is_nvfp4(q) ? launch<true, false>(exec, plan) : launch<false, false>(exec, plan);
+}
+
+}  // namespace octavo::cuda

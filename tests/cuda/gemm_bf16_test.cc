@@ -1,0 +1,436 @@
+// Products on the tensor cores that sum in f32: of bf16 and f16 values, and of codes that become
+// such. Integers whose sums f32 holds have one right result, to the bit, whatever the order; other
+// numbers are held to the bound of docs/numerics/gemm.md.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "octavo/octavo.h"
+#include "tests/cuda/device_memory.h"
+#include "tests/gemm/gemm_cases.h"
+
+namespace octavo::testing {
+namespace {
+
+constexpr Device kThere{DeviceKind::cuda, 0};
+
+// From -8 to 8: a sum of 2^17 products is below 2^24.
+std::vector<float> integers(std::int64_t rows, std::int64_t cols, unsigned seed) {
+  std::mt19937 random(seed);
+  std::vector<float> values(static_cast<std::size_t>(rows * cols));
+  for (float& x : values) x = static_cast<float>(static_cast<int>(random() % 17) - 8);
+  return values;
+}
+
+// How many are wrong, the first of them, and the rows and columns that they are in: enough to see
+// whether an edge, a tile, a warpgroup's rows or everything is.
+class Wrong {
+ public:
+  void add(std::int64_t row, std::int64_t col, double got, double wanted) {
+    if (count_++ == 0)
+      first_ = text("row ", row, ", column ", col, ": got ", got, ", wanted ", wanted);
+    top_ = std::min(top_, row), bottom_ = std::max(bottom_, row);
+    left_ = std::min(left_, col), right_ = std::max(right_, col);
+  }
+  [[nodiscard]] std::string report() const {
+    if (count_ == 0) return "";
+    return text(count_, " wrong, in rows ", top_, " to ", bottom_, ", columns ", left_, " to ",
+                right_, ", first ", first_);
+  }
+
+ private:
+  std::int64_t count_ = 0, top_ = 1 << 30, bottom_ = -1, left_ = 1 << 30, right_ = -1;
+  std::string first_;
+};
+
+double sum_of(const std::vector<float>& a, const std::vector<float>& b, std::int64_t row,
+              std::int64_t col, std::int64_t k) {
+  double sum = 0;
+  for (std::int64_t i = 0; i < k; ++i)
+    sum += static_cast<double>(a[static_cast<std::size_t>(row * k + i)]) *
+           static_cast<double>(b[static_cast<std::size_t>(col * k + i)]);
+  return sum;
+}
+
+// Every row, or of many rows those around the edges of tiles and some between.
+std::vector<std::int64_t> rows_to_look_at(std::int64_t rows) {
+  std::vector<std::int64_t> chosen;
+  for (std::int64_t row = 0; row < rows; ++row)
+    if (rows <= 400 || row % 64 == 0 || row % 64 == 63 || row % 61 == 5 || row + 3 > rows)
+      chosen.push_back(row);
+  return chosen;
+}
+
+const Sizes kShapes[] = {{1, 1, 1},        {3, 5, 7},        {64, 64, 64},    {17, 300, 65},
+                         {64, 192, 256},   {100, 70, 300},   {70, 100, 129},  {128, 200, 130},
+                         {192, 256, 128},  {200, 300, 520},  {300, 200, 521}, {130, 385, 384},
+                         {385, 130, 1000}, {257, 257, 2048}, {1, 2000, 999},  {33, 9000, 136},
+                         {200, 17000, 72}, {17000, 200, 72}, {4300, 4100, 72}};
+
+class GemmBf16 : public support::CudaTest {};
+
+TEST_F(GemmBf16, IntegersAreExact) {
+  for (const DType dtype : {DType::bf16, DType::f16})
+    for (const Accumulator accumulator : {Accumulator::native, Accumulator::f32, Accumulator::f16})
+      for (const Sizes& sizes : kShapes) {
+        const std::vector<float> a = integers(sizes.m, sizes.k, 1),
+                                 b = integers(sizes.n, sizes.k, 2);
+        const Tensor x = to_device(values_as(a, {sizes.m, sizes.k}, dtype).view(), kThere),
+                     w = to_device(values_as(b, {sizes.n, sizes.k}, dtype).view(), kThere);
+        const Tensor got = to_host(gemm(x, w, {.accumulator = accumulator}).view());
+        Wrong wrong;
+        for (const std::int64_t row : rows_to_look_at(sizes.m))
+          for (std::int64_t col = 0; col<sizes.n; col += sizes.n> 4000 ? 11 : 1) {
+            const double value = oracle::number_at(got.view(), row, col),
+                         wanted = sum_of(a, b, row, col, sizes.k);
+            if (value != wanted) wrong.add(row, col, value, wanted);
+          }
+        EXPECT_EQ(wrong.report(), "")
+            << dtype_name(dtype) << ", " << name_of(accumulator) << ", " << to_text(sizes);
+      }
+}
+
+// Enough tiles that the last ones are cut along K; bias, activation, residual, results of 16 bits
+// by the copy engine and by elements. Sums here are integers below 2^8 times a power of two, or
+// rounded once.
+TEST_F(GemmBf16, WhatFollowsTheSum) {
+  for (const DType out : {DType::f32, DType::bf16, DType::f16})
+    for (const Sizes& sizes : {Sizes{2500, 1700, 1100}, Sizes{64, 12000, 700}, Sizes{200, 264, 256},
+                               Sizes{201, 263, 96}, Sizes{200, 17000, 72}})
+      for (const int with : {0, 1, 2}) {
+        const std::vector<float> a = integers(sizes.m, sizes.k, 3),
+                                 b = integers(sizes.n, sizes.k, 4), bias = integers(1, sizes.n, 5),
+                                 residual = integers(sizes.m, sizes.n, 6);
+        const Tensor x = to_device(values_as(a, {sizes.m, sizes.k}, DType::bf16).view(), kThere),
+                     w = to_device(values_as(b, {sizes.n, sizes.k}, DType::bf16).view(), kThere),
+                     u = to_device(values_as(bias, {sizes.n}, DType::f32).view(), kThere),
+                     v = to_device(values_as(residual, {sizes.m, sizes.n}, DType::bf16).view(),
+                                   kThere);
+        GemmOptions options{.out = out};
+        if (with > 0) options.bias = u.view();
+        if (with > 1) {
+          options.activation = ActivationKind::relu;
+          options.residual = v.view();
+        }
+        const Tensor got = to_host(gemm(x, w, options).view());
+        Wrong wrong;
+        for (const std::int64_t row : rows_to_look_at(sizes.m))
+          for (std::int64_t col = 0; col<sizes.n; col += sizes.m> 1000 ? 7 : 1) {
+            double sum = sum_of(a, b, row, col, sizes.k);
+            if (with > 0) sum += static_cast<double>(bias[static_cast<std::size_t>(col)]);
+            if (with > 1)
+              sum = std::max(sum, 0.0) +
+                    static_cast<double>(residual[static_cast<std::size_t>(row * sizes.n + col)]);
+            const double value = oracle::number_at(got.view(), row, col);
+            // The one rounding, to nearest: exact in f32.
+            const double off = out == DType::f32 ? 0 : oracle::bound_rounded(sum, out);
+            if (!(std::fabs(value - sum) <= off)) wrong.add(row, col, value, sum);
+          }
+        EXPECT_EQ(wrong.report(), "")
+            << dtype_name(out) << ", " << to_text(sizes) << ", with " << with;
+      }
+}
+
+// Values in any order of memory: those that the copy engine cannot read are copied first.
+TEST_F(GemmBf16, StridesOfValues) {
+  const std::int64_t m = 150, n = 170, k = 203;
+  const std::vector<float> a = integers(m, k, 1), b = integers(n, k, 2);
+  const Tensor straight = to_device(values_as(b, {n, k}, DType::bf16).view(), kThere);
+  const auto check = [&](const View& view, const std::vector<float>& numbers, const char* name) {
+    const Tensor got = to_host(gemm(view, straight).view());
+    Wrong wrong;
+    for (std::int64_t row = 0; row < m; ++row)
+      for (std::int64_t col = 0; col < n; ++col) {
+        const double value = oracle::number_at(got.view(), row, col),
+                     wanted = sum_of(numbers, b, row, col, k);
+        if (value != wanted) wrong.add(row, col, value, wanted);
+      }
+    EXPECT_EQ(wrong.report(), "") << name;
+  };
+  std::vector<float> turned(a.size()), apart(static_cast<std::size_t>(m * 2 * (k + 1))),
+      again(a.size());
+  for (std::int64_t row = 0; row < m; ++row)
+    for (std::int64_t col = 0; col < k; ++col) {
+      const float x = a[static_cast<std::size_t>(row * k + col)];
+      turned[static_cast<std::size_t>(col * m + row)] = x;
+      apart[static_cast<std::size_t>(row * 2 * (k + 1) + 2 * col + 1)] = x;
+      again[static_cast<std::size_t>(row * k + col)] = a[static_cast<std::size_t>(col)];
+    }
+  const Tensor by_column = to_device(values_as(turned, {k, m}, DType::bf16).view(), kThere),
+               with_gaps =
+                   to_device(values_as(apart, {m, 2 * (k + 1)}, DType::bf16).view(), kThere),
+               plain = to_device(values_as(a, {m, k}, DType::bf16).view(), kThere);
+  View view = by_column.view();
+  view.shape = {m, k};
+  view.strides = {2, 2 * m};
+  check(view, a, "transposed");
+  view = with_gaps.view();
+  view.data = static_cast<std::byte*>(view.data) + 2;
+  view.shape = {m, k};
+  view.strides = {4 * (k + 1), 4};
+  check(view, a, "every second column");
+  view = plain.view();
+  view.strides[0] = 0;
+  check(view, again, "one row again and again");
+  check(plain.view(), a, "rows of an odd number of values");
+}
+
+// Every scaling that can be brought to 16 bits, in products larger than those of tests/gemm.
+TEST_F(GemmBf16, CodesWithinTheBoundOfF32) {
+  struct Pair {
+    OperandKind a, b;
+  };
+  const OperandKind narrow = changed("fp8", "tile_1x64", [](Scaling& s) { s.tile = {1, 64}; });
+  const Pair pairs[] = {{quantized_as("fp8"), quantized_as("fp8")},
+                        {quantized_as("fp8-channel"), quantized_as("fp8:e5m2")},
+                        {quantized_as("fp8-1x128"), quantized_as("fp8-block")},
+                        {quantized_as("fp8-block"), quantized_as("fp8-1x128")},
+                        {quantized_as("fp8-1x128"), quantized_as("fp8-1x128")},
+                        {narrow, narrow},
+                        {narrow, quantized_as("fp8-block")},
+                        {quantized_as("mxfp8"), quantized_as("mxfp4")},
+                        {quantized_as("mxfp6"), quantized_as("mxint8")},
+                        {quantized_as("nvfp4"), quantized_as("nvfp4")},
+                        {quantized_as("nvfp4"), quantized_as("fp8-block")},
+                        {valued_as(DType::bf16), quantized_as("nvfp4")},
+                        {valued_as(DType::bf16), quantized_as("mxfp4")},
+                        {valued_as(DType::bf16), quantized_as("fp8-block")},
+                        {valued_as(DType::f16), quantized_as("nvfp4")},
+                        {valued_as(DType::f16), quantized_as("fp8-channel")},
+                        {valued_as(DType::f16), quantized_as("fp8-block")}};
+  for (const Pair& pair : pairs)
+    for (const Sizes& sizes : {Sizes{200, 300, 520}, Sizes{300, 200, 321}, Sizes{40, 300, 256},
+                               Sizes{300, 100, 136}, Sizes{140, 129, 1000}}) {
+      const MadeOperand a = made(pair.a, usual_values(sizes.m, sizes.k, 1), sizes.m, sizes.k),
+                        b = made(pair.b, usual_values(sizes.n, sizes.k, 2), sizes.n, sizes.k);
+      const QuantizedTensor qa =
+                                a.is_quantized ? to_device(a.quantized, kThere) : QuantizedTensor{},
+                            qb =
+                                b.is_quantized ? to_device(b.quantized, kThere) : QuantizedTensor{};
+      const Tensor va = a.is_quantized ? Tensor{} : to_device(a.values.view(), kThere),
+                   vb = b.is_quantized ? Tensor{} : to_device(b.values.view(), kThere);
+      const Operand x = a.is_quantized ? Operand(qa) : Operand(va),
+                    w = b.is_quantized ? Operand(qb) : Operand(vb);
+      const std::string where = text(pair.a.name, " by ", pair.b.name, ", ", to_text(sizes));
+      expect_product(to_host(gemm(x, w, {.accumulator = Accumulator::f32}).view()), a.numbers,
+                     b.numbers, Accumulator::f32, where);
+      if (HasFailure()) return;
+    }
+}
+
+// The same numbers in e4m3 have the same bits: FP4 and FP6 are multiplied as such.
+TEST_F(GemmBf16, SmallMxIsThatOfE4m3) {
+  for (const char* name : {"mxfp4", "mxfp6", "mxfp6:e3m2fn"})
+    for (const bool packed : {true, false})
+      for (const Sizes& sizes : {Sizes{200, 300, 520}, Sizes{60, 300, 288}, Sizes{64, 100, 333}}) {
+        Scaling scaling = preset(name);
+        scaling.packed = packed;
+        const auto made_of = [&](std::int64_t rows, unsigned seed) {
+          return quantize(
+              values_as(usual_values(rows, sizes.k, seed), {rows, sizes.k}, DType::f32).view(),
+              scaling, {.backend = &reference_backend()});
+        };
+        const auto in_e4m3 = [&](const QuantizedTensor& from) {
+          QuantizedTensor made = quantize(dequantize(from, DType::f32).view(), preset("mxfp8"),
+                                          {.backend = &reference_backend()});
+          const View codes = from.rowwise.codes.view();
+          for (std::int64_t row = 0; row < codes.shape[0]; ++row)
+            for (std::int64_t col = 0; col < codes.shape[1]; ++col) {
+              const double value = oracle::number_at(codes, row, col);
+              unsigned code = 0;
+              while (decode(e4m3fn, code) != std::fabs(value)) ++code;
+              made.rowwise.codes.bytes()[static_cast<std::size_t>(row * codes.shape[1] + col)] =
+                  static_cast<std::byte>(code | (std::signbit(value) ? 0x80u : 0u));
+            }
+          std::ranges::copy(from.rowwise.scales.bytes(), made.rowwise.scales.bytes().begin());
+          return made;
+        };
+        const QuantizedTensor a = made_of(sizes.m, 3), b = made_of(sizes.n, 4);
+        const auto product = [&](const QuantizedTensor& x, const QuantizedTensor& w) {
+          return to_host(gemm(to_device(x, kThere), to_device(w, kThere)).view());
+        };
+        const Tensor wanted = product(in_e4m3(a), in_e4m3(b)), got = product(a, b);
+        Wrong wrong;
+        for_each_element(got, [&](std::int64_t row, std::int64_t col, double value) {
+          const double other = oracle::number_at(wanted.view(), row, col);
+          if (value != other) wrong.add(row, col, value, other);
+        });
+        EXPECT_EQ(wrong.report(), "")
+            << name << (packed ? ", packed, " : ", unpacked, ") << to_text(sizes);
+      }
+}
+
+// Weights stay in four bits on their way. With a 6 in every block MX scales are 1, so that sums of
+// MXFP4 are integers; those of NVFP4, and of values of all sizes, are held to the bound.
+TEST_F(GemmBf16, FewRowsByFp4) {
+  constexpr float kGrid[] = {0, 0.5F, 1, 1.5F, 2, 3, 4, 6};
+  for (const char* name : {"mxfp4", "nvfp4"})
+    for (const Sizes& sizes :
+         {Sizes{1, 16, 256}, Sizes{1, 300, 2048}, Sizes{7, 100, 512}, Sizes{9, 33, 768},
+          Sizes{20, 333, 1024}, Sizes{33, 129, 2560}, Sizes{56, 64, 4096}, Sizes{57, 64, 4096},
+          Sizes{5, 4000, 256}, Sizes{3, 50, 32}, Sizes{9, 100, 2880}, Sizes{40, 70, 544}}) {
+      std::mt19937 random(7);
+      std::vector<float> weights(static_cast<std::size_t>(sizes.n * sizes.k));
+      for (std::size_t i = 0; i < weights.size(); ++i) {
+        weights[i] = i % 16 == 3 ? 6.0F : kGrid[random() % 8];
+        if (random() % 2 == 0) weights[i] = -weights[i];
+      }
+      const std::vector<float> values = integers(sizes.m, sizes.k, 8),
+                               bias = integers(1, sizes.n, 9);
+      const Tensor x = to_device(values_as(values, {sizes.m, sizes.k}, DType::bf16).view(), kThere),
+                   u = to_device(values_as(bias, {sizes.n}, DType::bf16).view(), kThere);
+      const QuantizedTensor w =
+          to_device(quantize(values_as(weights, {sizes.n, sizes.k}, DType::f32).view(),
+                             preset(name), {.backend = &reference_backend()}),
+                    kThere);
+      const Tensor got = to_host(gemm(x, w, {.bias = u.view()}).view());
+      const std::string where = text(name, ", ", to_text(sizes));
+      Wrong wrong;
+      for (std::int64_t row = 0; row < sizes.m; ++row)
+        for (std::int64_t col = 0; col < sizes.n; ++col) {
+          const double value = oracle::number_at(got.view(), row, col),
+                       wanted = sum_of(values, weights, row, col, sizes.k) +
+                                static_cast<double>(bias[static_cast<std::size_t>(col)]);
+          // NVFP4: its two scales are off from 1 by a rounding each, sums by some of f32.
+          const double off = name[0] == 'm' ? 0 : 1e-6 * 48.0 * static_cast<double>(sizes.k);
+          if (!(std::fabs(value - wanted) <= off)) wrong.add(row, col, value, wanted);
+        }
+      EXPECT_EQ(wrong.report(), "") << where;
+
+      const MadeOperand a = made(valued_as(DType::bf16), usual_values(sizes.m, sizes.k, 1), sizes.m,
+                                 sizes.k),
+                        b = made(quantized_as(name), usual_values(sizes.n, sizes.k, 2), sizes.n,
+                                 sizes.k);
+      expect_product(
+          to_host(gemm(to_device(a.values.view(), kThere), to_device(b.quantized, kThere)).view()),
+          a.numbers, b.numbers, Accumulator::f32, where);
+      if (sizes.m > 56) continue;
+      for (const char* codes : {"mxfp8", "nvfp4", "mxfp4"}) {  // rows that become bf16 first
+        const MadeOperand q =
+            made(quantized_as(codes), usual_values(sizes.m, sizes.k, 1), sizes.m, sizes.k);
+        expect_product(
+            to_host(gemm(to_device(q.quantized, kThere), to_device(b.quantized, kThere)).view()),
+            q.numbers, b.numbers, Accumulator::f32, text(codes, " by ", where));
+      }
+    }
+}
+
+// Scales at both ends, and NaN: what a block of FP4 decodes to in registers.
+TEST_F(GemmBf16, FewRowsByFp4WithAnyScale) {
+  for (const char* name : {"mxfp4", "nvfp4"}) {
+    const std::int64_t n = 256, k = 256;
+    QuantizedTensor w = quantize(values_as(usual_values(n, k, 3), {n, k}, DType::f32).view(),
+                                 preset(name), {.backend = &reference_backend()});
+    const auto scales = w.rowwise.scales.bytes();
+    const std::size_t across = scales.size() / n;
+    for (std::size_t i = 0; i < scales.size(); ++i)  // row r has the scale r everywhere
+      scales[i] = static_cast<std::byte>(name[0] == 'm' ? i / across : i / across % 128);
+    const oracle::Numbers numbers = oracle::numbers_of(w);
+    // Small enough that all but the largest scale give a sum in f32.
+    const Tensor x = values_as(usual_values(3, k, 4), {3, k}, DType::bf16);
+    const oracle::Numbers values = oracle::numbers_of(x.view());
+    const Tensor got = to_host(gemm(to_device(x.view(), kThere), to_device(w, kThere)).view());
+    Wrong wrong;
+    for_each_element(got, [&](std::int64_t row, std::int64_t col, double value) {
+      const oracle::Element exact = oracle::element_of(values, numbers, row, col);
+      if (std::fabs(exact.sum) > 0x1p125 || exact.magnitude > 0x1p125) return;  // Inf on the way
+      const double bound = oracle::bound_f32(k, exact.magnitude);
+      const bool right =
+          std::isnan(exact.sum) ? std::isnan(value) : std::fabs(value - exact.sum) <= bound;
+      if (!right) wrong.add(row, col, value, exact.sum);
+    });
+    EXPECT_EQ(wrong.report(), "") << name;
+  }
+}
+
+// A sum has one order, so a row has the bits that it has alone, in whatever tile it lies.
+TEST_F(GemmBf16, LargeOnesHaveTheBitsOfSmallOnes) {
+  for (const DType dtype : {DType::bf16, DType::f16})
+    for (const Sizes& sizes : {Sizes{2500, 1700, 1100}, Sizes{64, 12000, 700},
+                               Sizes{128, 9000, 700}, Sizes{1700, 2560, 1024}}) {
+      const Tensor
+          x = to_device(
+              values_as(usual_values(sizes.m, sizes.k, 1), {sizes.m, sizes.k}, dtype).view(),
+              kThere),
+          w = to_device(
+              values_as(usual_values(sizes.n, sizes.k, 2), {sizes.n, sizes.k}, dtype).view(),
+              kThere);
+      const Tensor whole = to_host(gemm(x, w).view());
+      for (const std::int64_t first : {std::int64_t{0}, sizes.m / 2, sizes.m - 3}) {
+        View rows = x.view();
+        rows.data = static_cast<std::byte*>(rows.data) + first * rows.strides[0];
+        rows.shape[0] = 3;
+        const Tensor part = to_host(gemm(rows, w).view());
+        Wrong wrong;
+        for_each_element(part, [&](std::int64_t row, std::int64_t col, double value) {
+          const double other = oracle::number_at(whole.view(), first + row, col);
+          if (value != other) wrong.add(first + row, col, other, value);
+        });
+        EXPECT_EQ(wrong.report(), "") << dtype_name(dtype) << ", " << to_text(sizes);
+      }
+    }
+}
+
+// One and fifteen small products: with 25 fraction bits 2^-25 is kept and their sum is cut to 23,
+// so 3.75 units of 2^-23 are 3; what is below 2^-25 is lost. The bound of docs/numerics/gemm.md is
+// derived from this.
+TEST_F(GemmBf16, TensorCoresKeep25FractionBits) {
+  for (const auto& [small, wanted] :
+       {std::pair{0x1p-24F, 1.0 + 7 * 0x1p-23}, {0x1p-25F, 1.0 + 3 * 0x1p-23}, {0x1p-26F, 1.0}}) {
+    std::vector<float> a(64 * 16, small), b(64 * 16, 1.0F);
+    for (std::size_t row = 0; row < 64; ++row) a[row * 16 + row % 16] = 1.0F;
+    const Tensor got = to_host(gemm(to_device(values_as(a, {64, 16}, DType::bf16).view(), kThere),
+                                    to_device(values_as(b, {64, 16}, DType::bf16).view(), kThere))
+                                   .view());
+    Wrong wrong;
+    for_each_element(got, [&](std::int64_t row, std::int64_t col, double value) {
+      if (value != wanted) wrong.add(row, col, (value - 1) * 0x1p23, (wanted - 1) * 0x1p23);
+    });
+    EXPECT_EQ(wrong.report(), "") << small << " (in units of 2^-23 above 1)";
+  }
+}
+
+// Products of one sign, where what is cut off adds up. 8e-6 was measured at this K.
+TEST_F(GemmBf16, LongSumsOfOneSign) {
+  const std::int64_t m = 130, n = 140, k = 16384;
+  std::mt19937 random(5);
+  std::uniform_real_distribution<float> uniform(0.0F, 1.0F);
+  const auto positive = [&](std::int64_t rows) {
+    std::vector<float> values(static_cast<std::size_t>(rows * k));
+    for (float& x : values) x = uniform(random);
+    return values_as(values, {rows, k}, DType::bf16);
+  };
+  const Tensor a = positive(m), b = positive(n);
+  const oracle::Numbers x = oracle::numbers_of(a.view()), y = oracle::numbers_of(b.view());
+  const Tensor got = to_host(gemm(to_device(a.view(), kThere), to_device(b.view(), kThere)).view());
+  double most = 0;
+  for (std::int64_t row = 0; row < m; row += 13)
+    for (std::int64_t col = 0; col < n; ++col) {
+      const double exact = oracle::element_of(x, y, row, col).sum;
+      most = std::max(most, std::fabs(oracle::number_at(got.view(), row, col) - exact) / exact);
+    }
+  EXPECT_LT(most, 3e-5);
+  RecordProperty("largest_relative_error", std::to_string(most));
+}
+
+// f16 sums would overflow: 448 * 448 * 128 is far above 65504.
+TEST_F(GemmBf16, F16SumsDoNotOverflow) {
+  for (const char* name : {"fp8", "mxfp8", "fp8-1x128"}) {
+    const std::vector<float> ones(200 * 512, 1.0F);
+    const QuantizedTensor a =
+        to_device(quantize(values_as(ones, {200, 512}, DType::f32).view(), preset(name)), kThere);
+    const Tensor got = to_host(gemm(a, a, {.accumulator = Accumulator::f16}).view());
+    Wrong wrong;
+    for_each_element(got, [&](std::int64_t row, std::int64_t col, double value) {
+      if (!(std::fabs(value - 512.0) < 0.5)) wrong.add(row, col, value, 512.0);
+    });
+    EXPECT_EQ(wrong.report(), "") << name;
+  }
+}
+
+}  // namespace
+}  // namespace octavo::testing

@@ -1,0 +1,57 @@
+// A product that is quantized on the device, in strips where it is large: the bytes of the two
+// calls one after the other.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <string>
+#include <vector>
+
+#include "octavo/octavo.h"
+#include "tests/cuda/device_memory.h"
+#include "tests/gemm/gemm_cases.h"
+
+namespace octavo::testing {
+namespace {
+
+constexpr Device kThere{DeviceKind::cuda, 0};
+
+std::string different_bytes(const Tensor& got, const Tensor& wanted, const char* what) {
+  const Tensor a = to_host(got.view()), b = to_host(wanted.view());
+  const auto x = a.bytes(), y = b.bytes();
+  if (x.size() != y.size()) return text(what, " have another size; ");
+  std::size_t wrong = 0, first = 0;
+  for (std::size_t i = x.size(); i-- > 0;)
+    if (x[i] != y[i]) ++wrong, first = i;
+  return wrong == 0 ? "" : text(what, ": ", wrong, " bytes wrong, first ", first, "; ");
+}
+
+class GemmQuantizedThere : public support::CudaTest {};
+
+TEST_F(GemmQuantizedThere, HasTheBytesOfTwoCalls) {
+  // More than a strip, with few rows left over; rows far apart in size, so that MX is folded by 128
+  // columns on account of some of them alone.
+  const std::int64_t m = 3001, n = 3504, k = 320;
+  std::vector<float> values = usual_values(m, k, 1);
+  for (std::int64_t i = 0; i < 32; ++i) values[static_cast<std::size_t>(2900 * k + i)] *= 0x1p20F;
+  const Tensor x = to_device(values_as(values, {m, k}, DType::f32).view(), kThere),
+               w = to_device(values_as(usual_values(n, k, 2), {n, k}, DType::f32).view(), kThere),
+               residual =
+                   to_device(values_as(usual_values(m, n, 3), {m, n}, DType::bf16).view(), kThere);
+  for (const char* name : {"fp8-channel", "fp8-1x128", "mxfp8", "nvfp4"}) {
+    const QuantizedTensor a = quantize(x.view(), preset(name)),
+                          b = quantize(w.view(), preset(name));
+    const GemmOptions options{.activation = ActivationKind::relu, .residual = residual.view()};
+    for (const char* to : {"mxfp8", "fp8-1x128", "fp8-channel", "fp8", "mxfp4"}) {
+      const QuantizedTensor got = gemm_quantized(a, b, preset(to), options),
+                            wanted = quantize(gemm(a, b, options).view(), preset(to));
+      EXPECT_EQ(different_bytes(got.rowwise.codes, wanted.rowwise.codes, "codes") +
+                    different_bytes(got.rowwise.scales, wanted.rowwise.scales, "scales"),
+                "")
+          << name << " into " << to;
+    }
+  }
+}
+
+}  // namespace
+}  // namespace octavo::testing
