@@ -50,6 +50,12 @@ constexpr double f16_shrink(const GemmOperand& operand) {
   return shrink;
 }
 
+// One of several products in a job, by the rows where it begins: so many rows of A by as many rows
+// of B as the result has columns.
+struct GemmGroup {
+  std::int64_t a_row = 0, rows = 0, b_row = 0, out_row = 0;
+};
+
 struct GemmJob {
   GemmOperand a{}, b{};
   Matrix out{};  // M x N of f32, f16 or bf16; of f64 where the accumulator is
@@ -61,6 +67,11 @@ struct GemmJob {
   Matrix bias{};                             // 1 x N values, or no data
   std::optional<ProducerKind> activation{};  // not a norm
   Matrix residual{};                         // M x N values, or no data
+
+  // None: all of A by all of B. Rows of the result that are in no group stay as they were. Only who
+  // offers such a job is asked to do it; others get its groups one by one.
+  const GemmGroup* groups = nullptr;
+  std::int64_t group_count = 0;
 
   // If given, and MX operands are multiplied with others exponents (native): grows by the number of
   // elements that this changed.

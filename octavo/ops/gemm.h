@@ -64,6 +64,17 @@ struct GemmOptions {
 OCTAVO_API void gemm_into(const Operand& a, const Operand& b, const View& out,
                           const GemmOptions& options = {});
 
+// Rows of A by the matrix that their group has in B: [rows, K] and [groups, N, K] make [rows, N].
+// rows[i] consecutive rows of A are in group i, and all of them are in one; a group may be empty.
+// So tokens that were sorted by expert are multiplied by their experts' weights: on a device in
+// one launch.
+[[nodiscard]] OCTAVO_API Tensor gemm_grouped(const Operand& a, const Operand& b,
+                                             std::span<const std::int64_t> rows,
+                                             const GemmOptions& options = {});
+OCTAVO_API void gemm_grouped_into(const Operand& a, const Operand& b,
+                                  std::span<const std::int64_t> rows, const View& out,
+                                  const GemmOptions& options = {});
+
 // The f32 result, quantized: the same codes and scales as quantize(gemm(a, b), scaling). Scalings
 // that see some rows at a time need no more memory than those.
 [[nodiscard]] OCTAVO_API QuantizedTensor gemm_quantized(const Operand& a, const Operand& b,

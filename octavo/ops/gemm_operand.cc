@@ -130,8 +130,10 @@ GemmOperand OperandStack::at(std::span<const std::int64_t> position) const {
 
 std::optional<OperandStack> OperandStack::folded() const {
   // Rows of different matrices are in one tile only where everything is.
-  const bool per_tensor = tile_ == Tile{0, 0};
-  if (is_quantized_ && tile_.rows != 1 && !per_tensor) return std::nullopt;
+  const bool per_tensor = tile_ == Tile{0, 0},
+             whole_tiles = tile_.rows > 0 && rows() % tile_.rows == 0;
+  if (is_quantized_ && !whole_tiles && !per_tensor && elements_.shape.rank() > 2)
+    return std::nullopt;
   OperandStack folded = *this;
   const std::optional<View> elements = with_rows_folded(elements_);
   const std::optional<View> scales =

@@ -28,7 +28,7 @@ from octavo._convert import cast, decode, encode, fp8_decode, fp8_encode
 from octavo._doctor import Backend, backends, doctor
 from octavo._files import load, save
 from octavo._formats import finfo, format, formats
-from octavo._gemm import gemm
+from octavo._gemm import gemm, gemm_grouped
 from octavo._layout import from_layout, to_layout
 from octavo._octavo import Format, Scaling
 from octavo._operation import Counts
@@ -89,6 +89,7 @@ __all__ = [
     "gelu",
     "gemm",
     "gemm_error",
+    "gemm_grouped",
     "inspect",
     "int32_to_bfloat16",
     "layer_norm",

@@ -96,10 +96,92 @@ def product(
     stream: Any = None,
 ) -> Any:
     """gemm of operands that have been looked at."""
+    arguments, how, kept = _around(
+        a, op, bias, activation, residual, accumulator, promote_every, threads, stream
+    )
+    wanted = _wanted("float32" if out is None else out, op)
+    if isinstance(wanted, Scaling):
+        made = _octavo.gemm_quantized(a.handle, b.handle, wanted, *arguments, **how)
+        return QuantizedTensor(made, a.family, a.stream)
+    shape = tuple(_octavo.gemm_shape(a.handle, b.handle))
+    target = _target(a, wanted, shape, out, op)
+    _octavo.gemm(a.handle, b.handle, target.view(target.kind), *arguments, **how)
+    del kept
+    return target.family.wrote(target) if wanted is None else target.family.finish(target)
+
+
+def gemm_grouped(
+    a: Any,
+    b: Any,
+    rows: Any,
+    bias: Any = None,
+    *,
+    activation: str | None = None,
+    residual: Any = None,
+    out: Any = "float32",
+    accumulator: str = "native",
+    promote_every: int = 128,
+    threads: int = 0,
+    stream: Any = None,
+) -> Any:
+    """Rows of a by the matrix that their group has in b: tokens by the weights of their expert.
+
+        >>> octavo.gemm_grouped(tokens, experts, [3, 0, 5])  # [8, K] by [3, N, K] is [8, N]
+
+    a: [rows, K], with the rows of a group one after the other, groups in order.
+    b: [groups, N, K]. Both are what gemm takes; rows of a that share scales belong to one group.
+    rows: of each group, integers; together all rows of a. A group may be empty.
+    bias: [N], the same for all groups. The rest is as gemm has it; on a CUDA device all groups are
+        done in one launch.
+
+    Returns an array [rows, N] of a's library, or out.
+    """
+    op = "gemm_grouped"
+    left, right = _side(a, op, "a", stream), _side(b, op, "b", stream)
+    counts = _counts(rows, op)
+    arguments, how, kept = _around(
+        left, op, bias, activation, residual, accumulator, promote_every, threads, stream
+    )
+    wanted = _wanted("float32" if out is None else out, op)
+    if isinstance(wanted, Scaling):
+        raise TypeError(
+            f"[{op}] got out = a scaling, wanted a type of values or an array; quantize the result"
+        )
+    sizes = [tuple(side.handle.shape) for side in (left, right)]
+    if len(sizes[0]) != 2 or len(sizes[1]) != 3:
+        raise ValueError(
+            f"[{op}] a has shape {sizes[0]} and b has shape {sizes[1]}, wanted [rows, K] and "
+            "[groups, N, K]"
+        )
+    target = _target(left, wanted, (sizes[0][0], sizes[1][1]), out, op)
+    view = target.view(target.kind)
+    _octavo.gemm_grouped(left.handle, right.handle, counts, view, *arguments, **how)
+    del kept
+    return target.family.wrote(target) if wanted is None else target.family.finish(target)
+
+
+def _counts(rows: Any, op: str) -> list[int]:
+    listed = rows.tolist() if hasattr(rows, "tolist") else rows
+    if isinstance(listed, (str, bytes)) or not hasattr(listed, "__iter__"):
+        raise TypeError(f"[{op}] got rows of type {type(rows).__name__}, wanted a list of integers")
+    return [integer(count, f"rows[{i}]", _MOST_PRODUCTS, op) for i, count in enumerate(listed)]
+
+
+def _around(
+    a: Side,
+    op: str,
+    bias: Any,
+    activation: str | None,
+    residual: Any,
+    accumulator: str,
+    promote_every: int,
+    threads: int,
+    stream: Any,
+) -> tuple[tuple[Any, ...], dict[str, Any], tuple[Any, ...]]:
+    """What the library takes beside operands; and what has to live until the work is done."""
     for name, given in (("activation", activation), ("accumulator", accumulator)):
         if not isinstance(given, str) and not (name == "activation" and given is None):
             raise TypeError(f"[{op}] got {name} of type {type(given).__name__}, wanted a name")
-    # Named, so that what they look at lives until the work is done.
     bias_array, bias_view = _vector(bias, op, "bias", stream)
     residual_array, residual_view = _vector(residual, op, "residual", stream)
     arguments = (
@@ -110,19 +192,15 @@ def product(
         integer(promote_every, "promote_every", _MOST_PRODUCTS, op),
     )
     how = {"threads": integer(threads, "threads", MOST_THREADS, op), "stream": a.stream}
-    wanted = _wanted("float32" if out is None else out, op)
-    if isinstance(wanted, Scaling):
-        made = _octavo.gemm_quantized(a.handle, b.handle, wanted, *arguments, **how)
-        return QuantizedTensor(made, a.family, a.stream)
-    shape = tuple(_octavo.gemm_shape(a.handle, b.handle))
+    return arguments, how, (bias_array, residual_array)
+
+
+def _target(a: Side, wanted: str | None, shape: tuple[int, ...], out: Any, op: str) -> Array:
     if wanted is None:
         value = value_type(describe_out(out, a.family, op).kind, op)
-        target = checked_out(value, shape, a.family, out, op)
-    else:
-        a.family.check_value(wanted, op)
-        target = a.family.empty(wanted, shape, a.cuda, a.stream)
-    _octavo.gemm(a.handle, b.handle, target.view(target.kind), *arguments, **how)
-    return target.family.wrote(target) if wanted is None else target.family.finish(target)
+        return checked_out(value, shape, a.family, out, op)
+    a.family.check_value(wanted, op)
+    return a.family.empty(wanted, shape, a.cuda, a.stream)
 
 
 def quantized_side(q: QuantizedTensor, stream: Any = None) -> Side:

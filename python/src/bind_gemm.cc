@@ -7,6 +7,7 @@
 
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "bind.h"
 #include "gemm_side.h"
@@ -52,6 +53,22 @@ void bind_gemm(nb::module_& module) {
       nb::arg("activation").none(), nb::arg("residual").none(), nb::arg("accumulator"),
       nb::arg("promote_every"), nb::kw_only(), nb::arg("threads") = 0, nb::arg("stream") = 0,
       "activation(A B^T + bias) + residual, into a view of values.");
+  module.def(
+      "gemm_grouped",
+      [](const GemmSide& a, const GemmSide& b, const std::vector<std::int64_t>& rows,
+         const View& target, const std::optional<View>& bias,
+         const std::optional<std::string>& activation, const std::optional<View>& residual,
+         const std::string& accumulator, std::int64_t promote_every, int threads,
+         std::uintptr_t stream) {
+        const GemmOptions options =
+            options_of(bias, activation, residual, accumulator, promote_every, threads, stream);
+        const nb::gil_scoped_release released;
+        gemm_grouped_into(operand_of(a), operand_of(b), rows, target, options);
+      },
+      nb::arg("a"), nb::arg("b"), nb::arg("rows"), nb::arg("target"), nb::arg("bias").none(),
+      nb::arg("activation").none(), nb::arg("residual").none(), nb::arg("accumulator"),
+      nb::arg("promote_every"), nb::kw_only(), nb::arg("threads") = 0, nb::arg("stream") = 0,
+      "Rows of A by the matrix that their group has in B, into a view of values.");
   module.def(
       "gemm_quantized",
       [](const GemmSide& a, const GemmSide& b, const Scaling& scaling,

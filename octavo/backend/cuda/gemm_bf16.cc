@@ -163,7 +163,8 @@ void gemm_bf16(const Exec& exec, const GemmJob& job) {
   made.b = b.operand();
   // Large tiles, where there are enough of them for all multiprocessors.
   const auto squares = [](std::int64_t size) { return (size + kSquareSide - 1) / kSquareSide; };
-  const bool large = std::min(job.a.rows(), job.b.rows()) > kSquareSide / 2 &&
+  const bool large = job.group_count == 0 &&
+                     std::min(job.a.rows(), job.b.rows()) > kSquareSide / 2 &&
                      squares(job.a.rows()) * squares(job.b.rows()) >= clusters_on(exec, 2);
   gemm_fp8(exec, made, large && !a.changes_along_k() && !b.changes_along_k() ? &kSquare : nullptr);
 }

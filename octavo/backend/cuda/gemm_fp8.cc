@@ -52,6 +52,17 @@ ScaleKind kind_of(const GemmOperand& rows, const GemmOperand& cols, const GemmSh
 
 std::int64_t tiles(std::int64_t size, std::int64_t tile) { return (size + tile - 1) / tile; }
 
+// Of several products: those that one has in the mean.
+std::int64_t rows_of_one(const GemmJob& job) {
+  if (job.group_count == 0) return job.a.rows();
+  std::int64_t rows = 0, groups = 0;
+  for (std::int64_t i = 0; i < job.group_count; ++i) {
+    rows += job.groups[i].rows;
+    groups += job.groups[i].rows > 0 ? 1 : 0;
+  }
+  return groups > 0 ? tiles(rows, groups) : 0;
+}
+
 struct Choice {
   GemmShape shape{};
   bool turned = false;
@@ -62,7 +73,7 @@ struct Choice {
 // be read from memory, is cut finely. Otherwise large tiles, laid such that the least of them hangs
 // over the edge; scales that change along K cost least where columns share them.
 Choice choose(const GemmJob& job, const GemmShape* wanted, std::int64_t processors) {
-  const std::int64_t m = job.a.rows(), n = job.b.rows();
+  const std::int64_t m = rows_of_one(job), n = job.group_count > 0 ? job.out.cols : job.b.rows();
   Choice choice;
   if (wanted != nullptr) {
     choice.shape = *wanted;
@@ -71,7 +82,10 @@ Choice choose(const GemmJob& job, const GemmShape* wanted, std::int64_t processo
     choice.turned = m <= n;
     const std::int64_t few = std::min(m, n), many = std::max(m, n);
     if (few <= kSlim.cols)
-      choice.shape = tiles(many, kSlim.rows()) <= processors ? kSlim : kSlimTall;
+      choice.shape =
+          tiles(many, kSlim.rows()) * std::max<std::int64_t>(job.group_count, 1) <= processors
+              ? kSlim
+              : kSlimTall;
     else
       choice.shape = changes_along_k(job.a) || changes_along_k(job.b) ? kNarrowTall : kNarrow;
   } else {
@@ -230,8 +244,18 @@ void gemm_fp8(const Exec& exec, const GemmJob& job, const GemmShape* wanted, con
   plan.stores_boxes =
       plan.finish.is_plain() && can_be_mapped(job.out) && (choice.turned || group_cols >= 64);
   if (plan.stores_boxes) plan.out_map = map_of(job.out, choice.turned ? group_cols : 64);
-  plan.schedule = make_schedule(static_cast<int>(tiles(rows.rows(), shape.unit_rows())),
-                                static_cast<int>(tiles(cols.rows(), shape.unit_cols())),
+  std::int64_t unit_rows = tiles(rows.rows(), shape.unit_rows()),
+               unit_cols = tiles(cols.rows(), shape.unit_cols());
+  std::optional<PlanGroups> groups;
+  if (job.group_count > 0) {
+    groups.emplace(exec, job, shape, choice.turned);
+    if (groups->units() == 0) return;
+    plan.groups = groups->on_device();
+    plan.group_count = groups->count();
+    unit_rows = groups->units();
+    unit_cols = 1;
+  }
+  plan.schedule = make_schedule(static_cast<int>(unit_rows), static_cast<int>(unit_cols),
                                 static_cast<int>(tiles(job.a.cols(), stage_elements(job.a))),
                                 clusters_on(exec, shape.blocks));
 

@@ -6,8 +6,10 @@
 #include <cuda.h>
 
 #include <cstdint>
+#include <optional>
 
 #include "octavo/backend/cuda/gemm_schedule.h"
+#include "octavo/backend/cuda/runtime.h"
 #include "octavo/backend/gemm_job.h"
 #include "octavo/backend/kernels.h"
 
@@ -51,6 +53,13 @@ struct GemmGate {
   bool above = false;
 };
 
+// One of several products, in the rows and columns of a plan.
+struct PlanGroup {
+  std::int32_t row = 0, row_end = 0, col = 0, col_end = 0;
+  std::int32_t row_shift = 0, col_shift = 0;  // from there to where its result is
+  std::int32_t first_unit = 0, unit_rows = 0;
+};
+
 struct GemmPlan {
   CUtensorMap rows_map{}, cols_map{}, out_map{};
   ScalePlane row_scales{}, col_scales{};
@@ -59,6 +68,8 @@ struct GemmPlan {
   bool turned = false;        // rows of the plan are columns of the result
   bool stores_boxes = false;  // 16 bits and nothing else to do: by the copy engine, through out_map
   std::int32_t row_count = 0, col_count = 0;
+  const PlanGroup* groups = nullptr;  // by first_unit, on the device; none: one product
+  std::int32_t group_count = 0;
 
   float* partial = nullptr;             // sums that one cluster leaves for the next
   unsigned long long* ready = nullptr;  // ... and that they are there: `ticket`
@@ -95,6 +106,22 @@ struct GemmShape {
 void fill_plane(const Exec& exec, const QuantizedMatrix& from, std::int64_t block, float* memory);
 // On the current device: for operands that have no scale.
 [[nodiscard]] float* scale_of_one();
+
+// gemm_groups.cu: groups of a job as those of a plan, and how many units they have.
+class PlanGroups {
+ public:
+  PlanGroups(const Exec& exec, const GemmJob& job, const GemmShape& shape, bool turned);
+  [[nodiscard]] std::int64_t units() const { return units_; }
+  [[nodiscard]] std::int32_t count() const { return count_; }
+  [[nodiscard]] const PlanGroup* on_device() const;
+
+ private:
+  std::int32_t count_ = 0;  // that have rows
+  std::int64_t units_ = 0;
+  std::optional<Scratch> memory_{};
+};
+// Whether tiles of scales begin where groups do.
+[[nodiscard]] bool groups_fit(const GemmJob& job);
 
 // gemm_fp8.cc: e4m3 and e5m2 with scales that do not change within 128 of K; from gemm_bf16.cc also
 // bf16 or f16 in the place of codes, with scales that do not change within 64. A shape is one of

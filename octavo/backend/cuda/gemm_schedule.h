@@ -16,6 +16,7 @@
 namespace octavo::cuda {
 
 struct GemmItem {
+  int unit = 0;  // of all, in the order in which they are done
   int unit_row = 0, unit_col = 0;
   int first = 0, end = 0;   // K blocks
   bool goes_on = false;     // from what the cluster before has summed
@@ -76,7 +77,8 @@ struct GemmSchedule {
     const int before = unit / (strip * unit_cols) * strip;
     const int height = unit_rows - before < strip ? unit_rows - before : strip;
     const int within = unit - before * unit_cols;
-    return {.unit_row = before + within % height,
+    return {.unit = unit,
+            .unit_row = before + within % height,
             .unit_col = within / height,
             .first = first,
             .end = end};

@@ -13,11 +13,34 @@ struct ScaleStrip {
   unsigned bytes;
 
   __device__ __forceinline__ ScaleStrip(const ScalePlane& plane, int first_row, int rows, int k) {
-    const int there = plane.each == 1 ? min(rows, plane.rows - first_row) : 0;
+    const int before = first_row & 3, begin = first_row - before;  // copies begin at 16 bytes
+    const int there = plane.each == 1 ? min(before > 0 ? rows + 4 : rows, plane.rows - begin) : 0;
     bytes = there > 0 ? static_cast<unsigned>(there) * 4 : 0;
-    from = plane.data + k * plane.pitch + first_row;
+    from = plane.data + k * plane.pitch + begin;
   }
 };
+
+// Where a unit is.
+template <typename Kernel>
+__device__ __forceinline__ StageNote place_of(const GemmPlan& plan, const GemmItem& item) {
+  StageNote note{item.unit_row * Kernel::kUnitRows, item.unit_col * Kernel::kUnitCols, item.first,
+                 static_cast<std::uint32_t>(item.end - item.first) |
+                     (item.goes_on ? StageNote::kGoesOn : 0) |
+                     (item.unfinished ? StageNote::kUnfinished : 0),
+                 0};
+  if (plan.group_count == 0) return note;
+  int low = 0, high = plan.group_count;  // the last one that does not begin after it
+  while (high - low > 1) {
+    const int middle = (low + high) / 2;
+    (__ldg(&plan.groups[middle].first_unit) <= item.unit ? low : high) = middle;
+  }
+  const PlanGroup& group = plan.groups[low];
+  const int within = item.unit - group.first_unit;
+  note.group = low;
+  note.row = group.row + within % group.unit_rows * Kernel::kUnitRows;
+  note.col = group.col + within / group.unit_rows * Kernel::kUnitCols;
+  return note;
+}
 
 // Operands, scales, and what to do with them.
 template <typename Kernel>
@@ -37,7 +60,8 @@ __device__ __forceinline__ void bring_tiles(const GemmPlan& plan, const GemmRing
   const int items = plan.schedule.items(cluster);
   for (int i = 0; i < items; ++i) {
     const GemmItem item = plan.schedule.item(cluster, i);
-    const int first_row = Kernel::first_row(item, rank), first_col = Kernel::first_col(item, rank);
+    const StageNote note = place_of<Kernel>(plan, item);
+    const int first_row = Kernel::first_row(note, rank), first_col = Kernel::first_col(note, rank);
     for (int block = item.first; block < item.end; ++block, at.next()) {
       const int k = block * Kernel::kKElements;
       const SharedAddress full = ring.is_full(at.stage),
@@ -50,11 +74,7 @@ __device__ __forceinline__ void bring_tiles(const GemmPlan& plan, const GemmRing
       if (scaled && kRowScales) bytes += row_scales.bytes;
       if (scaled && kColScales) bytes += col_scales.bytes;
       barrier_wait(ring.is_empty(at.stage), at.phase ^ 1);
-      if (block == item.first)
-        ring.notes[at.stage] = {item.unit_row, item.unit_col, item.first,
-                                static_cast<std::uint32_t>(item.end - item.first) |
-                                    (item.goes_on ? StageNote::kGoesOn : 0) |
-                                    (item.unfinished ? StageNote::kUnfinished : 0)};
+      if (block == item.first) ring.notes[at.stage] = note;
       barrier_expect(full, bytes);
       if constexpr (kRowShare > 0)
         copy_box_to(rows, plan.rows_map, k, first_row + rank * kRowShare, full, kAll);

@@ -26,8 +26,10 @@ constexpr int staged_bytes(int cols) { return 64 * (cols < 64 ? 64 : cols) * 2; 
 
 // Where a warpgroup is: in the result, and among the threads of its block.
 struct FinishAt {
-  int row = 0, col = 0;  // of the plan, where the 64 rows and the columns of its sums begin
-  int thread = 0;        // of the warpgroup
+  int row = 0,
+      col = 0;  // of the plan's result, where the 64 rows and the columns of its sums begin
+  int row_end = 0, col_end = 0;
+  int thread = 0;  // of the warpgroup
   SharedAddress staged = 0;
 };
 
@@ -78,8 +80,9 @@ __device__ __forceinline__ void store_elements(const GemmPlan& plan, const Finis
   auto* const staged = static_cast<float*>(
       __cvta_shared_to_generic(static_cast<unsigned>(not_before(static_cast<int>(at.staged)))));
   const int thread = not_before(at.thread), lane = thread % 32, warp = thread / 32;
-  const int out_rows = plan.turned ? plan.col_count : plan.row_count,
-            out_cols = plan.turned ? plan.row_count : plan.col_count;
+  const int out_rows = plan.turned ? at.col_end : at.row_end,
+            out_cols = plan.turned ? at.row_end : at.col_end;
+  if (plan.stores_boxes && at.thread == 0) stores_read();  // those of the tile before
 #pragma unroll
   for (int half = 0; half < kCols / kWidth; ++half) {
     named_sync(barrier, 128);

@@ -242,13 +242,9 @@ __device__ __forceinline__ void multiply_tiles(const GemmPlan& plan, const GemmR
   constexpr ScaleKind kScales = Kernel::kScales;
   const int thread = finish.thread, lane = thread % 32;
   const int row_group = group % Kernel::kRowGroups, col_group = group / Kernel::kRowGroups;
-  const GemmWorker<Kernel> worker{plan,
-                                  ring,
-                                  lane,
-                                  row_group,
-                                  col_group,
-                                  row_group * kMmaRows + thread / 32 * 16 + lane / 4,
-                                  col_group * Kernel::kGroupCols + lane % 4 * 2};
+  const int tile_row = row_group * kMmaRows + thread / 32 * 16 + lane / 4,
+            tile_col = col_group * Kernel::kGroupCols + lane % 4 * 2;
+  GemmWorker<Kernel> worker{plan, ring, lane, row_group, col_group, tile_row, tile_col};
   const int slot = (cluster * Kernel::kBlocks + rank) * Kernel::kGroups + group;
   constexpr int kSums = Kernel::kSums;
   float runs[Kernel::kRuns][kSums];
@@ -273,8 +269,13 @@ __device__ __forceinline__ void multiply_tiles(const GemmPlan& plan, const GemmR
     if (left == 0) break;
     const bool goes_on = (note.rest & StageNote::kGoesOn) != 0,
                unfinished = (note.rest & StageNote::kUnfinished) != 0;
-    const int first_row = Kernel::first_row(note, rank) + row_group * kMmaRows;
-    const bool idle = first_row >= plan.row_count;  // all rows hang over the edge
+    const int first_row = Kernel::first_row(note, rank) + row_group * kMmaRows,
+              first_col = Kernel::first_col(note, rank) + col_group * Kernel::kGroupCols;
+    worker.tile_row = tile_row + (note.row & 3);
+    worker.tile_col = tile_col + (note.col & 3);
+    const bool is_group = plan.group_count > 0;
+    const bool idle =  // all rows hang over the edge
+        first_row >= (is_group ? plan.groups[note.group].row_end : plan.row_count);
     if (idle)
       for (; left > 0; --left, at.next()) {
         barrier_wait(ring.is_full(at.stage), at.phase);
@@ -343,8 +344,20 @@ __device__ __forceinline__ void multiply_tiles(const GemmPlan& plan, const GemmR
       continue;
     }
     finish.row = first_row;
-    finish.col = Kernel::first_col(note, rank) + col_group * Kernel::kGroupCols;
-    if (plan.stores_boxes)
+    finish.col = first_col;
+    finish.row_end = plan.row_count;
+    finish.col_end = plan.col_count;
+    bool whole = true;
+    if (is_group) {
+      const PlanGroup& in = plan.groups[note.group];
+      finish.row += in.row_shift;
+      finish.col += in.col_shift;
+      finish.row_end = in.row_end + in.row_shift;
+      finish.col_end = in.col_end + in.col_shift;
+      whole = finish.row + kMmaRows <= finish.row_end &&
+              finish.col + Kernel::kGroupCols <= finish.col_end;
+    }
+    if (plan.stores_boxes && whole)
       store_boxes(plan, finish, 1 + group, sums);
     else
       store_elements(plan, finish, 1 + group, sums);

@@ -13,9 +13,10 @@ namespace octavo::cuda {
 
 // With every stage: what it is the beginning of, so that only one thread works out the schedule.
 struct alignas(16) StageNote {
-  int unit_row, unit_col;
+  int row, col;        // of the plan, where the unit begins
   int first;           // block of K
   std::uint32_t rest;  // blocks, and in the two highest bits whether sums go on and are unfinished
+  int group;
 
   static constexpr std::uint32_t kGoesOn = 1u << 31, kUnfinished = 1u << 30;
   [[nodiscard]] __device__ int blocks() const {
@@ -41,7 +42,8 @@ struct GemmKernel {
 
   static constexpr int kRowTile = kRows * kRowBytes, kColTile = kCols * kRowBytes;
   static constexpr int kStageBytes = kRowTile + kColTile;
-  static constexpr int kScaleBytes = (kRows + kCols) * 4;
+  // Scales are copied from a multiple of four rows on, and groups begin at any row.
+  static constexpr int kScales4 = kRows + 4 + kCols + 4, kScaleBytes = kScales4 * 4;
   // Beside the ring: where every warpgroup lays out its result; barriers; and room to begin at a
   // multiple of 1024.
   static constexpr int kStaged = kGroups * staged_bytes(kGroupCols);
@@ -58,15 +60,14 @@ struct GemmKernel {
                        kDown = kSums > 64 ? 40 : 56;
   static constexpr bool kMovesRegisters = kGroups == 3 || (kGroups > 1 && kSums >= 64);
 
-  // Where a block's tile of an item begins.
-  template <typename Item>
-  __device__ static __forceinline__ int first_row(const Item& item, int rank) {
-    return (kSharesRows ? item.unit_row : item.unit_row * kBlocks + rank) * kRows;
+  // Where a block's tile of a unit begins.
+  __device__ static __forceinline__ int first_row(const StageNote& note, int rank) {
+    return kSharesRows ? note.row : note.row + rank * kRows;
   }
-  template <typename Item>
-  __device__ static __forceinline__ int first_col(const Item& item, int rank) {
-    return (kSharesRows ? item.unit_col * kBlocks + rank : item.unit_col) * kCols;
+  __device__ static __forceinline__ int first_col(const StageNote& note, int rank) {
+    return kSharesRows ? note.col + rank * kCols : note.col;
   }
+  static constexpr int kUnitRows = kShape.unit_rows(), kUnitCols = kShape.unit_cols();
 };
 
 // A stage of the ring, and whether it is an even or an odd time round.
@@ -97,10 +98,10 @@ struct GemmRing {
   __device__ __forceinline__ SharedAddress is_full(int stage) const { return full + 8 * stage; }
   __device__ __forceinline__ SharedAddress is_empty(int stage) const { return empty + 8 * stage; }
   __device__ __forceinline__ const float* row_scales(int stage) const {
-    return scales + stage * (Kernel::kRows + Kernel::kCols);
+    return scales + stage * Kernel::kScales4;
   }
   __device__ __forceinline__ const float* col_scales(int stage) const {
-    return row_scales(stage) + Kernel::kRows;
+    return row_scales(stage) + Kernel::kRows + 4;
   }
 };
 

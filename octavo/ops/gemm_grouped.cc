@@ -1,0 +1,127 @@
+// Products of parts of A by matrices of a stack, as experts have them.
+#include <numeric>
+#include <vector>
+
+#include "octavo/base/error.h"
+#include "octavo/base/fp_env.h"
+#include "octavo/convert/device_tensor.h"
+#include "octavo/ops/gemm.h"
+#include "octavo/ops/gemm_operand_internal.h"
+#include "octavo/ops/gemm_run_internal.h"
+
+namespace octavo {
+namespace {
+
+constexpr std::string_view kOp = "gemm_grouped";
+
+// [rows of A, N], checked.
+Shape shape_of(const OperandStack& a, const OperandStack& b, std::span<const std::int64_t> rows) {
+  if (a.lead().rank() != 0 || b.lead().rank() != 1)
+    fail(ErrorCode::invalid_argument, kOp, "A has shape ", to_string(a.elements().shape),
+         " and B has shape ", to_string(b.elements().shape),
+         "; wanted [rows, K] and [groups, N, K]");
+  if (a.depth() != b.depth())
+    fail(ErrorCode::invalid_argument, kOp, "K is ", a.depth(), " in A and ", b.depth(),
+         " in B; both end with the same K");
+  const std::int64_t groups = b.lead()[0];
+  if (static_cast<std::int64_t>(rows.size()) != groups)
+    fail(ErrorCode::invalid_argument, kOp, "got rows of ", rows.size(), " groups, and B has ",
+         groups, " matrices; wanted a number for each");
+  std::int64_t sum = 0;
+  for (std::size_t i = 0; i < rows.size(); ++i) {
+    if (rows[i] < 0 || rows[i] > a.rows() - sum)
+      fail(ErrorCode::invalid_argument, kOp, "group ", i, " has ", rows[i],
+           " rows, and the groups before it have ", sum, " of the ", a.rows(), " that A has");
+    sum += rows[i];
+  }
+  if (sum != a.rows())
+    fail(ErrorCode::invalid_argument, kOp, "groups have ", sum, " rows, and A has ", a.rows(),
+         "; wanted every row of A in one group");
+  return {a.rows(), b.rows()};
+}
+
+Matrix rows_at(Matrix matrix, std::int64_t first, std::int64_t count) {
+  if (matrix.data != nullptr)
+    matrix.data = static_cast<std::byte*>(matrix.data) + first * matrix.row_pitch;
+  matrix.rows = count;
+  return matrix;
+}
+
+GemmOperand rows_at(GemmOperand operand, std::int64_t first, std::int64_t count) {
+  if (!operand.is_quantized()) {
+    operand.values = rows_at(operand.values, first, count);
+    return operand;
+  }
+  QuantizedMatrix& quantized = operand.quantized;
+  const std::int64_t each = tile_extent(quantized.tile.rows, quantized.codes.rows);
+  quantized.codes = rows_at(quantized.codes, first, count);
+  // One scale for all rows is that of these, too.
+  if (quantized.tile.rows > 0)
+    quantized.scales =
+        rows_at(quantized.scales, first / each, tile_count(quantized.tile.rows, count));
+  return operand;
+}
+
+// Rows of A that share scales must be in one group.
+void check_tiles(const Operand& a, std::span<const GemmGroup> groups) {
+  if (a.quantized() == nullptr) return;
+  const std::int64_t each = a.quantized()->scaling.tile.rows;
+  if (each <= 1) return;
+  for (std::size_t i = 0; i < groups.size(); ++i)
+    check(groups[i].a_row % each == 0 || groups[i].rows == 0, ErrorCode::invalid_argument, kOp,
+          "group ", i, " begins at row ", groups[i].a_row, ", within a tile of ", each,
+          " rows that share scales; let groups begin at multiples of ", each,
+          ", or quantize A with tiles of one row");
+}
+
+}  // namespace
+
+void gemm_grouped_into(const Operand& a_operand, const Operand& b_operand,
+                       std::span<const std::int64_t> rows, const View& out,
+                       const GemmOptions& options) {
+  const FpEnvGuard guard;
+  const OperandStack a(a_operand, kOp, "A"), b(b_operand, kOp, "B");
+  const Shape shape = shape_of(a, b, rows);
+  std::vector<GemmGroup> groups;
+  std::int64_t first = 0;
+  for (std::size_t i = 0; i < rows.size(); first += rows[i], ++i)
+    groups.push_back({.a_row = first,
+                      .rows = rows[i],
+                      .b_row = static_cast<std::int64_t>(i) * b.rows(),
+                      .out_row = first});
+  check_hadamard(a_operand, b_operand, kOp);
+  check_tiles(a_operand, groups);
+  GemmRun run({.a = a, .b = b, .a_operand = a_operand, .b_operand = b_operand}, shape, out, options,
+              kOp);
+  if (element_count(shape) == 0) return;
+  const GemmOperand all_rows = a.at({});
+  const Matrix result = matrix_at(out, {});
+  const Matrix residual = is_given(options.residual) ? matrix_at(options.residual, {}) : Matrix{};
+  if (const auto stack = b.folded(); stack && run.is_on_device()) {
+    GemmJob job = run.job(all_rows, stack->at({}), result);
+    job.residual = residual;
+    job.groups = groups.data();
+    job.group_count = static_cast<std::int64_t>(groups.size());
+    if (run.offers(job)) return run(job);
+  }
+  for (std::size_t i = 0; i < groups.size(); ++i) {
+    const GemmGroup& group = groups[i];
+    if (group.rows == 0) continue;
+    const std::int64_t position[] = {static_cast<std::int64_t>(i)};
+    GemmJob job = run.job(rows_at(all_rows, group.a_row, group.rows), b.at(position),
+                          rows_at(result, group.out_row, group.rows));
+    if (residual.data != nullptr) job.residual = rows_at(residual, group.out_row, group.rows);
+    run(job);
+  }
+}
+
+Tensor gemm_grouped(const Operand& a, const Operand& b, std::span<const std::int64_t> rows,
+                    const GemmOptions& options) {
+  const Shape shape = shape_of(OperandStack(a, kOp, "A"), OperandStack(b, kOp, "B"), rows);
+  const Device device = a.quantized() != nullptr ? a.quantized()->device() : a.values().device;
+  Tensor out = values_on(device, shape, options.out, options.stream);
+  gemm_grouped_into(a, b, rows, out.view(), options);
+  return out;
+}
+
+}  // namespace octavo

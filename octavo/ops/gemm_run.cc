@@ -1,0 +1,167 @@
+#include <algorithm>
+#include <limits>
+#include <vector>
+
+#include "octavo/backend/registry.h"
+#include "octavo/base/error.h"
+#include "octavo/convert/fold_internal.h"
+#include "octavo/ops/gemm_run_internal.h"
+#include "octavo/tensor/view_checks.h"
+
+namespace octavo {
+namespace {
+
+void check_types(const View& out, const GemmOptions& options, const Operand& a, const Operand& b,
+                 std::string_view op) {
+  const bool wide = options.accumulator == Accumulator::f64;
+  check(out.dtype == DType::f32 || out.dtype == DType::f16 || out.dtype == DType::bf16 ||
+            (wide && out.dtype == DType::f64),
+        ErrorCode::wrong_type, op, "the output is ",
+        is_value(out.dtype) ? dtype_name(out.dtype) : "codes",
+        ", wanted float32, float16 or bfloat16 (float64 with the float64 accumulator; for codes "
+        "see gemm_quantized)");
+  if (options.accumulator != Accumulator::hopper_fp8) return;
+  for (const Operand* operand : {&a, &b}) {
+    const bool is_fp8 =
+        operand->quantized() != nullptr && (operand->quantized()->scaling.format == e4m3fn ||
+                                            operand->quantized()->scaling.format == e5m2);
+    check(
+        is_fp8, ErrorCode::wrong_type, op, operand == &a ? "A" : "B",
+        " is not e4m3fn or e5m2, which is what the FP8 tensor cores multiply; quantize it, or use "
+        "another accumulator");
+  }
+  check(options.promote_every >= 0 && options.promote_every % 32 == 0, ErrorCode::invalid_argument,
+        op, "got promote_every = ", options.promote_every,
+        ", wanted a multiple of 32 (what one instruction sums), or 0 for never");
+}
+
+void check_beside_out(const View& view, const Shape& wanted, std::string_view name,
+                      std::string_view op) {
+  check_view(view, op, name);
+  check(is_value(view.dtype), ErrorCode::wrong_type, op, name,
+        " holds codes, wanted float64, float32, float16 or bfloat16");
+  if (view.shape != wanted)
+    fail(ErrorCode::invalid_argument, op, name, " has shape ", to_string(view.shape), ", wanted ",
+         to_string(wanted));
+}
+
+// Products that are worth a thread are as long as conversions of this many elements.
+std::int64_t work_of(const Shape& out, std::int64_t depth) {
+  constexpr double kProductsPerElement = 64.0;
+  const double products = static_cast<double>(element_count(out)) * static_cast<double>(depth);
+  return static_cast<std::int64_t>(
+      std::min(products / kProductsPerElement,
+               static_cast<double>(std::numeric_limits<std::int64_t>::max() / 2)));
+}
+
+Exec checked_exec(const GemmRun::Sides& sides, const Shape& shape, const View& out,
+                  const GemmOptions& options, std::string_view op) {
+  check_view(out, op, "the output");
+  check_output(out, op);
+  check_types(out, options, sides.a_operand, sides.b_operand, op);
+  if (out.shape != shape)
+    fail(ErrorCode::invalid_argument, op, "the output has shape ", to_string(out.shape),
+         ", wanted ", to_string(shape));
+  std::vector<NamedView> views;
+  sides.a.add_views(views);
+  sides.b.add_views(views);
+  if (is_given(options.bias)) {
+    check_beside_out(options.bias, {sides.b.rows()}, "the bias", op);
+    views.push_back({&options.bias, "the bias"});
+  }
+  if (is_given(options.residual)) {
+    check_beside_out(options.residual, shape, "the residual", op);
+    views.push_back({&options.residual, "the residual"});
+  }
+  for (const NamedView& input : views)
+    check(element_count(input.view->shape) == 0 || element_count(shape) == 0 ||
+              !bytes_overlap(*input.view, out),
+          ErrorCode::invalid_argument, op, "the output shares memory with ", input.name,
+          ", which is still read while parts of the output are written; give other memory");
+  views.push_back({&out, "the output"});
+  return make_exec_on(common_device(views, op), work_of(shape, sides.a.depth()), options, op);
+}
+
+bool does(const Kernels& kernels, const GemmJob& job) {
+  return kernels.gemm != nullptr && (kernels.gemm_offered == nullptr || kernels.gemm_offered(job));
+}
+
+}  // namespace
+
+bool is_given(const View& view) { return view.data != nullptr || view.shape.rank() > 0; }
+
+void check_hadamard(const Operand& a, const Operand& b, std::string_view op) {
+  const auto turned = [](const Operand& operand) {
+    return operand.quantized() != nullptr && operand.quantized()->scaling.hadamard.rowwise;
+  };
+  const bool a_is = turned(a), b_is = turned(b);
+  if (!a_is && !b_is) return;
+  const bool both = a_is && b_is;
+  check(both && a.quantized()->scaling.hadamard.signs == b.quantized()->scaling.hadamard.signs,
+        ErrorCode::invalid_argument, op,
+        both   ? "A and B are Hadamard-transformed with other signs"
+        : a_is ? "A is Hadamard-transformed and B is not"
+               : "A is not Hadamard-transformed and B is",
+        "; the transforms cancel only where both operands have the same one");
+}
+
+GemmRun::GemmRun(const Sides& sides, const Shape& shape, const View& out,
+                 const GemmOptions& options, std::string_view op)
+    : options_(options),
+      op_(op),
+      exec_(checked_exec(sides, shape, out, options, op)),
+      memory_(exec_) {}
+
+GemmJob GemmRun::job(const GemmOperand& a, const GemmOperand& b, const Matrix& out) const {
+  // What a CPU is best at is the default of its kernels.
+  const bool is_default = options_.accumulator == Accumulator::native && !is_on_device();
+  GemmJob job{.a = a,
+              .b = b,
+              .out = out,
+              .accumulator = is_default ? Accumulator::f32 : options_.accumulator,
+              .promote_every = options_.promote_every};
+  if (is_given(options_.bias))
+    job.bias = {.data = options_.bias.data,
+                .dtype = options_.bias.dtype,
+                .rows = 1,
+                .cols = out.cols,
+                .row_pitch = 0,
+                .col_stride = options_.bias.strides[0]};
+  if (options_.activation) job.activation = producer_kind(*options_.activation);
+  return job;
+}
+
+bool GemmRun::offers(const GemmJob& job) const {
+  return does(device_backend(exec_.device, options_.backend, op_), job);
+}
+
+// The reference where the backend has no kernel for it.
+const Kernels& GemmRun::chosen(const GemmJob& job) const {
+  if (is_on_device()) {
+    const Kernels& kernels = device_backend(exec_.device, options_.backend, op_);
+    check(does(kernels, job), ErrorCode::unsupported, op_, "backend '", kernels.name,
+          "' does not offer this product; copy to the CPU (to_host) and do it there");
+    return kernels;
+  }
+  const Kernels& kernels = checked_cpu_backend(options_.backend, op_);
+  if (does(kernels, job)) return kernels;
+  const bool defined_there =
+      job.accumulator == Accumulator::f64 || job.accumulator == Accumulator::hopper_fp8;
+  if (exec_.log != nullptr && !defined_there)
+    exec_.log->once(text("[gemm] backend '", kernels.name,
+                         "' does not offer it; 'reference' does it instead, slowly"));
+  return reference_backend();
+}
+
+void GemmRun::operator()(const GemmJob& job) {
+  const Kernels& kernels = chosen(job);
+  const std::int64_t wanted =
+      kernels.gemm_workspace != nullptr ? kernels.gemm_workspace(exec_, job) : 0;
+  if (wanted > static_cast<std::int64_t>(exec_.workspace.size())) {
+    void* bytes = memory_.at_least((wanted + 3) / static_cast<std::int64_t>(sizeof(float)));
+    exec_.workspace = {static_cast<std::byte*>(bytes), static_cast<std::size_t>(wanted)};
+  }
+  kernels.gemm(exec_, job);
+}
+
+}  // namespace octavo
