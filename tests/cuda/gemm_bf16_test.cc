@@ -272,7 +272,8 @@ TEST_F(GemmBf16, FewRowsByFp4) {
     for (const Sizes& sizes :
          {Sizes{1, 16, 256}, Sizes{1, 300, 2048}, Sizes{7, 100, 512}, Sizes{9, 33, 768},
           Sizes{20, 333, 1024}, Sizes{33, 129, 2560}, Sizes{56, 64, 4096}, Sizes{57, 64, 4096},
-          Sizes{5, 4000, 256}, Sizes{3, 50, 32}, Sizes{9, 100, 2880}, Sizes{40, 70, 544}}) {
+          Sizes{5, 4000, 256}, Sizes{3, 50, 32}, Sizes{9, 100, 2880}, Sizes{40, 70, 544},
+          Sizes{6, 8200, 320}, Sizes{30, 8203, 256}}) {
       std::mt19937 random(7);
       std::vector<float> weights(static_cast<std::size_t>(sizes.n * sizes.k));
       for (std::size_t i = 0; i < weights.size(); ++i) {
