@@ -1,7 +1,8 @@
 // A few rows of bf16 by FP4 weights, MX or NVFP4, which stay in four bits on their way from memory:
-// reading them is what takes time. A warp has 16 rows of weights and a share of K, decodes what it
-// loads in registers, exactly, and multiplies by all rows of A, eight at a time; the warps of a
-// block add up their sums in their order.
+// reading them is what takes time. A warp has 16 rows of weights and a part of K, decodes what it
+// loads in registers, exactly, and multiplies by all rows of A, eight at a time; the parts of a
+// block are added up in their order. Warps with the same part and other weights read the same of A,
+// which L1 then has: L2 would have to bring more of it than of the weights.
 //
 // The matrix instruction (mma.sync) gives a lane four places of K out of sixteen. Which of K stand
 // there is free as long as both operands agree: a lane has 16 neighbours of K at a time, which
@@ -17,8 +18,7 @@
 namespace octavo::cuda {
 namespace {
 
-constexpr int kWarps = 8, kThreads = kWarps * 32;
-constexpr int kRows = 16;    // of weights, of a block
+constexpr int kRows = 16;    // of weights, of a warp
 constexpr int kChunk = 256;  // of K, of a warp at a time: a lane has four times 16
 
 struct FewPlan {
@@ -126,28 +126,34 @@ __device__ __forceinline__ void multiply_add(float (&sums)[4], const unsigned (&
       : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
 }
 
-template <bool kNvfp4, bool kWhole, int kEights>
-__global__ void __launch_bounds__(kThreads, kEights <= 2 ? 2 : 1)
+// Warps of a block: sixteen, or eight where each has many sums.
+constexpr int warps_for(int eights) { return eights <= 2 ? 16 : 8; }
+
+template <bool kNvfp4, bool kWhole, int kEights, int kRowWarps>
+__global__ void __launch_bounds__(warps_for(kEights) * 32, 1)
     gemm_fp4_rows_kernel(const __grid_constant__ FewPlan plan) {
-  __shared__ float sums_of[kWarps][kRows][kEights * 8 + 1];
-  const int thread = static_cast<int>(threadIdx.x), warp = thread / 32, lane = thread % 32;
+  constexpr int kWarps = warps_for(kEights), kParts = kWarps / kRowWarps,
+                kBlockRows = kRowWarps * kRows;
+  __shared__ float sums_of[kParts][kBlockRows][kEights * 8 + 1];
+  const int thread = static_cast<int>(threadIdx.x), lane = thread % 32;
+  const int part = thread / 32 / kRowWarps, warp_row = thread / 32 % kRowWarps * kRows;
   const int g = lane / 4, t = lane % 4;
-  const int first_row = static_cast<int>(blockIdx.x) * kRows;
+  const int first_row = static_cast<int>(blockIdx.x) * kBlockRows;
   // Rows beyond the end are read from the last one and not stored.
   const unsigned char *codes[2], *scales[2];
 #pragma unroll
   for (int r = 0; r < 2; ++r) {
-    const int row = min(first_row + g + 8 * r, plan.weight_rows - 1);
+    const int row = min(first_row + warp_row + g + 8 * r, plan.weight_rows - 1);
     codes[r] = plan.codes + row * plan.code_pitch + t * 8;
     scales[r] = plan.scales + row * plan.scale_pitch;
   }
   float sums[kEights][4] = {};
   Piece<kNvfp4> next;
-  if (warp < plan.chunks) load_piece<kNvfp4, kWhole>(codes, scales, warp, plan.depth, t, next);
-  for (int chunk = warp; chunk < plan.chunks; chunk += kWarps) {
+  if (part < plan.chunks) load_piece<kNvfp4, kWhole>(codes, scales, part, plan.depth, t, next);
+  for (int chunk = part; chunk < plan.chunks; chunk += kParts) {
     const Piece<kNvfp4> now = next;
-    if (chunk + kWarps < plan.chunks)
-      load_piece<kNvfp4, kWhole>(codes, scales, chunk + kWarps, plan.depth, t, next);
+    if (chunk + kParts < plan.chunks)
+      load_piece<kNvfp4, kWhole>(codes, scales, chunk + kParts, plan.depth, t, next);
 #pragma unroll
     for (int j = 0; j < 4; ++j) {
       const __nv_bfloat162 upper = scale_of<kNvfp4>(now.scales[0], j, t),
@@ -185,29 +191,39 @@ __global__ void __launch_bounds__(kThreads, kEights <= 2 ? 2 : 1)
   for (int n = 0; n < kEights; ++n)
 #pragma unroll
     for (int i = 0; i < 4; ++i)
-      sums_of[warp][g + (i < 2 ? 0 : 8)][n * 8 + 2 * t + i % 2] = sums[n][i];
+      sums_of[part][warp_row + g + (i < 2 ? 0 : 8)][n * 8 + 2 * t + i % 2] = sums[n][i];
   __syncthreads();
   const float scale =
       plan.tensor_scale != nullptr ? *plan.x_scale * *plan.tensor_scale : *plan.x_scale;
-  for (int at = thread; at < kRows * plan.x_rows; at += kThreads) {
-    const int row = at % kRows, x_row = at / kRows;
+  for (int at = thread; at < kBlockRows * plan.x_rows; at += kWarps * 32) {
+    const int row = at % kBlockRows, x_row = at / kBlockRows;
     if (first_row + row >= plan.weight_rows) continue;
     float sum = 0.0F;
 #pragma unroll
-    for (int w = 0; w < kWarps; ++w) sum += sums_of[w][row][x_row];
+    for (int p = 0; p < kParts; ++p) sum += sums_of[p][row][x_row];
     store_finished(plan.finish, x_row, first_row + row, sum * scale);
   }
+}
+
+template <bool kNvfp4, bool kWhole, int kEights>
+void launch_eights(const Exec& exec, const FewPlan& plan) {
+  // Four times the rows of a warp where that makes blocks for most multiprocessors.
+  constexpr int kMany = 8192;
+  const int row_warps = plan.weight_rows >= kMany ? 4 : 2;
+  const auto kernel = row_warps == 4 ? gemm_fp4_rows_kernel<kNvfp4, kWhole, kEights, 4>
+                                     : gemm_fp4_rows_kernel<kNvfp4, kWhole, kEights, 2>;
+  kernel<<<blocks_for(plan.weight_rows, row_warps * kRows), warps_for(kEights) * 32, 0,
+           stream_of(exec)>>>(plan);
+  OCTAVO_CUDA_LAUNCHED("gemm_fp4_rows_kernel");
 }
 
 template <bool kNvfp4, bool kWhole>
 void launch(const Exec& exec, const FewPlan& plan) {
   const int eights = (plan.x_rows + 7) / 8;
-  const auto kernel = eights <= 1   ? gemm_fp4_rows_kernel<kNvfp4, kWhole, 1>
-                      : eights <= 2 ? gemm_fp4_rows_kernel<kNvfp4, kWhole, 2>
-                      : eights <= 4 ? gemm_fp4_rows_kernel<kNvfp4, kWhole, 4>
-                                    : gemm_fp4_rows_kernel<kNvfp4, kWhole, kMostFewRows / 8>;
-  kernel<<<blocks_for(plan.weight_rows, kRows), kThreads, 0, stream_of(exec)>>>(plan);
-  OCTAVO_CUDA_LAUNCHED("gemm_fp4_rows_kernel");
+  if (eights <= 1) return launch_eights<kNvfp4, kWhole, 1>(exec, plan);
+  if (eights <= 2) return launch_eights<kNvfp4, kWhole, 2>(exec, plan);
+  if (eights <= 4) return launch_eights<kNvfp4, kWhole, 4>(exec, plan);
+  launch_eights<kNvfp4, kWhole, kMostFewRows / 8>(exec, plan);
 }
 
 bool is_aligned(const Matrix& matrix, std::int64_t bytes) {

@@ -1,5 +1,6 @@
-// Any product, in f32 or f64: numbers are decoded on their way into shared memory, and multiplied
-// without tensor cores. Slow; the sum is added up from k = 0 on, one fused multiply-add a product.
+// Any product, in f32 or f64: numbers are decoded on their way into shared memory, or before where
+// that is f32, and multiplied without tensor cores. Slow; the sum is added up from k = 0 on, one
+// fused multiply-add a product.
 #include "octavo/backend/cuda/device/produce.cuh"
 #include "octavo/backend/cuda/device/source.cuh"
 #include "octavo/backend/cuda/gemm_plan.h"
@@ -71,6 +72,35 @@ void launch(const Exec& exec, const GemmJob& job) {
   OCTAVO_CUDA_LAUNCHED("gemm_general_kernel");
 }
 
+// Codes as the f32 numbers that they would become in any case: every tile of the result that needs
+// one would decode it again. Not where there are too many to keep.
+class Decoded {
+ public:
+  Decoded(const Exec& exec, const GemmOperand& operand)
+      : decodes_(operand.is_quantized() && operand.rows() <= kMost / operand.cols()),
+        memory_(exec,
+                decodes_ ? static_cast<std::size_t>(operand.rows() * operand.cols()) * kBytes : 0),
+        made_(operand) {
+    if (!decodes_) return;
+    made_ = {};
+    made_.values = {.data = memory_.as<void>(),
+                    .dtype = DType::f32,
+                    .rows = operand.rows(),
+                    .cols = operand.cols(),
+                    .row_pitch = operand.cols() * static_cast<std::int64_t>(kBytes),
+                    .col_stride = kBytes};
+    dequantize_matrix(exec, operand.quantized, made_.values);
+  }
+  [[nodiscard]] const GemmOperand& operand() const { return made_; }
+
+ private:
+  static constexpr std::size_t kBytes = sizeof(float);
+  static constexpr std::int64_t kMost = std::int64_t{1} << 28;
+  bool decodes_;
+  Scratch memory_;
+  GemmOperand made_;
+};
+
 }  // namespace
 
 bool fits_general(const GemmJob& job) {
@@ -79,7 +109,14 @@ bool fits_general(const GemmJob& job) {
 }
 
 void gemm_general(const Exec& exec, const GemmJob& job) {
-  job.accumulator == Accumulator::f64 ? launch<double>(exec, job) : launch<float>(exec, job);
+  if (job.accumulator == Accumulator::f64 || job.a.cols() == 0) return launch<double>(exec, job);
+  Exec inner = exec;
+  inner.workspace = {};  // which two would share
+  const Decoded a(inner, job.a), b(inner, job.b);
+  GemmJob made = job;
+  made.a = a.operand();
+  made.b = b.operand();
+  launch<float>(exec, made);
 }
 
 }  // namespace octavo::cuda
