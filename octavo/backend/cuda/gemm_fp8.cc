@@ -248,7 +248,9 @@ void gemm_fp8(const Exec& exec, const GemmJob& job, const GemmShape* wanted, con
                unit_cols = tiles(cols.rows(), shape.unit_cols());
   std::optional<PlanGroups> groups;
   if (job.group_count > 0) {
-    groups.emplace(exec, job, shape, choice.turned);
+    groups.emplace(
+        exec, job, shape, choice.turned,
+        PlanGroups::Even{.rows = plan.row_scales.each == 1, .cols = plan.col_scales.each == 1});
     if (groups->units() == 0) return;
     plan.groups = groups->on_device();
     plan.group_count = groups->count();

@@ -35,7 +35,8 @@ bool groups_fit(const GemmJob& job) {
   });
 }
 
-PlanGroups::PlanGroups(const Exec& exec, const GemmJob& job, const GemmShape& shape, bool turned) {
+PlanGroups::PlanGroups(const Exec& exec, const GemmJob& job, const GemmShape& shape, bool turned,
+                       Even even) {
   const std::int64_t cols = job.out.cols;
   std::vector<PlanGroup> made;
   for (std::int64_t i = 0; i < job.group_count; ++i) {
@@ -44,17 +45,20 @@ PlanGroups::PlanGroups(const Exec& exec, const GemmJob& job, const GemmShape& sh
     const auto narrow = [](std::int64_t number) { return static_cast<std::int32_t>(number); };
     const std::int64_t row = turned ? of.b_row : of.a_row, rows = turned ? cols : of.rows,
                        col = turned ? of.a_row : of.b_row, width = turned ? of.rows : cols;
-    const std::int64_t row_out = turned ? 0 : of.out_row, col_out = turned ? of.out_row : 0,
-                       unit_rows = tiles(rows, shape.unit_rows());
-    made.push_back({.row = narrow(row),
+    const std::int64_t row_out = turned ? 0 : of.out_row, col_out = turned ? of.out_row : 0;
+    const std::int64_t rows_before = even.rows ? row % 2 : 0, cols_before = even.cols ? col % 2 : 0,
+                       unit_rows = tiles(rows_before + rows, shape.unit_rows());
+    made.push_back({.row = narrow(row - rows_before),
+                    .col = narrow(col - cols_before),
+                    .row_begin = narrow(row),
                     .row_end = narrow(row + rows),
-                    .col = narrow(col),
+                    .col_begin = narrow(col),
                     .col_end = narrow(col + width),
                     .row_shift = narrow(row_out - row),
                     .col_shift = narrow(col_out - col),
                     .first_unit = narrow(units_),
                     .unit_rows = narrow(unit_rows)});
-    units_ += unit_rows * tiles(width, shape.unit_cols());
+    units_ += unit_rows * tiles(cols_before + width, shape.unit_cols());
   }
   Exec elsewhere = exec;
   elsewhere.workspace = {};

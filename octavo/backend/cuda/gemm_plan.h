@@ -55,7 +55,8 @@ struct GemmGate {
 
 // One of several products, in the rows and columns of a plan.
 struct PlanGroup {
-  std::int32_t row = 0, row_end = 0, col = 0, col_end = 0;
+  std::int32_t row = 0, col = 0;  // where its first tile begins: at it, or a row before
+  std::int32_t row_begin = 0, row_end = 0, col_begin = 0, col_end = 0;
   std::int32_t row_shift = 0, col_shift = 0;  // from there to where its result is
   std::int32_t first_unit = 0, unit_rows = 0;
 };
@@ -110,7 +111,12 @@ void fill_plane(const Exec& exec, const QuantizedMatrix& from, std::int64_t bloc
 // gemm_groups.cu: groups of a job as those of a plan, and how many units they have.
 class PlanGroups {
  public:
-  PlanGroups(const Exec& exec, const GemmJob& job, const GemmShape& shape, bool turned);
+  // Kernels read scales of rows, or of columns, two at a time where each has its own: tiles then
+  // begin at even ones.
+  struct Even {
+    bool rows, cols;
+  };
+  PlanGroups(const Exec& exec, const GemmJob& job, const GemmShape& shape, bool turned, Even even);
   [[nodiscard]] std::int64_t units() const { return units_; }
   [[nodiscard]] std::int32_t count() const { return count_; }
   [[nodiscard]] const PlanGroup* on_device() const;

@@ -28,8 +28,8 @@ constexpr int staged_bytes(int cols) { return 64 * (cols < 64 ? 64 : cols) * 2; 
 struct FinishAt {
   int row = 0,
       col = 0;  // of the plan's result, where the 64 rows and the columns of its sums begin
-  int row_end = 0, col_end = 0;
-  int thread = 0;  // of the warpgroup
+  int row_begin = 0, col_begin = 0, row_end = 0, col_end = 0;  // of the product
+  int thread = 0;                                              // of the warpgroup
   SharedAddress staged = 0;
 };
 
@@ -82,6 +82,8 @@ __device__ __forceinline__ void store_elements(const GemmPlan& plan, const Finis
   const int thread = not_before(at.thread), lane = thread % 32, warp = thread / 32;
   const int out_rows = plan.turned ? at.col_end : at.row_end,
             out_cols = plan.turned ? at.row_end : at.col_end;
+  const int before_rows = plan.turned ? at.col_begin : at.row_begin,
+            before_cols = plan.turned ? at.row_begin : at.col_begin;
   if (plan.stores_boxes && at.thread == 0) stores_read();  // those of the tile before
 #pragma unroll
   for (int half = 0; half < kCols / kWidth; ++half) {
@@ -106,7 +108,7 @@ __device__ __forceinline__ void store_elements(const GemmPlan& plan, const Finis
 #pragma unroll 1
       for (int c = lane; c < width; c += 32) {
         const int col = first_col + c;
-        if (row < out_rows && col < out_cols)
+        if (row >= before_rows && row < out_rows && col >= before_cols && col < out_cols)
           store_finished(plan.finish, row, col, staged[line * width + (c ^ swizzle)]);
       }
     }

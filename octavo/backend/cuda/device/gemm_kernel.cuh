@@ -271,8 +271,9 @@ __device__ __forceinline__ void multiply_tiles(const GemmPlan& plan, const GemmR
                unfinished = (note.rest & StageNote::kUnfinished) != 0;
     const int first_row = Kernel::first_row(note, rank) + row_group * kMmaRows,
               first_col = Kernel::first_col(note, rank) + col_group * Kernel::kGroupCols;
-    worker.tile_row = tile_row + (note.row & 3);
-    worker.tile_col = tile_col + (note.col & 3);
+    worker.tile_row =
+        tile_row + (note.row & 2);  // of scales, which are copied from a multiple of 4
+    worker.tile_col = tile_col + (note.col & 2);
     const bool is_group = plan.group_count > 0;
     const bool idle =  // all rows hang over the edge
         first_row >= (is_group ? plan.groups[note.group].row_end : plan.row_count);
@@ -345,6 +346,7 @@ __device__ __forceinline__ void multiply_tiles(const GemmPlan& plan, const GemmR
     }
     finish.row = first_row;
     finish.col = first_col;
+    finish.row_begin = finish.col_begin = 0;
     finish.row_end = plan.row_count;
     finish.col_end = plan.col_count;
     bool whole = true;
@@ -352,10 +354,12 @@ __device__ __forceinline__ void multiply_tiles(const GemmPlan& plan, const GemmR
       const PlanGroup& in = plan.groups[note.group];
       finish.row += in.row_shift;
       finish.col += in.col_shift;
+      finish.row_begin = in.row_begin + in.row_shift;
       finish.row_end = in.row_end + in.row_shift;
+      finish.col_begin = in.col_begin + in.col_shift;
       finish.col_end = in.col_end + in.col_shift;
-      whole = finish.row + kMmaRows <= finish.row_end &&
-              finish.col + Kernel::kGroupCols <= finish.col_end;
+      whole = finish.row >= finish.row_begin && finish.row + kMmaRows <= finish.row_end &&
+              finish.col >= finish.col_begin && finish.col + Kernel::kGroupCols <= finish.col_end;
     }
     if (plan.stores_boxes && whole)
       store_boxes(plan, finish, 1 + group, sums);
