@@ -86,8 +86,10 @@ void check_codes(const VerifyView& view, Findings& out) {
     if (found.count == 0) continue;
     const auto cols = static_cast<std::uint64_t>(stored.entry->shape.back());
     out.error({kV, kH, kS, kT}, weight.codes->plan.name,
-              text(found.count, " codes are NaN", type == StoredType::f8_e5m2 ? " or Inf" : "",
-                   ", the first in row ", found.first / cols, ", column ", found.first % cols));
+              text(counted(static_cast<std::int64_t>(found.count), "code"),
+                   found.count == 1 ? " is NaN" : " are NaN",
+                   type == StoredType::f8_e5m2 ? " or Inf" : "", ", the first in row ",
+                   found.first / cols, ", column ", found.first % cols));
   }
 }
 
@@ -99,13 +101,15 @@ void check_zero_scales(const VerifyView& view, Findings& out) {
     if (zeros == 0) continue;
     if (!view.options.codes) {
       out.warn({kV, kH, kS, kT}, weight.scales->plan.name,
-               text(zeros, " scales are zero; codes were not looked at"));
+               text(counted(zeros, "scale"), zeros == 1 ? " is" : " are",
+                    " zero; codes were not looked at"));
       continue;
     }
     for (std::size_t i = 0; i < scales.size(); ++i)
       if (scales[i] == 0.0F && has_codes(view, weight, i)) {
         out.error({kV, kH, kS, kT}, weight.scales->plan.name,
-                  text(zeros, " scales are zero, the first over codes that are not at index ", i,
+                  text(counted(zeros, "scale"), zeros == 1 ? " is" : " are",
+                       " zero, the first over codes that are not at index ", i,
                        ": those weights are lost"));
         break;
       }

@@ -56,8 +56,7 @@ TEST(Verify, every_rule_is_broken_by_one_change) {
     const_cast<Json&>(model.hf_quant["quantization"]).remove("group_size");
   });
   expect_breaks(kMo, channel, "side-file", kServers, [](Model& model) {
-    const_cast<Json&>(model.hf_quant["quantization"]).set("quant_algo", "NVFP4");
-    const_cast<Json&>(model.hf_quant["quantization"]).set("group_size", 16);
+    const_cast<Json&>(model.hf_quant["quantization"]).set("kv_cache_quant_algo", "FP8");
   });
   expect_breaks(kCt, channel, "file-metadata", "transformers",
                 [](Model& model) { model.metadata.clear(); });
