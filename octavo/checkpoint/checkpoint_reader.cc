@@ -170,7 +170,10 @@ void CheckpointReader::open_folder() {
     const std::string file = text(path_, "/", name);
     if (!contains(names, name)) return Json();
     try {
-      Json read = parse_json(read_small_file(file, kMostConfigBytes), name);
+      const std::string content = read_small_file(file, kMostConfigBytes);
+      check(content.find_first_not_of(" \t\r\n") != std::string::npos, ErrorCode::invalid_argument,
+            kOp, name, " is empty, wanted {...} with what the model is; get the file anew");
+      Json read = parse_json(content, name);
       check(read.is_object(), ErrorCode::invalid_argument, kOp, name,
             " holds no JSON object, wanted {...} with what the model is; get the file anew");
       return read;

@@ -26,6 +26,7 @@ struct Reach {
   bool looked = false;
   std::int64_t tiles = 0;     // that have codes, and a scale that is no limit of its type
   std::int64_t reaching = 0;  // of them, with a code of a quarter of the format's largest
+  std::int64_t emptied = 0;   // tiles of zeros, where those have scales that differ
   float typical = 0;          // the largest magnitude of a tile, in the middle one
   float rms = 0;
 };

@@ -275,6 +275,26 @@ TEST(VerifyPlausible, codes_that_do_not_reach) {
   EXPECT_EQ(said_of_sizes(shared), "");
 }
 
+// Zeros over which scales are not those of zeros; and block scales of zero over codes that are not.
+TEST(VerifyPlausible, codes_or_scales_that_were_lost) {
+  for (const Recipe& recipe :
+       {Recipe{kDs, preset("fp8-block")}, Recipe{kCt, bf16_scaled("fp8-channel")},
+        Recipe{kCt, preset("mxfp8")}, Recipe{kCt, preset("mxfp4")}, Recipe{kMo, preset("nvfp4")}}) {
+    Model model = honest(recipe.dialect, recipe.scaling);
+    for (auto& [name, tensor] : model.tensors)
+      if (name == kGate + ".weight" || name == kGate + ".weight_packed")
+        std::fill(tensor.bytes.begin(), tensor.bytes.end(), '\0');
+    EXPECT_TRUE(said_of_sizes(model).starts_with("error reach " + kGate))
+        << name_of(recipe.dialect);
+  }
+  Model block = honest(kMo, preset("nvfp4"));
+  block.tensors.at(kO + ".weight_scale").bytes[5] = 0;
+  EXPECT_TRUE(said_of_sizes(block).starts_with("error zero-scales " + kO)) << said_of_sizes(block);
+  for (int at = 40; at < 48; ++at)
+    block.tensors.at(kO + ".weight").bytes[static_cast<std::size_t>(at)] = '\x80';
+  EXPECT_EQ(said_of_sizes(block), "");
+}
+
 // The second level of another tensor, which its block scales do not fit.
 TEST(VerifyPlausible, a_second_level_of_another) {
   Model model = honest(kMo, preset("nvfp4"));

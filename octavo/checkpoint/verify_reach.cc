@@ -80,10 +80,18 @@ class Looking {
           amax = std::max(amax, add_row(number.subspan(
                                     static_cast<std::size_t>(y * extent_.cols + c),
                                     static_cast<std::size_t>(std::min(wide, extent_.cols - c)))));
-        if (!(amax > 0)) continue;
-        amaxes_.push_back(amax);
         const float own = scale[static_cast<std::size_t>(r / high * across + at % across)];
-        if (is_limited(own, found_.weight.scaling.scale)) continue;
+        const bool limited = is_limited(own, found_.weight.scaling.scale);
+        if (!(amax > 0)) {
+          // Quantizers have one scale for tiles of zeros: 1, the least, or another constant.
+          if (limited || !std::isfinite(own)) continue;
+          least_ = out_.emptied == 0 ? own : std::min(least_, own);
+          most_ = out_.emptied == 0 ? own : std::max(most_, own);
+          ++out_.emptied;
+          continue;
+        }
+        amaxes_.push_back(amax);
+        if (limited) continue;
         ++out_.tiles;
         out_.reaching += amax >= own * second * top / 4 ? 1 : 0;
       }
@@ -104,6 +112,7 @@ class Looking {
   void finish(bool whole) {
     if (whole) out_.tiles = std::min<std::int64_t>(out_.tiles, 1);
     out_.looked = true;
+    if (whole || least_ == most_) out_.emptied = 0;
     out_.rms = static_cast<float>(
         std::sqrt(squares_ / static_cast<double>(std::max<std::int64_t>(count_, 1))));
     if (amaxes_.empty()) return;
@@ -116,6 +125,7 @@ class Looking {
   const FoundWeight& found_;
   Extent extent_;
   std::int64_t step_ = 1, rows_ = 1, count_ = 0;
+  float least_ = 0, most_ = 0;  // scale of a tile of zeros
   double squares_ = 0;
   std::vector<float> amaxes_;
   Reach out_;
@@ -154,7 +164,11 @@ void check_reach(const VerifyView& view, Findings& out) {
     if (is_shared(weight) && weight.reach.tiles > 0)
       shared[scale_of(weight)] |= weight.reach.reaching > 0;
   for (const VerifiedWeight& weight : view.weights) {
-    const auto& [looked, tiles, reaching, typical, rms] = weight.reach;
+    const auto& [looked, tiles, reaching, emptied, typical, rms] = weight.reach;
+    if (emptied > 0)
+      out.error({kV, kH, kS, kT}, weight.codes->plan.name,
+                text("codes of ", counted(emptied, "tile"),
+                     " are zero, and their scales are of tiles that were not: codes were lost"));
     if (tiles == 0 || reaching * 2 >= tiles) continue;
     if (is_shared(weight) && shared[scale_of(weight)]) continue;
     const double top = max_value(weight.found->weight.scaling.format);

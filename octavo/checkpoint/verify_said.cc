@@ -87,6 +87,18 @@ void check_fp8_says(const VerifyView& view, Findings& out) {
   }
 }
 
+// SGLang gathers what config.json has in several places, and stops where they differ.
+void check_group_sizes(const Json& words, Findings& out) {
+  const std::int64_t said = words["group_size"].integer_or(0);
+  for (const auto& [name, group] : words["config_groups"].members()) {
+    const std::int64_t own = group["weights"]["group_size"].integer_or(said);
+    if (said > 0 && own != said)
+      out.error(
+          {kS}, name,
+          text("config.json says group_size ", said, " for all and ", own, " for this group"));
+  }
+}
+
 // One of the two files that say it, held against the weights.
 void check_modelopt_says(const VerifyView& view, const Json& words, std::string_view file,
                          Findings& out) {
@@ -138,7 +150,10 @@ bool is_target(std::string_view target, const std::string& module) {
 void check_said_scheme(const VerifyView& view, Findings& out) {
   if (view.recognized.dialect == Dialect::modelopt) {
     const Json& side = view.checkpoint.hf_quant_config()["quantization"];
-    if (!view.method.empty()) check_modelopt_says(view, view.words, "config.json", out);
+    if (!view.method.empty()) {
+      check_modelopt_says(view, view.words, "config.json", out);
+      check_group_sizes(view.words, out);
+    }
     if (side.is_object()) check_modelopt_says(view, side, "hf_quant_config.json", out);
   }
   if (view.method.empty()) return;

@@ -64,6 +64,12 @@ TEST(Verify, a_side_file_that_says_the_same_in_other_words) {
   EXPECT_EQ(verdict(model), before);
 }
 
+TEST(Verify, group_sizes_that_differ_in_one_file) {
+  expect_breaks(kMo, preset("nvfp4"), "said-scheme", "sglang", [](Model& model) {
+    const_cast<Json&>(model.group()["weights"]).set("group_size", 32);
+  });
+}
+
 // Without config.json's words the side file is what servers have, and is held against the weights.
 TEST(Verify, a_side_file_alone) {
   Model model = make_model(kMo, preset("nvfp4"));

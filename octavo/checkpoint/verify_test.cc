@@ -65,7 +65,7 @@ TEST(Verify, every_rule_is_broken_by_one_change) {
   });
   expect_breaks(kCt, channel, "code-types", kAll, [](Model& model) {
     model.tensors.at(kQ + ".weight").type = StoredType::f8_e5m2;
-    model.tensors.at(kQ + ".weight").bytes.assign(256 * 256, '\0');
+    model.tensors.at(kQ + ".weight").bytes.assign(256 * 256, '\x74');  // 2^14
   });
   expect_breaks(kCt, preset("mxfp8"), "scale-types", kAll, [](Model& model) {
     model.tensors.at(kQ + ".weight_scale").type = StoredType::f8_e8m0;
