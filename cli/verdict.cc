@@ -32,6 +32,10 @@ std::string without_digits(std::string_view line) {
 Verdict verdict_of(const std::vector<Loader>& loaders, const std::vector<Finding>& findings) {
   Verdict out;
   for (const Loader loader : loaders) {
+    Tally& tally = out.tallies[std::string(name_of(loader))];
+    for (const Finding& finding : findings)
+      if (finding.loader == name_of(loader) || finding.loader == "all")
+        ++(finding.severity == Severity::error ? tally.errors : tally.warnings);
     const auto wrong = std::find_if(findings.begin(), findings.end(), [&](const Finding& finding) {
       return finding.severity == Severity::error &&
              (finding.loader == name_of(loader) || finding.loader == "all");
@@ -46,18 +50,44 @@ Verdict verdict_of(const std::vector<Loader>& loaders, const std::vector<Finding
   return out;
 }
 
-std::string verdict_text(const Verdict& verdict, bool reasons) {
+std::string counted(std::size_t count, std::string_view what) {
+  return fmt::format("{} {}{}", count, what, count == 1 ? "" : "s");
+}
+
+std::string verdict_text(const Verdict& verdict, Behind behind) {
   const Style style(stdout);
+  const auto with_counts = [&](const std::vector<std::string>& names) {
+    std::vector<std::string> out;
+    for (const std::string& name : names) {
+      const auto& [errors, warnings] = verdict.tallies.at(name);
+      std::string counts = errors > 0 ? counted(errors, "error") : "";
+      if (warnings > 0) counts += (errors > 0 ? ", " : "") + counted(warnings, "warning");
+      out.push_back(counts.empty() || behind == Behind::reasons
+                        ? name
+                        : fmt::format("{} ({})", name, counts));
+    }
+    return out;
+  };
   std::string out;
   if (!verdict.loads.empty())
-    out += fmt::format("  {} {}\n", style.good("loads in      "), fmt::join(verdict.loads, ", "));
+    out += fmt::format("  {} {}\n", style.good("loads in      "),
+                       fmt::join(with_counts(verdict.loads), ", "));
   if (verdict.fails.empty()) return out;
-  if (!reasons)
+  if (behind == Behind::counts)
     return out + fmt::format("  {} {}\n", style.bad("does not load:"),
-                             fmt::join(verdict.fail_names, ", "));
+                             fmt::join(with_counts(verdict.fail_names), ", "));
   for (std::size_t i = 0; i < verdict.fails.size(); ++i)
     out += fmt::format("  {} {} ({}: {})\n", style.bad("does not load:"), verdict.fail_names[i],
                        verdict.fails[i]->rule, octavo::shown(verdict.fails[i]->message, 120));
+  return out;
+}
+
+Json json_of(const std::map<std::string, Tally>& tallies) {
+  Json out = Json::object();
+  for (const auto& [name, tally] : tallies)
+    out.set(name, Json::object({{"loads", tally.errors == 0},
+                                {"errors", tally.errors},
+                                {"warnings", tally.warnings}}));
   return out;
 }
 

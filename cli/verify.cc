@@ -67,7 +67,34 @@ std::string findings_text(const std::vector<Finding>& findings) {
   return out;
 }
 
-Json json_of(const Recognized& recognized, const std::vector<Finding>& findings, bool good) {
+// What stands behind the verdict: without findings it is all there is to say.
+std::string scope_text(const VerifyScope& scope, bool codes) {
+  std::string out = fmt::format(
+      "{} in {}, {}, against {}; ", counted(static_cast<std::size_t>(scope.tensors), "tensor"),
+      counted(static_cast<std::size_t>(scope.files), "file"),
+      codes ? fmt::format("{} bytes read", scope.bytes)
+            : fmt::format("of which {} bytes were read (--no-codes)", scope.bytes),
+      counted(static_cast<std::size_t>(scope.rules), "rule"));
+  if (scope.architecture)
+    out += fmt::format("which tensors a '{}' has is known", octavo::shown(scope.model_type, 60));
+  else
+    out += fmt::format("which tensors {} has is not known, and was not checked",
+                       scope.model_type.empty()
+                           ? std::string("the model")
+                           : fmt::format("a '{}'", octavo::shown(scope.model_type, 60)));
+  return fmt::format("  checked        {}\n", out);
+}
+
+Json json_of(const VerifyScope& scope) {
+  return Json::object({{"files", scope.files},
+                       {"tensors", scope.tensors},
+                       {"bytes", scope.bytes},
+                       {"rules", scope.rules},
+                       {"architecture", scope.architecture}});
+}
+
+Json json_of(const Recognized& recognized, const VerifyScope& scope, const Verdict& verdict,
+             const std::vector<Finding>& findings, bool good) {
   Json list = Json::array();
   for (const Finding& finding : findings)
     list.push(Json::object({{"severity", finding.severity == Severity::error ? "error" : "warning"},
@@ -80,6 +107,8 @@ Json json_of(const Recognized& recognized, const std::vector<Finding>& findings,
        {"quantized", recognized.quantized},
        {"dialect", recognized.quantized ? Json(name_of(recognized.dialect)) : Json()},
        {"weights", static_cast<std::int64_t>(recognized.weights.size())},
+       {"checked", json_of(scope)},
+       {"loaders", json_of(verdict.tallies)},
        {"findings", std::move(list)}});
 }
 
@@ -116,19 +145,22 @@ int run_verify(const Arguments& arguments, const Globals& globals) {
     return finding.severity == Severity::error;
   });
   const bool good = arguments.strict ? findings.empty() : errors == 0;
+  const VerifyScope scope = verify_scope(checkpoint, options);
+  const Verdict verdict = verdict_of(options.loaders, findings);
   if (globals.json) {
-    print(json_of(recognized, findings, good).dump() + "\n");
+    print(json_of(recognized, scope, verdict, findings, good).dump() + "\n");
     return good ? kGood : kFailed;
   }
   print(findings_text(findings));
   const std::string what = recognized.quantized
-                               ? fmt::format("{}, {} quantized weights",
-                                             name_of(recognized.dialect), recognized.weights.size())
+                               ? fmt::format("{}, {}", name_of(recognized.dialect),
+                                             counted(recognized.weights.size(), "quantized weight"))
                                : std::string("not quantized");
-  const auto warnings = static_cast<std::ptrdiff_t>(findings.size()) - errors;
-  print(fmt::format("{} ({}): {} error{}, {} warning{}\n", octavo::shown(arguments.input, 200),
-                    what, errors, errors == 1 ? "" : "s", warnings, warnings == 1 ? "" : "s"));
-  print(verdict_text(verdict_of(options.loaders, findings), false));
+  print(fmt::format("{} ({}): {}, {}\n", octavo::shown(arguments.input, 200), what,
+                    counted(static_cast<std::size_t>(errors), "error"),
+                    counted(findings.size() - static_cast<std::size_t>(errors), "warning")));
+  print(verdict_text(verdict, Behind::counts));
+  print(scope_text(scope, options.codes));
   return good ? kGood : kFailed;
 }
 

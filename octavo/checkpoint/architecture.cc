@@ -9,11 +9,10 @@
 namespace octavo {
 namespace {
 
-constexpr std::int64_t kMostLayers = 10'000, kMostExperts = 100'000;
-
 // What sets families apart.
 struct Family {
   std::string_view model_type;
+  std::string_view code;  // as `architectures` begins
   bool qkv_bias = false;  // always
   bool qk_norm = false;   // over each head
   bool latent = false;    // DeepSeek's attention
@@ -22,25 +21,52 @@ struct Family {
   std::int64_t head_dim = 0;  // where config.json has none; 0: hidden_size / heads
 };
 constexpr std::array<Family, 9> kFamilies{{
-    {.model_type = "llama"},
-    {.model_type = "mistral"},
-    {.model_type = "qwen2", .qkv_bias = true},
-    {.model_type = "qwen3", .qk_norm = true, .head_dim = 128},
-    {.model_type = "qwen2_moe", .qkv_bias = true, .moe = true},
-    {.model_type = "qwen3_moe", .qk_norm = true, .moe = true},
-    {.model_type = "mixtral", .moe = true, .mixtral = true},
-    {.model_type = "deepseek_v2", .latent = true, .moe = true},
-    {.model_type = "deepseek_v3", .latent = true, .moe = true},
+    {.model_type = "llama", .code = "Llama"},
+    {.model_type = "mistral", .code = "Mistral"},
+    {.model_type = "qwen2", .code = "Qwen2", .qkv_bias = true},
+    {.model_type = "qwen3", .code = "Qwen3", .qk_norm = true, .head_dim = 128},
+    {.model_type = "qwen2_moe", .code = "Qwen2Moe", .qkv_bias = true, .moe = true},
+    {.model_type = "qwen3_moe", .code = "Qwen3Moe", .qk_norm = true, .moe = true},
+    {.model_type = "mixtral", .code = "Mixtral", .moe = true, .mixtral = true},
+    {.model_type = "deepseek_v2", .code = "DeepseekV2", .latent = true, .moe = true},
+    {.model_type = "deepseek_v3", .code = "DeepseekV3", .latent = true, .moe = true},
 }};
+
+constexpr std::string_view kLayers = "layers.", kExperts = ".experts.";
+constexpr std::int64_t kMostSize = (std::int64_t{1} << 31) - 1;
+
+// 0 where it is not there, or no size.
+std::int64_t size_in(const Json& config, std::string_view key) {
+  const std::int64_t value = config[key].integer_or(0);
+  return value > 0 && value <= kMostSize ? value : 0;
+}
+
+// The number at `at` that a dot follows, or -1.
+std::int64_t layer_number(std::string_view name, std::size_t at) {
+  std::int64_t number = 0;
+  std::size_t digits = 0;
+  for (; at < name.size() && name[at] >= '0' && name[at] <= '9' && digits < 9; ++at, ++digits)
+    number = number * 10 + (name[at] - '0');
+  return digits > 0 && at < name.size() && name[at] == '.' ? number : -1;
+}
+
+std::int64_t number_behind(std::string_view name, std::string_view word) {
+  const std::size_t at = name.find(word);
+  return at == std::string_view::npos ? -1 : layer_number(name, at + word.size());
+}
 
 class Building {
  public:
-  Building(const Family& family, const Json& config, std::string prefix, std::int64_t layers,
-           const std::set<std::string>& names)
+  // Layers that are missing as a whole, and experts that no layer has, are not spelled out: a
+  // config.json could ask for billions of them.
+  Building(const Family& family, const Json& config, std::string prefix,
+           const std::set<std::int64_t>& layers, const std::set<std::string>& names)
       : family_(family), config_(config), prefix_(std::move(prefix)), names_(names) {
     hidden_ = number("hidden_size");
     heads_ = number("num_attention_heads");
-    for (std::int64_t layer = 0; layer < layers; ++layer) {
+    for (const std::string& name : names)
+      there_ = std::max(there_, number_behind(name, kExperts) + 1);
+    for (const std::int64_t layer : layers) {
       layer_ = layer;
       at_ = text(prefix_, "layers.", layer, ".");
       add("input_layernorm.weight", {hidden_});
@@ -62,11 +88,7 @@ class Building {
   [[nodiscard]] std::vector<ExpectedTensor> take() { return std::move(tensors_); }
 
  private:
-  // 0 where it is not there, or no size.
-  [[nodiscard]] std::int64_t number(std::string_view key) const {
-    const std::int64_t value = config_[key].integer_or(0);
-    return value > 0 && value < (std::int64_t{1} << 31) ? value : 0;
-  }
+  [[nodiscard]] std::int64_t number(std::string_view key) const { return size_in(config_, key); }
   [[nodiscard]] bool flag(std::string_view key) const { return config_[key].boolean_or(false); }
   void add(std::string_view name, std::vector<std::int64_t> shape, std::string_view instead = "") {
     tensors_.push_back({text(at_, name), std::move(shape),
@@ -129,7 +151,7 @@ class Building {
     std::int64_t most = 0;
     for (const std::string_view key : {"n_routed_experts", "num_experts", "num_local_experts"})
       most = std::max(most, number(key));
-    return std::min(most, kMostExperts);
+    return most;
   }
 
   // Which layers have experts: three ways to say it.
@@ -155,7 +177,7 @@ class Building {
     if (family_.model_type == "deepseek_v3" || config_["topk_method"].string_or("") == "noaux_tc")
       add(at + "gate.e_score_correction_bias", {count});
     const std::string up = at + "experts.gate_up_proj", down = at + "experts.down_proj";
-    for (std::int64_t i = 0; i < count; ++i) {
+    for (std::int64_t i = 0; i < std::min(count, std::max<std::int64_t>(there_, 1)); ++i) {
       const std::string expert = text(at, "experts.", i, ".");
       add(expert + (family_.mixtral ? "w1.weight" : "gate_proj.weight"), {mid, hidden_}, up);
       add(expert + (family_.mixtral ? "w3.weight" : "up_proj.weight"), {mid, hidden_}, up);
@@ -174,21 +196,75 @@ class Building {
   std::string prefix_, at_;
   const std::set<std::string>& names_;
   std::int64_t hidden_ = 0, heads_ = 0, layer_ = -1;
+  std::int64_t there_ = 0;  // experts, in the layer that has most
   std::vector<ExpectedTensor> tensors_;
 };
 
-// The number behind "layers." at `at`, or -1.
-std::int64_t layer_number(std::string_view name, std::size_t at) {
-  std::int64_t number = 0;
-  std::size_t digits = 0;
-  for (; at < name.size() && name[at] >= '0' && name[at] <= '9' && digits < 9; ++at, ++digits)
-    number = number * 10 + (name[at] - '0');
-  return digits > 0 && at < name.size() && name[at] == '.' ? number : -1;
+// Numbers of config.json that cannot stand beside each other, whatever the family.
+std::vector<std::string> contradictions_in(const Json& words, const Family* family) {
+  std::vector<std::string> out;
+  const auto size = [&](std::string_view key) { return size_in(words, key); };
+  const std::int64_t hidden = size("hidden_size"), heads = size("num_attention_heads"),
+                     kv = size("num_key_value_heads");
+  const bool has_head_dim = size("head_dim") > 0 || (family != nullptr && family->head_dim > 0);
+  const bool latent = family != nullptr ? family->latent : words.has("kv_lora_rank");
+  if (hidden > 0 && heads > 0 && !has_head_dim && !latent && hidden % heads != 0)
+    out.push_back(text("num_attention_heads ", heads, " does not divide hidden_size ", hidden,
+                       ", and there is no head_dim"));
+  if (heads > 0 && kv > 0 && heads % kv != 0)
+    out.push_back(text("num_key_value_heads ", kv, " does not divide num_attention_heads ", heads,
+                       ", and each serves as many of them"));
+  std::int64_t experts = 0;
+  for (const std::string_view key : {"n_routed_experts", "num_experts", "num_local_experts"})
+    experts = std::max(experts, size(key));
+  for (const std::string_view key : {"num_experts_per_tok", "num_experts_per_token", "moe_top_k"})
+    if (const std::int64_t chosen = size(key); experts > 0 && chosen > experts)
+      out.push_back(text(key, " ", chosen, ", of ", experts, " experts"));
+  return out;
 }
 
-constexpr std::string_view kLayers = "layers.";
+// Is this the code of that family: "LlamaForCausalLM", "LlamaModel"?
+bool is_code_of(const Family& family, std::string_view code) {
+  if (!code.starts_with(family.code)) return false;
+  code.remove_prefix(family.code.size());
+  return code.starts_with("For") || code.starts_with("Model");
+}
 
 }  // namespace
+
+std::vector<std::string> contradictions_of(const Json& config) {
+  const Json& inner = config["text_config"];
+  const Json& words = inner["num_hidden_layers"].is_number() ? inner : config;
+  const auto family_of = [](std::string_view type) {
+    const auto found = std::find_if(kFamilies.begin(), kFamilies.end(),
+                                    [&](const Family& one) { return one.model_type == type; });
+    return found == kFamilies.end() ? nullptr : &*found;
+  };
+  const Family* const family = family_of(words["model_type"].string_or(""));
+  std::vector<std::string> out;
+  for (const std::string_view key :
+       {"hidden_size", "intermediate_size", "num_hidden_layers", "num_attention_heads",
+        "num_key_value_heads", "vocab_size", "head_dim", "moe_intermediate_size",
+        "n_routed_experts", "num_experts", "num_local_experts", "num_experts_per_tok"}) {
+    const bool may_be_none = key.find("expert") != std::string_view::npos;
+    const Json& value = words[key];
+    if (value.is_null() || size_in(words, key) > 0) continue;
+    if (may_be_none && value.integer_or(-1) == 0) continue;  // a model without any
+    if (value.is_array() && family == nullptr) continue;     // one for each layer
+    out.push_back(
+        text(key, " ", shown(value.dump(0), 40), ", wanted a number from 1 to ", kMostSize));
+  }
+  for (std::string& one : contradictions_in(words, family)) out.push_back(std::move(one));
+  const std::string_view type = config["model_type"].string_or("");
+  const auto& architectures = config["architectures"].elements();
+  if (family_of(type) == nullptr || architectures.empty()) return out;
+  const std::string_view code = architectures.front().string_or("");
+  for (const Family& other : kFamilies)
+    if (is_code_of(other, code) && other.model_type != type)
+      out.push_back(text("model_type '", type, "', by which transformers chooses the code, and ",
+                         "architectures '", shown(code, 80), "', by which servers do"));
+  return out;
+}
 
 // The language model is what has attention in its layers, is no tower or encoder, and has more
 // layers than what is beside it.
@@ -227,19 +303,19 @@ std::optional<Architecture> expected_tensors(const Json& config,
     if (code.find(draft) != std::string_view::npos) return std::nullopt;
   const std::optional<std::string> prefix = model_prefix(names);
   if (!prefix) return std::nullopt;
-  std::int64_t layers = words["num_hidden_layers"].integer_or(0);
-  if (layers <= 0)
-    for (const std::string& name : names)
-      if (name.starts_with(*prefix + std::string(kLayers)))
-        layers = std::max(layers, layer_number(name, prefix->size() + kLayers.size()) + 1);
-  Building building(*family, words, *prefix, std::min(layers, kMostLayers), names);
+  const std::int64_t said = words["num_hidden_layers"].integer_or(0);
+  std::set<std::int64_t> layers;
+  for (const std::string& name : names) {
+    if (!name.starts_with(*prefix) || name.compare(prefix->size(), kLayers.size(), kLayers) != 0)
+      continue;
+    const std::int64_t layer = layer_number(name, prefix->size() + kLayers.size());
+    if (layer >= 0 && (said <= 0 || layer < said)) layers.insert(layer);
+  }
+  Building building(*family, words, *prefix, layers, names);
   // A head where the model is one that generates. What is tied has none.
   const bool generates = code.ends_with("ForCausalLM") && *prefix == "model.";
   if (generates && !config["tie_word_embeddings"].boolean_or(false)) building.add_head();
   Architecture out{std::string(type), building.take()};
-  for (const std::string_view key : {"hidden_size", "intermediate_size", "num_hidden_layers",
-                                     "num_attention_heads", "num_key_value_heads", "vocab_size"})
-    if (!words[key].is_null() && words[key].integer_or(0) < 1) out.no_sizes.emplace_back(key);
   return out;
 }
 

@@ -28,12 +28,16 @@ struct ExpectedTensor {
 
 struct Architecture {
   std::string model_type;
+  // Of the layers that are there, and of the experts that any of them has.
   std::vector<ExpectedTensor> tensors;
-  std::vector<std::string> no_sizes{};  // keys of config.json that ought to be sizes and are none
 };
 // Nothing for a family that is not known. `names` are those of the unquantized model; they decide
 // what the prefix is, and how many layers there are where config.json does not say.
 [[nodiscard]] std::optional<Architecture> expected_tensors(const Json& config,
                                                            const std::set<std::string>& names);
+
+// What cannot be in one config.json: numbers that are no sizes, heads that do not divide what they
+// share, two kinds of model. Each as "num_experts_per_tok 9, of 8 experts".
+[[nodiscard]] std::vector<std::string> contradictions_of(const Json& config);
 
 }  // namespace octavo

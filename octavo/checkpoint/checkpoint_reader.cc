@@ -170,7 +170,10 @@ void CheckpointReader::open_folder() {
     const std::string file = text(path_, "/", name);
     if (!contains(names, name)) return Json();
     try {
-      Json read = parse_json(read_small_file(file, kMostConfigBytes), name);
+      const std::string content = read_small_file(file, kMostConfigBytes);
+      check(content.find_first_not_of(" \t\r\n") != std::string::npos, ErrorCode::invalid_argument,
+            kOp, name, " is empty, wanted {...} with what the model is; get the file anew");
+      Json read = parse_json(content, name);
       check(read.is_object(), ErrorCode::invalid_argument, kOp, name,
             " holds no JSON object, wanted {...} with what the model is; get the file anew");
       return read;
@@ -254,10 +257,17 @@ void CheckpointReader::take_tensors(const ShardIndex* index) {
            shown(name, 120), "' is in '", shown(index->files[file], 80), "', but it is ",
            found == nullptr ? "nowhere" : "elsewhere", "; the index is not of these files");
   }
-  // Every name of the index was found, so a difference in number is tensors that it leaves out.
-  if (index->tensors.size() < tensors_.size())
-    notes_.push_back(text("'", shown(index_name_, 80), "' leaves out ",
-                          tensors_.size() - index->tensors.size(), " tensors of its files"));
+  // Every name of the index was found, and both lists are sorted.
+  auto next = index->tensors.begin();
+  for (const StoredTensor& tensor : tensors_) {
+    if (next != index->tensors.end() && next->first == tensor.name())
+      ++next;
+    else
+      not_in_index_.push_back(tensor.name());
+  }
+  if (!not_in_index_.empty())
+    notes_.push_back(text("'", shown(index_name_, 80), "' leaves out ", not_in_index_.size(),
+                          not_in_index_.size() == 1 ? " tensor" : " tensors", " of its files"));
   if (index->total_size >= 0 && static_cast<std::uint64_t>(index->total_size) != nbytes())
     notes_.push_back(text("'", shown(index_name_, 80), "' says total_size ", index->total_size,
                           ", the tensors have ", nbytes(), " bytes"));

@@ -49,6 +49,8 @@ class OCTAVO_API CheckpointReader {
   [[nodiscard]] const std::vector<std::string>& notes() const { return notes_; }
   // Every tensor, sorted by name.
   [[nodiscard]] const std::vector<StoredTensor>& tensors() const { return tensors_; }
+  // Names of those that the index leaves out though its files have them, sorted.
+  [[nodiscard]] const std::vector<std::string>& not_in_index() const { return not_in_index_; }
   [[nodiscard]] const StoredTensor* find(std::string_view name) const;
   [[nodiscard]] const StoredTensor& at(std::string_view name) const;
   // config.json, and ModelOpt's hf_quant_config.json; null where there is none.
@@ -67,7 +69,7 @@ class OCTAVO_API CheckpointReader {
   void take_tensors(const struct ShardIndex* index);
 
   std::string index_name_;
-  std::vector<std::string> other_files_, notes_;
+  std::vector<std::string> other_files_, notes_, not_in_index_;
   std::vector<StoredTensor> tensors_;
   Json config_, hf_quant_config_;
 };

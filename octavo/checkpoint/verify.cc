@@ -17,8 +17,9 @@ constexpr std::array<std::string_view, 4> kLoaders{"vllm", "transformers", "sgla
 constexpr std::string_view kPartsRule = "parts";
 
 // docs/numerics/dialects.md has the same list with reasons.
-constexpr std::array<Rule, 34> kRules{{
-    {"config", "there is a config.json that says which model it is", check_config_there, true},
+constexpr std::array<Rule, 36> kRules{{
+    {"config", "there is a config.json that says which model it is, and not two things at once",
+     check_config_there, true},
     {"weights", "there are weights", check_weights_there, true},
     {"layers", "layers and experts are all there, and have what the others have", check_layers,
      true},
@@ -27,6 +28,7 @@ constexpr std::array<Rule, 34> kRules{{
     {"shapes", "tensors have the shapes that follow from config.json", check_shapes, true},
     {"values", "what is not quantized has no NaN or Inf", check_values, true},
     {"orphans", "every scale belongs to a quantized weight", check_orphans, true},
+    {"index", "the index names every tensor that its files have", check_index, true},
     {"method", "the loader knows config.json's quant_method", check_method},
     {"support", "the loader has this kind of weight in this spelling", check_support},
     {"scale-names", "scales have the name that the loader looks for", check_scale_names},
@@ -45,10 +47,11 @@ constexpr std::array<Rule, 34> kRules{{
     {"scale-numbers", "scales are finite and not negative or tiny", check_scale_numbers},
     {"zero-scales", "no scale is zero over codes that are not", check_zero_scales},
     {"codes", "no code is NaN or Inf", check_codes},
-    {"plausible", "scales are of the size that weights and their neighbours have", check_plausible},
+    {"reach", "codes use their format as scales made from them have it", check_reach},
+    {"plausible", "weights are as large as weights are, and as their neighbours", check_plausible},
     {"scale-bf16", "scales survive a loader that casts them to bf16", check_scale_bf16},
     {"scale-powers", "scales said to be powers of two are", check_scale_powers},
-    {"second-level", "the second level multiplies or divides as its spelling has it",
+    {"second-level", "the second level multiplies or divides as its spelling has it, and fits",
      check_second_level},
     {"fused-scales", "what servers fuse into one matrix has one scale", check_fused_scales},
     {"fused-schemes", "what servers fuse is quantized alike", check_fused_schemes},
@@ -81,6 +84,7 @@ void look_at_weights(VerifyView& view) {
       if (tensor.part == Part::scales) weight.scales = &tensor;
       if (tensor.part == Part::tensor_scale) weight.tensor_scale = &tensor;
     }
+    weight.reach = reach_of(view, weight);
     view.weights.push_back(weight);
   }
 }
@@ -153,6 +157,32 @@ std::vector<Finding> verify(const CheckpointReader& checkpoint, const VerifyOpti
     rule.check(view, findings);
   }
   return findings.take();
+}
+
+VerifyScope verify_scope(const CheckpointReader& checkpoint, const VerifyOptions& options) {
+  VerifyScope out{.files = static_cast<std::int64_t>(checkpoint.files().size()),
+                  .tensors = static_cast<std::int64_t>(checkpoint.tensors().size())};
+  const Json& config = checkpoint.config();
+  out.model_type = config["model_type"].string_or("");
+  Recognized recognized;
+  Misfits misfits;
+  try {
+    recognized = recognize_all(checkpoint, &misfits);
+  } catch (const Error& error) {
+    if (error.code() == ErrorCode::io) throw;
+    out.rules = 1;  // nobody knows what it is
+    return out;
+  }
+  out.weights = static_cast<std::int64_t>(recognized.weights.size());
+  out.rules = 1 + std::count_if(kRules.begin(), kRules.end(), [&](const Rule& rule) {
+                return recognized.quantized || rule.of_any;
+              });
+  std::set<std::string> names(recognized.plain.begin(), recognized.plain.end());
+  for (const FoundWeight& found : recognized.weights) names.insert(found.weight.name);
+  out.architecture = expected_tensors(config, names).has_value();
+  for (const StoredTensor& tensor : checkpoint.tensors())
+    if (options.codes || tensor.entry->shape.size() < 2) out.bytes += tensor.nbytes();
+  return out;
 }
 
 }  // namespace octavo

@@ -44,6 +44,18 @@ struct VerifyOptions {
 [[nodiscard]] OCTAVO_API std::vector<Finding> verify(const CheckpointReader& checkpoint,
                                                      const VerifyOptions& options = {});
 
+// How much of a checkpoint verify() looks at with these options: what stands behind "no findings".
+struct VerifyScope {
+  std::int64_t files = 0, tensors = 0;
+  std::int64_t weights = 0;   // quantized ones among them, as recognize() has them
+  std::int64_t rules = 0;     // that were asked of it
+  std::uint64_t bytes = 0;    // of codes and values that were read
+  std::string model_type{};   // by config.json; empty where it has none
+  bool architecture = false;  // is it known which tensors that kind of model has?
+};
+[[nodiscard]] OCTAVO_API VerifyScope verify_scope(const CheckpointReader& checkpoint,
+                                                  const VerifyOptions& options = {});
+
 struct VerifyRule {
   std::string_view id, what;
 };

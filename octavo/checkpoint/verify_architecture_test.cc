@@ -239,10 +239,13 @@ TEST(VerifyArchitecture, what_may_stand_for_others) {
 
 TEST(VerifyArchitecture, sizes_that_are_none_and_tensors_that_are_empty) {
   const Kind llama = kinds_of_models().at("llama");
-  for (const Json& value : {Json(-5), Json(0), Json("8"), Json(0.5)}) {
-    Model model = written(llama);
-    model.config.set("num_attention_heads", value);
-    EXPECT_EQ(said(model, "shapes"), std::set<std::string>{""}) << value.dump();
+  for (const Json& value : {Json(-5), Json(0), Json("8"), Json(0.5), Json(std::int64_t{1} << 53),
+                            Json(std::int64_t{1} << 31)}) {
+    for (const char* const key : {"num_attention_heads", "hidden_size", "num_key_value_heads"}) {
+      Model model = written(llama);
+      model.config.set(key, value);
+      EXPECT_EQ(verdict(model, {.loaders = {Loader::vllm}}), "config:vllm") << value.dump();
+    }
   }
   Model model = written(llama);
   model.config.remove("intermediate_size");

@@ -46,7 +46,7 @@ NotFinite look_at(const CheckpointReader& checkpoint, const StoredTensor& tensor
   return out;
 }
 
-// Is any code of a tile of FP8 another one than zero?
+// Is any code of a tile of FP8, or of NVFP4, another one than zero?
 bool has_codes(const VerifyView& view, const VerifiedWeight& weight, std::size_t tile_index) {
   const QuantizedWeight& of = weight.found->weight;
   const StoredTensor& stored = view.checkpoint.at(weight.codes->plan.name);
@@ -62,11 +62,15 @@ bool has_codes(const VerifyView& view, const VerifiedWeight& weight, std::size_t
   const std::int64_t end_row =
       std::min(first_row + high, (index / across / down + 1) * extent.matrix_rows);
   const std::int64_t first_col = index % across * wide;
-  std::vector<std::byte> row(static_cast<std::size_t>(std::min(wide, extent.cols - first_col)));
+  const std::int64_t in_byte = weight.scheme == Scheme::nvfp4 ? 2 : 1;  // its tiles are whole bytes
+  const std::byte magnitudes{static_cast<unsigned char>(in_byte == 2 ? 0x77 : 0x7F)};
+  std::vector<std::byte> row(
+      static_cast<std::size_t>(std::min(wide, extent.cols - first_col) / in_byte));
   for (std::int64_t r = first_row; r < end_row; ++r) {
-    view.checkpoint.read(stored, static_cast<std::uint64_t>(r * extent.cols + first_col), row);
+    view.checkpoint.read(stored,
+                         static_cast<std::uint64_t>((r * extent.cols + first_col) / in_byte), row);
     if (std::any_of(row.begin(), row.end(),
-                    [](std::byte code) { return (code & std::byte{0x7F}) != std::byte{0}; }))
+                    [&](std::byte code) { return (code & magnitudes) != std::byte{0}; }))
       return true;
   }
   return false;
@@ -86,26 +90,35 @@ void check_codes(const VerifyView& view, Findings& out) {
     if (found.count == 0) continue;
     const auto cols = static_cast<std::uint64_t>(stored.entry->shape.back());
     out.error({kV, kH, kS, kT}, weight.codes->plan.name,
-              text(found.count, " codes are NaN", type == StoredType::f8_e5m2 ? " or Inf" : "",
-                   ", the first in row ", found.first / cols, ", column ", found.first % cols));
+              text(counted(static_cast<std::int64_t>(found.count), "code"),
+                   found.count == 1 ? " is NaN" : " are NaN",
+                   type == StoredType::f8_e5m2 ? " or Inf" : "", ", the first in row ",
+                   found.first / cols, ", column ", found.first % cols));
   }
 }
 
 void check_zero_scales(const VerifyView& view, Findings& out) {
   for (const VerifiedWeight& weight : view.weights) {
-    if (!weight.scheme || !is_fp8(*weight.scheme)) continue;
+    // The least of E8M0 is no zero, and what has it may be as small as that. ComfyUI's scales are
+    // in another order than tiles.
+    const bool four = weight.scheme == Scheme::nvfp4 && !weight.scales->swizzled &&
+                      extent_of(weight.found->weight).cols % 16 == 0;
+    if (!weight.scheme || !(is_fp8(*weight.scheme) || four)) continue;
     const std::vector<float> scales = scale_numbers(view, weight);
     const auto zeros = std::count(scales.begin(), scales.end(), 0.0F);
     if (zeros == 0) continue;
+    if (!view.options.codes && four) continue;  // a tile far below the others has it, too
     if (!view.options.codes) {
       out.warn({kV, kH, kS, kT}, weight.scales->plan.name,
-               text(zeros, " scales are zero; codes were not looked at"));
+               text(counted(zeros, "scale"), zeros == 1 ? " is" : " are",
+                    " zero; codes were not looked at"));
       continue;
     }
     for (std::size_t i = 0; i < scales.size(); ++i)
       if (scales[i] == 0.0F && has_codes(view, weight, i)) {
         out.error({kV, kH, kS, kT}, weight.scales->plan.name,
-                  text(zeros, " scales are zero, the first over codes that are not at index ", i,
+                  text(counted(zeros, "scale"), zeros == 1 ? " is" : " are",
+                       " zero, the first over codes that are not at index ", i,
                        ": those weights are lost"));
         break;
       }

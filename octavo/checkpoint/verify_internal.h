@@ -21,6 +21,16 @@ namespace octavo {
 inline constexpr Loader kV = Loader::vllm, kH = Loader::transformers, kS = Loader::sglang,
                         kT = Loader::trtllm;
 
+// How large the weights of a sample of tiles are, codes and scales together.
+struct Reach {
+  bool looked = false;
+  std::int64_t tiles = 0;     // that have codes, and a scale that is no limit of its type
+  std::int64_t reaching = 0;  // of them, with a code of a quarter of the format's largest
+  std::int64_t emptied = 0;   // tiles of zeros, where those have scales that differ
+  float typical = 0;          // the largest magnitude of a tile, in the middle one
+  float rms = 0;
+};
+
 // A weight with what rules ask of it.
 struct VerifiedWeight {
   const FoundWeight* found = nullptr;
@@ -28,6 +38,7 @@ struct VerifiedWeight {
   const SpelledTensor* scales = nullptr;
   const SpelledTensor* tensor_scale = nullptr;
   std::optional<Scheme> scheme{};
+  Reach reach{};
 };
 
 struct VerifyView {
@@ -98,9 +109,11 @@ void check_values(const VerifyView&, Findings&);
 void check_method(const VerifyView&, Findings&);
 void check_support(const VerifyView&, Findings&);
 void check_scale_names(const VerifyView&, Findings&);
-void check_side_file(const VerifyView&, Findings&);
 void check_file_metadata(const VerifyView&, Findings&);
 void check_groups(const VerifyView&, Findings&);
+// verify_side_file.cc: what says the same twice.
+void check_side_file(const VerifyView&, Findings&);
+void check_index(const VerifyView&, Findings&);
 // verify_tensors.cc: types, shapes and numbers of one weight.
 void check_code_types(const VerifyView&, Findings&);
 void check_scale_types(const VerifyView&, Findings&);
@@ -112,9 +125,12 @@ void check_stacks(const VerifyView&, Findings&);
 void check_scale_numbers(const VerifyView&, Findings&);
 void check_scale_bf16(const VerifyView&, Findings&);
 void check_scale_powers(const VerifyView&, Findings&);
-void check_second_level(const VerifyView&, Findings&);
 void check_fused_scales(const VerifyView&, Findings&);
+// verify_reach.cc, verify_plausible.cc: what codes and scales are together.
+[[nodiscard]] Reach reach_of(const VerifyView&, const VerifiedWeight&);
+void check_reach(const VerifyView&, Findings&);
 void check_plausible(const VerifyView&, Findings&);
+void check_second_level(const VerifyView&, Findings&);
 // verify_codes.cc: what codes say.
 void check_codes(const VerifyView&, Findings&);
 void check_zero_scales(const VerifyView&, Findings&);
@@ -129,6 +145,14 @@ void check_said_scheme(const VerifyView&, Findings&);
 void check_said_words(const VerifyView&, Findings&);
 void check_activation_scales(const VerifyView&, Findings&);
 
+// Is a module meant by a target of a group: its class, its name, or an expression?
+[[nodiscard]] bool is_target(std::string_view target, const std::string& module);
+// "1 scale", "2 scales".
+[[nodiscard]] inline std::string counted(std::int64_t count, std::string_view what) {
+  return std::to_string(count) + " " + std::string(what) + (count == 1 ? "" : "s");
+}
+// A number of a file; of a byte that is no F8_E4M3 the power of two that E8M0 has it for.
+[[nodiscard]] float stored_number(const std::byte* bytes, safetensors::StoredType type);
 // All scales of a weight as numbers (multipliers), without the second level.
 [[nodiscard]] std::vector<float> scale_numbers(const VerifyView& view,
                                                const VerifiedWeight& weight);

@@ -117,6 +117,26 @@ void check_numbers(const std::string& stack, const std::set<std::int64_t>& numbe
       text("this ", what, " is missing, and there are ", numbers.size(), " others up to ", last));
 }
 
+// More layers than config.json has: servers stop at names they do not know, transformers runs
+// without them. Layers that guess the next tokens stand behind the others and are said apart.
+void check_too_many_layers(const VerifyView& view, const Json& words,
+                           const std::map<std::string, Layers>& stacks, std::int64_t wanted,
+                           Findings& out) {
+  const std::optional<std::string> prefix = model_prefix(view.names);
+  const auto model = prefix ? stacks.find(*prefix + "layers.")
+                            : (stacks.size() == 1 ? stacks.begin() : stacks.end());
+  if (model == stacks.end() || wanted <= 0) return;
+  std::int64_t behind = 0;
+  for (const auto& [key, value] : words.members())
+    if (key.find("nextn") != std::string::npos || key.find("mtp") != std::string::npos)
+      behind = std::max(behind, std::min<std::int64_t>(value.integer_or(0), 64));
+  const auto there = static_cast<std::int64_t>(model->second.size());
+  const std::int64_t last = model->second.rbegin()->first;
+  if (last < wanted + behind) return;
+  out.error({kV, kH, kS, kT}, text(model->first, last),
+            text("config.json says num_hidden_layers ", wanted, ", and there are ", there));
+}
+
 }  // namespace
 
 void check_config_there(const VerifyView& view, Findings& out) {
@@ -126,6 +146,8 @@ void check_config_there(const VerifyView& view, Findings& out) {
       out.error({kV, kH, kS, kT}, "",
                 "config.json has no model_type, by which the kind of model is known; get the "
                 "model's own config.json");
+    for (const std::string& what : contradictions_of(config))
+      out.error({kV, kH, kS, kT}, "", text("config.json says ", what));
     const auto& names = config["architectures"].elements();
     if (names.empty() || names.front().string_or("").empty())
       out.error({kV, kS, kT}, "",
@@ -167,8 +189,10 @@ void check_layers(const VerifyView& view, Findings& out) {
       experts[name.substr(0, digits)].insert(std::stoll(name.substr(digits, end - digits)));
   }
   const Json& config = view.checkpoint.config();
-  std::int64_t wanted = config["num_hidden_layers"].integer_or(0), most = 0;
-  if (wanted == 0) wanted = config["text_config"]["num_hidden_layers"].integer_or(0);
+  const Json& words =
+      config["text_config"]["num_hidden_layers"].is_number() ? config["text_config"] : config;
+  const std::int64_t wanted = words["num_hidden_layers"].integer_or(0);
+  std::int64_t most = 0;
   std::string longest;
   for (const auto& [stack, layers] : stacks) {
     std::set<std::int64_t> numbers;
@@ -184,17 +208,18 @@ void check_layers(const VerifyView& view, Findings& out) {
   }
   std::int64_t of_layer = 0;
   for (const std::string_view key : {"n_routed_experts", "num_experts", "num_local_experts"})
-    of_layer = std::max(of_layer, config[key].integer_or(0));
+    of_layer = std::max(of_layer, words[key].integer_or(0));
   for (const auto& [stack, numbers] : experts) {
     check_numbers(stack, numbers, "expert", out);
     const auto there = static_cast<std::int64_t>(numbers.size());
-    if (there == *numbers.rbegin() + 1 && there < of_layer)
+    if (there == *numbers.rbegin() + 1 && of_layer > 0 && there != of_layer)
       out.error({kV, kH, kS, kT}, text(stack, there),
                 text("config.json says ", of_layer, " experts, and there are ", there));
   }
   if (most > 0 && wanted > most)
     out.error({kV, kH, kS, kT}, longest,
               text("config.json says num_hidden_layers ", wanted, ", and there are ", most));
+  check_too_many_layers(view, words, stacks, wanted, out);
 }
 
 void check_orphans(const VerifyView& view, Findings& out) {

@@ -1,4 +1,4 @@
-// Who reads what at all: quant_method, the kinds of weights a loader has, names and side files.
+// Who reads what at all: quant_method, the kinds of weights a loader has, and names.
 #include <algorithm>
 #include <set>
 
@@ -120,28 +120,6 @@ void check_scale_names(const VerifyView& view, Findings& out) {
       out.error({kV, kS}, name, "per tensor it looks for 'weight_scale'; use compressed-tensors");
     if (!inv && blocks) out.error({kV, kS, kT}, name, "for blocks it looks for 'weight_scale_inv'");
   }
-}
-
-void check_side_file(const VerifyView& view, Findings& out) {
-  if (view.recognized.dialect != Dialect::modelopt) return;
-  const Json& side = view.checkpoint.hf_quant_config()["quantization"];
-  if (!side.is_object()) {
-    out.warn({kV, kS, kT}, "",
-             "there is no hf_quant_config.json, which servers of before 2026 read instead of "
-             "config.json");
-    return;
-  }
-  for (const std::string_view key : {"quant_algo", "kv_cache_quant_algo", "exclude_modules"})
-    if (!side.has(key))
-      out.error({kV}, "", text("hf_quant_config.json has no '", key, "', which it asks for"));
-  const std::string_view algorithm = side["quant_algo"].string_or("");
-  if (algorithm.find("NVFP4") != std::string_view::npos && !side.has("group_size"))
-    out.error({kV}, "", "hf_quant_config.json has no 'group_size', which it asks for with NVFP4");
-  const std::string_view other = view.words["quant_algo"].string_or("");
-  if (!other.empty() && other != algorithm)
-    out.error({kV, kS, kT}, "",
-              text("config.json says '", shown(other), "' and hf_quant_config.json '",
-                   shown(algorithm), "'; which counts depends on the server"));
 }
 
 void check_file_metadata(const VerifyView& view, Findings& out) {

@@ -9,16 +9,6 @@
 namespace octavo {
 namespace {
 
-bool is_target(std::string_view target, const std::string& module) {
-  if (target == "Linear" || target == module) return true;
-  if (!target.starts_with("re:")) return false;
-  try {
-    return Pattern(target.substr(3)).begins(module);
-  } catch (const Error&) {
-    return true;  // not read: nothing is said against it
-  }
-}
-
 bool says(const Json& words, const QuantizedWeight& weight, std::optional<Scheme> scheme) {
   const std::string_view strategy = words["strategy"].string_or("");
   const Tile tile = weight.scaling.tile;
@@ -97,14 +87,28 @@ void check_fp8_says(const VerifyView& view, Findings& out) {
   }
 }
 
-void check_modelopt_says(const VerifyView& view, Findings& out) {
+// SGLang gathers what config.json has in several places, and stops where they differ.
+void check_group_sizes(const Json& words, Findings& out) {
+  const std::int64_t said = words["group_size"].integer_or(0);
+  for (const auto& [name, group] : words["config_groups"].members()) {
+    const std::int64_t own = group["weights"]["group_size"].integer_or(said);
+    if (said > 0 && own != said)
+      out.error(
+          {kS}, name,
+          text("config.json says group_size ", said, " for all and ", own, " for this group"));
+  }
+}
+
+// One of the two files that say it, held against the weights.
+void check_modelopt_says(const VerifyView& view, const Json& words, std::string_view file,
+                         Findings& out) {
   for (const VerifiedWeight& weight : view.weights) {
     const QuantizedWeight& of = weight.found->weight;
-    const Json& layer = view.words["quantized_layers"][of.module];
-    const Json& said = layer.is_object() ? layer : view.words;
+    const Json& layer = words["quantized_layers"][of.module];
+    const Json& said = layer.is_object() ? layer : words;
     std::string algorithm(said["quant_algo"].string_or(""));
     for (char& c : algorithm) c = static_cast<char>(c >= 'a' && c <= 'z' ? c - 'a' + 'A' : c);
-    if (algorithm.empty() || !weight.scheme) continue;
+    if (!weight.scheme) continue;
     struct Meaning {
       std::string_view algorithm;
       Scheme scheme;
@@ -119,24 +123,42 @@ void check_modelopt_says(const VerifyView& view, Findings& out) {
                                     [&](const Meaning& one) { return one.algorithm == algorithm; });
     if (meant == kMeanings.end() || meant->scheme != *weight.scheme)
       out.error({kV, kS, kT}, weight.codes->plan.name,
-                text("config.json says quant_algo '", shown(algorithm), "', and it is ",
-                     describe(of.scaling)));
-    const std::int64_t group = said["group_size"].integer_or(of.scaling.tile.cols);
-    if (meant != kMeanings.end() && of.scaling.tile.rows == 1 && of.scaling.tile.cols > 0 &&
-        group != of.scaling.tile.cols)
+                algorithm.empty()
+                    ? text(file, " has no quant_algo for it, and it is ", describe(of.scaling))
+                    : text(file, " says quant_algo '", shown(algorithm), "', and it is ",
+                           describe(of.scaling)));
+    const Tile tile = of.scaling.tile;
+    const std::int64_t group = said["group_size"].integer_or(tile.cols);
+    if (meant != kMeanings.end() && tile.rows == 1 && tile.cols > 0 && group != tile.cols)
       out.error({kV, kS, kT}, weight.scales->plan.name,
-                text("config.json says group_size ", group, ", and its scales are for ",
-                     of.scaling.tile.cols));
+                text(file, " says group_size ", group, ", and its scales are for ", tile.cols));
   }
 }
 
 }  // namespace
 
+bool is_target(std::string_view target, const std::string& module) {
+  if (target == "Linear" || target == module) return true;
+  if (!target.starts_with("re:")) return false;
+  try {
+    return Pattern(target.substr(3)).begins(module);
+  } catch (const Error&) {
+    return true;  // not read: nothing is said against it
+  }
+}
+
 void check_said_scheme(const VerifyView& view, Findings& out) {
+  if (view.recognized.dialect == Dialect::modelopt) {
+    const Json& side = view.checkpoint.hf_quant_config()["quantization"];
+    if (!view.method.empty()) {
+      check_modelopt_says(view, view.words, "config.json", out);
+      check_group_sizes(view.words, out);
+    }
+    if (side.is_object()) check_modelopt_says(view, side, "hf_quant_config.json", out);
+  }
   if (view.method.empty()) return;
   if (view.recognized.dialect == Dialect::compressed_tensors) check_groups_say(view, out);
   if (view.recognized.dialect == Dialect::deepseek) check_fp8_says(view, out);
-  if (view.recognized.dialect == Dialect::modelopt) check_modelopt_says(view, out);
 }
 
 void check_activation_scales(const VerifyView& view, Findings& out) {

@@ -13,13 +13,10 @@
 #include "octavo/format/named_formats.h"
 
 namespace octavo {
-namespace {
-
-constexpr float kMost = 1e3F;  // no weight of a model is as large
 
 using safetensors::StoredType;
 
-float number_at(const std::byte* bytes, StoredType type) {
+float stored_number(const std::byte* bytes, StoredType type) {
   std::uint32_t word = 0;
   for (int i = stored_bits(type) / 8; i-- > 0;)
     word = word << 8 | std::to_integer<std::uint32_t>(bytes[i]);
@@ -37,8 +34,6 @@ float number_at(const std::byte* bytes, StoredType type) {
   }
 }
 
-}  // namespace
-
 std::vector<float> scale_numbers(const VerifyView& view, const VerifiedWeight& weight) {
   const StoredTensor& stored = view.checkpoint.at(weight.scales->plan.name);
   std::vector<std::byte> bytes(stored.nbytes());
@@ -46,7 +41,17 @@ std::vector<float> scale_numbers(const VerifyView& view, const VerifiedWeight& w
   const StoredType type = stored.entry->type;
   const auto size = static_cast<std::size_t>(stored_bits(type) / 8);
   std::vector<float> out(bytes.size() / size);
-  for (std::size_t i = 0; i < out.size(); ++i) out[i] = number_at(&bytes[i * size], type);
+  if (size == 1) {  // there may be one for sixteen weights: a table
+    std::array<float, 256> numbers{};
+    for (unsigned code = 0; code < numbers.size(); ++code) {
+      const auto byte = static_cast<std::byte>(code);
+      numbers[code] = stored_number(&byte, type);
+    }
+    for (std::size_t i = 0; i < out.size(); ++i)
+      out[i] = numbers[std::to_integer<std::size_t>(bytes[i])];
+    return out;
+  }
+  for (std::size_t i = 0; i < out.size(); ++i) out[i] = stored_number(&bytes[i * size], type);
   return out;
 }
 
@@ -57,8 +62,20 @@ float second_level(const VerifyView& view, const VerifiedWeight& weight) {
   if (stored.nbytes() < size || size > 4) return std::nanf("");
   std::array<std::byte, 4> bytes{};
   view.checkpoint.read(stored, 0, std::span(bytes).first(size));
-  const float number = number_at(bytes.data(), stored.entry->type);
+  const float number = stored_number(bytes.data(), stored.entry->type);
   return weight.tensor_scale->divisor ? multiplier_of(number, weight.found->weight.source) : number;
+}
+
+static std::string bad_scales_text(std::int64_t bad, std::int64_t negative) {
+  const auto are = [](std::int64_t count) {
+    return counted(count, "scale") + (count == 1 ? " is" : " are");
+  };
+  std::string out;
+  if (bad > 0) out = are(bad) + " not finite: the source had NaN or Inf, or they were damaged";
+  if (negative > 0)
+    out += text(bad > 0 ? "; " : "", are(negative),
+                " negative, which no quantizer writes: they were damaged, or are no scales");
+  return out;
 }
 
 void check_scale_numbers(const VerifyView& view, Findings& out) {
@@ -77,8 +94,7 @@ void check_scale_numbers(const VerifyView& view, Findings& out) {
     if (bad + negative > 0 || bad_second)
       out.error({kV, kH, kS, kT}, name,
                 bad_second ? text("the second level is ", second, ", wanted a positive number")
-                           : text(bad, " scales are not finite and ", negative,
-                                  " negative: the source had NaN or Inf, or they were damaged"));
+                           : bad_scales_text(bad, negative));
     else if (weight.scheme == Scheme::fp8_tensor && tiny > 0 &&
              !fusion_key(weight.found->weight.module).empty())
       out.warn({kV}, name,
@@ -96,9 +112,8 @@ void check_scale_bf16(const VerifyView& view, Findings& out) {
       lost += std::isfinite(scale) && (std::bit_cast<std::uint32_t>(scale) & 0xFFFF) != 0 ? 1 : 0;
     if (lost > 0)
       out.warn({kH}, weight.scales->plan.name,
-               text(lost,
-                    " scales are rounded when it casts them to bf16; quantize with scales "
-                    "rounded to bf16"));
+               text(counted(lost, "scale"), lost == 1 ? " is" : " are",
+                    " rounded when it casts them to bf16; quantize with scales rounded to bf16"));
   }
 }
 
@@ -114,63 +129,6 @@ void check_scale_powers(const VerifyView& view, Findings& out) {
           text("config.json says \"scale_fmt\": \"ue8m0\", and ", scale, " is no power of two"));
       break;
     }
-  }
-}
-
-// A divisor read as a multiplier, or the other way round, makes weights of thousands or more.
-void check_second_level(const VerifyView& view, Findings& out) {
-  constexpr float kLargestCode = 6.0F;
-  for (const VerifiedWeight& weight : view.weights) {
-    if (weight.tensor_scale == nullptr) continue;
-    float largest = 0;
-    for (const float scale : scale_numbers(view, weight)) largest = std::max(largest, scale);
-    const float reach = largest * kLargestCode * second_level(view, weight);
-    if (reach > kMost)
-      out.error(
-          {kV, kH, kS, kT}, weight.tensor_scale->plan.name,
-          text("weights would reach ", reach, ": this spelling wants the ",
-               weight.tensor_scale->divisor ? "divisor, 2688 / amax" : "multiplier, amax / 2688"));
-  }
-}
-
-// Reciprocals, and scales of another tensor: weights of transformers reach from 2^-10 to some
-// hundreds, and those of one model are within a factor of a hundred of each other; kApart leaves
-// room for forty times that.
-void check_plausible(const VerifyView& view, Findings& out) {
-  constexpr float kApart = 4096.0F;
-  struct Typical {
-    const VerifiedWeight* weight;
-    float reach;
-  };
-  std::vector<Typical> all;
-  std::vector<float> reaches;
-  for (const VerifiedWeight& weight : view.weights) {
-    std::vector<float> scales = scale_numbers(view, weight);
-    // What tiles of zeros have says nothing: 1, or the least that there is.
-    std::erase_if(scales, [](float scale) {
-      return !(scale > 0x1p-126F) || scale == 1.0F || !std::isfinite(scale);
-    });
-    if (scales.empty()) continue;
-    const auto middle = scales.begin() + static_cast<std::ptrdiff_t>(scales.size() / 2);
-    std::nth_element(scales.begin(), middle, scales.end());
-    const auto largest = static_cast<float>(max_value(weight.found->weight.scaling.format));
-    all.push_back({&weight, *middle * largest * second_level(view, weight)});
-    if (std::isfinite(all.back().reach)) reaches.push_back(all.back().reach);
-  }
-  if (reaches.empty()) return;
-  const auto middle = reaches.begin() + static_cast<std::ptrdiff_t>(reaches.size() / 2);
-  std::nth_element(reaches.begin(), middle, reaches.end());
-  const float usual = *middle;
-  for (const auto& [weight, reach] : all) {
-    const std::string& name = weight->scales->plan.name;
-    if (reach > kMost && weight->tensor_scale != nullptr) continue;  // second-level says it
-    if (reach > kMost)
-      out.warn({kV, kH, kS, kT}, name,
-               text("weights would reach ", reach, ": are these reciprocals of scales?"));
-    else if (reaches.size() > 3 && (reach > usual * kApart || reach < usual / kApart))
-      out.warn({kV, kH, kS, kT}, name,
-               text("weights would reach ", reach, ", and those of other tensors ", usual,
-                    ": are these its scales?"));
   }
 }
 

@@ -56,8 +56,7 @@ TEST(Verify, every_rule_is_broken_by_one_change) {
     const_cast<Json&>(model.hf_quant["quantization"]).remove("group_size");
   });
   expect_breaks(kMo, channel, "side-file", kServers, [](Model& model) {
-    const_cast<Json&>(model.hf_quant["quantization"]).set("quant_algo", "NVFP4");
-    const_cast<Json&>(model.hf_quant["quantization"]).set("group_size", 16);
+    const_cast<Json&>(model.hf_quant["quantization"]).set("kv_cache_quant_algo", "FP8");
   });
   expect_breaks(kCt, channel, "file-metadata", "transformers",
                 [](Model& model) { model.metadata.clear(); });
@@ -66,7 +65,7 @@ TEST(Verify, every_rule_is_broken_by_one_change) {
   });
   expect_breaks(kCt, channel, "code-types", kAll, [](Model& model) {
     model.tensors.at(kQ + ".weight").type = StoredType::f8_e5m2;
-    model.tensors.at(kQ + ".weight").bytes.assign(256 * 256, '\0');
+    model.tensors.at(kQ + ".weight").bytes.assign(256 * 256, '\x74');  // 2^14
   });
   expect_breaks(kCt, preset("mxfp8"), "scale-types", kAll, [](Model& model) {
     model.tensors.at(kQ + ".weight_scale").type = StoredType::f8_e8m0;

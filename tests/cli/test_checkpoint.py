@@ -252,7 +252,7 @@ def test_verify_is_not_taken_in(octavo, model):
     at = words["model.layers.0.mlp.up_proj.weight"]["data_offsets"][0] + 8 + header
     file.write_bytes(whole[:at] + b"\x7f" + whole[at + 1 :])
     damaged = octavo("verify", "out")
-    assert damaged.code == 1 and "codes are NaN, the first in row 0, column 0" in damaged.out
+    assert damaged.code == 1 and "1 code is NaN, the first in row 0, column 0" in damaged.out
     octavo.good("verify", "out", "--no-codes")
     file.write_bytes(whole)
     (octavo.folder / "out" / "config.json").unlink()

@@ -131,3 +131,85 @@ def test_advice_can_be_followed(octavo, model):
     report = octavo.good("quantize", "model", "-o", "out", *arguments).json
     advised = {t["advice"].split()[0] for t in report["tensors"] if "metrics" in t}
     assert advised == {"mxfp8"}  # blocks and channels it has no words for
+
+
+def test_verify_says_everything_in_json_and_folds_on_a_terminal(octavo):
+    tiny_model.llama(octavo.folder / "model", tiny_model.llama_weights(layers=25, width=32))
+    octavo.good("quantize", "model", "-o", "out", "--recipe", "fp8-channel")
+    result = changed(octavo, lambda c: c.update(hidden_size=512, num_attention_heads=7))
+    assert "more like it (--json has all)" in result.out
+    found = octavo("verify", "out", "--json").json
+    shapes = {f["tensor"] for f in found["findings"] if f["rule"] == "shapes"}
+    assert len(shapes) == 25 * 9 + 3  # nothing is cut off
+    assert {f["message"] for f in found["findings"] if f["rule"] == "config"} == {
+        "config.json says num_attention_heads 7 does not divide hidden_size 512, and there is no head_dim"
+    }
+
+
+def test_verify_says_what_it_looked_at(octavo, model):
+    octavo.good("quantize", "model", "-o", "out", "--recipe", "fp8-channel")
+    shown = octavo.good("verify", "out").out
+    assert "loads in       vllm, transformers, sglang, trtllm\n" in shown
+    assert "checked        35 tensors in 1 file, " in shown
+    assert "which tensors a 'llama' has is known" in shown
+    changed(octavo, lambda c: c.update(model_type="gemma9", architectures=["Gemma9ForCausalLM"]))
+    shown = octavo.good("verify", "out").out
+    assert "which tensors a 'gemma9' has is not known, and was not checked" in shown
+    found = octavo.good("verify", "out", "--json").json
+    assert found["checked"]["tensors"] == 35 and not found["checked"]["architecture"]
+    assert found["loaders"]["vllm"] == {"loads": True, "errors": 0, "warnings": 0}
+
+
+def test_verify_counts_per_loader(octavo):
+    weights = tiny_model.llama_weights()
+    kept = {n: w for n, w in weights.items() if "proj" not in n or n.endswith("layers.0.self_attn.o_proj.weight")}
+    tiny_model.llama(octavo.folder / "model", kept)
+    octavo.good("quantize", "model", "-o", "out", "--recipe", "mxfp8")
+    changed(octavo, lambda c: c.update(model_type="other"))
+    shown = octavo("verify", "out").out
+    assert "(compressed-tensors, 1 quantized weight): " in shown
+    assert "does not load: sglang (1 error), trtllm (1 error)" in shown
+    assert "loads in       vllm, transformers" in shown
+
+
+def test_an_index_that_leaves_a_tensor_out(octavo):
+    folder = tiny_model.llama(octavo.folder / "model", shards=2)
+    index = folder / "model.safetensors.index.json"
+    words = json.loads(index.read_text())
+    left = "model.layers.1.mlp.up_proj.weight"
+    del words["weight_map"][left]
+    index.write_text(json.dumps(words))
+    result = octavo("verify", "model")
+    assert result.code == 1 and f"error transformers: index: {left}: " in result.out
+    assert f"warning vllm, sglang, trtllm: index: {left}: " in result.out
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda side: side.update(group_size=32),
+        lambda side: side.update(kv_cache_quant_algo="FP8"),
+        lambda side: side.update(exclude_modules=[]),
+    ],
+)
+def test_a_side_file_that_lies(octavo, model, change):
+    octavo.good("quantize", "model", "-o", "out", "--recipe", "nvfp4", "--target", "modelopt")
+    octavo.good("verify", "out", "--for", "vllm,sglang,trtllm")
+    path = octavo.folder / "out" / "hf_quant_config.json"
+    words = json.loads(path.read_text())
+    change(words["quantization"])
+    path.write_text(json.dumps(words))
+    result = octavo("verify", "out", "--for", "vllm,sglang,trtllm")
+    assert result.code == 1 and "side-file: " in result.out
+
+
+def test_a_head_that_is_quantized(octavo, model):
+    octavo.good("quantize", "model", "-o", "out", "--recipe", "fp8-channel", "--include", "lm_head|proj")
+    result = octavo("verify", "out")
+    assert result.code == 1 and "special-modules: lm_head: " in result.out
+    assert "loads in       transformers" in result.out
+
+
+def test_an_empty_config(octavo, model):
+    (model / "config.json").write_text("")
+    octavo("verify", "model").refused(1, "config.json", "empty")
