@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "octavo/checkpoint/expert_stack.h"
 #include "octavo/checkpoint/module_role.h"
 #include "octavo/pipeline/name_patterns_internal.h"
 #include "octavo/pipeline/plan.h"
@@ -20,6 +21,11 @@ struct Decision {
   std::string why{};                    // in words
   std::vector<TensorAction> actions{};  // where quantized: one, or those of a stack taken apart
 };
+
+// The experts of a stack, which is known, as actions of their own that are like `like` but for
+// name, shape and place. Why the target cannot have them so, or "".
+[[nodiscard]] std::string take_apart(const ExpertStack& stack, const TensorAction& like,
+                                     Dialect target, std::vector<TensorAction>& actions);
 
 // "tensor 'x'", for messages.
 [[nodiscard]] std::string shown_tensor(std::string_view name);

@@ -1,6 +1,7 @@
 // What config.json says octavo did, under "octavo": how a checkpoint was quantized, from what, and
 // what was done with it since. Nothing in it says when, so that the same work gives the same bytes.
 //   {"version": ..., "recipe": ..., ..., "source_hash": ...,     of quantizing
+//    "scalings": [...],                                          all of them, without loss
 //    "stacks": [...],                                            experts that were taken apart
 //    "steps": [{"version": ..., "work": "convert to modelopt", "source_hash": ...}]}
 #pragma once
@@ -25,6 +26,10 @@ using Provenance = std::vector<std::pair<std::string, std::string>>;
 // Of converting or dequantizing: the source's words, and one step more.
 [[nodiscard]] Json step_words(const CheckpointReader& source, const QuantizePlan& plan,
                               const std::string& work, const std::string& source_hash);
+
+// How weights were quantized is more than their spelling says (the rule of their scales, the
+// policy): it is taken from the source's words where those have one scaling that reads the same.
+void restore_scalings(const CheckpointReader& source, Recognized& recognized);
 
 // The words of a folder that an earlier call finished; null where there is none, or unfinished
 // work.

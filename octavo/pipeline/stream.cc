@@ -233,8 +233,8 @@ class Streaming {
   // Codes that are there already, in another spelling or decoded.
   void take_over_band(const Band& band, safetensors::FileWriter& writer) {
     const TensorAction& action = action_of(band);
-    const QuantizedTensor codes =
-        read_band(source_, plan_.source_dialect, *action.found, band.first_row, band.rows);
+    const QuantizedTensor codes = read_band(source_, plan_.source_dialect, *action.found,
+                                            row_in_found(action, band), band.rows);
     if (action.quantize) {
       for (const BandBytes& part :
            spell_band(plan_.options.target, action.weight, band.first_row, codes))
@@ -315,6 +315,14 @@ class Streaming {
     const auto& sizes = source_.tensors()[action.tensor].entry->shape;
     return band.first_row + action.part.first +
            action.part.matrix * static_cast<std::int64_t>(sizes[action.part.transposed ? 2 : 1]);
+  }
+
+  // Where the rows of a band are in the weight that was found, which is the stack that experts are
+  // taken out of. (Experts that are put into one are weights of their own.)
+  [[nodiscard]] static std::int64_t row_in_found(const TensorAction& action, const Band& band) {
+    const Shape& whole = action.found->weight.shape;
+    if (action.part.matrix < 0 || whole.rank() != 3) return band.first_row;
+    return band.first_row + action.part.first + action.part.matrix * whole[1];
   }
 
   // With scales of f32 where the file gets those and codes were made with bf16 ones.
