@@ -5,7 +5,7 @@
 
 #include "octavo/base/error.h"
 #include "octavo/pipeline/convert_plan_internal.h"
-#include "octavo/pipeline/output_files_internal.h"
+#include "octavo/pipeline/finished_folder_internal.h"
 #include "octavo/pipeline/provenance_internal.h"
 #include "octavo/pipeline/stream_internal.h"
 #include "octavo/version.h"
@@ -47,11 +47,15 @@ void run(std::string_view op, const CheckpointReader& source, const std::string&
   check(!out.empty(), ErrorCode::invalid_argument, op, "got no name for the output");
   const Json finished = options.resume ? finished_words(out) : Json();
   if (finished.is_object()) {
-    const bool same_source =
-        finished["source_hash"] == source.config()["octavo"]["source_hash"];  // of the first work
-    if (last_work(finished) != what || !same_source ||
+    const Json& made = last_step(finished);
+    if (made["work"].string_or("") != what || made["version"].string_or("") != version() ||
         CheckpointReader(out).nbytes() != plan.bytes_after)
       fail_finished_otherwise(op, out);
+    check_finished(source, plan, finished, out,
+                   {.op = op,
+                    .made_from = made["source_hash"].string_or(""),
+                    .threads = options.threads,
+                    .on_progress = options.on_progress});
     result.was_complete = true;
     result.notes.push_back(finished_note(out));
   } else {

@@ -106,6 +106,9 @@ void finish_folder(const CheckpointReader& source, const QuantizePlan& plan, Jso
   if (!plan.model.weights.empty() || was_quantized)
     configure(plan.options.target, plan.model, config, side);
   if (!plan.config_dtype.empty()) set_dtype(config, plan.config_dtype);
+  Json sums = Json::object();
+  for (const auto& [name, sum] : folder.sums()) sums.set(name, sum);
+  words.set("sums", std::move(sums));
   config.set("octavo", std::move(words));
   if (!side.is_null())
     write_whole_file(std::string(kOp), folder.path_of("hf_quant_config.json"), side.dump() + "\n");

@@ -45,15 +45,6 @@ std::string finished_state(const std::string& path) {
   }
 }
 
-// Are the bytes behind the header those that were written?
-bool has_sum(const std::string& path, std::string_view sum) {
-  try {
-    return hex_of(safetensors::data_sum(safetensors::FileReader(path))) == sum;
-  } catch (const Error&) {
-    return false;
-  }
-}
-
 std::string shown_path(const std::string& path) { return text("'", shown(path, 200), "'"); }
 
 }  // namespace
@@ -68,6 +59,14 @@ std::string hex_of(std::uint64_t value) {
   char digits[17];
   std::snprintf(digits, sizeof digits, "%016llx", static_cast<unsigned long long>(value));
   return digits;
+}
+
+bool has_sum(const std::string& path, std::string_view sum) {
+  try {
+    return hex_of(safetensors::data_sum(safetensors::FileReader(path))) == sum;
+  } catch (const Error&) {
+    return false;
+  }
 }
 
 std::string source_identity(const CheckpointReader& source) {
@@ -246,18 +245,25 @@ const Json& OutputFolder::finished(const std::string& name) {
   if (!kept.is_null()) {
     const std::string path = path_of(name);
     if (kept["is"].string_or("") == finished_state(path) &&
-        has_sum(path, kept["sum"].string_or("")))
+        has_sum(path, kept["sum"].string_or(""))) {
+      sums_[name] = kept["sum"].string_or("");
       return kept;
+    }
   }
   files_.remove(name);  // it will be noted again
   return kNone;
 }
 
 void OutputFolder::note_finished(const std::string& name, std::uint64_t sum, Json kept) {
-  written_.push_back(name);
+  note_written(name, sum);
   kept.set("is", finished_state(path_of(name)));
   kept.set("sum", hex_of(sum));
   write_record(name, kept);
+}
+
+void OutputFolder::note_written(const std::string& name, std::uint64_t sum) {
+  written_.push_back(name);
+  sums_[name] = hex_of(sum);
 }
 
 void OutputFolder::remove_record() {

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -41,7 +42,9 @@ class OutputFolder {
   // needs of it.
   void note_finished(const std::string& name, std::uint64_t sum, Json kept);
   // Notes that a file is there, which a later call is to write again.
-  void note_written(const std::string& name) { written_.push_back(name); }
+  void note_written(const std::string& name, std::uint64_t sum);
+  // Of every file that is there, as hexadecimal digits.
+  [[nodiscard]] const std::map<std::string, std::string>& sums() const { return sums_; }
   void remove_record();
   // After an error. Work that was begun is kept for a later call, if there is any and `useless`
   // does not say that none can use it; what this call made is removed otherwise.
@@ -62,11 +65,15 @@ class OutputFolder {
   int lock_ = -1;
   bool has_record_ = false, made_ = false;
   std::vector<std::string> written_;
+  std::map<std::string, std::string> sums_;
   Json record_;                     // of what work this is
   Json files_ = Json::object();     // what an earlier call kept of each finished one
   std::uint64_t record_bytes_ = 0;  // of the record that this call wrote, without its last braces
   int record_files_ = 0;
 };
+
+// Are the bytes of a file behind its header those that were written?
+[[nodiscard]] bool has_sum(const std::string& path, std::string_view sum);
 
 // The same name for the same files: what a resumed call compares.
 [[nodiscard]] std::string source_identity(const CheckpointReader& source);

@@ -1,6 +1,5 @@
 // Words about the past, written and read.
 #include <algorithm>
-#include <filesystem>
 
 #include "octavo/base/error.h"
 #include "octavo/pipeline/output_folder_internal.h"
@@ -10,8 +9,6 @@
 
 namespace octavo {
 namespace {
-
-constexpr std::uint64_t kMostConfigBytes = 8U << 20;
 
 // One entry for each tensor that becomes several weights.
 void add_stacks(const CheckpointReader& source, const QuantizePlan& plan, Json& stacks) {
@@ -102,36 +99,6 @@ void restore_scalings(const CheckpointReader& source, Recognized& recognized) {
     if (std::count_if(said.begin(), said.end(), fits) == 1)
       scaling = *std::find_if(said.begin(), said.end(), fits);
   }
-}
-
-Json finished_words(const std::string& folder) {
-  const std::filesystem::path config = std::filesystem::path(folder) / "config.json";
-  std::error_code ignored;
-  if (!std::filesystem::is_regular_file(config, ignored) ||
-      std::filesystem::exists(std::filesystem::path(folder) / kProgressFile, ignored))
-    return {};
-  try {
-    Json words =
-        parse_json(read_small_file(config.string(), kMostConfigBytes), "config.json")["octavo"];
-    return words.is_object() ? words : Json();
-  } catch (const Error&) {
-    return {};
-  }
-}
-
-std::string_view last_work(const Json& words) {
-  const auto& steps = words["steps"].elements();
-  return steps.empty() ? std::string_view() : steps.back()["work"].string_or("");
-}
-
-void fail_finished_otherwise(std::string_view op, const std::string& folder) {
-  fail(ErrorCode::io, op, "'", shown(folder, 200),
-       "' is complete, and was made with other options or by another version of octavo; give the "
-       "same ones, a new folder, or remove this one");
-}
-
-std::string finished_note(const std::string& folder) {
-  return text("'", shown(folder, 200), "' was complete: nothing was done, and nothing measured");
 }
 
 }  // namespace octavo

@@ -13,6 +13,7 @@
 #include "octavo/base/whole_file.h"
 #include "octavo/checkpoint/module_role.h"
 #include "octavo/checkpoint/shard_index.h"
+#include "octavo/pipeline/finished_folder_internal.h"
 #include "octavo/pipeline/folder_files_internal.h"
 #include "octavo/pipeline/output_files_internal.h"
 #include "octavo/pipeline/output_folder_internal.h"
@@ -197,10 +198,16 @@ CheckpointReport into_one_file(const CheckpointReader& source, QuantizePlan& pla
 
 // What there is to say of a folder that is complete: all but what is measured on the way.
 CheckpointReport finished_report(const CheckpointReader& source, QuantizePlan& plan,
-                                 const std::string& out, const Json& words) {
+                                 const std::string& out, const Json& words,
+                                 const QuantizeCheckpointOptions& options) {
   if (words["options_hash"].string_or("") != hex_of(text_hash(options_text(plan))) ||
       CheckpointReader(out).nbytes() != plan.bytes_after)
     fail_finished_otherwise(kOp, out);
+  check_finished(source, plan, words, out,
+                 {.op = kOp,
+                  .made_from = words["source_hash"].string_or(""),
+                  .threads = options.threads,
+                  .on_progress = options.on_progress});
   std::vector<ActionResult> nothing_measured(plan.actions.size());
   CheckpointReport report = make_report(source, plan, nothing_measured, false, 1);
   report.provenance.clear();
@@ -224,7 +231,7 @@ CheckpointReport quantize_checkpoint(const std::string& source_path, const std::
   CheckpointReport report;
   const Json finished = options.resume && !wants_one_file(out) ? finished_words(out) : Json();
   if (finished.is_object()) {
-    report = finished_report(source, plan, out, finished);
+    report = finished_report(source, plan, out, finished, options);
   } else if (wants_one_file(out)) {
     report = into_one_file(source, plan, out, identity, options);
   } else {
