@@ -163,6 +163,7 @@ struct Pair {
   std::string name;
   Numbers a{}, b{};
   TensorError error{};
+  std::size_t pieces = 0, done = 0;
 };
 struct Piece {
   std::size_t pair = 0, ordinal = 0;
@@ -236,10 +237,10 @@ class Pairing {
   std::vector<Pair> pairs_;
 };
 
-std::vector<Piece> pieces_of(const Side& a, const Side& b, const std::vector<Pair>& pairs) {
+std::vector<Piece> pieces_of(const Side& a, const Side& b, std::vector<Pair>& pairs) {
   std::vector<Piece> pieces;
   for (std::size_t i = 0; i < pairs.size(); ++i) {
-    const Pair& pair = pairs[i];
+    Pair& pair = pairs[i];
     if (pair.a.cols == 0) continue;
     const std::int64_t unit = std::lcm(a.unit(pair.a), b.unit(pair.b));
     const bool one_matrix =
@@ -253,6 +254,7 @@ std::vector<Piece> pieces_of(const Side& a, const Side& b, const std::vector<Pai
     std::size_t ordinal = 0;
     for (std::int64_t first = 0; first < pair.a.rows; first += wanted * unit)
       pieces.push_back({i, ordinal++, first, std::min(wanted * unit, pair.a.rows - first)});
+    pair.pieces = ordinal;
   }
   return pieces;
 }
@@ -325,6 +327,7 @@ CheckpointReport compare_checkpoints(const std::string& a_path, const std::strin
     {
       const std::lock_guard lock(merging);
       pair.error.add(piece.ordinal, error);
+      if (++pair.done == pair.pieces) pair.error.settle();
     }
     loop.advance(static_cast<std::uint64_t>(before.nbytes()), pair.name);
   });
@@ -341,7 +344,15 @@ CheckpointReport compare_checkpoints(const std::string& a_path, const std::strin
   report.seconds = loop.seconds();
   std::stable_sort(pairs.begin(), pairs.end(),
                    [](const Pair& x, const Pair& y) { return natural_less(x.name, y.name); });
-  for (const Pair& pair : pairs) report.tensors.push_back(report_of(pair));
+  std::vector<double> sqnrs;
+  for (const Pair& pair : pairs) sqnrs.push_back(pair.error.metrics().sqnr);
+  const std::vector<bool> shown = with_histograms(sqnrs);
+  report.tensors.reserve(pairs.size());
+  for (std::size_t i = 0; i < pairs.size(); ++i) {
+    report.tensors.push_back(report_of(pairs[i]));
+    if (!shown[i]) drop_histograms(report.tensors.back());
+    pairs[i].error = TensorError();
+  }
   return report;
 }
 

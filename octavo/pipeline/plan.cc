@@ -208,9 +208,9 @@ class Planning {
 
   void describe_model() {
     double weights = 0, bytes = 0;
+    plan_.model.weights = planned_weights(plan_);
     for (const TensorAction& action : plan_.actions) {
       if (!action.quantize) continue;
-      plan_.model.weights.push_back(action.weight);
       weights += static_cast<double>(element_count(action.weight.shape));
       for (const SpelledTensor& output : action.outputs)
         bytes += static_cast<double>(planned_bytes(output.plan));
@@ -241,6 +241,13 @@ class Planning {
 };
 
 }  // namespace
+
+std::vector<QuantizedWeight> planned_weights(const QuantizePlan& plan) {
+  std::vector<QuantizedWeight> weights;
+  for (const TensorAction& action : plan.actions)
+    if (action.quantize) weights.push_back(action.weight);
+  return weights;
+}
 
 QuantizePlan plan_quantize(const CheckpointReader& source, const QuantizePlanOptions& options) {
   refuse_quantized(source);

@@ -57,20 +57,14 @@ void StreamFiles::take_up_finished() {
   }
 }
 
-Json StreamFiles::kept_of(const OutputFile& file) const {
-  Json tensors = Json::array();
-  for (const std::size_t i : file.actions) {
-    const ActionResult& result = results_[i];
-    Json kept;
-    kept.set("content", hex_of(result.content));
-    kept.set("nan", result.found.nan);
-    kept.set("inf", result.found.inf);
-    if (is_measured(plan_.actions[i], options_)) kept.set("error", result.error.kept());
-    tensors.push(std::move(kept));
-  }
-  Json out;
-  out.set("tensors", std::move(tensors));
-  return out;
+Json StreamFiles::kept_of(std::size_t action) const {
+  const ActionResult& result = results_[action];
+  Json kept;
+  kept.set("content", hex_of(result.content));
+  kept.set("nan", result.found.nan);
+  kept.set("inf", result.found.inf);
+  if (is_measured(plan_.actions[action], options_)) kept.set("error", result.error.kept());
+  return kept;
 }
 
 void StreamFiles::check_room() const {
@@ -139,7 +133,8 @@ void StreamFiles::finish(std::size_t index) {
   file.writer.reset();
   file.finished = true;
   if (is_recorded())
-    destination_.folder->note_finished(plan_.files[index], sum, kept_of(file));
+    destination_.folder->note_finished(plan_.files[index], sum, file.actions.size(),
+                                       [&](std::size_t i) { return kept_of(file.actions[i]); });
   else if (destination_.folder != nullptr)
     destination_.folder->note_written(plan_.files[index], sum);
   return_freed_memory();

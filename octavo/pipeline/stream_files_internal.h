@@ -41,7 +41,7 @@ class StreamFiles {
 
   void take_up_finished();
   void finish(std::size_t index);
-  [[nodiscard]] Json kept_of(const OutputFile& file) const;
+  [[nodiscard]] Json kept_of(std::size_t action) const;  // for the record
   [[nodiscard]] std::unique_ptr<safetensors::FileWriter> open(std::size_t index) const;
   [[nodiscard]] std::string path_of(std::size_t index) const;
   // With one file there is nothing left to do when it is finished that would be worth a record.
