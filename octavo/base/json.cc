@@ -168,12 +168,7 @@ std::string Json::dump(int indent) const {
   return out;
 }
 
-// Numbers stand in one line: a histogram would be a page of white space.
 void Json::dump_to(std::string& out, int indent, int level) const {
-  const auto is_number = [](const Json& value) { return value.kind_ == Kind::number; };
-  if (kind_ == Kind::array && indent > 0 &&
-      std::all_of(elements_.begin(), elements_.end(), is_number))
-    indent = 0;
   const auto new_line = [&](int at) {
     if (indent > 0) out.append("\n").append(static_cast<std::size_t>(indent * at), ' ');
   };

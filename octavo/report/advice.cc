@@ -200,7 +200,9 @@ std::string advice_for(std::string_view preset_name, std::span<const Outlook> te
       const double weight = error2 > 0 ? one.error2 : 1;
       before += weight;
       after += weight * std::pow(10.0, -static_cast<double>(one.gain[i]) / 10);  // or NaN
-      more += static_cast<double>(one.bits[i]) * one.elements / elements;
+      const double share =
+          elements > 0 ? one.elements / elements : 1 / static_cast<double>(tensors.size());
+      more += static_cast<double>(one.bits[i]) * share;
     }
     const double gain = 10 * std::log10(before / after);
     // Decibels per bit; a quarter of a bit is what scales alone make.
