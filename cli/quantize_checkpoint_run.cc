@@ -130,15 +130,19 @@ int run_quantize_checkpoint(const QuantizeArguments& common, const CheckpointArg
            "' is complete, and --fail-if and --report are about a run; octavo compare measures it "
            "again (--fail-if, --report), or quantize into a new folder");
   if (!arguments.report.empty()) write_whole_file("quantize", arguments.report, html_of(report));
-  Json more;
   std::string summary = summary_text(report);
+  const bool missed = misses_gates("quantize", report, gates);
+  // Whether servers load it needs as much memory as the report, which is given back before.
+  if (globals.json) begin_json(report, [](std::string_view text) { print(text); });
+  report.tensors = std::vector<TensorReport>();
+  Json more;
   const bool for_servers =
       options.plan.target != Dialect::comfyui && options.plan.target != Dialect::octavo;
   const bool shown = globals.json || !report.was_complete;
   if (shown && for_servers && !common.output.ends_with(".safetensors"))
     add_verdict(common.output, more, summary);
   if (globals.json) {
-    write_json(report, more, [](std::string_view text) { print(text); });
+    end_json(more, [](std::string_view text) { print(text); });
     print("\n");
   } else if (shown) {
     print(summary);
@@ -146,7 +150,7 @@ int run_quantize_checkpoint(const QuantizeArguments& common, const CheckpointArg
   finish_stdout();  // before what is said about it
   say_written("quantize", common.output, report.was_complete);
   if (!arguments.report.empty()) say(fmt::format("wrote {}", octavo::shown(arguments.report, 400)));
-  return misses_gates("quantize", report, gates) ? kGateMissed : kGood;
+  return missed ? kGateMissed : kGood;
 }
 
 }  // namespace octavo::cli

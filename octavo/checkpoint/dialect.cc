@@ -125,6 +125,7 @@ StoredType fp8_type(const Scaling& scaling) {
 
 std::vector<std::string> skip_list(const QuantizedModel& model) {
   std::set<std::string> modules(model.plain_modules.begin(), model.plain_modules.end());
+  modules.insert(model.plain_holders.begin(), model.plain_holders.end());
   const bool has_head =
       std::any_of(model.weights.begin(), model.weights.end(),
                   [](const QuantizedWeight& weight) { return weight.module.ends_with("lm_head"); });
@@ -150,6 +151,21 @@ std::vector<Scheme> schemes_of(const QuantizedModel& model) {
   }
   return schemes;
 }
+
+void note_plain(QuantizedModel& model, std::string_view name,
+                const std::vector<std::uint64_t>& shape, Role role) {
+  if (role == Role::expert_stack) {
+    // Loaders ask of the module that has the stack, or of what is fused in it.
+    model.plain_modules.emplace_back(module_of(name));
+    if (!holder_of(name).empty()) model.plain_holders.emplace_back(holder_of(name));
+    return;
+  }
+  if (shape.size() >= 2 && name.ends_with(".weight") && role != Role::embedding &&
+      role != Role::norm && role != Role::position)
+    model.plain_modules.emplace_back(module_of(name));
+}
+
+bool takes_stacks(Dialect dialect) { return table_of(dialect).stacks; }
 
 std::string why_not(Dialect dialect, const QuantizedWeight& weight) {
   const std::string reason = common_reason(weight);

@@ -13,6 +13,7 @@
 #include "octavo/base/json.h"
 #include "octavo/base/macros.h"
 #include "octavo/checkpoint/checkpoint_reader.h"
+#include "octavo/checkpoint/module_role.h"
 #include "octavo/quant/quantized_tensor.h"
 #include "octavo/safetensors/header_writer.h"
 
@@ -57,6 +58,9 @@ struct SpelledTensor {
 // Can it, and if not, why not ("" if it can).
 [[nodiscard]] OCTAVO_API std::string why_not(Dialect dialect, const QuantizedWeight& weight);
 
+// Do its loaders find all experts of a layer in one tensor? Where not, they want a matrix for each.
+[[nodiscard]] OCTAVO_API bool takes_stacks(Dialect dialect);
+
 // Rows [first_row, first_row + rows) of a weight, as octavo has them, and where their bytes go. A
 // stack of matrices is one matrix of all their rows, and a band has the shape [rows, K]. Bands
 // begin at multiples of band_rows(); only the last may end elsewhere. Where band_rows() is all rows
@@ -82,8 +86,13 @@ struct BandBytes {
 // The model as a whole, for config.json: what is quantized how, and what is not.
 struct QuantizedModel {
   std::vector<QuantizedWeight> weights;
-  std::vector<std::string> plain_modules;  // Linears (by name and shape) that stay as they are
+  std::vector<std::string> plain_modules{};  // Linears (by name and shape) that stay as they are
+  std::vector<std::string> plain_holders{};  // those that have stacks of experts which do
 };
+// Notes a tensor that stays as it is, if it is one that loaders would make a quantized layer of
+// unless they are told not to.
+OCTAVO_API void note_plain(QuantizedModel& model, std::string_view name,
+                           const std::vector<std::uint64_t>& shape, Role role);
 // Changes config (and hf_quant_config, for modelopt) as the dialect's loaders want it. Throws
 // Error(unsupported) when the dialect cannot say it: weights of two kinds where it knows one.
 OCTAVO_API void configure(Dialect dialect, const QuantizedModel& model, Json& config,

@@ -3,6 +3,8 @@
 // quantized by the server as they come, those of FP4 stay as they are (A16): static scales of
 // activations would need data that a checkpoint does not have.
 #include <algorithm>
+#include <cctype>
+#include <set>
 #include <utility>
 
 #include "octavo/base/error.h"
@@ -129,6 +131,23 @@ Json group_of(Scheme scheme, Json targets) {
        {"output_activations", Json()}});
 }
 
+// The skip list. vLLM asks of experts of a stack by the names that they would have apart, of which
+// there may be hundreds.
+Json ignored(const QuantizedModel& model) {
+  Json list = json_list(skip_list(model));
+  const std::set<std::string> holders(model.plain_holders.begin(), model.plain_holders.end());
+  for (const std::string& holder : holders) {
+    std::string expression = "re:";
+    for (const char c : holder) {
+      const bool is_ascii = static_cast<unsigned char>(c) < 128;
+      if (is_ascii && std::ispunct(c) != 0 && c != '_' && c != '-') expression += '\\';
+      expression += c;
+    }
+    list.push(expression + "\\..*");
+  }
+  return list;
+}
+
 void configure(const QuantizedModel& model, Json& config, Json&) {
   const std::vector<Scheme> schemes = schemes_of(model);
   Json groups = Json::object();
@@ -149,7 +168,7 @@ void configure(const QuantizedModel& model, Json& config, Json&) {
                            {"quantization_status", "compressed"},
                            {"global_compression_ratio", Json()},
                            {"kv_cache_scheme", Json()},
-                           {"ignore", json_list(skip_list(model))},
+                           {"ignore", ignored(model)},
                            {"config_groups", std::move(groups)}}));
 }
 
@@ -198,7 +217,7 @@ std::vector<FoundWeight> find(const CheckpointReader& checkpoint, Misfits* misfi
 }  // namespace
 
 const DialectTable& compressed_tensors_dialect() {
-  static constexpr DialectTable kTable{kName, why_not, spell, configure, find};
+  static constexpr DialectTable kTable{kName, why_not, spell, configure, find, false};
   return kTable;
 }
 

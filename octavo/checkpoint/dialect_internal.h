@@ -53,6 +53,7 @@ struct DialectTable {
   // The weights of a checkpoint that is of this dialect. The first misfit is an Error where there
   // is no list for them.
   std::vector<FoundWeight> (*find)(const CheckpointReader&, Misfits*);
+  bool stacks = true;  // takes_stacks()
 };
 [[nodiscard]] const DialectTable& compressed_tensors_dialect();
 [[nodiscard]] const DialectTable& deepseek_dialect();

@@ -162,7 +162,7 @@ std::vector<FoundWeight> find(const CheckpointReader& checkpoint, Misfits* misfi
 }  // namespace
 
 const DialectTable& modelopt_dialect() {
-  static constexpr DialectTable kTable{kName, why_not, spell, configure, find};
+  static constexpr DialectTable kTable{kName, why_not, spell, configure, find, false};
   return kTable;
 }
 

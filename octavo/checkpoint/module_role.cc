@@ -143,6 +143,12 @@ std::string_view module_of(std::string_view name) {
   return name.ends_with(kWeight) ? name.substr(0, name.size() - kWeight.size()) : name;
 }
 
+std::string_view holder_of(std::string_view name) {
+  const std::string_view module = module_of(name);
+  const std::size_t dot = module.rfind('.');
+  return dot == std::string_view::npos ? std::string_view() : module.substr(0, dot);
+}
+
 TensorRole role_of(std::string_view name, const std::vector<std::uint64_t>& shape,
                    const Json& config) {
   const Words all = split(name), words = split(module_of(name));
@@ -214,28 +220,6 @@ FusedPlace fused_place(std::string_view module) {
   if (found == nullptr) return FusedPlace::alone;
   if (!found->last) return FusedPlace::inner;
   return found->into == kQkvA ? FusedPlace::replicated_last : FusedPlace::last;
-}
-
-ExpertStack expert_stack(const CheckpointReader& checkpoint, const StoredTensor& tensor) {
-  const std::string& name = tensor.name();
-  const std::string_view module = module_of(name);
-  const std::string_view suffix = std::string_view(name).substr(module.size());
-  constexpr std::string_view kUp = "gate_up_proj", kDown = "down_proj";
-  ExpertStack stack{.gated = module.ends_with(kUp)};
-  if (!stack.gated && !module.ends_with(kDown)) return stack;
-  const std::string_view prefix =
-      module.substr(0, module.size() - (stack.gated ? kUp : kDown).size());
-  const StoredTensor* const up = checkpoint.find(text(prefix, kUp, suffix));
-  const StoredTensor* const down = checkpoint.find(text(prefix, kDown, suffix));
-  if (up == nullptr || down == nullptr) return stack;
-  const auto &a = up->entry->shape, &b = down->entry->shape;
-  if (a.size() != 3 || b.size() != 3 || a[0] != b[0]) return stack;
-  // [E, in, 2 mid] and [E, mid, in], or [E, 2 mid, in] and [E, in, mid].
-  stack.in_out = a[1] == b[2] && a[2] == 2 * b[1];
-  stack.known = stack.in_out || (a[2] == b[1] && a[1] == 2 * b[2]);
-  // gpt-oss alone takes turns, and alone has biases there.
-  stack.interleaved = checkpoint.find(text(prefix, kUp, "_bias")) != nullptr;
-  return stack;
 }
 
 bool natural_less(std::string_view a, std::string_view b) {

@@ -40,6 +40,10 @@ struct TensorRole {
 // "model.layers.0.mlp.up_proj" of "model.layers.0.mlp.up_proj.weight".
 [[nodiscard]] OCTAVO_API std::string_view module_of(std::string_view name);
 
+// "model.layers.0.mlp.experts" of "model.layers.0.mlp.experts.down_proj": the module that has a
+// stack among its parameters, and what loaders ask of when they ask whether to quantize it.
+[[nodiscard]] OCTAVO_API std::string_view holder_of(std::string_view name);
+
 // Tensors with the same key are one matrix to servers, or the experts of one layer: q/k/v, gate/up,
 // w1/w3, MLA's q_a/kv_a. Empty: it stands alone.
 [[nodiscard]] OCTAVO_API std::string fusion_key(std::string_view module);
@@ -56,17 +60,6 @@ enum class FusedPlace : std::uint8_t {
   replicated_last,  // of MLA's q_a/kv_a, which every device has whole
 };
 [[nodiscard]] OCTAVO_API FusedPlace fused_place(std::string_view module);
-
-// How experts lie in a stack. Found from the shapes of gate_up_proj and down_proj together, which
-// only one orientation fits.
-struct ExpertStack {
-  bool known = false;
-  bool in_out = false;       // [experts, in, out]; else [experts, out, in]
-  bool interleaved = false;  // rows of gate and up take turns; else one half each
-  bool gated = false;        // gate and up together
-};
-[[nodiscard]] OCTAVO_API ExpertStack expert_stack(const CheckpointReader& checkpoint,
-                                                  const StoredTensor& tensor);
 
 // Sorts "layers.10" behind "layers.9".
 [[nodiscard]] OCTAVO_API bool natural_less(std::string_view a, std::string_view b);

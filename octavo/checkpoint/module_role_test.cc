@@ -120,31 +120,10 @@ TEST(ModuleRole, OnlyTheLastPartMayEndWithinABlock) {
   EXPECT_EQ(fused_place("l.0.mlp.experts.3.down_proj"), FusedPlace::inner);
 }
 
-class ExpertStackTest : public CheckpointTest {
- protected:
-  ExpertStack stack(std::vector<std::uint64_t> up, std::vector<std::uint64_t> down,
-                    bool bias = false) const {
-    std::vector<TestTensor> tensors{random_tensor("m.experts.gate_up_proj", std::move(up), 1),
-                                    random_tensor("m.experts.down_proj", std::move(down), 2)};
-    if (bias) tensors.push_back(random_tensor("m.experts.gate_up_proj_bias", {2, 16}, 3));
-    write_tensors(path("m.safetensors"), tensors);
-    const CheckpointReader reader(path("m.safetensors"));
-    const ExpertStack down_stack = expert_stack(reader, reader.at("m.experts.down_proj"));
-    const ExpertStack out = expert_stack(reader, reader.at("m.experts.gate_up_proj"));
-    EXPECT_EQ(out.known, down_stack.known);
-    EXPECT_EQ(out.in_out, down_stack.in_out);
-    EXPECT_TRUE(out.gated && !down_stack.gated);
-    return out;
-  }
-};
-
-TEST_F(ExpertStackTest, OrientationFollowsFromBothShapes) {
-  const ExpertStack in_out = stack({2, 8, 16}, {2, 8, 8});  // even where hidden = intermediate
-  EXPECT_TRUE(in_out.known && in_out.in_out && !in_out.interleaved);
-  const ExpertStack out_in = stack({2, 16, 8}, {2, 8, 8});
-  EXPECT_TRUE(out_in.known && !out_in.in_out);
-  EXPECT_TRUE(stack({2, 8, 16}, {2, 8, 8}, true).interleaved);
-  EXPECT_FALSE(stack({2, 8, 12}, {2, 8, 8}).known);
+TEST(ModuleRole, WhatHoldsAStack) {
+  EXPECT_EQ(holder_of("model.layers.0.mlp.experts.gate_up_proj"), "model.layers.0.mlp.experts");
+  EXPECT_EQ(holder_of("l.experts.down_proj.weight"), "l.experts");
+  EXPECT_EQ(holder_of("alone"), "");
 }
 
 TEST(NaturalLess, NumbersByValue) {

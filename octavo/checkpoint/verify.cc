@@ -68,8 +68,9 @@ void find_plain_linears(VerifyView& view) {
   for (const std::string& name : view.recognized.plain) {
     if (view.misfits.contains(std::string(module_of(name)))) continue;
     const StoredTensor& tensor = view.checkpoint.at(name);
-    if (tensor.entry->shape.size() != 2 || !name.ends_with(".weight")) continue;
     const Role role = role_of(name, tensor.entry->shape, view.checkpoint.config()).role;
+    if (role == Role::expert_stack) view.plain_linears.emplace_back(holder_of(name));
+    if (tensor.entry->shape.size() != 2 || !name.ends_with(".weight")) continue;
     if (role == Role::linear || role == Role::head || role == Role::router ||
         (role == Role::vision && name.find("embed") == std::string::npos))
       view.plain_linears.emplace_back(module_of(name));

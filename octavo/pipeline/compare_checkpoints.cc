@@ -12,6 +12,7 @@
 #include "octavo/base/error.h"
 #include "octavo/base/thread_pool.h"
 #include "octavo/checkpoint/dialect.h"
+#include "octavo/checkpoint/expert_stack.h"
 #include "octavo/checkpoint/module_role.h"
 #include "octavo/convert/widen.h"
 #include "octavo/pipeline/work_loop_internal.h"
@@ -96,29 +97,29 @@ class Side {
       const std::string& name, const Numbers& whole) const {
     std::vector<std::pair<std::string, Numbers>> out;
     if (whole.shape.size() != 3) return out;
-    const StoredTensor* const tensor = checkpoint_.find(name);
     const ExpertStack stack =
-        tensor != nullptr ? expert_stack(checkpoint_, *tensor) : ExpertStack{};
+        expert_stack(name, [&](const std::string& of) -> std::optional<Shape> {
+          const auto found = all_.find(of);
+          if (found == all_.end()) return std::nullopt;
+          return Shape(std::span<const std::int64_t>(found->second.shape));
+        });
     if (!stack.known || stack.interleaved || (stack.in_out && whole.found != nullptr)) return out;
-    const std::string_view module = module_of(name);
-    const std::string_view prefix = module.substr(0, module.rfind('.') + 1);
-    const std::int64_t experts = whole.shape[0], rows = whole.shape[stack.in_out ? 2 : 1],
-                       cols = whole.shape[stack.in_out ? 1 : 2], parts = stack.gated ? 2 : 1;
-    for (std::int64_t expert = 0; expert < experts; ++expert)
-      for (std::int64_t part = 0; part < parts; ++part) {
-        Numbers one = whole;
-        one.shape = {rows / parts, cols};
-        one.rows = rows / parts;
-        one.cols = cols;
-        one.bytes = whole.bytes / static_cast<std::uint64_t>(experts * parts);
-        one.transposed = stack.in_out;
-        one.first = part * one.rows + (stack.in_out ? 0 : expert * rows);
-        one.matrix = expert;
-        one.matrix_cols = rows;
-        if (one.first % unit(whole) != 0) return {};  // it begins within a tile
-        const char* const last = !stack.gated ? "down_proj" : part == 0 ? "gate_proj" : "up_proj";
-        out.emplace_back(text(prefix, expert, ".", last, ".weight"), std::move(one));
-      }
+    const Shape shape(std::span<const std::int64_t>(whole.shape));
+    const std::int64_t count = matrix_count(stack, shape);
+    for (std::int64_t i = 0; i < count; ++i) {
+      const ExpertMatrix matrix = expert_matrix(stack, name, shape, i);
+      Numbers one = whole;
+      one.shape = {matrix.shape[0], matrix.shape[1]};
+      one.rows = matrix.shape[0];
+      one.cols = matrix.shape[1];
+      one.bytes = whole.bytes / static_cast<std::uint64_t>(count);
+      one.transposed = stack.in_out;
+      one.matrix = matrix.expert;
+      one.matrix_cols = shape[2];
+      one.first = matrix.first + (stack.in_out ? 0 : matrix.expert * shape[1]);
+      if (one.first % unit(whole) != 0) return {};  // it begins within a tile
+      out.emplace_back(matrix.module + ".weight", std::move(one));
+    }
     return out;
   }
 
@@ -162,6 +163,7 @@ struct Pair {
   std::string name;
   Numbers a{}, b{};
   TensorError error{};
+  std::size_t pieces = 0, done = 0;
 };
 struct Piece {
   std::size_t pair = 0, ordinal = 0;
@@ -235,10 +237,10 @@ class Pairing {
   std::vector<Pair> pairs_;
 };
 
-std::vector<Piece> pieces_of(const Side& a, const Side& b, const std::vector<Pair>& pairs) {
+std::vector<Piece> pieces_of(const Side& a, const Side& b, std::vector<Pair>& pairs) {
   std::vector<Piece> pieces;
   for (std::size_t i = 0; i < pairs.size(); ++i) {
-    const Pair& pair = pairs[i];
+    Pair& pair = pairs[i];
     if (pair.a.cols == 0) continue;
     const std::int64_t unit = std::lcm(a.unit(pair.a), b.unit(pair.b));
     const bool one_matrix =
@@ -252,6 +254,7 @@ std::vector<Piece> pieces_of(const Side& a, const Side& b, const std::vector<Pai
     std::size_t ordinal = 0;
     for (std::int64_t first = 0; first < pair.a.rows; first += wanted * unit)
       pieces.push_back({i, ordinal++, first, std::min(wanted * unit, pair.a.rows - first)});
+    pair.pieces = ordinal;
   }
   return pieces;
 }
@@ -324,6 +327,7 @@ CheckpointReport compare_checkpoints(const std::string& a_path, const std::strin
     {
       const std::lock_guard lock(merging);
       pair.error.add(piece.ordinal, error);
+      if (++pair.done == pair.pieces) pair.error.settle();
     }
     loop.advance(static_cast<std::uint64_t>(before.nbytes()), pair.name);
   });
@@ -340,7 +344,15 @@ CheckpointReport compare_checkpoints(const std::string& a_path, const std::strin
   report.seconds = loop.seconds();
   std::stable_sort(pairs.begin(), pairs.end(),
                    [](const Pair& x, const Pair& y) { return natural_less(x.name, y.name); });
-  for (const Pair& pair : pairs) report.tensors.push_back(report_of(pair));
+  std::vector<double> sqnrs;
+  for (const Pair& pair : pairs) sqnrs.push_back(pair.error.metrics().sqnr);
+  const std::vector<bool> shown = with_histograms(sqnrs);
+  report.tensors.reserve(pairs.size());
+  for (std::size_t i = 0; i < pairs.size(); ++i) {
+    report.tensors.push_back(report_of(pairs[i]));
+    if (!shown[i]) drop_histograms(report.tensors.back());
+    pairs[i].error = TensorError();
+  }
   return report;
 }
 

@@ -148,5 +148,24 @@ TEST_F(CompareStacks, what_is_not_compared_is_said) {
   EXPECT_EQ(report.notes[1], "not compared, of another shape in the second: 'z'");
 }
 
+// A hundred thousand tensors have a report that can be read.
+TEST_F(CompareStacks, of_many_tensors_the_worst_have_histograms) {
+  std::vector<TestTensor> tensors;
+  for (std::size_t i = 0; i < kMostHistograms + 20; ++i)
+    tensors.push_back(random_tensor(text("l.", i, ".o_proj.weight"), {1, 32}, 1));
+  std::filesystem::create_directory(root / "model");
+  write_tensors(path("model/model.safetensors"), tensors);
+  (void)run("out", recipe("mxfp8"));
+  const CheckpointReport report = compare_checkpoints(path("model"), path("out"));
+  ASSERT_EQ(report.tensors.size(), tensors.size());
+  std::size_t with = 0;
+  for (const TensorReport& one : report.tensors) {
+    EXPECT_TRUE(one.measured && one.metrics.sqnr > 20);
+    with += one.metrics.values.counts.empty() ? 0U : 1U;
+    EXPECT_EQ(one.scale_histogram.empty(), one.metrics.values.counts.empty());
+  }
+  EXPECT_EQ(with, kMostHistograms);
+}
+
 }  // namespace
 }  // namespace octavo

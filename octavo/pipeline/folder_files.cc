@@ -11,6 +11,7 @@
 
 #include "octavo/base/descriptor_internal.h"
 #include "octavo/base/error.h"
+#include "octavo/base/freed_memory_internal.h"
 #include "octavo/base/whole_file.h"
 #include "octavo/checkpoint/shard_index.h"
 #include "octavo/pipeline/folder_files_internal.h"
@@ -92,13 +93,15 @@ void write_index(const QuantizePlan& plan, const OutputFolder& folder) {
 
 }  // namespace
 
-void finish_folder(const CheckpointReader& source, const QuantizePlan& plan, Json words,
-                   OutputFolder& folder) {
+void finish_folder(const CheckpointReader& source, const QuantizePlan& plan,
+                   const std::function<Json()>& words, OutputFolder& folder) {
   for (const std::string& name : source.other_files()) {
     make_folders_of(folder.path_of(name));
     copy_file(source.path() + "/" + name, folder.path_of(name));
   }
   if (!plan.index_name.empty()) write_index(plan, folder);
+  return_freed_memory();
+  Json said = words();
   Json config = source.config(), side = source.hf_quant_config();
   const bool was_quantized =
       std::any_of(plan.actions.begin(), plan.actions.end(),
@@ -106,7 +109,10 @@ void finish_folder(const CheckpointReader& source, const QuantizePlan& plan, Jso
   if (!plan.model.weights.empty() || was_quantized)
     configure(plan.options.target, plan.model, config, side);
   if (!plan.config_dtype.empty()) set_dtype(config, plan.config_dtype);
-  config.set("octavo", std::move(words));
+  Json sums = Json::object();
+  for (const auto& [name, sum] : folder.sums()) sums.set(name, sum);
+  said.set("sums", std::move(sums));
+  config.set("octavo", std::move(said));
   if (!side.is_null())
     write_whole_file(std::string(kOp), folder.path_of("hf_quant_config.json"), side.dump() + "\n");
   write_whole_file(std::string(kOp), folder.path_of("config.json"), config.dump() + "\n");

@@ -45,15 +45,6 @@ std::string finished_state(const std::string& path) {
   }
 }
 
-// Are the bytes behind the header those that were written?
-bool has_sum(const std::string& path, std::string_view sum) {
-  try {
-    return hex_of(safetensors::data_sum(safetensors::FileReader(path))) == sum;
-  } catch (const Error&) {
-    return false;
-  }
-}
-
 std::string shown_path(const std::string& path) { return text("'", shown(path, 200), "'"); }
 
 }  // namespace
@@ -68,6 +59,14 @@ std::string hex_of(std::uint64_t value) {
   char digits[17];
   std::snprintf(digits, sizeof digits, "%016llx", static_cast<unsigned long long>(value));
   return digits;
+}
+
+bool has_sum(const std::string& path, std::string_view sum) {
+  try {
+    return hex_of(safetensors::data_sum(safetensors::FileReader(path))) == sum;
+  } catch (const Error&) {
+    return false;
+  }
 }
 
 std::string source_identity(const CheckpointReader& source) {
@@ -181,23 +180,23 @@ void OutputFolder::load_record(const WorkIdentity& identity) {
   record_.set("octavo_progress", kRecordVersion);
   record_.set("options", identity.options);
   record_.set("source", identity.source);
-  write_record("", {});
+  write_record();
 }
 
 // What is kept of files stands at the end, and that of one more is appended to a copy: in memory it
 // would be the largest thing there is.
-void OutputFolder::write_record(const std::string& name, const Json& kept) {
+void OutputFolder::write_record(const std::function<void(const Put&)>& put_more) {
   WholeFile file(std::string(kOp), path_of(kProgressFile));
   std::uint64_t bytes = 0;
-  const auto put = [&](std::string_view piece) {
-    file.write(std::as_bytes(std::span(piece)));
-    bytes += piece.size();
+  std::string gathered;
+  const auto flush = [&] {
+    file.write(std::as_bytes(std::span(gathered)));
+    bytes += gathered.size();
+    gathered.clear();
   };
-  const auto put_file = [&](const std::string& of, const Json& what) {
-    put(record_files_++ > 0 ? "," : "");
-    put(Json(of).dump(0));
-    put(":");
-    put(what.dump(0));
+  const Put put = [&](std::string_view piece) {
+    gathered += piece;
+    if (gathered.size() >= 1U << 16) flush();
   };
   if (record_bytes_ > 0) {
     copy_record(file);
@@ -207,12 +206,15 @@ void OutputFolder::write_record(const std::string& name, const Json& kept) {
     head.back() = ',';
     put(head);
     put("\"files\":{");
-    for (const auto& [of, what] : files_.members()) put_file(of, what);
+    for (const auto& [of, what] : files_.members())
+      put(text(record_files_++ > 0 ? "," : "", Json(of).dump(0), ":", what.dump(0)));
     files_ = Json::object();
   }
-  if (!name.empty()) put_file(name, kept);
+  if (put_more) put_more(put);
+  flush();
   record_bytes_ = bytes;
   put("}}");
+  flush();
   file.commit();
 }
 
@@ -246,18 +248,36 @@ const Json& OutputFolder::finished(const std::string& name) {
   if (!kept.is_null()) {
     const std::string path = path_of(name);
     if (kept["is"].string_or("") == finished_state(path) &&
-        has_sum(path, kept["sum"].string_or("")))
+        has_sum(path, kept["sum"].string_or(""))) {
+      sums_[name] = kept["sum"].string_or("");
       return kept;
+    }
   }
   files_.remove(name);  // it will be noted again
   return kNone;
 }
 
-void OutputFolder::note_finished(const std::string& name, std::uint64_t sum, Json kept) {
+void OutputFolder::note_finished(const std::string& name, std::uint64_t sum, std::size_t count,
+                                 const std::function<Json(std::size_t)>& tensor) {
+  note_written(name, sum);
+  const Json about = Json::object({{"is", finished_state(path_of(name))}, {"sum", hex_of(sum)}});
+  write_record([&](const Put& put) {
+    put(text(record_files_++ > 0 ? "," : "", Json(name).dump(0), ":"));
+    std::string head = about.dump(0);
+    head.back() = ',';
+    put(head);
+    put("\"tensors\":[");
+    for (std::size_t i = 0; i < count; ++i) {
+      put(i > 0 ? "," : "");
+      put(tensor(i).dump(0));
+    }
+    put("]}");
+  });
+}
+
+void OutputFolder::note_written(const std::string& name, std::uint64_t sum) {
   written_.push_back(name);
-  kept.set("is", finished_state(path_of(name)));
-  kept.set("sum", hex_of(sum));
-  write_record(name, kept);
+  sums_[name] = hex_of(sum);
 }
 
 void OutputFolder::remove_record() {

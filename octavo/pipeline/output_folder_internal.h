@@ -3,6 +3,8 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
+#include <map>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -37,11 +39,15 @@ class OutputFolder {
   // not what that call wrote: all of it is read and held against its sum. To be asked before the
   // first file is noted, until when it stays.
   [[nodiscard]] const Json& finished(const std::string& name);
-  // Notes that a file is there under its name, its FileWriter::written_sum(), and what the report
-  // needs of it.
-  void note_finished(const std::string& name, std::uint64_t sum, Json kept);
+  // Notes that a file is there under its name, its FileWriter::written_sum(), and what is to be
+  // kept of each of its tensors: `tensor(i)` for all i below `count`. (One at a time: together they
+  // would be the largest thing in memory.)
+  void note_finished(const std::string& name, std::uint64_t sum, std::size_t count,
+                     const std::function<Json(std::size_t)>& tensor);
   // Notes that a file is there, which a later call is to write again.
-  void note_written(const std::string& name) { written_.push_back(name); }
+  void note_written(const std::string& name, std::uint64_t sum);
+  // Of every file that is there, as hexadecimal digits.
+  [[nodiscard]] const std::map<std::string, std::string>& sums() const { return sums_; }
   void remove_record();
   // After an error. Work that was begun is kept for a later call, if there is any and `useless`
   // does not say that none can use it; what this call made is removed otherwise.
@@ -53,8 +59,9 @@ class OutputFolder {
   void make_or_check(const CheckpointReader& source, bool resume);
   void refuse_links() const;
   void load_record(const WorkIdentity& identity);
-  // The record anew, or with one more file.
-  void write_record(const std::string& name, const Json& kept);
+  // The record anew, or with one more file, which `put_more` writes.
+  using Put = std::function<void(std::string_view)>;
+  void write_record(const std::function<void(const Put&)>& put_more = {});
   void copy_record(WholeFile& to) const;
   void remove_leftovers() const;
 
@@ -62,11 +69,15 @@ class OutputFolder {
   int lock_ = -1;
   bool has_record_ = false, made_ = false;
   std::vector<std::string> written_;
+  std::map<std::string, std::string> sums_;
   Json record_;                     // of what work this is
   Json files_ = Json::object();     // what an earlier call kept of each finished one
   std::uint64_t record_bytes_ = 0;  // of the record that this call wrote, without its last braces
   int record_files_ = 0;
 };
+
+// Are the bytes of a file behind its header those that were written?
+[[nodiscard]] bool has_sum(const std::string& path, std::string_view sum);
 
 // The same name for the same files: what a resumed call compares.
 [[nodiscard]] std::string source_identity(const CheckpointReader& source);

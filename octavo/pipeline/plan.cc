@@ -7,6 +7,7 @@
 #include <set>
 
 #include "octavo/base/error.h"
+#include "octavo/checkpoint/expert_stack.h"
 #include "octavo/pipeline/name_patterns_internal.h"
 #include "octavo/pipeline/output_files_internal.h"
 #include "octavo/pipeline/plan_internal.h"
@@ -141,39 +142,21 @@ class Planning {
     return why;
   }
 
-  // All experts of a layer in one tensor: as it is where the target can say that, else a weight for
-  // each. Why neither, or "" and it is planned.
+  // All experts of a layer in one tensor: as it is where the target's loaders take that, else a
+  // weight for each. Why neither, or "" and it is planned.
   std::string plan_stack(const TensorAction& like, std::vector<TensorAction>& actions) const {
     const ExpertStack stack = expert_stack(source_, source_.tensors()[like.tensor]);
     if (!stack.known) return "it is not known which way its experts lie";
-    const bool apart = options_.target == Dialect::compressed_tensors;
-    if (!apart && stack.in_out)
+    const bool whole = takes_stacks(options_.target);
+    if (whole && stack.in_out)
       return text("its experts are [in, out], and target ", name_of(options_.target),
                   " has no words for that");
-    if (!apart) {
+    if (whole) {
       std::string why = why_not(options_.target, like.weight);
       if (why.empty()) actions.push_back(like);
       return why;
     }
-    if (stack.interleaved) return "gate and up take turns in it, and have biases that do";
-    const std::string_view module = like.weight.module;
-    const std::string_view prefix = module.substr(0, module.rfind('.') + 1);
-    const Shape& shape = like.weight.shape;
-    const std::int64_t out = shape[stack.in_out ? 2 : 1], in = shape[stack.in_out ? 1 : 2];
-    const std::int64_t parts = stack.gated ? 2 : 1, rows = out / parts;
-    for (std::int64_t expert = 0; expert < shape[0]; ++expert)
-      for (std::int64_t part = 0; part < parts; ++part) {
-        TensorAction action = like;
-        action.part = {.matrix = expert, .first = part * rows, .transposed = stack.in_out};
-        const char* const name = !stack.gated ? "down_proj" : part == 0 ? "gate_proj" : "up_proj";
-        action.weight.module = text(prefix, expert, ".", name);
-        action.weight.name = action.weight.module + ".weight";
-        action.weight.shape = {rows, in};
-        action.why = "an expert of a stack";
-        if (std::string why = why_not(options_.target, action.weight); !why.empty()) return why;
-        actions.push_back(std::move(action));
-      }
-    return "";
+    return take_apart(stack, like, options_.target, actions);
   }
 
   const Scaling& scaling_of(const std::string& recipe) {
@@ -196,11 +179,7 @@ class Planning {
     TensorAction action{.tensor = decision.tensor, .left = decision.left, .why = decision.why};
     action.outputs.push_back({.plan = {entry.name, entry.type, entry.shape}});
     plan_.actions.push_back(std::move(action));
-    // What loaders would make a quantized layer of unless they are told not to.
-    const Role role = decision.role;
-    if (entry.shape.size() >= 2 && entry.name.ends_with(".weight") && role != Role::embedding &&
-        role != Role::norm && role != Role::position)
-      plan_.model.plain_modules.emplace_back(module_of(entry.name));
+    note_plain(plan_.model, entry.name, entry.shape, decision.role);
     if (decision.left != Left::impossible && decision.left != Left::with_its_group) return;
     plan_.notes.push_back(text(shown_tensor(entry.name), " is left as it is: ", decision.why));
     if (first_refused_.empty()) first_refused_ = text(shown_tensor(entry.name), ": ", decision.why);
@@ -229,9 +208,9 @@ class Planning {
 
   void describe_model() {
     double weights = 0, bytes = 0;
+    plan_.model.weights = planned_weights(plan_);
     for (const TensorAction& action : plan_.actions) {
       if (!action.quantize) continue;
-      plan_.model.weights.push_back(action.weight);
       weights += static_cast<double>(element_count(action.weight.shape));
       for (const SpelledTensor& output : action.outputs)
         bytes += static_cast<double>(planned_bytes(output.plan));
@@ -262,6 +241,13 @@ class Planning {
 };
 
 }  // namespace
+
+std::vector<QuantizedWeight> planned_weights(const QuantizePlan& plan) {
+  std::vector<QuantizedWeight> weights;
+  for (const TensorAction& action : plan.actions)
+    if (action.quantize) weights.push_back(action.weight);
+  return weights;
+}
 
 QuantizePlan plan_quantize(const CheckpointReader& source, const QuantizePlanOptions& options) {
   refuse_quantized(source);

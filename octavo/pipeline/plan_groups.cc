@@ -9,11 +9,6 @@ namespace {
 
 constexpr std::string_view kOp = "quantize";
 
-bool is_for_servers(Dialect target) {
-  return target == Dialect::compressed_tensors || target == Dialect::deepseek ||
-         target == Dialect::modelopt;
-}
-
 // Could it be a part of a fused matrix: a bias or a norm of the same module is none.
 bool is_member(const Decision& decision) {
   if (!decision.recipe.empty()) return true;
@@ -57,6 +52,11 @@ void settle(const CheckpointReader& source, std::vector<Decision*>& members) {
 }
 
 }  // namespace
+
+bool is_for_servers(Dialect target) {
+  return target == Dialect::compressed_tensors || target == Dialect::deepseek ||
+         target == Dialect::modelopt;
+}
 
 std::string shown_tensor(std::string_view name) { return text("tensor '", shown(name, 160), "'"); }
 

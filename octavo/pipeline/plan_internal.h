@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "octavo/checkpoint/expert_stack.h"
 #include "octavo/checkpoint/module_role.h"
 #include "octavo/pipeline/name_patterns_internal.h"
 #include "octavo/pipeline/plan.h"
@@ -21,6 +22,14 @@ struct Decision {
   std::vector<TensorAction> actions{};  // where quantized: one, or those of a stack taken apart
 };
 
+// The weights of a plan's actions, which are its model's.
+[[nodiscard]] std::vector<QuantizedWeight> planned_weights(const QuantizePlan& plan);
+
+// The experts of a stack, which is known, as actions of their own that are like `like` but for
+// name, shape and place. Why the target cannot have them so, or "".
+[[nodiscard]] std::string take_apart(const ExpertStack& stack, const TensorAction& like,
+                                     Dialect target, std::vector<TensorAction>& actions);
+
 // "tensor 'x'", for messages.
 [[nodiscard]] std::string shown_tensor(std::string_view name);
 
@@ -30,6 +39,9 @@ struct Decision {
 [[nodiscard]] std::string found_nowhere(std::string_view option, const NamePattern& pattern);
 // Throws Error(invalid_argument) where one of them is in none.
 void check_included(const CheckpointReader& source, const NamePatterns& include);
+
+// Is it loaded by those who make one of several tensors?
+[[nodiscard]] bool is_for_servers(Dialect target);
 
 // What servers make one matrix of is quantized alike or not at all. Members that nobody named are
 // left where another one is; Error(unsupported) where a name that the user gave stands against it.

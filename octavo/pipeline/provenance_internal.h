@@ -1,8 +1,10 @@
 // What config.json says octavo did, under "octavo": how a checkpoint was quantized, from what, and
 // what was done with it since. Nothing in it says when, so that the same work gives the same bytes.
 //   {"version": ..., "recipe": ..., ..., "source_hash": ...,     of quantizing
+//    "scalings": [...],                                          all of them, without loss
 //    "stacks": [...],                                            experts that were taken apart
-//    "steps": [{"version": ..., "work": "convert to modelopt", "source_hash": ...}]}
+//    "steps": [{"version": ..., "work": "convert to modelopt", "source_hash": ...}],
+//    "sums": {"model.safetensors": ...}}                         of the files' data, data_sum()
 #pragma once
 
 #include <string>
@@ -26,14 +28,9 @@ using Provenance = std::vector<std::pair<std::string, std::string>>;
 [[nodiscard]] Json step_words(const CheckpointReader& source, const QuantizePlan& plan,
                               const std::string& work, const std::string& source_hash);
 
-// The words of a folder that an earlier call finished; null where there is none, or unfinished
-// work.
-[[nodiscard]] Json finished_words(const std::string& folder);
-// The work of its last step; empty where it has none.
-[[nodiscard]] std::string_view last_work(const Json& words);
-[[noreturn]] void fail_finished_otherwise(std::string_view op, const std::string& folder);
-// "'out' was complete ...", for a result's notes.
-[[nodiscard]] std::string finished_note(const std::string& folder);
+// How weights were quantized is more than their spelling says (the rule of their scales, the
+// policy): it is taken from the source's words where those have one scaling that reads the same.
+void restore_scalings(const CheckpointReader& source, Recognized& recognized);
 
 // Turns actions of a plan that dequantizes into stacks again, where the source's words say that
 // their weights came from one and all of them are there. What does not fit is left apart, with a

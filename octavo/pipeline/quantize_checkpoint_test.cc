@@ -262,5 +262,24 @@ TEST_F(QuantizeCheckpointTest, EmptyTensorsAndHostileNames) {
   EXPECT_EQ(std::distance(std::filesystem::directory_iterator(root), {}), 2);
 }
 
+TEST_F(QuantizeCheckpointTest, what_servers_load_as_one_has_one_advice) {
+  write_model();
+  const auto advice = [&](Dialect target) {
+    std::filesystem::remove_all(path("out"));
+    std::map<std::string, std::string> out;
+    for (const TensorReport& tensor : run("out", recipe("nvfp4", target)).tensors)
+      out[tensor.name] = tensor.advice;
+    return out;
+  };
+  const auto served = advice(Dialect::compressed_tensors);
+  const std::string prefix = "model.layers.0.";
+  const std::string& q = served.at(prefix + "self_attn.q_proj.weight");
+  EXPECT_TRUE(q.ends_with("load as one with it")) << q;
+  EXPECT_EQ(q, served.at(prefix + "self_attn.k_proj.weight"));
+  EXPECT_EQ(q, served.at(prefix + "self_attn.v_proj.weight"));
+  EXPECT_FALSE(served.at(prefix + "mlp.down_proj.weight").ends_with("as one with it"));
+  EXPECT_FALSE(advice(Dialect::octavo).at(prefix + "self_attn.q_proj.weight").ends_with("with it"));
+}
+
 }  // namespace
 }  // namespace octavo

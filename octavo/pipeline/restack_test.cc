@@ -119,6 +119,36 @@ TEST_F(RestackTest, words_that_lie_are_not_followed) {
   EXPECT_NE(CheckpointReader(path("plain")).find(kUp), nullptr);
 }
 
+// The one thing that no matrix of a square stack shows is which way it lay: its neighbour does.
+TEST_F(RestackTest, the_orientation_of_a_square_stack_is_not_taken_on_trust) {
+  std::filesystem::create_directory(root / "model");
+  write_tensors(path("model/model.safetensors"),
+                {random_tensor(kUp, {2, 128, 64}, 1), random_tensor(kDown, {2, 64, 64}, 2)});
+  (void)run("ct", recipe("mxfp8"));
+  Json config = CheckpointReader(path("ct")).config(), words = config["octavo"];
+  const std::vector<Json> stacks = words["stacks"].elements();
+  ASSERT_EQ(stacks.size(), 2U);
+  const auto restacked = [&](const Json& said) {
+    words.set("stacks", said);
+    config.set("octavo", words);
+    save("ct/config.json", config.dump());
+    std::filesystem::remove_all(path("plain"));
+    const ConvertResult result = dequantize_checkpoint(path("ct"), path("plain"), DType::bf16);
+    const CheckpointReader plain(path("plain"));
+    const bool whole = plain.find(kDown) != nullptr;
+    EXPECT_EQ(result.notes.empty(), whole && plain.find(kUp) != nullptr);
+    return whole;
+  };
+  EXPECT_TRUE(restacked(Json::array({stacks[0], stacks[1]})));
+  const bool first = stacks[0]["name"].string_or("") == kDown;
+  Json down = stacks[first ? 0 : 1];
+  const Json up = stacks[first ? 1 : 0];
+  EXPECT_FALSE(restacked(Json::array({down})));  // nothing bears it out
+  down.set("in_out", true);
+  EXPECT_FALSE(restacked(Json::array({down, up})));
+  EXPECT_FALSE(restacked(Json::array({up, down})));
+}
+
 TEST_F(RestackTest, experts_in_several_files) {
   write_stacks(true);
   QuantizeCheckpointOptions options = recipe("mxfp8");

@@ -35,6 +35,19 @@ class ResumeTest : public PipelineTest {
     out.resume = true;
     return out;
   }
+  // Changes a byte of a tensor and nothing else of the file.
+  void damage(const std::string& file, const std::string& tensor, std::uint64_t at) const {
+    std::uint64_t place = 0;
+    {
+      const safetensors::FileReader reader(path(file));
+      place = reader.header().data_begin + reader.at(tensor).begin + at;
+    }
+    std::fstream stream(path(file), std::ios::in | std::ios::out | std::ios::binary);
+    stream.seekg(static_cast<std::streamoff>(place));
+    const char byte = static_cast<char>(stream.get() ^ 1);
+    stream.seekp(static_cast<std::streamoff>(place));
+    stream.put(byte);
+  }
   // Which bytes of the source a resumed call had to read.
   [[nodiscard]] std::uint64_t work_of_resuming() const {
     std::uint64_t bytes = 0;
@@ -111,6 +124,52 @@ TEST_F(ResumeTest, a_complete_folder_is_left_as_it_is) {
   EXPECT_TRUE(has(refusal("out", ErrorCode::io, other), "other options"));
   std::filesystem::remove(path("out/model-00002-of-00002.safetensors"));
   EXPECT_TRUE(has(refusal("out", ErrorCode::io, resuming()), "model-00002"));
+}
+
+// Another model of the same shapes, or one that was trained on: names, sizes and options are all
+// the same.
+TEST_F(ResumeTest, a_complete_folder_of_another_source_is_refused) {
+  (void)run("out", options);
+  const auto before = contents_of(path("out"));
+  std::filesystem::copy(path("model"), path("first"));
+  for (const char* const tensor :
+       {"model.layers.1.mlp.up_proj.weight", "model.layers.1.input_layernorm.weight"}) {
+    std::filesystem::remove_all(path("model"));
+    std::filesystem::copy(path("first"), path("model"));
+    damage("model/model-00002-of-00002.safetensors", tensor, 3);
+    const std::string message = refusal("out", ErrorCode::io, resuming());
+    EXPECT_TRUE(has(message, "made from another source")) << message;
+    EXPECT_EQ(contents_of(path("out")), before);
+  }
+  // What counts is the content, and not when it was written.
+  std::filesystem::remove_all(path("model"));
+  std::filesystem::copy(path("first"), path("model"));
+  EXPECT_TRUE(run("out", resuming()).was_complete);
+}
+
+TEST_F(ResumeTest, a_complete_folder_with_other_bytes_is_refused) {
+  for (const bool one_file : {false, true}) {
+    std::filesystem::remove_all(path("out"));
+    options.plan.shard_bytes = one_file ? std::uint64_t{1} << 30 : 0;
+    (void)run("out", options);
+    const std::string file = one_file ? "model.safetensors" : "model-00002-of-00002.safetensors";
+    damage("out/" + file, "model.layers.1.mlp.up_proj.weight_scale", 17);
+    const std::string message = refusal("out", ErrorCode::io, resuming());
+    EXPECT_TRUE(has(message, file) && has(message, "not what was written")) << message;
+  }
+}
+
+// Codes that are the same say nothing about their scales.
+TEST_F(ResumeTest, a_complete_conversion_of_another_source_is_refused) {
+  (void)run("out", options);
+  const auto convert = [&](bool resume) {
+    return convert_checkpoint(path("out"), path("octavo"), Dialect::octavo, {.resume = resume});
+  };
+  (void)convert(false);
+  EXPECT_TRUE(convert(true).was_complete);
+  damage("out/model-00001-of-00002.safetensors", "model.layers.0.mlp.up_proj.weight_scale", 5);
+  const std::string message = message_of([&] { (void)convert(true); }, ErrorCode::io);
+  EXPECT_TRUE(has(message, "[convert]") && has(message, "made from another source")) << message;
 }
 
 TEST_F(ResumeTest, so_it_is_with_conversions_and_what_was_said_before_stays) {

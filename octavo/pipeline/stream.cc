@@ -1,29 +1,20 @@
 #include <algorithm>
-#include <memory>
 #include <mutex>
 
 #include "octavo/base/error.h"
-#include "octavo/base/freed_memory_internal.h"
 #include "octavo/base/thread_pool.h"
 #include "octavo/pipeline/decoded_values_internal.h"
-#include "octavo/pipeline/output_files_internal.h"
 #include "octavo/pipeline/recipe_scaling_internal.h"
+#include "octavo/pipeline/stream_files_internal.h"
 #include "octavo/pipeline/stream_internal.h"
 #include "octavo/pipeline/work_loop_internal.h"
 #include "octavo/quant/quantize.h"
-#include "octavo/safetensors/file_writer.h"
 
 namespace octavo {
 namespace {
 
 constexpr std::string_view kOp = "quantize";
 constexpr std::uint64_t kLeastMemory = 16ULL << 20;
-// Of the memory, for bytes on their way to the disk. Two files share it: the next one is begun when
-// the last bands of one are in work.
-constexpr std::uint64_t kMostBehind = 32ULL << 20;
-std::uint64_t memory_behind(std::uint64_t max_memory) {
-  return std::min(kMostBehind, max_memory / 4);
-}
 // Histograms need not see every row of a large tensor to show its shape.
 constexpr std::int64_t kCountedValues = 1 << 16, kFewestRows = 128;
 std::int64_t histogram_every(const TensorAction& action) {
@@ -38,13 +29,6 @@ struct Workspace {
   Tensor wide_scales;
 };
 
-struct OutputFile {
-  std::unique_ptr<safetensors::FileWriter> writer;
-  std::size_t bands_left = 0;
-  std::vector<std::size_t> actions;
-  bool finished = false;
-};
-
 bool same_memory(const QuantizedTensor& band, const Shape& shape, const Scaling& scaling) {
   return band.rowwise.exists() && band.shape == shape && band.scaling == scaling;
 }
@@ -56,20 +40,15 @@ class Streaming {
       : source_(source),
         plan_(plan),
         options_(options),
-        destination_(destination),
-        source_at_start_(destination.source.empty() ? source_identity(source) : destination.source),
         results_(plan.actions.size()),
+        files_(source, plan, options, destination, results_),
         amaxes_(plan.actions.size(), 0.0F),
         bands_of_(plan.actions.size(), 0),
-        bands_done_(plan.actions.size(), 0),
-        files_(plan.files.size()) {
-    for (std::size_t i = 0; i < plan.actions.size(); ++i)
-      files_[plan.actions[i].file].actions.push_back(i);
-    take_up_finished();
+        bands_done_(plan.actions.size(), 0) {
     for (const Band& band : cut_bands(source, plan)) {
-      OutputFile& file = files_[plan.actions[band.action].file];
-      if (file.finished) continue;
-      ++file.bands_left;
+      const std::size_t file = plan.actions[band.action].file;
+      if (files_.is_finished(file)) continue;
+      files_.expect_band(file);
       ++bands_of_[band.action];
       bands_.push_back(band);
     }
@@ -77,7 +56,7 @@ class Streaming {
   }
 
   std::vector<ActionResult> run() {
-    check_room();
+    files_.check_room();
     std::uint64_t bytes = 0;
     for (const Band& band : bands_) bytes += bytes_of(band);
     for (const Band& band : amax_bands_) bytes += looked_at(band);
@@ -89,8 +68,7 @@ class Streaming {
       loop.advance(looked_at(amax_bands_[i]), name_of_action(amax_bands_[i]));
     });
     share_amaxes();
-    for (std::size_t i = 0; i < files_.size(); ++i)  // files of empty tensors alone
-      if (!files_[i].finished && files_[i].bands_left == 0) finish_file(i);
+    files_.finish_empty();
     loop.run(bands_.size(), [&](int thread, std::size_t i) {
       do_band(workspaces_[static_cast<std::size_t>(thread)], bands_[i]);
       loop.advance(bytes_of(bands_[i]), name_of_action(bands_[i]));
@@ -114,41 +92,6 @@ class Streaming {
   // quantizing, measuring and writing take, and the time that is left follows from what is done.
   [[nodiscard]] std::uint64_t looked_at(const Band& band) const { return bytes_of(band) / 4; }
 
-  // Files that an earlier call finished, with what it found out about their tensors.
-  void take_up_finished() {
-    if (destination_.folder == nullptr) return;
-    for (std::size_t i = 0; i < files_.size(); ++i) {
-      const Json& kept = destination_.folder->finished(plan_.files[i]);
-      const std::vector<Json>& actions = kept["tensors"].elements();
-      if (kept.is_null() || actions.size() != files_[i].actions.size()) continue;
-      files_[i].finished = true;
-      for (std::size_t k = 0; k < actions.size(); ++k) {
-        ActionResult& result = results_[files_[i].actions[k]];
-        result.content =
-            std::strtoull(std::string(actions[k]["content"].string_or("0")).c_str(), nullptr, 16);
-        result.found = {actions[k]["nan"].integer_or(0), actions[k]["inf"].integer_or(0)};
-        if (actions[k].has("error"))
-          result.error = TensorError::restored(actions[k]["error"].string_or(""));
-      }
-    }
-  }
-
-  [[nodiscard]] Json kept_of(const OutputFile& file) const {
-    Json tensors = Json::array();
-    for (const std::size_t i : file.actions) {
-      const ActionResult& result = results_[i];
-      Json kept;
-      kept.set("content", hex_of(result.content));
-      kept.set("nan", result.found.nan);
-      kept.set("inf", result.found.inf);
-      if (is_measured(plan_.actions[i])) kept.set("error", result.error.kept());
-      tensors.push(std::move(kept));
-    }
-    Json out;
-    out.set("tensors", std::move(tensors));
-    return out;
-  }
-
   // All members of a group are looked at, those of finished files too: their codes came from the
   // amax of all.
   void find_amax_bands() {
@@ -160,18 +103,9 @@ class Streaming {
       const TensorAction& action = action_of(band);
       if (!action.quantize || action.found || !has_tensor_scale(action.scaling)) continue;
       const bool wanted = action.group >= 0 ? wanted_group[static_cast<std::size_t>(action.group)]
-                                            : !files_[action.file].finished;
+                                            : !files_.is_finished(action.file);
       if (wanted) amax_bands_.push_back(band);
     }
-  }
-
-  void check_room() const {
-    if (destination_.folder == nullptr) return;  // the one file reserves its own
-    std::uint64_t bytes = 0;
-    for (const TensorAction& action : plan_.actions)
-      if (!files_[action.file].finished)
-        for (const SpelledTensor& output : action.outputs) bytes += planned_bytes(output.plan);
-    destination_.folder->check_room(bytes);
   }
 
   [[nodiscard]] int threads_within_memory() const {
@@ -210,7 +144,7 @@ class Streaming {
 
   void do_band(Workspace& work, const Band& band) {
     const TensorAction& action = action_of(band);
-    safetensors::FileWriter& writer = writer_of(action.file);
+    safetensors::FileWriter& writer = files_.writer_of(action.file);
     if (action.found) {
       take_over_band(band, writer);
     } else if (action.quantize) {
@@ -218,23 +152,14 @@ class Streaming {
     } else {
       copy_band(work, band, writer);
     }
-    bool last = false;
-    {
-      const std::lock_guard lock(merging_);
-      last = --files_[action.file].bands_left == 0;
-    }
-    if (last) finish_file(action.file);
-  }
-
-  [[nodiscard]] bool is_measured(const TensorAction& action) const {
-    return action.quantize && !action.found && options_.measure;
+    files_.band_is_done(action.file);
   }
 
   // Codes that are there already, in another spelling or decoded.
   void take_over_band(const Band& band, safetensors::FileWriter& writer) {
     const TensorAction& action = action_of(band);
-    const QuantizedTensor codes =
-        read_band(source_, plan_.source_dialect, *action.found, band.first_row, band.rows);
+    const QuantizedTensor codes = read_band(source_, plan_.source_dialect, *action.found,
+                                            row_in_found(action, band), band.rows);
     if (action.quantize) {
       for (const BandBytes& part :
            spell_band(plan_.options.target, action.weight, band.first_row, codes))
@@ -246,9 +171,7 @@ class Streaming {
       write_decoded(values, action.part, band.first_row,
                     writer.at(leader.outputs.front().plan.name), writer);
     }
-    const std::span<const std::byte> bytes = codes.rowwise.codes.bytes();
-    const std::uint64_t content =
-        content_sum(bytes, static_cast<std::int64_t>(bytes.size()) / band.rows, band.first_row);
+    const std::uint64_t content = content_of(codes, row_in_found(action, band));
     const std::lock_guard lock(merging_);
     results_[band.action].content += content;
   }
@@ -272,7 +195,7 @@ class Streaming {
   void quantize_band(Workspace& work, const Band& band, safetensors::FileWriter& writer) {
     const TensorAction& action = action_of(band);
     const View values = work.window.read_values(source_, action, band);
-    ContentSum content{.first_row = row_in_source(action, band)};
+    ContentSum content{.first_row = row_in_source(source_, action, band)};
     NonFiniteFound found;
     const float band_amax = checked_amax(values, source_, action, band,
                                          plan_.options.clamp_non_finite, found, &content);
@@ -309,14 +232,6 @@ class Streaming {
     return static_cast<float>(results_[band.action].error.max_relative());
   }
 
-  // Of a part of a stack: where it stands in the whole.
-  [[nodiscard]] std::int64_t row_in_source(const TensorAction& action, const Band& band) const {
-    if (action.part.matrix < 0) return band.first_row;
-    const auto& sizes = source_.tensors()[action.tensor].entry->shape;
-    return band.first_row + action.part.first +
-           action.part.matrix * static_cast<std::int64_t>(sizes[action.part.transposed ? 2 : 1]);
-  }
-
   // With scales of f32 where the file gets those and codes were made with bf16 ones.
   static QuantizedTensor as_stored(Workspace& work, const TensorAction& action) {
     QuantizedTensor band = work.band;
@@ -332,72 +247,16 @@ class Streaming {
     return band;
   }
 
-  safetensors::FileWriter& writer_of(std::size_t index) {
-    OutputFile& file = files_[index];
-    const std::lock_guard lock(opening_);
-    if (file.writer == nullptr) file.writer = open_file(index);
-    return *file.writer;
-  }
-
-  [[nodiscard]] std::unique_ptr<safetensors::FileWriter> open_file(std::size_t index) const {
-    std::vector<safetensors::TensorPlan> tensors;
-    std::vector<QuantizedWeight> weights;
-    for (const std::size_t i : files_[index].actions) {
-      for (const SpelledTensor& output : plan_.actions[i].outputs) tensors.push_back(output.plan);
-      if (plan_.actions[i].quantize) weights.push_back(plan_.actions[i].weight);
-    }
-    safetensors::WriteOptions options{.metadata = metadata_of(plan_.options.target, weights),
-                                      .write_behind = memory_behind(options_.max_memory) / 2,
-                                      .sum = is_recorded()};
-    for (const auto& reader : source_.files()) options.sources.push_back(reader.id());
-    return std::make_unique<safetensors::FileWriter>(path_of(index), std::move(tensors), options);
-  }
-
-  [[nodiscard]] std::string path_of(std::size_t index) const {
-    return destination_.folder != nullptr ? destination_.folder->path_of(plan_.files[index])
-                                          : destination_.file;
-  }
-
-  // A source that somebody writes to while it is read gives codes of neither content.
-  void check_source() const {
-    check(source_identity(source_) == source_at_start_, ErrorCode::invalid_argument, kOp,
-          "the source '", shown(source_.path(), 200),
-          "' was changed while it was read, wanted one that stays; start again when it is whole");
-  }
-
-  // With one file there is nothing left to do when it is finished that would be worth a record.
-  [[nodiscard]] bool is_recorded() const {
-    return destination_.folder != nullptr && plan_.files.size() > 1;
-  }
-
-  void finish_file(std::size_t index) {
-    check_source();
-    safetensors::FileWriter& writer = writer_of(index);
-    writer.finish();
-    const std::uint64_t sum = writer.written_sum();
-    OutputFile& file = files_[index];
-    const std::lock_guard lock(merging_);
-    file.writer.reset();
-    file.finished = true;
-    if (is_recorded())
-      destination_.folder->note_finished(plan_.files[index], sum, kept_of(file));
-    else if (destination_.folder != nullptr)
-      destination_.folder->note_written(plan_.files[index]);
-    return_freed_memory();
-  }
-
   const CheckpointReader& source_;
   const QuantizePlan& plan_;
   const QuantizeCheckpointOptions& options_;
-  const Destination& destination_;
-  std::string source_at_start_;
   std::vector<ActionResult> results_;
+  StreamFiles files_;
   std::vector<float> amaxes_;
   std::vector<std::uint32_t> bands_of_, bands_done_;  // of actions
-  std::vector<OutputFile> files_;
   std::vector<Band> bands_, amax_bands_;
   std::vector<Workspace> workspaces_;
-  std::mutex merging_, opening_;
+  std::mutex merging_;
 };
 
 }  // namespace

@@ -29,7 +29,8 @@ std::vector<ActionResult> stream_into_folder(const CheckpointReader& source,
   try {
     std::vector<ActionResult> results = stream_checkpoint(
         source, plan, options, {.folder = &folder, .file = {}, .source = identity.source});
-    finish_folder(source, plan, words(results), folder);
+    finish_folder(
+        source, plan, [&] { return words(results); }, folder);
     return results;
   } catch (const Error& error) {
     // What a later call could go on with stays; what it could only stumble over does not.

@@ -46,4 +46,14 @@ struct ContentSum {
 [[nodiscard]] std::uint64_t content_sum(std::span<const std::byte> bytes, std::int64_t row_bytes,
                                         std::int64_t first_row);
 
+// The same of codes, with their scales.
+[[nodiscard]] std::uint64_t content_of(const QuantizedTensor& codes, std::int64_t first_row);
+
+// The first row of a band in the tensor of the source, of a part of a stack too.
+[[nodiscard]] std::int64_t row_in_source(const CheckpointReader& source, const TensorAction& action,
+                                         const Band& band);
+// Where the rows of a band are in the weight that was found, which is the stack that experts are
+// taken out of. (Experts that are put into one are weights of their own.)
+[[nodiscard]] std::int64_t row_in_found(const TensorAction& action, const Band& band);
+
 }  // namespace octavo

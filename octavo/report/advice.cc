@@ -22,8 +22,8 @@ namespace octavo {
 namespace {
 
 // Those that servers load; a target has words for some of them.
-constexpr std::array<std::string_view, 5> kCandidates{"mxfp4", "nvfp4", "fp8-channel", "fp8-block",
-                                                      "mxfp8"};
+constexpr std::array<std::string_view, Outlook::kPresets> kCandidates{
+    "mxfp4", "nvfp4", "fp8-channel", "fp8-block", "mxfp8"};
 constexpr double kWorthSaying = 1.5;  // dB; less is within what the estimate can be wrong by
 constexpr std::size_t kPartsOfBinade = 8;
 
@@ -157,13 +157,16 @@ bool could_have(const TensorReport& tensor, std::string_view preset) {
 
 std::span<const std::string_view> advised_presets() { return kCandidates; }
 
-std::string advice_for(const TensorReport& tensor) {
-  if (!tensor.measured || tensor.preset.empty() || tensor.metrics.values.counts.empty()) return "";
+Outlook outlook_of(const TensorReport& tensor) {
+  Outlook out{.elements = static_cast<double>(tensor.metrics.elements),
+              .error2 = tensor.metrics.sums.error2};
+  out.gain.fill(NAN);
+  if (!tensor.measured || tensor.preset.empty() || tensor.metrics.values.counts.empty()) return out;
   Scaling now;
   try {
     now = preset(tensor.preset);
   } catch (const Error&) {
-    return "";  // compared checkpoints may have ways of their own
+    return out;  // compared checkpoints may have ways of their own
   }
   const std::string_view name = std::string_view(tensor.preset).substr(0, tensor.preset.find(':'));
   const std::vector<Bin> bins = bins_of(tensor.metrics);
@@ -171,17 +174,41 @@ std::string advice_for(const TensorReport& tensor) {
   const double zeros = static_cast<double>(tensor.metrics.values.zeros) / counted;
   const double before = expected_sqnr(bins, zeros, now, tensor.shape);
   const double bits = bits_of(now, tensor.shape);
+  for (std::size_t i = 0; i < kCandidates.size(); ++i) {
+    if (kCandidates[i] == name || !could_have(tensor, kCandidates[i])) continue;
+    const Scaling other = preset(kCandidates[i]);
+    const double gain = expected_sqnr(bins, zeros, other, tensor.shape) - before;
+    out.gain[i] = std::isfinite(gain) ? static_cast<float>(gain) : NAN;
+    out.bits[i] = static_cast<float>(bits_of(other, tensor.shape) - bits);
+  }
+  return out;
+}
+
+// Errors add up: each tensor's shrinks by its own gain. Where none has an error (which no gain
+// changes) they count alike.
+std::string advice_for(std::string_view preset_name, std::span<const Outlook> tensors) {
+  double error2 = 0, elements = 0;
+  for (const Outlook& one : tensors) {
+    error2 += one.error2;
+    elements += one.elements;
+  }
   double best_rate = 0, best_gain = 0, best_bits = 0;
   std::string_view best;
-  for (const std::string_view candidate : kCandidates) {
-    if (candidate == name || !could_have(tensor, candidate)) continue;
-    const Scaling other = preset(candidate);
-    const double gain = expected_sqnr(bins, zeros, other, tensor.shape) - before;
-    const double more = bits_of(other, tensor.shape) - bits;
+  for (std::size_t i = 0; i < kCandidates.size(); ++i) {
+    double before = 0, after = 0, more = 0;
+    for (const Outlook& one : tensors) {
+      const double weight = error2 > 0 ? one.error2 : 1;
+      before += weight;
+      after += weight * std::pow(10.0, -static_cast<double>(one.gain[i]) / 10);  // or NaN
+      const double share =
+          elements > 0 ? one.elements / elements : 1 / static_cast<double>(tensors.size());
+      more += static_cast<double>(one.bits[i]) * share;
+    }
+    const double gain = 10 * std::log10(before / after);
     // Decibels per bit; a quarter of a bit is what scales alone make.
     const double rate = gain / std::max(more, 0.25);
     if (!(gain >= kWorthSaying) || !std::isfinite(gain) || rate <= best_rate) continue;
-    best = candidate;
+    best = kCandidates[i];
     best_rate = rate;
     best_gain = gain;
     best_bits = more;
@@ -190,8 +217,13 @@ std::string advice_for(const TensorReport& tensor) {
   const std::string cost = std::fabs(best_bits) < 0.05 ? "the same size"
                            : best_bits > 0             ? page::fixed(best_bits, 1) + " bits more"
                                                        : page::fixed(-best_bits, 1) + " bits less";
-  return text(best, " instead of ", tensor.preset, " gains ", page::fixed(best_gain, 0), " dB for ",
-              cost);
+  return text(best, " instead of ", preset_name, " gains ", page::fixed(best_gain, 0), " dB for ",
+              cost, tensors.size() > 1 ? ", with all that servers load as one with it" : "");
+}
+
+std::string advice_for(const TensorReport& tensor) {
+  const Outlook one = outlook_of(tensor);
+  return advice_for(tensor.preset, {&one, 1});
 }
 
 }  // namespace octavo

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numeric>
+#include <utility>
 
 namespace octavo {
 namespace {
@@ -107,19 +109,39 @@ std::string indented(const std::string& text, std::string_view indent) {
   return out;
 }
 
+// NaN, which no metric should be, is the worst.
+double sortable(double sqnr) { return std::isnan(sqnr) ? -INFINITY : sqnr; }
+
 }  // namespace
+
+std::vector<bool> with_histograms(const std::vector<double>& sqnrs) {
+  std::vector<bool> shown(sqnrs.size(), sqnrs.size() <= kMostHistograms);
+  if (sqnrs.size() <= kMostHistograms) return shown;
+  std::vector<std::size_t> order(sqnrs.size());
+  std::iota(order.begin(), order.end(), std::size_t{0});
+  const auto last = order.begin() + static_cast<std::ptrdiff_t>(kMostHistograms);
+  std::nth_element(order.begin(), last, order.end(), [&](std::size_t a, std::size_t b) {
+    return std::pair(sortable(sqnrs[a]), a) < std::pair(sortable(sqnrs[b]), b);
+  });
+  for (auto at = order.begin(); at != last; ++at) shown[*at] = true;
+  return shown;
+}
+
+void drop_histograms(TensorReport& tensor) {
+  tensor.metrics.values = ValueHistogram();  // the memory too, which {} would keep
+  tensor.metrics.codes = std::vector<std::int64_t>();
+  tensor.results = ValueHistogram();
+  tensor.scale_histogram = std::vector<std::int64_t>();
+}
 
 std::vector<std::size_t> CheckpointReport::worst(std::size_t most) const {
   std::vector<std::size_t> order;
   for (std::size_t i = 0; i < tensors.size(); ++i)
     if (tensors[i].measured) order.push_back(i);
-  // NaN, which no metric should be, is the worst; equals stay in the order of names.
-  const auto sqnr = [&](std::size_t i) {
-    const double got = tensors[i].metrics.sqnr;
-    return std::isnan(got) ? -INFINITY : got;
-  };
-  std::stable_sort(order.begin(), order.end(),
-                   [&](std::size_t a, std::size_t b) { return sqnr(a) < sqnr(b); });
+  // Equals stay in the order of names.
+  std::stable_sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) {
+    return sortable(tensors[a].metrics.sqnr) < sortable(tensors[b].metrics.sqnr);
+  });
   if (order.size() > most) order.resize(most);
   return order;
 }
@@ -132,8 +154,7 @@ Json json_of(const CheckpointReport& report) {
   return out;
 }
 
-void write_json(const CheckpointReport& report, const Json& more,
-                const std::function<void(std::string_view)>& put) {
+void begin_json(const CheckpointReport& report, const PutText& put) {
   std::string head = head_of(report).dump();
   head.erase(head.rfind('\n'));  // before the brace that ends it
   put(head);
@@ -145,6 +166,9 @@ void write_json(const CheckpointReport& report, const Json& more,
     before = ",\n    ";
   }
   put(report.tensors.empty() ? "]" : "\n  ]");
+}
+
+void end_json(const Json& more, const PutText& put) {
   for (const auto& [key, value] : more.members()) {
     put(",\n  ");
     put(Json(key).dump());
@@ -152,6 +176,11 @@ void write_json(const CheckpointReport& report, const Json& more,
     put(indented(value.dump(), "  "));
   }
   put("\n}");
+}
+
+void write_json(const CheckpointReport& report, const Json& more, const PutText& put) {
+  begin_json(report, put);
+  end_json(more, put);
 }
 
 }  // namespace octavo

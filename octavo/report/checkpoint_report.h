@@ -2,6 +2,7 @@
 // JSON for programs, one self-contained HTML page for people.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <functional>
 #include <optional>
@@ -35,6 +36,14 @@ struct TensorReport {
   std::string advice;  // "fp8-block instead of nvfp4 gains 11 dB for 3.9 bits"; may be empty
 };
 
+// Of how many tensors a report has histograms: of all, or where there are more of the worst by
+// SQNR.
+inline constexpr std::size_t kMostHistograms = 1000;
+// Which of tensors with these SQNRs those are, the first of equals before the others.
+[[nodiscard]] OCTAVO_API std::vector<bool> with_histograms(const std::vector<double>& sqnrs);
+// Takes them out of a tensor's report, and their memory.
+OCTAVO_API void drop_histograms(TensorReport& tensor);
+
 struct OCTAVO_API CheckpointReport {
   std::string title;                                            // the name of the model
   std::string verb = "quantize";                                // or "compare"
@@ -54,13 +63,28 @@ struct OCTAVO_API CheckpointReport {
 [[nodiscard]] OCTAVO_API Json json_of(const CheckpointReport& report);
 // The text of json_of(report) with `more` members at its end, a tensor at a time: of many tensors
 // the document would be the largest thing in memory.
-OCTAVO_API void write_json(const CheckpointReport& report, const Json& more,
-                           const std::function<void(std::string_view)>& put);
+using PutText = std::function<void(std::string_view)>;
+OCTAVO_API void write_json(const CheckpointReport& report, const Json& more, const PutText& put);
+// Its two halves, for who needs the report's memory to find out what `more` is.
+OCTAVO_API void begin_json(const CheckpointReport& report, const PutText& put);
+OCTAVO_API void end_json(const Json& more, const PutText& put);
 [[nodiscard]] OCTAVO_API std::string html_of(const CheckpointReport& report);
 
-// What `gain` in decibels and bits another preset would bring, from the metrics alone; "" if none.
-// Of advised_presets(), those that tensor.could_have names.
-[[nodiscard]] OCTAVO_API std::string advice_for(const TensorReport& tensor);
 [[nodiscard]] OCTAVO_API std::span<const std::string_view> advised_presets();
+
+// What the others of advised_presets() would bring a tensor, from its metrics alone.
+struct Outlook {
+  static constexpr std::size_t kPresets = 5;
+  std::array<float, kPresets> gain{};  // in decibels; NaN for those that it cannot have
+  std::array<float, kPresets> bits{};  // more than now, for each value
+  double elements = 0, error2 = 0;     // what it weighs among others
+};
+[[nodiscard]] OCTAVO_API Outlook outlook_of(const TensorReport& tensor);
+// "fp8-block instead of nvfp4 gains 11 dB for 3.9 bits more": the best for tensors of one preset
+// that are to have one, such as q/k/v, which servers load as one matrix; "" if there is none.
+[[nodiscard]] OCTAVO_API std::string advice_for(std::string_view preset,
+                                                std::span<const Outlook> tensors);
+// The same for one alone.
+[[nodiscard]] OCTAVO_API std::string advice_for(const TensorReport& tensor);
 
 }  // namespace octavo

@@ -204,5 +204,42 @@ TEST(CheckpointReport, json_in_pieces_is_the_document) {
   }
 }
 
+// Never more than kMostHistograms, of equals too: a model of equal tensors is one that somebody
+// tries.
+TEST(CheckpointReport, the_worst_have_histograms) {
+  EXPECT_EQ(with_histograms({3, 1, 2}), (std::vector<bool>{true, true, true}));
+  const auto count = [](const std::vector<bool>& shown) {
+    return static_cast<std::size_t>(std::count(shown.begin(), shown.end(), true));
+  };
+  std::vector<double> sqnrs(kMostHistograms + 500, 30.0);
+  EXPECT_EQ(count(with_histograms(sqnrs)), kMostHistograms);
+  sqnrs.back() = 10;
+  sqnrs[1400] = NAN;
+  const std::vector<bool> shown = with_histograms(sqnrs);
+  EXPECT_EQ(count(shown), kMostHistograms);
+  EXPECT_TRUE(shown.back() && shown[1400] && shown[0] && !shown[kMostHistograms]);
+}
+
+// q and k would each have a preset of their own; together they have the one that helps the sum.
+TEST(CheckpointReport, one_advice_for_what_has_one_recipe) {
+  Outlook small{.elements = 100, .error2 = 1}, large{.elements = 300, .error2 = 99};
+  small.gain = {NAN, 10, 2, 2, 2};
+  small.bits = {0, 1, 1, 1, 1};
+  large.gain = {NAN, 1, 2, 10, 2};
+  large.bits = {0, 1, 1, 3, 1};
+  const std::string alone = advice_for("mxfp4", {&small, 1});
+  EXPECT_EQ(alone, "nvfp4 instead of mxfp4 gains 10 dB for 1.0 bits more");
+  EXPECT_TRUE(advice_for("mxfp4", {&large, 1}).starts_with("fp8-block instead of mxfp4 gains 10"));
+  // 10 log10(100 / (10^-0.2 + 99 / 10)) = 9.7 dB for (100 + 3 * 300) / 400 bits.
+  const std::array both{small, large};
+  EXPECT_EQ(advice_for("mxfp4", both),
+            "fp8-block instead of mxfp4 gains 10 dB for 2.5 bits more, with all that servers load "
+            "as one with it");
+  // What one of them cannot have is no advice for any.
+  std::array without = both;
+  without[0].gain[3] = NAN;
+  EXPECT_TRUE(advice_for("mxfp4", without).starts_with("fp8-channel"));
+}
+
 }  // namespace
 }  // namespace octavo

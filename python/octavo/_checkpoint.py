@@ -114,29 +114,63 @@ def quantize_checkpoint(
         raise ValueError(
             f"[quantize_checkpoint] got nonfinite={nonfinite!r}, wanted 'error' or 'clamp'"
         )
+    op = "quantize_checkpoint"
     handle = _octavo.quantize_checkpoint(
-        os.fspath(model),
-        os.fspath(out),
-        recipe=recipe,
-        target=target,
-        format=format or "",
-        scale_rule=scale_rule or "",
-        arith=arith or "",
-        scale_policy=scale_policy or "",
-        scale_format=scale_format or "",
-        include=_names("include", include),
-        exclude=_names("exclude", exclude),
-        recipe_for=list((recipe_for or {}).items()),
-        share=share,
+        _path(op, "model", model),
+        _path(op, "out", out),
+        recipe=_word(op, "recipe", recipe),
+        target=_word(op, "target", target),
+        format=_word(op, "format", format),
+        scale_rule=_word(op, "scale_rule", scale_rule),
+        arith=_word(op, "arith", arith),
+        scale_policy=_word(op, "scale_policy", scale_policy),
+        scale_format=_word(op, "scale_format", scale_format),
+        include=_names(op, "include", include),
+        exclude=_names(op, "exclude", exclude),
+        recipe_for=_recipes(op, recipe_for),
+        share=_flag(op, "share", share),
         bf16_scales=scale_rounding == "bf16",
         clamp_non_finite=nonfinite == "clamp",
-        shard_bytes=_size("quantize_checkpoint", "shard_bytes", shard_bytes),
-        threads=threads,
-        max_memory=_size("quantize_checkpoint", "max_memory", max_memory),
-        resume=resume,
-        progress=progress,
+        shard_bytes=_size(op, "shard_bytes", shard_bytes),
+        threads=_count(op, "threads", threads),
+        max_memory=_size(op, "max_memory", max_memory),
+        resume=_flag(op, "resume", resume),
+        progress=_called(op, progress),
     )
     return CheckpointReport(handle)
+
+
+def _path(op: str, what: str, given: Path) -> str:
+    """The name of a file or folder as text."""
+    path = os.fspath(given) if isinstance(given, os.PathLike) else given
+    if not isinstance(path, str):
+        raise TypeError(f"[{op}] got {what}={given!r}, wanted a path: a str or an os.PathLike of one")
+    return path
+
+
+def _word(op: str, what: str, given: str | None) -> str:
+    """A word, or "" for None."""
+    if given is not None and not isinstance(given, str):
+        raise TypeError(f"[{op}] got {what}={given!r}, wanted a str")
+    return given or ""
+
+
+def _flag(op: str, what: str, given: bool) -> bool:
+    if not isinstance(given, bool):
+        raise TypeError(f"[{op}] got {what}={given!r}, wanted True or False")
+    return given
+
+
+def _count(op: str, what: str, given: int) -> int:
+    if isinstance(given, bool) or not hasattr(given, "__index__"):
+        raise TypeError(f"[{op}] got {what}={given!r}, wanted an int")
+    return operator.index(given)
+
+
+def _called(op: str, given: OnProgress | None) -> OnProgress | None:
+    if given is not None and not callable(given):
+        raise TypeError(f"[{op}] got progress={given!r}, wanted a function or None")
+    return given
 
 
 def _size(op: str, what: str, given: int | str) -> int:
@@ -156,10 +190,26 @@ def _size(op: str, what: str, given: int | str) -> int:
     return size
 
 
-def _names(what: str, given: Iterable[str]) -> list[str]:
-    if isinstance(given, str):  # a list of its letters is never meant
-        raise TypeError(f"[quantize_checkpoint] got {what}={given!r}, wanted a list of expressions")
-    return list(given)
+def _names(op: str, what: str, given: Iterable[str]) -> list[str]:
+    wanted = ", wanted a list of expressions"
+    if isinstance(given, (str, bytes)) or not isinstance(given, Iterable):  # its letters are not meant
+        raise TypeError(f"[{op}] got {what}={given!r}{wanted}")
+    names = list(given)
+    for name in names:
+        if not isinstance(name, str):
+            raise TypeError(f"[{op}] got {name!r} in {what}{wanted}")
+    return names
+
+
+def _recipes(op: str, given: Mapping[str, str] | None) -> list[tuple[str, str]]:
+    if given is None:
+        return []
+    if not isinstance(given, Mapping):
+        raise TypeError(f"[{op}] got recipe_for={given!r}, wanted a dict of expression to preset")
+    for pair in given.items():
+        if not all(isinstance(one, str) for one in pair):
+            raise TypeError(f"[{op}] got {pair!r} in recipe_for, wanted a str for a str")
+    return list(given.items())
 
 
 def verify_checkpoint(
@@ -169,8 +219,12 @@ def verify_checkpoint(
     over. No server is run; an empty list is good news. codes: read them all, for NaN."""
     if isinstance(loaders, str):
         loaders = [loaders]
+    op = "verify_checkpoint"
     found = _octavo.verify_checkpoint(
-        os.fspath(model), loaders=list(loaders), tensor_parallel=tensor_parallel, codes=codes
+        _path(op, "model", model),
+        loaders=_names(op, "loaders", loaders),
+        tensor_parallel=_count(op, "tensor_parallel", tensor_parallel),
+        codes=_flag(op, "codes", codes),
     )
     return [Finding(*finding) for finding in found]
 
@@ -188,16 +242,17 @@ def convert_checkpoint(
     """A quantized checkpoint in another spelling; codes and scales stay what they are."""
     if not target:
         raise ValueError(f"[convert_checkpoint] got no target, wanted one of {dialects()}")
+    op = "convert_checkpoint"
     return _octavo.convert_checkpoint(
-        os.fspath(model),
-        os.fspath(out),
-        to=target,
+        _path(op, "model", model),
+        _path(op, "out", out),
+        to=_word(op, "target", target),
         dtype="",
-        threads=threads,
-        max_memory=_size("convert_checkpoint", "max_memory", max_memory),
-        resume=resume,
+        threads=_count(op, "threads", threads),
+        max_memory=_size(op, "max_memory", max_memory),
+        resume=_flag(op, "resume", resume),
         clamp_non_finite=False,
-        progress=progress,
+        progress=_called(op, progress),
     )
 
 
@@ -218,20 +273,21 @@ def dequantize_checkpoint(
         raise ValueError(
             f"[dequantize_checkpoint] got nonfinite={nonfinite!r}, wanted 'error' or 'clamp'"
         )
-    if dtype not in _DTYPES:
+    if _word("dequantize_checkpoint", "dtype", dtype) not in _DTYPES:
         raise ValueError(
             f"[dequantize_checkpoint] got dtype={dtype!r}, wanted bfloat16, float16 or float32"
         )
+    op = "dequantize_checkpoint"
     return _octavo.convert_checkpoint(
-        os.fspath(model),
-        os.fspath(out),
+        _path(op, "model", model),
+        _path(op, "out", out),
         to="",
         dtype=_DTYPES[dtype],
-        threads=threads,
-        max_memory=_size("dequantize_checkpoint", "max_memory", max_memory),
-        resume=resume,
+        threads=_count(op, "threads", threads),
+        max_memory=_size(op, "max_memory", max_memory),
+        resume=_flag(op, "resume", resume),
         clamp_non_finite=nonfinite == "clamp",
-        progress=progress,
+        progress=_called(op, progress),
     )
 
 
@@ -239,15 +295,21 @@ def compare_checkpoints(
     a: Path, b: Path, *, threads: int = 0, progress: OnProgress | None = None
 ) -> CheckpointReport:
     """How far b is from a, tensor by tensor; either may be quantized."""
+    op = "compare_checkpoints"
     return CheckpointReport(
-        _octavo.compare_checkpoints(os.fspath(a), os.fspath(b), threads=threads, progress=progress)
+        _octavo.compare_checkpoints(
+            _path(op, "a", a),
+            _path(op, "b", b),
+            threads=_count(op, "threads", threads),
+            progress=_called(op, progress),
+        )
     )
 
 
 def inspect(model: Path) -> dict[str, Any]:
     """What is in a checkpoint: {"dialect": None or a name, "tensors": [{"name", "shape", "type",
     "bytes", "quantized", "stored_as"}]}. Codes and scales of a weight are one entry."""
-    dialect, tensors = _octavo.inspect_checkpoint(os.fspath(model))
+    dialect, tensors = _octavo.inspect_checkpoint(_path("inspect", "model", model))
     keys = ("name", "shape", "type", "bytes", "stored_as")
     listed = [dict(zip(keys, tensor)) for tensor in tensors]
     for tensor in listed:

@@ -124,3 +124,33 @@ def test_sizes_as_the_command_line_has_them(model, tmp_path):
         with pytest.raises(kind, match=r"\[quantize_checkpoint\] got max_memory=.*256M"):
             ov.quantize_checkpoint(model, tmp_path / "no", recipe="mxfp8", max_memory=wrong)
     assert not (tmp_path / "no").exists()
+
+
+def test_a_wrong_type_is_named(model, tmp_path):
+    """No signature of the bindings is shown: the message has the argument."""
+    out = tmp_path / "out"
+    for name, call in {
+        "model=b'": lambda: ov.quantize_checkpoint(b"model", out),
+        "out=3": lambda: ov.quantize_checkpoint(model, 3),
+        "recipe=3": lambda: ov.quantize_checkpoint(model, out, recipe=3),
+        "target=7": lambda: ov.quantize_checkpoint(model, out, target=7),
+        "arith=['": lambda: ov.quantize_checkpoint(model, out, arith=["te"]),
+        "share='no'": lambda: ov.quantize_checkpoint(model, out, share="no"),
+        "threads='2'": lambda: ov.quantize_checkpoint(model, out, threads="2"),
+        "in include": lambda: ov.quantize_checkpoint(model, out, include=[3]),
+        "recipe_for=['": lambda: ov.quantize_checkpoint(model, out, recipe_for=["a=fp8"]),
+        "in recipe_for": lambda: ov.quantize_checkpoint(model, out, recipe_for={"a": 3}),
+        "progress=1": lambda: ov.quantize_checkpoint(model, out, progress=1),
+        "a=b'": lambda: ov.compare_checkpoints(b"a", model),
+        "dtype=['": lambda: ov.dequantize_checkpoint(model, out, ["bfloat16"]),
+        "target=3": lambda: ov.convert_checkpoint(model, out, 3),
+        "loaders=5": lambda: ov.verify_checkpoint(model, 5),
+        "tensor_parallel=1.5": lambda: ov.verify_checkpoint(model, tensor_parallel=1.5),
+        "model=None": lambda: ov.inspect(None),
+    }.items():
+        with pytest.raises(TypeError) as told:
+            call()
+        message = str(told.value)
+        assert message.startswith("[") and name in message and "nanobind" not in message, message
+        assert "incompatible function arguments" not in message
+    assert not out.exists()
