@@ -86,8 +86,8 @@ class Piece {
         v_operand_(job.v.at(batch, kv_head)),
         k_few_(*method.few(k_operand_)),
         v_few_(*method.few(v_operand_)),
-        k_(isa, k_operand_, job.values, true),
-        v_(isa, v_operand_, job.values, true),
+        k_(isa, k_operand_, job.values, Split::row),
+        v_(isa, v_operand_, job.values, Split::row),
         isa_(isa) {}
 
   // Keys [first, last) for all rows of the head; `partials` has row_floats for each.
@@ -124,7 +124,7 @@ class Piece {
 
   void lay_query(std::int64_t r) {
     alignas(64) float q[kMostHeadSize];
-    const AttentionRows rows(isa_, job_.q.at(batch_, head_of(r)), job_.values, false);
+    const AttentionRows rows(isa_, job_.q.at(batch_, head_of(r)), job_.values, Split::none);
     if (job_.keys_of(batch_, row_of(r)).end == 0) return;
     rows.row(row_of(r), q);
     odd_[r] = !is_finite_row(q, rows.cols());
@@ -261,8 +261,8 @@ class Piece {
   // Scores of rows or keys that are not finite, by definition.
   void score_odd(std::int64_t r, std::int64_t key, std::int64_t keys, float* score) const {
     alignas(64) float q[kMostHeadSize], k[kMostHeadSize];
-    const AttentionRows rows(isa_, job_.q.at(batch_, head_of(r)), job_.values, false),
-        all(isa_, k_operand_, job_.values, false);
+    const AttentionRows rows(isa_, job_.q.at(batch_, head_of(r)), job_.values, Split::none),
+        all(isa_, k_operand_, job_.values, Split::none);
     rows.row(row_of(r), q);
     for (std::int64_t i = 0; i < keys; ++i) {
       all.row(key + i, k);

@@ -10,23 +10,40 @@
 
 namespace octavo::cpu {
 
+// Scales that are left out of rows, and given apart.
+enum class Split : std::uint8_t {
+  none,
+  row,             // where one serves a whole row: scale()
+  row_or_channel,  // that, or where one serves a whole channel: channel_scales()
+};
+
 // Rows of an operand in f32, as the job takes them.
 class AttentionRows {
  public:
-  // `split`: where one scale serves a whole row, it is left out of row() and given by scale().
-  AttentionRows(const Isa& isa, const GemmOperand& operand, DType values, bool split);
+  AttentionRows(const Isa& isa, const GemmOperand& operand, DType values, Split split);
 
   [[nodiscard]] std::int64_t cols() const { return operand_.cols(); }
   // `stage` has room for kMostHeadSize, and is where they are then.
   void row(std::int64_t row, float* stage) const;
   [[nodiscard]] float scale(std::int64_t row) const;
   void scales(std::int64_t first, std::int64_t count, float* to) const;
+  // cols() of them; false: they are in the rows.
+  bool channel_scales(float* to) const;
 
  private:
+  const Isa& isa_;
   GemmOperand operand_;
-  bool rounds_to_bf16_ = false, split_ = false;
+  bool rounds_to_bf16_ = false, split_ = false, split_channels_ = false;
   OperandLanes lanes_;
 };
+
+// What a method leaves out of lanes: of Q and K, and of V.
+inline Split score_split(const AttentionMethod& method) {
+  return has_row_units(method.score_lane) ? Split::row : Split::none;
+}
+inline Split weigh_split(const AttentionMethod& method) {
+  return method.weigh_lane == Lane::bf16 ? Split::row_or_channel : Split::none;
+}
 
 class CodedRows;  // attention_codes.h: the same rows, as codes
 
@@ -52,10 +69,11 @@ class TileLayout {
 
 struct PackedTile {
   const std::byte *keys, *values;
-  const float* units;  // of the limbs of each key
+  const float* units;  // of the lanes of each key, where each has one (has_row_units)
   float factor;        // of lanes of V
   // Whether a row is not finite, and taken for zeros here.
   bool odd_keys, odd_values;
+  bool low_keys;  // whether a lower limb is not zero
 };
 PackedTile tile_at(const TileLayout& layout, const std::byte* memory);
 
@@ -64,9 +82,10 @@ void pack_tile(const AttentionMethod& method, const TileLayout& layout, const At
                const CodedRows& coded_k, const AttentionRows& v, const CodedRows& coded_v,
                std::int64_t first, std::int64_t count, std::byte* memory);
 
-// These rows as one panel of `cols`, times `factor`, and what sums of their limbs are multiplied
-// by. A row of -1 is zeros. Rows that are not finite are marked and packed as zeros.
-void pack_queries(const AttentionMethod& method, const TileLayout& layout, const AttentionRows& q,
+// These rows as one panel of `cols`, times `factor`, and what sums of their lanes are multiplied
+// by. A row of -1 is zeros. Rows that are not finite are marked and packed as zeros. Returns
+// whether a lower limb is not zero.
+bool pack_queries(const AttentionMethod& method, const TileLayout& layout, const AttentionRows& q,
                   const CodedRows& coded_q, const std::int64_t* queries, int cols, float factor,
                   std::byte* panel, float* units, bool* odd);
 

@@ -42,8 +42,10 @@ void score(const TileJob& job) {
   for (int i = 0; i < kRows; ++i)
 #pragma GCC unroll 3
     for (int j = 0; j < kVectors; ++j) sum[i][j] = vshlq_n_s32(sum[i][j], 7);
-  add_products(a, b_low, depth, sum);
-  add_products(a_low, b, depth, sum);
+  if (job.runs > 1) {
+    add_products(a, b_low, depth, sum);
+    add_products(a_low, b, depth, sum);
+  }
 #pragma GCC unroll 3
   for (int j = 0; j < kVectors; ++j) {
     const float32x4_t right = vld1q_f32(b_scale + 4 * j);
