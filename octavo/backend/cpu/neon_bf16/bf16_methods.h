@@ -26,7 +26,7 @@ constexpr AttentionMethod bf16_values(const char* name, Lane lane, const TileKer
       .tile_keys = kBf16TileKeys,
       .narrow = neon_fp16_narrow,
       .widen = neon_fp16_widen,
-      .few = neon_fp16_few};
+      .few = neon_bf16_few};
 }
 
 }  // namespace

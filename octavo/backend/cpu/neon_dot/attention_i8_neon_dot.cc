@@ -24,7 +24,9 @@ namespace {
     step(a, b, sum);
 }
 
-void score(const TileJob& job) {
+}  // namespace
+
+void neon_dot_score(const TileJob& job) {
   const auto* a = reinterpret_cast<const std::int8_t*>(job.a);
   const auto* b = reinterpret_cast<const std::int8_t*>(job.b);
   const std::int64_t depth = job.run, pitch = job.pitch;
@@ -56,9 +58,11 @@ void score(const TileJob& job) {
   }
 }
 
+namespace {
+
 constexpr AttentionMethod kLimbs =
     half_values("int8 SDOT scores, f16 FMLA values", Lane::i8,
-                {.rows = kRows, .cols = kCols, .step = kStep, .run = score});
+                {.rows = kRows, .cols = kCols, .step = kStep, .run = neon_dot_score});
 constexpr AttentionMethod kHalves = half_scores("f16 FMLA; int8 SDOT for large scores", &kLimbs),
                           kNarrow = narrow_scores(kHalves);
 
