@@ -75,6 +75,9 @@ struct AttentionMethod {
   [[nodiscard]] constexpr int strip() const { return weigh.cols; }
 };
 
+// Where weights are bf16: `weigh` has so many rows, and so large a step.
+inline constexpr int kBf16Channels = 8, kBf16Keys = 4;
+
 inline constexpr int kMostStrip = 32;
 inline constexpr std::int64_t kMostTileKeys = 128;
 // A sum of a run is off by up to its length times 2^-12 of itself, and does so in rows that one

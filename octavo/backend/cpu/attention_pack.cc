@@ -8,7 +8,6 @@
 #include "octavo/backend/cpu/attention_exact.h"
 #include "octavo/backend/cpu/attention_limbs.h"
 #include "octavo/backend/cpu/gemm_cut.h"
-#include "octavo/backend/cpu/masks.h"
 #include "octavo/backend/cpu/matrix_io.h"
 #include "octavo/backend/cpu/scale_batch.h"
 #include "octavo/format/named_formats.h"
@@ -178,47 +177,41 @@ void spread(const std::byte* row, std::int64_t groups, std::int64_t bytes, std::
     std::memcpy(to + g * panel, row + g * bytes, static_cast<std::size_t>(bytes));
 }
 
-// Rows of V in bf16, as many as a step has, to panels of [step][channels][keys of the step].
-template <int kStep>
-void spread_steps(const std::uint16_t (*rows)[kMostHeadSize], std::int64_t width, int group,
-                  std::int64_t panel, std::byte* to) {
-  for (std::int64_t e = 0; e < width; e += group, to += panel) {
-    std::uint16_t lanes[kMostPanelRows * kStep];
-    for (int c = 0; c < group; ++c)
-      for (int k = 0; k < kStep; ++k) lanes[c * kStep + k] = rows[k][e + c];
-    std::memcpy(to, lanes, static_cast<std::size_t>(group) * kStep * 2);
-  }
-}
-
-// A tile of V in bf16. What it is in units of its largest magnitude is exact there.
-void values_to_bf16(const AttentionMethod& method, const TileLayout& layout,
+// A tile of V in bf16, which is exact in units of its largest magnitude, as panels of [step][eight
+// channels][keys of the step]. Sizes are constants, so that compilers have stores for them.
+void values_to_bf16(const TileLayout& layout, std::int64_t tile_keys,
                     const float (*rows)[kMostHeadSize], float inverse, std::byte* to) {
-  constexpr int kStep = 4;
-  const int group = method.weigh.rows;
-  for (std::int64_t key = 0; key < method.tile_keys; key += kStep, to += group * kStep * 2) {
-    alignas(64) std::uint16_t lanes[kStep][kMostHeadSize];
-    for (int k = 0; k < kStep; ++k) to_bf16(rows[key + k], layout.padded_width, inverse, lanes[k]);
-    spread_steps<kStep>(lanes, layout.padded_width, group, layout.value_panel, to);
+  for (std::int64_t key = 0; key < tile_keys; key += kBf16Keys) {
+    alignas(64) std::uint16_t row[kBf16Keys][kMostHeadSize];
+    for (int k = 0; k < kBf16Keys; ++k)
+      to_bf16(rows[key + k], layout.padded_width, inverse, row[k]);
+    std::byte* panel = to + key * kBf16Channels * 2;
+    for (std::int64_t e = 0; e < layout.padded_width; e += kBf16Channels) {
+      std::uint16_t lanes[kBf16Channels][kBf16Keys];
+      for (int c = 0; c < kBf16Channels; ++c)
+        for (int k = 0; k < kBf16Keys; ++k) lanes[c][k] = row[k][e + c];
+      std::memcpy(panel, lanes, sizeof lanes);
+      panel += layout.value_panel;
+    }
   }
 }
 
 void pack_values(const AttentionMethod& method, const TileLayout& layout, const AttentionRows& v,
                  std::int64_t first, std::int64_t count, std::byte* memory) {
   alignas(64) float rows[kMostTileKeys][kMostHeadSize];
-  std::uint32_t amax = 0, odd = 0;
+  std::uint32_t amax = 0;
+  bool odd = false;
   for (std::int64_t key = 0; key < method.tile_keys; ++key) {
     float* row = rows[key];
     if (key < count) v.row(first + key, row);
     const std::int64_t n = key < count ? layout.width : 0;
     std::fill(row + n, row + layout.padded_width, 0.0F);
-    for (std::int64_t e = 0; e < n; ++e) {
+    if (!is_finite_row(row, n)) {
       // What is not finite is dealt with one by one.
-      const std::uint32_t bits = std::bit_cast<std::uint32_t>(row[e]),
-                          magnitude = bits & 0x7FFFFFFFu, finite = mask_of(magnitude < 0x7F800000u);
-      odd |= ~finite;
-      row[e] = std::bit_cast<float>(bits & finite);
-      amax = larger(amax, magnitude & finite);
+      odd = true;
+      for (std::int64_t e = 0; e < n; ++e) row[e] = is_finite_row(row + e, 1) ? row[e] : 0.0F;
     }
+    amax = std::max(amax, amax_bits(row, n));
   }
   std::byte* const to = memory + layout.values_at;
   const std::int64_t bytes = method.weigh.rows * lane_bytes(method.weigh_lane),
@@ -230,9 +223,9 @@ void pack_values(const AttentionMethod& method, const TileLayout& layout, const 
     // are.
     factor = unit.unit * v.scale(first);
     const bool fine = amax_bits(&factor, 1) < 0x7F800000u;
-    odd |= mask_of(!fine);
+    odd |= !fine;
     if (!fine) factor = 0.0F;
-    values_to_bf16(method, layout, rows, unit.inverse, to);
+    values_to_bf16(layout, method.tile_keys, rows, unit.inverse, to);
   } else if (method.weigh_lane == Lane::f16) {
     // The power of two that brings the tile's largest below kMostValueLane, 1.75 * 2^1.
     const std::uint32_t exponent = (amax + (1u << 21) - 1) >> 23;
@@ -251,7 +244,7 @@ void pack_values(const AttentionMethod& method, const TileLayout& layout, const 
              to + key * bytes);
   }
   std::memcpy(memory + layout.factor_at, &factor, sizeof factor);
-  memory[layout.marks_at + 1] = std::byte{odd != 0};
+  memory[layout.marks_at + 1] = std::byte{odd};
 }
 
 }  // namespace

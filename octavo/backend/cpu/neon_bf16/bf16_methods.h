@@ -11,6 +11,7 @@
 namespace octavo::cpu {
 namespace {
 
+static_assert(kPairRows == kBf16Channels && kBf16Step == kBf16Keys);
 // What a tile ends with, turning pairs into rows and adding them, is an eighth of its products.
 constexpr std::int64_t kBf16TileKeys = 128;
 
