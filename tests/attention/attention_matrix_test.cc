@@ -31,42 +31,47 @@ struct Masked {
   AttentionMask mask{};
 };
 
-// Checks head by head; `sees` is the mask as the oracle has it.
+// One head; `sees` is the mask as the oracle has it.
+void expect_exact_but_for_weights(const oracle::Rows& q, const oracle::Rows& k,
+                                  const oracle::Rows& v, const oracle::Rows& got,
+                                  const oracle::Sees& sees, const std::string& what) {
+  const auto depth = static_cast<double>(q[0].size());
+  const double scale = 1.0 / std::sqrt(depth);
+  for (std::size_t i = 0; i < q.size(); ++i) {
+    const oracle::AttendedRow exact =
+        oracle::attended(q[i], k, v, scale, sees, static_cast<std::int64_t>(i));
+    double products = 0.0;
+    for (std::size_t j = 0; j < k.size(); ++j) {
+      double sum = 0.0;
+      for (std::size_t d = 0; d < q[i].size(); ++d) sum += std::abs(q[i][d] * k[j][d]);
+      if (exact.weights[j] > 0.0) products = std::max(products, sum * scale);
+    }
+    const double off = 0x1p-8 + 7.5e-5 + (depth + 12.0) * 0x1p-24 * products;
+    for (std::size_t e = 0; e < got[i].size(); ++e) {
+      double spread = 0.0, mass = 0.0;
+      for (std::size_t j = 0; j < k.size(); ++j) {
+        spread += exact.weights[j] * std::abs(v[j][e] - exact.out[e]);
+        mass += exact.weights[j] * std::abs(v[j][e]);
+      }
+      const double sums = 2.0 * (static_cast<double>(k.size()) + 8.0) * 0x1p-24 * mass;
+      // The last term is what f32 has no bits for.
+      ASSERT_NEAR(got[i][e], exact.out[e], off / (1.0 - off) * spread + sums + 0x1p-149)
+          << what << ", row " << i << ", column " << e;
+    }
+  }
+}
+
+// All heads, at the inputs that the rung makes of these.
 void expect_exact_but_for_weights(const Made& made, const AttentionOptions& options,
                                   const oracle::Sees& sees, const std::string& what) {
   const Tensor out = attention(made.q, made.k, made.v, options);
   const AttentionInputs inputs = attention_inputs(made.q, made.k, made.v, {.rung = options.rung});
   const std::int64_t heads = made.q.shape()[1], group = heads / made.k.shape()[1];
-  const auto depth = static_cast<double>(made.q.shape()[3]);
-  const double scale = 1.0 / std::sqrt(depth);
-  for (std::int64_t head = 0; head < heads; ++head) {
-    const oracle::Rows q = rows_of(inputs.q.view(), 0, head),
-                       k = rows_of(inputs.k.view(), 0, head / group),
-                       v = rows_of(inputs.v.view(), 0, head / group),
-                       got = rows_of(out.view(), 0, head);
-    for (std::size_t i = 0; i < q.size(); ++i) {
-      const oracle::AttendedRow exact =
-          oracle::attended(q[i], k, v, scale, sees, static_cast<std::int64_t>(i));
-      double products = 0.0;
-      for (std::size_t j = 0; j < k.size(); ++j) {
-        double sum = 0.0;
-        for (std::size_t d = 0; d < q[i].size(); ++d) sum += std::abs(q[i][d] * k[j][d]);
-        if (exact.weights[j] > 0.0) products = std::max(products, sum * scale);
-      }
-      const double off = 0x1p-8 + 7.5e-5 + (depth + 12.0) * 0x1p-24 * products;
-      for (std::size_t e = 0; e < got[i].size(); ++e) {
-        double spread = 0.0, mass = 0.0;
-        for (std::size_t j = 0; j < k.size(); ++j) {
-          spread += exact.weights[j] * std::abs(v[j][e] - exact.out[e]);
-          mass += exact.weights[j] * std::abs(v[j][e]);
-        }
-        const double sums = 2.0 * (static_cast<double>(k.size()) + 8.0) * 0x1p-24 * mass;
-        // What f32 has no bits for.
-        ASSERT_NEAR(got[i][e], exact.out[e], off / (1.0 - off) * spread + sums + 0x1p-149)
-            << what << ", head " << head << ", row " << i << ", column " << e;
-      }
-    }
-  }
+  for (std::int64_t head = 0; head < heads; ++head)
+    expect_exact_but_for_weights(
+        rows_of(inputs.q.view(), 0, head), rows_of(inputs.k.view(), 0, head / group),
+        rows_of(inputs.v.view(), 0, head / group), rows_of(out.view(), 0, head), sees,
+        what + ", head " + std::to_string(head));
 }
 
 TEST(AttentionMatrix, OnlyWeightsAreRoundedOnEveryRungMaskAndShape) {
@@ -107,6 +112,43 @@ TEST(AttentionMatrix, OnlyWeightsAreRoundedOnEveryRungMaskAndShape) {
         }
   }
   EXPECT_GE(tried, 6 * 4 * 4);
+}
+
+// Scales that are left out of lanes, of each granularity that leaves them exact.
+TEST(AttentionMatrix, CodesWithTheirScalesAreExact) {
+  const std::vector<BackendInfo> backends = matrix_backends();
+  if (backends.empty()) GTEST_SKIP() << "this CPU has no matrix instructions; an emulator has";
+  const Sizes sizes{.queries = 19, .keys = 258, .depth = 64, .width = 32};
+  const Made made = make_inputs(sizes, Kind::biased, 5, DType::f32);
+  struct Codes {
+    const char* base;
+    Tile tile;
+  };
+  const auto coded = [](const Tensor& tensor, const Codes& codes) {
+    Scaling scaling = preset(codes.base);
+    scaling.tile = codes.tile;
+    return quantize(tensor.view(), scaling);
+  };
+  const auto rows = [](const QuantizedTensor& tensor) {
+    // A tile of all rows has one scale for all, whatever its rank.
+    return rows_of(dequantize(tensor, DType::f32).view(), 0, 0);
+  };
+  for (const Codes& qk : {Codes{"fp8", {0, 0}}, Codes{"fp8", {1, 0}}, Codes{"fp8:e5m2", {128, 0}},
+                          Codes{"mxfp8", {1, 32}}, Codes{"mxint8", {1, 32}}})
+    for (const Codes& of_v : {Codes{"fp8", {0, 0}}, Codes{"fp8", {0, 1}}, Codes{"fp8", {128, 0}},
+                              Codes{"mxfp8", {1, 32}}}) {
+      const QuantizedTensor q = coded(made.q, qk), k = coded(made.k, qk), v = coded(made.v, of_v);
+      for (const BackendInfo& backend : backends)
+        expect_exact_but_for_weights(
+            rows(q), rows(k), rows(v),
+            rows_of(attention(q, k, v, {.rung = AttentionRung::strict, .backend = backend.kernels})
+                        .view(),
+                    0, 0),
+            {.keys = sizes.keys},
+            std::string(qk.base) + " " + std::to_string(qk.tile.rows) + ", V " +
+                std::to_string(of_v.tile.rows) + "x" + std::to_string(of_v.tile.cols) + " on " +
+                backend.name);
+    }
 }
 
 // A weight of zero is zero, not something small: what it is multiplied by may be anything.

@@ -254,8 +254,10 @@ AttentionRows::AttentionRows(const Isa& isa, const GemmOperand& operand, DType v
       operand_(operand),
       rounds_to_bf16_(!operand.is_quantized() && values == DType::bf16 &&
                       operand.values.dtype != DType::bf16),
-      split_(split != Split::none && is_row_scaled(operand)),
-      split_channels_(split == Split::row_or_channel && is_channel_scaled(operand)),
+      split_(is_row_scaled(operand) &&
+             (split == Split::row ||
+              (split == Split::tile_or_channel && !is_bf16_as_it_is(operand, values)))),
+      split_channels_(split == Split::tile_or_channel && is_channel_scaled(operand)),
       lanes_(isa, operand_, kWide, split_ || split_channels_ ? Fold::none : Fold::all) {}
 
 void AttentionRows::row(std::int64_t row, float* stage) const {

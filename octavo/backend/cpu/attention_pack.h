@@ -13,8 +13,10 @@ namespace octavo::cpu {
 // Scales that are left out of rows, and given apart.
 enum class Split : std::uint8_t {
   none,
-  row,             // where one serves a whole row: scale()
-  row_or_channel,  // that, or where one serves a whole channel: channel_scales()
+  row,  // where one serves a whole row: scale()
+  // Of values that are to be exact in bf16 (is_bf16_by_tile): where one serves all rows of a tile,
+  // scale(), or a whole channel, channel_scales(). Powers of two stay where they are.
+  tile_or_channel,
 };
 
 // Rows of an operand in f32, as the job takes them.
@@ -42,7 +44,7 @@ inline Split score_split(const AttentionMethod& method) {
   return has_row_units(method.score_lane) ? Split::row : Split::none;
 }
 inline Split weigh_split(const AttentionMethod& method) {
-  return method.weigh_lane == Lane::bf16 ? Split::row_or_channel : Split::none;
+  return method.weigh_lane == Lane::bf16 ? Split::tile_or_channel : Split::none;
 }
 
 class CodedRows;  // attention_codes.h: the same rows, as codes
