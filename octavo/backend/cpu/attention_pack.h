@@ -6,38 +6,9 @@
 #include <cstdint>
 
 #include "octavo/backend/cpu/attention.h"
-#include "octavo/backend/cpu/gemm_lanes.h"
+#include "octavo/backend/cpu/attention_operand_rows.h"
 
 namespace octavo::cpu {
-
-// Scales that are left out of rows, and given apart.
-enum class Split : std::uint8_t {
-  none,
-  row,  // where one serves a whole row: scale()
-  // Of values that are to be exact in bf16 (is_bf16_by_tile): where one serves all rows of a tile,
-  // scale(), or a whole channel, channel_scales(). Powers of two stay where they are.
-  tile_or_channel,
-};
-
-// Rows of an operand in f32, as the job takes them.
-class AttentionRows {
- public:
-  AttentionRows(const Isa& isa, const GemmOperand& operand, DType values, Split split);
-
-  [[nodiscard]] std::int64_t cols() const { return operand_.cols(); }
-  // `stage` has room for kMostHeadSize, and is where they are then.
-  void row(std::int64_t row, float* stage) const;
-  [[nodiscard]] float scale(std::int64_t row) const;
-  void scales(std::int64_t first, std::int64_t count, float* to) const;
-  // cols() of them; false: they are in the rows.
-  bool channel_scales(float* to) const;
-
- private:
-  const Isa& isa_;
-  GemmOperand operand_;
-  bool rounds_to_bf16_ = false, split_ = false, split_channels_ = false;
-  OperandLanes lanes_;
-};
 
 // What a method leaves out of lanes: of Q and K, and of V.
 inline Split score_split(const AttentionMethod& method) {
@@ -48,8 +19,6 @@ inline Split weigh_split(const AttentionMethod& method) {
 }
 
 class CodedRows;  // attention_codes.h: the same rows, as codes
-
-bool is_finite_row(const float* values, std::int64_t n);
 
 // Where the parts of a packed tile are; all tiles of a job are alike.
 class TileLayout {
