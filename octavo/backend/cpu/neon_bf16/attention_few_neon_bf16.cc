@@ -161,17 +161,17 @@ template <int kEights, int kRows>
   std::int64_t key = 0;
   for (; key + kBf16Step <= job.keys; key += kBf16Step) add(key, there);
   // Rows behind the last are not read.
-  if (key < job.keys)
-    add(key, [&](std::int64_t k, std::int64_t e) {
-      return k < job.keys ? there(k, e) : vdupq_n_u16(0);
-    });
-    // [even channel | odd channel] x rows of the pair.
+  const auto there_or_zero = [&](std::int64_t k, std::int64_t e) {
+    return k < job.keys ? there(k, e) : vdupq_n_u16(0);
+  };
+  if (key < job.keys) add(key, there_or_zero);
 #pragma GCC unroll 4
   for (int r = 0; r < kRows; ++r)
 #pragma GCC unroll 4
     for (int j = 0; j < kEights; ++j)
 #pragma GCC unroll 2
       for (int c = 0; c < 4; c += 2) {
+        // [even channel | odd channel] x rows of the pair.
         const float32x4_t a = sum[r / 2][j][c], b = sum[r / 2][j][c + 1];
         float* to = rows[r].sums + col + kLanes * j + 2 * c;
         vst1q_f32(to, vaddq_f32(vld1q_f32(to), r % 2 == 0 ? vuzp1q_f32(a, b) : vuzp2q_f32(a, b)));
