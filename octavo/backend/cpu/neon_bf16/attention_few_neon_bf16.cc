@@ -154,7 +154,7 @@ template <int kEights, int kRows>
       }
     }
   };
-  const auto there = [&](std::int64_t key, std::int64_t e) [[gnu::always_inline]] {
+  const auto there = [&](std::int64_t key, std::int64_t e) {
     const std::byte* from = job.rows + key * job.pitch + 2 * e;
     return vld1q_u16(reinterpret_cast<const std::uint16_t*>(from));
   };
