@@ -18,7 +18,8 @@ namespace octavo::cpu {
 struct SoftmaxJob {
   float* scores;       // [keys][strip], in units of log2; -inf where a row does not see a key. Or
                        // f16 (narrow_scores), in kNarrowUnit of those units
-  std::byte* weights;  // [keys][strip] of the lanes that are multiplied; may be `scores`
+  std::byte* weights;  // [keys / step][strip][step] of the lanes that are multiplied, step being
+                       // that of `weigh`; may be `scores`
   std::int64_t keys;   // a multiple of eight
   std::int64_t run;    // so many weights are summed in f16 one after the other, as values are
   // [strip] each, and updated: the largest score, NaN once there was one; what exponents are taken
@@ -27,20 +28,26 @@ struct SoftmaxJob {
   float* rescale;  // [strip]: what sums so far are to be multiplied by, a power of two
 };
 
+// Do rows of Q and K have a unit each, and lanes of their own for it?
+constexpr bool has_row_units(Lane lane) { return lane == Lane::i8 || lane == Lane::bf16; }
+
 struct FewKernels;   // attention_few.h
 struct CodeKernels;  // attention_codes.h
 
 struct AttentionMethod {
   const char* name = "";  // for people
   // Scores: A is eight keys, B is queries; the strip is a multiple of its columns. Lanes are f32
-  // (sums are added to), two int8 limbs (sums are written; see attention_limbs.h), or f16: then
-  // runs of kScoreRun products are summed in f16, and up to kScoreGroup go, times *a_scale and
-  // *b_scale, to f32.
+  // (sums are added to), or sums are written, times the units of each row in a_scale and b_scale:
+  // bf16, which has all of a row (attention_exact.h), and two int8 limbs (attention_limbs.h), one
+  // panel after the other; `runs` is 1 where all lower ones are zero. Or f16: then runs of
+  // kScoreRun products are summed in f16, and up to kScoreGroup go, times *a_scale and *b_scale, to
+  // f32.
   Lane score_lane = Lane::f32;
   TileKernel score{};
   bool narrow_scores = false;  // scores are f16 as well, and then where weights are
-  // Weighted values: A is channels of V, B the strip's weights. Lanes are f32, or f16: then runs of
-  // kWeightRun products are summed in f16, and those of a tile go, times *a_scale, to f32.
+  // Weighted values: A is channels of V, B the strip's weights, in lanes of weigh.step keys. Lanes
+  // are f32, or what a tile gives goes, times *a_scale, to f32: bf16, which has all of V
+  // (attention_exact.h), or f16, runs of kWeightRun products being summed in it.
   Lane weigh_lane = Lane::f32;
   TileKernel weigh{};
   // Returns whether any factor of `rescale` is not 1.
@@ -67,6 +74,9 @@ struct AttentionMethod {
 
   [[nodiscard]] constexpr int strip() const { return weigh.cols; }
 };
+
+// Where weights are bf16: `weigh` has so many rows, and so large a step.
+inline constexpr int kBf16Channels = 8, kBf16Keys = 4;
 
 inline constexpr int kMostStrip = 32;
 inline constexpr std::int64_t kMostTileKeys = 128;

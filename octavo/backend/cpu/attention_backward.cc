@@ -139,8 +139,8 @@ class Backward {
     const std::int64_t batch = kv / forward_.kv_heads, head = head_of(kv, block);
     const std::int64_t first = block % blocks_ * kBackwardSide;
     const BackwardBlock to(sizes_, memory);
-    const AttentionRows q(isa_, forward_.q.at(batch, head), forward_.values, false),
-        d_out(isa_, job_.d_out.at(batch, head), DType::f32, false);
+    const AttentionRows q(isa_, forward_.q.at(batch, head), forward_.values, Split::none),
+        d_out(isa_, job_.d_out.at(batch, head), DType::f32, Split::none);
     const std::int64_t length =
         forward_.query_lengths != nullptr ? forward_.query_lengths[batch] : forward_.queries;
     const std::int64_t real = std::clamp<std::int64_t>(length - first, 0, kBackwardSide);
@@ -173,8 +173,8 @@ class Backward {
   // fewer rows.
   void chunk(std::int64_t kv, std::int64_t chunk, float* blocks_memory, const Scratch& s) const {
     const std::int64_t batch = kv / forward_.kv_heads, head = kv % forward_.kv_heads;
-    const AttentionRows k(isa_, forward_.k.at(batch, head), forward_.values, false),
-        v(isa_, forward_.v.at(batch, head), forward_.values, false);
+    const AttentionRows k(isa_, forward_.k.at(batch, head), forward_.values, Split::none),
+        v(isa_, forward_.v.at(batch, head), forward_.values, Split::none);
     const std::int64_t length =
         forward_.key_lengths != nullptr ? forward_.key_lengths[batch] : forward_.keys;
     const BackwardPack pack(sizes_);

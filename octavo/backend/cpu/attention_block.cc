@@ -57,12 +57,12 @@ class Block {
         s_(scratch),
         width_(block.method.strip()),
         q_operand_(block.job.q.at(range.batch, range.head)),
-        q_(block.isa, q_operand_, block.job.values, block.method.score_lane == Lane::i8),
+        q_(block.isa, q_operand_, block.job.values, score_split(block.method)),
         coded_q_(block.isa, block.method, q_operand_),
         k_(block.isa, block.job.k.at(range.batch, block.job.kv_head(range.head)), block.job.values,
-           false),
+           Split::none),
         v_(block.isa, block.job.v.at(range.batch, block.job.kv_head(range.head)), block.job.values,
-           false) {
+           Split::none) {
     begin();
   }
 
@@ -83,7 +83,8 @@ class Block {
       for (int c = 0; c < strip_[i].count; ++c) {
         const std::int64_t at = i * width_ + c;
         b_.finish(range_.batch, range_.head, strip_[i].row[c],
-                  {s_.top[at], s_.base[at], s_.sum[at], sums(i) + c, width_, value_unit_});
+                  {s_.top[at], s_.base[at], s_.sum[at], sums(i) + c, width_, value_unit_,
+                   has_channels_ ? channels_ : nullptr});
       }
   }
 
@@ -94,9 +95,13 @@ class Block {
     const std::int64_t length =
         b_.job.query_lengths != nullptr ? b_.job.query_lengths[range_.batch] : b_.job.queries;
     value_unit_ = value_unit();
+    has_channels_ = AttentionRows(b_.isa, b_.job.v.at(range_.batch, b_.job.kv_head(range_.head)),
+                                  b_.job.values, weigh_split(b_.method))
+                        .channel_scales(channels_);
     strips_ = static_cast<int>(blocks(range_.count, width_));
     for (int i = 0; i < strips_; ++i) {
       strip_[i] = strip_of(b_.job, range_, i * width_, width_);
+      low_[i] = false;
       for (int c = 0; c < width_; c += score.cols) {
         // Rows beyond their batch's length are padding, which may hold anything.
         std::int64_t rows[kMostPanelRows];
@@ -104,8 +109,8 @@ class Block {
           const std::int64_t row = c + r < strip_[i].count ? strip_[i].row[c + r] : length;
           rows[r] = row < length ? row : -1;
         }
-        pack_queries(b_.method, b_.layout, q_, coded_q_, rows, score.cols, factor, panel(i, c),
-                     s_.units + i * width_ + c, s_.odd + i * width_ + c);
+        low_[i] |= pack_queries(b_.method, b_.layout, q_, coded_q_, rows, score.cols, factor,
+                                panel(i, c), s_.units + i * width_ + c, s_.odd + i * width_ + c);
       }
     }
     const std::int64_t all = strips_ * width_;
@@ -118,7 +123,7 @@ class Block {
   // Lanes of V have a factor, and weights are more than 1: sums of values near the largest f32 are
   // kept in a unit of their own. That is one for all rows of the head, whatever they see.
   [[nodiscard]] float value_unit() const {
-    if (b_.method.weigh_lane != Lane::f16) return 1.0F;
+    if (b_.method.weigh_lane == Lane::f32) return 1.0F;
     constexpr float kLarge = 0x1p+80F, kUnit = 0x1p+60F;
     const std::int64_t keys =
         b_.job.key_lengths != nullptr ? b_.job.key_lengths[range_.batch] : b_.job.keys;
@@ -174,7 +179,7 @@ class Block {
         method.score.run({.a = tile.keys + key / rows * b_.layout.key_panel,
                           .b = panel(i, c),
                           .run = b_.layout.padded_depth,
-                          .runs = 1,
+                          .runs = tile.low_keys || low_[i] ? 2 : 1,
                           .a_scale = is_f32 ? nullptr : tile.units + key,
                           .b_scale = is_f32 ? nullptr : s_.units + i * width_ + c,
                           .sums = score_at(key, c),
@@ -206,7 +211,7 @@ class Block {
     const Strip& strip = strip_[i];
     const double factor = b_.job.softmax_scale * kLog2E;
     const AttentionRows q_rows(b_.isa, b_.job.q.at(range_.batch, range_.head), b_.job.values,
-                               false);
+                               Split::none);
     for (std::int64_t key = 0; key < b_.method.tile_keys; ++key) {
       if (first_key + key >= strip.most) break;
       k_.row(first_key + key, k);
@@ -262,14 +267,14 @@ class Block {
 
   void weigh(int i, const PackedTile& tile) const {
     const AttentionMethod& method = b_.method;
-    const bool is_f32 = method.weigh_lane == Lane::f32;
+    const bool is_f32 = method.weigh_lane == Lane::f32, is_f16 = method.weigh_lane == Lane::f16;
     const int rows = method.weigh.rows;
     const float factor = tile.factor / value_unit_;
     for (std::int64_t e = 0; e < b_.layout.padded_width; e += rows)
       method.weigh.run({.a = tile.values + e / rows * b_.layout.value_panel,
                         .b = s_.weights,
-                        .run = is_f32 ? method.tile_keys : kWeightRun,
-                        .runs = is_f32 ? 1 : method.tile_keys / kWeightRun,
+                        .run = is_f16 ? kWeightRun : method.tile_keys,
+                        .runs = is_f16 ? method.tile_keys / kWeightRun : 1,
                         .a_scale = is_f32 ? nullptr : &factor,
                         .b_scale = nullptr,
                         .sums = sums(i) + e * width_,
@@ -303,11 +308,14 @@ class Block {
   const AttentionScratch& s_;
   int width_, strips_ = 0;
   float value_unit_ = 1.0F;
+  bool has_channels_ = false;
+  alignas(64) float channels_[kMostHeadSize];
   GemmOperand q_operand_;
   AttentionRows q_;
   CodedRows coded_q_;
   AttentionRows k_, v_;
   std::array<Strip, kBlockStrips> strip_{};
+  std::array<bool, kBlockStrips> low_{};  // whether a lower limb of its queries is not zero
 };
 
 }  // namespace

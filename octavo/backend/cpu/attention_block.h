@@ -31,7 +31,8 @@ struct RowSums {
   float top, base, sum;
   const float* values;  // [width], `pitch` apart
   std::int64_t pitch;
-  float unit = 1.0F;  // of the values, a power of two
+  float unit = 1.0F;                // of the values, a power of two
+  const float* channels = nullptr;  // scales of them, if there are any
 };
 
 // What sums of a row become: its output, and what else is asked for. Rows are done once each.

@@ -48,7 +48,7 @@ float power_of_two_above(float value) {
 CodedRows::CodedRows(const Isa& isa, const AttentionMethod& method, const GemmOperand& operand)
     : operand_(operand),
       kernels_(takes_codes(operand) ? method.codes : nullptr),
-      scales_(isa, operand, DType::f32, true) {
+      scales_(isa, operand, DType::f32, Split::row) {
   if (kernels_ == nullptr) return;
   const QuantizedMatrix& from = operand.quantized;
   by_row_ = tile_extent(from.tile.cols, from.codes.cols) == from.codes.cols;

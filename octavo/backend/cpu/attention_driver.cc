@@ -39,7 +39,7 @@ double largest_squares(const Isa& isa, const AttentionMethod& method, const Gemm
                        DType values, std::int64_t rows, int threads) {
   constexpr std::int64_t kRows = 64;
   std::atomic<float> largest{0.0F};
-  const AttentionRows all(isa, operand, values, false);
+  const AttentionRows all(isa, operand, values, Split::none);
   const CodedRows coded(isa, method, operand);
   share_units(blocks(rows, kRows), threads, [&](std::int64_t unit) {
     alignas(64) float row[kMostHeadSize];
@@ -107,8 +107,8 @@ class Driver {
       if (count <= 0) return;
       const GemmOperand keys_of_head = job_.k.at(batch, kv_head),
                         values_of_head = job_.v.at(batch, kv_head);
-      const AttentionRows k(isa_, keys_of_head, job_.values, method_.score_lane == Lane::i8),
-          v(isa_, values_of_head, job_.values, false);
+      const AttentionRows k(isa_, keys_of_head, job_.values, score_split(method_)),
+          v(isa_, values_of_head, job_.values, weigh_split(method_));
       const CodedRows coded_k(isa_, method_, keys_of_head), coded_v(isa_, method_, values_of_head);
       pack_tile(method_, layout_, k, coded_k, v, coded_v, key, count,
                 memory + unit * layout_.bytes);

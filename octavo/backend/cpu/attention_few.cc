@@ -11,6 +11,7 @@
 #include "octavo/backend/cpu/attention_softmax.h"
 #include "octavo/backend/cpu/gemm_cut.h"
 #include "octavo/backend/cpu/matrix_io.h"
+#include "octavo/backend/cpu/narrow.h"
 #include "octavo/backend/cpu/share.h"
 
 namespace octavo::cpu {
@@ -67,13 +68,6 @@ float sum_of(const float* values, std::int64_t n) {
   return sum;
 }
 
-// f32 to f16, or as they are.
-void lay(const AttentionMethod& method, const FewKernels& few, const float* values, std::int64_t n,
-         std::byte* to) {
-  if (few.halves) return method.narrow(values, to, n);
-  std::copy_n(values, n, reinterpret_cast<float*>(to));
-}
-
 class Piece {
  public:
   Piece(const Isa& isa, const AttentionMethod& method, const AttentionJob& job, std::int64_t batch,
@@ -86,8 +80,8 @@ class Piece {
         v_operand_(job.v.at(batch, kv_head)),
         k_few_(*method.few(k_operand_)),
         v_few_(*method.few(v_operand_)),
-        k_(isa, k_operand_, job.values, true),
-        v_(isa, v_operand_, job.values, true),
+        k_(isa, k_operand_, job.values, Split::row),
+        v_(isa, v_operand_, job.values, Split::row),
         isa_(isa) {}
 
   // Keys [first, last) for all rows of the head; `partials` has row_floats for each.
@@ -102,7 +96,7 @@ class Piece {
       const std::int64_t keys = std::min(kFewKeys, last - key);
       k_.scales(key, keys, k_scale_);
       v_.scales(key, keys, v_scale_);
-      if (k_few_.halves)
+      if (k_few_.lane == Lane::f16)
         for (std::int64_t i = 0; i < keys; ++i) k_scale_[i] *= kFewFactor;
       // Rows that see the same keys go together: a query each of heads that share keys.
       for (std::int64_t r = 0; r < rows;) {
@@ -124,16 +118,17 @@ class Piece {
 
   void lay_query(std::int64_t r) {
     alignas(64) float q[kMostHeadSize];
-    const AttentionRows rows(isa_, job_.q.at(batch_, head_of(r)), job_.values, false);
+    const AttentionRows rows(isa_, job_.q.at(batch_, head_of(r)), job_.values, Split::row);
     if (job_.keys_of(batch_, row_of(r)).end == 0) return;
     rows.row(row_of(r), q);
-    odd_[r] = !is_finite_row(q, rows.cols());
+    const float scale = rows.scale(row_of(r));
+    odd_[r] = !is_finite_row(q, rows.cols()) || !is_finite_row(&scale, 1);
     float amax = 0.0F;
     for (std::int64_t d = 0; d < rows.cols(); ++d) amax = std::max(amax, std::abs(q[d]));
-    unit_[r] = k_few_.halves ? power_of_two_at_least(amax / kMostFewLane) : 1.0F;
+    unit_[r] = k_few_.lane == Lane::f32 ? 1.0F : power_of_two_at_least(amax / kMostFewLane);
     for (std::int64_t d = 0; d < rows.cols(); ++d) q[d] /= unit_[r];
     k_few_.lay_query(q, rows.cols(), laid_[r]);
-    unit_[r] *= static_cast<float>(job_.softmax_scale * kLog2E);
+    unit_[r] *= static_cast<float>(job_.softmax_scale * kLog2E) * scale;
   }
 
   // Of a block of keys, from the first that a row sees to behind the last.
@@ -176,7 +171,7 @@ class Piece {
     }
     // Rows that are not seen are not read, so that nothing is multiplied by zero.
     const Matrix& v = v_operand_.elements();
-    const std::int64_t lane = v_few_.halves ? 2 : 4;
+    const std::int64_t lane = lane_bytes(v_few_.lane);
     alignas(64) float before[kFewTogether][kMostHeadSize];
     for (int g = 0; g < count; ++g) {
       weights[g].lanes += seen.begin * lane;
@@ -223,9 +218,15 @@ class Piece {
     const std::int64_t whole = round_up(keys, kSide);
     std::fill(v_scale_ + keys, v_scale_ + whole, 1.0F);
     for (std::int64_t i = 0; i < whole; ++i) scaled[i] = weight[i] * v_scale_[i];
-    if (!v_few_.halves) {
-      lay(method_, v_few_, scaled, whole, lanes);
+    if (v_few_.lane == Lane::f32) {
+      std::copy_n(scaled, whole, reinterpret_cast<float*>(lanes));
       state.sum += sum_of(weight, whole);
+      return {lanes, 1.0F, partial + kHeader};
+    }
+    if (v_few_.lane == Lane::bf16) {  // V has no scales
+      Narrower(isa_, DType::bf16)(weight, lanes, whole);
+      widen_bf16(lanes, rounded, whole);
+      state.sum += sum_of(rounded, whole);
       return {lanes, 1.0F, partial + kHeader};
     }
     std::uint32_t most = 0;
@@ -234,7 +235,7 @@ class Piece {
     const float unit = power_of_two_at_least(std::bit_cast<float>(most) / kMostFewLane);
     const float inverse = 1.0F / unit;
     for (std::int64_t i = 0; i < whole; ++i) scaled[i] *= inverse;
-    lay(method_, v_few_, scaled, whole, lanes);
+    method_.narrow(scaled, lanes, whole);
     // What rounding did to a weight is taken out of the sum again, so that V = 1 gives 1. A scale
     // of zero has nothing to take out.
     method_.widen(lanes, rounded, whole);
@@ -261,8 +262,8 @@ class Piece {
   // Scores of rows or keys that are not finite, by definition.
   void score_odd(std::int64_t r, std::int64_t key, std::int64_t keys, float* score) const {
     alignas(64) float q[kMostHeadSize], k[kMostHeadSize];
-    const AttentionRows rows(isa_, job_.q.at(batch_, head_of(r)), job_.values, false),
-        all(isa_, k_operand_, job_.values, false);
+    const AttentionRows rows(isa_, job_.q.at(batch_, head_of(r)), job_.values, Split::none),
+        all(isa_, k_operand_, job_.values, Split::none);
     rows.row(row_of(r), q);
     for (std::int64_t i = 0; i < keys; ++i) {
       all.row(key + i, k);

@@ -17,7 +17,7 @@ struct FewRows {
   const std::byte* rows;
   std::int64_t pitch, keys, size;
 };
-// Of a query row: weights, f16 or f32 as is said below, and where values go.
+// Of a query row: weights, in the lanes that are said below, and where values go.
 struct FewWeights {
   const std::byte* lanes;
   float factor;
@@ -29,7 +29,9 @@ struct FewKernels {
   // sums[e] += factor * sum_i lanes[i] rows[i][e], for each.
   bool (*weigh)(const FewRows&, const FewWeights* rows, int count);
   void (*lay_query)(const float* q, std::int64_t size, std::byte* laid);
-  bool halves = false;  // q and weights are f16, at most kMostFewLane; codes are 2^-8 of themselves
+  // Of q and of weights. f16: at most kMostFewLane, and codes are 2^-8 of themselves. bf16: q is
+  // exact there (attention_exact.h), weights are rounded and have no factor.
+  Lane lane = Lane::f32;
 };
 inline constexpr int kFewTogether = 4;
 inline constexpr std::int64_t kFewKeys = 128;

@@ -34,6 +34,8 @@ void AttentionFinish::operator()(std::int64_t batch, std::int64_t head, std::int
   alignas(64) float values[kMostHeadSize];
   for (std::int64_t e = 0; e < out.cols; ++e)
     values[e] = sums.values[e * sums.pitch] / sums.sum * sums.unit;
+  if (sums.channels != nullptr)
+    for (std::int64_t e = 0; e < out.cols; ++e) values[e] *= sums.channels[e];
   if (empty || poisoned)
     std::fill_n(values, out.cols, empty ? 0.0F : std::numeric_limits<float>::quiet_NaN());
   store_(out, row, values);
@@ -58,7 +60,7 @@ void AttentionFinish::log_sum_exp(std::int64_t batch, std::int64_t head, std::in
              kLn2;
   if (job_.key_shift != nullptr && !empty) {
     alignas(64) float q[kMostHeadSize];
-    const AttentionRows rows(isa_, job_.q.at(batch, head), job_.values, false);
+    const AttentionRows rows(isa_, job_.q.at(batch, head), job_.values, Split::none);
     rows.row(row, q);
     const std::int64_t depth = rows.cols();
     const float* shift = job_.key_shift + (batch * job_.kv_heads + job_.kv_head(head)) * depth;

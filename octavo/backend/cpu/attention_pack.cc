@@ -7,50 +7,49 @@
 #include "octavo/backend/cpu/attention_codes.h"
 #include "octavo/backend/cpu/attention_limbs.h"
 #include "octavo/backend/cpu/gemm_cut.h"
-#include "octavo/backend/cpu/masks.h"
-#include "octavo/backend/cpu/matrix_io.h"
-#include "octavo/format/named_formats.h"
-#include "octavo/round/encode.h"
 
 namespace octavo::cpu {
 namespace {
 
 constexpr std::int64_t kAlign = 64;
-constexpr GemmMethod kWide{.lane = Lane::f32};
 
-bool is_row_scaled(const GemmOperand& operand) {
-  return operand.is_quantized() && fits_f32(operand.quantized.codes.format) &&
-         tile_extent(operand.quantized.tile.cols, operand.cols()) == operand.cols();
+template <std::size_t kBytes>
+void interleave(const std::byte* const* rows, int count, std::int64_t words, std::byte* panel) {
+  for (int r = 0; r < count; ++r)
+    for (std::int64_t w = 0; w < words; ++w)
+      std::memcpy(panel + (w * count + r) * static_cast<std::int64_t>(kBytes),
+                  rows[r] + w * static_cast<std::int64_t>(kBytes), kBytes);
 }
-
-std::uint32_t amax_bits(const float* values, std::int64_t n) {
-  std::uint32_t amax = 0;
-  for (std::int64_t i = 0; i < n; ++i)
-    amax = std::max(amax, std::bit_cast<std::uint32_t>(values[i]) & 0x7FFFFFFFu);
-  return amax;
-}
-
-// To nearest even; what is not finite stays so.
-void round_to_bf16(float* values, std::int64_t n) {
-  for (std::int64_t i = 0; i < n; ++i) {
-    const auto bits = std::bit_cast<std::uint32_t>(values[i]);
-    const std::uint32_t rounded = (bits + 0x7FFFu + (bits >> 16 & 1u)) & 0xFFFF0000u;
-    const bool is_nan = (bits & 0x7FFFFFFFu) > 0x7F800000u;
-    values[i] = std::bit_cast<float>(is_nan ? bits | 0x00400000u : rounded);
-  }
-}
-
+// Words are the lanes of one step.
 void interleave(const AttentionMethod& method, const std::byte* const* rows, int count,
                 std::int64_t words, std::byte* panel) {
   if (method.interleave != nullptr) return method.interleave(rows, count, words, panel);
-  for (int r = 0; r < count; ++r)
-    for (std::int64_t w = 0; w < words; ++w)
-      std::memcpy(panel + (w * count + r) * 4, rows[r] + w * 4, 4);
+  if (method.score.step * lane_bytes(method.score_lane) == 8)
+    return interleave<8>(rows, count, words, panel);
+  interleave<4>(rows, count, words, panel);
 }
 
-// A few rows on their way into a panel: f32, or limbs, the upper ones first.
+// bf16 of what is exact in it: times `inverse`, a power of two.
+void to_bf16(const float* values, std::int64_t n, float inverse, std::uint16_t* lanes) {
+  for (std::int64_t i = 0; i < n; ++i)
+    lanes[i] = static_cast<std::uint16_t>(std::bit_cast<std::uint32_t>(values[i] * inverse) >> 16);
+}
+
+// The power of two that brings a magnitude to 1 or above, and at most below 4; its inverse is
+// finite.
+struct PowerUnit {
+  float unit, inverse;
+  explicit PowerUnit(std::uint32_t amax) {
+    const std::uint32_t field = std::clamp(amax >> 23, 1u, 253u);
+    unit = std::bit_cast<float>(field << 23);
+    inverse = std::bit_cast<float>((254 - field) << 23);
+  }
+};
+
+// A few rows on their way into a panel: f32, bf16, or limbs, the upper ones first.
 struct PanelRows {
   alignas(64) std::byte rows[kMostPanelRows][kMostHeadSize * 4];
+  bool low = false;  // whether a lower limb is not zero
 
   // Rows that are not finite become zeros; returns whether it is finite.
   bool take(const AttentionMethod& method, const TileLayout& layout, const AttentionRows& from,
@@ -62,13 +61,13 @@ struct PanelRows {
       clear(layout, at);
       return false;
     }
-    if (method.score_lane != Lane::i8) {
+    if (!has_row_units(method.score_lane)) {
       auto* to = reinterpret_cast<float*>(rows[at]);
       for (std::int64_t i = 0; i < layout.depth; ++i) to[i] = values[i] * factor;
       return true;
     }
-    auto* hi = reinterpret_cast<std::int8_t*>(rows[at]);
-    unit = split_limbs(values, layout.depth, layout.padded_depth, hi, hi + layout.padded_depth) *
+    unit = (method.score_lane == Lane::i8 ? take_limbs(layout, values, at)
+                                          : take_bf16(layout, values, at)) *
            from.scale(row) * factor;
     // A scale that is not finite poisons the row as a value would.
     if (amax_bits(&unit, 1) < 0x7F800000u) return true;
@@ -85,15 +84,32 @@ struct PanelRows {
     const std::byte* at[kMostPanelRows];
     if (method.score_lane == Lane::f16) return into_halves(method, layout, count, panel, unit);
     for (int r = 0; r < count; ++r) at[r] = rows[r];
-    if (method.score_lane == Lane::f32)
-      return interleave(method, at, count, layout.padded_depth, panel);
-    const std::int64_t words = layout.padded_depth / 4;
-    interleave(method, at, count, words, panel);
+    interleave(method, at, count, layout.padded_depth / method.score.step, panel);
+    if (method.score_lane != Lane::i8) return;
     for (int r = 0; r < count; ++r) at[r] += layout.padded_depth;
-    interleave(method, at, count, words, panel + words * count * 4);
+    interleave(method, at, count, layout.padded_depth / method.score.step,
+               panel + layout.padded_depth * count);
   }
 
  private:
+  // Both return the unit of the lanes.
+  float take_limbs(const TileLayout& layout, const float* values, int at) {
+    auto* hi = reinterpret_cast<std::int8_t*>(rows[at]);
+    std::int8_t* const lo = hi + layout.padded_depth;
+    const float unit = split_limbs(values, layout.depth, layout.padded_depth, hi, lo);
+    std::uint8_t any = 0;
+    for (std::int64_t i = 0; i < layout.depth; ++i) any |= static_cast<std::uint8_t>(lo[i]);
+    low |= any != 0;
+    return unit;
+  }
+  float take_bf16(const TileLayout& layout, const float* values, int at) {
+    auto* to = reinterpret_cast<std::uint16_t*>(rows[at]);
+    const PowerUnit unit(amax_bits(values, layout.depth));
+    to_bf16(values, layout.depth, unit.inverse, to);
+    std::fill(to + layout.depth, to + layout.padded_depth, std::uint16_t{0});
+    return unit.unit;
+  }
+
   void into_halves(const AttentionMethod& method, const TileLayout& layout, int count,
                    std::byte* panel, float& unit) {
     std::uint32_t amax = 0;
@@ -129,29 +145,56 @@ void spread(const std::byte* row, std::int64_t groups, std::int64_t bytes, std::
     std::memcpy(to + g * panel, row + g * bytes, static_cast<std::size_t>(bytes));
 }
 
+// A tile of V in bf16, which is exact in units of its largest magnitude, as panels of [step][eight
+// channels][keys of the step]. Sizes are constants, so that compilers have stores for them.
+void values_to_bf16(const TileLayout& layout, std::int64_t tile_keys,
+                    const float (*rows)[kMostHeadSize], float inverse, std::byte* to) {
+  for (std::int64_t key = 0; key < tile_keys; key += kBf16Keys) {
+    alignas(64) std::uint16_t row[kBf16Keys][kMostHeadSize];
+    for (int k = 0; k < kBf16Keys; ++k)
+      to_bf16(rows[key + k], layout.padded_width, inverse, row[k]);
+    std::byte* panel = to + key * kBf16Channels * 2;
+    for (std::int64_t e = 0; e < layout.padded_width; e += kBf16Channels) {
+      std::uint16_t lanes[kBf16Channels][kBf16Keys];
+      for (int c = 0; c < kBf16Channels; ++c)
+        for (int k = 0; k < kBf16Keys; ++k) lanes[c][k] = row[k][e + c];
+      std::memcpy(panel, lanes, sizeof lanes);
+      panel += layout.value_panel;
+    }
+  }
+}
+
 void pack_values(const AttentionMethod& method, const TileLayout& layout, const AttentionRows& v,
                  std::int64_t first, std::int64_t count, std::byte* memory) {
   alignas(64) float rows[kMostTileKeys][kMostHeadSize];
-  std::uint32_t amax = 0, odd = 0;
+  std::uint32_t amax = 0;
+  bool odd = false;
   for (std::int64_t key = 0; key < method.tile_keys; ++key) {
     float* row = rows[key];
     if (key < count) v.row(first + key, row);
     const std::int64_t n = key < count ? layout.width : 0;
     std::fill(row + n, row + layout.padded_width, 0.0F);
-    for (std::int64_t e = 0; e < n; ++e) {
+    if (!is_finite_row(row, n)) {
       // What is not finite is dealt with one by one.
-      const std::uint32_t bits = std::bit_cast<std::uint32_t>(row[e]),
-                          magnitude = bits & 0x7FFFFFFFu, finite = mask_of(magnitude < 0x7F800000u);
-      odd |= ~finite;
-      row[e] = std::bit_cast<float>(bits & finite);
-      amax = larger(amax, magnitude & finite);
+      odd = true;
+      for (std::int64_t e = 0; e < n; ++e) row[e] = is_finite_row(row + e, 1) ? row[e] : 0.0F;
     }
+    amax = std::max(amax, amax_bits(row, n));
   }
   std::byte* const to = memory + layout.values_at;
   const std::int64_t bytes = method.weigh.rows * lane_bytes(method.weigh_lane),
                      groups = layout.padded_width / method.weigh.rows;
   float factor = 1.0F;
-  if (method.weigh_lane == Lane::f16) {
+  if (method.weigh_lane == Lane::bf16) {
+    const PowerUnit unit(amax);
+    // The scale of rows is that of the tile; one that is not finite is for weigh_odd, as values
+    // are.
+    factor = unit.unit * v.scale(first);
+    const bool fine = amax_bits(&factor, 1) < 0x7F800000u;
+    odd |= !fine;
+    if (!fine) factor = 0.0F;
+    values_to_bf16(layout, method.tile_keys, rows, unit.inverse, to);
+  } else if (method.weigh_lane == Lane::f16) {
     // The power of two that brings the tile's largest below kMostValueLane, 1.75 * 2^1.
     const std::uint32_t exponent = (amax + (1u << 21) - 1) >> 23;
     const std::uint32_t field = std::clamp(exponent, 2u, 254u) - 1;
@@ -169,64 +212,10 @@ void pack_values(const AttentionMethod& method, const TileLayout& layout, const 
              to + key * bytes);
   }
   std::memcpy(memory + layout.factor_at, &factor, sizeof factor);
-  memory[layout.marks_at + 1] = std::byte{odd != 0};
+  memory[layout.marks_at + 1] = std::byte{odd};
 }
 
 }  // namespace
-
-AttentionRows::AttentionRows(const Isa& isa, const GemmOperand& operand, DType values, bool split)
-    : operand_(operand),
-      rounds_to_bf16_(!operand.is_quantized() && values == DType::bf16 &&
-                      operand.values.dtype != DType::bf16),
-      split_(split && is_row_scaled(operand)),
-      lanes_(isa, operand_, kWide, split_ ? Fold::none : Fold::all) {}
-
-void AttentionRows::row(std::int64_t row, float* stage) const {
-  auto* bytes = reinterpret_cast<std::byte*>(stage);
-  const std::byte* there = lanes_.piece(row, 0, cols(), bytes);
-  if (there != bytes) std::memcpy(bytes, there, static_cast<std::size_t>(cols()) * sizeof(float));
-  if (rounds_to_bf16_) round_to_bf16(stage, cols());
-}
-
-float AttentionRows::scale(std::int64_t row) const {
-  if (!split_) return 1.0F;
-  float scale = 1.0F;
-  lanes_.scales(row, 0, cols(), 1, &scale, 1);
-  return scale;
-}
-
-void AttentionRows::scales(std::int64_t first, std::int64_t count, float* to) const {
-  const QuantizedMatrix& from = operand_.quantized;
-  if (!split_) {
-    std::fill_n(to, count, 1.0F);
-    return;
-  }
-  if (from.scales.dtype != DType::f32) {
-    for (std::int64_t i = 0; i < count; ++i) to[i] = scale(first + i);
-    return;
-  }
-  const std::int64_t height = tile_extent(from.tile.rows, from.codes.rows);
-  const float level = from.tensor_scale != nullptr ? *from.tensor_scale : 1.0F;
-  if (height == 1 && from.scales.row_pitch == sizeof(float)) {
-    std::memcpy(to, element(from.scales, first, 0),
-                static_cast<std::size_t>(count) * sizeof(float));
-    for (std::int64_t i = 0; i < count; ++i) to[i] *= level;
-    return;
-  }
-  std::int64_t left = height - first % height;
-  const std::byte* at = element(from.scales, first / height, 0);
-  for (std::int64_t i = 0; i < count; ++i) {
-    std::memcpy(to + i, at, sizeof(float));
-    to[i] *= level;
-    if (--left > 0) continue;
-    left = height;
-    at += from.scales.row_pitch;
-  }
-}
-
-bool is_finite_row(const float* values, std::int64_t n) {
-  return amax_bits(values, n) < 0x7F800000u;
-}
 
 TileLayout::TileLayout(const AttentionMethod& method, std::int64_t depth_, std::int64_t width_)
     : depth(depth_), width(width_) {
@@ -239,7 +228,7 @@ TileLayout::TileLayout(const AttentionMethod& method, std::int64_t depth_, std::
   units_at = values_at + round_up(padded_width / method.weigh.rows * value_panel, kAlign);
   factor_at = units_at + method.tile_keys * 4;
   marks_at = factor_at + 4;
-  bytes = round_up(marks_at + 2, kAlign);
+  bytes = round_up(marks_at + 3, kAlign);
 }
 
 std::int64_t TileLayout::query_panel(int cols) const { return round_up(cols * row_bytes_, kAlign); }
@@ -252,6 +241,7 @@ PackedTile tile_at(const TileLayout& layout, const std::byte* memory) {
   std::memcpy(&tile.factor, memory + layout.factor_at, sizeof tile.factor);
   tile.odd_keys = memory[layout.marks_at] != std::byte{0};
   tile.odd_values = memory[layout.marks_at + 1] != std::byte{0};
+  tile.low_keys = memory[layout.marks_at + 2] != std::byte{0};
   return tile;
 }
 
@@ -278,23 +268,24 @@ void pack_tile(const AttentionMethod& method, const TileLayout& layout, const At
     rows.into(method, layout, panel, to, units[key]);
   }
   memory[layout.marks_at] = std::byte{odd};
+  memory[layout.marks_at + 2] = std::byte{rows.low};
   if (!(coded_v.by_row() || coded_v.by_channel()) ||
       !coded_v.values(layout, method.tile_keys, first, count, memory))
     pack_values(method, layout, v, first, count, memory);
 }
 
-void pack_queries(const AttentionMethod& method, const TileLayout& layout, const AttentionRows& q,
+bool pack_queries(const AttentionMethod& method, const TileLayout& layout, const AttentionRows& q,
                   const CodedRows& coded_q, const std::int64_t* queries, int cols, float factor,
                   std::byte* panel, float* units, bool* odd) {
   if (coded_q.by_row() && coded_q.panel(queries, cols, factor, panel, units)) {
     std::fill_n(odd, cols, false);
-    return;
+    return false;
   }
   PanelRows rows;
   for (int r = 0; r < cols; ++r) {
     if (queries[r] >= 0) {
       odd[r] = !rows.take(method, layout, q, queries[r], factor, r, units[r]);
-      units[r] *= kLimbFactor;
+      if (method.score_lane == Lane::i8) units[r] *= kLimbFactor;
     } else {
       rows.clear(layout, r);
       units[r] = 0.0F;
@@ -302,6 +293,7 @@ void pack_queries(const AttentionMethod& method, const TileLayout& layout, const
     }
   }
   rows.into(method, layout, cols, panel, units[0]);
+  return rows.low;
 }
 
 }  // namespace octavo::cpu

@@ -6,31 +6,19 @@
 #include <cstdint>
 
 #include "octavo/backend/cpu/attention.h"
-#include "octavo/backend/cpu/gemm_lanes.h"
+#include "octavo/backend/cpu/attention_operand_rows.h"
 
 namespace octavo::cpu {
 
-// Rows of an operand in f32, as the job takes them.
-class AttentionRows {
- public:
-  // `split`: where one scale serves a whole row, it is left out of row() and given by scale().
-  AttentionRows(const Isa& isa, const GemmOperand& operand, DType values, bool split);
-
-  [[nodiscard]] std::int64_t cols() const { return operand_.cols(); }
-  // `stage` has room for kMostHeadSize, and is where they are then.
-  void row(std::int64_t row, float* stage) const;
-  [[nodiscard]] float scale(std::int64_t row) const;
-  void scales(std::int64_t first, std::int64_t count, float* to) const;
-
- private:
-  GemmOperand operand_;
-  bool rounds_to_bf16_ = false, split_ = false;
-  OperandLanes lanes_;
-};
+// What a method leaves out of lanes: of Q and K, and of V.
+inline Split score_split(const AttentionMethod& method) {
+  return has_row_units(method.score_lane) ? Split::row : Split::none;
+}
+inline Split weigh_split(const AttentionMethod& method) {
+  return method.weigh_lane == Lane::bf16 ? Split::tile_or_channel : Split::none;
+}
 
 class CodedRows;  // attention_codes.h: the same rows, as codes
-
-bool is_finite_row(const float* values, std::int64_t n);
 
 // Where the parts of a packed tile are; all tiles of a job are alike.
 class TileLayout {
@@ -52,10 +40,11 @@ class TileLayout {
 
 struct PackedTile {
   const std::byte *keys, *values;
-  const float* units;  // of the limbs of each key
+  const float* units;  // of the lanes of each key, where each has one (has_row_units)
   float factor;        // of lanes of V
   // Whether a row is not finite, and taken for zeros here.
   bool odd_keys, odd_values;
+  bool low_keys;  // whether a lower limb is not zero
 };
 PackedTile tile_at(const TileLayout& layout, const std::byte* memory);
 
@@ -64,9 +53,10 @@ void pack_tile(const AttentionMethod& method, const TileLayout& layout, const At
                const CodedRows& coded_k, const AttentionRows& v, const CodedRows& coded_v,
                std::int64_t first, std::int64_t count, std::byte* memory);
 
-// These rows as one panel of `cols`, times `factor`, and what sums of their limbs are multiplied
-// by. A row of -1 is zeros. Rows that are not finite are marked and packed as zeros.
-void pack_queries(const AttentionMethod& method, const TileLayout& layout, const AttentionRows& q,
+// These rows as one panel of `cols`, times `factor`, and what sums of their lanes are multiplied
+// by. A row of -1 is zeros. Rows that are not finite are marked and packed as zeros. Returns
+// whether a lower limb is not zero.
+bool pack_queries(const AttentionMethod& method, const TileLayout& layout, const AttentionRows& q,
                   const CodedRows& coded_q, const std::int64_t* queries, int cols, float factor,
                   std::byte* panel, float* units, bool* odd);
 

@@ -6,6 +6,7 @@
 #include "octavo/backend/cpu/gemm.h"
 #include "octavo/backend/cpu/neon/gemm_pairs.h"
 #include "octavo/backend/cpu/neon/neon_internal.h"
+#include "octavo/backend/cpu/neon_bf16/bf16_lanes.h"
 #include "octavo/backend/cpu/neon_bf16/neon_bf16_internal.h"
 
 #if defined(__GNUC__) && !defined(__clang__)
@@ -16,19 +17,9 @@
 namespace octavo::cpu {
 namespace {
 
-constexpr int kStep = 4, kBytes = 2 * kStep;
-
-[[gnu::always_inline]] inline bfloat16x8_t load(const std::byte* from) {
-  return vld1q_bf16(reinterpret_cast<const bfloat16_t*>(from));
-}
-
 void tile(const TileJob& job) {
-  pairs_tile<kStep, kBytes, float32x4_t>(
-      job, [] { return vdupq_n_f32(0.0F); },
-      [](float32x4_t sum, const std::byte* a, const std::byte* b) {
-        return vbfmmlaq_f32(sum, load(a), load(b));
-      },
-      [](float32x4_t sum) { return sum; });
+  pairs_tile<kBf16Step, kBf16StepBytes, float32x4_t>(
+      job, [] { return vdupq_n_f32(0.0F); }, plus_bf16_pairs, [](float32x4_t sum) { return sum; });
 }
 
 template <int kDotted>
@@ -40,10 +31,10 @@ template <int kDotted>
     for (const std::int64_t end = k + job.run; k < end; k += kLanes) {
       bfloat16x8_t left[kDotted];
 #pragma GCC unroll 4
-      for (int i = 0; i < kDotted; ++i) left[i] = load(job.a[i] + k * kLaneBytes);
+      for (int i = 0; i < kDotted; ++i) left[i] = load_bf16(job.a[i] + k * kLaneBytes);
 #pragma GCC unroll 4
       for (int j = 0; j < kDotCols; ++j) {
-        const bfloat16x8_t right = load(job.b[j] + k * kLaneBytes);
+        const bfloat16x8_t right = load_bf16(job.b[j] + k * kLaneBytes);
 #pragma GCC unroll 4
         for (int i = 0; i < kDotted; ++i) sum[i][j] = vbfdotq_f32(sum[i][j], left[i], right);
       }
@@ -71,7 +62,7 @@ constexpr GemmMethod kBf16{
     .name = "bf16 BFMMLA",
     .lane = Lane::bf16,
     .wide = &kNeonF32,
-    .tile = {.rows = kPairRows, .cols = kPairCols, .step = kStep, .run = tile},
+    .tile = {.rows = kPairRows, .cols = kPairCols, .step = kBf16Step, .run = tile},
     .dot = dot};
 
 }  // namespace
@@ -86,7 +77,7 @@ const GemmMethod* neon_bf16_gemm(const GemmJob& job) {
   return method != nullptr ? method : neon_dot_gemm(job);
 }
 
-const Kernels kNeonBf16Kernels = make_kernels<kNeonFp16Isa, neon_bf16_gemm, neon_dot_attention>(
+const Kernels kNeonBf16Kernels = make_kernels<kNeonFp16Isa, neon_bf16_gemm, neon_bf16_attention>(
     "cpu/neon_bf16", "NEON with bf16 matrix products (BFMMLA)");
 
 }  // namespace octavo::cpu

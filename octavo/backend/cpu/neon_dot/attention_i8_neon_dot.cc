@@ -24,7 +24,9 @@ namespace {
     step(a, b, sum);
 }
 
-void score(const TileJob& job) {
+}  // namespace
+
+void neon_dot_score(const TileJob& job) {
   const auto* a = reinterpret_cast<const std::int8_t*>(job.a);
   const auto* b = reinterpret_cast<const std::int8_t*>(job.b);
   const std::int64_t depth = job.run, pitch = job.pitch;
@@ -42,8 +44,10 @@ void score(const TileJob& job) {
   for (int i = 0; i < kRows; ++i)
 #pragma GCC unroll 3
     for (int j = 0; j < kVectors; ++j) sum[i][j] = vshlq_n_s32(sum[i][j], 7);
-  add_products(a, b_low, depth, sum);
-  add_products(a_low, b, depth, sum);
+  if (job.runs > 1) {
+    add_products(a, b_low, depth, sum);
+    add_products(a_low, b, depth, sum);
+  }
 #pragma GCC unroll 3
   for (int j = 0; j < kVectors; ++j) {
     const float32x4_t right = vld1q_f32(b_scale + 4 * j);
@@ -54,9 +58,11 @@ void score(const TileJob& job) {
   }
 }
 
+namespace {
+
 constexpr AttentionMethod kLimbs =
     half_values("int8 SDOT scores, f16 FMLA values", Lane::i8,
-                {.rows = kRows, .cols = kCols, .step = kStep, .run = score});
+                {.rows = kRows, .cols = kCols, .step = kStep, .run = neon_dot_score});
 constexpr AttentionMethod kHalves = half_scores("f16 FMLA; int8 SDOT for large scores", &kLimbs),
                           kNarrow = narrow_scores(kHalves);
 

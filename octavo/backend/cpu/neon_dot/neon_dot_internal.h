@@ -13,7 +13,9 @@ void neon_dot_i8(const DotJob& job);
 void neon_dot_look_up(const std::int8_t* table, const std::uint8_t* codes, std::int64_t n,
                       std::int8_t* lanes);
 
-// Scores of codes by int8 limbs (attention_limbs.h); else what neon_fp16 does.
+// Scores of int8 limbs (attention_limbs.h), [8 keys][12 queries].
+void neon_dot_score(const TileJob& job);
+// Those where scores of codes are large; else what neon_fp16 does.
 const AttentionMethod* neon_dot_attention(const AttentionJob& job);
 
 }  // namespace octavo::cpu

@@ -139,6 +139,6 @@ void lay_pairs(const float* q, std::int64_t size, std::byte* laid) {
 
 }  // namespace
 
-const FewKernels kNeonFp16FewBf16{all_dots_of_bf16, all_weigh_of_bf16, lay_pairs, false};
+const FewKernels kNeonFp16FewBf16{all_dots_of_bf16, all_weigh_of_bf16, lay_pairs, Lane::f32};
 
 }  // namespace octavo::cpu

@@ -3,6 +3,7 @@
 
 #include "octavo/backend/cpu/attention.h"
 #include "octavo/backend/cpu/neon/neon_internal.h"
+#include "octavo/backend/cpu/neon/scaled_exp2_neon.h"
 #include "octavo/backend/cpu/neon_fp16/half_tile.h"
 #include "octavo/backend/cpu/neon_fp16/neon_fp16_internal.h"
 
@@ -17,7 +18,7 @@ constexpr AttentionMethod half_values(const char* name, Lane lane, const TileKer
           .weigh_lane = Lane::f16,
           .weigh = {.rows = kHalfRows, .cols = kHalfCols, .step = 1, .run = neon_fp16_weigh},
           .softmax = neon_fp16_softmax,
-          .weight_factor = kHalfFactor,
+          .weight_factor = kScaledFactor,
           .tile_keys = 64,
           .interleave = neon_interleave_words,
           .narrow = neon_fp16_narrow,

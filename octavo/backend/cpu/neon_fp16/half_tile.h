@@ -8,11 +8,7 @@ namespace {
 
 constexpr int kHalfRows = 8, kHalfCols = 24, kHalfVectors = kHalfCols / 8;
 
-// Weights of attention in f16 (softmax_f16.h) are at most 2^3 over the first coefficient of a
-// polynomial: 145.
-constexpr float kHalfExponent = 3.0F;
-constexpr float kHalfFactor = 8.0F / 0x1.c3f75fba75509p-5F;
-// The same of softmax_narrow.h, whose polynomial has other coefficients.
+// kScaledFactor (scaled_exp2_neon.h) of softmax_narrow.h, whose polynomial has other coefficients.
 constexpr float kNarrowFactor = 144.48968F;
 
 // The instruction itself: GCC 12 copies the lane to a vector of its own first, which is an

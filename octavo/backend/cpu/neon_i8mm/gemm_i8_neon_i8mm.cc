@@ -5,8 +5,8 @@
 #include "octavo/backend/cpu/gemm.h"
 #include "octavo/backend/cpu/neon/gemm_pairs.h"
 #include "octavo/backend/cpu/neon/neon_internal.h"
-#include "octavo/backend/cpu/neon_bf16/neon_bf16_internal.h"
-#include "octavo/backend/cpu/neon_i8mm/neon_i8mm.h"
+#include "octavo/backend/cpu/neon_i8mm/i8_lanes.h"
+#include "octavo/backend/cpu/neon_i8mm/neon_i8mm_internal.h"
 
 #if defined(__GNUC__) && !defined(__clang__)
 // GCC moves loads up before it hands out registers, and then runs out of them.
@@ -16,27 +16,18 @@
 namespace octavo::cpu {
 namespace {
 
-constexpr int kStep = 8;
-
-[[gnu::always_inline]] inline int8x16_t load(const std::byte* from) {
-  return vld1q_s8(reinterpret_cast<const std::int8_t*>(from));
-}
-
 void tile(const TileJob& job) {
-  pairs_tile<kStep, kStep, int32x4_t>(
-      job, [] { return vdupq_n_s32(0); },
-      [](int32x4_t sum, const std::byte* a, const std::byte* b) {
-        return vmmlaq_s32(sum, load(a), load(b));
-      },
-      [](int32x4_t sum) { return vcvtq_f32_s32(sum); });
+  pairs_tile<kI8Step, kI8Step, int32x4_t>(
+      job, [] { return vdupq_n_s32(0); }, plus_i8_pairs, value_of_i8_sum);
 }
 
-constexpr GemmMethod kI8{.name = "int8 SMMLA",
-                         .lane = Lane::i8,
-                         .wide = &kNeonF32,
-                         .tile = {.rows = kPairRows, .cols = kPairCols, .step = kStep, .run = tile},
-                         .dot = neon_dot_i8,
-                         .look_up = neon_dot_look_up};
+constexpr GemmMethod kI8{
+    .name = "int8 SMMLA",
+    .lane = Lane::i8,
+    .wide = &kNeonF32,
+    .tile = {.rows = kPairRows, .cols = kPairCols, .step = kI8Step, .run = tile},
+    .dot = neon_dot_i8,
+    .look_up = neon_dot_look_up};
 
 const GemmMethod* i8mm_gemm(const GemmJob& job) {
   if (is_integer_job(job)) return &kI8;
@@ -46,7 +37,7 @@ const GemmMethod* i8mm_gemm(const GemmJob& job) {
 
 }  // namespace
 
-const Kernels kNeonI8mmKernels = make_kernels<kNeonFp16Isa, i8mm_gemm, neon_dot_attention>(
+const Kernels kNeonI8mmKernels = make_kernels<kNeonFp16Isa, i8mm_gemm, neon_i8mm_attention>(
     "cpu/neon_i8mm", "NEON with bf16 and int8 matrix products (BFMMLA, SMMLA)");
 
 }  // namespace octavo::cpu
