@@ -11,7 +11,6 @@ namespace {
 // 2^-4 of that, of f32 2^-20 of it, of two e4m3 terms 2^-3 (hi, toward zero, leaves a rest of at
 // most 2^-3, which is rounded to 2.6 %).
 constexpr double kE4m3 = 0.0260, kBf16 = kE4m3 / 16, kF32 = kE4m3 / (1 << 20), kSplit = kE4m3 / 8;
-constexpr double kDeviations = 6.0;
 const double kInt8Step = 1.0 / (127.0 * std::sqrt(12.0));  // of an amax
 
 // Of a value that a rung has in `rounded` and that was given as `given`.
@@ -83,14 +82,16 @@ double v_error(AttentionRung rung, DType given) {
   }
 }
 
+double most_v_error(AttentionRung rung, DType given) {
+  const double error = v_error(rung, given);
+  return error == kE4m3 ? 0x1p-4 : error == kBf16 ? 0x1p-9 : error == kF32 ? 0x1p-24 : 0.0;
+}
+
 // The log-sum-exp is off by sum_j p_j d_j, d_j being what score j and its P are off by: nothing is
-// taken out by dividing, and one key is the worst. Rows that nobody looked at (n_eff is 2) may have
-// one.
-double log_sum_exp_error(AttentionRung rung, const RangeFacts& facts, double n_eff) {
-  const double keys = n_eff <= 2.0 ? 1.0 : n_eff;
-  const double scores = kDeviations * score_error(rung, facts) / std::sqrt(keys),
-               p = std::min(kDeviations * p_error(rung) / std::sqrt(keys), most_p_error(rung));
-  return std::hypot(scores, p);
+// taken out by dividing, and a row that looks at one key, or at equal ones, is the worst. How equal
+// keys are is not known here.
+double log_sum_exp_error(AttentionRung rung, const RangeFacts& facts) {
+  return std::hypot(kDeviations * score_error(rung, facts), most_p_error(rung));
 }
 
 }  // namespace
@@ -105,16 +106,42 @@ bool takes(AttentionRung rung, const RangeFacts& facts) {
   return facts.q_type != DType::code && facts.k_type != DType::code;
 }
 
-double predicted_error(AttentionRung rung, const RangeFacts& facts, double n_eff) {
+double different_keys(const RangeFacts& facts, double squares_away, double most_away) {
+  if (squares_away == 0.0) return HUGE_VAL;
+  const double in_all = facts.v_spread.mean_squares, largest = facts.v_spread.channel_squares;
+  if (in_all == 0.0) return HUGE_VAL;  // V is one row: its rounding is seen by trying
+  // A sum of squares of n channels that are alike is within sqrt(2 / n) of its mean, once; of the
+  // rows of a head, all are within four and a half times that. One number is within five.
+  constexpr double kOfSum = 4.5, kOfOne = 5.0;
+  const double channels = std::max(1.0, in_all / largest);
+  const double by_sum = square(1.0 + kOfSum / std::sqrt(2.0 * channels)) * in_all / squares_away,
+               by_one = square(kOfOne / most_away) * largest;
+  return by_sum <= by_one || std::isnan(by_sum) ? by_sum : by_one;
+}
+
+double predicted_error(AttentionRung rung, const RangeFacts& facts, const RowFacts& row) {
   // Weights off by a fraction d_j move the output by sum_j p_j d_j (v_j - o), where sum_j p_j^2 is
   // 1 / n_eff; what v_j - o lacks to v_j is the part of a key in o, another 1 / n_eff. That is
   // largest at n_eff = 2, where it stays for less: other rows of a range look at more keys.
-  const double keys = n_eff < 2.0 ? 2.0 : n_eff;  // NaN stays
-  const double weights =
-      (square(score_error(rung, facts)) + square(p_error(rung))) * (1.0 - 1.0 / keys) / keys;
-  const double values = square(v_error(rung, facts.v_type)) / n_eff;
+  const double keys = row.n_eff < 2.0 ? 2.0 : row.n_eff;  // NaN stays
+  double of_weights = (1.0 - 1.0 / keys) / keys, of_values = 1.0 / row.n_eff;
+  if (!(row.different >= row.n_eff)) {
+    of_weights = larger(1.0 / row.different, of_weights);
+    of_values = larger(1.0 / row.different, of_values);
+  }
+  const double weights = (square(score_error(rung, facts)) + square(p_error(rung))) * of_weights,
+               values = square(v_error(rung, facts.v_type)) * of_values;
   const double output = kDeviations * std::sqrt((weights + values) * facts.v.channel_squares);
-  return facts.log_sum_exp ? larger(output, log_sum_exp_error(rung, facts, n_eff)) : output;
+  return facts.log_sum_exp ? larger(output, log_sum_exp_error(rung, facts)) : output;
+}
+
+double error_without_averaging(AttentionRung rung, const RangeFacts& facts) {
+  // sum_j p_j |v_j - o| is at most the deviation of v under p, about its rms; half as much again
+  // for rows that look at larger ones. Scores have no largest error: three deviations.
+  constexpr double kMore = 1.5, kOfScore = 3.0;
+  const double relative = kOfScore * score_error(rung, facts) + most_p_error(rung) +
+                          most_v_error(rung, facts.v_type);
+  return kMore * relative * std::sqrt(facts.v.channel_squares);
 }
 
 }  // namespace octavo
