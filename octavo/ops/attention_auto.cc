@@ -23,6 +23,11 @@ constexpr std::int64_t kRowsPerRange = AttentionFacts::kRowsPerRange, kFewRows =
 constexpr double kWorst = 2.0;  // n_eff: errors of weights are largest where two keys share a row
 constexpr std::size_t kMostTried = 64;  // rows of a head
 
+// Half a unit of the last place of an output, relative.
+double rounding_of(DType out) {
+  return out == DType::bf16 ? 0x1p-8 : out == DType::f16 ? 0x1p-11 : 0x1p-24;
+}
+
 class Chooser {
  public:
   Chooser(const AttentionCall& call, const AttentionResult& result, const Exec& exec)
@@ -129,10 +134,29 @@ class Chooser {
     }
   }
 
+  // What is left of atol when the output is rounded to its type, which rtol pays for first. Where
+  // that alone is more than atol there is no use in a dearer rung: the report says so.
+  struct Tolerance {
+    double left = 0.0, rounding = 0.0;
+    bool is_lost = false;
+  };
+  [[nodiscard]] Tolerance tolerance_of(const AttentionRange& range) const {
+    const AttentionOptions& options = call_.options;
+    const double beyond = rounding_of(result_.out.first.values.dtype) - options.rtol;
+    const double rounding = beyond > 0.0 ? beyond * facts_.largest_value(range) : 0.0;
+    // Of f32 it is far below what any rung is off by.
+    if (!(rounding > 0.0) || result_.out.first.values.dtype == DType::f32)
+      return {.left = options.atol};
+    const bool is_lost = rounding >= options.atol;
+    return {.left = is_lost ? options.atol : options.atol - rounding,
+            .rounding = rounding,
+            .is_lost = is_lost};
+  }
+
   // Rung by rung for all ranges that have none yet, so that a rung is tried once for all heads.
   void choose() {
-    const double tolerance = call_.options.atol;
     std::vector<std::string> tried(choices_.size());
+    for (AttentionChoice& choice : choices_) choice.tolerance = tolerance_of(choice.rows).left;
     std::vector<bool> open(choices_.size(), true);
     for (const AttentionRung rung : kRungsByCost) {
       const bool last = rung == kRungsByCost.back();
@@ -142,26 +166,32 @@ class Chooser {
         choices_[i].rung = rung;
         choices_[i].predicted = facts_.predicted(rung, choices_[i].rows,
                                                  {choices_[i].n_eff, of_choice_[i].different});
-        wanted[i] = choices_[i].predicted <= tolerance;
+        wanted[i] = choices_[i].predicted <= choices_[i].tolerance;
       }
       if (!few_ && !last) try_on_rows(rung, wanted);
       for (std::size_t i = 0; i < choices_.size(); ++i) {
         if (!open[i] || choices_[i].rung != rung) continue;
         if (wanted[i] && !few_ && !last)
           choices_[i].predicted = corrected(rung, choices_[i].rows, choices_[i].predicted);
-        open[i] = !last && !(choices_[i].predicted <= tolerance);
+        open[i] = !last && !(choices_[i].predicted <= choices_[i].tolerance);
         if (open[i])
           tried[i] += text(tried[i].empty() ? "" : ", ", name_of(rung), " ", choices_[i].predicted);
       }
     }
     for (std::size_t i = 0; i < choices_.size(); ++i) {
       AttentionChoice& choice = choices_[i];
-      choice.tolerance = tolerance;
+      const double tolerance = choice.tolerance;
       choice.reason = choice.predicted <= tolerance
                           ? text("the cheapest within ", tolerance,
                                  tried[i].empty() ? "" : "; above it: ", tried[i])
                           : text("none is within ", tolerance, ": ", tried[i],
                                  "; this is the most exact one");
+      const Tolerance of_output = tolerance_of(choice.rows);
+      if (of_output.is_lost)
+        choice.reason += text("; rounding the output to ",
+                              dtype_name(result_.out.first.values.dtype), " may be off by ",
+                              of_output.rounding, " more than rtol allows, which is not within ",
+                              tolerance, ": take float32");
       if (few_) choice.reason += "; too few rows to look at any: n_eff is taken to be 2";
     }
   }
@@ -171,7 +201,8 @@ class Chooser {
     std::map<std::size_t, std::vector<std::pair<std::size_t, std::size_t>>> by_head;
     for (std::size_t i = 0; i < choices_.size(); ++i)
       if (wanted[i] &&
-          !(facts_.error_without_averaging(rung, choices_[i].rows) <= call_.options.atol))
+          !(facts_.error_without_averaging(rung, choices_[i].rows) <=
+            choices_[i].tolerance))
         for (const std::size_t at : of_choice_[i].looked_at)
           by_head[head_of(choices_[i].rows)].push_back({at, i});
     std::vector<std::size_t> which;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 
 #include "octavo/ops/attention_rungs_internal.h"
 
@@ -10,7 +11,57 @@ namespace {
 
 constexpr std::string_view kOp = "attention";
 
+std::vector<AttentionSurvey> survey_of(const AttentionCall& call, const Exec& exec,
+                                       const AttentionStack& of,
+                                       std::span<const std::int64_t> lengths,
+                                       std::int64_t per_range) {
+  const std::int64_t step = std::max<std::int64_t>(1, per_range);
+  const std::int64_t ranges = (of.rows() + step - 1) / step;
+  std::vector<AttentionSurvey> result(static_cast<std::size_t>(of.batches() * of.heads() * ranges));
+  if (result.empty()) return result;
+  run_attention_survey(exec, call.options,
+                       {.batches = of.batches(),
+                        .heads = of.heads(),
+                        .of = of.operand(),
+                        .lengths = lengths.empty() ? nullptr : lengths.data(),
+                        .rows_per_range = step,
+                        .result = result.data()});
+  return result;
+}
+
+// The largest number, and the largest length of a row.
+struct Most {
+  double number = 0.0, length = 0.0;
+};
+Most most_of(const AttentionCall& call, const Exec& exec, const AttentionStack& of,
+             std::span<const std::int64_t> lengths) {
+  Most most;
+  for (const AttentionSurvey& survey : survey_of(call, exec, of, lengths, of.rows())) {
+    if (!(survey.amax <= most.number)) most.number = survey.amax;
+    const double length = std::sqrt(survey.row_squares);
+    if (!(length <= most.length)) most.length = length;
+  }
+  return most;
+}
+
 }  // namespace
+
+bool is_beyond_f32(const AttentionCall& call, const Exec& exec) {
+  const auto is_wide = [](const AttentionStack& stack) {
+    return !stack.is_quantized() && stack.elements().dtype == DType::f64;
+  };
+  if (!is_wide(call.q) && !is_wide(call.k) && !is_wide(call.v)) return false;
+  const AttentionMask& mask = call.options.mask;
+  const Most q = most_of(call, exec, call.q, mask.query_lengths),
+             k = most_of(call, exec, call.k, mask.key_lengths),
+             v = most_of(call, exec, call.v, mask.key_lengths);
+  constexpr double kLargest = std::numeric_limits<float>::max();
+  for (const double number :
+       {q.number, k.number, v.number, q.length * k.length,
+        q.length * k.length * std::abs(call.job().softmax_scale) / std::log(2.0)})
+    if (!(number <= kLargest)) return true;
+  return false;
+}
 
 AttentionFacts::AttentionFacts(const AttentionCall& call, bool log_sum_exp, const Exec& exec)
     : call_(call), exec_(exec), log_sum_exp_(log_sum_exp) {
@@ -39,18 +90,7 @@ AttentionFacts::AttentionFacts(const AttentionCall& call, bool log_sum_exp, cons
 std::vector<AttentionSurvey> AttentionFacts::survey(const AttentionStack& of,
                                                     std::span<const std::int64_t> lengths,
                                                     std::int64_t per_range) const {
-  const std::int64_t step = std::max<std::int64_t>(1, per_range);
-  const std::int64_t ranges = (of.rows() + step - 1) / step;
-  std::vector<AttentionSurvey> result(static_cast<std::size_t>(of.batches() * of.heads() * ranges));
-  if (result.empty()) return result;
-  run_attention_survey(exec_, call_.options,
-                       {.batches = of.batches(),
-                        .heads = of.heads(),
-                        .of = of.operand(),
-                        .lengths = lengths.empty() ? nullptr : lengths.data(),
-                        .rows_per_range = step,
-                        .result = result.data()});
-  return result;
+  return survey_of(call_, exec_, of, lengths, per_range);
 }
 
 Tensor AttentionFacts::turned(const AttentionStack& of, std::span<const std::int64_t> lengths,
@@ -113,6 +153,10 @@ double AttentionFacts::predicted(AttentionRung rung, const AttentionRange& range
 
 double AttentionFacts::error_without_averaging(AttentionRung rung, const AttentionRange& range) {
   return octavo::error_without_averaging(rung, facts_with_keys(rung, range));
+}
+
+double AttentionFacts::largest_value(const AttentionRange& range) const {
+  return facts_of(range).v.amax;
 }
 
 bool AttentionFacts::is_tame(AttentionRung rung, const AttentionRange& range, double tolerance) {

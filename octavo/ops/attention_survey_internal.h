@@ -13,6 +13,9 @@
 
 namespace octavo {
 
+// Are there numbers of float64, or scores of such, that f32 does not have? NaN counts as one.
+[[nodiscard]] bool is_beyond_f32(const AttentionCall& call, const Exec& exec);
+
 class AttentionFacts {
  public:
   static constexpr std::int64_t kRowsPerRange = 128;
@@ -33,6 +36,9 @@ class AttentionFacts {
   [[nodiscard]] double error_without_averaging(AttentionRung rung, const AttentionRange& range);
   // Is no row of this rung outside the tolerance, whatever it looks at?
   [[nodiscard]] bool is_tame(AttentionRung rung, const AttentionRange& range, double tolerance);
+
+  // Of V, for the rows of a range.
+  [[nodiscard]] double largest_value(const AttentionRange& range) const;
 
   // As in attention_predict_internal.h, of an output.
   [[nodiscard]] double different_keys(const AttentionRange& range,
