@@ -118,14 +118,20 @@ struct AttentionInputs {
 struct AttentionGradients {
   Tensor q, k, v;
 };
+// What a forward pass of the same call made, in f32: the output, dense, and the log-sum-exp. Where
+// it is given the forward pass is not done again. For rung f32 alone: others have rounded P in both.
+struct AttentionForward {
+  View out{}, log_sum_exp{};
+};
 [[nodiscard]] OCTAVO_API AttentionGradients
 attention_backward(const Operand& q, const Operand& k, const Operand& v, const View& d_out,
-                   const AttentionOptions& options = {});
+                   const AttentionOptions& options = {}, const AttentionForward& forward = {});
 
 // Into memory of the caller's: dense views of the shapes of Q, K and V, of any value type.
 OCTAVO_API void attention_backward_into(const Operand& q, const Operand& k, const Operand& v,
                                         const View& d_out, const View& d_q, const View& d_k,
-                                        const View& d_v, const AttentionOptions& options = {});
+                                        const View& d_v, const AttentionOptions& options = {},
+                                        const AttentionForward& forward = {});
 
 // Of the result, checked.
 [[nodiscard]] OCTAVO_API Shape attention_shape(const Operand& q, const Operand& k,

@@ -1,5 +1,6 @@
 // Gradients of attention in f32. With s the scores, P = 2^(s - l) the weights (l is the log-sum-exp
-// of the forward pass, done again here), O the output and a = sum_e dO O of a row:
+// of the forward pass, done again here where it is not given), O the output and a = sum_e dO O of a
+// row:
 //   dV = P^T dO,   dP = dO V^T,   dS = P (dP - a) scale,   dQ = dS K,   dK = dS^T Q.
 // Blocks of 48 query rows meet tiles of 48 keys. Scores lie turned, [keys][queries], so that dS is
 // the panel that dQ wants; dK and dV want it turned once more. The tiles of a head are dealt out to
@@ -65,13 +66,15 @@ class Backward {
     const std::int64_t heads = std::max<std::int64_t>(1, forward_.batches * forward_.kv_heads);
     together_ = std::clamp<std::int64_t>(kTogetherFloats / std::max<std::int64_t>(1, head_floats_),
                                          1, heads);
+    forward_.p = AttentionP::f32;
+    forward_.ranges = nullptr;
+    lse_ = forward_.log_sum_exp;
+    if (lse_ != nullptr) return;
     // The forward pass: its result, log-sum-exps, and what it works in.
     const std::int64_t rows = forward_.batches * forward_.heads * forward_.queries,
                        width = forward_.v.first.cols();
     out_floats_ = round_up(rows * width, 16);
     lse_floats_ = round_up(rows, 16);
-    forward_.p = AttentionP::f32;
-    forward_.ranges = nullptr;
     forward_.out = {.batch_pitch = forward_.heads * forward_.queries * width * 4,
                     .head_pitch = forward_.queries * width * 4};
     forward_.out.first.values = {.data = nullptr,
@@ -84,28 +87,32 @@ class Backward {
 
   [[nodiscard]] std::int64_t workspace() const {
     const std::int64_t own = together_ * head_floats_ + parts() * scratch_floats();
+    if (lse_ != nullptr) return own * 4;
     return (out_floats_ + lse_floats_) * 4 +
            std::max(own * 4, round_up(attention_workspace(isa_, method_, exec_, forward_), 64));
   }
 
   void run() {
     auto* memory = reinterpret_cast<float*>(exec_.workspace.data());
-    out_ = memory;
-    lse_ = memory + out_floats_;
-    float* const rest = lse_ + lse_floats_;
-    forward_.out.first.values.data = out_;
-    forward_.log_sum_exp = lse_;
-    Exec there = exec_;
-    there.workspace = {reinterpret_cast<std::byte*>(rest),
-                       static_cast<std::size_t>(exec_.workspace.data() + exec_.workspace.size() -
-                                                reinterpret_cast<std::byte*>(rest))};
-    attend(isa_, method_, there, forward_);
+    float* const rest = memory + out_floats_ + lse_floats_;
+    if (lse_ == nullptr) attend_again(memory, rest);
     const std::int64_t heads = forward_.batches * forward_.kv_heads;
     for (std::int64_t first = 0; first < heads; first += together_)
       heads_from(first, std::min(heads, first + together_), rest);
   }
 
  private:
+  void attend_again(float* memory, float* rest) {
+    forward_.out.first.values.data = memory;
+    forward_.log_sum_exp = memory + out_floats_;
+    lse_ = forward_.log_sum_exp;
+    Exec there = exec_;
+    there.workspace = {reinterpret_cast<std::byte*>(rest),
+                       static_cast<std::size_t>(exec_.workspace.data() + exec_.workspace.size() -
+                                                reinterpret_cast<std::byte*>(rest))};
+    attend(isa_, method_, there, forward_);
+  }
+
   [[nodiscard]] int parts() const { return threads_ > 1 ? threads_ * 4 : 1; }
   [[nodiscard]] bool has_bias() const { return forward_.bias.first != nullptr; }
   [[nodiscard]] std::int64_t scratch_floats() const {
@@ -140,7 +147,8 @@ class Backward {
     const std::int64_t first = block % blocks_ * kBackwardSide;
     const BackwardBlock to(sizes_, memory);
     const AttentionRows q(isa_, forward_.q.at(batch, head), forward_.values, false),
-        d_out(isa_, job_.d_out.at(batch, head), DType::f32, false);
+        d_out(isa_, job_.d_out.at(batch, head), DType::f32, false),
+        out(isa_, forward_.out.at(batch, head), DType::f32, false);
     const std::int64_t length =
         forward_.query_lengths != nullptr ? forward_.query_lengths[batch] : forward_.queries;
     const std::int64_t real = std::clamp<std::int64_t>(length - first, 0, kBackwardSide);
@@ -157,12 +165,12 @@ class Backward {
       to.begin[r] = static_cast<std::int32_t>(keys.begin);
       to.end[r] = static_cast<std::int32_t>(keys.end);
       to.log_sum[r] = static_cast<float>(static_cast<double>(lse_[row]) * kLog2E);
-      alignas(64) float gradient[kMostHeadSize];
+      alignas(64) float gradient[kMostHeadSize], output[kMostHeadSize];
       d_out.row(first + r, gradient);
+      out.row(first + r, output);
       double along = 0.0;
       for (std::int64_t e = 0; e < sizes_.width; ++e)
-        along +=
-            static_cast<double>(gradient[e]) * static_cast<double>(out_[row * sizes_.width + e]);
+        along += static_cast<double>(gradient[e]) * static_cast<double>(output[e]);
       to.along[r] = static_cast<float>(along);
     }
     std::fill_n(memory + sizes_.block_floats(), kChunks * kBackwardSide * sizes_.padded_depth,
@@ -365,7 +373,7 @@ class Backward {
                                                              lse_floats_ = 0;
   int threads_;
   RowStore store_q_, store_k_, store_v_;
-  float *out_ = nullptr, *lse_ = nullptr;
+  const float* lse_ = nullptr;
 };
 
 }  // namespace
