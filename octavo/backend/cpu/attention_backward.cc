@@ -255,11 +255,11 @@ class Backward {
     weigh(rows, key, s);
     product(rows.d_rows, sizes_.padded_width, s.p_turned, n, s.d_v, false);
     product(rows.q_rows, sizes_.padded_depth, s.d_s_turned, n, s.d_k, false);
-    product(s.k_rows, sizes_.padded_depth, s.scores, n, d_q, false);
+    product(s.k_rows, sizes_.padded_depth, s.d_p, n, d_q, false);
     if (rows.d_is_odd()) add_odd(rows, s);
   }
 
-  // Scores become P, turned, and dS, as they lie and turned.
+  // Scores become P, turned, and d_p dS, as it lies and turned.
   void weigh(const BackwardBlock& rows, std::int64_t key, const Scratch& s) const {
     constexpr std::int64_t n = kBackwardSide;
     const std::int64_t C = sizes_.cols;
@@ -273,12 +273,12 @@ class Backward {
     if (s.added != nullptr)
       for (std::int64_t i = 0; i < n * n; ++i) s.scores[i] += s.added[i];
     // One long loop: compilers take short ones apart, and then see no vectors.
-    for (std::int64_t i = 0; i < n * n; ++i) s.p_turned[i] = exp2_of(s.scores[i]);
+    for (std::int64_t i = 0; i < n * n; ++i) s.scores[i] = exp2_of(s.scores[i]);
     const bool plain = s.added == nullptr && rows.all_see(key, key + n);
     for (std::int64_t panel = 0; panel < n; panel += C)
       for (std::int64_t j = 0; j < n; ++j) {
         const std::int64_t at = panel * n + j * C;
-        float *p = s.p_turned + at, *d = s.d_p + at;
+        float *p = s.scores + at, *d = s.d_p + at;
         const float* along = rows.along + panel;
         if (!plain)
           for (std::int64_t c = 0; c < C; ++c) {
@@ -292,10 +292,8 @@ class Backward {
       }
     // Poisoned rows have NaN in `along`, and 0 times that where they do not see.
     if (!plain) clear_unseen(rows, key, s);
-    std::copy_n(s.p_turned, n * n, s.scores);
     turn(s.scores, s.p_turned);
     turn(s.d_p, s.d_s_turned);
-    std::copy_n(s.d_p, n * n, s.scores);
   }
 
   // A bias of -inf hides a key, whatever it holds.
@@ -323,11 +321,26 @@ class Backward {
     const std::int64_t C = sizes_.cols;
     for (std::int64_t panel = 0; panel < n; panel += C)
       for (std::int64_t keys = 0; keys < n; keys += C)
-        for (std::int64_t c = 0; c < C; ++c) {
-          const float* column = from + panel * n + keys * C + c;
-          float* row = to + keys * n + (panel + c) * C;
-          for (std::int64_t j = 0; j < C; ++j) row[j] = column[j * C];
-        }
+        turn_square(from + panel * n + keys * C, to + keys * n + panel * C);
+  }
+
+  // [cols][cols], four by four, which compilers make permutations of vectors of.
+  void turn_square(const float* from, float* to) const {
+    const std::int64_t C = sizes_.cols;
+    constexpr std::int64_t kSide = 4;
+    if (C % kSide != 0) {
+      for (std::int64_t r = 0; r < C; ++r)
+        for (std::int64_t c = 0; c < C; ++c) to[c * C + r] = from[r * C + c];
+      return;
+    }
+    for (std::int64_t r = 0; r < C; r += kSide)
+      for (std::int64_t c = 0; c < C; c += kSide) {
+        float square[kSide][kSide];
+        for (std::int64_t i = 0; i < kSide; ++i)
+          for (std::int64_t j = 0; j < kSide; ++j) square[j][i] = from[(r + i) * C + c + j];
+        for (std::int64_t i = 0; i < kSide; ++i)
+          for (std::int64_t j = 0; j < kSide; ++j) to[(c + i) * C + r + j] = square[i][j];
+      }
   }
 
   // What is not finite in dO goes to the values that its row sees, and no others.

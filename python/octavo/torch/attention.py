@@ -7,6 +7,7 @@ from typing import Any
 import torch
 
 from octavo import _octavo
+from octavo._arrays import describe
 from octavo._attention import _bias, attention
 from octavo._gemm import _side
 from octavo.torch._once import differentiable_once
