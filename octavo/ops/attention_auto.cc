@@ -43,12 +43,13 @@ class Chooser {
     for (const AttentionChoice& choice : choices_) rows += choice.rows.count;
     // To look costs two rows; where there are hardly more, they are taken to be as bad as can be.
     few_ = rows < kFewRows * call_.q.batches() * call_.q.heads();
-    if (few_) {
-      for (AttentionChoice& choice : choices_) choice.n_eff = kWorst;
-      of_choice_.resize(choices_.size());
-    } else {
-      look_at_rows();
+    of_choice_.resize(choices_.size());
+    for (std::size_t i = 0; i < choices_.size(); ++i) {
+      choices_[i].tolerance = tolerance_of(choices_[i].rows).left;
+      choices_[i].n_eff = kWorst;
+      of_choice_[i].is_plain = !few_ && is_plain(choices_[i]);
     }
+    if (!few_) look_at_rows();
     choose();
     std::map<AttentionRung, std::vector<AttentionRange>> by_rung;
     for (const AttentionChoice& choice : choices_) by_rung[choice.rung].push_back(choice.rows);
@@ -66,7 +67,19 @@ class Chooser {
   struct OfChoice {
     std::vector<std::size_t> looked_at;  // places in looked_
     double different = HUGE_VAL;
+    bool is_plain = false;
   };
+
+  // Is there nothing to choose? No cheaper rung than bf16 can be within the tolerance, and bf16 is
+  // whatever its rows look at. That saves looking.
+  [[nodiscard]] bool is_plain(const AttentionChoice& choice) {
+    for (const AttentionRung rung : kRungsByCost) {
+      if (rung == AttentionRung::bf16) break;
+      if (facts_.is_possible(rung, choice.rows, choice.tolerance)) return false;
+    }
+    return facts_.takes(AttentionRung::bf16, choice.rows) &&
+           facts_.is_tame(AttentionRung::bf16, choice.rows, choice.tolerance);
+  }
 
   [[nodiscard]] std::size_t rows_in_all() const {
     return static_cast<std::size_t>(call_.q.batches() * call_.q.heads() * call_.q.rows());
@@ -104,23 +117,24 @@ class Chooser {
   void look_at_rows() {
     const bool masked = call_.job().left >= 0 || call_.job().right >= 0;
     std::vector<LookedRow> rows;
-    for (AttentionChoice& choice : choices_) {
-      const AttentionRange& range = choice.rows;
+    for (std::size_t i = 0; i < choices_.size(); ++i) {
+      if (of_choice_[i].is_plain) continue;
+      const AttentionRange& range = choices_[i].rows;
       const std::int64_t last = range.first + range.count - 1;
       std::vector<std::int64_t> places{std::clamp(facts_.longest_query(range), range.first, last),
                                        range.first + range.count / 2};
       if (masked) places.insert(places.end(), {range.first, last});
       std::sort(places.begin(), places.end());
       places.erase(std::unique(places.begin(), places.end()), places.end());
-      OfChoice of;
       for (const std::int64_t row : places) {
-        of.looked_at.push_back(rows.size());
+        of_choice_[i].looked_at.push_back(rows.size());
         rows.push_back({.batch = range.batch, .head = range.head, .row = row});
       }
-      of_choice_.push_back(of);
     }
+    if (rows.empty()) return;
     looked_.look(std::move(rows));
     for (std::size_t i = 0; i < choices_.size(); ++i) {
+      if (of_choice_[i].is_plain) continue;
       AttentionChoice& choice = choices_[i];
       choice.n_eff = HUGE_VAL;
       for (const std::size_t at : of_choice_[i].looked_at) {
@@ -156,16 +170,21 @@ class Chooser {
   // Rung by rung for all ranges that have none yet, so that a rung is tried once for all heads.
   void choose() {
     std::vector<std::string> tried(choices_.size());
-    for (AttentionChoice& choice : choices_) choice.tolerance = tolerance_of(choice.rows).left;
-    std::vector<bool> open(choices_.size(), true);
+    std::vector<bool> open(choices_.size());
+    for (std::size_t i = 0; i < choices_.size(); ++i) {
+      open[i] = !of_choice_[i].is_plain;
+      if (open[i]) continue;
+      choices_[i].rung = AttentionRung::bf16;
+      choices_[i].predicted = facts_.error_without_averaging(AttentionRung::bf16, choices_[i].rows);
+    }
     for (const AttentionRung rung : kRungsByCost) {
       const bool last = rung == kRungsByCost.back();
       std::vector<bool> wanted(choices_.size(), false);
       for (std::size_t i = 0; i < choices_.size(); ++i) {
         if (!open[i] || !facts_.takes(rung, choices_[i].rows)) continue;
         choices_[i].rung = rung;
-        choices_[i].predicted = facts_.predicted(rung, choices_[i].rows,
-                                                 {choices_[i].n_eff, of_choice_[i].different});
+        choices_[i].predicted =
+            facts_.predicted(rung, choices_[i].rows, {choices_[i].n_eff, of_choice_[i].different});
         wanted[i] = choices_[i].predicted <= choices_[i].tolerance;
       }
       if (!few_ && !last) try_on_rows(rung, wanted);
@@ -181,17 +200,20 @@ class Chooser {
     for (std::size_t i = 0; i < choices_.size(); ++i) {
       AttentionChoice& choice = choices_[i];
       const double tolerance = choice.tolerance;
-      choice.reason = choice.predicted <= tolerance
-                          ? text("the cheapest within ", tolerance,
-                                 tried[i].empty() ? "" : "; above it: ", tried[i])
-                          : text("none is within ", tolerance, ": ", tried[i],
-                                 "; this is the most exact one");
+      choice.reason =
+          choice.predicted <= tolerance
+              ? text("the cheapest within ", tolerance,
+                     tried[i].empty() ? "" : "; above it: ", tried[i])
+              : text("none is within ", tolerance, ": ", tried[i], "; this is the most exact one");
+      if (of_choice_[i].is_plain)
+        choice.reason = text("cheaper ones cannot be within ", tolerance,
+                             " with so few keys, and this one is: no row was looked at");
       const Tolerance of_output = tolerance_of(choice.rows);
       if (of_output.is_lost)
-        choice.reason += text("; rounding the output to ",
-                              dtype_name(result_.out.first.values.dtype), " may be off by ",
-                              of_output.rounding, " more than rtol allows, which is not within ",
-                              tolerance, ": take float32");
+        choice.reason +=
+            text("; rounding the output to ", dtype_name(result_.out.first.values.dtype),
+                 " may be off by ", of_output.rounding,
+                 " more than rtol allows, which is not within ", tolerance, ": take float32");
       if (few_) choice.reason += "; too few rows to look at any: n_eff is taken to be 2";
     }
   }
@@ -201,8 +223,7 @@ class Chooser {
     std::map<std::size_t, std::vector<std::pair<std::size_t, std::size_t>>> by_head;
     for (std::size_t i = 0; i < choices_.size(); ++i)
       if (wanted[i] &&
-          !(facts_.error_without_averaging(rung, choices_[i].rows) <=
-            choices_[i].tolerance))
+          !(facts_.error_without_averaging(rung, choices_[i].rows) <= choices_[i].tolerance))
         for (const std::size_t at : of_choice_[i].looked_at)
           by_head[head_of(choices_[i].rows)].push_back({at, i});
     std::vector<std::size_t> which;
@@ -262,16 +283,19 @@ class Chooser {
       if (choice.rung == kRungsByCost.back()) continue;
       double sample = 0.0;
       for (const std::size_t at : of_choice_[i].looked_at)
-        sample = std::max(sample, static_cast<double>(largest_weight_[index_of(
-                                      choice.rows, looked_.rows()[at].row)]));
-      if (few_) sample = static_cast<double>(largest_weight_[index_of(choice.rows, choice.rows.first)]);
+        sample = std::max(
+            sample,
+            static_cast<double>(largest_weight_[index_of(choice.rows, looked_.rows()[at].row)]));
+      if (few_)
+        sample = static_cast<double>(largest_weight_[index_of(choice.rows, choice.rows.first)]);
       const double ratio = std::max(1.0, choice.n_eff * sample);
+      const bool is_tame = facts_.is_tame(choice.rung, choice.rows, choice.tolerance);
       for (std::int64_t row = choice.rows.first; row < choice.rows.first + choice.rows.count;
            ++row) {
         const double weight = static_cast<double>(largest_weight_[index_of(choice.rows, row)]);
         if (weight == 0.0) continue;
         const RowFacts of_row{std::max(1.0, (weight <= 2.0 * sample ? ratio : 1.0) / weight),
-                              different_in_output(choice, row)};
+                              is_tame ? HUGE_VAL : different_in_output(choice.rows, row)};
         if (of_row.n_eff >= choice.n_eff && of_row.different >= choice.n_eff) continue;
         if (is_within(choice.rung, choice, of_row)) continue;
         for (const AttentionRung rung : kRungsByCost) {
@@ -294,11 +318,10 @@ class Chooser {
     return corrected(rung, choice.rows, facts_.predicted(rung, choice.rows, row)) <=
            choice.tolerance;
   }
-  double different_in_output(const AttentionChoice& choice, std::int64_t row) {
-    if (facts_.is_tame(choice.rung, choice.rows, choice.tolerance)) return HUGE_VAL;
+  double different_in_output(const AttentionRange& range, std::int64_t row) {
     if (!has_outputs_) facts_.survey_outputs(result_.out);
     has_outputs_ = true;
-    return facts_.different_keys_of_output(choice.rows, row);
+    return facts_.different_keys_of_output(range, row);
   }
 
   const AttentionCall& call_;

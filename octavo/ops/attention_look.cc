@@ -15,8 +15,7 @@ void LookedRows::look(std::vector<LookedRow> rows) {
   std::vector<std::size_t> all(rows_.size());
   std::iota(all.begin(), all.end(), std::size_t{0});
   AttentionJob job = rung_inputs(call_, AttentionRung::f32, exec_).job;
-  const auto count =
-      static_cast<std::size_t>(call_.q.batches() * call_.q.heads() * call_.q.rows());
+  const auto count = static_cast<std::size_t>(call_.q.batches() * call_.q.heads() * call_.q.rows());
   std::vector<float> once(count), twice(count);
   job.log_sum_exp = once.data();
   exact_ = run(job, all);

@@ -36,8 +36,8 @@ class LookedRows {
     return of.subspan(i * width, width);
   }
   [[nodiscard]] std::size_t place(const LookedRow& row) const {
-    return static_cast<std::size_t>(
-        (row.batch * call_.q.heads() + row.head) * call_.q.rows() + row.row);
+    return static_cast<std::size_t>((row.batch * call_.q.heads() + row.head) * call_.q.rows() +
+                                    row.row);
   }
   std::vector<float> run(AttentionJob& job, std::span<const std::size_t> which);
 

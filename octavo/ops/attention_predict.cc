@@ -20,8 +20,21 @@ double error_of(double rounded, DType given) {
   return rounded == kBf16 && given == DType::bf16 ? 0.0 : rounded;
 }
 
+// Errors of P move an output by no more than the largest of them times sum_j p_j |v_j - o|, which
+// is at most the deviation of v under p: about its rms, and more for rows that look at larger
+// values.
+constexpr double kMostSpread = 2.2;
+
 double square(double number) { return number * number; }
 double larger(double a, double b) { return a >= b || std::isnan(a) ? a : b; }  // NaN stays
+
+// Of Q and K on a rung that keeps them as floats.
+double relative_error(AttentionRung rung, const RangeFacts& facts) {
+  const double of_value = rung == AttentionRung::bf16  ? kBf16
+                          : rung == AttentionRung::f32 ? kF32
+                                                       : kE4m3;
+  return std::hypot(error_of(of_value, facts.q_type), error_of(of_value, facts.k_type));
+}
 
 // Standard deviation of a score, in units of ln.
 double score_error(AttentionRung rung, const RangeFacts& facts) {
@@ -30,11 +43,8 @@ double score_error(AttentionRung rung, const RangeFacts& facts) {
     return scale * kInt8Step *
            std::sqrt(square(facts.q.amax) * facts.k_turned.row_squares +
                      square(facts.k_turned.amax) * facts.q.row_squares);
-  const double of_value = rung == AttentionRung::bf16  ? kBf16
-                          : rung == AttentionRung::f32 ? kF32
-                                                       : kE4m3;
-  const double relative =
-      std::hypot(error_of(of_value, facts.q_type), error_of(of_value, facts.k_type));
+  const double relative = relative_error(rung, facts);
+  if (relative == 0.0) return 0.0;
   // sum_d q_d^2 k_d^2 is at most |q|^2 times the largest of the k_d^2 that a channel has on
   // average. A key that is longer than others has a score that is off by more, and may have any
   // part of a row's weight: so the longest key counts, its square spread over the channels.
@@ -119,7 +129,15 @@ double different_keys(const RangeFacts& facts, double squares_away, double most_
   return by_sum <= by_one || std::isnan(by_sum) ? by_sum : by_one;
 }
 
-double predicted_error(AttentionRung rung, const RangeFacts& facts, const RowFacts& row) {
+bool rounds_queries_or_keys(AttentionRung rung, const RangeFacts& facts) {
+  return rung == AttentionRung::balanced || relative_error(rung, facts) != 0.0;
+}
+
+namespace {
+
+// `of_score`: its standard deviation.
+double output_error(AttentionRung rung, const RangeFacts& facts, const RowFacts& row,
+                    double of_score) {
   // Weights off by a fraction d_j move the output by sum_j p_j d_j (v_j - o), where sum_j p_j^2 is
   // 1 / n_eff; what v_j - o lacks to v_j is the part of a key in o, another 1 / n_eff. That is
   // largest at n_eff = 2, where it stays for less: other rows of a range look at more keys.
@@ -129,19 +147,30 @@ double predicted_error(AttentionRung rung, const RangeFacts& facts, const RowFac
     of_weights = larger(1.0 / row.different, of_weights);
     of_values = larger(1.0 / row.different, of_values);
   }
-  const double weights = (square(score_error(rung, facts)) + square(p_error(rung))) * of_weights,
-               values = square(v_error(rung, facts.v_type)) * of_values;
-  const double output = kDeviations * std::sqrt((weights + values) * facts.v.channel_squares);
+  const double scores = square(kDeviations * of_score) * of_weights,
+               values = square(kDeviations * v_error(rung, facts.v_type)) * of_values,
+               p = std::min(square(kDeviations * p_error(rung)) * of_weights,
+                            square(kMostSpread * most_p_error(rung)));
+  return std::sqrt((scores + p + values) * facts.v.channel_squares);
+}
+
+}  // namespace
+
+double least_predicted_error(AttentionRung rung, const RangeFacts& facts, const RowFacts& row) {
+  return output_error(rung, facts, row, 0.0);
+}
+
+double predicted_error(AttentionRung rung, const RangeFacts& facts, const RowFacts& row) {
+  const double output = output_error(rung, facts, row, score_error(rung, facts));
   return facts.log_sum_exp ? larger(output, log_sum_exp_error(rung, facts)) : output;
 }
 
 double error_without_averaging(AttentionRung rung, const RangeFacts& facts) {
-  // sum_j p_j |v_j - o| is at most the deviation of v under p, about its rms; half as much again
-  // for rows that look at larger ones. Scores have no largest error: three deviations.
-  constexpr double kMore = 1.5, kOfScore = 3.0;
-  const double relative = kOfScore * score_error(rung, facts) + most_p_error(rung) +
-                          most_v_error(rung, facts.v_type);
-  return kMore * relative * std::sqrt(facts.v.channel_squares);
+  // Scores have no largest error: three deviations.
+  constexpr double kOfScore = 3.0;
+  const double relative =
+      kOfScore * score_error(rung, facts) + most_p_error(rung) + most_v_error(rung, facts.v_type);
+  return kMostSpread * relative * std::sqrt(facts.v.channel_squares);
 }
 
 }  // namespace octavo

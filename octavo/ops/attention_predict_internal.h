@@ -58,6 +58,13 @@ struct RowFacts {
 [[nodiscard]] double predicted_error(AttentionRung rung, const RangeFacts& facts,
                                      const RowFacts& row);
 
+// Does the prediction for this rung look at Q and K? Not where it takes them as they are.
+[[nodiscard]] bool rounds_queries_or_keys(AttentionRung rung, const RangeFacts& facts);
+
+// What P and V alone make of predicted_error: of V's facts.
+[[nodiscard]] double least_predicted_error(AttentionRung rung, const RangeFacts& facts,
+                                           const RowFacts& row);
+
 // The most that an element is off by if no error of a key is made up for by another one's, where
 // the values that a row looks at are about as large as others.
 [[nodiscard]] double error_without_averaging(AttentionRung rung, const RangeFacts& facts);

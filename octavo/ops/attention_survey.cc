@@ -64,27 +64,8 @@ bool is_beyond_f32(const AttentionCall& call, const Exec& exec) {
 }
 
 AttentionFacts::AttentionFacts(const AttentionCall& call, bool log_sum_exp, const Exec& exec)
-    : call_(call), exec_(exec), log_sum_exp_(log_sum_exp) {
-  const AttentionMask& mask = call.options.mask;
-  const std::int64_t keys = call.k.rows();
-  // One temporary at a time.
-  const auto of = [&](const AttentionStack& given, std::span<const std::int64_t> lengths,
-                      std::int64_t per_range, std::vector<float>* mean, bool hadamard) {
-    if (given.is_quantized() || given.rows() == 0) return survey(given, lengths, per_range);
-    const Tensor copy = turned(given, lengths, mean != nullptr ? mean->data() : nullptr, hadamard);
-    return survey(AttentionStack(Operand(copy), kOp, "a copy"), lengths, per_range);
-  };
-  const auto mean_for = [](const AttentionStack& stack) {
-    return std::vector<float>(
-        static_cast<std::size_t>(stack.batches() * stack.heads() * stack.cols()));
-  };
-  std::vector<float> k_mean = mean_for(call.k);
-  v_mean_ = mean_for(call.v);
-  q_ = of(call.q, mask.query_lengths, kRowsPerRange, nullptr, true);
-  k_turned_ = of(call.k, mask.key_lengths, keys, &k_mean, true);
-  k_smooth_ = of(call.k, mask.key_lengths, keys, &k_mean, false);
-  v_ = survey(call.v, mask.key_lengths, keys);
-  v_spread_ = of(call.v, mask.key_lengths, keys, &v_mean_, false);
+    : call_(call), exec_(exec), job_(call.job()), log_sum_exp_(log_sum_exp) {
+  v_ = survey(call.v, call.options.mask.key_lengths, call.v.rows());
 }
 
 std::vector<AttentionSurvey> AttentionFacts::survey(const AttentionStack& of,
@@ -93,9 +74,30 @@ std::vector<AttentionSurvey> AttentionFacts::survey(const AttentionStack& of,
   return survey_of(call_, exec_, of, lengths, per_range);
 }
 
-Tensor AttentionFacts::turned(const AttentionStack& of, std::span<const std::int64_t> lengths,
-                              float* mean, bool hadamard) const {
-  return prepared(call_, of, lengths, mean, hadamard, false, exec_);
+std::vector<AttentionSurvey> AttentionFacts::survey_of_copy(const AttentionStack& of,
+                                                            std::span<const std::int64_t> lengths,
+                                                            std::int64_t per_range, float* mean,
+                                                            bool hadamard) const {
+  if (of.is_quantized() || of.rows() == 0) return survey(of, lengths, per_range);
+  const Tensor copy = prepared(call_, of, lengths, mean, hadamard, false, exec_);
+  return survey(AttentionStack(Operand(copy), kOp, "a copy"), lengths, per_range);
+}
+
+void AttentionFacts::survey_queries() {
+  if (q_.empty())
+    q_ = survey_of_copy(call_.q, call_.options.mask.query_lengths, kRowsPerRange, nullptr, true);
+}
+
+void AttentionFacts::survey_spread_of_values() {
+  if (!v_spread_.empty() || call_.k.rows() == 0) return;
+  v_mean_.resize(static_cast<std::size_t>(call_.v.batches() * call_.v.heads() * call_.v.cols()));
+  v_spread_ = survey_of_copy(call_.v, call_.options.mask.key_lengths, call_.v.rows(),
+                             v_mean_.data(), false);
+}
+
+std::int64_t AttentionFacts::longest_query(const AttentionRange& range) {
+  survey_queries();
+  return q_[query_index(range)].row;
 }
 
 std::size_t AttentionFacts::query_index(const AttentionRange& range) const {
@@ -114,33 +116,70 @@ RangeFacts AttentionFacts::facts_of(const AttentionRange& range) const {
     return stack.is_quantized() ? DType::code : stack.elements().dtype;
   };
   RangeFacts facts{.kv = kv_index(range),
-                   .softmax_scale = call_.job().softmax_scale,
+                   .softmax_scale = job_.softmax_scale,
                    .head_size = static_cast<double>(call_.q.cols()),
-                   .q = q_[query_index(range)],
                    .q_type = type_of(call_.q),
                    .k_type = type_of(call_.k),
                    .v_type = type_of(call_.v),
                    .log_sum_exp = log_sum_exp_};
-  if (call_.k.rows() > 0) {
+  if (call_.k.rows() == 0) return facts;
+  facts.v = v_[facts.kv];
+  if (!v_spread_.empty()) facts.v_spread = v_spread_[facts.kv];
+  return facts;
+}
+
+RangeFacts AttentionFacts::facts_for(AttentionRung rung, const AttentionRange& range) {
+  RangeFacts facts = facts_of(range);
+  if (call_.k.rows() == 0 || !rounds_queries_or_keys(rung, facts)) return facts;
+  survey_queries();
+  facts.q = q_[query_index(range)];
+  const std::span<const std::int64_t> lengths = call_.options.mask.key_lengths;
+  const std::int64_t keys = call_.k.rows();
+  const auto smoothed = [&](bool hadamard) {
+    std::vector<float> mean(
+        static_cast<std::size_t>(call_.k.batches() * call_.k.heads() * call_.k.cols()));
+    return survey_of_copy(call_.k, lengths, keys, mean.data(), hadamard);
+  };
+  if (rounds_given_keys(rung)) {
+    if (k_given_.empty()) k_given_ = survey(call_.k, lengths, keys);
+    facts.k_given = k_given_[facts.kv];
+  } else if (rung == AttentionRung::balanced) {
+    if (k_turned_.empty()) k_turned_ = smoothed(true);
     facts.k_turned = k_turned_[facts.kv];
+  } else {
+    if (k_smooth_.empty()) k_smooth_ = smoothed(false);
     facts.k_smooth = k_smooth_[facts.kv];
-    facts.v = v_[facts.kv];
-    facts.v_spread = v_spread_[facts.kv];
   }
   return facts;
 }
 
-// Keys as they are given are looked at where a rung that rounds them comes into question.
-RangeFacts AttentionFacts::facts_with_keys(AttentionRung rung, const AttentionRange& range) {
+bool AttentionFacts::is_possible(AttentionRung rung, const AttentionRange& range,
+                                 double tolerance) {
   RangeFacts facts = facts_of(range);
-  if (!rounds_given_keys(rung) || call_.k.rows() == 0) return facts;
-  if (k_given_.empty())
-    k_given_ = survey(call_.k, call_.options.mask.key_lengths, call_.k.rows());
-  facts.k_given = k_given_[facts.kv];
-  return facts;
+  if (!octavo::takes(rung, facts)) return false;
+  // No row looks at more keys than it sees; where rows see fewer than there are, the last of a
+  // range sees the most, or all do.
+  double keys = 1.0;
+  for (const std::int64_t row : {range.first, range.first + range.count - 1}) {
+    const AttentionJob::Keys seen = job_.keys_of(range.batch, row);
+    keys = std::max(keys, static_cast<double>(seen.end - seen.begin));
+  }
+  if (job_.left >= 0 && job_.right >= 0) keys = static_cast<double>(call_.k.rows());
+  if (least_predicted_error(rung, facts, {.n_eff = keys}) > tolerance) return false;
+  facts = facts_for(rung, range);
+  // Of n keys whose scores are normal with a variance of s^2, a row looks at n exp(-s^2). Twice as
+  // many for the longest query is a guess, and errs towards a dearer rung.
+  const AttentionSurvey& k = rung == AttentionRung::balanced ? facts.k_turned
+                             : rounds_given_keys(rung)       ? facts.k_given
+                                                             : facts.k_smooth;
+  const double variance = facts.softmax_scale * facts.softmax_scale * facts.q.row_squares *
+                          k.mean_squares / facts.head_size;
+  const double most = std::min(keys, 2.0 * keys * std::exp(-variance));
+  return !(predicted_error(rung, facts, {.n_eff = std::max(1.0, most)}) > tolerance);
 }
 
-double AttentionFacts::channels(const AttentionRange& range) const {
+double AttentionFacts::channels(const AttentionRange& range) {
+  survey_spread_of_values();
   const RangeFacts facts = facts_of(range);
   const double channels = facts.v_spread.mean_squares / facts.v_spread.channel_squares;
   return channels >= 1.0 ? channels : 1.0;
@@ -148,11 +187,11 @@ double AttentionFacts::channels(const AttentionRange& range) const {
 
 double AttentionFacts::predicted(AttentionRung rung, const AttentionRange& range,
                                  const RowFacts& row) {
-  return predicted_error(rung, facts_with_keys(rung, range), row);
+  return predicted_error(rung, facts_for(rung, range), row);
 }
 
 double AttentionFacts::error_without_averaging(AttentionRung rung, const AttentionRange& range) {
-  return octavo::error_without_averaging(rung, facts_with_keys(rung, range));
+  return octavo::error_without_averaging(rung, facts_for(rung, range));
 }
 
 double AttentionFacts::largest_value(const AttentionRange& range) const {
@@ -160,15 +199,15 @@ double AttentionFacts::largest_value(const AttentionRange& range) const {
 }
 
 bool AttentionFacts::is_tame(AttentionRung rung, const AttentionRange& range, double tolerance) {
-  const RangeFacts facts = facts_with_keys(rung, range);
+  const RangeFacts facts = facts_for(rung, range);
   constexpr double kLong = 8.0;  // of normal numbers, none is so many deviations long
   return octavo::error_without_averaging(rung, facts) <= tolerance &&
          facts.v.amax <= kLong * std::sqrt(facts.v.channel_squares);
 }
 
-double AttentionFacts::different_keys(const AttentionRange& range,
-                                      std::span<const float> output) const {
+double AttentionFacts::different_keys(const AttentionRange& range, std::span<const float> output) {
   if (call_.k.rows() == 0) return HUGE_VAL;
+  survey_spread_of_values();
   const float* mean = mean_of(kv_index(range));
   double squares = 0.0, most = 0.0;
   for (std::size_t e = 0; e < output.size(); ++e) {
@@ -180,6 +219,7 @@ double AttentionFacts::different_keys(const AttentionRange& range,
 }
 
 void AttentionFacts::survey_outputs(const AttentionOperand& out) {
+  survey_spread_of_values();
   const std::int64_t batches = call_.q.batches(), heads = call_.q.heads(), rows = call_.q.rows(),
                      cols = call_.v.cols();
   // Less the mean of V, in f32.

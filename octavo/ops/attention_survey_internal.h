@@ -23,16 +23,17 @@ class AttentionFacts {
   AttentionFacts(const AttentionCall& call, bool log_sum_exp, const Exec& exec);
 
   // Ranges lie in kRowsPerRange rows of their head, counted from its first.
-  [[nodiscard]] std::int64_t longest_query(const AttentionRange& range) const {
-    return q_[query_index(range)].row;
-  }
+  [[nodiscard]] std::int64_t longest_query(const AttentionRange& range);
   [[nodiscard]] bool takes(AttentionRung rung, const AttentionRange& range) const {
     return octavo::takes(rung, facts_of(range));
   }
   // How many channels of V there are in effect.
-  [[nodiscard]] double channels(const AttentionRange& range) const;
+  [[nodiscard]] double channels(const AttentionRange& range);
   [[nodiscard]] double predicted(AttentionRung rung, const AttentionRange& range,
                                  const RowFacts& row);
+  // Could it be within the tolerance for the range? Found with as little as it takes, and guessed
+  // where no row has been looked at.
+  [[nodiscard]] bool is_possible(AttentionRung rung, const AttentionRange& range, double tolerance);
   [[nodiscard]] double error_without_averaging(AttentionRung rung, const AttentionRange& range);
   // Is no row of this rung outside the tolerance, whatever it looks at?
   [[nodiscard]] bool is_tame(AttentionRung rung, const AttentionRange& range, double tolerance);
@@ -41,8 +42,7 @@ class AttentionFacts {
   [[nodiscard]] double largest_value(const AttentionRange& range) const;
 
   // As in attention_predict_internal.h, of an output.
-  [[nodiscard]] double different_keys(const AttentionRange& range,
-                                      std::span<const float> output) const;
+  [[nodiscard]] double different_keys(const AttentionRange& range, std::span<const float> output);
   // Looks at all rows of the output, which are written.
   void survey_outputs(const AttentionOperand& out);
   [[nodiscard]] double different_keys_of_output(const AttentionRange& range,
@@ -52,10 +52,16 @@ class AttentionFacts {
   [[nodiscard]] std::vector<AttentionSurvey> survey(const AttentionStack& of,
                                                     std::span<const std::int64_t> lengths,
                                                     std::int64_t per_range) const;
-  [[nodiscard]] Tensor turned(const AttentionStack& of, std::span<const std::int64_t> lengths,
-                              float* mean, bool hadamard) const;
+  // Of values that are smoothed, turned or both first; of codes as they are.
+  [[nodiscard]] std::vector<AttentionSurvey> survey_of_copy(const AttentionStack& of,
+                                                            std::span<const std::int64_t> lengths,
+                                                            std::int64_t per_range, float* mean,
+                                                            bool hadamard) const;
+  // What is known already, without Q and K; and with what the prediction for a rung looks at.
   [[nodiscard]] RangeFacts facts_of(const AttentionRange& range) const;
-  [[nodiscard]] RangeFacts facts_with_keys(AttentionRung rung, const AttentionRange& range);
+  [[nodiscard]] RangeFacts facts_for(AttentionRung rung, const AttentionRange& range);
+  void survey_queries();
+  void survey_spread_of_values();
   [[nodiscard]] std::size_t query_index(const AttentionRange& range) const;
   [[nodiscard]] std::size_t kv_index(const AttentionRange& range) const;
   [[nodiscard]] const float* mean_of(std::size_t kv) const {
@@ -64,7 +70,9 @@ class AttentionFacts {
 
   const AttentionCall& call_;
   const Exec& exec_;
+  AttentionJob job_;
   bool log_sum_exp_;
+  // Found when they are asked for, but V.
   std::vector<AttentionSurvey> q_, k_turned_, k_smooth_, k_given_, v_, v_spread_, outputs_;
   std::vector<float> v_mean_;  // [B, Hkv, E]; zeros where V is codes
 };

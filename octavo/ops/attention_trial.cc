@@ -17,7 +17,8 @@ TrialOutcome judge_trial(std::span<const TriedRow> rows, double channels) {
   TrialOutcome outcome;
   if (rows.empty() || rows[0].exact.empty()) return outcome;
   const std::size_t width = rows[0].exact.size();
-  const auto count = static_cast<double>(rows.size()), elements = count * static_cast<double>(width);
+  const auto count = static_cast<double>(rows.size()),
+             elements = count * static_cast<double>(width);
   // Independent errors have these by chance: a row's rms within three of its own deviations, and
   // the largest of n elements about sqrt(2 ln n) deviations, one more being rare.
   const double of_row = 1.0 + 3.0 / std::sqrt(2.0 * std::max(1.0, channels)),

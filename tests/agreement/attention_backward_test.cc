@@ -149,13 +149,13 @@ TEST(AttentionBackward, ForwardIsHandedOver) {
       const Tensor less =
           attention_backward(made.q, made.k, made.v, d_out.view(), options, forward).v;
       for (std::size_t i = 0; i < less.span<float>().size(); ++i)
-        ASSERT_NEAR(less.span<float>()[i], want.v.span<float>()[i] * std::exp(-0.5F), 1e-4)
-            << name;
+        ASSERT_NEAR(less.span<float>()[i], want.v.span<float>()[i] * std::exp(-0.5F), 1e-4) << name;
     }
 }
 
 TEST(AttentionBackward, ForwardThatCannotBeOne) {
-  const Made made = make_inputs({.queries = 9, .keys = 12, .depth = 8}, Kind::normal, 5, DType::f32);
+  const Made made =
+      make_inputs({.queries = 9, .keys = 12, .depth = 8}, Kind::normal, 5, DType::f32);
   const Tensor d_out = Tensor::values({1, 1, 9, 8}, DType::f32), out = d_out,
                lse = Tensor::values({1, 1, 9}, DType::f32),
                short_lse = Tensor::values({1, 1, 8}, DType::f32),

@@ -63,8 +63,8 @@ inline Made attacked(const Attack& attack, unsigned seed) {
 // What came of it: rows of the first head that are looked at, against f64.
 struct Outcome {
   std::int64_t elements = 0, failures = 0, redone = 0;
-  double worst = 0.0;     // error over tolerance
-  std::string chosen{};   // rungs of ranges of the first head, counted
+  double worst = 0.0;    // error over tolerance
+  std::string chosen{};  // rungs of ranges of the first head, counted
 };
 
 inline Outcome outcome_of(const Attack& attack, unsigned seed, double tolerance,
@@ -83,14 +83,13 @@ inline Outcome outcome_of(const Attack& attack, unsigned seed, double tolerance,
                      k = rows_of(made.k.view(), 0, attack.sizes.kv_heads - 1),
                      v = rows_of(made.v.view(), 0, attack.sizes.kv_heads - 1),
                      got = rows_of(out.view(), 0, head);
-  oracle::Sees sees{.causal = attack.mask.causal,
-                    .left = attack.mask.left,
-                    .right = attack.mask.right};
+  oracle::Sees sees{
+      .causal = attack.mask.causal, .left = attack.mask.left, .right = attack.mask.right};
   std::int64_t rows = attack.sizes.queries;
   if (!attack.mask.key_lengths.empty()) sees.keys = attack.mask.key_lengths[0];
   if (!attack.mask.query_lengths.empty()) rows = attack.mask.query_lengths[0];
-  const double scale = attack.softmax_scale.value_or(
-      1.0 / std::sqrt(static_cast<double>(attack.sizes.depth)));
+  const double scale =
+      attack.softmax_scale.value_or(1.0 / std::sqrt(static_cast<double>(attack.sizes.depth)));
   Outcome outcome{.redone = report.redone};
   const std::int64_t step = std::max<std::int64_t>(1, rows / rows_looked_at);
   for (std::int64_t row = 0; row < rows; row += row < 16 ? 1 : step) {

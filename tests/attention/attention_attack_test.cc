@@ -7,9 +7,7 @@ namespace {
 
 using Random = std::mt19937_64;
 
-float noise(Random& random, float size) {
-  return size * std::normal_distribution<float>()(random);
-}
+float noise(Random& random, float size) { return size * std::normal_distribution<float>()(random); }
 
 void scale_row(std::vector<float>& row, float times) {
   for (float& number : row) number *= times;
@@ -54,34 +52,32 @@ std::vector<Attack> attacks() {
         for (std::size_t i = 5; i < q.size(); i += 31)
           for (std::size_t d = 0; d < q[i].size(); ++d) q[i][d] = 0.5F * k[0][d];
       });
-  add("two tokens, and scores that are equal",
-      [](Numbers& q, Numbers& k, Numbers& v, Random&) {
-        for (std::size_t j = 2; j < k.size(); ++j) k[j] = k[j % 2];
-        for (std::size_t j = 0; j < v.size(); ++j)
-          for (std::size_t d = 0; d < v[j].size(); ++d) v[j][d] = j % 2 == 0 ? v[0][d] : -v[0][d];
-        std::vector<float> apart = k[0];
-        double length = 0.0;
-        for (std::size_t d = 0; d < apart.size(); ++d) {
-          apart[d] -= k[1][d];
-          length += static_cast<double>(apart[d]) * static_cast<double>(apart[d]);
-        }
-        for (std::vector<float>& row : q) {
-          double along = 0.0;
-          for (std::size_t d = 0; d < row.size(); ++d)
-            along += static_cast<double>(row[d]) * static_cast<double>(apart[d]);
-          for (std::size_t d = 0; d < row.size(); ++d)
-            row[d] -= static_cast<float>(along / length) * apart[d];
-        }
-      });
+  add("two tokens, and scores that are equal", [](Numbers& q, Numbers& k, Numbers& v, Random&) {
+    for (std::size_t j = 2; j < k.size(); ++j) k[j] = k[j % 2];
+    for (std::size_t j = 0; j < v.size(); ++j)
+      for (std::size_t d = 0; d < v[j].size(); ++d) v[j][d] = j % 2 == 0 ? v[0][d] : -v[0][d];
+    std::vector<float> apart = k[0];
+    double length = 0.0;
+    for (std::size_t d = 0; d < apart.size(); ++d) {
+      apart[d] -= k[1][d];
+      length += static_cast<double>(apart[d]) * static_cast<double>(apart[d]);
+    }
+    for (std::vector<float>& row : q) {
+      double along = 0.0;
+      for (std::size_t d = 0; d < row.size(); ++d)
+        along += static_cast<double>(row[d]) * static_cast<double>(apart[d]);
+      for (std::size_t d = 0; d < row.size(); ++d)
+        row[d] -= static_cast<float>(along / length) * apart[d];
+    }
+  });
   add("values are keys", [](Numbers&, Numbers& k, Numbers& v, Random&) { v = k; });
   add("values are four times keys", [](Numbers&, Numbers& k, Numbers& v, Random&) {
     v = k;
     for (auto& row : v) scale_row(row, 4.0F);
   });
-  add("one channel of values is a channel of keys",
-      [](Numbers&, Numbers& k, Numbers& v, Random&) {
-        for (std::size_t j = 0; j < k.size(); ++j) v[j][3] = 3.0F * k[j][5];
-      });
+  add("one channel of values is a channel of keys", [](Numbers&, Numbers& k, Numbers& v, Random&) {
+    for (std::size_t j = 0; j < k.size(); ++j) v[j][3] = 3.0F * k[j][5];
+  });
   for (const float times : {30.0F, 300.0F, 3000.0F})
     for (const std::size_t every : {1, 50})
       add("one long value, times " + std::to_string(times) + ", every " + std::to_string(every),
@@ -133,7 +129,8 @@ std::vector<Attack> attacks() {
       for (std::size_t d = 0; d < q[i].size(); ++d) q[i][d] = k[i * 7 % k.size()][d] * 0.8F;
   });
   add("one key is long", [](Numbers&, Numbers& k, Numbers&, Random&) { scale_row(k[55], 40.0F); });
-  add("one query is long", [](Numbers& q, Numbers&, Numbers&, Random&) { scale_row(q[55], 40.0F); });
+  add("one query is long",
+      [](Numbers& q, Numbers&, Numbers&, Random&) { scale_row(q[55], 40.0F); });
   add("sorted tokens", [](Numbers&, Numbers& k, Numbers& v, Random&) {
     std::sort(k.begin(), k.end());
     std::sort(v.begin(), v.end());
@@ -178,7 +175,8 @@ std::vector<Attack> attacks() {
       for (float& number : row) number += 50.0F;
   });
   add("window", nothing, {}, {.left = 600, .right = 0});
-  add("window of repeated tokens", repeated(8, 0.0F), {.queries = 2048}, {.left = 1500, .right = 0});
+  add("window of repeated tokens", repeated(8, 0.0F), {.queries = 2048},
+      {.left = 1500, .right = 0});
   add("causal", nothing, {.queries = 4096}, {.causal = true});
   add("causal, repeated", repeated(8, 0.002F), {.queries = 4096}, {.causal = true});
   add("causal, drifting values",
@@ -202,7 +200,8 @@ std::vector<Attack> attacks() {
   add("small scale, repeated", repeated(8, 0.0F), {}, {}, DType::f32, 1e-3);
   add("large scale", nothing, {}, {}, DType::f32, 0.5);
   add("bf16, repeated", repeated(8, 0.0F), {}, {}, DType::bf16);
-  add("bf16, values are keys", [](Numbers&, Numbers& k, Numbers& v, Random&) { v = k; }, {}, {},
+  add(
+      "bf16, values are keys", [](Numbers&, Numbers& k, Numbers& v, Random&) { v = k; }, {}, {},
       DType::bf16);
   add("pairs that cancel, which a few rows look at",
       [](Numbers& q, Numbers& k, Numbers& v, Random&) {
@@ -251,14 +250,20 @@ std::vector<Attack> attacks() {
     for (std::size_t j = 0; j < k.size(); ++j) scale_row(v[j], k[j][0] > 1.5F ? 8.0F : 0.5F);
   });
   add("a scale below zero", nothing, {}, {}, DType::f32, -0.125);
-  add("f16, long value", [](Numbers& q, Numbers& k, Numbers& v, Random&) {
-    scale_row(v[1234], 30.0F);
-    look_at(q, k, 1234, 1235, 9, 1.5F);
-  }, {}, {}, DType::f16);
-  add("bf16, long value", [](Numbers& q, Numbers& k, Numbers& v, Random&) {
-    scale_row(v[1234], 30.0F);
-    look_at(q, k, 1234, 1235, 9, 1.5F);
-  }, {}, {}, DType::bf16);
+  add(
+      "f16, long value",
+      [](Numbers& q, Numbers& k, Numbers& v, Random&) {
+        scale_row(v[1234], 30.0F);
+        look_at(q, k, 1234, 1235, 9, 1.5F);
+      },
+      {}, {}, DType::f16);
+  add(
+      "bf16, long value",
+      [](Numbers& q, Numbers& k, Numbers& v, Random&) {
+        scale_row(v[1234], 30.0F);
+        look_at(q, k, 1234, 1235, 9, 1.5F);
+      },
+      {}, {}, DType::bf16);
   add("padding: the last half is one token", [](Numbers& q, Numbers& k, Numbers& v, Random&) {
     for (std::size_t j = k.size() / 2; j < k.size(); ++j) k[j] = k[4000], v[j] = v[4000];
     for (std::size_t i = 7; i < q.size(); i += 43)
@@ -273,24 +278,27 @@ std::vector<Attack> attacks() {
           }
         look_at(q, k, 0, 2048, 37, 2.0F);
       });
-  add("causal, one long value", [](Numbers&, Numbers&, Numbers& v, Random&) {
-    scale_row(v[100], 100.0F);
-  }, {.queries = 4096}, {.causal = true});
+  add("causal, one long value",
+      [](Numbers&, Numbers&, Numbers& v, Random&) { scale_row(v[100], 100.0F); }, {.queries = 4096},
+      {.causal = true});
   add("one query row, many keys", nothing, {.queries = 1});
   add("nine rows, repeated", repeated(8, 0.0F), {.queries = 9});
   add("seven rows, repeated", repeated(8, 0.0F), {.queries = 7});
-  add("seven rows, long value", [](Numbers& q, Numbers& k, Numbers& v, Random&) {
-    scale_row(v[1234], 100.0F);
-    look_at(q, k, 1234, 1235, 2, 1.5F);
-  }, {.queries = 7});
+  add("seven rows, long value",
+      [](Numbers& q, Numbers& k, Numbers& v, Random&) {
+        scale_row(v[1234], 100.0F);
+        look_at(q, k, 1234, 1235, 2, 1.5F);
+      },
+      {.queries = 7});
   add("rounded to ties", [](Numbers&, Numbers& k, Numbers& v, Random&) {
-    for (auto& row : k) for (float& x : row) x = std::round(x * 8.0F) / 8.0F + 0.0625F;
-    for (auto& row : v) for (float& x : row) x = std::round(x * 8.0F) / 8.0F + 0.0625F;
+    for (auto& row : k)
+      for (float& x : row) x = std::round(x * 8.0F) / 8.0F + 0.0625F;
+    for (auto& row : v)
+      for (float& x : row) x = std::round(x * 8.0F) / 8.0F + 0.0625F;
   });
   add("values above a tie", [](Numbers&, Numbers&, Numbers& v, Random& random) {
     for (auto& row : v)
-      for (float& x : row)
-        x = (1.0F + 0.125F * static_cast<float>(random() % 8) + 0.07F) / 1.9375F;
+      for (float& x : row) x = (1.0F + 0.125F * static_cast<float>(random() % 8) + 0.07F) / 1.9375F;
     for (float& number : v[3]) number = 1.0F;
   });
   return all;

@@ -121,8 +121,8 @@ TEST(AttentionPromise, SixteenBitOutputsAreRoundedWithinTheTolerance) {
     Made made = make_inputs(sizes, Kind::biased, 12, DType::f32);
     for (float& number : made.v.span<float>()) number *= size;
     AttentionReport report;
-    const Tensor out = attention(made.q, made.k, made.v,
-                                 {.rtol = 0.0, .atol = atol, .out = DType::bf16, .report = &report});
+    const Tensor out = attention(
+        made.q, made.k, made.v, {.rtol = 0.0, .atol = atol, .out = DType::bf16, .report = &report});
     const oracle::Rows q = rows_of(made.q.view(), 0, 0), k = rows_of(made.k.view(), 0, 0),
                        v = rows_of(made.v.view(), 0, 0), got = rows_of(out.view(), 0, 0);
     double worst = 0.0;
