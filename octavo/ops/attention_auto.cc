@@ -23,6 +23,10 @@ constexpr std::int64_t kRowsPerRange = AttentionFacts::kRowsPerRange, kFewRows =
 constexpr double kWorst = 2.0;  // n_eff: errors of weights are largest where two keys share a row
 constexpr std::size_t kMostTried = 64;  // rows of a head
 
+void lower(double& to, double number) {
+  if (to == to && !(number >= to)) to = number;  // NaN stays
+}
+
 // Half a unit of the last place of an output, relative.
 double rounding_of(DType out) {
   return out == DType::bf16 ? 0x1p-8 : out == DType::f16 ? 0x1p-11 : 0x1p-24;
@@ -44,12 +48,14 @@ class Chooser {
     // To look costs two rows; where there are hardly more, they are taken to be as bad as can be.
     few_ = rows < kFewRows * call_.q.batches() * call_.q.heads();
     of_choice_.resize(choices_.size());
-    for (std::size_t i = 0; i < choices_.size(); ++i) {
-      choices_[i].tolerance = tolerance_of(choices_[i].rows).left;
-      choices_[i].n_eff = kWorst;
-      of_choice_[i].is_plain = !few_ && is_plain(choices_[i]);
+    for (AttentionChoice& choice : choices_) {
+      choice.tolerance = tolerance_of(choice.rows).left;
+      choice.n_eff = kWorst;
     }
-    if (!few_) look_at_rows();
+    if (!few_) {
+      find_plain_ranges();
+      look_at_rows();
+    }
     choose();
     std::map<AttentionRung, std::vector<AttentionRange>> by_rung;
     for (const AttentionChoice& choice : choices_) by_rung[choice.rung].push_back(choice.rows);
@@ -70,15 +76,27 @@ class Chooser {
     bool is_plain = false;
   };
 
-  // Is there nothing to choose? No cheaper rung than bf16 can be within the tolerance, and bf16 is
-  // whatever its rows look at. That saves looking.
-  [[nodiscard]] bool is_plain(const AttentionChoice& choice) {
-    for (const AttentionRung rung : kRungsByCost) {
-      if (rung == AttentionRung::bf16) break;
-      if (facts_.is_possible(rung, choice.rows, choice.tolerance)) return false;
-    }
+  // Is bf16 within the tolerance whatever rows look at?
+  [[nodiscard]] bool is_safe(const AttentionChoice& choice) {
     return facts_.takes(AttentionRung::bf16, choice.rows) &&
            facts_.is_tame(AttentionRung::bf16, choice.rows, choice.tolerance);
+  }
+  [[nodiscard]] bool has_cheaper(const AttentionChoice& choice) {
+    for (const AttentionRung rung : kRungsByCost) {
+      if (rung == AttentionRung::bf16) break;
+      if (facts_.is_possible(rung, choice.rows, choice.tolerance)) return true;
+    }
+    return false;
+  }
+
+  // Looking at a head costs what packing its keys does: where less than half of its rows could be
+  // on a rung that is cheaper than bf16, and bf16 is safe, none is looked at.
+  void find_plain_ranges() {
+    std::map<std::size_t, std::int64_t> balance;  // rows with a cheaper rung, less those without
+    for (const AttentionChoice& choice : choices_)
+      balance[head_of(choice.rows)] += has_cheaper(choice) ? choice.rows.count : -choice.rows.count;
+    for (std::size_t i = 0; i < choices_.size(); ++i)
+      of_choice_[i].is_plain = balance[head_of(choices_[i].rows)] < 0 && is_safe(choices_[i]);
   }
 
   [[nodiscard]] std::size_t rows_in_all() const {
@@ -138,10 +156,8 @@ class Chooser {
       AttentionChoice& choice = choices_[i];
       choice.n_eff = HUGE_VAL;
       for (const std::size_t at : of_choice_[i].looked_at) {
-        const double n_eff = looked_.rows()[at].n_eff;
-        if (!(n_eff >= choice.n_eff)) choice.n_eff = n_eff;
-        const double different = facts_.different_keys(choice.rows, looked_.exact(at));
-        if (!(different >= of_choice_[i].different)) of_choice_[i].different = different;
+        lower(choice.n_eff, looked_.rows()[at].n_eff);
+        lower(of_choice_[i].different, facts_.different_keys(choice.rows, looked_.exact(at)));
       }
       // None of them sees a key; others may.
       if (std::isinf(choice.n_eff)) choice.n_eff = kWorst;
@@ -206,7 +222,7 @@ class Chooser {
                      tried[i].empty() ? "" : "; above it: ", tried[i])
               : text("none is within ", tolerance, ": ", tried[i], "; this is the most exact one");
       if (of_choice_[i].is_plain)
-        choice.reason = text("cheaper ones cannot be within ", tolerance,
+        choice.reason = text("cheaper ones are hardly within ", tolerance,
                              " with so few keys, and this one is: no row was looked at");
       const Tolerance of_output = tolerance_of(choice.rows);
       if (of_output.is_lost)

@@ -29,6 +29,10 @@ std::vector<AttentionSurvey> survey_of(const AttentionCall& call, const Exec& ex
   return result;
 }
 
+void raise(double& to, double number) {
+  if (to == to && !(number <= to)) to = number;  // NaN stays
+}
+
 // The largest number, and the largest length of a row.
 struct Most {
   double number = 0.0, length = 0.0;
@@ -37,11 +41,25 @@ Most most_of(const AttentionCall& call, const Exec& exec, const AttentionStack& 
              std::span<const std::int64_t> lengths) {
   Most most;
   for (const AttentionSurvey& survey : survey_of(call, exec, of, lengths, of.rows())) {
-    if (!(survey.amax <= most.number)) most.number = survey.amax;
-    const double length = std::sqrt(survey.row_squares);
-    if (!(length <= most.length)) most.length = length;
+    raise(most.number, survey.amax);
+    raise(most.length, std::sqrt(survey.row_squares));
   }
   return most;
+}
+
+// Every kth row, of which none beyond the lengths.
+struct SomeRows {
+  AttentionStack stack;
+  std::vector<std::int64_t> lengths;
+};
+SomeRows some_rows(const AttentionStack& of, std::span<const std::int64_t> lengths,
+                   std::int64_t step) {
+  View view = of.elements();
+  view.shape[2] = (view.shape[2] + step - 1) / step;
+  view.strides[2] *= step;
+  SomeRows some{AttentionStack(Operand(view), kOp, "some rows"), {}};
+  for (const std::int64_t length : lengths) some.lengths.push_back((length + step - 1) / step);
+  return some;
 }
 
 }  // namespace
@@ -86,6 +104,19 @@ std::vector<AttentionSurvey> AttentionFacts::survey_of_copy(const AttentionStack
 void AttentionFacts::survey_queries() {
   if (q_.empty())
     q_ = survey_of_copy(call_.q, call_.options.mask.query_lengths, kRowsPerRange, nullptr, true);
+}
+
+// Enough for a guess; `balanced` takes values alone.
+void AttentionFacts::survey_some() {
+  if (!q_some_.empty()) return;
+  constexpr std::int64_t kStep = 8;
+  static_assert(kRowsPerRange % kStep == 0);
+  const SomeRows q = some_rows(call_.q, call_.options.mask.query_lengths, kStep),
+                 k = some_rows(call_.k, call_.options.mask.key_lengths, kStep);
+  std::vector<float> mean(
+      static_cast<std::size_t>(k.stack.batches() * k.stack.heads() * k.stack.cols()));
+  q_some_ = survey_of_copy(q.stack, q.lengths, kRowsPerRange / kStep, nullptr, true);
+  k_some_ = survey_of_copy(k.stack, k.lengths, k.stack.rows(), mean.data(), true);
 }
 
 void AttentionFacts::survey_spread_of_values() {
@@ -166,15 +197,23 @@ bool AttentionFacts::is_possible(AttentionRung rung, const AttentionRange& range
   }
   if (job_.left >= 0 && job_.right >= 0) keys = static_cast<double>(call_.k.rows());
   if (least_predicted_error(rung, facts, {.n_eff = keys}) > tolerance) return false;
-  facts = facts_for(rung, range);
-  // Of n keys whose scores are normal with a variance of s^2, a row looks at n exp(-s^2). Twice as
-  // many for the longest query is a guess, and errs towards a dearer rung.
+  const bool guesses = rung == AttentionRung::balanced && call_.k.rows() > 0;
+  if (guesses) {
+    survey_some();
+    facts.q = q_some_[query_index(range)];
+    facts.k_turned = k_some_[facts.kv];
+  } else {
+    facts = facts_for(rung, range);
+  }
+  // Of n keys whose scores are normal with a variance of s^2, a row looks at n exp(-s^2); twice as
+  // many for the longest query, and as many for the longest of some, is a guess. Where it is wrong
+  // a dearer rung is taken.
   const AttentionSurvey& k = rung == AttentionRung::balanced ? facts.k_turned
                              : rounds_given_keys(rung)       ? facts.k_given
                                                              : facts.k_smooth;
   const double variance = facts.softmax_scale * facts.softmax_scale * facts.q.row_squares *
                           k.mean_squares / facts.head_size;
-  const double most = std::min(keys, 2.0 * keys * std::exp(-variance));
+  const double most = std::min(keys, (guesses ? 1.0 : 2.0) * keys * std::exp(-variance));
   return !(predicted_error(rung, facts, {.n_eff = std::max(1.0, most)}) > tolerance);
 }
 
@@ -213,7 +252,7 @@ double AttentionFacts::different_keys(const AttentionRange& range, std::span<con
   for (std::size_t e = 0; e < output.size(); ++e) {
     const double away = static_cast<double>(output[e]) - static_cast<double>(mean[e]);
     squares += away * away;
-    if (!(std::abs(away) <= most)) most = std::abs(away);
+    raise(most, std::abs(away));
   }
   return octavo::different_keys(facts_of(range), squares, most);
 }

@@ -61,6 +61,7 @@ class AttentionFacts {
   [[nodiscard]] RangeFacts facts_of(const AttentionRange& range) const;
   [[nodiscard]] RangeFacts facts_for(AttentionRung rung, const AttentionRange& range);
   void survey_queries();
+  void survey_some();
   void survey_spread_of_values();
   [[nodiscard]] std::size_t query_index(const AttentionRange& range) const;
   [[nodiscard]] std::size_t kv_index(const AttentionRange& range) const;
@@ -74,7 +75,8 @@ class AttentionFacts {
   bool log_sum_exp_;
   // Found when they are asked for, but V.
   std::vector<AttentionSurvey> q_, k_turned_, k_smooth_, k_given_, v_, v_spread_, outputs_;
-  std::vector<float> v_mean_;  // [B, Hkv, E]; zeros where V is codes
+  std::vector<AttentionSurvey> q_some_, k_some_;  // as q_ and k_turned_, of a few rows
+  std::vector<float> v_mean_;                     // [B, Hkv, E]; zeros where V is codes
 };
 
 }  // namespace octavo

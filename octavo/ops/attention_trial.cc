@@ -8,7 +8,7 @@ namespace octavo {
 namespace {
 
 void raise(double& to, double number) {
-  if (!(number <= to)) to = number;  // NaN stays
+  if (to == to && !(number <= to)) to = number;  // NaN stays
 }
 
 }  // namespace
