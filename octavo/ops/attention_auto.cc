@@ -23,10 +23,6 @@ constexpr std::int64_t kRowsPerRange = AttentionFacts::kRowsPerRange, kFewRows =
 constexpr double kWorst = 2.0;  // n_eff: errors of weights are largest where two keys share a row
 constexpr std::size_t kMostTried = 64;  // rows of a head
 
-void lower(double& to, double number) {
-  if (to == to && !(number >= to)) to = number;  // NaN stays
-}
-
 // Half a unit of the last place of an output, relative.
 double rounding_of(DType out) {
   return out == DType::bf16 ? 0x1p-8 : out == DType::f16 ? 0x1p-11 : 0x1p-24;

@@ -18,6 +18,14 @@ inline constexpr std::array<AttentionRung, 5> kRungsByCost = {
 
 inline constexpr double kDeviations = 6.0;  // that a prediction allows for
 
+// To the larger, or the smaller one; NaN stays.
+inline void raise(double& to, double number) {
+  if (to == to && !(number <= to)) to = number;
+}
+inline void lower(double& to, double number) {
+  if (to == to && !(number >= to)) to = number;
+}
+
 // What is known of a range of rows before anything is multiplied.
 struct RangeFacts {
   std::size_t kv = 0;  // which head of keys, of all batches

@@ -29,10 +29,6 @@ std::vector<AttentionSurvey> survey_of(const AttentionCall& call, const Exec& ex
   return result;
 }
 
-void raise(double& to, double number) {
-  if (to == to && !(number <= to)) to = number;  // NaN stays
-}
-
 // The largest number, and the largest length of a row.
 struct Most {
   double number = 0.0, length = 0.0;

@@ -4,15 +4,9 @@
 #include <cmath>
 #include <vector>
 
+#include "octavo/ops/attention_predict_internal.h"
+
 namespace octavo {
-namespace {
-
-void raise(double& to, double number) {
-  if (to == to && !(number <= to)) to = number;  // NaN stays
-}
-
-}  // namespace
-
 TrialOutcome judge_trial(std::span<const TriedRow> rows, double channels) {
   TrialOutcome outcome;
   if (rows.empty() || rows[0].exact.empty()) return outcome;
