@@ -34,8 +34,8 @@ enum class AttentionRung : std::uint8_t {
   balanced,   // Q and K in int8 per token, smoothed and turned; V and P in bf16
   fast,       // everything in e4m3: Q, K per token, K smoothed, V per channel, P times 256
   naive,      // what not to do: e4m3 without scales, P divided by its sum before it is rounded
-  automatic,  // per head and range of rows, the cheapest of fast, balanced, bf16 and f32 that is
-              // predicted to meet rtol and atol
+  automatic,  // per head and range of rows, the cheapest of fast, balanced, strict, bf16 and f32
+              // that is predicted to meet rtol and atol
 };
 
 // Which keys a row sees.
@@ -58,9 +58,11 @@ struct AttentionMask {
 struct AttentionChoice {
   AttentionRange rows{};
   AttentionRung rung = AttentionRung::bf16;
-  double n_eff = 0.0;      // 1 / sum of squared weights, of the row that is likely the most peaked
-  double predicted = 0.0;  // error of that row, at six standard deviations
-  double tolerance = 0.0;
+  // 1 / sum of squared weights, of the row that is likely the most peaked; 2 where no row was
+  // looked at, which is the worst.
+  double n_eff = 0.0;
+  double predicted = 0.0;  // error of that row, at six standard deviations, corrected by a trial
+  double tolerance = 0.0;  // atol, less what rounding the output takes
   std::string reason{};
 };
 struct AttentionReport {

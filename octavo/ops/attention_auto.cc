@@ -218,8 +218,8 @@ class Chooser {
                      tried[i].empty() ? "" : "; above it: ", tried[i])
               : text("none is within ", tolerance, ": ", tried[i], "; this is the most exact one");
       if (of_choice_[i].is_plain)
-        choice.reason = text("cheaper ones are hardly within ", tolerance,
-                             " with so few keys, and this one is: no row was looked at");
+        choice.reason = text("the cheapest that is likely within ", tolerance,
+                             " with so few keys: no row was looked at");
       const Tolerance of_output = tolerance_of(choice.rows);
       if (of_output.is_lost)
         choice.reason +=
