@@ -127,7 +127,7 @@ def decode_row(keys: int, kv_heads: int, threads: int, quick: bool) -> dict[str,
 
 
 def gradient_row(shape: tuple[int, int], quick: bool) -> dict[str, object]:
-    """Gradients alone: the forward pass is done beforehand, though octavo does it again."""
+    """Gradients alone: the forward pass is done beforehand, and hands over what it found."""
     tokens, size = shape
     tensors = [torch.randn(1, GRADIENT_HEADS, tokens, size) for _ in range(4)]
 

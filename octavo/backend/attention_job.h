@@ -127,9 +127,11 @@ struct AttentionJob {
   [[nodiscard]] std::int64_t kv_head(std::int64_t head) const { return head / (heads / kv_heads); }
 };
 
-// Gradients, from the inputs of a forward pass: out and log_sum_exp of `forward` may be read, P is
-// not rounded, all is exact in reference up to what it stores. Rows of ranges are not looked at:
-// all rows. dK and dV of a head are sums over the query heads that read it.
+// Gradients, from the inputs of a forward pass: P is not rounded, all is exact in reference up to
+// what it stores. Rows of ranges are not looked at: all rows. dK and dV of a head are sums over the
+// query heads that read it. out and log_sum_exp of `forward` are given or both null: what a forward
+// pass of these inputs made whose P was not rounded either, in f32. They may be read or found
+// again.
 struct AttentionBackwardJob {
   AttentionJob forward{};
   AttentionOperand d_out{};              // [queries, E] values

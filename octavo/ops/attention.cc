@@ -10,6 +10,7 @@
 #include "octavo/ops/attention_auto_internal.h"
 #include "octavo/ops/attention_call_internal.h"
 #include "octavo/ops/attention_rungs_internal.h"
+#include "octavo/ops/attention_survey_internal.h"
 #include "octavo/tensor/view_checks.h"
 
 namespace octavo {
@@ -74,6 +75,17 @@ void widen(const View& from, const View& to, std::span<const AttentionRange> ran
       for (std::int64_t r = 0; r < shape.rows(); ++r) row(batch, head, r);
 }
 
+// Every head: where numbers are beyond f32, no other rung has them.
+void report_exact(const AttentionCall& call) {
+  for (std::int64_t batch = 0; batch < call.q.batches(); ++batch)
+    for (std::int64_t head = 0; head < call.q.heads(); ++head)
+      call.options.report->choices.push_back(
+          {.rows = {.batch = batch, .head = head, .first = 0, .count = call.q.rows()},
+           .rung = AttentionRung::exact,
+           .tolerance = call.options.atol,
+           .reason = "float64 holds numbers, or scores of them, that float32 does not have"});
+}
+
 }  // namespace
 
 Shape attention_shape(const Operand& q, const Operand& k, const Operand& v) {
@@ -99,6 +111,13 @@ void attention_into(const Operand& q, const Operand& k, const Operand& v, const 
   const Exec exec = make_exec_on(common_device(views, kOp), call.work(), options, kOp);
   if (options.report != nullptr) *options.report = {};
   if (call.is_empty()) return;
+  if (options.rung == AttentionRung::automatic && is_beyond_f32(call, exec)) {
+    AttentionOptions exact = options;
+    exact.rung = AttentionRung::exact;
+    attention_into(q, k, v, out, exact);
+    if (options.report != nullptr) report_exact(call);
+    return;
+  }
   if (out.dtype == DType::f64 && options.rung != AttentionRung::exact) {
     check(exec.device.kind == DeviceKind::cpu, ErrorCode::wrong_type, kOp,
           "the output is float64 on a device, where only the CPU has it; wanted float32, float16 "

@@ -34,8 +34,8 @@ enum class AttentionRung : std::uint8_t {
   balanced,   // Q and K in int8 per token, smoothed and turned; V and P in bf16
   fast,       // everything in e4m3: Q, K per token, K smoothed, V per channel, P times 256
   naive,      // what not to do: e4m3 without scales, P divided by its sum before it is rounded
-  automatic,  // per head and range of rows, the cheapest of fast, balanced, bf16 and f32 that is
-              // predicted to meet rtol and atol
+  automatic,  // per head and range of rows, the cheapest of fast, balanced, strict, bf16 and f32
+              // that is predicted to meet rtol and atol
 };
 
 // Which keys a row sees.
@@ -58,9 +58,11 @@ struct AttentionMask {
 struct AttentionChoice {
   AttentionRange rows{};
   AttentionRung rung = AttentionRung::bf16;
-  double n_eff = 0.0;      // 1 / sum of squared weights, of the row that is likely the most peaked
-  double predicted = 0.0;  // error of that row, at six standard deviations
-  double tolerance = 0.0;
+  // 1 / sum of squared weights, of the row that is likely the most peaked; 2 where no row was
+  // looked at, which is the worst.
+  double n_eff = 0.0;
+  double predicted = 0.0;  // error of that row, at six standard deviations, corrected by a trial
+  double tolerance = 0.0;  // atol, less what rounding the output takes
   std::string reason{};
 };
 struct AttentionReport {
@@ -118,14 +120,21 @@ struct AttentionInputs {
 struct AttentionGradients {
   Tensor q, k, v;
 };
+// What a forward pass of the same call made, in f32: the output, dense, and the log-sum-exp. Where
+// it is given the forward pass is not done again. For rung f32 alone: others have rounded P in
+// both.
+struct AttentionForward {
+  View out{}, log_sum_exp{};
+};
 [[nodiscard]] OCTAVO_API AttentionGradients
 attention_backward(const Operand& q, const Operand& k, const Operand& v, const View& d_out,
-                   const AttentionOptions& options = {});
+                   const AttentionOptions& options = {}, const AttentionForward& forward = {});
 
 // Into memory of the caller's: dense views of the shapes of Q, K and V, of any value type.
 OCTAVO_API void attention_backward_into(const Operand& q, const Operand& k, const Operand& v,
                                         const View& d_out, const View& d_q, const View& d_k,
-                                        const View& d_v, const AttentionOptions& options = {});
+                                        const View& d_v, const AttentionOptions& options = {},
+                                        const AttentionForward& forward = {});
 
 // Of the result, checked.
 [[nodiscard]] OCTAVO_API Shape attention_shape(const Operand& q, const Operand& k,

@@ -1,68 +1,58 @@
 // automatic: looks at magnitudes and at a few rows, takes the cheapest rung that is predicted to
-// meet the tolerance for each range of rows, and does rows again that came out more peaked than the
-// rows looked at.
+// meet the tolerance for each range of rows and that does so for the rows looked at, and does rows
+// again whose results show that they are not like those.
 #include "octavo/ops/attention_auto_internal.h"
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <map>
+#include <optional>
 
+#include "octavo/base/error.h"
+#include "octavo/ops/attention_look_internal.h"
 #include "octavo/ops/attention_predict_internal.h"
 #include "octavo/ops/attention_rungs_internal.h"
+#include "octavo/ops/attention_survey_internal.h"
+#include "octavo/ops/attention_trial_internal.h"
 
 namespace octavo {
 namespace {
 
-constexpr std::int64_t kRowsPerRange = 128, kFewRows = 8;
+constexpr std::int64_t kRowsPerRange = AttentionFacts::kRowsPerRange, kFewRows = 8;
 constexpr double kWorst = 2.0;  // n_eff: errors of weights are largest where two keys share a row
-constexpr std::string_view kOp = "attention";
+constexpr std::size_t kMostTried = 64;  // rows of a head
 
-std::vector<AttentionSurvey> survey(const AttentionCall& call, const AttentionStack& of,
-                                    std::span<const std::int64_t> lengths, std::int64_t per_range,
-                                    const Exec& exec) {
-  const std::int64_t step = std::max<std::int64_t>(1, per_range);
-  const std::int64_t ranges = (of.rows() + step - 1) / step;
-  std::vector<AttentionSurvey> result(static_cast<std::size_t>(of.batches() * of.heads() * ranges));
-  if (result.empty()) return result;
-  run_attention_survey(exec, call.options,
-                       {.batches = of.batches(),
-                        .heads = of.heads(),
-                        .of = of.operand(),
-                        .lengths = lengths.empty() ? nullptr : lengths.data(),
-                        .rows_per_range = step,
-                        .result = result.data()});
-  return result;
+// Half a unit of the last place of an output, relative.
+double rounding_of(DType out) {
+  return out == DType::bf16 ? 0x1p-8 : out == DType::f16 ? 0x1p-11 : 0x1p-24;
 }
 
 class Chooser {
  public:
   Chooser(const AttentionCall& call, const AttentionResult& result, const Exec& exec)
-      : call_(call), result_(result), exec_(exec) {
-    const AttentionMask& mask = call.options.mask;
-    const std::int64_t keys = call.k.rows();
-    // One temporary at a time.
-    q_ = survey(call, turned(call.q, mask.query_lengths, false, true), mask.query_lengths,
-                kRowsPerRange, exec);
-    k_turned_ =
-        survey(call, turned(call.k, mask.key_lengths, true, true), mask.key_lengths, keys, exec);
-    k_smooth_ =
-        survey(call, turned(call.k, mask.key_lengths, true, false), mask.key_lengths, keys, exec);
-    v_ = survey(call, call.v, mask.key_lengths, keys, exec);
-    copy_ = {};
-  }
+      : call_(call),
+        result_(result),
+        exec_(exec),
+        facts_(call, result.log_sum_exp != nullptr, exec),
+        looked_(call, exec) {}
 
   void run() {
     cut_ranges();
     std::int64_t rows = 0;
     for (const AttentionChoice& choice : choices_) rows += choice.rows.count;
     // To look costs two rows; where there are hardly more, they are taken to be as bad as can be.
-    const bool few = rows < kFewRows * call_.q.batches() * call_.q.heads();
-    if (few) {
-      take_the_worst();
-    } else {
+    few_ = rows < kFewRows * call_.q.batches() * call_.q.heads();
+    of_choice_.resize(choices_.size());
+    for (AttentionChoice& choice : choices_) {
+      choice.tolerance = tolerance_of(choice.rows).left;
+      choice.n_eff = kWorst;
+    }
+    if (!few_) {
+      find_plain_ranges();
       look_at_rows();
     }
-    choose(few);
+    choose();
     std::map<AttentionRung, std::vector<AttentionRange>> by_rung;
     for (const AttentionChoice& choice : choices_) by_rung[choice.rung].push_back(choice.rows);
     largest_weight_.assign(rows_in_all(), 0.0F);
@@ -75,57 +65,45 @@ class Chooser {
   }
 
  private:
+  // What the rows looked at of one range say of its worst row.
+  struct OfChoice {
+    std::vector<std::size_t> looked_at;  // places in looked_
+    double different = HUGE_VAL;
+    bool is_plain = false;
+  };
+
+  // Is bf16 within the tolerance whatever rows look at?
+  [[nodiscard]] bool is_safe(const AttentionChoice& choice) {
+    return facts_.takes(AttentionRung::bf16, choice.rows) &&
+           facts_.is_tame(AttentionRung::bf16, choice.rows, choice.tolerance);
+  }
+  [[nodiscard]] bool has_cheaper(const AttentionChoice& choice) {
+    for (const AttentionRung rung : kRungsByCost) {
+      if (rung == AttentionRung::bf16) break;
+      if (facts_.is_possible(rung, choice.rows, choice.tolerance)) return true;
+    }
+    return false;
+  }
+
+  // Looking at a head costs what packing its keys does: where less than half of its rows could be
+  // on a rung that is cheaper than bf16, and bf16 is safe, none is looked at.
+  void find_plain_ranges() {
+    std::map<std::size_t, std::int64_t> balance;  // rows with a cheaper rung, less those without
+    for (const AttentionChoice& choice : choices_)
+      balance[head_of(choice.rows)] += has_cheaper(choice) ? choice.rows.count : -choice.rows.count;
+    for (std::size_t i = 0; i < choices_.size(); ++i)
+      of_choice_[i].is_plain = balance[head_of(choices_[i].rows)] < 0 && is_safe(choices_[i]);
+  }
+
   [[nodiscard]] std::size_t rows_in_all() const {
     return static_cast<std::size_t>(call_.q.batches() * call_.q.heads() * call_.q.rows());
   }
   [[nodiscard]] std::size_t index_of(const AttentionRange& range, std::int64_t row) const {
-    return static_cast<std::size_t>((range.batch * call_.q.heads() + range.head) * call_.q.rows() +
-                                    row);
+    return head_of(range) * static_cast<std::size_t>(call_.q.rows()) +
+           static_cast<std::size_t>(row);
   }
-
-  // Values as balanced would quantize them; codes as they are.
-  AttentionStack turned(const AttentionStack& of, std::span<const std::int64_t> lengths,
-                        bool smooth, bool hadamard) {
-    if (of.is_quantized() || of.rows() == 0) return of;
-    std::vector<float> mean(static_cast<std::size_t>(of.batches() * of.heads() * of.cols()));
-    copy_ = prepared(call_, of, lengths, smooth ? mean.data() : nullptr, hadamard, false, exec_);
-    return AttentionStack(Operand(copy_), kOp, "a copy");
-  }
-
-  [[nodiscard]] RangeFacts facts_of(const AttentionRange& range) const {
-    const std::int64_t ranges = (call_.q.rows() + kRowsPerRange - 1) / kRowsPerRange;
-    const AttentionJob job = call_.job();
-    const auto kv =
-        static_cast<std::size_t>(range.batch * call_.k.heads() + job.kv_head(range.head));
-    const auto type_of = [](const AttentionStack& stack) {
-      return stack.is_quantized() ? DType::code : stack.elements().dtype;
-    };
-    RangeFacts facts{
-        .kv = kv,
-        .softmax_scale = job.softmax_scale,
-        .head_size = static_cast<double>(call_.q.cols()),
-        .q = q_[static_cast<std::size_t>((range.batch * call_.q.heads() + range.head) * ranges +
-                                         range.first / kRowsPerRange)],
-        .q_type = type_of(call_.q),
-        .k_type = type_of(call_.k),
-        .v_type = type_of(call_.v),
-        .log_sum_exp = result_.log_sum_exp != nullptr};
-    if (call_.k.rows() > 0) {
-      facts.k_turned = k_turned_[kv];
-      facts.k_smooth = k_smooth_[kv];
-      facts.v = v_[kv];
-    }
-    return facts;
-  }
-
-  // Keys as they are given are looked at where a rung that rounds them comes into question.
-  double predicted(AttentionRung rung, RangeFacts facts, double n_eff) {
-    if (rounds_given_keys(rung) && call_.k.rows() > 0) {
-      if (k_given_.empty())
-        k_given_ = survey(call_, call_.k, call_.options.mask.key_lengths, call_.k.rows(), exec_);
-      facts.k_given = k_given_[facts.kv];
-    }
-    return predicted_error(rung, facts, n_eff);
+  [[nodiscard]] std::size_t head_of(const AttentionRange& range) const {
+    return static_cast<std::size_t>(range.batch * call_.q.heads() + range.head);
   }
 
   // What the caller wants, in pieces that lie in one range of the survey.
@@ -148,84 +126,157 @@ class Chooser {
         cut({.batch = batch, .head = head, .first = 0, .count = call_.q.rows()});
   }
 
-  // n_eff of the row whose query is the longest and, where rows see different keys, of the first
-  // and the last one: exp(2 lse(c) - lse(2c)) = (sum p)^2 / sum p^2.
+  // The row whose query is the longest, one in the middle and, where rows see different keys, the
+  // first and the last one.
   void look_at_rows() {
     const bool masked = call_.job().left >= 0 || call_.job().right >= 0;
-    std::vector<AttentionRange> rows;
-    for (AttentionChoice& choice : choices_) {
-      const AttentionRange& range = choice.rows;
-      std::vector<std::int64_t> looked_at{
-          std::clamp(facts_of(range).q.row, range.first, range.first + range.count - 1)};
-      if (masked) {
-        looked_at.push_back(range.first);
-        looked_at.push_back(range.first + range.count - 1);
-      }
-      std::sort(looked_at.begin(), looked_at.end());
-      looked_at.erase(std::unique(looked_at.begin(), looked_at.end()), looked_at.end());
-      for (const std::int64_t row : looked_at) rows.push_back({range.batch, range.head, row, 1});
-      looked_at_.push_back(looked_at);
-    }
-    RungInputs inputs = rung_inputs(call_, AttentionRung::bf16, exec_);
-    AttentionJob job = inputs.job;
-    job.out = result_.out;  // is written again below
-    job.ranges = rows.data();
-    job.range_count = static_cast<std::int64_t>(rows.size());
-    std::vector<float> once(rows_in_all()), twice(rows_in_all());
-    job.log_sum_exp = once.data();
-    run_attention(exec_, call_.options, job);
-    job.log_sum_exp = twice.data();
-    job.softmax_scale *= 2.0;
-    job.bias.factor *= 2.0F;
-    run_attention(exec_, call_.options, job);
+    std::vector<LookedRow> rows;
     for (std::size_t i = 0; i < choices_.size(); ++i) {
+      if (of_choice_[i].is_plain) continue;
+      const AttentionRange& range = choices_[i].rows;
+      const std::int64_t last = range.first + range.count - 1;
+      std::vector<std::int64_t> places{std::clamp(facts_.longest_query(range), range.first, last),
+                                       range.first + range.count / 2};
+      if (masked) places.insert(places.end(), {range.first, last});
+      std::sort(places.begin(), places.end());
+      places.erase(std::unique(places.begin(), places.end()), places.end());
+      for (const std::int64_t row : places) {
+        of_choice_[i].looked_at.push_back(rows.size());
+        rows.push_back({.batch = range.batch, .head = range.head, .row = row});
+      }
+    }
+    if (rows.empty()) return;
+    looked_.look(std::move(rows));
+    for (std::size_t i = 0; i < choices_.size(); ++i) {
+      if (of_choice_[i].is_plain) continue;
       AttentionChoice& choice = choices_[i];
       choice.n_eff = HUGE_VAL;
-      for (const std::int64_t row : looked_at_[i]) {
-        const std::size_t at = index_of(choice.rows, row);
-        if (once[at] == -HUGE_VALF) continue;  // sees nothing, and has nothing to be wrong about
-        const double n_eff =
-            std::exp(2.0 * static_cast<double>(once[at]) - static_cast<double>(twice[at]));
-        // P is rounded in these, so that a row with one key may come out below 1.
-        if (!(n_eff >= choice.n_eff)) choice.n_eff = n_eff < 1.0 ? 1.0 : n_eff;
+      for (const std::size_t at : of_choice_[i].looked_at) {
+        lower(choice.n_eff, looked_.rows()[at].n_eff);
+        lower(of_choice_[i].different, facts_.different_keys(choice.rows, looked_.exact(at)));
       }
       // None of them sees a key; others may.
       if (std::isinf(choice.n_eff)) choice.n_eff = kWorst;
     }
   }
 
-  void take_the_worst() {
-    for (AttentionChoice& choice : choices_) {
-      choice.n_eff = kWorst;
-      looked_at_.push_back({choice.rows.first});
+  // What is left of atol when the output is rounded to its type, which rtol pays for first. Where
+  // that alone is more than atol there is no use in a dearer rung: the report says so.
+  struct Tolerance {
+    double left = 0.0, rounding = 0.0;
+    bool is_lost = false;
+  };
+  [[nodiscard]] Tolerance tolerance_of(const AttentionRange& range) const {
+    const AttentionOptions& options = call_.options;
+    const double beyond = rounding_of(result_.out.first.values.dtype) - options.rtol;
+    const double rounding = beyond > 0.0 ? beyond * facts_.largest_value(range) : 0.0;
+    // Of f32 it is far below what any rung is off by.
+    if (!(rounding > 0.0) || result_.out.first.values.dtype == DType::f32)
+      return {.left = options.atol};
+    const bool is_lost = rounding >= options.atol;
+    return {.left = is_lost ? options.atol : options.atol - rounding,
+            .rounding = rounding,
+            .is_lost = is_lost};
+  }
+
+  // Rung by rung for all ranges that have none yet, so that a rung is tried once for all heads.
+  void choose() {
+    std::vector<std::string> tried(choices_.size());
+    std::vector<bool> open(choices_.size());
+    for (std::size_t i = 0; i < choices_.size(); ++i) {
+      open[i] = !of_choice_[i].is_plain;
+      if (open[i]) continue;
+      choices_[i].rung = AttentionRung::bf16;
+      choices_[i].predicted = facts_.error_without_averaging(AttentionRung::bf16, choices_[i].rows);
+    }
+    for (const AttentionRung rung : kRungsByCost) {
+      const bool last = rung == kRungsByCost.back();
+      std::vector<bool> wanted(choices_.size(), false);
+      for (std::size_t i = 0; i < choices_.size(); ++i) {
+        if (!open[i] || !facts_.takes(rung, choices_[i].rows)) continue;
+        choices_[i].rung = rung;
+        choices_[i].predicted =
+            facts_.predicted(rung, choices_[i].rows, {choices_[i].n_eff, of_choice_[i].different});
+        wanted[i] = choices_[i].predicted <= choices_[i].tolerance;
+      }
+      if (!few_ && !last) try_on_rows(rung, wanted);
+      for (std::size_t i = 0; i < choices_.size(); ++i) {
+        if (!open[i] || choices_[i].rung != rung) continue;
+        if (wanted[i] && !few_ && !last)
+          choices_[i].predicted = corrected(rung, choices_[i].rows, choices_[i].predicted);
+        open[i] = !last && !(choices_[i].predicted <= choices_[i].tolerance);
+        if (open[i])
+          tried[i] += text(tried[i].empty() ? "" : ", ", name_of(rung), " ", choices_[i].predicted);
+      }
+    }
+    for (std::size_t i = 0; i < choices_.size(); ++i) {
+      AttentionChoice& choice = choices_[i];
+      const double tolerance = choice.tolerance;
+      choice.reason =
+          choice.predicted <= tolerance
+              ? text("the cheapest within ", tolerance,
+                     tried[i].empty() ? "" : "; above it: ", tried[i])
+              : text("none is within ", tolerance, ": ", tried[i], "; this is the most exact one");
+      if (of_choice_[i].is_plain)
+        choice.reason = text("the cheapest that is likely within ", tolerance,
+                             " with so few keys: no row was looked at");
+      const Tolerance of_output = tolerance_of(choice.rows);
+      if (of_output.is_lost)
+        choice.reason +=
+            text("; rounding the output to ", dtype_name(result_.out.first.values.dtype),
+                 " may be off by ", of_output.rounding,
+                 " more than rtol allows, which is not within ", tolerance, ": take float32");
+      if (few_) choice.reason += "; too few rows to look at any: n_eff is taken to be 2";
     }
   }
 
-  void choose(bool few) {
-    const double tolerance = call_.options.atol;
-    for (AttentionChoice& choice : choices_) {
-      const RangeFacts facts = facts_of(choice.rows);
-      choice.tolerance = tolerance;
-      std::string tried;
-      for (const AttentionRung rung : kRungsByCost) {
-        if (!takes(rung, facts)) continue;
-        choice.rung = rung;
-        choice.predicted = predicted(rung, facts, choice.n_eff);
-        if (choice.predicted <= tolerance) break;
-        if (rung != kRungsByCost.back())
-          tried += text(tried.empty() ? "" : ", ", name_of(rung), " ", choice.predicted);
-      }
-      choice.reason =
-          choice.predicted <= tolerance
-              ? text("the cheapest within ", tolerance, tried.empty() ? "" : "; above it: ", tried)
-              : text("none is within ", tolerance, ": ", tried, "; this is the most exact one");
-      if (few) choice.reason += "; too few rows to look at any: n_eff is taken to be 2";
+  // Fills trials_ of the heads of ranges that want this rung.
+  void try_on_rows(AttentionRung rung, const std::vector<bool>& wanted) {
+    std::map<std::size_t, std::vector<std::pair<std::size_t, std::size_t>>> by_head;
+    for (std::size_t i = 0; i < choices_.size(); ++i)
+      if (wanted[i] &&
+          !(facts_.error_without_averaging(rung, choices_[i].rows) <= choices_[i].tolerance))
+        for (const std::size_t at : of_choice_[i].looked_at)
+          by_head[head_of(choices_[i].rows)].push_back({at, i});
+    std::vector<std::size_t> which;
+    for (auto& [head, rows] : by_head) {
+      const std::size_t step = (rows.size() + kMostTried - 1) / kMostTried;
+      std::vector<std::pair<std::size_t, std::size_t>> some;
+      for (std::size_t r = 0; r < rows.size(); r += step) some.push_back(rows[r]);
+      rows = some;
+      for (const auto& [at, choice] : rows) which.push_back(at);
     }
+    if (which.empty()) return;
+    const std::vector<float> got = looked_.tried(inputs_of(rung).job, which);
+    const auto width = static_cast<std::size_t>(call_.v.cols());
+    std::size_t next = 0;
+    for (const auto& [head, rows] : by_head) {
+      std::vector<TriedRow> tried;
+      for (const auto& [at, i] : rows) {
+        const RowFacts row{looked_.rows()[at].n_eff,
+                           facts_.different_keys(choices_[i].rows, looked_.exact(at))};
+        tried.push_back({.deviation = facts_.predicted(rung, choices_[i].rows, row) / kDeviations,
+                         .exact = looked_.exact(at),
+                         .got = std::span(got).subspan(next++ * width, width)});
+      }
+      trials_[{rung, head}] = judge_trial(tried, facts_.channels(choices_[rows[0].second].rows));
+    }
+  }
+
+  [[nodiscard]] double corrected(AttentionRung rung, const AttentionRange& range,
+                                 double predicted) const {
+    const auto trial = trials_.find({rung, head_of(range)});
+    return trial == trials_.end() ? predicted : trial->second.corrected(predicted);
+  }
+
+  const RungInputs& inputs_of(AttentionRung rung) {
+    auto& inputs = inputs_[rung];
+    if (!inputs) inputs = rung_inputs(call_, rung, exec_);
+    return *inputs;
   }
 
   void run_rung(AttentionRung rung, std::span<const AttentionRange> ranges) {
-    RungInputs inputs = rung_inputs(call_, rung, exec_);
-    AttentionJob job = inputs.job;
+    AttentionJob job = inputs_of(rung).job;
     job.out = result_.out;
     job.log_sum_exp = result_.log_sum_exp;
     job.ranges = ranges.data();
@@ -235,28 +286,33 @@ class Chooser {
   }
 
   // One over the largest weight is a lower bound of n_eff; for rows that are much like those looked
-  // at, n_eff is as many times it as there.
+  // at, n_eff is as many times it as there. The output itself shows rows that look at keys which
+  // are not different.
   void redo() {
     std::map<AttentionRung, std::vector<AttentionRange>> again;
     for (std::size_t i = 0; i < choices_.size(); ++i) {
       const AttentionChoice& choice = choices_[i];
       if (choice.rung == kRungsByCost.back()) continue;
-      const RangeFacts facts = facts_of(choice.rows);
       double sample = 0.0;
-      for (const std::int64_t row : looked_at_[i])
-        sample = std::max(sample, static_cast<double>(largest_weight_[index_of(choice.rows, row)]));
+      for (const std::size_t at : of_choice_[i].looked_at)
+        sample = std::max(
+            sample,
+            static_cast<double>(largest_weight_[index_of(choice.rows, looked_.rows()[at].row)]));
+      if (few_)
+        sample = static_cast<double>(largest_weight_[index_of(choice.rows, choice.rows.first)]);
       const double ratio = std::max(1.0, choice.n_eff * sample);
+      const bool is_tame = facts_.is_tame(choice.rung, choice.rows, choice.tolerance);
       for (std::int64_t row = choice.rows.first; row < choice.rows.first + choice.rows.count;
            ++row) {
         const double weight = static_cast<double>(largest_weight_[index_of(choice.rows, row)]);
         if (weight == 0.0) continue;
-        const double n_eff = std::max(1.0, (weight <= 2.0 * sample ? ratio : 1.0) / weight);
-        if (n_eff >= choice.n_eff || predicted(choice.rung, facts, n_eff) <= choice.tolerance)
-          continue;
+        const RowFacts of_row{std::max(1.0, (weight <= 2.0 * sample ? ratio : 1.0) / weight),
+                              is_tame ? HUGE_VAL : different_in_output(choice.rows, row)};
+        if (of_row.n_eff >= choice.n_eff && of_row.different >= choice.n_eff) continue;
+        if (is_within(choice.rung, choice, of_row)) continue;
         for (const AttentionRung rung : kRungsByCost) {
           const bool last = rung == kRungsByCost.back();
-          if (!takes(rung, facts) ||
-              (!last && !(predicted(rung, facts, n_eff) <= choice.tolerance)))
+          if (!facts_.takes(rung, choice.rows) || (!last && !is_within(rung, choice, of_row)))
             continue;
           if (rung != choice.rung)
             again[rung].push_back({choice.rows.batch, choice.rows.head, row, 1});
@@ -269,14 +325,27 @@ class Chooser {
       run_rung(rung, rows);
     }
   }
+  [[nodiscard]] bool is_within(AttentionRung rung, const AttentionChoice& choice,
+                               const RowFacts& row) {
+    return corrected(rung, choice.rows, facts_.predicted(rung, choice.rows, row)) <=
+           choice.tolerance;
+  }
+  double different_in_output(const AttentionRange& range, std::int64_t row) {
+    if (!has_outputs_) facts_.survey_outputs(result_.out);
+    has_outputs_ = true;
+    return facts_.different_keys_of_output(range, row);
+  }
 
   const AttentionCall& call_;
   const AttentionResult& result_;
   const Exec& exec_;
-  Tensor copy_{};
-  std::vector<AttentionSurvey> q_, k_turned_, k_smooth_, k_given_, v_;
+  AttentionFacts facts_;
+  LookedRows looked_;
+  bool few_ = false, has_outputs_ = false;
   std::vector<AttentionChoice> choices_;
-  std::vector<std::vector<std::int64_t>> looked_at_;
+  std::vector<OfChoice> of_choice_;
+  std::map<AttentionRung, std::optional<RungInputs>> inputs_;
+  std::map<std::pair<AttentionRung, std::size_t>, TrialOutcome> trials_;
   std::vector<float> largest_weight_;
   std::int64_t redone_ = 0;
 };

@@ -67,6 +67,32 @@ void check_gradient(const View& view, const Shape& wanted, std::string_view name
          to_string(wanted));
 }
 
+bool is_given(const View& view) { return view.data != nullptr || view.shape.rank() > 0; }
+
+// Both, of f32 and of a forward pass whose P was not rounded.
+void check_forward(const AttentionForward& forward, const AttentionCall& call) {
+  check(is_given(forward.out) && is_given(forward.log_sum_exp), ErrorCode::invalid_argument, kOp,
+        "got one of the output and the log-sum-exp of a forward pass, wanted both or neither");
+  check(call.options.rung == AttentionRung::f32, ErrorCode::invalid_argument, kOp,
+        "got the output of a forward pass on '", name_of(call.options.rung),
+        "', wanted it on 'f32': others round P, and gradients are those of P as it is; leave it "
+        "out, and it is found again");
+  const Shape& q = call.q_operand.shape();
+  const Shape rows(q.sizes().first(static_cast<std::size_t>(q.rank() - 1)));
+  const auto check_one = [](const View& view, const Shape& wanted, std::string_view name) {
+    check_view(view, kOp, name);
+    check(view.dtype == DType::f32, ErrorCode::wrong_type, kOp, name, " is ",
+          is_value(view.dtype) ? dtype_name(view.dtype) : "codes", ", wanted float32");
+    if (view.shape != wanted)
+      fail(ErrorCode::invalid_argument, kOp, name, " has shape ", to_string(view.shape),
+           ", wanted ", to_string(wanted));
+    check(is_dense(view), ErrorCode::invalid_argument, kOp, name,
+          " has gaps between its elements, wanted it dense");
+  };
+  check_one(forward.out, call.out_shape(), "the output");
+  check_one(forward.log_sum_exp, rows, "log_sum_exp");
+}
+
 }  // namespace
 
 AttentionInputs attention_inputs(const Operand& q, const Operand& k, const Operand& v,
@@ -80,17 +106,18 @@ AttentionInputs attention_inputs(const Operand& q, const Operand& k, const Opera
 }
 
 AttentionGradients attention_backward(const Operand& q, const Operand& k, const Operand& v,
-                                      const View& d_out, const AttentionOptions& options) {
+                                      const View& d_out, const AttentionOptions& options,
+                                      const AttentionForward& forward) {
   (void)AttentionCall(q, k, v, options, kOp);  // throws before memory is made
   AttentionGradients gradients{gradient_like(q), gradient_like(k), gradient_like(v)};
   attention_backward_into(q, k, v, d_out, gradients.q.view(), gradients.k.view(),
-                          gradients.v.view(), options);
+                          gradients.v.view(), options, forward);
   return gradients;
 }
 
 void attention_backward_into(const Operand& q, const Operand& k, const Operand& v,
                              const View& d_out, const View& d_q, const View& d_k, const View& d_v,
-                             const AttentionOptions& options) {
+                             const AttentionOptions& options, const AttentionForward& forward) {
   const FpEnvGuard guard;
   const AttentionCall call(q, k, v, options, kOp);
   check_view(d_out, kOp, "d_out");
@@ -104,7 +131,14 @@ void attention_backward_into(const Operand& q, const Operand& k, const Operand& 
   check_gradient(d_q, q.shape(), "dQ");
   check_gradient(d_k, k.shape(), "dK");
   check_gradient(d_v, v.shape(), "dV");
-  const Exec exec = exec_of(call, {{&d_out, "d_out"}, {&d_q, "dQ"}, {&d_k, "dK"}, {&d_v, "dV"}});
+  const bool has_forward = is_given(forward.out) || is_given(forward.log_sum_exp);
+  std::vector<NamedView> views{{&d_out, "d_out"}, {&d_q, "dQ"}, {&d_k, "dK"}, {&d_v, "dV"}};
+  if (has_forward) {
+    check_forward(forward, call);
+    views.push_back({&forward.out, "the output"});
+    views.push_back({&forward.log_sum_exp, "log_sum_exp"});
+  }
+  const Exec exec = exec_of(call, views);
   // exact: values are not even rounded to f32.
   const bool exact = options.rung == AttentionRung::exact;
   const AttentionInputs inputs = exact ? AttentionInputs{} : inputs_of(call, options.rung, exec);
@@ -118,6 +152,10 @@ void attention_backward_into(const Operand& q, const Operand& k, const Operand& 
     job.forward.q = operand(inputs.q);
     job.forward.k = operand(inputs.k);
     job.forward.v = operand(inputs.v);
+  }
+  if (has_forward && !call.is_empty()) {
+    job.forward.out = operand(forward.out);
+    job.forward.log_sum_exp = static_cast<float*>(forward.log_sum_exp.data);
   }
   job.d_out = operand(d_out);
   job.d_q = operand(d_q);

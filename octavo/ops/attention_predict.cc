@@ -11,7 +11,6 @@ namespace {
 // 2^-4 of that, of f32 2^-20 of it, of two e4m3 terms 2^-3 (hi, toward zero, leaves a rest of at
 // most 2^-3, which is rounded to 2.6 %).
 constexpr double kE4m3 = 0.0260, kBf16 = kE4m3 / 16, kF32 = kE4m3 / (1 << 20), kSplit = kE4m3 / 8;
-constexpr double kDeviations = 6.0;
 const double kInt8Step = 1.0 / (127.0 * std::sqrt(12.0));  // of an amax
 
 // Of a value that a rung has in `rounded` and that was given as `given`.
@@ -21,8 +20,21 @@ double error_of(double rounded, DType given) {
   return rounded == kBf16 && given == DType::bf16 ? 0.0 : rounded;
 }
 
+// Errors of P move an output by no more than the largest of them times sum_j p_j |v_j - o|, which
+// is at most the deviation of v under p: about its rms, and more for rows that look at larger
+// values.
+constexpr double kMostSpread = 2.2;
+
 double square(double number) { return number * number; }
 double larger(double a, double b) { return a >= b || std::isnan(a) ? a : b; }  // NaN stays
+
+// Of Q and K on a rung that keeps them as floats.
+double relative_error(AttentionRung rung, const RangeFacts& facts) {
+  const double of_value = rung == AttentionRung::bf16  ? kBf16
+                          : rung == AttentionRung::f32 ? kF32
+                                                       : kE4m3;
+  return std::hypot(error_of(of_value, facts.q_type), error_of(of_value, facts.k_type));
+}
 
 // Standard deviation of a score, in units of ln.
 double score_error(AttentionRung rung, const RangeFacts& facts) {
@@ -31,11 +43,8 @@ double score_error(AttentionRung rung, const RangeFacts& facts) {
     return scale * kInt8Step *
            std::sqrt(square(facts.q.amax) * facts.k_turned.row_squares +
                      square(facts.k_turned.amax) * facts.q.row_squares);
-  const double of_value = rung == AttentionRung::bf16  ? kBf16
-                          : rung == AttentionRung::f32 ? kF32
-                                                       : kE4m3;
-  const double relative =
-      std::hypot(error_of(of_value, facts.q_type), error_of(of_value, facts.k_type));
+  const double relative = relative_error(rung, facts);
+  if (relative == 0.0) return 0.0;
   // sum_d q_d^2 k_d^2 is at most |q|^2 times the largest of the k_d^2 that a channel has on
   // average. A key that is longer than others has a score that is off by more, and may have any
   // part of a row's weight: so the longest key counts, its square spread over the channels.
@@ -83,14 +92,16 @@ double v_error(AttentionRung rung, DType given) {
   }
 }
 
+double most_v_error(AttentionRung rung, DType given) {
+  const double error = v_error(rung, given);
+  return error == kE4m3 ? 0x1p-4 : error == kBf16 ? 0x1p-9 : error == kF32 ? 0x1p-24 : 0.0;
+}
+
 // The log-sum-exp is off by sum_j p_j d_j, d_j being what score j and its P are off by: nothing is
-// taken out by dividing, and one key is the worst. Rows that nobody looked at (n_eff is 2) may have
-// one.
-double log_sum_exp_error(AttentionRung rung, const RangeFacts& facts, double n_eff) {
-  const double keys = n_eff <= 2.0 ? 1.0 : n_eff;
-  const double scores = kDeviations * score_error(rung, facts) / std::sqrt(keys),
-               p = std::min(kDeviations * p_error(rung) / std::sqrt(keys), most_p_error(rung));
-  return std::hypot(scores, p);
+// taken out by dividing, and a row that looks at one key, or at equal ones, is the worst. How equal
+// keys are is not known here.
+double log_sum_exp_error(AttentionRung rung, const RangeFacts& facts) {
+  return std::hypot(kDeviations * score_error(rung, facts), most_p_error(rung));
 }
 
 }  // namespace
@@ -105,16 +116,61 @@ bool takes(AttentionRung rung, const RangeFacts& facts) {
   return facts.q_type != DType::code && facts.k_type != DType::code;
 }
 
-double predicted_error(AttentionRung rung, const RangeFacts& facts, double n_eff) {
+double different_keys(const RangeFacts& facts, double squares_away, double most_away) {
+  if (squares_away == 0.0) return HUGE_VAL;
+  const double in_all = facts.v_spread.mean_squares, largest = facts.v_spread.channel_squares;
+  if (in_all == 0.0) return HUGE_VAL;  // V is one row: its rounding is seen by trying
+  // A sum of squares of n channels that are alike is within sqrt(2 / n) of its mean, once; of the
+  // rows of a head, all are within four and a half times that. One number is within five.
+  constexpr double kOfSum = 4.5, kOfOne = 5.0;
+  const double channels = std::max(1.0, in_all / largest);
+  const double by_sum = square(1.0 + kOfSum / std::sqrt(2.0 * channels)) * in_all / squares_away,
+               by_one = square(kOfOne / most_away) * largest;
+  return by_sum <= by_one || std::isnan(by_sum) ? by_sum : by_one;
+}
+
+bool rounds_queries_or_keys(AttentionRung rung, const RangeFacts& facts) {
+  return rung == AttentionRung::balanced || relative_error(rung, facts) != 0.0;
+}
+
+namespace {
+
+// `of_score`: its standard deviation.
+double output_error(AttentionRung rung, const RangeFacts& facts, const RowFacts& row,
+                    double of_score) {
   // Weights off by a fraction d_j move the output by sum_j p_j d_j (v_j - o), where sum_j p_j^2 is
   // 1 / n_eff; what v_j - o lacks to v_j is the part of a key in o, another 1 / n_eff. That is
   // largest at n_eff = 2, where it stays for less: other rows of a range look at more keys.
-  const double keys = n_eff < 2.0 ? 2.0 : n_eff;  // NaN stays
-  const double weights =
-      (square(score_error(rung, facts)) + square(p_error(rung))) * (1.0 - 1.0 / keys) / keys;
-  const double values = square(v_error(rung, facts.v_type)) / n_eff;
-  const double output = kDeviations * std::sqrt((weights + values) * facts.v.channel_squares);
-  return facts.log_sum_exp ? larger(output, log_sum_exp_error(rung, facts, n_eff)) : output;
+  const double keys = row.n_eff < 2.0 ? 2.0 : row.n_eff;  // NaN stays
+  double of_weights = (1.0 - 1.0 / keys) / keys, of_values = 1.0 / row.n_eff;
+  if (!(row.different >= row.n_eff)) {
+    of_weights = larger(1.0 / row.different, of_weights);
+    of_values = larger(1.0 / row.different, of_values);
+  }
+  const double scores = square(kDeviations * of_score) * of_weights,
+               values = square(kDeviations * v_error(rung, facts.v_type)) * of_values,
+               p = std::min(square(kDeviations * p_error(rung)) * of_weights,
+                            square(kMostSpread * most_p_error(rung)));
+  return std::sqrt((scores + p + values) * facts.v.channel_squares);
+}
+
+}  // namespace
+
+double least_predicted_error(AttentionRung rung, const RangeFacts& facts, const RowFacts& row) {
+  return output_error(rung, facts, row, 0.0);
+}
+
+double predicted_error(AttentionRung rung, const RangeFacts& facts, const RowFacts& row) {
+  const double output = output_error(rung, facts, row, score_error(rung, facts));
+  return facts.log_sum_exp ? larger(output, log_sum_exp_error(rung, facts)) : output;
+}
+
+double error_without_averaging(AttentionRung rung, const RangeFacts& facts) {
+  // Scores have no largest error: three deviations.
+  constexpr double kOfScore = 3.0;
+  const double relative =
+      kOfScore * score_error(rung, facts) + most_p_error(rung) + most_v_error(rung, facts.v_type);
+  return kMostSpread * relative * std::sqrt(facts.v.channel_squares);
 }
 
 }  // namespace octavo

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <array>
+#include <cmath>
 #include <cstddef>
 
 #include "octavo/backend/attention_job.h"
@@ -15,6 +16,16 @@ inline constexpr std::array<AttentionRung, 5> kRungsByCost = {
     AttentionRung::fast, AttentionRung::balanced, AttentionRung::strict, AttentionRung::bf16,
     AttentionRung::f32};
 
+inline constexpr double kDeviations = 6.0;  // that a prediction allows for
+
+// To the larger, or the smaller one; NaN stays.
+inline void raise(double& to, double number) {
+  if (to == to && !(number <= to)) to = number;
+}
+inline void lower(double& to, double number) {
+  if (to == to && !(number >= to)) to = number;
+}
+
 // What is known of a range of rows before anything is multiplied.
 struct RangeFacts {
   std::size_t kv = 0;  // which head of keys, of all batches
@@ -25,8 +36,16 @@ struct RangeFacts {
   AttentionSurvey k_smooth{};  // smoothed only
   AttentionSurvey k_given{};   // as they are, for rungs that do not smooth
   AttentionSurvey v{};
+  AttentionSurvey v_spread{};  // of V less its mean over keys
   DType q_type = DType::code, k_type = DType::code, v_type = DType::code;
   bool log_sum_exp = false;  // is asked for as well
+};
+
+// What is known of one row, or of the worst of a range.
+struct RowFacts {
+  double n_eff = 2.0;  // how many keys its weights spread over, at least
+  // How many different keys its output looks like the mean of, at most: see different_keys.
+  double different = HUGE_VAL;
 };
 
 // Does this rung round K as it is given?
@@ -36,9 +55,26 @@ struct RangeFacts {
 // times the mean of K in it, which nothing here predicts.
 [[nodiscard]] bool takes(AttentionRung rung, const RangeFacts& facts);
 
-// Six standard deviations of the error of an element, in the channel where V is largest, of a row
-// whose weights spread over n_eff keys or more; or of its log-sum-exp where that is asked for and
-// off by more. NaN where anything is.
-[[nodiscard]] double predicted_error(AttentionRung rung, const RangeFacts& facts, double n_eff);
+// An output that is the mean of n values which have nothing to do with each other is about
+// rms / sqrt(n) away from the mean of V. Where it is farther, the keys that its row looks at are
+// fewer than weights say: some are equal, or nearly, or values go with keys. `away` is of that
+// row, less the mean of V: its sum of squares and its largest number.
+[[nodiscard]] double different_keys(const RangeFacts& facts, double squares_away, double most_away);
+
+// Six standard deviations of the error of an element, in the channel where V is largest; or of the
+// log-sum-exp where that is asked for and off by more. NaN where anything is.
+[[nodiscard]] double predicted_error(AttentionRung rung, const RangeFacts& facts,
+                                     const RowFacts& row);
+
+// Does the prediction for this rung look at Q and K? Not where it takes them as they are.
+[[nodiscard]] bool rounds_queries_or_keys(AttentionRung rung, const RangeFacts& facts);
+
+// What P and V alone make of predicted_error: of V's facts.
+[[nodiscard]] double least_predicted_error(AttentionRung rung, const RangeFacts& facts,
+                                           const RowFacts& row);
+
+// The most that an element is off by if no error of a key is made up for by another one's, where
+// the values that a row looks at are about as large as others.
+[[nodiscard]] double error_without_averaging(AttentionRung rung, const RangeFacts& facts);
 
 }  // namespace octavo

@@ -27,10 +27,11 @@ class AttentionChoice(NamedTuple):
     count: int
     precision: str
     n_eff: float
-    """1 / sum of squared weights, of the row that is likely the most peaked."""
+    """1 / sum of squared weights, of the row that is likely the most peaked; 2 if none was seen."""
     predicted: float
-    """The error of an element of that row, at six standard deviations."""
+    """The error of an element of that row, at six standard deviations, corrected by a trial."""
     tolerance: float
+    """atol, less what rounding a 16-bit output takes of it."""
     reason: str
 
 
@@ -39,7 +40,7 @@ class AttentionReport(NamedTuple):
 
     choices: list[AttentionChoice]
     redone: int
-    """Rows that came out more peaked than those looked at, and were done again, more exactly."""
+    """Rows that came out unlike those looked at, and were done again, more exactly."""
 
     def share(self, precision: str) -> float:
         """Of all rows, those that this precision was taken for."""

@@ -450,7 +450,7 @@ def attention(q: View | QuantizedTensor, k: View | QuantizedTensor, v: View | Qu
     softmax(scale Q K^T) V into a view of values; what 'auto' chose, and rows done again.
     """
 
-def attention_backward(q: View | QuantizedTensor, k: View | QuantizedTensor, v: View | QuantizedTensor, d_out: View, d_q: View, d_k: View, d_v: View, precision: str, causal: bool, bottom_right: bool, left: int, right: int, query_lengths: Sequence[int], key_lengths: Sequence[int], softmax_scale: float | None, bias: View | None = None, *, threads: int = 0) -> None:
+def attention_backward(q: View | QuantizedTensor, k: View | QuantizedTensor, v: View | QuantizedTensor, d_out: View, d_q: View, d_k: View, d_v: View, precision: str, causal: bool, bottom_right: bool, left: int, right: int, query_lengths: Sequence[int], key_lengths: Sequence[int], softmax_scale: float | None, bias: View | None = None, out: View | None = None, log_sum_exp: View | None = None, *, threads: int = 0) -> None:
     """Gradients into views of the shapes of Q, K and V."""
 
 class KvCache:

@@ -137,18 +137,21 @@ void bind_attention(nb::module_& module) {
          const View& d_q, const View& d_k, const View& d_v, const std::string& precision,
          bool causal, bool bottom_right, std::int64_t left, std::int64_t right,
          const Lengths& query_lengths, const Lengths& key_lengths,
-         const std::optional<double>& softmax_scale, const std::optional<View>& bias, int threads) {
+         const std::optional<double>& softmax_scale, const std::optional<View>& bias,
+         const std::optional<View>& out, const std::optional<View>& log_sum_exp, int threads) {
         const Mask mask{causal, bottom_right, left, right, query_lengths, key_lengths, bias};
         const AttentionOptions options =
             options_of(precision, 5e-3, 5e-3, mask, softmax_scale, threads, 0);
         const nb::gil_scoped_release released;
-        attention_backward_into(operand_of(q), operand_of(k), operand_of(v), d_out, d_q, d_k, d_v,
-                                options);
+        attention_backward_into(
+            operand_of(q), operand_of(k), operand_of(v), d_out, d_q, d_k, d_v, options,
+            {.out = out.value_or(View{}), .log_sum_exp = log_sum_exp.value_or(View{})});
       },
       nb::arg("q"), nb::arg("k"), nb::arg("v"), nb::arg("d_out"), nb::arg("d_q"), nb::arg("d_k"),
       nb::arg("d_v"), nb::arg("precision"), nb::arg("causal"), nb::arg("bottom_right"),
       nb::arg("left"), nb::arg("right"), nb::arg("query_lengths"), nb::arg("key_lengths"),
-      nb::arg("softmax_scale").none(), nb::arg("bias").none() = nb::none(), nb::kw_only(),
+      nb::arg("softmax_scale").none(), nb::arg("bias").none() = nb::none(),
+      nb::arg("out").none() = nb::none(), nb::arg("log_sum_exp").none() = nb::none(), nb::kw_only(),
       nb::arg("threads") = 0, "Gradients into views of the shapes of Q, K and V.");
   bind_cache(module);
 }

@@ -169,6 +169,34 @@ def test_gradients_of_torch_in_float64(precision, bound):
         assert (a.grad.double() - b.grad).norm() <= bound * b.grad.norm()
 
 
+def test_backward_has_what_forward_found():
+    """On f32 alone: other precisions round P, and have it in the output and the log-sum-exp."""
+    import octavo.torch as te
+
+    given = inputs(1, 2, 40, 32, dtype=torch.float32)
+    for precision, dtype, keeps in (
+        ("f32", torch.float32, True),
+        ("f32", torch.bfloat16, False),
+        ("bf16", torch.float32, False),
+        ("auto", torch.float32, False),
+    ):
+        shapes = []
+        leaves = [x.to(dtype).requires_grad_() for x in given]
+        with torch.autograd.graph.saved_tensors_hooks(
+            lambda x, into=shapes: into.append(tuple(x.shape)) or x, lambda x: x
+        ):
+            out = te.scaled_dot_product_attention(*leaves, precision=precision)
+        assert ((1, 2, 40) in shapes) == keeps, (precision, dtype, shapes)
+        assert len(shapes) == (5 if keeps else 3)
+        out.backward(torch.ones_like(out))
+    # As of torch's own, the output must not be changed in between.
+    leaves = [x.clone().requires_grad_() for x in given]
+    out = te.scaled_dot_product_attention(*leaves, precision="f32")
+    out.mul_(2)
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        out.sum().backward()
+
+
 def test_gradcheck_in_float64():
     import octavo.torch as te
 

@@ -114,6 +114,69 @@ TEST(AttentionBackward, EveryBackend) {
   }
 }
 
+// What the forward pass made may be handed over: gradients have the same bits, and the forward pass
+// is not done again: with log-sum-exps that are 0.5 more, weights and dV are exp(-0.5) of theirs.
+TEST(AttentionBackward, ForwardIsHandedOver) {
+  for (const BackwardCase& how : cases())
+    for (const BackendInfo& backend : support::every_backend()) {
+      if (support::is_staged(backend)) continue;
+      const Made made = make_inputs(how.sizes, Kind::normal, 5, how.dtype);
+      const Tensor d_out = gradient_of_out(how);
+      AttentionMask mask = how.mask;
+      mask.query_lengths = how.query_lengths;
+      mask.key_lengths = how.key_lengths;
+      const Shape& q = made.q.shape();
+      const Tensor lse = Tensor::values({q[0], q[1], q[2]}, DType::f32);
+      AttentionOptions options{.rung = AttentionRung::f32,
+                               .mask = mask,
+                               .out = DType::f32,
+                               .log_sum_exp = lse.view(),
+                               .threads = 2,
+                               .backend = backend.kernels};
+      const Tensor out = attention(made.q, made.k, made.v, options);
+      options.log_sum_exp = {};
+      const AttentionForward forward{.out = out.view(), .log_sum_exp = lse.view()};
+      const Gradients want = gradients_of(how, made, d_out, backend.kernels, 2);
+      const AttentionGradients got =
+          attention_backward(made.q, made.k, made.v, d_out.view(), options, forward);
+      const std::string name = how.name + " on " + std::string(backend.name);
+      EXPECT_TRUE(std::ranges::equal(got.q.bytes(), want.q.bytes()) &&
+                  std::ranges::equal(got.k.bytes(), want.k.bytes()) &&
+                  std::ranges::equal(got.v.bytes(), want.v.bytes()))
+          << name;
+      if (backend.kernels == &reference_backend() || how.dtype != DType::f32) continue;
+      for (float& number : lse.span<float>()) number += 0.5F;
+      const Tensor less =
+          attention_backward(made.q, made.k, made.v, d_out.view(), options, forward).v;
+      for (std::size_t i = 0; i < less.span<float>().size(); ++i)
+        ASSERT_NEAR(less.span<float>()[i], want.v.span<float>()[i] * std::exp(-0.5F), 1e-4) << name;
+    }
+}
+
+TEST(AttentionBackward, ForwardThatCannotBeOne) {
+  const Made made =
+      make_inputs({.queries = 9, .keys = 12, .depth = 8}, Kind::normal, 5, DType::f32);
+  const Tensor d_out = Tensor::values({1, 1, 9, 8}, DType::f32), out = d_out,
+               lse = Tensor::values({1, 1, 9}, DType::f32),
+               short_lse = Tensor::values({1, 1, 8}, DType::f32),
+               narrow = Tensor::values({1, 1, 9, 8}, DType::bf16);
+  const auto says = [&](const AttentionForward& forward, AttentionRung rung,
+                        const std::string& what) {
+    try {
+      (void)attention_backward(made.q, made.k, made.v, d_out.view(), {.rung = rung}, forward);
+      ADD_FAILURE() << "no error of " << what;
+    } catch (const Error& error) {
+      EXPECT_NE(std::string(error.what()).find(what), std::string::npos) << error.what();
+    }
+  };
+  const AttentionRung f32 = AttentionRung::f32;
+  says({.out = out.view()}, f32, "wanted both or neither");
+  says({.log_sum_exp = lse.view()}, f32, "wanted both or neither");
+  says({out.view(), short_lse.view()}, f32, "log_sum_exp has shape [1, 1, 8]");
+  says({narrow.view(), lse.view()}, f32, "the output is bfloat16");
+  says({out.view(), lse.view()}, AttentionRung::bf16, "wanted it on 'f32'");
+}
+
 // No rows, no keys, no heads: gradients of what there is are zeros.
 TEST(AttentionBackward, OfNothing) {
   for (const BackendInfo& backend : support::every_backend()) {

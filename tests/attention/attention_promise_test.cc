@@ -112,6 +112,69 @@ TEST(AttentionPromise, Float64InIsFloat64Out) {
   }
 }
 
+// What rtol does not pay for of the output's own rounding, 2^-8 of bf16, is taken from atol; and
+// where it cannot be, the report says so instead of promising.
+TEST(AttentionPromise, SixteenBitOutputsAreRoundedWithinTheTolerance) {
+  const Sizes sizes{.queries = 256, .keys = 2048, .depth = 64};
+  const double atol = 2e-3;
+  for (const float size : {0.1F, 1.0F}) {
+    Made made = make_inputs(sizes, Kind::biased, 12, DType::f32);
+    for (float& number : made.v.span<float>()) number *= size;
+    AttentionReport report;
+    const Tensor out = attention(
+        made.q, made.k, made.v, {.rtol = 0.0, .atol = atol, .out = DType::bf16, .report = &report});
+    const oracle::Rows q = rows_of(made.q.view(), 0, 0), k = rows_of(made.k.view(), 0, 0),
+                       v = rows_of(made.v.view(), 0, 0), got = rows_of(out.view(), 0, 0);
+    double worst = 0.0;
+    for (std::size_t row = 0; row < q.size(); ++row) {
+      const oracle::AttendedRow exact =
+          oracle::attended(q[row], k, v, 0.125, {}, static_cast<std::int64_t>(row));
+      for (std::size_t e = 0; e < exact.out.size(); ++e)
+        worst = std::max(worst, std::abs(got[row][e] - exact.out[e]));
+    }
+    for (const AttentionChoice& choice : report.choices) {
+      const bool says_so = choice.reason.find("rounding the output") != std::string::npos;
+      // Values of at most 5 times `size`: 2^-8 of them is 2e-3 or 2e-2.
+      EXPECT_EQ(says_so, size == 1.0F) << choice.reason;
+      EXPECT_EQ(choice.tolerance < atol, size != 1.0F) << choice.tolerance;
+    }
+    EXPECT_EQ(worst <= atol, size != 1.0F) << worst;
+  }
+}
+
+// Numbers that f32 does not have, and scores that it does not: f64 has both.
+TEST(AttentionPromise, Float64BeyondTheRangeOfF32) {
+  const Sizes sizes{.queries = 20, .keys = 30, .depth = 8};
+  for (const int which : {0, 1, 2}) {
+    Made made = make_inputs(sizes, Kind::normal, 8, DType::f64);
+    double scale = 1.0 / std::sqrt(8.0);
+    if (which == 0)
+      for (double& number : made.v.span<double>()) number *= 1e200;
+    if (which == 1) {
+      for (double& number : made.q.span<double>()) number *= 1e150;
+      scale *= 1e-150;
+    }
+    if (which == 2) {
+      for (double& number : made.q.span<double>()) number *= 1e30;
+      for (double& number : made.k.span<double>()) number *= 1e30;
+    }
+    AttentionReport report;
+    const Tensor out =
+        attention(made.q, made.k, made.v, {.softmax_scale = scale, .report = &report});
+    EXPECT_EQ(report.choices.at(0).rung, AttentionRung::exact);
+    const oracle::Rows q = rows_of(made.q.view(), 0, 0), k = rows_of(made.k.view(), 0, 0),
+                       v = rows_of(made.v.view(), 0, 0), got = rows_of(out.view(), 0, 0);
+    for (std::size_t row = 0; row < q.size(); ++row) {
+      const oracle::AttendedRow exact =
+          oracle::attended(q[row], k, v, scale, {}, static_cast<std::int64_t>(row));
+      // The same sums of f64 in another order.
+      for (std::size_t e = 0; e < exact.out.size(); ++e)
+        ASSERT_NEAR(got[row][e], exact.out[e], 1e-12 * (which == 0 ? 1e200 : 1.0))
+            << "case " << which << ", row " << row;
+    }
+  }
+}
+
 // Sums of values times weights are in units of the values, so that they are as large as those.
 TEST(AttentionPromise, LargeValuesStayFinite) {
   const Sizes sizes{.queries = 50, .keys = 300, .depth = 64};

@@ -1,5 +1,6 @@
 // Gradients of attention in f32. With s the scores, P = 2^(s - l) the weights (l is the log-sum-exp
-// of the forward pass, done again here), O the output and a = sum_e dO O of a row:
+// of the forward pass, done again here where it is not given), O the output and a = sum_e dO O of a
+// row:
 //   dV = P^T dO,   dP = dO V^T,   dS = P (dP - a) scale,   dQ = dS K,   dK = dS^T Q.
 // Blocks of 48 query rows meet tiles of 48 keys. Scores lie turned, [keys][queries], so that dS is
 // the panel that dQ wants; dK and dV want it turned once more. The tiles of a head are dealt out to
@@ -65,13 +66,15 @@ class Backward {
     const std::int64_t heads = std::max<std::int64_t>(1, forward_.batches * forward_.kv_heads);
     together_ = std::clamp<std::int64_t>(kTogetherFloats / std::max<std::int64_t>(1, head_floats_),
                                          1, heads);
+    forward_.p = AttentionP::f32;
+    forward_.ranges = nullptr;
+    lse_ = forward_.log_sum_exp;
+    if (lse_ != nullptr) return;
     // The forward pass: its result, log-sum-exps, and what it works in.
     const std::int64_t rows = forward_.batches * forward_.heads * forward_.queries,
                        width = forward_.v.first.cols();
     out_floats_ = round_up(rows * width, 16);
     lse_floats_ = round_up(rows, 16);
-    forward_.p = AttentionP::f32;
-    forward_.ranges = nullptr;
     forward_.out = {.batch_pitch = forward_.heads * forward_.queries * width * 4,
                     .head_pitch = forward_.queries * width * 4};
     forward_.out.first.values = {.data = nullptr,
@@ -84,28 +87,32 @@ class Backward {
 
   [[nodiscard]] std::int64_t workspace() const {
     const std::int64_t own = together_ * head_floats_ + parts() * scratch_floats();
+    if (lse_ != nullptr) return own * 4;
     return (out_floats_ + lse_floats_) * 4 +
            std::max(own * 4, round_up(attention_workspace(isa_, method_, exec_, forward_), 64));
   }
 
   void run() {
     auto* memory = reinterpret_cast<float*>(exec_.workspace.data());
-    out_ = memory;
-    lse_ = memory + out_floats_;
-    float* const rest = lse_ + lse_floats_;
-    forward_.out.first.values.data = out_;
-    forward_.log_sum_exp = lse_;
-    Exec there = exec_;
-    there.workspace = {reinterpret_cast<std::byte*>(rest),
-                       static_cast<std::size_t>(exec_.workspace.data() + exec_.workspace.size() -
-                                                reinterpret_cast<std::byte*>(rest))};
-    attend(isa_, method_, there, forward_);
+    float* const rest = memory + out_floats_ + lse_floats_;
+    if (lse_ == nullptr) attend_again(memory, rest);
     const std::int64_t heads = forward_.batches * forward_.kv_heads;
     for (std::int64_t first = 0; first < heads; first += together_)
       heads_from(first, std::min(heads, first + together_), rest);
   }
 
  private:
+  void attend_again(float* memory, float* rest) {
+    forward_.out.first.values.data = memory;
+    forward_.log_sum_exp = memory + out_floats_;
+    lse_ = forward_.log_sum_exp;
+    Exec there = exec_;
+    there.workspace = {reinterpret_cast<std::byte*>(rest),
+                       static_cast<std::size_t>(exec_.workspace.data() + exec_.workspace.size() -
+                                                reinterpret_cast<std::byte*>(rest))};
+    attend(isa_, method_, there, forward_);
+  }
+
   [[nodiscard]] int parts() const { return threads_ > 1 ? threads_ * 4 : 1; }
   [[nodiscard]] bool has_bias() const { return forward_.bias.first != nullptr; }
   [[nodiscard]] std::int64_t scratch_floats() const {
@@ -140,7 +147,8 @@ class Backward {
     const std::int64_t first = block % blocks_ * kBackwardSide;
     const BackwardBlock to(sizes_, memory);
     const AttentionRows q(isa_, forward_.q.at(batch, head), forward_.values, Split::none),
-        d_out(isa_, job_.d_out.at(batch, head), DType::f32, Split::none);
+        d_out(isa_, job_.d_out.at(batch, head), DType::f32, Split::none),
+        out(isa_, forward_.out.at(batch, head), DType::f32, Split::none);
     const std::int64_t length =
         forward_.query_lengths != nullptr ? forward_.query_lengths[batch] : forward_.queries;
     const std::int64_t real = std::clamp<std::int64_t>(length - first, 0, kBackwardSide);
@@ -157,12 +165,12 @@ class Backward {
       to.begin[r] = static_cast<std::int32_t>(keys.begin);
       to.end[r] = static_cast<std::int32_t>(keys.end);
       to.log_sum[r] = static_cast<float>(static_cast<double>(lse_[row]) * kLog2E);
-      alignas(64) float gradient[kMostHeadSize];
+      alignas(64) float gradient[kMostHeadSize], output[kMostHeadSize];
       d_out.row(first + r, gradient);
+      out.row(first + r, output);
       double along = 0.0;
       for (std::int64_t e = 0; e < sizes_.width; ++e)
-        along +=
-            static_cast<double>(gradient[e]) * static_cast<double>(out_[row * sizes_.width + e]);
+        along += static_cast<double>(gradient[e]) * static_cast<double>(output[e]);
       to.along[r] = static_cast<float>(along);
     }
     std::fill_n(memory + sizes_.block_floats(), kChunks * kBackwardSide * sizes_.padded_depth,
@@ -247,11 +255,11 @@ class Backward {
     weigh(rows, key, s);
     product(rows.d_rows, sizes_.padded_width, s.p_turned, n, s.d_v, false);
     product(rows.q_rows, sizes_.padded_depth, s.d_s_turned, n, s.d_k, false);
-    product(s.k_rows, sizes_.padded_depth, s.scores, n, d_q, false);
+    product(s.k_rows, sizes_.padded_depth, s.d_p, n, d_q, false);
     if (rows.d_is_odd()) add_odd(rows, s);
   }
 
-  // Scores become P, turned, and dS, as they lie and turned.
+  // Scores become P, turned, and d_p dS, as it lies and turned.
   void weigh(const BackwardBlock& rows, std::int64_t key, const Scratch& s) const {
     constexpr std::int64_t n = kBackwardSide;
     const std::int64_t C = sizes_.cols;
@@ -265,12 +273,12 @@ class Backward {
     if (s.added != nullptr)
       for (std::int64_t i = 0; i < n * n; ++i) s.scores[i] += s.added[i];
     // One long loop: compilers take short ones apart, and then see no vectors.
-    for (std::int64_t i = 0; i < n * n; ++i) s.p_turned[i] = exp2_of(s.scores[i]);
+    for (std::int64_t i = 0; i < n * n; ++i) s.scores[i] = exp2_of(s.scores[i]);
     const bool plain = s.added == nullptr && rows.all_see(key, key + n);
     for (std::int64_t panel = 0; panel < n; panel += C)
       for (std::int64_t j = 0; j < n; ++j) {
         const std::int64_t at = panel * n + j * C;
-        float *p = s.p_turned + at, *d = s.d_p + at;
+        float *p = s.scores + at, *d = s.d_p + at;
         const float* along = rows.along + panel;
         if (!plain)
           for (std::int64_t c = 0; c < C; ++c) {
@@ -284,10 +292,8 @@ class Backward {
       }
     // Poisoned rows have NaN in `along`, and 0 times that where they do not see.
     if (!plain) clear_unseen(rows, key, s);
-    std::copy_n(s.p_turned, n * n, s.scores);
     turn(s.scores, s.p_turned);
     turn(s.d_p, s.d_s_turned);
-    std::copy_n(s.d_p, n * n, s.scores);
   }
 
   // A bias of -inf hides a key, whatever it holds.
@@ -315,11 +321,26 @@ class Backward {
     const std::int64_t C = sizes_.cols;
     for (std::int64_t panel = 0; panel < n; panel += C)
       for (std::int64_t keys = 0; keys < n; keys += C)
-        for (std::int64_t c = 0; c < C; ++c) {
-          const float* column = from + panel * n + keys * C + c;
-          float* row = to + keys * n + (panel + c) * C;
-          for (std::int64_t j = 0; j < C; ++j) row[j] = column[j * C];
-        }
+        turn_square(from + panel * n + keys * C, to + keys * n + panel * C);
+  }
+
+  // [cols][cols], four by four, which compilers make permutations of vectors of.
+  void turn_square(const float* from, float* to) const {
+    const std::int64_t C = sizes_.cols;
+    constexpr std::int64_t kSide = 4;
+    if (C % kSide != 0) {
+      for (std::int64_t r = 0; r < C; ++r)
+        for (std::int64_t c = 0; c < C; ++c) to[c * C + r] = from[r * C + c];
+      return;
+    }
+    for (std::int64_t r = 0; r < C; r += kSide)
+      for (std::int64_t c = 0; c < C; c += kSide) {
+        float square[kSide][kSide];
+        for (std::int64_t i = 0; i < kSide; ++i)
+          for (std::int64_t j = 0; j < kSide; ++j) square[j][i] = from[(r + i) * C + c + j];
+        for (std::int64_t i = 0; i < kSide; ++i)
+          for (std::int64_t j = 0; j < kSide; ++j) to[(c + i) * C + r + j] = square[i][j];
+      }
   }
 
   // What is not finite in dO goes to the values that its row sees, and no others.
@@ -365,7 +386,7 @@ class Backward {
                                                              lse_floats_ = 0;
   int threads_;
   RowStore store_q_, store_k_, store_v_;
-  float *out_ = nullptr, *lse_ = nullptr;
+  const float* lse_ = nullptr;
 };
 
 }  // namespace

@@ -7,6 +7,7 @@ from typing import Any
 import torch
 
 from octavo import _octavo
+from octavo._arrays import describe
 from octavo._attention import _bias, attention
 from octavo._gemm import _side
 from octavo.torch._once import differentiable_once
@@ -17,20 +18,29 @@ class _Attention(torch.autograd.Function):
     def forward(
         ctx: Any, q: Any, k: Any, v: Any, bias: Any, causal: bool, how: dict[str, Any]
     ) -> Any:
-        ctx.save_for_backward(q, k, v, bias)
         ctx.causal, ctx.how = causal, how
-        return attention(q.detach(), k.detach(), v.detach(), bias=bias, causal=causal, **how)
+        # What backward need not find again. Other precisions round P, and have it in both.
+        keeps = how["precision"] == "f32" and q.dtype == torch.float32 and any(
+            ctx.needs_input_grad[:3]
+        )
+        found = attention(
+            q.detach(), k.detach(), v.detach(), bias=bias, causal=causal, return_lse=keeps, **how
+        )
+        out, lse = found if keeps else (found, None)
+        ctx.save_for_backward(q, k, v, bias, out if keeps else None, lse)
+        return out
 
     @staticmethod
     @differentiable_once("scaled_dot_product_attention")
     def backward(ctx: Any, *gradients: Any) -> Any:
-        q, k, v, bias = ctx.saved_tensors
+        q, k, v, bias, out, lse = ctx.saved_tensors
         op = "scaled_dot_product_attention"
         d_out = gradients[0].detach().contiguous()
         into = [torch.empty(x.shape, dtype=x.dtype) for x in (q, k, v)]
         # Named, so that what they look at lives until the work is done.
         sides = [_side(x.detach(), op, "an input", None) for x in (q, k, v)]
         views = [_side(x, op, "a gradient", None) for x in (d_out, *into)]
+        forward = [] if out is None else [describe(x.detach(), op) for x in (out, lse)]
         _octavo.attention_backward(
             *(side.handle for side in sides),
             *(side.handle for side in views),
@@ -43,6 +53,7 @@ class _Attention(torch.autograd.Function):
             [],
             ctx.how["softmax_scale"],
             None if bias is None else _bias(bias, op).view("float32"),
+            *(one.view("float32") for one in forward),
         )
         return (*into, None, None, None)
 

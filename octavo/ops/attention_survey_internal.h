@@ -1,0 +1,82 @@
+// What `auto` knows of a call: magnitudes of Q, K, V and of the output, found when they are asked
+// for, and what the prediction makes of them for a range of rows.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "octavo/ops/attention_call_internal.h"
+#include "octavo/ops/attention_predict_internal.h"
+#include "octavo/tensor/tensor.h"
+
+namespace octavo {
+
+// Are there numbers of float64, or scores of such, that f32 does not have? NaN counts as one.
+[[nodiscard]] bool is_beyond_f32(const AttentionCall& call, const Exec& exec);
+
+class AttentionFacts {
+ public:
+  static constexpr std::int64_t kRowsPerRange = 128;
+
+  AttentionFacts(const AttentionCall& call, bool log_sum_exp, const Exec& exec);
+
+  // Ranges lie in kRowsPerRange rows of their head, counted from its first.
+  [[nodiscard]] std::int64_t longest_query(const AttentionRange& range);
+  [[nodiscard]] bool takes(AttentionRung rung, const AttentionRange& range) const {
+    return octavo::takes(rung, facts_of(range));
+  }
+  // How many channels of V there are in effect.
+  [[nodiscard]] double channels(const AttentionRange& range);
+  [[nodiscard]] double predicted(AttentionRung rung, const AttentionRange& range,
+                                 const RowFacts& row);
+  // Could it be within the tolerance for the range? Found with as little as it takes, and guessed
+  // where no row has been looked at.
+  [[nodiscard]] bool is_possible(AttentionRung rung, const AttentionRange& range, double tolerance);
+  [[nodiscard]] double error_without_averaging(AttentionRung rung, const AttentionRange& range);
+  // Is no row of this rung outside the tolerance, whatever it looks at?
+  [[nodiscard]] bool is_tame(AttentionRung rung, const AttentionRange& range, double tolerance);
+
+  // Of V, for the rows of a range.
+  [[nodiscard]] double largest_value(const AttentionRange& range) const;
+
+  // As in attention_predict_internal.h, of an output.
+  [[nodiscard]] double different_keys(const AttentionRange& range, std::span<const float> output);
+  // Looks at all rows of the output, which are written.
+  void survey_outputs(const AttentionOperand& out);
+  [[nodiscard]] double different_keys_of_output(const AttentionRange& range,
+                                                std::int64_t row) const;
+
+ private:
+  [[nodiscard]] std::vector<AttentionSurvey> survey(const AttentionStack& of,
+                                                    std::span<const std::int64_t> lengths,
+                                                    std::int64_t per_range) const;
+  // Of values that are smoothed, turned or both first; of codes as they are.
+  [[nodiscard]] std::vector<AttentionSurvey> survey_of_copy(const AttentionStack& of,
+                                                            std::span<const std::int64_t> lengths,
+                                                            std::int64_t per_range, float* mean,
+                                                            bool hadamard) const;
+  // What is known already, without Q and K; and with what the prediction for a rung looks at.
+  [[nodiscard]] RangeFacts facts_of(const AttentionRange& range) const;
+  [[nodiscard]] RangeFacts facts_for(AttentionRung rung, const AttentionRange& range);
+  void survey_queries();
+  void survey_some();
+  void survey_spread_of_values();
+  [[nodiscard]] std::size_t query_index(const AttentionRange& range) const;
+  [[nodiscard]] std::size_t kv_index(const AttentionRange& range) const;
+  [[nodiscard]] const float* mean_of(std::size_t kv) const {
+    return v_mean_.data() + kv * static_cast<std::size_t>(call_.v.cols());
+  }
+
+  const AttentionCall& call_;
+  const Exec& exec_;
+  AttentionJob job_;
+  bool log_sum_exp_;
+  // Found when they are asked for, but V.
+  std::vector<AttentionSurvey> q_, k_turned_, k_smooth_, k_given_, v_, v_spread_, outputs_;
+  std::vector<AttentionSurvey> q_some_, k_some_;  // as q_ and k_turned_, of a few rows
+  std::vector<float> v_mean_;                     // [B, Hkv, E]; zeros where V is codes
+};
+
+}  // namespace octavo

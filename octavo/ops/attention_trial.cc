@@ -1,0 +1,44 @@
+#include "octavo/ops/attention_trial_internal.h"
+
+#include <algorithm>
+#include <cmath>
+#include <vector>
+
+#include "octavo/ops/attention_predict_internal.h"
+
+namespace octavo {
+TrialOutcome judge_trial(std::span<const TriedRow> rows, double channels) {
+  TrialOutcome outcome;
+  if (rows.empty() || rows[0].exact.empty()) return outcome;
+  const std::size_t width = rows[0].exact.size();
+  const auto count = static_cast<double>(rows.size()),
+             elements = count * static_cast<double>(width);
+  // Independent errors have these by chance: a row's rms within three of its own deviations, and
+  // the largest of n elements about sqrt(2 ln n) deviations, one more being rare.
+  const double of_row = 1.0 + 3.0 / std::sqrt(2.0 * std::max(1.0, channels)),
+               of_element = std::sqrt(2.0 * std::log(std::max(2.0, elements))) + 1.0;
+  std::vector<double> sums(width, 0.0);
+  double variance = 0.0;  // mean over rows
+  for (const TriedRow& row : rows) {
+    double squares = 0.0, largest = 0.0;
+    for (std::size_t e = 0; e < width; ++e) {
+      const double error = static_cast<double>(row.got[e]) - static_cast<double>(row.exact[e]);
+      squares += error * error;
+      raise(largest, std::abs(error));
+      sums[e] += error;
+    }
+    variance += row.deviation * row.deviation / count;
+    if (squares == 0.0) continue;
+    raise(outcome.times,
+          std::sqrt(squares / static_cast<double>(width)) / (row.deviation * of_row));
+    raise(outcome.times, largest / (row.deviation * of_element));
+  }
+  // The mean over rows of a channel's error is within a deviation / sqrt(rows), and the largest of
+  // all channels within three and a half.
+  const double by_chance = 3.5 * std::sqrt(variance / count);
+  for (const double sum : sums)
+    raise(outcome.offset, std::max(0.0, std::abs(sum / count) - by_chance));
+  return outcome;
+}
+
+}  // namespace octavo

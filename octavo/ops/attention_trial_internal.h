@@ -1,0 +1,26 @@
+// A rung is tried on a few rows before it is taken for all: what they are off by shows what no
+// magnitude does, equal keys, values that go with keys, a value that every row rounds alike.
+#pragma once
+
+#include <cstddef>
+#include <span>
+
+namespace octavo {
+
+// One row that was tried.
+struct TriedRow {
+  double deviation = 0.0;  // predicted, of an element
+  std::span<const float> exact{}, got{};
+};
+
+// What was found, of a head. An error that was predicted to be e is `times` e + `offset`.
+struct TrialOutcome {
+  double times = 1.0;   // at least one; NaN where an error is
+  double offset = 0.0;  // of a channel, the same in all rows
+  [[nodiscard]] double corrected(double predicted) const { return times * predicted + offset; }
+};
+
+// `channels`: how many of a row's there are in effect, V being larger in some.
+[[nodiscard]] TrialOutcome judge_trial(std::span<const TriedRow> rows, double channels);
+
+}  // namespace octavo
