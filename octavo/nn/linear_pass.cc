@@ -100,7 +100,7 @@ Tensor product(const Operand& a, const Operand& b, const Shape& shape, DType dty
 // How a product of codes is summed.
 GemmOptions sums(const LinearRun& run, const Recipe& recipe, LayerProduct product) {
   GemmOptions options;
-  options.accumulator = run.accumulator;
+  options.accumulator = accumulator_of(run, recipe);
   if (!recipe.use_split_accumulator(product)) options.promote_every = 0;
   return options;
 }

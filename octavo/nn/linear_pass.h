@@ -36,7 +36,7 @@ struct LinearRun {
   const Kernels* backend = nullptr;
   Log* log = nullptr;
   void* stream = nullptr;
-  // Of products of codes. hopper_fp8 is what training on an FP8 tensor core would give, slowly on a
+  // Of products of codes; native leaves it to the recipe. hopper_fp8 is what training on an FP8 tensor core would give, slowly on a
   // CPU: e4m3 and e5m2 only, promoted as the recipe's use_split_accumulator says. Values are summed
   // in f32.
   Accumulator accumulator = Accumulator::native;

@@ -83,6 +83,7 @@ class Fields {
     recipe.fp8_mha = get<bool>("fp8_mha");
     recipe.fp8_format = format("fp8_format");
     recipe.backward_override = parse_override(get<std::optional<std::string>>("backward_override"));
+    recipe.accumulator = parse_accumulator(get<std::string>("accumulator"), "recipe");
     return recipe;
   }
   template <typename Struct>
