@@ -4,6 +4,7 @@
 
 #include <memory>
 #include <stdexcept>
+#include <thread>
 #include <vector>
 
 #include "octavo/base/error.h"
@@ -124,6 +125,49 @@ TEST(Autocast, ScopesThatEndOutOfOrderAreNamed) {
   EXPECT_TRUE(current_autocast().recipe->delayed());
   outer->leave();
   EXPECT_EQ(current_autocast().recipe, nullptr);
+}
+
+TEST(Autocast, AScopeLeftLaterEndsWithThoseInsideOfIt) {
+  const auto set = delayed_set();
+  auto outer = std::make_unique<Autocast>(DelayedScaling{});
+  run(set, 7);
+  auto inner = std::make_unique<Autocast>(MXFP8BlockScaling{});
+  EXPECT_THROW(outer->leave(), Error);
+  outer->leave_later();
+  outer.reset();
+  EXPECT_TRUE(current_autocast().recipe->mxfp8());
+  EXPECT_EQ(inv_scale(*set), 1.0F);
+  inner->leave();
+  EXPECT_EQ(current_autocast().recipe, nullptr);
+  EXPECT_EQ(inv_scale(*set), 64.0F);  // the step of both has ended
+}
+
+TEST(Autocast, AScopeThatIsDestroyedOutOfTurnEndsWithThoseInsideOfIt) {
+  auto outer = std::make_unique<Autocast>(DelayedScaling{});
+  auto inner = std::make_unique<Autocast>(MXFP8BlockScaling{});
+  EXPECT_THROW(outer.reset(), Error);
+  inner.reset();
+  EXPECT_EQ(current_autocast().recipe, nullptr);
+  auto kept = std::make_unique<QuantizedModelInit>(DelayedScaling{});
+  {
+    const auto within = quantized_model_init(MXFP8BlockScaling{});
+    kept.reset();
+    EXPECT_TRUE(current_model_init().recipe->mxfp8());
+  }
+  EXPECT_EQ(current_model_init().recipe, nullptr);
+}
+
+TEST(Autocast, AThreadThatEndsAnothersScopeLeavesNothingOpenThere) {
+  const auto set = delayed_set();
+  auto scope = std::make_unique<Autocast>(DelayedScaling{});
+  run(set, 7);
+  std::thread([&] {
+    EXPECT_THROW(scope->leave(), Error);
+    scope->leave_later();
+  }).join();
+  EXPECT_EQ(current_autocast().recipe, nullptr);
+  EXPECT_EQ(inv_scale(*set), 1.0F);
+  EXPECT_EQ(set->amaxes(), (std::vector<float>{0}));
 }
 
 TEST(Autocast, TheLastBackwardEndsItsStep) {

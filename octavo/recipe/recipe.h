@@ -57,14 +57,14 @@ enum class TensorRole : std::uint8_t {
 // The three products of a layer, see nn/linear_pass.h.
 enum class LayerProduct : std::uint8_t { fprop, dgrad, wgrad };
 
-// Every recipe has an `accumulator`: what layers that name none themselves (LinearRun) keep the sums
-// of products of codes in, all three of them. f16 is fast on CPUs that have it and less exact
+// Every recipe has an `accumulator`: what layers that name none themselves (LinearRun) keep the
+// sums of products of codes in, all three of them. f16 is fast on CPUs that have it and less exact
 // (docs/numerics/gemm.md); f64 is refused. Attention sums in its own way.
 struct MMParams {
   // False allows sums to stay in an FP8 tensor core's own accumulator, which is shorter than f32.
-  // Heard where sums are such tensor cores' (an accumulator of hopper_fp8, of layer or recipe): true
-  // promotes to f32 every 128 products, false never. A layer that sums in f32 all the way has no
-  // use for the permission, and none of octavo's fast kernels takes it.
+  // Heard where sums are such tensor cores' (an accumulator of hopper_fp8, of layer or recipe):
+  // true promotes to f32 every 128 products, false never. A layer that sums in f32 all the way has
+  // no use for the permission, and none of octavo's fast kernels takes it.
   bool use_split_accumulator = true;
   constexpr bool operator==(const MMParams&) const = default;
 };

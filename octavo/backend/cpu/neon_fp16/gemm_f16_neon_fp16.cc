@@ -88,6 +88,7 @@ constexpr GemmMethod kF16{.name = "f16 FMLA",
                           .wide = &kNeonF32,
                           .tile = {.rows = kRows, .cols = kCols, .step = 1, .run = tile},
                           .dot = dot,
+                          .pack_codes = neon_fp16_pack_codes,
                           .narrow = neon_fp16_narrow};
 
 }  // namespace
