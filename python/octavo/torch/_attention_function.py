@@ -79,7 +79,7 @@ class Attend(torch.autograd.Function):
         order = (2, 0, 1, 3) if how.layout == "sbhd" else (0, 2, 1, 3)
         out: torch.Tensor = TORCH.take(found.out).permute(order).flatten(2).contiguous()
         if not found.gives_codes:
-            return out
+            return out.to(q.dtype)  # FP8 of float64 has come out as float32
         own = octavo.QuantizedTensor(
             found.output_codes(TORCH.describe(out, _OP).view("float32")), TORCH, stream
         )

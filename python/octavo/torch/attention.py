@@ -7,6 +7,7 @@ from typing import Any
 import torch
 
 from octavo import _octavo
+from octavo._arguments import flags, real, wrong_type
 from octavo._attention import _bias, attention
 from octavo._gemm import _side
 from octavo.torch._once import differentiable_once
@@ -51,6 +52,8 @@ def _mask_as_bias(attn_mask: Any, is_causal: bool, op: str) -> Any:
     """What torch's mask adds to scores: a boolean one -inf where it is False."""
     if is_causal:
         raise ValueError(f"[{op}] got attn_mask and is_causal, wanted one of them")
+    if not isinstance(attn_mask, torch.Tensor):
+        raise wrong_type(op, "attn_mask", attn_mask, "a torch tensor, or None")
     if attn_mask.requires_grad:
         raise NotImplementedError(
             f"[{op}] attn_mask requires a gradient, which is not offered; detach it"
@@ -84,14 +87,28 @@ def scaled_dot_product_attention(
     nothing is zeros. Dropout is not offered.
     """
     op = "scaled_dot_product_attention"
+    for name, x in (("query", query), ("key", key), ("value", value)):
+        if not isinstance(x, torch.Tensor):
+            raise wrong_type(op, name, x, "a torch tensor")
+        if not 2 <= x.dim() <= 4:
+            raise ValueError(
+                f"[{op}] got {name} of shape {tuple(x.shape)}, wanted [batch, heads, tokens, size], "
+                "or that without batch, or without both"
+            )
+    flags(op, is_causal=is_causal, enable_gqa=enable_gqa)
+    if scale is not None:
+        scale = real(scale, "scale", op)
     bias = None if attn_mask is None else _mask_as_bias(attn_mask, bool(is_causal), op)
-    if dropout_p != 0.0:
+    if real(dropout_p, "dropout_p", op) != 0.0:
         raise NotImplementedError(
             f"[{op}] got dropout_p = {dropout_p}, wanted 0: dropout is not offered; apply it to "
             "the output, or use torch's own function where weights must be dropped"
         )
-    if query.dim() < 2 or query.dim() > 4:
-        raise ValueError(f"[{op}] got a query of {query.dim()} dimensions, wanted 2 to 4")
+    if query.dim() != key.dim() or key.dim() != value.dim():
+        raise ValueError(
+            f"[{op}] got query, key and value of {query.dim()}, {key.dim()} and {value.dim()} "
+            "dimensions, wanted as many of each"
+        )
     if not enable_gqa and query.dim() > 2 and query.shape[-3] != key.shape[-3]:
         raise ValueError(
             f"[{op}] query has {query.shape[-3]} heads and key {key.shape[-3]}; "

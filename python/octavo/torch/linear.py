@@ -16,7 +16,7 @@ from octavo.torch._available import place_of
 from octavo.torch._dtype import VALUES
 from octavo.torch._linear_function import untraced_product
 from octavo.torch._module import QuantizingModule, taken
-from octavo.torch._offered import refuse
+from octavo.torch._offered import differs, refuse
 from octavo.torch._quantized_tensor import QuantizedTensor, _Content, converted_content
 from octavo.torch._saving import PARTS, load_weight, weight_parts
 from octavo.torch._scopes import init_recipe
@@ -103,7 +103,7 @@ class Linear(QuantizingModule):
             sequence_parallel=sequence_parallel,
             fuse_wgrad_accumulation=fuse_wgrad_accumulation,
             tp_group=tp_group,
-            tp_size=tp_size != 1,
+            tp_size=differs(tp_size, 1),
             get_rng_state_tracker=get_rng_state_tracker,
             rng_tracker_name=rng_tracker_name,
             parallel_mode=parallel_mode,
