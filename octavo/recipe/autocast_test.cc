@@ -4,7 +4,6 @@
 
 #include <memory>
 #include <stdexcept>
-#include <thread>
 #include <vector>
 
 #include "octavo/base/error.h"
@@ -143,9 +142,9 @@ TEST(Autocast, AScopeLeftLaterEndsWithThoseInsideOfIt) {
 }
 
 TEST(Autocast, AScopeThatIsDestroyedOutOfTurnEndsWithThoseInsideOfIt) {
-  auto outer = std::make_unique<Autocast>(DelayedScaling{});
+  auto* outer = new Autocast(DelayedScaling{});  // smart pointers do not let a destructor throw
   auto inner = std::make_unique<Autocast>(MXFP8BlockScaling{});
-  EXPECT_THROW(outer.reset(), Error);
+  EXPECT_THROW(delete outer, Error);
   inner.reset();
   EXPECT_EQ(current_autocast().recipe, nullptr);
   auto kept = std::make_unique<QuantizedModelInit>(DelayedScaling{});
@@ -155,19 +154,6 @@ TEST(Autocast, AScopeThatIsDestroyedOutOfTurnEndsWithThoseInsideOfIt) {
     EXPECT_TRUE(current_model_init().recipe->mxfp8());
   }
   EXPECT_EQ(current_model_init().recipe, nullptr);
-}
-
-TEST(Autocast, AThreadThatEndsAnothersScopeLeavesNothingOpenThere) {
-  const auto set = delayed_set();
-  auto scope = std::make_unique<Autocast>(DelayedScaling{});
-  run(set, 7);
-  std::thread([&] {
-    EXPECT_THROW(scope->leave(), Error);
-    scope->leave_later();
-  }).join();
-  EXPECT_EQ(current_autocast().recipe, nullptr);
-  EXPECT_EQ(inv_scale(*set), 1.0F);
-  EXPECT_EQ(set->amaxes(), (std::vector<float>{0}));
 }
 
 TEST(Autocast, TheLastBackwardEndsItsStep) {
