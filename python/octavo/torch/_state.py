@@ -113,7 +113,7 @@ class ModuleState:
         slots = dict(zip(KEYS, (5, 0) if self.attends else (3, 2), strict=True))
         return [
             f"[{self.module_type}] got {prefix}{name} of shape {tuple(tensor.shape)}, wanted "
-            f"{slots[key]} slots, one for each tensor that it quantizes: this is the state of "
+            f"{slots[key]} slots, one for each tensor that it quantizes; it may be the state of "
             "another kind of module"
             for name, tensor in state.items()
             for key in (name.partition(".")[0],)
