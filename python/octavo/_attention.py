@@ -267,7 +267,9 @@ def _lengths(lengths: Any, name: str, op: str) -> list[int]:
     try:
         numbers = list(lengths)
     except TypeError:
-        raise TypeError(f"[{op}] got {name} = {shown(lengths)}, wanted a list of integers") from None
+        raise TypeError(
+            f"[{op}] got {name} = {shown(lengths)}, wanted a list of integers"
+        ) from None
     return [integer(number, name, _MOST_TOKENS, op) for number in numbers]
 
 

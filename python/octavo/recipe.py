@@ -55,9 +55,9 @@ class Format(Enum):
 @dataclass(frozen=True)
 class MMParams:
     """Of a product. use_split_accumulator=False allows sums to stay in an FP8 tensor core's own
-    accumulator. Heard where sums are kept so (accumulator="hopper_fp8" of te.Linear or recipe): True
-    promotes to float32 every 128 products, False never. Sums in float32, the default, have no use
-    for it."""
+    accumulator. Heard where sums are kept so (accumulator="hopper_fp8" of a te.Linear or a recipe):
+    True promotes to float32 every 128 products, False never. Sums in float32, the default, have no
+    use for it."""
 
     use_split_accumulator: bool = True
 

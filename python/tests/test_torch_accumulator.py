@@ -1,4 +1,4 @@
-"""What products of layers are summed in, and use_split_accumulator where that is an FP8 tensor core's."""
+"""What products of layers are summed in; use_split_accumulator, where that is a tensor core's."""
 
 from __future__ import annotations
 

@@ -9,6 +9,7 @@ import pytest
 torch = pytest.importorskip("torch", reason="torch is not installed; it is optional")
 
 import octavo.torch as te  # noqa: E402
+
 from octavo.recipe import DelayedScaling  # noqa: E402
 
 SIZE = 64
@@ -71,9 +72,7 @@ def test_gradients_and_state_are_those_without_a_checkpoint(run, recipe):
 
 
 def test_every_backward_has_them():
-    check_equal(
-        train(te.checkpoint, RECIPE, backwards=2), train(plainly, RECIPE, backwards=2)
-    )
+    check_equal(train(te.checkpoint, RECIPE, backwards=2), train(plainly, RECIPE, backwards=2))
 
 
 def test_the_function_may_open_the_scope():
@@ -121,9 +120,7 @@ def test_calibration_counts_once():
     def run(how):
         model, x = Model(), torch.ones(32, SIZE, requires_grad=True)
         how(own, model, x).sum().backward()
-        return [
-            value for key, value in model.state_dict().items() if "scaling_fwd" in key
-        ]
+        return [value for key, value in model.state_dict().items() if "scaling_fwd" in key]
 
     check_equal(run(te.checkpoint), run(lambda function, *given: function(*given)))
 

@@ -83,8 +83,8 @@ def scaled_dot_product_attention(
     """torch.nn.functional.scaled_dot_product_attention, at octavo.attention's precisions.
 
     Gradients are those of exact attention at the inputs that the precision has. attn_mask is
-    boolean (True: seen) or added to the scores, and has no gradient of its own. A row that sees
-    nothing is zeros. Dropout is not offered.
+    boolean (True: seen) or added to the scores, in float32, and has no gradient of its own. A row
+    that sees nothing is zeros. Dropout is not offered.
     """
     op = "scaled_dot_product_attention"
     for name, x in (("query", query), ("key", key), ("value", value)):
@@ -92,8 +92,8 @@ def scaled_dot_product_attention(
             raise wrong_type(op, name, x, "a torch tensor")
         if not 2 <= x.dim() <= 4:
             raise ValueError(
-                f"[{op}] got {name} of shape {tuple(x.shape)}, wanted [batch, heads, tokens, size], "
-                "or that without batch, or without both"
+                f"[{op}] got {name} of shape {tuple(x.shape)}, wanted [batch, heads, tokens, "
+                "size], or that without batch, or without both"
             )
     flags(op, is_causal=is_causal, enable_gqa=enable_gqa)
     if scale is not None:

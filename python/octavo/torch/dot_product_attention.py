@@ -286,7 +286,7 @@ def _bias(kind: Any, bias: Any) -> torch.Tensor | None:
 
 
 def _check_longest(most: Any, name: str, lengths: list[int], tokens: int) -> None:
-    """A bound that Transformer Engine's kernels are chosen by: it must hold, and changes nothing."""
+    """A bound that Transformer Engine chooses kernels by: it must hold, and changes nothing."""
     if most is None:
         return
     most, longest = whole(most, name, _OP), max(lengths, default=tokens)

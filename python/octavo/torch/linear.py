@@ -55,9 +55,10 @@ class Linear(QuantizingModule):
     params_dtype: of weight and bias; torch's default dtype if not given.
     device: a CUDA device where octavo and torch have one, else the CPU, if not given.
     name: in messages, and mixed into the draws of stochastic rounding.
-    accumulator: not Transformer Engine's. Of products of codes: "native" (octavo.gemm says what
-        that is), "float32", "float16", or "hopper_fp8", what training on an H100 would give, bit for bit and slowly, in which
-        use_split_accumulator of the recipe is heard.
+    accumulator: not Transformer Engine's. Of products of codes: "native" leaves it to the recipe;
+        "float32"; "float16", fast on CPUs with half precision and less exact; "hopper_fp8", what
+        training on an H100 would give, bit for bit and slowly, in which use_split_accumulator of
+        the recipe is heard.
 
     quantizers has by "scaling_fwd" those of input, weight and output, and by "scaling_bwd" those of
     grad_output and grad_input; none before the first forward under a recipe.
