@@ -403,6 +403,20 @@ def te_tensor(x):
     return quantizer(x)
 
 
+def test_hooks_of_torch_s_function():
+    x = torch.randn(1, 2, 8, 32, requires_grad=True)
+    for wrong, text in (
+        (torch.Tensor.to_sparse, "a hook gave a torch.sparse_coo in the place of query"),
+        (te_tensor, "a hook gave a Float8Tensor in the place of query"),
+        (torch.Tensor.half, "a hook gave torch.float16 .* in the place of query"),
+        (lambda x: x[:, :1], "in the place of query, wanted what forward saved"),
+    ):
+        with torch.autograd.graph.saved_tensors_hooks(lambda x: x, wrong):
+            out = te.scaled_dot_product_attention(x, x, x, precision="f32")
+        with pytest.raises(RuntimeError, match=text):
+            out.sum().backward()
+
+
 class Turned(torch.autograd.Function):
     """Makes another kind of tensor of its gradient."""
 

@@ -11,6 +11,7 @@ from octavo._arguments import flags, real, wrong_type
 from octavo._attention import _bias, attention
 from octavo._gemm import _side
 from octavo.torch._once import differentiable_once
+from octavo.torch._saved import Layout
 
 
 class _Attention(torch.autograd.Function):
@@ -19,13 +20,20 @@ class _Attention(torch.autograd.Function):
         ctx: Any, q: Any, k: Any, v: Any, bias: Any, causal: bool, how: dict[str, Any]
     ) -> Any:
         ctx.save_for_backward(q, k, v, bias)
+        ctx.layouts = [
+            None if x is None else Layout("scaled_dot_product_attention", name, x, is_values=True)
+            for name, x in (("query", q), ("key", k), ("value", v), ("attn_mask", bias))
+        ]
         ctx.causal, ctx.how = causal, how
         return attention(q.detach(), k.detach(), v.detach(), bias=bias, causal=causal, **how)
 
     @staticmethod
     @differentiable_once("scaled_dot_product_attention")
     def backward(ctx: Any, *gradients: Any) -> Any:
-        q, k, v, bias = ctx.saved_tensors
+        q, k, v, bias = (
+            part if layout is None else layout.checked(part)
+            for part, layout in zip(ctx.saved_tensors, ctx.layouts, strict=True)
+        )
         op = "scaled_dot_product_attention"
         d_out = gradients[0].detach().contiguous()
         into = [torch.empty(x.shape, dtype=x.dtype) for x in (q, k, v)]
