@@ -27,8 +27,8 @@ class TorchFamily(Family):
             )
         if type(x) is not Tensor and hasattr(x, "quantized"):  # a tensor of octavo.torch
             raise TypeError(
-                f"[{op}] got a {type(x).__name__}, which is codes with scales; pass x.quantized, or "
-                "x.dequantize() for its values"
+                f"[{op}] got a {type(x).__name__}, which is codes with scales; pass x.quantized, "
+                "or x.dequantize() for its values"
             )
         if not (x.is_cpu or x.is_cuda):
             raise RuntimeError(
