@@ -21,9 +21,8 @@ std::string_view name_of(Accumulator accumulator) {
 }
 
 Accumulator parse_accumulator(std::string_view name, std::string_view op) {
-  for (const Accumulator accumulator :
-       {Accumulator::f32, Accumulator::f16, Accumulator::f64, Accumulator::hopper_fp8,
-        Accumulator::native})
+  for (const Accumulator accumulator : {Accumulator::f32, Accumulator::f16, Accumulator::f64,
+                                        Accumulator::hopper_fp8, Accumulator::native})
     if (name == name_of(accumulator)) return accumulator;
   fail(ErrorCode::invalid_argument, op, "got accumulator '", shown(name),
        "', wanted native, float32, float16, float64 or hopper_fp8");
