@@ -32,8 +32,8 @@ class OCTAVO_API KvCache {
 
   // Q is [B, H, queries, D]: the last tokens of their batches, each seeing what came before it and
   // itself. There are no more of them than the longest batch has tokens; in a shorter one, rows
-  // before its first token are zeros. options.mask keeps its window alone. The rung is options.rung; with bf16, Q is rounded
-  // to bf16 and codes are taken as they are.
+  // before its first token are zeros. options.mask keeps its window alone. The rung is
+  // options.rung; with bf16, Q is rounded to bf16 and codes are taken as they are.
   [[nodiscard]] Tensor attend(const Operand& q,
                               AttentionOptions options = {.rung = AttentionRung::bf16}) const;
 
