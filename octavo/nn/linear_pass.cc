@@ -308,7 +308,8 @@ Tensor linear_forward(const LinearCall& call, LinearSaved* saved) {
   Shape y_shape = call.x.shape();
   y_shape[y_shape.rank() - 1] = call.weight.shape()[0];
   // Calibration is often inference.
-  const bool gathers = !is_again(call.scales) && (scope.calibrating || (saved != nullptr && call.training));
+  const bool gathers =
+      !is_again(call.scales) && (scope.calibrating || (saved != nullptr && call.training));
   if (has_recipe && gathers && scope.region)
     scope.region->runs_forward({call.quantizers->forward(), scope.amax_group, call.run.stream});
   LinearSaved* keeps = saved != nullptr && call.needs.any() ? &kept : nullptr;

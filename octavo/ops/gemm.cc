@@ -186,9 +186,8 @@ void gemm_into(const Operand& a_operand, const Operand& b_operand, const View& o
   }
   // What a CPU is best at is the default of its kernels.
   const bool on_cpu = exec.device.kind == DeviceKind::cpu;
-  const Accumulator accumulator = options.accumulator == Accumulator::native && on_cpu
-                                      ? Accumulator::f32
-                                      : options.accumulator;
+  const Accumulator accumulator =
+      options.accumulator == Accumulator::native && on_cpu ? Accumulator::f32 : options.accumulator;
   const Shape lead = a.lead().rank() > 0 ? a.lead() : b.lead();
   StagingMemory memory(exec);
   for_each_position(lead, [&](std::span<const std::int64_t> position) {
