@@ -12,7 +12,8 @@ file(GLOB_RECURSE octavo_headers CONFIGURE_DEPENDS
   RELATIVE "${PROJECT_SOURCE_DIR}" "${PROJECT_SOURCE_DIR}/octavo/*.h")
 list(FILTER octavo_headers EXCLUDE REGEX "_internal\\.h$")
 list(FILTER octavo_headers EXCLUDE REGEX "^octavo/backend/")
-foreach(door IN ITEMS registry.h kernel_clock.h kernels.h producer.h gemm_job.h attention_job.h device.h)
+foreach(door IN ITEMS registry.h kernel_clock.h kernels.h producer.h gemm_job.h accumulator_names.h
+                      attention_job.h device.h)
   if(EXISTS "${PROJECT_SOURCE_DIR}/octavo/backend/${door}")
     list(APPEND octavo_headers "octavo/backend/${door}")
   endif()

@@ -10,8 +10,9 @@ from bench.common.workers import run_question
 def print_row(row: dict) -> None:
     asked = ", ".join(f">= {least:g} {name}" for name, least in row["at_least"].items())
     verdict = f"{asked} {'' if row['holds'] else 'MISSED'}" if "holds" in row else ""
+    line = f"{row['recipe']}, {row['sums']}"
     print(
-        f"{row['recipe']:<24}{row['ms']:8.1f} ms  {row['in_kernels']:6.3f} of it in kernels  "
+        f"{line:<30}{row['ms']:8.1f} ms  {row['in_kernels']:6.3f} of it in kernels  "
         f"{row['beside_f32']:5.2f} x nn.Linear f32  {verdict}".rstrip(),
         flush=True,
     )

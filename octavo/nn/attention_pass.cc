@@ -18,7 +18,7 @@ Tensor new_output(const AttentionPassCall& call, const Shape& shape, DType dtype
 }
 
 bool gathers_amaxes(const AttentionPassCall& call) {
-  return call.autocast.calibrating || call.training;
+  return !is_again(call.scales) && (call.autocast.calibrating || call.training);
 }
 
 AttentionOptions options_of(const AttentionPassCall& call) {
@@ -104,11 +104,14 @@ AttentionPassResult attention_forward(const AttentionPassCall& call) {
   const auto turn = call.quantizers->turn();
   (void)call.quantizers->use(*scope.recipe);
   const std::shared_ptr<QuantizerSet> set = call.quantizers->forward();
-  const bool gathers = scope.calibrating || call.training;
-  if (gathers && scope.region) scope.region->runs_forward({set, scope.amax_group, call.run.stream});
-  if (scope.enabled) return fp8_output(call, shape, set);
+  if (gathers_amaxes(call) && scope.region)
+    scope.region->runs_forward({set, scope.amax_group, call.run.stream});
+  if (scope.enabled) {
+    const ScalesOfForward scales(*set, call.scales, call.run.stream);
+    return fp8_output(call, shape, set);
+  }
   AttentionPassResult result{.out = plain_output(call, shape)};
-  calibrate(call, result.out.view(), *set);
+  if (!is_again(call.scales)) calibrate(call, result.out.view(), *set);
   return result;
 }
 
@@ -118,10 +121,11 @@ QuantizedTensor attention_output_codes(const AttentionPassCall& call,
         ErrorCode::invalid_argument, kOp,
         "got an output that no recipe wants as codes; say fp8_mha = true");
   const auto turn = call.quantizers->turn();
+  const ScalesOfForward scales(*result.output_quantizers, call.scales, call.run.stream);
   QuantizedTensor codes =
       quantized(*result.output_quantizers, {TensorRole::output, true, false, gathers_amaxes(call)},
                 out, call.run);
-  codes.source = output_type(call, call.fp8_rung);
+  codes.source = call.q.dtype;
   return codes;
 }
 

@@ -30,7 +30,8 @@ struct AttentionPassCall {
   bool training = true;
   AutocastState autocast = current_autocast();
   ModuleQuantizers* quantizers = nullptr;  // must be given where the recipe asks for FP8
-  LinearRun run{};                         // all but the accumulator
+  ForwardScales* scales = nullptr;  // if given: of delayed scaling, for this forward done again
+  LinearRun run{};                  // all but the accumulator
 };
 
 struct AttentionPassResult {

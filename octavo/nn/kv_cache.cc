@@ -128,11 +128,23 @@ AttentionOptions KvCache::with_lengths(AttentionOptions options) const {
   return options;
 }
 
+void KvCache::check_queries(const Operand& q) const {
+  const Shape& shape = q.shape();
+  if (shape.rank() < 2) return;  // which attention refuses
+  const std::int64_t queries = shape[shape.rank() - 2], longest = std::ranges::max(lengths_);
+  if (queries > longest)
+    fail(ErrorCode::invalid_argument, kOp, "got ", queries,
+         " queries, and the longest sequence has ", longest,
+         " tokens: queries are its last ones; append the keys and values of theirs first");
+}
+
 Tensor KvCache::attend(const Operand& q, AttentionOptions options) const {
+  check_queries(q);
   return attention(q, k_, v_, with_lengths(options));
 }
 
 void KvCache::attend_into(const Operand& q, const View& out, AttentionOptions options) const {
+  check_queries(q);
   attention_into(q, k_, v_, out, with_lengths(options));
 }
 

@@ -31,8 +31,9 @@ class OCTAVO_API KvCache {
   void append(const View& k, const View& v, std::span<const std::int64_t> counts = {});
 
   // Q is [B, H, queries, D]: the last tokens of their batches, each seeing what came before it and
-  // itself. options.mask keeps its window alone. The rung is options.rung; with bf16, Q is rounded
-  // to bf16 and codes are taken as they are.
+  // itself. There are no more of them than the longest batch has tokens; in a shorter one, rows
+  // before its first token are zeros. options.mask keeps its window alone. The rung is
+  // options.rung; with bf16, Q is rounded to bf16 and codes are taken as they are.
   [[nodiscard]] Tensor attend(const Operand& q,
                               AttentionOptions options = {.rung = AttentionRung::bf16}) const;
 
@@ -52,6 +53,7 @@ class OCTAVO_API KvCache {
 
  private:
   void reserve(std::int64_t tokens);
+  void check_queries(const Operand& q) const;
   [[nodiscard]] AttentionOptions with_lengths(AttentionOptions options) const;
 
   QuantizedTensor k_, v_;

@@ -69,9 +69,32 @@ TEST(KvCache, BatchesOfDifferentLength) {
   const Tensor less =
       attention(q, all_k, all_v, {.rung = AttentionRung::bf16, .mask = {.key_lengths = two}});
   EXPECT_TRUE(std::ranges::equal(cache.attend(q).bytes(), less.bytes()));
+}
+
+TEST(KvCache, QueriesAreOfTokensThatAreThere) {
+  const Tensor k = drawn({2, 1, 3, 16}, 1), q = drawn({2, 1, 3, 16}, 3),
+               four = drawn({2, 1, 4, 16}, 4);
+  KvCache cache(2, 1, 16, 16);
+  const auto message_of = [&](const Tensor& queries) -> std::string {
+    try {
+      (void)cache.attend(queries);
+    } catch (const Error& error) {
+      return error.what();
+    }
+    return "";
+  };
+  const std::string why =
+      " tokens: queries are its last ones; append the keys and values of theirs first";
+  EXPECT_EQ(message_of(q), "[KvCache] got 3 queries, and the longest sequence has 0" + why);
+  const std::int64_t counts[] = {3, 1};
+  cache.append(k.view(), k.view(), counts);
+  EXPECT_EQ(message_of(four), "[KvCache] got 4 queries, and the longest sequence has 3" + why);
+  // Rows before the first token of a shorter sequence are zeros, the last one is its token's.
+  const Tensor got = cache.attend(q);
+  for (std::size_t i = 48; i < 80; ++i) EXPECT_EQ(got.span<float>()[i], 0.0F);
+  EXPECT_NE(got.span<float>()[80], 0.0F);
   cache.clear();
-  const Tensor nothing = cache.attend(q);
-  for (const float number : nothing.span<float>()) EXPECT_EQ(number, 0.0F);
+  EXPECT_NE(message_of(q), "");
 }
 
 TEST(KvCache, HalfTheBytesOfBf16) {

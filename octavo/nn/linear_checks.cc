@@ -32,11 +32,13 @@ void check_quantizer(const View& values, const QuantizerSet& set, TensorRole rol
 bool is_tensor_core_fp8(const Format& format) { return format == e4m3fn || format == e5m2; }
 
 void check_accumulator(const LinearCall& call, const QuantizerSet& set, std::string_view op) {
-  const std::string_view name = name_of(call.run.accumulator);
+  const Accumulator asked = accumulator_of(call.run, set.recipe());
+  if (asked == Accumulator::f32 || asked == Accumulator::native) return;
+  const std::string_view name = name_of(asked);
   check(call.x.dtype() != DType::f64 && call.weight.dtype() != DType::f64, ErrorCode::wrong_type,
         op, "got accumulator ", name,
         " with float64 tensors, which are summed in float64; cast them to float32");
-  if (call.run.accumulator != Accumulator::hopper_fp8) return;
+  if (asked != Accumulator::hopper_fp8) return;
   for (const TensorRole role : {TensorRole::input, TensorRole::weight}) {
     const Format& format = set.of(role).scaling().format;
     check(is_tensor_core_fp8(format), ErrorCode::unsupported, op, "got accumulator ", name,
@@ -46,6 +48,10 @@ void check_accumulator(const LinearCall& call, const QuantizerSet& set, std::str
 }
 
 }  // namespace
+
+Accumulator accumulator_of(const LinearRun& run, const Recipe& recipe) {
+  return run.accumulator == Accumulator::native ? recipe.accumulator() : run.accumulator;
+}
 
 View as_matrix(const View& view, std::string_view op, std::string_view name) {
   const std::optional<View> folded = with_rows_folded(view);
@@ -102,8 +108,7 @@ void check_forward(const LinearCall& call, std::string_view op) {
 }
 
 void check_quantizers(const LinearCall& call, const QuantizerSet& set, std::string_view op) {
-  const Accumulator asked = call.run.accumulator;
-  if (asked != Accumulator::f32 && asked != Accumulator::native) check_accumulator(call, set, op);
+  check_accumulator(call, set, op);
   check_quantizer(call.x.view(), set, TensorRole::input, op, "x");
   if (call.weight.codes == nullptr)
     check_quantizer(call.weight.values.view(), set, TensorRole::weight, op, "the weight");

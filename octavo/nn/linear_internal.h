@@ -16,6 +16,9 @@ void check_quantizers(const LinearCall& call, const QuantizerSet& set, std::stri
 void check_cache(const LinearCall& call, std::string_view op);
 void check_backward(const Tensor& dy, const LinearSaved& saved);
 
+// Of products of codes: the run's, or where that is native the recipe's.
+Accumulator accumulator_of(const LinearRun& run, const Recipe& recipe);
+
 // linear_backward up to the end of a step, which may wait for other threads and so is not for those
 // who hold a layer's turn.
 LinearGradients linear_gradients(const Tensor& dy, const LinearSaved& saved,

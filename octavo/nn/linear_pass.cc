@@ -1,6 +1,7 @@
 #include "octavo/nn/linear_pass.h"
 
 #include <mutex>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -100,7 +101,7 @@ Tensor product(const Operand& a, const Operand& b, const Shape& shape, DType dty
 // How a product of codes is summed.
 GemmOptions sums(const LinearRun& run, const Recipe& recipe, LayerProduct product) {
   GemmOptions options;
-  options.accumulator = run.accumulator;
+  options.accumulator = accumulator_of(run, recipe);
   if (!recipe.use_split_accumulator(product)) options.promote_every = 0;
   return options;
 }
@@ -127,7 +128,7 @@ Tensor weight_values(const LinearWeight& weight, const LinearRun& run) {
 Tensor without_recipe(const LinearCall& call, const View& x, const Shape& y_shape,
                       LinearSaved* saved) {
   const LinearWeight weight{.values = weight_values(call.weight, call.run)};
-  if (call.autocast.calibrating) {
+  if (call.autocast.calibrating && !is_again(call.scales)) {
     const std::shared_ptr<QuantizerSet> set = call.quantizers->forward();
     const auto held = set->held_state();
     set->of(TensorRole::input).calibrate(x, quantize_options(call.run));
@@ -307,10 +308,13 @@ Tensor linear_forward(const LinearCall& call, LinearSaved* saved) {
   Shape y_shape = call.x.shape();
   y_shape[y_shape.rank() - 1] = call.weight.shape()[0];
   // Calibration is often inference.
-  const bool gathers = scope.calibrating || (saved != nullptr && call.training);
+  const bool gathers =
+      !is_again(call.scales) && (scope.calibrating || (saved != nullptr && call.training));
   if (has_recipe && gathers && scope.region)
     scope.region->runs_forward({call.quantizers->forward(), scope.amax_group, call.run.stream});
   LinearSaved* keeps = saved != nullptr && call.needs.any() ? &kept : nullptr;
+  std::optional<ScalesOfForward> scales;
+  if (scope.enabled) scales.emplace(*call.quantizers->forward(), call.scales, call.run.stream);
   Tensor y = scope.enabled ? with_recipe(call, x, y_shape, gathers, keeps)
                            : without_recipe(call, x, y_shape, keeps);
   if (keeps == nullptr) return y;

@@ -36,9 +36,9 @@ struct LinearRun {
   const Kernels* backend = nullptr;
   Log* log = nullptr;
   void* stream = nullptr;
-  // Of products of codes. hopper_fp8 is what training on an FP8 tensor core would give, slowly on a
-  // CPU: e4m3 and e5m2 only, promoted as the recipe's use_split_accumulator says. Values are summed
-  // in f32.
+  // Of products of codes; native leaves it to the recipe. hopper_fp8 is what training on an FP8
+  // tensor core would give, slowly on a CPU: e4m3 and e5m2 only, promoted as the recipe's
+  // use_split_accumulator says. Values are summed in f32.
   Accumulator accumulator = Accumulator::native;
   // If given, whence all memory comes that grows with the tensors: results, codes and scales, and
   // what is dequantized. Else from the library, which on a device waits when it gives memory back.
@@ -81,6 +81,7 @@ struct LinearCall {
   AutocastState autocast = current_autocast();
   ModuleQuantizers* quantizers = nullptr;  // must be given where autocast has a say
   WeightCache* cache = nullptr;
+  ForwardScales* scales = nullptr;  // if given: of delayed scaling, for this forward done again
   LinearRun run{};
 };
 

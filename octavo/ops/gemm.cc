@@ -118,28 +118,4 @@ Tensor gemm(const Operand& a, const Operand& b, const GemmOptions& options) {
   return out;
 }
 
-std::string_view name_of(Accumulator accumulator) {
-  switch (accumulator) {
-    case Accumulator::f32:
-      return "float32";
-    case Accumulator::f16:
-      return "float16";
-    case Accumulator::f64:
-      return "float64";
-    case Accumulator::hopper_fp8:
-      return "hopper_fp8";
-    case Accumulator::native:
-      return "native";
-  }
-  return "";
-}
-
-Accumulator parse_accumulator(std::string_view name) {
-  for (const Accumulator accumulator : {Accumulator::f32, Accumulator::f16, Accumulator::f64,
-                                        Accumulator::hopper_fp8, Accumulator::native})
-    if (name == name_of(accumulator)) return accumulator;
-  fail(ErrorCode::invalid_argument, kOp, "got accumulator '", shown(name),
-       "', wanted native, float32, float16, float64 or hopper_fp8");
-}
-
 }  // namespace octavo

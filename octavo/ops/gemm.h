@@ -9,8 +9,8 @@
 #include <cstdint>
 #include <optional>
 #include <span>
-#include <string_view>
 
+#include "octavo/backend/accumulator_names.h"
 #include "octavo/backend/kernels.h"
 #include "octavo/base/log.h"
 #include "octavo/base/macros.h"
@@ -83,9 +83,5 @@ OCTAVO_API void gemm_grouped_into(const Operand& a, const Operand& b,
 
 // Of the result, checked: [batch..., M, N].
 [[nodiscard]] OCTAVO_API Shape gemm_shape(const Operand& a, const Operand& b);
-
-// "native", "float32", "float16", "float64", "hopper_fp8".
-OCTAVO_API std::string_view name_of(Accumulator accumulator);
-OCTAVO_API Accumulator parse_accumulator(std::string_view name);
 
 }  // namespace octavo

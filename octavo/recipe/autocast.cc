@@ -13,6 +13,7 @@ namespace {
 template <typename State>
 struct Frame {
   const void* scope;
+  LeftLate late;  // its scope has ended out of turn
   State state;
 };
 template <typename State>
@@ -27,6 +28,27 @@ Stack<ModelInitState>& model_inits() {
   return stack;
 }
 
+// Frames that have nothing left inside of them, of scopes that ended before those did.
+template <typename State>
+void drop_late(Stack<State>& stack) {
+  while (!stack.empty() && *stack.back().late) stack.pop_back();
+}
+
+// This thread's frames, the innermost of which holds.
+Stack<AutocastState>& open_autocasts() {
+  Stack<AutocastState>& stack = autocasts();
+  if (stack.empty() || !*stack.back().late) return stack;
+  const std::shared_ptr<Region> region = stack.back().state.region;
+  drop_late(stack);
+  // Ended by another thread, in the midst of whatever this one did.
+  if (stack.empty()) region->fail_forward();
+  return stack;
+}
+Stack<ModelInitState>& open_model_inits() {
+  drop_late(model_inits());
+  return model_inits();
+}
+
 template <typename State>
 State top(const Stack<State>& stack) {
   return stack.empty() ? State{} : stack.back().state;
@@ -36,29 +58,32 @@ template <typename State>
 State popped(Stack<State>& stack, const void* scope, std::string_view op) {
   check(!stack.empty() && stack.back().scope == scope, ErrorCode::invalid_argument, op,
         "got the end of a scope that is not the innermost of this thread; end scopes in the "
-        "reverse order of their beginning, on the thread that began them");
+        "reverse order of their beginning, on the thread that began them. A generator or coroutine "
+        "that pauses inside of a scope lets others begin and end meanwhile: end the scope before "
+        "it pauses");
   State state = std::move(stack.back().state);
   stack.pop_back();
+  drop_late(stack);
   return state;
 }
 
 }  // namespace
 
-AutocastState current_autocast() { return top(autocasts()); }
-ModelInitState current_model_init() { return top(model_inits()); }
+AutocastState current_autocast() { return top(open_autocasts()); }
+ModelInitState current_model_init() { return top(open_model_inits()); }
 
 Autocast::Autocast(const Recipe& recipe, AutocastOptions options)
     : exceptions_(std::uncaught_exceptions()) {
   check(!options.amax_group || *options.amax_group, ErrorCode::invalid_argument, "autocast",
         "amax_group is an empty function; leave the pointer null where there is no group");
-  Stack<AutocastState>& stack = autocasts();
+  Stack<AutocastState>& stack = open_autocasts();
   AutocastState state{
       .enabled = options.enabled,
       .calibrating = options.calibrating && !options.enabled,
       .recipe = std::make_shared<const Recipe>(recipe),
       .amax_group = std::move(options.amax_group),
       .region = stack.empty() ? std::make_shared<Region>() : stack.back().state.region};
-  stack.push_back({this, std::move(state)});
+  stack.push_back({this, late_, std::move(state)});
 }
 
 Autocast::~Autocast() noexcept(false) {
@@ -67,13 +92,14 @@ Autocast::~Autocast() noexcept(false) {
   try {
     leave(failed);
   } catch (...) {
+    leave_later();
     if (!failed) throw;  // else the exception under way is the one to hear of
   }
 }
 
 void Autocast::leave(bool failed) {
   if (left_) return;
-  const AutocastState state = popped(autocasts(), this, "autocast");
+  const AutocastState state = popped(open_autocasts(), this, "autocast");
   left_ = true;
   if (!autocasts().empty()) return;
   if (failed) {
@@ -83,22 +109,28 @@ void Autocast::leave(bool failed) {
   }
 }
 
+void Autocast::leave_later() {
+  if (!left_) *late_ = true;
+  left_ = true;
+}
+
 QuantizedModelInit::QuantizedModelInit(const Recipe& recipe, ModelInitOptions options) {
   ModelInitState state{.enabled = options.enabled,
                        .preserve_high_precision_init_val = options.preserve_high_precision_init_val,
                        .recipe = std::make_shared<const Recipe>(recipe)};
-  model_inits().push_back({this, std::move(state)});
+  open_model_inits().push_back({this, late_, std::move(state)});
 }
 
-QuantizedModelInit::~QuantizedModelInit() {
-  if (left_) return;
-  Stack<ModelInitState>& stack = model_inits();
-  if (!stack.empty() && stack.back().scope == this) stack.pop_back();
-}
+QuantizedModelInit::~QuantizedModelInit() { leave_later(); }
 
 void QuantizedModelInit::leave() {
   if (left_) return;
-  (void)popped(model_inits(), this, "quantized_model_init");
+  (void)popped(open_model_inits(), this, "quantized_model_init");
+  left_ = true;
+}
+
+void QuantizedModelInit::leave_later() {
+  if (!left_) *late_ = true;
   left_ = true;
 }
 

@@ -5,6 +5,7 @@
 // scaling moves on; when it ends by an exception, the amaxes of its step are forgotten instead.
 #pragma once
 
+#include <atomic>
 #include <memory>
 #include <utility>
 
@@ -31,6 +32,9 @@ struct AutocastState {
 };
 [[nodiscard]] OCTAVO_API AutocastState current_autocast();
 
+// A scope that has ended out of its turn; other threads may say so.
+using LeftLate = std::shared_ptr<std::atomic<bool>>;
+
 class OCTAVO_API Autocast {
  public:
   explicit Autocast(const Recipe& recipe = default_recipe(), AutocastOptions options = {});
@@ -44,8 +48,13 @@ class OCTAVO_API Autocast {
   // Error(invalid_argument) on another thread than the one that entered, or while an inner scope is
   // open. A second call does nothing.
   void leave(bool failed = false);
+  // For one that is to end where leave throws, as when a generator or coroutine was paused inside
+  // of it: it holds until the scopes inside of it have ended. On another thread: until that asks
+  // for its scope next, and the amaxes of the step are forgotten.
+  void leave_later();
 
  private:
+  LeftLate late_ = std::make_shared<std::atomic<bool>>(false);
   int exceptions_;
   bool left_ = false;
 };
@@ -74,8 +83,10 @@ class OCTAVO_API QuantizedModelInit {
   QuantizedModelInit& operator=(const QuantizedModelInit&) = delete;
 
   void leave();  // as Autocast's
+  void leave_later();
 
  private:
+  LeftLate late_ = std::make_shared<std::atomic<bool>>(false);
   bool left_ = false;
 };
 [[nodiscard]] inline QuantizedModelInit quantized_model_init(

@@ -126,6 +126,36 @@ TEST(Autocast, ScopesThatEndOutOfOrderAreNamed) {
   EXPECT_EQ(current_autocast().recipe, nullptr);
 }
 
+TEST(Autocast, AScopeLeftLaterEndsWithThoseInsideOfIt) {
+  const auto set = delayed_set();
+  auto outer = std::make_unique<Autocast>(DelayedScaling{});
+  run(set, 7);
+  auto inner = std::make_unique<Autocast>(MXFP8BlockScaling{});
+  EXPECT_THROW(outer->leave(), Error);
+  outer->leave_later();
+  outer.reset();
+  EXPECT_TRUE(current_autocast().recipe->mxfp8());
+  EXPECT_EQ(inv_scale(*set), 1.0F);
+  inner->leave();
+  EXPECT_EQ(current_autocast().recipe, nullptr);
+  EXPECT_EQ(inv_scale(*set), 64.0F);  // the step of both has ended
+}
+
+TEST(Autocast, AScopeThatIsDestroyedOutOfTurnEndsWithThoseInsideOfIt) {
+  auto* outer = new Autocast(DelayedScaling{});  // smart pointers do not let a destructor throw
+  auto inner = std::make_unique<Autocast>(MXFP8BlockScaling{});
+  EXPECT_THROW(delete outer, Error);
+  inner.reset();
+  EXPECT_EQ(current_autocast().recipe, nullptr);
+  auto kept = std::make_unique<QuantizedModelInit>(DelayedScaling{});
+  {
+    const auto within = quantized_model_init(MXFP8BlockScaling{});
+    kept.reset();
+    EXPECT_TRUE(current_model_init().recipe->mxfp8());
+  }
+  EXPECT_EQ(current_model_init().recipe, nullptr);
+}
+
 TEST(Autocast, TheLastBackwardEndsItsStep) {
   const auto a = delayed_set(), b = delayed_set();
   std::shared_ptr<BackwardTurn> first, second, third;

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <utility>
 
 #include "octavo/base/error.h"
 #include "octavo/base/philox.h"
@@ -252,6 +253,28 @@ void QuantizerSet::update_by_functions(const DelayedScaling& recipe, const Delay
     if (next[slot] == inv_scale[slot]) continue;
     inv_scale[slot] = next[slot];
     scale_.span<float>()[slot] = 1.0F / next[slot];
+  }
+}
+
+ScalesOfForward::ScalesOfForward(QuantizerSet& set, ForwardScales* kept, void* stream)
+    : set_(set), stream_(stream) {
+  if (kept == nullptr || !set.has_state()) return;
+  held_ = set.held_state();
+  std::vector<float> own = read(set.inv_scale().view(), stream);
+  if (kept->inv_scale.empty()) {
+    kept->inv_scale = std::move(own);
+    return;
+  }
+  check(kept->inv_scale.size() == own.size(), ErrorCode::invalid_argument, "QuantizerSet", "got ",
+        kept->inv_scale.size(), " scales of an earlier forward for ", own.size(), " slots");
+  write(set.inv_scale(), kept->inv_scale, stream);
+  own_ = std::move(own);
+}
+
+ScalesOfForward::~ScalesOfForward() {
+  try {
+    if (!own_.empty()) write(set_.inv_scale(), own_, stream_);
+  } catch (...) {  // a device that fails has said so in the call
   }
 }
 

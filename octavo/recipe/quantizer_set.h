@@ -86,6 +86,31 @@ class OCTAVO_API QuantizerSet {
   mutable std::recursive_mutex state_mutex_;
 };
 
+// For a forward that is done again, as a checkpoint does it: what the first one multiplied by.
+struct ForwardScales {
+  std::vector<float> inv_scale{};  // of the slots; empty until a forward with state has run
+  bool again = false;              // the second one, which takes no note of amaxes
+};
+[[nodiscard]] inline bool is_again(const ForwardScales* scales) {
+  return scales != nullptr && scales->again;
+}
+
+// While it lasts, a set with state has the scales that are kept; where none are, they are kept now.
+// Nobody else reads or writes the state meanwhile. On a device it waits.
+class OCTAVO_API ScalesOfForward {
+ public:
+  ScalesOfForward(QuantizerSet& set, ForwardScales* kept, void* stream = nullptr);
+  ~ScalesOfForward();
+  ScalesOfForward(const ScalesOfForward&) = delete;
+  ScalesOfForward& operator=(const ScalesOfForward&) = delete;
+
+ private:
+  QuantizerSet& set_;
+  void* stream_;
+  std::unique_lock<std::recursive_mutex> held_{};
+  std::vector<float> own_{};  // to be put back
+};
+
 // A set that ran in a step, and with whom its amaxes are shared.
 struct StepEntry {
   std::shared_ptr<QuantizerSet> set;

@@ -72,6 +72,10 @@ bool Recipe::use_split_accumulator(LayerProduct product) const {
   return product != LayerProduct::fprop;
 }
 
+Accumulator Recipe::accumulator() const {
+  return std::visit([](const auto& recipe) { return recipe.accumulator; }, any_);
+}
+
 bool Recipe::fp8_dpa() const {
   return std::visit([](const auto& recipe) { return recipe.fp8_dpa; }, any_);
 }

@@ -14,6 +14,7 @@
 #include <utility>
 #include <variant>
 
+#include "octavo/backend/accumulator_names.h"
 #include "octavo/base/macros.h"
 #include "octavo/format/format.h"
 #include "octavo/quant/delayed.h"
@@ -56,11 +57,14 @@ enum class TensorRole : std::uint8_t {
 // The three products of a layer, see nn/linear_pass.h.
 enum class LayerProduct : std::uint8_t { fprop, dgrad, wgrad };
 
+// Every recipe has an `accumulator`: what layers that name none themselves (LinearRun) keep the
+// sums of products of codes in, all three of them. f16 is fast on CPUs that have it and less exact
+// (docs/numerics/gemm.md); f64 is refused. Attention sums in its own way.
 struct MMParams {
   // False allows sums to stay in an FP8 tensor core's own accumulator, which is shorter than f32.
-  // Heard by a layer that sums as such tensor cores do (LinearRun::accumulator = hopper_fp8): true
-  // promotes to f32 every 128 products, false never. A layer that sums in f32 all the way has no
-  // use for the permission, and none of octavo's fast kernels takes it.
+  // Heard where sums are such tensor cores' (an accumulator of hopper_fp8, of layer or recipe):
+  // true promotes to f32 every 128 products, false never. A layer that sums in f32 all the way has
+  // no use for the permission, and none of octavo's fast kernels takes it.
   bool use_split_accumulator = true;
   constexpr bool operator==(const MMParams&) const = default;
 };
@@ -89,6 +93,7 @@ struct DelayedScaling {
   bool reduce_amax = true;  // over the group of autocast, where it has one
   bool fp8_dpa = false, fp8_mha = false;
   BackwardOverride backward_override = BackwardOverride::none;  // no other
+  Accumulator accumulator = Accumulator::native;
   bool operator==(const DelayedScaling&) const = default;
 };
 
@@ -100,6 +105,7 @@ struct Float8CurrentScaling {
   MMParams fp8_gemm_fprop{.use_split_accumulator = false}, fp8_gemm_dgrad{}, fp8_gemm_wgrad{};
   bool fp8_dpa = false, fp8_mha = false;
   BackwardOverride backward_override = BackwardOverride::none;
+  Accumulator accumulator = Accumulator::native;
   bool operator==(const Float8CurrentScaling&) const = default;
 };
 
@@ -113,6 +119,7 @@ struct Float8BlockScaling {
   MMParams fp8_gemm_fprop{}, fp8_gemm_dgrad{}, fp8_gemm_wgrad{};
   bool fp8_dpa = false, fp8_mha = false;
   BackwardOverride backward_override = BackwardOverride::none;
+  Accumulator accumulator = Accumulator::native;
   bool operator==(const Float8BlockScaling&) const = default;
 };
 
@@ -123,6 +130,7 @@ struct MXFP8BlockScaling {
   bool fp8_dpa = false, fp8_mha = false;
   BackwardOverride backward_override = BackwardOverride::none;
   bool enable_2d_quantization = false;  // 32 x 32 for weights
+  Accumulator accumulator = Accumulator::native;
   bool operator==(const MXFP8BlockScaling&) const = default;
 };
 
@@ -138,6 +146,7 @@ struct NVFP4BlockScaling {
   RecipeFormat fp4_format = RecipeFormat::E2M1, fp8_format = RecipeFormat::E4M3;
   bool fp8_dpa = false, fp8_mha = false;
   BackwardOverride backward_override = BackwardOverride::none;
+  Accumulator accumulator = Accumulator::native;
   bool operator==(const NVFP4BlockScaling&) const = default;
 };
 
@@ -157,6 +166,7 @@ struct CustomRecipe {
   bool fp8_dpa = false, fp8_mha = false;
   BackwardOverride backward_override = BackwardOverride::none;
   int quantization_alignment = 128;  // of padding between groups, which is not there yet: no other
+  Accumulator accumulator = Accumulator::native;
   bool operator==(const CustomRecipe&) const = default;
 };
 
@@ -206,6 +216,7 @@ class OCTAVO_API Recipe {
   [[nodiscard]] BackwardOverride backward_override() const;
   // Of MMParams; where a recipe has none, Transformer Engine's choice: not in fprop.
   [[nodiscard]] bool use_split_accumulator(LayerProduct product) const;
+  [[nodiscard]] Accumulator accumulator() const;
   [[nodiscard]] bool fp8_dpa() const;
   [[nodiscard]] bool fp8_mha() const;
 

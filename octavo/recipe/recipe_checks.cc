@@ -1,6 +1,7 @@
 // What a recipe's fields may be. An argument that would do nothing is an error here rather than a
 // surprise later.
 #include <cmath>
+#include <type_traits>
 
 #include "octavo/base/error.h"
 #include "octavo/recipe/recipe.h"
@@ -45,6 +46,15 @@ void check_all_params(const Struct& recipe, std::string_view name) {
   check_params(recipe.fp8_quant_fwd_inp, "fp8_quant_fwd_inp", name);
   check_params(recipe.fp8_quant_fwd_weight, "fp8_quant_fwd_weight", name);
   check_params(recipe.fp8_quant_bwd_grad, "fp8_quant_bwd_grad", name);
+}
+
+template <typename Struct>
+void check_accumulator(const Struct& recipe, std::string_view name) {
+  need(recipe.accumulator != Accumulator::f64, name,
+       "got accumulator = float64, which sums values, wanted native, float32, float16 or "
+       "hopper_fp8");
+  need(recipe.accumulator != Accumulator::hopper_fp8 || !std::is_same_v<Struct, NVFP4BlockScaling>,
+       name, "got accumulator = hopper_fp8, which multiplies e4m3 and e5m2; leave it native");
 }
 
 void check_recipe(const DelayedScaling& recipe, std::string_view name) {
@@ -116,7 +126,12 @@ void check_recipe(const CustomRecipe& recipe, std::string_view name) {
 }  // namespace
 
 void Recipe::check_fields() const {
-  std::visit([this](const auto& recipe) { check_recipe(recipe, name()); }, any_);
+  std::visit(
+      [this](const auto& recipe) {
+        check_recipe(recipe, name());
+        check_accumulator(recipe, name());
+      },
+      any_);
 }
 
 }  // namespace octavo

@@ -66,6 +66,20 @@ TEST(Recipe, PrintsWhatIsNotTheDefault) {
             "w_block_scaling_dim=1, fp8_quant_bwd_grad=(power_2_scale=False, amax_epsilon=0.5)");
 }
 
+TEST(Recipe, Accumulators) {
+  EXPECT_EQ(to_string(MXFP8BlockScaling{.accumulator = Accumulator::f16}),
+            "recipe_type=MXFP8BlockScaling, margin=0, format=E4M3, accumulator=float16");
+  EXPECT_EQ(Recipe(DelayedScaling{}).accumulator(), Accumulator::native);
+  EXPECT_EQ(Recipe(DelayedScaling{.accumulator = Accumulator::f32}).accumulator(),
+            Accumulator::f32);
+  EXPECT_FALSE(Recipe(MXFP8BlockScaling{.accumulator = Accumulator::f16}) ==
+               Recipe(MXFP8BlockScaling{}));
+  expect_invalid(DelayedScaling{.accumulator = Accumulator::f64},
+                 "[DelayedScaling] got accumulator = float64");
+  expect_invalid(NVFP4BlockScaling{.accumulator = Accumulator::hopper_fp8},
+                 "[NVFP4BlockScaling] got accumulator = hopper_fp8");
+}
+
 TEST(Recipe, PredicatesAndFormats) {
   struct Row {
     Recipe recipe;

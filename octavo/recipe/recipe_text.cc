@@ -47,7 +47,8 @@ template <typename Struct>
 void add_common(Line& line, const Struct& recipe) {
   line.set("fp8_dpa", recipe.fp8_dpa, false)
       .set("fp8_mha", recipe.fp8_mha, false)
-      .set("backward_override", recipe.backward_override, BackwardOverride::none);
+      .set("backward_override", recipe.backward_override, BackwardOverride::none)
+      .set("accumulator", name_of(recipe.accumulator), name_of(Accumulator::native));
 }
 
 template <typename Struct>

@@ -25,6 +25,11 @@ class TorchFamily(Family):
                 f"[{op}] got a tensor of layout {x.layout}, wanted a strided one; "
                 "convert with x.to_dense()"
             )
+        if type(x) is not Tensor and hasattr(x, "quantized"):  # a tensor of octavo.torch
+            raise TypeError(
+                f"[{op}] got a {type(x).__name__}, which is codes with scales; pass x.quantized, "
+                "or x.dequantize() for its values"
+            )
         if not (x.is_cpu or x.is_cuda):
             raise RuntimeError(
                 f"[{op}] got a tensor on {x.device}, and octavo computes on the CPU and on CUDA "

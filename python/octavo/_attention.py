@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Any, Final, NamedTuple
 
 from octavo import _octavo
+from octavo._arguments import flag, flags, real, shown
 from octavo._arrays import describe, describe_out
 from octavo._gemm import Side, _side
 from octavo._octavo import Scaling
@@ -99,6 +100,8 @@ def attention(
     Returns an array of q's library; or a tuple with what else was asked for.
     """
     op = "attention"
+    flags(op, causal=causal, return_lse=return_lse, return_report=return_report)
+    factor = _factor(softmax_scale, op)
     sides = [_side(x, op, name, stream) for x, name in ((q, "q"), (k, "k"), (v, "v"))]
     handles = [side.handle for side in sides]
     first = sides[0]
@@ -115,13 +118,13 @@ def attention(
         _name(precision, "precision", op),
         _tolerance(rtol, "rtol", op),
         _tolerance(atol, "atol", op),
-        bool(causal),
+        flag(causal, "causal", op),
         _is_bottom_right(align, op),
         left,
         right,
         _lengths(query_lengths, "query_lengths", op),
         _lengths(key_lengths, "key_lengths", op),
-        None if softmax_scale is None else float(softmax_scale),
+        factor,
         None if lse is None else lse.view("float32"),
         None if added is None else added.view("float32"),
         threads=integer(threads, "threads", MOST_THREADS, op),
@@ -198,7 +201,7 @@ class KVCache:
             _tolerance(rtol, "rtol", op),
             _tolerance(atol, "atol", op),
             _window((window, None), op)[0],
-            None if softmax_scale is None else float(softmax_scale),
+            _factor(softmax_scale, op),
             threads=integer(threads, "threads", MOST_THREADS, op),
         )
         return target.family.wrote(target) if is_callers else target.family.finish(target)
@@ -208,7 +211,10 @@ class KVCache:
 
     def truncate(self, batch: int, length: int) -> None:
         """Forget the last tokens of a batch."""
-        self._handle.truncate(batch, length)
+        op = "KVCache.truncate"
+        self._handle.truncate(
+            integer(batch, "batch", _MOST_TOKENS, op), integer(length, "length", _MOST_TOKENS, op)
+        )
 
     @property
     def lengths(self) -> list[int]:
@@ -250,7 +256,7 @@ def _window(window: Any, op: str) -> tuple[int, int]:
     if window is None:
         return -1, -1
     if not isinstance(window, tuple | list) or len(window) != 2:
-        raise TypeError(f"[{op}] got window = {window!r}, wanted (before, after), or None")
+        raise TypeError(f"[{op}] got window = {shown(window)}, wanted (before, after), or None")
     return tuple(  # type: ignore[return-value]
         -1 if side is None else integer(side, "window", _MOST_TOKENS, op) for side in window
     )
@@ -262,13 +268,15 @@ def _lengths(lengths: Any, name: str, op: str) -> list[int]:
     try:
         numbers = list(lengths)
     except TypeError:
-        raise TypeError(f"[{op}] got {name} = {lengths!r}, wanted a list of integers") from None
+        raise TypeError(
+            f"[{op}] got {name} = {shown(lengths)}, wanted a list of integers"
+        ) from None
     return [integer(number, name, _MOST_TOKENS, op) for number in numbers]
 
 
 def _is_bottom_right(align: Any, op: str) -> bool:
-    if align not in _ALIGNMENTS:
-        raise ValueError(f"[{op}] got align = {align!r}, wanted {' or '.join(_ALIGNMENTS)}")
+    if _name(align, "align", op) not in _ALIGNMENTS:
+        raise ValueError(f"[{op}] got align = {shown(align)}, wanted {' or '.join(_ALIGNMENTS)}")
     return bool(align == "bottom_right")
 
 
@@ -278,8 +286,12 @@ def _name(given: Any, name: str, op: str) -> str:
     return given
 
 
+def _factor(softmax_scale: Any, op: str) -> float | None:
+    return None if softmax_scale is None else real(softmax_scale, "softmax_scale", op)
+
+
 def _tolerance(given: Any, name: str, op: str) -> float:
-    number = float(given)
+    number = real(given, name, op)
     if not number >= 0 or math.isinf(number):
         raise ValueError(f"[{op}] got {name} = {given}, wanted a number of at least 0")
     return number

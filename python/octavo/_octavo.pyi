@@ -562,6 +562,9 @@ class Autocast:
 
     def leave(self, failed: bool) -> None: ...
 
+    def leave_later(self) -> None:
+        """Where leave fails: it ends with the scopes inside of it."""
+
 def current_autocast() -> tuple[bool, bool, Recipe | None]:
     """(enabled, calibrating, recipe) of this thread."""
 
@@ -571,6 +574,8 @@ class QuantizedModelInit:
     def __init__(self, recipe: Recipe, enabled: bool, preserve_high_precision_init_val: bool) -> None: ...
 
     def leave(self) -> None: ...
+
+    def leave_later(self) -> None: ...
 
 def current_model_init() -> tuple[bool, bool, Recipe | None]:
     """(enabled, preserve_high_precision_init_val, recipe) of this thread."""
@@ -613,6 +618,20 @@ class ModuleQuantizers:
     def next_weight(self, values: View, stream: int = 0, allocate: object | None = None) -> QuantizedTensor:
         """The codes of its later ones."""
 
+class ForwardScales:
+    """
+    What a forward under delayed scaling multiplied by: it fills them in, or uses them where they are.
+    """
+
+    def __init__(self) -> None: ...
+
+    @property
+    def again(self) -> bool:
+        """The forward is done again, and notes no amax."""
+
+    @again.setter
+    def again(self, arg: bool, /) -> None: ...
+
 class WeightCache:
     """A weight's codes between micro-batches."""
 
@@ -633,9 +652,9 @@ class LinearSaved:
         With that memory, by address, strides in bytes and owner, in the order of take_parts.
         """
 
-def linear_forward(x: Tensor, weight: Tensor | QuantizedTensor, made_with: Recipe | None, bias: Tensor | None, *, needs: tuple[bool, bool, bool], training: bool, is_first_microbatch: bool | None, quantizers: ModuleQuantizers, cache: WeightCache, accumulator: str = 'native', allocate: object | None = None, stream: int = 0) -> tuple[Tensor, LinearSaved]:
+def linear_forward(x: Tensor, weight: Tensor | QuantizedTensor, made_with: Recipe | None, bias: Tensor | None, *, needs: tuple[bool, bool, bool], training: bool, is_first_microbatch: bool | None, quantizers: ModuleQuantizers, cache: WeightCache, accumulator: str = 'native', scales: ForwardScales | None = None, allocate: object | None = None, stream: int = 0) -> tuple[Tensor, LinearSaved]:
     """
-    y = x w^T + bias in the autocast scope of this thread. made_with: the recipe of a weight that is codes. needs: which of dx, dw and db backward is asked for. training: delayed scaling takes note of the values and moves on. accumulator: of products of codes.
+    y = x w^T + bias in the autocast scope of this thread. made_with: the recipe of a weight that is codes. needs: which of dx, dw and db backward is asked for. training: delayed scaling takes note of the values and moves on. accumulator: of products of codes. scales: of a forward that may be done again.
     """
 
 def linear_backward(dy: Tensor, saved: LinearSaved) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
@@ -659,7 +678,7 @@ class AttentionPass:
     def output_codes(self, values: View) -> QuantizedTensor:
         """The output as codes, of its values as they are to lie."""
 
-def attention_forward(q: View, k: View, v: View, quantizers: ModuleQuantizers, *, training: bool, precision: str, fp8_precision: str, causal: bool, bottom_right: bool, left: int, right: int, query_lengths: Sequence[int], key_lengths: Sequence[int], softmax_scale: float | None, bias: View | None, allocate: object | None = None, stream: int = 0) -> AttentionPass:
+def attention_forward(q: View, k: View, v: View, quantizers: ModuleQuantizers, *, training: bool, precision: str, fp8_precision: str, causal: bool, bottom_right: bool, left: int, right: int, query_lengths: Sequence[int], key_lengths: Sequence[int], softmax_scale: float | None, bias: View | None, scales: ForwardScales | None = None, allocate: object | None = None, stream: int = 0) -> AttentionPass:
     """Attention in the autocast scope of this thread."""
 
 def error(values: View, q: QuantizedTensor, *, rows: bool, tiles: bool, histograms: bool, columnwise: bool, threads: int) -> dict: ...

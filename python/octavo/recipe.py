@@ -55,9 +55,9 @@ class Format(Enum):
 @dataclass(frozen=True)
 class MMParams:
     """Of a product. use_split_accumulator=False allows sums to stay in an FP8 tensor core's own
-    accumulator. Heard where a layer sums as those do (te.Linear(accumulator="hopper_fp8")): True
-    promotes to float32 every 128 products, False never. Sums in float32, the default, have no use
-    for it."""
+    accumulator. Heard where sums are kept so (accumulator="hopper_fp8" of a te.Linear or a recipe):
+    True promotes to float32 every 128 products, False never. Sums in float32, the default, have no
+    use for it."""
 
     use_split_accumulator: bool = True
 
@@ -96,7 +96,12 @@ _with_functions = LastMade()
 
 class Recipe:
     """What all recipes do. Made as one of the classes below; a ValueError or TypeError says which
-    field cannot be, a RuntimeError what octavo does not offer."""
+    field cannot be, a RuntimeError what octavo does not offer.
+
+    accumulator: not Transformer Engine's. What the products of layers are summed in that name none
+        themselves: "native", "float32", "float16" (fast on CPUs with half precision, less exact) or
+        "hopper_fp8", as octavo.gemm has them.
+    """
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "_made", self._checked())
@@ -272,6 +277,7 @@ class DelayedScaling(Recipe):
     fp8_dpa: bool = False
     fp8_mha: bool = False
     backward_override: str | None = None
+    accumulator: str = "native"
 
     def _check_plain(self, name: str, value: Any) -> None:
         if name == "scaling_factor_compute_algo":
@@ -311,6 +317,7 @@ class Float8CurrentScaling(Recipe):
     fp8_dpa: bool = False
     fp8_mha: bool = False
     backward_override: str | None = None
+    accumulator: str = "native"
 
 
 @dataclass(repr=False)
@@ -332,6 +339,7 @@ class Float8BlockScaling(Recipe):
     fp8_dpa: bool = False
     fp8_mha: bool = False
     backward_override: str | None = None
+    accumulator: str = "native"
 
 
 @dataclass(repr=False)
@@ -345,6 +353,7 @@ class MXFP8BlockScaling(Recipe):
     fp8_mha: bool = False
     backward_override: str | None = None
     enable_2d_quantization: bool = False
+    accumulator: str = "native"
 
 
 @dataclass(repr=False)
@@ -364,6 +373,7 @@ class NVFP4BlockScaling(Recipe):
     fp8_dpa: bool = False
     fp8_mha: bool = False
     backward_override: str | None = None
+    accumulator: str = "native"
 
 
 @dataclass(repr=False)
@@ -377,6 +387,7 @@ class CustomRecipe(Recipe):
     fp8_mha: bool = False
     backward_override: str | None = None
     quantization_alignment: int = 128  # of padding between groups; no other is offered
+    accumulator: str = "native"
 
     def _fields(self) -> dict[str, Any]:
         fields, make = super()._fields(), self.qfactory

@@ -31,9 +31,9 @@ std::shared_ptr<Pass> forward(const View& q, const View& k, const View& v,
                               const std::string& precision, const std::string& fp8_precision,
                               bool causal, bool bottom_right, std::int64_t left, std::int64_t right,
                               const Lengths& query_lengths, const Lengths& key_lengths,
-                              const std::optional<float>& softmax_scale,
-                              const std::optional<View>& bias, nb::object allocate,
-                              std::uintptr_t stream) {
+                              const std::optional<double>& softmax_scale,
+                              const std::optional<View>& bias, ForwardScales* scales,
+                              nb::object allocate, std::uintptr_t stream) {
   auto pass = std::make_shared<Pass>();
   AttentionPassCall& call = pass->call;
   call.q = q;
@@ -51,6 +51,7 @@ std::shared_ptr<Pass> forward(const View& q, const View& k, const View& v,
   call.fp8_rung = parse_attention_rung(fp8_precision);
   call.training = training;
   call.quantizers = &quantizers;
+  call.scales = scales;
   call.run = run_of(std::move(allocate), cuda_index(q.device), stream);
   const nb::gil_scoped_release released;
   pass->result = attention_forward(call);
@@ -88,7 +89,8 @@ void bind_attention_pass(nb::module_& module) {
              nb::arg("fp8_precision"), nb::arg("causal"), nb::arg("bottom_right"), nb::arg("left"),
              nb::arg("right"), nb::arg("query_lengths"), nb::arg("key_lengths"),
              nb::arg("softmax_scale").none(), nb::arg("bias").none(),
-             nb::arg("allocate").none() = nb::none(), nb::arg("stream") = 0, nb::keep_alive<0, 4>(),
+             nb::arg("scales").none() = nb::none(), nb::arg("allocate").none() = nb::none(),
+             nb::arg("stream") = 0, nb::keep_alive<0, 4>(), nb::keep_alive<0, 16>(),
              "Attention in the autocast scope of this thread.");
 }
 

@@ -60,7 +60,8 @@ std::pair<SharedTensor, std::shared_ptr<LinearSaved>> forward(
     const SharedTensor& x, const Weight& weight, const Recipe* made_with, const SharedTensor* bias,
     const std::tuple<bool, bool, bool>& needs, bool training,
     std::optional<bool> is_first_microbatch, ModuleQuantizers& quantizers, WeightCache& cache,
-    std::string_view accumulator, nb::object allocate, std::uintptr_t stream) {
+    std::string_view accumulator, ForwardScales* scales, nb::object allocate,
+    std::uintptr_t stream) {
   LinearCall call{.x = x.tensor};
   if (const auto* codes = std::get_if<std::shared_ptr<QuantizedTensor>>(&weight)) {
     call.weight.codes = *codes;
@@ -74,6 +75,7 @@ std::pair<SharedTensor, std::shared_ptr<LinearSaved>> forward(
   call.is_first_microbatch = is_first_microbatch;
   call.quantizers = &quantizers;
   call.cache = &cache;
+  call.scales = scales;
   call.run = run_of(std::move(allocate), cuda_index(x.tensor.view().device), stream);
   call.run.accumulator = parse_accumulator(accumulator);
   std::shared_ptr<LinearSaved> saved(new LinearSaved, &let_go);
@@ -190,6 +192,11 @@ void bind_sets(nb::module_& module) {
 
 void bind_nn(nb::module_& module) {
   bind_sets(module);
+  nb::class_<ForwardScales>(module, "ForwardScales",
+                            "What a forward under delayed scaling multiplied by: it fills them in, "
+                            "or uses them where they are.")
+      .def(nb::init<>())
+      .def_rw("again", &ForwardScales::again, "The forward is done again, and notes no amax.");
   nb::class_<WeightCache>(module, "WeightCache", "A weight's codes between micro-batches.")
       .def(nb::init<>());
   nb::class_<LinearSaved>(module, "LinearSaved", "What a backward of Linear needs.")
@@ -201,11 +208,12 @@ void bind_nn(nb::module_& module) {
              nb::arg("made_with").none(), nb::arg("bias").none(), nb::kw_only(), nb::arg("needs"),
              nb::arg("training"), nb::arg("is_first_microbatch").none(), nb::arg("quantizers"),
              nb::arg("cache"), nb::arg("accumulator") = "native",
-             nb::arg("allocate").none() = nb::none(), nb::arg("stream") = 0,
+             nb::arg("scales").none() = nb::none(), nb::arg("allocate").none() = nb::none(),
+             nb::arg("stream") = 0,
              "y = x w^T + bias in the autocast scope of this thread. made_with: the recipe of a "
              "weight that is codes. needs: which of dx, dw and db backward is asked for. training: "
              "delayed scaling takes note of the values and moves on. accumulator: of products of "
-             "codes.");
+             "codes. scales: of a forward that may be done again.");
   module.def("linear_backward", &backward, nb::arg("dy"), nb::arg("saved"), "(dx, dw, db).");
   bind_attention_pass(module);
 }

@@ -83,6 +83,7 @@ class Fields {
     recipe.fp8_mha = get<bool>("fp8_mha");
     recipe.fp8_format = format("fp8_format");
     recipe.backward_override = parse_override(get<std::optional<std::string>>("backward_override"));
+    recipe.accumulator = parse_accumulator(get<std::string>("accumulator"), "recipe");
     return recipe;
   }
   template <typename Struct>
@@ -297,6 +298,8 @@ void bind_recipe(nb::module_& module) {
              std::optional<ReduceList> reduce) {
             AutocastOptions options{.enabled = enabled, .calibrating = calibrating};
             options.amax_group = reducer_of(std::move(reduce));
+            // One that another thread has ended goes now, which may wait.
+            const nb::gil_scoped_release released;
             new (self) AutocastScope(new Autocast(recipe, std::move(options)));
           },
           nb::arg("recipe"), nb::arg("enabled"), nb::arg("calibrating"), nb::arg("reduce").none(),
@@ -307,11 +310,17 @@ void bind_recipe(nb::module_& module) {
             const nb::gil_scoped_release released;
             (*self).leave(failed);
           },
-          nb::arg("failed"));
+          nb::arg("failed"))
+      .def(
+          "leave_later", [](const AutocastScope& self) { (*self).leave_later(); },
+          "Where leave fails: it ends with the scopes inside of it.");
   module.def(
       "current_autocast",
       [] {
-        const AutocastState state = current_autocast();
+        const AutocastState state = [] {
+          const nb::gil_scoped_release released;
+          return current_autocast();
+        }();
         return std::tuple(state.enabled, state.calibrating,
                           state.recipe ? std::optional(*state.recipe) : std::nullopt);
       },
@@ -326,7 +335,8 @@ void bind_recipe(nb::module_& module) {
                 recipe, {.enabled = enabled, .preserve_high_precision_init_val = preserve}));
           },
           nb::arg("recipe"), nb::arg("enabled"), nb::arg("preserve_high_precision_init_val"))
-      .def("leave", [](const ModelInitScope& self) { (*self).leave(); });
+      .def("leave", [](const ModelInitScope& self) { (*self).leave(); })
+      .def("leave_later", [](const ModelInitScope& self) { (*self).leave_later(); });
   module.def(
       "current_model_init",
       [] {

@@ -1,6 +1,8 @@
-"""use_split_accumulator, where sums are kept as an FP8 tensor core keeps them."""
+"""What products of layers are summed in; use_split_accumulator, where that is a tensor core's."""
 
 from __future__ import annotations
+
+import warnings
 
 import pytest
 
@@ -15,6 +17,7 @@ from octavo.recipe import (  # noqa: E402
     Float8BlockScaling,
     Float8CurrentScaling,
     MMParams,
+    MXFP8BlockScaling,
     NVFP4BlockScaling,
 )
 
@@ -124,3 +127,90 @@ def test_it_goes_along_with_a_copy():
         y = linear(x)
         for other in (copy.deepcopy(linear), pickle.loads(pickle.dumps(linear))):
             assert torch.equal(other(x), y)
+
+
+RECIPES = {
+    "delayed": DelayedScaling,
+    "current": Float8CurrentScaling,
+    "block": Float8BlockScaling,
+    "mxfp8": MXFP8BlockScaling,
+}
+
+
+@pytest.mark.parametrize("name", RECIPES)
+@pytest.mark.parametrize("sums", ["float16", "float32"])
+def test_a_recipe_names_the_accumulator_of_its_layers(name, sums):
+    """All three products, bit for bit those of layers that name it themselves."""
+    by_recipe = results("native", RECIPES[name](accumulator=sums))
+    by_layer = results(sums, RECIPES[name]())
+    plain = results("native", RECIPES[name]())
+    for product, got, want, native in zip(
+        ("fprop", "dgrad", "wgrad"), by_recipe, by_layer, plain, strict=True
+    ):
+        assert torch.equal(got, want), product
+        assert torch.equal(got, native) == (sums == "float32"), product
+
+
+def test_the_layer_s_own_goes_before_the_recipe_s():
+    half = MXFP8BlockScaling(accumulator="float16")
+    for got, want in zip(
+        results("float32", half), results("native", MXFP8BlockScaling()), strict=True
+    ):
+        assert torch.equal(got, want)
+
+
+def test_half_precision_by_hand_and_within_its_bound():
+    """docs/numerics/gemm.md: (n + 2) v of the sum of magnitudes in runs of n, and roundings of
+    float32. All operands are e4m3 between 2^-5 and 1, of which nothing is subnormal in float16."""
+    torch.manual_seed(0)
+    linear = te.Linear(SIZE, 96, bias=False, device="cpu")
+    with torch.no_grad():
+        linear.weight.uniform_(0.1, 1)
+    x = torch.rand(48, SIZE) + 0.1
+    for recipe, make, run in (
+        (MXFP8BlockScaling(accumulator="float16"), qs.MXFP8Quantizer, 32),
+        (Float8CurrentScaling(accumulator="float16"), qs.Float8CurrentScalingQuantizer, 128),
+    ):
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", UserWarning)  # of the change of recipe
+            with te.autocast(recipe=recipe):
+                y = linear(x).detach()
+        a, b = make()(x), make()(linear.weight.detach())
+        assert torch.equal(y, ov.gemm(a, b, accumulator="float16"))
+        a, b = (ov.dequantize(one, "float64") for one in (a, b))
+        exact, size = a @ b.T, a.abs() @ b.abs().T
+        in_half = (run + 2) * 2**-11
+        bound = in_half / (1 - in_half) * size + (SIZE + 9) * 2**-24 * 2 * size
+        off = (y.double() - exact).abs()
+        assert (off <= bound).all()
+        assert off.max() > 2**-20 * size.max()  # more than float32 would be off by
+
+
+def test_what_a_recipe_s_accumulator_may_be():
+    assert repr(MXFP8BlockScaling()) == "recipe_type=MXFP8BlockScaling, margin=0, format=E4M3"
+    assert repr(MXFP8BlockScaling(accumulator="float16")).endswith(", accumulator=float16")
+    assert MXFP8BlockScaling(accumulator="native") == MXFP8BlockScaling()
+    with pytest.raises(ValueError, match="got accumulator 'f16', wanted native, float32"):
+        MXFP8BlockScaling(accumulator="f16")
+    with pytest.raises(ValueError, match="got accumulator = float64"):
+        DelayedScaling(accumulator="float64")
+    with pytest.raises(ValueError, match="got accumulator = hopper_fp8"):
+        NVFP4BlockScaling(accumulator="hopper_fp8")
+    with pytest.raises(TypeError, match="got accumulator = None, wanted a text"):
+        Float8CurrentScaling(accumulator=None)
+    recipe = MXFP8BlockScaling()
+    recipe.accumulator = "float16"
+    linear = te.Linear(32, 32, device="cpu")
+    with te.autocast(recipe=recipe), pytest.raises(TypeError, match="float16 with float64"):
+        linear(torch.randn(4, 32, dtype=torch.float64))
+
+
+def test_another_accumulator_is_a_change_of_recipe():
+    linear, x = te.Linear(32, 32, device="cpu"), torch.randn(4, 32)
+    with te.autocast(recipe=MXFP8BlockScaling()):
+        linear(x)
+    with (
+        te.autocast(recipe=MXFP8BlockScaling(accumulator="float16")),
+        pytest.warns(UserWarning, match=r"to \(.*accumulator=float16\)"),
+    ):
+        linear(x)

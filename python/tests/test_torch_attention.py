@@ -345,3 +345,104 @@ def test_nan_shows():
         k[10, 0, 0, 0] = torch.nan
         out = in_scope(layer(), (q, k, v), FP8.get(name)).view(S, B, H, D)
         assert out[10:, 0, :2].isnan().all() and out[:10].isfinite().all(), name
+
+
+@pytest.mark.parametrize("name", ["delayed", "mxfp8"])
+def test_float64_in_is_float64_out(name):
+    """In FP8 as well: the numbers are those of float32 inputs, which float64 holds."""
+    tensors = inputs()
+    wide = [x.detach().double().requires_grad_() for x in tensors]
+    narrow = [x.detach().clone().requires_grad_() for x in tensors]
+    out, want = in_scope(layer(), wide, FP8[name]), in_scope(layer(), narrow, FP8[name])
+    assert out.dtype == torch.float64 and torch.equal(out, want.double())
+    out.sum().backward()
+    want.sum().backward()
+    for x, y in zip(wide, narrow, strict=True):
+        assert x.grad.dtype == torch.float64
+        torch.testing.assert_close(x.grad, y.grad.double(), rtol=1e-5, atol=1e-6)
+
+
+def test_float64_of_fp8_mha():
+    wide = [x.double() for x in inputs()]
+    out = in_scope(layer(), wide, DelayedScaling(fp8_mha=True))
+    assert out.dtype == torch.float64 and out.dequantize().dtype == torch.float64
+
+
+def test_state_of_another_kind_of_module():
+    linear = te.Linear(32, 32, device="cpu")
+    with te.autocast(recipe=DelayedScaling()):
+        linear(torch.randn(32, 32))
+    saved = linear.state_dict()
+    attends = layer()
+    for module, given in (
+        (attends, saved),
+        (torch.nn.Sequential(attends), {f"0.{key}": value for key, value in saved.items()}),
+    ):
+        with pytest.raises(RuntimeError, match="may be the state of another kind of module"):
+            module.load_state_dict(given, strict=False)
+    in_scope(attends, inputs(), FP8["delayed"])
+    with pytest.raises(RuntimeError, match=r"scaling_fwd.scale of shape \(5,\), wanted 3 slots"):
+        linear.load_state_dict(saved | attends.state_dict())
+
+
+@pytest.mark.parametrize("name", [None, "delayed"])
+def test_hooks_that_give_what_is_not_dense(name):
+    for wrong in (torch.Tensor.to_sparse, te_tensor):
+        tensors = inputs()
+        with torch.autograd.graph.saved_tensors_hooks(lambda x: x, wrong):
+            out = in_scope(layer(), tensors, FP8.get(name))
+        with pytest.raises(RuntimeError, match="a hook gave .* wanted a dense"):
+            out.sum().backward()
+
+
+def te_tensor(x):
+    if not x.is_floating_point():
+        return x.to_sparse()
+    quantizer = te.Float8CurrentScalingQuantizer(te.DType.kFloat8E4M3, device="cpu")
+    quantizer.set_usage(rowwise=True, columnwise=False)
+    return quantizer(x)
+
+
+def test_hooks_of_torch_s_function():
+    x = torch.randn(1, 2, 8, 32, requires_grad=True)
+    for wrong, text in (
+        (torch.Tensor.to_sparse, "a hook gave a torch.sparse_coo in the place of query"),
+        (te_tensor, "a hook gave a Float8Tensor in the place of query"),
+        (torch.Tensor.half, "a hook gave torch.float16 .* in the place of query"),
+        (lambda x: x[:, :1], "in the place of query, wanted what forward saved"),
+    ):
+        with torch.autograd.graph.saved_tensors_hooks(lambda x: x, wrong):
+            out = te.scaled_dot_product_attention(x, x, x, precision="f32")
+        with pytest.raises(RuntimeError, match=text):
+            out.sum().backward()
+
+
+class Turned(torch.autograd.Function):
+    """Makes another kind of tensor of its gradient."""
+
+    @staticmethod
+    def forward(ctx, x, make):
+        ctx.make = make
+        return x.clone()
+
+    @staticmethod
+    def backward(ctx, dy):
+        return ctx.make(dy), None
+
+
+def test_gradients_that_are_not_dense():
+    """Of codes: their values. Sparse ones are refused by name."""
+    linear = te.Linear(32, 32, device="cpu")
+    attends = te.DotProductAttention(1, 32, qkv_format="bshd")
+
+    def product(function, x, make):
+        x = x.clone().requires_grad_()
+        y = Turned.apply(function(x), make)
+        y.backward(torch.ones_like(y))
+        return x.grad
+
+    heads = torch.randn(1, 8, 1, 32)
+    for function, x in ((linear, torch.randn(8, 32)), (lambda x: attends(x, x, x), heads)):
+        with pytest.raises(TypeError, match="got a gradient of layout torch.sparse_coo"):
+            product(function, x, torch.Tensor.to_sparse)
+        assert torch.equal(product(function, x, te_tensor), product(function, x, torch.clone))

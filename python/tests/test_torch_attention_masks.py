@@ -29,6 +29,11 @@ from attention_testing import (  # noqa: E402
 )
 
 K = 30
+SUMS = {
+    "attn_mask_type": "padding",
+    "cu_seqlens_q": torch.tensor([0, 5, 9]),
+    "cu_seqlens_kv": torch.tensor([0, 7, 9]),
+}
 
 
 def check(out, want):
@@ -260,6 +265,40 @@ def test_kv_channels():
         ({"fp8_output": True}, RuntimeError, "fp8_output is not offered"),
         ({"alibi_slopes": torch.ones(H)}, RuntimeError, "alibi_slopes is not offered"),
         ({"max_seqlen_q": S + 1}, ValueError, "got max_seqlen_q = 25"),
+        ({"max_seqlen_q": S - 1}, ValueError, "got max_seqlen_q = 23, wanted 24, the longest"),
+        ({"max_seqlen_kv": 0}, ValueError, "got max_seqlen_kv = 0, wanted 24"),
+        ({"max_seqlen_kv": 2.0}, TypeError, "got max_seqlen_kv = 2.0, wanted an integer"),
+        (
+            {**SUMS, "max_seqlen_kv": 6},
+            ValueError,
+            "got max_seqlen_kv = 6, wanted 7, the longest",
+        ),
+        (
+            {**SUMS, "cu_seqlens_q": torch.tensor([0.0, 2.7, 5.0])},
+            TypeError,
+            "got cu_seqlens_q of torch.float32, wanted integers",
+        ),
+        (
+            {**SUMS, "cu_seqlens_kv": torch.tensor([False, True, True])},
+            TypeError,
+            "got cu_seqlens_kv of torch.bool, wanted integers",
+        ),
+        (
+            {**SUMS, "attention_mask": torch.zeros(B, 1, 1, S, dtype=torch.bool)},
+            ValueError,
+            "got attention_mask and cu_seqlens",
+        ),
+        ({"window_size": (2**70, 0)}, ValueError, "got window_size = (1180591620717411303424, 0)"),
+        (
+            {
+                "core_attention_bias_type": "post_scale_bias",
+                "core_attention_bias": torch.ones(S, S, dtype=torch.float64),
+            },
+            TypeError,
+            "got core_attention_bias of torch.float64, wanted float32",
+        ),
+        ({"inference_params": torch.ones(2)}, RuntimeError, "inference_params is not offered"),
+        ({"num_splits": torch.ones(2)}, RuntimeError, "num_splits is not offered"),
     ],
 )
 def test_wrong_masks_are_named(given, kind, text):
@@ -295,3 +334,28 @@ def test_a_bias_that_was_changed_is_noticed():
     bias.mul_(2)
     with pytest.raises(RuntimeError, match="modified by an inplace operation"):
         out.sum().backward()
+
+
+def test_bounds_that_hold_change_nothing():
+    tensors, bounds = inputs(), {"max_seqlen_q": 5, "max_seqlen_kv": 7}
+    assert torch.equal(layer()(*tensors, **SUMS, **bounds), layer()(*tensors, **SUMS))
+    assert torch.equal(layer()(*tensors, max_seqlen_q=S), layer()(*tensors))
+
+
+def test_softmax_scale_is_not_rounded():
+    """In float64, where 0.1 and the float32 next to it are not the same."""
+    tensors = [x.double() for x in inputs()]
+    at = [heads_first(x) for x in tensors]
+    module = layer(attn_mask_type="no_mask", softmax_scale=0.1)
+    scores = 0.1 * at[0] @ at[1].repeat_interleave(H // G, 1).transpose(-1, -2)
+    want = scores.softmax(-1) @ at[2].repeat_interleave(H // G, 1)
+    torch.testing.assert_close(module(*tensors), heads_last(want), rtol=1e-12, atol=1e-12)
+
+
+def test_arrays_for_what_is_not_offered():
+    for name in ("tp_size", "tp_group", "cp_stream"):
+        with pytest.raises(RuntimeError, match=f"{name} is not offered"):
+            te.DotProductAttention(H, D, **{name: torch.ones(2)})
+        if not name.startswith("cp"):
+            with pytest.raises(RuntimeError, match=f"{name} is not offered"):
+                te.Linear(32, 32, device="cpu", **{name: torch.ones(2)})

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import copy
+import gc
 import threading
 
 import pytest
@@ -128,3 +130,81 @@ def test_a_scope_that_is_not_open_is_not_left(scope):
         pass
     with pytest.raises(RuntimeError, match="this scope is not open"):
         used.__exit__(None, None, None)
+
+
+def paused(scope):
+    with scope:
+        yield
+
+
+def holds():
+    """Whether a recipe holds here: for layers, and for those that are made."""
+    linear = te.Linear(32, 32, device="cpu")
+    linear(torch.randn(4, 32))
+    return linear.quantizers["scaling_fwd"] != [], type(linear.weight) is not torch.nn.Parameter
+
+
+# One that is let go has nobody to raise to.
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+@pytest.mark.filterwarnings("ignore:You are using quantized weights without quantized compute")
+@pytest.mark.parametrize("how", ["closed", "let go", "went on"])
+@pytest.mark.parametrize("kind", [te.autocast, te.quantized_model_init])
+def test_a_scope_that_a_generator_leaves_out_of_turn(kind, how):
+    generator = paused(kind(recipe=MXFP8BlockScaling()))
+    next(generator)
+    with kind(enabled=False):
+        if how == "closed":
+            with pytest.raises(ValueError, match="A generator or coroutine that pauses inside"):
+                generator.close()
+        elif how == "went on":
+            with pytest.raises(ValueError, match="A generator or coroutine that pauses inside"):
+                next(generator)
+        else:
+            del generator
+            gc.collect()
+        assert holds() == (False, False)
+    assert holds() == (False, False)
+    with kind(recipe=MXFP8BlockScaling()):
+        assert any(holds())
+    assert holds() == (False, False)
+
+
+def test_coroutines_that_leave_out_of_turn():
+    async def first(entered, leave):
+        with te.autocast(recipe=MXFP8BlockScaling()):
+            entered.set()
+            await leave.wait()
+
+    async def second(entered, leave):
+        await entered.wait()
+        with te.autocast(recipe=Float8CurrentScaling()):
+            leave.set()
+            await asyncio.sleep(0.01)
+
+    async def both():
+        entered, leave = asyncio.Event(), asyncio.Event()
+        return await asyncio.gather(
+            first(entered, leave), second(entered, leave), return_exceptions=True
+        )
+
+    said = asyncio.run(both())
+    assert isinstance(said[0], ValueError) and "coroutine that pauses" in str(said[0])
+    assert said[1] is None
+    assert holds() == (False, False)
+
+
+def test_a_scope_that_another_thread_leaves():
+    scope, said = te.autocast(recipe=MXFP8BlockScaling()), []
+    scope.__enter__()
+
+    def leave():
+        try:
+            scope.__exit__(None, None, None)
+        except ValueError as error:
+            said.append(str(error))
+
+    thread = threading.Thread(target=leave)
+    thread.start()
+    thread.join()
+    assert "on the thread that began them" in said[0]
+    assert holds() == (False, False)

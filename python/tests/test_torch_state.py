@@ -101,11 +101,11 @@ def test_state_that_does_not_fit():
     linear = steps(te.Linear(32, 32, device="cpu"), DelayedScaling(), inputs(1))
     state = linear.state_dict()
     for part, wrong, text in (
-        ("scale", torch.ones(7), r"saved scale of shape \[7\], wanted float32 of \[3\]"),
+        ("scale", torch.ones(7), r"scaling_fwd.scale of shape \(7,\), wanted 3 slots"),
         ("scale", torch.zeros(3), "saved scale of 0, wanted positive"),
         ("scale", torch.full((3,), float("nan")), "saved scale of nan"),
         ("amax_history", torch.ones(3), r"saved amax_history of shape \[3\]"),
-        ("amax_history", torch.ones(5, 2), r"saved amax_history of shape \[5, 2\]"),
+        ("amax_history", torch.ones(5, 2), r"amax_history of shape \(5, 2\), wanted 3 slots"),
         ("amax_history", -torch.ones(5, 3), "saved amax_history with -1"),
     ):
         with pytest.raises(RuntimeError, match=text):

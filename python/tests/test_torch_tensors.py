@@ -312,3 +312,17 @@ def test_codes_are_nowhere_else():
 def test_bad_arguments(make, error, text):
     with pytest.raises(error, match=text):
         make()
+
+
+def test_functions_of_octavo_say_what_they_want_of_it():
+    tensor = te.MXFP8Quantizer(te.DType.kFloat8E4M3)(torch.randn(32, 32))
+    plain = torch.randn(32, 32)
+    for work in (
+        lambda: ov.gemm(tensor, plain),
+        lambda: ov.attention(tensor, plain, plain),
+        lambda: ov.quantize(tensor, "mxfp8"),
+        lambda: ov.encode(tensor, "e4m3fn"),
+    ):
+        with pytest.raises(TypeError, match="got a MXFP8Tensor, which is codes with scales"):
+            work()
+    assert ov.gemm(tensor.quantized, plain).shape == (32, 32)

@@ -19,6 +19,7 @@ INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^>"]+)[>"]')
 # Folders outside the library that must do with its public headers. bench/ and tests/ look inside.
 OUTSIDE = ("cli", "python", "examples")
 PUBLIC_BACKEND_HEADERS = {
+    "octavo/backend/accumulator_names.h",
     "octavo/backend/attention_job.h",
     "octavo/backend/gemm_job.h",
     "octavo/backend/kernel_clock.h",

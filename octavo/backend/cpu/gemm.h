@@ -68,14 +68,14 @@ template <typename One>
   }
 }
 
-// Rows of codes of a byte, decoded and multiplied by scales, as a panel of f32: [n][count].
-// `scales` is [runs][count], and n a multiple of 16, as are runs but for the last one.
+// Rows of codes of a byte, decoded, as a panel of lanes, [n][count]; n is a multiple of 16.
 struct PackJob {
   const std::uint8_t* const* rows;
   int count;  // rows or columns of the method's tile
   std::int64_t n, run;
-  const float* scales;
-  float* panel;
+  const float* scales;  // f32 lanes: [runs][count]; runs are multiples of 16 but for the last one
+  float factor;         // f16 lanes: of all of them, a power of two
+  std::byte* panel;
 };
 using PackCodes = void (*)(const Format&, const PackJob&);
 
@@ -90,7 +90,8 @@ struct GemmMethod {
   // Rows of words of step lanes to a panel, [count][words] to [words][count]; null: the driver's.
   void (*interleave)(const std::byte* const* rows, int count, std::int64_t words,
                      std::byte* panel) = nullptr;
-  // Both at once for codes of a format; null, or returning null, where there is none. f32 lanes.
+  // Both at once for codes of a format; null, or returning null, where there is none. Lanes of f32
+  // with scales, or of f16 without.
   PackCodes (*pack_codes)(const Format&) = nullptr;
   // The same as `dot`, for one row of A, of B's codes of a byte as they are, with scales; null, or
   // returning null, where there is none. Code 0 is zero.

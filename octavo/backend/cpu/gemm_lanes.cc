@@ -58,16 +58,17 @@ OperandLanes::OperandLanes(const Isa& isa, const GemmOperand& operand, const Gem
   }
   decode_ = isa.decode(decoder_);
   const Matrix& elements = operand.elements();
-  if (lane != Lane::f32 || elements.packed) return;
+  if ((lane != Lane::f32 && lane != Lane::f16) || elements.packed) return;
   in_columns_ =
-      !operand.is_quantized() && elements.row_pitch == bytes_of(elements) &&
+      lane == Lane::f32 && !operand.is_quantized() && elements.row_pitch == bytes_of(elements) &&
       elements.col_stride != bytes_of(elements) &&
       reinterpret_cast<std::uintptr_t>(elements.data) % static_cast<unsigned>(bytes_of(elements)) ==
           0 &&
       elements.col_stride % bytes_of(elements) == 0;
   const bool whole = tile_cols_ == operand.cols();
-  if (operand.is_quantized() && fold_ == Fold::all && method.pack_codes != nullptr &&
-      bytes_of(elements) == 1 && is_contiguous(elements) && (whole || tile_cols_ % 16 == 0))
+  const bool fits = lane == Lane::f16 || (fold_ == Fold::all && (whole || tile_cols_ % 16 == 0));
+  if (operand.is_quantized() && fits && method.pack_codes != nullptr && bytes_of(elements) == 1 &&
+      is_contiguous(elements))
     pack_codes_ = method.pack_codes(elements.format);
 }
 
@@ -96,22 +97,24 @@ const float* OperandLanes::column(std::int64_t first_row, std::int64_t k, std::i
 bool OperandLanes::pack_codes(std::int64_t first_row, int count, std::int64_t k, std::int64_t n,
                               std::byte* panel) const {
   const std::int64_t run = std::min(tile_cols_, n), runs = (n + run - 1) / run;
-  if (first_row + count > rows() || n % 16 != 0 || run % 16 != 0 ||
-      (k % tile_cols_ != 0 && tile_cols_ < operand_.cols()))
+  const bool scaled = method_.lane == Lane::f32;
+  if (first_row + count > rows() || n % 16 != 0) return false;
+  if (scaled && (run % 16 != 0 || (k % tile_cols_ != 0 && tile_cols_ < operand_.cols())))
     return false;
   const std::uint8_t* codes[kMostPanelRows];
   alignas(64) float found[kMostDepth / 16 * kMostPanelRows];
   for (int r = 0; r < count; ++r) {
     codes[r] =
         reinterpret_cast<const std::uint8_t*>(element(operand_.elements(), first_row + r, k));
-    scales(first_row + r, k, run, runs, found + r, count);
+    if (scaled) scales(first_row + r, k, run, runs, found + r, count);
   }
   pack_codes_(decoder_.format, {.rows = codes,
                                 .count = count,
                                 .n = n,
                                 .run = run,
-                                .scales = found,
-                                .panel = reinterpret_cast<float*>(panel)});
+                                .scales = scaled ? found : nullptr,
+                                .factor = 1.0F / unit_,
+                                .panel = panel});
   return true;
 }
 

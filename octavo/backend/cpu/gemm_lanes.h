@@ -27,9 +27,9 @@ class OperandLanes {
   // has them as they are wanted.
   const std::byte* piece(std::int64_t row, std::int64_t k, std::int64_t n, std::byte* stage) const;
 
-  // Rows at once, as a panel of f32: [n][count]. False: nothing was done, rows must be taken one by
-  // one. Codes are decoded and scaled in registers; of values whose columns lie one after the other
-  // in memory a line is fetched once for all of them, not once for each.
+  // Rows at once, as a panel: [n][count]. False: nothing was done, rows must be taken one by one.
+  // Codes are decoded, and scaled where lanes are, in registers; of values whose columns lie one
+  // after the other in memory a line is fetched once for all of them, not once for each.
   bool pack(std::int64_t first_row, int count, std::int64_t k, std::int64_t n,
             std::byte* panel) const;
 

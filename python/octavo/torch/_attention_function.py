@@ -13,6 +13,7 @@ from octavo._attention import _bias
 from octavo._gemm import _side
 from octavo._quantize import value_kind
 from octavo.torch._attention_mask import Mask
+from octavo.torch._checkpoint import scales_for
 from octavo.torch._codes import new_codes, parts_of
 from octavo.torch._once import differentiable_once
 from octavo.torch._quantized_tensor import _Content
@@ -58,6 +59,7 @@ class Attend(torch.autograd.Function):
             **_arguments(mask),
             softmax_scale=how.softmax_scale,
             bias=None if bias is None else bias.view("float32"),
+            scales=scales_for(state),
             allocate=TORCH.allocator(sources[0].cuda),
             stream=sources[0].stream,
         )
@@ -77,7 +79,7 @@ class Attend(torch.autograd.Function):
         order = (2, 0, 1, 3) if how.layout == "sbhd" else (0, 2, 1, 3)
         out: torch.Tensor = TORCH.take(found.out).permute(order).flatten(2).contiguous()
         if not found.gives_codes:
-            return out
+            return out.to(q.dtype)  # FP8 of float64 has come out as float32
         own = octavo.QuantizedTensor(
             found.output_codes(TORCH.describe(out, _OP).view("float32")), TORCH, stream
         )

@@ -17,6 +17,8 @@ MASK_TYPES = (
     "padding_causal_bottom_right",
     "arbitrary",
 )
+_MOST_TOKENS = 2**60
+_INTEGERS = (torch.int8, torch.int16, torch.int32, torch.int64)
 
 
 class Mask(NamedTuple):
@@ -50,8 +52,11 @@ def window_of(given: Any, op: str) -> tuple[int, int]:
     fits = isinstance(given, tuple | list) and len(given) == 2
     if not fits or not all(type(side) is int for side in given):
         raise wrong_type(op, "window_size", given, "(before, after), two integers, or None")
-    if min(given) < -1:
-        raise ValueError(f"[{op}] got window_size = {given}, wanted numbers of at least -1")
+    if min(given) < -1 or max(given) > _MOST_TOKENS:
+        raise ValueError(
+            f"[{op}] got window_size = {shown(given)}, wanted numbers of at least -1, which is no "
+            "limit, and at most 2**60"
+        )
     return tuple(given)  # type: ignore[return-value]
 
 
@@ -74,6 +79,11 @@ def mask_of(
     made = Mask(causal, "bottom_right" in kind, left, -1 if causal else right, bias=bias)
     if "padding" in kind:
         if any(one is not None for one in lengths):
+            if attention_mask is not None:
+                raise ValueError(
+                    f"[{op}] got attention_mask and cu_seqlens, which both say how long sequences "
+                    "are; give one of them"
+                )
             found = _from_sums(lengths, shape, op)
         else:
             found = _from_masks(attention_mask, shape, op)
@@ -103,6 +113,8 @@ def _from_sums(
                 f"[{op}] got {name} = {shown(one)}, wanted a tensor of {shape[0] + 1} integers, "
                 "the sums of all lengths before; give both of them"
             )
+        if one.dtype not in _INTEGERS:
+            raise TypeError(f"[{op}] got {name} of {one.dtype}, wanted integers: torch.int32")
         counts = one.diff().tolist()
         if one[0] != 0 or any(not 0 <= count <= most for count in counts):
             raise ValueError(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import threading
 from collections.abc import Callable
 from typing import Any
 
@@ -10,8 +11,9 @@ import torch
 import torch.utils.checkpoint
 
 from octavo import _octavo
+from octavo._arguments import function_or_none, wrong_type
 from octavo.torch._offered import refuse
-from octavo.torch._state import in_backward
+from octavo.torch._state import ModuleState, in_backward
 
 _OP = "checkpoint"
 
@@ -23,14 +25,18 @@ def checkpoint(
     get_rng_state_tracker: Callable[..., Any] | None = None,
     tp_group: Any = None,
     use_reentrant: bool = False,
+    context_fn: Callable[[], Any] | None = None,
     **kwargs: Any,
 ) -> Any:
     """function(*args, **kwargs), of which only the arguments are kept for backward: that calls the
-    function once more, under the recipe that holds now.
+    function once more, under the recipe that holds now. Under DelayedScaling the second forward has
+    the scales of the first one, and takes no note of amaxes: gradients are those without a
+    checkpoint, bit for bit.
+
+    context_fn: torch's: makes two contexts, one around each forward.
 
     torch.utils.checkpoint.checkpoint(..., use_reentrant=False) does the same where the function
-    opens the scope itself. The second forward takes no note of amaxes; under DelayedScaling it
-    uses the scales there are by then.
+    opens the scope itself, but for the scales of DelayedScaling, which are those there are by then.
     """
     refuse(
         _OP,
@@ -41,30 +47,126 @@ def checkpoint(
     )
     if not callable(function):
         raise TypeError(f"[{_OP}] got a {type(function).__name__}, wanted a function or a module")
+    function_or_none(context_fn, "context_fn", _OP)
     scope = _octavo.current_autocast()
+
+    def contexts() -> tuple[Any, Any]:
+        first = _First()
+        again = _Again(scope, first)
+        if context_fn is None:
+            return first, again
+        theirs = context_fn()
+        if not isinstance(theirs, tuple | list) or len(theirs) != 2:
+            raise wrong_type(_OP, "what context_fn gave", theirs, "two contexts")
+        return _Both(first, theirs[0]), _Both(again, theirs[1])
+
     return torch.utils.checkpoint.checkpoint(
-        function,
-        *args,
-        use_reentrant=False,
-        context_fn=lambda: (contextlib.nullcontext(), _Again(scope)),
-        **kwargs,
+        function, *args, use_reentrant=False, context_fn=contexts, **kwargs
     )
+
+
+class _First:
+    """Around a first forward: what layers multiplied by under delayed scaling, call by call."""
+
+    def __init__(self) -> None:
+        self.kept: dict[int, tuple[ModuleState, list[_octavo.ForwardScales]]] = {}
+
+    def __enter__(self) -> None:
+        _open().append(self)
+
+    def __exit__(self, *_: object) -> None:
+        _close(self)
+
+    def keep(self, state: ModuleState, scales: _octavo.ForwardScales) -> None:
+        self.kept.setdefault(id(state), (state, []))[1].append(scales)
+
+
+class _Replay:
+    """One of the second forwards: the same, in the same order."""
+
+    def __init__(self, first: _First):
+        self._left = {key: iter(kept) for key, (_, kept) in first.kept.items()}
+
+    def next(self, state: ModuleState) -> _octavo.ForwardScales | None:
+        found = next(self._left.get(id(state), iter(())), None)
+        if found is not None:
+            found.again = True
+        return found
 
 
 class _Again:
     """The scope of a second forward, entered at every backward there is."""
 
-    def __init__(self, scope: tuple[bool, bool, _octavo.Recipe | None]):
+    def __init__(self, scope: tuple[bool, bool, _octavo.Recipe | None], first: _First):
         self._enabled, _, recipe = scope
         self._recipe = _octavo.default_recipe() if recipe is None else recipe
-        self._entered: list[_octavo.Autocast] = []
+        self._first = first
+        self._entered: list[tuple[_octavo.Autocast, _Replay]] = []
 
     def __enter__(self) -> None:
         # What is gathered is gathered by the first forward.
-        self._entered.append(_octavo.Autocast(self._recipe, self._enabled, False, None))
+        entered = _octavo.Autocast(self._recipe, self._enabled, False, None)
+        replay = _Replay(self._first)
+        _open().append(replay)
+        self._entered.append((entered, replay))
 
     def __exit__(self, *_: object) -> None:
-        self._entered.pop().leave(True)
+        entered, replay = self._entered.pop()
+        _close(replay)
+        entered.leave(True)
+
+
+class _Both:
+    """The user's context inside of ours, as often as they are entered."""
+
+    def __init__(self, outer: Any, inner: Any):
+        self._outer, self._inner = outer, inner
+        self._entered: list[contextlib.ExitStack] = []
+
+    def __enter__(self) -> None:
+        with contextlib.ExitStack() as stack:
+            stack.enter_context(self._outer)
+            stack.enter_context(self._inner)
+            self._entered.append(stack.pop_all())
+
+    def __exit__(self, *error: Any) -> Any:
+        return self._entered.pop().__exit__(*error)
+
+
+_thread = threading.local()
+
+
+def _open() -> list[_First | _Replay]:
+    """Forwards of checkpoints that this thread is in, the innermost last."""
+    if not hasattr(_thread, "open"):
+        _thread.open = []
+    found: list[_First | _Replay] = _thread.open
+    return found
+
+
+def _close(one: _First | _Replay) -> None:
+    found = _open()
+    for at in reversed(range(len(found))):
+        if found[at] is one:
+            del found[at]
+            return
+
+
+def scales_for(state: ModuleState) -> _octavo.ForwardScales | None:
+    """For the next forward of a module: to be filled in a first forward, to be used in a second."""
+    firsts: list[_First] = []
+    made: _octavo.ForwardScales | None = None
+    for one in reversed(_open()):
+        if isinstance(one, _Replay):
+            made = one.next(state)
+            break
+        firsts.append(one)
+    else:
+        made = _octavo.ForwardScales() if firsts else None
+    if made is not None:
+        for first in firsts:
+            first.keep(state, made)
+    return made
 
 
 def is_second_forward() -> bool:

@@ -11,7 +11,7 @@ import torch
 from octavo import _octavo
 from octavo._arrays_torch import TORCH
 from octavo._quantize import value_kind
-from octavo.torch._checkpoint import is_second_forward
+from octavo.torch._checkpoint import is_second_forward, scales_for
 from octavo.torch._once import differentiable_once
 from octavo.torch._quantized_tensor import QuantizedTensor
 from octavo.torch._saved import Layout
@@ -87,6 +87,7 @@ def _forward(
         quantizers=state.handle,
         cache=cache,
         accumulator=state.accumulator,
+        scales=scales_for(state),
         allocate=TORCH.allocator(source.cuda),
         stream=source.stream,
     )

@@ -56,7 +56,9 @@ class QuantizingModule(torch.nn.Module):
         """Quantizer state may be there or not: recipes without state save none."""
         state = taken(state_dict, prefix, STATE_NAMES)
         super()._load_from_state_dict(state_dict, prefix, *args)
-        if state:
+        misfits = self._state.misfits(state, prefix)
+        args[-1].extend(misfits)  # what torch raises of at the end
+        if state and not misfits:
             self._state.load(state)
 
 

@@ -8,6 +8,8 @@ from typing import Any
 
 import torch
 
+from octavo.torch._quantized_tensor import QuantizedTensor
+
 
 def differentiable_once(op: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """Around a backward: its gradients raise where somebody goes back from them. torch's own
@@ -23,7 +25,7 @@ def differentiable_once(op: str) -> Callable[[Callable[..., Any]], Callable[...,
         @functools.wraps(backward)
         def wrapper(ctx: Any, *gradients: Any) -> Any:
             with torch.no_grad():
-                found = backward(ctx, *gradients)
+                found = backward(ctx, *(_dense(gradient, op) for gradient in gradients))
             if not torch.is_grad_enabled():
                 return found
             functions: Any = torch._C._functions  # type: ignore[attr-defined]
@@ -33,3 +35,15 @@ def differentiable_once(op: str) -> Callable[[Callable[..., Any]], Callable[...,
         return wrapper
 
     return around
+
+
+def _dense(gradient: Any, op: str) -> Any:
+    """What a hook made of a gradient, as values in memory."""
+    if isinstance(gradient, QuantizedTensor):
+        return gradient.dequantize()
+    if isinstance(gradient, torch.Tensor) and gradient.layout != torch.strided:
+        raise TypeError(
+            f"[{op}] got a gradient of layout {gradient.layout}, wanted a strided one; convert it "
+            "with x.to_dense() where it is made"
+        )
+    return gradient

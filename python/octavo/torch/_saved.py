@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import torch
 
+from octavo.torch._quantized_tensor import QuantizedTensor
+
 
 class Layout:
     """How a tensor lay when it was saved. Hooks may give another one that is like it."""
@@ -15,6 +17,12 @@ class Layout:
 
     def checked(self, part: torch.Tensor) -> torch.Tensor:
         """The same, if it can take the place of what was saved."""
+        if part.layout != torch.strided or isinstance(part, QuantizedTensor):
+            kind = type(part).__name__ if part.layout == torch.strided else part.layout
+            raise RuntimeError(
+                f"[{self.op}] a hook gave a {kind} in the place of {self.name}, wanted a dense "
+                "tensor as forward saved it"
+            )
         if (part.shape, part.dtype, part.device) != self.like:
             shape, dtype, device = self.like
             raise RuntimeError(

@@ -42,11 +42,12 @@ class _Scope(contextlib.ContextDecorator):
 
     def __init__(self) -> None:
         self._entered: Any = None
+        self._ends_late = False  # it was left out of turn, which has been said
 
     def _enter(self) -> Any:
         raise NotImplementedError
 
-    def _leave(self, failed: bool) -> None:
+    def _leave(self, entered: Any, failed: bool) -> None:
         raise NotImplementedError
 
     def __call__(self, func: Any) -> Any:
@@ -77,24 +78,25 @@ class _Scope(contextlib.ContextDecorator):
             raise RuntimeError(
                 f"[{type(self).__name__}] this scope is open already; make another one to nest it"
             )
-        self._entered = self._enter()
+        self._entered, self._ends_late = self._enter(), False
 
     def __exit__(self, kind: Any, error: Any, trace: Any) -> None:
         if self._entered is None:
+            if self._ends_late:
+                return
             raise RuntimeError(
                 f"[{type(self).__name__}] this scope is not open; enter it before, best as "
                 f"'with {type(self).__name__}(...):'"
             )
+        entered, self._entered = self._entered, None
         try:
-            self._leave(kind is not None)
+            self._leave(entered, kind is not None)
         except BaseException:
             # What it ends with may fail, and then it has ended. Where it is not the innermost scope
-            # of this thread it has not, and is left in its turn.
-            with contextlib.suppress(ValueError):
-                self._leave(True)
-                self._entered = None
+            # of this thread it ends with those inside of it: nobody comes back to leave it.
+            entered.leave_later()
+            self._ends_late = True
             raise
-        self._entered = None
 
 
 class autocast(_Scope):
@@ -126,8 +128,8 @@ class autocast(_Scope):
             self._recipe._native(), self._enabled, self._calibrating, self._reduce
         )
 
-    def _leave(self, failed: bool) -> None:
-        self._entered.leave(failed)
+    def _leave(self, entered: _octavo.Autocast, failed: bool) -> None:
+        entered.leave(failed)
 
 
 class quantized_model_init(_Scope):
@@ -152,22 +154,30 @@ class quantized_model_init(_Scope):
 
     def _enter(self) -> _octavo.QuantizedModelInit:
         entered = _octavo.QuantizedModelInit(self._recipe._native(), self._enabled, self._preserve)
-        self._outer = init_recipe()
-        _thread.init_recipe = copy.copy(self._recipe)
+        _open_inits().append((self, copy.copy(self._recipe)))
         return entered
 
-    def _leave(self, failed: bool) -> None:
-        self._entered.leave()
-        _thread.init_recipe = self._outer
+    def _leave(self, entered: _octavo.QuantizedModelInit, failed: bool) -> None:
+        entered.leave()
 
 
 _thread = threading.local()
 
 
+def _open_inits() -> list[tuple[quantized_model_init, Recipe]]:
+    """Of this thread, the innermost last; those that have been left and have none inside go."""
+    if not hasattr(_thread, "inits"):
+        _thread.inits = []
+    found: list[tuple[quantized_model_init, Recipe]] = _thread.inits
+    while found and found[-1][0]._entered is None:
+        found.pop()
+    return found
+
+
 def init_recipe() -> Recipe | None:
     """Of the innermost quantized_model_init of this thread: what the library's own was made of."""
-    found: Recipe | None = getattr(_thread, "init_recipe", None)
-    return found
+    found = _open_inits()
+    return found[-1][1] if found else None
 
 
 def fp8_autocast(

@@ -108,6 +108,18 @@ class ModuleState:
         }
         self._fill()
 
+    def misfits(self, state: State, prefix: str = "") -> list[str]:
+        """Why saved tensors cannot be this module's: that of another kind has other slots."""
+        slots = dict(zip(KEYS, (5, 0) if self.attends else (3, 2), strict=True))
+        return [
+            f"[{self.module_type}] got {prefix}{name} of shape {tuple(tensor.shape)}, wanted "
+            f"{slots[key]} slots, one for each tensor that it quantizes; it may be the state of "
+            "another kind of module"
+            for name, tensor in state.items()
+            for key in (name.partition(".")[0],)
+            if tensor.dim() == 0 or tensor.shape[-1] != slots[key]
+        ]
+
     def prepare(self) -> None:
         """Before a forward: state that waits for its quantizers."""
         enabled, calibrating, recipe = _octavo.current_autocast()

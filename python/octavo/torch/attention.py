@@ -7,10 +7,12 @@ from typing import Any
 import torch
 
 from octavo import _octavo
+from octavo._arguments import flags, real, wrong_type
 from octavo._arrays import describe
 from octavo._attention import _bias, attention
 from octavo._gemm import _side
 from octavo.torch._once import differentiable_once
+from octavo.torch._saved import Layout
 
 
 class _Attention(torch.autograd.Function):
@@ -27,13 +29,28 @@ class _Attention(torch.autograd.Function):
             q.detach(), k.detach(), v.detach(), bias=bias, causal=causal, return_lse=keeps, **how
         )
         out, lse = found if keeps else (found, None)
-        ctx.save_for_backward(q, k, v, bias, out if keeps else None, lse)
+        saved = {
+            "query": q,
+            "key": k,
+            "value": v,
+            "attn_mask": bias,
+            "the output": out if keeps else None,
+            "the log-sum-exp": lse,
+        }
+        ctx.save_for_backward(*saved.values())
+        ctx.layouts = [
+            None if x is None else Layout("scaled_dot_product_attention", name, x, is_values=True)
+            for name, x in saved.items()
+        ]
         return out
 
     @staticmethod
     @differentiable_once("scaled_dot_product_attention")
     def backward(ctx: Any, *gradients: Any) -> Any:
-        q, k, v, bias, out, lse = ctx.saved_tensors
+        q, k, v, bias, out, lse = (
+            part if layout is None else layout.checked(part)
+            for part, layout in zip(ctx.saved_tensors, ctx.layouts, strict=True)
+        )
         op = "scaled_dot_product_attention"
         d_out = gradients[0].detach().contiguous()
         into = [torch.empty(x.shape, dtype=x.dtype) for x in (q, k, v)]
@@ -62,6 +79,8 @@ def _mask_as_bias(attn_mask: Any, is_causal: bool, op: str) -> Any:
     """What torch's mask adds to scores: a boolean one -inf where it is False."""
     if is_causal:
         raise ValueError(f"[{op}] got attn_mask and is_causal, wanted one of them")
+    if not isinstance(attn_mask, torch.Tensor):
+        raise wrong_type(op, "attn_mask", attn_mask, "a torch tensor, or None")
     if attn_mask.requires_grad:
         raise NotImplementedError(
             f"[{op}] attn_mask requires a gradient, which is not offered; detach it"
@@ -91,18 +110,32 @@ def scaled_dot_product_attention(
     """torch.nn.functional.scaled_dot_product_attention, at octavo.attention's precisions.
 
     Gradients are those of exact attention at the inputs that the precision has. attn_mask is
-    boolean (True: seen) or added to the scores, and has no gradient of its own. A row that sees
-    nothing is zeros. Dropout is not offered.
+    boolean (True: seen) or added to the scores, in float32, and has no gradient of its own. A row
+    that sees nothing is zeros. Dropout is not offered.
     """
     op = "scaled_dot_product_attention"
+    for name, x in (("query", query), ("key", key), ("value", value)):
+        if not isinstance(x, torch.Tensor):
+            raise wrong_type(op, name, x, "a torch tensor")
+        if not 2 <= x.dim() <= 4:
+            raise ValueError(
+                f"[{op}] got {name} of shape {tuple(x.shape)}, wanted [batch, heads, tokens, "
+                "size], or that without batch, or without both"
+            )
+    flags(op, is_causal=is_causal, enable_gqa=enable_gqa)
+    if scale is not None:
+        scale = real(scale, "scale", op)
     bias = None if attn_mask is None else _mask_as_bias(attn_mask, bool(is_causal), op)
-    if dropout_p != 0.0:
+    if real(dropout_p, "dropout_p", op) != 0.0:
         raise NotImplementedError(
             f"[{op}] got dropout_p = {dropout_p}, wanted 0: dropout is not offered; apply it to "
             "the output, or use torch's own function where weights must be dropped"
         )
-    if query.dim() < 2 or query.dim() > 4:
-        raise ValueError(f"[{op}] got a query of {query.dim()} dimensions, wanted 2 to 4")
+    if query.dim() != key.dim() or key.dim() != value.dim():
+        raise ValueError(
+            f"[{op}] got query, key and value of {query.dim()}, {key.dim()} and {value.dim()} "
+            "dimensions, wanted as many of each"
+        )
     if not enable_gqa and query.dim() > 2 and query.shape[-3] != key.shape[-3]:
         raise ValueError(
             f"[{op}] query has {query.shape[-3]} heads and key {key.shape[-3]}; "

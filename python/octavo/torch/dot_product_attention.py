@@ -13,7 +13,7 @@ from octavo.torch._attention_mask import mask_of, mask_type_of, window_of
 from octavo.torch._checkpoint import checkpoint, is_second_forward
 from octavo.torch._dtype import VALUES
 from octavo.torch._module import QuantizingModule
-from octavo.torch._offered import refuse
+from octavo.torch._offered import differs, refuse
 from octavo.torch._quantized_tensor import QuantizedTensor
 from octavo.torch._state import ModuleState
 
@@ -85,14 +85,14 @@ class DotProductAttention(QuantizingModule):
             _OP,
             attention_dropout=real(attention_dropout, "attention_dropout", _OP) != 0,
             sequence_parallel=sequence_parallel,
-            tp_size=tp_size != 1,
+            tp_size=differs(tp_size, 1),
             get_rng_state_tracker=get_rng_state_tracker,
             tp_group=tp_group,
             cp_group=cp_group,
             cp_global_ranks=cp_global_ranks,
             cp_stream=cp_stream,
-            cp_comm_type=cp_comm_type != "p2p",
-            softmax_type=softmax_type != "vanilla",
+            cp_comm_type=differs(cp_comm_type, "p2p"),
+            softmax_type=differs(softmax_type, "vanilla"),
             return_max_logit=return_max_logit,
         )
         self.num_attention_heads = whole(num_attention_heads, "num_attention_heads", _OP)
@@ -174,7 +174,7 @@ class DotProductAttention(QuantizingModule):
             inference_params=inference_params,
             pad_between_seqs=pad_between_seqs,
             fp8_output=fp8_output,
-            num_splits=num_splits not in (None, 1),
+            num_splits=num_splits is not None and differs(num_splits, 1),
         )
         # Padding is zeros, filled fast or not.
         flags(_OP, fast_zero_fill=fast_zero_fill)
@@ -184,12 +184,6 @@ class DotProductAttention(QuantizingModule):
             layout = _choice(qkv_format, "qkv_format", _FORMATS)
         q, k, v = self._inputs((query_layer, key_layer, value_layer), layout)
         shape = (q.shape[0], q.shape[1], q.shape[2], k.shape[2])
-        for most, there, which in ((max_seqlen_q, shape[2], "q"), (max_seqlen_kv, shape[3], "kv")):
-            if most is not None and whole(most, f"max_seqlen_{which}", _OP) > there:
-                raise ValueError(
-                    f"[{_OP}] got max_seqlen_{which} = {most}, wanted at most the {there} tokens "
-                    "there are"
-                )
         mask = mask_of(
             self.attn_mask_type if attn_mask_type is None else mask_type_of(attn_mask_type, _OP),
             self.window_size if window_size is None else window_of(window_size, _OP),
@@ -199,6 +193,8 @@ class DotProductAttention(QuantizingModule):
             shape,
             _OP,
         )
+        _check_longest(max_seqlen_q, "max_seqlen_q", mask.query_lengths, shape[2])
+        _check_longest(max_seqlen_kv, "max_seqlen_kv", mask.key_lengths, shape[3])
         q = _without_padding(q, mask.query_lengths)
         k, v = (_without_padding(x, mask.key_lengths) for x in (k, v))
         if q.device != self._state.device:
@@ -281,7 +277,25 @@ def _bias(kind: Any, bias: Any) -> torch.Tensor | None:
         )
     if bias.requires_grad and torch.is_grad_enabled():
         raise RuntimeError(f"[{_OP}] core_attention_bias requires a gradient, which it has none of")
+    if bias.dtype == torch.float64:
+        raise TypeError(
+            f"[{_OP}] got core_attention_bias of torch.float64, wanted float32, which it is added "
+            "in; cast it with .float()"
+        )
     return bias.detach().float()
+
+
+def _check_longest(most: Any, name: str, lengths: list[int], tokens: int) -> None:
+    """A bound that Transformer Engine chooses kernels by: it must hold, and changes nothing."""
+    if most is None:
+        return
+    most, longest = whole(most, name, _OP), max(lengths, default=tokens)
+    if not longest <= most <= tokens:
+        raise ValueError(
+            f"[{_OP}] got {name} = {most}, wanted {longest}, the longest sequence there is, to "
+            f"{tokens}, the tokens there are; attn_mask_type='padding' with cu_seqlens or a mask "
+            "leaves tokens out"
+        )
 
 
 def _without_padding(x: torch.Tensor, lengths: list[int]) -> torch.Tensor:

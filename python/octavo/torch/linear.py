@@ -16,7 +16,7 @@ from octavo.torch._available import place_of
 from octavo.torch._dtype import VALUES
 from octavo.torch._linear_function import untraced_product
 from octavo.torch._module import QuantizingModule, taken
-from octavo.torch._offered import refuse
+from octavo.torch._offered import differs, refuse
 from octavo.torch._quantized_tensor import QuantizedTensor, _Content, converted_content
 from octavo.torch._saving import PARTS, load_weight, weight_parts
 from octavo.torch._scopes import init_recipe
@@ -55,9 +55,10 @@ class Linear(QuantizingModule):
     params_dtype: of weight and bias; torch's default dtype if not given.
     device: a CUDA device where octavo and torch have one, else the CPU, if not given.
     name: in messages, and mixed into the draws of stochastic rounding.
-    accumulator: not Transformer Engine's. Of products of codes: "native" (octavo.gemm says what
-        that is), "float32", "float16", or "hopper_fp8", what training on an H100 would give, bit for bit and slowly, in which
-        use_split_accumulator of the recipe is heard.
+    accumulator: not Transformer Engine's. Of products of codes: "native" leaves it to the recipe;
+        "float32"; "float16", fast on CPUs with half precision and less exact; "hopper_fp8", what
+        training on an H100 would give, bit for bit and slowly, in which use_split_accumulator of
+        the recipe is heard.
 
     quantizers has by "scaling_fwd" those of input, weight and output, and by "scaling_bwd" those of
     grad_output and grad_input; none before the first forward under a recipe.
@@ -103,7 +104,7 @@ class Linear(QuantizingModule):
             sequence_parallel=sequence_parallel,
             fuse_wgrad_accumulation=fuse_wgrad_accumulation,
             tp_group=tp_group,
-            tp_size=tp_size != 1,
+            tp_size=differs(tp_size, 1),
             get_rng_state_tracker=get_rng_state_tracker,
             rng_tracker_name=rng_tracker_name,
             parallel_mode=parallel_mode,

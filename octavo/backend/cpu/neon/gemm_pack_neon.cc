@@ -44,12 +44,13 @@ template <typename PlanesOf>
 template <typename PlanesOf, int kCount>
 [[gnu::always_inline]] inline void pack_rows(const PlanesOf& planes_of, const PackJob& job) {
   const float* scales = job.scales;
+  auto* const panel = reinterpret_cast<float*>(job.panel);
   for (std::int64_t begin = 0; begin < job.n; begin += job.run, scales += kCount) {
     const std::int64_t end = std::min(begin + job.run, job.n);
     // Along the panel, so that its lines are written whole.
     for (std::int64_t k = begin; k < end; k += 16)
       for (int r = 0; r < kCount; r += 4)
-        pack_four(planes_of, job.rows + r, k, vld1q_f32(scales + r), job.panel + k * kCount + r,
+        pack_four(planes_of, job.rows + r, k, vld1q_f32(scales + r), panel + k * kCount + r,
                   kCount);
   }
 }

@@ -17,12 +17,31 @@ namespace {
 
 constexpr int kRows = kHalfRows, kCols = kHalfCols, kVectors = kHalfVectors;
 
-[[gnu::always_inline]] inline void add_run(float* to, float16x8_t run, const float* b_scale,
-                                           float a_scale) {
-  const float32x4_t low = vcvt_f32_f16(vget_low_f16(run)), high = vcvt_high_f32_f16(run);
-  vst1q_f32(to, vfmaq_n_f32(vld1q_f32(to), vmulq_f32(low, vld1q_f32(b_scale)), a_scale));
-  vst1q_f32(to + 4,
-            vfmaq_n_f32(vld1q_f32(to + 4), vmulq_f32(high, vld1q_f32(b_scale + 4)), a_scale));
+// A run of one row of the tile, times the scales of the columns and of the row.
+template <int kRow>
+[[gnu::always_inline]] inline void add_run(float* to, float16x8_t run, const float32x4_t (&b)[2],
+                                           const float32x4_t (&a)[2]) {
+  const float32x4_t low = vmulq_f32(vcvt_f32_f16(vget_low_f16(run)), b[0]),
+                    high = vmulq_f32(vcvt_high_f32_f16(run), b[1]);
+  vst1q_f32(to, vfmaq_laneq_f32(vld1q_f32(to), low, a[kRow / 4], kRow % 4));
+  vst1q_f32(to + 4, vfmaq_laneq_f32(vld1q_f32(to + 4), high, a[kRow / 4], kRow % 4));
+}
+
+// All rows of eight columns, whose scales are loaded once.
+template <int kVector>
+[[gnu::always_inline]] inline void add_column(float* sums, std::int64_t pitch,
+                                              const float16x8_t (&sum)[kRows][kVectors],
+                                              const float* b_scale, const float32x4_t (&a)[2]) {
+  const float32x4_t b[2] = {vld1q_f32(b_scale + 8 * kVector), vld1q_f32(b_scale + 8 * kVector + 4)};
+  float* const to = sums + 8 * kVector;
+  add_run<0>(to, sum[0][kVector], b, a);
+  add_run<1>(to + pitch, sum[1][kVector], b, a);
+  add_run<2>(to + 2 * pitch, sum[2][kVector], b, a);
+  add_run<3>(to + 3 * pitch, sum[3][kVector], b, a);
+  add_run<4>(to + 4 * pitch, sum[4][kVector], b, a);
+  add_run<5>(to + 5 * pitch, sum[5][kVector], b, a);
+  add_run<6>(to + 6 * pitch, sum[6][kVector], b, a);
+  add_run<7>(to + 7 * pitch, sum[7][kVector], b, a);
 }
 
 void tile(const TileJob& job) {
@@ -33,18 +52,15 @@ void tile(const TileJob& job) {
   float* const sums = job.sums;
   const std::int64_t run = job.run, runs = job.runs, pitch = job.pitch;
   for (std::int64_t r = 0; r < runs; ++r, a_scale += kRows, b_scale += kCols) {
-    // Unrolled, because what is indexed by a variable lives in memory.
     float16x8_t sum[kRows][kVectors];
-#pragma GCC unroll 8
-    for (int i = 0; i < kRows; ++i)
-#pragma GCC unroll 3
-      for (int j = 0; j < kVectors; ++j) sum[i][j] = vdupq_n_f16(0);
-    for (std::int64_t k = 0; k < run; ++k, a += kRows, b += kCols) half_step(a, b, sum);
-#pragma GCC unroll 8
-    for (int i = 0; i < kRows; ++i)
-#pragma GCC unroll 3
-      for (int j = 0; j < kVectors; ++j)
-        add_run(sums + i * pitch + 8 * j, sum[i][j], b_scale + 8 * j, a_scale[i]);
+    half_start(a, b, sum);
+    a += kRows;
+    b += kCols;
+    for (std::int64_t k = 1; k < run; ++k, a += kRows, b += kCols) half_step(a, b, sum);
+    const float32x4_t a_scales[2] = {vld1q_f32(a_scale), vld1q_f32(a_scale + 4)};
+    add_column<0>(sums, pitch, sum, b_scale, a_scales);
+    add_column<1>(sums, pitch, sum, b_scale, a_scales);
+    add_column<2>(sums, pitch, sum, b_scale, a_scales);
   }
 }
 
@@ -88,6 +104,7 @@ constexpr GemmMethod kF16{.name = "f16 FMLA",
                           .wide = &kNeonF32,
                           .tile = {.rows = kRows, .cols = kCols, .step = 1, .run = tile},
                           .dot = dot,
+                          .pack_codes = neon_fp16_pack_codes,
                           .narrow = neon_fp16_narrow};
 
 }  // namespace
