@@ -147,7 +147,7 @@ def gemm_grouped(
         raise TypeError(
             f"[{op}] got out = a scaling, wanted a type of values or an array; quantize the result"
         )
-    sizes = [tuple(side.handle.shape) for side in (left, right)]
+    sizes = [tuple(side.owner.shape) for side in (left, right)]
     if len(sizes[0]) != 2 or len(sizes[1]) != 3:
         raise ValueError(
             f"[{op}] a has shape {sizes[0]} and b has shape {sizes[1]}, wanted [rows, K] and "

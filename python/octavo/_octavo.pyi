@@ -439,6 +439,11 @@ def gemm_shape(a: View | QuantizedTensor, b: View | QuantizedTensor) -> list[int
 def gemm(a: View | QuantizedTensor, b: View | QuantizedTensor, target: View, bias: View | None, activation: str | None, residual: View | None, accumulator: str, promote_every: int, *, threads: int = 0, stream: int = 0) -> None:
     """activation(A B^T + bias) + residual, into a view of values."""
 
+def gemm_grouped(a: View | QuantizedTensor, b: View | QuantizedTensor, rows: Sequence[int], target: View, bias: View | None, activation: str | None, residual: View | None, accumulator: str, promote_every: int, *, threads: int = 0, stream: int = 0) -> None:
+    """
+    Rows of A by the matrix that their group has in B, into a view of values.
+    """
+
 def gemm_quantized(a: View | QuantizedTensor, b: View | QuantizedTensor, scaling: Scaling, bias: View | None, activation: str | None, residual: View | None, accumulator: str, promote_every: int, *, threads: int = 0, stream: int = 0) -> QuantizedTensor:
     """The same as codes with scales."""
 
