@@ -58,7 +58,7 @@ void expect_each(const Grouped& sizes, const char* preset_name) {
 }
 
 TEST(GemmGrouped, IsAProductForEachGroup) {
-  for (const char* name : {"mxfp8", "fp8-1x128", "fp8-channel", "nvfp4"})
+  for (const char* name : {"mxfp8", "fp8-1x128", "fp8-channel", "mxfp4"})
     expect_each({.rows = {3, 0, 1, 17, 64}, .n = 24, .k = 160}, name);
   expect_each({.rows = {128, 256, 0}, .n = 128, .k = 256}, "fp8-block");
 }
