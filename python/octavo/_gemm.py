@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -162,8 +163,11 @@ def gemm_grouped(
 
 def _counts(rows: Any, op: str) -> list[int]:
     listed = rows.tolist() if hasattr(rows, "tolist") else rows
-    if isinstance(listed, (str, bytes)) or not hasattr(listed, "__iter__"):
+    if not isinstance(listed, Sequence) or isinstance(listed, (str, bytes, bytearray)):
         raise TypeError(f"[{op}] got rows of type {type(rows).__name__}, wanted a list of integers")
+    for i, count in enumerate(listed):
+        if isinstance(count, bool):
+            raise TypeError(f"[{op}] got rows[{i}] of type bool, wanted an integer")
     return [integer(count, f"rows[{i}]", _MOST_PRODUCTS, op) for i, count in enumerate(listed)]
 
 

@@ -328,9 +328,18 @@ def integer(value: int, name: str, most: int, op: str) -> int:
             f"[{op}] got {name} of type {type(value).__name__}, wanted an integer"
         ) from None
     if not 0 <= number <= most:
-        limit = f"2**{most.bit_length()} - 1" if most > MOST_THREADS else most
-        raise ValueError(f"[{op}] got {name} = {number}, wanted 0 to {limit}")
+        raise ValueError(f"[{op}] got {name} = {number}, wanted 0 to {_limit(most)}")
     return number
+
+
+def _limit(most: int) -> str:
+    """A bound as people write it: 2**62, 2**64 - 1, or the number."""
+    if most <= MOST_THREADS:
+        return str(most)
+    for less in (0, 1):
+        if (most + less).bit_count() == 1:
+            return f"2**{(most + less).bit_length() - 1}" + (" - 1" if less else "")
+    return str(most)
 
 
 def _check_name(choice: object, name: str, op: str) -> None:

@@ -55,6 +55,10 @@ def test_into_memory_and_counts_of_any_kind(torch):
         ([4.0, 0, 1, 11], TypeError, r"rows\[0\] of type float"),
         ("4011", TypeError, "rows of type str"),
         (16, TypeError, "rows of type int"),
+        ({4, 0, 1, 11}, TypeError, "rows of type set"),
+        ({4: 0, 0: 1}, TypeError, "rows of type dict"),
+        ([4, False, 1, 11], TypeError, r"rows\[1\] of type bool"),
+        ([2**62 + 1, 0, 0, 0], ValueError, r"wanted 0 to 2\*\*62$"),
     ],
 )
 def test_refused(rows, error, message):
