@@ -44,7 +44,7 @@ class Looking {
     rows_ = step_;
     if (step_ < extent_.matrix_rows || !stack)
       rows_ = std::max<std::int64_t>(1, kCodes / kBands / extent_.cols / step_) * step_;
-    if (rows_ * extent_.cols > kMostOfBand) return;
+    if (rows_ > kMostOfBand / extent_.cols) return;  // tiles are as large as config.json says
     const std::int64_t bands = (extent_.rows + rows_ - 1) / rows_,
                        looked = std::min(bands, std::clamp<std::int64_t>(
                                                     kCodes / (rows_ * extent_.cols), 1, kBands));
