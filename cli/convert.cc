@@ -25,7 +25,8 @@ constexpr const char* kConvertExamples = R"(Examples:
   octavo convert out/ -o out-modelopt/ --target modelopt
   octavo convert out/ -o out-comfyui/ --target comfyui
 
-Codes and scales stay what they are, bit by bit: nothing is quantized again.)";
+Codes and scales of weights stay what they are, bit by bit: nothing is quantized again.
+Scales of activations are left behind, with a note.)";
 
 constexpr const char* kDequantizeExamples = R"(Examples:
   octavo dequantize deepseek/ -o deepseek-bf16/ --dtype bf16

@@ -84,17 +84,15 @@ void gemm_into(const Operand& a_operand, const Operand& b_operand, const View& o
     return job;
   };
   // All of them at once, where a device does that.
-  if (element_count(lead) > 1 && run.is_on_device()) {
+  if (b.lead().rank() > 0 && element_count(lead) > 1 && run.is_on_device()) {
     const auto a_rows = a.folded(), b_rows = b.folded();
     if (a_rows && b_rows) {
-      const bool a_repeats = a.lead().rank() == 0, b_repeats = b.lead().rank() == 0;
+      const bool a_repeats = a.lead().rank() == 0;
       const std::int64_t m = a.rows(), n = b.rows();
       std::vector<GemmGroup> groups;
       for (std::int64_t i = 0; i < element_count(lead); ++i)
-        groups.push_back({.a_row = a_repeats ? 0 : i * m,
-                          .rows = m,
-                          .b_row = b_repeats ? 0 : i * n,
-                          .out_row = i * m});
+        groups.push_back(
+            {.a_row = a_repeats ? 0 : i * m, .rows = m, .b_row = i * n, .out_row = i * m});
       if (const View out_before = out, residual_before = residual; fold_out()) {
         GemmJob job = run.job(a_rows->at({}), b_rows->at({}), matrix_at(out, {}));
         if (is_given(residual)) job.residual = matrix_at(residual, {});

@@ -1,5 +1,4 @@
 // Products of parts of A by matrices of a stack, as experts have them.
-#include <numeric>
 #include <vector>
 
 #include "octavo/base/error.h"
@@ -8,6 +7,7 @@
 #include "octavo/ops/gemm.h"
 #include "octavo/ops/gemm_operand_internal.h"
 #include "octavo/ops/gemm_run_internal.h"
+#include "octavo/ops/operand_rows_internal.h"
 
 namespace octavo {
 namespace {
@@ -64,9 +64,8 @@ GemmOperand rows_at(GemmOperand operand, std::int64_t first, std::int64_t count)
 
 // Rows of A that share scales must be in one group.
 void check_tiles(const Operand& a, std::span<const GemmGroup> groups) {
-  if (a.quantized() == nullptr) return;
-  const std::int64_t each = a.quantized()->scaling.tile.rows;
-  if (each <= 1) return;
+  const std::int64_t each = rows_of_a_tile(a);
+  if (each <= 1) return;  // its own scale for every row, or one for all
   for (std::size_t i = 0; i < groups.size(); ++i)
     check(groups[i].a_row % each == 0 || groups[i].rows == 0, ErrorCode::invalid_argument, kOp,
           "group ", i, " begins at row ", groups[i].a_row, ", within a tile of ", each,

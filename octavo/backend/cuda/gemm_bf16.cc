@@ -141,16 +141,9 @@ void gemm_few(const Exec& exec, const GemmJob& job) {
 }
 
 bool fits_bf16(const GemmJob& job) {
-#ifdef OCTAVO_CUDA_ONE_CONFIG
-  constexpr bool kBuilt = false;  // one of many kernels
-#else
-  constexpr bool kBuilt = true;
-#endif
-  constexpr std::int64_t kMost = std::int64_t{1} << 30;  // coordinates of a box have 32 bits
-  return kBuilt &&
+  return sizes_fit(job) &&
          (job.accumulator == Accumulator::f32 || job.accumulator == Accumulator::native) &&
-         job.a.cols() > 0 && job.a.cols() < kMost && job.a.rows() < kMost && job.b.rows() < kMost &&
-         job.out.dtype != DType::f64 && common_type(job).has_value();
+         common_type(job).has_value();
 }
 
 void gemm_bf16(const Exec& exec, const GemmJob& job) {

@@ -197,18 +197,21 @@ void launch(const Exec& exec, const GemmPlan& plan, const Choice& choice, const 
 
 }  // namespace
 
-bool fits_fp8(const GemmJob& job) {
+bool sizes_fit(const GemmJob& job) {
 #ifdef OCTAVO_CUDA_ONE_CONFIG
   constexpr bool kBuilt = false;  // one of many kernels
 #else
   constexpr bool kBuilt = true;
 #endif
   constexpr std::int64_t kMost = std::int64_t{1} << 30;  // coordinates of a box have 32 bits
+  return kBuilt && job.a.cols() > 0 && job.a.cols() < kMost && job.a.rows() < kMost &&
+         job.b.rows() < kMost && job.out.dtype != DType::f64;
+}
+
+bool fits_fp8(const GemmJob& job) {
   const bool sums_fit = job.accumulator == Accumulator::native ||
                         (job.accumulator == Accumulator::hopper_fp8 && job.promote_every == kBlock);
-  return kBuilt && sums_fit && operand_fits(job.a) && operand_fits(job.b) && job.a.cols() > 0 &&
-         job.a.cols() < kMost && job.a.rows() < kMost && job.b.rows() < kMost &&
-         job.out.dtype != DType::f64;
+  return sizes_fit(job) && sums_fit && operand_fits(job.a) && operand_fits(job.b);
 }
 
 void gemm_fp8(const Exec& exec, const GemmJob& job, const GemmShape* wanted, const GemmGate* gate) {

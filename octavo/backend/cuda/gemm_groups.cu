@@ -19,8 +19,6 @@ __global__ void write_groups(const __grid_constant__ SomeGroups some, int count,
   if (i < count) to[i] = some.of[i];
 }
 
-std::int64_t tiles(std::int64_t size, std::int64_t tile) { return (size + tile - 1) / tile; }
-
 bool tiles_fit(const GemmOperand& operand, std::int64_t first) {
   if (!operand.is_quantized()) return true;
   const std::int64_t each = tile_extent(operand.quantized.tile.rows, operand.rows());
@@ -47,7 +45,7 @@ PlanGroups::PlanGroups(const Exec& exec, const GemmJob& job, const GemmShape& sh
                        col = turned ? of.a_row : of.b_row, width = turned ? of.rows : cols;
     const std::int64_t row_out = turned ? 0 : of.out_row, col_out = turned ? of.out_row : 0;
     const std::int64_t rows_before = even.rows ? row % 2 : 0, cols_before = even.cols ? col % 2 : 0,
-                       unit_rows = tiles(rows_before + rows, shape.unit_rows());
+                       unit_rows = tile_count(shape.unit_rows(), rows_before + rows);
     made.push_back({.row = narrow(row - rows_before),
                     .col = narrow(col - cols_before),
                     .row_begin = narrow(row),
@@ -58,7 +56,7 @@ PlanGroups::PlanGroups(const Exec& exec, const GemmJob& job, const GemmShape& sh
                     .col_shift = narrow(col_out - col),
                     .first_unit = narrow(units_),
                     .unit_rows = narrow(unit_rows)});
-    units_ += unit_rows * tiles(cols_before + width, shape.unit_cols());
+    units_ += unit_rows * tile_count(shape.unit_cols(), cols_before + width);
   }
   Exec elsewhere = exec;
   elsewhere.workspace = {};

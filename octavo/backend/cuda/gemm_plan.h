@@ -133,6 +133,8 @@ class PlanGroups {
 // bf16 or f16 in the place of codes, with scales that do not change within 64. A shape is one of
 // kGemmShapes, or null for the one that suits.
 [[nodiscard]] bool fits_fp8(const GemmJob& job);
+// What all products on the tensor cores want: sizes that the copy engine counts in.
+[[nodiscard]] bool sizes_fit(const GemmJob& job);
 void gemm_fp8(const Exec& exec, const GemmJob& job, const GemmShape* shape = nullptr,
               const GemmGate* gate = nullptr);
 

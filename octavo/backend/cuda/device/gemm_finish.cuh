@@ -26,10 +26,10 @@ constexpr int staged_bytes(int cols) { return 64 * (cols < 64 ? 64 : cols) * 2; 
 
 // Where a warpgroup is: in the result, and among the threads of its block.
 struct FinishAt {
-  int row = 0,
-      col = 0;  // of the plan's result, where the 64 rows and the columns of its sums begin
-  int row_begin = 0, col_begin = 0, row_end = 0, col_end = 0;  // of the product
-  int thread = 0;                                              // of the warpgroup
+  // Of the plan's result: where the 64 rows and the columns of its sums begin, and the product.
+  int row = 0, col = 0;
+  int row_begin = 0, col_begin = 0, row_end = 0, col_end = 0;
+  int thread = 0;  // of the warpgroup
   SharedAddress staged = 0;
 };
 

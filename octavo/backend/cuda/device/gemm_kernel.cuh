@@ -16,127 +16,14 @@
 
 #include "octavo/backend/cuda/device/gemm_bring.cuh"
 #include "octavo/backend/cuda/device/gemm_finish.cuh"
+#include "octavo/backend/cuda/device/gemm_partial.cuh"
 #include "octavo/backend/cuda/device/gemm_ring.cuh"
+#include "octavo/backend/cuda/device/gemm_tile_scales.cuh"
 #include "octavo/backend/cuda/device/hopper.cuh"
 #include "octavo/backend/cuda/device/wgmma.cuh"
 #include "octavo/backend/cuda/gemm_plan.h"
 
 namespace octavo::cuda {
-
-// The one number that a tile has of a plane, for every block of K. Each lane of a warp has that of
-// one block, so that 32 blocks are asked for at once, long before their use: numbers may come from
-// memory, which takes longer than a stage.
-class LoneScales {
- public:
-  // Of `blocks` blocks from `k` on.
-  __device__ __forceinline__ LoneScales(const ScalePlane& plane, int first_row, int k, int blocks,
-                                        int lane)
-      : from_(plane.data + min(first_row, plane.rows - 1) / plane.each * plane.row_pitch +
-              (k + lane) * plane.pitch),
-        pitch_(32 * plane.pitch),
-        left_(blocks - lane) {
-    load();
-    turn();
-  }
-  __device__ __forceinline__ float take() {
-    const float taken = __shfl_sync(0xFFFFFFFFu, now_, used_);
-    if (++used_ == 32) turn();
-    return taken;
-  }
-
- private:
-  __device__ __forceinline__ void load() {
-    if (left_ > 0) next_ = __ldg(from_);
-  }
-  __device__ __forceinline__ void turn() {
-    now_ = next_;
-    used_ = 0;
-    from_ += pitch_;
-    left_ -= 32;
-    load();
-  }
-
-  const float* from_;
-  std::int64_t pitch_;
-  int left_;
-  int used_ = 0;
-  float now_ = 0.0F, next_ = 0.0F;
-};
-
-// Where scales wait for the end.
-struct NoScales {
-  __device__ __forceinline__ NoScales(const ScalePlane&, int, int, int, int) {}
-  __device__ __forceinline__ float take() { return 1.0F; }
-};
-
-// Sums that one cluster leaves for the next, in the order of threads.
-template <int kSums>
-__device__ __forceinline__ void leave_sums(const GemmPlan& plan, int slot, int thread,
-                                           const float (&sums)[kSums]) {
-  float4* to =
-      reinterpret_cast<float4*>(plan.partial) + static_cast<std::int64_t>(slot) * 32 * kSums;
-#pragma unroll
-  for (int i = 0; i < kSums / 4; ++i) {
-    const float* four = &sums[4 * i];
-    __stcg(to + i * 128 + thread, make_float4(four[0], four[1], four[2], four[3]));
-  }
-}
-
-// That they are there. Said some time after they were left: a fence waits for stores under way.
-__device__ __forceinline__ void announce_sums(const GemmPlan& plan, int slot, int thread,
-                                              int barrier) {
-  __threadfence();
-  named_sync(barrier, 128);
-  if (thread == 0)
-    asm volatile("st.release.gpu.global.u64 [%0], %1;" ::"l"(plan.ready + slot), "l"(plan.ticket)
-                 : "memory");
-}
-
-template <int kSums>
-__device__ __forceinline__ void take_sums(const GemmPlan& plan, int slot, int thread, int barrier,
-                                          float (&sums)[kSums]) {
-  if (thread == 0) {
-    unsigned long long seen;
-    do {
-      asm volatile("ld.acquire.gpu.global.u64 %0, [%1];"
-                   : "=l"(seen)
-                   : "l"(plan.ready + slot)
-                   : "memory");
-    } while (seen != plan.ticket);
-    plan.ready[slot] = 0;  // a graph has the same ticket every time
-  }
-  named_sync(barrier, 128);
-  const float4* from =
-      reinterpret_cast<const float4*>(plan.partial) + static_cast<std::int64_t>(slot) * 32 * kSums;
-#pragma unroll
-  for (int i = 0; i < kSums / 4; ++i) {
-    const float4 four = __ldcg(from + i * 128 + thread);
-    float* to = &sums[4 * i];
-    to[0] = four.x;
-    to[1] = four.y;
-    to[2] = four.z;
-    to[3] = four.w;
-  }
-}
-
-// Scales that are the same all along K: one for all rows or one each, and so for columns.
-template <int kSums>
-__device__ __forceinline__ void scale_sums(const GemmPlan& plan, const float* rows,
-                                           const float* cols, float (&sums)[kSums]) {
-  const bool lone_row = plan.row_scales.each != 1, lone_col = plan.col_scales.each != 1;
-  const float row = lone_row ? __ldg(plan.row_scales.data) : 0.0F,
-              col = lone_col ? __ldg(plan.col_scales.data) : 0.0F;
-  const float upper = lone_row ? row : rows[0], lower = lone_row ? row : rows[8];
-#pragma unroll
-  for (int j = 0; j < kSums / 4; ++j) {
-    const float left = lone_col ? col : cols[8 * j], right = lone_col ? col : cols[8 * j + 1];
-    float* four = &sums[4 * j];
-    four[0] *= upper * left;
-    four[1] *= upper * right;
-    four[2] *= lower * left;
-    four[3] *= lower * right;
-  }
-}
 
 // What a warpgroup does with a stage.
 template <typename Kernel>

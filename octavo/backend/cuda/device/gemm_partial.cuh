@@ -1,0 +1,61 @@
+// Sums of a tile that is cut along K: one cluster leaves them, the next goes on from there.
+#pragma once
+
+#include <cstdint>
+
+#include "octavo/backend/cuda/device/hopper.cuh"
+#include "octavo/backend/cuda/gemm_plan.h"
+
+namespace octavo::cuda {
+
+// Sums that one cluster leaves for the next, in the order of threads.
+template <int kSums>
+__device__ __forceinline__ void leave_sums(const GemmPlan& plan, int slot, int thread,
+                                           const float (&sums)[kSums]) {
+  float4* to =
+      reinterpret_cast<float4*>(plan.partial) + static_cast<std::int64_t>(slot) * 32 * kSums;
+#pragma unroll
+  for (int i = 0; i < kSums / 4; ++i) {
+    const float* four = &sums[4 * i];
+    __stcg(to + i * 128 + thread, make_float4(four[0], four[1], four[2], four[3]));
+  }
+}
+
+// That they are there. Said some time after they were left: a fence waits for stores under way.
+__device__ __forceinline__ void announce_sums(const GemmPlan& plan, int slot, int thread,
+                                              int barrier) {
+  __threadfence();
+  named_sync(barrier, 128);
+  if (thread == 0)
+    asm volatile("st.release.gpu.global.u64 [%0], %1;" ::"l"(plan.ready + slot), "l"(plan.ticket)
+                 : "memory");
+}
+
+template <int kSums>
+__device__ __forceinline__ void take_sums(const GemmPlan& plan, int slot, int thread, int barrier,
+                                          float (&sums)[kSums]) {
+  if (thread == 0) {
+    unsigned long long seen;
+    do {
+      asm volatile("ld.acquire.gpu.global.u64 %0, [%1];"
+                   : "=l"(seen)
+                   : "l"(plan.ready + slot)
+                   : "memory");
+    } while (seen != plan.ticket);
+    plan.ready[slot] = 0;  // a graph has the same ticket every time
+  }
+  named_sync(barrier, 128);
+  const float4* from =
+      reinterpret_cast<const float4*>(plan.partial) + static_cast<std::int64_t>(slot) * 32 * kSums;
+#pragma unroll
+  for (int i = 0; i < kSums / 4; ++i) {
+    const float4 four = __ldcg(from + i * 128 + thread);
+    float* to = &sums[4 * i];
+    to[0] = four.x;
+    to[1] = four.y;
+    to[2] = four.z;
+    to[3] = four.w;
+  }
+}
+
+}  // namespace octavo::cuda
