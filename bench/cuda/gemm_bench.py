@@ -176,7 +176,7 @@ def times_in_turns(calls: dict, repeats: int, flush: torch.Tensor) -> dict:
 
 
 def kernel_times(calls: dict, repeats: int, flush: torch.Tensor) -> dict:
-    """Medians of milliseconds that the kernels of a call took, L2 cold."""
+    """Medians of milliseconds in which kernels of a call ran, L2 cold."""
     from torch.profiler import ProfilerActivity, profile
 
     result = {}
@@ -189,7 +189,7 @@ def kernel_times(calls: dict, repeats: int, flush: torch.Tensor) -> dict:
                 flush.zero_()
                 call()
             torch.cuda.synchronize()
-        each, mine = [], 0.0
+        each, mine, over = [], 0.0, 0.0
         for event in sorted(seen.events(), key=lambda e: e.time_range.start):
             if event.device_type != torch.autograd.DeviceType.CUDA:
                 continue
@@ -198,7 +198,10 @@ def kernel_times(calls: dict, repeats: int, flush: torch.Tensor) -> dict:
                     each.append(mine)
                 mine = 0.0
             else:
-                mine += event.time_range.elapsed_us()
+                # A kernel may begin, and wait, while the one before it ends.
+                span = event.time_range
+                mine += max(0.0, span.end - max(span.start, over))
+                over = max(over, span.end)
         each.append(mine)
         result[name] = statistics.median(each) / 1000
     return result

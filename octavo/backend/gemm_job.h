@@ -30,6 +30,9 @@ enum class Accumulator : std::uint8_t {
 struct GemmOperand {
   Matrix values{};
   QuantizedMatrix quantized{};
+  // The f16 accumulator: the largest magnitude among the codes, without scales, or a larger one.
+  // 0: nobody looked.
+  double largest_code = 0.0;
 
   [[nodiscard]] constexpr bool is_quantized() const { return quantized.wanted(); }
   [[nodiscard]] constexpr const Matrix& elements() const {
@@ -40,14 +43,18 @@ struct GemmOperand {
 };
 
 // The f16 accumulator: products are summed in f16 for so long, and codes are multiplied by a power
-// of two such that no sum of that length overflows.
+// of two such that no sum of that length overflows and small ones are far from f16's smallest.
+// Which one it is changes no bit of a sum, but where f16 overflows or is subnormal.
 inline constexpr std::int64_t kF16Run = 128;
-constexpr double f16_shrink(const GemmOperand& operand) {
-  constexpr double kLargest = 16.0;  // 16 * 16 * 128 is below 65504
-  double shrink = 1.0;
-  if (operand.is_quantized())
-    while (max_value(operand.quantized.codes.format) * shrink > kLargest) shrink /= 2;
-  return shrink;
+constexpr double f16_factor(const GemmOperand& operand) {
+  constexpr double kLargest = 16.0;      // 16 * 16 * 128 is below 65504
+  constexpr double kMostFactor = 128.0;  // times 2^8, which decoding e4m3 takes, is an f16
+  if (!operand.is_quantized()) return 1.0;
+  const double largest =
+      operand.largest_code > 0.0 ? operand.largest_code : max_value(operand.quantized.codes.format);
+  double factor = kMostFactor;
+  while (largest * factor > kLargest) factor /= 2;
+  return factor;
 }
 
 // One of several products in a job, by the rows where it begins: so many rows of A by as many rows

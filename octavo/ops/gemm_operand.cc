@@ -1,6 +1,9 @@
+#include <algorithm>
+#include <cstdint>
 #include <string>
 
 #include "octavo/base/error.h"
+#include "octavo/format/decode.h"
 #include "octavo/ops/gemm_operand_internal.h"
 #include "octavo/quant/plan_internal.h"
 #include "octavo/tensor/view_checks.h"
@@ -72,6 +75,31 @@ Matrix matrix_at(const View& stack, std::span<const std::int64_t> position) {
           .cols = stack.shape[rank - 1],
           .row_pitch = stack.strides[rank - 2],
           .col_stride = stack.strides[rank - 1]};
+}
+
+double largest_code(const Matrix& codes) {
+  const Format& format = codes.format;
+  if (codes.dtype != DType::code || codes.packed || format.bits() != 8 || !format.is_signed ||
+      format.twos_complement)
+    return 0.0;
+  const auto mask = static_cast<std::uint8_t>(format.magnitude_mask()),
+             most = static_cast<std::uint8_t>(format.max_field());
+  std::uint8_t largest = 0;
+  for (std::int64_t row = 0; row < codes.rows; ++row) {
+    const auto* at = static_cast<const std::uint8_t*>(codes.data) + row * codes.row_pitch;
+    const auto look = [&](std::int64_t stride) {
+      std::uint8_t here = 0;
+      for (std::int64_t i = 0; i < codes.cols; ++i) {
+        const auto field = static_cast<std::uint8_t>(at[i * stride] & mask);
+        const std::uint8_t number = field <= most ? field : std::uint8_t{0};
+        here = number > here ? number : here;
+      }
+      largest = std::max(largest, here);
+    };
+    codes.col_stride == 1 ? look(1) : look(codes.col_stride);
+  }
+  // All zeros: any factor will do.
+  return std::max(decode(format, std::uint32_t{largest}), min_positive(format));
 }
 
 OperandStack::OperandStack(const Operand& operand, std::string_view op, std::string_view name)

@@ -20,6 +20,10 @@ std::optional<View> with_rows_folded(const View& view);
 // A matrix of a stack; `position` has one index for each leading dimension.
 Matrix matrix_at(const View& stack, std::span<const std::int64_t> position);
 
+// The largest magnitude that is there, if codes are bytes; else 0. Inf and NaN do not count. In
+// memory of the CPU.
+double largest_code(const Matrix& codes);
+
 class OperandStack {
  public:
   // Throws where this cannot be an operand. `name` is "A" or "B".

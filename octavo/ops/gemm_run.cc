@@ -120,6 +120,9 @@ GemmJob GemmRun::job(const GemmOperand& a, const GemmOperand& b, const Matrix& o
               .out = out,
               .accumulator = is_default ? Accumulator::f32 : options_.accumulator,
               .promote_every = options_.promote_every};
+  if (job.accumulator == Accumulator::f16 && !is_on_device())
+    for (GemmOperand* operand : {&job.a, &job.b})
+      if (operand->is_quantized()) operand->largest_code = largest_code(operand->quantized.codes);
   if (is_given(options_.bias))
     job.bias = {.data = options_.bias.data,
                 .dtype = options_.bias.dtype,

@@ -38,6 +38,17 @@ __all__ = [
 ]
 
 
+_ACCUMULATORS = ("native", "float32", "float16", "hopper_fp8")
+
+
+def check_accumulator(value: str, op: str) -> None:
+    """Of the products of layers."""
+    if value not in _ACCUMULATORS:
+        raise ValueError(
+            f"[{op}] got accumulator = {value!r}, wanted one of {', '.join(_ACCUMULATORS)}"
+        )
+
+
 class _Largest(NamedTuple):
     max_fwd: float
     max_bwd: float
@@ -185,6 +196,8 @@ class Recipe:
             raise wrong_type(op, name, value, "a text" + self._or_a_function(name))
         elif name == "backward_override" and value is not None and not isinstance(value, str):
             raise wrong_type(op, name, value, 'None, "high_precision" or "dequantized"')
+        if name == "accumulator":
+            check_accumulator(value, op)
 
     @staticmethod
     def _or_a_function(name: str) -> str:

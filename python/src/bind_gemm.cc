@@ -18,14 +18,15 @@ namespace {
 GemmOptions options_of(const std::optional<View>& bias,
                        const std::optional<std::string>& activation,
                        const std::optional<View>& residual, const std::string& accumulator,
-                       std::int64_t promote_every, int threads, std::uintptr_t stream) {
-  GemmOptions options{.accumulator = parse_accumulator(accumulator),
+                       std::int64_t promote_every, int threads, std::uintptr_t stream,
+                       const char* op) {
+  GemmOptions options{.accumulator = parse_accumulator(accumulator, op),
                       .promote_every = promote_every,
                       .bias = bias.value_or(View{}),
                       .residual = residual.value_or(View{}),
                       .threads = threads,
                       .stream = stream_of(stream)};
-  if (activation) options.activation = parse_activation(*activation, "gemm");
+  if (activation) options.activation = parse_activation(*activation, op);
   return options;
 }
 
@@ -44,8 +45,8 @@ void bind_gemm(nb::module_& module) {
          const std::optional<std::string>& activation, const std::optional<View>& residual,
          const std::string& accumulator, std::int64_t promote_every, int threads,
          std::uintptr_t stream) {
-        const GemmOptions options =
-            options_of(bias, activation, residual, accumulator, promote_every, threads, stream);
+        const GemmOptions options = options_of(bias, activation, residual, accumulator,
+                                               promote_every, threads, stream, "gemm");
         const nb::gil_scoped_release released;
         gemm_into(operand_of(a), operand_of(b), target, options);
       },
@@ -60,8 +61,8 @@ void bind_gemm(nb::module_& module) {
          const std::optional<std::string>& activation, const std::optional<View>& residual,
          const std::string& accumulator, std::int64_t promote_every, int threads,
          std::uintptr_t stream) {
-        const GemmOptions options =
-            options_of(bias, activation, residual, accumulator, promote_every, threads, stream);
+        const GemmOptions options = options_of(bias, activation, residual, accumulator,
+                                               promote_every, threads, stream, "gemm_grouped");
         const nb::gil_scoped_release released;
         gemm_grouped_into(operand_of(a), operand_of(b), rows, target, options);
       },
@@ -75,8 +76,8 @@ void bind_gemm(nb::module_& module) {
          const std::optional<View>& bias, const std::optional<std::string>& activation,
          const std::optional<View>& residual, const std::string& accumulator,
          std::int64_t promote_every, int threads, std::uintptr_t stream) {
-        const GemmOptions options =
-            options_of(bias, activation, residual, accumulator, promote_every, threads, stream);
+        const GemmOptions options = options_of(bias, activation, residual, accumulator,
+                                               promote_every, threads, stream, "gemm_quantized");
         const nb::gil_scoped_release released;
         return gemm_quantized(operand_of(a), operand_of(b), scaling, options);
       },

@@ -200,6 +200,29 @@ TEST_F(GemmOnTensorCores, MxIsFoldedByRowOrBy128Columns) {
   EXPECT_GT(by_runs, 0);
 }
 
+// Also where its block is brought to a larger exponent.
+TEST_F(GemmOnTensorCores, InfInMxStaysInf) {
+  constexpr std::int64_t kRows = 20, kDepth = 128;
+  std::vector<float> values(static_cast<std::size_t>(kRows * kDepth), 1.0F);
+  for (std::size_t i = 0; i < values.size(); ++i)
+    if (i / 32 % 2 == 1) values[i] = 0.0625F;
+  const auto mx = [&] {
+    return quantize(values_as(values, {kRows, kDepth}, DType::f32).view(),
+                    scaling_of("mxfp8", e5m2), {.backend = &reference_backend()});
+  };
+  QuantizedTensor a = mx();
+  const QuantizedTensor b = mx();
+  static_cast<std::uint8_t*>(a.rowwise.codes.view().data)[3 * kDepth + 40] = 0x7C;
+  const Tensor got =
+      to_host(gemm(to_device(a, kThere), to_device(b, kThere), {.accumulator = Accumulator::native})
+                  .view());
+  for (std::int64_t row = 0; row < kRows; ++row)
+    for (std::int64_t col = 0; col < kRows; ++col)
+      EXPECT_EQ(std::isinf(got.span<float>()[static_cast<std::size_t>(row * kRows + col)]),
+                row == 3)
+          << row << ", " << col;
+}
+
 // Enough units that the last ones are dealt out and cut along K: rows of a large product have the
 // bits that they have in a small one.
 TEST_F(GemmOnTensorCores, LargeOnesHaveTheBitsOfSmallOnes) {

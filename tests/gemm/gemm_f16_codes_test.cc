@@ -66,5 +66,32 @@ TEST(GemmF16Codes, EveryCodeIsTheReferences) {
     }
 }
 
+// Gradients in the first step of delayed scaling: a scale of 1, and codes of e5m2 far below its
+// largest. Products are then as small as 2^-20, and f16 has steps of 2^-24 there.
+TEST(GemmF16Codes, SmallCodesAreNotLost) {
+  const auto small = [](const Format& format, float size, std::int64_t rows, unsigned seed) {
+    const OperandKind kind = changed("fp8", "fp8", [&](Scaling& s) { s.format = format; });
+    std::vector<float> values = usual_values(rows, kCodes, seed);
+    for (float& value : values) value *= size;
+    return codes_of(kind, rows, [&](std::int64_t row, std::int64_t k) {
+      const auto value = static_cast<double>(values[static_cast<std::size_t>(row * kCodes + k)]);
+      return static_cast<std::uint8_t>(encode_value(format, value, {}).code);
+    });
+  };
+  const QuantizedTensor a = small(e5m2, 1e-3F, 32, 1), b = small(e4m3fn, 0.1F, 40, 2);
+  const Tensor want = gemm(a, b, {.out = DType::f64, .accumulator = Accumulator::f64});
+  for (const BackendInfo& backend : multiplying_backends()) {
+    const Tensor got = gemm(a, b, {.accumulator = Accumulator::f16, .backend = backend.kernels});
+    double off = 0, all = 0;
+    for (std::size_t i = 0; i < want.span<double>().size(); ++i) {
+      const double x = want.span<double>()[i];
+      off += std::pow(static_cast<double>(got.span<float>()[i]) - x, 2);
+      all += x * x;
+    }
+    // What codes of usual size have is 1.5e-3.
+    EXPECT_LT(std::sqrt(off / all), 2e-3) << backend.name;
+  }
+}
+
 }  // namespace
 }  // namespace octavo::testing

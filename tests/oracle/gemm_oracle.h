@@ -84,8 +84,6 @@ inline Numbers numbers_of(const octavo::QuantizedTensor& tensor) {
   const auto extent = [](std::int64_t tile, std::int64_t size) { return tile == 0 ? size : tile; };
   const std::int64_t tile_rows = extent(tensor.scaling.tile.rows, numbers.rows);
   numbers.run = extent(tensor.scaling.tile.cols, numbers.cols);
-  for (const Meaning& meaning : oracle_of(codes.format).meanings())
-    if (meaning.kind == Kind::number) numbers.largest = std::max(numbers.largest, meaning.value);
   float tensor_scale = 1.0F;
   if (tensor.rowwise.tensor_scale.owner() != nullptr)
     std::memcpy(&tensor_scale, tensor.rowwise.tensor_scale.view().data, sizeof(float));
@@ -94,6 +92,15 @@ inline Numbers numbers_of(const octavo::QuantizedTensor& tensor) {
       numbers.add(number_at(codes, row, col),
                   number_at(scales, row / tile_rows, col / numbers.run) *
                       static_cast<double>(tensor_scale));
+  // Of bytes those that are there count, of shorter codes all that could be.
+  if (codes.format.bits() == 8) {
+    for (const double number : numbers.unscaled)
+      if (std::isfinite(number)) numbers.largest = std::max(numbers.largest, std::fabs(number));
+    numbers.largest = std::max(numbers.largest, 0x1p-20);
+  } else {
+    for (const Meaning& meaning : oracle_of(codes.format).meanings())
+      if (meaning.kind == Kind::number) numbers.largest = std::max(numbers.largest, meaning.value);
+  }
   return numbers;
 }
 
@@ -127,11 +134,12 @@ inline double bound_f32(std::int64_t depth, double magnitude) {
 }
 
 // Runs of at most 128 products in f16, runs in f32. In f16 an operand of codes is a power of two
-// smaller such that none is above 16; what is then below its normal numbers is off by 2^-25.
+// smaller, or up to 128 times larger, such that the largest code is just not above 16; what is then
+// below its normal numbers is off by 2^-25.
 inline double bound_f16(const Numbers& a, const Numbers& b, std::int64_t row, std::int64_t col,
                         double magnitude) {
   const auto grow = [](const Numbers& numbers) {
-    double factor = 1;
+    double factor = numbers.largest > 0 ? 0x1p-7 : 1;
     while (numbers.largest > 16 * factor) factor *= 2;
     return factor;
   };

@@ -54,7 +54,7 @@ OperandLanes::OperandLanes(const Isa& isa, const GemmOperand& operand, const Gem
     if (lane == Lane::i8)
       unit_ = static_cast<float>(decode(from.codes.format, 1u));
     else if (lane == Lane::f16)
-      unit_ = static_cast<float>(1.0 / f16_shrink(operand));
+      unit_ = static_cast<float>(1.0 / f16_factor(operand));
   }
   decode_ = isa.decode(decoder_);
   const Matrix& elements = operand.elements();

@@ -89,6 +89,12 @@ Exponents times(const Exponents& x, const Exponents& y) {
   return all;
 }
 
+Exponents times_power(Exponents all, int exponent) {
+  all.low += exponent;
+  all.high += exponent;
+  return all;
+}
+
 Exponents tile_scales(const GemmOperand& operand) {
   if (!operand.is_quantized()) return one();
   const Matrix& scales = operand.quantized.scales;
@@ -119,8 +125,12 @@ Exponents elements(const GemmOperand& operand) {
 
 bool may_scale_sums(const GemmJob& job, std::int64_t run, Fold fold) {
   constexpr int kLeast = -126, kMost = 127;
-  Exponents a = elements(job.a), b = elements(job.b), a_scale = level(job.a),
-            b_scale = level(job.b);
+  const bool in_f16 = job.accumulator == Accumulator::f16;
+  const int a_factor = in_f16 ? std::ilogb(f16_factor(job.a)) : 0,
+            b_factor = in_f16 ? std::ilogb(f16_factor(job.b)) : 0;
+  Exponents a = times_power(elements(job.a), a_factor), b = times_power(elements(job.b), b_factor),
+            a_scale = times_power(level(job.a), -a_factor),
+            b_scale = times_power(level(job.b), -b_factor);
   if (fold == Fold::none) {
     a_scale = times(a_scale, tile_scales(job.a));
     b_scale = times(b_scale, tile_scales(job.b));

@@ -3,17 +3,23 @@
 // columns. A code stays what it was unless it becomes subnormal and loses bits: those are counted.
 //
 // Which of the two is decided on the device: by row where exponents of no row are further apart
-// than kSpreadOfRows, since small blocks would lose bits there.
+// than kSpreadOfRows, since small blocks would lose bits there. That is what usual operands are, so
+// it is done at once, and what is found on the way says whether it stays.
 #include <cuda_fp16.h>
 
+#include <algorithm>
+
 #include "octavo/backend/cuda/device/hardware_cvt.cuh"
+#include "octavo/backend/cuda/device/hopper.cuh"
 #include "octavo/backend/cuda/gemm_fold.h"
+#include "octavo/backend/cuda/overlapped_launch.h"
 #include "octavo/backend/cuda/runtime.h"
+#include "octavo/format/named_formats.h"
 
 namespace octavo::cuda {
 namespace {
 
-constexpr int kThreads = 256, kEach = 16;
+constexpr int kThreads = 256, kEach = 16, kAtOnce = 4;
 constexpr int kBlock = 32, kRun = 128;
 
 __device__ __forceinline__ std::uint32_t exponent_at(const Matrix& scales, std::int64_t row,
@@ -22,138 +28,243 @@ __device__ __forceinline__ std::uint32_t exponent_at(const Matrix& scales, std::
       scales.data)[row * scales.row_pitch + block * scales.col_stride];
 }
 
-// The largest exponent of a row, and the largest distance in any row. A warp a row, sixteen bytes a
-// lane where they lie so.
-__global__ void __launch_bounds__(kThreads)
-    survey_kernel(const __grid_constant__ Matrix scales, bool vectors, unsigned char* tops,
-                  unsigned* spread) {
-  const std::int64_t row =
-      static_cast<std::int64_t>(blockIdx.x) * (kThreads / 32) + threadIdx.x / 32;
-  if (row >= scales.rows) return;
+// The largest and the smallest exponent of a row, for all lanes of a warp. Sixteen bytes a lane
+// where they lie so.
+struct RowExponents {
   unsigned top = 0, bottom = 255;
-  const std::int64_t whole = vectors ? scales.cols / 16 * 16 : 0;
-  if (whole > 0) {
-    unsigned tops4 = 0, bottoms4 = 0xFFFFFFFFu;
-    const auto* from = reinterpret_cast<const uint4*>(
-        static_cast<const unsigned char*>(scales.data) + row * scales.row_pitch);
-    for (std::int64_t at = threadIdx.x % 32; at < whole / 16; at += 32) {
-      const uint4 words = __ldg(from + at);
-      tops4 = __vmaxu4(tops4, __vmaxu4(__vmaxu4(words.x, words.y), __vmaxu4(words.z, words.w)));
-      bottoms4 =
-          __vminu4(bottoms4, __vminu4(__vminu4(words.x, words.y), __vminu4(words.z, words.w)));
-    }
+
+  __device__ __forceinline__ RowExponents(const Matrix& scales, std::int64_t row, bool vectors) {
+    const int lane = threadIdx.x % 32;
+    const std::int64_t whole = vectors ? scales.cols / 16 * 16 : 0;
+    if (whole > 0) {
+      unsigned tops = 0, bottoms = 0xFFFFFFFFu;
+      const auto* from = reinterpret_cast<const uint4*>(
+          static_cast<const unsigned char*>(scales.data) + row * scales.row_pitch);
+      for (std::int64_t at = lane; at < whole / 16; at += 32) {
+        const uint4 words = __ldg(from + at);
+        tops = __vmaxu4(tops, __vmaxu4(__vmaxu4(words.x, words.y), __vmaxu4(words.z, words.w)));
+        bottoms =
+            __vminu4(bottoms, __vminu4(__vminu4(words.x, words.y), __vminu4(words.z, words.w)));
+      }
 #pragma unroll
-    for (int i = 0; i < 4; ++i) {
-      top = max(top, tops4 >> 8 * i & 0xFF);
-      bottom = min(bottom, bottoms4 >> 8 * i & 0xFF);
+      for (int i = 0; i < 4; ++i) {
+        top = max(top, tops >> 8 * i & 0xFF);
+        bottom = min(bottom, bottoms >> 8 * i & 0xFF);
+      }
     }
+    for (std::int64_t block = whole + lane; block < scales.cols; block += 32) {
+      const unsigned exponent = exponent_at(scales, row, block);
+      top = max(top, exponent);
+      bottom = min(bottom, exponent);
+    }
+    top = __reduce_max_sync(0xFFFFFFFFu, top);
+    bottom = __reduce_min_sync(0xFFFFFFFFu, bottom);
   }
-  for (std::int64_t block = whole + threadIdx.x % 32; block < scales.cols; block += 32) {
-    const unsigned exponent = exponent_at(scales, row, block);
-    top = max(top, exponent);
-    bottom = min(bottom, exponent);
-  }
-  top = __reduce_max_sync(0xFFFFFFFFu, top);
-  bottom = __reduce_min_sync(0xFFFFFFFFu, bottom);
-  if (threadIdx.x % 32 != 0) return;
-  tops[row] = static_cast<unsigned char>(top);
-  // Most rows have nothing to add, and atomics on one address wait for each other.
-  if (top - bottom > *static_cast<volatile unsigned*>(spread)) atomicMax(spread, top - bottom);
-}
+};
 
 __device__ __forceinline__ float power_of(std::uint32_t code) {  // as of e8m0
   return __uint_as_float(code == 255 ? 0x7FC00000u : code == 0 ? 0x00400000u : code << 23);
 }
 
+// Two codes as halves, which hold every one.
 template <bool kE5m2>
-__device__ __forceinline__ float2 decoded_pair(std::uint32_t codes) {
+__device__ __forceinline__ __half2 decoded_pair(std::uint32_t codes) {
   std::uint32_t halves;
   if constexpr (kE5m2)
     asm("cvt.rn.f16x2.e5m2x2 %0, %1;" : "=r"(halves) : "h"(static_cast<std::uint16_t>(codes)));
   else
     asm("cvt.rn.f16x2.e4m3x2 %0, %1;" : "=r"(halves) : "h"(static_cast<std::uint16_t>(codes)));
-  return __half22float2(*reinterpret_cast<const __half2*>(&halves));
+  return *reinterpret_cast<const __half2*>(&halves);
 }
 
-// Two codes times a power of two below one.
-template <bool kE5m2>
-__device__ __forceinline__ std::uint32_t lowered(std::uint32_t codes, float factor,
-                                                 unsigned* changed) {
-  const float2 was = decoded_pair<kE5m2>(codes);
-  const float2 now = {was.x * factor, was.y * factor};
-  const std::uint32_t made = hardware_pair<kE5m2>(now.x, now.y);
-  const float2 is = decoded_pair<kE5m2>(made);
-  *changed += (is.x != now.x && now.x == now.x) + (is.y != now.y && now.y == now.y);
-  return made;
+__device__ __forceinline__ std::uint32_t e4m3_pair(__half2 halves) {
+  std::uint16_t pair;
+  asm("cvt.rn.satfinite.e4m3x2.f16x2 %0, %1;"
+      : "=h"(pair)
+      : "r"(*reinterpret_cast<const std::uint32_t*>(&halves)));
+  return pair;
 }
 
+// Two codes times 2^-down. Halves are enough for e4m3: of its numbers times a power of two, whose
+// four bits reach no further than three below the first, only those below 2^-21 are inexact there,
+// and all that is below 2^-10 becomes zero. 2^-24 times the largest is.
 template <bool kE5m2>
-__global__ void __launch_bounds__(kThreads) fold_kernel(const __grid_constant__ FoldJob job) {
-  const bool by_row = *job.spread <= kSpreadOfRows;
-  const std::int64_t cols = job.from.codes.cols, vectors = (cols + kEach - 1) / kEach,
-                     at = static_cast<std::int64_t>(blockIdx.x) * kThreads + threadIdx.x;
-  const std::int64_t row = at / vectors, col = at % vectors * kEach;
-  unsigned changed = 0;
-  if (row < job.from.codes.rows) {
-    const Matrix& scales = job.from.scales;
-    const std::int64_t block = col / kBlock, run = col / kRun;
-    std::uint32_t top = 0;
-    if (by_row) {
-      top = job.tops[row];
-    } else {
+struct Lowering {
+  float factor;
+  __half2 halves;
+
+  __device__ __forceinline__ explicit Lowering(std::uint32_t down)
+      : factor(power_of(127 - min(down, 40u))),
+        halves(__float2half2_rn(power_of(127 - min(down, 24u)))) {}
+
+  __device__ __forceinline__ std::uint32_t pair(std::uint32_t codes, unsigned* changed) const {
+    const __half2 was = decoded_pair<kE5m2>(codes);
+    std::uint32_t made;
+    if constexpr (kE5m2) {
+      const float2 values = __half22float2(was);
+      made = hardware_pair<true>(values.x * factor, values.y * factor);
+      // The conversion makes Inf the largest number.
 #pragma unroll
-      for (int i = 0; i < kRun / kBlock; ++i)
-        if (run * (kRun / kBlock) + i < scales.cols)
-          top = max(top, exponent_at(scales, row, run * (kRun / kBlock) + i));
-    }
-    if (col % kRun == 0 && (!by_row || col == 0))
-      job.planes[(by_row ? 0 : run * job.plane_pitch) + row] = power_of(top);
-    const std::uint32_t down = top - exponent_at(scales, row, block);
-    const unsigned char* from = static_cast<const unsigned char*>(job.from.codes.data) +
-                                row * job.from.codes.row_pitch + col;
-    uint4 codes = {0, 0, 0, 0};
-    if (job.vectors && col + kEach <= cols) {
-      codes = __ldg(reinterpret_cast<const uint4*>(from));
+      for (int shift = 0; shift < 16; shift += 8)
+        if ((codes >> shift & 0x7C) == 0x7C)
+          made = (made & ~(0xFFu << shift)) | (codes & 0xFFu << shift);
     } else {
-      std::uint32_t words[4] = {};
-#pragma unroll
-      for (int i = 0; i < kEach; ++i)
-        if (col + i < cols) words[i / 4] |= static_cast<std::uint32_t>(from[i]) << (i % 4 * 8);
-      codes = make_uint4(words[0], words[1], words[2], words[3]);
+      made = e4m3_pair(__hmul2(was, halves));
     }
-    // A NaN scale is that of its whole row or run; and what is 2^-40 of it is zero.
-    if (down > 0 && top != 255) {
-      const float factor = power_of(127 - min(down, 40u));
-      const auto four = [&](std::uint32_t word) {
-        return lowered<kE5m2>(word & 0xFFFF, factor, &changed) |
-               lowered<kE5m2>(word >> 16, factor, &changed) << 16;
-      };
-      codes = make_uint4(four(codes.x), four(codes.y), four(codes.z), four(codes.w));
+    if (changed != nullptr) {
+      const float2 wanted = __half22float2(was), is = __half22float2(decoded_pair<kE5m2>(made));
+      const auto differs = [&](float x, float y) { return x == x && x * factor != y; };
+      *changed += differs(wanted.x, is.x) + differs(wanted.y, is.y);
     }
-    *reinterpret_cast<uint4*>(job.codes + row * job.code_pitch + col) = codes;
+    return made;
   }
-  changed = __reduce_add_sync(0xFFFFFFFFu, changed);
-  if (threadIdx.x % 32 == 0 && changed > 0 && job.changed != nullptr)
-    atomicAdd(job.changed, static_cast<unsigned long long>(changed));
+
+  __device__ __forceinline__ uint4 operator()(uint4 codes, unsigned* changed) const {
+    const auto four = [&](std::uint32_t word) {
+      return pair(word & 0xFFFF, changed) | pair(word >> 16, changed) << 16;
+    };
+    return make_uint4(four(codes.x), four(codes.y), four(codes.z), four(codes.w));
+  }
+};
+
+__device__ __forceinline__ uint4 codes_at(const FoldJob& job, std::int64_t row, std::int64_t col) {
+  const unsigned char* from =
+      static_cast<const unsigned char*>(job.from.codes.data) + row * job.from.codes.row_pitch + col;
+  if (job.vectors && col + kEach <= job.from.codes.cols)
+    return __ldg(reinterpret_cast<const uint4*>(from));
+  std::uint32_t words[4] = {};
+#pragma unroll
+  for (int i = 0; i < kEach; ++i)
+    if (col + i < job.from.codes.cols)
+      words[i / 4] |= static_cast<std::uint32_t>(from[i]) << (i % 4 * 8);
+  return make_uint4(words[0], words[1], words[2], words[3]);
 }
+
+// A vector of codes with the exponent `top`, to where folded ones are.
+template <bool kE5m2, bool kCounts>
+__device__ __forceinline__ void lower_to(const FoldJob& job, std::uint32_t top, uint4 codes,
+                                         std::int64_t row, std::int64_t col, unsigned* changed) {
+  const std::uint32_t down = top - exponent_at(job.from.scales, row, col / kBlock);
+  // A NaN scale is that of its whole row or run.
+  if (down > 0 && top != 255) codes = Lowering<kE5m2>(down)(codes, kCounts ? changed : nullptr);
+  *reinterpret_cast<uint4*>(job.codes + row * job.code_pitch + col) = codes;
+}
+
+template <bool kCounts>
+__device__ __forceinline__ void count(unsigned changed, unsigned long long* counter) {
+  if constexpr (kCounts) {
+    changed = __reduce_add_sync(0xFFFFFFFFu, changed);
+    if (threadIdx.x % 32 == 0 && changed > 0)
+      atomicAdd(counter, static_cast<unsigned long long>(changed));
+  }
+}
+
+// A warp has a part of a row, `part_cols` columns.
+template <bool kE5m2, bool kCounts>
+__global__ void __launch_bounds__(kThreads, 4)
+    rows_kernel(const __grid_constant__ FoldJob job, unsigned parts, std::int64_t part_cols,
+                bool scale_vectors) {
+  wait_for_kernels_before();
+  const unsigned warp = blockIdx.x * (kThreads / 32) + threadIdx.x / 32, part = warp % parts;
+  const std::int64_t row = warp / parts;
+  if (row >= job.from.codes.rows) return;
+  const RowExponents exponents(job.from.scales, row, scale_vectors);
+  const unsigned top = exponents.top, spread = top - exponents.bottom;
+  if (part == 0 && threadIdx.x % 32 == 0) {
+    job.planes[row] = power_of(top);
+    // Most rows have nothing to add, and atomics on one address wait for each other.
+    if (spread > *static_cast<volatile unsigned*>(&job.found->spread))
+      atomicMax(&job.found->spread, spread);
+  }
+  const std::int64_t end = min(job.from.codes.cols, (part + 1) * part_cols);
+  unsigned changed = 0;
+  for (std::int64_t first = part * part_cols; first < end; first += kAtOnce * 32 * kEach) {
+    uint4 codes[kAtOnce];
+    const std::int64_t col = first + threadIdx.x % 32 * kEach;
+#pragma unroll
+    for (int i = 0; i < kAtOnce; ++i)
+      if (col + i * 32 * kEach < end) codes[i] = codes_at(job, row, col + i * 32 * kEach);
+#pragma unroll
+    for (int i = 0; i < kAtOnce; ++i)
+      if (col + i * 32 * kEach < end)
+        lower_to<kE5m2, kCounts>(job, top, codes[i], row, col + i * 32 * kEach, &changed);
+  }
+  count<kCounts>(changed, &job.found->changed);
+  let_next_kernel_begin();
+}
+
+// A warp has 512 columns of a few rows, all of whose codes are on their way at once.
+template <bool kE5m2, bool kCounts>
+__global__ void __launch_bounds__(kThreads) columns_kernel(const __grid_constant__ FoldJob job) {
+  wait_for_kernels_before();
+  if (job.found->spread <= kSpreadOfRows) return;
+  const Matrix& scales = job.from.scales;
+  const std::int64_t rows = job.from.codes.rows, cols = job.from.codes.cols,
+                     first = static_cast<std::int64_t>(blockIdx.x) * kThreads / 32 * kAtOnce +
+                             threadIdx.x / 32 * kAtOnce,
+                     col = (static_cast<std::int64_t>(blockIdx.y) * 32 + threadIdx.x % 32) * kEach,
+                     run = col / kRun;
+  unsigned changed = 0;
+  uint4 codes[kAtOnce] = {};
+#pragma unroll
+  for (int i = 0; i < kAtOnce; ++i)
+    if (col < cols && first + i < rows) codes[i] = codes_at(job, first + i, col);
+#pragma unroll
+  for (int i = 0; i < kAtOnce; ++i) {
+    const std::int64_t row = first + i;
+    if (col >= cols || row >= rows) continue;
+    std::uint32_t top = 0;
+#pragma unroll
+    for (int j = 0; j < kRun / kBlock; ++j)
+      if (run * (kRun / kBlock) + j < scales.cols)
+        top = max(top, exponent_at(scales, row, run * (kRun / kBlock) + j));
+    if (col % kRun == 0) job.planes[run * job.plane_pitch + row] = power_of(top);
+    lower_to<kE5m2, kCounts>(job, top, codes[i], row, col, &changed);
+  }
+  count<kCounts>(changed, job.changed);
+}
+
+// What folding by row changed, if that is how it stays.
+__global__ void take_count_kernel(const FoldFound* found, unsigned long long* changed) {
+  if (found->spread <= kSpreadOfRows) *changed += found->changed;
+}
+
+bool is_e5m2(const FoldJob& job) { return job.from.codes.format == e5m2; }
 
 }  // namespace
 
-void survey_exponents(const Exec& exec, const Matrix& scales, unsigned char* tops,
-                      unsigned* spread) {
-  survey_kernel<<<blocks_for(scales.rows, kThreads / 32), kThreads, 0, stream_of(exec)>>>(
-      scales,
-      scales.col_stride == 1 && scales.row_pitch % 16 == 0 &&
-          reinterpret_cast<std::uintptr_t>(scales.data) % 16 == 0,
-      tops, spread);
-  OCTAVO_CUDA_LAUNCHED("survey_kernel");
+void fold_by_row(const Exec& exec, const FoldJob& job) {
+  const Matrix &codes = job.from.codes, &scales = job.from.scales;
+  // So many warps that all of the device is busy, but with no less than one pass each.
+  constexpr std::int64_t kWarps = 8192, kPass = kAtOnce * 32 * kEach;
+  const std::int64_t passes = (codes.cols + kPass - 1) / kPass,
+                     wanted = std::clamp<std::int64_t>(kWarps / codes.rows, 1, passes),
+                     part_cols = (passes + wanted - 1) / wanted * kPass,
+                     parts = (codes.cols + part_cols - 1) / part_cols;
+  const bool vectors = scales.col_stride == 1 && scales.row_pitch % 16 == 0 &&
+                       reinterpret_cast<std::uintptr_t>(scales.data) % 16 == 0;
+  const bool counts = job.changed != nullptr;
+  const auto kernel = is_e5m2(job)
+                          ? (counts ? rows_kernel<true, true> : rows_kernel<true, false>)
+                          : (counts ? rows_kernel<false, true> : rows_kernel<false, false>);
+  launch_overlapped(exec, blocks_for(codes.rows * parts, kThreads / 32), kThreads, kernel, job,
+                    static_cast<unsigned>(parts), part_cols, vectors);
 }
 
-void fold_codes(const Exec& exec, const FoldJob& job, bool is_e5m2) {
-  const std::int64_t work = job.from.codes.rows * ((job.from.codes.cols + kEach - 1) / kEach);
-  const auto kernel = is_e5m2 ? fold_kernel<true> : fold_kernel<false>;
-  kernel<<<blocks_for(work, kThreads), kThreads, 0, stream_of(exec)>>>(job);
-  OCTAVO_CUDA_LAUNCHED("fold_kernel");
+void fold_by_columns(const Exec& exec, const FoldJob& job) {
+  const Matrix& codes = job.from.codes;
+  const dim3 grid(blocks_for(codes.rows, kThreads / 32 * kAtOnce),
+                  blocks_for(codes.cols, 32 * kEach));
+  const bool counts = job.changed != nullptr;
+  const auto kernel = is_e5m2(job)
+                          ? (counts ? columns_kernel<true, true> : columns_kernel<true, false>)
+                          : (counts ? columns_kernel<false, true> : columns_kernel<false, false>);
+  launch_overlapped(exec, grid, kThreads, kernel, job);
+}
+
+void take_count(const Exec& exec, const FoldFound* found, unsigned long long* changed) {
+  take_count_kernel<<<1, 1, 0, stream_of(exec)>>>(found, changed);
+  OCTAVO_CUDA_LAUNCHED("take_count_kernel");
 }
 
 }  // namespace octavo::cuda

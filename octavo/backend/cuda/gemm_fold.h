@@ -13,21 +13,29 @@ namespace octavo::cuda {
 // lose bits that are 2^-17 of the row's largest number and less.
 inline constexpr unsigned kSpreadOfRows = 8;
 
+// What folding by row finds out, of both operands; zeros before.
+struct FoldFound {
+  unsigned spread;             // the largest distance of exponents in a row
+  unsigned long long changed;  // elements that are other numbers now, where that is asked for
+};
+
 struct FoldJob {
   QuantizedMatrix from{};
-  const unsigned char* tops = nullptr;  // of each row: its largest exponent
-  const unsigned* spread = nullptr;     // of both operands
+  FoldFound* found = nullptr;
   unsigned char* codes = nullptr;
   std::int64_t code_pitch = 0;
   float* planes = nullptr;  // scales: of every row, or of every row of every 128 columns
   std::int64_t plane_pitch = 0;
-  unsigned long long* changed = nullptr;
-  bool vectors = false;  // codes can be read 16 at a time
+  unsigned long long* changed = nullptr;  // grows by the elements that are changed; or null
+  bool vectors = false;                   // codes can be read 16 at a time
 };
 
-// `spread` becomes the maximum of itself and the largest distance of exponents in a row.
-void survey_exponents(const Exec& exec, const Matrix& scales, unsigned char* tops,
-                      unsigned* spread);
-void fold_codes(const Exec& exec, const FoldJob& job, bool is_e5m2);
+// One exponent a row.
+void fold_by_row(const Exec& exec, const FoldJob& job);
+// After both operands were folded by row: does so again by 128 columns, if exponents of a row are
+// too far apart.
+void fold_by_columns(const Exec& exec, const FoldJob& job);
+// `changed` grows by what folding by row changed, if that is how it stays.
+void take_count(const Exec& exec, const FoldFound* found, unsigned long long* changed);
 
 }  // namespace octavo::cuda

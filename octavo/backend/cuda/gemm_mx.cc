@@ -1,5 +1,5 @@
-// Products of MX operands on the FP8 tensor cores: folded, then one of two kernels, of which the
-// other finds out that it is not wanted and ends.
+// Products of MX operands on the FP8 tensor cores: folded by row and multiplied, then folded by 128
+// columns and multiplied; those of these kernels that are not wanted find that out and end.
 #include <optional>
 
 #include "octavo/backend/cuda/gemm_fold.h"
@@ -28,41 +28,35 @@ bool is_mx(const GemmOperand& operand) {
 // what it says, and the device knows which.
 class Folded {
  public:
-  Folded(const Exec& exec, const GemmOperand& operand, unsigned* spread)
+  Folded(const Exec& exec, const GemmOperand& operand, FoldFound* found,
+         unsigned long long* changed)
       : rows_(operand.rows()),
         cols_(operand.cols()),
         code_pitch_((cols_ + 15) / 16 * 16),
         plane_pitch_((rows_ + 3) / 4 * 4),
         codes_bytes_(round_up(code_pitch_ * rows_)),
-        planes_bytes_(round_up(plane_pitch_ * ((cols_ + kRun - 1) / kRun) * 4)),
-        memory_(exec, codes_bytes_ + planes_bytes_ + round_up(rows_)) {
-    survey_exponents(exec, operand.quantized.scales, tops(), spread);
+        memory_(exec, codes_bytes_ + round_up(plane_pitch_ * ((cols_ + kRun - 1) / kRun) * 4)) {
+    const Matrix& codes = operand.quantized.codes;
+    job_ = {.from = operand.quantized,
+            .found = found,
+            .codes = memory_.as<unsigned char>(),
+            .code_pitch = code_pitch_,
+            .planes = planes(),
+            .plane_pitch = plane_pitch_,
+            .changed = changed,
+            .vectors = codes.row_pitch % 16 == 0 &&
+                       reinterpret_cast<std::uintptr_t>(codes.data) % 16 == 0};
   }
 
-  void fold(const Exec& exec, const GemmOperand& operand, const unsigned* spread,
-            unsigned long long* changed) {
-    const Matrix& codes = operand.quantized.codes;
-    format_ = codes.format;
-    fold_codes(exec,
-               {.from = operand.quantized,
-                .tops = tops(),
-                .spread = spread,
-                .codes = memory_.as<unsigned char>(),
-                .code_pitch = code_pitch_,
-                .planes = planes(),
-                .plane_pitch = plane_pitch_,
-                .changed = changed,
-                .vectors = codes.row_pitch % 16 == 0 &&
-                           reinterpret_cast<std::uintptr_t>(codes.data) % 16 == 0},
-               codes.format == e5m2);
-  }
+  void by_row(const Exec& exec) const { fold_by_row(exec, job_); }
+  void by_columns(const Exec& exec) const { fold_by_columns(exec, job_); }
 
   [[nodiscard]] GemmOperand operand(bool by_row) const {
     GemmOperand made;
     QuantizedMatrix& q = made.quantized;
     q.codes = {.data = memory_.as<void>(),
                .dtype = DType::code,
-               .format = format_,
+               .format = job_.from.codes.format,
                .rows = rows_,
                .cols = cols_,
                .row_pitch = code_pitch_,
@@ -81,14 +75,10 @@ class Folded {
   [[nodiscard]] float* planes() const {
     return reinterpret_cast<float*>(memory_.as<unsigned char>() + codes_bytes_);
   }
-  [[nodiscard]] unsigned char* tops() const {
-    return memory_.as<unsigned char>() + codes_bytes_ + planes_bytes_;
-  }
-
   std::int64_t rows_, cols_, code_pitch_, plane_pitch_;
-  std::size_t codes_bytes_, planes_bytes_;
+  std::size_t codes_bytes_;
   Scratch memory_;
-  Format format_{};
+  FoldJob job_{};
 };
 
 }  // namespace
@@ -107,20 +97,26 @@ bool fits_mx(const GemmJob& job) {
 void gemm_mx(const Exec& exec, const GemmJob& job) {
   Exec inner = exec;  // the workspace is for the product itself
   inner.workspace = {};
-  const Scratch spread(inner, sizeof(unsigned));
-  spread.clear();
+  const Scratch memory(inner, sizeof(FoldFound));
+  memory.clear();
+  auto* const found = memory.as<FoldFound>();
   std::optional<Folded> a, b;
-  if (is_mx(job.a)) a.emplace(inner, job.a, spread.as<unsigned>());
-  if (is_mx(job.b)) b.emplace(inner, job.b, spread.as<unsigned>());
-  if (a) a->fold(inner, job.a, spread.as<unsigned>(), job.folded);
-  if (b) b->fold(inner, job.b, spread.as<unsigned>(), job.folded);
-  for (const bool by_row : {true, false}) {
+  if (is_mx(job.a)) a.emplace(inner, job.a, found, job.folded);
+  if (is_mx(job.b)) b.emplace(inner, job.b, found, job.folded);
+  const auto multiply = [&](bool by_row) {
     GemmJob part = job;
     if (a) part.a = a->operand(by_row);
     if (b) part.b = b->operand(by_row);
-    const GemmGate gate{.number = spread.as<unsigned>(), .limit = kSpreadOfRows, .above = !by_row};
+    const GemmGate gate{.number = &found->spread, .limit = kSpreadOfRows, .above = !by_row};
     gemm_fp8(exec, part, nullptr, &gate);
-  }
+  };
+  if (a) a->by_row(inner);
+  if (b) b->by_row(inner);
+  multiply(true);
+  if (a) a->by_columns(inner);
+  if (b) b->by_columns(inner);
+  multiply(false);
+  if (job.folded != nullptr) take_count(inner, found, job.folded);
 }
 
 }  // namespace octavo::cuda

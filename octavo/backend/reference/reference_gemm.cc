@@ -26,22 +26,22 @@ struct OperandRow {
   std::vector<double> numbers, scales;
 };
 
-double number_of(Accumulator accumulator, double unscaled, double scale, double shrink) {
-  if (accumulator == Accumulator::f16) return to_f16(unscaled * shrink);
+double number_of(Accumulator accumulator, double unscaled, double scale, double factor) {
+  if (accumulator == Accumulator::f16) return to_f16(unscaled * factor);
   const double value = scale * unscaled;
   return accumulator == Accumulator::f64 ? value : static_cast<double>(static_cast<float>(value));
 }
 
 std::vector<OperandRow> rows_of(const GemmOperand& operand, std::int64_t first, std::int64_t count,
                                 Accumulator accumulator) {
-  const double shrink = f16_shrink(operand);
+  const double factor = f16_factor(operand);
   std::vector<OperandRow> rows(static_cast<std::size_t>(count));
   for (std::int64_t row = first; row < first + count; ++row) {
     OperandRow& to = rows[static_cast<std::size_t>(row - first)];
     for (std::int64_t k = 0; k < operand.cols(); ++k) {
       const double scale = operand.is_quantized() ? scale_at(operand.quantized, row, k) : 1.0;
       to.numbers.push_back(
-          number_of(accumulator, load_value(operand.elements(), row, k), scale, shrink));
+          number_of(accumulator, load_value(operand.elements(), row, k), scale, factor));
       to.scales.push_back(scale);
     }
   }
@@ -63,7 +63,7 @@ double sum_f32(const OperandRow& a, const OperandRow& b) {
 
 // Codes are made small enough that no run overflows.
 double sum_f16(const OperandRow& a, const OperandRow& b, const GemmJob& job) {
-  const double grow = 1.0 / (f16_shrink(job.a) * f16_shrink(job.b));
+  const double unit = 1.0 / (f16_factor(job.a) * f16_factor(job.b));
   float sum = 0.0F;
   for (std::int64_t first = 0; first < job.a.cols();) {
     const std::int64_t end = run_end(job, first, kF16Run);
@@ -71,7 +71,7 @@ double sum_f16(const OperandRow& a, const OperandRow& b, const GemmJob& job) {
     for (auto k = static_cast<std::size_t>(first); k < static_cast<std::size_t>(end); ++k)
       run = to_f16(a.numbers[k] * b.numbers[k] + run);
     const auto at = static_cast<std::size_t>(first);
-    const double scale = a.scales[at] * b.scales[at] * grow;
+    const double scale = a.scales[at] * b.scales[at] * unit;
     // In f64, where the product of two scales cannot overflow.
     sum = static_cast<float>(std::fma(run, scale, static_cast<double>(sum)));
     first = end;

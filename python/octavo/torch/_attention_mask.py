@@ -116,7 +116,12 @@ def _from_sums(
         if one.dtype not in _INTEGERS:
             raise TypeError(f"[{op}] got {name} of {one.dtype}, wanted integers: torch.int32")
         counts = one.diff().tolist()
-        if one[0] != 0 or any(not 0 <= count <= most for count in counts):
+        if one[0] != 0:
+            raise ValueError(
+                f"[{op}] got {name} that begins with {int(one[0])}, wanted 0: what stands there is "
+                "the sum of all lengths before"
+            )
+        if any(not 0 <= count <= most for count in counts):
             raise ValueError(
                 f"[{op}] got {name} with lengths {counts}, wanted each from 0 to {most}"
             )

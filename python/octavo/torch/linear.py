@@ -12,6 +12,7 @@ from octavo import _octavo
 from octavo._arguments import flags, function_or_none, text_or_none, whole
 from octavo._arrays_torch import TORCH
 from octavo._quantize import value_kind
+from octavo.recipe import check_accumulator
 from octavo.torch._available import place_of
 from octavo.torch._dtype import VALUES
 from octavo.torch._linear_function import untraced_product
@@ -26,7 +27,6 @@ from octavo.torch.quantizers import Quantizer
 __all__ = ["Linear"]
 
 _OP = "Linear"
-_ACCUMULATORS = ("native", "float32", "float16", "hopper_fp8")
 
 
 class _WeightQuantizer:
@@ -119,11 +119,7 @@ class Linear(QuantizingModule):
             symmetric_ar_type=symmetric_ar_type,
             save_original_input=save_original_input,
         )
-        if accumulator not in _ACCUMULATORS:
-            raise ValueError(
-                f"[{_OP}] got accumulator = {accumulator!r}, wanted one of "
-                f"{', '.join(_ACCUMULATORS)}"
-            )
+        check_accumulator(accumulator, _OP)
         in_features = whole(in_features, "in_features", _OP)
         out_features = whole(out_features, "out_features", _OP)
         flags(_OP, bias=bias, return_bias=return_bias)

@@ -260,8 +260,6 @@ __device__ __forceinline__ void multiply_tiles(const GemmPlan& plan, const GemmR
 template <typename Kernel>
 __global__ void __launch_bounds__(Kernel::kThreads, 1)
     gemm_kernel(const __grid_constant__ GemmPlan plan) {
-  if (plan.gate.number != nullptr && (*plan.gate.number > plan.gate.limit) != plan.gate.above)
-    return;
   extern __shared__ unsigned char memory[];
   const SharedAddress start = shared_address(memory), aligned = (start + 1023) & ~1023u;
   unsigned char* const base = memory + (aligned - start);
@@ -289,10 +287,14 @@ __global__ void __launch_bounds__(Kernel::kThreads, 1)
   else
     __syncthreads();
 
+  wait_for_kernels_before();
+  if (plan.gate.number != nullptr && (*plan.gate.number > plan.gate.limit) != plan.gate.above)
+    return;
   const int group = __shfl_sync(0xFFFFFFFFu, thread / 128, 0);
   if (group == Kernel::kGroups) {
     if constexpr (Kernel::kMovesRegisters) registers_down<Kernel::kDown>();
     if (thread % 128 == 0) bring_tiles(plan, ring, cluster, rank);
+    let_next_kernel_begin();
   } else {
     if constexpr (Kernel::kMovesRegisters) registers_up<Kernel::kUp>();
     FinishAt finish;

@@ -6,6 +6,7 @@
 #include <iterator>
 
 #include "octavo/backend/cuda/device/gemm_kernel.cuh"
+#include "octavo/backend/cuda/overlapped_launch.h"
 #include "octavo/backend/cuda/runtime.h"
 
 namespace octavo::cuda {
@@ -25,12 +26,13 @@ void launch_gemm(const Exec& exec, const GemmPlan& plan) {
   config.blockDim = Kernel::kThreads;
   config.dynamicSmemBytes = Kernel::kSharedBytes;
   config.stream = stream_of(exec);
-  cudaLaunchAttribute cluster{};
+  cudaLaunchAttribute attributes[2] = {overlaps(), {}};
+  cudaLaunchAttribute& cluster = attributes[1];
   cluster.id = cudaLaunchAttributeClusterDimension;
   cluster.val.clusterDim.x = Kernel::kBlocks;
   cluster.val.clusterDim.y = cluster.val.clusterDim.z = 1;
-  config.attrs = &cluster;
-  config.numAttrs = 1;
+  config.attrs = attributes;
+  config.numAttrs = 2;
   OCTAVO_CUDA_CHECK(cudaLaunchKernelEx(&config, gemm_kernel<Kernel>, plan));
 }
 

@@ -22,6 +22,16 @@ __device__ __forceinline__ unsigned rank_in_cluster() {
   return rank;
 }
 // All threads of all blocks of the cluster.
+// A kernel that is launched to begin early (overlapped_launch.h) waits here until those before it
+// in the stream are over and all that they wrote is seen: before it reads or writes what they may.
+__device__ __forceinline__ void wait_for_kernels_before() {
+  asm volatile("griddepcontrol.wait;" ::: "memory");
+}
+// From here on blocks of the next kernel may take the place of blocks that have ended.
+__device__ __forceinline__ void let_next_kernel_begin() {
+  asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
+}
+
 __device__ __forceinline__ void cluster_sync() {
   asm volatile(
       "barrier.cluster.arrive.release.aligned;\n"
