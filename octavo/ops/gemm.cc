@@ -98,7 +98,10 @@ void gemm_into(const Operand& a_operand, const Operand& b_operand, const View& o
         if (is_given(residual)) job.residual = matrix_at(residual, {});
         job.groups = groups.data();
         job.group_count = static_cast<std::int64_t>(groups.size());
-        if (run.offers(job)) return run(job);
+        if (run.offers(job)) {
+          run(job);
+          return run.end();
+        }
         out = out_before;
         residual = residual_before;
       }
@@ -106,6 +109,7 @@ void gemm_into(const Operand& a_operand, const Operand& b_operand, const View& o
   }
   for_each_position(lead,
                     [&](std::span<const std::int64_t> position) { run(whole_job(position)); });
+  run.end();
 }
 
 Tensor gemm(const Operand& a, const Operand& b, const GemmOptions& options) {

@@ -49,6 +49,10 @@ struct GemmOptions {
   View bias{};                       // [N], or without memory
   std::optional<ActivationKind> activation{};
   View residual{};  // of the shape of the result, or without memory
+  // If given: grows by the elements of MX operands that are other numbers in the product, because a
+  // device multiplied with common exponents (docs/numerics/gemm.md). None: the product is that of
+  // the operands as they are. The call then waits for the device.
+  std::int64_t* folded = nullptr;
 
   int threads = 0;  // 0: all cores the thread pool has; results do not depend on it
   const Kernels* backend = nullptr;

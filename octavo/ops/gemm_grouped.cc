@@ -101,7 +101,10 @@ void gemm_grouped_into(const Operand& a_operand, const Operand& b_operand,
     job.residual = residual;
     job.groups = groups.data();
     job.group_count = static_cast<std::int64_t>(groups.size());
-    if (run.offers(job)) return run(job);
+    if (run.offers(job)) {
+      run(job);
+      return run.end();
+    }
   }
   for (std::size_t i = 0; i < groups.size(); ++i) {
     const GemmGroup& group = groups[i];
@@ -112,6 +115,7 @@ void gemm_grouped_into(const Operand& a_operand, const Operand& b_operand,
     if (residual.data != nullptr) job.residual = rows_at(residual, group.out_row, group.rows);
     run(job);
   }
+  run.end();
 }
 
 Tensor gemm_grouped(const Operand& a, const Operand& b, std::span<const std::int64_t> rows,

@@ -1,9 +1,11 @@
 #include <algorithm>
+#include <bit>
 #include <limits>
 #include <vector>
 
 #include "octavo/backend/registry.h"
 #include "octavo/base/error.h"
+#include "octavo/convert/device_tensor.h"
 #include "octavo/convert/fold_internal.h"
 #include "octavo/ops/gemm_run_internal.h"
 #include "octavo/tensor/view_checks.h"
@@ -110,7 +112,11 @@ GemmRun::GemmRun(const Sides& sides, const Shape& shape, const View& out,
     : options_(options),
       op_(op),
       exec_(checked_exec(sides, shape, out, options, op)),
-      memory_(exec_) {}
+      memory_(exec_) {
+  if (options.folded == nullptr || !is_on_device()) return;
+  double zeros[1] = {};  // eight bytes that are zero
+  folded_ = to_device(view_of(std::span<double>(zeros)), exec_.device, options.stream);
+}
 
 GemmJob GemmRun::job(const GemmOperand& a, const GemmOperand& b, const Matrix& out) const {
   // What a CPU is best at is the default of its kernels.
@@ -131,6 +137,8 @@ GemmJob GemmRun::job(const GemmOperand& a, const GemmOperand& b, const Matrix& o
                 .row_pitch = 0,
                 .col_stride = options_.bias.strides[0]};
   if (options_.activation) job.activation = producer_kind(*options_.activation);
+  if (folded_.owner() != nullptr)
+    job.folded = static_cast<unsigned long long*>(folded_.view().data);
   return job;
 }
 
@@ -165,6 +173,13 @@ void GemmRun::operator()(const GemmJob& job) {
     exec_.workspace = {static_cast<std::byte*>(bytes), static_cast<std::size_t>(wanted)};
   }
   kernels.gemm(exec_, job);
+}
+
+void GemmRun::end() {
+  if (folded_.owner() == nullptr) return;
+  const Tensor here = to_host(folded_.view(), options_.stream);
+  *options_.folded +=
+      static_cast<std::int64_t>(std::bit_cast<unsigned long long>(here.span<const double>()[0]));
 }
 
 }  // namespace octavo

@@ -33,6 +33,8 @@ class GemmRun {
   [[nodiscard]] bool is_on_device() const { return exec_.device.kind != DeviceKind::cpu; }
   [[nodiscard]] bool offers(const GemmJob& job) const;  // on a device
   void operator()(const GemmJob& job);
+  // After the last of them: tells who asked what folding changed.
+  void end();
 
  private:
   [[nodiscard]] const Kernels& chosen(const GemmJob& job) const;
@@ -41,6 +43,7 @@ class GemmRun {
   std::string_view op_;
   Exec exec_;
   StagingMemory memory_;
+  Tensor folded_;  // a counter on the device, or nothing
 };
 
 }  // namespace octavo

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from octavo import _octavo
+from octavo._arguments import flags
 from octavo._arrays import Array, Family, describe, describe_out
 from octavo._dtypes import VALUES, as_value, dtype_name, kind_name
 from octavo._octavo import Format, Scaling, View
@@ -41,6 +42,7 @@ def gemm(
     promote_every: int = 128,
     threads: int = 0,
     stream: Any = None,
+    return_folded: bool = False,
 ) -> Any:
     """activation(a b^T + bias) + residual, computed in that order and rounded once at the end.
 
@@ -63,8 +65,11 @@ def gemm(
         a multiple of 32; 0 is never.
     threads: at most so many, up to 1024; 0 means all cores. Results do not depend on it.
     stream: of a CUDA device, as quantize has it.
+    return_folded: also return how many elements of MX operands were other numbers in the product,
+        because a GPU multiplied with common exponents: 0 says that it is the product of what a and
+        b hold. Waits for the device.
 
-    Returns an array of a's library, out, or a QuantizedTensor.
+    Returns an array of a's library, out, or a QuantizedTensor; and that number, if asked for.
     """
     op = "gemm"
     return product(
@@ -79,6 +84,7 @@ def gemm(
         promote_every=promote_every,
         threads=threads,
         stream=stream,
+        return_folded=return_folded,
     )
 
 
@@ -95,20 +101,27 @@ def product(
     promote_every: int = 128,
     threads: int = 0,
     stream: Any = None,
+    return_folded: bool = False,
 ) -> Any:
     """gemm of operands that have been looked at."""
+    flags(op, return_folded=return_folded)
     arguments, how, kept = _around(
         a, op, bias, activation, residual, accumulator, promote_every, threads, stream
     )
     wanted = _wanted("float32" if out is None else out, op)
     if isinstance(wanted, Scaling):
-        made = _octavo.gemm_quantized(a.handle, b.handle, wanted, *arguments, **how)
-        return QuantizedTensor(made, a.family, a.stream)
+        made, folded = _octavo.gemm_quantized(
+            a.handle, b.handle, wanted, *arguments, count_folded=return_folded, **how
+        )
+        quantized = QuantizedTensor(made, a.family, a.stream)
+        return (quantized, folded) if return_folded else quantized
     shape = tuple(_octavo.gemm_shape(a.handle, b.handle))
     target = _target(a, wanted, shape, out, op)
-    _octavo.gemm(a.handle, b.handle, target.view(target.kind), *arguments, **how)
+    view = target.view(target.kind)
+    folded = _octavo.gemm(a.handle, b.handle, view, *arguments, count_folded=return_folded, **how)
     del kept
-    return target.family.wrote(target) if wanted is None else target.family.finish(target)
+    result = target.family.wrote(target) if wanted is None else target.family.finish(target)
+    return (result, folded) if return_folded else result
 
 
 def gemm_grouped(
@@ -124,6 +137,7 @@ def gemm_grouped(
     promote_every: int = 128,
     threads: int = 0,
     stream: Any = None,
+    return_folded: bool = False,
 ) -> Any:
     """Rows of a by the matrix that their group has in b: tokens by the weights of their expert.
 
@@ -135,9 +149,10 @@ def gemm_grouped(
     bias: [N], the same for all groups. The rest is as gemm has it; on a CUDA device all groups are
         done in one launch.
 
-    Returns an array [rows, N] of a's library, or out.
+    Returns an array [rows, N] of a's library, or out; with return_folded what gemm adds to it.
     """
     op = "gemm_grouped"
+    flags(op, return_folded=return_folded)
     left, right = _side(a, op, "a", stream), _side(b, op, "b", stream)
     counts = _counts(rows, op)
     arguments, how, kept = _around(
@@ -156,9 +171,12 @@ def gemm_grouped(
         )
     target = _target(left, wanted, (sizes[0][0], sizes[1][1]), out, op)
     view = target.view(target.kind)
-    _octavo.gemm_grouped(left.handle, right.handle, counts, view, *arguments, **how)
+    folded = _octavo.gemm_grouped(
+        left.handle, right.handle, counts, view, *arguments, count_folded=return_folded, **how
+    )
     del kept
-    return target.family.wrote(target) if wanted is None else target.family.finish(target)
+    result = target.family.wrote(target) if wanted is None else target.family.finish(target)
+    return (result, folded) if return_folded else result
 
 
 def _counts(rows: Any, op: str) -> list[int]:

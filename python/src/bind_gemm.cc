@@ -2,11 +2,13 @@
 #include "octavo/ops/gemm.h"
 
 #include <nanobind/stl/optional.h>
+#include <nanobind/stl/pair.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "bind.h"
@@ -44,47 +46,60 @@ void bind_gemm(nb::module_& module) {
       [](const GemmSide& a, const GemmSide& b, const View& target, const std::optional<View>& bias,
          const std::optional<std::string>& activation, const std::optional<View>& residual,
          const std::string& accumulator, std::int64_t promote_every, int threads,
-         std::uintptr_t stream) {
-        const GemmOptions options = options_of(bias, activation, residual, accumulator,
-                                               promote_every, threads, stream, "gemm");
+         std::uintptr_t stream, bool count_folded) {
+        GemmOptions options = options_of(bias, activation, residual, accumulator, promote_every,
+                                         threads, stream, "gemm");
+        std::int64_t folded = 0;
+        if (count_folded) options.folded = &folded;
         const nb::gil_scoped_release released;
         gemm_into(operand_of(a), operand_of(b), target, options);
+        return folded;
       },
       nb::arg("a"), nb::arg("b"), nb::arg("target"), nb::arg("bias").none(),
       nb::arg("activation").none(), nb::arg("residual").none(), nb::arg("accumulator"),
       nb::arg("promote_every"), nb::kw_only(), nb::arg("threads") = 0, nb::arg("stream") = 0,
-      "activation(A B^T + bias) + residual, into a view of values.");
+      nb::arg("count_folded") = false,
+      "activation(A B^T + bias) + residual, into a view of values. Returns how many elements "
+      "folding "
+      "changed, if that is asked for.");
   module.def(
       "gemm_grouped",
       [](const GemmSide& a, const GemmSide& b, const std::vector<std::int64_t>& rows,
          const View& target, const std::optional<View>& bias,
          const std::optional<std::string>& activation, const std::optional<View>& residual,
          const std::string& accumulator, std::int64_t promote_every, int threads,
-         std::uintptr_t stream) {
-        const GemmOptions options = options_of(bias, activation, residual, accumulator,
-                                               promote_every, threads, stream, "gemm_grouped");
+         std::uintptr_t stream, bool count_folded) {
+        GemmOptions options = options_of(bias, activation, residual, accumulator, promote_every,
+                                         threads, stream, "gemm_grouped");
+        std::int64_t folded = 0;
+        if (count_folded) options.folded = &folded;
         const nb::gil_scoped_release released;
         gemm_grouped_into(operand_of(a), operand_of(b), rows, target, options);
+        return folded;
       },
       nb::arg("a"), nb::arg("b"), nb::arg("rows"), nb::arg("target"), nb::arg("bias").none(),
       nb::arg("activation").none(), nb::arg("residual").none(), nb::arg("accumulator"),
       nb::arg("promote_every"), nb::kw_only(), nb::arg("threads") = 0, nb::arg("stream") = 0,
+      nb::arg("count_folded") = false,
       "Rows of A by the matrix that their group has in B, into a view of values.");
   module.def(
       "gemm_quantized",
       [](const GemmSide& a, const GemmSide& b, const Scaling& scaling,
          const std::optional<View>& bias, const std::optional<std::string>& activation,
          const std::optional<View>& residual, const std::string& accumulator,
-         std::int64_t promote_every, int threads, std::uintptr_t stream) {
-        const GemmOptions options = options_of(bias, activation, residual, accumulator,
-                                               promote_every, threads, stream, "gemm_quantized");
+         std::int64_t promote_every, int threads, std::uintptr_t stream, bool count_folded) {
+        GemmOptions options = options_of(bias, activation, residual, accumulator, promote_every,
+                                         threads, stream, "gemm_quantized");
+        std::int64_t folded = 0;
+        if (count_folded) options.folded = &folded;
         const nb::gil_scoped_release released;
-        return gemm_quantized(operand_of(a), operand_of(b), scaling, options);
+        QuantizedTensor made = gemm_quantized(operand_of(a), operand_of(b), scaling, options);
+        return std::pair(std::move(made), folded);
       },
       nb::arg("a"), nb::arg("b"), nb::arg("scaling"), nb::arg("bias").none(),
       nb::arg("activation").none(), nb::arg("residual").none(), nb::arg("accumulator"),
       nb::arg("promote_every"), nb::kw_only(), nb::arg("threads") = 0, nb::arg("stream") = 0,
-      "The same as codes with scales.");
+      nb::arg("count_folded") = false, "The same as codes with scales.");
 }
 
 }  // namespace octavo::python

@@ -29,6 +29,16 @@ def test_products_are_those_of_the_model(pair):
         assert got.is_cuda and same(got, ov.gemm(*here, accumulator="hopper_fp8"))
 
 
+def test_a_product_says_what_folding_changed():
+    x = torch.randn(40, 256)
+    q = ov.quantize(x.cuda(), "mxfp8")
+    assert ov.gemm(q, q, return_folded=True)[1] == 0  # exponents are a binade or two apart
+    x[:, 64:96] *= 2.0**-7
+    q = ov.quantize(x.cuda(), "mxfp8")
+    got, folded = ov.gemm(q, q, return_folded=True)
+    assert 0 < folded < 2 * 40 * 32 and same(got, ov.gemm(q, q))
+
+
 def relative(got, wanted):
     got, wanted = got.detach().double().cpu(), wanted.detach().double().cpu()
     return float((got - wanted).norm() / wanted.norm())

@@ -382,3 +382,16 @@ def test_the_oracle_knows_what_is_wrong():
 def test_no_out_is_float32():
     x = np.ones((2, 3), np.float32)
     assert ov.gemm(x, x, out=None).dtype == np.float32
+
+
+def test_nothing_is_folded_on_a_cpu():
+    x = np.ones((4, 64), np.float32)
+    q = ov.quantize(x, "mxfp8")
+    got, folded = ov.gemm(q, q, return_folded=True)
+    assert folded == 0 and np.array_equal(got, ov.gemm(q, q))
+    made, folded = ov.gemm(q, q, out="fp8", return_folded=True)
+    assert folded == 0 and isinstance(made, ov.QuantizedTensor)
+    experts = ov.quantize(np.ones((2, 8, 64), np.float32), "mxfp8")
+    assert ov.gemm_grouped(q, experts, [1, 3], return_folded=True)[1] == 0
+    with pytest.raises(TypeError, match="return_folded"):
+        ov.gemm(q, q, return_folded=1)

@@ -125,6 +125,7 @@ TEST_F(GemmOnTensorCores, NanAndInfCodes) {
 struct FoldedOperand {
   QuantizedTensor tensor;
   int spread = 0;
+  std::int64_t changed = 0;
 };
 
 FoldedOperand folded(const QuantizedTensor& mx, bool by_row) {
@@ -161,6 +162,7 @@ FoldedOperand folded(const QuantizedTensor& mx, bool by_row) {
       const double unit =
           std::ldexp(1.0, std::max(value == 0 ? lowest : std::ilogb(value) - mantissa, lowest));
       const double rounded = std::nearbyint(value / unit) * unit;
+      made.changed += rounded != value;
       unsigned code = 0;
       while (decode(mx.scaling.format, code) != std::fabs(rounded)) ++code;
       static_cast<std::byte*>(codes.data)[row * cols + col] =
@@ -171,7 +173,7 @@ FoldedOperand folded(const QuantizedTensor& mx, bool by_row) {
 }
 
 TEST_F(GemmOnTensorCores, MxIsFoldedByRowOrBy128Columns) {
-  int by_rows = 0, by_runs = 0;
+  int by_rows = 0, by_runs = 0, changes = 0;
   for (const Format& format : {e4m3fn, e5m2})
     for (const double range : {0.5, 3.0, 9.0})
       for (const Sizes& sizes :
@@ -189,15 +191,20 @@ TEST_F(GemmOnTensorCores, MxIsFoldedByRowOrBy128Columns) {
         (by_row ? by_rows : by_runs)++;
         GemmOptions reference = hopper();
         reference.backend = &reference_backend();
-        const Tensor wanted = gemm(folded(a, by_row).tensor, folded(b, by_row).tensor, reference);
-        const Tensor got = to_host(
-            gemm(to_device(a, kThere), to_device(b, kThere), {.accumulator = Accumulator::native})
-                .view());
+        const FoldedOperand left = folded(a, by_row), right = folded(b, by_row);
+        const Tensor wanted = gemm(left.tensor, right.tensor, reference);
+        std::int64_t changed = 0;
+        const Tensor got = to_host(gemm(to_device(a, kThere), to_device(b, kThere),
+                                        {.accumulator = Accumulator::native, .folded = &changed})
+                                       .view());
+        EXPECT_EQ(changed, left.changed + right.changed) << format_name(format) << ' ' << range;
+        changes += changed > 0;
         EXPECT_EQ(differences(got, wanted), "")
             << format_name(format) << " range " << range << ", " << to_text(sizes);
       }
   EXPECT_GT(by_rows, 0);
   EXPECT_GT(by_runs, 0);
+  EXPECT_GT(changes, 0);
 }
 
 // Also where its block is brought to a larger exponent.
