@@ -38,6 +38,8 @@ SANITIZED = {
     "cuda_gemm_fp4_test": "*AnyScale:*SmallMx*",
     "cuda_sectors_test": "*Edges*",
 }
+# Initcheck does not see what the copy engine stores, and takes results for uninitialised memory.
+STORED_BY_THE_COPY_ENGINE = ("cuda_gemm_test",)
 
 
 @dataclass
@@ -161,6 +163,8 @@ def sanitize(stage: Stage) -> None:
     for tool in ("memcheck", "racecheck", "initcheck", "synccheck"):
         good = True
         for test, cases in SANITIZED.items():
+            if tool == "initcheck" and test in STORED_BY_THE_COPY_ENGINE:
+                continue
             path = program(test)
             if path is None:
                 stage.good = good = False
