@@ -69,7 +69,6 @@ struct GemmWorker {
       barrier_wait(ring.is_full(at.stage), at.phase);
       multiply_stage(at.stage, true, sums);
       mma_wait<1>();
-      __syncwarp();  // all lanes have read the note that came with the first stage
       release(ring, used, lane);
       used = at.stage;
     }
