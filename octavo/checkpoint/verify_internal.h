@@ -102,6 +102,10 @@ void check_orphans(const VerifyView&, Findings&);
 // verify_architecture.cc: what config.json says that the model has.
 void check_architecture(const VerifyView&, Findings&);
 void check_shapes(const VerifyView&, Findings&);
+void check_unknown_tensors(const VerifyView&, Findings&);
+// verify_quantized.cc: is it what config.json says that it is: quantized, or not?
+void check_quantized(const VerifyView&, Findings&);
+void check_transforms(const VerifyView&, Findings&);
 // verify_values.cc: what is not quantized.
 void check_values(const VerifyView&, Findings&);
 
@@ -110,6 +114,7 @@ void check_method(const VerifyView&, Findings&);
 void check_support(const VerifyView&, Findings&);
 void check_scale_names(const VerifyView&, Findings&);
 void check_file_metadata(const VerifyView&, Findings&);
+// verify_groups.cc: which group a module is in.
 void check_groups(const VerifyView&, Findings&);
 // verify_side_file.cc: what says the same twice.
 void check_side_file(const VerifyView&, Findings&);
@@ -143,10 +148,16 @@ void check_skipped_but_quantized(const VerifyView&, Findings&);
 // verify_said.cc: what config.json says of weights and activations.
 void check_said_scheme(const VerifyView&, Findings&);
 void check_said_words(const VerifyView&, Findings&);
+// verify_activations.cc: what is quantized while the model runs.
 void check_activation_scales(const VerifyView&, Findings&);
 
 // Is a module meant by a target of a group: its class, its name, or an expression?
 [[nodiscard]] bool is_target(std::string_view target, const std::string& module);
+// The group of quantization_config that a module is in; null where it is in none.
+[[nodiscard]] const Json& group_for(const Json& words, const std::string& module);
+// The list of what is not quantized that counts: config.json's under any of its names, else the
+// side file's.
+[[nodiscard]] const Json& skip_list_of(const VerifyView& view);
 // "1 scale", "2 scales".
 [[nodiscard]] inline std::string counted(std::int64_t count, std::string_view what) {
   return std::to_string(count) + " " + std::string(what) + (count == 1 ? "" : "s");
