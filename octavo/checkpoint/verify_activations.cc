@@ -47,10 +47,12 @@ std::string cache_of(const VerifyView& view) {
   const Json& scheme = view.words["kv_cache_scheme"];
   if (scheme.is_object() && !scheme["dynamic"].boolean_or(false))
     return "config.json (kv_cache_scheme)";
-  if (view.words["kv_cache_quant_algo"].string_or("") == "FP8")
-    return "config.json (kv_cache_quant_algo)";
-  const Json& side = view.checkpoint.hf_quant_config()["quantization"];
-  return side["kv_cache_quant_algo"].string_or("") == "FP8"
+  const auto is_fp8 = [](const Json& words) {
+    const std::string_view algorithm = words["kv_cache_quant_algo"].string_or("");
+    return algorithm == "FP8" || algorithm == "fp8";
+  };
+  if (is_fp8(view.words)) return "config.json (kv_cache_quant_algo)";
+  return is_fp8(view.checkpoint.hf_quant_config()["quantization"])
              ? "hf_quant_config.json (kv_cache_quant_algo)"
              : "";
 }
