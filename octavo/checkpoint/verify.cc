@@ -139,7 +139,8 @@ std::vector<Finding> verify(const CheckpointReader& checkpoint, const VerifyOpti
   VerifyView view{.checkpoint = checkpoint,
                   .options = options,
                   .words = words,
-                  .method = words["quant_method"].string_or("")};
+                  .method = words["quant_method"].string_or(""),
+                  .groups = Groups(words)};
   findings.begin(kPartsRule);
   Misfits misfits;
   try {

@@ -23,7 +23,7 @@ std::string_view static_scale(const Json& said, std::string_view once, std::stri
 void check_group_activations(const VerifyView& view, Findings& out) {
   for (const VerifiedWeight& weight : view.weights) {
     const std::string& module = weight.found->weight.module;
-    const Json& group = group_for(view.words, module);
+    const Json& group = view.groups.of(module);
     const std::string_view input =
         static_scale(group["input_activations"], ".input_scale", ".input_global_scale");
     if (!input.empty() && !has_tensor(view, module, input))

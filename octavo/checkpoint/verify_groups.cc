@@ -15,23 +15,31 @@ bool is_target(std::string_view target, const std::string& module) {
   }
 }
 
-// As compressed-tensors and vLLM choose: a full name before an expression, an expression before a
-// class, and of several expressions the first in the order of their letters.
-const Json& group_for(const Json& words, const std::string& module) {
-  static const Json kNone;
-  const Json* best = &kNone;
-  std::pair<int, std::string_view> rank{3, ""};
+Groups::Groups(const Json& words) {
   for (const auto& [name, group] : words["config_groups"].members())
     for (const Json& one : group["targets"].elements()) {
       const std::string_view target = one.string_or("");
-      if (!is_target(target, module)) continue;
-      const std::pair<int, std::string_view> own{
-          target == module ? 0 : (target.starts_with("re:") ? 1 : 2), target};
-      if (own >= rank) continue;
-      rank = own;
-      best = &group;
+      constexpr std::string_view kRegex = "re:";
+      if (target == "Linear" && by_class_ == nullptr) by_class_ = &group;
+      if (!target.starts_with(kRegex)) {
+        exact_.emplace(target, &group);
+        continue;
+      }
+      SkipExpression expression(target.substr(kRegex.size()));
+      if (expression.is_read())
+        expressions_.emplace(target, Expression{std::move(expression), &group});
+      else if (unread_ == nullptr)
+        unread_ = &group;
     }
-  return *best;
+}
+
+const Json& Groups::of(const std::string& module) const {
+  static const Json kNone;
+  if (const auto found = exact_.find(module); found != exact_.end()) return *found->second;
+  for (const auto& [target, one] : expressions_)
+    if (one.expression.begins(module)) return *one.group;
+  if (by_class_ != nullptr) return *by_class_;
+  return unread_ != nullptr ? *unread_ : kNone;  // it may be: nothing is said against it
 }
 
 void check_groups(const VerifyView& view, Findings& out) {

@@ -35,7 +35,7 @@ struct Schemes {
       if (!weight.scheme) continue;
       const std::string& module = weight.found->weight.module;
       Of& of = found[*weight.scheme];
-      const bool quantized = group_for(view.words, module)["input_activations"].is_object();
+      const bool quantized = view.groups.of(module)["input_activations"].is_object();
       const auto keep = [&](std::string& first) {
         if (first.empty()) first = module;
       };

@@ -19,7 +19,7 @@ bool is_meant(const VerifyView& view, const std::string& module) {
   const Json& side = view.checkpoint.hf_quant_config()["quantization"];
   switch (view.recognized.dialect) {
     case Dialect::compressed_tensors:
-      return group_for(view.words, module)["weights"].is_object();
+      return view.groups.of(module)["weights"].is_object();
     case Dialect::modelopt:
       return view.words["quant_algo"].is_string() || side["quant_algo"].is_string();
     default:

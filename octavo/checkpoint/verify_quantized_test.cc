@@ -167,14 +167,21 @@ TEST(VerifyQuantized, each_weight_has_the_activations_of_its_group) {
       if (one.rule == "support") out += text(one.loader, ":", one.tensor, " ");
     return out;
   };
-  const std::string gate = "model.layers.0.mlp.down_proj";
-  EXPECT_EQ(supported(mixed("fp8-channel", "nvfp4")), text("sglang:", gate, " trtllm:", gate, " "));
+  const std::string down = "model.layers.0.mlp.down_proj";
+  EXPECT_EQ(supported(mixed("fp8-channel", "nvfp4")), text("sglang:", down, " trtllm:", down, " "));
+  // A name counts before an expression, and that before a class, whatever comes first.
+  Model by_class = mixed("fp8-channel", "nvfp4");
+  by_class.group("group_0").set("targets", Json::array({"Linear"}));
+  EXPECT_EQ(supported(by_class), text("sglang:", down, " trtllm:", down, " "));
+  by_class.group("group_0").set("targets", Json::array({"Linear", down}));
+  const std::string gate = "model.layers.0.mlp.gate_proj";
+  EXPECT_EQ(supported(by_class), text("sglang:", gate, " trtllm:", gate, " "));
   // And MXFP4's are not, so that nobody minds those beside it but SGLang.
-  EXPECT_EQ(supported(mixed("fp8-channel", "mxfp4")), text("sglang:", gate, " "));
+  EXPECT_EQ(supported(mixed("fp8-channel", "mxfp4")), text("sglang:", down, " "));
   Model four = mixed("fp8-channel", "mxfp4");
   four.group("group_1").set("input_activations",
                             Json::object({{"num_bits", 4}, {"type", "float"}, {"dynamic", true}}));
-  EXPECT_EQ(supported(four), text("sglang:", gate, " trtllm:", gate, " "));
+  EXPECT_EQ(supported(four), text("sglang:", down, " trtllm:", down, " "));
   // Static activations of one group are not asked of the other.
   Model is_static = mixed("fp8-channel", "nvfp4");
   const_cast<Json&>(is_static.group()["input_activations"]).set("dynamic", false);
