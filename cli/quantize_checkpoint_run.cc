@@ -139,8 +139,15 @@ int run_quantize_checkpoint(const QuantizeArguments& common, const CheckpointArg
   const bool for_servers =
       options.plan.target != Dialect::comfyui && options.plan.target != Dialect::octavo;
   const bool shown = globals.json || !report.was_complete;
-  if (shown && for_servers && !common.output.ends_with(".safetensors"))
-    add_verdict(common.output, more, summary);
+  std::string unverified;
+  try {
+    if (shown && for_servers && !common.output.ends_with(".safetensors"))
+      add_verdict(common.output, more, summary);
+  } catch (const std::exception& error) {
+    // The JSON has begun, and is finished whatever happens.
+    unverified = error.what();
+    more.set("servers", Json::object({{"error", unverified}}));
+  }
   if (globals.json) {
     end_json(more, [](std::string_view text) { print(text); });
     print("\n");
@@ -150,6 +157,11 @@ int run_quantize_checkpoint(const QuantizeArguments& common, const CheckpointArg
   finish_stdout();  // before what is said about it
   say_written("quantize", common.output, report.was_complete);
   if (!arguments.report.empty()) say(fmt::format("wrote {}", octavo::shown(arguments.report, 400)));
+  if (!unverified.empty()) {
+    say(text("octavo: ", unverified, "; so nobody knows whether servers load it: octavo verify ",
+             cli::shown(common.output)));
+    return kFailed;
+  }
   return missed ? kGateMissed : kGood;
 }
 

@@ -41,10 +41,19 @@ std::int64_t size_in(const Json& config, std::string_view key) {
   return value > 0 && value <= kMostSize ? value : 0;
 }
 
-// The number at `at` that a dot follows, or -1.
+std::int64_t experts_in(const Json& config) {
+  std::int64_t most = 0;
+  for (const std::string_view key : {"n_routed_experts", "num_experts", "num_local_experts"})
+    most = std::max(most, size_in(config, key));
+  return most;
+}
+
+// The number at `at` that a dot follows, or -1. Nobody looks for "layers.00".
 std::int64_t layer_number(std::string_view name, std::size_t at) {
   std::int64_t number = 0;
   std::size_t digits = 0;
+  if (name.substr(std::min(at, name.size())).starts_with("0") && !name.substr(at).starts_with("0."))
+    return -1;
   for (; at < name.size() && name[at] >= '0' && name[at] <= '9' && digits < 9; ++at, ++digits)
     number = number * 10 + (name[at] - '0');
   return digits > 0 && at < name.size() && name[at] == '.' ? number : -1;
@@ -147,12 +156,7 @@ class Building {
     add_linear(at + "down_proj", hidden_, mid, bias);
   }
 
-  [[nodiscard]] std::int64_t experts() const {
-    std::int64_t most = 0;
-    for (const std::string_view key : {"n_routed_experts", "num_experts", "num_local_experts"})
-      most = std::max(most, number(key));
-    return most;
-  }
+  [[nodiscard]] std::int64_t experts() const { return experts_in(config_); }
 
   // Which layers have experts: three ways to say it.
   [[nodiscard]] bool is_sparse(std::int64_t layer) const {
@@ -214,13 +218,30 @@ std::vector<std::string> contradictions_in(const Json& words, const Family* fami
   if (heads > 0 && kv > 0 && heads % kv != 0)
     out.push_back(text("num_key_value_heads ", kv, " does not divide num_attention_heads ", heads,
                        ", and each serves as many of them"));
-  std::int64_t experts = 0;
-  for (const std::string_view key : {"n_routed_experts", "num_experts", "num_local_experts"})
-    experts = std::max(experts, size(key));
+  const std::int64_t experts = experts_in(words);
   for (const std::string_view key : {"num_experts_per_tok", "num_experts_per_token", "moe_top_k"})
     if (const std::int64_t chosen = size(key); experts > 0 && chosen > experts)
       out.push_back(text(key, " ", chosen, ", of ", experts, " experts"));
   return out;
+}
+
+const Family* family_of(std::string_view model_type) {
+  const auto found = std::find_if(kFamilies.begin(), kFamilies.end(),
+                                  [&](const Family& one) { return one.model_type == model_type; });
+  return found == kFamilies.end() ? nullptr : &*found;
+}
+
+// The first of `architectures`, by which servers choose the model's code.
+std::string_view code_in(const Json& config) {
+  const auto& architectures = config["architectures"].elements();
+  return architectures.empty() ? std::string_view() : architectures.front().string_or("");
+}
+
+// Drafts for speculation go by the type of their model, and have a part of it.
+bool is_draft(std::string_view code) {
+  for (const std::string_view draft : {"Eagle", "Medusa", "MTP", "Draft"})
+    if (code.find(draft) != std::string_view::npos) return true;
+  return false;
 }
 
 // Is this the code of that family: "LlamaForCausalLM", "LlamaModel"?
@@ -235,11 +256,6 @@ bool is_code_of(const Family& family, std::string_view code) {
 std::vector<std::string> contradictions_of(const Json& config) {
   const Json& inner = config["text_config"];
   const Json& words = inner["num_hidden_layers"].is_number() ? inner : config;
-  const auto family_of = [](std::string_view type) {
-    const auto found = std::find_if(kFamilies.begin(), kFamilies.end(),
-                                    [&](const Family& one) { return one.model_type == type; });
-    return found == kFamilies.end() ? nullptr : &*found;
-  };
   const Family* const family = family_of(words["model_type"].string_or(""));
   std::vector<std::string> out;
   for (const std::string_view key :
@@ -256,14 +272,27 @@ std::vector<std::string> contradictions_of(const Json& config) {
   }
   for (std::string& one : contradictions_in(words, family)) out.push_back(std::move(one));
   const std::string_view type = config["model_type"].string_or("");
-  const auto& architectures = config["architectures"].elements();
-  if (family_of(type) == nullptr || architectures.empty()) return out;
-  const std::string_view code = architectures.front().string_or("");
+  const std::string_view code = code_in(config);
+  if (family_of(type) == nullptr) return out;
   for (const Family& other : kFamilies)
     if (is_code_of(other, code) && other.model_type != type)
       out.push_back(text("model_type '", type, "', by which transformers chooses the code, and ",
                          "architectures '", shown(code, 80), "', by which servers do"));
   return out;
+}
+
+std::string_view foreign_code(const Json& config) {
+  const Family* const family = family_of(config["model_type"].string_or(""));
+  const std::string_view code = code_in(config);
+  // Code that comes with the model may have any name.
+  if (family == nullptr || code.empty() || is_draft(code) || config.has("auto_map")) return {};
+  const auto is_same = [](char a, char b) { return (a | 0x20) == (b | 0x20); };  // of letters
+  const bool names_it = std::search(code.begin(), code.end(), family->code.begin(),
+                                    family->code.end(), is_same) != code.end();
+  const bool known = std::any_of(kFamilies.begin(), kFamilies.end(), [&](const Family& other) {
+    return is_code_of(other, code);
+  });  // said already
+  return names_it || known ? std::string_view() : code;
 }
 
 // The language model is what has attention in its layers, is no tower or encoder, and has more
@@ -287,35 +316,49 @@ std::optional<std::string> model_prefix(const std::set<std::string>& names) {
   return most == found.end() ? std::nullopt : std::optional(std::string(most->first));
 }
 
+std::int64_t Architecture::layer_of(std::string_view name) const {
+  const std::string at = prefix + std::string(kLayers);
+  return name.starts_with(at) ? layer_number(name, at.size()) : -1;
+}
+
+bool Architecture::is_beyond(std::string_view name) const {
+  return (layers > 0 && layer_of(name) >= layers) ||
+         (experts > 0 && number_behind(name, kExperts) >= experts);
+}
+
 std::optional<Architecture> expected_tensors(const Json& config,
                                              const std::set<std::string>& names) {
   const Json& inner = config["text_config"];
-  const Json& words = inner["num_hidden_layers"].is_number() ? inner : config;
-  const std::string_view type = words["model_type"].string_or("");
-  const auto family = std::find_if(kFamilies.begin(), kFamilies.end(),
-                                   [&](const Family& one) { return one.model_type == type; });
-  if (family == kFamilies.end()) return std::nullopt;
-  // Drafts for speculation go by the type of their model, and have a part of it.
-  const auto& architectures = config["architectures"].elements();
-  const std::string_view code =
-      architectures.empty() ? std::string_view() : architectures.front().string_or("");
-  for (const std::string_view draft : {"Eagle", "Medusa", "MTP", "Draft"})
-    if (code.find(draft) != std::string_view::npos) return std::nullopt;
-  const std::optional<std::string> prefix = model_prefix(names);
-  if (!prefix) return std::nullopt;
-  const std::int64_t said = words["num_hidden_layers"].integer_or(0);
+  const bool is_part = inner["num_hidden_layers"].is_number();
+  const Json& words = is_part ? inner : config;
+  const std::string_view type = words["model_type"].string_or(""), code = code_in(config);
+  const Family* const family = family_of(type);
+  if (family == nullptr || is_draft(code)) return std::nullopt;
+  Architecture out{.model_type = std::string(type),
+                   .layers = words["num_hidden_layers"].integer_or(0),
+                   .experts = experts_in(words)};
+  const auto has_layers = [&](const std::string& prefix) {
+    out.prefix = prefix;
+    return std::any_of(names.begin(), names.end(),
+                       [&](const std::string& name) { return out.layer_of(name) >= 0; });
+  };
+  // A part of something larger is where its layers are. By itself it is "model.", or nothing where
+  // it was saved without a head; no loader looks elsewhere.
+  if (is_part) {
+    out.prefix = model_prefix(names).value_or("model.language_model.");
+  } else if (has_layers("model.") || !has_layers("")) {
+    out.prefix = "model.";
+  }
+  // A head where the model is one that generates. What is tied has none.
+  out.generates = code.ends_with("ForCausalLM") && !is_part;
   std::set<std::int64_t> layers;
   for (const std::string& name : names) {
-    if (!name.starts_with(*prefix) || name.compare(prefix->size(), kLayers.size(), kLayers) != 0)
-      continue;
-    const std::int64_t layer = layer_number(name, prefix->size() + kLayers.size());
-    if (layer >= 0 && (said <= 0 || layer < said)) layers.insert(layer);
+    const std::int64_t layer = out.layer_of(name);
+    if (layer >= 0 && (out.layers <= 0 || layer < out.layers)) layers.insert(layer);
   }
-  Building building(*family, words, *prefix, layers, names);
-  // A head where the model is one that generates. What is tied has none.
-  const bool generates = code.ends_with("ForCausalLM") && *prefix == "model.";
-  if (generates && !config["tie_word_embeddings"].boolean_or(false)) building.add_head();
-  Architecture out{std::string(type), building.take()};
+  Building building(*family, words, out.prefix, layers, names);
+  if (out.generates && !config["tie_word_embeddings"].boolean_or(false)) building.add_head();
+  out.tensors = building.take();
   return out;
 }
 

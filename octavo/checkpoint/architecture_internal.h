@@ -27,9 +27,18 @@ struct ExpectedTensor {
 [[nodiscard]] std::optional<std::string> model_prefix(const std::set<std::string>& names);
 
 struct Architecture {
-  std::string model_type;
+  std::string model_type{};
+  std::string prefix{};      // where loaders look for it: "model."
+  std::int64_t layers = 0;   // as config.json says; 0 where it does not
+  std::int64_t experts = 0;  // of a layer, the same
+  bool generates = false;    // it is a model by itself, with a head: there is nothing beside it
   // Of the layers that are there, and of the experts that any of them has.
-  std::vector<ExpectedTensor> tensors;
+  std::vector<ExpectedTensor> tensors{};
+
+  // The number of the layer that a tensor is in; -1 where it is in none.
+  [[nodiscard]] std::int64_t layer_of(std::string_view name) const;
+  // Of a layer or an expert that config.json does not have.
+  [[nodiscard]] bool is_beyond(std::string_view name) const;
 };
 // Nothing for a family that is not known. `names` are those of the unquantized model; they decide
 // what the prefix is, and how many layers there are where config.json does not say.
@@ -39,5 +48,9 @@ struct Architecture {
 // What cannot be in one config.json: numbers that are no sizes, heads that do not divide what they
 // share, two kinds of model. Each as "num_experts_per_tok 9, of 8 experts".
 [[nodiscard]] std::vector<std::string> contradictions_of(const Json& config);
+
+// The code that `architectures` asks for where it is none of a family that is known by model_type:
+// "BertModel" of a 'qwen3_moe'. Empty where it is, or where nobody can say.
+[[nodiscard]] std::string_view foreign_code(const Json& config);
 
 }  // namespace octavo

@@ -196,6 +196,9 @@ std::vector<Tile> tiles_for(const std::string& module, const Json& config) {
 
 std::vector<FoundWeight> find(const CheckpointReader& checkpoint, Misfits* misfits) {
   const Json& config = quantization_config(checkpoint.config());
+  // verify has a rule for it, and looks at the rest.
+  if (const std::string reason = meant_otherwise(config); misfits == nullptr && !reason.empty())
+    fail(ErrorCode::unsupported, kDialectOp, "'", shown(checkpoint.path(), 200), "': ", reason);
   std::vector<FoundWeight> found;
   for (const StoredTensor& tensor : checkpoint.tensors()) {
     const std::string& name = tensor.name();
@@ -215,6 +218,24 @@ std::vector<FoundWeight> find(const CheckpointReader& checkpoint, Misfits* misfi
 }
 
 }  // namespace
+
+std::string meant_otherwise(const Json& words) {
+  const Json& transform = words["transform_config"];
+  const Json& groups = transform["config_groups"];
+  const bool none = transform.is_null() || (transform.is_object() && transform.members().empty()) ||
+                    (groups.is_object() && groups.members().empty());
+  if (!none)
+    return "config.json has a transform_config: weights were multiplied by Hadamard or other "
+           "matrices, which octavo does not undo";
+  const Json& sparsity = words["sparsity_config"];
+  const bool dense = sparsity.is_null() || (sparsity.is_object() && sparsity.members().empty()) ||
+                     sparsity["format"].string_or("") == "dense";
+  if (!dense)
+    return text("config.json has a sparsity_config of the format '",
+                shown(sparsity["format"].string_or(""), 60),
+                "': zeros of weights are left out, which octavo does not put back");
+  return "";
+}
 
 const DialectTable& compressed_tensors_dialect() {
   static constexpr DialectTable kTable{kName, why_not, spell, configure, find, false};

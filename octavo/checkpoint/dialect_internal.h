@@ -56,6 +56,9 @@ struct DialectTable {
   bool stacks = true;  // takes_stacks()
 };
 [[nodiscard]] const DialectTable& compressed_tensors_dialect();
+// Why codes and scales are not all that quantization_config says of weights: transforms, and zeros
+// that are left out. "" where they are.
+[[nodiscard]] std::string meant_otherwise(const Json& words);
 [[nodiscard]] const DialectTable& deepseek_dialect();
 [[nodiscard]] const DialectTable& modelopt_dialect();
 [[nodiscard]] const DialectTable& comfyui_dialect();

@@ -73,6 +73,32 @@ bool SkipExpression::begins(std::string_view name) const {
                     [](char wanted, char c) { return wanted == '.' || wanted == c; });
 }
 
+bool SkipExpression::is_broken() const {
+  if (is_read()) return false;
+  std::size_t open = 0;
+  bool repeats_nothing = true;  // a repetition here would
+  for (std::size_t i = 0; i < text_.size(); ++i) {
+    const char c = text_[i];
+    const bool begins = c == '(' || c == '|' || c == '^';
+    if (c == '\\' && ++i == text_.size()) return true;
+    if (c == ')' && open-- == 0) return true;
+    if ((c == '*' || c == '+' || c == '?') && repeats_nothing) return true;
+    if (c == '(') {
+      ++open;
+      if (text_.substr(i + 1).starts_with('?')) ++i;  // what follows says what the group is
+    }
+    if (c == '[') {
+      i += text_.substr(i + 1).starts_with('^') ? 2 : 1;  // and a bracket there is a character
+      do {
+        if (i < text_.size() && text_[i] == '\\') ++i;
+        if (++i >= text_.size()) return true;
+      } while (text_[i] != ']');
+    }
+    repeats_nothing = begins;
+  }
+  return open > 0;
+}
+
 SkipList::SkipList(Dialect dialect, const Json& list) : dialect_(dialect) {
   for (const Json& one : list.elements()) add(one.string_or(""));
 }
@@ -90,11 +116,20 @@ void SkipList::add(std::string_view text) {
   entries_.push_back(std::move(entry));
 }
 
-std::string_view SkipList::unread(Loader loader) const {
+template <typename Asked>
+std::string_view SkipList::first(Loader loader, Asked asked) const {
   if (dialect_ == Dialect::deepseek && loader != Loader::transformers) return {};
   for (const Entry& entry : entries_)
-    if (entry.expression && !entry.expression->is_read()) return entry.text;
+    if (entry.expression && asked(*entry.expression)) return entry.text;
   return {};
+}
+
+std::string_view SkipList::unread(Loader loader) const {
+  return first(loader, [](const SkipExpression& one) { return !one.is_read(); });
+}
+
+std::string_view SkipList::broken(Loader loader) const {
+  return first(loader, [](const SkipExpression& one) { return one.is_broken(); });
 }
 
 bool SkipList::covers(Loader loader, const std::string& module) const {

@@ -21,6 +21,8 @@ class SkipExpression {
  public:
   explicit SkipExpression(std::string_view text);
   [[nodiscard]] bool is_read() const { return plain_ || pattern_.has_value(); }
+  // Brackets that do not close, or a repetition of nothing: no expression to anybody.
+  [[nodiscard]] bool is_broken() const;
   [[nodiscard]] bool begins(std::string_view name) const;
 
  private:
@@ -37,6 +39,8 @@ class SkipList {
   // The first expression that octavo cannot read, in the eyes of a loader: what it covers is not
   // known. Empty where there is none.
   [[nodiscard]] std::string_view unread(Loader loader) const;
+  // The first that is none, which stops the loader.
+  [[nodiscard]] std::string_view broken(Loader loader) const;
   [[nodiscard]] bool covers(Loader loader, const std::string& module) const;
 
  private:
@@ -45,6 +49,8 @@ class SkipList {
     std::optional<SkipExpression> expression{};  // where a loader takes it for one
   };
   void add(std::string_view text);
+  template <typename Asked>
+  [[nodiscard]] std::string_view first(Loader loader, Asked asked) const;
   [[nodiscard]] bool covers(Loader loader, const Entry& entry, const std::string& module) const;
 
   Dialect dialect_;

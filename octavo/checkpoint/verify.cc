@@ -17,7 +17,7 @@ constexpr std::array<std::string_view, 4> kLoaders{"vllm", "transformers", "sgla
 constexpr std::string_view kPartsRule = "parts";
 
 // docs/numerics/dialects.md has the same list with reasons.
-constexpr std::array<Rule, 36> kRules{{
+constexpr std::array<Rule, 39> kRules{{
     {"config", "there is a config.json that says which model it is, and not two things at once",
      check_config_there, true},
     {"weights", "there are weights", check_weights_there, true},
@@ -26,14 +26,19 @@ constexpr std::array<Rule, 36> kRules{{
     {"architecture", "every tensor is there that config.json's kind of model has",
      check_architecture, true},
     {"shapes", "tensors have the shapes that follow from config.json", check_shapes, true},
+    {"unknown-tensors", "there is no tensor that config.json's kind of model does not have",
+     check_unknown_tensors, true},
     {"values", "what is not quantized has no NaN or Inf", check_values, true},
     {"orphans", "every scale belongs to a quantized weight", check_orphans, true},
     {"index", "the index names every tensor that its files have", check_index, true},
-    {"method", "the loader knows config.json's quant_method", check_method},
+    {"quantized", "weights are codes with scales where config.json says so, and nowhere else",
+     check_quantized, true},
+    {"transforms", "nothing but codes and scales makes the weights", check_transforms, true},
+    {"method", "the loader knows config.json's quant_method", check_method, true},
     {"support", "the loader has this kind of weight in this spelling", check_support},
     {"scale-names", "scales have the name that the loader looks for", check_scale_names},
     {"side-file", "hf_quant_config.json agrees with config.json and has the keys servers want",
-     check_side_file},
+     check_side_file, true},
     {"file-metadata", "files say \"format\": \"pt\"", check_file_metadata},
     {"groups", "groups of modules are named as loaders match them", check_groups},
     {"code-types", "codes have the element type of the spelling", check_code_types},
@@ -43,7 +48,8 @@ constexpr std::array<Rule, 36> kRules{{
     {"tensor-parallel", "they still are when matrices are split over devices",
      check_tensor_parallel},
     {"stacks", "experts are matrices where loaders want them so", check_stacks},
-    {"activation-scales", "static activations have their scales", check_activation_scales},
+    {"activation-scales", "static activations, and the cache, have their scales",
+     check_activation_scales, true},
     {"scale-numbers", "scales are finite and not negative or tiny", check_scale_numbers},
     {"zero-scales", "no scale is zero over codes that are not", check_zero_scales},
     {"codes", "no code is NaN or Inf", check_codes},
@@ -133,7 +139,8 @@ std::vector<Finding> verify(const CheckpointReader& checkpoint, const VerifyOpti
   VerifyView view{.checkpoint = checkpoint,
                   .options = options,
                   .words = words,
-                  .method = words["quant_method"].string_or("")};
+                  .method = words["quant_method"].string_or(""),
+                  .groups = Groups(words)};
   findings.begin(kPartsRule);
   Misfits misfits;
   try {

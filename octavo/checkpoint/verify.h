@@ -39,8 +39,9 @@ struct VerifyOptions {
 };
 
 // In the order of the rules, and of tensors within a rule; what is said twice comes once. A
-// checkpoint that is not quantized is only looked through for what is missing. Throws Error only
-// for what keeps it from looking: options that cannot be, files that cannot be read.
+// checkpoint that is not quantized is looked through for what is missing, for what its kind of
+// model does not have, and for words that say it is quantized. Throws Error only for what keeps it
+// from looking: options that cannot be, files that cannot be read.
 [[nodiscard]] OCTAVO_API std::vector<Finding> verify(const CheckpointReader& checkpoint,
                                                      const VerifyOptions& options = {});
 

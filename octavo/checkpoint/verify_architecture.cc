@@ -1,4 +1,6 @@
 // The model that config.json describes, held against the tensors that are there.
+#include <set>
+
 #include "octavo/base/error.h"
 #include "octavo/checkpoint/verify_internal.h"
 
@@ -33,23 +35,40 @@ std::string wanted_text(const std::vector<std::int64_t>& shape) {
   return out + "]";
 }
 
+// Numbers beside weights, which other rules speak of, and tables that loaders compute anew.
+bool is_beside_weights(std::string_view name) {
+  const std::string_view last = name.substr(name.rfind('.') + 1);
+  for (const std::string_view word : {"scale", "zero_point", "g_idx", "weight_shape",
+                                      "weight_packed", "comfy_quant", "scaled_fp8"})
+    if (last.find(word) != std::string_view::npos) return true;
+  return name.find("rotary_emb.") != std::string_view::npos;
+}
+
+// Is a name asked about at all? Beside a language model there may be anything, and heads that do
+// not generate have names of their own.
+bool is_of(const Architecture& model, std::string_view name) {
+  if (name.starts_with(model.prefix + "layers.")) return !model.is_beyond(name);
+  return model.generates;
+}
+
 }  // namespace
 
 void check_architecture(const VerifyView& view, Findings& out) {
   if (!view.architecture) return;
-  std::set<std::int64_t> layers;  // that have anything: others are missing as a whole
-  for (const ExpectedTensor& tensor : view.architecture->tensors)
-    if (view.names.contains(tensor.name)) layers.insert(tensor.layer);
-  for (const ExpectedTensor& tensor : view.architecture->tensors) {
-    if (view.names.contains(tensor.name) || !layers.contains(tensor.layer)) continue;
+  const Architecture& model = *view.architecture;
+  if (model.prefix.empty() && model.generates)
+    out.error({kV, kS, kT}, "layers.",
+              text("it looks for the layers of a '", model.model_type,
+                   "' with a head behind 'model.layers.', and transformers alone finds them here"));
+  for (const ExpectedTensor& tensor : model.tensors) {
+    if (view.names.contains(tensor.name)) continue;
     if (!tensor.instead.empty() &&
         (view.names.contains(tensor.instead) || view.names.contains(tensor.instead + ".weight")))
       continue;
     if (view.misfits.contains(tensor.name.substr(0, tensor.name.rfind('.')))) continue;
-    out.error(
-        {kV, kH, kS, kT}, tensor.name,
-        text("it is missing, and config.json says that this is a '", view.architecture->model_type,
-             tensor.layer < 0 ? "', which has it" : "', which has it in this layer"));
+    out.error({kV, kH, kS, kT}, tensor.name,
+              text("it is missing, and config.json says that this is a '", model.model_type,
+                   tensor.layer < 0 ? "', which has it" : "', which has it in this layer"));
   }
 }
 
@@ -62,6 +81,33 @@ void check_shapes(const VerifyView& view, Findings& out) {
     out.error({kV, kH, kS, kT}, tensor.name,
               text("its shape is ", wanted_text(found->second), ", and from config.json follows ",
                    wanted_text(tensor.shape)));
+  }
+}
+
+// As AutoWeightsLoader of vLLM, load_weights of SGLang's models and from_pretrained have it in
+// 2026.
+void check_unknown_tensors(const VerifyView& view, Findings& out) {
+  if (!view.architecture) return;
+  const Architecture& model = *view.architecture;
+  std::set<std::string_view> known{"lm_head.weight"};  // one that is tied is left out
+  for (const ExpectedTensor& tensor : model.tensors) {
+    known.insert(tensor.name);
+    if (!tensor.instead.empty()) known.insert(tensor.instead);
+  }
+  const auto is_known = [&](std::string_view name) {
+    constexpr std::string_view kWeight = ".weight";
+    if (known.contains(name)) return true;
+    return name.ends_with(kWeight) && known.contains(name.substr(0, name.size() - kWeight.size()));
+  };
+  for (const std::string& name : view.names) {
+    if (is_known(name) || !is_of(model, name) || is_beside_weights(name) ||
+        view.misfits.contains(name.substr(0, name.rfind('.'))))
+      continue;
+    const std::string what = text("config.json says that this is a '", model.model_type,
+                                  "', which has no such tensor: ");
+    out.warn({kV}, name,
+             what + (name.ends_with(".bias") ? "it is left out" : "most of its models stop there"));
+    out.warn({kH, kS, kT}, name, what + "it is left out");
   }
 }
 

@@ -46,12 +46,33 @@ TEST(VerifyConfig, two_kinds_of_model) {
   EXPECT_TRUE(with("llama", "Qwen3ForCausalLM"));
   EXPECT_TRUE(with("qwen3", "Qwen3MoeForCausalLM"));
   EXPECT_TRUE(with("mistral", "LlamaForCausalLM"));
+  EXPECT_TRUE(with("qwen3_moe", "BertModel"));
+  EXPECT_TRUE(with("llama", "GPT2LMHeadModel"));
   EXPECT_FALSE(with("qwen3_moe", "Qwen3MoeForCausalLM"));
   EXPECT_FALSE(with("deepseek_v3", "DeepseekV3ForCausalLM"));
   EXPECT_FALSE(with("llama", "LlamaModel"));
   EXPECT_FALSE(with("llama", "LlamaForCausalLMEagle3"));
+  EXPECT_FALSE(with("llama", "LLaMAForCausalLM"));  // as it was once spelled
+  EXPECT_FALSE(with("llama", "Fairseq2LlamaForCausalLM"));
   EXPECT_FALSE(with("kimi_k2", "DeepseekV3ForCausalLM"));  // another's code, and it says so
   EXPECT_FALSE(with("qwen2_vl", "Qwen2VLForConditionalGeneration"));
+}
+
+// What transformers chooses by model_type it loads; and code that comes with the model may have any
+// name.
+TEST(VerifyConfig, code_of_another_kind) {
+  Model model = make_model(kCt, bf16_scaled("fp8-channel"));
+  model.config.set("model_type", "llama");
+  model.config.set("architectures", Json::array({"BertModel"}));
+  const auto loaders = [&] {
+    std::set<std::string> out;
+    for (const Finding& one : findings_of(model))
+      if (one.rule == "config") out.insert(one.loader);
+    return joined(out);
+  };
+  EXPECT_EQ(loaders(), kServers);
+  model.config.set("auto_map", Json::object());
+  EXPECT_EQ(loaders(), "");
 }
 
 TEST(VerifyConfig, more_layers_and_experts_than_it_says) {

@@ -13,6 +13,7 @@
 
 #include "octavo/checkpoint/architecture_internal.h"
 #include "octavo/checkpoint/dialect_internal.h"
+#include "octavo/checkpoint/skip_list_internal.h"
 #include "octavo/checkpoint/verify.h"
 
 namespace octavo {
@@ -41,12 +42,33 @@ struct VerifiedWeight {
   Reach reach{};
 };
 
+// verify_groups.cc: the groups of compressed-tensors' config_groups. As compressed-tensors and vLLM
+// choose: a full name before an expression, an expression before a class, and of several
+// expressions the first in the order of their letters.
+class Groups {
+ public:
+  explicit Groups(const Json& words);  // of quantization_config; it must outlive this
+  // The group that a module is in; null where it is in none.
+  [[nodiscard]] const Json& of(const std::string& module) const;
+
+ private:
+  struct Expression {
+    SkipExpression expression;
+    const Json* group;
+  };
+  std::map<std::string_view, const Json*> exact_;
+  std::map<std::string_view, Expression> expressions_;
+  const Json* by_class_ = nullptr;
+  const Json* unread_ = nullptr;  // the first with an expression that octavo does not read
+};
+
 struct VerifyView {
   const CheckpointReader& checkpoint;
   const VerifyOptions& options;
   Recognized recognized{};
   const Json& words;        // quantization_config
   std::string_view method;  // its quant_method; empty where it has none
+  Groups groups;
   std::vector<VerifiedWeight> weights{};
   std::vector<std::string> plain_linears{};  // modules of matrices that are not quantized
   std::set<std::string> misfits{};           // modules whose parts do not fit together
@@ -102,6 +124,10 @@ void check_orphans(const VerifyView&, Findings&);
 // verify_architecture.cc: what config.json says that the model has.
 void check_architecture(const VerifyView&, Findings&);
 void check_shapes(const VerifyView&, Findings&);
+void check_unknown_tensors(const VerifyView&, Findings&);
+// verify_quantized.cc: is it what config.json says that it is: quantized, or not?
+void check_quantized(const VerifyView&, Findings&);
+void check_transforms(const VerifyView&, Findings&);
 // verify_values.cc: what is not quantized.
 void check_values(const VerifyView&, Findings&);
 
@@ -110,6 +136,7 @@ void check_method(const VerifyView&, Findings&);
 void check_support(const VerifyView&, Findings&);
 void check_scale_names(const VerifyView&, Findings&);
 void check_file_metadata(const VerifyView&, Findings&);
+// verify_groups.cc: how groups are named.
 void check_groups(const VerifyView&, Findings&);
 // verify_side_file.cc: what says the same twice.
 void check_side_file(const VerifyView&, Findings&);
@@ -143,10 +170,14 @@ void check_skipped_but_quantized(const VerifyView&, Findings&);
 // verify_said.cc: what config.json says of weights and activations.
 void check_said_scheme(const VerifyView&, Findings&);
 void check_said_words(const VerifyView&, Findings&);
+// verify_activations.cc: what is quantized while the model runs.
 void check_activation_scales(const VerifyView&, Findings&);
 
 // Is a module meant by a target of a group: its class, its name, or an expression?
 [[nodiscard]] bool is_target(std::string_view target, const std::string& module);
+// The list of what is not quantized that counts: config.json's under any of its names, else the
+// side file's.
+[[nodiscard]] const Json& skip_list_of(const VerifyView& view);
 // "1 scale", "2 scales".
 [[nodiscard]] inline std::string counted(std::int64_t count, std::string_view what) {
   return std::to_string(count) + " " + std::string(what) + (count == 1 ? "" : "s");

@@ -31,7 +31,7 @@ std::optional<InLayer> in_layer(std::string_view name) {
     const std::size_t end = std::min(name.find('.', begin), name.size());
     const std::string_view word = name.substr(begin, end - begin);
     const bool number =
-        !word.empty() && word.size() < 10 &&
+        !word.empty() && word.size() < 10 && (word == "0" || word.front() != '0') &&
         std::all_of(word.begin(), word.end(), [](char c) { return c >= '0' && c <= '9'; });
     if (number && is_stack(before) && end < name.size()) {
       std::int64_t value = 0;
@@ -117,12 +117,43 @@ void check_numbers(const std::string& stack, const std::set<std::int64_t>& numbe
       text("this ", what, " is missing, and there are ", numbers.size(), " others up to ", last));
 }
 
+using Stacks = std::map<std::string, Layers>;
+
+// As many layers as config.json says, where loaders look for them. Of a model that nobody knows it
+// is the longest stack.
+void check_too_few_layers(const VerifyView& view, const Stacks& stacks, std::int64_t wanted,
+                          Findings& out) {
+  std::int64_t there = 0;
+  std::string where, elsewhere;
+  if (view.architecture) {
+    where = view.architecture->prefix + "layers.";
+    if (const auto found = stacks.find(where); found != stacks.end())
+      there = static_cast<std::int64_t>(found->second.size());
+    const std::optional<std::string> other = model_prefix(view.names);
+    if (other && *other != view.architecture->prefix)
+      elsewhere = text("; no loader looks for them behind '", shown(*other, 80), "layers.'");
+    wanted = std::max<std::int64_t>(wanted, 1);
+  }
+  for (const auto& [stack, layers] : stacks)
+    if (!view.architecture && static_cast<std::int64_t>(layers.size()) > there) {
+      there = static_cast<std::int64_t>(layers.size());
+      where = stack;
+    }
+  if (where.empty() || wanted <= there) return;
+  const bool said = wanted > 1 || view.architecture->layers > 0;
+  out.error({kV, kH, kS, kT}, where,
+            said ? text("config.json says num_hidden_layers ", wanted, ", and there are ", there,
+                        elsewhere)
+                 : text("there is no layer here, and config.json says that this is a '",
+                        view.architecture->model_type, "'", elsewhere));
+}
+
 // More layers than config.json has: servers stop at names they do not know, transformers runs
 // without them. Layers that guess the next tokens stand behind the others and are said apart.
-void check_too_many_layers(const VerifyView& view, const Json& words,
-                           const std::map<std::string, Layers>& stacks, std::int64_t wanted,
-                           Findings& out) {
-  const std::optional<std::string> prefix = model_prefix(view.names);
+void check_too_many_layers(const VerifyView& view, const Json& words, const Stacks& stacks,
+                           std::int64_t wanted, Findings& out) {
+  const std::optional<std::string> prefix =
+      view.architecture ? std::optional(view.architecture->prefix) : model_prefix(view.names);
   const auto model = prefix ? stacks.find(*prefix + "layers.")
                             : (stacks.size() == 1 ? stacks.begin() : stacks.end());
   if (model == stacks.end() || wanted <= 0) return;
@@ -148,6 +179,11 @@ void check_config_there(const VerifyView& view, Findings& out) {
                 "model's own config.json");
     for (const std::string& what : contradictions_of(config))
       out.error({kV, kH, kS, kT}, "", text("config.json says ", what));
+    if (const std::string_view code = foreign_code(config); !code.empty())
+      out.error({kV, kS, kT}, "",
+                text("config.json says architectures '", shown(code, 80),
+                     "', by which it chooses the model's code, and that is none of a '",
+                     config["model_type"].string_or(""), "'"));
     const auto& names = config["architectures"].elements();
     if (names.empty() || names.front().string_or("").empty())
       out.error({kV, kS, kT}, "",
@@ -171,7 +207,7 @@ void check_weights_there(const VerifyView& view, Findings& out) {
 }
 
 void check_layers(const VerifyView& view, Findings& out) {
-  std::map<std::string, Layers> stacks;
+  Stacks stacks;
   std::map<std::string, std::set<std::int64_t>> experts;
   for (const std::string& name : view.names) {
     const auto at = in_layer(name);
@@ -192,8 +228,6 @@ void check_layers(const VerifyView& view, Findings& out) {
   const Json& words =
       config["text_config"]["num_hidden_layers"].is_number() ? config["text_config"] : config;
   const std::int64_t wanted = words["num_hidden_layers"].integer_or(0);
-  std::int64_t most = 0;
-  std::string longest;
   for (const auto& [stack, layers] : stacks) {
     std::set<std::int64_t> numbers;
     for (const auto& [layer, parents] : layers) numbers.insert(layer);
@@ -201,10 +235,6 @@ void check_layers(const VerifyView& view, Findings& out) {
     // Where config.json says what layers have, the rule about that knows better.
     if (!view.architecture && layers.size() == 2) check_two(stack, layers, out);
     if (!view.architecture) check_parts(stack, layers, out);
-    if (static_cast<std::int64_t>(layers.size()) > most) {
-      most = static_cast<std::int64_t>(layers.size());
-      longest = stack;
-    }
   }
   std::int64_t of_layer = 0;
   for (const std::string_view key : {"n_routed_experts", "num_experts", "num_local_experts"})
@@ -216,9 +246,7 @@ void check_layers(const VerifyView& view, Findings& out) {
       out.error({kV, kH, kS, kT}, text(stack, there),
                 text("config.json says ", of_layer, " experts, and there are ", there));
   }
-  if (most > 0 && wanted > most)
-    out.error({kV, kH, kS, kT}, longest,
-              text("config.json says num_hidden_layers ", wanted, ", and there are ", most));
+  check_too_few_layers(view, stacks, wanted, out);
   check_too_many_layers(view, words, stacks, wanted, out);
 }
 

@@ -1,6 +1,5 @@
 // Who reads what at all: quant_method, the kinds of weights a loader has, and names.
-#include <algorithm>
-#include <set>
+#include <map>
 
 #include "octavo/base/error.h"
 #include "octavo/checkpoint/verify_internal.h"
@@ -24,15 +23,47 @@ void check_experts(const VerifyView& view, Findings& out) {
   }
 }
 
-bool has_activations(const VerifyView& view) {
-  for (const auto& [name, group] : view.words["config_groups"].members())
-    if (group["input_activations"].is_object()) return true;
-  return false;
-}
+// Of one scheme: which weights have it, and what their groups say of activations.
+struct Schemes {
+  struct Of {
+    std::string any, plain_activations, quantized_activations, no_expert;  // the first of each
+  };
+  std::map<Scheme, Of> found;
+
+  explicit Schemes(const VerifyView& view) {
+    for (const VerifiedWeight& weight : view.weights) {
+      if (!weight.scheme) continue;
+      const std::string& module = weight.found->weight.module;
+      Of& of = found[*weight.scheme];
+      const bool quantized = view.groups.of(module)["input_activations"].is_object();
+      const auto keep = [&](std::string& first) {
+        if (first.empty()) first = module;
+      };
+      keep(of.any);
+      keep(quantized ? of.quantized_activations : of.plain_activations);
+      if (module.find(".experts.") == std::string::npos) keep(of.no_expert);
+    }
+  }
+  // Of a model that has one scheme a finding is the model's; of one that has several it names the
+  // first weight. Nothing where there is none.
+  [[nodiscard]] std::optional<std::string_view> where(Scheme scheme,
+                                                      std::string Of::*which = &Of::any) const {
+    const auto of = found.find(scheme);
+    if (of == found.end() || (of->second.*which).empty()) return std::nullopt;
+    return found.size() == 1 ? std::string_view() : std::string_view(of->second.*which);
+  }
+};
 
 }  // namespace
 
 void check_method(const VerifyView& view, Findings& out) {
+  if (view.words.is_object() && view.method.empty()) {
+    out.error({kV, kH, kS, kT}, "",
+              "config.json has a quantization_config without quant_method, by which it is known "
+              "what was done; convert writes one");
+    return;
+  }
+  if (!view.recognized.quantized) return;
   const Dialect dialect = view.recognized.dialect;
   if (dialect == Dialect::comfyui || dialect == Dialect::octavo) {
     out.error({kV, kH, kS, kT}, "",
@@ -58,46 +89,45 @@ void check_method(const VerifyView& view, Findings& out) {
 
 // The matrix of docs/numerics/dialects.md.
 void check_support(const VerifyView& view, Findings& out) {
-  std::set<Scheme> schemes;
-  for (const VerifiedWeight& weight : view.weights) {
-    if (weight.scheme) {
-      schemes.insert(*weight.scheme);
-      continue;
-    }
-    if (view.recognized.dialect == Dialect::octavo) continue;
-    out.error({kV, kS, kT}, weight.found->weight.module,
-              text("no server has ", describe(weight.found->weight.scaling)));
-  }
-  const auto has = [&](Scheme scheme) { return schemes.contains(scheme); };
+  for (const VerifiedWeight& weight : view.weights)
+    if (!weight.scheme && view.recognized.dialect != Dialect::octavo)
+      out.error({kV, kS, kT}, weight.found->weight.module,
+                text("no server has ", describe(weight.found->weight.scaling)));
+  using Of = Schemes::Of;
+  const Schemes schemes(view);
+  const auto has = [&](Scheme scheme) { return schemes.where(scheme); };
   switch (view.recognized.dialect) {
     case Dialect::compressed_tensors:
-      if (has(Scheme::fp8_tensor))
-        out.error({kT}, "", "it takes FP8 per channel or in blocks, not per tensor");
-      if (has(Scheme::nvfp4) && !has_activations(view))
-        out.error({kS, kT}, "",
+      if (const auto at = has(Scheme::fp8_tensor))
+        out.error({kT}, *at, "it takes FP8 per channel or in blocks, not per tensor");
+      if (const auto at = schemes.where(Scheme::nvfp4, &Of::plain_activations))
+        out.error({kS, kT}, *at,
                   "it takes NVFP4 with activations of NVFP4 alone, and these are 16 bits wide");
-      if (has(Scheme::mxfp8)) out.error({kS, kT}, "", "it has no MXFP8 in this spelling");
-      if (has(Scheme::mxfp6)) out.error({kV, kS, kT}, "", "it has no MXFP6");
-      if (has(Scheme::mxfp4)) {
-        out.warn({kS}, "", "it has MXFP4 for experts alone");
-        if (has_activations(view))
-          out.error({kT}, "", "it has MXFP4 with activations of 16 bits alone");
-      }
+      if (const auto at = has(Scheme::mxfp8))
+        out.error({kS, kT}, *at, "it has no MXFP8 in this spelling");
+      if (const auto at = has(Scheme::mxfp6)) out.error({kV, kS, kT}, *at, "it has no MXFP6");
+      if (const auto at = schemes.where(Scheme::mxfp4, &Of::no_expert))
+        out.warn({kS}, *at, "it has MXFP4 for experts alone");
+      if (const auto at = schemes.where(Scheme::mxfp4, &Of::quantized_activations))
+        out.error({kT}, *at, "it has MXFP4 with activations of 16 bits alone");
       check_experts(view, out);
       break;
     case Dialect::modelopt:
-      if (has(Scheme::mxfp8))
-        out.error({kS}, "", "it looks for 'weight_scale_inv' where ModelOpt writes 'weight_scale'");
-      if (has(Scheme::mxfp4) || has(Scheme::mxfp6))
-        out.error({kV, kS, kT}, "", "no server reads MXFP4 or MXFP6 in this spelling");
+      if (const auto at = has(Scheme::mxfp8))
+        out.error({kS}, *at,
+                  "it looks for 'weight_scale_inv' where ModelOpt writes 'weight_scale'");
+      for (const Scheme scheme : {Scheme::mxfp4, Scheme::mxfp6})
+        if (const auto at = has(scheme))
+          out.error({kV, kS, kT}, *at, "no server reads MXFP4 or MXFP6 in this spelling");
       break;
     case Dialect::deepseek:
-      if (has(Scheme::mxfp8))
-        out.error({kV}, "",
+      if (const auto at = has(Scheme::mxfp8))
+        out.error({kV}, *at,
                   "it has no quant_method 'mxfp8'; use the target modelopt or "
                   "compressed-tensors");
-      if (has(Scheme::fp8_tensor) || has(Scheme::fp8_channel))
-        out.error({kT}, "", "it takes blocks of 128 x 128 alone in this spelling");
+      for (const Scheme scheme : {Scheme::fp8_tensor, Scheme::fp8_channel})
+        if (const auto at = has(scheme))
+          out.error({kT}, *at, "it takes blocks of 128 x 128 alone in this spelling");
       break;
     case Dialect::comfyui:
     case Dialect::octavo:
@@ -132,21 +162,6 @@ void check_file_metadata(const VerifyView& view, Findings& out) {
                     "' does not say \"format\": \"pt\" in its metadata; versions before 5 refuse "
                     "it"));
   }
-}
-
-void check_groups(const VerifyView& view, Findings& out) {
-  if (view.recognized.dialect != Dialect::compressed_tensors) return;
-  const auto& groups = view.words["config_groups"].members();
-  if (groups.empty() && !view.method.empty())
-    out.error({kV, kH, kS, kT}, "",
-              "config.json has no config_groups, so nothing is quantized to it");
-  if (groups.size() < 2) return;
-  for (const auto& [name, group] : groups)
-    for (const Json& target : group["targets"].elements())
-      if (target.string_or("") == "Linear")
-        out.error({kT}, name,
-                  "of several groups one has the target 'Linear', which it takes for all; name "
-                  "modules instead");
 }
 
 }  // namespace octavo

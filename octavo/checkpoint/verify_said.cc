@@ -3,7 +3,6 @@
 #include <array>
 
 #include "octavo/base/error.h"
-#include "octavo/base/pattern.h"
 #include "octavo/checkpoint/verify_internal.h"
 
 namespace octavo {
@@ -137,16 +136,6 @@ void check_modelopt_says(const VerifyView& view, const Json& words, std::string_
 
 }  // namespace
 
-bool is_target(std::string_view target, const std::string& module) {
-  if (target == "Linear" || target == module) return true;
-  if (!target.starts_with("re:")) return false;
-  try {
-    return Pattern(target.substr(3)).begins(module);
-  } catch (const Error&) {
-    return true;  // not read: nothing is said against it
-  }
-}
-
 void check_said_scheme(const VerifyView& view, Findings& out) {
   if (view.recognized.dialect == Dialect::modelopt) {
     const Json& side = view.checkpoint.hf_quant_config()["quantization"];
@@ -159,52 +148,6 @@ void check_said_scheme(const VerifyView& view, Findings& out) {
   if (view.method.empty()) return;
   if (view.recognized.dialect == Dialect::compressed_tensors) check_groups_say(view, out);
   if (view.recognized.dialect == Dialect::deepseek) check_fp8_says(view, out);
-}
-
-void check_activation_scales(const VerifyView& view, Findings& out) {
-  const Dialect dialect = view.recognized.dialect;
-  const auto lacks = [&](const VerifiedWeight& weight, std::string_view suffix) {
-    return view.checkpoint.find(text(weight.found->weight.module, suffix)) == nullptr;
-  };
-  if (dialect == Dialect::modelopt)
-    for (const VerifiedWeight& weight : view.weights)
-      if (weight.scheme == Scheme::fp8_tensor && lacks(weight, ".input_scale"))
-        out.error({kV, kS}, weight.found->weight.module,
-                  "FP8 per tensor is static there, and 'input_scale' is missing; use fp8-channel, "
-                  "or the target compressed-tensors");
-  if (dialect == Dialect::deepseek && !view.method.empty()) {
-    const std::string_view scheme = view.words["activation_scheme"].string_or("");
-    if (scheme != "dynamic" && scheme != "static")
-      out.error({kV, kS}, "",
-                text("config.json has activation_scheme '", shown(scheme),
-                     "', wanted 'dynamic' (or 'static')"));
-    if (scheme == "static" && !view.words["weight_block_size"].is_null())
-      out.error({kV, kS, kT}, "",
-                "config.json says activation_scheme 'static', and weights in blocks have dynamic "
-                "activations alone");
-    if (scheme == "static")
-      for (const VerifiedWeight& weight : view.weights) {
-        const std::string& module = weight.found->weight.module;
-        constexpr std::string_view kMissing =
-            "config.json says activation_scheme 'static', and there is no '";
-        if (lacks(weight, ".input_scale"))
-          out.error({kV, kS}, module, text(kMissing, "input_scale'"));
-        if (lacks(weight, ".activation_scale"))
-          out.error({kH}, module, text(kMissing, "activation_scale'"));
-      }
-  }
-  if (dialect != Dialect::compressed_tensors) return;
-  for (const auto& [name, group] : view.words["config_groups"].members()) {
-    const Json& input = group["input_activations"];
-    if (!input.is_object()) continue;
-    const bool local = input["dynamic"].string_or("") == "local";
-    if (!local && input["dynamic"].boolean_or(false)) continue;
-    for (const VerifiedWeight& weight : view.weights)
-      if (lacks(weight, local ? ".input_global_scale" : ".input_scale"))
-        out.error({kV, kH, kS, kT}, weight.found->weight.module,
-                  text("group '", shown(name), "' has static activations, and '",
-                       local ? "input_global_scale" : "input_scale", "' is missing"));
-  }
 }
 
 }  // namespace octavo

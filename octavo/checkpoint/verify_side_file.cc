@@ -75,8 +75,20 @@ void check_lists(const VerifyView& view, const Json& side, Findings& out) {
 }  // namespace
 
 void check_side_file(const VerifyView& view, Findings& out) {
-  if (view.recognized.dialect != Dialect::modelopt) return;
-  const Json& side = view.checkpoint.hf_quant_config()["quantization"];
+  const Json& file = view.checkpoint.hf_quant_config();
+  const Json& side = file["quantization"];
+  if (!file.is_null() && !side.is_object()) {
+    out.error({kV, kS, kT}, "",
+              text(kSide,
+                   " has no 'quantization', which says all of it; remove the file, or get "
+                   "the one that belongs to the weights"));
+    return;
+  }
+  if (side.is_object() && !view.method.empty() && !view.method.starts_with("modelopt"))
+    out.error({kT}, "",
+              text(kSide, " is beside a config.json that says '", shown(view.method, 60),
+                   "', and it reads the first alone; remove it"));
+  if (view.recognized.dialect != Dialect::modelopt || !view.recognized.quantized) return;
   if (!side.is_object()) {
     out.warn(
         {kV, kS, kT}, "",

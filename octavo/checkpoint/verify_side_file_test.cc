@@ -12,7 +12,10 @@ Json& side(Model& model) { return const_cast<Json&>(model.hf_quant["quantization
 TEST(Verify, a_side_file_that_says_something_else) {
   const Scaling nvfp4 = preset("nvfp4"), channel = bf16_scaled("fp8-channel");
   const auto breaks = [&](const Scaling& scaling, const std::function<void(Model&)>& change) {
-    expect_breaks(kMo, scaling, "side-file", kServers, change);
+    expect_breaks(kMo, scaling, "side-file", kServers, [&](Model& model) {
+      change(model);
+      add_cache_scales(model);
+    });
   };
   breaks(nvfp4, [](Model& model) { side(model).set("kv_cache_quant_algo", "FP8"); });
   breaks(nvfp4, [](Model& model) {
@@ -55,6 +58,7 @@ TEST(Verify, a_side_file_that_says_something_else) {
 
 TEST(Verify, a_side_file_that_says_the_same_in_other_words) {
   Model model = make_model(kMo, bf16_scaled("fp8-channel"));
+  add_cache_scales(model);
   const std::string before = verdict(model);
   side(model).set("exclude_modules", Json::array({"lm_head", "*.mlp.router"}));
   side(model).set("quant_algo", "fp8_per_channel_per_token");

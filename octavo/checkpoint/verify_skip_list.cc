@@ -10,13 +10,6 @@ namespace {
 
 constexpr std::array kAll{kV, kH, kS, kT};
 
-// The list that counts: config.json's under any of its names, else the side file's.
-const Json& list_of(const VerifyView& view) {
-  for (const std::string_view key : {"ignore", "ignored_layers", "modules_to_not_convert"})
-    if (view.words[key].is_array()) return view.words[key];
-  return view.checkpoint.hf_quant_config()["quantization"]["exclude_modules"];
-}
-
 bool has_skip_list(const VerifyView& view) {
   const Dialect dialect = view.recognized.dialect;
   const bool said =
@@ -26,11 +19,21 @@ bool has_skip_list(const VerifyView& view) {
 
 }  // namespace
 
+const Json& skip_list_of(const VerifyView& view) {
+  for (const std::string_view key : {"ignore", "ignored_layers", "modules_to_not_convert"})
+    if (view.words[key].is_array()) return view.words[key];
+  return view.checkpoint.hf_quant_config()["quantization"]["exclude_modules"];
+}
+
 void check_skip_list(const VerifyView& view, Findings& out) {
   if (!has_skip_list(view)) return;
-  const SkipList skipped(view.recognized.dialect, list_of(view));
+  const SkipList skipped(view.recognized.dialect, skip_list_of(view));
   for (const Loader loader : kAll)
-    if (const std::string_view entry = skipped.unread(loader); !entry.empty())
+    if (const std::string_view broken = skipped.broken(loader); !broken.empty() && loader != kT)
+      out.error({loader}, "",
+                text("the skip list has '", shown(broken, 80),
+                     "', which it takes for an expression and stops at: it is none"));
+    else if (const std::string_view entry = skipped.unread(loader); !entry.empty())
       out.warn({loader}, "",
                text("the skip list has '", shown(entry, 80),
                     "', which octavo does not read as an expression; what it covers was not "
@@ -57,7 +60,7 @@ void check_skip_list(const VerifyView& view, Findings& out) {
 
 void check_skipped_but_quantized(const VerifyView& view, Findings& out) {
   if (!has_skip_list(view)) return;
-  const SkipList skipped(view.recognized.dialect, list_of(view));
+  const SkipList skipped(view.recognized.dialect, skip_list_of(view));
   for (const VerifiedWeight& weight : view.weights)
     for (const Loader loader : kAll)
       if (skipped.covers(loader, weight.found->weight.module))

@@ -158,6 +158,14 @@ inline void expect_breaks(Dialect dialect, const Scaling& scaling, std::string_v
   EXPECT_EQ(joined(added), joined(wanted));
 }
 
+// What a cache of few bits asks for.
+inline void add_cache_scales(Model& model, std::string_view k = "k_scale",
+                             std::string_view v = "v_scale") {
+  for (const std::string_view scale : {k, v})
+    model.tensors[text("model.layers.0.self_attn.", scale)] = {
+        StoredType::f32, {1}, std::string("\0\0\x80\x3f", 4)};
+}
+
 inline void rename(Model& model, const std::string& from, const std::string& to) {
   model.tensors[to] = model.tensors.at(from);
   model.tensors.erase(from);

@@ -86,6 +86,10 @@ void check_compressed_tensors(const VerifyView& view, Findings& out) {
     if (!weights["symmetric"].boolean_or(true))
       out.error({kV, kH, kS, kT}, name,
                 "its weights are said not to be symmetric, and there is no zero point");
+    if (!weights["actorder"].is_null())
+      out.error({kV, kH, kS, kT}, name,
+                "its weights are said to be in another order (actorder), which weights of floating "
+                "point have no words for");
     check_activations_say(name, group, out);
   }
 }

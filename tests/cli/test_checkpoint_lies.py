@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import subprocess
 import sys
 from pathlib import Path
 
@@ -213,3 +214,47 @@ def test_a_head_that_is_quantized(octavo, model):
 def test_an_empty_config(octavo, model):
     (model / "config.json").write_text("")
     octavo("verify", "model").refused(1, "config.json", "empty")
+
+
+def test_weights_that_are_more_than_codes_and_scales(octavo, model):
+    octavo.good("quantize", "model", "-o", "out", "--recipe", "fp8-channel")
+    for words in (
+        {"transform_config": {"config_groups": {"u": {"type": "hadamard"}}}},
+        {"sparsity_config": {"format": "sparse-24-bitmask"}},
+    ):
+        result = changed(octavo, lambda c, words=words: c["quantization_config"].update(words))
+        assert result.code == 1 and "all: transforms: config.json has a " in result.out
+        for command in (
+            ["convert", "out", "-o", "other", "--target", "modelopt"],
+            ["dequantize", "out", "-o", "other"],
+            ["compare", "model", "out"],
+            ["quantize", "out", "-o", "other"],
+        ):
+            octavo(*command).refused(1, next(iter(words)))
+        shown = octavo.good("inspect", "out")
+        assert next(iter(words)) in shown.err and "shown as it is stored" in shown.err
+        changed(octavo, lambda c, words=words: c["quantization_config"].pop(next(iter(words))))
+    octavo.good("verify", "out")
+    assert octavo.files() == {"model", "out"}
+
+
+def test_json_is_whole_where_the_result_cannot_be_read_again(octavo):
+    """The report has more bytes than a pipe holds, so the program waits in the middle of it."""
+    tiny_model.llama(octavo.folder / "model", tiny_model.llama_weights(layers=10, width=32))
+    command = ["quantize", "model", "-o", "out", "--recipe", "fp8-channel", "--json"]
+    process = subprocess.Popen(
+        [octavo.path, *command],
+        cwd=octavo.folder,
+        env=octavo.environment(),
+        bufsize=0,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
+    first = process.stdout.read(1)
+    written = octavo.folder / "out" / "model.safetensors"
+    written.write_bytes(written.read_bytes()[:-1])
+    rest, err = process.communicate()
+    assert len(rest) > 2**17  # or it did not wait
+    report = json.loads(first + rest)
+    assert report["tensors"] and "model.safetensors" in report["servers"]["error"]
+    assert process.returncode == 1 and b"nobody knows whether servers load it" in err

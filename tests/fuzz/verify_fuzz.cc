@@ -32,7 +32,7 @@ void require(bool holds, const char* what) {
   std::abort();
 }
 
-constexpr std::array<std::string_view, 40> kKeys{"quantization_config",
+constexpr std::array<std::string_view, 46> kKeys{"quantization_config",
                                                  "quant_method",
                                                  "config_groups",
                                                  "group_0",
@@ -71,7 +71,13 @@ constexpr std::array<std::string_view, 40> kKeys{"quantization_config",
                                                  "decoder_sparse_step",
                                                  "moe_intermediate_size",
                                                  "metadata",
-                                                 "total_size"};
+                                                 "total_size",
+                                                 "transform_config",
+                                                 "sparsity_config",
+                                                 "output_activations",
+                                                 "actorder",
+                                                 "auto_map",
+                                                 "tie_word_embeddings"};
 
 Json deep() {
   Json out = Json::array();
@@ -118,7 +124,12 @@ const std::vector<Json>& values() {
       Json::array({0, -1}),
       Json::array({std::int64_t{1} << 62, std::int64_t{1} << 62}),
       Json::object({{"model.layers.0.mlp.up_proj", Json::object({{"quant_algo", 7}})}}),
-      deep()};
+      deep(),
+      Json::object({{"config_groups", Json::object({{"u", 7}})}}),
+      Json::object({{"format", "sparse-24-bitmask"}}),
+      Json::array({"re:(", "re:[", "re:*x", "re:x\\", "re:(?!x)", "re:.*"}),
+      Json::array({"BertModel"}),
+      Json::array({"re:.*up_proj", "re:(", "model.layers.0.mlp.up_proj"})};
   return kValues;
 }
 
