@@ -9,6 +9,7 @@
 
 #include "octavo/ops/attention_call_internal.h"
 #include "octavo/ops/attention_predict_internal.h"
+#include "octavo/ops/attention_trial_internal.h"
 #include "octavo/tensor/tensor.h"
 
 namespace octavo {
@@ -27,8 +28,8 @@ class AttentionFacts {
   [[nodiscard]] bool takes(AttentionRung rung, const AttentionRange& range) const {
     return octavo::takes(rung, facts_of(range));
   }
-  // How many channels of V there are in effect.
-  [[nodiscard]] double channels(const AttentionRange& range);
+  // How many channels V has in effect, and its spread.
+  [[nodiscard]] TrialChannels channels(const AttentionRange& range);
   [[nodiscard]] double predicted(AttentionRung rung, const AttentionRange& range,
                                  const RowFacts& row);
   // Could it be within the tolerance for the range? Found with as little as it takes, and guessed
@@ -41,12 +42,20 @@ class AttentionFacts {
   // Of V, for the rows of a range.
   [[nodiscard]] double largest_value(const AttentionRange& range) const;
 
-  // As in attention_predict_internal.h, of an output.
-  [[nodiscard]] double different_keys(const AttentionRange& range, std::span<const float> output);
+  // As in attention_predict_internal.h.
+  [[nodiscard]] double different_keys(const AttentionRange& range, const Away& away) const {
+    return octavo::different_keys(facts_of(range), away);
+  }
+  [[nodiscard]] double keys_alike(const AttentionRange& range, const KeysAlike& rows) const {
+    return rows.number(facts_of(range));
+  }
+  [[nodiscard]] double quiet_score(const AttentionRange& range, double tolerance) const {
+    return octavo::quiet_score(facts_of(range), tolerance);
+  }
+  [[nodiscard]] Away away(const AttentionRange& range, std::span<const float> output);
   // Looks at all rows of the output, which are written.
   void survey_outputs(const AttentionOperand& out);
-  [[nodiscard]] double different_keys_of_output(const AttentionRange& range,
-                                                std::int64_t row) const;
+  [[nodiscard]] Away away_of_output(const AttentionRange& range, std::int64_t row) const;
 
  private:
   [[nodiscard]] std::vector<AttentionSurvey> survey(const AttentionStack& of,
