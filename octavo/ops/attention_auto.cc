@@ -183,7 +183,7 @@ class Chooser {
   [[nodiscard]] RowFacts facts_of_looked(const AttentionRange& range, std::size_t at) {
     const LookedRow& row = looked_.rows()[at];
     RowFacts facts{row.n_eff, facts_.different_keys(range, facts_.away(range, looked_.exact(at))),
-                   row.score};
+                   size_of_scores(row.lse)};
     lower(facts.different, row.n_eff / alike_[head_of(range)]);
     return facts;
   }
@@ -288,7 +288,9 @@ class Chooser {
                          .exact = looked_.exact(at),
                          .got = std::span(got).subspan(next++ * width, width)});
       }
-      trials_[{rung, head}] = judge_trial(tried, facts_.channels(choices_[rows[0].second].rows));
+      TrialChannels channels = facts_.channels(choices_[rows[0].second].rows);
+      channels.are_alike = alike_[head] > 1.0;
+      trials_[{rung, head}] = judge_trial(tried, channels);
     }
   }
 
@@ -389,7 +391,7 @@ class Chooser {
       row.n_eff = HUGE_VAL;
       if (weight == 0.0) continue;
       row.n_eff = std::max(1.0, (weight <= 2.0 * sample ? ratio : 1.0) / weight);
-      row.score = std::abs(static_cast<double>(lse[at]));
+      row.score = size_of_scores(lse[at]);
       if (!looks_away) continue;
       const Away away = facts_.away_of_output(choice.rows, choice.rows.first + r);
       row.different = facts_.different_keys(choice.rows, away);
@@ -401,6 +403,12 @@ class Chooser {
       raise(number, of_head->second);
     for (RowFacts& row : rows) lower(row.different, row.n_eff / number);
     return rows;
+  }
+
+  // Where a bias is so large that f64 has nothing left of q k either, nothing is lost.
+  [[nodiscard]] double size_of_scores(float lse) const {
+    const double size = std::abs(static_cast<double>(lse));
+    return call_.job().bias.first != nullptr && size > 0x1p+64 ? 0.0 : size;
   }
 
   [[nodiscard]] AttentionRung cheapest_within(const AttentionChoice& choice, const RowFacts& row) {

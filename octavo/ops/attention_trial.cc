@@ -46,7 +46,7 @@ TrialOutcome judge_trial(std::span<const TriedRow> rows, const TrialChannels& ch
   // than a row of independent errors would have it. Over all rows its size shows, which n numbers
   // tell within 1 / sqrt(2 n) of itself; twice that is allowed for.
   const double times = std::sqrt(ratios);
-  if (!(times <= root_by_chance(channels.of_spread * count)))
+  if (channels.are_alike || !(times <= root_by_chance(channels.of_spread * count)))
     raise(outcome.times, times * (1.0 + 2.0 / std::sqrt(2.0 * count)));
   // The mean over rows of a channel's error is within a deviation / sqrt(rows), and the largest of
   // all channels within three and a half.

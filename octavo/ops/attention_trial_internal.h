@@ -25,6 +25,7 @@ struct TrialOutcome {
 // `of_values` in all channels.
 struct TrialChannels {
   double of_spread = 1.0, of_values = 1.0;
+  bool are_alike = false;  // keys act together, and errors of channels need not be independent
 };
 [[nodiscard]] TrialOutcome judge_trial(std::span<const TriedRow> rows,
                                        const TrialChannels& channels);
