@@ -247,9 +247,9 @@ class Chooser {
                      tried[i].empty() ? "" : "; above it: ", tried[i])
               : text("none is within ", tolerance, ": ", tried[i], "; this is the most exact one");
       if (of_choice_[i].is_plain)
-        choice.reason = text("within ", tolerance,
-                             " whatever its rows look at; for most rows of this head cheaper ones "
-                             "are not likely to be: no row was looked at");
+        choice.reason = text("the cheapest within ", tolerance,
+                             " whatever its rows look at: cheaper ones are not likely to be for "
+                             "most rows of this head, and none was looked at");
       const Tolerance of_output = tolerance_of(choice.rows);
       if (of_output.is_lost)
         choice.reason +=

@@ -32,8 +32,8 @@ TEST(AttentionAttack, WhatBrokeAuto) {
   EXPECT_EQ(tried, broke.size());
 }
 
-// How kinds of token hide is a matter of chance: of these seeds, five in a hundred broke it, and
-// one in five where scores are level.
+// Whether kinds of token hide is a matter of chance: a prediction that looks at one row at a time
+// misses six of these.
 TEST(AttentionAttack, NoisyKindsOfManySeeds) {
   std::size_t tried = 0;
   for (const Attack& attack : attacks()) {
