@@ -10,6 +10,7 @@
 #include <optional>
 
 #include "octavo/base/error.h"
+#include "octavo/ops/attention_done_internal.h"
 #include "octavo/ops/attention_look_internal.h"
 #include "octavo/ops/attention_predict_internal.h"
 #include "octavo/ops/attention_rungs_internal.h"
@@ -36,7 +37,8 @@ class Chooser {
         result_(result),
         exec_(exec),
         facts_(call, result.log_sum_exp != nullptr, exec),
-        looked_(call, exec) {}
+        looked_(call, exec),
+        done_(call, result, facts_) {}
 
   void run() {
     cut_ranges();
@@ -56,8 +58,6 @@ class Chooser {
     choose();
     std::map<AttentionRung, std::vector<AttentionRange>> by_rung;
     for (const AttentionChoice& choice : choices_) by_rung[choice.rung].push_back(choice.rows);
-    largest_weight_.assign(rows_in_all(), 0.0F);
-    if (result_.log_sum_exp == nullptr) own_lse_.assign(rows_in_all(), 0.0F);
     for (const auto& [rung, ranges] : by_rung) run_rung(rung, ranges);
     redo();
     if (call_.options.report != nullptr) {
@@ -97,13 +97,6 @@ class Chooser {
       of_choice_[i].is_plain = balance[head_of(choices_[i].rows)] < 0 && is_safe(choices_[i]);
   }
 
-  [[nodiscard]] std::size_t rows_in_all() const {
-    return static_cast<std::size_t>(call_.q.batches() * call_.q.heads() * call_.q.rows());
-  }
-  [[nodiscard]] std::size_t index_of(const AttentionRange& range, std::int64_t row) const {
-    return head_of(range) * static_cast<std::size_t>(call_.q.rows()) +
-           static_cast<std::size_t>(row);
-  }
   [[nodiscard]] std::size_t head_of(const AttentionRange& range) const {
     return static_cast<std::size_t>(range.batch * call_.q.heads() + range.head);
   }
@@ -183,7 +176,7 @@ class Chooser {
   [[nodiscard]] RowFacts facts_of_looked(const AttentionRange& range, std::size_t at) {
     const LookedRow& row = looked_.rows()[at];
     RowFacts facts{row.n_eff, facts_.different_keys(range, facts_.away(range, looked_.exact(at))),
-                   size_of_scores(row.lse)};
+                   facts_.size_of_scores(row.lse)};
     lower(facts.different, row.n_eff / alike_[head_of(range)]);
     return facts;
   }
@@ -308,28 +301,25 @@ class Chooser {
 
   void run_rung(AttentionRung rung, std::span<const AttentionRange> ranges) {
     AttentionJob job = inputs_of(rung).job;
-    job.out = result_.out;
-    job.log_sum_exp = result_.log_sum_exp;
-    if (job.log_sum_exp == nullptr) {  // of the scores as they are computed
-      job.log_sum_exp = own_lse_.data();
-      job.key_shift = nullptr;
-    }
+    done_.write_with(job);
     job.ranges = ranges.data();
     job.range_count = static_cast<std::int64_t>(ranges.size());
-    job.largest_weight = largest_weight_.data();
     run_attention(exec_, call_.options, job);
   }
 
-  // One over the largest weight is a lower bound of n_eff; for rows that are much like those looked
-  // at, n_eff is as many times it as there. The output itself shows rows that look at keys which
-  // are not different, and the outputs of a range whether keys are alike.
+  // Rows that came out other than those looked at go where they belong.
   void redo() {
     std::map<AttentionRung, std::vector<AttentionRange>> again;
     for (std::size_t i = 0; i < choices_.size(); ++i) {
       AttentionChoice& choice = choices_[i];
       const double quiet = facts_.quiet_score(choice.rows, choice.tolerance);
       LargeScores large;
-      const std::vector<RowFacts> rows = facts_of_rows(i);
+      std::vector<std::int64_t> like;
+      for (const std::size_t at : of_choice_[i].looked_at) like.push_back(looked_.rows()[at].row);
+      if (few_) like.push_back(choice.rows.first);
+      const auto alike = alike_.find(head_of(choice.rows));
+      const std::vector<RowFacts> rows =
+          done_.facts_of(choice, like, alike == alike_.end() ? 1.0 : alike->second);
       for (std::int64_t r = 0; r < choice.rows.count; ++r) {
         RowFacts row = rows[static_cast<std::size_t>(r)];
         if (row.n_eff == HUGE_VAL) continue;  // sees nothing
@@ -366,51 +356,6 @@ class Chooser {
     double score = 0.0, predicted = 0.0;
   };
 
-  // What results show of the rows of a choice. n_eff is infinite where a row sees nothing.
-  [[nodiscard]] std::vector<RowFacts> facts_of_rows(std::size_t i) {
-    const AttentionChoice& choice = choices_[i];
-    const bool is_last = choice.rung == kRungsByCost.back();
-    const float* lse = result_.log_sum_exp != nullptr ? result_.log_sum_exp : own_lse_.data();
-    double sample = 0.0;
-    for (const std::size_t at : of_choice_[i].looked_at)
-      sample = std::max(
-          sample,
-          static_cast<double>(largest_weight_[index_of(choice.rows, looked_.rows()[at].row)]));
-    if (few_)
-      sample = static_cast<double>(largest_weight_[index_of(choice.rows, choice.rows.first)]);
-    const double ratio = std::max(1.0, choice.n_eff * sample);
-    const bool looks_away = !is_last && !facts_.is_tame(choice.rung, choice.rows, choice.tolerance);
-    if (looks_away && !has_outputs_) facts_.survey_outputs(result_.out);
-    has_outputs_ |= looks_away;
-    std::vector<RowFacts> rows(static_cast<std::size_t>(choice.rows.count));
-    KeysAlike alike;
-    for (std::int64_t r = 0; r < choice.rows.count; ++r) {
-      RowFacts& row = rows[static_cast<std::size_t>(r)];
-      const std::size_t at = index_of(choice.rows, choice.rows.first + r);
-      const double weight = static_cast<double>(largest_weight_[at]);
-      row.n_eff = HUGE_VAL;
-      if (weight == 0.0) continue;
-      row.n_eff = std::max(1.0, (weight <= 2.0 * sample ? ratio : 1.0) / weight);
-      row.score = size_of_scores(lse[at]);
-      if (!looks_away) continue;
-      const Away away = facts_.away_of_output(choice.rows, choice.rows.first + r);
-      row.different = facts_.different_keys(choice.rows, away);
-      alike.add(row.n_eff, away);
-    }
-    if (!looks_away) return rows;
-    double number = facts_.keys_alike(choice.rows, alike);
-    if (const auto of_head = alike_.find(head_of(choice.rows)); of_head != alike_.end())
-      raise(number, of_head->second);
-    for (RowFacts& row : rows) lower(row.different, row.n_eff / number);
-    return rows;
-  }
-
-  // Where a bias is so large that f64 has nothing left of q k either, nothing is lost.
-  [[nodiscard]] double size_of_scores(float lse) const {
-    const double size = std::abs(static_cast<double>(lse));
-    return call_.job().bias.first != nullptr && size > 0x1p+64 ? 0.0 : size;
-  }
-
   [[nodiscard]] AttentionRung cheapest_within(const AttentionChoice& choice, const RowFacts& row) {
     for (const AttentionRung rung : kRungsByCost)
       if (facts_.takes(rung, choice.rows) && is_within(rung, choice, row)) return rung;
@@ -427,13 +372,13 @@ class Chooser {
   const Exec& exec_;
   AttentionFacts facts_;
   LookedRows looked_;
-  bool few_ = false, has_outputs_ = false;
+  RowsDone done_;
+  bool few_ = false;
   std::vector<AttentionChoice> choices_;
   std::vector<OfChoice> of_choice_;
   std::map<AttentionRung, std::optional<RungInputs>> inputs_;
   std::map<std::pair<AttentionRung, std::size_t>, TrialOutcome> trials_;
   std::map<std::size_t, double> alike_;  // of a head: how many keys act as one
-  std::vector<float> largest_weight_, own_lse_;
   std::int64_t redone_ = 0;
 };
 

@@ -2,6 +2,7 @@
 // for, and what the prediction makes of them for a range of rows.
 #pragma once
 
+#include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -51,6 +52,12 @@ class AttentionFacts {
   }
   [[nodiscard]] double quiet_score(const AttentionRange& range, double tolerance) const {
     return octavo::quiet_score(facts_of(range), tolerance);
+  }
+  // Of a row with this log-sum-exp. Where a bias is so large that f64 has nothing left of q k
+  // either, nothing is lost.
+  [[nodiscard]] double size_of_scores(float log_sum_exp) const {
+    const double size = std::abs(static_cast<double>(log_sum_exp));
+    return job_.bias.first != nullptr && size > 0x1p+64 ? 0.0 : size;
   }
   [[nodiscard]] Away away(const AttentionRange& range, std::span<const float> output);
   // Looks at all rows of the output, which are written.
