@@ -130,8 +130,12 @@ AttentionOptions KvCache::with_lengths(AttentionOptions options) const {
 
 void KvCache::check_queries(const Operand& q) const {
   const Shape& shape = q.shape();
-  if (shape.rank() < 2) return;  // which attention refuses
-  const std::int64_t queries = shape[shape.rank() - 2], longest = std::ranges::max(lengths_);
+  const std::int64_t batches = k_.shape[0], heads = k_.shape[1], size = k_.shape[3];
+  // Here, because to attention the memory there is for tokens is a shape, and lengths are none.
+  if (shape.rank() != 4 || shape[0] != batches || shape[1] % heads != 0 || shape[3] != size)
+    fail(ErrorCode::invalid_argument, kOp, "Q has shape ", to_string(shape), ", wanted [", batches,
+         ", a multiple of ", heads, ", queries, ", size, "], as the keys of this cache have it");
+  const std::int64_t queries = shape[2], longest = std::ranges::max(lengths_);
   if (queries > longest)
     fail(ErrorCode::invalid_argument, kOp, "got ", queries,
          " queries, and the longest sequence has ", longest,

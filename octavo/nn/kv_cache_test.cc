@@ -119,6 +119,10 @@ TEST(KvCache, WhatDoesNotFitIsNamed) {
             "[KvCache] V has shape [1, 2, 3, 8], wanted [1, 2, tokens, 16], with as many tokens in "
             "K as in V");
   EXPECT_NE(message_of([&] { cache.append(good.view(), few.view()); }), "");
+  // Not what memory there is for tokens.
+  EXPECT_EQ(message_of([&] { (void)cache.attend(narrow); }),
+            "[KvCache] Q has shape [1, 2, 3, 8], wanted [1, a multiple of 2, queries, 16], as the "
+            "keys of this cache have it");
   const std::int64_t more[] = {4};
   EXPECT_NE(message_of([&] { cache.append(good.view(), good.view(), more); }).find("count of 4"),
             std::string::npos);

@@ -121,8 +121,8 @@ struct AttentionGradients {
   Tensor q, k, v;
 };
 // What a forward pass of the same call made, in f32: the output, dense, and the log-sum-exp. Where
-// it is given the forward pass is not done again. For rung f32 alone: others have rounded P in
-// both.
+// it is given it is not found again, but for rows whose log-sum-exp is beyond 1024. For rung f32
+// alone: others have rounded P in both.
 struct AttentionForward {
   View out{}, log_sum_exp{};
 };

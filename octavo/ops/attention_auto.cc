@@ -10,6 +10,7 @@
 #include <optional>
 
 #include "octavo/base/error.h"
+#include "octavo/ops/attention_done_internal.h"
 #include "octavo/ops/attention_look_internal.h"
 #include "octavo/ops/attention_predict_internal.h"
 #include "octavo/ops/attention_rungs_internal.h"
@@ -21,7 +22,8 @@ namespace {
 
 constexpr std::int64_t kRowsPerRange = AttentionFacts::kRowsPerRange, kFewRows = 8;
 constexpr double kWorst = 2.0;  // n_eff: errors of weights are largest where two keys share a row
-constexpr std::size_t kMostTried = 64;  // rows of a head
+constexpr std::int64_t kLeastLooked = 16;  // rows of a head, where it has four times as many
+constexpr std::size_t kMostTried = 64;     // rows of a head
 
 // Half a unit of the last place of an output, relative.
 double rounding_of(DType out) {
@@ -35,7 +37,8 @@ class Chooser {
         result_(result),
         exec_(exec),
         facts_(call, result.log_sum_exp != nullptr, exec),
-        looked_(call, exec) {}
+        looked_(call, exec),
+        done_(call, result, facts_) {}
 
   void run() {
     cut_ranges();
@@ -55,7 +58,6 @@ class Chooser {
     choose();
     std::map<AttentionRung, std::vector<AttentionRange>> by_rung;
     for (const AttentionChoice& choice : choices_) by_rung[choice.rung].push_back(choice.rows);
-    largest_weight_.assign(rows_in_all(), 0.0F);
     for (const auto& [rung, ranges] : by_rung) run_rung(rung, ranges);
     redo();
     if (call_.options.report != nullptr) {
@@ -68,7 +70,7 @@ class Chooser {
   // What the rows looked at of one range say of its worst row.
   struct OfChoice {
     std::vector<std::size_t> looked_at;  // places in looked_
-    double different = HUGE_VAL;
+    double different = HUGE_VAL, score = 0.0;
     bool is_plain = false;
   };
 
@@ -95,13 +97,6 @@ class Chooser {
       of_choice_[i].is_plain = balance[head_of(choices_[i].rows)] < 0 && is_safe(choices_[i]);
   }
 
-  [[nodiscard]] std::size_t rows_in_all() const {
-    return static_cast<std::size_t>(call_.q.batches() * call_.q.heads() * call_.q.rows());
-  }
-  [[nodiscard]] std::size_t index_of(const AttentionRange& range, std::int64_t row) const {
-    return head_of(range) * static_cast<std::size_t>(call_.q.rows()) +
-           static_cast<std::size_t>(row);
-  }
   [[nodiscard]] std::size_t head_of(const AttentionRange& range) const {
     return static_cast<std::size_t>(range.batch * call_.q.heads() + range.head);
   }
@@ -126,38 +121,64 @@ class Chooser {
         cut({.batch = batch, .head = head, .first = 0, .count = call_.q.rows()});
   }
 
-  // The row whose query is the longest, one in the middle and, where rows see different keys, the
-  // first and the last one.
+  // Of a range, the row whose query is the longest, some that lie evenly, one in the middle at
+  // least, and, where rows see different keys, the first and the last one.
+  [[nodiscard]] std::vector<std::int64_t> places_in(const AttentionRange& range,
+                                                    std::int64_t ranges_of_head) {
+    const std::int64_t last = range.first + range.count - 1;
+    const std::int64_t wanted = std::max<std::int64_t>(
+        2, std::min(range.count / 4, kLeastLooked / std::max<std::int64_t>(1, ranges_of_head)));
+    std::vector<std::int64_t> places{std::clamp(facts_.longest_query(range), range.first, last)};
+    for (std::int64_t i = 1; i < wanted; ++i)
+      places.push_back(range.first + i * range.count / wanted);
+    if (call_.job().left >= 0 || call_.job().right >= 0)
+      places.insert(places.end(), {range.first, last});
+    std::sort(places.begin(), places.end());
+    places.erase(std::unique(places.begin(), places.end()), places.end());
+    return places;
+  }
+
   void look_at_rows() {
-    const bool masked = call_.job().left >= 0 || call_.job().right >= 0;
+    std::map<std::size_t, std::int64_t> ranges_of_head;
+    for (const AttentionChoice& choice : choices_) ++ranges_of_head[head_of(choice.rows)];
     std::vector<LookedRow> rows;
     for (std::size_t i = 0; i < choices_.size(); ++i) {
       if (of_choice_[i].is_plain) continue;
       const AttentionRange& range = choices_[i].rows;
-      const std::int64_t last = range.first + range.count - 1;
-      std::vector<std::int64_t> places{std::clamp(facts_.longest_query(range), range.first, last),
-                                       range.first + range.count / 2};
-      if (masked) places.insert(places.end(), {range.first, last});
-      std::sort(places.begin(), places.end());
-      places.erase(std::unique(places.begin(), places.end()), places.end());
-      for (const std::int64_t row : places) {
+      for (const std::int64_t row : places_in(range, ranges_of_head[head_of(range)])) {
         of_choice_[i].looked_at.push_back(rows.size());
         rows.push_back({.batch = range.batch, .head = range.head, .row = row});
       }
     }
     if (rows.empty()) return;
     looked_.look(std::move(rows));
+    std::map<std::size_t, KeysAlike> by_head;
+    for (std::size_t i = 0; i < choices_.size(); ++i)
+      for (const std::size_t at : of_choice_[i].looked_at)
+        by_head[head_of(choices_[i].rows)].add(looked_.rows()[at].n_eff,
+                                               facts_.away(choices_[i].rows, looked_.exact(at)));
     for (std::size_t i = 0; i < choices_.size(); ++i) {
       if (of_choice_[i].is_plain) continue;
       AttentionChoice& choice = choices_[i];
+      alike_[head_of(choice.rows)] = facts_.keys_alike(choice.rows, by_head[head_of(choice.rows)]);
       choice.n_eff = HUGE_VAL;
       for (const std::size_t at : of_choice_[i].looked_at) {
-        lower(choice.n_eff, looked_.rows()[at].n_eff);
-        lower(of_choice_[i].different, facts_.different_keys(choice.rows, looked_.exact(at)));
+        const RowFacts row = facts_of_looked(choice.rows, at);
+        lower(choice.n_eff, row.n_eff);
+        lower(of_choice_[i].different, row.different);
+        raise(of_choice_[i].score, row.score);
       }
       // None of them sees a key; others may.
       if (std::isinf(choice.n_eff)) choice.n_eff = kWorst;
     }
+  }
+
+  [[nodiscard]] RowFacts facts_of_looked(const AttentionRange& range, std::size_t at) {
+    const LookedRow& row = looked_.rows()[at];
+    RowFacts facts{row.n_eff, facts_.different_keys(range, facts_.away(range, looked_.exact(at))),
+                   facts_.size_of_scores(row.lse)};
+    lower(facts.different, row.n_eff / alike_[head_of(range)]);
+    return facts;
   }
 
   // What is left of atol when the output is rounded to its type, which rtol pays for first. Where
@@ -196,7 +217,8 @@ class Chooser {
         if (!open[i] || !facts_.takes(rung, choices_[i].rows)) continue;
         choices_[i].rung = rung;
         choices_[i].predicted =
-            facts_.predicted(rung, choices_[i].rows, {choices_[i].n_eff, of_choice_[i].different});
+            facts_.predicted(rung, choices_[i].rows,
+                             {choices_[i].n_eff, of_choice_[i].different, of_choice_[i].score});
         wanted[i] = choices_[i].predicted <= choices_[i].tolerance;
       }
       if (!few_ && !last) try_on_rows(rung, wanted);
@@ -218,8 +240,9 @@ class Chooser {
                      tried[i].empty() ? "" : "; above it: ", tried[i])
               : text("none is within ", tolerance, ": ", tried[i], "; this is the most exact one");
       if (of_choice_[i].is_plain)
-        choice.reason = text("the cheapest that is likely within ", tolerance,
-                             " with so few keys: no row was looked at");
+        choice.reason = text("the cheapest within ", tolerance,
+                             " whatever its rows look at: cheaper ones are not likely to be for "
+                             "most rows of this head, and none was looked at");
       const Tolerance of_output = tolerance_of(choice.rows);
       if (of_output.is_lost)
         choice.reason +=
@@ -253,13 +276,14 @@ class Chooser {
     for (const auto& [head, rows] : by_head) {
       std::vector<TriedRow> tried;
       for (const auto& [at, i] : rows) {
-        const RowFacts row{looked_.rows()[at].n_eff,
-                           facts_.different_keys(choices_[i].rows, looked_.exact(at))};
+        const RowFacts row = facts_of_looked(choices_[i].rows, at);
         tried.push_back({.deviation = facts_.predicted(rung, choices_[i].rows, row) / kDeviations,
                          .exact = looked_.exact(at),
                          .got = std::span(got).subspan(next++ * width, width)});
       }
-      trials_[{rung, head}] = judge_trial(tried, facts_.channels(choices_[rows[0].second].rows));
+      TrialChannels channels = facts_.channels(choices_[rows[0].second].rows);
+      channels.are_alike = alike_[head] > 1.0;
+      trials_[{rung, head}] = judge_trial(tried, channels);
     }
   }
 
@@ -277,47 +301,49 @@ class Chooser {
 
   void run_rung(AttentionRung rung, std::span<const AttentionRange> ranges) {
     AttentionJob job = inputs_of(rung).job;
-    job.out = result_.out;
-    job.log_sum_exp = result_.log_sum_exp;
+    done_.write_with(job);
     job.ranges = ranges.data();
     job.range_count = static_cast<std::int64_t>(ranges.size());
-    job.largest_weight = largest_weight_.data();
     run_attention(exec_, call_.options, job);
   }
 
-  // One over the largest weight is a lower bound of n_eff; for rows that are much like those looked
-  // at, n_eff is as many times it as there. The output itself shows rows that look at keys which
-  // are not different.
+  // Rows that came out other than those looked at go where they belong.
   void redo() {
     std::map<AttentionRung, std::vector<AttentionRange>> again;
     for (std::size_t i = 0; i < choices_.size(); ++i) {
-      const AttentionChoice& choice = choices_[i];
-      if (choice.rung == kRungsByCost.back()) continue;
-      double sample = 0.0;
-      for (const std::size_t at : of_choice_[i].looked_at)
-        sample = std::max(
-            sample,
-            static_cast<double>(largest_weight_[index_of(choice.rows, looked_.rows()[at].row)]));
-      if (few_)
-        sample = static_cast<double>(largest_weight_[index_of(choice.rows, choice.rows.first)]);
-      const double ratio = std::max(1.0, choice.n_eff * sample);
-      const bool is_tame = facts_.is_tame(choice.rung, choice.rows, choice.tolerance);
-      for (std::int64_t row = choice.rows.first; row < choice.rows.first + choice.rows.count;
-           ++row) {
-        const double weight = static_cast<double>(largest_weight_[index_of(choice.rows, row)]);
-        if (weight == 0.0) continue;
-        const RowFacts of_row{std::max(1.0, (weight <= 2.0 * sample ? ratio : 1.0) / weight),
-                              is_tame ? HUGE_VAL : different_in_output(choice.rows, row)};
-        if (of_row.n_eff >= choice.n_eff && of_row.different >= choice.n_eff) continue;
-        if (is_within(choice.rung, choice, of_row)) continue;
-        for (const AttentionRung rung : kRungsByCost) {
-          const bool last = rung == kRungsByCost.back();
-          if (!facts_.takes(rung, choice.rows) || (!last && !is_within(rung, choice, of_row)))
-            continue;
-          if (rung != choice.rung)
-            again[rung].push_back({choice.rows.batch, choice.rows.head, row, 1});
-          break;
+      AttentionChoice& choice = choices_[i];
+      const double quiet = facts_.quiet_score(choice.rows, choice.tolerance);
+      LargeScores large;
+      std::vector<std::int64_t> like;
+      for (const std::size_t at : of_choice_[i].looked_at) like.push_back(looked_.rows()[at].row);
+      if (few_) like.push_back(choice.rows.first);
+      const auto alike = alike_.find(head_of(choice.rows));
+      const std::vector<RowFacts> rows =
+          done_.facts_of(choice, like, alike == alike_.end() ? 1.0 : alike->second);
+      for (std::int64_t r = 0; r < choice.rows.count; ++r) {
+        RowFacts row = rows[static_cast<std::size_t>(r)];
+        if (row.n_eff == HUGE_VAL) continue;  // sees nothing
+        const bool is_quiet = row.score <= quiet;
+        if (is_quiet) row.score = 0.0;
+        if (!is_quiet) {
+          raise(large.score, row.score);
+          raise(large.predicted, facts_.predicted(kRungsByCost.back(), choice.rows, row));
         }
+        if (choice.rung == kRungsByCost.back()) continue;
+        if (row.n_eff >= choice.n_eff && row.different >= choice.n_eff &&
+            (is_quiet || row.score <= of_choice_[i].score))
+          continue;
+        if (is_within(choice.rung, choice, row)) continue;
+        const AttentionRung rung = cheapest_within(choice, row);
+        if (rung != choice.rung)
+          again[rung].push_back({choice.rows.batch, choice.rows.head, choice.rows.first + r, 1});
+      }
+      if (large.predicted > choice.tolerance) {
+        raise(choice.predicted, large.predicted);
+        choice.reason =
+            text("none is within ", choice.tolerance, ": there are scores of ", large.score,
+                 ", of which float32 has too little of the fraction; "
+                 "'exact' has it");
       }
     }
     for (const auto& [rung, rows] : again) {
@@ -325,15 +351,20 @@ class Chooser {
       run_rung(rung, rows);
     }
   }
+  // Of a range, what f32 itself does to the scores of its rows.
+  struct LargeScores {
+    double score = 0.0, predicted = 0.0;
+  };
+
+  [[nodiscard]] AttentionRung cheapest_within(const AttentionChoice& choice, const RowFacts& row) {
+    for (const AttentionRung rung : kRungsByCost)
+      if (facts_.takes(rung, choice.rows) && is_within(rung, choice, row)) return rung;
+    return kRungsByCost.back();
+  }
   [[nodiscard]] bool is_within(AttentionRung rung, const AttentionChoice& choice,
                                const RowFacts& row) {
     return corrected(rung, choice.rows, facts_.predicted(rung, choice.rows, row)) <=
            choice.tolerance;
-  }
-  double different_in_output(const AttentionRange& range, std::int64_t row) {
-    if (!has_outputs_) facts_.survey_outputs(result_.out);
-    has_outputs_ = true;
-    return facts_.different_keys_of_output(range, row);
   }
 
   const AttentionCall& call_;
@@ -341,12 +372,13 @@ class Chooser {
   const Exec& exec_;
   AttentionFacts facts_;
   LookedRows looked_;
-  bool few_ = false, has_outputs_ = false;
+  RowsDone done_;
+  bool few_ = false;
   std::vector<AttentionChoice> choices_;
   std::vector<OfChoice> of_choice_;
   std::map<AttentionRung, std::optional<RungInputs>> inputs_;
   std::map<std::pair<AttentionRung, std::size_t>, TrialOutcome> trials_;
-  std::vector<float> largest_weight_;
+  std::map<std::size_t, double> alike_;  // of a head: how many keys act as one
   std::int64_t redone_ = 0;
 };
 

@@ -30,6 +30,7 @@ void LookedRows::look(std::vector<LookedRow> rows) {
       row.n_eff = HUGE_VAL;
       continue;
     }
+    row.lse = once[place(row)];
     const double n_eff = std::exp(2.0 * lse - of_double);
     row.n_eff = n_eff < 1.0 ? 1.0 : n_eff;  // rounding may put one key below 1; NaN stays
   }

@@ -15,6 +15,7 @@ struct LookedRow {
   std::int64_t batch = 0, head = 0, row = 0;
   // (sum p)^2 / sum p^2 = exp(2 lse(c) - lse(2c)); infinite where the row sees nothing.
   double n_eff = 0.0;
+  float lse = 0.0F;
 };
 
 class LookedRows {

@@ -53,6 +53,13 @@ double score_error(AttentionRung rung, const RangeFacts& facts) {
   return scale * relative * std::sqrt(facts.q.row_squares * squares);
 }
 
+// What f32 makes of a score of size one, its standard deviation in units of ln. A sum of D products
+// rounds D times, by 2^-24 / sqrt(3) of a partial sum that grows to the score: 2^-24 sqrt(D) / 3.
+// Its factor, the bias and the largest score of the row are three roundings more.
+double arithmetic_error(const RangeFacts& facts) {
+  return 0x1p-24 * (std::sqrt(facts.head_size) / 3.0 + 1.0);
+}
+
 // The most that P can be off by, relative: half a step of its form.
 double most_p_error(AttentionRung rung) {
   switch (rung) {
@@ -100,8 +107,8 @@ double most_v_error(AttentionRung rung, DType given) {
 // The log-sum-exp is off by sum_j p_j d_j, d_j being what score j and its P are off by: nothing is
 // taken out by dividing, and a row that looks at one key, or at equal ones, is the worst. How equal
 // keys are is not known here.
-double log_sum_exp_error(AttentionRung rung, const RangeFacts& facts) {
-  return std::hypot(kDeviations * score_error(rung, facts), most_p_error(rung));
+double log_sum_exp_error(AttentionRung rung, double of_score) {
+  return std::hypot(kDeviations * of_score, most_p_error(rung));
 }
 
 }  // namespace
@@ -116,17 +123,45 @@ bool takes(AttentionRung rung, const RangeFacts& facts) {
   return facts.q_type != DType::code && facts.k_type != DType::code;
 }
 
-double different_keys(const RangeFacts& facts, double squares_away, double most_away) {
-  if (squares_away == 0.0) return HUGE_VAL;
+namespace {
+
+// A sum of squares of n numbers that are alike is within sqrt(2 / n) of its mean, once; of the
+// rows of a head, all are within four and a half times that.
+double root_by_chance(double numbers) { return 1.0 + 4.5 / std::sqrt(2.0 * numbers); }
+
+// How many channels V's spread has in effect.
+double spread_channels(const RangeFacts& facts) {
+  return std::max(1.0, facts.v_spread.mean_squares / facts.v_spread.channel_squares);
+}
+
+}  // namespace
+
+double different_keys(const RangeFacts& facts, const Away& away) {
+  if (away.squares == 0.0) return HUGE_VAL;
   const double in_all = facts.v_spread.mean_squares, largest = facts.v_spread.channel_squares;
   if (in_all == 0.0) return HUGE_VAL;  // V is one row: its rounding is seen by trying
-  // A sum of squares of n channels that are alike is within sqrt(2 / n) of its mean, once; of the
-  // rows of a head, all are within four and a half times that. One number is within five.
-  constexpr double kOfSum = 4.5, kOfOne = 5.0;
-  const double channels = std::max(1.0, in_all / largest);
-  const double by_sum = square(1.0 + kOfSum / std::sqrt(2.0 * channels)) * in_all / squares_away,
-               by_one = square(kOfOne / most_away) * largest;
+  constexpr double kOfOne = 5.0;       // deviations that one number is within
+  const double by_sum = square(root_by_chance(spread_channels(facts))) * in_all / away.squares,
+               by_one = square(kOfOne / away.most) * largest;
   return by_sum <= by_one || std::isnan(by_sum) ? by_sum : by_one;
+}
+
+void KeysAlike::add(double n_eff, const Away& away) {
+  if (!std::isfinite(n_eff * away.squares)) return;  // a poisoned row says nothing of others
+  sum_ += n_eff * away.squares;
+  rows_ += 1.0;
+}
+
+double KeysAlike::number(const RangeFacts& facts) const {
+  const double in_all = facts.v_spread.mean_squares;
+  if (rows_ == 0.0 || in_all == 0.0) return 1.0;
+  const double number = sum_ / rows_ / in_all;
+  return number <= square(root_by_chance(spread_channels(facts) * rows_)) ? 1.0 : number;
+}
+
+double quiet_score(const RangeFacts& facts, double tolerance) {
+  const double moves = larger(std::sqrt(facts.v.channel_squares), facts.log_sum_exp ? 1.0 : 0.0);
+  return 0.01 * tolerance / (kDeviations * arithmetic_error(facts) * moves);
 }
 
 bool rounds_queries_or_keys(AttentionRung rung, const RangeFacts& facts) {
@@ -161,16 +196,19 @@ double least_predicted_error(AttentionRung rung, const RangeFacts& facts, const 
 }
 
 double predicted_error(AttentionRung rung, const RangeFacts& facts, const RowFacts& row) {
-  const double output = output_error(rung, facts, row, score_error(rung, facts));
-  return facts.log_sum_exp ? larger(output, log_sum_exp_error(rung, facts)) : output;
+  const double of_score = std::hypot(score_error(rung, facts), arithmetic_error(facts) * row.score);
+  const double output = output_error(rung, facts, row, of_score);
+  return facts.log_sum_exp ? larger(output, log_sum_exp_error(rung, of_score)) : output;
 }
 
 double error_without_averaging(AttentionRung rung, const RangeFacts& facts) {
   // Scores have no largest error: three deviations.
   constexpr double kOfScore = 3.0;
+  const double of_score = score_error(rung, facts);
   const double relative =
-      kOfScore * score_error(rung, facts) + most_p_error(rung) + most_v_error(rung, facts.v_type);
-  return kMostSpread * relative * std::sqrt(facts.v.channel_squares);
+      kOfScore * of_score + most_p_error(rung) + most_v_error(rung, facts.v_type);
+  const double output = kMostSpread * relative * std::sqrt(facts.v.channel_squares);
+  return facts.log_sum_exp ? larger(output, log_sum_exp_error(rung, of_score)) : output;
 }
 
 }  // namespace octavo

@@ -46,6 +46,12 @@ struct RowFacts {
   double n_eff = 2.0;  // how many keys its weights spread over, at least
   // How many different keys its output looks like the mean of, at most: see different_keys.
   double different = HUGE_VAL;
+  double score = 0.0;  // about the largest magnitude of the scores of keys that it looks at
+};
+
+// An output less the mean of V: its sum of squares and its largest number.
+struct Away {
+  double squares = 0.0, most = 0.0;
 };
 
 // Does this rung round K as it is given?
@@ -57,9 +63,25 @@ struct RowFacts {
 
 // An output that is the mean of n values which have nothing to do with each other is about
 // rms / sqrt(n) away from the mean of V. Where it is farther, the keys that its row looks at are
-// fewer than weights say: some are equal, or nearly, or values go with keys. `away` is of that
-// row, less the mean of V: its sum of squares and its largest number.
-[[nodiscard]] double different_keys(const RangeFacts& facts, double squares_away, double most_away);
+// fewer than weights say: some are equal, or nearly, or values go with keys.
+[[nodiscard]] double different_keys(const RangeFacts& facts, const Away& away);
+
+// How many keys act as one, over many rows. Of one row chance may hide it: where tokens are of two
+// kinds, its output is at the mean of V whenever both have the same score, and their errors are as
+// much alike as elsewhere. The mean over rows of n_eff |away|^2 / (spread of V) is 1 where keys
+// have nothing to do with each other.
+class KeysAlike {
+ public:
+  void add(double n_eff, const Away& away);
+  [[nodiscard]] double number(const RangeFacts& facts) const;  // 1 where that may be chance
+
+ private:
+  double sum_ = 0.0, rows_ = 0.0;
+};
+
+// The magnitude of scores up to which f32's own roundings of them make less than a hundredth of
+// the tolerance.
+[[nodiscard]] double quiet_score(const RangeFacts& facts, double tolerance);
 
 // Six standard deviations of the error of an element, in the channel where V is largest; or of the
 // log-sum-exp where that is asked for and off by more. NaN where anything is.
@@ -74,7 +96,7 @@ struct RowFacts {
                                            const RowFacts& row);
 
 // The most that an element is off by if no error of a key is made up for by another one's, where
-// the values that a row looks at are about as large as others.
+// the values that a row looks at are about as large as others; or the log-sum-exp, as above.
 [[nodiscard]] double error_without_averaging(AttentionRung rung, const RangeFacts& facts);
 
 }  // namespace octavo

@@ -213,11 +213,14 @@ bool AttentionFacts::is_possible(AttentionRung rung, const AttentionRange& range
   return !(predicted_error(rung, facts, {.n_eff = std::max(1.0, most)}) > tolerance);
 }
 
-double AttentionFacts::channels(const AttentionRange& range) {
+TrialChannels AttentionFacts::channels(const AttentionRange& range) {
   survey_spread_of_values();
   const RangeFacts facts = facts_of(range);
-  const double channels = facts.v_spread.mean_squares / facts.v_spread.channel_squares;
-  return channels >= 1.0 ? channels : 1.0;
+  const auto in_effect = [](const AttentionSurvey& of) {
+    const double channels = of.mean_squares / of.channel_squares;
+    return channels >= 1.0 ? channels : 1.0;
+  };
+  return {.of_spread = in_effect(facts.v_spread), .of_values = in_effect(facts.v)};
 }
 
 double AttentionFacts::predicted(AttentionRung rung, const AttentionRange& range,
@@ -240,17 +243,17 @@ bool AttentionFacts::is_tame(AttentionRung rung, const AttentionRange& range, do
          facts.v.amax <= kLong * std::sqrt(facts.v.channel_squares);
 }
 
-double AttentionFacts::different_keys(const AttentionRange& range, std::span<const float> output) {
-  if (call_.k.rows() == 0) return HUGE_VAL;
+Away AttentionFacts::away(const AttentionRange& range, std::span<const float> output) {
+  Away away;
+  if (call_.k.rows() == 0) return away;
   survey_spread_of_values();
   const float* mean = mean_of(kv_index(range));
-  double squares = 0.0, most = 0.0;
   for (std::size_t e = 0; e < output.size(); ++e) {
-    const double away = static_cast<double>(output[e]) - static_cast<double>(mean[e]);
-    squares += away * away;
-    raise(most, std::abs(away));
+    const double number = static_cast<double>(output[e]) - static_cast<double>(mean[e]);
+    away.squares += number * number;
+    raise(away.most, std::abs(number));
   }
-  return octavo::different_keys(facts_of(range), squares, most);
+  return away;
 }
 
 void AttentionFacts::survey_outputs(const AttentionOperand& out) {
@@ -279,11 +282,10 @@ void AttentionFacts::survey_outputs(const AttentionOperand& out) {
   outputs_ = survey(away, lengths, 1);
 }
 
-double AttentionFacts::different_keys_of_output(const AttentionRange& range,
-                                                std::int64_t row) const {
+Away AttentionFacts::away_of_output(const AttentionRange& range, std::int64_t row) const {
   const AttentionSurvey& output = outputs_[static_cast<std::size_t>(
       (range.batch * call_.q.heads() + range.head) * call_.q.rows() + row)];
-  return octavo::different_keys(facts_of(range), output.row_squares, output.amax);
+  return {output.row_squares, output.amax};
 }
 
 }  // namespace octavo

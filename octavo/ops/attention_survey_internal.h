@@ -2,6 +2,7 @@
 // for, and what the prediction makes of them for a range of rows.
 #pragma once
 
+#include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -9,6 +10,7 @@
 
 #include "octavo/ops/attention_call_internal.h"
 #include "octavo/ops/attention_predict_internal.h"
+#include "octavo/ops/attention_trial_internal.h"
 #include "octavo/tensor/tensor.h"
 
 namespace octavo {
@@ -27,8 +29,8 @@ class AttentionFacts {
   [[nodiscard]] bool takes(AttentionRung rung, const AttentionRange& range) const {
     return octavo::takes(rung, facts_of(range));
   }
-  // How many channels of V there are in effect.
-  [[nodiscard]] double channels(const AttentionRange& range);
+  // How many channels V has in effect, and its spread.
+  [[nodiscard]] TrialChannels channels(const AttentionRange& range);
   [[nodiscard]] double predicted(AttentionRung rung, const AttentionRange& range,
                                  const RowFacts& row);
   // Could it be within the tolerance for the range? Found with as little as it takes, and guessed
@@ -41,12 +43,26 @@ class AttentionFacts {
   // Of V, for the rows of a range.
   [[nodiscard]] double largest_value(const AttentionRange& range) const;
 
-  // As in attention_predict_internal.h, of an output.
-  [[nodiscard]] double different_keys(const AttentionRange& range, std::span<const float> output);
+  // As in attention_predict_internal.h.
+  [[nodiscard]] double different_keys(const AttentionRange& range, const Away& away) const {
+    return octavo::different_keys(facts_of(range), away);
+  }
+  [[nodiscard]] double keys_alike(const AttentionRange& range, const KeysAlike& rows) const {
+    return rows.number(facts_of(range));
+  }
+  [[nodiscard]] double quiet_score(const AttentionRange& range, double tolerance) const {
+    return octavo::quiet_score(facts_of(range), tolerance);
+  }
+  // Of a row with this log-sum-exp. Where a bias is so large that f64 has nothing left of q k
+  // either, nothing is lost.
+  [[nodiscard]] double size_of_scores(float log_sum_exp) const {
+    const double size = std::abs(static_cast<double>(log_sum_exp));
+    return job_.bias.first != nullptr && size > 0x1p+64 ? 0.0 : size;
+  }
+  [[nodiscard]] Away away(const AttentionRange& range, std::span<const float> output);
   // Looks at all rows of the output, which are written.
   void survey_outputs(const AttentionOperand& out);
-  [[nodiscard]] double different_keys_of_output(const AttentionRange& range,
-                                                std::int64_t row) const;
+  [[nodiscard]] Away away_of_output(const AttentionRange& range, std::int64_t row) const;
 
  private:
   [[nodiscard]] std::vector<AttentionSurvey> survey(const AttentionStack& of,

@@ -20,7 +20,14 @@ struct TrialOutcome {
   [[nodiscard]] double corrected(double predicted) const { return times * predicted + offset; }
 };
 
-// `channels`: how many of a row's there are in effect, V being larger in some.
-[[nodiscard]] TrialOutcome judge_trial(std::span<const TriedRow> rows, double channels);
+// How many channels there are in effect, some being larger than others: of what V has besides its
+// mean, and of V. An error that is predicted to have a variance of one where V is largest has
+// `of_values` in all channels.
+struct TrialChannels {
+  double of_spread = 1.0, of_values = 1.0;
+  bool are_alike = false;  // keys act together, and errors of channels need not be independent
+};
+[[nodiscard]] TrialOutcome judge_trial(std::span<const TriedRow> rows,
+                                       const TrialChannels& channels);
 
 }  // namespace octavo

@@ -188,7 +188,11 @@ class KVCache:
         out: Any = None,
         threads: int = 0,
     ) -> Any:
-        """Attention of the last tokens' queries, each seeing what came before it and itself."""
+        """Attention of the last tokens' queries, each seeing what came before it and itself.
+
+        There are no more of them than the longest sequence has tokens; in a shorter one, rows
+        before its first token are zeros.
+        """
         op = "KVCache.attend"
         side = _side(q, op, "q", None)
         given = tuple(getattr(q, "shape", ()))

@@ -683,7 +683,7 @@ class AttentionPass:
     def output_codes(self, values: View) -> QuantizedTensor:
         """The output as codes, of its values as they are to lie."""
 
-def attention_forward(q: View, k: View, v: View, quantizers: ModuleQuantizers, *, training: bool, precision: str, fp8_precision: str, causal: bool, bottom_right: bool, left: int, right: int, query_lengths: Sequence[int], key_lengths: Sequence[int], softmax_scale: float | None, bias: View | None, scales: ForwardScales | None = None, allocate: object | None = None, stream: int = 0) -> AttentionPass:
+def attention_forward(q: View, k: View, v: View, quantizers: ModuleQuantizers, *, training: bool, precision: str, fp8_precision: str, causal: bool, bottom_right: bool, left: int, right: int, query_lengths: Sequence[int], key_lengths: Sequence[int], softmax_scale: float | None, bias: View | None, scales: ForwardScales | None = None, allocate: object | None = None, stream: int = 0, log_sum_exp: View | None = None) -> AttentionPass:
     """Attention in the autocast scope of this thread."""
 
 def error(values: View, q: QuantizedTensor, *, rows: bool, tiles: bool, histograms: bool, columnwise: bool, threads: int) -> dict: ...

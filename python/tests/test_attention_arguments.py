@@ -50,6 +50,9 @@ def test_of_kv_cache():
         cache.attend(q)
     out = cache.attend(q[:, :, :3])
     assert not out[1, :, :2].any() and out[1, :, 2].any()  # a shorter one has fewer rows
+    for other in (q[:1], q[..., :16], q[:, :1], q[0]):
+        with pytest.raises(ValueError, match="a multiple of 2, queries, 32"):
+            cache.attend(other)
     last = {"q": q[:, :, :1]}
     for given, kind, text in (
         ({"softmax_scale": "x"}, TypeError, "got softmax_scale = 'x', wanted a number"),

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import copy
 import io
+import math
 import pathlib
 import pickle
 import sys
@@ -267,6 +268,28 @@ def test_what_is_saved_is_codes():
         again = te.checkpoint(layer(), *tensors)
     got = torch.autograd.grad(again.sum(), tensors)
     assert all(torch.equal(a, b) for a, b in zip(got, want, strict=True))
+
+
+@pytest.mark.parametrize("layout", ["sbhd", "bshd"])
+def test_backward_takes_what_forward_found(layout):
+    """With log-sum-exps that are 0.5 more, weights and so dV are exp(-0.5) of what they were."""
+    tensors, module = inputs(layout), layer(qkv_format=layout)
+    want = torch.autograd.grad(module(*tensors).sum(), tensors)
+
+    def moved(x):
+        return x + 0.5 if x.dim() == 3 and x.shape[1] == module.num_attention_heads else x
+
+    kept = []
+    with torch.autograd.graph.saved_tensors_hooks(lambda x: kept.append(x) or x, moved):
+        out = module(*tensors)
+    got = torch.autograd.grad(out.sum(), tensors)
+    # Sums of weights in f32, which two ways of finding them round apart.
+    torch.testing.assert_close(got[2], want[2] * math.exp(-0.5), rtol=1e-5, atol=1e-6)
+    assert any(x.data_ptr() == out.data_ptr() for x in kept)  # and no copy of the output
+    with torch.no_grad(), torch.autograd.graph.saved_tensors_hooks(kept.append, moved):
+        kept.clear()
+        module(*tensors)
+    assert not kept
 
 
 @pytest.mark.parametrize("name", [None, "current", "mxfp8"])

@@ -114,8 +114,9 @@ TEST(AttentionBackward, EveryBackend) {
   }
 }
 
-// What the forward pass made may be handed over: gradients have the same bits, and the forward pass
-// is not done again: with log-sum-exps that are 0.5 more, weights and dV are exp(-0.5) of theirs.
+// What the forward pass made may be handed over: gradients are within the bound of those that find
+// it again, and it is not done again: with log-sum-exps that are 0.5 more, weights and dV are
+// exp(-0.5) of theirs.
 TEST(AttentionBackward, ForwardIsHandedOver) {
   for (const BackwardCase& how : cases())
     for (const BackendInfo& backend : support::every_backend()) {
@@ -140,10 +141,9 @@ TEST(AttentionBackward, ForwardIsHandedOver) {
       const AttentionGradients got =
           attention_backward(made.q, made.k, made.v, d_out.view(), options, forward);
       const std::string name = how.name + " on " + std::string(backend.name);
-      EXPECT_TRUE(std::ranges::equal(got.q.bytes(), want.q.bytes()) &&
-                  std::ranges::equal(got.k.bytes(), want.k.bytes()) &&
-                  std::ranges::equal(got.v.bytes(), want.v.bytes()))
-          << name;
+      expect_near(got.q, want.q, bound_of(how.dtype), name + ", dQ");
+      expect_near(got.k, want.k, bound_of(how.dtype), name + ", dK");
+      expect_near(got.v, want.v, bound_of(how.dtype), name + ", dV");
       if (backend.kernels == &reference_backend() || how.dtype != DType::f32) continue;
       for (float& number : lse.span<float>()) number += 0.5F;
       const Tensor less =
@@ -230,6 +230,106 @@ TEST(AttentionBackward, BiasOnEveryBackend) {
       expect_near(got.q, want.q, 1e-5, name + ", dQ");
       expect_near(got.k, want.k, 1e-5, name + ", dK");
       expect_near(got.v, want.v, 1e-5, name + ", dV");
+    }
+  }
+}
+
+// Scores beyond what f32 has a fraction of. Weights of a row add up to one all the same, so the sum
+// of dV over keys is that of dO over rows, whatever scores were rounded to. Rows look at one key
+// where scores are a million, and what is left of dP - sum P dP is roundings of dP: 2^-24 for each
+// of P, its divisor and two sums, of |dP| softmax_scale |k|. A forward pass that is given
+// changes nothing.
+TEST(AttentionBackward, LargeScoresOnEveryBackend) {
+  const BackwardCase how{"large", {.queries = 130, .keys = 160, .depth = 32}};
+  for (const float times : {40.0F, 200.0F, 3000.0F})
+    for (const BackendInfo& backend : support::every_backend()) {
+      if (backend.kernels == &reference_backend() || support::is_staged(backend)) continue;
+      Made made = make_inputs(how.sizes, Kind::normal, 5, DType::f32);
+      for (Tensor* side : {&made.q, &made.k})
+        for (float& number : side->span<float>()) number *= times;
+      const Tensor d_out = gradient_of_out(how);
+      const Tensor lse = Tensor::values({1, 1, 130}, DType::f32);
+      AttentionOptions options{.rung = AttentionRung::f32,
+                               .out = DType::f32,
+                               .log_sum_exp = lse.view(),
+                               .backend = backend.kernels};
+      const Tensor out = attention(made.q, made.k, made.v, options);
+      options.log_sum_exp = {};
+      const Gradients exact = gradients_of(how, made, d_out, &reference_backend(), 1);
+      for (const bool given : {false, true}) {
+        const std::string name =
+            std::to_string(times) + (given ? ", given" : "") + " on " + std::string(backend.name);
+        const AttentionForward forward{.out = out.view(), .log_sum_exp = lse.view()};
+        const AttentionGradients got = attention_backward(
+            made.q, made.k, made.v, d_out.view(), options, given ? forward : AttentionForward{});
+        for (std::size_t e = 0; e < 32; ++e) {
+          double keys = 0.0, rows = 0.0;
+          for (std::size_t j = 0; j < 160; ++j)
+            keys += static_cast<double>(got.v.span<float>()[j * 32 + e]);
+          for (std::size_t i = 0; i < 130; ++i)
+            rows += static_cast<double>(d_out.span<float>()[i * 32 + e]);
+          ASSERT_NEAR(keys, rows, 130 * 4 * 0x1p-23) << name;
+        }
+        if (times < 3000.0F) continue;
+        const double d_p = 32.0, along = 5.5 * static_cast<double>(times) / std::sqrt(32.0);
+        for (std::size_t i = 0; i < 130 * 32; ++i)
+          ASSERT_NEAR(got.q.span<float>()[i], exact.q.span<float>()[i], 8 * 0x1p-24 * d_p * along)
+              << name;
+        expect_near(got.v, exact.v, 1e-6, name + ", dV");
+      }
+    }
+}
+
+// The least f32 there is, which hides keys where others are not at it, and is not -inf where all
+// are: such rows are the mean of V. Multiplied by log2(e) it is beyond f32.
+TEST(AttentionBackward, LeastFiniteBiasOnEveryBackend) {
+  BackwardCase how{"bias", {.queries = 60, .keys = 70, .depth = 32}};
+  constexpr float kLeast = std::numeric_limits<float>::lowest();
+  const Tensor bias = Tensor::values({60, 70}, DType::f32);
+  for (std::size_t i = 0; i < 60 * 70; ++i) {
+    const std::size_t row = i / 70, key = i % 70;
+    float number = key < 30 ? 0.0F : kLeast;
+    if (row < 10) number = kLeast;
+    if (row >= 10 && row < 20) number = key % 2 == 0 ? kLeast : -HUGE_VALF;
+    if (row >= 20 && row < 30) number = key < 7 ? -2.9e38F : kLeast;
+    if (row >= 30 && row < 40) number = key < 5 ? 3e38F : 0.0F;
+    bias.span<float>()[i] = number;
+  }
+  how.mask.bias = bias.view();
+  const Made made = make_inputs(how.sizes, Kind::normal, 5, DType::f32);
+  const Tensor d_out = gradient_of_out(how);
+  const Gradients want = gradients_of(how, made, d_out, &reference_backend(), 1);
+  const oracle::Rows v = rows_of(made.v.view(), 0, 0);
+  for (const BackendInfo& backend : support::every_backend()) {
+    if (support::is_staged(backend)) continue;
+    const std::string name(backend.name);
+    const Gradients got = gradients_of(how, made, d_out, backend.kernels, 2);
+    expect_near(got.q, want.q, 1e-5, name + ", dQ");
+    expect_near(got.k, want.k, 1e-5, name + ", dK");
+    expect_near(got.v, want.v, 1e-5, name + ", dV");
+    const Tensor lse = Tensor::values({1, 1, 60}, DType::f32);
+    const Tensor out = attention(made.q, made.k, made.v,
+                                 {.rung = AttentionRung::f32,
+                                  .mask = how.mask,
+                                  .log_sum_exp = lse.view(),
+                                  .backend = backend.kernels});
+    for (std::size_t row = 0; row < 40; ++row)
+      for (std::size_t e = 0; e < 32; ++e) {
+        // Which keys have the largest bias: all of them, every other one, seven, or five.
+        double sum = 0.0, count = 0.0;
+        for (std::size_t j = 0; j < 70; ++j) {
+          const bool seen = row < 10   ? true
+                            : row < 20 ? j % 2 == 0
+                                       : j < (row < 30 ? std::size_t{7} : std::size_t{5});
+          sum += seen ? v[j][e] : 0.0;
+          count += seen ? 1.0 : 0.0;
+        }
+        // Weights are equal; a mean of at most 70 values rounds less often than that.
+        ASSERT_NEAR(out.span<float>()[row * 32 + e], sum / count, 70 * 0x1p-24 * 4) << name;
+      }
+    for (const std::size_t row : {0, 12, 22, 32}) {
+      const float of_row = bias.span<float>()[row * 70];
+      ASSERT_NEAR(lse.span<float>()[row] / of_row, 1.0, 1e-6) << name;
     }
   }
 }

@@ -2,6 +2,8 @@
 // an error of its own.
 #pragma once
 
+#include <numeric>
+
 #include "tests/attention/attention_attack.h"
 
 namespace octavo::testing {
@@ -27,6 +29,39 @@ inline auto repeated(std::size_t distinct, float size) {
   };
 }
 
+// Tokens of a few kinds, whose keys differ by much more than a step from one to the next, so that
+// only Q's rounding is shared: it moves the weights of all keys of a kind together. `level`:
+// queries to which all kinds have the same score, so that every output is at the mean of V.
+inline auto noisy_kinds(std::size_t kinds, float size, float of_keys, bool level) {
+  return [=](Numbers& q, Numbers& k, Numbers& v, Random& random) {
+    const Numbers k_of(k.begin(), k.begin() + static_cast<std::ptrdiff_t>(kinds)),
+        v_of(v.begin(), v.begin() + static_cast<std::ptrdiff_t>(kinds));
+    for (std::size_t j = 0; j < k.size(); ++j) {
+      const std::size_t kind = random() % kinds;
+      v[j] = v_of[kind];
+      for (std::size_t d = 0; d < k[j].size(); ++d)
+        k[j][d] = of_keys * k_of[kind][d] + noise(random, size);
+    }
+    if (!level) return;
+    // Directions between kinds, one at right angles to the other, are taken out of queries.
+    Numbers apart;
+    const auto take = [](std::vector<float>& row, const std::vector<float>& unit) {
+      const double along = std::inner_product(row.begin(), row.end(), unit.begin(), 0.0);
+      for (std::size_t d = 0; d < row.size(); ++d) row[d] -= static_cast<float>(along) * unit[d];
+    };
+    for (std::size_t kind = 1; kind < kinds; ++kind) {
+      std::vector<float> unit = k_of[kind];
+      for (std::size_t d = 0; d < unit.size(); ++d) unit[d] -= k_of[0][d];
+      for (const auto& before : apart) take(unit, before);
+      scale_row(unit, static_cast<float>(1.0 / std::sqrt(std::inner_product(
+                                                   unit.begin(), unit.end(), unit.begin(), 0.0))));
+      apart.push_back(unit);
+    }
+    for (auto& row : q)
+      for (const auto& unit : apart) take(row, unit);
+  };
+}
+
 // Rows of the second half, every `every`th, look at the keys [first, last): their query gets a
 // direction that those keys have.
 inline void look_at(Numbers& q, Numbers& k, std::size_t first, std::size_t last, std::size_t every,
@@ -49,6 +84,11 @@ inline std::vector<Attack> attacks() {
     for (const float size : {0.0F, 0.005F, 0.02F, 0.05F})
       add(std::to_string(distinct) + " tokens, noise " + std::to_string(size),
           repeated(distinct, size));
+  const AttackSizes square{.queries = 256, .keys = 256, .depth = 128};
+  for (const std::size_t kinds : {2, 3})
+    for (const bool level : {false, true})
+      add(std::to_string(kinds) + " noisy kinds" + (level ? ", level" : ""),
+          noisy_kinds(kinds, 0.05F, 0.5F, level), square, {}, DType::bf16);
   add("half of the tokens are one, which some rows look at",
       [](Numbers& q, Numbers& k, Numbers& v, Random&) {
         for (std::size_t j = 0; j < k.size(); j += 2) k[j] = k[0], v[j] = v[0];

@@ -40,6 +40,57 @@ TEST(AttentionPromise, OneLongKeyAmongThousands) {
     }
 }
 
+// bf16 is within any tolerance for the output where V is small, and its log-sum-exp is not where
+// queries are long: f32 inputs are rounded by 2^-9, and scores of 30 with them.
+TEST(AttentionPromise, LogSumExpOfLongQueriesAndSmallValues) {
+  for (const DType dtype : {DType::f32, DType::f16}) {
+    Made made =
+        make_inputs({.queries = 512, .keys = 512, .depth = 64}, Kind::normal, 5, DType::f32);
+    std::vector<float> q(made.q.span<float>().begin(), made.q.span<float>().end()),
+        k(made.k.span<float>().begin(), made.k.span<float>().end()),
+        v(made.v.span<float>().begin(), made.v.span<float>().end());
+    for (float& number : q) number *= 10.0F;
+    for (float& number : v) number *= 1e-3F;
+    made.q = tensor_of(made.q.shape(), q, dtype);
+    made.k = tensor_of(made.k.shape(), k, dtype);
+    made.v = tensor_of(made.v.shape(), v, dtype);
+    const Tensor lse = Tensor::values({1, 1, 512}, DType::f32);
+    (void)attention(made.q, made.k, made.v, {.rtol = 0.0, .log_sum_exp = lse.view()});
+    const oracle::Rows rows = rows_of(made.q.view(), 0, 0), keys = rows_of(made.k.view(), 0, 0),
+                       values = rows_of(made.v.view(), 0, 0);
+    for (std::int64_t row = 0; row < 512; ++row)
+      ASSERT_NEAR(
+          lse.span<float>()[row],
+          oracle::attended(rows[static_cast<std::size_t>(row)], keys, values, 0.125, {}, row)
+              .log_sum_exp,
+          5e-3);
+  }
+}
+
+// Scores whose fraction f32 does not have: no rung is within the tolerance, and the report says it.
+TEST(AttentionPromise, ScoresTooLargeForF32AreReported) {
+  const auto report_of = [](float times, float bias) {
+    Made made = make_inputs({.queries = 64, .keys = 64, .depth = 64}, Kind::normal, 5, DType::f32);
+    for (float& number : made.q.span<float>()) number *= times;
+    const Tensor added = Tensor::values({64, 64}, DType::f32);
+    std::ranges::fill(added.span<float>(), bias);
+    AttentionReport report;
+    (void)attention(made.q, made.k, made.v, {.mask = {.bias = added.view()}, .report = &report});
+    return report.choices.at(0);
+  };
+  for (const auto& [times, bias] : {std::pair{1e6F, 0.0F}, std::pair{1.0F, -1e6F}}) {
+    const AttentionChoice choice = report_of(times, bias);
+    EXPECT_EQ(choice.rung, AttentionRung::f32);
+    EXPECT_GT(choice.predicted, choice.tolerance);
+    EXPECT_NE(choice.reason.find("fraction"), std::string::npos) << choice.reason;
+  }
+  // Nothing is lost where f64 has nothing left of q k either, and hardly anything of small ones.
+  for (const float bias : {-100.0F, 0.0F, std::numeric_limits<float>::lowest()}) {
+    const AttentionChoice choice = report_of(1.0F, bias);
+    EXPECT_LE(choice.predicted, choice.tolerance) << bias << ": " << choice.reason;
+  }
+}
+
 // With one key the output is V whatever the score is, and the log-sum-exp is that score.
 TEST(AttentionPromise, LogSumExpIsWithinTheToleranceToo) {
   for (const std::int64_t keys : {1, 2, 300})

@@ -20,7 +20,7 @@ struct BackwardSizes {
         padded_depth(round_up(depth_, kernel.rows)),
         padded_width(round_up(width_, kernel.rows)) {}
 
-  // Of a block of rows: Q and dO twice, and five numbers for each row; a multiple of 16.
+  // Of a block of rows: Q and dO twice, and six numbers for each row; a multiple of 16.
   [[nodiscard]] std::int64_t block_floats() const {
     return 2 * kBackwardSide * (padded_depth + padded_width) + round_up(6 * kBackwardSide, 16);
   }
@@ -36,25 +36,32 @@ struct BackwardBlock {
         q_rows(q_turned + kBackwardSide * sizes.padded_depth),
         d_turned(q_rows + kBackwardSide * sizes.padded_depth),
         d_rows(d_turned + kBackwardSide * sizes.padded_width),
-        log_sum(d_rows + kBackwardSide * sizes.padded_width),
-        along(log_sum + kBackwardSide),
+        from(d_rows + kBackwardSide * sizes.padded_width),
+        times(from + kBackwardSide),
+        along(times + kBackwardSide),
         begin(reinterpret_cast<std::int32_t*>(along + kBackwardSide)),
         end(begin + kBackwardSide),
+        known_(end + kBackwardSide),
         width_(sizes.width) {}
 
   float *q_turned, *q_rows, *d_turned, *d_rows;
-  float *log_sum, *along;     // in units of log2; sum_e dO O
+  float *from, *times;        // P = 2^(score - from) times, scores being in units of log2
+  float* along;               // sum_j P dP, which is sum_e dO O
   std::int32_t *begin, *end;  // the keys that a row sees
   // Does every row see all of these keys, and have finite numbers?
   [[nodiscard]] bool all_see(std::int64_t first, std::int64_t last) const {
     bool all = true;
     for (std::int64_t r = 0; r < kBackwardSide; ++r)
-      all &= (begin[r] <= first) & (end[r] >= last) & (log_sum[r] == log_sum[r]);
+      all &= (begin[r] <= first) & (end[r] >= last) & (from[r] == from[r]);
     return all;
   }
+  // Are from, times and along there? Else a pass over keys finds them.
+  [[nodiscard]] bool is_known() const { return *known_ != 0; }
+  void set_known(bool known) const { *known_ = known ? 1 : 0; }
   [[nodiscard]] bool d_is_odd() const { return !is_finite_row(d_turned, kBackwardSide * width_); }
 
  private:
+  std::int32_t* known_;
   std::int64_t width_;
 };
 

@@ -6,6 +6,7 @@
 #include <cstring>
 #include <limits>
 
+#include "octavo/backend/cpu/attention_bias.h"
 #include "octavo/backend/cpu/attention_codes.h"
 #include "octavo/backend/cpu/gemm_cut.h"
 
@@ -230,14 +231,13 @@ class Block {
   // To the keys that a row sees; others are masked afterwards. -inf stays, whatever the key is.
   void add_bias(const Strip& strip, std::int64_t first_key) const {
     const AttentionBias& bias = b_.job.bias;
-    const auto factor = static_cast<float>(static_cast<double>(bias.factor) * kLog2E);
+    const double factor = bias_factor(bias);
     for (int c = 0; c < strip.count; ++c) {
       const float* row = bias.at(range_.batch, range_.head, strip.row[c]);
       const std::int64_t end = std::min(first_key + b_.method.tile_keys, strip.end[c]);
       for (std::int64_t key = std::max(first_key, strip.begin[c]); key < end; ++key) {
         float& score = s_.scores[(key - first_key) * width_ + c];
-        const float added = row[key * bias.key];
-        score = added == -kInfinity ? added : score + added * factor;
+        score = with_bias(score, row[key * bias.key], factor);
       }
     }
   }

@@ -1,7 +1,9 @@
+#include <algorithm>
 #include <atomic>
 #include <cmath>
 #include <limits>
 
+#include "octavo/backend/cpu/attention_bias.h"
 #include "octavo/backend/cpu/attention_block.h"
 
 namespace octavo::cpu {
@@ -54,10 +56,12 @@ void AttentionFinish::log_sum_exp(std::int64_t batch, std::int64_t head, std::in
                                   const RowSums& sums, bool poisoned, bool empty) const {
   double result = -std::numeric_limits<double>::infinity();
   if (poisoned) result = std::numeric_limits<double>::quiet_NaN();
-  if (!poisoned && !empty)
-    result = (static_cast<double>(sums.base) +
+  if (!poisoned && !empty) {
+    const auto base = static_cast<double>(sums.base);
+    result = ((job_.bias.first != nullptr ? unbent(base) : base) +
               std::log2(static_cast<double>(sums.sum) / static_cast<double>(weight_factor_))) *
              kLn2;
+  }
   if (job_.key_shift != nullptr && !empty) {
     alignas(64) float q[kMostHeadSize];
     const AttentionRows rows(isa_, job_.q.at(batch, head), job_.values, Split::none);
@@ -69,6 +73,9 @@ void AttentionFinish::log_sum_exp(std::int64_t batch, std::int64_t head, std::in
       along += static_cast<double>(q[d]) * static_cast<double>(shift[d]);
     result += along * job_.softmax_scale;
   }
+  // A bias of the least f32 there is must not come out as -inf, which is that of nothing.
+  constexpr double kMost = std::numeric_limits<float>::max();
+  if (std::isfinite(result)) result = std::clamp(result, -kMost, kMost);
   job_.log_sum_exp[(batch * job_.heads + head) * job_.queries + row] = static_cast<float>(result);
 }
 

@@ -50,6 +50,12 @@ class Attend(torch.autograd.Function):
         sources = [TORCH.describe(x, _OP) for x in (q, k, v)]
         mask = how.mask
         bias = None if mask.bias is None else _bias(mask.bias, _OP)
+        # What backward need not find again. Other precisions round P, and have it in both.
+        lse = None
+        if how.precision == "f32" and q.dtype == torch.float32 and q.device.type == "cpu":
+            if any(ctx.needs_input_grad[:3]):
+                lse = torch.empty(q.shape[:3], dtype=torch.float32)
+        sum_view = None if lse is None else TORCH.describe(lse, _OP)
         found = _octavo.attention_forward(
             *(source.view(value_kind(source, _OP)) for source in sources),
             state.handle,
@@ -62,6 +68,7 @@ class Attend(torch.autograd.Function):
             scales=scales_for(state),
             allocate=TORCH.allocator(sources[0].cuda),
             stream=sources[0].stream,
+            log_sum_exp=None if sum_view is None else sum_view.view("float32"),
         )
         # The bias is saved with the rest, so that torch sees who changes it.
         ctx.how = how._replace(mask=mask._replace(bias=None))
@@ -74,10 +81,12 @@ class Attend(torch.autograd.Function):
             for name, one in zip(("q", "k", "v"), made, strict=bool(made))
             for part, memory in parts_of(one).items()
         } or {"q": q, "k": k, "v": v}
-        ctx.layouts = [Layout(_OP, name, part, is_values=not made) for name, part in parts.items()]
-        ctx.save_for_backward(mask.bias, *parts.values())
         order = (2, 0, 1, 3) if how.layout == "sbhd" else (0, 2, 1, 3)
         out: torch.Tensor = TORCH.take(found.out).permute(order).flatten(2).contiguous()
+        if lse is not None and not made:
+            parts |= {"the output": out, "the log-sum-exp": lse}
+        ctx.layouts = [Layout(_OP, name, part, is_values=not made) for name, part in parts.items()]
+        ctx.save_for_backward(mask.bias, *parts.values())
         if not found.gives_codes:
             return out.to(q.dtype)  # FP8 of float64 has come out as float32
         own = octavo.QuantizedTensor(
@@ -92,7 +101,8 @@ class Attend(torch.autograd.Function):
         how = ctx.how
         added, *kept = ctx.saved_tensors
         saved = [layout.checked(part) for layout, part in zip(ctx.layouts, kept, strict=True)]
-        inputs = _filled(ctx.kinds, saved) if ctx.kinds else list(saved)
+        inputs = _filled(ctx.kinds, saved) if ctx.kinds else saved[:3]
+        forward = [] if ctx.kinds else saved[3:]
         if d_out.device.type != "cpu":
             raise RuntimeError(
                 f"[{_OP}] got gradients on {d_out.device}, and backward is done on the CPU alone; "
@@ -111,6 +121,9 @@ class Attend(torch.autograd.Function):
         sides = [_side(x, _OP, "an input", None) for x in inputs]
         given = heads_of[how.layout](d_out).contiguous()
         views = [_side(x, _OP, "a gradient", None) for x in (given, *into)]
+        if forward:
+            forward[0] = heads_of[how.layout](forward[0]).contiguous()
+        results = [TORCH.describe(x, _OP) for x in forward]
         mask = _arguments(how.mask)
         bias = None if added is None else _bias(added, _OP)
         _octavo.attention_backward(
@@ -119,6 +132,8 @@ class Attend(torch.autograd.Function):
             **mask,
             softmax_scale=how.softmax_scale,
             bias=None if bias is None else bias.view("float32"),
+            out=results[0].view("float32") if results else None,
+            log_sum_exp=results[1].view("float32") if results else None,
         )
         return (*into, None, None)
 

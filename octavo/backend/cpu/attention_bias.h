@@ -1,0 +1,39 @@
+// Scores with a bias, in units of log2. A bias near the largest f32 is how many callers hide a key
+// (-3.4e38, what finfo.min is), and log2(e) times that f32 does not have: it must not become -inf,
+// because a row whose keys are all hidden so is their mean, not nothing. Beyond 2^126 scores are
+// bent: they keep their order, and at that size two which differ do so by far more than a weight
+// can show.
+#pragma once
+
+#include <cmath>
+
+#include "octavo/backend/attention_job.h"
+
+namespace octavo::cpu {
+
+inline constexpr double kBend = 0x1p+126, kSlope = 16.0;
+
+// `factor` is log2(e) times the bias's own, which is at most 2.
+inline double bias_factor(const AttentionBias& bias) {
+  return static_cast<double>(bias.factor) * 1.4426950408889634;
+}
+
+// -inf hides a key, whatever it holds.
+inline float with_bias(float score, float bias, double factor) {
+  constexpr float kBendF32 = static_cast<float>(kBend);
+  if (bias == -HUGE_VALF) return bias;
+  const float sum = score + bias * static_cast<float>(factor);
+  if (std::abs(sum) <= kBendF32) return sum;
+  const double wide = static_cast<double>(score) + static_cast<double>(bias) * factor,
+               size = std::abs(wide);
+  if (!(size > kBend)) return static_cast<float>(wide);  // NaN too
+  return static_cast<float>(std::copysign(kBend + (size - kBend) / kSlope, wide));
+}
+
+// What a largest score was before it was bent.
+inline double unbent(double score) {
+  const double size = std::abs(score);
+  return size > kBend ? std::copysign(kBend + (size - kBend) * kSlope, score) : score;
+}
+
+}  // namespace octavo::cpu
