@@ -26,7 +26,7 @@ constexpr const char* kConvertExamples = R"(Examples:
   octavo convert out/ -o out-comfyui/ --target comfyui
 
 Codes and scales of weights stay what they are, bit by bit: nothing is quantized again.
-Scales of activations are left behind, with a note.)";
+Static scales of activations and of the cache come along where the target has words for them.)";
 
 constexpr const char* kDequantizeExamples = R"(Examples:
   octavo dequantize deepseek/ -o deepseek-bf16/ --dtype bf16
