@@ -113,8 +113,12 @@ std::string notes_text(const std::vector<std::string>& notes) {
   return out;
 }
 
-void say_written(std::string_view op, const std::string& output, bool was_complete) {
+void say_written(std::string_view op, const std::string& output, bool was_complete,
+                 const std::vector<std::string>& written_again) {
   const std::string name = octavo::shown(output, 400);
+  for (const std::string& file : written_again)
+    say(fmt::format("octavo: [{}] {} was missing in {} and is written again", op,
+                    octavo::shown(file, 160), name));
   say(was_complete
           ? fmt::format("octavo: [{}] {} is complete; there is nothing to resume", op, name)
           : fmt::format("wrote {}", name));

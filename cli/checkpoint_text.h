@@ -27,8 +27,9 @@ std::string without_numbers(std::string_view name);
 bool misses_gates(std::string_view op, const CheckpointReport& report,
                   const std::vector<Gate>& gates);
 
-// The last word, on stderr: "wrote out", or that it was complete and there was nothing to do.
-void say_written(std::string_view op, const std::string& output, bool was_complete);
+// The last word, on stderr: "wrote out", or that it was complete, and what was written again.
+void say_written(std::string_view op, const std::string& output, bool was_complete,
+                 const std::vector<std::string>& written_again);
 
 // A name that is untrusted, at most `most` characters, its middle left out.
 std::string short_name(std::string_view name, std::size_t most);

@@ -148,7 +148,7 @@ int run_quantize_checkpoint(const QuantizeArguments& common, const CheckpointArg
     print(summary);
   }
   finish_stdout();  // before what is said about it
-  say_written("quantize", common.output, report.was_complete);
+  say_written("quantize", common.output, report.was_complete, report.written_again);
   if (!arguments.report.empty()) say(fmt::format("wrote {}", octavo::shown(arguments.report, 400)));
   return missed ? kGateMissed : kGood;
 }

@@ -28,8 +28,9 @@ struct ConvertResult {
   std::int64_t weights = 0;  // how many were converted
   std::uint64_t bytes_before = 0, bytes_after = 0;
   double seconds = 0;
-  bool was_complete = false;       // with resume: an earlier call had done it all
-  std::vector<std::string> notes;  // what the user should know
+  bool was_complete = false;                 // with resume: an earlier call had done it all
+  std::vector<std::string> written_again{};  // then: files besides weights that were missing
+  std::vector<std::string> notes;            // what the user should know
 };
 
 // Codes and scales stay what they are, bit by bit; a second level that one spelling multiplies by

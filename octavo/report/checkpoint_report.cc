@@ -14,6 +14,12 @@ Json counts_of(const std::vector<std::int64_t>& counts) {
   return out;
 }
 
+Json list_of(const std::vector<std::string>& lines) {
+  Json out = Json::array();
+  for (const std::string& line : lines) out.push(line);
+  return out;
+}
+
 Json bytes_json(std::uint64_t bytes) { return {static_cast<std::int64_t>(bytes)}; }
 
 // Names follow docs/numerics/metrics.md; what is infinite is null.
@@ -90,12 +96,11 @@ Json head_of(const CheckpointReport& report) {
   out.set("bits_per_weight", report.bits_per_weight);
   out.set("seconds", report.seconds);
   out.set("was_complete", report.was_complete);
+  out.set("written_again", list_of(report.written_again));
   Json worst = Json::array();
   for (const std::size_t i : report.worst(10)) worst.push(report.tensors[i].name);
   out.set("worst", std::move(worst));
-  Json notes = Json::array();
-  for (const std::string& note : report.notes) notes.push(note);
-  out.set("notes", std::move(notes));
+  out.set("notes", list_of(report.notes));
   return out;
 }
 

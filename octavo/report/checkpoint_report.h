@@ -53,8 +53,9 @@ struct OCTAVO_API CheckpointReport {
   double bits_per_weight = 0;  // of the quantized weights, scales included
   double seconds = 0;
   bool was_complete = false;  // an earlier call had done it all: nothing was done or measured
-  std::vector<TensorReport> tensors;  // in the order of names, numbers in names by value
-  std::vector<std::string> notes;     // what the user should know
+  std::vector<std::string> written_again;  // then: files besides weights that were missing
+  std::vector<TensorReport> tensors;       // in the order of names, numbers in names by value
+  std::vector<std::string> notes;          // what the user should know
 
   // Indices of measured tensors, the lowest SQNR first.
   [[nodiscard]] std::vector<std::size_t> worst(std::size_t most) const;

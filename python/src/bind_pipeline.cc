@@ -87,6 +87,7 @@ nb::dict convert_dict(const ConvertResult& result) {
   out["bytes_after"] = result.bytes_after;
   out["seconds"] = result.seconds;
   out["was_complete"] = result.was_complete;
+  out["written_again"] = result.written_again;
   out["notes"] = result.notes;
   return out;
 }
