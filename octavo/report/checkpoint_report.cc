@@ -61,6 +61,7 @@ Json json_of(const TensorReport& tensor) {
   out.set("bytes_after", bytes_json(tensor.bytes_after));
   if (tensor.measured) {
     out.set("metrics", json_of(tensor.metrics));
+    if (tensor.same_non_finite > 0) out.set("same_non_finite", tensor.same_non_finite);
     const ValueHistogram& values = tensor.metrics.values;
     if (!values.counts.empty())
       out.set("values", Json::object({{"first_exponent", values.first_exponent},
@@ -119,6 +120,10 @@ double sortable(double sqnr) { return std::isnan(sqnr) ? -INFINITY : sqnr; }
 
 }  // namespace
 
+double order_of(const TensorReport& tensor) {
+  return uncounted(tensor) > 0 ? -INFINITY : sortable(tensor.metrics.sqnr);
+}
+
 std::vector<bool> with_histograms(const std::vector<double>& sqnrs) {
   std::vector<bool> shown(sqnrs.size(), sqnrs.size() <= kMostHistograms);
   if (sqnrs.size() <= kMostHistograms) return shown;
@@ -145,7 +150,7 @@ std::vector<std::size_t> CheckpointReport::worst(std::size_t most) const {
     if (tensors[i].measured) order.push_back(i);
   // Equals stay in the order of names.
   std::stable_sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) {
-    return sortable(tensors[a].metrics.sqnr) < sortable(tensors[b].metrics.sqnr);
+    return order_of(tensors[a]) < order_of(tensors[b]);
   });
   if (order.size() > most) order.resize(most);
   return order;
