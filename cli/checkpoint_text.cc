@@ -129,29 +129,11 @@ void say_written(std::string_view op, const std::string& output, bool was_comple
 
 bool misses_gates(std::string_view op, const CheckpointReport& report,
                   const std::vector<Gate>& gates) {
-  bool missed = false;
-  for (const Gate& gate : gates) {
-    const TensorReport* first = nullptr;
-    std::size_t count = 0;
-    for (const std::size_t i : report.worst(report.tensors.size())) {
-      const TensorReport& tensor = report.tensors[i];
-      // What is not finite is in no metric, so it misses every limit.
-      if (!gate.holds(tensor.metrics) && uncounted(tensor) == 0) continue;
-      if (first == nullptr) first = &tensor;
-      ++count;
-    }
-    if (first == nullptr) continue;
-    missed = true;
-    const std::string name = octavo::shown(first->name, 120);
-    say(fmt::format("{} [{}] limit missed: {}{} (--fail-if '{}')", Style(stderr).bad("octavo:"), op,
-                    gate.holds(first->metrics)
-                        ? fmt::format("{} of '{}' is {:.6g}", gate.metric_name, name,
-                                      gate.value(first->metrics))
-                        : fmt::format("{} values of '{}' are NaN or Inf, which no metric counts",
-                                      grouped(uncounted(*first)), name),
-                    count > 1 ? fmt::format(", and of {} others", count - 1) : "", gate.typed));
-  }
-  return missed;
+  const std::vector<MissedGate> missed = missed_gates(report, gates);
+  for (const MissedGate& one : missed)
+    say(fmt::format("{} [{}] limit missed: {} (--fail-if '{}')", Style(stderr).bad("octavo:"), op,
+                    one.what, octavo::shown(one.typed)));
+  return !missed.empty();
 }
 
 }  // namespace octavo::cli

@@ -4,10 +4,9 @@
 #include <string>
 #include <vector>
 
-#include "cli/gate.h"
-#include "octavo/base/json.h"
 #include "octavo/pipeline/plan.h"
 #include "octavo/report/checkpoint_report.h"
+#include "octavo/report/gate.h"
 
 namespace octavo::cli {
 
@@ -15,7 +14,6 @@ namespace octavo::cli {
 std::string summary_text(const CheckpointReport& report);
 
 std::string plan_text(const CheckpointReader& source, const QuantizePlan& plan);
-Json json_of(const CheckpointReader& source, const QuantizePlan& plan);
 
 // A line for each, floods of them cut short.
 std::string notes_text(const std::vector<std::string>& notes);

@@ -167,9 +167,12 @@ void configure(const QuantizedModel& model, Json& config, Json&) {
     // are several.
     Json targets = Json::array();
     if (schemes.size() == 1) targets.push("Linear");
-    if (schemes.size() > 1)
-      for (const QuantizedWeight& weight : model.weights)
-        if (scheme_of(weight.scaling) == schemes[i]) targets.push(weight.module);
+    for (const QuantizedWeight& weight : model.weights) {
+      // A head is a class of its own in vLLM and SGLang, which "Linear" does not find.
+      const bool is_head = weight.module == "lm_head" || weight.module.ends_with(".lm_head");
+      if ((schemes.size() > 1 || is_head) && scheme_of(weight.scaling) == schemes[i])
+        targets.push(weight.module);
+    }
     groups.set(text("group_", i),
                group_of(schemes[i], has_static_input(model, schemes[i]), std::move(targets)));
   }

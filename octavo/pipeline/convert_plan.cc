@@ -63,7 +63,7 @@ QuantizePlan plan_from(std::string_view op, const CheckpointReader& source,
   check(recognized.quantized, ErrorCode::invalid_argument, op, "'", shown(source.path(), 200),
         "' is not quantized, or not in a way octavo knows; quantize it first");
   QuantizePlan plan;
-  restore_scalings(source, recognized);
+  (void)restore_scalings(source, recognized);
   plan.options.target = target.value_or(Dialect::octavo);
   plan.source_dialect = result.from = recognized.dialect;
   result.weights = static_cast<std::int64_t>(recognized.weights.size());
