@@ -257,7 +257,7 @@ def _count(op: str, what: str, given: int, least: int, most: int) -> int:
 
 
 def _threads(op: str, given: int) -> int:
-    return _count(op, "threads", given, 0, _octavo.most_threads)
+    return _count(op, "threads", given, 0, _octavo.most_threads())
 
 
 def _called(op: str, given: OnProgress | None) -> OnProgress | None:

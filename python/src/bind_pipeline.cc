@@ -181,7 +181,7 @@ void bind_pipeline(nb::module_& module) {
              nb::arg("tensor_parallel"), nb::arg("codes"));
   module.def("inspect_checkpoint", &inspect_json, nb::arg("path"), nb::kw_only(),
              nb::arg("statistics"));
-  module.attr("most_threads") = kMaxThreads;
+  module.def("most_threads", [] { return kMaxThreads; });
   module.def("dialect_names", &dialect_names);
   module.def("loader_names", &loader_names);
 }
