@@ -21,20 +21,17 @@ std::string percent(double share) {
   return share < 1e-4 ? "<0.01 %" : fmt::format("{:.2f} %", 100 * share);
 }
 
-bool is_equal(const TensorReport& tensor) {
-  const ErrorMetrics& m = tensor.metrics;
-  return m.sums.error2 == 0 && m.sums.count == m.elements;
-}
-
 std::string worst_rows(const CheckpointReport& report) {
   std::string out;
   for (const std::size_t i : report.worst(kWorstShown)) {
     const TensorReport& tensor = report.tensors[i];
     const ErrorMetrics& m = tensor.metrics;
     if (report.verb == "compare" && is_equal(tensor)) break;
-    out +=
-        fmt::format("  {:<52} {:>7.2f}  {:.6f} {:>8} {:>9}\n", short_name(tensor.name, kNameWidth),
-                    m.sqnr, m.cosine, percent(m.flushed_share), percent(m.saturated_share));
+    out += fmt::format(
+        "  {:<52} {:>7.2f}  {:.6f} {:>8} {:>9}{}\n", short_name(tensor.name, kNameWidth), m.sqnr,
+        m.cosine, percent(m.flushed_share), percent(m.saturated_share),
+        uncounted(tensor) > 0 ? fmt::format("  without {} NaN or Inf", grouped(uncounted(tensor)))
+                              : "");
   }
   return out;
 }
@@ -86,16 +83,22 @@ std::string summary_text(const CheckpointReport& report) {
     const double median = report.tensors[order[order.size() / 2]].metrics.sqnr;
     const double worst = report.tensors[order[0]].metrics.sqnr;
     double cosine = 1;
-    std::int64_t not_finite = 0;
+    std::int64_t before_lost = 0, after_lost = 0, not_counted = 0;
     for (const std::size_t i : order) {
       const ErrorMetrics& m = report.tensors[i].metrics;
       cosine = std::min(cosine, m.cosine);
-      not_finite += m.result.nan + m.result.inf;
+      before_lost += m.input.nan + m.input.inf;
+      after_lost += m.result.nan + m.result.inf;
+      not_counted += uncounted(report.tensors[i]);
     }
     out += line("SQNR", fmt::format("median {:.2f} dB, worst {:.2f} dB; lowest cosine {:.6f}",
                                     median, worst, cosine));
-    if (not_finite > 0)
-      out += line("", style.bad(fmt::format("{} values are NaN or Inf", grouped(not_finite))));
+    if (not_counted > 0 && report.verb == "compare")
+      out += line("", style.bad(fmt::format("{} values are NaN or Inf in A and {} in B; no metric "
+                                            "counts them",
+                                            grouped(before_lost), grouped(after_lost))));
+    else if (after_lost > 0)
+      out += line("", style.bad(fmt::format("{} values are NaN or Inf", grouped(after_lost))));
     out += fmt::format("\n  {:<52} {:>7}  {:>8} {:>8} {:>9}\n", "worst tensors", "SQNR dB",
                        "cosine", "flushed", "saturated");
     out += worst_rows(report);
@@ -113,8 +116,12 @@ std::string notes_text(const std::vector<std::string>& notes) {
   return out;
 }
 
-void say_written(std::string_view op, const std::string& output, bool was_complete) {
+void say_written(std::string_view op, const std::string& output, bool was_complete,
+                 const std::vector<std::string>& written_again) {
   const std::string name = octavo::shown(output, 400);
+  for (const std::string& file : written_again)
+    say(fmt::format("octavo: [{}] {} was missing in {} and is written again", op,
+                    octavo::shown(file, 160), name));
   say(was_complete
           ? fmt::format("octavo: [{}] {} is complete; there is nothing to resume", op, name)
           : fmt::format("wrote {}", name));
@@ -122,26 +129,11 @@ void say_written(std::string_view op, const std::string& output, bool was_comple
 
 bool misses_gates(std::string_view op, const CheckpointReport& report,
                   const std::vector<Gate>& gates) {
-  bool missed = false;
-  for (const Gate& gate : gates) {
-    const TensorReport* first = nullptr;
-    std::size_t count = 0;
-    for (const std::size_t i : report.worst(report.tensors.size())) {
-      const TensorReport& tensor = report.tensors[i];
-      // A result that is not finite is in no metric, so it misses every limit.
-      const bool not_finite = tensor.metrics.result.nan + tensor.metrics.result.inf > 0;
-      if (!gate.holds(tensor.metrics) && !not_finite) continue;
-      if (first == nullptr) first = &tensor;
-      ++count;
-    }
-    if (first == nullptr) continue;
-    missed = true;
-    say(fmt::format("{} [{}] limit missed: {} of '{}' is {:.6g}{} (--fail-if '{}')",
-                    Style(stderr).bad("octavo:"), op, gate.metric_name,
-                    octavo::shown(first->name, 120), gate.value(first->metrics),
-                    count > 1 ? fmt::format(", and of {} others", count - 1) : "", gate.typed));
-  }
-  return missed;
+  const std::vector<MissedGate> missed = missed_gates(report, gates);
+  for (const MissedGate& one : missed)
+    say(fmt::format("{} [{}] limit missed: {} (--fail-if '{}')", Style(stderr).bad("octavo:"), op,
+                    one.what, octavo::shown(one.typed)));
+  return !missed.empty();
 }
 
 }  // namespace octavo::cli

@@ -4,10 +4,9 @@
 #include <string>
 #include <vector>
 
-#include "cli/gate.h"
-#include "octavo/base/json.h"
 #include "octavo/pipeline/plan.h"
 #include "octavo/report/checkpoint_report.h"
+#include "octavo/report/gate.h"
 
 namespace octavo::cli {
 
@@ -15,7 +14,6 @@ namespace octavo::cli {
 std::string summary_text(const CheckpointReport& report);
 
 std::string plan_text(const CheckpointReader& source, const QuantizePlan& plan);
-Json json_of(const CheckpointReader& source, const QuantizePlan& plan);
 
 // A line for each, floods of them cut short.
 std::string notes_text(const std::vector<std::string>& notes);
@@ -27,8 +25,9 @@ std::string without_numbers(std::string_view name);
 bool misses_gates(std::string_view op, const CheckpointReport& report,
                   const std::vector<Gate>& gates);
 
-// The last word, on stderr: "wrote out", or that it was complete and there was nothing to do.
-void say_written(std::string_view op, const std::string& output, bool was_complete);
+// The last word, on stderr: "wrote out", or that it was complete, and what was written again.
+void say_written(std::string_view op, const std::string& output, bool was_complete,
+                 const std::vector<std::string>& written_again);
 
 // A name that is untrusted, at most `most` characters, its middle left out.
 std::string short_name(std::string_view name, std::size_t most);

@@ -6,6 +6,7 @@
 #include "cli/checkpoint_text.h"
 #include "cli/checkpoint_watch.h"
 #include "cli/command.h"
+#include "cli/gate_argument.h"
 #include "cli/names.h"
 #include "cli/output_name.h"
 #include "cli/terminal.h"
@@ -31,8 +32,7 @@ struct Arguments {
 };
 
 int run_compare(const Arguments& arguments, const Globals& globals) {
-  std::vector<Gate> gates;
-  for (const std::string& typed : arguments.gates) gates.push_back(parse_gate(typed));
+  const std::vector<Gate> gates = gate_arguments("compare", arguments.gates);
   if (!arguments.report.empty()) {
     check_ending("compare", "--report", arguments.report, ".html");
     const WholeFile could_be_written("compare", output_name("compare", arguments.report));

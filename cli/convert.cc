@@ -26,7 +26,7 @@ constexpr const char* kConvertExamples = R"(Examples:
   octavo convert out/ -o out-comfyui/ --target comfyui
 
 Codes and scales of weights stay what they are, bit by bit: nothing is quantized again.
-Scales of activations are left behind, with a note.)";
+Static scales of activations and of the cache come along where the target has words for them.)";
 
 constexpr const char* kDequantizeExamples = R"(Examples:
   octavo dequantize deepseek/ -o deepseek-bf16/ --dtype bf16
@@ -65,8 +65,9 @@ int run(const std::string& op, const Arguments& arguments, const Globals& global
     CheckpointWatch::die();
   }
   if (globals.json) {
-    Json notes = Json::array();
+    Json notes = Json::array(), again = Json::array();
     for (const std::string& note : result.notes) notes.push(note);
+    for (const std::string& file : result.written_again) again.push(file);
     print(Json::object({{"from", name_of(result.from)},
                         {"output", arguments.output},
                         {"weights", result.weights},
@@ -74,6 +75,7 @@ int run(const std::string& op, const Arguments& arguments, const Globals& global
                         {"bytes_after", static_cast<std::int64_t>(result.bytes_after)},
                         {"seconds", result.seconds},
                         {"was_complete", result.was_complete},
+                        {"written_again", std::move(again)},
                         {"notes", std::move(notes)}})
               .dump() +
           "\n");
@@ -85,7 +87,7 @@ int run(const std::string& op, const Arguments& arguments, const Globals& global
     print(notes_text(result.notes));
   }
   finish_stdout();  // before what is said about it
-  say_written(op, arguments.output, result.was_complete);
+  say_written(op, arguments.output, result.was_complete, result.written_again);
   return kGood;
 }
 

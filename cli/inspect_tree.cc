@@ -34,7 +34,7 @@ struct Node {
   // What two branches must agree in to be shown as one.
   [[nodiscard]] std::string signature() const {
     std::string out;
-    for (const InspectedTensor* tensor : tensors) out += tensor->shape_text() + tensor->type + '\n';
+    for (const InspectedTensor* tensor : tensors) out += shape_text(*tensor) + tensor->type + '\n';
     for (const auto& each : children) out += text('(', each->name, each->signature(), ')');
     return out;
   }
@@ -52,7 +52,7 @@ std::string line_of(const Node& node, const std::string& label, std::size_t time
   std::string out = style.dim(indent) + label + gap +
                     fmt::format("{:>10}", bytes_text(static_cast<double>(node.bytes * times)));
   for (const InspectedTensor* tensor : node.tensors)
-    out += fmt::format("  {} {}", tensor->shape_text(), tensor->short_type());
+    out += fmt::format("  {} {}", shape_text(*tensor), short_type(*tensor));
   if (times > 1) out += fmt::format("  x {}", times);
   return out + "\n";
 }
@@ -79,14 +79,16 @@ void print_node(const Node& node, const std::string& indent, std::string& out) {
 
 }  // namespace
 
-std::string InspectedTensor::shape_text() const {
+std::string shape_text(const InspectedTensor& tensor) {
   std::string out;
-  for (const std::int64_t extent : shape)
+  for (const std::int64_t extent : tensor.shape)
     out += (out.empty() ? "" : " x ") + std::to_string(extent);
   return out.empty() ? "scalar" : out;
 }
 
-std::string InspectedTensor::short_type() const { return type.substr(0, type.find_first_of(",:")); }
+std::string short_type(const InspectedTensor& tensor) {
+  return tensor.type.substr(0, tensor.type.find_first_of(",:"));
+}
 
 std::string tree_text(const std::vector<InspectedTensor>& tensors) {
   Node root;

@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 
 #include "cli/command.h"
+#include "cli/gate_argument.h"
 #include "cli/json_text.h"
 #include "cli/names.h"
 #include "cli/output_name.h"
@@ -96,7 +97,7 @@ void check_outputs(const QuantizeArguments& arguments) {
 
 int run_quantize(const QuantizeArguments& arguments, const Globals& globals) {
   QuantizeReport report{.input = arguments.input, .scaling = plan_scaling(arguments)};
-  for (const std::string& typed : arguments.gates) report.gates.push_back(parse_gate(typed));
+  report.gates = gate_arguments("quantize", arguments.gates);
   check_outputs(arguments);
   // Codes and at most one f32 scale each.
   const double more_bytes_each = report.scaling.format.code_bytes() + sizeof(float);

@@ -21,10 +21,18 @@ template <typename... Parts>
   throw UsageError(text("[quantize] ", parts...));
 }
 
-void check_recipe(const char* option, const std::string& typed) {
+void check_recipe(const char* option, const std::string& typed, bool may_be_none) {
+  if (may_be_none && typed == "none") return;
+  std::vector<std::string> names = preset_names();
+  if (may_be_none) names.emplace_back("none");
   const std::string base = typed.substr(0, typed.find(':'));
-  (void)named_argument(text("[quantize] ", option, ":"), base, preset_names(),
-                       [&](const std::string&) { return preset(typed); });
+  try {
+    (void)preset(typed);
+  } catch (const Error& error) {
+    throw UsageError(text("[quantize] ", option, ": ", reason_of(error),
+                          may_be_none ? ", or none to leave it as it is." : ".",
+                          did_you_mean(base, names)));
+  }
 }
 
 std::pair<std::string, std::string> recipe_for(const std::string& typed) {
@@ -33,7 +41,7 @@ std::pair<std::string, std::string> recipe_for(const std::string& typed) {
     refuse("--recipe-for: got '", cli::shown(typed),
            "', wanted REGEX=PRESET, such as 'down_proj=mxfp8'");
   std::pair<std::string, std::string> out{typed.substr(0, at), typed.substr(at + 1)};
-  if (out.second != "none") check_recipe("--recipe-for", out.second);
+  check_recipe("--recipe-for", out.second, true);
   return out;
 }
 
@@ -111,7 +119,7 @@ QuantizePlanOptions plan_options(const QuantizeArguments& common,
                                  const CheckpointArguments& arguments) {
   QuantizePlanOptions out;
   if (common.recipe) out.recipe = *common.recipe;
-  check_recipe("--recipe", out.recipe);
+  check_recipe("--recipe", out.recipe, false);
   out.target =
       named_argument("[quantize] --target:", arguments.target, dialect_names(), parse_dialect);
   if (common.format) {

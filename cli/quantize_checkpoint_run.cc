@@ -3,9 +3,11 @@
 #include <fmt/format.h>
 
 #include <filesystem>
+#include <optional>
 
 #include "cli/checkpoint_text.h"
 #include "cli/checkpoint_watch.h"
+#include "cli/gate_argument.h"
 #include "cli/option_words.h"
 #include "cli/output_name.h"
 #include "cli/size_argument.h"
@@ -27,15 +29,10 @@ template <typename... Parts>
 // What the library has to say against the options is wrong usage. Names are looked at where there
 // are some to find.
 void check_usage(const std::string& input, const QuantizePlanOptions& options) {
+  std::optional<CheckpointReader> source;
+  if (!options.include.empty()) source.emplace(input);
   try {
-    check_plan_options(options);
-  } catch (const Error& error) {
-    refuse(with_flags(reason_of(error)));
-  }
-  if (options.include.empty()) return;
-  const CheckpointReader source(input);
-  try {
-    check_plan_options(options, source);
+    source ? check_plan_options(options, *source) : check_plan_options(options);
   } catch (const Error& error) {
     refuse(with_flags(reason_of(error)));
   }
@@ -55,8 +52,9 @@ void add_verdict(const std::string& output, Json& json, std::string& text) {
 int dry_run(const QuantizeArguments& common, const CheckpointArguments& arguments,
             const QuantizePlanOptions& options, const Globals& globals) {
   std::string unused;
+  int count = 0;
   const auto note = [&](bool given, const char* name) {
-    if (given) unused += text(unused.empty() ? "" : ", ", name);
+    if (given) unused += text(count++ > 0 ? ", " : "", name);
   };
   note(!common.output.empty(), "-o");
   note(!arguments.report.empty(), "--report");
@@ -66,7 +64,7 @@ int dry_run(const QuantizeArguments& common, const CheckpointArguments& argument
   note(!arguments.max_memory.empty(), "--max-memory");
   if (!unused.empty())
     say(text("octavo: [quantize] note: --dry-run reads headers and writes nothing, so that ",
-             unused, " change nothing here"));
+             unused, count == 1 ? " does nothing here" : " do nothing here"));
   const CheckpointReader source(common.input);
   const QuantizePlan plan = plan_quantize(source, options);
   print(globals.json ? json_of(source, plan).dump() + "\n" : plan_text(source, plan));
@@ -98,8 +96,7 @@ int run_quantize_checkpoint(const QuantizeArguments& common, const CheckpointArg
   QuantizeCheckpointOptions options{.plan = plan_options(common, arguments),
                                     .threads = common.threads.value_or(0),
                                     .resume = arguments.resume};
-  std::vector<Gate> gates;
-  for (const std::string& typed : common.gates) gates.push_back(parse_gate(typed));
+  const std::vector<Gate> gates = gate_arguments("quantize", common.gates);
   if (!arguments.max_memory.empty())
     options.max_memory = memory_argument("[quantize] --max-memory:", arguments.max_memory);
   check_usage(common.input, options.plan);
@@ -155,7 +152,7 @@ int run_quantize_checkpoint(const QuantizeArguments& common, const CheckpointArg
     print(summary);
   }
   finish_stdout();  // before what is said about it
-  say_written("quantize", common.output, report.was_complete);
+  say_written("quantize", common.output, report.was_complete, report.written_again);
   if (!arguments.report.empty()) say(fmt::format("wrote {}", octavo::shown(arguments.report, 400)));
   if (!unverified.empty()) {
     say(text("octavo: ", unverified, "; so nobody knows whether servers load it: octavo verify ",

@@ -5,8 +5,8 @@
 #include <string>
 #include <vector>
 
-#include "cli/gate.h"
 #include "octavo/quant/scaling.h"
+#include "octavo/report/gate.h"
 #include "octavo/report/metrics.h"
 #include "octavo/tensor/view.h"
 

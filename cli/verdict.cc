@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include <algorithm>
 #include <map>
 
 #include "cli/terminal.h"
@@ -28,27 +27,6 @@ std::string without_digits(std::string_view line) {
 }
 
 }  // namespace
-
-Verdict verdict_of(const std::vector<Loader>& loaders, const std::vector<Finding>& findings) {
-  Verdict out;
-  for (const Loader loader : loaders) {
-    Tally& tally = out.tallies[std::string(name_of(loader))];
-    for (const Finding& finding : findings)
-      if (finding.loader == name_of(loader) || finding.loader == "all")
-        ++(finding.severity == Severity::error ? tally.errors : tally.warnings);
-    const auto wrong = std::find_if(findings.begin(), findings.end(), [&](const Finding& finding) {
-      return finding.severity == Severity::error &&
-             (finding.loader == name_of(loader) || finding.loader == "all");
-    });
-    if (wrong == findings.end()) {
-      out.loads.emplace_back(name_of(loader));
-    } else {
-      out.fails.push_back(&*wrong);
-      out.fail_names.emplace_back(name_of(loader));
-    }
-  }
-  return out;
-}
 
 std::string counted(std::size_t count, std::string_view what) {
   return fmt::format("{} {}{}", count, what, count == 1 ? "" : "s");
@@ -78,25 +56,8 @@ std::string verdict_text(const Verdict& verdict, Behind behind) {
                              fmt::join(with_counts(verdict.fail_names), ", "));
   for (std::size_t i = 0; i < verdict.fails.size(); ++i)
     out += fmt::format("  {} {} ({}: {})\n", style.bad("does not load:"), verdict.fail_names[i],
-                       verdict.fails[i]->rule, octavo::shown(verdict.fails[i]->message, 120));
+                       verdict.fails[i]->rule, octavo::shown(verdict.fails[i]->message, 400));
   return out;
-}
-
-Json json_of(const std::map<std::string, Tally>& tallies) {
-  Json out = Json::object();
-  for (const auto& [name, tally] : tallies)
-    out.set(name, Json::object({{"loads", tally.errors == 0},
-                                {"errors", tally.errors},
-                                {"warnings", tally.warnings}}));
-  return out;
-}
-
-Json json_of(const Verdict& verdict) {
-  Json loads = Json::array(), fails = Json::object();
-  for (const std::string& name : verdict.loads) loads.push(name);
-  for (std::size_t i = 0; i < verdict.fails.size(); ++i)
-    fails.set(verdict.fail_names[i], verdict.fails[i]->message);
-  return Json::object({{"loads", std::move(loads)}, {"does_not_load", std::move(fails)}});
 }
 
 std::vector<std::string> without_floods(const std::vector<std::string>& lines) {

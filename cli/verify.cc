@@ -1,7 +1,6 @@
 // octavo verify: will servers load this checkpoint, and as what was meant?
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <map>
 #include <memory>
 #include <tuple>
@@ -11,8 +10,6 @@
 #include "cli/terminal.h"
 #include "cli/verdict.h"
 #include "octavo/base/error.h"
-#include "octavo/checkpoint/dialect.h"
-#include "octavo/checkpoint/verify.h"
 
 namespace octavo::cli {
 namespace {
@@ -85,42 +82,6 @@ std::string scope_text(const VerifyScope& scope, bool codes) {
   return fmt::format("  checked        {}\n", out);
 }
 
-Json json_of(const VerifyScope& scope) {
-  return Json::object({{"files", scope.files},
-                       {"tensors", scope.tensors},
-                       {"bytes", scope.bytes},
-                       {"rules", scope.rules},
-                       {"architecture", scope.architecture}});
-}
-
-Json json_of(const Recognized& recognized, const VerifyScope& scope, const Verdict& verdict,
-             const std::vector<Finding>& findings, bool good) {
-  Json list = Json::array();
-  for (const Finding& finding : findings)
-    list.push(Json::object({{"severity", finding.severity == Severity::error ? "error" : "warning"},
-                            {"loader", finding.loader},
-                            {"rule", finding.rule},
-                            {"tensor", finding.tensor},
-                            {"message", finding.message}}));
-  return Json::object(
-      {{"good", good},
-       {"quantized", recognized.quantized},
-       {"dialect", recognized.quantized ? Json(name_of(recognized.dialect)) : Json()},
-       {"weights", static_cast<std::int64_t>(recognized.weights.size())},
-       {"checked", json_of(scope)},
-       {"loaders", json_of(verdict.tallies)},
-       {"findings", std::move(list)}});
-}
-
-// What a checkpoint is, where it can be told; findings say what is wrong with one that cannot.
-Recognized recognized_or_nothing(const CheckpointReader& checkpoint) {
-  try {
-    return recognize(checkpoint);
-  } catch (const Error&) {
-    return {};
-  }
-}
-
 int print_rules(const Globals& globals) {
   Json list = Json::array();
   std::string out;
@@ -138,29 +99,23 @@ int run_verify(const Arguments& arguments, const Globals& globals) {
     throw UsageError("[verify] got no checkpoint; give a folder or a .safetensors file");
   VerifyOptions options{.tensor_parallel = arguments.tensor_parallel, .codes = !arguments.no_codes};
   if (!arguments.loaders.empty()) options.loaders = loaders_of(arguments.loaders);
-  const CheckpointReader checkpoint(arguments.input);
-  const std::vector<Finding> findings = verify(checkpoint, options);
-  const Recognized recognized = recognized_or_nothing(checkpoint);
-  const auto errors = std::count_if(findings.begin(), findings.end(), [](const Finding& finding) {
-    return finding.severity == Severity::error;
-  });
-  const bool good = arguments.strict ? findings.empty() : errors == 0;
-  const VerifyScope scope = verify_scope(checkpoint, options);
-  const Verdict verdict = verdict_of(options.loaders, findings);
+  const Verification seen = verify_all(CheckpointReader(arguments.input), options);
+  const bool good = seen.good(arguments.strict);
   if (globals.json) {
-    print(json_of(recognized, scope, verdict, findings, good).dump() + "\n");
+    print(json_of(seen, options.loaders, arguments.strict).dump() + "\n");
     return good ? kGood : kFailed;
   }
-  print(findings_text(findings));
-  const std::string what = recognized.quantized
-                               ? fmt::format("{}, {}", name_of(recognized.dialect),
-                                             counted(recognized.weights.size(), "quantized weight"))
-                               : std::string("not quantized");
+  print(findings_text(seen.findings));
+  const std::string what =
+      seen.quantized
+          ? fmt::format("{}, {}", seen.dialect,
+                        counted(static_cast<std::size_t>(seen.weights), "quantized weight"))
+          : std::string("not quantized");
   print(fmt::format("{} ({}): {}, {}\n", octavo::shown(arguments.input, 200), what,
-                    counted(static_cast<std::size_t>(errors), "error"),
-                    counted(findings.size() - static_cast<std::size_t>(errors), "warning")));
-  print(verdict_text(verdict, Behind::counts));
-  print(scope_text(scope, options.codes));
+                    counted(seen.errors(), "error"),
+                    counted(seen.findings.size() - seen.errors(), "warning")));
+  print(verdict_text(verdict_of(options.loaders, seen.findings), Behind::counts));
+  print(scope_text(seen.scope, options.codes));
   return good ? kGood : kFailed;
 }
 

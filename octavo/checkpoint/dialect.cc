@@ -142,6 +142,12 @@ Json json_list(const std::vector<std::string>& texts) {
   return list;
 }
 
+bool has_static_input(const QuantizedModel& model, Scheme scheme) {
+  return std::any_of(model.weights.begin(), model.weights.end(), [&](const QuantizedWeight& one) {
+    return one.static_input && scheme_of(one.scaling) == scheme;
+  });
+}
+
 std::vector<Scheme> schemes_of(const QuantizedModel& model) {
   std::vector<Scheme> schemes;
   for (const QuantizedWeight& weight : model.weights) {

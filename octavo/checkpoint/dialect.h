@@ -31,6 +31,8 @@ struct QuantizedWeight {
   Shape shape{};
   DType source = DType::bf16;  // what it was, and what dequantize makes of it
   Scaling scaling{};           // rowwise; tile, format and scale say the rest
+  // What it is multiplied with has one scale that was found with data, and that stands beside it.
+  bool static_input = false;
 };
 
 // What part of a weight a tensor of the file holds.
@@ -45,7 +47,7 @@ enum class Part : std::uint8_t {
 struct SpelledTensor {
   safetensors::TensorPlan plan;  // name, type, shape; a shape beyond the weight's is padded with 0
   Part part = Part::codes;
-  std::string constant{};          // the bytes of a marker
+  std::string constant{};          // the bytes of a marker, or of a number that is known
   bool high_nibble_first = false;  // of two FP4 codes in a byte
   bool swizzled = false;           // scales as ScaleLayout::swizzled_128x4
   bool divisor = false;            // values are divided by it: it is the reciprocal of ours
@@ -83,11 +85,19 @@ struct BandBytes {
 [[nodiscard]] OCTAVO_API safetensors::Metadata metadata_of(
     Dialect dialect, const std::vector<QuantizedWeight>& weights);
 
+// What is said of the cache of keys and values.
+enum class CacheScheme : std::uint8_t {
+  plain,
+  fp8,    // with one static scale for the keys of a layer and one for its values
+  other,  // something that only the source has words for
+};
+
 // The model as a whole, for config.json: what is quantized how, and what is not.
 struct QuantizedModel {
   std::vector<QuantizedWeight> weights;
   std::vector<std::string> plain_modules{};  // Linears (by name and shape) that stay as they are
   std::vector<std::string> plain_holders{};  // those that have stacks of experts which do
+  CacheScheme cache = CacheScheme::plain;    // said where the dialect has words for it
 };
 // Notes a tensor that stays as it is, if it is one that loaders would make a quantized layer of
 // unless they are told not to.

@@ -99,6 +99,10 @@ Json layers_in_metadata(const CheckpointReader& checkpoint) {
   return {};
 }
 
+bool takes_input(std::optional<Scheme> scheme) {
+  return scheme == Scheme::fp8_tensor || scheme == Scheme::nvfp4;
+}
+
 std::vector<FoundWeight> find(const CheckpointReader& checkpoint, Misfits* misfits) {
   const Json layers = layers_in_metadata(checkpoint);
   std::vector<FoundWeight> found;
@@ -130,7 +134,8 @@ std::vector<FoundWeight> find(const CheckpointReader& checkpoint, Misfits* misfi
 }  // namespace
 
 const DialectTable& comfyui_dialect() {
-  static constexpr DialectTable kTable{kName, why_not, spell, configure, find};
+  static constexpr DialectTable kTable{
+      kName, why_not, spell, configure, find, true, {takes_input, ".input_scale"}};
   return kTable;
 }
 

@@ -1,7 +1,7 @@
 // compressed-tensors, which llm-compressor writes and vLLM, SGLang, TensorRT-LLM and transformers
 // read. Scales multiply; the second level of NVFP4 divides. Activations of FP8 and MXFP8 are
 // quantized by the server as they come, those of FP4 stay as they are (A16): static scales of
-// activations would need data that a checkpoint does not have.
+// activations would need data that a checkpoint does not have. One that came with them keeps them.
 #include <algorithm>
 #include <cctype>
 #include <set>
@@ -105,7 +105,7 @@ std::vector<SpelledTensor> spell(const QuantizedWeight& weight) {
 }
 
 Json arguments(int bits, std::string_view strategy, int group, std::string_view scale_dtype,
-               bool dynamic) {
+               const Json& dynamic) {
   Json out = Json::object({{"num_bits", bits},
                            {"type", "float"},
                            {"symmetric", true},
@@ -117,18 +117,29 @@ Json arguments(int bits, std::string_view strategy, int group, std::string_view 
   return out;
 }
 
-Json group_of(Scheme scheme, Json targets) {
+// What is static of NVFP4 is the second level; each group's own scale is the server's to find.
+Json static_activations(Scheme scheme) {
   const Words words = words_of(scheme);
-  return Json::object(
-      {{"targets", std::move(targets)},
-       {"format", words.format},
-       {"weights",
-        arguments(words.bits, words.strategy, words.group_size, words.scale_dtype, false)},
-       {"input_activations", words.activations.empty()
-                                 ? Json()
-                                 : arguments(words.bits, words.activations, words.activation_group,
-                                             words.scale_dtype, true)},
-       {"output_activations", Json()}});
+  if (scheme == Scheme::nvfp4)
+    return arguments(words.bits, words.strategy, words.group_size, words.scale_dtype, "local");
+  return arguments(words.bits, "tensor", 0, "", false);
+}
+
+Json dynamic_activations(Scheme scheme) {
+  const Words words = words_of(scheme);
+  if (words.activations.empty()) return {};
+  return arguments(words.bits, words.activations, words.activation_group, words.scale_dtype, true);
+}
+
+Json group_of(Scheme scheme, bool has_static_input, Json targets) {
+  const Words words = words_of(scheme);
+  return Json::object({{"targets", std::move(targets)},
+                       {"format", words.format},
+                       {"weights", arguments(words.bits, words.strategy, words.group_size,
+                                             words.scale_dtype, false)},
+                       {"input_activations", has_static_input ? static_activations(scheme)
+                                                              : dynamic_activations(scheme)},
+                       {"output_activations", Json()}});
 }
 
 // The skip list. vLLM asks of experts of a stack by the names that they would have apart, of which
@@ -156,18 +167,24 @@ void configure(const QuantizedModel& model, Json& config, Json&) {
     // are several.
     Json targets = Json::array();
     if (schemes.size() == 1) targets.push("Linear");
-    if (schemes.size() > 1)
-      for (const QuantizedWeight& weight : model.weights)
-        if (scheme_of(weight.scaling) == schemes[i]) targets.push(weight.module);
-    groups.set(text("group_", i), group_of(schemes[i], std::move(targets)));
+    for (const QuantizedWeight& weight : model.weights) {
+      // A head is a class of its own in vLLM and SGLang, which "Linear" does not find.
+      const bool is_head = weight.module == "lm_head" || weight.module.ends_with(".lm_head");
+      if ((schemes.size() > 1 || is_head) && scheme_of(weight.scaling) == schemes[i])
+        targets.push(weight.module);
+    }
+    groups.set(text("group_", i),
+               group_of(schemes[i], has_static_input(model, schemes[i]), std::move(targets)));
   }
+  Json cache;
+  if (model.cache == CacheScheme::fp8) cache = arguments(8, "tensor", 0, "", false);
   config.set("quantization_config",
              Json::object({{"quant_method", kName},
                            {"format", schemes.size() == 1 ? words_of(schemes[0]).format
                                                           : std::string_view("mixed-precision")},
                            {"quantization_status", "compressed"},
                            {"global_compression_ratio", Json()},
-                           {"kv_cache_scheme", Json()},
+                           {"kv_cache_scheme", std::move(cache)},
                            {"ignore", ignored(model)},
                            {"config_groups", std::move(groups)}}));
 }
@@ -192,6 +209,11 @@ std::vector<Tile> tiles_for(const std::string& module, const Json& config) {
   }
   named.insert(named.end(), others.begin(), others.end());
   return named;
+}
+
+// Static scales are of a tensor, and weights in blocks or groups have none beside them.
+bool takes_input(std::optional<Scheme> scheme) {
+  return scheme == Scheme::fp8_tensor || scheme == Scheme::fp8_channel || scheme == Scheme::nvfp4;
 }
 
 std::vector<FoundWeight> find(const CheckpointReader& checkpoint, Misfits* misfits) {
@@ -238,7 +260,14 @@ std::string meant_otherwise(const Json& words) {
 }
 
 const DialectTable& compressed_tensors_dialect() {
-  static constexpr DialectTable kTable{kName, why_not, spell, configure, find, false};
+  static constexpr DialectTable kTable{
+      kName,
+      why_not,
+      spell,
+      configure,
+      find,
+      false,
+      {takes_input, ".input_scale", ".input_global_scale", ".k_scale", ".v_scale", false}};
   return kTable;
 }
 

@@ -44,6 +44,16 @@ struct Misfit {
 };
 using Misfits = std::vector<Misfit>;
 
+// How a dialect calls scales that were found with data: one number each (static_scales_internal.h).
+struct StaticWords {
+  bool (*takes_input)(std::optional<Scheme>) = nullptr;  // for weights of which kinds; null: none
+  std::string_view input{};        // behind the name of a Linear: ".input_scale"
+  std::string_view nvfp4_input{};  // for NVFP4, where it divides; empty: as for others
+  std::string_view key{},
+      value{};         // behind the name of an attention; empty: the cache has no words
+  bool scalar = true;  // of the shape [], else [1]
+};
+
 struct DialectTable {
   std::string_view name;
   // "" if it can be said; what is common to all is asked before.
@@ -54,6 +64,7 @@ struct DialectTable {
   // is no list for them.
   std::vector<FoundWeight> (*find)(const CheckpointReader&, Misfits*);
   bool stacks = true;  // takes_stacks()
+  StaticWords statics{};
 };
 [[nodiscard]] const DialectTable& compressed_tensors_dialect();
 // Why codes and scales are not all that quantization_config says of weights: transforms, and zeros
@@ -86,6 +97,8 @@ struct DialectTable {
 // unless it is quantized, as loaders make one even where the file has none.
 [[nodiscard]] std::vector<std::string> skip_list(const QuantizedModel& model);
 [[nodiscard]] Json json_list(const std::vector<std::string>& texts);
+// Have its weights of this kind static scales of activations? All of them do, or none.
+[[nodiscard]] bool has_static_input(const QuantizedModel& model, Scheme scheme);
 // The schemes of a model in the order they first come.
 [[nodiscard]] std::vector<Scheme> schemes_of(const QuantizedModel& model);
 

@@ -21,7 +21,8 @@ struct Words {
   int group_size = 0;
   int bits = 0;  // where config_groups are given
 };
-Words words_of(Scheme scheme) {
+// NVFP4 has two names, for activations that are quantized too and for those that are not.
+Words words_of(Scheme scheme, bool static_input = false) {
   switch (scheme) {
     case Scheme::fp8_tensor:
       return {"FP8", 0, 8};
@@ -32,7 +33,7 @@ Words words_of(Scheme scheme) {
     case Scheme::mxfp8:
       return {"MXFP8", 32};
     case Scheme::nvfp4:
-      return {"W4A16_NVFP4", 16, 4};
+      return {static_input ? "NVFP4" : "W4A16_NVFP4", 16, 4};
     case Scheme::mxfp6:
     case Scheme::mxfp4:
       break;
@@ -88,7 +89,7 @@ std::vector<SpelledTensor> spell(const QuantizedWeight& weight) {
 Json layers_of(const QuantizedModel& model) {
   Json layers = Json::object();
   for (const QuantizedWeight& weight : model.weights) {
-    const Words words = words_of(*scheme_of(weight.scaling));
+    const Words words = words_of(*scheme_of(weight.scaling), weight.static_input);
     Json layer = Json::object({{"quant_algo", words.algorithm}});
     if (words.group_size > 0) layer.set("group_size", words.group_size);
     layers.set(weight.module, std::move(layer));
@@ -99,7 +100,8 @@ Json layers_of(const QuantizedModel& model) {
 void configure(const QuantizedModel& model, Json& config, Json& hf_quant_config) {
   const std::vector<Scheme> schemes = schemes_of(model);
   const bool mixed = schemes.size() > 1;
-  const Words words = mixed ? Words{"MIXED_PRECISION"} : words_of(schemes[0]);
+  const bool static_input = has_static_input(model, schemes[0]);
+  const Words words = mixed ? Words{"MIXED_PRECISION"} : words_of(schemes[0], static_input);
   const Json skipped = json_list(skip_list(model));
   const Json producer = Json::object({{"name", kName}, {"version", kLayoutVersion}});
 
@@ -107,20 +109,26 @@ void configure(const QuantizedModel& model, Json& config, Json& hf_quant_config)
   if (words.bits > 0) {
     Json weights = Json::object({{"dynamic", false}, {"num_bits", words.bits}, {"type", "float"}});
     if (words.group_size > 0) weights.set("group_size", words.group_size);
-    flat.set("config_groups",
-             Json::object({{"group_0", Json::object({{"weights", std::move(weights)},
-                                                     {"targets", Json::array({"Linear"})}})}}));
+    Json group = Json::object();
+    if (static_input) group.set("input_activations", weights);
+    group.set("weights", std::move(weights));
+    group.set("targets", Json::array({"Linear"}));
+    flat.set("config_groups", Json::object({{"group_0", std::move(group)}}));
   }
   flat.set("ignore", skipped);
   flat.set("quant_algo", words.algorithm);
   if (words.group_size > 0) flat.set("group_size", words.group_size);
   if (mixed) flat.set("quantized_layers", layers_of(model));
+  const bool fp8_cache = model.cache == CacheScheme::fp8;
+  if (fp8_cache)
+    flat.set("kv_cache_scheme",
+             Json::object({{"dynamic", false}, {"num_bits", 8}, {"type", "float"}}));
   flat.set("producer", producer);
   flat.set("quant_method", kName);
   config.set("quantization_config", std::move(flat));
 
-  Json quantization =
-      Json::object({{"quant_algo", words.algorithm}, {"kv_cache_quant_algo", Json()}});
+  Json quantization = Json::object(
+      {{"quant_algo", words.algorithm}, {"kv_cache_quant_algo", fp8_cache ? Json("FP8") : Json()}});
   if (words.group_size > 0) quantization.set("group_size", words.group_size);
   quantization.set("exclude_modules", skipped);
   if (mixed) quantization.set("quantized_layers", layers_of(model));
@@ -144,6 +152,10 @@ std::vector<Tile> tiles_for(const std::string& module, const CheckpointReader& c
   return {};
 }
 
+bool takes_input(std::optional<Scheme> scheme) {
+  return scheme == Scheme::fp8_tensor || scheme == Scheme::nvfp4;
+}
+
 std::vector<FoundWeight> find(const CheckpointReader& checkpoint, Misfits* misfits) {
   std::vector<FoundWeight> found;
   for (const StoredTensor& tensor : checkpoint.tensors()) {
@@ -162,7 +174,14 @@ std::vector<FoundWeight> find(const CheckpointReader& checkpoint, Misfits* misfi
 }  // namespace
 
 const DialectTable& modelopt_dialect() {
-  static constexpr DialectTable kTable{kName, why_not, spell, configure, find, false};
+  static constexpr DialectTable kTable{
+      kName,
+      why_not,
+      spell,
+      configure,
+      find,
+      false,
+      {takes_input, ".input_scale", "", ".k_proj.k_scale", ".v_proj.v_scale"}};
   return kTable;
 }
 

@@ -32,8 +32,11 @@ std::vector<SpelledTensor> spell(const QuantizedWeight& weight) {
 }
 
 // No loader but ours knows the name, and those that look will refuse it.
-void configure(const QuantizedModel&, Json& config, Json&) {
-  config.set("quantization_config", Json::object({{"quant_method", kName}}));
+void configure(const QuantizedModel& model, Json& config, Json&) {
+  Json& words = config.set("quantization_config", Json::object({{"quant_method", kName}}));
+  if (model.cache == CacheScheme::fp8)
+    words.set("kv_cache_scheme",
+              Json::object({{"dynamic", false}, {"num_bits", 8}, {"type", "float"}}));
 }
 
 FoundWeight found_weight(const CheckpointReader& checkpoint, const std::string& name,
@@ -74,7 +77,14 @@ std::vector<FoundWeight> find(const CheckpointReader& checkpoint, Misfits*) {
 }  // namespace
 
 const DialectTable& octavo_dialect() {
-  static constexpr DialectTable kTable{kName, why_not, spell, configure, find};
+  static constexpr DialectTable kTable{
+      kName,
+      why_not,
+      spell,
+      configure,
+      find,
+      true,
+      {[](std::optional<Scheme>) { return true; }, ".input_scale", "", ".k_scale", ".v_scale"}};
   return kTable;
 }
 

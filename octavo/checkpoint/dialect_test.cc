@@ -199,7 +199,9 @@ TEST(Dialect, modelopt_config) {
 
 TEST(Dialect, a_quantized_head_is_not_skipped) {
   const Json config = configured(Dialect::compressed_tensors, {{"lm_head", "fp8-channel"}}, {});
-  EXPECT_EQ(config["quantization_config"]["ignore"].dump(0), "[]");
+  const Json& words = config["quantization_config"];
+  EXPECT_EQ(words["ignore"].dump(0), "[]");
+  EXPECT_EQ(words["config_groups"]["group_0"]["targets"].dump(0), R"(["Linear", "lm_head"])");
 }
 
 // The second level, there and back: exact for what has the few bits of bf16 or f16, and where a

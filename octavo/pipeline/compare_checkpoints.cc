@@ -2,6 +2,7 @@
 #include "octavo/pipeline/compare_checkpoints.h"
 
 #include <algorithm>
+#include <cmath>
 #include <filesystem>
 #include <map>
 #include <mutex>
@@ -163,6 +164,7 @@ struct Pair {
   std::string name;
   Numbers a{}, b{};
   TensorError error{};
+  std::int64_t same_non_finite = 0;
   std::size_t pieces = 0, done = 0;
 };
 struct Piece {
@@ -237,6 +239,16 @@ class Pairing {
   std::vector<Pair> pairs_;
 };
 
+// NaN is NaN, whatever its bits; a mask has the same Inf on both sides.
+std::int64_t same_non_finite(std::span<const float> before, std::span<const float> after) {
+  std::int64_t count = 0;
+  for (std::size_t i = 0; i < before.size(); ++i) {
+    if (std::isfinite(before[i])) continue;
+    count += before[i] == after[i] || (std::isnan(before[i]) && std::isnan(after[i]));
+  }
+  return count;
+}
+
 std::vector<Piece> pieces_of(const Side& a, const Side& b, std::vector<Pair>& pairs) {
   std::vector<Piece> pieces;
   for (std::size_t i = 0; i < pairs.size(); ++i) {
@@ -275,6 +287,7 @@ TensorReport report_of(const Pair& pair) {
   }
   out.measured = true;
   out.metrics = pair.error.metrics();
+  out.same_non_finite = pair.same_non_finite;
   const std::int64_t elements = pair.a.rows * pair.a.cols;
   if (elements > 0)
     out.metrics.bits_per_value =
@@ -317,16 +330,20 @@ CheckpointReport compare_checkpoints(const std::string& a_path, const std::strin
     Pair& pair = pairs[piece.pair];
     const Tensor before = a.values(pair.a, piece.first, piece.rows);
     BandError error;
+    std::int64_t same = 0;
     if (pair.b.found != nullptr) {
       error = measure_band(before.view(), b.codes(pair.b, piece.first, piece.rows),
                            {.first_row = piece.first});
     } else {
       const Tensor after = b.values(pair.b, piece.first, piece.rows);
       error = measure_values(before.span<float>(), after.span<float>(), 0);
+      if (error.count < error.elements)
+        same = same_non_finite(before.span<float>(), after.span<float>());
     }
     {
       const std::lock_guard lock(merging);
       pair.error.add(piece.ordinal, error);
+      pair.same_non_finite += same;
       if (++pair.done == pair.pieces) pair.error.settle();
     }
     loop.advance(static_cast<std::uint64_t>(before.nbytes()), pair.name);
@@ -344,9 +361,14 @@ CheckpointReport compare_checkpoints(const std::string& a_path, const std::strin
   report.seconds = loop.seconds();
   std::stable_sort(pairs.begin(), pairs.end(),
                    [](const Pair& x, const Pair& y) { return natural_less(x.name, y.name); });
-  std::vector<double> sqnrs;
-  for (const Pair& pair : pairs) sqnrs.push_back(pair.error.metrics().sqnr);
-  const std::vector<bool> shown = with_histograms(sqnrs);
+  std::vector<double> orders;
+  for (const Pair& pair : pairs) {
+    TensorReport of;
+    of.metrics = pair.error.metrics();
+    of.same_non_finite = pair.same_non_finite;
+    orders.push_back(order_of(of));
+  }
+  const std::vector<bool> shown = with_histograms(orders);
   report.tensors.reserve(pairs.size());
   for (std::size_t i = 0; i < pairs.size(); ++i) {
     report.tensors.push_back(report_of(pairs[i]));

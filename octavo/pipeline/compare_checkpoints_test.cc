@@ -1,5 +1,6 @@
 #include "octavo/pipeline/compare_checkpoints.h"
 
+#include <cmath>
 #include <cstring>
 
 #include "octavo/base/error.h"
@@ -53,6 +54,35 @@ TEST(CompareCheckpoints, values_and_codes) {
   EXPECT_NEAR(got.metrics.cosine, wanted.cosine, 1e-5);
   EXPECT_EQ(got.bytes_before, 150U * 96 * 4);
   EXPECT_FALSE(report.notes.empty());  // "other" and the second weight stand alone
+}
+
+// What is NaN on one side is in no metric, and comes first; a mask of Inf is the same on both.
+TEST(CompareCheckpoints, nan_on_either_side_is_the_worst) {
+  const TemporaryFolder folder;
+  const std::vector<float> rough{1, 2, 3, 4}, other{1, 2, 3, 3}, holed{1, NAN, 3, 4},
+      mask{0, -INFINITY, NAN, 0};
+  const auto write = [&](const char* name, const std::vector<std::vector<float>>& all) {
+    std::vector<safetensors::TensorPlan> plans;
+    for (std::size_t i = 0; i < all.size(); ++i)
+      plans.push_back({text("t", i), safetensors::StoredType::f32, {4}});
+    safetensors::FileWriter writer(folder.path(name), plans);
+    for (std::size_t i = 0; i < all.size(); ++i)
+      writer.write(writer.at(text("t", i)), 0, std::as_bytes(std::span(all[i])));
+    writer.finish();
+  };
+  write("a.safetensors", {rough, holed, rough, mask, rough});
+  write("b.safetensors", {other, rough, holed, mask, rough});
+  const CheckpointReport report =
+      compare_checkpoints(folder.path("a.safetensors"), folder.path("b.safetensors"));
+  // t1: NaN in A, t2: NaN in B, t0: SQNR of 15 dB, then what is equal.
+  EXPECT_EQ(report.worst(9), (std::vector<std::size_t>{1, 2, 0, 3, 4}));
+  const std::vector<std::int64_t> lost{0, 1, 1, 0, 0};
+  const std::vector<bool> equal{false, false, false, true, true};
+  for (std::size_t i = 0; i < report.tensors.size(); ++i) {
+    EXPECT_EQ(uncounted(report.tensors[i]), lost[i]) << i;
+    EXPECT_EQ(is_equal(report.tensors[i]), equal[i]) << i;
+  }
+  EXPECT_EQ(report.tensors[1].metrics.input.nan, 1);
 }
 
 TEST(CompareCheckpoints, a_conversion_changes_nothing_and_decoding_only_rounds) {

@@ -2,6 +2,7 @@
 #include "octavo/pipeline/convert_checkpoint.h"
 
 #include <chrono>
+#include <functional>
 
 #include "octavo/base/error.h"
 #include "octavo/pipeline/convert_plan_internal.h"
@@ -40,6 +41,14 @@ void stream(const CheckpointReader& source, const std::string& out, const Quanti
 }
 
 // `op` is the call that messages speak of, whatever part of the pipeline they come from.
+void speak_as(std::string_view op, const std::function<void()>& work) {
+  try {
+    work();
+  } catch (const Error& error) {
+    fail(error.code(), op, reason_of(error));
+  }
+}
+
 void run(std::string_view op, const CheckpointReader& source, const std::string& out,
          const QuantizePlan& plan, const std::string& what, const ConvertOptions& options,
          ConvertResult& result) {
@@ -48,22 +57,22 @@ void run(std::string_view op, const CheckpointReader& source, const std::string&
   const Json finished = options.resume ? finished_words(out) : Json();
   if (finished.is_object()) {
     const Json& made = last_step(finished);
-    if (made["work"].string_or("") != what || made["version"].string_or("") != version() ||
-        CheckpointReader(out).nbytes() != plan.bytes_after)
+    if (made["work"].string_or("") != what || made["version"].string_or("") != version())
       fail_finished_otherwise(op, out);
-    check_finished(source, plan, finished, out,
-                   {.op = op,
-                    .made_from = made["source_hash"].string_or(""),
-                    .threads = options.threads,
-                    .on_progress = options.on_progress});
+    const std::string made_from(made["source_hash"].string_or(""));
+    speak_as(op, [&] {
+      result.written_again =
+          check_finished(source, plan, finished, out,
+                         {.op = op,
+                          .made_from = made_from,
+                          .words = [&] { return step_words(source, plan, what, made_from); },
+                          .threads = options.threads,
+                          .on_progress = options.on_progress});
+    });
     result.was_complete = true;
-    result.notes.push_back(finished_note(out));
+    result.notes.push_back(finished_note(out, result.written_again));
   } else {
-    try {
-      stream(source, out, plan, what, options);
-    } catch (const Error& error) {
-      fail(error.code(), op, reason_of(error));
-    }
+    speak_as(op, [&] { stream(source, out, plan, what, options); });
   }
   result.bytes_before = plan.bytes_before;
   result.bytes_after = plan.bytes_after;

@@ -28,12 +28,15 @@ struct ConvertResult {
   std::int64_t weights = 0;  // how many were converted
   std::uint64_t bytes_before = 0, bytes_after = 0;
   double seconds = 0;
-  bool was_complete = false;       // with resume: an earlier call had done it all
-  std::vector<std::string> notes;  // what the user should know
+  bool was_complete = false;                 // with resume: an earlier call had done it all
+  std::vector<std::string> written_again{};  // then: files besides weights that were missing
+  std::vector<std::string> notes;            // what the user should know
 };
 
 // Codes and scales stay what they are, bit by bit; a second level that one spelling multiplies by
-// and the other divides by stays within an ulp. Throws Error(unsupported) with weight and reason
+// and the other divides by stays within an ulp. Static scales of activations and of the cache of
+// keys and values come along where the target has words for them, and are in the notes otherwise.
+// Throws Error(unsupported) with weight and reason
 // where the target has no words for one of them, Error(invalid_argument) where the source is not
 // quantized, and what quantize_checkpoint throws.
 OCTAVO_API ConvertResult convert_checkpoint(const std::string& source, const std::string& out,

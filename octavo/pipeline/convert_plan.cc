@@ -6,6 +6,7 @@
 #include <map>
 
 #include "octavo/base/error.h"
+#include "octavo/checkpoint/static_scales_internal.h"
 #include "octavo/pipeline/output_files_internal.h"
 #include "octavo/pipeline/plan_internal.h"
 #include "octavo/pipeline/provenance_internal.h"
@@ -15,14 +16,17 @@ namespace {
 
 constexpr std::string_view kOp = "convert";
 
-// Numbers that belong to a spelling and not to a weight: static scales of activations, ComfyUI's
-// word for all.
+// Numbers that belong to a spelling and not to a weight, where the target has no words for them:
+// static scales of activations, ComfyUI's word for all.
 bool is_left_behind(std::string_view name) {
   constexpr std::array<std::string_view, 5> kSuffixes{
       ".input_scale", ".input_global_scale", ".activation_scale", ".scale_input", "scaled_fp8"};
   return std::any_of(kSuffixes.begin(), kSuffixes.end(),
                      [&](std::string_view suffix) { return name.ends_with(suffix); });
 }
+
+// "l.0.up_proj" of "l.0.up_proj.input_scale".
+std::string module_of_scale(const std::string& name) { return name.substr(0, name.rfind('.')); }
 
 SpelledTensor as_it_is(const safetensors::TensorEntry& entry) {
   return {.plan = {.name = entry.name, .type = entry.type, .shape = entry.shape}};
@@ -51,17 +55,20 @@ Parts parts_of(Recognized& recognized) {
 // The shapes are those of values, by name, whatever a file has for codes.
 using Say = std::function<std::vector<TensorAction>(TensorAction, const ShapeOf&)>;
 
-// What becomes of each tensor, by what `say` makes of weights.
-QuantizePlan plan_from(std::string_view op, const CheckpointReader& source, Dialect target,
-                       ConvertResult& result, const Say& say) {
+// What becomes of each tensor, by what `say` makes of weights. Without a target they are values,
+// and nothing is said of how they are served.
+QuantizePlan plan_from(std::string_view op, const CheckpointReader& source,
+                       std::optional<Dialect> target, ConvertResult& result, const Say& say) {
   Recognized recognized = recognize(source);
   check(recognized.quantized, ErrorCode::invalid_argument, op, "'", shown(source.path(), 200),
         "' is not quantized, or not in a way octavo knows; quantize it first");
   QuantizePlan plan;
-  restore_scalings(source, recognized);
-  plan.options.target = target;
+  (void)restore_scalings(source, recognized);
+  plan.options.target = target.value_or(Dialect::octavo);
   plan.source_dialect = result.from = recognized.dialect;
   result.weights = static_cast<std::int64_t>(recognized.weights.size());
+  const StaticScales statics(source, recognized, target);
+  plan.model.cache = statics.cache();
   const Parts parts = parts_of(recognized);
   const ShapeOf shape_of = [&](const std::string& name) -> std::optional<Shape> {
     const auto found = parts.find(name);
@@ -79,11 +86,12 @@ QuantizePlan plan_from(std::string_view op, const CheckpointReader& source, Dial
     TensorAction action{.tensor = i};
     const auto part = parts.find(entry.name);
     if (part == parts.end()) {
-      if (is_left_behind(entry.name)) {
-        ++left;
+      const SpelledTensor* const spelled = statics.spelled(entry.name);
+      if (spelled == nullptr && is_left_behind(entry.name)) {
+        if (!statics.has_input(module_of_scale(entry.name))) ++left;
         continue;
       }
-      action.outputs = {as_it_is(entry)};
+      action.outputs = {spelled != nullptr ? *spelled : as_it_is(entry)};
       note_plain(plan.model, entry.name, entry.shape,
                  role_of(entry.name, entry.shape, source.config()).role);
       plan.actions.push_back(std::move(action));
@@ -91,6 +99,7 @@ QuantizePlan plan_from(std::string_view op, const CheckpointReader& source, Dial
       if (part->second->tensors.front().plan.name != entry.name) continue;  // with its codes
       action.found = part->second;
       action.weight = action.found->weight;
+      action.weight.static_input = statics.has_input(action.weight.module);
       action.scaling = action.weight.scaling;
       for (TensorAction& said : say(std::move(action), shape_of)) {
         if (said.quantize) plan.model.weights.push_back(said.weight);
@@ -99,10 +108,12 @@ QuantizePlan plan_from(std::string_view op, const CheckpointReader& source, Dial
     }
   }
   if (left > 0)
-    result.notes.push_back(text(left,
-                                " scales of activations are left behind: servers find their "
-                                "own, or take activations as they are"));
-  if (!source.config()["quantization_config"]["kv_cache_scheme"].is_null())
+    result.notes.push_back(text(left, " scales of activations are left behind",
+                                target ? text(": for these weights ", name_of(*target),
+                                              " has no words for them, or some weights have none")
+                                       : std::string(),
+                                "; servers find their own, or take activations as they are"));
+  if (plan.model.cache == CacheScheme::plain && cache_scheme_of(source) != CacheScheme::plain)
     result.notes.emplace_back(
         "the cache of keys and values is no longer said to be quantized; its scales stay");
   return plan;
@@ -149,7 +160,7 @@ QuantizePlan plan_convert(const CheckpointReader& source, Dialect target, Conver
 }
 
 QuantizePlan plan_dequantize(const CheckpointReader& source, DType dtype, ConvertResult& result) {
-  QuantizePlan plan = plan_from("dequantize", source, Dialect::octavo, result,
+  QuantizePlan plan = plan_from("dequantize", source, std::nullopt, result,
                                 [&](TensorAction action, const ShapeOf&) {
                                   action.weight.source = dtype;
                                   action.outputs = {as_values(action.weight)};

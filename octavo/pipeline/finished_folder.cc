@@ -1,13 +1,17 @@
 #include "octavo/pipeline/finished_folder_internal.h"
 
+#include <algorithm>
 #include <filesystem>
+#include <map>
 #include <mutex>
 #include <vector>
 
 #include "octavo/base/error.h"
 #include "octavo/base/thread_pool.h"
 #include "octavo/base/whole_file.h"
+#include "octavo/pipeline/folder_files_internal.h"
 #include "octavo/pipeline/output_folder_internal.h"
+#include "octavo/pipeline/stream_files_internal.h"
 #include "octavo/pipeline/stream_internal.h"
 #include "octavo/pipeline/work_loop_internal.h"
 
@@ -38,6 +42,29 @@ std::uint64_t content_of_band(const CheckpointReader& source, const QuantizePlan
                      row_layout(source, action).row_bytes, band.first_row);
 }
 
+[[noreturn]] void fail_file(const FinishedCheck& check, const std::string& folder,
+                            const std::string& file, std::string_view what) {
+  fail(ErrorCode::io, check.op, shown_folder(folder), " is complete, but its file '",
+       shown(file, 160), "' ", what, "; remove the folder, and start again");
+}
+
+// Does a file of weights have the tensors and the words that it was given?
+bool has_header(const std::string& path, const PlannedFile& planned) {
+  try {
+    const safetensors::FileReader file(path);
+    if (file.header().metadata != planned.metadata ||
+        file.header().tensors.size() != planned.tensors.size())
+      return false;
+    return std::all_of(planned.tensors.begin(), planned.tensors.end(),
+                       [&](const safetensors::TensorPlan& tensor) {
+                         const safetensors::TensorEntry& has = file.at(tensor.name);
+                         return has.type == tensor.type && has.shape == tensor.shape;
+                       });
+  } catch (const Error&) {
+    return false;
+  }
+}
+
 }  // namespace
 
 Json finished_words(const std::string& folder) {
@@ -61,8 +88,15 @@ const Json& last_step(const Json& words) {
   return steps.empty() ? kNone : steps.back();
 }
 
-void check_finished(const CheckpointReader& source, const QuantizePlan& plan, const Json& words,
-                    const std::string& folder, const FinishedCheck& check) {
+std::vector<std::string> check_finished(const CheckpointReader& source, const QuantizePlan& plan,
+                                        const Json& words, const std::string& folder,
+                                        const FinishedCheck& check) {
+  const FolderLock locked(folder);
+  refuse_links(folder);
+  std::error_code ignored;
+  for (const std::string& file : plan.files)
+    if (!std::filesystem::exists(text(folder, "/", file), ignored))
+      fail_file(check, folder, file, "is not there any more");
   const std::vector<Band> bands = cut_bands(source, plan);
   const auto bytes_of = [&](const Band& band) {
     return static_cast<std::uint64_t>(band.rows *
@@ -90,16 +124,21 @@ void check_finished(const CheckpointReader& source, const QuantizePlan& plan, co
          "source than '",
          shown(source.path(), 200),
          "'; give the one it was made from, a new folder, or remove this one");
+  std::vector<std::vector<std::size_t>> actions(plan.files.size());
+  for (std::size_t i = 0; i < plan.actions.size(); ++i) actions[plan.actions[i].file].push_back(i);
   loop.run(plan.files.size(), [&](int, std::size_t i) {
     const std::string path = text(folder, "/", plan.files[i]);
-    if (!has_sum(path, words["sums"][plan.files[i]].string_or("")))
-      fail(ErrorCode::io, check.op, shown_folder(folder), " is complete, but its file '",
-           shown(plan.files[i], 160),
-           "' is not what was written: it was changed or damaged since; remove the folder, and "
-           "start again");
+    if (!has_header(path, planned_file(plan, actions[i])) ||
+        !has_sum(path, words["sums"][plan.files[i]].string_or("")))
+      fail_file(check, folder, plan.files[i],
+                "is not what was written: it was changed or damaged since");
     loop.advance(plan.bytes_after / plan.files.size(), plan.files[i]);
   });
+  std::map<std::string, std::string> sums;
+  for (const std::string& file : plan.files) sums[file] = words["sums"][file].string_or("");
+  std::vector<std::string> written_again = mend_folder(source, plan, check.words, sums, folder);
   loop.finish("");
+  return written_again;
 }
 
 void fail_finished_otherwise(std::string_view op, const std::string& folder) {
@@ -108,10 +147,17 @@ void fail_finished_otherwise(std::string_view op, const std::string& folder) {
        "same ones, a new folder, or remove this one");
 }
 
-std::string finished_note(const std::string& folder) {
-  return text(shown_folder(folder),
-              " was complete: its source and its files are what they were then, nothing was done, "
-              "and nothing measured");
+std::string finished_note(const std::string& folder,
+                          const std::vector<std::string>& written_again) {
+  constexpr std::size_t kShown = 5;
+  std::string again;
+  for (std::size_t i = 0; i < std::min(kShown, written_again.size()); ++i)
+    again += text(i > 0 ? ", '" : "'", shown(written_again[i], 120), "'");
+  if (written_again.size() > kShown) again += text(" and ", written_again.size() - kShown, " more");
+  return text(
+      shown_folder(folder), " was complete: its source and its files are what they were ", "then, ",
+      again.empty() ? "nothing was done" : text("but for ", again, ", missing and written again"),
+      ", and nothing measured");
 }
 
 }  // namespace octavo

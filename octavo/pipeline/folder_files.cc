@@ -7,6 +7,7 @@
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
+#include <fstream>
 #include <span>
 
 #include "octavo/base/descriptor_internal.h"
@@ -22,22 +23,26 @@ namespace {
 
 constexpr std::string_view kOp = "quantize";
 
-void copy_file(const std::string& from, const std::string& to) {
+using Put = std::function<void(std::string_view)>;
+// Hands all of a file to the function it is given.
+using Make = std::function<void(const Put&)>;
+// Does something with each file of a folder.
+using Each = std::function<void(const std::string& name, const Make& make)>;
+
+void read_file(const std::string& from, const Put& put) {
   const int descriptor = open(from.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
   if (descriptor < 0)
     fail(ErrorCode::io, kOp, "could not open '", shown(from, 200), "': ", std::strerror(errno));
   const Descriptor closed_at_the_end(descriptor);
-  WholeFile out{std::string(kOp), to};
-  std::vector<std::byte> window(1 << 20);
+  std::vector<char> window(1 << 20);
   while (true) {
     const ssize_t got = read(descriptor, window.data(), window.size());
     if (got < 0 && errno == EINTR) continue;
     if (got < 0)
       fail(ErrorCode::io, kOp, "could not read '", shown(from, 200), "': ", std::strerror(errno));
     if (got == 0) break;
-    out.write(std::span(window).first(static_cast<std::size_t>(got)));
+    put({window.data(), static_cast<std::size_t>(got)});
   }
-  out.commit();
 }
 
 // "1_Pooling" of "1_Pooling/config.json".
@@ -70,36 +75,30 @@ void set_dtype(Json& config, const std::string& dtype) {
 }
 
 // Names are not copied, and the text is not made as a whole: there may be very many.
-void write_index(const QuantizePlan& plan, const OutputFolder& folder) {
+void make_index(const QuantizePlan& plan, const Put& put) {
   std::vector<std::pair<std::string_view, std::size_t>> tensors;
   for (const TensorAction& action : plan.actions)
     for (const SpelledTensor& output : action.outputs)
       tensors.emplace_back(output.plan.name, action.file);
   std::sort(tensors.begin(), tensors.end());
-  WholeFile file(std::string(kOp), folder.path_of(plan.index_name));
   std::string gathered;
-  const auto flush = [&] {
-    file.write(std::as_bytes(std::span(gathered)));
-    gathered.clear();
-  };
   write_shard_index(plan.files, tensors, static_cast<std::int64_t>(plan.bytes_after),
                     [&](std::string_view piece) {
                       gathered += piece;
-                      if (gathered.size() >= 1U << 16) flush();
+                      if (gathered.size() < 1U << 16) return;
+                      put(gathered);
+                      gathered.clear();
                     });
-  flush();
-  file.commit();
+  put(gathered);
 }
 
-}  // namespace
-
-void finish_folder(const CheckpointReader& source, const QuantizePlan& plan,
-                   const std::function<Json()>& words, OutputFolder& folder) {
-  for (const std::string& name : source.other_files()) {
-    make_folders_of(folder.path_of(name));
-    copy_file(source.path() + "/" + name, folder.path_of(name));
-  }
-  if (!plan.index_name.empty()) write_index(plan, folder);
+void for_each_file(const CheckpointReader& source, const QuantizePlan& plan,
+                   const std::function<Json()>& words,
+                   const std::map<std::string, std::string>& sums, const Each& each) {
+  for (const std::string& name : source.other_files())
+    each(name, [&](const Put& put) { read_file(source.path() + "/" + name, put); });
+  if (!plan.index_name.empty())
+    each(plan.index_name, [&](const Put& put) { make_index(plan, put); });
   return_freed_memory();
   Json said = words();
   Json config = source.config(), side = source.hf_quant_config();
@@ -109,14 +108,69 @@ void finish_folder(const CheckpointReader& source, const QuantizePlan& plan,
   if (!plan.model.weights.empty() || was_quantized)
     configure(plan.options.target, plan.model, config, side);
   if (!plan.config_dtype.empty()) set_dtype(config, plan.config_dtype);
-  Json sums = Json::object();
-  for (const auto& [name, sum] : folder.sums()) sums.set(name, sum);
-  said.set("sums", std::move(sums));
+  Json listed = Json::object();
+  for (const auto& [name, sum] : sums) listed.set(name, sum);
+  said.set("sums", std::move(listed));
   config.set("octavo", std::move(said));
   if (!side.is_null())
-    write_whole_file(std::string(kOp), folder.path_of("hf_quant_config.json"), side.dump() + "\n");
-  write_whole_file(std::string(kOp), folder.path_of("config.json"), config.dump() + "\n");
+    each("hf_quant_config.json", [&](const Put& put) { put(side.dump() + "\n"); });
+  each("config.json", [&](const Put& put) { put(config.dump() + "\n"); });
+}
+
+void write_file(const std::string& path, const Make& make) {
+  make_folders_of(path);
+  WholeFile file{std::string(kOp), path};
+  make([&](std::string_view piece) { file.write(std::as_bytes(std::span(piece))); });
+  file.commit();
+}
+
+bool has_content(const std::string& path, const Make& make) {
+  std::ifstream file(path, std::ios::binary);
+  std::vector<char> window;
+  bool same = file.is_open();
+  make([&](std::string_view piece) {
+    if (!same) return;
+    window.resize(piece.size());
+    file.read(window.data(), static_cast<std::streamsize>(window.size()));
+    same = static_cast<std::size_t>(file.gcount()) == piece.size() &&
+           std::equal(piece.begin(), piece.end(), window.begin());
+  });
+  return same && file.peek() == std::ifstream::traits_type::eof();
+}
+
+}  // namespace
+
+void finish_folder(const CheckpointReader& source, const QuantizePlan& plan,
+                   const std::function<Json()>& words, OutputFolder& folder) {
+  for_each_file(source, plan, words, folder.sums(), [&](const std::string& name, const Make& make) {
+    write_file(folder.path_of(name), make);
+  });
   folder.remove_record();
+}
+
+std::vector<std::string> mend_folder(const CheckpointReader& source, const QuantizePlan& plan,
+                                     const std::function<Json()>& words,
+                                     const std::map<std::string, std::string>& sums,
+                                     const std::string& folder) {
+  std::vector<std::string> written;
+  // All are looked at before one is written: a folder that is refused stays as it is.
+  for (const bool writing : {false, true})
+    for_each_file(source, plan, words, sums, [&](const std::string& name, const Make& make) {
+      const std::string path = text(folder, "/", name);
+      std::error_code ignored;
+      if (!std::filesystem::exists(path, ignored)) {
+        if (!writing) return;
+        write_file(path, make);
+        written.push_back(name);
+      } else if (!writing && !has_content(path, make)) {
+        fail(ErrorCode::io, kOp, "'", shown(folder, 200), "' is complete, but its '",
+             shown(name, 160),
+             "' is not what would be written: it or the source was changed since; ",
+             name == "config.json" ? "put it back, or remove the folder and start again"
+                                   : "remove that file to have it written again, or the folder");
+      }
+    });
+  return written;
 }
 
 }  // namespace octavo

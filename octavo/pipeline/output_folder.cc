@@ -87,21 +87,24 @@ std::string source_identity(const CheckpointReader& source) {
   return hex_of(hash);
 }
 
+FolderLock::FolderLock(const std::string& folder) { take(folder); }
+
+FolderLock::~FolderLock() {
+  if (descriptor_ >= 0) close(descriptor_);
+}
+
+void FolderLock::take(const std::string& folder) {
+  descriptor_ = open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  if (descriptor_ >= 0 && flock(descriptor_, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK)
+    fail(ErrorCode::io, kOp, shown_path(folder), " is being written by another process");
+}
+
 OutputFolder::OutputFolder(const std::string& path, const CheckpointReader& source,
                            const WorkIdentity& identity, bool resume)
     : path_(path) {
-  try {
-    make_or_check(source, resume);
-    load_record(identity);
-    remove_leftovers();
-  } catch (...) {
-    if (lock_ >= 0) close(lock_);
-    throw;
-  }
-}
-
-OutputFolder::~OutputFolder() {
-  if (lock_ >= 0) close(lock_);
+  make_or_check(source, resume);
+  load_record(identity);
+  remove_leftovers();
 }
 
 std::string OutputFolder::path_of(std::string_view name) const { return text(path_, "/", name); }
@@ -119,9 +122,7 @@ void OutputFolder::make_or_check(const CheckpointReader& source, bool resume) {
   if (error || !std::filesystem::is_directory(path_))
     fail(ErrorCode::io, kOp, "could not make the folder ", shown_path(path_), ": ",
          error ? error.message() : "something else has that name");
-  lock_ = open(path_.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-  if (lock_ >= 0 && flock(lock_, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK)
-    fail(ErrorCode::io, kOp, shown_path(path_), " is being written by another process");
+  lock_.take(path_);
   bool empty = true;
   for (std::filesystem::directory_iterator at(path_, error), end; !error && at != end;
        at.increment(error)) {
@@ -136,19 +137,19 @@ void OutputFolder::make_or_check(const CheckpointReader& source, bool resume) {
   if (!has_record_ && !empty)
     fail(ErrorCode::io, kOp, shown_path(path_), " is not empty",
          resume ? " and holds no unfinished work" : "", "; give a new folder, or remove this one");
-  refuse_links();
+  refuse_links(path_);
 }
 
 // Files are renamed into place, and where a link stands it would be what the link points to that is
 // replaced. This folder is octavo's own, and octavo makes no links.
-void OutputFolder::refuse_links() const {
+void refuse_links(const std::string& folder) {
   std::error_code error;
-  for (std::filesystem::recursive_directory_iterator at(path_, error), end; !error && at != end;
+  for (std::filesystem::recursive_directory_iterator at(folder, error), end; !error && at != end;
        at.increment(error)) {
     std::error_code ignored;
     if (at->is_symlink(ignored))
-      fail(ErrorCode::io, kOp, shown_path(path_), " holds the link '",
-           shown(at->path().lexically_relative(path_).string(), 200),
+      fail(ErrorCode::io, kOp, shown_path(folder), " holds the link '",
+           shown(at->path().lexically_relative(folder).string(), 200),
            "', and what it points to would be written; remove the link, or the folder");
   }
 }

@@ -24,13 +24,29 @@ struct WorkIdentity {
 
 class WholeFile;
 
+// Locks a folder until it is gone. Throws Error(io) where another process has it.
+class FolderLock {
+ public:
+  FolderLock() = default;
+  explicit FolderLock(const std::string& folder);
+  ~FolderLock();
+  FolderLock(const FolderLock&) = delete;
+  FolderLock& operator=(const FolderLock&) = delete;
+  void take(const std::string& folder);
+
+ private:
+  int descriptor_ = -1;
+};
+
+// Throws Error(io) that names a link in the folder, if there is one.
+void refuse_links(const std::string& folder);
+
 class OutputFolder {
  public:
   // Throws Error: the folder is the source, is not empty, is in use, or (resume) holds files of
   // other work; with what to do about it.
   OutputFolder(const std::string& path, const CheckpointReader& source,
                const WorkIdentity& identity, bool resume);
-  ~OutputFolder();
   OutputFolder(const OutputFolder&) = delete;
   OutputFolder& operator=(const OutputFolder&) = delete;
 
@@ -57,7 +73,6 @@ class OutputFolder {
 
  private:
   void make_or_check(const CheckpointReader& source, bool resume);
-  void refuse_links() const;
   void load_record(const WorkIdentity& identity);
   // The record anew, or with one more file, which `put_more` writes.
   using Put = std::function<void(std::string_view)>;
@@ -66,7 +81,7 @@ class OutputFolder {
   void remove_leftovers() const;
 
   std::string path_;
-  int lock_ = -1;
+  FolderLock lock_;
   bool has_record_ = false, made_ = false;
   std::vector<std::string> written_;
   std::map<std::string, std::string> sums_;

@@ -108,11 +108,13 @@ class Planning {
     Decision decision{.tensor = index, .role = role.role};
     wish(decision, entry.name, role);
     if (decision.recipe.empty()) return decision;
-    const std::string why = plan_weight(decision, tensor);
+    const std::string never = why_never(decision, tensor);
+    const std::string why = never.empty() ? plan_weight(decision, tensor) : never;
     if (why.empty()) return decision;
     if (decision.named)
       fail(ErrorCode::unsupported, kOp, shown_tensor(entry.name), " cannot be quantized: ", why,
-           "; exclude it (option exclude), or name another recipe for it (option recipe_for)");
+           "; exclude it (option exclude)",
+           never.empty() ? ", or name another recipe for it (option recipe_for)" : "");
     decision.recipe.clear();
     decision.left = Left::impossible;
     decision.why = why;
@@ -120,15 +122,26 @@ class Planning {
     return decision;
   }
 
+  // Why no recipe could be used for it, or "".
+  static std::string why_never(const Decision& decision, const StoredTensor& tensor) {
+    const safetensors::TensorEntry& entry = *tensor.entry;
+    const auto type = safetensors::element_type(entry.type);
+    if (!type || !is_value(type->dtype))
+      return text("it holds ", safetensors::stored_name(entry.type),
+                  ", not floating-point numbers");
+    const std::size_t rank = entry.shape.size();
+    if (rank < 2 || rank > 3 || (rank == 3 && decision.role != Role::expert_stack))
+      return text("it has ", rank, rank == 1 ? " dimension" : " dimensions",
+                  ", and only matrices and stacks of experts are quantized");
+    if (tensor.nbytes() == 0) return "it is empty";
+    return "";
+  }
+
   // Fills in the actions; why there can be none, or "".
   std::string plan_weight(Decision& decision, const StoredTensor& tensor) {
     const safetensors::TensorEntry& entry = *tensor.entry;
     const auto type = safetensors::element_type(entry.type);
-    if (!type || !is_value(type->dtype)) return "it holds no floating point";
     const std::size_t rank = entry.shape.size();
-    if (rank < 2 || rank > 3 || (rank == 3 && decision.role != Role::expert_stack))
-      return "it is no matrix";
-    if (tensor.nbytes() == 0) return "it is empty";
     TensorAction action{.tensor = decision.tensor, .quantize = true, .preset = decision.recipe};
     action.weight = {.name = entry.name,
                      .module = std::string(module_of(entry.name)),
@@ -226,8 +239,16 @@ class Planning {
       fail(ErrorCode::unsupported, "quantize", "target ", name_of(options_.target),
            " can hold no weight of this model with recipe ", shown(options_.recipe), " (",
            first_refused_, "); choose another target or recipe");
-    if (plan_.model.weights.empty())
-      plan_.notes.emplace_back("nothing is quantized: no tensor is a Linear's weight by its name");
+    if (plan_.model.weights.empty()) {
+      const bool by_wish =
+          std::any_of(plan_.actions.begin(), plan_.actions.end(), [](const TensorAction& action) {
+            return action.left == Left::excluded || action.left == Left::recipe_none;
+          });
+      plan_.notes.emplace_back(
+          by_wish ? "nothing is quantized: what could be is excluded, or has the recipe none"
+                  : "nothing is quantized: no tensor has the name of a linear layer's weight; name "
+                    "some (option include)");
+    }
     for (const std::string& note : source_.notes()) plan_.notes.push_back(note);
   }
 

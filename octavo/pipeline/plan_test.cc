@@ -44,6 +44,23 @@ TEST_F(PlanTest, LeavesAloneWhatIsNoLinear) {
   EXPECT_EQ(whole.index_name, "model.safetensors.index.json");
 }
 
+TEST_F(PlanTest, SaysWhatCannotBeAndWhatHelps) {
+  write_model();
+  const auto refusal_of = [&](const QuantizePlanOptions& options) {
+    return message_of([&] { (void)plan(options); }, ErrorCode::unsupported);
+  };
+  const std::string norm = refusal_of({.include = {"layers.0.input_layernorm"}});
+  EXPECT_TRUE(has(norm, "it has 1 dimension, and only matrices")) << norm;
+  EXPECT_FALSE(has(norm, "another recipe")) << norm;  // none would do
+  // Nothing is left to do: by the user's wish, or because nothing is known by its name.
+  for (const QuantizePlanOptions& options :
+       {QuantizePlanOptions{.exclude = {"proj"}},
+        QuantizePlanOptions{.recipe_for = {{"proj", "none"}}}}) {
+    const QuantizePlan nothing = plan(options);
+    EXPECT_TRUE(has(nothing.notes.back(), "excluded, or has the recipe none"));
+  }
+}
+
 TEST_F(PlanTest, SizesAreExact) {
   write_model();
   const QuantizePlan whole = plan({.recipe = "mxfp8"});

@@ -82,8 +82,9 @@ Json step_words(const CheckpointReader& source, const QuantizePlan& plan, const 
   return words;
 }
 
-void restore_scalings(const CheckpointReader& source, Recognized& recognized) {
-  if (recognized.dialect == Dialect::octavo) return;  // whose files have them whole
+std::vector<bool> restore_scalings(const CheckpointReader& source, Recognized& recognized) {
+  std::vector<bool> known(recognized.weights.size(), recognized.dialect == Dialect::octavo);
+  if (recognized.dialect == Dialect::octavo) return known;  // whose files have them whole
   std::vector<Scaling> said;
   for (const Json& line : source.config()["octavo"]["scalings"].elements()) {
     constexpr std::size_t kMost = 64;
@@ -93,12 +94,13 @@ void restore_scalings(const CheckpointReader& source, Recognized& recognized) {
     } catch (const Error&) {  // the words come from a file
     }
   }
-  for (FoundWeight& found : recognized.weights) {
-    Scaling& scaling = found.weight.scaling;
+  for (std::size_t i = 0; i < known.size(); ++i) {
+    Scaling& scaling = recognized.weights[i].weight.scaling;
     const auto fits = [&](const Scaling& one) { return reads_as(one, scaling); };
-    if (std::count_if(said.begin(), said.end(), fits) == 1)
-      scaling = *std::find_if(said.begin(), said.end(), fits);
+    known[i] = std::count_if(said.begin(), said.end(), fits) == 1;
+    if (known[i]) scaling = *std::find_if(said.begin(), said.end(), fits);
   }
+  return known;
 }
 
 }  // namespace octavo

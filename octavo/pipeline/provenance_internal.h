@@ -30,7 +30,8 @@ using Provenance = std::vector<std::pair<std::string, std::string>>;
 
 // How weights were quantized is more than their spelling says (the rule of their scales, the
 // policy): it is taken from the source's words where those have one scaling that reads the same.
-void restore_scalings(const CheckpointReader& source, Recognized& recognized);
+// For each weight, whether it is known now; octavo's own files have it whole.
+std::vector<bool> restore_scalings(const CheckpointReader& source, Recognized& recognized);
 
 // Turns actions of a plan that dequantizes into stacks again, where the source's words say that
 // their weights came from one and all of them are there. What does not fit is left apart, with a

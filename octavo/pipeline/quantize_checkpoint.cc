@@ -31,8 +31,7 @@ std::string options_text(const QuantizePlan& plan) {
   return out;
 }
 
-Provenance provenance_of(const CheckpointReader& source, const QuantizePlan& plan,
-                         const std::vector<ActionResult>& results) {
+Provenance provenance_of(const QuantizePlan& plan, const std::string& source_hash) {
   Provenance out{{"version", version()},
                  {"recipe", plan.options.recipe},
                  {"target", std::string(name_of(plan.options.target))}};
@@ -45,7 +44,7 @@ Provenance provenance_of(const CheckpointReader& source, const QuantizePlan& pla
     out.emplace_back("scale_rounding", plan.options.bf16_scales ? "bf16" : "none");
   }
   out.emplace_back("options_hash", hex_of(text_hash(options_text(plan))));
-  out.emplace_back("source_hash", source_hash(source, plan, results));
+  out.emplace_back("source_hash", source_hash);
   return out;
 }
 
@@ -59,7 +58,7 @@ CheckpointReport into_one_file(const CheckpointReader& source, QuantizePlan& pla
         "; give the name of a folder (or other shard_bytes)");
   auto results = stream_checkpoint(source, plan, options,
                                    {.folder = nullptr, .file = out, .source = identity});
-  const Provenance provenance = provenance_of(source, plan, results);
+  const Provenance provenance = provenance_of(plan, source_hash(source, plan, results));
   CheckpointReport report =
       make_report(source, plan, results, provenance, options.measure, options.threads);
   if (plan.options.target != Dialect::octavo && plan.options.target != Dialect::comfyui)
@@ -72,21 +71,24 @@ CheckpointReport into_one_file(const CheckpointReader& source, QuantizePlan& pla
 CheckpointReport finished_report(const CheckpointReader& source, QuantizePlan& plan,
                                  const std::string& out, const Json& words,
                                  const QuantizeCheckpointOptions& options) {
-  if (words["options_hash"].string_or("") != hex_of(text_hash(options_text(plan))) ||
-      CheckpointReader(out).nbytes() != plan.bytes_after)
+  if (words["options_hash"].string_or("") != hex_of(text_hash(options_text(plan))))
     fail_finished_otherwise(kOp, out);
-  check_finished(source, plan, words, out,
-                 {.op = kOp,
-                  .made_from = words["source_hash"].string_or(""),
-                  .threads = options.threads,
-                  .on_progress = options.on_progress});
+  const std::string made_from(words["source_hash"].string_or(""));
+  std::vector<std::string> written_again = check_finished(
+      source, plan, words, out,
+      {.op = kOp,
+       .made_from = made_from,
+       .words = [&] { return quantize_words(source, plan, provenance_of(plan, made_from)); },
+       .threads = options.threads,
+       .on_progress = options.on_progress});
   std::vector<ActionResult> nothing_measured(plan.actions.size());
   Provenance said;
   for (const auto& [key, value] : words.members())
     if (value.is_string()) said.emplace_back(key, value.string_or(""));
   CheckpointReport report = make_report(source, plan, nothing_measured, said, false, 1);
   report.was_complete = true;
-  report.notes.push_back(finished_note(out) + "; compare measures it");
+  report.notes.push_back(finished_note(out, written_again) + "; compare measures it");
+  report.written_again = std::move(written_again);
   return report;
 }
 
@@ -114,7 +116,7 @@ CheckpointReport quantize_checkpoint(const std::string& source_path, const std::
         source, plan, options, {text(options_text(plan), " measure=", options.measure), identity},
         out, [&](const std::vector<ActionResult>& done) {
           plan.model.weights = planned_weights(plan);
-          provenance = provenance_of(source, plan, done);
+          provenance = provenance_of(plan, source_hash(source, plan, done));
           return quantize_words(source, plan, provenance);
         });
     report = make_report(source, plan, results, provenance, options.measure, options.threads);

@@ -159,6 +159,91 @@ TEST_F(ResumeTest, a_complete_folder_with_other_bytes_is_refused) {
   }
 }
 
+// Whatever is beside the weights is held to what would be written.
+TEST_F(ResumeTest, other_files_of_a_complete_folder_are_looked_at) {
+  save("model/1_Pooling/config.json", "{}");
+  for (const Dialect target : {Dialect::compressed_tensors, Dialect::modelopt}) {
+    options.plan.target = target;
+    std::filesystem::remove_all(path("out"));
+    (void)run("out", options);
+    const auto whole = contents_of(path("out"));
+    std::vector<std::string> names{"tokenizer.json", "model.safetensors.index.json",
+                                   "1_Pooling/config.json"};
+    if (target == Dialect::modelopt) names.emplace_back("hf_quant_config.json");
+    for (const std::string& name : names) {
+      SCOPED_TRACE(name);
+      const std::string kept = content_of(path("out/" + name));
+      std::filesystem::remove(path("out/" + name));
+      const CheckpointReport again = run("out", resuming());
+      EXPECT_TRUE(again.was_complete);
+      EXPECT_EQ(again.written_again, std::vector<std::string>{name});
+      EXPECT_TRUE(has(again.notes.back(), name)) << again.notes.back();
+      EXPECT_EQ(content_of(path("out/" + name)), kept);
+      EXPECT_EQ(contents_of(path("out")), whole);
+      for (const std::string& wrong : {kept + " ", kept.substr(0, kept.size() - 1), "x" + kept}) {
+        save("out/" + name, wrong);
+        const std::string message = refusal("out", ErrorCode::io, resuming());
+        EXPECT_TRUE(has(message, name) && has(message, "not what would be written")) << message;
+        EXPECT_EQ(content_of(path("out/" + name)), wrong);
+      }
+      save("out/" + name, kept);
+    }
+    // What is in config.json besides octavo's words.
+    const std::string config = content_of(path("out/config.json"));
+    std::string other = config;
+    other.replace(other.find("256"), 3, "255");
+    save("out/config.json", other);
+    EXPECT_TRUE(has(refusal("out", ErrorCode::io, resuming()), "'config.json'"));
+    save("out/config.json", config);
+    // A folder where a file was, and a link to the same bytes.
+    std::filesystem::rename(path("out/tokenizer.json"), path("elsewhere.json"));
+    std::filesystem::create_directory(path("out/tokenizer.json"));
+    EXPECT_TRUE(has(refusal("out", ErrorCode::io, resuming()), "'tokenizer.json'"));
+    std::filesystem::remove(path("out/tokenizer.json"));
+    std::filesystem::rename(path("elsewhere.json"), path("out/tokenizer.json"));
+    std::filesystem::rename(path("out/tokenizer.json"), path("elsewhere.json"));
+    std::filesystem::create_symlink(path("elsewhere.json"), path("out/tokenizer.json"));
+    EXPECT_TRUE(has(refusal("out", ErrorCode::io, resuming()), "link"));
+    std::filesystem::remove(path("out/tokenizer.json"));
+    EXPECT_EQ(run("out", resuming()).written_again, std::vector<std::string>{"tokenizer.json"});
+  }
+}
+
+// One refused file, and nothing is written for the others.
+TEST_F(ResumeTest, a_complete_folder_that_is_refused_stays_as_it_is) {
+  (void)run("out", options);
+  std::filesystem::remove(path("out/tokenizer.json"));
+  save("out/model.safetensors.index.json", "{}");
+  (void)refusal("out", ErrorCode::io, resuming());
+  EXPECT_FALSE(std::filesystem::exists(path("out/tokenizer.json")));
+}
+
+// The sum is over the bytes of tensors; what they are called is in the header.
+TEST_F(ResumeTest, a_complete_folder_with_another_header_is_refused) {
+  (void)run("out", options);
+  std::string bytes = content_of(first_shard());
+  bytes.replace(bytes.find("q_proj"), 6, "x_proj");
+  save("out/model-00001-of-00002.safetensors", bytes);
+  EXPECT_TRUE(has(refusal("out", ErrorCode::io, resuming()), "not what was written"));
+}
+
+TEST_F(ResumeTest, so_are_those_of_a_complete_conversion) {
+  (void)run("out", recipe("nvfp4"));
+  const auto convert = [&](bool resume) {
+    return convert_checkpoint(path("out"), path("mo"), Dialect::modelopt, {.resume = resume});
+  };
+  (void)convert(false);
+  const auto whole = contents_of(path("mo"));
+  std::filesystem::remove(path("mo/tokenizer.json"));
+  std::filesystem::remove(path("mo/hf_quant_config.json"));
+  EXPECT_EQ(convert(true).written_again,
+            (std::vector<std::string>{"tokenizer.json", "hf_quant_config.json"}));
+  EXPECT_EQ(contents_of(path("mo")), whole);
+  save("mo/hf_quant_config.json", "{}");
+  const std::string message = message_of([&] { (void)convert(true); }, ErrorCode::io);
+  EXPECT_TRUE(message.starts_with("[convert]") && has(message, "hf_quant_config.json")) << message;
+}
+
 // Codes that are the same say nothing about their scales.
 TEST_F(ResumeTest, a_complete_conversion_of_another_source_is_refused) {
   (void)run("out", options);

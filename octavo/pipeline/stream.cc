@@ -180,7 +180,10 @@ class Streaming {
     const TensorAction& action = action_of(band);
     std::uint64_t offset = 0;
     const auto bytes = work.window.read_bytes(source_, action, band, offset);
-    writer.write(writer.at(action.outputs.front().plan.name), offset, bytes);
+    const SpelledTensor& output = action.outputs.front();
+    writer.write(
+        writer.at(output.plan.name), offset,
+        output.constant.empty() ? bytes : std::as_bytes(std::span<const char>(output.constant)));
     const std::uint64_t content =
         content_sum(bytes, row_layout(source_, action).row_bytes, band.first_row);
     const NonFiniteFound found =

@@ -24,6 +24,17 @@ bool is_measured(const TensorAction& action, const QuantizeCheckpointOptions& op
   return action.quantize && !action.found && options.measure;
 }
 
+PlannedFile planned_file(const QuantizePlan& plan, const std::vector<std::size_t>& actions) {
+  PlannedFile out;
+  std::vector<QuantizedWeight> weights;
+  for (const std::size_t i : actions) {
+    for (const SpelledTensor& output : plan.actions[i].outputs) out.tensors.push_back(output.plan);
+    if (plan.actions[i].quantize) weights.push_back(plan.actions[i].weight);
+  }
+  out.metadata = metadata_of(plan.options.target, weights);
+  return out;
+}
+
 StreamFiles::StreamFiles(const CheckpointReader& source, const QuantizePlan& plan,
                          const QuantizeCheckpointOptions& options, const Destination& destination,
                          std::vector<ActionResult>& results)
@@ -89,17 +100,13 @@ safetensors::FileWriter& StreamFiles::writer_of(std::size_t index) {
 }
 
 std::unique_ptr<safetensors::FileWriter> StreamFiles::open(std::size_t index) const {
-  std::vector<safetensors::TensorPlan> tensors;
-  std::vector<QuantizedWeight> weights;
-  for (const std::size_t i : files_[index].actions) {
-    for (const SpelledTensor& output : plan_.actions[i].outputs) tensors.push_back(output.plan);
-    if (plan_.actions[i].quantize) weights.push_back(plan_.actions[i].weight);
-  }
-  safetensors::WriteOptions options{.metadata = metadata_of(plan_.options.target, weights),
+  PlannedFile planned = planned_file(plan_, files_[index].actions);
+  safetensors::WriteOptions options{.metadata = std::move(planned.metadata),
                                     .write_behind = memory_behind(options_.max_memory) / 2,
                                     .sum = destination_.folder != nullptr};
   for (const auto& reader : source_.files()) options.sources.push_back(reader.id());
-  return std::make_unique<safetensors::FileWriter>(path_of(index), std::move(tensors), options);
+  return std::make_unique<safetensors::FileWriter>(path_of(index), std::move(planned.tensors),
+                                                   options);
 }
 
 std::string StreamFiles::path_of(std::size_t index) const {

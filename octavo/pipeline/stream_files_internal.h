@@ -60,6 +60,14 @@ class StreamFiles {
   std::mutex counting_, opening_;
 };
 
+// What a file with these actions of a plan says of itself.
+struct PlannedFile {
+  std::vector<safetensors::TensorPlan> tensors;
+  safetensors::Metadata metadata;
+};
+[[nodiscard]] PlannedFile planned_file(const QuantizePlan& plan,
+                                       const std::vector<std::size_t>& actions);
+
 // Of max_memory, for bytes on their way to the disk.
 [[nodiscard]] std::uint64_t memory_behind(std::uint64_t max_memory);
 

@@ -14,6 +14,12 @@ Json counts_of(const std::vector<std::int64_t>& counts) {
   return out;
 }
 
+Json list_of(const std::vector<std::string>& lines) {
+  Json out = Json::array();
+  for (const std::string& line : lines) out.push(line);
+  return out;
+}
+
 Json bytes_json(std::uint64_t bytes) { return {static_cast<std::int64_t>(bytes)}; }
 
 // Names follow docs/numerics/metrics.md; what is infinite is null.
@@ -55,6 +61,7 @@ Json json_of(const TensorReport& tensor) {
   out.set("bytes_after", bytes_json(tensor.bytes_after));
   if (tensor.measured) {
     out.set("metrics", json_of(tensor.metrics));
+    if (tensor.same_non_finite > 0) out.set("same_non_finite", tensor.same_non_finite);
     const ValueHistogram& values = tensor.metrics.values;
     if (!values.counts.empty())
       out.set("values", Json::object({{"first_exponent", values.first_exponent},
@@ -90,12 +97,11 @@ Json head_of(const CheckpointReport& report) {
   out.set("bits_per_weight", report.bits_per_weight);
   out.set("seconds", report.seconds);
   out.set("was_complete", report.was_complete);
+  out.set("written_again", list_of(report.written_again));
   Json worst = Json::array();
   for (const std::size_t i : report.worst(10)) worst.push(report.tensors[i].name);
   out.set("worst", std::move(worst));
-  Json notes = Json::array();
-  for (const std::string& note : report.notes) notes.push(note);
-  out.set("notes", std::move(notes));
+  out.set("notes", list_of(report.notes));
   return out;
 }
 
@@ -113,6 +119,10 @@ std::string indented(const std::string& text, std::string_view indent) {
 double sortable(double sqnr) { return std::isnan(sqnr) ? -INFINITY : sqnr; }
 
 }  // namespace
+
+double order_of(const TensorReport& tensor) {
+  return uncounted(tensor) > 0 ? -INFINITY : sortable(tensor.metrics.sqnr);
+}
 
 std::vector<bool> with_histograms(const std::vector<double>& sqnrs) {
   std::vector<bool> shown(sqnrs.size(), sqnrs.size() <= kMostHistograms);
@@ -140,7 +150,7 @@ std::vector<std::size_t> CheckpointReport::worst(std::size_t most) const {
     if (tensors[i].measured) order.push_back(i);
   // Equals stay in the order of names.
   std::stable_sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) {
-    return sortable(tensors[a].metrics.sqnr) < sortable(tensors[b].metrics.sqnr);
+    return order_of(tensors[a]) < order_of(tensors[b]);
   });
   if (order.size() > most) order.resize(most);
   return order;

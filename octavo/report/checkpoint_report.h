@@ -27,6 +27,7 @@ struct TensorReport {
   std::string why;      // why it was left alone, or what was planned around
   std::uint64_t bytes_before = 0, bytes_after = 0;
   bool measured = false;
+  std::int64_t same_non_finite = 0;  // NaN, or the same Inf, on both sides of a comparison
   // With the histogram of values and of codes (of many tensors, only the worst); no rows, no tiles.
   ErrorMetrics metrics{};
   ValueHistogram results{};  // what came back of the values, in the steps of metrics.values
@@ -36,10 +37,24 @@ struct TensorReport {
   std::string advice;  // "fp8-block instead of nvfp4 gains 11 dB for 3.9 bits"; may be empty
 };
 
+// Values that no metric counts: NaN or Inf before or after, and not the same on both sides. What
+// was clamped is finite by then.
+[[nodiscard]] inline std::int64_t uncounted(const TensorReport& tensor) {
+  return tensor.metrics.elements - tensor.metrics.sums.count - tensor.same_non_finite;
+}
+// Nothing is wrong with it, as far as numbers go.
+[[nodiscard]] inline bool is_equal(const TensorReport& tensor) {
+  return tensor.metrics.sums.error2 == 0 && uncounted(tensor) == 0;
+}
+// What tensors are sorted by, the worst first: their SQNR, or less than any where values are
+// uncounted or it is NaN.
+[[nodiscard]] OCTAVO_API double order_of(const TensorReport& tensor);
+
 // Of how many tensors a report has histograms: of all, or where there are more of the worst by
 // SQNR.
 inline constexpr std::size_t kMostHistograms = 1000;
-// Which of tensors with these SQNRs those are, the first of equals before the others.
+// Which of tensors with these SQNRs (or order_of()) those are, the first of equals before the
+// others.
 [[nodiscard]] OCTAVO_API std::vector<bool> with_histograms(const std::vector<double>& sqnrs);
 // Takes them out of a tensor's report, and their memory.
 OCTAVO_API void drop_histograms(TensorReport& tensor);
@@ -53,10 +68,11 @@ struct OCTAVO_API CheckpointReport {
   double bits_per_weight = 0;  // of the quantized weights, scales included
   double seconds = 0;
   bool was_complete = false;  // an earlier call had done it all: nothing was done or measured
-  std::vector<TensorReport> tensors;  // in the order of names, numbers in names by value
-  std::vector<std::string> notes;     // what the user should know
+  std::vector<std::string> written_again;  // then: files besides weights that were missing
+  std::vector<TensorReport> tensors;       // in the order of names, numbers in names by value
+  std::vector<std::string> notes;          // what the user should know
 
-  // Indices of measured tensors, the lowest SQNR first.
+  // Indices of measured tensors by order_of(), the worst first.
   [[nodiscard]] std::vector<std::size_t> worst(std::size_t most) const;
 };
 

@@ -10,7 +10,7 @@ namespace {
 
 struct Totals {
   std::int64_t quantized = 0, measured = 0, values = 0, saturated = 0, flushed = 0;
-  std::int64_t not_finite_in = 0, not_finite_out = 0;
+  std::int64_t not_finite_in = 0, not_finite_out = 0, uncounted = 0;
   double median_sqnr = NAN;
 };
 
@@ -27,6 +27,7 @@ Totals totals_of(const CheckpointReport& report) {
     out.flushed += metrics.flushed;
     out.not_finite_in += metrics.input.nan + metrics.input.inf;
     out.not_finite_out += metrics.result.nan + metrics.result.inf;
+    out.uncounted += uncounted(tensor);
     sqnrs.push_back(metrics.sqnr);
   }
   if (!sqnrs.empty()) {
@@ -118,7 +119,7 @@ std::string summary(const CheckpointReport& report) {
                 text("flushed to zero: ", grouped(totals.flushed)));
     out += card(grouped(totals.not_finite_out),
                 text("NaN or Inf after, ", grouped(totals.not_finite_in), " before"),
-                totals.not_finite_out > 0);
+                totals.uncounted > 0);
   }
   if (report.seconds > 0) {
     const double rate = static_cast<double>(report.bytes_before) / report.seconds;

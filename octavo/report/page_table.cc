@@ -25,7 +25,7 @@ std::string count_cell(std::string_view label, std::int64_t count, double share,
 
 std::string row_of(const TensorReport& tensor, const Grading& grading) {
   const ErrorMetrics& m = tensor.metrics;
-  const std::int64_t not_finite = m.result.nan + m.result.inf;
+  const std::int64_t not_finite = uncounted(tensor);
   const double elements = static_cast<double>(m.elements > 0 ? m.elements : 1);
   std::string out =
       text("<tr><td class=\"n mono\">", breakable(tensor.name), "</td><td data-l=\"shape\">",

@@ -26,6 +26,9 @@ _DTYPES = {
 }
 
 
+_MOST_DEVICES = 4096  # that verify splits matrices over, as the command line has it
+
+
 class CheckpointReport:
     """What quantizing (or comparing) a checkpoint cost, tensor by tensor.
 
@@ -60,7 +63,27 @@ class CheckpointReport:
 
     def html(self) -> str:
         """A page that needs nothing else: tables, a map of layers, histograms."""
+        if self.verb == "plan":
+            raise ValueError("[html] got a plan, wanted a report: nothing is measured with dry_run=True")
         return self._handle.html()
+
+
+class LimitMissed(RuntimeError):
+    """A limit of fail_if is missed. The work is done and its files are written; report has all of it."""
+
+    def __init__(self, message: str, report: CheckpointReport):
+        super().__init__(message)
+        self.report = report
+
+
+class _Plan:
+    """What a CheckpointReport needs of a plan."""
+
+    def __init__(self, text: str):
+        self._text = text
+
+    def json(self) -> str:
+        return self._text
 
 
 @dataclass(frozen=True)
@@ -74,9 +97,23 @@ class Finding:
     message: str
 
 
+class Findings(list[Finding]):
+    """The findings of verify_checkpoint, and what stands behind them: good (no errors), quantized,
+    dialect, weights, checked (what was looked at) and loaders (errors and warnings of each)."""
+
+    def __init__(self, said: dict[str, Any]):
+        super().__init__(Finding(**finding) for finding in said["findings"])
+        self.good: bool = said["good"]
+        self.quantized: bool = said["quantized"]
+        self.dialect: str | None = said["dialect"]
+        self.weights: int = said["weights"]
+        self.checked: dict[str, Any] = said["checked"]
+        self.loaders: dict[str, dict[str, Any]] = said["loaders"]
+
+
 def quantize_checkpoint(
     model: Path,
-    out: Path,
+    out: Path | None = None,
     recipe: str = "fp8-block",
     target: str = "compressed-tensors",
     *,
@@ -95,11 +132,16 @@ def quantize_checkpoint(
     threads: int = 0,
     max_memory: int | str = 256 << 20,
     resume: bool = False,
+    dry_run: bool = False,
+    fail_if: Iterable[str] = (),
     progress: OnProgress | None = None,
 ) -> CheckpointReport:
     """Quantizes a checkpoint into files that servers load, through at most `max_memory`.
 
     model: a folder with safetensors files, or one file. out: a folder that is not there yet.
+    dry_run: write nothing, and give the plan: tensors with what becomes of each, files, sizes; it
+    has the verb "plan" and no metrics. fail_if: limits such as "cosine<0.999"; where a tensor misses
+    one, LimitMissed is raised when all is written.
     recipe: a preset; target: whose spelling. include, exclude: regular expressions on names;
     recipe_for: regular expression to preset or "none". progress is called with bytes done, bytes in
     all, seconds and a tensor's name; an exception in it, or Ctrl-C, stops the work, and the same
@@ -115,9 +157,8 @@ def quantize_checkpoint(
             f"[quantize_checkpoint] got nonfinite={nonfinite!r}, wanted 'error' or 'clamp'"
         )
     op = "quantize_checkpoint"
-    handle = _octavo.quantize_checkpoint(
-        _path(op, "model", model),
-        _path(op, "out", out),
+    limits = _limits(op, fail_if)
+    options = _octavo.plan_options(
         recipe=_word(op, "recipe", recipe),
         target=_word(op, "target", target),
         format=_word(op, "format", format),
@@ -132,12 +173,43 @@ def quantize_checkpoint(
         bf16_scales=scale_rounding == "bf16",
         clamp_non_finite=nonfinite == "clamp",
         shard_bytes=_size(op, "shard_bytes", shard_bytes),
-        threads=_count(op, "threads", threads),
-        max_memory=_size(op, "max_memory", max_memory),
-        resume=_flag(op, "resume", resume),
-        progress=_called(op, progress),
     )
-    return CheckpointReport(handle)
+    source = _path(op, "model", model)
+    work = {
+        "threads": _threads(op, threads),
+        "max_memory": _size(op, "max_memory", max_memory),
+        "resume": _flag(op, "resume", resume),
+        "progress": _called(op, progress),
+    }
+    if _flag(op, "dry_run", dry_run):
+        return CheckpointReport(_Plan(_octavo.plan_checkpoint(source, options)))
+    if out is None:
+        raise TypeError(f"[{op}] got no out; say where it goes, or dry_run=True for the plan alone")
+    handle = _octavo.quantize_checkpoint(source, _path(op, "out", out), options, **work)
+    return _within(op, CheckpointReport(handle), limits)
+
+
+def _limits(op: str, fail_if: Iterable[str]) -> list[str]:
+    limits = _names(op, "fail_if", [fail_if] if isinstance(fail_if, str) else fail_if)
+    for limit in limits:
+        try:
+            _octavo.check_limit(limit)
+        except ValueError as error:
+            raise ValueError(f"[{op}] fail_if: {str(error).removeprefix('[limit] ')}") from None
+    return limits
+
+
+def _within(op: str, report: CheckpointReport, limits: list[str]) -> CheckpointReport:
+    if limits and report.was_complete:
+        raise ValueError(
+            f"[{op}] got fail_if, and the folder was complete: nothing was measured; compare_checkpoints"
+            " measures it, and takes fail_if too"
+        )
+    missed = report._handle.missed(limits)
+    if missed:
+        said = "; ".join(f"{what} ({limit})" for limit, what in missed)
+        raise LimitMissed(f"[{op}] limit missed: {said}", report)
+    return report
 
 
 def _path(op: str, what: str, given: Path) -> str:
@@ -145,14 +217,27 @@ def _path(op: str, what: str, given: Path) -> str:
     path = os.fspath(given) if isinstance(given, os.PathLike) else given
     if not isinstance(path, str):
         raise TypeError(f"[{op}] got {what}={given!r}, wanted a path: a str or an os.PathLike of one")
-    return path
+    return _text(op, what, path, "a path")
+
+
+def _text(op: str, what: str, given: str, wanted: str) -> str:
+    """A text that a system can have for a name: bytes of UTF-8 without NUL."""
+    if "\0" in given:  # the system would take what stands before it
+        raise ValueError(f"[{op}] got {what}={given!r}, wanted {wanted} without NUL")
+    try:
+        given.encode()
+    except UnicodeEncodeError:
+        raise ValueError(
+            f"[{op}] got {what}={given!r}, wanted {wanted} that is UTF-8, not bytes of something else"
+        ) from None
+    return given
 
 
 def _word(op: str, what: str, given: str | None) -> str:
     """A word, or "" for None."""
     if given is not None and not isinstance(given, str):
         raise TypeError(f"[{op}] got {what}={given!r}, wanted a str")
-    return given or ""
+    return _text(op, what, given, "a str") if given else ""
 
 
 def _flag(op: str, what: str, given: bool) -> bool:
@@ -161,10 +246,18 @@ def _flag(op: str, what: str, given: bool) -> bool:
     return given
 
 
-def _count(op: str, what: str, given: int) -> int:
+def _count(op: str, what: str, given: int, least: int, most: int) -> int:
+    wanted = f", wanted an int from {least} to {most}"
     if isinstance(given, bool) or not hasattr(given, "__index__"):
-        raise TypeError(f"[{op}] got {what}={given!r}, wanted an int")
-    return operator.index(given)
+        raise TypeError(f"[{op}] got {what}={given!r}{wanted}")
+    count = operator.index(given)
+    if not least <= count <= most:
+        raise ValueError(f"[{op}] got {what}={given!r}{wanted}")
+    return count
+
+
+def _threads(op: str, given: int) -> int:
+    return _count(op, "threads", given, 0, _octavo.most_threads())
 
 
 def _called(op: str, given: OnProgress | None) -> OnProgress | None:
@@ -175,17 +268,20 @@ def _called(op: str, given: OnProgress | None) -> OnProgress | None:
 
 def _size(op: str, what: str, given: int | str) -> int:
     """A number of bytes, or what the command line takes: "64M", "5GiB"."""
-    wanted = ", wanted a number of bytes, or a size such as '256M' or '5GiB'"
+    wanted = ", wanted a number of bytes below 2^63, or a size such as '256M' or '5GiB'"
     if isinstance(given, str):
         found = re.fullmatch(r"\s*([0-9]+(?:\.[0-9]+)?)\s?(?:([KMGT])(?:iB|B)?|B)?\s*", given, re.I)
         if found is None:
             raise ValueError(f"[{op}] got {what}={given!r}{wanted}")
         power = " KMGT".index((found[2] or " ").upper())
-        return int(float(found[1]) * 1024**power)
+        size = int(float(found[1]) * 1024**power) if len(found[1]) < 20 else 1 << 63
+        if size >= 1 << 63:
+            raise ValueError(f"[{op}] got {what}={given!r}{wanted}")
+        return size
     if isinstance(given, bool) or not hasattr(given, "__index__"):
         raise TypeError(f"[{op}] got {what}={given!r}{wanted}")
     size = operator.index(given)
-    if size < 0:
+    if not 0 <= size < 1 << 63:
         raise ValueError(f"[{op}] got {what}={given!r}{wanted}")
     return size
 
@@ -198,6 +294,7 @@ def _names(op: str, what: str, given: Iterable[str]) -> list[str]:
     for name in names:
         if not isinstance(name, str):
             raise TypeError(f"[{op}] got {name!r} in {what}{wanted}")
+        _text(op, f"an entry of {what}", name, "a str")
     return names
 
 
@@ -209,24 +306,27 @@ def _recipes(op: str, given: Mapping[str, str] | None) -> list[tuple[str, str]]:
     for pair in given.items():
         if not all(isinstance(one, str) for one in pair):
             raise TypeError(f"[{op}] got {pair!r} in recipe_for, wanted a str for a str")
+        for one in pair:
+            _text(op, "an entry of recipe_for", one, "a str")
     return list(given.items())
 
 
 def verify_checkpoint(
     model: Path, loaders: Iterable[str] = (), *, tensor_parallel: int = 1, codes: bool = True
-) -> list[Finding]:
+) -> Findings:
     """What loaders ("vllm", "transformers", "sglang", "trtllm"; none: all of them) would stumble
-    over. No server is run; an empty list is good news. codes: read them all, for NaN."""
+    over. No server is run; an empty list is good news. codes: read them all, for NaN. The list also
+    has what `octavo verify --json` says of the whole: good, dialect, weights, checked, loaders."""
     if isinstance(loaders, str):
         loaders = [loaders]
     op = "verify_checkpoint"
-    found = _octavo.verify_checkpoint(
+    said = _octavo.verify_checkpoint(
         _path(op, "model", model),
         loaders=_names(op, "loaders", loaders),
-        tensor_parallel=_count(op, "tensor_parallel", tensor_parallel),
+        tensor_parallel=_count(op, "tensor_parallel", tensor_parallel, 1, _MOST_DEVICES),
         codes=_flag(op, "codes", codes),
     )
-    return [Finding(*finding) for finding in found]
+    return Findings(json.loads(said))
 
 
 def convert_checkpoint(
@@ -248,7 +348,7 @@ def convert_checkpoint(
         _path(op, "out", out),
         to=_word(op, "target", target),
         dtype="",
-        threads=_count(op, "threads", threads),
+        threads=_threads(op, threads),
         max_memory=_size(op, "max_memory", max_memory),
         resume=_flag(op, "resume", resume),
         clamp_non_finite=False,
@@ -283,7 +383,7 @@ def dequantize_checkpoint(
         _path(op, "out", out),
         to="",
         dtype=_DTYPES[dtype],
-        threads=_count(op, "threads", threads),
+        threads=_threads(op, threads),
         max_memory=_size(op, "max_memory", max_memory),
         resume=_flag(op, "resume", resume),
         clamp_non_finite=nonfinite == "clamp",
@@ -292,30 +392,35 @@ def dequantize_checkpoint(
 
 
 def compare_checkpoints(
-    a: Path, b: Path, *, threads: int = 0, progress: OnProgress | None = None
+    a: Path,
+    b: Path,
+    *,
+    threads: int = 0,
+    fail_if: Iterable[str] = (),
+    progress: OnProgress | None = None,
 ) -> CheckpointReport:
-    """How far b is from a, tensor by tensor; either may be quantized."""
+    """How far b is from a, tensor by tensor; either may be quantized. fail_if: limits such as
+    "cosine<0.999"; LimitMissed is raised where a tensor misses one."""
     op = "compare_checkpoints"
-    return CheckpointReport(
-        _octavo.compare_checkpoints(
-            _path(op, "a", a),
-            _path(op, "b", b),
-            threads=_count(op, "threads", threads),
-            progress=_called(op, progress),
-        )
+    limits = _limits(op, fail_if)
+    handle = _octavo.compare_checkpoints(
+        _path(op, "a", a),
+        _path(op, "b", b),
+        threads=_threads(op, threads),
+        progress=_called(op, progress),
     )
+    return _within(op, CheckpointReport(handle), limits)
 
 
-def inspect(model: Path) -> dict[str, Any]:
-    """What is in a checkpoint: {"dialect": None or a name, "tensors": [{"name", "shape", "type",
-    "bytes", "quantized", "stored_as"}]}. Codes and scales of a weight are one entry."""
-    dialect, tensors = _octavo.inspect_checkpoint(_path("inspect", "model", model))
-    keys = ("name", "shape", "type", "bytes", "stored_as")
-    listed = [dict(zip(keys, tensor)) for tensor in tensors]
-    for tensor in listed:
-        tensor["quantized"] = bool(tensor["stored_as"])
-        tensor["stored_as"] = tensor["stored_as"] or [tensor["name"]]
-    return {"dialect": dialect, "tensors": sorted(listed, key=lambda tensor: tensor["name"])}
+def inspect(model: Path, *, stats: bool = False) -> dict[str, Any]:
+    """What is in a checkpoint, as `octavo inspect --json` has it: path, files, bytes, quantized,
+    dialect, problem (None, or why weights could not be told) and tensors, each with name, shape,
+    type, bytes, quantized, stored_as and, with stats=True (which reads everything), statistics.
+    Codes and scales of a weight are one entry."""
+    op = "inspect"
+    return json.loads(
+        _octavo.inspect_checkpoint(_path(op, "model", model), statistics=_flag(op, "stats", stats))
+    )
 
 
 def dialects() -> list[str]:

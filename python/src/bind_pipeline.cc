@@ -1,21 +1,21 @@
 // Whole checkpoints: quantize, convert, dequantize, compare, verify, inspect.
 #include <nanobind/stl/function.h>
-#include <nanobind/stl/optional.h>
 #include <nanobind/stl/pair.h>
 #include <nanobind/stl/string.h>
-#include <nanobind/stl/tuple.h>
 #include <nanobind/stl/vector.h>
 
 #include <exception>
-#include <set>
 
 #include "bind.h"
 #include "octavo/base/error.h"
+#include "octavo/base/thread_pool.h"
 #include "octavo/checkpoint/dialect.h"
-#include "octavo/checkpoint/verify.h"
+#include "octavo/checkpoint/loader_verdict.h"
 #include "octavo/pipeline/compare_checkpoints.h"
 #include "octavo/pipeline/convert_checkpoint.h"
+#include "octavo/pipeline/inspect_checkpoint.h"
 #include "octavo/pipeline/quantize_checkpoint.h"
+#include "octavo/report/gate.h"
 
 namespace octavo::python {
 namespace {
@@ -48,35 +48,46 @@ auto watched(const nb::object& callback, Work&& work) {
   }
 }
 
+QuantizePlanOptions plan_options(const std::string& recipe, const std::string& target,
+                                 const std::string& format, const std::string& scale_rule,
+                                 const std::string& arith, const std::string& scale_policy,
+                                 const std::string& scale_format,
+                                 const std::vector<std::string>& include,
+                                 const std::vector<std::string>& exclude,
+                                 const std::vector<std::pair<std::string, std::string>>& recipe_for,
+                                 bool share, bool bf16_scales, bool clamp_non_finite,
+                                 std::uint64_t shard_bytes) {
+  return {.recipe = recipe,
+          .target = parse_dialect(target),
+          .format = format,
+          .scale_rule = scale_rule,
+          .arith = arith,
+          .scale_policy = scale_policy,
+          .scale_format = scale_format,
+          .include = include,
+          .exclude = exclude,
+          .recipe_for = recipe_for,
+          .share = share,
+          .bf16_scales = bf16_scales,
+          .clamp_non_finite = clamp_non_finite,
+          .shard_bytes = shard_bytes};
+}
+
 CheckpointReport quantize(const std::string& source, const std::string& out,
-                          const std::string& recipe, const std::string& target,
-                          const std::string& format, const std::string& scale_rule,
-                          const std::string& arith, const std::string& scale_policy,
-                          const std::string& scale_format, const std::vector<std::string>& include,
-                          const std::vector<std::string>& exclude,
-                          const std::vector<std::pair<std::string, std::string>>& recipe_for,
-                          bool share, bool bf16_scales, bool clamp_non_finite,
-                          std::uint64_t shard_bytes, int threads, std::uint64_t max_memory,
+                          const QuantizePlanOptions& plan, int threads, std::uint64_t max_memory,
                           bool resume, const nb::object& progress) {
-  QuantizeCheckpointOptions options{.threads = threads, .max_memory = max_memory, .resume = resume};
-  options.plan = {.recipe = recipe,
-                  .target = parse_dialect(target),
-                  .format = format,
-                  .scale_rule = scale_rule,
-                  .arith = arith,
-                  .scale_policy = scale_policy,
-                  .scale_format = scale_format,
-                  .include = include,
-                  .exclude = exclude,
-                  .recipe_for = recipe_for,
-                  .share = share,
-                  .bf16_scales = bf16_scales,
-                  .clamp_non_finite = clamp_non_finite,
-                  .shard_bytes = shard_bytes};
+  QuantizeCheckpointOptions options{
+      .plan = plan, .threads = threads, .max_memory = max_memory, .resume = resume};
   return watched(progress, [&](const OnProgress& on_progress) {
     options.on_progress = on_progress;
     return quantize_checkpoint(source, out, options);
   });
+}
+
+std::string plan_json(const std::string& path, const QuantizePlanOptions& options) {
+  const nb::gil_scoped_release released;
+  const CheckpointReader source(path);
+  return json_of(source, plan_quantize(source, options)).dump();
 }
 
 nb::dict convert_dict(const ConvertResult& result) {
@@ -87,6 +98,7 @@ nb::dict convert_dict(const ConvertResult& result) {
   out["bytes_after"] = result.bytes_after;
   out["seconds"] = result.seconds;
   out["was_complete"] = result.was_complete;
+  out["written_again"] = result.written_again;
   out["notes"] = result.notes;
   return out;
 }
@@ -110,56 +122,29 @@ nb::dict convert(const std::string& source, const std::string& out, const std::s
   }));
 }
 
-using FindingTuple = std::tuple<std::string, std::string, std::string, std::string, std::string>;
-
-std::vector<FindingTuple> verify_all(const std::string& path,
-                                     const std::vector<std::string>& loaders, int tensor_parallel,
-                                     bool codes) {
+// Documents of the library as text, which Python parses: what --json prints.
+std::string verify_json(const std::string& path, const std::vector<std::string>& loaders,
+                        int tensor_parallel, bool codes) {
   const nb::gil_scoped_release released;
   VerifyOptions options{.tensor_parallel = tensor_parallel, .codes = codes};
   if (!loaders.empty()) options.loaders.clear();
   for (const std::string& name : loaders) options.loaders.push_back(parse_loader(name));
-  std::vector<FindingTuple> out;
-  for (const Finding& finding : verify(CheckpointReader(path), options))
-    out.emplace_back(finding.severity == Severity::error ? "error" : "warning", finding.loader,
-                     finding.rule, finding.tensor, finding.message);
-  return out;
+  return json_of(verify_all(CheckpointReader(path), options), options.loaders).dump();
 }
 
-// (name, shape, type or scaling, bytes, tensors of the file) of each weight and plain tensor.
-using InspectedTuple = std::tuple<std::string, std::vector<std::int64_t>, std::string,
-                                  std::uint64_t, std::vector<std::string>>;
-
-std::pair<std::optional<std::string>, std::vector<InspectedTuple>> inspect(
-    const std::string& path) {
+std::string inspect_json(const std::string& path, bool statistics) {
   const nb::gil_scoped_release released;
-  const CheckpointReader checkpoint(path);
-  const Recognized recognized = recognize(checkpoint);
-  std::vector<InspectedTuple> out;
-  std::set<std::string, std::less<>> parts;
-  for (const FoundWeight& found : recognized.weights) {
-    const auto sizes = found.weight.shape.sizes();
-    std::uint64_t bytes = 0;
-    std::vector<std::string> names;
-    for (const SpelledTensor& part : found.tensors) {
-      names.push_back(part.plan.name);
-      parts.insert(part.plan.name);
-      if (const StoredTensor* stored = checkpoint.find(part.plan.name); stored != nullptr)
-        bytes += stored->nbytes();
-    }
-    out.emplace_back(found.weight.name, std::vector<std::int64_t>(sizes.begin(), sizes.end()),
-                     describe(found.weight.scaling), bytes, std::move(names));
-  }
-  for (const StoredTensor& stored : checkpoint.tensors()) {
-    if (parts.contains(stored.name())) continue;
-    const auto& shape = stored.entry->shape;
-    out.emplace_back(stored.name(), std::vector<std::int64_t>(shape.begin(), shape.end()),
-                     std::string(safetensors::stored_name(stored.entry->type)), stored.nbytes(),
-                     std::vector<std::string>{});
-  }
-  std::optional<std::string> dialect;
-  if (recognized.quantized) dialect = std::string(name_of(recognized.dialect));
-  return {dialect, std::move(out)};
+  return json_of(inspect_checkpoint(path, {.statistics = statistics})).dump();
+}
+
+// (limit, what of it) for each that a report misses.
+std::vector<std::pair<std::string, std::string>> missed(const CheckpointReport& report,
+                                                        const std::vector<std::string>& limits) {
+  std::vector<Gate> gates;
+  for (const std::string& limit : limits) gates.push_back(parse_gate(limit));
+  std::vector<std::pair<std::string, std::string>> out;
+  for (const MissedGate& one : missed_gates(report, gates)) out.emplace_back(one.typed, one.what);
+  return out;
 }
 
 }  // namespace
@@ -167,13 +152,20 @@ std::pair<std::optional<std::string>, std::vector<InspectedTuple>> inspect(
 void bind_pipeline(nb::module_& module) {
   nb::class_<CheckpointReport>(module, "CheckpointReport")
       .def("json", [](const CheckpointReport& report) { return json_of(report).dump(); })
-      .def("html", [](const CheckpointReport& report) { return html_of(report); });
-  module.def("quantize_checkpoint", &quantize, nb::arg("source"), nb::arg("out"), nb::kw_only(),
-             nb::arg("recipe"), nb::arg("target"), nb::arg("format"), nb::arg("scale_rule"),
-             nb::arg("arith"), nb::arg("scale_policy"), nb::arg("scale_format"), nb::arg("include"),
-             nb::arg("exclude"), nb::arg("recipe_for"), nb::arg("share"), nb::arg("bf16_scales"),
-             nb::arg("clamp_non_finite"), nb::arg("shard_bytes"), nb::arg("threads"),
-             nb::arg("max_memory"), nb::arg("resume"), nb::arg("progress").none());
+      .def("html", [](const CheckpointReport& report) { return html_of(report); })
+      .def("missed", &missed, nb::arg("limits"));
+  nb::class_<QuantizePlanOptions>(module, "QuantizePlanOptions");
+  module.def("plan_options", &plan_options, nb::kw_only(), nb::arg("recipe"), nb::arg("target"),
+             nb::arg("format"), nb::arg("scale_rule"), nb::arg("arith"), nb::arg("scale_policy"),
+             nb::arg("scale_format"), nb::arg("include"), nb::arg("exclude"), nb::arg("recipe_for"),
+             nb::arg("share"), nb::arg("bf16_scales"), nb::arg("clamp_non_finite"),
+             nb::arg("shard_bytes"));
+  module.def("plan_checkpoint", &plan_json, nb::arg("source"), nb::arg("options"));
+  module.def(
+      "check_limit", [](const std::string& limit) { (void)parse_gate(limit); }, nb::arg("limit"));
+  module.def("quantize_checkpoint", &quantize, nb::arg("source"), nb::arg("out"),
+             nb::arg("options"), nb::kw_only(), nb::arg("threads"), nb::arg("max_memory"),
+             nb::arg("resume"), nb::arg("progress").none());
   module.def("convert_checkpoint", &convert, nb::arg("source"), nb::arg("out"), nb::kw_only(),
              nb::arg("to"), nb::arg("dtype"), nb::arg("threads"), nb::arg("max_memory"),
              nb::arg("resume"), nb::arg("clamp_non_finite"), nb::arg("progress").none());
@@ -185,9 +177,11 @@ void bind_pipeline(nb::module_& module) {
         });
       },
       nb::arg("a"), nb::arg("b"), nb::kw_only(), nb::arg("threads"), nb::arg("progress").none());
-  module.def("verify_checkpoint", &verify_all, nb::arg("path"), nb::kw_only(), nb::arg("loaders"),
+  module.def("verify_checkpoint", &verify_json, nb::arg("path"), nb::kw_only(), nb::arg("loaders"),
              nb::arg("tensor_parallel"), nb::arg("codes"));
-  module.def("inspect_checkpoint", &inspect, nb::arg("path"));
+  module.def("inspect_checkpoint", &inspect_json, nb::arg("path"), nb::kw_only(),
+             nb::arg("statistics"));
+  module.def("most_threads", [] { return kMaxThreads; });
   module.def("dialect_names", &dialect_names);
   module.def("loader_names", &loader_names);
 }

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import _thread
 import json
+import os
+import subprocess
 import sys
 from pathlib import Path
 
@@ -18,6 +20,25 @@ import tiny_model  # noqa: E402
 @pytest.fixture
 def model(tmp_path):
     return tiny_model.llama(tmp_path / "model")
+
+
+@pytest.fixture
+def octavo_json():
+    """What the command line prints with --json."""
+
+    def run(*arguments):
+        command = [program(), *map(str, arguments), "--json"]
+        return json.loads(subprocess.run(command, capture_output=True, text=True).stdout)
+
+    return run
+
+
+def program():
+    if given := os.environ.get("OCTAVO_CLI"):
+        return given
+    root = Path(__file__).resolve().parents[2]
+    places = [Path(sys.executable).parent / "octavo", root / "build/release/bin/octavo"]
+    return str(next(place for place in places if place.exists()))
 
 
 def test_quantize_and_look(model, tmp_path):
@@ -154,3 +175,96 @@ def test_a_wrong_type_is_named(model, tmp_path):
         assert message.startswith("[") and name in message and "nanobind" not in message, message
         assert "incompatible function arguments" not in message
     assert not out.exists()
+
+
+def test_numbers_out_of_range_are_named(model, tmp_path):
+    """With what may be given; no signature of the bindings."""
+    out = tmp_path / "out"
+    for name, call in {
+        "threads=1000000000000, wanted an int from 0 to": lambda: ov.quantize_checkpoint(
+            model, out, threads=10**12
+        ),
+        "threads=-1, wanted an int from 0 to": lambda: ov.compare_checkpoints(model, model, threads=-1),
+        "tensor_parallel=1099511627776, wanted an int from 1 to 4096": lambda: ov.verify_checkpoint(
+            model, tensor_parallel=2**40
+        ),
+        "tensor_parallel=0, wanted": lambda: ov.verify_checkpoint(model, tensor_parallel=0),
+        "max_memory=18446744073709551616, wanted": lambda: ov.convert_checkpoint(
+            model, out, "octavo", max_memory=2**64
+        ),
+        "shard_bytes='99999999999999999999T', wanted": lambda: ov.quantize_checkpoint(
+            model, out, shard_bytes="99999999999999999999T"
+        ),
+    }.items():
+        with pytest.raises(ValueError, match=r"^\[") as told:
+            call()
+        assert name in str(told.value), told.value
+    assert not out.exists()
+
+
+def test_names_that_no_system_has(model, tmp_path):
+    """A NUL would end the name: another folder would be made."""
+    short = tmp_path / "short"
+    for name, call in {
+        "out=": lambda: ov.quantize_checkpoint(model, f"{short}\0er"),
+        "model=": lambda: ov.inspect(f"{model}\0"),
+        "a=": lambda: ov.compare_checkpoints("\udcff", model),
+        "recipe=": lambda: ov.quantize_checkpoint(model, short, recipe="\ud800"),
+        "an entry of include=": lambda: ov.quantize_checkpoint(model, short, include=["\ud800"]),
+        "an entry of recipe_for=": lambda: ov.quantize_checkpoint(model, short, recipe_for={"a": "\0"}),
+    }.items():
+        with pytest.raises(ValueError, match=r"^\[") as told:
+            call()
+        assert name in str(told.value), told.value
+    assert not short.exists()
+
+
+def test_dry_run_is_the_plan_of_the_command_line(model, tmp_path):
+    plan = ov.quantize_checkpoint(model, recipe="mxfp8", exclude=["o_proj"], dry_run=True)
+    assert plan.verb == "plan" and plan.recipe == "mxfp8" and plan.files == ["model.safetensors"]
+    made = ov.quantize_checkpoint(model, tmp_path / "out", recipe="mxfp8", exclude=["o_proj"])
+    assert plan.bytes_after == made.bytes_after and plan.bits_per_weight == made.bits_per_weight
+    assert {t["name"]: t["quantized"] for t in plan.tensors} == {
+        t["name"]: t["quantized"] for t in made.tensors
+    }
+    assert "12 of 21 tensors quantized" in repr(plan) and "metrics" not in plan.tensors[0]
+    with pytest.raises(ValueError, match="plan"):
+        plan.html()
+    with pytest.raises(TypeError, match="got no out"):
+        ov.quantize_checkpoint(model)
+    with pytest.raises(ValueError, match="mxfp8"):
+        ov.quantize_checkpoint(model, recipe="mxpf8", dry_run=True)
+
+
+def test_a_missed_limit_is_raised_when_all_is_written(model, tmp_path):
+    out = tmp_path / "out"
+    with pytest.raises(ov.LimitMissed, match=r"sqnr of 'model.* is .*others \(sqnr<90\)") as told:
+        ov.quantize_checkpoint(model, out, recipe="mxfp8", fail_if=["cosine<0.5", "sqnr<90"])
+    assert told.value.report.worst and (out / "config.json").exists()
+    assert ov.compare_checkpoints(model, out, fail_if="cosine<0.5").worst
+    with pytest.raises(ov.LimitMissed):
+        ov.compare_checkpoints(model, out, fail_if=["max_abs>0"])
+    for wrong in ("cosin<1", "cosine", "cosine<x"):
+        with pytest.raises(ValueError, match=r"\[quantize_checkpoint\] fail_if: got 'cosin"):
+            ov.quantize_checkpoint(model, tmp_path / "no", fail_if=[wrong])
+    assert not (tmp_path / "no").exists()
+    with pytest.raises(ValueError, match="complete"):
+        ov.quantize_checkpoint(model, out, recipe="mxfp8", resume=True, fail_if=["cosine<0.5"])
+
+
+def test_python_says_what_json_says(octavo_json, model, tmp_path):
+    out = tmp_path / "out"
+    ov.quantize_checkpoint(model, out, recipe="mxfp4")
+    assert ov.inspect(out) == octavo_json("inspect", out)
+    with_numbers = ov.inspect(out, stats=True)
+    assert with_numbers == octavo_json("inspect", out, "--stats")
+    weight = next(t for t in with_numbers["tensors"] if t["quantized"])
+    assert weight["statistics"]["nan"] == 0 and len(weight["stored_as"]) == 2
+    assert weight["type"] == "mxfp4: e2m1fn, tile 1x32, scale e8m0 even"
+    said = octavo_json("verify", out, "--for", "vllm,sglang")
+    seen = ov.verify_checkpoint(out, ["vllm", "sglang"])
+    for key in ("good", "quantized", "dialect", "weights", "checked", "loaders"):
+        assert getattr(seen, key) == said[key], key
+    assert [vars(finding) for finding in seen] == said["findings"]
+    plan = octavo_json("quantize", model, "--recipe", "mxfp4", "--dry-run")
+    assert json.loads(ov.quantize_checkpoint(model, recipe="mxfp4", dry_run=True).json()) == plan

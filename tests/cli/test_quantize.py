@@ -122,7 +122,7 @@ def test_every_recipe(octavo, recipe):
         ("--format e3m4 --tile row --scale bf16", "e3m4, tile 1xall, scale bf16"),
         ("--format e5m2 --tile column", "e5m2, tile allx1, scale f32"),
         ("--format e4m3fn --tile allx16 --scale e8m0", "e4m3fn, tile allx16, scale e8m0 rceil"),
-        ("--recipe mxfp8 --scale-rule floor", "e4m3fn, tile 1x32, scale e8m0 floor"),
+        ("--recipe mxfp8 --scale-rule floor", "mxfp8: e4m3fn, tile 1x32, scale e8m0 floor"),
         ("--recipe mxfp8 --scale f32", "e4m3fn, tile 1x32, scale f32"),
         ("--recipe mxfp8:e5m2", "mxfp8: e5m2, tile 1x32, scale e8m0 rceil"),
         ("--recipe mxfp4 --tile 3x7", "e2m1fn, tile 3x7, scale e8m0 rceil"),

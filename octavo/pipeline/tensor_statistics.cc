@@ -1,4 +1,4 @@
-#include "cli/tensor_statistics.h"
+#include "octavo/pipeline/tensor_statistics.h"
 
 #include <algorithm>
 #include <cmath>
@@ -9,7 +9,7 @@
 #include "octavo/format/named_formats.h"
 #include "octavo/quant/quantize.h"
 
-namespace octavo::cli {
+namespace octavo {
 namespace {
 
 constexpr std::uint64_t kPiece = 1 << 20;  // bytes, a multiple of every element's
@@ -100,4 +100,4 @@ Statistics statistics_of(const CheckpointReader& checkpoint, Dialect dialect,
   return out;
 }
 
-}  // namespace octavo::cli
+}  // namespace octavo

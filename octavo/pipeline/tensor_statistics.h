@@ -5,11 +5,12 @@
 #include <cstdint>
 #include <optional>
 
+#include "octavo/base/macros.h"
 #include "octavo/checkpoint/dialect.h"
 
-namespace octavo::cli {
+namespace octavo {
 
-struct Statistics {
+struct OCTAVO_API Statistics {
   std::int64_t count = 0, nan = 0, inf = 0, zero = 0;
   double least = 0, most = 0;  // of the finite values
   double sum = 0, sum2 = 0;
@@ -21,10 +22,10 @@ struct Statistics {
 };
 
 // Nothing for types that are no floating point.
-std::optional<Statistics> statistics_of(const CheckpointReader& checkpoint,
-                                        const StoredTensor& tensor);
+[[nodiscard]] OCTAVO_API std::optional<Statistics> statistics_of(const CheckpointReader& checkpoint,
+                                                                 const StoredTensor& tensor);
 // Of what the codes and scales stand for.
-Statistics statistics_of(const CheckpointReader& checkpoint, Dialect dialect,
-                         const FoundWeight& found);
+[[nodiscard]] OCTAVO_API Statistics statistics_of(const CheckpointReader& checkpoint,
+                                                  Dialect dialect, const FoundWeight& found);
 
-}  // namespace octavo::cli
+}  // namespace octavo

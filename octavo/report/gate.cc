@@ -1,12 +1,14 @@
-#include "cli/gate.h"
+#include "octavo/report/gate.h"
 
+#include <algorithm>
 #include <array>
 #include <charconv>
 #include <cmath>
+#include <cstdio>
 
-#include "cli/names.h"
+#include "octavo/base/error.h"
 
-namespace octavo::cli {
+namespace octavo {
 namespace {
 
 struct NamedMetric {
@@ -36,9 +38,13 @@ std::vector<std::string> gate_metric_names() {
   return names;
 }
 
+std::string gate_metric_typed(std::string_view typed) {
+  return std::string(trimmed(typed.substr(0, std::min(typed.find_first_of("<>"), typed.size()))));
+}
+
 Gate parse_gate(const std::string& typed) {
   const auto refuse = [&](const auto&... parts) {
-    throw UsageError(text("[quantize] --fail-if: got '", shown(typed), "', ", parts...));
+    fail(ErrorCode::invalid_argument, "limit", "got '", shown(typed), "', ", parts...);
   };
   const std::string_view all = typed;
   const std::size_t at = all.find_first_of("<>");
@@ -46,13 +52,14 @@ Gate parse_gate(const std::string& typed) {
     refuse("wanted a metric, one of < <= > >=, and a number, such as 'cosine<0.999'");
   const std::size_t width = all.substr(at + 1, 1) == "=" ? 2 : 1;
   Gate gate{.typed = typed,
-            .metric_name = std::string(trimmed(all.substr(0, at))),
+            .metric_name = gate_metric_typed(typed),
             .comparison = std::string(all.substr(at, width))};
-  for (const NamedMetric& known : kMetrics)
+  std::string names;
+  for (const NamedMetric& known : kMetrics) {
     if (gate.metric_name == known.name) gate.metric = known.metric;
-  if (gate.metric == nullptr)
-    refuse("wanted one of ", listed(gate_metric_names()), " before the ", gate.comparison, ".",
-           did_you_mean(gate.metric_name, gate_metric_names()));
+    names += text(names.empty() ? "" : ", ", known.name);
+  }
+  if (gate.metric == nullptr) refuse("wanted one of ", names, " before the ", gate.comparison);
   const std::string_view number = trimmed(all.substr(at + width));
   const auto [end, error] = std::from_chars(number.begin(), number.end(), gate.limit);
   if (error != std::errc{} || end != number.end() || !std::isfinite(gate.limit))
@@ -67,4 +74,31 @@ bool Gate::holds(const ErrorMetrics& metrics) const {
   return equal || (comparison[0] == '<' ? got < limit : got > limit);
 }
 
-}  // namespace octavo::cli
+std::vector<MissedGate> missed_gates(const CheckpointReport& report,
+                                     const std::vector<Gate>& gates) {
+  std::vector<MissedGate> out;
+  const std::vector<std::size_t> order = report.worst(report.tensors.size());
+  for (const Gate& gate : gates) {
+    const TensorReport* first = nullptr;
+    std::size_t count = 0;
+    for (const std::size_t i : order) {
+      const TensorReport& tensor = report.tensors[i];
+      if (!gate.holds(tensor.metrics) && uncounted(tensor) == 0) continue;
+      if (first == nullptr) first = &tensor;
+      ++count;
+    }
+    if (first == nullptr) continue;
+    const std::string name = text("'", shown(first->name, 120), "'");
+    char value[32];
+    std::snprintf(value, sizeof value, "%.6g", gate.value(first->metrics));
+    std::string what = gate.holds(first->metrics)
+                           ? text(gate.metric_name, " of ", name, " is ", value)
+                           : text(uncounted(*first), " values of ", name,
+                                  " are NaN or Inf, which no metric counts");
+    if (count > 1) what += text(", and of ", count - 1, count == 2 ? " other" : " others");
+    out.push_back({gate.typed, std::move(what), first->name, count});
+  }
+  return out;
+}
+
+}  // namespace octavo

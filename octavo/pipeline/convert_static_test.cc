@@ -1,0 +1,209 @@
+// Scales that were found with data, of activations and of the cache: what a conversion keeps of
+// them, under which names, and what it says where it cannot.
+#include <bit>
+#include <cstring>
+#include <map>
+
+#include "octavo/base/error.h"
+#include "octavo/checkpoint/checkpoint_testing_internal.h"
+#include "octavo/checkpoint/dialect_testing_internal.h"
+#include "octavo/checkpoint/verify.h"
+#include "octavo/pipeline/convert_checkpoint.h"
+
+namespace octavo {
+namespace {
+
+using safetensors::StoredType;
+
+// Numbers by name; a bf16 one is given as its bits.
+struct Number {
+  std::string name;
+  StoredType type = StoredType::f32;
+  std::vector<std::uint64_t> shape{1};
+  float value = 0;
+};
+
+constexpr const char* kModule = "model.layers.0.self_attn.o_proj";
+
+// A checkpoint of one weight, with more numbers beside it.
+void write_with(const TemporaryFolder& folder, Dialect dialect, const Scaling& scaling,
+                const std::vector<Number>& numbers, const std::function<void(Json&)>& change) {
+  const TemporaryFolder plain;
+  write_checkpoint(plain, dialect,
+                   {make_weight(dialect, text(kModule, ".weight"), {128, 256}, scaling, 1000)});
+  const CheckpointReader reader(plain.path());
+  std::vector<TestTensor> tensors;
+  for (const StoredTensor& stored : reader.tensors()) {
+    TestTensor tensor{{stored.name(), stored.entry->type, stored.entry->shape}, {}};
+    tensor.bytes.resize(stored.nbytes());
+    reader.read(stored, 0, tensor.bytes);
+    tensors.push_back(std::move(tensor));
+  }
+  for (const Number& number : numbers) {
+    TestTensor tensor{{number.name, number.type, number.shape}, {}};
+    const auto bits = std::bit_cast<std::uint32_t>(number.value);
+    const std::uint32_t stored = number.type == StoredType::bf16 ? bits >> 16 : bits;
+    tensor.bytes.resize(number.type == StoredType::bf16 ? 2 : 4);
+    std::memcpy(tensor.bytes.data(), &stored, tensor.bytes.size());
+    tensors.push_back(std::move(tensor));
+  }
+  write_tensors(folder.path("model.safetensors"), tensors);
+  Json config = reader.config();
+  Json words = config["quantization_config"];
+  change(words);
+  config.set("quantization_config", std::move(words));
+  folder.save("config.json", config.dump());
+  if (!reader.hf_quant_config().is_null())
+    folder.save("hf_quant_config.json", reader.hf_quant_config().dump());
+}
+
+void say_static(Json& words, const Json& activations) {
+  Json group = words["config_groups"]["group_0"];
+  group.set("input_activations", activations);
+  words.set("config_groups", Json::object({{"group_0", std::move(group)}}));
+}
+const Json kStaticFp8 = Json::object({{"num_bits", 8},
+                                      {"type", "float"},
+                                      {"symmetric", true},
+                                      {"strategy", "tensor"},
+                                      {"dynamic", false}});
+const Json kLocalFp4 = Json::object({{"num_bits", 4},
+                                     {"type", "float"},
+                                     {"symmetric", true},
+                                     {"strategy", "tensor_group"},
+                                     {"dynamic", "local"},
+                                     {"group_size", 16},
+                                     {"scale_dtype", "torch.float8_e4m3fn"}});
+
+float number_of(const CheckpointReader& checkpoint, const std::string& name,
+                const std::vector<std::uint64_t>& shape) {
+  const StoredTensor* const stored = checkpoint.find(name);
+  if (stored == nullptr) {
+    ADD_FAILURE() << "there is no " << name;
+    return 0;
+  }
+  EXPECT_EQ(stored->entry->type, StoredType::f32) << name;
+  EXPECT_EQ(stored->entry->shape, shape) << name;
+  float value = 0;
+  checkpoint.read(*stored, 0, std::as_writable_bytes(std::span(&value, 1)));
+  return value;
+}
+
+std::string all_of(const std::vector<std::string>& lines) {
+  std::string out;
+  for (const std::string& line : lines) out += line + "\n";
+  return out;
+}
+
+TEST(ConvertStatic, fp8_keeps_its_activations_and_its_cache) {
+  const TemporaryFolder folder, results;
+  write_with(folder, Dialect::compressed_tensors, preset("fp8"),
+             {{text(kModule, ".input_scale"), StoredType::bf16, {1}, 0.0234375F},
+              {"model.layers.0.self_attn.k_scale", StoredType::bf16, {1}, 0.5F},
+              {"model.layers.0.self_attn.v_scale", StoredType::f32, {1}, 0.3F}},
+             [](Json& words) {
+               say_static(words, kStaticFp8);
+               words.set("kv_cache_scheme", kStaticFp8);
+             });
+  const ConvertResult there =
+      convert_checkpoint(folder.path(), results.path("mo"), Dialect::modelopt);
+  EXPECT_EQ(all_of(there.notes), "");
+  const CheckpointReader mo(results.path("mo"));
+  EXPECT_EQ(number_of(mo, text(kModule, ".input_scale"), {}), 0.0234375F);
+  EXPECT_EQ(number_of(mo, "model.layers.0.self_attn.k_proj.k_scale", {}), 0.5F);
+  EXPECT_EQ(number_of(mo, "model.layers.0.self_attn.v_proj.v_scale", {}), 0.3F);
+  EXPECT_EQ(mo.find("model.layers.0.self_attn.k_scale"), nullptr);
+  const Json fp8 = Json::object({{"dynamic", false}, {"num_bits", 8}, {"type", "float"}});
+  const Json& words = mo.config()["quantization_config"];
+  EXPECT_EQ(words["kv_cache_scheme"], fp8);
+  EXPECT_EQ(words["config_groups"]["group_0"]["input_activations"], fp8);
+  EXPECT_EQ(mo.hf_quant_config()["quantization"]["kv_cache_quant_algo"].string_or(""), "FP8");
+  // What vLLM and SGLang want of FP8 there, and what a conversion without it fails.
+  for (const Finding& finding : verify(mo))
+    EXPECT_TRUE(finding.rule != "activation-scales" && !has(finding.message, "kv_cache"))
+        << finding.rule << ": " << finding.message;
+
+  for (const Dialect by : {Dialect::modelopt, Dialect::octavo}) {
+    SCOPED_TRACE(name_of(by));
+    const std::string way = text("by-", name_of(by)), back = text("from-", name_of(by));
+    (void)convert_checkpoint(folder.path(), results.path(way), by);
+    EXPECT_EQ(all_of(convert_checkpoint(results.path(way), results.path(back),
+                                        Dialect::compressed_tensors)
+                         .notes),
+              "");
+    const CheckpointReader again(results.path(back)), first(folder.path());
+    EXPECT_EQ(number_of(again, text(kModule, ".input_scale"), {1}), 0.0234375F);
+    EXPECT_EQ(number_of(again, "model.layers.0.self_attn.k_scale", {1}), 0.5F);
+    EXPECT_EQ(number_of(again, "model.layers.0.self_attn.v_scale", {1}), 0.3F);
+    EXPECT_EQ(again.config()["quantization_config"], first.config()["quantization_config"]);
+  }
+}
+
+// The number divides on one side and multiplies on the other. 2688 / 10.5 = 256 is a power of two,
+// and so exact both ways; 2688 / 5.625 and 5.625 / 2688 are both what their own writer would store.
+TEST(ConvertStatic, nvfp4_turns_the_scale_of_activations_over) {
+  for (const float amax : {10.5F, 5.625F}) {
+    const TemporaryFolder folder, results;
+    const auto divisor = static_cast<float>(2688.0 / static_cast<double>(amax)),
+               multiplier = static_cast<float>(static_cast<double>(amax) / 2688.0);
+    write_with(folder, Dialect::compressed_tensors, preset("nvfp4"),
+               {{text(kModule, ".input_global_scale"), StoredType::f32, {1}, divisor}},
+               [](Json& words) { say_static(words, kLocalFp4); });
+    (void)convert_checkpoint(folder.path(), results.path("mo"), Dialect::modelopt);
+    const CheckpointReader mo(results.path("mo"));
+    EXPECT_EQ(number_of(mo, text(kModule, ".input_scale"), {}), multiplier);
+    EXPECT_EQ(mo.config()["quantization_config"]["quant_algo"].string_or(""), "NVFP4");
+    EXPECT_EQ(mo.hf_quant_config()["quantization"]["quant_algo"].string_or(""), "NVFP4");
+    (void)convert_checkpoint(results.path("mo"), results.path("ct"), Dialect::compressed_tensors);
+    const CheckpointReader ct(results.path("ct")), first(folder.path());
+    EXPECT_EQ(number_of(ct, text(kModule, ".input_global_scale"), {1}), divisor);
+    EXPECT_EQ(ct.config()["quantization_config"], first.config()["quantization_config"]);
+    (void)convert_checkpoint(folder.path(), results.path("ui"), Dialect::comfyui);
+    EXPECT_EQ(number_of(CheckpointReader(results.path("ui")), text(kModule, ".input_scale"), {}),
+              multiplier);
+  }
+}
+
+TEST(ConvertStatic, what_has_no_words_is_left_behind_and_said) {
+  const auto fp8_cache = [](Json& words) { words.set("kv_cache_scheme", kStaticFp8); };
+  const TemporaryFolder folder, results;
+  write_with(folder, Dialect::compressed_tensors, preset("fp8-block"),
+             {{text(kModule, ".input_scale"), StoredType::f32, {1}, 0.5F},
+              {"model.layers.0.self_attn.k_scale", StoredType::f32, {1}, 0.5F}},
+             [&](Json& words) {
+               say_static(words, kStaticFp8);
+               fp8_cache(words);
+             });
+  const ConvertResult result =
+      convert_checkpoint(folder.path(), results.path("ds"), Dialect::deepseek);
+  EXPECT_TRUE(has(all_of(result.notes), "1 scales of activations are left behind"));
+  EXPECT_TRUE(has(all_of(result.notes), "the cache of keys and values is no longer said"));
+  const CheckpointReader out(results.path("ds"));
+  EXPECT_EQ(out.find(text(kModule, ".input_scale")), nullptr);
+  EXPECT_NE(out.find("model.layers.0.self_attn.k_scale"), nullptr);  // as vLLM looks for it
+  const ConvertResult plain =
+      dequantize_checkpoint(folder.path(), results.path("plain"), DType::bf16);
+  EXPECT_TRUE(has(all_of(plain.notes), "left behind"));
+  EXPECT_TRUE(CheckpointReader(results.path("plain")).config()["quantization_config"].is_null());
+
+  // Said to be dynamic: the numbers are of no use to anybody.
+  const TemporaryFolder dynamic;
+  write_with(dynamic, Dialect::compressed_tensors, preset("fp8"),
+             {{text(kModule, ".input_scale"), StoredType::f32, {1}, 0.5F}}, [](Json&) {});
+  EXPECT_TRUE(
+      has(all_of(convert_checkpoint(dynamic.path(), results.path("dy"), Dialect::modelopt).notes),
+          "left behind"));
+  // A cache that the other has no words for, and numbers that are no single one.
+  const TemporaryFolder heads;
+  write_with(heads, Dialect::compressed_tensors, preset("fp8"), {}, [&](Json& words) {
+    Json by_head = kStaticFp8;
+    by_head.set("strategy", "attn_head");
+    words.set("kv_cache_scheme", by_head);
+  });
+  EXPECT_TRUE(
+      has(all_of(convert_checkpoint(heads.path(), results.path("he"), Dialect::modelopt).notes),
+          "no longer said"));
+}
+
+}  // namespace
+}  // namespace octavo

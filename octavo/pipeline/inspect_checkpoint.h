@@ -1,0 +1,49 @@
+// What is in a checkpoint: every tensor, codes and scales of a weight as one, with statistics of
+// the values they stand for if wanted. One content for the program's tables, its JSON and Python.
+//   const Inspection seen = inspect_checkpoint("model/", {.statistics = true});
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "octavo/base/json.h"
+#include "octavo/base/macros.h"
+#include "octavo/checkpoint/dialect.h"
+#include "octavo/pipeline/tensor_statistics.h"
+
+namespace octavo {
+
+struct InspectedTensor {
+  std::string name;  // untrusted
+  std::vector<std::int64_t> shape;
+  std::string type;  // as stored, or how it is quantized: describe()
+  std::uint64_t bytes = 0;
+  bool quantized = false;
+  std::vector<std::string> stored_as{};  // the tensors of the file that it is
+  std::optional<Statistics> statistics{};
+};
+
+struct Inspection {
+  std::string path;
+  std::int64_t files = 0, stored_tensors = 0;
+  std::uint64_t bytes = 0;
+  std::optional<Dialect> dialect{};      // where it is quantized
+  std::int64_t weights = 0;              // quantized ones
+  std::vector<InspectedTensor> tensors;  // in the order of names, numbers in names by value
+  // Why weights could not be told: to look into a checkpoint that is wrong is what one inspects
+  // for, and then all tensors are as they are stored. Empty where nothing is wrong.
+  std::string problem{};
+};
+
+struct InspectOptions {
+  bool statistics = false;  // read everything
+};
+// The rule that scales were made by is said where the checkpoint says it, and only there: codes and
+// scales do not show it. Throws Error where files cannot be read.
+[[nodiscard]] OCTAVO_API Inspection inspect_checkpoint(const std::string& path,
+                                                       const InspectOptions& options = {});
+[[nodiscard]] OCTAVO_API Json json_of(const Inspection& inspection);
+
+}  // namespace octavo

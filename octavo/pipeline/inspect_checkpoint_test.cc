@@ -1,0 +1,68 @@
+#include "octavo/pipeline/inspect_checkpoint.h"
+
+#include <gtest/gtest.h>
+
+#include "octavo/pipeline/pipeline_testing_internal.h"
+
+namespace octavo {
+namespace {
+
+class InspectTest : public PipelineTest {
+ protected:
+  [[nodiscard]] std::string type_in(const std::string& folder) const {
+    for (const InspectedTensor& tensor : inspect_checkpoint(path(folder)).tensors)
+      if (tensor.quantized) return tensor.type;
+    return "";
+  }
+};
+
+// mxfp4 is quantized by the rule `even`, and its preset has another.
+TEST_F(InspectTest, a_weight_has_the_name_and_the_rule_that_it_was_made_with) {
+  write_model();
+  constexpr const char* kEven = "mxfp4: e2m1fn, tile 1x32, scale e8m0 even";
+  for (const Dialect target : {Dialect::compressed_tensors, Dialect::octavo}) {
+    SCOPED_TRACE(name_of(target));
+    const std::string out = text("out-", name_of(target));
+    (void)run(out, recipe("mxfp4", target));
+    EXPECT_EQ(type_in(out), kEven);
+  }
+  QuantizeCheckpointOptions floor = recipe("mxfp8");
+  floor.plan.scale_rule = "floor";
+  (void)run("floor", floor);
+  EXPECT_EQ(type_in("floor"), "mxfp8: e4m3fn, tile 1x32, scale e8m0 floor");
+  // Codes and scales of others do not show it, and nothing is made up.
+  Json config = CheckpointReader(path("floor")).config();
+  config.remove("octavo");
+  save("floor/config.json", config.dump());
+  EXPECT_EQ(type_in("floor"), "mxfp8: e4m3fn, tile 1x32, scale e8m0");
+}
+
+TEST_F(InspectTest, parts_are_one_and_what_is_wrong_is_shown_as_it_is) {
+  write_model();
+  (void)run("out", recipe("nvfp4"));
+  const Inspection seen = inspect_checkpoint(path("out"), {.statistics = true});
+  EXPECT_EQ(seen.dialect, Dialect::compressed_tensors);
+  EXPECT_EQ(seen.weights, 12);
+  EXPECT_EQ(seen.tensors.size(), 18U);
+  EXPECT_EQ(seen.stored_tensors, 18 + 2 * 12);
+  EXPECT_EQ(seen.problem, "");
+  std::uint64_t bytes = 0;
+  for (const InspectedTensor& tensor : seen.tensors) {
+    bytes += tensor.bytes;
+    EXPECT_EQ(tensor.stored_as.size(), tensor.quantized ? 3U : 1U) << tensor.name;
+    ASSERT_TRUE(tensor.statistics.has_value()) << tensor.name;
+    // The deviation that values were drawn with, within what NVFP4 and a few hundred of them allow.
+    EXPECT_NEAR(tensor.statistics->deviation(), 0.02, 0.004) << tensor.name;
+  }
+  EXPECT_EQ(bytes, seen.bytes);
+  Json config = CheckpointReader(path("out")).config();
+  config.set("quantization_config", Json::object({{"quant_method", "who"}}));
+  save("out/config.json", config.dump());
+  const Inspection wrong = inspect_checkpoint(path("out"));
+  EXPECT_TRUE(has(wrong.problem, "'who'")) << wrong.problem;
+  EXPECT_EQ(wrong.tensors.size(), 42U);
+  EXPECT_EQ(json_of(wrong)["problem"].string_or(""), wrong.problem);
+}
+
+}  // namespace
+}  // namespace octavo
