@@ -64,6 +64,7 @@ class FailedError(RuntimeError):
 def run_once(command: list[str], out: pathlib.Path) -> dict[str, float]:
     """In a process of its own, which says its seconds and the peak of its resident memory."""
     shutil.rmtree(out, ignore_errors=True)
+    os.sync()  # nobody waits for what another one wrote
     start = time.perf_counter()
     with tempfile.TemporaryFile("w+", encoding="utf-8", errors="replace") as words:
         process = subprocess.Popen(
