@@ -144,8 +144,9 @@ TEST(VerifyConfig, heads_that_are_quantized) {
     return model;
   };
   const Scaling channel = bf16_scaled("fp8-channel");
-  EXPECT_EQ(verdict(model_of(kCt, channel)),
-            "special-modules:sglang special-modules:trtllm special-modules:vllm");
+  Model unnamed = model_of(kCt, channel);  // a group of Linear, which a head is not
+  unnamed.group().set("targets", Json::array({"Linear"}));
+  EXPECT_EQ(verdict(unnamed), "special-modules:sglang special-modules:trtllm special-modules:vllm");
   Model named = model_of(kCt, channel);
   named.group().set("targets", Json::array({"Linear", "re:.*lm_head"}));
   const std::vector<Finding> found = findings_of(named);
