@@ -436,15 +436,17 @@ def quantize_produced_into(values: Produced, out: QuantizedTensor, *, threads: i
 def gemm_shape(a: View | QuantizedTensor, b: View | QuantizedTensor) -> list[int]:
     """Of the product, checked."""
 
-def gemm(a: View | QuantizedTensor, b: View | QuantizedTensor, target: View, bias: View | None, activation: str | None, residual: View | None, accumulator: str, promote_every: int, *, threads: int = 0, stream: int = 0) -> None:
-    """activation(A B^T + bias) + residual, into a view of values."""
+def gemm(a: View | QuantizedTensor, b: View | QuantizedTensor, target: View, bias: View | None, activation: str | None, residual: View | None, accumulator: str, promote_every: int, *, threads: int = 0, stream: int = 0, count_folded: bool = False) -> int:
+    """
+    activation(A B^T + bias) + residual, into a view of values. Returns how many elements folding changed, if that is asked for.
+    """
 
-def gemm_grouped(a: View | QuantizedTensor, b: View | QuantizedTensor, rows: Sequence[int], target: View, bias: View | None, activation: str | None, residual: View | None, accumulator: str, promote_every: int, *, threads: int = 0, stream: int = 0) -> None:
+def gemm_grouped(a: View | QuantizedTensor, b: View | QuantizedTensor, rows: Sequence[int], target: View, bias: View | None, activation: str | None, residual: View | None, accumulator: str, promote_every: int, *, threads: int = 0, stream: int = 0, count_folded: bool = False) -> int:
     """
     Rows of A by the matrix that their group has in B, into a view of values.
     """
 
-def gemm_quantized(a: View | QuantizedTensor, b: View | QuantizedTensor, scaling: Scaling, bias: View | None, activation: str | None, residual: View | None, accumulator: str, promote_every: int, *, threads: int = 0, stream: int = 0) -> QuantizedTensor:
+def gemm_quantized(a: View | QuantizedTensor, b: View | QuantizedTensor, scaling: Scaling, bias: View | None, activation: str | None, residual: View | None, accumulator: str, promote_every: int, *, threads: int = 0, stream: int = 0, count_folded: bool = False) -> tuple[QuantizedTensor, int]:
     """The same as codes with scales."""
 
 def attention_shape(q: View | QuantizedTensor, k: View | QuantizedTensor, v: View | QuantizedTensor) -> list[int]:
