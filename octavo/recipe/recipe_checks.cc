@@ -9,8 +9,6 @@
 namespace octavo {
 namespace {
 
-constexpr int kMostMargin = 126;  // 2^margin and its reciprocal are normal f32 numbers
-
 template <typename... Parts>
 void need(bool holds, std::string_view recipe, const Parts&... parts) {
   if (!holds) fail(ErrorCode::invalid_argument, recipe, parts...);
@@ -59,8 +57,8 @@ void check_accumulator(const Struct& recipe, std::string_view name) {
 
 void check_recipe(const DelayedScaling& recipe, std::string_view name) {
   check_fp8(recipe.fp8_format, name);
-  need(std::abs(recipe.margin) <= kMostMargin, name, "got margin = ", recipe.margin, ", wanted -",
-       kMostMargin, " to ", kMostMargin);
+  need(std::abs(recipe.margin) <= kMaxMargin, name, "got margin = ", recipe.margin, ", wanted -",
+       kMaxMargin, " to ", kMaxMargin);
   need(recipe.amax_history_len >= 1 && recipe.amax_history_len <= kMaxHistory, name,
        "got amax_history_len = ", recipe.amax_history_len, ", wanted 1 to ", kMaxHistory);
   need(!recipe.amax_compute_function || *recipe.amax_compute_function, name,

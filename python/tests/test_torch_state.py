@@ -102,11 +102,11 @@ def test_state_that_does_not_fit():
     state = linear.state_dict()
     for part, wrong, text in (
         ("scale", torch.ones(7), r"scaling_fwd.scale of shape \(7,\), wanted 3 slots"),
-        ("scale", torch.zeros(3), "saved scale of 0, wanted positive"),
-        ("scale", torch.full((3,), float("nan")), "saved scale of nan"),
-        ("amax_history", torch.ones(3), r"saved amax_history of shape \[3\]"),
+        ("scale", torch.zeros(3), r"scale = \[0.0, 0.0, 0.0\], wanted positive"),
+        ("scale", torch.full((3,), float("nan")), r"scale = \[nan, nan, nan\], wanted positive"),
+        ("amax_history", torch.ones(3), r"amax_history of shape \(3,\), wanted the amaxes"),
         ("amax_history", torch.ones(5, 2), r"amax_history of shape \(5, 2\), wanted 3 slots"),
-        ("amax_history", -torch.ones(5, 3), "saved amax_history with -1"),
+        ("amax_history", -torch.ones(5, 3), "amax_history with -1.0, wanted magnitudes"),
     ):
         with pytest.raises(RuntimeError, match=text):
             linear.load_state_dict({**state, f"scaling_fwd.{part}": wrong})

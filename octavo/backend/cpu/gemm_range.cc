@@ -140,6 +140,7 @@ bool may_scale_sums(const GemmJob& job, std::int64_t run, Fold fold) {
   }
   const Exponents product = times(a, b), scaled = times(product, b_scale);
   if (!scaled.any || !a_scale.any) return true;
+  if (std::max(a_scale.high, b_scale.high) > kMost) return false;
   const int longest = std::bit_width(static_cast<std::uint64_t>(run));
   if (std::max(product.high, scaled.high) + longest > kMost) return false;
   // What is lost below the least normal number is no more than that, if it is not made larger.

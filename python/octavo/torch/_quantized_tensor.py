@@ -51,6 +51,13 @@ class _Content:
         self.codes, self.requantizer = codes, requantizer
         self.recipe, self.first_values = recipe, values
 
+    def copied(self) -> _Content:
+        """For a tensor of its own. Who quantizes a layer's weight has the layer's state."""
+        made = copy.copy(self)
+        if hasattr(self.requantizer, "copied"):
+            made.requantizer = self.requantizer.copied()
+        return made
+
     @property
     def made_with(self) -> _octavo.Recipe | None:
         """The library's recipe that a weight was made for."""
@@ -184,11 +191,34 @@ class QuantizedTensor(torch.Tensor):
     def _columnwise_scale_inv(self) -> torch.Tensor | None:
         return as_scales(self._content.codes.columnwise_scales)
 
+    # Torch would hand out, or fill, the memory of values that is not there.
+
+    def __dlpack__(self, *args: Any, **kwargs: Any) -> Any:
+        raise self._no_memory("__dlpack__")
+
+    def __dlpack_device__(self) -> Any:
+        raise self._no_memory("__dlpack__")
+
+    def share_memory_(self) -> Any:
+        raise self._no_memory("share_memory_")
+
+    def apply_(self, function: Any) -> Any:
+        raise self._no_memory("apply_")
+
+    def map_(self, *args: Any) -> Any:
+        raise self._no_memory("map_")
+
+    def _no_memory(self, what: str) -> RuntimeError:
+        return RuntimeError(
+            f"[{type(self).__name__}] {what} wants the memory of values, and this tensor holds "
+            "codes; use dequantize()"
+        )
+
     def __repr__(self, *, tensor_contents: Any = None) -> str:
         return f"{type(self).__name__}({self._content.codes!r})"
 
     def __deepcopy__(self, memo: dict[int, Any]) -> QuantizedTensor:
-        made = type(self)(copy.copy(self._content), self.requires_grad)
+        made = type(self)(self._content.copied(), self.requires_grad)
         _keep_parameter(self, made)
         memo[id(self)] = made
         return made
@@ -206,7 +236,7 @@ class QuantizedTensor(torch.Tensor):
             if func in (_aten.detach.default, _aten.alias.default):
                 return type(first)(first._content)
             if func is _aten.clone.default:
-                return type(first)(copy.copy(first._content))
+                return type(first)(first._content.copied())
             if func is _aten._to_copy.default and _only_moves(first, kwargs):
                 device = torch.device(kwargs["device"])
                 return type(first)(converted_content(first, device, first.dtype))

@@ -59,13 +59,14 @@ class ModuleState:
         self.module_type, self.name, self.device, self.seed = module_type, name, device, seed
         self.accumulator = accumulator  # of its products
         self.attends = attends  # it has the tensors of attention
-        cuda = -1 if device.type == "cpu" else device.index or 0
+        cuda = (device.index or 0) if device.type == "cuda" else -1
         self.handle = _octavo.ModuleQuantizers(
             module_type, name, _allocator(device), warn, cuda, seed, attends
         )
         self.cache = _octavo.WeightCache()
         self._lists: dict[str, tuple[_octavo.QuantizerSet, list[Quantizer]]] = {}
         self._ran_under = ""  # the recipe of the last forward that was not in a backward
+        self.has_run = False  # under any recipe
         self._waiting: State = {}  # read from a file before there was a recipe for it
 
     def moved(self, device: torch.device) -> ModuleState:
@@ -111,14 +112,8 @@ class ModuleState:
     def misfits(self, state: State, prefix: str = "") -> list[str]:
         """Why saved tensors cannot be this module's: that of another kind has other slots."""
         slots = dict(zip(KEYS, (5, 0) if self.attends else (3, 2), strict=True))
-        return [
-            f"[{self.module_type}] got {prefix}{name} of shape {tuple(tensor.shape)}, wanted "
-            f"{slots[key]} slots, one for each tensor that it quantizes; it may be the state of "
-            "another kind of module"
-            for name, tensor in state.items()
-            for key in (name.partition(".")[0],)
-            if tensor.dim() == 0 or tensor.shape[-1] != slots[key]
-        ]
+        found = ((name, _misfit(name, saved, slots)) for name, saved in state.items())
+        return [f"[{self.module_type}] got {prefix}{name} {why}" for name, why in found if why]
 
     def prepare(self) -> None:
         """Before a forward: state that waits for its quantizers."""
@@ -131,6 +126,7 @@ class ModuleState:
 
     def _note(self, recipe: str) -> None:
         """Says where a recipe is lost on the way into a backward."""
+        self.has_run = self.has_run or bool(recipe)
         if not in_backward():
             self._ran_under = recipe
         elif self._ran_under and not recipe:
@@ -150,12 +146,40 @@ class ModuleState:
             made = self.handle.at(key)
             if made is None or made.amax_history is None:
                 continue
-            parts = [self._waiting.pop(f"{key}.{part}", None) for part in _PARTS]
+            parts = [self._waiting.get(f"{key}.{part}") for part in _PARTS]
+            if all(part is None for part in parts):
+                continue
             arrays = [None if saved is None else TORCH.describe(saved, key) for saved in parts]
             made.restore(
                 *(None if one is None else one.view(value_kind(one, key)) for one in arrays),
-                TORCH.stream(-1 if self.device.type == "cpu" else self.device.index or 0),
+                TORCH.stream(self.device.index or 0 if self.device.type == "cuda" else -1),
             )
+            for part in _PARTS:
+                self._waiting.pop(f"{key}.{part}", None)
+
+
+def _misfit(name: str, saved: Any, slots: dict[str, int]) -> str:
+    """Why this cannot be the state of that name; nothing where it can."""
+    key, _, part = name.partition(".")
+    if not isinstance(saved, torch.Tensor):
+        return f"of type {type(saved).__name__}, wanted a torch tensor"
+    if not saved.dtype.is_floating_point:
+        return f"of {saved.dtype}, wanted torch.float32"
+    if saved.dim() == 0 or saved.shape[-1] != slots[key]:
+        return (
+            f"of shape {tuple(saved.shape)}, wanted {slots[key]} slots, one for each tensor that "
+            "it quantizes; it may be the state of another kind of module"
+        )
+    if part == "scale" and saved.dim() != 1 or part != "scale" and (saved.dim() != 2 or not len(saved)):
+        wanted = "one number" if part == "scale" else "the amaxes of one step and more"
+        return f"of shape {tuple(saved.shape)}, wanted {wanted} for each of {slots[key]} slots"
+    if saved.is_meta:
+        return "on the device meta, which has no numbers"
+    if part == "scale" and not bool((saved.isfinite() & (saved > 0)).all()):
+        return f"= {saved.tolist()}, wanted positive, finite numbers"
+    if part != "scale" and bool((saved < 0).any()):
+        return f"with {float(saved.min())}, wanted magnitudes"
+    return ""
 
 
 def _allocator(device: torch.device) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable
 from typing import Any
 
@@ -22,28 +23,12 @@ from octavo.torch._quantized_tensor import QuantizedTensor, _Content, converted_
 from octavo.torch._saving import PARTS, load_weight, weight_parts
 from octavo.torch._scopes import init_recipe
 from octavo.torch._state import ModuleState
+from octavo.torch._weight_quantizer import WeightQuantizer
 from octavo.torch.quantizers import Quantizer
 
 __all__ = ["Linear"]
 
 _OP = "Linear"
-
-
-class _WeightQuantizer:
-    """Quantizes new values of a layer's weight."""
-
-    def __init__(self, state: ModuleState) -> None:
-        self._state = state
-
-    @property
-    def quantizer(self) -> Quantizer:
-        return self._state.quantizers("scaling_fwd")[1]
-
-    def codes_of(self, values: torch.Tensor) -> octavo.QuantizedTensor:
-        source = TORCH.describe(values.detach(), _OP)
-        view, pool = source.view(value_kind(source, _OP)), TORCH.allocator(source.cuda)
-        handle = self._state.handle.next_weight(view, source.stream, pool)
-        return octavo.QuantizedTensor(handle, TORCH, source.stream)
 
 
 class Linear(QuantizingModule):
@@ -142,7 +127,7 @@ class Linear(QuantizingModule):
         weight = torch.empty(out_features, in_features, dtype=dtype, device=place)
         with torch.no_grad():
             init(weight)
-        seed = int(torch.empty((), dtype=torch.int64).random_())
+        seed = int(torch.empty((), dtype=torch.int64, device="cpu").random_())
         self._state = ModuleState(type(self).__name__, own_name, weight.device, seed, accumulator)
         self.weight = torch.nn.Parameter(self._first_weight(weight))
         self.bias = torch.nn.Parameter(weight.new_zeros(out_features)) if bias else None
@@ -166,7 +151,9 @@ class Linear(QuantizingModule):
             )
         if isinstance(inp, QuantizedTensor):
             inp = inp.dequantize()
-        if inp.device.type in ("cpu", "cuda") and torch.is_autocast_enabled(inp.device.type):
+        casts = inp.is_floating_point() and inp.dtype != torch.float64  # as torch's own layers do
+        kind = inp.device.type
+        if casts and kind in ("cpu", "cuda") and torch.is_autocast_enabled(kind):
             inp = inp.to(torch.get_autocast_dtype(inp.device.type))
         if inp.dim() > 2 and not inp.is_contiguous():
             inp = inp.contiguous()  # rows must lie at equal distances
@@ -190,7 +177,7 @@ class Linear(QuantizingModule):
             source.stream,
             TORCH.allocator(source.cuda),
         )
-        requantizer = _WeightQuantizer(self._state)
+        requantizer = WeightQuantizer(self._state, recipe)
         content = _Content(
             octavo.QuantizedTensor(handle, TORCH, source.stream),
             requantizer,
@@ -205,7 +192,7 @@ class Linear(QuantizingModule):
             made_with = self.weight._content.made_with
             if made_with is not None:
                 state.use(made_with)
-            self.weight._content.requantizer = _WeightQuantizer(state)
+            self.weight._content.requantizer = WeightQuantizer(state, made_with)
 
     def _apply(self, fn: Any, recurse: bool = True) -> Any:
         """Codes move to another device. Converted to another dtype, as by half(), they stay as they
@@ -214,7 +201,12 @@ class Linear(QuantizingModule):
         if not isinstance(weight, QuantizedTensor):
             super()._apply(fn, recurse)
         else:
-            target = fn(torch.empty(0, dtype=weight.dtype, device=weight.device))
+            target = fn(torch.empty(1, dtype=weight.dtype, device=weight.device))
+            if target.device.type == "cpu" and target.is_shared():
+                raise RuntimeError(
+                    f"[{_OP}] got share_memory for a quantized weight, whose codes cannot be "
+                    "shared between processes; make the layer without quantized_model_init"
+                )
             if target.dtype not in VALUES:
                 raise TypeError(
                     f"[{_OP}] got {target.dtype} for a quantized weight, wanted float64, float32, "
@@ -247,7 +239,12 @@ class Linear(QuantizingModule):
             if parts:
                 load_weight(self.weight, parts)
                 state_dict[prefix + "weight"] = self.weight
-        super()._load_from_state_dict(state_dict, prefix, *args)
+        requantizer = getattr(getattr(self.weight, "_content", None), "requantizer", None)
+        anew = isinstance(requantizer, WeightQuantizer)
+        with requantizer.fitting_anew() if anew else contextlib.nullcontext():
+            super()._load_from_state_dict(state_dict, prefix, *args)
+        if self.weight.device != self._state.device:  # assigned
+            self._replace_state(self._state.moved(self.weight.device))
 
 
 def _default_init(weight: torch.Tensor) -> None:
