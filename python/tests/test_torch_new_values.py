@@ -149,3 +149,26 @@ def test_meta():
     made.load_state_dict(other.state_dict(), assign=True)
     step(made)
     assert made.weight.grad is not None
+
+
+@pytest.mark.parametrize("grad", [True, False])
+def test_gradients_go_straight_through_a_quantizer(grad):
+    quantizer = te.MXFP8Quantizer(te.DType.kFloat8E4M3)
+    x = torch.randn(8, 32, requires_grad=True)
+    with torch.set_grad_enabled(grad):
+        q = quantizer(x * 2)
+    assert q.requires_grad == grad and isinstance(q, te.MXFP8Tensor)
+    if grad:
+        weights = torch.randn(8, 32)
+        (q.dequantize() * weights).sum().backward()
+        assert torch.equal(x.grad, 2 * weights)
+
+
+def test_torch_s_distributed_state_dict_finds_the_state():
+    state_dicts = pytest.importorskip("torch.distributed.checkpoint.state_dict")
+    layer = te.Linear(32, 16, device="cpu")
+    step(layer)
+    model = torch.nn.Sequential(layer, quantized_layer(MXFP8BlockScaling()))
+    found = state_dicts.get_model_state_dict(model)
+    assert set(found) == set(model.state_dict())
+    assert torch.equal(layer.scaling_fwd.scale, model.state_dict()["0.scaling_fwd.scale"])

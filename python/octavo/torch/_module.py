@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from types import SimpleNamespace
 from typing import Any
 
 import torch
@@ -20,6 +21,24 @@ class QuantizingModule(torch.nn.Module):
     def quantizers(self) -> dict[str, list[Quantizer]]:
         """By "scaling_fwd" and "scaling_bwd". Empty before the first forward under a recipe."""
         return {key: self._state.quantizers(key) for key in KEYS}
+
+    @property
+    def scaling_fwd(self) -> SimpleNamespace:
+        """The state of delayed scaling as tensors, by the names that state_dict has: scale and
+        amax_history. They are those that the library updates. Empty where there is none."""
+        return self._named_state("scaling_fwd")
+
+    @property
+    def scaling_bwd(self) -> SimpleNamespace:
+        """The same of gradients."""
+        return self._named_state("scaling_bwd")
+
+    def _named_state(self, direction: str) -> SimpleNamespace:
+        start = direction + "."
+        state = self._state.state().items()
+        return SimpleNamespace(
+            **{key.removeprefix(start): part for key, part in state if key.startswith(start)}
+        )
 
     def _replace_state(self, state: ModuleState) -> None:
         self._state = state

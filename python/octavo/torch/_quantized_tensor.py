@@ -13,11 +13,13 @@ from torch.utils._pytree import tree_map
 import octavo
 from octavo import _octavo
 from octavo._dtypes import torch_dtype
+from octavo._quantized import _PARTS as PARTS
 from octavo.recipe import Recipe
 from octavo.torch._codes import (
     as_bytes,
     as_scales,
     moved_codes,
+    parts_of,
     with_both,
     with_dtype,
     with_handle,
@@ -190,6 +192,14 @@ class QuantizedTensor(torch.Tensor):
     @property
     def _columnwise_scale_inv(self) -> torch.Tensor | None:
         return as_scales(self._content.codes.columnwise_scales)
+
+    def __getattr__(self, name: str) -> torch.Tensor:
+        """Parts of a saved weight, by the names that state_dict has: weight.codes and so on."""
+        if name in PARTS:
+            found = parts_of(self._content.codes).get(name)
+            if found is not None:
+                return found
+        raise AttributeError(f"'{type(self).__name__}' object has no attribute '{name}'")
 
     # Torch would hand out, or fill, the memory of values that is not there.
 

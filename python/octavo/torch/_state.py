@@ -170,14 +170,15 @@ def _misfit(name: str, saved: Any, slots: dict[str, int]) -> str:
             f"of shape {tuple(saved.shape)}, wanted {slots[key]} slots, one for each tensor that "
             "it quantizes; it may be the state of another kind of module"
         )
-    if part == "scale" and saved.dim() != 1 or part != "scale" and (saved.dim() != 2 or not len(saved)):
-        wanted = "one number" if part == "scale" else "the amaxes of one step and more"
+    is_scale = part == "scale"
+    if saved.dim() != (1 if is_scale else 2) or saved.shape[0] == 0:
+        wanted = "one number" if is_scale else "the amaxes of one step and more"
         return f"of shape {tuple(saved.shape)}, wanted {wanted} for each of {slots[key]} slots"
     if saved.is_meta:
         return "on the device meta, which has no numbers"
-    if part == "scale" and not bool((saved.isfinite() & (saved > 0)).all()):
+    if is_scale and not bool((saved.isfinite() & (saved > 0)).all()):
         return f"= {saved.tolist()}, wanted positive, finite numbers"
-    if part != "scale" and bool((saved < 0).any()):
+    if not is_scale and bool((saved < 0).any()):
         return f"with {float(saved.min())}, wanted magnitudes"
     return ""
 

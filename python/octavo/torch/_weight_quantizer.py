@@ -19,8 +19,8 @@ _OP = "Linear"
 
 
 class WeightQuantizer:
-    """By the layer's own state. Delayed scaling goes by the amaxes of steps before, which say nothing
-    of values that are no step of training: then a scale is found for the values themselves."""
+    """By the layer's own state. Delayed scaling goes by the amaxes of steps before, which say
+    nothing of values that are no step of training: then a scale is found for the values."""
 
     def __init__(self, state: ModuleState, recipe: _octavo.Recipe | None) -> None:
         self._state, self._recipe = state, recipe

@@ -30,6 +30,18 @@ __all__ = [
 ]
 
 
+class _StraightThrough(torch.autograd.Function):
+    """Rounding has no slope of its own."""
+
+    @staticmethod
+    def forward(ctx: Any, tensor: torch.Tensor, quantizer: Quantizer) -> QuantizedTensor:
+        return quantizer.makes(_Content(quantizer.codes_of(tensor.detach()), quantizer))
+
+    @staticmethod
+    def backward(ctx: Any, gradient: torch.Tensor) -> tuple[torch.Tensor, None]:
+        return gradient, None
+
+
 class Quantizer(quantizers.Quantizer):
     """What all of them do."""
 
@@ -64,10 +76,14 @@ class Quantizer(quantizers.Quantizer):
     def quantize(  # type: ignore[override]
         self, tensor: torch.Tensor, *, out: QuantizedTensor | None = None
     ) -> QuantizedTensor:
-        """Codes and scales of a tensor; out: a tensor of this quantizer's to have them."""
+        """Codes and scales of a tensor, through which gradients go as if it were the tensor itself;
+        out: a tensor of this quantizer's to have them, without gradients."""
         self._check_tensor(tensor)
         if out is not None:
             self._check_out(tensor, out)
+        if out is None and tensor.requires_grad and torch.is_grad_enabled():
+            made: QuantizedTensor = _StraightThrough.apply(tensor, self)
+            return made
         codes = self.codes_of(tensor.detach())
         if out is None:
             return self.makes(_Content(codes, self))
