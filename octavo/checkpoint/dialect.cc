@@ -7,6 +7,7 @@
 
 #include "octavo/base/error.h"
 #include "octavo/checkpoint/dialect_internal.h"
+#include "octavo/checkpoint/found_parts_internal.h"
 #include "octavo/checkpoint/module_role.h"
 #include "octavo/checkpoint/quantized_file_internal.h"
 
@@ -195,7 +196,7 @@ safetensors::Metadata metadata_of(Dialect dialect, const std::vector<QuantizedWe
 }
 
 void configure(Dialect dialect, const QuantizedModel& model, Json& config, Json& hf_quant_config) {
-  config.remove("quantization_config");
+  remove_quantization_config(config);
   hf_quant_config = Json();
   if (!model.weights.empty()) table_of(dialect).configure(model, config, hf_quant_config);
 }

@@ -14,6 +14,9 @@ using safetensors::TensorEntry;
 
 constexpr std::uint64_t kMostSize = std::uint64_t{1} << 48;
 
+// What config.json calls it, itself or within text_config.
+constexpr std::array<std::string_view, 2> kWords{"quantization_config", "compression_config"};
+
 std::string shown_entry(const TensorEntry& entry) {
   return text(stored_name(entry.type), " ", shape_text(entry.shape));
 }
@@ -150,11 +153,23 @@ bool holds_codes(const StoredTensor& tensor) {
 }
 
 const Json& quantization_config(const Json& config) {
-  for (const std::string_view key : {"quantization_config", "compression_config"}) {
+  for (const std::string_view key : kWords) {
     if (config[key].is_object()) return config[key];
     if (config["text_config"][key].is_object()) return config["text_config"][key];
   }
   return config["quantization_config"];
+}
+
+void remove_quantization_config(Json& config) {
+  Json inner = config["text_config"];
+  bool any = false;
+  for (const std::string_view key : kWords) {
+    config.remove(key);
+    if (!inner.has(key)) continue;
+    inner.remove(key);
+    any = true;
+  }
+  if (any) config.set("text_config", std::move(inner));
 }
 
 DType source_type(const CheckpointReader& checkpoint) {

@@ -36,6 +36,8 @@ void assemble_into(std::vector<FoundWeight>& found, const FoundParts& parts, Mis
 
 // The part of config.json that speaks of quantization; null if none does.
 [[nodiscard]] const Json& quantization_config(const Json& config);
+// Takes it out of every place where it could be.
+void remove_quantization_config(Json& config);
 
 // The type that weights had: what config.json says, else what most tensors beside them have.
 [[nodiscard]] DType source_type(const CheckpointReader& checkpoint);

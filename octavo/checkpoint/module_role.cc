@@ -171,8 +171,13 @@ TensorRole role_of(std::string_view name, const std::vector<std::uint64_t>& shap
   if (any_piece(words, is_embedding) || is(last, {"wte", "shared"}))
     return left(Role::embedding, "an embedding");
   if (is_head(words)) {
-    const bool tied = config["tie_word_embeddings"].boolean_or(false) && last == "lm_head";
-    return left(Role::head, tied ? "the head, tied to the embedding" : "a head");
+    const bool tied =
+        last == "lm_head" && (config["tie_word_embeddings"].boolean_or(false) ||
+                              config["text_config"]["tie_word_embeddings"].boolean_or(false));
+    if (!tied) return left(Role::head, "a head");
+    return {
+        Role::head, "the head, tied to the embedding",
+        "config.json ties it to the embedding (tie_word_embeddings), which loaders take for it"};
   }
   if (is(last, {"gate", "router", "shared_expert_gate", "gate_weight", "expert_gate"}) ||
       any_is(words, {"router"}))
@@ -183,7 +188,9 @@ TensorRole role_of(std::string_view name, const std::vector<std::uint64_t>& shap
   if (shape.size() == 3 && of_experts) return {Role::expert_stack};
   if (shape.size() > 2) return left(Role::conv, "more than two dimensions");
   if (!is_weight) return left(Role::other, "not called a weight");
-  if (is_conv1d(words, config)) return left(Role::other, "stored as [in, out]");
+  if (is_conv1d(words, config))
+    return {Role::other, "stored as [in, out]",
+            "it is stored as [in, out], and loaders want tiles along in"};
   return {Role::linear};
 }
 

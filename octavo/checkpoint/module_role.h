@@ -31,6 +31,8 @@ enum class Role : std::uint8_t {
 struct TensorRole {
   Role role = Role::other;
   std::string why{};  // why it is left alone; empty for linear and expert_stack
+  // Why it cannot be quantized although it is a matrix that is multiplied by, or "".
+  std::string_view never{};
 };
 
 [[nodiscard]] OCTAVO_API TensorRole role_of(std::string_view name,

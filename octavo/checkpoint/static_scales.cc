@@ -74,6 +74,23 @@ std::string_view attention_of(std::string_view name, std::string_view letter) {
 
 }  // namespace
 
+bool is_input_scale(std::string_view name) {
+  return std::any_of(kInputs.begin(), kInputs.end(),
+                     [&](std::string_view suffix) { return name.ends_with(suffix); });
+}
+
+bool is_cache_scale(std::string_view name) {
+  return !attention_of(name, "k").empty() || !attention_of(name, "v").empty();
+}
+
+std::pair<std::string_view, std::string_view> cache_algorithm(const CheckpointReader& checkpoint) {
+  constexpr std::string_view kKey = "kv_cache_quant_algo";
+  const Json& words = quantization_config(checkpoint.config());
+  if (const std::string_view name = words[kKey].string_or(""); !name.empty())
+    return {name, "config.json"};
+  return {checkpoint.hf_quant_config()["quantization"][kKey].string_or(""), "hf_quant_config.json"};
+}
+
 CacheScheme cache_scheme_of(const CheckpointReader& checkpoint) {
   const Json& words = quantization_config(checkpoint.config())["kv_cache_scheme"];
   if (words.is_object()) {
@@ -83,8 +100,7 @@ CacheScheme cache_scheme_of(const CheckpointReader& checkpoint) {
                ? CacheScheme::fp8
                : CacheScheme::other;
   }
-  const std::string_view algorithm =
-      checkpoint.hf_quant_config()["quantization"]["kv_cache_quant_algo"].string_or("");
+  const std::string_view algorithm = cache_algorithm(checkpoint).first;
   if (algorithm.empty()) return CacheScheme::plain;
   return algorithm == "FP8" || algorithm == "fp8" ? CacheScheme::fp8 : CacheScheme::other;
 }

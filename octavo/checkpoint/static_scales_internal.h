@@ -8,10 +8,20 @@
 #include <set>
 #include <string>
 #include <string_view>
+#include <utility>
 
 #include "octavo/checkpoint/dialect.h"
 
 namespace octavo {
+
+// By its name, whoever wrote it: of the activations of a layer, of keys or of values.
+[[nodiscard]] bool is_input_scale(std::string_view name);
+[[nodiscard]] bool is_cache_scale(std::string_view name);
+
+// ModelOpt's name for what the cache is quantized to ("FP8"), and the file that has it; "" where
+// neither does.
+[[nodiscard]] std::pair<std::string_view, std::string_view> cache_algorithm(
+    const CheckpointReader& checkpoint);
 
 // What config.json, or ModelOpt's file beside it, says of the cache.
 [[nodiscard]] CacheScheme cache_scheme_of(const CheckpointReader& checkpoint);

@@ -3,6 +3,7 @@
 #include <array>
 
 #include "octavo/base/error.h"
+#include "octavo/checkpoint/static_scales_internal.h"
 #include "octavo/checkpoint/verify_internal.h"
 
 namespace octavo {
@@ -47,14 +48,8 @@ std::string cache_of(const VerifyView& view) {
   const Json& scheme = view.words["kv_cache_scheme"];
   if (scheme.is_object() && !scheme["dynamic"].boolean_or(false))
     return "config.json (kv_cache_scheme)";
-  const auto is_fp8 = [](const Json& words) {
-    const std::string_view algorithm = words["kv_cache_quant_algo"].string_or("");
-    return algorithm == "FP8" || algorithm == "fp8";
-  };
-  if (is_fp8(view.words)) return "config.json (kv_cache_quant_algo)";
-  return is_fp8(view.checkpoint.hf_quant_config()["quantization"])
-             ? "hf_quant_config.json (kv_cache_quant_algo)"
-             : "";
+  const auto [algorithm, file] = cache_algorithm(view.checkpoint);
+  return algorithm == "FP8" || algorithm == "fp8" ? text(file, " (kv_cache_quant_algo)") : "";
 }
 
 // Under the names that servers take for them.

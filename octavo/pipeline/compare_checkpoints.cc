@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 #include <filesystem>
+#include <iterator>
 #include <map>
 #include <mutex>
 #include <numeric>
@@ -15,6 +16,7 @@
 #include "octavo/checkpoint/dialect.h"
 #include "octavo/checkpoint/expert_stack.h"
 #include "octavo/checkpoint/module_role.h"
+#include "octavo/checkpoint/static_scales_internal.h"
 #include "octavo/convert/widen.h"
 #include "octavo/pipeline/work_loop_internal.h"
 #include "octavo/quant/quantize.h"
@@ -79,14 +81,14 @@ class Side {
     if (numbers.found != nullptr)
       return dequantize(codes(numbers, first, rows), DType::f32, {.threads = 1});
     if (numbers.transposed) return turned(numbers, first, rows);
-    const auto type = *safetensors::element_type(numbers.plain->entry->type);
-    const Shape shape{rows, numbers.cols};
-    const Tensor stored = type.dtype == DType::code ? Tensor::codes(shape, type.format)
-                                                    : Tensor::values(shape, type.dtype);
-    const auto offset = static_cast<std::uint64_t>((numbers.first + first) * numbers.cols *
-                                                   element_bytes(type.dtype, type.format));
-    if (stored.nbytes() > 0) checkpoint_.read(*numbers.plain, offset, stored.bytes());
-    return widened(stored);
+    return widened(as_stored(numbers, first, rows));
+  }
+  // Values before they are f32; those that are codes, or lie the other way, are f32 at most.
+  [[nodiscard]] Tensor wide_values(const Numbers& numbers, std::int64_t first,
+                                   std::int64_t rows) const {
+    const bool wide = numbers.plain != nullptr && !numbers.transposed &&
+                      numbers.plain->entry->type == safetensors::StoredType::f64;
+    return wide ? as_stored(numbers, first, rows) : values(numbers, first, rows);
   }
 
   // How many tensors hold nothing that is compared.
@@ -125,6 +127,18 @@ class Side {
   }
 
  private:
+  [[nodiscard]] Tensor as_stored(const Numbers& numbers, std::int64_t first,
+                                 std::int64_t rows) const {
+    const auto type = *safetensors::element_type(numbers.plain->entry->type);
+    const Shape shape{rows, numbers.cols};
+    const Tensor stored = type.dtype == DType::code ? Tensor::codes(shape, type.format)
+                                                    : Tensor::values(shape, type.dtype);
+    const auto offset = static_cast<std::uint64_t>((numbers.first + first) * numbers.cols *
+                                                   element_bytes(type.dtype, type.format));
+    if (stored.nbytes() > 0) checkpoint_.read(*numbers.plain, offset, stored.bytes());
+    return stored;
+  }
+
   // Rows of [out, in] from a stack that lies [in, out].
   [[nodiscard]] Tensor turned(const Numbers& numbers, std::int64_t first, std::int64_t rows) const {
     const auto type = *safetensors::element_type(numbers.plain->entry->type);
@@ -182,11 +196,17 @@ void note_names(std::string_view what, const std::vector<std::string>& names,
     notes.push_back(text("not compared, ", what, ": ", names.size() - kShown, " more"));
 }
 
+// Numbers that a quantized model has beside its weights, and another one has not.
+bool is_of_spelling(std::string_view name) {
+  return is_input_scale(name) || is_cache_scale(name) || name.ends_with("scaled_fp8");
+}
+
 class Pairing {
  public:
   Pairing(const Side& a, const Side& b) : a_(a), b_(b) {}
 
-  std::vector<Pair> run(std::vector<std::string>& notes) {
+  std::vector<Pair> run(CheckpointReport& report) {
+    std::vector<std::string>& notes = report.notes;
     std::vector<std::string> only_a, only_b, other_shape;
     for (const auto& [name, numbers] : a_.all()) {
       const auto other = b_.all().find(name);
@@ -205,6 +225,9 @@ class Pairing {
     note_names("only in the first", only_a, notes);
     note_names("only in the second", only_b, notes);
     note_names("of another shape in the second", other_shape, notes);
+    for (const std::vector<std::string>* const names : {&only_a, &only_b, &other_shape})
+      std::copy_if(names->begin(), names->end(), std::back_inserter(report.not_compared),
+                   [](const std::string& name) { return !is_of_spelling(name); });
     if (a_.unknown() + b_.unknown() > 0)
       notes.push_back(text("not compared: ", a_.unknown(), " tensors of the first and ",
                            b_.unknown(), " of the second hold no numbers that octavo knows"));
@@ -239,12 +262,19 @@ class Pairing {
   std::vector<Pair> pairs_;
 };
 
-// NaN is NaN, whatever its bits; a mask has the same Inf on both sides.
-std::int64_t same_non_finite(std::span<const float> before, std::span<const float> after) {
+// Of values that are not finite in f32: NaN is NaN, whatever its bits; a mask has the same Inf on
+// both sides. What only f32 has no room for is told apart by the type it is stored in.
+std::int64_t same_non_finite(const Tensor& before, const Tensor& after) {
+  const auto value = [](const Tensor& tensor, std::int64_t i) {
+    const auto at = static_cast<std::size_t>(i);
+    return tensor.view().dtype == DType::f64 ? tensor.span<double>()[at]
+                                             : static_cast<double>(tensor.span<float>()[at]);
+  };
   std::int64_t count = 0;
-  for (std::size_t i = 0; i < before.size(); ++i) {
-    if (std::isfinite(before[i])) continue;
-    count += before[i] == after[i] || (std::isnan(before[i]) && std::isnan(after[i]));
+  for (std::int64_t i = 0; i < element_count(before.shape()); ++i) {
+    const double a = value(before, i), b = value(after, i);
+    if (std::isfinite(static_cast<float>(a))) continue;
+    count += a == b || (std::isnan(a) && std::isnan(b));
   }
   return count;
 }
@@ -315,7 +345,7 @@ CheckpointReport compare_checkpoints(const std::string& a_path, const std::strin
         "got threads = ", options.threads, ", wanted 0 (all) to ", kMaxThreads);
   const Side a(a_path), b(b_path);
   CheckpointReport report;
-  std::vector<Pair> pairs = Pairing(a, b).run(report.notes);
+  std::vector<Pair> pairs = Pairing(a, b).run(report);
   check(!pairs.empty(), ErrorCode::invalid_argument, kOp, "'", shown(a_path, 200), "' and '",
         shown(b_path, 200), "' have no tensor of the same name and shape");
   const std::vector<Piece> pieces = pieces_of(a, b, pairs);
@@ -338,7 +368,8 @@ CheckpointReport compare_checkpoints(const std::string& a_path, const std::strin
       const Tensor after = b.values(pair.b, piece.first, piece.rows);
       error = measure_values(before.span<float>(), after.span<float>(), 0);
       if (error.count < error.elements)
-        same = same_non_finite(before.span<float>(), after.span<float>());
+        same = same_non_finite(a.wide_values(pair.a, piece.first, piece.rows),
+                               b.wide_values(pair.b, piece.first, piece.rows));
     }
     {
       const std::lock_guard lock(merging);

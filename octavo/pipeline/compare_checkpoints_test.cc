@@ -7,6 +7,7 @@
 #include "octavo/checkpoint/dialect_testing_internal.h"
 #include "octavo/pipeline/convert_checkpoint.h"
 #include "octavo/pipeline/pipeline_testing_internal.h"
+#include "octavo/report/gate.h"
 #include "octavo/report/metrics.h"
 
 namespace octavo {
@@ -195,6 +196,57 @@ TEST_F(CompareStacks, of_many_tensors_the_worst_have_histograms) {
     EXPECT_EQ(one.scale_histogram.empty(), one.metrics.values.counts.empty());
   }
   EXPECT_EQ(with, kMostHistograms);
+}
+
+// A limit speaks of the whole model: what only one side has was not shown to keep it. Scales that
+// somebody found with data belong to a spelling, and are no part of the model.
+TEST_F(CompareStacks, what_is_not_compared_misses_every_limit) {
+  const std::vector<Gate> gates{parse_gate("cosine<0.999")};
+  const TestTensor x = random_tensor("x.weight", {4, 4}, 1), y = random_tensor("y.weight", {4}, 2),
+                   turned = random_tensor("y.weight", {2, 2}, 2);
+  const std::vector<TestTensor> all{x, y};
+  write_tensors(path("all.safetensors"), all);
+  write_tensors(path("less.safetensors"), {x});
+  write_tensors(path("turned.safetensors"), {x, turned});
+  write_tensors(path("scaled.safetensors"), {x, y, random_tensor("x.input_scale", {1}, 3),
+                                             random_tensor("l.self_attn.k_scale", {1}, 3),
+                                             random_tensor("l.self_attn.v_proj.v_scale", {1}, 3)});
+  const auto missed = [&](const char* a, const char* b) {
+    return missed_gates(compare_checkpoints(path(a), path(b)), gates);
+  };
+  EXPECT_TRUE(missed("all.safetensors", "all.safetensors").empty());
+  EXPECT_TRUE(missed("all.safetensors", "scaled.safetensors").empty());
+  for (const auto& [a, b] : std::vector<std::pair<const char*, const char*>>{
+           {"all.safetensors", "less.safetensors"},
+           {"less.safetensors", "all.safetensors"},
+           {"all.safetensors", "turned.safetensors"}}) {
+    const auto found = missed(a, b);
+    ASSERT_EQ(found.size(), 1U) << a << " " << b;
+    EXPECT_TRUE(has(found[0].what, "'y.weight'") && has(found[0].what, "not compared"))
+        << found[0].what;
+    EXPECT_EQ(found[0].tensor, "y.weight");
+    EXPECT_EQ(found[0].tensors, 1U);
+  }
+}
+
+// Both are beyond f32, where they would be the same Inf.
+TEST_F(CompareStacks, numbers_beyond_f32_are_told_apart) {
+  const auto write = [&](const char* name, std::vector<double> values) {
+    TestTensor one{{"t", safetensors::StoredType::f64, {values.size()}}, {}};
+    one.bytes.resize(values.size() * sizeof(double));
+    std::memcpy(one.bytes.data(), values.data(), one.bytes.size());
+    write_tensors(path(name), {one});
+    return path(name);
+  };
+  const std::string a = write("a.safetensors", {1e300, -1e300, 1, NAN, INFINITY}),
+                    b = write("b.safetensors", {2e300, -1e300, 1, NAN, INFINITY}),
+                    c = write("c.safetensors", {INFINITY, -1e300, 1, NAN, INFINITY});
+  EXPECT_TRUE(is_equal(compare_checkpoints(a, a).tensors[0]));
+  for (const std::string& other : {b, c}) {
+    const CheckpointReport report = compare_checkpoints(a, other);
+    EXPECT_EQ(uncounted(report.tensors[0]), 1) << other;
+    EXPECT_FALSE(is_equal(report.tensors[0])) << other;
+  }
 }
 
 }  // namespace

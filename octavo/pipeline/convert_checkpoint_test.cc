@@ -195,5 +195,65 @@ TEST(ConvertCheckpoint, messages_are_of_the_call) {
             "[dequantize]");
 }
 
+// The words are read in four places of config.json, and the old ones stay in none of them.
+TEST(ConvertCheckpoint, old_words_are_removed_wherever_they_were_read) {
+  const TemporaryFolder folder, results;
+  write_checkpoint(folder, Dialect::compressed_tensors,
+                   weights_for(Dialect::compressed_tensors, Dialect::modelopt, preset("nvfp4")));
+  const Json config = CheckpointReader(folder.path()).config();
+  const Json words = config["quantization_config"];
+  for (const char* const key : {"quantization_config", "compression_config"})
+    for (const bool inner : {false, true}) {
+      SCOPED_TRACE(text(inner ? "text_config." : "", key));
+      Json moved = config, text_config = Json::object({{"hidden_size", 64}});
+      moved.remove("quantization_config");
+      (inner ? text_config : moved).set(key, words);
+      moved.set("text_config", text_config);
+      folder.save("config.json", moved.dump());
+      const std::string name = text(key, inner);
+      (void)dequantize_checkpoint(folder.path(), results.path(name + "-plain"), DType::bf16);
+      (void)convert_checkpoint(folder.path(), results.path(name + "-mo"), Dialect::modelopt);
+      const CheckpointReader plain(results.path(name + "-plain")), mo(results.path(name + "-mo"));
+      EXPECT_EQ(plain.config()["text_config"], Json::object({{"hidden_size", 64}}));
+      EXPECT_EQ(mo.config()["text_config"], Json::object({{"hidden_size", 64}}));
+      EXPECT_TRUE(plain.config()["quantization_config"].is_null());
+      EXPECT_TRUE(plain.config()["compression_config"].is_null());
+      EXPECT_TRUE(mo.config()["compression_config"].is_null());
+      EXPECT_EQ(mo.config()["quantization_config"]["quant_method"].string_or(""), "modelopt");
+    }
+}
+
+TEST(ConvertCheckpoint, two_tensors_of_one_name_are_said_by_the_command_that_makes_them) {
+  const TemporaryFolder folder, results;
+  write_checkpoint(folder, Dialect::compressed_tensors,
+                   {make_weight(Dialect::compressed_tensors, "l.0.up_proj.weight", {64, 64},
+                                preset("nvfp4"), 1000)});
+  // NVFP4's codes are 'weight_packed' there and 'weight' here.
+  const CheckpointReader reader(folder.path());
+  std::vector<safetensors::TensorPlan> plans;
+  for (const StoredTensor& tensor : reader.tensors())
+    plans.push_back({tensor.name(), tensor.entry->type, tensor.entry->shape});
+  plans.push_back({"l.0.up_proj.weight_scale_2", safetensors::StoredType::f32, {1}});
+  {
+    safetensors::FileWriter writer(results.path("model.safetensors"), plans);
+    for (const StoredTensor& tensor : reader.tensors()) {
+      std::vector<std::byte> bytes(tensor.nbytes());
+      reader.read(tensor, 0, bytes);
+      writer.write(writer.at(tensor.name()), 0, bytes);
+    }
+    writer.write(writer.at("l.0.up_proj.weight_scale_2"), 0, std::vector<std::byte>(4));
+    writer.finish();
+  }
+  results.save("config.json", reader.config().dump());
+  try {
+    (void)convert_checkpoint(results.path(), results.path("out"), Dialect::modelopt);
+    FAIL();
+  } catch (const Error& error) {
+    const std::string message = error.what();
+    EXPECT_TRUE(message.starts_with("[convert] two tensors")) << message;
+    EXPECT_EQ(message.find("exclude"), std::string::npos) << message;
+  }
+}
+
 }  // namespace
 }  // namespace octavo

@@ -1,7 +1,6 @@
 #include "octavo/pipeline/convert_plan_internal.h"
 
 #include <algorithm>
-#include <array>
 #include <functional>
 #include <map>
 
@@ -16,14 +15,8 @@ namespace {
 
 constexpr std::string_view kOp = "convert";
 
-// Numbers that belong to a spelling and not to a weight, where the target has no words for them:
-// static scales of activations, ComfyUI's word for all.
-bool is_left_behind(std::string_view name) {
-  constexpr std::array<std::string_view, 5> kSuffixes{
-      ".input_scale", ".input_global_scale", ".activation_scale", ".scale_input", "scaled_fp8"};
-  return std::any_of(kSuffixes.begin(), kSuffixes.end(),
-                     [&](std::string_view suffix) { return name.ends_with(suffix); });
-}
+// ComfyUI's older word for a whole file: it holds nothing, and other spellings do without.
+bool is_marker_of_file(std::string_view name) { return name.ends_with("scaled_fp8"); }
 
 // "l.0.up_proj" of "l.0.up_proj.input_scale".
 std::string module_of_scale(const std::string& name) { return name.substr(0, name.rfind('.')); }
@@ -49,6 +42,31 @@ Parts parts_of(Recognized& recognized) {
     for (const SpelledTensor& tensor : shared->tensors) parts[tensor.plan.name] = shared;
   }
   return parts;
+}
+
+// The module of a stack of experts that is taken apart, to those of its matrices.
+using Apart = std::map<std::string, std::vector<std::string>, std::less<>>;
+
+// The scale of a stack's activations is that of each of its matrices.
+void scales_for_parts(const Apart& apart, QuantizePlan& plan) {
+  if (apart.empty()) return;
+  std::vector<TensorAction> actions;
+  for (TensorAction& action : plan.actions) {
+    const bool number = action.found == nullptr && action.outputs.front().part == Part::marker;
+    const std::string name = number ? action.outputs.front().plan.name : std::string();
+    const std::string stack = module_of_scale(name);
+    const auto parts = apart.find(stack);
+    if (!number || parts == apart.end()) {
+      actions.push_back(std::move(action));
+      continue;
+    }
+    for (const std::string& part : parts->second) {
+      TensorAction one = action;
+      one.outputs.front().plan.name = part + name.substr(stack.size());
+      actions.push_back(std::move(one));
+    }
+  }
+  plan.actions = std::move(actions);
 }
 
 // What becomes of a weight that was found: one action, or one for each expert of a stack.
@@ -81,13 +99,15 @@ QuantizePlan plan_from(std::string_view op, const CheckpointReader& source,
     return Shape(std::span(sizes));
   };
   std::int64_t left = 0;
+  Apart apart;
   for (std::size_t i = 0; i < source.tensors().size(); ++i) {
     const safetensors::TensorEntry& entry = *source.tensors()[i].entry;
     TensorAction action{.tensor = i};
     const auto part = parts.find(entry.name);
     if (part == parts.end()) {
       const SpelledTensor* const spelled = statics.spelled(entry.name);
-      if (spelled == nullptr && is_left_behind(entry.name)) {
+      if (is_marker_of_file(entry.name)) continue;
+      if (spelled == nullptr && is_input_scale(entry.name)) {
         if (!statics.has_input(module_of_scale(entry.name))) ++left;
         continue;
       }
@@ -101,21 +121,22 @@ QuantizePlan plan_from(std::string_view op, const CheckpointReader& source,
       action.weight = action.found->weight;
       action.weight.static_input = statics.has_input(action.weight.module);
       action.scaling = action.weight.scaling;
+      const std::string module = action.weight.module;
       for (TensorAction& said : say(std::move(action), shape_of)) {
+        if (said.weight.module != module) apart[module].push_back(said.weight.module);
         if (said.quantize) plan.model.weights.push_back(said.weight);
         plan.actions.push_back(std::move(said));
       }
     }
   }
+  scales_for_parts(apart, plan);
   if (left > 0)
     result.notes.push_back(text(left, " scales of activations are left behind",
                                 target ? text(": for these weights ", name_of(*target),
                                               " has no words for them, or some weights have none")
                                        : std::string(),
                                 "; servers find their own, or take activations as they are"));
-  if (plan.model.cache == CacheScheme::plain && cache_scheme_of(source) != CacheScheme::plain)
-    result.notes.emplace_back(
-        "the cache of keys and values is no longer said to be quantized; its scales stay");
+  if (loses_cache(source, plan.model)) result.notes.emplace_back(kCacheLost);
   return plan;
 }
 
@@ -155,7 +176,7 @@ QuantizePlan plan_convert(const CheckpointReader& source, Dialect target, Conver
     return actions;
   };
   QuantizePlan plan = plan_from(kOp, source, target, result, say);
-  place_actions(source, plan);
+  place_actions(kOp, source, plan);
   return plan;
 }
 
@@ -168,7 +189,7 @@ QuantizePlan plan_dequantize(const CheckpointReader& source, DType dtype, Conver
                                 });
   plan.config_dtype = dtype_name(dtype);
   restack(source, plan, result.notes);
-  place_actions(source, plan);
+  place_actions("dequantize", source, plan);
   return plan;
 }
 

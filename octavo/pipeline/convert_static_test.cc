@@ -205,5 +205,42 @@ TEST(ConvertStatic, what_has_no_words_is_left_behind_and_said) {
           "no longer said"));
 }
 
+// ModelOpt's newer files have all words in config.json.
+TEST(ConvertStatic, a_cache_that_config_json_alone_speaks_of) {
+  for (const char* const algorithm : {"FP8", "fp8"}) {
+    const TemporaryFolder folder, results;
+    write_with(folder, Dialect::modelopt, preset("nvfp4"),
+               {{"model.layers.0.self_attn.k_proj.k_scale", StoredType::f32, {}, 0.5F}},
+               [&](Json& words) { words.set("kv_cache_quant_algo", algorithm); });
+    std::filesystem::remove(folder.path("hf_quant_config.json"));
+    const ConvertResult result =
+        convert_checkpoint(folder.path(), results.path("ct"), Dialect::compressed_tensors);
+    EXPECT_EQ(all_of(result.notes), "");
+    const CheckpointReader ct(results.path("ct"));
+    EXPECT_TRUE(ct.config()["quantization_config"]["kv_cache_scheme"].is_object());
+    EXPECT_EQ(number_of(ct, "model.layers.0.self_attn.k_scale", {1}), 0.5F);
+  }
+}
+
+// The older spelling of ComfyUI has an empty tensor that says what the file is; it is no scale.
+TEST(ConvertStatic, a_marker_of_the_file_is_no_scale_that_is_left_behind) {
+  const TemporaryFolder folder;
+  const TestWeight weight =
+      make_weight(Dialect::comfyui, text(kModule, ".weight"), {128, 256}, preset("fp8"), 1000);
+  const auto scale = weight.bands.front().rowwise.scales.span<float>();
+  safetensors::FileWriter writer(folder.path("model.safetensors"),
+                                 {{text(kModule, ".weight"), StoredType::f8_e4m3, {128, 256}},
+                                  {text(kModule, ".scale_weight"), StoredType::f32, {}},
+                                  {"scaled_fp8", StoredType::f8_e4m3, {0}}});
+  writer.write(writer.at(text(kModule, ".weight")), 0, weight.bands.front().rowwise.codes.bytes());
+  writer.write(writer.at(text(kModule, ".scale_weight")), 0, std::as_bytes(scale));
+  writer.finish();
+  for (const Dialect target : {Dialect::compressed_tensors, Dialect::octavo}) {
+    const std::string out = folder.path(text("to-", name_of(target)));
+    EXPECT_EQ(all_of(convert_checkpoint(folder.path("model.safetensors"), out, target).notes), "");
+    EXPECT_EQ(CheckpointReader(out).find("scaled_fp8"), nullptr);
+  }
+}
+
 }  // namespace
 }  // namespace octavo

@@ -194,5 +194,60 @@ TEST_F(ExpertStacksTest, rules_survive_a_spelling_that_has_no_word_for_them) {
             preset("mxfp4"));
 }
 
+// One scale for the activations of a stack is that of each of its experts: a configuration that
+// says so and a file without them is loaded by nobody.
+TEST_F(ExpertStacksTest, static_scales_go_to_every_expert) {
+  write_experts();
+  for (const char* const name : {"fp8", "nvfp4"}) {
+    SCOPED_TRACE(name);
+    for (const char* const old : {"oc", "mo"}) std::filesystem::remove_all(path(old));
+    (void)run("oc", recipe(name, Dialect::octavo));
+    {
+      const safetensors::FileReader file(path("oc/model.safetensors"));
+      std::vector<TestTensor> tensors;
+      for (const auto& entry : file.header().tensors) {
+        TestTensor one{{entry.name, entry.type, entry.shape}, {}};
+        one.bytes.resize(entry.end - entry.begin);
+        file.read(entry, 0, one.bytes);
+        tensors.push_back(std::move(one));
+      }
+      const auto add = [&](const std::string& module, float value) {
+        TestTensor one{{module + ".input_scale", safetensors::StoredType::f32, {}}, {}};
+        one.bytes.resize(sizeof value);
+        std::memcpy(one.bytes.data(), &value, sizeof value);
+        tensors.push_back(std::move(one));
+      };
+      add(kUp, 0.25F);
+      add(kDown, 0.5F);
+      add("model.layers.0.self_attn.o_proj", 0.125F);
+      std::vector<safetensors::TensorPlan> plans;
+      for (const TestTensor& tensor : tensors) plans.push_back(tensor.plan);
+      safetensors::FileWriter writer(path("more.safetensors"), plans,
+                                     {.metadata = file.header().metadata});
+      for (const TestTensor& tensor : tensors)
+        writer.write(writer.at(tensor.plan.name), 0, tensor.bytes);
+      writer.finish();
+    }
+    std::filesystem::rename(path("more.safetensors"), path("oc/model.safetensors"));
+    const ConvertResult result = convert_checkpoint(path("oc"), path("mo"), Dialect::modelopt);
+    EXPECT_TRUE(result.notes.empty()) << result.notes.front();
+    const CheckpointReader mo(path("mo"));
+    EXPECT_EQ(mo.find(text(kUp, ".input_scale")), nullptr);
+    for (std::int64_t expert = 0; expert < kExperts; ++expert)
+      for (const auto& [matrix, wanted] : std::map<std::string, float>{
+               {"gate_proj", 0.25F}, {"up_proj", 0.25F}, {"down_proj", 0.5F}}) {
+        const std::string scale = text(kHolder, ".", expert, ".", matrix, ".input_scale");
+        const StoredTensor* const stored = mo.find(scale);
+        ASSERT_NE(stored, nullptr) << scale;
+        float value = 0;
+        mo.read(*stored, 0, std::as_writable_bytes(std::span(&value, 1)));
+        EXPECT_EQ(value, wanted) << scale;
+      }
+    EXPECT_EQ(errors_of("mo"), std::vector<std::string>());
+    EXPECT_TRUE(convert_checkpoint(path("oc"), path("mo"), Dialect::modelopt, {.resume = true})
+                    .was_complete);
+  }
+}
+
 }  // namespace
 }  // namespace octavo

@@ -7,7 +7,7 @@
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
-#include <fstream>
+#include <set>
 #include <span>
 
 #include "octavo/base/descriptor_internal.h"
@@ -124,18 +124,48 @@ void write_file(const std::string& path, const Make& make) {
   file.commit();
 }
 
+// As many bytes as there are, up to the window's; a pipe or a device has none.
+std::size_t read_some(int descriptor, std::span<char> window) {
+  std::size_t done = 0;
+  while (done < window.size()) {
+    const ssize_t got = read(descriptor, window.data() + done, window.size() - done);
+    if (got < 0 && errno == EINTR) continue;
+    if (got <= 0) break;
+    done += static_cast<std::size_t>(got);
+  }
+  return done;
+}
+
 bool has_content(const std::string& path, const Make& make) {
-  std::ifstream file(path, std::ios::binary);
+  // O_NONBLOCK: a pipe would wait for somebody to write.
+  const Descriptor file(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
+  struct stat status {};
+  bool same = file.number() >= 0 && fstat(file.number(), &status) == 0 && S_ISREG(status.st_mode);
   std::vector<char> window;
-  bool same = file.is_open();
   make([&](std::string_view piece) {
     if (!same) return;
     window.resize(piece.size());
-    file.read(window.data(), static_cast<std::streamsize>(window.size()));
-    same = static_cast<std::size_t>(file.gcount()) == piece.size() &&
+    same = read_some(file.number(), window) == piece.size() &&
            std::equal(piece.begin(), piece.end(), window.begin());
   });
-  return same && file.peek() == std::ifstream::traits_type::eof();
+  window.resize(1);
+  return same && read_some(file.number(), window) == 0;
+}
+
+// Files that loaders read wherever they find them, and that would not be written.
+void refuse_strangers(const std::string& folder, const std::set<std::string>& ours) {
+  std::error_code error;
+  for (std::filesystem::directory_iterator at(folder, error), end; !error && at != end;
+       at.increment(error)) {
+    const std::string name = at->path().filename().string();
+    const bool is_read = name == "hf_quant_config.json" || name.ends_with(".safetensors") ||
+                         name.ends_with(".safetensors.index.json");
+    if (is_read && !name.starts_with('.') && !ours.contains(name))
+      fail(ErrorCode::io, kOp, "'", shown(folder, 200), "' is complete, but it holds '",
+           shown(name, 160),
+           "' too, which was not written with it and which loaders read; remove "
+           "it, or the folder");
+  }
 }
 
 }  // namespace
@@ -153,9 +183,12 @@ std::vector<std::string> mend_folder(const CheckpointReader& source, const Quant
                                      const std::map<std::string, std::string>& sums,
                                      const std::string& folder) {
   std::vector<std::string> written;
+  std::set<std::string> ours(plan.files.begin(), plan.files.end());
   // All are looked at before one is written: a folder that is refused stays as it is.
-  for (const bool writing : {false, true})
+  for (const bool writing : {false, true}) {
+    if (writing) refuse_strangers(folder, ours);
     for_each_file(source, plan, words, sums, [&](const std::string& name, const Make& make) {
+      ours.insert(name);
       const std::string path = text(folder, "/", name);
       std::error_code ignored;
       if (!std::filesystem::exists(path, ignored)) {
@@ -170,6 +203,7 @@ std::vector<std::string> mend_folder(const CheckpointReader& source, const Quant
                                    : "remove that file to have it written again, or the folder");
       }
     });
+  }
   return written;
 }
 

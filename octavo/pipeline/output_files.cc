@@ -23,15 +23,17 @@ const TensorAction& leader_of(const QuantizePlan& plan, const TensorAction& acti
   return action.joins ? plan.actions[*action.joins] : action;
 }
 
-void check_names(const QuantizePlan& plan) {
+void check_names(std::string_view op, const QuantizePlan& plan) {
   std::vector<std::string_view> names;
   for (const TensorAction& action : plan.actions)
     for (const SpelledTensor& output : action.outputs) names.push_back(output.plan.name);
   std::sort(names.begin(), names.end());
   const auto twice = std::adjacent_find(names.begin(), names.end());
   if (twice != names.end())
-    fail(ErrorCode::invalid_argument, kOp, "two tensors of the output would be called '",
-         shown(*twice, 160), "'; exclude the one that makes it");
+    fail(ErrorCode::invalid_argument, op, "two tensors of the output would be called '",
+         shown(*twice, 160), "'; ",
+         op == kOp ? "exclude the one that makes it"
+                   : "the source has one of them already: give it another name there");
 }
 
 // "model-00001-of-00002.safetensors" and an index, or "model.safetensors".
@@ -92,8 +94,8 @@ std::uint64_t planned_bytes(const safetensors::TensorPlan& plan) {
   return bits / 8;
 }
 
-void place_actions(const CheckpointReader& source, QuantizePlan& plan) {
-  check_names(plan);
+void place_actions(std::string_view op, const CheckpointReader& source, QuantizePlan& plan) {
+  check_names(op, plan);
   if (plan.options.shard_bytes == 0) {
     place_as_source(source, plan);
   } else {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string_view>
 
 #include "octavo/pipeline/plan.h"
 
@@ -11,7 +12,7 @@ namespace octavo {
 [[nodiscard]] std::uint64_t planned_bytes(const safetensors::TensorPlan& plan);
 
 // Gives every action its file, names the files, and adds up sizes. Throws Error when two tensors
-// would have one name.
-void place_actions(const CheckpointReader& source, QuantizePlan& plan);
+// would have one name, as `op`.
+void place_actions(std::string_view op, const CheckpointReader& source, QuantizePlan& plan);
 
 }  // namespace octavo

@@ -8,6 +8,7 @@
 
 #include "octavo/base/error.h"
 #include "octavo/checkpoint/expert_stack.h"
+#include "octavo/checkpoint/static_scales_internal.h"
 #include "octavo/pipeline/name_patterns_internal.h"
 #include "octavo/pipeline/output_files_internal.h"
 #include "octavo/pipeline/plan_internal.h"
@@ -57,9 +58,10 @@ class Planning {
     std::vector<Decision> decisions;
     for (std::size_t i = 0; i < source_.tensors().size(); ++i) decisions.push_back(decide(i));
     decide_groups(source_, options_.target, decisions);
+    find_cache(decisions);
     for (Decision& decision : decisions) take(std::move(decision));
     share_scales();
-    place_actions(source_, plan_);
+    place_actions(kOp, source_, plan_);
     describe_model();
     if (!plan_.model.weights.empty()) try_config();
     return std::move(plan_);
@@ -106,9 +108,11 @@ class Planning {
     const safetensors::TensorEntry& entry = *tensor.entry;
     const TensorRole role = role_of(entry.name, entry.shape, source_.config());
     Decision decision{.tensor = index, .role = role.role};
+    other_way_ |= role.role == Role::other && !role.never.empty();
     wish(decision, entry.name, role);
     if (decision.recipe.empty()) return decision;
-    const std::string never = why_never(decision, tensor);
+    const std::string never =
+        role.never.empty() ? why_never(decision, tensor) : std::string(role.never);
     const std::string why = never.empty() ? plan_weight(decision, tensor) : never;
     if (why.empty()) return decision;
     if (decision.named)
@@ -179,6 +183,17 @@ class Planning {
                : scalings_.emplace(recipe, recipe_scaling(recipe, options_)).first->second;
   }
 
+  // A cache that is quantized beside weights that are not yet: its words are written anew, and its
+  // scales under the target's names. Where nothing is quantized all stays as it is.
+  void find_cache(const std::vector<Decision>& decisions) {
+    if (std::all_of(decisions.begin(), decisions.end(),
+                    [](const Decision& one) { return one.recipe.empty(); }))
+      return;
+    statics_.emplace(source_, Recognized{}, options_.target);
+    plan_.model.cache = statics_->cache();
+    if (loses_cache(source_, plan_.model)) plan_.notes.emplace_back(kCacheLost);
+  }
+
   void take(Decision decision) {
     for (TensorAction& action : decision.actions) {
       action.outputs = spell(options_.target, action.weight);
@@ -190,7 +205,12 @@ class Planning {
   void copy(const Decision& decision) {
     const safetensors::TensorEntry& entry = *source_.tensors()[decision.tensor].entry;
     TensorAction action{.tensor = decision.tensor, .left = decision.left, .why = decision.why};
-    action.outputs.push_back({.plan = {entry.name, entry.type, entry.shape}});
+    const SpelledTensor* const number = statics_ ? statics_->spelled(entry.name) : nullptr;
+    if (number != nullptr) {
+      action.outputs.push_back(*number);
+    } else {
+      action.outputs.push_back({.plan = {entry.name, entry.type, entry.shape}});
+    }
     plan_.actions.push_back(std::move(action));
     note_plain(plan_.model, entry.name, entry.shape, decision.role);
     if (decision.left != Left::impossible && decision.left != Left::with_its_group) return;
@@ -246,8 +266,11 @@ class Planning {
           });
       plan_.notes.emplace_back(
           by_wish ? "nothing is quantized: what could be is excluded, or has the recipe none"
-                  : "nothing is quantized: no tensor has the name of a linear layer's weight; name "
-                    "some (option include)");
+          : other_way_
+              ? "nothing is quantized: the weights of linear layers are stored as [in, out] here, "
+                "which is not supported"
+              : "nothing is quantized: no tensor has the name of a linear layer's weight; name "
+                "some (option include)");
     }
     for (const std::string& note : source_.notes()) plan_.notes.push_back(note);
   }
@@ -257,11 +280,17 @@ class Planning {
   NamePatterns include_, exclude_;
   std::vector<std::pair<NamePattern, std::string>> recipe_for_;
   std::map<std::string, Scaling> scalings_;
+  std::optional<StaticScales> statics_;  // where anything is quantized
   QuantizePlan plan_;
+  bool other_way_ = false;     // some weights are stored as [in, out]
   std::string first_refused_;  // a weight that the target cannot hold, and why
 };
 
 }  // namespace
+
+bool loses_cache(const CheckpointReader& source, const QuantizedModel& model) {
+  return model.cache == CacheScheme::plain && cache_scheme_of(source) != CacheScheme::plain;
+}
 
 std::vector<QuantizedWeight> planned_weights(const QuantizePlan& plan) {
   std::vector<QuantizedWeight> weights;

@@ -30,6 +30,11 @@ struct Decision {
 [[nodiscard]] std::string take_apart(const ExpertStack& stack, const TensorAction& like,
                                      Dialect target, std::vector<TensorAction>& actions);
 
+// The cache of keys and values is quantized in the source, and the target has no words for it.
+[[nodiscard]] bool loses_cache(const CheckpointReader& source, const QuantizedModel& model);
+inline constexpr std::string_view kCacheLost =
+    "the cache of keys and values is no longer said to be quantized; its scales stay";
+
 // "tensor 'x'", for messages.
 [[nodiscard]] std::string shown_tensor(std::string_view name);
 

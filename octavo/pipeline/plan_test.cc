@@ -279,5 +279,39 @@ TEST_F(PlanTest, FilesOfAGivenSize) {
   for (const std::uint64_t bytes : filled) EXPECT_LE(bytes, 500'000U);
 }
 
+// transformers' Conv1D keeps [in, out]: tiles would run along the wrong side, by name too.
+TEST_F(PlanTest, WeightsThatLieTheOtherWayAreRefusedByName) {
+  write_tensors(save("model/model.safetensors", ""),
+                {random_tensor("h.0.attn.c_attn.weight", {128, 384}, 1),
+                 random_tensor("h.0.mlp.c_fc.weight", {128, 512}, 2)});
+  save("model/config.json", R"({"model_type": "gpt2"})");
+  for (const Dialect target : {Dialect::compressed_tensors, Dialect::octavo}) {
+    const std::string message = message_of(
+        [&] { (void)plan({.target = target, .include = {"c_attn"}}); }, ErrorCode::unsupported);
+    EXPECT_TRUE(has(message, "h.0.attn.c_attn.weight") && has(message, "stored as [in, out]"))
+        << message;
+  }
+  const QuantizePlan nothing = plan();
+  ASSERT_FALSE(nothing.notes.empty());
+  EXPECT_TRUE(has(nothing.notes.back(), "stored as [in, out]")) << nothing.notes.back();
+  EXPECT_FALSE(has(nothing.notes.back(), "name some")) << nothing.notes.back();
+}
+
+// Loaders take the embedding for it, whatever the file has.
+TEST_F(PlanTest, ATiedHeadIsRefusedByName) {
+  write_model();
+  save("model/config.json", R"({"architectures": ["LlamaForCausalLM"], "model_type": "llama"})");
+  EXPECT_TRUE(by_name({.include = {"lm_head|proj"}}).at("lm_head.weight").quantize);
+  for (const char* const config :
+       {R"({"model_type": "llama", "tie_word_embeddings": true})",
+        R"({"model_type": "llava", "text_config": {"tie_word_embeddings": true}})"}) {
+    save("model/config.json", config);
+    const std::string message =
+        message_of([&] { (void)plan({.include = {"lm_head|proj"}}); }, ErrorCode::unsupported);
+    EXPECT_TRUE(has(message, "lm_head.weight") && has(message, "tie_word_embeddings")) << message;
+    EXPECT_FALSE(by_name().at("lm_head.weight").quantize);
+  }
+}
+
 }  // namespace
 }  // namespace octavo

@@ -281,5 +281,51 @@ TEST_F(QuantizeCheckpointTest, what_servers_load_as_one_has_one_advice) {
   EXPECT_FALSE(advice(Dialect::octavo).at(prefix + "self_attn.q_proj.weight").ends_with("with it"));
 }
 
+// Weights that are plain beside a cache that is not: its words and scales come along, or it is
+// said.
+TEST_F(QuantizeCheckpointTest, a_cache_of_fp8_is_kept_or_said_to_be_lost) {
+  const auto write = [&](const char* strategy) {
+    std::filesystem::remove_all(path("model"));
+    TestTensor scale =
+        random_tensor("model.layers.0.self_attn.k_scale", {1}, 2, safetensors::StoredType::f32);
+    const float half = 0.5F;
+    std::memcpy(scale.bytes.data(), &half, sizeof half);
+    write_tensors(save("model/model.safetensors", ""),
+                  {random_tensor("model.layers.0.self_attn.k_proj.weight", {128, 128}, 1), scale});
+    save("model/config.json",
+         text(R"({"model_type": "llama", "quantization_config": {"quant_method": )",
+              R"("compressed-tensors", "format": "dense", "kv_cache_scheme": {"num_bits": 8, )",
+              R"("type": "float", "dynamic": false, "symmetric": true, "strategy": ")", strategy,
+              R"("}}})"));
+  };
+  const auto notes_of = [](const CheckpointReport& report) {
+    std::string out;
+    for (const std::string& note : report.notes) out += note + "\n";
+    return out;
+  };
+  write("tensor");
+  EXPECT_FALSE(has(notes_of(run("ct", recipe("fp8-channel"))), "cache"));
+  EXPECT_TRUE(
+      CheckpointReader(path("ct")).config()["quantization_config"]["kv_cache_scheme"].is_object());
+  (void)run("mo", recipe("nvfp4", Dialect::modelopt));
+  const CheckpointReader mo(path("mo"));
+  EXPECT_TRUE(mo.config()["quantization_config"]["kv_cache_scheme"].is_object());
+  const StoredTensor* const scale = mo.find("model.layers.0.self_attn.k_proj.k_scale");
+  ASSERT_NE(scale, nullptr);
+  float value = 0;
+  mo.read(*scale, 0, std::as_writable_bytes(std::span(&value, 1)));
+  EXPECT_EQ(value, 0.5F);
+  const std::string lost = notes_of(run("ds", recipe("fp8-block", Dialect::deepseek)));
+  EXPECT_TRUE(has(lost, "no longer said to be quantized")) << lost;
+  write("attn_head");
+  EXPECT_TRUE(has(notes_of(run("heads", recipe("fp8-channel"))), "no longer said"));
+  // Nothing is quantized, and all stays as it was.
+  QuantizeCheckpointOptions nothing = recipe("nvfp4", Dialect::modelopt);
+  nothing.plan.exclude = {"proj"};
+  write("tensor");
+  EXPECT_FALSE(has(notes_of(run("same", nothing)), "cache"));
+  EXPECT_NE(CheckpointReader(path("same")).find("model.layers.0.self_attn.k_scale"), nullptr);
+}
+
 }  // namespace
 }  // namespace octavo

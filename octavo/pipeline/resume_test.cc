@@ -286,5 +286,29 @@ TEST_F(ResumeTest, so_it_is_with_conversions_and_what_was_said_before_stays) {
   EXPECT_EQ(CheckpointReader(path("again")).config()["octavo"]["from"], says);
 }
 
+// What loaders would read and octavo did not write.
+TEST_F(ResumeTest, a_complete_folder_with_files_that_loaders_read_is_refused) {
+  options.plan.shard_bytes = std::uint64_t{1} << 30;
+  (void)run("out", options);
+  const auto whole = contents_of(path("out"));
+  for (const char* const name : {"hf_quant_config.json", "model.safetensors.index.json",
+                                 "extra.safetensors", "other.safetensors.index.json"}) {
+    save(text("out/", name), R"({"weight_map": {}})");
+    const std::string message = refusal("out", ErrorCode::io, resuming());
+    EXPECT_TRUE(has(message, name) && has(message, "remove it")) << message;
+    std::filesystem::remove(path(text("out/", name)));
+  }
+  save("out/notes.md", "mine");  // nobody's business
+  EXPECT_TRUE(run("out", resuming()).was_complete);
+  std::filesystem::remove(path("out/notes.md"));
+  // A pipe has nothing to read until somebody writes.
+  std::filesystem::remove(path("out/tokenizer.json"));
+  ASSERT_EQ(mkfifo(path("out/tokenizer.json").c_str(), 0600), 0);
+  EXPECT_TRUE(has(refusal("out", ErrorCode::io, resuming()), "'tokenizer.json'"));
+  std::filesystem::remove(path("out/tokenizer.json"));
+  EXPECT_EQ(run("out", resuming()).written_again, std::vector<std::string>{"tokenizer.json"});
+  EXPECT_EQ(contents_of(path("out")), whole);
+}
+
 }  // namespace
 }  // namespace octavo

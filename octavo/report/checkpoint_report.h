@@ -71,6 +71,8 @@ struct OCTAVO_API CheckpointReport {
   std::vector<std::string> written_again;  // then: files besides weights that were missing
   std::vector<TensorReport> tensors;       // in the order of names, numbers in names by value
   std::vector<std::string> notes;          // what the user should know
+  // Tensors of a model that a comparison could not measure: one side has none, or another shape.
+  std::vector<std::string> not_compared;
 
   // Indices of measured tensors by order_of(), the worst first.
   [[nodiscard]] std::vector<std::size_t> worst(std::size_t most) const;

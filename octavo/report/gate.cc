@@ -29,6 +29,16 @@ std::string_view trimmed(std::string_view text) {
   return text.substr(first, text.find_last_not_of(' ') - first + 1);
 }
 
+// Nothing has been shown of a tensor that only one side has.
+MissedGate missed_by(const Gate& gate, const std::vector<std::string>& not_compared) {
+  const std::string& first = not_compared.front();
+  const std::size_t more = not_compared.size() - 1;
+  std::string what = text("'", shown(first, 120), "' ");
+  if (more > 0) what += text("and ", more, more == 1 ? " other " : " others ");
+  what += text(more > 0 ? "were" : "was", " not compared");
+  return {gate.typed, std::move(what), first, not_compared.size()};
+}
+
 }  // namespace
 
 std::vector<std::string> gate_metric_names() {
@@ -87,6 +97,7 @@ std::vector<MissedGate> missed_gates(const CheckpointReport& report,
       if (first == nullptr) first = &tensor;
       ++count;
     }
+    if (!report.not_compared.empty()) out.push_back(missed_by(gate, report.not_compared));
     if (first == nullptr) continue;
     const std::string name = text("'", shown(first->name, 120), "'");
     char value[32];

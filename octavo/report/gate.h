@@ -36,7 +36,8 @@ struct MissedGate {
   std::string tensor;       // the worst that misses it: untrusted
   std::size_t tensors = 0;  // how many do
 };
-// What is not finite is in no metric, so it misses every limit.
+// What is not finite is in no metric, and what only one side has was not compared: both miss every
+// limit, and the second is told apart.
 [[nodiscard]] OCTAVO_API std::vector<MissedGate> missed_gates(const CheckpointReport& report,
                                                               const std::vector<Gate>& gates);
 

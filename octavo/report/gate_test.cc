@@ -57,5 +57,21 @@ TEST(Gate, what_is_not_counted_misses_every_limit) {
   EXPECT_TRUE(missed_gates(report, {parse_gate("cosine<0.5")}).empty());
 }
 
+TEST(Gate, what_was_not_compared_misses_every_limit) {
+  CheckpointReport report;
+  report.tensors = {tensor("good", 0.99)};
+  report.not_compared = {"gone"};
+  const auto missed = missed_gates(report, {parse_gate("cosine<0.5")});
+  ASSERT_EQ(missed.size(), 1U);
+  EXPECT_EQ(missed[0].what, "'gone' was not compared");
+  report.not_compared = {"gone", "went"};
+  report.tensors.push_back(tensor("bad", 0.2));
+  const auto both = missed_gates(report, {parse_gate("cosine<0.5")});
+  ASSERT_EQ(both.size(), 2U);
+  EXPECT_EQ(both[0].what, "'gone' and 1 other were not compared");
+  EXPECT_EQ(both[1].what, "cosine of 'bad' is 0.2");
+  EXPECT_TRUE(missed_gates(report, {}).empty());
+}
+
 }  // namespace
 }  // namespace octavo
