@@ -2,24 +2,21 @@
 #include "octavo/pipeline/compare_checkpoints.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <filesystem>
 #include <iterator>
 #include <map>
 #include <mutex>
 #include <numeric>
-#include <optional>
 #include <set>
 
 #include "octavo/base/error.h"
 #include "octavo/base/thread_pool.h"
-#include "octavo/checkpoint/dialect.h"
-#include "octavo/checkpoint/expert_stack.h"
 #include "octavo/checkpoint/module_role.h"
 #include "octavo/checkpoint/static_scales_internal.h"
-#include "octavo/convert/widen.h"
+#include "octavo/pipeline/compare_side_internal.h"
 #include "octavo/pipeline/work_loop_internal.h"
-#include "octavo/quant/quantize.h"
 #include "octavo/report/band_error.h"
 #include "octavo/report/value_error.h"
 
@@ -29,154 +26,9 @@ namespace {
 constexpr std::string_view kOp = "compare";
 constexpr std::int64_t kBandValues = 1 << 17;  // of f32: half a megabyte a side
 
-// One tensor of a checkpoint as numbers, whatever it is stored as.
-struct Numbers {
-  const StoredTensor* plain = nullptr;  // floating point, or codes without a scale
-  const FoundWeight* found = nullptr;
-  std::vector<std::int64_t> shape{};
-  std::int64_t rows = 1, cols = 1;
-  std::uint64_t bytes = 0;
-  // A matrix of a stack of experts: where it begins among the stack's rows, or for [in, out] among
-  // the columns of one of its matrices.
-  std::int64_t first = 0;
-  bool transposed = false;
-  std::int64_t matrix = 0, matrix_cols = 0;  // which, and how wide it lies, where transposed
-};
-
-class Side {
- public:
-  explicit Side(const std::string& path) : checkpoint_(path), recognized_(recognize(checkpoint_)) {
-    for (const FoundWeight& found : recognized_.weights) {
-      Numbers numbers{.found = &found};
-      numbers.shape.assign(found.weight.shape.sizes().begin(), found.weight.shape.sizes().end());
-      for (const SpelledTensor& tensor : found.tensors)
-        numbers.bytes += checkpoint_.at(tensor.plan.name).nbytes();
-      add(found.weight.name, std::move(numbers));
-    }
-    for (const std::string& name : recognized_.plain) {
-      const StoredTensor& tensor = checkpoint_.at(name);
-      const auto type = safetensors::element_type(tensor.entry->type);
-      if (!type || type->packed || tensor.entry->shape.size() > kMaxRank) {
-        ++unknown_;
-        continue;
-      }
-      Numbers numbers{.plain = &tensor, .bytes = tensor.nbytes()};
-      numbers.shape.assign(tensor.entry->shape.begin(), tensor.entry->shape.end());
-      add(name, std::move(numbers));
-    }
-  }
-
-  [[nodiscard]] const CheckpointReader& checkpoint() const { return checkpoint_; }
-  [[nodiscard]] const std::map<std::string, Numbers>& all() const { return all_; }
-
-  // Bands must begin at multiples of this.
-  [[nodiscard]] std::int64_t unit(const Numbers& numbers) const {
-    return numbers.found != nullptr ? band_rows(recognized_.dialect, numbers.found->weight) : 1;
-  }
-  [[nodiscard]] QuantizedTensor codes(const Numbers& numbers, std::int64_t first,
-                                      std::int64_t rows) const {
-    return read_band(checkpoint_, recognized_.dialect, *numbers.found, numbers.first + first, rows);
-  }
-  [[nodiscard]] Tensor values(const Numbers& numbers, std::int64_t first, std::int64_t rows) const {
-    if (numbers.found != nullptr)
-      return dequantize(codes(numbers, first, rows), DType::f32, {.threads = 1});
-    if (numbers.transposed) return turned(numbers, first, rows);
-    return widened(as_stored(numbers, first, rows));
-  }
-  // Values before they are f32; those that are codes, or lie the other way, are f32 at most.
-  [[nodiscard]] Tensor wide_values(const Numbers& numbers, std::int64_t first,
-                                   std::int64_t rows) const {
-    const bool wide = numbers.plain != nullptr && !numbers.transposed &&
-                      numbers.plain->entry->type == safetensors::StoredType::f64;
-    return wide ? as_stored(numbers, first, rows) : values(numbers, first, rows);
-  }
-
-  // How many tensors hold nothing that is compared.
-  [[nodiscard]] std::size_t unknown() const { return unknown_; }
-
-  // The matrices of a stack of experts under the names that they have where it is taken apart;
-  // nothing where it is none, or lies in a way that is not known.
-  [[nodiscard]] std::vector<std::pair<std::string, Numbers>> taken_apart(
-      const std::string& name, const Numbers& whole) const {
-    std::vector<std::pair<std::string, Numbers>> out;
-    if (whole.shape.size() != 3) return out;
-    const ExpertStack stack =
-        expert_stack(name, [&](const std::string& of) -> std::optional<Shape> {
-          const auto found = all_.find(of);
-          if (found == all_.end()) return std::nullopt;
-          return Shape(std::span<const std::int64_t>(found->second.shape));
-        });
-    if (!stack.known || stack.interleaved || (stack.in_out && whole.found != nullptr)) return out;
-    const Shape shape(std::span<const std::int64_t>(whole.shape));
-    const std::int64_t count = matrix_count(stack, shape);
-    for (std::int64_t i = 0; i < count; ++i) {
-      const ExpertMatrix matrix = expert_matrix(stack, name, shape, i);
-      Numbers one = whole;
-      one.shape = {matrix.shape[0], matrix.shape[1]};
-      one.rows = matrix.shape[0];
-      one.cols = matrix.shape[1];
-      one.bytes = whole.bytes / static_cast<std::uint64_t>(count);
-      one.transposed = stack.in_out;
-      one.matrix = matrix.expert;
-      one.matrix_cols = shape[2];
-      one.first = matrix.first + (stack.in_out ? 0 : matrix.expert * shape[1]);
-      if (one.first % unit(whole) != 0) return {};  // it begins within a tile
-      out.emplace_back(matrix.module + ".weight", std::move(one));
-    }
-    return out;
-  }
-
- private:
-  [[nodiscard]] Tensor as_stored(const Numbers& numbers, std::int64_t first,
-                                 std::int64_t rows) const {
-    const auto type = *safetensors::element_type(numbers.plain->entry->type);
-    const Shape shape{rows, numbers.cols};
-    const Tensor stored = type.dtype == DType::code ? Tensor::codes(shape, type.format)
-                                                    : Tensor::values(shape, type.dtype);
-    const auto offset = static_cast<std::uint64_t>((numbers.first + first) * numbers.cols *
-                                                   element_bytes(type.dtype, type.format));
-    if (stored.nbytes() > 0) checkpoint_.read(*numbers.plain, offset, stored.bytes());
-    return stored;
-  }
-
-  // Rows of [out, in] from a stack that lies [in, out].
-  [[nodiscard]] Tensor turned(const Numbers& numbers, std::int64_t first, std::int64_t rows) const {
-    const auto type = *safetensors::element_type(numbers.plain->entry->type);
-    const Tensor stored = Tensor::values({numbers.cols, rows}, type.dtype);
-    const std::int64_t size = element_bytes(type.dtype, type.format);
-    for (std::int64_t row = 0; row < numbers.cols; ++row) {
-      const std::int64_t at =
-          (numbers.matrix * numbers.cols + row) * numbers.matrix_cols + numbers.first + first;
-      checkpoint_.read(*numbers.plain, static_cast<std::uint64_t>(at * size),
-                       stored.bytes().subspan(static_cast<std::size_t>(row * rows * size),
-                                              static_cast<std::size_t>(rows * size)));
-    }
-    const Tensor wide = widened(stored);
-    Tensor out = Tensor::values({rows, numbers.cols}, DType::f32);
-    const auto from = wide.span<float>(), to = out.span<float>();
-    for (std::int64_t row = 0; row < rows; ++row)
-      for (std::int64_t col = 0; col < numbers.cols; ++col)
-        to[static_cast<std::size_t>(row * numbers.cols + col)] =
-            from[static_cast<std::size_t>(col * rows + row)];
-    return out;
-  }
-
-  void add(const std::string& name, Numbers numbers) {
-    numbers.cols = numbers.shape.empty() ? 1 : numbers.shape.back();
-    numbers.rows = 1;
-    for (std::size_t i = 0; i + 1 < numbers.shape.size(); ++i) numbers.rows *= numbers.shape[i];
-    all_.emplace(name, std::move(numbers));
-  }
-
-  CheckpointReader checkpoint_;
-  Recognized recognized_;
-  std::map<std::string, Numbers> all_;
-  std::size_t unknown_ = 0;
-};
-
 struct Pair {
   std::string name;
-  Numbers a{}, b{};
+  ComparedNumbers a{}, b{};
   TensorError error{};
   std::int64_t same_non_finite = 0;
   std::size_t pieces = 0, done = 0;
@@ -198,12 +50,16 @@ void note_names(std::string_view what, const std::vector<std::string>& names,
 
 // Numbers that a quantized model has beside its weights, and another one has not.
 bool is_of_spelling(std::string_view name) {
-  return is_input_scale(name) || is_cache_scale(name) || name.ends_with("scaled_fp8");
+  constexpr std::array<std::string_view, 5> kOthers{"scaled_fp8", ".kv_scale", ".q_scale",
+                                                    ".output_scale", ".prob_scale"};
+  return is_input_scale(name) || is_cache_scale(name) ||
+         std::any_of(kOthers.begin(), kOthers.end(),
+                     [&](std::string_view suffix) { return name.ends_with(suffix); });
 }
 
 class Pairing {
  public:
-  Pairing(const Side& a, const Side& b) : a_(a), b_(b) {}
+  Pairing(const ComparedSide& a, const ComparedSide& b) : a_(a), b_(b) {}
 
   std::vector<Pair> run(CheckpointReport& report) {
     std::vector<std::string>& notes = report.notes;
@@ -236,8 +92,9 @@ class Pairing {
 
  private:
   // A stack of experts on one side, and its matrices on the other.
-  void match_stacks(const Side& stacked, std::vector<std::string>& only_stacked, const Side& apart,
-                    std::vector<std::string>& only_apart, bool second_is_stacked) {
+  void match_stacks(const ComparedSide& stacked, std::vector<std::string>& only_stacked,
+                    const ComparedSide& apart, std::vector<std::string>& only_apart,
+                    bool second_is_stacked) {
     std::set<std::string> matched;
     std::erase_if(only_stacked, [&](const std::string& name) {
       const auto parts = stacked.taken_apart(name, stacked.all().at(name));
@@ -247,7 +104,7 @@ class Pairing {
       };
       if (parts.empty() || !std::all_of(parts.begin(), parts.end(), fits)) return false;
       for (const auto& [part, numbers] : parts) {
-        const Numbers& other = apart.all().at(part);
+        const ComparedNumbers& other = apart.all().at(part);
         pairs_.push_back({.name = part,
                           .a = second_is_stacked ? other : numbers,
                           .b = second_is_stacked ? numbers : other});
@@ -258,7 +115,7 @@ class Pairing {
     std::erase_if(only_apart, [&](const std::string& name) { return matched.contains(name); });
   }
 
-  const Side &a_, &b_;
+  const ComparedSide &a_, &b_;
   std::vector<Pair> pairs_;
 };
 
@@ -279,7 +136,8 @@ std::int64_t same_non_finite(const Tensor& before, const Tensor& after) {
   return count;
 }
 
-std::vector<Piece> pieces_of(const Side& a, const Side& b, std::vector<Pair>& pairs) {
+std::vector<Piece> pieces_of(const ComparedSide& a, const ComparedSide& b,
+                             std::vector<Pair>& pairs) {
   std::vector<Piece> pieces;
   for (std::size_t i = 0; i < pairs.size(); ++i) {
     Pair& pair = pairs[i];
@@ -343,7 +201,7 @@ CheckpointReport compare_checkpoints(const std::string& a_path, const std::strin
                                      const CompareOptions& options) {
   check(options.threads >= 0 && options.threads <= kMaxThreads, ErrorCode::invalid_argument, kOp,
         "got threads = ", options.threads, ", wanted 0 (all) to ", kMaxThreads);
-  const Side a(a_path), b(b_path);
+  const ComparedSide a(a_path), b(b_path);
   CheckpointReport report;
   std::vector<Pair> pairs = Pairing(a, b).run(report);
   check(!pairs.empty(), ErrorCode::invalid_argument, kOp, "'", shown(a_path, 200), "' and '",

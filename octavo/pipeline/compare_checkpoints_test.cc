@@ -210,7 +210,8 @@ TEST_F(CompareStacks, what_is_not_compared_misses_every_limit) {
   write_tensors(path("turned.safetensors"), {x, turned});
   write_tensors(path("scaled.safetensors"), {x, y, random_tensor("x.input_scale", {1}, 3),
                                              random_tensor("l.self_attn.k_scale", {1}, 3),
-                                             random_tensor("l.self_attn.v_proj.v_scale", {1}, 3)});
+                                             random_tensor("l.self_attn.v_proj.v_scale", {1}, 3),
+                                             random_tensor("l.self_attn.q_scale", {1}, 3)});
   const auto missed = [&](const char* a, const char* b) {
     return missed_gates(compare_checkpoints(path(a), path(b)), gates);
   };
