@@ -20,7 +20,7 @@ const Json kStatic =
     Json::object({{"num_bits", 8}, {"type", "float"}, {"strategy", "tensor"}, {"dynamic", false}});
 
 Model static_fp8(const Stored& scale) {
-  Model model = make_model(kCt, bf16_scaled("fp8"));
+  Model model = make_model(kCt, preset("fp8"));
   model.group().set("input_activations", kStatic);
   add_inputs(model, ".input_scale", scale);
   return model;

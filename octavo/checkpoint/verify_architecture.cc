@@ -42,10 +42,12 @@ bool is_beside_weights(std::string_view name) {
   for (const std::string_view word :
        {"zero_point", "g_idx", "weight_shape", "weight_packed", "comfy_quant", "scaled_fp8"})
     if (last.find(word) != std::string_view::npos) return true;
+  for (const std::string_view whole :
+       {"q_scale", "k_scale", "v_scale", "kv_scale", "prob_scale", "pre_quant_scale"})
+    if (last == whole) return true;
   for (const std::string_view end :
        {"weight_scale", "proj_scale", "scale_inv", "scale_2", "global_scale", "input_scale",
-        "output_scale", "activation_scale", "q_scale", "k_scale", "v_scale", "prob_scale",
-        "pre_quant_scale", "scale_weight", "scale_input", "scales"})
+        "output_scale", "activation_scale", "scale_weight", "scale_input", "scales"})
     if (last.ends_with(end)) return true;
   return name.find("rotary_emb.") != std::string_view::npos;
 }
