@@ -161,6 +161,7 @@ void CheckpointReader::open_folder() {
         contains(used, name) || name.ends_with(".octavo-tmp"))
       continue;
     if (name.ends_with(kWeights) || is_other_weights(name)) {
+      if (name.ends_with(kWeights) && !name.starts_with('.')) unread_files_.push_back(name);
       notes_.push_back(text("'", shown(name, 80), "' holds other weights and is left out"));
       continue;
     }

@@ -47,6 +47,8 @@ class OCTAVO_API CheckpointReader {
   [[nodiscard]] const std::vector<std::string>& other_files() const { return other_files_; }
   // What is odd and no error: a wrong total_size, weights that no index names.
   [[nodiscard]] const std::vector<std::string>& notes() const { return notes_; }
+  // Names of .safetensors files beside the model's that neither it nor its index names, sorted.
+  [[nodiscard]] const std::vector<std::string>& unread_files() const { return unread_files_; }
   // Every tensor, sorted by name.
   [[nodiscard]] const std::vector<StoredTensor>& tensors() const { return tensors_; }
   // Names of those that the index leaves out though its files have them, sorted.
@@ -69,7 +71,7 @@ class OCTAVO_API CheckpointReader {
   void take_tensors(const struct ShardIndex* index);
 
   std::string index_name_;
-  std::vector<std::string> other_files_, notes_, not_in_index_;
+  std::vector<std::string> other_files_, notes_, not_in_index_, unread_files_;
   std::vector<StoredTensor> tensors_;
   Json config_, hf_quant_config_;
 };

@@ -70,6 +70,12 @@ struct DialectTable {
 // Why codes and scales are not all that quantization_config says of weights: transforms, and zeros
 // that are left out. "" where they are.
 [[nodiscard]] std::string meant_otherwise(const Json& words);
+// The same of tensors: scales that activations are multiplied by before they meet a weight, whose
+// inverse is in its codes (AWQ, as ModelOpt writes it). "" where there are none.
+[[nodiscard]] std::string meant_with_activations(const CheckpointReader& checkpoint);
+// The algorithm that ModelOpt's words, of either file, have for a layer or for all, in capitals; ""
+// where they have none.
+[[nodiscard]] std::string modelopt_algorithm(const Json& words, const std::string& module);
 [[nodiscard]] const DialectTable& deepseek_dialect();
 [[nodiscard]] const DialectTable& modelopt_dialect();
 [[nodiscard]] const DialectTable& comfyui_dialect();

@@ -1,8 +1,6 @@
 // NVIDIA ModelOpt's export, which TensorRT-LLM, vLLM and SGLang read; transformers does not. All
 // scales multiply. The same is said twice: in config.json, and in hf_quant_config.json for older
 // servers.
-#include <algorithm>
-
 #include "octavo/base/error.h"
 #include "octavo/checkpoint/dialect_internal.h"
 #include "octavo/checkpoint/found_parts_internal.h"
@@ -140,11 +138,7 @@ void configure(const QuantizedModel& model, Json& config, Json& hf_quant_config)
 std::vector<Tile> tiles_for(const std::string& module, const CheckpointReader& checkpoint) {
   for (const Json* const words :
        {&quantization_config(checkpoint.config()), &checkpoint.hf_quant_config()["quantization"]}) {
-    const Json& layer = (*words)["quantized_layers"][module];
-    const Json& said = layer.is_object() ? layer : *words;
-    std::string name(said["quant_algo"].string_or(""));
-    std::transform(name.begin(), name.end(), name.begin(),
-                   [](char c) { return c >= 'a' && c <= 'z' ? static_cast<char>(c - 32) : c; });
+    const std::string name = modelopt_algorithm(*words, module);
     if (name == "FP8") return {{0, 0}};
     if (name == "FP8_PER_CHANNEL_PER_TOKEN") return {{1, 0}};
     if (name == "FP8_PB_WO") return {{kBlock, kBlock}};
@@ -172,6 +166,13 @@ std::vector<FoundWeight> find(const CheckpointReader& checkpoint, Misfits* misfi
 }
 
 }  // namespace
+
+std::string modelopt_algorithm(const Json& words, const std::string& module) {
+  const Json& layer = words["quantized_layers"][module];
+  std::string name((layer.is_object() ? layer : words)["quant_algo"].string_or(""));
+  for (char& c : name) c = static_cast<char>(c >= 'a' && c <= 'z' ? c - 'a' + 'A' : c);
+  return name;
+}
 
 const DialectTable& modelopt_dialect() {
   static constexpr DialectTable kTable{

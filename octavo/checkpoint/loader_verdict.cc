@@ -4,6 +4,7 @@
 
 #include "octavo/base/error.h"
 #include "octavo/checkpoint/dialect.h"
+#include "octavo/checkpoint/dialect_internal.h"
 
 namespace octavo {
 namespace {
@@ -69,7 +70,8 @@ Verification verify_all(const CheckpointReader& checkpoint, const VerifyOptions&
   out.findings = verify(checkpoint, options);
   out.scope = verify_scope(checkpoint, options);
   try {
-    const Recognized recognized = recognize(checkpoint);
+    Misfits misfits;
+    const Recognized recognized = recognize_all(checkpoint, &misfits);
     out.quantized = recognized.quantized;
     if (out.quantized) out.dialect = name_of(recognized.dialect);
     out.weights = static_cast<std::int64_t>(recognized.weights.size());

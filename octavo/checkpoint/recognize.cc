@@ -60,6 +60,20 @@ std::optional<Dialect> dialect_of(const CheckpointReader& checkpoint) {
 
 }  // namespace
 
+std::string meant_with_activations(const CheckpointReader& checkpoint) {
+  const std::string* first = nullptr;
+  std::int64_t count = 0;
+  for (const StoredTensor& tensor : checkpoint.tensors()) {
+    if (!tensor.name().ends_with(".pre_quant_scale")) continue;
+    if (count++ == 0) first = &tensor.name();
+  }
+  if (first == nullptr) return "";
+  return text("it has '", shown(*first, 160), "'",
+              count > 1 ? text(" and ", count - 1, " more of its kind") : std::string(),
+              ": weights were divided by what activations are multiplied by (AWQ), which octavo "
+              "does not undo");
+}
+
 Recognized recognize(const CheckpointReader& checkpoint) {
   return recognize_all(checkpoint, nullptr);
 }
@@ -71,6 +85,10 @@ Recognized recognize_all(const CheckpointReader& checkpoint, Misfits* misfits) {
     out.dialect = *dialect;
     out.weights = table_of(*dialect).find(checkpoint, misfits);
     out.quantized = !out.weights.empty();
+    // verify has a rule for it, and looks at the rest.
+    if (out.quantized && misfits == nullptr)
+      if (const std::string reason = meant_with_activations(checkpoint); !reason.empty())
+        fail(ErrorCode::unsupported, kDialectOp, "'", shown(checkpoint.path(), 200), "': ", reason);
     if (*dialect != Dialect::octavo) {
       const DType source = source_type(checkpoint);
       for (FoundWeight& found : out.weights) found.weight.source = source;

@@ -95,6 +95,28 @@ constexpr std::string_view kCt = R"({"quant_method": "compressed-tensors"})";
 constexpr std::string_view kFp8 = R"({"quant_method": "fp8", "weight_block_size": [128, 128]})";
 constexpr std::string_view kModelOpt = R"({"quant_method": "modelopt", "quant_algo": "FP8"})";
 
+// Weights that are right only with what activations are multiplied by.
+TEST(Recognize, scales_of_activations_within_weights_are_refused) {
+  const std::vector<Given> good{fp8("q.weight", 256, 384),
+                                scale("q.weight_scale", StoredType::f32, {}, kTwo)};
+  std::vector<Given> awq = good;
+  awq.push_back(scale("q.pre_quant_scale", StoredType::bf16, {384}, kTwoBf16));
+  for (const std::string_view config : {kModelOpt, kCt}) {
+    const TemporaryFolder folder;
+    write(folder, good, config);
+    EXPECT_EQ(recognize(CheckpointReader(folder.path())).weights.size(), 1U);
+    const TemporaryFolder other;
+    write(other, awq, config);
+    try {
+      (void)recognize(CheckpointReader(other.path()));
+      ADD_FAILURE() << "it was taken: " << config;
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), ErrorCode::unsupported);
+      EXPECT_NE(std::string(error.what()).find("'q.pre_quant_scale'"), std::string::npos);
+    }
+  }
+}
+
 TEST(Recognize, scales_of_other_types_and_shapes) {
   const Given codes = fp8("q.weight", 256, 384);
   const auto with = [&](const std::string& name, StoredType type, std::vector<std::uint64_t> shape,

@@ -2,9 +2,11 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <cstring>
 #include <vector>
 
+#include "octavo/base/error.h"
 #include "octavo/checkpoint/dialect_internal.h"
 #include "octavo/checkpoint/divisor_internal.h"
 #include "octavo/checkpoint/found_parts_internal.h"
@@ -21,23 +23,13 @@ constexpr std::string_view kDivides = ".input_global_scale";
 constexpr std::array<std::string_view, 4> kInputs{".input_scale", kDivides, ".activation_scale",
                                                   ".scale_input"};
 
-// A tensor that is one number of floating point; nothing for any other.
-std::optional<float> number_in(const CheckpointReader& source, const StoredTensor& tensor) {
-  std::uint64_t count = 1;
-  for (const std::uint64_t size : tensor.entry->shape) count *= size;
-  std::array<std::byte, 4> bytes{};
-  if (count != 1 || tensor.nbytes() > bytes.size()) return std::nullopt;
-  const auto type = safetensors::element_type(tensor.entry->type);
-  if (!type || !is_value(type->dtype)) return std::nullopt;
-  source.read(tensor, 0, std::span(bytes).first(tensor.nbytes()));
-  if (type->dtype == DType::f32) {
-    float value = 0;
-    std::memcpy(&value, bytes.data(), sizeof value);
-    return value;
-  }
-  std::uint16_t half = 0;
-  std::memcpy(&half, bytes.data(), sizeof half);
-  return static_cast<float>(decode(type->dtype == DType::bf16 ? bf16_format : f16_format, half));
+// The number of a tensor that is to be said again.
+float number_to_say(const CheckpointReader& source, const StoredTensor& tensor) {
+  const StaticNumber number = static_number(source, tensor);
+  check(number.fault == StaticFault::none, ErrorCode::invalid_argument, kDialectOp, "'",
+        shown(tensor.name(), 200), "' is said to be a static scale, and ", number.reason,
+        "; get the checkpoint anew, or dequantize it");
+  return number.value;
 }
 
 // Does the source say that activations have static scales? A file without words has what it has.
@@ -105,6 +97,33 @@ CacheScheme cache_scheme_of(const CheckpointReader& checkpoint) {
   return algorithm == "FP8" || algorithm == "fp8" ? CacheScheme::fp8 : CacheScheme::other;
 }
 
+StaticNumber static_number(const CheckpointReader& checkpoint, const StoredTensor& tensor) {
+  const StoredType type = tensor.entry->type;
+  if (type != StoredType::f32 && type != StoredType::bf16 && type != StoredType::f16)
+    return {.fault = StaticFault::type,
+            .reason = text("it is ", stored_name(type), ", wanted F32, BF16 or F16")};
+  std::array<std::byte, 4> bytes{};
+  const auto size = static_cast<std::uint64_t>(stored_bits(type) / 8);
+  if (tensor.nbytes() != size)
+    return {.fault = StaticFault::shape,
+            .reason = text("its shape is ", shape_text(tensor.entry->shape),
+                           ", wanted one number: [] or [1]")};
+  checkpoint.read(tensor, 0, std::span(bytes).first(size));
+  StaticNumber out{};
+  if (type == StoredType::f32) {
+    std::memcpy(&out.value, bytes.data(), sizeof out.value);
+  } else {
+    std::uint16_t half = 0;
+    std::memcpy(&half, bytes.data(), sizeof half);
+    out.value =
+        static_cast<float>(decode(type == StoredType::bf16 ? bf16_format : f16_format, half));
+  }
+  if (std::isfinite(out.value) && out.value > 0) return out;
+  out.fault = StaticFault::number;
+  out.reason = text("it is ", out.value, ", wanted a positive number");
+  return out;
+}
+
 StaticScales::StaticScales(const CheckpointReader& source, const Recognized& recognized,
                            std::optional<Dialect> target) {
   if (!target) return;
@@ -135,10 +154,10 @@ void StaticScales::find_inputs(const CheckpointReader& source, const Recognized&
     for (const std::string_view suffix : kInputs) {
       const StoredTensor* const tensor = source.find(one.weight.module + std::string(suffix));
       if (tensor == nullptr || found.size() > before) continue;
-      if (const auto value = number_in(source, *tensor))
-        found.push_back({&one.weight, tensor, *value, suffix == kDivides});
+      if (words.takes_input(scheme))
+        found.push_back({&one.weight, tensor, number_to_say(source, *tensor), suffix == kDivides});
     }
-    if (found.size() == before || !words.takes_input(scheme)) incomplete.insert(scheme);
+    if (found.size() == before) incomplete.insert(scheme);
   }
   for (const auto& [weight, tensor, value, divides] : found) {
     const std::optional<Scheme> scheme = scheme_of(weight->scaling);
@@ -162,13 +181,11 @@ void StaticScales::find_cache(const CheckpointReader& source, Dialect target) {
     const std::string_view keys = attention_of(tensor.name(), "k"),
                            values = attention_of(tensor.name(), "v");
     if (keys.empty() && values.empty()) continue;
-    const auto value = number_in(source, tensor);
-    if (!value) continue;
     spelled_.emplace(tensor.name(),
                      spell_number(words,
                                   keys.empty() ? std::string(values) + std::string(words.value)
                                                : std::string(keys) + std::string(words.key),
-                                  *value));
+                                  number_to_say(source, tensor)));
   }
 }
 

@@ -26,10 +26,21 @@ namespace octavo {
 // What config.json, or ModelOpt's file beside it, says of the cache.
 [[nodiscard]] CacheScheme cache_scheme_of(const CheckpointReader& checkpoint);
 
+// One of them as a number, or why it is none that anybody can compute with.
+enum class StaticFault : std::uint8_t { none, type, shape, number };
+struct StaticNumber {
+  float value = 0;
+  StaticFault fault = StaticFault::none;
+  std::string reason{};  // "it is -1, wanted a positive number"
+};
+[[nodiscard]] StaticNumber static_number(const CheckpointReader& checkpoint,
+                                         const StoredTensor& tensor);
+
 class StaticScales {
  public:
   // Reads those that the target has words for; without a target there are none. Weights of one kind
-  // have them all or not at all, because that is how it is said.
+  // have them all or not at all, because that is how it is said. Throws Error(invalid_argument) for
+  // one that is no positive number.
   StaticScales(const CheckpointReader& source, const Recognized& recognized,
                std::optional<Dialect> target);
 

@@ -1,6 +1,7 @@
 // What is quantized while the model runs: activations, and the cache of keys and values. Where it
 // is static, its scales are in the checkpoint.
 #include <array>
+#include <cmath>
 
 #include "octavo/base/error.h"
 #include "octavo/checkpoint/static_scales_internal.h"
@@ -52,6 +53,46 @@ std::string cache_of(const VerifyView& view) {
   return algorithm == "FP8" || algorithm == "fp8" ? text(file, " (kv_cache_quant_algo)") : "";
 }
 
+// What ModelOpt's words say of a layer, those of config.json first; older exports have the list of
+// layers in the other file alone.
+std::string said_algorithm(const VerifyView& view, const std::string& module) {
+  std::string said = modelopt_algorithm(view.words, module);
+  return said.empty() || said == "MIXED_PRECISION"
+             ? modelopt_algorithm(view.checkpoint.hf_quant_config()["quantization"], module)
+             : said;
+}
+
+// Names of static scales of the activations of a weight, behind its module; none where they are
+// made as activations come.
+std::vector<std::string_view> input_scales(const VerifyView& view, const VerifiedWeight& weight) {
+  const std::string& module = weight.found->weight.module;
+  switch (view.recognized.dialect) {
+    case Dialect::compressed_tensors: {
+      const std::string_view one = static_scale(view.groups.of(module)["input_activations"],
+                                                ".input_scale", ".input_global_scale");
+      if (one.empty()) return {};
+      return {one};
+    }
+    case Dialect::modelopt:
+      if (weight.scheme == Scheme::fp8_tensor || said_algorithm(view, module) == "NVFP4")
+        return {".input_scale"};
+      return {};
+    case Dialect::deepseek:
+      if (view.words["activation_scheme"].string_or("") != "static") return {};
+      return {".input_scale", ".activation_scale"};
+    default:
+      return {".input_scale", ".scale_input"};
+  }
+}
+
+// Is it one of the cache's scales, one for keys or for values?
+bool is_cache_scale(std::string_view name) {
+  for (const std::string_view end :
+       {".k_scale", ".v_scale", ".kv_scale", ".k_proj.output_scale", ".v_proj.output_scale"})
+    if (name.ends_with(end)) return true;
+  return false;
+}
+
 // Under the names that servers take for them.
 void check_cache_scales(const VerifyView& view, Findings& out) {
   const std::string said = cache_of(view);
@@ -83,6 +124,26 @@ void check_cache_scales(const VerifyView& view, Findings& out) {
 
 }  // namespace
 
+void check_static_scales(const VerifyView& view, StaticFault fault, Findings& out) {
+  const auto look = [&](const StoredTensor& tensor) {
+    const StaticNumber number = static_number(view.checkpoint, tensor);
+    // `values` speaks of NaN and Inf.
+    if (number.fault == fault && std::isfinite(number.value))
+      out.error({kV, kH, kS, kT}, tensor.name(), "a static scale: " + number.reason);
+  };
+  for (const VerifiedWeight& weight : view.weights)
+    for (const std::string_view suffix : input_scales(view, weight))
+      if (const StoredTensor* const found =
+              view.checkpoint.find(text(weight.found->weight.module, suffix)))
+        look(*found);
+  // One for each head has another shape, and servers of its own.
+  const bool single =
+      view.words["kv_cache_scheme"]["strategy"].string_or("tensor") == std::string_view("tensor");
+  if (cache_of(view).empty() || !single) return;
+  for (const StoredTensor& tensor : view.checkpoint.tensors())
+    if (is_cache_scale(tensor.name())) look(tensor);
+}
+
 void check_activation_scales(const VerifyView& view, Findings& out) {
   check_cache_scales(view, out);
   if (!view.recognized.quantized) return;
@@ -91,11 +152,18 @@ void check_activation_scales(const VerifyView& view, Findings& out) {
     return !has_tensor(view, weight.found->weight.module, suffix);
   };
   if (dialect == Dialect::modelopt)
-    for (const VerifiedWeight& weight : view.weights)
-      if (weight.scheme == Scheme::fp8_tensor && lacks(weight, ".input_scale"))
-        out.error({kV, kS}, weight.found->weight.module,
+    for (const VerifiedWeight& weight : view.weights) {
+      const std::string& module = weight.found->weight.module;
+      if (!lacks(weight, ".input_scale")) continue;
+      if (weight.scheme == Scheme::fp8_tensor)
+        out.error({kV, kS}, module,
                   "FP8 per tensor is static there, and 'input_scale' is missing; use fp8-channel, "
                   "or the target compressed-tensors");
+      if (weight.scheme == Scheme::nvfp4 && said_algorithm(view, module) == "NVFP4")
+        out.error({kV, kS, kT}, module,
+                  "quant_algo 'NVFP4' has activations of FP4 with a scale, and 'input_scale' is "
+                  "missing; weights alone are 'W4A16_NVFP4'");
+    }
   if (dialect == Dialect::deepseek && !view.method.empty()) {
     const std::string_view scheme = view.words["activation_scheme"].string_or("");
     if (scheme != "dynamic" && scheme != "static")

@@ -35,12 +35,20 @@ std::string wanted_text(const std::vector<std::int64_t>& shape) {
   return out + "]";
 }
 
-// Numbers beside weights, which other rules speak of, and tables that loaders compute anew.
+// Numbers beside weights, which other rules speak of, and tables that loaders compute anew. Of
+// scales by the names that some spelling has for them.
 bool is_beside_weights(std::string_view name) {
   const std::string_view last = name.substr(name.rfind('.') + 1);
-  for (const std::string_view word : {"scale", "zero_point", "g_idx", "weight_shape",
-                                      "weight_packed", "comfy_quant", "scaled_fp8"})
+  for (const std::string_view word :
+       {"zero_point", "g_idx", "weight_shape", "weight_packed", "comfy_quant", "scaled_fp8"})
     if (last.find(word) != std::string_view::npos) return true;
+  for (const std::string_view whole :
+       {"q_scale", "k_scale", "v_scale", "kv_scale", "prob_scale", "pre_quant_scale"})
+    if (last == whole) return true;
+  for (const std::string_view end :
+       {"weight_scale", "proj_scale", "scale_inv", "scale_2", "global_scale", "input_scale",
+        "output_scale", "activation_scale", "scale_weight", "scale_input", "scales"})
+    if (last.ends_with(end)) return true;
   return name.find("rotary_emb.") != std::string_view::npos;
 }
 

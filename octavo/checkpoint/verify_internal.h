@@ -14,6 +14,7 @@
 #include "octavo/checkpoint/architecture_internal.h"
 #include "octavo/checkpoint/dialect_internal.h"
 #include "octavo/checkpoint/skip_list_internal.h"
+#include "octavo/checkpoint/static_scales_internal.h"
 #include "octavo/checkpoint/verify.h"
 
 namespace octavo {
@@ -172,6 +173,9 @@ void check_said_scheme(const VerifyView&, Findings&);
 void check_said_words(const VerifyView&, Findings&);
 // verify_activations.cc: what is quantized while the model runs.
 void check_activation_scales(const VerifyView&, Findings&);
+// Static scales that have this fault: what the rules of scales' types, shapes and numbers say of
+// them.
+void check_static_scales(const VerifyView& view, StaticFault fault, Findings& out);
 
 // Is a module meant by a target of a group: its class, its name, or an expression?
 [[nodiscard]] bool is_target(std::string_view target, const std::string& module);

@@ -83,7 +83,7 @@ TEST(VerifyArchitecture, tensors_that_the_model_does_not_have) {
     for (const char* const extra :
          {"junk.weight", "model.layers.0.junk", "model.layers.1.self_attn.x_proj.weight",
           "model.layers.1.mlp.up_projx.bias", "x.layers.0.self_attn.q_proj.weight",
-          "model.layers.00.mlp.up_proj.weight"})
+          "model.layers.00.mlp.up_proj.weight", "model.layers.0.mlp.up_proj.junk_scale"})
       EXPECT_EQ(said_of(kind, extra), kSaid) << name << extra;
     // What other rules speak of, what is computed anew, and the head of a model that shares one.
     for (const char* const extra :

@@ -100,9 +100,13 @@ void check_quantized(const VerifyView& view, Findings& out) {
 }
 
 void check_transforms(const VerifyView& view, Findings& out) {
+  constexpr std::string_view kUnchecked =
+      "; whether loaders make the same weights of it was not checked";
+  const std::string by_tensors = meant_with_activations(view.checkpoint);
+  if (!by_tensors.empty()) out.error_for_all("", text(by_tensors, kUnchecked));
   if (view.method != "compressed-tensors") return;
   if (const std::string reason = meant_otherwise(view.words); !reason.empty())
-    out.error_for_all("", reason + "; whether loaders make the same weights of it was not checked");
+    out.error_for_all("", text(reason, kUnchecked));
 }
 
 }  // namespace octavo

@@ -140,6 +140,36 @@ TEST(VerifyQuantized, transforms_and_zeros_that_are_left_out) {
   EXPECT_EQ(verdict(good), "");
 }
 
+// AWQ as ModelOpt writes it: a weight is right only with activations that are multiplied, too.
+TEST(VerifyQuantized, scales_that_belong_to_activations) {
+  for (const std::string_view name : {"nvfp4", "fp8-channel"}) {
+    Model model = make_model(kMo, preset(name));
+    const std::set<std::string> before = kinds(findings_of(model));
+    const auto add = [&](const std::string& module) {
+      model.tensors[module + ".pre_quant_scale"] = {
+          StoredType::bf16, {256}, std::string(512, '\x3F')};
+    };
+    add(kQ);
+    add(kK);
+    std::string message;
+    for (const Finding& one : findings_of(model)) {
+      if (before.contains(one.rule + ":" + one.loader)) continue;
+      EXPECT_EQ(one.rule, "transforms");
+      EXPECT_EQ(one.loader, "all");
+      EXPECT_EQ(one.severity, Severity::error);
+      message += one.message;
+    }
+    EXPECT_NE(message.find("self_attn.k_proj.pre_quant_scale' and 1 more"), std::string::npos)
+        << message;
+  }
+  // One that came without its codes is of no use either.
+  Model plain = unquantized(kMo, preset("nvfp4"));
+  plain.config.remove("quantization_config");
+  plain.hf_quant = Json();
+  plain.tensors[kQ + ".pre_quant_scale"] = {StoredType::bf16, {256}, std::string(512, '\x3F')};
+  EXPECT_EQ(verdict(plain), "transforms:all");
+}
+
 // Two schemes in one model: attention as one has it, the rest as the other.
 Model mixed(std::string_view attention, std::string_view rest) {
   std::vector<Piece> first(kPieces.begin(), kPieces.begin() + 4);

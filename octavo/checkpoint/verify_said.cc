@@ -105,8 +105,7 @@ void check_modelopt_says(const VerifyView& view, const Json& words, std::string_
     const QuantizedWeight& of = weight.found->weight;
     const Json& layer = words["quantized_layers"][of.module];
     const Json& said = layer.is_object() ? layer : words;
-    std::string algorithm(said["quant_algo"].string_or(""));
-    for (char& c : algorithm) c = static_cast<char>(c >= 'a' && c <= 'z' ? c - 'a' + 'A' : c);
+    const std::string algorithm = modelopt_algorithm(words, of.module);
     if (!weight.scheme) continue;
     struct Meaning {
       std::string_view algorithm;

@@ -79,6 +79,7 @@ static std::string bad_scales_text(std::int64_t bad, std::int64_t negative) {
 }
 
 void check_scale_numbers(const VerifyView& view, Findings& out) {
+  check_static_scales(view, StaticFault::number, out);
   // vLLM makes FP16 of fused per-tensor weights on the way to one scale; below this codes change.
   constexpr float kTiny = 2e-5F;
   for (const VerifiedWeight& weight : view.weights) {

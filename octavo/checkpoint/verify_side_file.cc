@@ -125,7 +125,28 @@ void check_side_file(const VerifyView& view, Findings& out) {
 
 // Servers, and transformers from version 5 on, take what the files of the index have; before that
 // transformers looked only for what the index names.
+// A file beside the model's that has tensors of the same names, or cannot be read. vLLM and SGLang
+// go by the index where there is one; TensorRT-LLM reads all files in any case, but for those that
+// are called consolidated.
+static void check_unread_file(const VerifyView& view, const std::string& name, Findings& out) {
+  std::string why;
+  try {
+    const safetensors::FileReader file(view.checkpoint.path() + "/" + name);
+    for (const safetensors::TensorEntry& entry : file.header().tensors)
+      if (why.empty() && view.checkpoint.find(entry.name) != nullptr)
+        why = text("it has '", shown(entry.name, 160),
+                   "' as the model's files have, and which of the two is taken is chance");
+  } catch (const Error& error) {
+    why = reason_of(error);
+  }
+  if (why.empty()) return;
+  const std::string message = "it reads every file of the folder: " + why + "; remove this one";
+  if (view.checkpoint.index_name().empty()) out.warn({kV, kS}, name, message);
+  if (name.find("consolidated") == std::string::npos) out.warn({kT}, name, message);
+}
+
 void check_index(const VerifyView& view, Findings& out) {
+  for (const std::string& name : view.checkpoint.unread_files()) check_unread_file(view, name, out);
   for (const std::string& name : view.checkpoint.not_in_index()) {
     const std::string message = text(
         "'", shown(view.checkpoint.index_name(), 80), "' does not name it, and '",

@@ -136,5 +136,45 @@ TEST(Verify, an_index_that_leaves_tensors_out) {
   }
 }
 
+// Which file a server reads, where two hold the same tensors.
+TEST(Verify, another_file_with_the_same_tensors) {
+  const auto write = [](const TemporaryFolder& folder, const std::string& file,
+                        const std::string& name) {
+    safetensors::FileWriter writer(folder.path(file), {{name, StoredType::bf16, {2, 2}}},
+                                   {.metadata = {{"format", "pt"}}});
+    writer.write(writer.at(name), 0, std::vector<std::byte>(8));
+    writer.finish();
+  };
+  const auto said = [](const TemporaryFolder& folder) {
+    std::string out;
+    for (const Finding& one : verify(CheckpointReader(folder.path()))) {
+      EXPECT_EQ(one.rule, "index");
+      EXPECT_EQ(one.severity, Severity::warning);
+      out += text(one.loader, ":", one.tensor, " ");
+    }
+    return out;
+  };
+  const TemporaryFolder folder;
+  write(folder, "model.safetensors", "a.weight");
+  folder.save("config.json", R"({"model_type": "x", "architectures": ["X"]})");
+  write(folder, "adapter.safetensors", "b.weight");
+  folder.save("a.bin", "weights in other clothes");
+  EXPECT_EQ(said(folder), "");
+  write(folder, "consolidated.safetensors", "a.weight");
+  EXPECT_EQ(said(folder), "vllm:consolidated.safetensors sglang:consolidated.safetensors ");
+  std::filesystem::remove(folder.path("consolidated.safetensors"));
+  write(folder, "extra.safetensors", "a.weight");
+  const std::string all =
+      "vllm:extra.safetensors sglang:extra.safetensors trtllm:extra.safetensors ";
+  EXPECT_EQ(said(folder), all);
+  folder.save("extra.safetensors", "no safetensors");
+  EXPECT_EQ(said(folder), all);
+  // By an index, for those who read it.
+  write(folder, "extra.safetensors", "a.weight");
+  folder.save("model.safetensors.index.json",
+              write_shard_index({{"model.safetensors"}, {{"a.weight", 0}}, 8}));
+  EXPECT_EQ(said(folder), "trtllm:extra.safetensors ");
+}
+
 }  // namespace
 }  // namespace octavo

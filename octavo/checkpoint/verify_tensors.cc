@@ -37,6 +37,7 @@ void check_code_types(const VerifyView& view, Findings& out) {
 
 void check_scale_types(const VerifyView& view, Findings& out) {
   if (!is_loaders(view.recognized.dialect)) return;
+  check_static_scales(view, StaticFault::type, out);
   for (const VerifiedWeight& weight : view.weights) {
     const StoredType type = weight.scales->plan.type;
     const std::string& name = weight.scales->plan.name;
@@ -71,6 +72,7 @@ static std::vector<std::uint64_t> wanted_grid(Dialect dialect, const VerifiedWei
 void check_scale_shapes(const VerifyView& view, Findings& out) {
   const Dialect dialect = view.recognized.dialect;
   if (!is_loaders(dialect)) return;
+  check_static_scales(view, StaticFault::shape, out);
   const auto is_one = [](const std::vector<std::uint64_t>& shape) {
     return shape.empty() || (shape.size() == 1 && shape[0] == 1);
   };

@@ -1,7 +1,10 @@
 // Scales that were found with data, of activations and of the cache: what a conversion keeps of
 // them, under which names, and what it says where it cannot.
 #include <bit>
+#include <cmath>
 #include <cstring>
+#include <filesystem>
+#include <limits>
 #include <map>
 
 #include "octavo/base/error.h"
@@ -43,8 +46,12 @@ void write_with(const TemporaryFolder& folder, Dialect dialect, const Scaling& s
     TestTensor tensor{{number.name, number.type, number.shape}, {}};
     const auto bits = std::bit_cast<std::uint32_t>(number.value);
     const std::uint32_t stored = number.type == StoredType::bf16 ? bits >> 16 : bits;
-    tensor.bytes.resize(number.type == StoredType::bf16 ? 2 : 4);
-    std::memcpy(tensor.bytes.data(), &stored, tensor.bytes.size());
+    std::size_t count = 1;
+    for (const std::uint64_t size : number.shape) count *= size;
+    const std::size_t each = number.type == StoredType::bf16 ? 2 : 4;
+    tensor.bytes.resize(count * each);
+    for (std::size_t i = 0; i < count; ++i)
+      std::memcpy(tensor.bytes.data() + i * each, &stored, each);
     tensors.push_back(std::move(tensor));
   }
   write_tensors(folder.path("model.safetensors"), tensors);
@@ -239,6 +246,43 @@ TEST(ConvertStatic, a_marker_of_the_file_is_no_scale_that_is_left_behind) {
     const std::string out = folder.path(text("to-", name_of(target)));
     EXPECT_EQ(all_of(convert_checkpoint(folder.path("model.safetensors"), out, target).notes), "");
     EXPECT_EQ(CheckpointReader(out).find("scaled_fp8"), nullptr);
+  }
+}
+
+std::string refusal(const std::function<void()>& work) {
+  try {
+    work();
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "";
+}
+
+// What would be said again as it is, and is no scale.
+TEST(ConvertStatic, numbers_that_are_no_scales_are_refused) {
+  constexpr float kInf = std::numeric_limits<float>::infinity();
+  const std::string input = text(kModule, ".input_scale"),
+                    cache = "model.layers.0.self_attn.k_scale";
+  const auto message = [](const Number& number) {
+    const TemporaryFolder folder, results;
+    write_with(folder, Dialect::compressed_tensors, preset("fp8"), {number}, [](Json& words) {
+      say_static(words, kStaticFp8);
+      words.set("kv_cache_scheme", kStaticFp8);
+    });
+    // Without a target nothing is said of them.
+    (void)dequantize_checkpoint(folder.path(), results.path("plain"), DType::bf16);
+    std::string out = refusal(
+        [&] { (void)convert_checkpoint(folder.path(), results.path("out"), Dialect::modelopt); });
+    EXPECT_FALSE(std::filesystem::exists(results.path("out")));
+    return out;
+  };
+  for (const std::string& name : {input, cache}) {
+    for (const float value : {0.0F, -1.0F, kInf, -kInf, std::nanf("")})
+      EXPECT_TRUE(has(message({name, StoredType::f32, {1}, value}),
+                      text("'", name, "' is said to be a static scale, and it is ")))
+          << value;
+    EXPECT_TRUE(has(message({name, StoredType::i32, {1}, 0.5F}), "it is I32, wanted F32"));
+    EXPECT_TRUE(has(message({name, StoredType::bf16, {1, 1, 2}, 0.5F}), "its shape is [1, 1, 2]"));
   }
 }
 
