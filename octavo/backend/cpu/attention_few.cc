@@ -68,6 +68,16 @@ float sum_of(const float* values, std::int64_t n) {
   return sum;
 }
 
+float dot(const float* a, const float* b, std::int64_t n) {
+  constexpr std::int64_t kSums = 16;  // side by side, as above; n is a multiple of it
+  float sums[kSums] = {};
+  for (std::int64_t d = 0; d < n; d += kSums)
+    for (std::int64_t j = 0; j < kSums; ++j) sums[j] += a[d + j] * b[d + j];
+  float sum = 0.0F;
+  for (const float one : sums) sum += one;
+  return sum;
+}
+
 class Piece {
  public:
   Piece(const Isa& isa, const AttentionMethod& method, const AttentionJob& job, std::int64_t batch,
@@ -98,6 +108,7 @@ class Piece {
       v_.scales(key, keys, v_scale_);
       if (k_few_.lane == Lane::f16)
         for (std::int64_t i = 0; i < keys; ++i) k_scale_[i] *= kFewFactor;
+      if (k_few_.squares != nullptr) find_norms(key, keys);
       // Rows that see the same keys go together: a query each of heads that share keys.
       for (std::int64_t r = 0; r < rows;) {
         const Seen seen = seen_of(r, key, keys);
@@ -126,8 +137,11 @@ class Piece {
     float amax = 0.0F;
     for (std::int64_t d = 0; d < rows.cols(); ++d) amax = std::max(amax, std::abs(q[d]));
     unit_[r] = k_few_.lane == Lane::f32 ? 1.0F : power_of_two_at_least(amax / kMostFewLane);
+    q_unit_[r] = unit_[r];
     for (std::int64_t d = 0; d < rows.cols(); ++d) q[d] /= unit_[r];
     k_few_.lay_query(q, rows.cols(), laid_[r]);
+    q_norm_[r] = std::sqrt(static_cast<double>(dot(q, q, rows.cols()))) *
+                 static_cast<double>(unit_[r]) * std::abs(static_cast<double>(scale));
     unit_[r] *= static_cast<float>(job_.softmax_scale * kLog2E) * scale;
   }
 
@@ -136,6 +150,26 @@ class Piece {
     std::int64_t begin, end;
     bool operator==(const Seen&) const = default;
   };
+
+  // Of keys, where dots are summed in f16. A square may lose 2^-24 there. NaN for a key with a NaN.
+  void find_norms(std::int64_t key, std::int64_t keys) {
+    const Matrix& k = k_operand_.elements();
+    for (std::int64_t i = 0; i < keys; ++i) {
+      const float squares = k_few_.squares(element(k, key + i, 0), k.cols);
+      k_norm_[i] =
+          std::sqrt(squares + static_cast<float>(k.cols) * 0x1p-24F) * std::abs(k_scale_[i]);
+    }
+  }
+  // Is a score of this row and a key that it sees too large for sums in f16?
+  [[nodiscard]] bool is_large(std::int64_t r, const Seen& seen) const {
+    if (k_few_.squares == nullptr) return false;
+    float most = 0.0F;  // of a key with a NaN the norm is NaN, and no comparison is true
+    for (std::int64_t i = seen.begin; i < seen.end; ++i)
+      most = k_norm_[i] > most ? k_norm_[i] : most;
+    return static_cast<double>(most) * q_norm_[r] * std::abs(job_.softmax_scale) >
+           most_norms(static_cast<double>(k_operand_.cols()));
+  }
+
   [[nodiscard]] Seen seen_of(std::int64_t r, std::int64_t key, std::int64_t keys) const {
     const AttentionJob::Keys sees = job_.keys_of(batch_, row_of(r));
     if (sees.begin >= key + keys || sees.end <= key || sees.begin >= sees.end) return {0, 0};
@@ -158,6 +192,9 @@ class Piece {
     const Matrix& k = k_operand_.elements();
     const bool good = !odd && k_few_.dots({element(k, key, 0), k.row_pitch, keys, k.cols}, queries,
                                           count, scores);
+    if (good)
+      for (int g = 0; g < count; ++g)
+        if (is_large(r + g, seen)) score_wide(r + g, key, keys, score[g]);
     alignas(64) std::byte lanes[kFewTogether][kFewKeys * 4];
     FewWeights weights[kFewTogether];
     for (int g = 0; g < count; ++g) {
@@ -259,6 +296,18 @@ class Piece {
     }
   }
 
+  // Dots in f32, of what `dots` has: lanes of the query, and codes times 1 / kFewFactor.
+  void score_wide(std::int64_t r, std::int64_t key, std::int64_t keys, float* score) const {
+    alignas(64) float q[kMostHeadSize], k[kMostHeadSize];
+    const AttentionRows rows(isa_, job_.q.at(batch_, head_of(r)), job_.values, Split::row);
+    rows.row(row_of(r), q);
+    for (std::int64_t d = 0; d < rows.cols(); ++d) q[d] /= q_unit_[r];
+    for (std::int64_t i = 0; i < keys; ++i) {
+      k_.row(key + i, k);
+      score[i] = dot(q, k, rows.cols()) / kFewFactor;
+    }
+  }
+
   // Scores of rows or keys that are not finite, by definition.
   void score_odd(std::int64_t r, std::int64_t key, std::int64_t keys, float* score) const {
     alignas(64) float q[kMostHeadSize], k[kMostHeadSize];
@@ -282,9 +331,10 @@ class Piece {
   AttentionRows k_, v_;
   const Isa& isa_;
   alignas(64) std::byte laid_[kMostRows][kMostHeadSize * 4];
-  float unit_[kMostRows] = {};
+  float unit_[kMostRows] = {}, q_unit_[kMostRows] = {};
+  double q_norm_[kMostRows] = {};
   bool odd_[kMostRows] = {};
-  float k_scale_[kFewKeys], v_scale_[kFewKeys];
+  float k_scale_[kFewKeys], v_scale_[kFewKeys], k_norm_[kFewKeys] = {};
 };
 
 // Adds a later piece to a row's partial.

@@ -167,7 +167,8 @@ void lay_halves(const float* q, std::int64_t size, std::byte* laid) {
 
 }  // namespace
 
-const FewKernels kNeonFp16FewE4m3{all_dots_of_e4m3, all_weigh_of_e4m3, lay_halves, Lane::f16};
+const FewKernels kNeonFp16FewE4m3{all_dots_of_e4m3, all_weigh_of_e4m3, lay_halves, Lane::f16,
+                                  neon_fp16_code_squares};
 
 const FewKernels* neon_fp16_few(const GemmOperand& operand) {
   const Matrix& elements = operand.elements();
