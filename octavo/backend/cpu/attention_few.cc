@@ -108,7 +108,6 @@ class Piece {
       v_.scales(key, keys, v_scale_);
       if (k_few_.lane == Lane::f16)
         for (std::int64_t i = 0; i < keys; ++i) k_scale_[i] *= kFewFactor;
-      if (k_few_.squares != nullptr) find_norms(key, keys);
       // Rows that see the same keys go together: a query each of heads that share keys.
       for (std::int64_t r = 0; r < rows;) {
         const Seen seen = seen_of(r, key, keys);
@@ -151,23 +150,42 @@ class Piece {
     bool operator==(const Seen&) const = default;
   };
 
-  // Of keys, where dots are summed in f16. A square may lose 2^-24 there. NaN for a key with a NaN.
-  void find_norms(std::int64_t key, std::int64_t keys) {
+  // The largest norm of keys that are seen, where dots are summed in f16, or what that is at most.
+  // Squares may lose 2^-24 there. Keys with a NaN count as nothing: they are done another way.
+  double largest_norm(std::int64_t key, const Seen& seen, bool exact) const {
     const Matrix& k = k_operand_.elements();
-    for (std::int64_t i = 0; i < keys; ++i) {
-      const float squares = k_few_.squares(element(k, key + i, 0), k.cols);
-      k_norm_[i] =
-          std::sqrt(squares + static_cast<float>(k.cols) * 0x1p-24F) * std::abs(k_scale_[i]);
+    alignas(64) float squares[kFewKeys];
+    const std::int64_t count = seen.end - seen.begin;
+    if (exact)
+      for (std::int64_t i = 0; i < count; ++i)
+        squares[i] = k_few_.squares(element(k, key + seen.begin + i, 0), k.cols);
+    else
+      k_few_.most_squares({element(k, key + seen.begin, 0), k.row_pitch, count, k.cols}, squares);
+    const float lost = static_cast<float>(k.cols) * 0x1p-24F;
+    double most = 0.0;
+    for (std::int64_t i = 0; i < count; ++i) {
+      const auto scale = static_cast<double>(k_scale_[seen.begin + i]);
+      const double square = static_cast<double>(squares[i] + lost) * scale * scale;
+      most = square > most ? square : most;
     }
+    return std::sqrt(most);
   }
-  // Is a score of this row and a key that it sees too large for sums in f16?
-  [[nodiscard]] bool is_large(std::int64_t r, const Seen& seen) const {
+  // Which of rows [r, r + count) have scores that are too large for sums in f16? Whether any has.
+  bool find_large(std::int64_t r, int count, std::int64_t key, const Seen& seen,
+                  bool* large) const {
     if (k_few_.squares == nullptr) return false;
-    float most = 0.0F;  // of a key with a NaN the norm is NaN, and no comparison is true
-    for (std::int64_t i = seen.begin; i < seen.end; ++i)
-      most = k_norm_[i] > most ? k_norm_[i] : most;
-    return static_cast<double>(most) * q_norm_[r] * std::abs(job_.softmax_scale) >
-           most_norms(static_cast<double>(k_operand_.cols()));
+    const double limit = most_norms(static_cast<double>(k_operand_.cols()));
+    double norm = largest_norm(key, seen, false);
+    const auto is_large = [&](int g) {
+      return norm * q_norm_[r + g] * std::abs(job_.softmax_scale) > limit;
+    };
+    bool any = false;
+    for (int g = 0; g < count; ++g) any |= is_large(g);
+    if (!any) return false;
+    norm = largest_norm(key, seen, true);
+    any = false;
+    for (int g = 0; g < count; ++g) any |= large[g] = is_large(g);
+    return any;
   }
 
   [[nodiscard]] Seen seen_of(std::int64_t r, std::int64_t key, std::int64_t keys) const {
@@ -192,9 +210,9 @@ class Piece {
     const Matrix& k = k_operand_.elements();
     const bool good = !odd && k_few_.dots({element(k, key, 0), k.row_pitch, keys, k.cols}, queries,
                                           count, scores);
-    if (good)
-      for (int g = 0; g < count; ++g)
-        if (is_large(r + g, seen)) score_wide(r + g, key, keys, score[g]);
+    bool large[kFewTogether] = {};
+    if (good && find_large(r, count, key, seen, large))
+      score_wide(r, count, large, key, keys, scores);
     alignas(64) std::byte lanes[kFewTogether][kFewKeys * 4];
     FewWeights weights[kFewTogether];
     for (int g = 0; g < count; ++g) {
@@ -296,15 +314,19 @@ class Piece {
     }
   }
 
-  // Dots in f32, of what `dots` has: lanes of the query, and codes times 1 / kFewFactor.
-  void score_wide(std::int64_t r, std::int64_t key, std::int64_t keys, float* score) const {
-    alignas(64) float q[kMostHeadSize], k[kMostHeadSize];
-    const AttentionRows rows(isa_, job_.q.at(batch_, head_of(r)), job_.values, Split::row);
-    rows.row(row_of(r), q);
-    for (std::int64_t d = 0; d < rows.cols(); ++d) q[d] /= q_unit_[r];
+  // Dots in f32, of what `dots` has: lanes of the query, and codes / kFewFactor.
+  void score_wide(std::int64_t r, int count, const bool* large, std::int64_t key, std::int64_t keys,
+                  float* const* scores) const {
+    alignas(64) float q[kFewTogether][kMostHeadSize], k[kMostHeadSize];
+    for (int g = 0; g < count; ++g) {
+      const AttentionRows rows(isa_, job_.q.at(batch_, head_of(r + g)), job_.values, Split::row);
+      rows.row(row_of(r + g), q[g]);
+      for (std::int64_t d = 0; d < rows.cols(); ++d) q[g][d] /= q_unit_[r + g];
+    }
     for (std::int64_t i = 0; i < keys; ++i) {
       k_.row(key + i, k);
-      score[i] = dot(q, k, rows.cols()) / kFewFactor;
+      for (int g = 0; g < count; ++g)
+        if (large[g]) scores[g][i] = dot(q[g], k, k_.cols()) / kFewFactor;
     }
   }
 
@@ -334,7 +356,7 @@ class Piece {
   float unit_[kMostRows] = {}, q_unit_[kMostRows] = {};
   double q_norm_[kMostRows] = {};
   bool odd_[kMostRows] = {};
-  float k_scale_[kFewKeys], v_scale_[kFewKeys], k_norm_[kFewKeys] = {};
+  float k_scale_[kFewKeys], v_scale_[kFewKeys];
 };
 
 // Adds a later piece to a row's partial.
