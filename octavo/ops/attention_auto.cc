@@ -58,7 +58,10 @@ class Chooser {
     choose();
     std::map<AttentionRung, std::vector<AttentionRange>> by_rung;
     for (const AttentionChoice& choice : choices_) by_rung[choice.rung].push_back(choice.rows);
-    for (const auto& [rung, ranges] : by_rung) run_rung(rung, ranges);
+    // Without ranges, kernels for few query rows may take it.
+    const bool is_one = by_rung.size() == 1 && call_.options.ranges.empty();
+    for (const auto& [rung, ranges] : by_rung)
+      run_rung(rung, is_one ? std::span<const AttentionRange>() : ranges);
     redo();
     if (call_.options.report != nullptr) {
       call_.options.report->choices = choices_;
@@ -299,10 +302,11 @@ class Chooser {
     return *inputs;
   }
 
+  // No ranges: all rows.
   void run_rung(AttentionRung rung, std::span<const AttentionRange> ranges) {
     AttentionJob job = inputs_of(rung).job;
     done_.write_with(job);
-    job.ranges = ranges.data();
+    job.ranges = ranges.empty() ? nullptr : ranges.data();
     job.range_count = static_cast<std::int64_t>(ranges.size());
     run_attention(exec_, call_.options, job);
   }

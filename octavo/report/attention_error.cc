@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
 
 #include "octavo/base/error.h"
 #include "octavo/base/philox.h"
@@ -14,12 +15,15 @@ constexpr std::string_view kOp = "attention-report";
 constexpr std::int64_t kRowsOfStages = 8;  // per head: scores and weights are as long as keys
 constexpr std::int64_t kSignColumns = 128;
 
-// Sums of a comparison of two arrays.
+bool is_same_nan(double got, double exact) { return std::isnan(got) && std::isnan(exact); }
+
+// Sums of a comparison of two arrays; what is NaN in both is left out.
 struct Sums {
   std::int64_t count = 0;
   double error2 = 0.0, exact2 = 0.0, got2 = 0.0, product = 0.0, error = 0.0, largest = 0.0;
 
   void add(double got, double exact) {
+    if (is_same_nan(got, exact)) return;  // a poisoned row is what was asked for
     const double distance = std::abs(got - exact);
     ++count;
     error += distance;
@@ -27,10 +31,14 @@ struct Sums {
     exact2 += exact * exact;
     got2 += got * got;
     product += got * exact;
-    largest = distance <= largest ? largest : distance;  // NaN stays
+    if (!(distance <= largest || std::isnan(largest))) largest = distance;  // NaN stays
   }
   [[nodiscard]] double relative_l2() const {
     return error2 == 0.0 ? 0.0 : std::sqrt(error2 / exact2);
+  }
+  // 0 where one of them is nothing but zeros; NaN stays.
+  [[nodiscard]] double cosine() const {
+    return got2 == 0.0 || exact2 == 0.0 ? 0.0 : product / std::sqrt(got2 * exact2);
   }
 };
 
@@ -52,19 +60,39 @@ std::span<const float> row_of(const Tensor& tensor, std::int64_t batch, std::int
       static_cast<std::size_t>(shape[3]));
 }
 
-// Scores of a row, less their mean.
-std::vector<double> scores_of(const AttentionInputs& inputs, const AttentionRange& row) {
+struct SeenKeys {
+  std::int64_t begin = 0, end = 0;
+};
+SeenKeys seen_by(const AttentionMask& mask, const AttentionInputs& inputs,
+                 const AttentionRange& row) {
+  const auto batch = static_cast<std::size_t>(row.batch);
+  const std::int64_t rows = mask.query_lengths.empty() ? inputs.q.shape()[2]
+                                                       : mask.query_lengths[batch],
+                     keys =
+                         mask.key_lengths.empty() ? inputs.k.shape()[2] : mask.key_lengths[batch];
+  if (row.first >= rows) return {};
+  const std::int64_t place = row.first + (mask.bottom_right ? keys - rows : 0);
+  const std::int64_t right = mask.causal ? 0 : mask.right;
+  return {mask.left < 0 ? 0 : std::max<std::int64_t>(0, place - mask.left),
+          right < 0 ? keys : std::min(keys, place + right + 1)};
+}
+
+// Scores of a row with the keys that it sees, less their mean. A bias is not in them: it is the
+// same on every rung.
+std::vector<double> scores_of(const AttentionInputs& inputs, const AttentionRange& row,
+                              const AttentionMask& mask) {
   const std::int64_t kv = row.head / (inputs.q.shape()[1] / inputs.k.shape()[1]);
   const std::span<const float> q = row_of(inputs.q, row.batch, row.head, row.first);
+  const SeenKeys seen = seen_by(mask, inputs, row);
   std::vector<double> scores;
   double mean = 0.0;
-  for (std::int64_t key = 0; key < inputs.k.shape()[2]; ++key) {
+  for (std::int64_t key = seen.begin; key < seen.end; ++key) {
     const std::span<const float> k = row_of(inputs.k, row.batch, kv, key);
     double sum = 0.0;
     for (std::size_t d = 0; d < q.size(); ++d)
       sum += static_cast<double>(q[d]) * static_cast<double>(k[d]);
     scores.push_back(sum);
-    mean += sum / static_cast<double>(inputs.k.shape()[2]);
+    mean += sum / static_cast<double>(seen.end - seen.begin);
   }
   for (double& score : scores) score -= mean;
   return scores;
@@ -102,13 +130,15 @@ struct Subject {
             .mask = options.mask,
             .softmax_scale = options.softmax_scale,
             .out = DType::f32,
-            .ranges = rows,
+            // automatic looks at rows and their neighbours: a sample would be chosen for otherwise.
+            .ranges = rung == AttentionRung::automatic ? std::span<const AttentionRange>() : rows,
             .threads = options.threads,
             .backend = options.backend};
   }
 
   [[nodiscard]] bool fails(double got, double exactly) const {
-    return !(std::abs(got - exactly) <= options.atol + options.rtol * std::abs(exactly));
+    return !is_same_nan(got, exactly) &&
+           !(std::abs(got - exactly) <= options.atol + options.rtol * std::abs(exactly));
   }
   [[nodiscard]] std::span<const double> exact_row(const Tensor& of,
                                                   const AttentionRange& row) const {
@@ -117,25 +147,44 @@ struct Subject {
                                      static_cast<std::size_t>(v.shape[3]));
   }
 
-  [[nodiscard]] AttentionStages stages_of(AttentionRung rung, const AttentionInputs& own) const {
+  // Rows of stages by the rung that they were done on; automatic: that of their range.
+  [[nodiscard]] std::map<AttentionRung, std::vector<AttentionRange>> stage_rows_by_rung(
+      AttentionRung rung, const AttentionReport& report) const {
+    if (rung != AttentionRung::automatic) return {{rung, stage_rows}};
+    std::map<AttentionRung, std::vector<AttentionRange>> rows_of;
+    for (const AttentionRange& row : stage_rows)
+      for (const AttentionChoice& choice : report.choices)
+        if (choice.rows.batch == row.batch && choice.rows.head == row.head &&
+            row.first >= choice.rows.first && row.first < choice.rows.first + choice.rows.count)
+          rows_of[choice.rung].push_back(row);
+    return rows_of;
+  }
+
+  [[nodiscard]] AttentionStages stages_of(AttentionRung asked,
+                                          const AttentionReport& report) const {
     AttentionStages stages;
-    AttentionOptions call = options_for(rung);
-    call.ranges = stage_rows;
-    stages.inputs =
-        std::max({distance(own.q, given.q), distance(own.k, given.k), distance(own.v, given.v)});
     Sums scores, weights;
-    for (const AttentionRange& row : stage_rows) {
-      const std::vector<double> got = scores_of(own, row), exactly = scores_of(given, row);
-      for (std::size_t j = 0; j < got.size(); ++j) scores.add(got[j], exactly[j]);
+    for (const auto& [rung, some] : stage_rows_by_rung(asked, report)) {
+      AttentionOptions call = options_for(rung);
+      call.ranges = some;
+      const AttentionInputs own = attention_inputs(q, k, v, call);
+      for (const double error :
+           {distance(own.q, given.q), distance(own.k, given.k), distance(own.v, given.v)})
+        if (!(error <= stages.inputs || std::isnan(stages.inputs))) stages.inputs = error;
+      for (const AttentionRange& row : some) {
+        const std::vector<double> got = scores_of(own, row, options.mask),
+                                  exactly = scores_of(given, row, options.mask);
+        for (std::size_t j = 0; j < got.size(); ++j) scores.add(got[j], exactly[j]);
+      }
+      const Tensor got = attention(q, k, signs, call);
+      for (const AttentionRange& row : some) {
+        const std::span<const float> a = row_of(got, row.batch, row.head, row.first),
+                                     b = row_of(exact_signs, row.batch, row.head, row.first);
+        for (std::size_t e = 0; e < a.size(); ++e)
+          weights.add(static_cast<double>(a[e]), static_cast<double>(b[e]));
+      }
     }
     stages.scores = scores.relative_l2();
-    const Tensor got = attention(q, k, signs, call);
-    for (const AttentionRange& row : stage_rows) {
-      const std::span<const float> a = row_of(got, row.batch, row.head, row.first),
-                                   b = row_of(exact_signs, row.batch, row.head, row.first);
-      for (std::size_t e = 0; e < a.size(); ++e)
-        weights.add(static_cast<double>(a[e]), static_cast<double>(b[e]));
-    }
     stages.weights = weights.relative_l2();
     return stages;
   }
@@ -161,14 +210,12 @@ struct Subject {
         error.failures_of_own += fails(value, c[e]);
       }
     }
-    error.elements = sums.count;
+    error.elements = static_cast<std::int64_t>(rows.size()) * v.shape[3];
     error.max_abs = sums.largest;
     error.mean_abs = sums.count > 0 ? sums.error / static_cast<double>(sums.count) : 0.0;
     error.relative_l2 = sums.relative_l2();
-    error.cosine = sums.got2 > 0.0 && sums.exact2 > 0.0
-                       ? sums.product / std::sqrt(sums.got2 * sums.exact2)
-                       : 0.0;
-    error.stages = stages_of(rung, own);
+    error.cosine = sums.cosine();
+    error.stages = stages_of(rung, report);
     error.stages.output = error.relative_l2;
     if (rung == AttentionRung::automatic) {
       error.rows_by_rung.assign(static_cast<std::size_t>(AttentionRung::automatic) + 1, 0);

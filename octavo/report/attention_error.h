@@ -24,14 +24,16 @@ struct AttentionStages {
 struct AttentionRungError {
   AttentionRung rung = AttentionRung::bf16;
   std::int64_t elements = 0;
-  std::int64_t failures = 0;  // outside atol + rtol |exact|, NaN included
+  // Outside atol + rtol |exact|, NaN included where the exact result is none. What is NaN in both
+  // counts as equal, and is left out of the numbers below.
+  std::int64_t failures = 0;
   // The same against exact attention of the rung's own inputs: what is lost besides quantizing
   // them.
   std::int64_t failures_of_own = 0;
   double max_abs = 0.0, mean_abs = 0.0, relative_l2 = 0.0, cosine = 0.0;
   AttentionStages stages{};
-  // auto: rows that each rung was taken for, in the order of AttentionRung, and how many were done
-  // again.
+  // auto, which is run on all rows whatever part of them is compared: rows that each rung was taken
+  // for, in the order of AttentionRung, and how many were done again.
   std::vector<std::int64_t> rows_by_rung{};
   std::int64_t redone = 0;
 };

@@ -46,7 +46,63 @@ TEST(AttentionError, GateAndChoices) {
   EXPECT_GE(of(errors, AttentionRung::fast).cosine, 0.998);
   std::int64_t rows = 0;
   for (const std::int64_t count : of(errors, AttentionRung::automatic).rows_by_rung) rows += count;
-  EXPECT_EQ(rows, 24);
+  EXPECT_EQ(rows, 1024);  // all of them: what is compared is a sample
+}
+
+// A sampled row has the bits, and steps those of the rung, that it has among all others.
+TEST(AttentionError, AutoIsThatOfAllRows) {
+  const AttentionSampleInputs x = sample_attention(AttentionSample::normal, 1, 1024, 64, 2);
+  AttentionReport report;
+  const Tensor all =
+      attention(x.q, x.k, x.v, {.rtol = 0.1, .atol = 0.1, .out = DType::f32, .report = &report});
+  const Tensor exact = attention(x.q, x.k, x.v, {.rung = AttentionRung::exact, .out = DType::f64});
+  double largest = 0.0;
+  for (const std::int64_t row : {0, 341, 682, 1023})
+    for (std::int64_t e = 0; e < 64; ++e) {
+      const auto at = static_cast<std::size_t>(row * 64 + e);
+      largest = std::max(
+          largest, std::abs(static_cast<double>(all.span<float>()[at]) - exact.span<double>()[at]));
+    }
+  const auto errors =
+      measure_attention(x.q.view(), x.k.view(), x.v.view(), {.rtol = 0.1, .atol = 0.1, .rows = 4});
+  const AttentionRungError& automatic = of(errors, AttentionRung::automatic);
+  EXPECT_EQ(automatic.max_abs, largest);
+  ASSERT_NE(report.choices.front().rung, AttentionRung::bf16);
+  EXPECT_GT(automatic.stages.inputs, 0.001);
+  EXPECT_GT(automatic.stages.scores, 0.001);
+}
+
+void set_nan(Tensor& bf16, std::int64_t at) {
+  bf16.span<std::uint16_t>()[static_cast<std::size_t>(at)] = 0x7FC0;
+}
+
+// One that is wanted is no failure; one that is not is not covered up by what comes after it.
+TEST(AttentionError, NanStaysAndIsCompared) {
+  AttentionSampleInputs x = sample_attention(AttentionSample::normal, 1, 64, 64, 2);
+  set_nan(x.q, 5 * 64 + 3);
+  const auto wanted = measure_attention(x.q.view(), x.k.view(), x.v.view(), {.rows = 0});
+  EXPECT_EQ(of(wanted, AttentionRung::bf16).failures, 0);
+  EXPECT_LE(of(wanted, AttentionRung::bf16).max_abs, 5e-3);
+  EXPECT_GE(of(wanted, AttentionRung::bf16).cosine, 0.999);
+  x = sample_attention(AttentionSample::normal, 1, 64, 64, 2);
+  set_nan(x.v, 60 * 64 + 3);  // on `fast` its channel shares a scale
+  const auto spoilt =
+      measure_attention(x.q.view(), x.k.view(), x.v.view(), {.mask = {.causal = true}, .rows = 0});
+  EXPECT_TRUE(std::isnan(of(spoilt, AttentionRung::fast).max_abs));
+  EXPECT_TRUE(std::isnan(of(spoilt, AttentionRung::fast).cosine));
+  EXPECT_GE(of(spoilt, AttentionRung::fast).failures, 60);
+}
+
+TEST(AttentionError, ScoresAreThoseThatRowsSee) {
+  AttentionSampleInputs x = sample_attention(AttentionSample::normal, 1, 64, 64, 2);
+  const std::int64_t lengths[] = {40};
+  const AttentionErrorOptions options{.mask = {.key_lengths = lengths}, .rows = 0};
+  const auto before = measure_attention(x.q.view(), x.k.view(), x.v.view(), options);
+  for (std::int64_t at = 40 * 64; at < 64 * 64; ++at)
+    x.k.span<std::uint16_t>()[static_cast<std::size_t>(at)] = 0x4489;  // 1096
+  const auto after = measure_attention(x.q.view(), x.k.view(), x.v.view(), options);
+  EXPECT_EQ(of(after, AttentionRung::strict).stages.scores,
+            of(before, AttentionRung::strict).stages.scores);
 }
 
 // What the names promise.

@@ -52,5 +52,21 @@ TEST(AttentionFew, HeadsThatShareKeysHaveTheBitsOfOneAlone) {
         }
 }
 
+// Where one rung takes all rows of a call, automatic is that rung, and takes kernels for few rows
+// too.
+TEST(AttentionFew, AutomaticHasTheBitsOfItsRung) {
+  const Made made =
+      make_inputs({.heads = 4, .queries = 1, .keys = 700, .depth = 64}, Kind::normal, 3);
+  const QuantizedTensor k = quantize(made.k.view(), preset("fp8-channel")),
+                        v = quantize(made.v.view(), preset("fp8-channel"));
+  AttentionReport report;
+  const Tensor automatic = attention(made.q, k, v, {.out = DType::f32, .report = &report});
+  ASSERT_EQ(report.choices.size(), 4U);
+  for (const AttentionChoice& choice : report.choices)
+    ASSERT_EQ(choice.rung, AttentionRung::bf16) << choice.reason;
+  const Tensor bf16 = attention(made.q, k, v, {.rung = AttentionRung::bf16, .out = DType::f32});
+  EXPECT_EQ(std::memcmp(automatic.bytes().data(), bf16.bytes().data(), bf16.bytes().size()), 0);
+}
+
 }  // namespace
 }  // namespace octavo::testing

@@ -69,7 +69,7 @@ struct AttentionMethod {
   const FewKernels* (*few)(const GemmOperand&) = nullptr;
   // Sums in f16 are off by about 2^-11 of what they are, so scores must not be large: where the
   // largest norms of a row of Q and one of K, times the softmax scale, exceed most_norms, this one
-  // takes the head.
+  // takes the head. Where scores are limbs: so where those would be off by more than kScoreBudget.
   const AttentionMethod* precise = nullptr;
 
   [[nodiscard]] constexpr int strip() const { return weigh.cols; }

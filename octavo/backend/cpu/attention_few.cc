@@ -68,6 +68,16 @@ float sum_of(const float* values, std::int64_t n) {
   return sum;
 }
 
+float dot(const float* a, const float* b, std::int64_t n) {
+  constexpr std::int64_t kSums = 16;  // side by side, as above; n is a multiple of it
+  float sums[kSums] = {};
+  for (std::int64_t d = 0; d < n; d += kSums)
+    for (std::int64_t j = 0; j < kSums; ++j) sums[j] += a[d + j] * b[d + j];
+  float sum = 0.0F;
+  for (const float one : sums) sum += one;
+  return sum;
+}
+
 class Piece {
  public:
   Piece(const Isa& isa, const AttentionMethod& method, const AttentionJob& job, std::int64_t batch,
@@ -126,8 +136,11 @@ class Piece {
     float amax = 0.0F;
     for (std::int64_t d = 0; d < rows.cols(); ++d) amax = std::max(amax, std::abs(q[d]));
     unit_[r] = k_few_.lane == Lane::f32 ? 1.0F : power_of_two_at_least(amax / kMostFewLane);
+    q_unit_[r] = unit_[r];
     for (std::int64_t d = 0; d < rows.cols(); ++d) q[d] /= unit_[r];
     k_few_.lay_query(q, rows.cols(), laid_[r]);
+    q_norm_[r] = std::sqrt(static_cast<double>(dot(q, q, rows.cols()))) *
+                 static_cast<double>(unit_[r]) * std::abs(static_cast<double>(scale));
     unit_[r] *= static_cast<float>(job_.softmax_scale * kLog2E) * scale;
   }
 
@@ -136,6 +149,45 @@ class Piece {
     std::int64_t begin, end;
     bool operator==(const Seen&) const = default;
   };
+
+  // The largest norm of keys that are seen, where dots are summed in f16, or what that is at most.
+  // Squares may lose 2^-24 there. Keys with a NaN count as nothing: they are done another way.
+  double largest_norm(std::int64_t key, const Seen& seen, bool exact) const {
+    const Matrix& k = k_operand_.elements();
+    alignas(64) float squares[kFewKeys];
+    const std::int64_t count = seen.end - seen.begin;
+    if (exact)
+      for (std::int64_t i = 0; i < count; ++i)
+        squares[i] = k_few_.squares(element(k, key + seen.begin + i, 0), k.cols);
+    else
+      k_few_.most_squares({element(k, key + seen.begin, 0), k.row_pitch, count, k.cols}, squares);
+    const float lost = static_cast<float>(k.cols) * 0x1p-24F;
+    double most = 0.0;
+    for (std::int64_t i = 0; i < count; ++i) {
+      const auto scale = static_cast<double>(k_scale_[seen.begin + i]);
+      const double square = static_cast<double>(squares[i] + lost) * scale * scale;
+      most = square > most ? square : most;
+    }
+    return std::sqrt(most);
+  }
+  // Which of rows [r, r + count) have scores that are too large for sums in f16? Whether any has.
+  bool find_large(std::int64_t r, int count, std::int64_t key, const Seen& seen,
+                  bool* large) const {
+    if (k_few_.squares == nullptr) return false;
+    const double limit = most_norms(static_cast<double>(k_operand_.cols()));
+    double norm = largest_norm(key, seen, false);
+    const auto is_large = [&](int g) {
+      return norm * q_norm_[r + g] * std::abs(job_.softmax_scale) > limit;
+    };
+    bool any = false;
+    for (int g = 0; g < count; ++g) any |= is_large(g);
+    if (!any) return false;
+    norm = largest_norm(key, seen, true);
+    any = false;
+    for (int g = 0; g < count; ++g) any |= large[g] = is_large(g);
+    return any;
+  }
+
   [[nodiscard]] Seen seen_of(std::int64_t r, std::int64_t key, std::int64_t keys) const {
     const AttentionJob::Keys sees = job_.keys_of(batch_, row_of(r));
     if (sees.begin >= key + keys || sees.end <= key || sees.begin >= sees.end) return {0, 0};
@@ -158,6 +210,9 @@ class Piece {
     const Matrix& k = k_operand_.elements();
     const bool good = !odd && k_few_.dots({element(k, key, 0), k.row_pitch, keys, k.cols}, queries,
                                           count, scores);
+    bool large[kFewTogether] = {};
+    if (good && find_large(r, count, key, seen, large))
+      score_wide(r, count, large, key, keys, scores);
     alignas(64) std::byte lanes[kFewTogether][kFewKeys * 4];
     FewWeights weights[kFewTogether];
     for (int g = 0; g < count; ++g) {
@@ -259,6 +314,22 @@ class Piece {
     }
   }
 
+  // Dots in f32, of what `dots` has: lanes of the query, and codes / kFewFactor.
+  void score_wide(std::int64_t r, int count, const bool* large, std::int64_t key, std::int64_t keys,
+                  float* const* scores) const {
+    alignas(64) float q[kFewTogether][kMostHeadSize], k[kMostHeadSize];
+    for (int g = 0; g < count; ++g) {
+      const AttentionRows rows(isa_, job_.q.at(batch_, head_of(r + g)), job_.values, Split::row);
+      rows.row(row_of(r + g), q[g]);
+      for (std::int64_t d = 0; d < rows.cols(); ++d) q[g][d] /= q_unit_[r + g];
+    }
+    for (std::int64_t i = 0; i < keys; ++i) {
+      k_.row(key + i, k);
+      for (int g = 0; g < count; ++g)
+        if (large[g]) scores[g][i] = dot(q[g], k, k_.cols()) / kFewFactor;
+    }
+  }
+
   // Scores of rows or keys that are not finite, by definition.
   void score_odd(std::int64_t r, std::int64_t key, std::int64_t keys, float* score) const {
     alignas(64) float q[kMostHeadSize], k[kMostHeadSize];
@@ -282,7 +353,8 @@ class Piece {
   AttentionRows k_, v_;
   const Isa& isa_;
   alignas(64) std::byte laid_[kMostRows][kMostHeadSize * 4];
-  float unit_[kMostRows] = {};
+  float unit_[kMostRows] = {}, q_unit_[kMostRows] = {};
+  double q_norm_[kMostRows] = {};
   bool odd_[kMostRows] = {};
   float k_scale_[kFewKeys], v_scale_[kFewKeys];
 };

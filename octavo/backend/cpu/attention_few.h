@@ -32,6 +32,11 @@ struct FewKernels {
   // Of q and of weights. f16: at most kMostFewLane, and codes are 2^-8 of themselves. bf16: q is
   // exact there (attention_exact.h), weights are rounded and have no factor.
   Lane lane = Lane::f32;
+  // Where dots are summed in f16, which does for scores below most_norms alone: the sum of squares
+  // of a key's codes / kFewFactor, negative where one is NaN; and what it is at most, key by key,
+  // which is found sooner.
+  float (*squares)(const std::byte* codes, std::int64_t n) = nullptr;
+  void (*most_squares)(const FewRows&, float* squares) = nullptr;
 };
 inline constexpr int kFewTogether = 4;
 inline constexpr std::int64_t kFewKeys = 128;

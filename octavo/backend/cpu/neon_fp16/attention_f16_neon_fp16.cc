@@ -78,10 +78,7 @@ void half_group(const float16_t* a, const float16_t* b, std::int64_t n, std::int
   half_run<true, kTo>(a, b, n, stage, factor, sums);
 }
 
-constexpr AttentionMethod kWideScores =
-    half_values("f32 FMLA scores, f16 FMLA values", Lane::f32,
-                {.rows = 8, .cols = 12, .step = 1, .run = neon_f32_tile});
-constexpr AttentionMethod kF16 = half_scores("f16 FMLA", &kWideScores),
+constexpr AttentionMethod kF16 = half_scores("f16 FMLA", &kNeonFp16WideScores),
                           kNarrow = narrow_scores(kF16);
 
 // Values that are no codes are attended to in f32: who gives them 16 bits wants to keep them. In
@@ -97,6 +94,10 @@ constexpr AttentionMethod kF32{.name = "f32 FMLA",
                                .few = neon_fp16_few};
 
 }  // namespace
+
+constinit const AttentionMethod kNeonFp16WideScores =
+    half_values("f32 FMLA scores, f16 FMLA values", Lane::f32,
+                {.rows = 8, .cols = 12, .step = 1, .run = neon_f32_tile});
 
 void neon_fp16_interleave(const std::uint16_t* const* rows, int count, std::int64_t n,
                           std::uint16_t* panel) {

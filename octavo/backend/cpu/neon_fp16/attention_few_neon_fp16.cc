@@ -161,13 +161,44 @@ bool all_weigh_of_e4m3(const FewRows& job, const FewWeights* rows, int count) {
       [&](int r) { return weigh_of_e4m3<2>(job, rows + r); },
       [&](int r) { return weigh_of_e4m3<4>(job, rows + r); });
 }
+
+// By exponents alone: squares of the largest numbers that have them, in units of kSquare, rounded
+// up. 448^2 is 255 of them.
+void most_squares(const FewRows& job, float* squares) {
+  constexpr float kSquare = 788.0F;
+  static constexpr std::uint8_t kOfExponent[16] = {1, 1, 1, 1, 1, 1,  1,  1,
+                                                   1, 1, 1, 2, 5, 19, 74, 255};
+  const uint8x16_t table = vld1q_u8(kOfExponent);
+  static_assert(kMostHeadSize / 16 * 2 * 255 < 65536);
+  constexpr int kKeys = 4;
+  for (std::int64_t i = 0; i < job.keys; i += kKeys) {
+    const std::byte* row[kKeys];
+    uint16x8_t sum[kKeys];
+#pragma GCC unroll 4
+    for (int j = 0; j < kKeys; ++j) {
+      row[j] = job.rows + std::min(i + j, job.keys - 1) * job.pitch;
+      sum[j] = vdupq_n_u16(0);
+    }
+    for (std::int64_t d = 0; d < job.size; d += 16)
+#pragma GCC unroll 4
+      for (int j = 0; j < kKeys; ++j) {
+        const uint8x16_t code = load_codes(row[j] + d);
+        sum[j] = vpadalq_u8(sum[j], vqtbl1q_u8(table, vshrq_n_u8(vshlq_n_u8(code, 1), 4)));
+      }
+    const uint32x4_t all = vpaddq_u32(vpaddq_u32(vpaddlq_u16(sum[0]), vpaddlq_u16(sum[1])),
+                                      vpaddq_u32(vpaddlq_u16(sum[2]), vpaddlq_u16(sum[3])));
+    vst1q_f32(squares + i, vmulq_n_f32(vcvtq_f32_u32(all), kSquare / (kFewFactor * kFewFactor)));
+  }
+}
+
 void lay_halves(const float* q, std::int64_t size, std::byte* laid) {
   neon_fp16_narrow(q, laid, size);
 }
 
 }  // namespace
 
-const FewKernels kNeonFp16FewE4m3{all_dots_of_e4m3, all_weigh_of_e4m3, lay_halves, Lane::f16};
+const FewKernels kNeonFp16FewE4m3{all_dots_of_e4m3, all_weigh_of_e4m3,      lay_halves,
+                                  Lane::f16,        neon_fp16_code_squares, most_squares};
 
 const FewKernels* neon_fp16_few(const GemmOperand& operand) {
   const Matrix& elements = operand.elements();

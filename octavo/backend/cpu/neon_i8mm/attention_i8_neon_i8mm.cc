@@ -6,6 +6,7 @@
 #include "octavo/backend/cpu/attention.h"
 #include "octavo/backend/cpu/attention_exact.h"
 #include "octavo/backend/cpu/neon/gemm_pairs.h"
+#include "octavo/backend/cpu/neon/neon_internal.h"
 #include "octavo/backend/cpu/neon_bf16/bf16_methods.h"
 #include "octavo/backend/cpu/neon_i8mm/i8_lanes.h"
 #include "octavo/backend/cpu/neon_i8mm/neon_i8mm_internal.h"
@@ -40,9 +41,17 @@ void neon_i8mm_score(const TileJob& job) {
 
 namespace {
 
-constexpr AttentionMethod kI8 =
-    bf16_values("int8 SMMLA scores, bf16 BFMMLA values", Lane::i8,
-                {.rows = kPairRows, .cols = kPairCols, .step = kI8Step, .run = neon_i8mm_score});
+constexpr AttentionMethod kWideScores =
+    bf16_values("f32 FMLA scores, bf16 BFMMLA values", Lane::f32,
+                {.rows = kPairRows, .cols = kPairCols, .step = 1, .run = neon_f32_tile});
+constexpr AttentionMethod limbs_or(const AttentionMethod* precise) {
+  AttentionMethod method =
+      bf16_values("int8 SMMLA scores, bf16 BFMMLA values", Lane::i8,
+                  {.rows = kPairRows, .cols = kPairCols, .step = kI8Step, .run = neon_i8mm_score});
+  method.precise = precise;
+  return method;
+}
+constexpr AttentionMethod kI8 = limbs_or(&kWideScores);
 
 }  // namespace
 
