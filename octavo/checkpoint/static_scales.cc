@@ -72,7 +72,10 @@ bool is_input_scale(std::string_view name) {
 }
 
 bool is_cache_scale(std::string_view name) {
-  return !attention_of(name, "k").empty() || !attention_of(name, "v").empty();
+  for (const std::string_view end :
+       {".k_scale", ".v_scale", ".kv_scale", ".k_proj.output_scale", ".v_proj.output_scale"})
+    if (name.ends_with(end)) return true;
+  return false;
 }
 
 std::pair<std::string_view, std::string_view> cache_algorithm(const CheckpointReader& checkpoint) {

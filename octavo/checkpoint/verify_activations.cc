@@ -85,14 +85,6 @@ std::vector<std::string_view> input_scales(const VerifyView& view, const Verifie
   }
 }
 
-// Is it one of the cache's scales, one for keys or for values?
-bool is_cache_scale(std::string_view name) {
-  for (const std::string_view end :
-       {".k_scale", ".v_scale", ".kv_scale", ".k_proj.output_scale", ".v_proj.output_scale"})
-    if (name.ends_with(end)) return true;
-  return false;
-}
-
 // Under the names that servers take for them.
 void check_cache_scales(const VerifyView& view, Findings& out) {
   const std::string said = cache_of(view);
