@@ -50,8 +50,8 @@ void note_names(std::string_view what, const std::vector<std::string>& names,
 
 // Numbers that a quantized model has beside its weights, and another one has not.
 bool is_of_spelling(std::string_view name) {
-  constexpr std::array<std::string_view, 5> kOthers{"scaled_fp8", ".kv_scale", ".q_scale",
-                                                    ".output_scale", ".prob_scale"};
+  constexpr std::array<std::string_view, 4> kOthers{"scaled_fp8", ".q_scale", ".output_scale",
+                                                    ".prob_scale"};
   return is_input_scale(name) || is_cache_scale(name) ||
          std::any_of(kOthers.begin(), kOthers.end(),
                      [&](std::string_view suffix) { return name.ends_with(suffix); });
