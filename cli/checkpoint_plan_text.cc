@@ -14,22 +14,6 @@
 namespace octavo::cli {
 namespace {
 
-std::uint64_t bytes_of(const safetensors::TensorPlan& plan) {
-  std::uint64_t bits = static_cast<std::uint64_t>(safetensors::stored_bits(plan.type));
-  for (const std::uint64_t extent : plan.shape) bits *= extent;
-  return bits / 8;
-}
-
-std::uint64_t bytes_after(const TensorAction& action) {
-  std::uint64_t sum = 0;
-  for (const SpelledTensor& output : action.outputs) sum += bytes_of(output.plan);
-  return sum;
-}
-
-const std::string& name_of_action(const CheckpointReader& source, const TensorAction& action) {
-  return action.quantize ? action.weight.name : source.tensors()[action.tensor].name();
-}
-
 std::string shape_of(const CheckpointReader& source, const TensorAction& action) {
   std::string out;
   const auto add = [&](auto extent) { out += (out.empty() ? "" : " x ") + std::to_string(extent); };
@@ -67,7 +51,7 @@ std::string plan_text(const CheckpointReader& source, const QuantizePlan& plan) 
   std::int64_t quantized = 0;
   for (const TensorAction& action : plan.actions) {
     quantized += action.quantize;
-    Line line{without_numbers(name_of_action(source, action)), shape_of(source, action),
+    Line line{without_numbers(name_of(source, action)), shape_of(source, action),
               action.quantize ? action.preset : "as it is", 0, 0};
     if (!action.why.empty()) line.what += ": " + action.why;
     auto same = std::find_if(lines.begin(), lines.end(), [&](const Line& known) {

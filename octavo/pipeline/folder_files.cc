@@ -16,7 +16,6 @@
 #include "octavo/base/whole_file.h"
 #include "octavo/checkpoint/shard_index.h"
 #include "octavo/pipeline/folder_files_internal.h"
-#include "octavo/pipeline/output_files_internal.h"
 
 namespace octavo {
 namespace {

@@ -9,7 +9,6 @@
 #include "octavo/base/freed_memory_internal.h"
 #include "octavo/base/thread_pool.h"
 #include "octavo/checkpoint/module_role.h"
-#include "octavo/pipeline/output_files_internal.h"
 #include "octavo/pipeline/plan_internal.h"
 #include "octavo/pipeline/target_alternatives_internal.h"
 #include "octavo/pipeline/work_loop_internal.h"
@@ -90,8 +89,7 @@ class Reporting {
   Planned take(TensorAction& action) {
     const safetensors::TensorEntry& entry = *source_.tensors()[action.tensor].entry;
     Planned out{.tensor = action.tensor, .quantize = action.quantize};
-    for (const SpelledTensor& output : action.outputs)
-      out.bytes_after += planned_bytes(output.plan);
+    out.bytes_after = bytes_after(action);
     out.name = action.quantize ? std::move(action.weight.name) : entry.name;
     out.preset = std::move(action.preset);
     out.why = std::move(action.why);

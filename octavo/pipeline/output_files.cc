@@ -12,10 +12,12 @@ namespace {
 
 constexpr std::string_view kOp = "quantize", kIndex = "model.safetensors.index.json";
 
-std::uint64_t output_bytes(const TensorAction& action) {
-  std::uint64_t bytes = 0;
-  for (const SpelledTensor& output : action.outputs) bytes += planned_bytes(output.plan);
-  return bytes;
+std::uint64_t planned_bytes(const safetensors::TensorPlan& plan) {
+  std::uint64_t bits = static_cast<std::uint64_t>(safetensors::stored_bits(plan.type));
+  for (const std::uint64_t size : plan.shape)
+    if (__builtin_mul_overflow(bits, size, &bits))
+      fail(ErrorCode::invalid_argument, kOp, "tensor '", shown(plan.name, 160), "' is too large");
+  return bits / 8;
 }
 
 // The action whose file it is to be in.
@@ -72,7 +74,7 @@ void place_by_size(QuantizePlan& plan) {
   std::uint64_t filled = 0;
   std::size_t file = 0;
   for (TensorAction& action : plan.actions) {
-    const std::uint64_t bytes = output_bytes(action);
+    const std::uint64_t bytes = bytes_after(action);
     if (filled > 0 && filled + bytes > plan.options.shard_bytes) {
       ++file;
       filled = 0;
@@ -86,12 +88,14 @@ void place_by_size(QuantizePlan& plan) {
 
 }  // namespace
 
-std::uint64_t planned_bytes(const safetensors::TensorPlan& plan) {
-  std::uint64_t bits = static_cast<std::uint64_t>(safetensors::stored_bits(plan.type));
-  for (const std::uint64_t size : plan.shape)
-    if (__builtin_mul_overflow(bits, size, &bits))
-      fail(ErrorCode::invalid_argument, kOp, "tensor '", shown(plan.name, 160), "' is too large");
-  return bits / 8;
+std::uint64_t bytes_after(const TensorAction& action) {
+  std::uint64_t bytes = 0;
+  for (const SpelledTensor& output : action.outputs) bytes += planned_bytes(output.plan);
+  return bytes;
+}
+
+const std::string& name_of(const CheckpointReader& source, const TensorAction& action) {
+  return action.quantize ? action.weight.name : source.tensors()[action.tensor].name();
 }
 
 void place_actions(std::string_view op, const CheckpointReader& source, QuantizePlan& plan) {
@@ -102,7 +106,7 @@ void place_actions(std::string_view op, const CheckpointReader& source, Quantize
     place_by_size(plan);
   }
   plan.bytes_before = source.nbytes();
-  for (const TensorAction& action : plan.actions) plan.bytes_after += output_bytes(action);
+  for (const TensorAction& action : plan.actions) plan.bytes_after += bytes_after(action);
 }
 
 }  // namespace octavo

@@ -8,9 +8,6 @@
 
 namespace octavo {
 
-// Bytes of a tensor that is planned; throws Error when they overflow.
-[[nodiscard]] std::uint64_t planned_bytes(const safetensors::TensorPlan& plan);
-
 // Gives every action its file, names the files, and adds up sizes. Throws Error when two tensors
 // would have one name, as `op`.
 void place_actions(std::string_view op, const CheckpointReader& source, QuantizePlan& plan);

@@ -245,8 +245,7 @@ class Planning {
     for (const TensorAction& action : plan_.actions) {
       if (!action.quantize) continue;
       weights += static_cast<double>(element_count(action.weight.shape));
-      for (const SpelledTensor& output : action.outputs)
-        bytes += static_cast<double>(planned_bytes(output.plan));
+      bytes += static_cast<double>(bytes_after(action));
     }
     plan_.bits_per_weight = weights > 0 ? 8 * bytes / weights : 0;
     // A head that shares the embedding's memory has no tensor, and loaders make a Linear of it.

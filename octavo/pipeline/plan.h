@@ -79,6 +79,11 @@ struct TensorAction {
   int group = -1;        // actions of one group share amaxes; -1: alone
 };
 
+// What it gets in the file, in bytes; and the name of what it does that for.
+[[nodiscard]] OCTAVO_API std::uint64_t bytes_after(const TensorAction& action);
+[[nodiscard]] OCTAVO_API const std::string& name_of(const CheckpointReader& source,
+                                                    const TensorAction& action);
+
 struct QuantizePlan {
   QuantizePlanOptions options;
   std::vector<TensorAction> actions;  // every tensor of the source, in its order

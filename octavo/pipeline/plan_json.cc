@@ -1,24 +1,9 @@
 // A plan for programs to read: what --dry-run --json prints, and Python's dry_run gives.
 #include <filesystem>
 
-#include "octavo/pipeline/output_files_internal.h"
 #include "octavo/pipeline/plan.h"
 
 namespace octavo {
-namespace {
-
-std::uint64_t planned_after(const TensorAction& action) {
-  std::uint64_t sum = 0;
-  for (const SpelledTensor& output : action.outputs) sum += planned_bytes(output.plan);
-  return sum;
-}
-
-const std::string& name_of_action(const CheckpointReader& source, const TensorAction& action) {
-  return action.quantize ? action.weight.name : source.tensors()[action.tensor].name();
-}
-
-}  // namespace
-
 Json json_of(const CheckpointReader& source, const QuantizePlan& plan) {
   Json tensors = Json::array();
   for (const TensorAction& action : plan.actions) {
@@ -28,7 +13,7 @@ Json json_of(const CheckpointReader& source, const QuantizePlan& plan) {
       for (int i = 0; i < action.weight.shape.rank(); ++i) shape.push(action.weight.shape[i]);
     else
       for (const std::uint64_t extent : entry.shape) shape.push(static_cast<std::int64_t>(extent));
-    Json one = Json::object({{"name", name_of_action(source, action)},
+    Json one = Json::object({{"name", name_of(source, action)},
                              {"shape", std::move(shape)},
                              {"source", safetensors::stored_name(entry.type)},
                              {"quantized", action.quantize}});
@@ -37,7 +22,7 @@ Json json_of(const CheckpointReader& source, const QuantizePlan& plan) {
     Json outputs = Json::array();
     for (const SpelledTensor& output : action.outputs) outputs.push(output.plan.name);
     one.set("outputs", std::move(outputs));
-    one.set("bytes_after", static_cast<std::int64_t>(planned_after(action)));
+    one.set("bytes_after", static_cast<std::int64_t>(bytes_after(action)));
     one.set("file", plan.files[action.file]);
     if (action.group >= 0) one.set("shares_scales_in_group", action.group);
     tensors.push(std::move(one));

@@ -5,7 +5,6 @@
 
 #include "octavo/base/error.h"
 #include "octavo/base/freed_memory_internal.h"
-#include "octavo/pipeline/output_files_internal.h"
 
 namespace octavo {
 namespace {
@@ -82,8 +81,7 @@ void StreamFiles::check_room() const {
   if (destination_.folder == nullptr) return;  // the one file reserves its own
   std::uint64_t bytes = 0;
   for (const TensorAction& action : plan_.actions)
-    if (!files_[action.file].finished)
-      for (const SpelledTensor& output : action.outputs) bytes += planned_bytes(output.plan);
+    if (!files_[action.file].finished) bytes += bytes_after(action);
   destination_.folder->check_room(bytes);
 }
 
