@@ -1,9 +1,11 @@
-// The thread of a block that has the copy engine bring operands and scales into the ring.
+// The thread of a block that has the copy engine bring operands and scales into the ring, and the
+// warp that brings the scale which all columns or rows of a tile share.
 #pragma once
 
 #include <cstdint>
 
 #include "octavo/backend/cuda/device/gemm_ring.cuh"
+#include "octavo/backend/cuda/device/gemm_tile_scales.cuh"
 
 namespace octavo::cuda {
 
@@ -85,16 +87,43 @@ __device__ __forceinline__ void bring_tiles(const GemmPlan& plan, const GemmRing
       else
         copy_box(cols, plan.cols_map, k, first_col, full);
       if (scaled && kRowScales && row_scales.bytes > 0)
-        copy_bytes(shared_address(ring.row_scales(at.stage)), row_scales.from, row_scales.bytes,
+        copy_bytes(ring.row_scales(at.stage), row_scales.from, row_scales.bytes,
                    full);
       if (scaled && kColScales && col_scales.bytes > 0)
-        copy_bytes(shared_address(ring.col_scales(at.stage)), col_scales.from, col_scales.bytes,
+        copy_bytes(ring.col_scales(at.stage), col_scales.from, col_scales.bytes,
                    full);
     }
   }
   barrier_wait(ring.is_empty(at.stage), at.phase ^ 1);
   ring.notes[at.stage] = {};  // no blocks: the end
   barrier_arrive(ring.is_full(at.stage));
+}
+
+// A warp. It has the number of every stage there before the copy engine is done with it: a thread
+// that had to bring it, too, would wait for memory between two stages.
+template <typename Kernel>
+__device__ __forceinline__ void bring_lone_scales(const GemmPlan& plan,
+                                                  const GemmRing<Kernel>& ring, int cluster,
+                                                  int rank, int lane) {
+  constexpr bool kOfColumns = Kernel::kScales == ScaleKind::by_row;
+  RingPlace<Kernel> at;
+  const int items = plan.schedule.items(cluster);
+  for (int i = 0; i < items; ++i) {
+    const GemmItem item = plan.schedule.item(cluster, i);
+    const StageNote note = place_of<Kernel>(plan, item);
+    LoneScales lone(kOfColumns ? plan.col_scales : plan.row_scales,
+                    kOfColumns ? Kernel::first_col(note, rank) : Kernel::first_row(note, rank),
+                    item.first, item.end - item.first, lane);
+    for (int block = item.first; block < item.end; ++block, at.next()) {
+      const float scale = lone.take();
+      barrier_wait(ring.is_empty(at.stage), at.phase ^ 1);
+      if (lane != 0) continue;
+      store_shared(ring.lone_scale(at.stage), scale);
+      barrier_arrive(ring.is_full(at.stage));
+    }
+  }
+  barrier_wait(ring.is_empty(at.stage), at.phase ^ 1);
+  if (lane == 0) barrier_arrive(ring.is_full(at.stage));
 }
 
 }  // namespace octavo::cuda

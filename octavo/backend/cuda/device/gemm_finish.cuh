@@ -31,6 +31,18 @@ struct FinishAt {
   int row_begin = 0, col_begin = 0, row_end = 0, col_end = 0;
   int thread = 0;  // of the warpgroup
   SharedAddress staged = 0;
+
+  // In the result of one of several products. Whether all rows and `cols` columns are of it.
+  __device__ __forceinline__ bool take_place(const PlanGroup& in, int cols) {
+    row += in.row_shift;
+    col += in.col_shift;
+    row_begin = in.row_begin + in.row_shift;
+    row_end = in.row_end + in.row_shift;
+    col_begin = in.col_begin + in.col_shift;
+    col_end = in.col_end + in.col_shift;
+    return row >= row_begin && row + kMmaRows <= row_end && col >= col_begin &&
+           col + cols <= col_end;
+  }
 };
 
 template <bool kBf16>
@@ -49,16 +61,20 @@ template <bool kTurned, bool kBf16, int kCount>
 __device__ __forceinline__ void lay_out(const FinishAt& at, const float (&sums)[kCount]) {
   const int thread = not_before(at.thread), lane = thread % 32, warp = thread / 32;
   const int upper = lane / 8 % 2, right = lane / 16;  // which matrix this lane has an address of
+  // Chunks of 16 bytes are exchanged by the number of their line, which is lane % 8 in all lines
+  // that a lane has: what changes from step to step is a constant.
+  const int line = kTurned ? 8 * right + lane % 8 : warp * 16 + upper * 8 + lane % 8,
+            chunk = kTurned ? warp * 2 + upper : right;
+  const SharedAddress first = at.staged + line * kRowBytes + ((chunk ^ (lane % 8)) * 16);
 #pragma unroll
   for (int j = 0; j < kCount / 4; j += 2) {
     std::uint32_t four[4];
 #pragma unroll
     for (int i = 0; i < 4; ++i)
       four[i] = pair_of<kBf16>(sums[4 * j + 2 * i], sums[4 * j + 2 * i + 1]);
-    const int line = kTurned ? 8 * (j + right) + lane % 8 : warp * 16 + upper * 8 + lane % 8,
-              chunk = kTurned ? warp * 2 + upper : (j + right) % 8, box = kTurned ? 0 : j / 8;
     store_matrices<kTurned>(
-        at.staged + box * 64 * kRowBytes + line * kRowBytes + ((chunk ^ (line & 7)) * 16), four);
+        kTurned ? first + j * 8 * kRowBytes : (first ^ (j % 8 * 16)) + j / 8 * 64 * kRowBytes,
+        four);
   }
 }
 

@@ -12,7 +12,6 @@
 #pragma once
 
 #include <cstdint>
-#include <type_traits>
 
 #include "octavo/backend/cuda/device/gemm_bring.cuh"
 #include "octavo/backend/cuda/device/gemm_finish.cuh"
@@ -77,22 +76,32 @@ struct GemmWorker {
     return used;
   }
 
+  // Where element s of a run is among the sums: neighbours are exchanged, because a register file
+  // has banks of even and of odd registers, and an FFMA then reads its run from one and its sum from
+  // the other, which the tensor cores leave it more often.
+  static constexpr int place(int s) { return Kernel::kStays ? s : s ^ 1; }
+
+  static __device__ __forceinline__ void add(float (&sums)[kSums], const float (&run)[kSums], int s,
+                                             float scale) {
+    sums[place(s)] = __fmaf_rn(run[s], scale, sums[place(s)]);
+  }
+
   // Adds a run to the sums and gives its stage back, unless `keeps` it. kBehind runs that were
-  // begun later may go on. `lone` is what all columns or all rows are multiplied by.
+  // begun later may go on.
   template <int kBehind>
-  __device__ __forceinline__ void end(const RingPlace<Kernel>& at, float lone, bool keeps,
-                                      float (&run)[kSums], float (&sums)[kSums]) const {
-    const float* row_scales = ring.row_scales(at.stage) + tile_row;
-    const float* col_scales = ring.col_scales(at.stage) + tile_col;
+  __device__ __forceinline__ void end(const RingPlace<Kernel>& at, bool keeps, float (&run)[kSums],
+                                      float (&sums)[kSums]) const {
+    const SharedAddress row_scales = ring.row_scales(at.stage) + tile_row * sizeof(float),
+                        col_scales = ring.col_scales(at.stage) + tile_col * sizeof(float);
     float upper = 1.0F, lower = 1.0F;
-    if constexpr (kScales == ScaleKind::by_row) {
-      upper = row_scales[0] * lone;
-      lower = row_scales[8] * lone;
-    } else if constexpr (kScales == ScaleKind::by_column) {
-      upper = lower = lone;
-    } else if constexpr (kScales == ScaleKind::by_element) {
-      upper = row_scales[0];
-      lower = row_scales[8];
+    if constexpr (kScales == ScaleKind::by_row || kScales == ScaleKind::by_element) {
+      upper = load_shared(row_scales);
+      lower = load_shared(row_scales + 8 * sizeof(float));
+    }
+    if constexpr (Kernel::kHasLone) {
+      const float lone = load_shared(ring.lone_scale(at.stage));
+      upper *= lone;
+      lower *= lone;
     }
     mma_wait<kBehind>();
     pin(run);
@@ -100,22 +109,18 @@ struct GemmWorker {
     if (!kReadsOn && !keeps) release(ring, at.stage, lane);
     if constexpr (kScales == ScaleKind::at_end) {
 #pragma unroll
-      for (int s = 0; s < kSums; ++s) sums[s] += run[s];
+      for (int s = 0; s < kSums; ++s) sums[place(s)] += run[s];
     } else if constexpr (kScales == ScaleKind::by_row) {
 #pragma unroll
-      for (int s = 0; s < kSums; ++s)
-        sums[s] = __fmaf_rn(run[s], s % 4 < 2 ? upper : lower, sums[s]);
+      for (int s = 0; s < kSums; ++s) add(sums, run, s, s % 4 < 2 ? upper : lower);
     } else {
 #pragma unroll
       for (int j = 0; j < kSums / 4; ++j) {
-        float left, right;  // volatile: else all are loaded at once, into registers there are not
-        asm volatile("ld.shared.v2.f32 {%0, %1}, [%2];"
-                     : "=f"(left), "=f"(right)
-                     : "r"(shared_address(col_scales + 8 * j)));
-        sums[4 * j] = __fmaf_rn(run[4 * j], upper * left, sums[4 * j]);
-        sums[4 * j + 1] = __fmaf_rn(run[4 * j + 1], upper * right, sums[4 * j + 1]);
-        sums[4 * j + 2] = __fmaf_rn(run[4 * j + 2], lower * left, sums[4 * j + 2]);
-        sums[4 * j + 3] = __fmaf_rn(run[4 * j + 3], lower * right, sums[4 * j + 3]);
+        const float2 col = load_shared_pair(col_scales + 8 * j * sizeof(float));
+        add(sums, run, 4 * j, upper * col.x);
+        add(sums, run, 4 * j + 1, upper * col.y);
+        add(sums, run, 4 * j + 2, lower * col.x);
+        add(sums, run, 4 * j + 3, lower * col.y);
       }
     }
     if (kReadsOn) release(ring, at.stage, lane);
@@ -178,11 +183,6 @@ __device__ __forceinline__ void multiply_tiles(const GemmPlan& plan, const GemmR
       for (int s = 0; s < kSums; ++s) sums[s] = 0.0F;
     }
     constexpr bool kAtEnd = kScales == ScaleKind::at_end;
-    std::conditional_t<kAtEnd || kScales == ScaleKind::by_element, NoScales, LoneScales> lone(
-        kScales == ScaleKind::by_row ? plan.col_scales : plan.row_scales,
-        kScales == ScaleKind::by_row ? Kernel::first_col(note, rank)
-                                     : Kernel::first_row(note, rank),
-        note.first, left, lane);
     int used = -1;  // the last stage, which has the scales where they are at the end
     if constexpr (Kernel::kStays) {
       if (left > 0) used = worker.multiply_on(at, left, goes_on, sums);
@@ -202,9 +202,9 @@ __device__ __forceinline__ void multiply_tiles(const GemmPlan& plan, const GemmR
           if (j + 1 < kAtOnce) {
             ahead.next();
             worker.begin(ahead, false, runs[(j + 1) % 2]);
-            worker.template end<1>(at, lone.take(), false, runs[j % 2], sums);
+            worker.template end<1>(at, false, runs[j % 2], sums);
           } else {
-            worker.template end<0>(at, lone.take(), kAtEnd && last, runs[j % 2], sums);
+            worker.template end<0>(at, kAtEnd && last, runs[j % 2], sums);
           }
         }
       }
@@ -216,42 +216,32 @@ __device__ __forceinline__ void multiply_tiles(const GemmPlan& plan, const GemmR
       used = now.stage;
       at.next();
       is_full = barrier_over(ring.is_full(at.stage), at.phase);
-      worker.template end<0>(now, lone.take(), kAtEnd && left == 1, runs[0], sums);
+      worker.template end<0>(now, kAtEnd && left == 1, runs[0], sums);
     }
     if (owes) announce();
     owes = false;
-    if (kAtEnd && used >= 0) {  // the last stage has the scales
-      if (!unfinished)
-        scale_sums(plan, ring.row_scales(used) + worker.tile_row,
-                   ring.col_scales(used) + worker.tile_col, sums);
-      release(ring, used, lane);
-    }
     if (unfinished) {
+      if (kAtEnd && used >= 0) release(ring, used, lane);
       leave_sums(plan, slot, thread, sums);
       owes = true;
       continue;
     }
+    float made[kSums];
+#pragma unroll
+    for (int i = 0; i < kSums; ++i) made[i] = sums[GemmWorker<Kernel>::place(i)];
+    if (kAtEnd && used >= 0) {  // the last stage has the scales
+      scale_sums(plan, ring.row_scales(used) + worker.tile_row * sizeof(float),
+                 ring.col_scales(used) + worker.tile_col * sizeof(float), made);
+      release(ring, used, lane);
+    }
     finish.row = first_row;
     finish.col = first_col;
-    finish.row_begin = finish.col_begin = 0;
-    finish.row_end = plan.row_count;
-    finish.col_end = plan.col_count;
     bool whole = true;
-    if (is_group) {
-      const PlanGroup& in = plan.groups[note.group];
-      finish.row += in.row_shift;
-      finish.col += in.col_shift;
-      finish.row_begin = in.row_begin + in.row_shift;
-      finish.row_end = in.row_end + in.row_shift;
-      finish.col_begin = in.col_begin + in.col_shift;
-      finish.col_end = in.col_end + in.col_shift;
-      whole = finish.row >= finish.row_begin && finish.row + kMmaRows <= finish.row_end &&
-              finish.col >= finish.col_begin && finish.col + Kernel::kGroupCols <= finish.col_end;
-    }
+    if (is_group) whole = finish.take_place(plan.groups[note.group], Kernel::kGroupCols);
     if (plan.stores_boxes && whole)
-      store_boxes(plan, finish, 1 + group, sums);
+      store_boxes(plan, finish, 1 + group, made);
     else
-      store_elements(plan, finish, 1 + group, sums);
+      store_elements(plan, finish, 1 + group, made);
   }
   if (owes) announce();
   if (plan.stores_boxes && thread == 0) stores_done();
@@ -267,7 +257,7 @@ __global__ void __launch_bounds__(Kernel::kThreads, 1)
                 kNotes = kScales + Kernel::kStages * Kernel::kScaleBytes;
   GemmRing<Kernel> ring;
   ring.tiles = aligned;
-  ring.scales = reinterpret_cast<float*>(base + kScales);
+  ring.scales = aligned + kScales;
   ring.notes = reinterpret_cast<StageNote*>(base + kNotes);
   ring.full = aligned + kNotes + Kernel::kStages * static_cast<int>(sizeof(StageNote));
   ring.empty = ring.full + 8 * Kernel::kStages;
@@ -277,7 +267,7 @@ __global__ void __launch_bounds__(Kernel::kThreads, 1)
   const int cluster = static_cast<int>(blockIdx.x) / Kernel::kBlocks;
   if (thread == 0) {
     for (int stage = 0; stage < Kernel::kStages; ++stage) {
-      barrier_init(ring.is_full(stage), 1);
+      barrier_init(ring.is_full(stage), Kernel::kHasLone ? 2 : 1);
       barrier_init(ring.is_empty(stage), Kernel::kGroups * 4 * Kernel::kBlocks);
     }
     barriers_ready();
@@ -294,10 +284,15 @@ __global__ void __launch_bounds__(Kernel::kThreads, 1)
   if (group == Kernel::kGroups) {
     if constexpr (Kernel::kMovesRegisters) registers_down<Kernel::kDown>();
     if (thread % 128 == 0) bring_tiles(plan, ring, cluster, rank);
+    if constexpr (Kernel::kHasLone) {
+      if (thread % 128 / 32 == 1) bring_lone_scales(plan, ring, cluster, rank, thread % 32);
+    }
     let_next_kernel_begin();
   } else {
     if constexpr (Kernel::kMovesRegisters) registers_up<Kernel::kUp>();
     FinishAt finish;
+    finish.row_end = plan.row_count;
+    finish.col_end = plan.col_count;
     finish.thread = thread % 128;
     finish.staged = aligned + kTiles + group * (Kernel::kStaged / Kernel::kGroups);
     multiply_tiles(plan, ring, cluster, rank, group, finish);

@@ -42,8 +42,12 @@ struct GemmKernel {
 
   static constexpr int kRowTile = kRows * kRowBytes, kColTile = kCols * kRowBytes;
   static constexpr int kStageBytes = kRowTile + kColTile;
-  // Scales are copied from a multiple of four rows on, and groups begin at any row.
-  static constexpr int kScales4 = kRows + 4 + kCols + 4, kScaleBytes = kScales4 * 4;
+  // Of a stage: scales of rows and of columns, which are copied from a multiple of four on where
+  // groups begin at any row; and the one that all rows or all columns share, if there is one.
+  static constexpr int kColScalesAt = (kRows + 4) * 4, kLoneAt = kColScalesAt + (kCols + 4) * 4,
+                       kScaleBytes = kLoneAt + 16;
+  static constexpr bool kHasLone =
+      kScales == ScaleKind::by_row || kScales == ScaleKind::by_column;
   // Beside the ring: where every warpgroup lays out its result; barriers; and room to begin at a
   // multiple of 1024.
   static constexpr int kStaged = kGroups * staged_bytes(kGroupCols);
@@ -85,8 +89,7 @@ struct RingPlace {
 
 template <typename Kernel>
 struct GemmRing {
-  SharedAddress tiles, full, empty;
-  float* scales;
+  SharedAddress tiles, scales, full, empty;
   StageNote* notes;
 
   __device__ __forceinline__ SharedAddress rows(int stage) const {
@@ -97,11 +100,14 @@ struct GemmRing {
   }
   __device__ __forceinline__ SharedAddress is_full(int stage) const { return full + 8 * stage; }
   __device__ __forceinline__ SharedAddress is_empty(int stage) const { return empty + 8 * stage; }
-  __device__ __forceinline__ const float* row_scales(int stage) const {
-    return scales + stage * Kernel::kScales4;
+  __device__ __forceinline__ SharedAddress row_scales(int stage) const {
+    return scales + stage * Kernel::kScaleBytes;
   }
-  __device__ __forceinline__ const float* col_scales(int stage) const {
-    return row_scales(stage) + Kernel::kRows + 4;
+  __device__ __forceinline__ SharedAddress col_scales(int stage) const {
+    return row_scales(stage) + Kernel::kColScalesAt;
+  }
+  __device__ __forceinline__ SharedAddress lone_scale(int stage) const {
+    return row_scales(stage) + Kernel::kLoneAt;
   }
 };
 

@@ -1,9 +1,10 @@
-// Scales of a tile that a warpgroup reads by itself: one for all columns or rows along K, or those
-// that wait for the end.
+// Scales of a tile: the one that all its columns or rows share along K, and those that wait for the
+// end.
 #pragma once
 
 #include <cstdint>
 
+#include "octavo/backend/cuda/device/hopper.cuh"
 #include "octavo/backend/cuda/gemm_plan.h"
 
 namespace octavo::cuda {
@@ -48,28 +49,36 @@ class LoneScales {
   float now_ = 0.0F, next_ = 0.0F;
 };
 
-// Where scales wait for the end.
-struct NoScales {
-  __device__ __forceinline__ NoScales(const ScalePlane&, int, int, int, int) {}
-  __device__ __forceinline__ float take() { return 1.0F; }
-};
-
-// Scales that are the same all along K: one for all rows or one each, and so for columns.
+// Scales that are the same all along K: one for all rows or one each, and so for columns. Those of
+// the thread's rows and columns begin at the addresses. Three warps of a scheduler are here at one
+// time and nobody multiplies, so that every instruction counts.
 template <int kSums>
-__device__ __forceinline__ void scale_sums(const GemmPlan& plan, const float* rows,
-                                           const float* cols, float (&sums)[kSums]) {
+__device__ __forceinline__ void scale_sums(const GemmPlan& plan, SharedAddress rows,
+                                           SharedAddress cols, float (&sums)[kSums]) {
   const bool lone_row = plan.row_scales.each != 1, lone_col = plan.col_scales.each != 1;
-  const float row = lone_row ? __ldg(plan.row_scales.data) : 0.0F,
-              col = lone_col ? __ldg(plan.col_scales.data) : 0.0F;
-  const float upper = lone_row ? row : rows[0], lower = lone_row ? row : rows[8];
+  float upper, lower;
+  if (lone_row) {
+    upper = lower = __ldg(plan.row_scales.data);
+  } else {
+    upper = load_shared(rows);
+    lower = load_shared(rows + 8 * sizeof(float));
+  }
+  if (lone_col) {
+    const float col = __ldg(plan.col_scales.data);
+    upper *= col;
+    lower *= col;
+#pragma unroll
+    for (int s = 0; s < kSums; ++s) sums[s] *= s % 4 < 2 ? upper : lower;
+    return;
+  }
 #pragma unroll
   for (int j = 0; j < kSums / 4; ++j) {
-    const float left = lone_col ? col : cols[8 * j], right = lone_col ? col : cols[8 * j + 1];
+    const float2 col = load_shared_pair(cols + 8 * j * sizeof(float));
     float* four = &sums[4 * j];
-    four[0] *= upper * left;
-    four[1] *= upper * right;
-    four[2] *= lower * left;
-    four[3] *= lower * right;
+    four[0] *= upper * col.x;
+    four[1] *= upper * col.y;
+    four[2] *= lower * col.x;
+    four[3] *= lower * col.y;
   }
 }
 

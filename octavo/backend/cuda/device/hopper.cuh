@@ -14,6 +14,21 @@ __device__ __forceinline__ SharedAddress shared_address(const void* pointer) {
   return static_cast<SharedAddress>(__cvta_generic_to_shared(pointer));
 }
 
+// Loads that stay where they are written, before or after a barrier.
+__device__ __forceinline__ float load_shared(SharedAddress from) {
+  float value;
+  asm volatile("ld.shared.f32 %0, [%1];" : "=f"(value) : "r"(from));
+  return value;
+}
+__device__ __forceinline__ float2 load_shared_pair(SharedAddress from) {
+  float2 pair;
+  asm volatile("ld.shared.v2.f32 {%0, %1}, [%2];" : "=f"(pair.x), "=f"(pair.y) : "r"(from));
+  return pair;
+}
+__device__ __forceinline__ void store_shared(SharedAddress to, float value) {
+  asm volatile("st.shared.f32 [%0], %1;" ::"r"(to), "f"(value) : "memory");
+}
+
 // ---- clusters
 
 __device__ __forceinline__ unsigned rank_in_cluster() {
