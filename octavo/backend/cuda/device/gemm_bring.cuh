@@ -1,9 +1,11 @@
-// The thread of a block that has the copy engine bring operands and scales into the ring, and the
-// warp that brings the scale which all columns or rows of a tile share.
+// What the warps of a block do that do not multiply. One thread has the copy engine bring operands
+// and scales into the ring, one warp brings the scale which all columns or rows of a tile share, and
+// one thread announces sums that were left for the next cluster.
 #pragma once
 
 #include <cstdint>
 
+#include "octavo/backend/cuda/device/gemm_partial.cuh"
 #include "octavo/backend/cuda/device/gemm_ring.cuh"
 #include "octavo/backend/cuda/device/gemm_tile_scales.cuh"
 
@@ -44,10 +46,25 @@ __device__ __forceinline__ StageNote place_of(const GemmPlan& plan, const GemmIt
   return note;
 }
 
+// The items of a cluster, one after the other. The first is worked out where it is made, which is
+// before the kernel waits for others: divisions take their time.
+struct ItemWalk {
+  int cluster = 0, at = 0, count = 0;
+  GemmItem item{};
+
+  ItemWalk() = default;
+  __device__ __forceinline__ ItemWalk(const GemmSchedule& schedule, int which)
+      : cluster(which), count(schedule.items(which)), item(schedule.item(which, 0)) {}
+  [[nodiscard]] __device__ __forceinline__ bool is_over() const { return at >= count; }
+  __device__ __forceinline__ void next(const GemmSchedule& schedule) {
+    if (++at < count) item = schedule.item(cluster, at);
+  }
+};
+
 // Operands, scales, and what to do with them.
 template <typename Kernel>
 __device__ __forceinline__ void bring_tiles(const GemmPlan& plan, const GemmRing<Kernel>& ring,
-                                            int cluster, int rank) {
+                                            ItemWalk walk, int rank) {
   constexpr bool kShares = Kernel::kBlocks > 1;
   constexpr int kAll = (1 << Kernel::kBlocks) - 1;
   constexpr int kRowShare = kShares && Kernel::kSharesRows ? Kernel::kRows / Kernel::kBlocks : 0,
@@ -56,12 +73,9 @@ __device__ __forceinline__ void bring_tiles(const GemmPlan& plan, const GemmRing
   constexpr bool kAtEnd = kScales == ScaleKind::at_end,
                  kRowScales = kScales != ScaleKind::by_column,
                  kColScales = kScales != ScaleKind::by_row;
-  prefetch_map(plan.rows_map);
-  prefetch_map(plan.cols_map);
   RingPlace<Kernel> at;
-  const int items = plan.schedule.items(cluster);
-  for (int i = 0; i < items; ++i) {
-    const GemmItem item = plan.schedule.item(cluster, i);
+  for (; !walk.is_over(); walk.next(plan.schedule)) {
+    const GemmItem& item = walk.item;
     const StageNote note = place_of<Kernel>(plan, item);
     const int first_row = Kernel::first_row(note, rank), first_col = Kernel::first_col(note, rank);
     for (int block = item.first; block < item.end; ++block, at.next()) {
@@ -103,13 +117,12 @@ __device__ __forceinline__ void bring_tiles(const GemmPlan& plan, const GemmRing
 // that had to bring it, too, would wait for memory between two stages.
 template <typename Kernel>
 __device__ __forceinline__ void bring_lone_scales(const GemmPlan& plan,
-                                                  const GemmRing<Kernel>& ring, int cluster,
+                                                  const GemmRing<Kernel>& ring, ItemWalk walk,
                                                   int rank, int lane) {
   constexpr bool kOfColumns = Kernel::kScales == ScaleKind::by_row;
   RingPlace<Kernel> at;
-  const int items = plan.schedule.items(cluster);
-  for (int i = 0; i < items; ++i) {
-    const GemmItem item = plan.schedule.item(cluster, i);
+  for (; !walk.is_over(); walk.next(plan.schedule)) {
+    const GemmItem& item = walk.item;
     const StageNote note = place_of<Kernel>(plan, item);
     LoneScales lone(kOfColumns ? plan.col_scales : plan.row_scales,
                     kOfColumns ? Kernel::first_col(note, rank) : Kernel::first_row(note, rank),
@@ -124,6 +137,29 @@ __device__ __forceinline__ void bring_lone_scales(const GemmPlan& plan,
   }
   barrier_wait(ring.is_empty(at.stage), at.phase ^ 1);
   if (lane == 0) barrier_arrive(ring.is_full(at.stage));
+}
+
+// Only the first item of a cluster leaves sums (gemm_schedule.h). `first` is the slot of the
+// block's first warpgroup.
+template <typename Kernel>
+__device__ __forceinline__ void announce_all(const GemmPlan& plan, const GemmRing<Kernel>& ring,
+                                             const ItemWalk& walk, int first) {
+  if (!walk.item.unfinished) return;
+  for (int group = 0; group < Kernel::kGroups; ++group)
+    announce_sums(plan, first + group, ring.has_left(group));
+}
+
+// A warpgroup, of which `thread` is one.
+template <typename Kernel>
+__device__ __forceinline__ void bring_all(const GemmPlan& plan, const GemmRing<Kernel>& ring,
+                                          const ItemWalk& walk, int rank, int thread) {
+  const int warp = thread / 32, lane = thread % 32;
+  if (thread == 0) bring_tiles(plan, ring, walk, rank);
+  if constexpr (Kernel::kHasLone) {
+    if (warp == 1) bring_lone_scales(plan, ring, walk, rank, lane);
+  }
+  if (warp == 2 && lane == 0)
+    announce_all(plan, ring, walk, (walk.cluster * Kernel::kBlocks + rank) * Kernel::kGroups);
 }
 
 }  // namespace octavo::cuda

@@ -1,6 +1,6 @@
 // Products on the tensor cores of Hopper. A block has warpgroups that multiply, 64 rows each, and
-// one thread that asks the copy engine for operands and scales, which pass through a ring of stages
-// in shared memory, 128 bytes of K each.
+// one that has the copy engine bring operands and scales, which pass through a ring of stages in
+// shared memory, 128 bytes of K each.
 //
 // Sums of FP8 products leave the tensor cores after every stage, because those keep 13 bits of them
 // (docs/numerics/gemm.md), and are added up in f32 registers, times their scales where those change
@@ -145,9 +145,6 @@ __device__ __forceinline__ void multiply_tiles(const GemmPlan& plan, const GemmR
 #pragma unroll
     for (int i = 0; i < kSums; ++i) runs[r][i] = 0.0F;
 
-  bool owes = false;  // to say that sums were left
-  const auto announce = [&] { announce_sums(plan, slot, thread, 1 + group); };
-
   float sums[kSums];
   if constexpr (Kernel::kStays) {  // begun by the instruction; what stands there is not looked at
 #pragma unroll
@@ -175,8 +172,6 @@ __device__ __forceinline__ void multiply_tiles(const GemmPlan& plan, const GemmR
         release(ring, at.stage, lane);
       }
     if (goes_on) {
-      if (owes) announce();
-      owes = false;
       take_sums(plan, slot - Kernel::kBlocks * Kernel::kGroups, thread, 1 + group, sums);
     } else if constexpr (!Kernel::kStays) {
 #pragma unroll
@@ -218,12 +213,10 @@ __device__ __forceinline__ void multiply_tiles(const GemmPlan& plan, const GemmR
       is_full = barrier_over(ring.is_full(at.stage), at.phase);
       worker.template end<0>(now, kAtEnd && left == 1, runs[0], sums);
     }
-    if (owes) announce();
-    owes = false;
     if (unfinished) {
       if (kAtEnd && used >= 0) release(ring, used, lane);
       leave_sums(plan, slot, thread, sums);
-      owes = true;
+      barrier_arrive(ring.has_left(group));
       continue;
     }
     float made[kSums];
@@ -243,7 +236,6 @@ __device__ __forceinline__ void multiply_tiles(const GemmPlan& plan, const GemmR
     else
       store_elements(plan, finish, 1 + group, made);
   }
-  if (owes) announce();
   if (plan.stores_boxes && thread == 0) stores_done();
 }
 
@@ -261,6 +253,7 @@ __global__ void __launch_bounds__(Kernel::kThreads, 1)
   ring.notes = reinterpret_cast<StageNote*>(base + kNotes);
   ring.full = aligned + kNotes + Kernel::kStages * static_cast<int>(sizeof(StageNote));
   ring.empty = ring.full + 8 * Kernel::kStages;
+  ring.left = ring.empty + 8 * Kernel::kStages;
 
   const int thread = static_cast<int>(threadIdx.x);
   const int rank = Kernel::kBlocks > 1 ? static_cast<int>(rank_in_cluster()) : 0;
@@ -270,7 +263,17 @@ __global__ void __launch_bounds__(Kernel::kThreads, 1)
       barrier_init(ring.is_full(stage), Kernel::kHasLone ? 2 : 1);
       barrier_init(ring.is_empty(stage), Kernel::kGroups * 4 * Kernel::kBlocks);
     }
+    for (int of = 0; of < Kernel::kGroups; ++of) barrier_init(ring.has_left(of), 128);
     barriers_ready();
+  }
+  const int group = __shfl_sync(0xFFFFFFFFu, thread / 128, 0);
+  ItemWalk walk;
+  if (group == Kernel::kGroups) {
+    if (thread % 128 == 0) {
+      prefetch_map(plan.rows_map);
+      prefetch_map(plan.cols_map);
+    }
+    walk = ItemWalk(plan.schedule, cluster);
   }
   if constexpr (Kernel::kBlocks > 1)
     cluster_sync();
@@ -280,13 +283,9 @@ __global__ void __launch_bounds__(Kernel::kThreads, 1)
   wait_for_kernels_before();
   if (plan.gate.number != nullptr && (*plan.gate.number > plan.gate.limit) != plan.gate.above)
     return;
-  const int group = __shfl_sync(0xFFFFFFFFu, thread / 128, 0);
   if (group == Kernel::kGroups) {
     if constexpr (Kernel::kMovesRegisters) registers_down<Kernel::kDown>();
-    if (thread % 128 == 0) bring_tiles(plan, ring, cluster, rank);
-    if constexpr (Kernel::kHasLone) {
-      if (thread % 128 / 32 == 1) bring_lone_scales(plan, ring, cluster, rank, thread % 32);
-    }
+    bring_all(plan, ring, walk, rank, thread % 128);
     let_next_kernel_begin();
   } else {
     if constexpr (Kernel::kMovesRegisters) registers_up<Kernel::kUp>();

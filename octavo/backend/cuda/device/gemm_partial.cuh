@@ -21,14 +21,12 @@ __device__ __forceinline__ void leave_sums(const GemmPlan& plan, int slot, int t
   }
 }
 
-// That they are there. Said some time after they were left: a fence waits for stores under way.
-__device__ __forceinline__ void announce_sums(const GemmPlan& plan, int slot, int thread,
-                                              int barrier) {
-  __threadfence();
-  named_sync(barrier, 128);
-  if (thread == 0)
-    asm volatile("st.release.gpu.global.u64 [%0], %1;" ::"l"(plan.ready + slot), "l"(plan.ticket)
-                 : "memory");
+// That they are there, said by a thread that has nothing else to do: a fence waits for stores under
+// way. Those who left them have arrived at `left`.
+__device__ __forceinline__ void announce_sums(const GemmPlan& plan, int slot, SharedAddress left) {
+  barrier_wait(left, 0);
+  asm volatile("st.release.gpu.global.u64 [%0], %1;" ::"l"(plan.ready + slot), "l"(plan.ticket)
+               : "memory");
 }
 
 template <int kSums>

@@ -89,7 +89,7 @@ struct RingPlace {
 
 template <typename Kernel>
 struct GemmRing {
-  SharedAddress tiles, scales, full, empty;
+  SharedAddress tiles, scales, full, empty, left;
   StageNote* notes;
 
   __device__ __forceinline__ SharedAddress rows(int stage) const {
@@ -100,6 +100,8 @@ struct GemmRing {
   }
   __device__ __forceinline__ SharedAddress is_full(int stage) const { return full + 8 * stage; }
   __device__ __forceinline__ SharedAddress is_empty(int stage) const { return empty + 8 * stage; }
+  // Where the threads of a warpgroup arrive once they have left sums for the next cluster.
+  __device__ __forceinline__ SharedAddress has_left(int group) const { return left + 8 * group; }
   __device__ __forceinline__ SharedAddress row_scales(int stage) const {
     return scales + stage * Kernel::kScaleBytes;
   }
