@@ -145,6 +145,7 @@ __device__ __forceinline__ void multiply_tiles(const GemmPlan& plan, const GemmR
 #pragma unroll
     for (int i = 0; i < kSums; ++i) runs[r][i] = 0.0F;
 
+  const float lone = kScales == ScaleKind::at_end ? lone_at_end(plan) : 1.0F;
   float sums[kSums];
   if constexpr (Kernel::kStays) {  // begun by the instruction; what stands there is not looked at
 #pragma unroll
@@ -164,13 +165,14 @@ __device__ __forceinline__ void multiply_tiles(const GemmPlan& plan, const GemmR
         tile_row + (note.row & 2);  // of scales, which are copied from a multiple of 4
     worker.tile_col = tile_col + (note.col & 2);
     const bool is_group = plan.group_count > 0;
-    const bool idle =  // all rows hang over the edge
-        first_row >= (is_group ? plan.groups[note.group].row_end : plan.row_count);
-    if (idle)
-      for (; left > 0; --left, at.next()) {
+    if (first_row >= (is_group ? plan.groups[note.group].row_end : plan.row_count)) {
+      for (; left > 0; --left, at.next()) {  // all rows hang over the edge
         barrier_wait(ring.is_full(at.stage), at.phase);
         release(ring, at.stage, lane);
       }
+      if (unfinished) barrier_arrive(ring.has_left(group));
+      continue;
+    }
     if (goes_on) {
       take_sums(plan, slot - Kernel::kBlocks * Kernel::kGroups, thread, 1 + group, sums);
     } else if constexpr (!Kernel::kStays) {
@@ -178,9 +180,9 @@ __device__ __forceinline__ void multiply_tiles(const GemmPlan& plan, const GemmR
       for (int s = 0; s < kSums; ++s) sums[s] = 0.0F;
     }
     constexpr bool kAtEnd = kScales == ScaleKind::at_end;
-    int used = -1;  // the last stage, which has the scales where they are at the end
+    int used = at.stage;  // the last stage, which has the scales where they are at the end
     if constexpr (Kernel::kStays) {
-      if (left > 0) used = worker.multiply_on(at, left, goes_on, sums);
+      used = worker.multiply_on(at, left, goes_on, sums);
       left = 0;
     }
     if constexpr (Kernel::kRuns == 2) {
@@ -214,7 +216,7 @@ __device__ __forceinline__ void multiply_tiles(const GemmPlan& plan, const GemmR
       worker.template end<0>(now, kAtEnd && left == 1, runs[0], sums);
     }
     if (unfinished) {
-      if (kAtEnd && used >= 0) release(ring, used, lane);
+      if (kAtEnd) release(ring, used, lane);
       leave_sums(plan, slot, thread, sums);
       barrier_arrive(ring.has_left(group));
       continue;
@@ -222,8 +224,8 @@ __device__ __forceinline__ void multiply_tiles(const GemmPlan& plan, const GemmR
     float made[kSums];
 #pragma unroll
     for (int i = 0; i < kSums; ++i) made[i] = sums[GemmWorker<Kernel>::place(i)];
-    if (kAtEnd && used >= 0) {  // the last stage has the scales
-      scale_sums(plan, ring.row_scales(used) + worker.tile_row * sizeof(float),
+    if (kAtEnd) {  // the last stage has the scales
+      scale_sums(plan, lone, ring.row_scales(used) + worker.tile_row * sizeof(float),
                  ring.col_scales(used) + worker.tile_col * sizeof(float), made);
       release(ring, used, lane);
     }

@@ -5,6 +5,7 @@
 #include <cstdint>
 
 #include "octavo/backend/cuda/device/hopper.cuh"
+#include "octavo/backend/cuda/device/wgmma.cuh"
 #include "octavo/backend/cuda/gemm_plan.h"
 
 namespace octavo::cuda {
@@ -49,26 +50,27 @@ class LoneScales {
   float now_ = 0.0F, next_ = 0.0F;
 };
 
-// Scales that are the same all along K: one for all rows or one each, and so for columns. Those of
-// the thread's rows and columns begin at the addresses. Three warps of a scheduler are here at one
-// time and nobody multiplies, so that every instruction counts.
+// Of scales that are the same all along K: the part that is one number for a whole operand.
+__device__ __forceinline__ float lone_at_end(const GemmPlan& plan) {
+  return (plan.row_scales.each != 1 ? __ldg(plan.row_scales.data) : 1.0F) *
+         (plan.col_scales.each != 1 ? __ldg(plan.col_scales.data) : 1.0F);
+}
+
+// Such scales: `lone`, and where each of the rows or of the columns has its own, those at the
+// addresses, which are of the thread's first row and column. Three warps of a scheduler are here at
+// one time and nobody multiplies, so that every instruction counts.
 template <int kSums>
-__device__ __forceinline__ void scale_sums(const GemmPlan& plan, SharedAddress rows,
+__device__ __forceinline__ void scale_sums(const GemmPlan& plan, float lone, SharedAddress rows,
                                            SharedAddress cols, float (&sums)[kSums]) {
-  const bool lone_row = plan.row_scales.each != 1, lone_col = plan.col_scales.each != 1;
-  float upper, lower;
-  if (lone_row) {
-    upper = lower = __ldg(plan.row_scales.data);
-  } else {
-    upper = load_shared(rows);
-    lower = load_shared(rows + 8 * sizeof(float));
+  float upper = lone, lower = lone;
+  if (plan.row_scales.each == 1) {
+    upper *= load_shared(rows);
+    lower *= load_shared(rows + 8 * sizeof(float));
   }
-  if (lone_col) {
-    const float col = __ldg(plan.col_scales.data);
-    upper *= col;
-    lower *= col;
+  if (plan.col_scales.each != 1) {
 #pragma unroll
     for (int s = 0; s < kSums; ++s) sums[s] *= s % 4 < 2 ? upper : lower;
+    pin(sums);  // else this is made the end of what follows, with a register of its own for each
     return;
   }
 #pragma unroll
