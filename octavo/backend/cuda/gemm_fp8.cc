@@ -46,7 +46,8 @@ bool same_within(const GemmOperand& operand, int side) {
 
 ScaleKind kind_of(const GemmOperand& rows, const GemmOperand& cols, const GemmShape& shape) {
   if (!changes_along_k(rows) && !changes_along_k(cols)) return ScaleKind::at_end;
-  const bool one_row = same_within(rows, shape.rows()), one_col = same_within(cols, shape.cols);
+  const bool one_row = same_within(rows, 64),  // those of a warpgroup
+      one_col = same_within(cols, shape.cols / shape.col_groups);
   return one_col ? ScaleKind::by_row : one_row ? ScaleKind::by_column : ScaleKind::by_element;
 }
 
@@ -87,7 +88,7 @@ Choice choose(const GemmJob& job, const GemmShape* wanted, std::int64_t processo
               ? kSlim
               : kSlimTall;
     else
-      choice.shape = changes_along_k(job.a) || changes_along_k(job.b) ? kNarrowTall : kNarrow;
+      choice.shape = kNarrow;
   } else {
     const auto area = [](std::int64_t rows, std::int64_t cols) {
       return tiles(rows, kWide.unit_rows()) * kWide.unit_rows() * tiles(cols, kWide.unit_cols()) *

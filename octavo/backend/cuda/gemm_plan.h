@@ -30,8 +30,8 @@ struct ScalePlane {
 // How scales vary within a tile of the result.
 enum class ScaleKind : std::uint8_t {
   at_end,      // not along K: sums are multiplied once
-  by_row,      // along K, one for all columns of a tile
-  by_column,   // along K, one for all rows of a tile
+  by_row,      // along K, one for all columns of a warpgroup
+  by_column,   // along K, one for all rows of a warpgroup
   by_element,  // along K, neither
 };
 

@@ -113,25 +113,34 @@ __device__ __forceinline__ void bring_tiles(const GemmPlan& plan, const GemmRing
   barrier_arrive(ring.is_full(at.stage));
 }
 
-// A warp. It has the number of every stage there before the copy engine is done with it: a thread
-// that had to bring it, too, would wait for memory between two stages.
+// A warp. It has the numbers of every stage there before the copy engine is done with it: a thread
+// that had to bring them, too, would wait for memory between two stages.
 template <typename Kernel>
 __device__ __forceinline__ void bring_lone_scales(const GemmPlan& plan,
                                                   const GemmRing<Kernel>& ring, ItemWalk walk,
                                                   int rank, int lane) {
   constexpr bool kOfColumns = Kernel::kScales == ScaleKind::by_row;
+  constexpr int kApart = kOfColumns ? Kernel::kGroupCols : kMmaRows;
   RingPlace<Kernel> at;
   for (; !walk.is_over(); walk.next(plan.schedule)) {
     const GemmItem& item = walk.item;
     const StageNote note = place_of<Kernel>(plan, item);
-    LoneScales lone(kOfColumns ? plan.col_scales : plan.row_scales,
-                    kOfColumns ? Kernel::first_col(note, rank) : Kernel::first_row(note, rank),
-                    item.first, item.end - item.first, lane);
+    LoneScales lones[Kernel::kLones];
+#pragma unroll
+    for (int i = 0; i < Kernel::kLones; ++i)
+      lones[i].begin(kOfColumns ? plan.col_scales : plan.row_scales,
+                     i * kApart + (kOfColumns ? Kernel::first_col(note, rank)
+                                              : Kernel::first_row(note, rank)),
+                     item.first, item.end - item.first, lane);
     for (int block = item.first; block < item.end; ++block, at.next()) {
-      const float scale = lone.take();
+      float scales[Kernel::kLones];
+#pragma unroll
+      for (int i = 0; i < Kernel::kLones; ++i) scales[i] = lones[i].take();
       barrier_wait(ring.is_empty(at.stage), at.phase ^ 1);
       if (lane != 0) continue;
-      store_shared(ring.lone_scale(at.stage), scale);
+#pragma unroll
+      for (int i = 0; i < Kernel::kLones; ++i)
+        store_shared(ring.lone_scale(at.stage, i), scales[i]);
       barrier_arrive(ring.is_full(at.stage));
     }
   }
@@ -155,7 +164,7 @@ __device__ __forceinline__ void bring_all(const GemmPlan& plan, const GemmRing<K
                                           const ItemWalk& walk, int rank, int thread) {
   const int warp = thread / 32, lane = thread % 32;
   if (thread == 0) bring_tiles(plan, ring, walk, rank);
-  if constexpr (Kernel::kHasLone) {
+  if constexpr (Kernel::kLones > 0) {
     if (warp == 1) bring_lone_scales(plan, ring, walk, rank, lane);
   }
   if (warp == 2 && lane == 0)

@@ -98,8 +98,9 @@ struct GemmWorker {
       upper = load_shared(row_scales);
       lower = load_shared(row_scales + 8 * sizeof(float));
     }
-    if constexpr (Kernel::kHasLone) {
-      const float lone = load_shared(ring.lone_scale(at.stage));
+    if constexpr (Kernel::kLones > 0) {
+      const float lone = load_shared(ring.lone_scale(
+          at.stage, kScales == ScaleKind::by_row ? col_group : row_group));
       upper *= lone;
       lower *= lone;
     }
@@ -262,7 +263,7 @@ __global__ void __launch_bounds__(Kernel::kThreads, 1)
   const int cluster = static_cast<int>(blockIdx.x) / Kernel::kBlocks;
   if (thread == 0) {
     for (int stage = 0; stage < Kernel::kStages; ++stage) {
-      barrier_init(ring.is_full(stage), Kernel::kHasLone ? 2 : 1);
+      barrier_init(ring.is_full(stage), Kernel::kLones > 0 ? 2 : 1);
       barrier_init(ring.is_empty(stage), Kernel::kGroups * 4 * Kernel::kBlocks);
     }
     for (int of = 0; of < Kernel::kGroups; ++of) barrier_init(ring.has_left(of), 128);

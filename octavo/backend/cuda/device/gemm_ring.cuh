@@ -43,11 +43,14 @@ struct GemmKernel {
   static constexpr int kRowTile = kRows * kRowBytes, kColTile = kCols * kRowBytes;
   static constexpr int kStageBytes = kRowTile + kColTile;
   // Of a stage: scales of rows and of columns, which are copied from a multiple of four on where
-  // groups begin at any row; and the one that all rows or all columns share, if there is one.
+  // groups begin at any row; and the one that all rows or all columns of a warpgroup share, if there
+  // is one: as many as there are warpgroups side by side.
   static constexpr int kColScalesAt = (kRows + 4) * 4, kLoneAt = kColScalesAt + (kCols + 4) * 4,
                        kScaleBytes = kLoneAt + 16;
-  static constexpr bool kHasLone =
-      kScales == ScaleKind::by_row || kScales == ScaleKind::by_column;
+  static constexpr int kLones = kScales == ScaleKind::by_row      ? kShape.col_groups
+                                : kScales == ScaleKind::by_column ? kRowGroups
+                                                                  : 0;
+  static_assert(kLones <= 4);
   // Beside the ring: where every warpgroup lays out its result; barriers; and room to begin at a
   // multiple of 1024.
   static constexpr int kStaged = kGroups * staged_bytes(kGroupCols);
@@ -108,8 +111,8 @@ struct GemmRing {
   __device__ __forceinline__ SharedAddress col_scales(int stage) const {
     return row_scales(stage) + Kernel::kColScalesAt;
   }
-  __device__ __forceinline__ SharedAddress lone_scale(int stage) const {
-    return row_scales(stage) + Kernel::kLoneAt;
+  __device__ __forceinline__ SharedAddress lone_scale(int stage, int which) const {
+    return row_scales(stage) + Kernel::kLoneAt + which * static_cast<int>(sizeof(float));
   }
 };
 

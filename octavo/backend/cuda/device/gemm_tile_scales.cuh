@@ -10,18 +10,18 @@
 
 namespace octavo::cuda {
 
-// The one number that a tile has of a plane, for every block of K. Each lane of a warp has that of
+// The one number that the rows of a warpgroup have of a plane, for every block of K. Each lane of a warp has that of
 // one block, so that 32 blocks are asked for at once, long before their use: numbers may come from
 // memory, which takes longer than a stage.
 class LoneScales {
  public:
   // Of `blocks` blocks from `k` on.
-  __device__ __forceinline__ LoneScales(const ScalePlane& plane, int first_row, int k, int blocks,
-                                        int lane)
-      : from_(plane.data + min(first_row, plane.rows - 1) / plane.each * plane.row_pitch +
-              (k + lane) * plane.pitch),
-        pitch_(32 * plane.pitch),
-        left_(blocks - lane) {
+  __device__ __forceinline__ void begin(const ScalePlane& plane, int first_row, int k, int blocks,
+                                        int lane) {
+    from_ = plane.data + min(first_row, plane.rows - 1) / plane.each * plane.row_pitch +
+            (k + lane) * plane.pitch;
+    pitch_ = 32 * plane.pitch;
+    left_ = blocks - lane;
     load();
     turn();
   }
@@ -43,10 +43,9 @@ class LoneScales {
     load();
   }
 
-  const float* from_;
-  std::int64_t pitch_;
-  int left_;
-  int used_ = 0;
+  const float* from_ = nullptr;
+  std::int64_t pitch_ = 0;
+  int left_ = 0, used_ = 0;
   float now_ = 0.0F, next_ = 0.0F;
 };
 
