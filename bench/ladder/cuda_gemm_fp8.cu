@@ -1,6 +1,5 @@
 // Products of FP8 on Hopper, e4m3 with 1 x 128 scales by e4m3 with 128 x 128 scales: from a kernel
-// that does one thing after the other to the one in the library (octavo/backend/cuda/device), which
-// has beside the last version here that the last waves of tiles are dealt out by blocks of K.
+// that does one thing after the other to the one in the library (octavo/backend/cuda/device).
 //
 // All versions add up in one order. So each must have the bits of the first, and rows of each are
 // held against f64 before it is timed.
@@ -59,6 +58,8 @@ struct Prepared {
   int floor = 0;            // cycles of a stage that are multiplication
 
   void run() {
+    static unsigned long long tickets = 0;
+    product.ticket = ++tickets;
     config.attrs = &cluster;
     config.numAttrs = 1;
     must(cudaLaunchKernelEx(&config, kernel, product), "launch");
@@ -82,15 +83,25 @@ Prepared prepare(const Data& data, bool alone) {
   product.row_pitch = data.row_pitch;
   product.row_count = data.size;
   product.k_blocks = data.k_blocks;
-  product.unit_rows = (data.size + K::kRows - 1) / K::kRows;
-  product.unit_cols = data.size / (K::kCols * kIs.blocks);
+  product.partial = data.partial;
+  product.ready = data.ready;
   product.cycles = data.cycles;
-  const int units = product.unit_rows * product.unit_cols,
-            clusters = kIs.persistent ? std::min(units, processors / kIs.blocks) : units;
-  made.stages_of_first = ((units - 1) / clusters + 1) * data.k_blocks;
+  const int unit_rows = (data.size + K::kRows - 1) / K::kRows,
+            unit_cols = data.size / (K::kCols * kIs.blocks), at_once = processors / kIs.blocks;
+  GemmSchedule& schedule = product.schedule;
+  schedule = kIs.dealt ? make_schedule(unit_rows, unit_cols, data.k_blocks, at_once)
+                       : GemmSchedule{.unit_rows = unit_rows,
+                                      .unit_cols = unit_cols,
+                                      .k_blocks = data.k_blocks,
+                                      .clusters = kIs.persistent ? at_once : unit_rows * unit_cols,
+                                      .strip = kIs.persistent ? 8 : 1};
+  for (int i = 0; i < schedule.items(0); ++i) {
+    const GemmItem item = schedule.item(0, i);
+    made.stages_of_first += item.end - item.first;
+  }
   made.floor = 256 * kIs.groups;  // 64 x 128 x 128 products, 4096 a cycle
   const int shared = alone ? 200 * 1024 : 0;
-  made.config.gridDim = static_cast<unsigned>(clusters * kIs.blocks);
+  made.config.gridDim = static_cast<unsigned>(schedule.clusters * kIs.blocks);
   made.config.blockDim = K::kThreads;
   made.config.dynamicSmemBytes = static_cast<std::size_t>(std::max(shared, K::kSharedBytes));
   made.cluster.id = cudaLaunchAttributeClusterDimension;
@@ -108,11 +119,18 @@ constexpr Version kFirst{}, kRing{.stages = 4}, kThree{.groups = 3, .stages = 4}
     kAhead{.groups = 3, .stages = 4, .persistent = true, .blocks = 2, .lone = Lone::block_ahead},
     kShuffled{.groups = 3, .stages = 4, .persistent = true, .blocks = 2, .lone = Lone::shuffled},
     kInRing{.groups = 3, .stages = 4, .persistent = true, .blocks = 2, .lone = Lone::in_ring},
+    kDealt{.groups = 3,
+           .stages = 4,
+           .persistent = true,
+           .blocks = 2,
+           .lone = Lone::in_ring,
+           .dealt = true},
     kExchanged{.groups = 3,
                .stages = 4,
                .persistent = true,
                .blocks = 2,
                .lone = Lone::in_ring,
+               .dealt = true,
                .exchanged = true};
 
 constexpr struct {
@@ -129,7 +147,8 @@ constexpr struct {
     {"6  scale of B asked for a block ahead", prepare<kAhead>, false},
     {"7  ... up to 32 ahead, by shuffles", prepare<kShuffled>, false},
     {"8  ... through the ring, by a warp", prepare<kInRing>, false},
-    {"9  sums and runs in different banks", prepare<kExchanged>, false},
+    {"9  last tiles dealt out by blocks of K", prepare<kDealt>, false},
+    {"10 sums and runs in different banks", prepare<kExchanged>, false},
 };
 
 // ---- times

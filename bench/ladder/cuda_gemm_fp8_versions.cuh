@@ -7,173 +7,11 @@
 
 #include <cstdint>
 
+#include "bench/ladder/cuda_gemm_fp8_parts.cuh"
 #include "octavo/backend/cuda/device/hopper.cuh"
 #include "octavo/backend/cuda/device/wgmma.cuh"
 
 namespace octavo::cuda::ladder {
-
-// How a thread comes by the scale of B, one number for a tile and a block of K.
-enum class Lone {
-  when_needed,  // every thread loads it from memory, for every block
-  block_ahead,  // the same, one block before its use
-  shuffled,  // a lane loads that of every 32nd block, up to 32 blocks before; shuffles give it to
-             // all
-  in_ring,   // a warp of its own brings it into the stage
-};
-
-struct Version {
-  int groups = 1;           // warpgroups that multiply, 64 rows of a tile each
-  int stages = 1;           // one: by the warpgroup that multiplies; more: another loads ahead
-  bool persistent = false;  // as many blocks as run at one time; tiles in strips
-  int blocks = 1;           // of a cluster: they have the same rows and neighbouring columns
-  Lone lone = Lone::when_needed;
-  bool exchanged = false;  // sums lie where their neighbour's run would, in the other bank
-};
-
-// A product. Maps are for the copy engine: boxes are lines of 128 bytes, swizzled, as many of A as
-// a block fetches, 128 of B and 64 of the result.
-struct Product {
-  CUtensorMap rows{}, cols{}, out{};
-  const float* row_scales = nullptr;  // of A, a block of K after the other, row_pitch numbers each
-  const float* col_scales = nullptr;  // of B, k_blocks numbers for every 128 columns
-  int row_pitch = 0, row_count = 0, k_blocks = 0;
-  int unit_rows = 0, unit_cols = 0;  // units: a tile for each block of a cluster
-  long long* cycles = nullptr;       // that the first block took
-};
-
-template <Version kIs>
-struct Kernel {
-  static constexpr Version kVersion = kIs;
-  static constexpr bool kLoadsAhead = kIs.stages > 1;
-  static constexpr int kRows = kIs.groups * kMmaRows, kCols = 128, kSums = kCols / 2;
-  static constexpr int kThreads = (kIs.groups + (kLoadsAhead ? 1 : 0)) * 128;
-  static constexpr int kRowTile = kRows * kRowBytes, kStageBytes = kRowTile + kCols * kRowBytes;
-  static constexpr int kScaleBytes = kRows * 4, kStagedBytes = kMmaRows * kCols * 2;
-  // In shared memory, from a multiple of 1024 on: stages; results; scales; barriers.
-  static constexpr int kStagedAt = kIs.stages * kStageBytes,
-                       kScalesAt = kStagedAt + kIs.groups * kStagedBytes,
-                       kLoneAt = kScalesAt + kIs.stages * kScaleBytes,
-                       kFullAt = kLoneAt + (kIs.stages * 4 + 7) / 8 * 8,
-                       kEmptyAt = kFullAt + kIs.stages * 8,
-                       kSharedBytes = kEmptyAt + kIs.stages * 8 + 1024;
-  // Registers of a block are 64 K, 128 for each of 512 threads: too few for those that multiply.
-  static constexpr bool kMovesRegisters = kIs.groups == 3;
-  static constexpr int kUp = 152, kDown = 56;
-  // Where element s of a run is among the sums.
-  static constexpr int place(int s) { return kIs.exchanged ? s ^ 1 : s; }
-};
-
-template <Version kIs>
-struct Ring {
-  using K = Kernel<kIs>;
-  SharedAddress base;
-  __device__ __forceinline__ SharedAddress rows(int stage) const {
-    return base + stage * K::kStageBytes;
-  }
-  __device__ __forceinline__ SharedAddress cols(int stage) const {
-    return rows(stage) + K::kRowTile;
-  }
-  __device__ __forceinline__ SharedAddress row_scales(int stage) const {
-    return base + K::kScalesAt + stage * K::kScaleBytes;
-  }
-  __device__ __forceinline__ SharedAddress lone(int stage) const {
-    return base + K::kLoneAt + stage * 4;
-  }
-  __device__ __forceinline__ SharedAddress is_full(int stage) const {
-    return base + K::kFullAt + stage * 8;
-  }
-  __device__ __forceinline__ SharedAddress is_empty(int stage) const {
-    return base + K::kEmptyAt + stage * 8;
-  }
-};
-
-// A stage of the ring, and whether it is an even or an odd time round.
-template <Version kIs>
-struct Place {
-  int stage = 0;
-  unsigned phase = 0;
-  __device__ __forceinline__ void next() {
-    if (++stage == kIs.stages) {
-      stage = 0;
-      phase ^= 1;
-    }
-  }
-};
-
-// The tiles of a block, one after the other. A grid of one block a tile has one each.
-template <Version kIs>
-struct Walk {
-  int unit, units, step, row = 0, col = 0;
-
-  __device__ __forceinline__ explicit Walk(const Product& of)
-      : unit(static_cast<int>(blockIdx.x) / kIs.blocks),
-        units(of.unit_rows * of.unit_cols),
-        step(static_cast<int>(gridDim.x) / kIs.blocks) {}
-  [[nodiscard]] __device__ __forceinline__ bool is_over() const { return unit >= units; }
-  __device__ __forceinline__ void next() { unit += step; }
-  __device__ __forceinline__ void find(const Product& of, int rank) {
-    int unit_row = unit / of.unit_cols, unit_col = unit % of.unit_cols;
-    if constexpr (kIs.persistent) {  // down eight rows, so that tiles of one time share operands
-      const int before = unit / (8 * of.unit_cols) * 8, height = min(8, of.unit_rows - before),
-                within = unit - before * of.unit_cols;
-      unit_row = before + within % height;
-      unit_col = within / height;
-    }
-    row = unit_row * Kernel<kIs>::kRows;
-    col = (unit_col * kIs.blocks + rank) * Kernel<kIs>::kCols;
-  }
-};
-
-template <Lone kLone>
-struct LoneScales {  // when_needed
-  const float* from;
-  __device__ __forceinline__ LoneScales(const float* first, int, int) : from(first) {}
-  __device__ __forceinline__ float take() { return __ldg(from++); }
-};
-template <>
-struct LoneScales<Lone::block_ahead> {
-  const float* from;
-  int left;
-  float next;
-  __device__ __forceinline__ LoneScales(const float* first, int count, int)
-      : from(first), left(count), next(__ldg(first)) {}
-  __device__ __forceinline__ float take() {
-    const float taken = next;
-    ++from;
-    if (--left > 0) next = __ldg(from);
-    return taken;
-  }
-};
-template <>
-struct LoneScales<Lone::shuffled> {
-  const float* from;
-  int left, used = 0;
-  float now = 0.0F, next = 0.0F;
-  __device__ __forceinline__ LoneScales(const float* first, int count, int lane)
-      : from(first + lane), left(count - lane) {
-    load();
-    turn();
-  }
-  __device__ __forceinline__ float take() {
-    const float taken = __shfl_sync(0xFFFFFFFFu, now, used);
-    if (++used == 32) turn();
-    return taken;
-  }
-  __device__ __forceinline__ void load() {
-    if (left > 0) next = __ldg(from);
-  }
-  __device__ __forceinline__ void turn() {
-    now = next;
-    used = 0;
-    from += 32;
-    left -= 32;
-    load();
-  }
-};
-template <>
-struct LoneScales<Lone::in_ring> {
-  __device__ __forceinline__ LoneScales(const float*, int, int) {}
-};
 
 // ---- what brings
 
@@ -201,7 +39,7 @@ __device__ __forceinline__ void bring_tiles(const Product& of, const Ring<kIs>& 
   Place<kIs> at;
   for (Walk<kIs> walk(of); !walk.is_over(); walk.next()) {
     walk.find(of, rank);
-    for (int block = 0; block < of.k_blocks; ++block, at.next()) {
+    for (int block = walk.item.first; block < walk.item.end; ++block, at.next()) {
       barrier_wait(ring.is_empty(at.stage), at.phase ^ 1);
       bring_stage(of, ring, at.stage, walk, block, rank);
     }
@@ -215,9 +53,8 @@ __device__ __forceinline__ void bring_lone(const Product& of, const Ring<kIs>& r
   Place<kIs> at;
   for (Walk<kIs> walk(of); !walk.is_over(); walk.next()) {
     walk.find(of, rank);
-    LoneScales<Lone::shuffled> lone(of.col_scales + walk.col / 128 * of.k_blocks, of.k_blocks,
-                                    lane);
-    for (int block = 0; block < of.k_blocks; ++block, at.next()) {
+    LoneScales<Lone::shuffled> lone(walk.col_scales(of), walk.item.end - walk.item.first, lane);
+    for (int block = walk.item.first; block < walk.item.end; ++block, at.next()) {
       const float scale = lone.take();
       barrier_wait(ring.is_empty(at.stage), at.phase ^ 1);
       if (lane != 0) continue;
@@ -225,6 +62,16 @@ __device__ __forceinline__ void bring_lone(const Product& of, const Ring<kIs>& r
       barrier_arrive(ring.is_full(at.stage));
     }
   }
+}
+
+// One thread: that sums were left. Only the first tile of a cluster can be unfinished.
+template <Version kIs>
+__device__ __forceinline__ void announce_all(const Product& of, const Ring<kIs>& ring, int rank) {
+  Walk<kIs> walk(of);
+  walk.find(of, rank);
+  if (!walk.item.unfinished) return;
+  for (int group = 0; group < kIs.groups; ++group)
+    announce_sums(of, slot_of<kIs>(walk.cluster, rank, group), ring.has_left(group));
 }
 
 // ---- what multiplies
@@ -282,17 +129,24 @@ __device__ __forceinline__ void multiply_tiles(const Product& of, const Ring<kIs
   for (Walk<kIs> walk(of); !walk.is_over(); walk.next()) {
     walk.find(of, rank);
     if (K::kLoadsAhead && walk.row + group * kMmaRows >= of.row_count) {
-      for (int block = 0; block < of.k_blocks; ++block, at.next()) {  // all rows hang over the edge
+      for (int block = walk.item.first; block < walk.item.end;
+           ++block, at.next()) {  // all rows hang over the edge
         barrier_wait(ring.is_full(at.stage), at.phase);
         release(ring, at.stage, lane);
       }
+      if (kIs.dealt && walk.item.unfinished) barrier_arrive(ring.has_left(group));
       continue;
     }
+    const int slot = slot_of<kIs>(walk.cluster, rank, group);
+    if (kIs.dealt && walk.item.goes_on) {
+      take_sums(of, slot - slot_of<kIs>(1, 0, 0), thread, 1 + group, sums);
+    } else {
 #pragma unroll
-    for (int s = 0; s < K::kSums; ++s) sums[s] = 0.0F;
-    LoneScales<kIs.lone> lone(of.col_scales + walk.col / 128 * of.k_blocks, of.k_blocks, lane);
+      for (int s = 0; s < K::kSums; ++s) sums[s] = 0.0F;
+    }
+    LoneScales<kIs.lone> lone(walk.col_scales(of), walk.item.end - walk.item.first, lane);
     bool is_full = false;
-    for (int block = 0; block < of.k_blocks; ++block) {
+    for (int block = walk.item.first; block < walk.item.end; ++block) {
       const Place<kIs> now = at;
       if constexpr (!K::kLoadsAhead) {
         __syncthreads();  // all have read what was there
@@ -325,6 +179,11 @@ __device__ __forceinline__ void multiply_tiles(const Product& of, const Ring<kIs
         sums[K::place(s)] = __fmaf_rn(run[s], s % 4 < 2 ? upper : lower, sums[K::place(s)]);
       pin(sums);  // before the next run begins: it has the registers of this one
     }
+    if (kIs.dealt && walk.item.unfinished) {
+      leave_sums(of, slot, thread, sums);
+      barrier_arrive(ring.has_left(group));
+      continue;
+    }
     store_tile<kIs>(of, ring.base + K::kStagedAt + group * K::kStagedBytes, thread, 1 + group,
                     walk.row + group * kMmaRows, walk.col, sums);
   }
@@ -346,6 +205,8 @@ __global__ void __launch_bounds__(K::kThreads, 1)
       barrier_init(ring.is_full(stage), kIs.lone == Lone::in_ring ? 2 : 1);
       barrier_init(ring.is_empty(stage), kIs.groups * 4 * kIs.blocks);  // a warp, once each
     }
+    for (int of_group = 0; of_group < kIs.groups; ++of_group)
+      barrier_init(ring.has_left(of_group), 128);
     barriers_ready();
   }
   const int group = K::kThreads > 128 ? __shfl_sync(0xFFFFFFFFu, thread / 128, 0) : 0;
@@ -360,6 +221,9 @@ __global__ void __launch_bounds__(K::kThreads, 1)
     if (warp == 0 && lane == 0) bring_tiles(of, ring, rank);
     if constexpr (kIs.lone == Lone::in_ring) {
       if (warp == 1) bring_lone(of, ring, rank, lane);
+    }
+    if constexpr (kIs.dealt) {
+      if (warp == 2 && lane == 0) announce_all(of, ring, rank);
     }
   } else {
     if constexpr (K::kMovesRegisters) registers_up<K::kUp>();

@@ -64,6 +64,7 @@ static __global__ void count_differences(const std::uint32_t* one, const std::ui
 }
 
 inline constexpr std::size_t kFlushBytes = std::size_t{256} << 20;  // several times L2
+inline constexpr std::size_t kSlots = 1024;                         // of warpgroups that leave sums
 
 // Of a product with as many rows as columns as K.
 struct Data {
@@ -72,6 +73,8 @@ struct Data {
   float *row_scales, *col_scales;
   std::uint16_t *out, *first;
   unsigned char* flush;
+  float4* partial;
+  unsigned long long* ready;
   long long* cycles;
   unsigned* differences;
 
@@ -86,6 +89,9 @@ struct Data {
     out = allocate<std::uint16_t>(values);
     first = allocate<std::uint16_t>(values);
     flush = allocate<unsigned char>(kFlushBytes);
+    partial = allocate<float4>(kSlots * 128 * 16);
+    ready = allocate<unsigned long long>(kSlots);
+    must(cudaMemset(ready, 0, kSlots * sizeof(*ready)), "clear");
     cycles = allocate<long long>(1);
     differences = allocate<unsigned>(1);
     const auto grid = static_cast<unsigned>(values / 256);
