@@ -6,6 +6,7 @@
 #include <cuda_runtime.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
@@ -18,7 +19,8 @@
 namespace octavo::cuda::ladder {
 namespace {
 
-constexpr int kRepeats = 21, kWarm = 5;
+constexpr int kRepeats = 21;
+constexpr auto kWarm = std::chrono::milliseconds(200);
 
 // ---- launches
 
@@ -85,7 +87,7 @@ Prepared prepare(const Data& data, bool alone) {
   product.k_blocks = data.k_blocks;
   product.partial = data.partial;
   product.ready = data.ready;
-  product.cycles = data.cycles;
+  product.spent = data.spent;
   const int unit_rows = (data.size + K::kRows - 1) / K::kRows,
             unit_cols = data.size / (K::kCols * kIs.blocks), at_once = processors / kIs.blocks;
   GemmSchedule& schedule = product.schedule;
@@ -153,23 +155,37 @@ constexpr struct {
 
 // ---- times
 
+// Every version has its own clock, the one that the card's limit of power leaves it: it runs for a
+// while before it is timed, and without a pause after that.
 double median_us(Prepared& version, const Data& data) {
-  cudaEvent_t begin, end;
-  must(cudaEventCreate(&begin), "event");
-  must(cudaEventCreate(&end), "event");
-  std::vector<float> times;
-  for (int i = 0; i < kRepeats + kWarm; ++i) {
-    must(cudaMemsetAsync(data.flush, i, kFlushBytes), "flush");
+  for (const auto end = std::chrono::steady_clock::now() + kWarm;
+       std::chrono::steady_clock::now() < end;) {
+    for (int i = 0; i < 8; ++i) {
+      must(cudaMemsetAsync(data.flush, 0, kFlushBytes), "flush");
+      version.run();
+    }
+    must(cudaDeviceSynchronize(), "product");
+  }
+  struct {
+    cudaEvent_t begin, end;
+  } events[kRepeats];
+  for (auto& [begin, end] : events) {
+    must(cudaEventCreate(&begin), "event");
+    must(cudaEventCreate(&end), "event");
+    must(cudaMemsetAsync(data.flush, 0, kFlushBytes), "flush");
     must(cudaEventRecord(begin), "event");
     version.run();
     must(cudaEventRecord(end), "event");
-    must(cudaEventSynchronize(end), "product");
+  }
+  must(cudaDeviceSynchronize(), "product");
+  std::vector<float> times;
+  for (auto& [begin, end] : events) {
     float milliseconds = 0;
     must(cudaEventElapsedTime(&milliseconds, begin, end), "time");
-    if (i >= kWarm) times.push_back(milliseconds * 1e3F);
+    times.push_back(milliseconds * 1e3F);
+    must(cudaEventDestroy(begin), "event");
+    must(cudaEventDestroy(end), "event");
   }
-  must(cudaEventDestroy(begin), "event");
-  must(cudaEventDestroy(end), "event");
   std::sort(times.begin(), times.end());
   return static_cast<double>(times[times.size() / 2]);
 }
@@ -180,8 +196,8 @@ bool climb(int size) {
   const Wanted wanted(data);
   const std::size_t out_bytes =
       std::size_t{2} * static_cast<unsigned>(size) * static_cast<unsigned>(size);
-  std::printf("\n%-40s %8s %7s %7s %7s %6s %6s\n", (std::to_string(size) + "^3").c_str(), "us",
-              "TFLOPS", "before", "cycles", "floor", "error");
+  std::printf("\n%-40s %8s %7s %7s %7s %6s %5s %6s\n", (std::to_string(size) + "^3").c_str(), "us",
+              "TFLOPS", "before", "cycles", "floor", "GHz", "error");
   double before = 0;
   bool good = true;
   for (const auto& one : kVersions) {
@@ -205,10 +221,12 @@ bool climb(int size) {
       continue;
     }
     const double us = median_us(version, data);
-    const double cycles = static_cast<double>(fetch(data.cycles, 1)[0]) / version.stages_of_first;
+    const auto spent = fetch(data.spent, 2);
+    const auto cycles = static_cast<double>(spent[0]), ns = static_cast<double>(spent[1]);
     const double flops = 2.0 * size * size * size;
-    std::printf("%-40s %8.1f %7.0f %7.2f %7.0f %6d %6.2f\n", one.name, us, flops * 1e-6 / us,
-                before > 0 ? before / us : 1.0, cycles, version.floor, error);
+    std::printf("%-40s %8.1f %7.0f %7.2f %7.0f %6d %5.2f %6.2f\n", one.name, us, flops * 1e-6 / us,
+                before > 0 ? before / us : 1.0, cycles / version.stages_of_first, version.floor,
+                cycles / ns, error);
     before = us;
   }
   return good;
@@ -222,8 +240,9 @@ int run() {
     return 1;
   }
   std::printf(
-      "%s. before: times as fast as the version before; cycles: of a stage, in the first block\n"
-      "of the last call; floor: those that are multiplication; error: the largest, of the bound.\n",
+      "%s. before: times as fast as the version before; cycles: of a stage, in the first block;\n"
+      "floor: those that are multiplication; GHz: in that block; error: the largest, of the "
+      "bound.\n",
       device.name);
   bool good = true;
   for (const int size : {4096, 8192}) good &= climb(size);

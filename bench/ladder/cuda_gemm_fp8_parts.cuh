@@ -1,9 +1,6 @@
-// The kernel of cuda_gemm_fp8.cu: one template, whose versions are switches. It has what its
-// versions are about and no more: e4m3 by e4m3 with 1 x 128 scales of A and 128 x 128 scales of B,
-// bf16 out, rows a multiple of 64, columns of 256, K of 128.
+// What the kernel of cuda_gemm_fp8.cu is made of: its versions, the ring of stages in shared
+// memory, the order of tiles, scales of B, and sums of tiles that are cut.
 #pragma once
-
-#include <cstdint>
 
 #include "octavo/backend/cuda/device/hopper.cuh"
 #include "octavo/backend/cuda/device/wgmma.cuh"
@@ -15,9 +12,8 @@ namespace octavo::cuda::ladder {
 enum class Lone {
   when_needed,  // every thread loads it from memory, for every block
   block_ahead,  // the same, one block before its use
-  shuffled,  // a lane loads that of every 32nd block, up to 32 blocks before; shuffles give it to
-             // all
-  in_ring,   // a warp of its own brings it into the stage
+  shuffled,     // each lane loads that of another block, up to 32 ahead; a shuffle gives it to all
+  in_ring,      // a warp of its own brings it into the stage
 };
 
 struct Version {
@@ -41,7 +37,7 @@ struct Product {
   float4* partial = nullptr;            // sums that one cluster leaves for the next
   unsigned long long* ready = nullptr;  // ... and that they are there: `ticket`
   unsigned long long ticket = 0;
-  long long* cycles = nullptr;  // that the first block took
+  long long* spent = nullptr;  // by the first block: cycles and nanoseconds
 };
 
 template <Version kIs>

@@ -10,6 +10,7 @@
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
+#include <initializer_list>
 #include <vector>
 
 namespace octavo::cuda::ladder {
@@ -75,7 +76,7 @@ struct Data {
   unsigned char* flush;
   float4* partial;
   unsigned long long* ready;
-  long long* cycles;
+  long long* spent;
   unsigned* differences;
 
   explicit Data(int of) : size(of), k_blocks(of / 128), row_pitch((of + 191) / 192 * 192) {
@@ -92,7 +93,7 @@ struct Data {
     partial = allocate<float4>(kSlots * 128 * 16);
     ready = allocate<unsigned long long>(kSlots);
     must(cudaMemset(ready, 0, kSlots * sizeof(*ready)), "clear");
-    cycles = allocate<long long>(1);
+    spent = allocate<long long>(2);
     differences = allocate<unsigned>(1);
     const auto grid = static_cast<unsigned>(values / 256);
     fill_codes<<<grid, 256>>>(rows, 1);
@@ -104,11 +105,9 @@ struct Data {
   Data(const Data&) = delete;
   Data& operator=(const Data&) = delete;
   ~Data() {
-    for (void* memory :
-         {static_cast<void*>(rows), static_cast<void*>(cols), static_cast<void*>(row_scales),
-          static_cast<void*>(col_scales), static_cast<void*>(out), static_cast<void*>(first),
-          static_cast<void*>(flush), static_cast<void*>(cycles), static_cast<void*>(differences)})
-      cudaFree(memory);
+    const std::initializer_list<void*> all = {
+        rows, cols, row_scales, col_scales, out, first, flush, partial, ready, spent, differences};
+    for (void* memory : all) cudaFree(memory);
   }
 };
 
@@ -179,18 +178,14 @@ struct Wanted {
     }
   }
 
-  // The largest error of the result, of what is allowed. What was not stored is NaN, and so is
-  // this.
+  // The largest error of the result, of what is allowed; NaN where something was not stored.
   [[nodiscard]] double error_of(const Data& data) const {
     const auto size = static_cast<std::size_t>(data.size);
     double largest = 0;
     for (std::size_t r = 0; r < rows.size(); ++r) {
       const auto made = fetch(data.out + static_cast<std::size_t>(rows[r]) * size, size);
       for (std::size_t col = 0; col < size; ++col) {
-        const std::uint32_t bits = std::uint32_t{made[col]} << 16;
-        float result;
-        static_assert(sizeof(result) == sizeof(bits));
-        __builtin_memcpy(&result, &bits, sizeof(result));
+        const auto result = std::bit_cast<float>(std::uint32_t{made[col]} << 16);
         const double error =
             std::abs(static_cast<double>(result) - values[r * size + col]) / bounds[r * size + col];
         if (!(error <= largest)) largest = error;
