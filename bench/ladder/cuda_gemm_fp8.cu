@@ -10,6 +10,7 @@
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -20,7 +21,8 @@ namespace octavo::cuda::ladder {
 namespace {
 
 constexpr int kRepeats = 21;
-constexpr auto kWarm = std::chrono::milliseconds(200);
+constexpr int kMostShared = 220 * 1024;  // bytes
+constexpr auto kWarm = std::chrono::milliseconds(100);
 
 // ---- launches
 
@@ -102,15 +104,13 @@ Prepared prepare(const Data& data, bool alone) {
     made.stages_of_first += item.end - item.first;
   }
   made.floor = 256 * kIs.groups;  // 64 x 128 x 128 products, 4096 a cycle
-  const int shared = alone ? 200 * 1024 : 0;
   made.config.gridDim = static_cast<unsigned>(schedule.clusters * kIs.blocks);
   made.config.blockDim = K::kThreads;
-  made.config.dynamicSmemBytes = static_cast<std::size_t>(std::max(shared, K::kSharedBytes));
+  made.config.dynamicSmemBytes = static_cast<std::size_t>(alone ? kMostShared : K::kSharedBytes);
   made.cluster.id = cudaLaunchAttributeClusterDimension;
   made.cluster.val.clusterDim.x = kIs.blocks;
   made.cluster.val.clusterDim.y = made.cluster.val.clusterDim.z = 1;
-  must(cudaFuncSetAttribute(made.kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
-                            static_cast<int>(made.config.dynamicSmemBytes)),
+  must(cudaFuncSetAttribute(made.kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, kMostShared),
        "shared memory");
   return made;
 }
@@ -153,83 +153,111 @@ constexpr struct {
     {"10 sums and runs in different banks", prepare<kExchanged>, false},
 };
 
-// ---- times
+// ---- figures
 
-// Every version has its own clock, the one that the card's limit of power leaves it: it runs for a
-// while before it is timed, and without a pause after that.
-double median_us(Prepared& version, const Data& data) {
+struct Rung {
+  const char* name;
+  Prepared version;
+  double error = 0;  // of the bound
+  double us = 0, cycles = 0, gigahertz = 0;
+};
+
+// Whether it is within the bound and has the bits of the first version.
+bool check(Rung& rung, bool is_first, const Data& data, const Wanted& wanted) {
+  const std::size_t bytes = data.values() * 2;
+  must(cudaMemset(data.out, 0xFF, bytes), "clear");
+  must(cudaMemset(data.differences, 0, sizeof(unsigned)), "clear");
+  rung.version.run();
+  must(cudaDeviceSynchronize(), rung.name);
+  if (is_first) must(cudaMemcpy(data.first, data.out, bytes, cudaMemcpyDeviceToDevice), "copy");
+  count_differences<<<static_cast<unsigned>(bytes / 1024), 256>>>(
+      reinterpret_cast<const std::uint32_t*>(data.out),
+      reinterpret_cast<const std::uint32_t*>(data.first), data.differences);
+  const unsigned different = fetch(data.differences, 1)[0];
+  rung.error = wanted.error_of(data);
+  if (different == 0 && rung.error <= 1) return true;
+  std::printf("%s: WRONG, %u pairs differ from the first version's, error %.2f of the bound\n",
+              rung.name, different, rung.error);
+  return false;
+}
+
+// Versions take turns, because the card's clock goes by the power of what ran before, and without a
+// pause. It is made warm with the last of them.
+void time_in_turns(std::span<Rung> rungs, const Data& data) {
+  const auto flush = [&] { must(cudaMemsetAsync(data.flush, 0, kFlushBytes), "flush"); };
   for (const auto end = std::chrono::steady_clock::now() + kWarm;
        std::chrono::steady_clock::now() < end;) {
     for (int i = 0; i < 8; ++i) {
-      must(cudaMemsetAsync(data.flush, 0, kFlushBytes), "flush");
-      version.run();
+      flush();
+      rungs.back().version.run();
     }
     must(cudaDeviceSynchronize(), "product");
   }
-  struct {
+  struct Events {
     cudaEvent_t begin, end;
-  } events[kRepeats];
-  for (auto& [begin, end] : events) {
-    must(cudaEventCreate(&begin), "event");
-    must(cudaEventCreate(&end), "event");
-    must(cudaMemsetAsync(data.flush, 0, kFlushBytes), "flush");
-    must(cudaEventRecord(begin), "event");
-    version.run();
-    must(cudaEventRecord(end), "event");
-  }
+  };
+  std::vector<std::vector<Events>> events(rungs.size(), std::vector<Events>(kRepeats));
+  for (auto& of_rung : events)
+    for (auto& [begin, end] : of_rung) {
+      must(cudaEventCreate(&begin), "event");
+      must(cudaEventCreate(&end), "event");
+    }
+  for (std::size_t turn = 0; turn < kRepeats; ++turn)
+    for (std::size_t i = 0; i < rungs.size(); ++i) {
+      flush();
+      must(cudaEventRecord(events[i][turn].begin), "event");
+      rungs[i].version.run();
+      must(cudaEventRecord(events[i][turn].end), "event");
+    }
   must(cudaDeviceSynchronize(), "product");
-  std::vector<float> times;
-  for (auto& [begin, end] : events) {
-    float milliseconds = 0;
-    must(cudaEventElapsedTime(&milliseconds, begin, end), "time");
-    times.push_back(milliseconds * 1e3F);
-    must(cudaEventDestroy(begin), "event");
-    must(cudaEventDestroy(end), "event");
+  for (std::size_t i = 0; i < rungs.size(); ++i) {
+    std::vector<float> times;
+    for (auto& [begin, end] : events[i]) {
+      float milliseconds = 0;
+      must(cudaEventElapsedTime(&milliseconds, begin, end), "time");
+      times.push_back(milliseconds * 1e3F);
+      must(cudaEventDestroy(begin), "event");
+      must(cudaEventDestroy(end), "event");
+    }
+    std::sort(times.begin(), times.end());
+    rungs[i].us = static_cast<double>(times[times.size() / 2]);
+    const auto spent = fetch(rungs[i].version.product.spent, 2);  // by the last call
+    const auto cycles = static_cast<double>(spent[0]);
+    rungs[i].cycles = cycles / rungs[i].version.stages_of_first;
+    rungs[i].gigahertz = cycles / static_cast<double>(spent[1]);
   }
-  std::sort(times.begin(), times.end());
-  return static_cast<double>(times[times.size() / 2]);
 }
 
 // Whether all versions were right.
 bool climb(int size) {
   const Data data(size);
-  const Wanted wanted(data);
-  const std::size_t out_bytes =
-      std::size_t{2} * static_cast<unsigned>(size) * static_cast<unsigned>(size);
+  std::vector<Rung> rungs;
+  bool good = true;
+  {
+    const Wanted wanted(data);
+    for (const auto& one : kVersions) {
+      rungs.push_back({one.name, one.prepare(data, one.alone)});
+      rungs.back().version.product.spent = data.spent + 2 * (rungs.size() - 1);
+      good &= check(rungs.back(), rungs.size() == 1, data, wanted);
+    }
+  }
+  if (!good) return false;
+  // The first two draw so little power that they would lend their neighbours some, and take long.
+  const std::span<Rung> all(rungs), slow = all.first(2), others = all.subspan(2);
+  const bool times_slow = size <= 4096;
+  if (times_slow) time_in_turns(slow, data);
+  time_in_turns(others, data);
   std::printf("\n%-40s %8s %7s %7s %7s %6s %5s %6s\n", (std::to_string(size) + "^3").c_str(), "us",
               "TFLOPS", "before", "cycles", "floor", "GHz", "error");
   double before = 0;
-  bool good = true;
-  for (const auto& one : kVersions) {
-    Prepared version = one.prepare(data, one.alone);
-    must(cudaMemset(data.out, 0xFF, out_bytes), "clear");
-    must(cudaMemset(data.differences, 0, sizeof(unsigned)), "clear");
-    version.run();
-    must(cudaDeviceSynchronize(), one.name);
-    if (&one == &kVersions[0])
-      must(cudaMemcpy(data.first, data.out, out_bytes, cudaMemcpyDeviceToDevice), "copy");
-    count_differences<<<static_cast<unsigned>(out_bytes / 1024), 256>>>(
-        reinterpret_cast<const std::uint32_t*>(data.out),
-        reinterpret_cast<const std::uint32_t*>(data.first), data.differences);
-    const unsigned different = fetch(data.differences, 1)[0];
-    const double error = wanted.error_of(data);
-    if (different != 0 || !(error <= 1)) {
-      std::printf(
-          "%-40s WRONG: %u pairs differ from the first version's, error %.2f of the bound\n",
-          one.name, different, error);
-      good = false;
-      continue;
-    }
-    const double us = median_us(version, data);
-    const auto spent = fetch(data.spent, 2);
-    const auto cycles = static_cast<double>(spent[0]), ns = static_cast<double>(spent[1]);
-    const double flops = 2.0 * size * size * size;
-    std::printf("%-40s %8.1f %7.0f %7.2f %7.0f %6d %5.2f %6.2f\n", one.name, us, flops * 1e-6 / us,
-                before > 0 ? before / us : 1.0, cycles / version.stages_of_first, version.floor,
-                cycles / ns, error);
-    before = us;
+  for (const Rung& rung : times_slow ? all : others) {
+    std::printf("%-40s %8.1f %7.0f ", rung.name, rung.us, 2e-6 * size * size * size / rung.us);
+    before > 0 ? std::printf("%7.2f ", before / rung.us) : std::printf("%7s ", "");
+    std::printf("%7.0f %6d %5.2f %6.2f\n", rung.cycles, rung.version.floor, rung.gigahertz,
+                rung.error);
+    before = rung.us;
   }
-  return good;
+  return true;
 }
 
 int run() {
@@ -241,8 +269,7 @@ int run() {
   }
   std::printf(
       "%s. before: times as fast as the version before; cycles: of a stage, in the first block;\n"
-      "floor: those that are multiplication; GHz: in that block; error: the largest, of the "
-      "bound.\n",
+      "floor: those of multiplication; GHz: in that block; error: the largest, of the bound.\n",
       device.name);
   bool good = true;
   for (const int size : {4096, 8192}) good &= climb(size);

@@ -65,6 +65,7 @@ static __global__ void count_differences(const std::uint32_t* one, const std::ui
 }
 
 inline constexpr std::size_t kFlushBytes = std::size_t{256} << 20;  // several times L2
+inline constexpr std::size_t kSpent = 16;                           // versions at most
 inline constexpr std::size_t kSlots = 1024;                         // of warpgroups that leave sums
 
 // Of a product with as many rows as columns as K.
@@ -80,27 +81,28 @@ struct Data {
   unsigned* differences;
 
   explicit Data(int of) : size(of), k_blocks(of / 128), row_pitch((of + 191) / 192 * 192) {
-    const std::size_t values =
-        std::size_t{1} * static_cast<unsigned>(of) * static_cast<unsigned>(of);
     const int row_numbers = row_pitch * k_blocks, col_numbers = k_blocks * k_blocks;
-    rows = allocate<std::uint8_t>(values);
-    cols = allocate<std::uint8_t>(values);
+    rows = allocate<std::uint8_t>(values());
+    cols = allocate<std::uint8_t>(values());
     row_scales = allocate<float>(static_cast<std::size_t>(row_numbers));
     col_scales = allocate<float>(static_cast<std::size_t>(col_numbers));
-    out = allocate<std::uint16_t>(values);
-    first = allocate<std::uint16_t>(values);
+    out = allocate<std::uint16_t>(values());
+    first = allocate<std::uint16_t>(values());
     flush = allocate<unsigned char>(kFlushBytes);
     partial = allocate<float4>(kSlots * 128 * 16);
     ready = allocate<unsigned long long>(kSlots);
     must(cudaMemset(ready, 0, kSlots * sizeof(*ready)), "clear");
-    spent = allocate<long long>(2);
+    spent = allocate<long long>(2 * kSpent);
     differences = allocate<unsigned>(1);
-    const auto grid = static_cast<unsigned>(values / 256);
+    const auto grid = static_cast<unsigned>(values() / 256);
     fill_codes<<<grid, 256>>>(rows, 1);
     fill_codes<<<grid, 256>>>(cols, 2);
     fill_scales<<<row_numbers / 256 + 1, 256>>>(row_scales, row_numbers, 3);
     fill_scales<<<col_numbers / 256 + 1, 256>>>(col_scales, col_numbers, 4);
     must(cudaDeviceSynchronize(), "fill");
+  }
+  [[nodiscard]] std::size_t values() const {
+    return static_cast<std::size_t>(size) * static_cast<std::size_t>(size);
   }
   Data(const Data&) = delete;
   Data& operator=(const Data&) = delete;
