@@ -201,6 +201,19 @@ def products(stage: Stage) -> None:
     print("".join((LOGS / "bench-products.log").read_text().partition("\n")[2:]), flush=True)
 
 
+def ladders(stage: Stage) -> None:
+    """Versions of kernels beside each other; the exit status says whether their results are right."""
+    for name in ("cast_stores", "scale_stores", "gemm_fp8"):
+        path = program(f"bench_ladder_cuda_{name}")
+        if path is None:
+            stage.good = False
+            stage.notes.append(f"bench_ladder_cuda_{name} is not built")
+            continue
+        stage.run(f"ladder-{name}", [path])
+        log = LOGS / f"bench-ladder-{name}.log"
+        print("".join(log.read_text().partition("\n")[2:]), flush=True)
+
+
 LARGER = 60  # seconds that the larger matrix may take
 SMI = ["nvidia-smi", "--format=csv,noheader"]
 
@@ -227,6 +240,7 @@ def bench(stage: Stage) -> None:
     four_times = ["--rows", 32768, "--cols", 16384, "--repeats", 21]
     stage.run("larger", [bench_cuda, *four_times, "--json", larger])
     products(stage)
+    ladders(stage)
     facts = {
         "date": datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),
         "commit": stage.commit or output_of(["git", "rev-parse", "HEAD"]) or "unknown",

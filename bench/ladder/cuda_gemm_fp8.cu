@@ -1,0 +1,282 @@
+// Products of FP8 on Hopper, e4m3 with 1 x 128 scales by e4m3 with 128 x 128 scales: from a kernel
+// that does one thing after the other to the one in the library (octavo/backend/cuda/device).
+//
+// All versions add up in one order. So each must have the bits of the first, and rows of each are
+// held against f64 before it is timed.
+#include <cuda_runtime.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "bench/ladder/cuda_gemm_fp8_versions.cuh"
+#include "bench/ladder/cuda_gemm_fp8_wanted.cuh"
+
+namespace octavo::cuda::ladder {
+namespace {
+
+constexpr int kRepeats = 21;
+constexpr int kMostShared = 220 * 1024;  // bytes
+constexpr auto kWarm = std::chrono::milliseconds(100);
+
+// ---- launches
+
+CUtensorMap map_of(void* data, CUtensorMapDataType type, unsigned each, unsigned size,
+                   unsigned box_rows) {
+  static const auto encode = [] {
+    void* entry = nullptr;
+    cudaDriverEntryPointQueryResult found{};
+    must(cudaGetDriverEntryPointByVersion("cuTensorMapEncodeTiled", &entry, 12000,
+                                          cudaEnableDefault, &found),
+         "cuTensorMapEncodeTiled");
+    if (entry == nullptr) {
+      std::fprintf(stderr, "the driver has no cuTensorMapEncodeTiled\n");
+      std::exit(1);
+    }
+    return reinterpret_cast<decltype(&cuTensorMapEncodeTiled)>(entry);
+  }();
+  CUtensorMap map{};
+  const cuuint64_t sizes[2] = {size, size}, pitches[1] = {cuuint64_t{size} * each};
+  const cuuint32_t box[2] = {128 / each, box_rows}, steps[2] = {1, 1};
+  if (encode(&map, type, 2, data, sizes, pitches, box, steps, CU_TENSOR_MAP_INTERLEAVE_NONE,
+             CU_TENSOR_MAP_SWIZZLE_128B, CU_TENSOR_MAP_L2_PROMOTION_L2_256B,
+             CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE) != CUDA_SUCCESS) {
+    std::fprintf(stderr, "the driver made no map of %u x %u\n", size, size);
+    std::exit(1);
+  }
+  return map;
+}
+
+// A version that is ready to run, and what its figures are to be divided by.
+struct Prepared {
+  void (*kernel)(Product);
+  Product product{};
+  cudaLaunchConfig_t config{};
+  cudaLaunchAttribute cluster{};
+  int stages_of_first = 0;  // that the first block passes
+  int floor = 0;            // cycles of a stage that are multiplication
+
+  void run() {
+    static unsigned long long tickets = 0;
+    product.ticket = ++tickets;
+    config.attrs = &cluster;
+    config.numAttrs = 1;
+    must(cudaLaunchKernelEx(&config, kernel, product), "launch");
+  }
+};
+
+// `alone`: one block a multiprocessor, also where more would fit.
+template <Version kIs>
+Prepared prepare(const Data& data, bool alone) {
+  using K = Kernel<kIs>;
+  int processors = 0;
+  must(cudaDeviceGetAttribute(&processors, cudaDevAttrMultiProcessorCount, 0), "device");
+  Prepared made{product_kernel<K>};
+  Product& product = made.product;
+  const auto size = static_cast<unsigned>(data.size);
+  product.rows = map_of(data.rows, CU_TENSOR_MAP_DATA_TYPE_UINT8, 1, size, K::kRows / kIs.blocks);
+  product.cols = map_of(data.cols, CU_TENSOR_MAP_DATA_TYPE_UINT8, 1, size, K::kCols);
+  product.out = map_of(data.out, CU_TENSOR_MAP_DATA_TYPE_BFLOAT16, 2, size, 64);
+  product.row_scales = data.row_scales;
+  product.col_scales = data.col_scales;
+  product.row_pitch = data.row_pitch;
+  product.row_count = data.size;
+  product.k_blocks = data.k_blocks;
+  product.partial = data.partial;
+  product.ready = data.ready;
+  product.spent = data.spent;
+  const int unit_rows = (data.size + K::kRows - 1) / K::kRows,
+            unit_cols = data.size / (K::kCols * kIs.blocks), at_once = processors / kIs.blocks;
+  GemmSchedule& schedule = product.schedule;
+  schedule = kIs.dealt ? make_schedule(unit_rows, unit_cols, data.k_blocks, at_once)
+                       : GemmSchedule{.unit_rows = unit_rows,
+                                      .unit_cols = unit_cols,
+                                      .k_blocks = data.k_blocks,
+                                      .clusters = kIs.persistent ? at_once : unit_rows * unit_cols,
+                                      .strip = kIs.persistent ? 8 : 1};
+  for (int i = 0; i < schedule.items(0); ++i) {
+    const GemmItem item = schedule.item(0, i);
+    made.stages_of_first += item.end - item.first;
+  }
+  made.floor = 256 * kIs.groups;  // 64 x 128 x 128 products, 4096 a cycle
+  made.config.gridDim = static_cast<unsigned>(schedule.clusters * kIs.blocks);
+  made.config.blockDim = K::kThreads;
+  made.config.dynamicSmemBytes = static_cast<std::size_t>(alone ? kMostShared : K::kSharedBytes);
+  made.cluster.id = cudaLaunchAttributeClusterDimension;
+  made.cluster.val.clusterDim.x = kIs.blocks;
+  made.cluster.val.clusterDim.y = made.cluster.val.clusterDim.z = 1;
+  must(cudaFuncSetAttribute(made.kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, kMostShared),
+       "shared memory");
+  return made;
+}
+
+constexpr Version kFirst{}, kRing{.stages = 4}, kThree{.groups = 3, .stages = 4},
+    kStrips{.groups = 3, .stages = 4, .persistent = true},
+    kPairs{.groups = 3, .stages = 4, .persistent = true, .blocks = 2},
+    kAhead{.groups = 3, .stages = 4, .persistent = true, .blocks = 2, .lone = Lone::block_ahead},
+    kShuffled{.groups = 3, .stages = 4, .persistent = true, .blocks = 2, .lone = Lone::shuffled},
+    kInRing{.groups = 3, .stages = 4, .persistent = true, .blocks = 2, .lone = Lone::in_ring},
+    kDealt{.groups = 3,
+           .stages = 4,
+           .persistent = true,
+           .blocks = 2,
+           .lone = Lone::in_ring,
+           .dealt = true},
+    kExchanged{.groups = 3,
+               .stages = 4,
+               .persistent = true,
+               .blocks = 2,
+               .lone = Lone::in_ring,
+               .dealt = true,
+               .exchanged = true};
+
+constexpr struct {
+  const char* name;
+  Prepared (*prepare)(const Data&, bool);
+  bool alone;
+} kVersions[] = {
+    {"1  64 x 128, one thing after the other", prepare<kFirst>, true},
+    {"1b the same, as many blocks as fit", prepare<kFirst>, false},
+    {"2  a ring of four stages, loaded ahead", prepare<kRing>, false},
+    {"3  192 x 128 by three warpgroups", prepare<kThree>, false},
+    {"4  blocks that stay, tiles in strips", prepare<kStrips>, false},
+    {"5  pairs of blocks that share rows", prepare<kPairs>, false},
+    {"6  scale of B asked for a block ahead", prepare<kAhead>, false},
+    {"7  ... up to 32 ahead, by shuffles", prepare<kShuffled>, false},
+    {"8  ... through the ring, by a warp", prepare<kInRing>, false},
+    {"9  last tiles dealt out by blocks of K", prepare<kDealt>, false},
+    {"10 sums and runs in different banks", prepare<kExchanged>, false},
+};
+
+// ---- figures
+
+struct Rung {
+  const char* name;
+  Prepared version;
+  double error = 0;  // of the bound
+  double us = 0, cycles = 0, gigahertz = 0;
+};
+
+// Whether it is within the bound and has the bits of the first version.
+bool check(Rung& rung, bool is_first, const Data& data, const Wanted& wanted) {
+  const std::size_t bytes = data.values() * 2;
+  must(cudaMemset(data.out, 0xFF, bytes), "clear");
+  must(cudaMemset(data.differences, 0, sizeof(unsigned)), "clear");
+  rung.version.run();
+  must(cudaDeviceSynchronize(), rung.name);
+  if (is_first) must(cudaMemcpy(data.first, data.out, bytes, cudaMemcpyDeviceToDevice), "copy");
+  count_differences<<<static_cast<unsigned>(bytes / 1024), 256>>>(
+      reinterpret_cast<const std::uint32_t*>(data.out),
+      reinterpret_cast<const std::uint32_t*>(data.first), data.differences);
+  const unsigned different = fetch(data.differences, 1)[0];
+  rung.error = wanted.error_of(data);
+  if (different == 0 && rung.error <= 1) return true;
+  std::printf("%s: WRONG, %u pairs differ from the first version's, error %.2f of the bound\n",
+              rung.name, different, rung.error);
+  return false;
+}
+
+// Versions take turns, because the card's clock goes by the power of what ran before, and without a
+// pause. It is made warm with the last of them.
+void time_in_turns(std::span<Rung> rungs, const Data& data) {
+  const auto flush = [&] { must(cudaMemsetAsync(data.flush, 0, kFlushBytes), "flush"); };
+  for (const auto end = std::chrono::steady_clock::now() + kWarm;
+       std::chrono::steady_clock::now() < end;) {
+    for (int i = 0; i < 8; ++i) {
+      flush();
+      rungs.back().version.run();
+    }
+    must(cudaDeviceSynchronize(), "product");
+  }
+  struct Events {
+    cudaEvent_t begin, end;
+  };
+  std::vector<std::vector<Events>> events(rungs.size(), std::vector<Events>(kRepeats));
+  for (auto& of_rung : events)
+    for (auto& [begin, end] : of_rung) {
+      must(cudaEventCreate(&begin), "event");
+      must(cudaEventCreate(&end), "event");
+    }
+  for (std::size_t turn = 0; turn < kRepeats; ++turn)
+    for (std::size_t i = 0; i < rungs.size(); ++i) {
+      flush();
+      must(cudaEventRecord(events[i][turn].begin), "event");
+      rungs[i].version.run();
+      must(cudaEventRecord(events[i][turn].end), "event");
+    }
+  must(cudaDeviceSynchronize(), "product");
+  for (std::size_t i = 0; i < rungs.size(); ++i) {
+    std::vector<float> times;
+    for (auto& [begin, end] : events[i]) {
+      float milliseconds = 0;
+      must(cudaEventElapsedTime(&milliseconds, begin, end), "time");
+      times.push_back(milliseconds * 1e3F);
+      must(cudaEventDestroy(begin), "event");
+      must(cudaEventDestroy(end), "event");
+    }
+    std::sort(times.begin(), times.end());
+    rungs[i].us = static_cast<double>(times[times.size() / 2]);
+    const auto spent = fetch(rungs[i].version.product.spent, 2);  // by the last call
+    const auto cycles = static_cast<double>(spent[0]);
+    rungs[i].cycles = cycles / rungs[i].version.stages_of_first;
+    rungs[i].gigahertz = cycles / static_cast<double>(spent[1]);
+  }
+}
+
+// Whether all versions were right.
+bool climb(int size) {
+  const Data data(size);
+  std::vector<Rung> rungs;
+  bool good = true;
+  {
+    const Wanted wanted(data);
+    for (const auto& one : kVersions) {
+      rungs.push_back({one.name, one.prepare(data, one.alone)});
+      rungs.back().version.product.spent = data.spent + 2 * (rungs.size() - 1);
+      good &= check(rungs.back(), rungs.size() == 1, data, wanted);
+    }
+  }
+  if (!good) return false;
+  // The first two draw so little power that they would lend their neighbours some, and take long.
+  const std::span<Rung> all(rungs), slow = all.first(2), others = all.subspan(2);
+  const bool times_slow = size <= 4096;
+  if (times_slow) time_in_turns(slow, data);
+  time_in_turns(others, data);
+  std::printf("\n%-40s %8s %7s %7s %7s %6s %5s %6s\n", (std::to_string(size) + "^3").c_str(), "us",
+              "TFLOPS", "before", "cycles", "floor", "GHz", "error");
+  double before = 0;
+  for (const Rung& rung : times_slow ? all : others) {
+    std::printf("%-40s %8.1f %7.0f ", rung.name, rung.us, 2e-6 * size * size * size / rung.us);
+    before > 0 ? std::printf("%7.2f ", before / rung.us) : std::printf("%7s ", "");
+    std::printf("%7.0f %6d %5.2f %6.2f\n", rung.cycles, rung.version.floor, rung.gigahertz,
+                rung.error);
+    before = rung.us;
+  }
+  return true;
+}
+
+int run() {
+  cudaDeviceProp device{};
+  must(cudaGetDeviceProperties(&device, 0), "device");
+  if (device.major != 9) {
+    std::fprintf(stderr, "%s is no Hopper\n", device.name);
+    return 1;
+  }
+  std::printf(
+      "%s. before: times as fast as the version before; cycles: of a stage, in the first block;\n"
+      "floor: those of multiplication; GHz: in that block; error: the largest, of the bound.\n",
+      device.name);
+  bool good = true;
+  for (const int size : {4096, 8192}) good &= climb(size);
+  return good ? 0 : 1;
+}
+
+}  // namespace
+}  // namespace octavo::cuda::ladder
+
+int main() { return octavo::cuda::ladder::run(); }

@@ -1,0 +1,226 @@
+// What the kernel of cuda_gemm_fp8.cu is made of: its versions, the ring of stages in shared
+// memory, the order of tiles, scales of B, and sums of tiles that are cut.
+#pragma once
+
+#include "octavo/backend/cuda/device/hopper.cuh"
+#include "octavo/backend/cuda/device/wgmma.cuh"
+#include "octavo/backend/cuda/gemm_schedule.h"
+
+namespace octavo::cuda::ladder {
+
+// How a thread comes by the scale of B, one number for a tile and a block of K.
+enum class Lone {
+  when_needed,  // every thread loads it from memory, for every block
+  block_ahead,  // the same, one block before its use
+  shuffled,     // each lane loads that of another block, up to 32 ahead; a shuffle gives it to all
+  in_ring,      // a warp of its own brings it into the stage
+};
+
+struct Version {
+  int groups = 1;           // warpgroups that multiply, 64 rows of a tile each
+  int stages = 1;           // one: by the warpgroup that multiplies; more: another loads ahead
+  bool persistent = false;  // as many blocks as run at one time; tiles in strips
+  int blocks = 1;           // of a cluster: they have the same rows and neighbouring columns
+  Lone lone = Lone::when_needed;
+  bool dealt = false;  // the last waves of tiles are cut along K, so that all blocks end at once
+  bool exchanged = false;  // sums lie where their neighbour's run would, in the other bank
+};
+
+// A product. Maps are for the copy engine: boxes are lines of 128 bytes, swizzled, as many of A as
+// a block fetches, 128 of B and 64 of the result.
+struct Product {
+  CUtensorMap rows{}, cols{}, out{};
+  const float* row_scales = nullptr;  // of A, a block of K after the other, row_pitch numbers each
+  const float* col_scales = nullptr;  // of B, k_blocks numbers for every 128 columns
+  int row_pitch = 0, row_count = 0, k_blocks = 0;
+  GemmSchedule schedule{};
+  float4* partial = nullptr;            // sums that one cluster leaves for the next
+  unsigned long long* ready = nullptr;  // ... and that they are there: `ticket`
+  unsigned long long ticket = 0;
+  long long* spent = nullptr;  // by the first block: cycles and nanoseconds
+};
+
+template <Version kIs>
+struct Kernel {
+  static constexpr Version kVersion = kIs;
+  static constexpr bool kLoadsAhead = kIs.stages > 1;
+  static constexpr int kRows = kIs.groups * kMmaRows, kCols = 128, kSums = kCols / 2;
+  static constexpr int kThreads = (kIs.groups + (kLoadsAhead ? 1 : 0)) * 128;
+  static constexpr int kRowTile = kRows * kRowBytes, kStageBytes = kRowTile + kCols * kRowBytes;
+  static constexpr int kScaleBytes = kRows * 4, kStagedBytes = kMmaRows * kCols * 2;
+  // In shared memory, from a multiple of 1024 on: stages; results; scales; barriers.
+  static constexpr int kStagedAt = kIs.stages * kStageBytes,
+                       kScalesAt = kStagedAt + kIs.groups * kStagedBytes,
+                       kLoneAt = kScalesAt + kIs.stages * kScaleBytes,
+                       kFullAt = kLoneAt + (kIs.stages * 4 + 7) / 8 * 8,
+                       kEmptyAt = kFullAt + kIs.stages * 8, kLeftAt = kEmptyAt + kIs.stages * 8,
+                       kSharedBytes = kLeftAt + kIs.groups * 8 + 1024;
+  // Registers of a block are 64 K, 128 for each of 512 threads: too few for those that multiply.
+  static constexpr bool kMovesRegisters = kIs.groups == 3;
+  static constexpr int kUp = 152, kDown = 56;
+  // Where element s of a run is among the sums.
+  static constexpr int place(int s) { return kIs.exchanged ? s ^ 1 : s; }
+};
+
+template <Version kIs>
+struct Ring {
+  using K = Kernel<kIs>;
+  SharedAddress base;
+  __device__ __forceinline__ SharedAddress rows(int stage) const {
+    return base + stage * K::kStageBytes;
+  }
+  __device__ __forceinline__ SharedAddress cols(int stage) const {
+    return rows(stage) + K::kRowTile;
+  }
+  __device__ __forceinline__ SharedAddress row_scales(int stage) const {
+    return base + K::kScalesAt + stage * K::kScaleBytes;
+  }
+  __device__ __forceinline__ SharedAddress lone(int stage) const {
+    return base + K::kLoneAt + stage * 4;
+  }
+  __device__ __forceinline__ SharedAddress is_full(int stage) const {
+    return base + K::kFullAt + stage * 8;
+  }
+  __device__ __forceinline__ SharedAddress is_empty(int stage) const {
+    return base + K::kEmptyAt + stage * 8;
+  }
+  // Where the threads of a warpgroup arrive once they have left sums for the next cluster.
+  __device__ __forceinline__ SharedAddress has_left(int group) const {
+    return base + K::kLeftAt + group * 8;
+  }
+};
+
+// A stage of the ring, and whether it is an even or an odd time round.
+template <Version kIs>
+struct Place {
+  int stage = 0;
+  unsigned phase = 0;
+  __device__ __forceinline__ void next() {
+    if (++stage == kIs.stages) {
+      stage = 0;
+      phase ^= 1;
+    }
+  }
+};
+
+// The tiles of a block, one after the other. A grid of one block a tile has one each.
+template <Version kIs>
+struct Walk {
+  int cluster, count, at = 0, row = 0, col = 0;
+  GemmItem item{};
+
+  __device__ __forceinline__ explicit Walk(const Product& of)
+      : cluster(static_cast<int>(blockIdx.x) / kIs.blocks), count(of.schedule.items(cluster)) {}
+  [[nodiscard]] __device__ __forceinline__ bool is_over() const { return at >= count; }
+  __device__ __forceinline__ void next() { ++at; }
+  __device__ __forceinline__ void find(const Product& of, int rank) {
+    item = of.schedule.item(cluster, at);
+    row = item.unit_row * Kernel<kIs>::kRows;
+    col = (item.unit_col * kIs.blocks + rank) * Kernel<kIs>::kCols;
+  }
+  [[nodiscard]] __device__ __forceinline__ const float* col_scales(const Product& of) const {
+    return of.col_scales + col / 128 * of.k_blocks + item.first;
+  }
+};
+
+template <Lone kLone>
+struct LoneScales {  // when_needed
+  const float* from;
+  __device__ __forceinline__ LoneScales(const float* first, int, int) : from(first) {}
+  __device__ __forceinline__ float take() { return __ldg(from++); }
+};
+template <>
+struct LoneScales<Lone::block_ahead> {
+  const float* from;
+  int left;
+  float next;
+  __device__ __forceinline__ LoneScales(const float* first, int count, int)
+      : from(first), left(count), next(__ldg(first)) {}
+  __device__ __forceinline__ float take() {
+    const float taken = next;
+    ++from;
+    if (--left > 0) next = __ldg(from);
+    return taken;
+  }
+};
+template <>
+struct LoneScales<Lone::shuffled> {
+  const float* from;
+  int left, used = 0;
+  float now = 0.0F, next = 0.0F;
+  __device__ __forceinline__ LoneScales(const float* first, int count, int lane)
+      : from(first + lane), left(count - lane) {
+    load();
+    turn();
+  }
+  __device__ __forceinline__ float take() {
+    const float taken = __shfl_sync(0xFFFFFFFFu, now, used);
+    if (++used == 32) turn();
+    return taken;
+  }
+  __device__ __forceinline__ void load() {
+    if (left > 0) next = __ldg(from);
+  }
+  __device__ __forceinline__ void turn() {
+    now = next;
+    used = 0;
+    from += 32;
+    left -= 32;
+    load();
+  }
+};
+template <>
+struct LoneScales<Lone::in_ring> {
+  __device__ __forceinline__ LoneScales(const float*, int, int) {}
+};
+
+// ---- tiles that are cut along K
+
+// A warpgroup's place among the sums that are left, from cluster to cluster.
+template <Version kIs>
+__device__ __forceinline__ int slot_of(int cluster, int rank, int group) {
+  return (cluster * kIs.blocks + rank) * kIs.groups + group;
+}
+
+template <int kSums>
+__device__ __forceinline__ void leave_sums(const Product& of, int slot, int thread,
+                                           const float (&sums)[kSums]) {
+  float4* const to = of.partial + slot * kSums / 4 * 128 + thread;
+#pragma unroll
+  for (int i = 0; i < kSums / 4; ++i)
+    __stcg(to + i * 128,
+           make_float4(sums[4 * i], sums[4 * i + 1], sums[4 * i + 2], sums[4 * i + 3]));
+}
+
+// That they are there: a thread that has nothing else to do waits for the stores.
+__device__ __forceinline__ void announce_sums(const Product& of, int slot, SharedAddress left) {
+  barrier_wait(left, 0);
+  asm volatile("st.release.gpu.global.u64 [%0], %1;" ::"l"(of.ready + slot), "l"(of.ticket)
+               : "memory");
+}
+
+template <int kSums>
+__device__ __forceinline__ void take_sums(const Product& of, int slot, int thread, int barrier,
+                                          float (&sums)[kSums]) {
+  if (thread == 0) {
+    unsigned long long seen;
+    do {
+      asm volatile("ld.acquire.gpu.global.u64 %0, [%1];"
+                   : "=l"(seen)
+                   : "l"(of.ready + slot)
+                   : "memory");
+    } while (seen != of.ticket);
+  }
+  named_sync(barrier, 128);
+  const float4* const from = of.partial + slot * kSums / 4 * 128 + thread;
+#pragma unroll
+  for (int i = 0; i < kSums / 4; ++i) {
+    const float4 four = __ldcg(from + i * 128);
+    sums[4 * i] = four.x;
+    sums[4 * i + 1] = four.y;
+    sums[4 * i + 2] = four.z;
+    sums[4 * i + 3] = four.w;
+  }
+}
+
+}  // namespace octavo::cuda::ladder

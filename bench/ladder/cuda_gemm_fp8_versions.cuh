@@ -1,0 +1,250 @@
+// The kernel of cuda_gemm_fp8.cu: one template, whose versions are switches. It has what its
+// versions are about and no more: e4m3 by e4m3 with 1 x 128 scales of A and 128 x 128 scales of B,
+// bf16 out, rows a multiple of 64, columns of 256, K of 128.
+#pragma once
+
+#include <cuda_bf16.h>
+
+#include <cstdint>
+
+#include "bench/ladder/cuda_gemm_fp8_parts.cuh"
+#include "octavo/backend/cuda/device/hopper.cuh"
+#include "octavo/backend/cuda/device/wgmma.cuh"
+
+namespace octavo::cuda::ladder {
+
+// ---- what brings
+
+// One thread: operands and the scales of rows. Of rows that a cluster shares each block fetches its
+// part for all of them.
+template <Version kIs>
+__device__ __forceinline__ void bring_stage(const Product& of, const Ring<kIs>& ring, int stage,
+                                            const Walk<kIs>& tile, int block, int rank) {
+  using K = Kernel<kIs>;
+  constexpr int kShare = K::kRows / kIs.blocks;
+  const SharedAddress full = ring.is_full(stage);
+  barrier_expect(full, K::kStageBytes + K::kScaleBytes);
+  if constexpr (kIs.blocks > 1)
+    copy_box_to(ring.rows(stage) + rank * kShare * kRowBytes, of.rows, block * kRowBytes,
+                tile.row + rank * kShare, full, (1 << kIs.blocks) - 1);
+  else
+    copy_box(ring.rows(stage), of.rows, block * kRowBytes, tile.row, full);
+  copy_box(ring.cols(stage), of.cols, block * kRowBytes, tile.col, full);
+  copy_bytes(ring.row_scales(stage), of.row_scales + block * of.row_pitch + tile.row,
+             K::kScaleBytes, full);
+}
+
+template <Version kIs>
+__device__ __forceinline__ void bring_tiles(const Product& of, const Ring<kIs>& ring, int rank) {
+  Place<kIs> at;
+  for (Walk<kIs> walk(of); !walk.is_over(); walk.next()) {
+    walk.find(of, rank);
+    for (int block = walk.item.first; block < walk.item.end; ++block, at.next()) {
+      barrier_wait(ring.is_empty(at.stage), at.phase ^ 1);
+      bring_stage(of, ring, at.stage, walk, block, rank);
+    }
+  }
+}
+
+// A warp: the scale of B.
+template <Version kIs>
+__device__ __forceinline__ void bring_lone(const Product& of, const Ring<kIs>& ring, int rank,
+                                           int lane) {
+  Place<kIs> at;
+  for (Walk<kIs> walk(of); !walk.is_over(); walk.next()) {
+    walk.find(of, rank);
+    LoneScales<Lone::shuffled> lone(walk.col_scales(of), walk.item.end - walk.item.first, lane);
+    for (int block = walk.item.first; block < walk.item.end; ++block, at.next()) {
+      const float scale = lone.take();
+      barrier_wait(ring.is_empty(at.stage), at.phase ^ 1);
+      if (lane != 0) continue;
+      store_shared(ring.lone(at.stage), scale);
+      barrier_arrive(ring.is_full(at.stage));
+    }
+  }
+}
+
+// One thread: that sums were left. Only the first tile of a cluster can be unfinished.
+template <Version kIs>
+__device__ __forceinline__ void announce_all(const Product& of, const Ring<kIs>& ring, int rank) {
+  Walk<kIs> walk(of);
+  walk.find(of, rank);
+  if (!walk.item.unfinished) return;
+  for (int group = 0; group < kIs.groups; ++group)
+    announce_sums(of, slot_of<kIs>(walk.cluster, rank, group), ring.has_left(group));
+}
+
+// ---- what multiplies
+
+template <Version kIs>
+__device__ __forceinline__ void release(const Ring<kIs>& ring, int stage, int lane) {
+  if constexpr (kIs.blocks > 1) {
+    if (lane < kIs.blocks) barrier_arrive_at(ring.is_empty(stage), lane);
+  } else if constexpr (Kernel<kIs>::kLoadsAhead) {
+    if (lane == 0) barrier_arrive(ring.is_empty(stage));
+  }
+}
+
+// 64 x 128 sums as bf16, by way of shared memory and the copy engine.
+template <Version kIs>
+__device__ __forceinline__ void store_tile(const Product& of, SharedAddress staged, int thread,
+                                           int barrier, int row, int col,
+                                           const float (&sums)[Kernel<kIs>::kSums]) {
+  using K = Kernel<kIs>;
+  // Not to be worked out before: it would be kept in registers all through a product.
+  asm volatile("" : "+r"(thread));
+  if (thread == 0) stores_read();  // those of the tile before
+  named_sync(barrier, 128);
+  const int lane = thread % 32, line = thread / 32 * 16 + lane / 8 % 2 * 8 + lane % 8;
+  const SharedAddress first = staged + line * kRowBytes + ((lane / 16) ^ (lane % 8)) * 16;
+#pragma unroll
+  for (int j = 0; j < K::kSums / 4; j += 2) {  // two matrices across; 64 columns are a box
+    std::uint32_t four[4];
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+      const __nv_bfloat162 pair =
+          __floats2bfloat162_rn(sums[K::place(4 * j + 2 * i)], sums[K::place(4 * j + 2 * i + 1)]);
+      four[i] = *reinterpret_cast<const std::uint32_t*>(&pair);
+    }
+    store_matrices<false>((first ^ (j % 8 * 16)) + j / 8 * kMmaRows * kRowBytes, four);
+  }
+  shared_written();
+  named_sync(barrier, 128);
+  if (thread != 0) return;
+  store_box(of.out, col, row, staged);
+  store_box(of.out, col + 64, row, staged + kMmaRows * kRowBytes);
+  store_commit();
+}
+
+template <Version kIs>
+__device__ __forceinline__ void multiply_tiles(const Product& of, const Ring<kIs>& ring, int rank,
+                                               int group, int thread) {
+  using K = Kernel<kIs>;
+  const int lane = thread % 32;
+  const int scale_at = (group * kMmaRows + thread / 32 * 16 + lane / 4) * 4;
+  float run[K::kSums], sums[K::kSums];
+#pragma unroll
+  for (int s = 0; s < K::kSums; ++s) run[s] = 0.0F;
+  Place<kIs> at;
+  for (Walk<kIs> walk(of); !walk.is_over(); walk.next()) {
+    walk.find(of, rank);
+    if (K::kLoadsAhead && walk.row + group * kMmaRows >= of.row_count) {
+      // All rows hang over the edge.
+      for (int block = walk.item.first; block < walk.item.end; ++block, at.next()) {
+        barrier_wait(ring.is_full(at.stage), at.phase);
+        release(ring, at.stage, lane);
+      }
+      if (kIs.dealt && walk.item.unfinished) barrier_arrive(ring.has_left(group));
+      continue;
+    }
+    const int slot = slot_of<kIs>(walk.cluster, rank, group);
+    if (kIs.dealt && walk.item.goes_on) {
+      take_sums(of, slot - slot_of<kIs>(1, 0, 0), thread, 1 + group, sums);
+    } else {
+#pragma unroll
+      for (int s = 0; s < K::kSums; ++s) sums[s] = 0.0F;
+    }
+    LoneScales<kIs.lone> lone(walk.col_scales(of), walk.item.end - walk.item.first, lane);
+    bool is_full = false;
+    for (int block = walk.item.first; block < walk.item.end; ++block) {
+      const Place<kIs> now = at;
+      if constexpr (!K::kLoadsAhead) {
+        __syncthreads();  // all have read what was there
+        if (thread == 0) bring_stage(of, ring, now.stage, walk, block, rank);
+      }
+      if (!is_full) barrier_wait(ring.is_full(now.stage), now.phase);
+      const std::uint64_t rows = operand_at(ring.rows(now.stage) + group * kMmaRows * kRowBytes),
+                          cols = operand_at(ring.cols(now.stage));
+      pin(run);
+      mma_begin();
+#pragma unroll
+      for (int step = 0; step < kRowBytes / kMmaBytes; ++step)
+        multiply<Mma::e4m3_e4m3>(run, rows + step * kOperandStep, cols + step * kOperandStep,
+                                 step > 0);
+      mma_commit();
+      at.next();
+      if constexpr (K::kLoadsAhead) is_full = barrier_over(ring.is_full(at.stage), at.phase);
+      float by;
+      if constexpr (kIs.lone == Lone::in_ring)
+        by = load_shared(ring.lone(now.stage));
+      else
+        by = lone.take();
+      const float upper = load_shared(ring.row_scales(now.stage) + scale_at) * by,
+                  lower = load_shared(ring.row_scales(now.stage) + scale_at + 8 * 4) * by;
+      mma_wait<0>();
+      pin(run);
+      release(ring, now.stage, lane);
+#pragma unroll
+      for (int s = 0; s < K::kSums; ++s)
+        sums[K::place(s)] = __fmaf_rn(run[s], s % 4 < 2 ? upper : lower, sums[K::place(s)]);
+      pin(sums);  // before the next run begins: it has the registers of this one
+    }
+    if (kIs.dealt && walk.item.unfinished) {
+      leave_sums(of, slot, thread, sums);
+      barrier_arrive(ring.has_left(group));
+      continue;
+    }
+    store_tile<kIs>(of, ring.base + K::kStagedAt + group * K::kStagedBytes, thread, 1 + group,
+                    walk.row + group * kMmaRows, walk.col, sums);
+  }
+  if (thread == 0) stores_done();
+}
+
+__device__ __forceinline__ long long nanoseconds() {
+  long long now;
+  asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(now));
+  return now;
+}
+
+template <typename K>
+__global__ void __launch_bounds__(K::kThreads, 1)
+    product_kernel(const __grid_constant__ Product of) {
+  constexpr Version kIs = K::kVersion;
+  extern __shared__ unsigned char memory[];
+  __shared__ long long begin[2];
+  const Ring<kIs> ring{(shared_address(memory) + 1023) & ~1023u};
+  const int thread = static_cast<int>(threadIdx.x);
+  const int rank = kIs.blocks > 1 ? static_cast<int>(rank_in_cluster()) : 0;
+  if (thread == 0) {
+    begin[0] = clock64();
+    begin[1] = nanoseconds();
+    for (int stage = 0; stage < kIs.stages; ++stage) {
+      barrier_init(ring.is_full(stage), kIs.lone == Lone::in_ring ? 2 : 1);
+      barrier_init(ring.is_empty(stage), kIs.groups * 4 * kIs.blocks);  // a warp, once each
+    }
+    for (int of_group = 0; of_group < kIs.groups; ++of_group)
+      barrier_init(ring.has_left(of_group), 128);
+    barriers_ready();
+  }
+  const int group = K::kThreads > 128 ? __shfl_sync(0xFFFFFFFFu, thread / 128, 0) : 0;
+  if constexpr (kIs.blocks > 1)
+    cluster_sync();
+  else
+    __syncthreads();
+
+  if (K::kLoadsAhead && group == kIs.groups) {
+    if constexpr (K::kMovesRegisters) registers_down<K::kDown>();
+    const int warp = thread / 32 % 4, lane = thread % 32;
+    if (warp == 0 && lane == 0) bring_tiles(of, ring, rank);
+    if constexpr (kIs.lone == Lone::in_ring) {
+      if (warp == 1) bring_lone(of, ring, rank, lane);
+    }
+    if constexpr (kIs.dealt) {
+      if (warp == 2 && lane == 0) announce_all(of, ring, rank);
+    }
+  } else {
+    if constexpr (K::kMovesRegisters) registers_up<K::kUp>();
+    multiply_tiles(of, ring, rank, group, thread % 128);
+    if (thread == 0 && blockIdx.x == 0) {
+      of.spent[0] = clock64() - begin[0];
+      of.spent[1] = nanoseconds() - begin[1];
+    }
+  }
+  // A block must be there while others of its cluster write to it or arrive at its barriers.
+  if constexpr (kIs.blocks > 1) {
+    __syncwarp();
+    cluster_sync();
+  }
+}
+
+}  // namespace octavo::cuda::ladder
