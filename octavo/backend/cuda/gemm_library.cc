@@ -314,12 +314,10 @@ bool gemm_by_library(const Exec& exec, const GemmJob& job) {
   }
   Call call(*library, exec, job, *kind);
   std::optional<Algorithm> algorithm = answers().find(call.problem());
-  cublasLtHandle_t handle = nullptr;
-  if (algorithm) {
-    handle = cublaslt_handle(*library, exec);
-  } else {
-    const Relaxed relaxed;
-    handle = cublaslt_handle(*library, exec);
+  std::optional<Relaxed> relaxed;  // the first time, when the library also loads its kernels
+  if (!algorithm) relaxed.emplace();
+  const cublasLtHandle_t handle = cublaslt_handle(*library, exec);
+  if (!algorithm) {
     algorithm = handle != nullptr ? call.ask(handle) : Algorithm{};
     answers().keep(call.problem(), *algorithm);
   }
