@@ -21,6 +21,14 @@ set(CMAKE_CUDA_STANDARD_REQUIRED ON)
 set(CMAKE_CUDA_EXTENSIONS OFF)
 set(CMAKE_CUDA_VISIBILITY_PRESET hidden)
 find_package(CUDAToolkit 13.0 REQUIRED)
+# Its types alone are used: the library itself is looked for when the program runs.
+find_path(OCTAVO_CUBLASLT_HEADER cublasLt.h HINTS ${CUDAToolkit_INCLUDE_DIRS})
+mark_as_advanced(OCTAVO_CUBLASLT_HEADER)
+if(NOT OCTAVO_CUBLASLT_HEADER)
+  message(FATAL_ERROR
+    "OCTAVO_CUDA=ON, but the CUDA toolkit has no cublasLt.h. Install the toolkit's cuBLAS headers "
+    "(libcublas-dev), or configure with -DOCTAVO_CUDA=OFF.")
+endif()
 
 # Kernels are templates over formats, types and policies, and compiling them all takes minutes. `one`
 # builds one configuration of each family: enough to know that they compile, not to be used.

@@ -6,6 +6,7 @@
 #include <string>
 
 #include "octavo/backend/cuda.h"
+#include "octavo/backend/cuda/gemm_library.h"
 #include "octavo/backend/cuda/gemm_plan.h"
 #include "octavo/backend/registry.h"
 #include "octavo/format/named_formats.h"
@@ -73,6 +74,63 @@ __attribute__((visibility("default"))) const char* octavo_bench_gemm(
     if (shape >= static_cast<int>(std::size(octavo::cuda::kGemmShapes))) return "no such shape";
     shape < 0 ? kernels->gemm(exec, job)
               : octavo::cuda::gemm_fp8(exec, job, &octavo::cuda::kGemmShapes[shape]);
+    return nullptr;
+  } catch (const std::exception& error) {
+    problem = error.what();
+    return problem.c_str();
+  }
+}
+
+// A plain product of dense operands by the kernels of octavo or by cuBLASLt. `kind` is a GemmKind,
+// and the result has 16 bits: those of f16 for f16, else bf16. Scales are f32, one for a tensor or
+// a row; operands of 16 bits have none.
+struct BenchProduct {
+  std::int64_t kind;
+  void *a, *b, *a_scales, *b_scales, *out;
+  std::int64_t m, n, k;
+};
+
+__attribute__((visibility("default"))) const char* octavo_bench_gemm_by(
+    const BenchProduct* product, void* workspace, std::int64_t workspace_bytes, void* stream,
+    int by_library) {
+  static std::string problem;
+  try {
+    const auto kind = static_cast<octavo::cuda::GemmKind>(product->kind);
+    const bool is_fp8 =
+        kind == octavo::cuda::GemmKind::fp8_tensor || kind == octavo::cuda::GemmKind::fp8_row;
+    const DType dtype = kind == octavo::cuda::GemmKind::f16 ? DType::f16 : DType::bf16;
+    const std::int64_t k = product->k;
+    const auto operand = [&](void* elements, void* scales, std::int64_t rows) {
+      octavo::GemmOperand made;
+      if (!is_fp8) {
+        made.values = matrix(elements, dtype, rows, k, k * 2, 2);
+        return made;
+      }
+      made.quantized.codes = matrix(elements, DType::code, rows, k, k, 1);
+      made.quantized.tile = {kind == octavo::cuda::GemmKind::fp8_row ? 1 : 0, 0};
+      made.quantized.scales =
+          matrix(scales, DType::f32, octavo::tile_count(made.quantized.tile.rows, rows), 1, 4, 4);
+      return made;
+    };
+    const octavo::GemmJob job{
+        .a = operand(product->a, product->a_scales, product->m),
+        .b = operand(product->b, product->b_scales, product->n),
+        .out = matrix(product->out, dtype, product->m, product->n, product->n * 2, 2),
+        .accumulator = octavo::Accumulator::native};
+    const octavo::Exec exec{.device = {octavo::DeviceKind::cuda, 0},
+                            .stream = stream,
+                            .workspace = {static_cast<std::byte*>(workspace),
+                                          static_cast<std::size_t>(workspace_bytes)}};
+    if (by_library != 0) {
+      if (!octavo::cuda::library_problem().empty()) return octavo::cuda::library_problem().c_str();
+      return octavo::cuda::gemm_by_library(exec, job) ? nullptr : "declined";
+    }
+    static const octavo::Kernels* kernels =
+        octavo::device_api({octavo::DeviceKind::cuda, 0}).kernels;
+    if (!kernels->gemm_offered(job)) return "not offered";
+    (void)octavo::cuda::force_library(false);
+    kernels->gemm(exec, job);
+    (void)octavo::cuda::force_library(std::nullopt);
     return nullptr;
   } catch (const std::exception& error) {
     problem = error.what();

@@ -32,4 +32,14 @@ std::optional<int> env_threads() {
   return threads;
 }
 
+std::optional<bool> env_cuda_library_gemm() {
+  const std::optional<std::string> value = variable("OCTAVO_CUDA_LIBRARY_GEMM");
+  if (!value) return std::nullopt;
+  check(*value == "0" || *value == "1", ErrorCode::invalid_argument, "OCTAVO_CUDA_LIBRARY_GEMM",
+        "got '", shown(*value),
+        "', wanted 0 (octavo's own kernels alone) or 1 (cuBLASLt wherever it can); unset it to "
+        "leave the choice to the table of what was measured");
+  return *value == "1";
+}
+
 }  // namespace octavo

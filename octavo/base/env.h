@@ -1,6 +1,7 @@
 // The only place that reads the environment.
 //   OCTAVO_BACKEND   force a backend by name (see registry.h)
 //   OCTAVO_THREADS   threads of the pool, 1 .. 1024
+//   OCTAVO_CUDA_LIBRARY_GEMM   whether cuBLASLt does products on a device, 0 or 1
 #pragma once
 
 #include <optional>
@@ -14,5 +15,7 @@ namespace octavo {
 OCTAVO_API std::optional<std::string> env_backend();
 // Throws Error(invalid_argument) when it is not a number from 1 to 1024.
 OCTAVO_API std::optional<int> env_threads();
+// Throws Error(invalid_argument) when it is neither 0 nor 1.
+OCTAVO_API std::optional<bool> env_cuda_library_gemm();
 
 }  // namespace octavo

@@ -16,20 +16,24 @@ class Env : public testing::Test {
  protected:
   void SetUp() override {
     backend_ = env_backend();
-    threads_ = std::getenv("OCTAVO_THREADS")
-                   ? std::optional<std::string>(std::getenv("OCTAVO_THREADS"))
-                   : std::nullopt;
+    threads_ = now("OCTAVO_THREADS");
+    library_ = now("OCTAVO_CUDA_LIBRARY_GEMM");
   }
   void TearDown() override {
     restore("OCTAVO_BACKEND", backend_);
     restore("OCTAVO_THREADS", threads_);
+    restore("OCTAVO_CUDA_LIBRARY_GEMM", library_);
+  }
+  static std::optional<std::string> now(const char* name) {
+    const char* value = std::getenv(name);
+    return value != nullptr ? std::optional<std::string>(value) : std::nullopt;
   }
   static void restore(const char* name, const std::optional<std::string>& value) {
     value ? setenv(name, value->c_str(), 1) : unsetenv(name);
   }
 
  private:
-  std::optional<std::string> backend_, threads_;
+  std::optional<std::string> backend_, threads_, library_;
 };
 
 std::string message_for(const std::string& value) {
@@ -71,6 +75,27 @@ TEST_F(Env, threads_refuses_what_is_not_a_count) {
     EXPECT_EQ(message_for(bad),
               text("[OCTAVO_THREADS] got '", bad,
                    "', wanted a number from 1 to 1024; unset it to use every core"));
+  }
+}
+
+TEST_F(Env, the_cuda_library_is_0_or_1) {
+  constexpr const char* kName = "OCTAVO_CUDA_LIBRARY_GEMM";
+  unsetenv(kName);
+  EXPECT_EQ(env_cuda_library_gemm(), std::nullopt);
+  setenv(kName, "0", 1);
+  EXPECT_EQ(env_cuda_library_gemm(), false);
+  setenv(kName, "1", 1);
+  EXPECT_EQ(env_cuda_library_gemm(), true);
+  for (const char* bad : {"yes", "2", "01", " 1", "-1"}) {
+    setenv(kName, bad, 1);
+    try {
+      (void)env_cuda_library_gemm();
+      ADD_FAILURE() << bad << " was taken";
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), ErrorCode::invalid_argument);
+      EXPECT_EQ(std::string(error.what()).find(text("[OCTAVO_CUDA_LIBRARY_GEMM] got '", bad)), 0u)
+          << error.what();
+    }
   }
 }
 

@@ -1,4 +1,5 @@
 // Which kernel does a product.
+#include "octavo/backend/cuda/gemm_library.h"
 #include "octavo/backend/cuda/gemm_plan.h"
 #include "octavo/backend/cuda/kernels_internal.h"
 #include "octavo/backend/cuda/runtime.h"
@@ -30,7 +31,12 @@ bool gemm_offered(const GemmJob& asked) {
 void gemm_matrix(const Exec& exec, const GemmJob& asked) {
   const Scope scope(exec);
   const GemmJob job = as_done(asked);
-  if (fits_fp8(job)) return gemm_fp8(exec, job);
+  if (fits_fp8(job)) {
+    // Who asks for f16 sums is not promised less than what is said of them, bits included.
+    const bool any_order = asked.accumulator == Accumulator::native;
+    if (any_order && gemm_by_chosen_library(exec, job)) return;
+    return gemm_fp8(exec, job);
+  }
   if (fits_mx(job)) return gemm_mx(exec, job);
   if (job.group_count == 0 && fits_few(job)) return gemm_few(exec, job);
   if (fits_recoded(job)) return gemm_recoded(exec, job);

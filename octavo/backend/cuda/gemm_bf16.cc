@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "octavo/backend/cuda/gemm_exact.h"
+#include "octavo/backend/cuda/gemm_library.h"
 #include "octavo/backend/cuda/gemm_plan.h"
 #include "octavo/backend/cuda/kernels_internal.h"
 #include "octavo/backend/cuda/runtime.h"
@@ -154,6 +155,7 @@ void gemm_bf16(const Exec& exec, const GemmJob& job) {
   GemmJob made = job;
   made.a = a.operand();
   made.b = b.operand();
+  if (gemm_by_chosen_library(exec, made)) return;
   // Large tiles, where there are enough of them for all multiprocessors.
   const auto squares = [](std::int64_t size) { return (size + kSquareSide - 1) / kSquareSide; };
   const bool large = job.group_count == 0 &&

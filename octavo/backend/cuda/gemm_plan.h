@@ -107,6 +107,8 @@ struct GemmShape {
 void fill_plane(const Exec& exec, const QuantizedMatrix& from, std::int64_t block, float* memory);
 // On the current device: for operands that have no scale.
 [[nodiscard]] float* scale_of_one();
+// The product of the one scale that each operand has, one where it has none, and a zero after it.
+void multiply_scales(const Exec& exec, const GemmJob& job, float* to);
 
 // gemm_groups.cu: groups of a job as those of a plan, and how many units they have.
 class PlanGroups {

@@ -24,6 +24,15 @@ __global__ void __launch_bounds__(kThreads)
                                 : 0.0F;
 }
 
+__global__ void multiply_kernel(const __grid_constant__ Matrix a, const __grid_constant__ Matrix b,
+                                float* to) {
+  const auto scale = [](const Matrix& scales) {
+    return scales.data == nullptr ? 1.0F : static_cast<float>(load_value(scales, 0, 0));
+  };
+  to[0] = __fmul_rn(scale(a), scale(b));
+  to[1] = 0.0F;
+}
+
 }  // namespace
 
 std::int64_t plane_floats(std::int64_t rows, std::int64_t blocks) {
@@ -39,6 +48,11 @@ void fill_plane(const Exec& exec, const QuantizedMatrix& from, std::int64_t bloc
   plane_kernel<<<grid, kThreads, 0, stream_of(exec)>>>(from, memory, plane_pitch(rows), tile_rows,
                                                        tile_cols, block);
   OCTAVO_CUDA_LAUNCHED("plane_kernel");
+}
+
+void multiply_scales(const Exec& exec, const GemmJob& job, float* to) {
+  multiply_kernel<<<1, 1, 0, stream_of(exec)>>>(job.a.quantized.scales, job.b.quantized.scales, to);
+  OCTAVO_CUDA_LAUNCHED("multiply_kernel");
 }
 
 float* scale_of_one() {

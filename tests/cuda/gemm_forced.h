@@ -1,0 +1,26 @@
+// Who does products on a device, for the length of a test.
+#pragma once
+
+#include <optional>
+
+#include "octavo/backend/cuda/gemm_library.h"
+#include "tests/cuda/device_memory.h"
+
+namespace octavo::testing {
+
+class ForcedLibrary {
+ public:
+  explicit ForcedLibrary(bool wanted) : before_(cuda::force_library(wanted)) {}
+  ~ForcedLibrary() { (void)cuda::force_library(before_); }
+  ForcedLibrary(const ForcedLibrary&) = delete;
+  ForcedLibrary& operator=(const ForcedLibrary&) = delete;
+
+ private:
+  std::optional<bool> before_;
+};
+
+struct OwnKernels : ForcedLibrary {
+  OwnKernels() : ForcedLibrary(false) {}
+};
+
+}  // namespace octavo::testing
