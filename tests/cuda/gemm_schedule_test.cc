@@ -31,6 +31,7 @@ TEST_P(GemmScheduleTest, EveryBlockOnceAndInOrder) {
   std::int64_t least = std::int64_t{rows} * cols * k_blocks, most = 0;
   for (int cluster = 0; cluster < schedule.clusters; ++cluster) {
     std::int64_t blocks = 0;
+    int leaves = 0;
     const int items = schedule.items(cluster);
     for (int i = 0; i < items; ++i) {
       const GemmItem item = schedule.item(cluster, i);
@@ -40,18 +41,25 @@ TEST_P(GemmScheduleTest, EveryBlockOnceAndInOrder) {
       EXPECT_EQ(item.goes_on, item.first > 0);
       EXPECT_EQ(item.unfinished, item.end < k_blocks);
       EXPECT_FALSE(item.goes_on && item.unfinished);  // nobody both waits and is waited for
-      if (item.unfinished) {
-        EXPECT_EQ(i, 0);
-      }
+      leaves += item.unfinished ? 1 : 0;
       if (item.goes_on) {
-        // The part before it is what the cluster before does first.
-        const GemmItem before = schedule.item(cluster - 1, 0);
-        EXPECT_TRUE(before.unfinished && before.end == item.first &&
-                    before.unit_row == item.unit_row && before.unit_col == item.unit_col);
+        // The part before it is done by the cluster before, after no more blocks than are done here.
+        EXPECT_EQ(i, items - 1);
+        std::int64_t there = 0;
+        int j = 0;
+        while (!schedule.item(cluster - 1, j).unfinished) {
+          there += schedule.item(cluster - 1, j).end - schedule.item(cluster - 1, j).first;
+          ASSERT_LT(++j, schedule.items(cluster - 1));
+        }
+        const GemmItem before = schedule.item(cluster - 1, j);
+        EXPECT_TRUE(before.end == item.first && before.unit_row == item.unit_row &&
+                    before.unit_col == item.unit_col);
+        EXPECT_GE(blocks, there + before.end) << to_text(GetParam());
       }
       parts[{item.unit_row, item.unit_col}].push_back({item.first, item.end});
       blocks += item.end - item.first;
     }
+    EXPECT_EQ(leaves, schedule.leaves_sums(cluster) ? 1 : 0);
     least = std::min(least, blocks);
     most = std::max(most, blocks);
   }

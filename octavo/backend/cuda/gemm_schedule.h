@@ -6,9 +6,11 @@
 // [c, c + 1) * all / clusters of them, in one line from the first unit to the last. A unit that is
 // cut has its first part done by cluster c and its second by c + 1.
 //
-// A cluster does the part that another waits for FIRST, and the part that it waits for LAST, and
-// the second part goes on from the sums of the first: nobody waits in practice, and every sum is
-// added up from k = 0 on in one order, whatever the cut. So the schedule cannot change a bit.
+// Whole waves come first, while all clusters are at the same place of K and what they share comes
+// out of L2 for several at one time. Of its dealt part a cluster does what another waits for FIRST,
+// and what it waits for LAST: a share is more than a unit, so the other is done by then. The second
+// part of a unit goes on from the sums of the first, so every sum is added up from k = 0 on in one
+// order, whatever the cut, and the schedule cannot change a bit.
 #pragma once
 
 #include "octavo/base/macros.h"
@@ -50,9 +52,16 @@ struct GemmSchedule {
     return waves(cluster) + (end - 1) / k_blocks - from / k_blocks + 1;
   }
 
+  // Whether one of the items of a cluster is unfinished. There is no more than one.
+  [[nodiscard]] OCTAVO_HD constexpr bool leaves_sums(int cluster) const {
+    return dealt > 0 && dealt_from(cluster + 1) % k_blocks > 0;
+  }
+
   // Item i of a cluster, of items(cluster).
   [[nodiscard]] OCTAVO_HD constexpr GemmItem item(int cluster, int i) const {
-    if (dealt == 0) return at(cluster + i * clusters, 0, k_blocks);
+    const int before = waves(cluster);
+    if (i < before) return at(cluster + i * clusters, 0, k_blocks);
+    i -= before;
     const int from = dealt_from(cluster), end = dealt_from(cluster + 1);
     const int first_unit = from / k_blocks, last_unit = end / k_blocks;
     const int first_k = from - first_unit * k_blocks, last_k = end - last_unit * k_blocks;
@@ -64,11 +73,10 @@ struct GemmSchedule {
       }
       --i;
     }
-    const int before = waves(cluster);
-    if (i < before) return at(cluster + i * clusters, 0, k_blocks);
-    const int unit = first_unit + (i - before);
-    GemmItem item = at(whole() + unit, unit == first_unit ? first_k : 0, k_blocks);
-    item.goes_on = item.first > 0;
+    const int first_whole = first_unit + (first_k > 0 ? 1 : 0);
+    if (first_whole + i < last_unit) return at(whole() + first_whole + i, 0, k_blocks);
+    GemmItem item = at(whole() + first_unit, first_k, k_blocks);
+    item.goes_on = true;
     return item;
   }
 

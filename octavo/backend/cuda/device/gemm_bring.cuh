@@ -148,12 +148,11 @@ __device__ __forceinline__ void bring_lone_scales(const GemmPlan& plan,
   if (lane == 0) barrier_arrive(ring.is_full(at.stage));
 }
 
-// Only the first item of a cluster leaves sums (gemm_schedule.h). `first` is the slot of the
-// block's first warpgroup.
+// `first` is the slot of the block's first warpgroup.
 template <typename Kernel>
 __device__ __forceinline__ void announce_all(const GemmPlan& plan, const GemmRing<Kernel>& ring,
                                              const ItemWalk& walk, int first) {
-  if (!walk.item.unfinished) return;
+  if (!plan.schedule.leaves_sums(walk.cluster)) return;
   for (int group = 0; group < Kernel::kGroups; ++group)
     announce_sums(plan, first + group, ring.has_left(group));
 }
