@@ -3,8 +3,10 @@
 // that is the one layout there is.
 #include "octavo/backend/cuda/gemm_library.h"
 
+#include <algorithm>
 #include <atomic>
 #include <cstring>
+#include <limits>
 #include <mutex>
 #include <unordered_map>
 
@@ -25,10 +27,13 @@ bool is_aligned(const void* data, std::uintptr_t bytes) {
 
 std::int64_t bytes_each(const Matrix& matrix) { return element_bytes(matrix.dtype, matrix.format); }
 
-// Rows one after the other, at multiples of 16 bytes: what the table was measured with.
-bool has_aligned_rows(const Matrix& matrix) {
+// Rows one after the other, at multiples of 16 bytes, and elements that 31 bits count: what the
+// table was measured with.
+bool has_usual_rows(const Matrix& matrix) {
   const std::int64_t each = bytes_each(matrix);
-  return is_aligned(matrix.data, 16) && matrix.row_pitch % 16 == 0 &&
+  constexpr std::int64_t kMost = std::numeric_limits<std::int32_t>::max();
+  return matrix.rows <= kMost / std::max<std::int64_t>(matrix.row_pitch / each, 1) &&
+         is_aligned(matrix.data, 16) && matrix.row_pitch % 16 == 0 &&
          matrix.row_pitch >= matrix.cols * each && (matrix.cols <= 1 || matrix.col_stride == each);
 }
 
@@ -287,8 +292,7 @@ std::optional<GemmKind> library_kind(const GemmJob& job) {
     return std::nullopt;
   const bool is_16_bits = (a.dtype == DType::bf16 || a.dtype == DType::f16) && a.dtype == b.dtype;
   const bool are_fp8 = is_fp8(a) && is_fp8(b) && (a.format == e4m3fn || b.format == e4m3fn);
-  if ((!is_16_bits && !are_fp8) || !has_aligned_rows(a) || !has_aligned_rows(b) ||
-      !has_aligned_rows(out))
+  if ((!is_16_bits && !are_fp8) || !has_usual_rows(a) || !has_usual_rows(b) || !has_usual_rows(out))
     return std::nullopt;
   const bool have_one = has_one_scale(job.a) && has_one_scale(job.b);
   if (is_16_bits) {
