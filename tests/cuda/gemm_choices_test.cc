@@ -124,6 +124,14 @@ TEST(LibraryKind, NoneWhereItCannotBe) {
   declined("no rows", bf16, [](GemmJob& job) { job.a.values.rows = 0; });
   declined("no columns", bf16, [](GemmJob& job) { job.b.values.rows = 0; });
   declined("no depth", bf16, [](GemmJob& job) { job.a.values.cols = job.b.values.cols = 0; });
+  const auto with_rows = [&](std::int64_t rows) {
+    GemmJob job = bf16;
+    job.a.values.rows = job.out.rows = rows;
+    return job;
+  };
+  // 80 columns of the result: 2^31 elements are one too many.
+  EXPECT_EQ(library_kind(with_rows(((std::int64_t{1} << 31) - 1) / 80)), GemmKind::bf16);
+  declined("too many elements", with_rows(((std::int64_t{1} << 31) - 1) / 80 + 1), [](GemmJob&) {});
   declined("two types", bf16, [](GemmJob& job) { job.b.values.dtype = DType::f16; });
   declined("f32", product(DType::f32), [](GemmJob&) {});
   declined("f64 result", bf16, [](GemmJob& job) { job.out.dtype = DType::f64; });

@@ -8,6 +8,7 @@
 #include <thread>
 #include <vector>
 
+#include "octavo/base/env.h"
 #include "tests/cuda/gemm_forced.h"
 #include "tests/cuda/gemm_there.h"
 
@@ -277,6 +278,26 @@ TEST_F(GemmByLibrary, OthersHaveTheBitsOfOctavosKernels) {
       EXPECT_EQ(difference(gemm(x, w, {.out = out}), sums), "") << where;
       EXPECT_EQ(difference(gemm(p, q, {.out = out}), model), "") << where;
     }
+  }
+}
+
+// Bits tell who did a product: where nobody forces anything it is the environment, else the table.
+TEST_F(GemmByLibrary, IsChosenByTheTable) {
+  const std::int64_t k = 1040;
+  for (const Sizes& sizes : {Sizes{16, 144, k}, Sizes{128, 144, k}, Sizes{1024, 2048, k}}) {
+    const auto there = [&](std::int64_t rows, unsigned seed) {
+      return to_device(values_as(usual_values(rows, k, seed), {rows, k}, DType::bf16).view(),
+                       kThere);
+    };
+    const Tensor x = there(sizes.m, 1), w = there(sizes.n, 2),
+                 by_library = empty_there(sizes.m, sizes.n, DType::bf16);
+    ASSERT_TRUE(gemm_by_library(kExec, job_of(operand_of(x), operand_of(w), by_library)));
+    const bool library = env_cuda_library_gemm().value_or(
+        cuda::prefers_library(cuda::GemmKind::bf16, sizes.m, sizes.n, k));
+    const Tensor got = gemm(x, w, {.out = DType::bf16}),
+                 own = gemm(x, w, {.out = DType::bf16, .accumulator = Accumulator::f32});
+    EXPECT_EQ(difference(got, library ? by_library : own), "")
+        << to_text(sizes) << (library ? ", library" : ", own");
   }
 }
 

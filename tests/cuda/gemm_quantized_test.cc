@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "octavo/octavo.h"
-#include "tests/cuda/device_memory.h"
+#include "tests/cuda/gemm_forced.h"
 #include "tests/gemm/gemm_cases.h"
 
 namespace octavo::testing {
@@ -50,6 +50,25 @@ TEST_F(GemmQuantizedThere, HasTheBytesOfTwoCalls) {
                 "")
           << name << " into " << to;
     }
+  }
+}
+
+// Plain products of bf16 are what another library may do, whose bits depend on the number of rows:
+// not of those that are quantized in strips.
+TEST_F(GemmQuantizedThere, HasThemAlsoWhereALibraryDoesProducts) {
+  const std::int64_t m = 3008, n = 3504, k = 320;
+  const auto there = [&](std::int64_t rows, unsigned seed) {
+    return to_device(values_as(usual_values(rows, k, seed), {rows, k}, DType::bf16).view(), kThere);
+  };
+  const Tensor x = there(m, 1), w = there(n, 2);
+  const ForcedLibrary library(true);
+  for (const char* to : {"mxfp8", "fp8-channel"}) {
+    const QuantizedTensor got = gemm_quantized(x, w, preset(to)),
+                          wanted = quantize(gemm(x, w).view(), preset(to));
+    EXPECT_EQ(different_bytes(got.rowwise.codes, wanted.rowwise.codes, "codes") +
+                  different_bytes(got.rowwise.scales, wanted.rowwise.scales, "scales"),
+              "")
+        << "into " << to;
   }
 }
 
