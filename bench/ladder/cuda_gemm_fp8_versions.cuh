@@ -64,14 +64,13 @@ __device__ __forceinline__ void bring_lone(const Product& of, const Ring<kIs>& r
   }
 }
 
-// One thread: that sums were left. Only the first tile of a cluster can be unfinished.
+// One thread: that sums were left.
 template <Version kIs>
 __device__ __forceinline__ void announce_all(const Product& of, const Ring<kIs>& ring, int rank) {
-  Walk<kIs> walk(of);
-  walk.find(of, rank);
-  if (!walk.item.unfinished) return;
+  const int cluster = static_cast<int>(blockIdx.x) / kIs.blocks;
+  if (!of.schedule.leaves_sums(cluster)) return;
   for (int group = 0; group < kIs.groups; ++group)
-    announce_sums(of, slot_of<kIs>(walk.cluster, rank, group), ring.has_left(group));
+    announce_sums(of, slot_of<kIs>(cluster, rank, group), ring.has_left(group));
 }
 
 // ---- what multiplies
