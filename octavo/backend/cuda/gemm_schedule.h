@@ -94,14 +94,17 @@ struct GemmSchedule {
 };
 
 // Dealt out are more units than clusters, so that no unit is cut twice, and fewer than twice as
-// many. Blocks of K times those are counted in 32 bits: K is below 2^30.
+// many; none where clusters would be idle for less than a hundredth of the time, which is what
+// leaving sums and taking them up costs. Blocks of K times those are counted in 32 bits: K is below
+// 2^30.
 constexpr GemmSchedule make_schedule(int unit_rows, int unit_cols, int k_blocks,
                                      int most_clusters) {
   GemmSchedule made{.unit_rows = unit_rows, .unit_cols = unit_cols, .k_blocks = k_blocks};
   const int units = made.units();
   made.clusters = units < most_clusters ? units : most_clusters;
-  const int left = units % most_clusters;
-  if (left > 0 && units > most_clusters && k_blocks >= 4) {
+  const int left = units % most_clusters, waves = units / most_clusters + 1;
+  const bool is_worth_it = 100 * (most_clusters - left) > waves * most_clusters;
+  if (left > 0 && units > most_clusters && k_blocks >= 4 && is_worth_it) {
     made.dealt = most_clusters + left;
     made.share = made.dealt * k_blocks / most_clusters;
     made.more = made.dealt * k_blocks % most_clusters;
