@@ -43,7 +43,8 @@ TEST_P(GemmScheduleTest, EveryBlockOnceAndInOrder) {
       EXPECT_FALSE(item.goes_on && item.unfinished);  // nobody both waits and is waited for
       leaves += item.unfinished ? 1 : 0;
       if (item.goes_on) {
-        // The part before it is done by the cluster before, after no more blocks than are done here.
+        // The part before it is done by the cluster before, after no more blocks than are done
+        // here.
         EXPECT_EQ(i, items - 1);
         std::int64_t there = 0;
         int j = 0;

@@ -2,6 +2,7 @@
 // among warpgroups, how scales are looked up, in which tiles the result is made.
 #include <algorithm>
 #include <atomic>
+#include <limits>
 #include <optional>
 #include <random>
 
@@ -70,12 +71,26 @@ struct Choice {
   ScaleKind scales = ScaleKind::at_end;
 };
 
+// Cycles for a block of K, about, that large tiles of all clusters take, with the waves that they
+// go in. The last one is dealt out (gemm_schedule.h).
+double cycles_of_block(const GemmShape& shape, std::int64_t rows, std::int64_t cols,
+                       std::int64_t processors) {
+  const double units = static_cast<double>(tiles(rows, shape.unit_rows())) *
+                       static_cast<double>(tiles(cols, shape.unit_cols())),
+               clusters = static_cast<double>(processors / shape.blocks);
+  return std::max(1.0, units / clusters) * (shape == kMedium ? 560 : 790);
+}
+
 // Few rows of A or of B: all of them are the columns of a plan, and the other operand, which has to
-// be read from memory, is cut finely. Otherwise large tiles, laid such that the least of them hangs
-// over the edge; scales that change along K cost least where columns share them.
+// be read from memory, is cut finely. Otherwise large tiles, so large that all processors have
+// some, and laid such that the least of them hangs over the edge; scales that change along K cost
+// least where columns share them.
 Choice choose(const GemmJob& job, const GemmShape* wanted, std::int64_t processors) {
   const std::int64_t m = rows_of_one(job), n = job.group_count > 0 ? job.out.cols : job.b.rows();
   Choice choice;
+  const auto kind = [&](bool turned) {
+    return turned ? kind_of(job.b, job.a, choice.shape) : kind_of(job.a, job.b, choice.shape);
+  };
   if (wanted != nullptr) {
     choice.shape = *wanted;
     choice.turned = m <= n && m <= wanted->cols;
@@ -90,19 +105,23 @@ Choice choose(const GemmJob& job, const GemmShape* wanted, std::int64_t processo
     else
       choice.shape = kNarrow;
   } else {
-    const auto area = [](std::int64_t rows, std::int64_t cols) {
-      return tiles(rows, kWide.unit_rows()) * kWide.unit_rows() * tiles(cols, kWide.unit_cols()) *
-             kWide.unit_cols();
-    };
     choice.shape = kWide;
-    const auto kind = [&](bool turned) {
-      return turned ? kind_of(job.b, job.a, kWide) : kind_of(job.a, job.b, kWide);
-    };
-    choice.turned =
-        kind(true) == kind(false) ? area(n, m) < area(m, n) : kind(true) == ScaleKind::by_row;
+    const bool either = kind(true) == kind(false),  // way round will do
+        must_turn = kind(true) == ScaleKind::by_row;
+    double least = std::numeric_limits<double>::infinity();
+    for (const GemmShape& shape : {kWide, kMedium})
+      for (const bool turned : {false, true}) {
+        if (!either && turned != must_turn) continue;
+        if (job.group_count > 0 && shape == kMedium) continue;  // tiles of all groups are many
+        const double cycles = turned ? cycles_of_block(shape, n, m, processors)
+                                     : cycles_of_block(shape, m, n, processors);
+        if (cycles >= least) continue;
+        least = cycles;
+        choice.shape = shape;
+        choice.turned = turned;
+      }
   }
-  choice.scales =
-      choice.turned ? kind_of(job.b, job.a, choice.shape) : kind_of(job.a, job.b, choice.shape);
+  choice.scales = kind(choice.turned);
   return choice;
 }
 

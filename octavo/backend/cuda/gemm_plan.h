@@ -172,15 +172,15 @@ void launch_e5m2_e4m3(const Exec&, const GemmPlan&, const GemmShape&, ScaleKind)
 void launch_e5m2_e5m2(const Exec&, const GemmPlan&, const GemmShape&, ScaleKind);
 
 inline constexpr GemmShape kWide{},
+    kMedium{.row_groups = 2, .col_groups = 1, .cols = 128, .blocks = 2, .shares_rows = true},
     kNarrow{.row_groups = 1, .col_groups = 2, .cols = 128, .blocks = 1, .shares_rows = false},
     kSlim{.row_groups = 1, .col_groups = 1, .cols = 64, .blocks = 1, .shares_rows = false},
-    kSlimTall{.row_groups = 3, .col_groups = 1, .cols = 64, .blocks = 1, .shares_rows = false},
-    kNarrowTall{.row_groups = 2, .col_groups = 1, .cols = 64, .blocks = 1, .shares_rows = false};
+    kSlimTall{.row_groups = 3, .col_groups = 1, .cols = 64, .blocks = 1, .shares_rows = false};
 // For sums that stay in the tensor cores: 128 registers of them, none to add up in.
 inline constexpr GemmShape kSquare{
     .row_groups = 2, .col_groups = 1, .cols = 256, .blocks = 2, .shares_rows = false};
 inline constexpr GemmShape kGemmShapes[] = {
-    kWide, kNarrow, kSlim, kSlimTall, kNarrowTall,
+    kWide, kMedium, kNarrow, kSlim, kSlimTall,
 };
 
 }  // namespace octavo::cuda

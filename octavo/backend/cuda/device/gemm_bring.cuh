@@ -1,6 +1,6 @@
 // What the warps of a block do that do not multiply. One thread has the copy engine bring operands
-// and scales into the ring, one warp brings the scale which all columns or rows of a tile share, and
-// one thread announces sums that were left for the next cluster.
+// and scales into the ring, one warp brings the scale which all columns or rows of a tile share,
+// and one thread announces sums that were left for the next cluster.
 #pragma once
 
 #include <cstdint>
@@ -101,11 +101,9 @@ __device__ __forceinline__ void bring_tiles(const GemmPlan& plan, const GemmRing
       else
         copy_box(cols, plan.cols_map, k, first_col, full);
       if (scaled && kRowScales && row_scales.bytes > 0)
-        copy_bytes(ring.row_scales(at.stage), row_scales.from, row_scales.bytes,
-                   full);
+        copy_bytes(ring.row_scales(at.stage), row_scales.from, row_scales.bytes, full);
       if (scaled && kColScales && col_scales.bytes > 0)
-        copy_bytes(ring.col_scales(at.stage), col_scales.from, col_scales.bytes,
-                   full);
+        copy_bytes(ring.col_scales(at.stage), col_scales.from, col_scales.bytes, full);
     }
   }
   barrier_wait(ring.is_empty(at.stage), at.phase ^ 1);
@@ -128,10 +126,10 @@ __device__ __forceinline__ void bring_lone_scales(const GemmPlan& plan,
     LoneScales lones[Kernel::kLones];
 #pragma unroll
     for (int i = 0; i < Kernel::kLones; ++i)
-      lones[i].begin(kOfColumns ? plan.col_scales : plan.row_scales,
-                     i * kApart + (kOfColumns ? Kernel::first_col(note, rank)
-                                              : Kernel::first_row(note, rank)),
-                     item.first, item.end - item.first, lane);
+      lones[i].begin(
+          kOfColumns ? plan.col_scales : plan.row_scales,
+          i * kApart + (kOfColumns ? Kernel::first_col(note, rank) : Kernel::first_row(note, rank)),
+          item.first, item.end - item.first, lane);
     for (int block = item.first; block < item.end; ++block, at.next()) {
       float scales[Kernel::kLones];
 #pragma unroll

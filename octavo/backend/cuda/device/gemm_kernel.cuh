@@ -77,8 +77,8 @@ struct GemmWorker {
   }
 
   // Where element s of a run is among the sums: neighbours are exchanged, because a register file
-  // has banks of even and of odd registers, and an FFMA then reads its run from one and its sum from
-  // the other, which the tensor cores leave it more often.
+  // has banks of even and of odd registers, and an FFMA then reads its run from one and its sum
+  // from the other, which the tensor cores leave it more often.
   static constexpr int place(int s) { return Kernel::kStays ? s : s ^ 1; }
 
   static __device__ __forceinline__ void add(float (&sums)[kSums], const float (&run)[kSums], int s,
@@ -99,8 +99,8 @@ struct GemmWorker {
       lower = load_shared(row_scales + 8 * sizeof(float));
     }
     if constexpr (Kernel::kLones > 0) {
-      const float lone = load_shared(ring.lone_scale(
-          at.stage, kScales == ScaleKind::by_row ? col_group : row_group));
+      const float lone = load_shared(
+          ring.lone_scale(at.stage, kScales == ScaleKind::by_row ? col_group : row_group));
       upper *= lone;
       lower *= lone;
     }

@@ -43,8 +43,8 @@ struct GemmKernel {
   static constexpr int kRowTile = kRows * kRowBytes, kColTile = kCols * kRowBytes;
   static constexpr int kStageBytes = kRowTile + kColTile;
   // Of a stage: scales of rows and of columns, which are copied from a multiple of four on where
-  // groups begin at any row; and the one that all rows or all columns of a warpgroup share, if there
-  // is one: as many as there are warpgroups side by side.
+  // groups begin at any row; and the one that all rows or all columns of a warpgroup share, if
+  // there is one: as many as there are warpgroups side by side.
   static constexpr int kColScalesAt = (kRows + 4) * 4, kLoneAt = kColScalesAt + (kCols + 4) * 4,
                        kScaleBytes = kLoneAt + 16;
   static constexpr int kLones = kScales == ScaleKind::by_row      ? kShape.col_groups

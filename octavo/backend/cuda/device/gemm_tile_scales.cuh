@@ -10,9 +10,9 @@
 
 namespace octavo::cuda {
 
-// The one number that the rows of a warpgroup have of a plane, for every block of K. Each lane of a warp has that of
-// one block, so that 32 blocks are asked for at once, long before their use: numbers may come from
-// memory, which takes longer than a stage.
+// The one number that the rows of a warpgroup have of a plane, for every block of K. Each lane of a
+// warp has that of one block, so that 32 blocks are asked for at once, long before their use:
+// numbers may come from memory, which takes longer than a stage.
 class LoneScales {
  public:
   // Of `blocks` blocks from `k` on.
