@@ -140,7 +140,7 @@ std::int64_t counted(Device device, const QuantizeOptions& options, std::string_
 
 Scaling folded_scaling(const Scaling& mx, FoldTo to) {
   check_scaling(mx);
-  check_mx(mx, "folded_scaling");
+  check_mx(mx, "fold");
   Scaling folded = mx;
   folded.tile = {1, to == FoldTo::rows ? 0 : kFoldRun};
   folded.scale = {.format = ScaleFormat::f32, .rule = mx.scale.rule};
