@@ -19,6 +19,7 @@
 #include "octavo/ops/norm.h"
 #include "octavo/ops/produce.h"
 #include "octavo/quant/delayed.h"
+#include "octavo/quant/fold.h"
 #include "octavo/quant/fp8_quantize.h"
 #include "octavo/quant/layout.h"
 #include "octavo/quant/produced.h"

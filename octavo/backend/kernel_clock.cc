@@ -59,10 +59,10 @@ const StandIn& stand_in_for(const Kernels& real) {
     auto* made = new StandIn{&real, real};
     timed_backend = &real;
     time_each<&Kernels::encode, &Kernels::decode, &Kernels::quantize, &Kernels::dequantize,
-              &Kernels::amax, &Kernels::tensor_scale, &Kernels::produce, &Kernels::delayed_update,
-              &Kernels::gemm, &Kernels::attention, &Kernels::attention_backward,
-              &Kernels::attention_prepare, &Kernels::attention_survey, &Kernels::count_nan>(
-        made->timed);
+              &Kernels::amax, &Kernels::tensor_scale, &Kernels::fold, &Kernels::quantize_folded,
+              &Kernels::produce, &Kernels::delayed_update, &Kernels::gemm, &Kernels::attention,
+              &Kernels::attention_backward, &Kernels::attention_prepare, &Kernels::attention_survey,
+              &Kernels::count_nan>(made->timed);
     return made;
   }();
   return *kOnly;

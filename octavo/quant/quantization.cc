@@ -73,19 +73,7 @@ class Quantization {
   }
 
   void run() {
-    QuantizeJob job{.scale = spec_of(),
-                    .encode = out_.scaling.encode,
-                    .policy = out_.scaling.policy,
-                    .percentile = out_.scaling.percentile,
-                    .hadamard_rowwise = out_.scaling.hadamard.rowwise,
-                    .hadamard_columnwise = out_.scaling.hadamard.columnwise,
-                    .hadamard_signs = out_.scaling.hadamard.signs,
-                    .given_inv_scale = options_.given_inv_scale,
-                    .amax = options_.amax,
-                    .counts = options_.counts};
-    // 0 / 0 has a sign that depends on the processor; peers' NaN has none.
-    if (is_peer(job.scale.arith)) job.encode.nan_code = NanCode::positive_ones;
-    if (is_per_tensor()) job.given_amax = options_.given_amax;
+    QuantizeJob job = job_of(source_, out_.scaling, options_);
     choose_staging(job);
     check_nan();
     const TensorAmaxes tensor = find_tensor_scales();
@@ -246,18 +234,6 @@ class Quantization {
              : ", or let it poison its tile (non_finite: poison)");
   }
 
-  // With what some peers look at besides the amax.
-  [[nodiscard]] ScaleSpec spec_of() const {
-    ScaleSpec spec = out_.scaling.scale;
-    const bool plain = source_.quantized == nullptr && source_.producer == nullptr;
-    const DType dtype = plain ? source_.view.dtype : DType::f32;
-    spec.context = {.input = dtype == DType::bf16  ? InputType::bf16
-                             : dtype == DType::f16 ? InputType::f16
-                                                   : InputType::f32,
-                    .per_tensor = is_per_tensor()};
-    return spec;
-  }
-
   // The second level, where there is one. That of a copy which is Hadamard-transformed is made from
   // the transformed values: they may be four times as large, or all but one of sixteen be zero.
   [[nodiscard]] TensorAmaxes find_tensor_scales() {
@@ -329,7 +305,37 @@ void check_given_amax(const Scaling& scaling, const QuantizeOptions& options, st
         "got both a given amax and a given inv_scale; leave out one");
 }
 
+// With what some peers look at besides the amax.
+ScaleSpec spec_of(const QuantizationSource& source, const Scaling& scaling) {
+  ScaleSpec spec = scaling.scale;
+  const bool plain = source.quantized == nullptr && source.producer == nullptr;
+  const DType dtype = plain ? source.view.dtype : DType::f32;
+  spec.context = {.input = dtype == DType::bf16  ? InputType::bf16
+                           : dtype == DType::f16 ? InputType::f16
+                                                 : InputType::f32,
+                  .per_tensor = scaling.tile == Tile{0, 0}};
+  return spec;
+}
+
 }  // namespace
+
+QuantizeJob job_of(const QuantizationSource& source, const Scaling& scaling,
+                   const QuantizeOptions& options) {
+  QuantizeJob job{.scale = spec_of(source, scaling),
+                  .encode = scaling.encode,
+                  .policy = scaling.policy,
+                  .percentile = scaling.percentile,
+                  .hadamard_rowwise = scaling.hadamard.rowwise,
+                  .hadamard_columnwise = scaling.hadamard.columnwise,
+                  .hadamard_signs = scaling.hadamard.signs,
+                  .given_inv_scale = options.given_inv_scale,
+                  .amax = options.amax,
+                  .counts = options.counts};
+  // 0 / 0 has a sign that depends on the processor; peers' NaN has none.
+  if (is_peer(job.scale.arith)) job.encode.nan_code = NanCode::positive_ones;
+  if (scaling.tile == Tile{0, 0}) job.given_amax = options.given_amax;
+  return job;
+}
 
 void run_quantization(const QuantizationSource& source, QuantizedTensor& out,
                       const QuantizeOptions& options, std::string_view op) {

@@ -14,6 +14,10 @@ struct QuantizationSource {
   const Producer* producer = nullptr;
 };
 
+// The job that a scaling and options ask for, before it has memory to read and to write.
+QuantizeJob job_of(const QuantizationSource& source, const Scaling& scaling,
+                   const QuantizeOptions& options);
+
 // Into memory that fits `out.scaling`; `op` is whom messages speak for.
 void run_quantization(const QuantizationSource& source, QuantizedTensor& out,
                       const QuantizeOptions& options, std::string_view op);

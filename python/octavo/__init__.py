@@ -29,6 +29,7 @@ from octavo._checkpoint import (
 from octavo._convert import cast, decode, encode, fp8_decode, fp8_encode
 from octavo._doctor import Backend, backends, doctor
 from octavo._files import load, save
+from octavo._fold import Folded, fold, quantize_folded
 from octavo._formats import finfo, format, formats
 from octavo._gemm import gemm, gemm_grouped
 from octavo._layout import from_layout, to_layout
@@ -61,6 +62,7 @@ __all__ = [
     "Counts",
     "Finding",
     "Findings",
+    "Folded",
     "Format",
     "GemmError",
     "KVCache",
@@ -83,6 +85,7 @@ __all__ = [
     "encode",
     "error",
     "finfo",
+    "fold",
     "format",
     "formats",
     "fp8_decode",
@@ -102,6 +105,7 @@ __all__ = [
     "preset_names",
     "quantize",
     "quantize_checkpoint",
+    "quantize_folded",
     "quantized",
     "quantizers",
     "recipe",

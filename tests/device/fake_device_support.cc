@@ -4,6 +4,7 @@
 #include <map>
 
 #include "fake_device.h"
+#include "octavo/backend/fold_job.h"
 #include "octavo/backend/registry.h"
 #include "octavo/backend/registry_testing_internal.h"
 #include "octavo/base/error.h"
@@ -202,6 +203,12 @@ Kernels make_kernels() {
                 launch(exec);
                 const Open open;
                 reference_backend().tensor_scale({}, spec, element, amax, scale);
+              },
+          .fold =
+              [](const Exec& exec, const MxFoldJob& job) {
+                launch(exec);
+                const Open open;
+                reference_backend().fold({}, job);
               },
           .produce =
               [](const Exec& exec, const Matrix& x, const Producer& producer, const Matrix& out) {

@@ -92,6 +92,11 @@ void StagedCall::updates(const Counts* counts) {
   add(counts, sizeof(Counts), true);
 }
 
+void StagedCall::updates(const std::int64_t* number) {
+  add(number, sizeof(std::int64_t), false);
+  add(number, sizeof(std::int64_t), true);
+}
+
 void StagedCall::add(const Matrix& matrix, bool written) {
   if (matrix.data == nullptr || is_empty(matrix)) return;
   const auto at = reinterpret_cast<Address>(matrix.data);

@@ -31,6 +31,7 @@ class StagedCall {
   void reads(const Producer& producer, std::int64_t rows);  // and writes what is kept of rows
   void updates(const float* number);
   void updates(const Counts* counts);
+  void updates(const std::int64_t* number);
 
   // Second: copies it over. From here on the device's copies can be asked for.
   void start();

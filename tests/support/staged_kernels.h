@@ -3,6 +3,7 @@
 #pragma once
 
 #include "octavo/backend/device.h"
+#include "octavo/backend/fold_job.h"
 #include "tests/support/staged_call.h"
 
 namespace octavo::support {
@@ -88,6 +89,37 @@ struct StagedKernels {
     call.finish();
   }
 
+  static void fold(const Exec& exec, const MxFoldJob& job) {
+    StagedCall call(kDevice(), exec);
+    call.reads(job.from);
+    call.writes(job.to.codes);
+    call.writes(job.to.scales);
+    call.updates(job.changed);
+    call.start();
+    kDevice().kernels->fold(call.exec(), {.from = call.there(job.from),
+                                          .to = call.there(job.to),
+                                          .changed = call.there(job.changed)});
+    call.finish();
+  }
+
+  static bool quantize_folded(const Exec& exec, const QuantizeJob& mx, const QuantizedMatrix& to,
+                              std::int64_t* changed) {
+    StagedCall call(kDevice(), exec);
+    call.reads(mx.source);
+    call.writes(to.codes);
+    call.writes(to.scales);
+    call.updates(changed);
+    call.start();
+    QuantizeJob there = mx;
+    there.source = call.there(mx.source);
+    there.rowwise.codes = call.there(mx.rowwise.codes);
+    if (!kDevice().kernels->quantize_folded(call.exec(), there, call.there(to),
+                                            call.there(changed)))
+      return false;  // and what is in memory there stays there
+    call.finish();
+    return true;
+  }
+
   static void produce(const Exec& exec, const Matrix& x, const Producer& producer,
                       const Matrix& out) {
     StagedCall call(kDevice(), exec);
@@ -170,6 +202,8 @@ struct StagedKernels {
     offer(&Kernels::dequantize, &dequantize);
     offer(&Kernels::amax, &amax);
     offer(&Kernels::tensor_scale, &tensor_scale);
+    offer(&Kernels::fold, &fold);
+    offer(&Kernels::quantize_folded, &quantize_folded);
     offer(&Kernels::produce, &produce);
     offer(&Kernels::fuses, &fuses);
     offer(&Kernels::delayed_update, &delayed_update);

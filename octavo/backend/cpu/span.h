@@ -138,6 +138,7 @@ void prepare_attention(const Isa&, const Exec&, const AttentionPrepareJob&);
 void survey_attention(const Isa&, const Exec&, const AttentionSurveyJob&);
 
 void delayed_update(const Exec&, const DelayedJob&);
+void fold_matrix(const Exec&, const MxFoldJob&);
 
 template <const Isa& kIsa, ChooseGemm kGemm, ChooseAttention kAttention>
 constexpr Kernels make_kernels(const char* name, const char* description) {
@@ -156,6 +157,7 @@ constexpr Kernels make_kernels(const char* name, const char* description) {
       .amax = [](const Exec& exec, const QuantizeSource& source, AmaxOf of,
                  float* amax) { amax_matrix(kIsa, exec, source, of, amax); },
       .tensor_scale = tensor_scale,
+      .fold = fold_matrix,
       .produce = [](const Exec& exec, const Matrix& x, const Producer& producer,
                     const Matrix& out) { produce_matrix(kIsa, exec, x, producer, out); },
       .delayed_update = delayed_update,

@@ -5,12 +5,10 @@
 // Which of the two is decided on the device: by row where exponents of no row are further apart
 // than kSpreadOfRows, since small blocks would lose bits there. That is what usual operands are, so
 // it is done at once, and what is found on the way says whether it stays.
-#include <cuda_fp16.h>
-
 #include <algorithm>
 
-#include "octavo/backend/cuda/device/hardware_cvt.cuh"
 #include "octavo/backend/cuda/device/hopper.cuh"
+#include "octavo/backend/cuda/device/mx_lower.cuh"
 #include "octavo/backend/cuda/gemm_fold.h"
 #include "octavo/backend/cuda/overlapped_launch.h"
 #include "octavo/backend/cuda/runtime.h"
@@ -62,76 +60,13 @@ struct RowExponents {
   }
 };
 
-__device__ __forceinline__ float power_of(std::uint32_t code) {  // as of e8m0
-  return __uint_as_float(code == 255 ? 0x7FC00000u : code == 0 ? 0x00400000u : code << 23);
-}
-
-// Two codes as halves, which hold every one.
-template <bool kE5m2>
-__device__ __forceinline__ __half2 decoded_pair(std::uint32_t codes) {
-  std::uint32_t halves;
-  if constexpr (kE5m2)
-    asm("cvt.rn.f16x2.e5m2x2 %0, %1;" : "=r"(halves) : "h"(static_cast<std::uint16_t>(codes)));
-  else
-    asm("cvt.rn.f16x2.e4m3x2 %0, %1;" : "=r"(halves) : "h"(static_cast<std::uint16_t>(codes)));
-  return *reinterpret_cast<const __half2*>(&halves);
-}
-
-__device__ __forceinline__ std::uint32_t e4m3_pair(__half2 halves) {
-  std::uint16_t pair;
-  asm("cvt.rn.satfinite.e4m3x2.f16x2 %0, %1;"
-      : "=h"(pair)
-      : "r"(*reinterpret_cast<const std::uint32_t*>(&halves)));
-  return pair;
-}
-
-// Two codes times 2^-down. Halves are enough for e4m3: of its numbers times a power of two, whose
-// four bits reach no further than three below the first, only those below 2^-21 are inexact there,
-// and all that is below 2^-10 becomes zero. 2^-24 times the largest is.
-template <bool kE5m2>
-struct Lowering {
-  float factor;
-  __half2 halves;
-
-  __device__ __forceinline__ explicit Lowering(std::uint32_t down)
-      : factor(power_of(127 - min(down, 40u))),
-        halves(__float2half2_rn(power_of(127 - min(down, 24u)))) {}
-
-  __device__ __forceinline__ std::uint32_t pair(std::uint32_t codes, unsigned* changed) const {
-    const __half2 was = decoded_pair<kE5m2>(codes);
-    std::uint32_t made;
-    if constexpr (kE5m2) {
-      const float2 values = __half22float2(was);
-      made = hardware_pair<true>(values.x * factor, values.y * factor);
-      // The conversion makes Inf the largest number.
-#pragma unroll
-      for (int shift = 0; shift < 16; shift += 8)
-        if ((codes >> shift & 0x7C) == 0x7C)
-          made = (made & ~(0xFFu << shift)) | (codes & 0xFFu << shift);
-    } else {
-      made = e4m3_pair(__hmul2(was, halves));
-    }
-    if (changed != nullptr) {
-      const float2 wanted = __half22float2(was), is = __half22float2(decoded_pair<kE5m2>(made));
-      const auto differs = [&](float x, float y) { return x == x && x * factor != y; };
-      *changed += differs(wanted.x, is.x) + differs(wanted.y, is.y);
-    }
-    return made;
-  }
-
-  __device__ __forceinline__ uint4 operator()(uint4 codes, unsigned* changed) const {
-    const auto four = [&](std::uint32_t word) {
-      return pair(word & 0xFFFF, changed) | pair(word >> 16, changed) << 16;
-    };
-    return make_uint4(four(codes.x), four(codes.y), four(codes.z), four(codes.w));
-  }
-};
-
 __device__ __forceinline__ uint4 codes_at(const FoldJob& job, std::int64_t row, std::int64_t col) {
   const unsigned char* from =
       static_cast<const unsigned char*>(job.from.codes.data) + row * job.from.codes.row_pitch + col;
-  if (job.vectors && col + kEach <= job.from.codes.cols)
-    return __ldg(reinterpret_cast<const uint4*>(from));
+  if (job.vectors && col + kEach <= job.from.codes.cols) {
+    const auto* vector = reinterpret_cast<const uint4*>(from);
+    return job.codes == job.from.codes.data ? *vector : __ldg(vector);
+  }
   std::uint32_t words[4] = {};
 #pragma unroll
   for (int i = 0; i < kEach; ++i)
@@ -147,16 +82,16 @@ __device__ __forceinline__ void lower_to(const FoldJob& job, std::uint32_t top, 
   const std::uint32_t down = top - exponent_at(job.from.scales, row, col / kBlock);
   // A NaN scale is that of its whole row or run.
   if (down > 0 && top != 255) codes = Lowering<kE5m2>(down)(codes, kCounts ? changed : nullptr);
-  *reinterpret_cast<uint4*>(job.codes + row * job.code_pitch + col) = codes;
-}
-
-template <bool kCounts>
-__device__ __forceinline__ void count(unsigned changed, unsigned long long* counter) {
-  if constexpr (kCounts) {
-    changed = __reduce_add_sync(0xFFFFFFFFu, changed);
-    if (threadIdx.x % 32 == 0 && changed > 0)
-      atomicAdd(counter, static_cast<unsigned long long>(changed));
+  unsigned char* to = job.codes + row * job.code_pitch + col;
+  if (job.whole) {
+    *reinterpret_cast<uint4*>(to) = codes;
+    return;
   }
+  const std::uint32_t words[4] = {codes.x, codes.y, codes.z, codes.w};
+#pragma unroll
+  for (int i = 0; i < kEach; ++i)
+    if (col + i < job.from.codes.cols)
+      to[i] = static_cast<unsigned char>(words[i / 4] >> (i % 4 * 8));
 }
 
 // A warp has a part of a row, `part_cols` columns.
@@ -173,7 +108,7 @@ __global__ void __launch_bounds__(kThreads, 4)
   if (part == 0 && threadIdx.x % 32 == 0) {
     job.planes[row] = power_of(top);
     // Most rows have nothing to add, and atomics on one address wait for each other.
-    if (spread > *static_cast<volatile unsigned*>(&job.found->spread))
+    if (job.found != nullptr && spread > *static_cast<volatile unsigned*>(&job.found->spread))
       atomicMax(&job.found->spread, spread);
   }
   const std::int64_t end = min(job.from.codes.cols, (part + 1) * part_cols);
@@ -189,7 +124,8 @@ __global__ void __launch_bounds__(kThreads, 4)
       if (col + i * 32 * kEach < end)
         lower_to<kE5m2, kCounts>(job, top, codes[i], row, col + i * 32 * kEach, &changed);
   }
-  count<kCounts>(changed, &job.found->changed);
+  if constexpr (kCounts)
+    count_changed(changed, job.found != nullptr ? &job.found->changed : job.changed);
   let_next_kernel_begin();
 }
 
@@ -197,7 +133,7 @@ __global__ void __launch_bounds__(kThreads, 4)
 template <bool kE5m2, bool kCounts>
 __global__ void __launch_bounds__(kThreads) columns_kernel(const __grid_constant__ FoldJob job) {
   wait_for_kernels_before();
-  if (job.found->spread <= kSpreadOfRows) return;
+  if (job.found != nullptr && job.found->spread <= kSpreadOfRows) return;
   const Matrix& scales = job.from.scales;
   const std::int64_t rows = job.from.codes.rows, cols = job.from.codes.cols,
                      first = static_cast<std::int64_t>(blockIdx.x) * kThreads / 32 * kAtOnce +
@@ -221,7 +157,7 @@ __global__ void __launch_bounds__(kThreads) columns_kernel(const __grid_constant
     if (col % kRun == 0) job.planes[run * job.plane_pitch + row] = power_of(top);
     lower_to<kE5m2, kCounts>(job, top, codes[i], row, col, &changed);
   }
-  count<kCounts>(changed, job.changed);
+  if constexpr (kCounts) count_changed(changed, job.changed);
 }
 
 // What folding by row changed, if that is how it stays.

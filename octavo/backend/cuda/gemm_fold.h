@@ -1,5 +1,5 @@
 // MX operands brought to one exponent a row, or one for 128 columns: gemm_fold.cu has the kernels,
-// gemm_mx.cc what is done with them.
+// gemm_mx.cc and fold.cc what is done with them.
 #pragma once
 
 #include <cstdint>
@@ -21,19 +21,20 @@ struct FoldFound {
 
 struct FoldJob {
   QuantizedMatrix from{};
-  FoldFound* found = nullptr;
-  unsigned char* codes = nullptr;
+  FoldFound* found = nullptr;      // null: nobody asks, and both ways do what they say
+  unsigned char* codes = nullptr;  // may be where they come from
   std::int64_t code_pitch = 0;
   float* planes = nullptr;  // scales: of every row, or of every row of every 128 columns
   std::int64_t plane_pitch = 0;
   unsigned long long* changed = nullptr;  // grows by the elements that are changed; or null
   bool vectors = false;                   // codes can be read 16 at a time
+  bool whole = true;  // and be written so: rows of the result are filled up to multiples of 16
 };
 
 // One exponent a row.
 void fold_by_row(const Exec& exec, const FoldJob& job);
 // After both operands were folded by row: does so again by 128 columns, if exponents of a row are
-// too far apart.
+// too far apart. Where nothing was found before, it does so in any case.
 void fold_by_columns(const Exec& exec, const FoldJob& job);
 // `changed` grows by what folding by row changed, if that is how it stays.
 void take_count(const Exec& exec, const FoldFound* found, unsigned long long* changed);

@@ -56,6 +56,11 @@ void dequantize_general(const Exec&, const QuantizedMatrix&, const Matrix& value
 void amax_general(const Exec&, const QuantizeSource&, AmaxOf, float* amax);
 void amax_as_copied(const Exec&, const QuantizeJob&);  // of a job that wants no copy
 
+void fold_matrix(const Exec&, const MxFoldJob&);  // fold.cc
+// quantize_folded.cu: true if it was done.
+bool quantize_folded(const Exec&, const QuantizeJob& mx, const QuantizedMatrix& to,
+                     std::int64_t* changed);
+
 // produce_rows.cc: norms and activations.
 void produce_matrix(const Exec&, const Matrix& x, const Producer&, const Matrix& out);
 bool fuses(const QuantizeJob&);

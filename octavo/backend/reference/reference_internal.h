@@ -18,6 +18,8 @@ void tensor_scale(const Exec&, const ScaleSpec&, const Format& element, const fl
                   float* scale);                      // reference_quantize.cc
 void delayed_update(const Exec&, const DelayedJob&);  // reference_quantize.cc
 
+void fold_matrix(const Exec&, const MxFoldJob&);  // reference_fold.cc
+
 void produce_matrix(const Exec&, const Matrix& x, const Producer&,
                     const Matrix& out);  // reference_produce.cc
 bool fuses(const QuantizeJob&);          // reference_produce.cc

@@ -1,0 +1,116 @@
+"""MX with one scale a row, or one for 128 elements: what Hopper multiplies without a pass before."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from octavo import _octavo
+from octavo._arrays import describe
+from octavo._octavo import Scaling
+from octavo._operation import MOST_THREADS, integer
+from octavo._quantize import _checked, as_scaling, check_family, new_quantized, value_kind
+from octavo._quantized import QuantizedTensor
+
+
+class Folded(NamedTuple):
+    """What fold and quantize_folded return: a tensor, and how many of its elements are other
+    numbers than in the MX tensor. 0: it holds what that held; None: nobody counted."""
+
+    tensor: QuantizedTensor
+    changed: int | None
+
+
+def fold(
+    q: QuantizedTensor,
+    to: str = "rows",
+    *,
+    out: QuantizedTensor | None = None,
+    count: bool = True,
+    threads: int = 0,
+    stream: Any = None,
+) -> Folded:
+    """Brings the blocks of an MX tensor to common scales, once instead of in every product.
+
+    Codes keep their format; those of blocks with smaller scales are multiplied by a power of two, to
+    nearest even, and change only where that makes them subnormal and bits are lost. NaN and Inf
+    stay. A columnwise copy is folded, too, along its own rows.
+
+    q: e4m3fn or e5m2 in blocks of 1 x 32 with e8m0 scales ("mxfp8", "mxfp8:e5m2").
+    to: "rows", one float32 scale a row: the quickest products; or "blocks", one for 128 elements of
+        a row: fewer numbers change where blocks of a row are of very different size.
+    out: the tensor of an earlier call to write into.
+    count: say how many elements changed, which waits for a CUDA device.
+    threads: at most so many, up to 1024; 0 means all cores this process may use.
+    stream: of a CUDA device, as quantize has it.
+
+    Returns (tensor, changed).
+
+        >>> w, changed = octavo.fold(octavo.quantize(weights, "mxfp8"))
+    """
+    op = "fold"
+    handle, family = _checked(q, op)._handle, q._family
+    threads = integer(threads, "threads", MOST_THREADS, op)
+    scaling = _folded_scaling(handle.scaling, to, op)
+    address = family.stream(handle.cuda, stream)
+    if out is None:
+        made = _octavo.QuantizedTensor.empty(
+            handle.shape, handle.source, scaling, family.allocator(handle.cuda), handle.cuda
+        )
+        out = QuantizedTensor(made, family, address)
+    else:
+        if _checked(out, op)._family.name != family.name:
+            raise TypeError(f"[{op}] out is of a {out._family.name}, but q is of a {family.name}")
+        _check_out(out, scaling, op)
+    changed = _octavo.fold_into(
+        handle, out._handle, threads=threads, count=bool(count), stream=address
+    )
+    return Folded(out, changed)
+
+
+def quantize_folded(
+    x: Any,
+    scaling: str | Scaling = "mxfp8",
+    to: str = "rows",
+    *,
+    out: QuantizedTensor | None = None,
+    count: bool = True,
+    threads: int = 0,
+    stream: Any = None,
+) -> Folded:
+    """The same as fold(quantize(x, scaling), to), bit for bit; on a CUDA device in one pass over x
+    where rows are not too long. Arguments are those of quantize and fold.
+
+    Returns (tensor, changed).
+    """
+    op = "quantize_folded"
+    mx = as_scaling(scaling, op)
+    folded = _folded_scaling(mx, to, op)
+    if isinstance(x, QuantizedTensor):
+        raise TypeError(f"[{op}] got a QuantizedTensor, wanted values; use fold")
+    source = describe(x, op, stream=stream)
+    kind = value_kind(source, op)
+    if out is None:
+        out = new_quantized(source, kind, folded)
+    else:
+        check_family(out, source, op)
+        _check_out(out, folded, op)
+    changed = _octavo.quantize_folded_into(
+        source.view(kind),
+        mx,
+        out._handle,
+        threads=integer(threads, "threads", MOST_THREADS, op),
+        count=bool(count),
+        stream=source.stream,
+    )
+    return Folded(out, changed)
+
+
+def _folded_scaling(mx: Scaling, to: Any, op: str) -> Scaling:
+    if not isinstance(to, str):
+        raise TypeError(f"[{op}] got to of type {type(to).__name__}, wanted 'rows' or 'blocks'")
+    return _octavo.folded_scaling(mx, to)
+
+
+def _check_out(out: QuantizedTensor, scaling: Scaling, op: str) -> None:
+    if out.scaling != scaling:
+        raise ValueError(f"[{op}] out is for {out.scaling!r}, wanted {scaling!r}")

@@ -1,0 +1,178 @@
+// MX folded on a device: the host's bytes and counts, in one pass or two, and products that are
+// those of MX operands where nothing changed.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "octavo/octavo.h"
+#include "tests/cuda/device_memory.h"
+#include "tests/gemm/gemm_cases.h"
+
+namespace octavo::testing {
+namespace {
+
+constexpr Device kThere{DeviceKind::cuda, 0};
+constexpr FoldTo kBoth[] = {FoldTo::rows, FoldTo::blocks_of_128};
+
+std::string different(const QuantizedTensor& got, const QuantizedTensor& wanted) {
+  std::string found;
+  for (const auto& [a, b] :
+       {std::pair{&got.rowwise, &wanted.rowwise}, std::pair{&got.columnwise, &wanted.columnwise}}) {
+    if (!b->exists()) continue;
+    if (!same_bytes(to_host(a->codes.view()), b->codes)) found += "codes; ";
+    if (!same_bytes(to_host(a->scales.view()), b->scales)) found += "scales; ";
+  }
+  return found;
+}
+
+class FoldThere : public support::CudaTest {};
+
+TEST_F(FoldThere, HasTheBytesOfTheHost) {
+  unsigned seed = 0;
+  for (const Shape& shape : {Shape{64, 4096}, Shape{33, 512}, Shape{33, 520}, Shape{130, 257},
+                             Shape{5, 8200}, Shape{3, 20000}, Shape{2, 40000}, Shape{4, 5, 96},
+                             Shape{300}, Shape{1, 1}, Shape{0, 8}, Shape{8, 0}})
+    for (const char* name : {"mxfp8", "mxfp8:e5m2"})
+      for (const DType dtype : {DType::bf16, DType::f16, DType::f32})
+        for (const FoldTo to : kBoth)
+          for (const bool columnwise : {false, true}) {
+            ++seed;
+            Scaling scaling = preset(name);
+            scaling.columnwise = columnwise;
+            // Some with NaN and Inf, which poison whole rows, some without.
+            const Tensor values = values_as(
+                all_kinds_of_values(element_count(shape), seed, seed % 3 != 0), shape, dtype);
+            const QuantizedTensor mx = quantize(values.view(), scaling);
+            const Folded wanted = fold(mx, to);
+            const Tensor there = to_device(values.view(), kThere);
+            const Folded got = fold(to_device(mx, kThere), to),
+                         at_once = quantize_folded(there.view(), scaling, to);
+            EXPECT_EQ(different(got.tensor, wanted.tensor), "")
+                << to_string(shape) << " " << name << " " << dtype_name(dtype);
+            EXPECT_EQ(different(at_once.tensor, wanted.tensor), "")
+                << to_string(shape) << " " << name << " " << dtype_name(dtype);
+            EXPECT_EQ(got.changed, wanted.changed) << to_string(shape);
+            EXPECT_EQ(at_once.changed, wanted.changed) << to_string(shape);
+            if (HasFailure()) return;
+          }
+}
+
+// Every code at every distance from the largest exponent, NaN and Inf of both signs among them.
+TEST_F(FoldThere, EveryCode) {
+  for (const Format& format : {e4m3fn, e5m2}) {
+    const Scaling scaling = preset(format == e5m2 ? "mxfp8:e5m2" : "mxfp8");
+    const std::int64_t rows = 64, cols = 288;
+    const Tensor codes = Tensor::codes({rows, cols}, format),
+                 scales = Tensor::codes({rows, cols / 32}, e8m0fnu);
+    for (std::int64_t row = 0; row < rows; ++row) {
+      for (std::int64_t col = 0; col < cols; ++col)
+        codes.span<std::uint8_t>()[static_cast<std::size_t>(row * cols + col)] =
+            static_cast<std::uint8_t>(col);
+      for (std::int64_t block = 0; block < cols / 32; ++block)
+        scales.span<std::uint8_t>()[static_cast<std::size_t>(row * (cols / 32) + block)] =
+            static_cast<std::uint8_t>(block % 4 == 0 ? 150 : 150 - row);
+    }
+    const QuantizedTensor mx = quantized_from({rows, cols}, scaling, codes, scales);
+    for (const FoldTo to : kBoth) {
+      const Folded wanted = fold(mx, to), got = fold(to_device(mx, kThere), to);
+      EXPECT_EQ(different(got.tensor, wanted.tensor), "");
+      EXPECT_EQ(got.changed, wanted.changed);
+    }
+  }
+}
+
+// A part of a larger matrix: rows that begin anywhere.
+TEST_F(FoldThere, ValuesWithGaps) {
+  const Tensor all = values_as(usual_values(40, 600, 5), {40, 600}, DType::bf16);
+  const Tensor there = to_device(all.view(), kThere);
+  for (const std::int64_t first : {0, 1, 8})
+    for (const std::int64_t cols : {512, 520, 77}) {
+      const auto part = [&](View view) {
+        view.data = static_cast<std::byte*>(view.data) + first * 2;
+        view.shape = {40, cols};
+        return view;
+      };
+      for (const FoldTo to : kBoth) {
+        const Folded wanted = quantize_folded(part(all.view()), preset("mxfp8"), to),
+                     got = quantize_folded(part(there.view()), preset("mxfp8"), to);
+        EXPECT_EQ(different(got.tensor, wanted.tensor), "") << first << ", " << cols;
+        EXPECT_EQ(got.changed, wanted.changed);
+      }
+    }
+}
+
+// Nothing changed: the product is that of the MX operands, to the bit, because those are folded by
+// row inside and nothing else is different.
+TEST_F(FoldThere, ProductsAreThoseOfMx) {
+  const std::int64_t m = 300, n = 520, k = 1024;
+  const auto operand = [&](std::int64_t rows, unsigned seed) {
+    std::vector<float> values = usual_values(rows, k, seed);
+    for (std::size_t i = 0; i < values.size(); ++i)  // few bits, blocks at most three binades apart
+      values[i] = std::round(values[i] * 2.0F + (values[i] < 0 ? -1.0F : 1.0F)) *
+                  static_cast<float>(1 << (i / 32 % 4));
+    return quantize(to_device(values_as(values, {rows, k}, DType::f32).view(), kThere).view(),
+                    preset("mxfp8"));
+  };
+  const QuantizedTensor a = operand(m, 1), b = operand(n, 2);
+  std::int64_t inside = 0;
+  const Tensor wanted = gemm(a, b, {.folded = &inside});
+  EXPECT_EQ(inside, 0);
+  const Folded fa = fold(a, FoldTo::rows), fb = fold(b, FoldTo::rows);
+  ASSERT_EQ(fa.changed + fb.changed, 0);
+  const Tensor got = gemm(fa.tensor, fb.tensor);
+  EXPECT_TRUE(same_bytes(to_host(got.view()), to_host(wanted.view())));
+}
+
+// What a product says it changed is what folding both operands changes.
+TEST_F(FoldThere, CountsAreThoseOfProducts) {
+  const std::int64_t m = 200, n = 264, k = 2048;
+  const auto operand = [&](std::int64_t rows, unsigned seed) {
+    return quantize(
+        to_device(values_as(usual_values(rows, k, seed), {rows, k}, DType::bf16).view(), kThere)
+            .view(),
+        preset("mxfp8"));
+  };
+  const QuantizedTensor a = operand(m, 3), b = operand(n, 4);
+  std::int64_t inside = 0;
+  const Tensor wanted = gemm(a, b, {.folded = &inside});
+  const Folded fa = fold(a, FoldTo::rows), fb = fold(b, FoldTo::rows);
+  EXPECT_EQ(fa.changed + fb.changed, inside);
+  EXPECT_TRUE(same_bytes(to_host(gemm(fa.tensor, fb.tensor).view()), to_host(wanted.view())));
+}
+
+TEST_F(FoldThere, CapturedIntoAGraph) {
+  const support::Stream stream;
+  for (const FoldTo to : kBoth) {
+    const Tensor here = values_as(usual_values(64, 1024, 7), {64, 1024}, DType::bf16);
+    const Tensor there = to_device(here.view(), kThere);
+    QuantizedTensor out = make_folded({64, 1024}, DType::bf16, preset("mxfp8"), to, kThere);
+    const support::DeviceMemory changed(sizeof(std::int64_t));
+    const std::int64_t zero = 0;
+    changed.write(std::as_bytes(std::span(&zero, 1)));
+    cudaGraph_t graph = nullptr;
+    cudaGraphExec_t ready = nullptr;
+    support::must(cudaStreamBeginCapture(stream.get(), cudaStreamCaptureModeThreadLocal));
+    quantize_folded_into(there.view(), preset("mxfp8"), out, {.stream = stream.get()},
+                         reinterpret_cast<std::int64_t*>(changed.data()));
+    support::must(cudaStreamEndCapture(stream.get(), &graph));
+    support::must(cudaGraphInstantiate(&ready, graph, 0));
+    for (int i = 0; i < 3; ++i) support::must(cudaGraphLaunch(ready, stream.get()));
+    stream.wait();
+    const Folded wanted = quantize_folded(here.view(), preset("mxfp8"), to);
+    EXPECT_EQ(different(out, wanted.tensor), "");
+    std::int64_t counted = 0;
+    std::memcpy(&counted, changed.read(0, sizeof counted).data(), sizeof counted);
+    EXPECT_EQ(counted, 3 * wanted.changed);
+    (void)cudaGraphExecDestroy(ready);
+    (void)cudaGraphDestroy(graph);
+  }
+}
+
+}  // namespace
+}  // namespace octavo::testing
