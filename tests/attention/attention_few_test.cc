@@ -1,4 +1,5 @@
 // Few query rows share the reading of keys: what a row becomes does not depend on who shares.
+#include <cmath>
 #include <cstring>
 
 #include "tests/attention/attention_cases.h"
@@ -50,6 +51,27 @@ TEST(AttentionFew, HeadsThatShareKeysHaveTheBitsOfOneAlone) {
                 << (coded ? ", e4m3" : ", bf16") << ", odd " << odd;
           }
         }
+}
+
+// The last value is NaN, and so is its scale: the first of two queries does not see it.
+TEST(AttentionFew, WhatIsNotSeenPoisonsNothing) {
+  for (const bool in_keys : {false, true}) {
+    Made made = make_inputs({.queries = 2, .keys = 130, .depth = 64}, Kind::normal, 5);
+    Tensor& spoilt = in_keys ? made.k : made.v;
+    const std::uint16_t nan = 0x7FC0;
+    std::memcpy(spoilt.bytes().data() + (129 * 64 + 7) * 2, &nan, sizeof nan);
+    const QuantizedTensor k = quantize(made.k.view(), preset("fp8-channel")),
+                          v = quantize(made.v.view(), preset("fp8-channel"));
+    const Tensor out = attention(made.q, k, v,
+                                 {.rung = AttentionRung::bf16,
+                                  .mask = {.causal = true, .bottom_right = true},
+                                  .out = DType::f32});
+    const auto* values = reinterpret_cast<const float*>(out.bytes().data());
+    for (int e = 0; e < 64; ++e) {
+      ASSERT_FALSE(std::isnan(values[e])) << (in_keys ? "key, " : "value, ") << e;
+      ASSERT_TRUE(std::isnan(values[64 + e])) << (in_keys ? "key, " : "value, ") << e;
+    }
+  }
 }
 
 // Where one rung takes all rows of a call, automatic is that rung, and takes kernels for few rows
