@@ -21,7 +21,7 @@ namespace octavo::cpu {
 namespace {
 
 constexpr std::int64_t kRun = 32;  // of weighted values in f16
-constexpr std::int64_t kAheadKeys = 8;
+constexpr std::int64_t kAheadKeys = 64;
 constexpr float kRoundedUp = 1.01F;  // more than six roundings in f16
 
 // Lanes of four sums, added up: twice in f16, then in f32, because turning it into f32 takes one
@@ -146,17 +146,16 @@ class Dots {
         for (int r = 0; r < kRows; ++r)
           vst1q_f32(scores[r] + at, folded_four(sum[r][0], sum[r][1], sum[r][2], sum[r][3]));
       } else {
-        // Two keys of each of two rows; or one of each row, of which there may be four.
+        // Four sums at a time, of one key after the other of each row; where there are fewer, some
+        // are there twice.
         constexpr int kSums = kRows * kKeys;
         const auto nth = [&](int n) { return sum[n % kSums / kKeys][n % kKeys]; };
-        const float32x4_t four = folded_four(nth(0), nth(1), nth(2), nth(3));
-        const auto store = [&]<int kLane>() {
-          scores[kLane / kKeys][at + kLane % kKeys] = vgetq_lane_f32(four, kLane);
-        };
-        store.template operator()<0>();
-        if constexpr (kSums > 1) store.template operator()<1>();
-        if constexpr (kSums > 2) store.template operator()<2>();
-        if constexpr (kSums > 3) store.template operator()<3>();
+        for (int n = 0; n < kSums; n += 4) {
+          float four[4];
+          vst1q_f32(four, folded_four(nth(n), nth(n + 1), nth(n + 2), nth(n + 3)));
+          for (int j = 0; j < std::min(4, kSums); ++j)
+            scores[(n + j) / kKeys][at + (n + j) % kKeys] = four[j];
+        }
       }
     }
   };
@@ -207,10 +206,11 @@ std::uint8_t bound_squares(const std::uint8_t (*fields)[16], std::int64_t keys, 
 template <int kRows>
 bool dots_of_e4m3(const FewRows& job, const std::byte* const* q, float* const* scores,
                   float* squares) {
+  constexpr int kKeys = keys_for(kRows);
   const Queries<kRows> queries(q, job.size);
   alignas(16) std::uint8_t fields[kFewKeys][16];
-  const std::int64_t at = Dots<kUnits / kRows, kRows>(job, queries).run(0, scores, fields);
-  if constexpr (kRows < kUnits) Dots<1, kRows>(job, queries).run(at, scores, fields);
+  const std::int64_t at = Dots<kKeys, kRows>(job, queries).run(0, scores, fields);
+  if constexpr (kKeys > 1) Dots<1, kRows>(job, queries).run(at, scores, fields);
   return bound_squares(fields, job.keys, job.size, squares) < kNanField;
 }
 
