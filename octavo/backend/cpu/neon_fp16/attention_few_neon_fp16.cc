@@ -183,15 +183,16 @@ class Dots {
 
 // What sums of squares of keys are at most: of sixteen columns of codes the largest one counts for
 // all. Returns the largest field.
-std::uint8_t bound_squares(const std::uint8_t (*fields)[16], std::int64_t keys, std::int64_t size,
+std::uint8_t bound_squares(std::uint8_t (*fields)[16], std::int64_t keys, std::int64_t size,
                            float* squares) {
+  std::memset(fields[keys], 0, static_cast<std::size_t>(-keys & 3) * sizeof fields[0]);
   const float rows = static_cast<float>(size / 16) * kRoundedUp;
   uint8x16_t most = vdupq_n_u8(0);
   for (std::int64_t i = 0; i < keys; i += 4) {
     float16x8_t square[4];
 #pragma GCC unroll 4
     for (int j = 0; j < 4; ++j) {
-      const uint8x16_t field = vld1q_u8(fields[std::min(i + j, keys - 1)]);
+      const uint8x16_t field = vld1q_u8(fields[i + j]);
       const float16x8_t left = vreinterpretq_f16_u16(vshll_n_u8(vget_low_u8(field), 7)),
                         right = vreinterpretq_f16_u16(vshll_high_n_u8(field, 7));
       most = vmaxq_u8(most, field);
@@ -208,6 +209,7 @@ bool dots_of_e4m3(const FewRows& job, const std::byte* const* q, float* const* s
                   float* squares) {
   constexpr int kKeys = keys_for(kRows);
   const Queries<kRows> queries(q, job.size);
+  static_assert(kFewKeys % 4 == 0);
   alignas(16) std::uint8_t fields[kFewKeys][16];
   const std::int64_t at = Dots<kKeys, kRows>(job, queries).run(0, scores, fields);
   if constexpr (kKeys > 1) Dots<1, kRows>(job, queries).run(at, scores, fields);
