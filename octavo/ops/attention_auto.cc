@@ -30,22 +30,30 @@ double rounding_of(DType out) {
   return out == DType::bf16 ? 0x1p-8 : out == DType::f16 ? 0x1p-11 : 0x1p-24;
 }
 
+// To look at rows costs two of them for each range, and to look at magnitudes a pass over K and V;
+// where there are hardly more rows than that, either is left out.
+bool has_few_rows(const AttentionCall& call) {
+  std::int64_t rows = call.q.batches() * call.q.heads() * call.q.rows();
+  if (!call.options.ranges.empty()) {
+    rows = 0;
+    for (const AttentionRange& range : call.options.ranges) rows += range.count;
+  }
+  return rows < kFewRows * call.q.batches() * call.q.heads();
+}
+
 class Chooser {
  public:
   Chooser(const AttentionCall& call, const AttentionResult& result, const Exec& exec)
       : call_(call),
         result_(result),
         exec_(exec),
-        facts_(call, result.log_sum_exp != nullptr, exec),
+        few_(has_few_rows(call)),
+        facts_(call, result.log_sum_exp != nullptr, few_, exec),
         looked_(call, exec),
         done_(call, result, facts_) {}
 
   void run() {
     cut_ranges();
-    std::int64_t rows = 0;
-    for (const AttentionChoice& choice : choices_) rows += choice.rows.count;
-    // To look costs two rows; where there are hardly more, they are taken to be as bad as can be.
-    few_ = rows < kFewRows * call_.q.batches() * call_.q.heads();
     of_choice_.resize(choices_.size());
     for (AttentionChoice& choice : choices_) {
       choice.tolerance = tolerance_of(choice.rows).left;
@@ -217,7 +225,7 @@ class Chooser {
       const bool last = rung == kRungsByCost.back();
       std::vector<bool> wanted(choices_.size(), false);
       for (std::size_t i = 0; i < choices_.size(); ++i) {
-        if (!open[i] || !facts_.takes(rung, choices_[i].rows)) continue;
+        if (!open[i] || !may_take(rung, choices_[i].rows)) continue;
         choices_[i].rung = rung;
         choices_[i].predicted =
             facts_.predicted(rung, choices_[i].rows,
@@ -252,8 +260,20 @@ class Chooser {
             text("; rounding the output to ", dtype_name(result_.out.first.values.dtype),
                  " may be off by ", of_output.rounding,
                  " more than rtol allows, which is not within ", tolerance, ": take float32");
-      if (few_) choice.reason += "; too few rows to look at any: n_eff is taken to be 2";
+      if (few_)
+        choice.reason += text("; too few rows to look at any: n_eff is taken to be 2",
+                              choice.rung == AttentionRung::bf16 ? ", and inputs as they are" : "");
+      if (facts_.values_step() > 1)
+        choice.reason += text("; the size of V is that of one row in ", facts_.values_step());
     }
+  }
+
+  // What few rows cost is to read K and V once. A rung that rounds them first is no cheaper than
+  // f32, whatever its products cost, and how far it is off would have to be found by a look at all
+  // of K.
+  [[nodiscard]] bool may_take(AttentionRung rung, const AttentionRange& range) const {
+    if (!few_ || rung == kRungsByCost.back()) return facts_.takes(rung, range);
+    return rung == AttentionRung::bf16 && facts_.is_as_given(rung, range);
   }
 
   // Fills trials_ of the heads of ranges that want this rung.
@@ -334,7 +354,7 @@ class Chooser {
           raise(large.predicted, facts_.predicted(kRungsByCost.back(), choice.rows, row));
         }
         if (choice.rung == kRungsByCost.back()) continue;
-        if (row.n_eff >= choice.n_eff && row.different >= choice.n_eff &&
+        if (row.n_eff >= choice.n_eff && row.different >= choice.n_eff && row.values == 0.0 &&
             (is_quiet || row.score <= of_choice_[i].score))
           continue;
         if (is_within(choice.rung, choice, row)) continue;
@@ -362,7 +382,7 @@ class Chooser {
 
   [[nodiscard]] AttentionRung cheapest_within(const AttentionChoice& choice, const RowFacts& row) {
     for (const AttentionRung rung : kRungsByCost)
-      if (facts_.takes(rung, choice.rows) && is_within(rung, choice, row)) return rung;
+      if (may_take(rung, choice.rows) && is_within(rung, choice, row)) return rung;
     return kRungsByCost.back();
   }
   [[nodiscard]] bool is_within(AttentionRung rung, const AttentionChoice& choice,
@@ -374,10 +394,10 @@ class Chooser {
   const AttentionCall& call_;
   const AttentionResult& result_;
   const Exec& exec_;
+  bool few_;
   AttentionFacts facts_;
   LookedRows looked_;
   RowsDone done_;
-  bool few_ = false;
   std::vector<AttentionChoice> choices_;
   std::vector<OfChoice> of_choice_;
   std::map<AttentionRung, std::optional<RungInputs>> inputs_;

@@ -168,6 +168,10 @@ bool rounds_queries_or_keys(AttentionRung rung, const RangeFacts& facts) {
   return rung == AttentionRung::balanced || relative_error(rung, facts) != 0.0;
 }
 
+bool is_as_given(AttentionRung rung, const RangeFacts& facts) {
+  return !rounds_queries_or_keys(rung, facts) && v_error(rung, facts.v_type) == 0.0;
+}
+
 namespace {
 
 // `of_score`: its standard deviation.
@@ -186,7 +190,7 @@ double output_error(AttentionRung rung, const RangeFacts& facts, const RowFacts&
                values = square(kDeviations * v_error(rung, facts.v_type)) * of_values,
                p = std::min(square(kDeviations * p_error(rung)) * of_weights,
                             square(kMostSpread * most_p_error(rung)));
-  return std::sqrt((scores + p + values) * facts.v.channel_squares);
+  return std::sqrt((scores + p + values) * larger(facts.v.channel_squares, row.values));
 }
 
 }  // namespace

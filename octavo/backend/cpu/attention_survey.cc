@@ -1,6 +1,9 @@
 // Magnitudes of rows and channels. Every sum is in f64 and in the order that reference has, so that
 // `auto` looks at the same rows; sums of four rows run side by side.
-#include <cmath>
+#include <algorithm>
+#include <bit>
+#include <cstdint>
+#include <limits>
 
 #include "octavo/backend/attention_job.h"
 #include "octavo/backend/cpu/attention_numbers.h"
@@ -11,12 +14,16 @@ namespace octavo::cpu {
 namespace {
 
 constexpr std::int64_t kSide = 4, kMost = AttentionNumbers::kMost;
+constexpr std::int64_t kMagnitude = std::numeric_limits<std::int64_t>::max();
 
 // NaN is larger than everything.
 bool is_larger(double a, double b) { return b == b && !(a <= b); }
 
+// Magnitudes by their bits, which are in the same order, NaN above all; compilers make vectors of
+// that.
 struct Channels {
-  double squares[kMost], amax[kMost];
+  double squares[kMost];
+  std::int64_t amax[kMost];
 };
 
 // Rows [first, first + kSide) of one piece of columns; `real` of them are there.
@@ -30,8 +37,8 @@ void add_rows(const AttentionNumbers& numbers, std::int64_t first, std::int64_t 
     }
     numbers.piece(first + r, col, n, squares[r]);
     for (std::int64_t d = 0; d < n; ++d) {
-      const double size = std::abs(squares[r][d]), most = channels.amax[d];
-      channels.amax[d] = size > most || size != size ? size : most;
+      const std::int64_t size = std::bit_cast<std::int64_t>(squares[r][d]) & kMagnitude;
+      channels.amax[d] = std::max(channels.amax[d], size);
       squares[r][d] *= squares[r][d];
       channels.squares[d] += squares[r][d];
     }
@@ -49,7 +56,7 @@ AttentionSurvey survey_of(const AttentionNumbers& numbers, std::int64_t cols, st
   const std::int64_t pieces = std::max<std::int64_t>(1, blocks(cols, kMost));
   for (std::int64_t piece = 0; piece < pieces; ++piece) {
     std::fill_n(channels.squares, kMost, 0.0);
-    std::fill_n(channels.amax, kMost, 0.0);
+    std::fill_n(channels.amax, kMost, 0);
     const std::int64_t width = std::min(kMost, cols - piece * kMost);
     for (std::int64_t row = first; row < first + count; row += kSide) {
       const std::int64_t real = std::min(kSide, first + count - row);
@@ -70,7 +77,8 @@ AttentionSurvey survey_of(const AttentionNumbers& numbers, std::int64_t cols, st
     for (std::int64_t d = 0; d < width; ++d) {
       if (is_larger(channels.squares[d], result.channel_squares))
         result.channel_squares = channels.squares[d];
-      if (is_larger(channels.amax[d], result.amax)) result.amax = channels.amax[d];
+      const auto amax = std::bit_cast<double>(channels.amax[d]);
+      if (is_larger(amax, result.amax)) result.amax = amax;
     }
   }
   if (count > 0) {
