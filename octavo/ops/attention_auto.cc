@@ -234,7 +234,7 @@ class Chooser {
       }
       if (!few_ && !last) try_on_rows(rung, wanted);
       for (std::size_t i = 0; i < choices_.size(); ++i) {
-        if (!open[i] || choices_[i].rung != rung) continue;
+        if (!open[i] || !may_take(rung, choices_[i].rows)) continue;
         if (wanted[i] && !few_ && !last)
           choices_[i].predicted = corrected(rung, choices_[i].rows, choices_[i].predicted);
         open[i] = !last && !(choices_[i].predicted <= choices_[i].tolerance);

@@ -84,7 +84,7 @@ bool is_beyond_f32(const AttentionCall& call, const Exec& exec) {
 
 AttentionFacts::AttentionFacts(const AttentionCall& call, bool log_sum_exp, bool is_few,
                                const Exec& exec)
-    : call_(call), exec_(exec), job_(call.job()), log_sum_exp_(log_sum_exp) {
+    : call_(call), exec_(exec), job_(call.job()), log_sum_exp_(log_sum_exp), is_few_(is_few) {
   values_step_ = is_few ? step_for_few(call.v.rows()) : 1;
   SomeRows some = some_rows(call.v, call.options.mask.key_lengths, values_step_);
   if (some.stack.rows() == call.v.rows()) values_step_ = 1;
@@ -129,7 +129,10 @@ void AttentionFacts::survey_some() {
 void AttentionFacts::survey_spread_of_values() {
   if (!v_spread_.empty() || call_.k.rows() == 0) return;
   v_mean_.resize(static_cast<std::size_t>(call_.v.batches() * call_.v.heads() * call_.v.cols()));
-  v_spread_ = survey_of_copy(values_, value_lengths_, values_.rows(), v_mean_.data(), false);
+  // The mean of codes is not taken from them, nor is it where few rows are asked for.
+  v_spread_ = values_.is_quantized() || is_few_
+                  ? v_
+                  : survey_of_copy(values_, value_lengths_, values_.rows(), v_mean_.data(), false);
 }
 
 std::int64_t AttentionFacts::longest_query(const AttentionRange& range) {

@@ -96,14 +96,14 @@ class AttentionFacts {
   const AttentionCall& call_;
   const Exec& exec_;
   AttentionJob job_;
-  bool log_sum_exp_;
+  bool log_sum_exp_, is_few_;
   AttentionStack values_;  // V, or some of its rows
   std::vector<std::int64_t> value_lengths_;
   std::int64_t values_step_ = 1;
   // Found when they are asked for, but V.
   std::vector<AttentionSurvey> q_, k_turned_, k_smooth_, k_given_, v_, v_spread_, outputs_;
   std::vector<AttentionSurvey> q_some_, k_some_;  // as q_ and k_turned_, of a few rows
-  std::vector<float> v_mean_;                     // [B, Hkv, E]; zeros where V is codes
+  std::vector<float> v_mean_;                     // [B, Hkv, E]; zeros where it is not taken
 };
 
 }  // namespace octavo

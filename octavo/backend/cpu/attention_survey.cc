@@ -31,17 +31,22 @@ void add_rows(const AttentionNumbers& numbers, std::int64_t first, std::int64_t 
               std::int64_t col, std::int64_t n, double (&rows)[kSide], Channels& channels) {
   alignas(64) double squares[kSide][kMost];
   for (std::int64_t r = 0; r < kSide; ++r) {
-    if (r >= real) {
-      std::fill_n(squares[r], n, 0.0);
-      continue;
+    if (r < real)
+      numbers.piece(first + r, col, n, squares[r]);
+    else
+      std::fill_n(squares[r], n, 0.0);  // changes nothing
+  }
+  for (std::int64_t d = 0; d < n; ++d) {
+    std::int64_t most = channels.amax[d];
+    double sum = channels.squares[d];
+    for (std::int64_t r = 0; r < kSide; ++r) {
+      const double number = squares[r][d];
+      most = std::max(most, std::bit_cast<std::int64_t>(number) & kMagnitude);
+      squares[r][d] = number * number;
+      sum += squares[r][d];
     }
-    numbers.piece(first + r, col, n, squares[r]);
-    for (std::int64_t d = 0; d < n; ++d) {
-      const std::int64_t size = std::bit_cast<std::int64_t>(squares[r][d]) & kMagnitude;
-      channels.amax[d] = std::max(channels.amax[d], size);
-      squares[r][d] *= squares[r][d];
-      channels.squares[d] += squares[r][d];
-    }
+    channels.amax[d] = most;
+    channels.squares[d] = sum;
   }
   for (std::int64_t d = 0; d < n; ++d)
     for (std::int64_t r = 0; r < kSide; ++r) rows[r] += squares[r][d];
