@@ -20,26 +20,10 @@
 namespace octavo {
 namespace {
 
-constexpr std::int64_t kRowsPerRange = AttentionFacts::kRowsPerRange, kFewRows = 8;
+constexpr std::int64_t kRowsPerRange = AttentionFacts::kRowsPerRange;
 constexpr double kWorst = 2.0;  // n_eff: errors of weights are largest where two keys share a row
 constexpr std::int64_t kLeastLooked = 16;  // rows of a head, where it has four times as many
 constexpr std::size_t kMostTried = 64;     // rows of a head
-
-// Half a unit of the last place of an output, relative.
-double rounding_of(DType out) {
-  return out == DType::bf16 ? 0x1p-8 : out == DType::f16 ? 0x1p-11 : 0x1p-24;
-}
-
-// To look at rows costs two of them for each range, and to look at magnitudes a pass over K and V;
-// where there are hardly more rows than that, either is left out.
-bool has_few_rows(const AttentionCall& call) {
-  std::int64_t rows = call.q.batches() * call.q.heads() * call.q.rows();
-  if (!call.options.ranges.empty()) {
-    rows = 0;
-    for (const AttentionRange& range : call.options.ranges) rows += range.count;
-  }
-  return rows < kFewRows * call.q.batches() * call.q.heads();
-}
 
 class Chooser {
  public:

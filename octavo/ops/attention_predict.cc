@@ -113,6 +113,10 @@ double log_sum_exp_error(AttentionRung rung, double of_score) {
 
 }  // namespace
 
+double rounding_of(DType out) {
+  return out == DType::bf16 ? 0x1p-8 : out == DType::f16 ? 0x1p-11 : 0x1p-24;
+}
+
 bool rounds_given_keys(AttentionRung rung) {
   return rung != AttentionRung::fast && rung != AttentionRung::balanced;
 }

@@ -55,6 +55,9 @@ struct Away {
   double squares = 0.0, most = 0.0;
 };
 
+// Half a unit of the last place of an output, relative.
+[[nodiscard]] double rounding_of(DType out);
+
 // Does this rung round K as it is given?
 [[nodiscard]] bool rounds_given_keys(AttentionRung rung);
 

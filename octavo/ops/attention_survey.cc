@@ -65,6 +65,16 @@ std::int64_t step_for_few(std::int64_t rows) {
 
 }  // namespace
 
+bool has_few_rows(const AttentionCall& call) {
+  constexpr std::int64_t kFew = 8;
+  std::int64_t rows = call.q.batches() * call.q.heads() * call.q.rows();
+  if (!call.options.ranges.empty()) {
+    rows = 0;
+    for (const AttentionRange& range : call.options.ranges) rows += range.count;
+  }
+  return rows < kFew * call.q.batches() * call.q.heads();
+}
+
 bool is_beyond_f32(const AttentionCall& call, const Exec& exec) {
   const auto is_wide = [](const AttentionStack& stack) {
     return !stack.is_quantized() && stack.elements().dtype == DType::f64;

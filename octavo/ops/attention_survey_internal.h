@@ -18,6 +18,10 @@ namespace octavo {
 // Are there numbers of float64, or scores of such, that f32 does not have? NaN counts as one.
 [[nodiscard]] bool is_beyond_f32(const AttentionCall& call, const Exec& exec);
 
+// To look at rows costs two of them for each range, and to look at magnitudes a pass over K and V:
+// are there hardly more rows than that, so that either is left out?
+[[nodiscard]] bool has_few_rows(const AttentionCall& call);
+
 class AttentionFacts {
  public:
   static constexpr std::int64_t kRowsPerRange = 128;
