@@ -22,7 +22,11 @@ namespace {
 
 constexpr std::int64_t kRun = 32;  // of weighted values in f16
 constexpr std::int64_t kAheadKeys = 64;
-constexpr float kRoundedUp = 1.01F;  // more than six roundings in f16
+constexpr float kRoundedUp = 1.01F;  // more than sixteen roundings in f16
+
+// The largest fields of a key, in each of sixteen columns of kChunk codes.
+constexpr std::int64_t kChunk = 128, kMostChunks = kMostHeadSize / kChunk;
+using Fields = std::uint8_t[kMostChunks][kFewKeys][16];
 
 // Lanes of four sums, added up: twice in f16, then in f32, because turning it into f32 takes one
 // pipe for two cycles. Which lanes are added does not depend on how many sums there are.
@@ -64,10 +68,9 @@ class Dots {
  public:
   Dots(const FewRows& job, const Queries<kRows>& q) : job_(job), q_(q.lanes) {}
 
-  // From key `at` on, as long as there are kKeys; returns the first that is left. fields[i] are the
-  // largest ones in sixteen columns of key i.
+  // From key `at` on, as long as there are kKeys; returns the first that is left.
   [[gnu::always_inline]] std::int64_t run(std::int64_t at, float* const* scores,
-                                          std::uint8_t (*fields)[16]) const {
+                                          Fields& fields) const {
     if (at + kKeys > job_.keys) return at;
     return job_.size < kTurn ? run_short(at, scores, fields) : run_turns(at, scores, fields);
   }
@@ -77,7 +80,7 @@ class Dots {
   struct Sums;
 
   [[gnu::always_inline]] std::int64_t run_turns(std::int64_t at, float* const* scores,
-                                                std::uint8_t (*fields)[16]) const {
+                                                Fields& fields) const {
     Unit unit[kUnits];
     const std::int64_t whole = job_.size / kTurn * kTurn;
     const std::byte* keys = job_.rows + at * job_.pitch;
@@ -91,30 +94,36 @@ class Dots {
       turn(keys, whole > kTurn ? keys + kTurn : next, q_, unit, sums, true);
       for (std::int64_t d = kTurn; d < whole; d += kTurn) {
         ask_ahead(keys, d);
+        if (d % kChunk == 0) sums.end_chunk(fields[d / kChunk - 1] + at);
         turn(keys + d, d + kTurn < whole ? keys + d + kTurn : next, q_ + kRows * d, unit, sums,
              false);
       }
-      add_rest(keys, whole, sums);
-      sums.store(at, scores, fields);
+      add_rest(keys, at, whole, sums, fields);
+      sums.store(at, scores);
+      sums.end_chunk(fields[(job_.size - 1) / kChunk] + at);
     }
     return at;
   }
-  std::int64_t run_short(std::int64_t at, float* const* scores, std::uint8_t (*fields)[16]) const {
+  std::int64_t run_short(std::int64_t at, float* const* scores, Fields& fields) const {
     for (; at + kKeys <= job_.keys; at += kKeys) {
       Sums sums{};
-      add_rest(job_.rows + at * job_.pitch, 0, sums);
-      sums.store(at, scores, fields);
+      add_rest(job_.rows + at * job_.pitch, at, 0, sums, fields);
+      sums.store(at, scores);
+      sums.end_chunk(fields[0] + at);
     }
     return at;
   }
-  [[gnu::always_inline]] void add_rest(const std::byte* keys, std::int64_t d, Sums& sums) const {
-    for (; d < job_.size; d += 16)
+  [[gnu::always_inline]] void add_rest(const std::byte* keys, std::int64_t at, std::int64_t d,
+                                       Sums& sums, Fields& fields) const {
+    for (; d < job_.size; d += 16) {
+      if (d > 0 && d % kChunk == 0) sums.end_chunk(fields[d / kChunk - 1] + at);
 #pragma GCC unroll 4
       for (int i = 0; i < kKeys; ++i) {
         Unit one;
         one.decode(keys + i * job_.pitch + d);
         sums.add(one, i, q_ + kRows * d, false);
       }
+    }
   }
 
   struct Sums {
@@ -132,12 +141,18 @@ class Dots {
       }
     }
 
-    [[gnu::always_inline]] void store(std::int64_t at, float* const* scores,
-                                      std::uint8_t (*fields)[16]) const {
+    [[gnu::always_inline]] void end_chunk(std::uint8_t (*fields)[16]) {
+#pragma GCC unroll 4
+      for (int i = 0; i < kKeys; ++i) {
+        vst1q_u8(fields[i], field[i]);
+        field[i] = vdupq_n_u8(0);
+      }
+    }
+
+    [[gnu::always_inline]] void store(std::int64_t at, float* const* scores) const {
       float16x8_t sum[kRows][kKeys];
 #pragma GCC unroll 4
       for (int i = 0; i < kKeys; ++i) {
-        vst1q_u8(fields[at + i], field[i]);
 #pragma GCC unroll 4
         for (int r = 0; r < kRows; ++r) sum[r][i] = vaddq_f16(low[r][i], high[r][i]);
       }
@@ -181,25 +196,31 @@ class Dots {
   const float16_t* q_;
 };
 
-// What sums of squares of keys are at most: of sixteen columns of codes the largest one counts for
-// all. Returns the largest field.
-std::uint8_t bound_squares(std::uint8_t (*fields)[16], std::int64_t keys, std::int64_t size,
-                           float* squares) {
-  std::memset(fields[keys], 0, static_cast<std::size_t>(-keys & 3) * sizeof fields[0]);
-  const float rows = static_cast<float>(size / 16) * kRoundedUp;
+// What sums of squares of keys are at most: the largest code of a column counts for all of it.
+// Returns the largest field.
+std::uint8_t bound_squares(Fields& fields, std::int64_t keys, std::int64_t size, float* squares) {
+  const std::int64_t chunks = (size + kChunk - 1) / kChunk;
+  for (std::int64_t c = 0; c < chunks; ++c)
+    std::memset(fields[c] + keys, 0, static_cast<std::size_t>(-keys & 3) * sizeof fields[c][0]);
   uint8x16_t most = vdupq_n_u8(0);
   for (std::int64_t i = 0; i < keys; i += 4) {
     float16x8_t square[4];
 #pragma GCC unroll 4
-    for (int j = 0; j < 4; ++j) {
-      const uint8x16_t field = vld1q_u8(fields[i + j]);
-      const float16x8_t left = vreinterpretq_f16_u16(vshll_n_u8(vget_low_u8(field), 7)),
-                        right = vreinterpretq_f16_u16(vshll_high_n_u8(field, 7));
-      most = vmaxq_u8(most, field);
-      square[j] = vfmaq_f16(vmulq_f16(left, left), right, right);
+    for (int j = 0; j < 4; ++j) square[j] = vdupq_n_f16(0);
+    for (std::int64_t c = 0; c < chunks; ++c) {
+      const auto rows = static_cast<float16_t>(std::min(kChunk, size - c * kChunk) / 16);
+#pragma GCC unroll 4
+      for (int j = 0; j < 4; ++j) {
+        const uint8x16_t field = vld1q_u8(fields[c][i + j]);
+        const float16x8_t left = vreinterpretq_f16_u16(vshll_n_u8(vget_low_u8(field), 7)),
+                          right = vreinterpretq_f16_u16(vshll_high_n_u8(field, 7));
+        most = vmaxq_u8(most, field);
+        square[j] =
+            vfmaq_f16(square[j], vfmaq_f16(vmulq_f16(left, left), right, right), vdupq_n_f16(rows));
+      }
     }
     vst1q_f32(squares + i,
-              vmulq_n_f32(folded_four(square[0], square[1], square[2], square[3]), rows));
+              vmulq_n_f32(folded_four(square[0], square[1], square[2], square[3]), kRoundedUp));
   }
   return vmaxvq_u8(most);
 }
@@ -210,7 +231,7 @@ bool dots_of_e4m3(const FewRows& job, const std::byte* const* q, float* const* s
   constexpr int kKeys = keys_for(kRows);
   const Queries<kRows> queries(q, job.size);
   static_assert(kFewKeys % 4 == 0);
-  alignas(16) std::uint8_t fields[kFewKeys][16];
+  alignas(16) Fields fields;
   const std::int64_t at = Dots<kKeys, kRows>(job, queries).run(0, scores, fields);
   if constexpr (kKeys > 1) Dots<1, kRows>(job, queries).run(at, scores, fields);
   return bound_squares(fields, job.keys, job.size, squares) < kNanField;
