@@ -36,9 +36,9 @@ struct FewKernels {
   // Of q and of weights. f16: at most kMostFewLane, and codes are 2^-8 of themselves. bf16: q is
   // exact there (attention_exact.h), weights are rounded and have no factor.
   Lane lane = Lane::f32;
-  // Where dots are summed in f16, which does for scores below most_few_norms alone: the sum of
-  // squares of a key's codes / kFewFactor, negative where one is NaN.
-  float (*squares)(const std::byte* codes, std::int64_t n) = nullptr;
+  // Where dots are summed in f16, which does for scores below most_few_norms alone: sums of squares
+  // of codes / kFewFactor, row by row. There is no NaN among them.
+  void (*squares)(const FewRows&, float* squares) = nullptr;
 };
 inline constexpr std::int64_t kMostFewRows = 16;  // of a head of keys
 inline constexpr int kFewTogether = 4;

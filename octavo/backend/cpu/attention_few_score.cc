@@ -84,16 +84,17 @@ double FewScores::bound_of_norms(const float* most_squares, const FewSeen& seen)
   return square == square ? std::sqrt(square) * (1.0 + 0x1p-20) : HUGE_VAL;
 }
 
-// Keys with a NaN count as nothing: they are done another way.
 double FewScores::largest_norm(const FewSeen& seen) const {
   const Matrix& k = operand_.elements();
   const float lost = lost_of(k.cols);
+  const std::int64_t count = seen.end - seen.begin;
+  alignas(64) float squares[kFewKeys];
+  few_.squares({element(k, key_ + seen.begin, 0), k.row_pitch, count, k.cols}, squares);
   double most = 0.0;
-  for (std::int64_t i = seen.begin; i < seen.end; ++i) {
-    const float squares = few_.squares(element(k, key_ + i, 0), k.cols);
-    const auto scale = static_cast<double>(k_scale_[i]);
-    const double square = static_cast<double>(squares + lost) * scale * scale;
-    most = square > most ? square : most;
+  for (std::int64_t i = 0; i < count; ++i) {
+    const auto scale = static_cast<double>(k_scale_[seen.begin + i]);
+    const double square = static_cast<double>(squares[i] + lost) * scale * scale;
+    most = square > most ? square : most;  // a scale of NaN makes that of any sum
   }
   return std::sqrt(most);
 }

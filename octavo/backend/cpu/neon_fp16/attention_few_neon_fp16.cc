@@ -364,6 +364,28 @@ bool all_weigh_of_e4m3(const FewRows& job, const FewWeights* rows, int count) {
       [&](int r) { return weigh_of_e4m3<4>(job, rows + r); });
 }
 
+void squares_of_e4m3(const FewRows& job, float* squares) {
+  constexpr int kKeys = 4;
+  for (std::int64_t at = 0; at < job.keys; at += kKeys) {
+    const std::byte* keys[kKeys];
+    float16x8_t low[kKeys], high[kKeys];
+#pragma GCC unroll 4
+    for (int i = 0; i < kKeys; ++i) {
+      keys[i] = job.rows + std::min(at + i, job.keys - 1) * job.pitch;
+      low[i] = high[i] = vdupq_n_f16(0);
+    }
+    for (std::int64_t d = 0; d < job.size; d += 16)
+#pragma GCC unroll 4
+      for (int i = 0; i < kKeys; ++i) {
+        const E4m3Halves half(load_codes(keys[i] + d));
+        low[i] = vfmaq_f16(low[i], half.low, half.low);
+        high[i] = vfmaq_f16(high[i], half.high, half.high);
+      }
+    vst1q_f32(squares + at, folded_four(vaddq_f16(low[0], high[0]), vaddq_f16(low[1], high[1]),
+                                        vaddq_f16(low[2], high[2]), vaddq_f16(low[3], high[3])));
+  }
+}
+
 void lay_halves(const float* q, std::int64_t size, std::byte* laid) {
   neon_fp16_narrow(q, laid, size);
 }
@@ -371,7 +393,7 @@ void lay_halves(const float* q, std::int64_t size, std::byte* laid) {
 }  // namespace
 
 const FewKernels kNeonFp16FewE4m3{all_dots_of_e4m3, all_weigh_of_e4m3, lay_halves, Lane::f16,
-                                  neon_fp16_code_squares};
+                                  squares_of_e4m3};
 
 const FewKernels* neon_fp16_few(const GemmOperand& operand) {
   const Matrix& elements = operand.elements();
