@@ -326,7 +326,7 @@ class Weigh {
     for (int r = 0; r < kRows; ++r) weight[r] = vld1q_f16(lanes(r) + i);
     const auto step = [&]<int kAt>() __attribute__((always_inline)) {
       constexpr int kNext = kAt + kUnitsAhead, kAll = kGroup * kSixteens;
-      if (kAt % kSixteens == 0) __builtin_prefetch(row + offset(kAt) + kAheadKeys * job_.pitch);
+      if (kAt % kSixteens % 4 == 0) __builtin_prefetch(row + offset(kAt) + kAheadKeys * job_.pitch);
       unit[kNext % kUnits].decode((kNext < kAll ? row : next) + offset(kNext % kAll));
       most = vmaxq_u8(most, unit[kAt % kUnits].field);
       sums.template add<kAt / kSixteens>(unit[kAt % kUnits], kAt % kSixteens, weight);
