@@ -45,3 +45,5 @@ DECODE_HEADS, DECODE_SIZE = 8, 128
 # Heads of keys: one for each query head, and one for four of them, which few models are without.
 DECODE_KV_HEADS = (8, 2)
 DECODE_AT_LEAST = 1.5
+# `auto` against naming the rung that it takes, in time.
+DECODE_AUTO_AT_MOST = 3.0

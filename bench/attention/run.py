@@ -11,12 +11,14 @@ _shape: list[int] = []
 
 def print_decode(row: dict) -> None:
     rates = ", ".join(f"{name} {rate / 1e6:.2f}" for name, rate in row["tokens_per_second"].items())
-    verdict = "" if row.get("holds", True) else "MISSED"
+    verdict = "" if row.get("holds", True) else " MISSED"
+    auto = "" if row.get("auto_holds", True) else " MISSED"
     print(
         f"one query, {row['decode']} keys, {row['heads']} heads on {row['kv_heads']} of "
         f"{row['size']}, "
         f"million keys a second: {rates}; fp8 {row['ratio']:.2f} x bf16, "
-        f">= {row['at_least']:g} {verdict}".rstrip(),
+        f">= {row['at_least']:g}{verdict}; auto takes {row['auto_takes']:.2f} x as long, "
+        f"<= {row['auto_at_most']:g}{auto}",
         flush=True,
     )
 

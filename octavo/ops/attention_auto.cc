@@ -20,15 +20,10 @@
 namespace octavo {
 namespace {
 
-constexpr std::int64_t kRowsPerRange = AttentionFacts::kRowsPerRange, kFewRows = 8;
+constexpr std::int64_t kRowsPerRange = AttentionFacts::kRowsPerRange;
 constexpr double kWorst = 2.0;  // n_eff: errors of weights are largest where two keys share a row
 constexpr std::int64_t kLeastLooked = 16;  // rows of a head, where it has four times as many
 constexpr std::size_t kMostTried = 64;     // rows of a head
-
-// Half a unit of the last place of an output, relative.
-double rounding_of(DType out) {
-  return out == DType::bf16 ? 0x1p-8 : out == DType::f16 ? 0x1p-11 : 0x1p-24;
-}
 
 class Chooser {
  public:
@@ -36,16 +31,13 @@ class Chooser {
       : call_(call),
         result_(result),
         exec_(exec),
-        facts_(call, result.log_sum_exp != nullptr, exec),
+        few_(has_few_rows(call)),
+        facts_(call, result.log_sum_exp != nullptr, few_, exec),
         looked_(call, exec),
         done_(call, result, facts_) {}
 
   void run() {
     cut_ranges();
-    std::int64_t rows = 0;
-    for (const AttentionChoice& choice : choices_) rows += choice.rows.count;
-    // To look costs two rows; where there are hardly more, they are taken to be as bad as can be.
-    few_ = rows < kFewRows * call_.q.batches() * call_.q.heads();
     of_choice_.resize(choices_.size());
     for (AttentionChoice& choice : choices_) {
       choice.tolerance = tolerance_of(choice.rows).left;
@@ -217,7 +209,7 @@ class Chooser {
       const bool last = rung == kRungsByCost.back();
       std::vector<bool> wanted(choices_.size(), false);
       for (std::size_t i = 0; i < choices_.size(); ++i) {
-        if (!open[i] || !facts_.takes(rung, choices_[i].rows)) continue;
+        if (!open[i] || !may_take(rung, choices_[i].rows)) continue;
         choices_[i].rung = rung;
         choices_[i].predicted =
             facts_.predicted(rung, choices_[i].rows,
@@ -226,7 +218,7 @@ class Chooser {
       }
       if (!few_ && !last) try_on_rows(rung, wanted);
       for (std::size_t i = 0; i < choices_.size(); ++i) {
-        if (!open[i] || choices_[i].rung != rung) continue;
+        if (!open[i] || !may_take(rung, choices_[i].rows)) continue;
         if (wanted[i] && !few_ && !last)
           choices_[i].predicted = corrected(rung, choices_[i].rows, choices_[i].predicted);
         open[i] = !last && !(choices_[i].predicted <= choices_[i].tolerance);
@@ -252,8 +244,20 @@ class Chooser {
             text("; rounding the output to ", dtype_name(result_.out.first.values.dtype),
                  " may be off by ", of_output.rounding,
                  " more than rtol allows, which is not within ", tolerance, ": take float32");
-      if (few_) choice.reason += "; too few rows to look at any: n_eff is taken to be 2";
+      if (few_)
+        choice.reason += text("; too few rows to look at any: n_eff is taken to be 2",
+                              choice.rung == AttentionRung::bf16 ? ", and inputs as they are" : "");
+      if (facts_.values_step() > 1)
+        choice.reason += text("; the size of V is that of one row in ", facts_.values_step());
     }
+  }
+
+  // What few rows cost is to read K and V once. A rung that rounds them first is no cheaper than
+  // f32, whatever its products cost, and how far it is off would have to be found by a look at all
+  // of K.
+  [[nodiscard]] bool may_take(AttentionRung rung, const AttentionRange& range) const {
+    if (!few_ || rung == kRungsByCost.back()) return facts_.takes(rung, range);
+    return rung == AttentionRung::bf16 && facts_.is_as_given(rung, range);
   }
 
   // Fills trials_ of the heads of ranges that want this rung.
@@ -334,7 +338,7 @@ class Chooser {
           raise(large.predicted, facts_.predicted(kRungsByCost.back(), choice.rows, row));
         }
         if (choice.rung == kRungsByCost.back()) continue;
-        if (row.n_eff >= choice.n_eff && row.different >= choice.n_eff &&
+        if (row.n_eff >= choice.n_eff && row.different >= choice.n_eff && row.values == 0.0 &&
             (is_quiet || row.score <= of_choice_[i].score))
           continue;
         if (is_within(choice.rung, choice, row)) continue;
@@ -362,7 +366,7 @@ class Chooser {
 
   [[nodiscard]] AttentionRung cheapest_within(const AttentionChoice& choice, const RowFacts& row) {
     for (const AttentionRung rung : kRungsByCost)
-      if (facts_.takes(rung, choice.rows) && is_within(rung, choice, row)) return rung;
+      if (may_take(rung, choice.rows) && is_within(rung, choice, row)) return rung;
     return kRungsByCost.back();
   }
   [[nodiscard]] bool is_within(AttentionRung rung, const AttentionChoice& choice,
@@ -374,10 +378,10 @@ class Chooser {
   const AttentionCall& call_;
   const AttentionResult& result_;
   const Exec& exec_;
+  bool few_;
   AttentionFacts facts_;
   LookedRows looked_;
   RowsDone done_;
-  bool few_ = false;
   std::vector<AttentionChoice> choices_;
   std::vector<OfChoice> of_choice_;
   std::map<AttentionRung, std::optional<RungInputs>> inputs_;

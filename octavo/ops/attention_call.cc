@@ -151,6 +151,22 @@ AttentionOperand AttentionStack::operand() const {
   return operand;
 }
 
+AttentionStack AttentionStack::every(std::int64_t n) const {
+  AttentionStack some = *this;
+  const auto thin_out = [n](View& view) {
+    view.shape[2] = (view.shape[2] + n - 1) / n;
+    view.strides[2] *= n;
+  };
+  const std::int64_t height = tile_.rows == 0 ? rows() : tile_.rows;
+  if (is_quantized_ && height < rows()) {
+    if (height != 1 && height % n != 0) return some;
+    if (height == 1) thin_out(some.scales_);
+    some.tile_.rows = std::max<std::int64_t>(1, height / n);
+  }
+  thin_out(some.elements_);
+  return some;
+}
+
 void AttentionStack::add_views(std::vector<NamedView>& views) const {
   views.push_back({&elements_, name_});
   if (is_quantized_) views.push_back({&scales_, "scales"});

@@ -27,6 +27,8 @@ class AttentionStack {
   [[nodiscard]] const View& elements() const { return elements_; }  // of four dimensions
   [[nodiscard]] bool is_quantized() const { return is_quantized_; }
   [[nodiscard]] AttentionOperand operand() const;
+  // Every nth row; all of them where tiles of scales would be cut by that.
+  [[nodiscard]] AttentionStack every(std::int64_t n) const;
   void add_views(std::vector<NamedView>& views) const;
 
  private:

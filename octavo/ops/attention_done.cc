@@ -36,8 +36,11 @@ std::vector<RowFacts> RowsDone::facts_of(const AttentionChoice& choice,
   for (const std::int64_t row : like)
     sample = std::max(sample, static_cast<double>(largest_weight_[index_of(choice.rows, row)]));
   const double ratio = std::max(1.0, choice.n_eff * sample);
-  const bool looks_away = choice.rung != kRungsByCost.back() &&
-                          !facts_.is_tame(choice.rung, choice.rows, choice.tolerance);
+  // Where some rows of V are known, others may be larger, and the output shows it.
+  const bool is_guessed = facts_.values_step() > 1;
+  const bool looks_away =
+      choice.rung != kRungsByCost.back() &&
+      (is_guessed || !facts_.is_tame(choice.rung, choice.rows, choice.tolerance));
   if (looks_away && !has_outputs_) facts_.survey_outputs(result_.out);
   has_outputs_ |= looks_away;
   std::vector<RowFacts> rows(static_cast<std::size_t>(choice.rows.count));
@@ -53,6 +56,7 @@ std::vector<RowFacts> RowsDone::facts_of(const AttentionChoice& choice,
     if (!looks_away) continue;
     const Away away = facts_.away_of_output(choice.rows, choice.rows.first + r);
     row.different = facts_.different_keys(choice.rows, away);
+    if (is_guessed) row.values = away.squares / static_cast<double>(call_.v.cols());
     of_range.add(row.n_eff, away);
   }
   if (!looks_away) return rows;

@@ -113,6 +113,10 @@ double log_sum_exp_error(AttentionRung rung, double of_score) {
 
 }  // namespace
 
+double rounding_of(DType out) {
+  return out == DType::bf16 ? 0x1p-8 : out == DType::f16 ? 0x1p-11 : 0x1p-24;
+}
+
 bool rounds_given_keys(AttentionRung rung) {
   return rung != AttentionRung::fast && rung != AttentionRung::balanced;
 }
@@ -168,6 +172,10 @@ bool rounds_queries_or_keys(AttentionRung rung, const RangeFacts& facts) {
   return rung == AttentionRung::balanced || relative_error(rung, facts) != 0.0;
 }
 
+bool is_as_given(AttentionRung rung, const RangeFacts& facts) {
+  return !rounds_queries_or_keys(rung, facts) && v_error(rung, facts.v_type) == 0.0;
+}
+
 namespace {
 
 // `of_score`: its standard deviation.
@@ -186,7 +194,7 @@ double output_error(AttentionRung rung, const RangeFacts& facts, const RowFacts&
                values = square(kDeviations * v_error(rung, facts.v_type)) * of_values,
                p = std::min(square(kDeviations * p_error(rung)) * of_weights,
                             square(kMostSpread * most_p_error(rung)));
-  return std::sqrt((scores + p + values) * facts.v.channel_squares);
+  return std::sqrt((scores + p + values) * larger(facts.v.channel_squares, row.values));
 }
 
 }  // namespace

@@ -46,13 +46,17 @@ struct RowFacts {
   double n_eff = 2.0;  // how many keys its weights spread over, at least
   // How many different keys its output looks like the mean of, at most: see different_keys.
   double different = HUGE_VAL;
-  double score = 0.0;  // about the largest magnitude of the scores of keys that it looks at
+  double score = 0.0;   // about the largest magnitude of the scores of keys that it looks at
+  double values = 0.0;  // mean over channels of the squares of its output, where that is looked at
 };
 
 // An output less the mean of V: its sum of squares and its largest number.
 struct Away {
   double squares = 0.0, most = 0.0;
 };
+
+// Half a unit of the last place of an output, relative.
+[[nodiscard]] double rounding_of(DType out);
 
 // Does this rung round K as it is given?
 [[nodiscard]] bool rounds_given_keys(AttentionRung rung);
@@ -90,6 +94,9 @@ class KeysAlike {
 
 // Does the prediction for this rung look at Q and K? Not where it takes them as they are.
 [[nodiscard]] bool rounds_queries_or_keys(AttentionRung rung, const RangeFacts& facts);
+
+// Does this rung take Q, K and V as they are, and round P alone?
+[[nodiscard]] bool is_as_given(AttentionRung rung, const RangeFacts& facts);
 
 // What P and V alone make of predicted_error: of V's facts.
 [[nodiscard]] double least_predicted_error(AttentionRung rung, const RangeFacts& facts,

@@ -50,15 +50,30 @@ struct SomeRows {
 };
 SomeRows some_rows(const AttentionStack& of, std::span<const std::int64_t> lengths,
                    std::int64_t step) {
-  View view = of.elements();
-  view.shape[2] = (view.shape[2] + step - 1) / step;
-  view.strides[2] *= step;
-  SomeRows some{AttentionStack(Operand(view), kOp, "some rows"), {}};
-  for (const std::int64_t length : lengths) some.lengths.push_back((length + step - 1) / step);
+  SomeRows some{of.every(step), {lengths.begin(), lengths.end()}};
+  if (some.stack.rows() == of.rows()) return some;
+  for (std::int64_t& length : some.lengths) length = (length + step - 1) / step;
   return some;
 }
 
+// A mean over so many rows has a channel's size to within a twentieth or so; of long ones a
+// sixteenth is looked at.
+std::int64_t step_for_few(std::int64_t rows) {
+  constexpr std::int64_t kEnough = 512, kMostStep = 16;
+  return std::clamp<std::int64_t>(rows / kEnough, 1, kMostStep);
+}
+
 }  // namespace
+
+bool has_few_rows(const AttentionCall& call) {
+  constexpr std::int64_t kFew = 8;
+  std::int64_t rows = call.q.batches() * call.q.heads() * call.q.rows();
+  if (!call.options.ranges.empty()) {
+    rows = 0;
+    for (const AttentionRange& range : call.options.ranges) rows += range.count;
+  }
+  return rows < kFew * call.q.batches() * call.q.heads();
+}
 
 bool is_beyond_f32(const AttentionCall& call, const Exec& exec) {
   const auto is_wide = [](const AttentionStack& stack) {
@@ -77,9 +92,15 @@ bool is_beyond_f32(const AttentionCall& call, const Exec& exec) {
   return false;
 }
 
-AttentionFacts::AttentionFacts(const AttentionCall& call, bool log_sum_exp, const Exec& exec)
-    : call_(call), exec_(exec), job_(call.job()), log_sum_exp_(log_sum_exp) {
-  v_ = survey(call.v, call.options.mask.key_lengths, call.v.rows());
+AttentionFacts::AttentionFacts(const AttentionCall& call, bool log_sum_exp, bool is_few,
+                               const Exec& exec)
+    : call_(call), exec_(exec), job_(call.job()), log_sum_exp_(log_sum_exp), is_few_(is_few) {
+  values_step_ = is_few ? step_for_few(call.v.rows()) : 1;
+  SomeRows some = some_rows(call.v, call.options.mask.key_lengths, values_step_);
+  if (some.stack.rows() == call.v.rows()) values_step_ = 1;
+  values_ = some.stack;
+  value_lengths_ = std::move(some.lengths);
+  v_ = survey(values_, value_lengths_, values_.rows());
 }
 
 std::vector<AttentionSurvey> AttentionFacts::survey(const AttentionStack& of,
@@ -118,8 +139,10 @@ void AttentionFacts::survey_some() {
 void AttentionFacts::survey_spread_of_values() {
   if (!v_spread_.empty() || call_.k.rows() == 0) return;
   v_mean_.resize(static_cast<std::size_t>(call_.v.batches() * call_.v.heads() * call_.v.cols()));
-  v_spread_ = survey_of_copy(call_.v, call_.options.mask.key_lengths, call_.v.rows(),
-                             v_mean_.data(), false);
+  // The mean of codes is not taken from them, nor is it where few rows are asked for.
+  v_spread_ = values_.is_quantized() || is_few_
+                  ? v_
+                  : survey_of_copy(values_, value_lengths_, values_.rows(), v_mean_.data(), false);
 }
 
 std::int64_t AttentionFacts::longest_query(const AttentionRange& range) {

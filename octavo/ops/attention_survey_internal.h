@@ -18,11 +18,16 @@ namespace octavo {
 // Are there numbers of float64, or scores of such, that f32 does not have? NaN counts as one.
 [[nodiscard]] bool is_beyond_f32(const AttentionCall& call, const Exec& exec);
 
+// To look at rows costs two of them for each range, and to look at magnitudes a pass over K and V:
+// are there hardly more rows than that, so that either is left out?
+[[nodiscard]] bool has_few_rows(const AttentionCall& call);
+
 class AttentionFacts {
  public:
   static constexpr std::int64_t kRowsPerRange = 128;
 
-  AttentionFacts(const AttentionCall& call, bool log_sum_exp, const Exec& exec);
+  // is_few: rows of Q are so few that to look at all of V would cost more than they do.
+  AttentionFacts(const AttentionCall& call, bool log_sum_exp, bool is_few, const Exec& exec);
 
   // Ranges lie in kRowsPerRange rows of their head, counted from its first.
   [[nodiscard]] std::int64_t longest_query(const AttentionRange& range);
@@ -39,6 +44,13 @@ class AttentionFacts {
   [[nodiscard]] double error_without_averaging(AttentionRung rung, const AttentionRange& range);
   // Is no row of this rung outside the tolerance, whatever it looks at?
   [[nodiscard]] bool is_tame(AttentionRung rung, const AttentionRange& range, double tolerance);
+
+  // Does this rung round neither Q nor K nor V?
+  [[nodiscard]] bool is_as_given(AttentionRung rung, const AttentionRange& range) const {
+    return octavo::is_as_given(rung, facts_of(range));
+  }
+  // Every so manyth row of V is what is known of it.
+  [[nodiscard]] std::int64_t values_step() const { return values_step_; }
 
   // Of V, for the rows of a range.
   [[nodiscard]] double largest_value(const AttentionRange& range) const;
@@ -88,11 +100,14 @@ class AttentionFacts {
   const AttentionCall& call_;
   const Exec& exec_;
   AttentionJob job_;
-  bool log_sum_exp_;
+  bool log_sum_exp_, is_few_;
+  AttentionStack values_;  // V, or some of its rows
+  std::vector<std::int64_t> value_lengths_;
+  std::int64_t values_step_ = 1;
   // Found when they are asked for, but V.
   std::vector<AttentionSurvey> q_, k_turned_, k_smooth_, k_given_, v_, v_spread_, outputs_;
   std::vector<AttentionSurvey> q_some_, k_some_;  // as q_ and k_turned_, of a few rows
-  std::vector<float> v_mean_;                     // [B, Hkv, E]; zeros where V is codes
+  std::vector<float> v_mean_;                     // [B, Hkv, E]; zeros where it is not taken
 };
 
 }  // namespace octavo

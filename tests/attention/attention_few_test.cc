@@ -1,4 +1,6 @@
 // Few query rows share the reading of keys: what a row becomes does not depend on who shares.
+#include <bit>
+#include <cmath>
 #include <cstring>
 
 #include "tests/attention/attention_cases.h"
@@ -52,6 +54,27 @@ TEST(AttentionFew, HeadsThatShareKeysHaveTheBitsOfOneAlone) {
         }
 }
 
+// The last value is NaN, and so is its scale: the first of two queries does not see it.
+TEST(AttentionFew, WhatIsNotSeenPoisonsNothing) {
+  for (const bool in_keys : {false, true}) {
+    Made made = make_inputs({.queries = 2, .keys = 130, .depth = 64}, Kind::normal, 5);
+    Tensor& spoilt = in_keys ? made.k : made.v;
+    const std::uint16_t nan = 0x7FC0;
+    std::memcpy(spoilt.bytes().data() + (129 * 64 + 7) * 2, &nan, sizeof nan);
+    const QuantizedTensor k = quantize(made.k.view(), preset("fp8-channel")),
+                          v = quantize(made.v.view(), preset("fp8-channel"));
+    const Tensor out = attention(made.q, k, v,
+                                 {.rung = AttentionRung::bf16,
+                                  .mask = {.causal = true, .bottom_right = true},
+                                  .out = DType::f32});
+    const auto* values = reinterpret_cast<const float*>(out.bytes().data());
+    for (int e = 0; e < 64; ++e) {
+      ASSERT_FALSE(std::isnan(values[e])) << (in_keys ? "key, " : "value, ") << e;
+      ASSERT_TRUE(std::isnan(values[64 + e])) << (in_keys ? "key, " : "value, ") << e;
+    }
+  }
+}
+
 // Where one rung takes all rows of a call, automatic is that rung, and takes kernels for few rows
 // too.
 TEST(AttentionFew, AutomaticHasTheBitsOfItsRung) {
@@ -66,6 +89,67 @@ TEST(AttentionFew, AutomaticHasTheBitsOfItsRung) {
     ASSERT_EQ(choice.rung, AttentionRung::bf16) << choice.reason;
   const Tensor bf16 = attention(made.q, k, v, {.rung = AttentionRung::bf16, .out = DType::f32});
   EXPECT_EQ(std::memcmp(automatic.bytes().data(), bf16.bytes().data(), bf16.bytes().size()), 0);
+}
+
+// What is chosen for few rows is what reads keys and values as they are: a rung that would round
+// them first is no cheaper than f32, however wide the tolerance.
+TEST(AttentionFew, AutomaticRoundsNothingForFewRows) {
+  for (const DType dtype : {DType::bf16, DType::f32})
+    for (const double atol : {5e-3, 1.0}) {
+      const Made made =
+          make_inputs({.heads = 2, .queries = 3, .keys = 600, .depth = 64}, Kind::normal, 3, dtype);
+      AttentionReport report;
+      const Tensor out =
+          attention(made.q, made.k, made.v, {.atol = atol, .out = DType::f32, .report = &report});
+      ASSERT_EQ(report.choices.size(), 2U);
+      for (const AttentionChoice& choice : report.choices) {
+        EXPECT_EQ(choice.rung, dtype == DType::bf16 ? AttentionRung::bf16 : AttentionRung::f32)
+            << choice.reason;
+        EXPECT_LE(choice.predicted, atol);
+        EXPECT_EQ(choice.n_eff, 2.0);
+      }
+    }
+}
+
+// Of many keys one in some is looked at, and the report says so. A value far larger than those,
+// between them, shows in the output of the row that looks at it: it is done again in f32.
+TEST(AttentionFew, AutomaticSeesLargeValuesThatItDidNotLookAt) {
+  constexpr std::int64_t kKeys = 4096, kDepth = 64, kOther = 1001, kLarge = 1003;
+  const auto bf16 = [](float value) {
+    return static_cast<std::uint16_t>(std::bit_cast<std::uint32_t>(value) >> 16);
+  };
+  for (const bool has_large : {false, true})
+    for (const bool coded : {false, true}) {
+      Made made = make_inputs({.queries = 1, .keys = kKeys, .depth = kDepth}, Kind::normal, 11);
+      auto* k = reinterpret_cast<std::uint16_t*>(made.k.bytes().data());
+      auto* v = reinterpret_cast<std::uint16_t*>(made.v.bytes().data());
+      const auto* q = reinterpret_cast<const std::uint16_t*>(made.q.bytes().data());
+      // Both keys lie along the query, and share its weight unevenly.
+      for (std::int64_t d = 0; d < kDepth; ++d) {
+        const float along = std::bit_cast<float>(std::uint32_t{q[d]} << 16);
+        k[kOther * kDepth + d] = bf16(3.0F * along);
+        k[kLarge * kDepth + d] = bf16(3.0625F * along);
+        if (has_large) v[kLarge * kDepth + d] = bf16(64.0F);
+      }
+      AttentionReport report;
+      const AttentionOptions options{.out = DType::f32, .report = &report};
+      const QuantizedTensor k_codes = quantize(made.k.view(), preset("fp8-channel")),
+                            v_codes = quantize(made.v.view(), preset("fp8-channel"));
+      const Tensor out = coded ? attention(made.q, k_codes, v_codes, options)
+                               : attention(made.q, made.k, made.v, options);
+      ASSERT_EQ(report.choices.size(), 1U);
+      EXPECT_NE(report.choices[0].reason.find("one row in 8"), std::string::npos)
+          << report.choices[0].reason;
+      EXPECT_EQ(report.redone, has_large ? 1 : 0) << (coded ? "e4m3" : "bf16");
+      const Tensor exact = coded ? attention(made.q, k_codes, v_codes,
+                                             {.rung = AttentionRung::exact, .out = DType::f32})
+                                 : attention(made.q, made.k, made.v,
+                                             {.rung = AttentionRung::exact, .out = DType::f32});
+      const auto* got = reinterpret_cast<const float*>(out.bytes().data());
+      const auto* wanted = reinterpret_cast<const float*>(exact.bytes().data());
+      for (std::int64_t e = 0; e < kDepth; ++e)
+        ASSERT_NEAR(got[e], wanted[e], 5e-3 + 5e-3 * std::abs(wanted[e]));
+    }
 }
 
 }  // namespace

@@ -75,6 +75,12 @@ struct AttentionMethod {
   [[nodiscard]] constexpr int strip() const { return weigh.cols; }
 };
 
+// The same, and who takes the heads that it is too coarse for.
+constexpr AttentionMethod with_precise(AttentionMethod method, const AttentionMethod* precise) {
+  method.precise = precise;
+  return method;
+}
+
 // Where weights are bf16: `weigh` has so many rows, and so large a step.
 inline constexpr int kBf16Channels = 8, kBf16Keys = 4;
 

@@ -8,6 +8,7 @@
 #include <limits>
 
 #include "octavo/backend/cpu/attention_block.h"
+#include "octavo/backend/cpu/attention_few_score.h"
 #include "octavo/backend/cpu/attention_softmax.h"
 #include "octavo/backend/cpu/gemm_cut.h"
 #include "octavo/backend/cpu/matrix_io.h"
@@ -17,10 +18,9 @@
 namespace octavo::cpu {
 namespace {
 
-constexpr std::int64_t kMostRows = 16, kPiece = 1024;
+constexpr std::int64_t kPiece = 1024;
 static_assert(kPiece % kFewKeys == 0);
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
-constexpr double kLog2E = 1.4426950408889634;
 
 // What a row has after some keys. Sums follow.
 struct Partial {
@@ -33,11 +33,6 @@ std::int64_t row_floats(const AttentionJob& job) {
 }
 std::int64_t rows_of_head(const AttentionJob& job) {
   return job.queries * (job.heads / job.kv_heads);
-}
-
-float power_of_two_at_least(float value) {
-  const std::uint32_t field = (std::bit_cast<std::uint32_t>(value) + 0x7FFFFFu) >> 23;
-  return std::bit_cast<float>(std::clamp(field, 8u, 240u) << 23);
 }
 
 // Eight side by side, which compilers vectorise; n is a multiple of that.
@@ -68,31 +63,18 @@ float sum_of(const float* values, std::int64_t n) {
   return sum;
 }
 
-float dot(const float* a, const float* b, std::int64_t n) {
-  constexpr std::int64_t kSums = 16;  // side by side, as above; n is a multiple of it
-  float sums[kSums] = {};
-  for (std::int64_t d = 0; d < n; d += kSums)
-    for (std::int64_t j = 0; j < kSums; ++j) sums[j] += a[d + j] * b[d + j];
-  float sum = 0.0F;
-  for (const float one : sums) sum += one;
-  return sum;
-}
-
 class Piece {
  public:
   Piece(const Isa& isa, const AttentionMethod& method, const AttentionJob& job, std::int64_t batch,
         std::int64_t kv_head)
-      : method_(method),
+      : isa_(isa),
+        method_(method),
         job_(job),
         batch_(batch),
-        kv_head_(kv_head),
-        k_operand_(job.k.at(batch, kv_head)),
         v_operand_(job.v.at(batch, kv_head)),
-        k_few_(*method.few(k_operand_)),
-        v_few_(*method.few(v_operand_)),
-        k_(isa, k_operand_, job.values, Split::row),
-        v_(isa, v_operand_, job.values, Split::row),
-        isa_(isa) {}
+        few_(*method.few(v_operand_)),
+        scores_(isa, *method.few(job.k.at(batch, kv_head)), job, batch, kv_head),
+        v_(isa, v_operand_, job.values, Split::row) {}
 
   // Keys [first, last) for all rows of the head; `partials` has row_floats for each.
   void run(std::int64_t first, std::int64_t last, float* partials) {
@@ -100,17 +82,15 @@ class Piece {
     for (std::int64_t r = 0; r < rows; ++r) {
       std::fill_n(partials + r * step, step, 0.0F);
       *reinterpret_cast<Partial*>(partials + r * step) = Partial{};
-      lay_query(r);
+      scores_.lay_query(r);
     }
     for (std::int64_t key = first; key < last; key += kFewKeys) {
       const std::int64_t keys = std::min(kFewKeys, last - key);
-      k_.scales(key, keys, k_scale_);
-      v_.scales(key, keys, v_scale_);
-      if (k_few_.lane == Lane::f16)
-        for (std::int64_t i = 0; i < keys; ++i) k_scale_[i] *= kFewFactor;
+      scores_.turn_to(key, keys);
+      find_scales(key, keys);
       // Rows that see the same keys go together: a query each of heads that share keys.
       for (std::int64_t r = 0; r < rows;) {
-        const Seen seen = seen_of(r, key, keys);
+        const FewSeen seen = seen_of(r, key, keys);
         int count = 1;
         while (count < kFewTogether && r + count < rows && seen_of(r + count, key, keys) == seen)
           ++count;
@@ -121,119 +101,47 @@ class Piece {
   }
 
  private:
-  [[nodiscard]] std::int64_t head_of(std::int64_t r) const {
-    return kv_head_ * (job_.heads / job_.kv_heads) + r / job_.queries;
-  }
-  [[nodiscard]] std::int64_t row_of(std::int64_t r) const { return r % job_.queries; }
-
-  void lay_query(std::int64_t r) {
-    alignas(64) float q[kMostHeadSize];
-    const AttentionRows rows(isa_, job_.q.at(batch_, head_of(r)), job_.values, Split::row);
-    if (job_.keys_of(batch_, row_of(r)).end == 0) return;
-    rows.row(row_of(r), q);
-    const float scale = rows.scale(row_of(r));
-    odd_[r] = !is_finite_row(q, rows.cols()) || !is_finite_row(&scale, 1);
-    float amax = 0.0F;
-    for (std::int64_t d = 0; d < rows.cols(); ++d) amax = std::max(amax, std::abs(q[d]));
-    unit_[r] = k_few_.lane == Lane::f32 ? 1.0F : power_of_two_at_least(amax / kMostFewLane);
-    q_unit_[r] = unit_[r];
-    for (std::int64_t d = 0; d < rows.cols(); ++d) q[d] /= unit_[r];
-    k_few_.lay_query(q, rows.cols(), laid_[r]);
-    q_norm_[r] = std::sqrt(static_cast<double>(dot(q, q, rows.cols()))) *
-                 static_cast<double>(unit_[r]) * std::abs(static_cast<double>(scale));
-    unit_[r] *= static_cast<float>(job_.softmax_scale * kLog2E) * scale;
-  }
-
-  // Of a block of keys, from the first that a row sees to behind the last.
-  struct Seen {
-    std::int64_t begin, end;
-    bool operator==(const Seen&) const = default;
-  };
-
-  // The largest norm of keys that are seen, where dots are summed in f16, or what that is at most.
-  // Squares may lose 2^-24 there. Keys with a NaN count as nothing: they are done another way.
-  double largest_norm(std::int64_t key, const Seen& seen, bool exact) const {
-    const Matrix& k = k_operand_.elements();
-    alignas(64) float squares[kFewKeys];
-    const std::int64_t count = seen.end - seen.begin;
-    if (exact)
-      for (std::int64_t i = 0; i < count; ++i)
-        squares[i] = k_few_.squares(element(k, key + seen.begin + i, 0), k.cols);
-    else
-      k_few_.most_squares({element(k, key + seen.begin, 0), k.row_pitch, count, k.cols}, squares);
-    const float lost = static_cast<float>(k.cols) * 0x1p-24F;
-    double most = 0.0;
-    for (std::int64_t i = 0; i < count; ++i) {
-      const auto scale = static_cast<double>(k_scale_[seen.begin + i]);
-      const double square = static_cast<double>(squares[i] + lost) * scale * scale;
-      most = square > most ? square : most;
-    }
-    return std::sqrt(most);
-  }
-  // Which of rows [r, r + count) have scores that are too large for sums in f16? Whether any has.
-  bool find_large(std::int64_t r, int count, std::int64_t key, const Seen& seen,
-                  bool* large) const {
-    if (k_few_.squares == nullptr) return false;
-    const double limit = most_norms(static_cast<double>(k_operand_.cols()));
-    double norm = largest_norm(key, seen, false);
-    const auto is_large = [&](int g) {
-      return norm * q_norm_[r + g] * std::abs(job_.softmax_scale) > limit;
-    };
-    bool any = false;
-    for (int g = 0; g < count; ++g) any |= is_large(g);
-    if (!any) return false;
-    norm = largest_norm(key, seen, true);
-    any = false;
-    for (int g = 0; g < count; ++g) any |= large[g] = is_large(g);
-    return any;
-  }
-
-  [[nodiscard]] Seen seen_of(std::int64_t r, std::int64_t key, std::int64_t keys) const {
-    const AttentionJob::Keys sees = job_.keys_of(batch_, row_of(r));
+  [[nodiscard]] FewSeen seen_of(std::int64_t r, std::int64_t key, std::int64_t keys) const {
+    const AttentionJob::Keys sees = job_.keys_of(batch_, r % job_.queries);
     if (sees.begin >= key + keys || sees.end <= key || sees.begin >= sees.end) return {0, 0};
     return {std::max<std::int64_t>(0, sees.begin - key), std::min(keys, sees.end - key)};
   }
 
+  // Of rows of V, and what to multiply by to undo them: zero has nothing to undo, nor has what is
+  // too small to be turned over.
+  void find_scales(std::int64_t key, std::int64_t keys) {
+    v_.scales(key, keys, v_scale_);
+    const std::int64_t whole = round_up(keys, kSide);
+    std::fill(v_scale_ + keys, v_scale_ + whole, 1.0F);
+    if (few_.lane != Lane::f16) return;
+    for (std::int64_t i = 0; i < whole; ++i) {
+      const std::uint32_t zero = mask_of(std::abs(v_scale_[i]) < 0x1p-126F);
+      v_inverse_[i] =
+          std::bit_cast<float>(std::bit_cast<std::uint32_t>(1.0F / v_scale_[i]) & ~zero);
+    }
+  }
+
   // Rows [r, r + count), whose partials follow each other.
-  void attend(std::int64_t r, int count, std::int64_t key, std::int64_t keys, const Seen& seen,
+  void attend(std::int64_t r, int count, std::int64_t key, std::int64_t keys, const FewSeen& seen,
               float* partials) {
     const std::int64_t step = row_floats(job_);
     alignas(64) float score[kFewTogether][kFewKeys];
-    float* scores[kFewTogether];
-    const std::byte* queries[kFewTogether];
-    bool odd = false;
-    for (int g = 0; g < count; ++g) {
-      scores[g] = score[g];
-      queries[g] = laid_[r + g];
-      odd |= odd_[r + g];
-    }
-    const Matrix& k = k_operand_.elements();
-    const bool good = !odd && k_few_.dots({element(k, key, 0), k.row_pitch, keys, k.cols}, queries,
-                                          count, scores);
-    bool large[kFewTogether] = {};
-    if (good && find_large(r, count, key, seen, large))
-      score_wide(r, count, large, key, keys, scores);
     alignas(64) std::byte lanes[kFewTogether][kFewKeys * 4];
     FewWeights weights[kFewTogether];
+    scores_.score(r, count, seen, score);
     for (int g = 0; g < count; ++g) {
-      if (good) {
-        for (std::int64_t i = 0; i < keys; ++i) score[g][i] *= k_scale_[i] * unit_[r + g];
-      } else {
-        score_odd(r + g, key, keys, score[g]);
-      }
       softmax(score[g], keys, seen, partials + g * step);
-      weights[g] = lay_weights(score[g], keys, lanes[g], partials + g * step);
+      weights[g] = lay_weights(score[g], keys, seen, lanes[g], partials + g * step);
     }
     // Rows that are not seen are not read, so that nothing is multiplied by zero.
     const Matrix& v = v_operand_.elements();
-    const std::int64_t lane = lane_bytes(v_few_.lane);
     alignas(64) float before[kFewTogether][kMostHeadSize];
     for (int g = 0; g < count; ++g) {
-      weights[g].lanes += seen.begin * lane;
+      weights[g].lanes += seen.begin * lane_bytes(few_.lane);
       std::copy_n(weights[g].sums, v.cols, before[g]);
     }
-    if (v_few_.weigh({element(v, key + seen.begin, 0), v.row_pitch, seen.end - seen.begin, v.cols},
-                     weights, count))
+    if (few_.weigh({element(v, key + seen.begin, 0), v.row_pitch, seen.end - seen.begin, v.cols},
+                   weights, count))
       return;
     for (int g = 0; g < count; ++g) {
       std::copy_n(before[g], v.cols, weights[g].sums);
@@ -242,7 +150,7 @@ class Piece {
   }
 
   // As the softmax of a strip does it, along a row. Scores become weights.
-  void softmax(float* score, std::int64_t keys, const Seen& seen, float* partial) const {
+  void softmax(float* score, std::int64_t keys, const FewSeen& seen, float* partial) const {
     auto& state = *reinterpret_cast<Partial*>(partial);
     const std::int64_t whole = round_up(keys, kSide);
     std::fill(score, score + seen.begin, -kInfinity);
@@ -267,18 +175,23 @@ class Piece {
 
   // Weights with the scales of their rows of V, rounded to lanes; and the sum of what they then
   // are.
-  FewWeights lay_weights(const float* weight, std::int64_t keys, std::byte* lanes, float* partial) {
+  FewWeights lay_weights(const float* weight, std::int64_t keys, const FewSeen& seen,
+                         std::byte* lanes, float* partial) {
     alignas(64) float scaled[kFewKeys], rounded[kFewKeys];
     auto& state = *reinterpret_cast<Partial*>(partial);
     const std::int64_t whole = round_up(keys, kSide);
-    std::fill(v_scale_ + keys, v_scale_ + whole, 1.0F);
+    const auto clear_unseen = [&](float* values) {  // whatever their scales are
+      std::fill(values, values + seen.begin, 0.0F);
+      std::fill(values + seen.end, values + whole, 0.0F);
+    };
     for (std::int64_t i = 0; i < whole; ++i) scaled[i] = weight[i] * v_scale_[i];
-    if (v_few_.lane == Lane::f32) {
+    clear_unseen(scaled);
+    if (few_.lane == Lane::f32) {
       std::copy_n(scaled, whole, reinterpret_cast<float*>(lanes));
       state.sum += sum_of(weight, whole);
       return {lanes, 1.0F, partial + kHeader};
     }
-    if (v_few_.lane == Lane::bf16) {  // V has no scales
+    if (few_.lane == Lane::bf16) {  // V has no scales
       Narrower(isa_, DType::bf16)(weight, lanes, whole);
       widen_bf16(lanes, rounded, whole);
       state.sum += sum_of(rounded, whole);
@@ -291,22 +204,17 @@ class Piece {
     const float inverse = 1.0F / unit;
     for (std::int64_t i = 0; i < whole; ++i) scaled[i] *= inverse;
     method_.narrow(scaled, lanes, whole);
-    // What rounding did to a weight is taken out of the sum again, so that V = 1 gives 1. A scale
-    // of zero has nothing to take out.
+    // What rounding did to a weight is taken out of the sum again, so that V = 1 gives 1.
     method_.widen(lanes, rounded, whole);
-    for (std::int64_t i = 0; i < whole; ++i) {
-      const std::uint32_t zero = mask_of(v_scale_[i] == 0.0F);
-      const float divisor = std::bit_cast<float>(select(zero, std::bit_cast<std::uint32_t>(1.0F),
-                                                        std::bit_cast<std::uint32_t>(v_scale_[i])));
-      const float moved = (rounded[i] - scaled[i]) * unit / divisor;
-      rounded[i] = weight[i] + std::bit_cast<float>(std::bit_cast<std::uint32_t>(moved) & ~zero);
-    }
+    for (std::int64_t i = 0; i < whole; ++i)
+      rounded[i] = weight[i] + (rounded[i] - scaled[i]) * unit * v_inverse_[i];
+    clear_unseen(rounded);
     state.sum += sum_of(rounded, whole);
     return {lanes, unit * kFewFactor, partial + kHeader};
   }
 
   // Values of which some are not finite, by definition.
-  void weigh_odd(const float* weight, std::int64_t key, const Seen& seen, float* sums) const {
+  void weigh_odd(const float* weight, std::int64_t key, const FewSeen& seen, float* sums) const {
     alignas(64) float row[kMostHeadSize];
     for (std::int64_t i = seen.begin; i < seen.end; ++i) {
       v_.row(key + i, row);
@@ -314,49 +222,15 @@ class Piece {
     }
   }
 
-  // Dots in f32, of what `dots` has: lanes of the query, and codes / kFewFactor.
-  void score_wide(std::int64_t r, int count, const bool* large, std::int64_t key, std::int64_t keys,
-                  float* const* scores) const {
-    alignas(64) float q[kFewTogether][kMostHeadSize], k[kMostHeadSize];
-    for (int g = 0; g < count; ++g) {
-      const AttentionRows rows(isa_, job_.q.at(batch_, head_of(r + g)), job_.values, Split::row);
-      rows.row(row_of(r + g), q[g]);
-      for (std::int64_t d = 0; d < rows.cols(); ++d) q[g][d] /= q_unit_[r + g];
-    }
-    for (std::int64_t i = 0; i < keys; ++i) {
-      k_.row(key + i, k);
-      for (int g = 0; g < count; ++g)
-        if (large[g]) scores[g][i] = dot(q[g], k, k_.cols()) / kFewFactor;
-    }
-  }
-
-  // Scores of rows or keys that are not finite, by definition.
-  void score_odd(std::int64_t r, std::int64_t key, std::int64_t keys, float* score) const {
-    alignas(64) float q[kMostHeadSize], k[kMostHeadSize];
-    const AttentionRows rows(isa_, job_.q.at(batch_, head_of(r)), job_.values, Split::none),
-        all(isa_, k_operand_, job_.values, Split::none);
-    rows.row(row_of(r), q);
-    for (std::int64_t i = 0; i < keys; ++i) {
-      all.row(key + i, k);
-      double sum = 0.0;
-      for (std::int64_t d = 0; d < rows.cols(); ++d)
-        sum += static_cast<double>(q[d]) * static_cast<double>(k[d]);
-      score[i] = static_cast<float>(sum * job_.softmax_scale * kLog2E);
-    }
-  }
-
+  const Isa& isa_;
   const AttentionMethod& method_;
   const AttentionJob& job_;
-  std::int64_t batch_, kv_head_;
-  GemmOperand k_operand_, v_operand_;
-  const FewKernels &k_few_, &v_few_;
-  AttentionRows k_, v_;
-  const Isa& isa_;
-  alignas(64) std::byte laid_[kMostRows][kMostHeadSize * 4];
-  float unit_[kMostRows] = {}, q_unit_[kMostRows] = {};
-  double q_norm_[kMostRows] = {};
-  bool odd_[kMostRows] = {};
-  float k_scale_[kFewKeys], v_scale_[kFewKeys];
+  std::int64_t batch_;
+  GemmOperand v_operand_;
+  const FewKernels& few_;
+  FewScores scores_;
+  AttentionRows v_;
+  alignas(64) float v_scale_[kFewKeys], v_inverse_[kFewKeys];
 };
 
 // Adds a later piece to a row's partial.
@@ -387,7 +261,7 @@ bool is_few(const AttentionMethod& method, const AttentionJob& job) {
     return operand.cols() % 16 == 0 && method.few(operand) != nullptr;
   };
   return method.few != nullptr && job.ranges == nullptr && job.bias.first == nullptr &&
-         rows_of_head(job) <= kMostRows && rows_of_head(job) > 0 && fits(job.k.first) &&
+         rows_of_head(job) <= kMostFewRows && rows_of_head(job) > 0 && fits(job.k.first) &&
          fits(job.v.first);
 }
 

@@ -2,6 +2,8 @@
 // and values are read once, as they lie in memory, and are what it costs.
 #pragma once
 
+#include <algorithm>
+#include <cmath>
 #include <cstddef>
 #include <cstdint>
 
@@ -24,24 +26,39 @@ struct FewWeights {
   float* sums;
 };
 struct FewKernels {
-  // scores[r][i] = q[r] . row i. q is as `lay_query` leaves it.
-  bool (*dots)(const FewRows&, const std::byte* const* q, int count, float* const* scores);
+  // scores[r][i] = q[r] . row i. q is as `lay_query` leaves it. Where there are `squares` (below),
+  // most_squares[i] is what row i has at most; elsewhere it may be null.
+  bool (*dots)(const FewRows&, const std::byte* const* q, int count, float* const* scores,
+               float* most_squares);
   // sums[e] += factor * sum_i lanes[i] rows[i][e], for each.
   bool (*weigh)(const FewRows&, const FewWeights* rows, int count);
   void (*lay_query)(const float* q, std::int64_t size, std::byte* laid);
   // Of q and of weights. f16: at most kMostFewLane, and codes are 2^-8 of themselves. bf16: q is
   // exact there (attention_exact.h), weights are rounded and have no factor.
   Lane lane = Lane::f32;
-  // Where dots are summed in f16, which does for scores below most_norms alone: the sum of squares
-  // of a key's codes / kFewFactor, negative where one is NaN; and what it is at most, key by key,
-  // which is found sooner.
-  float (*squares)(const std::byte* codes, std::int64_t n) = nullptr;
-  void (*most_squares)(const FewRows&, float* squares) = nullptr;
+  // Where dots are summed in f16, which does for scores below most_few_norms alone: sums of squares
+  // of codes / kFewFactor, row by row. There is no NaN among them.
+  void (*squares)(const FewRows&, float* squares) = nullptr;
 };
+inline constexpr std::int64_t kMostFewRows = 16;  // of a head of keys
 inline constexpr int kFewTogether = 4;
 inline constexpr std::int64_t kFewKeys = 128;
 inline constexpr float kMostFewLane = 16.0F;
 inline constexpr float kFewFactor = 256.0F;
+
+// As most_norms (attention.h), with the same budgets, for sums of another shape: n = D / 16
+// products one after the other in each of sixteen lanes, which are added up in three steps of f16.
+// With a = softmax_scale |q| |k| a score is off by u / sqrt(3), u = 2^-11, times
+//   a sqrt((n + 7) / (32 n)), where a key has nothing to do with the query: partial sums walk,
+//   those of lanes to (n + 1) / (32 n) of a^2 in all, those of each step to 1 / (16 n); a sqrt((n +
+//   1) (2 n + 1) / (6 n) + 3) at most, where it lies along the query: where one lane has all of it.
+inline double most_few_norms(double depth) {
+  constexpr double kRounded = 0x1p-11 * 0.57735;
+  const double n = depth / 16.0;
+  const double walked = kRounded * std::sqrt((n + 7.0) / (32.0 * n)),
+               grown = kRounded * std::sqrt((n + 1.0) * (2.0 * n + 1.0) / (6.0 * n) + 3.0);
+  return std::min(kAlignedBudget / grown, kScoreBudget / walked);
+}
 
 // For K or V; null where it is neither e4m3fn with a scale per row nor bf16.
 using ChooseFew = const FewKernels* (*)(const GemmOperand&);

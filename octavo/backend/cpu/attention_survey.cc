@@ -1,6 +1,9 @@
 // Magnitudes of rows and channels. Every sum is in f64 and in the order that reference has, so that
 // `auto` looks at the same rows; sums of four rows run side by side.
-#include <cmath>
+#include <algorithm>
+#include <bit>
+#include <cstdint>
+#include <limits>
 
 #include "octavo/backend/attention_job.h"
 #include "octavo/backend/cpu/attention_numbers.h"
@@ -11,12 +14,16 @@ namespace octavo::cpu {
 namespace {
 
 constexpr std::int64_t kSide = 4, kMost = AttentionNumbers::kMost;
+constexpr std::int64_t kMagnitude = std::numeric_limits<std::int64_t>::max();
 
 // NaN is larger than everything.
 bool is_larger(double a, double b) { return b == b && !(a <= b); }
 
+// Magnitudes by their bits, which are in the same order, NaN above all; compilers make vectors of
+// that.
 struct Channels {
-  double squares[kMost], amax[kMost];
+  double squares[kMost];
+  std::int64_t amax[kMost];
 };
 
 // Rows [first, first + kSide) of one piece of columns; `real` of them are there.
@@ -24,17 +31,22 @@ void add_rows(const AttentionNumbers& numbers, std::int64_t first, std::int64_t 
               std::int64_t col, std::int64_t n, double (&rows)[kSide], Channels& channels) {
   alignas(64) double squares[kSide][kMost];
   for (std::int64_t r = 0; r < kSide; ++r) {
-    if (r >= real) {
-      std::fill_n(squares[r], n, 0.0);
-      continue;
+    if (r < real)
+      numbers.piece(first + r, col, n, squares[r]);
+    else
+      std::fill_n(squares[r], n, 0.0);  // changes nothing
+  }
+  for (std::int64_t d = 0; d < n; ++d) {
+    std::int64_t most = channels.amax[d];
+    double sum = channels.squares[d];
+    for (std::int64_t r = 0; r < kSide; ++r) {
+      const double number = squares[r][d];
+      most = std::max(most, std::bit_cast<std::int64_t>(number) & kMagnitude);
+      squares[r][d] = number * number;
+      sum += squares[r][d];
     }
-    numbers.piece(first + r, col, n, squares[r]);
-    for (std::int64_t d = 0; d < n; ++d) {
-      const double size = std::abs(squares[r][d]), most = channels.amax[d];
-      channels.amax[d] = size > most || size != size ? size : most;
-      squares[r][d] *= squares[r][d];
-      channels.squares[d] += squares[r][d];
-    }
+    channels.amax[d] = most;
+    channels.squares[d] = sum;
   }
   for (std::int64_t d = 0; d < n; ++d)
     for (std::int64_t r = 0; r < kSide; ++r) rows[r] += squares[r][d];
@@ -49,7 +61,7 @@ AttentionSurvey survey_of(const AttentionNumbers& numbers, std::int64_t cols, st
   const std::int64_t pieces = std::max<std::int64_t>(1, blocks(cols, kMost));
   for (std::int64_t piece = 0; piece < pieces; ++piece) {
     std::fill_n(channels.squares, kMost, 0.0);
-    std::fill_n(channels.amax, kMost, 0.0);
+    std::fill_n(channels.amax, kMost, 0);
     const std::int64_t width = std::min(kMost, cols - piece * kMost);
     for (std::int64_t row = first; row < first + count; row += kSide) {
       const std::int64_t real = std::min(kSide, first + count - row);
@@ -70,7 +82,8 @@ AttentionSurvey survey_of(const AttentionNumbers& numbers, std::int64_t cols, st
     for (std::int64_t d = 0; d < width; ++d) {
       if (is_larger(channels.squares[d], result.channel_squares))
         result.channel_squares = channels.squares[d];
-      if (is_larger(channels.amax[d], result.amax)) result.amax = channels.amax[d];
+      const auto amax = std::bit_cast<double>(channels.amax[d]);
+      if (is_larger(amax, result.amax)) result.amax = amax;
     }
   }
   if (count > 0) {

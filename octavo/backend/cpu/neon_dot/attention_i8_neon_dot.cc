@@ -60,14 +60,10 @@ void neon_dot_score(const TileJob& job) {
 
 namespace {
 
-constexpr AttentionMethod limbs_or(const AttentionMethod* precise) {
-  AttentionMethod method =
-      half_values("int8 SDOT scores, f16 FMLA values", Lane::i8,
-                  {.rows = kRows, .cols = kCols, .step = kStep, .run = neon_dot_score});
-  method.precise = precise;
-  return method;
-}
-constexpr AttentionMethod kLimbs = limbs_or(&kNeonFp16WideScores);
+constexpr AttentionMethod kLimbs =
+    with_precise(half_values("int8 SDOT scores, f16 FMLA values", Lane::i8,
+                             {.rows = kRows, .cols = kCols, .step = kStep, .run = neon_dot_score}),
+                 &kNeonFp16WideScores);
 constexpr AttentionMethod kHalves = half_scores("f16 FMLA; int8 SDOT for large scores", &kLimbs),
                           kNarrow = narrow_scores(kHalves);
 

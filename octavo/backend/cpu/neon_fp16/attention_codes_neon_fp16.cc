@@ -13,8 +13,9 @@
 #endif
 
 namespace octavo::cpu {
+namespace {
 
-float neon_fp16_code_squares(const std::byte* codes, std::int64_t n) {
+float squares(const std::byte* codes, std::int64_t n) {
   float16x8_t low = vdupq_n_f16(0), high = vdupq_n_f16(0);
   uint8x16_t most = vdupq_n_u8(0);
   for (std::int64_t d = 0; d < n; d += 16) {
@@ -27,8 +28,6 @@ float neon_fp16_code_squares(const std::byte* codes, std::int64_t n) {
   if (vmaxvq_u8(most) >= kNanField) return -1.0F;
   return vaddvq_f32(vaddq_f32(folded(low), folded(high)));
 }
-
-namespace {
 
 bool interleave(const std::byte* const* rows, const float* factors, int count, std::int64_t n,
                 std::uint16_t* panel) {
@@ -84,7 +83,6 @@ bool spread(const CodeKernels::Values& values) {
 
 }  // namespace
 
-const CodeKernels kNeonFp16Codes{
-    .squares = neon_fp16_code_squares, .interleave = interleave, .spread = spread};
+const CodeKernels kNeonFp16Codes{.squares = squares, .interleave = interleave, .spread = spread};
 
 }  // namespace octavo::cpu

@@ -17,7 +17,9 @@ struct E4m3Halves {
   float16x8_t low, high;
   [[gnu::always_inline]] explicit E4m3Halves(uint8x16_t codes) {
     const int8x16_t code = vreinterpretq_s8_u8(codes);
-    const uint16x8_t keep = vdupq_n_u16(0xBFFF);
+    // The lowest bits are zero already; a mask that leaves them in is an immediate operand to
+    // compilers, and that instruction overwrites its source.
+    const uint16x8_t keep = vdupq_n_u16(0xBF80);
     low = vreinterpretq_f16_u16(
         vandq_u16(vreinterpretq_u16_s16(vshll_n_s8(vget_low_s8(code), 7)), keep));
     high = vreinterpretq_f16_u16(vandq_u16(vreinterpretq_u16_s16(vshll_high_n_s8(code, 7)), keep));

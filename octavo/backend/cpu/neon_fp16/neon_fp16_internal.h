@@ -36,8 +36,7 @@ void neon_fp16_score(const TileJob& job);
 bool neon_fp16_softmax_narrow(const SoftmaxJob& job);
 void neon_fp16_score_narrow(const TileJob& job);
 extern const CodeKernels kNeonFp16Codes;
-float neon_fp16_code_squares(const std::byte* codes, std::int64_t n);  // its `squares`
-extern const AttentionMethod kNeonFp16WideScores;                      // in f32; weights in f16
+extern const AttentionMethod kNeonFp16WideScores;  // in f32; weights in f16
 const FewKernels* neon_fp16_few(const GemmOperand& operand);
 extern const FewKernels kNeonFp16FewE4m3, kNeonFp16FewBf16;
 void neon_fp16_interleave(const std::uint16_t* const* rows, int count, std::int64_t n,

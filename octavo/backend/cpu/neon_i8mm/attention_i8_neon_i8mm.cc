@@ -44,14 +44,10 @@ namespace {
 constexpr AttentionMethod kWideScores =
     bf16_values("f32 FMLA scores, bf16 BFMMLA values", Lane::f32,
                 {.rows = kPairRows, .cols = kPairCols, .step = 1, .run = neon_f32_tile});
-constexpr AttentionMethod limbs_or(const AttentionMethod* precise) {
-  AttentionMethod method =
-      bf16_values("int8 SMMLA scores, bf16 BFMMLA values", Lane::i8,
-                  {.rows = kPairRows, .cols = kPairCols, .step = kI8Step, .run = neon_i8mm_score});
-  method.precise = precise;
-  return method;
-}
-constexpr AttentionMethod kI8 = limbs_or(&kWideScores);
+constexpr AttentionMethod kI8 = with_precise(
+    bf16_values("int8 SMMLA scores, bf16 BFMMLA values", Lane::i8,
+                {.rows = kPairRows, .cols = kPairCols, .step = kI8Step, .run = neon_i8mm_score}),
+    &kWideScores);
 
 }  // namespace
 
