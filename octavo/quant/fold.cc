@@ -79,7 +79,10 @@ void fold_copies(const QuantizedTensor& mx, QuantizedTensor& out, const Quantize
 // Values to folded codes at once, where the backend has a way; false: nothing was done.
 bool quantize_at_once(const View& values, const Scaling& mx, QuantizedTensor& out,
                       const QuantizeOptions& options, std::int64_t* changed, std::string_view op) {
-  if (values.device.kind == DeviceKind::cpu || mx.columnwise || options.given_inv_scale != nullptr)
+  // Those that ask for more on the way, or for what cannot be, go the way of all quantizations.
+  if (values.device.kind == DeviceKind::cpu || mx.columnwise || mx.hadamard != Hadamard{} ||
+      options.counts != nullptr || options.amax != nullptr || options.given_amax != nullptr ||
+      options.given_inv_scale != nullptr)
     return false;
   std::vector<NamedView> views{{&values, "the input"}};
   name_parts(out, views);

@@ -1,4 +1,4 @@
-"""MX with one scale a row, or one for 128 elements: what Hopper multiplies without a pass before."""
+"""MX with one scale a row, or one for 128 elements: what Hopper multiplies as it is."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ def fold(
 ) -> Folded:
     """Brings the blocks of an MX tensor to common scales, once instead of in every product.
 
-    Codes keep their format; those of blocks with smaller scales are multiplied by a power of two, to
-    nearest even, and change only where that makes them subnormal and bits are lost. NaN and Inf
+    Codes keep their format; those of blocks with smaller scales are multiplied by a power of two,
+    to nearest even, and change only where that makes them subnormal and bits are lost. NaN and Inf
     stay. A columnwise copy is folded, too, along its own rows.
 
     q: e4m3fn or e5m2 in blocks of 1 x 32 with e8m0 scales ("mxfp8", "mxfp8:e5m2").

@@ -409,6 +409,17 @@ def fp8_quantize(values: View, *, threads: int = 0, stream: int = 0) -> tuple[Te
 def amax(values: View, *, threads: int = 0, stream: int = 0) -> float:
     """The largest magnitude; NaN if there is a NaN. Waits for a device."""
 
+def folded_scaling(mx: Scaling, to: str) -> Scaling:
+    """How folded codes and scales lie; to is rows or blocks."""
+
+def fold_into(mx: QuantizedTensor, out: QuantizedTensor, *, threads: int = 0, count: bool = False, stream: int = 0) -> int | None:
+    """MX with common exponents; with count, how many elements changed."""
+
+def quantize_folded_into(values: View, mx: Scaling, out: QuantizedTensor, *, threads: int = 0, count: bool = False, stream: int = 0) -> int | None:
+    """
+    Values to MX with common exponents; with count, how many elements folding changed.
+    """
+
 class Produced:
     """What a norm or an activation will make."""
 

@@ -117,8 +117,10 @@ TEST(FoldAgreement, EveryBackend) {
 // What does both at once has the bytes of one after the other.
 TEST(FoldAgreement, QuantizingAtOnce) {
   unsigned seed = 0;
+  bool any = false;
   for (const BackendInfo& backend : support::every_backend()) {
     if (backend.kernels->quantize_folded == nullptr) continue;
+    any = true;
     int done = 0;
     for (const char* name : {"mxfp8", "mxfp8:e5m2"})
       for (const Arith arith : {Arith::octavo, Arith::te})
@@ -167,6 +169,7 @@ TEST(FoldAgreement, QuantizingAtOnce) {
           }
     EXPECT_GT(done, 0) << backend.name << " took nothing";
   }
+  if (!any) GTEST_SKIP() << "no backend here does both at once: that is CUDA's, and needs a device";
 }
 
 }  // namespace

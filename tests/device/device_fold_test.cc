@@ -1,4 +1,6 @@
 // MX with common exponents on a device: the CPU's bytes, a number that is waited for or stays.
+#include <bit>
+
 #include "device_testing.h"
 
 namespace octavo::testing {
@@ -36,6 +38,29 @@ TEST_F(FoldOnDevice, SameBytesAsTheCpu) {
       }
 }
 
+// Amaxes, counts and a peer's arithmetic on the way at once are those of the two calls.
+TEST_F(FoldOnDevice, OptionsAtOnce) {
+  Scaling scaling = preset("mxfp8");
+  scaling.scale.arith = Arith::te;
+  const Tensor values = values_as(all_kinds_of_values(24 * 96, 6), {24, 96}, DType::f16);
+  const Tensor there = to_device(values.view(), kFirst);
+  Counts counts;
+  float amax = 0;
+  const Folded wanted =
+      quantize_folded(values.view(), scaling, FoldTo::rows, {.counts = &counts, .amax = &amax});
+  Counts* counts_there = number(Counts{5, 5, 5});
+  float* amax_there = number(7e30F);
+  const Folded got = quantize_folded(there.view(), scaling, FoldTo::rows,
+                                     {.counts = counts_there, .amax = amax_there});
+  const Folded plain = quantize_folded(there.view(), scaling, FoldTo::rows);
+  for (const Folded* one : {&got, &plain}) {
+    EXPECT_EQ(difference(to_host(one->tensor), wanted.tensor), "");
+    EXPECT_EQ(one->changed, wanted.changed);
+  }
+  EXPECT_EQ(fetched(counts_there), counts);
+  EXPECT_EQ(std::bit_cast<std::uint32_t>(fetched(amax_there)), std::bit_cast<std::uint32_t>(amax));
+}
+
 TEST_F(FoldOnDevice, WhatCannotBe) {
   const Tensor values = values_as(all_kinds_of_values(64 * 64, 4), {64, 64}, DType::f32);
   const QuantizedTensor here = quantize(values.view(), preset("mxfp8"));
@@ -45,6 +70,12 @@ TEST_F(FoldOnDevice, WhatCannotBe) {
   std::int64_t changed = 0;
   QuantizedTensor there = make_folded({64, 64}, DType::f32, preset("mxfp8"), FoldTo::rows, kFirst);
   refused(ErrorCode::invalid_argument, "changed", [&] { fold_into(mx, there, {}, &changed); });
+  const float* given = number(1.0F);
+  const Tensor values_there = to_device(values.view(), kFirst);
+  refused(ErrorCode::invalid_argument, "given amax", [&] {
+    (void)quantize_folded(values_there.view(), preset("mxfp8"), FoldTo::rows,
+                          {.given_amax = given});
+  });
   device.capture(true);
   refused(ErrorCode::unsupported, "capture", [&] { (void)fold(mx, FoldTo::rows); });
   device.capture(false);

@@ -2,12 +2,14 @@
 
 #include <cstring>
 #include <map>
+#include <vector>
 
 #include "fake_device.h"
 #include "octavo/backend/fold_job.h"
 #include "octavo/backend/registry.h"
 #include "octavo/backend/registry_testing_internal.h"
 #include "octavo/base/error.h"
+#include "octavo/format/named_formats.h"
 
 namespace octavo::testing {
 namespace {
@@ -163,6 +165,27 @@ const DeviceApi kApi{.kernels = nullptr,
                      .pointer_problem = pointer_problem};
 
 // Every entry of the reference with the memory open.
+// By row alone, so that both ways are walked above the door.
+bool quantize_folded_rows(const Exec& exec, const QuantizeJob& mx, const QuantizedMatrix& to,
+                          std::int64_t* changed) {
+  if (to.tile.cols != 0) return false;
+  launch(exec);
+  const Open open;
+  const std::int64_t blocks = tile_count(kMxBlock, to.codes.cols);
+  std::vector<std::uint8_t> exponents(static_cast<std::size_t>(to.codes.rows * blocks));
+  QuantizeJob job = mx;
+  job.rowwise.scales = {.data = exponents.data(),
+                        .dtype = DType::code,
+                        .format = e8m0fnu,
+                        .rows = to.codes.rows,
+                        .cols = blocks,
+                        .row_pitch = blocks,
+                        .col_stride = 1};
+  reference_backend().quantize({}, job);
+  reference_backend().fold({}, {.from = job.rowwise, .to = to, .changed = changed});
+  return true;
+}
+
 Kernels make_kernels() {
   return {.name = "fake",
           .description = "the reference on memory that the host cannot touch",
@@ -210,6 +233,7 @@ Kernels make_kernels() {
                 const Open open;
                 reference_backend().fold({}, job);
               },
+          .quantize_folded = quantize_folded_rows,
           .produce =
               [](const Exec& exec, const Matrix& x, const Producer& producer, const Matrix& out) {
                 launch(exec);

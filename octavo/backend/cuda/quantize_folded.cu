@@ -158,7 +158,7 @@ bool quantize_folded(const Exec& exec, const QuantizeJob& mx, const QuantizedMat
   VectorPlan vectors;
   FoldedPlan plan{};
   if ((!is_usual(mx) && !is_usual_te(mx)) || mx.given_inv_scale != nullptr || mx.amax != nullptr ||
-      to.tile.cols == kFoldRun || values.cols > kMostCols || values.rows == 0 ||
+      to.tile.cols == kFoldRun || values.cols > kMostCols || values.cols == 0 || values.rows == 0 ||
       (codes.format != e4m3fn && codes.format != e5m2) ||
       !fast_scale(mx.scale, codes.format, &plan.scale) || plan.scale.kind != FastKind::e8m0 ||
       !vector_plan(values, codes, &vectors))
