@@ -40,8 +40,8 @@ MemorySpan memory_span(const View& view) {
               static_cast<Wide>(reinterpret_cast<std::uintptr_t>(view.data)) - first)};
 }
 
-Folded fold(const View& from, const View& to) {
-  Folded folded;
+FoldedViews fold_views(const View& from, const View& to) {
+  FoldedViews folded;
   const bool packed = from.packed || to.packed;
   const auto append = [&](std::int64_t size, std::int64_t from_stride, std::int64_t to_stride) {
     const auto at = static_cast<std::size_t>(folded.rank++);

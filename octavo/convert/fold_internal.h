@@ -20,20 +20,20 @@ struct MemorySpan {
 };
 MemorySpan memory_span(const View& view);
 
-struct Folded {
+struct FoldedViews {
   int rank = 0;  // at least 2 unless there are no elements
   std::array<std::int64_t, kMaxRank + 2> sizes{}, from_strides{}, to_strides{};
   bool empty = false;
 };
 
 // `to` is dense; `from` has any strides.
-Folded fold(const View& from, const View& to);
+FoldedViews fold_views(const View& from, const View& to);
 
 // Calls visit(from, to, first) for every matrix; `first` counts the elements before it in row-major
 // order.
 template <typename Visit>
 void for_each_matrix(const View& from, const View& to, Visit&& visit) {
-  const Folded folded = fold(from, to);
+  const FoldedViews folded = fold_views(from, to);
   if (folded.empty) return;
   const auto at = [](int i) { return static_cast<std::size_t>(i); };
   const auto row = at(folded.rank - 2), col = at(folded.rank - 1);
