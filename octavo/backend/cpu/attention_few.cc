@@ -204,10 +204,15 @@ class Piece {
     const float inverse = 1.0F / unit;
     for (std::int64_t i = 0; i < whole; ++i) scaled[i] *= inverse;
     method_.narrow(scaled, lanes, whole);
-    // What rounding did to a weight is taken out of the sum again, so that V = 1 gives 1.
+    // What rounding did to a weight is taken out of the sum again, so that V = 1 gives 1. Not where
+    // the lane is subnormal or zero: there the value is nothing beside others of the block, its
+    // weight may be all that the row has.
     method_.widen(lanes, rounded, whole);
-    for (std::int64_t i = 0; i < whole; ++i)
-      rounded[i] = weight[i] + (rounded[i] - scaled[i]) * unit * v_inverse_[i];
+    constexpr float kLeastNormal = 0x1p-14F;
+    for (std::int64_t i = 0; i < whole; ++i) {
+      const float corrected = weight[i] + (rounded[i] - scaled[i]) * unit * v_inverse_[i];
+      rounded[i] = std::abs(scaled[i]) >= kLeastNormal ? corrected : weight[i];
+    }
     clear_unseen(rounded);
     state.sum += sum_of(rounded, whole);
     return {lanes, unit * kFewFactor, partial + kHeader};

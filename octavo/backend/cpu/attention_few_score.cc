@@ -72,7 +72,8 @@ bool FewScores::is_large(std::int64_t r, double norm) const {
 }
 
 // By bits, which are in the order of the numbers, and which compilers make vectors of. A scale that
-// is NaN or infinite makes it so: then norms are looked at one by one.
+// is NaN or infinite makes it so, and squares of small keys vanish: then norms are looked at one by
+// one.
 double FewScores::bound_of_norms(const float* most_squares, const FewSeen& seen) const {
   const float lost = lost_of(operand_.cols());
   std::int32_t most = 0;
@@ -81,7 +82,8 @@ double FewScores::bound_of_norms(const float* most_squares, const FewSeen& seen)
     most = std::max(most, std::bit_cast<std::int32_t>(square));
   }
   const auto square = static_cast<double>(std::bit_cast<float>(most));
-  return square == square ? std::sqrt(square) * (1.0 + 0x1p-20) : HUGE_VAL;
+  constexpr double kLeast = 0x1p-100;
+  return square >= kLeast ? std::sqrt(square) * (1.0 + 0x1p-20) : HUGE_VAL;
 }
 
 double FewScores::largest_norm(const FewSeen& seen) const {
