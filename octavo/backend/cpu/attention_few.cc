@@ -204,10 +204,15 @@ class Piece {
     const float inverse = 1.0F / unit;
     for (std::int64_t i = 0; i < whole; ++i) scaled[i] *= inverse;
     method_.narrow(scaled, lanes, whole);
-    // What rounding did to a weight is taken out of the sum again, so that V = 1 gives 1.
+    // What rounding did to a weight is taken out of the sum again, so that V = 1 gives 1. Below the
+    // normal numbers of f16 that is any part of it, and nothing beside the largest: a weight whose
+    // value vanishes there is still a weight.
     method_.widen(lanes, rounded, whole);
-    for (std::int64_t i = 0; i < whole; ++i)
-      rounded[i] = weight[i] + (rounded[i] - scaled[i]) * unit * v_inverse_[i];
+    for (std::int64_t i = 0; i < whole; ++i) {
+      const std::uint32_t normal = mask_of(std::abs(scaled[i]) >= 0x1p-14F);
+      const float off = (rounded[i] - scaled[i]) * unit * v_inverse_[i];
+      rounded[i] = weight[i] + std::bit_cast<float>(std::bit_cast<std::uint32_t>(off) & normal);
+    }
     clear_unseen(rounded);
     state.sum += sum_of(rounded, whole);
     return {lanes, unit * kFewFactor, partial + kHeader};

@@ -1,0 +1,44 @@
+// Few query rows and numbers of which some are far larger or smaller than others.
+#include <cmath>
+#include <cstring>
+#include <string>
+
+#include "tests/attention/attention_cases.h"
+
+namespace octavo::testing {
+namespace {
+
+constexpr std::int64_t kDepth = 64;
+
+Tensor filled(std::int64_t rows, float number) {
+  const std::vector<float> numbers(static_cast<std::size_t>(rows * kDepth), number);
+  return tensor_of({1, 1, rows, kDepth}, numbers, DType::f32);
+}
+
+// Keys are equal, so that an output is the mean of V. Where scales per token make a lane of f16
+// vanish beside a larger one its value is nothing, and its weight is still a weight.
+TEST(AttentionFewEdges, AWeightWhoseValueVanishesIsStillDividedBy) {
+  constexpr std::int64_t kKeys = 128;
+  const QuantizedTensor k = quantize(filled(kKeys, 0.0F).view(), preset("fp8-channel"));
+  const Tensor q = filled(1, 1.0F);
+  for (const bool one_is_large : {true, false})
+    for (const AttentionRung rung : {AttentionRung::bf16, AttentionRung::automatic}) {
+      Tensor values = filled(kKeys, 1.0F);
+      for (std::int64_t key = 0; key < kKeys; ++key)
+        if (one_is_large ? key == 7 : key % 2 == 0)
+          std::fill_n(values.span<float>().begin() + key * kDepth, kDepth,
+                      one_is_large ? 1e10F : 1e-10F);
+      const double wanted = one_is_large ? 1e10 / kKeys : 0.5;
+      Tensor lse = Tensor::values({1, 1, 1}, DType::f32);
+      const Tensor out = attention(q, k, quantize(values.view(), preset("fp8-channel")),
+                                   {.rung = rung, .out = DType::f32, .log_sum_exp = lse.view()});
+      // Weights are powers of two: what is left is the scale's rounding, and sums in f32.
+      for (std::int64_t e = 0; e < kDepth; ++e)
+        ASSERT_NEAR(out.span<float>()[static_cast<std::size_t>(e)], wanted, 1e-3 * wanted)
+            << octavo::name_of(rung);
+      EXPECT_NEAR(lse.span<float>()[0], std::log(128.0), 1e-3) << octavo::name_of(rung);
+    }
+}
+
+}  // namespace
+}  // namespace octavo::testing
