@@ -40,5 +40,30 @@ TEST(AttentionFewEdges, AWeightWhoseValueVanishesIsStillDividedBy) {
     }
 }
 
+// One row in eight of V is looked at, and all of those are zeros.
+TEST(AttentionFewEdges, AutomaticTakesF32WhereItKnowsNothingOfValues) {
+  constexpr std::int64_t kKeys = 4096;
+  Made made =
+      make_inputs({.queries = 1, .keys = kKeys, .depth = kDepth}, Kind::normal, 2, DType::f32);
+  for (std::int64_t key = 0; key < kKeys; ++key)
+    for (std::int64_t e = 0; e < kDepth; ++e)
+      made.v.span<float>()[static_cast<std::size_t>(key * kDepth + e)] *=
+          key % 8 == 0 ? 0.0F : 1000.0F;
+  for (float& x : made.k.span<float>()) x *= 0.3F;
+  const Tensor q = tensor_of(
+      made.q.shape(), {made.q.span<float>().begin(), made.q.span<float>().end()}, DType::bf16);
+  const QuantizedTensor k = quantize(made.k.view(), preset("fp8-channel")),
+                        v = quantize(made.v.view(), preset("fp8-channel"));
+  AttentionReport report;
+  const Tensor out = attention(q, k, v, {.out = DType::f32, .report = &report});
+  ASSERT_EQ(report.choices.size(), 1U);
+  EXPECT_EQ(report.choices[0].rung, AttentionRung::f32) << report.choices[0].reason;
+  Errors errors;
+  const Tensor exact_k = dequantize(k), exact_v = dequantize(v);
+  compare(errors, out.view(), {.q = q.view(), .k = exact_k.view(), .v = exact_v.view()},
+          spread_rows({.queries = 1, .keys = kKeys, .depth = kDepth}, 1));
+  EXPECT_EQ(errors.failures, 0) << errors;
+}
+
 }  // namespace
 }  // namespace octavo::testing
