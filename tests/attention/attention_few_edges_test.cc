@@ -65,5 +65,35 @@ TEST(AttentionFewEdges, AutomaticTakesF32WhereItKnowsNothingOfValues) {
   EXPECT_EQ(errors.failures, 0) << errors;
 }
 
+// Squares of such keys are below the least of f32; their scores, with a scale to match, are as
+// large as others'.
+TEST(AttentionFewEdges, LargeScoresOfTinyKeysAreSeen) {
+  const Sizes sizes{.queries = 1, .keys = 500, .depth = kDepth};
+  Made made = make_inputs(sizes, Kind::normal, 2, DType::f32);
+  for (float& x : made.k.span<float>()) x *= 1e-25F;
+  const Tensor q = tensor_of(
+      made.q.shape(), {made.q.span<float>().begin(), made.q.span<float>().end()}, DType::bf16);
+  const QuantizedTensor k = quantize(made.k.view(), preset("fp8-channel")),
+                        v = quantize(made.v.view(), preset("fp8-channel"));
+  const double scale = 100.0 / 8.0 * 1e25;  // scores of a standard deviation of 100
+  Tensor lse = Tensor::values({1, 1, 1}, DType::f32);
+  (void)attention(q, k, v,
+                  {.rung = AttentionRung::bf16,
+                   .softmax_scale = scale,
+                   .out = DType::f32,
+                   .log_sum_exp = lse.view()});
+  const auto queries = rows_of(q.view(), 0, 0);
+  const Tensor exact_k = dequantize(k);
+  double most = -HUGE_VAL;
+  for (const auto& key : rows_of(exact_k.view(), 0, 0)) {
+    double sum = 0.0;
+    for (std::size_t d = 0; d < key.size(); ++d) sum += queries[0][d] * key[d];
+    most = std::max(most, sum * scale);
+  }
+  // One key has nearly all the weight: the log-sum-exp is its score, up to ln 2 if two had it. Sums
+  // in f32 are off by 2^-24 sqrt(D) / 3 + 2^-24 of a few times that, those of f16 by up to tenths.
+  EXPECT_NEAR(lse.span<float>()[0], most, 1e-2) << most;
+}
+
 }  // namespace
 }  // namespace octavo::testing
