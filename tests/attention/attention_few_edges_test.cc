@@ -65,6 +65,30 @@ TEST(AttentionFewEdges, AutomaticTakesF32WhereItKnowsNothingOfValues) {
   EXPECT_EQ(errors.failures, 0) << errors;
 }
 
+// The value that was not looked at is large in one channel, which a mean over channels hides.
+TEST(AttentionFewEdges, AutomaticSeesOneLargeChannelThatItDidNotLookAt) {
+  constexpr std::int64_t kKeys = 4096, kOther = 1001, kLarge = 1003;
+  for (const bool has_large : {false, true}) {
+    Made made =
+        make_inputs({.queries = 1, .keys = kKeys, .depth = kDepth}, Kind::normal, 11, DType::f32);
+    for (std::int64_t d = 0; d < kDepth; ++d) {
+      const float along = made.q.span<float>()[static_cast<std::size_t>(d)];
+      made.k.span<float>()[static_cast<std::size_t>(kOther * kDepth + d)] = 3.0F * along;
+      made.k.span<float>()[static_cast<std::size_t>(kLarge * kDepth + d)] = 3.0625F * along;
+    }
+    if (has_large) made.v.span<float>()[kLarge * kDepth + 3] = 10.0F;
+    const Tensor q = tensor_of(
+        made.q.shape(), {made.q.span<float>().begin(), made.q.span<float>().end()}, DType::bf16);
+    const QuantizedTensor k = quantize(made.k.view(), preset("fp8-channel")),
+                          v = quantize(made.v.view(), preset("fp8-channel"));
+    AttentionReport report;
+    const Tensor out = attention(q, k, v, {.rtol = 0.0, .out = DType::f32, .report = &report});
+    ASSERT_EQ(report.choices.size(), 1U);
+    EXPECT_EQ(report.choices[0].rung, AttentionRung::bf16) << report.choices[0].reason;
+    EXPECT_EQ(report.redone, has_large ? 1 : 0);
+  }
+}
+
 // Squares of such keys are below the least of f32; their scores, with a scale to match, are as
 // large as others'.
 TEST(AttentionFewEdges, LargeScoresOfTinyKeysAreSeen) {
