@@ -248,7 +248,8 @@ class Chooser {
         choice.reason += text("; too few rows to look at any: n_eff is taken to be 2",
                               choice.rung == AttentionRung::bf16 ? ", and inputs as they are" : "");
       if (facts_.values_step() > 1)
-        choice.reason += text("; the size of V is that of one row in ", facts_.values_step());
+        choice.reason += text("; the size of V is that of one row in ", facts_.values_step(),
+                              knows_values(choice.rows) ? "" : ", all zeros: it is not known");
     }
   }
 
@@ -257,7 +258,12 @@ class Chooser {
   // of K.
   [[nodiscard]] bool may_take(AttentionRung rung, const AttentionRange& range) const {
     if (!few_ || rung == kRungsByCost.back()) return facts_.takes(rung, range);
-    return rung == AttentionRung::bf16 && facts_.is_as_given(rung, range);
+    return rung == AttentionRung::bf16 && facts_.is_as_given(rung, range) && knows_values(range);
+  }
+
+  // Not where the rows of V that were looked at are zeros and others were not.
+  [[nodiscard]] bool knows_values(const AttentionRange& range) const {
+    return facts_.values_step() == 1 || facts_.largest_value(range) != 0.0;
   }
 
   // Fills trials_ of the heads of ranges that want this rung.

@@ -45,6 +45,8 @@ std::vector<RowFacts> RowsDone::facts_of(const AttentionChoice& choice,
   has_outputs_ |= looks_away;
   std::vector<RowFacts> rows(static_cast<std::size_t>(choice.rows.count));
   KeysAlike of_range;
+  // So many deviations the largest of the numbers of a row may be by chance, as in a trial.
+  const double by_chance = std::sqrt(2.0 * std::log(static_cast<double>(call_.v.cols()))) + 1.0;
   for (std::int64_t r = 0; r < choice.rows.count; ++r) {
     RowFacts& row = rows[static_cast<std::size_t>(r)];
     const std::size_t at = index_of(choice.rows, choice.rows.first + r);
@@ -56,7 +58,10 @@ std::vector<RowFacts> RowsDone::facts_of(const AttentionChoice& choice,
     if (!looks_away) continue;
     const Away away = facts_.away_of_output(choice.rows, choice.rows.first + r);
     row.different = facts_.different_keys(choice.rows, away);
-    if (is_guessed) row.values = away.squares / static_cast<double>(call_.v.cols());
+    if (is_guessed) {
+      row.values = away.squares / static_cast<double>(call_.v.cols());
+      raise(row.values, away.most / by_chance * (away.most / by_chance));
+    }
     of_range.add(row.n_eff, away);
   }
   if (!looks_away) return rows;

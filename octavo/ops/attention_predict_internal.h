@@ -46,8 +46,10 @@ struct RowFacts {
   double n_eff = 2.0;  // how many keys its weights spread over, at least
   // How many different keys its output looks like the mean of, at most: see different_keys.
   double different = HUGE_VAL;
-  double score = 0.0;   // about the largest magnitude of the scores of keys that it looks at
-  double values = 0.0;  // mean over channels of the squares of its output, where that is looked at
+  double score = 0.0;  // about the largest magnitude of the scores of keys that it looks at
+  // Squares of its output where that is looked at: their mean over channels, or the largest less
+  // what is chance.
+  double values = 0.0;
 };
 
 // An output less the mean of V: its sum of squares and its largest number.

@@ -195,8 +195,7 @@ class KVCache:
         """
         op = "KVCache.attend"
         side = _side(q, op, "q", None)
-        given = tuple(side.owner.shape)
-        shape = given[:-1] + (self._handle.value_size,)
+        shape = tuple(side.owner.shape)[:-1] + (self._handle.value_size,)
         target, is_callers = _target(side, shape, out, op)
         self._handle.attend(
             side.handle,

@@ -53,6 +53,7 @@ def test_of_kv_cache():
     for other in (q[:1], q[..., :16], q[:, :1], q[0]):
         with pytest.raises(ValueError, match="a multiple of 2, queries, 32"):
             cache.attend(other)
+    assert np.array_equal(cache.attend(q[:, :, :3].tolist()), out)  # lists, as attention takes them
     last = {"q": q[:, :, :1]}
     for given, kind, text in (
         ({"softmax_scale": "x"}, TypeError, "got softmax_scale = 'x', wanted a number"),

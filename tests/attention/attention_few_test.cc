@@ -30,14 +30,15 @@ TEST(AttentionFew, HeadsThatShareKeysHaveTheBitsOfOneAlone) {
   for (const std::int64_t queries : {1, 2})
     for (const std::int64_t depth : {16, 80, 128})
       for (const bool coded : {false, true})
-        for (const int odd : {0, 1, 2}) {  // 1: a NaN in a key, 2: in a value
+        for (const int odd : {0, 1, 2, 3}) {  // 1: a NaN in a key, 2: in a value, 3: in a query
           const Sizes sizes{
               .heads = 7, .kv_heads = 1, .queries = queries, .keys = 303, .depth = depth};
           Made made = make_inputs(sizes, Kind::normal, 8);
           if (odd > 0) {
-            Tensor& spoilt = odd == 1 ? made.k : made.v;
+            Tensor& spoilt = odd == 1 ? made.k : odd == 2 ? made.v : made.q;
             const std::uint16_t nan = 0x7FC0;
-            std::memcpy(spoilt.bytes().data() + (200 * depth + 3) * 2, &nan, sizeof nan);
+            const std::int64_t row = odd == 3 ? 2 * queries : 200;
+            std::memcpy(spoilt.bytes().data() + (row * depth + 3) * 2, &nan, sizeof nan);
           }
           const Scaling scaling = preset("fp8-channel");
           const QuantizedTensor k = quantize(made.k.view(), scaling),

@@ -204,14 +204,14 @@ class Piece {
     const float inverse = 1.0F / unit;
     for (std::int64_t i = 0; i < whole; ++i) scaled[i] *= inverse;
     method_.narrow(scaled, lanes, whole);
-    // What rounding did to a weight is taken out of the sum again, so that V = 1 gives 1. Not where
-    // the lane is subnormal or zero: there the value is nothing beside others of the block, its
-    // weight may be all that the row has.
+    // What rounding did to a weight is taken out of the sum again, so that V = 1 gives 1. Below the
+    // normal numbers of f16 that is any part of it, and nothing beside the largest: a weight whose
+    // value vanishes there is still a weight.
     method_.widen(lanes, rounded, whole);
-    constexpr float kLeastNormal = 0x1p-14F;
     for (std::int64_t i = 0; i < whole; ++i) {
-      const float corrected = weight[i] + (rounded[i] - scaled[i]) * unit * v_inverse_[i];
-      rounded[i] = std::abs(scaled[i]) >= kLeastNormal ? corrected : weight[i];
+      const std::uint32_t normal = mask_of(std::abs(scaled[i]) >= 0x1p-14F);
+      const float off = (rounded[i] - scaled[i]) * unit * v_inverse_[i];
+      rounded[i] = weight[i] + std::bit_cast<float>(std::bit_cast<std::uint32_t>(off) & normal);
     }
     clear_unseen(rounded);
     state.sum += sum_of(rounded, whole);

@@ -72,8 +72,8 @@ bool FewScores::is_large(std::int64_t r, double norm) const {
 }
 
 // By bits, which are in the order of the numbers, and which compilers make vectors of. A scale that
-// is NaN or infinite makes it so, and squares of small keys vanish: then norms are looked at one by
-// one.
+// is NaN or infinite makes it so: then norms are looked at one by one, as they are where f32 has
+// lost bits of their squares.
 double FewScores::bound_of_norms(const float* most_squares, const FewSeen& seen) const {
   const float lost = lost_of(operand_.cols());
   std::int32_t most = 0;
@@ -82,8 +82,7 @@ double FewScores::bound_of_norms(const float* most_squares, const FewSeen& seen)
     most = std::max(most, std::bit_cast<std::int32_t>(square));
   }
   const auto square = static_cast<double>(std::bit_cast<float>(most));
-  constexpr double kLeast = 0x1p-100;
-  return square >= kLeast ? std::sqrt(square) * (1.0 + 0x1p-20) : HUGE_VAL;
+  return square >= 0x1p-100 ? std::sqrt(square) * (1.0 + 0x1p-20) : HUGE_VAL;
 }
 
 double FewScores::largest_norm(const FewSeen& seen) const {
@@ -123,6 +122,10 @@ void FewScores::score(std::int64_t r, int count, const FewSeen& seen,
     scores[g] = score[g];
     queries[g] = laid_[r + g];
     odd |= odd_[r + g];
+  }
+  if (odd && count > 1) {  // rows beside it are not
+    for (int g = 0; g < count; ++g) this->score(r + g, 1, seen, score + g);
+    return;
   }
   const Matrix& k = operand_.elements();
   alignas(64) float most_squares[kFewKeys];
