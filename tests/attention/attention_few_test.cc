@@ -2,7 +2,6 @@
 #include <bit>
 #include <cmath>
 #include <cstring>
-#include <vector>
 
 #include "tests/attention/attention_cases.h"
 
@@ -17,12 +16,6 @@ Tensor head_of(const Tensor& rows, std::int64_t head) {
               rows.bytes().data() + static_cast<std::size_t>(head) * one.bytes().size(),
               one.bytes().size());
   return one;
-}
-
-Tensor tensor_of(const std::vector<float>& values, std::int64_t rows, std::int64_t cols) {
-  Tensor made = Tensor::values({1, 1, rows, cols}, DType::f32);
-  std::memcpy(made.bytes().data(), values.data(), made.bytes().size());
-  return made;
 }
 
 // Seven heads share keys: four together, two, and one; rows of a window do not see the same keys.
@@ -81,53 +74,6 @@ TEST(AttentionFew, WhatIsNotSeenPoisonsNothing) {
       ASSERT_TRUE(std::isnan(values[64 + e])) << (in_keys ? "key, " : "value, ") << e;
     }
   }
-}
-
-// Values of one block whose scales are further apart than f16 reaches: weights of the small ones
-// count in full, though their values are nothing beside the large one.
-TEST(AttentionFew, ValuesThatVanishKeepTheirWeights) {
-  constexpr std::int64_t kKeys = 128, kDepth = 64;
-  std::vector<float> values(kKeys * kDepth, 1.0F);
-  std::fill_n(values.begin() + 7 * kDepth, kDepth, 0x1p33F);
-  const Tensor q = tensor_of(std::vector<float>(kDepth, 1.0F), 1, kDepth),
-               k = tensor_of(std::vector<float>(kKeys * kDepth), kKeys, kDepth),
-               v = tensor_of(values, kKeys, kDepth);
-  const Scaling scaling = preset("fp8-channel");
-  const QuantizedTensor k_codes = quantize(k.view(), scaling),
-                        v_codes = quantize(v.view(), scaling);
-  for (const AttentionRung rung :
-       {AttentionRung::bf16, AttentionRung::strict, AttentionRung::fast}) {
-    const Tensor out = attention(q, k_codes, v_codes, {.rung = rung, .out = DType::f32});
-    // All keys have one weight, a power of two, which no rung rounds; the mean is 2^26 and 1.
-    EXPECT_NEAR(reinterpret_cast<const float*>(out.bytes().data())[0], 0x1p26F, 0x1p26F * 0x1p-10F)
-        << name_of(rung);
-  }
-}
-
-// Keys so small that their squares are not numbers of f32, and a scale that makes scores large.
-TEST(AttentionFew, SmallKeysHaveNormsToo) {
-  constexpr std::int64_t kKeys = 500, kDepth = 64, kRows = 16;
-  Made made = make_inputs({.queries = kRows, .keys = kKeys, .depth = kDepth}, Kind::normal, 3);
-  std::vector<float> small(kKeys * kDepth);
-  for (std::size_t i = 0; i < small.size(); ++i) {  // bf16 to f32
-    std::uint16_t bits = 0;
-    std::memcpy(&bits, made.k.bytes().data() + i * sizeof bits, sizeof bits);
-    small[i] = std::bit_cast<float>(std::uint32_t{bits} << 16) * 1e-25F;
-  }
-  const QuantizedTensor k = quantize(tensor_of(small, kKeys, kDepth).view(), preset("fp8-channel")),
-                        v = quantize(made.v.view(), preset("fp8-channel"));
-  AttentionOptions options{
-      .rung = AttentionRung::bf16, .softmax_scale = 12.5e25, .out = DType::f32};
-  const Tensor got = attention(made.q, k, v, options);
-  options.rung = AttentionRung::exact;
-  const Tensor wanted = attention(made.q, k, v, options);
-  int outside = 0;
-  for (std::int64_t i = 0; i < kRows * kDepth; ++i) {
-    const float one = reinterpret_cast<const float*>(got.bytes().data())[i],
-                other = reinterpret_cast<const float*>(wanted.bytes().data())[i];
-    outside += !(std::abs(one - other) <= 5e-3F + 5e-3F * std::abs(other));
-  }
-  EXPECT_EQ(outside, 0);
 }
 
 // Where one rung takes all rows of a call, automatic is that rung, and takes kernels for few rows
