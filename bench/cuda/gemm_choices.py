@@ -140,26 +140,6 @@ class Operands:
         return float((got - exact).norm() / exact.norm())
 
 
-def timed(torch, calls: dict, repeats: int, flush) -> dict:
-    """Medians of microseconds, in turns."""
-    start = time.monotonic()
-    while time.monotonic() - start < 0.01:  # the clock of the card
-        for call in calls.values():
-            call()
-        torch.cuda.synchronize()
-    pairs = {name: [] for name in calls}
-    for _ in range(repeats):
-        for name, call in calls.items():
-            flush.zero_()
-            begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
-            begin.record()
-            call()
-            end.record()
-            pairs[name].append((begin, end))
-    torch.cuda.synchronize()
-    return {n: 1e3 * statistics.median(b.elapsed_time(e) for b, e in ps) for n, ps in pairs.items()}
-
-
 def host_time(torch, call) -> float:
     """Microseconds that queueing a call takes the host."""
     each = []
@@ -183,6 +163,7 @@ def main() -> int:
     if unknown := set(kinds) - set(KINDS):
         parser.error(f"got kinds {', '.join(sorted(unknown))}, wanted some of {', '.join(KINDS)}")
     import torch
+    from gemm_bench import times_in_turns  # beside this file
 
     start = time.monotonic()
     door = ctypes.CDLL(args.door)
@@ -229,7 +210,8 @@ def main() -> int:
                 errors[name] = operands.error(m, n, k)
                 good &= errors[name] < MOST_ERROR  # NaN is not
                 calls[name] = call
-            us = timed(torch, calls, args.repeats, flush)
+            timed = times_in_turns(calls, args.repeats, flush, warm=0.01)
+            us = {name: 1e3 * ms for name, ms in timed.items()}
             if "own" not in us:
                 continue
             ratio = us["own"] / us.get("library", math.nan)

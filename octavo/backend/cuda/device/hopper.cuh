@@ -36,7 +36,6 @@ __device__ __forceinline__ unsigned rank_in_cluster() {
   asm volatile("mov.u32 %0, %%cluster_ctarank;" : "=r"(rank));
   return rank;
 }
-// All threads of all blocks of the cluster.
 // A kernel that is launched to begin early (overlapped_launch.h) waits here until those before it
 // in the stream are over and all that they wrote is seen: before it reads or writes what they may.
 __device__ __forceinline__ void wait_for_kernels_before() {
@@ -47,6 +46,7 @@ __device__ __forceinline__ void let_next_kernel_begin() {
   asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
 }
 
+// All threads of all blocks of the cluster.
 __device__ __forceinline__ void cluster_sync() {
   asm volatile(
       "barrier.cluster.arrive.release.aligned;\n"
