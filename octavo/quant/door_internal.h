@@ -12,7 +12,7 @@
 
 namespace octavo {
 
-// All memory of a quantization, by the names that messages have for it.
+// All memory of a quantization that has an owner, by the names that messages have for it.
 inline void name_parts(const QuantizedTensor& tensor, std::vector<NamedView>& views) {
   const auto add = [&](const Tensor& part, std::string_view name) {
     if (part.owner() != nullptr) views.push_back({&part.view(), name});

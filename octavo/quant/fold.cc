@@ -1,6 +1,5 @@
 #include "octavo/quant/fold.h"
 
-#include <memory>
 #include <vector>
 
 #include "octavo/backend/fold_job.h"
@@ -101,21 +100,33 @@ bool quantize_at_once(const View& values, const Scaling& mx, QuantizedTensor& ou
   return kernels.quantize_folded(exec, job, to, changed);
 }
 
-// An MX tensor whose codes are where the folded ones will be, and whose scales are here for now.
-QuantizedTensor mx_in(const QuantizedTensor& out, const Scaling& mx, const Exec& exec) {
-  QuantizedTensor made = out;
-  made.scaling = mx;
-  for (QuantizedCopy* copy : {&made.rowwise, &made.columnwise}) {
-    if (!copy->exists()) continue;
-    const auto memory = std::make_shared<StagingMemory>(exec);
-    const Shape grid = scale_shape(copy->codes.shape(), mx);
-    View view = code_view(memory->at_least(element_count(grid) / 4 + 1), e8m0fnu, grid);
-    view.device = out.device();
-    view.strides = scale_strides(grid, 1, mx.scale_order);
-    copy->scales = Tensor::adopt(view, memory);
+// An MX tensor whose codes are where the folded ones will be, and whose scales are here for now. No
+// tensor owns those: name_parts passes them by, because memory that is taken while a stream is
+// captured is not yet the device's.
+class MxFirst {
+ public:
+  MxFirst(const QuantizedTensor& out, const Scaling& mx, const Exec& exec)
+      : tensor_(out), rowwise_(exec), columnwise_(exec) {
+    tensor_.scaling = mx;
+    take_scales(tensor_.rowwise, rowwise_);
+    take_scales(tensor_.columnwise, columnwise_);
   }
-  return made;
-}
+
+  [[nodiscard]] QuantizedTensor& tensor() { return tensor_; }
+
+ private:
+  void take_scales(QuantizedCopy& copy, StagingMemory& memory) const {
+    if (!copy.exists()) return;
+    const Shape grid = scale_shape(copy.codes.shape(), tensor_.scaling);
+    View view = code_view(memory.at_least(element_count(grid) / 4 + 1), e8m0fnu, grid);
+    view.device = tensor_.device();
+    view.strides = scale_strides(grid, 1, tensor_.scaling.scale_order);
+    copy.scales = Tensor::adopt(view, nullptr);
+  }
+
+  QuantizedTensor tensor_;
+  StagingMemory rowwise_, columnwise_;
+};
 
 // What `work` counts, on the host.
 template <typename Work>
@@ -190,9 +201,9 @@ void quantize_folded_into(const View& values, const Scaling& mx, QuantizedTensor
   check_result(out, values.shape, mx, kOp);
   out.source = values.dtype;
   if (quantize_at_once(values, mx, out, options, changed, kOp)) return;
-  QuantizedTensor blocks = mx_in(out, mx, {.device = values.device, .stream = options.stream});
-  quantize_into(values, blocks, options);
-  fold_copies(blocks, out, options, changed, kOp);
+  MxFirst blocks(out, mx, {.device = values.device, .stream = options.stream});
+  quantize_into(values, blocks.tensor(), options);
+  fold_copies(blocks.tensor(), out, options, changed, kOp);
 }
 
 Folded quantize_folded(const View& values, const Scaling& mx, FoldTo to,

@@ -95,7 +95,10 @@ __global__ void __launch_bounds__(kMostThreads)
     // A tile of zeros has the smallest exponent, so what is beyond the row raises nothing.
     top = max(top, made[p].bits);
   }
-  top = plan.warp_rows ? __reduce_max_sync(0xFFFFFFFFu, top) : block_amax(top, of_warp);
+  // The warp's first, whoever has the row: where this instruction is in a branch of its own, nvcc
+  // 13.0 guards it with a predicate that says something else.
+  top = __reduce_max_sync(0xFFFFFFFFu, top);
+  if (!plan.warp_rows) top = amax_of_warps(top, of_warp);
   if (inside && thread == 0) plan.scales[row] = power_of(top);
 
   unsigned changed = 0;

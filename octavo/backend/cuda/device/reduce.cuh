@@ -5,14 +5,18 @@
 
 namespace octavo::cuda {
 
-// Every thread of the block calls this and gets the result; a whole number of warps. `of_warp` is
-// shared memory for 32 numbers.
-__device__ __forceinline__ std::uint32_t block_amax(std::uint32_t mine, std::uint32_t* of_warp) {
-  mine = __reduce_max_sync(0xFFFFFFFFu, mine);
+// Every thread of the block calls this with its warp's and gets the block's; a whole number of
+// warps. `of_warp` is shared memory for 32 numbers.
+__device__ __forceinline__ std::uint32_t amax_of_warps(std::uint32_t mine,
+                                                       std::uint32_t* of_warp) {
   if (threadIdx.x % 32 == 0) of_warp[threadIdx.x / 32] = mine;
   __syncthreads();
   const unsigned lane = threadIdx.x % 32;
   return __reduce_max_sync(0xFFFFFFFFu, lane < blockDim.x / 32 ? of_warp[lane] : 0u);
+}
+// The same of each thread's own.
+__device__ __forceinline__ std::uint32_t block_amax(std::uint32_t mine, std::uint32_t* of_warp) {
+  return amax_of_warps(__reduce_max_sync(0xFFFFFFFFu, mine), of_warp);
 }
 // Once in a kernel.
 __device__ __forceinline__ std::uint32_t block_amax(std::uint32_t mine) {
