@@ -26,6 +26,8 @@ struct SoftmaxJob {
   // from, which is that rounded up to an integer; and the sum of the weights as they are stored.
   float *top, *base, *sum;
   float* rescale;  // [strip]: what sums so far are to be multiplied by, a power of two
+  // [strip]: the largest score of these keys, where scores are sums in f16; or null.
+  float* largest = nullptr;
 };
 
 // Do rows of Q and K have a unit each, and lanes of their own for it?
@@ -70,6 +72,8 @@ struct AttentionMethod {
   // Sums in f16 are off by about 2^-11 of what they are, so scores must not be large: where the
   // largest norms of a row of Q and one of K, times the softmax scale, exceed most_norms, this one
   // takes the head. Where scores are limbs: so where those would be off by more than kScoreBudget.
+  // Single rows whose weights show that sums in f16 did not do (attention_doubt.h) go to the last
+  // one of the line.
   const AttentionMethod* precise = nullptr;
 
   [[nodiscard]] constexpr int strip() const { return weigh.cols; }
@@ -105,8 +109,10 @@ static_assert(kScoreGroup * kMostScoreLane * kMostScoreLane < 65504);
 // deviation; docs/numerics/attention.md derives both)
 //   a / sqrt(D) times kScoreSigma, where a key has nothing to do with the query: partial sums walk,
 //   a times kAlignedSigma at most, where it lies along the query: partial sums grow.
-// The budgets: half of the first times |v - out| is what a row of two keys gets, the worst; a score
-// of 24 that is off by as much as the second is e^12 above all others, and its error is all theirs.
+// The budgets: half of the first times |v - out| is what a row of two keys gets, the worst. A score
+// of 24 may be off by as much as the second: where it is the only one, its weight is 1 and its
+// error nothing. Where keys share the weight each has an error of its own, and no bound of norms
+// tells such rows from others: they are found when they are done (attention_doubt.h).
 inline constexpr double kScoreSigma = 0x1p-11 * 0.57735 * 4.0;    // sqrt(kScoreRun / 2)
 inline constexpr double kAlignedSigma = 0x1p-11 * 5.65685 / 3.0;  // sqrt(kScoreRun) / 3
 static_assert(kScoreRun == 32);

@@ -8,6 +8,8 @@
 
 #include "octavo/backend/cpu/attention_bias.h"
 #include "octavo/backend/cpu/attention_codes.h"
+#include "octavo/backend/cpu/attention_doubt.h"
+#include "octavo/backend/cpu/attention_softmax.h"
 #include "octavo/backend/cpu/gemm_cut.h"
 
 namespace octavo::cpu {
@@ -82,9 +84,13 @@ class Block {
     }
     for (int i = 0; i < strips_; ++i)
       for (int c = 0; c < strip_[i].count; ++c) {
-        const std::int64_t at = i * width_ + c;
-        b_.finish(range_.batch, range_.head, strip_[i].row[c],
-                  {s_.top[at], s_.base[at], s_.sum[at], sums(i) + c, width_, value_unit_,
+        const std::int64_t at = i * width_ + c, row = strip_[i].row[c];
+        if (b_.doubtful != nullptr && is_doubtful(weights_of(at), kAlignedSigma)) {
+          b_.doubtful[row] = 1;
+          continue;
+        }
+        b_.finish(range_.batch, range_.head, row,
+                  {s_.top[at], s_.base[at], s_.sum[at], sums(i) + c, width_, b_.value_unit,
                    has_channels_ ? channels_ : nullptr});
       }
   }
@@ -95,7 +101,6 @@ class Block {
     const auto factor = static_cast<float>(b_.job.softmax_scale * kLog2E);
     const std::int64_t length =
         b_.job.query_lengths != nullptr ? b_.job.query_lengths[range_.batch] : b_.job.queries;
-    value_unit_ = value_unit();
     has_channels_ = AttentionRows(b_.isa, b_.job.v.at(range_.batch, b_.job.kv_head(range_.head)),
                                   b_.job.values, weigh_split(b_.method))
                         .channel_scales(channels_);
@@ -118,19 +123,9 @@ class Block {
     std::fill_n(s_.top, all, -kInfinity);
     std::fill_n(s_.base, all, -kInfinity);
     std::fill_n(s_.sum, all, 0.0F);
+    std::fill_n(s_.peaks, all, 0.0F);
+    std::fill_n(s_.reach, all, 0.0F);
     std::fill_n(s_.sums, all * b_.layout.padded_width, 0.0F);
-  }
-
-  // Lanes of V have a factor, and weights are more than 1: sums of values near the largest f32 are
-  // kept in a unit of their own. That is one for all rows of the head, whatever they see.
-  [[nodiscard]] float value_unit() const {
-    if (b_.method.weigh_lane == Lane::f32) return 1.0F;
-    constexpr float kLarge = 0x1p+80F, kUnit = 0x1p+60F;
-    const std::int64_t keys =
-        b_.job.key_lengths != nullptr ? b_.job.key_lengths[range_.batch] : b_.job.keys;
-    for (std::int64_t tile = 0; tile < blocks(keys, b_.method.tile_keys); ++tile)
-      if (tile_at(b_.layout, b_.tiles + tile * b_.layout.bytes).factor > kLarge) return kUnit;
-    return 1.0F;
   }
 
   [[nodiscard]] std::byte* panel(int strip, int col) const {
@@ -149,11 +144,13 @@ class Block {
     const bool odd_queries =
         std::any_of(s_.odd + i * width_, s_.odd + (i + 1) * width_, [](bool odd) { return odd; });
     if (tile.odd_keys || odd_queries) score_odd(i, first_key);
-    if (b_.job.bias.first != nullptr) add_bias(strip, first_key);
+    if (b_.job.bias.first != nullptr) add_bias(i, first_key);
     if (strip.all_begin > first_key || strip.all_end < first_key + keys) mask(strip, first_key);
 
-    alignas(64) float rescale[kMostStrip];
+    alignas(64) float rescale[kMostStrip], largest[kMostStrip], before[kMostStrip];
     const std::int64_t at = i * width_;
+    const bool looks = b_.doubtful != nullptr;
+    if (looks) std::copy_n(s_.sum + at, width_, before);
     if (method.softmax({.scores = s_.scores,
                         .weights = s_.weights,
                         .keys = keys,
@@ -161,13 +158,36 @@ class Block {
                         .top = s_.top + at,
                         .base = s_.base + at,
                         .sum = s_.sum + at,
-                        .rescale = rescale})) {
+                        .rescale = rescale,
+                        .largest = looks ? largest : nullptr})) {
       float* row = sums(i);
       for (std::int64_t e = 0; e < b_.layout.padded_width; ++e, row += width_)
         for (int c = 0; c < width_; ++c) row[c] *= rescale[c];
     }
+    if (looks) add_peaks(at, before, rescale, largest);
     weigh(i, tile);
     if (tile.odd_values) weigh_odd(i, first_key);
+  }
+
+  // Squares of a tile's weights are no more than the largest one times all of them.
+  void add_peaks(std::int64_t at, const float* before, const float* rescale,
+                 const float* largest) const {
+    for (int c = 0; c < width_; ++c, ++at) {
+      const float here = s_.sum[at] - before[c] * rescale[c];
+      s_.peaks[at] =
+          s_.peaks[at] * rescale[c] * rescale[c] + here * exp2_of(largest[c] - s_.base[at]);
+    }
+  }
+
+  // A bias has no error: then what scores were before it counts, of any key that is seen.
+  [[nodiscard]] RowWeights weights_of(std::int64_t at) const {
+    constexpr double kLn2 = 0.6931471805599453;
+    const auto sum = static_cast<double>(s_.sum[at]),
+               factor = static_cast<double>(b_.method.weight_factor);
+    const float score = b_.job.bias.first != nullptr ? s_.reach[at] : std::abs(s_.top[at]);
+    return {.largest = static_cast<double>(std::exp2(s_.top[at] - s_.base[at])) * factor / sum,
+            .squares = static_cast<double>(s_.peaks[at]) * factor / (sum * sum),
+            .score = static_cast<double>(score) * kLn2};
   }
 
   void score(int i, const PackedTile& tile) const {
@@ -229,14 +249,18 @@ class Block {
   }
 
   // To the keys that a row sees; others are masked afterwards. -inf stays, whatever the key is.
-  void add_bias(const Strip& strip, std::int64_t first_key) const {
+  void add_bias(int i, std::int64_t first_key) const {
+    const Strip& strip = strip_[i];
     const AttentionBias& bias = b_.job.bias;
     const double factor = bias_factor(bias);
     for (int c = 0; c < strip.count; ++c) {
       const float* row = bias.at(range_.batch, range_.head, strip.row[c]);
+      float& reach = s_.reach[i * width_ + c];
       const std::int64_t end = std::min(first_key + b_.method.tile_keys, strip.end[c]);
       for (std::int64_t key = std::max(first_key, strip.begin[c]); key < end; ++key) {
         float& score = s_.scores[(key - first_key) * width_ + c];
+        const float size = std::abs(score);
+        if (row[key * bias.key] > -kInfinity && size < kInfinity) reach = std::max(reach, size);
         score = with_bias(score, row[key * bias.key], factor);
       }
     }
@@ -269,7 +293,7 @@ class Block {
     const AttentionMethod& method = b_.method;
     const bool is_f32 = method.weigh_lane == Lane::f32, is_f16 = method.weigh_lane == Lane::f16;
     const int rows = method.weigh.rows;
-    const float factor = tile.factor / value_unit_;
+    const float factor = tile.factor / b_.value_unit;
     for (std::int64_t e = 0; e < b_.layout.padded_width; e += rows)
       method.weigh.run({.a = tile.values + e / rows * b_.layout.value_panel,
                         .b = s_.weights,
@@ -307,7 +331,6 @@ class Block {
   const BlockRows& range_;
   const AttentionScratch& s_;
   int width_, strips_ = 0;
-  float value_unit_ = 1.0F;
   bool has_channels_ = false;
   alignas(64) float channels_[kMostHeadSize];
   GemmOperand q_operand_;
@@ -341,6 +364,8 @@ AttentionScratch attention_scratch(const AttentionMethod& method, const TileLayo
   take(scratch.top, rows);
   take(scratch.base, rows);
   take(scratch.sum, rows);
+  take(scratch.peaks, rows);
+  take(scratch.reach, rows);
   return scratch;
 }
 

@@ -21,7 +21,10 @@ struct AttentionScratch {
   std::byte* weights = nullptr;                           // the same memory where lanes are f32
   float* sums = nullptr;                                  // [strips][padded_width][strip]
   float *top = nullptr, *base = nullptr, *sum = nullptr;  // [strips][strip]
-  std::int64_t bytes = 0;                                 // of all of it, a multiple of 64
+  // [strips][strip], where rows are looked at: the sum over tiles of their largest weight times all
+  // of theirs, in units of the sum; and the largest score before a bias.
+  float *peaks = nullptr, *reach = nullptr;
+  std::int64_t bytes = 0;  // of all of it, a multiple of 64
 };
 AttentionScratch attention_scratch(const AttentionMethod& method, const TileLayout& layout,
                                    std::byte* memory);
@@ -59,6 +62,9 @@ struct BlockJob {
   const TileLayout& layout;
   const AttentionFinish& finish;
   const std::byte* tiles;  // of the head that keys and values are of
+  float value_unit;        // that sums of its values are kept in
+  std::uint8_t* doubtful;  // [queries] of the head: set where a row is to be done again, and it is
+                           // not finished then; null: all are
 };
 // Rows of one head, in any order, at most kBlockStrips strips: what a row becomes does not depend
 // on its neighbours.

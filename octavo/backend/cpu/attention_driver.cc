@@ -1,6 +1,7 @@
 // Who does which rows. Keys and values of as many heads as memory allows are packed by all threads;
 // then blocks of query rows go through them, each by one thread, in an order that does not depend
-// on how many there are.
+// on how many there are. Rows that come out doubtful (attention_doubt.h) are done again, head by
+// head, with scores in f32.
 #include <algorithm>
 #include <atomic>
 #include <bit>
@@ -19,6 +20,22 @@ namespace {
 // Packed heads at a time take about so much, unless one alone takes more.
 constexpr std::int64_t kPackedBytes = std::int64_t{32} << 20;
 constexpr std::uint32_t kInfinityBits = 0x7F800000;
+
+std::int64_t rows_in(const AttentionJob& job, std::int64_t batch) {
+  return job.query_lengths != nullptr ? job.query_lengths[batch] : job.queries;
+}
+std::int64_t keys_in(const AttentionJob& job, std::int64_t batch) {
+  return job.key_lengths != nullptr ? job.key_lengths[batch] : job.keys;
+}
+
+// Are rows of this method looked at when they are done?
+bool is_looked_at(const AttentionMethod& method) {
+  return method.score_lane == Lane::f16 && method.precise != nullptr;
+}
+// Who does those again that are doubtful: the last of the line.
+const AttentionMethod& most_precise(const AttentionMethod& method) {
+  return method.precise != nullptr ? most_precise(*method.precise) : method;
+}
 
 // Rows that are asked for, range by range; all rows of a head are one range where none are given.
 struct Ranges {
@@ -75,6 +92,35 @@ double largest_squares(const Isa& isa, const AttentionMethod& method, const Gemm
   return largest.load();
 }
 
+// What drivers of a job share, in front of their memory.
+class SharedMemory {
+ public:
+  SharedMemory(const AttentionJob& job, std::byte* memory)
+      : job_(job), bytes_(memory), units_bytes_(round_up(job.batches * job.kv_heads * 4, 64)) {}
+
+  // The unit that sums of values of a head are kept in.
+  [[nodiscard]] float& value_unit(std::int64_t kv) const {
+    return reinterpret_cast<float*>(bytes_)[kv];
+  }
+  // [queries] of a query head: which rows are to be done again.
+  [[nodiscard]] std::uint8_t* doubtful(std::int64_t batch, std::int64_t head) const {
+    return reinterpret_cast<std::uint8_t*>(bytes_) + units_bytes_ +
+           (batch * job_.heads + head) * job_.queries;
+  }
+  void clear_doubts() const {
+    std::fill_n(doubtful(0, 0), job_.batches * job_.heads * job_.queries, std::uint8_t{0});
+  }
+  [[nodiscard]] std::int64_t size() const {
+    return units_bytes_ + round_up(job_.batches * job_.heads * job_.queries, 64);
+  }
+  [[nodiscard]] std::byte* rest() const { return bytes_ + size(); }
+
+ private:
+  const AttentionJob& job_;
+  std::byte* bytes_;
+  std::int64_t units_bytes_;
+};
+
 // One method, for the heads that it is given.
 class Driver {
  public:
@@ -98,22 +144,62 @@ class Driver {
   }
 
   // Heads [first, last) of keys and values, at most together().
-  void run(std::int64_t first, std::int64_t last, std::byte* memory) const {
-    pack(first, last, memory);
-    attend(first, last, memory);
+  void run(std::int64_t first, std::int64_t last, const SharedMemory& shared) const {
+    pack(first, last, {0, job_.keys}, shared.rest());
+    for (std::int64_t kv = first; kv < last; ++kv)
+      shared.value_unit(kv) =
+          value_unit(kv / job_.kv_heads, shared.rest() + (kv - first) * head_bytes_);
+    attend(first, last, Rows::all, shared);
+  }
+  // Rows of one head of keys and values that came out doubtful.
+  void run_again(std::int64_t kv, const SharedMemory& shared) const {
+    const AttentionJob::Keys seen = seen_by_doubtful(kv, shared);
+    if (seen.begin >= seen.end) return;
+    pack(kv, kv + 1, seen, shared.rest());
+    attend(kv, kv + 1, Rows::doubtful, shared);
   }
 
  private:
+  enum class Rows { all, doubtful };
+
   [[nodiscard]] int parts() const { return threads_ > 1 ? threads_ * 4 : 1; }
 
-  void pack(std::int64_t first, std::int64_t last, std::byte* memory) const {
+  // The keys from the first to behind the last that any of them sees.
+  [[nodiscard]] AttentionJob::Keys seen_by_doubtful(std::int64_t kv,
+                                                    const SharedMemory& shared) const {
+    const std::int64_t batch = kv / job_.kv_heads, group = job_.heads / job_.kv_heads,
+                       head = kv % job_.kv_heads * group;
+    AttentionJob::Keys seen{job_.keys, 0};
+    for (std::int64_t h = head; h < head + group; ++h) {
+      const std::uint8_t *const first = shared.doubtful(batch, h), *const last =
+                                                                       first + job_.queries;
+      for (const std::uint8_t* at = first; (at = std::find(at, last, 1)) != last; ++at) {
+        const AttentionJob::Keys keys = job_.keys_of(batch, at - first);
+        seen = {std::min(seen.begin, keys.begin), std::max(seen.end, keys.end)};
+      }
+    }
+    return seen;
+  }
+
+  // Lanes of V have a factor, and weights are more than 1: sums of values near the largest f32 are
+  // kept in a unit of their own. That is one for all rows of the head, whatever they see.
+  [[nodiscard]] float value_unit(std::int64_t batch, const std::byte* tiles) const {
+    if (method_.weigh_lane == Lane::f32) return 1.0F;
+    constexpr float kLarge = 0x1p+80F, kUnit = 0x1p+60F;
+    for (std::int64_t tile = 0; tile < blocks(keys_in(job_, batch), method_.tile_keys); ++tile)
+      if (tile_at(layout_, tiles + tile * layout_.bytes).factor > kLarge) return kUnit;
+    return 1.0F;
+  }
+
+  // Tiles that have any of the keys `seen`.
+  void pack(std::int64_t first, std::int64_t last, const AttentionJob::Keys& seen,
+            std::byte* memory) const {
     share_units((last - first) * tiles_, threads_, [&](std::int64_t unit) {
       const std::int64_t head = first + unit / tiles_, tile = unit % tiles_;
       const std::int64_t batch = head / job_.kv_heads, kv_head = head % job_.kv_heads;
-      const std::int64_t keys = job_.key_lengths != nullptr ? job_.key_lengths[batch] : job_.keys;
       const std::int64_t key = tile * method_.tile_keys,
-                         count = std::min(method_.tile_keys, keys - key);
-      if (count <= 0) return;
+                         count = std::min(method_.tile_keys, keys_in(job_, batch) - key);
+      if (count <= 0 || key >= seen.end || key + count <= seen.begin) return;
       const GemmOperand keys_of_head = job_.k.at(batch, kv_head),
                         values_of_head = job_.v.at(batch, kv_head);
       const AttentionRows k(isa_, keys_of_head, job_.values, score_split(method_)),
@@ -124,7 +210,9 @@ class Driver {
     });
   }
 
-  void attend(std::int64_t first, std::int64_t last, std::byte* memory) const {
+  void attend(std::int64_t first, std::int64_t last, Rows which, const SharedMemory& shared) const {
+    std::byte* const memory = shared.rest();
+    const bool looks = which == Rows::all && is_looked_at(method_);
     const AttentionFinish finish(isa_, job_, method_.weight_factor);
     const int parts = this->parts();
     parallel_for(parts, threads_, [&](int part) {
@@ -139,8 +227,10 @@ class Driver {
       const auto flush = [&] {
         if (rows.count > 0 && unit++ % parts == part) {
           const std::int64_t kv = rows.batch * job_.kv_heads + job_.kv_head(rows.head);
-          attend_block({isa_, method_, job_, layout_, finish, memory + (kv - first) * head_bytes_},
-                       rows, scratch);
+          attend_block(
+              {isa_, method_, job_, layout_, finish, memory + (kv - first) * head_bytes_,
+               shared.value_unit(kv), looks ? shared.doubtful(rows.batch, rows.head) : nullptr},
+              rows, scratch);
         }
         rows.count = 0;
       };
@@ -151,7 +241,9 @@ class Driver {
         if (range.batch != rows.batch || range.head != rows.head) flush();
         rows.batch = range.batch;
         rows.head = range.head;
+        const std::uint8_t* const doubtful = shared.doubtful(range.batch, range.head);
         for (std::int64_t row = range.first; row < range.first + range.count; ++row) {
+          if (which == Rows::doubtful && doubtful[row] == 0) continue;
           rows.row[rows.count++] = row;
           if (rows.count == block_rows_) flush();
         }
@@ -167,13 +259,6 @@ class Driver {
   std::int64_t tiles_, block_rows_, head_bytes_, scratch_bytes_, together_ = 1;
   int threads_ = 1;
 };
-
-std::int64_t rows_in(const AttentionJob& job, std::int64_t batch) {
-  return job.query_lengths != nullptr ? job.query_lengths[batch] : job.queries;
-}
-std::int64_t keys_in(const AttentionJob& job, std::int64_t batch) {
-  return job.key_lengths != nullptr ? job.key_lengths[batch] : job.keys;
-}
 
 // The largest of rows of Q and of K that a head of keys has.
 struct Norms {
@@ -256,6 +341,8 @@ void attend(const Isa& isa, const AttentionMethod& method, const Exec& exec,
             const AttentionJob& job) {
   if (is_few(method, job)) return attend_few(isa, method, exec, job);
   const std::int64_t heads = job.batches * job.kv_heads;
+  const SharedMemory shared(job, exec.workspace.data());
+  shared.clear_doubts();
   const AttentionMethod* next = heads > 0 ? method_for(isa, method, exec, job, 0) : nullptr;
   for (std::int64_t first = 0; first < heads;) {
     const AttentionMethod* const now = next;
@@ -264,7 +351,11 @@ void attend(const Isa& isa, const AttentionMethod& method, const Exec& exec,
     while (last < heads && (next = method_for(isa, method, exec, job, last)) == now &&
            last - first < driver.together())
       ++last;
-    driver.run(first, last, exec.workspace.data());
+    driver.run(first, last, shared);
+    if (is_looked_at(*now)) {
+      const Driver precise(isa, most_precise(*now), exec, job);
+      for (std::int64_t kv = first; kv < last; ++kv) precise.run_again(kv, shared);
+    }
     first = last;
   }
 }
@@ -275,7 +366,7 @@ std::int64_t attention_workspace(const Isa& isa, const AttentionMethod& method, 
   std::int64_t bytes = 0;
   for (const AttentionMethod* one = &method; one != nullptr; one = one->precise)
     bytes = std::max(bytes, Driver(isa, *one, exec, job).workspace());
-  return bytes;
+  return SharedMemory(job, nullptr).size() + bytes;
 }
 
 }  // namespace octavo::cpu

@@ -1,5 +1,6 @@
 // Keys of a head are cut into pieces of a fixed length, each done by one thread; pieces are added
-// up in their order, so that threads change nothing.
+// up in their order, so that threads change nothing. Rows that come out doubtful
+// (attention_doubt.h) are done again, with scores in f32.
 #include "octavo/backend/cpu/attention_few.h"
 
 #include <algorithm>
@@ -8,6 +9,7 @@
 #include <limits>
 
 #include "octavo/backend/cpu/attention_block.h"
+#include "octavo/backend/cpu/attention_doubt.h"
 #include "octavo/backend/cpu/attention_few_score.h"
 #include "octavo/backend/cpu/attention_softmax.h"
 #include "octavo/backend/cpu/gemm_cut.h"
@@ -24,7 +26,7 @@ constexpr float kInfinity = std::numeric_limits<float>::infinity();
 
 // What a row has after some keys. Sums follow.
 struct Partial {
-  float top = -kInfinity, base = -kInfinity, sum = 0.0F;
+  float top = -kInfinity, base = -kInfinity, sum = 0.0F, squares = 0.0F;  // of weights
 };
 constexpr std::int64_t kHeader = 16;  // floats before the sums of a row
 
@@ -63,23 +65,33 @@ float sum_of(const float* values, std::int64_t n) {
   return sum;
 }
 
+float squares_of(const float* values, std::int64_t n) {
+  float sums[kSide] = {};
+  for (std::int64_t i = 0; i < n; i += kSide)
+    for (std::int64_t j = 0; j < kSide; ++j) sums[j] += values[i + j] * values[i + j];
+  return sum_of(sums, kSide);
+}
+
+// `only`: the rows of the head that are done, with scores in f32; null: all of them.
 class Piece {
  public:
   Piece(const Isa& isa, const AttentionMethod& method, const AttentionJob& job, std::int64_t batch,
-        std::int64_t kv_head)
+        std::int64_t kv_head, const std::uint8_t* only)
       : isa_(isa),
         method_(method),
         job_(job),
         batch_(batch),
+        only_(only),
         v_operand_(job.v.at(batch, kv_head)),
         few_(*method.few(v_operand_)),
-        scores_(isa, *method.few(job.k.at(batch, kv_head)), job, batch, kv_head),
+        scores_(isa, *method.few(job.k.at(batch, kv_head)), job, batch, kv_head, only != nullptr),
         v_(isa, v_operand_, job.values, Split::row) {}
 
-  // Keys [first, last) for all rows of the head; `partials` has row_floats for each.
+  // Keys [first, last) for rows of the head; `partials` has row_floats for each.
   void run(std::int64_t first, std::int64_t last, float* partials) {
     const std::int64_t rows = rows_of_head(job_), step = row_floats(job_);
     for (std::int64_t r = 0; r < rows; ++r) {
+      if (!is_done(r)) continue;
       std::fill_n(partials + r * step, step, 0.0F);
       *reinterpret_cast<Partial*>(partials + r * step) = Partial{};
       scores_.lay_query(r);
@@ -90,9 +102,14 @@ class Piece {
       find_scales(key, keys);
       // Rows that see the same keys go together: a query each of heads that share keys.
       for (std::int64_t r = 0; r < rows;) {
+        if (!is_done(r)) {
+          ++r;
+          continue;
+        }
         const FewSeen seen = seen_of(r, key, keys);
         int count = 1;
-        while (count < kFewTogether && r + count < rows && seen_of(r + count, key, keys) == seen)
+        while (count < kFewTogether && r + count < rows && is_done(r + count) &&
+               seen_of(r + count, key, keys) == seen)
           ++count;
         if (seen.begin < seen.end) attend(r, count, key, keys, seen, partials + r * step);
         r += count;
@@ -101,6 +118,8 @@ class Piece {
   }
 
  private:
+  [[nodiscard]] bool is_done(std::int64_t r) const { return only_ == nullptr || only_[r] != 0; }
+
   [[nodiscard]] FewSeen seen_of(std::int64_t r, std::int64_t key, std::int64_t keys) const {
     const AttentionJob::Keys sees = job_.keys_of(batch_, r % job_.queries);
     if (sees.begin >= key + keys || sees.end <= key || sees.begin >= sees.end) return {0, 0};
@@ -171,6 +190,7 @@ class Piece {
     const float from = origin(state.base);
     for (std::int64_t i = 0; i < whole; ++i) score[i] = exp2_of(score[i] - from);
     state.sum *= rescale;
+    state.squares = state.squares * rescale * rescale + squares_of(score, whole);
   }
 
   // Weights with the scales of their rows of V, rounded to lanes; and the sum of what they then
@@ -231,6 +251,7 @@ class Piece {
   const AttentionMethod& method_;
   const AttentionJob& job_;
   std::int64_t batch_;
+  const std::uint8_t* only_;
   GemmOperand v_operand_;
   const FewKernels& few_;
   FewScores scores_;
@@ -255,9 +276,90 @@ void add_piece(float* to, const float* from, std::int64_t width) {
   raise_top<1>(job, &largest);
   const float factor = exp2_of(other.base - state.base);
   state.sum = state.sum * rescale + other.sum * factor;
+  state.squares = state.squares * rescale * rescale + other.squares * factor * factor;
   for (std::int64_t e = 0; e < width; ++e)
     to[kHeader + e] = to[kHeader + e] * rescale + from[kHeader + e] * factor;
 }
+
+// Two steps, and memory between them: partials of every piece, and which rows are to be done again.
+class FewCall {
+ public:
+  FewCall(const AttentionJob& job, std::byte* memory)
+      : job_(job),
+        heads_(job.batches * job.kv_heads),
+        pieces_(blocks(job.keys, kPiece)),
+        rows_(rows_of_head(job)),
+        step_(row_floats(job)),
+        partials_(reinterpret_cast<float*>(memory)),
+        doubtful_(reinterpret_cast<std::uint8_t*>(memory) + partial_bytes()) {}
+
+  [[nodiscard]] std::int64_t workspace() const { return partial_bytes() + heads_ * rows_; }
+
+  void run(const Isa& isa, const AttentionMethod& method, int threads) const {
+    std::fill_n(doubtful_, heads_ * rows_, std::uint8_t{0});
+    attend(isa, method, threads, Rows::all);
+    finish(isa, method, threads, Rows::all);
+    if (std::find(doubtful_, doubtful_ + heads_ * rows_, 1) == doubtful_ + heads_ * rows_) return;
+    attend(isa, method, threads, Rows::doubtful);
+    finish(isa, method, threads, Rows::doubtful);
+  }
+
+ private:
+  enum class Rows { all, doubtful };
+
+  [[nodiscard]] std::int64_t partial_bytes() const { return heads_ * pieces_ * rows_ * step_ * 4; }
+
+  void attend(const Isa& isa, const AttentionMethod& method, int threads, Rows which) const {
+    share_units(heads_ * pieces_, threads, [&](std::int64_t unit) {
+      const std::int64_t head = unit / pieces_, batch = head / job_.kv_heads;
+      const std::uint8_t* const only = which == Rows::all ? nullptr : doubtful_ + head * rows_;
+      if (only != nullptr && std::find(only, only + rows_, 1) == only + rows_) return;
+      const std::int64_t keys = job_.key_lengths != nullptr ? job_.key_lengths[batch] : job_.keys;
+      const std::int64_t first = unit % pieces_ * kPiece;
+      Piece(isa, method, job_, batch, head % job_.kv_heads, only)
+          .run(first, std::max(first, std::min(keys, first + kPiece)),
+               partials_ + unit * rows_ * step_);
+    });
+  }
+
+  void finish(const Isa& isa, const AttentionMethod& method, int threads, Rows which) const {
+    const AttentionFinish finish(isa, job_, 1.0F);
+    const std::int64_t group = job_.heads / job_.kv_heads;
+    const bool looks = which == Rows::all && method.few(job_.k.first)->squares != nullptr;
+    const double sigma = few_aligned_sigma(static_cast<double>(job_.q.first.cols()));
+    share_units(heads_ * rows_, threads, [&](std::int64_t unit) {
+      if (which == Rows::doubtful && doubtful_[unit] == 0) return;
+      const std::int64_t head = unit / rows_, r = unit % rows_;
+      float* const first = partials_ + (head * pieces_ * rows_ + r) * step_;
+      Partial none{};
+      const float zero = 0.0F;
+      for (std::int64_t piece = 1; piece < pieces_; ++piece)
+        add_piece(first, first + piece * rows_ * step_, job_.v.first.cols());
+      const Partial& state = pieces_ > 0 ? *reinterpret_cast<const Partial*>(first) : none;
+      if (looks && is_doubtful(weights_of(state), sigma)) {
+        doubtful_[unit] = 1;
+        return;
+      }
+      finish(head / job_.kv_heads, head % job_.kv_heads * group + r / job_.queries,
+             r % job_.queries,
+             {state.top, state.base, state.sum, pieces_ > 0 ? first + kHeader : &zero,
+              pieces_ > 0 ? 1 : 0});
+    });
+  }
+
+  static RowWeights weights_of(const Partial& state) {
+    constexpr double kLn2 = 0.6931471805599453;
+    const auto sum = static_cast<double>(state.sum);
+    return {.largest = static_cast<double>(std::exp2(state.top - state.base)) / sum,
+            .squares = static_cast<double>(state.squares) / (sum * sum),
+            .score = static_cast<double>(std::abs(state.top)) * kLn2};
+  }
+
+  const AttentionJob& job_;
+  std::int64_t heads_, pieces_, rows_, step_;
+  float* partials_;
+  std::uint8_t* doubtful_;
+};
 
 }  // namespace
 
@@ -270,38 +372,11 @@ bool is_few(const AttentionMethod& method, const AttentionJob& job) {
          fits(job.v.first);
 }
 
-std::int64_t few_workspace(const AttentionJob& job) {
-  return job.batches * job.kv_heads * blocks(job.keys, kPiece) * rows_of_head(job) *
-         row_floats(job) * 4;
-}
+std::int64_t few_workspace(const AttentionJob& job) { return FewCall(job, nullptr).workspace(); }
 
 void attend_few(const Isa& isa, const AttentionMethod& method, const Exec& exec,
                 const AttentionJob& job) {
-  auto* const partials = reinterpret_cast<float*>(exec.workspace.data());
-  const std::int64_t heads = job.batches * job.kv_heads, pieces = blocks(job.keys, kPiece);
-  const std::int64_t rows = rows_of_head(job), step = row_floats(job),
-                     group = job.heads / job.kv_heads;
-  const int threads = std::max(1, exec.threads);
-  share_units(heads * pieces, threads, [&](std::int64_t unit) {
-    const std::int64_t head = unit / pieces, batch = head / job.kv_heads;
-    const std::int64_t keys = job.key_lengths != nullptr ? job.key_lengths[batch] : job.keys;
-    const std::int64_t first = unit % pieces * kPiece;
-    Piece(isa, method, job, batch, head % job.kv_heads)
-        .run(first, std::max(first, std::min(keys, first + kPiece)), partials + unit * rows * step);
-  });
-  const AttentionFinish finish(isa, job, 1.0F);
-  share_units(heads * rows, threads, [&](std::int64_t unit) {
-    const std::int64_t head = unit / rows, r = unit % rows;
-    float* const first = partials + (head * pieces * rows + r) * step;
-    Partial none{};
-    const float zero = 0.0F;
-    for (std::int64_t piece = 1; piece < pieces; ++piece)
-      add_piece(first, first + piece * rows * step, job.v.first.cols());
-    const Partial& state = pieces > 0 ? *reinterpret_cast<const Partial*>(first) : none;
-    finish(head / job.kv_heads, head % job.kv_heads * group + r / job.queries, r % job.queries,
-           {state.top, state.base, state.sum, pieces > 0 ? first + kHeader : &zero,
-            pieces > 0 ? 1 : 0});
-  });
+  FewCall(job, exec.workspace.data()).run(isa, method, std::max(1, exec.threads));
 }
 
 }  // namespace octavo::cpu

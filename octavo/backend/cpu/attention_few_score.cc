@@ -32,12 +32,13 @@ float power_of_two_at_least(float value) {
 }
 
 FewScores::FewScores(const Isa& isa, const FewKernels& few, const AttentionJob& job,
-                     std::int64_t batch, std::int64_t kv_head)
+                     std::int64_t batch, std::int64_t kv_head, bool wide)
     : isa_(isa),
       few_(few),
       job_(job),
       batch_(batch),
       kv_head_(kv_head),
+      wide_(wide),
       operand_(job.k.at(batch, kv_head)),
       k_(isa, operand_, job.values, Split::row) {}
 
@@ -100,9 +101,11 @@ double FewScores::largest_norm(const FewSeen& seen) const {
   return std::sqrt(most);
 }
 
-// Which rows have scores that are too large for sums in f16? Whether any has.
+// Which rows have scores that are too large for sums in f16? Returns whether any has.
 bool FewScores::find_large(std::int64_t r, int count, const float* most_squares,
                            const FewSeen& seen, bool* large) const {
+  std::fill_n(large, count, wide_);
+  if (wide_) return true;
   const double bound = bound_of_norms(most_squares, seen);
   bool any = false;
   for (int g = 0; g < count; ++g) any |= is_large(r + g, bound);
@@ -134,7 +137,7 @@ void FewScores::score(std::int64_t r, int count, const FewSeen& seen,
     for (int g = 0; g < count; ++g) score_odd(r + g, score[g]);
     return;
   }
-  bool large[kFewTogether] = {};
+  bool large[kFewTogether];
   if (few_.squares != nullptr && find_large(r, count, most_squares, seen, large))
     score_wide(r, count, large, score);
   for (int g = 0; g < count; ++g)

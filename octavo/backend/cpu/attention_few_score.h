@@ -21,8 +21,9 @@ float power_of_two_at_least(float value);
 
 class FewScores {
  public:
+  // `wide`: sums that kernels have in f16 are in f32, whatever norms are.
   FewScores(const Isa& isa, const FewKernels& few, const AttentionJob& job, std::int64_t batch,
-            std::int64_t kv_head);
+            std::int64_t kv_head, bool wide);
 
   // Row r of those that share the head of keys, before it is scored.
   void lay_query(std::int64_t r);
@@ -49,6 +50,7 @@ class FewScores {
   const FewKernels& few_;
   const AttentionJob& job_;
   std::int64_t batch_, kv_head_, key_ = 0, keys_ = 0;
+  bool wide_;
   GemmOperand operand_;
   AttentionRows k_;
   alignas(64) std::byte laid_[kMostFewRows][kMostHeadSize * 4];
