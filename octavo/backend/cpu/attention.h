@@ -26,8 +26,9 @@ struct SoftmaxJob {
   // from, which is that rounded up to an integer; and the sum of the weights as they are stored.
   float *top, *base, *sum;
   float* rescale;  // [strip]: what sums so far are to be multiplied by, a power of two
-  // [strip]: the largest score of these keys, where scores are sums in f16; or null.
-  float* largest = nullptr;
+  // [strip], and updated, or null where nobody asks: the sum of squares of weights, or infinity
+  // where it had no place on the way. For weights in f16 alone.
+  float* squares = nullptr;
 };
 
 // Do rows of Q and K have a unit each, and lanes of their own for it?

@@ -9,7 +9,6 @@
 #include "octavo/backend/cpu/attention_bias.h"
 #include "octavo/backend/cpu/attention_codes.h"
 #include "octavo/backend/cpu/attention_doubt.h"
-#include "octavo/backend/cpu/attention_softmax.h"
 #include "octavo/backend/cpu/gemm_cut.h"
 
 namespace octavo::cpu {
@@ -123,7 +122,7 @@ class Block {
     std::fill_n(s_.top, all, -kInfinity);
     std::fill_n(s_.base, all, -kInfinity);
     std::fill_n(s_.sum, all, 0.0F);
-    std::fill_n(s_.peaks, all, 0.0F);
+    std::fill_n(s_.squares, all, 0.0F);
     std::fill_n(s_.reach, all, 0.0F);
     std::fill_n(s_.sums, all * b_.layout.padded_width, 0.0F);
   }
@@ -147,10 +146,8 @@ class Block {
     if (b_.job.bias.first != nullptr) add_bias(i, first_key);
     if (strip.all_begin > first_key || strip.all_end < first_key + keys) mask(strip, first_key);
 
-    alignas(64) float rescale[kMostStrip], largest[kMostStrip], before[kMostStrip];
+    alignas(64) float rescale[kMostStrip];
     const std::int64_t at = i * width_;
-    const bool looks = b_.doubtful != nullptr;
-    if (looks) std::copy_n(s_.sum + at, width_, before);
     if (method.softmax({.scores = s_.scores,
                         .weights = s_.weights,
                         .keys = keys,
@@ -159,24 +156,13 @@ class Block {
                         .base = s_.base + at,
                         .sum = s_.sum + at,
                         .rescale = rescale,
-                        .largest = looks ? largest : nullptr})) {
+                        .squares = b_.doubtful != nullptr ? s_.squares + at : nullptr})) {
       float* row = sums(i);
       for (std::int64_t e = 0; e < b_.layout.padded_width; ++e, row += width_)
         for (int c = 0; c < width_; ++c) row[c] *= rescale[c];
     }
-    if (looks) add_peaks(at, before, rescale, largest);
     weigh(i, tile);
     if (tile.odd_values) weigh_odd(i, first_key);
-  }
-
-  // Squares of a tile's weights are no more than the largest one times all of them.
-  void add_peaks(std::int64_t at, const float* before, const float* rescale,
-                 const float* largest) const {
-    for (int c = 0; c < width_; ++c, ++at) {
-      const float here = s_.sum[at] - before[c] * rescale[c];
-      s_.peaks[at] =
-          s_.peaks[at] * rescale[c] * rescale[c] + here * exp2_of(largest[c] - s_.base[at]);
-    }
   }
 
   // A bias has no error: then what scores were before it counts, of any key that is seen.
@@ -186,7 +172,7 @@ class Block {
                factor = static_cast<double>(b_.method.weight_factor);
     const float score = b_.job.bias.first != nullptr ? s_.reach[at] : std::abs(s_.top[at]);
     return {.largest = static_cast<double>(std::exp2(s_.top[at] - s_.base[at])) * factor / sum,
-            .squares = static_cast<double>(s_.peaks[at]) * factor / (sum * sum),
+            .squares = static_cast<double>(s_.squares[at]) / (sum * sum),
             .score = static_cast<double>(score) * kLn2};
   }
 
@@ -364,7 +350,7 @@ AttentionScratch attention_scratch(const AttentionMethod& method, const TileLayo
   take(scratch.top, rows);
   take(scratch.base, rows);
   take(scratch.sum, rows);
-  take(scratch.peaks, rows);
+  take(scratch.squares, rows);
   take(scratch.reach, rows);
   return scratch;
 }

@@ -11,7 +11,7 @@ namespace octavo::cpu {
 
 struct RowWeights {
   double largest;  // weight
-  double squares;  // what those of all weights add up to, or more
+  double squares;  // of all weights, their sum; or infinity, where that is not known
   double score;    // the largest magnitude of scores that count, in units of ln
 };
 
@@ -25,15 +25,15 @@ inline double moved_by_scores(const RowWeights& row) {
     const double rest = std::max(0.0, 1.0 - row.largest);
     return 4.0 * row.largest * row.largest * rest * rest;
   }
-  const double squares = std::min(row.squares, 0.5);
+  const double squares = std::min(row.squares, row.largest);
   return squares * (1.0 - squares);
 }
 
-// Keys along the query have errors of `sigma` times their scores. They may do to an output what
-// kScoreBudget lets those do that have nothing to do with it: half of it, in a row of two keys.
-// Not a row that is poisoned: no comparison with NaN is true.
+// Keys along the query have errors of `sigma` times their scores at most. With values of a
+// deviation of one, an element near zero may be off by 5e-3, which then are four deviations or
+// more. Not a row that is poisoned: no comparison with NaN is true.
 inline bool is_doubtful(const RowWeights& row, double sigma) {
-  constexpr double kMoved = kScoreBudget / 2.0;
+  constexpr double kMoved = 5e-3 / 4.0;
   const double off = sigma * row.score;
   return off * off * moved_by_scores(row) > kMoved * kMoved;
 }

@@ -24,7 +24,6 @@ template <int kQuads>
     const float32x4_t top = vmaxq_f32(vld1q_f32(job.top + 4 * q), largest[q]);
     const float32x4_t base = vmaxnmq_f32(before, vrndpq_f32(top));
     vst1q_f32(job.top + 4 * q, top);
-    if (job.largest != nullptr) vst1q_f32(job.largest + 4 * q, largest[q]);
     vst1q_f32(job.base + 4 * q, base);
     const uint32x4_t stays = vorrq_u32(vceqq_f32(before, base), vceqq_f32(before, nothing));
     // An integer, and 0 for what is below -126.

@@ -123,8 +123,12 @@ void neon_fp16_widen(const std::byte* from, float* to, std::int64_t n) {
   }
 }
 
-bool neon_fp16_softmax(const SoftmaxJob& job) { return softmax_f16(job); }
-bool neon_fp16_softmax_narrow(const SoftmaxJob& job) { return softmax_narrow(job); }
+bool neon_fp16_softmax(const SoftmaxJob& job) {
+  return job.squares != nullptr ? softmax_f16<true>(job) : softmax_f16<false>(job);
+}
+bool neon_fp16_softmax_narrow(const SoftmaxJob& job) {
+  return job.squares != nullptr ? softmax_narrow<true>(job) : softmax_narrow<false>(job);
+}
 
 void neon_fp16_weigh(const TileJob& job) {
   half_group<To::add>(reinterpret_cast<const float16_t*>(job.a),

@@ -13,7 +13,7 @@
 #include <arm_neon.h>
 
 #include "octavo/backend/cpu/neon/softmax_top_neon.h"
-#include "octavo/backend/cpu/neon_fp16/half_tile.h"
+#include "octavo/backend/cpu/neon_fp16/half_squares.h"
 
 namespace octavo::cpu {
 namespace {
@@ -50,7 +50,8 @@ constexpr float kTopField = 30.0F;  // of a score that is the column's origin
   return vcvt_high_f16_f32(vcvt_f16_f32(low), high);
 }
 
-inline bool softmax_narrow(const SoftmaxJob& job) {
+template <bool kSquares>
+bool softmax_narrow(const SoftmaxJob& job) {
   constexpr int kFours = 2 * kNarrowEights;
   const auto* score = reinterpret_cast<const float16_t*>(job.scores);
   float16x8_t most[kNarrowEights];
@@ -84,8 +85,10 @@ inline bool softmax_narrow(const SoftmaxJob& job) {
   auto* weight = reinterpret_cast<float16_t*>(job.weights);
   // Summed as values are: V = 1 gives 1.
   float16x8_t all[kNarrowEights];
+  HalfSquares<kSquares> squares;
   for (std::int64_t run = 0; run < job.keys; run += job.run) {
     float16x8_t part[kNarrowEights] = {vdupq_n_f16(0), vdupq_n_f16(0), vdupq_n_f16(0)};
+    squares.begin_run();
     for (std::int64_t key = 0; key < job.run; key += kNarrowTogether) {
       float16x8_t p[kNarrowChains];
       narrow_exp2(score, least, rounder, p);
@@ -93,13 +96,16 @@ inline bool softmax_narrow(const SoftmaxJob& job) {
       for (int i = 0; i < kNarrowChains; ++i) {
         vst1q_f16(weight + 8 * i, p[i]);
         part[i % kNarrowEights] = vaddq_f16(part[i % kNarrowEights], p[i]);
+        squares.add(i % kNarrowEights, p[i]);
       }
       score += kNarrowTogether * kHalfCols;
       weight += kNarrowTogether * kHalfCols;
     }
     for (int e = 0; e < kNarrowEights; ++e)
       all[e] = run == 0 ? part[e] : vaddq_f16(part[e], all[e]);
+    squares.end_run();
   }
+  squares.add_to(job);
   for (int e = 0; e < kNarrowEights; ++e)
     for (int h = 0; h < 2; ++h) {
       const std::int64_t at = 8 * e + 4 * h;
