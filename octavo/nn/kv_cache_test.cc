@@ -97,6 +97,27 @@ TEST(KvCache, QueriesAreOfTokensThatAreThere) {
   EXPECT_NE(message_of(q), "");
 }
 
+// What `auto` knows of values comes from the tokens there are, however many there is memory for.
+TEST(KvCache, MemoryThatIsNotUsedChangesNoChoice) {
+  const Tensor k = drawn({1, 2, 100, 64}, 1), v = drawn({1, 2, 100, 64}, 2),
+               q = drawn({1, 2, 1, 64}, 3);
+  const auto choices_with = [&](std::int64_t capacity) {
+    KvCache cache(1, 2, 64, 64, {.capacity = capacity});
+    cache.append(k.view(), v.view());
+    AttentionReport report;
+    const Tensor out =
+        cache.attend(q, {.rung = AttentionRung::automatic, .out = DType::f32, .report = &report});
+    return report.choices;
+  };
+  const std::vector<AttentionChoice> tight = choices_with(100), wide = choices_with(16384);
+  ASSERT_EQ(tight.size(), wide.size());
+  for (std::size_t i = 0; i < tight.size(); ++i) {
+    EXPECT_EQ(tight[i].rung, wide[i].rung);
+    EXPECT_EQ(tight[i].predicted, wide[i].predicted);
+    EXPECT_EQ(tight[i].reason, wide[i].reason);
+  }
+}
+
 TEST(KvCache, HalfTheBytesOfBf16) {
   const KvCache cache(1, 8, 128, 128, {.capacity = 1024});
   const std::int64_t bf16 = 2 * 8 * 1024 * (128 + 128);

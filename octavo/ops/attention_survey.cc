@@ -63,6 +63,12 @@ std::int64_t step_for_few(std::int64_t rows) {
   return std::clamp<std::int64_t>(rows / kEnough, 1, kMostStep);
 }
 
+// Of any batch. A cache has memory for more.
+std::int64_t most_keys(const AttentionCall& call) {
+  const std::span<const std::int64_t> lengths = call.options.mask.key_lengths;
+  return lengths.empty() ? call.v.rows() : *std::max_element(lengths.begin(), lengths.end());
+}
+
 }  // namespace
 
 bool has_few_rows(const AttentionCall& call) {
@@ -95,7 +101,7 @@ bool is_beyond_f32(const AttentionCall& call, const Exec& exec) {
 AttentionFacts::AttentionFacts(const AttentionCall& call, bool log_sum_exp, bool is_few,
                                const Exec& exec)
     : call_(call), exec_(exec), job_(call.job()), log_sum_exp_(log_sum_exp), is_few_(is_few) {
-  values_step_ = is_few ? step_for_few(call.v.rows()) : 1;
+  values_step_ = is_few ? step_for_few(most_keys(call)) : 1;
   SomeRows some = some_rows(call.v, call.options.mask.key_lengths, values_step_);
   if (some.stack.rows() == call.v.rows()) values_step_ = 1;
   values_ = some.stack;
