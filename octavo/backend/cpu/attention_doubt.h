@@ -25,7 +25,7 @@ inline double moved_by_scores(const RowWeights& row) {
     const double rest = std::max(0.0, 1.0 - row.largest);
     return 4.0 * row.largest * row.largest * rest * rest;
   }
-  const double squares = std::min(row.squares, row.largest);
+  const double squares = std::min(row.largest, row.squares);  // NaN stays
   return squares * (1.0 - squares);
 }
 
