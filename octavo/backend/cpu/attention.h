@@ -132,6 +132,14 @@ inline bool takes_narrow_scores(const AttentionJob& job) {
 // Head sizes of Q and of V that are offered.
 inline constexpr std::int64_t kMostHeadSize = 1024;
 
+// Rows and keys that a batch has.
+inline std::int64_t rows_in(const AttentionJob& job, std::int64_t batch) {
+  return job.query_lengths != nullptr ? job.query_lengths[batch] : job.queries;
+}
+inline std::int64_t keys_in(const AttentionJob& job, std::int64_t batch) {
+  return job.key_lengths != nullptr ? job.key_lengths[batch] : job.keys;
+}
+
 // What a fast kernel may do at all: not what only the definition does.
 inline bool is_fast_attention(const AttentionJob& job) {
   return job.values != DType::f64 && job.p != AttentionP::f64 &&

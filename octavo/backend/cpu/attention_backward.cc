@@ -113,8 +113,7 @@ class Backward {
     const BackwardBlock to(sizes_, memory);
     const AttentionRows q(isa_, forward_.q.at(batch, head), forward_.values, Split::none),
         d_out(isa_, job_.d_out.at(batch, head), DType::f32, Split::none);
-    const std::int64_t length =
-        forward_.query_lengths != nullptr ? forward_.query_lengths[batch] : forward_.queries;
+    const std::int64_t length = rows_in(forward_, batch);
     const std::int64_t real = std::clamp<std::int64_t>(length - first, 0, kBackwardSide);
     const BackwardPack pack(sizes_);
     pack.both(q, first, real, sizes_.depth, sizes_.cols, to.q_turned, to.q_rows);
@@ -204,8 +203,7 @@ class Backward {
     const std::int64_t batch = kv / forward_.kv_heads, head = kv % forward_.kv_heads;
     const AttentionRows k(isa_, forward_.k.at(batch, head), forward_.values, Split::none),
         v(isa_, forward_.v.at(batch, head), forward_.values, Split::none);
-    const std::int64_t length =
-        forward_.key_lengths != nullptr ? forward_.key_lengths[batch] : forward_.keys;
+    const std::int64_t length = keys_in(forward_, batch);
     const BackwardPack pack(sizes_);
     for (std::int64_t key = chunk * kBackwardSide; key < forward_.keys;
          key += kChunks * kBackwardSide) {

@@ -98,8 +98,7 @@ class Block {
   void begin() {
     const TileKernel& score = b_.method.score;
     const auto factor = static_cast<float>(b_.job.softmax_scale * kLog2E);
-    const std::int64_t length =
-        b_.job.query_lengths != nullptr ? b_.job.query_lengths[range_.batch] : b_.job.queries;
+    const std::int64_t length = rows_in(b_.job, range_.batch);
     has_channels_ = AttentionRows(b_.isa, b_.job.v.at(range_.batch, b_.job.kv_head(range_.head)),
                                   b_.job.values, weigh_split(b_.method))
                         .channel_scales(channels_);

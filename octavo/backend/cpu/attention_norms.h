@@ -1,0 +1,17 @@
+// Which of a line of methods takes a head: norms of its queries and keys say how far scores may be
+// off.
+#pragma once
+
+#include <cstdint>
+
+#include "octavo/backend/cpu/attention.h"
+#include "octavo/backend/cpu/span.h"
+
+namespace octavo::cpu {
+
+// The first one, beginning with `method`, that is not too coarse for head `kv` of keys, of all
+// batches.
+const AttentionMethod* method_for(const Isa& isa, const AttentionMethod& method, const Exec& exec,
+                                  const AttentionJob& job, std::int64_t kv);
+
+}  // namespace octavo::cpu
