@@ -120,6 +120,33 @@ TEST(AttentionAlikeKeys, OfFewRowsAreWithinTheGate) {
                 seed % 2 == 0);
 }
 
+// Values of bf16, which `strict` quantizes itself: it is held to its own inputs.
+TEST(AttentionAlikeKeys, OfValuesAreWithinTheGate) {
+  for (const std::int64_t depth : {64, 128})
+    for (const std::int64_t queries : {4, 64})
+      for (const double score : {4.0, 12.0, 22.0}) {
+        const Alike one{.depth = depth, .queries = queries, .score = score, .seed = 5};
+        const Made made = alike_inputs(one, DType::bf16);
+        for (const BackendInfo& backend : backends())
+          for (const AttentionRung rung :
+               {AttentionRung::strict, AttentionRung::bf16, AttentionRung::automatic}) {
+            const AttentionOptions options{
+                .rung = rung, .out = DType::f32, .backend = backend.kernels};
+            const Tensor out = attention(made.q, made.k, made.v, options);
+            Truth truth{.q = made.q.view(), .k = made.k.view(), .v = made.v.view()};
+            AttentionInputs own;
+            if (rung == AttentionRung::strict) {
+              own = attention_inputs(made.q, made.k, made.v, options);
+              truth = {.q = own.q.view(), .k = own.k.view(), .v = own.v.view()};
+            }
+            Errors errors;
+            compare(errors, out.view(), truth, spread_rows({.queries = queries}, queries));
+            EXPECT_EQ(errors.failures, 0) << octavo::name_of(rung) << " on " << backend.name << ", "
+                                          << one.name() << ": " << errors;
+          }
+      }
+}
+
 // Outputs and log-sum-exps of `strict`.
 struct Results {
   std::vector<float> out, lse;

@@ -174,6 +174,18 @@ inline std::vector<Attack> attacks() {
   add("one key is long", [](Numbers&, Numbers& k, Numbers&, Random&) { scale_row(k[55], 40.0F); });
   add("one query is long",
       [](Numbers& q, Numbers&, Numbers&, Random&) { scale_row(q[55], 40.0F); });
+  for (const std::size_t alike : {2, 3, 12})
+    for (const float score : {3.0F, 7.0F, 14.0F})
+      add(std::to_string(alike) + " keys along every query, of score " + std::to_string(score),
+          [=](Numbers& q, Numbers& k, Numbers&, Random& random) {
+            const std::vector<float> along = q[0];
+            const auto size = static_cast<float>(along.size());
+            for (auto& row : q)
+              for (std::size_t d = 0; d < row.size(); ++d) row[d] = along[d] + 0.05F * row[d];
+            for (std::size_t j = 7; j < 7 + 101 * alike; j += 101)
+              for (std::size_t d = 0; d < along.size(); ++d)
+                k[j][d] = score / std::sqrt(size) * (along[d] + noise(random, 0.05F));
+          });
   add("sorted tokens", [](Numbers&, Numbers& k, Numbers& v, Random&) {
     std::sort(k.begin(), k.end());
     std::sort(v.begin(), v.end());
