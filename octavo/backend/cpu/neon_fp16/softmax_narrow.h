@@ -1,5 +1,5 @@
 // The softmax of a strip of 24 columns whose scores are f16 already, in units of 16 (attention.h):
-// eight lanes to an operation, and 12 operations for them.
+// eight lanes to an operation, and 12 operations for them; squares are one more.
 //
 // As in softmax_f16.h weights have a factor in common, and 2^f is (f + a) (f^2 + b f + c). With f
 // in units of 16 that is 2^-12 of what it was, so that powers of two up to 2^15, all that an
