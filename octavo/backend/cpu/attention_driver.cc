@@ -121,8 +121,8 @@ class Driver {
                        head = kv % job_.kv_heads * group;
     AttentionJob::Keys seen{job_.keys, 0};
     for (std::int64_t h = head; h < head + group; ++h) {
-      const std::uint8_t *const first = shared.doubtful(batch, h), *const last =
-                                                                       first + job_.queries;
+      const std::uint8_t* const first = shared.doubtful(batch, h);
+      const std::uint8_t* const last = first + job_.queries;
       for (const std::uint8_t* at = first; (at = std::find(at, last, 1)) != last; ++at) {
         const AttentionJob::Keys keys = job_.keys_of(batch, at - first);
         seen = {std::min(seen.begin, keys.begin), std::max(seen.end, keys.end)};
