@@ -60,10 +60,13 @@ __attribute__((visibility("default"))) const char* octavo_bench_gemm(
     };
     const DType dtype = out_is_f32 != 0 ? DType::f32 : DType::bf16;
     const std::int64_t each = out_is_f32 != 0 ? 4 : 2;
-    const octavo::GemmJob job{.a = operand(*a),
-                              .b = operand(*b),
-                              .out = matrix(out, dtype, a->rows, b->rows, b->rows * each, each),
-                              .accumulator = octavo::Accumulator::native};
+    // By the kernels of octavo, also where cuBLASLt is chosen for `native`.
+    const bool is_mx = a->is_mx != 0 || b->is_mx != 0;
+    const octavo::GemmJob job{
+        .a = operand(*a),
+        .b = operand(*b),
+        .out = matrix(out, dtype, a->rows, b->rows, b->rows * each, each),
+        .accumulator = is_mx ? octavo::Accumulator::native : octavo::Accumulator::hopper_fp8};
     const octavo::Exec exec{.device = {octavo::DeviceKind::cuda, 0},
                             .stream = stream,
                             .workspace = {static_cast<std::byte*>(workspace),

@@ -17,14 +17,12 @@
 //      (1.00, 0.99). Shuffles bring 1.01, and the ring, where those who multiply have the
 //      fewest instructions, another 1.01.
 //  9   Cutting the last tiles along K takes a ninth of the stages away at 4096^3 (5.33 waves,
-//      not 6) and makes each longer, 956 cycles instead of 877: 1.01. At 8192^3 there is next
-//      to nothing to take away (20.85 waves, not 21): 0.96.
+//      not 6) and makes each longer, 959 cycles instead of 896: 1.03. At 8192^3 there is next
+//      to nothing to take away (20.85 waves, not 21): 0.97.
 //  10  Banks of registers are a part of that. The compiler puts a sum and its run into
 //      different banks by itself: the code of versions 1 to 8 has it so. But sums that are left
 //      in memory four at a time must be in four registers side by side, as runs are, and then
-//      every FFMA reads both from one bank. Sums exchanged with their neighbours: 1.02, 1.03.
-//      At 8192^3 version 8 remains the fastest, by 1.5 %; what else makes stages longer is not
-//      established.
+//      every FFMA reads both from one bank. Sums exchanged with their neighbours: 1.03, 1.03.
 // The card is at its limit of power: its clock falls to 1.46 GHz, and to 1.28 in the larger
 // product.
 #include <cuda_runtime.h>

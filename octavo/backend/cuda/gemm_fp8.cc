@@ -71,20 +71,21 @@ struct Choice {
   ScaleKind scales = ScaleKind::at_end;
 };
 
-// Cycles for a block of K, about, that large tiles of all clusters take, with the waves that they
-// go in. The last one is dealt out (gemm_schedule.h).
+// Cycles for a block of K, about, that tiles of all clusters take, with the waves that they go in.
+// The last one is dealt out (gemm_schedule.h).
 double cycles_of_block(const GemmShape& shape, std::int64_t rows, std::int64_t cols,
                        std::int64_t processors) {
   const double units = static_cast<double>(tiles(rows, shape.unit_rows())) *
                        static_cast<double>(tiles(cols, shape.unit_cols())),
                clusters = static_cast<double>(processors / shape.blocks);
-  return std::max(1.0, units / clusters) * (shape == kMedium ? 560 : 790);
+  const double of_tile = shape == kWide ? 790 : shape == kMedium ? 580 : 400;
+  return std::max(1.0, units / clusters) * of_tile;
 }
 
 // Few rows of A or of B: all of them are the columns of a plan, and the other operand, which has to
-// be read from memory, is cut finely. Otherwise large tiles, so large that all processors have
-// some, and laid such that the least of them hangs over the edge; scales that change along K cost
-// least where columns share them.
+// be read from memory, is cut finely. Otherwise large tiles, laid such that the least of them hangs
+// over the edge; small ones where there are no more of those than processors, because most would
+// then have no large one. Scales that change along K cost least where columns share them.
 Choice choose(const GemmJob& job, const GemmShape* wanted, std::int64_t processors) {
   const std::int64_t m = rows_of_one(job), n = job.group_count > 0 ? job.out.cols : job.b.rows();
   Choice choice;
@@ -109,12 +110,14 @@ Choice choose(const GemmJob& job, const GemmShape* wanted, std::int64_t processo
     const bool either = kind(true) == kind(false),  // way round will do
         must_turn = kind(true) == ScaleKind::by_row;
     double least = std::numeric_limits<double>::infinity();
-    for (const GemmShape& shape : {kWide, kMedium})
+    for (const GemmShape& shape : {kWide, kMedium, kNarrow})
       for (const bool turned : {false, true}) {
         if (!either && turned != must_turn) continue;
-        if (job.group_count > 0 && shape == kMedium) continue;  // tiles of all groups are many
-        const double cycles = turned ? cycles_of_block(shape, n, m, processors)
-                                     : cycles_of_block(shape, m, n, processors);
+        if (job.group_count > 0 && shape != kWide) continue;  // tiles of all groups are many
+        const std::int64_t rows = turned ? n : m, cols = turned ? m : n;
+        const bool fits = tiles(rows, kNarrow.rows()) * tiles(cols, kNarrow.cols) <= processors;
+        if (shape == kNarrow && !fits) continue;
+        const double cycles = cycles_of_block(shape, rows, cols, processors);
         if (cycles >= least) continue;
         least = cycles;
         choice.shape = shape;
