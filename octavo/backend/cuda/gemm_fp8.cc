@@ -72,20 +72,21 @@ struct Choice {
 };
 
 // Cycles for a block of K, about, that tiles of all clusters take, with the waves that they go in.
-// The last one is dealt out (gemm_schedule.h).
+// The last one is dealt out (gemm_schedule.h). Small tiles do in one wave, where most processors
+// would have no large one; in more, what they read from L2 is what they wait for.
 double cycles_of_block(const GemmShape& shape, std::int64_t rows, std::int64_t cols,
                        std::int64_t processors) {
   const double units = static_cast<double>(tiles(rows, shape.unit_rows())) *
                        static_cast<double>(tiles(cols, shape.unit_cols())),
                clusters = static_cast<double>(processors / shape.blocks);
-  const double of_tile = shape == kWide ? 790 : shape == kMedium ? 580 : 400;
-  return std::max(1.0, units / clusters) * of_tile;
+  const double waves = std::max(1.0, units / clusters);
+  if (shape == kNarrow && waves > 1.0) return std::numeric_limits<double>::infinity();
+  return waves * (shape == kWide ? 790 : shape == kMedium ? 580 : 400);
 }
 
 // Few rows of A or of B: all of them are the columns of a plan, and the other operand, which has to
-// be read from memory, is cut finely. Otherwise large tiles, laid such that the least of them hangs
-// over the edge; small ones where there are no more of those than processors, because most would
-// then have no large one. Scales that change along K cost least where columns share them.
+// be read from memory, is cut finely. Otherwise what takes the fewest cycles; scales that change
+// along K cost least where columns share them.
 Choice choose(const GemmJob& job, const GemmShape* wanted, std::int64_t processors) {
   const std::int64_t m = rows_of_one(job), n = job.group_count > 0 ? job.out.cols : job.b.rows();
   Choice choice;
@@ -114,10 +115,8 @@ Choice choose(const GemmJob& job, const GemmShape* wanted, std::int64_t processo
       for (const bool turned : {false, true}) {
         if (!either && turned != must_turn) continue;
         if (job.group_count > 0 && shape != kWide) continue;  // tiles of all groups are many
-        const std::int64_t rows = turned ? n : m, cols = turned ? m : n;
-        const bool fits = tiles(rows, kNarrow.rows()) * tiles(cols, kNarrow.cols) <= processors;
-        if (shape == kNarrow && !fits) continue;
-        const double cycles = cycles_of_block(shape, rows, cols, processors);
+        const double cycles = turned ? cycles_of_block(shape, n, m, processors)
+                                     : cycles_of_block(shape, m, n, processors);
         if (cycles >= least) continue;
         least = cycles;
         choice.shape = shape;
