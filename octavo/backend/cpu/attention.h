@@ -55,6 +55,7 @@ struct AttentionMethod {
   TileKernel weigh{};
   // Returns whether any factor of `rescale` is not 1.
   bool (*softmax)(const SoftmaxJob&) = nullptr;
+  bool sums_squares = false;   // it fills SoftmaxJob::squares where that is asked for
   float weight_factor = 1.0F;  // of a weight of 1, a power of two
   std::int64_t tile_keys = 32;
   // Words of four bytes, as GemmMethod has it; null: the driver's.
@@ -79,6 +80,11 @@ struct AttentionMethod {
 
   [[nodiscard]] constexpr int strip() const { return weigh.cols; }
 };
+
+// Who does rows again that came out doubtful (attention_doubt.h): the last of the line.
+constexpr const AttentionMethod& most_precise(const AttentionMethod& method) {
+  return method.precise != nullptr ? most_precise(*method.precise) : method;
+}
 
 // The same, and who takes the heads that it is too coarse for.
 constexpr AttentionMethod with_precise(AttentionMethod method, const AttentionMethod* precise) {

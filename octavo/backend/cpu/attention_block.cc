@@ -81,10 +81,11 @@ class Block {
         if (strip_[i].least < (tile + 1) * keys && strip_[i].most > tile * keys)
           attend(i, packed, tile * keys);
     }
+    const RowErrors errors = errors_of(b_.method, b_.walked);
     for (int i = 0; i < strips_; ++i)
       for (int c = 0; c < strip_[i].count; ++c) {
         const std::int64_t at = i * width_ + c, row = strip_[i].row[c];
-        if (b_.doubtful != nullptr && is_doubtful(weights_of(at), kAlignedSigma)) {
+        if (b_.doubtful != nullptr && is_doubtful(weights_of(at), errors)) {
           b_.doubtful[row] = 1;
           continue;
         }
@@ -121,7 +122,7 @@ class Block {
     std::fill_n(s_.top, all, -kInfinity);
     std::fill_n(s_.base, all, -kInfinity);
     std::fill_n(s_.sum, all, 0.0F);
-    std::fill_n(s_.squares, all, 0.0F);
+    std::fill_n(s_.squares, all, b_.method.sums_squares ? 0.0F : kInfinity);
     std::fill_n(s_.reach, all, 0.0F);
     std::fill_n(s_.sums, all * b_.layout.padded_width, 0.0F);
   }

@@ -61,6 +61,7 @@ struct BlockJob {
   const AttentionFinish& finish;
   const std::byte* tiles;  // of the head that keys and values are of
   float value_unit;        // that sums of its values are kept in
+  double walked;           // what its scores are off by (attention_doubt.h)
   std::uint8_t* doubtful;  // [queries] of the head: set where a row is to be done again, and it is
                            // not finished then; null: all are
 };

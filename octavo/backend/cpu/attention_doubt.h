@@ -1,5 +1,5 @@
-// Rows whose scores were summed in f16, looked at when their weights are known: may errors of
-// scores have moved the output too far? docs/numerics/attention.md derives it.
+// Rows whose scores or weights were rounded, looked at when their weights are known: may that have
+// moved the output too far? docs/numerics/attention.md derives it.
 #pragma once
 
 #include <algorithm>
@@ -15,6 +15,19 @@ struct RowWeights {
   double score;    // the largest magnitude of scores that count, in units of ln
 };
 
+// What they may be off by.
+struct RowErrors {
+  double aligned = 0.0;  // deviation of a score of one that lies along the query: partial sums grow
+  double walked = 0.0;   // deviation of any score: partial sums walk, and limbs leave some out
+  double weights = 0.0;  // the most, as part of a weight
+};
+
+inline RowErrors errors_of(const AttentionMethod& method, double walked) {
+  return {.aligned = method.score_lane == Lane::f16 ? kAlignedSigma : 0.0,
+          .walked = walked,
+          .weights = method.weigh_lane == Lane::bf16 ? 0x1p-9 : 0.0};
+}
+
 // Scores that are off by d_j move an output by sum_j p_j d_j (v_j - out). With a deviation of one
 // for each d_j, and for values that have nothing to do with each other, its variance is
 //   sum_j p_j^2 (1 - 2 p_j + Q), Q = sum_j p_j^2,
@@ -29,13 +42,17 @@ inline double moved_by_scores(const RowWeights& row) {
   return squares * (1.0 - squares);
 }
 
-// Keys along the query have errors of `sigma` times their scores at most. With values of a
-// deviation of one, an element near zero may be off by 5e-3, which then are four deviations or
-// more. Not a row that is poisoned: no comparison with NaN is true.
-inline bool is_doubtful(const RowWeights& row, double sigma) {
-  constexpr double kMoved = 5e-3 / 4.0;
-  const double off = sigma * row.score;
-  return off * off * moved_by_scores(row) > kMoved * kMoved;
+// With values of a deviation of one, an element near zero may be off by 5e-3, which then are four
+// deviations or more. Errors that every row has meet the tails of values somewhere in millions of
+// elements: they count twice. Errors of weights have an end, and 1.7 is what leaves rows out that
+// look at six keys and more, where it is not enough for 5e-3. Not a row that is poisoned: no
+// comparison with NaN is true.
+inline bool is_doubtful(const RowWeights& row, const RowErrors& errors) {
+  constexpr double kMoved = 5e-3 / 4.0, kTails = 2.0, kOfWeights = 1.7;
+  const double aligned = errors.aligned * row.score, walked = kTails * errors.walked,
+               weights = kOfWeights * errors.weights;
+  return (aligned * aligned + walked * walked + weights * weights) * moved_by_scores(row) >
+         kMoved * kMoved;
 }
 
 }  // namespace octavo::cpu

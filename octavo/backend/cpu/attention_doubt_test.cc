@@ -47,7 +47,9 @@ TEST(AttentionDoubt, BoundsWhatErrorsOfScoresDo) {
 }
 
 TEST(AttentionDoubt, IsAboutKeysThatShareTheWeight) {
-  const auto is = [](const RowWeights& row) { return is_doubtful(row, kAlignedSigma); };
+  const auto is = [](const RowWeights& row) {
+    return is_doubtful(row, RowErrors{.aligned = kAlignedSigma});
+  };
   EXPECT_TRUE(is(row_of({0.5, 0.5}, 4.0)));
   EXPECT_TRUE(is(row_of({0.4, 0.3, 0.3}, 4.0)));
   EXPECT_TRUE(is(row_of(std::vector<double>(30, 1.0 / 30), 12.0)));
@@ -58,6 +60,19 @@ TEST(AttentionDoubt, IsAboutKeysThatShareTheWeight) {
   const double nan = std::nan("");
   EXPECT_FALSE(is({.largest = nan, .squares = nan, .score = nan}));
   EXPECT_FALSE(is({.largest = nan, .squares = 0.5, .score = HUGE_VAL}));
+}
+
+TEST(AttentionDoubt, IsAboutFewKeysWhereEveryScoreOrWeightIsOff) {
+  const auto equal = [](std::size_t keys) {
+    return row_of(std::vector<double>(keys, 1.0 / static_cast<double>(keys)), 0.0);
+  };
+  const RowErrors scores{.walked = 1.7e-3}, weights{.weights = 0x1p-9};
+  for (const RowErrors& errors : {scores, weights}) {
+    EXPECT_FALSE(is_doubtful(equal(1), errors));
+    for (const std::size_t keys : {2U, 3U, 5U}) EXPECT_TRUE(is_doubtful(equal(keys), errors));
+    EXPECT_FALSE(is_doubtful(equal(8), errors));
+  }
+  EXPECT_FALSE(is_doubtful(equal(2), RowErrors{}));
 }
 
 }  // namespace

@@ -1,7 +1,7 @@
 // Who does which rows. Keys and values of as many heads as memory allows are packed by all threads;
 // then blocks of query rows go through them, each by one thread, in an order that does not depend
 // on how many there are. Rows that come out doubtful (attention_doubt.h) are done again, head by
-// head, with scores in f32.
+// head, by a finer method.
 #include <algorithm>
 
 #include "octavo/backend/cpu/attention_block.h"
@@ -18,13 +18,7 @@ namespace {
 constexpr std::int64_t kPackedBytes = std::int64_t{32} << 20;
 
 // Are rows of this method looked at when they are done?
-bool is_looked_at(const AttentionMethod& method) {
-  return method.score_lane == Lane::f16 && method.precise != nullptr;
-}
-// Who does those again that are doubtful: the last of the line.
-const AttentionMethod& most_precise(const AttentionMethod& method) {
-  return method.precise != nullptr ? most_precise(*method.precise) : method;
-}
+bool is_looked_at(const AttentionMethod& method) { return method.precise != nullptr; }
 
 // Rows that are asked for, range by range; all rows of a head are one range where none are given.
 struct Ranges {
@@ -46,11 +40,15 @@ struct Ranges {
 class SharedMemory {
  public:
   SharedMemory(const AttentionJob& job, std::byte* memory)
-      : job_(job), bytes_(memory), units_bytes_(round_up(job.batches * job.kv_heads * 4, 64)) {}
+      : job_(job), bytes_(memory), units_bytes_(round_up(job.batches * job.kv_heads * 8, 64)) {}
 
   // The unit that sums of values of a head are kept in.
   [[nodiscard]] float& value_unit(std::int64_t kv) const {
-    return reinterpret_cast<float*>(bytes_)[kv];
+    return reinterpret_cast<float*>(bytes_)[2 * kv];
+  }
+  // What its scores are off by.
+  [[nodiscard]] float& walked(std::int64_t kv) const {
+    return reinterpret_cast<float*>(bytes_)[2 * kv + 1];
   }
   // [queries] of a query head: which rows are to be done again.
   [[nodiscard]] std::uint8_t* doubtful(std::int64_t batch, std::int64_t head) const {
@@ -162,7 +160,8 @@ class Driver {
 
   void attend(std::int64_t first, std::int64_t last, Rows which, const SharedMemory& shared) const {
     std::byte* const memory = shared.rest();
-    const bool looks = which == Rows::all && is_looked_at(method_);
+    const bool looks = which == Rows::all && is_looked_at(method_),
+               keeps_unit = most_precise(method_).weigh_lane != Lane::f32;
     const AttentionFinish finish(isa_, job_, method_.weight_factor);
     const int parts = this->parts();
     parallel_for(parts, threads_, [&](int part) {
@@ -177,10 +176,13 @@ class Driver {
       const auto flush = [&] {
         if (rows.count > 0 && unit++ % parts == part) {
           const std::int64_t kv = rows.batch * job_.kv_heads + job_.kv_head(rows.head);
-          attend_block(
-              {isa_, method_, job_, layout_, finish, memory + (kv - first) * head_bytes_,
-               shared.value_unit(kv), looks ? shared.doubtful(rows.batch, rows.head) : nullptr},
-              rows, scratch);
+          // Values in a unit of their own are too large for sums in f32.
+          const float value_unit = shared.value_unit(kv);
+          const bool marks = looks && (value_unit == 1.0F || keeps_unit);
+          attend_block({isa_, method_, job_, layout_, finish, memory + (kv - first) * head_bytes_,
+                        value_unit, static_cast<double>(shared.walked(kv)),
+                        marks ? shared.doubtful(rows.batch, rows.head) : nullptr},
+                       rows, scratch);
         }
         rows.count = 0;
       };
@@ -218,13 +220,17 @@ void attend(const Isa& isa, const AttentionMethod& method, const Exec& exec,
   const std::int64_t heads = job.batches * job.kv_heads;
   const SharedMemory shared(job, exec.workspace.data());
   shared.clear_doubts();
-  const AttentionMethod* next = heads > 0 ? method_for(isa, method, exec, job, 0) : nullptr;
+  const auto method_of = [&](std::int64_t kv) {
+    const HeadMethod found = method_for(isa, method, exec, job, kv);
+    shared.walked(kv) = static_cast<float>(found.walked);
+    return found.method;
+  };
+  const AttentionMethod* next = heads > 0 ? method_of(0) : nullptr;
   for (std::int64_t first = 0; first < heads;) {
     const AttentionMethod* const now = next;
     const Driver driver(isa, *now, exec, job);
     std::int64_t last = first + 1;
-    while (last < heads && (next = method_for(isa, method, exec, job, last)) == now &&
-           last - first < driver.together())
+    while (last < heads && (next = method_of(last)) == now && last - first < driver.together())
       ++last;
     driver.run(first, last, shared);
     if (is_looked_at(*now)) {

@@ -1,6 +1,6 @@
 // Keys of a head are cut into pieces of a fixed length, each done by one thread; pieces are added
 // up in their order, so that threads change nothing. Rows that come out doubtful
-// (attention_doubt.h) are done again, with scores in f32.
+// (attention_doubt.h) are done again, with scores in f32 and by a finer method.
 #include "octavo/backend/cpu/attention_few.h"
 
 #include <algorithm>
@@ -36,7 +36,7 @@ class FewCall {
     attend(isa, method, threads, Rows::all);
     finish(isa, method, threads, Rows::all);
     if (std::find(first, last, 1) == last) return;
-    attend(isa, method, threads, Rows::doubtful);
+    attend(isa, most_precise(method), threads, Rows::doubtful);
     finish(isa, method, threads, Rows::doubtful);
   }
 
@@ -71,8 +71,12 @@ class FewCall {
   void finish(const Isa& isa, const AttentionMethod& method, int threads, Rows which) const {
     const AttentionFinish finish(isa, job_, 1.0F);
     const std::int64_t group = job_.heads / job_.kv_heads;
-    const bool looks = which == Rows::all && method.few(job_.k.first)->squares != nullptr;
-    const double sigma = few_aligned_sigma(static_cast<double>(job_.q.first.cols()));
+    const auto depth = static_cast<double>(job_.q.first.cols());
+    const bool half_scores = method.few(job_.k.first)->lane == Lane::f16,
+               short_weights = method.few(job_.v.first)->lane == Lane::bf16,
+               looks = which == Rows::all && (half_scores || short_weights);
+    const RowErrors errors{.aligned = half_scores ? few_aligned_sigma(depth) : 0.0,
+                           .weights = short_weights ? 0x1p-9 : 0.0};
     share_units(heads_ * rows_, threads, [&](std::int64_t unit) {
       const std::int64_t head = unit / rows_, r = unit % rows_;
       if (which == Rows::doubtful && doubtful(head)[r] == 0) return;
@@ -82,7 +86,9 @@ class FewCall {
       for (std::int64_t piece = 1; piece < pieces_; ++piece)
         add_piece(first, partials(head, piece) + r * step_, job_.v.first.cols());
       const FewPartial& state = pieces_ > 0 ? *reinterpret_cast<const FewPartial*>(first) : none;
-      if (looks && is_doubtful(weights_of(state), sigma)) {
+      RowErrors of_row = errors;
+      if (half_scores) of_row.walked = few_walked_sigma(depth) * static_cast<double>(state.norms);
+      if (looks && is_doubtful(weights_of(state), of_row)) {
         doubtful(head)[r] = 1;
         return;
       }

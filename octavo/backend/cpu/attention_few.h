@@ -50,16 +50,21 @@ inline constexpr float kFewFactor = 256.0F;
 // products one after the other in each of sixteen lanes, which are added up in three steps of f16.
 // With a = softmax_scale |q| |k| a score is off by u / sqrt(3), u = 2^-11, times
 //   a sqrt((n + 7) / (32 n)), where a key has nothing to do with the query: partial sums walk,
-//   those of lanes to (n + 1) / (32 n) of a^2 in all, those of each step to 1 / (16 n); a sqrt((n +
-//   1) (2 n + 1) / (6 n) + 3) at most, where it lies along the query: where one lane has all of it.
+//   those of lanes to (n + 1) / (32 n) of a^2 in all, those of each step to 1 / (16 n);
+//   a sqrt((n + 1) (2 n + 1) / (6 n) + 3) at most, where it lies along the query: where one lane
+//   has all of it.
+inline constexpr double kFewRounded = 0x1p-11 * 0.57735;
+inline double few_walked_sigma(double depth) {
+  const double n = depth / 16.0;
+  return kFewRounded * std::sqrt((n + 7.0) / (32.0 * n));
+}
 inline double few_aligned_sigma(double depth) {
   const double n = depth / 16.0;
-  return 0x1p-11 * 0.57735 * std::sqrt((n + 1.0) * (2.0 * n + 1.0) / (6.0 * n) + 3.0);
+  return kFewRounded * std::sqrt((n + 1.0) * (2.0 * n + 1.0) / (6.0 * n) + 3.0);
 }
 inline double most_few_norms(double depth) {
-  const double n = depth / 16.0;
-  const double walked = 0x1p-11 * 0.57735 * std::sqrt((n + 7.0) / (32.0 * n));
-  return std::min(kAlignedBudget / few_aligned_sigma(depth), kScoreBudget / walked);
+  return std::min(kAlignedBudget / few_aligned_sigma(depth),
+                  kScoreBudget / few_walked_sigma(depth));
 }
 
 // For K or V; null where it is neither e4m3fn with a scale per row nor bf16.

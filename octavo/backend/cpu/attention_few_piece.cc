@@ -92,6 +92,10 @@ class Piece {
         r += count;
       }
     }
+    for (std::int64_t r = 0; r < rows; ++r)
+      if (is_done(r))
+        reinterpret_cast<FewPartial*>(partials + r * step)->norms =
+            static_cast<float>(scores_.norms(r));
   }
 
  private:
@@ -261,6 +265,7 @@ void add_piece(float* to, const float* from, std::int64_t width) {
   const float factor = exp2_of(other.base - state.base);
   state.sum = state.sum * rescale + other.sum * factor;
   state.squares = state.squares * rescale * rescale + other.squares * factor * factor;
+  state.norms = std::max(state.norms, other.norms);
   for (std::int64_t e = 0; e < width; ++e)
     to[kFewHeader + e] = to[kFewHeader + e] * rescale + from[kFewHeader + e] * factor;
 }

@@ -67,9 +67,8 @@ void FewScores::turn_to(std::int64_t key, std::int64_t keys) {
     for (std::int64_t i = 0; i < keys; ++i) k_scale_[i] *= kFewFactor;
 }
 
-bool FewScores::is_large(std::int64_t r, double norm) const {
-  return norm * q_norm_[r] * std::abs(job_.softmax_scale) >
-         most_few_norms(static_cast<double>(operand_.cols()));
+double FewScores::norms_with(std::int64_t r, double key) const {
+  return key * q_norm_[r] * std::abs(job_.softmax_scale);
 }
 
 // By bits, which are in the order of the numbers, and which compilers make vectors of. A scale that
@@ -103,21 +102,26 @@ double FewScores::largest_norm(const FewSeen& seen) const {
 
 // Which rows have scores that are too large for sums in f16? Returns whether any has.
 bool FewScores::find_large(std::int64_t r, int count, const float* most_squares,
-                           const FewSeen& seen, bool* large) const {
+                           const FewSeen& seen, bool* large) {
   std::fill_n(large, count, wide_);
   if (wide_) return true;
-  const double bound = bound_of_norms(most_squares, seen);
+  const double most = most_few_norms(static_cast<double>(operand_.cols())),
+               bound = bound_of_norms(most_squares, seen);
+  double exact = -1.0;  // not known: looked for where a bound does not do
   bool any = false;
-  for (int g = 0; g < count; ++g) any |= is_large(r + g, bound);
-  if (!any) return false;
-  const double norm = largest_norm(seen);
-  any = false;
-  for (int g = 0; g < count; ++g) any |= large[g] = is_large(r + g, bound) && is_large(r + g, norm);
+  for (int g = 0; g < count; ++g) {
+    double norms = norms_with(r + g, bound);
+    if (norms > most) {
+      if (exact < 0.0) exact = largest_norm(seen);
+      norms = std::min(norms, norms_with(r + g, exact));
+    }
+    any |= large[g] = norms > most;
+    if (!large[g]) norms_[r + g] = std::max(norms_[r + g], norms);
+  }
   return any;
 }
 
-void FewScores::score(std::int64_t r, int count, const FewSeen& seen,
-                      float (*score)[kFewKeys]) const {
+void FewScores::score(std::int64_t r, int count, const FewSeen& seen, float (*score)[kFewKeys]) {
   float* scores[kFewTogether];
   const std::byte* queries[kFewTogether];
   bool odd = false;

@@ -31,18 +31,21 @@ class FewScores {
   void turn_to(std::int64_t key, std::int64_t keys);
   // score[g][i] is that of row r + g and key i in units of log2; up to kFewTogether rows. Which
   // other rows there are changes nothing.
-  void score(std::int64_t r, int count, const FewSeen& seen, float (*score)[kFewKeys]) const;
+  void score(std::int64_t r, int count, const FewSeen& seen, float (*score)[kFewKeys]);
+  // No less than the largest |q| |k| softmax_scale of row r and keys whose scores are of sums in
+  // f16.
+  [[nodiscard]] double norms(std::int64_t r) const { return norms_[r]; }
 
  private:
   [[nodiscard]] std::int64_t head_of(std::int64_t r) const {
     return kv_head_ * (job_.heads / job_.kv_heads) + r / job_.queries;
   }
   [[nodiscard]] std::int64_t row_of(std::int64_t r) const { return r % job_.queries; }
-  [[nodiscard]] bool is_large(std::int64_t r, double norm) const;
+  [[nodiscard]] double norms_with(std::int64_t r, double key) const;
   [[nodiscard]] double bound_of_norms(const float* most_squares, const FewSeen& seen) const;
   [[nodiscard]] double largest_norm(const FewSeen& seen) const;
   bool find_large(std::int64_t r, int count, const float* most_squares, const FewSeen& seen,
-                  bool* large) const;
+                  bool* large);
   void score_wide(std::int64_t r, int count, const bool* large, float (*score)[kFewKeys]) const;
   void score_odd(std::int64_t r, float* score) const;
 
@@ -56,7 +59,7 @@ class FewScores {
   alignas(64) std::byte laid_[kMostFewRows][kMostHeadSize * 4];
   // Of a row: what its lanes are divided by; that and the factor of its scores; its norm.
   float q_unit_[kMostFewRows] = {}, unit_[kMostFewRows] = {};
-  double q_norm_[kMostFewRows] = {};
+  double q_norm_[kMostFewRows] = {}, norms_[kMostFewRows] = {};
   bool odd_[kMostFewRows] = {};
   alignas(64) float k_scale_[kFewKeys];
 };

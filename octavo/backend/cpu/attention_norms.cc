@@ -73,14 +73,6 @@ Norms norms_of(const Isa& isa, const AttentionMethod& method, const Exec& exec,
   return {std::sqrt(q), std::sqrt(k)};
 }
 
-// Are scores of this head of keys so large that their sums must be exact?
-bool wants_precise(const Isa& isa, const AttentionMethod& method, const Exec& exec,
-                   const AttentionJob& job, std::int64_t head) {
-  const Norms norms = norms_of(isa, method, exec, job, head);
-  return !(norms.q * norms.k * std::abs(job.softmax_scale) <=
-           most_norms(static_cast<double>(job.q.first.cols())));
-}
-
 // The largest magnitude of rows [0, rows) of an operand, rows that are not finite left out.
 float largest_magnitude(const Isa& isa, const GemmOperand& operand, DType values,
                         std::int64_t rows) {
@@ -95,12 +87,12 @@ float largest_magnitude(const Isa& isa, const GemmOperand& operand, DType values
   return std::bit_cast<float>(most);
 }
 
-// Are limbs (attention_limbs.h) too coarse for scores of this head? With A and B the largest
-// magnitudes, units are at most A / 8128 and B / 8128. What is left out is D products of two lower
-// limbs, each spread evenly over 128 units; and rows are rounded to units.
-bool exceeds_limbs(const Isa& isa, const AttentionMethod& method, const Exec& exec,
-                   const AttentionJob& job, std::int64_t head) {
-  if (is_integer_by_row(job.q.first) && is_integer_by_row(job.k.first)) return false;  // exact
+// What limbs (attention_limbs.h) make of scores of this head, as a deviation. With A and B the
+// largest magnitudes, units are at most A / 8128 and B / 8128. What is left out is D products of
+// two lower limbs, each spread evenly over 128 units; and rows are rounded to units.
+double limbs_deviation(const Isa& isa, const AttentionMethod& method, const Exec& exec,
+                       const AttentionJob& job, std::int64_t head) {
+  if (is_integer_by_row(job.q.first) && is_integer_by_row(job.k.first)) return 0.0;  // exact
   const std::int64_t batch = head / job.kv_heads, kv_head = head % job.kv_heads;
   const std::int64_t group = job.heads / job.kv_heads;
   const Norms norms = norms_of(isa, method, exec, job, head);
@@ -114,21 +106,27 @@ bool exceeds_limbs(const Isa& isa, const AttentionMethod& method, const Exec& ex
   const auto depth = static_cast<double>(job.q.first.cols());
   const double left_out = std::sqrt(depth) * kLower * a * kLower * b,
                rounded = kRounded * std::hypot(a * norms.k, b * norms.q);
-  return !(std::hypot(left_out, rounded) * std::abs(job.softmax_scale) <= kScoreBudget);
+  return std::hypot(left_out, rounded) * std::abs(job.softmax_scale);
 }
 
 }  // namespace
 
-const AttentionMethod* method_for(const Isa& isa, const AttentionMethod& method, const Exec& exec,
-                                  const AttentionJob& job, std::int64_t kv) {
+HeadMethod method_for(const Isa& isa, const AttentionMethod& method, const Exec& exec,
+                      const AttentionJob& job, std::int64_t kv) {
   const AttentionMethod* taken = &method;
-  if (taken->score_lane == Lane::f16 && taken->precise != nullptr &&
-      wants_precise(isa, method, exec, job, kv))
+  if (taken->score_lane == Lane::f16 && taken->precise != nullptr) {
+    const Norms norms = norms_of(isa, method, exec, job, kv);
+    const auto depth = static_cast<double>(job.q.first.cols());
+    const double most = norms.q * norms.k * std::abs(job.softmax_scale);
+    if (most <= most_norms(depth)) return {taken, kScoreSigma * most / std::sqrt(depth)};
     taken = taken->precise;
-  if (taken->score_lane == Lane::i8 && taken->precise != nullptr &&
-      exceeds_limbs(isa, method, exec, job, kv))
+  }
+  if (taken->score_lane == Lane::i8 && taken->precise != nullptr) {
+    const double walked = limbs_deviation(isa, method, exec, job, kv);
+    if (walked <= kScoreBudget) return {taken, walked};
     taken = taken->precise;
-  return taken;
+  }
+  return {taken, 0.0};
 }
 
 }  // namespace octavo::cpu

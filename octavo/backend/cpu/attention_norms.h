@@ -9,9 +9,13 @@
 
 namespace octavo::cpu {
 
+struct HeadMethod {
+  const AttentionMethod* method;
+  double walked;  // the deviation of its scores, whatever they are
+};
 // The first one, beginning with `method`, that is not too coarse for head `kv` of keys, of all
 // batches.
-const AttentionMethod* method_for(const Isa& isa, const AttentionMethod& method, const Exec& exec,
-                                  const AttentionJob& job, std::int64_t kv);
+HeadMethod method_for(const Isa& isa, const AttentionMethod& method, const Exec& exec,
+                      const AttentionJob& job, std::int64_t kv);
 
 }  // namespace octavo::cpu

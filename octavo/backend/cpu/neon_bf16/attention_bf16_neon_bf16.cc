@@ -35,9 +35,10 @@ void score(const TileJob& job) {
   write_pair_scores(job, sum, as_it_is);
 }
 
-constexpr AttentionMethod kBf16 =
+constexpr AttentionMethod kBf16 = with_precise(
     bf16_values("bf16 BFMMLA", Lane::bf16,
-                {.rows = kPairRows, .cols = kPairCols, .step = kBf16Step, .run = score});
+                {.rows = kPairRows, .cols = kPairCols, .step = kBf16Step, .run = score}),
+    &kNeonFp16Wide);
 
 }  // namespace
 

@@ -81,19 +81,20 @@ void half_group(const float16_t* a, const float16_t* b, std::int64_t n, std::int
 constexpr AttentionMethod kF16 = half_scores("f16 FMLA", &kNeonFp16WideScores),
                           kNarrow = narrow_scores(kF16);
 
+}  // namespace
+
 // Values that are no codes are attended to in f32: who gives them 16 bits wants to keep them. In
 // f16 a row of few large weights would be off by half a per cent.
-constexpr AttentionMethod kF32{.name = "f32 FMLA",
-                               .score = {.rows = 8, .cols = 12, .step = 1, .run = neon_f32_tile},
-                               .weigh = {.rows = 8, .cols = 12, .step = 1, .run = neon_f32_tile},
-                               .softmax = neon_softmax,
-                               .tile_keys = 32,
-                               .interleave = neon_interleave_words,
-                               .narrow = neon_fp16_narrow,
-                               .widen = neon_fp16_widen,
-                               .few = neon_fp16_few};
-
-}  // namespace
+constinit const AttentionMethod kNeonFp16Wide{
+    .name = "f32 FMLA",
+    .score = {.rows = 8, .cols = 12, .step = 1, .run = neon_f32_tile},
+    .weigh = {.rows = 8, .cols = 12, .step = 1, .run = neon_f32_tile},
+    .softmax = neon_softmax,
+    .tile_keys = 32,
+    .interleave = neon_interleave_words,
+    .narrow = neon_fp16_narrow,
+    .widen = neon_fp16_widen,
+    .few = neon_fp16_few};
 
 constinit const AttentionMethod kNeonFp16WideScores =
     half_values("f32 FMLA scores, f16 FMLA values", Lane::f32,
@@ -164,7 +165,7 @@ void neon_fp16_score_narrow(const TileJob& job) {
 
 const AttentionMethod* neon_fp16_attention(const AttentionJob& job) {
   if (!is_fast_attention(job) || !is_short_p(job)) return neon_attention(job);
-  if (!is_coded(job)) return &kF32;
+  if (!is_coded(job)) return &kNeonFp16Wide;
   return takes_narrow_scores(job) ? &kNarrow : &kF16;
 }
 

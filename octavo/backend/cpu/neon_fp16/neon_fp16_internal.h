@@ -36,6 +36,7 @@ void neon_fp16_score(const TileJob& job);
 bool neon_fp16_softmax_narrow(const SoftmaxJob& job);
 void neon_fp16_score_narrow(const TileJob& job);
 extern const CodeKernels kNeonFp16Codes;
+extern const AttentionMethod kNeonFp16Wide;        // all in f32
 extern const AttentionMethod kNeonFp16WideScores;  // in f32; weights in f16
 const FewKernels* neon_fp16_few(const GemmOperand& operand);
 extern const FewKernels kNeonFp16FewE4m3, kNeonFp16FewBf16;

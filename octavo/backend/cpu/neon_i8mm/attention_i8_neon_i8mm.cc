@@ -41,9 +41,10 @@ void neon_i8mm_score(const TileJob& job) {
 
 namespace {
 
-constexpr AttentionMethod kWideScores =
+constexpr AttentionMethod kWideScores = with_precise(
     bf16_values("f32 FMLA scores, bf16 BFMMLA values", Lane::f32,
-                {.rows = kPairRows, .cols = kPairCols, .step = 1, .run = neon_f32_tile});
+                {.rows = kPairRows, .cols = kPairCols, .step = 1, .run = neon_f32_tile}),
+    &kNeonFp16Wide);
 constexpr AttentionMethod kI8 = with_precise(
     bf16_values("int8 SMMLA scores, bf16 BFMMLA values", Lane::i8,
                 {.rows = kPairRows, .cols = kPairCols, .step = kI8Step, .run = neon_i8mm_score}),
