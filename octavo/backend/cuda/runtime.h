@@ -17,6 +17,12 @@ void check_cuda(cudaError_t status, const char* call, const char* file, int line
 
 inline cudaStream_t stream_of(const Exec& exec) { return static_cast<cudaStream_t>(exec.stream); }
 
+// The caller's workspace is for one: what works beside it takes memory elsewhere.
+inline Exec without_workspace(Exec exec) {
+  exec.workspace = {};
+  return exec;
+}
+
 // Makes the device of an Exec the current one, and puts back the caller's. Throws when an earlier
 // call of the program failed and nobody looked: that error is not ours to swallow, and without this
 // it would be taken for ours. The driver computes, too: the floating-point environment is the
