@@ -11,7 +11,7 @@
 
 namespace octavo::cuda {
 
-// Throws Error(unsupported) unless the call went well. `call` is its text.
+// Throws Error(device) unless the call went well. `call` is its text.
 void check_cuda(cudaError_t status, const char* call, const char* file, int line);
 #define OCTAVO_CUDA_CHECK(call) ::octavo::cuda::check_cuda((call), #call, __FILE__, __LINE__)
 
