@@ -130,7 +130,8 @@ def agree(stage: Stage) -> None:
     )  # fmt: skip
     stage.run(
         "edges",
-        ["ctest", "--test-dir", BUILD, "-R", "^gemm_test$", "--no-tests=error", "--output-on-failure"],
+        ["ctest", "--test-dir", BUILD, "-R", "^gemm_test$", "--no-tests=error",
+         "--output-on-failure"],
         {"OCTAVO_TEST_BACKEND": "cuda", "GTEST_FILTER": EDGES},
     )  # fmt: skip
     counts = {"passed": 0, "failed": 0, "skipped": 0}
