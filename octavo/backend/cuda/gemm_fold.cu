@@ -27,8 +27,9 @@ __device__ __forceinline__ std::uint32_t exponent_at(const Matrix& scales, std::
       scales.data)[row * scales.row_pitch + block * scales.col_stride];
 }
 
-// The largest and the smallest exponent of a row, for all lanes of a warp. Sixteen bytes a lane
-// where they lie so.
+// The largest and the smallest exponent of a row, for all lanes of a warp. Blocks of zeros have the
+// smallest one there is, and nothing to lose: it does not count. Sixteen bytes a lane where they
+// lie so.
 struct RowExponents {
   unsigned top = 0, bottom = 255;
 
@@ -42,8 +43,9 @@ struct RowExponents {
       for (std::int64_t at = lane; at < whole / 16; at += 32) {
         const uint4 words = __ldg(from + at);
         tops = __vmaxu4(tops, __vmaxu4(__vmaxu4(words.x, words.y), __vmaxu4(words.z, words.w)));
-        bottoms =
-            __vminu4(bottoms, __vminu4(__vminu4(words.x, words.y), __vminu4(words.z, words.w)));
+        const auto no_zero = [](unsigned word) { return word | __vcmpeq4(word, 0u); };
+        bottoms = __vminu4(bottoms, __vminu4(__vminu4(no_zero(words.x), no_zero(words.y)),
+                                             __vminu4(no_zero(words.z), no_zero(words.w))));
       }
 #pragma unroll
       for (int i = 0; i < 4; ++i) {
@@ -54,7 +56,7 @@ struct RowExponents {
     for (std::int64_t block = whole + lane; block < scales.cols; block += 32) {
       const unsigned exponent = exponent_at(scales, row, block);
       top = max(top, exponent);
-      bottom = min(bottom, exponent);
+      bottom = min(bottom, exponent == 0 ? 255u : exponent);
     }
     top = __reduce_max_sync(0xFFFFFFFFu, top);
     bottom = __reduce_min_sync(0xFFFFFFFFu, bottom);
@@ -105,7 +107,7 @@ __global__ void __launch_bounds__(kThreads, 4)
   const std::int64_t row = warp / parts;
   if (row >= job.from.codes.rows) return;
   const RowExponents exponents(job.from.scales, row, scale_vectors);
-  const unsigned top = exponents.top, spread = top - exponents.bottom;
+  const unsigned top = exponents.top, spread = top - min(top, exponents.bottom);
   if (part == 0 && threadIdx.x % 32 == 0) {
     job.planes[row] = power_of(top);
     // Most rows have nothing to add, and atomics on one address wait for each other.
