@@ -92,7 +92,7 @@ TEST_F(GemmEdgesThere, ScalesOfMoreBlocksThanAGridHas) {
         << name_of(accumulator);
 }
 
-// Blocks of zeros have the smallest scale there is, so that these are folded by 128 columns.
+// Blocks of A are twelve binades apart, so that both are folded by 128 columns. 448^2 / 2^12 is 49.
 TEST_F(GemmEdgesThere, MxOfMoreColumnsThanAGridHas) {
   constexpr std::int64_t kK = std::int64_t{65536} * 512 + 512 + 64;
   const QuantizedTensor a = sparse("mxfp8", kK, {{{0, 448}, {kK - 1, 448.0F / 4096}}}),
