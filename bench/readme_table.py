@@ -190,7 +190,9 @@ def device_products(result: pathlib.Path) -> str:
         "",
         f"`bench/cuda/gemm_bench.py`, kept in [{result.name}]({result.relative_to(ROOT)}). torch's and "
         "octavo's sums are",
-        "promoted every 128 products; octavo's have the bits that `hopper_fp8` gives on any CPU.",
+        "promoted every 128 products. octavo's figures are of its own kernels (`hopper_fp8`, the bits "
+        "of any CPU), also where",
+        "`native` would leave a product to cuBLASLt.",
     ]
     return "\n".join(lines)
 

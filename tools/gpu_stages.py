@@ -23,6 +23,8 @@ AGREEMENT = (
     "agreement|every_.*|layout|witness|bad_input|stochastic_.*|golden_vectors|quantize_vectors"
     "|fp_env|support|cuda_.*"
 )
+# Of the tests of products, which are the CPU's, those that a device passes as it is: no K, M or N.
+EDGES = "GemmEdges.Nothing*"
 # For compute-sanitizer, which is slow: every kernel family once.
 SANITIZED = {
     "agreement_test": (
@@ -125,6 +127,12 @@ def agree(stage: Stage) -> None:
         ["ctest", "--test-dir", BUILD, "-R", f"^({AGREEMENT})_test$", "-LE", "slow", "-j", 12,
          "--no-tests=error", "--output-on-failure", "--output-junit", junit],
         {"OCTAVO_TEST_BACKEND": "cuda"},
+    )  # fmt: skip
+    stage.run(
+        "edges",
+        ["ctest", "--test-dir", BUILD, "-R", "^gemm_test$", "--no-tests=error",
+         "--output-on-failure"],
+        {"OCTAVO_TEST_BACKEND": "cuda", "GTEST_FILTER": EDGES},
     )  # fmt: skip
     counts = {"passed": 0, "failed": 0, "skipped": 0}
     for xml in (BUILD / "test-xml").glob("*.xml"):

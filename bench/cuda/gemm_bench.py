@@ -1,6 +1,6 @@
 """FP8 products on a Hopper GPU: octavo's kernels beside torch's, in turns, on the same operands.
 
-    gemm_bench.py DOOR [--json FILE] [--only TEXT] [--quick]
+    gemm_bench.py DOOR [--json FILE] [--only TEXT] [--repeats N] [--shapes]
 
 DOOR is the library that bench/cuda/gemm_door.cc makes. Large shapes: CUDA events around single calls
 with the L2 flushed in between, medians; torch and octavo take turns. Small ones: time of the kernels

@@ -18,6 +18,7 @@ enum class ErrorCode {
   io,                // a file could not be read or written           -> Python OSError
   unsupported,       // right in itself, but not available here       -> Python RuntimeError
   internal,          // our own mistake                               -> Python RuntimeError
+  device,            // a device, or what drives it, failed           -> Python RuntimeError
 };
 
 class OCTAVO_API Error : public std::runtime_error {

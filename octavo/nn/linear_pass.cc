@@ -88,6 +88,7 @@ Tensor product(const Operand& a, const Operand& b, const Shape& shape, DType dty
   try {
     gemm_into(a, b, matrix, options);
   } catch (const Error& error) {
+    // A device that failed, or has no memory, is the caller's to know of (ErrorCode::device).
     if (device.kind == DeviceKind::cpu || error.code() != ErrorCode::unsupported) throw;
     multiply_on_host(a, b, matrix, options);
     if (run.log != nullptr)

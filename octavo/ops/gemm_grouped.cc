@@ -113,6 +113,7 @@ void gemm_grouped_into(const Operand& a_operand, const Operand& b_operand,
     GemmJob job = run.job(rows_at(all_rows, group.a_row, group.rows), b.at(position),
                           rows_at(result, group.out_row, group.rows));
     if (residual.data != nullptr) job.residual = rows_at(residual, group.out_row, group.rows);
+    job.is_group = true;
     run(job);
   }
   run.end();

@@ -76,17 +76,13 @@ void fold_copies(const QuantizedTensor& mx, QuantizedTensor& out, const Quantize
 }
 
 // Values to folded codes at once, where the backend has a way; false: nothing was done.
-bool quantize_at_once(const View& values, const Scaling& mx, QuantizedTensor& out,
+bool quantize_at_once(const Exec& exec, const View& values, const Scaling& mx, QuantizedTensor& out,
                       const QuantizeOptions& options, std::int64_t* changed, std::string_view op) {
   // Those that ask for more on the way, or for what cannot be, go the way of all quantizations.
   if (values.device.kind == DeviceKind::cpu || mx.columnwise || mx.hadamard != Hadamard{} ||
       options.counts != nullptr || options.amax != nullptr || options.given_amax != nullptr ||
       options.given_inv_scale != nullptr)
     return false;
-  std::vector<NamedView> views{{&values, "the input"}};
-  name_parts(out, views);
-  const Exec exec = exec_for(views, out.shape, options, op);
-  check_beside(exec, changed, alignof(std::int64_t), op, "changed");
   const Kernels& kernels = device_backend(exec.device, options.backend, op);
   const MatrixPlan plan =
       make_plan(values, out.rowwise.codes.view(), out.rowwise.scales.view(), out.scaling);
@@ -199,8 +195,12 @@ void quantize_folded_into(const View& values, const Scaling& mx, QuantizedTensor
   check_scaling(mx);
   check_mx(mx, kOp);
   check_result(out, values.shape, mx, kOp);
+  std::vector<NamedView> views{{&values, "the input"}};
+  name_parts(out, views);
+  const Exec exec = exec_for(views, out.shape, options, kOp);
+  check_beside(exec, changed, alignof(std::int64_t), kOp, "changed");
   out.source = values.dtype;
-  if (quantize_at_once(values, mx, out, options, changed, kOp)) return;
+  if (quantize_at_once(exec, values, mx, out, options, changed, kOp)) return;
   MxFirst blocks(out, mx, {.device = values.device, .stream = options.stream});
   quantize_into(values, blocks.tensor(), options);
   fold_copies(blocks.tensor(), out, options, changed, kOp);

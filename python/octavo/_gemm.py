@@ -58,11 +58,12 @@ def gemm(
         any library; a contiguous array to write into; or the name of a preset or a Scaling: the
         float32 results are quantized on the way.
     accumulator: what sums are kept in. "native": float32 on a CPU, and what the FP8 tensor cores
-        of a Hopper GPU keep where they multiply, promoted to float32 every 128 products; "float32";
-        "float16": runs of 128 products, for CPUs that are faster so; "float64": nearly exact, slow;
-        "hopper_fp8": what those tensor cores keep, bit for bit, slow on a CPU.
+        of a Hopper GPU keep where they multiply, promoted to float32 every 128 products; results
+        of 16 bits may have cuBLASLt's order of sums there. "float32"; "float16": runs of 128
+        products, for CPUs that are faster so; "float64": nearly exact, slow; "hopper_fp8": what
+        those tensor cores keep, bit for bit, slow on a CPU; a GPU has it without MX operands.
     promote_every: of hopper_fp8: so many products are summed before the sum goes to a float32 one,
-        a multiple of 32; 0 is never.
+        a multiple of 32; 0 is never. A GPU has 128 alone.
     threads: at most so many, up to 1024; 0 means all cores. Results do not depend on it.
     stream: of a CUDA device, as quantize has it.
     return_folded: also return how many elements of MX operands were other numbers in the product,

@@ -16,6 +16,7 @@ PyObject* exception_type(ErrorCode code) {
       return PyExc_OSError;
     case ErrorCode::unsupported:
     case ErrorCode::internal:
+    case ErrorCode::device:
       break;
   }
   return PyExc_RuntimeError;

@@ -75,11 +75,21 @@ FakeCublasLt fake_cublaslt;
 
 cublasStatus_t cublasLtCreate(cublasLtHandle_t* handle) {
   static int there = 0;
+  if (fake_cublaslt.handle != CUBLAS_STATUS_SUCCESS) return fake_cublaslt.handle;
   *handle = reinterpret_cast<cublasLtHandle_t>(&there);
   return CUBLAS_STATUS_SUCCESS;
 }
 
-const char* cublasLtGetStatusString(cublasStatus_t) { return "what the stand-in was told to say"; }
+const char* cublasLtGetStatusString(cublasStatus_t status) {
+  switch (status) {
+    case CUBLAS_STATUS_ALLOC_FAILED:
+      return "no memory";
+    case CUBLAS_STATUS_INVALID_VALUE:
+      return "a wrong value";
+    default:
+      return "what the stand-in was told to say";
+  }
+}
 
 cublasStatus_t cublasLtMatmulDescInit_internal(cublasLtMatmulDesc_t to, std::size_t bytes,
                                                cublasComputeType_t compute, cudaDataType scale) {
@@ -167,7 +177,8 @@ cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t, cublasLtMatmulDe
   fake_cublaslt.b_alignment = asked.b;
   fake_cublaslt.d_alignment = asked.c == asked.d ? asked.d : 0;
   *count = 0;
-  if (fake_cublaslt.declines || wanted < 1) return CUBLAS_STATUS_NOT_SUPPORTED;
+  if (fake_cublaslt.answer != CUBLAS_STATUS_SUCCESS) return fake_cublaslt.answer;
+  if (wanted < 1) return CUBLAS_STATUS_INVALID_VALUE;
   *count = 1;
   results[0] = {};
   results[0].algo.data[0] = kAlgorithm;

@@ -9,7 +9,8 @@ namespace octavo::testing {
 
 struct FakeCublasLt {
   int asked = 0, queued = 0;
-  bool declines = false;                          // to name an algorithm
+  cublasStatus_t handle = CUBLAS_STATUS_SUCCESS;  // of making one
+  cublasStatus_t answer = CUBLAS_STATUS_SUCCESS;  // to the question for an algorithm
   cublasStatus_t status = CUBLAS_STATUS_SUCCESS;  // of a product
 
   // Of the last question, and of the last product.

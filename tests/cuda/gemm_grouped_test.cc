@@ -115,6 +115,26 @@ TEST_F(GemmGroupedThere, TakesSquaresOfScales) {
   expect_each({{128, 0, 384, 256}, 256, 512}, "fp8-block", DType::bf16, false);
 }
 
+// Weights with gaps between them are multiplied one by one. The order of sums is the same, also
+// where a lone product would be another library's.
+TEST_F(GemmGroupedThere, GapsBetweenWeightsChangeNoBit) {
+  const ForcedLibrary forced(true);
+  const std::vector<std::int64_t> rows{70, 0, 130, 9};
+  const std::int64_t n = 264, k = 512, groups = 4, all = 209;
+  const Tensor x = there(all, k, {all, k}, 1), w = there(groups * 2 * n, k, {groups, 2 * n, k}, 2);
+  View gaps = w.view();
+  gaps.shape = {groups, n, k};
+  std::vector<float> dense;
+  const std::vector<float> values = usual_values(groups * 2 * n, k, 2);
+  for (std::int64_t i = 0; i < groups; ++i)
+    dense.insert(dense.end(), values.begin() + i * 2 * n * k, values.begin() + (i * 2 + 1) * n * k);
+  const Tensor without = to_device(values_as(dense, {groups, n, k}, DType::bf16).view(), kThere);
+  const GemmOptions options{.out = DType::bf16};
+  EXPECT_EQ(difference(gemm_grouped(x.view(), gaps, rows, options).view(),
+                       gemm_grouped(x.view(), without.view(), rows, options).view()),
+            "");
+}
+
 TEST_F(GemmGroupedThere, ABatchIsOneLaunchToo) {
   const std::int64_t count = 5, m = 70, n = 200, k = 256;
   const Tensor x = there(count * m, k, {count, m, k}, 1), w = there(count * n, k, {count, n, k}, 2);

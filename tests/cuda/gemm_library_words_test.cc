@@ -6,10 +6,13 @@
 
 #include <cstdint>
 #include <cstring>
+#include <string>
+#include <string_view>
 #include <vector>
 
 #include "octavo/backend/cuda/gemm_library.h"
 #include "octavo/base/error.h"
+#include "octavo/base/log.h"
 #include "octavo/format/named_formats.h"
 #include "tests/cuda/fake_cublaslt.h"
 
@@ -26,7 +29,13 @@ class GemmLibraryWords : public ::testing::Test {
     ASSERT_NE(fake_, nullptr) << "the library that was found is not the stand-in";
     *fake_ = {};
   }
+  // A handle is made for every device.
+  [[nodiscard]] Exec logged(int device = 0) {
+    return {.device = {DeviceKind::cuda, device}, .log = &log_};
+  }
   FakeCublasLt* fake_ = nullptr;
+  std::vector<std::string> notes_{};
+  Log log_{[this](std::string_view note) { notes_.emplace_back(note); }};
 };
 
 // Bytes at a multiple of 256, or `beside` behind one.
@@ -182,10 +191,55 @@ TEST_F(GemmLibraryWords, IsAskedOncePerProblem) {
 TEST_F(GemmLibraryWords, WhatItDeclinesItIsNotAskedAgain) {
   const Operand a(7, 48, nullptr, 1, 96), b(8, 48, nullptr, 2, 96);
   Result out(7, 8, 32);
-  fake_->declines = true;
-  for (int i = 0; i < 3; ++i) EXPECT_FALSE(cuda::gemm_by_library({}, job_of(a, b, out)));
+  fake_->answer = CUBLAS_STATUS_NOT_SUPPORTED;
+  for (int i = 0; i < 3; ++i) EXPECT_FALSE(cuda::gemm_by_library(logged(), job_of(a, b, out)));
   EXPECT_EQ(fake_->asked, 1);
   EXPECT_EQ(fake_->queued, 0);
+  EXPECT_TRUE(notes_.empty()) << notes_[0];  // nobody is to do anything about it
+}
+
+// Memory that is short now says nothing about the problem.
+TEST_F(GemmLibraryWords, WhatFailedIsAskedAgain) {
+  const Operand a(7, 80, nullptr, 1, 160), b(8, 80, nullptr, 2, 160);
+  Result out(7, 8, 32);
+  fake_->answer = CUBLAS_STATUS_ALLOC_FAILED;
+  for (int i = 0; i < 3; ++i) EXPECT_FALSE(cuda::gemm_by_library(logged(), job_of(a, b, out)));
+  EXPECT_EQ(fake_->asked, 3);
+  ASSERT_EQ(notes_.size(), 1u);
+  EXPECT_EQ(notes_[0],
+            "[gemm] cuBLASLt would be faster for a product, but does not do it (no memory); "
+            "octavo's own kernels do it");
+  fake_->answer = CUBLAS_STATUS_SUCCESS;
+  ASSERT_TRUE(cuda::gemm_by_library(logged(), job_of(a, b, out)));
+  expect_product(out, a, b, kNoScale);
+}
+
+TEST_F(GemmLibraryWords, AHandleIsAskedForAgain) {
+  const Operand a(7, 88, nullptr, 1, 176), b(8, 88, nullptr, 2, 176);
+  Result out(7, 8, 32);
+  fake_->handle = CUBLAS_STATUS_ALLOC_FAILED;
+  for (int i = 0; i < 2; ++i) EXPECT_FALSE(cuda::gemm_by_library(logged(3), job_of(a, b, out)));
+  EXPECT_EQ(fake_->asked, 0);
+  ASSERT_EQ(notes_.size(), 1u);
+  EXPECT_NE(notes_[0].find("(no memory)"), std::string::npos) << notes_[0];
+  fake_->handle = CUBLAS_STATUS_SUCCESS;
+  ASSERT_TRUE(cuda::gemm_by_library(logged(3), job_of(a, b, out)));
+  expect_product(out, a, b, kNoScale);
+}
+
+// Words that the library does not take are the same the next time, and somebody's mistake.
+TEST_F(GemmLibraryWords, WrongValuesAreKeptAndTold) {
+  const Operand a(7, 96, nullptr, 1, 192), b(8, 96, nullptr, 2, 192), c(16, 96, nullptr, 2, 192);
+  Result out(7, 8, 32), other(7, 16, 64);
+  fake_->answer = CUBLAS_STATUS_INVALID_VALUE;
+  for (int i = 0; i < 2; ++i) EXPECT_FALSE(cuda::gemm_by_library(logged(), job_of(a, b, out)));
+  EXPECT_EQ(fake_->asked, 1);
+  fake_->answer = CUBLAS_STATUS_SUCCESS;
+  fake_->status = CUBLAS_STATUS_INVALID_VALUE;
+  for (int i = 0; i < 2; ++i) EXPECT_FALSE(cuda::gemm_by_library(logged(), job_of(a, c, other)));
+  EXPECT_EQ(fake_->queued, 1);
+  ASSERT_EQ(notes_.size(), 1u);
+  EXPECT_NE(notes_[0].find("(a wrong value)"), std::string::npos) << notes_[0];
 }
 
 TEST_F(GemmLibraryWords, WhatItRefusesToQueueItDeclines) {
@@ -206,20 +260,21 @@ TEST_F(GemmLibraryWords, AFailureIsAnErrorThatSaysHowToDoWithout) {
     (void)cuda::gemm_by_library({}, job_of(a, b, out));
     ADD_FAILURE() << "no error";
   } catch (const Error& error) {
-    EXPECT_EQ(error.code(), ErrorCode::unsupported);
+    EXPECT_EQ(error.code(), ErrorCode::device);
     EXPECT_STREQ(error.what(),
                  "[cuda] cublasLtMatmul failed with what the stand-in was told to say; "
                  "OCTAVO_CUDA_LIBRARY_GEMM=0 does without it");
   }
 }
 
-// Who is asked for a product that both can do: f32 results never, forced or not.
+// Who is asked for a product that both can do: f32 results and groups never, forced or not.
 TEST_F(GemmLibraryWords, OnlyNativeResultsOf16BitsAreChosen) {
   const Operand a(9, 72, nullptr, 1, 144), b(8, 72, nullptr, 2, 144);
   Result out(9, 8, 32);
   fake_->status = CUBLAS_STATUS_NOT_SUPPORTED;  // counted, not done
-  const auto queued = [&](DType dtype, Accumulator accumulator) {
+  const auto queued = [&](DType dtype, Accumulator accumulator, bool is_group = false) {
     GemmJob job = job_of(a, b, out);
+    job.is_group = is_group;
     job.out.dtype = dtype;
     job.out.col_stride = dtype == DType::f32 ? 4 : 2;
     job.accumulator = accumulator;
@@ -228,6 +283,7 @@ TEST_F(GemmLibraryWords, OnlyNativeResultsOf16BitsAreChosen) {
     return fake_->queued > before;
   };
   const std::optional<bool> before = cuda::force_library(true);
+  EXPECT_FALSE(queued(DType::bf16, Accumulator::native, true));  // one of several
   EXPECT_TRUE(queued(DType::bf16, Accumulator::native));
   EXPECT_TRUE(queued(DType::f16, Accumulator::native));
   EXPECT_FALSE(queued(DType::f32, Accumulator::native));

@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <cstdint>
 #include <map>
 #include <string>
 #include <utility>
@@ -80,14 +82,15 @@ TEST_P(GemmScheduleTest, EveryBlockOnceAndInOrder) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Shapes, GemmScheduleTest,
-                         ::testing::Values(Sizes{1, 1, 1, 66}, Sizes{5, 7, 3, 66},
-                                           Sizes{22, 16, 32, 66}, Sizes{11, 16, 56, 66},
-                                           Sizes{22, 28, 16, 66}, Sizes{128, 16, 12, 66},
-                                           Sizes{384, 1, 12, 132}, Sizes{43, 32, 64, 66},
-                                           Sizes{13, 11, 5, 3}, Sizes{67, 1, 4, 66},
-                                           Sizes{131, 1, 9, 66}, Sizes{9, 9, 7, 2},
-                                           Sizes{10, 10, 4, 1}));
+INSTANTIATE_TEST_SUITE_P(
+    Shapes, GemmScheduleTest,
+    ::testing::Values(Sizes{1, 1, 1, 66}, Sizes{5, 7, 3, 66}, Sizes{22, 16, 32, 66},
+                      Sizes{11, 16, 56, 66}, Sizes{22, 28, 16, 66}, Sizes{128, 16, 12, 66},
+                      Sizes{384, 1, 12, 132}, Sizes{43, 32, 64, 66}, Sizes{13, 11, 5, 3},
+                      Sizes{67, 1, 4, 66}, Sizes{131, 1, 9, 66}, Sizes{9, 9, 7, 2},
+                      Sizes{10, 10, 4, 1},
+                      // More blocks of K than 31 bits count in what would be dealt out.
+                      Sizes{12, 16, (1 << 24) - 1, 132}));
 
 }  // namespace
 }  // namespace octavo::cuda

@@ -12,11 +12,11 @@ namespace {
 
 // The message of the Error that `work` throws; empty if it throws none.
 template <typename Work>
-std::string refusal(Work work) {
+std::string refusal(ErrorCode code, Work work) {
   try {
     work();
   } catch (const Error& error) {
-    EXPECT_EQ(error.code(), ErrorCode::unsupported) << error.what();
+    EXPECT_EQ(error.code(), code) << error.what();
     return error.what();
   }
   return "";
@@ -41,13 +41,23 @@ TEST(WithoutADevice, ItSaysWhy) {
   if (problem.empty()) GTEST_SKIP() << "there is a device: " << cuda::summary();
   EXPECT_TRUE(has(problem, "CUDA")) << problem;
   EXPECT_FALSE(cuda::summary().empty());
-  EXPECT_EQ(refusal([] { (void)device_api({DeviceKind::cuda, 0}); }).empty(), false);
+  EXPECT_EQ(refusal(ErrorCode::unsupported,
+                    [] {
+                      (void)device_api({DeviceKind::cuda, 0});
+                    })
+                .empty(),
+            false);
 }
 
 TEST(WithoutADevice, NoSuchIndex) {
   for (const int index : {99, -1}) {
     EXPECT_FALSE(cuda::device_problem(index).empty()) << index;
-    EXPECT_NE(refusal([&] { (void)device_api({DeviceKind::cuda, index}); }), "") << index;
+    EXPECT_NE(refusal(ErrorCode::unsupported,
+                      [&] {
+                        (void)device_api({DeviceKind::cuda, index});
+                      }),
+              "")
+        << index;
   }
 }
 
@@ -62,9 +72,10 @@ TEST_F(Trouble, OutOfMemory) {
   const Stream stream;
   constexpr std::size_t kTooMuch = std::size_t{1} << 48;
   const std::string lasting =
-      refusal([&] { (void)api().allocate_lasting(stream.exec(), kTooMuch); });
+      refusal(ErrorCode::device, [&] { (void)api().allocate_lasting(stream.exec(), kTooMuch); });
   EXPECT_TRUE(has(lasting, "memory")) << lasting;
-  const std::string ordered = refusal([&] { (void)api().allocate(stream.exec(), kTooMuch); });
+  const std::string ordered =
+      refusal(ErrorCode::device, [&] { (void)api().allocate(stream.exec(), kTooMuch); });
   EXPECT_TRUE(has(ordered, "memory")) << ordered;
   EXPECT_EQ(cudaPeekAtLastError(), cudaSuccess);  // it was reported, so it must not be found again
   expect_usable(api());
@@ -77,8 +88,8 @@ TEST_F(Trouble, AnotherCallsErrorIsReportedAndKept) {
   const Matrix to = dense_matrix(codes.data(), code_view(nullptr, e4m3fn, {0}), 1, 64);
   const Stream stream;
   EXPECT_NE(cudaSetDevice(4096), cudaSuccess);
-  const std::string message =
-      refusal([&] { api().kernels->encode(stream.exec(), from, to, {}, nullptr); });
+  const std::string message = refusal(
+      ErrorCode::device, [&] { api().kernels->encode(stream.exec(), from, to, {}, nullptr); });
   EXPECT_TRUE(has(message, "earlier")) << message;
   EXPECT_TRUE(has(message, "cudaErrorInvalidDevice")) << message;
   EXPECT_EQ(cudaGetLastError(), cudaErrorInvalidDevice);  // not swallowed

@@ -70,8 +70,19 @@ TEST_F(FoldOnDevice, WhatCannotBe) {
   std::int64_t changed = 0;
   QuantizedTensor there = make_folded({64, 64}, DType::f32, preset("mxfp8"), FoldTo::rows, kFirst);
   refused(ErrorCode::invalid_argument, "changed", [&] { fold_into(mx, there, {}, &changed); });
-  const float* given = number(1.0F);
   const Tensor values_there = to_device(values.view(), kFirst);
+  // Before anything is queued, in one pass or two.
+  for (const bool columnwise : {false, true})
+    for (const FoldTo to : {FoldTo::rows, FoldTo::blocks_of_128}) {
+      Scaling scaling = preset("mxfp8");
+      scaling.columnwise = columnwise;
+      QuantizedTensor into = make_folded({64, 64}, DType::f32, scaling, to, kFirst);
+      const int before = device.diary().launches;
+      refused(ErrorCode::invalid_argument, "changed",
+              [&] { quantize_folded_into(values_there.view(), scaling, into, {}, &changed); });
+      EXPECT_EQ(device.diary().launches, before) << "columnwise: " << columnwise;
+    }
+  const float* given = number(1.0F);
   refused(ErrorCode::invalid_argument, "given amax", [&] {
     (void)quantize_folded(values_there.view(), preset("mxfp8"), FoldTo::rows,
                           {.given_amax = given});

@@ -71,6 +71,32 @@ TEST_F(GemmOnDevice, WhatADeviceDoesNotOffer) {
           [&] { (void)gemm(x_there, w_there); });
 }
 
+// Weights with gaps between them are multiplied one by one, and each product says what it is of.
+TEST_F(GemmOnDevice, GroupsThatAreLoneProductsSaySo) {
+  static std::vector<bool> asked;
+  asked.clear();
+  Kernels kernels = *device.api().kernels;
+  kernels.gemm_offered = [](const GemmJob& job) {
+    if (job.group_count == 0) asked.push_back(job.is_group);
+    return job.group_count == 0;
+  };
+  device.offer(kernels);
+  const std::vector<std::int64_t> rows{12, 8};
+  View stack = w_there.view();  // of two matrices, with 13 rows between them
+  stack.shape = {2, 10, kK};
+  stack.strides = {23 * stack.strides[0], stack.strides[0], stack.strides[1]};
+  View here = w.view();
+  here.shape = stack.shape;
+  here.strides = stack.strides;
+  const Tensor got = gemm_grouped(x_there.view(), stack, rows),
+               wanted = gemm_grouped(x.view(), here, rows, reference);
+  EXPECT_EQ(difference(to_host(got.view()), wanted), "");
+  EXPECT_EQ(asked, (std::vector<bool>{true, true}));
+  asked.clear();
+  (void)gemm(x_there, w_there);
+  EXPECT_EQ(asked, (std::vector<bool>{false}));
+}
+
 TEST_F(GemmOnDevice, WorkspaceOfTheCallerOrOfThePool) {
   Kernels hungry = *device.api().kernels;
   hungry.gemm_workspace = [](const Exec&, const GemmJob&) -> std::int64_t { return 1000; };

@@ -75,6 +75,15 @@ TEST_F(LinearOnDevice, TheHostMultipliesWhereTheDeviceDoesNot) {
   EXPECT_NE(notes[0].find("cuda:0 does not offer a product"), std::string::npos) << notes[0];
 }
 
+// A device that fails is not one that does not offer a product: the host would hide it.
+TEST_F(LinearOnDevice, AFailureIsTold) {
+  Kernels hungry = *device.api().kernels;
+  hungry.gemm_workspace = [](const Exec&, const GemmJob&) { return std::int64_t{1} << 50; };
+  device.offer(hungry);
+  Linear there(w_there, bias_there);
+  refused(ErrorCode::device, "out of memory", [&] { (void)there.forward(x_there); });
+}
+
 TEST_F(LinearOnDevice, AmaxesOfAGroup) {
   Linear there(w_there, bias_there);
   const auto group = std::make_shared<const Reducer>([](std::span<float> numbers) {

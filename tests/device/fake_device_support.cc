@@ -63,8 +63,8 @@ void* take(int index, std::size_t bytes, bool lasting) {
   const Open open;
   std::byte* block = state->arena[index] + state->used[index];
   const std::size_t whole = (bytes + kGuard + kStep - 1) / kStep * kStep;
-  check(state->used[index] + whole <= kArena, ErrorCode::unsupported, "fake",
-        "out of memory: wanted ", bytes, " bytes");
+  check(state->used[index] + whole <= kArena, ErrorCode::device, "fake", "out of memory: wanted ",
+        bytes, " bytes");
   state->used[index] += whole;
   std::memset(block, kPoison, bytes);
   std::memset(block + bytes, kCanary, kGuard);
@@ -119,9 +119,10 @@ const DeviceApi kApi{.kernels = nullptr,
                      .allocate =
                          [](const Exec& exec, std::size_t bytes) {
                            queue(exec);
+                           void* const memory = take(exec.device.index, bytes, false);
                            ++state->diary.allocations;
                            ++state->diary.live_allocations;
-                           return take(exec.device.index, bytes, false);
+                           return memory;
                          },
                      .release =
                          [](const Exec& exec, void* memory) noexcept {

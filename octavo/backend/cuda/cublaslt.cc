@@ -57,23 +57,20 @@ const CublasLt* cublaslt() { return loaded().problem.empty() ? &loaded().entries
 
 const std::string& cublaslt_problem() { return loaded().problem; }
 
-cublasLtHandle_t cublaslt_handle(const CublasLt& library, const Exec& exec) {
-  struct Handle {
-    bool tried = false;
-    cublasLtHandle_t handle = nullptr;
-  };
+CublasLtHandle cublaslt_handle(const CublasLt& library, const Exec& exec) {
   constexpr std::size_t kMostDevices = 64;
   static std::mutex guard;
-  static std::array<Handle, kMostDevices> handles;
+  static std::array<cublasLtHandle_t, kMostDevices> handles{};
   const auto index = static_cast<std::size_t>(exec.device.index);
-  if (index >= kMostDevices) return nullptr;
+  if (index >= kMostDevices) return {.status = CUBLAS_STATUS_NOT_SUPPORTED};
   const std::lock_guard lock(guard);
-  Handle& its = handles[index];
-  if (!its.tried) {
-    its.tried = true;
-    if (library.create(&its.handle) != CUBLAS_STATUS_SUCCESS) its.handle = nullptr;
+  if (handles[index] == nullptr) {
+    cublasLtHandle_t made = nullptr;
+    const cublasStatus_t status = library.create(&made);
+    if (status != CUBLAS_STATUS_SUCCESS) return {.status = status};
+    handles[index] = made;
   }
-  return its.handle;
+  return {.handle = handles[index]};
 }
 
 }  // namespace octavo::cuda

@@ -27,8 +27,14 @@ struct CublasLt {
 [[nodiscard]] const CublasLt* cublaslt();
 [[nodiscard]] const std::string& cublaslt_problem();
 
-// The one handle of the device of an Exec, which is the current one; null where the library makes
-// none. Handles live as long as the process: at its end the driver may be gone before them.
-[[nodiscard]] cublasLtHandle_t cublaslt_handle(const CublasLt& library, const Exec& exec);
+struct CublasLtHandle {
+  cublasLtHandle_t handle = nullptr;
+  cublasStatus_t status = CUBLAS_STATUS_SUCCESS;  // why there is none
+};
+
+// The one handle of the device of an Exec, which is the current one. Where the library makes none
+// it is asked again the next time, when there may be memory for it. Handles live as long as the
+// process: at its end the driver may be gone before them.
+[[nodiscard]] CublasLtHandle cublaslt_handle(const CublasLt& library, const Exec& exec);
 
 }  // namespace octavo::cuda

@@ -148,8 +148,7 @@ bool fits_bf16(const GemmJob& job) {
 }
 
 void gemm_bf16(const Exec& exec, const GemmJob& job) {
-  Exec inner = exec;  // the workspace is for the product itself
-  inner.workspace = {};
+  const Exec inner = without_workspace(exec);  // which is for the product itself
   const DType dtype = common_type(job).value();
   const Numbers a(inner, job.a, dtype), b(inner, job.b, dtype);
   GemmJob made = job;

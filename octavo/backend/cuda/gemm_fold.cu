@@ -7,18 +7,19 @@
 // it is done at once, and what is found on the way says whether it stays.
 #include <algorithm>
 
+#include "octavo/backend/cuda/alignment.h"
 #include "octavo/backend/cuda/device/hopper.cuh"
 #include "octavo/backend/cuda/device/mx_lower.cuh"
 #include "octavo/backend/cuda/gemm_fold.h"
 #include "octavo/backend/cuda/overlapped_launch.h"
 #include "octavo/backend/cuda/runtime.h"
+#include "octavo/backend/fold_job.h"
 #include "octavo/format/named_formats.h"
 
 namespace octavo::cuda {
 namespace {
 
 constexpr int kThreads = 256, kEach = 16, kAtOnce = 4;
-constexpr int kBlock = 32, kRun = 128;
 
 __device__ __forceinline__ std::uint32_t exponent_at(const Matrix& scales, std::int64_t row,
                                                      std::int64_t block) {
@@ -81,7 +82,7 @@ __device__ __forceinline__ uint4 codes_at(const FoldJob& job, std::int64_t row, 
 template <bool kE5m2, bool kCounts>
 __device__ __forceinline__ void lower_to(const FoldJob& job, std::uint32_t top, uint4 codes,
                                          std::int64_t row, std::int64_t col, unsigned* changed) {
-  const std::uint32_t down = top - exponent_at(job.from.scales, row, col / kBlock);
+  const std::uint32_t down = top - exponent_at(job.from.scales, row, col / kMxBlock);
   // A NaN scale is that of its whole row or run.
   if (down > 0 && top != 255) codes = Lowering<kE5m2>(down)(codes, kCounts ? changed : nullptr);
   unsigned char* to = job.codes + row * job.code_pitch + col;
@@ -141,7 +142,7 @@ __global__ void __launch_bounds__(kThreads) columns_kernel(const __grid_constant
                      first = static_cast<std::int64_t>(blockIdx.x) * kThreads / 32 * kAtOnce +
                              threadIdx.x / 32 * kAtOnce,
                      col = (static_cast<std::int64_t>(blockIdx.y) * 32 + threadIdx.x % 32) * kEach,
-                     run = col / kRun;
+                     run = col / kFoldRun;
   unsigned changed = 0;
   uint4 codes[kAtOnce] = {};
 #pragma unroll
@@ -153,10 +154,10 @@ __global__ void __launch_bounds__(kThreads) columns_kernel(const __grid_constant
     if (col >= cols || row >= rows) continue;
     std::uint32_t top = 0;
 #pragma unroll
-    for (int j = 0; j < kRun / kBlock; ++j)
-      if (run * (kRun / kBlock) + j < scales.cols)
-        top = max(top, exponent_at(scales, row, run * (kRun / kBlock) + j));
-    if (col % kRun == 0) job.planes[run * job.plane_pitch + row] = power_of(top);
+    for (int j = 0; j < kFoldRun / kMxBlock; ++j)
+      if (run * (kFoldRun / kMxBlock) + j < scales.cols)
+        top = max(top, exponent_at(scales, row, run * (kFoldRun / kMxBlock) + j));
+    if (col % kFoldRun == 0) job.planes[run * job.plane_pitch + row] = power_of(top);
     lower_to<kE5m2, kCounts>(job, top, codes[i], row, col, &changed);
   }
   if constexpr (kCounts) count_changed(changed, job.changed);
@@ -169,6 +170,18 @@ __global__ void take_count_kernel(const FoldFound* found, unsigned long long* ch
 
 bool is_e5m2(const FoldJob& job) { return job.from.codes.format == e5m2; }
 
+// A part of the columns.
+FoldJob columns_of(FoldJob job, std::int64_t first, std::int64_t count) {
+  Matrix &codes = job.from.codes, &scales = job.from.scales;
+  codes.data = static_cast<unsigned char*>(codes.data) + first;
+  codes.cols = count;
+  scales.data = static_cast<unsigned char*>(scales.data) + first / kMxBlock * scales.col_stride;
+  scales.cols = tile_count(kMxBlock, count);
+  job.codes += first;
+  job.planes += first / kFoldRun * job.plane_pitch;
+  return job;
+}
+
 }  // namespace
 
 void fold_by_row(const Exec& exec, const FoldJob& job) {
@@ -179,8 +192,7 @@ void fold_by_row(const Exec& exec, const FoldJob& job) {
                      wanted = std::clamp<std::int64_t>(kWarps / codes.rows, 1, passes),
                      part_cols = (passes + wanted - 1) / wanted * kPass,
                      parts = (codes.cols + part_cols - 1) / part_cols;
-  const bool vectors = scales.col_stride == 1 && scales.row_pitch % 16 == 0 &&
-                       reinterpret_cast<std::uintptr_t>(scales.data) % 16 == 0;
+  const bool vectors = scales.col_stride == 1 && has_aligned_rows(scales, 16);
   const bool counts = job.changed != nullptr;
   const auto kernel = is_e5m2(job)
                           ? (counts ? rows_kernel<true, true> : rows_kernel<true, false>)
@@ -191,13 +203,16 @@ void fold_by_row(const Exec& exec, const FoldJob& job) {
 
 void fold_by_columns(const Exec& exec, const FoldJob& job) {
   const Matrix& codes = job.from.codes;
-  const dim3 grid(blocks_for(codes.rows, kThreads / 32 * kAtOnce),
-                  blocks_for(codes.cols, 32 * kEach));
   const bool counts = job.changed != nullptr;
   const auto kernel = is_e5m2(job)
                           ? (counts ? columns_kernel<true, true> : columns_kernel<true, false>)
                           : (counts ? columns_kernel<false, true> : columns_kernel<false, false>);
-  launch_overlapped(exec, grid, kThreads, kernel, job);
+  constexpr std::int64_t kMost = std::int64_t{1} << 24;  // of columns, in a grid
+  for (std::int64_t first = 0; first < codes.cols; first += kMost) {
+    const std::int64_t count = std::min(kMost, codes.cols - first);
+    const dim3 grid(blocks_for(codes.rows, kThreads / 32 * kAtOnce), blocks_for(count, 32 * kEach));
+    launch_overlapped(exec, grid, kThreads, kernel, columns_of(job, first, count));
+  }
 }
 
 void take_count(const Exec& exec, const FoldFound* found, unsigned long long* changed) {

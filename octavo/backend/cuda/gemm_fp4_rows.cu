@@ -10,6 +10,7 @@
 #include <cuda_bf16.h>
 #include <cuda_fp8.h>
 
+#include "octavo/backend/cuda/alignment.h"
 #include "octavo/backend/cuda/device/gemm_finish.cuh"
 #include "octavo/backend/cuda/gemm_plan.h"
 #include "octavo/backend/cuda/runtime.h"
@@ -226,11 +227,6 @@ void launch(const Exec& exec, const FewPlan& plan) {
   launch_eights<kNvfp4, kWhole, kMostFewRows / 8>(exec, plan);
 }
 
-bool is_aligned(const Matrix& matrix, std::int64_t bytes) {
-  return reinterpret_cast<std::uintptr_t>(matrix.data) % static_cast<std::uintptr_t>(bytes) == 0 &&
-         matrix.row_pitch % bytes == 0;
-}
-
 bool is_nvfp4(const QuantizedMatrix& q) { return q.scales.format == e4m3fn; }
 
 }  // namespace
@@ -243,7 +239,7 @@ bool fits_fp4_rows(const GemmOperand& weights) {
        (q.scales.format == e8m0fnu && q.tile.cols == 32 && q.tensor_scale == nullptr));
   constexpr std::int64_t kMost = std::int64_t{1} << 30;
   return weights.is_quantized() && scales_fit && q.codes.format == e2m1fn && q.codes.packed &&
-         is_aligned(q.codes, 8) && q.codes.cols > 0 && q.codes.cols % q.tile.cols == 0 &&
+         has_aligned_rows(q.codes, 8) && q.codes.cols > 0 && q.codes.cols % q.tile.cols == 0 &&
          q.codes.rows < kMost && q.codes.cols < kMost;
 }
 
@@ -266,7 +262,7 @@ void gemm_fp4_rows(const Exec& exec, const Matrix& x, const float* x_scale, cons
                                 .residual = job.residual,
                                 .activates = job.activation.has_value(),
                                 .activation = job.activation.value_or(ProducerKind::relu)}};
-  if (x.cols % kChunk == 0 && is_aligned(q.scales, 8))
+  if (x.cols % kChunk == 0 && has_aligned_rows(q.scales, 8))
     is_nvfp4(q) ? launch<true, true>(exec, plan) : launch<false, true>(exec, plan);
   else
     is_nvfp4(q) ? launch<true, false>(exec, plan) : launch<false, false>(exec, plan);

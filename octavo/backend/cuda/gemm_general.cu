@@ -105,13 +105,13 @@ class Decoded {
 
 bool fits_general(const GemmJob& job) {
   return job.accumulator == Accumulator::f32 || job.accumulator == Accumulator::f64 ||
-         job.accumulator == Accumulator::native;
+         job.accumulator == Accumulator::native ||
+         job.a.cols() == 0;  // nothing to sum, in whatever way
 }
 
 void gemm_general(const Exec& exec, const GemmJob& job) {
   if (job.accumulator == Accumulator::f64 || job.a.cols() == 0) return launch<double>(exec, job);
-  Exec inner = exec;
-  inner.workspace = {};  // which two would share
+  const Exec inner = without_workspace(exec);  // which two would share
   const Decoded a(inner, job.a), b(inner, job.b);
   GemmJob made = job;
   made.a = a.operand();

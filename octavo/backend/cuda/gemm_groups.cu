@@ -58,9 +58,7 @@ PlanGroups::PlanGroups(const Exec& exec, const GemmJob& job, const GemmShape& sh
                     .unit_rows = narrow(unit_rows)});
     units_ += unit_rows * tile_count(shape.unit_cols(), cols_before + width);
   }
-  Exec elsewhere = exec;
-  elsewhere.workspace = {};
-  memory_.emplace(elsewhere, made.size() * sizeof(PlanGroup));
+  memory_.emplace(without_workspace(exec), made.size() * sizeof(PlanGroup));
   for (std::size_t first = 0; first < made.size(); first += kAtOnce) {
     const std::size_t count = std::min<std::size_t>(kAtOnce, made.size() - first);
     SomeGroups some{};

@@ -7,6 +7,7 @@
 #include <mutex>
 #include <unordered_map>
 
+#include "octavo/backend/cuda/alignment.h"
 #include "octavo/backend/cuda/gemm_library_call.h"
 #include "octavo/backend/cuda/gemm_plan.h"
 #include "octavo/base/env.h"
@@ -15,10 +16,6 @@
 
 namespace octavo::cuda {
 namespace {
-
-bool is_aligned(const void* data, std::uintptr_t bytes) {
-  return reinterpret_cast<std::uintptr_t>(data) % bytes == 0;
-}
 
 // Rows one after the other, at multiples of 16 bytes, and elements that 31 bits count: what the
 // table was measured with.
@@ -99,6 +96,14 @@ class Relaxed {
   cudaStreamCaptureMode mode_ = cudaStreamCaptureModeRelaxed;
 };
 
+// Why octavo's kernels do what the library was to do, once for every reason. That it has no way of
+// its own for a problem is none: it says so of many.
+void tell(const Exec& exec, const CublasLt& library, cublasStatus_t status) {
+  if (exec.log == nullptr || status == CUBLAS_STATUS_NOT_SUPPORTED) return;
+  exec.log->once(text("[gemm] cuBLASLt would be faster for a product, but does not do it (",
+                      library.status_text(status), "); octavo's own kernels do it"));
+}
+
 std::atomic<int> forced{-1};
 
 bool is_wanted(GemmKind kind, const GemmJob& job) {
@@ -154,32 +159,36 @@ bool gemm_by_library(const Exec& exec, const GemmJob& job) {
   std::optional<LibraryAlgorithm> algorithm = answers().find(call.problem());
   std::optional<Relaxed> relaxed;  // the first time, when the library also loads its kernels
   if (!algorithm) relaxed.emplace();
-  const cublasLtHandle_t handle = cublaslt_handle(*library, exec);
+  const CublasLtHandle made = cublaslt_handle(*library, exec);
+  if (made.handle == nullptr) {
+    tell(exec, *library, made.status);
+    return false;
+  }
   if (!algorithm) {
-    algorithm = handle != nullptr ? call.ask(handle) : LibraryAlgorithm{};
-    answers().keep(call.problem(), *algorithm);
+    const LibraryAnswer answer = call.ask(made.handle);
+    algorithm = answer.algorithm;
+    if (is_about_problem(answer.status)) answers().keep(call.problem(), *algorithm);
+    if (!algorithm->usable) tell(exec, *library, answer.status);
   }
   if (!algorithm->usable) return false;
 
-  Exec aligned = exec, elsewhere = exec;
-  elsewhere.workspace = {};
-  if (!is_aligned(exec.workspace.data(), 256)) aligned.workspace = {};
-  const Scratch workspace(aligned, algorithm->workspace);
+  const Exec elsewhere = without_workspace(exec);
+  const Scratch workspace(is_aligned(exec.workspace.data(), 256) ? exec : elsewhere,
+                          algorithm->workspace);
   const Scratch factors(elsewhere, call.scales_by_alpha() ? 2 * sizeof(float) : 0);
   if (call.scales_by_alpha()) multiply_scales(exec, job, factors.as<float>());
   const cublasStatus_t status =
-      call.queue(exec, handle, *algorithm, workspace.as<void>(), factors.as<float>());
+      call.queue(exec, made.handle, *algorithm, workspace.as<void>(), factors.as<float>());
   if (status == CUBLAS_STATUS_SUCCESS) return true;
-  check(status == CUBLAS_STATUS_NOT_SUPPORTED || status == CUBLAS_STATUS_INVALID_VALUE ||
-            status == CUBLAS_STATUS_ARCH_MISMATCH,
-        ErrorCode::unsupported, "cuda", "cublasLtMatmul failed with ", library->status_text(status),
-        "; OCTAVO_CUDA_LIBRARY_GEMM=0 does without it");
+  check(is_about_problem(status), ErrorCode::device, "cuda", "cublasLtMatmul failed with ",
+        library->status_text(status), "; OCTAVO_CUDA_LIBRARY_GEMM=0 does without it");
   answers().keep(call.problem(), {});  // it declines after all
+  tell(exec, *library, status);
   return false;
 }
 
 bool gemm_by_chosen_library(const Exec& exec, const GemmJob& job) {
-  if (job.accumulator != Accumulator::native ||
+  if (job.accumulator != Accumulator::native || job.is_group ||
       (job.out.dtype != DType::bf16 && job.out.dtype != DType::f16))
     return false;
   const std::optional<GemmKind> kind = library_kind(job);

@@ -26,10 +26,10 @@ namespace octavo::cuda {
 // nothing was queued.
 bool gemm_by_library(const Exec& exec, const GemmJob& job);
 
-// The same where the library is to do it: sums that may have any order (native), a result of 16
-// bits, and OCTAVO_CUDA_LIBRARY_GEMM or else the table. Results in f32 stay with the kernels here,
-// where a row has the same bits in a strip of a product as in the whole: gemm_quantized promises
-// the bytes of a product that is quantized at once.
+// The same where the library is to do it: sums that may have any order (native, and none of
+// several products), a result of 16 bits, and OCTAVO_CUDA_LIBRARY_GEMM or else the table. Results
+// in f32 stay with the kernels here, where a row has the same bits in a strip of a product as in
+// the whole: gemm_quantized promises the bytes of a product that is quantized at once.
 bool gemm_by_chosen_library(const Exec& exec, const GemmJob& job);
 
 // For tests and benches, before the environment and the table: whether the library does what it can

@@ -36,6 +36,11 @@ bool is_scaled(const GemmOperand& operand) {
 
 }  // namespace
 
+bool is_about_problem(cublasStatus_t status) {
+  return status == CUBLAS_STATUS_SUCCESS || status == CUBLAS_STATUS_NOT_SUPPORTED ||
+         status == CUBLAS_STATUS_INVALID_VALUE || status == CUBLAS_STATUS_ARCH_MISMATCH;
+}
+
 LibraryCall::LibraryCall(const CublasLt& library, const Exec& exec, const GemmJob& job,
                          GemmKind kind)
     : library_(library), job_(job) {
@@ -59,23 +64,29 @@ LibraryCall::LibraryCall(const CublasLt& library, const Exec& exec, const GemmJo
   describe(kind, is_16_bits);
 }
 
+template <typename Step>
+void LibraryCall::take(Step&& step) {
+  if (status_ == CUBLAS_STATUS_SUCCESS) status_ = step();
+}
+
 void LibraryCall::lay_out(cublasLtMatrixLayoutOpaque_t& to, std::int32_t type, std::int64_t rows,
                           std::int64_t cols, std::int64_t pitch) {
-  good_ =
-      good_ && library_.lay_out(&to, sizeof to, static_cast<cudaDataType>(type),
-                                static_cast<std::uint64_t>(rows), static_cast<std::uint64_t>(cols),
-                                pitch) == CUBLAS_STATUS_SUCCESS;
+  take([&] {
+    return library_.lay_out(&to, sizeof to, static_cast<cudaDataType>(type),
+                            static_cast<std::uint64_t>(rows), static_cast<std::uint64_t>(cols),
+                            pitch);
+  });
 }
 
 template <typename T>
 void LibraryCall::set(cublasLtMatmulDescAttributes_t attribute, const T& value) {
-  good_ = good_ &&
-          library_.set(&description_, attribute, &value, sizeof value) == CUBLAS_STATUS_SUCCESS;
+  take([&] { return library_.set(&description_, attribute, &value, sizeof value); });
 }
 
 void LibraryCall::describe(GemmKind kind, bool is_16_bits) {
-  good_ = library_.describe(&description_, sizeof description_, CUBLAS_COMPUTE_32F, CUDA_R_32F) ==
-          CUBLAS_STATUS_SUCCESS;
+  take([&] {
+    return library_.describe(&description_, sizeof description_, CUBLAS_COMPUTE_32F, CUDA_R_32F);
+  });
   lay_out(a_, problem_.a_type, problem_.k, problem_.m, problem_.a_pitch);
   lay_out(b_, problem_.b_type, problem_.k, problem_.n, problem_.b_pitch);
   lay_out(out_, problem_.out_type, problem_.n, problem_.m, problem_.out_pitch);
@@ -97,13 +108,11 @@ void LibraryCall::describe(GemmKind kind, bool is_16_bits) {
   set(CUBLASLT_MATMUL_DESC_B_SCALE_POINTER, a);
 }
 
-LibraryAlgorithm LibraryCall::ask(cublasLtHandle_t handle) {
-  LibraryAlgorithm answer;
+LibraryAnswer LibraryCall::ask(cublasLtHandle_t handle) {
   cublasLtMatmulPreferenceOpaque_t preference{};
-  good_ = good_ && library_.prefer(&preference, sizeof preference) == CUBLAS_STATUS_SUCCESS;
+  take([&] { return library_.prefer(&preference, sizeof preference); });
   const auto prefer = [&](cublasLtMatmulPreferenceAttributes_t attribute, auto value) {
-    good_ = good_ && library_.set_preference(&preference, attribute, &value, sizeof value) ==
-                         CUBLAS_STATUS_SUCCESS;
+    take([&] { return library_.set_preference(&preference, attribute, &value, sizeof value); });
   };
   prefer(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, kMostWorkspace);
   // Parts of a sum meet in f32: in the type of the result each would be rounded.
@@ -114,21 +123,22 @@ LibraryAlgorithm LibraryCall::ask(cublasLtHandle_t handle) {
   prefer(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, number(problem_.a_alignment));
   prefer(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, number(problem_.out_alignment));
   prefer(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, number(problem_.out_alignment));
-  if (!good_) return answer;
+  if (status_ != CUBLAS_STATUS_SUCCESS) return {.status = status_};
   cublasLtMatmulHeuristicResult_t found{};
   int count = 0;
   const cublasStatus_t status = library_.choose(handle, &description_, &b_, &a_, &out_, &out_,
                                                 &preference, 1, &found, &count);
-  if (status != CUBLAS_STATUS_SUCCESS || count < 1 || found.state != CUBLAS_STATUS_SUCCESS ||
-      found.workspaceSize > kMostWorkspace)
-    return answer;
-  return {.usable = true, .chosen = found.algo, .workspace = found.workspaceSize};
+  if (status != CUBLAS_STATUS_SUCCESS) return {.status = status};
+  if (count < 1 || found.workspaceSize > kMostWorkspace)
+    return {.status = CUBLAS_STATUS_NOT_SUPPORTED};
+  if (found.state != CUBLAS_STATUS_SUCCESS) return {.status = found.state};
+  return {.algorithm = {.usable = true, .chosen = found.algo, .workspace = found.workspaceSize}};
 }
 
 cublasStatus_t LibraryCall::queue(const Exec& exec, cublasLtHandle_t handle,
                                   const LibraryAlgorithm& algorithm, void* workspace,
                                   const float* alpha_and_zero) {
-  if (!good_) return CUBLAS_STATUS_NOT_SUPPORTED;
+  if (status_ != CUBLAS_STATUS_SUCCESS) return status_;
   static constexpr float kPlain[2] = {1.0F, 0.0F};
   const float* factors = alpha_there_ ? alpha_and_zero : kPlain;
   return library_.matmul(handle, &description_, factors, job_.b.elements().data, &b_,

@@ -31,6 +31,14 @@ struct LibraryAlgorithm {
   std::size_t workspace = 0;
 };
 
+struct LibraryAnswer {
+  cublasStatus_t status = CUBLAS_STATUS_SUCCESS;
+  LibraryAlgorithm algorithm{};  // usable where that is a success
+};
+
+// Whether a status is about the problem, and would be the same the next time; no memory is not.
+[[nodiscard]] bool is_about_problem(cublasStatus_t status);
+
 // Of a job that library_kind() names, for as long as that is there.
 class LibraryCall {
  public:
@@ -40,7 +48,7 @@ class LibraryCall {
   // Sums are multiplied by a number on the device: what queue() is given, with a zero after it.
   [[nodiscard]] bool scales_by_alpha() const { return alpha_there_; }
 
-  [[nodiscard]] LibraryAlgorithm ask(cublasLtHandle_t handle);
+  [[nodiscard]] LibraryAnswer ask(cublasLtHandle_t handle);
   [[nodiscard]] cublasStatus_t queue(const Exec& exec, cublasLtHandle_t handle,
                                      const LibraryAlgorithm& algorithm, void* workspace,
                                      const float* alpha_and_zero);
@@ -51,12 +59,16 @@ class LibraryCall {
   template <typename T>
   void set(cublasLtMatmulDescAttributes_t attribute, const T& value);
   void describe(GemmKind kind, bool is_16_bits);
+  // Does a step, unless one before it failed.
+  template <typename Step>
+  void take(Step&& step);
 
   const CublasLt& library_;
   const GemmJob& job_;
   LibraryProblem problem_{};
   bool alpha_there_ = false;
-  bool good_ = false;  // the library took everything so far
+  cublasStatus_t status_ =
+      CUBLAS_STATUS_SUCCESS;  // of the first thing that the library did not take
   cublasLtMatmulDescOpaque_t description_{};
   cublasLtMatrixLayoutOpaque_t a_{}, b_{}, out_{};
 };

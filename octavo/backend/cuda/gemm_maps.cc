@@ -51,7 +51,7 @@ CUtensorMap map_of(const Matrix& matrix, int box_rows) {
       encode(&map, type, 2, matrix.data, sizes, pitches, box, steps, CU_TENSOR_MAP_INTERLEAVE_NONE,
              CU_TENSOR_MAP_SWIZZLE_128B, CU_TENSOR_MAP_L2_PROMOTION_L2_256B,
              CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
-  check(status == CUDA_SUCCESS, ErrorCode::unsupported, "cuda",
+  check(status == CUDA_SUCCESS, ErrorCode::device, "cuda",
         "the driver made no map for the copy engine of a matrix of ", matrix.rows, " x ",
         matrix.cols, " with rows ", matrix.row_pitch, " bytes apart (error ",
         static_cast<int>(status), ")");

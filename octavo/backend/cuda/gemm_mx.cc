@@ -2,15 +2,15 @@
 // columns and multiplied; those of these kernels that are not wanted find that out and end.
 #include <optional>
 
+#include "octavo/backend/cuda/alignment.h"
 #include "octavo/backend/cuda/gemm_fold.h"
 #include "octavo/backend/cuda/gemm_plan.h"
 #include "octavo/backend/cuda/runtime.h"
+#include "octavo/backend/fold_job.h"
 #include "octavo/format/named_formats.h"
 
 namespace octavo::cuda {
 namespace {
-
-constexpr std::int64_t kMxBlock = 32, kRun = 128;
 
 std::size_t round_up(std::int64_t bytes) {
   return (static_cast<std::size_t>(bytes) + 255) / 256 * 256;
@@ -35,7 +35,8 @@ class Folded {
         code_pitch_((cols_ + 15) / 16 * 16),
         plane_pitch_((rows_ + 3) / 4 * 4),
         codes_bytes_(round_up(code_pitch_ * rows_)),
-        memory_(exec, codes_bytes_ + round_up(plane_pitch_ * ((cols_ + kRun - 1) / kRun) * 4)) {
+        memory_(exec,
+                codes_bytes_ + round_up(plane_pitch_ * ((cols_ + kFoldRun - 1) / kFoldRun) * 4)) {
     const Matrix& codes = operand.quantized.codes;
     job_ = {.from = operand.quantized,
             .found = found,
@@ -44,8 +45,7 @@ class Folded {
             .planes = planes(),
             .plane_pitch = plane_pitch_,
             .changed = changed,
-            .vectors = codes.row_pitch % 16 == 0 &&
-                       reinterpret_cast<std::uintptr_t>(codes.data) % 16 == 0};
+            .vectors = has_aligned_rows(codes, 16)};
   }
 
   void by_row(const Exec& exec) const { fold_by_row(exec, job_); }
@@ -61,7 +61,7 @@ class Folded {
                .cols = cols_,
                .row_pitch = code_pitch_,
                .col_stride = 1};
-    q.tile = {1, by_row ? 0 : kRun};
+    q.tile = {1, by_row ? 0 : kFoldRun};
     q.scales = {.data = planes(),
                 .dtype = DType::f32,
                 .rows = rows_,
@@ -95,8 +95,7 @@ bool fits_mx(const GemmJob& job) {
 }
 
 void gemm_mx(const Exec& exec, const GemmJob& job) {
-  Exec inner = exec;  // the workspace is for the product itself
-  inner.workspace = {};
+  const Exec inner = without_workspace(exec);  // which is for the product itself
   const Scratch memory(inner, sizeof(FoldFound));
   memory.clear();
   auto* const found = memory.as<FoldFound>();

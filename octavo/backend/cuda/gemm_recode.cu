@@ -112,8 +112,7 @@ bool fits_recoded(const GemmJob& job) {
 }
 
 void gemm_recoded(const Exec& exec, const GemmJob& job) {
-  Exec inner = exec;  // the workspace is for the product itself
-  inner.workspace = {};
+  const Exec inner = without_workspace(exec);  // which is for the product itself
   GemmJob made = job;
   std::optional<Recoded> a, b;
   if (is_small(job.a)) made.a = a.emplace(inner, job.a).operand();

@@ -1,4 +1,6 @@
 // Scales of a product as its kernels read them: f32, block by block of K, one for every row.
+#include <algorithm>
+
 #include "octavo/backend/cuda/device/elements.cuh"
 #include "octavo/backend/cuda/gemm_plan.h"
 #include "octavo/backend/cuda/runtime.h"
@@ -14,14 +16,15 @@ std::int64_t plane_pitch(std::int64_t rows) { return (rows + 3) / 4 * 4; }
 
 __global__ void __launch_bounds__(kThreads)
     plane_kernel(const __grid_constant__ QuantizedMatrix from, float* to, std::int64_t pitch,
-                 std::int64_t tile_rows, std::int64_t tile_cols, std::int64_t block_cols) {
-  const std::int64_t row = static_cast<std::int64_t>(blockIdx.x) * kThreads + threadIdx.x,
-                     block = blockIdx.y;
+                 std::int64_t tile_rows, std::int64_t tile_cols, std::int64_t block_cols,
+                 std::int64_t blocks) {
+  const std::int64_t row = static_cast<std::int64_t>(blockIdx.x) * kThreads + threadIdx.x;
   if (row >= pitch) return;
-  to[block * pitch + row] = row < from.codes.rows
-                                ? static_cast<float>(load_value(from.scales, row / tile_rows,
-                                                                block * block_cols / tile_cols))
-                                : 0.0F;
+  for (std::int64_t block = blockIdx.y; block < blocks; block += gridDim.y)
+    to[block * pitch + row] = row < from.codes.rows
+                                  ? static_cast<float>(load_value(from.scales, row / tile_rows,
+                                                                  block * block_cols / tile_cols))
+                                  : 0.0F;
 }
 
 __global__ void multiply_kernel(const __grid_constant__ Matrix a, const __grid_constant__ Matrix b,
@@ -44,9 +47,11 @@ void fill_plane(const Exec& exec, const QuantizedMatrix& from, std::int64_t bloc
                      tile_rows = tile_extent(from.tile.rows, rows),
                      tile_cols = tile_extent(from.tile.cols, cols),
                      blocks = tile_cols >= cols ? 1 : (cols + block - 1) / block;
-  const dim3 grid(blocks_for(plane_pitch(rows), kThreads), static_cast<unsigned>(blocks));
+  constexpr std::int64_t kMost = 65535;  // that a grid has in its second direction
+  const dim3 grid(blocks_for(plane_pitch(rows), kThreads),
+                  static_cast<unsigned>(std::min(blocks, kMost)));
   plane_kernel<<<grid, kThreads, 0, stream_of(exec)>>>(from, memory, plane_pitch(rows), tile_rows,
-                                                       tile_cols, block);
+                                                       tile_cols, block, blocks);
   OCTAVO_CUDA_LAUNCHED("plane_kernel");
 }
 

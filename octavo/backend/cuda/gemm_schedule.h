@@ -11,7 +11,16 @@
 // and what it waits for LAST: a share is more than a unit, so the other is done by then. The second
 // part of a unit goes on from the sums of the first, so every sum is added up from k = 0 on in one
 // order, whatever the cut, and the schedule cannot change a bit.
+//
+// A cluster waits for the one before it while it holds its multiprocessors. Nobody waits in vain
+// where all clusters run at one time, which is what their number is chosen for. Where a process has
+// fewer multiprocessors than the device says (MPS with a limit, green contexts), this
+// relies on clusters being begun in ascending order, which CUDA does not promise: the one before
+// has then begun, and leaves its sums before it waits for anybody.
 #pragma once
+
+#include <cstdint>
+#include <limits>
 
 #include "octavo/base/macros.h"
 
@@ -95,8 +104,8 @@ struct GemmSchedule {
 
 // Dealt out are more units than clusters, so that no unit is cut twice, and fewer than twice as
 // many; none where clusters would be idle for less than a hundredth of the time, which is what
-// leaving sums and taking them up costs. Blocks of K times those are counted in 32 bits: K is below
-// 2^30.
+// leaving sums and taking them up costs. Their blocks of K are counted in 31 bits: where K has
+// hundreds of millions, none are dealt out.
 constexpr GemmSchedule make_schedule(int unit_rows, int unit_cols, int k_blocks,
                                      int most_clusters) {
   GemmSchedule made{.unit_rows = unit_rows, .unit_cols = unit_cols, .k_blocks = k_blocks};
@@ -104,7 +113,9 @@ constexpr GemmSchedule make_schedule(int unit_rows, int unit_cols, int k_blocks,
   made.clusters = units < most_clusters ? units : most_clusters;
   const int left = units % most_clusters, waves = units / most_clusters + 1;
   const bool is_worth_it = 100 * (most_clusters - left) > waves * most_clusters;
-  if (left > 0 && units > most_clusters && k_blocks >= 4 && is_worth_it) {
+  const bool is_counted =
+      std::int64_t{most_clusters + left} * k_blocks <= std::numeric_limits<int>::max();
+  if (left > 0 && units > most_clusters && k_blocks >= 4 && is_worth_it && is_counted) {
     made.dealt = most_clusters + left;
     made.share = made.dealt * k_blocks / most_clusters;
     made.more = made.dealt * k_blocks % most_clusters;

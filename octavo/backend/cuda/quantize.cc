@@ -96,7 +96,7 @@ void quantize_matrix(const Exec& exec, const QuantizeJob& job) {
   const bool amax_first = (!transposes || job.source.is_quantized()) && needs_amax_first(job);
   const Scratch found(exec, amax_first ? sizeof(float) : 0);
   if (amax_first) {
-    inner.workspace = {};  // taken
+    inner = without_workspace(exec);  // which is taken
     found.clear();
     amax_matrix(inner, job.source, amax_of(job.scale), found.as<float>());
     rest.given_amax = found.as<float>();

@@ -70,11 +70,6 @@ Matrix dense(const Scratch& memory, DType dtype, std::int64_t rows, std::int64_t
           .col_stride = bytes};
 }
 
-Exec without_workspace(Exec exec) {
-  exec.workspace = {};
-  return exec;
-}
-
 bool has_given_scale(const QuantizeJob& job) {
   return job.given_amax != nullptr || job.given_inv_scale != nullptr;
 }

@@ -9,6 +9,7 @@
 // fills some of them with its own words, and mx_sectors.cu puts the words where they belong.
 #include <type_traits>
 
+#include "octavo/backend/cuda/alignment.h"
 #include "octavo/backend/cuda/copy_job.h"
 #include "octavo/backend/cuda/device/fast_element.cuh"
 #include "octavo/backend/cuda/device/fast_scale.cuh"
@@ -246,10 +247,6 @@ bool launch(const Exec& exec, const ColumnsPlan& plan, bool is_e5m2, bool rows) 
   return true;
 }
 
-bool is_aligned(const Matrix& matrix, int bytes) {
-  return reinterpret_cast<std::uintptr_t>(matrix.data) % static_cast<unsigned>(bytes) == 0 &&
-         matrix.row_pitch % bytes == 0;
-}
 bool are_blocks(const QuantizedMatrix& copy) {
   return copy.tile == Tile{1, kMxBlock} && copy.codes.col_stride == 1 &&
          (copy.scales.cols == 1 || copy.scales.col_stride == 1);
@@ -263,9 +260,10 @@ bool quantize_mx_columns(const Exec& exec, const QuantizeJob& job) {
   if (!job.columnwise.wanted() || (!is_usual(job) && !is_usual_te(job)) ||
       job.given_inv_scale != nullptr || fast_element(codes.format) > FastElement::e5m2 ||
       !are_blocks(job.columnwise) ||
-      (job.rowwise.wanted() && (!are_blocks(job.rowwise) || !is_aligned(job.rowwise.codes, 8))) ||
+      (job.rowwise.wanted() &&
+       (!are_blocks(job.rowwise) || !has_aligned_rows(job.rowwise.codes, 8))) ||
       !fast_scale(job.scale, codes.format, &plan.scale) || plan.scale.kind != FastKind::e8m0 ||
-      !has_vectors(values) || values.rows % 16 != 0 || !is_aligned(codes, 16) ||
+      !has_vectors(values) || values.rows % 16 != 0 || !has_aligned_rows(codes, 16) ||
       values.row_pitch % 16 != 0)
     return false;
   plan.from = static_cast<const unsigned char*>(values.data);
@@ -284,9 +282,9 @@ bool quantize_mx_columns(const Exec& exec, const QuantizeJob& job) {
   if (values.dtype != DType::f32 && job.rowwise.wanted() &&
       values.rows * values.cols >= kSectorsPay) {
     constexpr std::int64_t kShared = kSectorTiles * kSectorLines;
-    if (is_aligned(job.rowwise.scales, kSectorBytes))
+    if (has_aligned_rows(job.rowwise.scales, kSectorBytes))
       plan.shared_cols = plan.cols / kShared * kShared;
-    if (is_aligned(job.columnwise.scales, kSectorBytes))
+    if (has_aligned_rows(job.columnwise.scales, kSectorBytes))
       plan.shared_rows = plan.rows / kShared * kShared;
   }
   const bool is_e5m2 = fast_element(codes.format) == FastElement::e5m2;

@@ -39,14 +39,14 @@ std::string_view file_name(std::string_view path) {
 void check_cuda(cudaError_t status, const char* call, const char* file, int line) {
   if (status == cudaSuccess) return;
   (void)cudaGetLastError();  // ours, and told below: later calls must not find it
-  fail(ErrorCode::unsupported, "cuda", call, " failed with ", cudaGetErrorName(status), " (",
+  fail(ErrorCode::device, "cuda", call, " failed with ", cudaGetErrorName(status), " (",
        cudaGetErrorString(status), ") at ", file_name(file), ":", line, advice(status));
 }
 
 Scope::Scope(const Exec& exec) : device_(exec.device.index) {
   const cudaError_t pending = cudaPeekAtLastError();
   if (pending != cudaSuccess) {
-    fail(ErrorCode::unsupported, "cuda", "an earlier CUDA call of this program failed with ",
+    fail(ErrorCode::device, "cuda", "an earlier CUDA call of this program failed with ",
          cudaGetErrorName(pending), " (", cudaGetErrorString(pending),
          ") and nobody looked; octavo has done nothing. Find that call, or clear its error with "
          "cudaGetLastError()",

@@ -11,11 +11,17 @@
 
 namespace octavo::cuda {
 
-// Throws Error(unsupported) unless the call went well. `call` is its text.
+// Throws Error(device) unless the call went well. `call` is its text.
 void check_cuda(cudaError_t status, const char* call, const char* file, int line);
 #define OCTAVO_CUDA_CHECK(call) ::octavo::cuda::check_cuda((call), #call, __FILE__, __LINE__)
 
 inline cudaStream_t stream_of(const Exec& exec) { return static_cast<cudaStream_t>(exec.stream); }
+
+// The caller's workspace is for one: what works beside it takes memory elsewhere.
+inline Exec without_workspace(Exec exec) {
+  exec.workspace = {};
+  return exec;
+}
 
 // Makes the device of an Exec the current one, and puts back the caller's. Throws when an earlier
 // call of the program failed and nobody looked: that error is not ours to swallow, and without this

@@ -27,7 +27,7 @@ struct ScaleStrip {
 // Where a unit is.
 template <typename Kernel>
 __device__ __forceinline__ StageNote place_of(const GemmPlan& plan, const GemmItem& item) {
-  StageNote note{item.unit_row * Kernel::kUnitRows, item.unit_col * Kernel::kUnitCols, item.first,
+  StageNote note{item.unit_row * Kernel::kUnitRows, item.unit_col * Kernel::kUnitCols,
                  static_cast<std::uint32_t>(item.end - item.first) |
                      (item.goes_on ? StageNote::kGoesOn : 0) |
                      (item.unfinished ? StageNote::kUnfinished : 0),

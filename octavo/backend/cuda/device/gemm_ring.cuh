@@ -14,7 +14,6 @@ namespace octavo::cuda {
 // With every stage: what it is the beginning of, so that only one thread works out the schedule.
 struct alignas(16) StageNote {
   int row, col;        // of the plan, where the unit begins
-  int first;           // block of K
   std::uint32_t rest;  // blocks, and in the two highest bits whether sums go on and are unfinished
   int group;
 

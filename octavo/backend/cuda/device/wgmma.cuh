@@ -1,4 +1,4 @@
-// The matrix instruction of Hopper: a warpgroup multiplies 64 rows by 32, 64, 128 or 256 columns,
+// The matrix instruction of Hopper: a warpgroup multiplies 64 rows by 64, 128 or 256 columns,
 // over 32 bytes of K, both operands in shared memory as the copy engine leaves them (rows of 128
 // bytes, swizzled). Element 4 j + i of the sums is in row 16 warp + lane / 4 + (i < 2 ? 0 : 8),
 // column 8 j + 2 (lane % 4) + i % 2.
@@ -44,8 +44,6 @@ __device__ __forceinline__ void pin(float (&sums)[kCount]) {
 }
 
 // clang-format off
-#define OCTAVO_SUMS_16 \
-  "{%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15}"
 #define OCTAVO_SUMS_32 \
   "{%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, %16, %17, %18, " \
   "%19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31}"
@@ -69,11 +67,6 @@ __device__ __forceinline__ void pin(float (&sums)[kCount]) {
 #define OCTAVO_OUT_32(d, i)                                                                 \
   OCTAVO_OUT_8(d, i), OCTAVO_OUT_8(d, (i) + 8), OCTAVO_OUT_8(d, (i) + 16), OCTAVO_OUT_8(d, (i) + 24)
 // `more` says whether sums are added to, or begun.
-#define OCTAVO_MMA_32(kind, flags)                                                          \
-  asm volatile("{\n.reg .pred p;\nsetp.ne.b32 p, %18, 0;\nwgmma.mma_async.sync.aligned." kind " "  \
-               OCTAVO_SUMS_16 ", %16, %17, p, " flags ";\n}"                                \
-               : OCTAVO_OUT_8(sums, 0), OCTAVO_OUT_8(sums, 8)                                \
-               : "l"(rows), "l"(cols), "r"(static_cast<int>(more)))
 #define OCTAVO_MMA_64(kind, flags)                                                          \
   asm volatile("{\n.reg .pred p;\nsetp.ne.b32 p, %34, 0;\nwgmma.mma_async.sync.aligned." kind " "  \
                OCTAVO_SUMS_32 ", %32, %33, p, " flags ";\n}"                                \
@@ -99,11 +92,6 @@ __device__ __forceinline__ void pin(float (&sums)[kCount]) {
 // clang-format on
 
 template <Mma kMma>
-__device__ __forceinline__ void multiply(float (&sums)[16], std::uint64_t rows, std::uint64_t cols,
-                                         bool more) {
-  OCTAVO_MMA_KINDS("m64n32", OCTAVO_MMA_32);
-}
-template <Mma kMma>
 __device__ __forceinline__ void multiply(float (&sums)[32], std::uint64_t rows, std::uint64_t cols,
                                          bool more) {
   OCTAVO_MMA_KINDS("m64n64", OCTAVO_MMA_64);
@@ -123,12 +111,10 @@ __device__ __forceinline__ void multiply(float (&sums)[128], std::uint64_t rows,
 #undef OCTAVO_MMA_256
 #undef OCTAVO_MMA_128
 #undef OCTAVO_MMA_64
-#undef OCTAVO_MMA_32
 #undef OCTAVO_OUT_32
 #undef OCTAVO_OUT_8
 #undef OCTAVO_SUMS_128
 #undef OCTAVO_SUMS_64
 #undef OCTAVO_SUMS_32
-#undef OCTAVO_SUMS_16
 
 }  // namespace octavo::cuda

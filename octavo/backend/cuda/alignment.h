@@ -1,0 +1,20 @@
+// Addresses that vectors, sectors and other libraries can work with.
+#pragma once
+
+#include <cstdint>
+
+#include "octavo/tensor/view.h"
+
+namespace octavo::cuda {
+
+inline bool is_aligned(const void* data, std::uintptr_t bytes) {
+  return reinterpret_cast<std::uintptr_t>(data) % bytes == 0;
+}
+
+// Every row begins at a multiple of so many bytes. Where there is one row its pitch says nothing.
+inline bool has_aligned_rows(const Matrix& matrix, std::int64_t bytes) {
+  return is_aligned(matrix.data, static_cast<std::uintptr_t>(bytes)) &&
+         (matrix.rows <= 1 || matrix.row_pitch % bytes == 0);
+}
+
+}  // namespace octavo::cuda
