@@ -9,6 +9,7 @@ from typing import Any, Final, NamedTuple
 from octavo import _octavo
 from octavo._arguments import flag, flags, real, shown
 from octavo._arrays import describe, describe_out
+from octavo._dtypes import dtype_name
 from octavo._gemm import Side, _side
 from octavo._octavo import Scaling
 from octavo._operation import MOST_THREADS, checked_out, integer, value_type
@@ -238,8 +239,8 @@ def _target(side: Side, shape: tuple[int, ...], out: Any, op: str) -> Any:
     if out is None:
         kind = getattr(side.owner, "kind", "float32")
         kind = kind if isinstance(kind, str) else "float32"
-    elif isinstance(out, str):
-        kind = value_type(out, op)
+    elif (name := out if isinstance(out, str) else dtype_name(out)) is not None:
+        kind = value_type(name, op)
     if kind is not None:
         side.family.check_value(kind, op)
         return side.family.empty(kind, shape, side.cuda, side.stream), False

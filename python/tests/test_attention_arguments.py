@@ -95,3 +95,12 @@ def test_of_torch_s_function():
             te.scaled_dot_product_attention(*given)
         assert str(caught.value).startswith("[scaled_dot_product_attention] ")
         assert text in str(caught.value)
+
+
+def test_out_is_a_type_by_name_or_as_it_is():
+    wanted = ov.attention(Q, Q, Q, out="float16")
+    assert wanted.dtype == np.float16
+    for out in (np.float16, np.dtype(np.float16)):
+        assert np.array_equal(ov.attention(Q, Q, Q, out=out), wanted)
+    with pytest.raises(TypeError, match="int32"):
+        ov.attention(Q, Q, Q, out=np.int32)
