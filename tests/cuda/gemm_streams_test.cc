@@ -3,9 +3,10 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <cstring>
+#include <cstdint>
 #include <functional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "octavo/backend/cuda/gemm_plan.h"
@@ -86,8 +87,8 @@ class Product {
   std::vector<Tensor> wanted_{};
 };
 
-Product in_shape(const GemmShape& shape, const char* scaling = "fp8-channel") {
-  return {scaling,
+Product in_shape(const GemmShape& shape) {
+  return {"fp8-channel",
           [shape](const Exec& exec, const GemmJob& job) { cuda::gemm_fp8(exec, job, &shape); }};
 }
 
