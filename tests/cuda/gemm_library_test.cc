@@ -2,7 +2,6 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
-#include <limits>
 #include <random>
 #include <string>
 #include <thread>
@@ -17,44 +16,9 @@ namespace {
 
 using cuda::gemm_by_library;
 
-Matrix matrix_of(const View& view) {
-  return {.data = view.data,
-          .dtype = view.dtype,
-          .format = view.format,
-          .rows = view.shape[0],
-          .cols = view.shape[1],
-          .row_pitch = view.strides[0],
-          .col_stride = view.strides[1]};
-}
-
-GemmOperand operand_of(const Tensor& values) { return {.values = matrix_of(values.view())}; }
-
-GemmOperand operand_of(const QuantizedTensor& tensor) {
-  GemmOperand made;
-  QuantizedMatrix& q = made.quantized;
-  q.codes = matrix_of(tensor.rowwise.codes.view());
-  q.tile = tensor.scaling.tile;
-  q.scales = {.data = tensor.rowwise.scales.view().data,
-              .dtype = DType::f32,
-              .rows = tile_count(q.tile.rows, q.codes.rows),
-              .cols = tile_count(q.tile.cols, q.codes.cols),
-              .row_pitch = sizeof(float),
-              .col_stride = sizeof(float)};
-  return made;
-}
-
-// NaN: what is not written shows.
-Tensor empty_there(std::int64_t rows, std::int64_t cols, DType dtype) {
-  const std::vector<float> values(static_cast<std::size_t>(rows * cols),
-                                  std::numeric_limits<float>::quiet_NaN());
-  return to_device(values_as(values, {rows, cols}, dtype).view(), kThere);
-}
-
 GemmJob job_of(const GemmOperand& a, const GemmOperand& b, const Tensor& out) {
   return {.a = a, .b = b, .out = matrix_of(out.view()), .accumulator = Accumulator::native};
 }
-
-constexpr Exec kExec{.device = kThere};
 
 class GemmByLibrary : public support::CudaTest {
  protected:
@@ -82,7 +46,8 @@ TEST_F(GemmByLibrary, SixteenBitsAreWithinTheBoundOfF32) {
                      out = empty_there(sizes.m, sizes.n, out_type);
         const std::string where =
             text(dtype_name(dtype), " to ", dtype_name(out_type), ", ", to_text(sizes));
-        ASSERT_TRUE(gemm_by_library(kExec, job_of(operand_of(x), operand_of(w), out))) << where;
+        ASSERT_TRUE(gemm_by_library(kExecThere, job_of(operand_of(x), operand_of(w), out)))
+            << where;
         expect_product(to_host(out.view()), a.numbers, b.numbers, Accumulator::f32, where);
         if (HasFailure()) return;
       }
@@ -108,7 +73,7 @@ TEST_F(GemmByLibrary, OneScaleForEachOperand) {
     return operand;
   };
   const GemmOperand left = with_scale(x, a.numbers, 0), right = with_scale(w, b.numbers, 1);
-  ASSERT_TRUE(gemm_by_library(kExec, job_of(left, right, out)));
+  ASSERT_TRUE(gemm_by_library(kExecThere, job_of(left, right, out)));
   expect_product(to_host(out.view()), a.numbers, b.numbers, Accumulator::f32, "two scales");
   // NVFP4 is such a product in the end.
   const MadeOperand q =
@@ -134,10 +99,8 @@ const Fp8Case kFp8[] = {{"fp8", e4m3fn, e4m3fn},
 
 QuantizedTensor quantized(const std::vector<float>& values, std::int64_t rows, std::int64_t cols,
                           const Fp8Case& kind, const Format& format) {
-  Scaling scaling = preset(kind.scaling);
-  scaling.format = format;
-  return quantize(values_as(values, {rows, cols}, DType::f32).view(), scaling,
-                  {.backend = &reference_backend()});
+  return quantize(values_as(values, {rows, cols}, DType::f32).view(),
+                  scaling_of(kind.scaling, format), {.backend = &reference_backend()});
 }
 
 std::string to_text(const Fp8Case& kind) {
@@ -179,7 +142,7 @@ TEST_F(GemmByLibrary, Fp8IsWithinItsBound) {
         const Tensor out = empty_there(sizes.m, sizes.n, out_type);
         const std::string where =
             text(to_text(kind), " to ", dtype_name(out_type), ", ", testing::to_text(sizes));
-        if (!gemm_by_library(kExec, job_of(operand_of(x), operand_of(w), out))) {
+        if (!gemm_by_library(kExecThere, job_of(operand_of(x), operand_of(w), out))) {
           // Scales of rows came with CUDA 12.9; all else an old library has as well.
           if (std::string(kind.scaling) == "fp8-channel")
             GTEST_SKIP() << "this cuBLASLt declines " << where;
@@ -216,11 +179,9 @@ TEST_F(GemmByLibrary, Fp8KeepsNoLessThanHopperPromotedEvery128) {
                             b = quantized(values(sizes.n), sizes.n, sizes.k, kind, kind.b),
                             x = to_device(a, kThere), w = to_device(b, kThere);
       const Tensor out = empty_there(sizes.m, sizes.n, DType::f32);
-      if (!gemm_by_library(kExec, job_of(operand_of(x), operand_of(w), out)))
+      if (!gemm_by_library(kExecThere, job_of(operand_of(x), operand_of(w), out)))
         GTEST_SKIP() << "this cuBLASLt declines " << to_text(kind);
-      const Tensor got = to_host(out.view()), model = gemm(a, b,
-                                                           {.accumulator = Accumulator::hopper_fp8,
-                                                            .backend = &reference_backend()});
+      const Tensor got = to_host(out.view()), model = model_of(a, b);
       const oracle::Numbers p = oracle::numbers_of(a), q = oracle::numbers_of(b);
       double library = 0, promised = 0;
       int same = 0;
@@ -240,6 +201,7 @@ TEST_F(GemmByLibrary, Fp8KeepsNoLessThanHopperPromotedEvery128) {
     }
 }
 
+// Here both may be of a device, and NaN is what nobody wrote.
 std::string difference(const Tensor& got, const Tensor& wanted) {
   const Tensor a = to_host(got.view()), b = to_host(wanted.view());
   Wrong wrong;
@@ -291,7 +253,7 @@ TEST_F(GemmByLibrary, IsChosenByTheTable) {
     };
     const Tensor x = there(sizes.m, 1), w = there(sizes.n, 2),
                  by_library = empty_there(sizes.m, sizes.n, DType::bf16);
-    ASSERT_TRUE(gemm_by_library(kExec, job_of(operand_of(x), operand_of(w), by_library)));
+    ASSERT_TRUE(gemm_by_library(kExecThere, job_of(operand_of(x), operand_of(w), by_library)));
     const bool library = env_cuda_library_gemm().value_or(
         cuda::prefers_library(cuda::GemmKind::bf16, sizes.m, sizes.n, k));
     const Tensor got = gemm(x, w, {.out = DType::bf16}),

@@ -1,45 +1,20 @@
 // Products on the FP8 tensor cores of a device: bit for bit what the reference's model of them
-// says, whatever the shape, the formats, the scales and the type of the result.
+// says, whatever the shape, the formats, the scales and the type of the result. Those here are done
+// in the tiles that are chosen for them; gemm_kernels_test.cc has every kernel do each of its own.
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <cmath>
+#include <cstring>
 #include <random>
+#include <span>
 #include <string>
 #include <vector>
 
-#include "octavo/octavo.h"
-#include "tests/cuda/device_memory.h"
-#include "tests/gemm/gemm_cases.h"
+#include "tests/cuda/gemm_there.h"
 
 namespace octavo::testing {
 namespace {
-
-constexpr Device kThere{DeviceKind::cuda, 0};
-
-Scaling scaling_of(const std::string& name, const Format& format) {
-  Scaling scaling = preset(name);
-  scaling.format = format;
-  return scaling;
-}
-
-QuantizedTensor operand(const Scaling& scaling, std::int64_t rows, std::int64_t cols,
-                        unsigned seed) {
-  return quantize(values_as(usual_values(rows, cols, seed), {rows, cols}, DType::f32).view(),
-                  scaling, {.backend = &reference_backend()});
-}
-
-std::string differences(const Tensor& got, const Tensor& wanted) {
-  if (got.shape() != wanted.shape()) return "another shape";
-  int wrong = 0;
-  std::string first;
-  for_each_element(got, [&](std::int64_t row, std::int64_t col, double value) {
-    const double other = oracle::number_at(wanted.view(), row, col);
-    if (value == other || (value != value && other != other)) return;
-    if (wrong++ == 0) first = text("row ", row, ", column ", col, ": ", value, ", wanted ", other);
-  });
-  return wrong == 0 ? "" : text(wrong, " wrong, first ", first);
-}
 
 class GemmOnTensorCores : public support::CudaTest {
  protected:
@@ -48,12 +23,9 @@ class GemmOnTensorCores : public support::CudaTest {
   }
   static void expect_same(const QuantizedTensor& a, const QuantizedTensor& b,
                           const std::string& where, DType out = DType::f32) {
-    GemmOptions reference = hopper(out);
-    reference.backend = &reference_backend();
-    const Tensor wanted = gemm(a, b, reference);
     const Tensor got =
         to_host(gemm(to_device(a, kThere), to_device(b, kThere), hopper(out)).view());
-    EXPECT_EQ(differences(got, wanted), "") << where;
+    EXPECT_EQ(differences(got, model_of(a, b, out)), "") << where;
   }
 };
 
@@ -79,8 +51,8 @@ TEST_F(GemmOnTensorCores, EveryScalingOfEveryShape) {
   unsigned seed = 1;
   for (const Pair& pair : kPairs)
     for (const Sizes& sizes : shapes)
-      expect_same(operand(preset(pair.a), sizes.m, sizes.k, seed),
-                  operand(preset(pair.b), sizes.n, sizes.k, seed + 1),
+      expect_same(usual_operand(preset(pair.a), sizes.m, sizes.k, seed),
+                  usual_operand(preset(pair.b), sizes.n, sizes.k, seed + 1),
                   text(pair.a, " by ", pair.b, ", ", to_text(sizes))),
           seed += 2;
 }
@@ -90,8 +62,8 @@ TEST_F(GemmOnTensorCores, EveryPairOfFormats) {
     for (const Format& b : {e4m3fn, e5m2})
       for (const Pair& pair : {kPairs[1], kPairs[3], kPairs[5]})
         for (const Sizes& sizes : {Sizes{40, 100, 300}, Sizes{100, 70, 300}, Sizes{200, 260, 300}})
-          expect_same(operand(scaling_of(pair.a, a), sizes.m, sizes.k, 5),
-                      operand(scaling_of(pair.b, b), sizes.n, sizes.k, 6),
+          expect_same(usual_operand(scaling_of(pair.a, a), sizes.m, sizes.k, 5),
+                      usual_operand(scaling_of(pair.b, b), sizes.n, sizes.k, 6),
                       text(format_name(a), " by ", format_name(b), ", ", pair.a, ", ", pair.b, ", ",
                            to_text(sizes)));
 }
@@ -101,15 +73,15 @@ TEST_F(GemmOnTensorCores, EveryTypeOfResult) {
     for (const Sizes& sizes : {Sizes{64, 200, 256}, Sizes{200, 64, 256}, Sizes{100, 128, 256},
                                Sizes{200, 264, 256}, Sizes{264, 392, 256}, Sizes{201, 263, 256}})
       for (const Pair& pair : {kPairs[1], kPairs[3]})
-        expect_same(operand(preset(pair.a), sizes.m, sizes.k, 7),
-                    operand(preset(pair.b), sizes.n, sizes.k, 8),
+        expect_same(usual_operand(preset(pair.a), sizes.m, sizes.k, 7),
+                    usual_operand(preset(pair.b), sizes.n, sizes.k, 8),
                     text(dtype_name(out), " ", pair.a, " ", to_text(sizes)), out);
 }
 
 TEST_F(GemmOnTensorCores, NanAndInfCodes) {
   for (const Pair& pair : {kPairs[1], kPairs[3]}) {
-    QuantizedTensor a = operand(scaling_of(pair.a, e5m2), 200, 300, 1),
-                    b = operand(scaling_of(pair.b, e4m3fn), 260, 300, 2);
+    QuantizedTensor a = usual_operand(scaling_of(pair.a, e5m2), 200, 300, 1),
+                    b = usual_operand(scaling_of(pair.b, e4m3fn), 260, 300, 2);
     auto codes = a.rowwise.codes.bytes();
     codes[300 * 5 + 17] = std::byte{0x7C};   // Inf
     codes[300 * 6 + 290] = std::byte{0x7F};  // NaN
@@ -117,6 +89,78 @@ TEST_F(GemmOnTensorCores, NanAndInfCodes) {
     codes[300 * 7 + 2] = std::byte{0x7C};
     b.rowwise.codes.bytes()[300 * 9 + 3] = std::byte{0xFF};  // NaN
     expect_same(a, b, pair.a);
+  }
+}
+
+// Rows that lie in another order than one after the other are multiplied as they are meant: of A
+// and of B, in the place where the kernels have them and on the way there.
+TEST_F(GemmOnTensorCores, RowsOfCodesInAnyOrder) {
+  constexpr std::int64_t kRows = 150, kDepth = 203, kMost = 2 * kDepth;
+  std::vector<std::byte> codes(static_cast<std::size_t>(kRows * kMost));
+  std::mt19937 random(3);
+  for (std::byte& code : codes) code = static_cast<std::byte>(random() % 0x50);
+  const std::vector<float> scales(static_cast<std::size_t>(kRows), 0.75F);
+  const support::DeviceMemory codes_there(codes.size()), scales_there(kRows * sizeof(float)),
+      out_there(kRows * kRows * sizeof(float));
+  codes_there.write(codes);
+  scales_there.write(std::as_bytes(std::span(scales)));
+  struct Rows {
+    const char* name;
+    std::int64_t first, pitch, rows = kRows;
+  };
+  const Rows plain{"plain", 0, kDepth};
+  const auto operand = [](const Rows& rows, std::byte* at, void* scale) {
+    GemmOperand made;
+    made.quantized = {.codes = {.data = at + rows.first,
+                                .dtype = DType::code,
+                                .format = e4m3fn,
+                                .rows = rows.rows,
+                                .cols = kDepth,
+                                .row_pitch = rows.pitch,
+                                .col_stride = 1},
+                      .scales = {.data = scale,
+                                 .dtype = DType::f32,
+                                 .rows = rows.rows,
+                                 .cols = 1,
+                                 .row_pitch = sizeof(float),
+                                 .col_stride = sizeof(float)},
+                      .tile = {1, 0}};
+    return made;
+  };
+  const auto expect = [&](const Rows& a, const Rows& b) {
+    std::vector<float> wanted(static_cast<std::size_t>(a.rows * b.rows), -1.0F);
+    const auto job = [&](std::byte* of_codes, void* of_scales, void* out) {
+      return GemmJob{.a = operand(a, of_codes, of_scales),
+                     .b = operand(b, of_codes, of_scales),
+                     .out = {.data = out,
+                             .dtype = DType::f32,
+                             .rows = a.rows,
+                             .cols = b.rows,
+                             .row_pitch = b.rows * static_cast<std::int64_t>(sizeof(float)),
+                             .col_stride = sizeof(float)},
+                     .accumulator = Accumulator::hopper_fp8};
+    };
+    std::vector<float> same_scales = scales;
+    reference_backend().gemm({}, job(codes.data(), same_scales.data(), wanted.data()));
+    const GemmJob there = job(codes_there.data(), scales_there.data(), out_there.data());
+    ASSERT_TRUE(api().kernels->gemm_offered(there));
+    const support::Stream stream;
+    api().kernels->gemm(stream.exec(), there);
+    stream.wait();
+    std::vector<float> got(wanted.size());
+    const std::vector<std::byte> bytes = out_there.read(0, got.size() * sizeof(float));
+    std::memcpy(got.data(), bytes.data(), bytes.size());
+    EXPECT_EQ(got, wanted) << "A " << a.name << ", B " << b.name;
+  };
+  for (const Rows& rows :
+       {Rows{"apart", 1, kDepth + 3}, Rows{"apart, for the copy engine", 16, 208},
+        Rows{"again and again", 7, 0}, Rows{"overlapping", 3, 5},
+        Rows{"overlapping, aligned", 32, 48}, Rows{"backwards", (kRows - 1) * kMost, -kMost},
+        Rows{"backwards, overlapping", kRows * 16, -16}, Rows{"alone", 5, 0, 1},
+        Rows{"alone, backwards", 5, -16, 1}}) {
+    expect(rows, plain);
+    expect(plain, rows);
+    expect(rows, rows);
   }
 }
 
@@ -130,8 +174,8 @@ struct FoldedOperand {
 
 FoldedOperand folded(const QuantizedTensor& mx, bool by_row) {
   const std::int64_t rows = mx.shape[0], cols = mx.shape[1], blocks = (cols + 31) / 32;
-  FoldedOperand made{
-      operand(scaling_of(by_row ? "fp8-channel" : "fp8-1x128", mx.scaling.format), rows, cols, 1)};
+  FoldedOperand made{usual_operand(
+      scaling_of(by_row ? "fp8-channel" : "fp8-1x128", mx.scaling.format), rows, cols, 1)};
   const auto exponent = [&](std::int64_t row, std::int64_t block) {
     return std::ilogb(oracle::number_at(mx.rowwise.scales.view(), row, block));
   };
@@ -176,8 +220,8 @@ TEST_F(GemmOnTensorCores, MxIsFoldedByRowOrBy128Columns) {
   int by_rows = 0, by_runs = 0, changes = 0;
   for (const Format& format : {e4m3fn, e5m2})
     for (const double range : {0.5, 3.0, 9.0})
-      for (const Sizes& sizes :
-           {Sizes{33, 70, 64}, Sizes{200, 260, 300}, Sizes{64, 300, 1000}, Sizes{130, 100, 520}}) {
+      for (const Sizes& sizes : {Sizes{33, 70, 64}, Sizes{200, 260, 300}, Sizes{64, 300, 1000},
+                                 Sizes{130, 100, 520}, Sizes{1300, 1100, 130}}) {
         const auto mx_of = [&](std::int64_t rows, unsigned seed) {
           std::vector<float> values = usual_values(rows, sizes.k, seed);
           for (std::size_t i = 0; i < values.size(); ++i)
@@ -189,10 +233,8 @@ TEST_F(GemmOnTensorCores, MxIsFoldedByRowOrBy128Columns) {
         const QuantizedTensor a = mx_of(sizes.m, 3), b = mx_of(sizes.n, 4);
         const bool by_row = std::max(folded(a, true).spread, folded(b, true).spread) <= 8;
         (by_row ? by_rows : by_runs)++;
-        GemmOptions reference = hopper();
-        reference.backend = &reference_backend();
         const FoldedOperand left = folded(a, by_row), right = folded(b, by_row);
-        const Tensor wanted = gemm(left.tensor, right.tensor, reference);
+        const Tensor wanted = model_of(left.tensor, right.tensor);
         std::int64_t changed = 0;
         const Tensor got = to_host(gemm(to_device(a, kThere), to_device(b, kThere),
                                         {.accumulator = Accumulator::native, .folded = &changed})
@@ -238,7 +280,7 @@ TEST_F(GemmOnTensorCores, LargeOnesHaveTheBitsOfSmallOnes) {
                                Sizes{128, 9000, 700}, Sizes{1700, 2560, 1024}}) {
       const Scaling by_a = preset(pair.a);
       const std::vector<float> values = usual_values(sizes.m, sizes.k, 3);
-      const QuantizedTensor b = operand(preset(pair.b), sizes.n, sizes.k, 4);
+      const QuantizedTensor b = usual_operand(preset(pair.b), sizes.n, sizes.k, 4);
       const auto rows_of = [&](std::int64_t first, std::int64_t count) {
         const std::vector<float> part(values.begin() + first * sizes.k,
                                       values.begin() + (first + count) * sizes.k);
@@ -248,9 +290,7 @@ TEST_F(GemmOnTensorCores, LargeOnesHaveTheBitsOfSmallOnes) {
       const Tensor whole = to_host(
           gemm(to_device(rows_of(0, sizes.m), kThere), to_device(b, kThere), hopper()).view());
       for (const std::int64_t first : {std::int64_t{0}, sizes.m / 2, sizes.m - 3}) {
-        GemmOptions reference = hopper();
-        reference.backend = &reference_backend();
-        const Tensor part = gemm(rows_of(first, 3), b, reference);
+        const Tensor part = model_of(rows_of(first, 3), b);
         int wrong = 0;
         for_each_element(part, [&](std::int64_t row, std::int64_t col, double wanted) {
           wrong += oracle::number_at(whole.view(), first + row, col) != wanted;

@@ -1,9 +1,10 @@
-// What tests of products on a device share: numbers whose sums are exact, and what is wrong with a
-// result.
+// What tests of products on a device share: operands for the kernel door, numbers whose sums are
+// exact, and what is wrong with a result.
 #pragma once
 
 #include <algorithm>
 #include <cstdint>
+#include <limits>
 #include <random>
 #include <string>
 #include <vector>
@@ -15,6 +16,57 @@
 namespace octavo::testing {
 
 inline constexpr Device kThere{DeviceKind::cuda, 0};
+
+inline constexpr Exec kExecThere{.device = kThere};
+
+// Of rank two, or a single number.
+inline Matrix matrix_of(const View& view) {
+  const bool lone = view.shape.rank() == 0;
+  const std::int64_t each = element_bytes(view.dtype, view.format);
+  return {.data = view.data,
+          .dtype = view.dtype,
+          .format = view.format,
+          .rows = lone ? 1 : view.shape[0],
+          .cols = lone ? 1 : view.shape[1],
+          .row_pitch = lone ? each : view.strides[0],
+          .col_stride = lone ? each : view.strides[1]};
+}
+
+inline GemmOperand operand_of(const Tensor& values) { return {.values = matrix_of(values.view())}; }
+
+inline GemmOperand operand_of(const QuantizedTensor& tensor) {
+  GemmOperand made;
+  made.quantized.codes = matrix_of(tensor.rowwise.codes.view());
+  made.quantized.scales = matrix_of(tensor.rowwise.scales.view());
+  made.quantized.tile = tensor.scaling.tile;
+  return made;
+}
+
+// NaN: what is not written shows.
+inline Tensor empty_there(std::int64_t rows, std::int64_t cols, DType dtype) {
+  const std::vector<float> values(static_cast<std::size_t>(rows * cols),
+                                  std::numeric_limits<float>::quiet_NaN());
+  return to_device(values_as(values, {rows, cols}, dtype).view(), kThere);
+}
+
+// usual_values, quantized by the definition.
+inline QuantizedTensor usual_operand(const Scaling& scaling, std::int64_t rows, std::int64_t cols,
+                                     unsigned seed) {
+  return quantize(values_as(usual_values(rows, cols, seed), {rows, cols}, DType::f32).view(),
+                  scaling, {.backend = &reference_backend()});
+}
+
+inline Scaling scaling_of(const std::string& name, const Format& format) {
+  Scaling scaling = preset(name);
+  scaling.format = format;
+  return scaling;
+}
+
+// What the FP8 tensor cores of Hopper make of it.
+inline Tensor model_of(const Operand& a, const Operand& b, DType out = DType::f32) {
+  return gemm(
+      a, b, {.out = out, .accumulator = Accumulator::hopper_fp8, .backend = &reference_backend()});
+}
 
 // From -8 to 8: a sum of 2^17 products is below 2^24.
 inline std::vector<float> integers(std::int64_t rows, std::int64_t cols, unsigned seed) {
@@ -44,6 +96,17 @@ class Wrong {
   std::int64_t count_ = 0, top_ = 1 << 30, bottom_ = -1, left_ = 1 << 30, right_ = -1;
   std::string first_;
 };
+
+// Of two results on the host. NaN is NaN.
+inline std::string differences(const Tensor& got, const Tensor& wanted) {
+  if (got.shape() != wanted.shape()) return "another shape";
+  Wrong wrong;
+  for_each_element(got, [&](std::int64_t row, std::int64_t col, double value) {
+    const double other = oracle::number_at(wanted.view(), row, col);
+    if (value != other && !(value != value && other != other)) wrong.add(row, col, value, other);
+  });
+  return wrong.report();
+}
 
 inline double sum_of(const std::vector<float>& a, const std::vector<float>& b, std::int64_t row,
                      std::int64_t col, std::int64_t k) {

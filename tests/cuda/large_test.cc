@@ -1,6 +1,10 @@
 // More elements than 31 bits can count. The data repeats with a period that no power of two shares,
 // so an index that wraps around reads something else.
 #include <algorithm>
+#include <cstring>
+#include <initializer_list>
+#include <span>
+#include <vector>
 
 #include "tests/cuda/device_quantizer.h"
 
@@ -10,9 +14,8 @@ namespace {
 constexpr std::int64_t kPeriod = 16'777'213;  // a prime below 2^24
 constexpr std::int64_t kWindow = 1 << 16;
 
-// bf16 values that repeat, written a period at a time.
-void fill(const DeviceMemory& memory, const Tensor& period) {
-  const std::span<const std::byte> all = period.bytes();
+// Bytes that repeat, written a period at a time.
+void fill(const DeviceMemory& memory, std::span<const std::byte> all) {
   for (std::size_t at = 0; at < memory.size(); at += all.size()) {
     const std::size_t bytes = std::min(all.size(), memory.size() - at);
     if (at == 0) {
@@ -51,7 +54,7 @@ TEST_F(Large, CastsMoreThan31BitsOfElements) {
   const Tensor values = period();
   const Tensor wanted = encode(values.view(), e4m3fn);
   const DeviceMemory from(kCount * 2), to(kCount);
-  fill(from, values);
+  fill(from, values.bytes());
   const Stream stream;
   api().kernels->encode(
       stream.exec(), dense_matrix(from.data(), value_view(nullptr, DType::bf16, {0}), 1, kCount),
@@ -75,7 +78,7 @@ TEST_F(Large, QuantizesMoreThan31BitsOfElements) {
   const Tensor values = period();
   const Scaling scaling = preset("mxfp8");
   const DeviceMemory from(kRows * kCols * 2), codes(kRows * kCols), scales(kRows * kCols / 32);
-  fill(from, values);
+  fill(from, values.bytes());
   QuantizeJob job{.scale = scaling.scale, .encode = scaling.encode};
   job.scale.context.input = InputType::bf16;
   job.source.values =
@@ -98,6 +101,109 @@ TEST_F(Large, QuantizesMoreThan31BitsOfElements) {
     const auto got_scales = scales.read(static_cast<std::size_t>(row * kCols / 32), kCols / 32);
     EXPECT_TRUE(std::ranges::equal(got_codes, wanted.rowwise.codes.bytes())) << "row " << row;
     EXPECT_TRUE(std::ranges::equal(got_scales, wanted.rowwise.scales.bytes())) << "row " << row;
+  }
+}
+
+// Codes of e4m3 with a scale for each row.
+struct Codes {
+  Codes(std::int64_t of_rows, std::int64_t of_cols, std::span<const std::byte> period)
+      : rows(of_rows),
+        cols(of_cols),
+        codes(static_cast<std::size_t>(rows * cols)),
+        scales(static_cast<std::size_t>(rows) * sizeof(float)) {
+    fill(codes, period);
+    std::vector<float> values;
+    for (std::int64_t row = 0; row < rows; ++row)
+      values.push_back(0.5F + static_cast<float>(row % 7));
+    scales.write(std::as_bytes(std::span(values)));
+  }
+  // Some of its rows, there or copied to the host.
+  [[nodiscard]] GemmOperand operand(std::int64_t count, void* code_bytes, void* numbers) const {
+    GemmOperand made;
+    made.quantized = {
+        .codes = dense_matrix(code_bytes, code_view(nullptr, e4m3fn, {0}), count, cols),
+        .scales = dense_matrix(numbers, value_view(nullptr, DType::f32, {0}), count, 1),
+        .tile = {1, 0}};
+    return made;
+  }
+  [[nodiscard]] GemmOperand all() const { return operand(rows, codes.data(), scales.data()); }
+
+  std::int64_t rows, cols;
+  DeviceMemory codes, scales;
+};
+
+DeviceMemory product_of(const DeviceApi& api, const Codes& a, const Codes& b, DType dtype) {
+  DeviceMemory out(static_cast<std::size_t>(a.rows * b.rows * element_bytes(dtype)));
+  const GemmJob job{
+      .a = a.all(),
+      .b = b.all(),
+      .out = dense_matrix(out.data(), value_view(nullptr, dtype, {0}), a.rows, b.rows),
+      .accumulator = Accumulator::hopper_fp8};
+  EXPECT_TRUE(api.kernels->gemm_offered(job));
+  const Stream stream;
+  api.kernels->gemm(stream.exec(), job);
+  stream.wait();
+  return out;
+}
+
+// Rows of a product are what the reference's model says of them.
+void expect_rows(const DeviceMemory& out, const Codes& a, const Codes& b, DType dtype,
+                 std::initializer_list<std::size_t> rows) {
+  const auto bytes = static_cast<std::size_t>(b.rows * element_bytes(dtype)),
+             depth = static_cast<std::size_t>(a.cols);
+  auto b_codes = b.codes.read(0, b.codes.size()), b_scales = b.scales.read(0, b.scales.size());
+  for (const std::size_t row : rows) {
+    auto codes = a.codes.read(row * depth, depth),
+         scale = a.scales.read(row * sizeof(float), sizeof(float));
+    std::vector<std::byte> wanted(bytes);
+    reference_backend().gemm(
+        {}, {.a = a.operand(1, codes.data(), scale.data()),
+             .b = b.operand(b.rows, b_codes.data(), b_scales.data()),
+             .out = dense_matrix(wanted.data(), value_view(nullptr, dtype, {0}), 1, b.rows),
+             .accumulator = Accumulator::hopper_fp8});
+    EXPECT_TRUE(std::ranges::equal(out.read(row * bytes, bytes), wanted))
+        << dtype_name(dtype) << ", row " << row << " of " << a.rows << " x " << b.rows << " x "
+        << a.cols;
+  }
+}
+
+// Finite, of both signs.
+std::vector<std::byte> period_of_codes() {
+  std::vector<std::byte> codes(static_cast<std::size_t>(kPeriod));
+  std::uint32_t state = 5;
+  for (std::byte& code : codes) {
+    state = state * 1664525u + 1013904223u;
+    code = static_cast<std::byte>((state >> 16) % 0x70 | (state >> 31) << 7);
+  }
+  return codes;
+}
+
+// Stored by the copy engine, and by elements.
+TEST_F(Large, ProductsWithMoreThan31BitsOfResults) {
+  const std::vector<std::byte> codes = period_of_codes();
+  const Codes a(65'601, 144, codes), b(32'800, 144, codes);
+  for (const DType dtype : {DType::bf16, DType::f32})
+    expect_rows(product_of(api(), a, b, dtype), a, b, dtype, {0, 32'767, 65'470, 65'536, 65'600});
+}
+
+// Rows that the copy engine reads, and such that are copied for it. As B they have the bits that
+// they have as A.
+TEST_F(Large, ProductsOfMoreThan31BitsOfCodes) {
+  const std::vector<std::byte> codes = period_of_codes();
+  for (const std::int64_t depth : {32'784, 32'785}) {
+    const Codes many(65'601, depth, codes), few(40, depth, codes);
+    const DeviceMemory as_a = product_of(api(), many, few, DType::f32),
+                       as_b = product_of(api(), few, many, DType::f32);
+    expect_rows(as_a, many, few, DType::f32, {0, 32'767, 65'500, 65'536, 65'600});
+    const auto one = as_a.read(0, as_a.size()), other = as_b.read(0, as_b.size());
+    std::int64_t wrong = 0;
+    for (std::int64_t row = 0; row < many.rows; ++row)
+      for (std::int64_t col = 0; col < few.rows; ++col)
+        wrong +=
+            std::memcmp(&one[static_cast<std::size_t>(row * few.rows + col) * sizeof(float)],
+                        &other[static_cast<std::size_t>(col * many.rows + row) * sizeof(float)],
+                        sizeof(float)) != 0;
+    EXPECT_EQ(wrong, 0) << "of " << many.rows * few.rows << ", K " << depth;
   }
 }
 

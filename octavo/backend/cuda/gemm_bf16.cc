@@ -3,7 +3,6 @@
 // bits like those of NVFP4, goes into the number, which stays exact; others wait for the sums.
 #include <algorithm>
 #include <optional>
-#include <utility>
 
 #include "octavo/backend/cuda/gemm_exact.h"
 #include "octavo/backend/cuda/gemm_library.h"
@@ -85,8 +84,7 @@ class Numbers {
       return;
     }
     if (as_it_is_) made.codes = operand.values;
-    if (way_ == Way::values && !as_it_is_)
-      transpose_values(exec, turned(operand.values), made.codes);
+    if (way_ == Way::values && !as_it_is_) copy_rows(exec, operand.values, made.codes);
     if (way_ == Way::dequantized) {
       QuantizedMatrix blocks = operand.quantized;
       blocks.tensor_scale = nullptr;
@@ -107,16 +105,6 @@ class Numbers {
 
  private:
   static constexpr std::int64_t kBytes = 2;
-  // One after the other, in any distance; not the same row again and again, or backwards.
-  static bool has_plain_rows(const Matrix& values) {
-    return (values.cols <= 1 || values.col_stride == kBytes) &&
-           (values.rows <= 1 || values.row_pitch >= values.cols * kBytes);
-  }
-  static Matrix turned(Matrix matrix) {
-    std::swap(matrix.rows, matrix.cols);
-    std::swap(matrix.row_pitch, matrix.col_stride);
-    return matrix;
-  }
 
   Way way_;
   bool as_it_is_;

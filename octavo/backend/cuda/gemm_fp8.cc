@@ -1,8 +1,7 @@
-// A product of FP8 codes, or of elements of 16 bits with scales, as a plan: which operand is split
-// among warpgroups, how scales are looked up, in which tiles the result is made.
+// A product of FP8 codes, or of elements of 16 bits with scales, as a plan: operands and scales
+// where kernels can read them, maps, and what is done in which order. gemm_tiles.h has the tiles.
 #include <algorithm>
 #include <atomic>
-#include <limits>
 #include <optional>
 #include <random>
 
@@ -36,97 +35,6 @@ bool operand_fits(const GemmOperand& operand) {
          (operand.cols() <= 1 || operand.quantized.codes.col_stride == 1) && scales_fit(operand);
 }
 
-bool changes_along_k(const GemmOperand& operand) {
-  return tile_extent(operand.quantized.tile.cols, operand.cols()) < operand.cols();
-}
-// Is there one scale for `side` neighbouring rows that begin at a multiple of it?
-bool same_within(const GemmOperand& operand, int side) {
-  const std::int64_t rows = tile_extent(operand.quantized.tile.rows, operand.rows());
-  return rows >= operand.rows() || rows % side == 0;
-}
-
-ScaleKind kind_of(const GemmOperand& rows, const GemmOperand& cols, const GemmShape& shape) {
-  if (!changes_along_k(rows) && !changes_along_k(cols)) return ScaleKind::at_end;
-  const bool one_row = same_within(rows, 64),  // those of a warpgroup
-      one_col = same_within(cols, shape.cols / shape.col_groups);
-  return one_col ? ScaleKind::by_row : one_row ? ScaleKind::by_column : ScaleKind::by_element;
-}
-
-std::int64_t tiles(std::int64_t size, std::int64_t tile) { return (size + tile - 1) / tile; }
-
-// Of several products: those that one has in the mean.
-std::int64_t rows_of_one(const GemmJob& job) {
-  if (job.group_count == 0) return job.a.rows();
-  std::int64_t rows = 0, groups = 0;
-  for (std::int64_t i = 0; i < job.group_count; ++i) {
-    rows += job.groups[i].rows;
-    groups += job.groups[i].rows > 0 ? 1 : 0;
-  }
-  return groups > 0 ? tiles(rows, groups) : 0;
-}
-
-struct Choice {
-  GemmShape shape{};
-  bool turned = false;
-  ScaleKind scales = ScaleKind::at_end;
-};
-
-// Cycles for a block of K, about, that tiles of all clusters take, with the waves that they go in.
-// The last one is dealt out (gemm_schedule.h). Small tiles do in one wave, where most processors
-// would have no large one; in more, what they read from L2 is what they wait for.
-double cycles_of_block(const GemmShape& shape, std::int64_t rows, std::int64_t cols,
-                       std::int64_t processors) {
-  const double units = static_cast<double>(tiles(rows, shape.unit_rows())) *
-                       static_cast<double>(tiles(cols, shape.unit_cols())),
-               clusters = static_cast<double>(processors / shape.blocks);
-  const double waves = std::max(1.0, units / clusters);
-  if (shape == kNarrow && waves > 1.0) return std::numeric_limits<double>::infinity();
-  return waves * (shape == kWide ? 790 : shape == kMedium ? 580 : 400);
-}
-
-// Few rows of A or of B: all of them are the columns of a plan, and the other operand, which has to
-// be read from memory, is cut finely. Otherwise what takes the fewest cycles; scales that change
-// along K cost least where columns share them.
-Choice choose(const GemmJob& job, const GemmShape* wanted, std::int64_t processors) {
-  const std::int64_t m = rows_of_one(job), n = job.group_count > 0 ? job.out.cols : job.b.rows();
-  Choice choice;
-  const auto kind = [&](bool turned) {
-    return turned ? kind_of(job.b, job.a, choice.shape) : kind_of(job.a, job.b, choice.shape);
-  };
-  if (wanted != nullptr) {
-    choice.shape = *wanted;
-    choice.turned = m <= n && m <= wanted->cols;
-  } else if (std::min(m, n) <= kNarrow.cols) {
-    choice.turned = m <= n;
-    const std::int64_t few = std::min(m, n), many = std::max(m, n);
-    if (few <= kSlim.cols)
-      choice.shape =
-          tiles(many, kSlim.rows()) * std::max<std::int64_t>(job.group_count, 1) <= processors
-              ? kSlim
-              : kSlimTall;
-    else
-      choice.shape = kNarrow;
-  } else {
-    choice.shape = kWide;
-    const bool either = kind(true) == kind(false),  // way round will do
-        must_turn = kind(true) == ScaleKind::by_row;
-    double least = std::numeric_limits<double>::infinity();
-    for (const GemmShape& shape : {kWide, kMedium, kNarrow})
-      for (const bool turned : {false, true}) {
-        if (!either && turned != must_turn) continue;
-        if (job.group_count > 0 && shape != kWide) continue;  // tiles of all groups are many
-        const double cycles = turned ? cycles_of_block(shape, n, m, processors)
-                                     : cycles_of_block(shape, m, n, processors);
-        if (cycles >= least) continue;
-        least = cycles;
-        choice.shape = shape;
-        choice.turned = turned;
-      }
-  }
-  choice.scales = kind(choice.turned);
-  return choice;
-}
-
 // A number that memory does not have by chance, and no two launches at one time have together.
 unsigned long long new_ticket() {
   static const unsigned long long kSeed = [] {
@@ -142,19 +50,15 @@ class Readable {
  public:
   Readable(const Exec& exec, const Matrix& codes)
       : codes_(codes),
-        row_bytes_(codes.cols * element_bytes(codes.dtype, codes.format)),
-        pitch_((row_bytes_ + 15) / 16 * 16),
+        as_it_is_(can_be_mapped(codes) && has_plain_rows(codes)),
+        pitch_((codes.cols * element_bytes(codes.dtype, codes.format) + 15) / 16 * 16),
         copy_(without_workspace(exec),
-              can_be_mapped(codes) ? 0 : static_cast<std::size_t>(pitch_ * codes.rows)) {
-    if (can_be_mapped(codes)) return;
-    OCTAVO_CUDA_CHECK(cudaMemcpy2DAsync(
-        copy_.as<void>(), static_cast<std::size_t>(pitch_), codes.data,
-        static_cast<std::size_t>(std::max<std::int64_t>(codes.row_pitch, row_bytes_)),
-        static_cast<std::size_t>(row_bytes_), static_cast<std::size_t>(codes.rows),
-        cudaMemcpyDeviceToDevice, stream_of(exec)));
+              as_it_is_ ? 0 : static_cast<std::size_t>(pitch_ * codes.rows)) {
+    if (as_it_is_) return;
     codes_.data = copy_.as<void>();
     codes_.row_pitch = pitch_;
     codes_.col_stride = element_bytes(codes.dtype, codes.format);
+    copy_rows(exec, codes, codes_);
   }
   [[nodiscard]] const Matrix& codes() const { return codes_; }
 
@@ -164,7 +68,8 @@ class Readable {
     return exec;
   }
   Matrix codes_;
-  std::int64_t row_bytes_, pitch_;
+  bool as_it_is_;
+  std::int64_t pitch_;
   Scratch copy_;
 };
 
@@ -189,7 +94,7 @@ class Plane {
     if (direct && each == 1 && scales.row_pitch == kFloat && aligned && rows % 4 == 0 &&
         plane_.pitch % 4 == 0)
       return;
-    const std::int64_t blocks = along >= operand.cols() ? 1 : tiles(operand.cols(), block);
+    const std::int64_t blocks = along >= operand.cols() ? 1 : tile_count(block, operand.cols());
     Exec elsewhere = exec;
     elsewhere.workspace = {};
     copy_.emplace(elsewhere, static_cast<std::size_t>(plane_floats(rows, blocks)) * sizeof(float));
@@ -206,15 +111,15 @@ class Plane {
   std::optional<Scratch> copy_{};
 };
 
-void launch(const Exec& exec, const GemmPlan& plan, const Choice& choice, const Matrix& rows,
+void launch(const Exec& exec, const GemmPlan& plan, const GemmTiling& tiling, const Matrix& rows,
             const Matrix& cols) {
   if (rows.dtype != DType::code)
-    return (rows.dtype == DType::bf16 ? launch_bf16 : launch_f16)(exec, plan, choice.shape,
-                                                                  choice.scales);
+    return (rows.dtype == DType::bf16 ? launch_bf16 : launch_f16)(exec, plan, tiling.shape,
+                                                                  tiling.scales);
   const auto entry = rows.format == e4m3fn
                          ? (cols.format == e4m3fn ? launch_e4m3_e4m3 : launch_e4m3_e5m2)
                          : (cols.format == e4m3fn ? launch_e5m2_e4m3 : launch_e5m2_e5m2);
-  entry(exec, plan, choice.shape, choice.scales);
+  entry(exec, plan, tiling.shape, tiling.scales);
 }
 
 }  // namespace
@@ -236,20 +141,24 @@ bool fits_fp8(const GemmJob& job) {
   return sizes_fit(job) && sums_fit && operand_fits(job.a) && operand_fits(job.b);
 }
 
-void gemm_fp8(const Exec& exec, const GemmJob& job, const GemmShape* wanted, const GemmGate* gate) {
-  const Choice choice = choose(job, wanted, clusters_on(exec, 1));
-  const GemmOperand& rows = choice.turned ? job.b : job.a;
-  const GemmOperand& cols = choice.turned ? job.a : job.b;
+void gemm_fp8(const Exec& exec, const GemmJob& job, const GemmShape* shape, const GemmGate* gate) {
+  gemm_in_tiles(
+      exec, job,
+      shape != nullptr ? tiling_in(job, *shape) : choose_tiling(job, clusters_on(exec, 1)), gate);
+}
+
+void gemm_in_tiles(const Exec& exec, const GemmJob& job, const GemmTiling& tiling,
+                   const GemmGate* gate) {
+  const GemmOperand& rows = tiling.turned ? job.b : job.a;
+  const GemmOperand& cols = tiling.turned ? job.a : job.b;
   const Readable row_codes(exec, rows.quantized.codes), col_codes(exec, cols.quantized.codes);
-  const GemmShape& shape = choice.shape;
+  const GemmShape& shape = tiling.shape;
   // At the end, a number for all rows need not be copied for each; along K, what a tile shares.
-  const bool at_end = choice.scales == ScaleKind::at_end;
-  const Plane row_scales(exec, rows,
-                         at_end ? same_within(rows, static_cast<int>(rows.rows()))
-                                : choice.scales == ScaleKind::by_column),
+  const bool at_end = tiling.scales == ScaleKind::at_end;
+  const Plane row_scales(
+      exec, rows, at_end ? same_within(rows, rows.rows()) : tiling.scales == ScaleKind::by_column),
       col_scales(exec, cols,
-                 at_end ? same_within(cols, static_cast<int>(cols.rows()))
-                        : choice.scales == ScaleKind::by_row);
+                 at_end ? same_within(cols, cols.rows()) : tiling.scales == ScaleKind::by_row);
 
   const auto box = [&](int size, bool shared) { return shared ? size / shape.blocks : size; };
   GemmPlan plan{.rows_map = map_of(row_codes.codes(), box(shape.rows(), shape.shares_rows)),
@@ -261,20 +170,20 @@ void gemm_fp8(const Exec& exec, const GemmJob& job, const GemmShape* wanted, con
                            .residual = job.residual,
                            .activates = job.activation.has_value(),
                            .activation = job.activation.value_or(ProducerKind::relu)},
-                .turned = choice.turned,
+                .turned = tiling.turned,
                 .row_count = static_cast<std::int32_t>(rows.rows()),
                 .col_count = static_cast<std::int32_t>(cols.rows())};
-  const int group_cols = shape.cols / shape.col_groups;
+  const int group_cols = shape.group_cols();
   // Boxes of the result have 64 of its columns: those of a warpgroup's rows, or of its columns.
   plan.stores_boxes =
-      plan.finish.is_plain() && can_be_mapped(job.out) && (choice.turned || group_cols >= 64);
-  if (plan.stores_boxes) plan.out_map = map_of(job.out, choice.turned ? group_cols : 64);
-  std::int64_t unit_rows = tiles(rows.rows(), shape.unit_rows()),
-               unit_cols = tiles(cols.rows(), shape.unit_cols());
+      plan.finish.is_plain() && can_be_mapped(job.out) && (tiling.turned || group_cols >= 64);
+  if (plan.stores_boxes) plan.out_map = map_of(job.out, tiling.turned ? group_cols : 64);
+  std::int64_t unit_rows = tile_count(shape.unit_rows(), rows.rows()),
+               unit_cols = tile_count(shape.unit_cols(), cols.rows());
   std::optional<PlanGroups> groups;
   if (job.group_count > 0) {
     groups.emplace(
-        exec, job, shape, choice.turned,
+        exec, job, shape, tiling.turned,
         PlanGroups::Even{.rows = plan.row_scales.each == 1, .cols = plan.col_scales.each == 1});
     if (groups->units() == 0) return;
     plan.groups = groups->on_device();
@@ -283,7 +192,7 @@ void gemm_fp8(const Exec& exec, const GemmJob& job, const GemmShape* wanted, con
     unit_cols = 1;
   }
   plan.schedule = make_schedule(static_cast<int>(unit_rows), static_cast<int>(unit_cols),
-                                static_cast<int>(tiles(job.a.cols(), stage_elements(job.a))),
+                                static_cast<int>(tile_count(stage_elements(job.a), job.a.cols())),
                                 clusters_on(exec, shape.blocks));
 
   const auto slots =
@@ -296,7 +205,7 @@ void gemm_fp8(const Exec& exec, const GemmJob& job, const GemmShape* wanted, con
   plan.ready = reinterpret_cast<unsigned long long*>(scratch.as<unsigned char>() + sums);
   plan.ticket = new_ticket();
   if (gate != nullptr) plan.gate = *gate;
-  launch(exec, plan, choice, row_codes.codes(), col_codes.codes());
+  launch(exec, plan, tiling, row_codes.codes(), col_codes.codes());
 }
 
 }  // namespace octavo::cuda

@@ -1,9 +1,13 @@
-// Maps for the copy engine. The driver makes them; it is asked for by name, so that the library
-// does not have to be linked with a driver.
+// Maps for the copy engine, and matrices as it can read them. The driver makes maps; it is asked
+// for by name, so that the library does not have to be linked with a driver.
 #include <cuda.h>
 #include <cuda_runtime_api.h>
 
+#include <algorithm>
+#include <utility>
+
 #include "octavo/backend/cuda/gemm_plan.h"
+#include "octavo/backend/cuda/kernels_internal.h"
 #include "octavo/backend/cuda/runtime.h"
 #include "octavo/base/error.h"
 
@@ -33,6 +37,27 @@ bool can_be_mapped(const Matrix& matrix) {
               : matrix.dtype == DType::bf16 || matrix.dtype == DType::f16) &&
          (matrix.cols <= 1 || matrix.col_stride == each) && matrix.row_pitch > 0 &&
          matrix.row_pitch % 16 == 0 && reinterpret_cast<std::uintptr_t>(matrix.data) % 16 == 0;
+}
+
+bool has_plain_rows(const Matrix& matrix) {
+  const int each = bytes_each(matrix);
+  return (matrix.cols <= 1 || matrix.col_stride == each) &&
+         (matrix.rows <= 1 || matrix.row_pitch >= matrix.cols * each);
+}
+
+void copy_rows(const Exec& exec, const Matrix& from, const Matrix& to) {
+  if (!has_plain_rows(from)) {
+    Matrix turned = from;  // so that its transpose is what is wanted
+    std::swap(turned.rows, turned.cols);
+    std::swap(turned.row_pitch, turned.col_stride);
+    return transpose_values(exec, turned, to);
+  }
+  const std::int64_t row_bytes = from.cols * bytes_each(from);
+  OCTAVO_CUDA_CHECK(cudaMemcpy2DAsync(
+      to.data, static_cast<std::size_t>(to.row_pitch), from.data,
+      static_cast<std::size_t>(std::max(from.row_pitch, row_bytes)),  // a lone row may have any
+      static_cast<std::size_t>(row_bytes), static_cast<std::size_t>(from.rows),
+      cudaMemcpyDeviceToDevice, stream_of(exec)));
 }
 
 CUtensorMap map_of(const Matrix& matrix, int box_rows) {

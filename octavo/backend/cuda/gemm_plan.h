@@ -9,6 +9,7 @@
 #include <optional>
 
 #include "octavo/backend/cuda/gemm_schedule.h"
+#include "octavo/backend/cuda/gemm_tiles.h"
 #include "octavo/backend/cuda/runtime.h"
 #include "octavo/backend/gemm_job.h"
 #include "octavo/backend/kernels.h"
@@ -25,14 +26,6 @@ struct ScalePlane {
   std::int64_t row_pitch = 1;  // from number to number, in floats
   std::int32_t each = 1;       // rows that share a number
   std::int32_t rows = 0;       // that there are numbers for
-};
-
-// How scales vary within a tile of the result.
-enum class ScaleKind : std::uint8_t {
-  at_end,      // not along K: sums are multiplied once
-  by_row,      // along K, one for all columns of a warpgroup
-  by_column,   // along K, one for all rows of a warpgroup
-  by_element,  // along K, neither
 };
 
 // What a sum becomes after its scales.
@@ -78,21 +71,6 @@ struct GemmPlan {
   GemmGate gate{};
 };
 
-// One compiled kernel. Warpgroups multiply 64 rows each, by all columns of a tile or by a part of
-// them. Blocks of a cluster have the same rows and neighbouring columns, or the other way round,
-// and each brings its share of what they have in common.
-struct GemmShape {
-  int row_groups = 3, col_groups = 1;
-  int cols = 128;
-  int blocks = 2;
-  bool shares_rows = true;
-
-  [[nodiscard]] constexpr int rows() const { return row_groups * 64; }
-  [[nodiscard]] constexpr int unit_rows() const { return rows() * (shares_rows ? 1 : blocks); }
-  [[nodiscard]] constexpr int unit_cols() const { return cols * (shares_rows ? blocks : 1); }
-  constexpr bool operator==(const GemmShape&) const = default;
-};
-
 // Clusters of `blocks` blocks that run at one time on the device of an Exec.
 [[nodiscard]] int clusters_on(const Exec& exec, int blocks);
 
@@ -100,6 +78,12 @@ struct GemmShape {
 [[nodiscard]] CUtensorMap map_of(const Matrix& matrix, int box_rows);
 // Whether there can be one.
 [[nodiscard]] bool can_be_mapped(const Matrix& matrix);
+// Whether rows lie one after the other, in any distance, and have no gaps within: not the same row
+// again and again, rows that overlap, or backwards.
+[[nodiscard]] bool has_plain_rows(const Matrix& matrix);
+// Elements of one or two bytes, whatever their strides, as plain rows. Those of `to` begin at
+// multiples of 16 bytes and end at them.
+void copy_rows(const Exec& exec, const Matrix& from, const Matrix& to);
 
 // gemm_scales.cu: scales of any kind as a plane; `rows` of the operand, so many blocks of `block`
 // of K. `memory` has room for plane_floats of them.
@@ -139,6 +123,9 @@ class PlanGroups {
 [[nodiscard]] bool sizes_fit(const GemmJob& job);
 void gemm_fp8(const Exec& exec, const GemmJob& job, const GemmShape* shape = nullptr,
               const GemmGate* gate = nullptr);
+// The same in these tiles.
+void gemm_in_tiles(const Exec& exec, const GemmJob& job, const GemmTiling& tiling,
+                   const GemmGate* gate = nullptr);
 
 // gemm_mx.cc: MX by MX, or MX by what fits_fp8 takes.
 [[nodiscard]] bool fits_mx(const GemmJob& job);
@@ -170,17 +157,5 @@ void launch_e4m3_e4m3(const Exec&, const GemmPlan&, const GemmShape&, ScaleKind)
 void launch_e4m3_e5m2(const Exec&, const GemmPlan&, const GemmShape&, ScaleKind);
 void launch_e5m2_e4m3(const Exec&, const GemmPlan&, const GemmShape&, ScaleKind);
 void launch_e5m2_e5m2(const Exec&, const GemmPlan&, const GemmShape&, ScaleKind);
-
-inline constexpr GemmShape kWide{},
-    kMedium{.row_groups = 2, .col_groups = 1, .cols = 128, .blocks = 2, .shares_rows = true},
-    kNarrow{.row_groups = 1, .col_groups = 2, .cols = 128, .blocks = 1, .shares_rows = false},
-    kSlim{.row_groups = 1, .col_groups = 1, .cols = 64, .blocks = 1, .shares_rows = false},
-    kSlimTall{.row_groups = 3, .col_groups = 1, .cols = 64, .blocks = 1, .shares_rows = false};
-// For sums that stay in the tensor cores: 128 registers of them, none to add up in.
-inline constexpr GemmShape kSquare{
-    .row_groups = 2, .col_groups = 1, .cols = 256, .blocks = 2, .shares_rows = false};
-inline constexpr GemmShape kGemmShapes[] = {
-    kWide, kMedium, kNarrow, kSlim, kSlimTall,
-};
 
 }  // namespace octavo::cuda

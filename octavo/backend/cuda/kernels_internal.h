@@ -47,7 +47,7 @@ bool requantize_amax(const Exec&, const QuantizeSource&, AmaxOf, float* amax);
 bool can_transpose(const QuantizeJob& job);
 void transpose_quantized(const Exec& exec, const QuantizedMatrix& rows,
                          const QuantizedMatrix& cols);
-// Two or four bytes an element. Rows of `to` begin at multiples of 16 bytes and end at them.
+// One, two or four bytes an element. Rows of `to` begin at multiples of 16 bytes and end at them.
 void transpose_values(const Exec&, const Matrix& from, const Matrix& to);
 bool dequantize_lanes(const Exec&, const QuantizedMatrix&, const Matrix& values);
 bool amax_lanes(const Exec&, const QuantizeSource&, AmaxOf, float* amax);

@@ -114,8 +114,10 @@ void transpose_quantized(const Exec& exec, const QuantizedMatrix& rows,
 }
 
 void transpose_values(const Exec& exec, const Matrix& from, const Matrix& to) {
-  from.dtype == DType::f32 ? launch<std::uint32_t>(exec, from, to)
-                           : launch<std::uint16_t>(exec, from, to);
+  const int bytes = element_bytes(from.dtype, from.format);
+  bytes == 4   ? launch<std::uint32_t>(exec, from, to)
+  : bytes == 2 ? launch<std::uint16_t>(exec, from, to)
+               : launch<std::uint8_t>(exec, from, to);
 }
 
 }  // namespace octavo::cuda

@@ -1,0 +1,64 @@
+// In which tiles a product on the tensor cores is made: the shape of the kernel, which operand its
+// warpgroups split among themselves, and how scales vary within a tile. Nothing here needs a
+// device.
+#pragma once
+
+#include <cstdint>
+
+#include "octavo/backend/gemm_job.h"
+
+namespace octavo::cuda {
+
+// How scales vary within a tile of the result.
+enum class ScaleKind : std::uint8_t {
+  at_end,      // not along K: sums are multiplied once
+  by_row,      // along K, one for all columns of a warpgroup
+  by_column,   // along K, one for all rows of a warpgroup
+  by_element,  // along K, neither
+};
+
+// One compiled kernel. Warpgroups multiply 64 rows each, by all columns of a tile or by a part of
+// them. Blocks of a cluster have the same rows and neighbouring columns, or the other way round,
+// and each brings its share of what they have in common.
+struct GemmShape {
+  int row_groups = 3, col_groups = 1;
+  int cols = 128;
+  int blocks = 2;
+  bool shares_rows = true;
+
+  [[nodiscard]] constexpr int rows() const { return row_groups * 64; }
+  [[nodiscard]] constexpr int group_cols() const { return cols / col_groups; }
+  [[nodiscard]] constexpr int unit_rows() const { return rows() * (shares_rows ? 1 : blocks); }
+  [[nodiscard]] constexpr int unit_cols() const { return cols * (shares_rows ? blocks : 1); }
+  constexpr bool operator==(const GemmShape&) const = default;
+};
+
+inline constexpr GemmShape kWide{},
+    kMedium{.row_groups = 2, .col_groups = 1, .cols = 128, .blocks = 2, .shares_rows = true},
+    kNarrow{.row_groups = 1, .col_groups = 2, .cols = 128, .blocks = 1, .shares_rows = false},
+    kSlim{.row_groups = 1, .col_groups = 1, .cols = 64, .blocks = 1, .shares_rows = false},
+    kSlimTall{.row_groups = 3, .col_groups = 1, .cols = 64, .blocks = 1, .shares_rows = false};
+// For sums that stay in the tensor cores: 128 registers of them, none to add up in.
+inline constexpr GemmShape kSquare{
+    .row_groups = 2, .col_groups = 1, .cols = 256, .blocks = 2, .shares_rows = false};
+inline constexpr GemmShape kGemmShapes[] = {
+    kWide, kMedium, kNarrow, kSlim, kSlimTall,
+};
+
+struct GemmTiling {
+  GemmShape shape{};
+  bool turned = false;  // rows of the plan are those of B
+  ScaleKind scales = ScaleKind::at_end;
+};
+
+// Whether there is one scale for `side` neighbouring rows that begin at a multiple of it.
+[[nodiscard]] bool same_within(const GemmOperand& operand, std::int64_t side);
+
+// In this shape, this way round.
+[[nodiscard]] GemmTiling tiling_of(const GemmJob& job, const GemmShape& shape, bool turned);
+// In this shape; turned where that puts all of A into one column of tiles.
+[[nodiscard]] GemmTiling tiling_in(const GemmJob& job, const GemmShape& shape);
+// In the one of kGemmShapes that suits, on a device of so many multiprocessors.
+[[nodiscard]] GemmTiling choose_tiling(const GemmJob& job, std::int64_t processors);
+
+}  // namespace octavo::cuda
