@@ -5,6 +5,7 @@
 #include <optional>
 #include <random>
 
+#include "octavo/backend/cuda/alignment.h"
 #include "octavo/backend/cuda/gemm_plan.h"
 #include "octavo/backend/cuda/runtime.h"
 #include "octavo/format/named_formats.h"
@@ -63,10 +64,6 @@ class Readable {
   [[nodiscard]] const Matrix& codes() const { return codes_; }
 
  private:
-  static Exec without_workspace(Exec exec) {
-    exec.workspace = {};
-    return exec;
-  }
   Matrix codes_;
   bool as_it_is_;
   std::int64_t pitch_;
@@ -89,15 +86,13 @@ class Plane {
     plane_.row_pitch = scales.row_pitch / kFloat;
     plane_.pitch = along >= operand.cols() ? 0 : scales.col_stride / kFloat;
     plane_.data = static_cast<const float*>(scales.data);
-    const bool aligned = reinterpret_cast<std::uintptr_t>(scales.data) % 16 == 0;
     if (direct && one_per_tile) return;
-    if (direct && each == 1 && scales.row_pitch == kFloat && aligned && rows % 4 == 0 &&
-        plane_.pitch % 4 == 0)
+    if (direct && each == 1 && scales.row_pitch == kFloat && is_aligned(scales.data, 16) &&
+        rows % 4 == 0 && plane_.pitch % 4 == 0)
       return;
     const std::int64_t blocks = along >= operand.cols() ? 1 : tile_count(block, operand.cols());
-    Exec elsewhere = exec;
-    elsewhere.workspace = {};
-    copy_.emplace(elsewhere, static_cast<std::size_t>(plane_floats(rows, blocks)) * sizeof(float));
+    copy_.emplace(without_workspace(exec),
+                  static_cast<std::size_t>(plane_floats(rows, blocks)) * sizeof(float));
     fill_plane(exec, quantized, block, copy_->as<float>());
     plane_.rows = static_cast<std::int32_t>(plane_floats(rows, 1));
     plane_.data = copy_->as<float>();
