@@ -44,6 +44,21 @@ float sum_of(const float* values, std::int64_t n) {
   return sum;
 }
 
+// A score of this size joins a row: what its sums so far are to be multiplied by.
+float raised(FewPartial& state, float largest) {
+  float rescale = 1.0F;
+  const SoftmaxJob job{.scores = nullptr,
+                       .weights = nullptr,
+                       .keys = 0,
+                       .run = 0,
+                       .top = &state.top,
+                       .base = &state.base,
+                       .sum = &state.sum,
+                       .rescale = &rescale};
+  raise_top<1>(job, &largest);
+  return rescale;
+}
+
 float squares_of(const float* values, std::int64_t n) {
   float sums[kSide] = {};
   for (std::int64_t i = 0; i < n; i += kSide)
@@ -158,17 +173,9 @@ class Piece {
     std::fill(score, score + seen.begin, -kInfinity);
     std::fill(score + seen.end, score + whole, -kInfinity);
     const float largest = largest_of(score, whole);
-    float rescale = 1.0F;
-    const SoftmaxJob job{.scores = nullptr,
-                         .weights = nullptr,
-                         .keys = 0,
-                         .run = 0,
-                         .top = &state.top,
-                         .base = &state.base,
-                         .sum = &state.sum,
-                         .rescale = &rescale};
+    const float rescale = raised(state, largest);
     float* const sums = partial + kFewHeader;
-    if (raise_top<1>(job, &largest))
+    if (rescale != 1.0F)
       for (std::int64_t e = 0; e < job_.v.first.cols(); ++e) sums[e] *= rescale;
     const float from = origin(state.base);
     for (std::int64_t i = 0; i < whole; ++i) score[i] = exp2_of(score[i] - from);
@@ -252,16 +259,7 @@ void add_piece(float* to, const float* from, std::int64_t width) {
   auto& state = *reinterpret_cast<FewPartial*>(to);
   const auto& other = *reinterpret_cast<const FewPartial*>(from);
   if (other.top == -kInfinity) return;
-  float largest = other.top, rescale = 1.0F;
-  const SoftmaxJob job{.scores = nullptr,
-                       .weights = nullptr,
-                       .keys = 0,
-                       .run = 0,
-                       .top = &state.top,
-                       .base = &state.base,
-                       .sum = &state.sum,
-                       .rescale = &rescale};
-  raise_top<1>(job, &largest);
+  const float rescale = raised(state, other.top);
   const float factor = exp2_of(other.base - state.base);
   state.sum = state.sum * rescale + other.sum * factor;
   state.squares = state.squares * rescale * rescale + other.squares * factor * factor;
