@@ -57,10 +57,17 @@ std::string to_text(const GemmTiling& tiling) {
               tiling.turned ? ", turned" : "", ", kind ", static_cast<int>(tiling.scales));
 }
 
-// In every shape, both ways round.
+bool has_kernel(const GemmShape& shape, ScaleKind scales) {
+  return cuda::has_kernel(cuda::GemmElement::fp8, shape, scales);
+}
+
+// In every shape that there is, both ways round.
 void for_each_tiling(const GemmJob& job, const std::function<void(const GemmTiling&)>& visit) {
   for (const GemmShape& shape : kGemmShapes)
-    for (const bool turned : {false, true}) visit(cuda::tiling_of(job, shape, turned));
+    for (const bool turned : {false, true}) {
+      const GemmTiling tiling = cuda::tiling_of(job, shape, turned);
+      if (has_kernel(shape, tiling.scales)) visit(tiling);
+    }
 }
 
 class GemmKernels : public support::CudaTest {
@@ -89,7 +96,14 @@ class GemmKernels : public support::CudaTest {
                 out_type);
   }
   // Of one pair of formats: shapes, ways round and kinds of scales.
-  void expect_all_seen() const { EXPECT_EQ(seen_.size(), std::size(kGemmShapes) * 2 * 4); }
+  void expect_all_seen() const {
+    std::size_t all = 0;
+    for (const GemmShape& shape : kGemmShapes)
+      for (const ScaleKind scales :
+           {ScaleKind::at_end, ScaleKind::by_row, ScaleKind::by_column, ScaleKind::by_element})
+        all += has_kernel(shape, scales) ? 2 : 0;
+    EXPECT_EQ(seen_.size(), all);
+  }
 
  private:
   std::set<std::tuple<int, int, bool, ScaleKind>> seen_;
@@ -165,6 +179,7 @@ TEST_F(GemmKernels, DealtTilesAreCutAlongK) {
     for_each_tiling(job, [&](const GemmTiling& tiling) {
       const std::string where = text(to_text(pair), ", ", to_text(tiling));
       const GemmShape& shape = tiling.shape;
+      if (!shape.deals()) return;
       const auto units = [&](int unit, bool of_rows) {
         return static_cast<int>(tile_count(unit, of_rows != tiling.turned ? sizes.m : sizes.n));
       };

@@ -18,7 +18,7 @@ namespace {
 using cuda::GemmShape;
 using support::must;
 
-// Every shape has its last units dealt out here, on 132 multiprocessors.
+// Every shape that deals has its last units dealt out here, on 132 multiprocessors.
 constexpr Sizes kSizes{1900, 1700, 1100};
 
 // What a kernel of this shape wants of a workspace here: sums of each warpgroup, and then a word
@@ -31,7 +31,7 @@ struct Wanted {
 
 Wanted wanted_by(const GemmShape& shape) {
   const auto groups = static_cast<std::size_t>(cuda::clusters_on(kExecThere, shape.blocks) *
-                                               shape.blocks * shape.row_groups * shape.col_groups);
+                                               shape.blocks * shape.warpgroups());
   return {.sums = groups * 64 * static_cast<std::size_t>(shape.group_cols()) * sizeof(float),
           .words = groups};
 }
@@ -163,6 +163,7 @@ TEST_F(GemmStreams, GraphsHaveTheBitsOfPlainCalls) {
 // there" would let a cluster take the sums of the time before: all words are taken back.
 TEST_F(GemmStreams, GraphsInTheCallersWorkspaceForgetWhatWasLeft) {
   for (const GemmShape& shape : cuda::kGemmShapes) {
+    if (!shape.deals()) continue;
     const Product product = in_shape(shape);
     const Wanted wanted = wanted_by(shape);
     const support::DeviceMemory memory(wanted.bytes());
@@ -182,6 +183,7 @@ TEST_F(GemmStreams, GraphsInTheCallersWorkspaceForgetWhatWasLeft) {
 // Where it is too small, or not at a multiple of 16 bytes, it is left alone.
 TEST_F(GemmStreams, WorkspaceOfTheCaller) {
   for (const GemmShape& shape : cuda::kGemmShapes) {
+    if (!shape.deals()) continue;
     const Product product = in_shape(shape);
     const std::size_t enough = wanted_by(shape).bytes();
     const support::Stream stream;

@@ -7,6 +7,7 @@
 #include <ostream>
 #include <vector>
 
+#include "octavo/backend/cuda/gemm_schedule.h"
 #include "octavo/format/named_formats.h"
 
 namespace octavo::cuda {
@@ -72,7 +73,12 @@ TEST(GemmTiles, SmallOnesWhereAllRunAtOneTime) {
 
 TEST(GemmTiles, LargeOnesByTheirWaves) {
   expect(chosen(1024, 2048), kMedium, false);  // 8 x 8 in one wave, as 6 x 8 wide ones would be
-  expect(chosen(4096, 4096), kWide, false);    // 5.3 waves of 790 cycles, not 7.8 of 580
+  // Four waves of 1075 cycles, 3.9 of which are full; not 5.3 of 790 and what dealing costs, nor
+  // 7.8 of 580.
+  expect(chosen(4096, 4096), kTall, false);
+  expect(chosen(4096, 7168), kTall, false);   // 6.8 waves, or 9.3
+  expect(chosen(4096, 24576), kWide, false);  // 23.3 waves, or 32.0
+  expect(chosen(8192, 8192), kWide, false);   // 15.5 waves, or 20.8
   // 192 x 256 cuts this one into 11 x 8 straight, and 11 x 9 turned.
   expect(chosen(2112, 2048), kWide, false);
   expect(chosen(2048, 2112), kWide, true);
@@ -93,6 +99,19 @@ TEST(GemmTiles, TurnedWhereScalesWantIt) {
   // The few rows decide before the scales do.
   EXPECT_EQ(chosen(40, 4096, kRun, kSquares).scales, ScaleKind::by_column);
   expect(chosen(40, 4096, kRun, kSquares), kSlim, true);
+}
+
+// Two waves are for FP8 whose scales wait, or vary by row.
+TEST(GemmTiles, TwoWavesWhereThereIsAKernel) {
+  expect(chosen(4096, 4096, kRun, kSquares), kTall, false);
+  expect(chosen(4096, 4096, kSquares, kRun), kTall, true);
+  expect(chosen(4096, 4096, kRun, kRun), kWide, false);
+  GemmJob wide = job_of(4096, 4096, kRow, kRow);
+  for (GemmOperand* operand : {&wide.a, &wide.b}) operand->quantized.codes.dtype = DType::bf16;
+  expect(choose_tiling(wide, kProcessors), kWide, false);
+  EXPECT_FALSE(kTall.deals());
+  EXPECT_EQ(make_schedule(16, 16, 32, 66, kTall.deals()).dealt, 0);
+  EXPECT_GT(make_schedule(16, 16, 32, 66).dealt, 0);
 }
 
 TEST(GemmTiles, KindsOfScales) {

@@ -188,12 +188,10 @@ void gemm_in_tiles(const Exec& exec, const GemmJob& job, const GemmTiling& tilin
   }
   plan.schedule = make_schedule(static_cast<int>(unit_rows), static_cast<int>(unit_cols),
                                 static_cast<int>(tile_count(stage_elements(job.a), job.a.cols())),
-                                clusters_on(exec, shape.blocks));
+                                clusters_on(exec, shape.blocks), shape.deals());
 
-  const auto slots =
-      static_cast<std::size_t>(plan.schedule.dealt > 0 ? plan.schedule.clusters * shape.blocks *
-                                                             shape.row_groups * shape.col_groups
-                                                       : 0);
+  const auto slots = static_cast<std::size_t>(
+      plan.schedule.dealt > 0 ? plan.schedule.clusters * shape.blocks * shape.warpgroups() : 0);
   const std::size_t sums = slots * 64 * static_cast<std::size_t>(group_cols) * sizeof(float);
   const Scratch scratch(exec, sums + slots * sizeof(unsigned long long));
   plan.partial = scratch.as<float>();

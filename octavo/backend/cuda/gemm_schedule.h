@@ -105,9 +105,9 @@ struct GemmSchedule {
 // Dealt out are more units than clusters, so that no unit is cut twice, and fewer than twice as
 // many; none where clusters would be idle for less than a hundredth of the time, which is what
 // leaving sums and taking them up costs. Their blocks of K are counted in 31 bits: where K has
-// hundreds of millions, none are dealt out.
-constexpr GemmSchedule make_schedule(int unit_rows, int unit_cols, int k_blocks,
-                                     int most_clusters) {
+// hundreds of millions, none are dealt out, and none where the shape does not.
+constexpr GemmSchedule make_schedule(int unit_rows, int unit_cols, int k_blocks, int most_clusters,
+                                     bool deals = true) {
   GemmSchedule made{.unit_rows = unit_rows, .unit_cols = unit_cols, .k_blocks = k_blocks};
   const int units = made.units();
   made.clusters = units < most_clusters ? units : most_clusters;
@@ -115,7 +115,7 @@ constexpr GemmSchedule make_schedule(int unit_rows, int unit_cols, int k_blocks,
   const bool is_worth_it = 100 * (most_clusters - left) > waves * most_clusters;
   const bool is_counted =
       std::int64_t{most_clusters + left} * k_blocks <= std::numeric_limits<int>::max();
-  if (left > 0 && units > most_clusters && k_blocks >= 4 && is_worth_it && is_counted) {
+  if (deals && left > 0 && units > most_clusters && k_blocks >= 4 && is_worth_it && is_counted) {
     made.dealt = most_clusters + left;
     made.share = made.dealt * k_blocks / most_clusters;
     made.more = made.dealt * k_blocks % most_clusters;

@@ -1,6 +1,7 @@
 #include "octavo/backend/cuda/gemm_tiles.h"
 
 #include <algorithm>
+#include <cmath>
 #include <limits>
 
 namespace octavo::cuda {
@@ -32,17 +33,28 @@ ResultSize size_of_one(const GemmJob& job) {
   return {groups > 0 ? (rows + groups - 1) / groups : 0, job.out.cols};
 }
 
+GemmElement element_of(const GemmJob& job) {
+  const DType dtype = job.a.quantized.codes.dtype;
+  return dtype == DType::bf16 ? GemmElement::bf16
+                              : (dtype == DType::f16 ? GemmElement::f16 : GemmElement::fp8);
+}
+
 // Cycles for a block of K, about, that tiles of all clusters take, with the waves that they go in.
-// The last one is dealt out (gemm_schedule.h). Small tiles do in one wave, where most processors
-// would have no large one; in more, what they read from L2 is what they wait for.
+// The last one is dealt out where that shortens it (gemm_schedule.h), which costs a sixteenth all
+// in all. Small tiles do in one wave, where most processors would have no large one; in more, what
+// they read from L2 is what they wait for.
 double cycles_of_block(const GemmShape& shape, std::int64_t rows, std::int64_t cols,
                        std::int64_t processors) {
   const double units = static_cast<double>(tile_count(shape.unit_rows(), rows)) *
                        static_cast<double>(tile_count(shape.unit_cols(), cols)),
                clusters = static_cast<double>(processors / shape.blocks);
-  const double waves = std::max(1.0, units / clusters);
-  if (shape == kNarrow && waves > 1.0) return std::numeric_limits<double>::infinity();
-  return waves * (shape == kWide ? 790 : shape == kMedium ? 580 : 400);
+  const double whole = std::ceil(units / clusters),
+               dealt = std::max(1.0, units / clusters * (17.0 / 16.0));
+  if (shape == kNarrow && whole > 1.0) return std::numeric_limits<double>::infinity();
+  return (shape.deals() ? std::min(whole, dealt) : whole) * (shape == kWide     ? 790
+                                                             : shape == kTall   ? 1075
+                                                             : shape == kMedium ? 580
+                                                                                : 400);
 }
 
 // All of the few rows are the columns of a plan, and the other operand, which has to be read from
@@ -84,15 +96,17 @@ GemmTiling choose_tiling(const GemmJob& job, std::int64_t processors) {
                   around = tiling_of(job, kWide, true).scales;
   GemmTiling best;
   double least = std::numeric_limits<double>::infinity();
-  for (const GemmShape& shape : {kWide, kMedium, kNarrow})
+  for (const GemmShape& shape : {kWide, kTall, kMedium, kNarrow})
     for (const bool turned : {false, true}) {
       if (straight != around && turned != (around == ScaleKind::by_row)) continue;
       if (job.group_count > 0 && shape != kWide) continue;  // tiles of all groups are many
+      const GemmTiling tiling = tiling_of(job, shape, turned);
+      if (!has_kernel(element_of(job), shape, tiling.scales)) continue;
       const double cycles = turned ? cycles_of_block(shape, n, m, processors)
                                    : cycles_of_block(shape, m, n, processors);
       if (cycles >= least) continue;
       least = cycles;
-      best = tiling_of(job, shape, turned);
+      best = tiling;
     }
   return best;
 }

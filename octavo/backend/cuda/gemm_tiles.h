@@ -17,23 +17,29 @@ enum class ScaleKind : std::uint8_t {
   by_element,  // along K, neither
 };
 
-// One compiled kernel. Warpgroups multiply 64 rows each, by all columns of a tile or by a part of
-// them. Blocks of a cluster have the same rows and neighbouring columns, or the other way round,
-// and each brings its share of what they have in common.
+// One compiled kernel. Warpgroups multiply 64 rows at a time, by all columns of a tile or by a part
+// of them, and in a tile of several waves go on with the next 64 rows before the next stage. Blocks
+// of a cluster have the same rows and neighbouring columns, or the other way round, and each brings
+// its share of what they have in common.
 struct GemmShape {
-  int row_groups = 3, col_groups = 1;
+  int row_groups = 3, col_groups = 1;  // of 64 rows, and of columns
+  int waves = 1;
   int cols = 128;
   int blocks = 2;
   bool shares_rows = true;
 
   [[nodiscard]] constexpr int rows() const { return row_groups * 64; }
+  // Whether its last units are dealt out along K (gemm_schedule.h). Leaving the sums of two waves
+  // costs more than it wins: such a shape is taken where waves of units are nearly full.
+  [[nodiscard]] constexpr bool deals() const { return waves == 1; }
+  [[nodiscard]] constexpr int warpgroups() const { return row_groups / waves * col_groups; }
   [[nodiscard]] constexpr int group_cols() const { return cols / col_groups; }
   [[nodiscard]] constexpr int unit_rows() const { return rows() * (shares_rows ? 1 : blocks); }
   [[nodiscard]] constexpr int unit_cols() const { return cols * (shares_rows ? blocks : 1); }
   constexpr bool operator==(const GemmShape&) const = default;
 };
 
-inline constexpr GemmShape kWide{},
+inline constexpr GemmShape kWide{}, kTall{.row_groups = 4, .waves = 2},
     kMedium{.row_groups = 2, .col_groups = 1, .cols = 128, .blocks = 2, .shares_rows = true},
     kNarrow{.row_groups = 1, .col_groups = 2, .cols = 128, .blocks = 1, .shares_rows = false},
     kSlim{.row_groups = 1, .col_groups = 1, .cols = 64, .blocks = 1, .shares_rows = false},
@@ -42,8 +48,17 @@ inline constexpr GemmShape kWide{},
 inline constexpr GemmShape kSquare{
     .row_groups = 2, .col_groups = 1, .cols = 256, .blocks = 2, .shares_rows = false};
 inline constexpr GemmShape kGemmShapes[] = {
-    kWide, kMedium, kNarrow, kSlim, kSlimTall,
+    kWide, kMedium, kNarrow, kSlim, kSlimTall, kTall,
 };
+
+enum class GemmElement : std::uint8_t { fp8, bf16, f16 };
+
+// Whether there is a kernel of a shape, one of kGemmShapes, for such elements and scales.
+constexpr bool has_kernel(GemmElement element, const GemmShape& shape, ScaleKind scales) {
+  if (element == GemmElement::f16) return scales == ScaleKind::at_end && shape.waves == 1;
+  return shape.waves == 1 || (element == GemmElement::fp8 &&
+                              (scales == ScaleKind::at_end || scales == ScaleKind::by_row));
+}
 
 struct GemmTiling {
   GemmShape shape{};

@@ -1,6 +1,6 @@
-// Products on the tensor cores of Hopper. A block has warpgroups that multiply, 64 rows each, and
-// one that has the copy engine bring operands and scales, which pass through a ring of stages in
-// shared memory, 128 bytes of K each.
+// Products on the tensor cores of Hopper. A block has warpgroups that multiply, 64 rows at a time,
+// and one that has the copy engine bring operands and scales, which pass through a ring of stages
+// in shared memory, 128 bytes of K each.
 //
 // Sums of FP8 products leave the tensor cores after every stage, because those keep 13 bits of them
 // (docs/numerics/gemm.md), and are added up in f32 registers, times their scales where those change
@@ -32,28 +32,28 @@ struct GemmWorker {
   const GemmPlan& plan;
   const GemmRing<Kernel>& ring;
   int lane;
-  int row_group, col_group;  // of the tile, which the warpgroup has a part of
-  int tile_row, tile_col;    // of the thread's first sum
+  int row_group, col_group;       // of the tile, where the warpgroup's first wave is
+  int tile_row, tile_col;         // of the thread's first sum
+  unsigned row_place, col_place;  // of its operands, in the first stage
 
   // A stage into `run`, which is added to or, where there is no `more`, begun.
-  __device__ __forceinline__ void multiply_stage(int stage, bool more, float (&run)[kSums]) const {
-    const std::uint64_t rows = operand_at(ring.rows(stage) + row_group * kMmaRows * kRowBytes),
-                        cols = operand_at(ring.cols(stage) +
-                                          col_group * Kernel::kGroupCols * kRowBytes);
+  __device__ __forceinline__ void multiply_stage(int stage, int wave, bool more,
+                                                 float (&run)[kSums]) const {
+    constexpr unsigned kStage = Kernel::kStageBytes / 16,
+                       kWave = Kernel::kWaveGroups * kMmaRows * kRowBytes / 16;
+    const unsigned rows = row_place + stage * kStage + wave * kWave,
+                   cols = col_place + stage * kStage;
     mma_begin();
 #pragma unroll
     for (int step = 0; step < kRowBytes / kMmaBytes; ++step)
-      multiply<Kernel::kMma>(run, rows + step * kOperandStep, cols + step * kOperandStep,
-                             more || step > 0);
+      multiply<Kernel::kMma>(run, operand_at(rows + step * kOperandStep),
+                             operand_at(cols + step * kOperandStep), more || step > 0);
     mma_commit();
   }
 
-  // `is_full`: the stage was seen to be.
-  __device__ __forceinline__ void begin(const RingPlace<Kernel>& at, bool is_full,
-                                        float (&run)[kSums]) const {
-    if (!is_full) barrier_wait(ring.is_full(at.stage), at.phase);
+  __device__ __forceinline__ void begin(int stage, int wave, float (&run)[kSums]) const {
     pin(run);
-    multiply_stage(at.stage, false, run);
+    multiply_stage(stage, wave, false, run);
   }
 
   // `count` stages, at least one, into sums that stay in the tensor cores, each begun before the
@@ -61,12 +61,12 @@ struct GemmWorker {
   __device__ __forceinline__ int multiply_on(RingPlace<Kernel>& at, int count, bool more,
                                              float (&sums)[kSums]) const {
     pin(sums);
-    multiply_stage(at.stage, more, sums);
+    multiply_stage(at.stage, 0, more, sums);
     int used = at.stage;
     at.next();
     for (; count > 1; --count, at.next()) {
       barrier_wait(ring.is_full(at.stage), at.phase);
-      multiply_stage(at.stage, true, sums);
+      multiply_stage(at.stage, 0, true, sums);
       mma_wait<1>();
       release(ring, used, lane);
       used = at.stage;
@@ -74,6 +74,12 @@ struct GemmWorker {
     mma_wait<0>();
     pin(sums);
     return used;
+  }
+
+  // Those of the thread's rows in a wave.
+  __device__ __forceinline__ SharedAddress row_scales_of(int stage, int wave) const {
+    constexpr int kApart = Kernel::kWaveGroups * kMmaRows;
+    return ring.row_scales(stage) + (tile_row + wave * kApart) * static_cast<int>(sizeof(float));
   }
 
   // Where element s of a run is among the sums: neighbours are exchanged, because a register file
@@ -86,28 +92,41 @@ struct GemmWorker {
     sums[place(s)] = __fmaf_rn(run[s], scale, sums[place(s)]);
   }
 
+  // Scales of a run, for the thread's two rows; asked for before the run begins, because what
+  // stands between its instructions holds them up.
+  struct RunScales {
+    float upper = 1.0F, lower = 1.0F, lone = 1.0F;
+  };
+  __device__ __forceinline__ RunScales scales(int stage, int wave) const {
+    RunScales made;
+    if constexpr (kScales == ScaleKind::by_row || kScales == ScaleKind::by_element) {
+      const SharedAddress rows = row_scales_of(stage, wave);
+      made.upper = load_shared(rows);
+      made.lower = load_shared(rows + 8 * sizeof(float));
+    }
+    if constexpr (Kernel::kLones > 0)
+      made.lone = load_shared(ring.lone_scale(stage, kScales == ScaleKind::by_row
+                                                         ? col_group
+                                                         : row_group + wave * Kernel::kWaveGroups));
+    return made;
+  }
+
   // Adds a run to the sums and gives its stage back, unless `keeps` it. kBehind runs that were
   // begun later may go on.
   template <int kBehind>
-  __device__ __forceinline__ void end(const RingPlace<Kernel>& at, bool keeps, float (&run)[kSums],
+  __device__ __forceinline__ void end(int stage, RunScales scales, bool keeps, float (&run)[kSums],
                                       float (&sums)[kSums]) const {
-    const SharedAddress row_scales = ring.row_scales(at.stage) + tile_row * sizeof(float),
-                        col_scales = ring.col_scales(at.stage) + tile_col * sizeof(float);
-    float upper = 1.0F, lower = 1.0F;
-    if constexpr (kScales == ScaleKind::by_row || kScales == ScaleKind::by_element) {
-      upper = load_shared(row_scales);
-      lower = load_shared(row_scales + 8 * sizeof(float));
-    }
-    if constexpr (Kernel::kLones > 0) {
-      const float lone = load_shared(
-          ring.lone_scale(at.stage, kScales == ScaleKind::by_row ? col_group : row_group));
-      upper *= lone;
-      lower *= lone;
-    }
+    const SharedAddress col_scales = ring.col_scales(stage) + tile_col * sizeof(float);
     mma_wait<kBehind>();
     pin(run);
+    float upper = scales.upper, lower = scales.lower;
+    if constexpr (Kernel::kLones > 0) {
+      pin(scales.lone);
+      upper *= scales.lone;
+      lower *= scales.lone;
+    }
     constexpr bool kReadsOn = kScales == ScaleKind::by_column || kScales == ScaleKind::by_element;
-    if (!kReadsOn && !keeps) release(ring, at.stage, lane);
+    if (!kReadsOn && !keeps) release(ring, stage, lane);
     if constexpr (kScales == ScaleKind::at_end) {
 #pragma unroll
       for (int s = 0; s < kSums; ++s) sums[place(s)] += run[s];
@@ -124,7 +143,7 @@ struct GemmWorker {
         add(sums, run, 4 * j + 3, lower * col.y);
       }
     }
-    if (kReadsOn) release(ring, at.stage, lane);
+    if (kReadsOn && !keeps) release(ring, stage, lane);
     pin(sums);  // before the next run begins: it has the registers of this one
   }
 };
@@ -134,12 +153,21 @@ __device__ __forceinline__ void multiply_tiles(const GemmPlan& plan, const GemmR
                                                int cluster, int rank, int group, FinishAt finish) {
   constexpr ScaleKind kScales = Kernel::kScales;
   const int thread = finish.thread, lane = thread % 32;
-  const int row_group = group % Kernel::kRowGroups, col_group = group / Kernel::kRowGroups;
+  const int row_group = group % Kernel::kWaveGroups, col_group = group / Kernel::kWaveGroups;
   const int tile_row = row_group * kMmaRows + thread / 32 * 16 + lane / 4,
             tile_col = col_group * Kernel::kGroupCols + lane % 4 * 2;
-  GemmWorker<Kernel> worker{plan, ring, lane, row_group, col_group, tile_row, tile_col};
+  GemmWorker<Kernel> worker{
+      plan,
+      ring,
+      lane,
+      row_group,
+      col_group,
+      tile_row,
+      tile_col,
+      operand_place(ring.rows(0) + row_group * kMmaRows * kRowBytes),
+      operand_place(ring.cols(0) + col_group * Kernel::kGroupCols * kRowBytes)};
   const int slot = (cluster * Kernel::kBlocks + rank) * Kernel::kGroups + group;
-  constexpr int kSums = Kernel::kSums;
+  constexpr int kSums = Kernel::kSums, kWaves = Kernel::kWaves;
   float runs[Kernel::kRuns][kSums];
 #pragma unroll
   for (int r = 0; r < Kernel::kRuns; ++r)
@@ -147,10 +175,10 @@ __device__ __forceinline__ void multiply_tiles(const GemmPlan& plan, const GemmR
     for (int i = 0; i < kSums; ++i) runs[r][i] = 0.0F;
 
   const float lone = kScales == ScaleKind::at_end ? lone_at_end(plan) : 1.0F;
-  float sums[kSums];
+  float sums[kWaves][kSums];
   if constexpr (Kernel::kStays) {  // begun by the instruction; what stands there is not looked at
 #pragma unroll
-    for (int i = 0; i < kSums; ++i) sums[i] = 0.0F;
+    for (int i = 0; i < kSums; ++i) sums[0][i] = 0.0F;
   }
   RingPlace<Kernel> at;
   while (true) {
@@ -158,8 +186,8 @@ __device__ __forceinline__ void multiply_tiles(const GemmPlan& plan, const GemmR
     const StageNote note = ring.notes[at.stage];
     int left = note.blocks();
     if (left == 0) break;
-    const bool goes_on = (note.rest & StageNote::kGoesOn) != 0,
-               unfinished = (note.rest & StageNote::kUnfinished) != 0;
+    const bool goes_on = Kernel::kDeals && (note.rest & StageNote::kGoesOn) != 0,
+               unfinished = Kernel::kDeals && (note.rest & StageNote::kUnfinished) != 0;
     const int first_row = Kernel::first_row(note, rank) + row_group * kMmaRows,
               first_col = Kernel::first_col(note, rank) + col_group * Kernel::kGroupCols;
     worker.tile_row =
@@ -175,15 +203,17 @@ __device__ __forceinline__ void multiply_tiles(const GemmPlan& plan, const GemmR
       continue;
     }
     if (goes_on) {
-      take_sums(plan, slot - Kernel::kBlocks * Kernel::kGroups, thread, 1 + group, sums);
+      take_sums(plan, slot - Kernel::kBlocks * Kernel::kGroups, thread, 1 + group, sums[0]);
     } else if constexpr (!Kernel::kStays) {
 #pragma unroll
-      for (int s = 0; s < kSums; ++s) sums[s] = 0.0F;
+      for (int wave = 0; wave < kWaves; ++wave)
+#pragma unroll
+        for (int s = 0; s < kSums; ++s) sums[wave][s] = 0.0F;
     }
     constexpr bool kAtEnd = kScales == ScaleKind::at_end;
     int used = at.stage;  // the last stage, which has the scales where they are at the end
     if constexpr (Kernel::kStays) {
-      used = worker.multiply_on(at, left, goes_on, sums);
+      used = worker.multiply_on(at, left, goes_on, sums[0]);
       left = 0;
     }
     if constexpr (Kernel::kRuns == 2) {
@@ -192,52 +222,77 @@ __device__ __forceinline__ void multiply_tiles(const GemmPlan& plan, const GemmR
       constexpr int kAtOnce = 4;
       for (; left >= kAtOnce; left -= kAtOnce) {
         RingPlace<Kernel> ahead = at;
-        worker.begin(ahead, false, runs[0]);
+        barrier_wait(ring.is_full(ahead.stage), ahead.phase);
+        worker.begin(ahead.stage, 0, runs[0]);
 #pragma unroll
         for (int j = 0; j < kAtOnce; ++j, at.next()) {
           const bool last = j + 1 == kAtOnce && left == kAtOnce;
           used = at.stage;
           if (j + 1 < kAtOnce) {
             ahead.next();
-            worker.begin(ahead, false, runs[(j + 1) % 2]);
-            worker.template end<1>(at, false, runs[j % 2], sums);
+            barrier_wait(ring.is_full(ahead.stage), ahead.phase);
+            worker.begin(ahead.stage, 0, runs[(j + 1) % 2]);
+            worker.template end<1>(at.stage, worker.scales(at.stage, 0), false, runs[j % 2],
+                                   sums[0]);
           } else {
-            worker.template end<0>(at, kAtEnd && last, runs[j % 2], sums);
+            worker.template end<0>(at.stage, worker.scales(at.stage, 0), kAtEnd && last,
+                                   runs[j % 2], sums[0]);
           }
         }
       }
     }
     bool is_full = false;
+    // Copies of the loop have the addresses of the next stage worked out while this one is added.
+    // Not where that takes more registers than there are.
+    constexpr bool kFewScales = kAtEnd || kScales == ScaleKind::by_row;
+    constexpr int kCopies = kWaves == 1 && Kernel::kRuns == 1 && kFewScales ? 4 : 1;
+#pragma unroll kCopies
     for (; left > 0; --left) {
-      const RingPlace<Kernel> now = at;
-      worker.begin(now, is_full, runs[0]);
-      used = now.stage;
+      if (!is_full) barrier_wait(ring.is_full(at.stage), at.phase);
+      used = at.stage;
       at.next();
-      is_full = barrier_over(ring.is_full(at.stage), at.phase);
-      worker.template end<0>(now, kAtEnd && left == 1, runs[0], sums);
+      typename GemmWorker<Kernel>::RunScales scales[kWaves];
+#pragma unroll
+      for (int wave = 0; wave < kWaves; ++wave) scales[wave] = worker.scales(used, wave);
+#pragma unroll
+      for (int wave = 0; wave < kWaves; ++wave) {
+        const bool last = wave + 1 == kWaves;
+        worker.begin(used, wave, runs[0]);
+        if (last) is_full = barrier_over(ring.is_full(at.stage), at.phase);
+        worker.template end<0>(used, scales[wave], !last || (kAtEnd && left == 1), runs[0],
+                               sums[wave]);
+      }
     }
     if (unfinished) {
       if (kAtEnd) release(ring, used, lane);
-      leave_sums(plan, slot, thread, sums);
+      leave_sums(plan, slot, thread, sums[0]);
       barrier_arrive(ring.has_left(group));
       continue;
     }
-    float made[kSums];
+    float made[kWaves][kSums];
 #pragma unroll
-    for (int i = 0; i < kSums; ++i) made[i] = sums[GemmWorker<Kernel>::place(i)];
-    if (kAtEnd) {  // the last stage has the scales
-      scale_sums(plan, lone, ring.row_scales(used) + worker.tile_row * sizeof(float),
-                 ring.col_scales(used) + worker.tile_col * sizeof(float), made);
-      release(ring, used, lane);
+    for (int wave = 0; wave < kWaves; ++wave) {
+#pragma unroll
+      for (int i = 0; i < kSums; ++i) made[wave][i] = sums[wave][GemmWorker<Kernel>::place(i)];
+      if (kAtEnd)  // the last stage has the scales
+        scale_sums(plan, lone, worker.row_scales_of(used, wave),
+                   ring.col_scales(used) + worker.tile_col * sizeof(float), made[wave]);
     }
+    if (kAtEnd) release(ring, used, lane);
+    constexpr int kApart = Kernel::kWaveGroups * kMmaRows;
     finish.row = first_row;
     finish.col = first_col;
     bool whole = true;
-    if (is_group) whole = finish.take_place(plan.groups[note.group], Kernel::kGroupCols);
-    if (plan.stores_boxes && whole)
-      store_boxes(plan, finish, 1 + group, made);
-    else
-      store_elements(plan, finish, 1 + group, made);
+    if (is_group)
+      whole = finish.take_place(plan.groups[note.group], (kWaves - 1) * kApart + kMmaRows,
+                                Kernel::kGroupCols);
+    if (plan.stores_boxes && whole) {
+      store_boxes(plan, finish, kApart, 1 + group, made);
+    } else {
+#pragma unroll
+      for (int wave = 0; wave < kWaves; ++wave, finish.row += kApart)
+        store_elements(plan, finish, 1 + group, made[wave]);
+    }
   }
   if (plan.stores_boxes && thread == 0) stores_done();
 }

@@ -1,5 +1,4 @@
-// The kernels of one pair of formats, by shape and by how scales vary: f16 has them at the end
-// alone.
+// The kernels of one pair of formats, by shape and by how scales vary.
 #pragma once
 
 #include <atomic>
@@ -38,14 +37,24 @@ void launch_gemm(const Exec& exec, const GemmPlan& plan) {
 
 template <Mma kMma, GemmShape kShape>
 void launch_shape(const Exec& exec, const GemmPlan& plan, ScaleKind scales) {
-  if (scales == ScaleKind::at_end)
-    return launch_gemm<GemmKernel<kMma, kShape, ScaleKind::at_end>>(exec, plan);
-  if constexpr (kMma != Mma::f16) {
-    if (scales == ScaleKind::by_row)
-      return launch_gemm<GemmKernel<kMma, kShape, ScaleKind::by_row>>(exec, plan);
-    if (scales == ScaleKind::by_column)
-      return launch_gemm<GemmKernel<kMma, kShape, ScaleKind::by_column>>(exec, plan);
-    launch_gemm<GemmKernel<kMma, kShape, ScaleKind::by_element>>(exec, plan);
+  constexpr GemmElement kElement = is_fp8(kMma)        ? GemmElement::fp8
+                                   : kMma == Mma::bf16 ? GemmElement::bf16
+                                                       : GemmElement::f16;
+  const auto launch = [&]<ScaleKind kScales>() {
+    if constexpr (has_kernel(kElement, kShape, kScales))
+      launch_gemm<GemmKernel<kMma, kShape, kScales>>(exec, plan);
+    else
+      fail(ErrorCode::internal, "gemm", "there is no such kernel");
+  };
+  switch (scales) {
+    case ScaleKind::at_end:
+      return launch.template operator()<ScaleKind::at_end>();
+    case ScaleKind::by_row:
+      return launch.template operator()<ScaleKind::by_row>();
+    case ScaleKind::by_column:
+      return launch.template operator()<ScaleKind::by_column>();
+    case ScaleKind::by_element:
+      return launch.template operator()<ScaleKind::by_element>();
   }
 }
 

@@ -27,16 +27,20 @@ template <Mma kMmaIs, GemmShape kShape, ScaleKind kScalesAre>
 struct GemmKernel {
   static constexpr Mma kMma = kMmaIs;
   static constexpr ScaleKind kScales = kScalesAre;
-  static constexpr int kRowGroups = kShape.row_groups, kGroups = kRowGroups * kShape.col_groups,
+  static constexpr int kRowGroups = kShape.row_groups, kGroups = kShape.warpgroups(),
                        kRows = kShape.rows(), kCols = kShape.cols, kBlocks = kShape.blocks;
+  // Waves of a warpgroup, and the row groups from one to the next: all warpgroups' of a wave.
+  static constexpr int kWaves = kShape.waves, kWaveGroups = kRowGroups / kWaves;
+  static constexpr bool kDeals = kShape.deals();
   static constexpr bool kSharesRows = kShape.shares_rows;
   static constexpr int kThreads = (kGroups + 1) * 128;
   static constexpr int kGroupCols = kCols / kShape.col_groups, kSums = kGroupCols / 2;
   // Whether sums stay in the tensor cores from the first block of K to the last.
   static constexpr bool kStays = !is_fp8(kMma) && kScales == ScaleKind::at_end;
+  static_assert(!kStays || kWaves == 1);
   // Runs of products that a warpgroup has under way: two where registers allow it, so that one can
   // be added up while the tensor cores work at the other.
-  static constexpr int kRuns = kSums <= 32 && !kStays ? 2 : 1;
+  static constexpr int kRuns = kSums * kWaves <= 32 && !kStays ? 2 : 1;
   static constexpr int kKElements = is_fp8(kMma) ? kRowBytes : kRowBytes / 2;
 
   static constexpr int kRowTile = kRows * kRowBytes, kColTile = kCols * kRowBytes;
@@ -50,9 +54,9 @@ struct GemmKernel {
                                 : kScales == ScaleKind::by_column ? kRowGroups
                                                                   : 0;
   static_assert(kLones <= 4);
-  // Beside the ring: where every warpgroup lays out its result; barriers; and room to begin at a
-  // multiple of 1024.
-  static constexpr int kStaged = kGroups * staged_bytes(kGroupCols);
+  // Beside the ring: where every warpgroup lays out the result of a wave; barriers; and room to
+  // begin at a multiple of 1024.
+  static constexpr int kStaged = kGroups * kWaves * staged_bytes(kGroupCols);
   static constexpr int kBesides = kStaged + 512 + 1024;
   static constexpr int kRing = kStageBytes + kScaleBytes + static_cast<int>(sizeof(StageNote));
   static constexpr int kStages = (227 * 1024 - kBesides) / kRing;

@@ -17,13 +17,16 @@ inline constexpr int kMmaRows = 64;
 inline constexpr int kRowBytes = 128;  // of K in shared memory: one swizzled line
 inline constexpr int kMmaBytes = 32;   // of K that one instruction takes
 
-// Operands at an address that is a multiple of 1024, eight lines of 128 bytes a group.
-__device__ __forceinline__ std::uint64_t operand_at(SharedAddress address) {
-  constexpr std::uint64_t kGroup = 1024 / 16, kSwizzle128 = 1;
-  return static_cast<std::uint64_t>((address & 0x3FFFF) >> 4) | (kGroup << 32) |
-         (kSwizzle128 << 62) | (1ull << 16);
+// Operands at an address that is a multiple of 1024, eight lines of 128 bytes a group: the half of
+// the word that says where, in which addresses are counted in 16 bytes, and the word.
+__device__ __forceinline__ unsigned operand_place(SharedAddress address) {
+  return static_cast<unsigned>(address >> 4) | 1u << 16;
 }
-inline constexpr std::uint64_t kOperandStep = kMmaBytes / 16;  // to the next bytes of K
+__device__ __forceinline__ std::uint64_t operand_at(unsigned place) {
+  constexpr std::uint64_t kGroup = 1024 / 16, kSwizzle128 = 1;
+  return (kSwizzle128 << 62) | (kGroup << 32) | place;
+}
+inline constexpr unsigned kOperandStep = kMmaBytes / 16;  // to the next bytes of K
 
 __device__ __forceinline__ void mma_begin() {
   asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
@@ -42,6 +45,7 @@ __device__ __forceinline__ void pin(float (&sums)[kCount]) {
 #pragma unroll
   for (int i = 0; i < kCount; ++i) asm volatile("" : "+f"(sums[i])::"memory");
 }
+__device__ __forceinline__ void pin(float& number) { asm volatile("" : "+f"(number)::"memory"); }
 
 // clang-format off
 #define OCTAVO_SUMS_32 \
