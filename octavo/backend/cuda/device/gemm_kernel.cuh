@@ -284,8 +284,7 @@ __global__ void __launch_bounds__(Kernel::kThreads, 1)
     __syncthreads();
 
   wait_for_kernels_before();
-  if (plan.gate.number != nullptr && (*plan.gate.number > plan.gate.limit) != plan.gate.above)
-    return;
+  if (plan.gate.number != nullptr && *plan.gate.number != plan.gate.wanted) return;
   if (group == Kernel::kGroups) {
     if constexpr (Kernel::kMovesRegisters) registers_down<Kernel::kDown>();
     bring_all(plan, ring, walk, rank, thread % 128);
