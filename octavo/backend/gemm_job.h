@@ -80,7 +80,7 @@ struct GemmJob {
   const GemmGroup* groups = nullptr;
   std::int64_t group_count = 0;
 
-  // If given, and MX operands are multiplied with others exponents (native): grows by the number of
+  // If given, and MX operands are multiplied with other exponents (native): grows by the number of
   // elements that this changed.
   unsigned long long* folded = nullptr;
 

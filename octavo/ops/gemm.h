@@ -50,8 +50,9 @@ struct GemmOptions {
   std::optional<ActivationKind> activation{};
   View residual{};  // of the shape of the result, or without memory
   // If given: grows by the elements of MX operands that are other numbers in the product, because a
-  // device multiplied with common exponents (docs/numerics/gemm.md). None: the product is that of
-  // the operands as they are. The call then waits for the device.
+  // device multiplied with common exponents, of rows or of 128 columns (docs/numerics/gemm.md).
+  // None: the product is that of the operands as they are, which it also is where common exponents
+  // would lose most of a block. The call then waits for the device.
   std::int64_t* folded = nullptr;
 
   int threads = 0;  // 0: all cores the thread pool has; results do not depend on it

@@ -67,8 +67,10 @@ def gemm(
     threads: at most so many, up to 1024; 0 means all cores. Results do not depend on it.
     stream: of a CUDA device, as quantize has it.
     return_folded: also return how many elements of MX operands were other numbers in the product,
-        because a GPU multiplied with common exponents: 0 says that it is the product of what a and
-        b hold. Waits for the device.
+        because a GPU multiplied with common exponents, one a row or one for 128 columns: 0 says
+        that it is the product of what a and b hold. It is 0, too, where common exponents would lose
+        most of a block: such operands are multiplied as they are, with float32 sums, slower. Waits
+        for the device.
 
     Returns an array of a's library, out, or a QuantizedTensor; and that number, if asked for.
     """

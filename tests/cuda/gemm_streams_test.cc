@@ -96,25 +96,6 @@ std::string to_text(const GemmShape& shape) {
   return text("tiles of ", shape.rows(), " x ", shape.cols);
 }
 
-class Graph {
- public:
-  Graph(const support::Stream& stream, const std::function<void()>& queue) {
-    cudaGraph_t graph = nullptr;
-    must(cudaStreamBeginCapture(stream.get(), cudaStreamCaptureModeThreadLocal));
-    queue();
-    must(cudaStreamEndCapture(stream.get(), &graph));
-    must(cudaGraphInstantiate(&ready_, graph, 0));
-    must(cudaGraphDestroy(graph));
-  }
-  ~Graph() { (void)cudaGraphExecDestroy(ready_); }
-  Graph(const Graph&) = delete;
-  Graph& operator=(const Graph&) = delete;
-  void launch(const support::Stream& stream) const { must(cudaGraphLaunch(ready_, stream.get())); }
-
- private:
-  cudaGraphExec_t ready_ = nullptr;
-};
-
 class GemmStreams : public support::CudaTest {
  protected:
   void SetUp() override {

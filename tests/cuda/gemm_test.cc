@@ -3,8 +3,6 @@
 // in the tiles that are chosen for them; gemm_kernels_test.cc has every kernel do each of its own.
 #include <gtest/gtest.h>
 
-#include <algorithm>
-#include <cmath>
 #include <cstring>
 #include <random>
 #include <span>
@@ -162,114 +160,6 @@ TEST_F(GemmOnTensorCores, RowsOfCodesInAnyOrder) {
     expect(plain, rows);
     expect(rows, rows);
   }
-}
-
-// MX operands with other exponents, worked out in f64: the largest of each row, or of every 128
-// columns.
-struct FoldedOperand {
-  QuantizedTensor tensor;
-  int spread = 0;
-  std::int64_t changed = 0;
-};
-
-FoldedOperand folded(const QuantizedTensor& mx, bool by_row) {
-  const std::int64_t rows = mx.shape[0], cols = mx.shape[1], blocks = (cols + 31) / 32;
-  FoldedOperand made{usual_operand(
-      scaling_of(by_row ? "fp8-channel" : "fp8-1x128", mx.scaling.format), rows, cols, 1)};
-  const auto exponent = [&](std::int64_t row, std::int64_t block) {
-    return std::ilogb(oracle::number_at(mx.rowwise.scales.view(), row, block));
-  };
-  const View scales = made.tensor.rowwise.scales.view(), codes = made.tensor.rowwise.codes.view(),
-             from = mx.rowwise.codes.view();
-  const int mantissa = mx.scaling.format == e4m3fn ? 3 : 2,
-            lowest = mx.scaling.format == e4m3fn ? -9 : -16;
-  for (std::int64_t row = 0; row < rows; ++row) {
-    int top = -1000, bottom = 1000;
-    for (std::int64_t block = 0; block < blocks; ++block) {
-      top = std::max(top, exponent(row, block));
-      bottom = std::min(bottom, exponent(row, block));
-    }
-    made.spread = std::max(made.spread, top - bottom);
-    for (std::int64_t col = 0; col < cols; ++col) {
-      int target = top;
-      if (!by_row) {
-        target = -1000;
-        for (std::int64_t block = col / 128 * 4; block < std::min(blocks, col / 128 * 4 + 4);
-             ++block)
-          target = std::max(target, exponent(row, block));
-      }
-      const std::int64_t scale_at = by_row ? 0 : col / 128;
-      *reinterpret_cast<float*>(static_cast<std::byte*>(scales.data) + row * scales.strides[0] +
-                                scale_at * scales.strides[1]) = std::ldexp(1.0F, target);
-      const double value =
-          std::ldexp(oracle::number_at(from, row, col), exponent(row, col / 32) - target);
-      const double unit =
-          std::ldexp(1.0, std::max(value == 0 ? lowest : std::ilogb(value) - mantissa, lowest));
-      const double rounded = std::nearbyint(value / unit) * unit;
-      made.changed += rounded != value;
-      unsigned code = 0;
-      while (decode(mx.scaling.format, code) != std::fabs(rounded)) ++code;
-      static_cast<std::byte*>(codes.data)[row * cols + col] =
-          static_cast<std::byte>(code | (std::signbit(value) ? 0x80u : 0u));
-    }
-  }
-  return made;
-}
-
-TEST_F(GemmOnTensorCores, MxIsFoldedByRowOrBy128Columns) {
-  int by_rows = 0, by_runs = 0, changes = 0;
-  for (const Format& format : {e4m3fn, e5m2})
-    for (const double range : {0.5, 3.0, 9.0})
-      for (const Sizes& sizes : {Sizes{33, 70, 64}, Sizes{200, 260, 300}, Sizes{64, 300, 1000},
-                                 Sizes{130, 100, 520}, Sizes{1300, 1100, 130}}) {
-        const auto mx_of = [&](std::int64_t rows, unsigned seed) {
-          std::vector<float> values = usual_values(rows, sizes.k, seed);
-          for (std::size_t i = 0; i < values.size(); ++i)
-            values[i] = std::ldexp(values[i],
-                                   static_cast<int>(range * std::sin(static_cast<double>(i / 32))));
-          return quantize(values_as(values, {rows, sizes.k}, DType::f32).view(),
-                          scaling_of("mxfp8", format), {.backend = &reference_backend()});
-        };
-        const QuantizedTensor a = mx_of(sizes.m, 3), b = mx_of(sizes.n, 4);
-        const bool by_row = std::max(folded(a, true).spread, folded(b, true).spread) <= 8;
-        (by_row ? by_rows : by_runs)++;
-        const FoldedOperand left = folded(a, by_row), right = folded(b, by_row);
-        const Tensor wanted = model_of(left.tensor, right.tensor);
-        std::int64_t changed = 0;
-        const Tensor got = to_host(gemm(to_device(a, kThere), to_device(b, kThere),
-                                        {.accumulator = Accumulator::native, .folded = &changed})
-                                       .view());
-        EXPECT_EQ(changed, left.changed + right.changed) << format_name(format) << ' ' << range;
-        changes += changed > 0;
-        EXPECT_EQ(differences(got, wanted), "")
-            << format_name(format) << " range " << range << ", " << to_text(sizes);
-      }
-  EXPECT_GT(by_rows, 0);
-  EXPECT_GT(by_runs, 0);
-  EXPECT_GT(changes, 0);
-}
-
-// Also where its block is brought to a larger exponent.
-TEST_F(GemmOnTensorCores, InfInMxStaysInf) {
-  constexpr std::int64_t kRows = 20, kDepth = 128;
-  std::vector<float> values(static_cast<std::size_t>(kRows * kDepth), 1.0F);
-  for (std::size_t i = 0; i < values.size(); ++i)
-    if (i / 32 % 2 == 1) values[i] = 0.0625F;
-  const auto mx = [&] {
-    return quantize(values_as(values, {kRows, kDepth}, DType::f32).view(),
-                    scaling_of("mxfp8", e5m2), {.backend = &reference_backend()});
-  };
-  QuantizedTensor a = mx();
-  const QuantizedTensor b = mx();
-  static_cast<std::uint8_t*>(a.rowwise.codes.view().data)[3 * kDepth + 40] = 0x7C;
-  const Tensor got =
-      to_host(gemm(to_device(a, kThere), to_device(b, kThere), {.accumulator = Accumulator::native})
-                  .view());
-  for (std::int64_t row = 0; row < kRows; ++row)
-    for (std::int64_t col = 0; col < kRows; ++col)
-      EXPECT_EQ(std::isinf(got.span<float>()[static_cast<std::size_t>(row * kRows + col)]),
-                row == 3)
-          << row << ", " << col;
 }
 
 // Enough units that the last ones are dealt out and cut along K: rows of a large product have the

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <functional>
 #include <limits>
 #include <random>
 #include <string>
@@ -107,6 +108,28 @@ inline std::string differences(const Tensor& got, const Tensor& wanted) {
   });
   return wrong.report();
 }
+
+// What is queued on a stream, to be launched again and again.
+class Graph {
+ public:
+  Graph(const support::Stream& stream, const std::function<void()>& queue) {
+    cudaGraph_t graph = nullptr;
+    support::must(cudaStreamBeginCapture(stream.get(), cudaStreamCaptureModeThreadLocal));
+    queue();
+    support::must(cudaStreamEndCapture(stream.get(), &graph));
+    support::must(cudaGraphInstantiate(&ready_, graph, 0));
+    support::must(cudaGraphDestroy(graph));
+  }
+  ~Graph() { (void)cudaGraphExecDestroy(ready_); }
+  Graph(const Graph&) = delete;
+  Graph& operator=(const Graph&) = delete;
+  void launch(const support::Stream& stream) const {
+    support::must(cudaGraphLaunch(ready_, stream.get()));
+  }
+
+ private:
+  cudaGraphExec_t ready_ = nullptr;
+};
 
 inline double sum_of(const std::vector<float>& a, const std::vector<float>& b, std::int64_t row,
                      std::int64_t col, std::int64_t k) {

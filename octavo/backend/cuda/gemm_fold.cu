@@ -4,12 +4,14 @@
 //
 // Which of the two is decided on the device: by row where exponents of no row are further apart
 // than kSpreadOfRows, since small blocks would lose bits there. That is what usual operands are, so
-// it is done at once, and what is found on the way says whether it stays.
+// it is done at once, and what is found on the way says whether it stays. Folding by columns finds
+// in turn whether blocks lose so much that operands are multiplied as they are.
 #include <algorithm>
 
 #include "octavo/backend/cuda/alignment.h"
 #include "octavo/backend/cuda/device/hopper.cuh"
 #include "octavo/backend/cuda/device/mx_lower.cuh"
+#include "octavo/backend/cuda/device/mx_read.cuh"
 #include "octavo/backend/cuda/gemm_fold.h"
 #include "octavo/backend/cuda/overlapped_launch.h"
 #include "octavo/backend/cuda/runtime.h"
@@ -19,12 +21,16 @@
 namespace octavo::cuda {
 namespace {
 
-constexpr int kThreads = 256, kEach = 16, kAtOnce = 4;
+constexpr int kThreads = 256, kEach = kCodesRead, kAtOnce = 4;
 
-__device__ __forceinline__ std::uint32_t exponent_at(const Matrix& scales, std::int64_t row,
-                                                     std::int64_t block) {
-  return static_cast<const unsigned char*>(
-      scales.data)[row * scales.row_pitch + block * scales.col_stride];
+// Most blocks have nothing to add, and atomics on one address wait for each other.
+__device__ __forceinline__ void take_way(FoldFound* found, FoldWay way) {
+  const auto number = static_cast<unsigned>(way);
+  if (number > *static_cast<volatile unsigned*>(&found->way)) atomicMax(&found->way, number);
+}
+
+__device__ __forceinline__ unsigned long long* counter_of(const FoldJob& job, FoldWay way) {
+  return job.found != nullptr ? &job.found->changed[static_cast<unsigned>(way)] : job.changed;
 }
 
 // The largest and the smallest exponent of a row, for all lanes of a warp. Blocks of zeros have the
@@ -63,38 +69,51 @@ struct RowExponents {
   }
 };
 
-__device__ __forceinline__ uint4 codes_at(const FoldJob& job, std::int64_t row, std::int64_t col) {
-  const unsigned char* from =
-      static_cast<const unsigned char*>(job.from.codes.data) + row * job.from.codes.row_pitch + col;
-  if (job.vectors && col + kEach <= job.from.codes.cols) {
-    const auto* vector = reinterpret_cast<const uint4*>(from);
-    return job.codes == job.from.codes.data ? *vector : __ldg(vector);
-  }
-  std::uint32_t words[4] = {};
-#pragma unroll
-  for (int i = 0; i < kEach; ++i)
-    if (col + i < job.from.codes.cols)
-      words[i / 4] |= static_cast<std::uint32_t>(from[i]) << (i % 4 * 8);
-  return make_uint4(words[0], words[1], words[2], words[3]);
+__device__ __forceinline__ uint4 codes_of(const FoldJob& job, std::int64_t row, std::int64_t col) {
+  const Matrix& codes = job.from.codes;
+  return codes_at(codes, row, col, job.vectors, job.codes != codes.data);
 }
 
-// A vector of codes with the exponent `top`, to where folded ones are.
+// By how many binades a block is lowered. A NaN scale is that of its whole row or run, whose codes
+// stay.
+__device__ __forceinline__ std::uint32_t distance_to(std::uint32_t top, const FoldJob& job,
+                                                     std::int64_t row, std::int64_t col) {
+  return top == 255 ? 0 : top - exponent_at(job.from.scales, row, col / kMxBlock);
+}
+
+// A vector of codes, so many binades lower, to where folded ones are.
 template <bool kE5m2, bool kCounts>
-__device__ __forceinline__ void lower_to(const FoldJob& job, std::uint32_t top, uint4 codes,
-                                         std::int64_t row, std::int64_t col, unsigned* changed) {
-  const std::uint32_t down = top - exponent_at(job.from.scales, row, col / kMxBlock);
-  // A NaN scale is that of its whole row or run.
-  if (down > 0 && top != 255) codes = Lowering<kE5m2>(down)(codes, kCounts ? changed : nullptr);
+__device__ __forceinline__ uint4 lower_to(const FoldJob& job, std::uint32_t down, uint4 codes,
+                                          std::int64_t row, std::int64_t col, unsigned* changed) {
+  if (down > 0) codes = Lowering<kE5m2>(down)(codes, kCounts ? changed : nullptr);
   unsigned char* to = job.codes + row * job.code_pitch + col;
   if (job.whole) {
     *reinterpret_cast<uint4*>(to) = codes;
-    return;
+    return codes;
   }
   const std::uint32_t words[4] = {codes.x, codes.y, codes.z, codes.w};
 #pragma unroll
   for (int i = 0; i < kEach; ++i)
     if (col + i < job.from.codes.cols)
       to[i] = static_cast<unsigned char>(words[i / 4] >> (i % 4 * 8));
+  return codes;
+}
+
+// Whether some lane has half of a block that loses too much: `codes` became `made`. All lanes of a
+// warp, of which neighbours have the two halves of a block.
+template <bool kE5m2>
+__device__ __forceinline__ bool lose_too_much(uint4 codes, uint4 made, std::uint32_t down) {
+  const auto magnitudes = [](std::uint32_t word) { return word & 0x7F7F7F7Fu; };
+  const std::uint32_t four = __vmaxu4(__vmaxu4(magnitudes(made.x), magnitudes(made.y)),
+                                      __vmaxu4(magnitudes(made.z), magnitudes(made.w)));
+  const std::uint32_t two = __vmaxu4(four, four >> 16), half = max(two & 0xFFu, two >> 8 & 0xFFu),
+                      block = max(half, __shfl_xor_sync(0xFFFFFFFFu, half, 1));
+  unsigned changed = 0;
+  if (down > 0 && block < least_largest_code(kE5m2)) {
+    const Lowering<kE5m2> lowered(down);
+    (void)lowered(codes, &changed);
+  }
+  return __any_sync(0xFFFFFFFFu, changed > 0);
 }
 
 // A warp has a part of a row, `part_cols` columns.
@@ -110,9 +129,7 @@ __global__ void __launch_bounds__(kThreads, 4)
   const unsigned top = exponents.top, spread = top - min(top, exponents.bottom);
   if (part == 0 && threadIdx.x % 32 == 0) {
     job.planes[row] = power_of(top);
-    // Most rows have nothing to add, and atomics on one address wait for each other.
-    if (job.found != nullptr && spread > *static_cast<volatile unsigned*>(&job.found->spread))
-      atomicMax(&job.found->spread, spread);
+    if (job.found != nullptr && spread > kSpreadOfRows) take_way(job.found, FoldWay::by_columns);
   }
   const std::int64_t end = min(job.from.codes.cols, (part + 1) * part_cols);
   unsigned changed = 0;
@@ -121,22 +138,27 @@ __global__ void __launch_bounds__(kThreads, 4)
     const std::int64_t col = first + threadIdx.x % 32 * kEach;
 #pragma unroll
     for (int i = 0; i < kAtOnce; ++i)
-      if (col + i * 32 * kEach < end) codes[i] = codes_at(job, row, col + i * 32 * kEach);
+      if (col + i * 32 * kEach < end) codes[i] = codes_of(job, row, col + i * 32 * kEach);
 #pragma unroll
     for (int i = 0; i < kAtOnce; ++i)
       if (col + i * 32 * kEach < end)
-        lower_to<kE5m2, kCounts>(job, top, codes[i], row, col + i * 32 * kEach, &changed);
+        lower_to<kE5m2, kCounts>(job, distance_to(top, job, row, col + i * 32 * kEach), codes[i],
+                                 row, col + i * 32 * kEach, &changed);
   }
-  if constexpr (kCounts)
-    count_changed(changed, job.found != nullptr ? &job.found->changed : job.changed);
+  if constexpr (kCounts) count_changed(changed, counter_of(job, FoldWay::by_row));
   let_next_kernel_begin();
 }
 
 // A warp has 512 columns of a few rows, all of whose codes are on their way at once.
 template <bool kE5m2, bool kCounts>
 __global__ void __launch_bounds__(kThreads) columns_kernel(const __grid_constant__ FoldJob job) {
+  let_next_kernel_begin();  // which may wait on the device as well: this one may end at once
   wait_for_kernels_before();
-  if (job.found != nullptr && job.found->spread <= kSpreadOfRows) return;
+  // Others of this launch may change it: lanes of a warp go on together.
+  if (job.found != nullptr &&
+      !__all_sync(0xFFFFFFFFu, *static_cast<volatile unsigned*>(&job.found->way) ==
+                                   static_cast<unsigned>(FoldWay::by_columns)))
+    return;
   const Matrix& scales = job.from.scales;
   const std::int64_t rows = job.from.codes.rows, cols = job.from.codes.cols,
                      first = static_cast<std::int64_t>(blockIdx.x) * kThreads / 32 * kAtOnce +
@@ -147,25 +169,32 @@ __global__ void __launch_bounds__(kThreads) columns_kernel(const __grid_constant
   uint4 codes[kAtOnce] = {};
 #pragma unroll
   for (int i = 0; i < kAtOnce; ++i)
-    if (col < cols && first + i < rows) codes[i] = codes_at(job, first + i, col);
+    if (col < cols && first + i < rows) codes[i] = codes_of(job, first + i, col);
 #pragma unroll
   for (int i = 0; i < kAtOnce; ++i) {
     const std::int64_t row = first + i;
-    if (col >= cols || row >= rows) continue;
-    std::uint32_t top = 0;
+    if (row >= rows) break;
+    std::uint32_t top = 0, down = 0;
+    uint4 made{};
+    if (col < cols) {
 #pragma unroll
-    for (int j = 0; j < kFoldRun / kMxBlock; ++j)
-      if (run * (kFoldRun / kMxBlock) + j < scales.cols)
-        top = max(top, exponent_at(scales, row, run * (kFoldRun / kMxBlock) + j));
-    if (col % kFoldRun == 0) job.planes[run * job.plane_pitch + row] = power_of(top);
-    lower_to<kE5m2, kCounts>(job, top, codes[i], row, col, &changed);
+      for (int j = 0; j < kFoldRun / kMxBlock; ++j)
+        if (run * (kFoldRun / kMxBlock) + j < scales.cols)
+          top = max(top, exponent_at(scales, row, run * (kFoldRun / kMxBlock) + j));
+      if (col % kFoldRun == 0) job.planes[run * job.plane_pitch + row] = power_of(top);
+      down = distance_to(top, job, row, col);
+      made = lower_to<kE5m2, kCounts>(job, down, codes[i], row, col, &changed);
+    }
+    if (job.found != nullptr && lose_too_much<kE5m2>(codes[i], made, down) && threadIdx.x % 32 == 0)
+      take_way(job.found, FoldWay::as_they_are);
   }
-  if constexpr (kCounts) count_changed(changed, job.changed);
+  if constexpr (kCounts) count_changed(changed, counter_of(job, FoldWay::by_columns));
 }
 
-// What folding by row changed, if that is how it stays.
+// What folding changed, on the way that it stays.
 __global__ void take_count_kernel(const FoldFound* found, unsigned long long* changed) {
-  if (found->spread <= kSpreadOfRows) *changed += found->changed;
+  if (found->way < static_cast<unsigned>(FoldWay::as_they_are))
+    *changed += found->changed[found->way];
 }
 
 bool is_e5m2(const FoldJob& job) { return job.from.codes.format == e5m2; }

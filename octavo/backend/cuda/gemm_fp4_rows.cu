@@ -12,6 +12,7 @@
 
 #include "octavo/backend/cuda/alignment.h"
 #include "octavo/backend/cuda/device/gemm_finish.cuh"
+#include "octavo/backend/cuda/device/mma_sync.cuh"
 #include "octavo/backend/cuda/gemm_plan.h"
 #include "octavo/backend/cuda/runtime.h"
 #include "octavo/format/named_formats.h"
@@ -116,15 +117,6 @@ __device__ __forceinline__ unsigned decoded_pair(unsigned word, int i, __nv_bflo
 __device__ __forceinline__ unsigned value_pair(const uint4& eight, int i) {
   const unsigned low = i < 2 ? eight.x : eight.y, high = i < 2 ? eight.z : eight.w;
   return __byte_perm(low, high, i % 2 == 0 ? 0x5410 : 0x7632);
-}
-
-__device__ __forceinline__ void multiply_add(float (&sums)[4], const unsigned (&a)[4], unsigned b0,
-                                             unsigned b1) {
-  asm volatile(
-      "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 "
-      "{%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
-      : "+f"(sums[0]), "+f"(sums[1]), "+f"(sums[2]), "+f"(sums[3])
-      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
 }
 
 // Warps of a block: sixteen, or eight where each has many sums.
@@ -257,11 +249,7 @@ void gemm_fp4_rows(const Exec& exec, const Matrix& x, const float* x_scale, cons
                      .weight_rows = static_cast<int>(q.codes.rows),
                      .depth = static_cast<int>(x.cols),
                      .chunks = static_cast<int>((x.cols + kChunk - 1) / kChunk),
-                     .finish = {.out = job.out,
-                                .bias = job.bias,
-                                .residual = job.residual,
-                                .activates = job.activation.has_value(),
-                                .activation = job.activation.value_or(ProducerKind::relu)}};
+                     .finish = finish_of(job)};
   if (x.cols % kChunk == 0 && has_aligned_rows(q.scales, 8))
     is_nvfp4(q) ? launch<true, true>(exec, plan) : launch<false, true>(exec, plan);
   else

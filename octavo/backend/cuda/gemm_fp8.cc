@@ -160,11 +160,7 @@ void gemm_in_tiles(const Exec& exec, const GemmJob& job, const GemmTiling& tilin
                 .cols_map = map_of(col_codes.codes(), box(shape.cols, !shape.shares_rows)),
                 .row_scales = row_scales.plane(),
                 .col_scales = col_scales.plane(),
-                .finish = {.out = job.out,
-                           .bias = job.bias,
-                           .residual = job.residual,
-                           .activates = job.activation.has_value(),
-                           .activation = job.activation.value_or(ProducerKind::relu)},
+                .finish = finish_of(job),
                 .turned = tiling.turned,
                 .row_count = static_cast<std::int32_t>(rows.rows()),
                 .col_count = static_cast<std::int32_t>(cols.rows())};

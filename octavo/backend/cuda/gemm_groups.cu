@@ -2,7 +2,9 @@
 #include <algorithm>
 #include <vector>
 
+#include "octavo/backend/cuda/device/hopper.cuh"
 #include "octavo/backend/cuda/gemm_plan.h"
+#include "octavo/backend/cuda/overlapped_launch.h"
 #include "octavo/backend/cuda/runtime.h"
 
 namespace octavo::cuda {
@@ -15,6 +17,7 @@ struct SomeGroups {
 };
 
 __global__ void write_groups(const __grid_constant__ SomeGroups some, int count, PlanGroup* to) {
+  wait_for_kernels_before();
   const int i = static_cast<int>(threadIdx.x);
   if (i < count) to[i] = some.of[i];
 }
@@ -63,9 +66,8 @@ PlanGroups::PlanGroups(const Exec& exec, const GemmJob& job, const GemmShape& sh
     const std::size_t count = std::min<std::size_t>(kAtOnce, made.size() - first);
     SomeGroups some{};
     std::copy_n(made.begin() + static_cast<std::ptrdiff_t>(first), count, some.of);
-    write_groups<<<1, kAtOnce, 0, stream_of(exec)>>>(some, static_cast<int>(count),
-                                                     memory_->as<PlanGroup>() + first);
-    OCTAVO_CUDA_LAUNCHED("write_groups");
+    launch_overlapped(exec, 1, kAtOnce, write_groups, some, static_cast<int>(count),
+                      memory_->as<PlanGroup>() + first);
   }
   count_ = static_cast<std::int32_t>(made.size());
 }

@@ -1,5 +1,6 @@
 // Products of MX operands on the FP8 tensor cores: folded by row and multiplied, then folded by 128
-// columns and multiplied; those of these kernels that are not wanted find that out and end.
+// columns and multiplied, then multiplied as they are, on others; those of these kernels that are
+// not wanted find that out and end.
 #include <optional>
 
 #include "octavo/backend/cuda/alignment.h"
@@ -24,8 +25,8 @@ bool is_mx(const GemmOperand& operand) {
          q.tile.cols == kMxBlock && operand.cols() > kMxBlock;
 }
 
-// An operand with one exponent a row, and the same with one for 128 columns; only one of them holds
-// what it says, and the device knows which.
+// An operand with one exponent a row, and the same with one for 128 columns; at most one of them
+// holds what it says, and the device knows which.
 class Folded {
  public:
   Folded(const Exec& exec, const GemmOperand& operand, FoldFound* found,
@@ -102,19 +103,23 @@ void gemm_mx(const Exec& exec, const GemmJob& job) {
   std::optional<Folded> a, b;
   if (is_mx(job.a)) a.emplace(inner, job.a, found, job.folded);
   if (is_mx(job.b)) b.emplace(inner, job.b, found, job.folded);
-  const auto multiply = [&](bool by_row) {
+  const auto gate = [&](FoldWay way) {
+    return GemmGate{.number = &found->way, .wanted = static_cast<unsigned>(way)};
+  };
+  const auto multiply = [&](FoldWay way) {
     GemmJob part = job;
-    if (a) part.a = a->operand(by_row);
-    if (b) part.b = b->operand(by_row);
-    const GemmGate gate{.number = &found->spread, .limit = kSpreadOfRows, .above = !by_row};
-    gemm_fp8(exec, part, nullptr, &gate);
+    if (a) part.a = a->operand(way == FoldWay::by_row);
+    if (b) part.b = b->operand(way == FoldWay::by_row);
+    const GemmGate its = gate(way);
+    gemm_fp8(exec, part, nullptr, &its);
   };
   if (a) a->by_row(inner);
   if (b) b->by_row(inner);
-  multiply(true);
+  multiply(FoldWay::by_row);
   if (a) a->by_columns(inner);
   if (b) b->by_columns(inner);
-  multiply(false);
+  multiply(FoldWay::by_columns);
+  gemm_mx_exact(exec, job, gate(FoldWay::as_they_are));
   if (job.folded != nullptr) take_count(inner, found, job.folded);
 }
 

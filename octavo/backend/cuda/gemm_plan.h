@@ -38,12 +38,18 @@ struct GemmFinish {
     return bias.data == nullptr && residual.data == nullptr && !activates;
   }
 };
+constexpr GemmFinish finish_of(const GemmJob& job) {
+  return {.out = job.out,
+          .bias = job.bias,
+          .residual = job.residual,
+          .activates = job.activation.has_value(),
+          .activation = job.activation.value_or(ProducerKind::relu)};
+}
 
-// Whether a kernel does anything is decided on the device: if `number` is above `limit`, or not.
+// Whether a kernel does anything is decided on the device: if `number` is `wanted`.
 struct GemmGate {
-  const unsigned* number = nullptr;
-  unsigned limit = 0;
-  bool above = false;
+  const unsigned* number = nullptr;  // null: it does
+  unsigned wanted = 0;
 };
 
 // One of several products, in the rows and columns of a plan.
@@ -130,6 +136,8 @@ void gemm_in_tiles(const Exec& exec, const GemmJob& job, const GemmTiling& tilin
 // gemm_mx.cc: MX by MX, or MX by what fits_fp8 takes.
 [[nodiscard]] bool fits_mx(const GemmJob& job);
 void gemm_mx(const Exec& exec, const GemmJob& job);
+// gemm_mx_exact.cu: the same with the numbers as they are, summed in f32.
+void gemm_mx_exact(const Exec& exec, const GemmJob& job, const GemmGate& gate);
 
 // gemm_recode.cu: codes of fewer bits that e4m3 holds, with scales that the kernels of FP8 take.
 [[nodiscard]] bool fits_recoded(const GemmJob& job);

@@ -5,6 +5,7 @@
 
 #include <cstdint>
 
+#include "octavo/backend/cuda/device/gemm_groups.cuh"
 #include "octavo/backend/cuda/device/gemm_partial.cuh"
 #include "octavo/backend/cuda/device/gemm_ring.cuh"
 #include "octavo/backend/cuda/device/gemm_tile_scales.cuh"
@@ -33,14 +34,9 @@ __device__ __forceinline__ StageNote place_of(const GemmPlan& plan, const GemmIt
                      (item.unfinished ? StageNote::kUnfinished : 0),
                  0};
   if (plan.group_count == 0) return note;
-  int low = 0, high = plan.group_count;  // the last one that does not begin after it
-  while (high - low > 1) {
-    const int middle = (low + high) / 2;
-    (__ldg(&plan.groups[middle].first_unit) <= item.unit ? low : high) = middle;
-  }
-  const PlanGroup& group = plan.groups[low];
+  note.group = group_at(plan.groups, plan.group_count, item.unit);
+  const PlanGroup& group = plan.groups[note.group];
   const int within = item.unit - group.first_unit;
-  note.group = low;
   note.row = group.row + within % group.unit_rows * Kernel::kUnitRows;
   note.col = group.col + within / group.unit_rows * Kernel::kUnitCols;
   return note;
