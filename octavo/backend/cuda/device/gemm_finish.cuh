@@ -32,15 +32,16 @@ struct FinishAt {
   int thread = 0;  // of the warpgroup
   SharedAddress staged = 0;
 
-  // In the result of one of several products. Whether all `rows` and `cols` are of it.
-  __device__ __forceinline__ bool take_place(const PlanGroup& in, int rows, int cols) {
+  // In the result of one of several products. Whether all rows and `cols` columns are of it.
+  __device__ __forceinline__ bool take_place(const PlanGroup& in, int cols) {
     row += in.row_shift;
     col += in.col_shift;
     row_begin = in.row_begin + in.row_shift;
     row_end = in.row_end + in.row_shift;
     col_begin = in.col_begin + in.col_shift;
     col_end = in.col_end + in.col_shift;
-    return row >= row_begin && row + rows <= row_end && col >= col_begin && col + cols <= col_end;
+    return row >= row_begin && row + kMmaRows <= row_end && col >= col_begin &&
+           col + cols <= col_end;
   }
 };
 
@@ -57,15 +58,14 @@ __device__ __forceinline__ std::uint32_t pair_of(float first, float second) {
 // 16-bit results as the copy engine stores them: lines of 128 bytes, swizzled; boxes of 64 columns
 // of the result, one after the other.
 template <bool kTurned, bool kBf16, int kCount>
-__device__ __forceinline__ void lay_out(const FinishAt& at, SharedAddress to,
-                                        const float (&sums)[kCount]) {
+__device__ __forceinline__ void lay_out(const FinishAt& at, const float (&sums)[kCount]) {
   const int thread = not_before(at.thread), lane = thread % 32, warp = thread / 32;
   const int upper = lane / 8 % 2, right = lane / 16;  // which matrix this lane has an address of
   // Chunks of 16 bytes are exchanged by the number of their line, which is lane % 8 in all lines
   // that a lane has: what changes from step to step is a constant.
   const int line = kTurned ? 8 * right + lane % 8 : warp * 16 + upper * 8 + lane % 8,
             chunk = kTurned ? warp * 2 + upper : right;
-  const SharedAddress first = to + line * kRowBytes + ((chunk ^ (lane % 8)) * 16);
+  const SharedAddress first = at.staged + line * kRowBytes + ((chunk ^ (lane % 8)) * 16);
 #pragma unroll
   for (int j = 0; j < kCount / 4; j += 2) {
     std::uint32_t four[4];
@@ -132,39 +132,27 @@ __device__ __forceinline__ void store_elements(const GemmPlan& plan, const Finis
   named_sync(barrier, 128);
 }
 
-// 16-bit results that need nothing else: by the copy engine, while the warpgroup goes on. Waves are
-// `apart` rows from each other.
-template <int kWaves, int kCount>
-__device__ __forceinline__ void store_boxes(const GemmPlan& plan, const FinishAt& at, int apart,
-                                            int barrier, const float (&sums)[kWaves][kCount]) {
-  constexpr int kBoxes = (kCount * 2 + 63) / 64, kPlace = staged_bytes(kCount * 2);
-  if (at.thread == 0) stores_read();  // those of the tile before
+// 16-bit results that need nothing else: by the copy engine, while the warpgroup goes on. It has
+// kPlaces to lay them out, in turns, and uses every one of them in every tile.
+template <int kPlaces, int kCount>
+__device__ __forceinline__ void store_boxes(const GemmPlan& plan, const FinishAt& at, int barrier,
+                                            const float (&sums)[kCount]) {
+  constexpr int kBoxes = (kCount * 2 + 63) / 64;
+  if (at.thread == 0) stores_read<kPlaces - 1>();  // what was stored from this place before
   named_sync(barrier, 128);
-  const auto lay_out_all = [&]<bool kTurned, bool kBf16>() {
-#pragma unroll
-    for (int wave = 0; wave < kWaves; ++wave)
-      lay_out<kTurned, kBf16>(at, at.staged + wave * kPlace, sums[wave]);
-  };
   if (plan.finish.out.dtype == DType::bf16)
-    plan.turned ? lay_out_all.template operator()<true, true>()
-                : lay_out_all.template operator()<false, true>();
+    plan.turned ? lay_out<true, true>(at, sums) : lay_out<false, true>(at, sums);
   else
-    plan.turned ? lay_out_all.template operator()<true, false>()
-                : lay_out_all.template operator()<false, false>();
+    plan.turned ? lay_out<true, false>(at, sums) : lay_out<false, false>(at, sums);
   shared_written();
   named_sync(barrier, 128);
   if (at.thread != 0) return;
+  if (plan.turned) {
+    store_box(plan.out_map, at.row, at.col, at.staged);
+  } else {
 #pragma unroll
-  for (int wave = 0; wave < kWaves; ++wave) {
-    const int row = at.row + wave * apart;
-    const SharedAddress from = at.staged + wave * kPlace;
-    if (plan.turned) {
-      store_box(plan.out_map, row, at.col, from);
-    } else {
-#pragma unroll
-      for (int box = 0; box < kBoxes; ++box)
-        store_box(plan.out_map, at.col + 64 * box, row, from + box * 64 * kRowBytes);
-    }
+    for (int box = 0; box < kBoxes; ++box)
+      store_box(plan.out_map, at.col + 64 * box, at.row, at.staged + box * 64 * kRowBytes);
   }
   store_commit();
 }

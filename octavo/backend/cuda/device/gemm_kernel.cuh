@@ -269,29 +269,26 @@ __device__ __forceinline__ void multiply_tiles(const GemmPlan& plan, const GemmR
       barrier_arrive(ring.has_left(group));
       continue;
     }
-    float made[kWaves][kSums];
 #pragma unroll
     for (int wave = 0; wave < kWaves; ++wave) {
+      float made[kSums];
 #pragma unroll
-      for (int i = 0; i < kSums; ++i) made[wave][i] = sums[wave][GemmWorker<Kernel>::place(i)];
-      if (kAtEnd)  // the last stage has the scales
+      for (int i = 0; i < kSums; ++i) made[i] = sums[wave][GemmWorker<Kernel>::place(i)];
+      if (kAtEnd) {  // the last stage has the scales
         scale_sums(plan, lone, worker.row_scales_of(used, wave),
-                   ring.col_scales(used) + worker.tile_col * sizeof(float), made[wave]);
-    }
-    if (kAtEnd) release(ring, used, lane);
-    constexpr int kApart = Kernel::kWaveGroups * kMmaRows;
-    finish.row = first_row;
-    finish.col = first_col;
-    bool whole = true;
-    if (is_group)
-      whole = finish.take_place(plan.groups[note.group], (kWaves - 1) * kApart + kMmaRows,
-                                Kernel::kGroupCols);
-    if (plan.stores_boxes && whole) {
-      store_boxes(plan, finish, kApart, 1 + group, made);
-    } else {
-#pragma unroll
-      for (int wave = 0; wave < kWaves; ++wave, finish.row += kApart)
-        store_elements(plan, finish, 1 + group, made[wave]);
+                   ring.col_scales(used) + worker.tile_col * sizeof(float), made);
+        if (wave + 1 == kWaves) release(ring, used, lane);
+      }
+      FinishAt at_wave = finish;
+      at_wave.staged += wave * staged_bytes(Kernel::kGroupCols);
+      at_wave.row = first_row + wave * Kernel::kWaveGroups * kMmaRows;
+      at_wave.col = first_col;
+      bool whole = true;
+      if (is_group) whole = at_wave.take_place(plan.groups[note.group], Kernel::kGroupCols);
+      if (plan.stores_boxes && whole)
+        store_boxes<kWaves>(plan, at_wave, 1 + group, made);
+      else
+        store_elements(plan, at_wave, 1 + group, made);
     }
   }
   if (plan.stores_boxes && thread == 0) stores_done();

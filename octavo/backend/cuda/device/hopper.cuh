@@ -155,9 +155,11 @@ __device__ __forceinline__ void store_box(const CUtensorMap& map, int x, int y,
 __device__ __forceinline__ void store_commit() {
   asm volatile("cp.async.bulk.commit_group;" ::: "memory");
 }
-// Until shared memory may be written again; and until all is stored.
+// Until shared memory may be written again that all commits but the last kBehind have stored from;
+// and until all is stored.
+template <int kBehind = 0>
 __device__ __forceinline__ void stores_read() {
-  asm volatile("cp.async.bulk.wait_group.read 0;" ::: "memory");
+  asm volatile("cp.async.bulk.wait_group.read %0;" ::"n"(kBehind) : "memory");
 }
 __device__ __forceinline__ void stores_done() {
   asm volatile("cp.async.bulk.wait_group 0;" ::: "memory");
