@@ -125,7 +125,7 @@ Prepared prepare(const Data& data, bool alone) {
     const GemmItem item = schedule.item(0, i);
     made.stages_of_first += item.end - item.first;
   }
-  made.floor = 256 * kIs.groups;  // 64 x 128 x 128 products, 4096 a cycle
+  made.floor = 256 * kIs.groups * kIs.waves;  // 64 x 128 x 128 products, 4096 a cycle
   made.config.gridDim = static_cast<unsigned>(schedule.clusters * kIs.blocks);
   made.config.blockDim = K::kThreads;
   made.config.dynamicSmemBytes = static_cast<std::size_t>(alone ? kMostShared : K::kSharedBytes);
@@ -155,7 +155,58 @@ constexpr Version kFirst{}, kRing{.stages = 4}, kThree{.groups = 3, .stages = 4}
                .blocks = 2,
                .lone = Lone::in_ring,
                .dealt = true,
-               .exchanged = true};
+               .exchanged = true},
+    kLean{.groups = 3,
+          .stages = 4,
+          .persistent = true,
+          .blocks = 2,
+          .lone = Lone::in_ring,
+          .dealt = true,
+          .exchanged = true,
+          .ready = true,
+          .copies = 4},
+    kMultiplied{.groups = 3,
+                .stages = 4,
+                .persistent = true,
+                .blocks = 2,
+                .lone = Lone::multiplied,
+                .dealt = true,
+                .exchanged = true,
+                .ready = true,
+                .copies = 4},
+    kTall{.groups = 2,
+          .waves = 2,
+          .stages = 3,
+          .persistent = true,
+          .blocks = 2,
+          .lone = Lone::in_ring,
+          .exchanged = true},
+    kTallLean{.groups = 2,
+              .waves = 2,
+              .stages = 3,
+              .persistent = true,
+              .blocks = 2,
+              .lone = Lone::in_ring,
+              .exchanged = true,
+              .ready = true},
+    kTallTogether{.groups = 2,
+                  .waves = 2,
+                  .stages = 3,
+                  .persistent = true,
+                  .blocks = 2,
+                  .lone = Lone::in_ring,
+                  .exchanged = true,
+                  .ready = true,
+                  .together = true},
+    kTallMultiplied{.groups = 2,
+                    .waves = 2,
+                    .stages = 3,
+                    .persistent = true,
+                    .blocks = 2,
+                    .lone = Lone::multiplied,
+                    .exchanged = true,
+                    .ready = true,
+                    .together = true};
 
 constexpr struct {
   const char* name;
@@ -173,6 +224,12 @@ constexpr struct {
     {"8  ... through the ring, by a warp", prepare<kInRing>, false},
     {"9  last tiles dealt out by blocks of K", prepare<kDealt>, false},
     {"10 sums and runs in different banks", prepare<kExchanged>, false},
+    {"11 scales before products, four copies", prepare<kLean>, false},
+    {"12 scales of rows times that of B", prepare<kMultiplied>, false},
+    {"13 256 x 128, two waves, none dealt out", prepare<kTall>, false},
+    {"14 ... scales before products", prepare<kTallLean>, false},
+    {"15 ... results of both stored at once", prepare<kTallTogether>, false},
+    {"16 ... scales of rows times that of B", prepare<kTallMultiplied>, false},
 };
 
 // ---- figures

@@ -14,16 +14,21 @@ enum class Lone {
   block_ahead,  // the same, one block before its use
   shuffled,     // each lane loads that of another block, up to 32 ahead; a shuffle gives it to all
   in_ring,      // a warp of its own brings it into the stage
+  multiplied,   // two warps bring the scales of rows into the stage, times that of B
 };
 
 struct Version {
-  int groups = 1;           // warpgroups that multiply, 64 rows of a tile each
+  int groups = 1;           // warpgroups that multiply, 64 rows of a tile at a time
+  int waves = 1;            // ... so many times a stage
   int stages = 1;           // one: by the warpgroup that multiplies; more: another loads ahead
   bool persistent = false;  // as many blocks as run at one time; tiles in strips
   int blocks = 1;           // of a cluster: they have the same rows and neighbouring columns
   Lone lone = Lone::when_needed;
   bool dealt = false;  // the last waves of tiles are cut along K, so that all blocks end at once
   bool exchanged = false;  // sums lie where their neighbour's run would, in the other bank
+  bool ready = false;      // scales are asked for before a stage's products, and not among them
+  bool together = false;   // results of all waves are laid out, then stored
+  int copies = 1;          // of the loop over stages
 };
 
 // A product. Maps are for the copy engine: boxes are lines of 128 bytes, swizzled, as many of A as
@@ -44,20 +49,23 @@ template <Version kIs>
 struct Kernel {
   static constexpr Version kVersion = kIs;
   static constexpr bool kLoadsAhead = kIs.stages > 1;
-  static constexpr int kRows = kIs.groups * kMmaRows, kCols = 128, kSums = kCols / 2;
+  static constexpr int kScaleWarps = kIs.lone == Lone::multiplied ? 2
+                                     : kIs.lone == Lone::in_ring  ? 1
+                                                                  : 0;
+  static constexpr int kRows = kIs.groups * kIs.waves * kMmaRows, kCols = 128, kSums = kCols / 2;
   static constexpr int kThreads = (kIs.groups + (kLoadsAhead ? 1 : 0)) * 128;
   static constexpr int kRowTile = kRows * kRowBytes, kStageBytes = kRowTile + kCols * kRowBytes;
   static constexpr int kScaleBytes = kRows * 4, kStagedBytes = kMmaRows * kCols * 2;
   // In shared memory, from a multiple of 1024 on: stages; results; scales; barriers.
   static constexpr int kStagedAt = kIs.stages * kStageBytes,
-                       kScalesAt = kStagedAt + kIs.groups * kStagedBytes,
+                       kScalesAt = kStagedAt + kIs.groups * kIs.waves * kStagedBytes,
                        kLoneAt = kScalesAt + kIs.stages * kScaleBytes,
                        kFullAt = kLoneAt + (kIs.stages * 4 + 7) / 8 * 8,
                        kEmptyAt = kFullAt + kIs.stages * 8, kLeftAt = kEmptyAt + kIs.stages * 8,
                        kSharedBytes = kLeftAt + kIs.groups * 8 + 1024;
   // Registers of a block are 64 K, 128 for each of 512 threads: too few for those that multiply.
-  static constexpr bool kMovesRegisters = kIs.groups == 3;
-  static constexpr int kUp = 152, kDown = 56;
+  static constexpr bool kMovesRegisters = kIs.groups == 3 || kIs.waves > 1;
+  static constexpr int kUp = kIs.groups == 3 ? 152 : 224, kDown = 56;
   // Where element s of a run is among the sums.
   static constexpr int place(int s) { return kIs.exchanged ? s ^ 1 : s; }
 };
@@ -172,6 +180,10 @@ struct LoneScales<Lone::shuffled> {
 template <>
 struct LoneScales<Lone::in_ring> {
   __device__ __forceinline__ LoneScales(const float*, int, int) {}
+};
+template <>
+struct LoneScales<Lone::multiplied> : LoneScales<Lone::in_ring> {
+  using LoneScales<Lone::in_ring>::LoneScales;
 };
 
 // ---- tiles that are cut along K

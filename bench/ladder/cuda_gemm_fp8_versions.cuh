@@ -23,15 +23,17 @@ __device__ __forceinline__ void bring_stage(const Product& of, const Ring<kIs>& 
   using K = Kernel<kIs>;
   constexpr int kShare = K::kRows / kIs.blocks;
   const SharedAddress full = ring.is_full(stage);
-  barrier_expect(full, K::kStageBytes + K::kScaleBytes);
+  constexpr bool kScales = kIs.lone != Lone::multiplied;
+  barrier_expect(full, K::kStageBytes + (kScales ? K::kScaleBytes : 0));
   if constexpr (kIs.blocks > 1)
     copy_box_to(ring.rows(stage) + rank * kShare * kRowBytes, of.rows, block * kRowBytes,
                 tile.row + rank * kShare, full, (1 << kIs.blocks) - 1);
   else
     copy_box(ring.rows(stage), of.rows, block * kRowBytes, tile.row, full);
   copy_box(ring.cols(stage), of.cols, block * kRowBytes, tile.col, full);
-  copy_bytes(ring.row_scales(stage), of.row_scales + block * of.row_pitch + tile.row,
-             K::kScaleBytes, full);
+  if constexpr (kScales)
+    copy_bytes(ring.row_scales(stage), of.row_scales + block * of.row_pitch + tile.row,
+               K::kScaleBytes, full);
 }
 
 template <Version kIs>
@@ -64,6 +66,41 @@ __device__ __forceinline__ void bring_lone(const Product& of, const Ring<kIs>& r
   }
 }
 
+// Two warps: the scales of rows, four for a lane, times that of B. They are two blocks ahead of
+// memory.
+template <Version kIs>
+__device__ __forceinline__ void bring_multiplied(const Product& of, const Ring<kIs>& ring, int rank,
+                                                 int which, int lane) {
+  Place<kIs> at;
+  const int first = (which * 32 + lane) * 4;
+  const bool is_one = first < Kernel<kIs>::kRows;
+  for (Walk<kIs> walk(of); !walk.is_over(); walk.next()) {
+    walk.find(of, rank);
+    LoneScales<Lone::shuffled> lone(walk.col_scales(of), walk.item.end - walk.item.first, lane);
+    const auto load = [&](int block) {
+      return is_one && block < walk.item.end
+                 ? __ldg(reinterpret_cast<const float4*>(of.row_scales + block * of.row_pitch +
+                                                         walk.row + first))
+                 : float4{};
+    };
+    float4 now = load(walk.item.first), next = load(walk.item.first + 1);
+    for (int block = walk.item.first; block < walk.item.end; ++block, at.next()) {
+      const float by = lone.take();
+      const float4 after = load(block + 2);
+      barrier_wait(ring.is_empty(at.stage), at.phase ^ 1);
+      if (is_one)
+        asm volatile(
+            "st.shared.v4.f32 [%0], {%1, %2, %3, %4};" ::"r"(ring.row_scales(at.stage) + first * 4),
+            "f"(now.x * by), "f"(now.y * by), "f"(now.z * by), "f"(now.w * by)
+            : "memory");
+      __syncwarp();
+      if (lane == 0) barrier_arrive(ring.is_full(at.stage));
+      now = next;
+      next = after;
+    }
+  }
+}
+
 // One thread: that sums were left.
 template <Version kIs>
 __device__ __forceinline__ void announce_all(const Product& of, const Ring<kIs>& ring, int rank) {
@@ -84,16 +121,11 @@ __device__ __forceinline__ void release(const Ring<kIs>& ring, int stage, int la
   }
 }
 
-// 64 x 128 sums as bf16, by way of shared memory and the copy engine.
+// 64 x 128 sums as bf16, as the copy engine stores them.
 template <Version kIs>
-__device__ __forceinline__ void store_tile(const Product& of, SharedAddress staged, int thread,
-                                           int barrier, int row, int col,
-                                           const float (&sums)[Kernel<kIs>::kSums]) {
+__device__ __forceinline__ void lay_out(SharedAddress staged, int thread,
+                                        const float (&sums)[Kernel<kIs>::kSums]) {
   using K = Kernel<kIs>;
-  // Not to be worked out before: it would be kept in registers all through a product.
-  asm volatile("" : "+r"(thread));
-  if (thread == 0) stores_read();  // those of the tile before
-  named_sync(barrier, 128);
   const int lane = thread % 32, line = thread / 32 * 16 + lane / 8 % 2 * 8 + lane % 8;
   const SharedAddress first = staged + line * kRowBytes + ((lane / 16) ^ (lane % 8)) * 16;
 #pragma unroll
@@ -107,11 +139,33 @@ __device__ __forceinline__ void store_tile(const Product& of, SharedAddress stag
     }
     store_matrices<false>((first ^ (j % 8 * 16)) + j / 8 * kMmaRows * kRowBytes, four);
   }
+}
+
+// Waves `begin` to `end` of a warpgroup, by way of shared memory and the copy engine. kBehind
+// stores of the tile before may go on.
+template <Version kIs, int kBehind>
+__device__ __forceinline__ void store_waves(const Product& of, const Ring<kIs>& ring, int thread,
+                                            int group, int row, int col, int begin, int end,
+                                            const float (&sums)[kIs.waves][Kernel<kIs>::kSums]) {
+  using K = Kernel<kIs>;
+  // Not to be worked out before: it would be kept in registers all through a product.
+  asm volatile("" : "+r"(thread));
+  const auto staged = [&](int wave) {
+    return ring.base + K::kStagedAt + (group * kIs.waves + wave) * K::kStagedBytes;
+  };
+  if (thread == 0) stores_read<kBehind>();
+  named_sync(1 + group, 128);
+#pragma unroll
+  for (int wave = begin; wave < end; ++wave) lay_out<kIs>(staged(wave), thread, sums[wave]);
   shared_written();
-  named_sync(barrier, 128);
+  named_sync(1 + group, 128);
   if (thread != 0) return;
-  store_box(of.out, col, row, staged);
-  store_box(of.out, col + 64, row, staged + kMmaRows * kRowBytes);
+#pragma unroll
+  for (int wave = begin; wave < end; ++wave)
+#pragma unroll
+    for (int box = 0; box < 2; ++box)
+      store_box(of.out, col + 64 * box, row + wave * kIs.groups * kMmaRows,
+                staged(wave) + box * kMmaRows * kRowBytes);
   store_commit();
 }
 
@@ -121,7 +175,8 @@ __device__ __forceinline__ void multiply_tiles(const Product& of, const Ring<kIs
   using K = Kernel<kIs>;
   const int lane = thread % 32;
   const int scale_at = (group * kMmaRows + thread / 32 * 16 + lane / 4) * 4;
-  float run[K::kSums], sums[K::kSums];
+  constexpr int kApart = kIs.groups * kMmaRows;  // rows from wave to wave
+  float run[K::kSums], sums[kIs.waves][K::kSums];
 #pragma unroll
   for (int s = 0; s < K::kSums; ++s) run[s] = 0.0F;
   Place<kIs> at;
@@ -138,13 +193,17 @@ __device__ __forceinline__ void multiply_tiles(const Product& of, const Ring<kIs
     }
     const int slot = slot_of<kIs>(walk.cluster, rank, group);
     if (kIs.dealt && walk.item.goes_on) {
-      take_sums(of, slot - slot_of<kIs>(1, 0, 0), thread, 1 + group, sums);
+      take_sums(of, slot - slot_of<kIs>(1, 0, 0), thread, 1 + group, sums[0]);
     } else {
 #pragma unroll
-      for (int s = 0; s < K::kSums; ++s) sums[s] = 0.0F;
+      for (int wave = 0; wave < kIs.waves; ++wave)
+#pragma unroll
+        for (int s = 0; s < K::kSums; ++s) sums[wave][s] = 0.0F;
     }
     LoneScales<kIs.lone> lone(walk.col_scales(of), walk.item.end - walk.item.first, lane);
     bool is_full = false;
+    constexpr int kCopies = kIs.copies;
+#pragma unroll kCopies
     for (int block = walk.item.first; block < walk.item.end; ++block) {
       const Place<kIs> now = at;
       if constexpr (!K::kLoadsAhead) {
@@ -152,39 +211,62 @@ __device__ __forceinline__ void multiply_tiles(const Product& of, const Ring<kIs
         if (thread == 0) bring_stage(of, ring, now.stage, walk, block, rank);
       }
       if (!is_full) barrier_wait(ring.is_full(now.stage), now.phase);
-      const std::uint64_t rows = operand_at(ring.rows(now.stage) + group * kMmaRows * kRowBytes),
-                          cols = operand_at(ring.cols(now.stage));
-      pin(run);
-      mma_begin();
-#pragma unroll
-      for (int step = 0; step < kRowBytes / kMmaBytes; ++step)
-        multiply<Mma::e4m3_e4m3>(run, rows + step * kOperandStep, cols + step * kOperandStep,
-                                 step > 0);
-      mma_commit();
       at.next();
-      if constexpr (K::kLoadsAhead) is_full = barrier_over(ring.is_full(at.stage), at.phase);
-      float by;
-      if constexpr (kIs.lone == Lone::in_ring)
-        by = load_shared(ring.lone(now.stage));
-      else
-        by = lone.take();
-      const float upper = load_shared(ring.row_scales(now.stage) + scale_at) * by,
-                  lower = load_shared(ring.row_scales(now.stage) + scale_at + 8 * 4) * by;
-      mma_wait<0>();
-      pin(run);
-      release(ring, now.stage, lane);
+      float upper[kIs.waves], lower[kIs.waves], by = 1.0F;
+      const auto load_scales = [&](int wave) {
+        const SharedAddress rows = ring.row_scales(now.stage) + scale_at + wave * kApart * 4;
+        upper[wave] = load_shared(rows);
+        lower[wave] = load_shared(rows + 8 * 4);
+        if constexpr (kIs.lone != Lone::multiplied) {
+          if constexpr (kIs.lone == Lone::in_ring)
+            by = load_shared(ring.lone(now.stage));
+          else if (wave == 0)
+            by = lone.take();
+          upper[wave] *= by;
+          lower[wave] *= by;
+        }
+      };
 #pragma unroll
-      for (int s = 0; s < K::kSums; ++s)
-        sums[K::place(s)] = __fmaf_rn(run[s], s % 4 < 2 ? upper : lower, sums[K::place(s)]);
-      pin(sums);  // before the next run begins: it has the registers of this one
+      for (int wave = 0; wave < kIs.waves && kIs.ready; ++wave) load_scales(wave);
+#pragma unroll
+      for (int wave = 0; wave < kIs.waves; ++wave) {
+        const unsigned rows = operand_place(ring.rows(now.stage) +
+                                            (group * kMmaRows + wave * kApart) * kRowBytes),
+                       cols = operand_place(ring.cols(now.stage));
+        pin(run);
+        mma_begin();
+#pragma unroll
+        for (unsigned step = 0; step < kRowBytes / kMmaBytes; ++step)
+          multiply<Mma::e4m3_e4m3>(run, operand_from(rows + step * kOperandStep),
+                                   operand_from(cols + step * kOperandStep), step > 0);
+        mma_commit();
+        const bool last = wave + 1 == kIs.waves;
+        if (K::kLoadsAhead && last) is_full = barrier_over(ring.is_full(at.stage), at.phase);
+        if constexpr (!kIs.ready) load_scales(wave);
+        mma_wait<0>();
+        pin(run);
+        if (last) release(ring, now.stage, lane);
+#pragma unroll
+        for (int s = 0; s < K::kSums; ++s)
+          sums[wave][K::place(s)] =
+              __fmaf_rn(run[s], s % 4 < 2 ? upper[wave] : lower[wave], sums[wave][K::place(s)]);
+        pin(sums[wave]);  // before the next run begins: it has the registers of this one
+      }
     }
     if (kIs.dealt && walk.item.unfinished) {
-      leave_sums(of, slot, thread, sums);
+      leave_sums(of, slot, thread, sums[0]);
       barrier_arrive(ring.has_left(group));
       continue;
     }
-    store_tile<kIs>(of, ring.base + K::kStagedAt + group * K::kStagedBytes, thread, 1 + group,
-                    walk.row + group * kMmaRows, walk.col, sums);
+    const int row = walk.row + group * kMmaRows;
+    if constexpr (kIs.together) {
+      store_waves<kIs, 0>(of, ring, thread, group, row, walk.col, 0, kIs.waves, sums);
+    } else {
+#pragma unroll
+      for (int wave = 0; wave < kIs.waves; ++wave)
+        store_waves<kIs, kIs.waves - 1>(of, ring, thread, group, row, walk.col, wave, wave + 1,
+                                        sums);
+    }
   }
   if (thread == 0) stores_done();
 }
@@ -208,7 +290,7 @@ __global__ void __launch_bounds__(K::kThreads, 1)
     begin[0] = clock64();
     begin[1] = nanoseconds();
     for (int stage = 0; stage < kIs.stages; ++stage) {
-      barrier_init(ring.is_full(stage), kIs.lone == Lone::in_ring ? 2 : 1);
+      barrier_init(ring.is_full(stage), 1 + K::kScaleWarps);
       barrier_init(ring.is_empty(stage), kIs.groups * 4 * kIs.blocks);  // a warp, once each
     }
     for (int of_group = 0; of_group < kIs.groups; ++of_group)
@@ -228,8 +310,11 @@ __global__ void __launch_bounds__(K::kThreads, 1)
     if constexpr (kIs.lone == Lone::in_ring) {
       if (warp == 1) bring_lone(of, ring, rank, lane);
     }
+    if constexpr (kIs.lone == Lone::multiplied) {
+      if (warp == 1 || warp == 2) bring_multiplied(of, ring, rank, warp - 1, lane);
+    }
     if constexpr (kIs.dealt) {
-      if (warp == 2 && lane == 0) announce_all(of, ring, rank);
+      if (warp == 3 && lane == 0) announce_all(of, ring, rank);
     }
   } else {
     if constexpr (K::kMovesRegisters) registers_up<K::kUp>();

@@ -46,8 +46,8 @@ struct GemmWorker {
     mma_begin();
 #pragma unroll
     for (int step = 0; step < kRowBytes / kMmaBytes; ++step)
-      multiply<Kernel::kMma>(run, operand_at(rows + step * kOperandStep),
-                             operand_at(cols + step * kOperandStep), more || step > 0);
+      multiply<Kernel::kMma>(run, operand_from(rows + step * kOperandStep),
+                             operand_from(cols + step * kOperandStep), more || step > 0);
     mma_commit();
   }
 

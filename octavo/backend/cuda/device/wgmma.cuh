@@ -17,14 +17,17 @@ inline constexpr int kMmaRows = 64;
 inline constexpr int kRowBytes = 128;  // of K in shared memory: one swizzled line
 inline constexpr int kMmaBytes = 32;   // of K that one instruction takes
 
-// Operands at an address that is a multiple of 1024, eight lines of 128 bytes a group: the half of
-// the word that says where, in which addresses are counted in 16 bytes, and the word.
+// Operands at an address that is a multiple of 1024, eight lines of 128 bytes a group: a word, of
+// which one half says where they are, in steps of 16 bytes.
 __device__ __forceinline__ unsigned operand_place(SharedAddress address) {
   return static_cast<unsigned>(address >> 4) | 1u << 16;
 }
-__device__ __forceinline__ std::uint64_t operand_at(unsigned place) {
+__device__ __forceinline__ std::uint64_t operand_from(unsigned place) {
   constexpr std::uint64_t kGroup = 1024 / 16, kSwizzle128 = 1;
   return (kSwizzle128 << 62) | (kGroup << 32) | place;
+}
+__device__ __forceinline__ std::uint64_t operand_at(SharedAddress address) {
+  return operand_from(operand_place(address));
 }
 inline constexpr unsigned kOperandStep = kMmaBytes / 16;  // to the next bytes of K
 
