@@ -19,7 +19,8 @@ constexpr std::int64_t kSquareSide = kSquare.unit_cols();
 static_assert(kSquareSide == kSquare.unit_rows());
 
 // Rows of A by FP4 weights. Up to so many, registers alone are faster than tiles. Tiles are faster
-// than weights that are decoded in a pass, and a product by bf16, up to so many at least.
+// than weights that are decoded in a pass, and a product by bf16, up to so many at least; results in
+// f32, which no other library does then, are theirs whatever the number, as are those of strips.
 constexpr std::int64_t kFewFp4Rows = 16, kMostFp4Rows = 4096;
 
 enum class Way : std::uint8_t {
@@ -127,7 +128,8 @@ bool fits_fp4(const GemmJob& job) {
     return false;
   const Way way = way_of(job.a, DType::bf16);
   if (way != Way::dequantized && (way != Way::values || !can_be_mapped(job.a.values))) return false;
-  return job.a.rows() <= kMostFewRows || (job.a.rows() <= kMostFp4Rows && fits_fp4_tiles(job));
+  const bool in_tiles = job.a.rows() <= kMostFp4Rows || job.out.dtype == DType::f32;
+  return job.a.rows() <= kMostFewRows || (in_tiles && fits_fp4_tiles(job));
 }
 
 void gemm_fp4(const Exec& exec, const GemmJob& job) {
