@@ -19,8 +19,8 @@ constexpr std::int64_t kSquareSide = kSquare.unit_cols();
 static_assert(kSquareSide == kSquare.unit_rows());
 
 // Rows of A by FP4 weights. Up to so many, registers alone are faster than tiles. Tiles are faster
-// than weights that are decoded in a pass, and a product by bf16, up to so many at least; results in
-// f32, which no other library does then, are theirs whatever the number, as are those of strips.
+// than weights that are decoded in a pass, and a product by bf16, up to so many at least; results
+// in f32, which no other library does then, are theirs whatever the number, as are those of strips.
 constexpr std::int64_t kFewFp4Rows = 16, kMostFp4Rows = 4096;
 
 enum class Way : std::uint8_t {
