@@ -1,7 +1,7 @@
 // The matrix instruction of Hopper: a warpgroup multiplies 64 rows by 32, 64, 128 or 256 columns,
 // over 32 bytes of K, both operands in shared memory as the copy engine leaves them (rows of 128
-// bytes, swizzled), or bf16 rows in registers. Element 4 j + i of the sums is in row 16 warp + lane / 4 + (i < 2 ? 0 : 8),
-// column 8 j + 2 (lane % 4) + i % 2.
+// bytes, swizzled), or bf16 rows in registers. Element 4 j + i of the sums is in row 16 warp + lane
+// / 4 + (i < 2 ? 0 : 8), column 8 j + 2 (lane % 4) + i % 2.
 #pragma once
 
 #include <cstdint>
@@ -121,9 +121,9 @@ __device__ __forceinline__ void multiply(float (&sums)[128], std::uint64_t rows,
   OCTAVO_MMA_KINDS("m64n256", OCTAVO_MMA_256);
 }
 
-// The thread's rows: rows[i] has two neighbours of K, from 2 (lane % 4) on, and from 8 more for i of
-// 2 and 3, of row 16 warp + lane / 4, and of 8 more for odd i. They may be written again once the
-// product was waited for.
+// The thread's rows: rows[i] has two neighbours of K, from 2 (lane % 4) on, and from 8 more for i
+// of 2 and 3, of row 16 warp + lane / 4, and of 8 more for odd i. They may be written again once
+// the product was waited for.
 __device__ __forceinline__ void multiply_held(float (&sums)[16], const std::uint32_t (&rows)[4],
                                               std::uint64_t cols, bool more) {
   OCTAVO_MMA_HELD("m64n32", OCTAVO_SUMS_16, "%16", "%17", "%18", "%19", "%20", "%21",
