@@ -24,7 +24,7 @@ bool gemm_offered(const GemmJob& asked) {
   if (job.group_count > 0)
     return groups_fit(job) &&
            (fits_fp8(job) || fits_mx(job) || fits_recoded(job) || fits_bf16(job));
-  return fits_fp8(job) || fits_mx(job) || fits_recoded(job) || fits_few(job) || fits_bf16(job) ||
+  return fits_fp8(job) || fits_mx(job) || fits_recoded(job) || fits_fp4(job) || fits_bf16(job) ||
          fits_general(job);
 }
 
@@ -38,8 +38,9 @@ void gemm_matrix(const Exec& exec, const GemmJob& asked) {
     return gemm_fp8(exec, job);
   }
   if (fits_mx(job)) return gemm_mx(exec, job);
-  if (job.group_count == 0 && fits_few(job)) return gemm_few(exec, job);
+  if (fits_few(job)) return gemm_fp4(exec, job);
   if (fits_recoded(job)) return gemm_recoded(exec, job);
+  if (fits_fp4(job)) return gemm_fp4(exec, job);
   if (fits_bf16(job)) return gemm_bf16(exec, job);
   gemm_general(exec, job);
 }

@@ -18,6 +18,11 @@ constexpr std::int64_t kBlock = 64;  // of K in a stage
 constexpr std::int64_t kSquareSide = kSquare.unit_cols();
 static_assert(kSquareSide == kSquare.unit_rows());
 
+// Rows of A by FP4 weights. Up to so many, registers alone are faster than tiles. Tiles are faster
+// than weights that are decoded in a pass, and a product by bf16, up to so many at least; results
+// in f32, which no other library does then, are theirs whatever the number, as are those of strips.
+constexpr std::int64_t kFewFp4Rows = 16, kMostFp4Rows = 4096;
+
 enum class Way : std::uint8_t {
   none,
   values,       // as they are
@@ -115,18 +120,25 @@ class Numbers {
 
 }  // namespace
 
-bool fits_few(const GemmJob& job) {
+bool fits_few(const GemmJob& job) { return job.a.rows() <= kMostFewRows && fits_fp4(job); }
+
+bool fits_fp4(const GemmJob& job) {
   if ((job.accumulator != Accumulator::f32 && job.accumulator != Accumulator::native) ||
-      job.out.dtype == DType::f64 || job.a.rows() > kMostFewRows || !fits_fp4_rows(job.b))
+      job.out.dtype == DType::f64 || job.group_count > 0 || !fits_fp4_rows(job.b))
     return false;
   const Way way = way_of(job.a, DType::bf16);
-  return way == Way::dequantized || (way == Way::values && can_be_mapped(job.a.values));
+  if (way != Way::dequantized && (way != Way::values || !can_be_mapped(job.a.values))) return false;
+  const bool in_tiles = job.a.rows() <= kMostFp4Rows || job.out.dtype == DType::f32;
+  return job.a.rows() <= kMostFewRows || (in_tiles && fits_fp4_tiles(job));
 }
 
-void gemm_few(const Exec& exec, const GemmJob& job) {
-  const Numbers a(exec, job.a, DType::bf16);
+void gemm_fp4(const Exec& exec, const GemmJob& job) {
+  const Numbers a(without_workspace(exec), job.a, DType::bf16);
   const QuantizedMatrix& x = a.operand().quantized;
-  gemm_fp4_rows(exec, x.codes, static_cast<const float*>(x.scales.data), job);
+  const auto* const scale = static_cast<const float*>(x.scales.data);
+  if (job.a.rows() <= kFewFp4Rows || !fits_fp4_tiles(job))
+    return gemm_fp4_rows(exec, x.codes, scale, job);
+  gemm_fp4_tiles(exec, x.codes, scale, job);
 }
 
 bool fits_bf16(const GemmJob& job) {

@@ -8,9 +8,9 @@
 // there is free as long as both operands agree: a lane has 16 neighbours of K at a time, which
 // share a scale, and pairs them as nibbles lie in a word, the first with the fifth.
 #include <cuda_bf16.h>
-#include <cuda_fp8.h>
 
 #include "octavo/backend/cuda/alignment.h"
+#include "octavo/backend/cuda/device/fp4_decode.cuh"
 #include "octavo/backend/cuda/device/gemm_finish.cuh"
 #include "octavo/backend/cuda/device/mma_sync.cuh"
 #include "octavo/backend/cuda/gemm_plan.h"
@@ -88,29 +88,16 @@ __device__ __forceinline__ void load_piece(const unsigned char* const (&codes)[2
 template <bool kNvfp4>
 __device__ __forceinline__ __nv_bfloat162 scale_of(const unsigned (&scales)[kNvfp4 ? 4 : 2], int j,
                                                    int t) {
-  if constexpr (kNvfp4) {
-    const unsigned byte = scales[j] >> (8 * t) & 0xFFu;
-    const __half_raw half =
-        __nv_cvt_fp8_to_halfraw(static_cast<__nv_fp8_storage_t>(byte), __NV_E4M3);
-    return __float2bfloat162_rn(__half2float(__half(half)));
-  } else {
-    const unsigned byte = scales[j / 2] >> (16 * (j % 2) + 8 * (t / 2)) & 0xFFu;
-    const unsigned bits = byte == 0xFFu ? 0x7FC0u : byte == 0u ? 0x0040u : byte << 7;
-    const unsigned both = bits | bits << 16;
-    return *reinterpret_cast<const __nv_bfloat162*>(&both);
-  }
+  const unsigned byte =
+      kNvfp4 ? scales[j] >> (8 * t) : scales[j / 2] >> (16 * (j % 2) + 8 * (t / 2));
+  const unsigned bits = block_scale_bits<kNvfp4>(byte & 0xFFu), both = bits | bits << 16;
+  return *reinterpret_cast<const __nv_bfloat162*>(&both);
 }
 
-// Nibbles i and i + 4 of a word as bf16, times a scale. The bits of e2m1 are those of bf16 with the
-// exponent 2^-126 times its own, subnormal numbers too.
+// Nibbles i and i + 4 of a word as bf16, times a scale.
 __device__ __forceinline__ unsigned decoded_pair(unsigned word, int i, __nv_bfloat162 scale) {
   const unsigned at_start = word >> (4 * i);
-  const unsigned bits = (at_start & 0x00070007u) << 6 | (at_start & 0x00080008u) << 12;
-  constexpr unsigned kUp = 0x7E807E80u;  // 2^126, twice
-  const __nv_bfloat162 codes = __hmul2(*reinterpret_cast<const __nv_bfloat162*>(&bits),
-                                       *reinterpret_cast<const __nv_bfloat162*>(&kUp)),
-                       product = __hmul2(codes, scale);
-  return *reinterpret_cast<const unsigned*>(&product);
+  return scaled_e2m1((at_start & 0x00070007u) << 6 | (at_start & 0x00080008u) << 12, scale);
 }
 
 // Values i and i + 4 of eight.
@@ -219,9 +206,9 @@ void launch(const Exec& exec, const FewPlan& plan) {
   launch_eights<kNvfp4, kWhole, kMostFewRows / 8>(exec, plan);
 }
 
-bool is_nvfp4(const QuantizedMatrix& q) { return q.scales.format == e4m3fn; }
-
 }  // namespace
+
+bool is_nvfp4(const QuantizedMatrix& weights) { return weights.scales.format == e4m3fn; }
 
 bool fits_fp4_rows(const GemmOperand& weights) {
   const QuantizedMatrix& q = weights.quantized;

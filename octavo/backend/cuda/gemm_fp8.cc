@@ -119,6 +119,16 @@ void launch(const Exec& exec, const GemmPlan& plan, const GemmTiling& tiling, co
 
 }  // namespace
 
+SumSlots::SumSlots(const Exec& exec, std::int64_t slots, int cols)
+    : bytes_(static_cast<std::size_t>(slots) * 64 * static_cast<std::size_t>(cols) * sizeof(float)),
+      memory_(exec, bytes_ + static_cast<std::size_t>(slots) * sizeof(unsigned long long)) {}
+
+void SumSlots::give_to(GemmPlan& plan) const {
+  plan.partial = memory_.as<float>();
+  plan.ready = reinterpret_cast<unsigned long long*>(memory_.as<unsigned char>() + bytes_);
+  plan.ticket = new_ticket();
+}
+
 bool sizes_fit(const GemmJob& job) {
 #ifdef OCTAVO_CUDA_ONE_CONFIG
   constexpr bool kBuilt = false;  // one of many kernels
@@ -186,13 +196,12 @@ void gemm_in_tiles(const Exec& exec, const GemmJob& job, const GemmTiling& tilin
                                 static_cast<int>(tile_count(stage_elements(job.a), job.a.cols())),
                                 clusters_on(exec, shape.blocks), shape.deals());
 
-  const auto slots = static_cast<std::size_t>(
-      plan.schedule.dealt > 0 ? plan.schedule.clusters * shape.blocks * shape.warpgroups() : 0);
-  const std::size_t sums = slots * 64 * static_cast<std::size_t>(group_cols) * sizeof(float);
-  const Scratch scratch(exec, sums + slots * sizeof(unsigned long long));
-  plan.partial = scratch.as<float>();
-  plan.ready = reinterpret_cast<unsigned long long*>(scratch.as<unsigned char>() + sums);
-  plan.ticket = new_ticket();
+  const SumSlots slots(exec,
+                       plan.schedule.dealt > 0 ? std::int64_t{plan.schedule.clusters} *
+                                                     shape.blocks * shape.warpgroups()
+                                               : 0,
+                       group_cols);
+  slots.give_to(plan);
   if (gate != nullptr) plan.gate = *gate;
   launch(exec, plan, tiling, row_codes.codes(), col_codes.codes());
 }

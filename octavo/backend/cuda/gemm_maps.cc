@@ -28,6 +28,24 @@ Encode encode_entry() {
 
 int bytes_each(const Matrix& matrix) { return matrix.dtype == DType::code ? 1 : 2; }
 
+CUtensorMap map_of_elements(const Matrix& matrix, CUtensorMapDataType type, std::int64_t cols,
+                            int box_cols, int box_rows, CUtensorMapSwizzle swizzle) {
+  static const Encode encode = encode_entry();
+  CUtensorMap map{};
+  const cuuint64_t sizes[2] = {static_cast<cuuint64_t>(cols), static_cast<cuuint64_t>(matrix.rows)},
+                   pitches[1] = {static_cast<cuuint64_t>(matrix.row_pitch)};
+  const cuuint32_t box[2] = {static_cast<cuuint32_t>(box_cols), static_cast<cuuint32_t>(box_rows)},
+                   steps[2] = {1, 1};
+  const CUresult status =
+      encode(&map, type, 2, matrix.data, sizes, pitches, box, steps, CU_TENSOR_MAP_INTERLEAVE_NONE,
+             swizzle, CU_TENSOR_MAP_L2_PROMOTION_L2_256B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
+  check(status == CUDA_SUCCESS, ErrorCode::device, "cuda",
+        "the driver made no map for the copy engine of a matrix of ", matrix.rows, " x ",
+        matrix.cols, " with rows ", matrix.row_pitch, " bytes apart (error ",
+        static_cast<int>(status), ")");
+  return map;
+}
+
 }  // namespace
 
 bool can_be_mapped(const Matrix& matrix) {
@@ -61,26 +79,20 @@ void copy_rows(const Exec& exec, const Matrix& from, const Matrix& to) {
 }
 
 CUtensorMap map_of(const Matrix& matrix, int box_rows) {
-  static const Encode encode = encode_entry();
-  CUtensorMap map{};
   const CUtensorMapDataType type = matrix.dtype == DType::code   ? CU_TENSOR_MAP_DATA_TYPE_UINT8
                                    : matrix.dtype == DType::bf16 ? CU_TENSOR_MAP_DATA_TYPE_BFLOAT16
                                                                  : CU_TENSOR_MAP_DATA_TYPE_FLOAT16;
-  const cuuint64_t sizes[2] = {static_cast<cuuint64_t>(matrix.cols),
-                               static_cast<cuuint64_t>(matrix.rows)},
-                   pitches[1] = {static_cast<cuuint64_t>(matrix.row_pitch)};
-  const cuuint32_t box[2] = {static_cast<cuuint32_t>(128 / bytes_each(matrix)),
-                             static_cast<cuuint32_t>(box_rows)},
-                   steps[2] = {1, 1};
-  const CUresult status =
-      encode(&map, type, 2, matrix.data, sizes, pitches, box, steps, CU_TENSOR_MAP_INTERLEAVE_NONE,
-             CU_TENSOR_MAP_SWIZZLE_128B, CU_TENSOR_MAP_L2_PROMOTION_L2_256B,
-             CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
-  check(status == CUDA_SUCCESS, ErrorCode::device, "cuda",
-        "the driver made no map for the copy engine of a matrix of ", matrix.rows, " x ",
-        matrix.cols, " with rows ", matrix.row_pitch, " bytes apart (error ",
-        static_cast<int>(status), ")");
-  return map;
+  return map_of_elements(matrix, type, matrix.cols, 128 / bytes_each(matrix), box_rows,
+                         CU_TENSOR_MAP_SWIZZLE_128B);
+}
+
+CUtensorMap map_of_bytes(const Matrix& matrix, std::int64_t row_bytes, int box_bytes,
+                         int box_rows) {
+  const CUtensorMapSwizzle swizzle = box_bytes == 32   ? CU_TENSOR_MAP_SWIZZLE_32B
+                                     : box_bytes == 64 ? CU_TENSOR_MAP_SWIZZLE_64B
+                                                       : CU_TENSOR_MAP_SWIZZLE_128B;
+  return map_of_elements(matrix, CU_TENSOR_MAP_DATA_TYPE_UINT8, row_bytes, box_bytes, box_rows,
+                         swizzle);
 }
 
 int clusters_on(const Exec& exec, int blocks) {

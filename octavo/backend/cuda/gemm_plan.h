@@ -77,11 +77,25 @@ struct GemmPlan {
   GemmGate gate{};
 };
 
+// Memory for sums that are left, of so many warpgroups with 64 rows and `cols` columns each.
+class SumSlots {
+ public:
+  SumSlots(const Exec& exec, std::int64_t slots, int cols);
+  void give_to(GemmPlan& plan) const;
+
+ private:
+  std::size_t bytes_;
+  Scratch memory_;
+};
+
 // Clusters of `blocks` blocks that run at one time on the device of an Exec.
 [[nodiscard]] int clusters_on(const Exec& exec, int blocks);
 
 // The map of a matrix for the copy engine: boxes of `box_rows` rows and 128 bytes, swizzled.
 [[nodiscard]] CUtensorMap map_of(const Matrix& matrix, int box_rows);
+// The same of rows of bytes, in boxes of 32, 64 or 128 bytes, swizzled among themselves.
+[[nodiscard]] CUtensorMap map_of_bytes(const Matrix& matrix, std::int64_t row_bytes, int box_bytes,
+                                       int box_rows);
 // Whether there can be one.
 [[nodiscard]] bool can_be_mapped(const Matrix& matrix);
 // Whether rows lie one after the other, in any distance, and have no gaps within: not the same row
@@ -147,15 +161,23 @@ void gemm_recoded(const Exec& exec, const GemmJob& job);
 [[nodiscard]] bool fits_bf16(const GemmJob& job);
 void gemm_bf16(const Exec& exec, const GemmJob& job);
 
-// The same for few rows of A by FP4 with the scales of blocks.
+// The same by FP4 with the scales of blocks, which stays in four bits on its way: few rows of
+// anything that becomes bf16, and more.
 [[nodiscard]] bool fits_few(const GemmJob& job);
-void gemm_few(const Exec& exec, const GemmJob& job);
+[[nodiscard]] bool fits_fp4(const GemmJob& job);
+void gemm_fp4(const Exec& exec, const GemmJob& job);
 
 // gemm_fp4_rows.cu: what it multiplies by, and that: up to so many rows of bf16 at multiples of 16
 // bytes, with a scale for all of them.
 inline constexpr std::int64_t kMostFewRows = 56;
 [[nodiscard]] bool fits_fp4_rows(const GemmOperand& weights);
+[[nodiscard]] bool is_nvfp4(const QuantizedMatrix& weights);
 void gemm_fp4_rows(const Exec& exec, const Matrix& x, const float* x_scale, const GemmJob& job);
+
+// gemm_fp4_tiles.cc: the same for any number of rows, on the tensor cores that take operands of 64
+// rows; of what fits_fp4_rows, where the copy engine can read it.
+[[nodiscard]] bool fits_fp4_tiles(const GemmJob& job);
+void gemm_fp4_tiles(const Exec& exec, const Matrix& x, const float* x_scale, const GemmJob& job);
 
 // gemm_bf16.cu, gemm_f16.cu; gemm_fp8_*.cu, a pair of formats each. f16 has scales at the end only,
 // and so has kSquare, which those two have.

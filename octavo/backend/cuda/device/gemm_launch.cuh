@@ -1,38 +1,16 @@
 // The kernels of one pair of formats, by shape and by how scales vary.
 #pragma once
 
-#include <atomic>
 #include <iterator>
 
 #include "octavo/backend/cuda/device/gemm_kernel.cuh"
-#include "octavo/backend/cuda/overlapped_launch.h"
-#include "octavo/backend/cuda/runtime.h"
+#include "octavo/backend/cuda/device/launch_clusters.cuh"
 
 namespace octavo::cuda {
 
 template <typename Kernel>
 void launch_gemm(const Exec& exec, const GemmPlan& plan) {
-  // Shared memory above 48 KB must be allowed once on every device.
-  static std::atomic<std::uint64_t> allowed{0};
-  const std::uint64_t bit = 1ull << (exec.device.index % 64);
-  if ((allowed.load(std::memory_order_relaxed) & bit) == 0) {
-    OCTAVO_CUDA_CHECK(cudaFuncSetAttribute(
-        gemm_kernel<Kernel>, cudaFuncAttributeMaxDynamicSharedMemorySize, Kernel::kSharedBytes));
-    allowed.fetch_or(bit, std::memory_order_relaxed);
-  }
-  cudaLaunchConfig_t config{};
-  config.gridDim = static_cast<unsigned>(plan.schedule.clusters * Kernel::kBlocks);
-  config.blockDim = Kernel::kThreads;
-  config.dynamicSmemBytes = Kernel::kSharedBytes;
-  config.stream = stream_of(exec);
-  cudaLaunchAttribute attributes[2] = {overlaps(), {}};
-  cudaLaunchAttribute& cluster = attributes[1];
-  cluster.id = cudaLaunchAttributeClusterDimension;
-  cluster.val.clusterDim.x = Kernel::kBlocks;
-  cluster.val.clusterDim.y = cluster.val.clusterDim.z = 1;
-  config.attrs = attributes;
-  config.numAttrs = 2;
-  OCTAVO_CUDA_CHECK(cudaLaunchKernelEx(&config, gemm_kernel<Kernel>, plan));
+  launch_clusters<Kernel, gemm_kernel<Kernel>>(exec, plan.schedule.clusters, plan);
 }
 
 template <Mma kMma, GemmShape kShape>

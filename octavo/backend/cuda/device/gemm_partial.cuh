@@ -29,9 +29,9 @@ __device__ __forceinline__ void announce_sums(const GemmPlan& plan, int slot, Sh
                : "memory");
 }
 
-template <int kSums>
-__device__ __forceinline__ void take_sums(const GemmPlan& plan, int slot, int thread, int barrier,
-                                          float (&sums)[kSums]) {
+// Until the sums of a slot are there, for a warpgroup.
+__device__ __forceinline__ void await_sums(const GemmPlan& plan, int slot, int thread,
+                                           int barrier) {
   if (thread == 0) {
     unsigned long long seen;
     do {
@@ -43,16 +43,23 @@ __device__ __forceinline__ void take_sums(const GemmPlan& plan, int slot, int th
     plan.ready[slot] = 0;  // a graph has the same ticket every time
   }
   named_sync(barrier, 128);
+}
+
+// In the place of sums, or added to them.
+template <bool kAdds = false, int kSums>
+__device__ __forceinline__ void take_sums(const GemmPlan& plan, int slot, int thread, int barrier,
+                                          float (&sums)[kSums]) {
+  await_sums(plan, slot, thread, barrier);
   const float4* from =
       reinterpret_cast<const float4*>(plan.partial) + static_cast<std::int64_t>(slot) * 32 * kSums;
 #pragma unroll
   for (int i = 0; i < kSums / 4; ++i) {
     const float4 four = __ldcg(from + i * 128 + thread);
     float* to = &sums[4 * i];
-    to[0] = four.x;
-    to[1] = four.y;
-    to[2] = four.z;
-    to[3] = four.w;
+    to[0] = kAdds ? to[0] + four.x : four.x;
+    to[1] = kAdds ? to[1] + four.y : four.y;
+    to[2] = kAdds ? to[2] + four.z : four.z;
+    to[3] = kAdds ? to[3] + four.w : four.w;
   }
 }
 

@@ -1,7 +1,7 @@
-// The matrix instruction of Hopper: a warpgroup multiplies 64 rows by 64, 128 or 256 columns,
+// The matrix instruction of Hopper: a warpgroup multiplies 64 rows by 32, 64, 128 or 256 columns,
 // over 32 bytes of K, both operands in shared memory as the copy engine leaves them (rows of 128
-// bytes, swizzled). Element 4 j + i of the sums is in row 16 warp + lane / 4 + (i < 2 ? 0 : 8),
-// column 8 j + 2 (lane % 4) + i % 2.
+// bytes, swizzled), or bf16 rows in registers. Element 4 j + i of the sums is in row 16 warp + lane
+// / 4 + (i < 2 ? 0 : 8), column 8 j + 2 (lane % 4) + i % 2.
 #pragma once
 
 #include <cstdint>
@@ -51,6 +51,8 @@ __device__ __forceinline__ void pin(float (&sums)[kCount]) {
 __device__ __forceinline__ void pin(float& number) { asm volatile("" : "+f"(number)::"memory"); }
 
 // clang-format off
+#define OCTAVO_SUMS_16 \
+  "{%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15}"
 #define OCTAVO_SUMS_32 \
   "{%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, %16, %17, %18, " \
   "%19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31}"
@@ -89,6 +91,14 @@ __device__ __forceinline__ void pin(float& number) { asm volatile("" : "+f"(numb
                : OCTAVO_OUT_32(sums, 0), OCTAVO_OUT_32(sums, 32), OCTAVO_OUT_32(sums, 64),    \
                  OCTAVO_OUT_32(sums, 96)                                                     \
                : "l"(rows), "l"(cols), "r"(static_cast<int>(more)))
+// Rows in registers; the numbers of the operands after the sums.
+#define OCTAVO_MMA_HELD(shape, list, r0, r1, r2, r3, at, goes_on, ...)                      \
+  asm volatile("{\n.reg .pred p;\nsetp.ne.b32 p, " goes_on ", 0;\n"                          \
+               "wgmma.mma_async.sync.aligned." shape "k16.f32.bf16.bf16 " list               \
+               ", {" r0 ", " r1 ", " r2 ", " r3 "}, " at ", p, 1, 1, 0;\n}"                  \
+               : __VA_ARGS__                                                                \
+               : "r"(rows[0]), "r"(rows[1]), "r"(rows[2]), "r"(rows[3]), "l"(cols),          \
+                 "r"(static_cast<int>(more)))
 #define OCTAVO_MMA_KINDS(shape, instruction)                                                \
   if constexpr (kMma == Mma::e4m3_e4m3) instruction(shape "k32.f32.e4m3.e4m3", "1, 1");          \
   if constexpr (kMma == Mma::e4m3_e5m2) instruction(shape "k32.f32.e4m3.e5m2", "1, 1");          \
@@ -114,7 +124,33 @@ __device__ __forceinline__ void multiply(float (&sums)[128], std::uint64_t rows,
   OCTAVO_MMA_KINDS("m64n256", OCTAVO_MMA_256);
 }
 
+// The thread's rows: rows[i] has two neighbours of K, from 2 (lane % 4) on, and from 8 more for i
+// of 2 and 3, of row 16 warp + lane / 4, and of 8 more for odd i. They may be written again once
+// the product was waited for.
+__device__ __forceinline__ void multiply_held(float (&sums)[16], const std::uint32_t (&rows)[4],
+                                              std::uint64_t cols, bool more) {
+  OCTAVO_MMA_HELD("m64n32", OCTAVO_SUMS_16, "%16", "%17", "%18", "%19", "%20", "%21",
+                  OCTAVO_OUT_8(sums, 0), OCTAVO_OUT_8(sums, 8));
+}
+__device__ __forceinline__ void multiply_held(float (&sums)[32], const std::uint32_t (&rows)[4],
+                                              std::uint64_t cols, bool more) {
+  OCTAVO_MMA_HELD("m64n64", OCTAVO_SUMS_32, "%32", "%33", "%34", "%35", "%36", "%37",
+                  OCTAVO_OUT_32(sums, 0));
+}
+__device__ __forceinline__ void multiply_held(float (&sums)[64], const std::uint32_t (&rows)[4],
+                                              std::uint64_t cols, bool more) {
+  OCTAVO_MMA_HELD("m64n128", OCTAVO_SUMS_64, "%64", "%65", "%66", "%67", "%68", "%69",
+                  OCTAVO_OUT_32(sums, 0), OCTAVO_OUT_32(sums, 32));
+}
+__device__ __forceinline__ void multiply_held(float (&sums)[128], const std::uint32_t (&rows)[4],
+                                              std::uint64_t cols, bool more) {
+  OCTAVO_MMA_HELD("m64n256", OCTAVO_SUMS_128, "%128", "%129", "%130", "%131", "%132", "%133",
+                  OCTAVO_OUT_32(sums, 0), OCTAVO_OUT_32(sums, 32), OCTAVO_OUT_32(sums, 64),
+                  OCTAVO_OUT_32(sums, 96));
+}
+
 #undef OCTAVO_MMA_KINDS
+#undef OCTAVO_MMA_HELD
 #undef OCTAVO_MMA_256
 #undef OCTAVO_MMA_128
 #undef OCTAVO_MMA_64
@@ -123,5 +159,6 @@ __device__ __forceinline__ void multiply(float (&sums)[128], std::uint64_t rows,
 #undef OCTAVO_SUMS_128
 #undef OCTAVO_SUMS_64
 #undef OCTAVO_SUMS_32
+#undef OCTAVO_SUMS_16
 
 }  // namespace octavo::cuda

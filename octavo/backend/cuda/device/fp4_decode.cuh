@@ -1,0 +1,33 @@
+// FP4 with the scales of blocks as bf16, exactly: what e2m1 has times e8m0 or e4m3.
+#pragma once
+
+#include <cuda_bf16.h>
+#include <cuda_fp8.h>
+
+#include <cstdint>
+
+namespace octavo::cuda {
+
+// The scale of a block as the bits of bf16: e4m3 of NVFP4, e8m0 of MX.
+template <bool kNvfp4>
+__device__ __forceinline__ unsigned block_scale_bits(unsigned byte) {
+  if constexpr (kNvfp4) {
+    const __half_raw half =
+        __nv_cvt_fp8_to_halfraw(static_cast<__nv_fp8_storage_t>(byte), __NV_E4M3);
+    return __bfloat16_as_ushort(__float2bfloat16_rn(__half2float(__half(half))));
+  } else {
+    return byte == 0xFFu ? 0x7FC0u : byte == 0u ? 0x0040u : byte << 7;
+  }
+}
+
+// Two codes times their scales. `bits` has them where bf16 has its sign, the end of its exponent
+// and the beginning of its fraction: that is 2^-126 times the number, subnormal ones too.
+__device__ __forceinline__ unsigned scaled_e2m1(unsigned bits, __nv_bfloat162 scale) {
+  constexpr unsigned kUp = 0x7E807E80u;  // 2^126, twice
+  const __nv_bfloat162 codes = __hmul2(*reinterpret_cast<const __nv_bfloat162*>(&bits),
+                                       *reinterpret_cast<const __nv_bfloat162*>(&kUp)),
+                       product = __hmul2(codes, scale);
+  return *reinterpret_cast<const unsigned*>(&product);
+}
+
+}  // namespace octavo::cuda

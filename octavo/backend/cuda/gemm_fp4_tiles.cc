@@ -1,0 +1,101 @@
+// A product of bf16 by FP4 weights as a plan: in which tiles, and in how many parts along K.
+#include <algorithm>
+#include <limits>
+
+#include "octavo/backend/cuda/alignment.h"
+#include "octavo/backend/cuda/gemm_fp4_plan.h"
+#include "octavo/backend/cuda/runtime.h"
+
+namespace octavo::cuda {
+namespace {
+
+struct Fp4Tiling {
+  int cols = 0;
+  int unit_rows = 0, unit_cols = 0;
+  int parts = 1;
+};
+
+// Results in f32 of so many rows and more have sums in one order, whatever the number of rows: a
+// strip of a product has the bits of the whole (gemm_quantized).
+constexpr std::int64_t kLeastOrdered = 64;
+
+bool has_order(const GemmJob& job) {
+  return job.is_group || (job.out.dtype == DType::f32 && job.a.rows() >= kLeastOrdered);
+}
+
+// Cycles for a line of K of a unit, about. Up to 64 columns decoding is what takes time.
+int cycles_of_line(int cols) {
+  return cols <= 32 ? 570 : cols <= 64 ? 600 : cols == 128 ? 720 : 1150;
+}
+
+// The tile that takes the fewest cycles. Where units are fewer than clusters, each is cut into as
+// many parts as there are clusters for; leaving and adding up sums takes a while.
+Fp4Tiling choose_fp4_tiling(const GemmJob& job, int clusters) {
+  constexpr int kLeastLines = 8, kCyclesToAdd = 6000;
+  const std::int64_t lines = tile_count(kFp4Line, job.b.cols());
+  Fp4Tiling best;
+  double least = std::numeric_limits<double>::infinity();
+  for (const int cols : kFp4Cols) {
+    Fp4Tiling made{.cols = cols,
+                   .unit_rows = static_cast<int>(tile_count(kFp4UnitRows, job.b.rows())),
+                   .unit_cols = static_cast<int>(tile_count(cols, job.a.rows()))};
+    const std::int64_t units = std::int64_t{made.unit_rows} * made.unit_cols;
+    if (!has_order(job) && units < clusters)
+      made.parts =
+          static_cast<int>(std::clamp<std::int64_t>(lines / kLeastLines, 1, clusters / units));
+    const double waves = std::max(1.0, static_cast<double>(units) / clusters);
+    const double cycles = waves * static_cast<double>(lines) / made.parts * cycles_of_line(cols) +
+                          (made.parts > 1 ? kCyclesToAdd : 0);
+    if (cycles >= least) continue;
+    least = cycles;
+    best = made;
+  }
+  return best;
+}
+
+}  // namespace
+
+bool fits_fp4_tiles(const GemmJob& job) {
+  const Matrix& codes = job.b.quantized.codes;
+  return sizes_fit(job) && fits_fp4_rows(job.b) && is_aligned(codes.data, 16) &&
+         codes.row_pitch % 16 == 0 && codes.row_pitch >= codes.cols / 2;
+}
+
+void gemm_fp4_tiles(const Exec& exec, const Matrix& x, const float* x_scale, const GemmJob& job) {
+  const QuantizedMatrix& weights = job.b.quantized;
+  const Matrix &codes = weights.codes, &scales = weights.scales;
+  const int clusters = clusters_on(exec, 2);
+  const Fp4Tiling tiling = choose_fp4_tiling(job, clusters);
+  const int stage_lines = fp4_stage_lines(tiling.cols);
+  const bool nvfp4 = is_nvfp4(weights);
+  const std::int64_t scale_cols = codes.cols / weights.tile.cols, of_line = nvfp4 ? 4 : 2;
+  Fp4Plan plan{.gemm = {.rows_map = map_of_bytes(codes, codes.cols / 2, stage_lines * kFp4Line / 2,
+                                                 kFp4UnitRows / 2),
+                        .cols_map = map_of(x, tiling.cols / 2),
+                        .finish = finish_of(job),
+                        .turned = true,
+                        .row_count = static_cast<std::int32_t>(codes.rows),
+                        .col_count = static_cast<std::int32_t>(x.rows)},
+               .parts = tiling.parts,
+               .scales = static_cast<const unsigned char*>(scales.data),
+               .scale_pitch = scales.row_pitch,
+               .scale_cols = static_cast<std::int32_t>(scale_cols),
+               .scale_words = scale_cols % of_line == 0 && has_aligned_rows(scales, of_line),
+               .lines = static_cast<std::int32_t>(tile_count(kFp4Line, codes.cols)),
+               .x_scale = x_scale,
+               .tensor_scale = weights.tensor_scale};
+  GemmPlan& gemm = plan.gemm;
+  gemm.stores_boxes = gemm.finish.is_plain() && can_be_mapped(job.out);
+  if (gemm.stores_boxes) gemm.out_map = map_of(job.out, tiling.cols);
+  gemm.schedule = make_schedule(tiling.unit_rows, tiling.unit_cols,
+                                static_cast<int>(tile_count(stage_lines, plan.lines)), clusters);
+  if (tiling.parts > 1) gemm.schedule.clusters *= tiling.parts;
+  constexpr std::int64_t kSlots = kFp4UnitRows / 64;  // of a cluster
+  const SumSlots slots(
+      exec, gemm.schedule.dealt > 0 || tiling.parts > 1 ? kSlots * gemm.schedule.clusters : 0,
+      tiling.cols);
+  slots.give_to(gemm);
+  (nvfp4 ? launch_nvfp4 : launch_mxfp4)(exec, plan, tiling.cols);
+}
+
+}  // namespace octavo::cuda
