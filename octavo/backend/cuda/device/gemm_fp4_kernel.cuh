@@ -163,7 +163,7 @@ struct Fp4Worker {
     mma_begin();
 #pragma unroll
     for (int step = 0; step < kSteps; ++step)
-      multiply_held(sums, rows[step], operand_at(cols + step * kOperandStep), more || step > 0);
+      multiply_held(sums, rows[step], operand_from(cols + step * kOperandStep), more || step > 0);
     mma_commit();
   }
 
