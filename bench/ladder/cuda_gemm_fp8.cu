@@ -23,6 +23,9 @@
 //      different banks by itself: the code of versions 1 to 8 has it so. But sums that are left
 //      in memory four at a time must be in four registers side by side, as runs are, and then
 //      every FFMA reads both from one bank. Sums exchanged with their neighbours: 1.03, 1.03.
+//  11-17 What other tiles need. Two warpgroups have no third one to multiply while they add, so
+//      every instruction between their products counts; 256 x 128 leaves nothing to be cut at
+//      4096^3, and 128 x 192 reads the fewest bytes of shared memory for a product.
 // The card is at its limit of power: its clock falls to 1.46 GHz, and to 1.28 in the larger
 // product.
 #include <cuda_runtime.h>
@@ -101,8 +104,13 @@ Prepared prepare(const Data& data, bool alone) {
   Prepared made{product_kernel<K>};
   Product& product = made.product;
   const auto size = static_cast<unsigned>(data.size);
-  product.rows = map_of(data.rows, CU_TENSOR_MAP_DATA_TYPE_UINT8, 1, size, K::kRows / kIs.blocks);
-  product.cols = map_of(data.cols, CU_TENSOR_MAP_DATA_TYPE_UINT8, 1, size, K::kCols);
+  const auto box = [](int lines, bool shared) {
+    return static_cast<unsigned>(shared ? lines / kIs.blocks : lines);
+  };
+  product.rows =
+      map_of(data.rows, CU_TENSOR_MAP_DATA_TYPE_UINT8, 1, size, box(K::kRows, K::kSharesRows));
+  product.cols =
+      map_of(data.cols, CU_TENSOR_MAP_DATA_TYPE_UINT8, 1, size, box(K::kCols, !K::kSharesRows));
   product.out = map_of(data.out, CU_TENSOR_MAP_DATA_TYPE_BFLOAT16, 2, size, 64);
   product.row_scales = data.row_scales;
   product.col_scales = data.col_scales;
@@ -112,8 +120,12 @@ Prepared prepare(const Data& data, bool alone) {
   product.partial = data.partial;
   product.ready = data.ready;
   product.spent = data.spent;
-  const int unit_rows = (data.size + K::kRows - 1) / K::kRows,
-            unit_cols = data.size / (K::kCols * kIs.blocks), at_once = processors / kIs.blocks;
+  const auto units = [&](int lines, bool shared) {
+    const int each = shared ? lines : lines * kIs.blocks;
+    return (data.size + each - 1) / each;
+  };
+  const int unit_rows = units(K::kRows, K::kSharesRows),
+            unit_cols = units(K::kCols, !K::kSharesRows), at_once = processors / kIs.blocks;
   GemmSchedule& schedule = product.schedule;
   schedule = kIs.dealt ? make_schedule(unit_rows, unit_cols, data.k_blocks, at_once)
                        : GemmSchedule{.unit_rows = unit_rows,
@@ -125,7 +137,7 @@ Prepared prepare(const Data& data, bool alone) {
     const GemmItem item = schedule.item(0, i);
     made.stages_of_first += item.end - item.first;
   }
-  made.floor = 256 * kIs.groups * kIs.waves;  // 64 x 128 x 128 products, 4096 a cycle
+  made.floor = 2 * kIs.cols * kIs.groups * kIs.waves;  // 64 rows x 128 of K, 4096 a cycle
   made.config.gridDim = static_cast<unsigned>(schedule.clusters * kIs.blocks);
   made.config.blockDim = K::kThreads;
   made.config.dynamicSmemBytes = static_cast<std::size_t>(alone ? kMostShared : K::kSharedBytes);
@@ -198,6 +210,14 @@ constexpr Version kFirst{}, kRing{.stages = 4}, kThree{.groups = 3, .stages = 4}
                   .exchanged = true,
                   .ready = true,
                   .together = true},
+    kBroad{.groups = 2,
+           .stages = 4,
+           .persistent = true,
+           .blocks = 2,
+           .cols = 192,
+           .lone = Lone::in_ring,
+           .exchanged = true,
+           .ready = true},
     kTallMultiplied{.groups = 2,
                     .waves = 2,
                     .stages = 3,
@@ -230,6 +250,7 @@ constexpr struct {
     {"14 ... scales before products", prepare<kTallLean>, false},
     {"15 ... results of both stored at once", prepare<kTallTogether>, false},
     {"16 ... scales of rows times that of B", prepare<kTallMultiplied>, false},
+    {"17 128 x 192 by two warpgroups", prepare<kBroad>, false},
 };
 
 // ---- figures

@@ -23,6 +23,7 @@ struct Version {
   int stages = 1;           // one: by the warpgroup that multiplies; more: another loads ahead
   bool persistent = false;  // as many blocks as run at one time; tiles in strips
   int blocks = 1;           // of a cluster: they have the same rows and neighbouring columns
+  int cols = 128;           // of a tile; if more, blocks of a cluster share these, not their rows
   Lone lone = Lone::when_needed;
   bool dealt = false;  // the last waves of tiles are cut along K, so that all blocks end at once
   bool exchanged = false;  // sums lie where their neighbour's run would, in the other bank
@@ -52,19 +53,23 @@ struct Kernel {
   static constexpr int kScaleWarps = kIs.lone == Lone::multiplied ? 2
                                      : kIs.lone == Lone::in_ring  ? 1
                                                                   : 0;
-  static constexpr int kRows = kIs.groups * kIs.waves * kMmaRows, kCols = 128, kSums = kCols / 2;
+  static constexpr int kRows = kIs.groups * kIs.waves * kMmaRows, kCols = kIs.cols,
+                       kSums = kCols / 2;
   static constexpr int kThreads = (kIs.groups + (kLoadsAhead ? 1 : 0)) * 128;
   static constexpr int kRowTile = kRows * kRowBytes, kStageBytes = kRowTile + kCols * kRowBytes;
   static constexpr int kScaleBytes = kRows * 4, kStagedBytes = kMmaRows * kCols * 2;
+  static constexpr bool kSharesRows = kCols == 128;
+  // Of columns that have one scale of B in any case, and how many of them a tile has.
+  static constexpr int kLoneCols = kCols % 128 == 0 ? 128 : 64, kLones = kCols / kLoneCols;
   // In shared memory, from a multiple of 1024 on: stages; results; scales; barriers.
   static constexpr int kStagedAt = kIs.stages * kStageBytes,
                        kScalesAt = kStagedAt + kIs.groups * kIs.waves * kStagedBytes,
                        kLoneAt = kScalesAt + kIs.stages * kScaleBytes,
-                       kFullAt = kLoneAt + (kIs.stages * 4 + 7) / 8 * 8,
-                       kEmptyAt = kFullAt + kIs.stages * 8, kLeftAt = kEmptyAt + kIs.stages * 8,
+                       kFullAt = kLoneAt + kIs.stages * 16, kEmptyAt = kFullAt + kIs.stages * 8,
+                       kLeftAt = kEmptyAt + kIs.stages * 8,
                        kSharedBytes = kLeftAt + kIs.groups * 8 + 1024;
   // Registers of a block are 64 K, 128 for each of 512 threads: too few for those that multiply.
-  static constexpr bool kMovesRegisters = kIs.groups == 3 || kIs.waves > 1;
+  static constexpr bool kMovesRegisters = kIs.groups == 3 || kIs.waves > 1 || kSums > 64;
   static constexpr int kUp = kIs.groups == 3 ? 152 : 224, kDown = 56;
   // Where element s of a run is among the sums.
   static constexpr int place(int s) { return kIs.exchanged ? s ^ 1 : s; }
@@ -84,7 +89,7 @@ struct Ring {
     return base + K::kScalesAt + stage * K::kScaleBytes;
   }
   __device__ __forceinline__ SharedAddress lone(int stage) const {
-    return base + K::kLoneAt + stage * 4;
+    return base + K::kLoneAt + stage * 16;
   }
   __device__ __forceinline__ SharedAddress is_full(int stage) const {
     return base + K::kFullAt + stage * 8;
@@ -123,11 +128,14 @@ struct Walk {
   __device__ __forceinline__ void next() { ++at; }
   __device__ __forceinline__ void find(const Product& of, int rank) {
     item = of.schedule.item(cluster, at);
-    row = item.unit_row * Kernel<kIs>::kRows;
-    col = (item.unit_col * kIs.blocks + rank) * Kernel<kIs>::kCols;
+    using K = Kernel<kIs>;
+    row = (K::kSharesRows ? item.unit_row : item.unit_row * kIs.blocks + rank) * K::kRows;
+    col = (K::kSharesRows ? item.unit_col * kIs.blocks + rank : item.unit_col) * K::kCols;
   }
-  [[nodiscard]] __device__ __forceinline__ const float* col_scales(const Product& of) const {
-    return of.col_scales + col / 128 * of.k_blocks + item.first;
+  // Of columns from `first` of the tile on; of the last ones, where they are beyond the end.
+  [[nodiscard]] __device__ __forceinline__ const float* col_scales(const Product& of,
+                                                                   int first = 0) const {
+    return of.col_scales + min((col + first) / 128, of.k_blocks - 1) * of.k_blocks + item.first;
   }
 };
 

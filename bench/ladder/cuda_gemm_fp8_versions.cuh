@@ -6,6 +6,7 @@
 #include <cuda_bf16.h>
 
 #include <cstdint>
+#include <type_traits>
 
 #include "bench/ladder/cuda_gemm_fp8_parts.cuh"
 #include "octavo/backend/cuda/device/hopper.cuh"
@@ -21,16 +22,22 @@ template <Version kIs>
 __device__ __forceinline__ void bring_stage(const Product& of, const Ring<kIs>& ring, int stage,
                                             const Walk<kIs>& tile, int block, int rank) {
   using K = Kernel<kIs>;
-  constexpr int kShare = K::kRows / kIs.blocks;
+  constexpr int kAll = (1 << kIs.blocks) - 1;
   const SharedAddress full = ring.is_full(stage);
   constexpr bool kScales = kIs.lone != Lone::multiplied;
   barrier_expect(full, K::kStageBytes + (kScales ? K::kScaleBytes : 0));
-  if constexpr (kIs.blocks > 1)
-    copy_box_to(ring.rows(stage) + rank * kShare * kRowBytes, of.rows, block * kRowBytes,
-                tile.row + rank * kShare, full, (1 << kIs.blocks) - 1);
-  else
-    copy_box(ring.rows(stage), of.rows, block * kRowBytes, tile.row, full);
-  copy_box(ring.cols(stage), of.cols, block * kRowBytes, tile.col, full);
+  const auto bring = [&](SharedAddress to, const CUtensorMap& map, int first, auto share) {
+    if constexpr (share() > 0)
+      copy_box_to(to + rank * share() * kRowBytes, map, block * kRowBytes, first + rank * share(),
+                  full, kAll);
+    else
+      copy_box(to, map, block * kRowBytes, first, full);
+  };
+  constexpr bool kShares = kIs.blocks > 1;
+  constexpr int kRowShare = kShares && K::kSharesRows ? K::kRows / kIs.blocks : 0,
+                kColShare = kShares && !K::kSharesRows ? K::kCols / kIs.blocks : 0;
+  bring(ring.rows(stage), of.rows, tile.row, std::integral_constant<int, kRowShare>{});
+  bring(ring.cols(stage), of.cols, tile.col, std::integral_constant<int, kColShare>{});
   if constexpr (kScales)
     copy_bytes(ring.row_scales(stage), of.row_scales + block * of.row_pitch + tile.row,
                K::kScaleBytes, full);
@@ -55,12 +62,20 @@ __device__ __forceinline__ void bring_lone(const Product& of, const Ring<kIs>& r
   Place<kIs> at;
   for (Walk<kIs> walk(of); !walk.is_over(); walk.next()) {
     walk.find(of, rank);
-    LoneScales<Lone::shuffled> lone(walk.col_scales(of), walk.item.end - walk.item.first, lane);
+    using K = Kernel<kIs>;
+    const auto lone_of = [&](int i) {
+      return LoneScales<Lone::shuffled>(walk.col_scales(of, i * K::kLoneCols),
+                                        walk.item.end - walk.item.first, lane);
+    };
+    LoneScales<Lone::shuffled> lones[] = {lone_of(0), lone_of(1), lone_of(2)};
     for (int block = walk.item.first; block < walk.item.end; ++block, at.next()) {
-      const float scale = lone.take();
+      float scales[K::kLones];
+#pragma unroll
+      for (int i = 0; i < K::kLones; ++i) scales[i] = lones[i].take();
       barrier_wait(ring.is_empty(at.stage), at.phase ^ 1);
       if (lane != 0) continue;
-      store_shared(ring.lone(at.stage), scale);
+#pragma unroll
+      for (int i = 0; i < K::kLones; ++i) store_shared(ring.lone(at.stage) + 4 * i, scales[i]);
       barrier_arrive(ring.is_full(at.stage));
     }
   }
@@ -163,7 +178,7 @@ __device__ __forceinline__ void store_waves(const Product& of, const Ring<kIs>& 
 #pragma unroll
   for (int wave = begin; wave < end; ++wave)
 #pragma unroll
-    for (int box = 0; box < 2; ++box)
+    for (int box = 0; box < K::kCols / 64; ++box)
       store_box(of.out, col + 64 * box, row + wave * kIs.groups * kMmaRows,
                 staged(wave) + box * kMmaRows * kRowBytes);
   store_commit();
@@ -212,18 +227,20 @@ __device__ __forceinline__ void multiply_tiles(const Product& of, const Ring<kIs
       }
       if (!is_full) barrier_wait(ring.is_full(now.stage), now.phase);
       at.next();
-      float upper[kIs.waves], lower[kIs.waves], by = 1.0F;
+      float upper[kIs.waves][K::kLones], lower[kIs.waves][K::kLones], by[K::kLones];
       const auto load_scales = [&](int wave) {
         const SharedAddress rows = ring.row_scales(now.stage) + scale_at + wave * kApart * 4;
-        upper[wave] = load_shared(rows);
-        lower[wave] = load_shared(rows + 8 * 4);
-        if constexpr (kIs.lone != Lone::multiplied) {
+        const float above = load_shared(rows), below = load_shared(rows + 8 * 4);
+#pragma unroll
+        for (int i = 0; i < K::kLones; ++i) {
           if constexpr (kIs.lone == Lone::in_ring)
-            by = load_shared(ring.lone(now.stage));
+            by[i] = load_shared(ring.lone(now.stage) + 4 * i);
+          else if constexpr (kIs.lone == Lone::multiplied)
+            by[i] = 1.0F;
           else if (wave == 0)
-            by = lone.take();
-          upper[wave] *= by;
-          lower[wave] *= by;
+            by[i] = lone.take();
+          upper[wave][i] = kIs.lone == Lone::multiplied ? above : above * by[i];
+          lower[wave][i] = kIs.lone == Lone::multiplied ? below : below * by[i];
         }
       };
 #pragma unroll
@@ -247,9 +264,11 @@ __device__ __forceinline__ void multiply_tiles(const Product& of, const Ring<kIs
         pin(run);
         if (last) release(ring, now.stage, lane);
 #pragma unroll
-        for (int s = 0; s < K::kSums; ++s)
-          sums[wave][K::place(s)] =
-              __fmaf_rn(run[s], s % 4 < 2 ? upper[wave] : lower[wave], sums[wave][K::place(s)]);
+        for (int s = 0; s < K::kSums; ++s) {
+          const int i = s * 2 / K::kLoneCols;
+          sums[wave][K::place(s)] = __fmaf_rn(run[s], s % 4 < 2 ? upper[wave][i] : lower[wave][i],
+                                              sums[wave][K::place(s)]);
+        }
         pin(sums[wave]);  // before the next run begins: it has the registers of this one
       }
     }

@@ -65,7 +65,7 @@ static __global__ void count_differences(const std::uint32_t* one, const std::ui
 }
 
 inline constexpr std::size_t kFlushBytes = std::size_t{256} << 20;  // several times L2
-inline constexpr std::size_t kSpent = 16;                           // versions at most
+inline constexpr std::size_t kSpent = 24;                           // versions at most
 inline constexpr std::size_t kSlots = 1024;                         // of warpgroups that leave sums
 
 // Of a product with as many rows as columns as K.
@@ -80,7 +80,7 @@ struct Data {
   long long* spent;
   unsigned* differences;
 
-  explicit Data(int of) : size(of), k_blocks(of / 128), row_pitch((of + 191) / 192 * 192) {
+  explicit Data(int of) : size(of), k_blocks(of / 128), row_pitch((of + 255) / 192 * 192) {
     const int row_numbers = row_pitch * k_blocks, col_numbers = k_blocks * k_blocks;
     rows = allocate<std::uint8_t>(values());
     cols = allocate<std::uint8_t>(values());

@@ -7,8 +7,7 @@ namespace octavo::cuda {
 
 // Every thread of the block calls this with its warp's and gets the block's; a whole number of
 // warps. `of_warp` is shared memory for 32 numbers.
-__device__ __forceinline__ std::uint32_t amax_of_warps(std::uint32_t mine,
-                                                       std::uint32_t* of_warp) {
+__device__ __forceinline__ std::uint32_t amax_of_warps(std::uint32_t mine, std::uint32_t* of_warp) {
   if (threadIdx.x % 32 == 0) of_warp[threadIdx.x / 32] = mine;
   __syncthreads();
   const unsigned lane = threadIdx.x % 32;

@@ -1,4 +1,4 @@
-// The matrix instruction of Hopper: a warpgroup multiplies 64 rows by 32, 64, 128 or 256 columns,
+// The matrix instruction of Hopper: a warpgroup multiplies 64 rows by 32 to 256 columns,
 // over 32 bytes of K, both operands in shared memory as the copy engine leaves them (rows of 128
 // bytes, swizzled), or bf16 rows in registers. Element 4 j + i of the sums is in row 16 warp + lane
 // / 4 + (i < 2 ? 0 : 8), column 8 j + 2 (lane % 4) + i % 2.
@@ -61,6 +61,13 @@ __device__ __forceinline__ void pin(float& number) { asm volatile("" : "+f"(numb
   "%19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, %32, %33, %34, %35, %36, " \
   "%37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, %48, %49, %50, %51, %52, %53, %54, " \
   "%55, %56, %57, %58, %59, %60, %61, %62, %63}"
+#define OCTAVO_SUMS_96 \
+  "{%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, %16, %17, %18, " \
+  "%19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, %32, %33, %34, %35, " \
+  "%36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, %48, %49, %50, %51, %52, " \
+  "%53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63, %64, %65, %66, %67, %68, %69, " \
+  "%70, %71, %72, %73, %74, %75, %76, %77, %78, %79, %80, %81, %82, %83, %84, %85, %86, " \
+  "%87, %88, %89, %90, %91, %92, %93, %94, %95}"
 #define OCTAVO_SUMS_128 \
   "{%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, %16, %17, %18, " \
   "%19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, %32, %33, %34, %35, " \
@@ -84,6 +91,11 @@ __device__ __forceinline__ void pin(float& number) { asm volatile("" : "+f"(numb
   asm volatile("{\n.reg .pred p;\nsetp.ne.b32 p, %66, 0;\nwgmma.mma_async.sync.aligned." kind " "  \
                OCTAVO_SUMS_64 ", %64, %65, p, " flags ";\n}"                                \
                : OCTAVO_OUT_32(sums, 0), OCTAVO_OUT_32(sums, 32)                             \
+               : "l"(rows), "l"(cols), "r"(static_cast<int>(more)))
+#define OCTAVO_MMA_192(kind, flags)                                                         \
+  asm volatile("{\n.reg .pred p;\nsetp.ne.b32 p, %98, 0;\nwgmma.mma_async.sync.aligned." kind " "  \
+               OCTAVO_SUMS_96 ", %96, %97, p, " flags ";\n}"                                \
+               : OCTAVO_OUT_32(sums, 0), OCTAVO_OUT_32(sums, 32), OCTAVO_OUT_32(sums, 64)     \
                : "l"(rows), "l"(cols), "r"(static_cast<int>(more)))
 #define OCTAVO_MMA_256(kind, flags)                                                         \
   asm volatile("{\n.reg .pred p;\nsetp.ne.b32 p, %130, 0;\nwgmma.mma_async.sync.aligned." kind " "  \
@@ -119,6 +131,11 @@ __device__ __forceinline__ void multiply(float (&sums)[64], std::uint64_t rows, 
   OCTAVO_MMA_KINDS("m64n128", OCTAVO_MMA_128);
 }
 template <Mma kMma>
+__device__ __forceinline__ void multiply(float (&sums)[96], std::uint64_t rows, std::uint64_t cols,
+                                         bool more) {
+  OCTAVO_MMA_KINDS("m64n192", OCTAVO_MMA_192);
+}
+template <Mma kMma>
 __device__ __forceinline__ void multiply(float (&sums)[128], std::uint64_t rows, std::uint64_t cols,
                                          bool more) {
   OCTAVO_MMA_KINDS("m64n256", OCTAVO_MMA_256);
@@ -152,11 +169,13 @@ __device__ __forceinline__ void multiply_held(float (&sums)[128], const std::uin
 #undef OCTAVO_MMA_KINDS
 #undef OCTAVO_MMA_HELD
 #undef OCTAVO_MMA_256
+#undef OCTAVO_MMA_192
 #undef OCTAVO_MMA_128
 #undef OCTAVO_MMA_64
 #undef OCTAVO_OUT_32
 #undef OCTAVO_OUT_8
 #undef OCTAVO_SUMS_128
+#undef OCTAVO_SUMS_96
 #undef OCTAVO_SUMS_64
 #undef OCTAVO_SUMS_32
 #undef OCTAVO_SUMS_16
