@@ -2,9 +2,9 @@
 // that are plain or marked to leave first, and stores that are plain or marked so. The four differ
 // in nothing else.
 //
-// Taught (H200): loads marked and stores plain move a tenth less than the copy rate, the other three
-// reach it. Why has not been established; L2 keeping what was written longer than what was read is
-// the guess.
+// Taught (H200): loads marked and stores plain move a tenth less than the copy rate, the other
+// three reach it. Why has not been established; L2 keeping what was written longer than what was
+// read is the guess.
 #include <cuda_bf16.h>
 #include <cuda_runtime.h>
 
