@@ -210,6 +210,16 @@ constexpr Version kFirst{}, kRing{.stages = 4}, kThree{.groups = 3, .stages = 4}
                   .exchanged = true,
                   .ready = true,
                   .together = true},
+    kTallAhead{.groups = 2,
+               .waves = 2,
+               .stages = 3,
+               .persistent = true,
+               .blocks = 2,
+               .lone = Lone::in_ring,
+               .exchanged = true,
+               .ready = true,
+               .ahead = true,
+               .together = true},
     kBroad{.groups = 2,
            .stages = 4,
            .persistent = true,
@@ -251,6 +261,7 @@ constexpr struct {
     {"15 ... results of both stored at once", prepare<kTallTogether>, false},
     {"16 ... scales of rows times that of B", prepare<kTallMultiplied>, false},
     {"17 128 x 192 by two warpgroups", prepare<kBroad>, false},
+    {"18 as 15, scales a stage ahead", prepare<kTallAhead>, false},
 };
 
 // ---- figures

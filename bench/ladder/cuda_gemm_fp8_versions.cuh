@@ -216,6 +216,25 @@ __device__ __forceinline__ void multiply_tiles(const Product& of, const Ring<kIs
         for (int s = 0; s < K::kSums; ++s) sums[wave][s] = 0.0F;
     }
     LoneScales<kIs.lone> lone(walk.col_scales(of), walk.item.end - walk.item.first, lane);
+    // Of the thread's two rows and all columns.
+    struct Scales {
+      float upper[kIs.waves][K::kLones], lower[kIs.waves][K::kLones];
+    };
+    const auto load_scales = [&](int stage, int wave, Scales& to) {
+      const SharedAddress rows = ring.row_scales(stage) + scale_at + wave * kApart * 4;
+      const float above = load_shared(rows), below = load_shared(rows + 8 * 4);
+#pragma unroll
+      for (int i = 0; i < K::kLones; ++i) {
+        float by = 1.0F;
+        if constexpr (kIs.lone == Lone::in_ring)
+          by = load_shared(ring.lone(stage) + 4 * i);
+        else if constexpr (kIs.lone != Lone::multiplied)
+          by = lone.take();
+        to.upper[wave][i] = kIs.lone == Lone::multiplied ? above : above * by;
+        to.lower[wave][i] = kIs.lone == Lone::multiplied ? below : below * by;
+      }
+    };
+    Scales scales;
     bool is_full = false;
     constexpr int kCopies = kIs.copies;
 #pragma unroll kCopies
@@ -227,24 +246,11 @@ __device__ __forceinline__ void multiply_tiles(const Product& of, const Ring<kIs
       }
       if (!is_full) barrier_wait(ring.is_full(now.stage), now.phase);
       at.next();
-      float upper[kIs.waves][K::kLones], lower[kIs.waves][K::kLones], by[K::kLones];
-      const auto load_scales = [&](int wave) {
-        const SharedAddress rows = ring.row_scales(now.stage) + scale_at + wave * kApart * 4;
-        const float above = load_shared(rows), below = load_shared(rows + 8 * 4);
+      if ((kIs.ready && !kIs.ahead) || (kIs.ahead && !is_full)) {
 #pragma unroll
-        for (int i = 0; i < K::kLones; ++i) {
-          if constexpr (kIs.lone == Lone::in_ring)
-            by[i] = load_shared(ring.lone(now.stage) + 4 * i);
-          else if constexpr (kIs.lone == Lone::multiplied)
-            by[i] = 1.0F;
-          else if (wave == 0)
-            by[i] = lone.take();
-          upper[wave][i] = kIs.lone == Lone::multiplied ? above : above * by[i];
-          lower[wave][i] = kIs.lone == Lone::multiplied ? below : below * by[i];
-        }
-      };
-#pragma unroll
-      for (int wave = 0; wave < kIs.waves && kIs.ready; ++wave) load_scales(wave);
+        for (int wave = 0; wave < kIs.waves; ++wave) load_scales(now.stage, wave, scales);
+      }
+      Scales next;
 #pragma unroll
       for (int wave = 0; wave < kIs.waves; ++wave) {
         const unsigned rows = operand_place(ring.rows(now.stage) +
@@ -259,18 +265,25 @@ __device__ __forceinline__ void multiply_tiles(const Product& of, const Ring<kIs
         mma_commit();
         const bool last = wave + 1 == kIs.waves;
         if (K::kLoadsAhead && last) is_full = barrier_over(ring.is_full(at.stage), at.phase);
-        if constexpr (!kIs.ready) load_scales(wave);
+        if (kIs.ahead && last && is_full && block + 1 < walk.item.end) {
+#pragma unroll
+          for (int of_wave = 0; of_wave < kIs.waves; ++of_wave)
+            load_scales(at.stage, of_wave, next);
+        }
+        if constexpr (!kIs.ready) load_scales(now.stage, wave, scales);
         mma_wait<0>();
         pin(run);
         if (last) release(ring, now.stage, lane);
 #pragma unroll
         for (int s = 0; s < K::kSums; ++s) {
           const int i = s * 2 / K::kLoneCols;
-          sums[wave][K::place(s)] = __fmaf_rn(run[s], s % 4 < 2 ? upper[wave][i] : lower[wave][i],
-                                              sums[wave][K::place(s)]);
+          sums[wave][K::place(s)] =
+              __fmaf_rn(run[s], s % 4 < 2 ? scales.upper[wave][i] : scales.lower[wave][i],
+                        sums[wave][K::place(s)]);
         }
         pin(sums[wave]);  // before the next run begins: it has the registers of this one
       }
+      if constexpr (kIs.ahead) scales = next;
     }
     if (kIs.dealt && walk.item.unfinished) {
       leave_sums(of, slot, thread, sums[0]);
