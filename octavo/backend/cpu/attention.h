@@ -28,7 +28,7 @@ struct SoftmaxJob {
   float* rescale;  // [strip]: what sums so far are to be multiplied by, a power of two
   // [strip], and updated, or null where nobody asks: the sum of squares of weights, or infinity
   // where it had no place on the way. For weights in f16 alone.
-  float* squares = nullptr;
+  float* weight_squares = nullptr;
 };
 
 // Do rows of Q and K have a unit each, and lanes of their own for it?
@@ -55,8 +55,8 @@ struct AttentionMethod {
   TileKernel weigh{};
   // Returns whether any factor of `rescale` is not 1.
   bool (*softmax)(const SoftmaxJob&) = nullptr;
-  bool sums_squares = false;   // it fills SoftmaxJob::squares where that is asked for
-  float weight_factor = 1.0F;  // of a weight of 1, a power of two
+  bool sums_weight_squares = false;  // it fills SoftmaxJob::weight_squares where that is asked for
+  float weight_factor = 1.0F;        // of a weight of 1, a power of two
   std::int64_t tile_keys = 32;
   // Words of four bytes, as GemmMethod has it; null: the driver's.
   void (*interleave)(const std::byte* const* rows, int count, std::int64_t words,

@@ -11,6 +11,7 @@
 #include <cmath>
 #include <cstring>
 #include <limits>
+#include <numbers>
 
 #include "octavo/backend/cpu/attention_backward_tile.h"
 #include "octavo/backend/cpu/row_store.h"
@@ -21,7 +22,6 @@ namespace {
 
 constexpr std::int64_t kChunks = 4;
 constexpr std::int64_t kTogetherFloats = std::int64_t{16} << 20;  // of packed heads at a time
-constexpr double kLog2E = 1.4426950408889634;
 constexpr float kNaN = std::numeric_limits<float>::quiet_NaN();
 // Of log-sum-exps that are used: weights are off by half a unit of their last place, 2^-15 here.
 constexpr float kMostGiven = 1024.0F;
@@ -145,7 +145,7 @@ class Backward {
     if (lse == -HUGE_VALF) to.begin[r] = to.end[r] = 0;
     if (lse == -HUGE_VALF) return true;
     if (std::abs(lse) > kMostGiven) return false;
-    to.from[r] = static_cast<float>(static_cast<double>(lse) * kLog2E);
+    to.from[r] = static_cast<float>(static_cast<double>(lse) * std::numbers::log2e);
     alignas(64) float gradient[kMostHeadSize], output[kMostHeadSize];
     d_out.row(row, gradient);
     out.row(row, output);

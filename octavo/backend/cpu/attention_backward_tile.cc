@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <numbers>
 
 #include "octavo/backend/cpu/attention_bias.h"
 #include "octavo/backend/cpu/attention_softmax.h"
@@ -10,7 +11,6 @@
 namespace octavo::cpu {
 namespace {
 
-constexpr double kLog2E = 1.4426950408889634;
 constexpr float kNaN = std::numeric_limits<float>::quiet_NaN();
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
 constexpr std::int64_t n = kBackwardSide;
@@ -88,8 +88,8 @@ void BackwardTile::score(const BackwardBlock& rows, const Place& at,
   std::fill_n(s.d_p, n * n, 0.0F);
   product(s.k_turned, n, rows.q_turned, sizes_.depth, s.scores, true);
   product(s.v_turned, n, rows.d_turned, sizes_.width, s.d_p, true);
-  const auto factor =
-      static_cast<float>(static_cast<double>(static_cast<float>(forward_.softmax_scale)) * kLog2E);
+  const auto factor = static_cast<float>(
+      static_cast<double>(static_cast<float>(forward_.softmax_scale)) * std::numbers::log2e);
   for (std::int64_t i = 0; i < n * n; ++i) s.scores[i] *= factor;
   if (s.added == nullptr) return;
   take_bias(rows, at, s.added);

@@ -6,6 +6,7 @@
 #pragma once
 
 #include <cmath>
+#include <numbers>
 
 #include "octavo/backend/attention_job.h"
 
@@ -15,7 +16,7 @@ inline constexpr double kBend = 0x1p+126, kSlope = 16.0;
 
 // `factor` is log2(e) times the bias's own, which is at most 2.
 inline double bias_factor(const AttentionBias& bias) {
-  return static_cast<double>(bias.factor) * 1.4426950408889634;
+  return static_cast<double>(bias.factor) * std::numbers::log2e;
 }
 
 // -inf hides a key, whatever it holds.

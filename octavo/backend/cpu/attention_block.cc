@@ -5,6 +5,7 @@
 #include <cmath>
 #include <cstring>
 #include <limits>
+#include <numbers>
 
 #include "octavo/backend/cpu/attention_bias.h"
 #include "octavo/backend/cpu/attention_codes.h"
@@ -15,7 +16,6 @@ namespace octavo::cpu {
 namespace {
 
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
-constexpr double kLog2E = 1.4426950408889634;
 constexpr std::uint16_t kHalfInfinity = 0x7C00, kHalfNothing = 0xFC00, kHalfNan = 0x7E00;
 
 // One strip of rows and what its rows see. Columns beyond the rows see everything, and nobody
@@ -85,7 +85,7 @@ class Block {
     for (int i = 0; i < strips_; ++i)
       for (int c = 0; c < strip_[i].count; ++c) {
         const std::int64_t at = i * width_ + c, row = strip_[i].row[c];
-        if (b_.doubtful != nullptr && is_doubtful(weights_of(at), errors)) {
+        if (b_.doubtful != nullptr && is_doubtful(weights_at(at), errors)) {
           b_.doubtful[row] = 1;
           continue;
         }
@@ -98,7 +98,7 @@ class Block {
  private:
   void begin() {
     const TileKernel& score = b_.method.score;
-    const auto factor = static_cast<float>(b_.job.softmax_scale * kLog2E);
+    const auto factor = static_cast<float>(b_.job.softmax_scale * std::numbers::log2e);
     const std::int64_t length = rows_in(b_.job, range_.batch);
     has_channels_ = AttentionRows(b_.isa, b_.job.v.at(range_.batch, b_.job.kv_head(range_.head)),
                                   b_.job.values, weigh_split(b_.method))
@@ -122,7 +122,7 @@ class Block {
     std::fill_n(s_.top, all, -kInfinity);
     std::fill_n(s_.base, all, -kInfinity);
     std::fill_n(s_.sum, all, 0.0F);
-    std::fill_n(s_.squares, all, b_.method.sums_squares ? 0.0F : kInfinity);
+    std::fill_n(s_.weight_squares, all, b_.method.sums_weight_squares ? 0.0F : kInfinity);
     std::fill_n(s_.reach, all, 0.0F);
     std::fill_n(s_.sums, all * b_.layout.padded_width, 0.0F);
   }
@@ -148,15 +148,16 @@ class Block {
 
     alignas(64) float rescale[kMostStrip];
     const std::int64_t at = i * width_;
-    if (method.softmax({.scores = s_.scores,
-                        .weights = s_.weights,
-                        .keys = keys,
-                        .run = kWeightRun,
-                        .top = s_.top + at,
-                        .base = s_.base + at,
-                        .sum = s_.sum + at,
-                        .rescale = rescale,
-                        .squares = b_.doubtful != nullptr ? s_.squares + at : nullptr})) {
+    if (method.softmax(
+            {.scores = s_.scores,
+             .weights = s_.weights,
+             .keys = keys,
+             .run = kWeightRun,
+             .top = s_.top + at,
+             .base = s_.base + at,
+             .sum = s_.sum + at,
+             .rescale = rescale,
+             .weight_squares = b_.doubtful != nullptr ? s_.weight_squares + at : nullptr})) {
       float* row = sums(i);
       for (std::int64_t e = 0; e < b_.layout.padded_width; ++e, row += width_)
         for (int c = 0; c < width_; ++c) row[c] *= rescale[c];
@@ -166,14 +167,13 @@ class Block {
   }
 
   // A bias has no error: then what scores were before it counts, of any key that is seen.
-  [[nodiscard]] RowWeights weights_of(std::int64_t at) const {
-    constexpr double kLn2 = 0.6931471805599453;
-    const auto sum = static_cast<double>(s_.sum[at]),
-               factor = static_cast<double>(b_.method.weight_factor);
-    const float score = b_.job.bias.first != nullptr ? s_.reach[at] : std::abs(s_.top[at]);
-    return {.largest = static_cast<double>(std::exp2(s_.top[at] - s_.base[at])) * factor / sum,
-            .squares = static_cast<double>(s_.squares[at]) / (sum * sum),
-            .score = static_cast<double>(score) * kLn2};
+  [[nodiscard]] RowWeights weights_at(std::int64_t at) const {
+    return weights_of({.top = s_.top[at],
+                       .base = s_.base[at],
+                       .sum = s_.sum[at],
+                       .weight_squares = s_.weight_squares[at],
+                       .score = b_.job.bias.first != nullptr ? s_.reach[at] : std::abs(s_.top[at]),
+                       .factor = b_.method.weight_factor});
   }
 
   void score(int i, const PackedTile& tile) const {
@@ -216,7 +216,7 @@ class Block {
   void score_odd(int i, std::int64_t first_key) const {
     alignas(64) float q[kMostHeadSize], k[kMostHeadSize];
     const Strip& strip = strip_[i];
-    const double factor = b_.job.softmax_scale * kLog2E;
+    const double factor = b_.job.softmax_scale * std::numbers::log2e;
     const AttentionRows q_rows(b_.isa, b_.job.q.at(range_.batch, range_.head), b_.job.values,
                                Split::none);
     for (std::int64_t key = 0; key < b_.method.tile_keys; ++key) {
@@ -350,7 +350,7 @@ AttentionScratch attention_scratch(const AttentionMethod& method, const TileLayo
   take(scratch.top, rows);
   take(scratch.base, rows);
   take(scratch.sum, rows);
-  take(scratch.squares, rows);
+  take(scratch.weight_squares, rows);
   take(scratch.reach, rows);
   return scratch;
 }

@@ -21,8 +21,9 @@ struct AttentionScratch {
   std::byte* weights = nullptr;                           // the same memory where lanes are f32
   float* sums = nullptr;                                  // [strips][padded_width][strip]
   float *top = nullptr, *base = nullptr, *sum = nullptr;  // [strips][strip]
-  float *squares = nullptr, *reach = nullptr;  // [strips][strip]; the largest score before a bias
-  std::int64_t bytes = 0;                      // of all of it, a multiple of 64
+  float* weight_squares = nullptr;                        // [strips][strip]
+  float* reach = nullptr;  // [strips][strip]; the largest score before a bias
+  std::int64_t bytes = 0;  // of all of it, a multiple of 64
 };
 AttentionScratch attention_scratch(const AttentionMethod& method, const TileLayout& layout,
                                    std::byte* memory);

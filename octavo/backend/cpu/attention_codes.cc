@@ -7,6 +7,7 @@
 
 #include "octavo/backend/cpu/gemm_cut.h"
 #include "octavo/backend/cpu/matrix_io.h"
+#include "octavo/backend/cpu/power_unit.h"
 #include "octavo/format/named_formats.h"
 
 namespace octavo::cpu {
@@ -37,10 +38,10 @@ float largest_scale(const float* scales, std::int64_t n) {
   return fine ? most : HUGE_VALF;
 }
 
-// The power of two, in the range where its inverse is finite, that is at least `value`.
-float power_of_two_above(float value) {
-  const std::uint32_t field = (std::bit_cast<std::uint32_t>(value) + 0x7FFFFFu) >> 23;
-  return std::bit_cast<float>(std::clamp(field, 10u, 240u) << 23);
+// What lanes up to `most_lane` are in, where this is the largest scale of codes. kCodeFactor over
+// it is finite.
+float code_unit(float most_scale, float most_lane) {
+  return power_of_two_at_least(most_scale * (kCodeFactor * kMostCode / most_lane), -117);
 }
 
 }  // namespace
@@ -75,7 +76,7 @@ bool CodedRows::panel(const std::int64_t* rows, int count, float factor, std::by
   }
   const float most = largest_scale(scales, count);
   if (!std::isfinite(most)) return false;
-  *unit = power_of_two_above(most * (kCodeFactor * kMostCode / kMostScoreLane));
+  *unit = code_unit(most, kMostScoreLane);
   for (int r = 0; r < count; ++r) scales[r] *= kCodeFactor / *unit;
   return kernels_->interleave(from, scales, count, operand_.cols(),
                               reinterpret_cast<std::uint16_t*>(to));
@@ -97,7 +98,7 @@ bool CodedRows::values(const TileLayout& layout, std::int64_t tile_keys, std::in
   }
   const float most = largest_scale(scales, n);
   if (!std::isfinite(most)) return false;
-  const float unit = power_of_two_above(most * (kCodeFactor * kMostCode / kMostValueLane));
+  const float unit = code_unit(most, kMostValueLane);
   for (std::int64_t i = 0; i < n; ++i) scales[i] *= kCodeFactor / unit;
   std::byte* const to = memory + layout.values_at;
   if (!kernels_->spread({.rows = codes(first),
@@ -120,14 +121,14 @@ bool CodedRows::values(const TileLayout& layout, std::int64_t tile_keys, std::in
   return true;
 }
 
-double CodedRows::largest_squares(std::int64_t first, std::int64_t last) const {
+double CodedRows::largest_row_squares(std::int64_t first, std::int64_t last) const {
   double most = 0.0;
   for (std::int64_t row = first; row < last; ++row) {
     float scale = 0.0F;
     scales_.scales(row, 1, &scale);
     const double size = static_cast<double>(scale) * static_cast<double>(kCodeFactor);
     const double squares =
-        static_cast<double>(kernels_->squares(codes(row), operand_.cols())) * size * size;
+        static_cast<double>(kernels_->row_squares(codes(row), operand_.cols())) * size * size;
     if (std::isfinite(squares)) most = std::max(most, squares);
   }
   return most;

@@ -16,7 +16,7 @@ inline constexpr float kCodeFactor = 256.0F;  // a code's value over its f16
 // Innermost loops. Sizes are multiples of 16.
 struct CodeKernels {
   // The sum of squares of n codes as f16; negative where one is NaN.
-  float (*squares)(const std::byte* codes, std::int64_t n);
+  float (*row_squares)(const std::byte* codes, std::int64_t n);
   // `count` rows, a multiple of eight, as a panel [n][count] of f16, each times its factor. False
   // where one is NaN: then the panel is to be made another way.
   bool (*interleave)(const std::byte* const* rows, const float* factors, int count, std::int64_t n,
@@ -49,7 +49,7 @@ class CodedRows {
               std::int64_t count, std::byte* memory) const;
 
   // The largest sum of squares of rows [first, last), those with a NaN left out.
-  [[nodiscard]] double largest_squares(std::int64_t first, std::int64_t last) const;
+  [[nodiscard]] double largest_row_squares(std::int64_t first, std::int64_t last) const;
 
  private:
   [[nodiscard]] const std::byte* codes(std::int64_t row) const;

@@ -4,16 +4,34 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numbers>
 
 #include "octavo/backend/cpu/attention.h"
 
 namespace octavo::cpu {
 
+// All rows that are asked for; and afterwards those of them that came out doubtful.
+enum class RowsOfPass { all, doubtful };
+
 struct RowWeights {
-  double largest;  // weight
-  double squares;  // of all weights, their sum; or infinity, where that is not known
-  double score;    // the largest magnitude of scores that count, in units of ln
+  double largest;         // weight
+  double weight_squares;  // of all weights, their sum; or infinity, where that is not known
+  double score;           // the largest magnitude of scores that count, in units of ln
 };
+
+// What a row has when it is done, as a softmax leaves it (SoftmaxJob); scores are in units of log2.
+struct RowState {
+  float top, base, sum, weight_squares;
+  float score;          // the largest magnitude of those that count
+  float factor = 1.0F;  // of a weight of 1
+};
+
+inline RowWeights weights_of(const RowState& row) {
+  const auto sum = static_cast<double>(row.sum), factor = static_cast<double>(row.factor);
+  return {.largest = static_cast<double>(std::exp2(row.top - row.base)) * factor / sum,
+          .weight_squares = static_cast<double>(row.weight_squares) / (sum * sum),
+          .score = static_cast<double>(row.score) * std::numbers::ln2};
+}
 
 // What they may be off by.
 struct RowErrors {
@@ -38,7 +56,7 @@ inline double moved_by_scores(const RowWeights& row) {
     const double rest = std::max(0.0, 1.0 - row.largest);
     return 4.0 * row.largest * row.largest * rest * rest;
   }
-  const double squares = std::min(row.largest, row.squares);  // NaN stays
+  const double squares = std::min(row.largest, row.weight_squares);  // NaN stays
   return squares * (1.0 - squares);
 }
 

@@ -10,17 +10,17 @@ namespace {
 
 // Weights that add up to one.
 RowWeights row_of(const std::vector<double>& weights, double score = 1.0) {
-  RowWeights row{.largest = 0.0, .squares = 0.0, .score = score};
+  RowWeights row{.largest = 0.0, .weight_squares = 0.0, .score = score};
   for (const double weight : weights) {
     row.largest = std::max(row.largest, weight);
-    row.squares += weight * weight;
+    row.weight_squares += weight * weight;
   }
   return row;
 }
 
 // sum_j p_j^2 (1 - 2 p_j + Q), as it is.
 double moved(const std::vector<double>& weights) {
-  const double squares = row_of(weights).squares;
+  const double squares = row_of(weights).weight_squares;
   double sum = 0.0;
   for (const double weight : weights) sum += weight * weight * (1.0 - 2.0 * weight + squares);
   return sum;
@@ -36,8 +36,8 @@ TEST(AttentionDoubt, BoundsWhatErrorsOfScoresDo) {
     for (double& weight : weights) weight /= sum;
     const double exact = moved(weights) - 1e-15;  // less what is lost where terms cancel
     RowWeights row = row_of(weights);
-    EXPECT_GE(moved_by_scores(row), exact) << row.largest << ", " << row.squares;
-    row.squares = HUGE_VAL;  // where they are not known
+    EXPECT_GE(moved_by_scores(row), exact) << row.largest << ", " << row.weight_squares;
+    row.weight_squares = HUGE_VAL;  // where they are not known
     EXPECT_GE(moved_by_scores(row), exact) << row.largest;
   }
   // Two keys, and any number of equal ones, are what the bounds are made of.
@@ -56,10 +56,10 @@ TEST(AttentionDoubt, IsAboutKeysThatShareTheWeight) {
   EXPECT_FALSE(is(row_of({0.5, 0.5}, 1.0)));
   EXPECT_FALSE(is(row_of({0.999, 0.001}, 24.0)));  // one key has it all
   // Normal scores of 512 keys: the largest of them is about 3.
-  EXPECT_FALSE(is({.largest = 0.03, .squares = 0.006, .score = 3.5}));
+  EXPECT_FALSE(is({.largest = 0.03, .weight_squares = 0.006, .score = 3.5}));
   const double nan = std::nan("");
-  EXPECT_FALSE(is({.largest = nan, .squares = nan, .score = nan}));
-  EXPECT_FALSE(is({.largest = nan, .squares = 0.5, .score = HUGE_VAL}));
+  EXPECT_FALSE(is({.largest = nan, .weight_squares = nan, .score = nan}));
+  EXPECT_FALSE(is({.largest = nan, .weight_squares = 0.5, .score = HUGE_VAL}));
 }
 
 TEST(AttentionDoubt, IsAboutFewKeysWhereEveryScoreOrWeightIsOff) {

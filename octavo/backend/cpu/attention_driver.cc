@@ -6,6 +6,7 @@
 
 #include "octavo/backend/cpu/attention_block.h"
 #include "octavo/backend/cpu/attention_codes.h"
+#include "octavo/backend/cpu/attention_doubt.h"
 #include "octavo/backend/cpu/attention_few.h"
 #include "octavo/backend/cpu/attention_norms.h"
 #include "octavo/backend/cpu/gemm_cut.h"
@@ -97,19 +98,17 @@ class Driver {
     for (std::int64_t kv = first; kv < last; ++kv)
       shared.value_unit(kv) =
           value_unit(kv / job_.kv_heads, shared.rest() + (kv - first) * head_bytes_);
-    attend(first, last, Rows::all, shared);
+    attend(first, last, RowsOfPass::all, shared);
   }
   // Rows of one head of keys and values that came out doubtful.
   void run_again(std::int64_t kv, const SharedMemory& shared) const {
     const AttentionJob::Keys seen = seen_by_doubtful(kv, shared);
     if (seen.begin >= seen.end) return;
     pack(kv, kv + 1, seen, shared.rest());
-    attend(kv, kv + 1, Rows::doubtful, shared);
+    attend(kv, kv + 1, RowsOfPass::doubtful, shared);
   }
 
  private:
-  enum class Rows { all, doubtful };
-
   [[nodiscard]] int parts() const { return threads_ > 1 ? threads_ * 4 : 1; }
 
   // The keys from the first to behind the last that any of them sees.
@@ -158,9 +157,10 @@ class Driver {
     });
   }
 
-  void attend(std::int64_t first, std::int64_t last, Rows which, const SharedMemory& shared) const {
+  void attend(std::int64_t first, std::int64_t last, RowsOfPass which,
+              const SharedMemory& shared) const {
     std::byte* const memory = shared.rest();
-    const bool looks = which == Rows::all && is_looked_at(method_),
+    const bool looks = which == RowsOfPass::all && is_looked_at(method_),
                keeps_unit = most_precise(method_).weigh_lane != Lane::f32;
     const AttentionFinish finish(isa_, job_, method_.weight_factor);
     const int parts = this->parts();
@@ -195,7 +195,7 @@ class Driver {
         rows.head = range.head;
         const std::uint8_t* const doubtful = shared.doubtful(range.batch, range.head);
         for (std::int64_t row = range.first; row < range.first + range.count; ++row) {
-          if (which == Rows::doubtful && doubtful[row] == 0) continue;
+          if (which == RowsOfPass::doubtful && doubtful[row] == 0) continue;
           rows.row[rows.count++] = row;
           if (rows.count == block_rows_) flush();
         }

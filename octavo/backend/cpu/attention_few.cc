@@ -33,16 +33,14 @@ class FewCall {
   void run(const Isa& isa, const AttentionMethod& method, int threads) const {
     std::uint8_t *const first = doubtful(0), *const last = doubtful(heads_);
     std::fill(first, last, std::uint8_t{0});
-    attend(isa, method, threads, Rows::all);
-    finish(isa, method, threads, Rows::all);
+    attend(isa, method, threads, RowsOfPass::all);
+    finish(isa, method, threads, RowsOfPass::all);
     if (std::find(first, last, 1) == last) return;
-    attend(isa, most_precise(method), threads, Rows::doubtful);
-    finish(isa, method, threads, Rows::doubtful);
+    attend(isa, most_precise(method), threads, RowsOfPass::doubtful);
+    finish(isa, method, threads, RowsOfPass::doubtful);
   }
 
  private:
-  enum class Rows { all, doubtful };
-
   [[nodiscard]] std::int64_t partial_bytes() const { return heads_ * pieces_ * rows_ * step_ * 4; }
   [[nodiscard]] float* partials(std::int64_t head, std::int64_t piece) const {
     return reinterpret_cast<float*>(memory_) + (head * pieces_ + piece) * rows_ * step_;
@@ -52,10 +50,10 @@ class FewCall {
     return reinterpret_cast<std::uint8_t*>(memory_) + partial_bytes() + head * rows_;
   }
 
-  void attend(const Isa& isa, const AttentionMethod& method, int threads, Rows which) const {
+  void attend(const Isa& isa, const AttentionMethod& method, int threads, RowsOfPass which) const {
     share_units(heads_ * pieces_, threads, [&](std::int64_t unit) {
       const std::int64_t head = unit / pieces_, batch = head / job_.kv_heads;
-      const std::uint8_t* const only = which == Rows::all ? nullptr : doubtful(head);
+      const std::uint8_t* const only = which == RowsOfPass::all ? nullptr : doubtful(head);
       if (only != nullptr && std::find(only, only + rows_, 1) == only + rows_) return;
       const std::int64_t piece = unit % pieces_, first = piece * kPiece;
       attend_piece(isa, method, job_,
@@ -68,18 +66,18 @@ class FewCall {
     });
   }
 
-  void finish(const Isa& isa, const AttentionMethod& method, int threads, Rows which) const {
+  void finish(const Isa& isa, const AttentionMethod& method, int threads, RowsOfPass which) const {
     const AttentionFinish finish(isa, job_, 1.0F);
     const std::int64_t group = job_.heads / job_.kv_heads;
     const auto depth = static_cast<double>(job_.q.first.cols());
     const bool half_scores = method.few(job_.k.first)->lane == Lane::f16,
                short_weights = method.few(job_.v.first)->lane == Lane::bf16,
-               looks = which == Rows::all && (half_scores || short_weights);
+               looks = which == RowsOfPass::all && (half_scores || short_weights);
     const RowErrors errors{.aligned = half_scores ? few_aligned_sigma(depth) : 0.0,
                            .weights = short_weights ? 0x1p-9 : 0.0};
     share_units(heads_ * rows_, threads, [&](std::int64_t unit) {
       const std::int64_t head = unit / rows_, r = unit % rows_;
-      if (which == Rows::doubtful && doubtful(head)[r] == 0) return;
+      if (which == RowsOfPass::doubtful && doubtful(head)[r] == 0) return;
       float* const first = partials(head, 0) + r * step_;
       FewPartial none{};
       const float zero = 0.0F;
@@ -88,7 +86,7 @@ class FewCall {
       const FewPartial& state = pieces_ > 0 ? *reinterpret_cast<const FewPartial*>(first) : none;
       RowErrors of_row = errors;
       if (half_scores) of_row.walked = few_walked_sigma(depth) * static_cast<double>(state.norms);
-      if (looks && is_doubtful(weights_of(state), of_row)) {
+      if (looks && is_doubtful(weights_after(state), of_row)) {
         doubtful(head)[r] = 1;
         return;
       }
@@ -99,12 +97,12 @@ class FewCall {
     });
   }
 
-  static RowWeights weights_of(const FewPartial& state) {
-    constexpr double kLn2 = 0.6931471805599453;
-    const auto sum = static_cast<double>(state.sum);
-    return {.largest = static_cast<double>(std::exp2(state.top - state.base)) / sum,
-            .squares = static_cast<double>(state.squares) / (sum * sum),
-            .score = static_cast<double>(std::abs(state.top)) * kLn2};
+  static RowWeights weights_after(const FewPartial& state) {
+    return weights_of({.top = state.top,
+                       .base = state.base,
+                       .sum = state.sum,
+                       .weight_squares = state.weight_squares,
+                       .score = std::abs(state.top)});
   }
 
   const AttentionJob& job_;

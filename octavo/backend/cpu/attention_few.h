@@ -26,10 +26,10 @@ struct FewWeights {
   float* sums;
 };
 struct FewKernels {
-  // scores[r][i] = q[r] . row i. q is as `lay_query` leaves it. Where there are `squares` (below),
-  // most_squares[i] is what row i has at most; elsewhere it may be null.
+  // scores[r][i] = q[r] . row i. q is as `lay_query` leaves it. Where there are `row_squares`
+  // (below), most_row_squares[i] is what row i has at most; elsewhere it may be null.
   bool (*dots)(const FewRows&, const std::byte* const* q, int count, float* const* scores,
-               float* most_squares);
+               float* most_row_squares);
   // sums[e] += factor * sum_i lanes[i] rows[i][e], for each.
   bool (*weigh)(const FewRows&, const FewWeights* rows, int count);
   void (*lay_query)(const float* q, std::int64_t size, std::byte* laid);
@@ -38,7 +38,7 @@ struct FewKernels {
   Lane lane = Lane::f32;
   // Where dots are summed in f16, which does for scores below most_few_norms alone: sums of squares
   // of codes / kFewFactor, row by row. There is no NaN among them.
-  void (*squares)(const FewRows&, float* squares) = nullptr;
+  void (*row_squares)(const FewRows&, float* row_squares) = nullptr;
 };
 inline constexpr std::int64_t kMostFewRows = 16;  // of a head of keys
 inline constexpr int kFewTogether = 4;

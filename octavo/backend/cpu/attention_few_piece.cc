@@ -180,7 +180,7 @@ class Piece {
     const float from = origin(state.base);
     for (std::int64_t i = 0; i < whole; ++i) score[i] = exp2_of(score[i] - from);
     state.sum *= rescale;
-    state.squares = state.squares * rescale * rescale + squares_of(score, whole);
+    state.weight_squares = state.weight_squares * rescale * rescale + squares_of(score, whole);
   }
 
   // Weights with the scales of their rows of V, rounded to lanes; and the sum of what they then
@@ -210,7 +210,7 @@ class Piece {
     std::uint32_t most = 0;
     for (std::int64_t i = 0; i < whole; ++i)
       most = std::max(most, std::bit_cast<std::uint32_t>(scaled[i]) & 0x7FFFFFFFu);
-    const float unit = power_of_two_at_least(std::bit_cast<float>(most) / kMostFewLane);
+    const float unit = few_unit(std::bit_cast<float>(most));
     const float inverse = 1.0F / unit;
     for (std::int64_t i = 0; i < whole; ++i) scaled[i] *= inverse;
     method_.narrow(scaled, lanes, whole);
@@ -262,7 +262,8 @@ void add_piece(float* to, const float* from, std::int64_t width) {
   const float rescale = raised(state, other.top);
   const float factor = exp2_of(other.base - state.base);
   state.sum = state.sum * rescale + other.sum * factor;
-  state.squares = state.squares * rescale * rescale + other.squares * factor * factor;
+  state.weight_squares =
+      state.weight_squares * rescale * rescale + other.weight_squares * factor * factor;
   state.norms = std::max(state.norms, other.norms);
   for (std::int64_t e = 0; e < width; ++e)
     to[kFewHeader + e] = to[kFewHeader + e] * rescale + from[kFewHeader + e] * factor;

@@ -15,8 +15,8 @@ namespace octavo::cpu {
 struct FewPartial {
   float top = -std::numeric_limits<float>::infinity(),
         base = -std::numeric_limits<float>::infinity();
-  float sum = 0.0F, squares = 0.0F;  // of weights
-  float norms = 0.0F;                // FewScores::norms
+  float sum = 0.0F, weight_squares = 0.0F;
+  float norms = 0.0F;  // FewScores::norms
 };
 inline constexpr std::int64_t kFewHeader = 16;  // floats before the sums of a row
 

@@ -3,13 +3,12 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
+#include <numbers>
 
 #include "octavo/backend/cpu/matrix_io.h"
 
 namespace octavo::cpu {
 namespace {
-
-constexpr double kLog2E = 1.4426950408889634;
 
 float dot(const float* a, const float* b, std::int64_t n) {
   constexpr std::int64_t kSums = 16;  // side by side, which compilers vectorise; n is a multiple
@@ -25,11 +24,6 @@ float dot(const float* a, const float* b, std::int64_t n) {
 float lost_of(std::int64_t size) { return static_cast<float>(size) * 0x1p-24F; }
 
 }  // namespace
-
-float power_of_two_at_least(float value) {
-  const std::uint32_t field = (std::bit_cast<std::uint32_t>(value) + 0x7FFFFFu) >> 23;
-  return std::bit_cast<float>(std::clamp(field, 8u, 240u) << 23);
-}
 
 FewScores::FewScores(const Isa& isa, const FewKernels& few, const AttentionJob& job,
                      std::int64_t batch, std::int64_t kv_head, bool wide)
@@ -50,13 +44,12 @@ void FewScores::lay_query(std::int64_t r) {
   const float scale = rows.scale(row_of(r));
   odd_[r] = !is_finite_row(q, rows.cols()) || !is_finite_row(&scale, 1);
   const auto amax = std::bit_cast<float>(amax_bits(q, rows.cols()));
-  q_unit_[r] =
-      few_.lane == Lane::f32 || odd_[r] ? 1.0F : power_of_two_at_least(amax / kMostFewLane);
+  q_unit_[r] = few_.lane == Lane::f32 || odd_[r] ? 1.0F : few_unit(amax);
   for (std::int64_t d = 0; d < rows.cols(); ++d) q[d] /= q_unit_[r];
   few_.lay_query(q, rows.cols(), laid_[r]);
   q_norm_[r] = std::sqrt(static_cast<double>(dot(q, q, rows.cols()))) *
                static_cast<double>(q_unit_[r]) * std::abs(static_cast<double>(scale));
-  unit_[r] = q_unit_[r] * (static_cast<float>(job_.softmax_scale * kLog2E) * scale);
+  unit_[r] = q_unit_[r] * (static_cast<float>(job_.softmax_scale * std::numbers::log2e) * scale);
 }
 
 void FewScores::turn_to(std::int64_t key, std::int64_t keys) {
@@ -74,11 +67,11 @@ double FewScores::norms_with(std::int64_t r, double key) const {
 // By bits, which are in the order of the numbers, and which compilers make vectors of. A scale that
 // is NaN or infinite makes it so: then norms are looked at one by one, as they are where f32 has
 // lost bits of their squares.
-double FewScores::bound_of_norms(const float* most_squares, const FewSeen& seen) const {
+double FewScores::bound_of_norms(const float* most_row_squares, const FewSeen& seen) const {
   const float lost = lost_of(operand_.cols());
   std::int32_t most = 0;
   for (std::int64_t i = seen.begin; i < seen.end; ++i) {
-    const float square = (most_squares[i] + lost) * k_scale_[i] * k_scale_[i];
+    const float square = (most_row_squares[i] + lost) * k_scale_[i] * k_scale_[i];
     most = std::max(most, std::bit_cast<std::int32_t>(square));
   }
   const auto square = static_cast<double>(std::bit_cast<float>(most));
@@ -89,24 +82,24 @@ double FewScores::largest_norm(const FewSeen& seen) const {
   const Matrix& k = operand_.elements();
   const float lost = lost_of(k.cols);
   const std::int64_t count = seen.end - seen.begin;
-  alignas(64) float squares[kFewKeys];
-  few_.squares({element(k, key_ + seen.begin, 0), k.row_pitch, count, k.cols}, squares);
+  alignas(64) float row_squares[kFewKeys];
+  few_.row_squares({element(k, key_ + seen.begin, 0), k.row_pitch, count, k.cols}, row_squares);
   double most = 0.0;
   for (std::int64_t i = 0; i < count; ++i) {
     const auto scale = static_cast<double>(k_scale_[seen.begin + i]);
-    const double square = static_cast<double>(squares[i] + lost) * scale * scale;
+    const double square = static_cast<double>(row_squares[i] + lost) * scale * scale;
     most = square > most ? square : most;  // a scale of NaN makes that of any sum
   }
   return std::sqrt(most);
 }
 
 // Which rows have scores that are too large for sums in f16? Returns whether any has.
-bool FewScores::find_large(std::int64_t r, int count, const float* most_squares,
+bool FewScores::find_large(std::int64_t r, int count, const float* most_row_squares,
                            const FewSeen& seen, bool* large) {
   std::fill_n(large, count, wide_);
   if (wide_) return true;
   const double most = most_few_norms(static_cast<double>(operand_.cols())),
-               bound = bound_of_norms(most_squares, seen);
+               bound = bound_of_norms(most_row_squares, seen);
   double exact = -1.0;  // not known: looked for where a bound does not do
   bool any = false;
   for (int g = 0; g < count; ++g) {
@@ -135,14 +128,14 @@ void FewScores::score(std::int64_t r, int count, const FewSeen& seen, float (*sc
     return;
   }
   const Matrix& k = operand_.elements();
-  alignas(64) float most_squares[kFewKeys];
+  alignas(64) float most_row_squares[kFewKeys];
   if (odd || !few_.dots({element(k, key_, 0), k.row_pitch, keys_, k.cols}, queries, count, scores,
-                        most_squares)) {
+                        most_row_squares)) {
     for (int g = 0; g < count; ++g) score_odd(r + g, score[g]);
     return;
   }
   bool large[kFewTogether];
-  if (few_.squares != nullptr && find_large(r, count, most_squares, seen, large))
+  if (few_.row_squares != nullptr && find_large(r, count, most_row_squares, seen, large))
     score_wide(r, count, large, score);
   for (int g = 0; g < count; ++g)
     for (std::int64_t i = 0; i < keys_; ++i) score[g][i] *= k_scale_[i] * unit_[r + g];
@@ -175,7 +168,7 @@ void FewScores::score_odd(std::int64_t r, float* score) const {
     double sum = 0.0;
     for (std::int64_t d = 0; d < rows.cols(); ++d)
       sum += static_cast<double>(q[d]) * static_cast<double>(k[d]);
-    score[i] = static_cast<float>(sum * job_.softmax_scale * kLog2E);
+    score[i] = static_cast<float>(sum * job_.softmax_scale * std::numbers::log2e);
   }
 }
 

@@ -7,6 +7,7 @@
 
 #include "octavo/backend/cpu/attention_few.h"
 #include "octavo/backend/cpu/attention_operand_rows.h"
+#include "octavo/backend/cpu/power_unit.h"
 
 namespace octavo::cpu {
 
@@ -16,8 +17,8 @@ struct FewSeen {
   bool operator==(const FewSeen&) const = default;
 };
 
-// The smallest power of two that is not below, within f32's range and with room to either side.
-float power_of_two_at_least(float value);
+// What lanes are in, where this is the largest magnitude of what they hold.
+inline float few_unit(float amax) { return power_of_two_at_least(amax / kMostFewLane, -119); }
 
 class FewScores {
  public:
@@ -42,9 +43,9 @@ class FewScores {
   }
   [[nodiscard]] std::int64_t row_of(std::int64_t r) const { return r % job_.queries; }
   [[nodiscard]] double norms_with(std::int64_t r, double key) const;
-  [[nodiscard]] double bound_of_norms(const float* most_squares, const FewSeen& seen) const;
+  [[nodiscard]] double bound_of_norms(const float* most_row_squares, const FewSeen& seen) const;
   [[nodiscard]] double largest_norm(const FewSeen& seen) const;
-  bool find_large(std::int64_t r, int count, const float* most_squares, const FewSeen& seen,
+  bool find_large(std::int64_t r, int count, const float* most_row_squares, const FewSeen& seen,
                   bool* large);
   void score_wide(std::int64_t r, int count, const bool* large, float (*score)[kFewKeys]) const;
   void score_odd(std::int64_t r, float* score) const;

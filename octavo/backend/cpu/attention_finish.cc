@@ -2,14 +2,13 @@
 #include <atomic>
 #include <cmath>
 #include <limits>
+#include <numbers>
 
 #include "octavo/backend/cpu/attention_bias.h"
 #include "octavo/backend/cpu/attention_block.h"
 
 namespace octavo::cpu {
 namespace {
-
-constexpr double kLn2 = 0.6931471805599453;
 
 // Rows are finished by any thread, and a maximum does not care in which order.
 void raise(float* largest, float value) {
@@ -60,7 +59,7 @@ void AttentionFinish::log_sum_exp(std::int64_t batch, std::int64_t head, std::in
     const auto base = static_cast<double>(sums.base);
     result = ((job_.bias.first != nullptr ? unbent(base) : base) +
               std::log2(static_cast<double>(sums.sum) / static_cast<double>(weight_factor_))) *
-             kLn2;
+             std::numbers::ln2;
   }
   if (job_.key_shift != nullptr && !empty) {
     alignas(64) float q[kMostHeadSize];

@@ -4,6 +4,8 @@
 #include <bit>
 #include <cstring>
 
+#include "octavo/backend/cpu/power_unit.h"
+
 namespace octavo::cpu {
 
 float split_limbs(const float* values, std::int64_t n, std::int64_t padded, std::int8_t* hi,
@@ -25,18 +27,17 @@ float split_limbs(const float* values, std::int64_t n, std::int64_t padded, std:
   // * 2^13 take the next unit.
   constexpr std::uint32_t kRoom = (1u << 23) - 0x7E0000u - 1;
   const std::uint32_t exponent = (amax + kRoom) >> 23;  // field of the power of two below 16256
-  const float unit = std::bit_cast<float>((exponent - 13) << 23);
-  const float inverse = std::bit_cast<float>((254 - (exponent - 13)) << 23);
+  const PowerUnit lane(exponent - 13);
   constexpr float kRounder = 0x1.8p+23F;
   constexpr std::int32_t kRounderBits = 0x4B400000;
   for (std::int64_t i = 0; i < n; ++i) {
     const std::int32_t whole =
-        std::bit_cast<std::int32_t>(values[i] * inverse + kRounder) - kRounderBits;
+        std::bit_cast<std::int32_t>(values[i] * lane.inverse + kRounder) - kRounderBits;
     const std::int32_t high = (whole + 64) >> 7;
     hi[i] = static_cast<std::int8_t>(high);
     lo[i] = static_cast<std::int8_t>(whole - high * 128);
   }
-  return unit;
+  return lane.unit;
 }
 
 }  // namespace octavo::cpu

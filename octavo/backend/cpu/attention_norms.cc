@@ -18,8 +18,9 @@ constexpr std::uint32_t kInfinityBits = 0x7F800000;
 
 // The largest sum of squares of rows [0, rows) of an operand; NaN and Inf count as nothing here,
 // because kernels do such rows one by one.
-double largest_squares(const Isa& isa, const AttentionMethod& method, const GemmOperand& operand,
-                       DType values, std::int64_t rows, int threads) {
+double largest_row_squares(const Isa& isa, const AttentionMethod& method,
+                           const GemmOperand& operand, DType values, std::int64_t rows,
+                           int threads) {
   constexpr std::int64_t kRows = 64;
   std::atomic<double> largest{0.0};
   const AttentionRows all(isa, operand, values, Split::none);
@@ -28,7 +29,7 @@ double largest_squares(const Isa& isa, const AttentionMethod& method, const Gemm
     alignas(64) float row[kMostHeadSize];
     double most = 0.0;
     const std::int64_t end = std::min(rows, (unit + 1) * kRows);
-    if (coded.by_row()) most = coded.largest_squares(unit * kRows, end);
+    if (coded.by_row()) most = coded.largest_row_squares(unit * kRows, end);
     for (std::int64_t r = coded.by_row() ? end : unit * kRows; r < end; ++r) {
       all.row(r, row);
       constexpr int kSums = 16;  // side by side, so that compilers vectorise them
@@ -66,10 +67,10 @@ Norms norms_of(const Isa& isa, const AttentionMethod& method, const Exec& exec,
   const int threads = std::max(1, exec.threads);
   double q = 0.0;
   for (std::int64_t h = kv_head * group; h < (kv_head + 1) * group; ++h)
-    q = std::max(q, largest_squares(isa, method, job.q.at(batch, h), job.values,
-                                    rows_in(job, batch), threads));
-  const double k = largest_squares(isa, method, job.k.at(batch, kv_head), job.values,
-                                   keys_in(job, batch), threads);
+    q = std::max(q, largest_row_squares(isa, method, job.q.at(batch, h), job.values,
+                                        rows_in(job, batch), threads));
+  const double k = largest_row_squares(isa, method, job.k.at(batch, kv_head), job.values,
+                                       keys_in(job, batch), threads);
   return {std::sqrt(q), std::sqrt(k)};
 }
 

@@ -7,6 +7,7 @@
 #include "octavo/backend/cpu/attention_codes.h"
 #include "octavo/backend/cpu/attention_limbs.h"
 #include "octavo/backend/cpu/gemm_cut.h"
+#include "octavo/backend/cpu/power_unit.h"
 
 namespace octavo::cpu {
 namespace {
@@ -35,16 +36,8 @@ void to_bf16(const float* values, std::int64_t n, float inverse, std::uint16_t* 
     lanes[i] = static_cast<std::uint16_t>(std::bit_cast<std::uint32_t>(values[i] * inverse) >> 16);
 }
 
-// The power of two that brings a magnitude to 1 or above, and at most below 4; its inverse is
-// finite.
-struct PowerUnit {
-  float unit, inverse;
-  explicit PowerUnit(std::uint32_t amax) {
-    const std::uint32_t field = std::clamp(amax >> 23, 1u, 253u);
-    unit = std::bit_cast<float>(field << 23);
-    inverse = std::bit_cast<float>((254 - field) << 23);
-  }
-};
+// What brings a magnitude to 1 or above, and at most below 4.
+PowerUnit unit_below(std::uint32_t amax) { return PowerUnit(std::clamp(amax >> 23, 1u, 253u)); }
 
 // A few rows on their way into a panel: f32, bf16, or limbs, the upper ones first.
 struct PanelRows {
@@ -104,7 +97,7 @@ struct PanelRows {
   }
   float take_bf16(const TileLayout& layout, const float* values, int at) {
     auto* to = reinterpret_cast<std::uint16_t*>(rows[at]);
-    const PowerUnit unit(amax_bits(values, layout.depth));
+    const PowerUnit unit = unit_below(amax_bits(values, layout.depth));
     to_bf16(values, layout.depth, unit.inverse, to);
     std::fill(to + layout.depth, to + layout.padded_depth, std::uint16_t{0});
     return unit.unit;
@@ -116,14 +109,13 @@ struct PanelRows {
     for (int r = 0; r < count; ++r)
       amax = std::max(amax, amax_bits(reinterpret_cast<const float*>(rows[r]), layout.depth));
     // The power of two that brings the largest below kMostScoreLane, 2^4.
-    const std::uint32_t field = std::clamp(amax >> 23, 4u, 254u) - 3;
-    unit = std::bit_cast<float>(field << 23);
-    const float inverse = std::bit_cast<float>((254 - field) << 23);
+    const PowerUnit lane(std::clamp(amax >> 23, 4u, 254u) - 3);
+    unit = lane.unit;
     // Narrow rows take the first half of their own places.
     const std::uint16_t* at[kMostPanelRows];
     for (int r = 0; r < count; ++r) {
       auto* wide = reinterpret_cast<float*>(rows[r]);
-      for (std::int64_t d = 0; d < layout.depth; ++d) wide[d] *= inverse;
+      for (std::int64_t d = 0; d < layout.depth; ++d) wide[d] *= lane.inverse;
       method.narrow(wide, rows[r], layout.depth);
       at[r] = reinterpret_cast<const std::uint16_t*>(rows[r]);
     }
@@ -186,7 +178,7 @@ void pack_values(const AttentionMethod& method, const TileLayout& layout, const 
                      groups = layout.padded_width / method.weigh.rows;
   float factor = 1.0F;
   if (method.weigh_lane == Lane::bf16) {
-    const PowerUnit unit(amax);
+    const PowerUnit unit = unit_below(amax);
     // The scale of rows is that of the tile; one that is not finite is for weigh_odd, as values
     // are.
     factor = unit.unit * v.scale(first);
@@ -197,12 +189,11 @@ void pack_values(const AttentionMethod& method, const TileLayout& layout, const 
   } else if (method.weigh_lane == Lane::f16) {
     // The power of two that brings the tile's largest below kMostValueLane, 1.75 * 2^1.
     const std::uint32_t exponent = (amax + (1u << 21) - 1) >> 23;
-    const std::uint32_t field = std::clamp(exponent, 2u, 254u) - 1;
-    factor = std::bit_cast<float>(field << 23);
-    const float inverse = std::bit_cast<float>((254 - field) << 23);
+    const PowerUnit unit(std::clamp(exponent, 2u, 254u) - 1);
+    factor = unit.unit;
     for (std::int64_t key = 0; key < method.tile_keys; ++key) {
       alignas(64) std::byte narrow[kMostHeadSize * 2];
-      for (std::int64_t e = 0; e < layout.padded_width; ++e) rows[key][e] *= inverse;
+      for (std::int64_t e = 0; e < layout.padded_width; ++e) rows[key][e] *= unit.inverse;
       method.narrow(rows[key], narrow, layout.padded_width);
       spread(narrow, groups, bytes, layout.value_panel, to + key * bytes);
     }

@@ -28,7 +28,7 @@ struct Channels {
 
 // Rows [first, first + kSide) of one piece of columns; `real` of them are there.
 void add_rows(const AttentionNumbers& numbers, std::int64_t first, std::int64_t real,
-              std::int64_t col, std::int64_t n, double (&rows)[kSide], Channels& channels) {
+              std::int64_t col, std::int64_t n, double (&row_squares)[kSide], Channels& channels) {
   alignas(64) double squares[kSide][kMost];
   for (std::int64_t r = 0; r < kSide; ++r) {
     if (r < real)
@@ -49,7 +49,7 @@ void add_rows(const AttentionNumbers& numbers, std::int64_t first, std::int64_t 
     channels.squares[d] = sum;
   }
   for (std::int64_t d = 0; d < n; ++d)
-    for (std::int64_t r = 0; r < kSide; ++r) rows[r] += squares[r][d];
+    for (std::int64_t r = 0; r < kSide; ++r) row_squares[r] += squares[r][d];
 }
 
 AttentionSurvey survey_of(const AttentionNumbers& numbers, std::int64_t cols, std::int64_t first,
@@ -65,18 +65,18 @@ AttentionSurvey survey_of(const AttentionNumbers& numbers, std::int64_t cols, st
     const std::int64_t width = std::min(kMost, cols - piece * kMost);
     for (std::int64_t row = first; row < first + count; row += kSide) {
       const std::int64_t real = std::min(kSide, first + count - row);
-      double squares[kSide] = {};
-      add_rows(numbers, row, real, piece * kMost, width, squares, channels);
+      double row_squares[kSide] = {};
+      add_rows(numbers, row, real, piece * kMost, width, row_squares, channels);
       if (piece > 0) continue;
       for (std::int64_t col = kMost; col < cols; col += kMost) {
         Channels others{};  // their turn comes
-        add_rows(numbers, row, real, col, std::min(kMost, cols - col), squares, others);
+        add_rows(numbers, row, real, col, std::min(kMost, cols - col), row_squares, others);
       }
       for (std::int64_t r = 0; r < real; ++r) {
-        result.mean_squares += squares[r];
-        if (!is_larger(squares[r], result.row_squares)) continue;
+        result.mean_squares += row_squares[r];
+        if (!is_larger(row_squares[r], result.row_squares)) continue;
         result.row = row + r;
-        result.row_squares = squares[r];
+        result.row_squares = row_squares[r];
       }
     }
     for (std::int64_t d = 0; d < width; ++d) {

@@ -1,14 +1,13 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <numbers>
 
 #include "octavo/backend/reference/attention_internal.h"
 #include "octavo/backend/reference/dequantized_internal.h"
 
 namespace octavo::reference {
 namespace {
-
-constexpr double kLog2E = 1.4426950408889634;
 
 double rounded_to(DType dtype, double value) {
   if (dtype == DType::f32) return static_cast<double>(static_cast<float>(value));
@@ -24,7 +23,7 @@ double with_bias(const AttentionJob& job, std::int64_t batch, std::int64_t head,
   const auto bias = static_cast<double>(job.bias.at(batch, head, row)[key * job.bias.key]);
   return is_masked(job, batch, head, row, key)
              ? bias
-             : score + bias * static_cast<double>(job.bias.factor) * kLog2E;
+             : score + bias * static_cast<double>(job.bias.factor) * std::numbers::log2e;
 }
 
 }  // namespace
@@ -70,7 +69,7 @@ AttentionJob::Keys keys_of_all(const std::vector<ScoredRow>& rows) {
 std::vector<ScoredRow> scored_rows(const AttentionJob& job, std::int64_t batch, std::int64_t head,
                                    std::span<const std::int64_t> wanted, std::vector<double>& q) {
   const GemmOperand q_matrix = job.q.at(batch, head), k_matrix = job.k.at(batch, job.kv_head(head));
-  const double factor = job.softmax_scale * kLog2E;
+  const double factor = job.softmax_scale * std::numbers::log2e;
   const std::int64_t depth = q_matrix.cols();
   const std::int64_t length = job.query_lengths != nullptr ? job.query_lengths[batch] : job.queries;
   std::vector<ScoredRow> rows(wanted.size());

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <numbers>
 
 #include "octavo/backend/attention_job.h"
 #include "octavo/backend/reference/attention_internal.h"
@@ -11,8 +12,6 @@
 
 namespace octavo::reference {
 namespace {
-
-constexpr double kLn2 = 0.6931471805599453;
 
 double rounded(const Format& format, double value, Rounding rounding = Rounding::nearest_even) {
   const EncodePolicy policy{.rounding = rounding};
@@ -95,7 +94,7 @@ void finish(const AttentionJob& job, std::int64_t batch, std::int64_t head, std:
     job.largest_weight[at] =
         static_cast<float>(weights.poisoned ? kNaN : weights.largest_p / weights.exact_sum);
   if (job.log_sum_exp == nullptr) return;
-  double result = weights.poisoned ? kNaN : weights.log2_sum * kLn2;
+  double result = weights.poisoned ? kNaN : weights.log2_sum * std::numbers::ln2;
   if (job.key_shift != nullptr && !weights.empty) {
     const std::int64_t depth = job.q.first.cols();
     const float* shift = job.key_shift + (batch * job.kv_heads + job.kv_head(head)) * depth;

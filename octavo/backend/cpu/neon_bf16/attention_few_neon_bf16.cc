@@ -199,7 +199,7 @@ bool weigh_rows(const FewRows& job, const FewWeights* rows) {
 }
 
 bool all_dots(const FewRows& job, const std::byte* const* q, int count, float* const* scores,
-              float* /*most_squares*/) {
+              float* /*most_row_squares*/) {
   return for_rows(
       count, [&](int r) { return dots_of_rows<1>(job, q + r, scores + r); },
       [&](int r) { return dots_of_rows<2>(job, q + r, scores + r); },

@@ -15,7 +15,7 @@
 namespace octavo::cpu {
 namespace {
 
-float squares(const std::byte* codes, std::int64_t n) {
+float row_squares(const std::byte* codes, std::int64_t n) {
   float16x8_t low = vdupq_n_f16(0), high = vdupq_n_f16(0);
   uint8x16_t most = vdupq_n_u8(0);
   for (std::int64_t d = 0; d < n; d += 16) {
@@ -83,6 +83,7 @@ bool spread(const CodeKernels::Values& values) {
 
 }  // namespace
 
-const CodeKernels kNeonFp16Codes{.squares = squares, .interleave = interleave, .spread = spread};
+const CodeKernels kNeonFp16Codes{
+    .row_squares = row_squares, .interleave = interleave, .spread = spread};
 
 }  // namespace octavo::cpu

@@ -125,10 +125,10 @@ void neon_fp16_widen(const std::byte* from, float* to, std::int64_t n) {
 }
 
 bool neon_fp16_softmax(const SoftmaxJob& job) {
-  return job.squares != nullptr ? softmax_f16<true>(job) : softmax_f16<false>(job);
+  return job.weight_squares != nullptr ? softmax_f16<true>(job) : softmax_f16<false>(job);
 }
 bool neon_fp16_softmax_narrow(const SoftmaxJob& job) {
-  return job.squares != nullptr ? softmax_narrow<true>(job) : softmax_narrow<false>(job);
+  return job.weight_squares != nullptr ? softmax_narrow<true>(job) : softmax_narrow<false>(job);
 }
 
 void neon_fp16_weigh(const TileJob& job) {

@@ -114,7 +114,7 @@ bool weigh_of_bf16(const FewRows& job, const FewWeights* rows) {
 }
 
 bool all_dots_of_bf16(const FewRows& job, const std::byte* const* q, int count,
-                      float* const* scores, float* /*most_squares*/) {
+                      float* const* scores, float* /*most_row_squares*/) {
   return for_rows(
       count, [&](int r) { return dots_of_bf16<1>(job, q + r, scores + r); },
       [&](int r) { return dots_of_bf16<2>(job, q + r, scores + r); },

@@ -18,7 +18,7 @@ constexpr AttentionMethod half_values(const char* name, Lane lane, const TileKer
           .weigh_lane = Lane::f16,
           .weigh = {.rows = kHalfRows, .cols = kHalfCols, .step = 1, .run = neon_fp16_weigh},
           .softmax = neon_fp16_softmax,
-          .sums_squares = true,
+          .sums_weight_squares = true,
           .weight_factor = kScaledFactor,
           .tile_keys = 64,
           .interleave = neon_interleave_words,

@@ -35,8 +35,8 @@ class HalfSquares {
     if constexpr (!kAsked) return;
     for (int q = 0; q < 2 * kHalfVectors; ++q) {
       const float32x4_t rescale = vld1q_f32(job.rescale + 4 * q),
-                        before = vmulq_f32(vld1q_f32(job.squares + 4 * q), rescale);
-      vst1q_f32(job.squares + 4 * q, vaddq_f32(vmulq_f32(before, rescale), all_[q]));
+                        before = vmulq_f32(vld1q_f32(job.weight_squares + 4 * q), rescale);
+      vst1q_f32(job.weight_squares + 4 * q, vaddq_f32(vmulq_f32(before, rescale), all_[q]));
     }
   }
 
