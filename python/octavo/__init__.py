@@ -14,10 +14,6 @@ arrays of the same library. Errors are ValueError, TypeError, OSError and Runtim
 from octavo import _octavo, compat, quantizers, recipe
 from octavo._attention import AttentionChoice, AttentionReport, KVCache, attention
 from octavo._checkpoint import (
-    CheckpointReport,
-    Finding,
-    Findings,
-    LimitMissed,
     compare_checkpoints,
     convert_checkpoint,
     dequantize_checkpoint,
@@ -26,6 +22,7 @@ from octavo._checkpoint import (
     quantize_checkpoint,
     verify_checkpoint,
 )
+from octavo._checkpoint_report import CheckpointReport, Finding, Findings, LimitMissed
 from octavo._convert import cast, decode, encode, fp8_decode, fp8_encode
 from octavo._doctor import Backend, backends, doctor
 from octavo._files import load, save

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import reprlib
 from collections.abc import Sequence
 from typing import Any, Final, NamedTuple
 
@@ -17,6 +18,7 @@ from octavo._quantize import as_scaling, value_kind
 
 _MOST_TOKENS: Final = 2**60
 _ALIGNMENTS: Final = ("top_left", "bottom_right")
+_SHOWN: Final = 5  # choices that print() shows of a report
 
 
 class AttentionChoice(NamedTuple):
@@ -36,6 +38,16 @@ class AttentionChoice(NamedTuple):
     """atol, less what rounding a 16-bit output takes of it."""
     reason: str
 
+    def _of_tolerance(self) -> float:
+        return self.predicted / self.tolerance if self.tolerance else math.inf
+
+    def _in_short(self) -> str:
+        return (
+            f"batch {self.batch}, head {self.head}, rows {self.first} to "
+            f"{self.first + self.count - 1}: {self.precision}, predicted {self.predicted:.2g}, "
+            f"tolerance {self.tolerance:.2g}"
+        )
+
 
 class AttentionReport(NamedTuple):
     """What 'auto' chose."""
@@ -49,6 +61,20 @@ class AttentionReport(NamedTuple):
         rows = sum(choice.count for choice in self.choices)
         taken = sum(choice.count for choice in self.choices if choice.precision == precision)
         return taken / rows if rows else 0.0
+
+    def __repr__(self) -> str:
+        taken = dict.fromkeys(choice.precision for choice in self.choices)
+        shares = ", ".join(f"{name} {self.share(name):.1%}" for name in taken)
+        return f"AttentionReport({len(self.choices)} choices: {shares}; {self.redone} rows redone)"
+
+    def __str__(self) -> str:
+        """What repr says, and below it the choices that are nearest to their tolerance."""
+        worst = sorted(self.choices, key=AttentionChoice._of_tolerance, reverse=True)[:_SHOWN]
+        lines = [repr(self), *(f"  {choice._in_short()}" for choice in worst)]
+        if len(self.choices) > len(worst):
+            rest = len(self.choices) - len(worst)
+            lines.append(f"  and {rest} more, no nearer to their tolerance: see .choices")
+        return "\n".join(lines)
 
 
 def attention(
@@ -168,6 +194,16 @@ class KVCache:
             how,
             how,
             integer(capacity, "capacity", _MOST_TOKENS, op),
+        )
+        self._sizes, self._scaling = sizes, how
+
+    def __repr__(self) -> str:
+        names = ("batches", "kv_heads", "head_size", "value_size")
+        sizes = ", ".join(f"{name}={size}" for name, size in zip(names, self._sizes, strict=True))
+        lengths = reprlib.repr(self.lengths)  # of many batches the first few
+        return (
+            f"KVCache({sizes}, scaling={str(self._scaling)!r}, lengths={lengths}, "
+            f"capacity={self.capacity})"
         )
 
     def append(self, k: Any, v: Any, counts: Sequence[int] | None = None) -> None:

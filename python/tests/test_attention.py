@@ -230,6 +230,30 @@ def test_kv_cache_is_the_whole_sequence():
         cache.append(k[:, :1], v)
 
 
+def test_a_kv_cache_says_what_it_is():
+    cache = ov.KVCache(2, 4, 64, 32, capacity=8)
+    cache.append(torch.zeros(2, 4, 3, 64), torch.zeros(2, 4, 3, 32), counts=[3, 1])
+    assert repr(cache) == (
+        "KVCache(batches=2, kv_heads=4, head_size=64, value_size=32, "
+        "scaling='fp8-channel: e4m3fn, tile 1xall, scale f32', lengths=[3, 1], capacity=8)"
+    )
+    assert "lengths=[0, 0, 0, 0, 0, 0, ...]" in repr(ov.KVCache(100, 1, 32))
+
+
+def test_a_report_prints_its_worst_choices():
+    given = inputs(1, 4, 300, 64, dtype=torch.float32)
+    _, report = ov.attention(*given, causal=True, return_report=True)
+    first, *rows, last = str(report).splitlines()
+    assert len(report.choices) == 12 and len(rows) == 5
+    assert first == repr(report) and first.startswith("AttentionReport(12 choices: ")
+    assert last == "  and 7 more, no nearer to their tolerance: see .choices"
+    near = sorted(-choice.predicted / choice.tolerance for choice in report.choices)
+    worst = next(c for c in report.choices if -c.predicted / c.tolerance == near[0])
+    assert f"head {worst.head}, rows {worst.first} to " in rows[0] and worst.precision in rows[0]
+    _, small = ov.attention(*(x[:, :, :9] for x in given), return_report=True)
+    assert len(str(small).splitlines()) == 1 + len(small.choices)
+
+
 def masks(batch, heads, queries, keys):
     generator = torch.Generator().manual_seed(11)
     for shape in [

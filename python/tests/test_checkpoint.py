@@ -58,6 +58,21 @@ def test_quantize_and_look(model, tmp_path):
         report.nothing
 
 
+def test_print_shows_the_worst_tensors(model, tmp_path):
+    report = ov.quantize_checkpoint(model, tmp_path / "out", recipe="mxfp8")
+    first, *rows, last = str(report).splitlines()
+    assert first == repr(report) and last == "  and 9 more, no worse: see .tensors"
+    by_name = {one["name"]: one["metrics"] for one in report.tensors if "metrics" in one}
+    least = sorted(metrics["sqnr"] for metrics in by_name.values())[:5]
+    assert [f"  {name!r}" for name in report.worst[:5]] == [row.split(":")[0] for row in rows]
+    for row, sqnr in zip(rows, least, strict=True):
+        assert f": SQNR {sqnr:.1f} dB, cosine 0.999" in row
+    plan = ov.quantize_checkpoint(model, dry_run=True)
+    assert str(plan) == repr(plan)
+    same = ov.compare_checkpoints(model, model)
+    assert "off by up to 0" in str(same) and "and 16 more" in str(same)
+
+
 def test_every_verb(model, tmp_path):
     ov.quantize_checkpoint(model, tmp_path / "ct", recipe="nvfp4", exclude=["o_proj"])
     assert ov.verify_checkpoint(tmp_path / "ct", "vllm") == []

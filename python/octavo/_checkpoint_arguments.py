@@ -1,0 +1,118 @@
+"""What the verbs of checkpoints are given: checked here, so that a mistake has the name of its
+argument."""
+
+from __future__ import annotations
+
+import operator
+import os
+import re
+from collections.abc import Callable, Iterable, Mapping
+
+from octavo import _octavo
+
+Path = str | os.PathLike[str]
+# Called a few times a second with bytes done, bytes in all, seconds, and the name of a tensor.
+OnProgress = Callable[[int, int, float, str], object]
+
+
+def path(op: str, what: str, given: Path) -> str:
+    """The name of a file or folder as text."""
+    path = os.fspath(given) if isinstance(given, os.PathLike) else given
+    if not isinstance(path, str):
+        raise TypeError(
+            f"[{op}] got {what}={given!r}, wanted a path: a str or an os.PathLike of one"
+        )
+    return _text(op, what, path, "a path")
+
+
+def _text(op: str, what: str, given: str, wanted: str) -> str:
+    """A text that a system can have for a name: bytes of UTF-8 without NUL."""
+    if "\0" in given:  # the system would take what stands before it
+        raise ValueError(f"[{op}] got {what}={given!r}, wanted {wanted} without NUL")
+    try:
+        given.encode()
+    except UnicodeEncodeError:
+        raise ValueError(
+            f"[{op}] got {what}={given!r}, wanted {wanted} that is UTF-8, not bytes of something "
+            "else"
+        ) from None
+    return given
+
+
+def word(op: str, what: str, given: str | None) -> str:
+    """A word, or "" for None."""
+    if given is not None and not isinstance(given, str):
+        raise TypeError(f"[{op}] got {what}={given!r}, wanted a str")
+    return _text(op, what, given, "a str") if given else ""
+
+
+def flag(op: str, what: str, given: bool) -> bool:
+    if not isinstance(given, bool):
+        raise TypeError(f"[{op}] got {what}={given!r}, wanted True or False")
+    return given
+
+
+def count(op: str, what: str, given: int, least: int, most: int) -> int:
+    wanted = f", wanted an int from {least} to {most}"
+    if isinstance(given, bool) or not hasattr(given, "__index__"):
+        raise TypeError(f"[{op}] got {what}={given!r}{wanted}")
+    count = operator.index(given)
+    if not least <= count <= most:
+        raise ValueError(f"[{op}] got {what}={given!r}{wanted}")
+    return count
+
+
+def threads(op: str, given: int) -> int:
+    return count(op, "threads", given, 0, _octavo.most_threads())
+
+
+def called(op: str, given: OnProgress | None) -> OnProgress | None:
+    if given is not None and not callable(given):
+        raise TypeError(f"[{op}] got progress={given!r}, wanted a function or None")
+    return given
+
+
+def size(op: str, what: str, given: int | str) -> int:
+    """A number of bytes, or what the command line takes: "64M", "5GiB"."""
+    wanted = ", wanted a number of bytes below 2^63, or a size such as '256M' or '5GiB'"
+    if isinstance(given, str):
+        found = re.fullmatch(r"\s*([0-9]+(?:\.[0-9]+)?)\s?(?:([KMGT])(?:iB|B)?|B)?\s*", given, re.I)
+        if found is None:
+            raise ValueError(f"[{op}] got {what}={given!r}{wanted}")
+        power = " KMGT".index((found[2] or " ").upper())
+        size = int(float(found[1]) * 1024**power) if len(found[1]) < 20 else 1 << 63
+        if size >= 1 << 63:
+            raise ValueError(f"[{op}] got {what}={given!r}{wanted}")
+        return size
+    if isinstance(given, bool) or not hasattr(given, "__index__"):
+        raise TypeError(f"[{op}] got {what}={given!r}{wanted}")
+    size = operator.index(given)
+    if not 0 <= size < 1 << 63:
+        raise ValueError(f"[{op}] got {what}={given!r}{wanted}")
+    return size
+
+
+def names(op: str, what: str, given: Iterable[str]) -> list[str]:
+    wanted = ", wanted a list of expressions"
+    # Of a text, its letters are not meant.
+    if isinstance(given, (str, bytes)) or not isinstance(given, Iterable):
+        raise TypeError(f"[{op}] got {what}={given!r}{wanted}")
+    names = list(given)
+    for name in names:
+        if not isinstance(name, str):
+            raise TypeError(f"[{op}] got {name!r} in {what}{wanted}")
+        _text(op, f"an entry of {what}", name, "a str")
+    return names
+
+
+def recipes(op: str, given: Mapping[str, str] | None) -> list[tuple[str, str]]:
+    if given is None:
+        return []
+    if not isinstance(given, Mapping):
+        raise TypeError(f"[{op}] got recipe_for={given!r}, wanted a dict of expression to preset")
+    for pair in given.items():
+        if not all(isinstance(one, str) for one in pair):
+            raise TypeError(f"[{op}] got {pair!r} in recipe_for, wanted a str for a str")
+        for one in pair:
+            _text(op, "an entry of recipe_for", one, "a str")
+    return list(given.items())

@@ -1,0 +1,144 @@
+"""What became of a checkpoint: the report of its tensors, limits on it, what loaders say of it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any, Final
+
+from octavo import _octavo
+from octavo._checkpoint_arguments import names
+
+_SHOWN: Final = 5  # tensors that print() shows of a report
+
+
+class CheckpointReport:
+    """What quantizing (or comparing) a checkpoint cost, tensor by tensor.
+
+    tensors: a dict for each, with name, shape, preset, bytes and, where measured, "metrics";
+    docs/numerics/metrics.md defines them. bytes_before, bytes_after, bits_per_weight, seconds,
+    worst (names, the lowest SQNR first), notes and provenance are of the whole. was_complete: with
+    resume=True, an earlier call had done it all; nothing was done, and nothing is measured. print()
+    shows the worst few.
+    """
+
+    def __init__(self, handle: Any):
+        self._handle = handle
+        self._data: dict[str, Any] = json.loads(handle.json())
+
+    def __getattr__(self, name: str) -> Any:
+        if not name.startswith("_") and name in self._data:
+            return self._data[name]
+        raise AttributeError(f"CheckpointReport has no {name!r}")
+
+    def __dir__(self) -> list[str]:
+        return [*super().__dir__(), *self._data]
+
+    def __repr__(self) -> str:
+        quantized = sum(tensor["quantized"] for tensor in self.tensors)
+        return (
+            f"CheckpointReport({self.title!r}, {self.verb}, {quantized} of {len(self.tensors)} "
+            f"tensors quantized, {self.bytes_before} -> {self.bytes_after} bytes)"
+        )
+
+    def __str__(self) -> str:
+        """What repr says, and below it the worst tensors."""
+        measured = {one["name"]: one["metrics"] for one in self.tensors if "metrics" in one}
+        shown = [name for name in self._data.get("worst", []) if name in measured][:_SHOWN]
+        lines = [repr(self), *(f"  {name!r}: {_error(measured[name])}" for name in shown)]
+        if len(measured) > len(shown):
+            lines.append(f"  and {len(measured) - len(shown)} more, no worse: see .tensors")
+        return "\n".join(lines)
+
+    def json(self) -> str:
+        """All of it, as text."""
+        return self._handle.json()
+
+    def html(self) -> str:
+        """A page that needs nothing else: tables, a map of layers, histograms."""
+        if self.verb == "plan":
+            raise ValueError(
+                "[html] got a plan, wanted a report: nothing is measured with dry_run=True"
+            )
+        return self._handle.html()
+
+
+class LimitMissed(RuntimeError):
+    """A limit of fail_if is missed. The work is done and its files are written; report has all of
+    it."""
+
+    def __init__(self, message: str, report: CheckpointReport):
+        super().__init__(message)
+        self.report = report
+
+
+class Plan:
+    """What a CheckpointReport needs of a plan."""
+
+    def __init__(self, text: str):
+        self._text = text
+
+    def json(self) -> str:
+        return self._text
+
+
+@dataclass(frozen=True)
+class Finding:
+    """What keeps a loader from reading a checkpoint, or makes it worse than it need be."""
+
+    severity: str  # "error" or "warning"
+    loader: str
+    rule: str
+    tensor: str
+    message: str
+
+
+class Findings(list[Finding]):
+    """The findings of verify_checkpoint, and what stands behind them: good (no errors), quantized,
+    dialect, weights, checked (what was looked at) and loaders (errors and warnings of each)."""
+
+    def __init__(self, said: dict[str, Any]):
+        super().__init__(Finding(**finding) for finding in said["findings"])
+        self.good: bool = said["good"]
+        self.quantized: bool = said["quantized"]
+        self.dialect: str | None = said["dialect"]
+        self.weights: int = said["weights"]
+        self.checked: dict[str, Any] = said["checked"]
+        self.loaders: dict[str, dict[str, Any]] = said["loaders"]
+
+
+def _error(metrics: dict[str, Any]) -> str:
+    """In a few words; numbers that are not finite are None."""
+    said = (
+        f"{name} {'not finite' if metrics[key] is None else format(metrics[key], form)}{unit}"
+        for key, name, form, unit in (
+            ("sqnr", "SQNR", ".1f", " dB"),
+            ("cosine", "cosine", ".6f", ""),
+            ("max_abs", "off by up to", ".3g", ""),
+        )
+    )
+    return ", ".join(said)
+
+
+def limits_of(op: str, fail_if: Iterable[str]) -> list[str]:
+    limits = names(op, "fail_if", [fail_if] if isinstance(fail_if, str) else fail_if)
+    for limit in limits:
+        try:
+            _octavo.check_limit(limit)
+        except ValueError as error:
+            raise ValueError(f"[{op}] fail_if: {str(error).removeprefix('[limit] ')}") from None
+    return limits
+
+
+def within(op: str, report: CheckpointReport, limits: list[str]) -> CheckpointReport:
+    if limits and report.was_complete:
+        raise ValueError(
+            f"[{op}] got fail_if, and the folder was complete: nothing was measured; "
+            "compare_checkpoints measures it, and takes fail_if too"
+        )
+    missed = report._handle.missed(limits)
+    if missed:
+        said = "; ".join(f"{what} ({limit})" for limit, what in missed)
+        raise LimitMissed(f"[{op}] limit missed: {said}", report)
+    return report
