@@ -8,8 +8,7 @@
 
 namespace octavo {
 
-inline constexpr std::int64_t kMxBlock = 32;   // columns that share a scale of MX
-inline constexpr std::int64_t kFoldRun = 128;  // or that share one afterwards, if not all of a row
+inline constexpr std::int64_t kFoldRun = 128;  // columns that share a scale, if not all of a row
 
 // The scale of a row, or of 128 columns of it, is the largest of its blocks' there; codes of other
 // blocks are multiplied by the powers of two that they are smaller by, to nearest even. NaN and Inf

@@ -29,7 +29,7 @@ std::string why_not(const QuantizedWeight& weight) {
   if (weight.shape.rank() == 2 && !weight.name.ends_with(".weight"))
     return "its name does not end in '.weight'";
   if (scheme == Scheme::fp8_block) return why_no_blocks(kName, weight);
-  return extent.cols % 32 == 0 ? "" : not_divisible(kName, "columns", extent.cols, 32);
+  return extent.cols % kMxBlock == 0 ? "" : not_divisible(kName, "columns", extent.cols, kMxBlock);
 }
 
 std::vector<SpelledTensor> spell(const QuantizedWeight& weight) {

@@ -9,7 +9,7 @@
 namespace octavo {
 namespace {
 
-constexpr std::int64_t kBlock = 128, kMxBlock = 32, kNvBlock = 16;
+constexpr std::int64_t kBlock = 128, kNvBlock = 16;
 
 Tile block_tile(std::int64_t size, bool two_dimensional) {
   return {two_dimensional ? size : 1, size};

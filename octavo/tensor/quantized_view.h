@@ -15,6 +15,7 @@ struct Tile {
   std::int64_t cols = 0;
   constexpr bool operator==(const Tile&) const = default;
 };
+inline constexpr std::int64_t kMxBlock = 32;  // elements that share a scale of MX
 
 // A tile's extent within an array: never 0, and not beyond the array.
 constexpr std::int64_t tile_extent(std::int64_t tile, std::int64_t size) {

@@ -52,7 +52,6 @@ struct MxBlocks {
   ScaleRule rule = ScaleRule::rceil;
   std::uint8_t poison_code = 0;  // of a block with NaN or Inf
 };
-inline constexpr std::int64_t kMxBlock = 32;
 
 // n values in a row, the last block perhaps cut short, to n unpacked codes.
 using MxRows = void (*)(const MxBlocks&, const void* values, std::uint8_t* codes,

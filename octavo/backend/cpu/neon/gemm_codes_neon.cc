@@ -11,7 +11,6 @@ namespace octavo::cpu {
 namespace {
 
 constexpr int kQuads = 4;  // vectors of f32 in sixteen codes
-constexpr std::int64_t kMxRun = 32;
 
 struct Sixteen {
   float32x4_t quad[kQuads];
@@ -54,9 +53,9 @@ template <typename PlanesOf>
   float32x4_t total = vdupq_n_f32(0.0F);
   for (std::int64_t r = 0; r < job.runs; ++r) {
     const std::int64_t at = r * job.run;
-    const float32x4_t run =
-        job.run == kMxRun ? run_of(a + at, codes + at, kMxRun, planes_of)  // no loop: it is short
-                          : run_of(a + at, codes + at, job.run, planes_of);
+    const float32x4_t run = job.run == kMxBlock ? run_of(a + at, codes + at, kMxBlock,
+                                                         planes_of)  // no loop: it is short
+                                                : run_of(a + at, codes + at, job.run, planes_of);
     total = vfmaq_n_f32(total, vmulq_n_f32(run, b_scale[r * kDotCols]), a_scale[r]);
   }
   return vaddvq_f32(total);
