@@ -3,11 +3,12 @@
 
 #include <cstdint>
 
+#include "octavo/base/macros.h"
 #include "octavo/tensor/view.h"
 
 namespace octavo::cuda {
 
-inline bool is_aligned(const void* data, std::uintptr_t bytes) {
+OCTAVO_HD inline bool is_aligned(const void* data, std::uintptr_t bytes) {
   return reinterpret_cast<std::uintptr_t>(data) % bytes == 0;
 }
 
@@ -15,6 +16,11 @@ inline bool is_aligned(const void* data, std::uintptr_t bytes) {
 inline bool has_aligned_rows(const Matrix& matrix, std::int64_t bytes) {
   return is_aligned(matrix.data, static_cast<std::uintptr_t>(bytes)) &&
          (matrix.rows <= 1 || matrix.row_pitch % bytes == 0);
+}
+// The pitch of one row as well: for who is told it, whatever it says.
+inline bool has_aligned_pitch(const Matrix& matrix, std::int64_t bytes) {
+  return is_aligned(matrix.data, static_cast<std::uintptr_t>(bytes)) &&
+         matrix.row_pitch % bytes == 0;
 }
 
 }  // namespace octavo::cuda

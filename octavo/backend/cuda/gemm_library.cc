@@ -23,8 +23,8 @@ bool has_usual_rows(const Matrix& matrix) {
   const std::int64_t each = element_bytes(matrix.dtype, matrix.format);
   constexpr std::int64_t kMost = std::numeric_limits<std::int32_t>::max();
   return matrix.rows <= kMost / std::max<std::int64_t>(matrix.row_pitch / each, 1) &&
-         is_aligned(matrix.data, 16) && matrix.row_pitch % 16 == 0 &&
-         matrix.row_pitch >= matrix.cols * each && (matrix.cols <= 1 || matrix.col_stride == each);
+         has_aligned_pitch(matrix, 16) && matrix.row_pitch >= matrix.cols * each &&
+         (matrix.cols <= 1 || matrix.col_stride == each);
 }
 
 bool has_one_scale(const GemmOperand& operand) {

@@ -1,5 +1,6 @@
 #include "octavo/backend/cuda/gemm_library_call.h"
 
+#include "octavo/backend/cuda/alignment.h"
 #include "octavo/backend/cuda/gemm_plan.h"
 #include "octavo/backend/cuda/runtime.h"
 #include "octavo/format/named_formats.h"
@@ -22,9 +23,7 @@ cudaDataType type_of(const Matrix& matrix) {
   }
 }
 
-std::int32_t alignment_of(const Matrix& matrix) {
-  return reinterpret_cast<std::uintptr_t>(matrix.data) % 256 == 0 ? 256 : 16;
-}
+std::int32_t alignment_of(const Matrix& matrix) { return is_aligned(matrix.data, 256) ? 256 : 16; }
 
 std::int64_t pitch_of(const Matrix& matrix) {
   return matrix.row_pitch / element_bytes(matrix.dtype, matrix.format);

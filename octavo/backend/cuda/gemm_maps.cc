@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "octavo/backend/cuda/alignment.h"
 #include "octavo/backend/cuda/gemm_plan.h"
 #include "octavo/backend/cuda/kernels_internal.h"
 #include "octavo/backend/cuda/runtime.h"
@@ -54,7 +55,7 @@ bool can_be_mapped(const Matrix& matrix) {
               ? matrix.format.bits() == 8
               : matrix.dtype == DType::bf16 || matrix.dtype == DType::f16) &&
          (matrix.cols <= 1 || matrix.col_stride == each) && matrix.row_pitch > 0 &&
-         matrix.row_pitch % 16 == 0 && reinterpret_cast<std::uintptr_t>(matrix.data) % 16 == 0;
+         has_aligned_pitch(matrix, 16);
 }
 
 bool has_plain_rows(const Matrix& matrix) {

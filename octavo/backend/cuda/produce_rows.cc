@@ -1,5 +1,6 @@
 // Norms and activations, as values or straight into codes: can a job be done a row at a time, and
 // how. What is read is read once, what is written are codes.
+#include "octavo/backend/cuda/alignment.h"
 #include "octavo/backend/cuda/copy_job.h"
 #include "octavo/backend/cuda/kernels_internal.h"
 #include "octavo/backend/cuda/row_plan.h"
@@ -10,9 +11,9 @@ namespace octavo::cuda {
 namespace {
 
 bool fits_vector(const Matrix& row, std::int64_t cols) {
-  return row.data == nullptr || (row.dtype != DType::f64 && row.dtype != DType::code &&
-                                 row.cols == cols && row.col_stride == element_bytes(row.dtype) &&
-                                 reinterpret_cast<std::uintptr_t>(row.data) % 16 == 0);
+  return row.data == nullptr ||
+         (row.dtype != DType::f64 && row.dtype != DType::code && row.cols == cols &&
+          row.col_stride == element_bytes(row.dtype) && is_aligned(row.data, 16));
 }
 
 // What x, producer and output must be like.
@@ -20,9 +21,7 @@ bool row_plan(const Matrix& x, const Producer& producer, const Matrix& out, RowP
   if (!is_value(x.dtype) || x.dtype == DType::f64 || !has_vectors(x) || !has_vectors(out) ||
       out.cols % kRowValues != 0 || !fits_vector(producer.weight, out.cols) ||
       !fits_vector(producer.bias, out.cols) || out.rows > 0x7FFF0000 ||
-      reinterpret_cast<std::uintptr_t>(out.data) % 16 != 0 ||
-      (out.rows > 1 && out.row_pitch % 16 != 0) ||
-      out.cols > std::int64_t{2} * kRowThreads * kRowValues)
+      !has_aligned_rows(out, 16) || out.cols > std::int64_t{2} * kRowThreads * kRowValues)
     return false;
   plan->from = static_cast<const unsigned char*>(x.data);
   plan->to = static_cast<unsigned char*>(out.data);
@@ -73,9 +72,8 @@ bool sink_of(const QuantizeJob& job, RowPlan* plan, Sink* sink) {
   plan->scale_stride = to.scales.col_stride;
   plan->inv_scale = job.given_inv_scale;
   plan->amax = job.amax;
-  plan->words_of_scales = to.scales.col_stride == 1 && to.scales.cols % 4 == 0 &&
-                          to.scales.row_pitch % 4 == 0 &&
-                          reinterpret_cast<std::uintptr_t>(to.scales.data) % 4 == 0;
+  plan->words_of_scales =
+      to.scales.col_stride == 1 && to.scales.cols % 4 == 0 && has_aligned_pitch(to.scales, 4);
   return row_plan(job.source.values, *job.source.producer, to.codes, plan);
 }
 

@@ -4,6 +4,7 @@
 // copy rate.
 #include <algorithm>
 
+#include "octavo/backend/cuda/alignment.h"
 #include "octavo/backend/cuda/copy_job.h"
 #include "octavo/backend/cuda/device/fast_element.cuh"
 #include "octavo/backend/cuda/device/fast_scale.cuh"
@@ -174,8 +175,7 @@ bool quantize_folded(const Exec& exec, const QuantizeJob& mx, const QuantizedMat
   plan.from_pitch = values.row_pitch;
   plan.to_pitch = codes.row_pitch;
   plan.vectors = static_cast<int>(values.cols / kVector);
-  plan.wide = reinterpret_cast<std::uintptr_t>(codes.data) % 16 == 0 &&
-              (codes.rows == 1 || codes.row_pitch % 16 == 0);
+  plan.wide = has_aligned_rows(codes, 16);
   plan.changed = reinterpret_cast<unsigned long long*>(changed);
   const bool is_e5m2 = codes.format == e5m2;
   switch (values.dtype) {

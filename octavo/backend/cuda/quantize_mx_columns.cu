@@ -59,7 +59,7 @@ template <int kCount>
 __device__ __forceinline__ void store_scales(unsigned char* to, std::uint32_t bytes,
                                              std::int64_t left) {
   using Word = std::conditional_t<kCount == 4, std::uint32_t, std::uint16_t>;
-  if (left >= kCount && reinterpret_cast<std::uintptr_t>(to) % kCount == 0) {
+  if (left >= kCount && is_aligned(to, kCount)) {
     *reinterpret_cast<Word*>(to) = static_cast<Word>(bytes);
     return;
   }
@@ -116,7 +116,7 @@ __global__ void __launch_bounds__(kThreads, kRows ? 2 : 3)
   const int thread = static_cast<int>(threadIdx.x), warp = thread / 32, lane = thread % 32;
   const int down = warp / kBeside, quarter = lane / kAcross;
   const int across = warp % kBeside * kAcross + lane % kAcross;
-  const int tile_row = down * kMxBlock + quarter * kLaneRows;
+  const int tile_row = down * static_cast<int>(kMxBlock) + quarter * kLaneRows;
   const std::int64_t row0 = static_cast<std::int64_t>(blockIdx.y) * kTileRows,
                      col0 = static_cast<std::int64_t>(blockIdx.x) * kTileCols;
   const std::int64_t row = row0 + tile_row, col = col0 + across * kCols;

@@ -2,6 +2,7 @@
 // lanes of a block find its amax by shuffles, and everything stays in registers between the one
 // read and the one write. Floor: bytes over the copy rate; scales of a byte go out four at a time,
 // because single ones cost a tenth of it.
+#include "octavo/backend/cuda/alignment.h"
 #include "octavo/backend/cuda/copy_job.h"
 #include "octavo/backend/cuda/device/fast_element.cuh"
 #include "octavo/backend/cuda/device/fast_scale.cuh"
@@ -203,9 +204,9 @@ bool quantize_row_blocks(const Exec& exec, const QuantizeJob& job) {
   plan.scale_stride = flat ? scale_bytes : scales.col_stride;
   plan.code_bits = stored_bits_of(codes);
   plan.words_of_scales = plan.scale_stride == 1 && plan.tiles % 4 == 0 &&
-                         reinterpret_cast<std::uintptr_t>(scales.data) % 4 == 0 &&
+                         is_aligned(scales.data, 4) &&
                          (plan.rows == 1 || plan.scale_pitch % 4 == 0);
-  plan.wide = reinterpret_cast<std::uintptr_t>(codes.data) % 16 == 0;
+  plan.wide = is_aligned(codes.data, 16);
   plan.tensor_scale = job.rowwise.tensor_scale;
   switch (values.dtype) {
     case DType::bf16:

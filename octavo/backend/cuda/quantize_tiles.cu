@@ -2,6 +2,7 @@
 // 128 by 128 (weights). One read, one reduction through shared memory, one write.
 #include <algorithm>
 
+#include "octavo/backend/cuda/alignment.h"
 #include "octavo/backend/cuda/copy_job.h"
 #include "octavo/backend/cuda/device/fast_element.cuh"
 #include "octavo/backend/cuda/device/fast_scale.cuh"
@@ -127,8 +128,7 @@ bool tile_plan(const QuantizeJob& job, TilePlan* plan) {
   plan->to_pitch = codes.row_pitch;
   plan->scale_pitch = scales.row_pitch;
   plan->scale_stride = scales.col_stride;
-  plan->wide = reinterpret_cast<std::uintptr_t>(codes.data) % 16 == 0 &&
-               (codes.rows == 1 || codes.row_pitch % 16 == 0);
+  plan->wide = has_aligned_rows(codes, 16);
   return true;
 }
 

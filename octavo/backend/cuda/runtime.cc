@@ -5,6 +5,7 @@
 #include <string>
 #include <string_view>
 
+#include "octavo/backend/cuda/alignment.h"
 #include "octavo/base/error.h"
 
 namespace octavo::cuda {
@@ -97,8 +98,7 @@ cudaMemPool_t pool_of(const Exec& exec) {
 }
 
 Scratch::Scratch(const Exec& exec, std::size_t bytes) : stream_(stream_of(exec)), bytes_(bytes) {
-  const auto address = reinterpret_cast<std::uintptr_t>(exec.workspace.data());
-  if (exec.workspace.size() >= bytes && address % 16 == 0 && bytes > 0) {
+  if (exec.workspace.size() >= bytes && is_aligned(exec.workspace.data(), 16) && bytes > 0) {
     memory_ = exec.workspace.data();
     return;
   }

@@ -1,6 +1,7 @@
 // Values or codes of a matrix as rows of its transpose, in tiles that meet in shared memory: 16
 // bytes in, 16 bytes out. A vector stands where its number and that of its group of rows say, so
 // that neither side meets itself in a bank.
+#include "octavo/backend/cuda/alignment.h"
 #include "octavo/backend/cuda/copy_job.h"
 #include "octavo/backend/cuda/kernels_internal.h"
 #include "octavo/backend/cuda/runtime.h"
@@ -60,9 +61,8 @@ void launch(const Exec& exec, const Matrix& from, const Matrix& to) {
   constexpr std::int64_t kSide = kAcross * 16 / static_cast<int>(sizeof(Element));
   const std::int64_t across = (from.cols + kSide - 1) / kSide,
                      down = (from.rows + kSide - 1) / kSide;
-  const bool vectors = from.col_stride == static_cast<int>(sizeof(Element)) &&
-                       from.row_pitch % 16 == 0 &&
-                       reinterpret_cast<std::uintptr_t>(from.data) % 16 == 0;
+  const bool vectors =
+      from.col_stride == static_cast<int>(sizeof(Element)) && has_aligned_pitch(from, 16);
   transpose_kernel<Element>
       <<<blocks_for(across * down, 1), kThreads, 0, stream_of(exec)>>>(from, to, across, vectors);
   OCTAVO_CUDA_LAUNCHED("transpose_kernel");
@@ -85,8 +85,7 @@ __global__ void __launch_bounds__(kThreads)
 }
 
 bool takes_vectors(const Matrix& codes) {
-  return codes.cols % 16 == 0 && codes.row_pitch % 16 == 0 &&
-         reinterpret_cast<std::uintptr_t>(codes.data) % 16 == 0;
+  return codes.cols % 16 == 0 && has_aligned_pitch(codes, 16);
 }
 
 }  // namespace

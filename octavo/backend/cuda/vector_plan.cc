@@ -1,5 +1,7 @@
 #include "octavo/backend/cuda/vector_plan.h"
 
+#include "octavo/backend/cuda/alignment.h"
+
 namespace octavo::cuda {
 
 int stored_bits_of(const Matrix& matrix) {
@@ -13,9 +15,7 @@ bool has_vectors(const Matrix& matrix) {
   const int align = bits >= 16 ? 16 : bits == 8 ? 8 : bits == 4 ? 4 : bits == 6 ? 2 : 1;
   if (bits > 32 || matrix.cols % 8 != 0) return false;
   if (!matrix.packed && matrix.col_stride != bits / 8) return false;
-  const auto address = reinterpret_cast<std::uintptr_t>(matrix.data);
-  return address % static_cast<unsigned>(align) == 0 &&
-         (matrix.rows == 1 || matrix.row_pitch % align == 0);
+  return has_aligned_rows(matrix, align);
 }
 
 bool vector_plan(const Matrix& from, const Matrix& to, VectorPlan* plan) {
@@ -28,8 +28,7 @@ bool vector_plan(const Matrix& from, const Matrix& to, VectorPlan* plan) {
            .from_pitch = from.row_pitch,
            .to_pitch = to.row_pitch,
            .cols = from.cols,
-           .wide = reinterpret_cast<std::uintptr_t>(to.data) % 16 == 0 &&
-                   (dense || to.row_pitch % 16 == 0)};
+           .wide = is_aligned(to.data, 16) && (dense || to.row_pitch % 16 == 0)};
   return true;
 }
 

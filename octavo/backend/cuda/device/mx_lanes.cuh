@@ -5,10 +5,10 @@
 #include <cstdint>
 
 #include "octavo/backend/cuda/device/vectors.cuh"
+#include "octavo/tensor/quantized_view.h"
 
 namespace octavo::cuda {
 
-inline constexpr int kMxBlock = 32;
 inline constexpr int kLaneRows = 8;
 inline constexpr int kAcross = 8;  // lanes side by side
 template <DType kSource>

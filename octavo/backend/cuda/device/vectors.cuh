@@ -5,6 +5,7 @@
 
 #include <cstdint>
 
+#include "octavo/backend/cuda/alignment.h"
 #include "octavo/tensor/dtype.h"
 
 namespace octavo::cuda {
@@ -198,7 +199,7 @@ __device__ __forceinline__ void store_sevens(void* to, std::int64_t at, std::int
   const std::uint32_t high = codes[4] >> 4 | codes[5] << 3 | codes[6] << 10 | codes[7] << 17;
   const std::uint32_t next = __shfl_down_sync(0xFFFFFFFFu, low, 1);
   const auto lane = static_cast<unsigned>(at % 4);
-  if (at - lane + 4 <= end && reinterpret_cast<std::uintptr_t>(to) % 4 == 0) {
+  if (at - lane + 4 <= end && is_aligned(to, 4)) {
     auto* words = static_cast<std::uint32_t*>(to) + (at - lane) / 4 * 7 + 2 * lane;
     store_once(words, __funnelshift_r(low, high, 8 * lane));
     if (lane < 3) store_once(words + 1, high >> (8 * lane) | next << (24 - 8 * lane));
@@ -213,7 +214,7 @@ __device__ __forceinline__ void store_sevens(void* to, std::int64_t at, std::int
 __device__ __forceinline__ void load_sevens(const void* from, std::int64_t at, std::int64_t end,
                                             std::uint32_t (&codes)[kVector]) {
   std::uint32_t low = 0, high = 0;
-  if ((at | 3) < end && reinterpret_cast<std::uintptr_t>(from) % 4 == 0) {
+  if ((at | 3) < end && is_aligned(from, 4)) {
     const auto* words = static_cast<const std::uint32_t*>(from) + (7 * at >> 2);
     const auto shift = static_cast<unsigned>(7 * at & 3) * 8;
     const std::uint32_t first = __ldg(words), second = __ldg(words + 1),
