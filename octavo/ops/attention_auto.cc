@@ -13,6 +13,7 @@
 #include "octavo/ops/attention_done_internal.h"
 #include "octavo/ops/attention_look_internal.h"
 #include "octavo/ops/attention_predict_internal.h"
+#include "octavo/ops/attention_reason_internal.h"
 #include "octavo/ops/attention_rungs_internal.h"
 #include "octavo/ops/attention_survey_internal.h"
 #include "octavo/ops/attention_trial_internal.h"
@@ -227,29 +228,16 @@ class Chooser {
       }
     }
     for (std::size_t i = 0; i < choices_.size(); ++i) {
-      AttentionChoice& choice = choices_[i];
-      const double tolerance = choice.tolerance;
-      choice.reason =
-          choice.predicted <= tolerance
-              ? text("the cheapest within ", tolerance,
-                     tried[i].empty() ? "" : "; above it: ", tried[i])
-              : text("none is within ", tolerance, ": ", tried[i], "; this is the most exact one");
-      if (of_choice_[i].is_plain)
-        choice.reason = text("the cheapest within ", tolerance,
-                             " whatever its rows look at: cheaper ones are not likely to be for "
-                             "most rows of this head, and none was looked at");
-      const Tolerance of_output = tolerance_of(choice.rows);
-      if (of_output.is_lost)
-        choice.reason +=
-            text("; rounding the output to ", dtype_name(result_.out.first.values.dtype),
-                 " may be off by ", of_output.rounding,
-                 " more than rtol allows, which is not within ", tolerance, ": take float32");
-      if (few_)
-        choice.reason += text("; too few rows to look at any: n_eff is taken to be 2",
-                              choice.rung == AttentionRung::bf16 ? ", and inputs as they are" : "");
-      if (facts_.values_step() > 1)
-        choice.reason += text("; the size of V is that of one row in ", facts_.values_step(),
-                              knows_values(choice.rows) ? "" : ", all zeros: it is not known");
+      const Tolerance of_output = tolerance_of(choices_[i].rows);
+      choices_[i].reason =
+          reason_for(choices_[i], {.tried = tried[i],
+                                   .is_plain = of_choice_[i].is_plain,
+                                   .few = few_,
+                                   .is_lost = of_output.is_lost,
+                                   .rounding = of_output.rounding,
+                                   .out = result_.out.first.values.dtype,
+                                   .values_step = facts_.values_step(),
+                                   .knows_values = knows_values(choices_[i].rows)});
     }
   }
 
@@ -354,10 +342,7 @@ class Chooser {
       }
       if (large.predicted > choice.tolerance) {
         raise(choice.predicted, large.predicted);
-        choice.reason =
-            text("none is within ", choice.tolerance, ": there are scores of ", large.score,
-                 ", of which float32 has too little of the fraction; "
-                 "'exact' has it");
+        choice.reason = reason_for_large_scores(choice.tolerance, large.score);
       }
     }
     for (const auto& [rung, rows] : again) {
