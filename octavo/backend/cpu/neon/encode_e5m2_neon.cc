@@ -14,6 +14,7 @@
 #include "octavo/backend/cpu/neon/lanes.h"
 #include "octavo/backend/cpu/neon/neon_internal.h"
 #include "octavo/backend/cpu/neon/run16.h"
+#include "octavo/backend/cpu/neon/special_codes.h"
 #include "octavo/base/fp_env.h"
 #include "octavo/format/named_formats.h"
 
@@ -94,24 +95,9 @@ template <Rounding kRounding>
   return vuzp2q_u8(vreinterpretq_u8_u16(wide[0]), vreinterpretq_u8_u16(wide[1]));
 }
 
-struct Constants {
-  uint8x16_t limit[2], inf[2], nan[2];  // codes without and with sign: the limit has none
-
-  explicit Constants(const Encoder& encoder) {
-    const auto bytes = [](std::uint32_t code) {
-      return vdupq_n_u8(static_cast<std::uint8_t>(code));
-    };
-    for (std::size_t s = 0; s < 2; ++s) {
-      limit[s] = bytes(encoder.overflow_field[s]);
-      inf[s] = bytes(encoder.inf_code[s]);
-      nan[s] = bytes(encoder.nan_code[s]);
-    }
-  }
-};
-
 // `kAlike`: both signs have one limit, Inf is just another overflow, and NaN keeps its sign.
 template <DType kSource, Rounding kRounding, bool kAlike>
-[[gnu::always_inline]] inline uint8x16_t convert16(const Constants& k, const std::byte* from) {
+[[gnu::always_inline]] inline uint8x16_t convert16(const SpecialCodes& k, const std::byte* from) {
   Truncated in[2];
   load_truncated<kSource, kRounding>(from, in);
   uint16x8_t wide[2], is_inf[2], is_nan[2];
@@ -146,7 +132,7 @@ template <DType kSource, Rounding kRounding, bool kAlike>
 void encode_e5m2(const Encoder& encoder, const void* values, void* codes, std::int64_t n,
                  std::uint64_t) {
   const FpEnvGuard guard(FpRounding::zero);
-  const Constants k(encoder);
+  const SpecialCodes k(encoder);
   run16<kSource>(values, codes, n, [&](const std::byte* from) {
     return convert16<kSource, kRounding, kAlike>(k, from);
   });
