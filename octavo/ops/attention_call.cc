@@ -4,23 +4,16 @@
 
 #include "octavo/base/error.h"
 #include "octavo/ops/attention_call_internal.h"
+#include "octavo/ops/gemm_operand_internal.h"
 #include "octavo/tensor/view_checks.h"
 
 namespace octavo {
 namespace {
 
-void check_grid(const QuantizedTensor& tensor, std::string_view op, std::string_view name) {
+void check_operand(const QuantizedTensor& tensor, std::string_view op, std::string_view name) {
   check(tensor.rowwise.exists(), ErrorCode::invalid_argument, op, name,
         " has a columnwise copy only; quantize it rowwise");
-  const Shape &codes = tensor.rowwise.codes.shape(), &scales = tensor.rowwise.scales.shape();
-  if (codes != tensor.shape)
-    fail(ErrorCode::invalid_argument, op, name, " is of shape ", to_string(tensor.shape),
-         " and has codes of shape ", to_string(codes));
-  const Shape wanted = scale_shape(tensor.shape, tensor.scaling);
-  if (scales != wanted)
-    fail(ErrorCode::invalid_argument, op, name, " has scales of shape ", to_string(scales),
-         ", and its tiles (", describe(tensor.scaling), ") form a grid of ", to_string(wanted),
-         "; quantized_from puts codes and scales together");
+  check_grid(tensor, op, name);
   const int rank = tensor.shape.rank(), axis = tensor.scaling.axis;
   check(axis == -1 || axis == rank - 1 || tensor.scaling.tile == Tile{0, 0},
         ErrorCode::invalid_argument, op, name, " is quantized along axis ", axis,
@@ -118,7 +111,7 @@ AttentionStack::AttentionStack(const Operand& operand, std::string_view op, std:
     fail(ErrorCode::invalid_argument, op, name, " has shape ", to_string(operand.shape()),
          ", wanted [batch, heads, tokens, size], or that without batch, or without both");
   if (const QuantizedTensor* tensor = operand.quantized()) {
-    check_grid(*tensor, op, name);
+    check_operand(*tensor, op, name);
     elements_ = with_four_dimensions(tensor->rowwise.codes.view());
     const View& scales = tensor->rowwise.scales.view();
     scales_ = with_four_dimensions(scales);

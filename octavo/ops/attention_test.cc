@@ -4,25 +4,18 @@
 
 #include <algorithm>
 #include <cmath>
-#include <functional>
 #include <random>
 #include <string>
 
 #include "octavo/base/error.h"
+#include "octavo/ops/ops_testing_internal.h"
 #include "octavo/quant/delayed.h"
 #include "octavo/quant/quantize.h"
 
 namespace octavo {
 namespace {
 
-std::string message_of(const std::function<void()>& work) {
-  try {
-    work();
-  } catch (const Error& error) {
-    return error.what();
-  }
-  return "";
-}
+using ops_testing::message_of;
 
 Tensor drawn(const Shape& shape, unsigned seed = 1) {
   std::mt19937 random(seed);

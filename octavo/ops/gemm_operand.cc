@@ -29,19 +29,6 @@ void check_direction(const QuantizedTensor& tensor, std::string_view op, std::st
         "dimension");
 }
 
-// What others put together by hand.
-void check_grid(const QuantizedTensor& tensor, std::string_view op, std::string_view name) {
-  const Shape &codes = tensor.rowwise.codes.shape(), &scales = tensor.rowwise.scales.shape();
-  if (codes != tensor.shape)
-    fail(ErrorCode::invalid_argument, op, name, " is of shape ", to_string(tensor.shape),
-         " and has codes of shape ", to_string(codes));
-  const Shape wanted = scale_shape(tensor.shape, tensor.scaling);
-  if (scales != wanted)
-    fail(ErrorCode::invalid_argument, op, name, " has scales of shape ", to_string(scales),
-         ", and its tiles (", describe(tensor.scaling), ") form a grid of ", to_string(wanted),
-         "; quantized_from puts codes and scales together");
-}
-
 // Of numbers, without signs. The stride is a constant where it is 1, so that this is done sixteen
 // at a time.
 [[gnu::always_inline]] inline std::uint8_t largest_field(const Format& format,
@@ -59,6 +46,18 @@ void check_grid(const QuantizedTensor& tensor, std::string_view op, std::string_
 }
 
 }  // namespace
+
+void check_grid(const QuantizedTensor& tensor, std::string_view op, std::string_view name) {
+  const Shape &codes = tensor.rowwise.codes.shape(), &scales = tensor.rowwise.scales.shape();
+  if (codes != tensor.shape)
+    fail(ErrorCode::invalid_argument, op, name, " is of shape ", to_string(tensor.shape),
+         " and has codes of shape ", to_string(codes));
+  const Shape wanted = scale_shape(tensor.shape, tensor.scaling);
+  if (scales != wanted)
+    fail(ErrorCode::invalid_argument, op, name, " has scales of shape ", to_string(scales),
+         ", and its tiles (", describe(tensor.scaling), ") form a grid of ", to_string(wanted),
+         "; quantized_from puts codes and scales together");
+}
 
 std::optional<View> with_rows_folded(const View& view) {
   const int rank = view.shape.rank();

@@ -20,6 +20,10 @@ std::optional<View> with_rows_folded(const View& view);
 // A matrix of a stack; `position` has one index for each leading dimension.
 Matrix matrix_at(const View& stack, std::span<const std::int64_t> position);
 
+// What others put together by hand: throws where codes or scales are not of the shape that the
+// tensor says.
+void check_grid(const QuantizedTensor& tensor, std::string_view op, std::string_view name);
+
 // The largest magnitude that is there, if codes are bytes; else 0. Inf and NaN do not count. In
 // memory of the CPU.
 double largest_code(const Matrix& codes);

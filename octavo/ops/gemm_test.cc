@@ -9,21 +9,13 @@
 
 #include "octavo/base/error.h"
 #include "octavo/format/named_formats.h"
+#include "octavo/ops/ops_testing_internal.h"
 #include "octavo/quant/quantize.h"
 
 namespace octavo {
 namespace {
 
-// The message of what is thrown; empty if nothing is.
-template <typename Work>
-std::string message_of(Work&& work) {
-  try {
-    work();
-  } catch (const Error& error) {
-    return error.what();
-  }
-  return "";
-}
+using ops_testing::message_of;
 
 Tensor values(const Shape& shape, const std::vector<float>& numbers) {
   const Tensor tensor = Tensor::values(shape, DType::f32);

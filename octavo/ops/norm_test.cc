@@ -9,21 +9,13 @@
 
 #include "octavo/base/error.h"
 #include "octavo/format/named_formats.h"
+#include "octavo/ops/ops_testing_internal.h"
 #include "octavo/quant/scaling.h"
 
 namespace octavo {
 namespace {
 
-// The message of what is thrown; empty if nothing is.
-template <typename Work>
-std::string message_of(Work&& work) {
-  try {
-    work();
-  } catch (const Error& error) {
-    return error.what();
-  }
-  return "";
-}
+using ops_testing::message_of;
 
 class NormTest : public ::testing::Test {
  protected:
