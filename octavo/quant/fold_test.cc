@@ -15,11 +15,13 @@
 #include "octavo/base/error.h"
 #include "octavo/ops/gemm.h"
 #include "octavo/quant/fold_testing_internal.h"
+#include "octavo/quant/refused_testing_internal.h"
 
 namespace octavo {
 namespace {
 
 using namespace fold_testing;
+using quant_testing::expect_refused;
 
 constexpr FoldTo kBoth[] = {FoldTo::rows, FoldTo::blocks_of_128};
 
@@ -237,18 +239,6 @@ TEST(Fold, IntoMemoryThatIsThere) {
     expect_same(out.rowwise, wanted.tensor.rowwise);
     EXPECT_EQ(changed, 1000 + wanted.changed);
     fold_into(mx, out);  // nobody counts
-  }
-}
-
-template <typename Call>
-void expect_refused(ErrorCode code, const std::string& words, Call&& call) {
-  try {
-    call();
-    ADD_FAILURE() << "no error; wanted one about '" << words << "'";
-  } catch (const Error& error) {
-    const std::string message = error.what();
-    EXPECT_EQ(error.code(), code) << message;
-    EXPECT_NE(message.find(words), std::string::npos) << message;
   }
 }
 

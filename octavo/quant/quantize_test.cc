@@ -14,10 +14,13 @@
 #include "octavo/base/error.h"
 #include "octavo/format/decode.h"
 #include "octavo/format/parse_format.h"
+#include "octavo/quant/refused_testing_internal.h"
 #include "octavo/round/encode.h"
 
 namespace octavo {
 namespace {
+
+using quant_testing::expect_refused;
 
 constexpr std::int64_t kMost = std::numeric_limits<std::int64_t>::max();
 
@@ -31,21 +34,6 @@ std::vector<int> bytes_of(const Tensor& tensor) {
   std::vector<int> out;
   for (const std::byte byte : tensor.bytes()) out.push_back(std::to_integer<int>(byte));
   return out;
-}
-
-// Runs `call`, wants one Error of that code which says `words`.
-template <typename Call>
-void expect_refused(ErrorCode code, const std::string& words, Call&& call) {
-  try {
-    call();
-    ADD_FAILURE() << "no error; wanted one about '" << words << "'";
-  } catch (const Error& error) {
-    const std::string message = error.what();
-    EXPECT_EQ(error.code(), code) << message;
-    EXPECT_EQ(message.front(), '[') << message;
-    EXPECT_NE(message.find(words), std::string::npos)
-        << "'" << message << "' does not say '" << words << "'";
-  }
 }
 
 // Eight float16 activations that share one scale: amax 2, scale 2 / 448, u = 224 x.
