@@ -106,6 +106,14 @@ std::string not_divisible(std::string_view who, std::string_view what, std::int6
   return text(who, " wants ", what, " in multiples of ", by, ", got ", size);
 }
 
+std::string why_no_matrix(const QuantizedWeight& weight) {
+  if (weight.shape.rank() != 2) return "its loaders want experts as matrices, one tensor for each";
+  if (!weight.name.ends_with(".weight")) return "its name does not end in '.weight'";
+  const Extent extent = extent_of(weight);
+  if (extent.rows == 0 || extent.cols == 0) return "it has no elements";
+  return "";
+}
+
 std::string why_no_blocks(std::string_view who, const QuantizedWeight& weight) {
   const Extent extent = extent_of(weight);
   if (extent.cols % kBlock != 0) return not_divisible(who, "columns", extent.cols, kBlock);

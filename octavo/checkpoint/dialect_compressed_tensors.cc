@@ -55,10 +55,8 @@ std::string why_not(const QuantizedWeight& weight) {
     return no_words_for(
         kName, weight.scaling,
         "fp8, fp8-channel, fp8-block, mxfp8 (e4m3fn), mxfp6 (e2m3fn), mxfp4, nvfp4");
-  if (weight.shape.rank() != 2) return "its loaders want experts as matrices, one tensor for each";
-  if (!weight.name.ends_with(".weight")) return "its name does not end in '.weight'";
+  if (const std::string reason = why_no_matrix(weight); !reason.empty()) return reason;
   const Extent extent = extent_of(weight);
-  if (extent.rows == 0 || extent.cols == 0) return "it has no elements";
   const Words words = words_of(*scheme);
   if (*scheme == Scheme::fp8_block) return why_no_blocks(kName, weight);
   const std::int64_t group = words.group_size;

@@ -91,6 +91,8 @@ struct DialectTable {
                                        std::string_view knows);
 [[nodiscard]] std::string not_divisible(std::string_view who, std::string_view what,
                                         std::int64_t size, std::int64_t by);
+// Why it is no matrix of a Linear, for loaders that want every expert to be one; "" if it is.
+[[nodiscard]] std::string why_no_matrix(const QuantizedWeight& weight);
 // Blocks of 128 x 128: why rows cannot be cut into them, "" if they can. Loaders take a last block
 // that is cut short, unless another part of a fused matrix follows it (vLLM's
 // validate_fp8_block_shape); columns must come out even, as activations have groups of 128.

@@ -44,10 +44,8 @@ std::string why_not(const QuantizedWeight& weight) {
   if (!scheme || words_of(*scheme).algorithm.empty() || weight.scaling.format == e5m2)
     return no_words_for(kName, weight.scaling,
                         "fp8, fp8-channel, fp8-block, mxfp8 (e4m3fn), nvfp4");
-  if (weight.shape.rank() != 2) return "its loaders want experts as matrices, one tensor for each";
-  if (!weight.name.ends_with(".weight")) return "its name does not end in '.weight'";
+  if (const std::string reason = why_no_matrix(weight); !reason.empty()) return reason;
   const Extent extent = extent_of(weight);
-  if (extent.rows == 0 || extent.cols == 0) return "it has no elements";
   if (*scheme == Scheme::fp8_block && extent.rows % kBlock != 0)
     return not_divisible(kName, "rows", extent.rows, kBlock);
   const std::int64_t group = *scheme == Scheme::fp8_block ? kBlock : words_of(*scheme).group_size;
