@@ -84,20 +84,11 @@ void BandMeasuring::measure_exactly() {
   };
   clear(total);
   const MatrixPlan& plan = job_.plan;
-  for_each_plan_matrix(
-      plan, [&](std::int64_t value, std::int64_t code, std::int64_t scale, std::uint64_t) {
-        const std::int64_t most_cols = std::min(plan.col.size, kPieceElements),
-                           most_rows = std::max<std::int64_t>(1, kPieceElements / plan.col.size);
-        for (std::int64_t row = 0; row < plan.row.size; row += most_rows)
-          for (std::int64_t col = 0; col < plan.col.size; col += most_cols) {
-            clear(sums);
-            measure_piece(job_,
-                          {value, code, scale, row, col, std::min(most_rows, plan.row.size - row),
-                           std::min(most_cols, plan.col.size - col)},
-                          scratch, sums);
-            total.add(sums);
-          }
-      });
+  for_each_piece(plan, [&](const Piece& piece) {
+    clear(sums);
+    measure_piece(job_, piece, scratch, sums);
+    total.add(sums);
+  });
   take(total);
   if (job_.histograms && plan.is_one_matrix() && !job_.turned && job_.decoded.size() <= 256)
     for (std::int64_t row = 0; row < plan.row.size; ++row)

@@ -143,16 +143,7 @@ PieceSums measure_all(const Measurement& job, int most_threads, ErrorMetrics& ou
   const int threads = static_cast<int>(std::min<std::int64_t>(pieces, exec.threads));
   PieceSums total;
   Batches batches(job, out, total, threads);
-  const MatrixPlan& plan = job.plan;
-  for_each_plan_matrix(
-      plan, [&](std::int64_t value, std::int64_t code, std::int64_t scale, std::uint64_t) {
-        const std::int64_t most_cols = std::min(plan.col.size, kPieceElements),
-                           most_rows = std::max<std::int64_t>(1, kPieceElements / plan.col.size);
-        for (std::int64_t row = 0; row < plan.row.size; row += most_rows)
-          for (std::int64_t col = 0; col < plan.col.size; col += most_cols)
-            batches.push({value, code, scale, row, col, std::min(most_rows, plan.row.size - row),
-                          std::min(most_cols, plan.col.size - col)});
-      });
+  for_each_piece(job.plan, [&](const Piece& piece) { batches.push(piece); });
   batches.flush();
   return total;
 }

@@ -2,6 +2,7 @@
 // the shape alone and added in their order, which is why sums do not depend on threads.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <vector>
@@ -49,6 +50,20 @@ struct Piece {
   std::int64_t value_offset = 0, code_offset = 0, scale_offset = 0;  // of the matrix, in bytes
   std::int64_t row = 0, col = 0, rows = 0, cols = 0;
 };
+
+// Calls visit(Piece) for all pieces of all matrices, in the order that they are added in.
+template <typename Visit>
+void for_each_piece(const MatrixPlan& plan, Visit&& visit) {
+  for_each_plan_matrix(
+      plan, [&](std::int64_t value, std::int64_t code, std::int64_t scale, std::uint64_t) {
+        const std::int64_t most_cols = std::min(plan.col.size, kPieceElements),
+                           most_rows = std::max<std::int64_t>(1, kPieceElements / plan.col.size);
+        for (std::int64_t row = 0; row < plan.row.size; row += most_rows)
+          for (std::int64_t col = 0; col < plan.col.size; col += most_cols)
+            visit(Piece{value, code, scale, row, col, std::min(most_rows, plan.row.size - row),
+                        std::min(most_cols, plan.col.size - col)});
+      });
+}
 
 // Everything that is summed. Memory of a piece's rows and tiles is kept from one piece to the next.
 struct PieceSums {
