@@ -8,14 +8,14 @@
 #include <string>
 
 #include "octavo/base/error.h"
-#include "octavo/ops/ops_testing_internal.h"
+#include "octavo/base/error_testing_internal.h"
 #include "octavo/quant/delayed.h"
 #include "octavo/quant/quantize.h"
 
 namespace octavo {
 namespace {
 
-using ops_testing::message_of;
+using error_testing::message_of;
 
 Tensor drawn(const Shape& shape, unsigned seed = 1) {
   std::mt19937 random(seed);

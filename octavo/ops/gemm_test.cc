@@ -8,14 +8,14 @@
 #include <vector>
 
 #include "octavo/base/error.h"
+#include "octavo/base/error_testing_internal.h"
 #include "octavo/format/named_formats.h"
-#include "octavo/ops/ops_testing_internal.h"
 #include "octavo/quant/quantize.h"
 
 namespace octavo {
 namespace {
 
-using ops_testing::message_of;
+using error_testing::message_of;
 
 Tensor values(const Shape& shape, const std::vector<float>& numbers) {
   const Tensor tensor = Tensor::values(shape, DType::f32);

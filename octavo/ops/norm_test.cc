@@ -8,14 +8,14 @@
 #include <string>
 
 #include "octavo/base/error.h"
+#include "octavo/base/error_testing_internal.h"
 #include "octavo/format/named_formats.h"
-#include "octavo/ops/ops_testing_internal.h"
 #include "octavo/quant/scaling.h"
 
 namespace octavo {
 namespace {
 
-using ops_testing::message_of;
+using error_testing::message_of;
 
 class NormTest : public ::testing::Test {
  protected:

@@ -13,15 +13,15 @@
 
 #include "octavo/backend/registry.h"
 #include "octavo/base/error.h"
+#include "octavo/base/error_testing_internal.h"
 #include "octavo/ops/gemm.h"
 #include "octavo/quant/fold_testing_internal.h"
-#include "octavo/quant/refused_testing_internal.h"
 
 namespace octavo {
 namespace {
 
 using namespace fold_testing;
-using quant_testing::expect_refused;
+using error_testing::expect_refused;
 
 constexpr FoldTo kBoth[] = {FoldTo::rows, FoldTo::blocks_of_128};
 

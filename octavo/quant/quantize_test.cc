@@ -12,15 +12,15 @@
 #include <vector>
 
 #include "octavo/base/error.h"
+#include "octavo/base/error_testing_internal.h"
 #include "octavo/format/decode.h"
 #include "octavo/format/parse_format.h"
-#include "octavo/quant/refused_testing_internal.h"
 #include "octavo/round/encode.h"
 
 namespace octavo {
 namespace {
 
-using quant_testing::expect_refused;
+using error_testing::expect_refused;
 
 constexpr std::int64_t kMost = std::numeric_limits<std::int64_t>::max();
 
