@@ -57,8 +57,8 @@ Fp4Tiling choose_fp4_tiling(const GemmJob& job, int clusters) {
 
 bool fits_fp4_tiles(const GemmJob& job) {
   const Matrix& codes = job.b.quantized.codes;
-  return sizes_fit(job) && fits_fp4_rows(job.b) && is_aligned(codes.data, 16) &&
-         codes.row_pitch % 16 == 0 && codes.row_pitch >= codes.cols / 2;
+  return sizes_fit(job) && fits_fp4_rows(job.b) && has_aligned_pitch(codes, 16) &&
+         codes.row_pitch >= codes.cols / 2;
 }
 
 void gemm_fp4_tiles(const Exec& exec, const Matrix& x, const float* x_scale, const GemmJob& job) {
