@@ -121,7 +121,6 @@ struct GemmWorker {
     pin(run);
     float upper = scales.upper, lower = scales.lower;
     if constexpr (Kernel::kLones > 0) {
-      pin(scales.lone);
       upper *= scales.lone;
       lower *= scales.lone;
     }

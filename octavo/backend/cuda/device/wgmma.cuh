@@ -48,7 +48,6 @@ __device__ __forceinline__ void pin(float (&sums)[kCount]) {
 #pragma unroll
   for (int i = 0; i < kCount; ++i) asm volatile("" : "+f"(sums[i])::"memory");
 }
-__device__ __forceinline__ void pin(float& number) { asm volatile("" : "+f"(number)::"memory"); }
 
 // clang-format off
 #define OCTAVO_SUMS_16 \
