@@ -149,94 +149,42 @@ Prepared prepare(const Data& data, bool alone) {
   return made;
 }
 
+// A version that is another but for this.
+template <typename Change>
+constexpr Version but(Version version, Change change) {
+  change(version);
+  return version;
+}
+
 constexpr Version kFirst{}, kRing{.stages = 4}, kThree{.groups = 3, .stages = 4},
-    kStrips{.groups = 3, .stages = 4, .persistent = true},
-    kPairs{.groups = 3, .stages = 4, .persistent = true, .blocks = 2},
-    kAhead{.groups = 3, .stages = 4, .persistent = true, .blocks = 2, .lone = Lone::block_ahead},
-    kShuffled{.groups = 3, .stages = 4, .persistent = true, .blocks = 2, .lone = Lone::shuffled},
-    kInRing{.groups = 3, .stages = 4, .persistent = true, .blocks = 2, .lone = Lone::in_ring},
-    kDealt{.groups = 3,
-           .stages = 4,
-           .persistent = true,
-           .blocks = 2,
-           .lone = Lone::in_ring,
-           .dealt = true},
-    kExchanged{.groups = 3,
-               .stages = 4,
-               .persistent = true,
-               .blocks = 2,
-               .lone = Lone::in_ring,
-               .dealt = true,
-               .exchanged = true},
-    kLean{.groups = 3,
-          .stages = 4,
-          .persistent = true,
-          .blocks = 2,
-          .lone = Lone::in_ring,
-          .dealt = true,
-          .exchanged = true,
-          .ready = true,
-          .copies = 4},
-    kMultiplied{.groups = 3,
-                .stages = 4,
-                .persistent = true,
-                .blocks = 2,
-                .lone = Lone::multiplied,
-                .dealt = true,
-                .exchanged = true,
-                .ready = true,
-                .copies = 4},
-    kTall{.groups = 2,
-          .waves = 2,
-          .stages = 3,
-          .persistent = true,
-          .blocks = 2,
-          .lone = Lone::in_ring,
-          .exchanged = true},
-    kTallLean{.groups = 2,
-              .waves = 2,
-              .stages = 3,
-              .persistent = true,
-              .blocks = 2,
-              .lone = Lone::in_ring,
-              .exchanged = true,
-              .ready = true},
-    kTallTogether{.groups = 2,
-                  .waves = 2,
-                  .stages = 3,
-                  .persistent = true,
-                  .blocks = 2,
-                  .lone = Lone::in_ring,
-                  .exchanged = true,
-                  .ready = true,
-                  .together = true},
-    kTallAhead{.groups = 2,
-               .waves = 2,
-               .stages = 3,
-               .persistent = true,
-               .blocks = 2,
-               .lone = Lone::in_ring,
-               .exchanged = true,
-               .ready = true,
-               .ahead = true,
-               .together = true},
-    kBroad{.groups = 2,
-           .stages = 4,
-           .persistent = true,
-           .blocks = 2,
-           .cols = 192,
-           .lone = Lone::in_ring,
-           .exchanged = true,
-           .ready = true},
-    kTallMultiplied{.groups = 2,
-                    .waves = 2,
-                    .stages = 3,
-                    .persistent = true,
-                    .blocks = 2,
-                    .lone = Lone::multiplied,
-                    .exchanged = true,
-                    .ready = true,
-                    .together = true};
+    kStrips = but(kThree, [](Version&v) { v.persistent = true; }),
+    kPairs = but(kStrips, [](Version&v) { v.blocks = 2; }),
+    kAhead = but(kPairs, [](Version&v) { v.lone = Lone::block_ahead; }),
+    kShuffled = but(kPairs, [](Version&v) { v.lone = Lone::shuffled; }),
+    kInRing = but(kPairs, [](Version&v) { v.lone = Lone::in_ring; }),
+    kDealt = but(kInRing, [](Version&v) { v.dealt = true; }),
+    kExchanged = but(kDealt, [](Version&v) { v.exchanged = true; }),
+    kLean = but(kExchanged,
+                [](Version&v) {
+                  v.ready = true;
+                  v.copies = 4;
+                }),
+    kMultiplied = but(kLean, [](Version&v) { v.lone = Lone::multiplied; }),
+    kTall = but(kExchanged,
+                [](Version&v) {
+                  v.groups = v.waves = 2;
+                  v.stages = 3;
+                  v.dealt = false;
+                }),
+    kTallLean = but(kTall, [](Version&v) { v.ready = true; }),
+    kTallTogether = but(kTallLean, [](Version&v) { v.together = true; }),
+    kTallMultiplied = but(kTallTogether, [](Version&v) { v.lone = Lone::multiplied; }),
+    kTallAhead = but(kTallTogether, [](Version&v) { v.ahead = true; }),
+    kBroad = but(kTallLean, [](Version&v) {
+      v.waves = 1;
+      v.stages = 4;
+      v.cols = 192;
+    });
 
 constexpr struct {
   const char* name;

@@ -312,14 +312,7 @@ __global__ void __launch_bounds__(Kernel::kThreads, 1)
   const int thread = static_cast<int>(threadIdx.x);
   const int rank = Kernel::kBlocks > 1 ? static_cast<int>(rank_in_cluster()) : 0;
   const int cluster = static_cast<int>(blockIdx.x) / Kernel::kBlocks;
-  if (thread == 0) {
-    for (int stage = 0; stage < Kernel::kStages; ++stage) {
-      barrier_init(ring.is_full(stage), Kernel::kLones > 0 ? 2 : 1);
-      barrier_init(ring.is_empty(stage), Kernel::kGroups * 4 * Kernel::kBlocks);
-    }
-    for (int of = 0; of < Kernel::kGroups; ++of) barrier_init(ring.has_left(of), 128);
-    barriers_ready();
-  }
+  if (thread == 0) begin_ring(ring, Kernel::kLones > 0 ? 2 : 1);
   const int group = __shfl_sync(0xFFFFFFFFu, thread / 128, 0);
   ItemWalk walk;
   if (group == Kernel::kGroups) {

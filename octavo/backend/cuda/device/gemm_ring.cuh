@@ -119,6 +119,17 @@ struct GemmRing {
   }
 };
 
+// One thread. So many arrive at a stage that is full, the copy engine among them.
+template <typename Kernel>
+__device__ __forceinline__ void begin_ring(const GemmRing<Kernel>& ring, int bringers) {
+  for (int stage = 0; stage < Kernel::kStages; ++stage) {
+    barrier_init(ring.is_full(stage), bringers);
+    barrier_init(ring.is_empty(stage), Kernel::kGroups * 4 * Kernel::kBlocks);
+  }
+  for (int of = 0; of < Kernel::kGroups; ++of) barrier_init(ring.has_left(of), 128);
+  barriers_ready();
+}
+
 template <typename Kernel>
 __device__ __forceinline__ void release(const GemmRing<Kernel>& ring, int stage, int lane) {
   if constexpr (Kernel::kBlocks == 1) {
