@@ -219,6 +219,13 @@ def relative_error(out: torch.Tensor, a: Quantized, b: Quantized) -> float:
     return float((out[rows].double() - exact).norm() / exact.norm())
 
 
+def keep(path: str, repeats: int, results: list) -> None:
+    """Results as bench/results has them."""
+    facts = {"device": torch.cuda.get_device_name(), "torch": torch.__version__}
+    with open(path, "w") as file:
+        json.dump(facts | {"repeats": repeats, "results": results}, file, indent=1)
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("door")
@@ -294,9 +301,7 @@ def main() -> int:
                 mean = math.exp(statistics.fmean(math.log(r) for r in ratios))
                 print(f"{kind:<18}geometric mean{mean:>39.3f}")
     if args.json:
-        with open(args.json, "w") as file:
-            json.dump({"device": torch.cuda.get_device_name(), "torch": torch.__version__,
-                       "repeats": args.repeats, "results": rows}, file, indent=1)  # fmt: skip
+        keep(args.json, args.repeats, rows)
     return 0 if good else 1
 
 

@@ -12,14 +12,13 @@ float64 of what the operands hold, some rows.
 from __future__ import annotations
 
 import argparse
-import json
 import math
 import statistics
 import sys
 from dataclasses import dataclass
 
 import torch
-from gemm_bench import kernel_times, times_in_turns
+from gemm_bench import keep, kernel_times, times_in_turns
 
 import octavo as ov
 
@@ -201,9 +200,7 @@ def main() -> int:
             mean = math.exp(statistics.fmean(math.log(r) for r in each))
             print(f"{name:<26} geometric mean {mean:.2f} x torch {peer}")
     if args.json:
-        with open(args.json, "w") as file:
-            json.dump({"device": torch.cuda.get_device_name(), "torch": torch.__version__,
-                       "repeats": args.repeats, "results": results}, file, indent=1)  # fmt: skip
+        keep(args.json, args.repeats, results)
     return 0 if good else 1
 
 

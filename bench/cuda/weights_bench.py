@@ -10,12 +10,11 @@ Every result is compared with the product in float64 of the numbers that the wei
 from __future__ import annotations
 
 import argparse
-import json
 import math
 import sys
 
 import torch
-from gemm_bench import kernel_times
+from gemm_bench import keep, kernel_times
 
 import octavo as ov
 
@@ -79,9 +78,7 @@ def main() -> int:
                  "us": {name: t * 1e3 for name, t in timed.items()}, "ratio": ratio}
             )  # fmt: skip
     if args.json:
-        with open(args.json, "w") as file:
-            json.dump({"device": torch.cuda.get_device_name(), "torch": torch.__version__,
-                       "repeats": args.repeats, "results": results}, file, indent=1)  # fmt: skip
+        keep(args.json, args.repeats, results)
     return 0 if good else 1
 
 
