@@ -152,6 +152,7 @@ __global__ void __launch_bounds__(kThreads, 4)
 // A warp has 512 columns of a few rows, all of whose codes are on their way at once.
 template <bool kE5m2, bool kCounts>
 __global__ void __launch_bounds__(kThreads) columns_kernel(const __grid_constant__ FoldJob job) {
+  let_next_kernel_begin();  // which may wait on the device as well: this one may end at once
   wait_for_kernels_before();
   // Others of this launch may change it: lanes of a warp go on together.
   if (job.found != nullptr &&

@@ -3,8 +3,8 @@
 // block, which bf16 holds without an error; 128 of K are summed by the tensor cores in f32, times
 // the scales of the other operand where only one is MX, and then in f32 registers.
 //
-// This is rarely wanted and always launched: one block a multiprocessor, which goes from tile to
-// tile, or ends at once.
+// This is rarely wanted and always launched: two blocks a multiprocessor, of which one decodes
+// while the other multiplies; they go from tile to tile, or end at once.
 #include <algorithm>
 #include <optional>
 
@@ -22,15 +22,15 @@
 namespace octavo::cuda {
 namespace {
 
-constexpr int kSide = 128, kDepth = 64, kRun = 128, kThreads = 512;
-constexpr int kWarpSide = 32;       // of a tile: four warps down, four across
+constexpr int kRows = 128, kCols = 64, kDepth = 64, kThreads = 256, kBlocks = 2;
+constexpr int kRun = 128;           // of K, with the same scales
+constexpr int kWarpSide = 32;       // of a tile: four warps down, two across
 constexpr int kPitch = kDepth + 8;  // in bf16: eight rows of 16 bytes are in all banks once
-// For PlanGroups: units of kSide x kSide.
+// For PlanGroups: units are tiles.
 constexpr GemmShape kTiles{
-    .row_groups = 2, .col_groups = 1, .cols = 128, .blocks = 1, .shares_rows = false};
-static_assert(kTiles.unit_rows() == kSide && kTiles.unit_cols() == kSide);
-static_assert(kThreads * kCodesRead == kSide * kDepth);  // a vector each, of either operand
-static_assert(kThreads == kSide / kWarpSide * (kSide / kWarpSide) * 32);
+    .row_groups = kRows / 64, .col_groups = 1, .cols = kCols, .blocks = 1, .shares_rows = false};
+static_assert(kTiles.unit_rows() == kRows && kTiles.unit_cols() == kCols);
+static_assert(kThreads == kRows / kWarpSide * (kCols / kWarpSide) * 32);
 
 struct Side {
   QuantizedMatrix of{};
@@ -92,9 +92,31 @@ __device__ __forceinline__ float waiting_scale(const Side& side, std::int64_t ro
                                        col / tile_extent(of.tile.cols, of.codes.cols)));
 }
 
+// What a thread brings of `kLines` rows of an operand: every so many rows, the same columns.
+template <int kLines>
+struct Part {
+  static constexpr int kVectors = kDepth / kCodesRead, kStep = kThreads / kVectors,
+                       kCount = kLines / kStep;
+  Vector of[kCount];
+
+  static __device__ __forceinline__ int row() { return static_cast<int>(threadIdx.x) / kVectors; }
+  static __device__ __forceinline__ int col() {
+    return static_cast<int>(threadIdx.x) % kVectors * kCodesRead;
+  }
+  __device__ __forceinline__ void load(const Side& side, std::int64_t first_row, std::int64_t k) {
+#pragma unroll
+    for (int i = 0; i < kCount; ++i)
+      of[i] = vector_at(side, first_row + row() + i * kStep, k + col());
+  }
+  __device__ __forceinline__ void store(const Side& side, __nv_bfloat16 (&to)[kLines][kPitch]) {
+#pragma unroll
+    for (int i = 0; i < kCount; ++i) store_decoded(side, of[i], &to[row() + i * kStep][col()]);
+  }
+};
+
 struct Stage {
-  __nv_bfloat16 a[kSide][kPitch], b[kSide][kPitch];
-  float a_scales[kSide], b_scales[kSide];
+  __nv_bfloat16 a[kRows][kPitch], b[kCols][kPitch];
+  float a_scales[kRows], b_scales[kCols];
 };
 
 // A warp's 32 rows by 32 columns, over all of a stage.
@@ -137,15 +159,14 @@ __device__ __forceinline__ void promote(const Stage& stage, int row, int col, in
       }
 }
 
-__global__ void __launch_bounds__(kThreads, 1)
+__global__ void __launch_bounds__(kThreads, kBlocks)
     gemm_mx_exact_kernel(const __grid_constant__ ExactPlan plan) {
   __shared__ __align__(16) Stage stage;
   wait_for_kernels_before();
   if (*plan.gate.number != plan.gate.wanted) return;
   const int thread = static_cast<int>(threadIdx.x), lane = thread % 32, warp = thread / 32;
-  const int row = warp / 4 * kWarpSide, col = warp % 4 * kWarpSide;
-  constexpr int kVectors = kDepth / kCodesRead;
-  const int its_row = thread / kVectors, its_col = thread % kVectors * kCodesRead;
+  constexpr int kAcross = kCols / kWarpSide;
+  const int row = warp / kAcross * kWarpSide, col = warp % kAcross * kWarpSide;
   const std::int64_t depth = plan.a.of.codes.cols;
   for (int unit = static_cast<int>(blockIdx.x); unit < plan.units;
        unit += static_cast<int>(gridDim.x)) {
@@ -153,24 +174,26 @@ __global__ void __launch_bounds__(kThreads, 1)
                                 ? plan.whole
                                 : plan.groups[group_at(plan.groups, plan.group_count, unit)];
     const int within = unit - group.first_unit;
-    const std::int64_t first_row = group.row + within % group.unit_rows * kSide,
-                       first_col = group.col + within / group.unit_rows * kSide;
+    const std::int64_t first_row = group.row + within % group.unit_rows * kRows,
+                       first_col = group.col + within / group.unit_rows * kCols;
     float run[2][4][4] = {}, sums[2][4][4] = {};
-    Vector a = vector_at(plan.a, first_row + its_row, its_col),
-           b = vector_at(plan.b, first_col + its_row, its_col);
+    Part<kRows> a;
+    Part<kCols> b;
+    a.load(plan.a, first_row, 0);
+    b.load(plan.b, first_col, 0);
     for (std::int64_t k = 0; k < depth; k += kDepth) {
       __syncthreads();  // all have read the stage before
-      store_decoded(plan.a, a, &stage.a[its_row][its_col]);
-      store_decoded(plan.b, b, &stage.b[its_row][its_col]);
+      a.store(plan.a, stage.a);
+      b.store(plan.b, stage.b);
       if (k % kRun == 0) {
-        if (thread < kSide)
+        if (thread < kRows)
           stage.a_scales[thread] = waiting_scale(plan.a, first_row + thread, k);
-        else if (thread < 2 * kSide)
-          stage.b_scales[thread - kSide] = waiting_scale(plan.b, first_col + thread - kSide, k);
+        else if (thread < kRows + kCols)
+          stage.b_scales[thread - kRows] = waiting_scale(plan.b, first_col + thread - kRows, k);
       }
       __syncthreads();
-      a = vector_at(plan.a, first_row + its_row, k + kDepth + its_col);
-      b = vector_at(plan.b, first_col + its_row, k + kDepth + its_col);
+      a.load(plan.a, first_row, k + kDepth);
+      b.load(plan.b, first_col, k + kDepth);
       multiply_stage(stage, row, col, lane, run);
       if ((k + kDepth) % kRun == 0 || k + kDepth >= depth)
         promote(stage, row, col, lane, run, sums);
@@ -205,8 +228,8 @@ void gemm_mx_exact(const Exec& exec, const GemmJob& job, const GemmGate& gate) {
   const auto narrow = [](std::int64_t number) { return static_cast<std::int32_t>(number); };
   plan.whole = {.row_end = narrow(job.a.rows()),
                 .col_end = narrow(job.b.rows()),
-                .unit_rows = narrow(tile_count(kSide, job.a.rows()))};
-  plan.units = plan.whole.unit_rows * narrow(tile_count(kSide, job.b.rows()));
+                .unit_rows = narrow(tile_count(kRows, job.a.rows()))};
+  plan.units = plan.whole.unit_rows * narrow(tile_count(kCols, job.b.rows()));
   std::optional<PlanGroups> groups;
   if (job.group_count > 0) {
     groups.emplace(exec, job, kTiles, false, PlanGroups::Even{.rows = false, .cols = false});
@@ -215,7 +238,7 @@ void gemm_mx_exact(const Exec& exec, const GemmJob& job, const GemmGate& gate) {
     plan.units = narrow(groups->units());
   }
   if (plan.units == 0) return;
-  const int blocks = std::min(plan.units, clusters_on(exec, 1));
+  const int blocks = std::min(plan.units, kBlocks * clusters_on(exec, 1));
   launch_overlapped(exec, static_cast<unsigned>(blocks), kThreads, gemm_mx_exact_kernel, plan);
 }
 

@@ -327,8 +327,10 @@ __global__ void __launch_bounds__(Kernel::kThreads, 1)
   else
     __syncthreads();
 
+  const bool has_gate = plan.gate.number != nullptr;
+  if (has_gate) let_next_kernel_begin();  // of several that follow each other, most end at once
   wait_for_kernels_before();
-  if (plan.gate.number != nullptr && *plan.gate.number != plan.gate.wanted) return;
+  if (has_gate && *plan.gate.number != plan.gate.wanted) return;
   if (group == Kernel::kGroups) {
     if constexpr (Kernel::kMovesRegisters) registers_down<Kernel::kDown>();
     bring_all(plan, ring, walk, rank, thread % 128);
