@@ -24,6 +24,11 @@
 
 namespace octavo::cuda {
 
+// As it is, and not to be worked out again: the compiler would do so in every stage.
+__device__ __forceinline__ unsigned same_in_warp(unsigned number) {
+  return __shfl_sync(0xFFFFFFFFu, number, 0);
+}
+
 // What a warpgroup does with a stage.
 template <typename Kernel>
 struct GemmWorker {
@@ -95,7 +100,7 @@ struct GemmWorker {
   // Scales of a run, for the thread's two rows; asked for before the run begins, because what
   // stands between its instructions holds them up.
   struct RunScales {
-    float upper = 1.0F, lower = 1.0F, lone = 1.0F;
+    float upper = 1.0F, lower = 1.0F;
   };
   __device__ __forceinline__ RunScales scales(int stage, int wave) const {
     RunScales made;
@@ -104,10 +109,13 @@ struct GemmWorker {
       made.upper = load_shared(rows);
       made.lower = load_shared(rows + 8 * sizeof(float));
     }
-    if constexpr (Kernel::kLones > 0)
-      made.lone = load_shared(ring.lone_scale(stage, kScales == ScaleKind::by_row
-                                                         ? col_group
-                                                         : row_group + wave * Kernel::kWaveGroups));
+    if constexpr (Kernel::kLones > 0) {
+      const int which =
+          kScales == ScaleKind::by_row ? col_group : row_group + wave * Kernel::kWaveGroups;
+      const float lone = load_shared(ring.lone_scale(stage, which));
+      made.upper *= lone;
+      made.lower *= lone;
+    }
     return made;
   }
 
@@ -119,19 +127,20 @@ struct GemmWorker {
     const SharedAddress col_scales = ring.col_scales(stage) + tile_col * sizeof(float);
     mma_wait<kBehind>();
     pin(run);
-    float upper = scales.upper, lower = scales.lower;
-    if constexpr (Kernel::kLones > 0) {
-      upper *= scales.lone;
-      lower *= scales.lone;
-    }
+    const float upper = scales.upper, lower = scales.lower;
     constexpr bool kReadsOn = kScales == ScaleKind::by_column || kScales == ScaleKind::by_element;
     if (!kReadsOn && !keeps) release(ring, stage, lane);
     if constexpr (kScales == ScaleKind::at_end) {
 #pragma unroll
       for (int s = 0; s < kSums; ++s) sums[place(s)] += run[s];
     } else if constexpr (kScales == ScaleKind::by_row) {
+      // One row after the other: an FFMA reads a register less if its scale is the one before's.
 #pragma unroll
-      for (int s = 0; s < kSums; ++s) add(sums, run, s, s % 4 < 2 ? upper : lower);
+      for (int s = 0; s < kSums; ++s)
+        if (s % 4 < 2) add(sums, run, s, upper);
+#pragma unroll
+      for (int s = 0; s < kSums; ++s)
+        if (s % 4 >= 2) add(sums, run, s, lower);
     } else {
 #pragma unroll
       for (int j = 0; j < kSums / 4; ++j) {
@@ -163,8 +172,8 @@ __device__ __forceinline__ void multiply_tiles(const GemmPlan& plan, const GemmR
       col_group,
       tile_row,
       tile_col,
-      operand_place(ring.rows(0) + row_group * kMmaRows * kRowBytes),
-      operand_place(ring.cols(0) + col_group * Kernel::kGroupCols * kRowBytes)};
+      same_in_warp(operand_place(ring.rows(0) + row_group * kMmaRows * kRowBytes)),
+      same_in_warp(operand_place(ring.cols(0) + col_group * Kernel::kGroupCols * kRowBytes))};
   const int slot = (cluster * Kernel::kBlocks + rank) * Kernel::kGroups + group;
   constexpr int kSums = Kernel::kSums, kWaves = Kernel::kWaves;
   float runs[Kernel::kRuns][kSums];
@@ -240,6 +249,16 @@ __device__ __forceinline__ void multiply_tiles(const GemmPlan& plan, const GemmR
         }
       }
     }
+    // One stage after the other. Two warpgroups keep the tensor cores busy only if each is back with
+    // its next products before the other's are done: nothing may stand in front of them. So they
+    // wait for the next stage and load its scales while products are under way.
+    constexpr bool kAhead = kWaves > 1;
+    typename GemmWorker<Kernel>::RunScales scales[kWaves], next[kWaves];
+    const auto load_scales = [&](int stage, auto& to) {
+#pragma unroll
+      for (int wave = 0; wave < kWaves; ++wave) to[wave] = worker.scales(stage, wave);
+    };
+    if constexpr (kAhead) load_scales(at.stage, next);
     bool is_full = false;
     // Copies of the loop have the addresses of the next stage worked out while this one is added.
     // Not where that takes more registers than there are.
@@ -247,17 +266,24 @@ __device__ __forceinline__ void multiply_tiles(const GemmPlan& plan, const GemmR
     constexpr int kCopies = kWaves == 1 && Kernel::kRuns == 1 && kFewScales ? 4 : 1;
 #pragma unroll kCopies
     for (; left > 0; --left) {
-      if (!is_full) barrier_wait(ring.is_full(at.stage), at.phase);
+      if (!kAhead && !is_full) barrier_wait(ring.is_full(at.stage), at.phase);
       used = at.stage;
       at.next();
-      typename GemmWorker<Kernel>::RunScales scales[kWaves];
+      if constexpr (kAhead) {
 #pragma unroll
-      for (int wave = 0; wave < kWaves; ++wave) scales[wave] = worker.scales(used, wave);
+        for (int wave = 0; wave < kWaves; ++wave) scales[wave] = next[wave];
+      } else {
+        load_scales(used, scales);
+      }
 #pragma unroll
       for (int wave = 0; wave < kWaves; ++wave) {
         const bool last = wave + 1 == kWaves;
         worker.begin(used, wave, runs[0]);
-        if (last) is_full = barrier_over(ring.is_full(at.stage), at.phase);
+        if (!kAhead) is_full = barrier_over(ring.is_full(at.stage), at.phase);
+        if (kAhead && last && left > 1) {
+          barrier_wait(ring.is_full(at.stage), at.phase);
+          load_scales(at.stage, next);
+        }
         worker.template end<0>(used, scales[wave], !last || (kAtEnd && left == 1), runs[0],
                                sums[wave]);
       }
