@@ -179,7 +179,8 @@ constexpr Version kFirst{}, kRing{.stages = 4}, kThree{.groups = 3, .stages = 4}
     kTallLean = but(kTall, [](Version&v) { v.ready = true; }),
     kTallTogether = but(kTallLean, [](Version&v) { v.together = true; }),
     kTallMultiplied = but(kTallTogether, [](Version&v) { v.lone = Lone::multiplied; }),
-    kTallAhead = but(kTallTogether, [](Version&v) { v.ahead = true; }),
+    kTallAhead = but(kTallLean, [](Version&v) { v.ahead = true; }),
+    kTallRows = but(kTallAhead, [](Version&v) { v.by_row = true; }),
     kBroad = but(kTallLean, [](Version&v) {
       v.waves = 1;
       v.stages = 4;
@@ -209,7 +210,8 @@ constexpr struct {
     {"15 ... results of both stored at once", prepare<kTallTogether>, false},
     {"16 ... scales of rows times that of B", prepare<kTallMultiplied>, false},
     {"17 128 x 192 by two warpgroups", prepare<kBroad>, false},
-    {"18 as 15, scales a stage ahead", prepare<kTallAhead>, false},
+    {"18 as 14, scales of the next meanwhile", prepare<kTallAhead>, false},
+    {"19 ... one row added after the other", prepare<kTallRows>, false},
 };
 
 // ---- figures

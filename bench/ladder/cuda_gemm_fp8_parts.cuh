@@ -28,7 +28,8 @@ struct Version {
   bool dealt = false;  // the last waves of tiles are cut along K, so that all blocks end at once
   bool exchanged = false;  // sums lie where their neighbour's run would, in the other bank
   bool ready = false;      // scales are asked for before a stage's products, and not among them
-  bool ahead = false;      // ... or during those of the stage before, if this one is there by then
+  bool ahead = false;      // ... and the next stage is waited for and its scales loaded during them
+  bool by_row = false;     // sums of one row are added, then those of the other
   bool together = false;   // results of all waves are laid out, then stored
   int copies = 1;          // of the loop over stages
 };

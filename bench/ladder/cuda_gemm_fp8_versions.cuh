@@ -234,7 +234,15 @@ __device__ __forceinline__ void multiply_tiles(const Product& of, const Ring<kIs
         to.lower[wave][i] = kIs.lone == Lone::multiplied ? below : below * by;
       }
     };
-    Scales scales;
+    const auto load_all = [&](int stage, Scales& to) {
+#pragma unroll
+      for (int wave = 0; wave < kIs.waves; ++wave) load_scales(stage, wave, to);
+    };
+    Scales scales, next;
+    if constexpr (kIs.ahead) {
+      barrier_wait(ring.is_full(at.stage), at.phase);
+      load_all(at.stage, next);
+    }
     bool is_full = false;
     constexpr int kCopies = kIs.copies;
 #pragma unroll kCopies
@@ -244,13 +252,12 @@ __device__ __forceinline__ void multiply_tiles(const Product& of, const Ring<kIs
         __syncthreads();  // all have read what was there
         if (thread == 0) bring_stage(of, ring, now.stage, walk, block, rank);
       }
-      if (!is_full) barrier_wait(ring.is_full(now.stage), now.phase);
+      if (!kIs.ahead && !is_full) barrier_wait(ring.is_full(now.stage), now.phase);
       at.next();
-      if ((kIs.ready && !kIs.ahead) || (kIs.ahead && !is_full)) {
-#pragma unroll
-        for (int wave = 0; wave < kIs.waves; ++wave) load_scales(now.stage, wave, scales);
-      }
-      Scales next;
+      if constexpr (kIs.ahead)
+        scales = next;
+      else if constexpr (kIs.ready)
+        load_all(now.stage, scales);
 #pragma unroll
       for (int wave = 0; wave < kIs.waves; ++wave) {
         const unsigned rows = operand_place(ring.rows(now.stage) +
@@ -264,26 +271,30 @@ __device__ __forceinline__ void multiply_tiles(const Product& of, const Ring<kIs
                                    operand_from(cols + step * kOperandStep), step > 0);
         mma_commit();
         const bool last = wave + 1 == kIs.waves;
-        if (K::kLoadsAhead && last) is_full = barrier_over(ring.is_full(at.stage), at.phase);
-        if (kIs.ahead && last && is_full && block + 1 < walk.item.end) {
-#pragma unroll
-          for (int of_wave = 0; of_wave < kIs.waves; ++of_wave)
-            load_scales(at.stage, of_wave, next);
+        if (K::kLoadsAhead && !kIs.ahead && last)
+          is_full = barrier_over(ring.is_full(at.stage), at.phase);
+        if (kIs.ahead && last && block + 1 < walk.item.end) {
+          barrier_wait(ring.is_full(at.stage), at.phase);
+          load_all(at.stage, next);
         }
         if constexpr (!kIs.ready) load_scales(now.stage, wave, scales);
         mma_wait<0>();
         pin(run);
         if (last) release(ring, now.stage, lane);
-#pragma unroll
-        for (int s = 0; s < K::kSums; ++s) {
+        const auto add = [&](int s) {
           const int i = s * 2 / K::kLoneCols;
           sums[wave][K::place(s)] =
               __fmaf_rn(run[s], s % 4 < 2 ? scales.upper[wave][i] : scales.lower[wave][i],
                         sums[wave][K::place(s)]);
-        }
+        };
+#pragma unroll
+        for (int s = 0; s < K::kSums; ++s)
+          if (!kIs.by_row || s % 4 < 2) add(s);
+#pragma unroll
+        for (int s = 0; s < K::kSums; ++s)
+          if (kIs.by_row && s % 4 >= 2) add(s);
         pin(sums[wave]);  // before the next run begins: it has the registers of this one
       }
-      if constexpr (kIs.ahead) scales = next;
     }
     if (kIs.dealt && walk.item.unfinished) {
       leave_sums(of, slot, thread, sums[0]);

@@ -160,7 +160,7 @@ TEST_F(GemmFp4, ManyRowsByFp4) {
          {Sizes{17, 300, 2048}, Sizes{24, 70, 8192}, Sizes{32, 16, 32}, Sizes{60, 257, 544},
           Sizes{64, 512, 4096}, Sizes{65, 100, 2880}, Sizes{100, 520, 96}, Sizes{129, 300, 1024},
           Sizes{256, 128, 2080}, Sizes{257, 1100, 320}, Sizes{300, 64, 8192}, Sizes{150, 8203, 576},
-          Sizes{1030, 4200, 320}, Sizes{90, 200, 528}}) {
+          Sizes{1030, 4200, 320}, Sizes{90, 200, 528}, Sizes{60, 1700, 5120}}) {
       if (name[0] == 'm' && sizes.k % 32 != 0) continue;
       const std::vector<float> weights = fp4_numbers(sizes.n, sizes.k),
                                values = integers(sizes.m, sizes.k, 8),
