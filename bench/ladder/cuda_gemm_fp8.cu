@@ -23,9 +23,18 @@
 //      different banks by itself: the code of versions 1 to 8 has it so. But sums that are left
 //      in memory four at a time must be in four registers side by side, as runs are, and then
 //      every FFMA reads both from one bank. Sums exchanged with their neighbours: 1.03, 1.03.
-//  11-17 What other tiles need. Two warpgroups have no third one to multiply while they add, so
-//      every instruction between their products counts; 256 x 128 leaves nothing to be cut at
-//      4096^3, and 128 x 192 reads the fewest bytes of shared memory for a product.
+//  11  Scales that are asked for before a stage's products, not among them, and copies of the loop
+//      that have the next addresses ready: 1.01, 1.02.
+//  12  Warps that multiply the scales of rows by that of B on their way: 1.00, 1.01.
+//  13  256 x 128 leaves nothing to be cut at 4096^3, 1.03. But two warpgroups have no third one to
+//      multiply while they add, and where wide tiles fill the waves, too, that costs more: 0.92.
+//  14-16 For them, scales before products bring 1.01, 1.00; storing both waves at once 0.99, 0.99;
+//      scales multiplied on their way 1.01, 1.01.
+//  17  128 x 192 reads the fewest bytes of shared memory for a product, and waits as 13 does.
+//  18  What stands before the products of a stage is gone if the next stage is waited for, and its
+//      scales are loaded, while products are under way: 1.00, 1.03 times as fast as 14.
+//  19  Sums of one row, then those of the other: an FFMA reads two registers where its scale is the
+//      one before's: 1.00, 1.01.
 // The card is at its limit of power: its clock falls to 1.46 GHz, and to 1.28 in the larger
 // product.
 #include <cuda_runtime.h>
