@@ -249,9 +249,9 @@ __device__ __forceinline__ void multiply_tiles(const GemmPlan& plan, const GemmR
         }
       }
     }
-    // One stage after the other. Two warpgroups keep the tensor cores busy only if each is back with
-    // its next products before the other's are done: nothing may stand in front of them. So they
-    // wait for the next stage and load its scales while products are under way.
+    // One stage after the other. Two warpgroups keep the tensor cores busy only if each is back
+    // with its next products before the other's are done: nothing may stand in front of them. So
+    // they wait for the next stage and load its scales while products are under way.
     constexpr bool kAhead = kWaves > 1;
     typename GemmWorker<Kernel>::RunScales scales[kWaves], next[kWaves];
     const auto load_scales = [&](int stage, auto& to) {
