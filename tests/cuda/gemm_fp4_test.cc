@@ -152,8 +152,8 @@ TEST_F(GemmFp4, FewRowsByFp4WithAnyScale) {
 }
 
 // More rows, in tiles: of every width, cut off at every edge, K in parts and not in whole stages,
-// more tiles than multiprocessors, scales that are read byte by byte, and a K at which the copy
-// engine cannot read codes of NVFP4; with all that may follow a sum, which is exact as above.
+// more tiles than multiprocessors, scales that do not fill their last line, and a K at which the
+// copy engine cannot read codes of NVFP4; with all that may follow a sum, which is exact as above.
 TEST_F(GemmFp4, ManyRowsByFp4) {
   for (const char* name : {"mxfp4", "nvfp4"})
     for (const Sizes& sizes :

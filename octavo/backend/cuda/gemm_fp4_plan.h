@@ -13,10 +13,10 @@ struct Fp4Plan {
   // Each unit is cut into so many parts along K, of which the last adds up what others leave. None
   // but one where the schedule deals units out, or the order of sums is promised.
   std::int32_t parts = 1;
-  const unsigned char* scales = nullptr;  // of blocks of weights
+  std::int32_t more_of_last = 0;  // blocks of K that the last part has besides its share
+  // Scales of blocks of weights; all of a line are read at once.
+  const unsigned char* scales = nullptr;
   std::int64_t scale_pitch = 0;
-  std::int32_t scale_cols = 0;
-  bool scale_words = false;             // all scales of a line may be read at once
   std::int32_t lines = 0;               // of K
   const float* x_scale = nullptr;       // of all of x
   const float* tensor_scale = nullptr;  // of all weights; may be null

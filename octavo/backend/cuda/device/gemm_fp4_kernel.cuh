@@ -9,6 +9,7 @@
 #pragma once
 
 #include <cstdint>
+#include <type_traits>
 
 #include "octavo/backend/cuda/device/fp4_decode.cuh"
 #include "octavo/backend/cuda/device/gemm_finish.cuh"
@@ -35,13 +36,20 @@ class LineScales {
     const int last = plan.gemm.row_count - 1;
     from_[0] = plan.scales + min(row, last) * plan.scale_pitch;
     from_[1] = plan.scales + min(row + 8, last) * plan.scale_pitch;
-    line_ = line / 4 * 4 + lane % 4;
-    load(plan);
-    take(plan);
+    four_ = line / 4 - 1;
+    load(plan, lane);
   }
   // To be called for every line in turn.
-  __device__ __forceinline__ void reach(const Fp4Plan& plan, int line) {
-    if (line % 4 == 0 && line > line_ - 8) take(plan);
+  __device__ __forceinline__ void reach(const Fp4Plan& plan, int line, int lane) {
+    if (line / 4 == four_) return;
+    ++four_;
+#pragma unroll
+    for (int r = 0; r < 2; ++r)
+#pragma unroll
+      for (int w = 0; w < kWords; ++w)
+        now_[r][w] = block_scale_bits<kNvfp4>(next_[r] >> (16 * w) & 0xFFu) |
+                     block_scale_bits<kNvfp4>(next_[r] >> (16 * w + 8) & 0xFFu) << 16;
+    load(plan, lane);
   }
   // Of row r and the four steps of a line.
   __device__ __forceinline__ void of(int r, int line, int lane, __nv_bfloat162 (&to)[4]) const {
@@ -59,42 +67,18 @@ class LineScales {
 
  private:
   static constexpr int kOfLine = kNvfp4 ? 4 : 2, kWords = kOfLine / 2;
+  using Bytes = std::conditional_t<kNvfp4, unsigned, unsigned short>;  // of a line
 
-  __device__ __forceinline__ void load(const Fp4Plan& plan) {
-    const int at = line_ * kOfLine;
-#pragma unroll
-    for (int r = 0; r < 2; ++r) {
-      unsigned bytes = 0;
-      if (plan.scale_words) {
-        if (at < plan.scale_cols) {
-          if constexpr (kNvfp4)
-            bytes = __ldg(reinterpret_cast<const unsigned*>(from_[r] + at));
-          else
-            bytes = __ldg(reinterpret_cast<const unsigned short*>(from_[r] + at));
-        }
-      } else {
-#pragma unroll
-        for (int i = 0; i < kOfLine; ++i)
-          if (at + i < plan.scale_cols)
-            bytes |= static_cast<unsigned>(__ldg(from_[r] + at + i)) << (8 * i);
-      }
-      next_[r] = bytes;
-    }
-    line_ += 4;
-  }
-  // What was read last is what is needed now.
-  __device__ __forceinline__ void take(const Fp4Plan& plan) {
+  // The next four lines.
+  __device__ __forceinline__ void load(const Fp4Plan& plan, int lane) {
+    const int line = (four_ + 1) * 4 + lane % 4;
 #pragma unroll
     for (int r = 0; r < 2; ++r)
-#pragma unroll
-      for (int w = 0; w < kWords; ++w)
-        now_[r][w] = block_scale_bits<kNvfp4>(next_[r] >> (16 * w) & 0xFFu) |
-                     block_scale_bits<kNvfp4>(next_[r] >> (16 * w + 8) & 0xFFu) << 16;
-    load(plan);
+      next_[r] = line < plan.lines ? __ldg(reinterpret_cast<const Bytes*>(from_[r]) + line) : 0;
   }
 
   const unsigned char* from_[2];
-  int line_;
+  int four_;  // which four lines now_ is of
   unsigned now_[2][kWords], next_[2];
 };
 
@@ -103,6 +87,7 @@ struct Fp4Worker {
   static constexpr int kSums = Kernel::kSums;
   static constexpr int kSteps = kFp4Line / 16;
   using Rows = std::uint32_t[kSteps][4];
+  using Scales = LineScales<Kernel::kNvfp4>;
   const Fp4Plan& plan;
   const GemmRing<Kernel>& ring;
   int lane;
@@ -138,9 +123,8 @@ struct Fp4Worker {
     return scaled_e2m1((tops & 0x80008000u) | (tops >> 6 & 0x01C001C0u), scale);
   }
 
-  __device__ __forceinline__ void decode(const Place& at, LineScales<Kernel::kNvfp4>& scales,
-                                         Rows& rows) const {
-    scales.reach(plan, at.line);
+  __device__ __forceinline__ void decode(const Place& at, Scales& scales, Rows& rows) const {
+    scales.reach(plan, at.line, lane);
     const SharedAddress from = (ring.rows(at.ring.stage) + codes) ^ (at.within * 32);
 #pragma unroll
     for (int r = 0; r < 2; ++r) {
@@ -168,9 +152,8 @@ struct Fp4Worker {
   }
 
   // Multiplies a line that is decoded and decodes the next, if there is one, which it returns.
-  __device__ __forceinline__ bool go_on(Place& at, int& left, int& used, bool more,
-                                        LineScales<Kernel::kNvfp4>& scales, const Rows& rows,
-                                        Rows& next, float (&sums)[kSums]) const {
+  __device__ __forceinline__ bool go_on(Place& at, int& left, int& used, bool more, Scales& scales,
+                                        const Rows& rows, Rows& next, float (&sums)[kSums]) const {
     begin(at, rows, more, sums);
     const int stage = at.ring.stage;
     at.next();
@@ -185,7 +168,7 @@ struct Fp4Worker {
 
   // `left` lines, at least one, the first of which is there.
   __device__ __forceinline__ void multiply_lines(RingPlace<Kernel>& from, int line, int left,
-                                                 bool more, LineScales<Kernel::kNvfp4>& scales,
+                                                 bool more, Scales& scales,
                                                  float (&sums)[kSums]) const {
     Place at{from, 0, line};
     Rows even, odd;
@@ -208,15 +191,35 @@ struct Fp4Worker {
   }
 };
 
+// Sums of all parts before the last, which has its own.
+template <typename Kernel>
+__device__ __forceinline__ void add_parts(const Fp4Plan& plan, int slot, int thread, int barrier,
+                                          float (&sums)[Kernel::kSums]) {
+  constexpr int kSlots = Kernel::kBlocks * Kernel::kGroups;
+  for (int part = 1; part < plan.parts; ++part)
+    await_sums(plan.gemm, slot - part * kSlots, thread, barrier);
+#pragma unroll 1
+  for (int part = 1; part < plan.parts; ++part)
+    take_sums<true>(plan.gemm, slot - part * kSlots, thread, sums);
+}
+
 template <typename Kernel>
 __device__ __forceinline__ void multiply_fp4_tiles(const Fp4Plan& plan,
-                                                   const GemmRing<Kernel>& ring, int cluster,
-                                                   int rank, int group, FinishAt finish) {
-  constexpr int kSums = Kernel::kSums, kSlots = Kernel::kBlocks * Kernel::kGroups;
+                                                   const GemmRing<Kernel>& ring,
+                                                   const ItemWalk& walk, int rank, int group,
+                                                   FinishAt finish) {
+  constexpr int kSums = Kernel::kSums;
   const GemmPlan& gemm = plan.gemm;
-  const int thread = finish.thread, lane = thread % 32;
+  const int thread = finish.thread, lane = thread % 32, cluster = walk.cluster;
   const int slot = (cluster * Kernel::kBlocks + rank) * Kernel::kGroups + group;
+  const int tile_row = rank * Kernel::kRows + group * kMmaRows,
+            thread_row = tile_row + thread / 32 * 16 + lane / 4;
   const Fp4Worker<Kernel> worker(plan, ring, group, thread);
+  // Those of the first item are asked for before anything has come.
+  LineScales<Kernel::kNvfp4> scales;
+  scales.begin(plan, walk.item.unit_row * Kernel::kUnitRows + thread_row,
+               walk.item.first * Kernel::kLines, lane);
+  bool is_first = true;
   const float scale =
       plan.tensor_scale != nullptr ? *plan.x_scale * *plan.tensor_scale : *plan.x_scale;
   float sums[kSums];  // begun by the instruction; what stands there is not looked at
@@ -230,9 +233,13 @@ __device__ __forceinline__ void multiply_fp4_tiles(const Fp4Plan& plan,
     if (left == 0) break;
     const bool goes_on = (note.rest & StageNote::kGoesOn) != 0,
                unfinished = (note.rest & StageNote::kUnfinished) != 0;
-    finish.row = note.row + rank * Kernel::kRows + group * kMmaRows;
+    finish.row = note.row + tile_row;
     finish.col = note.col;
+    const int line = first_block(plan, cluster, note) * Kernel::kLines;
+    if (!is_first) scales.begin(plan, note.row + thread_row, line, lane);
+    is_first = false;
     if (finish.row >= gemm.row_count) {
+#pragma unroll 1
       for (; left > 0; --left, at.next()) {  // all rows hang over the edge
         barrier_wait(ring.is_full(at.stage), at.phase);
         release(ring, at.stage, lane);
@@ -240,11 +247,12 @@ __device__ __forceinline__ void multiply_fp4_tiles(const Fp4Plan& plan,
       if (unfinished) barrier_arrive(ring.has_left(group));
       continue;
     }
-    const int line = first_block(plan, cluster, note) * Kernel::kLines;
-    LineScales<Kernel::kNvfp4> scales;
-    scales.begin(plan, finish.row + thread / 32 * 16 + lane / 4, line, lane);
     const bool more = goes_on && plan.parts == 1;
-    if (more) take_sums(gemm, slot - kSlots, thread, 1 + group, sums);
+    if (more) {
+      const int before = slot - Kernel::kBlocks * Kernel::kGroups;
+      await_sums(gemm, before, thread, 1 + group);
+      take_sums<false>(gemm, before, thread, sums);
+    }
     worker.multiply_lines(at, line, min(left * Kernel::kLines, plan.lines - line), more, scales,
                           sums);
     if (unfinished) {
@@ -252,8 +260,7 @@ __device__ __forceinline__ void multiply_fp4_tiles(const Fp4Plan& plan,
       barrier_arrive(ring.has_left(group));
       continue;
     }
-    for (int part = 1; part < plan.parts; ++part)
-      take_sums<true>(gemm, slot - part * kSlots, thread, 1 + group, sums);
+    if (plan.parts > 1) add_parts<Kernel>(plan, slot, thread, 1 + group, sums);
 #pragma unroll
     for (int i = 0; i < kSums; ++i) sums[i] *= scale;
     if (gemm.stores_boxes)
@@ -282,14 +289,11 @@ __global__ void __launch_bounds__(Kernel::kThreads, 1)
   const int cluster = static_cast<int>(blockIdx.x) / Kernel::kBlocks;
   if (thread == 0) begin_ring(ring, 1);
   const int group = __shfl_sync(0xFFFFFFFFu, thread / 128, 0);
-  ItemWalk walk;
-  if (group == Kernel::kGroups) {
-    if (thread % 128 == 0) {
-      prefetch_map(plan.gemm.rows_map);
-      prefetch_map(plan.gemm.cols_map);
-    }
-    walk = walk_of(plan, cluster);
+  if (thread == Kernel::kGroups * 128) {
+    prefetch_map(plan.gemm.rows_map);
+    prefetch_map(plan.gemm.cols_map);
   }
+  const ItemWalk walk = walk_of(plan, cluster);
   cluster_sync();
 
   wait_for_kernels_before();
@@ -304,7 +308,7 @@ __global__ void __launch_bounds__(Kernel::kThreads, 1)
     finish.col_end = plan.gemm.col_count;
     finish.thread = thread % 128;
     finish.staged = aligned + kTiles + group * (Kernel::kStaged / Kernel::kGroups);
-    multiply_fp4_tiles(plan, ring, cluster, rank, group, finish);
+    multiply_fp4_tiles(plan, ring, walk, rank, group, finish);
   }
   // A block must be there while the other writes to it or arrives at its barriers.
   cluster_sync();

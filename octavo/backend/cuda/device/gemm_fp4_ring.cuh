@@ -33,20 +33,23 @@ struct Fp4Kernel {
   static_assert(kStages >= 3);
   static constexpr int kSharedBytes = kStages * kRing + kBesides;
   // Registers: those of a block are 64 K, in steps of 8 a thread.
-  static constexpr int kUp = kSums > 64 ? 232 : 224, kDown = kSums > 64 ? 40 : 56;
+  static constexpr int kUp = 232, kDown = 40;
 };
 
-// The only item of a cluster where units are cut into parts.
+// The only item of a cluster where units are cut into parts. The last part is longer than others,
+// by what it would wait for them. None is empty: no blocks are how the end is told.
 __device__ __forceinline__ GemmItem part_of(const Fp4Plan& plan, int cluster) {
   const GemmSchedule& schedule = plan.gemm.schedule;
   const int unit = cluster / plan.parts, part = cluster % plan.parts;
+  const int shared = schedule.k_blocks - plan.more_of_last;
+  const bool last = part + 1 == plan.parts;
   return {.unit = unit,
           .unit_row = unit % schedule.unit_rows,
           .unit_col = unit / schedule.unit_rows,
-          .first = part * schedule.k_blocks / plan.parts,
-          .end = (part + 1) * schedule.k_blocks / plan.parts,
+          .first = part * shared / plan.parts,
+          .end = last ? schedule.k_blocks : (part + 1) * shared / plan.parts,
           .goes_on = part > 0,
-          .unfinished = part + 1 < plan.parts};
+          .unfinished = !last};
 }
 
 __device__ __forceinline__ ItemWalk walk_of(const Fp4Plan& plan, int cluster) {

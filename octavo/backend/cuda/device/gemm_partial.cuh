@@ -45,11 +45,10 @@ __device__ __forceinline__ void await_sums(const GemmPlan& plan, int slot, int t
   named_sync(barrier, 128);
 }
 
-// In the place of sums, or added to them.
-template <bool kAdds = false, int kSums>
-__device__ __forceinline__ void take_sums(const GemmPlan& plan, int slot, int thread, int barrier,
+// Those that were waited for, in the place of sums or added to them.
+template <bool kAdds, int kSums>
+__device__ __forceinline__ void take_sums(const GemmPlan& plan, int slot, int thread,
                                           float (&sums)[kSums]) {
-  await_sums(plan, slot, thread, barrier);
   const float4* from =
       reinterpret_cast<const float4*>(plan.partial) + static_cast<std::int64_t>(slot) * 32 * kSums;
 #pragma unroll
