@@ -203,6 +203,8 @@ def kernel_times(calls: dict, repeats: int, flush: torch.Tensor) -> dict:
                 mine += max(0.0, span.end - max(span.start, over))
                 over = max(over, span.end)
         each.append(mine)
+        if len(each) != repeats:
+            raise RuntimeError(f"{name}: {repeats} calls were made, {len(each)} were told apart")
         result[name] = statistics.median(each) / 1000
     return result
 

@@ -5,24 +5,23 @@
 // held against f64 before it is timed.
 //
 // Taught (H200; how many times as fast as the version before at 4096^3, then at 8192^3):
-//  1   A stage of one warpgroup takes 1744 cycles, of which 256 are multiplication.
-//  1b  Other blocks on the same multiprocessor hide half of that: 1.95 times as fast.
-//  2   A ring that is loaded ahead does no more than those blocks did (1.01): what one
+//  1   A stage of one warpgroup takes 1691 cycles, of which 256 are multiplication.
+//  1b  Other blocks on the same multiprocessor hide half of that: 1.99 times as fast.
+//  2   A ring that is loaded ahead does no more than those blocks did (1.00): what one
 //      warpgroup waits for is itself, because nobody multiplies while it adds.
-//  3   Of three warpgroups two multiply while one adds: 1.49, 2.00. All that follows is worth
-//      1.08 and 1.06 at best.
-//  4   Blocks that stay, and tiles of one time that share operands: 1.04, 1.06.
-//  5   Pairs that fetch their rows once: 1.00, 0.98. L2 is not what a stage waits for.
-//  6-8 Where the scale of B comes from. A load one block ahead is no better than one in time
-//      (1.00, 0.99). Shuffles bring 1.01, and the ring, where those who multiply have the
-//      fewest instructions, another 1.01.
+//  3   Of three warpgroups two multiply while one adds: 1.51, 1.99. All that follows is worth
+//      1.14 and 1.09 at best.
+//  4   Blocks that stay, and tiles of one time that share operands: 1.02, 1.05.
+//  5   Pairs that fetch their rows once: 1.00, 1.00. L2 is not what a stage waits for.
+//  6-8 Where the scale of B comes from: between 0.99 and 1.02, which is what runs differ by. In
+//      the ring those who multiply have the fewest instructions.
 //  9   Cutting the last tiles along K takes a ninth of the stages away at 4096^3 (5.33 waves,
-//      not 6) and makes each longer, 959 cycles instead of 896: 1.03. At 8192^3 there is next
+//      not 6) and makes each longer, 970 cycles instead of 892: 1.02. At 8192^3 there is next
 //      to nothing to take away (20.85 waves, not 21): 0.97.
 //  10  Banks of registers are a part of that. The compiler puts a sum and its run into
 //      different banks by itself: the code of versions 1 to 8 has it so. But sums that are left
 //      in memory four at a time must be in four registers side by side, as runs are, and then
-//      every FFMA reads both from one bank. Sums exchanged with their neighbours: 1.03, 1.03.
+//      every FFMA reads both from one bank. Sums exchanged with their neighbours: 1.03, 1.02.
 //  11  Scales that are asked for before a stage's products, not among them, and copies of the loop
 //      that have the next addresses ready: 1.01, 1.02.
 //  12  Warps that multiply the scales of rows by that of B on their way: 1.00, 1.01.
@@ -35,7 +34,7 @@
 //      scales are loaded, while products are under way: 1.00, 1.03 times as fast as 14.
 //  19  Sums of one row, then those of the other: an FFMA reads two registers where its scale is the
 //      one before's: 1.00, 1.01.
-// The card is at its limit of power: its clock falls to 1.46 GHz, and to 1.28 in the larger
+// The card is at its limit of power: its clock falls to 1.48 GHz, and to 1.29 in the larger
 // product.
 #include <cuda_runtime.h>
 

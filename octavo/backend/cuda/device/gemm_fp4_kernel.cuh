@@ -248,11 +248,7 @@ __device__ __forceinline__ void multiply_fp4_tiles(const Fp4Plan& plan,
       continue;
     }
     const bool more = goes_on && plan.parts == 1;
-    if (more) {
-      const int before = slot - Kernel::kBlocks * Kernel::kGroups;
-      await_sums(gemm, before, thread, 1 + group);
-      take_sums<false>(gemm, before, thread, sums);
-    }
+    if (more) go_on_from(gemm, slot - Kernel::kBlocks * Kernel::kGroups, thread, 1 + group, sums);
     worker.multiply_lines(at, line, min(left * Kernel::kLines, plan.lines - line), more, scales,
                           sums);
     if (unfinished) {

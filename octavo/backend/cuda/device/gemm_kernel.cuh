@@ -80,9 +80,7 @@ __device__ __forceinline__ void multiply_tiles(const GemmPlan& plan, const GemmR
       continue;
     }
     if (goes_on) {
-      const int before = slot - Kernel::kBlocks * Kernel::kGroups;
-      await_sums(plan, before, thread, 1 + group);
-      take_sums<false>(plan, before, thread, sums[0]);
+      go_on_from(plan, slot - Kernel::kBlocks * Kernel::kGroups, thread, 1 + group, sums[0]);
     } else if constexpr (!Kernel::kStays) {
 #pragma unroll
       for (int wave = 0; wave < kWaves; ++wave)

@@ -62,4 +62,12 @@ __device__ __forceinline__ void take_sums(const GemmPlan& plan, int slot, int th
   }
 }
 
+// From what the cluster before has left.
+template <int kSums>
+__device__ __forceinline__ void go_on_from(const GemmPlan& plan, int slot, int thread, int barrier,
+                                           float (&sums)[kSums]) {
+  await_sums(plan, slot, thread, barrier);
+  take_sums<false>(plan, slot, thread, sums);
+}
+
 }  // namespace octavo::cuda
