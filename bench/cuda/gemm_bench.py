@@ -4,13 +4,15 @@
 
 DOOR is the library that bench/cuda/gemm_door.cc makes. Large shapes: CUDA events around single calls
 with the L2 flushed in between, medians; torch and octavo take turns. Small ones: time of the kernels
-alone, from the profiler. Every result is compared with the product in float64 of some rows.
+alone, from the profiler, and beside them that of a kernel that only reads B, which none can be faster than.
+Every result is compared with the product in float64 of some rows.
 """
 
 from __future__ import annotations
 
 import argparse
 import ctypes
+import itertools
 import json
 import math
 import statistics
@@ -155,6 +157,31 @@ def octavo_call(door, a, b, out: torch.Tensor, workspace: torch.Tensor, shape: i
     return call
 
 
+def shape_calls(door, a, b, out: torch.Tensor, workspace: torch.Tensor):
+    """The same product in every compiled shape that has a kernel for it."""
+    for shape in itertools.count():
+        call = octavo_call(door, a, b, out.fill_(math.nan), workspace, shape)
+        try:
+            call()
+        except RuntimeError as error:
+            if "no such shape" in str(error):
+                return
+            continue
+        yield shape, call
+
+
+def reading_call(door, of: Quantized, never: torch.Tensor):
+    """Every code of an operand, read once."""
+    stream = torch.cuda.current_stream().cuda_stream
+    start, count = of.codes.data_ptr(), of.codes.numel()
+
+    def call():
+        if problem := door.octavo_bench_read(start, count, never.data_ptr(), stream):
+            raise RuntimeError(f"reading: CUDA error {problem}")
+
+    return call
+
+
 def times_in_turns(calls: dict, repeats: int, flush: torch.Tensor, warm: float = 0.08) -> dict:
     """Medians of milliseconds. The card is at its limit of power: it is warmed up first."""
     start = time.monotonic()
@@ -242,6 +269,9 @@ def main() -> int:
         ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64, ctypes.c_void_p, ctypes.c_int,
         ctypes.c_void_p, ctypes.c_int64, ctypes.c_void_p, ctypes.c_int,
     ]  # fmt: skip
+    door.octavo_bench_read.argtypes = [
+        ctypes.c_void_p, ctypes.c_int64, ctypes.c_void_p, ctypes.c_void_p,
+    ]  # fmt: skip
     flush = torch.empty(256 << 20, dtype=torch.int8, device="cuda")
     workspace = torch.empty(64 << 20, dtype=torch.int8, device="cuda")
     torch.manual_seed(1)
@@ -261,12 +291,11 @@ def main() -> int:
                 out = torch.full((m, n), math.nan, dtype=torch.bfloat16, device="cuda")
                 calls = {"octavo": octavo_call(door, a, b, out, workspace)}
                 if args.shapes and ta:
-                    for shape in range(99):
-                        call = octavo_call(door, a, b, out, workspace, shape)
-                        try:
-                            call()
-                        except RuntimeError:
-                            break
+                    bits = calls["octavo"]().view(torch.int16).clone()
+                    for shape, call in shape_calls(door, a, b, out, workspace):
+                        if not torch.equal(call().view(torch.int16), bits):
+                            print(f"octavo {label}: shape {shape} has other bits")
+                            good = False
                         calls[f"shape {shape}"] = call
                 try:
                     theirs = torch_call(kind, a, b)
@@ -281,6 +310,8 @@ def main() -> int:
                     print(f"octavo {label}: {error}")
                     good = False
                     continue
+                if not large:
+                    calls["reading B"] = reading_call(door, b, workspace)
                 error = relative_error(out, a, b)
                 repeats = min(args.repeats, int(60 / (4e-12 * m * n * k)) + 15)
                 timed = (times_in_turns if large else kernel_times)(calls, repeats, flush)
@@ -293,6 +324,8 @@ def main() -> int:
                     f"{timed['octavo'] * 1e3:>9.1f}{tflops:>8.0f}{ratio:>7.3f}{error:>9.1e}",
                     flush=True,
                 )
+                if not large:
+                    print(f"    reading B alone: {timed['reading B'] * 1e3:.1f}")
                 if args.shapes:
                     print("   ", {n[6:]: round(t * 1e3, 1) for n, t in timed.items() if "shape" in n})
                 rows.append(

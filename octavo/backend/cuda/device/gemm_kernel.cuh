@@ -165,9 +165,13 @@ __device__ __forceinline__ void multiply_tiles(const GemmPlan& plan, const GemmR
     }
 #pragma unroll
     for (int wave = 0; wave < kWaves; ++wave) {
-      float made[kSums];
+      // In their order; sums that stay are in it, and there are no registers for a copy of them.
+      float ordered[kSums];
+      float(&made)[kSums] = Kernel::kStays ? sums[wave] : ordered;
+      if constexpr (!Kernel::kStays) {
 #pragma unroll
-      for (int i = 0; i < kSums; ++i) made[i] = sums[wave][GemmWorker<Kernel>::place(i)];
+        for (int i = 0; i < kSums; ++i) ordered[i] = sums[wave][GemmWorker<Kernel>::place(i)];
+      }
       if (kAtEnd) {  // the last stage has the scales
         scale_sums(plan, lone, worker.row_scales_of(used, wave),
                    ring.col_scales(used) + worker.tile_col * sizeof(float), made);

@@ -51,6 +51,8 @@ void launch_mma(const Exec& exec, const GemmPlan& plan, const GemmShape& shape, 
     if (shape == kGemmShapes[kIndex])
       return launch_shape<kMma, kGemmShapes[kIndex]>(exec, plan, scales);
     launch_mma<kMma, kIndex + 1>(exec, plan, shape, scales);
+  } else {
+    fail(ErrorCode::internal, "gemm", "there is no kernel of this shape");
   }
 }
 #endif

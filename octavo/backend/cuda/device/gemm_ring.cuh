@@ -64,10 +64,7 @@ struct GemmKernel {
   static constexpr int kSharedBytes = kStages * kRing + kBesides;
 
   // Registers: those of a block are 64 K, in steps of 8 a thread.
-  static constexpr int kUp = kGroups == 3 ? 152
-                             : kSums > 64 ? 232
-                                          : 224,
-                       kDown = kSums > 64 ? 40 : 56;
+  static constexpr int kUp = kGroups == 3 ? 152 : 224, kDown = 56;
   static constexpr bool kMovesRegisters = kGroups == 3 || (kGroups > 1 && kSums >= 64);
 
   // Where a block's tile of a unit begins.
