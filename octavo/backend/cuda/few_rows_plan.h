@@ -15,7 +15,7 @@ struct FewPlan {
   const unsigned char *x, *codes, *scales;
   std::int64_t x_pitch, code_pitch;
   std::int64_t scale_pitch, scale_stride;  // from scale to scale, down and along K
-  std::int64_t scale_rows;                 // of weights, that share a scale
+  int scale_rows;                          // of weights, that share a scale
   const float *x_scale, *tensor_scale;  // of all of x, and of all weights; the latter may be null
   int x_rows, weight_rows, depth;
   bool whole;  // K is chunks, and scales of one can be read at once
@@ -31,7 +31,7 @@ inline FewPlan few_plan_of(const Matrix& x, const float* x_scale, const GemmJob&
           .code_pitch = q.codes.row_pitch,
           .scale_pitch = q.scales.row_pitch,
           .scale_stride = q.scales.col_stride,
-          .scale_rows = tile_extent(q.tile.rows, q.codes.rows),
+          .scale_rows = static_cast<int>(tile_extent(q.tile.rows, q.codes.rows)),
           .x_scale = x_scale,
           .tensor_scale = q.tensor_scale,
           .x_rows = static_cast<int>(x.rows),
