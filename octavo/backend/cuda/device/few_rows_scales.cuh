@@ -7,10 +7,19 @@
 
 #include <cstdint>
 
-#include "octavo/backend/cuda/device/few_rows.cuh"
+#include "octavo/backend/cuda/device/few_rows_load.cuh"
 #include "octavo/backend/cuda/device/fp4_decode.cuh"
+#include "octavo/backend/cuda/few_rows_plan.h"
 
 namespace octavo::cuda {
+
+// For codes whose scales wait for sums.
+struct NoFactor {};
+__device__ __forceinline__ unsigned times(unsigned pair, NoFactor /*none*/) { return pair; }
+__device__ __forceinline__ unsigned times(unsigned pair, __nv_bfloat162 factor) {
+  const __nv_bfloat162 product = __hmul2(*reinterpret_cast<const __nv_bfloat162*>(&pair), factor);
+  return *reinterpret_cast<const unsigned*>(&product);
+}
 
 // A byte for 16 of K (e4m3, NVFP4) or for 32 (e8m0, MX): all 16 or 8 of a chunk. Whole chunks have
 // theirs at multiples of eight bytes; otherwise a lane reads those of its own codes.
@@ -66,7 +75,6 @@ struct BlockScales {
 struct RunScales {
   static constexpr int kRun = 128;
   static constexpr bool kAtEnd = false;
-
   static constexpr int kRuns = kFewChunk / kRun;  // of a chunk
 
   float of[kRuns];
@@ -98,7 +106,6 @@ struct RowScales {
   static __device__ __forceinline__ const unsigned char* of_row(const FewPlan& plan, int row) {
     return plan.scales + row / plan.scale_rows * plan.scale_pitch;
   }
-
   static __device__ __forceinline__ int chunk_bytes(const FewPlan& /*plan*/) { return 0; }
 
   template <bool kWhole>
