@@ -59,9 +59,11 @@ __global__ void __launch_bounds__(few_warps(kEights) * 32, 1)
   rows.go_on(plan, part);
   const unsigned char* x[kEights];
 #pragma unroll
-  for (int n = 0; n < kEights; ++n)
+  for (int n = 0; n < kEights; ++n) {
     x[n] =
         plan.x + min(n * 8 + g, plan.x_rows - 1) * plan.x_pitch + part * (kFewChunk * 2) + t * 32;
+    asm volatile("" : "+l"(x[n]));  // as in go_on
+  }
   float sums[kEights][4] = {}, run[kEights][4] = {};
   float(&into)[kEights][4] = Scales::kRun > 0 ? run : sums;
   FewPiece<Codes, Scales> next;
