@@ -65,6 +65,24 @@ inline std::vector<float> numbers_of_fp8(const QuantizedTensor& tensor) {
   return numbers;
 }
 
+// Every scale becomes what is said for its row of scales, wherever it lies: a number that its type
+// has.
+template <typename Say>
+void set_scales(QuantizedTensor& tensor, Say&& say) {
+  const View scales = tensor.rowwise.scales.view();
+  const bool lone = scales.shape.rank() == 0;
+  for (std::int64_t row = 0; row < (lone ? 1 : scales.shape[0]); ++row)
+    for (std::int64_t col = 0; col < (lone ? 1 : scales.shape[1]); ++col) {
+      const float scale = say(row);
+      auto* const at = static_cast<unsigned char*>(scales.data) +
+                       (lone ? 0 : row * scales.strides[0] + col * scales.strides[1]);
+      if (scales.dtype == DType::code)
+        *at = static_cast<unsigned char>(std::isnan(scale) ? 255 : 127 + std::ilogb(scale));
+      else
+        std::memcpy(at, &scale, sizeof(scale));
+    }
+}
+
 // Integers up to 8, and scales from 1 to 8 that are drawn for every tile: with such integers as
 // values, sums of K up to 2^13 are exact.
 inline ExactWeights exact_weights(const OperandKind& kind, std::int64_t n, std::int64_t k) {
@@ -78,13 +96,7 @@ inline ExactWeights exact_weights(const OperandKind& kind, std::int64_t n, std::
   }
   std::mt19937 random(7);
   for (std::byte& code : made.tensor.rowwise.codes.bytes()) code = codes[random() % codes.size()];
-  if (made.tensor.rowwise.scales.dtype() == DType::code) {
-    for (std::byte& scale : made.tensor.rowwise.scales.bytes())
-      scale = static_cast<std::byte>(127 + random() % 4);
-  } else {
-    for (float& scale : made.tensor.rowwise.scales.span<float>())
-      scale = static_cast<float>(1u << random() % 4);
-  }
+  set_scales(made.tensor, [&](std::int64_t) { return static_cast<float>(1u << random() % 4); });
   made.numbers = numbers_of_fp8(made.tensor);
   return made;
 }

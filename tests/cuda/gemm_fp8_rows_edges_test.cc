@@ -49,18 +49,9 @@ TEST_F(GemmFp8RowsEdges, AnyScale) {
       const std::int64_t n = 256;
       QuantizedTensor w = quantize(values_as(usual_values(n, k, 3), {n, k}, DType::f32).view(),
                                    preset(name), {.backend = &reference_backend()});
-      const View scales = w.rowwise.scales.view();
-      for (std::int64_t row = 0; row < n; ++row)  // row r has the scale of the code r of e8m0
-        for (std::int64_t col = 0; col < scales.shape[1]; ++col) {
-          auto* const to = static_cast<std::byte*>(scales.data) + row * scales.strides[0] +
-                           col * scales.strides[1];
-          if (scales.dtype == DType::code) {
-            *to = static_cast<std::byte>(row);
-          } else {
-            const auto value = static_cast<float>(decode(e8m0fnu, static_cast<unsigned>(row)));
-            std::memcpy(to, &value, sizeof(value));
-          }
-        }
+      set_scales(w, [](std::int64_t row) {  // row r has the scale of the code r of e8m0
+        return static_cast<float>(decode(e8m0fnu, static_cast<unsigned>(row)));
+      });
       const Tensor x = values_as(usual_values(3, k, 4), {3, k}, DType::bf16);
       const oracle::Numbers values = oracle::numbers_of(x.view()), numbers = oracle::numbers_of(w);
       const Tensor got = to_host(gemm(to_device(x.view(), kThere), to_device(w, kThere)).view());
