@@ -1,5 +1,5 @@
 """Products of bf16 activations on a Hopper GPU, through octavo's Python door, beside torch.mm in bf16:
-weights in bf16, in FP4 with the scales of blocks, in MXFP8.
+weights in bf16, in FP4 with the scales of blocks, in MXFP8, in e4m3 with a scale for 128 x 128 or for a row.
 
     weights_bench.py [--json FILE] [--only TEXT] [--repeats N]
 
@@ -22,6 +22,7 @@ SHAPES = [
     (1, 4096, 4096),
     (8, 14336, 4096),
     (16, 4096, 14336),
+    (16, 8192, 8192),
     (32, 8192, 8192),
     (56, 8192, 8192),
     (64, 8192, 8192),
@@ -31,7 +32,7 @@ SHAPES = [
     (4096, 4096, 4096),
     (8192, 8192, 8192),
 ]
-WEIGHTS = ("bfloat16", "nvfp4", "mxfp4", "mxfp8")
+WEIGHTS = ("bfloat16", "nvfp4", "mxfp4", "mxfp8", "fp8-block", "fp8-channel")
 
 
 def main() -> int:
@@ -44,7 +45,7 @@ def main() -> int:
     torch.manual_seed(1)
     results, good = [], True
     print(f"{torch.cuda.get_device_name()}, torch {torch.__version__}")
-    print(f"{'weights':<10}{'M,N,K':<20}{'torch':>9}{'octavo':>9}{'TFLOPS':>8}{'GB/s':>7}{'ratio':>7}{'error':>9}")
+    print(f"{'weights':<12}{'M,N,K':<20}{'torch':>9}{'octavo':>9}{'TFLOPS':>8}{'GB/s':>7}{'ratio':>7}{'error':>9}")
     for kind in WEIGHTS:
         for m, n, k in SHAPES:
             if args.only not in f"{kind} {m},{n},{k}":
@@ -69,7 +70,7 @@ def main() -> int:
             rate = held / timed["octavo"] * 1e-6
             ratio = timed["torch"] / timed["octavo"]
             print(
-                f"{kind:<10}{f'{m},{n},{k}':<20}{timed['torch'] * 1e3:>9.1f}"
+                f"{kind:<12}{f'{m},{n},{k}':<20}{timed['torch'] * 1e3:>9.1f}"
                 f"{timed['octavo'] * 1e3:>9.1f}{tflops:>8.0f}{rate:>7.0f}{ratio:>7.2f}{error:>9.1e}",
                 flush=True,
             )

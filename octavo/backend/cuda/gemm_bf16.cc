@@ -1,6 +1,7 @@
 // Products of numbers that bf16 or f16 holds, on the tensor cores that sum in f32: values as they
-// are; codes decoded first, into memory of their own. A scale that is a power of two, or of few
-// bits like those of NVFP4, goes into the number, which stays exact; others wait for the sums.
+// are; codes decoded first, into memory of their own, but where there are few rows. A scale that is
+// a power of two, or of few bits like those of NVFP4, goes into the number, which stays exact;
+// others wait for the sums.
 #include <algorithm>
 #include <optional>
 
@@ -118,16 +119,28 @@ class Numbers {
   GemmOperand made_{};
 };
 
+// Whether kernels that take rows of bf16, at multiples of 16 bytes and with a scale for all, can
+// have them of it, and what else they want of a job.
+bool fits_rows_of_bf16(const GemmJob& job) {
+  if ((job.accumulator != Accumulator::f32 && job.accumulator != Accumulator::native) ||
+      job.out.dtype == DType::f64 || job.group_count > 0)
+    return false;
+  const Way way = way_of(job.a, DType::bf16);
+  return way == Way::dequantized || (way == Way::values && can_be_mapped(job.a.values));
+}
+
+// A product of a group has the order of sums of all groups together.
+bool fits_few_by_fp8(const GemmJob& job) {
+  return job.a.rows() <= kFewFp8Rows && !job.is_group && fits_fp8_rows(job.b) &&
+         fits_rows_of_bf16(job);
+}
+
 }  // namespace
 
 bool fits_few(const GemmJob& job) { return job.a.rows() <= kMostFewRows && fits_fp4(job); }
 
 bool fits_fp4(const GemmJob& job) {
-  if ((job.accumulator != Accumulator::f32 && job.accumulator != Accumulator::native) ||
-      job.out.dtype == DType::f64 || job.group_count > 0 || !fits_fp4_rows(job.b))
-    return false;
-  const Way way = way_of(job.a, DType::bf16);
-  if (way != Way::dequantized && (way != Way::values || !can_be_mapped(job.a.values))) return false;
+  if (!fits_fp4_rows(job.b) || !fits_rows_of_bf16(job)) return false;
   const bool in_tiles = job.a.rows() <= kMostFp4Rows || job.out.dtype == DType::f32;
   return job.a.rows() <= kMostFewRows || (in_tiles && fits_fp4_tiles(job));
 }
@@ -149,6 +162,11 @@ bool fits_bf16(const GemmJob& job) {
 
 void gemm_bf16(const Exec& exec, const GemmJob& job) {
   const Exec inner = without_workspace(exec);  // which is for the product itself
+  if (fits_few_by_fp8(job)) {
+    const Numbers a(inner, job.a, DType::bf16);
+    const QuantizedMatrix& x = a.operand().quantized;
+    return gemm_fp8_rows(exec, x.codes, static_cast<const float*>(x.scales.data), job);
+  }
   const DType dtype = common_type(job).value();
   const Numbers a(inner, job.a, dtype), b(inner, job.b, dtype);
   GemmJob made = job;

@@ -174,6 +174,12 @@ inline constexpr std::int64_t kMostFewRows = 56;
 [[nodiscard]] bool is_nvfp4(const QuantizedMatrix& weights);
 void gemm_fp4_rows(const Exec& exec, const Matrix& x, const float* x_scale, const GemmJob& job);
 
+// gemm_fp8_rows.cu: the same by FP8, MX or with f32 scales for all of K or for 128 of it, up to so
+// many rows; kernels for 32 would still keep to registers.
+inline constexpr std::int64_t kFewFp8Rows = 16;
+[[nodiscard]] bool fits_fp8_rows(const GemmOperand& weights);
+void gemm_fp8_rows(const Exec& exec, const Matrix& x, const float* x_scale, const GemmJob& job);
+
 // gemm_fp4_tiles.cc: the same for any number of rows, on the tensor cores that take operands of 64
 // rows; of what fits_fp4_rows, where the copy engine can read it.
 [[nodiscard]] bool fits_fp4_tiles(const GemmJob& job);

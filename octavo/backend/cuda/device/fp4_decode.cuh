@@ -20,13 +20,17 @@ __device__ __forceinline__ unsigned block_scale_bits(unsigned byte) {
   }
 }
 
-// Two codes times their scales. `bits` has them where bf16 has its sign, the end of its exponent
-// and the beginning of its fraction: that is 2^-126 times the number, subnormal ones too.
-__device__ __forceinline__ unsigned scaled_e2m1(unsigned bits, __nv_bfloat162 scale) {
+// Two codes. `bits` has them where bf16 has its sign, the end of its exponent and the beginning of
+// its fraction: that is 2^-126 times the number, subnormal ones too.
+__device__ __forceinline__ __nv_bfloat162 decoded_e2m1(unsigned bits) {
   constexpr unsigned kUp = 0x7E807E80u;  // 2^126, twice
-  const __nv_bfloat162 codes = __hmul2(*reinterpret_cast<const __nv_bfloat162*>(&bits),
-                                       *reinterpret_cast<const __nv_bfloat162*>(&kUp)),
-                       product = __hmul2(codes, scale);
+  return __hmul2(*reinterpret_cast<const __nv_bfloat162*>(&bits),
+                 *reinterpret_cast<const __nv_bfloat162*>(&kUp));
+}
+
+// The same, times their scales.
+__device__ __forceinline__ unsigned scaled_e2m1(unsigned bits, __nv_bfloat162 scale) {
+  const __nv_bfloat162 product = __hmul2(decoded_e2m1(bits), scale);
   return *reinterpret_cast<const unsigned*>(&product);
 }
 
