@@ -46,9 +46,9 @@ std::vector<Sizes> shapes() {
   std::vector<Sizes> all{{1, 16, 256},    {1, 300, 2048}, {9, 33, 768},   {16, 129, 2560},
                          {17, 64, 512},   {40, 50, 512},  {5, 4000, 256}, {3, 50, 32},
                          {3, 50, 16},     {9, 100, 2880}, {12, 70, 544},  {6, 8200, 320},
-                         {16, 8203, 256}, {4, 7, 144},    {16, 96, 8192}, {2, 100, 1000},
+                         {32, 8203, 256}, {4, 7, 144},    {32, 96, 8192}, {2, 100, 1000},
                          {7, 1, 4112}};
-  for (std::int64_t m = 1; m <= 16; ++m) all.push_back({m, 31 + m, 528});
+  for (std::int64_t m = 1; m <= cuda::kFewFp8Rows + 1; ++m) all.push_back({m, 31 + m, 528});
   return all;
 }
 
@@ -75,7 +75,7 @@ TEST_F(GemmFp8Rows, SumsOfIntegersAreExact) {
 TEST_F(GemmFp8Rows, IsWithinTheBound) {
   for (const OperandKind& kind : fp8_kinds())
     for (const Sizes& sizes :
-         {Sizes{1, 300, 2048}, Sizes{16, 100, 2880}, Sizes{13, 50, 8192}, Sizes{16, 40, 48}}) {
+         {Sizes{1, 300, 2048}, Sizes{32, 100, 2880}, Sizes{13, 50, 8192}, Sizes{16, 40, 48}}) {
       const MadeOperand a = made(valued_as(DType::bf16), usual_values(sizes.m, sizes.k, 1), sizes.m,
                                  sizes.k),
                         b = made(kind, usual_values(sizes.n, sizes.k, 2), sizes.n, sizes.k),
@@ -132,7 +132,7 @@ TEST_F(GemmFp8Rows, WhatFollowsTheSum) {
 TEST_F(GemmFp8Rows, EveryCodeAtEveryPlace) {
   for (const char* name : {"mxfp8", "mxfp8:e5m2", "fp8-channel", "fp8-block"})
     for (const std::int64_t k : {512, 272}) {
-      const std::int64_t m = 16, n = 256;
+      const std::int64_t m = cuda::kFewFp8Rows, n = 256;
       QuantizedTensor w = exact_weights(quantized_as(name), n, k).tensor;
       const Format format = w.scaling.format;
       const auto codes = w.rowwise.codes.bytes();

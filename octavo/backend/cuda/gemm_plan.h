@@ -175,8 +175,8 @@ inline constexpr std::int64_t kMostFewRows = 56;
 void gemm_fp4_rows(const Exec& exec, const Matrix& x, const float* x_scale, const GemmJob& job);
 
 // gemm_fp8_rows.cu: the same by FP8, MX or with f32 scales for all of K or for 128 of it, up to so
-// many rows; kernels for 32 would still keep to registers.
-inline constexpr std::int64_t kFewFp8Rows = 16;
+// many rows: kernels for more would not keep to registers.
+inline constexpr std::int64_t kFewFp8Rows = 32;
 [[nodiscard]] bool fits_fp8_rows(const GemmOperand& weights);
 void gemm_fp8_rows(const Exec& exec, const Matrix& x, const float* x_scale, const GemmJob& job);
 
