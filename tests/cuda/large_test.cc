@@ -1,6 +1,8 @@
 // More elements than 31 bits can count. The data repeats with a period that no power of two shares,
 // so an index that wraps around reads something else.
 #include <algorithm>
+#include <bit>
+#include <cstdint>
 #include <cstring>
 #include <initializer_list>
 #include <span>
@@ -205,6 +207,44 @@ TEST_F(Large, ProductsOfMoreThan31BitsOfCodes) {
                         sizeof(float)) != 0;
     EXPECT_EQ(wrong, 0) << "of " << many.rows * few.rows << ", K " << depth;
   }
+}
+
+// Matrices of a batch that share A: all results together have more rows than 31 bits count.
+TEST_F(Large, BatchesWithMoreThan31BitsOfRows) {
+  constexpr std::int64_t kBatch = 2049, kRows = 1 << 20, kDepth = 16;
+  const auto a_at = [](std::int64_t row, std::int64_t k) { return (row * 31 + k * 7) % 11 - 5; };
+  const auto b_at = [](std::int64_t i, std::int64_t k) { return (i + k) % 5 - 2; };
+  // Sums are integers of eight bits, which bf16 holds.
+  const auto filled = [&](std::int64_t rows, auto at, const Shape& shape) {
+    Tensor made = Tensor::values(shape, DType::bf16);
+    auto bits = made.span<std::uint16_t>();
+    for (std::int64_t row = 0; row < rows; ++row)
+      for (std::int64_t k = 0; k < kDepth; ++k)
+        bits[static_cast<std::size_t>(row * kDepth + k)] = static_cast<std::uint16_t>(
+            std::bit_cast<std::uint32_t>(static_cast<float>(at(row, k))) >> 16);
+    return to_device(made.view(), Device{DeviceKind::cuda, 0});
+  };
+  const Tensor a = filled(kRows, a_at, {kRows, kDepth}),
+               b = filled(kBatch, b_at, {kBatch, 1, kDepth});
+  const DeviceMemory out(static_cast<std::size_t>(kBatch * kRows) * 2);
+  View result = value_view(out.data(), DType::bf16, {kBatch, kRows, 1});
+  result.device = {DeviceKind::cuda, 0};
+  gemm_into(a.view(), b.view(), result);
+  must(cudaDeviceSynchronize());
+  for (const std::int64_t i :
+       {std::int64_t{0}, std::int64_t{1023}, kBatch - 3, kBatch - 2, kBatch - 1})
+    for (const std::int64_t first : {std::int64_t{0}, kRows - kWindow}) {
+      const auto bytes = out.read(static_cast<std::size_t>(i * kRows + first) * 2, kWindow * 2);
+      std::int64_t wrong = 0;
+      for (std::int64_t row = 0; row < kWindow; ++row) {
+        std::int64_t sum = 0;
+        for (std::int64_t k = 0; k < kDepth; ++k) sum += a_at(first + row, k) * b_at(i, k);
+        std::uint16_t got = 0;
+        std::memcpy(&got, &bytes[static_cast<std::size_t>(row) * 2], sizeof(got));
+        wrong += std::bit_cast<float>(std::uint32_t{got} << 16) != static_cast<float>(sum);
+      }
+      EXPECT_EQ(wrong, 0) << "of " << kWindow << " from row " << first << " of matrix " << i;
+    }
 }
 
 }  // namespace

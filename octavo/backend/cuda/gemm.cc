@@ -21,9 +21,12 @@ GemmJob as_done(GemmJob job) {
 
 bool gemm_offered(const GemmJob& asked) {
   const GemmJob job = as_done(asked);
-  if (job.group_count > 0)
-    return groups_fit(job) &&
-           (fits_fp8(job) || fits_mx(job) || fits_recoded(job) || fits_bf16(job));
+  if (job.group_count > 0) {
+    // Weights of four bits stay so in a product of their own for each group. All together they
+    // would become bf16 in every call, those of groups without rows, too.
+    const bool as_bf16 = fits_bf16(job) && !fits_fp4_rows(job.b);
+    return groups_fit(job) && (fits_fp8(job) || fits_mx(job) || fits_recoded(job) || as_bf16);
+  }
   return fits_fp8(job) || fits_mx(job) || fits_recoded(job) || fits_fp4(job) || fits_bf16(job) ||
          fits_general(job);
 }
@@ -38,9 +41,10 @@ void gemm_matrix(const Exec& exec, const GemmJob& asked) {
     return gemm_fp8(exec, job);
   }
   if (fits_mx(job)) return gemm_mx(exec, job);
-  if (fits_few(job)) return gemm_fp4(exec, job);
+  if (fits_few_by_fp4(job)) return gemm_fp4(exec, job);
   if (fits_recoded(job)) return gemm_recoded(exec, job);
   if (fits_fp4(job)) return gemm_fp4(exec, job);
+  if (fits_few_by_fp8(job)) return gemm_few_by_fp8(exec, job);
   if (fits_bf16(job)) return gemm_bf16(exec, job);
   gemm_general(exec, job);
 }

@@ -129,15 +129,21 @@ bool fits_rows_of_bf16(const GemmJob& job) {
   return way == Way::dequantized || (way == Way::values && can_be_mapped(job.a.values));
 }
 
+}  // namespace
+
+bool fits_few_by_fp4(const GemmJob& job) { return job.a.rows() <= kMostFewRows && fits_fp4(job); }
+
 // A product of a group has the order of sums of all groups together.
 bool fits_few_by_fp8(const GemmJob& job) {
   return job.a.rows() <= kFewFp8Rows && !job.is_group && fits_fp8_rows(job.b) &&
          fits_rows_of_bf16(job);
 }
 
-}  // namespace
-
-bool fits_few(const GemmJob& job) { return job.a.rows() <= kMostFewRows && fits_fp4(job); }
+void gemm_few_by_fp8(const Exec& exec, const GemmJob& job) {
+  const Numbers a(without_workspace(exec), job.a, DType::bf16);
+  const QuantizedMatrix& x = a.operand().quantized;
+  gemm_fp8_rows(exec, x.codes, static_cast<const float*>(x.scales.data), job);
+}
 
 bool fits_fp4(const GemmJob& job) {
   if (!fits_fp4_rows(job.b) || !fits_rows_of_bf16(job)) return false;
@@ -162,11 +168,6 @@ bool fits_bf16(const GemmJob& job) {
 
 void gemm_bf16(const Exec& exec, const GemmJob& job) {
   const Exec inner = without_workspace(exec);  // which is for the product itself
-  if (fits_few_by_fp8(job)) {
-    const Numbers a(inner, job.a, DType::bf16);
-    const QuantizedMatrix& x = a.operand().quantized;
-    return gemm_fp8_rows(exec, x.codes, static_cast<const float*>(x.scales.data), job);
-  }
   const DType dtype = common_type(job).value();
   const Numbers a(inner, job.a, dtype), b(inner, job.b, dtype);
   GemmJob made = job;

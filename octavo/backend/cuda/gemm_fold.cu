@@ -122,8 +122,11 @@ __global__ void __launch_bounds__(kThreads, 4)
     rows_kernel(const __grid_constant__ FoldJob job, unsigned parts, std::int64_t part_cols,
                 bool scale_vectors) {
   wait_for_kernels_before();
-  const unsigned warp = blockIdx.x * (kThreads / 32) + threadIdx.x / 32, part = warp % parts;
-  const std::int64_t row = warp / parts;
+  const std::int64_t warp =
+      static_cast<std::int64_t>(blockIdx.x) * (kThreads / 32) + threadIdx.x / 32;
+  // Rows are few where they have parts: 32 bits do for the division.
+  const unsigned narrow = static_cast<unsigned>(warp), part = parts > 1 ? narrow % parts : 0;
+  const std::int64_t row = parts > 1 ? narrow / parts : warp;
   if (row >= job.from.codes.rows) return;
   const RowExponents exponents(job.from.scales, row, scale_vectors);
   const unsigned top = exponents.top, spread = top - min(top, exponents.bottom);

@@ -21,8 +21,6 @@ std::int64_t stage_elements(const GemmOperand& operand) {
   return 128 / element_bytes(codes.dtype, codes.format);
 }
 
-bool is_fp8_format(const Format& format) { return format == e4m3fn || format == e5m2; }
-
 bool scales_fit(const GemmOperand& operand) {
   const QuantizedMatrix& quantized = operand.quantized;
   const std::int64_t along = tile_extent(quantized.tile.cols, operand.cols());
@@ -137,7 +135,9 @@ bool sizes_fit(const GemmJob& job) {
 #endif
   constexpr std::int64_t kMost = std::int64_t{1} << 30;  // coordinates of a box have 32 bits
   return kBuilt && job.a.cols() > 0 && job.a.cols() < kMost && job.a.rows() < kMost &&
-         job.b.rows() < kMost && job.out.dtype != DType::f64;
+         job.b.rows() < kMost &&
+         job.out.rows < kMost &&  // more than A has, where a batch shares it
+         job.out.dtype != DType::f64;
 }
 
 bool fits_fp8(const GemmJob& job) {

@@ -30,7 +30,9 @@ struct Fp8Codes {
   }
 };
 
-bool is_mx(const QuantizedMatrix& weights) { return weights.scales.dtype == DType::code; }
+bool has_block_scales(const QuantizedMatrix& weights) {
+  return weights.scales.dtype == DType::code;
+}
 
 bool lasts_for_all(const QuantizedMatrix& weights) {
   return tile_extent(weights.tile.cols, weights.codes.cols) >= weights.codes.cols;
@@ -39,7 +41,7 @@ bool lasts_for_all(const QuantizedMatrix& weights) {
 bool scales_fit(const QuantizedMatrix& weights) {
   const Matrix& scales = weights.scales;
   if (weights.tensor_scale != nullptr) return false;
-  if (is_mx(weights))
+  if (has_block_scales(weights))
     return scales.format == e8m0fnu && scales.col_stride == 1 && weights.tile.rows == 1 &&
            weights.tile.cols == 32;
   return scales.dtype == DType::f32 &&
@@ -49,7 +51,8 @@ bool scales_fit(const QuantizedMatrix& weights) {
 template <bool kE5m2>
 void launch(const Exec& exec, const FewPlan& plan, const QuantizedMatrix& weights) {
   using Codes = Fp8Codes<kE5m2>;
-  if (is_mx(weights)) return launch_few<Codes, BlockScales<false>, kFewFp8Rows>(exec, plan);
+  if (has_block_scales(weights))
+    return launch_few<Codes, BlockScales<false>, kFewFp8Rows>(exec, plan);
   if (lasts_for_all(weights)) return launch_few<Codes, RowScales, kFewFp8Rows>(exec, plan);
   launch_few<Codes, RunScales, kFewFp8Rows>(exec, plan);
 }
@@ -60,15 +63,15 @@ bool fits_fp8_rows(const GemmOperand& weights) {
   const QuantizedMatrix& q = weights.quantized;
   const Matrix& codes = q.codes;
   constexpr std::int64_t kMost = std::int64_t{1} << 30, kLane = 16;  // codes that a lane has
-  return weights.is_quantized() && (codes.format == e4m3fn || codes.format == e5m2) &&
-         scales_fit(q) && codes.cols > 0 && codes.cols % kLane == 0 && codes.col_stride == 1 &&
-         has_aligned_rows(codes, kLane) && codes.rows < kMost && codes.cols < kMost;
+  return weights.is_quantized() && is_fp8_format(codes.format) && scales_fit(q) && codes.cols > 0 &&
+         codes.cols % kLane == 0 && codes.col_stride == 1 && has_aligned_rows(codes, kLane) &&
+         codes.rows < kMost && codes.cols < kMost;
 }
 
 void gemm_fp8_rows(const Exec& exec, const Matrix& x, const float* x_scale, const GemmJob& job) {
   const QuantizedMatrix& q = job.b.quantized;
   FewPlan plan = few_plan_of(x, x_scale, job);
-  plan.whole = plan.whole && (!is_mx(q) || has_aligned_rows(q.scales, 8));
+  plan.whole = plan.whole && (!has_block_scales(q) || has_aligned_rows(q.scales, 8));
   q.codes.format == e5m2 ? launch<true>(exec, plan, q) : launch<false>(exec, plan, q);
 }
 

@@ -43,7 +43,7 @@ bool has_a_scale_a_row(const GemmOperand& operand) {
 }
 
 bool is_fp8(const Matrix& matrix) {
-  return matrix.dtype == DType::code && (matrix.format == e4m3fn || matrix.format == e5m2);
+  return matrix.dtype == DType::code && is_fp8_format(matrix.format);
 }
 
 struct ProblemHash {

@@ -19,7 +19,7 @@ std::size_t round_up(std::int64_t bytes) {
 
 bool is_mx(const GemmOperand& operand) {
   const QuantizedMatrix& q = operand.quantized;
-  return operand.is_quantized() && (q.codes.format == e4m3fn || q.codes.format == e5m2) &&
+  return operand.is_quantized() && is_fp8_format(q.codes.format) &&
          (operand.cols() <= 1 || q.codes.col_stride == 1) && q.tensor_scale == nullptr &&
          q.scales.dtype == DType::code && q.scales.format == e8m0fnu && q.tile.rows == 1 &&
          q.tile.cols == kMxBlock && operand.cols() > kMxBlock;

@@ -13,6 +13,7 @@
 #include "octavo/backend/cuda/runtime.h"
 #include "octavo/backend/gemm_job.h"
 #include "octavo/backend/kernels.h"
+#include "octavo/format/named_formats.h"
 
 namespace octavo::cuda {
 
@@ -135,6 +136,11 @@ class PlanGroups {
 // Whether tiles of scales begin where groups do.
 [[nodiscard]] bool groups_fit(const GemmJob& job);
 
+// What the FP8 tensor cores multiply.
+[[nodiscard]] constexpr bool is_fp8_format(const Format& format) {
+  return format == e4m3fn || format == e5m2;
+}
+
 // gemm_fp8.cc: e4m3 and e5m2 with scales that do not change within 128 of K; from gemm_bf16.cc also
 // bf16 or f16 in the place of codes, with scales that do not change within 64. A shape is one of
 // kGemmShapes, or null for the one that suits.
@@ -163,9 +169,12 @@ void gemm_bf16(const Exec& exec, const GemmJob& job);
 
 // The same by FP4 with the scales of blocks, which stays in four bits on its way: few rows of
 // anything that becomes bf16, and more.
-[[nodiscard]] bool fits_few(const GemmJob& job);
+[[nodiscard]] bool fits_few_by_fp4(const GemmJob& job);
 [[nodiscard]] bool fits_fp4(const GemmJob& job);
 void gemm_fp4(const Exec& exec, const GemmJob& job);
+// The same for few rows by FP8, which stays in eight bits; of what fits_bf16.
+[[nodiscard]] bool fits_few_by_fp8(const GemmJob& job);
+void gemm_few_by_fp8(const Exec& exec, const GemmJob& job);
 
 // gemm_fp4_rows.cu: what it multiplies by, and that: up to so many rows of bf16 at multiples of 16
 // bytes, with a scale for all of them.

@@ -51,10 +51,7 @@ double cycles_of_block(const GemmShape& shape, std::int64_t rows, std::int64_t c
   const double whole = std::ceil(units / clusters),
                dealt = std::max(1.0, units / clusters * (17.0 / 16.0));
   if (shape == kNarrow && whole > 1.0) return std::numeric_limits<double>::infinity();
-  return (shape.deals() ? std::min(whole, dealt) : whole) * (shape == kWide     ? 790
-                                                             : shape == kTall   ? 1075
-                                                             : shape == kMedium ? 580
-                                                                                : 400);
+  return (shape.deals() ? std::min(whole, dealt) : whole) * shape.block_cycles;
 }
 
 // All of the few rows are the columns of a plan, and the other operand, which has to be read from

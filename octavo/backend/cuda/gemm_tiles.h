@@ -27,6 +27,7 @@ struct GemmShape {
   int cols = 128;
   int blocks = 2;
   bool shares_rows = true;
+  int block_cycles = 790;  // of a block of K, about, measured in the middle of large products
 
   [[nodiscard]] constexpr int rows() const { return row_groups * 64; }
   // Whether its last units are dealt out along K (gemm_schedule.h). Leaving the sums of two waves
@@ -39,11 +40,12 @@ struct GemmShape {
   constexpr bool operator==(const GemmShape&) const = default;
 };
 
-inline constexpr GemmShape kWide{}, kTall{.row_groups = 4, .waves = 2},
-    kMedium{.row_groups = 2, .col_groups = 1, .cols = 128, .blocks = 2, .shares_rows = true},
-    kNarrow{.row_groups = 1, .col_groups = 2, .cols = 128, .blocks = 1, .shares_rows = false},
-    kSlim{.row_groups = 1, .col_groups = 1, .cols = 64, .blocks = 1, .shares_rows = false},
-    kSlimTall{.row_groups = 3, .col_groups = 1, .cols = 64, .blocks = 1, .shares_rows = false};
+inline constexpr GemmShape kWide{}, kTall{.row_groups = 4, .waves = 2, .block_cycles = 1075},
+    kMedium{.row_groups = 2, .block_cycles = 580},
+    kNarrow{
+        .row_groups = 1, .col_groups = 2, .blocks = 1, .shares_rows = false, .block_cycles = 400},
+    kSlim{.row_groups = 1, .cols = 64, .blocks = 1, .shares_rows = false, .block_cycles = 400},
+    kSlimTall{.row_groups = 3, .cols = 64, .blocks = 1, .shares_rows = false, .block_cycles = 400};
 // For sums that stay in the tensor cores: 128 registers of them, none to add up in.
 inline constexpr GemmShape kSquare{
     .row_groups = 2, .col_groups = 1, .cols = 256, .blocks = 2, .shares_rows = false};
