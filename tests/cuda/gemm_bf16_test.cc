@@ -272,5 +272,21 @@ TEST_F(GemmBf16, F16SumsDoNotOverflow) {
   }
 }
 
+// What no tensor core takes is done, slowly, and who asks is told.
+TEST_F(GemmBf16, SaysWhenItIsSlow) {
+  std::vector<std::string> notes;
+  Log log([&](std::string_view note) { notes.emplace_back(note); });
+  const QuantizedTensor weights = to_device(
+      quantize(values_as(usual_values(8, 64, 1), {8, 64}, DType::bf16).view(), preset("mxfp8")),
+      kThere);
+  for (const DType dtype : {DType::bf16, DType::f16, DType::f16}) {
+    const Tensor x = to_device(values_as(usual_values(3, 64, 2), {3, 64}, dtype).view(), kThere);
+    (void)gemm(x.view(), weights, {.log = &log});
+  }
+  ASSERT_EQ(notes.size(), 1);
+  EXPECT_NE(notes[0].find("float16 by e4m3fn with scales for 1 x 32"), std::string::npos)
+      << notes[0];
+}
+
 }  // namespace
 }  // namespace octavo::testing

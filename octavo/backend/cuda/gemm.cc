@@ -1,8 +1,14 @@
 // Which kernel does a product.
+#include <string>
+
 #include "octavo/backend/cuda/gemm_library.h"
 #include "octavo/backend/cuda/gemm_plan.h"
 #include "octavo/backend/cuda/kernels_internal.h"
 #include "octavo/backend/cuda/runtime.h"
+#include "octavo/base/error.h"
+#include "octavo/base/log.h"
+#include "octavo/format/parse_format.h"
+#include "octavo/tensor/dtype.h"
 
 namespace octavo::cuda {
 namespace {
@@ -15,6 +21,22 @@ GemmJob as_done(GemmJob job) {
   job.accumulator = Accumulator::native;
   if (!fits_fp8(job)) job.accumulator = Accumulator::f32;
   return job;
+}
+
+std::string words_for(const GemmOperand& operand) {
+  if (!operand.is_quantized()) return std::string(dtype_name(operand.values.dtype));
+  const auto side = [](std::int64_t size) { return size > 0 ? text(size) : "all"; };
+  const Tile& tile = operand.quantized.tile;
+  return text(format_name(operand.quantized.codes.format), " with scales for ", side(tile.rows),
+              " x ", side(tile.cols));
+}
+
+// That a product takes the kernel that does anything: who times it would wonder.
+void tell_general(const Exec& exec, const GemmJob& job) {
+  if (exec.log == nullptr || job.a.cols() == 0) return;
+  exec.log->once(text("[gemm] ", words_for(job.a), " by ", words_for(job.b),
+                      " has no kernel on the device's tensor cores and takes the general one, far "
+                      "slower; bfloat16 values, by each other or by codes, have"));
 }
 
 }  // namespace
@@ -46,6 +68,7 @@ void gemm_matrix(const Exec& exec, const GemmJob& asked) {
   if (fits_fp4(job)) return gemm_fp4(exec, job);
   if (fits_few_by_fp8(job)) return gemm_few_by_fp8(exec, job);
   if (fits_bf16(job)) return gemm_bf16(exec, job);
+  tell_general(exec, job);
   gemm_general(exec, job);
 }
 
