@@ -63,7 +63,9 @@ def cuda(monkeypatch):
     return cuda
 
 
-@pytest.mark.parametrize(("given", "wanted"), [(CURRENT, CURRENT), (96, 96), (0, 0), (1, 0), (2, 2)])
+@pytest.mark.parametrize(
+    ("given", "wanted"), [(CURRENT, CURRENT), (96, 96), (0, 0), (1, 0), (2, 2)]
+)
 def test_memory_is_of_the_stream_that_writes_it(cuda, given, wanted):
     TORCH.empty("float32", (4,), 0, given)
     address, owner = TORCH.allocator(0, given)(16)
