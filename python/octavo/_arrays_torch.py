@@ -75,9 +75,10 @@ class TorchFamily(Family):
         """Of torch's pool, which knows of streams and graphs."""
         if cuda < 0:
             return None
+        there = _on(cuda, stream)  # asked once for all parts of a result
 
         def allocate(nbytes: int) -> tuple[int, Any]:
-            with _on(cuda, stream):
+            with there:
                 memory = torch.empty(nbytes, dtype=torch.uint8, device=_device(cuda))
             return memory.data_ptr(), memory
 
