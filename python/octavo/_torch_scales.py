@@ -209,7 +209,8 @@ def _unswizzled(array: Array, recipe: Recipe, matrix: Matrix, op: str) -> Array:
     kind = _SCALE_KINDS[recipe.scale]
     if array.cuda >= 0:
         fix = "give a grid with NO_SWIZZLE and its recipe"
-        done = torch_device(array, f"swizzled {what}", fix, op).unswizzled(array, rows, depth)
+        torch_ops = torch_device(array, f"swizzled {what}", fix, op)
+        done: Array = torch_ops.unswizzled(array, rows, depth)
         return replace(done, kind=kind)
     tensor = _borrow(array, kind, None, op)
     grid = _octavo.from_layout(tensor, [rows, depth], "swizzled_128x4")
