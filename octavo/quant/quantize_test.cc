@@ -250,6 +250,20 @@ TEST(QuantizedFrom, refuses_infinite_scales_by_tile) {
                  [] { (void)with_scales(1, HUGE_VALF); });
 }
 
+TEST(QuantizedFrom, takes_scales_as_they_are_where_nobody_is_to_look) {
+  Tensor codes = Tensor::codes({2, 4}, e4m3fn);
+  std::memset(codes.bytes().data(), 0x38, codes.bytes().size());
+  const Tensor scales = tensor_of({-2, HUGE_VALF}, {2, 1});
+  const auto made = [&](const Scaling& scaling) {
+    return quantized_from({2, 4}, scaling, codes, scales, {}, nullptr, false);
+  };
+  const Tensor back = dequantize(made(preset("fp8-channel")));
+  EXPECT_EQ(back.span<float>()[0], -2.0F);
+  EXPECT_EQ(back.span<float>()[4], HUGE_VALF);
+  expect_refused(ErrorCode::invalid_argument, "scales have shape",
+                 [&] { (void)made(preset("fp8")); });
+}
+
 TEST(QuantizedFrom, NaN_and_zero_scales_decode_as_they_are) {
   const Tensor back = dequantize(with_scales(std::nanf(""), 0.0F));
   for (std::size_t i = 0; i < 4; ++i) {

@@ -60,11 +60,11 @@ using MakeTensor = std::function<Tensor(const View& like)>;
 // none of them negative (an error that names the first such tile). NaN and zero are as they are.
 // Scales may be row-major or column-major; the result's scaling says which. Scales that could be
 // negative are looked at: on a device they are copied to the host, which waits and cannot be
-// captured.
+// captured. Without `look` nobody looks, nothing waits, and scales are applied whatever they are.
 [[nodiscard]] OCTAVO_API QuantizedTensor quantized_from(const Shape& shape, const Scaling& scaling,
                                                         const Tensor& codes, const Tensor& scales,
                                                         const Tensor& tensor_scale = {},
-                                                        void* stream = nullptr);
+                                                        void* stream = nullptr, bool look = true);
 
 // The transpose, as its columnwise copy has it: nothing is copied. Leading dimensions are folded
 // into one. Throws where there is no columnwise copy.

@@ -145,8 +145,11 @@ class Family(ABC):
         tensor = Tensor.empty(kind, shape, cuda=cuda, stream=stream)
         return tensor_array(self, tensor, tensor)
 
-    def allocator(self, cuda: int) -> Callable[[int], tuple[int, Any]] | None:
-        """What makes memory on a device, as (address, owner); None: octavo itself."""
+    def allocator(
+        self, cuda: int, stream: int | None = None
+    ) -> Callable[[int], tuple[int, Any]] | None:
+        """What makes memory on a device for work on this stream, or on the library's current one,
+        as (address, owner); None: octavo itself."""
         return None
 
     def for_results(self, array: Array) -> Family:

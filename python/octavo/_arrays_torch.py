@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any, Final
 
 import torch
@@ -13,6 +14,8 @@ from octavo._dtypes import TORCH_PACKED_FP4, Kind, kind_name, kind_of_name, torc
 from octavo._octavo import Format, Tensor
 
 _FP4: Final = Format("e2m1fn")
+_LEGACY_DEFAULT: Final = 1  # CUDA's other name for stream 0
+_HERE: Final = nullcontext()  # the stream that is torch's current one
 
 
 class TorchFamily(Family):
@@ -45,7 +48,9 @@ class TorchFamily(Family):
             # The sign is a note beside the memory (a real view of a conjugate), not in it.
             if writing:
                 raise ValueError(f"[{op}] out is a negated view; give a plain tensor")
-            x = x.resolve_neg()
+            place = x.get_device() if x.is_cuda else -1
+            with _on(place, self.stream(place, stream)):
+                x = x.resolve_neg()
         if not x.shape and _torch_kind(x.dtype)[1]:
             raise ValueError(f"[{op}] got a scalar of dtype {x.dtype}; give it a dimension")
         array = self._array(x)
@@ -61,15 +66,20 @@ class TorchFamily(Family):
     def empty(self, kind: Kind, shape: tuple[int, ...], cuda: int, stream: int) -> Array:
         if cuda < 0:
             return super().empty(kind, shape, cuda, stream)
-        return self._array(torch.empty(shape, dtype=torch_dtype(kind), device=_device(cuda)))
+        with _on(cuda, stream):
+            return self._array(torch.empty(shape, dtype=torch_dtype(kind), device=_device(cuda)))
 
-    def allocator(self, cuda: int) -> Callable[[int], tuple[int, Any]] | None:
+    def allocator(
+        self, cuda: int, stream: int | None = None
+    ) -> Callable[[int], tuple[int, Any]] | None:
         """Of torch's pool, which knows of streams and graphs."""
         if cuda < 0:
             return None
+        there = _on(cuda, stream)  # asked once for all parts of a result
 
         def allocate(nbytes: int) -> tuple[int, Any]:
-            memory = torch.empty(nbytes, dtype=torch.uint8, device=_device(cuda))
+            with there:
+                memory = torch.empty(nbytes, dtype=torch.uint8, device=_device(cuda))
             return memory.data_ptr(), memory
 
         return allocate
@@ -97,9 +107,12 @@ class TorchFamily(Family):
                 dtype = torch.uint8 if kind.itemsize == 1 else getattr(torch, "uint16", torch.int16)
         else:
             self.check_value(kind, op)
-        if like is None or like.order() is None:
-            return self._array(torch.empty(shape, dtype=dtype, device=_device(owner.cuda)))
-        return self._array(torch.empty_like(like.obj, dtype=dtype, requires_grad=False))
+        with _on(owner.cuda, owner.stream):
+            if like is None or like.order() is None:
+                made = torch.empty(shape, dtype=dtype, device=_device(owner.cuda))
+            else:
+                made = torch.empty_like(like.obj, dtype=dtype, requires_grad=False)
+        return self._array(made)
 
     def take(self, tensor: Tensor, raw: bool = False) -> Any:
         kind = tensor.kind
@@ -131,6 +144,26 @@ class TorchFamily(Family):
         if bump is not None and not array.obj.is_inference():
             bump(array.obj)
         return array.obj
+
+
+def _on(cuda: int, stream: int | None) -> AbstractContextManager[Any]:
+    """Makes a stream torch's current one, where it is another; None is the current one.
+
+    A block of torch's pool belongs to the stream that is current when it is handed out: work queued
+    there before may still use it. What another stream writes has to come from that one's blocks.
+    """
+    if cuda < 0 or stream is None:
+        return _HERE
+    address = 0 if stream == _LEGACY_DEFAULT else stream
+    if address == int(torch.cuda.current_stream(cuda).cuda_stream):
+        return _HERE
+    # ExternalStream takes 0 for "none given", and makes a new stream.
+    other = (
+        torch.cuda.ExternalStream(address, device=cuda)
+        if address
+        else torch.cuda.default_stream(cuda)
+    )
+    return torch.cuda.stream(other)
 
 
 def _device(cuda: int) -> str:

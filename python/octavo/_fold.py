@@ -54,7 +54,11 @@ def fold(
     address = family.stream(handle.cuda, stream)
     if out is None:
         made = _octavo.QuantizedTensor.empty(
-            handle.shape, handle.source, scaling, family.allocator(handle.cuda), handle.cuda
+            handle.shape,
+            handle.source,
+            scaling,
+            family.allocator(handle.cuda, address),
+            handle.cuda,
         )
         out = QuantizedTensor(made, family, address)
     else:

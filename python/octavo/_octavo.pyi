@@ -342,8 +342,10 @@ class QuantizedTensor:
         """
 
     @staticmethod
-    def of(shape: Sequence[int], scaling: Scaling, codes: Tensor, scales: Tensor, tensor_scale: Tensor | None = None, stream: int = 0) -> QuantizedTensor:
-        """What somebody else made, checked."""
+    def of(shape: Sequence[int], scaling: Scaling, codes: Tensor, scales: Tensor, tensor_scale: Tensor | None = None, stream: int = 0, look: bool = True) -> QuantizedTensor:
+        """
+        What somebody else made, checked; look: at scales that may be negative, too.
+        """
 
     @property
     def cuda(self) -> int:

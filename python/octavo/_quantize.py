@@ -87,7 +87,7 @@ def new_quantized(
         source.shape if shape is None else shape,
         kind,
         scaling,
-        family.allocator(source.cuda),
+        family.allocator(source.cuda, source.stream),
         source.cuda,
     )
     return QuantizedTensor(handle, family, source.stream)
@@ -137,10 +137,14 @@ def requantize(
     op = "requantize"
     handle, family = _checked(q, op)._handle, q._family
     threads = integer(threads, "threads", MOST_THREADS, op)
-    made = _octavo.QuantizedTensor.empty(
-        handle.shape, "float32", as_scaling(scaling, op), family.allocator(handle.cuda), handle.cuda
-    )
     address = family.stream(handle.cuda, stream)
+    made = _octavo.QuantizedTensor.empty(
+        handle.shape,
+        "float32",
+        as_scaling(scaling, op),
+        family.allocator(handle.cuda, address),
+        handle.cuda,
+    )
     found = _octavo.requantize_into(
         handle, made, threads=threads, count=bool(counts), stream=address
     )

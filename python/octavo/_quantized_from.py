@@ -8,6 +8,7 @@ from typing import Any, Final
 import numpy as np
 
 from octavo import _octavo
+from octavo._arguments import flags
 from octavo._arrays import NUMPY, Array, describe
 from octavo._dtypes import Kind, code_format, kind_name
 from octavo._octavo import Format, Scaling, Tensor, View
@@ -33,6 +34,7 @@ def quantized(
     *,
     shape: tuple[int, ...] | None = None,
     tensor_scale: Any = None,
+    check: bool = True,
 ) -> QuantizedTensor:
     """Codes and scales that somebody else made, as a QuantizedTensor.
 
@@ -43,8 +45,10 @@ def quantized(
         scaling says so). Scales that could be negative are looked at: a CUDA device is waited for.
     shape: of the tensor; needed where the last byte of packed rows is not full.
     tensor_scale: one float32, where scales are e4m3 (NVFP4).
+    check: False takes scales as they are, negative ones, too: nobody looks and nothing waits.
     """
     op = "quantized"
+    flags(op, check=check)
     scaling = as_scaling(scaling, op)
     array = describe(codes, op, codes=True)
     kind = _kind_as(array, scaling.format, "codes", op)
@@ -57,7 +61,9 @@ def quantized(
     if tensor_scale is not None:
         one = describe(tensor_scale, op)
         level = _borrow(one, _kind_as(one, "float32", "tensor scale", op), None, op, scalar=True)
-    handle = _octavo.QuantizedTensor.of(shape, scaling, owned, owned_grid, level, array.stream)
+    handle = _octavo.QuantizedTensor.of(
+        shape, scaling, owned, owned_grid, level, array.stream, look=bool(check)
+    )
     return QuantizedTensor(handle, array.family.for_results(array))
 
 

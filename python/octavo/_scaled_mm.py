@@ -6,17 +6,18 @@ Codes are used where they lie: a column-major [K, N], which w.t() is, is a row-m
 from __future__ import annotations
 
 from dataclasses import replace
+from types import ModuleType
 from typing import Any
 
 import numpy as np
 
-from octavo._arrays import describe
+from octavo._arrays import Array, describe
 from octavo._dtypes import as_format, as_value, kind_name
 from octavo._gemm import product, quantized_side
 from octavo._octavo import Format
 from octavo._operation import Policy, encode_array
 from octavo._quantized import QuantizedTensor
-from octavo._torch_scales import Matrix, by_shape, with_recipe
+from octavo._torch_scales import Matrix, by_shape, torch_device, with_recipe
 
 
 def scaled_mm(
@@ -35,7 +36,8 @@ def scaled_mm(
     *,
     threads: int = 0,
 ) -> Any:
-    """mat_a @ mat_b with scales: the arguments of torch.nn.functional.scaled_mm, on any CPU.
+    """mat_a @ mat_b with scales: the arguments of torch.nn.functional.scaled_mm, on any CPU, and on
+    a Hopper GPU for arrays that are there.
 
         >>> octavo.scaled_mm(a_q, b_q, scale_a=a_scale, scale_b=b_scale, output_dtype=torch.float32)
 
@@ -52,10 +54,12 @@ def scaled_mm(
     bias: [N].
     output_dtype: bfloat16, float16, float32, or a float8 dtype; None is that of mat_a.
     contraction_dim: () or (1, 0), which is the same.
-    use_fast_accum: allows tensor cores to sum in fewer bits; a CPU has none, so it changes nothing.
+    use_fast_accum: changes nothing. A CPU sums in float32; the FP8 tensor cores of a GPU keep fewer
+        bits, and their sums go to float32 every 128 products in either case.
     threads: at most so many, up to 1024; 0 means all cores.
 
-    The guide has the shapes of scales. Each operand may have a recipe of its own.
+    The guide has the shapes of scales. Each operand may have a recipe of its own. Negative scales
+    are an error on a CPU. On a GPU nobody looks at scales, and nothing waits.
     Returns [M, N], an array of mat_a's library.
     """
     op = "scaled_mm"
@@ -85,7 +89,7 @@ def _scaled_mm(
     out_dtype: Any = None,
     use_fast_accum: bool = False,
 ) -> Any:
-    """torch._scaled_mm, argument for argument, for all of its scalings on any CPU.
+    """torch._scaled_mm, argument for argument, for all of its scalings on any CPU or a Hopper GPU.
 
     The scaling of each matrix follows from the dtype and shape of its scale: one float32; (M, 1)
     and (1, N); grids of 1x128 or 128x128 tiles that lie as the matrices do; swizzled float8_e8m0fnu
@@ -155,21 +159,43 @@ def _product(
                 f"[{op}] got {'mat_a' if dtype is None else 'output dtype'} of {kind_name(format)}"
                 ", wanted an output of bfloat16, float16, float32 or a float8 dtype; say which"
             )
+    divisor = None
+    if format is not None and scale_result is not None:
+        divisor = _divisor(scale_result, a, op)
     left, right = (quantized_side(side) for side in sides)
     made = product(left, right, op, out=value or "float32", bias=bias, threads=threads)
     if format is None:
         return made
     result = describe(made, op)
-    if scale_result is not None:
-        scale = describe(scale_result, f"{op}: scale_result")
-        if scale.kind != "float32" or any(size != 1 for size in scale.shape):
-            raise ValueError(
-                f"[{op}] scale_result is {kind_name(scale.kind)} of shape {scale.shape}, wanted "
-                "one float32"
-            )
+    if divisor is not None and result.cuda >= 0:
+        _on_device(divisor, op).divide(result, divisor)
+    elif divisor is not None:
         values = result.numpy()
-        np.multiply(values, np.float32(1) / scale.numpy().reshape(()), out=values)
+        np.multiply(values, np.float32(1) / divisor.numpy().reshape(()), out=values)
     return encode_array(result, "float32", format, Policy(profile="torch"), op, threads=threads)[0]
+
+
+def _divisor(given: Any, a: Matrix, op: str) -> Array:
+    """What results are divided by, where it can be used: to find out after the product is late."""
+    scale = describe(given, f"{op}: scale_result")
+    if scale.kind != "float32" or any(size != 1 for size in scale.shape):
+        raise ValueError(
+            f"[{op}] scale_result is {kind_name(scale.kind)} of shape {scale.shape}, wanted one "
+            "float32"
+        )
+    if scale.cuda != a.array.cuda:
+        places = ["cpu" if cuda < 0 else f"cuda:{cuda}" for cuda in (scale.cuda, a.array.cuda)]
+        raise ValueError(
+            f"[{op}] scale_result is on {places[0]} and mat_a on {places[1]}; copy it there"
+        )
+    if scale.cuda >= 0:
+        for array in (a.array, scale):
+            _on_device(array, op)
+    return scale
+
+
+def _on_device(array: Array, op: str) -> ModuleType:
+    return torch_device(array, "scale_result", "divide a float32 result, and encode that", op)
 
 
 def _check_contraction(given: Any, op: str) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 from dataclasses import dataclass, replace
+from types import ModuleType
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -206,6 +207,11 @@ def _unswizzled(array: Array, recipe: Recipe, matrix: Matrix, op: str) -> Array:
             '(octavo.to_layout(scales, "swizzled_128x4"))'
         )
     kind = _SCALE_KINDS[recipe.scale]
+    if array.cuda >= 0:
+        fix = "give a grid with NO_SWIZZLE and its recipe"
+        torch_ops = torch_device(array, f"swizzled {what}", fix, op)
+        done: Array = torch_ops.unswizzled(array, rows, depth)
+        return replace(done, kind=kind)
     tensor = _borrow(array, kind, None, op)
     grid = _octavo.from_layout(tensor, [rows, depth], "swizzled_128x4")
     return replace(
@@ -218,6 +224,18 @@ def _unswizzled(array: Array, recipe: Recipe, matrix: Matrix, op: str) -> Array:
     )
 
 
+def torch_device(array: Array, what: str, fix: str, op: str) -> ModuleType:
+    """torch's own operations, for what octavo has no kernels for on a device."""
+    if array.family.name != "torch tensor":
+        raise RuntimeError(
+            f"[{op}] {what} on cuda:{array.cuda} is for torch tensors only, got a "
+            f"{array.family.name}; {fix}"
+        )
+    from octavo import _torch_device
+
+    return _torch_device
+
+
 @functools.cache
 def _scaling(format: Format, recipe: Recipe) -> Scaling:
     return Scaling(format=format, tile=recipe.tile, scale=recipe.scale)
@@ -227,13 +245,13 @@ def _quantized(
     matrix: Matrix, recipe: Recipe, grid: Array, second: Any, op: str
 ) -> QuantizedTensor:
     array, kind = matrix.array, _SCALE_KINDS[recipe.scale]
-    scales = _borrow(grid, kind, None, op, scalar=recipe.tile == (0, 0), turned=True)
+    what = f"{op}: scale_{matrix.name}"
+    scales = _borrow(grid, kind, None, what, scalar=recipe.tile == (0, 0), turned=True)
     level = None
     if recipe.name == "BlockWise1x16":
-        # Scales of one level are those of two whose second is 1.
-        one = describe(np.float32(1) if second is None else second, f"{op}: scale_{matrix.name}")
+        one = _one(matrix, op) if second is None else describe(second, what)
         _kind_as(one, "float32", f"elements of the second scale_{matrix.name}", op)
-        level = _borrow(one, "float32", None, op, scalar=True)
+        level = _borrow(one, "float32", None, what, scalar=True)
     codes = Tensor.borrow(array.view(matrix.format, array.cols), array.obj)
     handle = _octavo.QuantizedTensor.of(
         (matrix.rows, matrix.depth),
@@ -242,8 +260,20 @@ def _quantized(
         scales,
         level,
         array.stream,
+        look=array.cuda < 0,  # to look at scales on a device is to wait for it
     )
     return QuantizedTensor(handle, array.family.for_results(array))
+
+
+def _one(matrix: Matrix, op: str) -> Array:
+    """The second level of scales that have one level."""
+    array = matrix.array
+    if array.cuda < 0:
+        return describe(np.float32(1), op)
+    what = f"BlockWise1x16 without a second scale_{matrix.name}"
+    fix = "give two scales, with [BlockWise1x16, TensorWise]"
+    made: Array = torch_device(array, what, fix, op).one(array.cuda)
+    return made
 
 
 def _tiles(size: int, tile: int) -> int:

@@ -174,3 +174,16 @@ def test_infinite_scales_name_their_tile():
     q = ov.quantize(np.ones((2, 64), np.float32), "nvfp4")
     with pytest.raises(ValueError, match="the tensor scale of tile .* is inf"):
         ov.quantized(q.codes, q.scales, "nvfp4", tensor_scale=np.float32(np.inf))
+
+
+def test_scales_that_nobody_looks_at():
+    q = ov.quantize(np.ones((2, 4), np.float32), "fp8-channel")
+    scales = q.scales * np.float32([[-1], [1]])
+    with pytest.raises(ValueError, match=r"tile \(0, 0\)"):
+        ov.quantized(q.codes, scales, "fp8-channel")
+    made = ov.quantized(q.codes, scales, "fp8-channel", check=False)
+    assert ov.dequantize(made).tolist() == [[-1] * 4, [1] * 4]
+    with pytest.raises(ValueError, match="scales have shape"):  # everything else is checked
+        ov.quantized(q.codes, scales[:1], "fp8-channel", check=False)
+    with pytest.raises(TypeError, match="check = 0"):
+        ov.quantized(q.codes, scales, "fp8-channel", check=0)

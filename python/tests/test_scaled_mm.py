@@ -288,3 +288,27 @@ def test_nothing_to_sum_and_nothing_to_make():
         rows = torch.ones(m, 1), torch.ones(1, n)
         got = ov.scaled_mm(a, b, rows[0], "RowWise", rows[1], "RowWise")
         assert torch.equal(got, torch.zeros(m, n).bfloat16())
+
+
+@pytest.mark.parametrize("grid", [(1, 1), (128, 4), (130, 5), (33, 64), (257, 7), (0, 4), (4, 0)])
+def test_scales_unswizzled_by_torch(grid):
+    """As on a device, where octavo has nothing for it."""
+    from octavo import _torch_device
+    from octavo._arrays import describe
+
+    codes = np.random.default_rng(0).integers(0, 255, grid, dtype=np.uint8)
+    scales = torch.from_numpy(codes).view(torch.float8_e8m0fnu)
+    laid_out = ov.to_layout(scales, "swizzled_128x4")
+    for given in (laid_out, laid_out.flatten(), laid_out.view(torch.uint8)):
+        made = _torch_device.unswizzled(describe(given, "test"), *grid)
+        assert torch.equal(made.obj, scales.view(torch.uint8)) and made.obj.is_contiguous()
+
+
+def test_results_divided_by_torch():
+    from octavo import _torch_device
+    from octavo._arrays import describe
+
+    values, by = normal(7, 9), torch.tensor([[0.3]])
+    wanted = values.numpy() * (np.float32(1) / by.numpy().reshape(()))
+    _torch_device.divide(describe(values, "test"), describe(by, "test"))
+    assert np.array_equal(values.numpy(), wanted)

@@ -166,3 +166,25 @@ def test_lists_of_nothing_are_named():
     for wrong in (None, 1):
         with pytest.raises(ValueError, match="contraction_dim"):
             ov.scaled_mm(a, b.t(), one, None, one, None, contraction_dim=wrong)
+
+
+def test_a_scale_of_results_is_looked_at_before_the_product(monkeypatch):
+    from octavo import _scaled_mm as inside
+
+    monkeypatch.setattr(inside, "product", None)  # which would fail
+    with pytest.raises(ValueError, match="scale_result is float64"):
+        _scaled_mm(A, B, ONE, ONE, scale_result=ONE.double())
+    with pytest.raises(ValueError, match=r"scale_result is float32 of shape \(2,\)"):
+        _scaled_mm(A, B, ONE, ONE, scale_result=torch.ones(2))
+
+
+def test_other_libraries_on_a_device_are_told_what_to_do():
+    """What torch itself does there, other libraries are asked to do themselves."""
+    from octavo._arrays import describe
+    from octavo._torch_scales import torch_device
+
+    array = describe([1.0], "scaled_mm")
+    array.cuda = 3
+    wanted = r"\[scaled_mm\] scale_result on cuda:3 is for torch tensors only.*; divide it"
+    with pytest.raises(RuntimeError, match=wanted):
+        torch_device(array, "scale_result", "divide it", "scaled_mm")

@@ -170,6 +170,12 @@ TEST_F(ScalarsOnDevice, NegativeScalesAreFound) {
   device.capture(true);
   refused(ErrorCode::unsupported, "capture", [&] { check_scales(there); });
   device.capture(false);
+  const QuantizedCopy& given = there.rowwise;
+  refused(ErrorCode::invalid_argument, "tile (5, 0)",
+          [&] { (void)quantized_from(there.shape, there.scaling, given.codes, given.scales); });
+  captured([&] {  // nobody looks, so nothing waits
+    (void)quantized_from(there.shape, there.scaling, given.codes, given.scales, {}, nullptr, false);
+  });
 }
 
 TEST_F(ScalarsOnDevice, Fp8QuantizeKeepsTheOrder) {
