@@ -81,6 +81,9 @@ QuantizedTensor gemm_quantized(const Operand& a, const Operand& b, const Scaling
     QuantizedTensor part = rows_of(out, row, count);
     gemm_into(OperandRows(a, row, count).operand(), b, values, values_wanted);
     quantize_into(values, part, options_of(options));
+    // B is folded for each strip, by what it holds itself: that of the first says it for all. A is
+    // not, or there would be no strips.
+    values_wanted.folded = nullptr;
   }
   return out;
 }

@@ -40,6 +40,15 @@ def test_a_product_says_what_folding_changed():
     assert 0 < folded < 2 * 40 * 32 and same(got, ov.gemm(q, q))
 
 
+def test_what_folding_changed_is_counted_once_in_strips():
+    x = torch.rand(3001, 256) + 1
+    w = torch.rand(3504, 256) + 1
+    w[:, 64:96] = torch.randn(3504, 32) * 2.0**-7
+    a, b = ov.quantize(x.cuda(), "fp8-channel"), ov.quantize(w.cuda(), "mxfp8")
+    whole = ov.gemm(a, b, return_folded=True)[1]
+    assert 0 < whole == ov.gemm(a, b, out="fp8-1x128", return_folded=True)[1]
+
+
 def relative(got, wanted):
     got, wanted = got.detach().double().cpu(), wanted.detach().double().cpu()
     return float((got - wanted).norm() / wanted.norm())

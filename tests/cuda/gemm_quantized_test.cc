@@ -72,5 +72,22 @@ TEST_F(GemmQuantizedThere, HasThemAlsoWhereALibraryDoesProducts) {
   }
 }
 
+// Strips that are all folded with the same B, which counts once, as in one product.
+TEST_F(GemmQuantizedThere, CountsWhatIsFoldedOnce) {
+  const std::int64_t m = 3001, n = 3504, k = 320;
+  std::vector<float> values = usual_values(n, k, 2);
+  for (std::size_t i = 0; i < values.size(); ++i)
+    if (i / 32 % 3 == 1) values[i] *= 0x1p-7F;  // blocks that lose bits in folding
+  const Tensor x = to_device(values_as(usual_values(m, k, 1), {m, k}, DType::f32).view(), kThere),
+               w = to_device(values_as(values, {n, k}, DType::f32).view(), kThere);
+  const QuantizedTensor a = quantize(x.view(), preset("fp8-channel")),
+                        b = quantize(w.view(), preset("mxfp8"));
+  std::int64_t whole = 0, strips = 0;
+  (void)gemm(a, b, {.folded = &whole});
+  (void)gemm_quantized(a, b, preset("fp8-1x128"), {.folded = &strips});
+  EXPECT_GT(whole, 0);
+  EXPECT_EQ(strips, whole);
+}
+
 }  // namespace
 }  // namespace octavo::testing

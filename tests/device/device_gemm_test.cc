@@ -71,6 +71,36 @@ TEST_F(GemmOnDevice, WhatADeviceDoesNotOffer) {
           [&] { (void)gemm(x_there, w_there); });
 }
 
+// Strips of a product are for the library to know of: B, which all of them have, counts once.
+TEST_F(GemmOnDevice, StripsOfAQuantizedProduct) {
+  constexpr std::int64_t kRows = 4096, kCols = 2176, kDepth = 64;
+  static const FakeDevice* there;
+  static int calls;
+  there = &device;
+  calls = 0;
+  Kernels kernels = *device.api().kernels;
+  kernels.gemm = [](const Exec& exec, const GemmJob& job) {
+    ++calls;
+    if (job.folded == nullptr) return;
+    unsigned long long count = 0;
+    there->api().copy(exec, &count, job.folded, sizeof count);
+    count += 7;
+    there->api().copy(exec, job.folded, &count, sizeof count);
+  };
+  kernels.quantize = [](const Exec&, const QuantizeJob&) {};
+  device.offer(kernels);
+  const auto made = [](std::int64_t rows, const char* name) {
+    const Tensor values = Tensor::values({rows, kDepth}, DType::f32);
+    std::ranges::fill(values.bytes(), std::byte{0});
+    return to_device(quantize(values.view(), preset(name)), kFirst);
+  };
+  const QuantizedTensor a = made(kRows, "fp8-channel"), b = made(kCols, "mxfp8");
+  std::int64_t folded = 0;
+  (void)gemm_quantized(a, b, preset("mxfp8"), {.folded = &folded});
+  EXPECT_EQ(calls, 2);
+  EXPECT_EQ(folded, 7);
+}
+
 // Weights with gaps between them are multiplied one by one, and each product says what it is of.
 TEST_F(GemmOnDevice, GroupsThatAreLoneProductsSaySo) {
   static std::vector<bool> asked;
