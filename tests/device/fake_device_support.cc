@@ -253,6 +253,12 @@ Kernels make_kernels() {
                 const Open open;
                 reference_backend().gemm({}, job);
               },
+          .column_sums =
+              [](const Exec& exec, const Matrix& values, const Matrix& before, const Matrix& sums) {
+                launch(exec);
+                const Open open;
+                reference_backend().column_sums({}, values, before, sums);
+              },
           .count_nan =
               [](const Exec& exec, const Matrix& values) {
                 launch(exec);
