@@ -1,11 +1,9 @@
 #include <algorithm>
-#include <bit>
 #include <limits>
 #include <vector>
 
 #include "octavo/backend/registry.h"
 #include "octavo/base/error.h"
-#include "octavo/convert/device_tensor.h"
 #include "octavo/convert/fold_internal.h"
 #include "octavo/ops/gemm_run_internal.h"
 #include "octavo/tensor/view_checks.h"
@@ -112,10 +110,15 @@ GemmRun::GemmRun(const Sides& sides, const Shape& shape, const View& out,
     : options_(options),
       op_(op),
       exec_(checked_exec(sides, shape, out, options, op)),
-      memory_(exec_) {
+      memory_(exec_),
+      count_memory_(exec_) {
   if (options.folded == nullptr || !is_on_device()) return;
-  double zeros[1] = {};  // eight bytes that are zero
-  folded_ = to_device(view_of(std::span<double>(zeros)), exec_.device, options.stream);
+  check_may_wait(exec_, op,
+                 "no count of folded elements can be returned to the host; leave it out (folded, "
+                 "in Python return_folded), or fold MX operands before, which counts them");
+  static_assert(sizeof *folded_ == 2 * sizeof(float));
+  folded_ = reinterpret_cast<unsigned long long*>(count_memory_.at_least(2));
+  clear_memory(exec_, folded_, sizeof *folded_);
 }
 
 GemmJob GemmRun::job(const GemmOperand& a, const GemmOperand& b, const Matrix& out) const {
@@ -137,8 +140,7 @@ GemmJob GemmRun::job(const GemmOperand& a, const GemmOperand& b, const Matrix& o
                 .row_pitch = 0,
                 .col_stride = options_.bias.strides[0]};
   if (options_.activation) job.activation = producer_kind(*options_.activation);
-  if (folded_.owner() != nullptr)
-    job.folded = static_cast<unsigned long long*>(folded_.view().data);
+  job.folded = folded_;
   return job;
 }
 
@@ -176,10 +178,10 @@ void GemmRun::operator()(const GemmJob& job) {
 }
 
 void GemmRun::end() {
-  if (folded_.owner() == nullptr) return;
-  const Tensor here = to_host(folded_.view(), options_.stream);
-  *options_.folded +=
-      static_cast<std::int64_t>(std::bit_cast<unsigned long long>(here.span<const double>()[0]));
+  if (folded_ == nullptr) return;
+  unsigned long long count = 0;
+  copy_and_wait(exec_, &count, folded_, sizeof count);
+  *options_.folded += static_cast<std::int64_t>(count);
 }
 
 }  // namespace octavo

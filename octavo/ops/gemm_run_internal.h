@@ -42,8 +42,8 @@ class GemmRun {
   const GemmOptions& options_;
   std::string_view op_;
   Exec exec_;
-  StagingMemory memory_;
-  Tensor folded_;  // a counter on the device, or nothing
+  StagingMemory memory_, count_memory_;
+  unsigned long long* folded_ = nullptr;  // a counter on the device, if one is wanted
 };
 
 }  // namespace octavo

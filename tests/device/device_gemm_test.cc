@@ -71,6 +71,21 @@ TEST_F(GemmOnDevice, WhatADeviceDoesNotOffer) {
           [&] { (void)gemm(x_there, w_there); });
 }
 
+// A number of the host's is waited for, which cannot be captured; memory for it comes from the
+// pool.
+TEST_F(GemmOnDevice, ACountIsNotCaptured) {
+  const Tensor out = values_on(kFirst, {kM, kN}, DType::f32);
+  const int lasting = device.diary().lasting;
+  std::int64_t folded = 0;
+  gemm_into(x_there, w_there, out.view(), {.folded = &folded});
+  EXPECT_EQ(folded, 0);
+  EXPECT_EQ(device.diary().lasting, lasting);
+  device.capture(true);
+  refused(ErrorCode::unsupported, "no count of folded elements can be returned to the host",
+          [&] { gemm_into(x_there, w_there, out.view(), {.folded = &folded}); });
+  device.capture(false);
+}
+
 // Strips of a product are for the library to know of: B, which all of them have, counts once.
 TEST_F(GemmOnDevice, StripsOfAQuantizedProduct) {
   constexpr std::int64_t kRows = 4096, kCols = 2176, kDepth = 64;
