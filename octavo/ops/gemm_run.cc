@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <limits>
+#include <string>
 #include <vector>
 
 #include "octavo/backend/registry.h"
@@ -86,6 +87,18 @@ bool does(const Kernels& kernels, const GemmJob& job) {
   return kernels.gemm != nullptr && (kernels.gemm_offered == nullptr || kernels.gemm_offered(job));
 }
 
+// Products after which devices promote: GemmOptions's own.
+constexpr std::int64_t kUsualRun = GemmOptions{}.promote_every;
+
+// What an operand is, for who is told that it cannot be.
+std::string described(const Operand& operand, const GemmOperand& as_done) {
+  if (operand.quantized() == nullptr) return std::string(dtype_name(operand.values().dtype));
+  const Matrix& codes = as_done.elements();
+  const bool gaps =
+      !codes.packed && codes.cols > 1 && codes.col_stride != codes.format.code_bytes();
+  return text(describe(operand.quantized()->scaling), gaps ? ", codes with gaps along K" : "");
+}
+
 }  // namespace
 
 bool is_given(const View& view) { return view.data != nullptr || view.shape.rank() > 0; }
@@ -107,7 +120,9 @@ void check_hadamard(const Operand& a, const Operand& b, std::string_view op) {
 
 GemmRun::GemmRun(const Sides& sides, const Shape& shape, const View& out,
                  const GemmOptions& options, std::string_view op)
-    : options_(options),
+    : a_(sides.a_operand),
+      b_(sides.b_operand),
+      options_(options),
       op_(op),
       exec_(checked_exec(sides, shape, out, options, op)),
       memory_(exec_),
@@ -148,12 +163,34 @@ bool GemmRun::offers(const GemmJob& job) const {
   return does(device_backend(exec_.device, options_.backend, op_), job);
 }
 
+void GemmRun::refuse(const Kernels& kernels, const GemmJob& job) const {
+  const bool promotes = job.accumulator == Accumulator::hopper_fp8;
+  const std::string what = text("this product: accumulator ", name_of(job.accumulator),
+                                promotes ? text(" with promote_every ", job.promote_every) : "",
+                                ", A ", described(a_, job.a), ", B ", described(b_, job.b));
+  std::string others;
+  const auto add_other = [&](const GemmJob& other, const std::string& name) {
+    if (does(kernels, other)) others += text(others.empty() ? "use " : " or ", name);
+  };
+  GemmJob other = job;
+  if (promotes && job.promote_every != kUsualRun) {
+    other.promote_every = kUsualRun;
+    add_other(other, text("promote_every ", kUsualRun));
+  }
+  for (const Accumulator accumulator : {Accumulator::native, Accumulator::f32}) {
+    other.accumulator = accumulator;
+    if (accumulator == job.accumulator) continue;
+    add_other(other, text("accumulator ", name_of(accumulator)));
+    if (does(kernels, other)) break;
+  }
+  fail_not_offered(kernels, op_, what, others.empty() ? others : others + ", or ");
+}
+
 // The reference where the backend has no kernel for it.
 const Kernels& GemmRun::chosen(const GemmJob& job) const {
   if (is_on_device()) {
     const Kernels& kernels = device_backend(exec_.device, options_.backend, op_);
-    check(does(kernels, job), ErrorCode::unsupported, op_, "backend '", kernels.name,
-          "' does not offer this product; copy to the CPU (to_host) and do it there");
+    if (!does(kernels, job)) refuse(kernels, job);
     return kernels;
   }
   const Kernels& kernels = checked_cpu_backend(options_.backend, op_);

@@ -38,7 +38,10 @@ class GemmRun {
 
  private:
   [[nodiscard]] const Kernels& chosen(const GemmJob& job) const;
+  // A device's backend does not offer it: says what was asked for, and what is done instead.
+  [[noreturn]] void refuse(const Kernels& kernels, const GemmJob& job) const;
 
+  const Operand &a_, &b_;
   const GemmOptions& options_;
   std::string_view op_;
   Exec exec_;

@@ -49,6 +49,13 @@ def test_what_folding_changed_is_counted_once_in_strips():
     assert 0 < whole == ov.gemm(a, b, out="fp8-1x128", return_folded=True)[1]
 
 
+def test_what_the_device_does_not_offer_is_named():
+    q = ov.quantize(torch.randn(64, 256).cuda(), "mxfp8")
+    said = r"hopper_fp8 .* A mxfp8: .* use accumulator native, or .*x\.cpu"
+    with pytest.raises(RuntimeError, match=said):
+        ov.gemm(q, q, accumulator="hopper_fp8")
+
+
 def relative(got, wanted):
     got, wanted = got.detach().double().cpu(), wanted.detach().double().cpu()
     return float((got - wanted).norm() / wanted.norm())

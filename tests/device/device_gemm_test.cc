@@ -63,12 +63,50 @@ TEST_F(GemmOnDevice, WhatADeviceDoesNotOffer) {
   fewer.gemm_offered = [](const GemmJob& job) { return job.accumulator == Accumulator::native; };
   device.offer(fewer);
   (void)gemm(x_there, w_there);
-  refused(ErrorCode::unsupported, "backend 'fake' does not offer this product",
+  constexpr ErrorCode kUnsupported = ErrorCode::unsupported;
+  refused(kUnsupported,
+          "backend 'fake' does not offer this product: accumulator float16, A bfloat16, B "
+          "bfloat16; use accumulator native, or copy to the CPU (x.cpu(), in C++ to_host)",
           [&] { (void)gemm(x_there, w_there, {.accumulator = Accumulator::f16}); });
   fewer.gemm = nullptr;
   device.offer(fewer);
-  refused(ErrorCode::unsupported, "copy to the CPU (to_host)",
+  refused(kUnsupported, "accumulator native, A bfloat16, B bfloat16; copy to the CPU (x.cpu()",
           [&] { (void)gemm(x_there, w_there); });
+
+  // As a Hopper does it.
+  fewer = *device.api().kernels;
+  fewer.gemm = [](const Exec&, const GemmJob&) {};
+  fewer.gemm_offered = [](const GemmJob& job) {
+    return job.accumulator != Accumulator::hopper_fp8 ||
+           (job.promote_every == 128 && job.a.quantized.tile.cols == 0 &&
+            job.a.quantized.codes.col_stride == 1);
+  };
+  device.offer(fewer);
+  const QuantizedTensor rows = to_device(quantize(x.view(), preset("fp8-channel")), kFirst),
+                        blocks = to_device(quantize(x.view(), preset("mxfp8")), kFirst),
+                        weights = to_device(quantize(w.view(), preset("fp8-channel")), kFirst);
+  GemmOptions options{.accumulator = Accumulator::hopper_fp8};
+  (void)gemm(rows, weights, options);
+  refused(kUnsupported,
+          "accumulator hopper_fp8 with promote_every 128, A mxfp8: e4m3fn, tile 1x32, scale e8m0",
+          [&] { (void)gemm(blocks, weights, options); });
+  refused(kUnsupported, "B fp8-channel: e4m3fn, tile 1xall, scale f32; use accumulator native",
+          [&] { (void)gemm(blocks, weights, options); });
+  options.promote_every = 64;
+  refused(kUnsupported, "with promote_every 64", [&] { (void)gemm(rows, weights, options); });
+  refused(kUnsupported, "; use promote_every 128 or accumulator native, or copy",
+          [&] { (void)gemm(rows, weights, options); });
+  options.promote_every = 128;
+  QuantizedTensor gaps = rows;
+  View strided = gaps.rowwise.codes.view();
+  strided.shape = gaps.shape = {kM, kK / 2};
+  strided.strides[1] = 2;
+  gaps.rowwise.codes = Tensor::adopt(strided, gaps.rowwise.codes.owner());
+  View half = value_view(w_there.view().data, DType::bf16, {kN, kK / 2});
+  half.device = kFirst;
+  const QuantizedTensor half_weights = quantize(half, preset("fp8-channel"));
+  refused(kUnsupported, "codes with gaps along K",
+          [&] { (void)gemm(gaps, half_weights, options); });
 }
 
 // A number of the host's is waited for, which cannot be captured; memory for it comes from the
