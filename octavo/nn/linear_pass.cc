@@ -188,8 +188,7 @@ Tensor column_sums_there(const View& dy, const LinearSaved& saved, const Tensor&
   std::vector<NamedView> views{{&dy, "dy"}, {&sums.view(), "the gradient of the bias"}};
   const bool adds = before.view().data != nullptr;
   if (adds) views.push_back({&before.view(), "the gradient of the bias so far"});
-  const Exec exec = make_exec_on(common_device(views, kOp), element_count(dy.shape),
-                                 quantize_options(saved.run), kOp);
+  const Exec exec = make_exec_on(views, element_count(dy.shape), quantize_options(saved.run), kOp);
   const auto entry = offered(exec, saved.run.backend, &Kernels::column_sums, kOp);
   entry(exec, matrix_of(dy, dy.shape[0], saved.out, dy.strides[0]),
         adds ? matrix_of(before.view(), 1, saved.out, 0) : Matrix{},

@@ -80,7 +80,7 @@ Exec checked_exec(const GemmRun::Sides& sides, const Shape& shape, const View& o
           ErrorCode::invalid_argument, op, "the output shares memory with ", input.name,
           ", which is still read while parts of the output are written; give other memory");
   views.push_back({&out, "the output"});
-  return make_exec_on(common_device(views, op), work_of(shape, sides.a.depth()), options, op);
+  return make_exec_on(views, work_of(shape, sides.a.depth()), options, op);
 }
 
 bool does(const Kernels& kernels, const GemmJob& job) {

@@ -195,5 +195,33 @@ TEST_F(GemmOnDevice, WorkspaceOfTheCallerOrOfThePool) {
   EXPECT_EQ(device.diary().workspace, 2000U);
 }
 
+TEST_F(GemmOnDevice, AWorkspaceIsMemoryOfTheDeviceAndOfNobodyElse) {
+  constexpr ErrorCode kInvalid = ErrorCode::invalid_argument;
+  const Tensor out = values_on(kFirst, {kM, kN}, DType::f32);
+  const auto with = [&](void* memory, std::size_t bytes) {
+    gemm_into(x_there, w_there, out.view(),
+              {.workspace = {static_cast<std::byte*>(memory), bytes}});
+  };
+  std::array<std::byte, 256> here{};
+  refused(kInvalid, "the workspace, said to be on cuda:0, is not: it is memory of the host",
+          [&] { with(here.data(), here.size()); });
+  refused(kInvalid, "the workspace, said to be on cuda:0, is not: it is memory of cuda:1",
+          [&] { with(device.memory(256, 1), 256); });
+  // One that is longer than its memory.
+  refused(kInvalid, "the workspace, said to be on cuda:0, is not",
+          [&] { with(device.memory(4096 - 256), std::size_t{1} << 40); });
+  auto* end = static_cast<std::byte*>(out.view().data) + kM * kN * sizeof(float);
+  refused(kInvalid, "the workspace shares memory with the output", [&] { with(end - 1, 1); });
+  refused(kInvalid, "the workspace shares memory with A", [&] { with(x_there.view().data, 256); });
+  refused(kInvalid, "the workspace shares memory with the input", [&] {
+    (void)quantize(x_there.view(), preset("fp8"),
+                   {.workspace = {static_cast<std::byte*>(x_there.view().data), 256}});
+  });
+  refused(kInvalid, "the workspace, said to be on cuda:0, is not",
+          [&] { (void)amax(x_there.view(), {.workspace = here}); });
+  with(device.memory(256), 256);
+  with(nullptr, 0);
+}
+
 }  // namespace
 }  // namespace octavo::testing
