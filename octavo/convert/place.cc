@@ -46,7 +46,7 @@ Device common_device(std::span<const NamedView> views, std::string_view op) {
   const DeviceApi& api = device_api(device);
   for (const NamedView& named : views) {
     const View& view = *named.view;
-    if (element_count(view.shape) == 0 || view.data == nullptr) continue;
+    if (element_count(view.shape) == 0 || view.data == nullptr || named.is_staging) continue;
     check_pointer(api, {.device = device}, view.data, alignment_of(view), op, named.name);
     check_strides(view, op, named.name);
   }

@@ -18,6 +18,9 @@ namespace octavo {
 struct NamedView {
   const View* view;
   std::string_view name;
+  // Of a StagingMemory: nobody asks whether it is the device's, because what is taken while a
+  // stream is captured is not yet.
+  bool is_staging = false;
 };
 
 // The device of all these views. Throws Error(invalid_argument) that names two which differ, or a

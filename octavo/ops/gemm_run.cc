@@ -55,8 +55,9 @@ std::int64_t work_of(const Shape& out, std::int64_t depth) {
                static_cast<double>(std::numeric_limits<std::int64_t>::max() / 2)));
 }
 
-Exec checked_exec(const GemmRun::Sides& sides, const Shape& shape, const View& out,
+Exec checked_exec(const GemmRun::Sides& sides, const Shape& shape, const NamedView& result,
                   const GemmOptions& options, std::string_view op) {
+  const View& out = *result.view;
   check_view(out, op, "the output");
   check_output(out, op);
   check_types(out, options, sides.a_operand, sides.b_operand, op);
@@ -79,7 +80,7 @@ Exec checked_exec(const GemmRun::Sides& sides, const Shape& shape, const View& o
               !bytes_overlap(*input.view, out),
           ErrorCode::invalid_argument, op, "the output shares memory with ", input.name,
           ", which is still read while parts of the output are written; give other memory");
-  views.push_back({&out, "the output"});
+  views.push_back(result);
   return make_exec_on(views, work_of(shape, sides.a.depth()), options, op);
 }
 
@@ -118,7 +119,7 @@ void check_hadamard(const Operand& a, const Operand& b, std::string_view op) {
         "; the transforms cancel only where both operands have the same one");
 }
 
-GemmRun::GemmRun(const Sides& sides, const Shape& shape, const View& out,
+GemmRun::GemmRun(const Sides& sides, const Shape& shape, const NamedView& out,
                  const GemmOptions& options, std::string_view op)
     : a_(sides.a_operand),
       b_(sides.b_operand),

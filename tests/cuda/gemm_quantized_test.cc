@@ -9,6 +9,7 @@
 
 #include "octavo/octavo.h"
 #include "tests/cuda/gemm_forced.h"
+#include "tests/cuda/gemm_there.h"
 #include "tests/gemm/gemm_cases.h"
 
 namespace octavo::testing {
@@ -87,6 +88,30 @@ TEST_F(GemmQuantizedThere, CountsWhatIsFoldedOnce) {
   (void)gemm_quantized(a, b, preset("fp8-1x128"), {.folded = &strips});
   EXPECT_GT(whole, 0);
   EXPECT_EQ(strips, whole);
+}
+
+// In strips and as a whole, into memory that is there: nothing waits, values come from the pool.
+TEST_F(GemmQuantizedThere, IsCaptured) {
+  const support::Stream stream;
+  for (const std::int64_t m : {200, 3001}) {
+    const std::int64_t n = 3504, k = 320;
+    const Tensor x = to_device(values_as(usual_values(m, k, 1), {m, k}, DType::f32).view(), kThere),
+                 w = to_device(values_as(usual_values(n, k, 2), {n, k}, DType::f32).view(), kThere);
+    const QuantizedTensor a = quantize(x.view(), preset("fp8-1x128")),
+                          b = quantize(w.view(), preset("fp8-block"));
+    for (const char* to : {"mxfp8", "fp8", "nvfp4"}) {
+      const QuantizedTensor wanted = gemm_quantized(a, b, preset(to));
+      QuantizedTensor got = make_quantized({m, n}, DType::f32, preset(to), kThere);
+      support::must(cudaDeviceSynchronize());
+      const Graph graph(stream, [&] { gemm_quantized_into(a, b, got, {.stream = stream.get()}); });
+      graph.launch(stream);
+      stream.wait();
+      EXPECT_EQ(different_bytes(got.rowwise.codes, wanted.rowwise.codes, "codes") +
+                    different_bytes(got.rowwise.scales, wanted.rowwise.scales, "scales"),
+                "")
+          << m << " rows into " << to;
+    }
+  }
 }
 
 }  // namespace

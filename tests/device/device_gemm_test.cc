@@ -124,7 +124,8 @@ TEST_F(GemmOnDevice, ACountIsNotCaptured) {
   device.capture(false);
 }
 
-// Strips of a product are for the library to know of: B, which all of them have, counts once.
+// Strips of a product are for the library to know of: B, which all of them have, counts once. Their
+// values need no memory of their own.
 TEST_F(GemmOnDevice, StripsOfAQuantizedProduct) {
   constexpr std::int64_t kRows = 4096, kCols = 2176, kDepth = 64;
   static const FakeDevice* there;
@@ -148,10 +149,42 @@ TEST_F(GemmOnDevice, StripsOfAQuantizedProduct) {
     return to_device(quantize(values.view(), preset(name)), kFirst);
   };
   const QuantizedTensor a = made(kRows, "fp8-channel"), b = made(kCols, "mxfp8");
+  const int lasting = device.diary().lasting;
   std::int64_t folded = 0;
   (void)gemm_quantized(a, b, preset("mxfp8"), {.folded = &folded});
   EXPECT_EQ(calls, 2);
   EXPECT_EQ(folded, 7);
+  EXPECT_EQ(device.diary().lasting, lasting + 2);  // codes and scales
+  QuantizedTensor out = make_quantized({kRows, kCols}, DType::f32, preset("mxfp8"), kFirst);
+  captured([&] { gemm_quantized_into(a, b, out); });
+}
+
+TEST_F(GemmOnDevice, AQuantizedProductIntoMemoryThatIsThere) {
+  constexpr ErrorCode kInvalid = ErrorCode::invalid_argument;
+  const QuantizedTensor a = quantize(x_there.view(), preset("mxfp8")),
+                        b = quantize(w_there.view(), preset("mxfp8"));
+  for (const char* name : {"mxfp8", "fp8", "nvfp4"}) {
+    const QuantizedTensor wanted = to_host(gemm_quantized(a, b, preset(name)));
+    QuantizedTensor out = make_quantized({kM, kN}, DType::bf16, preset(name), kFirst);
+    const int lasting = device.diary().lasting;
+    captured([&] { gemm_quantized_into(a, b, out); });
+    EXPECT_EQ(device.diary().lasting, lasting);
+    EXPECT_EQ(difference(to_host(out), wanted), "") << name;
+    EXPECT_EQ(out.source, DType::f32);
+  }
+  QuantizedTensor wrong = make_quantized({kN, kM}, DType::f32, preset("fp8"), kFirst);
+  refused(kInvalid, "the result is for [33, 20], wanted [20, 33]",
+          [&] { gemm_quantized_into(a, b, wrong); });
+  wrong = make_quantized({kM, kN}, DType::f32, preset("fp8"));
+  const int launches = device.diary().launches;
+  refused(kInvalid, "[gemm] A is on cuda:0 and codes on cpu",
+          [&] { gemm_quantized_into(a, b, wrong); });
+  EXPECT_EQ(device.diary().launches, launches);
+  wrong = make_quantized({kM, kN}, DType::f32, preset("fp8"), kFirst);
+  wrong.rowwise.codes = Tensor::adopt(code_view(a.rowwise.codes.view().data, e4m3fn, {kM, kN}),
+                                      a.rowwise.codes.owner());
+  refused(kInvalid, "codes of the result share memory with A",
+          [&] { gemm_quantized_into(a, b, wrong); });
 }
 
 // Weights with gaps between them are multiplied one by one, and each product says what it is of.
