@@ -1,4 +1,6 @@
 // The ways that need no scale to be found: back to values, and the amax alone.
+#include <array>
+
 #include "octavo/base/error.h"
 #include "octavo/base/fp_env.h"
 #include "octavo/convert/device_tensor.h"
