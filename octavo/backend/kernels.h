@@ -88,6 +88,9 @@ struct QuantizeJob {
   Counts* counts = nullptr;  // if given, is added to (rowwise copy, else columnwise)
 };
 
+// Rows of Kernels::column_sums that are added up one after the other.
+inline constexpr std::int64_t kColumnRun = 64;
+
 // A null entry is not offered. On a CPU the caller falls back to `reference`; on a device it is an
 // error, because data would have to be copied.
 struct Kernels {
@@ -141,6 +144,13 @@ struct Kernels {
   void (*gemm)(const Exec&, const GemmJob&) = nullptr;
   std::int64_t (*gemm_workspace)(const Exec&, const GemmJob&) = nullptr;  // null: none
   bool (*gemm_offered)(const GemmJob&) = nullptr;                         // null: all of them
+
+  // One row: of every column of `values` its sum, and `before`, where it has data, added to that.
+  // Sums of kColumnRun rows, each from its first row on, are rows of the next ones, until there is
+  // one: in f32, in f64 where values or `sums` are, then in f64 and rounded once. That order is all
+  // there is to the bits, on any device. CPUs multiply by ones instead, and leave this empty.
+  void (*column_sums)(const Exec&, const Matrix& values, const Matrix& before,
+                      const Matrix& sums) = nullptr;
 
   // Attention, forward; one may offer some only. `out` shares memory with no operand. Workspace as
   // for gemm.

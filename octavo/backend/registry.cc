@@ -130,6 +130,12 @@ const Kernels& device_backend(Device device, const Kernels* wanted, std::string_
   return kernels;
 }
 
+void fail_not_offered(const Kernels& kernels, std::string_view op, std::string_view what,
+                      std::string_view instead) {
+  fail(ErrorCode::unsupported, op, "backend '", kernels.name, "' does not offer ", what, "; ",
+       instead, "copy to the CPU (x.cpu(), in C++ to_host) and do it there");
+}
+
 const Kernels& checked_cpu_backend(const Kernels* wanted, std::string_view op) {
   if (wanted == nullptr) return cpu_backend();
   const DeviceApi* api = any_device_api();

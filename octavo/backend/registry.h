@@ -63,14 +63,19 @@ Entry offered(const Kernels* wanted, Entry Kernels::*entry, Log* log, std::strin
   return reference_backend().*entry;
 }
 
+// Where a device's backend does not do something: throws Error(unsupported), which says that it can
+// be done on the CPU. `instead`, if there is any, is what else can be done, as a beginning of that
+// sentence.
+[[noreturn]] void fail_not_offered(const Kernels& kernels, std::string_view op,
+                                   std::string_view what, std::string_view instead = "");
+
 // The same wherever the work is done. A device does it or refuses: nothing is copied in silence.
 template <typename Entry>
 Entry offered(const Exec& exec, const Kernels* wanted, Entry Kernels::*entry,
               std::string_view what) {
   if (exec.device.kind == DeviceKind::cpu) return offered(wanted, entry, exec.log, what);
   const Kernels& kernels = device_backend(exec.device, wanted, what);
-  check(kernels.*entry != nullptr, ErrorCode::unsupported, what, "backend '", kernels.name,
-        "' does not offer it; copy to the CPU (to_host) and do it there");
+  if (kernels.*entry == nullptr) fail_not_offered(kernels, what, "it");
   return kernels.*entry;
 }
 

@@ -43,7 +43,7 @@ void check_policy(const EncodePolicy& policy) {
 Exec exec_for(const View& from, const View& to, const ConvertOptions& options,
               std::string_view op) {
   const std::array<NamedView, 2> views{{{&from, "the input"}, {&to, "the output"}}};
-  return make_exec_on(common_device(views, op), element_count(from.shape), options, op);
+  return make_exec_on(views, element_count(from.shape), options, op);
 }
 
 // NaN has no code, and the caller did not say what it is to become.

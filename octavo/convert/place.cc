@@ -1,7 +1,9 @@
 #include <cstring>
 
 #include "octavo/base/error.h"
+#include "octavo/convert/fold_internal.h"
 #include "octavo/convert/place_internal.h"
+#include "octavo/format/named_formats.h"
 
 namespace octavo {
 namespace {
@@ -44,11 +46,25 @@ Device common_device(std::span<const NamedView> views, std::string_view op) {
   const DeviceApi& api = device_api(device);
   for (const NamedView& named : views) {
     const View& view = *named.view;
-    if (element_count(view.shape) == 0 || view.data == nullptr) continue;
+    if (element_count(view.shape) == 0 || view.data == nullptr || named.is_staging) continue;
     check_pointer(api, {.device = device}, view.data, alignment_of(view), op, named.name);
     check_strides(view, op, named.name);
   }
   return device;
+}
+
+void check_workspace(const Exec& exec, std::span<const NamedView> views, std::string_view op) {
+  if (exec.workspace.empty() || is_host(exec)) return;
+  constexpr std::string_view kName = "the workspace";
+  const DeviceApi& api = device_api(exec.device);
+  for (const std::byte* end : {&exec.workspace.front(), &exec.workspace.back()})
+    check_pointer(api, exec, end, 1, op, kName);
+  const View bytes =
+      code_view(exec.workspace.data(), e4m3fn, {static_cast<std::int64_t>(exec.workspace.size())});
+  for (const NamedView& named : views)
+    check(element_count(named.view->shape) == 0 || !bytes_overlap(*named.view, bytes),
+          ErrorCode::invalid_argument, op, kName, " shares memory with ", named.name,
+          "; give other memory, or none");
 }
 
 void check_beside(const Exec& exec, const void* number, std::size_t alignment, std::string_view op,

@@ -18,6 +18,9 @@ namespace octavo {
 struct NamedView {
   const View* view;
   std::string_view name;
+  // Of a StagingMemory: nobody asks whether it is the device's, because what is taken while a
+  // stream is captured is not yet.
+  bool is_staging = false;
 };
 
 // The device of all these views. Throws Error(invalid_argument) that names two which differ, or a
@@ -25,17 +28,25 @@ struct NamedView {
 // the device cannot be used. Nothing is read through a pointer.
 Device common_device(std::span<const NamedView> views, std::string_view op);
 
-// How work on so many elements runs there. Options are those of an operation: threads, log, stream
-// and workspace; a CPU has no use for the last two.
+// The caller's workspace: on a device, memory of that device that none of these views has a part
+// of. Throws Error(invalid_argument) where it is not.
+void check_workspace(const Exec& exec, std::span<const NamedView> views, std::string_view op);
+
+// How work on so many elements runs on the device of all these views, which are checked as
+// common_device has it. Options are those of an operation: threads, log, stream and workspace; a
+// CPU has no use for the last two.
 template <typename Options>
-Exec make_exec_on(Device device, std::int64_t elements, const Options& options,
+Exec make_exec_on(std::span<const NamedView> views, std::int64_t elements, const Options& options,
                   std::string_view op) {
-  Exec exec = make_exec(elements, options.threads, options.log, op);
-  if (device.kind == DeviceKind::cpu) return exec;
-  return {.device = device,
-          .stream = options.stream,
-          .workspace = options.workspace,
-          .log = options.log};
+  const Device device = common_device(views, op);
+  const Exec here = make_exec(elements, options.threads, options.log, op);
+  if (device.kind == DeviceKind::cpu) return here;
+  const Exec exec{.device = device,
+                  .stream = options.stream,
+                  .workspace = options.workspace,
+                  .log = options.log};
+  check_workspace(exec, views, op);
+  return exec;
 }
 
 // A number of the caller's that lies beside the data: on a device, memory of that device. Null is

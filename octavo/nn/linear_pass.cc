@@ -172,15 +172,36 @@ Tensor with_recipe(const LinearCall& call, const View& x, const Shape& y_shape, 
   return y;
 }
 
-// A sum over rows is a product with ones, of which one is enough.
+Matrix matrix_of(const View& view, std::int64_t rows, std::int64_t cols, std::int64_t row_pitch) {
+  return {.data = view.data,
+          .dtype = view.dtype,
+          .rows = rows,
+          .cols = cols,
+          .row_pitch = row_pitch,
+          .col_stride = view.strides[view.shape.rank() - 1]};
+}
+
+// A device has a kernel for it; nothing waits.
+Tensor column_sums_there(const View& dy, const LinearSaved& saved, const Tensor& before) {
+  constexpr std::string_view kOp = "Linear";
+  Tensor sums = new_values({saved.out}, saved.b_dtype, dy.device, saved.run);
+  std::vector<NamedView> views{{&dy, "dy"}, {&sums.view(), "the gradient of the bias"}};
+  const bool adds = before.view().data != nullptr;
+  if (adds) views.push_back({&before.view(), "the gradient of the bias so far"});
+  const Exec exec = make_exec_on(views, element_count(dy.shape), quantize_options(saved.run), kOp);
+  const auto entry = offered(exec, saved.run.backend, &Kernels::column_sums, kOp);
+  entry(exec, matrix_of(dy, dy.shape[0], saved.out, dy.strides[0]),
+        adds ? matrix_of(before.view(), 1, saved.out, 0) : Matrix{},
+        matrix_of(sums.view(), 1, saved.out, 0));
+  return sums;
+}
+
+// A sum over rows; on a CPU a product with ones, of which one is enough.
 Tensor column_sums(const View& dy, const LinearSaved& saved, const Tensor& before) {
+  if (dy.device.kind != DeviceKind::cpu) return column_sums_there(dy, saved, before);
   static constexpr float kOne = 1.0F;
-  const std::int64_t rows = dy.shape[0];
-  Tensor one =
-      Tensor::adopt(as_read_only(value_view(const_cast<float*>(&kOne), DType::f32, {1})), nullptr);
-  if (dy.device.kind != DeviceKind::cpu) one = to_device(one.view(), dy.device, saved.run.stream);
-  View ones = one.view();
-  ones.shape = {1, rows};
+  View ones = as_read_only(value_view(const_cast<float*>(&kOne), DType::f32, {1}));
+  ones.shape = {1, dy.shape[0]};
   ones.strides = {0, 0};
   GemmOptions options;
   if (before.view().data != nullptr) {

@@ -108,7 +108,7 @@ void attention_into(const Operand& q, const Operand& k, const Operand& v, const 
           ", which is still read while parts of the output are written; give other memory");
   views.push_back({&out, "the output"});
   if (is_given(options.log_sum_exp)) views.push_back({&options.log_sum_exp, "log_sum_exp"});
-  const Exec exec = make_exec_on(common_device(views, kOp), call.work(), options, kOp);
+  const Exec exec = make_exec_on(views, call.work(), options, kOp);
   if (options.report != nullptr) *options.report = {};
   if (call.is_empty()) return;
   if (options.rung == AttentionRung::automatic && is_beyond_f32(call, exec)) {

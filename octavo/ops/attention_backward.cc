@@ -42,7 +42,7 @@ AttentionInputs inputs_of(const AttentionCall& call, AttentionRung rung, const E
 
 Exec exec_of(const AttentionCall& call, std::vector<NamedView> views) {
   call.add_views(views);
-  const Exec exec = make_exec_on(common_device(views, kOp), call.work(), call.options, kOp);
+  const Exec exec = make_exec_on(views, call.work(), call.options, kOp);
   check(exec.device.kind == DeviceKind::cpu, ErrorCode::unsupported, kOp,
         "only the CPU does this yet; copy there (to_host)");
   return exec;

@@ -20,8 +20,7 @@ const Kernels& chosen(const Exec& exec, const AttentionOptions& options, const J
   };
   if (exec.device.kind != DeviceKind::cpu) {
     const Kernels& kernels = device_backend(exec.device, options.backend, kOp);
-    check(offers(kernels), ErrorCode::unsupported, kOp, "backend '", kernels.name,
-          "' does not offer attention of this kind; copy to the CPU (to_host) and do it there");
+    if (!offers(kernels)) fail_not_offered(kernels, kOp, "attention of this kind");
     return kernels;
   }
   const Kernels& kernels = checked_cpu_backend(options.backend, kOp);

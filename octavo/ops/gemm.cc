@@ -49,22 +49,16 @@ void for_each_position(const Shape& lead, Visit&& visit) {
   }
 }
 
-}  // namespace
-
-Shape gemm_shape(const Operand& a, const Operand& b) {
-  return shape_of(OperandStack(a, kOp, "A"), OperandStack(b, kOp, "B"));
-}
-
-void gemm_into(const Operand& a_operand, const Operand& b_operand, const View& out_view,
-               const GemmOptions& options) {
+void multiply(const Operand& a_operand, const Operand& b_operand, const NamedView& result,
+              const GemmOptions& options) {
   const FpEnvGuard guard;
   OperandStack a(a_operand, kOp, "A"), b(b_operand, kOp, "B");
   const Shape shape = shape_of(a, b);
   check_hadamard(a_operand, b_operand, kOp);
-  GemmRun run({.a = a, .b = b, .a_operand = a_operand, .b_operand = b_operand}, shape, out_view,
+  GemmRun run({.a = a, .b = b, .a_operand = a_operand, .b_operand = b_operand}, shape, result,
               options, kOp);
   if (element_count(shape) == 0) return;
-  View out = out_view, residual = options.residual;
+  View out = *result.view, residual = options.residual;
 
   const auto fold_out = [&] {
     const auto folded = is_given(residual) ? with_rows_folded(residual) : residual;
@@ -110,6 +104,21 @@ void gemm_into(const Operand& a_operand, const Operand& b_operand, const View& o
   for_each_position(lead,
                     [&](std::span<const std::int64_t> position) { run(whole_job(position)); });
   run.end();
+}
+
+}  // namespace
+
+Shape gemm_shape(const Operand& a, const Operand& b) {
+  return shape_of(OperandStack(a, kOp, "A"), OperandStack(b, kOp, "B"));
+}
+
+void gemm_into(const Operand& a, const Operand& b, const View& out, const GemmOptions& options) {
+  multiply(a, b, {&out, "the output"}, options);
+}
+
+void gemm_into_staging(const Operand& a, const Operand& b, const View& out,
+                       const GemmOptions& options) {
+  multiply(a, b, {&out, "the output", true}, options);
 }
 
 Tensor gemm(const Operand& a, const Operand& b, const GemmOptions& options) {

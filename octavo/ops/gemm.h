@@ -86,6 +86,11 @@ OCTAVO_API void gemm_grouped_into(const Operand& a, const Operand& b,
                                                         const Scaling& scaling,
                                                         const GemmOptions& options = {});
 
+// The same into memory of make_quantized that no operand has a part of; its scaling decides. On a
+// device nothing waits, and the call can be captured into a graph.
+OCTAVO_API void gemm_quantized_into(const Operand& a, const Operand& b, QuantizedTensor& out,
+                                    const GemmOptions& options = {});
+
 // Of the result, checked: [batch..., M, N].
 [[nodiscard]] OCTAVO_API Shape gemm_shape(const Operand& a, const Operand& b);
 

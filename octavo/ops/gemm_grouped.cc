@@ -90,8 +90,8 @@ void gemm_grouped_into(const Operand& a_operand, const Operand& b_operand,
                       .out_row = first});
   check_hadamard(a_operand, b_operand, kOp);
   check_tiles(a_operand, groups);
-  GemmRun run({.a = a, .b = b, .a_operand = a_operand, .b_operand = b_operand}, shape, out, options,
-              kOp);
+  GemmRun run({.a = a, .b = b, .a_operand = a_operand, .b_operand = b_operand}, shape,
+              {&out, "the output"}, options, kOp);
   if (element_count(shape) == 0) return;
   const GemmOperand all_rows = a.at({});
   const Matrix result = matrix_at(out, {});

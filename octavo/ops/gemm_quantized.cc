@@ -1,12 +1,17 @@
 // A product that goes straight into a quantization.
 #include <algorithm>
 #include <numeric>
+#include <vector>
 
 #include "octavo/base/error.h"
-#include "octavo/convert/device_tensor.h"
+#include "octavo/convert/fold_internal.h"
+#include "octavo/convert/place_internal.h"
 #include "octavo/ops/gemm.h"
+#include "octavo/ops/gemm_operand_internal.h"
+#include "octavo/ops/gemm_run_internal.h"
 #include "octavo/ops/operand_rows_internal.h"
-#include "octavo/quant/quantize.h"
+#include "octavo/quant/door_internal.h"
+#include "octavo/quant/quantization_internal.h"
 
 namespace octavo {
 namespace {
@@ -17,6 +22,12 @@ namespace {
 // rows have among many.
 constexpr std::int64_t kStripElements = 1024 * 1024, kStripOnDevice = 8 * kStripElements,
                        kLeastRows = 64;
+
+constexpr std::string_view kOp = "gemm";
+
+Device device_of(const Operand& operand) {
+  return operand.quantized() != nullptr ? operand.quantized()->device() : operand.values().device;
+}
 
 QuantizeOptions options_of(const GemmOptions& options) {
   return {.threads = options.threads,
@@ -46,42 +57,88 @@ std::int64_t rows_together(const Operand& a, const Shape& shape, const Scaling& 
   return tile == 0 ? 0 : std::lcm(tile, std::min(scaling.tile.rows, shape[0]));
 }
 
+// Strips of the result are written while operands are still read.
+void check_result(const Operand& a, const Operand& b, const Shape& shape,
+                  const QuantizedTensor& out, const GemmOptions& options) {
+  const Scaling& scaling = out.scaling;
+  check_scaling(scaling);
+  if (out.shape != shape)
+    fail(ErrorCode::invalid_argument, kOp, "the result is for ", to_string(out.shape), ", wanted ",
+         to_string(shape));
+  check(scaling.rowwise == out.rowwise.exists() && scaling.columnwise == out.columnwise.exists(),
+        ErrorCode::invalid_argument, kOp, "the result's memory does not fit its scaling");
+  std::vector<NamedView> inputs, parts;
+  const OperandStack a_stack(a, kOp, "A"), b_stack(b, kOp, "B");
+  a_stack.add_views(inputs);
+  b_stack.add_views(inputs);
+  if (is_given(options.bias)) inputs.push_back({&options.bias, "the bias"});
+  if (is_given(options.residual)) inputs.push_back({&options.residual, "the residual"});
+  name_parts(out, parts);
+  for (const NamedView& input : inputs)
+    for (const NamedView& part : parts)
+      check(element_count(input.view->shape) == 0 || element_count(part.view->shape) == 0 ||
+                !bytes_overlap(*input.view, *part.view),
+            ErrorCode::invalid_argument, kOp, part.name, " of the result share memory with ",
+            input.name, "; give other memory");
+  inputs.insert(inputs.end(), parts.begin(), parts.end());
+  (void)common_device(inputs, kOp);
+}
+
 }  // namespace
+
+void gemm_quantized_into(const Operand& a, const Operand& b, QuantizedTensor& out,
+                         const GemmOptions& options) {
+  const Shape shape = gemm_shape(a, b);
+  check_result(a, b, shape, out, options);
+  const Device device = device_of(a);
+  GemmOptions part = options;
+  const Exec exec{.device = device, .stream = options.stream};
+  StagingMemory memory(exec);
+  const auto values_of = [&](const Shape& part_shape) {
+    const std::int64_t count = std::max<std::int64_t>(element_count(part_shape), 1);
+    View values = value_view(memory.at_least(count), DType::f32, part_shape);
+    values.device = device;
+    return values;
+  };
+  const auto quantize_values = [&](const View& values, QuantizedTensor& to) {
+    run_quantization({.view = values, .is_staging = true}, to, options_of(options), "quantize");
+  };
+  out.source = DType::f32;
+  const std::int64_t together =
+      is_folded_as_a_whole(a, options, device) ? 0 : rows_together(a, shape, out.scaling);
+  const std::int64_t elements = device.kind == DeviceKind::cpu ? kStripElements : kStripOnDevice;
+  if (together == 0 || element_count(shape) <= elements) {
+    const View values = values_of(shape);
+    gemm_into_staging(a, b, values, options);
+    return quantize_values(values, out);
+  }
+  // Of the whole: a strip of the wrong one would fit.
+  if (options.residual.data != nullptr && options.residual.shape != shape)
+    fail(ErrorCode::invalid_argument, kOp, "the residual has shape ",
+         to_string(options.residual.shape), ", wanted ", to_string(shape));
+  const std::int64_t rows = shape[0], wanted = std::max(kLeastRows, elements / shape[1]);
+  const std::int64_t strip = (wanted + together - 1) / together * together;
+  const View most = values_of({std::min(strip + kLeastRows, rows), shape[1]});
+  for (std::int64_t row = 0, count = 0; row < rows; row += count) {
+    const bool few_left = rows - row - strip < kLeastRows;
+    count = few_left ? rows - row : strip;
+    if (options.residual.data != nullptr) part.residual = rows_of(options.residual, row, count);
+    const View values = rows_of(most, 0, count);
+    QuantizedTensor to = rows_of(out, row, count);
+    gemm_into_staging(OperandRows(a, row, count).operand(), b, values, part);
+    quantize_values(values, to);
+    // B is folded for each strip, by what it holds itself: that of the first says it for all. A is
+    // not, or there would be no strips.
+    part.folded = nullptr;
+  }
+}
 
 QuantizedTensor gemm_quantized(const Operand& a, const Operand& b, const Scaling& scaling,
                                const GemmOptions& options) {
   check_scaling(scaling);
-  const Shape shape = gemm_shape(a, b);
-  const Device device = a.quantized() != nullptr ? a.quantized()->device() : a.values().device;
-  QuantizedTensor out = make_quantized(shape, DType::f32, scaling, device, options.stream);
-  GemmOptions values_wanted = options;
-  values_wanted.out = DType::f32;
-  const std::int64_t together =
-      is_folded_as_a_whole(a, options, device) ? 0 : rows_together(a, shape, scaling);
-  const std::int64_t elements = device.kind == DeviceKind::cpu ? kStripElements : kStripOnDevice;
-  if (together == 0 || element_count(shape) <= elements) {
-    const Tensor values = gemm(a, b, values_wanted);
-    quantize_into(values.view(), out, options_of(options));
-    return out;
-  }
-  // Of the whole: a strip of the wrong one would fit.
-  if (options.residual.data != nullptr && options.residual.shape != shape)
-    fail(ErrorCode::invalid_argument, "gemm", "the residual has shape ",
-         to_string(options.residual.shape), ", wanted ", to_string(shape));
-  const std::int64_t rows = shape[0], wanted = std::max(kLeastRows, elements / shape[1]);
-  const std::int64_t strip = (wanted + together - 1) / together * together;
-  const Tensor memory =
-      values_on(device, {std::min(strip + kLeastRows, rows), shape[1]}, DType::f32, options.stream);
-  for (std::int64_t row = 0, count = 0; row < rows; row += count) {
-    const bool few_left = rows - row - strip < kLeastRows;
-    count = few_left ? rows - row : strip;
-    if (options.residual.data != nullptr)
-      values_wanted.residual = rows_of(options.residual, row, count);
-    const View values = rows_of(memory.view(), 0, count);
-    QuantizedTensor part = rows_of(out, row, count);
-    gemm_into(OperandRows(a, row, count).operand(), b, values, values_wanted);
-    quantize_into(values, part, options_of(options));
-  }
+  QuantizedTensor out =
+      make_quantized(gemm_shape(a, b), DType::f32, scaling, device_of(a), options.stream);
+  gemm_quantized_into(a, b, out, options);
   return out;
 }
 

@@ -1,11 +1,10 @@
 #include <algorithm>
-#include <bit>
 #include <limits>
+#include <string>
 #include <vector>
 
 #include "octavo/backend/registry.h"
 #include "octavo/base/error.h"
-#include "octavo/convert/device_tensor.h"
 #include "octavo/convert/fold_internal.h"
 #include "octavo/ops/gemm_run_internal.h"
 #include "octavo/tensor/view_checks.h"
@@ -56,8 +55,9 @@ std::int64_t work_of(const Shape& out, std::int64_t depth) {
                static_cast<double>(std::numeric_limits<std::int64_t>::max() / 2)));
 }
 
-Exec checked_exec(const GemmRun::Sides& sides, const Shape& shape, const View& out,
+Exec checked_exec(const GemmRun::Sides& sides, const Shape& shape, const NamedView& result,
                   const GemmOptions& options, std::string_view op) {
+  const View& out = *result.view;
   check_view(out, op, "the output");
   check_output(out, op);
   check_types(out, options, sides.a_operand, sides.b_operand, op);
@@ -80,12 +80,24 @@ Exec checked_exec(const GemmRun::Sides& sides, const Shape& shape, const View& o
               !bytes_overlap(*input.view, out),
           ErrorCode::invalid_argument, op, "the output shares memory with ", input.name,
           ", which is still read while parts of the output are written; give other memory");
-  views.push_back({&out, "the output"});
-  return make_exec_on(common_device(views, op), work_of(shape, sides.a.depth()), options, op);
+  views.push_back(result);
+  return make_exec_on(views, work_of(shape, sides.a.depth()), options, op);
 }
 
 bool does(const Kernels& kernels, const GemmJob& job) {
   return kernels.gemm != nullptr && (kernels.gemm_offered == nullptr || kernels.gemm_offered(job));
+}
+
+// Products after which devices promote: GemmOptions's own.
+constexpr std::int64_t kUsualRun = GemmOptions{}.promote_every;
+
+// What an operand is, for who is told that it cannot be.
+std::string described(const Operand& operand, const GemmOperand& as_done) {
+  if (operand.quantized() == nullptr) return std::string(dtype_name(operand.values().dtype));
+  const Matrix& codes = as_done.elements();
+  const bool gaps =
+      !codes.packed && codes.cols > 1 && codes.col_stride != codes.format.code_bytes();
+  return text(describe(operand.quantized()->scaling), gaps ? ", codes with gaps along K" : "");
 }
 
 }  // namespace
@@ -107,15 +119,22 @@ void check_hadamard(const Operand& a, const Operand& b, std::string_view op) {
         "; the transforms cancel only where both operands have the same one");
 }
 
-GemmRun::GemmRun(const Sides& sides, const Shape& shape, const View& out,
+GemmRun::GemmRun(const Sides& sides, const Shape& shape, const NamedView& out,
                  const GemmOptions& options, std::string_view op)
-    : options_(options),
+    : a_(sides.a_operand),
+      b_(sides.b_operand),
+      options_(options),
       op_(op),
       exec_(checked_exec(sides, shape, out, options, op)),
-      memory_(exec_) {
+      memory_(exec_),
+      count_memory_(exec_) {
   if (options.folded == nullptr || !is_on_device()) return;
-  double zeros[1] = {};  // eight bytes that are zero
-  folded_ = to_device(view_of(std::span<double>(zeros)), exec_.device, options.stream);
+  check_may_wait(exec_, op,
+                 "no count of folded elements can be returned to the host; leave it out (folded, "
+                 "in Python return_folded), or fold MX operands before, which counts them");
+  static_assert(sizeof *folded_ == 2 * sizeof(float));
+  folded_ = reinterpret_cast<unsigned long long*>(count_memory_.at_least(2));
+  clear_memory(exec_, folded_, sizeof *folded_);
 }
 
 GemmJob GemmRun::job(const GemmOperand& a, const GemmOperand& b, const Matrix& out) const {
@@ -137,8 +156,7 @@ GemmJob GemmRun::job(const GemmOperand& a, const GemmOperand& b, const Matrix& o
                 .row_pitch = 0,
                 .col_stride = options_.bias.strides[0]};
   if (options_.activation) job.activation = producer_kind(*options_.activation);
-  if (folded_.owner() != nullptr)
-    job.folded = static_cast<unsigned long long*>(folded_.view().data);
+  job.folded = folded_;
   return job;
 }
 
@@ -146,12 +164,34 @@ bool GemmRun::offers(const GemmJob& job) const {
   return does(device_backend(exec_.device, options_.backend, op_), job);
 }
 
+void GemmRun::refuse(const Kernels& kernels, const GemmJob& job) const {
+  const bool promotes = job.accumulator == Accumulator::hopper_fp8;
+  const std::string what = text("this product: accumulator ", name_of(job.accumulator),
+                                promotes ? text(" with promote_every ", job.promote_every) : "",
+                                ", A ", described(a_, job.a), ", B ", described(b_, job.b));
+  std::string others;
+  const auto add_other = [&](const GemmJob& other, const std::string& name) {
+    if (does(kernels, other)) others += text(others.empty() ? "use " : " or ", name);
+  };
+  GemmJob other = job;
+  if (promotes && job.promote_every != kUsualRun) {
+    other.promote_every = kUsualRun;
+    add_other(other, text("promote_every ", kUsualRun));
+  }
+  for (const Accumulator accumulator : {Accumulator::native, Accumulator::f32}) {
+    other.accumulator = accumulator;
+    if (accumulator == job.accumulator) continue;
+    add_other(other, text("accumulator ", name_of(accumulator)));
+    if (does(kernels, other)) break;
+  }
+  fail_not_offered(kernels, op_, what, others.empty() ? others : others + ", or ");
+}
+
 // The reference where the backend has no kernel for it.
 const Kernels& GemmRun::chosen(const GemmJob& job) const {
   if (is_on_device()) {
     const Kernels& kernels = device_backend(exec_.device, options_.backend, op_);
-    check(does(kernels, job), ErrorCode::unsupported, op_, "backend '", kernels.name,
-          "' does not offer this product; copy to the CPU (to_host) and do it there");
+    if (!does(kernels, job)) refuse(kernels, job);
     return kernels;
   }
   const Kernels& kernels = checked_cpu_backend(options_.backend, op_);
@@ -176,10 +216,10 @@ void GemmRun::operator()(const GemmJob& job) {
 }
 
 void GemmRun::end() {
-  if (folded_.owner() == nullptr) return;
-  const Tensor here = to_host(folded_.view(), options_.stream);
-  *options_.folded +=
-      static_cast<std::int64_t>(std::bit_cast<unsigned long long>(here.span<const double>()[0]));
+  if (folded_ == nullptr) return;
+  unsigned long long count = 0;
+  copy_and_wait(exec_, &count, folded_, sizeof count);
+  *options_.folded += static_cast<std::int64_t>(count);
 }
 
 }  // namespace octavo

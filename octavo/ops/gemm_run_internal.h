@@ -17,6 +17,10 @@ bool is_given(const View& view);
 // A transform of rows leaves their products as they were only if both operands have the same one.
 void check_hadamard(const Operand& a, const Operand& b, std::string_view op);
 
+// gemm_into, into values of a StagingMemory.
+void gemm_into_staging(const Operand& a, const Operand& b, const View& out,
+                       const GemmOptions& options);
+
 class GemmRun {
  public:
   struct Sides {
@@ -25,7 +29,7 @@ class GemmRun {
   };
   // Throws where `out` is not what a result of this shape can be written to, or what is given
   // beside it does not fit.
-  GemmRun(const Sides& sides, const Shape& shape, const View& out, const GemmOptions& options,
+  GemmRun(const Sides& sides, const Shape& shape, const NamedView& out, const GemmOptions& options,
           std::string_view op);
 
   // Without a residual: rows of it are where the result is.
@@ -38,12 +42,15 @@ class GemmRun {
 
  private:
   [[nodiscard]] const Kernels& chosen(const GemmJob& job) const;
+  // A device's backend does not offer it: says what was asked for, and what is done instead.
+  [[noreturn]] void refuse(const Kernels& kernels, const GemmJob& job) const;
 
+  const Operand &a_, &b_;
   const GemmOptions& options_;
   std::string_view op_;
   Exec exec_;
-  StagingMemory memory_;
-  Tensor folded_;  // a counter on the device, or nothing
+  StagingMemory memory_, count_memory_;
+  unsigned long long* folded_ = nullptr;  // a counter on the device, if one is wanted
 };
 
 }  // namespace octavo

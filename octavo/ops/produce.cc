@@ -36,8 +36,7 @@ void produce_into(const Produced& values, const View& out, const ProduceOptions&
   check(empty || !bytes_overlap(values.x, out), ErrorCode::invalid_argument, kOp,
         "the output overlaps the input; rows are read more than once: give other memory");
   const std::array<NamedView, 2> views{{{&values.x, "the input"}, {&out, "the output"}}};
-  const Exec exec =
-      make_exec_on(common_device(views, kOp), element_count(values.x.shape), options, kOp);
+  const Exec exec = make_exec_on(views, element_count(values.x.shape), options, kOp);
   const auto entry = offered(exec, options.backend, &Kernels::produce, kOp);
   // Rows stand alone, as they would in a quantization by rows: its plan is the one wanted.
   View x = values.x;

@@ -1,4 +1,6 @@
 // The ways that need no scale to be found: back to values, and the amax alone.
+#include <array>
+
 #include "octavo/base/error.h"
 #include "octavo/base/fp_env.h"
 #include "octavo/convert/device_tensor.h"
@@ -90,6 +92,8 @@ float amax(const View& values, const QuantizeOptions& options, AmaxOf of) {
   Exec exec{.device = values.device, .stream = options.stream, .workspace = options.workspace};
   check_may_wait(exec, "amax",
                  "no number can be returned to the host; gather it on the device with raise_amax");
+  const std::array<NamedView, 1> views{{{&values, "the input"}}};
+  check_workspace(exec, views, "amax");
   Scratch scratch(exec);
   float* found = scratch.number();
   QuantizeOptions rest = options;

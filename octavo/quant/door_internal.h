@@ -28,7 +28,7 @@ inline void name_parts(const QuantizedTensor& tensor, std::vector<NamedView>& vi
 // Where work on these is done; the caller's numbers must lie there too.
 inline Exec exec_for(const std::vector<NamedView>& views, const Shape& shape,
                      const QuantizeOptions& options, std::string_view op) {
-  const Exec exec = make_exec_on(common_device(views, op), element_count(shape), options, op);
+  const Exec exec = make_exec_on(views, element_count(shape), options, op);
   check_beside(exec, options.counts, alignof(Counts), op, "counts");
   check_beside(exec, options.amax, alignof(float), op, "amax");
   check_beside(exec, options.given_inv_scale, alignof(float), op, "given_inv_scale");

@@ -104,7 +104,7 @@ class Quantization {
  private:
   static std::vector<NamedView> memory_of(const QuantizationSource& source,
                                           const QuantizedTensor& out) {
-    std::vector<NamedView> views{{&source.view, "the input"}};
+    std::vector<NamedView> views{{&source.view, "the input", source.is_staging}};
     if (source.quantized != nullptr) name_parts(*source.quantized, views);
     name_parts(out, views);
     return views;

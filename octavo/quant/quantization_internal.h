@@ -12,6 +12,7 @@ struct QuantizationSource {
   View view{};  // of the values; for a quantization its codes. Its shape is that of the result
   const QuantizedTensor* quantized = nullptr;
   const Producer* producer = nullptr;
+  bool is_staging = false;  // values of a StagingMemory
 };
 
 // The job that a scaling and options ask for, before it has memory to read and to write.

@@ -112,13 +112,17 @@ def product(
         a, op, bias, activation, residual, accumulator, promote_every, threads, stream
     )
     wanted = _wanted("float32" if out is None else out, op)
+    shape = tuple(_octavo.gemm_shape(a.handle, b.handle))
     if isinstance(wanted, Scaling):
-        made, folded = _octavo.gemm_quantized(
-            a.handle, b.handle, wanted, *arguments, count_folded=return_folded, **how
+        made = _octavo.QuantizedTensor.empty(
+            shape, "float32", wanted, a.family.allocator(a.cuda, a.stream), a.cuda
         )
+        folded = _octavo.gemm_quantized_into(
+            a.handle, b.handle, made, *arguments, count_folded=return_folded, **how
+        )
+        del kept
         quantized = QuantizedTensor(made, a.family, a.stream)
         return (quantized, folded) if return_folded else quantized
-    shape = tuple(_octavo.gemm_shape(a.handle, b.handle))
     target = _target(a, wanted, shape, out, op)
     view = target.view(target.kind)
     folded = _octavo.gemm(a.handle, b.handle, view, *arguments, count_folded=return_folded, **how)

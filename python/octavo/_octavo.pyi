@@ -459,8 +459,8 @@ def gemm_grouped(a: View | QuantizedTensor, b: View | QuantizedTensor, rows: Seq
     Rows of A by the matrix that their group has in B, into a view of values.
     """
 
-def gemm_quantized(a: View | QuantizedTensor, b: View | QuantizedTensor, scaling: Scaling, bias: View | None, activation: str | None, residual: View | None, accumulator: str, promote_every: int, *, threads: int = 0, stream: int = 0, count_folded: bool = False) -> tuple[QuantizedTensor, int]:
-    """The same as codes with scales."""
+def gemm_quantized_into(a: View | QuantizedTensor, b: View | QuantizedTensor, out: QuantizedTensor, bias: View | None, activation: str | None, residual: View | None, accumulator: str, promote_every: int, *, threads: int = 0, stream: int = 0, count_folded: bool = False) -> int:
+    """The same as codes with scales, into memory of `out`."""
 
 def attention_shape(q: View | QuantizedTensor, k: View | QuantizedTensor, v: View | QuantizedTensor) -> list[int]:
     """Of the result, checked."""

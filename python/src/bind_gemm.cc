@@ -2,13 +2,11 @@
 #include "octavo/ops/gemm.h"
 
 #include <nanobind/stl/optional.h>
-#include <nanobind/stl/pair.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
 #include <optional>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "bind.h"
@@ -83,8 +81,8 @@ void bind_gemm(nb::module_& module) {
       nb::arg("count_folded") = false,
       "Rows of A by the matrix that their group has in B, into a view of values.");
   module.def(
-      "gemm_quantized",
-      [](const GemmSide& a, const GemmSide& b, const Scaling& scaling,
+      "gemm_quantized_into",
+      [](const GemmSide& a, const GemmSide& b, QuantizedTensor& out,
          const std::optional<View>& bias, const std::optional<std::string>& activation,
          const std::optional<View>& residual, const std::string& accumulator,
          std::int64_t promote_every, int threads, std::uintptr_t stream, bool count_folded) {
@@ -93,13 +91,13 @@ void bind_gemm(nb::module_& module) {
         std::int64_t folded = 0;
         if (count_folded) options.folded = &folded;
         const nb::gil_scoped_release released;
-        QuantizedTensor made = gemm_quantized(operand_of(a), operand_of(b), scaling, options);
-        return std::pair(std::move(made), folded);
+        gemm_quantized_into(operand_of(a), operand_of(b), out, options);
+        return folded;
       },
-      nb::arg("a"), nb::arg("b"), nb::arg("scaling"), nb::arg("bias").none(),
+      nb::arg("a"), nb::arg("b"), nb::arg("out"), nb::arg("bias").none(),
       nb::arg("activation").none(), nb::arg("residual").none(), nb::arg("accumulator"),
       nb::arg("promote_every"), nb::kw_only(), nb::arg("threads") = 0, nb::arg("stream") = 0,
-      nb::arg("count_folded") = false, "The same as codes with scales.");
+      nb::arg("count_folded") = false, "The same as codes with scales, into memory of `out`.");
 }
 
 }  // namespace octavo::python

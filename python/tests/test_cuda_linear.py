@@ -40,6 +40,40 @@ def test_a_product_says_what_folding_changed():
     assert 0 < folded < 2 * 40 * 32 and same(got, ov.gemm(q, q))
 
 
+def test_what_folding_changed_is_counted_once_in_strips():
+    x = torch.rand(3001, 256) + 1
+    w = torch.rand(3504, 256) + 1
+    w[:, 64:96] = torch.randn(3504, 32) * 2.0**-7
+    a, b = ov.quantize(x.cuda(), "fp8-channel"), ov.quantize(w.cuda(), "mxfp8")
+    whole = ov.gemm(a, b, return_folded=True)[1]
+    assert 0 < whole == ov.gemm(a, b, out="fp8-1x128", return_folded=True)[1]
+
+
+@pytest.mark.parametrize("rows", [64, 3001])  # at once, and in strips
+def test_a_quantized_product_in_a_graph(rows):
+    x, w = torch.randn(rows, 256).cuda(), torch.randn(3504, 256).cuda()
+    a, b = ov.quantize(x, "fp8-1x128"), ov.quantize(w, "fp8-block")
+    wanted = ov.gemm(a, b, out="mxfp8")
+    target = torch.empty(rows, 3504, device="cuda")
+    torch.cuda.synchronize()
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        made = ov.gemm(a, b, out="mxfp8")  # in the graph's own pool
+        with pytest.raises(RuntimeError, match="no count of folded elements"):
+            ov.gemm(a, b, out=target, return_folded=True)
+    graph.replay()
+    torch.cuda.synchronize()
+    assert same(made.codes.view(torch.uint8), wanted.codes.view(torch.uint8))
+    assert same(made.scales.view(torch.uint8), wanted.scales.view(torch.uint8))
+
+
+def test_what_the_device_does_not_offer_is_named():
+    q = ov.quantize(torch.randn(64, 256).cuda(), "mxfp8")
+    said = r"hopper_fp8 .* A mxfp8: .* use accumulator native, or .*x\.cpu"
+    with pytest.raises(RuntimeError, match=said):
+        ov.gemm(q, q, accumulator="hopper_fp8")
+
+
 def relative(got, wanted):
     got, wanted = got.detach().double().cpu(), wanted.detach().double().cpu()
     return float((got - wanted).norm() / wanted.norm())

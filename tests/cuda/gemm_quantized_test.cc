@@ -9,6 +9,7 @@
 
 #include "octavo/octavo.h"
 #include "tests/cuda/gemm_forced.h"
+#include "tests/cuda/gemm_there.h"
 #include "tests/gemm/gemm_cases.h"
 
 namespace octavo::testing {
@@ -69,6 +70,47 @@ TEST_F(GemmQuantizedThere, HasThemAlsoWhereALibraryDoesProducts) {
                   different_bytes(got.rowwise.scales, wanted.rowwise.scales, "scales"),
               "")
         << "into " << to;
+  }
+}
+
+// Strips that are all folded with the same B, which counts once, as in one product.
+TEST_F(GemmQuantizedThere, CountsWhatIsFoldedOnce) {
+  const std::int64_t m = 3001, n = 3504, k = 320;
+  std::vector<float> values = usual_values(n, k, 2);
+  for (std::size_t i = 0; i < values.size(); ++i)
+    if (i / 32 % 3 == 1) values[i] *= 0x1p-7F;  // blocks that lose bits in folding
+  const Tensor x = to_device(values_as(usual_values(m, k, 1), {m, k}, DType::f32).view(), kThere),
+               w = to_device(values_as(values, {n, k}, DType::f32).view(), kThere);
+  const QuantizedTensor a = quantize(x.view(), preset("fp8-channel")),
+                        b = quantize(w.view(), preset("mxfp8"));
+  std::int64_t whole = 0, strips = 0;
+  (void)gemm(a, b, {.folded = &whole});
+  (void)gemm_quantized(a, b, preset("fp8-1x128"), {.folded = &strips});
+  EXPECT_GT(whole, 0);
+  EXPECT_EQ(strips, whole);
+}
+
+// In strips and as a whole, into memory that is there: nothing waits, values come from the pool.
+TEST_F(GemmQuantizedThere, IsCaptured) {
+  const support::Stream stream;
+  for (const std::int64_t m : {200, 3001}) {
+    const std::int64_t n = 3504, k = 320;
+    const Tensor x = to_device(values_as(usual_values(m, k, 1), {m, k}, DType::f32).view(), kThere),
+                 w = to_device(values_as(usual_values(n, k, 2), {n, k}, DType::f32).view(), kThere);
+    const QuantizedTensor a = quantize(x.view(), preset("fp8-1x128")),
+                          b = quantize(w.view(), preset("fp8-block"));
+    for (const char* to : {"mxfp8", "fp8", "nvfp4"}) {
+      const QuantizedTensor wanted = gemm_quantized(a, b, preset(to));
+      QuantizedTensor got = make_quantized({m, n}, DType::f32, preset(to), kThere);
+      support::must(cudaDeviceSynchronize());
+      const Graph graph(stream, [&] { gemm_quantized_into(a, b, got, {.stream = stream.get()}); });
+      graph.launch(stream);
+      stream.wait();
+      EXPECT_EQ(different_bytes(got.rowwise.codes, wanted.rowwise.codes, "codes") +
+                    different_bytes(got.rowwise.scales, wanted.rowwise.scales, "scales"),
+                "")
+          << m << " rows into " << to;
+    }
   }
 }
 

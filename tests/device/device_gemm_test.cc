@@ -63,12 +63,128 @@ TEST_F(GemmOnDevice, WhatADeviceDoesNotOffer) {
   fewer.gemm_offered = [](const GemmJob& job) { return job.accumulator == Accumulator::native; };
   device.offer(fewer);
   (void)gemm(x_there, w_there);
-  refused(ErrorCode::unsupported, "backend 'fake' does not offer this product",
+  constexpr ErrorCode kUnsupported = ErrorCode::unsupported;
+  refused(kUnsupported,
+          "backend 'fake' does not offer this product: accumulator float16, A bfloat16, B "
+          "bfloat16; use accumulator native, or copy to the CPU (x.cpu(), in C++ to_host)",
           [&] { (void)gemm(x_there, w_there, {.accumulator = Accumulator::f16}); });
   fewer.gemm = nullptr;
   device.offer(fewer);
-  refused(ErrorCode::unsupported, "copy to the CPU (to_host)",
+  refused(kUnsupported, "accumulator native, A bfloat16, B bfloat16; copy to the CPU (x.cpu()",
           [&] { (void)gemm(x_there, w_there); });
+
+  // As a Hopper does it.
+  fewer = *device.api().kernels;
+  fewer.gemm = [](const Exec&, const GemmJob&) {};
+  fewer.gemm_offered = [](const GemmJob& job) {
+    return job.accumulator != Accumulator::hopper_fp8 ||
+           (job.promote_every == 128 && job.a.quantized.tile.cols == 0 &&
+            job.a.quantized.codes.col_stride == 1);
+  };
+  device.offer(fewer);
+  const QuantizedTensor rows = to_device(quantize(x.view(), preset("fp8-channel")), kFirst),
+                        blocks = to_device(quantize(x.view(), preset("mxfp8")), kFirst),
+                        weights = to_device(quantize(w.view(), preset("fp8-channel")), kFirst);
+  GemmOptions options{.accumulator = Accumulator::hopper_fp8};
+  (void)gemm(rows, weights, options);
+  refused(kUnsupported,
+          "accumulator hopper_fp8 with promote_every 128, A mxfp8: e4m3fn, tile 1x32, scale e8m0",
+          [&] { (void)gemm(blocks, weights, options); });
+  refused(kUnsupported, "B fp8-channel: e4m3fn, tile 1xall, scale f32; use accumulator native",
+          [&] { (void)gemm(blocks, weights, options); });
+  options.promote_every = 64;
+  refused(kUnsupported, "with promote_every 64", [&] { (void)gemm(rows, weights, options); });
+  refused(kUnsupported, "; use promote_every 128 or accumulator native, or copy",
+          [&] { (void)gemm(rows, weights, options); });
+  options.promote_every = 128;
+  QuantizedTensor gaps = rows;
+  View strided = gaps.rowwise.codes.view();
+  strided.shape = gaps.shape = {kM, kK / 2};
+  strided.strides[1] = 2;
+  gaps.rowwise.codes = Tensor::adopt(strided, gaps.rowwise.codes.owner());
+  View half = value_view(w_there.view().data, DType::bf16, {kN, kK / 2});
+  half.device = kFirst;
+  const QuantizedTensor half_weights = quantize(half, preset("fp8-channel"));
+  refused(kUnsupported, "codes with gaps along K",
+          [&] { (void)gemm(gaps, half_weights, options); });
+}
+
+// A number of the host's is waited for, which cannot be captured; memory for it comes from the
+// pool.
+TEST_F(GemmOnDevice, ACountIsNotCaptured) {
+  const Tensor out = values_on(kFirst, {kM, kN}, DType::f32);
+  const int lasting = device.diary().lasting;
+  std::int64_t folded = 0;
+  gemm_into(x_there, w_there, out.view(), {.folded = &folded});
+  EXPECT_EQ(folded, 0);
+  EXPECT_EQ(device.diary().lasting, lasting);
+  device.capture(true);
+  refused(ErrorCode::unsupported, "no count of folded elements can be returned to the host",
+          [&] { gemm_into(x_there, w_there, out.view(), {.folded = &folded}); });
+  device.capture(false);
+}
+
+// Strips of a product are for the library to know of: B, which all of them have, counts once. Their
+// values need no memory of their own.
+TEST_F(GemmOnDevice, StripsOfAQuantizedProduct) {
+  constexpr std::int64_t kRows = 4096, kCols = 2176, kDepth = 64;
+  static const FakeDevice* there;
+  static int calls;
+  there = &device;
+  calls = 0;
+  Kernels kernels = *device.api().kernels;
+  kernels.gemm = [](const Exec& exec, const GemmJob& job) {
+    ++calls;
+    if (job.folded == nullptr) return;
+    unsigned long long count = 0;
+    there->api().copy(exec, &count, job.folded, sizeof count);
+    count += 7;
+    there->api().copy(exec, job.folded, &count, sizeof count);
+  };
+  kernels.quantize = [](const Exec&, const QuantizeJob&) {};
+  device.offer(kernels);
+  const auto made = [](std::int64_t rows, const char* name) {
+    const Tensor values = Tensor::values({rows, kDepth}, DType::f32);
+    std::ranges::fill(values.bytes(), std::byte{0});
+    return to_device(quantize(values.view(), preset(name)), kFirst);
+  };
+  const QuantizedTensor a = made(kRows, "fp8-channel"), b = made(kCols, "mxfp8");
+  const int lasting = device.diary().lasting;
+  std::int64_t folded = 0;
+  (void)gemm_quantized(a, b, preset("mxfp8"), {.folded = &folded});
+  EXPECT_EQ(calls, 2);
+  EXPECT_EQ(folded, 7);
+  EXPECT_EQ(device.diary().lasting, lasting + 2);  // codes and scales
+  QuantizedTensor out = make_quantized({kRows, kCols}, DType::f32, preset("mxfp8"), kFirst);
+  captured([&] { gemm_quantized_into(a, b, out); });
+}
+
+TEST_F(GemmOnDevice, AQuantizedProductIntoMemoryThatIsThere) {
+  constexpr ErrorCode kInvalid = ErrorCode::invalid_argument;
+  const QuantizedTensor a = quantize(x_there.view(), preset("mxfp8")),
+                        b = quantize(w_there.view(), preset("mxfp8"));
+  for (const char* name : {"mxfp8", "fp8", "nvfp4"}) {
+    const QuantizedTensor wanted = to_host(gemm_quantized(a, b, preset(name)));
+    QuantizedTensor out = make_quantized({kM, kN}, DType::bf16, preset(name), kFirst);
+    const int lasting = device.diary().lasting;
+    captured([&] { gemm_quantized_into(a, b, out); });
+    EXPECT_EQ(device.diary().lasting, lasting);
+    EXPECT_EQ(difference(to_host(out), wanted), "") << name;
+    EXPECT_EQ(out.source, DType::f32);
+  }
+  QuantizedTensor wrong = make_quantized({kN, kM}, DType::f32, preset("fp8"), kFirst);
+  refused(kInvalid, "the result is for [33, 20], wanted [20, 33]",
+          [&] { gemm_quantized_into(a, b, wrong); });
+  wrong = make_quantized({kM, kN}, DType::f32, preset("fp8"));
+  const int launches = device.diary().launches;
+  refused(kInvalid, "[gemm] A is on cuda:0 and codes on cpu",
+          [&] { gemm_quantized_into(a, b, wrong); });
+  EXPECT_EQ(device.diary().launches, launches);
+  wrong = make_quantized({kM, kN}, DType::f32, preset("fp8"), kFirst);
+  wrong.rowwise.codes = Tensor::adopt(code_view(a.rowwise.codes.view().data, e4m3fn, {kM, kN}),
+                                      a.rowwise.codes.owner());
+  refused(kInvalid, "codes of the result share memory with A",
+          [&] { gemm_quantized_into(a, b, wrong); });
 }
 
 // Weights with gaps between them are multiplied one by one, and each product says what it is of.
@@ -110,6 +226,34 @@ TEST_F(GemmOnDevice, WorkspaceOfTheCallerOrOfThePool) {
   gemm_into(x_there, w_there, out.view(), {.workspace = {own, 2000}});
   EXPECT_EQ(device.diary().allocations, before + 1);
   EXPECT_EQ(device.diary().workspace, 2000U);
+}
+
+TEST_F(GemmOnDevice, AWorkspaceIsMemoryOfTheDeviceAndOfNobodyElse) {
+  constexpr ErrorCode kInvalid = ErrorCode::invalid_argument;
+  const Tensor out = values_on(kFirst, {kM, kN}, DType::f32);
+  const auto with = [&](void* memory, std::size_t bytes) {
+    gemm_into(x_there, w_there, out.view(),
+              {.workspace = {static_cast<std::byte*>(memory), bytes}});
+  };
+  std::array<std::byte, 256> here{};
+  refused(kInvalid, "the workspace, said to be on cuda:0, is not: it is memory of the host",
+          [&] { with(here.data(), here.size()); });
+  refused(kInvalid, "the workspace, said to be on cuda:0, is not: it is memory of cuda:1",
+          [&] { with(device.memory(256, 1), 256); });
+  // One that is longer than its memory.
+  refused(kInvalid, "the workspace, said to be on cuda:0, is not",
+          [&] { with(device.memory(4096 - 256), std::size_t{1} << 40); });
+  auto* end = static_cast<std::byte*>(out.view().data) + kM * kN * sizeof(float);
+  refused(kInvalid, "the workspace shares memory with the output", [&] { with(end - 1, 1); });
+  refused(kInvalid, "the workspace shares memory with A", [&] { with(x_there.view().data, 256); });
+  refused(kInvalid, "the workspace shares memory with the input", [&] {
+    (void)quantize(x_there.view(), preset("fp8"),
+                   {.workspace = {static_cast<std::byte*>(x_there.view().data), 256}});
+  });
+  refused(kInvalid, "the workspace, said to be on cuda:0, is not",
+          [&] { (void)amax(x_there.view(), {.workspace = here}); });
+  with(device.memory(256), 256);
+  with(nullptr, 0);
 }
 
 }  // namespace

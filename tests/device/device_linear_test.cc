@@ -75,6 +75,32 @@ TEST_F(LinearOnDevice, TheHostMultipliesWhereTheDeviceDoesNot) {
   EXPECT_NE(notes[0].find("cuda:0 does not offer a product"), std::string::npos) << notes[0];
 }
 
+// All that grows comes from the caller: then a step of training can be captured, gradients of the
+// bias included, also those that are added to others.
+TEST_F(LinearOnDevice, BackwardIsCaptured) {
+  const auto make = [&](const View& like) {
+    View view = like;
+    const std::int64_t bytes = dense_bytes(like.shape, like.dtype, like.format, like.packed);
+    view.device = kFirst;
+    view.data = device.memory(static_cast<std::size_t>(bytes));
+    return Tensor::adopt(view, std::shared_ptr<void>(view.data, [](void*) {}));
+  };
+  for (const bool enabled : {true, false}) {
+    Linear here(w, bias, {.run = {.backend = &reference_backend()}}),
+        there(w_there, bias_there, {.run = {.make = make}});
+    for (int step = 0; step < 2; ++step) {
+      {
+        const auto scope = autocast(MXFP8BlockScaling{}, {.enabled = enabled});
+        (void)here.forward(x);
+        (void)there.forward(x_there);
+      }
+      (void)here.backward(dy);
+      captured([&] { (void)there.backward(dy_there); });
+      EXPECT_EQ(difference(to_host(there.bias_grad().view()), here.bias_grad()), "");
+    }
+  }
+}
+
 // A device that fails is not one that does not offer a product: the host would hide it.
 TEST_F(LinearOnDevice, AFailureIsTold) {
   Kernels hungry = *device.api().kernels;

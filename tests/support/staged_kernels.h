@@ -181,6 +181,19 @@ struct StagedKernels {
   }
   static bool gemm_offered(const GemmJob& job) { return kDevice().kernels->gemm_offered(job); }
 
+  static void column_sums(const Exec& exec, const Matrix& values, const Matrix& before,
+                          const Matrix& sums) {
+    StagedCall call(kDevice(), exec);
+    call.reads(values);
+    call.reads(before);
+    call.writes(sums);
+    call.start();
+    kDevice().kernels->column_sums(call.exec(), call.there(values),
+                                   before.data != nullptr ? call.there(before) : before,
+                                   call.there(sums));
+    call.finish();
+  }
+
   static std::int64_t count_nan(const Exec& exec, const Matrix& values) {
     StagedCall call(kDevice(), exec);
     call.reads(values);
@@ -209,6 +222,7 @@ struct StagedKernels {
     offer(&Kernels::delayed_update, &delayed_update);
     offer(&Kernels::gemm, &gemm);
     offer(&Kernels::gemm_offered, &gemm_offered);
+    offer(&Kernels::column_sums, &column_sums);
     offer(&Kernels::count_nan, &count_nan);
     return table;
   }

@@ -17,6 +17,7 @@ const Kernels kCudaKernels{.name = "cuda",
                            .delayed_update = delayed_update,
                            .gemm = gemm_matrix,
                            .gemm_offered = gemm_offered,
+                           .column_sums = column_sums,
                            .count_nan = count_nan};
 
 }  // namespace octavo::cuda

@@ -75,4 +75,7 @@ void gemm_matrix(const Exec&, const GemmJob&);
 bool fits_general(const GemmJob&);
 void gemm_general(const Exec&, const GemmJob&);
 
+void column_sums(const Exec&, const Matrix& values, const Matrix& before,
+                 const Matrix& sums);  // column_sums.cu
+
 }  // namespace octavo::cuda

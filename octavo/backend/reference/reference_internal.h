@@ -25,6 +25,8 @@ void produce_matrix(const Exec&, const Matrix& x, const Producer&,
 bool fuses(const QuantizeJob&);          // reference_produce.cc
 
 void gemm(const Exec&, const GemmJob&);  // reference_gemm.cc
+void column_sums(const Exec&, const Matrix& values, const Matrix& before,
+                 const Matrix& sums);  // reference_sums.cc
 
 void attention(const Exec&, const AttentionJob&);  // reference_attention.cc
 void attention_backward(const Exec&,
