@@ -76,9 +76,12 @@ TEST_F(GemmQuantizedThere, HasThemAlsoWhereALibraryDoesProducts) {
 // Strips that are all folded with the same B, which counts once, as in one product.
 TEST_F(GemmQuantizedThere, CountsWhatIsFoldedOnce) {
   const std::int64_t m = 3001, n = 3504, k = 320;
-  std::vector<float> values = usual_values(n, k, 2);
+  // Numbers over eleven binades, in blocks that are six apart: within the eight that are folded by
+  // row, and the smallest lose bits.
+  std::vector<float> values(static_cast<std::size_t>(n * k));
   for (std::size_t i = 0; i < values.size(); ++i)
-    if (i / 32 % 3 == 1) values[i] *= 0x1p-7F;  // blocks that lose bits in folding
+    values[i] = std::ldexp(static_cast<float>(9 + i % 7),
+                           -static_cast<int>(i % 11) - (i / 32 % 2 == 1 ? 6 : 0));
   const Tensor x = to_device(values_as(usual_values(m, k, 1), {m, k}, DType::f32).view(), kThere),
                w = to_device(values_as(values, {n, k}, DType::f32).view(), kThere);
   const QuantizedTensor a = quantize(x.view(), preset("fp8-channel")),
