@@ -174,7 +174,9 @@ def python_stage() -> Count:
         return Count(failed=1)
     for name, value in variables.items():
         print(f"torch does not return from a product here unless {name}={value}: set for the tests")
-    command = [".venv/bin/pytest", "-q", "-m", "not slow", f"--junitxml={junit}"]
+    # One worker per job: a case takes one core for most of its time.
+    workers = os.environ.get("CTEST_PARALLEL_LEVEL") or str(os.cpu_count() or 1)
+    command = [".venv/bin/pytest", "-q", "-m", "not slow", "-n", workers, f"--junitxml={junit}"]
     good = run(command, variables)
     try:
         count = count_cases(junit)
