@@ -72,9 +72,11 @@ if(PROJECT_IS_TOP_LEVEL AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
     endif()
   endif()
   if(OCTAVO_CCACHE_WORKS)
-    # Without this ccache leaves alone what uses a precompiled header, which the tests do.
-    set(CMAKE_CXX_COMPILER_LAUNCHER
-      "${CMAKE_COMMAND}" -E env CCACHE_SLOPPINESS=pch_defines,time_macros "${OCTAVO_CCACHE}")
+    # Sloppiness: without it ccache leaves alone what uses a precompiled header, which the tests do.
+    # Depend: what a file includes is taken from the compiler's own list. Otherwise each file that is
+    # new to the cache is preprocessed twice, a twelfth of the time of a cold build.
+    set(CMAKE_CXX_COMPILER_LAUNCHER "${CMAKE_COMMAND}" -E env
+      CCACHE_SLOPPINESS=pch_defines,time_macros CCACHE_DEPEND=1 "${OCTAVO_CCACHE}")
   endif()
 endif()
 

@@ -24,14 +24,18 @@ function(octavo_objects name)
   target_link_libraries(octavo_${name} PRIVATE octavo_flags)
   target_compile_options(octavo_${name} PRIVATE ${arg_OPTIONS})
   set_property(GLOBAL APPEND PROPERTY OCTAVO_OBJECTS octavo_${name})
-  if(OCTAVO_QUICK AND NOT arg_OPTIONS)
+  if(octavo_precompiles AND NOT arg_OPTIONS)
     octavo_precompile(octavo_${name})
   endif()
 endfunction()
 
 # Half the time that a source file takes is the standard library's headers. One set for all targets
-# with the same flags, made by the first. Only in quick builds: elsewhere a source file that forgets
-# an #include must fail.
+# with the same flags, made by the first. Not in the builds that users make: there a source file that
+# forgets an #include must fail. Those under sanitizers and an emulator come after one of them.
+set(octavo_precompiles OFF)
+if(OCTAVO_QUICK OR OCTAVO_SANITIZE OR CMAKE_CROSSCOMPILING)
+  set(octavo_precompiles ON)
+endif()
 function(octavo_precompile target)
   get_property(owner GLOBAL PROPERTY OCTAVO_PRECOMPILED)
   if(owner)

@@ -53,6 +53,12 @@ elseif(NOT OCTAVO_SANITIZE AND NOT OCTAVO_COVERAGE)
   set(OCTAVO_TEST_SHARED_PROGRAMS "")
 endif()
 
+# In a fresh build tree ctest knows no times, and starts tests in the order of their names: what was
+# long and late ran alone at the end. Those that take more than ten seconds come first.
+set(OCTAVO_TEST_COST_LONG 100)
+set(OCTAVO_TEST_LONG_PROGRAMS
+  "^(every_.*|agreement_test|attention_test|checkpoint_test|gemm_test|pipeline_test)$")
+
 # How test code is compiled: -O1 takes two thirds of the time of -O3, and the programs run about as
 # fast. The library that it calls keeps its flags. The warnings that are left out follow
 # values through inlined library code, and GCC 12 is wrong about std::string there.
@@ -88,6 +94,9 @@ function(octavo_gtest name)
   if(OCTAVO_TEST_SHARED_PROGRAMS AND name MATCHES "${OCTAVO_TEST_SHARED_PROGRAMS}")
     set_tests_properties(${name} PROPERTIES
       ENVIRONMENT "GTEST_TOTAL_SHARDS=4;GTEST_SHARD_INDEX=${OCTAVO_TEST_SHARD}")
+  endif()
+  if(name MATCHES "${OCTAVO_TEST_LONG_PROGRAMS}")
+    set_tests_properties(${name} PROPERTIES COST ${OCTAVO_TEST_COST_LONG})
   endif()
   if("thread" IN_LIST arg_LABELS)
     add_dependencies(octavo_thread_tests ${name})

@@ -16,6 +16,7 @@ import platform
 import shutil
 import subprocess
 import sys
+import tempfile
 import time
 import xml.etree.ElementTree as ET
 from dataclasses import dataclass
@@ -174,7 +175,9 @@ def python_stage() -> Count:
         return Count(failed=1)
     for name, value in variables.items():
         print(f"torch does not return from a product here unless {name}={value}: set for the tests")
-    command = [".venv/bin/pytest", "-q", "-m", "not slow", f"--junitxml={junit}"]
+    # One worker per job: a case takes one core for most of its time.
+    workers = os.environ.get("CTEST_PARALLEL_LEVEL") or str(os.cpu_count() or 1)
+    command = [".venv/bin/pytest", "-q", "-m", "not slow", "-n", workers, f"--junitxml={junit}"]
     good = run(command, variables)
     try:
         count = count_cases(junit)
@@ -205,6 +208,18 @@ def default_stages() -> list[str]:
     return [name for name in STAGES if name != "x86_64" or platform.machine() != "x86_64"]
 
 
+# Tests write many small files, and on a disk wait for it longer than they work.
+MEMORY = Path("/dev/shm")
+ROOM = 8 << 30  # a container may have 64 MiB there
+
+
+def folder_for_files() -> tempfile.TemporaryDirectory | None:
+    """A folder in memory for what tests write, where there is room for one."""
+    if not os.access(MEMORY, os.W_OK) or shutil.disk_usage(MEMORY).free < ROOM:
+        return None
+    return tempfile.TemporaryDirectory(prefix="octavo-tests-", dir=MEMORY)
+
+
 def main(arguments: list[str]) -> int:
     known = STAGES | EXTRA_STAGES
     unknown = [name for name in arguments if name not in known]
@@ -212,6 +227,9 @@ def main(arguments: list[str]) -> int:
         print(f"unknown stage {unknown[0]!r}; stages: {', '.join(known)}", file=sys.stderr)
         return 2
     RESULTS.mkdir(parents=True, exist_ok=True)
+    files = folder_for_files()  # removed when this program ends
+    if files is not None:
+        os.environ["TMPDIR"] = files.name
     rows = []
     total = Count()
     for name in arguments or default_stages():
