@@ -74,7 +74,7 @@ if(PROJECT_IS_TOP_LEVEL AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
   if(OCTAVO_CCACHE_WORKS)
     # Sloppiness: without it ccache leaves alone what uses a precompiled header, which the tests do.
     # Depend: what a file includes is taken from the compiler's own list. Otherwise each file that is
-    # new to the cache is preprocessed twice, a twelfth of the time of a cold build.
+    # new to the cache is preprocessed twice.
     set(CMAKE_CXX_COMPILER_LAUNCHER "${CMAKE_COMMAND}" -E env
       CCACHE_SLOPPINESS=pch_defines,time_macros CCACHE_DEPEND=1 "${OCTAVO_CCACHE}")
   endif()
