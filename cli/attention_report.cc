@@ -7,14 +7,14 @@
 #include <optional>
 
 #include "cli/command.h"
-#include "cli/json_text.h"
-#include "cli/names.h"
-#include "cli/output_name.h"
-#include "cli/quantize_input.h"
-#include "cli/terminal.h"
+#include "cli/tensor/quantize_input.h"
+#include "cli/terminal/terminal.h"
+#include "cli/text/json_text.h"
+#include "cli/text/names.h"
+#include "cli/text/output_name.h"
 #include "octavo/base/error.h"
+#include "octavo/base/file/whole_file.h"
 #include "octavo/base/thread_pool.h"
-#include "octavo/base/whole_file.h"
 
 namespace octavo::cli {
 namespace {

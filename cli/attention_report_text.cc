@@ -4,7 +4,7 @@
 #include <array>
 
 #include "cli/attention_report.h"
-#include "cli/terminal.h"
+#include "cli/terminal/terminal.h"
 
 namespace octavo::cli {
 namespace {

@@ -4,13 +4,13 @@
 #include <cmath>
 #include <nlohmann/json.hpp>
 
-#include "cli/cast_plan.h"
-#include "cli/cast_stream.h"
 #include "cli/command.h"
-#include "cli/json_text.h"
-#include "cli/number_text.h"
-#include "cli/output_name.h"
-#include "cli/terminal.h"
+#include "cli/npy/cast_plan.h"
+#include "cli/npy/cast_stream.h"
+#include "cli/terminal/terminal.h"
+#include "cli/text/json_text.h"
+#include "cli/text/number_text.h"
+#include "cli/text/output_name.h"
 #include "cli/usage.h"
 #include "octavo/backend/registry.h"
 #include "octavo/base/error.h"

@@ -3,16 +3,16 @@
 
 #include <memory>
 
-#include "cli/checkpoint_text.h"
-#include "cli/checkpoint_watch.h"
+#include "cli/checkpoint/checkpoint_text.h"
+#include "cli/checkpoint/checkpoint_watch.h"
+#include "cli/checkpoint/gate_argument.h"
 #include "cli/command.h"
-#include "cli/gate_argument.h"
-#include "cli/names.h"
-#include "cli/output_name.h"
-#include "cli/terminal.h"
+#include "cli/terminal/terminal.h"
+#include "cli/text/names.h"
+#include "cli/text/output_name.h"
 #include "octavo/base/error.h"
+#include "octavo/base/file/whole_file.h"
 #include "octavo/base/thread_pool.h"
-#include "octavo/base/whole_file.h"
 #include "octavo/pipeline/compare_checkpoints.h"
 
 namespace octavo::cli {

@@ -5,15 +5,15 @@
 #include <functional>
 #include <memory>
 
-#include "cli/checkpoint_text.h"
-#include "cli/checkpoint_watch.h"
+#include "cli/checkpoint/checkpoint_text.h"
+#include "cli/checkpoint/checkpoint_watch.h"
+#include "cli/checkpoint/quantize_checkpoint_options.h"
 #include "cli/command.h"
-#include "cli/names.h"
-#include "cli/number_text.h"
-#include "cli/output_name.h"
-#include "cli/quantize_checkpoint_options.h"
-#include "cli/size_argument.h"
-#include "cli/terminal.h"
+#include "cli/terminal/terminal.h"
+#include "cli/text/names.h"
+#include "cli/text/number_text.h"
+#include "cli/text/output_name.h"
+#include "cli/text/size_argument.h"
 #include "octavo/base/error.h"
 #include "octavo/base/thread_pool.h"
 #include "octavo/pipeline/convert_checkpoint.h"

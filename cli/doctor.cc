@@ -9,9 +9,9 @@
 #include <optional>
 
 #include "cli/command.h"
-#include "cli/json_text.h"
 #include "cli/self_check.h"
-#include "cli/terminal.h"
+#include "cli/terminal/terminal.h"
+#include "cli/text/json_text.h"
 #include "octavo/backend/registry.h"
 #include "octavo/base/cpu_features.h"
 #include "octavo/base/env.h"

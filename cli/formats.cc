@@ -6,15 +6,15 @@
 #include <nlohmann/json.hpp>
 
 #include "cli/command.h"
-#include "cli/format_facts.h"
-#include "cli/json_text.h"
-#include "cli/names.h"
-#include "cli/number_text.h"
-#include "cli/output_name.h"
-#include "cli/plot.h"
-#include "cli/terminal.h"
+#include "cli/plot/plot.h"
+#include "cli/terminal/terminal.h"
+#include "cli/text/format_facts.h"
+#include "cli/text/json_text.h"
+#include "cli/text/names.h"
+#include "cli/text/number_text.h"
+#include "cli/text/output_name.h"
 #include "cli/usage.h"
-#include "octavo/base/whole_file.h"
+#include "octavo/base/file/whole_file.h"
 #include "octavo/format/decode.h"
 #include "octavo/format/named_formats.h"
 

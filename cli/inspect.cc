@@ -4,11 +4,11 @@
 #include <map>
 #include <memory>
 
-#include "cli/checkpoint_text.h"
+#include "cli/checkpoint/checkpoint_text.h"
+#include "cli/checkpoint/inspect_tree.h"
 #include "cli/command.h"
-#include "cli/inspect_tree.h"
-#include "cli/number_text.h"
-#include "cli/terminal.h"
+#include "cli/terminal/terminal.h"
+#include "cli/text/number_text.h"
 #include "octavo/base/error.h"
 #include "octavo/pipeline/inspect_checkpoint.h"
 

@@ -9,10 +9,10 @@
 #include <nlohmann/json.hpp>
 
 #include "cli/command.h"
-#include "cli/option_words.h"
-#include "cli/signals.h"
-#include "cli/suggest.h"
-#include "cli/terminal.h"
+#include "cli/terminal/signals.h"
+#include "cli/terminal/terminal.h"
+#include "cli/text/option_words.h"
+#include "cli/text/suggest.h"
 #include "octavo/base/error.h"
 #include "octavo/version.h"
 

@@ -5,10 +5,10 @@
 #include <memory>
 #include <tuple>
 
+#include "cli/checkpoint/verdict.h"
 #include "cli/command.h"
-#include "cli/names.h"
-#include "cli/terminal.h"
-#include "cli/verdict.h"
+#include "cli/terminal/terminal.h"
+#include "cli/text/names.h"
 #include "octavo/base/error.h"
 
 namespace octavo::cli {

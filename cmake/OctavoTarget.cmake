@@ -50,19 +50,20 @@ function(octavo_precompile target)
   set_property(GLOBAL PROPERTY OCTAVO_PRECOMPILED ${target})
 endfunction()
 
-# octavo_room(<name>): octavo/<name>/*.cc as one object library.
+# octavo_room(<name>): octavo/<name>/*.cc and the sources of its sub-rooms as one object library.
 function(octavo_room name)
-  octavo_sources(sources "${PROJECT_SOURCE_DIR}/octavo/${name}")
+  file(GLOB_RECURSE sources CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/octavo/${name}/*.cc")
+  list(FILTER sources EXCLUDE REGEX "_test\\.cc$")
   octavo_objects(${name} SOURCES ${sources})
 endfunction()
 
-# octavo_isa(<name> <arch> [flag...]): octavo/backend/cpu/<name>/*.cc, only on <arch>, with flags of its
+# octavo_isa(<name> <arch> [flag...]): octavo/backend/cpu/isa/<name>/*.cc, only on <arch>, with flags of its
 # own. Code here runs only after the registry saw the CPU report what the flags assume. An inline
 # function compiled under such flags must not be the copy that the linker keeps for everybody: the
 # folder keeps its helpers static or in its own namespace, and the test isa_symbols checks it.
 function(octavo_isa name arch)
   if(arch STREQUAL "any" OR arch STREQUAL OCTAVO_ARCH)
-    octavo_sources(sources "${PROJECT_SOURCE_DIR}/octavo/backend/cpu/${name}")
+    octavo_sources(sources "${PROJECT_SOURCE_DIR}/octavo/backend/cpu/isa/${name}")
     octavo_objects(backend_cpu_${name} SOURCES ${sources} OPTIONS ${ARGN})
     set_property(GLOBAL APPEND PROPERTY OCTAVO_ISA_FOLDERS ${name})
     if(ARGN AND TARGET octavo_backend_cpu_${name})

@@ -13,10 +13,10 @@ int main() {
   // Nothing is hidden: the policy says which neighbour a value goes to and what happens beyond the
   // range; the counts say how often that happened.
   octavo::Counts counts;
-  octavo::encode(values, codes, octavo::e4m3fn,
-                 {.rounding = octavo::Rounding::nearest_even,
-                  .overflow = octavo::Overflow::saturate},
-                 {.counts = &counts});
+  octavo::encode(
+      values, codes, octavo::e4m3fn,
+      {.rounding = octavo::Rounding::nearest_even, .overflow = octavo::Overflow::saturate},
+      {.counts = &counts});
   octavo::decode(codes, octavo::e4m3fn, back);
 
   for (std::size_t i = 0; i < values.size(); ++i) {

@@ -216,7 +216,7 @@ def output_of(command: list[str]) -> str | None:
 
 def products(stage: Stage) -> None:
     """Products beside torch's, in one process."""
-    door = next(BUILD.glob("**/libocta*gemm_door.so"), None)
+    door = next(BUILD.glob("**/libocta*gemm_kernel_calls.so"), None)
     if door is None or importlib.util.find_spec("torch") is None:
         stage.notes.append("products are left out: " + ("no torch" if door else "not built"))
         return

@@ -1,7 +1,7 @@
 """How often are rows of `strict` done again, and how many elements are outside of its tolerance all
 the same? See README.md beside this file.
 
-Kernels that sum scores in f16 look at the weights of a row when it is done (attention_doubt.h).
+Kernels that sum scores in f16 look at the weights of a row when it is done (attention_error_bound.h).
 They do not say which rows they do again, but results do: a row that is done again has the bits that
 it has in a head whose norms are too large for sums in f16, and one query that is long enough makes
 a head such a one.

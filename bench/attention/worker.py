@@ -30,7 +30,7 @@ from bench.attention.cases import (
     Case,
 )
 from bench.common.peaks import begin_beside_torch
-from bench.common.turns import in_turns
+from bench.common.interleave import in_turns
 
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
 

@@ -2,7 +2,7 @@
 
     gemm_bench.py DOOR [--json FILE] [--only TEXT] [--repeats N] [--shapes]
 
-DOOR is the library that bench/cuda/gemm_door.cc makes. Large shapes: CUDA events around single calls
+DOOR is the library that bench/cuda/gemm_kernel_calls.cc makes. Large shapes: CUDA events around single calls
 with the L2 flushed in between, medians; torch and octavo take turns. Small ones: time of the kernels
 alone, from the profiler, and beside them that of a kernel that only reads B, which none can be faster than.
 Every result is compared with the product in float64 of some rows.

@@ -30,9 +30,9 @@ __global__ void __launch_bounds__(kThreads)
 }  // namespace
 
 extern "C" __attribute__((visibility("default"))) int octavo_bench_read(const void* from,
-                                                                       std::int64_t bytes,
-                                                                       void* never,
-                                                                       cudaStream_t stream) {
+                                                                        std::int64_t bytes,
+                                                                        void* never,
+                                                                        cudaStream_t stream) {
   constexpr std::int64_t kBlockBytes = std::int64_t{16} * kThreads * kLoads;
   const std::int64_t blocks = (bytes + kBlockBytes - 1) / kBlockBytes, most = 132 * 4;
   read_once<<<static_cast<unsigned>(blocks < most ? blocks : most), kThreads, 0, stream>>>(

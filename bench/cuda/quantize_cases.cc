@@ -2,7 +2,7 @@
 // also where a quantizer must read twice.
 #include "bench/cuda/device_side.h"
 #include "bench/cuda/lab.h"
-#include "octavo/backend/fold_job.h"
+#include "octavo/backend/align_job.h"
 #include "octavo/base/error.h"
 #include "octavo/quant/scaling.h"
 

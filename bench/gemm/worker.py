@@ -10,7 +10,7 @@ import torch
 import octavo as ov
 from bench.common.memory import copy_of, empty
 from bench.common.peaks import begin_beside_torch
-from bench.common.turns import in_turns
+from bench.common.interleave import in_turns
 from bench.gemm import rivals
 from bench.gemm.cases import CASES, OUTPUTS, QUICK_SHAPES, RIVALS, SHAPES, Case
 

@@ -2,9 +2,10 @@
 // memory, the order of tiles, scales of B, and sums of tiles that are cut.
 #pragma once
 
-#include "octavo/backend/cuda/device/hopper.cuh"
-#include "octavo/backend/cuda/device/wgmma.cuh"
-#include "octavo/backend/cuda/gemm_schedule.h"
+#include "octavo/backend/cuda/gemm/stream_k_schedule.h"
+#include "octavo/backend/cuda/hopper/mbarrier.cuh"
+#include "octavo/backend/cuda/hopper/shared_memory.cuh"
+#include "octavo/backend/cuda/hopper/wgmma.cuh"
 
 namespace octavo::cuda::ladder {
 

@@ -9,8 +9,12 @@
 #include <type_traits>
 
 #include "bench/ladder/cuda_gemm_fp8_parts.cuh"
-#include "octavo/backend/cuda/device/hopper.cuh"
-#include "octavo/backend/cuda/device/wgmma.cuh"
+#include "octavo/backend/cuda/hopper/cluster.cuh"
+#include "octavo/backend/cuda/hopper/mbarrier.cuh"
+#include "octavo/backend/cuda/hopper/setmaxnreg.cuh"
+#include "octavo/backend/cuda/hopper/shared_memory.cuh"
+#include "octavo/backend/cuda/hopper/tma.cuh"
+#include "octavo/backend/cuda/hopper/wgmma.cuh"
 
 namespace octavo::cuda::ladder {
 

@@ -9,7 +9,7 @@ import torch
 
 import octavo as ov
 from bench.common.memory import copy_of
-from bench.common.turns import in_turns
+from bench.common.interleave import in_turns
 from bench.common.workers import worker_threads
 from bench.quantize import rivals
 from bench.quantize.cases import CASES, Case

@@ -24,7 +24,7 @@
 
 namespace octavo {
 
-struct MxFoldJob;  // fold_job.h
+struct MxFoldJob;  // align_job.h
 // attention_job.h
 struct AttentionJob;
 struct AttentionBackwardJob;
@@ -119,12 +119,12 @@ struct Kernels {
   void (*tensor_scale)(const Exec&, const ScaleSpec&, const Format& element, const float* amax,
                        float* scale) = nullptr;
 
-  // MX codes with one power of two a row, or one for 128 columns: fold_job.h.
+  // MX codes with one power of two a row, or one for 128 columns: align_job.h.
   void (*fold)(const Exec&, const MxFoldJob&) = nullptr;
 
   // Values to such codes in one pass over them: the bits of quantize and then fold. True where it
   // was done; else nothing was written, and the caller has both done. `mx` is the quantization,
-  // whose rowwise codes are the memory of `to` and whose scales have none; `changed` as fold_job.h
+  // whose rowwise codes are the memory of `to` and whose scales have none; `changed` as align_job.h
   // has it. Null: never.
   bool (*quantize_folded)(const Exec&, const QuantizeJob& mx, const QuantizedMatrix& to,
                           std::int64_t* changed) = nullptr;

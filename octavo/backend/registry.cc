@@ -2,7 +2,7 @@
 
 #include <atomic>
 
-#include "octavo/backend/cpu/portable/portable.h"
+#include "octavo/backend/cpu/isa/portable/portable.h"
 #include "octavo/backend/cuda.h"
 #include "octavo/backend/kernel_clock_internal.h"
 #include "octavo/backend/reference/reference.h"
@@ -13,11 +13,11 @@
 #include "octavo/base/thread_pool.h"
 
 #if defined(__aarch64__)
-#include "octavo/backend/cpu/neon/neon.h"
-#include "octavo/backend/cpu/neon_bf16/neon_bf16.h"
-#include "octavo/backend/cpu/neon_dot/neon_dot.h"
-#include "octavo/backend/cpu/neon_fp16/neon_fp16.h"
-#include "octavo/backend/cpu/neon_i8mm/neon_i8mm.h"
+#include "octavo/backend/cpu/isa/neon/neon.h"
+#include "octavo/backend/cpu/isa/neon_bf16/neon_bf16.h"
+#include "octavo/backend/cpu/isa/neon_dot/neon_dot.h"
+#include "octavo/backend/cpu/isa/neon_fp16/neon_fp16.h"
+#include "octavo/backend/cpu/isa/neon_i8mm/neon_i8mm.h"
 #endif
 
 namespace octavo {

@@ -3,7 +3,9 @@
 // and is thrown only above the kernel door: kernels themselves throw nothing.
 #pragma once
 
-#include <sstream>
+#include <concepts>
+#include <cstdint>
+#include <initializer_list>
 #include <stdexcept>
 #include <string>
 #include <string_view>
@@ -30,12 +32,43 @@ class OCTAVO_API Error : public std::runtime_error {
   ErrorCode code_;
 };
 
-// Concatenates anything printable; the library does not depend on a formatting library.
+// One piece of a message: a string, a character or a number, held as it is until the message is
+// needed. Numbers print as a stream prints them by default.
+class OCTAVO_API TextPart {
+ public:
+  TextPart(std::string_view text) : kind_(Kind::text), text_(text) {}          // NOLINT
+  TextPart(const char* text) : TextPart(std::string_view(text)) {}             // NOLINT
+  TextPart(const std::string& text) : TextPart(std::string_view(text)) {}      // NOLINT
+  TextPart(char character) : kind_(Kind::character), character_(character) {}  // NOLINT
+  TextPart(std::floating_point auto number)                                    // NOLINT
+      : kind_(Kind::real), real_(static_cast<double>(number)) {}
+  TextPart(std::signed_integral auto number)  // NOLINT
+      : kind_(Kind::integer), integer_(number) {}
+  TextPart(std::unsigned_integral auto number)  // NOLINT
+      : kind_(Kind::natural), natural_(number) {}
+  void append_to(std::string& out) const;
+
+ private:
+  enum class Kind : std::uint8_t { text, character, integer, natural, real };
+  Kind kind_;
+  union {
+    std::string_view text_;
+    char character_;
+    std::int64_t integer_;
+    std::uint64_t natural_;
+    double real_;
+  };
+};
+
+[[nodiscard]] OCTAVO_API std::string join_parts(std::initializer_list<TextPart> parts);
+[[noreturn]] OCTAVO_API void fail_with(ErrorCode code, std::string_view op,
+                                       std::initializer_list<TextPart> parts);
+
+// Concatenates strings and numbers. Always inlined, as are fail and check: an instance for each
+// combination of literals would be compiled, and kept, for every message of the library.
 template <typename... Parts>
-[[nodiscard]] std::string text(const Parts&... parts) {
-  std::ostringstream stream;
-  (stream << ... << parts);
-  return stream.str();
+[[nodiscard, gnu::always_inline]] inline std::string text(const Parts&... parts) {
+  return join_parts({TextPart(parts)...});
 }
 
 // Somebody else's text for a message: bounded, and nothing that a terminal would act on.
@@ -53,16 +86,18 @@ template <typename... Parts>
 }
 
 template <typename... Parts>
-[[noreturn]] void fail(ErrorCode code, std::string_view op, const Parts&... parts) {
-  throw Error(code, text('[', op, "] ", parts...));
+[[noreturn, gnu::always_inline]] inline void fail(ErrorCode code, std::string_view op,
+                                                  const Parts&... parts) {
+  fail_with(code, op, {TextPart(parts)...});
 }
 
 // For the caller's mistakes; our own are assert(). The parts are evaluated even when the condition
 // holds, so a message that takes work to put together belongs behind `if (...) fail(...)`.
 template <typename... Parts>
-void check(bool holds, ErrorCode code, std::string_view op, const Parts&... parts) {
+[[gnu::always_inline]] inline void check(bool holds, ErrorCode code, std::string_view op,
+                                         const Parts&... parts) {
   if (!holds) [[unlikely]] {
-    fail(code, op, parts...);
+    fail_with(code, op, {TextPart(parts)...});
   }
 }
 

@@ -2,6 +2,10 @@
 
 #include <gtest/gtest.h>
 
+#include <cstdint>
+#include <limits>
+#include <string_view>
+
 namespace octavo {
 namespace {
 
@@ -31,9 +35,9 @@ TEST(Error, check_throws_only_when_broken) {
 
 struct Printed {
   mutable int times = 0;
-  friend std::ostream& operator<<(std::ostream& stream, const Printed& printed) {
-    ++printed.times;
-    return stream << "printed";
+  operator std::string_view() const {  // NOLINT: as a part of a message
+    ++times;
+    return "printed";
   }
 };
 
@@ -44,6 +48,12 @@ TEST(Error, a_check_that_holds_formats_nothing) {
   EXPECT_EQ(part.times, 0);
   EXPECT_THROW(check(false, ErrorCode::internal, "op", part), Error);
   EXPECT_EQ(part.times, 1);
+}
+
+TEST(Error, NumbersPrintAsStreamsPrintThem) {
+  EXPECT_EQ(text(-7, ' ', ~std::uint64_t{0}, ' ', true), "-7 18446744073709551615 1");
+  EXPECT_EQ(text(0.1F, ' ', 1e-9, ' ', 1234567.0, ' ', 448.0), "0.1 1e-09 1.23457e+06 448");
+  EXPECT_EQ(text(std::numeric_limits<double>::infinity(), -0.0), "inf-0");
 }
 
 }  // namespace

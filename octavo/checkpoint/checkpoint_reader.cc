@@ -12,8 +12,8 @@
 #include <filesystem>
 #include <optional>
 
-#include "octavo/base/descriptor_internal.h"
 #include "octavo/base/error.h"
+#include "octavo/base/file/descriptor_internal.h"
 #include "octavo/checkpoint/shard_index.h"
 
 namespace octavo {

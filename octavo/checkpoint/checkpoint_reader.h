@@ -10,7 +10,7 @@
 #include <string_view>
 #include <vector>
 
-#include "octavo/base/json.h"
+#include "octavo/base/json/json.h"
 #include "octavo/base/macros.h"
 #include "octavo/safetensors/file_reader.h"
 

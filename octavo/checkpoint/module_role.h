@@ -8,7 +8,7 @@
 #include <string_view>
 #include <vector>
 
-#include "octavo/base/json.h"
+#include "octavo/base/json/json.h"
 #include "octavo/base/macros.h"
 #include "octavo/checkpoint/checkpoint_reader.h"
 

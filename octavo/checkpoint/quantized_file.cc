@@ -5,7 +5,7 @@
 
 #include "octavo/base/error.h"
 #include "octavo/checkpoint/quantized_file_internal.h"
-#include "octavo/convert/device_tensor.h"
+#include "octavo/exec/device_tensor.h"
 #include "octavo/quant/scale_order.h"
 #include "octavo/quant/scaling_text.h"
 #include "octavo/safetensors/file_writer.h"

@@ -8,7 +8,7 @@
 #include <set>
 
 #include "octavo/base/error.h"
-#include "octavo/base/json.h"
+#include "octavo/base/json/json.h"
 
 namespace octavo {
 namespace {

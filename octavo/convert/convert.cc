@@ -6,9 +6,9 @@
 #include "octavo/backend/kernels.h"
 #include "octavo/backend/registry.h"
 #include "octavo/base/error.h"
-#include "octavo/convert/device_tensor.h"
-#include "octavo/convert/fold_internal.h"
-#include "octavo/convert/place_internal.h"
+#include "octavo/exec/collapse_internal.h"
+#include "octavo/exec/device_tensor.h"
+#include "octavo/exec/place_internal.h"
 #include "octavo/format/parse_format.h"
 #include "octavo/tensor/view_checks.h"
 

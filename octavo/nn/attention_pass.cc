@@ -4,7 +4,7 @@
 #include <utility>
 
 #include "octavo/base/error.h"
-#include "octavo/convert/device_tensor.h"
+#include "octavo/exec/device_tensor.h"
 #include "octavo/nn/linear_internal.h"
 
 namespace octavo {

@@ -13,7 +13,7 @@
 
 #include "octavo/base/macros.h"
 #include "octavo/nn/linear_pass.h"
-#include "octavo/ops/attention.h"
+#include "octavo/ops/attention/attention.h"
 #include "octavo/recipe/autocast.h"
 #include "octavo/recipe/module_quantizers.h"
 

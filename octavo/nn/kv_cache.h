@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "octavo/base/macros.h"
-#include "octavo/ops/attention.h"
+#include "octavo/ops/attention/attention.h"
 #include "octavo/quant/quantized_tensor.h"
 #include "octavo/quant/scaling.h"
 

@@ -8,7 +8,7 @@
 
 #include "octavo/base/error.h"
 #include "octavo/base/philox.h"
-#include "octavo/convert/device_tensor.h"
+#include "octavo/exec/device_tensor.h"
 #include "octavo/format/named_formats.h"
 #include "octavo/nn/linear_internal.h"
 #include "octavo/nn/quantized_weight.h"

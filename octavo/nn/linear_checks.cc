@@ -2,7 +2,7 @@
 #include <vector>
 
 #include "octavo/base/error.h"
-#include "octavo/convert/place_internal.h"
+#include "octavo/exec/place_internal.h"
 #include "octavo/format/named_formats.h"
 #include "octavo/format/parse_format.h"
 #include "octavo/nn/linear_internal.h"

@@ -6,9 +6,9 @@
 #include <vector>
 
 #include "octavo/base/error.h"
-#include "octavo/convert/device_tensor.h"
-#include "octavo/convert/fold_internal.h"
-#include "octavo/convert/place_internal.h"
+#include "octavo/exec/collapse_internal.h"
+#include "octavo/exec/device_tensor.h"
+#include "octavo/exec/place_internal.h"
 #include "octavo/nn/linear_internal.h"
 #include "octavo/ops/gemm.h"
 #include "octavo/quant/quantize.h"

@@ -5,7 +5,7 @@
 
 #include "octavo/base/error.h"
 #include "octavo/base/fp_env.h"
-#include "octavo/convert/device_tensor.h"
+#include "octavo/exec/device_tensor.h"
 #include "octavo/ops/gemm_operand_internal.h"
 #include "octavo/ops/gemm_run_internal.h"
 #include "octavo/tensor/view_checks.h"

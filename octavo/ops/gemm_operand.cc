@@ -5,7 +5,7 @@
 #include "octavo/base/error.h"
 #include "octavo/format/decode.h"
 #include "octavo/ops/gemm_operand_internal.h"
-#include "octavo/quant/plan_internal.h"
+#include "octavo/quant/quantize_plan_internal.h"
 #include "octavo/tensor/view_checks.h"
 
 namespace octavo {

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "octavo/backend/kernels.h"
-#include "octavo/convert/place_internal.h"
+#include "octavo/exec/place_internal.h"
 #include "octavo/ops/gemm.h"
 #include "octavo/tensor/view.h"
 

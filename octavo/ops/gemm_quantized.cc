@@ -4,13 +4,13 @@
 #include <vector>
 
 #include "octavo/base/error.h"
-#include "octavo/convert/fold_internal.h"
-#include "octavo/convert/place_internal.h"
+#include "octavo/exec/collapse_internal.h"
+#include "octavo/exec/place_internal.h"
 #include "octavo/ops/gemm.h"
 #include "octavo/ops/gemm_operand_internal.h"
 #include "octavo/ops/gemm_run_internal.h"
 #include "octavo/ops/operand_rows_internal.h"
-#include "octavo/quant/door_internal.h"
+#include "octavo/quant/kernel_call_internal.h"
 #include "octavo/quant/quantization_internal.h"
 
 namespace octavo {

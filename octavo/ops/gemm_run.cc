@@ -5,7 +5,7 @@
 
 #include "octavo/backend/registry.h"
 #include "octavo/base/error.h"
-#include "octavo/convert/fold_internal.h"
+#include "octavo/exec/collapse_internal.h"
 #include "octavo/ops/gemm_run_internal.h"
 #include "octavo/tensor/view_checks.h"
 

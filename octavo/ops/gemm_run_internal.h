@@ -6,7 +6,7 @@
 #include <string_view>
 
 #include "octavo/backend/kernels.h"
-#include "octavo/convert/place_internal.h"
+#include "octavo/exec/place_internal.h"
 #include "octavo/ops/gemm.h"
 #include "octavo/ops/gemm_operand_internal.h"
 

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "octavo/base/error.h"
-#include "octavo/convert/place_internal.h"
+#include "octavo/exec/place_internal.h"
 #include "octavo/tensor/view_checks.h"
 
 namespace octavo {

@@ -4,11 +4,11 @@
 
 #include "octavo/backend/registry.h"
 #include "octavo/base/error.h"
-#include "octavo/convert/device_tensor.h"
-#include "octavo/convert/fold_internal.h"
-#include "octavo/convert/place_internal.h"
-#include "octavo/quant/door_internal.h"
-#include "octavo/quant/plan_internal.h"
+#include "octavo/exec/collapse_internal.h"
+#include "octavo/exec/device_tensor.h"
+#include "octavo/exec/place_internal.h"
+#include "octavo/quant/kernel_call_internal.h"
+#include "octavo/quant/quantize_plan_internal.h"
 #include "octavo/tensor/view_checks.h"
 
 namespace octavo {

@@ -13,11 +13,11 @@
 
 #include "octavo/base/error.h"
 #include "octavo/base/thread_pool.h"
+#include "octavo/checkpoint/dialect/static_scales_internal.h"
 #include "octavo/checkpoint/module_role.h"
-#include "octavo/checkpoint/static_scales_internal.h"
 #include "octavo/pipeline/compare_side_internal.h"
-#include "octavo/pipeline/work_loop_internal.h"
-#include "octavo/report/band_error.h"
+#include "octavo/pipeline/stream/work_loop_internal.h"
+#include "octavo/report/row_block_error.h"
 #include "octavo/report/value_error.h"
 
 namespace octavo {

@@ -8,7 +8,7 @@
 #include <string>
 
 #include "octavo/base/macros.h"
-#include "octavo/pipeline/progress.h"
+#include "octavo/base/progress.h"
 #include "octavo/report/checkpoint_report.h"
 
 namespace octavo {

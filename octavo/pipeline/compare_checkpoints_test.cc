@@ -4,7 +4,7 @@
 #include <cstring>
 
 #include "octavo/base/error.h"
-#include "octavo/checkpoint/dialect_testing_internal.h"
+#include "octavo/checkpoint/dialect/dialect_testing_internal.h"
 #include "octavo/pipeline/convert_checkpoint.h"
 #include "octavo/pipeline/pipeline_testing_internal.h"
 #include "octavo/report/gate.h"

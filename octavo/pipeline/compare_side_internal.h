@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "octavo/checkpoint/checkpoint_reader.h"
-#include "octavo/checkpoint/dialect.h"
+#include "octavo/checkpoint/dialect/dialect.h"
 #include "octavo/quant/quantized_tensor.h"
 #include "octavo/tensor/tensor.h"
 

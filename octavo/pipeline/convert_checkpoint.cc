@@ -5,10 +5,10 @@
 #include <functional>
 
 #include "octavo/base/error.h"
-#include "octavo/pipeline/convert_plan_internal.h"
-#include "octavo/pipeline/finished_folder_internal.h"
-#include "octavo/pipeline/provenance_internal.h"
-#include "octavo/pipeline/stream_internal.h"
+#include "octavo/pipeline/plan/convert_plan_internal.h"
+#include "octavo/pipeline/plan/provenance_internal.h"
+#include "octavo/pipeline/stream/finished_folder_internal.h"
+#include "octavo/pipeline/stream/stream_internal.h"
 #include "octavo/version.h"
 
 namespace octavo {

@@ -5,33 +5,12 @@
 //   dequantize_checkpoint("deepseek/", "bf16/", DType::bf16);
 #pragma once
 
-#include <cstdint>
 #include <string>
-#include <vector>
 
 #include "octavo/base/macros.h"
-#include "octavo/checkpoint/dialect.h"
-#include "octavo/pipeline/progress.h"
+#include "octavo/pipeline/plan/convert_options.h"
 
 namespace octavo {
-
-struct ConvertOptions {
-  int threads = 0;                          // 0: all cores
-  std::uint64_t max_memory = 256ULL << 20;  // for windows; at least 16 MiB
-  bool resume = false;
-  bool clamp_non_finite = false;  // dequantize: what the type cannot hold is an error otherwise
-  OnProgress on_progress{};
-};
-
-struct ConvertResult {
-  Dialect from = Dialect::octavo;
-  std::int64_t weights = 0;  // how many were converted
-  std::uint64_t bytes_before = 0, bytes_after = 0;
-  double seconds = 0;
-  bool was_complete = false;                 // with resume: an earlier call had done it all
-  std::vector<std::string> written_again{};  // then: files besides weights that were missing
-  std::vector<std::string> notes;            // what the user should know
-};
 
 // Codes and scales stay what they are, bit by bit; a second level that one spelling multiplies by
 // and the other divides by stays within an ulp. Static scales of activations and of the cache of

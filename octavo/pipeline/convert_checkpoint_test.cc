@@ -5,7 +5,7 @@
 #include <iterator>
 
 #include "octavo/base/error.h"
-#include "octavo/checkpoint/dialect_testing_internal.h"
+#include "octavo/checkpoint/dialect/dialect_testing_internal.h"
 
 namespace octavo {
 namespace {

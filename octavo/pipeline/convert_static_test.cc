@@ -9,8 +9,8 @@
 
 #include "octavo/base/error.h"
 #include "octavo/checkpoint/checkpoint_testing_internal.h"
-#include "octavo/checkpoint/dialect_testing_internal.h"
-#include "octavo/checkpoint/verify.h"
+#include "octavo/checkpoint/dialect/dialect_testing_internal.h"
+#include "octavo/checkpoint/verify/verify.h"
 #include "octavo/pipeline/convert_checkpoint.h"
 
 namespace octavo {

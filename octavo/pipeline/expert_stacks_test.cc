@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-#include "octavo/checkpoint/verify.h"
+#include "octavo/checkpoint/verify/verify.h"
 #include "octavo/pipeline/convert_checkpoint.h"
 #include "octavo/pipeline/pipeline_testing_internal.h"
 #include "octavo/quant/quantize.h"

@@ -7,7 +7,7 @@
 #include "octavo/base/error.h"
 #include "octavo/base/thread_pool.h"
 #include "octavo/checkpoint/module_role.h"
-#include "octavo/pipeline/provenance_internal.h"
+#include "octavo/pipeline/plan/provenance_internal.h"
 
 namespace octavo {
 namespace {

@@ -8,9 +8,9 @@
 #include <string>
 #include <vector>
 
-#include "octavo/base/json.h"
+#include "octavo/base/json/json.h"
 #include "octavo/base/macros.h"
-#include "octavo/checkpoint/dialect.h"
+#include "octavo/checkpoint/dialect/dialect.h"
 #include "octavo/pipeline/tensor_statistics.h"
 
 namespace octavo {

@@ -6,12 +6,12 @@
 #include <numeric>
 
 #include "octavo/base/error.h"
-#include "octavo/base/freed_memory_internal.h"
+#include "octavo/base/file/freed_memory_internal.h"
 #include "octavo/base/thread_pool.h"
 #include "octavo/checkpoint/module_role.h"
-#include "octavo/pipeline/plan_internal.h"
-#include "octavo/pipeline/target_alternatives_internal.h"
-#include "octavo/pipeline/work_loop_internal.h"
+#include "octavo/pipeline/plan/plan_internal.h"
+#include "octavo/pipeline/plan/target_alternatives_internal.h"
+#include "octavo/pipeline/stream/work_loop_internal.h"
 
 namespace octavo {
 namespace {

@@ -1,8 +1,8 @@
 // What a call of quantize_checkpoint has to say, from its plan and what was measured.
 #pragma once
 
-#include "octavo/pipeline/provenance_internal.h"
-#include "octavo/pipeline/stream_internal.h"
+#include "octavo/pipeline/plan/provenance_internal.h"
+#include "octavo/pipeline/stream/stream_internal.h"
 
 namespace octavo {
 

@@ -3,13 +3,13 @@
 #include <chrono>
 
 #include "octavo/base/error.h"
-#include "octavo/base/freed_memory_internal.h"
-#include "octavo/pipeline/finished_folder_internal.h"
+#include "octavo/base/file/freed_memory_internal.h"
 #include "octavo/pipeline/make_report_internal.h"
-#include "octavo/pipeline/output_folder_internal.h"
-#include "octavo/pipeline/plan_internal.h"
-#include "octavo/pipeline/provenance_internal.h"
-#include "octavo/pipeline/stream_internal.h"
+#include "octavo/pipeline/output/output_folder_internal.h"
+#include "octavo/pipeline/plan/plan_internal.h"
+#include "octavo/pipeline/plan/provenance_internal.h"
+#include "octavo/pipeline/stream/finished_folder_internal.h"
+#include "octavo/pipeline/stream/stream_internal.h"
 #include "octavo/version.h"
 
 namespace octavo {

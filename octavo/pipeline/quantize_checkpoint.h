@@ -5,25 +5,13 @@
 // a config.json is complete. After a kill the same call with resume = true gives the same bytes.
 #pragma once
 
-#include <cstdint>
 #include <string>
 
 #include "octavo/base/macros.h"
-#include "octavo/pipeline/plan.h"
-#include "octavo/pipeline/progress.h"
+#include "octavo/pipeline/plan/quantize_options.h"
 #include "octavo/report/checkpoint_report.h"
 
 namespace octavo {
-
-struct QuantizeCheckpointOptions {
-  QuantizePlanOptions plan{};
-  int threads = 0;                          // 0: all cores; bytes do not depend on it
-  std::uint64_t max_memory = 256ULL << 20;  // for windows; at least 16 MiB
-  bool resume = false;                      // go on where an earlier call stopped
-  bool measure = true;                      // errors, for the report
-  OnProgress on_progress{};
-  bool every_band = false;  // call on_progress whenever something is done: for tests
-};
 
 // `source` a folder or a file, `out` a folder (or a file where source is one) that is not there,
 // is empty, or is an earlier call's (with resume). Never the source itself. With resume, a folder

@@ -10,8 +10,8 @@
 
 #include "octavo/checkpoint/checkpoint_reader.h"
 #include "octavo/pipeline/pipeline_testing_internal.h"
-#include "octavo/pipeline/stream_internal.h"
-#include "octavo/pipeline/target_alternatives_internal.h"
+#include "octavo/pipeline/plan/target_alternatives_internal.h"
+#include "octavo/pipeline/stream/stream_internal.h"
 #include "octavo/quant/quantize.h"
 
 namespace octavo {

@@ -6,7 +6,7 @@
 #include <optional>
 
 #include "octavo/base/macros.h"
-#include "octavo/checkpoint/dialect.h"
+#include "octavo/checkpoint/dialect/dialect.h"
 
 namespace octavo {
 

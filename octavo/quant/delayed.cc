@@ -5,7 +5,7 @@
 
 #include "octavo/base/error.h"
 #include "octavo/base/fp_env.h"
-#include "octavo/convert/place_internal.h"
+#include "octavo/exec/place_internal.h"
 #include "octavo/format/parse_format.h"
 #include "octavo/scale/scale_spec.h"
 #include "octavo/scale/tile_scale.h"

@@ -3,10 +3,10 @@
 
 #include "octavo/base/error.h"
 #include "octavo/base/fp_env.h"
-#include "octavo/convert/device_tensor.h"
-#include "octavo/quant/door_internal.h"
-#include "octavo/quant/plan_internal.h"
+#include "octavo/exec/device_tensor.h"
+#include "octavo/quant/kernel_call_internal.h"
 #include "octavo/quant/quantize.h"
+#include "octavo/quant/quantize_plan_internal.h"
 #include "octavo/scale/hadamard.h"
 #include "octavo/tensor/view_checks.h"
 

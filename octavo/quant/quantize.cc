@@ -2,9 +2,9 @@
 #include "octavo/quant/quantize.h"
 
 #include "octavo/base/error.h"
-#include "octavo/quant/plan_internal.h"
 #include "octavo/quant/produced.h"
 #include "octavo/quant/quantization_internal.h"
+#include "octavo/quant/quantize_plan_internal.h"
 #include "octavo/tensor/view_checks.h"
 
 namespace octavo {

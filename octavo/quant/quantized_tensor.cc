@@ -6,10 +6,10 @@
 #include <vector>
 
 #include "octavo/base/error.h"
-#include "octavo/convert/device_tensor.h"
-#include "octavo/convert/place_internal.h"
+#include "octavo/exec/device_tensor.h"
+#include "octavo/exec/place_internal.h"
 #include "octavo/format/parse_format.h"
-#include "octavo/quant/plan_internal.h"
+#include "octavo/quant/quantize_plan_internal.h"
 #include "octavo/quant/scale_order.h"
 #include "octavo/scale/tile_scale.h"
 

@@ -3,7 +3,7 @@
 #include <array>
 
 #include "octavo/base/error.h"
-#include "octavo/convert/place_internal.h"
+#include "octavo/exec/place_internal.h"
 #include "octavo/scale/scale_parts.h"
 
 namespace octavo {

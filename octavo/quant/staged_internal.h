@@ -5,7 +5,7 @@
 #include <cstdint>
 
 #include "octavo/backend/kernels.h"
-#include "octavo/convert/place_internal.h"
+#include "octavo/exec/place_internal.h"
 
 namespace octavo {
 

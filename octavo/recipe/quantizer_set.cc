@@ -7,8 +7,8 @@
 
 #include "octavo/base/error.h"
 #include "octavo/base/philox.h"
-#include "octavo/convert/device_tensor.h"
-#include "octavo/convert/place_internal.h"
+#include "octavo/exec/device_tensor.h"
+#include "octavo/exec/place_internal.h"
 #include "octavo/scale/delayed_step.h"
 
 namespace octavo {

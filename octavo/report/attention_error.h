@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "octavo/base/macros.h"
-#include "octavo/ops/attention.h"
+#include "octavo/ops/attention/attention.h"
 #include "octavo/tensor/tensor.h"
 #include "octavo/tensor/view.h"
 

@@ -11,7 +11,7 @@
 #include <string_view>
 #include <vector>
 
-#include "octavo/base/json.h"
+#include "octavo/base/json/json.h"
 #include "octavo/base/macros.h"
 #include "octavo/report/metrics.h"
 

@@ -5,7 +5,7 @@
 #include <array>
 #include <string>
 
-#include "octavo/report/page_internal.h"
+#include "octavo/report/page/page_internal.h"
 #include "octavo/report/report_testing_internal.h"
 
 namespace octavo {

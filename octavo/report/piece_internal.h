@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "octavo/backend/kernels.h"
-#include "octavo/quant/plan_internal.h"
+#include "octavo/quant/quantize_plan_internal.h"
 #include "octavo/quant/quantized_tensor.h"
 #include "octavo/report/metrics.h"
 

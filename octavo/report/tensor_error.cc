@@ -2,9 +2,9 @@
 #include <algorithm>
 #include <cmath>
 
-#include "octavo/report/band_error.h"
-#include "octavo/report/band_error_packed_internal.h"
 #include "octavo/report/piece_internal.h"
+#include "octavo/report/row_block_error.h"
+#include "octavo/report/row_block_error_packed_internal.h"
 
 namespace octavo {
 namespace {

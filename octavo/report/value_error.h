@@ -6,7 +6,7 @@
 #include <span>
 
 #include "octavo/base/macros.h"
-#include "octavo/report/band_error.h"
+#include "octavo/report/row_block_error.h"
 
 namespace octavo {
 

@@ -9,7 +9,7 @@
 #include <string>
 #include <string_view>
 
-#include "octavo/base/file_id.h"
+#include "octavo/base/file/file_id.h"
 #include "octavo/base/macros.h"
 #include "octavo/safetensors/header.h"
 #include "octavo/tensor/tensor.h"

@@ -13,9 +13,9 @@
 #include <string_view>
 #include <vector>
 
-#include "octavo/base/file_id.h"
+#include "octavo/base/file/file_id.h"
+#include "octavo/base/file/whole_file.h"
 #include "octavo/base/macros.h"
-#include "octavo/base/whole_file.h"
 #include "octavo/safetensors/header.h"
 #include "octavo/safetensors/header_writer.h"
 

@@ -6,8 +6,8 @@
 #include <utility>
 
 #include "octavo/base/error.h"
-#include "octavo/base/json_reader_internal.h"
-#include "octavo/base/json_text_internal.h"
+#include "octavo/base/json/json_reader_internal.h"
+#include "octavo/base/json/json_text_internal.h"
 #include "octavo/safetensors/placement_internal.h"
 
 namespace octavo::safetensors {

@@ -26,7 +26,7 @@ from octavo._checkpoint_report import CheckpointReport, Finding, Findings, Limit
 from octavo._convert import cast, decode, encode, fp8_decode, fp8_encode
 from octavo._doctor import Backend, backends, doctor
 from octavo._files import load, save
-from octavo._fold import Folded, fold, quantize_folded
+from octavo._align import Folded, fold, quantize_folded
 from octavo._formats import finfo, format, formats
 from octavo._gemm import gemm, gemm_grouped
 from octavo._layout import from_layout, to_layout

@@ -1,5 +1,5 @@
 // Attention and the KV cache. Memory of all views and of operands stays until a call returns.
-#include "octavo/ops/attention.h"
+#include "octavo/ops/attention/attention.h"
 
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/string.h>
@@ -11,7 +11,7 @@
 #include <tuple>
 
 #include "bind.h"
-#include "gemm_side.h"
+#include "gemm_operand.h"
 #include "octavo/nn/kv_cache.h"
 
 namespace octavo::python {

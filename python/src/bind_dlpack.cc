@@ -14,7 +14,7 @@
 #include "bind.h"
 #include "octavo/backend/registry.h"
 #include "octavo/base/error.h"
-#include "octavo/convert/device_tensor.h"
+#include "octavo/exec/device_tensor.h"
 #include "octavo/format/named_formats.h"
 
 namespace octavo::python {

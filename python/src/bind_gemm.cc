@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "bind.h"
-#include "gemm_side.h"
+#include "gemm_operand.h"
 
 namespace octavo::python {
 namespace {

@@ -5,7 +5,7 @@
 #include <tuple>
 
 #include "bind.h"
-#include "gemm_side.h"
+#include "gemm_operand.h"
 #include "octavo/report/gemm_error.h"
 #include "octavo/report/metrics.h"
 

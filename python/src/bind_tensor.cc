@@ -10,7 +10,7 @@
 
 #include "bind.h"
 #include "octavo/base/error.h"
-#include "octavo/convert/device_tensor.h"
+#include "octavo/exec/device_tensor.h"
 #include "octavo/tensor/dtype.h"
 
 namespace octavo::python {

@@ -12,7 +12,7 @@
 #include <numeric>
 
 #include "octavo/backend/attention_job.h"
-#include "octavo/ops/attention_call_internal.h"
+#include "octavo/ops/attention/attention_call_internal.h"
 #include "tests/attention/attention_cases.h"
 
 namespace octavo::testing {

@@ -7,7 +7,7 @@
 #include <fstream>
 #include <iterator>
 
-#include "octavo/checkpoint/dialect_testing_internal.h"
+#include "octavo/checkpoint/dialect/dialect_testing_internal.h"
 #include "octavo/convert/widen.h"
 #include "octavo/pipeline/quantize_checkpoint.h"
 

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "octavo/octavo.h"
-#include "tests/cuda/gemm_there.h"
+#include "tests/cuda/gemm_on_device.h"
 #include "tests/gemm/gemm_cases.h"
 
 namespace octavo::testing {

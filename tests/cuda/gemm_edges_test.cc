@@ -6,9 +6,9 @@
 #include <utility>
 #include <vector>
 
-#include "octavo/backend/cuda/kernels_internal.h"
+#include "octavo/backend/cuda/runtime/kernel_table.h"
 #include "octavo/octavo.h"
-#include "tests/cuda/gemm_there.h"
+#include "tests/cuda/gemm_on_device.h"
 
 namespace octavo::testing {
 namespace {

@@ -3,7 +3,7 @@
 
 #include <optional>
 
-#include "octavo/backend/cuda/gemm_library.h"
+#include "octavo/backend/cuda/gemm/gemm_cublaslt.h"
 #include "tests/cuda/device_memory.h"
 
 namespace octavo::testing {

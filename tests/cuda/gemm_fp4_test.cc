@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "tests/cuda/gemm_there.h"
+#include "tests/cuda/gemm_on_device.h"
 
 namespace octavo::testing {
 namespace {

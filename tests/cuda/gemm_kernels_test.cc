@@ -11,8 +11,8 @@
 #include <tuple>
 #include <vector>
 
-#include "octavo/backend/cuda/gemm_plan.h"
-#include "tests/cuda/gemm_there.h"
+#include "octavo/backend/cuda/gemm/gemm_plan.h"
+#include "tests/cuda/gemm_on_device.h"
 
 namespace octavo::testing {
 namespace {

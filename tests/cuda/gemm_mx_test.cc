@@ -11,7 +11,7 @@
 #include <utility>
 #include <vector>
 
-#include "tests/cuda/gemm_there.h"
+#include "tests/cuda/gemm_on_device.h"
 
 namespace octavo::testing {
 namespace {
@@ -24,7 +24,7 @@ struct FoldedOperand {
   bool loses_too_much = false;
 };
 
-// Where numbers of a block are changed, its largest may not become smaller: gemm_fold.h.
+// Where numbers of a block are changed, its largest may not become smaller: exponent_alignment.h.
 double least_largest(const Format& format) { return format == e4m3fn ? 0x1p-4 : 0x1p-12; }
 
 FoldedOperand folded(const QuantizedTensor& mx, bool by_row) {

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "tests/cuda/gemm_forced.h"
-#include "tests/cuda/gemm_there.h"
+#include "tests/cuda/gemm_on_device.h"
 
 namespace octavo::testing {
 namespace {

@@ -9,7 +9,7 @@
 
 #include "octavo/octavo.h"
 #include "tests/cuda/gemm_forced.h"
-#include "tests/cuda/gemm_there.h"
+#include "tests/cuda/gemm_on_device.h"
 #include "tests/gemm/gemm_cases.h"
 
 namespace octavo::testing {

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "fake_device.h"
-#include "octavo/backend/fold_job.h"
+#include "octavo/backend/align_job.h"
 #include "octavo/backend/registry.h"
 #include "octavo/backend/registry_testing_internal.h"
 #include "octavo/base/error.h"

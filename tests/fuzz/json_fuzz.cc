@@ -7,7 +7,7 @@
 #include <string_view>
 
 #include "octavo/base/error.h"
-#include "octavo/base/json.h"
+#include "octavo/base/json/json.h"
 
 namespace {
 

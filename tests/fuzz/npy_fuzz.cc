@@ -8,8 +8,8 @@
 #include <string_view>
 
 // The parser belongs to the program, not to the library, so its sources are taken in here.
-#include "cli/npy.cc"      // NOLINT(bugprone-suspicious-include)
-#include "cli/suggest.cc"  // NOLINT(bugprone-suspicious-include)
+#include "cli/npy/npy.cc"       // NOLINT(bugprone-suspicious-include)
+#include "cli/text/suggest.cc"  // NOLINT(bugprone-suspicious-include)
 
 namespace {
 

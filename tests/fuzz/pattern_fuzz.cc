@@ -8,7 +8,7 @@
 #include <string_view>
 
 #include "octavo/base/error.h"
-#include "octavo/base/pattern.h"
+#include "octavo/base/pattern/pattern.h"
 
 namespace {
 

@@ -15,8 +15,8 @@
 #include <vector>
 
 #include "octavo/base/error.h"
-#include "octavo/base/json.h"
-#include "octavo/checkpoint/verify.h"
+#include "octavo/base/json/json.h"
+#include "octavo/checkpoint/verify/verify.h"
 #include "octavo/safetensors/file_writer.h"
 
 namespace {

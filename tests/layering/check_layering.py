@@ -12,6 +12,7 @@ from __future__ import annotations
 import argparse
 import re
 import sys
+from collections.abc import Collection
 from pathlib import Path
 
 SOURCE_SUFFIXES = {".h", ".cc", ".cu", ".cuh"}
@@ -70,23 +71,14 @@ def close_arrows(arrows: dict[str, set[str]]) -> dict[str, set[str]]:
     return closed
 
 
-def room_of(path: str) -> str:
-    """The name arrows.txt uses for a file: octavo/convert/convert.h is convert."""
-    parts = path.split("/")[1:]
-    if len(parts) == 1:
-        # octavo.h is a room of its own; version.h and version.cc are one.
-        return re.sub(r"\.cc$", ".h", parts[0])
-    if parts[0] != "backend":
-        return parts[0]
-    if len(parts) == 2:
-        # backend/kernels.h, backend/registry.cc; cuda_absent.{h,cc} is a small backend.
-        name = parts[1]
-        if Path(name).stem.endswith("_absent"):
-            return "backend/" + Path(name).stem
+def room_of(path: str, rooms: Collection[str]) -> str:
+    """The name arrows.txt uses for a file: itself if it has a line, else the folder it is in."""
+    name = path.removeprefix("octavo/")
+    if name in rooms:
         return name
-    if parts[1] == "cpu" and len(parts) > 3:
-        return "/".join(parts[:3])
-    return "/".join(parts[:2])
+    if "/" not in name:
+        return re.sub(r"\.cc$", ".h", name)  # version.h and version.cc are one
+    return name.rpartition("/")[0]
 
 
 def includes(file: Path):
@@ -107,7 +99,7 @@ def check_library(root: Path, closed: dict[str, set[str]]) -> list[str]:
         name = file.relative_to(root).as_posix()
         if file.stem.endswith("_test"):
             continue
-        room = room_of(name)
+        room = room_of(name, closed)
         if room not in closed:
             wrong.append(f"{name}:1: {room} has no line in arrows.txt")
             continue
@@ -115,8 +107,8 @@ def check_library(root: Path, closed: dict[str, set[str]]) -> list[str]:
             where = f"{name}:{number}:"
             if bracket == '"' and not target.startswith("octavo/"):
                 wrong.append(f'{where} "{target}" is not named from the root ("octavo/...")')
-            elif target.startswith("octavo/") and room_of(target) not in closed[room]:
-                wrong.append(f"{where} {room} must not include {target} ({room_of(target)})")
+            elif target.startswith("octavo/") and room_of(target, closed) not in closed[room]:
+                wrong.append(f"{where} {room} must not include {target} ({room_of(target, closed)})")
     return wrong
 
 

@@ -17,8 +17,8 @@
 
 namespace oracle {
 
-// Asked once per number of a matrix, so the last answer is kept: looking it up by name was about half
-// of the time of a test of codes under sanitizers.
+// Asked once per number of a matrix, so the last answer is kept: looking it up by name was about
+// half of the time of a test of codes under sanitizers.
 inline const Oracle& oracle_of(const octavo::Format& format) {
   static std::map<std::string, Oracle> known;
   static octavo::Format last{};

@@ -2,8 +2,8 @@
 // the device does not offer is not offered here either.
 #pragma once
 
+#include "octavo/backend/align_job.h"
 #include "octavo/backend/device.h"
-#include "octavo/backend/fold_job.h"
 #include "tests/support/staged_call.h"
 
 namespace octavo::support {

@@ -5,7 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "octavo/backend/cpu/span.h"
+#include "octavo/backend/cpu/isa.h"
 
 namespace octavo::cpu {
 

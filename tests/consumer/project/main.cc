@@ -11,9 +11,9 @@ int main() {
   std::array<std::uint8_t, 5> codes{};
   std::array<float, 5> back{};
 
-  octavo::encode(values, codes, octavo::e4m3fn,
-                 {.rounding = octavo::Rounding::nearest_even,
-                  .overflow = octavo::Overflow::saturate});
+  octavo::encode(
+      values, codes, octavo::e4m3fn,
+      {.rounding = octavo::Rounding::nearest_even, .overflow = octavo::Overflow::saturate});
   octavo::decode(codes, octavo::e4m3fn, back);
 
   // 255 lies between 240 and 256; the nearer one is 256. Zero keeps its sign.

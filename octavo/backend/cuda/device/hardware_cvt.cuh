@@ -4,6 +4,8 @@
 
 #include <cstdint>
 
+#include "octavo/backend/cuda/device/vectors.cuh"
+
 namespace octavo::cuda {
 
 template <bool kE5m2>
@@ -28,6 +30,18 @@ __device__ __forceinline__ std::uint32_t sign_bytes(float a, float b, float c, f
 template <bool kE5m2>
 __device__ __forceinline__ std::uint32_t hardware_four(float a, float b, float c, float d) {
   return hardware_pair<kE5m2>(a, b) | hardware_pair<kE5m2>(c, d) << 16;
+}
+
+// By the hardware: every NaN is the positive one.
+template <bool kE5m2>
+__device__ __forceinline__ uint2 hardware_eight(const float (&u)[kVector]) {
+  return {hardware_four<kE5m2>(u[0], u[1], u[2], u[3]),
+          hardware_four<kE5m2>(u[4], u[5], u[6], u[7])};
+}
+// The signs of what they came from, which numbers have already.
+__device__ __forceinline__ void put_signs(uint2& codes, const float (&x)[kVector]) {
+  codes.x |= sign_bytes(x[0], x[1], x[2], x[3]);
+  codes.y |= sign_bytes(x[4], x[5], x[6], x[7]);
 }
 
 }  // namespace octavo::cuda

@@ -5,7 +5,7 @@
 
 #include <cstdint>
 
-#include "octavo/backend/cuda/alignment.h"
+#include "octavo/backend/cuda/runtime/alignment.h"
 #include "octavo/tensor/dtype.h"
 
 namespace octavo::cuda {

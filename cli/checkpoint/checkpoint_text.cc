@@ -1,0 +1,139 @@
+#include "cli/checkpoint/checkpoint_text.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "cli/checkpoint/verdict.h"
+#include "cli/terminal/terminal.h"
+#include "cli/text/number_text.h"
+#include "cli/text/option_words.h"
+#include "octavo/base/error.h"
+
+namespace octavo::cli {
+namespace {
+
+constexpr std::size_t kWorstShown = 5, kNameWidth = 52;
+
+std::string percent(double share) {
+  if (share == 0) return "0 %";
+  return share < 1e-4 ? "<0.01 %" : fmt::format("{:.2f} %", 100 * share);
+}
+
+std::string worst_rows(const CheckpointReport& report) {
+  std::string out;
+  for (const std::size_t i : report.worst(kWorstShown)) {
+    const TensorReport& tensor = report.tensors[i];
+    const ErrorMetrics& m = tensor.metrics;
+    if (report.verb == "compare" && is_equal(tensor)) break;
+    out += fmt::format(
+        "  {:<52} {:>7.2f}  {:.6f} {:>8} {:>9}{}\n", short_name(tensor.name, kNameWidth), m.sqnr,
+        m.cosine, percent(m.flushed_share), percent(m.saturated_share),
+        uncounted(tensor) > 0 ? fmt::format("  without {} NaN or Inf", grouped(uncounted(tensor)))
+                              : "");
+  }
+  return out;
+}
+
+}  // namespace
+
+std::string short_name(std::string_view name, std::size_t most) {
+  const std::string all = octavo::shown(name, 4096);
+  if (all.size() <= most) return all;
+  const std::size_t end = most * 2 / 3, begin = most - end - 2;
+  return all.substr(0, begin) + ".." + all.substr(all.size() - end);
+}
+
+std::string summary_text(const CheckpointReport& report) {
+  const Style style(stdout);
+  const auto line = [](std::string_view key, const std::string& value) {
+    return fmt::format("  {:<9} {}\n", key, value);
+  };
+  const std::string head =
+      report.verb == "compare"
+          ? fmt::format("{} and {}", octavo::shown(report.source, 200),
+                        octavo::shown(report.output, 200))
+          : fmt::format("{} to {}{}", octavo::shown(report.title, 100),
+                        octavo::shown(report.recipe),
+                        report.target.empty() ? "" : " for " + octavo::shown(report.target));
+  std::string out = style.bold(head);
+  const auto before = static_cast<double>(report.bytes_before),
+             after = static_cast<double>(report.bytes_after);
+  if (report.seconds > 0)
+    out += fmt::format("  {:.2f} s, {}/s", report.seconds, bytes_text(before / report.seconds));
+  out += "\n";
+  out +=
+      line("size", fmt::format("{} -> {}{}", bytes_text(before), bytes_text(after),
+                               before > 0 ? fmt::format(" ({:.1f} %)", 100 * after / before) : ""));
+  const auto quantized = std::count_if(report.tensors.begin(), report.tensors.end(),
+                                       [](const TensorReport& t) { return !t.preset.empty(); });
+  out += line("tensors",
+              fmt::format("{} of {} quantized{}", quantized, report.tensors.size(),
+                          report.bits_per_weight > 0
+                              ? fmt::format(", {:.2f} bits per weight", report.bits_per_weight)
+                              : ""));
+  std::vector<std::size_t> order = report.worst(report.tensors.size());
+  if (report.verb == "compare") {
+    const std::size_t measured = order.size();
+    std::erase_if(order, [&](std::size_t i) { return is_equal(report.tensors[i]); });
+    out += line("equal", fmt::format("{} of {} tensors", measured - order.size(), measured));
+  }
+  if (!order.empty()) {
+    const double median = report.tensors[order[order.size() / 2]].metrics.sqnr;
+    const double worst = report.tensors[order[0]].metrics.sqnr;
+    double cosine = 1;
+    std::int64_t before_lost = 0, after_lost = 0, not_counted = 0;
+    for (const std::size_t i : order) {
+      const ErrorMetrics& m = report.tensors[i].metrics;
+      cosine = std::min(cosine, m.cosine);
+      before_lost += m.input.nan + m.input.inf;
+      after_lost += m.result.nan + m.result.inf;
+      not_counted += uncounted(report.tensors[i]);
+    }
+    out += line("SQNR", fmt::format("median {:.2f} dB, worst {:.2f} dB; lowest cosine {:.6f}",
+                                    median, worst, cosine));
+    if (not_counted > 0 && report.verb == "compare")
+      out += line("", style.bad(fmt::format("{} values are NaN or Inf in A and {} in B; no metric "
+                                            "counts them",
+                                            grouped(before_lost), grouped(after_lost))));
+    else if (after_lost > 0)
+      out += line("", style.bad(fmt::format("{} values are NaN or Inf", grouped(after_lost))));
+    out += fmt::format("\n  {:<52} {:>7}  {:>8} {:>8} {:>9}\n", "worst tensors", "SQNR dB",
+                       "cosine", "flushed", "saturated");
+    out += worst_rows(report);
+    const std::string& advice = report.tensors[order[0]].advice;
+    if (!advice.empty()) out += fmt::format("\n  advice: {}\n", octavo::shown(advice, 200));
+  }
+  out += notes_text(report.notes);
+  return out;
+}
+
+std::string notes_text(const std::vector<std::string>& notes) {
+  std::string out;
+  for (const std::string& note : without_floods(notes))
+    out += fmt::format("  note: {}\n", octavo::shown(with_flags(note), 400));
+  return out;
+}
+
+void say_written(std::string_view op, const std::string& output, bool was_complete,
+                 const std::vector<std::string>& written_again) {
+  const std::string name = octavo::shown(output, 400);
+  for (const std::string& file : written_again)
+    say(fmt::format("octavo: [{}] {} was missing in {} and is written again", op,
+                    octavo::shown(file, 160), name));
+  say(was_complete
+          ? fmt::format("octavo: [{}] {} is complete; there is nothing to resume", op, name)
+          : fmt::format("wrote {}", name));
+}
+
+bool misses_gates(std::string_view op, const CheckpointReport& report,
+                  const std::vector<Gate>& gates) {
+  const std::vector<MissedGate> missed = missed_gates(report, gates);
+  for (const MissedGate& one : missed)
+    say(fmt::format("{} [{}] limit missed: {} (--fail-if '{}')", Style(stderr).bad("octavo:"), op,
+                    one.what, octavo::shown(one.typed)));
+  return !missed.empty();
+}
+
+}  // namespace octavo::cli

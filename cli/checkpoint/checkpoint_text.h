@@ -1,0 +1,35 @@
+// Reports and plans of checkpoints, as tables for people. JSON is the library's own.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "octavo/pipeline/plan/plan.h"
+#include "octavo/report/checkpoint_report.h"
+#include "octavo/report/gate.h"
+
+namespace octavo::cli {
+
+// Size before and after, bits per weight, the worst tensors, notes.
+std::string summary_text(const CheckpointReport& report);
+
+std::string plan_text(const CheckpointReader& source, const QuantizePlan& plan);
+
+// A line for each, floods of them cut short.
+std::string notes_text(const std::vector<std::string>& notes);
+
+// The same name with numbers as "*": tensors of all layers under one name.
+std::string without_numbers(std::string_view name);
+
+// Says on stderr which limits are missed, and by which tensor; true if any is.
+bool misses_gates(std::string_view op, const CheckpointReport& report,
+                  const std::vector<Gate>& gates);
+
+// The last word, on stderr: "wrote out", or that it was complete, and what was written again.
+void say_written(std::string_view op, const std::string& output, bool was_complete,
+                 const std::vector<std::string>& written_again);
+
+// A name that is untrusted, at most `most` characters, its middle left out.
+std::string short_name(std::string_view name, std::size_t most);
+
+}  // namespace octavo::cli

@@ -1,0 +1,33 @@
+// Watching long work on a checkpoint: a bar with the current tensor on a terminal, a line every few
+// seconds elsewhere, and Ctrl-C, which ends the work between two pieces instead of in one.
+#pragma once
+
+#include <chrono>
+#include <string>
+
+#include "octavo/base/progress.h"
+
+namespace octavo::cli {
+
+class CheckpointWatch {
+ public:
+  explicit CheckpointWatch(std::string what);  // "quantize"
+  ~CheckpointWatch();                          // clears the bar, gives signals back
+  CheckpointWatch(const CheckpointWatch&) = delete;
+  CheckpointWatch& operator=(const CheckpointWatch&) = delete;
+
+  [[nodiscard]] OnProgress on_progress();
+  [[nodiscard]] static bool interrupted();
+  // Death by the signal that came, so that a shell sees it; call when everything is cleaned up.
+  [[noreturn]] static void die();
+
+ private:
+  void show(const octavo::Progress& progress);
+  void clear();
+
+  std::string what_;
+  bool terminal_, drawn_ = false;
+  double told_ = 0;  // seconds
+};
+
+}  // namespace octavo::cli

@@ -1,0 +1,161 @@
+#include "cli/checkpoint/quantize_checkpoint_options.h"
+
+#include <array>
+
+#include "cli/text/names.h"
+#include "cli/text/size_argument.h"
+#include "octavo/base/error.h"
+
+namespace octavo::cli {
+namespace {
+
+constexpr std::array<const char*, 11> kOnlyForArrays{
+    "--tile", "--axis", "--margin",          "--rounding", "--overflow", "--non-finite",
+    "--nan",  "--seed", "--stochastic-bits", "--from",     "--plot"};
+constexpr std::array<const char*, 12> kOnlyForCheckpoints{
+    "--target",         "--include",   "--exclude",    "--recipe-for", "--dry-run", "--no-share",
+    "--scale-rounding", "--nonfinite", "--shard-size", "--max-memory", "--resume",  "--report"};
+
+template <typename... Parts>
+[[noreturn]] void refuse(const Parts&... parts) {
+  throw UsageError(text("[quantize] ", parts...));
+}
+
+void check_recipe(const char* option, const std::string& typed, bool may_be_none) {
+  if (may_be_none && typed == "none") return;
+  std::vector<std::string> names = preset_names();
+  if (may_be_none) names.emplace_back("none");
+  const std::string base = typed.substr(0, typed.find(':'));
+  try {
+    (void)preset(typed);
+  } catch (const Error& error) {
+    throw UsageError(text("[quantize] ", option, ": ", reason_of(error),
+                          may_be_none ? ", or none to leave it as it is." : ".",
+                          did_you_mean(base, names)));
+  }
+}
+
+std::pair<std::string, std::string> recipe_for(const std::string& typed) {
+  const std::size_t at = typed.rfind('=');
+  if (at == std::string::npos || at == 0)
+    refuse("--recipe-for: got '", cli::shown(typed),
+           "', wanted REGEX=PRESET, such as 'down_proj=mxfp8'");
+  std::pair<std::string, std::string> out{typed.substr(0, at), typed.substr(at + 1)};
+  check_recipe("--recipe-for", out.second, true);
+  return out;
+}
+
+}  // namespace
+
+std::vector<std::string> scale_rounding_names() { return {"bf16", "none"}; }
+std::vector<std::string> nonfinite_names() { return {"error", "clamp"}; }
+
+void check_kind_of_options(const CLI::App& app, bool checkpoint) {
+  const auto given = [&](const char* name) { return app.get_option(name)->count() > 0; };
+  if (checkpoint) {
+    for (const char* name : kOnlyForArrays)
+      if (given(name))
+        refuse("got ", name, ", which is for arrays, and the input is a checkpoint; leave it out");
+    return;
+  }
+  for (const char* name : kOnlyForCheckpoints)
+    if (given(name))
+      refuse("got ", name,
+             ", which is for checkpoints: a folder, or a file that ends in .safetensors");
+}
+
+void add_checkpoint_options(CLI::App& app, CheckpointArguments& arguments) {
+  const auto list = [&](const char* name, std::vector<std::string>& into, const char* help,
+                        const char* type) {
+    app.add_option(name, into, help)
+        ->type_name(type)
+        ->expected(1)
+        ->allow_extra_args(false)
+        ->take_all()
+        ->group("Checkpoints");
+  };
+  app.add_option(
+         "--target", arguments.target,
+         "Whose spelling to write: " + listed(dialect_names()) + " (default compressed-tensors)")
+      ->type_name("NAME")
+      ->group("Checkpoints");
+  list("--include", arguments.include, "Quantize what this finds in its name, and nothing else",
+       "REGEX");
+  list("--exclude", arguments.exclude, "Leave alone what this finds in its name", "REGEX");
+  list("--recipe-for", arguments.recipe_for,
+       "Another preset (or none) for names that REGEX is found in; the first that fits decides",
+       "REGEX=PRESET");
+  app.add_flag("--dry-run", arguments.dry_run, "Print the plan and the sizes; write nothing")
+      ->group("Checkpoints");
+  app.add_flag("--no-share", arguments.no_share,
+               "A scale of its own for each matrix that servers fuse (q/k/v, gate/up)")
+      ->group("Checkpoints");
+  app.add_option("--scale-rounding", arguments.scale_rounding,
+                 "bf16 (default: f32 scales that bf16 can hold, the same in every loader) or none")
+      ->type_name("RULE")
+      ->group("Checkpoints")
+      ->check(CLI::IsMember(scale_rounding_names()).description(""));
+  app.add_option("--nonfinite", arguments.nonfinite,
+                 "NaN and Inf in weights: error (default), or clamp")
+      ->type_name("RULE")
+      ->group("Checkpoints")
+      ->check(CLI::IsMember(nonfinite_names()).description(""));
+  app.add_option("--report", arguments.report, "Also write a page (HTML) about every tensor")
+      ->type_name("FILE")
+      ->group("Checkpoints");
+  app.add_option("--max-memory", arguments.max_memory,
+                 "For what is read and written, such as 64M (default 256M)")
+      ->type_name("SIZE")
+      ->group("Checkpoints");
+  app.add_option("--shard-size", arguments.shard_size,
+                 "Files of at most this size, such as 5G (default: as the source has them)")
+      ->type_name("SIZE")
+      ->group("Checkpoints");
+  app.add_flag("--resume", arguments.resume, "Go on where an earlier call stopped")
+      ->group("Checkpoints");
+}
+
+QuantizePlanOptions plan_options(const QuantizeArguments& common,
+                                 const CheckpointArguments& arguments) {
+  QuantizePlanOptions out;
+  if (common.recipe) out.recipe = *common.recipe;
+  check_recipe("--recipe", out.recipe, false);
+  out.target =
+      named_argument("[quantize] --target:", arguments.target, dialect_names(), parse_dialect);
+  if (common.format) {
+    (void)format_argument("[quantize] --format:", *common.format);
+    out.format = *common.format;
+  }
+  if (common.rule) {
+    (void)named_argument("[quantize] --scale-rule:", *common.rule, scale_rule_names(),
+                         parse_scale_rule);
+    out.scale_rule = *common.rule;
+  }
+  if (common.arith) {
+    (void)named_argument("[quantize] --arith:", *common.arith, arith_names(), parse_arith);
+    out.arith = *common.arith;
+  }
+  if (common.policy) {
+    Scaling scratch;
+    (void)named_argument(
+        "[quantize] --scale-policy:", *common.policy, scale_policy_names(),
+        [&](const std::string& name) { return parse_amax_policy(name, scratch), 0; });
+    out.scale_policy = *common.policy;
+  }
+  if (common.scale) {
+    (void)named_argument("[quantize] --scale:", *common.scale, scale_format_names(),
+                         parse_scale_format);
+    out.scale_format = *common.scale;
+  }
+  out.include = arguments.include;
+  out.exclude = arguments.exclude;
+  for (const std::string& typed : arguments.recipe_for) out.recipe_for.push_back(recipe_for(typed));
+  out.share = !arguments.no_share;
+  out.bf16_scales = arguments.scale_rounding == "bf16";
+  out.clamp_non_finite = arguments.nonfinite == "clamp";
+  if (!arguments.shard_size.empty())
+    out.shard_bytes = size_argument("[quantize] --shard-size:", arguments.shard_size);
+  return out;
+}
+
+}  // namespace octavo::cli

@@ -1,0 +1,165 @@
+#include "cli/checkpoint/quantize_checkpoint_run.h"
+
+#include <fmt/format.h>
+
+#include <filesystem>
+#include <optional>
+
+#include "cli/checkpoint/checkpoint_text.h"
+#include "cli/checkpoint/checkpoint_watch.h"
+#include "cli/checkpoint/gate_argument.h"
+#include "cli/checkpoint/verdict.h"
+#include "cli/terminal/terminal.h"
+#include "cli/text/option_words.h"
+#include "cli/text/output_name.h"
+#include "cli/text/size_argument.h"
+#include "cli/text/suggest.h"
+#include "octavo/base/error.h"
+#include "octavo/base/file/whole_file.h"
+#include "octavo/pipeline/quantize_checkpoint.h"
+
+namespace octavo::cli {
+namespace {
+
+template <typename... Parts>
+[[noreturn]] void refuse(const Parts&... parts) {
+  throw UsageError(text("[quantize] ", parts...));
+}
+
+// What the library has to say against the options is wrong usage. Names are looked at where there
+// are some to find.
+void check_usage(const std::string& input, const QuantizePlanOptions& options) {
+  std::optional<CheckpointReader> source;
+  if (!options.include.empty()) source.emplace(input);
+  try {
+    source ? check_plan_options(options, *source) : check_plan_options(options);
+  } catch (const Error& error) {
+    refuse(with_flags(reason_of(error)));
+  }
+}
+
+// What servers make of it. Codes are what was just written, so they are not read again.
+void add_verdict(const std::string& output, Json& json, std::string& text) {
+  const VerifyOptions options{.codes = false};
+  const CheckpointReader written(output);
+  const std::vector<Finding> findings = verify(written, options);
+  const Verdict verdict = verdict_of(options.loaders, findings);
+  text += verdict_text(verdict, Behind::reasons);
+  json.set("servers", json_of(verdict));
+}
+
+// Everything that a run would be refused for is looked at; what nothing is done with is said.
+int dry_run(const QuantizeArguments& common, const CheckpointArguments& arguments,
+            const QuantizePlanOptions& options, const Globals& globals) {
+  std::string unused;
+  int count = 0;
+  const auto note = [&](bool given, const char* name) {
+    if (given) unused += text(count++ > 0 ? ", " : "", name);
+  };
+  note(!common.output.empty(), "-o");
+  note(!arguments.report.empty(), "--report");
+  note(!common.gates.empty(), "--fail-if");
+  note(arguments.resume, "--resume");
+  note(common.threads.has_value(), "--threads");
+  note(!arguments.max_memory.empty(), "--max-memory");
+  if (!unused.empty())
+    say(text("octavo: [quantize] note: --dry-run reads headers and writes nothing, so that ",
+             unused, count == 1 ? " does nothing here" : " do nothing here"));
+  const CheckpointReader source(common.input);
+  const QuantizePlan plan = plan_quantize(source, options);
+  print(globals.json ? json_of(source, plan).dump() + "\n" : plan_text(source, plan));
+  return kGood;
+}
+
+// A page in the folder that is only made by the work can be tried only behind it.
+bool is_directly_in(const std::string& file, const std::string& folder) {
+  namespace fs = std::filesystem;
+  std::error_code error;
+  const auto plain = [&](const fs::path& path) {
+    const fs::path whole = fs::weakly_canonical(fs::absolute(path, error), error);
+    return whole.has_filename() ? whole : whole.parent_path();
+  };
+  return plain(fs::absolute(file, error).parent_path()) == plain(folder) && !error;
+}
+
+}  // namespace
+
+// What is not there is taken for what its name says, so that the message fits.
+bool is_checkpoint(const std::string& input) {
+  std::error_code ignored;
+  if (input.ends_with(".safetensors") || std::filesystem::is_directory(input, ignored)) return true;
+  return input != "-" && !input.ends_with(".npy") && !std::filesystem::exists(input, ignored);
+}
+
+int run_quantize_checkpoint(const QuantizeArguments& common, const CheckpointArguments& arguments,
+                            const Globals& globals) {
+  QuantizeCheckpointOptions options{.plan = plan_options(common, arguments),
+                                    .threads = common.threads.value_or(0),
+                                    .resume = arguments.resume};
+  const std::vector<Gate> gates = gate_arguments("quantize", common.gates);
+  if (!arguments.max_memory.empty())
+    options.max_memory = memory_argument("[quantize] --max-memory:", arguments.max_memory);
+  check_usage(common.input, options.plan);
+  if (!arguments.report.empty()) check_ending("quantize", "--report", arguments.report, ".html");
+  if (arguments.dry_run) return dry_run(common, arguments, options.plan, globals);
+  if (common.output.empty())
+    refuse("got no -o; say where the quantized checkpoint goes, or --dry-run for the plan alone");
+  output_name("quantize", common.output);
+  if (!arguments.report.empty() && !is_directly_in(arguments.report, common.output))
+    const WholeFile could_be_written("quantize", output_name("quantize", arguments.report));
+  CheckpointReport report;
+  {
+    CheckpointWatch watch("quantize");
+    options.on_progress = watch.on_progress();
+    try {
+      report = quantize_checkpoint(common.input, common.output, options);
+    } catch (const Error&) {
+      if (!CheckpointWatch::interrupted()) throw;
+    }
+  }
+  if (CheckpointWatch::interrupted() && report.tensors.empty()) {
+    say("octavo: [quantize] stopped; the same command with --resume goes on from here");
+    CheckpointWatch::die();
+  }
+  // What they ask for went with the run that made the folder.
+  if (report.was_complete && (!gates.empty() || !arguments.report.empty()))
+    refuse("'", cli::shown(common.output),
+           "' is complete, and --fail-if and --report are about a run; octavo compare measures it "
+           "again (--fail-if, --report), or quantize into a new folder");
+  if (!arguments.report.empty()) write_whole_file("quantize", arguments.report, html_of(report));
+  std::string summary = summary_text(report);
+  const bool missed = misses_gates("quantize", report, gates);
+  // Whether servers load it needs as much memory as the report, which is given back before.
+  if (globals.json) begin_json(report, [](std::string_view text) { print(text); });
+  report.tensors = std::vector<TensorReport>();
+  Json more;
+  const bool for_servers =
+      options.plan.target != Dialect::comfyui && options.plan.target != Dialect::octavo;
+  const bool shown = globals.json || !report.was_complete;
+  std::string unverified;
+  try {
+    if (shown && for_servers && !common.output.ends_with(".safetensors"))
+      add_verdict(common.output, more, summary);
+  } catch (const std::exception& error) {
+    // The JSON has begun, and is finished whatever happens.
+    unverified = error.what();
+    more.set("servers", Json::object({{"error", unverified}}));
+  }
+  if (globals.json) {
+    end_json(more, [](std::string_view text) { print(text); });
+    print("\n");
+  } else if (shown) {
+    print(summary);
+  }
+  finish_stdout();  // before what is said about it
+  say_written("quantize", common.output, report.was_complete, report.written_again);
+  if (!arguments.report.empty()) say(fmt::format("wrote {}", octavo::shown(arguments.report, 400)));
+  if (!unverified.empty()) {
+    say(text("octavo: ", unverified, "; so nobody knows whether servers load it: octavo verify ",
+             cli::shown(common.output)));
+    return kFailed;
+  }
+  return missed ? kGateMissed : kGood;
+}
+
+}  // namespace octavo::cli

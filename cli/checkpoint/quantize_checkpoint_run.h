@@ -1,0 +1,17 @@
+// octavo quantize of a whole checkpoint: a folder, or a .safetensors file.
+#pragma once
+
+#include <string>
+
+#include "cli/checkpoint/quantize_checkpoint_options.h"
+#include "cli/command.h"
+
+namespace octavo::cli {
+
+// Is this to be read as a checkpoint?
+bool is_checkpoint(const std::string& input);
+
+int run_quantize_checkpoint(const QuantizeArguments& common, const CheckpointArguments& arguments,
+                            const Globals& globals);
+
+}  // namespace octavo::cli

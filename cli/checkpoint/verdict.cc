@@ -1,0 +1,85 @@
+#include "cli/checkpoint/verdict.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <map>
+
+#include "cli/terminal/terminal.h"
+#include "octavo/base/error.h"
+
+namespace octavo::cli {
+namespace {
+
+constexpr std::size_t kShown = 3;
+
+std::string without_digits(std::string_view line) {
+  std::string out;
+  for (const char c : line) {
+    const bool digit = c >= '0' && c <= '9';
+    if (!digit) {
+      out += c;
+    } else if (out.empty() || out.back() != '#') {
+      out += '#';
+    }
+  }
+  return out;
+}
+
+}  // namespace
+
+std::string counted(std::size_t count, std::string_view what) {
+  return fmt::format("{} {}{}", count, what, count == 1 ? "" : "s");
+}
+
+std::string verdict_text(const Verdict& verdict, Behind behind) {
+  const Style style(stdout);
+  const auto with_counts = [&](const std::vector<std::string>& names) {
+    std::vector<std::string> out;
+    for (const std::string& name : names) {
+      const auto& [errors, warnings] = verdict.tallies.at(name);
+      std::string counts = errors > 0 ? counted(errors, "error") : "";
+      if (warnings > 0) counts += (errors > 0 ? ", " : "") + counted(warnings, "warning");
+      out.push_back(counts.empty() || behind == Behind::reasons
+                        ? name
+                        : fmt::format("{} ({})", name, counts));
+    }
+    return out;
+  };
+  std::string out;
+  if (!verdict.loads.empty())
+    out += fmt::format("  {} {}\n", style.good("loads in      "),
+                       fmt::join(with_counts(verdict.loads), ", "));
+  if (verdict.fails.empty()) return out;
+  if (behind == Behind::counts)
+    return out + fmt::format("  {} {}\n", style.bad("does not load:"),
+                             fmt::join(with_counts(verdict.fail_names), ", "));
+  for (std::size_t i = 0; i < verdict.fails.size(); ++i)
+    out += fmt::format("  {} {} ({}: {})\n", style.bad("does not load:"), verdict.fail_names[i],
+                       verdict.fails[i]->rule, octavo::shown(verdict.fails[i]->message, 400));
+  return out;
+}
+
+std::vector<std::string> without_floods(const std::vector<std::string>& lines) {
+  struct Kind {
+    std::size_t count = 0, last = 0;  // where the last one that is shown stands
+  };
+  std::map<std::string, Kind> kinds;
+  std::vector<std::pair<std::string, const Kind*>> shown;
+  for (const std::string& line : lines) {
+    Kind& kind = kinds[without_digits(line)];
+    if (++kind.count > kShown) continue;
+    kind.last = shown.size();
+    shown.emplace_back(line, &kind);
+  }
+  std::vector<std::string> out;
+  for (std::size_t i = 0; i < shown.size(); ++i) {
+    out.push_back(shown[i].first);
+    const Kind& kind = *shown[i].second;
+    if (kind.last == i && kind.count > kShown)
+      out.push_back(fmt::format("and {} more like it (--json has all)", kind.count - kShown));
+  }
+  return out;
+}
+
+}  // namespace octavo::cli

@@ -1,0 +1,93 @@
+// The picture of octavo attention-report: for each kind of input one panel, in it for each rung the
+// error after each of the four steps, on a logarithmic axis.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+
+#include "cli/attention_report.h"
+#include "cli/plot/plot.h"
+
+namespace octavo::cli {
+namespace {
+
+constexpr std::string_view kStyle = R"(
+.step-0{fill:#a9c1ee}.step-1{fill:#4f7dd3}.step-2{fill:#0f8a7e}.step-3{fill:#1b2430}
+.pass{font-size:13px;font-weight:600;fill:#0f7a3d}.miss{font-size:13px;font-weight:600;fill:#a3123f}
+)";
+constexpr std::array<std::string_view, 4> kSteps = {"quantized inputs", "after Q K^T",
+                                                    "after softmax", "after P V (output)"};
+constexpr double kPanelHeight = 250, kBarsHeight = 150, kTop = 150;
+constexpr double kLow = 1e-5, kHigh = 1.0;
+
+double height_of(double error) {
+  const double clamped = std::clamp(error, kLow, kHigh);
+  return kBarsHeight * (std::log10(clamped) - std::log10(kLow)) /
+         (std::log10(kHigh) - std::log10(kLow));
+}
+
+void draw_case(Svg& svg, const AttentionCase& inputs, double top) {
+  svg.text(kPlotLeft, top, inputs.name, "head");
+  const double bottom = top + 30 + kBarsHeight;
+  for (int exponent = -5; exponent <= 0; ++exponent) {
+    const double y = bottom - height_of(std::pow(10.0, exponent));
+    svg.line(kPlotLeft, y, kPlotRight, y, "grid");
+    svg.text(kPlotLeft - 8, y + 4, fmt::format("{:g}%", 100.0 * std::pow(10.0, exponent)), "tick",
+             "end");
+  }
+  const double width =
+      (kPlotRight - kPlotLeft) / static_cast<double>(std::max<std::size_t>(1, inputs.rungs.size()));
+  double x = kPlotLeft;
+  for (const AttentionRungError& error : inputs.rungs) {
+    const std::array<double, 4> steps = {error.stages.inputs, error.stages.scores,
+                                         error.stages.weights, error.stages.output};
+    const double bar = std::min(32.0, width / 6);
+    for (std::size_t i = 0; i < steps.size(); ++i) {
+      const double height = steps[i] == steps[i] ? height_of(steps[i]) : kBarsHeight;
+      const double left = x + width / 2 + (static_cast<double>(i) - 2.0) * (bar + 3);
+      svg.rect(left, bottom - height, bar, height, fmt::format("step-{}", i), 2);
+      svg.tooltip(left, bottom - kBarsHeight, bar, kBarsHeight,
+                  fmt::format("{}, {}: {:.3g}%", name_of(error.rung), kSteps[i], 100 * steps[i]));
+    }
+    svg.text(x + width / 2, bottom + 20, name_of(error.rung), "row", "middle");
+    const double share = error.elements > 0 ? static_cast<double>(error.failures) /
+                                                  static_cast<double>(error.elements)
+                                            : 0.0;
+    svg.text(
+        x + width / 2, bottom + 38,
+        error.failures == 0 ? std::string("all pass") : fmt::format("{:.3g}% fail", 100 * share),
+        error.failures == 0 ? "pass" : "miss", "middle");
+    x += width;
+  }
+  svg.line(kPlotLeft, bottom, kPlotRight, bottom, "axis");
+}
+
+}  // namespace
+
+std::string html_of(const AttentionFindings& findings) {
+  const double height = kTop + kPanelHeight * static_cast<double>(findings.cases.size());
+  const std::string title = "Attention on each rung, against f64";
+  const std::string note = fmt::format(
+      "Q {}, K {}. Relative L2 error after each step; an element fails outside {} + {} |exact|.",
+      to_string(findings.q), to_string(findings.k), findings.atol, findings.rtol);
+  Svg svg(kPlotWidth, height, title, note, std::string(kPlotStyle) + std::string(kStyle));
+  svg.text(kPlotLeft, 58, title, "name");
+  svg.text(kPlotLeft, 86, note, "note");
+  double x = kPlotLeft;
+  for (std::size_t i = 0; i < kSteps.size(); ++i) {
+    svg.rect(x, 101, 14, 14, fmt::format("step-{}", i), 2);
+    svg.text(x + 20, 113, kSteps[i], "small");
+    x += 170;
+  }
+  double top = kTop + 10;
+  for (const AttentionCase& inputs : findings.cases) {
+    draw_case(svg, inputs, top);
+    top += kPanelHeight;
+  }
+  return "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"><title>" + title +
+         "</title></head><body style=\"margin:0;background:#fff\">\n" + std::move(svg).finish() +
+         "</body></html>\n";
+}
+
+}  // namespace octavo::cli

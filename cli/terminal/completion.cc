@@ -1,0 +1,124 @@
+// octavo completion: prints a script that teaches a shell to complete octavo's command line.
+// Subcommands and options are read off the parser itself, so the script cannot fall behind it.
+#include <fmt/format.h>
+
+#include <map>
+#include <memory>
+
+#include "cli/checkpoint/quantize_checkpoint_options.h"
+#include "cli/command.h"
+#include "cli/tensor/quantize_plan.h"
+#include "cli/terminal/completion.h"
+#include "cli/terminal/terminal.h"
+#include "cli/text/names.h"
+#include "cli/text/suggest.h"
+#include "octavo/base/error.h"
+#include "octavo/checkpoint/dialect/dialect.h"
+#include "octavo/checkpoint/verify/verify.h"
+#include "octavo/round/policy_names.h"
+#include "octavo/round/profile.h"
+
+namespace octavo::cli {
+namespace {
+
+constexpr const char* kExamples = R"help(Examples:
+  eval "$(octavo completion bash)"                       in ~/.bashrc
+  eval "$(octavo completion zsh)"                        in ~/.zshrc, after compinit
+  octavo completion fish > ~/.config/fish/completions/octavo.fish)help";
+
+using Words = std::vector<std::string>;
+
+// Any name to each preset: the part before the sign is for the reader to narrow.
+Words recipe_for_names() {
+  Words words;
+  for (const std::string& name : preset_names()) words.push_back(".*=" + name);
+  words.emplace_back(".*=none");
+  return words;
+}
+
+// The words an argument takes; an argument that is not here takes a file or a number.
+Words words_for(const std::string& argument) {
+  static const std::map<std::string, Words (*)()> kKnown{{"--to", element_names},
+                                                         {"--from", element_names},
+                                                         {"--rounding", rounding_names},
+                                                         {"--overflow", overflow_names},
+                                                         {"--nan", nan_input_names},
+                                                         {"--profile", profile_names},
+                                                         {"NAME", format_names},
+                                                         {"SHELL", completion_shells},
+                                                         {"--recipe", preset_names},
+                                                         {"--recipe-for", recipe_for_names},
+                                                         {"--format", format_names},
+                                                         {"--tile", tile_names},
+                                                         {"--scale", scale_format_names},
+                                                         {"--scale-rule", scale_rule_names},
+                                                         {"--scale-policy", scale_policy_names},
+                                                         {"--arith", arith_names},
+                                                         {"--non-finite", non_finite_names},
+                                                         {"--target", dialect_names},
+                                                         {"--scale-rounding", scale_rounding_names},
+                                                         {"--nonfinite", nonfinite_names},
+                                                         {"--for", loader_names},
+                                                         {"--dtype", dequantized_dtype_names}};
+  const auto found = kKnown.find(argument);
+  return found == kKnown.end() ? Words{} : found->second();
+}
+
+CompletedCommand describe(const CLI::App& app) {
+  CompletedCommand command{
+      .name = app.get_name(), .description = app.get_description(), .options = {}, .arguments = {}};
+  for (const CLI::Option* option : app.get_options()) {
+    if (option->get_group().empty()) continue;  // not in --help either
+    const bool positional = option->get_positional();
+    const std::string name = positional ? option->get_name(true) : option->get_name(false, false);
+    CompletedArgument argument{
+        .name = name,
+        .description = option->get_description(),
+        .takes_value = option->get_items_expected_max() > 0,
+        .takes_file = option->get_type_name() == "FILE" || (positional && words_for(name).empty()),
+        .words = words_for(name)};
+    (positional ? command.arguments : command.options).push_back(std::move(argument));
+  }
+  return command;
+}
+
+int run_completion(const CLI::App& program, const std::string& shell) {
+  std::vector<CompletedCommand> commands;
+  for (const CLI::App* app : program.get_subcommands([](const CLI::App*) { return true; }))
+    commands.push_back(describe(*app));
+  const CompletedCommand top = describe(program);
+  if (shell == "bash") {
+    print(bash_completion(top, commands));
+  } else if (shell == "zsh") {
+    print(zsh_completion(top, commands));
+  } else if (shell == "fish") {
+    print(fish_completion(top, commands));
+  } else {
+    throw UsageError(text("[completion] got '", shown(shell), "', wanted bash, zsh or fish.",
+                          did_you_mean(shell, completion_shells())));
+  }
+  return kGood;
+}
+
+}  // namespace
+
+std::vector<std::string> completion_shells() { return {"bash", "zsh", "fish"}; }
+
+Command add_completion(CLI::App& program, Globals& globals) {
+  CLI::App* app = add_subcommand(program, globals, "completion",
+                                 "Print a completion script for bash, zsh or fish", kExamples);
+  // Understood, to be refused with a reason, but not offered.
+  app->get_option("--json")->group("");
+  auto shell = std::make_shared<std::string>();
+  app->add_option("SHELL", *shell, "bash, zsh or fish")->required()->type_name("");
+  return {
+      app, [&program, &globals, shell] {
+        if (globals.json) {
+          throw UsageError(
+              "[completion] got --json, but the data is a script for a shell; leave out --json");
+        }
+        return run_completion(program, *shell);
+      }};
+}
+
+}  // namespace octavo::cli

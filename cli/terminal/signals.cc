@@ -1,0 +1,27 @@
+#include "cli/terminal/signals.h"
+
+#include <csignal>
+
+#include "octavo/base/file/whole_file.h"
+
+namespace octavo::cli {
+namespace {
+
+void remove_and_die(int signal_number) {
+  remove_unfinished_files();
+  // The default action now, so that the caller sees death by this very signal.
+  std::signal(signal_number, SIG_DFL);
+  std::raise(signal_number);
+}
+
+}  // namespace
+
+void prepare_signals() {
+  std::signal(SIGXFSZ, SIG_IGN);
+  for (const int signal_number : {SIGINT, SIGTERM, SIGHUP}) {
+    // A shell's "nohup" and "&" have set these to be ignored, and that is to stay.
+    if (std::signal(signal_number, remove_and_die) == SIG_IGN) std::signal(signal_number, SIG_IGN);
+  }
+}
+
+}  // namespace octavo::cli

@@ -1,0 +1,52 @@
+#include "cli/terminal/terminal.h"
+
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdlib>
+#include <cstring>
+
+#include "octavo/base/error.h"
+
+namespace octavo::cli {
+namespace {
+
+[[noreturn]] void fail_stdout() {
+  fail(ErrorCode::io, "output", "could not write to standard output: ", std::strerror(errno));
+}
+
+}  // namespace
+
+bool is_terminal(std::FILE* stream) { return isatty(fileno(stream)) != 0; }
+
+// NO_COLOR and TERM are agreements between programs and terminals, no switches of the library, so
+// they are read here and not in base/env.h.
+bool wants_color(std::FILE* stream) {
+  const char* no_color = std::getenv("NO_COLOR");
+  if (no_color != nullptr && *no_color != '\0') return false;
+  const char* terminal = std::getenv("TERM");
+  if (terminal == nullptr || std::strcmp(terminal, "dumb") == 0) return false;
+  return is_terminal(stream);
+}
+
+std::string Style::with(std::string_view code, std::string_view text) const {
+  if (!color_) return std::string(text);
+  return "\x1b[" + std::string(code) + "m" + std::string(text) + "\x1b[0m";
+}
+
+// Where a pipe without a reader does not end the program (see CheckpointWatch), nobody misses what
+// goes into it.
+void print(std::string_view text) {
+  if (std::fwrite(text.data(), 1, text.size(), stdout) != text.size() && errno != EPIPE)
+    fail_stdout();
+}
+
+void finish_stdout() {
+  if (std::fflush(stdout) != 0 && errno != EPIPE) fail_stdout();
+}
+
+void say(std::string_view text) {
+  std::fprintf(stderr, "%.*s\n", static_cast<int>(text.size()), text.data());
+}
+
+}  // namespace octavo::cli

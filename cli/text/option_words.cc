@@ -1,0 +1,25 @@
+#include "cli/text/option_words.h"
+
+#include <array>
+#include <string_view>
+
+namespace octavo::cli {
+
+std::string with_flags(std::string message) {
+  struct Words {
+    std::string_view option, flag;
+  };
+  // Only these: a message also quotes names of files and tensors, which are anybody's.
+  constexpr std::array<Words, 5> kWords{{{"option include", "--include"},
+                                         {"option exclude", "--exclude"},
+                                         {"option recipe_for", "--recipe-for"},
+                                         {"option dtype", "--dtype"},
+                                         {"option nonfinite", "--nonfinite clamp"}}};
+  for (const auto& [option, flag] : kWords)
+    for (std::size_t at = message.find(option); at != std::string::npos;
+         at = message.find(option, at + flag.size()))
+      message.replace(at, option.size(), flag);
+  return message;
+}
+
+}  // namespace octavo::cli

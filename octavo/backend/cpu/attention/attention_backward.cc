@@ -1,0 +1,303 @@
+// Gradients of attention in f32. With s the scores, P = 2^(s - m) / sum 2^(s - m) the weights and
+// a = sum_j P dP of a row:
+//   dV = P^T dO,   dP = dO V^T,   dS = P (dP - a) scale,   dQ = dS K,   dK = dS^T Q.
+// Where a forward pass is given, P = 2^(s - l) with its log-sum-exp l, and a = sum_e dO O. It is
+// not used for rows whose l is large: f32 has too little of its fraction, and scores of the forward
+// pass, whose sums are rounded in another order, are off from those here by as much.
+// Blocks of 48 query rows meet tiles of 48 keys, twice where m, the sum and a are to be found. The
+// tiles of a head are dealt out to kChunks chunks, each with sums of its own that are added in
+// order: threads change nothing.
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <limits>
+#include <numbers>
+
+#include "octavo/backend/cpu/attention/attention_backward_tile.h"
+#include "octavo/backend/cpu/attention/row_store.h"
+#include "octavo/backend/cpu/work_split.h"
+
+namespace octavo::cpu {
+namespace {
+
+constexpr std::int64_t kChunks = 4;
+constexpr std::int64_t kTogetherFloats = std::int64_t{16} << 20;  // of packed heads at a time
+constexpr float kNaN = std::numeric_limits<float>::quiet_NaN();
+// Of log-sum-exps that are used: weights are off by half a unit of their last place, 2^-15 here.
+constexpr float kMostGiven = 1024.0F;
+
+class Backward {
+ public:
+  Backward(const Isa& isa, const AttentionMethod& method, const Exec& exec,
+           const AttentionBackwardJob& job)
+      : isa_(isa),
+        method_(method),
+        exec_(exec),
+        job_(job),
+        forward_(job.forward),
+        sizes_(method.score, forward_.q.first.cols(), forward_.v.first.cols()),
+        blocks_(blocks(forward_.queries, kBackwardSide)),
+        group_(forward_.heads / std::max<std::int64_t>(1, forward_.kv_heads)),
+        block_floats_(sizes_.block_floats() + kChunks * kBackwardSide * sizes_.padded_depth +
+                      kChunks * BackwardSums::kFloats),
+        head_floats_(group_ * blocks_ * block_floats_),
+        threads_(std::max(1, exec.threads)),
+        store_q_(isa, job.d_q.first.values.dtype),
+        store_k_(isa, job.d_k.first.values.dtype),
+        store_v_(isa, job.d_v.first.values.dtype) {
+    const std::int64_t heads = std::max<std::int64_t>(1, forward_.batches * forward_.kv_heads);
+    together_ = std::clamp<std::int64_t>(kTogetherFloats / std::max<std::int64_t>(1, head_floats_),
+                                         1, heads);
+  }
+
+  [[nodiscard]] std::int64_t workspace() const {
+    return (together_ * head_floats_ + parts() * scratch_floats()) * 4;
+  }
+
+  void run() const {
+    auto* memory = reinterpret_cast<float*>(exec_.workspace.data());
+    const std::int64_t heads = forward_.batches * forward_.kv_heads;
+    for (std::int64_t first = 0; first < heads; first += together_)
+      heads_from(first, std::min(heads, first + together_), memory);
+  }
+
+ private:
+  [[nodiscard]] int parts() const { return threads_ > 1 ? threads_ * 4 : 1; }
+  [[nodiscard]] bool has_bias() const { return forward_.bias.first != nullptr; }
+  [[nodiscard]] std::int64_t scratch_floats() const {
+    return BackwardScratch(sizes_, has_bias(), nullptr).floats;
+  }
+
+  void heads_from(std::int64_t first, std::int64_t last, float* memory) const {
+    const std::int64_t per_head = group_ * blocks_;
+    share_units((last - first) * per_head, threads_, [&](std::int64_t unit) {
+      pack_block(first + unit / per_head, unit % per_head, memory + unit * block_floats_);
+    });
+    float* const scratches = memory + together_ * head_floats_;
+    const std::int64_t units = (last - first) * kChunks;
+    const auto all_chunks = [&](auto&& work) {
+      share_parts(units, static_cast<int>(std::min<std::int64_t>(units, parts())), threads_,
+                  [&](int part, std::int64_t begin, std::int64_t end) {
+                    const BackwardScratch scratch(sizes_, has_bias(),
+                                                  scratches + part * scratch_floats());
+                    for (std::int64_t unit = begin; unit < end; ++unit)
+                      work(first + unit / kChunks, unit % kChunks,
+                           memory + unit / kChunks * head_floats_, scratch);
+                  });
+    };
+    bool all_known = true;
+    for (std::int64_t block = 0; block < (last - first) * per_head; ++block)
+      all_known &= BackwardBlock(sizes_, memory + block * block_floats_).is_known();
+    if (!all_known) {
+      all_chunks([&](std::int64_t kv, std::int64_t chunk, float* blocks, const auto& scratch) {
+        sum_up(kv, chunk, blocks, scratch);
+      });
+      share_units((last - first) * per_head, threads_,
+                  [&](std::int64_t unit) { finish_sums(memory + unit * block_floats_); });
+    }
+    all_chunks([&](std::int64_t kv, std::int64_t chunk, float* blocks, const auto& scratch) {
+      meet(kv, chunk, blocks, scratch);
+    });
+    share_units((last - first) * per_head, threads_, [&](std::int64_t unit) {
+      write_queries(first + unit / per_head, unit % per_head, memory + unit * block_floats_);
+    });
+  }
+
+  [[nodiscard]] std::int64_t head_of(std::int64_t kv, std::int64_t block) const {
+    return kv % forward_.kv_heads * group_ + block / blocks_;
+  }
+
+  void pack_block(std::int64_t kv, std::int64_t block, float* memory) const {
+    const std::int64_t batch = kv / forward_.kv_heads, head = head_of(kv, block);
+    const std::int64_t first = block % blocks_ * kBackwardSide;
+    const BackwardBlock to(sizes_, memory);
+    const AttentionRows q(isa_, forward_.q.at(batch, head), forward_.values, Split::none),
+        d_out(isa_, job_.d_out.at(batch, head), DType::f32, Split::none);
+    const std::int64_t length = rows_in(forward_, batch);
+    const std::int64_t real = std::clamp<std::int64_t>(length - first, 0, kBackwardSide);
+    const BackwardPack pack(sizes_);
+    pack.both(q, first, real, sizes_.depth, sizes_.cols, to.q_turned, to.q_rows);
+    pack.both(d_out, first, real, sizes_.width, sizes_.cols, to.d_turned, to.d_rows);
+    bool is_known = forward_.log_sum_exp != nullptr;
+    for (std::int64_t r = 0; r < kBackwardSide; ++r) {
+      to.begin[r] = to.end[r] = 0;
+      to.from[r] = to.along[r] = 0.0F;
+      to.times[r] = 1.0F;
+      if (r >= real) continue;
+      const AttentionJob::Keys keys = forward_.keys_of(batch, first + r);
+      if (keys.begin >= keys.end) continue;
+      to.begin[r] = static_cast<std::int32_t>(keys.begin);
+      to.end[r] = static_cast<std::int32_t>(keys.end);
+      if (is_known) is_known = take_given(batch, head, first + r, r, d_out, to);
+    }
+    to.set_known(is_known);
+    float* const sums = memory + sizes_.block_floats();
+    std::fill_n(sums, kChunks * kBackwardSide * sizes_.padded_depth, 0.0F);
+    for (std::int64_t chunk = 0; chunk < kChunks; ++chunk) sums_of(memory, chunk).clear();
+  }
+
+  // What a forward pass says of a row. False: it cannot be used.
+  bool take_given(std::int64_t batch, std::int64_t head, std::int64_t row, std::int64_t r,
+                  const AttentionRows& d_out, const BackwardBlock& to) const {
+    const AttentionRows out(isa_, forward_.out.at(batch, head), DType::f32, Split::none);
+    const float lse =
+        forward_.log_sum_exp[(batch * forward_.heads + head) * forward_.queries + row];
+    if (lse == -HUGE_VALF) to.begin[r] = to.end[r] = 0;
+    if (lse == -HUGE_VALF) return true;
+    if (std::abs(lse) > kMostGiven) return false;
+    to.from[r] = static_cast<float>(static_cast<double>(lse) * std::numbers::log2e);
+    alignas(64) float gradient[kMostHeadSize], output[kMostHeadSize];
+    d_out.row(row, gradient);
+    out.row(row, output);
+    double along = 0.0;
+    for (std::int64_t e = 0; e < sizes_.width; ++e)
+      along += static_cast<double>(gradient[e]) * static_cast<double>(output[e]);
+    to.along[r] = static_cast<float>(along);
+    return true;
+  }
+
+  [[nodiscard]] BackwardSums sums_of(float* block, std::int64_t chunk) const {
+    return BackwardSums(block + sizes_.block_floats() +
+                        kChunks * kBackwardSide * sizes_.padded_depth +
+                        chunk * BackwardSums::kFloats);
+  }
+
+  // Those of all chunks, in order.
+  void finish_sums(float* memory) const {
+    const BackwardBlock to(sizes_, memory);
+    if (to.is_known()) return;
+    const BackwardSums sums = sums_of(memory, 0);
+    for (std::int64_t chunk = 1; chunk < kChunks; ++chunk) sums.add(sums_of(memory, chunk));
+    for (std::int64_t r = 0; r < kBackwardSide; ++r) {
+      const bool poisoned = !(sums.top[r] < HUGE_VALF);
+      if (sums.top[r] == -HUGE_VALF) to.begin[r] = to.end[r] = 0;
+      to.from[r] = poisoned ? kNaN : sums.top[r] == -HUGE_VALF ? 0.0F : sums.top[r];
+      to.times[r] = sums.sum[r] > 0.0F ? 1.0F / sums.sum[r] : 1.0F;
+      to.along[r] = poisoned ? kNaN : sums.along[r] * to.times[r];
+    }
+  }
+
+  // Tiles chunk, chunk + kChunks, ... of a head of keys: with a causal mask later ones are seen by
+  // fewer rows. Calls work(block, where it is, what it works on) for blocks that see a tile.
+  template <typename Work>
+  void over_blocks(std::int64_t kv, std::int64_t key, std::int64_t real, float* blocks_memory,
+                   Work&& work) const {
+    for (std::int64_t block = 0; block < group_ * blocks_; ++block) {
+      float* const memory = blocks_memory + block * block_floats_;
+      const BackwardBlock rows(sizes_, memory);
+      bool any = false;
+      for (std::int64_t r = 0; r < kBackwardSide; ++r)
+        any |= rows.begin[r] < key + real && rows.end[r] > key;
+      if (any)
+        work(memory, rows,
+             BackwardTile::Place{.batch = kv / forward_.kv_heads,
+                                 .head = head_of(kv, block),
+                                 .first = block % blocks_ * kBackwardSide,
+                                 .key = key});
+    }
+  }
+  // Calls work(first key, number of keys) for those tiles, whose keys and values are packed.
+  template <typename Work>
+  void over_tiles(std::int64_t kv, std::int64_t chunk, const BackwardScratch& s,
+                  Work&& work) const {
+    const std::int64_t batch = kv / forward_.kv_heads, head = kv % forward_.kv_heads;
+    const AttentionRows k(isa_, forward_.k.at(batch, head), forward_.values, Split::none),
+        v(isa_, forward_.v.at(batch, head), forward_.values, Split::none);
+    const std::int64_t length = keys_in(forward_, batch);
+    const BackwardPack pack(sizes_);
+    for (std::int64_t key = chunk * kBackwardSide; key < forward_.keys;
+         key += kChunks * kBackwardSide) {
+      const std::int64_t real = std::clamp<std::int64_t>(length - key, 0, kBackwardSide);
+      pack.both(k, key, real, sizes_.depth, sizes_.rows, s.k_turned, s.k_rows);
+      pack.both(v, key, real, sizes_.width, sizes_.rows, s.v_turned, nullptr);
+      work(key, real);
+    }
+  }
+
+  void sum_up(std::int64_t kv, std::int64_t chunk, float* blocks_memory,
+              const BackwardScratch& s) const {
+    const BackwardTile tile(method_, forward_, sizes_);
+    over_tiles(kv, chunk, s, [&](std::int64_t key, std::int64_t real) {
+      over_blocks(kv, key, real, blocks_memory,
+                  [&](float* memory, const BackwardBlock& rows, const BackwardTile::Place& at) {
+                    if (!rows.is_known()) tile.sum_up(rows, at, s, sums_of(memory, chunk));
+                  });
+    });
+  }
+
+  void meet(std::int64_t kv, std::int64_t chunk, float* blocks_memory,
+            const BackwardScratch& s) const {
+    const std::int64_t batch = kv / forward_.kv_heads, head = kv % forward_.kv_heads;
+    const BackwardTile tile(method_, forward_, sizes_);
+    over_tiles(kv, chunk, s, [&](std::int64_t key, std::int64_t real) {
+      std::fill_n(s.d_k, kBackwardSide * sizes_.padded_depth, 0.0F);
+      std::fill_n(s.d_v, kBackwardSide * sizes_.padded_width, 0.0F);
+      over_blocks(
+          kv, key, real, blocks_memory,
+          [&](float* memory, const BackwardBlock& rows, const BackwardTile::Place& at) {
+            tile.meet(rows, at, s,
+                      memory + sizes_.block_floats() + chunk * kBackwardSide * sizes_.padded_depth);
+          });
+      write_keys(job_.d_k.at(batch, head).values, store_k_, key, s.d_k);
+      write_keys(job_.d_v.at(batch, head).values, store_v_, key, s.d_v);
+    });
+  }
+
+  // [channels][48] to rows.
+  void write_keys(const Matrix& to, const RowStore& store, std::int64_t key,
+                  const float* sums) const {
+    alignas(64) float row[kMostHeadSize];
+    for (std::int64_t j = 0; j < std::min(kBackwardSide, to.rows - key); ++j) {
+      for (std::int64_t d = 0; d < to.cols; ++d) row[d] = sums[d * kBackwardSide + j];
+      store(to, key + j, row);
+    }
+  }
+
+  void write_queries(std::int64_t kv, std::int64_t block, float* memory) const {
+    float* const sums = memory + sizes_.block_floats();
+    const std::int64_t n = kBackwardSide * sizes_.padded_depth;
+    for (std::int64_t chunk = 1; chunk < kChunks; ++chunk)
+      for (std::int64_t i = 0; i < n; ++i) sums[i] += sums[chunk * n + i];
+    write_keys(job_.d_q.at(kv / forward_.kv_heads, head_of(kv, block)).values, store_q_,
+               block % blocks_ * kBackwardSide, sums);
+  }
+
+  const Isa& isa_;
+  const AttentionMethod& method_;
+  const Exec& exec_;
+  const AttentionBackwardJob& job_;
+  const AttentionJob& forward_;
+  BackwardSizes sizes_;
+  std::int64_t blocks_, group_, block_floats_, head_floats_, together_ = 1;
+  int threads_;
+  RowStore store_q_, store_k_, store_v_;
+};
+
+}  // namespace
+
+const AttentionMethod* backward_method(ChooseAttention choose, const AttentionBackwardJob& job) {
+  // Places of keys are compared in 32 bits.
+  if (job.forward.values == DType::f64 || job.forward.keys > (std::int64_t{1} << 30))
+    return nullptr;
+  AttentionJob forward = job.forward;
+  forward.p = AttentionP::f32;
+  const AttentionMethod* method = choose(forward);
+  const bool fits = method != nullptr && method->score_lane == Lane::f32 &&
+                    method->weigh_lane == Lane::f32 && kBackwardSide % method->score.rows == 0 &&
+                    kBackwardSide % method->score.cols == 0 && method->score.step == 1;
+  return fits ? method : nullptr;
+}
+
+void attend_backward(const Isa& isa, const AttentionMethod& method, const Exec& exec,
+                     const AttentionBackwardJob& job) {
+  if (job.forward.batches * job.forward.kv_heads == 0) return;  // nothing to write
+  Backward(isa, method, exec, job).run();
+}
+
+std::int64_t attention_backward_workspace(const Isa& isa, const AttentionMethod& method,
+                                          const Exec& exec, const AttentionBackwardJob& job) {
+  if (job.forward.batches * job.forward.kv_heads == 0) return 0;
+  return Backward(isa, method, exec, job).workspace();
+}
+
+}  // namespace octavo::cpu

@@ -1,0 +1,97 @@
+// Rows of Q, K, V and dO as the panels that gradients are computed from.
+#pragma once
+
+#include <cmath>
+#include <cstdint>
+
+#include "octavo/backend/cpu/attention/attention_pack.h"
+#include "octavo/backend/cpu/gemm/gemm_blocking.h"
+
+namespace octavo::cpu {
+
+inline constexpr std::int64_t kBackwardSide = 48;  // rows of a block, keys of a tile
+
+struct BackwardSizes {
+  BackwardSizes(const TileKernel& kernel, std::int64_t depth_, std::int64_t width_)
+      : rows(kernel.rows),
+        cols(kernel.cols),
+        depth(depth_),
+        width(width_),
+        padded_depth(round_up(depth_, kernel.rows)),
+        padded_width(round_up(width_, kernel.rows)) {}
+
+  // Of a block of rows: Q and dO twice, and six numbers for each row; a multiple of 16.
+  [[nodiscard]] std::int64_t block_floats() const {
+    return 2 * kBackwardSide * (padded_depth + padded_width) + round_up(6 * kBackwardSide, 16);
+  }
+  std::int64_t rows, cols;  // of the kernel's tile
+  std::int64_t depth, width, padded_depth, padded_width;
+};
+
+// Where its parts are. Turned: [panel of queries][channel][query]; rows: [panel of
+// channels][query][channel].
+struct BackwardBlock {
+  BackwardBlock(const BackwardSizes& sizes, float* memory)
+      : q_turned(memory),
+        q_rows(q_turned + kBackwardSide * sizes.padded_depth),
+        d_turned(q_rows + kBackwardSide * sizes.padded_depth),
+        d_rows(d_turned + kBackwardSide * sizes.padded_width),
+        from(d_rows + kBackwardSide * sizes.padded_width),
+        times(from + kBackwardSide),
+        along(times + kBackwardSide),
+        begin(reinterpret_cast<std::int32_t*>(along + kBackwardSide)),
+        end(begin + kBackwardSide),
+        known_(end + kBackwardSide),
+        width_(sizes.width) {}
+
+  float *q_turned, *q_rows, *d_turned, *d_rows;
+  float *from, *times;        // P = 2^(score - from) times, scores being in units of log2
+  float* along;               // sum_j P dP, which is sum_e dO O
+  std::int32_t *begin, *end;  // the keys that a row sees
+  // Does every row see all of these keys, and have finite numbers?
+  [[nodiscard]] bool all_see(std::int64_t first, std::int64_t last) const {
+    bool all = true;
+    for (std::int64_t r = 0; r < kBackwardSide; ++r)
+      all &= (begin[r] <= first) & (end[r] >= last) & (from[r] == from[r]);
+    return all;
+  }
+  // Are from, times and along there? Else a pass over keys finds them.
+  [[nodiscard]] bool is_known() const { return *known_ != 0; }
+  void set_known(bool known) const { *known_ = known ? 1 : 0; }
+  [[nodiscard]] bool d_is_odd() const { return !is_finite_row(d_turned, kBackwardSide * width_); }
+
+ private:
+  std::int32_t* known_;
+  std::int64_t width_;
+};
+
+class BackwardPack {
+ public:
+  explicit BackwardPack(const BackwardSizes& sizes) : sizes_(sizes) {}
+
+  // Rows [first, first + real), and zeros up to 48, in panels of `side` rows, [channel][row]; and,
+  // where it is asked for, as panels of channels, [row][channel], in which what is not finite is
+  // zero: those are multiplied by numbers of rows that do not see them, which are zero.
+  void both(const AttentionRows& from, std::int64_t first, std::int64_t real, std::int64_t cols,
+            std::int64_t side, float* turned, float* rows) const {
+    alignas(64) float row[kMostHeadSize];
+    for (std::int64_t r = 0; r < kBackwardSide; ++r) {
+      if (r < real) from.row(first + r, row);
+      if (r >= real) std::fill_n(row, cols, 0.0F);
+      float* to = turned + r / side * side * cols + r % side;
+      for (std::int64_t d = 0; d < cols; ++d) to[d * side] = row[d];
+      if (rows == nullptr) continue;
+      const std::int64_t padded = round_up(cols, sizes_.rows);
+      for (std::int64_t d = 0; d < cols; ++d) row[d] = std::isfinite(row[d]) ? row[d] : 0.0F;
+      std::fill(row + cols, row + padded, 0.0F);
+      for (std::int64_t d = 0; d < padded; ++d)
+        rows[d / sizes_.rows * sizes_.rows * kBackwardSide + r * sizes_.rows + d % sizes_.rows] =
+            row[d];
+    }
+  }
+
+ private:
+  const BackwardSizes& sizes_;
+};
+
+}  // namespace octavo::cpu

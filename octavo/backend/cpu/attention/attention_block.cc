@@ -1,0 +1,362 @@
+#include "octavo/backend/cpu/attention/attention_block.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <cstring>
+#include <limits>
+#include <numbers>
+
+#include "octavo/backend/cpu/attention/attention_bias.h"
+#include "octavo/backend/cpu/attention/attention_codes.h"
+#include "octavo/backend/cpu/attention/attention_error_bound.h"
+#include "octavo/backend/cpu/gemm/gemm_blocking.h"
+
+namespace octavo::cpu {
+namespace {
+
+constexpr float kInfinity = std::numeric_limits<float>::infinity();
+constexpr std::uint16_t kHalfInfinity = 0x7C00, kHalfNothing = 0xFC00, kHalfNan = 0x7E00;
+
+// One strip of rows and what its rows see. Columns beyond the rows see everything, and nobody
+// looks at them.
+struct Strip {
+  const std::int64_t* row = nullptr;
+  std::int64_t count = 0;
+  std::int64_t begin[kMostStrip], end[kMostStrip];
+  std::int64_t least = 0, most = 0;         // any row sees
+  std::int64_t all_begin = 0, all_end = 0;  // every row sees
+};
+
+Strip strip_of(const AttentionJob& job, const BlockRows& rows, std::int64_t first, int width) {
+  Strip strip;
+  strip.row = rows.row + first;
+  strip.count = std::min<std::int64_t>(width, rows.count - first);
+  strip.least = strip.all_end = std::numeric_limits<std::int64_t>::max();
+  for (int i = 0; i < width; ++i) {
+    AttentionJob::Keys keys{0, std::numeric_limits<std::int64_t>::max()};
+    if (i < strip.count) {
+      keys = job.keys_of(rows.batch, strip.row[i]);
+      if (keys.begin >= keys.end) keys = {0, 0};
+      strip.all_begin = std::max(strip.all_begin, keys.begin);
+      strip.all_end = std::min(strip.all_end, keys.end);
+      if (keys.end > 0) {
+        strip.least = std::min(strip.least, keys.begin);
+        strip.most = std::max(strip.most, keys.end);
+      }
+    }
+    strip.begin[i] = keys.begin;
+    strip.end[i] = keys.end;
+  }
+  return strip;
+}
+
+class Block {
+ public:
+  Block(const BlockJob& block, const BlockRows& range, const AttentionScratch& scratch)
+      : b_(block),
+        range_(range),
+        s_(scratch),
+        width_(block.method.strip()),
+        q_operand_(block.job.q.at(range.batch, range.head)),
+        q_(block.isa, q_operand_, block.job.values, score_split(block.method)),
+        coded_q_(block.isa, block.method, q_operand_),
+        k_(block.isa, block.job.k.at(range.batch, block.job.kv_head(range.head)), block.job.values,
+           Split::none),
+        v_(block.isa, block.job.v.at(range.batch, block.job.kv_head(range.head)), block.job.values,
+           Split::none) {
+    begin();
+  }
+
+  void run() {
+    std::int64_t least = std::numeric_limits<std::int64_t>::max(), most = 0;
+    for (int i = 0; i < strips_; ++i) {
+      least = std::min(least, strip_[i].least);
+      most = std::max(most, strip_[i].most);
+    }
+    const std::int64_t keys = b_.method.tile_keys;
+    for (std::int64_t tile = least / keys; tile * keys < most; ++tile) {
+      const PackedTile packed = tile_at(b_.layout, b_.tiles + tile * b_.layout.bytes);
+      for (int i = 0; i < strips_; ++i)
+        if (strip_[i].least < (tile + 1) * keys && strip_[i].most > tile * keys)
+          attend(i, packed, tile * keys);
+    }
+    const RowErrors errors = errors_of(b_.method, b_.walked);
+    for (int i = 0; i < strips_; ++i)
+      for (int c = 0; c < strip_[i].count; ++c) {
+        const std::int64_t at = i * width_ + c, row = strip_[i].row[c];
+        if (b_.doubtful != nullptr && is_doubtful(weights_at(at), errors)) {
+          b_.doubtful[row] = 1;
+          continue;
+        }
+        b_.finish(range_.batch, range_.head, row,
+                  {s_.top[at], s_.base[at], s_.sum[at], sums(i) + c, width_, b_.value_unit,
+                   has_channels_ ? channels_ : nullptr});
+      }
+  }
+
+ private:
+  void begin() {
+    const TileKernel& score = b_.method.score;
+    const auto factor = static_cast<float>(b_.job.softmax_scale * std::numbers::log2e);
+    const std::int64_t length = rows_in(b_.job, range_.batch);
+    has_channels_ = AttentionRows(b_.isa, b_.job.v.at(range_.batch, b_.job.kv_head(range_.head)),
+                                  b_.job.values, weigh_split(b_.method))
+                        .channel_scales(channels_);
+    strips_ = static_cast<int>(blocks(range_.count, width_));
+    for (int i = 0; i < strips_; ++i) {
+      strip_[i] = strip_of(b_.job, range_, i * width_, width_);
+      low_[i] = false;
+      for (int c = 0; c < width_; c += score.cols) {
+        // Rows beyond their batch's length are padding, which may hold anything.
+        std::int64_t rows[kMostPanelRows];
+        for (int r = 0; r < score.cols; ++r) {
+          const std::int64_t row = c + r < strip_[i].count ? strip_[i].row[c + r] : length;
+          rows[r] = row < length ? row : -1;
+        }
+        low_[i] |= pack_queries(b_.method, b_.layout, q_, coded_q_, rows, score.cols, factor,
+                                panel(i, c), s_.units + i * width_ + c, s_.odd + i * width_ + c);
+      }
+    }
+    const std::int64_t all = strips_ * width_;
+    std::fill_n(s_.top, all, -kInfinity);
+    std::fill_n(s_.base, all, -kInfinity);
+    std::fill_n(s_.sum, all, 0.0F);
+    std::fill_n(s_.weight_squares, all, b_.method.sums_weight_squares ? 0.0F : kInfinity);
+    std::fill_n(s_.reach, all, 0.0F);
+    std::fill_n(s_.sums, all * b_.layout.padded_width, 0.0F);
+  }
+
+  [[nodiscard]] std::byte* panel(int strip, int col) const {
+    const int cols = b_.method.score.cols;
+    return s_.queries + (strip * (width_ / cols) + col / cols) * b_.layout.query_panel(cols);
+  }
+  [[nodiscard]] float* sums(int strip) const {
+    return s_.sums + strip * b_.layout.padded_width * width_;
+  }
+
+  void attend(int i, const PackedTile& tile, std::int64_t first_key) {
+    const AttentionMethod& method = b_.method;
+    const Strip& strip = strip_[i];
+    const std::int64_t keys = method.tile_keys;
+    score(i, tile);
+    const bool odd_queries =
+        std::any_of(s_.odd + i * width_, s_.odd + (i + 1) * width_, [](bool odd) { return odd; });
+    if (tile.odd_keys || odd_queries) score_odd(i, first_key);
+    if (b_.job.bias.first != nullptr) add_bias(i, first_key);
+    if (strip.all_begin > first_key || strip.all_end < first_key + keys) mask(strip, first_key);
+
+    alignas(64) float rescale[kMostStrip];
+    const std::int64_t at = i * width_;
+    if (method.softmax(
+            {.scores = s_.scores,
+             .weights = s_.weights,
+             .keys = keys,
+             .run = kWeightRun,
+             .top = s_.top + at,
+             .base = s_.base + at,
+             .sum = s_.sum + at,
+             .rescale = rescale,
+             .weight_squares = b_.doubtful != nullptr ? s_.weight_squares + at : nullptr})) {
+      float* row = sums(i);
+      for (std::int64_t e = 0; e < b_.layout.padded_width; ++e, row += width_)
+        for (int c = 0; c < width_; ++c) row[c] *= rescale[c];
+    }
+    weigh(i, tile);
+    if (tile.odd_values) weigh_odd(i, first_key);
+  }
+
+  // A bias has no error: then what scores were before it counts, of any key that is seen.
+  [[nodiscard]] RowWeights weights_at(std::int64_t at) const {
+    return weights_of({.top = s_.top[at],
+                       .base = s_.base[at],
+                       .sum = s_.sum[at],
+                       .weight_squares = s_.weight_squares[at],
+                       .score = b_.job.bias.first != nullptr ? s_.reach[at] : std::abs(s_.top[at]),
+                       .factor = b_.method.weight_factor});
+  }
+
+  void score(int i, const PackedTile& tile) const {
+    const AttentionMethod& method = b_.method;
+    const bool is_f32 = method.score_lane == Lane::f32;
+    if (is_f32) std::fill_n(s_.scores, method.tile_keys * width_, 0.0F);
+    const int rows = method.score.rows, cols = method.score.cols;
+    for (std::int64_t key = 0; key < method.tile_keys; key += rows)
+      for (int c = 0; c < width_; c += cols)
+        method.score.run({.a = tile.keys + key / rows * b_.layout.key_panel,
+                          .b = panel(i, c),
+                          .run = b_.layout.padded_depth,
+                          .runs = tile.low_keys || low_[i] ? 2 : 1,
+                          .a_scale = is_f32 ? nullptr : tile.units + key,
+                          .b_scale = is_f32 ? nullptr : s_.units + i * width_ + c,
+                          .sums = score_at(key, c),
+                          .pitch = width_});
+  }
+
+  // Narrow ones are half as wide.
+  [[nodiscard]] float* score_at(std::int64_t key, std::int64_t col) const {
+    const std::int64_t at = key * width_ + col;
+    return b_.method.narrow_scores
+               ? reinterpret_cast<float*>(reinterpret_cast<std::uint16_t*>(s_.scores) + at)
+               : s_.scores + at;
+  }
+  void set_score(std::int64_t key, std::int64_t col, float score) const {
+    if (!b_.method.narrow_scores) {
+      s_.scores[key * width_ + col] = score;
+      return;
+    }
+    // Only what is not finite comes here.
+    const bool is_nan = score != score;
+    reinterpret_cast<std::uint16_t*>(s_.scores)[key * width_ + col] = is_nan         ? kHalfNan
+                                                                      : score > 0.0F ? kHalfInfinity
+                                                                                     : kHalfNothing;
+  }
+
+  // Scores of rows and keys that are not finite, by definition: they are not finite either.
+  void score_odd(int i, std::int64_t first_key) const {
+    alignas(64) float q[kMostHeadSize], k[kMostHeadSize];
+    const Strip& strip = strip_[i];
+    const double factor = b_.job.softmax_scale * std::numbers::log2e;
+    const AttentionRows q_rows(b_.isa, b_.job.q.at(range_.batch, range_.head), b_.job.values,
+                               Split::none);
+    for (std::int64_t key = 0; key < b_.method.tile_keys; ++key) {
+      if (first_key + key >= strip.most) break;
+      k_.row(first_key + key, k);
+      const bool odd_key = !is_finite_row(k, b_.layout.depth);
+      for (int c = 0; c < strip.count; ++c) {
+        if (!(odd_key || s_.odd[i * width_ + c]) || strip.end[c] == 0) continue;
+        q_rows.row(strip.row[c], q);
+        double sum = 0.0;
+        for (std::int64_t d = 0; d < b_.layout.depth; ++d)
+          sum += static_cast<double>(q[d]) * static_cast<double>(k[d]);
+        set_score(key, c, static_cast<float>(sum * factor));
+      }
+    }
+  }
+
+  // To the keys that a row sees; others are masked afterwards. -inf stays, whatever the key is.
+  void add_bias(int i, std::int64_t first_key) const {
+    const Strip& strip = strip_[i];
+    const AttentionBias& bias = b_.job.bias;
+    const double factor = bias_factor(bias);
+    for (int c = 0; c < strip.count; ++c) {
+      const float* row = bias.at(range_.batch, range_.head, strip.row[c]);
+      float& reach = s_.reach[i * width_ + c];
+      const std::int64_t end = std::min(first_key + b_.method.tile_keys, strip.end[c]);
+      for (std::int64_t key = std::max(first_key, strip.begin[c]); key < end; ++key) {
+        float& score = s_.scores[(key - first_key) * width_ + c];
+        const float size = std::abs(score);
+        if (row[key * bias.key] > -kInfinity && size < kInfinity) reach = std::max(reach, size);
+        score = with_bias(score, row[key * bias.key], factor);
+      }
+    }
+  }
+
+  void mask(const Strip& strip, std::int64_t first_key) const {
+    std::int32_t begin[kMostStrip], end[kMostStrip];
+    const auto within = [&](std::int64_t key) {
+      return static_cast<std::int32_t>(
+          std::clamp<std::int64_t>(key - first_key, 0, b_.method.tile_keys));
+    };
+    for (int c = 0; c < width_; ++c) {
+      begin[c] = within(strip.begin[c]);
+      end[c] = within(strip.end[c]);
+    }
+    if (b_.method.narrow_scores) {
+      hide(reinterpret_cast<std::uint16_t*>(s_.scores), begin, end, kHalfNothing);
+    } else {
+      hide(s_.scores, begin, end, -kInfinity);
+    }
+  }
+  template <typename T>
+  void hide(T* row, const std::int32_t* begin, const std::int32_t* end, T nothing) const {
+    for (std::int32_t key = 0; key < b_.method.tile_keys; ++key, row += width_)
+      for (int c = 0; c < width_; ++c)
+        row[c] = (key >= begin[c]) & (key < end[c]) ? row[c] : nothing;
+  }
+
+  void weigh(int i, const PackedTile& tile) const {
+    const AttentionMethod& method = b_.method;
+    const bool is_f32 = method.weigh_lane == Lane::f32, is_f16 = method.weigh_lane == Lane::f16;
+    const int rows = method.weigh.rows;
+    const float factor = tile.factor / b_.value_unit;
+    for (std::int64_t e = 0; e < b_.layout.padded_width; e += rows)
+      method.weigh.run({.a = tile.values + e / rows * b_.layout.value_panel,
+                        .b = s_.weights,
+                        .run = is_f16 ? kWeightRun : method.tile_keys,
+                        .runs = is_f16 ? method.tile_keys / kWeightRun : 1,
+                        .a_scale = is_f32 ? nullptr : &factor,
+                        .b_scale = nullptr,
+                        .sums = sums(i) + e * width_,
+                        .pitch = width_});
+  }
+
+  // Values that are not finite go to the rows that see them, and no others.
+  void weigh_odd(int i, std::int64_t first_key) const {
+    alignas(64) float v[kMostHeadSize];
+    const Strip& strip = strip_[i];
+    for (std::int64_t key = first_key; key < first_key + b_.method.tile_keys; ++key) {
+      if (key >= strip.most) break;
+      v_.row(key, v);
+      for (std::int64_t e = 0; e < b_.layout.width; ++e) {
+        if (std::isfinite(v[e])) continue;
+        for (int c = 0; c < strip.count; ++c)
+          if (key >= strip.begin[c] && key < strip.end[c] && !is_hidden(strip.row[c], key))
+            sums(i)[e * width_ + c] += v[e];
+      }
+    }
+  }
+
+  [[nodiscard]] bool is_hidden(std::int64_t row, std::int64_t key) const {
+    const AttentionBias& bias = b_.job.bias;
+    return bias.first != nullptr &&
+           bias.at(range_.batch, range_.head, row)[key * bias.key] == -kInfinity;
+  }
+
+  const BlockJob& b_;
+  const BlockRows& range_;
+  const AttentionScratch& s_;
+  int width_, strips_ = 0;
+  bool has_channels_ = false;
+  alignas(64) float channels_[kMostHeadSize];
+  GemmOperand q_operand_;
+  AttentionRows q_;
+  CodedRows coded_q_;
+  AttentionRows k_, v_;
+  std::array<Strip, kBlockStrips> strip_{};
+  std::array<bool, kBlockStrips> low_{};  // whether a lower limb of its queries is not zero
+};
+
+}  // namespace
+
+AttentionScratch attention_scratch(const AttentionMethod& method, const TileLayout& layout,
+                                   std::byte* memory) {
+  AttentionScratch scratch;
+  const auto take = [&]<typename T>(T*& part, std::int64_t count) {
+    if (memory != nullptr) part = reinterpret_cast<T*>(memory + scratch.bytes);
+    scratch.bytes += round_up(count * static_cast<std::int64_t>(sizeof(T)), 64);
+  };
+  const std::int64_t width = method.strip(), rows = kBlockStrips * width;
+  take(scratch.queries, rows / method.score.cols * layout.query_panel(method.score.cols));
+  take(scratch.units, rows);
+  take(scratch.odd, rows);
+  take(scratch.scores, method.tile_keys * width);
+  if (method.weigh_lane == Lane::f32 || method.narrow_scores) {
+    scratch.weights = reinterpret_cast<std::byte*>(scratch.scores);
+  } else {
+    take(scratch.weights, method.tile_keys * width * lane_bytes(method.weigh_lane));
+  }
+  take(scratch.sums, rows * layout.padded_width);
+  take(scratch.top, rows);
+  take(scratch.base, rows);
+  take(scratch.sum, rows);
+  take(scratch.weight_squares, rows);
+  take(scratch.reach, rows);
+  return scratch;
+}
+
+void attend_block(const BlockJob& block, const BlockRows& rows, const AttentionScratch& scratch) {
+  Block(block, rows, scratch).run();
+}
+
+}  // namespace octavo::cpu

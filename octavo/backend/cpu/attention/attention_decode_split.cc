@@ -1,0 +1,272 @@
+#include "octavo/backend/cpu/attention/attention_decode_split.h"
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <limits>
+
+#include "octavo/backend/cpu/attention/attention_decode.h"
+#include "octavo/backend/cpu/attention/attention_decode_score.h"
+#include "octavo/backend/cpu/attention/attention_softmax.h"
+#include "octavo/backend/cpu/matrix_io.h"
+#include "octavo/backend/cpu/narrow.h"
+
+namespace octavo::cpu {
+namespace {
+
+constexpr float kInfinity = std::numeric_limits<float>::infinity();
+
+// Eight side by side, which compilers vectorise; n is a multiple of that.
+constexpr std::int64_t kSide = 8;
+static_assert(kFewKeys % kSide == 0);
+
+// NaN where there is one. By integers in the order of the numbers, which compilers make vectors of:
+// NaN lies outside of the infinities there.
+float largest_of(const float* values, std::int64_t n) {
+  constexpr std::int32_t kMost = 0x7F800000, kLeast = ~kMost;
+  std::int32_t most = kLeast, least = kMost;
+  for (std::int64_t i = 0; i < n; ++i) {
+    const auto bits = std::bit_cast<std::int32_t>(values[i]);
+    const std::int32_t place = bits ^ ((bits >> 31) & 0x7FFFFFFF);
+    most = std::max(most, place);
+    least = std::min(least, place);
+  }
+  if (most > kMost || least < kLeast) return std::numeric_limits<float>::quiet_NaN();
+  return std::bit_cast<float>(most ^ ((most >> 31) & 0x7FFFFFFF));
+}
+
+float sum_of(const float* values, std::int64_t n) {
+  float sums[kSide] = {};
+  for (std::int64_t i = 0; i < n; i += kSide)
+    for (std::int64_t j = 0; j < kSide; ++j) sums[j] += values[i + j];
+  float sum = 0.0F;
+  for (const float one : sums) sum += one;
+  return sum;
+}
+
+// A score of this size joins a row: what its sums so far are to be multiplied by.
+float raised(FewPartial& state, float largest) {
+  float rescale = 1.0F;
+  const SoftmaxJob job{.scores = nullptr,
+                       .weights = nullptr,
+                       .keys = 0,
+                       .run = 0,
+                       .top = &state.top,
+                       .base = &state.base,
+                       .sum = &state.sum,
+                       .rescale = &rescale};
+  raise_top<1>(job, &largest);
+  return rescale;
+}
+
+float squares_of(const float* values, std::int64_t n) {
+  float sums[kSide] = {};
+  for (std::int64_t i = 0; i < n; i += kSide)
+    for (std::int64_t j = 0; j < kSide; ++j) sums[j] += values[i + j] * values[i + j];
+  return sum_of(sums, kSide);
+}
+
+class Piece {
+ public:
+  Piece(const Isa& isa, const AttentionMethod& method, const AttentionJob& job,
+        const FewPiece& piece)
+      : isa_(isa),
+        method_(method),
+        job_(job),
+        piece_(piece),
+        v_operand_(job.v.at(piece.batch, piece.kv_head)),
+        few_(*method.few(v_operand_)),
+        scores_(isa, *method.few(job.k.at(piece.batch, piece.kv_head)), job, piece.batch,
+                piece.kv_head, piece.only != nullptr),
+        v_(isa, v_operand_, job.values, Split::row) {}
+
+  void run(float* partials) {
+    const std::int64_t rows = few_rows_of_head(job_), step = few_row_floats(job_);
+    for (std::int64_t r = 0; r < rows; ++r) {
+      if (!is_done(r)) continue;
+      std::fill_n(partials + r * step, step, 0.0F);
+      *reinterpret_cast<FewPartial*>(partials + r * step) = FewPartial{};
+      scores_.lay_query(r);
+    }
+    for (std::int64_t key = piece_.first; key < piece_.last; key += kFewKeys) {
+      const std::int64_t keys = std::min(kFewKeys, piece_.last - key);
+      scores_.turn_to(key, keys);
+      find_scales(key, keys);
+      // Rows that see the same keys go together: a query each of heads that share keys.
+      for (std::int64_t r = 0; r < rows;) {
+        if (!is_done(r)) {
+          ++r;
+          continue;
+        }
+        const FewSeen seen = seen_of(r, key, keys);
+        int count = 1;
+        while (count < kFewTogether && r + count < rows && is_done(r + count) &&
+               seen_of(r + count, key, keys) == seen)
+          ++count;
+        if (seen.begin < seen.end) attend(r, count, key, keys, seen, partials + r * step);
+        r += count;
+      }
+    }
+    for (std::int64_t r = 0; r < rows; ++r)
+      if (is_done(r))
+        reinterpret_cast<FewPartial*>(partials + r * step)->norms =
+            static_cast<float>(scores_.norms(r));
+  }
+
+ private:
+  [[nodiscard]] bool is_done(std::int64_t r) const {
+    return piece_.only == nullptr || piece_.only[r] != 0;
+  }
+
+  [[nodiscard]] FewSeen seen_of(std::int64_t r, std::int64_t key, std::int64_t keys) const {
+    const AttentionJob::Keys sees = job_.keys_of(piece_.batch, r % job_.queries);
+    if (sees.begin >= key + keys || sees.end <= key || sees.begin >= sees.end) return {0, 0};
+    return {std::max<std::int64_t>(0, sees.begin - key), std::min(keys, sees.end - key)};
+  }
+
+  // Of rows of V, and what to multiply by to undo them: zero has nothing to undo, nor has what is
+  // too small to be turned over.
+  void find_scales(std::int64_t key, std::int64_t keys) {
+    v_.scales(key, keys, v_scale_);
+    const std::int64_t whole = round_up(keys, kSide);
+    std::fill(v_scale_ + keys, v_scale_ + whole, 1.0F);
+    if (few_.lane != Lane::f16) return;
+    for (std::int64_t i = 0; i < whole; ++i) {
+      const std::uint32_t zero = mask_of(std::abs(v_scale_[i]) < 0x1p-126F);
+      v_inverse_[i] =
+          std::bit_cast<float>(std::bit_cast<std::uint32_t>(1.0F / v_scale_[i]) & ~zero);
+    }
+  }
+
+  // Rows [r, r + count), whose partials follow each other.
+  void attend(std::int64_t r, int count, std::int64_t key, std::int64_t keys, const FewSeen& seen,
+              float* partials) {
+    const std::int64_t step = few_row_floats(job_);
+    alignas(64) float score[kFewTogether][kFewKeys];
+    alignas(64) std::byte lanes[kFewTogether][kFewKeys * 4];
+    FewWeights weights[kFewTogether];
+    scores_.score(r, count, seen, score);
+    for (int g = 0; g < count; ++g) {
+      softmax(score[g], keys, seen, partials + g * step);
+      weights[g] = lay_weights(score[g], keys, seen, lanes[g], partials + g * step);
+    }
+    // Rows that are not seen are not read, so that nothing is multiplied by zero.
+    const Matrix& v = v_operand_.elements();
+    alignas(64) float before[kFewTogether][kMostHeadSize];
+    for (int g = 0; g < count; ++g) {
+      weights[g].lanes += seen.begin * lane_bytes(few_.lane);
+      std::copy_n(weights[g].sums, v.cols, before[g]);
+    }
+    if (few_.weigh({element(v, key + seen.begin, 0), v.row_pitch, seen.end - seen.begin, v.cols},
+                   weights, count))
+      return;
+    for (int g = 0; g < count; ++g) {
+      std::copy_n(before[g], v.cols, weights[g].sums);
+      weigh_odd(score[g], key, seen, weights[g].sums);
+    }
+  }
+
+  // As the softmax of a strip does it, along a row. Scores become weights.
+  void softmax(float* score, std::int64_t keys, const FewSeen& seen, float* partial) const {
+    auto& state = *reinterpret_cast<FewPartial*>(partial);
+    const std::int64_t whole = round_up(keys, kSide);
+    std::fill(score, score + seen.begin, -kInfinity);
+    std::fill(score + seen.end, score + whole, -kInfinity);
+    const float largest = largest_of(score, whole);
+    const float rescale = raised(state, largest);
+    float* const sums = partial + kFewHeader;
+    if (rescale != 1.0F)
+      for (std::int64_t e = 0; e < job_.v.first.cols(); ++e) sums[e] *= rescale;
+    const float from = origin(state.base);
+    for (std::int64_t i = 0; i < whole; ++i) score[i] = exp2_of(score[i] - from);
+    state.sum *= rescale;
+    state.weight_squares = state.weight_squares * rescale * rescale + squares_of(score, whole);
+  }
+
+  // Weights with the scales of their rows of V, rounded to lanes; and the sum of what they then
+  // are.
+  FewWeights lay_weights(const float* weight, std::int64_t keys, const FewSeen& seen,
+                         std::byte* lanes, float* partial) {
+    alignas(64) float scaled[kFewKeys], rounded[kFewKeys];
+    auto& state = *reinterpret_cast<FewPartial*>(partial);
+    const std::int64_t whole = round_up(keys, kSide);
+    const auto clear_unseen = [&](float* values) {  // whatever their scales are
+      std::fill(values, values + seen.begin, 0.0F);
+      std::fill(values + seen.end, values + whole, 0.0F);
+    };
+    for (std::int64_t i = 0; i < whole; ++i) scaled[i] = weight[i] * v_scale_[i];
+    clear_unseen(scaled);
+    if (few_.lane == Lane::f32) {
+      std::copy_n(scaled, whole, reinterpret_cast<float*>(lanes));
+      state.sum += sum_of(weight, whole);
+      return {lanes, 1.0F, partial + kFewHeader};
+    }
+    if (few_.lane == Lane::bf16) {  // V has no scales
+      Narrower(isa_, DType::bf16)(weight, lanes, whole);
+      widen_bf16(lanes, rounded, whole);
+      state.sum += sum_of(rounded, whole);
+      return {lanes, 1.0F, partial + kFewHeader};
+    }
+    std::uint32_t most = 0;
+    for (std::int64_t i = 0; i < whole; ++i)
+      most = std::max(most, std::bit_cast<std::uint32_t>(scaled[i]) & 0x7FFFFFFFu);
+    const float unit = few_unit(std::bit_cast<float>(most));
+    const float inverse = 1.0F / unit;
+    for (std::int64_t i = 0; i < whole; ++i) scaled[i] *= inverse;
+    method_.narrow(scaled, lanes, whole);
+    // What rounding did to a weight is taken out of the sum again, so that V = 1 gives 1. Below the
+    // normal numbers of f16 that is any part of it, and nothing beside the largest: a weight whose
+    // value vanishes there is still a weight.
+    method_.widen(lanes, rounded, whole);
+    for (std::int64_t i = 0; i < whole; ++i) {
+      const std::uint32_t normal = mask_of(std::abs(scaled[i]) >= 0x1p-14F);
+      const float off = (rounded[i] - scaled[i]) * unit * v_inverse_[i];
+      rounded[i] = weight[i] + std::bit_cast<float>(std::bit_cast<std::uint32_t>(off) & normal);
+    }
+    clear_unseen(rounded);
+    state.sum += sum_of(rounded, whole);
+    return {lanes, unit * kFewFactor, partial + kFewHeader};
+  }
+
+  // Values of which some are not finite, by definition.
+  void weigh_odd(const float* weight, std::int64_t key, const FewSeen& seen, float* sums) const {
+    alignas(64) float row[kMostHeadSize];
+    for (std::int64_t i = seen.begin; i < seen.end; ++i) {
+      v_.row(key + i, row);
+      for (std::int64_t e = 0; e < v_.cols(); ++e) sums[e] += weight[i] * v_scale_[i] * row[e];
+    }
+  }
+
+  const Isa& isa_;
+  const AttentionMethod& method_;
+  const AttentionJob& job_;
+  const FewPiece& piece_;
+  GemmOperand v_operand_;
+  const FewKernels& few_;
+  FewScores scores_;
+  AttentionRows v_;
+  alignas(64) float v_scale_[kFewKeys], v_inverse_[kFewKeys];
+};
+
+}  // namespace
+
+void attend_piece(const Isa& isa, const AttentionMethod& method, const AttentionJob& job,
+                  const FewPiece& piece, float* partials) {
+  Piece(isa, method, job, piece).run(partials);
+}
+
+void add_piece(float* to, const float* from, std::int64_t width) {
+  auto& state = *reinterpret_cast<FewPartial*>(to);
+  const auto& other = *reinterpret_cast<const FewPartial*>(from);
+  if (other.top == -kInfinity) return;
+  const float rescale = raised(state, other.top);
+  const float factor = exp2_of(other.base - state.base);
+  state.sum = state.sum * rescale + other.sum * factor;
+  state.weight_squares =
+      state.weight_squares * rescale * rescale + other.weight_squares * factor * factor;
+  state.norms = std::max(state.norms, other.norms);
+  for (std::int64_t e = 0; e < width; ++e)
+    to[kFewHeader + e] = to[kFewHeader + e] * rescale + from[kFewHeader + e] * factor;
+}
+
+}  // namespace octavo::cpu

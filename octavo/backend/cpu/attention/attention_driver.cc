@@ -1,0 +1,253 @@
+// Who does which rows. Keys and values of as many heads as memory allows are packed by all threads;
+// then blocks of query rows go through them, each by one thread, in an order that does not depend
+// on how many there are. Rows that come out doubtful (attention_error_bound.h) are done again, head
+// by head, by a finer method.
+#include <algorithm>
+
+#include "octavo/backend/cpu/attention/attention_block.h"
+#include "octavo/backend/cpu/attention/attention_codes.h"
+#include "octavo/backend/cpu/attention/attention_decode.h"
+#include "octavo/backend/cpu/attention/attention_error_bound.h"
+#include "octavo/backend/cpu/attention/attention_norms.h"
+#include "octavo/backend/cpu/gemm/gemm_blocking.h"
+#include "octavo/backend/cpu/work_split.h"
+
+namespace octavo::cpu {
+namespace {
+
+// Packed heads at a time take about so much, unless one alone takes more.
+constexpr std::int64_t kPackedBytes = std::int64_t{32} << 20;
+
+// Are rows of this method looked at when they are done?
+bool is_looked_at(const AttentionMethod& method) { return method.precise != nullptr; }
+
+// Rows that are asked for, range by range; all rows of a head are one range where none are given.
+struct Ranges {
+  const AttentionJob& job;
+
+  [[nodiscard]] std::int64_t count() const {
+    return job.ranges != nullptr ? job.range_count : job.batches * job.heads;
+  }
+  [[nodiscard]] AttentionRange at(std::int64_t i) const {
+    if (job.ranges != nullptr) return job.ranges[i];
+    return {.batch = i / job.heads, .head = i % job.heads, .first = 0, .count = job.queries};
+  }
+  [[nodiscard]] std::int64_t kv_index(const AttentionRange& range) const {
+    return range.batch * job.kv_heads + job.kv_head(range.head);
+  }
+};
+
+// What drivers of a job share, in front of their memory.
+class SharedMemory {
+ public:
+  SharedMemory(const AttentionJob& job, std::byte* memory)
+      : job_(job), bytes_(memory), units_bytes_(round_up(job.batches * job.kv_heads * 8, 64)) {}
+
+  // The unit that sums of values of a head are kept in.
+  [[nodiscard]] float& value_unit(std::int64_t kv) const {
+    return reinterpret_cast<float*>(bytes_)[2 * kv];
+  }
+  // What its scores are off by.
+  [[nodiscard]] float& walked(std::int64_t kv) const {
+    return reinterpret_cast<float*>(bytes_)[2 * kv + 1];
+  }
+  // [queries] of a query head: which rows are to be done again.
+  [[nodiscard]] std::uint8_t* doubtful(std::int64_t batch, std::int64_t head) const {
+    return reinterpret_cast<std::uint8_t*>(bytes_) + units_bytes_ +
+           (batch * job_.heads + head) * job_.queries;
+  }
+  void clear_doubts() const {
+    std::fill_n(doubtful(0, 0), job_.batches * job_.heads * job_.queries, std::uint8_t{0});
+  }
+  [[nodiscard]] std::int64_t size() const {
+    return units_bytes_ + round_up(job_.batches * job_.heads * job_.queries, 64);
+  }
+  [[nodiscard]] std::byte* rest() const { return bytes_ + size(); }
+
+ private:
+  const AttentionJob& job_;
+  std::byte* bytes_;
+  std::int64_t units_bytes_;
+};
+
+// One method, for the heads that it is given.
+class Driver {
+ public:
+  Driver(const Isa& isa, const AttentionMethod& method, const Exec& exec, const AttentionJob& job)
+      : isa_(isa),
+        method_(method),
+        job_(job),
+        layout_(method, job.q.first.cols(), job.v.first.cols()),
+        tiles_(blocks(job.keys, method.tile_keys)),
+        block_rows_(kBlockStrips * method.strip()),
+        head_bytes_(tiles_ * layout_.bytes),
+        scratch_bytes_(attention_scratch(method, layout_, nullptr).bytes),
+        threads_(std::max(1, exec.threads)) {
+    together_ = std::clamp<std::int64_t>(kPackedBytes / std::max<std::int64_t>(1, head_bytes_), 1,
+                                         std::max<std::int64_t>(1, job.batches * job.kv_heads));
+  }
+
+  [[nodiscard]] std::int64_t together() const { return together_; }
+  [[nodiscard]] std::int64_t workspace() const {
+    return together_ * head_bytes_ + parts() * scratch_bytes_;
+  }
+
+  // Heads [first, last) of keys and values, at most together().
+  void run(std::int64_t first, std::int64_t last, const SharedMemory& shared) const {
+    pack(first, last, {0, job_.keys}, shared.rest());
+    for (std::int64_t kv = first; kv < last; ++kv)
+      shared.value_unit(kv) =
+          value_unit(kv / job_.kv_heads, shared.rest() + (kv - first) * head_bytes_);
+    attend(first, last, RowsOfPass::all, shared);
+  }
+  // Rows of one head of keys and values that came out doubtful.
+  void run_again(std::int64_t kv, const SharedMemory& shared) const {
+    const AttentionJob::Keys seen = seen_by_doubtful(kv, shared);
+    if (seen.begin >= seen.end) return;
+    pack(kv, kv + 1, seen, shared.rest());
+    attend(kv, kv + 1, RowsOfPass::doubtful, shared);
+  }
+
+ private:
+  [[nodiscard]] int parts() const { return threads_ > 1 ? threads_ * 4 : 1; }
+
+  // The keys from the first to behind the last that any of them sees.
+  [[nodiscard]] AttentionJob::Keys seen_by_doubtful(std::int64_t kv,
+                                                    const SharedMemory& shared) const {
+    const std::int64_t batch = kv / job_.kv_heads, group = job_.heads / job_.kv_heads,
+                       head = kv % job_.kv_heads * group;
+    AttentionJob::Keys seen{job_.keys, 0};
+    for (std::int64_t h = head; h < head + group; ++h) {
+      const std::uint8_t* const first = shared.doubtful(batch, h);
+      const std::uint8_t* const last = first + job_.queries;
+      for (const std::uint8_t* at = first; (at = std::find(at, last, 1)) != last; ++at) {
+        const AttentionJob::Keys keys = job_.keys_of(batch, at - first);
+        seen = {std::min(seen.begin, keys.begin), std::max(seen.end, keys.end)};
+      }
+    }
+    return seen;
+  }
+
+  // Lanes of V have a factor, and weights are more than 1: sums of values near the largest f32 are
+  // kept in a unit of their own. That is one for all rows of the head, whatever they see.
+  [[nodiscard]] float value_unit(std::int64_t batch, const std::byte* tiles) const {
+    if (method_.weigh_lane == Lane::f32) return 1.0F;
+    constexpr float kLarge = 0x1p+80F, kUnit = 0x1p+60F;
+    for (std::int64_t tile = 0; tile < blocks(keys_in(job_, batch), method_.tile_keys); ++tile)
+      if (tile_at(layout_, tiles + tile * layout_.bytes).factor > kLarge) return kUnit;
+    return 1.0F;
+  }
+
+  // Tiles that have any of the keys `seen`.
+  void pack(std::int64_t first, std::int64_t last, const AttentionJob::Keys& seen,
+            std::byte* memory) const {
+    share_units((last - first) * tiles_, threads_, [&](std::int64_t unit) {
+      const std::int64_t head = first + unit / tiles_, tile = unit % tiles_;
+      const std::int64_t batch = head / job_.kv_heads, kv_head = head % job_.kv_heads;
+      const std::int64_t key = tile * method_.tile_keys,
+                         count = std::min(method_.tile_keys, keys_in(job_, batch) - key);
+      if (count <= 0 || key >= seen.end || key + count <= seen.begin) return;
+      const GemmOperand keys_of_head = job_.k.at(batch, kv_head),
+                        values_of_head = job_.v.at(batch, kv_head);
+      const AttentionRows k(isa_, keys_of_head, job_.values, score_split(method_)),
+          v(isa_, values_of_head, job_.values, weigh_split(method_));
+      const CodedRows coded_k(isa_, method_, keys_of_head), coded_v(isa_, method_, values_of_head);
+      pack_tile(method_, layout_, k, coded_k, v, coded_v, key, count,
+                memory + unit * layout_.bytes);
+    });
+  }
+
+  void attend(std::int64_t first, std::int64_t last, RowsOfPass which,
+              const SharedMemory& shared) const {
+    std::byte* const memory = shared.rest();
+    const bool looks = which == RowsOfPass::all && is_looked_at(method_),
+               keeps_unit = most_precise(method_).weigh_lane != Lane::f32;
+    const AttentionFinish finish(isa_, job_, method_.weight_factor);
+    const int parts = this->parts();
+    parallel_for(parts, threads_, [&](int part) {
+      const FpEnvGuard guard;
+      const AttentionScratch scratch = attention_scratch(
+          method_, layout_, memory + together_ * head_bytes_ + part * scratch_bytes_);
+      // Blocks are dealt out one by one: with a causal mask later ones take longer. Rows of ranges
+      // that follow each other in a head share blocks, so that single ones do not waste a strip.
+      std::int64_t unit = 0;
+      const Ranges ranges{job_};
+      BlockRows rows;
+      const auto flush = [&] {
+        if (rows.count > 0 && unit++ % parts == part) {
+          const std::int64_t kv = rows.batch * job_.kv_heads + job_.kv_head(rows.head);
+          // Values in a unit of their own are too large for sums in f32.
+          const float value_unit = shared.value_unit(kv);
+          const bool marks = looks && (value_unit == 1.0F || keeps_unit);
+          attend_block({isa_, method_, job_, layout_, finish, memory + (kv - first) * head_bytes_,
+                        value_unit, static_cast<double>(shared.walked(kv)),
+                        marks ? shared.doubtful(rows.batch, rows.head) : nullptr},
+                       rows, scratch);
+        }
+        rows.count = 0;
+      };
+      for (std::int64_t i = 0; i < ranges.count(); ++i) {
+        const AttentionRange range = ranges.at(i);
+        const std::int64_t kv = ranges.kv_index(range);
+        if (kv < first || kv >= last) continue;
+        if (range.batch != rows.batch || range.head != rows.head) flush();
+        rows.batch = range.batch;
+        rows.head = range.head;
+        const std::uint8_t* const doubtful = shared.doubtful(range.batch, range.head);
+        for (std::int64_t row = range.first; row < range.first + range.count; ++row) {
+          if (which == RowsOfPass::doubtful && doubtful[row] == 0) continue;
+          rows.row[rows.count++] = row;
+          if (rows.count == block_rows_) flush();
+        }
+      }
+      flush();
+    });
+  }
+
+  const Isa& isa_;
+  const AttentionMethod& method_;
+  const AttentionJob& job_;
+  TileLayout layout_;
+  std::int64_t tiles_, block_rows_, head_bytes_, scratch_bytes_, together_ = 1;
+  int threads_ = 1;
+};
+
+}  // namespace
+
+void attend(const Isa& isa, const AttentionMethod& method, const Exec& exec,
+            const AttentionJob& job) {
+  if (is_few(method, job)) return attend_few(isa, method, exec, job);
+  const std::int64_t heads = job.batches * job.kv_heads;
+  const SharedMemory shared(job, exec.workspace.data());
+  shared.clear_doubts();
+  const auto method_of = [&](std::int64_t kv) {
+    const HeadMethod found = method_for(isa, method, exec, job, kv);
+    shared.walked(kv) = static_cast<float>(found.walked);
+    return found.method;
+  };
+  const AttentionMethod* next = heads > 0 ? method_of(0) : nullptr;
+  for (std::int64_t first = 0; first < heads;) {
+    const AttentionMethod* const now = next;
+    const Driver driver(isa, *now, exec, job);
+    std::int64_t last = first + 1;
+    while (last < heads && (next = method_of(last)) == now && last - first < driver.together())
+      ++last;
+    driver.run(first, last, shared);
+    if (is_looked_at(*now)) {
+      const Driver precise(isa, most_precise(*now), exec, job);
+      for (std::int64_t kv = first; kv < last; ++kv) precise.run_again(kv, shared);
+    }
+    first = last;
+  }
+}
+
+std::int64_t attention_workspace(const Isa& isa, const AttentionMethod& method, const Exec& exec,
+                                 const AttentionJob& job) {
+  if (is_few(method, job)) return few_workspace(job);
+  std::int64_t bytes = 0;
+  for (const AttentionMethod* one = &method; one != nullptr; one = one->precise)
+    bytes = std::max(bytes, Driver(isa, *one, exec, job).workspace());
+  return SharedMemory(job, nullptr).size() + bytes;
+}
+
+}  // namespace octavo::cpu

@@ -1,0 +1,42 @@
+// Rows of an operand as numbers, for what looks at Q, K and V before attention: values as they are,
+// in f64, and codes times scales within f32's rounding.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+
+#include "octavo/backend/cpu/gemm/gemm_operand_rows.h"
+#include "octavo/backend/cpu/matrix_io.h"
+
+namespace octavo::cpu {
+
+class AttentionNumbers {
+ public:
+  static constexpr std::int64_t kMost = 1024;  // numbers at a time
+
+  AttentionNumbers(const Isa& isa, const GemmOperand& operand)
+      : operand_(operand), lanes_(isa, operand_, kWide, Fold::all) {}
+  AttentionNumbers(const AttentionNumbers&) = delete;
+  AttentionNumbers& operator=(const AttentionNumbers&) = delete;
+
+  // n of a row, from `col` on, which is a multiple of 8.
+  template <typename T>
+  void piece(std::int64_t row, std::int64_t col, std::int64_t n, T* to) const {
+    if (!operand_.is_quantized() && operand_.values.dtype == DType::f64) {
+      alignas(64) std::byte gathered[kMost * 8];
+      const auto* from = static_cast<const double*>(gather(operand_.values, row, col, n, gathered));
+      for (std::int64_t i = 0; i < n; ++i) to[i] = static_cast<T>(from[i]);
+      return;
+    }
+    alignas(64) std::byte stage[kMost * 4];
+    const auto* from = reinterpret_cast<const float*>(lanes_.piece(row, col, n, stage));
+    for (std::int64_t i = 0; i < n; ++i) to[i] = static_cast<T>(from[i]);
+  }
+
+ private:
+  static constexpr GemmMethod kWide{.lane = Lane::f32};
+  GemmOperand operand_;
+  OperandLanes lanes_;
+};
+
+}  // namespace octavo::cpu

@@ -1,0 +1,290 @@
+#include "octavo/backend/cpu/attention/attention_pack.h"
+
+#include <algorithm>
+#include <bit>
+#include <cstring>
+
+#include "octavo/backend/cpu/attention/attention_codes.h"
+#include "octavo/backend/cpu/attention/attention_limbs.h"
+#include "octavo/backend/cpu/attention/power_unit.h"
+#include "octavo/backend/cpu/gemm/gemm_blocking.h"
+
+namespace octavo::cpu {
+namespace {
+
+constexpr std::int64_t kAlign = 64;
+
+template <std::size_t kBytes>
+void interleave(const std::byte* const* rows, int count, std::int64_t words, std::byte* panel) {
+  for (int r = 0; r < count; ++r)
+    for (std::int64_t w = 0; w < words; ++w)
+      std::memcpy(panel + (w * count + r) * static_cast<std::int64_t>(kBytes),
+                  rows[r] + w * static_cast<std::int64_t>(kBytes), kBytes);
+}
+// Words are the lanes of one step.
+void interleave(const AttentionMethod& method, const std::byte* const* rows, int count,
+                std::int64_t words, std::byte* panel) {
+  if (method.interleave != nullptr) return method.interleave(rows, count, words, panel);
+  if (method.score.step * lane_bytes(method.score_lane) == 8)
+    return interleave<8>(rows, count, words, panel);
+  interleave<4>(rows, count, words, panel);
+}
+
+// bf16 of what is exact in it: times `inverse`, a power of two.
+void to_bf16(const float* values, std::int64_t n, float inverse, std::uint16_t* lanes) {
+  for (std::int64_t i = 0; i < n; ++i)
+    lanes[i] = static_cast<std::uint16_t>(std::bit_cast<std::uint32_t>(values[i] * inverse) >> 16);
+}
+
+// What brings a magnitude to 1 or above, and at most below 4.
+PowerUnit unit_below(std::uint32_t amax) { return PowerUnit(std::clamp(amax >> 23, 1u, 253u)); }
+
+// A few rows on their way into a panel: f32, bf16, or limbs, the upper ones first.
+struct PanelRows {
+  alignas(64) std::byte rows[kMostPanelRows][kMostHeadSize * 4];
+  bool low = false;  // whether a lower limb is not zero
+
+  // Rows that are not finite become zeros; returns whether it is finite.
+  bool take(const AttentionMethod& method, const TileLayout& layout, const AttentionRows& from,
+            std::int64_t row, float factor, int at, float& unit) {
+    alignas(64) float values[kMostHeadSize];
+    from.row(row, values);
+    unit = 0.0F;
+    if (!is_finite_row(values, layout.depth)) {
+      clear(layout, at);
+      return false;
+    }
+    if (!has_row_units(method.score_lane)) {
+      auto* to = reinterpret_cast<float*>(rows[at]);
+      for (std::int64_t i = 0; i < layout.depth; ++i) to[i] = values[i] * factor;
+      return true;
+    }
+    unit = (method.score_lane == Lane::i8 ? take_limbs(layout, values, at)
+                                          : take_bf16(layout, values, at)) *
+           from.scale(row) * factor;
+    // A scale that is not finite poisons the row as a value would.
+    if (amax_bits(&unit, 1) < 0x7F800000u) return true;
+    clear(layout, at);
+    unit = 0.0F;
+    return false;
+  }
+  void clear(const TileLayout& layout, int at) {
+    std::memset(rows[at], 0, static_cast<std::size_t>(layout.padded_depth) * 4);
+  }
+  // Where lanes are f16, `unit` is what all of the panel is in.
+  void into(const AttentionMethod& method, const TileLayout& layout, int count, std::byte* panel,
+            float& unit) {
+    const std::byte* at[kMostPanelRows];
+    if (method.score_lane == Lane::f16) return into_halves(method, layout, count, panel, unit);
+    for (int r = 0; r < count; ++r) at[r] = rows[r];
+    interleave(method, at, count, layout.padded_depth / method.score.step, panel);
+    if (method.score_lane != Lane::i8) return;
+    for (int r = 0; r < count; ++r) at[r] += layout.padded_depth;
+    interleave(method, at, count, layout.padded_depth / method.score.step,
+               panel + layout.padded_depth * count);
+  }
+
+ private:
+  // Both return the unit of the lanes.
+  float take_limbs(const TileLayout& layout, const float* values, int at) {
+    auto* hi = reinterpret_cast<std::int8_t*>(rows[at]);
+    std::int8_t* const lo = hi + layout.padded_depth;
+    const float unit = split_limbs(values, layout.depth, layout.padded_depth, hi, lo);
+    std::uint8_t any = 0;
+    for (std::int64_t i = 0; i < layout.depth; ++i) any |= static_cast<std::uint8_t>(lo[i]);
+    low |= any != 0;
+    return unit;
+  }
+  float take_bf16(const TileLayout& layout, const float* values, int at) {
+    auto* to = reinterpret_cast<std::uint16_t*>(rows[at]);
+    const PowerUnit unit = unit_below(amax_bits(values, layout.depth));
+    to_bf16(values, layout.depth, unit.inverse, to);
+    std::fill(to + layout.depth, to + layout.padded_depth, std::uint16_t{0});
+    return unit.unit;
+  }
+
+  void into_halves(const AttentionMethod& method, const TileLayout& layout, int count,
+                   std::byte* panel, float& unit) {
+    std::uint32_t amax = 0;
+    for (int r = 0; r < count; ++r)
+      amax = std::max(amax, amax_bits(reinterpret_cast<const float*>(rows[r]), layout.depth));
+    // The power of two that brings the largest below kMostScoreLane, 2^4.
+    const PowerUnit lane(std::clamp(amax >> 23, 4u, 254u) - 3);
+    unit = lane.unit;
+    // Narrow rows take the first half of their own places.
+    const std::uint16_t* at[kMostPanelRows];
+    for (int r = 0; r < count; ++r) {
+      auto* wide = reinterpret_cast<float*>(rows[r]);
+      for (std::int64_t d = 0; d < layout.depth; ++d) wide[d] *= lane.inverse;
+      method.narrow(wide, rows[r], layout.depth);
+      at[r] = reinterpret_cast<const std::uint16_t*>(rows[r]);
+    }
+    method.interleave_halves(at, count, layout.depth, reinterpret_cast<std::uint16_t*>(panel));
+  }
+};
+
+// The lanes of a row of V to its panels, `group` to each. Sizes that kernels have are told apart,
+// because a copy of a size that the compiler knows is an instruction or two.
+template <std::size_t kBytes>
+void spread(const std::byte* row, std::int64_t groups, std::int64_t panel, std::byte* to) {
+  for (std::int64_t g = 0; g < groups; ++g) std::memcpy(to + g * panel, row + g * kBytes, kBytes);
+}
+void spread(const std::byte* row, std::int64_t groups, std::int64_t bytes, std::int64_t panel,
+            std::byte* to) {
+  if (bytes == 16) return spread<16>(row, groups, panel, to);
+  if (bytes == 32) return spread<32>(row, groups, panel, to);
+  for (std::int64_t g = 0; g < groups; ++g)
+    std::memcpy(to + g * panel, row + g * bytes, static_cast<std::size_t>(bytes));
+}
+
+// A tile of V in bf16, which is exact in units of its largest magnitude, as panels of [step][eight
+// channels][keys of the step]. Sizes are constants, so that compilers have stores for them.
+void values_to_bf16(const TileLayout& layout, std::int64_t tile_keys,
+                    const float (*rows)[kMostHeadSize], float inverse, std::byte* to) {
+  for (std::int64_t key = 0; key < tile_keys; key += kBf16Keys) {
+    alignas(64) std::uint16_t row[kBf16Keys][kMostHeadSize];
+    for (int k = 0; k < kBf16Keys; ++k)
+      to_bf16(rows[key + k], layout.padded_width, inverse, row[k]);
+    std::byte* panel = to + key * kBf16Channels * 2;
+    for (std::int64_t e = 0; e < layout.padded_width; e += kBf16Channels) {
+      std::uint16_t lanes[kBf16Channels][kBf16Keys];
+      for (int c = 0; c < kBf16Channels; ++c)
+        for (int k = 0; k < kBf16Keys; ++k) lanes[c][k] = row[k][e + c];
+      std::memcpy(panel, lanes, sizeof lanes);
+      panel += layout.value_panel;
+    }
+  }
+}
+
+void pack_values(const AttentionMethod& method, const TileLayout& layout, const AttentionRows& v,
+                 std::int64_t first, std::int64_t count, std::byte* memory) {
+  alignas(64) float rows[kMostTileKeys][kMostHeadSize];
+  std::uint32_t amax = 0;
+  bool odd = false;
+  for (std::int64_t key = 0; key < method.tile_keys; ++key) {
+    float* row = rows[key];
+    if (key < count) v.row(first + key, row);
+    const std::int64_t n = key < count ? layout.width : 0;
+    std::fill(row + n, row + layout.padded_width, 0.0F);
+    if (!is_finite_row(row, n)) {
+      // What is not finite is dealt with one by one.
+      odd = true;
+      for (std::int64_t e = 0; e < n; ++e) row[e] = is_finite_row(row + e, 1) ? row[e] : 0.0F;
+    }
+    amax = std::max(amax, amax_bits(row, n));
+  }
+  std::byte* const to = memory + layout.values_at;
+  const std::int64_t bytes = method.weigh.rows * lane_bytes(method.weigh_lane),
+                     groups = layout.padded_width / method.weigh.rows;
+  float factor = 1.0F;
+  if (method.weigh_lane == Lane::bf16) {
+    const PowerUnit unit = unit_below(amax);
+    // The scale of rows is that of the tile; one that is not finite is for weigh_odd, as values
+    // are.
+    factor = unit.unit * v.scale(first);
+    const bool fine = amax_bits(&factor, 1) < 0x7F800000u;
+    odd |= !fine;
+    if (!fine) factor = 0.0F;
+    values_to_bf16(layout, method.tile_keys, rows, unit.inverse, to);
+  } else if (method.weigh_lane == Lane::f16) {
+    // The power of two that brings the tile's largest below kMostValueLane, 1.75 * 2^1.
+    const std::uint32_t exponent = (amax + (1u << 21) - 1) >> 23;
+    const PowerUnit unit(std::clamp(exponent, 2u, 254u) - 1);
+    factor = unit.unit;
+    for (std::int64_t key = 0; key < method.tile_keys; ++key) {
+      alignas(64) std::byte narrow[kMostHeadSize * 2];
+      for (std::int64_t e = 0; e < layout.padded_width; ++e) rows[key][e] *= unit.inverse;
+      method.narrow(rows[key], narrow, layout.padded_width);
+      spread(narrow, groups, bytes, layout.value_panel, to + key * bytes);
+    }
+  } else {
+    for (std::int64_t key = 0; key < method.tile_keys; ++key)
+      spread(reinterpret_cast<const std::byte*>(rows[key]), groups, bytes, layout.value_panel,
+             to + key * bytes);
+  }
+  std::memcpy(memory + layout.factor_at, &factor, sizeof factor);
+  memory[layout.marks_at + 1] = std::byte{odd};
+}
+
+}  // namespace
+
+TileLayout::TileLayout(const AttentionMethod& method, std::int64_t depth_, std::int64_t width_)
+    : depth(depth_), width(width_) {
+  padded_depth = round_up(std::max<std::int64_t>(depth, 1), method.score.step);
+  padded_width = round_up(std::max<std::int64_t>(width, 1), method.weigh.rows);
+  row_bytes_ = padded_depth * (method.score_lane == Lane::f32 ? 4 : 2);  // limbs are two
+  key_panel = method.score.rows * row_bytes_;
+  value_panel = method.tile_keys * method.weigh.rows * lane_bytes(method.weigh_lane);
+  values_at = round_up(method.tile_keys / method.score.rows * key_panel, kAlign);
+  units_at = values_at + round_up(padded_width / method.weigh.rows * value_panel, kAlign);
+  factor_at = units_at + method.tile_keys * 4;
+  marks_at = factor_at + 4;
+  bytes = round_up(marks_at + 3, kAlign);
+}
+
+std::int64_t TileLayout::query_panel(int cols) const { return round_up(cols * row_bytes_, kAlign); }
+
+PackedTile tile_at(const TileLayout& layout, const std::byte* memory) {
+  PackedTile tile{};
+  tile.keys = memory;
+  tile.values = memory + layout.values_at;
+  tile.units = reinterpret_cast<const float*>(memory + layout.units_at);
+  std::memcpy(&tile.factor, memory + layout.factor_at, sizeof tile.factor);
+  tile.odd_keys = memory[layout.marks_at] != std::byte{0};
+  tile.odd_values = memory[layout.marks_at + 1] != std::byte{0};
+  tile.low_keys = memory[layout.marks_at + 2] != std::byte{0};
+  return tile;
+}
+
+void pack_tile(const AttentionMethod& method, const TileLayout& layout, const AttentionRows& k,
+               const CodedRows& coded_k, const AttentionRows& v, const CodedRows& coded_v,
+               std::int64_t first, std::int64_t count, std::byte* memory) {
+  PanelRows rows;
+  auto* units = reinterpret_cast<float*>(memory + layout.units_at);
+  bool odd = false;
+  const int panel = method.score.rows;
+  for (std::int64_t key = 0; key < method.tile_keys; key += panel) {
+    std::byte* const to = memory + key / panel * layout.key_panel;
+    std::int64_t all[kMostPanelRows];
+    for (int r = 0; r < panel; ++r) all[r] = key + r < count ? first + key + r : -1;
+    if (coded_k.by_row() && coded_k.panel(all, panel, 1.0F, to, units + key)) continue;
+    for (int r = 0; r < panel; ++r) {
+      if (key + r < count) {
+        odd |= !rows.take(method, layout, k, first + key + r, 1.0F, r, units[key + r]);
+      } else {
+        rows.clear(layout, r);
+        units[key + r] = 0.0F;
+      }
+    }
+    rows.into(method, layout, panel, to, units[key]);
+  }
+  memory[layout.marks_at] = std::byte{odd};
+  memory[layout.marks_at + 2] = std::byte{rows.low};
+  if (!(coded_v.by_row() || coded_v.by_channel()) ||
+      !coded_v.values(layout, method.tile_keys, first, count, memory))
+    pack_values(method, layout, v, first, count, memory);
+}
+
+bool pack_queries(const AttentionMethod& method, const TileLayout& layout, const AttentionRows& q,
+                  const CodedRows& coded_q, const std::int64_t* queries, int cols, float factor,
+                  std::byte* panel, float* units, bool* odd) {
+  if (coded_q.by_row() && coded_q.panel(queries, cols, factor, panel, units)) {
+    std::fill_n(odd, cols, false);
+    return false;
+  }
+  PanelRows rows;
+  for (int r = 0; r < cols; ++r) {
+    if (queries[r] >= 0) {
+      odd[r] = !rows.take(method, layout, q, queries[r], factor, r, units[r]);
+      if (method.score_lane == Lane::i8) units[r] *= kLimbFactor;
+    } else {
+      rows.clear(layout, r);
+      units[r] = 0.0F;
+      odd[r] = false;
+    }
+  }
+  rows.into(method, layout, cols, panel, units[0]);
+  return rows.low;
+}
+
+}  // namespace octavo::cpu

@@ -1,0 +1,92 @@
+// The softmax of a strip in f32, by loops that compilers vectorise: columns side by side.
+#pragma once
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <cstdint>
+#include <limits>
+
+#include "octavo/backend/cpu/attention/attention.h"
+#include "octavo/backend/cpu/masks.h"
+
+namespace octavo::cpu {
+namespace {
+
+// 2^x for x <= 0, or any number for NaN; 0 below -126. The polynomial is the one of degree 5 whose
+// largest relative error for |f| <= 1/2 is the least, 7.5e-8; with its roundings 2^-22.
+inline float exp2_of(float x) {
+  constexpr float kRounder = 0x1.8p+23F, kLeast = -126.0F;
+  // No branch, which compilers would not turn into vectors.
+  const std::uint32_t above = mask_of(x > kLeast);
+  const float clamped = std::bit_cast<float>(
+      select(above, std::bit_cast<std::uint32_t>(x), std::bit_cast<std::uint32_t>(kLeast)));
+  const float shifted = clamped + kRounder;
+  const float f = clamped - (shifted - kRounder);
+  float p = 0x1.5c08e5p-10F;
+  p = p * f + 0x1.3d0c53p-7F;
+  p = p * f + 0x1.c6b6e5p-5F;
+  p = p * f + 0x1.ebf917p-3F;
+  p = p * f + 0x1.62e429p-1F;
+  p = p * f + 0x1.000001p+0F;
+  // The integer is in the low bits of `shifted`; its upper bits fall off.
+  const std::uint32_t bits =
+      std::bit_cast<std::uint32_t>(p) + (std::bit_cast<std::uint32_t>(shifted) << 23);
+  return std::bit_cast<float>(bits & above);
+}
+
+// The larger one, and a where they cannot be compared; a NaN that was met is in `odd`.
+inline float larger_of(float a, float b, std::uint32_t& odd) {
+  odd |= mask_of(b != b);
+  return std::bit_cast<float>(
+      select(mask_of(b > a), std::bit_cast<std::uint32_t>(b), std::bit_cast<std::uint32_t>(a)));
+}
+
+// The largest scores of all columns go into `top` and `base`. Returns whether a factor is not 1.
+template <int kStrip>
+inline bool raise_top(const SoftmaxJob& job, const float* largest) {
+  constexpr float kInfinity = std::numeric_limits<float>::infinity();
+  bool any = false;
+  for (int c = 0; c < kStrip; ++c) {
+    // NaN stays: no comparison with it is true.
+    const float before = job.base[c];
+    if (!(largest[c] <= job.top[c]) && job.top[c] == job.top[c]) job.top[c] = largest[c];
+    job.base[c] = std::max(before, std::ceil(job.top[c]));
+    job.rescale[c] =
+        before == job.base[c] || before == -kInfinity ? 1.0F : exp2_of(before - job.base[c]);
+    any |= job.rescale[c] != 1.0F;
+  }
+  return any;
+}
+
+// What scores are taken from: 0 where a column has seen nothing yet.
+inline float origin(float base) {
+  return base > -std::numeric_limits<float>::infinity() ? base : 0.0F;
+}
+
+template <int kStrip>
+bool softmax_f32(const SoftmaxJob& job) {
+  float largest[kStrip], from[kStrip], sum[kStrip] = {};
+  std::uint32_t odd[kStrip] = {};
+  std::copy_n(job.scores, kStrip, largest);
+  const float* score = job.scores;
+  for (std::int64_t key = 0; key < job.keys; ++key, score += kStrip)
+    for (int c = 0; c < kStrip; ++c) largest[c] = larger_of(largest[c], score[c], odd[c]);
+  for (int c = 0; c < kStrip; ++c)
+    if (odd[c] != 0) largest[c] = std::numeric_limits<float>::quiet_NaN();
+  const bool any = raise_top<kStrip>(job, largest);
+  for (int c = 0; c < kStrip; ++c) from[c] = origin(job.base[c]);
+  score = job.scores;
+  auto* weight = reinterpret_cast<float*>(job.weights);
+  for (std::int64_t key = 0; key < job.keys; ++key, score += kStrip, weight += kStrip)
+    for (int c = 0; c < kStrip; ++c) {
+      const float p = exp2_of(score[c] - from[c]);
+      weight[c] = p;
+      sum[c] += p;
+    }
+  for (int c = 0; c < kStrip; ++c) job.sum[c] = job.sum[c] * job.rescale[c] + sum[c];
+  return any;
+}
+
+}  // namespace
+}  // namespace octavo::cpu

@@ -1,0 +1,171 @@
+// Blocks of a product. For many rows: a block of B is packed once and stays in the second-level
+// cache while panels of A, packed into the first as they come, are multiplied with all of it. For
+// few rows: pieces of rows are multiplied where they lie, or, where memory has the columns of B one
+// after the other, these are added up times numbers of A. Sums are taken along K in the same order
+// whatever the blocks and threads.
+#include <algorithm>
+#include <atomic>
+#include <cstring>
+
+#include "octavo/backend/cpu/gemm/gemm.h"
+#include "octavo/backend/cpu/gemm/gemm_blocking.h"
+#include "octavo/backend/cpu/gemm/gemm_epilogue.h"
+#include "octavo/backend/cpu/gemm/gemm_operand_rows.h"
+#include "octavo/backend/cpu/gemm/gemm_pack.h"
+#include "octavo/backend/cpu/work_split.h"
+
+namespace octavo::cpu {
+namespace {
+
+struct Block {
+  std::int64_t row, col, rows, cols;
+};
+
+void tile_block(const Cut& c, const GemmJob& job, const OperandLanes& a, const OperandLanes& b,
+                const GemmFinish& finish, const Block& block, const GemmScratch& scratch) {
+  const GemmMethod& method = *c.method;
+  const TileKernel& tile = method.tile;
+  const std::int64_t lane = lane_bytes(method.lane), depth = job.a.cols();
+  const std::int64_t padded_rows = round_up(block.rows, tile.rows),
+                     padded_cols = round_up(block.cols, tile.cols);
+  float *const sums = scratch.sums, *const a_scales = scratch.a_scales;
+  float* const b_scales = scratch.b_scales;
+  std::byte *const a_panel = scratch.a_lanes, *const b_panels = scratch.b_lanes;
+  std::memset(sums, 0, static_cast<std::size_t>(padded_rows * padded_cols) * sizeof(float));
+  for (std::int64_t k = 0; k < depth; k += c.depth) {
+    const std::int64_t n = std::min(c.depth, depth - k);
+    const std::int64_t run =
+        c.scaled ? round_up(n, tile.step) : std::min(c.run, round_up(n, tile.step));
+    const std::int64_t runs = blocks(n, run), wanted = run * runs;
+    for (std::int64_t col = 0; col < padded_cols; col += tile.cols) {
+      pack_panel(method, b, block.col + col, tile.cols, k, n, wanted, scratch.stage,
+                 b_panels + col * wanted * lane);
+      if (!c.scaled)
+        pack_scales(b, block.col + col, tile.cols, k, run, runs, b_scales + col * runs);
+    }
+    for (std::int64_t row = 0; row < padded_rows; row += tile.rows) {
+      pack_panel(method, a, block.row + row, tile.rows, k, n, wanted, scratch.stage, a_panel);
+      if (!c.scaled) pack_scales(a, block.row + row, tile.rows, k, run, runs, a_scales);
+      for (std::int64_t col = 0; col < padded_cols; col += tile.cols)
+        tile.run({.a = a_panel,
+                  .b = b_panels + col * wanted * lane,
+                  .run = run,
+                  .runs = runs,
+                  .a_scale = c.scaled ? nullptr : a_scales,
+                  .b_scale = c.scaled ? nullptr : b_scales + col * runs,
+                  .sums = sums + row * padded_cols + col,
+                  .pitch = padded_cols});
+    }
+  }
+  for (std::int64_t row = 0; row < block.rows; ++row)
+    finish(block.row + row, block.col, block.cols, sums + row * padded_cols);
+}
+
+void dot_block(const Cut& c, const GemmJob& job, const OperandLanes& a, const OperandLanes& b,
+               const GemmFinish& finish, const Block& block, const GemmScratch& scratch) {
+  const bool as_codes = c.dot_codes != nullptr;
+  const std::int64_t bytes = lane_bytes(c.method->lane), depth = job.a.cols();
+  const std::int64_t pitch = c.depth * bytes;
+  const std::int64_t padded_cols = round_up(block.cols, kDotCols);
+  float *const sums = scratch.sums, *const a_scales = scratch.a_scales;
+  float* const b_scales = scratch.b_scales;
+  const std::byte* a_rows[kFewRows];
+  std::memset(sums, 0, static_cast<std::size_t>(block.rows * padded_cols) * sizeof(float));
+  for (std::int64_t k = 0; k < depth; k += c.depth) {
+    const std::int64_t n = std::min(c.depth, depth - k);
+    const std::int64_t run = std::min(c.run, round_up(n, kDotStep));
+    const std::int64_t runs = blocks(n, run), wanted = run * runs;
+    for (std::int64_t row = 0; row < block.rows; ++row) {
+      a_rows[row] = padded(a, false, bytes, row, k, n, wanted, scratch.a_lanes + row * pitch);
+      if (!c.scaled) a.scales(row, k, run, runs, a_scales + row * runs, 1);
+    }
+    for (std::int64_t col = 0; col < padded_cols; col += kDotCols) {
+      DotJob dot{};
+      dot.run = run;
+      dot.runs = runs;
+      dot.pitch = padded_cols;
+      if (!c.scaled) dot.b_scale = b_scales;
+      for (int i = 0; i < kDotCols; ++i) {
+        const std::int64_t row = block.col + col + i;
+        dot.b[i] = padded(b, as_codes, as_codes ? 1 : bytes, row, k, n, wanted,
+                          scratch.b_lanes + i * pitch);
+        if (c.scaled) continue;
+        b.scales(std::min(row, b.rows() - 1), k, run, runs, b_scales + i, kDotCols);
+      }
+      for (std::int64_t row = 0; row < block.rows; row += kDotRows) {
+        dot.rows = static_cast<int>(std::min<std::int64_t>(kDotRows, block.rows - row));
+        for (int i = 0; i < dot.rows; ++i) {
+          dot.a[i] = a_rows[row + i];
+          if (!c.scaled) dot.a_scale[i] = a_scales + (row + i) * runs;
+        }
+        dot.sums = sums + row * padded_cols + col;
+        (as_codes ? c.dot_codes : c.method->dot)(dot);
+      }
+    }
+  }
+  for (std::int64_t row = 0; row < block.rows; ++row)
+    finish(block.row + row, block.col, block.cols, sums + row * padded_cols);
+}
+
+// Sums of columns grow by a few rows of memory at a time.
+void columns_block(const Cut& c, const GemmJob& job, const OperandLanes& a, const OperandLanes& b,
+                   const GemmFinish& finish, const Block& block, const GemmScratch& scratch) {
+  constexpr std::int64_t kFew = 4;
+  const std::int64_t depth = job.a.cols(), lane = lane_bytes(Lane::f32);
+  alignas(64) float staged[kFew][kFewRowsCols];
+  float* const sums = scratch.sums;
+  std::memset(sums, 0, static_cast<std::size_t>(block.rows * block.cols) * sizeof(float));
+  for (std::int64_t k = 0; k < depth; k += c.depth) {
+    const std::int64_t n = std::min(c.depth, depth - k);
+    const float* a_rows[kFewRows];
+    for (std::int64_t row = 0; row < block.rows; ++row)
+      a_rows[row] = reinterpret_cast<const float*>(
+          a.piece(row, k, n, scratch.a_lanes + row * c.depth * lane));
+    for (std::int64_t i = 0; i < n; i += kFew) {
+      const std::int64_t count = std::min(kFew, n - i);
+      const float* column[kFew];
+      for (std::int64_t j = 0; j < count; ++j)
+        column[j] = b.column(block.col, k + i + j, block.cols, staged[j]);
+      for (std::int64_t row = 0; row < block.rows; ++row) {
+        float* __restrict to = sums + row * block.cols;
+        const float* x = a_rows[row] + i;
+        if (count == kFew) {
+          const float *y0 = column[0], *y1 = column[1], *y2 = column[2], *y3 = column[3];
+          for (std::int64_t col = 0; col < block.cols; ++col)
+            to[col] = to[col] + x[0] * y0[col] + x[1] * y1[col] + x[2] * y2[col] + x[3] * y3[col];
+        } else {
+          for (std::int64_t j = 0; j < count; ++j)
+            for (std::int64_t col = 0; col < block.cols; ++col) to[col] += x[j] * column[j][col];
+        }
+      }
+    }
+  }
+  for (std::int64_t row = 0; row < block.rows; ++row)
+    finish(block.row + row, block.col, block.cols, sums + row * block.cols);
+}
+
+}  // namespace
+
+void gemm_matrix(const Isa& isa, const GemmMethod& method, const Exec& exec, const GemmJob& job) {
+  if (job.out.rows == 0 || job.out.cols == 0) return;
+  const Cut c = cut(method, exec, job);
+  const OperandLanes a(isa, job.a, *c.method, c.fold), b(isa, job.b, *c.method, c.fold);
+  const GemmFinish finish(isa, job);
+  const std::int64_t per_thread = scratch_at(nullptr, c).bytes;
+  const std::int64_t units = c.row_blocks * c.col_blocks;
+  const auto one_block = !c.few_rows                  ? tile_block
+                         : c.scaled && b.in_columns() ? columns_block
+                                                      : dot_block;
+  std::atomic<std::int64_t> next = 0;
+  share_parts(c.threads, c.threads, c.threads, [&](int part, std::int64_t, std::int64_t) {
+    for (std::int64_t unit = next++; unit < units; unit = next++) {
+      const std::int64_t row = unit % c.row_blocks * c.rows, col = unit / c.row_blocks * c.cols;
+      const Block block{row, col, std::min(c.rows, job.out.rows - row),
+                        std::min(c.cols, job.out.cols - col)};
+      const GemmScratch scratch = scratch_at(exec.workspace.data() + part * per_thread, c);
+      one_block(c, job, a, b, finish, block, scratch);
+    }
+  });
+}
+
+}  // namespace octavo::cpu

@@ -1,0 +1,249 @@
+#include "octavo/backend/cpu/gemm/gemm_operand_rows.h"
+
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <cstring>
+
+#include "octavo/backend/cpu/matrix_io.h"
+#include "octavo/backend/cpu/narrow.h"
+#include "octavo/backend/cpu/quantize/scale_batch.h"
+#include "octavo/backend/cpu/quantize/tile_values.h"
+#include "octavo/format/named_formats.h"
+#include "octavo/round/encode_edges.h"
+
+namespace octavo::cpu {
+namespace {
+
+// The integers that codes of a format are, in units of its smallest value.
+using IntegerTable = std::array<std::int8_t, 64>;
+template <const Format& kFormat>
+constexpr IntegerTable integer_table() {
+  IntegerTable table{};
+  for (std::uint32_t code = 0; code < 1u << kFormat.bits(); ++code)
+    table[code] = static_cast<std::int8_t>(decode(kFormat, code) / decode(kFormat, 1u));
+  return table;
+}
+
+// bf16 of what is exact in it.
+void take_upper_halves(const float* values, std::int64_t n, std::uint16_t* out) {
+  for (std::int64_t i = 0; i < n; ++i)
+    out[i] = static_cast<std::uint16_t>(std::bit_cast<std::uint32_t>(values[i]) >> 16);
+}
+
+void multiply(float* values, std::int64_t n, float factor) {
+  for (std::int64_t i = 0; i < n; ++i) values[i] *= factor;
+}
+
+}  // namespace
+
+OperandLanes::OperandLanes(const Isa& isa, const GemmOperand& operand, const GemmMethod& method,
+                           Fold fold)
+    : isa_(isa), operand_(operand), method_(method), fold_(fold) {
+  const Lane lane = method.lane;
+  if (!operand.is_quantized()) {
+    const DType dtype = operand.values.dtype;
+    decoder_ = {.format = dtype == DType::f16 ? f16_format : bf16_format, .target = DType::f32};
+  } else {
+    const QuantizedMatrix& from = operand.quantized;
+    tile_rows_ = tile_extent(from.tile.rows, from.codes.rows);
+    tile_cols_ = tile_extent(from.tile.cols, from.codes.cols);
+    if (fold_ == Fold::tiles && tile_cols_ == from.codes.cols) fold_ = Fold::none;
+    const bool direct = lane == Lane::bf16 && fold_ == Fold::none;
+    decoder_ = {.format = from.codes.format, .target = direct ? DType::bf16 : DType::f32};
+    if (lane == Lane::i8)
+      unit_ = static_cast<float>(decode(from.codes.format, 1u));
+    else if (lane == Lane::f16)
+      unit_ = static_cast<float>(1.0 / f16_factor(operand));
+  }
+  decode_ = isa.decode(decoder_);
+  const Matrix& elements = operand.elements();
+  if ((lane != Lane::f32 && lane != Lane::f16) || elements.packed) return;
+  in_columns_ =
+      lane == Lane::f32 && !operand.is_quantized() && elements.row_pitch == bytes_of(elements) &&
+      elements.col_stride != bytes_of(elements) &&
+      reinterpret_cast<std::uintptr_t>(elements.data) % static_cast<unsigned>(bytes_of(elements)) ==
+          0 &&
+      elements.col_stride % bytes_of(elements) == 0;
+  const bool whole = tile_cols_ == operand.cols();
+  const bool fits = lane == Lane::f16 || (fold_ == Fold::all && (whole || tile_cols_ % 16 == 0));
+  if (operand.is_quantized() && fits && method.pack_codes != nullptr && bytes_of(elements) == 1 &&
+      is_contiguous(elements))
+    pack_codes_ = method.pack_codes(elements.format);
+}
+
+const float* OperandLanes::widened(const void* values, std::int64_t n, float* stage) const {
+  switch (operand_.values.dtype) {
+    case DType::f32:
+      return static_cast<const float*>(values);
+    case DType::f64:
+      for (std::int64_t i = 0; i < n; ++i)
+        stage[i] = static_cast<float>(static_cast<const double*>(values)[i]);
+      return stage;
+    case DType::bf16:
+      widen_bf16(values, stage, n);
+      return stage;
+    default:
+      decode_(decoder_, values, stage, n);
+      return stage;
+  }
+}
+
+const float* OperandLanes::column(std::int64_t first_row, std::int64_t k, std::int64_t n,
+                                  float* stage) const {
+  return widened(element(operand_.values, first_row, k), n, stage);
+}
+
+bool OperandLanes::pack_codes(std::int64_t first_row, int count, std::int64_t k, std::int64_t n,
+                              std::byte* panel) const {
+  const std::int64_t run = std::min(tile_cols_, n), runs = (n + run - 1) / run;
+  const bool scaled = method_.lane == Lane::f32;
+  if (first_row + count > rows() || n % 16 != 0) return false;
+  if (scaled && (run % 16 != 0 || (k % tile_cols_ != 0 && tile_cols_ < operand_.cols())))
+    return false;
+  const std::uint8_t* codes[kMostPanelRows];
+  alignas(64) float found[kMostDepth / 16 * kMostPanelRows];
+  for (int r = 0; r < count; ++r) {
+    codes[r] =
+        reinterpret_cast<const std::uint8_t*>(element(operand_.elements(), first_row + r, k));
+    if (scaled) scales(first_row + r, k, run, runs, found + r, count);
+  }
+  pack_codes_(decoder_.format, {.rows = codes,
+                                .count = count,
+                                .n = n,
+                                .run = run,
+                                .scales = scaled ? found : nullptr,
+                                .factor = 1.0F / unit_,
+                                .panel = panel});
+  return true;
+}
+
+bool OperandLanes::pack(std::int64_t first_row, int count, std::int64_t k, std::int64_t n,
+                        std::byte* panel) const {
+  if (pack_codes_ != nullptr) return pack_codes(first_row, count, k, n, panel);
+  if (!in_columns_) return false;
+  auto* to = reinterpret_cast<float*>(panel);
+  const std::int64_t there = std::min<std::int64_t>(count, rows() - first_row);
+  if (there <= 0) {
+    std::memset(panel, 0, static_cast<std::size_t>(n * count) * sizeof(float));
+    return true;
+  }
+  for (std::int64_t i = 0; i < n; ++i, to += count) {
+    const float* values = column(first_row, k + i, there, to);
+    if (values != to) std::memcpy(to, values, static_cast<std::size_t>(there) * sizeof(float));
+    for (std::int64_t r = there; r < count; ++r) to[r] = 0.0F;
+  }
+  return true;
+}
+
+float OperandLanes::level() const {
+  const float* level = operand_.quantized.tensor_scale;
+  return level != nullptr ? *level : 1.0F;
+}
+
+const std::byte* OperandLanes::f32_piece(std::int64_t row, std::int64_t k, std::int64_t n,
+                                         std::byte* stage) const {
+  alignas(64) std::byte gathered[kMostDepth * 8];
+  auto* out = reinterpret_cast<float*>(stage);
+  if (!operand_.is_quantized()) {
+    const void* values = gather(operand_.values, row, k, n, gathered);
+    const float* wide = widened(values, n, out);
+    if (wide != out) {
+      if (values != gathered) return static_cast<const std::byte*>(values);
+      std::memcpy(out, values, static_cast<std::size_t>(n) * sizeof(float));
+    }
+    return stage;
+  }
+  const QuantizedMatrix& from = operand_.quantized;
+  if (!fits_f32(from.codes.format)) {
+    dequantize_piece(isa_, from, row, k, n, out);
+    return stage;
+  }
+  decode_(decoder_, gather(from.codes, row, k, n, gathered), out, n);
+  if (fold_ == Fold::none) return stage;
+  alignas(64) float scales[kMostDepth];
+  const std::int64_t first = k / tile_cols_, last = (k + n - 1) / tile_cols_;
+  load_scales(isa_, from.scales, row / tile_rows_, first, last - first + 1, scales);
+  const float outer = fold_ == Fold::all ? level() : 1.0F;
+  for (std::int64_t done = 0, t = 0; done < n; ++t) {
+    const std::int64_t end = std::min(n, (first + t + 1) * tile_cols_ - k);
+    multiply(out + done, end - done, scales[t] * outer);
+    done = end;
+  }
+  return stage;
+}
+
+const std::byte* OperandLanes::piece(std::int64_t row, std::int64_t k, std::int64_t n,
+                                     std::byte* stage) const {
+  alignas(64) std::byte gathered[kMostDepth * 4];
+  const Matrix& elements = operand_.elements();
+  switch (method_.lane) {
+    case Lane::f32:
+      return f32_piece(row, k, n, stage);
+    case Lane::f16: {
+      const std::byte* wide = f32_piece(row, k, n, gathered);
+      auto* values = reinterpret_cast<float*>(gathered);
+      if (wide != gathered) std::memcpy(values, wide, static_cast<std::size_t>(n) * sizeof(float));
+      multiply(values, n, 1.0F / unit_);
+      method_.narrow(values, stage, n);
+      return stage;
+    }
+    case Lane::bf16: {
+      if (fold_ == Fold::tiles) {
+        take_upper_halves(reinterpret_cast<const float*>(f32_piece(row, k, n, gathered)), n,
+                          reinterpret_cast<std::uint16_t*>(stage));
+        return stage;
+      }
+      const void* there = gather(elements, row, k, n, gathered);
+      if (operand_.is_quantized()) {
+        decode_(decoder_, there, stage, n);
+        return stage;
+      }
+      if (there != gathered) return static_cast<const std::byte*>(there);
+      std::memcpy(stage, there, static_cast<std::size_t>(n) * 2);
+      return stage;
+    }
+    default: {
+      static constexpr IntegerTable kE2m1 = integer_table<e2m1fn>(),
+                                    kE2m3 = integer_table<e2m3fn>();
+      const IntegerTable& table = elements.format == e2m1fn ? kE2m1 : kE2m3;
+      const auto* codes = static_cast<const std::uint8_t*>(gather(elements, row, k, n, gathered));
+      method_.look_up(table.data(), codes, n, reinterpret_cast<std::int8_t*>(stage));
+      return stage;
+    }
+  }
+}
+
+const std::byte* OperandLanes::codes(std::int64_t row, std::int64_t k, std::int64_t n,
+                                     std::byte* stage) const {
+  return static_cast<const std::byte*>(gather(operand_.quantized.codes, row, k, n, stage));
+}
+
+void OperandLanes::scales(std::int64_t row, std::int64_t k, std::int64_t run, std::int64_t runs,
+                          float* out, std::int64_t pitch) const {
+  if (!operand_.is_quantized()) {
+    for (std::int64_t i = 0; i < runs; ++i) out[i * pitch] = unit_;
+    return;
+  }
+  const QuantizedMatrix& from = operand_.quantized;
+  const float outer = unit_ * level();
+  if (fold_ == Fold::tiles) {
+    for (std::int64_t i = 0; i < runs; ++i) out[i * pitch] = outer;
+    return;
+  }
+  alignas(64) float found[kMostDepth];
+  const std::int64_t last_k = std::min(k + run * runs, operand_.cols()) - 1;
+  const std::int64_t first = k / tile_cols_, last = last_k / tile_cols_;
+  load_scales(isa_, from.scales, row / tile_rows_, first, last - first + 1, found);
+  // Whole runs make up a tile, and there may be runs beyond the edge.
+  const std::int64_t per_tile = std::max<std::int64_t>(1, tile_cols_ / run);
+  std::int64_t tile = 0, left = per_tile - k / run % per_tile;
+  for (std::int64_t i = 0; i < runs; ++i) {
+    out[i * pitch] = found[std::min(tile, last - first)] * outer;
+    if (--left > 0) continue;
+    left = per_tile;
+    ++tile;
+  }
+}
+
+}  // namespace octavo::cpu

@@ -1,0 +1,196 @@
+// How CPU backends are put together. Everything a matrix needs (strides, packing, threads, in
+// place, counts) is done once, in convert_driver.cc. What differs between instruction sets is only
+// how a run of contiguous elements is converted: a span kernel. An Isa chooses one for each call.
+#pragma once
+
+#include <array>
+#include <cstdint>
+
+#include "octavo/backend/kernels.h"
+#include "octavo/round/encode_edges.h"
+
+namespace octavo::cpu {
+
+// Everything a span kernel wants to know about one encode call, worked out once.
+struct Encoder {
+  Format format{};
+  EncodePolicy policy{};
+  DType source = DType::f32;  // f32, f64, f16 or bf16
+  // NaN and Inf do not matter: a quantizer writes over what they become. Saturating policies only.
+  bool only_finite = false;
+  // Nothing that counts lies as far above the largest value as half a step: no need to saturate.
+  bool within_range = false;
+  std::uint8_t poison_code = 0;  // of a tile with NaN or Inf, in scaled spans
+
+  // As encode_edges has them, indexed by the sign of the input.
+  std::array<std::uint32_t, 2> overflow_field{};
+  std::array<std::uint32_t, 2> inf_code{};
+  std::array<std::uint32_t, 2> nan_code{};
+};
+
+struct Decoder {
+  Format format{};
+  DType target = DType::f32;
+};
+
+// `index` is the stochastic index of the first element.
+using EncodeSpan = void (*)(const Encoder&, const void* values, void* codes, std::int64_t n,
+                            std::uint64_t index);
+using CountSpan = Counts (*)(const Encoder&, const void* values, std::int64_t n,
+                             std::uint64_t index);
+using DecodeSpan = void (*)(const Decoder&, const void* codes, void* values, std::int64_t n);
+
+// Encodes value * factor, rounded to f32: factors[i / width] for element i. width is a multiple of
+// 16. Where poisoned[i / width] is 0xFF and not 0, the poison code instead.
+using ScaledSpan = void (*)(const Encoder&, const void* values, void* codes, std::int64_t n,
+                            const float* factors, const std::uint8_t* poisoned, std::int64_t width);
+
+// Blocks of 32 values with e8m0 scales, done in one go: what an Isa wants to know of them.
+struct MxBlocks {
+  Format format{};
+  DType source = DType::f32;  // f32 or bf16
+  ScaleRule rule = ScaleRule::rceil;
+  std::uint8_t poison_code = 0;  // of a block with NaN or Inf
+};
+
+// n values in a row, the last block perhaps cut short, to n unpacked codes.
+using MxRows = void (*)(const MxBlocks&, const void* values, std::uint8_t* codes,
+                        std::uint8_t* scales, std::int64_t n);
+
+// Up to 32 rows, a block down each column, of up to kMxStripCols values. Columns go to the
+// transpose: `codes` and `scales` are those of the first one, pitches in bytes lead to the next,
+// and there is room for 32 codes of each. Rows are quantized as well where there is a place for
+// them.
+struct MxStrip {
+  const void* values;
+  std::int64_t row_pitch, rows, cols;
+  std::uint8_t *codes, *scales;
+  std::int64_t code_pitch, scale_pitch;
+  std::uint8_t *row_codes, *row_scales;
+  std::int64_t row_code_pitch, row_scale_pitch;
+};
+inline constexpr std::int64_t kMxStripCols = 256;
+using MxStripSpan = void (*)(const MxBlocks&, const MxStrip&);
+
+struct MxKernels {
+  MxRows rows = nullptr;
+  MxStripSpan strip = nullptr;
+};
+
+// Tiles of sixteen values in E2M1, packed, with e4m3 scales under one f32 (NVFP4).
+struct Fp4Tiles {
+  float tensor_scale = 1.0F;
+};
+inline constexpr std::int64_t kFp4Tile = 16;
+
+// n values in a row, the last tile perhaps cut short.
+using Fp4Rows = void (*)(const Fp4Tiles&, const void* values, std::uint8_t* codes,
+                         std::uint8_t* scales, std::int64_t n);
+
+struct Isa {
+  EncodeSpan (*encode)(const Encoder&);
+  DecodeSpan (*decode)(const Decoder&);
+  CountSpan count;
+  // Shortcuts of quantizers; null, or returning null, where there is none.
+  ScaledSpan (*encode_scaled)(const Encoder&) = nullptr;
+  MxKernels (*mx)(const MxBlocks&) = nullptr;
+  // Raises amax[t] by tile t of sixteen f32 or bf16; returns how many tiles it did.
+  std::int64_t (*amax16)(DType, const void* values, std::int64_t tiles,
+                         std::uint32_t* amax) = nullptr;
+  Fp4Rows (*fp4)(DType source) = nullptr;
+};
+
+Encoder make_encoder(const Format& format, const EncodePolicy& policy, DType source);
+
+// The entries of the door, for one Isa.
+void encode_matrix(const Isa&, const Exec&, const Matrix& values, const Matrix& codes,
+                   const EncodePolicy&, Counts*);
+void decode_matrix(const Isa&, const Exec&, const Matrix& codes, const Matrix& values);
+std::int64_t count_nan_matrix(const Exec&, const Matrix& values);
+void quantize_matrix(const Isa&, const Exec&, const QuantizeJob&);
+void dequantize_matrix(const Isa&, const Exec&, const QuantizedMatrix&, const Matrix& values);
+void amax_matrix(const Isa&, const Exec&, const QuantizeSource&, AmaxOf, float* amax);
+void tensor_scale(const Exec&, const ScaleSpec&, const Format& element, const float* amax,
+                  float* scale);
+void produce_matrix(const Isa&, const Exec&, const Matrix& x, const Producer&, const Matrix& out);
+
+// How an instruction set multiplies (gemm.h); null where it is left to the reference.
+struct GemmMethod;
+using ChooseGemm = const GemmMethod* (*)(const GemmJob&);
+
+void gemm_matrix(const Isa&, const GemmMethod&, const Exec&, const GemmJob&);
+std::int64_t gemm_workspace(const GemmMethod&, const Exec&, const GemmJob&);
+
+// How an instruction set attends (attention.h); null where it is left to the reference.
+struct AttentionMethod;
+using ChooseAttention = const AttentionMethod* (*)(const AttentionJob&);
+
+void attend(const Isa&, const AttentionMethod&, const Exec&, const AttentionJob&);
+std::int64_t attention_workspace(const Isa&, const AttentionMethod&, const Exec&,
+                                 const AttentionJob&);
+void attend_backward(const Isa&, const AttentionMethod&, const Exec&, const AttentionBackwardJob&);
+std::int64_t attention_backward_workspace(const Isa&, const AttentionMethod&, const Exec&,
+                                          const AttentionBackwardJob&);
+// The method that gradients are computed with, or null.
+const AttentionMethod* backward_method(ChooseAttention choose, const AttentionBackwardJob&);
+void prepare_attention(const Isa&, const Exec&, const AttentionPrepareJob&);
+void survey_attention(const Isa&, const Exec&, const AttentionSurveyJob&);
+
+void delayed_update(const Exec&, const DelayedJob&);
+void fold_matrix(const Exec&, const MxFoldJob&);
+
+template <const Isa& kIsa, ChooseGemm kGemm, ChooseAttention kAttention>
+constexpr Kernels make_kernels(const char* name, const char* description) {
+  return {
+      .name = name,
+      .description = description,
+      .encode = [](const Exec& exec, const Matrix& values, const Matrix& codes,
+                   const EncodePolicy& policy,
+                   Counts* counts) { encode_matrix(kIsa, exec, values, codes, policy, counts); },
+      .decode = [](const Exec& exec, const Matrix& codes,
+                   const Matrix& values) { decode_matrix(kIsa, exec, codes, values); },
+      .quantize = [](const Exec& exec,
+                     const QuantizeJob& job) { quantize_matrix(kIsa, exec, job); },
+      .dequantize = [](const Exec& exec, const QuantizedMatrix& from,
+                       const Matrix& values) { dequantize_matrix(kIsa, exec, from, values); },
+      .amax = [](const Exec& exec, const QuantizeSource& source, AmaxOf of,
+                 float* amax) { amax_matrix(kIsa, exec, source, of, amax); },
+      .tensor_scale = tensor_scale,
+      .fold = fold_matrix,
+      .produce = [](const Exec& exec, const Matrix& x, const Producer& producer,
+                    const Matrix& out) { produce_matrix(kIsa, exec, x, producer, out); },
+      .delayed_update = delayed_update,
+      .gemm = [](const Exec& exec,
+                 const GemmJob& job) { gemm_matrix(kIsa, *kGemm(job), exec, job); },
+      .gemm_workspace = [](const Exec& exec,
+                           const GemmJob& job) { return gemm_workspace(*kGemm(job), exec, job); },
+      .gemm_offered = [](const GemmJob& job) { return kGemm(job) != nullptr; },
+      .attention = [](const Exec& exec,
+                      const AttentionJob& job) { attend(kIsa, *kAttention(job), exec, job); },
+      .attention_workspace =
+          [](const Exec& exec, const AttentionJob& job) {
+            return attention_workspace(kIsa, *kAttention(job), exec, job);
+          },
+      .attention_offered = [](const AttentionJob& job) { return kAttention(job) != nullptr; },
+      .attention_backward =
+          [](const Exec& exec, const AttentionBackwardJob& job) {
+            attend_backward(kIsa, *backward_method(kAttention, job), exec, job);
+          },
+      .attention_backward_workspace =
+          [](const Exec& exec, const AttentionBackwardJob& job) {
+            return attention_backward_workspace(kIsa, *backward_method(kAttention, job), exec, job);
+          },
+      .attention_backward_offered =
+          [](const AttentionBackwardJob& job) {
+            return backward_method(kAttention, job) != nullptr;
+          },
+      .attention_prepare =
+          [](const Exec& exec, const AttentionPrepareJob& job) {
+            prepare_attention(kIsa, exec, job);
+          },
+      .attention_survey = [](const Exec& exec,
+                             const AttentionSurveyJob& job) { survey_attention(kIsa, exec, job); },
+      .count_nan = count_nan_matrix};
+}
+
+}  // namespace octavo::cpu

@@ -1,0 +1,34 @@
+// What methods of attention with weights in bf16 have in common; they differ in how scores are
+// made.
+#pragma once
+
+#include "octavo/backend/cpu/attention/attention.h"
+#include "octavo/backend/cpu/isa/neon/gemm_pairs.h"
+#include "octavo/backend/cpu/isa/neon/scaled_exp2_neon.h"
+#include "octavo/backend/cpu/isa/neon_bf16/bf16_lanes.h"
+#include "octavo/backend/cpu/isa/neon_bf16/neon_bf16_internal.h"
+
+namespace octavo::cpu {
+namespace {
+
+static_assert(kPairRows == kBf16Channels && kBf16Step == kBf16Keys);
+// What a tile ends with, turning pairs into rows and adding them, is an eighth of its products.
+constexpr std::int64_t kBf16TileKeys = 128;
+
+constexpr AttentionMethod bf16_values(const char* name, Lane lane, const TileKernel& score) {
+  return {
+      .name = name,
+      .score_lane = lane,
+      .score = score,
+      .weigh_lane = Lane::bf16,
+      .weigh = {.rows = kPairRows, .cols = kPairCols, .step = kBf16Step, .run = neon_bf16_weigh},
+      .softmax = neon_bf16_softmax,
+      .weight_factor = kScaledFactor,
+      .tile_keys = kBf16TileKeys,
+      .narrow = neon_fp16_narrow,
+      .widen = neon_fp16_widen,
+      .few = neon_bf16_few};
+}
+
+}  // namespace
+}  // namespace octavo::cpu

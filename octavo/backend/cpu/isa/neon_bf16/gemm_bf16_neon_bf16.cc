@@ -1,0 +1,83 @@
+// Products in bf16 (BFMMLA): sixteen to an instruction. Every format of eight bits and fewer is
+// exact in bf16, and so is the product of two; sums are f32, rounded to odd by the instruction,
+// which takes subnormal inputs and results for zero (docs/numerics/gemm.md).
+#include <arm_neon.h>
+
+#include "octavo/backend/cpu/gemm/gemm.h"
+#include "octavo/backend/cpu/isa/neon/gemm_pairs.h"
+#include "octavo/backend/cpu/isa/neon/neon_internal.h"
+#include "octavo/backend/cpu/isa/neon_bf16/bf16_lanes.h"
+#include "octavo/backend/cpu/isa/neon_bf16/neon_bf16_internal.h"
+
+#if defined(__GNUC__) && !defined(__clang__)
+// GCC moves loads up before it hands out registers, and then runs out of them.
+#pragma GCC optimize("no-schedule-insns")
+#endif
+
+namespace octavo::cpu {
+namespace {
+
+void tile(const TileJob& job) {
+  pairs_tile<kBf16Step, kBf16StepBytes, float32x4_t>(
+      job, [] { return vdupq_n_f32(0.0F); }, plus_bf16_pairs, [](float32x4_t sum) { return sum; });
+}
+
+template <int kDotted>
+[[gnu::always_inline]] inline void dot_rows(const DotJob& job) {
+  constexpr std::int64_t kLanes = 8, kLaneBytes = 2;
+  std::int64_t k = 0;
+  for (std::int64_t r = 0; r < job.runs; ++r) {
+    float32x4_t sum[kDotted][kDotCols] = {};
+    for (const std::int64_t end = k + job.run; k < end; k += kLanes) {
+      bfloat16x8_t left[kDotted];
+#pragma GCC unroll 4
+      for (int i = 0; i < kDotted; ++i) left[i] = load_bf16(job.a[i] + k * kLaneBytes);
+#pragma GCC unroll 4
+      for (int j = 0; j < kDotCols; ++j) {
+        const bfloat16x8_t right = load_bf16(job.b[j] + k * kLaneBytes);
+#pragma GCC unroll 4
+        for (int i = 0; i < kDotted; ++i) sum[i][j] = vbfdotq_f32(sum[i][j], left[i], right);
+      }
+    }
+#pragma GCC unroll 4
+    for (int i = 0; i < kDotted; ++i) {
+      // The sums of four columns side by side.
+      const float32x4_t run =
+          vpaddq_f32(vpaddq_f32(sum[i][0], sum[i][1]), vpaddq_f32(sum[i][2], sum[i][3]));
+      float* to = job.sums + i * job.pitch;
+      const float32x4_t before = vld1q_f32(to);
+      vst1q_f32(to, job.b_scale == nullptr
+                        ? vaddq_f32(before, run)
+                        : vfmaq_n_f32(before, vmulq_f32(run, vld1q_f32(job.b_scale + r * kDotCols)),
+                                      job.a_scale[i][r]));
+    }
+  }
+}
+
+void dot(const DotJob& job) {
+  with_rows(job.rows, [&]<int kDotted>() { dot_rows<kDotted>(job); });
+}
+
+constexpr GemmMethod kBf16{
+    .name = "bf16 BFMMLA",
+    .lane = Lane::bf16,
+    .wide = &kNeonF32,
+    .tile = {.rows = kPairRows, .cols = kPairCols, .step = kBf16Step, .run = tile},
+    .dot = dot};
+
+}  // namespace
+
+const GemmMethod* neon_bf16_method(const GemmJob& job) {
+  return is_bfloat_job(job) ? &kBf16 : nullptr;
+}
+
+const GemmMethod* neon_bf16_gemm(const GemmJob& job) {
+  if (is_integer_job(job)) return neon_dot_gemm(job);
+  const GemmMethod* method = neon_bf16_method(job);
+  return method != nullptr ? method : neon_dot_gemm(job);
+}
+
+const Kernels kNeonBf16Kernels = make_kernels<kNeonFp16Isa, neon_bf16_gemm, neon_bf16_attention>(
+    "cpu/neon_bf16", "NEON with bf16 matrix products (BFMMLA)");
+
+}  // namespace octavo::cpu

@@ -1,0 +1,43 @@
+// Products of e2m1fn and e2m3fn as integers, in pairs of rows and columns (SMMLA): 32 products to
+// an instruction, all exact.
+#include <arm_neon.h>
+
+#include "octavo/backend/cpu/gemm/gemm.h"
+#include "octavo/backend/cpu/isa/neon/gemm_pairs.h"
+#include "octavo/backend/cpu/isa/neon/neon_internal.h"
+#include "octavo/backend/cpu/isa/neon_i8mm/i8_lanes.h"
+#include "octavo/backend/cpu/isa/neon_i8mm/neon_i8mm_internal.h"
+
+#if defined(__GNUC__) && !defined(__clang__)
+// GCC moves loads up before it hands out registers, and then runs out of them.
+#pragma GCC optimize("no-schedule-insns")
+#endif
+
+namespace octavo::cpu {
+namespace {
+
+void tile(const TileJob& job) {
+  pairs_tile<kI8Step, kI8Step, int32x4_t>(
+      job, [] { return vdupq_n_s32(0); }, plus_i8_pairs, value_of_i8_sum);
+}
+
+constexpr GemmMethod kI8{
+    .name = "int8 SMMLA",
+    .lane = Lane::i8,
+    .wide = &kNeonF32,
+    .tile = {.rows = kPairRows, .cols = kPairCols, .step = kI8Step, .run = tile},
+    .dot = neon_dot_i8,
+    .look_up = neon_dot_look_up};
+
+const GemmMethod* i8mm_gemm(const GemmJob& job) {
+  if (is_integer_job(job)) return &kI8;
+  const GemmMethod* method = neon_bf16_method(job);
+  return method != nullptr ? method : neon_dot_gemm(job);
+}
+
+}  // namespace
+
+const Kernels kNeonI8mmKernels = make_kernels<kNeonFp16Isa, i8mm_gemm, neon_i8mm_attention>(
+    "cpu/neon_i8mm", "NEON with bf16 and int8 matrix products (BFMMLA, SMMLA)");
+
+}  // namespace octavo::cpu

@@ -1,0 +1,14 @@
+// What the files of this folder share.
+#pragma once
+
+#include "octavo/backend/cpu/isa/neon_bf16/neon_bf16_internal.h"
+#include "octavo/backend/cpu/isa/neon_i8mm/neon_i8mm.h"
+
+namespace octavo::cpu {
+
+// Scores of int8 limbs, [8 keys][12 queries] (attention.h).
+void neon_i8mm_score(const TileJob& job);
+// Scores of codes as integers where that is the least work; else what neon_bf16 does.
+const AttentionMethod* neon_i8mm_attention(const AttentionJob& job);
+
+}  // namespace octavo::cpu

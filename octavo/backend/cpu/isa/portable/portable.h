@@ -1,0 +1,11 @@
+// Span kernels in plain C++ for every format and dtype; other instruction sets fall back to these.
+#pragma once
+
+#include "octavo/backend/cpu/isa.h"
+
+namespace octavo::cpu {
+
+extern const Isa kPortableIsa;
+extern const Kernels kPortableKernels;
+
+}  // namespace octavo::cpu

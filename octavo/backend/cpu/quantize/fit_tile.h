@@ -1,0 +1,18 @@
+// The policies that look at more than the amax of a tile: definitions in scale/fit.h. They compare
+// and search, so unlike all else here their time depends on the data.
+#pragma once
+
+#include <cstdint>
+
+#include "octavo/backend/cpu/isa.h"
+#include "octavo/backend/cpu/quantize/scale_batch.h"
+#include "octavo/backend/cpu/quantize/tile_values.h"
+
+namespace octavo::cpu {
+
+// The bits of what stands in for the amax, whose bits are given.
+template <typename Real>
+std::uint32_t fit_tile(const Isa&, const QuantizeJob&, const TileValues<Real>&, const Area&,
+                       const Matrix& codes, const Encoder&, std::uint32_t amax, TensorLevel);
+
+}  // namespace octavo::cpu

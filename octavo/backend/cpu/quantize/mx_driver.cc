@@ -1,0 +1,142 @@
+// Rows alone go to the kernel in long pieces. Where columns are wanted, strips of 64 rows are
+// worked on in pieces that stay in the first cache, so that memory is read once.
+#include "octavo/backend/cpu/quantize/mx_driver.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "octavo/backend/cpu/matrix_io.h"
+#include "octavo/backend/cpu/work_split.h"
+#include "octavo/round/encode.h"
+
+namespace octavo::cpu {
+namespace {
+
+constexpr std::int64_t kLine = 64;        // bytes of a line of the cache
+constexpr std::int64_t kStripRows = 64;   // whose columns are quantized together: a line each
+constexpr std::int64_t kRowPiece = 8192;  // of a row alone: much longer than its setting up
+
+std::uint8_t* bytes_at(const Matrix& matrix, std::int64_t row, std::int64_t col) {
+  return reinterpret_cast<std::uint8_t*>(element(matrix, row, col));
+}
+
+// Transformer Engine's scales are those of rceil, but for blocks whose amax is not finite, which it
+// does not poison, and for one amax whose byte is 1: v = RN(amax / max) is subnormal there, and may
+// have been rounded (docs/numerics/peer-arith.md).
+bool is_te(const ScaleSpec& scale) {
+  return scale.arith == Arith::te && scale.rule == ScaleRule::rceil;
+}
+bool has_te_scales(const QuantizedMatrix& to) {
+  for (std::int64_t row = 0; row < to.scales.rows; ++row) {
+    const std::uint8_t* bytes = bytes_at(to.scales, row, 0);
+    std::uint8_t others = 0;
+    for (std::int64_t i = 0; i < to.scales.cols; ++i)
+      others |= static_cast<std::uint8_t>((bytes[i] == 1) | (bytes[i] == 255));
+    if (others != 0) return false;
+  }
+  return true;
+}
+
+bool is_plain(const QuantizeJob& job) {
+  const ScaleSpec& scale = job.scale;
+  const bool is_own = scale.arith == Arith::octavo || scale.arith == Arith::divide;
+  return scale.format == ScaleFormat::e8m0 && scale.margin == 0 &&
+         (is_te(scale) || (is_own && scale.non_finite == NonFinite::poison)) &&
+         scale.min_amax == 0.0F && job.policy == AmaxPolicy::max && job.given_amax == nullptr &&
+         job.given_inv_scale == nullptr && job.counts == nullptr && !job.hadamard_rowwise &&
+         !job.hadamard_columnwise && !job.source.is_quantized() &&
+         job.encode.rounding == Rounding::nearest_even && job.encode.overflow == Overflow::saturate;
+}
+
+bool fits(const QuantizedMatrix& to) {
+  return !to.wanted() || (to.tile == Tile{1, kMxBlock} && to.scales.col_stride == 1 &&
+                          (to.codes.packed || is_contiguous(to.codes)));
+}
+
+}  // namespace
+
+bool quantize_mx(const Isa& isa, const Exec& exec, const QuantizeJob& job) {
+  const Matrix& values = job.source.values;
+  const QuantizedMatrix &rowwise = job.rowwise, &columnwise = job.columnwise;
+  if (isa.mx == nullptr || !is_plain(job) || !fits(rowwise) || !fits(columnwise)) return false;
+  const bool packs_both = columnwise.wanted() && rowwise.wanted() && rowwise.codes.packed;
+  if (!is_contiguous(values) || columnwise.codes.packed || packs_both) return false;
+  const Format& format = rowwise.wanted() ? rowwise.codes.format : columnwise.codes.format;
+  MxBlocks blocks{.format = format, .source = values.dtype, .rule = job.scale.rule};
+  if (format.has_nan())
+    blocks.poison_code = static_cast<std::uint8_t>(nan_input_code(format, job.encode, false));
+  const MxKernels kernels = isa.mx(blocks);
+  if (kernels.rows == nullptr || (columnwise.wanted() && kernels.strip == nullptr)) return false;
+
+  // Rows that follow each other without a gap, in whole blocks, are one long row.
+  const auto follows = [&](const Matrix& matrix, std::int64_t row_bytes) {
+    return matrix.rows <= 1 || matrix.row_pitch == row_bytes;
+  };
+  std::int64_t rows = values.rows, cols = values.cols;
+  if (!columnwise.wanted() && !rowwise.codes.packed && cols % kMxBlock == 0 &&
+      follows(values, cols * bytes_of(values)) && follows(rowwise.codes, cols) &&
+      follows(rowwise.scales, cols / kMxBlock)) {
+    cols *= rows;
+    rows = 1;
+  }
+  const auto row_piece = [&](const std::byte* from, std::int64_t row, std::int64_t col,
+                             std::int64_t n) {
+    auto* scales = bytes_at(rowwise.scales, row, col / kMxBlock);
+    if (!rowwise.codes.packed)
+      return kernels.rows(blocks, from, bytes_at(rowwise.codes, row, col), scales, n);
+    alignas(64) std::uint8_t staged[kRowPiece];
+    kernels.rows(blocks, from, staged, scales, n);
+    scatter(rowwise.codes, row, col, n, reinterpret_cast<const std::byte*>(staged));
+  };
+  // Codes of columns are collected until they fill whole lines of the transpose.
+  const auto strip = [&](std::int64_t row, std::int64_t count) {
+    alignas(kLine) std::uint8_t collected[kMxStripCols * kStripRows];
+    for (std::int64_t col = 0; col < cols; col += kMxStripCols) {
+      const std::int64_t n = std::min(kMxStripCols, cols - col);
+      for (std::int64_t down = 0; down < count; down += kMxBlock) {
+        const bool rows_too = rowwise.wanted();
+        const MxStrip one{
+            .values = element(values, row + down, col),
+            .row_pitch = values.row_pitch,
+            .rows = std::min(kMxBlock, count - down),
+            .cols = n,
+            .codes = collected + down,
+            .scales = bytes_at(columnwise.scales, col, (row + down) / kMxBlock),
+            .code_pitch = kStripRows,
+            .scale_pitch = columnwise.scales.row_pitch,
+            .row_codes = rows_too ? bytes_at(rowwise.codes, row + down, col) : nullptr,
+            .row_scales = rows_too ? bytes_at(rowwise.scales, row + down, col / kMxBlock) : nullptr,
+            .row_code_pitch = rowwise.codes.row_pitch,
+            .row_scale_pitch = rowwise.scales.row_pitch};
+        kernels.strip(blocks, one);
+      }
+      std::uint8_t* to = bytes_at(columnwise.codes, col, row);
+      const std::uint8_t* from = collected;
+      for (std::int64_t i = 0; i < n; ++i, to += columnwise.codes.row_pitch, from += kStripRows) {
+        // A line whose length is known is four stores, not a call.
+        if (count == kStripRows) {
+          std::memcpy(to, from, kStripRows);
+        } else {
+          std::memcpy(to, from, static_cast<std::size_t>(count));
+        }
+      }
+    }
+  };
+  const int threads = useful_threads(exec, rows * cols);
+  if (columnwise.wanted()) {
+    share_units((rows + kStripRows - 1) / kStripRows, threads, [&](std::int64_t u) {
+      strip(u * kStripRows, std::min(kStripRows, rows - u * kStripRows));
+    });
+  } else {
+    const std::int64_t per_row = (cols + kRowPiece - 1) / kRowPiece;
+    share_units(rows * per_row, threads, [&](std::int64_t u) {
+      const std::int64_t row = u / per_row, col = u % per_row * kRowPiece;
+      row_piece(element(values, row, col), row, col, std::min(kRowPiece, cols - col));
+    });
+  }
+  // Where they may not be Transformer Engine's, the general driver writes over all of it.
+  return !is_te(job.scale) || ((!rowwise.wanted() || has_te_scales(rowwise)) &&
+                               (!columnwise.wanted() || has_te_scales(columnwise)));
+}
+
+}  // namespace octavo::cpu

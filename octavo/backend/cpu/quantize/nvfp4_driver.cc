@@ -1,0 +1,62 @@
+#include "octavo/backend/cpu/quantize/nvfp4_driver.h"
+
+#include <algorithm>
+
+#include "octavo/backend/cpu/matrix_io.h"
+#include "octavo/backend/cpu/work_split.h"
+#include "octavo/format/named_formats.h"
+
+namespace octavo::cpu {
+namespace {
+
+constexpr std::int64_t kPiece = 8192;  // of a row: much longer than its setting up
+
+bool is_plain(const QuantizeJob& job) {
+  const ScaleSpec& scale = job.scale;
+  return scale.format == ScaleFormat::e4m3_f32 && scale.rule == ScaleRule::f32 &&
+         scale.non_finite == NonFinite::poison && scale.arith == Arith::octavo &&
+         scale.margin == 0 && scale.min_amax == 0.0F && job.policy == AmaxPolicy::max &&
+         job.given_amax == nullptr && job.given_inv_scale == nullptr && job.counts == nullptr &&
+         !job.hadamard_rowwise && !job.source.is_quantized() &&
+         job.encode.rounding == Rounding::nearest_even && job.encode.overflow == Overflow::saturate;
+}
+
+bool fits(const QuantizedMatrix& to) {
+  return to.tile == Tile{1, kFp4Tile} && to.codes.format == e2m1fn && to.codes.packed &&
+         to.scales.col_stride == 1 && to.tensor_scale != nullptr;
+}
+
+}  // namespace
+
+bool quantize_fp4(const Isa& isa, const Exec& exec, const QuantizeJob& job) {
+  const Matrix& values = job.source.values;
+  const QuantizedMatrix& to = job.rowwise;
+  if (isa.fp4 == nullptr || !to.wanted() || job.columnwise.wanted() || !is_plain(job) ||
+      !fits(to) || !is_contiguous(values))
+    return false;
+  const Fp4Rows kernel = isa.fp4(values.dtype);
+  if (kernel == nullptr) return false;
+
+  // Rows that follow each other without a gap, in whole tiles, are one long row.
+  const auto follows = [&](const Matrix& matrix, std::int64_t row_bytes) {
+    return matrix.rows <= 1 || matrix.row_pitch == row_bytes;
+  };
+  std::int64_t rows = values.rows, cols = values.cols;
+  if (cols % kFp4Tile == 0 && follows(values, cols * bytes_of(values)) &&
+      follows(to.codes, cols / 2) && follows(to.scales, cols / kFp4Tile)) {
+    cols *= rows;
+    rows = 1;
+  }
+  const Fp4Tiles tiles{.tensor_scale = *to.tensor_scale};
+  const std::int64_t per_row = (cols + kPiece - 1) / kPiece;
+  share_units(rows * per_row, useful_threads(exec, rows * cols), [&](std::int64_t unit) {
+    const std::int64_t row = unit / per_row, col = unit % per_row * kPiece;
+    kernel(tiles, element(values, row, col),
+           reinterpret_cast<std::uint8_t*>(element(to.codes, row, col)),
+           reinterpret_cast<std::uint8_t*>(element(to.scales, row, col / kFp4Tile)),
+           std::min(kPiece, cols - col));
+  });
+  return true;
+}
+
+}  // namespace octavo::cpu

@@ -1,0 +1,38 @@
+// The scales of a run of tiles at once, without a branch on data.
+#pragma once
+
+#include <cstdint>
+
+#include "octavo/backend/cpu/isa.h"
+
+namespace octavo::cpu {
+
+inline constexpr std::int64_t kMostTiles = 2048;  // of one batch: a stage of one-element tiles
+
+struct ScaleBatch {
+  std::uint32_t bits[kMostTiles];     // as stored
+  float scale[kMostTiles];            // what codes are multiplied by
+  float factor[kMostTiles];           // what values are multiplied with or divided by
+  std::uint8_t poisoned[kMostTiles];  // 0xFF or 0
+};
+
+// Of the tensor, where scales have two levels.
+struct TensorLevel {
+  float scale = 1.0F, amax = 0.0F;
+};
+
+// `amax` holds the bits of f32 magnitudes. The same as tile_scale for each; peers' ariths are
+// computed by it, with its branches.
+void make_scales(const Isa&, const ScaleSpec&, const Format& element, const std::uint32_t* amax,
+                 std::int64_t n, TensorLevel, ScaleBatch& out);
+
+// One scale, given.
+void give_scale(const ScaleSpec&, float inv_scale, ScaleBatch& out);
+
+// Scales of tiles (grid_row, grid_col ...) as f32, without the tensor's.
+void load_scales(const Isa&, const Matrix& scales, std::int64_t grid_row, std::int64_t grid_col,
+                 std::int64_t n, float* out);
+void store_scales(const Matrix& scales, std::int64_t grid_row, std::int64_t grid_col,
+                  std::int64_t n, const std::uint32_t* bits);
+
+}  // namespace octavo::cpu

@@ -1,0 +1,46 @@
+// Which kernel does a conversion.
+#include "octavo/backend/cuda/convert/vector_plan.h"
+#include "octavo/backend/cuda/runtime/kernel_table.h"
+#include "octavo/backend/cuda/runtime/runtime.h"
+
+namespace octavo::cuda {
+namespace {
+
+void encode_apart(const Exec& exec, const Matrix& values, const Matrix& codes,
+                  const EncodePolicy& policy, Counts* counts) {
+  if (encode_hardware(exec, values, codes, policy, counts)) return;
+  // First, because in place the codes take the place of the values.
+  if (counts != nullptr && count_lanes(exec, values, codes.format, policy, counts))
+    counts = nullptr;
+  if (counts == nullptr && encode_lanes(exec, values, codes, policy)) return;
+  encode_general(exec, values, codes, policy, counts);
+}
+
+}  // namespace
+
+void encode_matrix(const Exec& exec, const Matrix& values, const Matrix& codes,
+                   const EncodePolicy& policy, Counts* counts) {
+  if (values.rows == 0 || values.cols == 0) return;
+  const Scope scope(exec);
+  if (values.data != codes.data || stored_bits_of(values) == stored_bits_of(codes))
+    return encode_apart(exec, values, codes, policy, counts);
+  // In place: threads that are ahead would write over what others have yet to read. Such views are
+  // dense.
+  const auto bytes = static_cast<std::size_t>((codes.rows - 1) * codes.row_pitch +
+                                              codes.cols * codes.format.code_bytes());
+  const Scratch aside(exec, bytes);
+  Matrix out = codes;
+  out.data = aside.as<void>();
+  encode_apart(exec, values, out, policy, counts);
+  OCTAVO_CUDA_CHECK(
+      cudaMemcpyAsync(codes.data, out.data, bytes, cudaMemcpyDeviceToDevice, stream_of(exec)));
+}
+
+void decode_matrix(const Exec& exec, const Matrix& codes, const Matrix& values) {
+  if (codes.rows == 0 || codes.cols == 0) return;
+  const Scope scope(exec);
+  if (!decode_hardware(exec, codes, values) && !decode_lanes(exec, codes, values))
+    decode_general(exec, codes, values);
+}
+
+}  // namespace octavo::cuda

@@ -1,0 +1,204 @@
+// One f32 to one code in integer arithmetic, for every format whose grid f32 can hold and every
+// rounding: the definition of round/encode.h with all that does not depend on the value worked out
+// on the host. Constants arrive as kernel arguments, which instructions read for free.
+#pragma once
+
+#include <cstdint>
+
+#include "octavo/backend/cuda/convert/element_plans.h"
+#include "octavo/round/policy.h"
+
+namespace octavo::cuda {
+
+template <Rounding kRounding>
+__device__ __forceinline__ std::uint32_t round_up_bits(std::uint32_t v, std::uint32_t shift,
+                                                       bool negative) {
+  const std::uint32_t low = (1u << shift) - 1u;
+  if constexpr (kRounding == Rounding::nearest_even) return (low >> 1) + (v >> shift & 1u);
+  if constexpr (kRounding == Rounding::nearest_away) return (low >> 1) + 1u;
+  if constexpr (kRounding == Rounding::up) return negative ? 0u : low;
+  if constexpr (kRounding == Rounding::down) return negative ? low : 0u;
+  if constexpr (kRounding == Rounding::to_odd) return v >> shift & 1u ? 0u : low;
+  return 0u;
+}
+
+// The field of a finite magnitude, rounded.
+template <Rounding kRounding>
+__device__ __forceinline__ std::uint32_t rounded_field(const LaneEncode& plan,
+                                                       std::uint32_t magnitude, bool negative,
+                                                       std::uint32_t random) {
+  const std::uint32_t raw = magnitude >> 23, exponent = max(raw, 1u);
+  const std::uint32_t significand = (magnitude & 0x7FFFFFu) | (raw != 0u ? 0x800000u : 0u);
+  const std::uint32_t binade = max(exponent, plan.min_field);
+  const std::uint32_t shift = plan.shift + (binade - exponent);
+  if constexpr (kRounding == Rounding::stochastic) {
+    const std::uint32_t n = plan.stochastic_bits, least = min(shift, n);
+    const std::uint32_t scaled = (significand >> min(shift - least, 31u)) << (n - least);
+    return ((scaled + random) >> n) + ((binade - plan.min_field) << plan.mantissa_bits);
+  } else {
+    // With the exponent left in, so that the parity of a field is that of its lowest bit.
+    const std::uint32_t v =
+        binade > exponent || raw == 0u ? significand : magnitude - ((plan.min_field - 1u) << 23);
+    const std::uint32_t near = min(shift, 30u);  // further down all is below a half already
+    return (v + round_up_bits<kRounding>(v, near, negative)) >> near;
+  }
+}
+
+// The field of a magnitude, by sums. Adding 2^(E + 23 - mantissa bits) to it, E its binade, makes
+// f32 itself round at the grid of that binade, in a direction if one is asked for. The low bits of
+// the sum are the steps from the beginning of the binade, its exponent says which.
+// kRaw: with plan.raw_offset, which is even, still in it.
+template <Rounding kRounding, bool kRaw = false>
+__device__ __forceinline__ std::uint32_t quick_field(const LaneEncode& plan, float magnitude,
+                                                     std::uint32_t sign, std::uint32_t random) {
+  const std::uint32_t binade = max(__float_as_uint(magnitude) & 0x7F800000u, plan.min_binade);
+  const float start = __uint_as_float(binade);
+  const auto field_of = [&](float sum) {
+    const std::uint32_t bits = __float_as_uint(sum);
+    // A shift, on the pipe that multiplies: the other one is the busier.
+    return (bits & plan.step_mask) + __umulhi(bits, plan.down_shift) -
+           (kRaw ? 0u : plan.raw_offset);
+  };
+  if constexpr (kRounding == Rounding::nearest_even) {
+    return field_of(__fmaf_rn(start, plan.magic, magnitude));
+  } else if constexpr (kRounding == Rounding::toward_zero) {
+    return field_of(__fmaf_rz(start, plan.magic, magnitude));
+  } else if constexpr (kRounding == Rounding::up || kRounding == Rounding::down) {
+    const float a = __uint_as_float(__float_as_uint(magnitude) | sign);
+    const float b = __uint_as_float(binade | sign);
+    return field_of(fabsf(kRounding == Rounding::up ? __fmaf_ru(b, plan.magic, a)
+                                                    : __fmaf_rd(b, plan.magic, a)));
+  } else if constexpr (kRounding == Rounding::to_odd) {
+    const std::uint32_t below = field_of(__fmaf_rz(start, plan.magic, magnitude));
+    const float up = __fmaf_ru(start, plan.magic, magnitude);
+    return below | (field_of(up) - below);
+  } else if constexpr (kRounding == Rounding::stochastic) {
+    // Up to a step more, by the draw, and cut off: that f32 cuts off what it cannot hold on the way
+    // does no harm, because it can hold every step.
+    const float draw = __uint_as_float(random);
+    return field_of(
+        __fmaf_rz(start, plan.magic, __fmaf_rz(draw, start * plan.draw_scale, magnitude)));
+  } else {
+    // In half steps, cut off.
+    const float sum = __fmaf_rz(start, plan.finer_magic, magnitude);
+    const std::uint32_t steps = __float_as_uint(sum) & 0x7FFFFFu;
+    return ((steps + 1u) >> 1u) + __umulhi(binade, plan.down_shift) - (kRaw ? 0u : plan.raw_offset);
+  }
+}
+
+// What differs between formats and policies after rounding; each costs a few instructions.
+template <LaneKind kKind>
+struct QuickTraits {
+  // Everything has its own code: Inf, NaN of either sign, limits of either sign.
+  static constexpr bool kAny = kKind == LaneKind::quick || kKind == LaneKind::integers;
+  static constexpr bool kNanKeepsSign = kKind == LaneKind::simple;
+  static constexpr bool kZeroKeepsSign = kKind == LaneKind::simple || kKind == LaneKind::one_nan;
+};
+
+template <Rounding kRounding, LaneKind kKind>
+__device__ __forceinline__ std::uint32_t encode_quick(const LaneEncode& plan, std::uint32_t bits,
+                                                      std::uint32_t random) {
+  using Traits = QuickTraits<kKind>;
+  const float value = __uint_as_float(bits);
+  const std::uint32_t top = bits & 0x80000000u;
+  const std::uint32_t limit = Traits::kAny && top != 0u ? plan.limit[1] : plan.limit[0];
+  const float magnitude = fminf(fabsf(value), __uint_as_float(limit));  // NaN is cut, too
+  std::uint32_t field = quick_field<kRounding>(plan, magnitude, top, random);
+  std::uint32_t sign = __umulhi(bits, plan.sign_down) & plan.sign_bit;
+  if constexpr (Traits::kNanKeepsSign) {
+    field = fabsf(value) <= plan.number_most ? field : plan.nan_code[0];
+    return field | sign;
+  } else if constexpr (!Traits::kAny) {
+    if constexpr (!Traits::kZeroKeepsSign) sign = field == 0u ? 0u : sign;
+    return fabsf(value) <= plan.number_most ? field | sign : plan.nan_code[0];
+  } else {
+    std::uint32_t code;
+    if constexpr (kKind == LaneKind::integers) {
+      code = (top != 0u ? 0u - field : field) & plan.code_mask;
+    } else {
+      code = field | (field == 0u ? sign & plan.zero_sign : sign);
+    }
+    if (fabsf(value) > plan.inf_beyond) code = plan.inf_code[0] ^ (sign & plan.inf_flips);
+    if (value != value) code = plan.nan_code[0] ^ (sign & plan.nan_flips);
+    return code;
+  }
+}
+
+// LaneKind::simple without what can be done for several at a time: no sign, which NaN keeps as
+// well, and plan.raw_offset too much.
+template <Rounding kRounding>
+__device__ __forceinline__ std::uint32_t encode_raw(const LaneEncode& plan, std::uint32_t bits,
+                                                    std::uint32_t random) {
+  const float value = __uint_as_float(bits);
+  const float magnitude = fminf(fabsf(value), __uint_as_float(plan.limit[0]));
+  const std::uint32_t field =
+      quick_field<kRounding, true>(plan, magnitude, bits & 0x80000000u, random);
+  return fabsf(value) <= plan.number_most ? field : plan.raw_nan;
+}
+
+// Two's complement, to nearest even: the low bits of a sum with something that is larger than any
+// code and a multiple of all of them.
+__device__ __forceinline__ std::uint32_t encode_integer(const LaneEncode& plan,
+                                                        std::uint32_t bits) {
+  const float value = __uint_as_float(bits);
+  const float cut =
+      fmaxf(fminf(value, __uint_as_float(plan.limit[0])), -__uint_as_float(plan.limit[1]));
+  const std::uint32_t code = __float_as_uint(cut + plan.integer_magic) & plan.code_mask;
+  return value == value ? code : plan.nan_code[0];
+}
+
+// Powers of two from 2^-127. As an exponent field of eight bits below which nothing is subnormal:
+// 2^-127 is 0. kSimple: what is below zero becomes the smallest, as zero does.
+template <Rounding kRounding, bool kSimple>
+__device__ __forceinline__ std::uint32_t encode_e8m0(const LaneEncode& plan, std::uint32_t bits,
+                                                     std::uint32_t random) {
+  const std::uint32_t magnitude =
+      kSimple ? static_cast<std::uint32_t>(max(static_cast<int>(bits), 0)) : bits & 0x7FFFFFFFu;
+  const std::uint32_t finite = min(magnitude, plan.limit[0]);
+  const std::uint32_t tiny = max(finite, 0x400000u) * 2u - 0x800000u;
+  const std::uint32_t v = finite >= 0x800000u ? finite : tiny;
+  std::uint32_t code;
+  if constexpr (kRounding == Rounding::stochastic) {
+    const std::uint32_t n = plan.stochastic_bits;
+    code = (v >> 23) + ((((v & 0x7FFFFFu) >> (23u - n)) + random) >> n);
+  } else {
+    code = (v + round_up_bits<kRounding>(v, 23u, false)) >> 23;
+  }
+  const float value = __uint_as_float(bits);
+  if constexpr (!kSimple) {
+    code = magnitude > 0x400000u && magnitude < plan.tiny_below ? 1u : code;
+    code = magnitude == 0u ? plan.zero_code : code;
+    code = magnitude == 0x7F800000u ? plan.inf_code[0] : code;
+    code = bits > plan.negative_beyond ? plan.negative_code : code;
+  }
+  return value == value ? code : plan.nan_code[0];
+}
+
+template <Rounding kRounding, LaneKind kKind>
+__device__ __forceinline__ std::uint32_t encode_lane(const LaneEncode& plan, std::uint32_t bits,
+                                                     std::uint32_t random) {
+  if constexpr (kKind == LaneKind::simple_integers) {
+    if constexpr (kRounding == Rounding::nearest_even) return encode_integer(plan, bits);
+    return encode_quick<kRounding, LaneKind::integers>(plan, bits, random);
+  } else if constexpr (kKind == LaneKind::simple || kKind == LaneKind::one_nan ||
+                       kKind == LaneKind::one_zero || kKind == LaneKind::quick ||
+                       kKind == LaneKind::integers) {
+    return encode_quick<kRounding, kKind>(plan, bits, random);
+  } else if constexpr (kKind == LaneKind::simple_e8m0) {
+    return encode_e8m0<kRounding, true>(plan, bits, random);
+  } else if constexpr (kKind == LaneKind::e8m0) {
+    return encode_e8m0<kRounding, false>(plan, bits, random);
+  }
+  const std::uint32_t magnitude = bits & 0x7FFFFFFFu;
+  const std::uint32_t top = bits & plan.signed_top, sign = top >> plan.sign_shift;
+  const std::uint32_t limit = top != 0u ? plan.limit[1] : plan.limit[0];
+  const std::uint32_t field =
+      rounded_field<kRounding>(plan, min(magnitude, limit), top != 0u, random);
+  std::uint32_t code = field | (field == 0u ? sign & plan.zero_sign : sign);
+  if (magnitude == 0x7F800000u) code = plan.inf_code[0] ^ (sign & plan.inf_flips);
+  if (bits > plan.negative_beyond) code = plan.negative_code;
+  if (magnitude > 0x7F800000u) code = plan.nan_code[0] ^ (sign & plan.nan_flips);
+  return code;
+}
+
+}  // namespace octavo::cuda

@@ -1,0 +1,313 @@
+// Products of bf16 by FP4 weights, MX or NVFP4, on the tensor cores of Hopper. Weights stay in four
+// bits in memory and in the ring. The warpgroup that multiplies by 64 rows of them makes bf16 of
+// them in its registers, which the matrix instruction takes rows from, a line of 64 of K while the
+// tensor cores work at the line before.
+//
+// A thread has two neighbours of K at a time, and of every eight the same two: a byte of each word
+// of codes. It reads all bytes of two rows, which its three neighbours read at the same time, and
+// takes its own.
+#pragma once
+
+#include <cstdint>
+#include <type_traits>
+
+#include "octavo/backend/cuda/gemm/fp4/gemm_fp4_pipeline.cuh"
+#include "octavo/backend/cuda/gemm/fp4_decode.cuh"
+#include "octavo/backend/cuda/gemm/gemm_epilogue.cuh"
+#include "octavo/backend/cuda/gemm/stream_k_partial.cuh"
+
+namespace octavo::cuda {
+
+__device__ __forceinline__ uint4 load_shared_words(SharedAddress from) {
+  uint4 words;
+  asm volatile("ld.shared.v4.u32 {%0, %1, %2, %3}, [%4];"
+               : "=r"(words.x), "=r"(words.y), "=r"(words.z), "=r"(words.w)
+               : "r"(from));
+  return words;
+}
+
+// The scales of the blocks of two rows, as a thread needs them line by line. Of four lines each of
+// four threads reads one, long before it is needed, and the others ask it.
+template <bool kNvfp4>
+class LineScales {
+ public:
+  // From this line on. Rows beyond the end have the scales of the last one.
+  __device__ __forceinline__ void begin(const Fp4Plan& plan, int row, int line, int lane) {
+    const int last = plan.gemm.row_count - 1;
+    from_[0] = plan.scales + min(row, last) * plan.scale_pitch;
+    from_[1] = plan.scales + min(row + 8, last) * plan.scale_pitch;
+    four_ = line / 4 - 1;
+    load(plan, lane);
+  }
+  // To be called for every line in turn.
+  __device__ __forceinline__ void reach(const Fp4Plan& plan, int line, int lane) {
+    if (line / 4 == four_) return;
+    ++four_;
+#pragma unroll
+    for (int r = 0; r < 2; ++r)
+#pragma unroll
+      for (int w = 0; w < kWords; ++w)
+        now_[r][w] = block_scale_bits<kNvfp4>(next_[r] >> (16 * w) & 0xFFu) |
+                     block_scale_bits<kNvfp4>(next_[r] >> (16 * w + 8) & 0xFFu) << 16;
+    load(plan, lane);
+  }
+  // Of row r and the four steps of a line.
+  __device__ __forceinline__ void of(int r, int line, int lane, __nv_bfloat162 (&to)[4]) const {
+    const int source = (lane & ~3) | (line & 3);
+    unsigned bits[kWords];
+#pragma unroll
+    for (int w = 0; w < kWords; ++w) bits[w] = __shfl_sync(0xFFFFFFFFu, now_[r][w], source);
+#pragma unroll
+    for (int s = 0; s < 4; ++s) {
+      const int at = kNvfp4 ? s : s / 2;
+      const unsigned both = __byte_perm(bits[at / 2], 0, at % 2 == 0 ? 0x1010 : 0x3232);
+      to[s] = *reinterpret_cast<const __nv_bfloat162*>(&both);
+    }
+  }
+
+ private:
+  static constexpr int kOfLine = kNvfp4 ? 4 : 2, kWords = kOfLine / 2;
+  using Bytes = std::conditional_t<kNvfp4, unsigned, unsigned short>;  // of a line
+
+  // The next four lines.
+  __device__ __forceinline__ void load(const Fp4Plan& plan, int lane) {
+    const int line = (four_ + 1) * 4 + lane % 4;
+#pragma unroll
+    for (int r = 0; r < 2; ++r)
+      next_[r] = line < plan.lines ? __ldg(reinterpret_cast<const Bytes*>(from_[r]) + line) : 0;
+  }
+
+  const unsigned char* from_[2];
+  int four_;  // which four lines now_ is of
+  unsigned now_[2][kWords], next_[2];
+};
+
+template <typename Kernel>
+struct Fp4Worker {
+  static constexpr int kSums = Kernel::kSums;
+  static constexpr int kSteps = kFp4Line / 16;
+  using Rows = std::uint32_t[kSteps][4];
+  using Scales = LineScales<Kernel::kNvfp4>;
+  const Fp4Plan& plan;
+  const GemmRing<Kernel>& ring;
+  int lane;
+  SharedAddress codes;  // of the thread's first row, from the beginning of a stage
+  unsigned byte;        // __byte_perm: where its own is
+
+  // A line of a stage, and where it is in K.
+  struct Place {
+    RingPlace<Kernel> ring{};
+    int within = 0, line = 0;
+    __device__ __forceinline__ void next() {
+      ++line;
+      if (++within < Kernel::kLines) return;
+      within = 0;
+      ring.next();
+    }
+  };
+
+  __device__ __forceinline__ Fp4Worker(const Fp4Plan& plan_is, const GemmRing<Kernel>& ring_is,
+                                       int group, int thread)
+      : plan(plan_is), ring(ring_is), lane(thread % 32) {
+    const int row = group * kMmaRows + thread / 32 * 16 + lane / 4, t = lane % 4;
+    // Chunks of 16 bytes are exchanged by what line of 128 bytes they are in.
+    const int swizzle = row * Kernel::kCodeBytes / 128 % (Kernel::kCodeBytes / 16);
+    codes = row * Kernel::kCodeBytes + swizzle * 16;
+    byte = t | t << 4 | (4 + t) << 8 | (4 + t) << 12;
+  }
+
+  // The thread's byte of a word, as it is and four bits higher: the two codes are at the top of
+  // either half then.
+  __device__ __forceinline__ unsigned decoded(unsigned word, __nv_bfloat162 scale) const {
+    const unsigned tops = __byte_perm(word << 4, word, byte);
+    return scaled_e2m1((tops & 0x80008000u) | (tops >> 6 & 0x01C001C0u), scale);
+  }
+
+  __device__ __forceinline__ void decode(const Place& at, Scales& scales, Rows& rows) const {
+    scales.reach(plan, at.line, lane);
+    const SharedAddress from = (ring.rows(at.ring.stage) + codes) ^ (at.within * 32);
+#pragma unroll
+    for (int r = 0; r < 2; ++r) {
+      __nv_bfloat162 scale[kSteps];
+      scales.of(r, at.line, lane, scale);
+#pragma unroll
+      for (int half = 0; half < 2; ++half) {
+        const uint4 words = load_shared_words((from + r * 8 * Kernel::kCodeBytes) ^ (half * 16));
+        rows[2 * half][r] = decoded(words.x, scale[2 * half]);
+        rows[2 * half][2 + r] = decoded(words.y, scale[2 * half]);
+        rows[2 * half + 1][r] = decoded(words.z, scale[2 * half + 1]);
+        rows[2 * half + 1][2 + r] = decoded(words.w, scale[2 * half + 1]);
+      }
+    }
+  }
+
+  __device__ __forceinline__ void begin(const Place& at, const Rows& rows, bool more,
+                                        float (&sums)[kSums]) const {
+    const unsigned cols = operand_place(ring.cols(at.ring.stage) + at.within * Kernel::kColLine);
+    mma_begin();
+#pragma unroll
+    for (int step = 0; step < kSteps; ++step)
+      multiply_held(sums, rows[step], operand_from(cols + step * kOperandStep), more || step > 0);
+    mma_commit();
+  }
+
+  // Multiplies a line that is decoded and decodes the next, if there is one, which it returns.
+  __device__ __forceinline__ bool go_on(Place& at, int& left, int& used, bool more, Scales& scales,
+                                        const Rows& rows, Rows& next, float (&sums)[kSums]) const {
+    begin(at, rows, more, sums);
+    const int stage = at.ring.stage;
+    at.next();
+    mma_wait<1>();  // the line before: its stage may be read no more, its registers are free
+    if (used >= 0) release(ring, used, lane);
+    used = at.within == 0 ? stage : -1;
+    if (--left == 0) return false;
+    if (at.within == 0) barrier_wait(ring.is_full(at.ring.stage), at.ring.phase);
+    decode(at, scales, next);
+    return true;
+  }
+
+  // `left` lines, at least one, the first of which is there.
+  __device__ __forceinline__ void multiply_lines(RingPlace<Kernel>& from, int line, int left,
+                                                 bool more, Scales& scales,
+                                                 float (&sums)[kSums]) const {
+    Place at{from, 0, line};
+    Rows even, odd;
+    int used = -1;
+    pin(sums);
+    decode(at, scales, even);
+    while (true) {
+      if (!go_on(at, left, used, more, scales, even, odd, sums)) break;
+      more = true;
+      if (!go_on(at, left, used, more, scales, odd, even, sums)) break;
+    }
+    mma_wait<0>();
+    pin(sums);
+    if (at.within > 0) {  // K ends within a stage
+      used = at.ring.stage;
+      at.ring.next();
+    }
+    release(ring, used, lane);
+    from = at.ring;
+  }
+};
+
+// Sums of all parts before the last, which has its own.
+template <typename Kernel>
+__device__ __forceinline__ void add_parts(const Fp4Plan& plan, int slot, int thread, int barrier,
+                                          float (&sums)[Kernel::kSums]) {
+  constexpr int kSlots = Kernel::kBlocks * Kernel::kGroups;
+  for (int part = 1; part < plan.parts; ++part)
+    await_sums(plan.gemm, slot - part * kSlots, thread, barrier);
+#pragma unroll 1
+  for (int part = 1; part < plan.parts; ++part)
+    take_sums<true>(plan.gemm, slot - part * kSlots, thread, sums);
+}
+
+template <typename Kernel>
+__device__ __forceinline__ void multiply_fp4_tiles(const Fp4Plan& plan,
+                                                   const GemmRing<Kernel>& ring,
+                                                   const ItemWalk& walk, int rank, int group,
+                                                   FinishAt finish) {
+  constexpr int kSums = Kernel::kSums;
+  const GemmPlan& gemm = plan.gemm;
+  const int thread = finish.thread, lane = thread % 32, cluster = walk.cluster;
+  const int slot = (cluster * Kernel::kBlocks + rank) * Kernel::kGroups + group;
+  const int tile_row = rank * Kernel::kRows + group * kMmaRows,
+            thread_row = tile_row + thread / 32 * 16 + lane / 4;
+  const Fp4Worker<Kernel> worker(plan, ring, group, thread);
+  // Those of the first item are asked for before anything has come.
+  LineScales<Kernel::kNvfp4> scales;
+  scales.begin(plan, walk.item.unit_row * Kernel::kUnitRows + thread_row,
+               walk.item.first * Kernel::kLines, lane);
+  bool is_first = true;
+  const float scale =
+      plan.tensor_scale != nullptr ? *plan.x_scale * *plan.tensor_scale : *plan.x_scale;
+  float sums[kSums];  // begun by the instruction; what stands there is not looked at
+#pragma unroll
+  for (int i = 0; i < kSums; ++i) sums[i] = 0.0F;
+  RingPlace<Kernel> at;
+  while (true) {
+    barrier_wait(ring.is_full(at.stage), at.phase);
+    const StageNote note = ring.notes[at.stage];
+    int left = note.blocks();
+    if (left == 0) break;
+    const bool goes_on = (note.rest & StageNote::kGoesOn) != 0,
+               unfinished = (note.rest & StageNote::kUnfinished) != 0;
+    finish.row = note.row + tile_row;
+    finish.col = note.col;
+    const int line = first_block(plan, cluster, note) * Kernel::kLines;
+    if (!is_first) scales.begin(plan, note.row + thread_row, line, lane);
+    is_first = false;
+    if (finish.row >= gemm.row_count) {
+#pragma unroll 1
+      for (; left > 0; --left, at.next()) {  // all rows hang over the edge
+        barrier_wait(ring.is_full(at.stage), at.phase);
+        release(ring, at.stage, lane);
+      }
+      if (unfinished) barrier_arrive(ring.has_left(group));
+      continue;
+    }
+    const bool more = goes_on && plan.parts == 1;
+    if (more) go_on_from(gemm, slot - Kernel::kBlocks * Kernel::kGroups, thread, 1 + group, sums);
+    worker.multiply_lines(at, line, min(left * Kernel::kLines, plan.lines - line), more, scales,
+                          sums);
+    if (unfinished) {
+      leave_sums(gemm, slot, thread, sums);
+      barrier_arrive(ring.has_left(group));
+      continue;
+    }
+    if (plan.parts > 1) add_parts<Kernel>(plan, slot, thread, 1 + group, sums);
+#pragma unroll
+    for (int i = 0; i < kSums; ++i) sums[i] *= scale;
+    if (gemm.stores_boxes)
+      store_boxes<1>(gemm, finish, 1 + group, sums);
+    else
+      store_elements(gemm, finish, 1 + group, sums);
+  }
+  if (gemm.stores_boxes && thread == 0) stores_done();
+}
+
+template <typename Kernel>
+__global__ void __launch_bounds__(Kernel::kThreads, 1)
+    gemm_fp4_kernel(const __grid_constant__ Fp4Plan plan) {
+  extern __shared__ unsigned char memory[];
+  const SharedAddress start = shared_address(memory), aligned = (start + 1023) & ~1023u;
+  unsigned char* const base = memory + (aligned - start);
+  constexpr int kTiles = Kernel::kStages * Kernel::kStageBytes, kNotes = kTiles + Kernel::kStaged;
+  GemmRing<Kernel> ring{};
+  ring.tiles = aligned;
+  ring.notes = reinterpret_cast<StageNote*>(base + kNotes);
+  ring.full = aligned + kNotes + Kernel::kStages * static_cast<int>(sizeof(StageNote));
+  ring.empty = ring.full + 8 * Kernel::kStages;
+  ring.left = ring.empty + 8 * Kernel::kStages;
+
+  const int thread = static_cast<int>(threadIdx.x), rank = static_cast<int>(rank_in_cluster());
+  const int cluster = static_cast<int>(blockIdx.x) / Kernel::kBlocks;
+  if (thread == 0) begin_ring(ring, 1);
+  const int group = __shfl_sync(0xFFFFFFFFu, thread / 128, 0);
+  if (thread == Kernel::kGroups * 128) {
+    prefetch_map(plan.gemm.rows_map);
+    prefetch_map(plan.gemm.cols_map);
+  }
+  const ItemWalk walk = walk_of(plan, cluster);
+  cluster_sync();
+
+  wait_for_kernels_before();
+  if (group == Kernel::kGroups) {
+    registers_down<Kernel::kDown>();
+    bring_fp4(plan, ring, walk, rank, thread % 128);
+    let_next_kernel_begin();
+  } else {
+    registers_up<Kernel::kUp>();
+    FinishAt finish;
+    finish.row_end = plan.gemm.row_count;
+    finish.col_end = plan.gemm.col_count;
+    finish.thread = thread % 128;
+    finish.staged = aligned + kTiles + group * (Kernel::kStaged / Kernel::kGroups);
+    multiply_fp4_tiles(plan, ring, walk, rank, group, finish);
+  }
+  // A block must be there while the other writes to it or arrives at its barriers.
+  cluster_sync();
+}
+
+}  // namespace octavo::cuda

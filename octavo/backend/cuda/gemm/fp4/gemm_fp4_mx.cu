@@ -1,0 +1,10 @@
+// Products by weights of MXFP4.
+#include "octavo/backend/cuda/gemm/fp4/gemm_fp4_launch.cuh"
+
+namespace octavo::cuda {
+
+void launch_mxfp4(const Exec& exec, const Fp4Plan& plan, int cols) {
+  launch_fp4<false>(exec, plan, cols);
+}
+
+}  // namespace octavo::cuda

@@ -1,0 +1,185 @@
+// Products of numbers that bf16 or f16 holds, on the tensor cores that sum in f32: values as they
+// are; codes decoded first, into memory of their own, but where there are few rows. A scale that is
+// a power of two, or of few bits like those of NVFP4, goes into the number, which stays exact;
+// others wait for the sums.
+#include <algorithm>
+#include <optional>
+
+#include "octavo/backend/cuda/gemm/gemm_cublaslt.h"
+#include "octavo/backend/cuda/gemm/gemm_exact_types.h"
+#include "octavo/backend/cuda/gemm/gemm_plan.h"
+#include "octavo/backend/cuda/runtime/kernel_table.h"
+#include "octavo/backend/cuda/runtime/runtime.h"
+#include "octavo/format/named_formats.h"
+
+namespace octavo::cuda {
+namespace {
+
+constexpr std::int64_t kBlock = 64;  // of K in a stage
+constexpr std::int64_t kSquareSide = kSquare.unit_cols();
+static_assert(kSquareSide == kSquare.unit_rows());
+
+// Rows of A by FP4 weights. Up to so many, registers alone are faster than tiles. Tiles are faster
+// than weights that are decoded in a pass, and a product by bf16, up to so many at least; results
+// in f32, which no other library does then, are theirs whatever the number, as are those of strips.
+constexpr std::int64_t kFewFp4Rows = 16, kMostFp4Rows = 4096;
+
+enum class Way : std::uint8_t {
+  none,
+  values,       // as they are
+  decoded,      // codes alone; scales wait for sums
+  dequantized,  // codes times the scales of blocks; the tensor's scale waits
+};
+
+bool scales_wait(const GemmOperand& operand) {
+  const QuantizedMatrix& q = operand.quantized;
+  const std::int64_t along = tile_extent(q.tile.cols, operand.cols());
+  return q.tensor_scale == nullptr && (along >= operand.cols() || along % kBlock == 0);
+}
+
+// How an operand becomes numbers of a type of 16 bits. One that is beyond the range of bf16 is
+// beyond that of f32, too; a power of two may bring one below 2^-126, where bf16 has fewer bits.
+Way way_of(const GemmOperand& operand, DType dtype) {
+  if (!operand.is_quantized()) return operand.values.dtype == dtype ? Way::values : Way::none;
+  const Format& wide = dtype == DType::bf16 ? bf16_format : f16_format;
+  const QuantizedMatrix& q = operand.quantized;
+  const Reach codes = reach_of(q.codes.format);
+  if (!holds(wide, codes)) return Way::none;
+  if (q.scales.dtype != DType::code)
+    return q.scales.dtype != DType::f64 && scales_wait(operand) ? Way::decoded : Way::none;
+  if (q.scales.format == e8m0fnu)
+    return dtype == DType::bf16 ? Way::dequantized
+                                : (scales_wait(operand) ? Way::decoded : Way::none);
+  return holds(wide, codes * reach_of(q.scales.format)) ? Way::dequantized : Way::none;
+}
+
+bool scales_change(const GemmOperand& operand, Way way) {
+  return way == Way::decoded &&
+         tile_extent(operand.quantized.tile.cols, operand.cols()) < operand.cols();
+}
+
+// The type that holds both operands, if there is one. Kernels of f16 have no scales along K.
+std::optional<DType> common_type(const GemmJob& job) {
+  for (const DType dtype : {DType::bf16, DType::f16}) {
+    const Way a = way_of(job.a, dtype), b = way_of(job.b, dtype);
+    if (a == Way::none || b == Way::none) continue;
+    if (dtype == DType::bf16 || (!scales_change(job.a, a) && !scales_change(job.b, b)))
+      return dtype;
+  }
+  return std::nullopt;
+}
+
+// An operand as the kernels take it: elements of 16 bits in the place of codes, and scales.
+class Numbers {
+ public:
+  Numbers(const Exec& exec, const GemmOperand& operand, DType dtype)
+      : way_(way_of(operand, dtype)),
+        as_it_is_(way_ == Way::values && has_plain_rows(operand.values)),
+        pitch_((operand.cols() * kBytes + 15) / 16 * 16),
+        memory_(exec, as_it_is_ ? 0 : static_cast<std::size_t>(pitch_ * operand.rows())) {
+    QuantizedMatrix& made = made_.quantized;
+    made = operand.quantized;
+    made.codes = {.data = memory_.as<void>(),
+                  .dtype = dtype,
+                  .rows = operand.rows(),
+                  .cols = operand.cols(),
+                  .row_pitch = pitch_,
+                  .col_stride = kBytes};
+    if (way_ == Way::decoded) {
+      decode_matrix(exec, operand.quantized.codes, made.codes);
+      return;
+    }
+    if (as_it_is_) made.codes = operand.values;
+    if (way_ == Way::values && !as_it_is_) copy_rows(exec, operand.values, made.codes);
+    if (way_ == Way::dequantized) {
+      QuantizedMatrix blocks = operand.quantized;
+      blocks.tensor_scale = nullptr;
+      dequantize_matrix(exec, blocks, made.codes);
+    }
+    float* scale = operand.quantized.tensor_scale;
+    made.scales = {.data = scale != nullptr ? scale : scale_of_one(),
+                   .dtype = DType::f32,
+                   .rows = 1,
+                   .cols = 1,
+                   .row_pitch = sizeof(float),
+                   .col_stride = sizeof(float)};
+    made.tile = {};
+    made.tensor_scale = nullptr;
+  }
+  [[nodiscard]] const GemmOperand& operand() const { return made_; }
+  [[nodiscard]] bool changes_along_k() const { return scales_change(made_, way_); }
+
+ private:
+  static constexpr std::int64_t kBytes = 2;
+
+  Way way_;
+  bool as_it_is_;
+  std::int64_t pitch_;
+  Scratch memory_;
+  GemmOperand made_{};
+};
+
+// Whether kernels that take rows of bf16, at multiples of 16 bytes and with a scale for all, can
+// have them of it, and what else they want of a job.
+bool fits_rows_of_bf16(const GemmJob& job) {
+  if ((job.accumulator != Accumulator::f32 && job.accumulator != Accumulator::native) ||
+      job.out.dtype == DType::f64 || job.group_count > 0)
+    return false;
+  const Way way = way_of(job.a, DType::bf16);
+  return way == Way::dequantized || (way == Way::values && can_be_mapped(job.a.values));
+}
+
+}  // namespace
+
+bool fits_few_by_fp4(const GemmJob& job) { return job.a.rows() <= kMostFewRows && fits_fp4(job); }
+
+// A product of a group has the order of sums of all groups together.
+bool fits_few_by_fp8(const GemmJob& job) {
+  return job.a.rows() <= kFewFp8Rows && !job.is_group && fits_fp8_rows(job.b) &&
+         fits_rows_of_bf16(job);
+}
+
+void gemm_few_by_fp8(const Exec& exec, const GemmJob& job) {
+  const Numbers a(without_workspace(exec), job.a, DType::bf16);
+  const QuantizedMatrix& x = a.operand().quantized;
+  gemm_fp8_rows(exec, x.codes, static_cast<const float*>(x.scales.data), job);
+}
+
+bool fits_fp4(const GemmJob& job) {
+  if (!fits_fp4_rows(job.b) || !fits_rows_of_bf16(job)) return false;
+  const bool in_tiles = job.a.rows() <= kMostFp4Rows || job.out.dtype == DType::f32;
+  return job.a.rows() <= kMostFewRows || (in_tiles && fits_fp4_tiles(job));
+}
+
+void gemm_fp4(const Exec& exec, const GemmJob& job) {
+  const Numbers a(without_workspace(exec), job.a, DType::bf16);
+  const QuantizedMatrix& x = a.operand().quantized;
+  const auto* const scale = static_cast<const float*>(x.scales.data);
+  if (job.a.rows() <= kFewFp4Rows || !fits_fp4_tiles(job))
+    return gemm_fp4_rows(exec, x.codes, scale, job);
+  gemm_fp4_tiles(exec, x.codes, scale, job);
+}
+
+bool fits_bf16(const GemmJob& job) {
+  return sizes_fit(job) &&
+         (job.accumulator == Accumulator::f32 || job.accumulator == Accumulator::native) &&
+         common_type(job).has_value();
+}
+
+void gemm_bf16(const Exec& exec, const GemmJob& job) {
+  const Exec inner = without_workspace(exec);  // which is for the product itself
+  const DType dtype = common_type(job).value();
+  const Numbers a(inner, job.a, dtype), b(inner, job.b, dtype);
+  GemmJob made = job;
+  made.a = a.operand();
+  made.b = b.operand();
+  if (gemm_by_chosen_library(exec, made)) return;
+  // Large tiles, where there are enough of them for all multiprocessors.
+  const auto squares = [](std::int64_t size) { return (size + kSquareSide - 1) / kSquareSide; };
+  const bool large = job.group_count == 0 &&
+                     std::min(job.a.rows(), job.b.rows()) > kSquareSide / 2 &&
+                     squares(job.a.rows()) * squares(job.b.rows()) >= clusters_on(exec, 2);
+  gemm_fp8(exec, made, large && !a.changes_along_k() && !b.changes_along_k() ? &kSquare : nullptr);
+}
+
+}  // namespace octavo::cuda

@@ -1,0 +1,39 @@
+// Operands whose rows TMA cannot read, copied into plain rows.
+#include <cuda_runtime_api.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "octavo/backend/cuda/gemm/gemm_plan.h"
+#include "octavo/backend/cuda/runtime/kernel_table.h"
+#include "octavo/backend/cuda/runtime/runtime.h"
+
+namespace octavo::cuda {
+namespace {
+
+int bytes_each(const Matrix& matrix) { return matrix.dtype == DType::code ? 1 : 2; }
+
+}  // namespace
+
+bool has_plain_rows(const Matrix& matrix) {
+  const int each = bytes_each(matrix);
+  return (matrix.cols <= 1 || matrix.col_stride == each) &&
+         (matrix.rows <= 1 || matrix.row_pitch >= matrix.cols * each);
+}
+
+void copy_rows(const Exec& exec, const Matrix& from, const Matrix& to) {
+  if (!has_plain_rows(from)) {
+    Matrix turned = from;  // so that its transpose is what is wanted
+    std::swap(turned.rows, turned.cols);
+    std::swap(turned.row_pitch, turned.col_stride);
+    return transpose_values(exec, turned, to);
+  }
+  const std::int64_t row_bytes = from.cols * bytes_each(from);
+  OCTAVO_CUDA_CHECK(cudaMemcpy2DAsync(
+      to.data, static_cast<std::size_t>(to.row_pitch), from.data,
+      static_cast<std::size_t>(std::max(from.row_pitch, row_bytes)),  // a lone row may have any
+      static_cast<std::size_t>(row_bytes), static_cast<std::size_t>(from.rows),
+      cudaMemcpyDeviceToDevice, stream_of(exec)));
+}
+
+}  // namespace octavo::cuda

@@ -1,0 +1,18 @@
+// Which of several products of one launch a unit is of.
+#pragma once
+
+#include "octavo/backend/cuda/gemm/gemm_plan.h"
+
+namespace octavo::cuda {
+
+// The last group that does not begin after it.
+__device__ __forceinline__ int group_at(const PlanGroup* groups, int count, int unit) {
+  int low = 0, high = count;
+  while (high - low > 1) {
+    const int middle = (low + high) / 2;
+    (__ldg(&groups[middle].first_unit) <= unit ? low : high) = middle;
+  }
+  return low;
+}
+
+}  // namespace octavo::cuda

@@ -1,0 +1,86 @@
+// Scales of a tile: the one that all its columns or rows share along K, and those that wait for the
+// end.
+#pragma once
+
+#include <cstdint>
+
+#include "octavo/backend/cuda/gemm/gemm_plan.h"
+#include "octavo/backend/cuda/hopper/shared_memory.cuh"
+#include "octavo/backend/cuda/hopper/wgmma.cuh"
+
+namespace octavo::cuda {
+
+// The one number that the rows of a warpgroup have of a plane, for every block of K. Each lane of a
+// warp has that of one block, so that 32 blocks are asked for at once, long before their use:
+// numbers may come from memory, which takes longer than a stage.
+class LoneScales {
+ public:
+  // Of `blocks` blocks from `k` on.
+  __device__ __forceinline__ void begin(const ScalePlane& plane, int first_row, int k, int blocks,
+                                        int lane) {
+    from_ = plane.data + min(first_row, plane.rows - 1) / plane.each * plane.row_pitch +
+            (k + lane) * plane.pitch;
+    pitch_ = 32 * plane.pitch;
+    left_ = blocks - lane;
+    load();
+    turn();
+  }
+  __device__ __forceinline__ float take() {
+    const float taken = __shfl_sync(0xFFFFFFFFu, now_, used_);
+    if (++used_ == 32) turn();
+    return taken;
+  }
+
+ private:
+  __device__ __forceinline__ void load() {
+    if (left_ > 0) next_ = __ldg(from_);
+  }
+  __device__ __forceinline__ void turn() {
+    now_ = next_;
+    used_ = 0;
+    from_ += pitch_;
+    left_ -= 32;
+    load();
+  }
+
+  const float* from_ = nullptr;
+  std::int64_t pitch_ = 0;
+  int left_ = 0, used_ = 0;
+  float now_ = 0.0F, next_ = 0.0F;
+};
+
+// Of scales that are the same all along K: the part that is one number for a whole operand.
+__device__ __forceinline__ float lone_at_end(const GemmPlan& plan) {
+  return (plan.row_scales.each != 1 ? __ldg(plan.row_scales.data) : 1.0F) *
+         (plan.col_scales.each != 1 ? __ldg(plan.col_scales.data) : 1.0F);
+}
+
+// Such scales: `lone`, and where each of the rows or of the columns has its own, those at the
+// addresses, which are of the thread's first row and column. Three warps of a scheduler are here at
+// one time and nobody multiplies, so that every instruction counts.
+template <int kSums>
+__device__ __forceinline__ void scale_sums(const GemmPlan& plan, float lone, SharedAddress rows,
+                                           SharedAddress cols, float (&sums)[kSums]) {
+  float upper = lone, lower = lone;
+  if (plan.row_scales.each == 1) {
+    upper *= load_shared(rows);
+    lower *= load_shared(rows + 8 * sizeof(float));
+  }
+  if (plan.col_scales.each != 1) {
+#pragma unroll
+    for (int s = 0; s < kSums; ++s) sums[s] *= s % 4 < 2 ? upper : lower;
+    pin(sums);  // else this is made the end of what follows, with a register of its own for each
+    return;
+  }
+#pragma unroll
+  for (int j = 0; j < kSums / 4; ++j) {
+    const float2 col = load_shared_pair(cols + 8 * j * sizeof(float));
+    float* four = &sums[4 * j];
+    four[0] *= upper * col.x;
+    four[1] *= upper * col.y;
+    four[2] *= lower * col.x;
+    four[3] *= lower * col.y;
+  }
+}
+
+}  // namespace octavo::cuda

@@ -1,0 +1,80 @@
+// What a lane of small_m.cuh reads of weights, and where.
+#pragma once
+
+#include <cstdint>
+
+#include "octavo/backend/cuda/gemm/small_m/small_m_plan.h"
+
+namespace octavo::cuda {
+
+// In a chunk, of a lane: four lanes have 64 of K at a time.
+inline constexpr int kFewSixteens = kFewChunk / 64;
+
+// Read once: must not push out of L1 what is read again.
+__device__ __forceinline__ void load_once(const unsigned char* from, uint2& to) {
+  asm volatile("ld.global.nc.L1::no_allocate.v2.u32 {%0, %1}, [%2];"
+               : "=r"(to.x), "=r"(to.y)
+               : "l"(from));
+}
+__device__ __forceinline__ void load_once(const unsigned char* from, uint4& to) {
+  asm volatile("ld.global.nc.L1::no_allocate.v4.u32 {%0, %1, %2, %3}, [%4];"
+               : "=r"(to.x), "=r"(to.y), "=r"(to.z), "=r"(to.w)
+               : "l"(from));
+}
+
+// What a lane has of a chunk: of two rows of weights, 16 codes four times, and scales.
+template <typename Codes, typename Scales>
+struct FewPiece {
+  typename Codes::Sixteen codes[2][kFewSixteens];
+  Scales scales[2];
+};
+
+// Where a lane reads the codes and the scales of a chunk, of two rows.
+template <typename Codes, typename Scales>
+struct FewRows {
+  const unsigned char *codes[2], *scales[2];
+
+  __device__ __forceinline__ void go_on(const FewPlan& plan, int chunks) {
+#pragma unroll
+    for (int r = 0; r < 2; ++r) {
+      codes[r] += chunks * (kFewChunk / 16 * static_cast<int>(sizeof(typename Codes::Sixteen)));
+      scales[r] += chunks * Scales::chunk_bytes(plan);
+      // Kept in registers: it would be worked out from the start wherever it is read from.
+      asm volatile("" : "+l"(codes[r]));
+    }
+  }
+};
+
+// `depth` is what is left of K from the chunk on. kWhole: K is chunks. Otherwise what lies beyond
+// the end, which is at a multiple of 16, is zero.
+template <bool kWhole, typename Sixteen>
+__device__ __forceinline__ void load_sixteen(const unsigned char* chunk, int j, int t, int depth,
+                                             Sixteen& to) {
+  if (kWhole || j * 64 + t * 16 < depth)
+    load_once(chunk + j * 4 * sizeof(Sixteen), to);
+  else
+    to = Sixteen{};
+}
+
+// All of a chunk, or the scales that its first codes need, where the rest waits for room.
+template <bool kWhole, bool kAll, typename Codes, typename Scales>
+__device__ __forceinline__ void load_piece(const FewPlan& plan, const FewRows<Codes, Scales>& rows,
+                                           int t, int depth, FewPiece<Codes, Scales>& piece) {
+#pragma unroll
+  for (int r = 0; r < 2; ++r) {
+    if constexpr (kAll) {
+#pragma unroll
+      for (int j = 0; j < kFewSixteens; ++j)
+        load_sixteen<kWhole>(rows.codes[r], j, t, depth, piece.codes[r][j]);
+    }
+    if constexpr (Scales::kRun == 0) {
+      piece.scales[r].template load<kWhole>(rows.scales[r], t, depth);
+    } else if constexpr (kAll) {
+#pragma unroll
+      for (int i = 0; i < kFewChunk / Scales::kRun; ++i)
+        piece.scales[r].template load_run<kWhole>(plan, rows.scales[r], i, depth);
+    }
+  }
+}
+
+}  // namespace octavo::cuda

@@ -1,0 +1,15 @@
+// setmaxnreg: registers that move from the producer warpgroup to the consumers.
+#pragma once
+
+namespace octavo::cuda {
+
+template <int kRegisters>
+__device__ __forceinline__ void registers_up() {
+  asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(kRegisters));
+}
+template <int kRegisters>
+__device__ __forceinline__ void registers_down() {
+  asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(kRegisters));
+}
+
+}  // namespace octavo::cuda

@@ -1,0 +1,44 @@
+// Addresses in the shared-memory window, loads and stores that the compiler keeps in place, and
+// stmatrix.
+#pragma once
+
+#include <cstdint>
+
+namespace octavo::cuda {
+
+using SharedAddress = std::uint32_t;  // in the window of shared memory
+
+__device__ __forceinline__ SharedAddress shared_address(const void* pointer) {
+  return static_cast<SharedAddress>(__cvta_generic_to_shared(pointer));
+}
+
+// Loads that stay where they are written, before or after a barrier.
+__device__ __forceinline__ float load_shared(SharedAddress from) {
+  float value;
+  asm volatile("ld.shared.f32 %0, [%1];" : "=f"(value) : "r"(from));
+  return value;
+}
+__device__ __forceinline__ float2 load_shared_pair(SharedAddress from) {
+  float2 pair;
+  asm volatile("ld.shared.v2.f32 {%0, %1}, [%2];" : "=f"(pair.x), "=f"(pair.y) : "r"(from));
+  return pair;
+}
+__device__ __forceinline__ void store_shared(SharedAddress to, float value) {
+  asm volatile("st.shared.f32 [%0], %1;" ::"r"(to), "f"(value) : "memory");
+}
+
+// Four matrices of 8 x 8 elements of 16 bits from registers; lane i gives the address of row i % 8
+// of matrix i / 8. Transposed: that of a column.
+template <bool kTransposed>
+__device__ __forceinline__ void store_matrices(SharedAddress to, const std::uint32_t (&from)[4]) {
+  if constexpr (kTransposed)
+    asm volatile("stmatrix.sync.aligned.m8n8.x4.trans.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(to),
+                 "r"(from[0]), "r"(from[1]), "r"(from[2]), "r"(from[3])
+                 : "memory");
+  else
+    asm volatile("stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(to),
+                 "r"(from[0]), "r"(from[1]), "r"(from[2]), "r"(from[3])
+                 : "memory");
+}
+
+}  // namespace octavo::cuda

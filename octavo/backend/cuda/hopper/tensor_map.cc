@@ -1,0 +1,82 @@
+// Maps for the copy engine, and matrices as it can read them. The driver makes maps; it is asked
+// for by name, so that the library does not have to be linked with a driver.
+#include "octavo/backend/cuda/hopper/tensor_map.h"
+
+#include <cuda.h>
+#include <cuda_runtime_api.h>
+
+#include "octavo/backend/cuda/runtime/alignment.h"
+#include "octavo/backend/cuda/runtime/runtime.h"
+#include "octavo/base/error.h"
+
+namespace octavo::cuda {
+namespace {
+
+using Encode = decltype(&cuTensorMapEncodeTiled);
+
+Encode encode_entry() {
+  void* entry = nullptr;
+  cudaDriverEntryPointQueryResult found{};
+  OCTAVO_CUDA_CHECK(cudaGetDriverEntryPointByVersion("cuTensorMapEncodeTiled", &entry, 12000,
+                                                     cudaEnableDefault, &found));
+  check(entry != nullptr && found == cudaDriverEntryPointSuccess, ErrorCode::unsupported, "cuda",
+        "the driver has no cuTensorMapEncodeTiled; wanted a driver of CUDA 12 or newer");
+  return reinterpret_cast<Encode>(entry);
+}
+
+int bytes_each(const Matrix& matrix) { return matrix.dtype == DType::code ? 1 : 2; }
+
+CUtensorMap map_of_elements(const Matrix& matrix, CUtensorMapDataType type, std::int64_t cols,
+                            int box_cols, int box_rows, CUtensorMapSwizzle swizzle) {
+  static const Encode encode = encode_entry();
+  CUtensorMap map{};
+  const cuuint64_t sizes[2] = {static_cast<cuuint64_t>(cols), static_cast<cuuint64_t>(matrix.rows)},
+                   pitches[1] = {static_cast<cuuint64_t>(matrix.row_pitch)};
+  const cuuint32_t box[2] = {static_cast<cuuint32_t>(box_cols), static_cast<cuuint32_t>(box_rows)},
+                   steps[2] = {1, 1};
+  const CUresult status =
+      encode(&map, type, 2, matrix.data, sizes, pitches, box, steps, CU_TENSOR_MAP_INTERLEAVE_NONE,
+             swizzle, CU_TENSOR_MAP_L2_PROMOTION_L2_256B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
+  check(status == CUDA_SUCCESS, ErrorCode::device, "cuda",
+        "the driver made no map for the copy engine of a matrix of ", matrix.rows, " x ",
+        matrix.cols, " with rows ", matrix.row_pitch, " bytes apart (error ",
+        static_cast<int>(status), ")");
+  return map;
+}
+
+}  // namespace
+
+bool can_be_mapped(const Matrix& matrix) {
+  const int each = bytes_each(matrix);
+  return (matrix.dtype == DType::code
+              ? matrix.format.bits() == 8
+              : matrix.dtype == DType::bf16 || matrix.dtype == DType::f16) &&
+         (matrix.cols <= 1 || matrix.col_stride == each) && matrix.row_pitch > 0 &&
+         has_aligned_pitch(matrix, 16);
+}
+
+CUtensorMap map_of(const Matrix& matrix, int box_rows) {
+  const CUtensorMapDataType type = matrix.dtype == DType::code   ? CU_TENSOR_MAP_DATA_TYPE_UINT8
+                                   : matrix.dtype == DType::bf16 ? CU_TENSOR_MAP_DATA_TYPE_BFLOAT16
+                                                                 : CU_TENSOR_MAP_DATA_TYPE_FLOAT16;
+  return map_of_elements(matrix, type, matrix.cols, 128 / bytes_each(matrix), box_rows,
+                         CU_TENSOR_MAP_SWIZZLE_128B);
+}
+
+CUtensorMap map_of_bytes(const Matrix& matrix, std::int64_t row_bytes, int box_bytes,
+                         int box_rows) {
+  const CUtensorMapSwizzle swizzle = box_bytes == 32   ? CU_TENSOR_MAP_SWIZZLE_32B
+                                     : box_bytes == 64 ? CU_TENSOR_MAP_SWIZZLE_64B
+                                                       : CU_TENSOR_MAP_SWIZZLE_128B;
+  return map_of_elements(matrix, CU_TENSOR_MAP_DATA_TYPE_UINT8, row_bytes, box_bytes, box_rows,
+                         swizzle);
+}
+
+int clusters_on(const Exec& exec, int blocks) {
+  int processors = 0;
+  OCTAVO_CUDA_CHECK(
+      cudaDeviceGetAttribute(&processors, cudaDevAttrMultiProcessorCount, exec.device.index));
+  return processors / blocks;
+}
+
+}  // namespace octavo::cuda

@@ -1,0 +1,255 @@
+// MX operands for the FP8 tensor cores, which know no scales within a product: every block's codes
+// are multiplied by a power of two until all blocks of a row have one exponent, or all of 128
+// columns. A code stays what it was unless it becomes subnormal and loses bits: those are counted.
+//
+// Which of the two is decided on the device: by row where exponents of no row are further apart
+// than kSpreadOfRows, since small blocks would lose bits there. That is what usual operands are, so
+// it is done at once, and what is found on the way says whether it stays. Folding by columns finds
+// in turn whether blocks lose so much that operands are multiplied as they are.
+#include <algorithm>
+
+#include "octavo/backend/align_job.h"
+#include "octavo/backend/cuda/hopper/pdl.cuh"
+#include "octavo/backend/cuda/hopper/pdl_launch.h"
+#include "octavo/backend/cuda/quantize/exponent_alignment.h"
+#include "octavo/backend/cuda/quantize/mx_read.cuh"
+#include "octavo/backend/cuda/quantize/mx_rescale.cuh"
+#include "octavo/backend/cuda/runtime/alignment.h"
+#include "octavo/backend/cuda/runtime/runtime.h"
+#include "octavo/format/named_formats.h"
+
+namespace octavo::cuda {
+namespace {
+
+constexpr int kThreads = 256, kEach = kCodesRead, kAtOnce = 4;
+
+// Most blocks have nothing to add, and atomics on one address wait for each other.
+__device__ __forceinline__ void take_way(FoldFound* found, FoldWay way) {
+  const auto number = static_cast<unsigned>(way);
+  if (number > *static_cast<volatile unsigned*>(&found->way)) atomicMax(&found->way, number);
+}
+
+__device__ __forceinline__ unsigned long long* counter_of(const FoldJob& job, FoldWay way) {
+  return job.found != nullptr ? &job.found->changed[static_cast<unsigned>(way)] : job.changed;
+}
+
+// The largest and the smallest exponent of a row, for all lanes of a warp. Blocks of zeros have the
+// smallest one there is, and nothing to lose: it does not count. Sixteen bytes a lane where they
+// lie so.
+struct RowExponents {
+  unsigned top = 0, bottom = 255;
+
+  __device__ __forceinline__ RowExponents(const Matrix& scales, std::int64_t row, bool vectors) {
+    const int lane = threadIdx.x % 32;
+    const std::int64_t whole = vectors ? scales.cols / 16 * 16 : 0;
+    if (whole > 0) {
+      unsigned tops = 0, bottoms = 0xFFFFFFFFu;
+      const auto* from = reinterpret_cast<const uint4*>(
+          static_cast<const unsigned char*>(scales.data) + row * scales.row_pitch);
+      for (std::int64_t at = lane; at < whole / 16; at += 32) {
+        const uint4 words = __ldg(from + at);
+        tops = __vmaxu4(tops, __vmaxu4(__vmaxu4(words.x, words.y), __vmaxu4(words.z, words.w)));
+        const auto no_zero = [](unsigned word) { return word | __vcmpeq4(word, 0u); };
+        bottoms = __vminu4(bottoms, __vminu4(__vminu4(no_zero(words.x), no_zero(words.y)),
+                                             __vminu4(no_zero(words.z), no_zero(words.w))));
+      }
+#pragma unroll
+      for (int i = 0; i < 4; ++i) {
+        top = max(top, tops >> 8 * i & 0xFF);
+        bottom = min(bottom, bottoms >> 8 * i & 0xFF);
+      }
+    }
+    for (std::int64_t block = whole + lane; block < scales.cols; block += 32) {
+      const unsigned exponent = exponent_at(scales, row, block);
+      top = max(top, exponent);
+      bottom = min(bottom, exponent == 0 ? 255u : exponent);
+    }
+    top = __reduce_max_sync(0xFFFFFFFFu, top);
+    bottom = __reduce_min_sync(0xFFFFFFFFu, bottom);
+  }
+};
+
+__device__ __forceinline__ uint4 codes_of(const FoldJob& job, std::int64_t row, std::int64_t col) {
+  const Matrix& codes = job.from.codes;
+  return codes_at(codes, row, col, job.vectors, job.codes != codes.data);
+}
+
+// By how many binades a block is lowered. A NaN scale is that of its whole row or run, whose codes
+// stay.
+__device__ __forceinline__ std::uint32_t distance_to(std::uint32_t top, const FoldJob& job,
+                                                     std::int64_t row, std::int64_t col) {
+  return top == 255 ? 0 : top - exponent_at(job.from.scales, row, col / kMxBlock);
+}
+
+// A vector of codes, so many binades lower, to where folded ones are.
+template <bool kE5m2, bool kCounts>
+__device__ __forceinline__ uint4 lower_to(const FoldJob& job, std::uint32_t down, uint4 codes,
+                                          std::int64_t row, std::int64_t col, unsigned* changed) {
+  if (down > 0) codes = Lowering<kE5m2>(down)(codes, kCounts ? changed : nullptr);
+  unsigned char* to = job.codes + row * job.code_pitch + col;
+  if (job.whole) {
+    *reinterpret_cast<uint4*>(to) = codes;
+    return codes;
+  }
+  const std::uint32_t words[4] = {codes.x, codes.y, codes.z, codes.w};
+#pragma unroll
+  for (int i = 0; i < kEach; ++i)
+    if (col + i < job.from.codes.cols)
+      to[i] = static_cast<unsigned char>(words[i / 4] >> (i % 4 * 8));
+  return codes;
+}
+
+// Whether some lane has half of a block that loses too much: `codes` became `made`. All lanes of a
+// warp, of which neighbours have the two halves of a block.
+template <bool kE5m2>
+__device__ __forceinline__ bool lose_too_much(uint4 codes, uint4 made, std::uint32_t down) {
+  const auto magnitudes = [](std::uint32_t word) { return word & 0x7F7F7F7Fu; };
+  const std::uint32_t four = __vmaxu4(__vmaxu4(magnitudes(made.x), magnitudes(made.y)),
+                                      __vmaxu4(magnitudes(made.z), magnitudes(made.w)));
+  const std::uint32_t two = __vmaxu4(four, four >> 16), half = max(two & 0xFFu, two >> 8 & 0xFFu),
+                      block = max(half, __shfl_xor_sync(0xFFFFFFFFu, half, 1));
+  unsigned changed = 0;
+  if (down > 0 && block < least_largest_code(kE5m2)) {
+    const Lowering<kE5m2> lowered(down);
+    (void)lowered(codes, &changed);
+  }
+  return __any_sync(0xFFFFFFFFu, changed > 0);
+}
+
+// A warp has a part of a row, `part_cols` columns.
+template <bool kE5m2, bool kCounts>
+__global__ void __launch_bounds__(kThreads, 4)
+    rows_kernel(const __grid_constant__ FoldJob job, unsigned parts, std::int64_t part_cols,
+                bool scale_vectors) {
+  wait_for_kernels_before();
+  const std::int64_t warp =
+      static_cast<std::int64_t>(blockIdx.x) * (kThreads / 32) + threadIdx.x / 32;
+  // Rows are few where they have parts: 32 bits do for the division.
+  const unsigned narrow = static_cast<unsigned>(warp), part = parts > 1 ? narrow % parts : 0;
+  const std::int64_t row = parts > 1 ? narrow / parts : warp;
+  if (row >= job.from.codes.rows) return;
+  const RowExponents exponents(job.from.scales, row, scale_vectors);
+  const unsigned top = exponents.top, spread = top - min(top, exponents.bottom);
+  if (part == 0 && threadIdx.x % 32 == 0) {
+    job.planes[row] = power_of(top);
+    if (job.found != nullptr && spread > kSpreadOfRows) take_way(job.found, FoldWay::by_columns);
+  }
+  const std::int64_t end = min(job.from.codes.cols, (part + 1) * part_cols);
+  unsigned changed = 0;
+  for (std::int64_t first = part * part_cols; first < end; first += kAtOnce * 32 * kEach) {
+    uint4 codes[kAtOnce];
+    const std::int64_t col = first + threadIdx.x % 32 * kEach;
+#pragma unroll
+    for (int i = 0; i < kAtOnce; ++i)
+      if (col + i * 32 * kEach < end) codes[i] = codes_of(job, row, col + i * 32 * kEach);
+#pragma unroll
+    for (int i = 0; i < kAtOnce; ++i)
+      if (col + i * 32 * kEach < end)
+        lower_to<kE5m2, kCounts>(job, distance_to(top, job, row, col + i * 32 * kEach), codes[i],
+                                 row, col + i * 32 * kEach, &changed);
+  }
+  if constexpr (kCounts) count_changed(changed, counter_of(job, FoldWay::by_row));
+  let_next_kernel_begin();
+}
+
+// A warp has 512 columns of a few rows, all of whose codes are on their way at once.
+template <bool kE5m2, bool kCounts>
+__global__ void __launch_bounds__(kThreads) columns_kernel(const __grid_constant__ FoldJob job) {
+  let_next_kernel_begin();  // which may wait on the device as well: this one may end at once
+  wait_for_kernels_before();
+  // Others of this launch may change it: lanes of a warp go on together.
+  if (job.found != nullptr &&
+      !__all_sync(0xFFFFFFFFu, *static_cast<volatile unsigned*>(&job.found->way) ==
+                                   static_cast<unsigned>(FoldWay::by_columns)))
+    return;
+  const Matrix& scales = job.from.scales;
+  const std::int64_t rows = job.from.codes.rows, cols = job.from.codes.cols,
+                     first = static_cast<std::int64_t>(blockIdx.x) * kThreads / 32 * kAtOnce +
+                             threadIdx.x / 32 * kAtOnce,
+                     col = (static_cast<std::int64_t>(blockIdx.y) * 32 + threadIdx.x % 32) * kEach,
+                     run = col / kFoldRun;
+  unsigned changed = 0;
+  uint4 codes[kAtOnce] = {};
+#pragma unroll
+  for (int i = 0; i < kAtOnce; ++i)
+    if (col < cols && first + i < rows) codes[i] = codes_of(job, first + i, col);
+#pragma unroll
+  for (int i = 0; i < kAtOnce; ++i) {
+    const std::int64_t row = first + i;
+    if (row >= rows) break;
+    std::uint32_t top = 0, down = 0;
+    uint4 made{};
+    if (col < cols) {
+#pragma unroll
+      for (int j = 0; j < kFoldRun / kMxBlock; ++j)
+        if (run * (kFoldRun / kMxBlock) + j < scales.cols)
+          top = max(top, exponent_at(scales, row, run * (kFoldRun / kMxBlock) + j));
+      if (col % kFoldRun == 0) job.planes[run * job.plane_pitch + row] = power_of(top);
+      down = distance_to(top, job, row, col);
+      made = lower_to<kE5m2, kCounts>(job, down, codes[i], row, col, &changed);
+    }
+    if (job.found != nullptr && lose_too_much<kE5m2>(codes[i], made, down) && threadIdx.x % 32 == 0)
+      take_way(job.found, FoldWay::as_they_are);
+  }
+  if constexpr (kCounts) count_changed(changed, counter_of(job, FoldWay::by_columns));
+}
+
+// What folding changed, on the way that it stays.
+__global__ void take_count_kernel(const FoldFound* found, unsigned long long* changed) {
+  if (found->way < static_cast<unsigned>(FoldWay::as_they_are))
+    *changed += found->changed[found->way];
+}
+
+bool is_e5m2(const FoldJob& job) { return job.from.codes.format == e5m2; }
+
+// A part of the columns.
+FoldJob columns_of(FoldJob job, std::int64_t first, std::int64_t count) {
+  Matrix &codes = job.from.codes, &scales = job.from.scales;
+  codes.data = static_cast<unsigned char*>(codes.data) + first;
+  codes.cols = count;
+  scales.data = static_cast<unsigned char*>(scales.data) + first / kMxBlock * scales.col_stride;
+  scales.cols = tile_count(kMxBlock, count);
+  job.codes += first;
+  job.planes += first / kFoldRun * job.plane_pitch;
+  return job;
+}
+
+}  // namespace
+
+void fold_by_row(const Exec& exec, const FoldJob& job) {
+  const Matrix &codes = job.from.codes, &scales = job.from.scales;
+  // So many warps that all of the device is busy, but with no less than one pass each.
+  constexpr std::int64_t kWarps = 8192, kPass = kAtOnce * 32 * kEach;
+  const std::int64_t passes = (codes.cols + kPass - 1) / kPass,
+                     wanted = std::clamp<std::int64_t>(kWarps / codes.rows, 1, passes),
+                     part_cols = (passes + wanted - 1) / wanted * kPass,
+                     parts = (codes.cols + part_cols - 1) / part_cols;
+  const bool vectors = scales.col_stride == 1 && has_aligned_rows(scales, 16);
+  const bool counts = job.changed != nullptr;
+  const auto kernel = is_e5m2(job)
+                          ? (counts ? rows_kernel<true, true> : rows_kernel<true, false>)
+                          : (counts ? rows_kernel<false, true> : rows_kernel<false, false>);
+  launch_overlapped(exec, blocks_for(codes.rows * parts, kThreads / 32), kThreads, kernel, job,
+                    static_cast<unsigned>(parts), part_cols, vectors);
+}
+
+void fold_by_columns(const Exec& exec, const FoldJob& job) {
+  const Matrix& codes = job.from.codes;
+  const bool counts = job.changed != nullptr;
+  const auto kernel = is_e5m2(job)
+                          ? (counts ? columns_kernel<true, true> : columns_kernel<true, false>)
+                          : (counts ? columns_kernel<false, true> : columns_kernel<false, false>);
+  constexpr std::int64_t kMost = std::int64_t{1} << 24;  // of columns, in a grid
+  for (std::int64_t first = 0; first < codes.cols; first += kMost) {
+    const std::int64_t count = std::min(kMost, codes.cols - first);
+    const dim3 grid(blocks_for(codes.rows, kThreads / 32 * kAtOnce), blocks_for(count, 32 * kEach));
+    launch_overlapped(exec, grid, kThreads, kernel, columns_of(job, first, count));
+  }
+}
+
+void take_count(const Exec& exec, const FoldFound* found, unsigned long long* changed) {
+  take_count_kernel<<<1, 1, 0, stream_of(exec)>>>(found, changed);
+  OCTAVO_CUDA_LAUNCHED("take_count_kernel");
+}
+
+}  // namespace octavo::cuda

@@ -1,0 +1,267 @@
+// Quantization by any arith, rule and scale format, and to any format of lanes: the amaxes of the
+// tiles, then their scales by definition, a thread each, then the codes, eight values at a time. A
+// band of rows goes through all three while L2 has it.
+#include <algorithm>
+#include <bit>
+
+#include "octavo/backend/cuda/convert/encode_element.cuh"
+#include "octavo/backend/cuda/convert/philox_draws.cuh"
+#include "octavo/backend/cuda/convert/vector_plan.h"
+#include "octavo/backend/cuda/quantize/quantize_source.cuh"
+#include "octavo/backend/cuda/runtime/kernel_table.h"
+#include "octavo/backend/cuda/runtime/runtime.h"
+
+namespace octavo::cuda {
+namespace {
+
+constexpr int kThreads = 256;
+constexpr std::int64_t kBandBytes = 32 << 20;
+constexpr std::uint32_t kNan = 0x7FC00000u;
+
+struct LanesPlan {
+  CopyJob job;
+  LaneEncode lane;
+  DrawKeys keys;
+  std::int64_t vectors;       // in a row
+  std::int64_t tile_vectors;  // in a row of a tile
+  int group;                  // lanes side by side that are in one tile, a power of two
+  bool whole;                 // such a group is a whole tile
+  int bits;                   // of a code in memory
+  std::uint32_t most;         // magnitudes above this do not count
+  std::uint32_t* amaxes;
+  TileScale* scales;
+};
+
+struct Band {
+  std::int64_t first_row, rows;  // of the matrix
+  std::int64_t first_tile, tiles;
+};
+
+// Where a thread's vector is; beyond the band where `inside` is false.
+struct Place {
+  std::int64_t row, vector, tile;  // tile: in the band
+  bool inside;
+};
+__device__ __forceinline__ Place place_of(const LanesPlan& plan, const Band& band) {
+  // In 32 bits, because these are divisions.
+  const unsigned at = blockIdx.x * kThreads + threadIdx.x;
+  const auto vectors = static_cast<unsigned>(plan.vectors);
+  const unsigned row = at / vectors, vector = at - row * vectors;
+  const unsigned tile_row = row / static_cast<unsigned>(plan.job.tile.rows),
+                 tile_col = vector / static_cast<unsigned>(plan.tile_vectors);
+  return {band.first_row + row, vector, tile_row * plan.job.tile_cols + tile_col,
+          row < static_cast<unsigned>(band.rows)};
+}
+
+template <DType kSource>
+__device__ __forceinline__ Raw<kSource> load_at(const LanesPlan& plan, const Place& place) {
+  const Matrix& values = plan.job.source.values;
+  return load_raw<kSource>(
+      static_cast<const unsigned char*>(values.data) + place.row * values.row_pitch, place.vector);
+}
+
+template <DType kSource>
+__global__ void __launch_bounds__(kThreads)
+    amaxes_kernel(const __grid_constant__ LanesPlan plan, const __grid_constant__ Band band) {
+  const Place place = place_of(plan, band);
+  Raw<kSource> raw = {};
+  if (place.inside) raw = load_at<kSource>(plan, place);
+  std::uint32_t amax = 0;
+#pragma unroll
+  for (int i = 0; i < kVector; ++i) {
+    const std::uint32_t magnitude = f32_bits<kSource>(raw, i) & 0x7FFFFFFFu;
+    amax = max(amax, magnitude > plan.most ? 0u : magnitude);
+  }
+  for (int step = 1; step < plan.group; step *= 2)
+    amax = max(amax, __shfl_xor_sync(0xFFFFFFFFu, amax, step));
+  if (!place.inside || static_cast<int>(threadIdx.x) % plan.group != 0) return;
+  if (plan.whole) {
+    plan.amaxes[place.tile] = amax;
+  } else {
+    atomicMax(&plan.amaxes[place.tile], amax);
+  }
+}
+
+__global__ void __launch_bounds__(kThreads)
+    scales_kernel(const __grid_constant__ LanesPlan plan, const __grid_constant__ Band band) {
+  const std::int64_t at = static_cast<std::int64_t>(blockIdx.x) * kThreads + threadIdx.x;
+  if (at >= band.tiles) return;
+  const CopyJob& job = plan.job;
+  const TileScale scale =
+      job.given_inv_scale != nullptr
+          ? from_inv_scale(job.scale.format, *job.given_inv_scale)
+          : made_scale(job, job.given_amax != nullptr ? *job.given_amax
+                                                      : __uint_as_float(plan.amaxes[at]));
+  plan.scales[at] = scale;
+  const std::int64_t tile = band.first_tile + at;
+  store_scale(job.to.scales, tile / job.tile_cols, tile % job.tile_cols, scale.bits);
+}
+
+template <DType kSource, Rounding kRounding, LaneKind kKind>
+__global__ void __launch_bounds__(kThreads)
+    codes_kernel(const __grid_constant__ LanesPlan plan, const __grid_constant__ Band band) {
+  const Place place = place_of(plan, band);
+  if (!place.inside) return;
+  const CopyJob& job = plan.job;
+  const Raw<kSource> raw = load_at<kSource>(plan, place);
+  const TileScale scale = plan.scales[place.tile];
+  const bool poisoned = scale.scale != scale.scale;
+  std::uint32_t codes[kVector], draws[kVector] = {};
+  if constexpr (kRounding == Rounding::stochastic)
+    draw_eight<kKind>(
+        plan.keys,
+        job.encode.first_index +
+            static_cast<std::uint64_t>(place.row * job.to.codes.cols + place.vector * kVector),
+        plan.lane, draws);
+  float x[kVector], u[kVector];
+#pragma unroll
+  for (int i = 0; i < kVector; ++i) x[i] = __uint_as_float(f32_bits<kSource>(raw, i));
+  if (job.division) {
+#pragma unroll
+    for (int i = 0; i < kVector; ++i) u[i] = x[i] / scale.factor;
+  } else {
+#pragma unroll
+    for (int i = 0; i < kVector; ++i) u[i] = x[i] * scale.factor;
+  }
+  if (job.finish != Finish::none) {
+#pragma unroll
+    for (int i = 0; i < kVector; ++i) u[i] = finished(job.finish, u[i]);
+  }
+#pragma unroll
+  for (int i = 0; i < kVector; ++i) {
+    // A product forgets which NaN it was, and Inf times zero has a sign of the processor's own.
+    const std::uint32_t nan = x[i] != x[i] ? __float_as_uint(x[i]) : kNan;
+    const std::uint32_t bits = u[i] == u[i] ? __float_as_uint(u[i]) : nan;
+    const std::uint32_t code = encode_lane<kRounding, kKind>(plan.lane, bits, draws[i]);
+    codes[i] = poisoned ? job.poison_code : code;
+  }
+  store_codes(static_cast<unsigned char*>(job.to.codes.data) + place.row * job.to.codes.row_pitch,
+              place.vector, plan.bits, codes);
+}
+
+template <DType kSource, Rounding kRounding, LaneKind kKind>
+void launch(const Exec& exec, const LanesPlan& plan, const Band& band) {
+  const unsigned blocks = blocks_for(band.rows * plan.vectors, kThreads);
+  const cudaStream_t stream = stream_of(exec);
+  if (plan.amaxes != nullptr) {
+    if (!plan.whole)
+      OCTAVO_CUDA_CHECK(
+          cudaMemsetAsync(plan.amaxes, 0, static_cast<std::size_t>(band.tiles) * 4, stream));
+    amaxes_kernel<kSource><<<blocks, kThreads, 0, stream>>>(plan, band);
+    OCTAVO_CUDA_LAUNCHED("amaxes_kernel");
+  }
+  scales_kernel<<<blocks_for(band.tiles, kThreads), kThreads, 0, stream>>>(plan, band);
+  OCTAVO_CUDA_LAUNCHED("scales_kernel");
+  codes_kernel<kSource, kRounding, kKind><<<blocks, kThreads, 0, stream>>>(plan, band);
+  OCTAVO_CUDA_LAUNCHED("codes_kernel");
+}
+
+template <DType kSource, Rounding kRounding>
+void launch_kind(const Exec& exec, const LanesPlan& plan, LaneKind kind, const Band& band) {
+  switch (kind) {
+    case LaneKind::simple:
+      return launch<kSource, kRounding, LaneKind::simple>(exec, plan, band);
+    case LaneKind::one_nan:
+      return launch<kSource, kRounding, LaneKind::one_nan>(exec, plan, band);
+    case LaneKind::one_zero:
+      return launch<kSource, kRounding, LaneKind::one_zero>(exec, plan, band);
+    case LaneKind::simple_integers:
+      return launch<kSource, kRounding, LaneKind::simple_integers>(exec, plan, band);
+    default:
+      return launch<kSource, kRounding, LaneKind::quick>(exec, plan, band);
+  }
+}
+
+template <DType kSource>
+void launch_rounding(const Exec& exec, const LanesPlan& plan, LaneKind kind, const Band& band) {
+#ifndef OCTAVO_CUDA_ONE_CONFIG
+  if (plan.job.encode.rounding == Rounding::stochastic)
+    return launch_kind<kSource, Rounding::stochastic>(exec, plan, kind, band);
+#endif
+  launch_kind<kSource, Rounding::nearest_even>(exec, plan, kind, band);
+}
+
+void launch_source(const Exec& exec, const LanesPlan& plan, LaneKind kind, const Band& band) {
+  switch (plan.job.source.values.dtype) {
+#ifndef OCTAVO_CUDA_ONE_CONFIG
+    case DType::f32:
+      return launch_rounding<DType::f32>(exec, plan, kind, band);
+    case DType::f16:
+      return launch_rounding<DType::f16>(exec, plan, kind, band);
+#endif
+    default:
+      return launch_rounding<DType::bf16>(exec, plan, kind, band);
+  }
+}
+
+bool takes(const QuantizeJob& job) {
+  const DType dtype = job.source.values.dtype;
+  const bool stochastic = job.encode.rounding == Rounding::stochastic;
+#ifdef OCTAVO_CUDA_ONE_CONFIG
+  if (dtype != DType::bf16 || stochastic) return false;
+#endif
+  return (dtype == DType::f32 || dtype == DType::bf16 || dtype == DType::f16) &&
+         (stochastic ? job.encode.first_index % kVector == 0
+                     : job.encode.rounding == Rounding::nearest_even) &&
+         !job.hadamard_rowwise && job.policy == AmaxPolicy::max && job.counts == nullptr;
+}
+
+// The largest power of two that divides both, at most a warp.
+int group_of(std::int64_t tile_vectors, std::int64_t vectors) {
+  return std::min(32, 1 << std::countr_zero(static_cast<std::uint64_t>(tile_vectors | vectors)));
+}
+
+}  // namespace
+
+bool quantize_lanes(const Exec& exec, const QuantizeJob& job) {
+  LanesPlan plan{};
+  plan.job = copy_job(job, false);
+  const Matrix &values = job.source.values, &codes = job.rowwise.codes;
+  const Tile tile = plan.job.tile;
+  LaneKind kind{};
+  VectorPlan unused;
+  if (!takes(job) || (tile.cols % kVector != 0 && tile.cols != codes.cols) ||
+      !vector_plan(values, codes, &unused) ||
+      !lane_encode(codes.format, job.encode, &plan.lane, &kind) || kind == LaneKind::integers ||
+      kind >= LaneKind::shifts)
+    return false;
+  plan.vectors = codes.cols / kVector;
+  plan.tile_vectors = tile.cols / kVector;
+  plan.group = group_of(plan.tile_vectors, plan.vectors);
+  plan.whole = plan.group == plan.tile_vectors && tile.rows == 1;
+  plan.bits = stored_bits_of(codes);
+  plan.keys = draw_keys(job.encode.seed);
+  plan.most = plan.job.amax_of == AmaxOf::all       ? 0xFFFFFFFFu
+              : plan.job.amax_of == AmaxOf::not_nan ? 0x7F800000u
+                                                    : 0x7F7FFFFFu;
+  const std::int64_t row_bytes = values.cols * element_bytes(values.dtype, {}) * tile.rows;
+  const std::int64_t band_tiles =
+      std::clamp<std::int64_t>(kBandBytes / row_bytes, 1, plan.job.tile_rows);
+  const std::int64_t most_tiles = band_tiles * plan.job.tile_cols;
+  if (band_tiles * tile.rows * plan.vectors > 0x7FFFFFFF || tile.rows > 0x7FFFFFFF) return false;
+  const bool look = job.given_amax == nullptr && job.given_inv_scale == nullptr;
+  const auto scale_bytes = static_cast<std::size_t>(most_tiles) * sizeof(TileScale);
+  const Scratch scratch(exec, scale_bytes + (look ? static_cast<std::size_t>(most_tiles) * 4 : 0));
+  plan.scales = scratch.as<TileScale>();
+  if (look) plan.amaxes = reinterpret_cast<std::uint32_t*>(scratch.as<char>() + scale_bytes);
+  if (look && plan.job.tile_rows * plan.job.tile_cols == 1) {
+    OCTAVO_CUDA_CHECK(cudaMemsetAsync(plan.amaxes, 0, 4, stream_of(exec)));
+    auto* const amax = reinterpret_cast<float*>(plan.amaxes);
+    if (amax_lanes(exec, job.source, plan.job.amax_of, amax)) {
+      plan.job.given_amax = amax;
+      plan.amaxes = nullptr;
+    }
+  }
+  for (std::int64_t first = 0; first < plan.job.tile_rows; first += band_tiles) {
+    const std::int64_t tiles = std::min(band_tiles, plan.job.tile_rows - first);
+    const std::int64_t first_row = first * tile.rows;
+    launch_source(exec, plan, kind,
+                  {.first_row = first_row,
+                   .rows = std::min(tiles * tile.rows, codes.rows - first_row),
+                   .first_tile = first * plan.job.tile_cols,
+                   .tiles = tiles * plan.job.tile_cols});
+  }
+  return true;
+}
+
+}  // namespace octavo::cuda

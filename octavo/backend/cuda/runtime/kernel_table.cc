@@ -1,0 +1,23 @@
+#include "octavo/backend/cuda/runtime/kernel_table.h"
+
+namespace octavo::cuda {
+
+const Kernels kCudaKernels{.name = "cuda",
+                           .description = "CUDA kernels for Hopper (sm_90a)",
+                           .encode = encode_matrix,
+                           .decode = decode_matrix,
+                           .quantize = quantize_matrix,
+                           .dequantize = dequantize_matrix,
+                           .amax = amax_matrix,
+                           .tensor_scale = tensor_scale,
+                           .fold = fold_matrix,
+                           .quantize_folded = quantize_folded,
+                           .produce = produce_matrix,
+                           .fuses = fuses,
+                           .delayed_update = delayed_update,
+                           .gemm = gemm_matrix,
+                           .gemm_offered = gemm_offered,
+                           .column_sums = column_sums,
+                           .count_nan = count_nan};
+
+}  // namespace octavo::cuda

@@ -1,0 +1,183 @@
+// What is quantized while the model runs: activations, and the cache of keys and values. Where it
+// is static, its scales are in the checkpoint.
+#include <array>
+#include <cmath>
+
+#include "octavo/base/error.h"
+#include "octavo/checkpoint/dialect/static_scales_internal.h"
+#include "octavo/checkpoint/verify/verify_internal.h"
+
+namespace octavo {
+namespace {
+
+bool has_tensor(const VerifyView& view, std::string_view module, std::string_view suffix) {
+  return view.checkpoint.find(text(module, suffix)) != nullptr;
+}
+
+// Scales of a group of compressed-tensors; the name of those that are there once, or nothing where
+// they are made as activations come.
+std::string_view static_scale(const Json& said, std::string_view once, std::string_view global) {
+  if (!said.is_object()) return {};
+  if (said["dynamic"].string_or("") == "local") return global;
+  return said["dynamic"].boolean_or(false) ? std::string_view() : once;
+}
+
+void check_group_activations(const VerifyView& view, Findings& out) {
+  for (const VerifiedWeight& weight : view.weights) {
+    const std::string& module = weight.found->weight.module;
+    const Json& group = view.groups.of(module);
+    const std::string_view input =
+        static_scale(group["input_activations"], ".input_scale", ".input_global_scale");
+    if (!input.empty() && !has_tensor(view, module, input))
+      out.error({kV, kH, kS, kT}, module,
+                text("its group has static activations, and '", input.substr(1), "' is missing"));
+    const std::string_view output =
+        static_scale(group["output_activations"], ".output_scale", ".output_global_scale");
+    if (output.empty()) continue;
+    out.warn({kV, kS, kT}, module,
+             "its group has output_activations, and it leaves what comes out of matrices as it is");
+    if (!has_tensor(view, module, output))
+      out.error(
+          {kH}, module,
+          text("its group has static output_activations, and '", output.substr(1), "' is missing"));
+  }
+}
+
+// Who says that the cache has few bits; empty where it stays as it is, or its scales are made as it
+// fills, as those of NVFP4 are.
+std::string cache_of(const VerifyView& view) {
+  const Json& scheme = view.words["kv_cache_scheme"];
+  if (scheme.is_object() && !scheme["dynamic"].boolean_or(false))
+    return "config.json (kv_cache_scheme)";
+  const auto [algorithm, file] = cache_algorithm(view.checkpoint);
+  return algorithm == "FP8" || algorithm == "fp8" ? text(file, " (kv_cache_quant_algo)") : "";
+}
+
+// What ModelOpt's words say of a layer, those of config.json first; older exports have the list of
+// layers in the other file alone.
+std::string said_algorithm(const VerifyView& view, const std::string& module) {
+  std::string said = modelopt_algorithm(view.words, module);
+  return said.empty() || said == "MIXED_PRECISION"
+             ? modelopt_algorithm(view.checkpoint.hf_quant_config()["quantization"], module)
+             : said;
+}
+
+// Names of static scales of the activations of a weight, behind its module; none where they are
+// made as activations come.
+std::vector<std::string_view> input_scales(const VerifyView& view, const VerifiedWeight& weight) {
+  const std::string& module = weight.found->weight.module;
+  switch (view.recognized.dialect) {
+    case Dialect::compressed_tensors: {
+      const std::string_view one = static_scale(view.groups.of(module)["input_activations"],
+                                                ".input_scale", ".input_global_scale");
+      if (one.empty()) return {};
+      return {one};
+    }
+    case Dialect::modelopt:
+      if (weight.scheme == Scheme::fp8_tensor || said_algorithm(view, module) == "NVFP4")
+        return {".input_scale"};
+      return {};
+    case Dialect::deepseek:
+      if (view.words["activation_scheme"].string_or("") != "static") return {};
+      return {".input_scale", ".activation_scale"};
+    default:
+      return {".input_scale", ".scale_input"};
+  }
+}
+
+// Under the names that servers take for them.
+void check_cache_scales(const VerifyView& view, Findings& out) {
+  const std::string said = cache_of(view);
+  if (said.empty()) return;
+  struct Names {
+    std::string_view module;
+    std::array<std::string_view, 5> scales;
+  };
+  constexpr std::array<Names, 2> kNames{
+      {{".k_proj.weight",
+        {".k_scale", ".attn.k_scale", ".k_proj.k_scale", ".k_proj.output_scale", ".kv_scale"}},
+       {".v_proj.weight",
+        {".v_scale", ".attn.v_scale", ".v_proj.v_scale", ".v_proj.output_scale", ".kv_scale"}}}};
+  for (const std::string& name : view.names)
+    for (const Names& one : kNames) {
+      if (!name.ends_with(one.module)) continue;
+      const std::string at = name.substr(0, name.size() - one.module.size());
+      bool there = false;
+      for (const std::string_view scale : one.scales) there |= has_tensor(view, at, scale);
+      if (there) continue;
+      const std::string scale = at + std::string(one.scales.front());
+      const std::string what =
+          text("it is missing, and by ", said, " the cache of keys and values has few bits: ");
+      out.warn({kV, kS, kT}, scale, what + "it is filled as if the scale were 1");
+      if (view.method == "compressed-tensors")
+        out.warn({kH}, scale, what + "it warns, and makes a scale up");
+    }
+}
+
+}  // namespace
+
+void check_static_scales(const VerifyView& view, StaticFault fault, Findings& out) {
+  const auto look = [&](const StoredTensor& tensor) {
+    const StaticNumber number = static_number(view.checkpoint, tensor);
+    // `values` speaks of NaN and Inf.
+    if (number.fault == fault && std::isfinite(number.value))
+      out.error({kV, kH, kS, kT}, tensor.name(), "a static scale: " + number.reason);
+  };
+  for (const VerifiedWeight& weight : view.weights)
+    for (const std::string_view suffix : input_scales(view, weight))
+      if (const StoredTensor* const found =
+              view.checkpoint.find(text(weight.found->weight.module, suffix)))
+        look(*found);
+  // One for each head has another shape, and servers of its own.
+  const bool single =
+      view.words["kv_cache_scheme"]["strategy"].string_or("tensor") == std::string_view("tensor");
+  if (cache_of(view).empty() || !single) return;
+  for (const StoredTensor& tensor : view.checkpoint.tensors())
+    if (is_cache_scale(tensor.name())) look(tensor);
+}
+
+void check_activation_scales(const VerifyView& view, Findings& out) {
+  check_cache_scales(view, out);
+  if (!view.recognized.quantized) return;
+  const Dialect dialect = view.recognized.dialect;
+  const auto lacks = [&](const VerifiedWeight& weight, std::string_view suffix) {
+    return !has_tensor(view, weight.found->weight.module, suffix);
+  };
+  if (dialect == Dialect::modelopt)
+    for (const VerifiedWeight& weight : view.weights) {
+      const std::string& module = weight.found->weight.module;
+      if (!lacks(weight, ".input_scale")) continue;
+      if (weight.scheme == Scheme::fp8_tensor)
+        out.error({kV, kS}, module,
+                  "FP8 per tensor is static there, and 'input_scale' is missing; use fp8-channel, "
+                  "or the target compressed-tensors");
+      if (weight.scheme == Scheme::nvfp4 && said_algorithm(view, module) == "NVFP4")
+        out.error({kV, kS, kT}, module,
+                  "quant_algo 'NVFP4' has activations of FP4 with a scale, and 'input_scale' is "
+                  "missing; weights alone are 'W4A16_NVFP4'");
+    }
+  if (dialect == Dialect::deepseek && !view.method.empty()) {
+    const std::string_view scheme = view.words["activation_scheme"].string_or("");
+    if (scheme != "dynamic" && scheme != "static")
+      out.error({kV, kS}, "",
+                text("config.json has activation_scheme '", shown(scheme),
+                     "', wanted 'dynamic' (or 'static')"));
+    if (scheme == "static" && !view.words["weight_block_size"].is_null())
+      out.error({kV, kS, kT}, "",
+                "config.json says activation_scheme 'static', and weights in blocks have dynamic "
+                "activations alone");
+    if (scheme == "static")
+      for (const VerifiedWeight& weight : view.weights) {
+        const std::string& module = weight.found->weight.module;
+        constexpr std::string_view kMissing =
+            "config.json says activation_scheme 'static', and there is no '";
+        if (lacks(weight, ".input_scale"))
+          out.error({kV, kS}, module, text(kMissing, "input_scale'"));
+        if (lacks(weight, ".activation_scale"))
+          out.error({kH}, module, text(kMissing, "activation_scale'"));
+      }
+  }
+  if (dialect == Dialect::compressed_tensors) check_group_activations(view, out);
+}
+
+}  // namespace octavo

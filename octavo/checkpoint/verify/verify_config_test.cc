@@ -1,0 +1,169 @@
+// config.json against itself, against the number of layers, and heads that are quantized.
+#include "octavo/checkpoint/verify/verify_testing_internal.h"
+
+namespace octavo {
+namespace {
+
+using namespace verify_testing;
+
+TEST(VerifyConfig, numbers_that_cannot_stand_beside_each_other) {
+  const Scaling channel = bf16_scaled("fp8-channel");
+  const auto breaks = [&](const std::vector<Json::Member>& words) {
+    expect_breaks(kCt, channel, "config", kAll, [&](Model& model) {
+      for (const auto& [key, value] : words) model.config.set(key, value);
+    });
+  };
+  breaks({{"hidden_size", 256}, {"num_attention_heads", 3}});
+  breaks({{"num_attention_heads", 8}, {"num_key_value_heads", 3}});
+  breaks({{"num_experts", 8}, {"num_experts_per_tok", 9}});
+  breaks({{"n_routed_experts", 8}, {"num_experts_per_tok", 100}});
+  breaks({{"hidden_size", std::int64_t{1} << 53}});
+  breaks({{"hidden_size", Json("256")}});
+  breaks({{"text_config", Json::object({{"num_hidden_layers", 1}, {"hidden_size", -1}})}});
+  Model good = make_model(kCt, channel);
+  for (const auto& [key, value] :
+       std::vector<Json::Member>{{"hidden_size", 250},
+                                 {"num_attention_heads", 16},
+                                 {"head_dim", 128},
+                                 {"num_key_value_heads", 4},
+                                 {"num_experts", 8},
+                                 {"num_experts_per_tok", 8},
+                                 {"n_routed_experts", 0},
+                                 {"intermediate_size", Json::array({4, 8})}})
+    good.config.set(key, value);
+  EXPECT_EQ(verdict(good), "");
+}
+
+TEST(VerifyConfig, two_kinds_of_model) {
+  const auto with = [](const char* type, const char* code) {
+    Model model = make_model(kCt, bf16_scaled("fp8-channel"));
+    model.config.set("model_type", type);
+    model.config.set("architectures", Json::array({code}));
+    for (const Finding& one : findings_of(model, {.loaders = {Loader::vllm}}))
+      if (one.rule == "config") return true;
+    return false;
+  };
+  EXPECT_TRUE(with("llama", "Qwen3ForCausalLM"));
+  EXPECT_TRUE(with("qwen3", "Qwen3MoeForCausalLM"));
+  EXPECT_TRUE(with("mistral", "LlamaForCausalLM"));
+  EXPECT_TRUE(with("qwen3_moe", "BertModel"));
+  EXPECT_TRUE(with("llama", "GPT2LMHeadModel"));
+  EXPECT_FALSE(with("qwen3_moe", "Qwen3MoeForCausalLM"));
+  EXPECT_FALSE(with("deepseek_v3", "DeepseekV3ForCausalLM"));
+  EXPECT_FALSE(with("llama", "LlamaModel"));
+  EXPECT_FALSE(with("llama", "LlamaForCausalLMEagle3"));
+  EXPECT_FALSE(with("llama", "LLaMAForCausalLM"));  // as it was once spelled
+  EXPECT_FALSE(with("llama", "Fairseq2LlamaForCausalLM"));
+  EXPECT_FALSE(with("kimi_k2", "DeepseekV3ForCausalLM"));  // another's code, and it says so
+  EXPECT_FALSE(with("qwen2_vl", "Qwen2VLForConditionalGeneration"));
+}
+
+// What transformers chooses by model_type it loads; and code that comes with the model may have any
+// name.
+TEST(VerifyConfig, code_of_another_kind) {
+  Model model = make_model(kCt, bf16_scaled("fp8-channel"));
+  model.config.set("model_type", "llama");
+  model.config.set("architectures", Json::array({"BertModel"}));
+  const auto loaders = [&] {
+    std::set<std::string> out;
+    for (const Finding& one : findings_of(model))
+      if (one.rule == "config") out.insert(one.loader);
+    return joined(out);
+  };
+  EXPECT_EQ(loaders(), kServers);
+  model.config.set("auto_map", Json::object());
+  EXPECT_EQ(loaders(), "");
+}
+
+TEST(VerifyConfig, more_layers_and_experts_than_it_says) {
+  std::vector<Piece> pieces;
+  for (int layer = 0; layer < 3; ++layer)
+    for (const char* const part :
+         {"self_attn.q_proj", "mlp.experts.0.up_proj", "mlp.experts.1.up_proj"})
+      pieces.push_back({text("model.layers.", layer, ".", part), 128, 128});
+  const auto with = [&](const std::vector<Json::Member>& words) {
+    Model model = make_model(kDs, preset("fp8-block"), pieces);
+    for (const auto& [key, value] : words) model.config.set(key, value);
+    return verdict(model, {.loaders = {Loader::vllm}});
+  };
+  EXPECT_EQ(with({{"num_hidden_layers", 3}, {"num_experts", 2}}), "");
+  EXPECT_EQ(with({{"num_hidden_layers", 2}}), "layers:vllm");
+  EXPECT_EQ(with({{"num_hidden_layers", 4}}), "layers:vllm");
+  // As DeepSeek-V3 has it: what guesses the next token stands behind the others.
+  EXPECT_EQ(with({{"num_hidden_layers", 2}, {"num_nextn_predict_layers", 1}}), "");
+  EXPECT_EQ(with({{"num_hidden_layers", 1}, {"num_nextn_predict_layers", 1}}), "layers:vllm");
+  EXPECT_EQ(with({{"num_experts", 1}}), "layers:vllm");
+  EXPECT_EQ(with({{"num_experts", 3}}), "layers:vllm");
+}
+
+// Billions of layers and experts in a config take no memory: only what is there is spelled out.
+TEST(VerifyConfig, absurd_numbers_cost_nothing) {
+  std::vector<Piece> pieces;
+  for (int layer = 0; layer < 3; ++layer)
+    for (const char* const part : {"self_attn.q_proj", "mlp.experts.0.up_proj"})
+      pieces.push_back({text("model.layers.", layer, ".", part), 128, 128});
+  Model model = make_model(kDs, preset("fp8-block"), pieces);
+  for (const auto& [key, value] : std::vector<Json::Member>{{"model_type", "qwen3_moe"},
+                                                            {"num_hidden_layers", 2'000'000'000},
+                                                            {"num_experts", 2'000'000'000}})
+    model.config.set(key, value);
+  EXPECT_LT(findings_of(model).size(), 1000U);
+}
+
+// A model of another kind than its config says: every tensor is named, however many they are.
+TEST(VerifyConfig, findings_are_not_cut_off) {
+  std::vector<Piece> pieces;
+  for (int layer = 0; layer < 60; ++layer)
+    pieces.push_back({text("model.layers.", layer, ".self_attn.q_proj"), 16, 16});
+  Model model = make_model(kCt, bf16_scaled("fp8-channel"), pieces);
+  model.config.set("model_type", "llama");
+  std::int64_t missing = 0;
+  for (const Finding& one : findings_of(model, {.loaders = {Loader::vllm}}))
+    missing += one.rule == "architecture" ? 1 : 0;
+  EXPECT_EQ(missing, 60 * 8);  // of nine tensors one is there
+}
+
+TEST(VerifyConfig, heads_that_are_quantized) {
+  std::vector<Piece> pieces = kPieces;
+  pieces.push_back({"lm_head", 256, 256});
+  const auto model_of = [&](Dialect dialect, const Scaling& scaling) {
+    Model model = make_model(dialect, scaling, pieces);
+    // make_model has put a plain one over the codes.
+    const Model again = make_model(dialect, scaling, {{"x", 256, 256}});
+    for (const auto& [name, tensor] : again.tensors)
+      if (name.starts_with("x.")) model.tensors["lm_head" + name.substr(1)] = tensor;
+    const auto drop = [](Json& words, std::string_view key) {
+      Json list = Json::array();
+      for (const Json& one : words[key].elements())
+        if (one.string_or("") != "lm_head") list.push(one);
+      words.set(key, std::move(list));
+    };
+    if (dialect == kDs) drop(model.words(), "modules_to_not_convert");
+    if (dialect != kDs) drop(model.words(), "ignore");
+    if (dialect == kMo) drop(const_cast<Json&>(model.hf_quant["quantization"]), "exclude_modules");
+    return model;
+  };
+  const Scaling channel = bf16_scaled("fp8-channel");
+  Model unnamed = model_of(kCt, channel);  // a group of Linear, which a head is not
+  unnamed.group().set("targets", Json::array({"Linear"}));
+  EXPECT_EQ(verdict(unnamed), "special-modules:sglang special-modules:trtllm special-modules:vllm");
+  Model named = model_of(kCt, channel);
+  named.group().set("targets", Json::array({"Linear", "re:.*lm_head"}));
+  const std::vector<Finding> found = findings_of(named);
+  EXPECT_EQ(joined(kinds(found)), "special-modules:trtllm special-modules:vllm");
+  for (const Finding& one : found)
+    EXPECT_EQ(one.severity, one.loader == "trtllm" ? Severity::error : Severity::warning);
+  Model blocks = model_of(kCt, bf16_scaled("fp8-block"));
+  blocks.group().set("targets", Json::array({"Linear", "lm_head"}));
+  EXPECT_EQ(verdict(blocks), "special-modules:sglang special-modules:trtllm special-modules:vllm");
+  Model deepseek = model_of(kDs, preset("fp8-block"));
+  EXPECT_EQ(verdict(deepseek),
+            "special-modules:sglang special-modules:trtllm special-modules:vllm");
+  deepseek.words().remove("modules_to_not_convert");
+  EXPECT_TRUE(kinds(findings_of(deepseek)).contains("special-modules:transformers"));
+  for (const Finding& one : findings_of(model_of(kMo, channel), {.loaders = {Loader::sglang}}))
+    EXPECT_EQ(one.severity, Severity::warning) << one.rule << one.message;
+}
+
+}  // namespace
+}  // namespace octavo

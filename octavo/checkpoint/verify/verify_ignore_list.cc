@@ -1,0 +1,72 @@
+// The list of what is not quantized, held against what is.
+#include <array>
+
+#include "octavo/base/error.h"
+#include "octavo/checkpoint/verify/ignore_list_internal.h"
+#include "octavo/checkpoint/verify/verify_internal.h"
+
+namespace octavo {
+namespace {
+
+constexpr std::array kAll{kV, kH, kS, kT};
+
+bool has_skip_list(const VerifyView& view) {
+  const Dialect dialect = view.recognized.dialect;
+  const bool said =
+      !view.method.empty() || view.checkpoint.hf_quant_config()["quantization"].is_object();
+  return dialect != Dialect::comfyui && dialect != Dialect::octavo && said;
+}
+
+}  // namespace
+
+const Json& skip_list_of(const VerifyView& view) {
+  for (const std::string_view key : {"ignore", "ignored_layers", "modules_to_not_convert"})
+    if (view.words[key].is_array()) return view.words[key];
+  return view.checkpoint.hf_quant_config()["quantization"]["exclude_modules"];
+}
+
+void check_skip_list(const VerifyView& view, Findings& out) {
+  if (!has_skip_list(view)) return;
+  const SkipList skipped(view.recognized.dialect, skip_list_of(view));
+  for (const Loader loader : kAll)
+    if (const std::string_view broken = skipped.broken(loader); !broken.empty() && loader != kT)
+      out.error({loader}, "",
+                text("the skip list has '", shown(broken, 80),
+                     "', which it takes for an expression and stops at: it is none"));
+    else if (const std::string_view entry = skipped.unread(loader); !entry.empty())
+      out.warn({loader}, "",
+               text("the skip list has '", shown(entry, 80),
+                    "', which octavo does not read as an expression; what it covers was not "
+                    "checked"));
+  // Groups that name modules quantize no others.
+  bool by_class = view.recognized.dialect != Dialect::compressed_tensors;
+  for (const auto& [name, group] : view.words["config_groups"].members())
+    for (const Json& target : group["targets"].elements())
+      by_class |= target.string_or("") == "Linear";
+  if (!by_class || view.words["quantized_layers"].is_object()) return;
+  for (const std::string& module : view.plain_linears) {
+    const bool head = module.ends_with("lm_head");
+    for (const Loader loader : kAll) {
+      if (!skipped.unread(loader).empty() || skipped.covers(loader, module)) continue;
+      // Servers do not quantize a head unasked; but ModelOpt's are all taken for quantized by two.
+      const bool asked = view.recognized.dialect == Dialect::modelopt && loader != kT;
+      if (head && loader != kH && !asked) continue;
+      out.error({loader}, module,
+                "it is not quantized and not on the skip list as this loader reads it, so its "
+                "scales are looked for in vain; name it in full");
+    }
+  }
+}
+
+void check_skipped_but_quantized(const VerifyView& view, Findings& out) {
+  if (!has_skip_list(view)) return;
+  const SkipList skipped(view.recognized.dialect, skip_list_of(view));
+  for (const VerifiedWeight& weight : view.weights)
+    for (const Loader loader : kAll)
+      if (skipped.covers(loader, weight.found->weight.module))
+        out.error({loader}, weight.found->weight.module,
+                  "it is quantized and on the skip list, so codes are loaded as if they were "
+                  "weights");
+}
+
+}  // namespace octavo

@@ -1,0 +1,187 @@
+// How large weights are, as codes and scales together have them: a sample of tiles of each is
+// decoded. What scales say alone cannot tell a scale that somebody changed from one that is right.
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <span>
+
+#include "octavo/base/error.h"
+#include "octavo/checkpoint/verify/verify_internal.h"
+#include "octavo/convert/widen.h"
+#include "octavo/format/decode.h"
+#include "octavo/quant/quantize.h"
+
+namespace octavo {
+namespace {
+
+// Of each weight so many codes are looked at, in at most so many bands that are spread over its
+// rows; one band at least. A model has tens of thousands of weights.
+constexpr std::int64_t kCodes = 1 << 17, kBands = 4, kMostOfBand = 1 << 26;
+constexpr std::int64_t kStride =
+    7;  // of values that are squared: odd, so that it meets all columns
+
+// A scale that is as small as its type can have is not made from the tile: it is a limit.
+bool is_limited(float scale, const ScaleSpec& spec) {
+  switch (spec.format) {
+    case ScaleFormat::e4m3_f32:
+      return scale < 0x1p-6F;  // subnormal: up to half of it is rounding
+    case ScaleFormat::f16:
+      return scale < 0x1p-14F;
+    default:
+      return scale < 0x1p-40F;  // 1e-12 / 448, which quantizers of others begin with
+  }
+}
+
+class Looking {
+ public:
+  Looking(const VerifyView& view, const VerifiedWeight& weight)
+      : view_(view), found_(*weight.found), extent_(extent_of(found_.weight)) {
+    const Tile tile = found_.weight.scaling.tile;
+    step_ = band_rows(view.recognized.dialect, found_.weight);
+    const bool whole = tile == Tile{0, 0};
+    const bool stack = extent_.rows > extent_.matrix_rows;
+    if (extent_.rows < 1 || extent_.cols < 1 || (whole && stack)) return;
+    rows_ = step_;
+    if (step_ < extent_.matrix_rows || !stack)
+      rows_ = std::max<std::int64_t>(1, kCodes / kBands / extent_.cols / step_) * step_;
+    if (rows_ > kMostOfBand / extent_.cols) return;  // tiles are as large as config.json says
+    const std::int64_t bands = (extent_.rows + rows_ - 1) / rows_,
+                       looked = std::min(bands, std::clamp<std::int64_t>(
+                                                    kCodes / (rows_ * extent_.cols), 1, kBands));
+    for (std::int64_t i = 0; i < looked; ++i)
+      look(looked == 1 ? 0 : i * (bands - 1) / (looked - 1));
+    // One scale for all: its largest code may be anywhere.
+    if (whole && out_.reaching == 0)
+      for (std::int64_t i = 0; i < bands && out_.reaching == 0; ++i) look(i);
+    finish(whole);
+  }
+  [[nodiscard]] const Reach& reach() const { return out_; }
+
+ private:
+  void look(std::int64_t band) {
+    const std::int64_t first = band * rows_, rows = std::min(rows_, extent_.rows - first);
+    const QuantizedTensor tensor =
+        read_band(view_.checkpoint, view_.recognized.dialect, found_, first, rows);
+    const Tensor values = dequantize(tensor);
+    const Tensor scales = widened(tensor.rowwise.scales);
+    const auto number = values.span<const float>();
+    const auto scale = scales.span<const float>();
+    const bool two = found_.weight.scaling.scale.format == ScaleFormat::e4m3_f32;
+    const float second = two ? tensor.rowwise.tensor_scale.span<const float>()[0] : 1.0F;
+    const Tile tile = found_.weight.scaling.tile;
+    const std::int64_t high = tile_extent(tile.rows, rows),
+                       wide = tile_extent(tile.cols, extent_.cols),
+                       across = tile_count(tile.cols, extent_.cols);
+    const auto top = static_cast<float>(max_value(found_.weight.scaling.format));
+    for (std::int64_t r = 0, at = 0; r < rows; r += high)
+      for (std::int64_t c = 0; c < extent_.cols; c += wide, ++at) {
+        float amax = 0;
+        for (std::int64_t y = r; y < std::min(r + high, rows); ++y)
+          amax = std::max(amax, add_row(number.subspan(
+                                    static_cast<std::size_t>(y * extent_.cols + c),
+                                    static_cast<std::size_t>(std::min(wide, extent_.cols - c)))));
+        const float own = scale[static_cast<std::size_t>(r / high * across + at % across)];
+        const bool limited = is_limited(own, found_.weight.scaling.scale);
+        if (!(amax > 0)) {
+          // Quantizers have one scale for tiles of zeros: 1, the least, or another constant.
+          if (limited || !std::isfinite(own)) continue;
+          least_ = out_.emptied == 0 ? own : std::min(least_, own);
+          most_ = out_.emptied == 0 ? own : std::max(most_, own);
+          ++out_.emptied;
+          continue;
+        }
+        amaxes_.push_back(amax);
+        if (limited) continue;
+        ++out_.tiles;
+        out_.reaching += amax >= own * second * top / 4 ? 1 : 0;
+      }
+  }
+
+  // Magnitudes in the order of their bits, which a compiler makes vectors of; NaN is said
+  // elsewhere.
+  float add_row(std::span<const float> values) {
+    std::uint32_t most = 0;
+    for (const float value : values)
+      most = std::max(most, std::bit_cast<std::uint32_t>(value) & 0x7FFFFFFFU);
+    for (std::size_t i = 0; i < values.size(); i += kStride, ++count_)
+      squares_ += static_cast<double>(values[i]) * static_cast<double>(values[i]);
+    const auto amax = std::bit_cast<float>(most);
+    return std::isnan(amax) ? 0.0F : amax;
+  }
+
+  void finish(bool whole) {
+    if (whole) out_.tiles = std::min<std::int64_t>(out_.tiles, 1);
+    out_.looked = true;
+    if (whole || least_ == most_) out_.emptied = 0;
+    out_.rms = static_cast<float>(
+        std::sqrt(squares_ / static_cast<double>(std::max<std::int64_t>(count_, 1))));
+    if (amaxes_.empty()) return;
+    const auto middle = amaxes_.begin() + static_cast<std::ptrdiff_t>((amaxes_.size() - 1) / 2);
+    std::nth_element(amaxes_.begin(), middle, amaxes_.end());
+    out_.typical = *middle;
+  }
+
+  const VerifyView& view_;
+  const FoundWeight& found_;
+  Extent extent_;
+  std::int64_t step_ = 1, rows_ = 1, count_ = 0;
+  float least_ = 0, most_ = 0;  // scale of a tile of zeros
+  double squares_ = 0;
+  std::vector<float> amaxes_;
+  Reach out_;
+};
+
+}  // namespace
+
+Reach reach_of(const VerifyView& view, const VerifiedWeight& weight) {
+  if (!view.options.codes) return {};
+  try {
+    return Looking(view, weight).reach();
+  } catch (const Error& error) {
+    if (error.code() == ErrorCode::io) throw;
+    return {};  // a scale is negative, or something else that another rule says
+  }
+}
+
+// Scales made from a tile put its largest code at the top of the format: amax / scale is the top
+// for f32, bf16 and e4m3 scales (to within their rounding), above half of it for powers of two of
+// the rules rceil and even, and beyond it for floor, for percentiles and for the least error. The
+// rule ceil takes the power of two above the amax for the one at the top, so that amax / scale is
+// above half of the format's largest power of two, at least 0.26 of the top (2 of 7.5 in FP6). So
+// a quarter of the top is reached in every tile but those of zeros; here half of the tiles are
+// enough. Where tensors share a scale, one of them is. That many codes are at the top says nothing:
+// weights that were trained to have three values look so.
+void check_reach(const VerifyView& view, Findings& out) {
+  std::map<float, bool> shared;
+  const auto is_shared = [](const VerifiedWeight& weight) {
+    return weight.found->weight.scaling.tile == Tile{0, 0};
+  };
+  const auto scale_of = [&](const VerifiedWeight& weight) {
+    const std::vector<float> scales = scale_numbers(view, weight);
+    return scales.empty() ? 0.0F : scales.front();
+  };
+  for (const VerifiedWeight& weight : view.weights)
+    if (is_shared(weight) && weight.reach.tiles > 0)
+      shared[scale_of(weight)] |= weight.reach.reaching > 0;
+  for (const VerifiedWeight& weight : view.weights) {
+    const auto& [looked, tiles, reaching, emptied, typical, rms] = weight.reach;
+    if (emptied > 0)
+      out.error({kV, kH, kS, kT}, weight.codes->plan.name,
+                text("codes of ", counted(emptied, "tile"),
+                     " are zero, and their scales are of tiles that were not: codes were lost"));
+    if (tiles == 0 || reaching * 2 >= tiles) continue;
+    if (is_shared(weight) && shared[scale_of(weight)]) continue;
+    const double top = max_value(weight.found->weight.scaling.format);
+    out.warn(
+        {kV, kH, kS, kT}, weight.codes->plan.name,
+        is_shared(weight)
+            ? text("no code reaches a quarter of ", top,
+                   ", as the scale that is made from a tensor has it: it is another's scale, "
+                   "or none was used")
+            : text("only ", reaching, " of ", tiles, " tiles have a code of a quarter of ", top,
+                   " or more, as scales that are made from them have it: these are another "
+                   "tensor's scales, or none were used"));
+  }
+}
+
+}  // namespace octavo

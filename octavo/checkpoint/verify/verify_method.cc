@@ -1,0 +1,167 @@
+// Who reads what at all: quant_method, the kinds of weights a loader has, and names.
+#include <map>
+
+#include "octavo/base/error.h"
+#include "octavo/checkpoint/verify/verify_internal.h"
+
+namespace octavo {
+namespace {
+
+// Matrices of experts, which transformers puts together when it loads them. Seen with 5.17 and
+// compressed-tensors 0.20, with llm-compressor's own files too.
+void check_experts(const VerifyView& view, Findings& out) {
+  for (const VerifiedWeight& weight : view.weights) {
+    const std::string& module = weight.found->weight.module;
+    if (module.find(".experts.") == std::string::npos) continue;
+    if (weight.scheme == Scheme::nvfp4)
+      out.error({kH}, module,
+                "it loads experts of NVFP4 as something else, without an error; servers do not");
+    if (weight.scheme == Scheme::fp8_block || weight.scheme == Scheme::mxfp8)
+      out.error({kH}, module,
+                "it cannot put experts with a grid of scales together; use the target deepseek for "
+                "it");
+  }
+}
+
+// Of one scheme: which weights have it, and what their groups say of activations.
+struct Schemes {
+  struct Of {
+    std::string any, plain_activations, quantized_activations, no_expert;  // the first of each
+  };
+  std::map<Scheme, Of> found;
+
+  explicit Schemes(const VerifyView& view) {
+    for (const VerifiedWeight& weight : view.weights) {
+      if (!weight.scheme) continue;
+      const std::string& module = weight.found->weight.module;
+      Of& of = found[*weight.scheme];
+      const bool quantized = view.groups.of(module)["input_activations"].is_object();
+      const auto keep = [&](std::string& first) {
+        if (first.empty()) first = module;
+      };
+      keep(of.any);
+      keep(quantized ? of.quantized_activations : of.plain_activations);
+      if (module.find(".experts.") == std::string::npos) keep(of.no_expert);
+    }
+  }
+  // Of a model that has one scheme a finding is the model's; of one that has several it names the
+  // first weight. Nothing where there is none.
+  [[nodiscard]] std::optional<std::string_view> where(Scheme scheme,
+                                                      std::string Of::*which = &Of::any) const {
+    const auto of = found.find(scheme);
+    if (of == found.end() || (of->second.*which).empty()) return std::nullopt;
+    return found.size() == 1 ? std::string_view() : std::string_view(of->second.*which);
+  }
+};
+
+}  // namespace
+
+void check_method(const VerifyView& view, Findings& out) {
+  if (view.words.is_object() && view.method.empty()) {
+    out.error({kV, kH, kS, kT}, "",
+              "config.json has a quantization_config without quant_method, by which it is known "
+              "what was done; convert writes one");
+    return;
+  }
+  if (!view.recognized.quantized) return;
+  const Dialect dialect = view.recognized.dialect;
+  if (dialect == Dialect::comfyui || dialect == Dialect::octavo) {
+    out.error({kV, kH, kS, kT}, "",
+              text("it is spelled for ", name_of(dialect),
+                   ", which this loader does not read; convert it"));
+    return;
+  }
+  if (view.method.empty()) {
+    out.error(
+        {kH}, "",
+        "config.json has no quantization_config, so codes are loaded as if they were weights, "
+        "without an error");
+    // ModelOpt's side file says the same to servers.
+    if (!view.checkpoint.hf_quant_config()["quantization"].is_object())
+      out.error({kV, kS, kT}, "", "config.json has no quantization_config; convert writes one");
+    return;
+  }
+  if (view.method.starts_with("modelopt"))
+    out.error({kH}, "",
+              "quant_method 'modelopt' is unknown to it: it warns and loads codes as if they were "
+              "weights; convert to compressed-tensors");
+}
+
+// The matrix of docs/numerics/dialects.md.
+void check_support(const VerifyView& view, Findings& out) {
+  for (const VerifiedWeight& weight : view.weights)
+    if (!weight.scheme && view.recognized.dialect != Dialect::octavo)
+      out.error({kV, kS, kT}, weight.found->weight.module,
+                text("no server has ", describe(weight.found->weight.scaling)));
+  using Of = Schemes::Of;
+  const Schemes schemes(view);
+  const auto has = [&](Scheme scheme) { return schemes.where(scheme); };
+  switch (view.recognized.dialect) {
+    case Dialect::compressed_tensors:
+      if (const auto at = has(Scheme::fp8_tensor))
+        out.error({kT}, *at, "it takes FP8 per channel or in blocks, not per tensor");
+      if (const auto at = schemes.where(Scheme::nvfp4, &Of::plain_activations))
+        out.error({kS, kT}, *at,
+                  "it takes NVFP4 with activations of NVFP4 alone, and these are 16 bits wide");
+      if (const auto at = has(Scheme::mxfp8))
+        out.error({kS, kT}, *at, "it has no MXFP8 in this spelling");
+      if (const auto at = has(Scheme::mxfp6)) out.error({kV, kS, kT}, *at, "it has no MXFP6");
+      if (const auto at = schemes.where(Scheme::mxfp4, &Of::no_expert))
+        out.warn({kS}, *at, "it has MXFP4 for experts alone");
+      if (const auto at = schemes.where(Scheme::mxfp4, &Of::quantized_activations))
+        out.error({kT}, *at, "it has MXFP4 with activations of 16 bits alone");
+      check_experts(view, out);
+      break;
+    case Dialect::modelopt:
+      if (const auto at = has(Scheme::mxfp8))
+        out.error({kS}, *at,
+                  "it looks for 'weight_scale_inv' where ModelOpt writes 'weight_scale'");
+      for (const Scheme scheme : {Scheme::mxfp4, Scheme::mxfp6})
+        if (const auto at = has(scheme))
+          out.error({kV, kS, kT}, *at, "no server reads MXFP4 or MXFP6 in this spelling");
+      break;
+    case Dialect::deepseek:
+      if (const auto at = has(Scheme::mxfp8))
+        out.error({kV}, *at,
+                  "it has no quant_method 'mxfp8'; use the target modelopt or "
+                  "compressed-tensors");
+      for (const Scheme scheme : {Scheme::fp8_tensor, Scheme::fp8_channel})
+        if (const auto at = has(scheme))
+          out.error({kT}, *at, "it takes blocks of 128 x 128 alone in this spelling");
+      break;
+    case Dialect::comfyui:
+    case Dialect::octavo:
+      break;
+  }
+}
+
+// One name a loader: nobody looks for two.
+void check_scale_names(const VerifyView& view, Findings& out) {
+  if (view.recognized.dialect != Dialect::deepseek) return;
+  for (const VerifiedWeight& weight : view.weights) {
+    const std::string& name = weight.scales->plan.name;
+    const bool inv = name.ends_with("_scale_inv");
+    const bool blocks = weight.scheme == Scheme::fp8_block || weight.scheme == Scheme::mxfp8;
+    if (!inv && !name.ends_with(".scale"))
+      out.error({kH}, name,
+                "it looks for '_scale_inv' alone, and without it loads codes as if they were "
+                "weights");
+    if (inv && !blocks)
+      out.error({kV, kS}, name, "per tensor it looks for 'weight_scale'; use compressed-tensors");
+    if (!inv && blocks) out.error({kV, kS, kT}, name, "for blocks it looks for 'weight_scale_inv'");
+  }
+}
+
+void check_file_metadata(const VerifyView& view, Findings& out) {
+  for (const auto& file : view.checkpoint.files()) {
+    const auto& metadata = file.header().metadata;
+    const auto found = metadata.find("format");
+    if (found == metadata.end() || found->second != "pt")
+      out.warn({kH}, "",
+               text("'", shown(file.path(), 200),
+                    "' does not say \"format\": \"pt\" in its metadata; versions before 5 refuse "
+                    "it"));
+  }
+}
+
+}  // namespace octavo

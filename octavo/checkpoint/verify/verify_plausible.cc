@@ -1,0 +1,219 @@
+// Are weights as large as weights are? Scales that were multiplied, inverted, overwritten or
+// exchanged show in that alone: codes are the same.
+#include <algorithm>
+#include <array>
+#include <cmath>
+
+#include "octavo/base/error.h"
+#include "octavo/checkpoint/module_role.h"
+#include "octavo/checkpoint/verify/verify_internal.h"
+#include "octavo/format/decode.h"
+
+namespace octavo {
+namespace {
+
+// The largest magnitude of a tile, in the middle tile of a matrix. With inputs of order 1 a matrix
+// of K columns of order w gives outputs of order w sqrt(K): of models that were trained w sqrt(K)
+// is from some tenths to some tens, so w is below 1 and the largest of a tile a few times that.
+constexpr float kUnusual = 64.0F, kMost = 1e3F;
+// Beyond F16, with room for a scale that is twice the one its tile asks for. Single weights may be
+// thousands: outliers are real.
+constexpr float kBeyondF16 = 0x1p17F;
+// Matrices of one model are within a factor of ten or so of each other, the largest of them within
+// a hundred of the median. One that is kLarger times nine in ten of them is not; kApart leaves room
+// for what training gave up, which can be as small as it likes.
+constexpr float kLarger = 64.0F, kApart = 4096.0F;
+
+float median(std::vector<float> numbers) {
+  if (numbers.empty()) return 0;
+  const auto middle = numbers.begin() + static_cast<std::ptrdiff_t>((numbers.size() - 1) / 2);
+  std::nth_element(numbers.begin(), middle, numbers.end());
+  return *middle;
+}
+
+// What the weights of a tile reach, in the middle tile: from codes, or from scales alone where
+// those were not read. 0 where nothing can be said: tiles of zeros have the scale 1, or the least.
+float typical_of(const VerifyView& view, const VerifiedWeight& weight) {
+  if (weight.reach.looked) return weight.reach.typical;
+  std::vector<float> scales = scale_numbers(view, weight);
+  std::erase_if(scales, [](float scale) {
+    return !(scale > 0x1p-126F) || scale == 1.0F || !std::isfinite(scale);
+  });
+  const auto top = static_cast<float>(max_value(weight.found->weight.scaling.format));
+  return median(std::move(scales)) * top * second_level(view, weight);
+}
+
+// Root of the mean square of a sample of values of a matrix that is not quantized; 0 where it has
+// none.
+float rms_of_plain(const VerifyView& view, const StoredTensor& tensor) {
+  constexpr std::uint64_t kSpots = 4, kOfSpot = 1 << 12;
+  const auto type = tensor.entry->type;
+  const auto size = static_cast<std::uint64_t>(safetensors::stored_bits(type) / 8);
+  if (size < 2 || size > 4 || tensor.nbytes() < size) return 0;
+  const std::uint64_t all = tensor.nbytes() / size, of_spot = std::min(all, kOfSpot);
+  std::vector<std::byte> bytes(of_spot * size);
+  double squares = 0;
+  for (std::uint64_t spot = 0; spot < kSpots; ++spot) {
+    view.checkpoint.read(tensor, (all - of_spot) * spot / (kSpots - 1) * size, bytes);
+    for (std::uint64_t i = 0; i < of_spot; ++i) {
+      const double value = stored_number(&bytes[i * size], type);
+      squares += value * value;
+    }
+  }
+  const double rms = std::sqrt(squares / static_cast<double>(of_spot * kSpots));
+  return std::isfinite(rms) ? static_cast<float>(rms) : 0;
+}
+
+// All scales multiplied by one number: nothing but what is not quantized tells.
+void check_beside_plain(const VerifyView& view, Findings& out) {
+  constexpr std::size_t kMostLooked = 64;
+  constexpr std::array kTypes{safetensors::StoredType::bf16, safetensors::StoredType::f16,
+                              safetensors::StoredType::f32};
+  std::vector<float> own;
+  for (const VerifiedWeight& weight : view.weights)
+    if (weight.reach.looked && weight.reach.rms > 0 && std::isfinite(weight.reach.rms))
+      own.push_back(weight.reach.rms);
+  if (own.empty()) return;
+  float largest = 0;
+  const std::string* of = nullptr;
+  std::size_t looked = 0;
+  for (const std::string& name : view.recognized.plain) {
+    const StoredTensor& tensor = view.checkpoint.at(name);
+    if (tensor.entry->shape.size() != 2 || !name.ends_with(".weight") ||
+        view.misfits.contains(std::string(module_of(name))) || ++looked > kMostLooked ||
+        std::find(kTypes.begin(), kTypes.end(), tensor.entry->type) == kTypes.end())
+      continue;
+    const float rms = rms_of_plain(view, tensor);
+    if (rms > largest) {
+      largest = rms;
+      of = &name;
+    }
+  }
+  if (const float usual = median(std::move(own)); largest > 0 && usual > kLarger * largest)
+    out.warn({kV, kH, kS, kT}, "",
+             text("quantized weights have a root mean square of ", usual, ", '", shown(*of, 160),
+                  "', which is not, ", largest,
+                  ", and no other such matrix more: were scales multiplied?"));
+}
+
+bool are_ones(const std::vector<float>& scales) {
+  return !scales.empty() &&
+         std::all_of(scales.begin(), scales.end(), [](float scale) { return scale == 1.0F; });
+}
+
+// One weight alone; true where something was said.
+bool check_one(const VerifyView& view, const VerifiedWeight& weight, float typical, Findings& out) {
+  const std::string& name = weight.scales->plan.name;
+  const std::vector<float> scales = scale_numbers(view, weight);
+  if (are_ones(scales) && weight.reach.reaching > 0 && weight.tensor_scale == nullptr) {
+    const std::string message =
+        text("all its scales are 1, and codes reach the top of their format: weights would reach ",
+             typical, "; were scales overwritten?");
+    if (typical > kUnusual)
+      out.error({kV, kH, kS, kT}, name, message);
+    else
+      out.warn({kV, kH, kS, kT}, name, message);
+    return true;
+  }
+  if (typical > kMost && weight.tensor_scale != nullptr) return true;  // second-level says it
+  if (typical > kMost) {
+    out.error({kV, kH, kS, kT}, name,
+              text("weights would reach ", typical, ": are these reciprocals of scales?"));
+    return true;
+  }
+  if (typical > kUnusual) {
+    out.warn({kV, kH, kS, kT}, name,
+             text("weights would reach ", typical,
+                  " in the middle tile, and those of models stay below 10: are these its scales?"));
+    return true;
+  }
+  float largest = 0;
+  for (const float scale : scales) largest = std::max(largest, std::isfinite(scale) ? scale : 0);
+  const auto top = static_cast<float>(max_value(weight.found->weight.scaling.format));
+  const float most = largest * top * second_level(view, weight);
+  if (most > kBeyondF16)
+    out.warn({kV, kH, kS, kT}, name,
+             text("a weight may reach ", most, ", and those of the middle tile reach ", typical,
+                  ": was a scale damaged?"));
+  return most > kBeyondF16;
+}
+
+}  // namespace
+
+void check_plausible(const VerifyView& view, Findings& out) {
+  struct Typical {
+    const VerifiedWeight* weight;
+    float reach;
+  };
+  std::vector<Typical> all;
+  std::vector<float> reaches;
+  for (const VerifiedWeight& weight : view.weights) {
+    const float typical = typical_of(view, weight);
+    const bool said = check_one(view, weight, typical, out);
+    if (!(typical > 0) || !std::isfinite(typical)) continue;
+    if (!said) all.push_back({&weight, typical});
+    reaches.push_back(typical);
+  }
+  check_beside_plain(view, out);
+  if (reaches.size() < 4) return;
+  std::sort(reaches.begin(), reaches.end());
+  const float usual = reaches[reaches.size() / 2], large = reaches[(reaches.size() - 1) * 9 / 10];
+  for (const auto& [weight, reach] : all) {
+    const std::string& name = weight->scales->plan.name;
+    if (reach > large * kLarger)
+      out.warn({kV, kH, kS, kT}, name,
+               text("weights would reach ", reach, ", and those of nine in ten tensors ", large,
+                    " at most: are these its scales?"));
+    else if (reach < usual / kApart)
+      out.warn({kV, kH, kS, kT}, name,
+               text("weights would reach ", reach, ", and those of other tensors ", usual,
+                    ": are these its scales?"));
+  }
+}
+
+// A divisor read as a multiplier, or the other way round, makes weights of thousands or more. And
+// the second level is made so that the largest block scale of those who share it is 448: a third of
+// that is left to those who make it for less.
+void check_second_level(const VerifyView& view, Findings& out) {
+  constexpr float kLeastOfLargest = 128.0F;
+  struct Shared {
+    float largest = 0;
+    bool alike = true;  // are all the same number?
+    float first = 0;
+  };
+  std::map<float, Shared> groups;
+  std::map<const VerifiedWeight*, float> levels;
+  for (const VerifiedWeight& weight : view.weights) {
+    if (weight.tensor_scale == nullptr) continue;
+    const float second = second_level(view, weight), typical = typical_of(view, weight);
+    if (typical > kMost)
+      out.error(
+          {kV, kH, kS, kT}, weight.tensor_scale->plan.name,
+          text("weights would reach ", typical, ": this spelling wants the ",
+               weight.tensor_scale->divisor ? "divisor, 2688 / amax" : "multiplier, amax / 2688"));
+    if (!(second > 0) || !std::isfinite(second)) continue;
+    levels[&weight] = second;
+    Shared& group = groups[second];
+    for (const float scale : scale_numbers(view, weight)) {
+      if (group.first == 0) group.first = scale;
+      group.alike &= scale == group.first;
+      group.largest = std::max(group.largest, scale);
+    }
+  }
+  for (const auto& [weight, second] : levels) {
+    const Shared& group = groups[second];
+    // A tensor of zeros has 1 at both levels.
+    const bool zeros = weight->reach.looked ? weight->reach.typical == 0 : second == 1.0F;
+    if (group.largest >= kLeastOfLargest || group.largest == 0 || zeros) continue;
+    const std::string message =
+        text("block scales reach ", group.largest, " of 448, and the second level is ", second,
+             group.alike ? ", and all of them are the same: were they overwritten?"
+                         : ": it is another tensor's, or was not made for these");
+    if (group.alike && group.largest == 1.0F)
+      out.error({kV, kH, kS, kT}, weight->scales->plan.name, message);
+    else
+      out.warn({kV, kH, kS, kT}, weight->scales->plan.name, message);
+  }
+}
+
+}  // namespace octavo

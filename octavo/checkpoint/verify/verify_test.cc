@@ -1,0 +1,202 @@
+// A good checkpoint has no findings with the loaders that read its spelling; and for every rule one
+// change that breaks it and nothing else.
+#include "octavo/checkpoint/verify/verify.h"
+
+#include "octavo/checkpoint/verify/verify_testing_internal.h"
+
+namespace octavo {
+namespace {
+
+using namespace verify_testing;
+
+// The matrix: who reads what octavo writes.
+TEST(Verify, good_checkpoints_have_the_findings_of_the_matrix) {
+  EXPECT_EQ(verdict(make_model(kCt, bf16_scaled("fp8-channel"))), "");
+  EXPECT_EQ(verdict(make_model(kCt, bf16_scaled("fp8-block"))), "");
+  EXPECT_EQ(verdict(make_model(kCt, preset("fp8"))), "support:trtllm");
+  EXPECT_EQ(verdict(make_model(kCt, preset("mxfp8"))), "support:sglang support:trtllm");
+  EXPECT_EQ(verdict(make_model(kCt, preset("mxfp4"))), "support:sglang");
+  EXPECT_EQ(verdict(make_model(kCt, preset("mxfp6"))),
+            "support:sglang support:trtllm support:vllm");
+  EXPECT_EQ(verdict(make_model(kCt, preset("nvfp4"))), "support:sglang support:trtllm");
+  EXPECT_EQ(verdict(make_model(kDs, preset("fp8-block"))), "");
+  EXPECT_EQ(verdict(make_model(kDs, preset("mxfp8"))), "support:vllm");
+  EXPECT_EQ(verdict(make_model(kMo, preset("fp8-channel"))), "method:transformers");
+  EXPECT_EQ(verdict(make_model(kMo, preset("fp8-block"))), "method:transformers");
+  EXPECT_EQ(verdict(make_model(kMo, preset("nvfp4"))), "method:transformers");
+  EXPECT_EQ(verdict(make_model(kMo, preset("mxfp8"))), "method:transformers support:sglang");
+  EXPECT_EQ(verdict(make_model(kMo, preset("fp8"))),
+            "activation-scales:sglang activation-scales:vllm method:transformers");
+  for (const Dialect dialect : {Dialect::comfyui, Dialect::octavo})
+    EXPECT_EQ(verdict(make_model(dialect, preset("nvfp4"))),
+              "method:sglang method:transformers method:trtllm method:vllm");
+  EXPECT_EQ(verdict(make_model(kMo, preset("nvfp4")), {.loaders = {Loader::vllm}}), "");
+}
+
+TEST(Verify, a_checkpoint_that_is_not_quantized_has_no_findings) {
+  Model model{.dialect = kCt,
+              .config = Json::object(
+                  {{"model_type", "test"}, {"architectures", Json::array({"TestModel"})}})};
+  model.tensors["q_proj.weight"] = {StoredType::bf16, {4, 2}, std::string(16, '\0')};
+  EXPECT_TRUE(findings_of(model).empty());
+  EXPECT_THROW((void)findings_of(model, {.tensor_parallel = 0}), Error);
+}
+
+TEST(Verify, every_rule_is_broken_by_one_change) {
+  const Scaling channel = bf16_scaled("fp8-channel"), block = preset("fp8-block");
+  expect_breaks(kCt, channel, "parts", "all",
+                [](Model& model) { model.tensors.erase(kQ + ".weight_scale"); });
+  expect_breaks(kCt, channel, "method", kAll,
+                [](Model& model) { model.config.remove("quantization_config"); });
+  expect_breaks(kDs, block, "scale-names", "transformers sglang trtllm vllm", [](Model& model) {
+    rename(model, kQ + ".weight_scale_inv", kQ + ".weight_scale");
+  });
+  expect_breaks(kMo, channel, "side-file", kServers, [](Model& model) { model.hf_quant = Json(); });
+  expect_breaks(kMo, preset("nvfp4"), "side-file", "vllm", [](Model& model) {
+    const_cast<Json&>(model.hf_quant["quantization"]).remove("group_size");
+  });
+  expect_breaks(kMo, channel, "side-file", kServers, [](Model& model) {
+    const_cast<Json&>(model.hf_quant["quantization"]).set("kv_cache_quant_algo", "FP8");
+    add_cache_scales(model);
+  });
+  expect_breaks(kCt, channel, "file-metadata", "transformers",
+                [](Model& model) { model.metadata.clear(); });
+  expect_breaks(kCt, channel, "groups", "trtllm", [](Model& model) {
+    const_cast<Json&>(model.words()["config_groups"]).set("group_1", model.group());
+  });
+  expect_breaks(kCt, channel, "code-types", kAll, [](Model& model) {
+    model.tensors.at(kQ + ".weight").type = StoredType::f8_e5m2;
+    model.tensors.at(kQ + ".weight").bytes.assign(256 * 256, '\x74');  // 2^14
+  });
+  expect_breaks(kCt, preset("mxfp8"), "scale-types", kAll, [](Model& model) {
+    model.tensors.at(kQ + ".weight_scale").type = StoredType::f8_e8m0;
+  });
+  expect_breaks(kCt, channel, "scale-shapes", kAll,
+                [](Model& model) { model.tensors.at(kQ + ".weight_scale").shape = {256}; });
+  expect_breaks(kMo, block, "scale-shapes", kAll, [](Model& model) {
+    model.tensors.at(kQ + ".weight_scale").shape = {2, 2};
+  });
+  expect_breaks(kDs, block, "divisible", kAll, [](Model& model) {
+    model.tensors.at(kQ + ".weight").shape = {256, 200};
+    model.tensors.at(kQ + ".weight").bytes.resize(256 * 200);
+  });
+  expect_breaks(kDs, block, "tensor-parallel", kServers, [](Model&) {}, {.tensor_parallel = 4});
+  expect_breaks(kCt, channel, "tensor-parallel", kServers, [](Model&) {}, {.tensor_parallel = 3});
+  expect_breaks(kCt, channel, "activation-scales", kAll, [](Model& model) {
+    const_cast<Json&>(model.group()["input_activations"]).set("dynamic", false);
+  });
+  expect_breaks(kDs, block, "scale-numbers", kAll, [](Model& model) {
+    put(model, kQ + ".weight_scale_inv", 1, std::numeric_limits<float>::quiet_NaN());
+  });
+  expect_breaks(kCt, preset("fp8"), "scale-numbers", "vllm", [](Model& model) {
+    for (const char* const one : {"q_proj", "k_proj", "v_proj"})
+      put(model, text("model.layers.0.self_attn.", one, ".weight_scale"), 0, 0x1p-20F);
+  });
+  expect_breaks(kCt, preset("fp8"), "scale-bf16", "transformers",
+                [](Model& model) { put(model, kPieces[3].module + ".weight_scale", 0, 0.001F); });
+  expect_breaks(kDs, block, "scale-powers", kAll,
+                [](Model& model) { model.words().set("scale_fmt", "ue8m0"); });
+  expect_breaks(kCt, preset("nvfp4"), "second-level", kAll, [](Model& model) {
+    put(model, kPieces[3].module + ".weight_global_scale", 0, 1.0F / 26880);
+  });
+  expect_breaks(kCt, preset("nvfp4"), "fused-scales", kServers,
+                [](Model& model) { put(model, kK + ".weight_global_scale", 0, 13440.0F); });
+  expect_breaks(kCt, preset("fp8"), "fused-scales", kServers,
+                [](Model& model) { put(model, kUp + ".weight_scale", 0, 0x1p-9F); });
+  expect_breaks(kCt, channel, "fused-schemes", kServers, [](Model& model) {
+    model.tensors[kQ + ".weight"] = {StoredType::bf16, {4, 2}, std::string(16, '\0')};
+    model.tensors.erase(kQ + ".weight_scale");
+    const_cast<Json&>(model.words()["ignore"]).push(kQ);
+  });
+  expect_breaks(kCt, channel, "special-modules", kAll, [](Model& model) {
+    rename(model, kPieces[3].module + ".weight", "model.embed_tokens.weight");
+    rename(model, kPieces[3].module + ".weight_scale", "model.embed_tokens.weight_scale");
+  });
+  expect_breaks(kCt, channel, "skip-list", kAll,
+                [](Model& model) { model.words().set("ignore", Json::array({"lm_head"})); });
+  // The glob is no expression, which is what transformers takes it for.
+  expect_breaks(kDs, block, "skip-list", "transformers vllm", [](Model& model) {
+    model.words().set("modules_to_not_convert",
+                      Json::array({"lm_head", "layers.0.mlp.router", "*mlp.router"}));
+  });
+  expect_breaks(kCt, channel, "skip-list-too-wide", kAll, [](Model& model) {
+    const_cast<Json&>(model.words()["ignore"]).push("re:.*down_proj");
+  });
+  expect_breaks(kCt, channel, "said-scheme", kAll, [](Model& model) {
+    const_cast<Json&>(model.group()["weights"]).set("strategy", "tensor");
+  });
+  expect_breaks(kCt, preset("mxfp8"), "said-scheme", kAll, [](Model& model) {
+    const_cast<Json&>(model.group()["weights"]).remove("scale_dtype");
+  });
+}
+
+// As vLLM's validate_fp8_block_shape has it, and TensorRT-LLM's FP8BlockScalesLinearMethod: the
+// last part of a fused matrix, and what stands alone.
+TEST(Verify, a_last_block_that_is_cut_short) {
+  const auto with = [](const std::string& module, Dialect dialect) {
+    return verdict(make_model(dialect,
+                              dialect == kCt ? bf16_scaled("fp8-block") : preset("fp8-block"),
+                              {{"model.layers.0." + module, 576, 256}}));
+  };
+  EXPECT_EQ(with("self_attn.kv_a_proj_with_mqa", kDs), "divisible:transformers");
+  EXPECT_EQ(with("self_attn.kv_a_proj_with_mqa", kCt), "");
+  EXPECT_EQ(with("self_attn.o_proj", kDs), "divisible:transformers");
+  EXPECT_EQ(with("mlp.up_proj", kCt), "divisible:sglang");
+  const Model split = make_model(kCt, bf16_scaled("fp8-block"),
+                                 {{"model.layers.0.self_attn.kv_a_proj_with_mqa", 576, 256}});
+  EXPECT_EQ(verdict(split, {.tensor_parallel = 8}), "");  // every device has it whole
+}
+
+// transformers matches from the beginning of names, so a router's name skips what begins like it.
+TEST(Verify, a_name_that_others_begin_with) {
+  Model model = make_model(kDs, preset("fp8-block"));
+  const_cast<Json&>(model.words()["modules_to_not_convert"]).push("model.layers.0.mlp.gate");
+  EXPECT_EQ(verdict(model), "skip-list-too-wide:transformers");
+}
+
+TEST(Verify, experts_that_transformers_cannot_put_together) {
+  const std::vector<Piece> experts{{"model.layers.0.mlp.experts.0.up_proj", 128, 128},
+                                   {"model.layers.0.mlp.experts.1.up_proj", 128, 128}};
+  constexpr std::string_view kHf = "support:transformers";
+  EXPECT_EQ(verdict(make_model(kCt, bf16_scaled("fp8-channel"), experts)), "");
+  EXPECT_EQ(verdict(make_model(kCt, bf16_scaled("fp8-block"), experts)), kHf);
+  EXPECT_EQ(verdict(make_model(kCt, preset("nvfp4"), experts), {.loaders = {Loader::transformers}}),
+            kHf);
+  EXPECT_EQ(verdict(make_model(kDs, preset("fp8-block"), experts)), "");
+}
+
+TEST(Verify, stacks_of_experts) {
+  Model model = make_model(kDs, preset("fp8-block"));
+  model.tensors["model.layers.0.mlp.experts.down_proj"] = {
+      StoredType::f8_e4m3, {2, 128, 128}, std::string(2 * 128 * 128, '\0')};
+  model.tensors["model.layers.0.mlp.experts.down_proj_scale_inv"] = {
+      StoredType::f32, {2, 1, 1}, std::string("\0\0\x80\x3f\0\0\x80\x3f", 8)};
+  EXPECT_EQ(verdict(model), "stacks:sglang stacks:trtllm stacks:vllm");
+}
+
+// Patterns come from files: none may take forever or end the program.
+TEST(Verify, patterns_that_are_none) {
+  Model model = make_model(kCt, bf16_scaled("fp8-channel"));
+  model.words().set("ignore",
+                    Json::array({"lm_head", "model.layers.0.mlp.router", "re:(?=x)", "re:[z-a]",
+                                 "re:(a*)*b", std::string(100'000, '('), 7, Json()}));
+  EXPECT_EQ(verdict(model),
+            "skip-list:sglang skip-list:transformers skip-list:trtllm skip-list:vllm");
+  for (const Finding& finding : findings_of(model))
+    EXPECT_EQ(finding.severity, Severity::warning) << finding.message;
+  model.words().set("ignore", Json::array({"re:(?!model\\.layers).*"}));  // looks ahead
+  for (const Finding& finding : findings_of(model)) {
+    EXPECT_EQ(finding.severity, Severity::warning);
+    EXPECT_NE(finding.message.find("not checked"), std::string::npos) << finding.message;
+  }
+}
+
+TEST(Verify, rules_have_names_of_their_own) {
+  std::set<std::string_view> ids;
+  for (const VerifyRule& rule : verify_rules()) EXPECT_TRUE(ids.insert(rule.id).second) << rule.id;
+  EXPECT_EQ(parse_loader("trtllm"), Loader::trtllm);
+  EXPECT_THROW((void)parse_loader("ollama"), Error);
+}
+
+}  // namespace
+}  // namespace octavo

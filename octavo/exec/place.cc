@@ -1,0 +1,153 @@
+#include <cstring>
+
+#include "octavo/base/error.h"
+#include "octavo/exec/collapse_internal.h"
+#include "octavo/exec/place_internal.h"
+#include "octavo/format/named_formats.h"
+
+namespace octavo {
+namespace {
+
+bool is_host(const Exec& exec) { return exec.device.kind == DeviceKind::cpu; }
+
+std::size_t alignment_of(const View& view) {
+  return view.packed ? 1 : static_cast<std::size_t>(element_bytes(view.dtype, view.format));
+}
+
+void check_pointer(const DeviceApi& api, const Exec& exec, const void* memory,
+                   std::size_t alignment, std::string_view op, std::string_view what) {
+  check(reinterpret_cast<std::uintptr_t>(memory) % alignment == 0, ErrorCode::invalid_argument, op,
+        what, " is at ", memory, ", wanted an address that is a multiple of its elements' ",
+        alignment, " bytes; copy it into memory of its own");
+  const std::string problem = api.pointer_problem(exec, memory);
+  check(problem.empty(), ErrorCode::invalid_argument, op, what, ", said to be on ",
+        to_string(exec.device), ", is not: ", problem);
+}
+
+void check_strides(const View& view, std::string_view op, std::string_view what) {
+  const auto bytes = static_cast<std::int64_t>(alignment_of(view));
+  for (int i = 0; i < view.shape.rank(); ++i)
+    check(view.shape[i] <= 1 || view.strides[i] % bytes == 0, ErrorCode::invalid_argument, op, what,
+          " has a stride of ", view.strides[i], " bytes, wanted a multiple of its elements' ",
+          bytes, " on ", to_string(view.device));
+}
+
+}  // namespace
+
+Device common_device(std::span<const NamedView> views, std::string_view op) {
+  const NamedView& first = views.front();
+  const Device device = first.view->device;
+  for (const NamedView& other : views)
+    if (other.view->device != device)
+      fail(ErrorCode::invalid_argument, op, first.name, " is on ", to_string(device), " and ",
+           other.name, " on ", to_string(other.view->device),
+           "; copy one to the other's device first");
+  if (device.kind == DeviceKind::cpu) return device;
+  const DeviceApi& api = device_api(device);
+  for (const NamedView& named : views) {
+    const View& view = *named.view;
+    if (element_count(view.shape) == 0 || view.data == nullptr || named.is_staging) continue;
+    check_pointer(api, {.device = device}, view.data, alignment_of(view), op, named.name);
+    check_strides(view, op, named.name);
+  }
+  return device;
+}
+
+void check_workspace(const Exec& exec, std::span<const NamedView> views, std::string_view op) {
+  if (exec.workspace.empty() || is_host(exec)) return;
+  constexpr std::string_view kName = "the workspace";
+  const DeviceApi& api = device_api(exec.device);
+  for (const std::byte* end : {&exec.workspace.front(), &exec.workspace.back()})
+    check_pointer(api, exec, end, 1, op, kName);
+  const View bytes =
+      code_view(exec.workspace.data(), e4m3fn, {static_cast<std::int64_t>(exec.workspace.size())});
+  for (const NamedView& named : views)
+    check(element_count(named.view->shape) == 0 || !bytes_overlap(*named.view, bytes),
+          ErrorCode::invalid_argument, op, kName, " shares memory with ", named.name,
+          "; give other memory, or none");
+}
+
+void check_beside(const Exec& exec, const void* number, std::size_t alignment, std::string_view op,
+                  std::string_view what) {
+  if (number == nullptr || is_host(exec)) return;
+  check_pointer(device_api(exec.device), exec, number, alignment, op, what);
+}
+
+void check_may_wait(const Exec& exec, std::string_view op, std::string_view why) {
+  if (is_host(exec)) return;
+  check(!device_api(exec.device).capturing(exec), ErrorCode::unsupported, op,
+        "while the stream is captured into a graph, ", why);
+}
+
+void clear_memory(const Exec& exec, void* memory, std::size_t bytes) {
+  if (is_host(exec)) {
+    std::memset(memory, 0, bytes);
+  } else {
+    device_api(exec.device).clear(exec, memory, bytes);
+  }
+}
+
+void copy_and_wait(const Exec& exec, void* to, const void* from, std::size_t bytes) {
+  if (is_host(exec)) {
+    std::memcpy(to, from, bytes);
+    return;
+  }
+  const DeviceApi& api = device_api(exec.device);
+  api.copy(exec, to, from, bytes);
+  api.wait(exec);
+}
+
+Scratch::~Scratch() {
+  if (owned_ != nullptr) device_api(exec_.device).release(exec_, owned_);
+}
+
+float* Scratch::number() {
+  if (numbers_ == nullptr) take();
+  check(used_ < kNumbers, ErrorCode::internal, "scratch", "more numbers than there are");
+  return numbers_ + used_++;
+}
+
+void Scratch::take() {
+  if (is_host(exec_)) {
+    numbers_ = host_.data();
+    return;
+  }
+  const DeviceApi& api = device_api(exec_.device);
+  // A whole 256 bytes, so that what is left of the workspace is as aligned as it was.
+  constexpr std::size_t kStep = 256;
+  static_assert(kBytes <= kStep);
+  const auto address = reinterpret_cast<std::uintptr_t>(exec_.workspace.data());
+  if (exec_.workspace.size() >= kStep && address % alignof(float) == 0) {
+    numbers_ = reinterpret_cast<float*>(exec_.workspace.data());
+    exec_.workspace = exec_.workspace.subspan(kStep);
+  } else {
+    owned_ = api.allocate(exec_, kBytes);
+    numbers_ = static_cast<float*>(owned_);
+  }
+  api.clear(exec_, numbers_, kBytes);
+}
+
+StagingMemory::~StagingMemory() { release(); }
+
+void StagingMemory::release() noexcept {
+  if (there_ != nullptr) device_api(exec_.device).release(exec_, there_);
+  there_ = nullptr;
+  count_ = 0;
+}
+
+float* StagingMemory::at_least(std::int64_t count) {
+  if (is_host(exec_)) {
+    if (host_.owner() == nullptr || count > count_) host_ = Tensor::values({count}, DType::f32);
+    count_ = element_count(host_.shape());
+    return static_cast<float*>(host_.view().data);
+  }
+  if (there_ == nullptr || count > count_) {
+    release();
+    const std::int64_t bytes = count * static_cast<std::int64_t>(sizeof(float));
+    there_ = device_api(exec_.device).allocate(exec_, static_cast<std::size_t>(bytes));
+    count_ = count;
+  }
+  return static_cast<float*>(there_);
+}
+
+}  // namespace octavo

@@ -1,0 +1,182 @@
+#include "octavo/ops/attention/attention.h"
+
+#include <array>
+#include <cstring>
+
+#include "octavo/base/error.h"
+#include "octavo/base/fp_env.h"
+#include "octavo/exec/collapse_internal.h"
+#include "octavo/exec/device_tensor.h"
+#include "octavo/ops/attention/attention_auto_internal.h"
+#include "octavo/ops/attention/attention_call_internal.h"
+#include "octavo/ops/attention/attention_rungs_internal.h"
+#include "octavo/ops/attention/attention_statistics_internal.h"
+#include "octavo/tensor/view_checks.h"
+
+namespace octavo {
+namespace {
+
+constexpr std::string_view kOp = "attention";
+
+void check_result(const View& out, const AttentionCall& call) {
+  check_view(out, kOp, "the output");
+  check_output(out, kOp);
+  check(out.dtype == DType::f32 || out.dtype == DType::f16 || out.dtype == DType::bf16 ||
+            out.dtype == DType::f64,
+        ErrorCode::wrong_type, kOp, "the output is ",
+        is_value(out.dtype) ? dtype_name(out.dtype) : "codes",
+        ", wanted float32, float16, bfloat16 or float64 (for codes see attention_quantized)");
+  const Shape wanted = call.out_shape();
+  if (out.shape != wanted)
+    fail(ErrorCode::invalid_argument, kOp, "the output has shape ", to_string(out.shape),
+         ", wanted ", to_string(wanted));
+}
+
+void check_log_sum_exp(const View& view, const AttentionCall& call) {
+  check_view(view, kOp, "log_sum_exp");
+  check_output(view, kOp);
+  check(view.dtype == DType::f32, ErrorCode::wrong_type, kOp, "log_sum_exp is ",
+        is_value(view.dtype) ? dtype_name(view.dtype) : "codes", ", wanted float32");
+  const Shape& q = call.q_operand.shape();
+  const Shape wanted(q.sizes().first(static_cast<std::size_t>(q.rank() - 1)));
+  if (view.shape != wanted)
+    fail(ErrorCode::invalid_argument, kOp, "log_sum_exp has shape ", to_string(view.shape),
+         ", wanted ", to_string(wanted));
+}
+
+bool is_given(const View& view) { return view.data != nullptr || view.shape.rank() > 0; }
+
+DType type_of_result(const Operand& q, const AttentionOptions& options) {
+  if (options.out) return *options.out;
+  if (q.quantized() != nullptr) return DType::f32;
+  return q.values().dtype;
+}
+
+// f64 from f32 of the same shape: all rows, or those that were asked for.
+void widen(const View& from, const View& to, std::span<const AttentionRange> ranges) {
+  const AttentionOperand source = AttentionStack(Operand(from), kOp, "a copy").operand(),
+                         target = AttentionStack(Operand(to), kOp, "the output").operand();
+  const auto row = [&](std::int64_t batch, std::int64_t head, std::int64_t at) {
+    const Matrix left = source.at(batch, head).values, right = target.at(batch, head).values;
+    const auto* numbers = reinterpret_cast<const float*>(static_cast<const std::byte*>(left.data) +
+                                                         at * left.row_pitch);
+    auto* into = static_cast<std::byte*>(right.data) + at * right.row_pitch;
+    for (std::int64_t e = 0; e < left.cols; ++e) {
+      const auto number = static_cast<double>(numbers[e]);
+      std::memcpy(into + e * right.col_stride, &number, sizeof number);
+    }
+  };
+  const AttentionStack shape(Operand(from), kOp, "a copy");
+  for (const AttentionRange& range : ranges)
+    for (std::int64_t r = 0; r < range.count; ++r) row(range.batch, range.head, range.first + r);
+  if (!ranges.empty()) return;
+  for (std::int64_t batch = 0; batch < shape.batches(); ++batch)
+    for (std::int64_t head = 0; head < shape.heads(); ++head)
+      for (std::int64_t r = 0; r < shape.rows(); ++r) row(batch, head, r);
+}
+
+// Every head: where numbers are beyond f32, no other rung has them.
+void report_exact(const AttentionCall& call) {
+  for (std::int64_t batch = 0; batch < call.q.batches(); ++batch)
+    for (std::int64_t head = 0; head < call.q.heads(); ++head)
+      call.options.report->choices.push_back(
+          {.rows = {.batch = batch, .head = head, .first = 0, .count = call.q.rows()},
+           .rung = AttentionRung::exact,
+           .tolerance = call.options.atol,
+           .reason = "float64 holds numbers, or scores of them, that float32 does not have"});
+}
+
+}  // namespace
+
+Shape attention_shape(const Operand& q, const Operand& k, const Operand& v) {
+  const AttentionOptions options{};
+  return AttentionCall(q, k, v, options, kOp).out_shape();
+}
+
+void attention_into(const Operand& q, const Operand& k, const Operand& v, const View& out,
+                    const AttentionOptions& options) {
+  const FpEnvGuard guard;
+  const AttentionCall call(q, k, v, options, kOp);
+  check_result(out, call);
+  if (is_given(options.log_sum_exp)) check_log_sum_exp(options.log_sum_exp, call);
+  std::vector<NamedView> views;
+  call.add_views(views);
+  for (const NamedView& input : views)
+    check(element_count(input.view->shape) == 0 || call.is_empty() ||
+              !bytes_overlap(*input.view, out),
+          ErrorCode::invalid_argument, kOp, "the output shares memory with ", input.name,
+          ", which is still read while parts of the output are written; give other memory");
+  views.push_back({&out, "the output"});
+  if (is_given(options.log_sum_exp)) views.push_back({&options.log_sum_exp, "log_sum_exp"});
+  const Exec exec = make_exec_on(views, call.work(), options, kOp);
+  if (options.report != nullptr) *options.report = {};
+  if (call.is_empty()) return;
+  if (options.rung == AttentionRung::automatic && is_beyond_f32(call, exec)) {
+    AttentionOptions exact = options;
+    exact.rung = AttentionRung::exact;
+    attention_into(q, k, v, out, exact);
+    if (options.report != nullptr) report_exact(call);
+    return;
+  }
+  if (out.dtype == DType::f64 && options.rung != AttentionRung::exact) {
+    check(exec.device.kind == DeviceKind::cpu, ErrorCode::wrong_type, kOp,
+          "the output is float64 on a device, where only the CPU has it; wanted float32, float16 "
+          "or bfloat16");
+    const Tensor narrow = Tensor::values(out.shape, DType::f32);
+    attention_into(q, k, v, narrow.view(), options);
+    widen(narrow.view(), out, options.ranges);
+    return;
+  }
+
+  AttentionResult result{.out = AttentionStack(Operand(out), kOp, "the output").operand(),
+                         .log_sum_exp = static_cast<float*>(options.log_sum_exp.data)};
+  if (options.rung == AttentionRung::automatic) return attention_automatic(call, result, exec);
+  const RungInputs inputs = rung_inputs(call, options.rung, exec);
+  AttentionJob job = inputs.job;
+  job.out = result.out;
+  job.log_sum_exp = result.log_sum_exp;
+  float largest_p = 0.0F;
+  if (options.p_quantizer != nullptr) job.p_amax = &largest_p;
+  run_attention(exec, options, job);
+  if (options.p_quantizer != nullptr)
+    options.p_quantizer->calibrate(view_of(std::span<const float>(&largest_p, 1)));
+}
+
+Tensor attention(const Operand& q, const Operand& k, const Operand& v,
+                 const AttentionOptions& options) {
+  const Shape shape = AttentionCall(q, k, v, options, kOp).out_shape();
+  const Device device = q.quantized() != nullptr ? q.quantized()->device() : q.values().device;
+  Tensor out = values_on(device, shape, type_of_result(q, options), options.stream);
+  attention_into(q, k, v, out.view(), options);
+  return out;
+}
+
+QuantizedTensor attention_quantized(const Operand& q, const Operand& k, const Operand& v,
+                                    Quantizer& o, const AttentionOptions& options) {
+  AttentionOptions wide = options;
+  wide.out = DType::f32;
+  const Tensor out = attention(q, k, v, wide);
+  return o.quantize(out.view(), {.threads = options.threads,
+                                 .backend = options.backend,
+                                 .log = options.log,
+                                 .stream = options.stream,
+                                 .workspace = options.workspace});
+}
+
+namespace {
+
+constexpr std::array<std::string_view, 8> kNames = {"exact",    "f32",  "bf16",  "strict",
+                                                    "balanced", "fast", "naive", "auto"};
+
+}  // namespace
+
+std::string_view name_of(AttentionRung rung) { return kNames[static_cast<std::size_t>(rung)]; }
+
+AttentionRung parse_attention_rung(std::string_view name) {
+  for (std::size_t i = 0; i < kNames.size(); ++i)
+    if (name == kNames[i]) return static_cast<AttentionRung>(i);
+  fail(ErrorCode::invalid_argument, kOp, "got precision '", shown(name),
+       "', wanted auto, exact, f32, bf16, strict, balanced, fast or naive");
+}
+
+}  // namespace octavo

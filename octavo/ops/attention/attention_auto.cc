@@ -1,0 +1,391 @@
+// automatic: looks at magnitudes and at a few rows, takes the cheapest rung that is predicted to
+// meet the tolerance for each range of rows and that does so for the rows looked at, and does rows
+// again whose results show that they are not like those.
+#include "octavo/ops/attention/attention_auto_internal.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <map>
+#include <optional>
+
+#include "octavo/base/error.h"
+#include "octavo/ops/attention/attention_error_model_internal.h"
+#include "octavo/ops/attention/attention_explanation_internal.h"
+#include "octavo/ops/attention/attention_posteriori_internal.h"
+#include "octavo/ops/attention/attention_probe_internal.h"
+#include "octavo/ops/attention/attention_rungs_internal.h"
+#include "octavo/ops/attention/attention_sample_rows_internal.h"
+#include "octavo/ops/attention/attention_statistics_internal.h"
+
+namespace octavo {
+namespace {
+
+constexpr std::int64_t kRowsPerRange = AttentionFacts::kRowsPerRange;
+constexpr double kWorst = 2.0;  // n_eff: errors of weights are largest where two keys share a row
+constexpr std::int64_t kLeastLooked = 16;  // rows of a head, where it has four times as many
+constexpr std::size_t kMostTried = 64;     // rows of a head
+
+class Chooser {
+ public:
+  Chooser(const AttentionCall& call, const AttentionResult& result, const Exec& exec)
+      : call_(call),
+        result_(result),
+        exec_(exec),
+        few_(has_few_rows(call)),
+        facts_(call, result.log_sum_exp != nullptr, few_, exec),
+        looked_(call, exec),
+        done_(call, result, facts_) {}
+
+  void run() {
+    cut_ranges();
+    of_choice_.resize(choices_.size());
+    for (AttentionChoice& choice : choices_) {
+      choice.tolerance = tolerance_of(choice.rows).left;
+      choice.n_eff = kWorst;
+    }
+    if (!few_) {
+      find_plain_ranges();
+      look_at_rows();
+    }
+    choose();
+    std::map<AttentionRung, std::vector<AttentionRange>> by_rung;
+    for (const AttentionChoice& choice : choices_) by_rung[choice.rung].push_back(choice.rows);
+    // Without ranges, kernels for few query rows may take it.
+    const bool is_one = by_rung.size() == 1 && call_.options.ranges.empty();
+    for (const auto& [rung, ranges] : by_rung)
+      run_rung(rung, is_one ? std::span<const AttentionRange>() : ranges);
+    redo();
+    if (call_.options.report != nullptr) {
+      call_.options.report->choices = choices_;
+      call_.options.report->redone = redone_;
+    }
+  }
+
+ private:
+  // What the rows looked at of one range say of its worst row.
+  struct OfChoice {
+    std::vector<std::size_t> looked_at;  // places in looked_
+    double different = HUGE_VAL, score = 0.0;
+    bool is_plain = false;
+  };
+
+  // Is bf16 within the tolerance whatever rows look at?
+  [[nodiscard]] bool is_safe(const AttentionChoice& choice) {
+    return facts_.takes(AttentionRung::bf16, choice.rows) &&
+           facts_.is_tame(AttentionRung::bf16, choice.rows, choice.tolerance);
+  }
+  [[nodiscard]] bool has_cheaper(const AttentionChoice& choice) {
+    for (const AttentionRung rung : kRungsByCost) {
+      if (rung == AttentionRung::bf16) break;
+      if (facts_.is_possible(rung, choice.rows, choice.tolerance)) return true;
+    }
+    return false;
+  }
+
+  // Looking at a head costs what packing its keys does: where less than half of its rows could be
+  // on a rung that is cheaper than bf16, and bf16 is safe, none is looked at.
+  void find_plain_ranges() {
+    std::map<std::size_t, std::int64_t> balance;  // rows with a cheaper rung, less those without
+    for (const AttentionChoice& choice : choices_)
+      balance[head_of(choice.rows)] += has_cheaper(choice) ? choice.rows.count : -choice.rows.count;
+    for (std::size_t i = 0; i < choices_.size(); ++i)
+      of_choice_[i].is_plain = balance[head_of(choices_[i].rows)] < 0 && is_safe(choices_[i]);
+  }
+
+  [[nodiscard]] std::size_t head_of(const AttentionRange& range) const {
+    return static_cast<std::size_t>(range.batch * call_.q.heads() + range.head);
+  }
+
+  // What the caller wants, in pieces that lie in one range of the survey.
+  void cut_ranges() {
+    const auto cut = [&](AttentionRange range) {
+      while (range.count > 0) {
+        const std::int64_t count =
+            std::min(range.count, kRowsPerRange - range.first % kRowsPerRange);
+        choices_.push_back({.rows = {range.batch, range.head, range.first, count}});
+        range.first += count;
+        range.count -= count;
+      }
+    };
+    if (!call_.options.ranges.empty()) {
+      for (const AttentionRange& range : call_.options.ranges) cut(range);
+      return;
+    }
+    for (std::int64_t batch = 0; batch < call_.q.batches(); ++batch)
+      for (std::int64_t head = 0; head < call_.q.heads(); ++head)
+        cut({.batch = batch, .head = head, .first = 0, .count = call_.q.rows()});
+  }
+
+  // Of a range, the row whose query is the longest, some that lie evenly, one in the middle at
+  // least, and, where rows see different keys, the first and the last one.
+  [[nodiscard]] std::vector<std::int64_t> places_in(const AttentionRange& range,
+                                                    std::int64_t ranges_of_head) {
+    const std::int64_t last = range.first + range.count - 1;
+    const std::int64_t wanted = std::max<std::int64_t>(
+        2, std::min(range.count / 4, kLeastLooked / std::max<std::int64_t>(1, ranges_of_head)));
+    std::vector<std::int64_t> places{std::clamp(facts_.longest_query(range), range.first, last)};
+    for (std::int64_t i = 1; i < wanted; ++i)
+      places.push_back(range.first + i * range.count / wanted);
+    if (call_.job().left >= 0 || call_.job().right >= 0)
+      places.insert(places.end(), {range.first, last});
+    std::sort(places.begin(), places.end());
+    places.erase(std::unique(places.begin(), places.end()), places.end());
+    return places;
+  }
+
+  void look_at_rows() {
+    std::map<std::size_t, std::int64_t> ranges_of_head;
+    for (const AttentionChoice& choice : choices_) ++ranges_of_head[head_of(choice.rows)];
+    std::vector<LookedRow> rows;
+    for (std::size_t i = 0; i < choices_.size(); ++i) {
+      if (of_choice_[i].is_plain) continue;
+      const AttentionRange& range = choices_[i].rows;
+      for (const std::int64_t row : places_in(range, ranges_of_head[head_of(range)])) {
+        of_choice_[i].looked_at.push_back(rows.size());
+        rows.push_back({.batch = range.batch, .head = range.head, .row = row});
+      }
+    }
+    if (rows.empty()) return;
+    looked_.look(std::move(rows));
+    std::map<std::size_t, KeysAlike> by_head;
+    for (std::size_t i = 0; i < choices_.size(); ++i)
+      for (const std::size_t at : of_choice_[i].looked_at)
+        by_head[head_of(choices_[i].rows)].add(looked_.rows()[at].n_eff,
+                                               facts_.away(choices_[i].rows, looked_.exact(at)));
+    for (std::size_t i = 0; i < choices_.size(); ++i) {
+      if (of_choice_[i].is_plain) continue;
+      AttentionChoice& choice = choices_[i];
+      alike_[head_of(choice.rows)] = facts_.keys_alike(choice.rows, by_head[head_of(choice.rows)]);
+      choice.n_eff = HUGE_VAL;
+      for (const std::size_t at : of_choice_[i].looked_at) {
+        const RowFacts row = facts_of_looked(choice.rows, at);
+        lower(choice.n_eff, row.n_eff);
+        lower(of_choice_[i].different, row.different);
+        raise(of_choice_[i].score, row.score);
+      }
+      // None of them sees a key; others may.
+      if (std::isinf(choice.n_eff)) choice.n_eff = kWorst;
+    }
+  }
+
+  [[nodiscard]] RowFacts facts_of_looked(const AttentionRange& range, std::size_t at) {
+    const LookedRow& row = looked_.rows()[at];
+    RowFacts facts{row.n_eff, facts_.different_keys(range, facts_.away(range, looked_.exact(at))),
+                   facts_.size_of_scores(row.lse)};
+    lower(facts.different, row.n_eff / alike_[head_of(range)]);
+    return facts;
+  }
+
+  // What is left of atol when the output is rounded to its type, which rtol pays for first. Where
+  // that alone is more than atol there is no use in a dearer rung: the report says so.
+  struct Tolerance {
+    double left = 0.0, rounding = 0.0;
+    bool is_lost = false;
+  };
+  [[nodiscard]] Tolerance tolerance_of(const AttentionRange& range) const {
+    const AttentionOptions& options = call_.options;
+    const double beyond = rounding_of(result_.out.first.values.dtype) - options.rtol;
+    const double rounding = beyond > 0.0 ? beyond * facts_.largest_value(range) : 0.0;
+    // Of f32 it is far below what any rung is off by.
+    if (!(rounding > 0.0) || result_.out.first.values.dtype == DType::f32)
+      return {.left = options.atol};
+    const bool is_lost = rounding >= options.atol;
+    return {.left = is_lost ? options.atol : options.atol - rounding,
+            .rounding = rounding,
+            .is_lost = is_lost};
+  }
+
+  // Rung by rung for all ranges that have none yet, so that a rung is tried once for all heads.
+  void choose() {
+    std::vector<std::string> tried(choices_.size());
+    std::vector<bool> open(choices_.size());
+    for (std::size_t i = 0; i < choices_.size(); ++i) {
+      open[i] = !of_choice_[i].is_plain;
+      if (open[i]) continue;
+      choices_[i].rung = AttentionRung::bf16;
+      choices_[i].predicted = facts_.error_without_averaging(AttentionRung::bf16, choices_[i].rows);
+    }
+    for (const AttentionRung rung : kRungsByCost) {
+      const bool last = rung == kRungsByCost.back();
+      std::vector<bool> wanted(choices_.size(), false);
+      for (std::size_t i = 0; i < choices_.size(); ++i) {
+        if (!open[i] || !may_take(rung, choices_[i].rows)) continue;
+        choices_[i].rung = rung;
+        choices_[i].predicted =
+            facts_.predicted(rung, choices_[i].rows,
+                             {choices_[i].n_eff, of_choice_[i].different, of_choice_[i].score});
+        wanted[i] = choices_[i].predicted <= choices_[i].tolerance;
+      }
+      if (!few_ && !last) try_on_rows(rung, wanted);
+      for (std::size_t i = 0; i < choices_.size(); ++i) {
+        if (!open[i] || !may_take(rung, choices_[i].rows)) continue;
+        if (wanted[i] && !few_ && !last)
+          choices_[i].predicted = corrected(rung, choices_[i].rows, choices_[i].predicted);
+        open[i] = !last && !(choices_[i].predicted <= choices_[i].tolerance);
+        if (open[i])
+          tried[i] += text(tried[i].empty() ? "" : ", ", name_of(rung), " ", choices_[i].predicted);
+      }
+    }
+    for (std::size_t i = 0; i < choices_.size(); ++i) {
+      const Tolerance of_output = tolerance_of(choices_[i].rows);
+      choices_[i].reason =
+          reason_for(choices_[i], {.tried = tried[i],
+                                   .is_plain = of_choice_[i].is_plain,
+                                   .few = few_,
+                                   .is_lost = of_output.is_lost,
+                                   .rounding = of_output.rounding,
+                                   .out = result_.out.first.values.dtype,
+                                   .values_step = facts_.values_step(),
+                                   .knows_values = knows_values(choices_[i].rows)});
+    }
+  }
+
+  // What few rows cost is to read K and V once. A rung that rounds them first is no cheaper than
+  // f32, whatever its products cost, and how far it is off would have to be found by a look at all
+  // of K.
+  [[nodiscard]] bool may_take(AttentionRung rung, const AttentionRange& range) const {
+    if (!few_ || rung == kRungsByCost.back()) return facts_.takes(rung, range);
+    return rung == AttentionRung::bf16 && facts_.is_as_given(rung, range) && knows_values(range);
+  }
+
+  // Not where the rows of V that were looked at are zeros and others were not.
+  [[nodiscard]] bool knows_values(const AttentionRange& range) const {
+    return facts_.values_step() == 1 || facts_.largest_value(range) != 0.0;
+  }
+
+  // Fills trials_ of the heads of ranges that want this rung.
+  void try_on_rows(AttentionRung rung, const std::vector<bool>& wanted) {
+    std::map<std::size_t, std::vector<std::pair<std::size_t, std::size_t>>> by_head;
+    for (std::size_t i = 0; i < choices_.size(); ++i)
+      if (wanted[i] &&
+          !(facts_.error_without_averaging(rung, choices_[i].rows) <= choices_[i].tolerance))
+        for (const std::size_t at : of_choice_[i].looked_at)
+          by_head[head_of(choices_[i].rows)].push_back({at, i});
+    std::vector<std::size_t> which;
+    for (auto& [head, rows] : by_head) {
+      const std::size_t step = (rows.size() + kMostTried - 1) / kMostTried;
+      std::vector<std::pair<std::size_t, std::size_t>> some;
+      for (std::size_t r = 0; r < rows.size(); r += step) some.push_back(rows[r]);
+      rows = some;
+      for (const auto& [at, choice] : rows) which.push_back(at);
+    }
+    if (which.empty()) return;
+    const std::vector<float> got = looked_.tried(inputs_of(rung).job, which);
+    const auto width = static_cast<std::size_t>(call_.v.cols());
+    std::size_t next = 0;
+    for (const auto& [head, rows] : by_head) {
+      std::vector<TriedRow> tried;
+      for (const auto& [at, i] : rows) {
+        const RowFacts row = facts_of_looked(choices_[i].rows, at);
+        tried.push_back({.deviation = facts_.predicted(rung, choices_[i].rows, row) / kDeviations,
+                         .exact = looked_.exact(at),
+                         .got = std::span(got).subspan(next++ * width, width)});
+      }
+      TrialChannels channels = facts_.channels(choices_[rows[0].second].rows);
+      channels.are_alike = alike_[head] > 1.0;
+      trials_[{rung, head}] = judge_trial(tried, channels);
+    }
+  }
+
+  [[nodiscard]] double corrected(AttentionRung rung, const AttentionRange& range,
+                                 double predicted) const {
+    const auto trial = trials_.find({rung, head_of(range)});
+    return trial == trials_.end() ? predicted : trial->second.corrected(predicted);
+  }
+
+  const RungInputs& inputs_of(AttentionRung rung) {
+    auto& inputs = inputs_[rung];
+    if (!inputs) inputs = rung_inputs(call_, rung, exec_);
+    return *inputs;
+  }
+
+  // No ranges: all rows.
+  void run_rung(AttentionRung rung, std::span<const AttentionRange> ranges) {
+    AttentionJob job = inputs_of(rung).job;
+    done_.write_with(job);
+    job.ranges = ranges.empty() ? nullptr : ranges.data();
+    job.range_count = static_cast<std::int64_t>(ranges.size());
+    run_attention(exec_, call_.options, job);
+  }
+
+  // Rows that came out other than those looked at go where they belong.
+  void redo() {
+    std::map<AttentionRung, std::vector<AttentionRange>> again;
+    for (std::size_t i = 0; i < choices_.size(); ++i) {
+      AttentionChoice& choice = choices_[i];
+      const double quiet = facts_.quiet_score(choice.rows, choice.tolerance);
+      LargeScores large;
+      std::vector<std::int64_t> like;
+      for (const std::size_t at : of_choice_[i].looked_at) like.push_back(looked_.rows()[at].row);
+      if (few_) like.push_back(choice.rows.first);
+      const auto alike = alike_.find(head_of(choice.rows));
+      const std::vector<RowFacts> rows =
+          done_.facts_of(choice, like, alike == alike_.end() ? 1.0 : alike->second);
+      for (std::int64_t r = 0; r < choice.rows.count; ++r) {
+        RowFacts row = rows[static_cast<std::size_t>(r)];
+        if (row.n_eff == HUGE_VAL) continue;  // sees nothing
+        const bool is_quiet = row.score <= quiet;
+        if (is_quiet) row.score = 0.0;
+        if (!is_quiet) {
+          raise(large.score, row.score);
+          raise(large.predicted, facts_.predicted(kRungsByCost.back(), choice.rows, row));
+        }
+        if (choice.rung == kRungsByCost.back()) continue;
+        if (row.n_eff >= choice.n_eff && row.different >= choice.n_eff && row.values == 0.0 &&
+            (is_quiet || row.score <= of_choice_[i].score))
+          continue;
+        if (is_within(choice.rung, choice, row)) continue;
+        const AttentionRung rung = cheapest_within(choice, row);
+        if (rung != choice.rung)
+          again[rung].push_back({choice.rows.batch, choice.rows.head, choice.rows.first + r, 1});
+      }
+      if (large.predicted > choice.tolerance) {
+        raise(choice.predicted, large.predicted);
+        choice.reason = reason_for_large_scores(choice.tolerance, large.score);
+      }
+    }
+    for (const auto& [rung, rows] : again) {
+      redone_ += static_cast<std::int64_t>(rows.size());
+      run_rung(rung, rows);
+    }
+  }
+  // Of a range, what f32 itself does to the scores of its rows.
+  struct LargeScores {
+    double score = 0.0, predicted = 0.0;
+  };
+
+  [[nodiscard]] AttentionRung cheapest_within(const AttentionChoice& choice, const RowFacts& row) {
+    for (const AttentionRung rung : kRungsByCost)
+      if (may_take(rung, choice.rows) && is_within(rung, choice, row)) return rung;
+    return kRungsByCost.back();
+  }
+  [[nodiscard]] bool is_within(AttentionRung rung, const AttentionChoice& choice,
+                               const RowFacts& row) {
+    return corrected(rung, choice.rows, facts_.predicted(rung, choice.rows, row)) <=
+           choice.tolerance;
+  }
+
+  const AttentionCall& call_;
+  const AttentionResult& result_;
+  const Exec& exec_;
+  bool few_;
+  AttentionFacts facts_;
+  LookedRows looked_;
+  RowsDone done_;
+  std::vector<AttentionChoice> choices_;
+  std::vector<OfChoice> of_choice_;
+  std::map<AttentionRung, std::optional<RungInputs>> inputs_;
+  std::map<std::pair<AttentionRung, std::size_t>, TrialOutcome> trials_;
+  std::map<std::size_t, double> alike_;  // of a head: how many keys act as one
+  std::int64_t redone_ = 0;
+};
+
+}  // namespace
+
+void attention_automatic(const AttentionCall& call, const AttentionResult& result,
+                         const Exec& exec) {
+  Chooser(call, result, exec).run();
+}
+
+}  // namespace octavo

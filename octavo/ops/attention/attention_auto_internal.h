@@ -1,0 +1,15 @@
+// The choice of a rung per head and range of rows.
+#pragma once
+
+#include "octavo/ops/attention/attention_call_internal.h"
+
+namespace octavo {
+
+struct AttentionResult {
+  AttentionOperand out{};
+  float* log_sum_exp = nullptr;
+};
+void attention_automatic(const AttentionCall& call, const AttentionResult& result,
+                         const Exec& exec);
+
+}  // namespace octavo

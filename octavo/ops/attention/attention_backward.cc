@@ -1,0 +1,167 @@
+// Gradients of attention, and the inputs that they are taken at.
+#include "octavo/base/error.h"
+#include "octavo/base/fp_env.h"
+#include "octavo/convert/convert.h"
+#include "octavo/ops/attention/attention_call_internal.h"
+#include "octavo/ops/attention/attention_rungs_internal.h"
+#include "octavo/quant/quantize.h"
+#include "octavo/tensor/view_checks.h"
+
+namespace octavo {
+namespace {
+
+constexpr std::string_view kOp = "attention_backward";
+
+// [B, H, rows, cols] as f32.
+Tensor values_of(const AttentionCall& call, const AttentionStack& given, const Operand& operand,
+                 const QuantizedTensor& made, float* mean, bool turned, bool in_bf16,
+                 const Exec& exec) {
+  const QuantizedTensor* codes = made.rowwise.exists() ? &made : operand.quantized();
+  if (codes != nullptr) {
+    const Tensor values = dequantize(*codes, DType::f32);
+    return prepared(call, AttentionStack(values, kOp, "a copy"), {}, mean, turned, true, exec);
+  }
+  Tensor values = prepared(call, given, {}, nullptr, false, false, exec);
+  if (in_bf16 && given.elements().dtype != DType::bf16) {
+    const Tensor rounded = encode(values.view(), bf16_format, {.overflow = Overflow::ieee});
+    decode(rounded.view(), values.view());
+  }
+  return values;
+}
+
+AttentionInputs inputs_of(const AttentionCall& call, AttentionRung rung, const Exec& exec) {
+  if (rung == AttentionRung::automatic) rung = AttentionRung::f32;
+  const RungInputs inputs = rung_inputs(call, rung, exec);
+  float* mean = inputs.mean.owner() != nullptr ? inputs.mean.span<float>().data() : nullptr;
+  const bool in_bf16 = inputs.job.values == DType::bf16;
+  return {
+      .q = values_of(call, call.q, call.q_operand, inputs.q, nullptr, inputs.turned, in_bf16, exec),
+      .k = values_of(call, call.k, call.k_operand, inputs.k, mean, inputs.turned, in_bf16, exec),
+      .v = values_of(call, call.v, call.v_operand, inputs.v, nullptr, false, in_bf16, exec)};
+}
+
+Exec exec_of(const AttentionCall& call, std::vector<NamedView> views) {
+  call.add_views(views);
+  const Exec exec = make_exec_on(views, call.work(), call.options, kOp);
+  check(exec.device.kind == DeviceKind::cpu, ErrorCode::unsupported, kOp,
+        "only the CPU does this yet; copy there (to_host)");
+  return exec;
+}
+
+Tensor reshaped(const Tensor& tensor, const Shape& shape) {
+  return Tensor::adopt(value_view(tensor.view().data, tensor.dtype(), shape), tensor.owner());
+}
+
+Tensor gradient_like(const Operand& operand) {
+  const DType given = operand.quantized() != nullptr ? DType::f32 : operand.values().dtype;
+  return Tensor::values(operand.shape(), given);
+}
+
+void check_gradient(const View& view, const Shape& wanted, std::string_view name) {
+  check_view(view, kOp, name);
+  check_output(view, kOp);
+  check(is_value(view.dtype), ErrorCode::wrong_type, kOp, name,
+        " holds codes, wanted float64, float32, float16 or bfloat16");
+  if (view.shape != wanted)
+    fail(ErrorCode::invalid_argument, kOp, name, " has shape ", to_string(view.shape), ", wanted ",
+         to_string(wanted));
+}
+
+bool is_given(const View& view) { return view.data != nullptr || view.shape.rank() > 0; }
+
+// Both, of f32 and of a forward pass whose P was not rounded.
+void check_forward(const AttentionForward& forward, const AttentionCall& call) {
+  check(is_given(forward.out) && is_given(forward.log_sum_exp), ErrorCode::invalid_argument, kOp,
+        "got one of the output and the log-sum-exp of a forward pass, wanted both or neither");
+  check(call.options.rung == AttentionRung::f32, ErrorCode::invalid_argument, kOp,
+        "got the output of a forward pass on '", name_of(call.options.rung),
+        "', wanted it on 'f32': others round P, and gradients are those of P as it is; leave it "
+        "out, and it is found again");
+  const Shape& q = call.q_operand.shape();
+  const Shape rows(q.sizes().first(static_cast<std::size_t>(q.rank() - 1)));
+  const auto check_one = [](const View& view, const Shape& wanted, std::string_view name) {
+    check_view(view, kOp, name);
+    check(view.dtype == DType::f32, ErrorCode::wrong_type, kOp, name, " is ",
+          is_value(view.dtype) ? dtype_name(view.dtype) : "codes", ", wanted float32");
+    if (view.shape != wanted)
+      fail(ErrorCode::invalid_argument, kOp, name, " has shape ", to_string(view.shape),
+           ", wanted ", to_string(wanted));
+    check(is_dense(view), ErrorCode::invalid_argument, kOp, name,
+          " has gaps between its elements, wanted it dense");
+  };
+  check_one(forward.out, call.out_shape(), "the output");
+  check_one(forward.log_sum_exp, rows, "log_sum_exp");
+}
+
+}  // namespace
+
+AttentionInputs attention_inputs(const Operand& q, const Operand& k, const Operand& v,
+                                 const AttentionOptions& options) {
+  const FpEnvGuard guard;
+  const AttentionCall call(q, k, v, options, kOp);
+  const AttentionInputs inputs = inputs_of(call, options.rung, exec_of(call, {}));
+  return {.q = reshaped(inputs.q, q.shape()),
+          .k = reshaped(inputs.k, k.shape()),
+          .v = reshaped(inputs.v, v.shape())};
+}
+
+AttentionGradients attention_backward(const Operand& q, const Operand& k, const Operand& v,
+                                      const View& d_out, const AttentionOptions& options,
+                                      const AttentionForward& forward) {
+  (void)AttentionCall(q, k, v, options, kOp);  // throws before memory is made
+  AttentionGradients gradients{gradient_like(q), gradient_like(k), gradient_like(v)};
+  attention_backward_into(q, k, v, d_out, gradients.q.view(), gradients.k.view(),
+                          gradients.v.view(), options, forward);
+  return gradients;
+}
+
+void attention_backward_into(const Operand& q, const Operand& k, const Operand& v,
+                             const View& d_out, const View& d_q, const View& d_k, const View& d_v,
+                             const AttentionOptions& options, const AttentionForward& forward) {
+  const FpEnvGuard guard;
+  const AttentionCall call(q, k, v, options, kOp);
+  check_view(d_out, kOp, "d_out");
+  check(is_value(d_out.dtype), ErrorCode::wrong_type, kOp,
+        "d_out holds codes, wanted float64, float32, float16 or bfloat16");
+  if (d_out.shape != call.out_shape())
+    fail(ErrorCode::invalid_argument, kOp, "d_out has shape ", to_string(d_out.shape), ", wanted ",
+         to_string(call.out_shape()));
+  check(options.ranges.empty(), ErrorCode::invalid_argument, kOp,
+        "gradients are of all rows; got ranges");
+  check_gradient(d_q, q.shape(), "dQ");
+  check_gradient(d_k, k.shape(), "dK");
+  check_gradient(d_v, v.shape(), "dV");
+  const bool has_forward = is_given(forward.out) || is_given(forward.log_sum_exp);
+  std::vector<NamedView> views{{&d_out, "d_out"}, {&d_q, "dQ"}, {&d_k, "dK"}, {&d_v, "dV"}};
+  if (has_forward) {
+    check_forward(forward, call);
+    views.push_back({&forward.out, "the output"});
+    views.push_back({&forward.log_sum_exp, "log_sum_exp"});
+  }
+  const Exec exec = exec_of(call, views);
+  // exact: values are not even rounded to f32.
+  const bool exact = options.rung == AttentionRung::exact;
+  const AttentionInputs inputs = exact ? AttentionInputs{} : inputs_of(call, options.rung, exec);
+  AttentionBackwardJob job{.forward = call.job()};
+  const auto operand = [](const Operand& of) {
+    return AttentionStack(of, kOp, "a copy").operand();
+  };
+  if (exact) {
+    job.forward.values = DType::f64;
+  } else {
+    job.forward.q = operand(inputs.q);
+    job.forward.k = operand(inputs.k);
+    job.forward.v = operand(inputs.v);
+  }
+  if (has_forward && !call.is_empty()) {
+    job.forward.out = operand(forward.out);
+    job.forward.log_sum_exp = static_cast<float*>(forward.log_sum_exp.data);
+  }
+  job.d_out = operand(d_out);
+  job.d_q = operand(d_q);
+  job.d_k = operand(d_k);
+  job.d_v = operand(d_v);
+  run_attention_backward(exec, options, job);
+}
+
+}  // namespace octavo

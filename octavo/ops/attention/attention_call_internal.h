@@ -1,0 +1,68 @@
+// A call of attention, checked: operands as stacks of matrices for the kernel door, and the part of
+// a job that every rung shares.
+#pragma once
+
+#include <cstdint>
+#include <string_view>
+#include <vector>
+
+#include "octavo/backend/attention_job.h"
+#include "octavo/exec/place_internal.h"
+#include "octavo/ops/attention/attention.h"
+
+namespace octavo {
+
+// Any of Q, K, V, the output and its gradients, with missing leading dimensions put in.
+class AttentionStack {
+ public:
+  AttentionStack() = default;
+  // Throws where this cannot be one. `name` is "Q", "K", ...
+  AttentionStack(const Operand& operand, std::string_view op, std::string_view name);
+
+  [[nodiscard]] std::int64_t batches() const { return elements_.shape[0]; }
+  [[nodiscard]] std::int64_t heads() const { return elements_.shape[1]; }
+  [[nodiscard]] std::int64_t rows() const { return elements_.shape[2]; }
+  [[nodiscard]] std::int64_t cols() const { return elements_.shape[3]; }
+  [[nodiscard]] int rank() const { return rank_; }                  // as it was given
+  [[nodiscard]] const View& elements() const { return elements_; }  // of four dimensions
+  [[nodiscard]] bool is_quantized() const { return is_quantized_; }
+  [[nodiscard]] AttentionOperand operand() const;
+  // Every nth row; all of them where tiles of scales would be cut by that.
+  [[nodiscard]] AttentionStack every(std::int64_t n) const;
+  void add_views(std::vector<NamedView>& views) const;
+
+ private:
+  std::string_view name_;
+  int rank_ = 0;
+  View elements_{}, scales_{}, tensor_scale_{};
+  Tile tile_{};
+  bool is_quantized_ = false;
+};
+
+struct AttentionCall {
+  AttentionCall(const Operand& q, const Operand& k, const Operand& v,
+                const AttentionOptions& options, std::string_view op);
+
+  // What all rungs share: shapes, mask, scale. Operands and results are not in it yet.
+  [[nodiscard]] AttentionJob job() const;
+  [[nodiscard]] Shape out_shape() const;  // as the caller has it
+  // Products, for the number of threads.
+  [[nodiscard]] std::int64_t work() const;
+  [[nodiscard]] bool is_empty() const;  // no row to write
+  void add_views(std::vector<NamedView>& views) const;
+
+  Operand q_operand, k_operand, v_operand;
+  AttentionStack q, k, v;
+  const AttentionOptions& options;
+};
+
+// Runs a job on the backend that offers it, with the workspace that it asks for.
+void run_attention(const Exec& exec, const AttentionOptions& options, const AttentionJob& job);
+void run_attention_backward(const Exec& exec, const AttentionOptions& options,
+                            const AttentionBackwardJob& job);
+void run_attention_prepare(const Exec& exec, const AttentionOptions& options,
+                           const AttentionPrepareJob& job);
+void run_attention_survey(const Exec& exec, const AttentionOptions& options,
+                          const AttentionSurveyJob& job);
+
+}  // namespace octavo

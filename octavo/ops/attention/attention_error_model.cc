@@ -1,0 +1,222 @@
+#include "octavo/ops/attention/attention_error_model_internal.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace octavo {
+namespace {
+
+// Root mean square of the relative error of rounding a number whose logarithm is spread evenly: of
+// e4m3 2.6 % (steps of 2^-3 relative to the power of two below: 2^-3 / sqrt(12) / 1.386), of bf16
+// 2^-4 of that, of f32 2^-20 of it, of two e4m3 terms 2^-3 (hi, toward zero, leaves a rest of at
+// most 2^-3, which is rounded to 2.6 %).
+constexpr double kE4m3 = 0.0260, kBf16 = kE4m3 / 16, kF32 = kE4m3 / (1 << 20), kSplit = kE4m3 / 8;
+const double kInt8Step = 1.0 / (127.0 * std::sqrt(12.0));  // of an amax
+
+// Of a value that a rung has in `rounded` and that was given as `given`.
+double error_of(double rounded, DType given) {
+  if (given == DType::code) return 0.0;  // taken as they are
+  if (rounded == kF32) return given == DType::f64 ? kF32 : 0.0;
+  return rounded == kBf16 && given == DType::bf16 ? 0.0 : rounded;
+}
+
+// Errors of P move an output by no more than the largest of them times sum_j p_j |v_j - o|, which
+// is at most the deviation of v under p: about its rms, and more for rows that look at larger
+// values.
+constexpr double kMostSpread = 2.2;
+
+double square(double number) { return number * number; }
+double larger(double a, double b) { return a >= b || std::isnan(a) ? a : b; }  // NaN stays
+
+// Of Q and K on a rung that keeps them as floats.
+double relative_error(AttentionRung rung, const RangeFacts& facts) {
+  const double of_value = rung == AttentionRung::bf16  ? kBf16
+                          : rung == AttentionRung::f32 ? kF32
+                                                       : kE4m3;
+  return std::hypot(error_of(of_value, facts.q_type), error_of(of_value, facts.k_type));
+}
+
+// Standard deviation of a score, in units of ln.
+double score_error(AttentionRung rung, const RangeFacts& facts) {
+  const double scale = std::abs(facts.softmax_scale);
+  if (rung == AttentionRung::balanced)
+    return scale * kInt8Step *
+           std::sqrt(square(facts.q.amax) * facts.k_turned.row_squares +
+                     square(facts.k_turned.amax) * facts.q.row_squares);
+  const double relative = relative_error(rung, facts);
+  if (relative == 0.0) return 0.0;
+  // sum_d q_d^2 k_d^2 is at most |q|^2 times the largest of the k_d^2 that a channel has on
+  // average. A key that is longer than others has a score that is off by more, and may have any
+  // part of a row's weight: so the longest key counts, its square spread over the channels.
+  const AttentionSurvey& k = rounds_given_keys(rung) ? facts.k_given : facts.k_smooth;
+  const double squares = larger(k.channel_squares, k.row_squares / facts.head_size);
+  return scale * relative * std::sqrt(facts.q.row_squares * squares);
+}
+
+// What f32 makes of a score of size one, its standard deviation in units of ln. A sum of D products
+// rounds D times, by 2^-24 / sqrt(3) of a partial sum that grows to the score: 2^-24 sqrt(D) / 3.
+// Its factor, the bias and the largest score of the row are three roundings more.
+double arithmetic_error(const RangeFacts& facts) {
+  return 0x1p-24 * (std::sqrt(facts.head_size) / 3.0 + 1.0);
+}
+
+// The most that P can be off by, relative: half a step of its form.
+double most_p_error(AttentionRung rung) {
+  switch (rung) {
+    case AttentionRung::fast:
+      return 0x1p-4;
+    case AttentionRung::strict:
+      return 0x1p-7;
+    case AttentionRung::f32:
+      return 0x1p-24;
+    default:
+      return 0x1p-9;
+  }
+}
+
+double p_error(AttentionRung rung) {
+  switch (rung) {
+    case AttentionRung::fast:
+      return kE4m3;
+    case AttentionRung::strict:
+      return kSplit;
+    case AttentionRung::f32:
+      return kF32;
+    default:
+      return kBf16;
+  }
+}
+
+double v_error(AttentionRung rung, DType given) {
+  switch (rung) {
+    case AttentionRung::fast:
+    case AttentionRung::strict:
+      return error_of(kE4m3, given);
+    case AttentionRung::f32:
+      return error_of(kF32, given);
+    default:
+      return error_of(kBf16, given);
+  }
+}
+
+double most_v_error(AttentionRung rung, DType given) {
+  const double error = v_error(rung, given);
+  return error == kE4m3 ? 0x1p-4 : error == kBf16 ? 0x1p-9 : error == kF32 ? 0x1p-24 : 0.0;
+}
+
+// The log-sum-exp is off by sum_j p_j d_j, d_j being what score j and its P are off by: nothing is
+// taken out by dividing, and a row that looks at one key, or at equal ones, is the worst. How equal
+// keys are is not known here.
+double log_sum_exp_error(AttentionRung rung, double of_score) {
+  return std::hypot(kDeviations * of_score, most_p_error(rung));
+}
+
+}  // namespace
+
+double rounding_of(DType out) {
+  return out == DType::bf16 ? 0x1p-8 : out == DType::f16 ? 0x1p-11 : 0x1p-24;
+}
+
+bool rounds_given_keys(AttentionRung rung) {
+  return rung != AttentionRung::fast && rung != AttentionRung::balanced;
+}
+
+bool takes(AttentionRung rung, const RangeFacts& facts) {
+  if (facts.log_sum_exp && facts.k_type != DType::code && !rounds_given_keys(rung)) return false;
+  if (rung != AttentionRung::balanced) return true;
+  return facts.q_type != DType::code && facts.k_type != DType::code;
+}
+
+namespace {
+
+// A sum of squares of n numbers that are alike is within sqrt(2 / n) of its mean, once; of the
+// rows of a head, all are within four and a half times that.
+double root_by_chance(double numbers) { return 1.0 + 4.5 / std::sqrt(2.0 * numbers); }
+
+// How many channels V's spread has in effect.
+double spread_channels(const RangeFacts& facts) {
+  return std::max(1.0, facts.v_spread.mean_squares / facts.v_spread.channel_squares);
+}
+
+}  // namespace
+
+double different_keys(const RangeFacts& facts, const Away& away) {
+  if (away.squares == 0.0) return HUGE_VAL;
+  const double in_all = facts.v_spread.mean_squares, largest = facts.v_spread.channel_squares;
+  if (in_all == 0.0) return HUGE_VAL;  // V is one row: its rounding is seen by trying
+  constexpr double kOfOne = 5.0;       // deviations that one number is within
+  const double by_sum = square(root_by_chance(spread_channels(facts))) * in_all / away.squares,
+               by_one = square(kOfOne / away.most) * largest;
+  return by_sum <= by_one || std::isnan(by_sum) ? by_sum : by_one;
+}
+
+void KeysAlike::add(double n_eff, const Away& away) {
+  if (!std::isfinite(n_eff * away.squares)) return;  // a poisoned row says nothing of others
+  sum_ += n_eff * away.squares;
+  rows_ += 1.0;
+}
+
+double KeysAlike::number(const RangeFacts& facts) const {
+  const double in_all = facts.v_spread.mean_squares;
+  if (rows_ == 0.0 || in_all == 0.0) return 1.0;
+  const double number = sum_ / rows_ / in_all;
+  return number <= square(root_by_chance(spread_channels(facts) * rows_)) ? 1.0 : number;
+}
+
+double quiet_score(const RangeFacts& facts, double tolerance) {
+  const double moves = larger(std::sqrt(facts.v.channel_squares), facts.log_sum_exp ? 1.0 : 0.0);
+  return 0.01 * tolerance / (kDeviations * arithmetic_error(facts) * moves);
+}
+
+bool rounds_queries_or_keys(AttentionRung rung, const RangeFacts& facts) {
+  return rung == AttentionRung::balanced || relative_error(rung, facts) != 0.0;
+}
+
+bool is_as_given(AttentionRung rung, const RangeFacts& facts) {
+  return !rounds_queries_or_keys(rung, facts) && v_error(rung, facts.v_type) == 0.0;
+}
+
+namespace {
+
+// `of_score`: its standard deviation.
+double output_error(AttentionRung rung, const RangeFacts& facts, const RowFacts& row,
+                    double of_score) {
+  // Weights off by a fraction d_j move the output by sum_j p_j d_j (v_j - o), where sum_j p_j^2 is
+  // 1 / n_eff; what v_j - o lacks to v_j is the part of a key in o, another 1 / n_eff. That is
+  // largest at n_eff = 2, where it stays for less: other rows of a range look at more keys.
+  const double keys = row.n_eff < 2.0 ? 2.0 : row.n_eff;  // NaN stays
+  double of_weights = (1.0 - 1.0 / keys) / keys, of_values = 1.0 / row.n_eff;
+  if (!(row.different >= row.n_eff)) {
+    of_weights = larger(1.0 / row.different, of_weights);
+    of_values = larger(1.0 / row.different, of_values);
+  }
+  const double scores = square(kDeviations * of_score) * of_weights,
+               values = square(kDeviations * v_error(rung, facts.v_type)) * of_values,
+               p = std::min(square(kDeviations * p_error(rung)) * of_weights,
+                            square(kMostSpread * most_p_error(rung)));
+  return std::sqrt((scores + p + values) * larger(facts.v.channel_squares, row.values));
+}
+
+}  // namespace
+
+double least_predicted_error(AttentionRung rung, const RangeFacts& facts, const RowFacts& row) {
+  return output_error(rung, facts, row, 0.0);
+}
+
+double predicted_error(AttentionRung rung, const RangeFacts& facts, const RowFacts& row) {
+  const double of_score = std::hypot(score_error(rung, facts), arithmetic_error(facts) * row.score);
+  const double output = output_error(rung, facts, row, of_score);
+  return facts.log_sum_exp ? larger(output, log_sum_exp_error(rung, of_score)) : output;
+}
+
+double error_without_averaging(AttentionRung rung, const RangeFacts& facts) {
+  // Scores have no largest error: three deviations.
+  constexpr double kOfScore = 3.0;
+  const double of_score = score_error(rung, facts);
+  const double relative =
+      kOfScore * of_score + most_p_error(rung) + most_v_error(rung, facts.v_type);
+  const double output = kMostSpread * relative * std::sqrt(facts.v.channel_squares);
+  return facts.log_sum_exp ? larger(output, log_sum_exp_error(rung, of_score)) : output;
+}
+
+}  // namespace octavo

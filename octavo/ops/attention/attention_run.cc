@@ -1,0 +1,75 @@
+// Who does a piece of attention: the chosen backend, or reference where that does not offer it.
+#include "octavo/backend/registry.h"
+#include "octavo/base/error.h"
+#include "octavo/ops/attention/attention_call_internal.h"
+
+namespace octavo {
+namespace {
+
+constexpr std::string_view kOp = "attention";
+
+template <typename Job>
+using Entry = void (*Kernels::*)(const Exec&, const Job&);
+
+template <typename Job>
+const Kernels& chosen(const Exec& exec, const AttentionOptions& options, const Job& job,
+                      Entry<Job> entry, bool (*Kernels::*offered)(const Job&)) {
+  const auto offers = [&](const Kernels& kernels) {
+    if (kernels.*entry == nullptr) return false;
+    return offered == nullptr || kernels.*offered == nullptr || (kernels.*offered)(job);
+  };
+  if (exec.device.kind != DeviceKind::cpu) {
+    const Kernels& kernels = device_backend(exec.device, options.backend, kOp);
+    if (!offers(kernels)) fail_not_offered(kernels, kOp, "attention of this kind");
+    return kernels;
+  }
+  const Kernels& kernels = checked_cpu_backend(options.backend, kOp);
+  if (offers(kernels)) return kernels;
+  if (exec.log != nullptr && offered != nullptr)
+    exec.log->once(text("[attention] backend '", kernels.name,
+                        "' does not offer it; 'reference' does it instead, slowly"));
+  return reference_backend();
+}
+
+template <typename Job>
+void run(const Exec& exec, const AttentionOptions& options, const Job& job, Entry<Job> entry,
+         std::int64_t (*Kernels::*workspace)(const Exec&, const Job&),
+         bool (*Kernels::*offered)(const Job&)) {
+  const Kernels& kernels = chosen(exec, options, job, entry, offered);
+  const std::int64_t wanted = kernels.*workspace != nullptr ? (kernels.*workspace)(exec, job) : 0;
+  Exec there = exec;
+  StagingMemory memory(there);
+  if (wanted > static_cast<std::int64_t>(there.workspace.size())) {
+    void* bytes = memory.at_least((wanted + 3) / static_cast<std::int64_t>(sizeof(float)));
+    there.workspace = {static_cast<std::byte*>(bytes), static_cast<std::size_t>(wanted)};
+  }
+  (kernels.*entry)(there, job);
+}
+
+}  // namespace
+
+void run_attention(const Exec& exec, const AttentionOptions& options, const AttentionJob& job) {
+  run<AttentionJob>(exec, options, job, &Kernels::attention, &Kernels::attention_workspace,
+                    &Kernels::attention_offered);
+}
+
+void run_attention_backward(const Exec& exec, const AttentionOptions& options,
+                            const AttentionBackwardJob& job) {
+  run<AttentionBackwardJob>(exec, options, job, &Kernels::attention_backward,
+                            &Kernels::attention_backward_workspace,
+                            &Kernels::attention_backward_offered);
+}
+
+void run_attention_prepare(const Exec& exec, const AttentionOptions& options,
+                           const AttentionPrepareJob& job) {
+  chosen<AttentionPrepareJob>(exec, options, job, &Kernels::attention_prepare, nullptr)
+      .attention_prepare(exec, job);
+}
+
+void run_attention_survey(const Exec& exec, const AttentionOptions& options,
+                          const AttentionSurveyJob& job) {
+  chosen<AttentionSurveyJob>(exec, options, job, &Kernels::attention_survey, nullptr)
+      .attention_survey(exec, job);
+}
+
+}  // namespace octavo

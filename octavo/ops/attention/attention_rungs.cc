@@ -1,0 +1,184 @@
+#include "octavo/ops/attention/attention_rungs_internal.h"
+
+#include "octavo/base/error.h"
+#include "octavo/format/named_formats.h"
+#include "octavo/quant/quantize.h"
+
+namespace octavo {
+namespace {
+
+constexpr std::string_view kOp = "attention";
+constexpr float kPFactor = 256.0F;  // P is at most 1, and 256 is below e4m3's largest value, 448
+
+QuantizeOptions quantize_options(const AttentionOptions& options) {
+  return {.threads = options.threads,
+          .backend = options.backend,
+          .log = options.log,
+          .stream = options.stream,
+          .workspace = options.workspace};
+}
+
+Scaling per_token(const Format& format) {
+  Scaling scaling = preset("fp8-channel");
+  scaling.format = format;
+  return scaling;
+}
+
+Scaling per_channel() {
+  Scaling scaling = preset("fp8-channel");
+  scaling.tile = {0, 1};
+  return scaling;
+}
+
+QuantizedTensor quantized(const View& values, const Scaling& scaling, Quantizer* quantizer,
+                          const AttentionOptions& options) {
+  return quantizer != nullptr ? quantizer->quantize(values, quantize_options(options))
+                              : quantize(values, scaling, quantize_options(options));
+}
+
+AttentionOperand operand_of(const QuantizedTensor& tensor, std::string_view name) {
+  return AttentionStack(Operand(tensor), kOp, name).operand();
+}
+AttentionOperand operand_of(const Tensor& tensor, std::string_view name) {
+  return AttentionStack(Operand(tensor), kOp, name).operand();
+}
+
+// Padding must not enter a scale that real rows share.
+void quantize_values(RungInputs& inputs, const AttentionCall& call, const Exec& exec) {
+  if (call.v.is_quantized()) return;
+  View values = call.v.elements();
+  Tensor copy;
+  if (!call.options.mask.key_lengths.empty()) {
+    copy = prepared(call, call.v, call.options.mask.key_lengths, nullptr, false, false, exec);
+    values = copy.view();
+  }
+  inputs.v = quantized(values, per_channel(), call.options.v_quantizer, call.options);
+  inputs.job.v = operand_of(inputs.v, "V");
+}
+
+void quantize_queries(RungInputs& inputs, const AttentionCall& call, const Format& format,
+                      Quantizer* quantizer, const Exec& exec) {
+  if (call.q.is_quantized()) return;
+  View values = call.q.elements();
+  Tensor copy;
+  if (inputs.turned || (quantizer != nullptr && !call.options.mask.query_lengths.empty())) {
+    copy = prepared(call, call.q, call.options.mask.query_lengths, nullptr, inputs.turned, false,
+                    exec);
+    values = copy.view();
+  }
+  inputs.q = quantized(values, per_token(format), quantizer, call.options);
+  inputs.job.q = operand_of(inputs.q, "Q");
+}
+
+void quantize_keys(RungInputs& inputs, const AttentionCall& call, const Format& format,
+                   Quantizer* quantizer, bool smooth, const Exec& exec) {
+  if (call.k.is_quantized()) return;
+  View values = call.k.elements();
+  Tensor copy;
+  const std::int64_t batches = call.k.batches(), heads = call.k.heads(), depth = call.k.cols();
+  if (smooth) inputs.mean = Tensor::values({batches, heads, 1, depth}, DType::f32);
+  if (smooth || inputs.turned || (quantizer != nullptr && !call.options.mask.key_lengths.empty())) {
+    copy =
+        prepared(call, call.k, call.options.mask.key_lengths,
+                 smooth ? inputs.mean.span<float>().data() : nullptr, inputs.turned, false, exec);
+    values = copy.view();
+  }
+  inputs.k = quantized(values, per_token(format), quantizer, call.options);
+  inputs.job.k = operand_of(inputs.k, "K");
+  if (!smooth) return;
+  inputs.memory_of_shift = inputs.mean;
+  if (inputs.turned)
+    inputs.memory_of_shift = prepared(call, AttentionStack(inputs.mean, kOp, "the mean"), {},
+                                      nullptr, true, false, exec);
+  inputs.job.key_shift = inputs.memory_of_shift.span<float>().data();
+}
+
+// e4m3 as it comes, with a scale of one.
+void cast_naively(RungInputs& inputs, const AttentionCall& call) {
+  for (const AttentionStack* stack : {&call.q, &call.k, &call.v})
+    check(!stack->is_quantized(), ErrorCode::invalid_argument, kOp,
+          "'naive' casts values without scales; got codes, which have some");
+  const float one = 1.0F;
+  QuantizeOptions options = quantize_options(call.options);
+  options.given_inv_scale = &one;
+  inputs.q = quantize(call.q.elements(), preset("fp8"), options);
+  inputs.k = quantize(call.k.elements(), preset("fp8"), options);
+  inputs.v = quantize(call.v.elements(), preset("fp8"), options);
+  inputs.job.q = operand_of(inputs.q, "Q");
+  inputs.job.k = operand_of(inputs.k, "K");
+  inputs.job.v = operand_of(inputs.v, "V");
+}
+
+}  // namespace
+
+Tensor prepared(const AttentionCall& call, const AttentionStack& from,
+                std::span<const std::int64_t> lengths, float* mean, bool hadamard, bool undo,
+                const Exec& exec) {
+  Tensor to = Tensor::values({from.batches(), from.heads(), from.rows(), from.cols()}, DType::f32);
+  if (element_count(to.shape()) == 0) {
+    if (mean != nullptr && !undo)
+      std::fill_n(mean, from.batches() * from.heads() * from.cols(), 0.0F);
+    return to;
+  }
+  run_attention_prepare(exec, call.options,
+                        {.batches = from.batches(),
+                         .heads = from.heads(),
+                         .from = from.operand(),
+                         .to = operand_of(to, "a copy"),
+                         .lengths = lengths.empty() ? nullptr : lengths.data(),
+                         .mean = mean,
+                         .hadamard = hadamard,
+                         .undo = undo});
+  return to;
+}
+
+RungInputs rung_inputs(const AttentionCall& call, AttentionRung rung, const Exec& exec) {
+  RungInputs inputs{.job = call.job()};
+  AttentionJob& job = inputs.job;
+  const AttentionOptions& options = call.options;
+  switch (rung) {
+    case AttentionRung::exact:
+      job.values = DType::f64;
+      job.p = AttentionP::f64;
+      return inputs;
+    case AttentionRung::f32:
+      return inputs;
+    case AttentionRung::bf16:
+    case AttentionRung::automatic:
+      job.values = DType::bf16;
+      job.p = AttentionP::bf16;
+      return inputs;
+    case AttentionRung::strict:
+      job.p = AttentionP::fp8_split;
+      job.p_factor = kPFactor;
+      quantize_queries(inputs, call, e4m3fn, options.q_quantizer, exec);
+      quantize_keys(inputs, call, e4m3fn, options.k_quantizer, false, exec);
+      quantize_values(inputs, call, exec);
+      return inputs;
+    case AttentionRung::balanced:
+      check(!call.q.is_quantized() && !call.k.is_quantized(), ErrorCode::invalid_argument, kOp,
+            "'balanced' smooths and turns Q and K before it quantizes them; got codes: give "
+            "values, or take 'strict' or 'fast'");
+      job.values = DType::bf16;
+      job.p = AttentionP::bf16;
+      inputs.turned = true;
+      quantize_queries(inputs, call, mxint8, nullptr, exec);
+      quantize_keys(inputs, call, mxint8, nullptr, true, exec);
+      return inputs;
+    case AttentionRung::fast:
+      job.p = AttentionP::fp8;
+      job.p_factor = kPFactor;
+      quantize_queries(inputs, call, e4m3fn, options.q_quantizer, exec);
+      quantize_keys(inputs, call, e4m3fn, options.k_quantizer, options.k_quantizer == nullptr,
+                    exec);
+      quantize_values(inputs, call, exec);
+      return inputs;
+    case AttentionRung::naive:
+      job.p = AttentionP::fp8_normalized;
+      cast_naively(inputs, call);
+      return inputs;
+  }
+  return inputs;
+}
+
+}  // namespace octavo

@@ -1,0 +1,27 @@
+// The inputs of a rung: what Q, K and V are before they are multiplied.
+#pragma once
+
+#include "octavo/ops/attention/attention_call_internal.h"
+#include "octavo/quant/quantized_tensor.h"
+#include "octavo/tensor/tensor.h"
+
+namespace octavo {
+
+// A job that lacks only its results, and the memory that it points to.
+struct RungInputs {
+  AttentionJob job{};
+  QuantizedTensor q{}, k{}, v{};  // where they were quantized for this rung
+  Tensor mean{};                  // [B, Hkv, D]: what was taken away from K, in the basis it was in
+  bool turned = false;            // Q and K are Hadamard-transformed
+  Tensor memory_of_shift{}, memory_of_v{};
+};
+[[nodiscard]] RungInputs rung_inputs(const AttentionCall& call, AttentionRung rung,
+                                     const Exec& exec);
+
+// [B, H, rows, D] values as f32 through attention_prepare; rows beyond lengths are zeros. `mean`
+// as in AttentionPrepareJob.
+[[nodiscard]] Tensor prepared(const AttentionCall& call, const AttentionStack& from,
+                              std::span<const std::int64_t> lengths, float* mean, bool hadamard,
+                              bool undo, const Exec& exec);
+
+}  // namespace octavo

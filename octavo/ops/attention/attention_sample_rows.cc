@@ -1,0 +1,62 @@
+#include "octavo/ops/attention/attention_sample_rows_internal.h"
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+
+#include "octavo/ops/attention/attention_rungs_internal.h"
+
+namespace octavo {
+
+void LookedRows::look(std::vector<LookedRow> rows) {
+  rows_ = std::move(rows);
+  scratch_ = Tensor::values({call_.q.batches(), call_.q.heads(), call_.q.rows(), call_.v.cols()},
+                            DType::f32);
+  std::vector<std::size_t> all(rows_.size());
+  std::iota(all.begin(), all.end(), std::size_t{0});
+  AttentionJob job = rung_inputs(call_, AttentionRung::f32, exec_).job;
+  const auto count = static_cast<std::size_t>(call_.q.batches() * call_.q.heads() * call_.q.rows());
+  std::vector<float> once(count), twice(count);
+  job.log_sum_exp = once.data();
+  exact_ = run(job, all);
+  job.log_sum_exp = twice.data();
+  job.softmax_scale *= 2.0;
+  job.bias.factor *= 2.0F;
+  (void)run(job, all);
+  for (LookedRow& row : rows_) {
+    const double lse = static_cast<double>(once[place(row)]),
+                 of_double = static_cast<double>(twice[place(row)]);
+    if (lse == -HUGE_VAL) {
+      row.n_eff = HUGE_VAL;
+      continue;
+    }
+    row.lse = once[place(row)];
+    const double n_eff = std::exp(2.0 * lse - of_double);
+    row.n_eff = n_eff < 1.0 ? 1.0 : n_eff;  // rounding may put one key below 1; NaN stays
+  }
+}
+
+std::vector<float> LookedRows::tried(AttentionJob job, std::span<const std::size_t> which) {
+  job.log_sum_exp = nullptr;
+  return run(job, which);
+}
+
+std::vector<float> LookedRows::run(AttentionJob& job, std::span<const std::size_t> which) {
+  std::vector<AttentionRange> ranges;
+  ranges.reserve(which.size());
+  for (const std::size_t i : which)
+    ranges.push_back({rows_[i].batch, rows_[i].head, rows_[i].row, 1});
+  job.out = AttentionStack(Operand(scratch_), "attention", "a copy").operand();
+  job.ranges = ranges.data();
+  job.range_count = static_cast<std::int64_t>(ranges.size());
+  run_attention(exec_, call_.options, job);
+  const std::span<const float> all = scratch_.span<float>();
+  const auto width = static_cast<std::size_t>(call_.v.cols());
+  std::vector<float> result(which.size() * width);
+  for (std::size_t i = 0; i < which.size(); ++i)
+    std::copy_n(all.begin() + static_cast<std::ptrdiff_t>(place(rows_[which[i]]) * width), width,
+                result.begin() + static_cast<std::ptrdiff_t>(i * width));
+  return result;
+}
+
+}  // namespace octavo

@@ -1,0 +1,209 @@
+// Copies, index and config of an output folder.
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <filesystem>
+#include <set>
+#include <span>
+
+#include "octavo/base/error.h"
+#include "octavo/base/file/descriptor_internal.h"
+#include "octavo/base/file/freed_memory_internal.h"
+#include "octavo/base/file/whole_file.h"
+#include "octavo/checkpoint/shard_index.h"
+#include "octavo/pipeline/output/folder_files_internal.h"
+
+namespace octavo {
+namespace {
+
+constexpr std::string_view kOp = "quantize";
+
+using Put = std::function<void(std::string_view)>;
+// Hands all of a file to the function it is given.
+using Make = std::function<void(const Put&)>;
+// Does something with each file of a folder.
+using Each = std::function<void(const std::string& name, const Make& make)>;
+
+void read_file(const std::string& from, const Put& put) {
+  const int descriptor = open(from.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+  if (descriptor < 0)
+    fail(ErrorCode::io, kOp, "could not open '", shown(from, 200), "': ", std::strerror(errno));
+  const Descriptor closed_at_the_end(descriptor);
+  std::vector<char> window(1 << 20);
+  while (true) {
+    const ssize_t got = read(descriptor, window.data(), window.size());
+    if (got < 0 && errno == EINTR) continue;
+    if (got < 0)
+      fail(ErrorCode::io, kOp, "could not read '", shown(from, 200), "': ", std::strerror(errno));
+    if (got == 0) break;
+    put({window.data(), static_cast<std::size_t>(got)});
+  }
+}
+
+// "1_Pooling" of "1_Pooling/config.json".
+void make_folders_of(const std::string& file) {
+  std::error_code error;
+  std::filesystem::create_directories(std::filesystem::path(file).parent_path(), error);
+  if (error)
+    fail(ErrorCode::io, kOp, "could not make the folder of '", shown(file, 200),
+         "': ", error.message());
+}
+
+// Under the key that is there; the newer one where there is none.
+void set_dtype(Json& config, const std::string& dtype) {
+  const auto set_in = [&](Json& place) {
+    bool any = false;
+    for (const std::string_view key : {"dtype", "torch_dtype"})
+      if (place.has(key)) {
+        place.set(key, dtype);
+        any = true;
+      }
+    return any;
+  };
+  bool any = set_in(config);
+  if (config["text_config"].is_object()) {
+    Json inner = config["text_config"];
+    any |= set_in(inner);
+    config.set("text_config", std::move(inner));
+  }
+  if (!any) config.set("dtype", dtype);
+}
+
+// Names are not copied, and the text is not made as a whole: there may be very many.
+void make_index(const QuantizePlan& plan, const Put& put) {
+  std::vector<std::pair<std::string_view, std::size_t>> tensors;
+  for (const TensorAction& action : plan.actions)
+    for (const SpelledTensor& output : action.outputs)
+      tensors.emplace_back(output.plan.name, action.file);
+  std::sort(tensors.begin(), tensors.end());
+  std::string gathered;
+  write_shard_index(plan.files, tensors, static_cast<std::int64_t>(plan.bytes_after),
+                    [&](std::string_view piece) {
+                      gathered += piece;
+                      if (gathered.size() < 1U << 16) return;
+                      put(gathered);
+                      gathered.clear();
+                    });
+  put(gathered);
+}
+
+void for_each_file(const CheckpointReader& source, const QuantizePlan& plan,
+                   const std::function<Json()>& words,
+                   const std::map<std::string, std::string>& sums, const Each& each) {
+  for (const std::string& name : source.other_files())
+    each(name, [&](const Put& put) { read_file(source.path() + "/" + name, put); });
+  if (!plan.index_name.empty())
+    each(plan.index_name, [&](const Put& put) { make_index(plan, put); });
+  return_freed_memory();
+  Json said = words();
+  Json config = source.config(), side = source.hf_quant_config();
+  const bool was_quantized =
+      std::any_of(plan.actions.begin(), plan.actions.end(),
+                  [](const TensorAction& action) { return action.found != nullptr; });
+  if (!plan.model.weights.empty() || was_quantized)
+    configure(plan.options.target, plan.model, config, side);
+  if (!plan.config_dtype.empty()) set_dtype(config, plan.config_dtype);
+  Json listed = Json::object();
+  for (const auto& [name, sum] : sums) listed.set(name, sum);
+  said.set("sums", std::move(listed));
+  config.set("octavo", std::move(said));
+  if (!side.is_null())
+    each("hf_quant_config.json", [&](const Put& put) { put(side.dump() + "\n"); });
+  each("config.json", [&](const Put& put) { put(config.dump() + "\n"); });
+}
+
+void write_file(const std::string& path, const Make& make) {
+  make_folders_of(path);
+  WholeFile file{std::string(kOp), path};
+  make([&](std::string_view piece) { file.write(std::as_bytes(std::span(piece))); });
+  file.commit();
+}
+
+// As many bytes as there are, up to the window's; a pipe or a device has none.
+std::size_t read_some(int descriptor, std::span<char> window) {
+  std::size_t done = 0;
+  while (done < window.size()) {
+    const ssize_t got = read(descriptor, window.data() + done, window.size() - done);
+    if (got < 0 && errno == EINTR) continue;
+    if (got <= 0) break;
+    done += static_cast<std::size_t>(got);
+  }
+  return done;
+}
+
+bool has_content(const std::string& path, const Make& make) {
+  // O_NONBLOCK: a pipe would wait for somebody to write.
+  const Descriptor file(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
+  struct stat status {};
+  bool same = file.number() >= 0 && fstat(file.number(), &status) == 0 && S_ISREG(status.st_mode);
+  std::vector<char> window;
+  make([&](std::string_view piece) {
+    if (!same) return;
+    window.resize(piece.size());
+    same = read_some(file.number(), window) == piece.size() &&
+           std::equal(piece.begin(), piece.end(), window.begin());
+  });
+  window.resize(1);
+  return same && read_some(file.number(), window) == 0;
+}
+
+// Files that loaders read wherever they find them, and that would not be written.
+void refuse_strangers(const std::string& folder, const std::set<std::string>& ours) {
+  std::error_code error;
+  for (std::filesystem::directory_iterator at(folder, error), end; !error && at != end;
+       at.increment(error)) {
+    const std::string name = at->path().filename().string();
+    const bool is_read = name == "hf_quant_config.json" || name.ends_with(".safetensors") ||
+                         name.ends_with(".safetensors.index.json");
+    if (is_read && !name.starts_with('.') && !ours.contains(name))
+      fail(ErrorCode::io, kOp, "'", shown(folder, 200), "' is complete, but it holds '",
+           shown(name, 160),
+           "' too, which was not written with it and which loaders read; remove "
+           "it, or the folder");
+  }
+}
+
+}  // namespace
+
+void finish_folder(const CheckpointReader& source, const QuantizePlan& plan,
+                   const std::function<Json()>& words, OutputFolder& folder) {
+  for_each_file(source, plan, words, folder.sums(), [&](const std::string& name, const Make& make) {
+    write_file(folder.path_of(name), make);
+  });
+  folder.remove_record();
+}
+
+std::vector<std::string> mend_folder(const CheckpointReader& source, const QuantizePlan& plan,
+                                     const std::function<Json()>& words,
+                                     const std::map<std::string, std::string>& sums,
+                                     const std::string& folder) {
+  std::vector<std::string> written;
+  std::set<std::string> ours(plan.files.begin(), plan.files.end());
+  // All are looked at before one is written: a folder that is refused stays as it is.
+  for (const bool writing : {false, true}) {
+    if (writing) refuse_strangers(folder, ours);
+    for_each_file(source, plan, words, sums, [&](const std::string& name, const Make& make) {
+      ours.insert(name);
+      const std::string path = text(folder, "/", name);
+      std::error_code ignored;
+      if (!std::filesystem::exists(path, ignored)) {
+        if (!writing) return;
+        write_file(path, make);
+        written.push_back(name);
+      } else if (!writing && !has_content(path, make)) {
+        fail(ErrorCode::io, kOp, "'", shown(folder, 200), "' is complete, but its '",
+             shown(name, 160),
+             "' is not what would be written: it or the source was changed since; ",
+             name == "config.json" ? "put it back, or remove the folder and start again"
+                                   : "remove that file to have it written again, or the folder");
+      }
+    });
+  }
+  return written;
+}
+
+}  // namespace octavo

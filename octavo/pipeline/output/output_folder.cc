@@ -1,0 +1,306 @@
+#include <fcntl.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <sys/statvfs.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <span>
+
+#include "octavo/base/error.h"
+#include "octavo/base/file/file_id.h"
+#include "octavo/base/file/whole_file.h"
+#include "octavo/pipeline/output/output_folder_internal.h"
+#include "octavo/safetensors/data_sum.h"
+#include "octavo/safetensors/file_reader.h"
+#include "octavo/safetensors/header_writer.h"
+
+namespace octavo {
+namespace {
+
+constexpr std::string_view kOp = "quantize";
+constexpr std::uint64_t kMostRecordBytes = 1U << 30;
+constexpr int kRecordVersion = 3;
+
+bool is_leftover(std::string_view name) {
+  return name.starts_with('.') && name.ends_with(".octavo-tmp");
+}
+
+// What tells a file that was finished from one that was changed, cut short or replaced since: its
+// size and time, and a hash of its header. Nothing for what is no such file.
+std::string finished_state(const std::string& path) {
+  struct stat status {};
+  if (stat(path.c_str(), &status) != 0 || !S_ISREG(status.st_mode)) return "no file";
+  try {
+    const safetensors::FileReader file(path);
+    return text(status.st_size, " ", status.st_mtim.tv_sec, ".", status.st_mtim.tv_nsec, " ",
+                hex_of(text_hash(safetensors::write_header(file.header()))));
+  } catch (const Error&) {
+    return "damaged";
+  }
+}
+
+std::string shown_path(const std::string& path) { return text("'", shown(path, 200), "'"); }
+
+}  // namespace
+
+std::uint64_t text_hash(std::string_view text, std::uint64_t seed) {
+  std::uint64_t hash = 0xCBF29CE484222325ULL ^ seed;  // FNV-1a
+  for (const char c : text) hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001B3ULL;
+  return hash;
+}
+
+std::string hex_of(std::uint64_t value) {
+  char digits[17];
+  std::snprintf(digits, sizeof digits, "%016llx", static_cast<unsigned long long>(value));
+  return digits;
+}
+
+bool has_sum(const std::string& path, std::string_view sum) {
+  try {
+    return hex_of(safetensors::data_sum(safetensors::FileReader(path))) == sum;
+  } catch (const Error&) {
+    return false;
+  }
+}
+
+std::string source_identity(const CheckpointReader& source) {
+  std::uint64_t hash = text_hash(source.config().dump(0));
+  for (const auto& file : source.files()) {
+    struct stat status {};
+    if (stat(file.path().c_str(), &status) != 0)
+      fail(ErrorCode::io, kOp, "could not look at ", shown_path(file.path()), ": ",
+           std::strerror(errno));
+    hash = text_hash(text(std::filesystem::path(file.path()).filename().string(), " ",
+                          status.st_size, " ", status.st_mtim.tv_sec, " ", status.st_mtim.tv_nsec),
+                     hash);
+    for (const auto& tensor : file.header().tensors)
+      hash = text_hash(text(tensor.name, " ", tensor.begin, " ", tensor.end, " ",
+                            safetensors::stored_name(tensor.type)),
+                       hash);
+  }
+  return hex_of(hash);
+}
+
+FolderLock::FolderLock(const std::string& folder) { take(folder); }
+
+FolderLock::~FolderLock() {
+  if (descriptor_ >= 0) close(descriptor_);
+}
+
+void FolderLock::take(const std::string& folder) {
+  descriptor_ = open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  if (descriptor_ >= 0 && flock(descriptor_, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK)
+    fail(ErrorCode::io, kOp, shown_path(folder), " is being written by another process");
+}
+
+OutputFolder::OutputFolder(const std::string& path, const CheckpointReader& source,
+                           const WorkIdentity& identity, bool resume)
+    : path_(path) {
+  make_or_check(source, resume);
+  load_record(identity);
+  remove_leftovers();
+}
+
+std::string OutputFolder::path_of(std::string_view name) const { return text(path_, "/", name); }
+
+void OutputFolder::make_or_check(const CheckpointReader& source, bool resume) {
+  std::error_code error;
+  const auto target = file_id(path_);
+  const std::string beside = source.is_folder()
+                                 ? source.path()
+                                 : std::filesystem::path(source.path()).parent_path().string();
+  if (target && target == file_id(beside.empty() ? "." : beside))
+    fail(ErrorCode::io, kOp, shown_path(path_),
+         " is where the source is, wanted another folder; a checkpoint is never changed in place");
+  made_ = std::filesystem::create_directories(path_, error);
+  if (error || !std::filesystem::is_directory(path_))
+    fail(ErrorCode::io, kOp, "could not make the folder ", shown_path(path_), ": ",
+         error ? error.message() : "something else has that name");
+  lock_.take(path_);
+  bool empty = true;
+  for (std::filesystem::directory_iterator at(path_, error), end; !error && at != end;
+       at.increment(error)) {
+    const std::string name = at->path().filename().string();
+    has_record_ |= name == kProgressFile;
+    empty = empty && is_leftover(name);
+  }
+  if (error) fail(ErrorCode::io, kOp, "could not list ", shown_path(path_), ": ", error.message());
+  if (has_record_ && !resume)
+    fail(ErrorCode::io, kOp, shown_path(path_),
+         " holds the unfinished work of an earlier call; resume it, or remove the folder");
+  if (!has_record_ && !empty)
+    fail(ErrorCode::io, kOp, shown_path(path_), " is not empty",
+         resume ? " and holds no unfinished work" : "", "; give a new folder, or remove this one");
+  refuse_links(path_);
+}
+
+// Files are renamed into place, and where a link stands it would be what the link points to that is
+// replaced. This folder is octavo's own, and octavo makes no links.
+void refuse_links(const std::string& folder) {
+  std::error_code error;
+  for (std::filesystem::recursive_directory_iterator at(folder, error), end; !error && at != end;
+       at.increment(error)) {
+    std::error_code ignored;
+    if (at->is_symlink(ignored))
+      fail(ErrorCode::io, kOp, shown_path(folder), " holds the link '",
+           shown(at->path().lexically_relative(folder).string(), 200),
+           "', and what it points to would be written; remove the link, or the folder");
+  }
+}
+
+void OutputFolder::load_record(const WorkIdentity& identity) {
+  if (has_record_) {
+    try {
+      record_ =
+          parse_json(read_small_file(path_of(kProgressFile), kMostRecordBytes), kProgressFile);
+    } catch (const Error& error) {
+      fail(error.code(), kOp, "the record of the work in ", shown_path(path_), " (", kProgressFile,
+           ") cannot be read: ", reason_of(error), "; remove the folder and start again");
+    }
+    const auto differs = [&](std::string_view what, std::string_view fix) {
+      fail(ErrorCode::invalid_argument, kOp, "the work in ", shown_path(path_), " was begun with ",
+           what, "; ", fix, ", or remove the folder");
+    };
+    if (record_["octavo_progress"].integer_or(0) != kRecordVersion)
+      differs("another version of octavo", "finish it with that");
+    if (record_["options"].string_or("") != identity.options)
+      differs("other options", "give the same ones");
+    if (record_["source"].string_or("") != identity.source)
+      differs("another source, or the source has changed since", "give the same one");
+    files_ = record_["files"];
+    record_.remove("files");
+    if (!files_.is_object()) files_ = Json::object();
+    return;
+  }
+  record_.set("octavo_progress", kRecordVersion);
+  record_.set("options", identity.options);
+  record_.set("source", identity.source);
+  write_record();
+}
+
+// What is kept of files stands at the end, and that of one more is appended to a copy: in memory it
+// would be the largest thing there is.
+void OutputFolder::write_record(const std::function<void(const Put&)>& put_more) {
+  WholeFile file(std::string(kOp), path_of(kProgressFile));
+  std::uint64_t bytes = 0;
+  std::string gathered;
+  const auto flush = [&] {
+    file.write(std::as_bytes(std::span(gathered)));
+    bytes += gathered.size();
+    gathered.clear();
+  };
+  const Put put = [&](std::string_view piece) {
+    gathered += piece;
+    if (gathered.size() >= 1U << 16) flush();
+  };
+  if (record_bytes_ > 0) {
+    copy_record(file);
+    bytes = record_bytes_;
+  } else {
+    std::string head = record_.dump(0);
+    head.back() = ',';
+    put(head);
+    put("\"files\":{");
+    for (const auto& [of, what] : files_.members())
+      put(text(record_files_++ > 0 ? "," : "", Json(of).dump(0), ":", what.dump(0)));
+    files_ = Json::object();
+  }
+  if (put_more) put_more(put);
+  flush();
+  record_bytes_ = bytes;
+  put("}}");
+  flush();
+  file.commit();
+}
+
+void OutputFolder::copy_record(WholeFile& to) const {
+  const std::string path = path_of(kProgressFile);
+  std::ifstream from(path, std::ios::binary);
+  std::vector<char> window(1 << 20);
+  for (std::uint64_t done = 0; done < record_bytes_;) {
+    const auto size =
+        static_cast<std::size_t>(std::min<std::uint64_t>(window.size(), record_bytes_ - done));
+    if (!from.read(window.data(), static_cast<std::streamsize>(size)))
+      fail(ErrorCode::io, kOp, "could not read ", shown_path(path), ", the record of the work");
+    to.write(std::as_bytes(std::span(window).first(size)));
+    done += size;
+  }
+}
+
+// Temporary files of a process that was killed; this folder is locked, so it is not running.
+void OutputFolder::remove_leftovers() const {
+  std::error_code error;
+  std::vector<std::filesystem::path> leftovers;
+  for (std::filesystem::directory_iterator at(path_, error), end; !error && at != end;
+       at.increment(error))
+    if (is_leftover(at->path().filename().string())) leftovers.push_back(at->path());
+  for (const auto& leftover : leftovers) std::filesystem::remove(leftover, error);
+}
+
+const Json& OutputFolder::finished(const std::string& name) {
+  static const Json kNone;
+  const Json& kept = files_[name];
+  if (!kept.is_null()) {
+    const std::string path = path_of(name);
+    if (kept["is"].string_or("") == finished_state(path) &&
+        has_sum(path, kept["sum"].string_or(""))) {
+      sums_[name] = kept["sum"].string_or("");
+      return kept;
+    }
+  }
+  files_.remove(name);  // it will be noted again
+  return kNone;
+}
+
+void OutputFolder::note_finished(const std::string& name, std::uint64_t sum, std::size_t count,
+                                 const std::function<Json(std::size_t)>& tensor) {
+  note_written(name, sum);
+  const Json about = Json::object({{"is", finished_state(path_of(name))}, {"sum", hex_of(sum)}});
+  write_record([&](const Put& put) {
+    put(text(record_files_++ > 0 ? "," : "", Json(name).dump(0), ":"));
+    std::string head = about.dump(0);
+    head.back() = ',';
+    put(head);
+    put("\"tensors\":[");
+    for (std::size_t i = 0; i < count; ++i) {
+      put(i > 0 ? "," : "");
+      put(tensor(i).dump(0));
+    }
+    put("]}");
+  });
+}
+
+void OutputFolder::note_written(const std::string& name, std::uint64_t sum) {
+  written_.push_back(name);
+  sums_[name] = hex_of(sum);
+}
+
+void OutputFolder::remove_record() {
+  std::error_code error;
+  std::filesystem::remove(path_of(kProgressFile), error);
+}
+
+void OutputFolder::abandon(bool useless) noexcept {
+  if (has_record_ || (!useless && !written_.empty())) return;
+  std::error_code error;
+  for (const std::string& name : written_) std::filesystem::remove(path_of(name), error);
+  remove_record();
+  if (made_) std::filesystem::remove(path_, error);  // only where it is empty
+}
+
+void OutputFolder::check_room(std::uint64_t bytes) const {
+  struct statvfs status {};
+  if (statvfs(path_.c_str(), &status) != 0) return;  // the files will say it
+  const auto room = static_cast<std::uint64_t>(status.f_bavail) * status.f_frsize;
+  if (room < bytes)
+    fail(ErrorCode::io, kOp, shown_path(path_), " needs ", bytes, " bytes and its disk has ", room,
+         "; free space or write elsewhere");
+}
+
+}  // namespace octavo

@@ -1,0 +1,31 @@
+// How convert_checkpoint and dequantize_checkpoint work, and what they return.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "octavo/base/progress.h"
+#include "octavo/checkpoint/dialect/dialect.h"
+
+namespace octavo {
+
+struct ConvertOptions {
+  int threads = 0;                          // 0: all cores
+  std::uint64_t max_memory = 256ULL << 20;  // for windows; at least 16 MiB
+  bool resume = false;
+  bool clamp_non_finite = false;  // dequantize: what the type cannot hold is an error otherwise
+  OnProgress on_progress{};
+};
+
+struct ConvertResult {
+  Dialect from = Dialect::octavo;
+  std::int64_t weights = 0;  // how many were converted
+  std::uint64_t bytes_before = 0, bytes_after = 0;
+  double seconds = 0;
+  bool was_complete = false;                 // with resume: an earlier call had done it all
+  std::vector<std::string> written_again{};  // then: files besides weights that were missing
+  std::vector<std::string> notes;            // what the user should know
+};
+
+}  // namespace octavo

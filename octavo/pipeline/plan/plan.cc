@@ -1,0 +1,306 @@
+// What becomes of every tensor: wishes first, then what the target can hold.
+#include "octavo/pipeline/plan/plan.h"
+
+#include <algorithm>
+#include <map>
+#include <optional>
+#include <set>
+
+#include "octavo/base/error.h"
+#include "octavo/checkpoint/dialect/static_scales_internal.h"
+#include "octavo/checkpoint/expert_stack.h"
+#include "octavo/pipeline/plan/name_patterns_internal.h"
+#include "octavo/pipeline/plan/output_files_internal.h"
+#include "octavo/pipeline/plan/plan_internal.h"
+#include "octavo/pipeline/plan/recipe_scaling_internal.h"
+
+namespace octavo {
+namespace {
+
+constexpr std::string_view kOp = "quantize";
+
+void refuse_quantized(const CheckpointReader& source) {
+  const Recognized found = recognize(source);
+  if (found.quantized)
+    fail(ErrorCode::invalid_argument, kOp, "'", shown(source.path(), 200),
+         "' is quantized already (", name_of(found.dialect), ", ", found.weights.size(),
+         " weights), wanted a plain checkpoint; dequantize it first, or convert it");
+  for (const StoredTensor& tensor : source.tensors()) {
+    const auto type = safetensors::element_type(tensor.entry->type);
+    if (type && type->dtype == DType::code)
+      fail(ErrorCode::invalid_argument, kOp, shown_tensor(tensor.name()), " holds ",
+           safetensors::stored_name(tensor.entry->type),
+           " codes, wanted a checkpoint that is not quantized; dequantize it first");
+  }
+}
+
+Shape shape_of(const std::vector<std::uint64_t>& sizes) {
+  std::vector<std::int64_t> out;
+  for (const std::uint64_t size : sizes) out.push_back(static_cast<std::int64_t>(size));
+  return Shape(out);
+}
+
+class Planning {
+ public:
+  Planning(const CheckpointReader& source, const QuantizePlanOptions& options)
+      : source_(source),
+        options_(options),
+        include_("include", options.include),
+        exclude_("exclude", options.exclude) {
+    plan_.options = options;
+    check_plan_options(options);
+    for (const auto& [expression, recipe] : options.recipe_for)
+      recipe_for_.emplace_back(NamePattern("recipe_for", expression), recipe);
+  }
+
+  QuantizePlan run() {
+    check_found();
+    std::vector<Decision> decisions;
+    for (std::size_t i = 0; i < source_.tensors().size(); ++i) decisions.push_back(decide(i));
+    decide_groups(source_, options_.target, decisions);
+    find_cache(decisions);
+    for (Decision& decision : decisions) take(std::move(decision));
+    share_scales();
+    place_actions(kOp, source_, plan_);
+    describe_model();
+    if (!plan_.model.weights.empty()) try_config();
+    return std::move(plan_);
+  }
+
+ private:
+  // An expression that finds nothing is a slip. Including nothing would be a copy of the model;
+  // the others are noted.
+  void check_found() {
+    check_included(source_, include_);
+    const auto note = [&](std::string_view option, const NamePattern& pattern) {
+      if (!finds_any(source_, pattern)) plan_.notes.push_back(found_nowhere(option, pattern));
+    };
+    for (const NamePattern& pattern : exclude_.all()) note("exclude", pattern);
+    for (const auto& [pattern, recipe] : recipe_for_) note("recipe_for", pattern);
+  }
+
+  // What is wanted of a tensor: a recipe, or why it is left.
+  void wish(Decision& decision, const std::string& name, const TensorRole& role) const {
+    const auto leave = [&](Left left, std::string why) {
+      decision.recipe.clear();
+      decision.left = left;
+      decision.why = std::move(why);
+    };
+    decision.recipe = options_.recipe;
+    if (exclude_.match(name)) return leave(Left::excluded, "excluded");
+    if (!include_.empty()) {
+      if (!include_.match(name)) return leave(Left::not_included, "not included");
+      decision.named = true;
+    } else if (role.role != Role::linear && role.role != Role::expert_stack) {
+      return leave(Left::by_role, role.why);
+    }
+    for (const auto& [pattern, recipe] : recipe_for_) {
+      if (!pattern.matches(name)) continue;
+      if (recipe == "none") return leave(Left::recipe_none, "recipe none");
+      decision.recipe = recipe;
+      decision.named = true;
+      break;
+    }
+  }
+
+  Decision decide(std::size_t index) {
+    const StoredTensor& tensor = source_.tensors()[index];
+    const safetensors::TensorEntry& entry = *tensor.entry;
+    const TensorRole role = role_of(entry.name, entry.shape, source_.config());
+    Decision decision{.tensor = index, .role = role.role};
+    other_way_ |= role.role == Role::other && !role.never.empty();
+    wish(decision, entry.name, role);
+    if (decision.recipe.empty()) return decision;
+    const std::string never =
+        role.never.empty() ? why_never(decision, tensor) : std::string(role.never);
+    const std::string why = never.empty() ? plan_weight(decision, tensor) : never;
+    if (why.empty()) return decision;
+    if (decision.named)
+      fail(ErrorCode::unsupported, kOp, shown_tensor(entry.name), " cannot be quantized: ", why,
+           "; exclude it (option exclude)",
+           never.empty() ? ", or name another recipe for it (option recipe_for)" : "");
+    decision.recipe.clear();
+    decision.left = Left::impossible;
+    decision.why = why;
+    decision.actions.clear();
+    return decision;
+  }
+
+  // Why no recipe could be used for it, or "".
+  static std::string why_never(const Decision& decision, const StoredTensor& tensor) {
+    const safetensors::TensorEntry& entry = *tensor.entry;
+    const auto type = safetensors::element_type(entry.type);
+    if (!type || !is_value(type->dtype))
+      return text("it holds ", safetensors::stored_name(entry.type),
+                  ", not floating-point numbers");
+    const std::size_t rank = entry.shape.size();
+    if (rank < 2 || rank > 3 || (rank == 3 && decision.role != Role::expert_stack))
+      return text("it has ", rank, rank == 1 ? " dimension" : " dimensions",
+                  ", and only matrices and stacks of experts are quantized");
+    if (tensor.nbytes() == 0) return "it is empty";
+    return "";
+  }
+
+  // Fills in the actions; why there can be none, or "".
+  std::string plan_weight(Decision& decision, const StoredTensor& tensor) {
+    const safetensors::TensorEntry& entry = *tensor.entry;
+    const auto type = safetensors::element_type(entry.type);
+    const std::size_t rank = entry.shape.size();
+    TensorAction action{.tensor = decision.tensor, .quantize = true, .preset = decision.recipe};
+    action.weight = {.name = entry.name,
+                     .module = std::string(module_of(entry.name)),
+                     .shape = shape_of(entry.shape),
+                     .source = type->dtype,
+                     .scaling = scaling_of(decision.recipe)};
+    action.scaling = working_scaling(action.weight.scaling, options_);
+    if (rank == 3) return plan_stack(action, decision.actions);
+    std::string why = why_not(options_.target, action.weight);
+    if (why.empty()) decision.actions.push_back(std::move(action));
+    return why;
+  }
+
+  // All experts of a layer in one tensor: as it is where the target's loaders take that, else a
+  // weight for each. Why neither, or "" and it is planned.
+  std::string plan_stack(const TensorAction& like, std::vector<TensorAction>& actions) const {
+    const ExpertStack stack = expert_stack(source_, source_.tensors()[like.tensor]);
+    if (!stack.known) return "it is not known which way its experts lie";
+    const bool whole = takes_stacks(options_.target);
+    if (whole && stack.in_out)
+      return text("its experts are [in, out], and target ", name_of(options_.target),
+                  " has no words for that");
+    if (whole) {
+      std::string why = why_not(options_.target, like.weight);
+      if (why.empty()) actions.push_back(like);
+      return why;
+    }
+    return take_apart(stack, like, options_.target, actions);
+  }
+
+  const Scaling& scaling_of(const std::string& recipe) {
+    const auto found = scalings_.find(recipe);
+    return found != scalings_.end()
+               ? found->second
+               : scalings_.emplace(recipe, recipe_scaling(recipe, options_)).first->second;
+  }
+
+  // A cache that is quantized beside weights that are not yet: its words are written anew, and its
+  // scales under the target's names. Where nothing is quantized all stays as it is.
+  void find_cache(const std::vector<Decision>& decisions) {
+    if (std::all_of(decisions.begin(), decisions.end(),
+                    [](const Decision& one) { return one.recipe.empty(); }))
+      return;
+    statics_.emplace(source_, Recognized{}, options_.target);
+    plan_.model.cache = statics_->cache();
+    if (loses_cache(source_, plan_.model)) plan_.notes.emplace_back(kCacheLost);
+  }
+
+  void take(Decision decision) {
+    for (TensorAction& action : decision.actions) {
+      action.outputs = spell(options_.target, action.weight);
+      plan_.actions.push_back(std::move(action));
+    }
+    if (decision.recipe.empty()) copy(decision);
+  }
+
+  void copy(const Decision& decision) {
+    const safetensors::TensorEntry& entry = *source_.tensors()[decision.tensor].entry;
+    TensorAction action{.tensor = decision.tensor, .left = decision.left, .why = decision.why};
+    const SpelledTensor* const number = statics_ ? statics_->spelled(entry.name) : nullptr;
+    if (number != nullptr) {
+      action.outputs.push_back(*number);
+    } else {
+      action.outputs.push_back({.plan = {entry.name, entry.type, entry.shape}});
+    }
+    plan_.actions.push_back(std::move(action));
+    note_plain(plan_.model, entry.name, entry.shape, decision.role);
+    if (decision.left != Left::impossible && decision.left != Left::with_its_group) return;
+    plan_.notes.push_back(text(shown_tensor(entry.name), " is left as it is: ", decision.why));
+    if (first_refused_.empty()) first_refused_ = text(shown_tensor(entry.name), ": ", decision.why);
+  }
+
+  void share_scales() {
+    std::map<std::string, std::vector<std::size_t>> groups;
+    for (std::size_t i = 0; i < plan_.actions.size(); ++i) {
+      const TensorAction& action = plan_.actions[i];
+      if (!options_.share || !action.quantize || !has_tensor_scale(action.scaling)) continue;
+      const std::string key = fusion_key(action.weight.module);
+      if (!key.empty()) groups[text(key, "\n", action.preset)].push_back(i);
+    }
+    for (const auto& [key, members] : groups) {
+      if (members.size() < 2) continue;
+      for (const std::size_t member : members) plan_.actions[member].group = plan_.groups;
+      ++plan_.groups;
+    }
+  }
+
+  // What the dialect has to say against it is said before the work, not behind it.
+  void try_config() const {
+    Json config = source_.config(), side = source_.hf_quant_config();
+    configure(options_.target, plan_.model, config, side);
+  }
+
+  void describe_model() {
+    double weights = 0, bytes = 0;
+    plan_.model.weights = planned_weights(plan_);
+    for (const TensorAction& action : plan_.actions) {
+      if (!action.quantize) continue;
+      weights += static_cast<double>(element_count(action.weight.shape));
+      bytes += static_cast<double>(bytes_after(action));
+    }
+    plan_.bits_per_weight = weights > 0 ? 8 * bytes / weights : 0;
+    // A head that shares the embedding's memory has no tensor, and loaders make a Linear of it.
+    const bool has_head = source_.find("lm_head.weight") != nullptr;
+    const Json& names = source_.config()["architectures"];
+    if (!has_head && names.is_array() && !names.elements().empty() &&
+        names.elements().front().string_or("").ends_with("ForCausalLM"))
+      plan_.model.plain_modules.emplace_back("lm_head");
+    if (plan_.model.weights.empty() && !first_refused_.empty())
+      fail(ErrorCode::unsupported, "quantize", "target ", name_of(options_.target),
+           " can hold no weight of this model with recipe ", shown(options_.recipe), " (",
+           first_refused_, "); choose another target or recipe");
+    if (plan_.model.weights.empty()) {
+      const bool by_wish =
+          std::any_of(plan_.actions.begin(), plan_.actions.end(), [](const TensorAction& action) {
+            return action.left == Left::excluded || action.left == Left::recipe_none;
+          });
+      plan_.notes.emplace_back(
+          by_wish ? "nothing is quantized: what could be is excluded, or has the recipe none"
+          : other_way_
+              ? "nothing is quantized: the weights of linear layers are stored as [in, out] here, "
+                "which is not supported"
+              : "nothing is quantized: no tensor has the name of a linear layer's weight; name "
+                "some (option include)");
+    }
+    for (const std::string& note : source_.notes()) plan_.notes.push_back(note);
+  }
+
+  const CheckpointReader& source_;
+  const QuantizePlanOptions& options_;
+  NamePatterns include_, exclude_;
+  std::vector<std::pair<NamePattern, std::string>> recipe_for_;
+  std::map<std::string, Scaling> scalings_;
+  std::optional<StaticScales> statics_;  // where anything is quantized
+  QuantizePlan plan_;
+  bool other_way_ = false;     // some weights are stored as [in, out]
+  std::string first_refused_;  // a weight that the target cannot hold, and why
+};
+
+}  // namespace
+
+bool loses_cache(const CheckpointReader& source, const QuantizedModel& model) {
+  return model.cache == CacheScheme::plain && cache_scheme_of(source) != CacheScheme::plain;
+}
+
+std::vector<QuantizedWeight> planned_weights(const QuantizePlan& plan) {
+  std::vector<QuantizedWeight> weights;
+  for (const TensorAction& action : plan.actions)
+    if (action.quantize) weights.push_back(action.weight);
+  return weights;
+}
+
+QuantizePlan plan_quantize(const CheckpointReader& source, const QuantizePlanOptions& options) {
+  refuse_quantized(source);
+  return Planning(source, options).run();
+}
+
+}  // namespace octavo

@@ -1,0 +1,105 @@
+// Words about the past, written and read.
+#include <algorithm>
+
+#include "octavo/base/error.h"
+#include "octavo/pipeline/plan/provenance_internal.h"
+#include "octavo/quant/scaling_text.h"
+#include "octavo/version.h"
+
+namespace octavo {
+namespace {
+
+// One entry for each tensor that becomes several weights.
+void add_stacks(const CheckpointReader& source, const QuantizePlan& plan, Json& stacks) {
+  std::size_t last = source.tensors().size();
+  for (const TensorAction& action : plan.actions) {
+    if (!action.quantize || action.part.matrix < 0 || action.tensor == last) continue;
+    last = action.tensor;
+    const safetensors::TensorEntry& entry = *source.tensors()[action.tensor].entry;
+    std::vector<std::uint64_t> sizes = entry.shape;
+    if (action.found) {
+      const auto of_values = action.found->weight.shape.sizes();
+      sizes.assign(of_values.begin(), of_values.end());
+    }
+    Json shape = Json::array();
+    for (const std::uint64_t size : sizes) shape.push(static_cast<std::int64_t>(size));
+    stacks.push(Json::object(
+        {{"name", entry.name}, {"shape", std::move(shape)}, {"in_out", action.part.transposed}}));
+  }
+}
+
+Json scalings_of(const QuantizedModel& model) {
+  std::vector<Scaling> different;
+  for (const QuantizedWeight& weight : model.weights)
+    if (std::find(different.begin(), different.end(), weight.scaling) == different.end())
+      different.push_back(weight.scaling);
+  Json lines = Json::array();
+  for (const Scaling& scaling : different) lines.push(to_text(scaling));
+  return lines;
+}
+
+// Do codes and scales of one mean the same as those of the other, in every spelling?
+bool reads_as(const Scaling& a, const Scaling& b) {
+  return a.format == b.format && a.tile == b.tile && a.axis == b.axis && a.packed == b.packed &&
+         a.scale.format == b.scale.format && a.rowwise == b.rowwise &&
+         a.columnwise == b.columnwise && a.hadamard == b.hadamard &&
+         a.scale_order == b.scale_order &&
+         (a.scale.format == ScaleFormat::e8m0 ||
+          is_power_of_two_rule(a.scale.rule) == is_power_of_two_rule(b.scale.rule));
+}
+
+}  // namespace
+
+Json quantize_words(const CheckpointReader& source, const QuantizePlan& plan,
+                    const Provenance& said) {
+  Json words = Json::object();
+  for (const auto& [key, value] : said) words.set(key, value);
+  if (!plan.model.weights.empty()) words.set("scalings", scalings_of(plan.model));
+  Json stacks = Json::array();
+  add_stacks(source, plan, stacks);
+  if (!stacks.elements().empty()) words.set("stacks", std::move(stacks));
+  if (const Json& before = source.config()["octavo"]; before.is_object()) words.set("from", before);
+  return words;
+}
+
+Json step_words(const CheckpointReader& source, const QuantizePlan& plan, const std::string& work,
+                const std::string& source_hash) {
+  Json words = source.config()["octavo"];
+  if (!words.is_object()) words = Json::object();
+  words.remove("options_hash");  // of another call
+  // Stacks are whole again, or were never taken apart, where nothing is quantized any more.
+  Json stacks = plan.model.weights.empty() ? Json() : words["stacks"];
+  if (!stacks.is_array()) stacks = Json::array();
+  add_stacks(source, plan, stacks);
+  words.remove("stacks");
+  if (!stacks.elements().empty()) words.set("stacks", std::move(stacks));
+  if (!plan.model.weights.empty()) words.set("scalings", scalings_of(plan.model));
+  Json steps = words["steps"];
+  if (!steps.is_array()) steps = Json::array();
+  steps.push(Json::object({{"version", version()}, {"work", work}, {"source_hash", source_hash}}));
+  words.set("steps", std::move(steps));
+  return words;
+}
+
+std::vector<bool> restore_scalings(const CheckpointReader& source, Recognized& recognized) {
+  std::vector<bool> known(recognized.weights.size(), recognized.dialect == Dialect::octavo);
+  if (recognized.dialect == Dialect::octavo) return known;  // whose files have them whole
+  std::vector<Scaling> said;
+  for (const Json& line : source.config()["octavo"]["scalings"].elements()) {
+    constexpr std::size_t kMost = 64;
+    if (said.size() == kMost) break;
+    try {
+      said.push_back(parse_scaling(line.string_or("")));
+    } catch (const Error&) {  // the words come from a file
+    }
+  }
+  for (std::size_t i = 0; i < known.size(); ++i) {
+    Scaling& scaling = recognized.weights[i].weight.scaling;
+    const auto fits = [&](const Scaling& one) { return reads_as(one, scaling); };
+    known[i] = std::count_if(said.begin(), said.end(), fits) == 1;
+    if (known[i]) scaling = *std::find_if(said.begin(), said.end(), fits);
+  }
+  return known;
+}
+
+}  // namespace octavo

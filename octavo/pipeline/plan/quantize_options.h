@@ -1,0 +1,21 @@
+// How quantize_checkpoint works: what becomes of tensors, threads, memory, resuming, progress.
+#pragma once
+
+#include <cstdint>
+
+#include "octavo/base/progress.h"
+#include "octavo/pipeline/plan/plan.h"
+
+namespace octavo {
+
+struct QuantizeCheckpointOptions {
+  QuantizePlanOptions plan{};
+  int threads = 0;                          // 0: all cores; bytes do not depend on it
+  std::uint64_t max_memory = 256ULL << 20;  // for windows; at least 16 MiB
+  bool resume = false;                      // go on where an earlier call stopped
+  bool measure = true;                      // errors, for the report
+  OnProgress on_progress{};
+  bool every_band = false;  // call on_progress whenever something is done: for tests
+};
+
+}  // namespace octavo

@@ -1,0 +1,120 @@
+#include <algorithm>
+#include <numeric>
+
+#include "octavo/base/error.h"
+#include "octavo/pipeline/plan/row_blocks_internal.h"
+
+namespace octavo {
+namespace {
+
+// Tensors without rows of their own are copied as if they had these.
+constexpr std::int64_t kCopyRowBytes = 4096;
+
+std::int64_t rows_of_a_band(const QuantizePlan& plan, const TensorAction& action,
+                            const RowLayout& layout) {
+  const std::int64_t wanted = std::max<std::int64_t>(1, kBandBytes / layout.row_bytes);
+  if (!action.quantize && !action.found) return wanted;
+  // Bands of what is spelled anew are bands in both spellings.
+  std::int64_t unit = 1;
+  if (action.quantize) unit = std::max(unit, band_rows(plan.options.target, action.weight));
+  if (action.found) unit = std::lcm(unit, band_rows(plan.source_dialect, action.found->weight));
+  const Shape& shape = action.weight.shape;
+  const bool one_matrix = shape.rank() == 3 && unit == shape[1] && unit > 1;
+  return one_matrix ? unit : std::max<std::int64_t>(1, wanted / unit) * unit;
+}
+
+// Copies give the disk more to do than it can and the processor nothing, and what is quantized the
+// other way round: of a file's bands, as large a part of the copies' bytes as of the others' is
+// done at any time. Each kind stays in its order.
+void spread_copies(const CheckpointReader& source, const QuantizePlan& plan,
+                   std::vector<Band>::iterator begin, std::vector<Band>::iterator end) {
+  const auto is_copy = [&](const Band& band) {
+    const TensorAction& action = plan.actions[band.action];
+    return !action.quantize && !action.found;
+  };
+  const auto bytes_of = [&](const Band& band) {
+    return static_cast<double>(band.rows * row_layout(source, plan.actions[band.action]).row_bytes);
+  };
+  std::vector<Band> kinds[2];
+  double bytes[2] = {0, 0};
+  for (auto band = begin; band != end; ++band) {
+    kinds[is_copy(*band) ? 1 : 0].push_back(*band);
+    bytes[is_copy(*band) ? 1 : 0] += bytes_of(*band);
+  }
+  std::size_t next[2] = {0, 0};
+  double done[2] = {0, 0};
+  for (auto band = begin; band != end; ++band) {
+    const bool both = next[0] < kinds[0].size() && next[1] < kinds[1].size();
+    const bool copy = both ? done[1] * bytes[0] < done[0] * bytes[1] : next[0] == kinds[0].size();
+    const auto kind = static_cast<std::size_t>(copy);
+    *band = kinds[kind][next[kind]++];
+    done[kind] += bytes_of(*band);
+  }
+}
+
+}  // namespace
+
+RowLayout row_layout(const CheckpointReader& source, const TensorAction& action) {
+  const safetensors::TensorEntry& entry = *source.tensors()[action.tensor].entry;
+  const auto total = static_cast<std::int64_t>(entry.nbytes());
+  if (action.quantize || action.found) {
+    const Shape& shape = action.weight.shape;
+    const std::int64_t cols = std::max<std::int64_t>(1, shape[shape.rank() - 1]);
+    return {.rows = element_count(shape) / cols,
+            .row_bytes = cols * element_bytes(action.weight.source)};
+  }
+  // Rows are the tensor's own where it has some, so that they are the same ones when it is
+  // quantized.
+  std::int64_t row_bytes = kCopyRowBytes;
+  if (entry.shape.size() >= 2 && total > 0) {
+    std::int64_t rows = 1;
+    for (std::size_t i = 0; i + 1 < entry.shape.size(); ++i)
+      rows *= static_cast<std::int64_t>(entry.shape[i]);
+    if (total % rows == 0 && total / rows <= kBandBytes) row_bytes = total / rows;
+  }
+  return {.rows = (total + row_bytes - 1) / row_bytes, .row_bytes = row_bytes};
+}
+
+std::vector<Band> cut_bands(const CheckpointReader& source, const QuantizePlan& plan) {
+  std::vector<std::size_t> order(plan.actions.size());
+  for (std::size_t i = 0; i < order.size(); ++i) order[i] = i;
+  std::stable_sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) {
+    return plan.actions[a].file < plan.actions[b].file;
+  });
+  std::vector<Band> bands;
+  std::size_t file_begin = 0;
+  for (const std::size_t i : order) {
+    const TensorAction& action = plan.actions[i];
+    if (file_begin < bands.size() && plan.actions[bands[file_begin].action].file != action.file) {
+      spread_copies(source, plan, bands.begin() + static_cast<std::ptrdiff_t>(file_begin),
+                    bands.end());
+      file_begin = bands.size();
+    }
+    const RowLayout layout = row_layout(source, action);
+    const std::int64_t step = rows_of_a_band(plan, action, layout);
+    std::size_t ordinal = 0;
+    for (std::int64_t row = 0; row < layout.rows; row += step)
+      bands.push_back({i, ordinal++, row, std::min(step, layout.rows - row)});
+  }
+  spread_copies(source, plan, bands.begin() + static_cast<std::ptrdiff_t>(file_begin), bands.end());
+  return bands;
+}
+
+std::uint64_t band_memory(const CheckpointReader& source, const QuantizePlan& plan,
+                          const std::vector<Band>& bands) {
+  std::int64_t most = 0;
+  for (const Band& band : bands) {
+    const TensorAction& action = plan.actions[band.action];
+    const std::int64_t window = band.rows * row_layout(source, action).row_bytes;
+    if (!action.quantize && !action.found) {
+      most = std::max(most, window);
+      continue;
+    }
+    // Codes and scales are at most as large as their values, and spelled once more; a transposed
+    // window is there twice.
+    most = std::max(most, window * (action.part.transposed ? 4 : 3));
+  }
+  return static_cast<std::uint64_t>(most);
+}
+
+}  // namespace octavo

@@ -1,0 +1,163 @@
+#include "octavo/pipeline/stream/finished_folder_internal.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <map>
+#include <mutex>
+#include <vector>
+
+#include "octavo/base/error.h"
+#include "octavo/base/file/whole_file.h"
+#include "octavo/base/thread_pool.h"
+#include "octavo/pipeline/output/folder_files_internal.h"
+#include "octavo/pipeline/output/output_folder_internal.h"
+#include "octavo/pipeline/stream/stream_files_internal.h"
+#include "octavo/pipeline/stream/stream_internal.h"
+#include "octavo/pipeline/stream/work_loop_internal.h"
+
+namespace octavo {
+namespace {
+
+constexpr std::uint64_t kMostConfigBytes = 8U << 20;
+
+std::string shown_folder(const std::string& folder) { return text("'", shown(folder, 200), "'"); }
+
+// What streaming would sum up of a band, without the work.
+std::uint64_t content_of_band(const CheckpointReader& source, const QuantizePlan& plan,
+                              const Band& band, Window& window) {
+  const TensorAction& action = plan.actions[band.action];
+  if (action.found) {
+    const std::int64_t row = row_in_found(action, band);
+    return content_of(read_band(source, plan.source_dialect, *action.found, row, band.rows), row);
+  }
+  if (action.quantize) {
+    const View values = window.read_values(source, action, band);
+    const std::int64_t row_bytes = values.shape[1] * element_bytes(values.dtype);
+    return content_sum({static_cast<const std::byte*>(values.data),
+                        static_cast<std::size_t>(band.rows * row_bytes)},
+                       row_bytes, row_in_source(source, action, band));
+  }
+  std::uint64_t offset = 0;
+  return content_sum(window.read_bytes(source, action, band, offset),
+                     row_layout(source, action).row_bytes, band.first_row);
+}
+
+[[noreturn]] void fail_file(const FinishedCheck& check, const std::string& folder,
+                            const std::string& file, std::string_view what) {
+  fail(ErrorCode::io, check.op, shown_folder(folder), " is complete, but its file '",
+       shown(file, 160), "' ", what, "; remove the folder, and start again");
+}
+
+// Does a file of weights have the tensors and the words that it was given?
+bool has_header(const std::string& path, const PlannedFile& planned) {
+  try {
+    const safetensors::FileReader file(path);
+    if (file.header().metadata != planned.metadata ||
+        file.header().tensors.size() != planned.tensors.size())
+      return false;
+    return std::all_of(planned.tensors.begin(), planned.tensors.end(),
+                       [&](const safetensors::TensorPlan& tensor) {
+                         const safetensors::TensorEntry& has = file.at(tensor.name);
+                         return has.type == tensor.type && has.shape == tensor.shape;
+                       });
+  } catch (const Error&) {
+    return false;
+  }
+}
+
+}  // namespace
+
+Json finished_words(const std::string& folder) {
+  const std::filesystem::path config = std::filesystem::path(folder) / "config.json";
+  std::error_code ignored;
+  if (!std::filesystem::is_regular_file(config, ignored) ||
+      std::filesystem::exists(std::filesystem::path(folder) / kProgressFile, ignored))
+    return {};
+  try {
+    Json words =
+        parse_json(read_small_file(config.string(), kMostConfigBytes), "config.json")["octavo"];
+    return words.is_object() ? words : Json();
+  } catch (const Error&) {
+    return {};
+  }
+}
+
+const Json& last_step(const Json& words) {
+  static const Json kNone;
+  const auto& steps = words["steps"].elements();
+  return steps.empty() ? kNone : steps.back();
+}
+
+std::vector<std::string> check_finished(const CheckpointReader& source, const QuantizePlan& plan,
+                                        const Json& words, const std::string& folder,
+                                        const FinishedCheck& check) {
+  const FolderLock locked(folder);
+  refuse_links(folder);
+  std::error_code ignored;
+  for (const std::string& file : plan.files)
+    if (!std::filesystem::exists(text(folder, "/", file), ignored))
+      fail_file(check, folder, file, "is not there any more");
+  const std::vector<Band> bands = cut_bands(source, plan);
+  const auto bytes_of = [&](const Band& band) {
+    return static_cast<std::uint64_t>(band.rows *
+                                      row_layout(source, plan.actions[band.action]).row_bytes);
+  };
+  std::uint64_t total = plan.bytes_after;
+  for (const Band& band : bands) total += bytes_of(band);
+  const int threads = check.threads == 0 ? available_threads() : check.threads;
+  WorkLoop loop(threads, total, check.on_progress);
+  std::vector<ActionResult> results(plan.actions.size());
+  std::vector<Window> windows(static_cast<std::size_t>(threads));
+  std::mutex adding;
+  loop.run(bands.size(), [&](int thread, std::size_t i) {
+    const std::uint64_t content =
+        content_of_band(source, plan, bands[i], windows[static_cast<std::size_t>(thread)]);
+    {
+      const std::lock_guard lock(adding);
+      results[bands[i].action].content += content;
+    }
+    loop.advance(bytes_of(bands[i]), source.tensors()[plan.actions[bands[i].action].tensor].name());
+  });
+  if (source_hash(source, plan, results) != check.made_from)
+    fail(ErrorCode::io, check.op, shown_folder(folder),
+         " is complete, and was made from another "
+         "source than '",
+         shown(source.path(), 200),
+         "'; give the one it was made from, a new folder, or remove this one");
+  std::vector<std::vector<std::size_t>> actions(plan.files.size());
+  for (std::size_t i = 0; i < plan.actions.size(); ++i) actions[plan.actions[i].file].push_back(i);
+  loop.run(plan.files.size(), [&](int, std::size_t i) {
+    const std::string path = text(folder, "/", plan.files[i]);
+    if (!has_header(path, planned_file(plan, actions[i])) ||
+        !has_sum(path, words["sums"][plan.files[i]].string_or("")))
+      fail_file(check, folder, plan.files[i],
+                "is not what was written: it was changed or damaged since");
+    loop.advance(plan.bytes_after / plan.files.size(), plan.files[i]);
+  });
+  std::map<std::string, std::string> sums;
+  for (const std::string& file : plan.files) sums[file] = words["sums"][file].string_or("");
+  std::vector<std::string> written_again = mend_folder(source, plan, check.words, sums, folder);
+  loop.finish("");
+  return written_again;
+}
+
+void fail_finished_otherwise(std::string_view op, const std::string& folder) {
+  fail(ErrorCode::io, op, "'", shown(folder, 200),
+       "' is complete, and was made with other options or by another version of octavo; give the "
+       "same ones, a new folder, or remove this one");
+}
+
+std::string finished_note(const std::string& folder,
+                          const std::vector<std::string>& written_again) {
+  constexpr std::size_t kShown = 5;
+  std::string again;
+  for (std::size_t i = 0; i < std::min(kShown, written_again.size()); ++i)
+    again += text(i > 0 ? ", '" : "'", shown(written_again[i], 120), "'");
+  if (written_again.size() > kShown) again += text(" and ", written_again.size() - kShown, " more");
+  return text(
+      shown_folder(folder), " was complete: its source and its files are what they were ", "then, ",
+      again.empty() ? "nothing was done" : text("but for ", again, ", missing and written again"),
+      ", and nothing measured");
+}
+
+}  // namespace octavo

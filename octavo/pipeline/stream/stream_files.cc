@@ -1,0 +1,148 @@
+#include "octavo/pipeline/stream/stream_files_internal.h"
+
+#include <algorithm>
+#include <cstdlib>
+
+#include "octavo/base/error.h"
+#include "octavo/base/file/freed_memory_internal.h"
+
+namespace octavo {
+namespace {
+
+constexpr std::string_view kOp = "quantize";
+// Two files share it: the next one is begun when the last bands of one are in work.
+constexpr std::uint64_t kMostBehind = 32ULL << 20;
+
+}  // namespace
+
+std::uint64_t memory_behind(std::uint64_t max_memory) {
+  return std::min(kMostBehind, max_memory / 4);
+}
+
+bool is_measured(const TensorAction& action, const QuantizeCheckpointOptions& options) {
+  return action.quantize && !action.found && options.measure;
+}
+
+PlannedFile planned_file(const QuantizePlan& plan, const std::vector<std::size_t>& actions) {
+  PlannedFile out;
+  std::vector<QuantizedWeight> weights;
+  for (const std::size_t i : actions) {
+    for (const SpelledTensor& output : plan.actions[i].outputs) out.tensors.push_back(output.plan);
+    if (plan.actions[i].quantize) weights.push_back(plan.actions[i].weight);
+  }
+  out.metadata = metadata_of(plan.options.target, weights);
+  return out;
+}
+
+StreamFiles::StreamFiles(const CheckpointReader& source, const QuantizePlan& plan,
+                         const QuantizeCheckpointOptions& options, const Destination& destination,
+                         std::vector<ActionResult>& results)
+    : source_(source),
+      plan_(plan),
+      options_(options),
+      destination_(destination),
+      source_at_start_(destination.source.empty() ? source_identity(source) : destination.source),
+      results_(results),
+      files_(plan.files.size()) {
+  for (std::size_t i = 0; i < plan.actions.size(); ++i)
+    files_[plan.actions[i].file].actions.push_back(i);
+  take_up_finished();
+}
+
+void StreamFiles::take_up_finished() {
+  if (destination_.folder == nullptr) return;
+  for (std::size_t i = 0; i < files_.size(); ++i) {
+    const Json& kept = destination_.folder->finished(plan_.files[i]);
+    const std::vector<Json>& actions = kept["tensors"].elements();
+    if (kept.is_null() || actions.size() != files_[i].actions.size()) continue;
+    files_[i].finished = true;
+    for (std::size_t k = 0; k < actions.size(); ++k) {
+      ActionResult& result = results_[files_[i].actions[k]];
+      result.content =
+          std::strtoull(std::string(actions[k]["content"].string_or("0")).c_str(), nullptr, 16);
+      result.found = {actions[k]["nan"].integer_or(0), actions[k]["inf"].integer_or(0)};
+      if (actions[k].has("error"))
+        result.error = TensorError::restored(actions[k]["error"].string_or(""));
+    }
+  }
+}
+
+Json StreamFiles::kept_of(std::size_t action) const {
+  const ActionResult& result = results_[action];
+  Json kept;
+  kept.set("content", hex_of(result.content));
+  kept.set("nan", result.found.nan);
+  kept.set("inf", result.found.inf);
+  if (is_measured(plan_.actions[action], options_)) kept.set("error", result.error.kept());
+  return kept;
+}
+
+void StreamFiles::check_room() const {
+  if (destination_.folder == nullptr) return;  // the one file reserves its own
+  std::uint64_t bytes = 0;
+  for (const TensorAction& action : plan_.actions)
+    if (!files_[action.file].finished) bytes += bytes_after(action);
+  destination_.folder->check_room(bytes);
+}
+
+void StreamFiles::finish_empty() {
+  for (std::size_t i = 0; i < files_.size(); ++i)
+    if (!files_[i].finished && files_[i].bands_left == 0) finish(i);
+}
+
+safetensors::FileWriter& StreamFiles::writer_of(std::size_t index) {
+  OutputFile& file = files_[index];
+  const std::lock_guard lock(opening_);
+  if (file.writer == nullptr) file.writer = open(index);
+  return *file.writer;
+}
+
+std::unique_ptr<safetensors::FileWriter> StreamFiles::open(std::size_t index) const {
+  PlannedFile planned = planned_file(plan_, files_[index].actions);
+  safetensors::WriteOptions options{.metadata = std::move(planned.metadata),
+                                    .write_behind = memory_behind(options_.max_memory) / 2,
+                                    .sum = destination_.folder != nullptr};
+  for (const auto& reader : source_.files()) options.sources.push_back(reader.id());
+  return std::make_unique<safetensors::FileWriter>(path_of(index), std::move(planned.tensors),
+                                                   options);
+}
+
+std::string StreamFiles::path_of(std::size_t index) const {
+  return destination_.folder != nullptr ? destination_.folder->path_of(plan_.files[index])
+                                        : destination_.file;
+}
+
+// A source that somebody writes to while it is read gives codes of neither content.
+void StreamFiles::check_source() const {
+  check(source_identity(source_) == source_at_start_, ErrorCode::invalid_argument, kOp,
+        "the source '", shown(source_.path(), 200),
+        "' was changed while it was read, wanted one that stays; start again when it is whole");
+}
+
+void StreamFiles::band_is_done(std::size_t index) {
+  bool last = false;
+  {
+    const std::lock_guard lock(counting_);
+    last = --files_[index].bands_left == 0;
+  }
+  if (last) finish(index);
+}
+
+void StreamFiles::finish(std::size_t index) {
+  check_source();
+  safetensors::FileWriter& writer = writer_of(index);
+  writer.finish();
+  const std::uint64_t sum = writer.written_sum();
+  OutputFile& file = files_[index];
+  const std::lock_guard lock(counting_);
+  file.writer.reset();
+  file.finished = true;
+  if (is_recorded())
+    destination_.folder->note_finished(plan_.files[index], sum, file.actions.size(),
+                                       [&](std::size_t i) { return kept_of(file.actions[i]); });
+  else if (destination_.folder != nullptr)
+    destination_.folder->note_written(plan_.files[index], sum);
+  return_freed_memory();
+}
+
+}  // namespace octavo

@@ -1,0 +1,42 @@
+#include "octavo/base/error.h"
+#include "octavo/pipeline/output/folder_files_internal.h"
+#include "octavo/pipeline/stream/stream_internal.h"
+
+namespace octavo {
+
+std::string source_hash(const CheckpointReader& source, const QuantizePlan& plan,
+                        const std::vector<ActionResult>& results) {
+  std::uint64_t hash = 0;
+  for (std::size_t i = 0; i < plan.actions.size(); ++i) {
+    const auto& entry = *source.tensors()[plan.actions[i].tensor].entry;
+    const std::uint64_t name =
+        text_hash(text(entry.name, " ", safetensors::stored_name(entry.type)));
+    // Parts of one tensor add up before they are mixed with its name.
+    std::uint64_t content = results[i].content;
+    while (i + 1 < plan.actions.size() && plan.actions[i + 1].tensor == plan.actions[i].tensor)
+      content += results[++i].content;
+    hash += text_hash(hex_of(content), name);
+  }
+  return hex_of(hash);
+}
+
+std::vector<ActionResult> stream_into_folder(const CheckpointReader& source,
+                                             const QuantizePlan& plan,
+                                             const QuantizeCheckpointOptions& options,
+                                             const WorkIdentity& identity, const std::string& out,
+                                             const MakeWords& words) {
+  OutputFolder folder(out, source, identity, options.resume);
+  try {
+    std::vector<ActionResult> results = stream_checkpoint(
+        source, plan, options, {.folder = &folder, .file = {}, .source = identity.source});
+    finish_folder(
+        source, plan, [&] { return words(results); }, folder);
+    return results;
+  } catch (const Error& error) {
+    // What a later call could go on with stays; what it could only stumble over does not.
+    folder.abandon(error.code() != ErrorCode::io && error.code() != ErrorCode::unsupported);
+    throw;
+  }
+}
+
+}  // namespace octavo

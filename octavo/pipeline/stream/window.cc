@@ -1,0 +1,198 @@
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <limits>
+#include <optional>
+
+#include "octavo/base/error.h"
+#include "octavo/format/decode.h"
+#include "octavo/format/named_formats.h"
+#include "octavo/pipeline/stream/transpose_internal.h"
+#include "octavo/pipeline/stream/window_internal.h"
+#include "octavo/quant/quantize.h"
+
+namespace octavo {
+namespace {
+
+// The first element of the band in its tensor, and what lies between neighbours, for a message.
+std::string place_of(const TensorAction& action, const Band& band, std::int64_t index) {
+  const Shape& shape = action.weight.shape;
+  const std::int64_t cols = shape[shape.rank() - 1];
+  const std::int64_t row = band.first_row + index / cols, col = index % cols;
+  if (shape.rank() == 3) return text("[", row / shape[1], ", ", row % shape[1], ", ", col, "]");
+  if (action.part.matrix < 0) return text("[", row, ", ", col, "]");
+  const std::int64_t out = action.part.first + row;
+  return action.part.transposed ? text("[", action.part.matrix, ", ", col, ", ", out, "]")
+                                : text("[", action.part.matrix, ", ", out, ", ", col, "]");
+}
+
+// The largest magnitude as bits: of NaN and Inf too, which are larger than all others. In four
+// vectors, as GCC and Clang have them for every processor: one alone would wait for itself.
+template <typename Bits>
+Bits largest_bits(const Bits* values, std::int64_t count) {
+  typedef Bits Lanes __attribute__((vector_size(16)));  // as an alias GCC loses the attribute
+  constexpr Bits kMagnitude = static_cast<Bits>(~Bits{0}) >> 1;
+  constexpr int kVectors = 4, kLanes = 16 / sizeof(Bits);
+  const auto larger = [](const Lanes& a, const Lanes& b) { return a > b ? a : b; };
+  Lanes lanes[kVectors] = {};
+  std::int64_t i = 0;
+  for (; i + kVectors * kLanes <= count; i += kVectors * kLanes)
+    for (int vector = 0; vector < kVectors; ++vector) {
+      Lanes here;
+      std::memcpy(&here, values + i + vector * kLanes, sizeof here);
+      lanes[vector] = larger(lanes[vector], here & kMagnitude);
+    }
+  const Lanes all = larger(larger(lanes[0], lanes[1]), larger(lanes[2], lanes[3]));
+  Bits most = 0;
+  for (int lane = 0; lane < kLanes; ++lane) most = std::max<Bits>(most, all[lane]);
+  for (; i < count; ++i) most = std::max<Bits>(most, values[i] & kMagnitude);
+  return most;
+}
+
+template <typename Bits>
+void clamp_row(Bits* row, std::int64_t cols, Bits infinity, NonFiniteFound& found) {
+  constexpr Bits kMagnitude = static_cast<Bits>(~Bits{0}) >> 1;
+  Bits most = 0;
+  for (std::int64_t i = 0; i < cols; ++i) {
+    const Bits magnitude = row[i] & kMagnitude;
+    if (magnitude < infinity) most = std::max(most, magnitude);
+  }
+  for (std::int64_t i = 0; i < cols; ++i) {
+    const Bits magnitude = row[i] & kMagnitude;
+    if (magnitude < infinity) continue;
+    (magnitude == infinity ? found.inf : found.nan) += 1;
+    row[i] = magnitude == infinity ? static_cast<Bits>((row[i] & ~kMagnitude) | most) : Bits{0};
+  }
+}
+
+struct Looking {
+  const CheckpointReader& source;
+  const TensorAction& action;
+  const Band& band;
+  bool clamp;
+  NonFiniteFound& found;
+  ContentSum* content;
+};
+
+// The largest of rows, which are summed up while they are in the first-level cache.
+template <typename Bits>
+Bits largest_and_content(const Bits* data, std::int64_t rows, std::int64_t cols,
+                         ContentSum* content) {
+  if (content == nullptr) return largest_bits(data, rows * cols);
+  constexpr std::int64_t kTogether = 16384 / sizeof(Bits);
+  const std::int64_t step = std::max<std::int64_t>(2, kTogether / std::max<std::int64_t>(1, cols));
+  Bits most = 0;
+  for (std::int64_t row = 0; row < rows; row += step) {
+    const std::span values(data + row * cols,
+                           static_cast<std::size_t>(std::min(step, rows - row) * cols));
+    content->sum +=
+        content_sum(std::as_bytes(values), cols * static_cast<std::int64_t>(sizeof(Bits)),
+                    content->first_row + row);
+    most = std::max(most, largest_bits(values.data(), static_cast<std::int64_t>(values.size())));
+  }
+  return most;
+}
+
+// Bits of the largest magnitude, behind clamping.
+template <typename Bits>
+Bits look(const View& values, Bits infinity, const Looking& at) {
+  auto* const data = static_cast<Bits*>(values.data);
+  const std::int64_t rows = values.shape[0], cols = values.shape[1], count = rows * cols;
+  const Bits most = largest_and_content(data, rows, cols, at.content);
+  if (most < infinity) return most;
+  if (at.clamp) {
+    for (std::int64_t row = 0; row < rows; ++row)
+      clamp_row(data + row * cols, cols, infinity, at.found);
+    return largest_bits(data, count);
+  }
+  constexpr Bits kMagnitude = static_cast<Bits>(~Bits{0}) >> 1;
+  std::int64_t first = 0;
+  while ((data[first] & kMagnitude) < infinity) ++first;
+  fail(ErrorCode::invalid_argument, "quantize", "tensor '",
+       shown(at.source.tensors()[at.action.tensor].name(), 160), "' has ",
+       (data[first] & kMagnitude) == infinity ? "Inf" : "NaN", " at ",
+       place_of(at.action, at.band, first),
+       ", wanted finite weights; leave it out (option exclude), or have NaN and Inf clamped "
+       "(option nonfinite)");
+}
+
+// Scales are f32 or smaller: what is beyond that has none.
+void check_fits_f32(const View& values, std::uint64_t most, const Looking& at) {
+  constexpr auto kMost = static_cast<double>(std::numeric_limits<float>::max());
+  if (__builtin_bit_cast(double, most) <= kMost) return;
+  const auto* const data = static_cast<const double*>(values.data);
+  std::int64_t first = 0;
+  while (std::fabs(data[first]) <= kMost) ++first;
+  fail(ErrorCode::invalid_argument, "quantize", "tensor '",
+       shown(at.source.tensors()[at.action.tensor].name(), 160), "' has ", data[first], " at ",
+       place_of(at.action, at.band, first), ", wanted at most ", kMost,
+       ", the largest f32; leave it out (option exclude), or scale it down in the source");
+}
+
+}  // namespace
+
+View Window::read_values(const CheckpointReader& source, const TensorAction& action,
+                         const Band& band) {
+  const StoredTensor& tensor = source.tensors()[action.tensor];
+  const Shape& shape = action.weight.shape;
+  const DType dtype = action.weight.source;
+  const std::int64_t cols = shape[shape.rank() - 1], size = element_bytes(dtype);
+  bytes_.resize(static_cast<std::size_t>(band.rows * cols * size));
+  const Shape band_shape{band.rows, cols};
+  const auto& sizes = tensor.entry->shape;
+  if (!action.part.transposed) {
+    std::int64_t row = band.first_row;
+    if (action.part.matrix >= 0)
+      row += action.part.matrix * static_cast<std::int64_t>(sizes[1]) + action.part.first;
+    source.read(tensor, static_cast<std::uint64_t>(row * cols * size), bytes_);
+    return value_view(bytes_.data(), dtype, band_shape);
+  }
+  // A rectangle of the matrix [in, out]: a piece of each of its rows, then turned.
+  const auto wide = static_cast<std::int64_t>(sizes[2]);
+  const auto piece = static_cast<std::size_t>(band.rows * size);
+  for (std::int64_t in = 0; in < cols; ++in) {
+    const std::int64_t at =
+        (action.part.matrix * cols + in) * wide + action.part.first + band.first_row;
+    source.read(tensor, static_cast<std::uint64_t>(at * size),
+                std::span(bytes_).subspan(static_cast<std::size_t>(in) * piece, piece));
+  }
+  turned_.resize(bytes_.size());
+  transpose(bytes_, cols, band.rows, size, turned_);
+  return value_view(turned_.data(), dtype, band_shape);
+}
+
+std::span<const std::byte> Window::read_bytes(const CheckpointReader& source,
+                                              const TensorAction& action, const Band& band,
+                                              std::uint64_t& offset) {
+  const StoredTensor& tensor = source.tensors()[action.tensor];
+  const RowLayout layout = row_layout(source, action);
+  offset = static_cast<std::uint64_t>(band.first_row * layout.row_bytes);
+  const std::uint64_t end =
+      static_cast<std::uint64_t>((band.first_row + band.rows) * layout.row_bytes);
+  bytes_.resize(static_cast<std::size_t>(std::min(end, tensor.nbytes()) - offset));
+  source.read(tensor, offset, bytes_);
+  return bytes_;
+}
+
+float checked_amax(const View& values, const CheckpointReader& source, const TensorAction& action,
+                   const Band& band, bool clamp, NonFiniteFound& found, ContentSum* content) {
+  const Looking at{source, action, band, clamp, found, content};
+  switch (values.dtype) {
+    case DType::bf16: {
+      const auto bits = look<std::uint16_t>(values, 0x7F80, at);
+      return static_cast<float>(decode(bf16_format, bits));
+    }
+    case DType::f16:
+      return static_cast<float>(decode(f16_format, look<std::uint16_t>(values, 0x7C00, at)));
+    case DType::f32:
+      return __builtin_bit_cast(float, look<std::uint32_t>(values, 0x7F800000U, at));
+    case DType::f64:
+      check_fits_f32(values, look<std::uint64_t>(values, 0x7FF0000000000000U, at), at);
+      return amax(values, {.threads = 1});
+    case DType::code:
+      break;
+  }
+  fail(ErrorCode::internal, "quantize", "values are codes");
+}
+
+}  // namespace octavo

@@ -1,0 +1,83 @@
+// MX with common exponents.
+#include <nanobind/stl/optional.h>
+#include <nanobind/stl/string.h>
+
+#include <cstring>
+#include <optional>
+#include <span>
+#include <string>
+
+#include "bind.h"
+#include "octavo/base/error.h"
+#include "octavo/exec/device_tensor.h"
+#include "octavo/quant/align_exponents.h"
+
+namespace octavo::python {
+namespace {
+
+FoldTo parse_fold(const std::string& to) {
+  if (to == "rows") return FoldTo::rows;
+  check(to == "blocks", ErrorCode::invalid_argument, "fold", "got to = '", shown(to),
+        "', wanted 'rows' or 'blocks'");
+  return FoldTo::blocks_of_128;
+}
+
+// Does the work without the GIL, and hands over what it changed if that is asked for, which waits
+// for a device.
+template <typename Work>
+std::optional<std::int64_t> counting(bool count, Device device, std::uintptr_t stream,
+                                     Work&& work) {
+  const nb::gil_scoped_release released;
+  if (!count) {
+    work(nullptr);
+    return std::nullopt;
+  }
+  std::int64_t changed = 0;
+  if (device.kind == DeviceKind::cpu) {
+    work(&changed);
+    return changed;
+  }
+  static_assert(sizeof(double) == sizeof changed);
+  double zero[1] = {};  // eight bytes that are zero
+  const Tensor there = to_device(view_of(std::span<double>(zero)), device, stream_of(stream));
+  work(static_cast<std::int64_t*>(there.view().data));
+  const Tensor back = to_host(there.view(), stream_of(stream));
+  std::memcpy(&changed, back.view().data, sizeof changed);
+  return changed;
+}
+
+}  // namespace
+
+void bind_fold(nb::module_& module) {
+  module.def(
+      "folded_scaling",
+      [](const Scaling& mx, const std::string& to) { return folded_scaling(mx, parse_fold(to)); },
+      nb::arg("mx"), nb::arg("to"), "How folded codes and scales lie; to is rows or blocks.");
+  module.def(
+      "fold_into",
+      [](const QuantizedTensor& mx, QuantizedTensor& out, int threads, bool count,
+         std::uintptr_t stream) {
+        check_writable(out);
+        return counting(count, mx.device(), stream, [&](std::int64_t* changed) {
+          fold_into(mx, out, {.threads = threads, .stream = stream_of(stream)}, changed);
+        });
+      },
+      nb::arg("mx"), nb::arg("out"), nb::kw_only(), nb::arg("threads") = 0,
+      nb::arg("count") = false, nb::arg("stream") = 0,
+      "MX with common exponents; with count, how many elements changed.");
+  module.def(
+      "quantize_folded_into",
+      [](const View& values, const Scaling& mx, QuantizedTensor& out, int threads, bool count,
+         std::uintptr_t stream) {
+        check_writable(out);
+        return counting(count, values.device, stream, [&](std::int64_t* changed) {
+          quantize_folded_into(values, mx, out, {.threads = threads, .stream = stream_of(stream)},
+                               changed);
+        });
+      },
+      nb::arg("values"), nb::arg("mx"), nb::arg("out"), nb::kw_only(), nb::arg("threads") = 0,
+      nb::arg("count") = false, nb::arg("stream") = 0,
+      "Values to MX with common exponents; with count, how many elements folding changed.");
+}
+
+}  // namespace octavo::python

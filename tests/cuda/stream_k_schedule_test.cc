@@ -1,0 +1,96 @@
+// Every K block of every unit is done once, in order, and nobody waits for what comes later.
+#include "octavo/backend/cuda/gemm/stream_k_schedule.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <map>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace octavo::cuda {
+namespace {
+
+struct Sizes {
+  int rows, cols, k_blocks, clusters;
+};
+
+std::string to_text(const Sizes& sizes) {
+  return std::to_string(sizes.rows) + " x " + std::to_string(sizes.cols) + " x " +
+         std::to_string(sizes.k_blocks) + " on " + std::to_string(sizes.clusters);
+}
+
+class GemmScheduleTest : public ::testing::TestWithParam<Sizes> {};
+
+TEST_P(GemmScheduleTest, EveryBlockOnceAndInOrder) {
+  const auto [rows, cols, k_blocks, clusters] = GetParam();
+  const GemmSchedule schedule = make_schedule(rows, cols, k_blocks, clusters);
+  ASSERT_LE(schedule.clusters, clusters);
+  // For each unit: how many blocks of it are done, by whom, in the order of clusters.
+  std::map<std::pair<int, int>, std::vector<std::pair<int, int>>> parts;
+  std::int64_t least = std::int64_t{rows} * cols * k_blocks, most = 0;
+  for (int cluster = 0; cluster < schedule.clusters; ++cluster) {
+    std::int64_t blocks = 0;
+    int leaves = 0;
+    const int items = schedule.items(cluster);
+    for (int i = 0; i < items; ++i) {
+      const GemmItem item = schedule.item(cluster, i);
+      ASSERT_LT(item.first, item.end) << to_text(GetParam());
+      ASSERT_TRUE(item.unit_row >= 0 && item.unit_row < rows && item.unit_col >= 0 &&
+                  item.unit_col < cols);
+      EXPECT_EQ(item.goes_on, item.first > 0);
+      EXPECT_EQ(item.unfinished, item.end < k_blocks);
+      EXPECT_FALSE(item.goes_on && item.unfinished);  // nobody both waits and is waited for
+      leaves += item.unfinished ? 1 : 0;
+      if (item.goes_on) {
+        // The part before it is done by the cluster before, after no more blocks than are done
+        // here.
+        EXPECT_EQ(i, items - 1);
+        std::int64_t there = 0;
+        int j = 0;
+        while (!schedule.item(cluster - 1, j).unfinished) {
+          there += schedule.item(cluster - 1, j).end - schedule.item(cluster - 1, j).first;
+          ASSERT_LT(++j, schedule.items(cluster - 1));
+        }
+        const GemmItem before = schedule.item(cluster - 1, j);
+        EXPECT_TRUE(before.end == item.first && before.unit_row == item.unit_row &&
+                    before.unit_col == item.unit_col);
+        EXPECT_GE(blocks, there + before.end) << to_text(GetParam());
+      }
+      parts[{item.unit_row, item.unit_col}].push_back({item.first, item.end});
+      blocks += item.end - item.first;
+    }
+    EXPECT_EQ(leaves, schedule.leaves_sums(cluster) ? 1 : 0);
+    least = std::min(least, blocks);
+    most = std::max(most, blocks);
+  }
+  EXPECT_EQ(parts.size(), static_cast<std::size_t>(rows) * static_cast<std::size_t>(cols));
+  for (auto& [unit, pieces] : parts) {
+    std::sort(pieces.begin(), pieces.end());
+    int at = 0;
+    for (const auto& [first, end] : pieces) {
+      EXPECT_EQ(first, at);
+      at = end;
+    }
+    EXPECT_EQ(at, k_blocks);
+  }
+  // Even: where units are dealt out no cluster has more than a block more than another.
+  if (schedule.dealt > 0) {
+    EXPECT_LE(most - least, 1) << to_text(GetParam());
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Shapes, GemmScheduleTest,
+    ::testing::Values(Sizes{1, 1, 1, 66}, Sizes{5, 7, 3, 66}, Sizes{22, 16, 32, 66},
+                      Sizes{11, 16, 56, 66}, Sizes{22, 28, 16, 66}, Sizes{128, 16, 12, 66},
+                      Sizes{384, 1, 12, 132}, Sizes{43, 32, 64, 66}, Sizes{13, 11, 5, 3},
+                      Sizes{67, 1, 4, 66}, Sizes{131, 1, 9, 66}, Sizes{9, 9, 7, 2},
+                      Sizes{10, 10, 4, 1},
+                      // More blocks of K than 31 bits count in what would be dealt out.
+                      Sizes{12, 16, (1 << 24) - 1, 132}));
+
+}  // namespace
+}  // namespace octavo::cuda
