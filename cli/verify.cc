@@ -60,7 +60,7 @@ std::string findings_text(const std::vector<Finding>& findings) {
         finding.rule, finding.tensor.empty() ? "" : octavo::shown(finding.tensor, 160) + ": ",
         octavo::shown(finding.message, 500)));
   std::string out;
-  for (const std::string& line : without_floods(lines)) out += line + "\n";
+  for (const std::string& line : limit_repeats(lines)) out += line + "\n";
   return out;
 }
 
@@ -114,7 +114,7 @@ int run_verify(const Arguments& arguments, const Globals& globals) {
   print(fmt::format("{} ({}): {}, {}\n", octavo::shown(arguments.input, 200), what,
                     counted(seen.errors(), "error"),
                     counted(seen.findings.size() - seen.errors(), "warning")));
-  print(verdict_text(verdict_of(options.loaders, seen.findings), Behind::counts));
+  print(verdict_text(verdict_of(options.loaders, seen.findings), VerdictDetail::counts));
   print(scope_text(seen.scope, options.codes));
   return good ? kGood : kFailed;
 }

@@ -164,7 +164,7 @@ def main() -> int:
     if unknown := set(kinds) - set(KINDS):
         parser.error(f"got kinds {', '.join(sorted(unknown))}, wanted some of {', '.join(KINDS)}")
     import torch
-    from gemm_bench import times_in_turns  # beside this file
+    from gemm_bench import times_interleaved  # beside this file
 
     start = time.monotonic()
     door = ctypes.CDLL(args.door)
@@ -211,7 +211,7 @@ def main() -> int:
                 errors[name] = operands.error(m, n, k)
                 good &= errors[name] < MOST_ERROR  # NaN is not
                 calls[name] = call
-            timed = times_in_turns(calls, args.repeats, flush, warm=0.01)
+            timed = times_interleaved(calls, args.repeats, flush, warm=0.01)
             us = {name: 1e3 * ms for name, ms in timed.items()}
             if "own" not in us:
                 continue

@@ -75,14 +75,14 @@ class Quantized:
 class Mx(Quantized):
     """1 x 32 blocks with powers of two, or the same numbers with one power of two a row."""
 
-    def __init__(self, values: torch.Tensor, folded: bool):
+    def __init__(self, values: torch.Tensor, aligned: bool):
         rows, k = values.shape
         blocks = values.float().view(rows, k // 32, 32)
         exponents = torch.ceil(torch.log2(blocks.abs().amax(dim=2) / 448.0))
         self.codes = (blocks / torch.exp2(exponents)[:, :, None]).view(rows, k).to(E4M3)
-        self.tile_rows, self.tile_cols, self.folded = 1, 32, folded
+        self.tile_rows, self.tile_cols, self.aligned = 1, 32, aligned
         self.exponents = exponents
-        if folded:
+        if aligned:
             top = exponents.amax(dim=1, keepdim=True)
             factors = torch.exp2(exponents - top)[:, :, None]
             lowered = self.codes.float().view(rows, k // 32, 32) * factors
@@ -95,7 +95,7 @@ class Mx(Quantized):
 
     def operand(self) -> BenchOperand:
         made = super().operand()
-        if not self.folded:
+        if not self.aligned:
             made.scales, made.is_mx = self.bytes.data_ptr(), 1
             made.scale_row_pitch, made.scale_col_pitch = self.bytes.shape[1], 1
         return made
@@ -182,7 +182,7 @@ def reading_call(door, of: Quantized, never: torch.Tensor):
     return call
 
 
-def times_in_turns(calls: dict, repeats: int, flush: torch.Tensor, warm: float = 0.08) -> dict:
+def times_interleaved(calls: dict, repeats: int, flush: torch.Tensor, warm: float = 0.08) -> dict:
     """Medians of milliseconds. The card is at its limit of power: it is warmed up first."""
     start = time.monotonic()
     while time.monotonic() - start < warm:
@@ -314,7 +314,7 @@ def main() -> int:
                     calls["reading B"] = reading_call(door, b, workspace)
                 error = relative_error(out, a, b)
                 repeats = min(args.repeats, int(60 / (4e-12 * m * n * k)) + 15)
-                timed = (times_in_turns if large else kernel_times)(calls, repeats, flush)
+                timed = (times_interleaved if large else kernel_times)(calls, repeats, flush)
                 ratio = timed["torch"] / timed["octavo"] if "torch" in timed else math.nan
                 ratios.append(ratio)
                 tflops = 2e-9 * m * n * k / timed["octavo"]

@@ -125,15 +125,16 @@ __attribute__((visibility("default"))) const char* octavo_bench_gemm_by(
                             .workspace = {static_cast<std::byte*>(workspace),
                                           static_cast<std::size_t>(workspace_bytes)}};
     if (by_library != 0) {
-      if (!octavo::cuda::library_problem().empty()) return octavo::cuda::library_problem().c_str();
-      return octavo::cuda::gemm_by_library(exec, job) ? nullptr : "declined";
+      if (!octavo::cuda::gemm_cublaslt_problem().empty())
+        return octavo::cuda::gemm_cublaslt_problem().c_str();
+      return octavo::cuda::gemm_cublaslt(exec, job) ? nullptr : "declined";
     }
     static const octavo::Kernels* kernels =
         octavo::device_api({octavo::DeviceKind::cuda, 0}).kernels;
     if (!kernels->gemm_offered(job)) return "not offered";
-    (void)octavo::cuda::force_library(false);
+    (void)octavo::cuda::force_cublaslt(false);
     kernels->gemm(exec, job);
-    (void)octavo::cuda::force_library(std::nullopt);
+    (void)octavo::cuda::force_cublaslt(std::nullopt);
     return nullptr;
   } catch (const std::exception& error) {
     problem = error.what();

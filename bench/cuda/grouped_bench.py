@@ -18,7 +18,7 @@ import sys
 from dataclasses import dataclass
 
 import torch
-from gemm_bench import keep, kernel_times, times_in_turns
+from gemm_bench import keep, kernel_times, times_interleaved
 
 import octavo as ov
 
@@ -63,7 +63,7 @@ def cases() -> list[Case]:
 
 def quantized(values: torch.Tensor, name: str):
     if name == "folded":
-        return ov.fold(ov.quantize(values, "mxfp8"), count=False).tensor
+        return ov.align_exponents(ov.quantize(values, "mxfp8"), count=False).tensor
     return ov.quantize(values, name)
 
 
@@ -170,7 +170,7 @@ def main() -> int:
         timed = (
             kernel_times(calls, args.repeats, flush)
             if case.is_batch
-            else times_in_turns(calls, args.repeats, flush)
+            else times_interleaved(calls, args.repeats, flush)
         )
         for name, ms in timed.items():
             beside = {

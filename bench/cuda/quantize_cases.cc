@@ -141,8 +141,8 @@ std::function<Work(Lab&)> producing(ProducerKind kind, bool gated, const Questio
   };
 }
 
-// Folded codes and scales, which fold and quantize_folded make.
-QuantizedMatrix make_folded_copy(Lab& lab, std::int64_t run, Work& work) {
+// Folded codes and scales, which fold and quantize_aligned make.
+QuantizedMatrix make_aligned_copy(Lab& lab, std::int64_t run, Work& work) {
   Question asked = question("fp8-channel");
   asked.scaling.tile = {1, run};
   asked.scales_by_column = true;
@@ -157,16 +157,16 @@ std::int64_t* counter(Lab& lab, Work& work) {
 }
 
 // From bf16, in one pass.
-std::function<Work(Lab&)> quantizing_folded(bool counts) {
+std::function<Work(Lab&)> quantizing_aligned(bool counts) {
   return [=](Lab& lab) {
     Work work;
-    const QuantizedMatrix to = make_folded_copy(lab, 0, work);
+    const QuantizedMatrix to = make_aligned_copy(lab, 0, work);
     QuantizeJob job{.scale = preset("mxfp8").scale};
     job.source.values = lab.values(DType::bf16);
     job.rowwise = {.codes = to.codes, .tile = {1, kMxBlock}};
     work.bytes += bytes_of(job.source.values);
     std::int64_t* const changed = counts ? counter(lab, work) : nullptr;
-    work.run = [=, entry = lab.entry(&Kernels::quantize_folded)](const Exec& exec) {
+    work.run = [=, entry = lab.entry(&Kernels::quantize_aligned)](const Exec& exec) {
       check(entry(exec, job, to, changed), ErrorCode::unsupported, "bench", "not in one pass");
     };
     return work;
@@ -174,15 +174,18 @@ std::function<Work(Lab&)> quantizing_folded(bool counts) {
 }
 
 // From MX codes, as for weights.
-std::function<Work(Lab&)> folding(std::int64_t run) {
+std::function<Work(Lab&)> aligning(std::int64_t run) {
   return [=](Lab& lab) {
     Work work;
     QuantizeJob job = make_job(lab, question("mxfp8"), work);
     job.source.values = lab.values(DType::bf16);
     lab.entry (&Kernels::quantize)(lab.exec(), job);
-    const MxFoldJob fold{
-        .from = job.rowwise, .to = make_folded_copy(lab, run, work), .changed = counter(lab, work)};
-    work.run = [=, entry = lab.entry(&Kernels::fold)](const Exec& exec) { entry(exec, fold); };
+    const MxAlignJob align_exponents{.from = job.rowwise,
+                                     .to = make_aligned_copy(lab, run, work),
+                                     .changed = counter(lab, work)};
+    work.run = [=, entry = lab.entry(&Kernels::align_exponents)](const Exec& exec) {
+      entry(exec, align_exponents);
+    };
     return work;
   };
 }
@@ -224,8 +227,8 @@ std::vector<Case> quantize_cases() {
       {"quantize", "fp8-1x128, both", 0, quantizing(both("fp8-1x128"))},
       {"quantize", "fp8-block", 0, quantizing(question("fp8-block"))},
       {"quantize", "mxfp8, row", 0.95, quantizing(question("mxfp8"))},
-      {"quantize", "mxfp8, row, folded", 0, quantizing_folded(false)},
-      {"quantize", "mxfp8, row, folded, counted", 0, quantizing_folded(true)},
+      {"quantize", "mxfp8, row, folded", 0, quantizing_aligned(false)},
+      {"quantize", "mxfp8, row, folded, counted", 0, quantizing_aligned(true)},
       {"quantize", "mxfp8, column", 0, quantizing(question("mxfp8", Copies::column))},
       {"quantize", "mxfp8, both", 0.90, quantizing(both("mxfp8"))},
       {"quantize", "mxfp6", 0, quantizing(question("mxfp6"))},
@@ -247,8 +250,8 @@ std::vector<Case> quantize_cases() {
        requantizing(question("mxfp8"), question("mxfp8", Copies::column))},
       {"requantize", "mxfp8 to fp8-channel", 0,
        requantizing(question("mxfp8"), question("fp8-channel"))},
-      {"fold", "mxfp8 by row", 0, folding(0)},
-      {"fold", "mxfp8 by 128 columns", 0, folding(kFoldRun)},
+      {"fold", "mxfp8 by row", 0, aligning(0)},
+      {"fold", "mxfp8 by 128 columns", 0, aligning(kAlignRun)},
       {"produce", "rms_norm + mxfp8", 0.95 / 1.05,
        producing(ProducerKind::rms_norm, false, question("mxfp8"))},
       {"produce", "layer_norm + mxfp8", 0.95 / 1.05,

@@ -59,8 +59,8 @@ constexpr auto kWarm = std::chrono::milliseconds(100);
 
 // ---- launches
 
-CUtensorMap map_of(void* data, CUtensorMapDataType type, unsigned each, unsigned size,
-                   unsigned box_rows) {
+CUtensorMap tensor_map_of(void* data, CUtensorMapDataType type, unsigned each, unsigned size,
+                          unsigned box_rows) {
   static const auto encode = [] {
     void* entry = nullptr;
     cudaDriverEntryPointQueryResult found{};
@@ -115,11 +115,11 @@ Prepared prepare(const Data& data, bool alone) {
   const auto box = [](int lines, bool shared) {
     return static_cast<unsigned>(shared ? lines / kIs.blocks : lines);
   };
-  product.rows =
-      map_of(data.rows, CU_TENSOR_MAP_DATA_TYPE_UINT8, 1, size, box(K::kRows, K::kSharesRows));
-  product.cols =
-      map_of(data.cols, CU_TENSOR_MAP_DATA_TYPE_UINT8, 1, size, box(K::kCols, !K::kSharesRows));
-  product.out = map_of(data.out, CU_TENSOR_MAP_DATA_TYPE_BFLOAT16, 2, size, 64);
+  product.rows = tensor_map_of(data.rows, CU_TENSOR_MAP_DATA_TYPE_UINT8, 1, size,
+                               box(K::kRows, K::kMulticastsRows));
+  product.cols = tensor_map_of(data.cols, CU_TENSOR_MAP_DATA_TYPE_UINT8, 1, size,
+                               box(K::kCols, !K::kMulticastsRows));
+  product.out = tensor_map_of(data.out, CU_TENSOR_MAP_DATA_TYPE_BFLOAT16, 2, size, 64);
   product.row_scales = data.row_scales;
   product.col_scales = data.col_scales;
   product.row_pitch = data.row_pitch;
@@ -132,20 +132,21 @@ Prepared prepare(const Data& data, bool alone) {
     const int each = shared ? lines : lines * kIs.blocks;
     return (data.size + each - 1) / each;
   };
-  const int unit_rows = units(K::kRows, K::kSharesRows),
-            unit_cols = units(K::kCols, !K::kSharesRows), at_once = processors / kIs.blocks;
-  GemmSchedule& schedule = product.schedule;
-  schedule = kIs.dealt ? make_schedule(unit_rows, unit_cols, data.k_blocks, at_once)
-                       : GemmSchedule{.unit_rows = unit_rows,
-                                      .unit_cols = unit_cols,
-                                      .k_blocks = data.k_blocks,
-                                      .clusters = kIs.persistent ? at_once : unit_rows * unit_cols,
-                                      .strip = kIs.persistent ? 8 : 1};
+  const int unit_rows = units(K::kRows, K::kMulticastsRows),
+            unit_cols = units(K::kCols, !K::kMulticastsRows), at_once = processors / kIs.blocks;
+  StreamKSchedule& schedule = product.schedule;
+  schedule = kIs.stream_k_units
+                 ? make_schedule(unit_rows, unit_cols, data.k_blocks, at_once)
+                 : StreamKSchedule{.unit_rows = unit_rows,
+                                   .unit_cols = unit_cols,
+                                   .k_blocks = data.k_blocks,
+                                   .clusters = kIs.persistent ? at_once : unit_rows * unit_cols,
+                                   .strip = kIs.persistent ? 8 : 1};
   for (int i = 0; i < schedule.items(0); ++i) {
     const GemmItem item = schedule.item(0, i);
     made.stages_of_first += item.end - item.first;
   }
-  made.floor = 2 * kIs.cols * kIs.groups * kIs.waves;  // 64 rows x 128 of K, 4096 a cycle
+  made.floor = 2 * kIs.cols * kIs.groups * kIs.row_passes;  // 64 rows x 128 of K, 4096 a cycle
   made.config.gridDim = static_cast<unsigned>(schedule.clusters * kIs.blocks);
   made.config.blockDim = K::kThreads;
   made.config.dynamicSmemBytes = static_cast<std::size_t>(alone ? kMostShared : K::kSharedBytes);
@@ -164,33 +165,34 @@ constexpr Version but(Version version, Change change) {
   return version;
 }
 
-constexpr Version kFirst{}, kRing{.stages = 4}, kThree{.groups = 3, .stages = 4},
-    kStrips = but(kThree, [](Version&v) { v.persistent = true; }),
-    kPairs = but(kStrips, [](Version&v) { v.blocks = 2; }),
-    kAhead = but(kPairs, [](Version&v) { v.lone = Lone::block_ahead; }),
-    kShuffled = but(kPairs, [](Version&v) { v.lone = Lone::shuffled; }),
-    kInRing = but(kPairs, [](Version&v) { v.lone = Lone::in_ring; }),
-    kDealt = but(kInRing, [](Version&v) { v.dealt = true; }),
-    kExchanged = but(kDealt, [](Version&v) { v.exchanged = true; }),
+constexpr Version kFirst{}, kStageWithScalesBytes{.stages = 4}, kThree{.groups = 3, .stages = 4},
+    kPersistent = but(kThree, [](Version&v) { v.persistent = true; }),
+    kPairs = but(kPersistent, [](Version&v) { v.blocks = 2; }),
+    kAhead = but(kPairs, [](Version&v) { v.broadcast_scale = BroadcastScale::block_ahead; }),
+    kShuffled = but(kPairs, [](Version&v) { v.broadcast_scale = BroadcastScale::shuffled; }),
+    kInPipeline = but(kPairs, [](Version&v) { v.broadcast_scale = BroadcastScale::in_pipeline; }),
+    kStreamK = but(kInPipeline, [](Version&v) { v.stream_k_units = true; }),
+    kExchanged = but(kStreamK, [](Version&v) { v.exchanged = true; }),
     kLean = but(kExchanged,
                 [](Version&v) {
                   v.ready = true;
                   v.copies = 4;
                 }),
-    kMultiplied = but(kLean, [](Version&v) { v.lone = Lone::multiplied; }),
+    kMultiplied = but(kLean, [](Version&v) { v.broadcast_scale = BroadcastScale::multiplied; }),
     kTall = but(kExchanged,
                 [](Version&v) {
-                  v.groups = v.waves = 2;
+                  v.groups = v.row_passes = 2;
                   v.stages = 3;
-                  v.dealt = false;
+                  v.stream_k_units = false;
                 }),
     kTallLean = but(kTall, [](Version&v) { v.ready = true; }),
     kTallTogether = but(kTallLean, [](Version&v) { v.together = true; }),
-    kTallMultiplied = but(kTallTogether, [](Version&v) { v.lone = Lone::multiplied; }),
+    kTallMultiplied =
+        but(kTallTogether, [](Version&v) { v.broadcast_scale = BroadcastScale::multiplied; }),
     kTallAhead = but(kTallLean, [](Version&v) { v.ahead = true; }),
     kTallRows = but(kTallAhead, [](Version&v) { v.by_row = true; }),
     kBroad = but(kTallLean, [](Version&v) {
-      v.waves = 1;
+      v.row_passes = 1;
       v.stages = 4;
       v.cols = 192;
     });
@@ -202,14 +204,14 @@ constexpr struct {
 } kVersions[] = {
     {"1  64 x 128, one thing after the other", prepare<kFirst>, true},
     {"1b the same, as many blocks as fit", prepare<kFirst>, false},
-    {"2  a ring of four stages, loaded ahead", prepare<kRing>, false},
+    {"2  a ring of four stages, loaded ahead", prepare<kStageWithScalesBytes>, false},
     {"3  192 x 128 by three warpgroups", prepare<kThree>, false},
-    {"4  blocks that stay, tiles in strips", prepare<kStrips>, false},
+    {"4  blocks that stay, tiles in strips", prepare<kPersistent>, false},
     {"5  pairs of blocks that share rows", prepare<kPairs>, false},
     {"6  scale of B asked for a block ahead", prepare<kAhead>, false},
     {"7  ... up to 32 ahead, by shuffles", prepare<kShuffled>, false},
-    {"8  ... through the ring, by a warp", prepare<kInRing>, false},
-    {"9  last tiles dealt out by blocks of K", prepare<kDealt>, false},
+    {"8  ... through the ring, by a warp", prepare<kInPipeline>, false},
+    {"9  last tiles dealt out by blocks of K", prepare<kStreamK>, false},
     {"10 sums and runs in different banks", prepare<kExchanged>, false},
     {"11 scales before products, four copies", prepare<kLean>, false},
     {"12 scales of rows times that of B", prepare<kMultiplied>, false},
@@ -252,7 +254,7 @@ bool check(Rung& rung, bool is_first, const Data& data, const Wanted& wanted) {
 
 // Versions take turns, because the card's clock goes by the power of what ran before, and without a
 // pause. It is made warm with the last of them.
-void time_in_turns(std::span<Rung> rungs, const Data& data) {
+void time_interleaved(std::span<Rung> rungs, const Data& data) {
   const auto flush = [&] { must(cudaMemsetAsync(data.flush, 0, kFlushBytes), "flush"); };
   for (const auto end = std::chrono::steady_clock::now() + kWarm;
        std::chrono::steady_clock::now() < end;) {
@@ -314,8 +316,8 @@ bool climb(int size) {
   // The first two draw so little power that they would lend their neighbours some, and take long.
   const std::span<Rung> all(rungs), slow = all.first(2), others = all.subspan(2);
   const bool times_slow = size <= 4096;
-  if (times_slow) time_in_turns(slow, data);
-  time_in_turns(others, data);
+  if (times_slow) time_interleaved(slow, data);
+  time_interleaved(others, data);
   std::printf("\n%-40s %8s %7s %7s %7s %6s %5s %6s\n", (std::to_string(size) + "^3").c_str(), "us",
               "TFLOPS", "before", "cycles", "floor", "GHz", "error");
   double before = 0;

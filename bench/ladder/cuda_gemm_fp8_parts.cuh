@@ -10,23 +10,24 @@
 namespace octavo::cuda::ladder {
 
 // How a thread comes by the scale of B, one number for a tile and a block of K.
-enum class Lone {
+enum class BroadcastScale {
   when_needed,  // every thread loads it from memory, for every block
   block_ahead,  // the same, one block before its use
   shuffled,     // each lane loads that of another block, up to 32 ahead; a shuffle gives it to all
-  in_ring,      // a warp of its own brings it into the stage
+  in_pipeline,  // a warp of its own brings it into the stage
   multiplied,   // two warps bring the scales of rows into the stage, times that of B
 };
 
 struct Version {
   int groups = 1;           // warpgroups that multiply, 64 rows of a tile at a time
-  int waves = 1;            // ... so many times a stage
+  int row_passes = 1;       // ... so many times a stage
   int stages = 1;           // one: by the warpgroup that multiplies; more: another loads ahead
   bool persistent = false;  // as many blocks as run at one time; tiles in strips
   int blocks = 1;           // of a cluster: they have the same rows and neighbouring columns
   int cols = 128;           // of a tile; if more, blocks of a cluster share these, not their rows
-  Lone lone = Lone::when_needed;
-  bool dealt = false;  // the last waves of tiles are cut along K, so that all blocks end at once
+  BroadcastScale broadcast_scale = BroadcastScale::when_needed;
+  bool stream_k_units =
+      false;  // the last waves of tiles are cut along K, so that all blocks end at once
   bool exchanged = false;  // sums lie where their neighbour's run would, in the other bank
   bool ready = false;      // scales are asked for before a stage's products, and not among them
   bool ahead = false;      // ... and the next stage is waited for and its scales loaded during them
@@ -42,7 +43,7 @@ struct Product {
   const float* row_scales = nullptr;  // of A, a block of K after the other, row_pitch numbers each
   const float* col_scales = nullptr;  // of B, k_blocks numbers for every 128 columns
   int row_pitch = 0, row_count = 0, k_blocks = 0;
-  GemmSchedule schedule{};
+  StreamKSchedule schedule{};
   float4* partial = nullptr;            // sums that one cluster leaves for the next
   unsigned long long* ready = nullptr;  // ... and that they are there: `ticket`
   unsigned long long ticket = 0;
@@ -53,33 +54,35 @@ template <Version kIs>
 struct Kernel {
   static constexpr Version kVersion = kIs;
   static constexpr bool kLoadsAhead = kIs.stages > 1;
-  static constexpr int kScaleWarps = kIs.lone == Lone::multiplied ? 2
-                                     : kIs.lone == Lone::in_ring  ? 1
-                                                                  : 0;
-  static constexpr int kRows = kIs.groups * kIs.waves * kMmaRows, kCols = kIs.cols,
+  static constexpr int kScaleWarps = kIs.broadcast_scale == BroadcastScale::multiplied    ? 2
+                                     : kIs.broadcast_scale == BroadcastScale::in_pipeline ? 1
+                                                                                          : 0;
+  static constexpr int kRows = kIs.groups * kIs.row_passes * kMmaRows, kCols = kIs.cols,
                        kSums = kCols / 2;
   static constexpr int kThreads = (kIs.groups + (kLoadsAhead ? 1 : 0)) * 128;
   static constexpr int kRowTile = kRows * kRowBytes, kStageBytes = kRowTile + kCols * kRowBytes;
   static constexpr int kScaleBytes = kRows * 4, kStagedBytes = kMmaRows * kCols * 2;
-  static constexpr bool kSharesRows = kCols == 128;
+  static constexpr bool kMulticastsRows = kCols == 128;
   // Of columns that have one scale of B in any case, and how many of them a tile has.
-  static constexpr int kLoneCols = kCols % 128 == 0 ? 128 : 64, kLones = kCols / kLoneCols;
+  static constexpr int kBroadcastCols = kCols % 128 == 0 ? 128 : 64,
+                       kBroadcastScales = kCols / kBroadcastCols;
   // In shared memory, from a multiple of 1024 on: stages; results; scales; barriers.
   static constexpr int kStagedAt = kIs.stages * kStageBytes,
-                       kScalesAt = kStagedAt + kIs.groups * kIs.waves * kStagedBytes,
-                       kLoneAt = kScalesAt + kIs.stages * kScaleBytes,
-                       kFullAt = kLoneAt + kIs.stages * 16, kEmptyAt = kFullAt + kIs.stages * 8,
-                       kLeftAt = kEmptyAt + kIs.stages * 8,
-                       kSharedBytes = kLeftAt + kIs.groups * 8 + 1024;
+                       kScalesAt = kStagedAt + kIs.groups * kIs.row_passes * kStagedBytes,
+                       kBroadcastAt = kScalesAt + kIs.stages * kScaleBytes,
+                       kFullAt = kBroadcastAt + kIs.stages * 16,
+                       kEmptyAt = kFullAt + kIs.stages * 8,
+                       kHandedOverAt = kEmptyAt + kIs.stages * 8,
+                       kSharedBytes = kHandedOverAt + kIs.groups * 8 + 1024;
   // Registers of a block are 64 K, 128 for each of 512 threads: too few for those that multiply.
-  static constexpr bool kMovesRegisters = kIs.groups == 3 || kIs.waves > 1 || kSums > 64;
-  static constexpr int kUp = kIs.groups == 3 ? 152 : 224, kDown = 56;
+  static constexpr bool kUsesSetmaxnreg = kIs.groups == 3 || kIs.row_passes > 1 || kSums > 64;
+  static constexpr int kConsumerRegisters = kIs.groups == 3 ? 152 : 224, kProducerRegisters = 56;
   // Where element s of a run is among the sums.
   static constexpr int place(int s) { return kIs.exchanged ? s ^ 1 : s; }
 };
 
 template <Version kIs>
-struct Ring {
+struct Pipeline {
   using K = Kernel<kIs>;
   SharedAddress base;
   __device__ __forceinline__ SharedAddress rows(int stage) const {
@@ -91,24 +94,24 @@ struct Ring {
   __device__ __forceinline__ SharedAddress row_scales(int stage) const {
     return base + K::kScalesAt + stage * K::kScaleBytes;
   }
-  __device__ __forceinline__ SharedAddress lone(int stage) const {
-    return base + K::kLoneAt + stage * 16;
+  __device__ __forceinline__ SharedAddress broadcast_scale(int stage) const {
+    return base + K::kBroadcastAt + stage * 16;
   }
-  __device__ __forceinline__ SharedAddress is_full(int stage) const {
+  __device__ __forceinline__ SharedAddress full_barrier(int stage) const {
     return base + K::kFullAt + stage * 8;
   }
-  __device__ __forceinline__ SharedAddress is_empty(int stage) const {
+  __device__ __forceinline__ SharedAddress empty_barrier(int stage) const {
     return base + K::kEmptyAt + stage * 8;
   }
   // Where the threads of a warpgroup arrive once they have left sums for the next cluster.
-  __device__ __forceinline__ SharedAddress has_left(int group) const {
-    return base + K::kLeftAt + group * 8;
+  __device__ __forceinline__ SharedAddress handed_over_barrier(int group) const {
+    return base + K::kHandedOverAt + group * 8;
   }
 };
 
 // A stage of the ring, and whether it is an even or an odd time round.
 template <Version kIs>
-struct Place {
+struct PipelineState {
   int stage = 0;
   unsigned phase = 0;
   __device__ __forceinline__ void next() {
@@ -132,8 +135,8 @@ struct Walk {
   __device__ __forceinline__ void find(const Product& of, int rank) {
     item = of.schedule.item(cluster, at);
     using K = Kernel<kIs>;
-    row = (K::kSharesRows ? item.unit_row : item.unit_row * kIs.blocks + rank) * K::kRows;
-    col = (K::kSharesRows ? item.unit_col * kIs.blocks + rank : item.unit_col) * K::kCols;
+    row = (K::kMulticastsRows ? item.unit_row : item.unit_row * kIs.blocks + rank) * K::kRows;
+    col = (K::kMulticastsRows ? item.unit_col * kIs.blocks + rank : item.unit_col) * K::kCols;
   }
   // Of columns from `first` of the tile on; of the last ones, where they are beyond the end.
   [[nodiscard]] __device__ __forceinline__ const float* col_scales(const Product& of,
@@ -142,18 +145,18 @@ struct Walk {
   }
 };
 
-template <Lone kLone>
-struct LoneScales {  // when_needed
+template <BroadcastScale kBroadcastScale>
+struct BroadcastScales {  // when_needed
   const float* from;
-  __device__ __forceinline__ LoneScales(const float* first, int, int) : from(first) {}
+  __device__ __forceinline__ BroadcastScales(const float* first, int, int) : from(first) {}
   __device__ __forceinline__ float take() { return __ldg(from++); }
 };
 template <>
-struct LoneScales<Lone::block_ahead> {
+struct BroadcastScales<BroadcastScale::block_ahead> {
   const float* from;
   int left;
   float next;
-  __device__ __forceinline__ LoneScales(const float* first, int count, int)
+  __device__ __forceinline__ BroadcastScales(const float* first, int count, int)
       : from(first), left(count), next(__ldg(first)) {}
   __device__ __forceinline__ float take() {
     const float taken = next;
@@ -163,24 +166,24 @@ struct LoneScales<Lone::block_ahead> {
   }
 };
 template <>
-struct LoneScales<Lone::shuffled> {
+struct BroadcastScales<BroadcastScale::shuffled> {
   const float* from;
   int left, used = 0;
   float now = 0.0F, next = 0.0F;
-  __device__ __forceinline__ LoneScales(const float* first, int count, int lane)
+  __device__ __forceinline__ BroadcastScales(const float* first, int count, int lane)
       : from(first + lane), left(count - lane) {
     load();
-    turn();
+    advance();
   }
   __device__ __forceinline__ float take() {
     const float taken = __shfl_sync(0xFFFFFFFFu, now, used);
-    if (++used == 32) turn();
+    if (++used == 32) advance();
     return taken;
   }
   __device__ __forceinline__ void load() {
     if (left > 0) next = __ldg(from);
   }
-  __device__ __forceinline__ void turn() {
+  __device__ __forceinline__ void advance() {
     now = next;
     used = 0;
     from += 32;
@@ -189,12 +192,12 @@ struct LoneScales<Lone::shuffled> {
   }
 };
 template <>
-struct LoneScales<Lone::in_ring> {
-  __device__ __forceinline__ LoneScales(const float*, int, int) {}
+struct BroadcastScales<BroadcastScale::in_pipeline> {
+  __device__ __forceinline__ BroadcastScales(const float*, int, int) {}
 };
 template <>
-struct LoneScales<Lone::multiplied> : LoneScales<Lone::in_ring> {
-  using LoneScales<Lone::in_ring>::LoneScales;
+struct BroadcastScales<BroadcastScale::multiplied> : BroadcastScales<BroadcastScale::in_pipeline> {
+  using BroadcastScales<BroadcastScale::in_pipeline>::BroadcastScales;
 };
 
 // ---- tiles that are cut along K
@@ -206,8 +209,8 @@ __device__ __forceinline__ int slot_of(int cluster, int rank, int group) {
 }
 
 template <int kSums>
-__device__ __forceinline__ void leave_sums(const Product& of, int slot, int thread,
-                                           const float (&sums)[kSums]) {
+__device__ __forceinline__ void store_partial_sums(const Product& of, int slot, int thread,
+                                                   const float (&sums)[kSums]) {
   float4* const to = of.partial + slot * kSums / 4 * 128 + thread;
 #pragma unroll
   for (int i = 0; i < kSums / 4; ++i)
@@ -216,15 +219,16 @@ __device__ __forceinline__ void leave_sums(const Product& of, int slot, int thre
 }
 
 // That they are there: a thread that has nothing else to do waits for the stores.
-__device__ __forceinline__ void announce_sums(const Product& of, int slot, SharedAddress left) {
-  barrier_wait(left, 0);
+__device__ __forceinline__ void signal_partial_sums(const Product& of, int slot,
+                                                    SharedAddress left) {
+  mbarrier_wait(left, 0);
   asm volatile("st.release.gpu.global.u64 [%0], %1;" ::"l"(of.ready + slot), "l"(of.ticket)
                : "memory");
 }
 
 template <int kSums>
-__device__ __forceinline__ void take_sums(const Product& of, int slot, int thread, int barrier,
-                                          float (&sums)[kSums]) {
+__device__ __forceinline__ void load_partial_sums(const Product& of, int slot, int thread,
+                                                  int barrier, float (&sums)[kSums]) {
   if (thread == 0) {
     unsigned long long seen;
     do {
@@ -234,7 +238,7 @@ __device__ __forceinline__ void take_sums(const Product& of, int slot, int threa
                    : "memory");
     } while (seen != of.ticket);
   }
-  named_sync(barrier, 128);
+  named_barrier_sync(barrier, 128);
   const float4* const from = of.partial + slot * kSums / 4 * 128 + thread;
 #pragma unroll
   for (int i = 0; i < kSums / 4; ++i) {

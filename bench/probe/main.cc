@@ -7,8 +7,8 @@
 
 int main(int count, char** words) {
   using namespace octavo;
-  const int turns = count > 1 ? std::atoi(words[1]) : 200;
-  if (turns < 1) {
+  const int iterations = count > 1 ? std::atoi(words[1]) : 200;
+  if (iterations < 1) {
     std::fprintf(stderr, "bench_probe: got '%s', wanted a number of turns\n", words[1]);
     return 2;
   }
@@ -25,7 +25,7 @@ int main(int count, char** words) {
   const char* separator = "{";
   for (const auto& one : probes) {
     if (!one.offered) continue;
-    std::printf("%s\"%s\": %.1f", separator, one.name, one.peak(turns));
+    std::printf("%s\"%s\": %.1f", separator, one.name, one.peak(iterations));
     separator = ", ";
   }
   std::puts("}");

@@ -11,11 +11,11 @@
 namespace octavo::probe {
 
 // Billions of operations (a product and a sum are two) a second; the best of so many turns.
-double peak_fmla_f32(int turns);
-double peak_fmla_f16(int turns);
-double peak_sdot(int turns);
-double peak_bfmmla(int turns);
-double peak_smmla(int turns);
+double peak_fmla_f32(int iterations);
+double peak_fmla_f16(int iterations);
+double peak_sdot(int iterations);
+double peak_bfmmla(int iterations);
+double peak_smmla(int iterations);
 
 // Everything else is each file's own: files are compiled for different CPUs, and a function that
 // they shared could be the one that this CPU cannot run.
@@ -50,13 +50,13 @@ template <typename Instruction>
 }
 
 template <typename Instruction>
-double peak(int turns) {
+double peak(int iterations) {
   constexpr int kRounds = 4000;  // about 2 ms
   // Nothing special in any type: about 0.01 as f32 and bf16, 1 as f16, 60 as int8.
   const std::vector<std::byte> operands((kLeft + kRight) * kSteps * kBytes, std::byte{0x3C});
   std::vector<std::byte> result(kLeft * kRight * kBytes);
   double best = 0.0;
-  for (int turn = 0; turn < turns; ++turn) {
+  for (int iteration = 0; iteration < iterations; ++iteration) {
     const auto begin = std::chrono::steady_clock::now();
     multiply<Instruction>(operands.data(), kRounds, result.data());
     const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - begin;

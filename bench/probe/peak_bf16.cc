@@ -14,6 +14,6 @@ struct Bfmmla {
 
 }  // namespace
 
-double peak_bfmmla(int turns) { return peak<Bfmmla>(turns); }
+double peak_bfmmla(int iterations) { return peak<Bfmmla>(iterations); }
 
 }  // namespace octavo::probe

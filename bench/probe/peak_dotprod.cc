@@ -14,6 +14,6 @@ struct Sdot {
 
 }  // namespace
 
-double peak_sdot(int turns) { return peak<Sdot>(turns); }
+double peak_sdot(int iterations) { return peak<Sdot>(iterations); }
 
 }  // namespace octavo::probe

@@ -14,6 +14,6 @@ struct FmlaF32 {
 
 }  // namespace
 
-double peak_fmla_f32(int turns) { return peak<FmlaF32>(turns); }
+double peak_fmla_f32(int iterations) { return peak<FmlaF32>(iterations); }
 
 }  // namespace octavo::probe

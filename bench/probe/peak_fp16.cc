@@ -14,6 +14,6 @@ struct FmlaF16 {
 
 }  // namespace
 
-double peak_fmla_f16(int turns) { return peak<FmlaF16>(turns); }
+double peak_fmla_f16(int iterations) { return peak<FmlaF16>(iterations); }
 
 }  // namespace octavo::probe

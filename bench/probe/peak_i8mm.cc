@@ -14,6 +14,6 @@ struct Smmla {
 
 }  // namespace
 
-double peak_smmla(int turns) { return peak<Smmla>(turns); }
+double peak_smmla(int iterations) { return peak<Smmla>(iterations); }
 
 }  // namespace octavo::probe

@@ -111,7 +111,7 @@ std::string summary_text(const CheckpointReport& report) {
 
 std::string notes_text(const std::vector<std::string>& notes) {
   std::string out;
-  for (const std::string& note : without_floods(notes))
+  for (const std::string& note : limit_repeats(notes))
     out += fmt::format("  note: {}\n", octavo::shown(with_flags(note), 400));
   return out;
 }

@@ -44,7 +44,7 @@ void add_verdict(const std::string& output, Json& json, std::string& text) {
   const CheckpointReader written(output);
   const std::vector<Finding> findings = verify(written, options);
   const Verdict verdict = verdict_of(options.loaders, findings);
-  text += verdict_text(verdict, Behind::reasons);
+  text += verdict_text(verdict, VerdictDetail::reasons);
   json.set("servers", json_of(verdict));
 }
 

@@ -32,7 +32,7 @@ std::string counted(std::size_t count, std::string_view what) {
   return fmt::format("{} {}{}", count, what, count == 1 ? "" : "s");
 }
 
-std::string verdict_text(const Verdict& verdict, Behind behind) {
+std::string verdict_text(const Verdict& verdict, VerdictDetail behind) {
   const Style style(stdout);
   const auto with_counts = [&](const std::vector<std::string>& names) {
     std::vector<std::string> out;
@@ -40,7 +40,7 @@ std::string verdict_text(const Verdict& verdict, Behind behind) {
       const auto& [errors, warnings] = verdict.tallies.at(name);
       std::string counts = errors > 0 ? counted(errors, "error") : "";
       if (warnings > 0) counts += (errors > 0 ? ", " : "") + counted(warnings, "warning");
-      out.push_back(counts.empty() || behind == Behind::reasons
+      out.push_back(counts.empty() || behind == VerdictDetail::reasons
                         ? name
                         : fmt::format("{} ({})", name, counts));
     }
@@ -51,7 +51,7 @@ std::string verdict_text(const Verdict& verdict, Behind behind) {
     out += fmt::format("  {} {}\n", style.good("loads in      "),
                        fmt::join(with_counts(verdict.loads), ", "));
   if (verdict.fails.empty()) return out;
-  if (behind == Behind::counts)
+  if (behind == VerdictDetail::counts)
     return out + fmt::format("  {} {}\n", style.bad("does not load:"),
                              fmt::join(with_counts(verdict.fail_names), ", "));
   for (std::size_t i = 0; i < verdict.fails.size(); ++i)
@@ -60,7 +60,7 @@ std::string verdict_text(const Verdict& verdict, Behind behind) {
   return out;
 }
 
-std::vector<std::string> without_floods(const std::vector<std::string>& lines) {
+std::vector<std::string> limit_repeats(const std::vector<std::string>& lines) {
   struct Kind {
     std::size_t count = 0, last = 0;  // where the last one that is shown stands
   };

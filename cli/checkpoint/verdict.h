@@ -11,13 +11,13 @@
 
 namespace octavo::cli {
 
-enum class Behind : std::uint8_t { reasons, counts };  // each loader's name
-std::string verdict_text(const Verdict& verdict, Behind behind);
+enum class VerdictDetail : std::uint8_t { reasons, counts };  // each loader's name
+std::string verdict_text(const Verdict& verdict, VerdictDetail behind);
 // "1 error", "2 errors".
 std::string counted(std::size_t count, std::string_view what);
 
 // The text of notes, or of anything that comes once for every layer: of those that differ in
 // numbers alone the first three, and how many more there are.
-std::vector<std::string> without_floods(const std::vector<std::string>& lines);
+std::vector<std::string> limit_repeats(const std::vector<std::string>& lines);
 
 }  // namespace octavo::cli

@@ -82,9 +82,9 @@ void check_packable(const Element& element, std::string_view option) {
 // Sizes come from a file that may lie, and an empty array or a pipe has no bytes to prove them by.
 // Below this no count of bits or bytes here can overflow.
 void check_sizes(const std::vector<std::int64_t>& shape) {
-  constexpr std::int64_t kMost = std::int64_t{1} << 56;
+  constexpr std::int64_t kMax = std::int64_t{1} << 56;
   const std::int64_t largest = shape.empty() ? 1 : *std::max_element(shape.begin(), shape.end());
-  if (largest > kMost || element_count({.shape = shape}) > kMost) {
+  if (largest > kMax || element_count({.shape = shape}) > kMax) {
     fail(ErrorCode::io, "cast", "got shape ", shape_text(shape), ", wanted at most 2^56 elements");
   }
 }

@@ -172,8 +172,8 @@ std::size_t npy_data_offset(std::span<const std::byte> start) {
   if (start.size() < preamble) fail_npy("ends within its header");
   std::size_t length = 0;
   for (std::size_t i = preamble; i-- > kMagic.size() + 2;) length = length << 8 | byte_at(start, i);
-  if (length > kMostNpyHeader)
-    fail_npy("says its header has ", length, " bytes, wanted at most ", kMostNpyHeader);
+  if (length > kMaxNpyHeader)
+    fail_npy("says its header has ", length, " bytes, wanted at most ", kMaxNpyHeader);
   return preamble + length;
 }
 

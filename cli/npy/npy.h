@@ -36,7 +36,7 @@ class NpyProblem : public std::runtime_error {
 };
 
 // The longest header that is read; numpy itself writes some hundred bytes, and reads 10,000.
-inline constexpr std::size_t kMostNpyHeader = 64 * 1024;
+inline constexpr std::size_t kMaxNpyHeader = 64 * 1024;
 // What must be read to know the header's length.
 inline constexpr std::size_t kNpyPreamble = 12;
 

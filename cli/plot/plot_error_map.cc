@@ -15,7 +15,7 @@ namespace {
 constexpr double kMapLeft = kPlotLeft + 60, kMapRight = 970, kShareLeft = 1000,
                  kShareRight = kPlotRight;
 constexpr double kMapHeight = 340, kLowestCell = 8, kHighestCell = 30;
-constexpr std::int64_t kMostLines = 40, kMostCells = 80;
+constexpr std::int64_t kMaxLines = 40, kMaxCells = 80;
 constexpr int kLevels = 9;  // heat-0 to heat-8 in the style
 // Colours span at least this factor, so that an even error is pale and noise no pattern.
 constexpr double kLeastSpan = 8;
@@ -38,20 +38,20 @@ ErrorMap::ErrorMap(const QuantizeReport& report) : report_(report) {
     rows_each = tile_extent(report.scaling.tile.rows, report.shape[rank - 2]);
   if (parts.are_tiles && !along_last) row_word_ = "tile row";
   std::int64_t all_rows = rows_each;
-  if (across == count && across > kMostCells) {
+  if (across == count && across > kMaxCells) {
     wrapped_ = true;
     row_word_ = rank == 1 ? "element" : "column";
     const std::int64_t extent = tile_extent(report.scaling.tile.cols, columns_);
     all_rows = columns_;
-    across = std::max(kMostCells, divided(count, kMostLines));
+    across = std::max(kMaxCells, divided(count, kMaxLines));
     columns_ = rows_each = across * extent;
   } else if (across > 0) {
     all_rows = rows_each * divided(count, across);
     if (parts.are_tiles && along_last && rank == 2) all_rows = report.shape[0];
   }
   if (count == 0 || across == 0) return;
-  const std::int64_t rows = divided(count, across), per_line = divided(rows, kMostLines),
-                     per_cell = divided(across, kMostCells);
+  const std::int64_t rows = divided(count, across), per_line = divided(rows, kMaxLines),
+                     per_cell = divided(across, kMaxCells);
   lines_.resize(static_cast<std::size_t>(divided(rows, per_line)));
   for (std::size_t i = 0; i < lines_.size(); ++i) {
     const auto at = static_cast<std::int64_t>(i);

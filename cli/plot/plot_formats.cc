@@ -15,7 +15,7 @@ constexpr double kBarsLeft = 300, kBarsRight = 1090, kTop = 178, kRowHeight = 54
 // A format that spans more powers of two than this (e8m0fnu) would squeeze all others; it is cut.
 constexpr int kWidestSpan = 64;
 // More marks than this in one cell would run together.
-constexpr int kMostNotches = 16;
+constexpr int kMaxNotches = 16;
 
 int low_exponent(const FormatFacts& facts) {
   return static_cast<int>(std::floor(std::log2(facts.min_positive)));
@@ -76,7 +76,7 @@ void draw_bar(Svg& svg, const FormatFacts& facts, const LogAxis& axis, double y)
       svg.text((left + right) / 2, y + 15, std::to_string(binade.values), number_class(binade),
                "middle");
     }
-    if (binade.values > kMostNotches) continue;
+    if (binade.values > kMaxNotches) continue;
     for (const PlotValue& value : values) {
       if (std::ilogb(value.value) == binade.exponent)
         notches.add(axis.at(value.value), y + kBarHeight - 7, y + kBarHeight);

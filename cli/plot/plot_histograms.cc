@@ -15,7 +15,7 @@ namespace octavo::cli {
 namespace {
 
 constexpr double kPanelWidth = 530, kBarsHeight = 150;
-constexpr std::size_t kMostBars = 256;
+constexpr std::size_t kMaxBars = 256;
 
 struct Bar {
   std::int64_t count = 0;
@@ -128,7 +128,7 @@ void draw_codes(Svg& svg, const QuantizeReport& report, double left, double y) {
     const double x = decode(format, a), z = decode(format, b);
     return x != z ? x < z : std::signbit(x) > std::signbit(z);
   });
-  const std::size_t each = (order.size() + kMostBars - 1) / kMostBars;
+  const std::size_t each = (order.size() + kMaxBars - 1) / kMaxBars;
   std::vector<Bar> bars((order.size() + each - 1) / each);
   for (std::size_t i = 0; i < order.size(); ++i) {
     Bar& bar = bars[i / each];

@@ -14,7 +14,7 @@ namespace octavo::cli {
 namespace {
 
 constexpr double kMarkHeight = 64, kShortestMark = 0.35;  // of kMarkHeight
-constexpr std::size_t kMostMarks = 1500;
+constexpr std::size_t kMaxMarks = 1500;
 constexpr double kBarWidth = 2;
 constexpr double kZoomHeight = 158;
 
@@ -98,7 +98,7 @@ void draw_line(Svg& svg, const FormatFacts& facts, const std::vector<PlotValue>&
          value += step)
       label(value);
   }
-  if (shown > kMostMarks) {
+  if (shown > kMaxMarks) {
     draw_bars(svg, facts, values, axis, baseline);
   } else {
     draw_marks(svg, facts, values, axis, baseline, shown);
@@ -113,7 +113,7 @@ double label_step(double range) { return std::exp2(std::floor(std::log2(range / 
 double zoom_range(const FormatFacts& facts) { return 2 * facts.min_normal; }
 
 std::string bars_note(std::size_t values) {
-  return values > kMostMarks ? " Bars: how many values lie in one place (log)." : "";
+  return values > kMaxMarks ? " Bars: how many values lie in one place (log)." : "";
 }
 
 }  // namespace

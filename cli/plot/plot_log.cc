@@ -12,7 +12,7 @@ namespace octavo::cli {
 namespace {
 
 constexpr double kMarkHeight = 58, kShortestMark = 0.3, kErrorHeight = 170;
-constexpr std::size_t kMostTooltips = 256;
+constexpr std::size_t kMaxTooltips = 256;
 
 void draw_marks(Svg& svg, const FormatFacts& facts, const std::vector<PlotValue>& values,
                 const LogAxis& axis, double baseline) {
@@ -25,7 +25,7 @@ void draw_marks(Svg& svg, const FormatFacts& facts, const std::vector<PlotValue>
   svg.path(subnormal.data(), "subnormal" + thin);
   svg.path(normal.data(), "normal" + thin);
   svg.line(axis.left, baseline, axis.right, baseline, "axis");
-  if (values.size() > kMostTooltips) return;
+  if (values.size() > kMaxTooltips) return;
   for (const PlotValue& value : values) {
     svg.tooltip(
         axis.at(value.value) - 2, baseline - kMarkHeight, 4, kMarkHeight,

@@ -21,10 +21,10 @@ constexpr std::string_view kStyle = R"(.bars-zero{fill:#e2580f}.bars-limit{fill:
 
 // The end of a path, of a length that fits.
 std::string short_name(const std::string& path) {
-  constexpr std::size_t kMost = 44;
+  constexpr std::size_t kMax = 44;
   const std::size_t slash = path.find_last_of('/');
   const std::string name = slash == std::string::npos ? path : path.substr(slash + 1);
-  return name.size() <= kMost ? name : name.substr(0, kMost - 3) + "...";
+  return name.size() <= kMax ? name : name.substr(0, kMax - 3) + "...";
 }
 
 void draw_facts(Svg& svg, const QuantizeReport& report, double y) {

@@ -8,12 +8,12 @@
 
 namespace octavo {
 
-inline constexpr std::int64_t kFoldRun = 128;  // columns that share a scale, if not all of a row
+inline constexpr std::int64_t kAlignRun = 128;  // columns that share a scale, if not all of a row
 
 // The scale of a row, or of 128 columns of it, is the largest of its blocks' there; codes of other
 // blocks are multiplied by the powers of two that they are smaller by, to nearest even. NaN and Inf
 // keep their codes. A scale of NaN is that of its whole row or run, whose codes stay.
-struct MxFoldJob {
+struct MxAlignJob {
   // Codes of e4m3fn or e5m2, neighbours along a row; scales of e8m0 in tiles of 1 x 32.
   QuantizedMatrix from{};
   // Codes of the same format, in the same memory or in memory of their own; scales of f32 in tiles

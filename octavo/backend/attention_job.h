@@ -157,19 +157,19 @@ struct AttentionPrepareJob {
 };
 
 // Magnitudes of the rows of a range, in f64: what `auto` predicts errors from. NaN stays NaN.
-struct AttentionSurvey {
+struct AttentionStatistics {
   std::int64_t row = 0;  // the one whose sum of squares is the largest, NaN being larger than all
   double row_squares = 0.0;      // its sum of squares
   double mean_squares = 0.0;     // mean over rows of the sum of squares
   double channel_squares = 0.0;  // largest over channels of the mean over rows of squares
   double amax = 0.0;
 };
-struct AttentionSurveyJob {
+struct AttentionStatisticsJob {
   std::int64_t batches = 0, heads = 0;
   AttentionOperand of{};  // values, or codes with scales
   const std::int64_t* lengths = nullptr;
   std::int64_t rows_per_range = 0;
-  AttentionSurvey* result =
+  AttentionStatistics* result =
       nullptr;  // [batches, heads, ranges of rows, the last one shorter], dense
 };
 

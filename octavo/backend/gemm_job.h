@@ -82,7 +82,7 @@ struct GemmJob {
 
   // If given, and MX operands are multiplied with other exponents (native): grows by the number of
   // elements that this changed.
-  unsigned long long* folded = nullptr;
+  unsigned long long* aligned = nullptr;
 
   // One of several products that were asked for together and could not be groups of one job: its
   // sums are to have the order that they would have there.

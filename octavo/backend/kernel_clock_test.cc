@@ -22,7 +22,7 @@ float amax_of_one_row(std::vector<float>& row) {
   return amax;
 }
 
-TEST(KernelClock, CountsWhatIsBehindTheDoor) {
+TEST(KernelClock, CountsKernelCalls) {
   std::vector<float> row(1 << 20, 1.0F);
   row[12345] = -7;
   const Kernels* before = &cpu_backend();

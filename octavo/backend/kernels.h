@@ -24,12 +24,12 @@
 
 namespace octavo {
 
-struct MxFoldJob;  // align_job.h
+struct MxAlignJob;  // align_job.h
 // attention_job.h
 struct AttentionJob;
 struct AttentionBackwardJob;
 struct AttentionPrepareJob;
-struct AttentionSurveyJob;
+struct AttentionStatisticsJob;
 
 // Where and how to run. On a device, `stream` is its queue and views point into its memory.
 struct Exec {
@@ -120,14 +120,14 @@ struct Kernels {
                        float* scale) = nullptr;
 
   // MX codes with one power of two a row, or one for 128 columns: align_job.h.
-  void (*fold)(const Exec&, const MxFoldJob&) = nullptr;
+  void (*align_exponents)(const Exec&, const MxAlignJob&) = nullptr;
 
   // Values to such codes in one pass over them: the bits of quantize and then fold. True where it
   // was done; else nothing was written, and the caller has both done. `mx` is the quantization,
   // whose rowwise codes are the memory of `to` and whose scales have none; `changed` as align_job.h
   // has it. Null: never.
-  bool (*quantize_folded)(const Exec&, const QuantizeJob& mx, const QuantizedMatrix& to,
-                          std::int64_t* changed) = nullptr;
+  bool (*quantize_aligned)(const Exec&, const QuantizeJob& mx, const QuantizedMatrix& to,
+                           std::int64_t* changed) = nullptr;
 
   // What the producer makes of x, to f32, or to f16 or bf16 by way of f32. `out` is elsewhere.
   void (*produce)(const Exec&, const Matrix& x, const Producer&, const Matrix& out) = nullptr;
@@ -162,7 +162,7 @@ struct Kernels {
   bool (*attention_backward_offered)(const AttentionBackwardJob&) = nullptr;
   // `to` is other memory than `from`.
   void (*attention_prepare)(const Exec&, const AttentionPrepareJob&) = nullptr;
-  void (*attention_survey)(const Exec&, const AttentionSurveyJob&) = nullptr;
+  void (*attention_statistics)(const Exec&, const AttentionStatisticsJob&) = nullptr;
 
   // How many elements are NaN. A number for the host: on a device this waits.
   std::int64_t (*count_nan)(const Exec&, const Matrix& values) = nullptr;

@@ -25,6 +25,10 @@ void TextPart::append_to(std::string& out) const {
       break;
     case Kind::real:
       last = std::to_chars(begin, end, real_, std::chars_format::general, 6).ptr;
+      break;
+    case Kind::address:
+      out += "0x";
+      last = std::to_chars(begin, end, reinterpret_cast<std::uintptr_t>(address_), 16).ptr;
   }
   out.append(begin, last);
 }

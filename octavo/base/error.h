@@ -46,10 +46,11 @@ class OCTAVO_API TextPart {
       : kind_(Kind::integer), integer_(number) {}
   TextPart(std::unsigned_integral auto number)  // NOLINT
       : kind_(Kind::natural), natural_(number) {}
+  TextPart(const void* address) : kind_(Kind::address), address_(address) {}  // NOLINT
   void append_to(std::string& out) const;
 
  private:
-  enum class Kind : std::uint8_t { text, character, integer, natural, real };
+  enum class Kind : std::uint8_t { text, character, integer, natural, real, address };
   Kind kind_;
   union {
     std::string_view text_;
@@ -57,6 +58,7 @@ class OCTAVO_API TextPart {
     std::int64_t integer_;
     std::uint64_t natural_;
     double real_;
+    const void* address_;
   };
 };
 

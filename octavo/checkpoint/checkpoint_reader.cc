@@ -25,7 +25,7 @@ constexpr std::string_view kUsualIndex = "model.safetensors.index.json",
                            kUsualFile = "model.safetensors";
 constexpr std::string_view kConfig = "config.json", kHfQuantConfig = "hf_quant_config.json";
 // The largest models' index has some ten megabytes, their config some kilobytes.
-constexpr std::uint64_t kMostIndexBytes = 64U << 20, kMostConfigBytes = 8U << 20;
+constexpr std::uint64_t kMaxIndexBytes = 64U << 20, kMaxConfigBytes = 8U << 20;
 
 // Weights in other clothes, and what lists them: nobody wants them beside quantized ones.
 constexpr std::array<std::string_view, 11> kOtherWeights{
@@ -70,7 +70,7 @@ bool is_another_model(const std::string& folder) {
   const std::string config = text(folder, "/", kConfig);
   if (!std::filesystem::is_regular_file(config, ignored)) return false;
   try {
-    const Json words = parse_json(read_small_file(config, kMostConfigBytes), kConfig);
+    const Json words = parse_json(read_small_file(config, kMaxConfigBytes), kConfig);
     return words.has("architectures") || words.has("model_type") || words.has("octavo");
   } catch (const Error&) {
     return false;
@@ -133,7 +133,7 @@ void CheckpointReader::open_folder() {
   if (!indexes.empty()) {
     index_name_ = indexes.front();
     index =
-        parse_shard_index(read_small_file(path_ + "/" + index_name_, kMostIndexBytes), index_name_);
+        parse_shard_index(read_small_file(path_ + "/" + index_name_, kMaxIndexBytes), index_name_);
     used = index->files;
     if (contains(weights, kUsualFile) && !contains(used, kUsualFile))
       fail(ErrorCode::invalid_argument, kOp, "'", shown(path_, 200), "' has ", kUsualFile, " and ",
@@ -171,7 +171,7 @@ void CheckpointReader::open_folder() {
     const std::string file = text(path_, "/", name);
     if (!contains(names, name)) return Json();
     try {
-      const std::string content = read_small_file(file, kMostConfigBytes);
+      const std::string content = read_small_file(file, kMaxConfigBytes);
       check(content.find_first_not_of(" \t\r\n") != std::string::npos, ErrorCode::invalid_argument,
             kOp, name, " is empty, wanted {...} with what the model is; get the file anew");
       Json read = parse_json(content, name);
@@ -192,20 +192,20 @@ void CheckpointReader::open_folder() {
 // A folder with weights and a config is a module; weights without one are another form of the
 // model.
 void CheckpointReader::find_in_subfolders() {
-  constexpr int kMostDepth = 4;
-  constexpr std::size_t kMostFiles = 10'000;
+  constexpr int kMaxDepth = 4;
+  constexpr std::size_t kMaxFiles = 10'000;
   namespace fs = std::filesystem;
   std::vector<std::string> found;
   std::size_t links = 0, seen = 0;
   std::error_code error;
   for (fs::recursive_directory_iterator at(path_, error), end;
-       !error && at != end && seen < kMostFiles; at.increment(error)) {
+       !error && at != end && seen < kMaxFiles; at.increment(error)) {
     ++seen;
     std::error_code ignored;
     const std::string name = at->path().filename().string();
     const bool hidden = name.starts_with('.') || name == "__pycache__";
     if (at->is_directory(ignored) &&
-        (hidden || at.depth() + 1 >= kMostDepth || at->is_symlink(ignored)))
+        (hidden || at.depth() + 1 >= kMaxDepth || at->is_symlink(ignored)))
       at.disable_recursion_pending();
     if (at->is_directory(ignored) && is_another_model(at->path().string())) {
       notes_.push_back(text("'", shown(name, 80), "' is a model of its own and is left out"));
@@ -233,9 +233,8 @@ void CheckpointReader::find_in_subfolders() {
     notes_.push_back(text(weights, " files of other weights in subfolders are left out"));
   if (links > 0)
     notes_.push_back(text(links, " links in subfolders are left out: they are not followed"));
-  if (seen >= kMostFiles)
-    notes_.push_back(
-        text("subfolders have more than ", kMostFiles, " files; the rest is left out"));
+  if (seen >= kMaxFiles)
+    notes_.push_back(text("subfolders have more than ", kMaxFiles, " files; the rest is left out"));
 }
 
 void CheckpointReader::take_tensors(const ShardIndex* index) {

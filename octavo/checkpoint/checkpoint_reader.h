@@ -1,6 +1,7 @@
-// A model on disk, open for reading: one safetensors file, or a folder with one or with shards and
-// an index. All headers are read and held against the index when it is opened; after that any piece
-// of any tensor can be read from any thread. Nothing is mapped, and nothing but headers is kept.
+// CheckpointReader: a model on disk, open for reading. One safetensors file, or a folder with one
+// file or with shards and an index (weight map). Opening reads all headers and checks them against
+// the index; after that any byte range of any tensor can be read from any thread. Files are not
+// memory-mapped, and only headers are kept in memory.
 #pragma once
 
 #include <cstddef>
@@ -17,7 +18,7 @@
 namespace octavo {
 
 struct StoredTensor {
-  std::size_t file = 0;  // of CheckpointReader::files()
+  std::size_t file = 0;  // index into CheckpointReader::files()
   const safetensors::TensorEntry* entry = nullptr;
 
   [[nodiscard]] const std::string& name() const { return entry->name; }
@@ -30,28 +31,30 @@ struct StoredTensor {
 
 class OCTAVO_API CheckpointReader {
  public:
-  // Throws Error(io) when something cannot be read or is not there (a shard that the index names),
+  // Throws Error(io) when a file cannot be read or is missing (a shard that the index names),
   // Error(invalid_argument) when headers or index are wrong: a tensor in two shards, an index that
-  // lies, a shard name with a folder in it, a folder with several files and no index.
+  // contradicts the headers, a shard name with a folder in it, a folder with several files and no
+  // index.
   explicit CheckpointReader(const std::string& path);
 
   [[nodiscard]] const std::string& path() const { return path_; }
   [[nodiscard]] bool is_folder() const { return is_folder_; }
-  // Shards in the order of their names; a file that is open is one of its own.
+  // Shards sorted by name; for a single-file checkpoint that file alone.
   [[nodiscard]] const std::vector<safetensors::FileReader>& files() const { return files_; }
   // The index's name, "model.safetensors.index.json"; empty where there is none.
   [[nodiscard]] const std::string& index_name() const { return index_name_; }
-  // What else is in the folder: tokenizers and the like, to be copied, those of subfolders as
-  // "1_Pooling/config.json". Neither what the members below have, nor weights in other files; links
-  // in subfolders are left out, with a note.
+  // Other files of the folder, to be copied: tokenizers and the like, those of subfolders as
+  // "1_Pooling/config.json". Excludes the files that the members below hold and weights in other
+  // file formats; symbolic links in subfolders are skipped, with a note.
   [[nodiscard]] const std::vector<std::string>& other_files() const { return other_files_; }
-  // What is odd and no error: a wrong total_size, weights that no index names.
+  // Irregularities that are no errors: a wrong total_size, weight files that no index names.
   [[nodiscard]] const std::vector<std::string>& notes() const { return notes_; }
-  // Names of .safetensors files beside the model's that neither it nor its index names, sorted.
+  // Sorted names of .safetensors files in the folder that are neither the model's file nor in its
+  // index.
   [[nodiscard]] const std::vector<std::string>& unread_files() const { return unread_files_; }
   // Every tensor, sorted by name.
   [[nodiscard]] const std::vector<StoredTensor>& tensors() const { return tensors_; }
-  // Names of those that the index leaves out though its files have them, sorted.
+  // Sorted names of tensors that the files hold and the index's weight map omits.
   [[nodiscard]] const std::vector<std::string>& not_in_index() const { return not_in_index_; }
   [[nodiscard]] const StoredTensor* find(std::string_view name) const;
   [[nodiscard]] const StoredTensor& at(std::string_view name) const;

@@ -97,7 +97,7 @@ TEST_F(CheckpointReaderTest, ReadsOneFile) {
   EXPECT_TRUE(reader.other_files().empty());
 }
 
-TEST_F(CheckpointReaderTest, FindsEveryLieOfAnIndex) {
+TEST_F(CheckpointReaderTest, FindsEveryInconsistencyOfAnIndex) {
   index(R"("a.x": "one.safetensors", "a.y": "two.safetensors", "b": "two.safetensors")");
   EXPECT_TRUE(has(refusal(), "'a.y'")) << "in another shard than it says";
   index(R"("a.x": "one.safetensors", "a.q": "one.safetensors", "b": "two.safetensors")");

@@ -51,8 +51,9 @@ TEST_F(ExpertStackTest, MatricesHaveTheNamesThatLoadersHave) {
   EXPECT_EQ(last.shape, (Shape{8, 8}));
   EXPECT_EQ(flat.module, "m.experts.2.down_proj");
   EXPECT_EQ(flat.expert, 2);
-  const ExpertStack turned{.known = true, .in_out = true, .gated = true};
-  EXPECT_EQ(expert_matrix(turned, "m.experts.gate_up_proj", {3, 8, 32}, 1).shape, (Shape{16, 8}));
+  const ExpertStack transposed{.known = true, .in_out = true, .gated = true};
+  EXPECT_EQ(expert_matrix(transposed, "m.experts.gate_up_proj", {3, 8, 32}, 1).shape,
+            (Shape{16, 8}));
 }
 
 }  // namespace

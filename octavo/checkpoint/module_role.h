@@ -1,6 +1,7 @@
-// What a tensor is to its model, from its name, its shape and config.json: what may be quantized,
-// what every recipe leaves alone, and what servers fuse into one matrix and so want one scale for.
-// Names are all there is to go by; who knows better includes or excludes them by name.
+// The role of a tensor in its model (Linear, embedding, lm_head, norm, router ...), from its name,
+// its shape and config.json: what may be quantized, what every recipe leaves unquantized, and what
+// servers fuse (QKV, gate_up) and so need one scale for. Names are the only evidence; callers
+// override by include and exclude patterns.
 #pragma once
 
 #include <cstdint>
@@ -15,23 +16,23 @@
 namespace octavo {
 
 enum class Role : std::uint8_t {
-  linear,        // a matrix [out, in] that activations are multiplied by
-  expert_stack,  // the same for all experts of a layer, in one tensor
-  embedding,     // looked up, not multiplied
-  head,          // the last layer, and what is beside it
+  linear,  // the weight [out, in] of a Linear
+  expert_stack,  // all experts of a layer in one tensor
+  embedding,  // a table lookup, not a product
+  head,  // lm_head, and other output heads
   norm,
   bias,
-  router,    // chooses experts: small, and a wrong choice costs much
+  router,  // MoE gate: small, and a wrong choice of experts costs much
   conv,      // convolutions and patch embeddings
-  position,  // tables of positions
-  vision,    // of a vision or audio tower: few weights, and loaders keep them as they are
+  position,  // position embeddings
+  vision,  // of a vision or audio tower: few weights, and loaders keep them unquantized
   other,
 };
 
 struct TensorRole {
   Role role = Role::other;
-  std::string why{};  // why it is left alone; empty for linear and expert_stack
-  // Why it cannot be quantized although it is a matrix that is multiplied by, or "".
+  std::string why{};  // why it stays unquantized; empty for linear and expert_stack
+  // Why it can never be quantized although it is a Linear's matrix, or "".
   std::string_view never{};
 };
 
@@ -42,28 +43,28 @@ struct TensorRole {
 // "model.layers.0.mlp.up_proj" of "model.layers.0.mlp.up_proj.weight".
 [[nodiscard]] OCTAVO_API std::string_view module_of(std::string_view name);
 
-// "model.layers.0.mlp.experts" of "model.layers.0.mlp.experts.down_proj": the module that has a
-// stack among its parameters, and what loaders ask of when they ask whether to quantize it.
+// "model.layers.0.mlp.experts" of "model.layers.0.mlp.experts.down_proj": the module that holds an
+// expert stack among its parameters; loaders match this name against the ignore list.
 [[nodiscard]] OCTAVO_API std::string_view holder_of(std::string_view name);
 
-// Tensors with the same key are one matrix to servers, or the experts of one layer: q/k/v, gate/up,
-// w1/w3, MLA's q_a/kv_a. Empty: it stands alone.
+// Tensors with the same key are fused into one matrix by servers, or are the experts of one layer:
+// q/k/v, gate/up, w1/w3, MLA's q_a/kv_a. Empty: not fused.
 [[nodiscard]] OCTAVO_API std::string fusion_key(std::string_view module);
 
-// Tensors with the same key are loaded as one: quantized alike, or not at all. What is fused, and
-// all matrices of a layer's experts. Empty: it stands alone.
+// Tensors with the same key are loaded together: all with one scheme, or all unquantized. Fused
+// matrices, and all matrices of a layer's experts. Empty: not grouped.
 [[nodiscard]] OCTAVO_API std::string group_key(std::string_view module);
 
-// Where servers put its rows in the one matrix. Only the last part's may end within a block.
+// The position of its rows in the fused matrix. Only the last part may end within a block.
 enum class FusedPlace : std::uint8_t {
   alone,
-  inner,            // another part follows, or it is an expert's
+  inner,  // another part follows, or it belongs to an expert
   last,             // of q/k/v or gate/up
-  replicated_last,  // of MLA's q_a/kv_a, which every device has whole
+  replicated_last,  // of MLA's q_a/kv_a, which tensor parallelism replicates
 };
 [[nodiscard]] OCTAVO_API FusedPlace fused_place(std::string_view module);
 
-// Sorts "layers.10" behind "layers.9".
+// Natural sort order: "layers.10" after "layers.9".
 [[nodiscard]] OCTAVO_API bool natural_less(std::string_view a, std::string_view b);
 
 }  // namespace octavo

@@ -59,7 +59,7 @@ TEST(ModuleRole, LeavesAloneWhatEveryRecipeDoes) {
 }
 
 // Words count whole: what only contains one is a Linear.
-TEST(ModuleRole, PiecesOfWordsDecideNothing) {
+TEST(ModuleRole, PartsOfNameComponentsDecideNothing) {
   for (const char* const name :
        {"l.0.normal_proj.weight", "l.0.converter.weight", "l.0.normalizer_proj.weight",
         "l.0.conversation.q_proj.weight", "l.0.composition.weight", "l.0.reembed_proj.weight"})

@@ -48,7 +48,7 @@ Tensor stored(const Tensor& tensor) {
   return view.packed ? host : in_order(host, ScaleOrder::row_major);
 }
 
-std::string shape_words(const Shape& shape) {
+std::string shape_as_text(const Shape& shape) {
   std::string out;
   for (const std::int64_t size : shape.sizes()) out += text(out.empty() ? "" : "x", size);
   return out.empty() ? "scalar" : out;
@@ -162,7 +162,7 @@ void describe_in(safetensors::Metadata& metadata, const std::string& name, const
   metadata.insert_or_assign(std::string(kVersionKey), std::string(kVersion));
   metadata.insert_or_assign(
       text(kTensorKey, name),
-      text(shape_words(shape), " ", dtype_name(source), " ", to_text(scaling)));
+      text(shape_as_text(shape), " ", dtype_name(source), " ", to_text(scaling)));
 }
 
 Description parse_description(std::string_view line) {

@@ -1,4 +1,4 @@
-// The layout of octavo's own file, piece by piece: for those who write or read it in bands.
+// The layout of octavo's own file, for code that writes or reads it in row blocks.
 #pragma once
 
 #include <string>
@@ -15,16 +15,16 @@ namespace octavo {
 [[nodiscard]] std::string scales_name(std::string_view name);
 [[nodiscard]] std::string tensor_scale_name(std::string_view name);
 
-// How the file holds a dense array. The view's memory is not looked at.
+// The stored type and shape of a dense array. Does not read the view's memory.
 [[nodiscard]] safetensors::TensorPlan stored_plan(std::string name, const View& view);
 
-// Says in a file's metadata what a tensor of it is.
+// Adds the description of a tensor to the file's metadata.
 void describe_in(safetensors::Metadata& metadata, const std::string& name, const Shape& shape,
                  DType source, const Scaling& scaling);
 
-// Is a file octavo's own, of any version?
+// True if the file has octavo's metadata, of any version.
 [[nodiscard]] bool describes_itself(const safetensors::FileReader& file);
-// What describe_in wrote for a tensor; throws Error(invalid_argument) where it wrote nothing.
+// The metadata line of a tensor; throws Error(invalid_argument) where there is none.
 [[nodiscard]] const std::string& description_of(const safetensors::FileReader& file,
                                                 const std::string& name);
 
@@ -33,7 +33,7 @@ struct Description {
   DType source = DType::f32;
   Scaling scaling{};
 };
-// What describe_in wrote. Throws Error(invalid_argument) when it is something else.
+// Parses a line written by describe_in. Throws Error(invalid_argument) when it is malformed.
 [[nodiscard]] Description parse_description(std::string_view line);
 
 }  // namespace octavo

@@ -70,10 +70,10 @@ TEST_F(QuantizedFile, EveryPresetComesBackAsItWas) {
       tensors.emplace(text(name, " of ", to_string(shape)), quantize(values.view(), scaling));
     }
   }
-  Scaling turned = preset("fp8-1x128");
-  turned.scale_order = ScaleOrder::col_major;
-  turned.columnwise = true;
-  tensors.emplace("column-major", quantize(random_values({40, 300}).view(), turned));
+  Scaling column_major = preset("fp8-1x128");
+  column_major.scale_order = ScaleOrder::col_major;
+  column_major.columnwise = true;
+  tensors.emplace("column-major", quantize(random_values({40, 300}).view(), column_major));
   Scaling odd = preset("fp8-1x128");
   odd.format = parse_format("e3m3");
   odd.scale.format = ScaleFormat::bf16;
@@ -126,7 +126,7 @@ TEST_F(QuantizedFile, FilesOfOthersAreRefused) {
 }
 
 // Metadata that lie: every lie is an error, and none of them makes us ask for memory first.
-TEST_F(QuantizedFile, MetadataThatLieAreRefused) {
+TEST_F(QuantizedFile, InconsistentMetadataAreRefused) {
   for (const char* line :
        {"", "8x8", "8x8 float32", "8x float32 tile=1x32", "8x8 float33 tile=1x32",
         "99999999999x99999999999 float32 tile=1x32", "8x8 float32 tile=1x32 tile=1x32",

@@ -40,45 +40,45 @@ MemorySpan memory_span(const View& view) {
               static_cast<Wide>(reinterpret_cast<std::uintptr_t>(view.data)) - first)};
 }
 
-FoldedViews fold_views(const View& from, const View& to) {
-  FoldedViews folded;
+CollapsedViews collapse_views(const View& from, const View& to) {
+  CollapsedViews collapsed;
   const bool packed = from.packed || to.packed;
   const auto append = [&](std::int64_t size, std::int64_t from_stride, std::int64_t to_stride) {
-    const auto at = static_cast<std::size_t>(folded.rank++);
-    folded.sizes[at] = size;
-    folded.from_strides[at] = from_stride;
-    folded.to_strides[at] = to_stride;
+    const auto at = static_cast<std::size_t>(collapsed.rank++);
+    collapsed.sizes[at] = size;
+    collapsed.from_strides[at] = from_stride;
+    collapsed.to_strides[at] = to_stride;
   };
   for (int i = 0; i < from.shape.rank(); ++i) {
     const std::int64_t size = from.shape[i];
-    if (size == 0) folded.empty = true;
+    if (size == 0) collapsed.empty = true;
     const bool last = i == from.shape.rank() - 1;
     if (size == 1 && !(packed && last)) continue;
     // Rows of packed codes start on a byte, so nothing can be folded into the last dimension.
-    if (folded.rank > 0 && !(packed && last)) {
-      const auto outer = static_cast<std::size_t>(folded.rank - 1);
+    if (collapsed.rank > 0 && !(packed && last)) {
+      const auto outer = static_cast<std::size_t>(collapsed.rank - 1);
       const auto spans = [size](std::int64_t inner, std::int64_t outer_stride) {
         return static_cast<Wide>(inner) * size ==
                outer_stride;  // hostile strides must not overflow
       };
-      if (spans(from.strides[i], folded.from_strides[outer]) &&
-          spans(to.strides[i], folded.to_strides[outer])) {
-        folded.sizes[outer] *= size;
-        folded.from_strides[outer] = from.strides[i];
-        folded.to_strides[outer] = to.strides[i];
+      if (spans(from.strides[i], collapsed.from_strides[outer]) &&
+          spans(to.strides[i], collapsed.to_strides[outer])) {
+        collapsed.sizes[outer] *= size;
+        collapsed.from_strides[outer] = from.strides[i];
+        collapsed.to_strides[outer] = to.strides[i];
         continue;
       }
     }
     append(size, from.strides[i], to.strides[i]);
   }
-  if (folded.empty) return folded;
-  if (folded.rank == 0)
+  if (collapsed.empty) return collapsed;
+  if (collapsed.rank == 0)
     append(1, element_bytes(from.dtype, from.format), element_bytes(to.dtype, to.format));
-  if (folded.rank == 1) {
-    append(folded.sizes[0], folded.from_strides[0], folded.to_strides[0]);
-    folded.sizes[0] = 1;
+  if (collapsed.rank == 1) {
+    append(collapsed.sizes[0], collapsed.from_strides[0], collapsed.to_strides[0]);
+    collapsed.sizes[0] = 1;
   }
-  return folded;
+  return collapsed;
 }
 
 }  // namespace octavo

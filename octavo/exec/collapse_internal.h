@@ -20,30 +20,30 @@ struct MemorySpan {
 };
 MemorySpan memory_span(const View& view);
 
-struct FoldedViews {
+struct CollapsedViews {
   int rank = 0;  // at least 2 unless there are no elements
   std::array<std::int64_t, kMaxRank + 2> sizes{}, from_strides{}, to_strides{};
   bool empty = false;
 };
 
 // `to` is dense; `from` has any strides.
-FoldedViews fold_views(const View& from, const View& to);
+CollapsedViews collapse_views(const View& from, const View& to);
 
 // Calls visit(from, to, first) for every matrix; `first` counts the elements before it in row-major
 // order.
 template <typename Visit>
 void for_each_matrix(const View& from, const View& to, Visit&& visit) {
-  const FoldedViews folded = fold_views(from, to);
-  if (folded.empty) return;
+  const CollapsedViews collapsed = collapse_views(from, to);
+  if (collapsed.empty) return;
   const auto at = [](int i) { return static_cast<std::size_t>(i); };
-  const auto row = at(folded.rank - 2), col = at(folded.rank - 1);
+  const auto row = at(collapsed.rank - 2), col = at(collapsed.rank - 1);
   const auto matrix = [&](const View& view, const auto& strides, std::int64_t offset) {
     return Matrix{.data = static_cast<std::byte*>(view.data) + offset,
                   .dtype = view.dtype,
                   .format = view.format,
                   .packed = view.packed,
-                  .rows = folded.sizes[row],
-                  .cols = folded.sizes[col],
+                  .rows = collapsed.sizes[row],
+                  .cols = collapsed.sizes[col],
                   .row_pitch = strides[row],
                   .col_stride = strides[col]};
   };
@@ -51,16 +51,16 @@ void for_each_matrix(const View& from, const View& to, Visit&& visit) {
   std::int64_t from_offset = 0, to_offset = 0;
   std::uint64_t first = 0;
   while (true) {
-    visit(matrix(from, folded.from_strides, from_offset), matrix(to, folded.to_strides, to_offset),
-          first);
-    first += static_cast<std::uint64_t>(folded.sizes[row] * folded.sizes[col]);
-    int axis = folded.rank - 3;
+    visit(matrix(from, collapsed.from_strides, from_offset),
+          matrix(to, collapsed.to_strides, to_offset), first);
+    first += static_cast<std::uint64_t>(collapsed.sizes[row] * collapsed.sizes[col]);
+    int axis = collapsed.rank - 3;
     for (; axis >= 0; --axis) {
-      from_offset += folded.from_strides[at(axis)];
-      to_offset += folded.to_strides[at(axis)];
-      if (++position[at(axis)] < folded.sizes[at(axis)]) break;
-      from_offset -= folded.from_strides[at(axis)] * folded.sizes[at(axis)];
-      to_offset -= folded.to_strides[at(axis)] * folded.sizes[at(axis)];
+      from_offset += collapsed.from_strides[at(axis)];
+      to_offset += collapsed.to_strides[at(axis)];
+      if (++position[at(axis)] < collapsed.sizes[at(axis)]) break;
+      from_offset -= collapsed.from_strides[at(axis)] * collapsed.sizes[at(axis)];
+      to_offset -= collapsed.to_strides[at(axis)] * collapsed.sizes[at(axis)];
       position[at(axis)] = 0;
     }
     if (axis < 0) return;

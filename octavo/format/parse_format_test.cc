@@ -30,7 +30,7 @@ TEST(ParseFormat, NamedFormatsAndTheirFields) {
   }
 }
 
-TEST(ParseFormat, SpellingsOfOtherLibraries) {
+TEST(ParseFormat, NamesOfOtherLibraries) {
   EXPECT_EQ(parse_format("float8_e4m3fn"), e4m3fn);
   EXPECT_EQ(parse_format("torch.float8_e5m2"), e5m2);
   EXPECT_EQ(parse_format("float8_e4m3b11fnuz"), e4m3b11fnuz);

@@ -101,7 +101,7 @@ AttentionPassResult attention_forward(const AttentionPassCall& call) {
   check(call.fp8_rung == AttentionRung::fast || call.fp8_rung == AttentionRung::strict,
         ErrorCode::invalid_argument, kOp, "got ", name_of(call.fp8_rung),
         " for FP8 attention, wanted fast or strict");
-  const auto turn = call.quantizers->turn();
+  const auto lock = call.quantizers->lock();
   (void)call.quantizers->use(*scope.recipe);
   const std::shared_ptr<QuantizerSet> set = call.quantizers->forward();
   if (gathers_amaxes(call) && scope.region)
@@ -120,7 +120,7 @@ QuantizedTensor attention_output_codes(const AttentionPassCall& call,
   check(result.output_quantizers != nullptr && call.quantizers != nullptr,
         ErrorCode::invalid_argument, kOp,
         "got an output that no recipe wants as codes; say fp8_mha = true");
-  const auto turn = call.quantizers->turn();
+  const auto lock = call.quantizers->lock();
   const ScalesOfForward scales(*result.output_quantizers, call.scales, call.run.stream);
   QuantizedTensor codes =
       quantized(*result.output_quantizers, {TensorRole::output, true, false, gathers_amaxes(call)},

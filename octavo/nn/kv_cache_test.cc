@@ -114,7 +114,7 @@ TEST(KvCache, MemoryThatIsNotUsedChangesNoChoice) {
   for (std::size_t i = 0; i < tight.size(); ++i) {
     EXPECT_EQ(tight[i].rung, wide[i].rung);
     EXPECT_EQ(tight[i].predicted, wide[i].predicted);
-    EXPECT_EQ(tight[i].reason, wide[i].reason);
+    EXPECT_EQ(tight[i].explanation, wide[i].explanation);
   }
 }
 

@@ -58,8 +58,8 @@ constexpr double kFirstDeviation = 0.023;
 double normal_draw(std::uint64_t seed, std::uint64_t i) {
   const PhiloxBlock block = philox4x32(seed, i);
   const double radius = 0x1p-32 * (static_cast<double>(block[0]) + 1.0),
-               turn = 0x1p-32 * static_cast<double>(block[1]);
-  return std::sqrt(-2.0 * std::log(radius)) * std::cos(2.0 * std::numbers::pi * turn);
+               lock = 0x1p-32 * static_cast<double>(block[1]);
+  return std::sqrt(-2.0 * std::log(radius)) * std::cos(2.0 * std::numbers::pi * lock);
 }
 
 Tensor first_weight(std::int64_t in, std::int64_t out, const LinearOptions& options) {
@@ -112,7 +112,7 @@ void Linear::quantize_weight() {
 }
 
 void Linear::set_quantized_weight(const View& values) {
-  const auto turn = quantizers_.turn();
+  const auto lock = quantizers_.lock();
   check(weight_.codes != nullptr, ErrorCode::unsupported, kModule,
         "the weight is not codes; write into weight()");
   if (values.shape != weight_.shape())
@@ -126,7 +126,7 @@ void Linear::set_quantized_weight(const View& values) {
 Tensor Linear::forward(const Tensor& x, LinearSaved& saved, const LinearForward& options) {
   LinearCall call{.x = x};
   {
-    const auto turn = quantizers_.turn();
+    const auto lock = quantizers_.lock();
     call.weight = weight_;
     call.bias = bias_;
   }
@@ -154,10 +154,10 @@ Tensor Linear::added_gradients(const Tensor& dy, const LinearSaved& saved) {
 Tensor Linear::backward(const Tensor& dy, const LinearSaved& saved) {
   Tensor dx;
   {
-    const auto turn = quantizers_.turn();
+    const auto lock = quantizers_.lock();
     dx = added_gradients(dy, saved);
   }
-  if (saved.turn) saved.turn->ran();
+  if (saved.ticket) saved.ticket->ran();
   return dx;
 }
 
@@ -165,16 +165,16 @@ Tensor Linear::backward(const Tensor& dy) {
   Tensor dx;
   LinearSaved used;
   {
-    const auto turn = quantizers_.turn();
+    const auto lock = quantizers_.lock();
     dx = added_gradients(dy, saved_);
     std::swap(used, saved_);
   }
-  if (used.turn) used.turn->ran();
+  if (used.ticket) used.ticket->ran();
   return dx;
 }
 
 void Linear::zero_grad() {
-  const auto turn = quantizers_.turn();
+  const auto lock = quantizers_.lock();
   gradients_ = {};
 }
 

@@ -106,14 +106,14 @@ TEST(LinearAccumulator, EveryProductSumsAsTheRecipeSays) {
     const QuantizedTensor x = at.quantizer(TensorRole::input)->quantize(in.x.view()),
                           w = at.quantizer(TensorRole::weight)->quantize(in.w.view()),
                           dy = at.quantizer(TensorRole::grad_output)->quantize(in.dy.view());
-    const QuantizedTensor x_turned = transposed(x), w_turned = transposed(w),
-                          dy_turned = transposed(dy);
+    const QuantizedTensor x_transposed = transposed(x), w_transposed = transposed(w),
+                          dy_transposed = transposed(dy);
     const GemmOptions sums{.accumulator = Accumulator::f16};
-    expect_same(half,
-                {gemm(x, w, sums), gemm(dy, w_turned, sums), gemm(dy_turned, x_turned, sums)});
+    expect_same(half, {gemm(x, w, sums), gemm(dy, w_transposed, sums),
+                       gemm(dy_transposed, x_transposed, sums)});
     expect_within_bound(half.y, x, w);
-    expect_within_bound(half.dx, dy, w_turned);
-    expect_within_bound(half.dw, dy_turned, x_turned);
+    expect_within_bound(half.dx, dy, w_transposed);
+    expect_within_bound(half.dw, dy_transposed, x_transposed);
 
     const Results wide = in.of_layer(at.recipe(Accumulator::native), Accumulator::native);
     if (at.name == "nvfp4") continue;  // sixteen products of it are exact in either

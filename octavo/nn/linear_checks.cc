@@ -21,8 +21,8 @@ void check_values(const View& view, std::string_view op, std::string_view name) 
 
 void check_quantizer(const View& values, const QuantizerSet& set, TensorRole role,
                      std::string_view op, std::string_view name) {
-  const Hadamard turned = set.of(role).scaling().hadamard;
-  check(values.dtype != DType::f64 || (!turned.rowwise && !turned.columnwise),
+  const Hadamard rotated = set.of(role).scaling().hadamard;
+  check(values.dtype != DType::f64 || (!rotated.rowwise && !rotated.columnwise),
         ErrorCode::wrong_type, op, name, " is float64, wanted float32, float16 or bfloat16: under ",
         set.recipe().name(),
         " it goes through a Hadamard transform, which is done in float32; cast ", name,
@@ -54,11 +54,11 @@ Accumulator accumulator_of(const LinearRun& run, const Recipe& recipe) {
 }
 
 View as_matrix(const View& view, std::string_view op, std::string_view name) {
-  const std::optional<View> folded = with_rows_folded(view);
-  check(folded.has_value(), ErrorCode::invalid_argument, op, name,
+  const std::optional<View> collapsed = with_rows_collapsed(view);
+  check(collapsed.has_value(), ErrorCode::invalid_argument, op, name,
         " has leading dimensions that are not one run of memory, wanted rows at equal distances; "
         "copy it to dense memory");
-  return *folded;
+  return *collapsed;
 }
 
 View transposed_view(View matrix) {

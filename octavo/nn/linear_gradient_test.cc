@@ -233,7 +233,7 @@ TEST(LinearGradient, CustomRecipe) {
 
 TEST(LinearGradient, BackwardOverrides) {
   const Tensor x = noise({32, 64}, 0.3), w = noise({48, 64}, 0.5), dy = noise({32, 48}, 0.7);
-  const auto turned = [](const Tensor& tensor) {
+  const auto transpose = [](const Tensor& tensor) {
     View view = tensor.view();
     std::swap(view.shape[0], view.shape[1]);
     std::swap(view.strides[0], view.strides[1]);
@@ -256,8 +256,9 @@ TEST(LinearGradient, BackwardOverrides) {
         y, gemm(MXFP8Quantizer().quantize(x.view()), MXFP8Quantizer().quantize(w.view()))));
     // 32 x 64 values in f32, or codes with a scale for each 32.
     EXPECT_EQ(layer.saved().x_nbytes(), original ? 32 * 64 * 4 : 32 * 64 + 32 * 64 / 32);
-    EXPECT_TRUE(same_bits(layer.backward(dy), gemm(dy, turned(original ? w : w_hat))));
-    EXPECT_TRUE(same_bits(layer.weight_grad(), gemm(turned(dy), turned(original ? x : x_hat))));
+    EXPECT_TRUE(same_bits(layer.backward(dy), gemm(dy, transpose(original ? w : w_hat))));
+    EXPECT_TRUE(
+        same_bits(layer.weight_grad(), gemm(transpose(dy), transpose(original ? x : x_hat))));
   }
 }
 

@@ -263,14 +263,14 @@ void fill_common(const LinearCall& call, const Shape& y_shape, bool gathers, Lin
   saved.needs = call.needs;
   saved.needs.db = call.needs.db && has_bias;
   saved.run = call.run;
-  if (call.quantizers != nullptr) saved.turns = call.quantizers->turns();
+  if (call.quantizers != nullptr) saved.mutex = call.quantizers->mutex();
   saved.calibrating = scope.calibrating;
   saved.gathers = gathers;
   const bool quantizes = scope.enabled && saved.override == BackwardOverride::none;
   if (!quantizes && !scope.calibrating) return;
   saved.quantizers = call.quantizers->backward();
   if (gathers && scope.region)
-    saved.turn =
+    saved.ticket =
         scope.region->expect_backward({saved.quantizers, scope.amax_group, call.run.stream});
 }
 
@@ -307,8 +307,8 @@ QuantizedTensor quantized(QuantizerSet& set, const QuantizedCopies& copies, cons
 
 Tensor linear_forward(const LinearCall& call, LinearSaved* saved) {
   LinearSaved kept;  // outlives the turn: what it is exchanged for may end a step as it goes
-  std::unique_lock<std::recursive_mutex> turn;
-  if (call.quantizers != nullptr) turn = call.quantizers->turn();
+  std::unique_lock<std::recursive_mutex> lock;
+  if (call.quantizers != nullptr) lock = call.quantizers->lock();
   const std::string op =
       call.quantizers != nullptr ? call.quantizers->module_type() : std::string("Linear");
   check_forward(call, op);
@@ -347,8 +347,8 @@ Tensor linear_forward(const LinearCall& call, LinearSaved* saved) {
 
 LinearGradients linear_gradients(const Tensor& dy, const LinearSaved& saved,
                                  const LinearGradients& before) {
-  std::unique_lock<std::recursive_mutex> turn;
-  if (saved.turns) turn = std::unique_lock(*saved.turns);
+  std::unique_lock<std::recursive_mutex> lock;
+  if (saved.mutex) lock = std::unique_lock(*saved.mutex);
   check_backward(dy, saved);
   const View matrix = as_matrix(dy.view(), "Linear", "dy");
   LinearGradients gradients;
@@ -368,7 +368,7 @@ LinearGradients linear_gradients(const Tensor& dy, const LinearSaved& saved,
 LinearGradients linear_backward(const Tensor& dy, const LinearSaved& saved,
                                 const LinearGradients& before) {
   LinearGradients gradients = linear_gradients(dy, saved, before);
-  if (saved.turn) saved.turn->ran();
+  if (saved.ticket) saved.ticket->ran();
   return gradients;
 }
 

@@ -99,8 +99,8 @@ struct OCTAVO_API LinearSaved {
   // The quantizers of gradients, whether they only watch, and whether they take note.
   std::shared_ptr<QuantizerSet> quantizers{};
   bool calibrating = false, gathers = true;
-  std::shared_ptr<BackwardTurn> turn{};
-  ModuleQuantizers::Turns turns{};  // of the layer
+  std::shared_ptr<BackwardTicket> ticket{};
+  ModuleQuantizers::SharedMutex mutex{};  // of the layer
 
   [[nodiscard]] bool is_filled() const { return y_shape.rank() > 0; }
   // Of x, as it is kept. The weight belongs to somebody else, or to a cache.

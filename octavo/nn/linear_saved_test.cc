@@ -58,7 +58,7 @@ TEST(LinearSaved, PartsAreAllMemoryAndMayLieElsewhere) {
       const Autocast scope(one.recipe, {.enabled = one.enabled});
       (void)layer.forward(x, saved);
     }
-    saved.turn.reset();  // backward runs three times here, and ends no step
+    saved.ticket.reset();  // backward runs three times here, and ends no step
     const LinearGradients want = linear_backward(dy, saved);
     std::vector<std::string> names;
     std::vector<Tensor> elsewhere;

@@ -144,7 +144,7 @@ TEST(LinearState, BackwardOfInferenceMovesNothing) {
   }
 }
 
-TEST(LinearState, AnOutputNobodyGoesBackFromDoesNotFreezeGradientScales) {
+TEST(LinearState, AnOutputWithoutBackwardDoesNotFreezeGradientScales) {
   Linear layer(kLayerSize, kLayerSize);
   const Tensor x = noise({kLayerSize, kLayerSize}, 0.3), dy = noise({kLayerSize, kLayerSize}, 0.4);
   LinearSaved used;

@@ -10,7 +10,7 @@ namespace octavo {
 std::shared_ptr<const QuantizedTensor> requantized_weight(const ModuleQuantizers& quantizers,
                                                           const View& values,
                                                           const LinearRun& run) {
-  const auto turn = quantizers.turn();
+  const auto lock = quantizers.lock();
   const std::shared_ptr<QuantizerSet> set = quantizers.forward();
   check(set != nullptr, ErrorCode::unsupported, quantizers.module_type(),
         "has no quantizers yet, wanted those its weight was made with");
@@ -22,7 +22,7 @@ std::shared_ptr<const QuantizedTensor> first_quantized_weight(ModuleQuantizers& 
                                                               const Recipe& recipe,
                                                               const View& values,
                                                               const LinearRun& run) {
-  const auto turn = quantizers.turn();
+  const auto lock = quantizers.lock();
   (void)quantizers.use(recipe);
   const std::shared_ptr<QuantizerSet> set = quantizers.forward();
   set->of(TensorRole::weight).calibrate(values);

@@ -60,17 +60,17 @@ void multiply(const Operand& a_operand, const Operand& b_operand, const NamedVie
   if (element_count(shape) == 0) return;
   View out = *result.view, residual = options.residual;
 
-  const auto fold_out = [&] {
-    const auto folded = is_given(residual) ? with_rows_folded(residual) : residual;
-    const auto folded_out = with_rows_folded(out);
-    if (!folded || !folded_out) return false;
-    residual = *folded;
-    out = *folded_out;
+  const auto collapse_out = [&] {
+    const auto collapsed = is_given(residual) ? with_rows_collapsed(residual) : residual;
+    const auto collapsed_out = with_rows_collapsed(out);
+    if (!collapsed || !collapsed_out) return false;
+    residual = *collapsed;
+    out = *collapsed_out;
     return true;
   };
   // One matrix with many rows is faster than many with few.
   if (a.lead().rank() > 0 && b.lead().rank() == 0)
-    if (const auto folded = a.folded(); folded && fold_out()) a = *folded;
+    if (const auto collapsed = a.collapsed(); collapsed && collapse_out()) a = *collapsed;
   const Shape lead = a.lead().rank() > 0 ? a.lead() : b.lead();
   const auto whole_job = [&](std::span<const std::int64_t> position) {
     GemmJob job = run.job(a.at(position), b.at(position), matrix_at(out, position));
@@ -79,7 +79,7 @@ void multiply(const Operand& a_operand, const Operand& b_operand, const NamedVie
   };
   // All of them at once, where a device does that.
   if (b.lead().rank() > 0 && element_count(lead) > 1 && run.is_on_device()) {
-    const auto a_rows = a.folded(), b_rows = b.folded();
+    const auto a_rows = a.collapsed(), b_rows = b.collapsed();
     if (a_rows && b_rows) {
       const bool a_repeats = a.lead().rank() == 0;
       const std::int64_t m = a.rows(), n = b.rows();
@@ -87,7 +87,7 @@ void multiply(const Operand& a_operand, const Operand& b_operand, const NamedVie
       for (std::int64_t i = 0; i < element_count(lead); ++i)
         groups.push_back(
             {.a_row = a_repeats ? 0 : i * m, .rows = m, .b_row = i * n, .out_row = i * m});
-      if (const View out_before = out, residual_before = residual; fold_out()) {
+      if (const View out_before = out, residual_before = residual; collapse_out()) {
         GemmJob job = run.job(a_rows->at({}), b_rows->at({}), matrix_at(out, {}));
         if (is_given(residual)) job.residual = matrix_at(residual, {});
         job.groups = groups.data();

@@ -53,7 +53,7 @@ struct GemmOptions {
   // device multiplied with common exponents, of rows or of 128 columns (docs/numerics/gemm.md).
   // None: the product is that of the operands as they are, which it also is where common exponents
   // would lose most of a block. The call then waits for the device.
-  std::int64_t* folded = nullptr;
+  std::int64_t* aligned = nullptr;
 
   int threads = 0;  // 0: all cores the thread pool has; results do not depend on it
   const Kernels* backend = nullptr;

@@ -96,7 +96,7 @@ void gemm_grouped_into(const Operand& a_operand, const Operand& b_operand,
   const GemmOperand all_rows = a.at({});
   const Matrix result = matrix_at(out, {});
   const Matrix residual = is_given(options.residual) ? matrix_at(options.residual, {}) : Matrix{};
-  if (const auto stack = b.folded(); stack && run.is_on_device()) {
+  if (const auto stack = b.collapsed(); stack && run.is_on_device()) {
     GemmJob job = run.job(all_rows, stack->at({}), result);
     job.residual = residual;
     job.groups = groups.data();

@@ -59,7 +59,7 @@ void check_grid(const QuantizedTensor& tensor, std::string_view op, std::string_
          "; quantized_from puts codes and scales together");
 }
 
-std::optional<View> with_rows_folded(const View& view) {
+std::optional<View> with_rows_collapsed(const View& view) {
   const int rank = view.shape.rank();
   if (rank <= 2) return view;
   std::int64_t rows = view.shape[rank - 2], stride = view.strides[rank - 2];
@@ -69,10 +69,10 @@ std::optional<View> with_rows_folded(const View& view) {
     if (rows == 1) stride = view.strides[i];
     rows *= view.shape[i];
   }
-  View folded = view;
-  folded.shape = {rows, view.shape[rank - 1]};
-  folded.strides = {stride, view.strides[rank - 1]};
-  return folded;
+  View collapsed = view;
+  collapsed.shape = {rows, view.shape[rank - 1]};
+  collapsed.strides = {stride, view.strides[rank - 1]};
+  return collapsed;
 }
 
 Matrix matrix_at(const View& stack, std::span<const std::int64_t> position) {
@@ -168,20 +168,20 @@ GemmOperand OperandStack::at(std::span<const std::int64_t> position) const {
   return operand;
 }
 
-std::optional<OperandStack> OperandStack::folded() const {
+std::optional<OperandStack> OperandStack::collapsed() const {
   // Rows of different matrices are in one tile only where everything is.
   const bool per_tensor = tile_ == Tile{0, 0},
              whole_tiles = tile_.rows > 0 && rows() % tile_.rows == 0;
   if (is_quantized_ && !whole_tiles && !per_tensor && elements_.shape.rank() > 2)
     return std::nullopt;
-  OperandStack folded = *this;
-  const std::optional<View> elements = with_rows_folded(elements_);
+  OperandStack collapsed = *this;
+  const std::optional<View> elements = with_rows_collapsed(elements_);
   const std::optional<View> scales =
-      scales_.shape.rank() > 0 ? with_rows_folded(scales_) : std::optional<View>(scales_);
+      scales_.shape.rank() > 0 ? with_rows_collapsed(scales_) : std::optional<View>(scales_);
   if (!elements || !scales) return std::nullopt;
-  folded.elements_ = *elements;
-  folded.scales_ = *scales;
-  return folded;
+  collapsed.elements_ = *elements;
+  collapsed.scales_ = *scales;
+  return collapsed;
 }
 
 void OperandStack::add_views(std::vector<NamedView>& views) const {

@@ -15,7 +15,7 @@
 namespace octavo {
 
 // [d0, d1, ..., rows, cols] as [d0 * d1 * ... * rows, cols], where memory has it so.
-std::optional<View> with_rows_folded(const View& view);
+std::optional<View> with_rows_collapsed(const View& view);
 
 // A matrix of a stack; `position` has one index for each leading dimension.
 Matrix matrix_at(const View& stack, std::span<const std::int64_t> position);
@@ -40,7 +40,7 @@ class OperandStack {
   [[nodiscard]] GemmOperand at(std::span<const std::int64_t> position) const;
 
   // The same with leading dimensions as rows, where memory and tiles allow it.
-  [[nodiscard]] std::optional<OperandStack> folded() const;
+  [[nodiscard]] std::optional<OperandStack> collapsed() const;
 
   // All of its memory, by the names that messages have for it.
   void add_views(std::vector<NamedView>& views) const;

@@ -20,8 +20,8 @@ namespace {
 // that all its processors share, whose products need more rows to keep them busy. And rows at
 // least: products of few rows have kernels of their own, whose bits are not those that the same
 // rows have among many.
-constexpr std::int64_t kStripElements = 1024 * 1024, kStripOnDevice = 8 * kStripElements,
-                       kLeastRows = 64;
+constexpr std::int64_t kRowBlockElements = 1024 * 1024,
+                       kRowBlockElementsOnDevice = 8 * kRowBlockElements, kLeastRows = 64;
 
 constexpr std::string_view kOp = "gemm";
 
@@ -39,7 +39,7 @@ QuantizeOptions options_of(const GemmOptions& options) {
 
 // A device that folds MX operands (docs/numerics/gemm.md) does so by what all rows have: a strip of
 // them could have other bits.
-bool is_folded_as_a_whole(const Operand& a, const GemmOptions& options, const Device& device) {
+bool is_aligned_as_a_whole(const Operand& a, const GemmOptions& options, const Device& device) {
   return device.kind != DeviceKind::cpu && options.accumulator == Accumulator::native &&
          a.quantized() != nullptr && a.quantized()->scaling.scale.format == ScaleFormat::e8m0;
 }
@@ -105,8 +105,9 @@ void gemm_quantized_into(const Operand& a, const Operand& b, QuantizedTensor& ou
   };
   out.source = DType::f32;
   const std::int64_t together =
-      is_folded_as_a_whole(a, options, device) ? 0 : rows_together(a, shape, out.scaling);
-  const std::int64_t elements = device.kind == DeviceKind::cpu ? kStripElements : kStripOnDevice;
+      is_aligned_as_a_whole(a, options, device) ? 0 : rows_together(a, shape, out.scaling);
+  const std::int64_t elements =
+      device.kind == DeviceKind::cpu ? kRowBlockElements : kRowBlockElementsOnDevice;
   if (together == 0 || element_count(shape) <= elements) {
     const View values = values_of(shape);
     gemm_into_staging(a, b, values, options);
@@ -117,11 +118,11 @@ void gemm_quantized_into(const Operand& a, const Operand& b, QuantizedTensor& ou
     fail(ErrorCode::invalid_argument, kOp, "the residual has shape ",
          to_string(options.residual.shape), ", wanted ", to_string(shape));
   const std::int64_t rows = shape[0], wanted = std::max(kLeastRows, elements / shape[1]);
-  const std::int64_t strip = (wanted + together - 1) / together * together;
-  const View most = values_of({std::min(strip + kLeastRows, rows), shape[1]});
+  const std::int64_t row_block = (wanted + together - 1) / together * together;
+  const View most = values_of({std::min(row_block + kLeastRows, rows), shape[1]});
   for (std::int64_t row = 0, count = 0; row < rows; row += count) {
-    const bool few_left = rows - row - strip < kLeastRows;
-    count = few_left ? rows - row : strip;
+    const bool is_short_tail = rows - row - row_block < kLeastRows;
+    count = is_short_tail ? rows - row : row_block;
     if (options.residual.data != nullptr) part.residual = rows_of(options.residual, row, count);
     const View values = rows_of(most, 0, count);
     QuantizedTensor to = rows_of(out, row, count);
@@ -129,7 +130,7 @@ void gemm_quantized_into(const Operand& a, const Operand& b, QuantizedTensor& ou
     quantize_values(values, to);
     // B is folded for each strip, by what it holds itself: that of the first says it for all. A is
     // not, or there would be no strips.
-    part.folded = nullptr;
+    part.aligned = nullptr;
   }
 }
 

@@ -55,20 +55,20 @@ std::int64_t work_of(const Shape& out, std::int64_t depth) {
                static_cast<double>(std::numeric_limits<std::int64_t>::max() / 2)));
 }
 
-Exec checked_exec(const GemmRun::Sides& sides, const Shape& shape, const NamedView& result,
+Exec checked_exec(const GemmRun::Operands& operands, const Shape& shape, const NamedView& result,
                   const GemmOptions& options, std::string_view op) {
   const View& out = *result.view;
   check_view(out, op, "the output");
   check_output(out, op);
-  check_types(out, options, sides.a_operand, sides.b_operand, op);
+  check_types(out, options, operands.a_operand, operands.b_operand, op);
   if (out.shape != shape)
     fail(ErrorCode::invalid_argument, op, "the output has shape ", to_string(out.shape),
          ", wanted ", to_string(shape));
   std::vector<NamedView> views;
-  sides.a.add_views(views);
-  sides.b.add_views(views);
+  operands.a.add_views(views);
+  operands.b.add_views(views);
   if (is_given(options.bias)) {
-    check_beside_out(options.bias, {sides.b.rows()}, "the bias", op);
+    check_beside_out(options.bias, {operands.b.rows()}, "the bias", op);
     views.push_back({&options.bias, "the bias"});
   }
   if (is_given(options.residual)) {
@@ -81,7 +81,7 @@ Exec checked_exec(const GemmRun::Sides& sides, const Shape& shape, const NamedVi
           ErrorCode::invalid_argument, op, "the output shares memory with ", input.name,
           ", which is still read while parts of the output are written; give other memory");
   views.push_back(result);
-  return make_exec_on(views, work_of(shape, sides.a.depth()), options, op);
+  return make_exec_on(views, work_of(shape, operands.a.depth()), options, op);
 }
 
 bool does(const Kernels& kernels, const GemmJob& job) {
@@ -105,10 +105,10 @@ std::string described(const Operand& operand, const GemmOperand& as_done) {
 bool is_given(const View& view) { return view.data != nullptr || view.shape.rank() > 0; }
 
 void check_hadamard(const Operand& a, const Operand& b, std::string_view op) {
-  const auto turned = [](const Operand& operand) {
+  const auto rotated = [](const Operand& operand) {
     return operand.quantized() != nullptr && operand.quantized()->scaling.hadamard.rowwise;
   };
-  const bool a_is = turned(a), b_is = turned(b);
+  const bool a_is = rotated(a), b_is = rotated(b);
   if (!a_is && !b_is) return;
   const bool both = a_is && b_is;
   check(both && a.quantized()->scaling.hadamard.signs == b.quantized()->scaling.hadamard.signs,
@@ -119,22 +119,22 @@ void check_hadamard(const Operand& a, const Operand& b, std::string_view op) {
         "; the transforms cancel only where both operands have the same one");
 }
 
-GemmRun::GemmRun(const Sides& sides, const Shape& shape, const NamedView& out,
+GemmRun::GemmRun(const Operands& operands, const Shape& shape, const NamedView& out,
                  const GemmOptions& options, std::string_view op)
-    : a_(sides.a_operand),
-      b_(sides.b_operand),
+    : a_(operands.a_operand),
+      b_(operands.b_operand),
       options_(options),
       op_(op),
-      exec_(checked_exec(sides, shape, out, options, op)),
+      exec_(checked_exec(operands, shape, out, options, op)),
       memory_(exec_),
       count_memory_(exec_) {
-  if (options.folded == nullptr || !is_on_device()) return;
+  if (options.aligned == nullptr || !is_on_device()) return;
   check_may_wait(exec_, op,
                  "no count of folded elements can be returned to the host; leave it out (folded, "
                  "in Python return_folded), or fold MX operands before, which counts them");
-  static_assert(sizeof *folded_ == 2 * sizeof(float));
-  folded_ = reinterpret_cast<unsigned long long*>(count_memory_.at_least(2));
-  clear_memory(exec_, folded_, sizeof *folded_);
+  static_assert(sizeof *aligned_ == 2 * sizeof(float));
+  aligned_ = reinterpret_cast<unsigned long long*>(count_memory_.at_least(2));
+  clear_memory(exec_, aligned_, sizeof *aligned_);
 }
 
 GemmJob GemmRun::job(const GemmOperand& a, const GemmOperand& b, const Matrix& out) const {
@@ -156,7 +156,7 @@ GemmJob GemmRun::job(const GemmOperand& a, const GemmOperand& b, const Matrix& o
                 .row_pitch = 0,
                 .col_stride = options_.bias.strides[0]};
   if (options_.activation) job.activation = producer_kind(*options_.activation);
-  job.folded = folded_;
+  job.aligned = aligned_;
   return job;
 }
 
@@ -216,10 +216,10 @@ void GemmRun::operator()(const GemmJob& job) {
 }
 
 void GemmRun::end() {
-  if (folded_ == nullptr) return;
+  if (aligned_ == nullptr) return;
   unsigned long long count = 0;
-  copy_and_wait(exec_, &count, folded_, sizeof count);
-  *options_.folded += static_cast<std::int64_t>(count);
+  copy_and_wait(exec_, &count, aligned_, sizeof count);
+  *options_.aligned += static_cast<std::int64_t>(count);
 }
 
 }  // namespace octavo

@@ -23,14 +23,14 @@ void gemm_into_staging(const Operand& a, const Operand& b, const View& out,
 
 class GemmRun {
  public:
-  struct Sides {
+  struct Operands {
     const OperandStack &a, &b;
     const Operand &a_operand, &b_operand;
   };
   // Throws where `out` is not what a result of this shape can be written to, or what is given
   // beside it does not fit.
-  GemmRun(const Sides& sides, const Shape& shape, const NamedView& out, const GemmOptions& options,
-          std::string_view op);
+  GemmRun(const Operands& operands, const Shape& shape, const NamedView& out,
+          const GemmOptions& options, std::string_view op);
 
   // Without a residual: rows of it are where the result is.
   [[nodiscard]] GemmJob job(const GemmOperand& a, const GemmOperand& b, const Matrix& out) const;
@@ -50,7 +50,7 @@ class GemmRun {
   std::string_view op_;
   Exec exec_;
   StagingMemory memory_, count_memory_;
-  unsigned long long* folded_ = nullptr;  // a counter on the device, if one is wanted
+  unsigned long long* aligned_ = nullptr;  // a counter on the device, if one is wanted
 };
 
 }  // namespace octavo

@@ -24,7 +24,7 @@ namespace octavo {
 namespace {
 
 constexpr std::string_view kOp = "compare";
-constexpr std::int64_t kBandValues = 1 << 17;  // of f32: half a megabyte a side
+constexpr std::int64_t kRowBlockValues = 1 << 17;  // of f32: half a megabyte a side
 
 struct Pair {
   std::string name;
@@ -49,7 +49,7 @@ void note_names(std::string_view what, const std::vector<std::string>& names,
 }
 
 // Numbers that a quantized model has beside its weights, and another one has not.
-bool is_of_spelling(std::string_view name) {
+bool is_dialect_tensor(std::string_view name) {
   constexpr std::array<std::string_view, 4> kOthers{"scaled_fp8", ".q_scale", ".output_scale",
                                                     ".prob_scale"};
   return is_input_scale(name) || is_cache_scale(name) ||
@@ -83,7 +83,7 @@ class Pairing {
     note_names("of another shape in the second", other_shape, notes);
     for (const std::vector<std::string>* const names : {&only_a, &only_b, &other_shape})
       std::copy_if(names->begin(), names->end(), std::back_inserter(report.not_compared),
-                   [](const std::string& name) { return !is_of_spelling(name); });
+                   [](const std::string& name) { return !is_dialect_tensor(name); });
     if (a_.unknown() + b_.unknown() > 0)
       notes.push_back(text("not compared: ", a_.unknown(), " tensors of the first and ",
                            b_.unknown(), " of the second hold no numbers that octavo knows"));
@@ -97,7 +97,7 @@ class Pairing {
                     bool second_is_stacked) {
     std::set<std::string> matched;
     std::erase_if(only_stacked, [&](const std::string& name) {
-      const auto parts = stacked.taken_apart(name, stacked.all().at(name));
+      const auto parts = stacked.split_experts(name, stacked.all().at(name));
       const auto fits = [&](const auto& part) {
         const auto other = apart.all().find(part.first);
         return other != apart.all().end() && other->second.shape == part.second.shape;
@@ -147,10 +147,10 @@ std::vector<Piece> pieces_of(const ComparedSide& a, const ComparedSide& b,
         pair.a.shape.size() > 2 && unit > 1 && unit == pair.a.shape[pair.a.shape.size() - 2];
     // A matrix that lies the other way is read whole: its rows are columns.
     const bool whole = pair.a.transposed || pair.b.transposed;
-    const std::int64_t wanted = whole ? std::max<std::int64_t>(1, (pair.a.rows + unit - 1) / unit)
-                                : one_matrix
-                                    ? 1
-                                    : std::max<std::int64_t>(1, kBandValues / pair.a.cols / unit);
+    const std::int64_t wanted =
+        whole        ? std::max<std::int64_t>(1, (pair.a.rows + unit - 1) / unit)
+        : one_matrix ? 1
+                     : std::max<std::int64_t>(1, kRowBlockValues / pair.a.cols / unit);
     std::size_t ordinal = 0;
     for (std::int64_t first = 0; first < pair.a.rows; first += wanted * unit)
       pieces.push_back({i, ordinal++, first, std::min(wanted * unit, pair.a.rows - first)});
@@ -217,11 +217,11 @@ CheckpointReport compare_checkpoints(const std::string& a_path, const std::strin
     const Piece& piece = pieces[i];
     Pair& pair = pairs[piece.pair];
     const Tensor before = a.values(pair.a, piece.first, piece.rows);
-    BandError error;
+    RowBlockError error;
     std::int64_t same = 0;
     if (pair.b.found != nullptr) {
-      error = measure_band(before.view(), b.codes(pair.b, piece.first, piece.rows),
-                           {.first_row = piece.first});
+      error = measure_row_block(before.view(), b.codes(pair.b, piece.first, piece.rows),
+                                {.first_row = piece.first});
     } else {
       const Tensor after = b.values(pair.b, piece.first, piece.rows);
       error = measure_values(before.span<float>(), after.span<float>(), 0);

@@ -22,7 +22,7 @@ struct CompareOptions {
 // other side has them taken apart. Tensors that only one of them has, or whose shapes differ, are
 // in the notes and not measured (not_compared, which misses every limit, but for static scales); so
 // are those that hold no numbers octavo knows. Throws Error when
-// they have nothing in common. Of more than kMostHistograms tensors only the worst have histograms.
+// they have nothing in common. Of more than kMaxHistograms tensors only the worst have histograms.
 [[nodiscard]] OCTAVO_API CheckpointReport compare_checkpoints(const std::string& a,
                                                               const std::string& b,
                                                               const CompareOptions& options = {});

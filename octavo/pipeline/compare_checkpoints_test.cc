@@ -48,7 +48,7 @@ TEST(CompareCheckpoints, values_and_codes) {
   EXPECT_EQ(got.preset, "nvfp4");
   std::vector<float> copy = values;
   const ErrorMetrics wanted =
-      measure_error(value_view(copy.data(), DType::f32, {150, 96}), made.weights[0].bands[0]);
+      measure_error(value_view(copy.data(), DType::f32, {150, 96}), made.weights[0].row_blocks[0]);
   EXPECT_EQ(got.metrics.elements, wanted.elements);
   EXPECT_EQ(got.metrics.max_abs, wanted.max_abs);
   EXPECT_NEAR(got.metrics.sqnr, wanted.sqnr, 1e-4);  // 2e-6 of sums is 1e-5 dB
@@ -168,7 +168,7 @@ TEST_F(CompareStacks, experts_in_one_tensor_and_in_many) {
   }
 }
 
-TEST_F(CompareStacks, what_is_not_compared_is_said) {
+TEST_F(CompareStacks, what_is_not_compared_is_noted) {
   write_tensors(path("a.safetensors"), {random_tensor("x", {4, 4}, 1), random_tensor("y", {4}, 2),
                                         random_tensor("z", {4, 2}, 3)});
   write_tensors(path("b.safetensors"),
@@ -182,7 +182,7 @@ TEST_F(CompareStacks, what_is_not_compared_is_said) {
 // A hundred thousand tensors have a report that can be read.
 TEST_F(CompareStacks, of_many_tensors_the_worst_have_histograms) {
   std::vector<TestTensor> tensors;
-  for (std::size_t i = 0; i < kMostHistograms + 20; ++i)
+  for (std::size_t i = 0; i < kMaxHistograms + 20; ++i)
     tensors.push_back(random_tensor(text("l.", i, ".o_proj.weight"), {1, 32}, 1));
   std::filesystem::create_directory(root / "model");
   write_tensors(path("model/model.safetensors"), tensors);
@@ -195,7 +195,7 @@ TEST_F(CompareStacks, of_many_tensors_the_worst_have_histograms) {
     with += one.metrics.values.counts.empty() ? 0U : 1U;
     EXPECT_EQ(one.scale_histogram.empty(), one.metrics.values.counts.empty());
   }
-  EXPECT_EQ(with, kMostHistograms);
+  EXPECT_EQ(with, kMaxHistograms);
 }
 
 // A limit speaks of the whole model: what only one side has was not shown to keep it. Scales that

@@ -14,7 +14,7 @@ ComparedSide::ComparedSide(const std::string& path)
   for (const FoundWeight& found : recognized_.weights) {
     Numbers numbers{.found = &found};
     numbers.shape.assign(found.weight.shape.sizes().begin(), found.weight.shape.sizes().end());
-    for (const SpelledTensor& tensor : found.tensors)
+    for (const DialectTensor& tensor : found.tensors)
       numbers.bytes += checkpoint_.at(tensor.plan.name).nbytes();
     add(found.weight.name, std::move(numbers));
   }
@@ -32,18 +32,19 @@ ComparedSide::ComparedSide(const std::string& path)
 }
 
 std::int64_t ComparedSide::unit(const Numbers& numbers) const {
-  return numbers.found != nullptr ? band_rows(recognized_.dialect, numbers.found->weight) : 1;
+  return numbers.found != nullptr ? row_block_rows(recognized_.dialect, numbers.found->weight) : 1;
 }
 
 QuantizedTensor ComparedSide::codes(const Numbers& numbers, std::int64_t first,
                                     std::int64_t rows) const {
-  return read_band(checkpoint_, recognized_.dialect, *numbers.found, numbers.first + first, rows);
+  return read_row_block(checkpoint_, recognized_.dialect, *numbers.found, numbers.first + first,
+                        rows);
 }
 
 Tensor ComparedSide::values(const Numbers& numbers, std::int64_t first, std::int64_t rows) const {
   if (numbers.found != nullptr)
     return dequantize(codes(numbers, first, rows), DType::f32, {.threads = 1});
-  if (numbers.transposed) return turned(numbers, first, rows);
+  if (numbers.transposed) return read_transposed(numbers, first, rows);
   return widened(as_stored(numbers, first, rows));
 }
 
@@ -54,7 +55,7 @@ Tensor ComparedSide::wide_values(const Numbers& numbers, std::int64_t first,
   return wide ? as_stored(numbers, first, rows) : values(numbers, first, rows);
 }
 
-std::vector<std::pair<std::string, ComparedNumbers>> ComparedSide::taken_apart(
+std::vector<std::pair<std::string, ComparedNumbers>> ComparedSide::split_experts(
     const std::string& name, const Numbers& whole) const {
   std::vector<std::pair<std::string, Numbers>> out;
   if (whole.shape.size() != 3) return out;
@@ -96,7 +97,8 @@ Tensor ComparedSide::as_stored(const Numbers& numbers, std::int64_t first,
 }
 
 // Rows of [out, in] from a stack that lies [in, out].
-Tensor ComparedSide::turned(const Numbers& numbers, std::int64_t first, std::int64_t rows) const {
+Tensor ComparedSide::read_transposed(const Numbers& numbers, std::int64_t first,
+                                     std::int64_t rows) const {
   const auto type = *safetensors::element_type(numbers.plain->entry->type);
   const Tensor stored = Tensor::values({numbers.cols, rows}, type.dtype);
   const std::int64_t size = element_bytes(type.dtype, type.format);

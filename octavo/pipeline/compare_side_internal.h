@@ -50,13 +50,14 @@ class ComparedSide {
 
   // The matrices of a stack of experts under the names that they have where it is taken apart;
   // nothing where it is none, or lies in a way that is not known.
-  [[nodiscard]] std::vector<std::pair<std::string, Numbers>> taken_apart(
+  [[nodiscard]] std::vector<std::pair<std::string, Numbers>> split_experts(
       const std::string& name, const Numbers& whole) const;
 
  private:
   [[nodiscard]] Tensor as_stored(const Numbers& numbers, std::int64_t first,
                                  std::int64_t rows) const;
-  [[nodiscard]] Tensor turned(const Numbers& numbers, std::int64_t first, std::int64_t rows) const;
+  [[nodiscard]] Tensor read_transposed(const Numbers& numbers, std::int64_t first,
+                                       std::int64_t rows) const;
   void add(const std::string& name, Numbers numbers);
 
   CheckpointReader checkpoint_;

@@ -24,8 +24,8 @@ void stream(const CheckpointReader& source, const std::string& out, const Quanti
                                             .resume = options.resume,
                                             .measure = false,
                                             .on_progress = options.on_progress};
-  const auto words = [&](const std::vector<ActionResult>& results) {
-    return step_words(source, plan, what, source_hash(source, plan, results));
+  const auto provenance = [&](const std::vector<ActionResult>& results) {
+    return step_provenance(source, plan, what, source_hash(source, plan, results));
   };
   if (out.ends_with(".safetensors")) {
     check(plan.files.size() == 1, ErrorCode::invalid_argument, kOp, "'", shown(out, 200),
@@ -36,7 +36,7 @@ void stream(const CheckpointReader& source, const std::string& out, const Quanti
                              {text(version(), " ", what, options.clamp_non_finite ? " clamp" : "",
                                    " bytes=", plan.bytes_after),
                               source_identity(source)},
-                             out, words);
+                             out, provenance);
   }
 }
 
@@ -54,20 +54,20 @@ void run(std::string_view op, const CheckpointReader& source, const std::string&
          ConvertResult& result) {
   const auto start = std::chrono::steady_clock::now();
   check(!out.empty(), ErrorCode::invalid_argument, op, "got no name for the output");
-  const Json finished = options.resume ? finished_words(out) : Json();
+  const Json finished = options.resume ? finished_provenance(out) : Json();
   if (finished.is_object()) {
     const Json& made = last_step(finished);
     if (made["work"].string_or("") != what || made["version"].string_or("") != version())
       fail_finished_otherwise(op, out);
     const std::string made_from(made["source_hash"].string_or(""));
     speak_as(op, [&] {
-      result.written_again =
-          check_finished(source, plan, finished, out,
-                         {.op = op,
-                          .made_from = made_from,
-                          .words = [&] { return step_words(source, plan, what, made_from); },
-                          .threads = options.threads,
-                          .on_progress = options.on_progress});
+      result.written_again = check_finished(
+          source, plan, finished, out,
+          {.op = op,
+           .made_from = made_from,
+           .provenance = [&] { return step_provenance(source, plan, what, made_from); },
+           .threads = options.threads,
+           .on_progress = options.on_progress});
     });
     result.was_complete = true;
     result.notes.push_back(finished_note(out, result.written_again));

@@ -64,7 +64,7 @@ TEST(ConvertCheckpoint, there_and_back_gives_the_same_bytes) {
   EXPECT_GT(pairs, 20);
 }
 
-TEST(ConvertCheckpoint, what_a_target_has_no_words_for_is_refused_before_anything_is_written) {
+TEST(ConvertCheckpoint, what_a_target_cannot_hold_is_refused_before_anything_is_written) {
   const TemporaryFolder folder;
   write_checkpoint(
       folder, Dialect::compressed_tensors,
@@ -100,8 +100,8 @@ TEST(ConvertCheckpoint, dequantizing_is_dequantize) {
           const StoredTensor& stored = out.at(weight.weight.name);
           std::vector<std::byte> got(stored.nbytes()), wanted;
           out.read(stored, 0, got);
-          for (const QuantizedTensor& band : weight.bands) {
-            const Tensor values = dequantize(band, dtype);
+          for (const QuantizedTensor& row_block : weight.row_blocks) {
+            const Tensor values = dequantize(row_block, dtype);
             wanted.insert(wanted.end(), values.bytes().begin(), values.bytes().end());
           }
           EXPECT_EQ(got, wanted);
@@ -196,7 +196,7 @@ TEST(ConvertCheckpoint, messages_are_of_the_call) {
 }
 
 // The words are read in four places of config.json, and the old ones stay in none of them.
-TEST(ConvertCheckpoint, old_words_are_removed_wherever_they_were_read) {
+TEST(ConvertCheckpoint, old_config_keys_are_removed_wherever_they_were_read) {
   const TemporaryFolder folder, results;
   write_checkpoint(folder, Dialect::compressed_tensors,
                    weights_for(Dialect::compressed_tensors, Dialect::modelopt, preset("nvfp4")));
@@ -223,7 +223,7 @@ TEST(ConvertCheckpoint, old_words_are_removed_wherever_they_were_read) {
     }
 }
 
-TEST(ConvertCheckpoint, two_tensors_of_one_name_are_said_by_the_command_that_makes_them) {
+TEST(ConvertCheckpoint, two_tensors_of_one_name_are_reported_by_the_command_that_makes_them) {
   const TemporaryFolder folder, results;
   write_checkpoint(folder, Dialect::compressed_tensors,
                    {make_weight(Dialect::compressed_tensors, "l.0.up_proj.weight", {64, 64},

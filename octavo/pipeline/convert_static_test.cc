@@ -148,7 +148,7 @@ TEST(ConvertStatic, fp8_keeps_its_activations_and_its_cache) {
 
 // The number divides on one side and multiplies on the other. 2688 / 10.5 = 256 is a power of two,
 // and so exact both ways; 2688 / 5.625 and 5.625 / 2688 are both what their own writer would store.
-TEST(ConvertStatic, nvfp4_turns_the_scale_of_activations_over) {
+TEST(ConvertStatic, nvfp4_stores_the_input_scale_as_its_reciprocal) {
   for (const float amax : {10.5F, 5.625F}) {
     const TemporaryFolder folder, results;
     const auto divisor = static_cast<float>(2688.0 / static_cast<double>(amax)),
@@ -171,7 +171,7 @@ TEST(ConvertStatic, nvfp4_turns_the_scale_of_activations_over) {
   }
 }
 
-TEST(ConvertStatic, what_has_no_words_is_left_behind_and_said) {
+TEST(ConvertStatic, what_the_target_cannot_hold_is_dropped_and_noted) {
   const auto fp8_cache = [](Json& words) { words.set("kv_cache_scheme", kStaticFp8); };
   const TemporaryFolder folder, results;
   write_with(folder, Dialect::compressed_tensors, preset("fp8-block"),
@@ -234,12 +234,13 @@ TEST(ConvertStatic, a_marker_of_the_file_is_no_scale_that_is_left_behind) {
   const TemporaryFolder folder;
   const TestWeight weight =
       make_weight(Dialect::comfyui, text(kModule, ".weight"), {128, 256}, preset("fp8"), 1000);
-  const auto scale = weight.bands.front().rowwise.scales.span<float>();
+  const auto scale = weight.row_blocks.front().rowwise.scales.span<float>();
   safetensors::FileWriter writer(folder.path("model.safetensors"),
                                  {{text(kModule, ".weight"), StoredType::f8_e4m3, {128, 256}},
                                   {text(kModule, ".scale_weight"), StoredType::f32, {}},
                                   {"scaled_fp8", StoredType::f8_e4m3, {0}}});
-  writer.write(writer.at(text(kModule, ".weight")), 0, weight.bands.front().rowwise.codes.bytes());
+  writer.write(writer.at(text(kModule, ".weight")), 0,
+               weight.row_blocks.front().rowwise.codes.bytes());
   writer.write(writer.at(text(kModule, ".scale_weight")), 0, std::as_bytes(scale));
   writer.finish();
   for (const Dialect target : {Dialect::compressed_tensors, Dialect::octavo}) {

@@ -61,7 +61,7 @@ class ExpertStacksTest : public PipelineTest {
   static constexpr const char* kHolder = "model.layers.0.mlp.experts";
 };
 
-TEST_F(ExpertStacksTest, those_left_plain_are_on_the_skip_list) {
+TEST_F(ExpertStacksTest, unquantized_stacks_are_on_the_ignore_list) {
   write_experts();
   for (const Dialect target : {Dialect::compressed_tensors, Dialect::deepseek, Dialect::modelopt}) {
     SCOPED_TRACE(name_of(target));
@@ -144,7 +144,7 @@ TEST_F(ExpertStacksTest, conversions_take_stacks_apart_without_loss) {
 }
 
 // A stack that lies [in, out] has its tiles along the wrong side.
-TEST_F(ExpertStacksTest, what_cannot_be_taken_apart_says_why) {
+TEST_F(ExpertStacksTest, what_cannot_be_split_says_why) {
   std::filesystem::create_directory(root / "codes");
   const auto codes = [](const char* name, std::vector<std::uint64_t> shape) {
     TestTensor out = random_tensor(name, std::move(shape), 1);
@@ -169,7 +169,7 @@ TEST_F(ExpertStacksTest, what_cannot_be_taken_apart_says_why) {
 }
 
 // The rule of scales is in no spelling but octavo's.
-TEST_F(ExpertStacksTest, rules_survive_a_spelling_that_has_no_word_for_them) {
+TEST_F(ExpertStacksTest, rules_survive_a_dialect_that_has_no_key_for_them) {
   write_experts();
   (void)run("ct", recipe("mxfp4"));
   (void)convert_checkpoint(path("ct"), path("octavo"), Dialect::octavo);

@@ -45,7 +45,7 @@ InspectedTensor inspected(const CheckpointReader& checkpoint, const FoundWeight&
                       .shape = {sizes.begin(), sizes.end()},
                       .type = type_of(found.weight.scaling, rule_is_known),
                       .quantized = true};
-  for (const SpelledTensor& part : found.tensors) {
+  for (const DialectTensor& part : found.tensors) {
     out.stored_as.push_back(part.plan.name);
     if (const StoredTensor* stored = checkpoint.find(part.plan.name); stored != nullptr)
       out.bytes += stored->nbytes();
@@ -92,7 +92,7 @@ Inspection inspect_checkpoint(const std::string& path, const InspectOptions& opt
     const FoundWeight& found = recognized.weights[i];
     by_name[found.weight.name] = &found;
     out.tensors.push_back(inspected(checkpoint, found, restored[i]));
-    for (const SpelledTensor& part : found.tensors) parts.insert(part.plan.name);
+    for (const DialectTensor& part : found.tensors) parts.insert(part.plan.name);
   }
   for (const StoredTensor& stored : checkpoint.tensors())
     if (!parts.contains(stored.name())) out.tensors.push_back(inspected(stored));

@@ -54,14 +54,14 @@ class Reporting {
   void run(CheckpointReport& report) {
     WorkLoop advising(threads_, 0, {}, false);
     std::size_t looked_at = 0;
-    outlooks_.resize(measure_ ? order_.size() : 0);
+    error_estimates_.resize(measure_ ? order_.size() : 0);
     // A fraction of a millisecond each, and there may be thousands.
     const auto look = [&] {
       advising.run(report.tensors.size() - looked_at, [&](int, std::size_t i) {
         const std::size_t at = looked_at + i;
         TensorReport& tensor = report.tensors[at];
         if (!tensor.measured) return;
-        outlooks_[at] = outlook_of(tensor);
+        error_estimates_[at] = error_estimate_of(tensor);
         if (!shown_[order_[at]]) drop_histograms(tensor);
       });
       looked_at = report.tensors.size();
@@ -98,7 +98,7 @@ class Reporting {
     const auto found = std::find(scalings_.begin(), scalings_.end(), action.weight.scaling);
     out.scaling = static_cast<std::size_t>(found - scalings_.begin());
     if (found == scalings_.end()) scalings_.push_back(action.weight.scaling);
-    action.outputs = std::vector<SpelledTensor>();
+    action.outputs = std::vector<DialectTensor>();
     return out;
   }
 
@@ -153,14 +153,14 @@ class Reporting {
       if (!tensor.measured) continue;
       const std::string key = is_for_servers(target_) ? group_key(tensor.module) : std::string();
       if (key.empty())
-        tensor.advice = advice_for(tensor.preset, {&outlooks_[i], 1});
+        tensor.advice = advice_for(tensor.preset, {&error_estimates_[i], 1});
       else
         groups[text(key, "\n", tensor.preset)].push_back(i);
     }
-    std::vector<Outlook> together;
+    std::vector<ErrorEstimate> together;
     for (const auto& [key, members] : groups) {
       together.clear();
-      for (const std::size_t i : members) together.push_back(outlooks_[i]);
+      for (const std::size_t i : members) together.push_back(error_estimates_[i]);
       const std::string advice = advice_for(tensors[members.front()].preset, together);
       for (const std::size_t i : members) tensors[i].advice = advice;
     }
@@ -183,7 +183,7 @@ class Reporting {
   std::vector<Scaling> scalings_;
   std::vector<std::size_t> order_;  // of names
   std::vector<bool> shown_;
-  std::vector<Outlook> outlooks_;  // in that order
+  std::vector<ErrorEstimate> error_estimates_;  // in that order
 };
 
 }  // namespace

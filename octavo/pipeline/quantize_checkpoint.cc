@@ -69,21 +69,22 @@ CheckpointReport into_one_file(const CheckpointReader& source, QuantizePlan& pla
 
 // What there is to say of a folder that is complete: all but what is measured on the way.
 CheckpointReport finished_report(const CheckpointReader& source, QuantizePlan& plan,
-                                 const std::string& out, const Json& words,
+                                 const std::string& out, const Json& provenance,
                                  const QuantizeCheckpointOptions& options) {
-  if (words["options_hash"].string_or("") != hex_of(text_hash(options_text(plan))))
+  if (provenance["options_hash"].string_or("") != hex_of(text_hash(options_text(plan))))
     fail_finished_otherwise(kOp, out);
-  const std::string made_from(words["source_hash"].string_or(""));
+  const std::string made_from(provenance["source_hash"].string_or(""));
   std::vector<std::string> written_again = check_finished(
-      source, plan, words, out,
+      source, plan, provenance, out,
       {.op = kOp,
        .made_from = made_from,
-       .words = [&] { return quantize_words(source, plan, provenance_of(plan, made_from)); },
+       .provenance =
+           [&] { return quantize_provenance(source, plan, provenance_of(plan, made_from)); },
        .threads = options.threads,
        .on_progress = options.on_progress});
   std::vector<ActionResult> nothing_measured(plan.actions.size());
   Provenance said;
-  for (const auto& [key, value] : words.members())
+  for (const auto& [key, value] : provenance.members())
     if (value.is_string()) said.emplace_back(key, value.string_or(""));
   CheckpointReport report = make_report(source, plan, nothing_measured, said, false, 1);
   report.was_complete = true;
@@ -103,7 +104,7 @@ CheckpointReport quantize_checkpoint(const std::string& source_path, const std::
   QuantizePlan plan = plan_quantize(source, options.plan);
   return_freed_memory();
   CheckpointReport report;
-  const Json finished = options.resume && !wants_one_file(out) ? finished_words(out) : Json();
+  const Json finished = options.resume && !wants_one_file(out) ? finished_provenance(out) : Json();
   if (finished.is_object()) {
     report = finished_report(source, plan, out, finished, options);
   } else if (wants_one_file(out)) {
@@ -117,7 +118,7 @@ CheckpointReport quantize_checkpoint(const std::string& source_path, const std::
         out, [&](const std::vector<ActionResult>& done) {
           plan.model.weights = planned_weights(plan);
           provenance = provenance_of(plan, source_hash(source, plan, done));
-          return quantize_words(source, plan, provenance);
+          return quantize_provenance(source, plan, provenance);
         });
     report = make_report(source, plan, results, provenance, options.measure, options.threads);
   }

@@ -86,7 +86,7 @@ TEST_F(QuantizeCheckpointTest, ScalesOfBf16PrecisionSaturateNothing) {
   for (const TensorReport& tensor : report.tensors) EXPECT_EQ(tensor.metrics.saturated, 0);
 }
 
-TEST_F(QuantizeCheckpointTest, ExpertsOfAStackAreTurned) {
+TEST_F(QuantizeCheckpointTest, ExpertsOfAStackAreTransposed) {
   std::filesystem::create_directory(root / "model");
   write_tensors(path("model/model.safetensors"),
                 {random_tensor("l.0.mlp.experts.gate_up_proj", {2, 64, 256}, 1),
@@ -283,7 +283,7 @@ TEST_F(QuantizeCheckpointTest, what_servers_load_as_one_has_one_advice) {
 
 // Weights that are plain beside a cache that is not: its words and scales come along, or it is
 // said.
-TEST_F(QuantizeCheckpointTest, a_cache_of_fp8_is_kept_or_said_to_be_lost) {
+TEST_F(QuantizeCheckpointTest, an_fp8_kv_cache_is_kept_or_noted_as_lost) {
   const auto write = [&](const char* strategy) {
     std::filesystem::remove_all(path("model"));
     TestTensor scale =

@@ -50,16 +50,16 @@ TEST_F(ResumeForkTest, KilledAtAnyTimeAndResumed) {
     int kills = 0, kept = 0;
     // Later and later until it is done before it is killed: by bands, because time is no
     // measure.
-    for (int band = 0; band < 60; band += 4) {
+    for (int row_block = 0; row_block < 60; row_block += 4) {
       std::filesystem::remove_all(path("out"));
       const int status = in_child([&] {
         QuantizeCheckpointOptions killed = options;
         int calls = 0;
         killed.on_progress = [&](const Progress&) {
-          if (calls++ == band) kill(getpid(), SIGKILL);
+          if (calls++ == row_block) kill(getpid(), SIGKILL);
           return true;
         };
-        killed.every_band = true;
+        killed.every_row_block = true;
         (void)run("out", killed);
       });
       if (status == 0) break;
@@ -72,7 +72,7 @@ TEST_F(ResumeForkTest, KilledAtAnyTimeAndResumed) {
       EXPECT_TRUE(has(refusal("out", ErrorCode::io, again), "resume"));
       again.resume = true;
       const CheckpointReport report = run("out", again);
-      EXPECT_EQ(contents_of(path("out")), whole) << "killed at " << band;
+      EXPECT_EQ(contents_of(path("out")), whole) << "killed at " << row_block;
       for (std::size_t i = 0; i < report.tensors.size(); ++i)
         EXPECT_EQ(report.tensors[i].metrics, alone.tensors[i].metrics) << report.tensors[i].name;
     }
@@ -110,7 +110,7 @@ TEST_F(ResumeForkTest, OtherOptionsOrAnotherSourceAreRefused) {
   const auto kill_it = [&] {
     ASSERT_EQ(in_child([&] {
                 QuantizeCheckpointOptions options = recipe("mxfp8");
-                options.every_band = true;
+                options.every_row_block = true;
                 options.on_progress = [](const Progress& at) {
                   if (at.bytes_done > at.bytes_total * 3 / 4) kill(getpid(), SIGKILL);
                   return true;

@@ -21,7 +21,7 @@ class ResumeTest : public PipelineTest {
   // Stopped when its first file is finished.
   void stop_after_a_file() const {
     QuantizeCheckpointOptions stopped = options;
-    stopped.every_band = true;
+    stopped.every_row_block = true;
     stopped.on_progress = [&](const Progress&) { return !std::filesystem::exists(first_shard()); };
     EXPECT_THROW((void)run("out", stopped), Error);
     ASSERT_TRUE(std::filesystem::exists(first_shard()));
@@ -160,7 +160,7 @@ TEST_F(ResumeTest, a_complete_folder_with_other_bytes_is_refused) {
 }
 
 // Whatever is beside the weights is held to what would be written.
-TEST_F(ResumeTest, other_files_of_a_complete_folder_are_looked_at) {
+TEST_F(ResumeTest, other_files_of_a_complete_folder_are_checked) {
   save("model/1_Pooling/config.json", "{}");
   for (const Dialect target : {Dialect::compressed_tensors, Dialect::modelopt}) {
     options.plan.target = target;
@@ -257,7 +257,7 @@ TEST_F(ResumeTest, a_complete_conversion_of_another_source_is_refused) {
   EXPECT_TRUE(has(message, "[convert]") && has(message, "made from another source")) << message;
 }
 
-TEST_F(ResumeTest, so_it_is_with_conversions_and_what_was_said_before_stays) {
+TEST_F(ResumeTest, conversions_too_and_earlier_provenance_stays) {
   (void)run("out", recipe("nvfp4"));
   const auto convert = [&](bool resume, Dialect to = Dialect::modelopt) {
     return convert_checkpoint(path("out"), path("mo"), to, {.resume = resume});

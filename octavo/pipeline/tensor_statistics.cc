@@ -89,12 +89,12 @@ Statistics statistics_of(const CheckpointReader& checkpoint, Dialect dialect,
   const Shape& shape = found.weight.shape;
   const std::int64_t cols = shape.rank() == 0 ? 1 : shape[shape.rank() - 1];
   const std::int64_t rows = cols > 0 ? element_count(shape) / cols : 0;
-  const std::int64_t step = std::max<std::int64_t>(1, band_rows(dialect, found.weight));
+  const std::int64_t step = std::max<std::int64_t>(1, row_block_rows(dialect, found.weight));
   Statistics out;
   for (std::int64_t row = 0; row < rows; row += step) {
-    const QuantizedTensor band =
-        read_band(checkpoint, dialect, found, row, std::min(step, rows - row));
-    const Tensor values = dequantize(band, DType::f32);
+    const QuantizedTensor row_block =
+        read_row_block(checkpoint, dialect, found, row, std::min(step, rows - row));
+    const Tensor values = dequantize(row_block, DType::f32);
     for (const float value : values.span<float>()) out.add(static_cast<double>(value));
   }
   return out;

@@ -27,8 +27,8 @@ void check_mx(const Scaling& mx, std::string_view op) {
         ", wanted them along the last one, which products sum over; quantize the transpose");
 }
 
-FoldTo fold_of(const QuantizedTensor& out) {
-  return out.scaling.tile.cols == kFoldRun ? FoldTo::blocks_of_128 : FoldTo::rows;
+AlignTo align_to_of(const QuantizedTensor& out) {
+  return out.scaling.tile.cols == kAlignRun ? AlignTo::blocks_of_128 : AlignTo::rows;
 }
 
 void check_result(const QuantizedTensor& out, const Shape& shape, const Scaling& mx,
@@ -36,7 +36,7 @@ void check_result(const QuantizedTensor& out, const Shape& shape, const Scaling&
   if (out.shape != shape)
     fail(ErrorCode::invalid_argument, op, "the input has shape ", to_string(shape),
          " and the result is for ", to_string(out.shape));
-  const Scaling wanted = folded_scaling(mx, fold_of(out));
+  const Scaling wanted = aligned_scaling(mx, align_to_of(out));
   check(out.scaling == wanted && out.rowwise.exists() == wanted.rowwise &&
             out.columnwise.exists() == wanted.columnwise,
         ErrorCode::invalid_argument, op, "the result is for ", describe(out.scaling), ", wanted ",
@@ -45,34 +45,35 @@ void check_result(const QuantizedTensor& out, const Shape& shape, const Scaling&
 
 // One copy through the door. Its leading dimensions are rows: codes lie without gaps, and so do
 // scales of either order.
-void fold_copy(const Exec& exec, decltype(Kernels::fold) entry, const QuantizedCopy& from,
-               const QuantizedCopy& to, const Scaling& mx, const Scaling& folded,
-               std::int64_t* changed) {
+void align_copy(const Exec& exec, decltype(Kernels::align_exponents) entry,
+                const QuantizedCopy& from, const QuantizedCopy& to, const Scaling& mx,
+                const Scaling& aligned, std::int64_t* changed) {
   const auto plan_of = [](const QuantizedCopy& copy, const Scaling& scaling) {
     return make_plan(copy.codes.view(), copy.codes.view(), copy.scales.view(), scaling);
   };
-  const MatrixPlan source = plan_of(from, mx), result = plan_of(to, folded);
+  const MatrixPlan source = plan_of(from, mx), result = plan_of(to, aligned);
   if (source.empty) return;
   check(source.is_one_matrix() && (source.col.size == 1 || source.col.code_stride == 1),
-        ErrorCode::unsupported, "fold", "the codes have gaps between them; make them contiguous");
+        ErrorCode::unsupported, "align_exponents",
+        "the codes have gaps between them; make them contiguous");
   entry(exec, {.from = quantized_matrix(source, from, 0, 0),
                .to = quantized_matrix(result, to, 0, 0),
                .changed = changed});
 }
 
-void fold_copies(const QuantizedTensor& mx, QuantizedTensor& out, const QuantizeOptions& options,
-                 std::int64_t* changed, std::string_view op) {
+void align_copies(const QuantizedTensor& mx, QuantizedTensor& out, const QuantizeOptions& options,
+                  std::int64_t* changed, std::string_view op) {
   const FpEnvGuard guard;
   std::vector<NamedView> views;
   name_parts(mx, views);
   name_parts(out, views);
   const Exec exec = exec_for(views, mx.shape, options, op);
   check_beside(exec, changed, alignof(std::int64_t), op, "changed");
-  const auto entry = offered(exec, options.backend, &Kernels::fold, op);
+  const auto entry = offered(exec, options.backend, &Kernels::align_exponents, op);
   if (mx.rowwise.exists())
-    fold_copy(exec, entry, mx.rowwise, out.rowwise, mx.scaling, out.scaling, changed);
+    align_copy(exec, entry, mx.rowwise, out.rowwise, mx.scaling, out.scaling, changed);
   if (mx.columnwise.exists())
-    fold_copy(exec, entry, mx.columnwise, out.columnwise, mx.scaling, out.scaling, changed);
+    align_copy(exec, entry, mx.columnwise, out.columnwise, mx.scaling, out.scaling, changed);
 }
 
 // Values to folded codes at once, where the backend has a way; false: nothing was done.
@@ -86,14 +87,14 @@ bool quantize_at_once(const Exec& exec, const View& values, const Scaling& mx, Q
   const Kernels& kernels = device_backend(exec.device, options.backend, op);
   const MatrixPlan plan =
       make_plan(values, out.rowwise.codes.view(), out.rowwise.scales.view(), out.scaling);
-  if (kernels.quantize_folded == nullptr || plan.empty || !plan.is_one_matrix()) return false;
+  if (kernels.quantize_aligned == nullptr || plan.empty || !plan.is_one_matrix()) return false;
   const QuantizedMatrix to = quantized_matrix(plan, out.rowwise, 0, 0);
   const FpEnvGuard guard;
   QuantizeJob job = job_of({.view = values}, mx, options);
   job.source.values = matrix_of(values, 0, plan.row.size, plan.col.size, plan.row.value_stride,
                                 plan.col.value_stride);
   job.rowwise = {.codes = to.codes, .tile = mx.tile};
-  return kernels.quantize_folded(exec, job, to, changed);
+  return kernels.quantize_aligned(exec, job, to, changed);
 }
 
 // An MX tensor whose codes are where the folded ones will be, and whose scales are here for now. No
@@ -148,46 +149,46 @@ std::int64_t counted(Device device, const QuantizeOptions& options, std::string_
 
 }  // namespace
 
-Scaling folded_scaling(const Scaling& mx, FoldTo to) {
+Scaling aligned_scaling(const Scaling& mx, AlignTo to) {
   check_scaling(mx);
-  check_mx(mx, "fold");
-  Scaling folded = mx;
-  folded.tile = {1, to == FoldTo::rows ? 0 : kFoldRun};
-  folded.scale = {.format = ScaleFormat::f32, .rule = mx.scale.rule};
-  folded.policy = AmaxPolicy::max;
-  folded.scale_order = to == FoldTo::rows ? ScaleOrder::row_major : ScaleOrder::col_major;
-  return folded;
+  check_mx(mx, "align_exponents");
+  Scaling aligned = mx;
+  aligned.tile = {1, to == AlignTo::rows ? 0 : kAlignRun};
+  aligned.scale = {.format = ScaleFormat::f32, .rule = mx.scale.rule};
+  aligned.policy = AmaxPolicy::max;
+  aligned.scale_order = to == AlignTo::rows ? ScaleOrder::row_major : ScaleOrder::col_major;
+  return aligned;
 }
 
-QuantizedTensor make_folded(const Shape& shape, DType source, const Scaling& mx, FoldTo to,
-                            Device device, void* stream) {
-  return make_quantized(shape, source, folded_scaling(mx, to), device, stream);
+QuantizedTensor make_aligned(const Shape& shape, DType source, const Scaling& mx, AlignTo to,
+                             Device device, void* stream) {
+  return make_quantized(shape, source, aligned_scaling(mx, to), device, stream);
 }
 
-void fold_into(const QuantizedTensor& mx, QuantizedTensor& out, const QuantizeOptions& options,
-               std::int64_t* changed) {
-  constexpr std::string_view kOp = "fold";
+void align_exponents_into(const QuantizedTensor& mx, QuantizedTensor& out,
+                          const QuantizeOptions& options, std::int64_t* changed) {
+  constexpr std::string_view kOp = "align_exponents";
   check_mx(mx.scaling, kOp);
   check(mx.rowwise.exists() || mx.columnwise.exists(), ErrorCode::invalid_argument, kOp,
         "there are no codes");
   check_result(out, mx.shape, mx.scaling, kOp);
   out.source = mx.source;
-  fold_copies(mx, out, options, changed, kOp);
+  align_copies(mx, out, options, changed, kOp);
 }
 
-Folded fold(const QuantizedTensor& mx, FoldTo to, const QuantizeOptions& options) {
-  check_mx(mx.scaling, "fold");
-  Folded made;
-  made.tensor = make_folded(mx.shape, mx.source, mx.scaling, to, mx.device(), options.stream);
-  made.changed = counted(mx.device(), options, "fold", [&](std::int64_t* changed) {
-    fold_into(mx, made.tensor, options, changed);
+Aligned align_exponents(const QuantizedTensor& mx, AlignTo to, const QuantizeOptions& options) {
+  check_mx(mx.scaling, "align_exponents");
+  Aligned made;
+  made.tensor = make_aligned(mx.shape, mx.source, mx.scaling, to, mx.device(), options.stream);
+  made.changed = counted(mx.device(), options, "align_exponents", [&](std::int64_t* changed) {
+    align_exponents_into(mx, made.tensor, options, changed);
   });
   return made;
 }
 
-void quantize_folded_into(const View& values, const Scaling& mx, QuantizedTensor& out,
-                          const QuantizeOptions& options, std::int64_t* changed) {
-  constexpr std::string_view kOp = "quantize_folded";
+void quantize_aligned_into(const View& values, const Scaling& mx, QuantizedTensor& out,
+                           const QuantizeOptions& options, std::int64_t* changed) {
+  constexpr std::string_view kOp = "quantize_aligned";
   check_view(values, kOp, "the input");
   check(is_value(values.dtype), ErrorCode::wrong_type, kOp,
         "the input holds codes, wanted float64, float32, float16 or bfloat16; use fold for codes "
@@ -203,18 +204,18 @@ void quantize_folded_into(const View& values, const Scaling& mx, QuantizedTensor
   if (quantize_at_once(exec, values, mx, out, options, changed, kOp)) return;
   MxFirst blocks(out, mx, {.device = values.device, .stream = options.stream});
   quantize_into(values, blocks.tensor(), options);
-  fold_copies(blocks.tensor(), out, options, changed, kOp);
+  align_copies(blocks.tensor(), out, options, changed, kOp);
 }
 
-Folded quantize_folded(const View& values, const Scaling& mx, FoldTo to,
-                       const QuantizeOptions& options) {
-  constexpr std::string_view kOp = "quantize_folded";
+Aligned quantize_aligned(const View& values, const Scaling& mx, AlignTo to,
+                         const QuantizeOptions& options) {
+  constexpr std::string_view kOp = "quantize_aligned";
   check_view(values, kOp, "the input");
   check_mx(mx, kOp);
-  Folded made;
-  made.tensor = make_folded(values.shape, values.dtype, mx, to, values.device, options.stream);
+  Aligned made;
+  made.tensor = make_aligned(values.shape, values.dtype, mx, to, values.device, options.stream);
   made.changed = counted(values.device, options, kOp, [&](std::int64_t* changed) {
-    quantize_folded_into(values, mx, made.tensor, options, changed);
+    quantize_aligned_into(values, mx, made.tensor, options, changed);
   });
   return made;
 }

@@ -1,9 +1,9 @@
 // MX tensors for hardware whose products know one scale a row, or one for 128 of K, but none for
 // 32 (Hopper): blocks are brought to the largest scale among them, once, instead of in every
 // product.
-//   const Folded w = fold(quantize(weights, preset("mxfp8")), FoldTo::rows);
+//   const Folded w = fold(quantize(weights, preset("mxfp8")), AlignTo::rows);
 //   if (w.changed == 0) ...  // w.tensor is the MX tensor, number for number
-//   Tensor y = gemm(quantize_folded(x, preset("mxfp8"), FoldTo::rows).tensor, w.tensor);
+//   Tensor y = gemm(quantize_aligned(x, preset("mxfp8"), AlignTo::rows).tensor, w.tensor);
 #pragma once
 
 #include <cstdint>
@@ -17,13 +17,13 @@
 namespace octavo {
 
 // What has one scale afterwards.
-enum class FoldTo : std::uint8_t {
+enum class AlignTo : std::uint8_t {
   rows,           // every row: the quickest products
   blocks_of_128,  // every 128 elements of a row: fewer numbers change where a row has large blocks
                   // and small ones
 };
 
-struct Folded {
+struct Aligned {
   // Codes of the same format with scales of f32 that are powers of two, such as products take
   // them: [..., R, 1], or [..., R, K / 128] in column-major order.
   QuantizedTensor tensor;
@@ -40,27 +40,28 @@ struct Folded {
 //
 // `mx` is e4m3fn or e5m2 in blocks of 1 x 32 along the last axis, with e8m0 scales. A columnwise
 // copy is folded, too, along its own rows. `changed` is for the host: on a device the call waits.
-[[nodiscard]] OCTAVO_API Folded fold(const QuantizedTensor& mx, FoldTo to,
-                                     const QuantizeOptions& options = {});
+[[nodiscard]] OCTAVO_API Aligned align_exponents(const QuantizedTensor& mx, AlignTo to,
+                                                 const QuantizeOptions& options = {});
 
 // fold(quantize(values, mx), to), bit for bit; on a device in one pass over the values where the
 // scaling is usual and a row is not too long.
-[[nodiscard]] OCTAVO_API Folded quantize_folded(const View& values, const Scaling& mx, FoldTo to,
-                                                const QuantizeOptions& options = {});
+[[nodiscard]] OCTAVO_API Aligned quantize_aligned(const View& values, const Scaling& mx, AlignTo to,
+                                                  const QuantizeOptions& options = {});
 
-// The same into memory of make_folded, without waiting for a device; may be captured into a graph.
+// The same into memory of make_aligned, without waiting for a device; may be captured into a graph.
 // `changed`, if given, is memory beside the tensors' and grows by the number.
-OCTAVO_API void fold_into(const QuantizedTensor& mx, QuantizedTensor& out,
-                          const QuantizeOptions& options = {}, std::int64_t* changed = nullptr);
-OCTAVO_API void quantize_folded_into(const View& values, const Scaling& mx, QuantizedTensor& out,
+OCTAVO_API void align_exponents_into(const QuantizedTensor& mx, QuantizedTensor& out,
                                      const QuantizeOptions& options = {},
                                      std::int64_t* changed = nullptr);
-[[nodiscard]] OCTAVO_API QuantizedTensor make_folded(const Shape& shape, DType source,
-                                                     const Scaling& mx, FoldTo to,
-                                                     Device device = {}, void* stream = nullptr);
+OCTAVO_API void quantize_aligned_into(const View& values, const Scaling& mx, QuantizedTensor& out,
+                                      const QuantizeOptions& options = {},
+                                      std::int64_t* changed = nullptr);
+[[nodiscard]] OCTAVO_API QuantizedTensor make_aligned(const Shape& shape, DType source,
+                                                      const Scaling& mx, AlignTo to,
+                                                      Device device = {}, void* stream = nullptr);
 
 // How folded codes and scales lie: tiles of 1 x 0 or 1 x 128, f32. It says nothing of how the
-// numbers were found: quantize with it makes other codes than quantize_folded.
-[[nodiscard]] OCTAVO_API Scaling folded_scaling(const Scaling& mx, FoldTo to);
+// numbers were found: quantize with it makes other codes than quantize_aligned.
+[[nodiscard]] OCTAVO_API Scaling aligned_scaling(const Scaling& mx, AlignTo to);
 
 }  // namespace octavo

@@ -20,17 +20,17 @@
 namespace octavo {
 namespace {
 
-using namespace fold_testing;
+using namespace align_testing;
 using error_testing::expect_refused;
 
-constexpr FoldTo kBoth[] = {FoldTo::rows, FoldTo::blocks_of_128};
+constexpr AlignTo kBoth[] = {AlignTo::rows, AlignTo::blocks_of_128};
 
-void expect_folded(const Case& given, const Shape& shape) {
+void expect_aligned(const Case& given, const Shape& shape) {
   const QuantizedTensor mx = given.tensor(shape);
-  for (const FoldTo to : kBoth) {
-    const Wanted wanted = given.folded(to);
+  for (const AlignTo to : kBoth) {
+    const Wanted wanted = given.aligned(to);
     for (const Kernels* backend : {static_cast<const Kernels*>(nullptr), &reference_backend()}) {
-      const Folded got = fold(mx, to, {.backend = backend});
+      const Aligned got = align_exponents(mx, to, {.backend = backend});
       EXPECT_EQ(difference(got.tensor, wanted), "")
           << to_string(shape) << " to " << got.tensor.scaling.tile.cols;
       EXPECT_EQ(got.changed, wanted.changed) << to_string(shape);
@@ -41,7 +41,7 @@ void expect_folded(const Case& given, const Shape& shape) {
 }
 
 // A block with the largest exponent, then blocks with every code, so many steps below it.
-TEST(Fold, EveryCodeAtEveryDistance) {
+TEST(AlignExponents, EveryCodeAtEveryDistance) {
   for (const bool e5m2_codes : {false, true})
     for (const int top : {44, 127, 254})
       for (int down = 0; down <= 44; ++down) {
@@ -52,32 +52,32 @@ TEST(Fold, EveryCodeAtEveryDistance) {
         given.exponents.assign(9, static_cast<std::uint8_t>(top - down));
         given.exponents[0] = static_cast<std::uint8_t>(top);
         SCOPED_TRACE(text(e5m2_codes ? "e5m2" : "e4m3", " top ", top, " down ", down));
-        expect_folded(given, {1, 288});
+        expect_aligned(given, {1, 288});
         if (HasFailure()) return;
       }
 }
 
-TEST(Fold, ShapesRaggedScalesOfNanAndFarApart) {
+TEST(AlignExponents, ShapesRaggedScalesOfNanAndFarApart) {
   const std::pair<std::int64_t, std::int64_t> sizes[] = {{1, 1},   {1, 31},  {4, 32},  {3, 33},
                                                          {5, 128}, {2, 129}, {7, 300}, {7, 4113}};
   unsigned seed = 0;
   for (const bool e5m2_codes : {false, true})
     for (const auto& [rows, cols] : sizes)
       for (const int spread : {0, 3, 40, 130})
-        expect_folded(random_case(e5m2_codes, rows, cols, spread, spread == 40, ++seed),
-                      {rows, cols});
-  expect_folded(random_case(false, 1, 300, 20, true, 3), {300});
-  expect_folded(random_case(false, 24, 96, 20, true, 4), {2, 3, 4, 96});
+        expect_aligned(random_case(e5m2_codes, rows, cols, spread, spread == 40, ++seed),
+                       {rows, cols});
+  expect_aligned(random_case(false, 1, 300, 20, true, 3), {300});
+  expect_aligned(random_case(false, 24, 96, 20, true, 4), {2, 3, 4, 96});
 }
 
-TEST(Fold, NothingAtAll) {
+TEST(AlignExponents, NothingAtAll) {
   for (const Shape& shape : {Shape{0, 64}, Shape{3, 0}, Shape{0, 0}, Shape{2, 0, 64}}) {
     const Tensor values = Tensor::values(shape, DType::f32);
-    for (const FoldTo to : kBoth) {
-      const Folded got = fold(quantize(values.view(), preset("mxfp8")), to);
+    for (const AlignTo to : kBoth) {
+      const Aligned got = align_exponents(quantize(values.view(), preset("mxfp8")), to);
       EXPECT_EQ(got.changed, 0);
       EXPECT_EQ(got.tensor.rowwise.codes.shape(), shape);
-      EXPECT_EQ(quantize_folded(values.view(), preset("mxfp8"), to).changed, 0);
+      EXPECT_EQ(quantize_aligned(values.view(), preset("mxfp8"), to).changed, 0);
     }
   }
 }
@@ -92,12 +92,12 @@ Tensor noise(const Shape& shape, unsigned seed, double wide = 1.0) {
 }
 
 // What was counted is what a reader sees.
-TEST(Fold, ChangedIsWhatDequantizeSays) {
+TEST(AlignExponents, ChangedIsWhatDequantizeSays) {
   for (const char* name : {"mxfp8", "mxfp8:e5m2"}) {
     const QuantizedTensor mx = quantize(noise({19, 700}, 5, 4.0).view(), preset(name));
     const Tensor before = dequantize(mx, DType::f64);
-    for (const FoldTo to : kBoth) {
-      const Folded got = fold(mx, to);
+    for (const AlignTo to : kBoth) {
+      const Aligned got = align_exponents(mx, to);
       const Tensor after = dequantize(got.tensor, DType::f64);
       std::int64_t differ = 0;
       for (std::size_t i = 0; i < before.span<double>().size(); ++i)
@@ -111,14 +111,14 @@ TEST(Fold, ChangedIsWhatDequantizeSays) {
 }
 
 // Rows of zeros beside others, and blocks of zeros within them, cost nothing.
-TEST(Fold, ZerosAreAtNoDistance) {
+TEST(AlignExponents, ZerosAreAtNoDistance) {
   const Tensor values = Tensor::values({4, 160}, DType::f32);
   std::fill(values.span<float>().begin(), values.span<float>().end(), 0.0F);
   for (int i = 0; i < 32; ++i) values.span<float>()[static_cast<std::size_t>(192 + i)] = 1e30F;
   values.span<float>()[5] = -0.0F;
   const QuantizedTensor mx = quantize(values.view(), preset("mxfp8"));
-  for (const FoldTo to : kBoth) {
-    const Folded got = fold(mx, to);
+  for (const AlignTo to : kBoth) {
+    const Aligned got = align_exponents(mx, to);
     EXPECT_EQ(got.changed, 0);
     const Tensor before = dequantize(mx), after = dequantize(got.tensor);
     EXPECT_EQ(std::memcmp(before.bytes().data(), after.bytes().data(), before.bytes().size()), 0);
@@ -135,11 +135,11 @@ void expect_same(const QuantizedCopy& a, const QuantizedCopy& b) {
             0);
 }
 
-TEST(QuantizeFolded, IsQuantizeAndThenFold) {
+TEST(QuantizeAligned, IsQuantizeThenAlignExponents) {
   for (const Shape& shape : {Shape{5, 200}, Shape{64, 128}, Shape{2, 3, 65}, Shape{77}, Shape{}})
     for (const bool columnwise : {false, true})
       for (const ScaleRule rule : {ScaleRule::rceil, ScaleRule::floor})
-        for (const FoldTo to : kBoth) {
+        for (const AlignTo to : kBoth) {
           Scaling scaling = preset("mxfp8");
           scaling.columnwise = columnwise;
           scaling.scale.rule = rule;
@@ -149,11 +149,11 @@ TEST(QuantizeFolded, IsQuantizeAndThenFold) {
           float amax = 0;
           const QuantizedTensor mx =
               quantize(values.view(), scaling, {.counts = &counts, .amax = &amax});
-          const Folded wanted = fold(mx, to);
+          const Aligned wanted = align_exponents(mx, to);
           Counts got_counts;
           float got_amax = 0;
-          const Folded got = quantize_folded(values.view(), scaling, to,
-                                             {.counts = &got_counts, .amax = &got_amax});
+          const Aligned got = quantize_aligned(values.view(), scaling, to,
+                                               {.counts = &got_counts, .amax = &got_amax});
           expect_same(got.tensor.rowwise, wanted.tensor.rowwise);
           expect_same(got.tensor.columnwise, wanted.tensor.columnwise);
           EXPECT_EQ(got.changed, wanted.changed);
@@ -164,18 +164,19 @@ TEST(QuantizeFolded, IsQuantizeAndThenFold) {
 }
 
 // Each along its own rows: that of the columnwise copy is that of the transpose.
-TEST(Fold, ColumnwiseCopies) {
+TEST(AlignExponents, ColumnwiseCopies) {
   Scaling both = preset("mxfp8");
   both.columnwise = true;
   const QuantizedTensor mx = quantize(noise({96, 160}, 9, 4.0).view(), both);
-  QuantizedTensor turned = transposed(mx), upright = mx;
-  for (QuantizedTensor* one : {&turned, &upright}) {
+  QuantizedTensor transpose = transposed(mx), upright = mx;
+  for (QuantizedTensor* one : {&transpose, &upright}) {
     one->columnwise = {};
     one->scaling.columnwise = false;
     one->scaling.rowwise = true;
   }
-  for (const FoldTo to : kBoth) {
-    const Folded got = fold(mx, to), rows = fold(upright, to), cols = fold(turned, to);
+  for (const AlignTo to : kBoth) {
+    const Aligned got = align_exponents(mx, to), rows = align_exponents(upright, to),
+                  cols = align_exponents(transpose, to);
     expect_same(got.tensor.rowwise, rows.tensor.rowwise);
     expect_same(got.tensor.columnwise, cols.tensor.rowwise);
     EXPECT_EQ(got.changed, rows.changed + cols.changed);
@@ -188,7 +189,7 @@ TEST(Fold, ColumnwiseCopies) {
 // f64 sums are exact here: products of e4m3 are multiples of 2^-18 below 2^18, exponents are at
 // most 3 apart in either operand, which is 6 bits more, and 320 of them 9 more: 51 of 53 bits.
 // Codes below 2^-3 are left out, so that three steps down change none.
-TEST(Fold, ProductsAreThoseOfMx) {
+TEST(AlignExponents, ProductsAreThoseOfMx) {
   const auto operand = [](std::int64_t rows, unsigned seed) {
     Case made = random_case(false, rows, 320, 3, false, seed);
     for (std::uint8_t& code : made.codes)
@@ -198,8 +199,8 @@ TEST(Fold, ProductsAreThoseOfMx) {
   const QuantizedTensor a = operand(33, 1), b = operand(40, 2);
   const GemmOptions exact{.out = DType::f64, .accumulator = Accumulator::f64};
   const Tensor wanted = gemm(a, b, exact);
-  for (const FoldTo to : kBoth) {
-    const Folded fa = fold(a, to), fb = fold(b, to);
+  for (const AlignTo to : kBoth) {
+    const Aligned fa = align_exponents(a, to), fb = align_exponents(b, to);
     ASSERT_EQ(fa.changed + fb.changed, 0);
     for (const auto& [x, y] : {std::pair{&fa.tensor, &fb.tensor}, {&fa.tensor, &b}}) {
       const Tensor got = gemm(*x, *y, exact);
@@ -209,7 +210,7 @@ TEST(Fold, ProductsAreThoseOfMx) {
 }
 
 // Small integers: all sums are exact in f32, whatever a kernel's order.
-TEST(Fold, ProductsOfSmallIntegersInF32) {
+TEST(AlignExponents, ProductsOfSmallIntegersInF32) {
   const auto operand = [](const Shape& shape, int step) {
     const Tensor values = Tensor::values(shape, DType::f32);
     int at = 0;
@@ -222,33 +223,33 @@ TEST(Fold, ProductsOfSmallIntegersInF32) {
   };
   const QuantizedTensor a = operand({3, 17, 224}, 5), b = operand({3, 24, 224}, 3);
   const Tensor wanted = gemm(a, b);
-  for (const FoldTo to : kBoth) {
-    const Folded fa = fold(a, to), fb = fold(b, to);
+  for (const AlignTo to : kBoth) {
+    const Aligned fa = align_exponents(a, to), fb = align_exponents(b, to);
     ASSERT_EQ(fa.changed + fb.changed, 0);
     EXPECT_TRUE(std::ranges::equal(gemm(fa.tensor, fb.tensor).bytes(), wanted.bytes()));
   }
 }
 
-TEST(Fold, IntoMemoryThatIsThere) {
+TEST(AlignExponents, IntoMemoryThatIsThere) {
   const QuantizedTensor mx = quantize(noise({6, 256}, 11, 5.0).view(), preset("mxfp8"));
-  for (const FoldTo to : kBoth) {
-    const Folded wanted = fold(mx, to);
-    QuantizedTensor out = make_folded({6, 256}, DType::f32, preset("mxfp8"), to);
+  for (const AlignTo to : kBoth) {
+    const Aligned wanted = align_exponents(mx, to);
+    QuantizedTensor out = make_aligned({6, 256}, DType::f32, preset("mxfp8"), to);
     std::int64_t changed = 1000;
-    fold_into(mx, out, {}, &changed);
+    align_exponents_into(mx, out, {}, &changed);
     expect_same(out.rowwise, wanted.tensor.rowwise);
     EXPECT_EQ(changed, 1000 + wanted.changed);
-    fold_into(mx, out);  // nobody counts
+    align_exponents_into(mx, out);  // nobody counts
   }
 }
 
-TEST(Fold, WhatCannotBe) {
+TEST(AlignExponents, WhatCannotBe) {
   const Tensor values = noise({8, 64}, 1);
   const auto refused = [&](const Scaling& scaling, ErrorCode code, const std::string& words) {
     expect_refused(code, words,
-                   [&] { (void)fold(quantize(values.view(), scaling), FoldTo::rows); });
+                   [&] { (void)align_exponents(quantize(values.view(), scaling), AlignTo::rows); });
     expect_refused(code, words,
-                   [&] { (void)quantize_folded(values.view(), scaling, FoldTo::rows); });
+                   [&] { (void)quantize_aligned(values.view(), scaling, AlignTo::rows); });
   };
   refused(preset("fp8-channel"), ErrorCode::invalid_argument, "wanted MX");
   refused(preset("fp8-1x128"), ErrorCode::invalid_argument, "wanted MX");
@@ -256,27 +257,28 @@ TEST(Fold, WhatCannotBe) {
   refused(preset("mxfp4"), ErrorCode::wrong_type, "requantize to mxfp8 first");
   refused(preset("mxfp6"), ErrorCode::wrong_type, "e2m3fn");
   refused(preset("mxint8"), ErrorCode::wrong_type, "mxint8");
-  Scaling turned = preset("mxfp8");
-  turned.axis = 0;
-  refused(turned, ErrorCode::unsupported, "axis 0");
+  Scaling transpose = preset("mxfp8");
+  transpose.axis = 0;
+  refused(transpose, ErrorCode::unsupported, "axis 0");
 
   const QuantizedTensor mx = quantize(values.view(), preset("mxfp8"));
-  QuantizedTensor other = make_folded({8, 32}, DType::f32, preset("mxfp8"), FoldTo::rows);
-  expect_refused(ErrorCode::invalid_argument, "[8, 64]", [&] { fold_into(mx, other); });
+  QuantizedTensor other = make_aligned({8, 32}, DType::f32, preset("mxfp8"), AlignTo::rows);
+  expect_refused(ErrorCode::invalid_argument, "[8, 64]", [&] { align_exponents_into(mx, other); });
   QuantizedTensor plain = quantize(values.view(), preset("fp8-channel"));
-  expect_refused(ErrorCode::invalid_argument, "make_folded", [&] { fold_into(mx, plain); });
+  expect_refused(ErrorCode::invalid_argument, "make_aligned",
+                 [&] { align_exponents_into(mx, plain); });
   expect_refused(ErrorCode::invalid_argument, "no codes", [&] {
     QuantizedTensor nothing;
     nothing.scaling = preset("mxfp8");
-    (void)fold(nothing, FoldTo::rows);
+    (void)align_exponents(nothing, AlignTo::rows);
   });
   expect_refused(ErrorCode::wrong_type, "use fold", [&] {
-    (void)quantize_folded(mx.rowwise.codes.view(), preset("mxfp8"), FoldTo::rows);
+    (void)quantize_aligned(mx.rowwise.codes.view(), preset("mxfp8"), AlignTo::rows);
   });
 }
 
 // The way out that the message names loses nothing.
-TEST(Fold, Fp4ByWayOfMxfp8) {
+TEST(AlignExponents, Fp4ByWayOfMxfp8) {
   for (const char* name : {"mxfp4", "mxfp6", "mxfp6:e3m2fn"}) {
     const QuantizedTensor few = quantize(noise({16, 256}, 3, 2.0).view(), preset(name));
     const Tensor before = dequantize(few), after = dequantize(requantize(few, preset("mxfp8")));

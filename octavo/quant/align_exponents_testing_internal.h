@@ -13,7 +13,7 @@
 #include "octavo/base/error.h"
 #include "octavo/quant/align_exponents.h"
 
-namespace octavo::fold_testing {
+namespace octavo::align_testing {
 
 using Bytes = std::vector<std::uint8_t>;
 
@@ -70,9 +70,9 @@ struct Case {
   }
   [[nodiscard]] QuantizedTensor tensor() const { return tensor({rows, cols}); }
 
-  [[nodiscard]] Wanted folded(FoldTo to) const {
+  [[nodiscard]] Wanted aligned(AlignTo to) const {
     Wanted wanted{.codes = codes, .scales = {}};
-    const std::int64_t run = to == FoldTo::rows ? std::max<std::int64_t>(cols, 1) : 128;
+    const std::int64_t run = to == AlignTo::rows ? std::max<std::int64_t>(cols, 1) : 128;
     for (std::int64_t first = 0; first < cols; first += run)
       for (std::int64_t row = 0; row < rows; ++row) fold_run(row, first, run, wanted);
     return wanted;
@@ -131,4 +131,4 @@ inline Case random_case(bool e5m2_codes, std::int64_t rows, std::int64_t cols, i
   return made;
 }
 
-}  // namespace octavo::fold_testing
+}  // namespace octavo::align_testing

@@ -29,9 +29,9 @@ void dequantize_into(const QuantizedTensor& from, const View& values,
   std::vector<NamedView> views{{&values, "the output"}};
   name_parts(from, views);
   const Exec exec = exec_for(views, from.shape, options, kOp);
-  const bool turned =
+  const bool rotated =
       from.rowwise.exists() ? from.scaling.hadamard.rowwise : from.scaling.hadamard.columnwise;
-  if (turned) {
+  if (rotated) {
     check_on_cpu(values, kOp, "a Hadamard-transformed tensor");
     check(values.dtype == DType::f32 && from.rowwise.exists(), ErrorCode::unsupported, kOp,
           "a Hadamard-transformed tensor is turned back in float32, from its rowwise copy");
@@ -54,7 +54,7 @@ void dequantize_into(const QuantizedTensor& from, const View& values,
                       plan.col.value_stride));
     });
   }
-  if (turned) {
+  if (rotated) {
     const int rank = from.shape.rank();
     const std::int64_t cols = rank == 0 ? 1 : from.shape[rank - 1];
     auto* all = static_cast<float*>(values.data);

@@ -76,10 +76,10 @@ TEST(Fp8Quantize, a_part_of_a_matrix_becomes_dense) {
 
 TEST(Fp8Quantize, strides_in_any_order) {
   const Tensor dense = counted({2, 3, 4});
-  View turned = dense.view();
-  turned.shape = {3, 4, 2};
-  turned.strides = {16, 4, 48};
-  EXPECT_EQ(fp8_quantize(turned).codes.view().strides, (Shape{4, 1, 12}));
+  View transpose = dense.view();
+  transpose.shape = {3, 4, 2};
+  transpose.strides = {16, 4, 48};
+  EXPECT_EQ(fp8_quantize(transpose).codes.view().strides, (Shape{4, 1, 12}));
   // A dimension of one has any stride and stays where it is.
   View single = dense.view();
   single.shape = {6, 1, 4};

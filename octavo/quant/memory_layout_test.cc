@@ -155,14 +155,14 @@ TEST(MemoryLayout, rowwise_bytes_mean_what_the_page_says) {
 TEST(MemoryLayout, the_columnwise_copy_is_the_rowwise_one_of_the_transpose) {
   const std::int64_t rows = 70, cols = 45;
   const Tensor values = waves({rows, cols});
-  Tensor turned = Tensor::values({cols, rows}, DType::f32);
+  Tensor transpose = Tensor::values({cols, rows}, DType::f32);
   for (std::int64_t row = 0; row < rows; ++row)
     for (std::int64_t col = 0; col < cols; ++col)
-      turned.span<float>()[static_cast<std::size_t>(col * rows + row)] =
+      transpose.span<float>()[static_cast<std::size_t>(col * rows + row)] =
           values.span<float>()[static_cast<std::size_t>(row * cols + col)];
   for (Scaling scaling : scalings()) {
     SCOPED_TRACE(describe(scaling));
-    const QuantizedTensor alone = quantize(turned.view(), scaling);
+    const QuantizedTensor alone = quantize(transpose.view(), scaling);
     scaling.columnwise = true;
     const QuantizedTensor both = quantize(values.view(), scaling);
     EXPECT_EQ(both.columnwise.codes.shape(), (Shape{cols, rows}));

@@ -250,7 +250,7 @@ TEST(QuantizedFrom, refuses_infinite_scales_by_tile) {
                  [] { (void)with_scales(1, HUGE_VALF); });
 }
 
-TEST(QuantizedFrom, takes_scales_as_they_are_where_nobody_is_to_look) {
+TEST(QuantizedFrom, takes_scales_as_they_are_without_validation) {
   Tensor codes = Tensor::codes({2, 4}, e4m3fn);
   std::memset(codes.bytes().data(), 0x38, codes.bytes().size());
   const Tensor scales = tensor_of({-2, HUGE_VALF}, {2, 1});

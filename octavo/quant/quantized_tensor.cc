@@ -125,12 +125,12 @@ Device QuantizedTensor::device() const {
 QuantizedTensor transposed(const QuantizedTensor& tensor) {
   check(tensor.columnwise.exists(), ErrorCode::invalid_argument, "transposed",
         "the tensor has no columnwise copy; quantize it with columnwise = true");
-  QuantizedTensor turned = tensor;
-  turned.shape = tensor.columnwise.codes.shape();
-  std::swap(turned.rowwise, turned.columnwise);
-  std::swap(turned.scaling.rowwise, turned.scaling.columnwise);
-  std::swap(turned.scaling.hadamard.rowwise, turned.scaling.hadamard.columnwise);
-  return turned;
+  QuantizedTensor transpose = tensor;
+  transpose.shape = tensor.columnwise.codes.shape();
+  std::swap(transpose.rowwise, transpose.columnwise);
+  std::swap(transpose.scaling.rowwise, transpose.scaling.columnwise);
+  std::swap(transpose.scaling.hadamard.rowwise, transpose.scaling.hadamard.columnwise);
+  return transpose;
 }
 
 QuantizedTensor to_device(const QuantizedTensor& from, Device device, void* stream) {
@@ -164,7 +164,7 @@ QuantizedTensor make_quantized(const Shape& shape, DType source, const Scaling& 
 
 QuantizedTensor quantized_from(const Shape& shape, const Scaling& scaling, const Tensor& codes,
                                const Tensor& scales, const Tensor& tensor_scale, void* stream,
-                               bool look) {
+                               bool validate) {
   constexpr std::string_view kOp = "quantized";
   check_scaling(scaling);
   const auto need = [&](bool holds, const auto&... parts) {
@@ -198,11 +198,11 @@ QuantizedTensor quantized_from(const Shape& shape, const Scaling& scaling, const
   need(lies(order),
        "the scales have gaps between them, wanted them contiguous: row-major, or "
        "column-major with all dimensions but the last as one");
-  if (look) check_each(scales, "scale", scaling.scale.arith, stream);
+  if (validate) check_each(scales, "scale", scaling.scale.arith, stream);
   if (two_levels) {
     need(tensor_scale.dtype() == DType::f32 && element_count(tensor_scale.shape()) == 1,
          "the tensor scale must be one float32");
-    if (look) check_each(tensor_scale, "tensor scale", scaling.scale.arith, stream);
+    if (validate) check_each(tensor_scale, "tensor scale", scaling.scale.arith, stream);
   }
   Scaling stored = scaling;
   stored.scale_order = order;

@@ -64,7 +64,8 @@ using MakeTensor = std::function<Tensor(const View& like)>;
 [[nodiscard]] OCTAVO_API QuantizedTensor quantized_from(const Shape& shape, const Scaling& scaling,
                                                         const Tensor& codes, const Tensor& scales,
                                                         const Tensor& tensor_scale = {},
-                                                        void* stream = nullptr, bool look = true);
+                                                        void* stream = nullptr,
+                                                        bool validate = true);
 
 // The transpose, as its columnwise copy has it: nothing is copied. Leading dimensions are folded
 // into one. Throws where there is no columnwise copy.

@@ -252,11 +252,11 @@ TEST(NVFP4Quantizer, a_fault_poisons_its_tile_and_no_other) {
 
 TEST(NVFP4Quantizer, transforms_the_columnwise_copy_only) {
   const Tensor values = ramp({32, 48});
-  NVFP4Quantizer plain, turned({.with_rht = true});
-  const QuantizedTensor a = plain.quantize(values.view()), b = turned.quantize(values.view());
+  NVFP4Quantizer plain, rotated({.with_rht = true});
+  const QuantizedTensor a = plain.quantize(values.view()), b = rotated.quantize(values.view());
   EXPECT_EQ(bytes_of(a.rowwise.codes), bytes_of(b.rowwise.codes));
   EXPECT_NE(bytes_of(a.columnwise.codes), bytes_of(b.columnwise.codes));
-  EXPECT_EQ(turned.scaling().hadamard.signs, 0xD7E8);
+  EXPECT_EQ(rotated.scaling().hadamard.signs, 0xD7E8);
   refuses([] { NVFP4Quantizer({.with_rht = true, .two_dimensional = true}); }, "with_rht");
 }
 

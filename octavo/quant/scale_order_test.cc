@@ -43,7 +43,7 @@ TEST(ScaleOrder, IsTheOrderThatAGemmReads) {
 }
 
 // Leading dimensions are rows of one matrix: [batch, sequence, K] is [K / 128][batch * sequence].
-TEST(ScaleOrder, FoldsLeadingDimensions) {
+TEST(ScaleOrder, CollapsesLeadingDimensions) {
   for (const char* name : {"fp8-1x128", "mxfp8", "nvfp4", "fp8-block", "fp8-channel"}) {
     Scaling scaling = preset(name);
     for (const Shape& shape : {Shape{3, 4, 300}, Shape{2, 3, 2, 64}, Shape{70}, Shape{1, 300}}) {
@@ -69,14 +69,14 @@ TEST(ScaleOrder, FoldsLeadingDimensions) {
 TEST(ScaleOrder, ScalesOfOthersMayLieEitherWay) {
   const Scaling scaling = preset("fp8-1x128");
   const QuantizedTensor row = quantize(numbers({6, 256}).view(), scaling);
-  const Tensor turned = in_order(row.rowwise.scales, ScaleOrder::col_major);
-  const QuantizedTensor q = quantized_from({6, 256}, scaling, row.rowwise.codes, turned);
+  const Tensor transposed = in_order(row.rowwise.scales, ScaleOrder::col_major);
+  const QuantizedTensor q = quantized_from({6, 256}, scaling, row.rowwise.codes, transposed);
   EXPECT_EQ(q.scaling.scale_order, ScaleOrder::col_major);
   EXPECT_EQ(bytes_of(dequantize(q)), bytes_of(dequantize(row)));
-  auto* stored = static_cast<float*>(turned.view().data);
+  auto* stored = static_cast<float*>(transposed.view().data);
   stored[6 + 4] = -1.0F;  // row 4, column 1
   try {
-    (void)quantized_from({6, 256}, scaling, row.rowwise.codes, turned);
+    (void)quantized_from({6, 256}, scaling, row.rowwise.codes, transposed);
     FAIL();
   } catch (const Error& error) {
     EXPECT_NE(std::string_view(error.what()).find("tile (4, 1)"), std::string_view::npos)

@@ -9,7 +9,7 @@ namespace {
 
 // Elements produced before they are quantized: for each thread half a second-level cache in f32;
 // on a device, which wants much work at a time, half of its own.
-constexpr std::int64_t kStripElements = 64 * 1024, kDeviceStripElements = 6 * 1024 * 1024;
+constexpr std::int64_t kRowBlockElements = 64 * 1024, kDeviceRowBlockElements = 6 * 1024 * 1024;
 // So many codes of any width begin and end with a byte.
 constexpr std::int64_t kWholeBytes = 8;
 
@@ -86,18 +86,18 @@ std::int64_t rows_together(const QuantizeJob& job) {
 
 // Calls visit(produced rows, first row).
 template <typename Visit>
-void Stager::for_each_strip(const Exec& exec, const QuantizeSource& source, std::int64_t together,
-                            Visit&& visit) {
+void Stager::for_each_row_block(const Exec& exec, const QuantizeSource& source,
+                                std::int64_t together, Visit&& visit) {
   const std::int64_t rows = source.rows(), cols = source.cols();
   const std::int64_t at_once = exec.device.kind == DeviceKind::cpu
-                                   ? kStripElements * std::max(exec.threads, 1)
-                                   : kDeviceStripElements;
+                                   ? kRowBlockElements * std::max(exec.threads, 1)
+                                   : kDeviceRowBlockElements;
   const std::int64_t wanted = at_once / std::max<std::int64_t>(cols, 1);
-  const std::int64_t strip =
+  const std::int64_t row_block =
       std::min(rows, std::max<std::int64_t>(1, wanted / together) * together);
-  void* memory = memory_.at_least(strip * cols);
-  for (std::int64_t row = 0; row < rows; row += strip) {
-    const std::int64_t count = std::min(strip, rows - row);
+  void* memory = memory_.at_least(row_block * cols);
+  for (std::int64_t row = 0; row < rows; row += row_block) {
+    const std::int64_t count = std::min(row_block, rows - row);
     const Matrix part{.data = memory,
                       .dtype = DType::f32,
                       .rows = count,
@@ -113,15 +113,16 @@ void Stager::for_each_strip(const Exec& exec, const QuantizeSource& source, std:
 }
 
 void Stager::quantize(const Exec& exec, const QuantizeJob& job) {
-  for_each_strip(exec, job.source, rows_together(job), [&](const Matrix& part, std::int64_t row) {
-    QuantizeJob strip = rows_of(job, row, part.rows);
-    strip.source = {.values = part};
-    quantize_(exec, strip);
-  });
+  for_each_row_block(exec, job.source, rows_together(job),
+                     [&](const Matrix& part, std::int64_t row) {
+                       QuantizeJob row_block = rows_of(job, row, part.rows);
+                       row_block.source = {.values = part};
+                       quantize_(exec, row_block);
+                     });
 }
 
 void Stager::amax(const Exec& exec, const QuantizeSource& source, AmaxOf of, float* found) {
-  for_each_strip(exec, source, 1, [&](const Matrix& part, std::int64_t) {
+  for_each_row_block(exec, source, 1, [&](const Matrix& part, std::int64_t) {
     amax_(exec, {.values = part}, of, found);
   });
 }

@@ -30,8 +30,8 @@ class Stager {
 
  private:
   template <typename Visit>
-  void for_each_strip(const Exec& exec, const QuantizeSource& source, std::int64_t together,
-                      Visit&& visit);
+  void for_each_row_block(const Exec& exec, const QuantizeSource& source, std::int64_t together,
+                          Visit&& visit);
 
   StagingMemory memory_;
   decltype(Kernels::produce) produce_;

@@ -158,7 +158,7 @@ TEST(Autocast, AScopeThatIsDestroyedOutOfTurnEndsWithThoseInsideOfIt) {
 
 TEST(Autocast, TheLastBackwardEndsItsStep) {
   const auto a = delayed_set(), b = delayed_set();
-  std::shared_ptr<BackwardTurn> first, second, third;
+  std::shared_ptr<BackwardTicket> first, second, third;
   {
     const auto scope = autocast(DelayedScaling{});
     const auto region = current_autocast().region;

@@ -55,7 +55,7 @@ ModuleQuantizers::ModuleQuantizers(ModuleQuantizersOptions options)
     : options_(std::move(options)) {}
 
 void ModuleQuantizers::warn(const std::string& message) {
-  const auto held = turn();
+  const auto held = lock();
   if (said_.contains(message)) return;
   if (options_.warn) options_.warn(message);
   said_.insert(message);
@@ -63,7 +63,7 @@ void ModuleQuantizers::warn(const std::string& message) {
 
 bool ModuleQuantizers::use(const Recipe& recipe,
                            const std::function<void(const QuantizerSet&)>& fits) {
-  const auto held = turn();
+  const auto held = lock();
   if (forward_ && forward_->recipe() == recipe) {
     if (fits) fits(*forward_);
     return false;

@@ -56,11 +56,13 @@ class OCTAVO_API ModuleQuantizers {
   ModuleQuantizers(const ModuleQuantizers&) = default;
   ModuleQuantizers& operator=(const ModuleQuantizers&) = default;
 
-  using Turns = std::shared_ptr<std::recursive_mutex>;
-  [[nodiscard]] std::unique_lock<std::recursive_mutex> turn() const {
-    return std::unique_lock(*turns_);
+  using SharedMutex = std::shared_ptr<std::recursive_mutex>;
+  [[nodiscard]] std::unique_lock<std::recursive_mutex> lock() const {
+    return std::unique_lock(*mutex_);
   }
-  [[nodiscard]] const Turns& turns() const { return turns_; }  // for a backward that comes later
+  [[nodiscard]] const SharedMutex& mutex() const {
+    return mutex_;
+  }  // for a backward that comes later
 
   // Before the arithmetic of a forward. The first time, or where the recipe is another than the
   // last one, quantizers are made; a change is a warning first. State goes on only within a class
@@ -84,7 +86,7 @@ class OCTAVO_API ModuleQuantizers {
   [[nodiscard]] std::shared_ptr<QuantizerSet> set(Direction direction) const;
 
   ModuleQuantizersOptions options_;
-  Turns turns_ = std::make_shared<std::recursive_mutex>();
+  SharedMutex mutex_ = std::make_shared<std::recursive_mutex>();
   // Of the two pointers alone: nothing is called, made or freed while it is held.
   std::shared_ptr<std::mutex> pointers_ = std::make_shared<std::mutex>();
   std::shared_ptr<QuantizerSet> forward_, backward_;

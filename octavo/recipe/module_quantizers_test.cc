@@ -50,7 +50,7 @@ TEST(ModuleQuantizers, WeightsOfTheSameClass) {
       << text;
 }
 
-TEST(ModuleQuantizers, AChangeIsSaidOnce) {
+TEST(ModuleQuantizers, AChangeIsReportedOnce) {
   Heard heard;
   EXPECT_EQ(heard.module.forward(), nullptr);
   EXPECT_TRUE(heard.module.use(DelayedScaling{}));

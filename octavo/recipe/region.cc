@@ -15,22 +15,22 @@ void add(std::vector<StepEntry>& entries, const StepEntry& entry) {
 
 }  // namespace
 
-BackwardTurn::BackwardTurn(std::shared_ptr<Region> region, StepEntry entry)
+BackwardTicket::BackwardTicket(std::shared_ptr<Region> region, StepEntry entry)
     : region_(std::move(region)), entry_(std::move(entry)) {
   const std::lock_guard lock(region_->mutex_);
   ++region_->backward_to_come_;
 }
 
-BackwardTurn::~BackwardTurn() {
+BackwardTicket::~BackwardTicket() {
   try {
     end_step(done(false));
   } catch (...) {  // nobody to hear of it; the amaxes are there for the next step
   }
 }
 
-void BackwardTurn::ran() { end_step(done(true)); }
+void BackwardTicket::ran() { end_step(done(true)); }
 
-std::vector<StepEntry> BackwardTurn::done(bool ran) {
+std::vector<StepEntry> BackwardTicket::done(bool ran) {
   const std::lock_guard lock(region_->mutex_);
   if (is_done_) return {};
   is_done_ = true;
@@ -44,8 +44,8 @@ void Region::runs_forward(const StepEntry& entry) {
   add(forward_, entry);
 }
 
-std::shared_ptr<BackwardTurn> Region::expect_backward(StepEntry entry) {
-  return std::make_shared<BackwardTurn>(shared_from_this(), std::move(entry));
+std::shared_ptr<BackwardTicket> Region::expect_backward(StepEntry entry) {
+  return std::make_shared<BackwardTicket>(shared_from_this(), std::move(entry));
 }
 
 std::vector<StepEntry> Region::taken_forward() {

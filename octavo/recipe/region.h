@@ -16,12 +16,12 @@ class Region;
 // What a forward keeps for its backward. One that goes without ran() is a backward that never came:
 // nobody waits for it. Where it is the last one and others ran, it ends their step as it goes; what
 // a reducer throws is lost then, and the amaxes stay for the next step.
-class OCTAVO_API BackwardTurn {
+class OCTAVO_API BackwardTicket {
  public:
-  BackwardTurn(std::shared_ptr<Region> region, StepEntry entry);
-  ~BackwardTurn();
-  BackwardTurn(const BackwardTurn&) = delete;
-  BackwardTurn& operator=(const BackwardTurn&) = delete;
+  BackwardTicket(std::shared_ptr<Region> region, StepEntry entry);
+  ~BackwardTicket();
+  BackwardTicket(const BackwardTicket&) = delete;
+  BackwardTicket& operator=(const BackwardTicket&) = delete;
 
   // The amaxes are gathered. The last one of a region ends the step of all of its backward
   // quantizers; what a reducer throws comes out here. A second call does nothing.
@@ -40,14 +40,14 @@ class OCTAVO_API Region : public std::enable_shared_from_this<Region> {
  public:
   // To be said before the set gathers anything.
   void runs_forward(const StepEntry& entry);
-  [[nodiscard]] std::shared_ptr<BackwardTurn> expect_backward(StepEntry entry);
+  [[nodiscard]] std::shared_ptr<BackwardTicket> expect_backward(StepEntry entry);
 
   // The scope ends, well or not.
   void end_forward();
   void fail_forward();
 
  private:
-  friend class BackwardTurn;
+  friend class BackwardTicket;
   [[nodiscard]] std::vector<StepEntry> taken_forward();
 
   std::mutex mutex_;

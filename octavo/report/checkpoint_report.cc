@@ -125,11 +125,11 @@ double order_of(const TensorReport& tensor) {
 }
 
 std::vector<bool> with_histograms(const std::vector<double>& sqnrs) {
-  std::vector<bool> shown(sqnrs.size(), sqnrs.size() <= kMostHistograms);
-  if (sqnrs.size() <= kMostHistograms) return shown;
+  std::vector<bool> shown(sqnrs.size(), sqnrs.size() <= kMaxHistograms);
+  if (sqnrs.size() <= kMaxHistograms) return shown;
   std::vector<std::size_t> order(sqnrs.size());
   std::iota(order.begin(), order.end(), std::size_t{0});
-  const auto last = order.begin() + static_cast<std::ptrdiff_t>(kMostHistograms);
+  const auto last = order.begin() + static_cast<std::ptrdiff_t>(kMaxHistograms);
   std::nth_element(order.begin(), last, order.end(), [&](std::size_t a, std::size_t b) {
     return std::pair(sortable(sqnrs[a]), a) < std::pair(sortable(sqnrs[b]), b);
   });

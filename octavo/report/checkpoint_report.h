@@ -52,7 +52,7 @@ struct TensorReport {
 
 // Of how many tensors a report has histograms: of all, or where there are more of the worst by
 // SQNR.
-inline constexpr std::size_t kMostHistograms = 1000;
+inline constexpr std::size_t kMaxHistograms = 1000;
 // Which of tensors with these SQNRs (or order_of()) those are, the first of equals before the
 // others.
 [[nodiscard]] OCTAVO_API std::vector<bool> with_histograms(const std::vector<double>& sqnrs);
@@ -91,17 +91,17 @@ OCTAVO_API void end_json(const Json& more, const PutText& put);
 [[nodiscard]] OCTAVO_API std::span<const std::string_view> advised_presets();
 
 // What the others of advised_presets() would bring a tensor, from its metrics alone.
-struct Outlook {
+struct ErrorEstimate {
   static constexpr std::size_t kPresets = 5;
   std::array<float, kPresets> gain{};  // in decibels; NaN for those that it cannot have
   std::array<float, kPresets> bits{};  // more than now, for each value
   double elements = 0, error2 = 0;     // what it weighs among others
 };
-[[nodiscard]] OCTAVO_API Outlook outlook_of(const TensorReport& tensor);
+[[nodiscard]] OCTAVO_API ErrorEstimate error_estimate_of(const TensorReport& tensor);
 // "fp8-block instead of nvfp4 gains 11 dB for 3.9 bits more": the best for tensors of one preset
 // that are to have one, such as q/k/v, which servers load as one matrix; "" if there is none.
 [[nodiscard]] OCTAVO_API std::string advice_for(std::string_view preset,
-                                                std::span<const Outlook> tensors);
+                                                std::span<const ErrorEstimate> tensors);
 // The same for one alone.
 [[nodiscard]] OCTAVO_API std::string advice_for(const TensorReport& tensor);
 

@@ -19,7 +19,7 @@ TEST(PageText, NothingInANameIsMarkup) {
   EXPECT_EQ(page::escaped("a&b\"c"), "a&amp;b&quot;c");
 }
 
-TEST(PageText, WhatCannotBeSeenIsSpelledOut) {
+TEST(PageText, InvisibleCharactersAreEscaped) {
   EXPECT_EQ(page::escaped("a\0b\n\x7f"s), "a\\x00b\\x0a\\x7f");
   EXPECT_EQ(page::escaped("\xff\xc3\xa9\xc3"), "\\xff\xc3\xa9\\xc3");    // é is well-formed
   EXPECT_EQ(page::escaped("\xc0\xaf"), "\\xc0\\xaf");                    // overlong '/'
@@ -204,25 +204,25 @@ TEST(CheckpointReport, json_in_pieces_is_the_document) {
   }
 }
 
-// Never more than kMostHistograms, of equals too: a model of equal tensors is one that somebody
+// Never more than kMaxHistograms, of equals too: a model of equal tensors is one that somebody
 // tries.
 TEST(CheckpointReport, the_worst_have_histograms) {
   EXPECT_EQ(with_histograms({3, 1, 2}), (std::vector<bool>{true, true, true}));
   const auto count = [](const std::vector<bool>& shown) {
     return static_cast<std::size_t>(std::count(shown.begin(), shown.end(), true));
   };
-  std::vector<double> sqnrs(kMostHistograms + 500, 30.0);
-  EXPECT_EQ(count(with_histograms(sqnrs)), kMostHistograms);
+  std::vector<double> sqnrs(kMaxHistograms + 500, 30.0);
+  EXPECT_EQ(count(with_histograms(sqnrs)), kMaxHistograms);
   sqnrs.back() = 10;
   sqnrs[1400] = NAN;
   const std::vector<bool> shown = with_histograms(sqnrs);
-  EXPECT_EQ(count(shown), kMostHistograms);
-  EXPECT_TRUE(shown.back() && shown[1400] && shown[0] && !shown[kMostHistograms]);
+  EXPECT_EQ(count(shown), kMaxHistograms);
+  EXPECT_TRUE(shown.back() && shown[1400] && shown[0] && !shown[kMaxHistograms]);
 }
 
 // q and k would each have a preset of their own; together they have the one that helps the sum.
 TEST(CheckpointReport, one_advice_for_what_has_one_recipe) {
-  Outlook small{.elements = 100, .error2 = 1}, large{.elements = 300, .error2 = 99};
+  ErrorEstimate small{.elements = 100, .error2 = 1}, large{.elements = 300, .error2 = 99};
   small.gain = {NAN, 10, 2, 2, 2};
   small.bits = {0, 1, 1, 1, 1};
   large.gain = {NAN, 1, 2, 10, 2};

@@ -24,7 +24,7 @@ namespace {
 constexpr std::string_view kOp = "gemm_error";
 
 // Elements of each product that are there in f64 at a time, for one thread.
-constexpr std::int64_t kStripElements = 64 * 1024;
+constexpr std::int64_t kRowBlockElements = 64 * 1024;
 
 struct DistanceSums {
   double error2 = 0, x2 = 0, y2 = 0, product = 0, max_abs = 0;
@@ -53,7 +53,7 @@ struct DistanceSums {
   }
 };
 
-struct StripSums {
+struct RowBlockSums {
   std::int64_t not_finite = 0;
   DistanceSums quantization, accumulation, total;
 };
@@ -88,17 +88,17 @@ void check_products(const Products& of) {
 
 // Rows of A to take at a time: whole tiles of what was multiplied, of a number that depends on the
 // shape alone. Operands whose tiles are as high as they are, are taken whole.
-std::int64_t strip_rows(const Products& of) {
+std::int64_t rows_per_block(const Products& of) {
   const std::int64_t rows = of.a.shape[0], tile = rows_of_a_tile(*of.a_used);
   if (tile == 0) return rows;
-  return std::max<std::int64_t>(1, kStripElements / of.b.shape[0] / tile) * tile;
+  return std::max<std::int64_t>(1, kRowBlockElements / of.b.shape[0] / tile) * tile;
 }
 
 // Memory of one thread.
-struct Strip {
+struct RowBlock {
   Tensor original, used, result;
 
-  Strip(std::int64_t rows, std::int64_t cols)
+  RowBlock(std::int64_t rows, std::int64_t cols)
       : original(Tensor::values({rows, cols}, DType::f64)),
         used(Tensor::values({rows, cols}, DType::f64)),
         result(Tensor::values({rows, cols}, DType::f64)) {}
@@ -129,15 +129,16 @@ void widen(const View& from, const View& to) {
     }
 }
 
-StripSums measured(const Products& of, std::int64_t first, std::int64_t count, Strip& strip) {
+RowBlockSums measured(const Products& of, std::int64_t first, std::int64_t count,
+                      RowBlock& row_block) {
   const GemmOptions exact{.accumulator = Accumulator::f64, .threads = 1};
-  const View original = rows_of(strip.original.view(), 0, count),
-             used = rows_of(strip.used.view(), 0, count),
-             result = rows_of(strip.result.view(), 0, count);
+  const View original = rows_of(row_block.original.view(), 0, count),
+             used = rows_of(row_block.used.view(), 0, count),
+             result = rows_of(row_block.result.view(), 0, count);
   gemm_into(rows_of(of.a, first, count), of.b, original, exact);
   gemm_into(OperandRows(*of.a_used, first, count).operand(), *of.b_used, used, exact);
   widen(rows_of(of.result, first, count), result);
-  StripSums sums;
+  RowBlockSums sums;
   const auto *x = static_cast<const double*>(original.data),
              *y = static_cast<const double*>(used.data),
              *z = static_cast<const double*>(result.data);
@@ -163,24 +164,24 @@ GemmError measure_gemm_error(const View& a, const View& b, const Operand& a_used
   check_products(of);
   GemmError error{.elements = element_count(result.shape)};
   if (error.elements == 0) return error;
-  const std::int64_t rows = a.shape[0], strip = std::min(rows, strip_rows(of));
-  const std::int64_t strips = (rows + strip - 1) / strip;
+  const std::int64_t rows = a.shape[0], row_block = std::min(rows, rows_per_block(of));
+  const std::int64_t row_blocks = (rows + row_block - 1) / row_block;
   const Exec exec = make_exec(error.elements * std::max<std::int64_t>(a.shape[1] / 64, 1),
                               options.threads, nullptr, kOp);
-  const auto at_once = static_cast<int>(std::min<std::int64_t>(exec.threads, strips));
-  std::vector<Strip> memory;
-  for (int i = 0; i < at_once; ++i) memory.emplace_back(strip, b.shape[0]);
-  std::vector<StripSums> sums(static_cast<std::size_t>(at_once));
+  const auto at_once = static_cast<int>(std::min<std::int64_t>(exec.threads, row_blocks));
+  std::vector<RowBlock> memory;
+  for (int i = 0; i < at_once; ++i) memory.emplace_back(row_block, b.shape[0]);
+  std::vector<RowBlockSums> sums(static_cast<std::size_t>(at_once));
   std::vector<std::exception_ptr> thrown(sums.size());
-  StripSums all;
+  RowBlockSums all;
   // Added in the order of the rows, so that threads make no difference.
-  for (std::int64_t from = 0; from < strips; from += at_once) {
-    const auto parts = static_cast<int>(std::min<std::int64_t>(at_once, strips - from));
+  for (std::int64_t from = 0; from < row_blocks; from += at_once) {
+    const auto parts = static_cast<int>(std::min<std::int64_t>(at_once, row_blocks - from));
     parallel_for(parts, at_once, [&](int part) {
       const auto i = static_cast<std::size_t>(part);
-      const std::int64_t first = (from + part) * strip;
+      const std::int64_t first = (from + part) * row_block;
       try {
-        sums[i] = measured(of, first, std::min(strip, rows - first), memory[i]);
+        sums[i] = measured(of, first, std::min(row_block, rows - first), memory[i]);
       } catch (...) {  // an error must not leave a thread of the pool
         thrown[i] = std::current_exception();
       }

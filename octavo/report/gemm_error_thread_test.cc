@@ -20,7 +20,7 @@ Tensor random_values(std::int64_t rows, std::int64_t cols, unsigned seed) {
 
 // More rows than a strip has, for tiles of many rows, of one row and of all rows; results of any
 // type and strides.
-TEST(GemmErrorThreads, StripsAndTypes) {
+TEST(GemmErrorThreads, RowBlocksAndTypes) {
   const std::int64_t m = 301, n = 600, k = 7;
   const Tensor a = random_values(m, k, 3), b = random_values(n, k, 4);
   Scaling tall = preset("fp8");
@@ -38,10 +38,10 @@ TEST(GemmErrorThreads, StripsAndTypes) {
     EXPECT_LT(one.quantization.relative_l2, 0.06);
     // The same product, the other way round: its result lies transposed in memory.
     const Tensor other = gemm(qb, qa, {.out = DType::bf16});
-    View turned = other.view();
-    std::swap(turned.shape[0], turned.shape[1]);
-    std::swap(turned.strides[0], turned.strides[1]);
-    const GemmError same = measure_gemm_error(a.view(), b.view(), qa, qb, turned);
+    View transposed = other.view();
+    std::swap(transposed.shape[0], transposed.shape[1]);
+    std::swap(transposed.strides[0], transposed.strides[1]);
+    const GemmError same = measure_gemm_error(a.view(), b.view(), qa, qb, transposed);
     EXPECT_NEAR(same.total.relative_l2, one.total.relative_l2, 1e-4 * one.total.relative_l2);
   }
 }

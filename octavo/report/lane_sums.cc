@@ -113,7 +113,7 @@ void for_each(const LaneRow& row, int block, const See& see) {
 
 // Where some relative error of a block is a new maximum.
 template <LaneSource kSource, int kMantissa>
-void look_closer(const LaneRow& row, int block, LaneSums& sums) {
+void find_relative_maximum(const LaneRow& row, int block, LaneSums& sums) {
   for_each<kSource, kMantissa>(row, block, [&sums](float x, float y) {
     const float a = std::fabs(x), error = std::fabs(x - y);
     if (a != 0.0F && error > sums.max_relative * a)
@@ -199,7 +199,7 @@ std::uint32_t add(const LaneRow& row, LaneSums& sums) {
     all.value2.add(of.value2[0], of.value2[1]);
     all.result2.add(of.result2[0], of.result2[1]);
     beyond |= static_cast<std::uint32_t>(any(of.beyond)) << block;
-    if (kRelative && any(of.over)) look_closer<kSource, kMantissa>(row, block, sums);
+    if (kRelative && any(of.over)) find_relative_maximum<kSource, kMantissa>(row, block, sums);
   }
   sums.error2 += all.error2.sum();
   sums.value2 += all.value2.sum();

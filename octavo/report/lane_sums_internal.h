@@ -1,4 +1,4 @@
-// Sums over values and what came back of them, in f32 lanes: the inner loop of measure_band.
+// Sums over values and what came back of them, in f32 lanes: the inner loop of measure_row_block.
 #pragma once
 
 #include <cstdint>

@@ -21,14 +21,14 @@ View transposed(const View& values) {
   out.shape = transposed_shape(values.shape);
   const int rank = values.shape.rank();
   const std::int64_t bytes = element_bytes(values.dtype);
-  std::int64_t row_stride = 0, folded = 1;
+  std::int64_t row_stride = 0, collapsed = 1;
   for (int i = rank - 2; i >= 0; --i) {
     if (values.shape[i] == 1) continue;
-    if (folded == 1) row_stride = values.strides[i];
-    check(values.strides[i] == row_stride * folded, ErrorCode::invalid_argument, kOp,
+    if (collapsed == 1) row_stride = values.strides[i];
+    check(values.strides[i] == row_stride * collapsed, ErrorCode::invalid_argument, kOp,
           "the columnwise copy is of a matrix, and values of shape ", to_string(values.shape),
           " with these strides are none; make them contiguous");
-    folded *= values.shape[i];
+    collapsed *= values.shape[i];
   }
   out.strides = {rank == 0 ? bytes : values.strides[rank - 1], row_stride};
   return out;
@@ -78,7 +78,7 @@ Measurement make_measurement(const View& values, const QuantizedTensor& q,
   job.rows = options.rows;
   job.tiles = options.tiles;
   job.histograms = options.histograms;
-  job.turned = columnwise ? scaling.hadamard.columnwise : scaling.hadamard.rowwise;
+  job.rotated = columnwise ? scaling.hadamard.columnwise : scaling.hadamard.rowwise;
   job.signs = scaling.hadamard.signs;
   if (job.copy->tensor_scale.owner() != nullptr)
     job.tensor_scale = static_cast<double>(job.copy->tensor_scale.span<float>()[0]);

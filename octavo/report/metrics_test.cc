@@ -145,11 +145,11 @@ TEST(Metrics, ValuesOfAnyStrides) {
   part.shape = {13, 30, 8};
   part.strides = {3 * part.strides[0], -2 * part.strides[1], part.strides[2]};
   part.data = static_cast<std::byte*>(part.data) + 59 * whole.view().strides[1];
-  View turned = whole.view();
-  turned.shape = {8, 60, 40};
-  turned.strides = {whole.view().strides[2], whole.view().strides[1], whole.view().strides[0]};
+  View transposed = whole.view();
+  transposed.shape = {8, 60, 40};
+  transposed.strides = {whole.view().strides[2], whole.view().strides[1], whole.view().strides[0]};
   for (const char* name : {"mxfp8", "fp8-block", "fp8", "nvfp4"})
-    for (const View& view : {part, turned})
+    for (const View& view : {part, transposed})
       expect_metrics(view, quantize(view, preset(name)), name);
 }
 

@@ -56,10 +56,10 @@ class Measuring {
         const double scale = scale_at(job_, piece_, row, col);
         const std::int64_t at = col - piece_.col;
         dequantize(scale, codes + at, end - col, y + at);
-        if (!job_.turned) count_limits(scale, x + at, y + at, end - col);
+        if (!job_.rotated) count_limits(scale, x + at, y + at, end - col);
       });
       // What saturates and what is flushed is a question about what was encoded.
-      if (job_.turned) count_turned(x, y, row);
+      if (job_.rotated) count_rotated(x, y, row);
       for_each_run(job_, piece_, [&](std::int64_t col, std::int64_t end, std::int64_t tile) {
         const std::int64_t at = col - piece_.col;
         const ErrorSums sums = job_.unit == 1 ? add_run<false>(x + at, y + at, end - col)
@@ -96,7 +96,7 @@ class Measuring {
 
   // The same for a row that was transformed; then y is turned back. Groups cut off by the edge of
   // the matrix were left alone.
-  void count_turned(const double* x, float* y, std::int64_t row) {
+  void count_rotated(const double* x, float* y, std::int64_t row) {
     for (std::int64_t c = 0; c < piece_.cols; c += kHadamardSize) {
       const std::int64_t size = std::min<std::int64_t>(kHadamardSize, piece_.cols - c);
       float group[kHadamardSize];

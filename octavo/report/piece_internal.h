@@ -30,7 +30,7 @@ struct Measurement {
   std::int64_t tile_rows = 1, tile_cols = 1;  // extents, never 0
   std::int64_t code_row_bytes = 1, scale_bytes = 1;
   bool rows = false, tiles = false, histograms = false;
-  bool turned = false;  // by a Hadamard transform
+  bool rotated = false;  // by a Hadamard transform
   std::uint16_t signs = 0;
   double tensor_scale = 1;
   double unit = 1;                       // ErrorSums::unit

@@ -10,25 +10,25 @@
 
 namespace octavo {
 
-BandMeasuring::BandMeasuring(const View& values, const QuantizedTensor& band,
-                             const BandErrorOptions& options)
+RowBlockMeasuring::RowBlockMeasuring(const View& values, const QuantizedTensor& row_block,
+                                     const RowBlockErrorOptions& options)
     : options_(options),
-      job_(make_measurement(values, band,
+      job_(make_measurement(values, row_block,
                             {.histograms = options.histogram_every > 0, .threads = 1})) {
   out_.elements = element_count(values.shape);
-  out_.nbytes = band.rowwise.nbytes();
+  out_.nbytes = row_block.rowwise.nbytes();
   if (options.histogram_every > 0) out_.codes.assign(job_.decoded.size(), 0);
   half_step_ = job_.past_max - max_value(job_.copy->codes.format());
-  look_at_scales();
+  scan_scales();
 }
 
-BandError BandMeasuring::run() {
+RowBlockError RowBlockMeasuring::run() {
   if (out_.elements == 0) return std::move(out_);
   if (!measure_fast()) measure_exactly();
   return std::move(out_);
 }
 
-void BandMeasuring::look_at_scales() {
+void RowBlockMeasuring::scan_scales() {
   const View& view = job_.scales.view();
   by_code_ = view.dtype == DType::code && view.format.code_bytes() == 1;
   if (by_code_)
@@ -61,7 +61,7 @@ void BandMeasuring::look_at_scales() {
       note(table_[code], count);
 }
 
-double BandMeasuring::scale_at(std::int64_t row, std::int64_t col) const {
+double RowBlockMeasuring::scale_at(std::int64_t row, std::int64_t col) const {
   const std::int64_t at = row / job_.tile_rows * job_.plan.row.scale_stride +
                           col / job_.tile_cols * job_.plan.col.scale_stride;
   const void* const from = static_cast<const std::byte*>(job_.scales.view().data) + at;
@@ -74,7 +74,7 @@ double BandMeasuring::scale_at(std::int64_t row, std::int64_t col) const {
   return job_.scale(at / job_.scale_bytes);
 }
 
-void BandMeasuring::measure_exactly() {
+void RowBlockMeasuring::measure_exactly() {
   PieceScratch scratch;
   PieceSums total, sums;
   const auto clear = [&](PieceSums& of) {
@@ -90,13 +90,13 @@ void BandMeasuring::measure_exactly() {
     total.add(sums);
   });
   take(total);
-  if (job_.histograms && plan.is_one_matrix() && !job_.turned && job_.decoded.size() <= 256)
+  if (job_.histograms && plan.is_one_matrix() && !job_.rotated && job_.decoded.size() <= 256)
     for (std::int64_t row = 0; row < plan.row.size; ++row)
       count_results(row, 0, plan.col.size, false);
   take_results();
 }
 
-void BandMeasuring::take(const PieceSums& total) {
+void RowBlockMeasuring::take(const PieceSums& total) {
   out_.error2 = total.sums.error2;
   out_.value2 = total.sums.value2;
   out_.result2 = total.result2;
@@ -118,12 +118,12 @@ void BandMeasuring::take(const PieceSums& total) {
   out_.values[0] += total.zeros;
 }
 
-BandError measure_band(const View& values, const QuantizedTensor& band,
-                       const BandErrorOptions& options) {
+RowBlockError measure_row_block(const View& values, const QuantizedTensor& row_block,
+                                const RowBlockErrorOptions& options) {
   const FpEnvGuard guard;
-  check(values.shape.rank() == 2 && is_dense(values) && band.rowwise.exists(),
+  check(values.shape.rank() == 2 && is_dense(values) && row_block.rowwise.exists(),
         ErrorCode::invalid_argument, "error", "a band is a dense matrix with a rowwise copy");
-  return BandMeasuring(values, band, options).run();
+  return RowBlockMeasuring(values, row_block, options).run();
 }
 
 }  // namespace octavo

@@ -22,7 +22,7 @@
 
 namespace octavo {
 
-struct BandErrorOptions {
+struct RowBlockErrorOptions {
   // Values and codes of every so many rows are counted into histograms; 0: of none.
   std::int64_t histogram_every = 1;
   std::int64_t first_row = 0;  // of the band in the tensor: which rows those are
@@ -36,7 +36,7 @@ struct BandErrorOptions {
 // By exponent of f32: [i] counts 2^(i - 127) up to 2^(i - 126), [0] zero and what is smaller.
 using ExponentCounts = std::array<std::int64_t, 256>;
 
-struct BandError {
+struct RowBlockError {
   std::int64_t elements = 0;
   double error2 = 0, value2 = 0, result2 = 0;
   double max_abs = 0, max_relative = 0, amax = 0;
@@ -52,15 +52,16 @@ struct BandError {
 };
 
 // One thread, dense values [rows, K] on the CPU, rowwise codes.
-[[nodiscard]] OCTAVO_API BandError measure_band(const View& values, const QuantizedTensor& band,
-                                                const BandErrorOptions& options = {});
+[[nodiscard]] OCTAVO_API RowBlockError measure_row_block(const View& values,
+                                                         const QuantizedTensor& row_block,
+                                                         const RowBlockErrorOptions& options = {});
 
 // All bands of a tensor.
 class OCTAVO_API TensorError {
  public:
-  explicit TensorError(std::size_t bands = 0) : sums_(bands) {}
+  explicit TensorError(std::size_t row_blocks = 0) : sums_(row_blocks) {}
   // Not from two threads at once.
-  void add(std::size_t ordinal, const BandError& band);
+  void add(std::size_t ordinal, const RowBlockError& row_block);
   // There are no more bands: what is known is packed, as a checkpoint may have a hundred thousand
   // tensors and counts alone are 8 KiB of each. Nothing else changes.
   void settle();
@@ -79,11 +80,11 @@ class OCTAVO_API TensorError {
   struct Sums {
     double error2 = 0, value2 = 0, result2 = 0;
   };
-  [[nodiscard]] BandError all() const;
+  [[nodiscard]] RowBlockError all() const;
 
   std::vector<Sums> sums_;
-  std::vector<BandError> open_;  // at most one, while bands come
-  std::string packed_;           // kept(), when they are all there
+  std::vector<RowBlockError> open_;  // at most one, while bands come
+  std::string packed_;               // kept(), when they are all there
 };
 
 }  // namespace octavo

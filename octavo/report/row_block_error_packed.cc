@@ -104,23 +104,23 @@ class Reading {
 
 }  // namespace
 
-std::string packed_band(const BandError& band) {
+std::string packed_row_block(const RowBlockError& row_block) {
   std::string out;
   for_each_member(
-      band, [&](double value) { append(out, value); },
+      row_block, [&](double value) { append(out, value); },
       [&](std::int64_t value) { append(out, value, kBase); },
       [&](const auto& counts) { append_counts(out, counts); });
   return out;
 }
 
-BandError unpacked_band(std::string_view text) {
-  BandError band;
+RowBlockError unpacked_row_block(std::string_view text) {
+  RowBlockError row_block;
   Reading reading(text);
   for_each_member(
-      band, [&](double& value) { (void)reading.next(value); },
+      row_block, [&](double& value) { (void)reading.next(value); },
       [&](std::int64_t& value) { (void)reading.next(value, kBase); },
       [&](auto& counts) { reading.read_counts(counts); });
-  return reading.good() ? band : BandError{};
+  return reading.good() ? row_block : RowBlockError{};
 }
 
 }  // namespace octavo

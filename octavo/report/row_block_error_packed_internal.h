@@ -1,4 +1,4 @@
-// A BandError as a line of text and back: small in memory, and a string of a file's record.
+// A RowBlockError as a line of text and back: small in memory, and a string of a file's record.
 #pragma once
 
 #include <string>
@@ -8,9 +8,9 @@
 
 namespace octavo {
 
-[[nodiscard]] std::string packed_band(const BandError& band);
-// Of a text that is not as packed_band writes it, zeros: the file that it came from may be
+[[nodiscard]] std::string packed_row_block(const RowBlockError& row_block);
+// Of a text that is not as packed_row_block writes it, zeros: the file that it came from may be
 // anybody's.
-[[nodiscard]] BandError unpacked_band(std::string_view text);
+[[nodiscard]] RowBlockError unpacked_row_block(std::string_view text);
 
 }  // namespace octavo

@@ -30,24 +30,26 @@ Tensor random_values(std::int64_t rows, std::int64_t cols, DType dtype, unsigned
 }
 
 // Bands of `step` rows of the same quantization.
-ErrorMetrics by_bands(const Tensor& values, const Scaling& scaling, std::int64_t step,
-                      ExponentCounts* scale_counts = nullptr) {
+ErrorMetrics by_row_blocks(const Tensor& values, const Scaling& scaling, std::int64_t step,
+                           ExponentCounts* scale_counts = nullptr) {
   const std::int64_t rows = values.shape()[0], cols = values.shape()[1];
   const float whole = amax(values.view());
   TensorError error;
-  std::vector<std::pair<std::size_t, BandError>> bands;
+  std::vector<std::pair<std::size_t, RowBlockError>> row_blocks;
   for (std::int64_t row = 0; row < rows; row += step) {
-    View band = values.view();
-    band.data = static_cast<std::byte*>(band.data) + row * band.strides[0];
-    band.shape = {std::min(step, rows - row), cols};
+    View row_block = values.view();
+    row_block.data = static_cast<std::byte*>(row_block.data) + row * row_block.strides[0];
+    row_block.shape = {std::min(step, rows - row), cols};
     QuantizeOptions options{.threads = 1};
     if (scaling.scale.format == ScaleFormat::e4m3_f32 || scaling.tile == Tile{0, 0})
       options.given_amax = &whole;
-    const QuantizedTensor q = quantize(band, scaling, options);
-    bands.emplace_back(static_cast<std::size_t>(row / step),
-                       measure_band(band, q, {.first_row = row, .amax = amax(band)}));
+    const QuantizedTensor q = quantize(row_block, scaling, options);
+    row_blocks.emplace_back(
+        static_cast<std::size_t>(row / step),
+        measure_row_block(row_block, q, {.first_row = row, .amax = amax(row_block)}));
   }
-  for (auto at = bands.rbegin(); at != bands.rend(); ++at) error.add(at->first, at->second);
+  for (auto at = row_blocks.rbegin(); at != row_blocks.rend(); ++at)
+    error.add(at->first, at->second);
   if (scale_counts != nullptr) *scale_counts = error.scale_counts();
   const ErrorMetrics before = error.metrics();
   const std::string kept = error.kept();
@@ -79,7 +81,7 @@ void expect_close(const ErrorMetrics& fast, const ErrorMetrics& exact, const std
   EXPECT_EQ(fast.result, exact.result) << where;
 }
 
-TEST(BandError, AgreesWithMeasureError) {
+TEST(RowBlockError, AgreesWithMeasureError) {
   for (const char* const name : {"fp8", "fp8-channel", "fp8-1x128", "fp8-block", "mxfp8",
                                  "mxfp8:e5m2", "mxfp6", "mxfp4", "mxint8", "nvfp4"})
     for (const DType dtype : {DType::bf16, DType::f32, DType::f16, DType::f64})
@@ -92,15 +94,15 @@ TEST(BandError, AgreesWithMeasureError) {
         const std::string where = std::string(name) + " " + std::string(dtype_name(dtype));
         const ErrorMetrics exact =
             measure_error(values.view(), q, {.histograms = true, .threads = 1});
-        expect_close(by_bands(values, scaling, 256, &counts), exact, where);
-        expect_close(by_bands(values, scaling, 128), exact, where + " by bands");
+        expect_close(by_row_blocks(values, scaling, 256, &counts), exact, where);
+        expect_close(by_row_blocks(values, scaling, 128), exact, where + " by bands");
         std::int64_t scales = 0;
         for (const std::int64_t count : counts) scales += count;
         EXPECT_EQ(scales, exact.scales.count) << where;
       }
 }
 
-TEST(BandError, CountsWhatSaturates) {
+TEST(RowBlockError, CountsWhatSaturates) {
   for (const char* const name : {"mxfp8", "mxfp4"}) {
     Scaling scaling = preset(name);
     scaling.scale.rule = ScaleRule::floor;  // the largest values of some blocks are beyond it
@@ -108,26 +110,26 @@ TEST(BandError, CountsWhatSaturates) {
     const QuantizedTensor q = quantize(values.view(), scaling, {.threads = 1});
     const ErrorMetrics exact = measure_error(values.view(), q, {.histograms = true, .threads = 1});
     EXPECT_GT(exact.saturated, 0) << name;
-    expect_close(by_bands(values, scaling, 64), exact, name);
+    expect_close(by_row_blocks(values, scaling, 64), exact, name);
   }
 }
 
-TEST(BandError, HugeTinyAndZeroValues) {
+TEST(RowBlockError, HugeTinyAndZeroValues) {
   for (const float size : {1e30F, 1e-30F, 0.0F}) {
     const Tensor values = random_values(64, 256, DType::f32, 3, size == 0.0F ? 1.0F : size);
     if (size == 0.0F) std::fill_n(values.span<float>().begin(), 64 * 256, 0.0F);
     const QuantizedTensor q = quantize(values.view(), preset("mxfp8"), {.threads = 1});
-    expect_close(by_bands(values, preset("mxfp8"), 32),
+    expect_close(by_row_blocks(values, preset("mxfp8"), 32),
                  measure_error(values.view(), q, {.histograms = true, .threads = 1}), "size");
   }
 }
 
-TEST(BandError, SumsDoNotDependOnTheOrderTheyComeIn) {
+TEST(RowBlockError, SumsDoNotDependOnTheOrderTheyComeIn) {
   const Tensor values = random_values(128, 512, DType::bf16, 9);
   const QuantizedTensor q = quantize(values.view(), preset("mxfp8"), {.threads = 1});
-  const BandError one = measure_band(values.view(), q, {.amax = amax(values.view())});
-  const BandError two =
-      measure_band(values.view(), q, {.histogram_every = 8, .amax = amax(values.view())});
+  const RowBlockError one = measure_row_block(values.view(), q, {.amax = amax(values.view())});
+  const RowBlockError two =
+      measure_row_block(values.view(), q, {.histogram_every = 8, .amax = amax(values.view())});
   TensorError forward, backward;
   forward.add(0, one);
   forward.add(1, two);
@@ -140,17 +142,17 @@ TEST(BandError, SumsDoNotDependOnTheOrderTheyComeIn) {
 }
 
 // The record of a killed call may be anybody's: what is not as it was written is nothing.
-TEST(BandError, any_text_can_be_restored) {
-  BandError band;
-  band.elements = band.count = 4;
-  band.error2 = 0.1;
-  band.values[130] = 4;
-  band.codes.assign(256, 0);
-  band.codes[255] = 4;
+TEST(RowBlockError, any_text_can_be_restored) {
+  RowBlockError row_block;
+  row_block.elements = row_block.count = 4;
+  row_block.error2 = 0.1;
+  row_block.values[130] = 4;
+  row_block.codes.assign(256, 0);
+  row_block.codes[255] = 4;
   TensorError error;
-  error.add(0, band);
+  error.add(0, row_block);
   const std::string kept = error.kept();
-  EXPECT_EQ(TensorError::restored(kept).metrics().codes, band.codes);
+  EXPECT_EQ(TensorError::restored(kept).metrics().codes, row_block.codes);
   for (std::size_t size = 0; size < kept.size(); ++size)
     (void)TensorError::restored(kept.substr(0, size)).metrics();
   for (const char* text : {"", " ", "x", "1e999", "-1", "nan nan nan",

@@ -6,8 +6,8 @@
 namespace octavo {
 
 // At most 256 codes, as for all of the fast way.
-void BandMeasuring::count_values(std::int64_t row, std::int64_t col, std::int64_t at,
-                                 std::int64_t count) {
+void RowBlockMeasuring::count_values(std::int64_t row, std::int64_t col, std::int64_t at,
+                                     std::int64_t count) {
   for (std::int64_t i = 0; i < count; ++i) {
     const float x = value(at + i);
     ++exponents_[static_cast<std::size_t>(i) % 2][exponent_field(x)];
@@ -16,8 +16,8 @@ void BandMeasuring::count_values(std::int64_t row, std::int64_t col, std::int64_
   count_results(row, col, count, true);
 }
 
-void BandMeasuring::count_results(std::int64_t row, std::int64_t col, std::int64_t count,
-                                  bool and_codes) {
+void RowBlockMeasuring::count_results(std::int64_t row, std::int64_t col, std::int64_t count,
+                                      bool and_codes) {
   // Stretches that share a scale.
   for (std::int64_t done = 0; done < count;) {
     const std::int64_t at = col + done, left = job_.tile_cols - at % job_.tile_cols,
@@ -28,8 +28,8 @@ void BandMeasuring::count_results(std::int64_t row, std::int64_t col, std::int64
 }
 
 // From element `first` of those that begin at `col`, which is at the beginning of a byte.
-void BandMeasuring::count_stretch(std::int64_t row, std::int64_t col, std::int64_t first,
-                                  std::int64_t count, bool and_codes) {
+void RowBlockMeasuring::count_stretch(std::int64_t row, std::int64_t col, std::int64_t first,
+                                      std::int64_t count, bool and_codes) {
   const View& codes = job_.copy->codes.view();
   const std::byte* const from = code_address(row, col);
   const double scale = scale_at(row, col + first);
@@ -57,12 +57,12 @@ void BandMeasuring::count_stretch(std::int64_t row, std::int64_t col, std::int64
   out_.result_zeros += zeros;
 }
 
-void BandMeasuring::take_results() {
+void RowBlockMeasuring::take_results() {
   for (const auto& table : result_exponents_)
     for (std::size_t i = 0; i < out_.results.size(); ++i) out_.results[i] += table[i];
 }
 
-void BandMeasuring::take_histograms() {
+void RowBlockMeasuring::take_histograms() {
   for (const auto& table : exponents_)
     for (std::size_t i = 0; i < out_.values.size(); ++i) out_.values[i] += table[i];
   for (const auto& table : counted_)

@@ -12,17 +12,18 @@
 
 namespace octavo {
 
-class BandMeasuring {
+class RowBlockMeasuring {
  public:
-  BandMeasuring(const View& values, const QuantizedTensor& band, const BandErrorOptions& options);
-  BandError run();
+  RowBlockMeasuring(const View& values, const QuantizedTensor& row_block,
+                    const RowBlockErrorOptions& options);
+  RowBlockError run();
 
  private:
   // Values that are worked on at once, at most: two buffers of f32 that stay in the first-level
   // cache. A multiple of 8, so that packed codes are cut between bytes.
   static constexpr std::int64_t kSegment = static_cast<std::int64_t>(kLaneBlock) * kMostBlocks;
 
-  void look_at_scales();
+  void scan_scales();
   [[nodiscard]] double scale_at(std::int64_t row, std::int64_t col) const;
 
   // As measure_error does it, whatever the values: in f64 and element by element.
@@ -58,9 +59,9 @@ class BandMeasuring {
     return __builtin_bit_cast(std::uint32_t, x) >> 23 & 0xFF;
   }
 
-  BandErrorOptions options_;
+  RowBlockErrorOptions options_;
   Measurement job_;
-  BandError out_;
+  RowBlockError out_;
   bool by_code_ = false;
   std::array<double, 256> table_{};        // scales by their code
   std::array<float, 256> narrow_table_{};  // and for the lanes

@@ -31,10 +31,10 @@ int movable_mantissa(const Format& format) {
 
 }  // namespace
 
-bool BandMeasuring::measure_fast() {
+bool RowBlockMeasuring::measure_fast() {
   const DType dtype = job_.values.dtype;
   const double amax = static_cast<double>(options_.amax);
-  if (dtype == DType::f64 || job_.turned || !job_.plan.is_one_matrix() || out_.scales.nan > 0 ||
+  if (dtype == DType::f64 || job_.rotated || !job_.plan.is_one_matrix() || out_.scales.nan > 0 ||
       job_.decoded.size() > 256 || !(amax == 0 || (amax >= kLeastAmax && amax <= kMostAmax)))
     return false;
   // An error of more than half a step is that of something beyond the largest value. Times a scale
@@ -82,7 +82,8 @@ bool BandMeasuring::measure_fast() {
   return true;
 }
 
-void BandMeasuring::find_scales(std::int64_t row, std::int64_t col, int run, std::int64_t count) {
+void RowBlockMeasuring::find_scales(std::int64_t row, std::int64_t col, int run,
+                                    std::int64_t count) {
   if (by_code_ && job_.tile_cols == run) {
     const auto* from = static_cast<const std::uint8_t*>(job_.scales.view().data) +
                        row / job_.tile_rows * job_.plan.row.scale_stride +
@@ -96,8 +97,8 @@ void BandMeasuring::find_scales(std::int64_t row, std::int64_t col, int run, std
 }
 
 // Blocks of 128 where tiles allow; what is left goes through a padded one, scaled beforehand.
-void BandMeasuring::add_segment(std::int64_t row, std::int64_t col, std::int64_t at,
-                                std::int64_t count) {
+void RowBlockMeasuring::add_segment(std::int64_t row, std::int64_t col, std::int64_t at,
+                                    std::int64_t count) {
   const std::int64_t tile = job_.tile_cols;
   const int run = tile == 16 || tile == 32 ? static_cast<int>(tile) : kLaneBlock;
   const bool whole_runs = tile == run || tile % kLaneBlock == 0 || tile >= job_.plan.col.size;
@@ -125,8 +126,8 @@ void BandMeasuring::add_segment(std::int64_t row, std::int64_t col, std::int64_t
   if (done < count) add_rest(row, col + done, at + done, count - done);
 }
 
-void BandMeasuring::add_rest(std::int64_t row, std::int64_t col, std::int64_t at,
-                             std::int64_t count) {
+void RowBlockMeasuring::add_rest(std::int64_t row, std::int64_t col, std::int64_t at,
+                                 std::int64_t count) {
   constexpr float kOne = 1;
   for (std::int64_t done = 0; done < count; done += kLaneBlock) {
     float x[kLaneBlock] = {}, y[kLaneBlock] = {};
@@ -143,7 +144,7 @@ void BandMeasuring::add_rest(std::int64_t row, std::int64_t col, std::int64_t at
 }
 
 // Beyond half a step above the largest value, as measure_error has it.
-void BandMeasuring::count_saturated(double scale, std::int64_t first, std::int64_t end) {
+void RowBlockMeasuring::count_saturated(double scale, std::int64_t first, std::int64_t end) {
   if (!(scale > 0)) return;
   for (std::int64_t i = first; i < end; ++i) {
     const auto x = static_cast<double>(value(i));
@@ -152,8 +153,8 @@ void BandMeasuring::count_saturated(double scale, std::int64_t first, std::int64
 }
 
 // Values, as f32 unless they are bf16, and decoded codes: rows behind each other.
-void BandMeasuring::load(std::int64_t row, std::int64_t rows, std::int64_t col,
-                         std::int64_t count) {
+void RowBlockMeasuring::load(std::int64_t row, std::int64_t rows, std::int64_t col,
+                             std::int64_t count) {
   const auto matrix = [&](void* data, DType dtype, const Format& format, std::int64_t size) {
     return Matrix{.data = data,
                   .dtype = dtype,
@@ -181,7 +182,7 @@ void BandMeasuring::load(std::int64_t row, std::int64_t rows, std::int64_t col,
   job_.decode_entry({}, from, matrix(y_, DType::f32, {}, sizeof(float)));
 }
 
-std::byte* BandMeasuring::code_address(std::int64_t row, std::int64_t col) const {
+std::byte* RowBlockMeasuring::code_address(std::int64_t row, std::int64_t col) const {
   const View& codes = job_.copy->codes.view();
   return static_cast<std::byte*>(codes.data) + row * job_.code_row_bytes +
          (codes.packed ? col * codes.format.bits() / 8 : col);

@@ -33,46 +33,47 @@ double cosine_of(double error2, double value2, double result2) {
 
 }  // namespace
 
-void TensorError::add(std::size_t ordinal, const BandError& band) {
+void TensorError::add(std::size_t ordinal, const RowBlockError& row_block) {
   if (open_.empty()) open_.emplace_back();
-  BandError& total = open_.front();
+  RowBlockError& total = open_.front();
   if (ordinal >= sums_.size()) sums_.resize(ordinal + 1);
-  sums_[ordinal] = {band.error2, band.value2, band.result2};
-  total.elements += band.elements;
-  total.max_abs = std::max(total.max_abs, band.max_abs);
-  total.max_relative = std::max(total.max_relative, band.max_relative);
-  total.amax = std::max(total.amax, band.amax);
-  total.count += band.count;
-  total.finite += band.finite;
-  total.saturated += band.saturated;
-  total.flushed += band.flushed;
-  total.zeros += band.zeros;
-  total.result_zeros += band.result_zeros;
-  total.input.nan += band.input.nan;
-  total.input.inf += band.input.inf;
-  total.result.nan += band.result.nan;
-  total.result.inf += band.result.inf;
-  total.nbytes += band.nbytes;
+  sums_[ordinal] = {row_block.error2, row_block.value2, row_block.result2};
+  total.elements += row_block.elements;
+  total.max_abs = std::max(total.max_abs, row_block.max_abs);
+  total.max_relative = std::max(total.max_relative, row_block.max_relative);
+  total.amax = std::max(total.amax, row_block.amax);
+  total.count += row_block.count;
+  total.finite += row_block.finite;
+  total.saturated += row_block.saturated;
+  total.flushed += row_block.flushed;
+  total.zeros += row_block.zeros;
+  total.result_zeros += row_block.result_zeros;
+  total.input.nan += row_block.input.nan;
+  total.input.inf += row_block.input.inf;
+  total.result.nan += row_block.result.nan;
+  total.result.inf += row_block.result.inf;
+  total.nbytes += row_block.nbytes;
   ScaleRange& range = total.scales;
-  range.count += band.scales.count;
-  range.nan += band.scales.nan;
-  range.zero += band.scales.zero;
-  if (band.scales.least > 0)
-    range.least = range.least == 0 ? band.scales.least : std::min(range.least, band.scales.least);
-  range.most = std::max(range.most, band.scales.most);
+  range.count += row_block.scales.count;
+  range.nan += row_block.scales.nan;
+  range.zero += row_block.scales.zero;
+  if (row_block.scales.least > 0)
+    range.least =
+        range.least == 0 ? row_block.scales.least : std::min(range.least, row_block.scales.least);
+  range.most = std::max(range.most, row_block.scales.most);
   for (std::size_t i = 0; i < total.values.size(); ++i) {
-    total.values[i] += band.values[i];
-    total.results[i] += band.results[i];
-    total.scale_counts[i] += band.scale_counts[i];
+    total.values[i] += row_block.values[i];
+    total.results[i] += row_block.results[i];
+    total.scale_counts[i] += row_block.scale_counts[i];
   }
-  if (total.codes.size() < band.codes.size()) total.codes.resize(band.codes.size());
-  for (std::size_t i = 0; i < band.codes.size(); ++i) total.codes[i] += band.codes[i];
+  if (total.codes.size() < row_block.codes.size()) total.codes.resize(row_block.codes.size());
+  for (std::size_t i = 0; i < row_block.codes.size(); ++i) total.codes[i] += row_block.codes[i];
 }
 
 // Sums are added in the order of their bands.
-BandError TensorError::all() const {
-  if (!packed_.empty()) return unpacked_band(packed_);
-  BandError out = open_.empty() ? BandError{} : open_.front();
+RowBlockError TensorError::all() const {
+  if (!packed_.empty()) return unpacked_row_block(packed_);
+  RowBlockError out = open_.empty() ? RowBlockError{} : open_.front();
   for (const Sums& sums : sums_) {
     out.error2 += sums.error2;
     out.value2 += sums.value2;
@@ -81,28 +82,31 @@ BandError TensorError::all() const {
   return out;
 }
 
-std::string TensorError::kept() const { return packed_.empty() ? packed_band(all()) : packed_; }
+std::string TensorError::kept() const {
+  return packed_.empty() ? packed_row_block(all()) : packed_;
+}
 
 void TensorError::settle() {
   packed_ = kept();
   packed_.shrink_to_fit();
   sums_ = std::vector<Sums>();  // the memory too, which {} would keep
-  open_ = std::vector<BandError>();
+  open_ = std::vector<RowBlockError>();
 }
 
 TensorError TensorError::restored(std::string_view kept) {
   TensorError out;
-  out.packed_ = packed_band(unpacked_band(kept));  // whatever it was, it is one of ours now
+  out.packed_ =
+      packed_row_block(unpacked_row_block(kept));  // whatever it was, it is one of ours now
   return out;
 }
 
 ValueHistogram TensorError::result_values() const {
-  const BandError total = all();
+  const RowBlockError total = all();
   return histogram_of(total.results, total.result_zeros);
 }
 
 ErrorMetrics TensorError::metrics() const {
-  const BandError total = all();
+  const RowBlockError total = all();
   ErrorMetrics out;
   out.sums.error2 = total.error2;
   out.sums.value2 = total.value2;

@@ -16,11 +16,11 @@ void count_non_finite(float value, NonFiniteCounts& counts) {
 
 }  // namespace
 
-BandError measure_values(std::span<const float> before, std::span<const float> after,
-                         std::int64_t bytes) {
+RowBlockError measure_values(std::span<const float> before, std::span<const float> after,
+                             std::int64_t bytes) {
   check(before.size() == after.size(), ErrorCode::invalid_argument, "error", "got ", before.size(),
         " values before and ", after.size(), " after, wanted as many");
-  BandError out;
+  RowBlockError out;
   out.elements = static_cast<std::int64_t>(before.size());
   out.nbytes = bytes;
   for (std::size_t i = 0; i < before.size(); ++i) {

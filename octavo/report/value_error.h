@@ -1,6 +1,6 @@
 // How far two arrays of numbers are apart, neither of them quantized (any more): a band of rows for
-// TensorError, as measure_band gives it for codes. Nothing saturates here; a number that became
-// zero counts as flushed.
+// TensorError, as measure_row_block gives it for codes. Nothing saturates here; a number that
+// became zero counts as flushed.
 #pragma once
 
 #include <span>
@@ -12,7 +12,8 @@ namespace octavo {
 
 // Sums in double, element by element. Both must be of the same length. `bytes` is what the second
 // takes in its file.
-[[nodiscard]] OCTAVO_API BandError measure_values(std::span<const float> before,
-                                                  std::span<const float> after, std::int64_t bytes);
+[[nodiscard]] OCTAVO_API RowBlockError measure_values(std::span<const float> before,
+                                                      std::span<const float> after,
+                                                      std::int64_t bytes);
 
 }  // namespace octavo

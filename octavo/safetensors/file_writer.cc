@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "octavo/base/error.h"
-#include "octavo/safetensors/data_sum.h"
+#include "octavo/safetensors/data_checksum.h"
 #include "octavo/safetensors/placement_internal.h"
 
 namespace octavo::safetensors {
@@ -65,7 +65,7 @@ void FileWriter::write(const TensorEntry& tensor, std::uint64_t offset,
   }
   const std::uint64_t begin = tensor.begin + offset;
   file_.write_at(header_.data_begin + begin, bytes);
-  note_written(begin, begin + bytes.size(), sums_ ? piece_sum(begin, bytes) : 0);
+  note_written(begin, begin + bytes.size(), sums_ ? piece_checksum(begin, bytes) : 0);
 }
 
 // Keeps the written stretches merged, so that writing in order needs one of them.

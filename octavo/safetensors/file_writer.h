@@ -26,7 +26,7 @@ struct WriteOptions {
   std::vector<FileId> sources{};  // FileReader::id() of files that must not be replaced
   // Memory for a thread that takes the bytes to the disk; 0: they are written by who has them.
   std::uint64_t write_behind = 0;
-  bool sum = false;  // keep written_sum()
+  bool sum = false;  // keep written_checksum()
 };
 
 class OCTAVO_API FileWriter {
@@ -46,8 +46,9 @@ class OCTAVO_API FileWriter {
   void write(const TensorEntry& tensor, std::uint64_t offset, std::span<const std::byte> bytes);
   // Throws Error(invalid_argument) when a byte was never written: a hole would read as zeros.
   void finish();
-  // data_sum() of the file (data_sum.h) without reading it, where every byte was written once.
-  [[nodiscard]] std::uint64_t written_sum() const { return sum_; }
+  // data_checksum() of the file (data_checksum.h) without reading it, where every byte was written
+  // once.
+  [[nodiscard]] std::uint64_t written_checksum() const { return sum_; }
 
  private:
   void note_written(std::uint64_t begin, std::uint64_t end, std::uint64_t sum);

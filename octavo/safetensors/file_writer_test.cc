@@ -115,7 +115,7 @@ TEST_F(FileWriterTest, plans_no_file_can_hold) {
   std::vector<TensorPlan> huge;
   for (int i = 0; i < 8; ++i) huge.push_back({text("t", i), StoredType::u8, {kMany}});
   EXPECT_NE(message(huge).find("longer than 2^63 bytes"), std::string::npos);
-  EXPECT_NE(message({}, {{"a", std::string(kMostHeaderBytes, 'x')}}).find("into several files"),
+  EXPECT_NE(message({}, {{"a", std::string(kMaxHeaderBytes, 'x')}}).find("into several files"),
             std::string::npos);
   EXPECT_EQ(files(), 0U);
 }

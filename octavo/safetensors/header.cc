@@ -137,9 +137,9 @@ std::uint64_t read_header_length(std::span<const std::byte> first_bytes, std::ui
   for (std::size_t i = kLengthBytes; i-- > 0;) {
     length = length << 8 | std::to_integer<std::uint64_t>(first_bytes[i]);
   }
-  if (length > kMostHeaderBytes) {
+  if (length > kMaxHeaderBytes) {
     fail(ErrorCode::invalid_argument, kOp, shown_file(file), " announces a header of ", length,
-         " bytes, wanted at most ", kMostHeaderBytes, "; it is no safetensors file");
+         " bytes, wanted at most ", kMaxHeaderBytes, "; it is no safetensors file");
   }
   if (length > file_bytes - kLengthBytes) {
     fail(ErrorCode::invalid_argument, kOp, shown_file(file), " announces a header of ", length,
@@ -151,7 +151,7 @@ std::uint64_t read_header_length(std::span<const std::byte> first_bytes, std::ui
 
 Header parse_header(std::string_view json, std::uint64_t file_bytes, std::string_view file,
                     const ReadOptions& options) {
-  check(json.size() <= kMostHeaderBytes && file_bytes >= kLengthBytes + json.size(),
+  check(json.size() <= kMaxHeaderBytes && file_bytes >= kLengthBytes + json.size(),
         ErrorCode::invalid_argument, kOp, "a header of ", json.size(),
         " bytes cannot be in a file of ", file_bytes);
   const auto fail_text = [&](std::size_t at, const auto&... parts) {

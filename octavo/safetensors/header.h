@@ -18,7 +18,7 @@
 namespace octavo::safetensors {
 
 inline constexpr std::uint64_t kLengthBytes = 8;
-inline constexpr std::uint64_t kMostHeaderBytes = 100'000'000;
+inline constexpr std::uint64_t kMaxHeaderBytes = 100'000'000;
 
 struct TensorEntry {
   std::string name;  // anything at all: never a path, never shown as it is

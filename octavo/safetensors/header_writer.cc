@@ -70,9 +70,9 @@ Header place_tensors(std::vector<TensorPlan> plans, Metadata metadata, std::stri
     TensorEntry tensor{std::move(plan.name), plan.type, std::move(plan.shape), header.data_bytes,
                        0};
     // No file is longer than a signed offset can say.
-    constexpr std::uint64_t kMostBytes = (std::uint64_t{1} << 63) - 1 - 2 * kMostHeaderBytes;
+    constexpr std::uint64_t kMaxBytes = (std::uint64_t{1} << 63) - 1 - 2 * kMaxHeaderBytes;
     const std::uint64_t bytes = checked_bytes(tensor, file);
-    if (bytes > kMostBytes - header.data_bytes) {
+    if (bytes > kMaxBytes - header.data_bytes) {
       fail(ErrorCode::invalid_argument, kOp, shown_file(file), ": with ", shown_tensor(tensor.name),
            " of shape ", shown_shape(tensor.shape), " the file would be longer than 2^63 bytes");
     }
@@ -81,9 +81,9 @@ Header place_tensors(std::vector<TensorPlan> plans, Metadata metadata, std::stri
     header.tensors.push_back(std::move(tensor));
   }
   const std::size_t length = write_header(header).size();
-  if (length - kLengthBytes > kMostHeaderBytes) {
+  if (length - kLengthBytes > kMaxHeaderBytes) {
     fail(ErrorCode::invalid_argument, kOp, shown_file(file), ": the header would have ",
-         length - kLengthBytes, " bytes, wanted at most ", kMostHeaderBytes,
+         length - kLengthBytes, " bytes, wanted at most ", kMaxHeaderBytes,
          "; put the tensors into several files");
   }
   header.data_begin = length;

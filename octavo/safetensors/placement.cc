@@ -8,22 +8,22 @@
 namespace octavo::safetensors {
 
 std::string shown_file(std::string_view file) {
-  constexpr std::size_t kMost = 200;  // a path, not a word
-  return text("'", shown(file, kMost), "'");
+  constexpr std::size_t kMax = 200;  // a path, not a word
+  return text("'", shown(file, kMax), "'");
 }
 
 std::string shown_tensor(std::string_view name) {
-  constexpr std::size_t kMost = 100;  // module paths are long
-  return text("tensor '", shown(name, kMost), "'");
+  constexpr std::size_t kMax = 100;  // module paths are long
+  return text("tensor '", shown(name, kMax), "'");
 }
 
 std::string shown_shape(std::span<const std::uint64_t> shape) {
-  constexpr std::size_t kMost = 8;
+  constexpr std::size_t kMax = 8;
   std::string out = "[";
-  for (std::size_t i = 0; i < shape.size() && i < kMost; ++i) {
+  for (std::size_t i = 0; i < shape.size() && i < kMax; ++i) {
     out += text(i > 0 ? ", " : "", shape[i]);
   }
-  return out + (shape.size() > kMost ? text(", ... ", shape.size(), " sizes]") : "]");
+  return out + (shape.size() > kMax ? text(", ... ", shape.size(), " sizes]") : "]");
 }
 
 std::uint64_t checked_bytes(const TensorEntry& tensor, std::string_view file) {

@@ -218,22 +218,22 @@ OCTAVO_HD constexpr TileScale peer_scale(const ScaleSpec& spec, const Format& el
 }
 
 // ---- What peers do to u before it is encoded.
-enum class Finish : std::uint8_t {
+enum class PeerAdjust : std::uint8_t {
   none,
   bf16,           // rounded to bf16 (FP8QTensor; the export, per tensor)
   no_minus_zero,  // NVFP4 of ModelOpt
   ties_to_zero,   // MXFP4 of ModelOpt, where zero is -0
 };
 
-OCTAVO_HD constexpr Finish finish_of(const ScaleSpec& spec, const Format& element) {
-  if (!is_modelopt(spec.arith)) return Finish::none;
-  if (spec.format == ScaleFormat::e4m3_f32) return Finish::no_minus_zero;
+OCTAVO_HD constexpr PeerAdjust peer_adjust_of(const ScaleSpec& spec, const Format& element) {
+  if (!is_modelopt(spec.arith)) return PeerAdjust::none;
+  if (spec.format == ScaleFormat::e4m3_f32) return PeerAdjust::no_minus_zero;
   if (spec.format == ScaleFormat::e8m0)
-    return element == e2m1fn ? Finish::ties_to_zero : Finish::none;
+    return element == e2m1fn ? PeerAdjust::ties_to_zero : PeerAdjust::none;
   // The export divides bf16 weights by a scale without dimensions, which leaves the quotient bf16;
   // a scale per row makes it f32.
   const bool rounds = spec.arith == Arith::modelopt_qtensor || spec.context.per_tensor;
-  return rounds && spec.context.input == InputType::bf16 ? Finish::bf16 : Finish::none;
+  return rounds && spec.context.input == InputType::bf16 ? PeerAdjust::bf16 : PeerAdjust::none;
 }
 
 // A tie has no low mantissa bits; one place nearer to zero, it is none. What is not a tie stays on
@@ -244,15 +244,15 @@ OCTAVO_HD constexpr float nudged_off_tie(float u) {
   return __builtin_bit_cast(float, bits - ((bits & 0xFFFFu) == 0 && is_finite(u) ? 1u : 0u));
 }
 
-OCTAVO_HD constexpr float finished(Finish finish, float u) {
-  if (finish == Finish::bf16) return rounded_to_bf16(u);
-  if (finish == Finish::no_minus_zero) return u + 0.0F;
-  if (finish == Finish::ties_to_zero) return nudged_off_tie(u);
+OCTAVO_HD constexpr float peer_adjusted(PeerAdjust peer_adjust, float u) {
+  if (peer_adjust == PeerAdjust::bf16) return rounded_to_bf16(u);
+  if (peer_adjust == PeerAdjust::no_minus_zero) return u + 0.0F;
+  if (peer_adjust == PeerAdjust::ties_to_zero) return nudged_off_tie(u);
   return u;
 }
 // No peer takes f64; u keeps its precision.
-OCTAVO_HD constexpr double finished(Finish finish, double u) {
-  if (finish == Finish::no_minus_zero) return u + 0.0;
+OCTAVO_HD constexpr double peer_adjusted(PeerAdjust peer_adjust, double u) {
+  if (peer_adjust == PeerAdjust::no_minus_zero) return u + 0.0;
   return u;
 }
 

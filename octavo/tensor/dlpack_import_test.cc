@@ -129,7 +129,7 @@ TEST(DlpackImport, strides_become_bytes) {
             (Shape{16, 4}));
 }
 
-TEST(DlpackImport, strides_that_do_not_matter_are_not_looked_at) {
+TEST(DlpackImport, strides_that_do_not_matter_are_ignored) {
   Versioned single(kF32, {1, 3}, {INT64_MAX, 1});
   EXPECT_TRUE(is_dense(from_dlpack(&single.managed).view()));
   Versioned empty(kF32, {0, 3}, {INT64_MAX, INT64_MIN});

@@ -26,7 +26,7 @@ from octavo._checkpoint_report import CheckpointReport, Finding, Findings, Limit
 from octavo._convert import cast, decode, encode, fp8_decode, fp8_encode
 from octavo._doctor import Backend, backends, doctor
 from octavo._files import load, save
-from octavo._align import Folded, fold, quantize_folded
+from octavo._align import Aligned, align_exponents, quantize_aligned
 from octavo._formats import finfo, format, formats
 from octavo._gemm import gemm, gemm_grouped
 from octavo._layout import from_layout, to_layout
@@ -59,7 +59,7 @@ __all__ = [
     "Counts",
     "Finding",
     "Findings",
-    "Folded",
+    "Aligned",
     "Format",
     "GemmError",
     "KVCache",
@@ -82,7 +82,7 @@ __all__ = [
     "encode",
     "error",
     "finfo",
-    "fold",
+    "align_exponents",
     "format",
     "formats",
     "fp8_decode",
@@ -102,7 +102,7 @@ __all__ = [
     "preset_names",
     "quantize",
     "quantize_checkpoint",
-    "quantize_folded",
+    "quantize_aligned",
     "quantized",
     "quantizers",
     "recipe",

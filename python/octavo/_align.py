@@ -12,15 +12,15 @@ from octavo._quantize import _checked, as_scaling, check_family, new_quantized, 
 from octavo._quantized import QuantizedTensor
 
 
-class Folded(NamedTuple):
-    """What fold and quantize_folded return: a tensor, and how many of its elements are other
+class Aligned(NamedTuple):
+    """What fold and quantize_aligned return: a tensor, and how many of its elements are other
     numbers than in the MX tensor. 0: it holds what that held; None: nobody counted."""
 
     tensor: QuantizedTensor
     changed: int | None
 
 
-def fold(
+def align_exponents(
     q: QuantizedTensor,
     to: str = "rows",
     *,
@@ -28,7 +28,7 @@ def fold(
     count: bool = True,
     threads: int = 0,
     stream: Any = None,
-) -> Folded:
+) -> Aligned:
     """Brings the blocks of an MX tensor to common scales, once instead of in every product.
 
     Codes keep their format; those of blocks with smaller scales are multiplied by a power of two,
@@ -47,10 +47,10 @@ def fold(
 
         >>> w, changed = octavo.fold(octavo.quantize(weights, "mxfp8"))
     """
-    op = "fold"
+    op = "align_exponents"
     handle, family = _checked(q, op)._handle, q._family
     threads = integer(threads, "threads", MOST_THREADS, op)
-    scaling = _folded_scaling(handle.scaling, to, op)
+    scaling = _aligned_scaling(handle.scaling, to, op)
     address = family.stream(handle.cuda, stream)
     if out is None:
         made = _octavo.QuantizedTensor.empty(
@@ -65,13 +65,13 @@ def fold(
         if _checked(out, op)._family.name != family.name:
             raise TypeError(f"[{op}] out is of a {out._family.name}, but q is of a {family.name}")
         _check_out(out, scaling, op)
-    changed = _octavo.fold_into(
+    changed = _octavo.align_exponents_into(
         handle, out._handle, threads=threads, count=bool(count), stream=address
     )
-    return Folded(out, changed)
+    return Aligned(out, changed)
 
 
-def quantize_folded(
+def quantize_aligned(
     x: Any,
     scaling: str | Scaling = "mxfp8",
     to: str = "rows",
@@ -80,25 +80,25 @@ def quantize_folded(
     count: bool = True,
     threads: int = 0,
     stream: Any = None,
-) -> Folded:
+) -> Aligned:
     """The same as fold(quantize(x, scaling), to), bit for bit; on a CUDA device in one pass over x
     where rows are not too long. Arguments are those of quantize and fold.
 
     Returns (tensor, changed).
     """
-    op = "quantize_folded"
+    op = "quantize_aligned"
     mx = as_scaling(scaling, op)
-    folded = _folded_scaling(mx, to, op)
+    aligned = _aligned_scaling(mx, to, op)
     if isinstance(x, QuantizedTensor):
         raise TypeError(f"[{op}] got a QuantizedTensor, wanted values; use fold")
     source = describe(x, op, stream=stream)
     kind = value_kind(source, op)
     if out is None:
-        out = new_quantized(source, kind, folded)
+        out = new_quantized(source, kind, aligned)
     else:
         check_family(out, source, op)
-        _check_out(out, folded, op)
-    changed = _octavo.quantize_folded_into(
+        _check_out(out, aligned, op)
+    changed = _octavo.quantize_aligned_into(
         source.view(kind),
         mx,
         out._handle,
@@ -106,13 +106,13 @@ def quantize_folded(
         count=bool(count),
         stream=source.stream,
     )
-    return Folded(out, changed)
+    return Aligned(out, changed)
 
 
-def _folded_scaling(mx: Scaling, to: Any, op: str) -> Scaling:
+def _aligned_scaling(mx: Scaling, to: Any, op: str) -> Scaling:
     if not isinstance(to, str):
         raise TypeError(f"[{op}] got to of type {type(to).__name__}, wanted 'rows' or 'blocks'")
-    return _octavo.folded_scaling(mx, to)
+    return _octavo.aligned_scaling(mx, to)
 
 
 def _check_out(out: QuantizedTensor, scaling: Scaling, op: str) -> None:

@@ -11,7 +11,7 @@ from octavo import _octavo
 from octavo._arguments import flag, flags, real, shown
 from octavo._arrays import describe, describe_out
 from octavo._dtypes import dtype_name
-from octavo._gemm import Side, _side
+from octavo._gemm import Operand, _operand
 from octavo._octavo import Scaling
 from octavo._operation import MOST_THREADS, checked_out, integer, value_type
 from octavo._quantize import as_scaling, value_kind
@@ -36,7 +36,7 @@ class AttentionChoice(NamedTuple):
     """The error of an element of that row, at six standard deviations, corrected by a trial."""
     tolerance: float
     """atol, less what rounding a 16-bit output takes of it."""
-    reason: str
+    explanation: str
 
     def _of_tolerance(self) -> float:
         return self.predicted / self.tolerance if self.tolerance else math.inf
@@ -129,9 +129,9 @@ def attention(
     op = "attention"
     flags(op, causal=causal, return_lse=return_lse, return_report=return_report)
     factor = _factor(softmax_scale, op)
-    sides = [_side(x, op, name, stream) for x, name in ((q, "q"), (k, "k"), (v, "v"))]
-    handles = [side.handle for side in sides]
-    first = sides[0]
+    operands = [_operand(x, op, name, stream) for x, name in ((q, "q"), (k, "k"), (v, "v"))]
+    handles = [side.handle for side in operands]
+    first = operands[0]
     shape = tuple(_octavo.attention_shape(*handles))
     target, is_callers = _target(first, shape, out, op)
     lse = None
@@ -231,7 +231,7 @@ class KVCache:
         before its first token are zeros.
         """
         op = "KVCache.attend"
-        side = _side(q, op, "q", None)
+        side = _operand(q, op, "q", None)
         shape = tuple(side.owner.shape)[:-1] + (self._handle.value_size,)
         target, is_callers = _target(side, shape, out, op)
         self._handle.attend(
@@ -269,7 +269,7 @@ class KVCache:
         return int(self._handle.nbytes)
 
 
-def _target(side: Side, shape: tuple[int, ...], out: Any, op: str) -> Any:
+def _target(side: Operand, shape: tuple[int, ...], out: Any, op: str) -> Any:
     """Where results go, and whether that is the caller's array."""
     kind = None
     if out is None:

@@ -20,7 +20,7 @@ _MOST_PRODUCTS: Final = 2**62
 
 
 @dataclass(slots=True)
-class Side:
+class Operand:
     """One operand as the library takes it, and where its results belong."""
 
     handle: View | _octavo.QuantizedTensor
@@ -42,7 +42,7 @@ def gemm(
     promote_every: int = 128,
     threads: int = 0,
     stream: Any = None,
-    return_folded: bool = False,
+    return_aligned: bool = False,
 ) -> Any:
     """activation(a b^T + bias) + residual, computed in that order and rounded once at the end.
 
@@ -66,7 +66,7 @@ def gemm(
         a multiple of 32; 0 is never. A GPU has 128 alone.
     threads: at most so many, up to 1024; 0 means all cores. Results do not depend on it.
     stream: of a CUDA device, as quantize has it.
-    return_folded: also return how many elements of MX operands were other numbers in the product,
+    return_aligned: also return how many elements of MX operands were other numbers in the product,
         because a GPU multiplied with common exponents, one a row or one for 128 columns: 0 says
         that it is the product of what a and b hold. It is 0, too, where common exponents would lose
         most of a block: such operands are multiplied as they are, with float32 sums, slower. Waits
@@ -76,8 +76,8 @@ def gemm(
     """
     op = "gemm"
     return product(
-        _side(a, op, "a", stream),
-        _side(b, op, "b", stream),
+        _operand(a, op, "a", stream),
+        _operand(b, op, "b", stream),
         op,
         bias=bias,
         activation=activation,
@@ -87,13 +87,13 @@ def gemm(
         promote_every=promote_every,
         threads=threads,
         stream=stream,
-        return_folded=return_folded,
+        return_aligned=return_aligned,
     )
 
 
 def product(
-    a: Side,
-    b: Side,
+    a: Operand,
+    b: Operand,
     op: str,
     *,
     out: Any,
@@ -104,10 +104,10 @@ def product(
     promote_every: int = 128,
     threads: int = 0,
     stream: Any = None,
-    return_folded: bool = False,
+    return_aligned: bool = False,
 ) -> Any:
     """gemm of operands that have been looked at."""
-    flags(op, return_folded=return_folded)
+    flags(op, return_aligned=return_aligned)
     arguments, how, kept = _around(
         a, op, bias, activation, residual, accumulator, promote_every, threads, stream
     )
@@ -117,18 +117,18 @@ def product(
         made = _octavo.QuantizedTensor.empty(
             shape, "float32", wanted, a.family.allocator(a.cuda, a.stream), a.cuda
         )
-        folded = _octavo.gemm_quantized_into(
-            a.handle, b.handle, made, *arguments, count_folded=return_folded, **how
+        aligned = _octavo.gemm_quantized_into(
+            a.handle, b.handle, made, *arguments, count_aligned=return_aligned, **how
         )
         del kept
         quantized = QuantizedTensor(made, a.family, a.stream)
-        return (quantized, folded) if return_folded else quantized
+        return (quantized, aligned) if return_aligned else quantized
     target = _target(a, wanted, shape, out, op)
     view = target.view(target.kind)
-    folded = _octavo.gemm(a.handle, b.handle, view, *arguments, count_folded=return_folded, **how)
+    aligned = _octavo.gemm(a.handle, b.handle, view, *arguments, count_aligned=return_aligned, **how)
     del kept
     result = target.family.wrote(target) if wanted is None else target.family.finish(target)
-    return (result, folded) if return_folded else result
+    return (result, aligned) if return_aligned else result
 
 
 def gemm_grouped(
@@ -144,7 +144,7 @@ def gemm_grouped(
     promote_every: int = 128,
     threads: int = 0,
     stream: Any = None,
-    return_folded: bool = False,
+    return_aligned: bool = False,
 ) -> Any:
     """Rows of a by the matrix that their group has in b: tokens by the weights of their expert.
 
@@ -156,11 +156,11 @@ def gemm_grouped(
     bias: [N], the same for all groups. The rest is as gemm has it; on a CUDA device all groups are
         done in one launch.
 
-    Returns an array [rows, N] of a's library, or out; with return_folded what gemm adds to it.
+    Returns an array [rows, N] of a's library, or out; with return_aligned what gemm adds to it.
     """
     op = "gemm_grouped"
-    flags(op, return_folded=return_folded)
-    left, right = _side(a, op, "a", stream), _side(b, op, "b", stream)
+    flags(op, return_aligned=return_aligned)
+    left, right = _operand(a, op, "a", stream), _operand(b, op, "b", stream)
     counts = _counts(rows, op)
     arguments, how, kept = _around(
         left, op, bias, activation, residual, accumulator, promote_every, threads, stream
@@ -178,12 +178,12 @@ def gemm_grouped(
         )
     target = _target(left, wanted, (sizes[0][0], sizes[1][1]), out, op)
     view = target.view(target.kind)
-    folded = _octavo.gemm_grouped(
-        left.handle, right.handle, counts, view, *arguments, count_folded=return_folded, **how
+    aligned = _octavo.gemm_grouped(
+        left.handle, right.handle, counts, view, *arguments, count_aligned=return_aligned, **how
     )
     del kept
     result = target.family.wrote(target) if wanted is None else target.family.finish(target)
-    return (result, folded) if return_folded else result
+    return (result, aligned) if return_aligned else result
 
 
 def _counts(rows: Any, op: str) -> list[int]:
@@ -197,7 +197,7 @@ def _counts(rows: Any, op: str) -> list[int]:
 
 
 def _around(
-    a: Side,
+    a: Operand,
     op: str,
     bias: Any,
     activation: str | None,
@@ -224,7 +224,7 @@ def _around(
     return arguments, how, (bias_array, residual_array)
 
 
-def _target(a: Side, wanted: str | None, shape: tuple[int, ...], out: Any, op: str) -> Array:
+def _target(a: Operand, wanted: str | None, shape: tuple[int, ...], out: Any, op: str) -> Array:
     if wanted is None:
         value = value_type(describe_out(out, a.family, op).kind, op)
         return checked_out(value, shape, a.family, out, op)
@@ -232,14 +232,14 @@ def _target(a: Side, wanted: str | None, shape: tuple[int, ...], out: Any, op: s
     return a.family.empty(wanted, shape, a.cuda, a.stream)
 
 
-def quantized_side(q: QuantizedTensor, stream: Any = None) -> Side:
+def quantized_operand(q: QuantizedTensor, stream: Any = None) -> Operand:
     cuda = q._handle.cuda
-    return Side(q._handle, q._family, cuda, q._family.stream(cuda, stream), q)
+    return Operand(q._handle, q._family, cuda, q._family.stream(cuda, stream), q)
 
 
-def _side(x: Any, op: str, name: str, stream: Any) -> Side:
+def _operand(x: Any, op: str, name: str, stream: Any) -> Operand:
     if isinstance(x, QuantizedTensor):
-        return quantized_side(x, stream)
+        return quantized_operand(x, stream)
     array = describe(x, f"{op}: {name}", stream=stream)
     if isinstance(array.kind, Format):
         raise TypeError(
@@ -247,7 +247,7 @@ def _side(x: Any, op: str, name: str, stream: Any) -> Side:
             "with quantized(codes, scales, scaling), or use scaled_mm"
         )
     view = array.view(value_kind(array, f"{op}: {name}"))
-    return Side(view, array.family.for_results(array), array.cuda, array.stream, array)
+    return Operand(view, array.family.for_results(array), array.cuda, array.stream, array)
 
 
 def _wanted(out: Any, op: str) -> str | Scaling | None:

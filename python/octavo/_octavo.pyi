@@ -342,7 +342,7 @@ class QuantizedTensor:
         """
 
     @staticmethod
-    def of(shape: Sequence[int], scaling: Scaling, codes: Tensor, scales: Tensor, tensor_scale: Tensor | None = None, stream: int = 0, look: bool = True) -> QuantizedTensor:
+    def of(shape: Sequence[int], scaling: Scaling, codes: Tensor, scales: Tensor, tensor_scale: Tensor | None = None, stream: int = 0, validate: bool = True) -> QuantizedTensor:
         """
         What somebody else made, checked; look: at scales that may be negative, too.
         """
@@ -411,13 +411,13 @@ def fp8_quantize(values: View, *, threads: int = 0, stream: int = 0) -> tuple[Te
 def amax(values: View, *, threads: int = 0, stream: int = 0) -> float:
     """The largest magnitude; NaN if there is a NaN. Waits for a device."""
 
-def folded_scaling(mx: Scaling, to: str) -> Scaling:
+def aligned_scaling(mx: Scaling, to: str) -> Scaling:
     """How folded codes and scales lie; to is rows or blocks."""
 
-def fold_into(mx: QuantizedTensor, out: QuantizedTensor, *, threads: int = 0, count: bool = False, stream: int = 0) -> int | None:
+def align_exponents_into(mx: QuantizedTensor, out: QuantizedTensor, *, threads: int = 0, count: bool = False, stream: int = 0) -> int | None:
     """MX with common exponents; with count, how many elements changed."""
 
-def quantize_folded_into(values: View, mx: Scaling, out: QuantizedTensor, *, threads: int = 0, count: bool = False, stream: int = 0) -> int | None:
+def quantize_aligned_into(values: View, mx: Scaling, out: QuantizedTensor, *, threads: int = 0, count: bool = False, stream: int = 0) -> int | None:
     """
     Values to MX with common exponents; with count, how many elements folding changed.
     """
@@ -449,17 +449,17 @@ def quantize_produced_into(values: Produced, out: QuantizedTensor, *, threads: i
 def gemm_shape(a: View | QuantizedTensor, b: View | QuantizedTensor) -> list[int]:
     """Of the product, checked."""
 
-def gemm(a: View | QuantizedTensor, b: View | QuantizedTensor, target: View, bias: View | None, activation: str | None, residual: View | None, accumulator: str, promote_every: int, *, threads: int = 0, stream: int = 0, count_folded: bool = False) -> int:
+def gemm(a: View | QuantizedTensor, b: View | QuantizedTensor, target: View, bias: View | None, activation: str | None, residual: View | None, accumulator: str, promote_every: int, *, threads: int = 0, stream: int = 0, count_aligned: bool = False) -> int:
     """
     activation(A B^T + bias) + residual, into a view of values. Returns how many elements folding changed, if that is asked for.
     """
 
-def gemm_grouped(a: View | QuantizedTensor, b: View | QuantizedTensor, rows: Sequence[int], target: View, bias: View | None, activation: str | None, residual: View | None, accumulator: str, promote_every: int, *, threads: int = 0, stream: int = 0, count_folded: bool = False) -> int:
+def gemm_grouped(a: View | QuantizedTensor, b: View | QuantizedTensor, rows: Sequence[int], target: View, bias: View | None, activation: str | None, residual: View | None, accumulator: str, promote_every: int, *, threads: int = 0, stream: int = 0, count_aligned: bool = False) -> int:
     """
     Rows of A by the matrix that their group has in B, into a view of values.
     """
 
-def gemm_quantized_into(a: View | QuantizedTensor, b: View | QuantizedTensor, out: QuantizedTensor, bias: View | None, activation: str | None, residual: View | None, accumulator: str, promote_every: int, *, threads: int = 0, stream: int = 0, count_folded: bool = False) -> int:
+def gemm_quantized_into(a: View | QuantizedTensor, b: View | QuantizedTensor, out: QuantizedTensor, bias: View | None, activation: str | None, residual: View | None, accumulator: str, promote_every: int, *, threads: int = 0, stream: int = 0, count_aligned: bool = False) -> int:
     """The same as codes with scales, into memory of `out`."""
 
 def attention_shape(q: View | QuantizedTensor, k: View | QuantizedTensor, v: View | QuantizedTensor) -> list[int]:

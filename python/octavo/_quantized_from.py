@@ -56,13 +56,13 @@ def quantized(
     owned = _borrow(array, kind, cols, op)
     grid = describe(scales, op)
     grid_kind = _kind_as(grid, _SCALE_KINDS[scaling.scale], "scales", op)
-    owned_grid = _borrow(grid, grid_kind, None, op, scalar=scaling.tile == (0, 0), turned=True)
+    owned_grid = _borrow(grid, grid_kind, None, op, scalar=scaling.tile == (0, 0), transposed=True)
     level = None
     if tensor_scale is not None:
         one = describe(tensor_scale, op)
         level = _borrow(one, _kind_as(one, "float32", "tensor scale", op), None, op, scalar=True)
     handle = _octavo.QuantizedTensor.of(
-        shape, scaling, owned, owned_grid, level, array.stream, look=bool(check)
+        shape, scaling, owned, owned_grid, level, array.stream, validate=bool(check)
     )
     return QuantizedTensor(handle, array.family.for_results(array))
 
@@ -109,11 +109,11 @@ def _borrow(
     cols: int | None,
     op: str,
     scalar: bool = False,
-    turned: bool = False,
+    transposed: bool = False,
 ) -> Tensor:
     """Somebody's memory as a dense tensor; a copy where it is not dense. turned: it may also be
     column-major, its last dimension the slowest."""
-    if turned and not _is_dense(array) and _is_dense(_last_first(array)):
+    if transposed and not _is_dense(array) and _is_dense(_last_first(array)):
         return Tensor.borrow(array.view(kind), array.obj)
     if not _is_dense(array):
         if array.cuda >= 0:

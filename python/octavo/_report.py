@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 from octavo import _octavo
 from octavo._arrays import NUMPY, Array, describe
 from octavo._dtypes import loaded_torch
-from octavo._gemm import Side, _side, product
+from octavo._gemm import Operand, _operand, product
 from octavo._operation import MOST_THREADS, integer
 from octavo._quantize import _checked, value_kind
 from octavo._quantized import QuantizedTensor
@@ -127,10 +127,10 @@ def gemm_error(
     return GemmError(elements, not_finite, *(ProductDistance(*one) for one in distances))
 
 
-def _used(x: Any, op: str, name: str) -> Side:
+def _used(x: Any, op: str, name: str) -> Operand:
     if isinstance(x, QuantizedTensor):
-        return Side(x._on_host(), NUMPY, -1, 0, x)
-    return _side(_host(x), op, name, None)
+        return Operand(x._on_host(), NUMPY, -1, 0, x)
+    return _operand(_host(x), op, name, None)
 
 
 def _on_cpu(x: Any, op: str) -> Array:

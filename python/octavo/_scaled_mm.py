@@ -13,7 +13,7 @@ import numpy as np
 
 from octavo._arrays import Array, describe
 from octavo._dtypes import as_format, as_value, kind_name
-from octavo._gemm import product, quantized_side
+from octavo._gemm import product, quantized_operand
 from octavo._octavo import Format
 from octavo._operation import Policy, encode_array
 from octavo._quantized import QuantizedTensor
@@ -67,7 +67,7 @@ def scaled_mm(
         raise TypeError(f"[{op}] got no scale_b; wanted the scale of mat_b")
     _check_contraction(contraction_dim, op)
     a, b = _matrices(mat_a, mat_b, op)
-    sides = [
+    operands = [
         with_recipe(matrix, scale, recipe, swizzle, op)
         if recipe is not None
         else by_shape(matrix, scale, swizzle, op)
@@ -76,7 +76,7 @@ def scaled_mm(
             (b, scale_b, scale_recipe_b, swizzle_b),
         )
     ]
-    return _product(sides, a, bias, output_dtype, None, threads, op)
+    return _product(operands, a, bias, output_dtype, None, threads, op)
 
 
 def _scaled_mm(
@@ -98,8 +98,8 @@ def _scaled_mm(
     """
     op = "_scaled_mm"
     a, b = _matrices(input, mat2, op)
-    sides = [by_shape(a, scale_a, None, op), by_shape(b, scale_b, None, op)]
-    return _product(sides, a, bias, out_dtype, scale_result, 0, op)
+    operands = [by_shape(a, scale_a, None, op), by_shape(b, scale_b, None, op)]
+    return _product(operands, a, bias, out_dtype, scale_result, 0, op)
 
 
 def _matrices(mat_a: Any, mat_b: Any, op: str) -> tuple[Matrix, Matrix]:
@@ -142,7 +142,7 @@ def _matrix(mat: Any, name: str, op: str) -> Matrix:
 
 
 def _product(
-    sides: list[QuantizedTensor],
+    operands: list[QuantizedTensor],
     a: Matrix,
     bias: Any,
     dtype: Any,
@@ -162,7 +162,7 @@ def _product(
     divisor = None
     if format is not None and scale_result is not None:
         divisor = _divisor(scale_result, a, op)
-    left, right = (quantized_side(side) for side in sides)
+    left, right = (quantized_operand(side) for side in operands)
     made = product(left, right, op, out=value or "float32", bias=bias, threads=threads)
     if format is None:
         return made

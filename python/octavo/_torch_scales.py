@@ -75,7 +75,7 @@ def with_recipe(matrix: Matrix, scale: Any, recipe: Any, swizzle: Any, op: str) 
         # K comes first, and may be filled up to a multiple of four.
         wanted = [(depth, rows), (-(-depth // 4) * 4, rows)]
         fits = array.shape in wanted
-        array = _turned(array, rows, depth) if fits else array
+        array = _transposed(array, rows, depth) if fits else array
     else:
         wanted = [(rows, depth)]
         fits = array.shape == wanted[0]
@@ -118,7 +118,7 @@ def by_shape(matrix: Matrix, scale: Any, swizzle: Any, op: str) -> QuantizedTens
         if name == "tensorwise" and all(size == 1 for size in array.shape):
             return _quantized(matrix, recipe, array, None, op)
         if array.shape == shapes[-1][0]:
-            grid = _turned(array, rows, depth) if turn else array
+            grid = _transposed(array, rows, depth) if turn else array
             return _quantized(matrix, recipe, grid, None, op)
     listed = ", ".join(f"{shape} ({name})" for shape, name in shapes)
     raise ValueError(
@@ -178,7 +178,7 @@ def _scale_array(scale: Any, matrix: Matrix, op: str) -> Array:
     return describe(scale, f"{op}: scale_{matrix.name}")
 
 
-def _turned(array: Array, rows: int, depth: int) -> Array:
+def _transposed(array: Array, rows: int, depth: int) -> Array:
     """[K, rows] as [rows, K], without what K was filled up with."""
     return replace(array, shape=(rows, depth), strides=array.strides[::-1])
 
@@ -246,7 +246,7 @@ def _quantized(
 ) -> QuantizedTensor:
     array, kind = matrix.array, _SCALE_KINDS[recipe.scale]
     what = f"{op}: scale_{matrix.name}"
-    scales = _borrow(grid, kind, None, what, scalar=recipe.tile == (0, 0), turned=True)
+    scales = _borrow(grid, kind, None, what, scalar=recipe.tile == (0, 0), transposed=True)
     level = None
     if recipe.name == "BlockWise1x16":
         one = _one(matrix, op) if second is None else describe(second, what)
@@ -260,7 +260,7 @@ def _quantized(
         scales,
         level,
         array.stream,
-        look=array.cuda < 0,  # to look at scales on a device is to wait for it
+        validate=array.cuda < 0,  # to look at scales on a device is to wait for it
     )
     return QuantizedTensor(handle, array.family.for_results(array))
 

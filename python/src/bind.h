@@ -84,7 +84,7 @@ void bind_dlpack(nb::module_& module);
 void bind_convert(nb::module_& module);
 void bind_scaling(nb::module_& module);
 void bind_quant(nb::module_& module);
-void bind_fold(nb::module_& module);
+void bind_align(nb::module_& module);
 void bind_ops(nb::module_& module);
 void bind_attention(nb::module_& module);
 void bind_gemm(nb::module_& module);

@@ -15,11 +15,11 @@
 namespace octavo::python {
 namespace {
 
-FoldTo parse_fold(const std::string& to) {
-  if (to == "rows") return FoldTo::rows;
-  check(to == "blocks", ErrorCode::invalid_argument, "fold", "got to = '", shown(to),
+AlignTo parse_align_to(const std::string& to) {
+  if (to == "rows") return AlignTo::rows;
+  check(to == "blocks", ErrorCode::invalid_argument, "align_exponents", "got to = '", shown(to),
         "', wanted 'rows' or 'blocks'");
-  return FoldTo::blocks_of_128;
+  return AlignTo::blocks_of_128;
 }
 
 // Does the work without the GIL, and hands over what it changed if that is asked for, which waits
@@ -48,31 +48,33 @@ std::optional<std::int64_t> counting(bool count, Device device, std::uintptr_t s
 
 }  // namespace
 
-void bind_fold(nb::module_& module) {
+void bind_align(nb::module_& module) {
   module.def(
-      "folded_scaling",
-      [](const Scaling& mx, const std::string& to) { return folded_scaling(mx, parse_fold(to)); },
+      "aligned_scaling",
+      [](const Scaling& mx, const std::string& to) {
+        return aligned_scaling(mx, parse_align_to(to));
+      },
       nb::arg("mx"), nb::arg("to"), "How folded codes and scales lie; to is rows or blocks.");
   module.def(
-      "fold_into",
+      "align_exponents_into",
       [](const QuantizedTensor& mx, QuantizedTensor& out, int threads, bool count,
          std::uintptr_t stream) {
         check_writable(out);
         return counting(count, mx.device(), stream, [&](std::int64_t* changed) {
-          fold_into(mx, out, {.threads = threads, .stream = stream_of(stream)}, changed);
+          align_exponents_into(mx, out, {.threads = threads, .stream = stream_of(stream)}, changed);
         });
       },
       nb::arg("mx"), nb::arg("out"), nb::kw_only(), nb::arg("threads") = 0,
       nb::arg("count") = false, nb::arg("stream") = 0,
       "MX with common exponents; with count, how many elements changed.");
   module.def(
-      "quantize_folded_into",
+      "quantize_aligned_into",
       [](const View& values, const Scaling& mx, QuantizedTensor& out, int threads, bool count,
          std::uintptr_t stream) {
         check_writable(out);
         return counting(count, values.device, stream, [&](std::int64_t* changed) {
-          quantize_folded_into(values, mx, out, {.threads = threads, .stream = stream_of(stream)},
-                               changed);
+          quantize_aligned_into(values, mx, out, {.threads = threads, .stream = stream_of(stream)},
+                                changed);
         });
       },
       nb::arg("values"), nb::arg("mx"), nb::arg("out"), nb::kw_only(), nb::arg("threads") = 0,

@@ -53,7 +53,7 @@ std::tuple<std::vector<Choice>, std::int64_t> tuple_of(const AttentionReport& re
   for (const AttentionChoice& choice : report.choices)
     choices.emplace_back(choice.rows.batch, choice.rows.head, choice.rows.first, choice.rows.count,
                          std::string(name_of(choice.rung)), choice.n_eff, choice.predicted,
-                         choice.tolerance, choice.reason);
+                         choice.tolerance, choice.explanation);
   return {choices, report.redone};
 }
 
@@ -76,7 +76,7 @@ void bind_cache(nb::module_& module) {
           nb::arg("k"), nb::arg("v"), nb::arg("counts"))
       .def(
           "attend",
-          [](const KvCache& self, const GemmSide& q, const View& target,
+          [](const KvCache& self, const OperandArgument& q, const View& target,
              const std::string& precision, double rtol, double atol, std::int64_t left,
              const std::optional<double>& softmax_scale, int threads) {
             const AttentionOptions options =
@@ -100,15 +100,15 @@ void bind_cache(nb::module_& module) {
 void bind_attention(nb::module_& module) {
   module.def(
       "attention_shape",
-      [](const GemmSide& q, const GemmSide& k, const GemmSide& v) {
+      [](const OperandArgument& q, const OperandArgument& k, const OperandArgument& v) {
         return list_of(attention_shape(operand_of(q), operand_of(k), operand_of(v)));
       },
       nb::arg("q"), nb::arg("k"), nb::arg("v"), "Of the result, checked.");
   module.def(
       "attention",
-      [](const GemmSide& q, const GemmSide& k, const GemmSide& v, const View& target,
-         const std::string& precision, double rtol, double atol, bool causal, bool bottom_right,
-         std::int64_t left, std::int64_t right, const Lengths& query_lengths,
+      [](const OperandArgument& q, const OperandArgument& k, const OperandArgument& v,
+         const View& target, const std::string& precision, double rtol, double atol, bool causal,
+         bool bottom_right, std::int64_t left, std::int64_t right, const Lengths& query_lengths,
          const Lengths& key_lengths, const std::optional<double>& softmax_scale,
          const std::optional<View>& log_sum_exp, const std::optional<View>& bias, int threads,
          std::uintptr_t stream) {
@@ -133,10 +133,10 @@ void bind_attention(nb::module_& module) {
       "softmax(scale Q K^T) V into a view of values; what 'auto' chose, and rows done again.");
   module.def(
       "attention_backward",
-      [](const GemmSide& q, const GemmSide& k, const GemmSide& v, const View& d_out,
-         const View& d_q, const View& d_k, const View& d_v, const std::string& precision,
-         bool causal, bool bottom_right, std::int64_t left, std::int64_t right,
-         const Lengths& query_lengths, const Lengths& key_lengths,
+      [](const OperandArgument& q, const OperandArgument& k, const OperandArgument& v,
+         const View& d_out, const View& d_q, const View& d_k, const View& d_v,
+         const std::string& precision, bool causal, bool bottom_right, std::int64_t left,
+         std::int64_t right, const Lengths& query_lengths, const Lengths& key_lengths,
          const std::optional<double>& softmax_scale, const std::optional<View>& bias,
          const std::optional<View>& out, const std::optional<View>& log_sum_exp, int threads) {
         const Mask mask{causal, bottom_right, left, right, query_lengths, key_lengths, bias};

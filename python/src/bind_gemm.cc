@@ -35,69 +35,69 @@ GemmOptions options_of(const std::optional<View>& bias,
 void bind_gemm(nb::module_& module) {
   module.def(
       "gemm_shape",
-      [](const GemmSide& a, const GemmSide& b) {
+      [](const OperandArgument& a, const OperandArgument& b) {
         return list_of(gemm_shape(operand_of(a), operand_of(b)));
       },
       nb::arg("a"), nb::arg("b"), "Of the product, checked.");
   module.def(
       "gemm",
-      [](const GemmSide& a, const GemmSide& b, const View& target, const std::optional<View>& bias,
-         const std::optional<std::string>& activation, const std::optional<View>& residual,
-         const std::string& accumulator, std::int64_t promote_every, int threads,
-         std::uintptr_t stream, bool count_folded) {
+      [](const OperandArgument& a, const OperandArgument& b, const View& target,
+         const std::optional<View>& bias, const std::optional<std::string>& activation,
+         const std::optional<View>& residual, const std::string& accumulator,
+         std::int64_t promote_every, int threads, std::uintptr_t stream, bool count_aligned) {
         GemmOptions options = options_of(bias, activation, residual, accumulator, promote_every,
                                          threads, stream, "gemm");
-        std::int64_t folded = 0;
-        if (count_folded) options.folded = &folded;
+        std::int64_t aligned = 0;
+        if (count_aligned) options.aligned = &aligned;
         const nb::gil_scoped_release released;
         gemm_into(operand_of(a), operand_of(b), target, options);
-        return folded;
+        return aligned;
       },
       nb::arg("a"), nb::arg("b"), nb::arg("target"), nb::arg("bias").none(),
       nb::arg("activation").none(), nb::arg("residual").none(), nb::arg("accumulator"),
       nb::arg("promote_every"), nb::kw_only(), nb::arg("threads") = 0, nb::arg("stream") = 0,
-      nb::arg("count_folded") = false,
+      nb::arg("count_aligned") = false,
       "activation(A B^T + bias) + residual, into a view of values. Returns how many elements "
       "folding "
       "changed, if that is asked for.");
   module.def(
       "gemm_grouped",
-      [](const GemmSide& a, const GemmSide& b, const std::vector<std::int64_t>& rows,
+      [](const OperandArgument& a, const OperandArgument& b, const std::vector<std::int64_t>& rows,
          const View& target, const std::optional<View>& bias,
          const std::optional<std::string>& activation, const std::optional<View>& residual,
          const std::string& accumulator, std::int64_t promote_every, int threads,
-         std::uintptr_t stream, bool count_folded) {
+         std::uintptr_t stream, bool count_aligned) {
         GemmOptions options = options_of(bias, activation, residual, accumulator, promote_every,
                                          threads, stream, "gemm_grouped");
-        std::int64_t folded = 0;
-        if (count_folded) options.folded = &folded;
+        std::int64_t aligned = 0;
+        if (count_aligned) options.aligned = &aligned;
         const nb::gil_scoped_release released;
         gemm_grouped_into(operand_of(a), operand_of(b), rows, target, options);
-        return folded;
+        return aligned;
       },
       nb::arg("a"), nb::arg("b"), nb::arg("rows"), nb::arg("target"), nb::arg("bias").none(),
       nb::arg("activation").none(), nb::arg("residual").none(), nb::arg("accumulator"),
       nb::arg("promote_every"), nb::kw_only(), nb::arg("threads") = 0, nb::arg("stream") = 0,
-      nb::arg("count_folded") = false,
+      nb::arg("count_aligned") = false,
       "Rows of A by the matrix that their group has in B, into a view of values.");
   module.def(
       "gemm_quantized_into",
-      [](const GemmSide& a, const GemmSide& b, QuantizedTensor& out,
+      [](const OperandArgument& a, const OperandArgument& b, QuantizedTensor& out,
          const std::optional<View>& bias, const std::optional<std::string>& activation,
          const std::optional<View>& residual, const std::string& accumulator,
-         std::int64_t promote_every, int threads, std::uintptr_t stream, bool count_folded) {
+         std::int64_t promote_every, int threads, std::uintptr_t stream, bool count_aligned) {
         GemmOptions options = options_of(bias, activation, residual, accumulator, promote_every,
                                          threads, stream, "gemm_quantized");
-        std::int64_t folded = 0;
-        if (count_folded) options.folded = &folded;
+        std::int64_t aligned = 0;
+        if (count_aligned) options.aligned = &aligned;
         const nb::gil_scoped_release released;
         gemm_quantized_into(operand_of(a), operand_of(b), out, options);
-        return folded;
+        return aligned;
       },
       nb::arg("a"), nb::arg("b"), nb::arg("out"), nb::arg("bias").none(),
       nb::arg("activation").none(), nb::arg("residual").none(), nb::arg("accumulator"),
       nb::arg("promote_every"), nb::kw_only(), nb::arg("threads") = 0, nb::arg("stream") = 0,
-      nb::arg("count_folded") = false, "The same as codes with scales, into memory of `out`.");
+      nb::arg("count_aligned") = false, "The same as codes with scales, into memory of `out`.");
 }
 
 }  // namespace octavo::python

@@ -104,14 +104,14 @@ void bind_quant(nb::module_& module) {
           "of",
           [](const Sizes& shape, const Scaling& scaling, const SharedTensor& codes,
              const SharedTensor& scales, const std::optional<SharedTensor>& tensor_scale,
-             std::uintptr_t stream, bool look) {
+             std::uintptr_t stream, bool validate) {
             return quantized_from(checked_shape(shape), scaling, codes.tensor, scales.tensor,
                                   tensor_scale ? tensor_scale->tensor : Tensor(), stream_of(stream),
-                                  look);
+                                  validate);
           },
           nb::arg("shape"), nb::arg("scaling"), nb::arg("codes"), nb::arg("scales"),
           nb::arg("tensor_scale").none() = nb::none(), nb::arg("stream") = 0,
-          nb::arg("look") = true,
+          nb::arg("validate") = true,
           "What somebody else made, checked; look: at scales that may be negative, too.")
       .def_prop_ro(
           "cuda", [](const Q& self) { return cuda_index(self.device()); },

@@ -84,8 +84,8 @@ Distance distance_tuple(const ProductDistance& distance) {
   return {distance.relative_l2, distance.max_abs, distance.cosine};
 }
 
-ProductErrors gemm_error(const View& a, const View& b, const GemmSide& a_used,
-                         const GemmSide& b_used, const View& result, int threads) {
+ProductErrors gemm_error(const View& a, const View& b, const OperandArgument& a_used,
+                         const OperandArgument& b_used, const View& result, int threads) {
   const nb::gil_scoped_release released;
   const GemmError found = measure_gemm_error(a, b, operand_of(a_used), operand_of(b_used), result,
                                              {.threads = threads});

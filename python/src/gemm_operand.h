@@ -11,9 +11,9 @@
 
 namespace octavo::python {
 
-using GemmSide = std::variant<View, QuantizedTensor*>;
+using OperandArgument = std::variant<View, QuantizedTensor*>;
 
-inline Operand operand_of(const GemmSide& side) {
+inline Operand operand_of(const OperandArgument& side) {
   if (const View* values = std::get_if<View>(&side)) return {*values};
   return {*std::get<QuantizedTensor*>(side)};
 }

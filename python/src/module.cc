@@ -13,7 +13,7 @@ NB_MODULE(_octavo, module) {
   octavo::python::bind_convert(module);
   octavo::python::bind_scaling(module);
   octavo::python::bind_quant(module);
-  octavo::python::bind_fold(module);
+  octavo::python::bind_align(module);
   octavo::python::bind_ops(module);
   octavo::python::bind_gemm(module);
   octavo::python::bind_attention(module);

@@ -98,7 +98,7 @@ def test_log_sum_exp_and_report():
     assert sum(choice.count for choice in report.choices) == 2 * 256
     choice = report.choices[0]
     assert choice.n_eff > 1 and choice.predicted <= choice.tolerance == 5e-3
-    assert choice.precision in choice.reason or "cheapest" in choice.reason
+    assert choice.precision in choice.explanation or "cheapest" in choice.explanation
     assert sum(report.share(name) for name in ("fast", "balanced", "bf16", "f32")) == 1
 
 

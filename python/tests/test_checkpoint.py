@@ -41,7 +41,7 @@ def program():
     return str(next(place for place in places if place.exists()))
 
 
-def test_quantize_and_look(model, tmp_path):
+def test_quantize_and_inspect(model, tmp_path):
     seen = []
     report = ov.quantize_checkpoint(
         model, tmp_path / "out", recipe="mxfp8", progress=lambda *now: seen.append(now)

@@ -30,23 +30,23 @@ def test_products_are_those_of_the_model(pair):
         assert got.is_cuda and same(got, ov.gemm(*here, accumulator="hopper_fp8"))
 
 
-def test_a_product_says_what_folding_changed():
+def test_a_product_counts_what_alignment_changed():
     x = torch.rand(40, 256) + 1
     q = ov.quantize(x.cuda(), "mxfp8")
-    assert ov.gemm(q, q, return_folded=True)[1] == 0  # all exponents are the same
+    assert ov.gemm(q, q, return_aligned=True)[1] == 0  # all exponents are the same
     x[:, 64:96] = torch.randn(40, 32) * 2.0**-7
     q = ov.quantize(x.cuda(), "mxfp8")
-    got, folded = ov.gemm(q, q, return_folded=True)
-    assert 0 < folded < 2 * 40 * 32 and same(got, ov.gemm(q, q))
+    got, aligned = ov.gemm(q, q, return_aligned=True)
+    assert 0 < aligned < 2 * 40 * 32 and same(got, ov.gemm(q, q))
 
 
-def test_what_folding_changed_is_counted_once_in_strips():
+def test_what_alignment_changed_is_counted_once_in_row_blocks():
     x = torch.rand(3001, 256) + 1
     w = torch.rand(3504, 256) + 1
     w[:, 64:96] = torch.randn(3504, 32) * 2.0**-7
     a, b = ov.quantize(x.cuda(), "fp8-channel"), ov.quantize(w.cuda(), "mxfp8")
-    whole = ov.gemm(a, b, return_folded=True)[1]
-    assert 0 < whole == ov.gemm(a, b, out="fp8-1x128", return_folded=True)[1]
+    whole = ov.gemm(a, b, return_aligned=True)[1]
+    assert 0 < whole == ov.gemm(a, b, out="fp8-1x128", return_aligned=True)[1]
 
 
 @pytest.mark.parametrize("rows", [64, 3001])  # at once, and in strips
@@ -60,7 +60,7 @@ def test_a_quantized_product_in_a_graph(rows):
     with torch.cuda.graph(graph):
         made = ov.gemm(a, b, out="mxfp8")  # in the graph's own pool
         with pytest.raises(RuntimeError, match="no count of folded elements"):
-            ov.gemm(a, b, out=target, return_folded=True)
+            ov.gemm(a, b, out=target, return_aligned=True)
     graph.replay()
     torch.cuda.synchronize()
     assert same(made.codes.view(torch.uint8), wanted.codes.view(torch.uint8))

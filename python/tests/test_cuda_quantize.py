@@ -237,24 +237,24 @@ def test_other_quantizers_are_the_cpus(make):
 @pytest.mark.parametrize("name", ["mxfp8", "mxfp8:e5m2"])
 @pytest.mark.parametrize("to", ["rows", "blocks"])
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
-def test_folded(name, to, dtype):
+def test_aligned(name, to, dtype):
     for shape in [*SHAPES, (32, 4096), (3, 40000)]:
         x = values(*shape, dtype=dtype)
         q = ov.quantize(x, name)
-        wanted = ov.fold(q, to)
-        got = ov.quantize_folded(x.cuda(), name, to)
+        wanted = ov.align_exponents(q, to)
+        got = ov.quantize_aligned(x.cuda(), name, to)
         assert got.tensor.codes.is_cuda
         assert same_quantized(got.tensor, wanted.tensor) and got.changed == wanted.changed, shape
-        again = ov.fold(ov.quantize(x.cuda(), name), to, out=got.tensor)
+        again = ov.align_exponents(ov.quantize(x.cuda(), name), to, out=got.tensor)
         assert same_quantized(again.tensor, wanted.tensor) and again.changed == wanted.changed
 
 
-def test_folded_in_a_graph():
+def test_aligned_in_a_graph():
     x = values(64, 2048, dtype=torch.bfloat16).cuda()
-    out = ov.quantize_folded(x, count=False).tensor
+    out = ov.quantize_aligned(x, count=False).tensor
     graph = torch.cuda.CUDAGraph()
     with torch.cuda.graph(graph):
-        ov.quantize_folded(x, out=out, count=False)
+        ov.quantize_aligned(x, out=out, count=False)
     x.copy_(values(64, 2048, dtype=torch.bfloat16, seed=3))
     graph.replay()
-    assert same_quantized(out, ov.quantize_folded(x.cpu()).tensor)
+    assert same_quantized(out, ov.quantize_aligned(x.cpu()).tensor)

@@ -139,7 +139,7 @@ def test_a_scale_of_results():
         _scaled_mm(a, b, scale_a, scale_b, scale_result=torch.tensor(2.0), out_dtype=E4M3)
 
 
-def test_scales_are_not_looked_at():
+def test_scales_are_not_validated():
     _, _, (a, b, scale_a, _, scale_b, _) = fp8_arguments("TensorWise")
     positive, negative = (
         ov.scaled_mm(a, b, scale, None, scale_b, output_dtype=F32) for scale in (scale_a, -scale_a)
@@ -147,7 +147,7 @@ def test_scales_are_not_looked_at():
     assert same(positive, -negative)
 
 
-def test_quantized_without_a_look():
+def test_quantized_without_validation():
     q, _ = quantized("fp8-block", "fp8")
     wanted = ov.dequantize(q)
     torch.cuda.synchronize()

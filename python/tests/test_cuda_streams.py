@@ -33,8 +33,8 @@ CALLS = {
     "fp8_quantize": lambda x, **on: ov.fp8_quantize(x, **on)[0],
     "requantize": lambda x, **on: ov.requantize(x, "fp8-block", **on).codes,
     "dequantize": lambda x, **on: ov.dequantize(x, "bfloat16", **on),
-    "fold": lambda x, **on: ov.fold(x, count=False, **on).tensor.codes,
-    "quantize_folded": lambda x, **on: ov.quantize_folded(x, count=False, **on).tensor.codes,
+    "align_exponents": lambda x, **on: ov.align_exponents(x, count=False, **on).tensor.codes,
+    "quantize_aligned": lambda x, **on: ov.quantize_aligned(x, count=False, **on).tensor.codes,
     "rms_norm": lambda x, **on: ov.rms_norm(x, **on),
     "silu, quantized": lambda x, **on: ov.silu(x, quantize="fp8-1x128", **on).codes,
     "gemm": lambda x, **on: ov.gemm(x, x, out="bfloat16", accumulator="float32", **on),
@@ -45,7 +45,7 @@ def _input(name):
     x = values(SIZE, SIZE, dtype=torch.bfloat16).cuda()
     if name == "decode":
         return ov.encode(x, "e4m3fn")
-    return ov.quantize(x, "mxfp8") if name in ("requantize", "dequantize", "fold") else x
+    return ov.quantize(x, "mxfp8") if name in ("requantize", "dequantize", "align_exponents") else x
 
 
 @pytest.mark.parametrize("name", CALLS)

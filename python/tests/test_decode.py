@@ -34,7 +34,7 @@ def test_sixteen_bit_values(name, ml_dtypes, torch):
         np.testing.assert_array_equal(theirs.double().numpy(), f.values())
 
 
-def test_dtype_spellings(torch, ml_dtypes):
+def test_dtype_names(torch, ml_dtypes):
     codes = ov.fp8_encode([1.0])
     for dtype in (
         "float64",

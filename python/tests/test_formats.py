@@ -110,7 +110,7 @@ def test_formats_are_immutable():
         ov.format("e4m3fn").bias = 3
 
 
-def test_spellings(ml_dtypes):
+def test_names_of_formats(ml_dtypes):
     e4m3fn = ov.Format("e4m3fn")
     for spec in ("float8_e4m3fn", "torch.float8_e4m3fn", "E4M3FN", e4m3fn, ml_dtypes.float8_e4m3fn):
         assert ov.format(spec) == e4m3fn
@@ -119,7 +119,7 @@ def test_spellings(ml_dtypes):
     assert ov.format(ml_dtypes.bfloat16) == ov.format("bfloat16") == ov.Format("e8m7")
 
 
-def test_torch_spellings(torch):
+def test_torch_names(torch):
     assert ov.format(torch.float8_e5m2) == ov.Format("e5m2")
     assert ov.format(torch.float8_e8m0fnu) == ov.Format("e8m0fnu")
     assert ov.format(torch.float4_e2m1fn_x2) == ov.Format("e2m1fn")

@@ -174,12 +174,12 @@ def test_products_of_training(torch):
     both = ov.preset("mxfp8").replace(columnwise=True)
     x, w, dy = (integers(*shape, seed=i) for i, shape in enumerate([(64, 32), (96, 32), (64, 96)]))
     q = {name: ov.quantize(v, both) for name, v in (("x", x), ("w", w), ("dy", dy))}
-    turned = {name: ov.transposed(one) for name, one in q.items()}
-    assert turned["x"].shape == (32, 64) and ov.transposed(turned["x"]).shape == (64, 32)
-    assert np.shares_memory(turned["x"].codes, q["x"].columnwise_codes)
+    transposed = {name: ov.transposed(one) for name, one in q.items()}
+    assert transposed["x"].shape == (32, 64) and ov.transposed(transposed["x"]).shape == (64, 32)
+    assert np.shares_memory(transposed["x"].codes, q["x"].columnwise_codes)
     np.testing.assert_array_equal(ov.gemm(q["x"], q["w"]), x @ w.T)
-    np.testing.assert_array_equal(ov.gemm(q["dy"], turned["w"]), dy @ w)
-    np.testing.assert_array_equal(ov.gemm(turned["dy"], turned["x"]), dy.T @ x)
+    np.testing.assert_array_equal(ov.gemm(q["dy"], transposed["w"]), dy @ w)
+    np.testing.assert_array_equal(ov.gemm(transposed["dy"], transposed["x"]), dy.T @ x)
     t = ov.transposed(ov.quantize(torch.from_numpy(x), both))
     assert isinstance(ov.gemm(t, t), torch.Tensor)
 
@@ -384,14 +384,14 @@ def test_no_out_is_float32():
     assert ov.gemm(x, x, out=None).dtype == np.float32
 
 
-def test_nothing_is_folded_on_a_cpu():
+def test_nothing_is_aligned_on_a_cpu():
     x = np.ones((4, 64), np.float32)
     q = ov.quantize(x, "mxfp8")
-    got, folded = ov.gemm(q, q, return_folded=True)
-    assert folded == 0 and np.array_equal(got, ov.gemm(q, q))
-    made, folded = ov.gemm(q, q, out="fp8", return_folded=True)
-    assert folded == 0 and isinstance(made, ov.QuantizedTensor)
+    got, aligned = ov.gemm(q, q, return_aligned=True)
+    assert aligned == 0 and np.array_equal(got, ov.gemm(q, q))
+    made, aligned = ov.gemm(q, q, out="fp8", return_aligned=True)
+    assert aligned == 0 and isinstance(made, ov.QuantizedTensor)
     experts = ov.quantize(np.ones((2, 8, 64), np.float32), "mxfp8")
-    assert ov.gemm_grouped(q, experts, [1, 3], return_folded=True)[1] == 0
-    with pytest.raises(TypeError, match="return_folded"):
-        ov.gemm(q, q, return_folded=1)
+    assert ov.gemm_grouped(q, experts, [1, 3], return_aligned=True)[1] == 0
+    with pytest.raises(TypeError, match="return_aligned"):
+        ov.gemm(q, q, return_aligned=1)

@@ -24,7 +24,7 @@ def hadamard(signs):
     return flips[:, None] * matrix / 4
 
 
-def turned(rows, signs=SIGNS):
+def rotated(rows, signs=SIGNS):
     """Along each row; a rest of fewer than sixteen stays."""
     out = rows.astype(np.float64)
     whole = rows.shape[1] // 16 * 16
@@ -48,7 +48,7 @@ def test_scales_of_tensors(shape, mean):
     x = integers(shape, mean)
     q = qs.NVFP4Quantizer(with_rht=True)(x)
     assert q.tensor_scale == tensor_scale(np.abs(x).max())
-    assert q.columnwise_tensor_scale == tensor_scale(np.abs(turned(x.T)).max())
+    assert q.columnwise_tensor_scale == tensor_scale(np.abs(rotated(x.T)).max())
 
 
 def test_an_outlier_is_spread():
@@ -69,8 +69,8 @@ def test_octavo_s_own_nvfp4(which):
     x = integers((32, 64), 20, seed=3)
     scaling = ov.preset("nvfp4").replace(columnwise=True, hadamard=which, hadamard_signs=SIGNS)
     q = ov.quantize(x, scaling)
-    rows = turned(x) if which != "columnwise" else x
-    columns = turned(x.T) if which != "rowwise" else x.T
+    rows = rotated(x) if which != "columnwise" else x
+    columns = rotated(x.T) if which != "rowwise" else x.T
     for scale, seen in ((q.tensor_scale, rows), (q.columnwise_tensor_scale, columns)):
         assert scale == np.float32(np.abs(seen).max()) / np.float32(448 * 6)
 
@@ -83,7 +83,7 @@ def test_values_with_a_mean_are_not_cut_off():
     """
     x = np.random.default_rng(1).normal(5, 1, (256, 64)).astype(np.float32)
     q = qs.NVFP4Quantizer(with_rht=True)(x)
-    want = turned(x.T)
+    want = rotated(x.T)
     codes = ov.decode(q.columnwise_codes, "float64", format="e2m1fn", packed=True, cols=256)
     scales = ov.decode(q.columnwise_scales, "float32", format="e4m3fn").astype(np.float64)
     got = codes * np.repeat(scales, 16, axis=1) * float(q.columnwise_tensor_scale)

@@ -118,11 +118,11 @@ def test_dequantize(torch):
 
 
 def test_what_is_not_offered_is_a_runtime_error():
-    turned = ov.quantize(X, ov.preset("nvfp4").replace(hadamard="rowwise"))
+    rotated = ov.quantize(X, ov.preset("nvfp4").replace(hadamard="rowwise"))
     with pytest.raises(RuntimeError, match="Hadamard-transformed; dequantize it first"):
-        ov.requantize(turned, "fp8")
+        ov.requantize(rotated, "fp8")
     with pytest.raises(RuntimeError, match="turned back in float32"):
-        ov.dequantize(turned, "float64")
+        ov.dequantize(rotated, "float64")
 
 
 def test_torch_refusals(torch):

@@ -32,8 +32,8 @@ def test_requantize_is_quantize_of_dequantize(before, after):
 def test_requantize_into_both_copies():
     q = ov.quantize(values(64, 96), "fp8-block")
     both = ov.requantize(q, ov.preset("mxfp8").replace(columnwise=True))
-    turned = ov.quantize(ov.dequantize(q).T, "mxfp8")
-    assert both.columnwise_codes.tobytes() == turned.codes.tobytes()
+    transposed = ov.quantize(ov.dequantize(q).T, "mxfp8")
+    assert both.columnwise_codes.tobytes() == transposed.codes.tobytes()
 
 
 def test_requantize_stays_in_its_library(torch):
@@ -72,9 +72,9 @@ def test_their_memory_is_used_and_kept():
 
 def test_strided_arrays_are_copied():
     q = ov.quantize(values(40, 256), "fp8-1x128")
-    turned = np.asfortranarray(q.scales)  # as many kernels want their scales
-    assert not turned.flags.c_contiguous
-    made = ov.quantized(np.asfortranarray(q.codes), turned, "fp8-1x128")
+    transposed = np.asfortranarray(q.scales)  # as many kernels want their scales
+    assert not transposed.flags.c_contiguous
+    made = ov.quantized(np.asfortranarray(q.codes), transposed, "fp8-1x128")
     assert same(made, q)
     every_other = np.repeat(q.codes, 2, axis=1)[:, ::2]
     assert same(ov.quantized(every_other, q.scales, "fp8-1x128"), q)
@@ -176,7 +176,7 @@ def test_infinite_scales_name_their_tile():
         ov.quantized(q.codes, q.scales, "nvfp4", tensor_scale=np.float32(np.inf))
 
 
-def test_scales_that_nobody_looks_at():
+def test_scales_without_validation():
     q = ov.quantize(np.ones((2, 4), np.float32), "fp8-channel")
     scales = q.scales * np.float32([[-1], [1]])
     with pytest.raises(ValueError, match=r"tile \(0, 0\)"):

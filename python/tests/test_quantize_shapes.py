@@ -109,18 +109,18 @@ def test_leading_dimensions_are_a_stack(name):
 def test_columnwise_is_of_the_transpose(name):
     x = values(66, 130)
     both = ov.quantize(x, ov.preset(name).replace(columnwise=True))
-    plain, turned = ov.quantize(x, name), ov.quantize(x.T, name)
+    plain, transposed = ov.quantize(x, name), ov.quantize(x.T, name)
     assert both.codes.tobytes() == plain.codes.tobytes()
-    assert both.columnwise_codes.tobytes() == turned.codes.tobytes()
-    assert both.columnwise_codes.shape == turned.codes.shape
-    assert both.columnwise_scales.tobytes() == turned.scales.tobytes()
+    assert both.columnwise_codes.tobytes() == transposed.codes.tobytes()
+    assert both.columnwise_codes.shape == transposed.codes.shape
+    assert both.columnwise_scales.tobytes() == transposed.scales.tobytes()
     only = ov.quantize(x, ov.preset(name).replace(columnwise=True, rowwise=False))
-    assert only.codes is None and only.scales is None and only.nbytes == turned.nbytes
-    assert only.tensor_scale == turned.tensor_scale
-    np.testing.assert_array_equal(ov.dequantize(only), ov.dequantize(turned).T)
+    assert only.codes is None and only.scales is None and only.nbytes == transposed.nbytes
+    assert only.tensor_scale == transposed.tensor_scale
+    np.testing.assert_array_equal(ov.dequantize(only), ov.dequantize(transposed).T)
 
 
-def test_columnwise_folds_leading_dimensions():
+def test_columnwise_collapses_leading_dimensions():
     x = values(2, 3, 64)
     q = ov.quantize(x, ov.preset("mxfp8").replace(columnwise=True))
     assert q.columnwise_codes.shape == (64, 6) and q.columnwise_scales.shape == (64, 1)

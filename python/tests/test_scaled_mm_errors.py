@@ -168,7 +168,7 @@ def test_lists_of_nothing_are_named():
             ov.scaled_mm(a, b.t(), one, None, one, None, contraction_dim=wrong)
 
 
-def test_a_scale_of_results_is_looked_at_before_the_product(monkeypatch):
+def test_a_scale_of_results_is_checked_before_the_product(monkeypatch):
     from octavo import _scaled_mm as inside
 
     monkeypatch.setattr(inside, "product", None)  # which would fail

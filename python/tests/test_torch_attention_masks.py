@@ -75,7 +75,7 @@ LENGTHS = [S, 7]
 @pytest.mark.parametrize("name", [None, "delayed", "current", "mxfp8"])
 @pytest.mark.parametrize("kind", ["padding", "padding_causal"])
 @pytest.mark.parametrize("says", ["mask", "masks", "sums"])
-def test_padding_is_not_looked_at(kind, says, name):
+def test_padding_is_ignored(kind, says, name):
     """Whatever lies there: rows of padding are zeros, gradients too, and no scale sees it."""
     padding = (torch.arange(S)[None] >= torch.tensor(LENGTHS)[:, None])[:, None, None]
     sums = torch.tensor([0, LENGTHS[0], sum(LENGTHS)], dtype=torch.int32)

@@ -83,7 +83,7 @@ def test_state_comes_along(through):
     assert torch.equal(in_scope(other, tensors, FP8["delayed"]), want)
 
 
-def test_a_change_of_recipe_is_said():
+def test_a_change_of_recipe_is_reported():
     module, tensors = layer(), inputs()
     in_scope(module, tensors, FP8["delayed"])
     text = (

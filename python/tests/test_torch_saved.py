@@ -279,7 +279,7 @@ def test_a_negated_view():
 
 
 @pytest.mark.parametrize("reentrant", [False, True])
-def test_a_recipe_that_is_lost_on_the_way_is_said(reentrant):
+def test_a_recipe_that_is_lost_on_the_way_is_reported(reentrant):
     linear, x = made()
     with te.autocast(recipe=MXFP8BlockScaling()):
         y = checkpoint(linear, x, use_reentrant=reentrant)

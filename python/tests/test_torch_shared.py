@@ -64,7 +64,7 @@ def test_threads_share_a_layer():
     assert done.returncode == 0, done.stderr
 
 
-def test_an_output_nobody_goes_back_from_does_not_freeze_gradient_scales():
+def test_an_output_without_backward_does_not_freeze_gradient_scales():
     layer = te.Linear(32, 32, device="cpu")
     with te.autocast(recipe=DelayedScaling()):
         used, unused = layer(torch.randn(32, 32)), layer(torch.randn(32, 32))

@@ -108,7 +108,7 @@ def test_usage():
     ids=lambda quantizer: type(quantizer).__name__,
 )
 @pytest.mark.parametrize("missing", ["rowwise", "columnwise"])
-def test_a_copy_that_is_the_other_one_turned_is_made_when_asked_for(quantizer, missing):
+def test_a_copy_that_is_the_transpose_of_the_other_is_made_on_request(quantizer, missing):
     x = torch.randn(96, 160)
     quantizer.set_usage(rowwise=True, columnwise=True)
     both = quantizer(x)

@@ -55,7 +55,7 @@ struct Size {
   std::int64_t rows, cols;
 };
 
-TEST(FoldAgreement, EveryBackend) {
+TEST(AlignAgreement, EveryBackend) {
   std::mt19937 random(1);
   for (const Format& format : {e4m3fn, e5m2})
     for (const auto& [rows, cols] : {Size{1, 1},
@@ -90,23 +90,23 @@ TEST(FoldAgreement, EveryBackend) {
                                                 .row_pitch = tile_count(kMxBlock, cols),
                                                 .col_stride = 1},
                                      .tile = {1, kMxBlock}};
-          for (const std::int64_t run : {std::int64_t{0}, kFoldRun}) {
-            const auto folded = [&](const Kernels& kernels, bool in_place) {
+          for (const std::int64_t run : {std::int64_t{0}, kAlignRun}) {
+            const auto aligned = [&](const Kernels& kernels, bool in_place) {
               Result result(rows, cols, format, run, shift);
-              MxFoldJob job{.from = from, .to = result.matrix, .changed = &result.changed};
+              MxAlignJob job{.from = from, .to = result.matrix, .changed = &result.changed};
               if (in_place) {
                 std::copy(codes.begin() + static_cast<std::ptrdiff_t>(shift), codes.end(),
                           static_cast<std::uint8_t*>(job.to.codes.data));
                 job.from.codes.data = job.to.codes.data;
               }
-              kernels.fold({.threads = 3}, job);
+              kernels.align_exponents({.threads = 3}, job);
               return result;
             };
-            const Result wanted = folded(reference_backend(), false);
+            const Result wanted = aligned(reference_backend(), false);
             for (const BackendInfo& backend : support::every_backend()) {
-              if (backend.kernels->fold == nullptr) continue;
+              if (backend.kernels->align_exponents == nullptr) continue;
               for (const bool in_place : {false, true})
-                ASSERT_TRUE(folded(*backend.kernels, in_place) == wanted)
+                ASSERT_TRUE(aligned(*backend.kernels, in_place) == wanted)
                     << backend.name << ", " << rows << " x " << cols << ", run " << run
                     << ", spread " << spread << ", shift " << shift << ", in place " << in_place;
             }
@@ -115,11 +115,11 @@ TEST(FoldAgreement, EveryBackend) {
 }
 
 // What does both at once has the bytes of one after the other.
-TEST(FoldAgreement, QuantizingAtOnce) {
+TEST(AlignAgreement, QuantizingAtOnce) {
   unsigned seed = 0;
   bool any = false;
   for (const BackendInfo& backend : support::every_backend()) {
-    if (backend.kernels->quantize_folded == nullptr) continue;
+    if (backend.kernels->quantize_aligned == nullptr) continue;
     any = true;
     int done = 0;
     for (const char* name : {"mxfp8", "mxfp8:e5m2"})
@@ -147,11 +147,12 @@ TEST(FoldAgreement, QuantizingAtOnce) {
             got.matrix = Result(rows, cols, scaling.format, 0, 0).matrix;
             got.matrix.codes.data = got.codes.data() + kSlack;
             got.matrix.scales.data = got.scales.data();
-            const Folded folded = fold(mx, FoldTo::rows, {.backend = &reference_backend()});
-            std::ranges::copy(folded.tensor.rowwise.codes.span<std::uint8_t>(),
+            const Aligned aligned =
+                align_exponents(mx, AlignTo::rows, {.backend = &reference_backend()});
+            std::ranges::copy(aligned.tensor.rowwise.codes.span<std::uint8_t>(),
                               wanted.codes.begin() + kSlack);
-            std::ranges::copy(folded.tensor.rowwise.scales.span<float>(), wanted.scales.begin());
-            wanted.changed += folded.changed;
+            std::ranges::copy(aligned.tensor.rowwise.scales.span<float>(), wanted.scales.begin());
+            wanted.changed += aligned.changed;
             const std::int64_t bytes = element_bytes(dtype);
             QuantizeJob job{.scale = scaling.scale, .encode = scaling.encode};
             if (arith == Arith::te) job.encode.nan_code = NanCode::positive_ones;
@@ -162,7 +163,7 @@ TEST(FoldAgreement, QuantizingAtOnce) {
                                  .row_pitch = cols * bytes,
                                  .col_stride = bytes};
             job.rowwise = {.codes = got.matrix.codes, .tile = scaling.tile};
-            if (!backend.kernels->quantize_folded({}, job, got.matrix, &got.changed)) continue;
+            if (!backend.kernels->quantize_aligned({}, job, got.matrix, &got.changed)) continue;
             ++done;
             ASSERT_TRUE(got == wanted) << backend.name << ", " << name << ", " << rows << " x "
                                        << cols << ", dtype " << dtype_name(dtype);

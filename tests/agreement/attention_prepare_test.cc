@@ -70,11 +70,11 @@ TEST(AttentionPrepare, BitsOfReference) {
 
 // Of values the same bits: `auto` is to look at the same rows on every backend. Codes times scales
 // are rounded to f32 by some, 2^-24, and squared.
-TEST(AttentionPrepare, SurveyOfReference) {
+TEST(AttentionPrepare, StatisticsOfReference) {
   constexpr std::int64_t kRows = 300, kStep = 128;
   const std::int64_t lengths[] = {300, 130};
   for (const BackendInfo& backend : support::every_backend()) {
-    if (support::is_staged(backend) || backend.kernels->attention_survey == nullptr) continue;
+    if (support::is_staged(backend) || backend.kernels->attention_statistics == nullptr) continue;
     for (const std::int64_t depth : {1, 40, 1032})
       for (const DType dtype : {DType::f64, DType::f32, DType::bf16})
         for (const float bad : {1.0F, std::numeric_limits<float>::quiet_NaN()}) {
@@ -85,17 +85,17 @@ TEST(AttentionPrepare, SurveyOfReference) {
           numbers.assign(made.span<float>().begin(), made.span<float>().end());
           numbers[static_cast<std::size_t>(200 * depth)] = bad;
           const Tensor of = tensor_of(made.shape(), numbers, dtype);
-          AttentionSurveyJob job{.batches = 2, .heads = 2, .lengths = lengths};
+          AttentionStatisticsJob job{.batches = 2, .heads = 2, .lengths = lengths};
           job.of = operand_of(of);
           job.rows_per_range = kStep;
-          std::vector<AttentionSurvey> want(2 * 2 * 3), got(want.size());
+          std::vector<AttentionStatistics> want(2 * 2 * 3), got(want.size());
           job.result = want.data();
-          reference_backend().attention_survey({.threads = 1}, job);
+          reference_backend().attention_statistics({.threads = 1}, job);
           job.result = got.data();
-          backend.kernels->attention_survey({.threads = 3}, job);
+          backend.kernels->attention_statistics({.threads = 3}, job);
           const auto same = [](double a, double b) { return a == b || (a != a && b != b); };
           for (std::size_t i = 0; i < got.size(); ++i) {
-            const AttentionSurvey &a = want[i], &b = got[i];
+            const AttentionStatistics &a = want[i], &b = got[i];
             EXPECT_TRUE(a.row == b.row && same(a.row_squares, b.row_squares) &&
                         same(a.mean_squares, b.mean_squares) &&
                         same(a.channel_squares, b.channel_squares) && same(a.amax, b.amax))
@@ -112,20 +112,20 @@ TEST(AttentionPrepare, UndoneIsWhatWasThere) {
   for (const std::int64_t depth : {4, 24, 80, 128}) {
     const Sizes sizes{.kv_heads = 2, .queries = 1, .keys = 19, .depth = depth};
     const Tensor from = make_inputs(sizes, Kind::outlier, 3, DType::f32).k;
-    const Prepared turned = prepare(reference_backend(), from, {}, true, true);
-    const Prepared back = prepare(reference_backend(), turned.to, {}, true, true, &turned.mean);
+    const Prepared rotated = prepare(reference_backend(), from, {}, true, true);
+    const Prepared back = prepare(reference_backend(), rotated.to, {}, true, true, &rotated.mean);
     const oracle::Rows a = rows_of(from.view(), 0, 1), b = rows_of(back.to.view(), 0, 1),
-                       t = rows_of(turned.to.view(), 0, 1);
+                       t = rows_of(rotated.to.view(), 0, 1);
     for (std::size_t d = 0; d < a[0].size(); ++d) {
       double mean = 0.0;
       for (const auto& row : a) mean += row[d] / static_cast<double>(a.size());
-      EXPECT_NEAR(static_cast<double>(turned.mean.span<float>()[a[0].size() + d]), mean, 1e-6);
+      EXPECT_NEAR(static_cast<double>(rotated.mean.span<float>()[a[0].size() + d]), mean, 1e-6);
     }
     for (std::size_t i = 0; i < a.size(); ++i) {
       double before = 0.0, after = 0.0;
       for (std::size_t d = 0; d < a[i].size(); ++d) {
         const double centred =
-            a[i][d] - static_cast<double>(turned.mean.span<float>()[a[0].size() + d]);
+            a[i][d] - static_cast<double>(rotated.mean.span<float>()[a[0].size() + d]);
         before += centred * centred;
         after += t[i][d] * t[i][d];
         EXPECT_NEAR(a[i][d], b[i][d], 20 * 0x1p-24 * 20.0) << "D " << depth;

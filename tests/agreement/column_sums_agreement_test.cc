@@ -96,18 +96,19 @@ TEST(ColumnSumsAgreement, TheOrderOfTheReference) {
 }
 
 // Up to 64 rows it is what a product with ones gives.
-TEST(ColumnSumsAgreement, FewRowsAreAProductWithOnes) {
+TEST(ColumnSumsAgreement, SmallMIsAProductWithOnes) {
   const std::int64_t rows = 64, cols = 33;
   const Tensor memory = numbers(rows * cols, DType::bf16, 4),
                ones = Tensor::values({1, rows}, DType::f32),
                sums = Tensor::values({cols}, DType::bf16);
   std::ranges::fill(ones.span<float>(), 1.0F);
-  View turned = memory.view();
-  turned.shape = {cols, rows};
-  turned.strides = {2, 2 * cols};
+  View transposed = memory.view();
+  transposed.shape = {cols, rows};
+  transposed.strides = {2, 2 * cols};
   reference_backend().column_sums({}, lying(memory, rows, cols, Lie::dense), {},
                                   lying(sums, 1, cols, Lie::dense));
-  const Tensor wanted = gemm(ones, turned, {.out = DType::bf16, .backend = &reference_backend()});
+  const Tensor wanted =
+      gemm(ones, transposed, {.out = DType::bf16, .backend = &reference_backend()});
   EXPECT_TRUE(std::ranges::equal(sums.bytes(), wanted.bytes()));
 }
 

@@ -158,7 +158,7 @@ Outcome outcome_of(const Kernels& kernels, const Scaling& scaling, const Tensor&
   return outcome;
 }
 
-TEST(DoorLayout, OfValuesCodesAndScalesDoesNotMatter) {
+TEST(KernelTableLayout, OfValuesCodesAndScalesDoesNotMatter) {
   const std::vector<float> raw = all_kinds_of_values(kRows * kCols, 21, /*finite=*/true);
   for (const DType dtype : {DType::bf16, DType::f32}) {
     const Tensor values = values_as(raw, {kRows, kCols}, dtype);

@@ -180,13 +180,13 @@ TEST_P(ProduceAgreement, SixteenBitsByWayOfF32) {
 TEST_P(ProduceAgreement, AnyStrides) {
   const Values x = values_of({4, 6, 5, 16}, DType::f32, random_numbers(1920, 3, 16));
   const View all = x.tensor.view();
-  View cut = all, turned = all, backwards = all;
+  View cut = all, transposed = all, backwards = all;
   cut.shape = {4, 3, 5, 8};
-  turned.shape = {16, 6, 5, 4};
-  turned.strides = {all.strides[3], all.strides[1], all.strides[2], all.strides[0]};
+  transposed.shape = {16, 6, 5, 4};
+  transposed.strides = {all.strides[3], all.strides[1], all.strides[2], all.strides[0]};
   backwards.data = static_cast<std::byte*>(all.data) + 3 * all.strides[0] + 15 * all.strides[3];
   backwards.strides = {-all.strides[0], all.strides[1], all.strides[2], -all.strides[3]};
-  for (const View& view : {cut, turned, backwards}) {
+  for (const View& view : {cut, transposed, backwards}) {
     const std::int64_t cols = view.shape[3];
     const Production production(GetParam(), cols, DType::f32);
     const Tensor dense = Tensor::values(view.shape, DType::f32);

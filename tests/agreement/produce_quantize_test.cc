@@ -65,7 +65,7 @@ TEST_P(ProduceQuantize, EveryBackend) {
 }
 
 // More than one strip, the last one short.
-TEST_P(ProduceQuantize, MoreThanOneStrip) {
+TEST_P(ProduceQuantize, MoreThanOneRowBlock) {
   if (GetParam().scaling.policy == AmaxPolicy::mse && is_peer(GetParam().scaling.scale.arith))
     GTEST_SKIP() << "slow, and split into strips like the others";
   const Values x = values_of({290, 260}, DType::bf16, random_numbers(290 * 260, 6, 260));
@@ -80,7 +80,7 @@ INSTANTIATE_TEST_SUITE_P(All, ProduceQuantize, ::testing::ValuesIn(all_kinds_of_
                            return name;
                          });
 
-TEST(ProduceQuantizeGated, MoreThanOneStrip) {
+TEST(ProduceQuantizeGated, MoreThanOneRowBlock) {
   const Values x = values_of({590, 260}, DType::f16, random_numbers(590 * 260, 8, 260));
   const Production production(kGated, 260, DType::f32);
   const Produced values = production.of(x.tensor.view());

@@ -123,7 +123,7 @@ TEST(AttentionAlikeKeys, AreWithinTheGate) {
           expect_within_the_gate({.depth = depth, .keys = keys, .score = score, .seed = seed},
                                  seed % 2 == 0);
 }
-TEST(AttentionAlikeKeys, OfFewRowsAreWithinTheGate) {
+TEST(AttentionAlikeKeys, OnTheDecodePathAreWithinTheGate) {
   for (const std::int64_t depth : {64, 128, 256})
     for (const std::int64_t queries : {1, 5, 16})
       for (const std::size_t keys : {2U, 3U})

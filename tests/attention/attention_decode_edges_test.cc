@@ -17,7 +17,7 @@ Tensor filled(std::int64_t rows, float number) {
 
 // Keys are equal, so that an output is the mean of V. Where scales per token make a lane of f16
 // vanish beside a larger one its value is nothing, and its weight is still a weight.
-TEST(AttentionFewEdges, AWeightWhoseValueVanishesIsStillDividedBy) {
+TEST(AttentionDecodeEdges, AWeightWhoseValueVanishesIsStillDividedBy) {
   constexpr std::int64_t kKeys = 128;
   const QuantizedTensor k = quantize(filled(kKeys, 0.0F).view(), preset("fp8-channel"));
   const Tensor q = filled(1, 1.0F);
@@ -41,7 +41,7 @@ TEST(AttentionFewEdges, AWeightWhoseValueVanishesIsStillDividedBy) {
 }
 
 // One row in eight of V is looked at, and all of those are zeros.
-TEST(AttentionFewEdges, AutomaticTakesF32WhereItKnowsNothingOfValues) {
+TEST(AttentionDecodeEdges, AutomaticTakesF32WhereItKnowsNothingOfValues) {
   constexpr std::int64_t kKeys = 4096;
   Made made =
       make_inputs({.queries = 1, .keys = kKeys, .depth = kDepth}, Kind::normal, 2, DType::f32);
@@ -57,7 +57,7 @@ TEST(AttentionFewEdges, AutomaticTakesF32WhereItKnowsNothingOfValues) {
   AttentionReport report;
   const Tensor out = attention(q, k, v, {.out = DType::f32, .report = &report});
   ASSERT_EQ(report.choices.size(), 1U);
-  EXPECT_EQ(report.choices[0].rung, AttentionRung::f32) << report.choices[0].reason;
+  EXPECT_EQ(report.choices[0].rung, AttentionRung::f32) << report.choices[0].explanation;
   Errors errors;
   const Tensor exact_k = dequantize(k), exact_v = dequantize(v);
   compare(errors, out.view(), {.q = q.view(), .k = exact_k.view(), .v = exact_v.view()},
@@ -66,7 +66,7 @@ TEST(AttentionFewEdges, AutomaticTakesF32WhereItKnowsNothingOfValues) {
 }
 
 // The value that was not looked at is large in one channel, which a mean over channels hides.
-TEST(AttentionFewEdges, AutomaticSeesOneLargeChannelThatItDidNotLookAt) {
+TEST(AttentionDecodeEdges, AutomaticSeesOneLargeChannelOutsideItsSampleRows) {
   constexpr std::int64_t kKeys = 4096, kOther = 1001, kLarge = 1003;
   for (const bool has_large : {false, true}) {
     Made made =
@@ -84,14 +84,14 @@ TEST(AttentionFewEdges, AutomaticSeesOneLargeChannelThatItDidNotLookAt) {
     AttentionReport report;
     const Tensor out = attention(q, k, v, {.rtol = 0.0, .out = DType::f32, .report = &report});
     ASSERT_EQ(report.choices.size(), 1U);
-    EXPECT_EQ(report.choices[0].rung, AttentionRung::bf16) << report.choices[0].reason;
+    EXPECT_EQ(report.choices[0].rung, AttentionRung::bf16) << report.choices[0].explanation;
     EXPECT_EQ(report.redone, has_large ? 1 : 0);
   }
 }
 
 // Squares of such keys are below the least of f32; their scores, with a scale to match, are as
 // large as others'.
-TEST(AttentionFewEdges, LargeScoresOfTinyKeysAreSeen) {
+TEST(AttentionDecodeEdges, LargeScoresOfTinyKeysAreSeen) {
   const Sizes sizes{.queries = 1, .keys = 500, .depth = kDepth};
   Made made = make_inputs(sizes, Kind::normal, 2, DType::f32);
   for (float& x : made.k.span<float>()) x *= 1e-25F;

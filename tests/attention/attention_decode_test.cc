@@ -19,7 +19,7 @@ Tensor head_of(const Tensor& rows, std::int64_t head) {
 }
 
 // Seven heads share keys: four together, two, and one; rows of a window do not see the same keys.
-TEST(AttentionFew, HeadsThatShareKeysHaveTheBitsOfOneAlone) {
+TEST(AttentionDecode, HeadsThatShareKeysHaveTheBitsOfOneAlone) {
   for (const std::int64_t queries : {1, 2})
     for (const std::int64_t depth : {16, 80, 128})
       for (const bool coded : {false, true})
@@ -56,7 +56,7 @@ TEST(AttentionFew, HeadsThatShareKeysHaveTheBitsOfOneAlone) {
 }
 
 // The last value is NaN, and so is its scale: the first of two queries does not see it.
-TEST(AttentionFew, WhatIsNotSeenPoisonsNothing) {
+TEST(AttentionDecode, WhatIsNotSeenPoisonsNothing) {
   for (const bool in_keys : {false, true}) {
     Made made = make_inputs({.queries = 2, .keys = 130, .depth = 64}, Kind::normal, 5);
     Tensor& spoilt = in_keys ? made.k : made.v;
@@ -78,7 +78,7 @@ TEST(AttentionFew, WhatIsNotSeenPoisonsNothing) {
 
 // Where one rung takes all rows of a call, automatic is that rung, and takes kernels for few rows
 // too.
-TEST(AttentionFew, AutomaticHasTheBitsOfItsRung) {
+TEST(AttentionDecode, AutomaticHasTheBitsOfItsRung) {
   const Made made =
       make_inputs({.heads = 4, .queries = 1, .keys = 700, .depth = 64}, Kind::normal, 3);
   const QuantizedTensor k = quantize(made.k.view(), preset("fp8-channel")),
@@ -87,14 +87,14 @@ TEST(AttentionFew, AutomaticHasTheBitsOfItsRung) {
   const Tensor automatic = attention(made.q, k, v, {.out = DType::f32, .report = &report});
   ASSERT_EQ(report.choices.size(), 4U);
   for (const AttentionChoice& choice : report.choices)
-    ASSERT_EQ(choice.rung, AttentionRung::bf16) << choice.reason;
+    ASSERT_EQ(choice.rung, AttentionRung::bf16) << choice.explanation;
   const Tensor bf16 = attention(made.q, k, v, {.rung = AttentionRung::bf16, .out = DType::f32});
   EXPECT_EQ(std::memcmp(automatic.bytes().data(), bf16.bytes().data(), bf16.bytes().size()), 0);
 }
 
 // What is chosen for few rows is what reads keys and values as they are: a rung that would round
 // them first is no cheaper than f32, however wide the tolerance.
-TEST(AttentionFew, AutomaticRoundsNothingForFewRows) {
+TEST(AttentionDecode, AutomaticRoundsNothingOnTheDecodePath) {
   for (const DType dtype : {DType::bf16, DType::f32})
     for (const double atol : {5e-3, 1.0}) {
       const Made made =
@@ -105,7 +105,7 @@ TEST(AttentionFew, AutomaticRoundsNothingForFewRows) {
       ASSERT_EQ(report.choices.size(), 2U);
       for (const AttentionChoice& choice : report.choices) {
         EXPECT_EQ(choice.rung, dtype == DType::bf16 ? AttentionRung::bf16 : AttentionRung::f32)
-            << choice.reason;
+            << choice.explanation;
         EXPECT_LE(choice.predicted, atol);
         EXPECT_EQ(choice.n_eff, 2.0);
       }
@@ -114,7 +114,7 @@ TEST(AttentionFew, AutomaticRoundsNothingForFewRows) {
 
 // Of many keys one in some is looked at, and the report says so. A value far larger than those,
 // between them, shows in the output of the row that looks at it: it is done again in f32.
-TEST(AttentionFew, AutomaticSeesLargeValuesThatItDidNotLookAt) {
+TEST(AttentionDecode, AutomaticSeesLargeValuesOutsideItsSampleRows) {
   constexpr std::int64_t kKeys = 4096, kDepth = 64, kOther = 1001, kLarge = 1003;
   const auto bf16 = [](float value) {
     return static_cast<std::uint16_t>(std::bit_cast<std::uint32_t>(value) >> 16);
@@ -139,8 +139,8 @@ TEST(AttentionFew, AutomaticSeesLargeValuesThatItDidNotLookAt) {
       const Tensor out = coded ? attention(made.q, k_codes, v_codes, options)
                                : attention(made.q, made.k, made.v, options);
       ASSERT_EQ(report.choices.size(), 1U);
-      EXPECT_NE(report.choices[0].reason.find("one row in 8"), std::string::npos)
-          << report.choices[0].reason;
+      EXPECT_NE(report.choices[0].explanation.find("one row in 8"), std::string::npos)
+          << report.choices[0].explanation;
       EXPECT_EQ(report.redone, has_large ? 1 : 0) << (coded ? "e4m3" : "bf16");
       const Tensor exact = coded ? attention(made.q, k_codes, v_codes,
                                              {.rung = AttentionRung::exact, .out = DType::f32})

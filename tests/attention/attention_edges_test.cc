@@ -43,7 +43,7 @@ TEST(AttentionEdges, NanInAKeyPoisonsRowsThatSeeIt) {
 }
 
 // Keys and rows beyond a length may hold anything.
-TEST(AttentionEdges, PaddingIsNotLookedAt) {
+TEST(AttentionEdges, PaddingIsNotRead) {
   const Sizes sizes{.batches = 2, .queries = 70, .keys = 90, .depth = 32};
   const std::int64_t query_lengths[] = {70, 21}, key_lengths[] = {33, 90};
   for (const BackendInfo& backend : support::every_backend())

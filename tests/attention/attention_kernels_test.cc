@@ -248,7 +248,7 @@ void expect_exact_scores(std::int64_t queries, double (*limit_of)(double depth))
 TEST(AttentionKernels, ScoresAreAsExactAsNormsPromise) {
   expect_exact_scores(50, [](double depth) { return std::min(24.0, 2.39 * std::sqrt(depth)); });
 }
-TEST(AttentionKernels, ScoresOfFewRowsAreAsExactAsNormsPromise) {
+TEST(AttentionKernels, DecodeScoresAreAsExactAsNormsPromise) {
   expect_exact_scores(10, [](double depth) {
     const double n = depth / 16.0;
     return std::min(2.7e-3 / std::sqrt((n + 7.0) / (32.0 * n)),
@@ -307,7 +307,7 @@ void expect_kept(const Case& one) {
 TEST(AttentionKernels, KeepNanWhereItIsSeen) {
   expect_kept({.sizes = {.queries = 100, .keys = 140, .depth = 32}, .mask = {.causal = true}});
 }
-TEST(AttentionKernels, KeepNanWhereFewRowsSeeIt) {
+TEST(AttentionKernels, KeepNanOnTheDecodePath) {
   // The first row sees keys up to 69, the next ones 70 as well.
   expect_kept({.sizes = {.queries = 6, .keys = 75, .depth = 32},
                .mask = {.causal = true, .bottom_right = true}});

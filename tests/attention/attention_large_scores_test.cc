@@ -27,7 +27,7 @@ Errors errors_of(const Tensor& out, const Tensor& q, const QuantizedTensor& k,
 }
 
 // A decoder's rows, with scores of a standard deviation of up to 20.
-TEST(AttentionLargeScores, FewRowsStayWithinTheGate) {
+TEST(AttentionLargeScores, DecodePathStaysWithinTheGate) {
   const Scaling scaling = preset("fp8-channel");
   const AttentionOptions bf16{.rung = AttentionRung::bf16, .out = DType::f32},
       strict{.rung = AttentionRung::strict, .out = DType::f32};

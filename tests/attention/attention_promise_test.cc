@@ -82,12 +82,12 @@ TEST(AttentionPromise, ScoresTooLargeForF32AreReported) {
     const AttentionChoice choice = report_of(times, bias);
     EXPECT_EQ(choice.rung, AttentionRung::f32);
     EXPECT_GT(choice.predicted, choice.tolerance);
-    EXPECT_NE(choice.reason.find("fraction"), std::string::npos) << choice.reason;
+    EXPECT_NE(choice.explanation.find("fraction"), std::string::npos) << choice.explanation;
   }
   // Nothing is lost where f64 has nothing left of q k either, and hardly anything of small ones.
   for (const float bias : {-100.0F, 0.0F, std::numeric_limits<float>::lowest()}) {
     const AttentionChoice choice = report_of(1.0F, bias);
-    EXPECT_LE(choice.predicted, choice.tolerance) << bias << ": " << choice.reason;
+    EXPECT_LE(choice.predicted, choice.tolerance) << bias << ": " << choice.explanation;
   }
 }
 
@@ -184,9 +184,9 @@ TEST(AttentionPromise, SixteenBitOutputsAreRoundedWithinTheTolerance) {
         worst = std::max(worst, std::abs(got[row][e] - exact.out[e]));
     }
     for (const AttentionChoice& choice : report.choices) {
-      const bool says_so = choice.reason.find("rounding the output") != std::string::npos;
+      const bool says_so = choice.explanation.find("rounding the output") != std::string::npos;
       // Values of at most 5 times `size`: 2^-8 of them is 2e-3 or 2e-2.
-      EXPECT_EQ(says_so, size == 1.0F) << choice.reason;
+      EXPECT_EQ(says_so, size == 1.0F) << choice.explanation;
       EXPECT_EQ(choice.tolerance < atol, size != 1.0F) << choice.tolerance;
     }
     EXPECT_EQ(worst <= atol, size != 1.0F) << worst;

@@ -153,7 +153,7 @@ def test_sorts_and_searches(browser, page):
     assert shown.problems == []
 
 
-def test_maps_take_turns_without_scripts(browser, page):
+def test_maps_alternate_without_scripts(browser, page):
     shown = browser.open(page.as_uri(), script=False)
     # Scripts of the page are off, so the picture alone can tell; the search box stays hidden.
     layout = shown.send("DOM.getDocument")["root"]["nodeId"]

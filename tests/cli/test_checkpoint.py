@@ -173,7 +173,7 @@ def test_hostile_expressions_take_no_time(octavo, model):
     assert time.monotonic() - start < 30
 
 
-def test_says_who_loads_the_result(octavo, model):
+def test_prints_which_loaders_load_the_result(octavo, model):
     arguments = ["--recipe", "mxfp8", "--target", "compressed-tensors"]
     shown = octavo.good("quantize", "model", "-o", "a", *arguments).out
     assert "loads in       vllm, transformers\n" in shown

@@ -140,7 +140,7 @@ def test_values_that_f32_does_not_hold_are_refused(octavo):
     assert octavo.files() == {"model"}
 
 
-def test_nan_in_what_is_copied_is_told(octavo):
+def test_nan_in_what_is_copied_is_reported(octavo):
     weights = tiny_model.llama_weights()
     weights["model.norm.weight"] = weights["model.norm.weight"].copy()
     weights["model.norm.weight"][:3] = [0x7FC0, 0x7FC0, 0xFF80]  # NaN, NaN, -Inf

@@ -99,10 +99,10 @@ TEST(CheckpointModelopt, is_recognized) {
     EXPECT_TRUE(found.plain.empty());
     for (const FoundWeight& one : found.weights) {
       EXPECT_EQ(one.weight.scaling.tile, preset(recipe).tile);
-      const QuantizedTensor band =
-          read_band(checkpoint, found.dialect, one, 0, one.weight.shape[0]);
+      const QuantizedTensor row_block =
+          read_row_block(checkpoint, found.dialect, one, 0, one.weight.shape[0]);
       // Row 3 is zeros; others are not.
-      const Tensor values = dequantize(band);
+      const Tensor values = dequantize(row_block);
       const auto cols = static_cast<std::size_t>(one.weight.shape[1]);
       const auto row = values.span<float>().subspan(3 * cols, cols);
       EXPECT_TRUE(std::all_of(row.begin(), row.end(), [](float x) { return x == 0; }));

@@ -18,7 +18,7 @@ namespace octavo::testing {
 namespace {
 
 constexpr Device kThere{DeviceKind::cuda, 0};
-constexpr FoldTo kBoth[] = {FoldTo::rows, FoldTo::blocks_of_128};
+constexpr AlignTo kBoth[] = {AlignTo::rows, AlignTo::blocks_of_128};
 
 std::string different(const QuantizedTensor& got, const QuantizedTensor& wanted) {
   std::string found;
@@ -31,16 +31,16 @@ std::string different(const QuantizedTensor& got, const QuantizedTensor& wanted)
   return found;
 }
 
-class FoldThere : public support::CudaTest {};
+class AlignOnDevice : public support::CudaTest {};
 
-TEST_F(FoldThere, HasTheBytesOfTheHost) {
+TEST_F(AlignOnDevice, HasTheBytesOfTheHost) {
   unsigned seed = 0;
   for (const Shape& shape : {Shape{64, 4096}, Shape{33, 512}, Shape{33, 520}, Shape{130, 257},
                              Shape{5, 8200}, Shape{3, 20000}, Shape{2, 40000}, Shape{4, 5, 96},
                              Shape{300}, Shape{1, 1}, Shape{0, 8}, Shape{8, 0}})
     for (const char* name : {"mxfp8", "mxfp8:e5m2"})
       for (const DType dtype : {DType::bf16, DType::f16, DType::f32})
-        for (const FoldTo to : kBoth)
+        for (const AlignTo to : kBoth)
           for (const bool columnwise : {false, true}) {
             ++seed;
             Scaling scaling = preset(name);
@@ -49,10 +49,10 @@ TEST_F(FoldThere, HasTheBytesOfTheHost) {
             const Tensor values = values_as(
                 all_kinds_of_values(element_count(shape), seed, seed % 3 != 0), shape, dtype);
             const QuantizedTensor mx = quantize(values.view(), scaling);
-            const Folded wanted = fold(mx, to);
+            const Aligned wanted = align_exponents(mx, to);
             const Tensor there = to_device(values.view(), kThere);
-            const Folded got = fold(to_device(mx, kThere), to),
-                         at_once = quantize_folded(there.view(), scaling, to);
+            const Aligned got = align_exponents(to_device(mx, kThere), to),
+                          at_once = quantize_aligned(there.view(), scaling, to);
             EXPECT_EQ(different(got.tensor, wanted.tensor), "")
                 << to_string(shape) << " " << name << " " << dtype_name(dtype);
             EXPECT_EQ(different(at_once.tensor, wanted.tensor), "")
@@ -64,7 +64,7 @@ TEST_F(FoldThere, HasTheBytesOfTheHost) {
 }
 
 // Every code at every distance from the largest exponent, NaN and Inf of both signs among them.
-TEST_F(FoldThere, EveryCode) {
+TEST_F(AlignOnDevice, EveryCode) {
   for (const Format& format : {e4m3fn, e5m2}) {
     const Scaling scaling = preset(format == e5m2 ? "mxfp8:e5m2" : "mxfp8");
     const std::int64_t rows = 64, cols = 288;
@@ -79,8 +79,9 @@ TEST_F(FoldThere, EveryCode) {
             static_cast<std::uint8_t>(block % 4 == 0 ? 150 : 150 - row);
     }
     const QuantizedTensor mx = quantized_from({rows, cols}, scaling, codes, scales);
-    for (const FoldTo to : kBoth) {
-      const Folded wanted = fold(mx, to), got = fold(to_device(mx, kThere), to);
+    for (const AlignTo to : kBoth) {
+      const Aligned wanted = align_exponents(mx, to),
+                    got = align_exponents(to_device(mx, kThere), to);
       EXPECT_EQ(different(got.tensor, wanted.tensor), "");
       EXPECT_EQ(got.changed, wanted.changed);
     }
@@ -88,7 +89,7 @@ TEST_F(FoldThere, EveryCode) {
 }
 
 // A part of a larger matrix: rows that begin anywhere.
-TEST_F(FoldThere, ValuesWithGaps) {
+TEST_F(AlignOnDevice, ValuesWithGaps) {
   const Tensor all = values_as(usual_values(40, 600, 5), {40, 600}, DType::bf16);
   const Tensor there = to_device(all.view(), kThere);
   for (const std::int64_t first : {0, 1, 8})
@@ -98,9 +99,9 @@ TEST_F(FoldThere, ValuesWithGaps) {
         view.shape = {40, cols};
         return view;
       };
-      for (const FoldTo to : kBoth) {
-        const Folded wanted = quantize_folded(part(all.view()), preset("mxfp8"), to),
-                     got = quantize_folded(part(there.view()), preset("mxfp8"), to);
+      for (const AlignTo to : kBoth) {
+        const Aligned wanted = quantize_aligned(part(all.view()), preset("mxfp8"), to),
+                      got = quantize_aligned(part(there.view()), preset("mxfp8"), to);
         EXPECT_EQ(different(got.tensor, wanted.tensor), "") << first << ", " << cols;
         EXPECT_EQ(got.changed, wanted.changed);
       }
@@ -109,7 +110,7 @@ TEST_F(FoldThere, ValuesWithGaps) {
 
 // Nothing changed: the product is that of the MX operands, to the bit, because those are folded by
 // row inside and nothing else is different.
-TEST_F(FoldThere, ProductsAreThoseOfMx) {
+TEST_F(AlignOnDevice, ProductsAreThoseOfMx) {
   const std::int64_t m = 300, n = 520, k = 1024;
   const auto operand = [&](std::int64_t rows, unsigned seed) {
     std::vector<float> values = usual_values(rows, k, seed);
@@ -121,9 +122,9 @@ TEST_F(FoldThere, ProductsAreThoseOfMx) {
   };
   const QuantizedTensor a = operand(m, 1), b = operand(n, 2);
   std::int64_t inside = 0;
-  const Tensor wanted = gemm(a, b, {.folded = &inside});
+  const Tensor wanted = gemm(a, b, {.aligned = &inside});
   EXPECT_EQ(inside, 0);
-  const Folded fa = fold(a, FoldTo::rows), fb = fold(b, FoldTo::rows);
+  const Aligned fa = align_exponents(a, AlignTo::rows), fb = align_exponents(b, AlignTo::rows);
   ASSERT_EQ(fa.changed + fb.changed, 0);
   const Tensor got = gemm(fa.tensor, fb.tensor);
   EXPECT_TRUE(same_bytes(to_host(got.view()), to_host(wanted.view())));
@@ -131,7 +132,7 @@ TEST_F(FoldThere, ProductsAreThoseOfMx) {
 
 // Features that nobody uses are blocks of zeros, whose exponent is as far from others as can be:
 // the product is folded by row as without them.
-TEST_F(FoldThere, BlocksOfZerosChangeNothing) {
+TEST_F(AlignOnDevice, BlocksOfZerosChangeNothing) {
   const std::int64_t m = 160, n = 200, k = 1024;
   const auto operand = [&](std::int64_t rows, unsigned seed, bool all_of_a_row) {
     std::vector<float> values = usual_values(rows, k, seed);
@@ -144,14 +145,15 @@ TEST_F(FoldThere, BlocksOfZerosChangeNothing) {
   };
   const QuantizedTensor a = operand(m, 5, true), b = operand(n, 6, false);
   const Tensor got = to_host(gemm(a, b).view()),
-               wanted = to_host(gemm(fold(a, FoldTo::rows).tensor, fold(b, FoldTo::rows).tensor,
+               wanted = to_host(gemm(align_exponents(a, AlignTo::rows).tensor,
+                                     align_exponents(b, AlignTo::rows).tensor,
                                      {.accumulator = Accumulator::hopper_fp8})
                                     .view());
   EXPECT_TRUE(same_bytes(got, wanted));
 }
 
 // What a product says it changed is what folding both operands changes.
-TEST_F(FoldThere, CountsAreThoseOfProducts) {
+TEST_F(AlignOnDevice, CountsAreThoseOfProducts) {
   const std::int64_t m = 200, n = 264, k = 2048;
   const auto operand = [&](std::int64_t rows, unsigned seed) {
     return quantize(
@@ -161,31 +163,31 @@ TEST_F(FoldThere, CountsAreThoseOfProducts) {
   };
   const QuantizedTensor a = operand(m, 3), b = operand(n, 4);
   std::int64_t inside = 0;
-  const Tensor wanted = gemm(a, b, {.folded = &inside});
-  const Folded fa = fold(a, FoldTo::rows), fb = fold(b, FoldTo::rows);
+  const Tensor wanted = gemm(a, b, {.aligned = &inside});
+  const Aligned fa = align_exponents(a, AlignTo::rows), fb = align_exponents(b, AlignTo::rows);
   EXPECT_EQ(fa.changed + fb.changed, inside);
   EXPECT_TRUE(same_bytes(to_host(gemm(fa.tensor, fb.tensor).view()), to_host(wanted.view())));
 }
 
-TEST_F(FoldThere, CapturedIntoAGraph) {
+TEST_F(AlignOnDevice, CapturedIntoAGraph) {
   const support::Stream stream;
-  for (const FoldTo to : kBoth) {
+  for (const AlignTo to : kBoth) {
     const Tensor here = values_as(usual_values(64, 1024, 7), {64, 1024}, DType::bf16);
     const Tensor there = to_device(here.view(), kThere);
-    QuantizedTensor out = make_folded({64, 1024}, DType::bf16, preset("mxfp8"), to, kThere);
+    QuantizedTensor out = make_aligned({64, 1024}, DType::bf16, preset("mxfp8"), to, kThere);
     const support::DeviceMemory changed(sizeof(std::int64_t));
     const std::int64_t zero = 0;
     changed.write(std::as_bytes(std::span(&zero, 1)));
     cudaGraph_t graph = nullptr;
     cudaGraphExec_t ready = nullptr;
     support::must(cudaStreamBeginCapture(stream.get(), cudaStreamCaptureModeThreadLocal));
-    quantize_folded_into(there.view(), preset("mxfp8"), out, {.stream = stream.get()},
-                         reinterpret_cast<std::int64_t*>(changed.data()));
+    quantize_aligned_into(there.view(), preset("mxfp8"), out, {.stream = stream.get()},
+                          reinterpret_cast<std::int64_t*>(changed.data()));
     support::must(cudaStreamEndCapture(stream.get(), &graph));
     support::must(cudaGraphInstantiate(&ready, graph, 0));
     for (int i = 0; i < 3; ++i) support::must(cudaGraphLaunch(ready, stream.get()));
     stream.wait();
-    const Folded wanted = quantize_folded(here.view(), preset("mxfp8"), to);
+    const Aligned wanted = quantize_aligned(here.view(), preset("mxfp8"), to);
     EXPECT_EQ(different(out, wanted.tensor), "");
     std::int64_t counted = 0;
     std::memcpy(&counted, changed.read(0, sizeof counted).data(), sizeof counted);

@@ -13,7 +13,7 @@
 namespace octavo::testing {
 namespace {
 
-class ColumnSumsThere : public support::CudaTest {};
+class ColumnSumsOnDevice : public support::CudaTest {};
 
 Matrix rows_at(void* data, DType dtype, std::int64_t rows, std::int64_t cols) {
   const std::int64_t bytes = element_bytes(dtype, {});
@@ -25,7 +25,7 @@ Matrix rows_at(void* data, DType dtype, std::int64_t rows, std::int64_t cols) {
           .col_stride = bytes};
 }
 
-TEST_F(ColumnSumsThere, InAGraphOrAWorkspace) {
+TEST_F(ColumnSumsOnDevice, InAGraphOrAWorkspace) {
   const support::Stream stream;
   for (const auto& [rows, cols] : {std::pair{300'001, 3}, {8192, 1024}, {64, 4096}, {65, 20}}) {
     const auto bytes = static_cast<std::size_t>(cols) * sizeof(float);
@@ -56,7 +56,7 @@ TEST_F(ColumnSumsThere, InAGraphOrAWorkspace) {
 }
 
 // A step of training with the caller's memory: nothing waits, gradients of the bias included.
-TEST_F(ColumnSumsThere, ABackwardPassIsCaptured) {
+TEST_F(ColumnSumsOnDevice, ABackwardPassIsCaptured) {
   constexpr Device kThere{DeviceKind::cuda, 0};
   constexpr std::int64_t kRows = 512, kIn = 256, kOut = 384;
   const auto there = [&](std::int64_t rows, std::int64_t cols, unsigned seed) {

@@ -18,10 +18,10 @@ constexpr GemmChoice kSome[] = {
     {.kind = GemmKind::fp8_row, .k = {0, 4096}, .library = true},
 };
 constexpr bool chosen(GemmKind kind, std::int64_t m, std::int64_t n, std::int64_t k) {
-  return prefers_library(kSome, kind, m, n, k);
+  return prefers_cublaslt(kSome, kind, m, n, k);
 }
 
-TEST(GemmChoices, TheFirstRowThatHasAProductDecides) {
+TEST(CublasLtTable, FirstMatchingRowDecides) {
   // Ranges begin at their first size and end before their last.
   EXPECT_TRUE(chosen(GemmKind::bf16, 64, 256, 128));
   EXPECT_TRUE(chosen(GemmKind::bf16, 1023, 511, 1 << 30));
@@ -40,7 +40,7 @@ TEST(GemmChoices, TheFirstRowThatHasAProductDecides) {
   EXPECT_FALSE(chosen(GemmKind::fp8_tensor, 1, 1, 1));
 }
 
-TEST(GemmChoices, OverlapsAreSeen) {
+TEST(CublasLtTable, OverlappingRowsAreDetected) {
   EXPECT_TRUE(overlap(kSome[1], kSome[2]));
   EXPECT_FALSE(overlap(kSome[0], kSome[1]));
   EXPECT_FALSE(overlap(kSome[0], kSome[3]));  // another kind
@@ -51,7 +51,7 @@ TEST(GemmChoices, OverlapsAreSeen) {
 
 // Rows as the bench prints them: none is empty, none has what another has, and all of them say
 // library, since own is what no row says.
-TEST(GemmChoices, TheTableIsWellFormed) {
+TEST(CublasLtTable, TheTableIsWellFormed) {
   for (const GemmChoice& row : kGemmChoices) {
     EXPECT_TRUE(row.library);
     for (const GemmRange& range : {row.m, row.n, row.k}) {
@@ -96,24 +96,24 @@ GemmJob product_of_codes(std::int64_t tile_rows) {
   return job;
 }
 
-TEST(LibraryKind, OfWhatItMightDo) {
-  EXPECT_EQ(library_kind(product(DType::bf16)), GemmKind::bf16);
-  EXPECT_EQ(library_kind(product(DType::f16)), GemmKind::f16);
-  EXPECT_EQ(library_kind(product_of_codes(0)), GemmKind::fp8_tensor);
-  EXPECT_EQ(library_kind(product_of_codes(1)), GemmKind::fp8_row);
+TEST(CublasLtKind, OfWhatItMightDo) {
+  EXPECT_EQ(cublaslt_kind(product(DType::bf16)), GemmKind::bf16);
+  EXPECT_EQ(cublaslt_kind(product(DType::f16)), GemmKind::f16);
+  EXPECT_EQ(cublaslt_kind(product_of_codes(0)), GemmKind::fp8_tensor);
+  EXPECT_EQ(cublaslt_kind(product_of_codes(1)), GemmKind::fp8_row);
   GemmJob job = product_of_codes(1);
   job.b.quantized.codes.format = e5m2;
-  EXPECT_EQ(library_kind(job), GemmKind::fp8_row);
+  EXPECT_EQ(cublaslt_kind(job), GemmKind::fp8_row);
   job = product(DType::bf16);
   job.out = matrix(0x3000, DType::f32, 96, 80);
-  EXPECT_EQ(library_kind(job), GemmKind::bf16);
+  EXPECT_EQ(cublaslt_kind(job), GemmKind::bf16);
 }
 
-TEST(LibraryKind, NoneWhereItCannotBe) {
+TEST(CublasLtKind, NoneWhereItCannotBe) {
   const auto declined = [](const char* what, const GemmJob& base, auto&& change) {
     GemmJob job = base;
     change(job);
-    EXPECT_EQ(library_kind(job), std::nullopt) << what;
+    EXPECT_EQ(cublaslt_kind(job), std::nullopt) << what;
   };
   const GemmJob bf16 = product(DType::bf16), tensor = product_of_codes(0),
                 row = product_of_codes(1);
@@ -130,7 +130,7 @@ TEST(LibraryKind, NoneWhereItCannotBe) {
     return job;
   };
   // 80 columns of the result: 2^31 elements are one too many.
-  EXPECT_EQ(library_kind(with_rows(((std::int64_t{1} << 31) - 1) / 80)), GemmKind::bf16);
+  EXPECT_EQ(cublaslt_kind(with_rows(((std::int64_t{1} << 31) - 1) / 80)), GemmKind::bf16);
   declined("too many elements", with_rows(((std::int64_t{1} << 31) - 1) / 80 + 1), [](GemmJob&) {});
   declined("two types", bf16, [](GemmJob& job) { job.b.values.dtype = DType::f16; });
   declined("f32", product(DType::f32), [](GemmJob&) {});

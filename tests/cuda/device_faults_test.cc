@@ -61,14 +61,14 @@ TEST(WithoutADevice, NoSuchIndex) {
   }
 }
 
-using Trouble = CudaTest;
+using DeviceFaults = CudaTest;
 
-TEST_F(Trouble, NoSuchIndexIsNamed) {
+TEST_F(DeviceFaults, NoSuchIndexIsNamed) {
   EXPECT_TRUE(has(cuda::device_problem(99), "99")) << cuda::device_problem(99);
   expect_usable(api());
 }
 
-TEST_F(Trouble, OutOfMemory) {
+TEST_F(DeviceFaults, OutOfMemory) {
   const Stream stream;
   constexpr std::size_t kTooMuch = std::size_t{1} << 48;
   const std::string lasting =
@@ -82,7 +82,7 @@ TEST_F(Trouble, OutOfMemory) {
 }
 
 // An error that the program has not looked at yet is the program's: octavo says so and leaves it.
-TEST_F(Trouble, AnotherCallsErrorIsReportedAndKept) {
+TEST_F(DeviceFaults, AnotherCallsErrorIsReportedAndKept) {
   const DeviceMemory values(64 * 4), codes(64);
   const Matrix from = dense_matrix(values.data(), value_view(nullptr, DType::f32, {0}), 1, 64);
   const Matrix to = dense_matrix(codes.data(), code_view(nullptr, e4m3fn, {0}), 1, 64);
@@ -97,7 +97,7 @@ TEST_F(Trouble, AnotherCallsErrorIsReportedAndKept) {
   expect_usable(api());
 }
 
-TEST_F(Trouble, PointersOfElsewhere) {
+TEST_F(DeviceFaults, PointersOfElsewhere) {
   const Stream stream;
   const DeviceMemory memory(16);
   int on_the_stack = 0;
@@ -125,7 +125,7 @@ void use_a_broken_context() {
   std::_Exit(broken != cudaSuccess && has(message, "cuda") ? 0 : 1);
 }
 
-TEST_F(Trouble, ABrokenContextIsAnErrorDeathTest) {
+TEST_F(DeviceFaults, ABrokenContextIsAnErrorDeathTest) {
   GTEST_FLAG_SET(death_test_style, "threadsafe");
   EXPECT_EXIT(use_a_broken_context(), ::testing::ExitedWithCode(0), "");
 }

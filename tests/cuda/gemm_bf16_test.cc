@@ -60,7 +60,7 @@ TEST_F(GemmBf16, IntegersAreExact) {
 // Enough tiles that the last ones are cut along K; bias, activation, residual, results of 16 bits
 // by the copy engine and by elements. Sums here are integers below 2^8 times a power of two, or
 // rounded once.
-TEST_F(GemmBf16, WhatFollowsTheSum) {
+TEST_F(GemmBf16, Epilogue) {
   for (const DType out : {DType::f32, DType::bf16, DType::f16})
     for (const Sizes& sizes : {Sizes{2500, 1700, 1100}, Sizes{64, 12000, 700}, Sizes{200, 264, 256},
                                Sizes{201, 263, 96}, Sizes{200, 17000, 72}})
@@ -114,16 +114,16 @@ TEST_F(GemmBf16, StridesOfValues) {
       }
     EXPECT_EQ(wrong.report(), "") << name;
   };
-  std::vector<float> turned(a.size()), apart(static_cast<std::size_t>(m * 2 * (k + 1))),
+  std::vector<float> transposed(a.size()), apart(static_cast<std::size_t>(m * 2 * (k + 1))),
       again(a.size());
   for (std::int64_t row = 0; row < m; ++row)
     for (std::int64_t col = 0; col < k; ++col) {
       const float x = a[static_cast<std::size_t>(row * k + col)];
-      turned[static_cast<std::size_t>(col * m + row)] = x;
+      transposed[static_cast<std::size_t>(col * m + row)] = x;
       apart[static_cast<std::size_t>(row * 2 * (k + 1) + 2 * col + 1)] = x;
       again[static_cast<std::size_t>(row * k + col)] = a[static_cast<std::size_t>(col)];
     }
-  const Tensor by_column = to_device(values_as(turned, {k, m}, DType::bf16).view(), kThere),
+  const Tensor by_column = to_device(values_as(transposed, {k, m}, DType::bf16).view(), kThere),
                with_gaps =
                    to_device(values_as(apart, {m, 2 * (k + 1)}, DType::bf16).view(), kThere),
                plain = to_device(values_as(a, {m, k}, DType::bf16).view(), kThere);

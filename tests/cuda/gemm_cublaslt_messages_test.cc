@@ -19,10 +19,10 @@
 namespace octavo::testing {
 namespace {
 
-class GemmLibraryWords : public ::testing::Test {
+class GemmCublasLtMessages : public ::testing::Test {
  protected:
   void SetUp() override {
-    ASSERT_EQ(cuda::library_problem(), "");
+    ASSERT_EQ(cuda::gemm_cublaslt_problem(), "");
     void* library = dlopen("libcublasLt.so.13", RTLD_NOW | RTLD_LOCAL);
     ASSERT_NE(library, nullptr);
     fake_ = static_cast<FakeCublasLt*>(dlsym(library, "fake_cublaslt"));
@@ -137,10 +137,10 @@ GemmJob job_of(const Operand& a, const Operand& b, const Result& out) {
 
 constexpr auto kNoScale = [](std::int64_t, std::int64_t) { return 1.0F; };
 
-TEST_F(GemmLibraryWords, SizesPitchesAndWhichIsWhich) {
+TEST_F(GemmCublasLtMessages, SizesPitchesAndWhichIsWhich) {
   const Operand a(3, 24, nullptr, 1, 64), b(8, 24, nullptr, 2, 80, 16);
   Result out(3, 8, 48);
-  ASSERT_TRUE(cuda::gemm_by_library({}, job_of(a, b, out)));
+  ASSERT_TRUE(cuda::gemm_cublaslt({}, job_of(a, b, out)));
   expect_product(out, a, b, kNoScale);
   // The library's A is B here.
   EXPECT_EQ(fake_->a_alignment, 16u);
@@ -151,7 +151,7 @@ TEST_F(GemmLibraryWords, SizesPitchesAndWhichIsWhich) {
   EXPECT_EQ(fake_->fast_accumulation, -1);
 }
 
-TEST_F(GemmLibraryWords, ScalesOfTensorsAndOfRows) {
+TEST_F(GemmCublasLtMessages, ScalesOfTensorsAndOfRows) {
   for (const Format* of_b : {&e4m3fn, &e5m2})
     for (const std::int64_t tile_rows : {std::int64_t{0}, std::int64_t{1}}) {
       Operand a(5, 32, &e4m3fn, 3, 32), b(12, 32, of_b, 4, 48);
@@ -161,7 +161,7 @@ TEST_F(GemmLibraryWords, ScalesOfTensorsAndOfRows) {
       a.scale_by(of_rows, tile_rows);
       b.scale_by(of_cols, tile_rows);
       Result out(5, 12, 48);
-      ASSERT_TRUE(cuda::gemm_by_library({}, job_of(a, b, out)));
+      ASSERT_TRUE(cuda::gemm_cublaslt({}, job_of(a, b, out)));
       expect_product(out, a, b, [&](std::int64_t row, std::int64_t col) {
         const auto at = [&](std::int64_t i) { return static_cast<std::size_t>(tile_rows * i); };
         return of_rows[at(row)] * of_cols[at(col)];
@@ -172,92 +172,92 @@ TEST_F(GemmLibraryWords, ScalesOfTensorsAndOfRows) {
     }
 }
 
-TEST_F(GemmLibraryWords, IsAskedOncePerProblem) {
+TEST_F(GemmCublasLtMessages, IsAskedOncePerProblem) {
   const Operand a(6, 40, nullptr, 1, 80), b(16, 40, nullptr, 2, 80), c(16, 40, nullptr, 3, 80),
       other(16, 40, nullptr, 3, 96);
   Result out(6, 16, 64);
   for (int i = 0; i < 3; ++i) {
-    ASSERT_TRUE(cuda::gemm_by_library({}, job_of(a, b, out)));
+    ASSERT_TRUE(cuda::gemm_cublaslt({}, job_of(a, b, out)));
     expect_product(out, a, b, kNoScale);
-    ASSERT_TRUE(cuda::gemm_by_library({}, job_of(a, c, out)));  // other memory of the same form
+    ASSERT_TRUE(cuda::gemm_cublaslt({}, job_of(a, c, out)));  // other memory of the same form
     expect_product(out, a, c, kNoScale);
   }
   EXPECT_EQ(fake_->asked, 1);
-  ASSERT_TRUE(cuda::gemm_by_library({}, job_of(a, other, out)));  // another pitch
+  ASSERT_TRUE(cuda::gemm_cublaslt({}, job_of(a, other, out)));  // another pitch
   EXPECT_EQ(fake_->asked, 2);
   EXPECT_EQ(fake_->queued, 7);
 }
 
-TEST_F(GemmLibraryWords, WhatItDeclinesItIsNotAskedAgain) {
+TEST_F(GemmCublasLtMessages, WhatItDeclinesItIsNotAskedAgain) {
   const Operand a(7, 48, nullptr, 1, 96), b(8, 48, nullptr, 2, 96);
   Result out(7, 8, 32);
   fake_->answer = CUBLAS_STATUS_NOT_SUPPORTED;
-  for (int i = 0; i < 3; ++i) EXPECT_FALSE(cuda::gemm_by_library(logged(), job_of(a, b, out)));
+  for (int i = 0; i < 3; ++i) EXPECT_FALSE(cuda::gemm_cublaslt(logged(), job_of(a, b, out)));
   EXPECT_EQ(fake_->asked, 1);
   EXPECT_EQ(fake_->queued, 0);
   EXPECT_TRUE(notes_.empty()) << notes_[0];  // nobody is to do anything about it
 }
 
 // Memory that is short now says nothing about the problem.
-TEST_F(GemmLibraryWords, WhatFailedIsAskedAgain) {
+TEST_F(GemmCublasLtMessages, WhatFailedIsAskedAgain) {
   const Operand a(7, 80, nullptr, 1, 160), b(8, 80, nullptr, 2, 160);
   Result out(7, 8, 32);
   fake_->answer = CUBLAS_STATUS_ALLOC_FAILED;
-  for (int i = 0; i < 3; ++i) EXPECT_FALSE(cuda::gemm_by_library(logged(), job_of(a, b, out)));
+  for (int i = 0; i < 3; ++i) EXPECT_FALSE(cuda::gemm_cublaslt(logged(), job_of(a, b, out)));
   EXPECT_EQ(fake_->asked, 3);
   ASSERT_EQ(notes_.size(), 1u);
   EXPECT_EQ(notes_[0],
             "[gemm] cuBLASLt would be faster for a product, but does not do it (no memory); "
             "octavo's own kernels do it");
   fake_->answer = CUBLAS_STATUS_SUCCESS;
-  ASSERT_TRUE(cuda::gemm_by_library(logged(), job_of(a, b, out)));
+  ASSERT_TRUE(cuda::gemm_cublaslt(logged(), job_of(a, b, out)));
   expect_product(out, a, b, kNoScale);
 }
 
-TEST_F(GemmLibraryWords, AHandleIsAskedForAgain) {
+TEST_F(GemmCublasLtMessages, AHandleIsAskedForAgain) {
   const Operand a(7, 88, nullptr, 1, 176), b(8, 88, nullptr, 2, 176);
   Result out(7, 8, 32);
   fake_->handle = CUBLAS_STATUS_ALLOC_FAILED;
-  for (int i = 0; i < 2; ++i) EXPECT_FALSE(cuda::gemm_by_library(logged(3), job_of(a, b, out)));
+  for (int i = 0; i < 2; ++i) EXPECT_FALSE(cuda::gemm_cublaslt(logged(3), job_of(a, b, out)));
   EXPECT_EQ(fake_->asked, 0);
   ASSERT_EQ(notes_.size(), 1u);
   EXPECT_NE(notes_[0].find("(no memory)"), std::string::npos) << notes_[0];
   fake_->handle = CUBLAS_STATUS_SUCCESS;
-  ASSERT_TRUE(cuda::gemm_by_library(logged(3), job_of(a, b, out)));
+  ASSERT_TRUE(cuda::gemm_cublaslt(logged(3), job_of(a, b, out)));
   expect_product(out, a, b, kNoScale);
 }
 
 // Words that the library does not take are the same the next time, and somebody's mistake.
-TEST_F(GemmLibraryWords, WrongValuesAreKeptAndTold) {
+TEST_F(GemmCublasLtMessages, WrongValuesAreKeptAndTold) {
   const Operand a(7, 96, nullptr, 1, 192), b(8, 96, nullptr, 2, 192), c(16, 96, nullptr, 2, 192);
   Result out(7, 8, 32), other(7, 16, 64);
   fake_->answer = CUBLAS_STATUS_INVALID_VALUE;
-  for (int i = 0; i < 2; ++i) EXPECT_FALSE(cuda::gemm_by_library(logged(), job_of(a, b, out)));
+  for (int i = 0; i < 2; ++i) EXPECT_FALSE(cuda::gemm_cublaslt(logged(), job_of(a, b, out)));
   EXPECT_EQ(fake_->asked, 1);
   fake_->answer = CUBLAS_STATUS_SUCCESS;
   fake_->status = CUBLAS_STATUS_INVALID_VALUE;
-  for (int i = 0; i < 2; ++i) EXPECT_FALSE(cuda::gemm_by_library(logged(), job_of(a, c, other)));
+  for (int i = 0; i < 2; ++i) EXPECT_FALSE(cuda::gemm_cublaslt(logged(), job_of(a, c, other)));
   EXPECT_EQ(fake_->queued, 1);
   ASSERT_EQ(notes_.size(), 1u);
   EXPECT_NE(notes_[0].find("(a wrong value)"), std::string::npos) << notes_[0];
 }
 
-TEST_F(GemmLibraryWords, WhatItRefusesToQueueItDeclines) {
+TEST_F(GemmCublasLtMessages, WhatItRefusesToQueueItDeclines) {
   const Operand a(9, 56, nullptr, 1, 112), b(8, 56, nullptr, 2, 112);
   Result out(9, 8, 32);
   fake_->status = CUBLAS_STATUS_NOT_SUPPORTED;
-  EXPECT_FALSE(cuda::gemm_by_library({}, job_of(a, b, out)));
+  EXPECT_FALSE(cuda::gemm_cublaslt({}, job_of(a, b, out)));
   fake_->status = CUBLAS_STATUS_SUCCESS;
-  EXPECT_FALSE(cuda::gemm_by_library({}, job_of(a, b, out)));
+  EXPECT_FALSE(cuda::gemm_cublaslt({}, job_of(a, b, out)));
   EXPECT_EQ(fake_->queued, 1);
 }
 
-TEST_F(GemmLibraryWords, AFailureIsAnErrorThatSaysHowToDoWithout) {
+TEST_F(GemmCublasLtMessages, AFailureIsAnErrorThatSaysHowToDoWithout) {
   const Operand a(9, 64, nullptr, 1, 128), b(8, 64, nullptr, 2, 128);
   Result out(9, 8, 32);
   fake_->status = CUBLAS_STATUS_EXECUTION_FAILED;
   try {
-    (void)cuda::gemm_by_library({}, job_of(a, b, out));
+    (void)cuda::gemm_cublaslt({}, job_of(a, b, out));
     ADD_FAILURE() << "no error";
   } catch (const Error& error) {
     EXPECT_EQ(error.code(), ErrorCode::device);
@@ -268,7 +268,7 @@ TEST_F(GemmLibraryWords, AFailureIsAnErrorThatSaysHowToDoWithout) {
 }
 
 // Who is asked for a product that both can do: f32 results and groups never, forced or not.
-TEST_F(GemmLibraryWords, OnlyNativeResultsOf16BitsAreChosen) {
+TEST_F(GemmCublasLtMessages, OnlyNativeResultsOf16BitsAreChosen) {
   const Operand a(9, 72, nullptr, 1, 144), b(8, 72, nullptr, 2, 144);
   Result out(9, 8, 32);
   fake_->status = CUBLAS_STATUS_NOT_SUPPORTED;  // counted, not done
@@ -279,10 +279,10 @@ TEST_F(GemmLibraryWords, OnlyNativeResultsOf16BitsAreChosen) {
     job.out.col_stride = dtype == DType::f32 ? 4 : 2;
     job.accumulator = accumulator;
     const int before = fake_->queued;
-    EXPECT_FALSE(cuda::gemm_by_chosen_library({}, job));
+    EXPECT_FALSE(cuda::gemm_cublaslt_if_chosen({}, job));
     return fake_->queued > before;
   };
-  const std::optional<bool> before = cuda::force_library(true);
+  const std::optional<bool> before = cuda::force_cublaslt(true);
   EXPECT_FALSE(queued(DType::bf16, Accumulator::native, true));  // one of several
   EXPECT_TRUE(queued(DType::bf16, Accumulator::native));
   EXPECT_TRUE(queued(DType::f16, Accumulator::native));
@@ -290,7 +290,7 @@ TEST_F(GemmLibraryWords, OnlyNativeResultsOf16BitsAreChosen) {
   for (const Accumulator other :
        {Accumulator::f32, Accumulator::f16, Accumulator::f64, Accumulator::hopper_fp8})
     EXPECT_FALSE(queued(DType::bf16, other));
-  (void)cuda::force_library(before);
+  (void)cuda::force_cublaslt(before);
 }
 
 }  // namespace

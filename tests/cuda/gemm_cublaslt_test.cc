@@ -14,18 +14,18 @@
 namespace octavo::testing {
 namespace {
 
-using cuda::gemm_by_library;
+using cuda::gemm_cublaslt;
 
 GemmJob job_of(const GemmOperand& a, const GemmOperand& b, const Tensor& out) {
   return {.a = a, .b = b, .out = matrix_of(out.view()), .accumulator = Accumulator::native};
 }
 
-class GemmByLibrary : public support::CudaTest {
+class GemmCublasLt : public support::CudaTest {
  protected:
   void SetUp() override {
     CudaTest::SetUp();
     if (IsSkipped()) return;
-    const std::string& problem = cuda::library_problem();
+    const std::string& problem = cuda::gemm_cublaslt_problem();
     if (!problem.empty()) GTEST_SKIP() << "cuBLASLt is not there: " << problem;
   }
 };
@@ -34,7 +34,7 @@ class GemmByLibrary : public support::CudaTest {
 const Sizes kShapes[] = {{64, 64, 64},   {1, 24, 40},      {80, 200, 136},
                          {257, 264, 72}, {300, 1000, 520}, {130, 136, 8192}};
 
-TEST_F(GemmByLibrary, SixteenBitsAreWithinTheBoundOfF32) {
+TEST_F(GemmCublasLt, SixteenBitsAreWithinTheBoundOfF32) {
   for (const DType dtype : {DType::bf16, DType::f16})
     for (const DType out_type : {DType::f32, dtype})  // bf16 to f16 and back it does not have
       for (const Sizes& sizes : kShapes) {
@@ -46,8 +46,7 @@ TEST_F(GemmByLibrary, SixteenBitsAreWithinTheBoundOfF32) {
                      out = empty_there(sizes.m, sizes.n, out_type);
         const std::string where =
             text(dtype_name(dtype), " to ", dtype_name(out_type), ", ", to_text(sizes));
-        ASSERT_TRUE(gemm_by_library(kExecThere, job_of(operand_of(x), operand_of(w), out)))
-            << where;
+        ASSERT_TRUE(gemm_cublaslt(kExecThere, job_of(operand_of(x), operand_of(w), out))) << where;
         expect_product(to_host(out.view()), a.numbers, b.numbers, Accumulator::f32, where);
         if (HasFailure()) return;
       }
@@ -56,7 +55,7 @@ TEST_F(GemmByLibrary, SixteenBitsAreWithinTheBoundOfF32) {
 // As gemm_bf16.cc hands them over: elements of 16 bits with a scale for all, which lies on the
 // device. One rounding each for the product of scales and for that with a sum, of the six that the
 // bound has for scales.
-TEST_F(GemmByLibrary, OneScaleForEachOperand) {
+TEST_F(GemmCublasLt, OneScaleForEachOperand) {
   const Sizes sizes{96, 136, 264};
   MadeOperand a = made(valued_as(DType::bf16), usual_values(sizes.m, sizes.k, 1), sizes.m, sizes.k),
               b = made(valued_as(DType::bf16), usual_values(sizes.n, sizes.k, 2), sizes.n, sizes.k);
@@ -73,7 +72,7 @@ TEST_F(GemmByLibrary, OneScaleForEachOperand) {
     return operand;
   };
   const GemmOperand left = with_scale(x, a.numbers, 0), right = with_scale(w, b.numbers, 1);
-  ASSERT_TRUE(gemm_by_library(kExecThere, job_of(left, right, out)));
+  ASSERT_TRUE(gemm_cublaslt(kExecThere, job_of(left, right, out)));
   expect_product(to_host(out.view()), a.numbers, b.numbers, Accumulator::f32, "two scales");
   // NVFP4 is such a product in the end.
   const MadeOperand q =
@@ -129,7 +128,7 @@ double bound_fp8(const oracle::Numbers& a, const oracle::Numbers& b, const Fp8Ca
          oracle::bound_f32(a.cols, magnitude);
 }
 
-TEST_F(GemmByLibrary, Fp8IsWithinItsBound) {
+TEST_F(GemmCublasLt, Fp8IsWithinItsBound) {
   for (const Fp8Case& kind : kFp8)
     for (const DType out_type : {DType::f32, DType::bf16})
       for (const Sizes& sizes :
@@ -142,7 +141,7 @@ TEST_F(GemmByLibrary, Fp8IsWithinItsBound) {
         const Tensor out = empty_there(sizes.m, sizes.n, out_type);
         const std::string where =
             text(to_text(kind), " to ", dtype_name(out_type), ", ", testing::to_text(sizes));
-        if (!gemm_by_library(kExecThere, job_of(operand_of(x), operand_of(w), out))) {
+        if (!gemm_cublaslt(kExecThere, job_of(operand_of(x), operand_of(w), out))) {
           // Scales of rows came with CUDA 12.9; all else an old library has as well.
           if (std::string(kind.scaling) == "fp8-channel")
             GTEST_SKIP() << "this cuBLASLt declines " << where;
@@ -163,7 +162,7 @@ TEST_F(GemmByLibrary, Fp8IsWithinItsBound) {
 // Of relative errors, all elements together: that of the reference's model of sums that leave the
 // tensor cores every 128 products, which native promises to keep. Without that a quarter to a tenth
 // of the bits is left: 10 times the error on normal data, 100 times on data of one sign.
-TEST_F(GemmByLibrary, Fp8KeepsNoLessThanHopperPromotedEvery128) {
+TEST_F(GemmCublasLt, Fp8KeepsNoLessThanHopperPromotedEvery128) {
   const Sizes sizes{64, 80, 4096};
   for (const Fp8Case& kind : kFp8)
     for (const bool positive : {false, true}) {
@@ -179,7 +178,7 @@ TEST_F(GemmByLibrary, Fp8KeepsNoLessThanHopperPromotedEvery128) {
                             b = quantized(values(sizes.n), sizes.n, sizes.k, kind, kind.b),
                             x = to_device(a, kThere), w = to_device(b, kThere);
       const Tensor out = empty_there(sizes.m, sizes.n, DType::f32);
-      if (!gemm_by_library(kExecThere, job_of(operand_of(x), operand_of(w), out)))
+      if (!gemm_cublaslt(kExecThere, job_of(operand_of(x), operand_of(w), out)))
         GTEST_SKIP() << "this cuBLASLt declines " << to_text(kind);
       const Tensor got = to_host(out.view()), model = model_of(a, b);
       const oracle::Numbers p = oracle::numbers_of(a), q = oracle::numbers_of(b);
@@ -213,7 +212,7 @@ std::string difference(const Tensor& got, const Tensor& wanted) {
 }
 
 // Accumulators with promises of their own, results in f32, and who asks for octavo's kernels.
-TEST_F(GemmByLibrary, OthersHaveTheBitsOfOctavosKernels) {
+TEST_F(GemmCublasLt, OthersHaveTheBitsOfOctavosKernels) {
   const std::int64_t m = 128, n = 144, k = 1040;
   const Tensor x = to_device(values_as(usual_values(m, k, 1), {m, k}, DType::bf16).view(), kThere),
                w = to_device(values_as(usual_values(n, k, 2), {n, k}, DType::bf16).view(), kThere);
@@ -244,7 +243,7 @@ TEST_F(GemmByLibrary, OthersHaveTheBitsOfOctavosKernels) {
 }
 
 // Bits tell who did a product: where nobody forces anything it is the environment, else the table.
-TEST_F(GemmByLibrary, IsChosenByTheTable) {
+TEST_F(GemmCublasLt, IsChosenByTheTable) {
   const std::int64_t k = 1040;
   for (const Sizes& sizes : {Sizes{16, 144, k}, Sizes{128, 144, k}, Sizes{1024, 2048, k}}) {
     const auto there = [&](std::int64_t rows, unsigned seed) {
@@ -253,9 +252,9 @@ TEST_F(GemmByLibrary, IsChosenByTheTable) {
     };
     const Tensor x = there(sizes.m, 1), w = there(sizes.n, 2),
                  by_library = empty_there(sizes.m, sizes.n, DType::bf16);
-    ASSERT_TRUE(gemm_by_library(kExecThere, job_of(operand_of(x), operand_of(w), by_library)));
+    ASSERT_TRUE(gemm_cublaslt(kExecThere, job_of(operand_of(x), operand_of(w), by_library)));
     const bool library = env_cuda_library_gemm().value_or(
-        cuda::prefers_library(cuda::GemmKind::bf16, sizes.m, sizes.n, k));
+        cuda::prefers_cublaslt(cuda::GemmKind::bf16, sizes.m, sizes.n, k));
     const Tensor got = gemm(x, w, {.out = DType::bf16}),
                  own = gemm(x, w, {.out = DType::bf16, .accumulator = Accumulator::f32});
     EXPECT_EQ(difference(got, library ? by_library : own), "")
@@ -264,7 +263,7 @@ TEST_F(GemmByLibrary, IsChosenByTheTable) {
 }
 
 // A shape that was never asked for, so that the library is asked, and loads its kernels, in there.
-TEST_F(GemmByLibrary, CanBeCaptured) {
+TEST_F(GemmCublasLt, CanBeCaptured) {
   const std::int64_t m = 176, n = 208, k = 328;
   const MadeOperand a = made(valued_as(DType::bf16), usual_values(m, k, 1), m, k),
                     b = made(valued_as(DType::bf16), usual_values(n, k, 2), n, k);
@@ -275,7 +274,7 @@ TEST_F(GemmByLibrary, CanBeCaptured) {
   cudaGraph_t graph = nullptr;
   cudaGraphExec_t ready = nullptr;
   support::must(cudaStreamBeginCapture(stream.get(), cudaStreamCaptureModeGlobal));
-  const bool done = gemm_by_library(stream.exec(), job_of(operand_of(x), operand_of(w), out));
+  const bool done = gemm_cublaslt(stream.exec(), job_of(operand_of(x), operand_of(w), out));
   support::must(cudaStreamEndCapture(stream.get(), &graph));
   ASSERT_TRUE(done);
   support::must(cudaGraphInstantiate(&ready, graph, 0));
@@ -286,7 +285,7 @@ TEST_F(GemmByLibrary, CanBeCaptured) {
   support::must(cudaGraphDestroy(graph));
 }
 
-TEST_F(GemmByLibrary, ThreadsAtOnceHaveTheSameBits) {
+TEST_F(GemmCublasLt, ThreadsAtOnceHaveTheSameBits) {
   const std::int64_t m = 192, n = 256, k = 512;
   const Tensor x = to_device(values_as(usual_values(m, k, 1), {m, k}, DType::bf16).view(), kThere),
                w = to_device(values_as(usual_values(n, k, 2), {n, k}, DType::bf16).view(), kThere);
@@ -301,8 +300,8 @@ TEST_F(GemmByLibrary, ThreadsAtOnceHaveTheSameBits) {
       const support::Stream stream;
       for (int i = 0; i < kEach; ++i)
         done[static_cast<std::size_t>(t)] +=
-            gemm_by_library(stream.exec(), job_of(operand_of(x), operand_of(w),
-                                                  results[static_cast<std::size_t>(t * kEach + i)]))
+            gemm_cublaslt(stream.exec(), job_of(operand_of(x), operand_of(w),
+                                                results[static_cast<std::size_t>(t * kEach + i)]))
                 ? 1
                 : 0;
       stream.wait();

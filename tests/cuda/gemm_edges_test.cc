@@ -28,7 +28,7 @@ TEST(GemmEdgesOffered, NothingToSum) {
     }
 }
 
-using GemmEdgesThere = support::CudaTest;
+using GemmEdgesOnDevice = support::CudaTest;
 
 QuantizedTensor there(const char* name, std::int64_t rows, std::int64_t cols) {
   return to_device(made(quantized_as(name), usual_values(rows, cols, 1), rows, cols).quantized,
@@ -40,7 +40,7 @@ std::vector<float> floats_of(const Tensor& result) {
   return {here.span<float>().begin(), here.span<float>().end()};
 }
 
-TEST_F(GemmEdgesThere, NothingToSum) {
+TEST_F(GemmEdgesOnDevice, NothingToSum) {
   const Tensor bias = to_device(values_as({1, -2, 3}, {3}, DType::f32).view(), kThere),
                residual = to_device(values_as({10, 20, 30, 40, 50, 60}, {2, 3}, DType::f32).view(),
                                     kThere);
@@ -59,7 +59,7 @@ TEST_F(GemmEdgesThere, NothingToSum) {
   }
 }
 
-TEST_F(GemmEdgesThere, NothingToFill) {
+TEST_F(GemmEdgesOnDevice, NothingToFill) {
   for (const char* name : {"fp8", "mxfp8", "nvfp4", "fp8-block"})
     for (const auto& [m, n] : {std::pair{0, 3}, std::pair{3, 0}, std::pair{0, 0}}) {
       const QuantizedTensor a = there(name, m, 40), b = there(name, n, 40);
@@ -81,7 +81,7 @@ QuantizedTensor sparse(const char* name, std::int64_t cols,
 
 // 448 is the largest number of e4m3, so the scale of its block is 1. Sums are whole numbers below
 // 2^24, and no two products are in one run of 128: exact.
-TEST_F(GemmEdgesThere, ScalesOfMoreBlocksThanAGridHas) {
+TEST_F(GemmEdgesOnDevice, ScalesOfMoreBlocksThanAGridHas) {
   constexpr std::int64_t kK = std::int64_t{65536} * 128 + 128 + 40;
   const QuantizedTensor a = sparse("fp8-1x128", kK, {{{0, 448}, {5'000'000, 448}, {kK - 1, 448}}}),
                         b = sparse("fp8-1x128", kK,
@@ -93,7 +93,7 @@ TEST_F(GemmEdgesThere, ScalesOfMoreBlocksThanAGridHas) {
 }
 
 // Blocks of A are twelve binades apart, so that both are folded by 128 columns. 448^2 / 2^12 is 49.
-TEST_F(GemmEdgesThere, MxOfMoreColumnsThanAGridHas) {
+TEST_F(GemmEdgesOnDevice, MxOfMoreColumnsThanAGridHas) {
   constexpr std::int64_t kK = std::int64_t{65536} * 512 + 512 + 64;
   const QuantizedTensor a = sparse("mxfp8", kK, {{{0, 448}, {kK - 1, 448.0F / 4096}}}),
                         b = sparse("mxfp8", kK, {{{0, 448}, {kK - 1, 448}}});

@@ -42,7 +42,7 @@ const char* const kFormats[] = {"e4m3fn", "e5m2",   "e4m3fnuz", "e5m2fnuz", "e4m
                                 "e3m4",   "e3m2fn", "e2m3fn",   "e2m1fn",   "mxint8",      "e5m10",
                                 "e8m7",   "e6m9",   "e2m5",     "e7m0fn",   "e5m1"};
 
-TEST(GemmExact, HoldsWhatItSays) {
+TEST(GemmExactTypes, HoldsWhatItSays) {
   int held = 0;
   for (const char* name : kFormats) {
     const Format format = parse_format(name);
@@ -69,7 +69,7 @@ TEST(GemmExact, HoldsWhatItSays) {
   EXPECT_FALSE(holds(e4m3fn, reach_of(e5m2)));
 }
 
-TEST(GemmExact, HoldsProductsWithScales) {
+TEST(GemmExactTypes, HoldsProductsWithScales) {
   const std::vector<double> scales = numbers_of(e4m3fn);
   int held = 0;
   for (const char* name : kFormats) {

@@ -10,8 +10,8 @@ namespace octavo::testing {
 
 class ForcedLibrary {
  public:
-  explicit ForcedLibrary(bool wanted) : before_(cuda::force_library(wanted)) {}
-  ~ForcedLibrary() { (void)cuda::force_library(before_); }
+  explicit ForcedLibrary(bool wanted) : before_(cuda::force_cublaslt(wanted)) {}
+  ~ForcedLibrary() { (void)cuda::force_cublaslt(before_); }
   ForcedLibrary(const ForcedLibrary&) = delete;
   ForcedLibrary& operator=(const ForcedLibrary&) = delete;
 

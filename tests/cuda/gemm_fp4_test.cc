@@ -76,7 +76,7 @@ double off_by_scales(const char* name, std::int64_t k) {
 
 // Weights stay in four bits on their way. With a 6 in every block MX scales are 1, so that sums of
 // MXFP4 are integers; those of NVFP4, and of values of all sizes, are held to the bound.
-TEST_F(GemmFp4, FewRowsByFp4) {
+TEST_F(GemmFp4, SmallMByFp4) {
   for (const char* name : {"mxfp4", "nvfp4"})
     for (const Sizes& sizes :
          {Sizes{1, 16, 256}, Sizes{1, 300, 2048}, Sizes{7, 100, 512}, Sizes{9, 33, 768},
@@ -124,7 +124,7 @@ TEST_F(GemmFp4, FewRowsByFp4) {
 }
 
 // Scales at both ends, and NaN: what a block of FP4 decodes to in registers.
-TEST_F(GemmFp4, FewRowsByFp4WithAnyScale) {
+TEST_F(GemmFp4, SmallMByFp4WithAnyScale) {
   for (const char* name : {"mxfp4", "nvfp4"}) {
     const std::int64_t n = 256, k = 256;
     QuantizedTensor w = quantize(values_as(usual_values(n, k, 3), {n, k}, DType::f32).view(),
@@ -154,7 +154,7 @@ TEST_F(GemmFp4, FewRowsByFp4WithAnyScale) {
 // More rows, in tiles: of every width, cut off at every edge, K in parts and not in whole stages,
 // more tiles than multiprocessors, scales that do not fill their last line, and a K at which the
 // copy engine cannot read codes of NVFP4; with all that may follow a sum, which is exact as above.
-TEST_F(GemmFp4, ManyRowsByFp4) {
+TEST_F(GemmFp4, LargeMByFp4) {
   for (const char* name : {"mxfp4", "nvfp4"})
     for (const Sizes& sizes :
          {Sizes{17, 300, 2048}, Sizes{24, 70, 8192}, Sizes{32, 16, 32}, Sizes{60, 257, 544},
@@ -209,7 +209,7 @@ TEST_F(GemmFp4, ManyRowsByFp4) {
 }
 
 // Values of all sizes, and of one sign, whose sums would show what is cut off on the way.
-TEST_F(GemmFp4, ManyRowsByFp4AreWithinTheBound) {
+TEST_F(GemmFp4, LargeMByFp4IsWithinTheBound) {
   for (const char* name : {"mxfp4", "nvfp4"})
     for (const bool one_sign : {false, true})
       for (const Sizes& sizes : {Sizes{70, 130, 8192}, Sizes{200, 300, 1056}}) {

@@ -16,7 +16,7 @@ namespace {
 constexpr Device kThere{DeviceKind::cuda, 0};
 
 // The order of sums that the kernels of octavo have: a lone product may be another library's.
-class GemmGroupedThere : public support::CudaTest {
+class GemmGroupedOnDevice : public support::CudaTest {
  private:
   const OwnKernels own_;
 };
@@ -104,20 +104,20 @@ const Case kCases[] = {
     {std::vector<std::int64_t>(150, 9), 64, 128},  // more groups than a launch's arguments hold
 };
 
-TEST_F(GemmGroupedThere, IsALaunchForEachGroup) {
+TEST_F(GemmGroupedOnDevice, IsALaunchForEachGroup) {
   for (const Case& sizes : kCases)
     for (const char* name : {"fp8-channel", "fp8-1x128", "mxfp8", "bf16"})
       for (const DType out : {DType::bf16, DType::f32})
         expect_each(sizes, name, out, out == DType::f32);
 }
 
-TEST_F(GemmGroupedThere, TakesSquaresOfScales) {
+TEST_F(GemmGroupedOnDevice, TakesSquaresOfScales) {
   expect_each({{128, 0, 384, 256}, 256, 512}, "fp8-block", DType::bf16, false);
 }
 
 // Weights with gaps between them are multiplied one by one. The order of sums is the same, also
 // where a lone product would be another library's.
-TEST_F(GemmGroupedThere, GapsBetweenWeightsChangeNoBit) {
+TEST_F(GemmGroupedOnDevice, GapsBetweenWeightsChangeNoBit) {
   const ForcedLibrary forced(true);
   const std::vector<std::int64_t> rows{70, 0, 130, 9};
   const std::int64_t n = 264, k = 512, groups = 4, all = 209;
@@ -135,7 +135,7 @@ TEST_F(GemmGroupedThere, GapsBetweenWeightsChangeNoBit) {
             "");
 }
 
-TEST_F(GemmGroupedThere, ABatchIsOneLaunchToo) {
+TEST_F(GemmGroupedOnDevice, ABatchIsOneLaunchToo) {
   const std::int64_t count = 5, m = 70, n = 200, k = 256;
   const Tensor x = there(count * m, k, {count, m, k}, 1), w = there(count * n, k, {count, n, k}, 2);
   for (const char* name : {"fp8-channel", "mxfp8"}) {

@@ -54,7 +54,7 @@ std::string to_text(const Pair& pair) {
 
 std::string to_text(const GemmTiling& tiling) {
   return text("tiles of ", tiling.shape.rows(), " x ", tiling.shape.cols,
-              tiling.turned ? ", turned" : "", ", kind ", static_cast<int>(tiling.scales));
+              tiling.swap_ab ? ", turned" : "", ", kind ", static_cast<int>(tiling.scales));
 }
 
 bool has_kernel(const GemmShape& shape, ScaleKind scales) {
@@ -64,8 +64,8 @@ bool has_kernel(const GemmShape& shape, ScaleKind scales) {
 // In every shape that there is, both ways round.
 void for_each_tiling(const GemmJob& job, const std::function<void(const GemmTiling&)>& visit) {
   for (const GemmShape& shape : kGemmShapes)
-    for (const bool turned : {false, true}) {
-      const GemmTiling tiling = cuda::tiling_of(job, shape, turned);
+    for (const bool swap_ab : {false, true}) {
+      const GemmTiling tiling = cuda::tiling_of(job, shape, swap_ab);
       if (has_kernel(shape, tiling.scales)) visit(tiling);
     }
 }
@@ -84,7 +84,7 @@ class GemmKernels : public support::CudaTest {
       gemm_in_tiles(kExecThere, job, tiling);
       EXPECT_EQ(differences(to_host(out.view()), wanted), "")
           << where << ", " << to_text(tiling) << ", " << testing::to_text(Sizes{m, n, a.shape[1]});
-      seen_.insert({tiling.shape.rows(), tiling.shape.cols, tiling.turned, tiling.scales});
+      seen_.insert({tiling.shape.rows(), tiling.shape.cols, tiling.swap_ab, tiling.scales});
     });
   }
   void expect_same(const Pair& pair, const Sizes& sizes, const Format& a, const Format& b,
@@ -159,7 +159,7 @@ TEST_F(GemmKernels, NanAndInfCodes) {
 // So many units, of every shape and both ways round, that the last ones are dealt out to 132
 // multiprocessors and cut along K. Of the result some rows are the model's; and all tiles make the
 // same of it.
-TEST_F(GemmKernels, DealtTilesAreCutAlongK) {
+TEST_F(GemmKernels, StreamKSplitsTilesAlongK) {
   const Sizes sizes{1900, 1700, 1100};
   if (cuda::clusters_on(kExecThere, 1) != 132) GTEST_SKIP() << "wants 132 multiprocessors";
   for (const Pair& pair : kKinds) {
@@ -179,14 +179,14 @@ TEST_F(GemmKernels, DealtTilesAreCutAlongK) {
     for_each_tiling(job, [&](const GemmTiling& tiling) {
       const std::string where = text(to_text(pair), ", ", to_text(tiling));
       const GemmShape& shape = tiling.shape;
-      if (!shape.deals()) return;
+      if (!shape.uses_stream_k()) return;
       const auto units = [&](int unit, bool of_rows) {
-        return static_cast<int>(tile_count(unit, of_rows != tiling.turned ? sizes.m : sizes.n));
+        return static_cast<int>(tile_count(unit, of_rows != tiling.swap_ab ? sizes.m : sizes.n));
       };
       ASSERT_GT(cuda::make_schedule(units(shape.unit_rows(), true), units(shape.unit_cols(), false),
                                     static_cast<int>(tile_count(128, sizes.k)),
                                     cuda::clusters_on(kExecThere, shape.blocks))
-                    .dealt,
+                    .stream_k_units,
                 0)
           << where;
       const Tensor out = empty_there(sizes.m, sizes.n, DType::f32);

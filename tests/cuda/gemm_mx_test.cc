@@ -17,7 +17,7 @@ namespace octavo::testing {
 namespace {
 
 // MX operands with other exponents: the largest of each row, or of every 128 columns.
-struct FoldedOperand {
+struct AlignedOperand {
   QuantizedTensor tensor;
   int spread = 0;  // of exponents in a row; the smallest there is, that of zeros, does not count
   std::int64_t changed = 0;
@@ -27,9 +27,9 @@ struct FoldedOperand {
 // Where numbers of a block are changed, its largest may not become smaller: exponent_alignment.h.
 double least_largest(const Format& format) { return format == e4m3fn ? 0x1p-4 : 0x1p-12; }
 
-FoldedOperand folded(const QuantizedTensor& mx, bool by_row) {
+AlignedOperand aligned(const QuantizedTensor& mx, bool by_row) {
   const std::int64_t rows = mx.shape[0], cols = mx.shape[1], blocks = (cols + 31) / 32;
-  FoldedOperand made{usual_operand(
+  AlignedOperand made{usual_operand(
       scaling_of(by_row ? "fp8-channel" : "fp8-1x128", mx.scaling.format), rows, cols, 1)};
   const auto exponent = [&](std::int64_t row, std::int64_t block) {
     return std::ilogb(oracle::number_at(mx.rowwise.scales.view(), row, block));
@@ -80,9 +80,9 @@ FoldedOperand folded(const QuantizedTensor& mx, bool by_row) {
 enum class Way { by_row, by_columns, as_they_are };
 
 Way way_of(const QuantizedTensor& a, const QuantizedTensor& b) {
-  if (std::max(folded(a, true).spread, folded(b, true).spread) <= 8) return Way::by_row;
-  return folded(a, false).loses_too_much || folded(b, false).loses_too_much ? Way::as_they_are
-                                                                            : Way::by_columns;
+  if (std::max(aligned(a, true).spread, aligned(b, true).spread) <= 8) return Way::by_row;
+  return aligned(a, false).loses_too_much || aligned(b, false).loses_too_much ? Way::as_they_are
+                                                                              : Way::by_columns;
 }
 
 // A product there, and how many elements it says folding changed.
@@ -93,7 +93,7 @@ struct Product {
 
 Product product_of(const QuantizedTensor& a, const QuantizedTensor& b, GemmOptions options = {}) {
   Product made;
-  options.folded = &made.changed;
+  options.aligned = &made.changed;
   made.result = to_host(gemm(to_device(a, kThere), to_device(b, kThere), options).view());
   return made;
 }
@@ -112,7 +112,8 @@ Way expect_way(const QuantizedTensor& a, const QuantizedTensor& b, const std::st
     expect_exact(a, b, where);
     return way;
   }
-  const FoldedOperand left = folded(a, way == Way::by_row), right = folded(b, way == Way::by_row);
+  const AlignedOperand left = aligned(a, way == Way::by_row),
+                       right = aligned(b, way == Way::by_row);
   const Product got = product_of(a, b);
   EXPECT_EQ(got.changed, left.changed + right.changed) << where;
   EXPECT_EQ(differences(got.result, model_of(left.tensor, right.tensor)), "") << where;
@@ -149,7 +150,7 @@ QuantizedTensor crossed(std::int64_t rows, std::int64_t cols, unsigned seed, boo
 
 using GemmMx = support::CudaTest;
 
-TEST_F(GemmMx, MxTakesEachOfThreeWays) {
+TEST_F(GemmMx, MxTakesEachOfThreeAlignModes) {
   int ways[3] = {}, changes = 0;
   for (const Format& format : {e4m3fn, e5m2})
     for (const double range : {0.5, 3.0, 9.0})
@@ -167,7 +168,7 @@ TEST_F(GemmMx, MxTakesEachOfThreeWays) {
         const Way way =
             expect_way(a, b, text(format_name(format), " range ", range, ", ", to_text(sizes)));
         ++ways[static_cast<int>(way)];
-        changes += folded(a, way == Way::by_row).changed > 0;
+        changes += aligned(a, way == Way::by_row).changed > 0;
       }
   for (const int count : ways) EXPECT_GT(count, 0);
   EXPECT_GT(changes, 0);
@@ -176,7 +177,7 @@ TEST_F(GemmMx, MxTakesEachOfThreeWays) {
 // 28 binades within 128 columns: all small blocks of both would be zero, and so would the product.
 TEST_F(GemmMx, LargeWhereTheOtherIsSmall) {
   const QuantizedTensor a = crossed(70, 256, 1, false), b = crossed(90, 256, 2, true);
-  const FoldedOperand left = folded(a, false), right = folded(b, false);
+  const AlignedOperand left = aligned(a, false), right = aligned(b, false);
   const oracle::Numbers x = oracle::numbers_of(left.tensor), y = oracle::numbers_of(right.tensor),
                         true_x = oracle::numbers_of(a), true_y = oracle::numbers_of(b);
   double lost = 0, all = 0;
@@ -225,7 +226,7 @@ TEST_F(GemmMx, AtTheLimitAndBeyond) {
 }
 
 // Channels that are 2^6 above others, and blocks of zeros beside large ones.
-TEST_F(GemmMx, UsualOutliersAndZerosAreFolded) {
+TEST_F(GemmMx, UsualOutliersAndZerosAreAligned) {
   constexpr std::int64_t kRows = 60, kDepth = 512;
   std::mt19937 random(7);
   std::normal_distribution<float> normal;
@@ -240,7 +241,7 @@ TEST_F(GemmMx, UsualOutliersAndZerosAreFolded) {
   EXPECT_NE(expect_way(a, b, "outliers"), Way::as_they_are);
 }
 
-TEST_F(GemmMx, AsTheyAreInEveryShapeAndFormat) {
+TEST_F(GemmMx, UnalignedInEveryShapeAndFormat) {
   for (const Format& format_a : {e4m3fn, e5m2})
     for (const Format& format_b : {e4m3fn, e5m2})
       for (const Sizes& sizes :
@@ -255,7 +256,7 @@ TEST_F(GemmMx, AsTheyAreInEveryShapeAndFormat) {
 }
 
 // Of one operand; the other's scales wait for sums.
-TEST_F(GemmMx, AsTheyAreByAnyScaling) {
+TEST_F(GemmMx, UnalignedByAnyScaling) {
   for (const char* name : {"fp8", "fp8-channel", "fp8-1x128", "fp8-block"})
     for (const Sizes& sizes : {Sizes{40, 100, 300}, Sizes{140, 130, 512}}) {
       const std::string where = text(name, ", ", to_text(sizes));
@@ -267,7 +268,7 @@ TEST_F(GemmMx, AsTheyAreByAnyScaling) {
   expect_exact(crossed(60, 320, 5, false, preset("mxfp4")), crossed(150, 320, 6, true), "mxfp4");
 }
 
-TEST_F(GemmMx, AsTheyAreWithWhatFollowsTheSum) {
+TEST_F(GemmMx, UnalignedWithEpilogue) {
   constexpr std::int64_t kM = 150, kN = 200, kK = 300;
   const QuantizedTensor a = crossed(kM, kK, 1, false), b = crossed(kN, kK, 2, true);
   const Tensor sums = product_of(a, b).result,
@@ -293,7 +294,7 @@ TEST_F(GemmMx, AsTheyAreWithWhatFollowsTheSum) {
 }
 
 // A scale of NaN, and Inf and NaN among codes, are what they are in any product.
-TEST_F(GemmMx, AsTheyAreWithNanAndInf) {
+TEST_F(GemmMx, UnalignedWithNanAndInf) {
   constexpr std::int64_t kM = 40, kN = 30, kK = 256;
   const Scaling scaling = scaling_of("mxfp8", e5m2);
   const QuantizedTensor a = crossed(kM, kK, 1, false, scaling),
@@ -320,7 +321,7 @@ TEST_F(GemmMx, AsTheyAreWithNanAndInf) {
 }
 
 // Sums have one order: a group has the bits that its product has alone.
-TEST_F(GemmMx, AsTheyAreInGroups) {
+TEST_F(GemmMx, UnalignedInGroups) {
   const std::vector<std::int64_t> rows{3, 0, 150, 1, 130};
   constexpr std::int64_t kN = 140, kK = 200, kRows = 284, kGroups = 5;
   const QuantizedTensor a = crossed(kRows, kK, 1, false),
@@ -328,7 +329,7 @@ TEST_F(GemmMx, AsTheyAreInGroups) {
                         flat = crossed(kGroups * kN, kK, 2, true);
   std::int64_t changed = 0, first = 0;
   const Tensor got = to_host(
-      gemm_grouped(to_device(a, kThere), to_device(stack, kThere), rows, {.folded = &changed})
+      gemm_grouped(to_device(a, kThere), to_device(stack, kThere), rows, {.aligned = &changed})
           .view());
   EXPECT_EQ(changed, 0);
   const Tensor all = product_of(a, flat).result;  // every row by every matrix
@@ -347,7 +348,7 @@ TEST_F(GemmMx, AsTheyAreInGroups) {
 }
 
 // Nobody waits for the device to decide: a graph takes the way of the operands it meets.
-TEST_F(GemmMx, AGraphTakesTheWayOfItsOperands) {
+TEST_F(GemmMx, AGraphTakesTheAlignModeOfItsOperands) {
   constexpr std::int64_t kM = 140, kN = 150, kK = 384;
   const QuantizedTensor a_here[] = {usual_operand(preset("mxfp8"), kM, kK, 1),
                                     crossed(kM, kK, 3, false)};

@@ -22,15 +22,15 @@ inline constexpr Exec kExecThere{.device = kThere};
 
 // Of rank two, or a single number.
 inline Matrix matrix_of(const View& view) {
-  const bool lone = view.shape.rank() == 0;
+  const bool per_tensor = view.shape.rank() == 0;
   const std::int64_t each = element_bytes(view.dtype, view.format);
   return {.data = view.data,
           .dtype = view.dtype,
           .format = view.format,
-          .rows = lone ? 1 : view.shape[0],
-          .cols = lone ? 1 : view.shape[1],
-          .row_pitch = lone ? each : view.strides[0],
-          .col_stride = lone ? each : view.strides[1]};
+          .rows = per_tensor ? 1 : view.shape[0],
+          .cols = per_tensor ? 1 : view.shape[1],
+          .row_pitch = per_tensor ? each : view.strides[0],
+          .col_stride = per_tensor ? each : view.strides[1]};
 }
 
 inline GemmOperand operand_of(const Tensor& values) { return {.values = matrix_of(values.view())}; }

@@ -27,9 +27,9 @@ std::string different_bytes(const Tensor& got, const Tensor& wanted, const char*
   return wrong == 0 ? "" : text(what, ": ", wrong, " bytes wrong, first ", first, "; ");
 }
 
-class GemmQuantizedThere : public support::CudaTest {};
+class GemmQuantizedOnDevice : public support::CudaTest {};
 
-TEST_F(GemmQuantizedThere, HasTheBytesOfTwoCalls) {
+TEST_F(GemmQuantizedOnDevice, HasTheBytesOfTwoCalls) {
   // More than a strip, with few rows left over; rows far apart in size, so that MX is folded by 128
   // columns on account of some of them alone.
   const std::int64_t m = 3001, n = 3504, k = 320;
@@ -56,7 +56,7 @@ TEST_F(GemmQuantizedThere, HasTheBytesOfTwoCalls) {
 
 // Plain products of bf16 are what another library may do, whose bits depend on the number of rows:
 // not of those that are quantized in strips.
-TEST_F(GemmQuantizedThere, HasThemAlsoWhereALibraryDoesProducts) {
+TEST_F(GemmQuantizedOnDevice, HasThemAlsoWhereCublasLtIsChosen) {
   const std::int64_t m = 3008, n = 3504, k = 320;
   const auto there = [&](std::int64_t rows, unsigned seed) {
     return to_device(values_as(usual_values(rows, k, seed), {rows, k}, DType::bf16).view(), kThere);
@@ -74,7 +74,7 @@ TEST_F(GemmQuantizedThere, HasThemAlsoWhereALibraryDoesProducts) {
 }
 
 // Strips that are all folded with the same B, which counts once, as in one product.
-TEST_F(GemmQuantizedThere, CountsWhatIsFoldedOnce) {
+TEST_F(GemmQuantizedOnDevice, CountsAlignmentOnce) {
   const std::int64_t m = 3001, n = 3504, k = 320;
   // Numbers over eleven binades, in blocks that are six apart: within the eight that are folded by
   // row, and the smallest lose bits.
@@ -87,14 +87,14 @@ TEST_F(GemmQuantizedThere, CountsWhatIsFoldedOnce) {
   const QuantizedTensor a = quantize(x.view(), preset("fp8-channel")),
                         b = quantize(w.view(), preset("mxfp8"));
   std::int64_t whole = 0, strips = 0;
-  (void)gemm(a, b, {.folded = &whole});
-  (void)gemm_quantized(a, b, preset("fp8-1x128"), {.folded = &strips});
+  (void)gemm(a, b, {.aligned = &whole});
+  (void)gemm_quantized(a, b, preset("fp8-1x128"), {.aligned = &strips});
   EXPECT_GT(whole, 0);
   EXPECT_EQ(strips, whole);
 }
 
 // In strips and as a whole, into memory that is there: nothing waits, values come from the pool.
-TEST_F(GemmQuantizedThere, IsCaptured) {
+TEST_F(GemmQuantizedOnDevice, IsCaptured) {
   const support::Stream stream;
   for (const std::int64_t m : {200, 3001}) {
     const std::int64_t n = 3504, k = 320;

@@ -15,10 +15,10 @@
 namespace octavo::testing {
 namespace {
 
-class GemmFp8RowsEdges : public support::CudaTest {};
+class GemmSmallMFp8Edges : public support::CudaTest {};
 
 // NaN and Inf among codes: what IEEE has for the numbers, in the results of their row alone.
-TEST_F(GemmFp8RowsEdges, CodesThatAreNoNumbers) {
+TEST_F(GemmSmallMFp8Edges, CodesThatAreNoNumbers) {
   for (const char* name : {"mxfp8", "mxfp8:e5m2", "fp8-channel", "fp8:e5m2", "fp8-block"})
     for (const std::int64_t k : {768, 336}) {
       const std::int64_t n = 200;
@@ -43,7 +43,7 @@ TEST_F(GemmFp8RowsEdges, CodesThatAreNoNumbers) {
 }
 
 // Scales at both ends, and NaN.
-TEST_F(GemmFp8RowsEdges, AnyScale) {
+TEST_F(GemmSmallMFp8Edges, AnyScale) {
   for (const char* name : {"mxfp8", "mxfp8:e5m2", "fp8-channel", "fp8-1x128"})
     for (const std::int64_t k : {512, 352}) {
       const std::int64_t n = 256;
@@ -110,7 +110,7 @@ class WithGaps {
 };
 
 // Nothing beyond the end of a row is read, or changes anything, and nothing there is written.
-TEST_F(GemmFp8RowsEdges, BeyondTheEnd) {
+TEST_F(GemmSmallMFp8Edges, BeyondTheEnd) {
   for (const OperandKind& kind : fp8_kinds())
     for (const Sizes& sizes : {Sizes{3, 37, 512}, Sizes{32, 65, 560}, Sizes{9, 8195, 48}})
       for (const std::int64_t gap : {16, 48, 8}) {  // with the last others have to do it
@@ -136,7 +136,7 @@ TEST_F(GemmFp8RowsEdges, BeyondTheEnd) {
                            .tile = w.tensor.scaling.tile};
         job.out = out.matrix();
         const std::string where = text(kind.name, ", ", to_text(sizes), ", gaps of ", gap);
-        ASSERT_EQ(cuda::fits_fp8_rows(job.b), gap % 16 == 0) << where;
+        ASSERT_EQ(cuda::fits_small_m_fp8_weights(job.b), gap % 16 == 0) << where;
         cuda::gemm_matrix(kExecThere, job);
         support::must(cudaDeviceSynchronize());
         const std::vector<std::byte> bytes = out.bytes();

@@ -38,7 +38,7 @@ TEST(Fp8Decode, EveryCodeIsItsBf16) {
   expect_every_code<true>(e5m2);
 }
 
-class GemmFp8Rows : public support::CudaTest {};
+class GemmSmallMFp8 : public support::CudaTest {};
 
 // Every number of rows that the kernel takes and some that it does not; N and K that fill no block,
 // chunk or run; a K at which codes are not aligned, so that others do it.
@@ -48,17 +48,17 @@ std::vector<Sizes> shapes() {
                          {3, 50, 16},     {9, 100, 2880}, {12, 70, 544},  {6, 8200, 320},
                          {32, 8203, 256}, {4, 7, 144},    {32, 96, 8192}, {2, 100, 1000},
                          {7, 1, 4112}};
-  for (std::int64_t m = 1; m <= cuda::kFewFp8Rows + 1; ++m) all.push_back({m, 31 + m, 528});
+  for (std::int64_t m = 1; m <= cuda::kMaxSmallMFp8 + 1; ++m) all.push_back({m, 31 + m, 528});
   return all;
 }
 
-TEST_F(GemmFp8Rows, SumsOfIntegersAreExact) {
+TEST_F(GemmSmallMFp8, SumsOfIntegersAreExact) {
   for (const OperandKind& kind : fp8_kinds())
     for (const Sizes& sizes : shapes()) {
       const ExactWeights w = exact_weights(kind, sizes.n, sizes.k);
       const QuantizedTensor there = to_device(w.tensor, kThere);
       const std::string where = text(kind.name, ", ", to_text(sizes));
-      ASSERT_EQ(cuda::fits_fp8_rows(operand_of(there)), sizes.k % 16 == 0) << where;
+      ASSERT_EQ(cuda::fits_small_m_fp8_weights(operand_of(there)), sizes.k % 16 == 0) << where;
       const std::vector<float> values = integers(sizes.m, sizes.k, 8);
       const Tensor x = to_device(values_as(values, {sizes.m, sizes.k}, DType::bf16).view(), kThere);
       const Tensor got = to_host(gemm(x, there).view());
@@ -72,7 +72,7 @@ TEST_F(GemmFp8Rows, SumsOfIntegersAreExact) {
 }
 
 // Values of all sizes; rows of other kinds that become bf16; results of every type.
-TEST_F(GemmFp8Rows, IsWithinTheBound) {
+TEST_F(GemmSmallMFp8, IsWithinTheBound) {
   for (const OperandKind& kind : fp8_kinds())
     for (const Sizes& sizes :
          {Sizes{1, 300, 2048}, Sizes{32, 100, 2880}, Sizes{13, 50, 8192}, Sizes{16, 40, 48}}) {
@@ -94,7 +94,7 @@ TEST_F(GemmFp8Rows, IsWithinTheBound) {
     }
 }
 
-TEST_F(GemmFp8Rows, WhatFollowsTheSum) {
+TEST_F(GemmSmallMFp8, Epilogue) {
   for (const OperandKind& kind : fp8_kinds())
     for (const DType out : {DType::f32, DType::bf16, DType::f16}) {
       const Sizes sizes{11, 77, 800};
@@ -129,10 +129,10 @@ TEST_F(GemmFp8Rows, WhatFollowsTheSum) {
 
 // A single one in each row of A finds a single weight, at every place of K, in chunks that are
 // whole and in one that is not: every code that is a number, as it is decoded, and nothing else.
-TEST_F(GemmFp8Rows, EveryCodeAtEveryPlace) {
+TEST_F(GemmSmallMFp8, EveryCodeAtEveryPlace) {
   for (const char* name : {"mxfp8", "mxfp8:e5m2", "fp8-channel", "fp8-block"})
     for (const std::int64_t k : {512, 288}) {
-      const std::int64_t m = cuda::kFewFp8Rows, n = 256;
+      const std::int64_t m = cuda::kMaxSmallMFp8, n = 256;
       QuantizedTensor w = exact_weights(quantized_as(name), n, k).tensor;
       const Format format = w.scaling.format;
       const auto codes = w.rowwise.codes.bytes();

@@ -132,8 +132,8 @@ TEST_F(GemmStreams, GraphsHaveTheBitsOfPlainCalls) {
     const Graph graph(stream, [&] { product.queue_on(stream.exec()); });
     expect_replayed(product, stream, graph, to_text(shape));
   }
-  const Product chosen("fp8-1x128", api().kernels->gemm), folded("mxfp8", api().kernels->gemm);
-  for (const Product* product : {&chosen, &folded}) {
+  const Product chosen("fp8-1x128", api().kernels->gemm), aligned("mxfp8", api().kernels->gemm);
+  for (const Product* product : {&chosen, &aligned}) {
     const support::Stream stream;
     const Graph graph(stream, [&] { product->queue_on(stream.exec()); });
     expect_replayed(*product, stream, graph, product == &chosen ? "1x128" : "mxfp8");
@@ -142,9 +142,9 @@ TEST_F(GemmStreams, GraphsHaveTheBitsOfPlainCalls) {
 
 // Memory that stays what it was from one replay to the next, where a word that still said "they are
 // there" would let a cluster take the sums of the time before: all words are taken back.
-TEST_F(GemmStreams, GraphsInTheCallersWorkspaceForgetWhatWasLeft) {
+TEST_F(GemmStreams, GraphsInTheCallersWorkspaceResetPartialSums) {
   for (const GemmShape& shape : cuda::kGemmShapes) {
-    if (!shape.deals()) continue;
+    if (!shape.uses_stream_k()) continue;
     const Product product = in_shape(shape);
     const Wanted wanted = wanted_by(shape);
     const support::DeviceMemory memory(wanted.bytes());
@@ -164,7 +164,7 @@ TEST_F(GemmStreams, GraphsInTheCallersWorkspaceForgetWhatWasLeft) {
 // Where it is too small, or not at a multiple of 16 bytes, it is left alone.
 TEST_F(GemmStreams, WorkspaceOfTheCaller) {
   for (const GemmShape& shape : cuda::kGemmShapes) {
-    if (!shape.deals()) continue;
+    if (!shape.uses_stream_k()) continue;
     const Product product = in_shape(shape);
     const std::size_t enough = wanted_by(shape).bytes();
     const support::Stream stream;

@@ -42,12 +42,12 @@ GemmTiling chosen(std::int64_t m, std::int64_t n, Tile a = kRow, Tile b = kRow) 
   return choose_tiling(job_of(m, n, a, b), kProcessors);
 }
 
-void expect(const GemmTiling& got, const GemmShape& shape, bool turned) {
+void expect(const GemmTiling& got, const GemmShape& shape, bool swap_ab) {
   EXPECT_EQ(got.shape, shape);
-  EXPECT_EQ(got.turned, turned);
+  EXPECT_EQ(got.swap_ab, swap_ab);
 }
 
-TEST(GemmTiles, FewRowsOfEitherAreTheColumns) {
+TEST(GemmTileShape, SmallMOrNBecomesTheColumns) {
   expect(chosen(1, 4096), kSlim, true);
   expect(chosen(64, 4096), kSlim, true);
   expect(chosen(4096, 64), kSlim, false);
@@ -61,7 +61,7 @@ TEST(GemmTiles, FewRowsOfEitherAreTheColumns) {
   expect(chosen(132 * 64 + 1, 20), kSlimTall, false);
 }
 
-TEST(GemmTiles, SmallOnesWhereAllRunAtOneTime) {
+TEST(GemmTileShape, SmallOnesWhereAllRunAtOneTime) {
   expect(chosen(129, 129), kNarrow, false);
   expect(chosen(1024, 1024), kNarrow, false);         // 16 x 8
   expect(chosen(192, 44 * 128), kNarrow, false);      // 3 x 44 is 132
@@ -71,7 +71,7 @@ TEST(GemmTiles, SmallOnesWhereAllRunAtOneTime) {
   expect(chosen(512, 33 * 64), kNarrow, true);
 }
 
-TEST(GemmTiles, LargeOnesByTheirWaves) {
+TEST(GemmTileShape, LargeOnesByWaveQuantization) {
   expect(chosen(1024, 2048), kMedium, false);  // 8 x 8 in one wave, as 6 x 8 wide ones would be
   // Four waves of 1075 cycles, 3.9 of which are full; not 5.3 of 790 and what dealing costs, nor
   // 7.8 of 580.
@@ -84,15 +84,15 @@ TEST(GemmTiles, LargeOnesByTheirWaves) {
   expect(chosen(2048, 2112), kWide, true);
 }
 
-TEST(GemmTiles, TurnedWhereScalesWantIt) {
+TEST(GemmTileShape, SwapsAbWhereScalesWantIt) {
   for (const std::int64_t size : {512, 1400, 4096}) {
     const GemmTiling straight = chosen(size, size, kRun, kSquares),
-                     turned = chosen(size, size, kSquares, kRun);
-    EXPECT_FALSE(straight.turned);
-    EXPECT_TRUE(turned.turned);
+                     swap_ab = chosen(size, size, kSquares, kRun);
+    EXPECT_FALSE(straight.swap_ab);
+    EXPECT_TRUE(swap_ab.swap_ab);
     EXPECT_EQ(straight.scales, ScaleKind::by_row);
-    EXPECT_EQ(turned.scales, ScaleKind::by_row);
-    EXPECT_EQ(straight.shape, turned.shape);
+    EXPECT_EQ(swap_ab.scales, ScaleKind::by_row);
+    EXPECT_EQ(straight.shape, swap_ab.shape);
     EXPECT_EQ(chosen(size, size, kRun, kRun).scales, ScaleKind::by_element);
     EXPECT_EQ(chosen(size, size, kSquares, kSquares).scales, ScaleKind::by_row);
   }
@@ -102,27 +102,27 @@ TEST(GemmTiles, TurnedWhereScalesWantIt) {
 }
 
 // Two waves are for FP8 whose scales wait, or vary by row.
-TEST(GemmTiles, TwoWavesWhereThereIsAKernel) {
+TEST(GemmTileShape, TwoRowPassesWhereThereIsAKernel) {
   expect(chosen(4096, 4096, kRun, kSquares), kTall, false);
   expect(chosen(4096, 4096, kSquares, kRun), kTall, true);
   expect(chosen(4096, 4096, kRun, kRun), kWide, false);
   GemmJob wide = job_of(4096, 4096, kRow, kRow);
   for (GemmOperand* operand : {&wide.a, &wide.b}) operand->quantized.codes.dtype = DType::bf16;
   expect(choose_tiling(wide, kProcessors), kWide, false);
-  EXPECT_FALSE(kTall.deals());
-  EXPECT_EQ(make_schedule(16, 16, 32, 66, kTall.deals()).dealt, 0);
-  EXPECT_GT(make_schedule(16, 16, 32, 66).dealt, 0);
+  EXPECT_FALSE(kTall.uses_stream_k());
+  EXPECT_EQ(make_schedule(16, 16, 32, 66, kTall.uses_stream_k()).stream_k_units, 0);
+  EXPECT_GT(make_schedule(16, 16, 32, 66).stream_k_units, 0);
 }
 
-TEST(GemmTiles, KindsOfScales) {
-  const auto kind = [](Tile a, Tile b, const GemmShape& shape = kWide, bool turned = false) {
-    return tiling_of(job_of(1000, 1000, a, b), shape, turned).scales;
+TEST(GemmTileShape, KindsOfScales) {
+  const auto kind = [](Tile a, Tile b, const GemmShape& shape = kWide, bool swap_ab = false) {
+    return tiling_of(job_of(1000, 1000, a, b), shape, swap_ab).scales;
   };
-  for (const bool turned : {false, true}) {
-    EXPECT_EQ(kind(kTensor, kTensor, kWide, turned), ScaleKind::at_end);
-    EXPECT_EQ(kind(kTensor, kRow, kWide, turned), ScaleKind::at_end);
-    EXPECT_EQ(kind(kRun, kRun, kWide, turned), ScaleKind::by_element);
-    EXPECT_EQ(kind(kRun, kRow, kWide, turned), ScaleKind::by_element);
+  for (const bool swap_ab : {false, true}) {
+    EXPECT_EQ(kind(kTensor, kTensor, kWide, swap_ab), ScaleKind::at_end);
+    EXPECT_EQ(kind(kTensor, kRow, kWide, swap_ab), ScaleKind::at_end);
+    EXPECT_EQ(kind(kRun, kRun, kWide, swap_ab), ScaleKind::by_element);
+    EXPECT_EQ(kind(kRun, kRow, kWide, swap_ab), ScaleKind::by_element);
   }
   EXPECT_EQ(kind(kRun, kTensor), ScaleKind::by_row);
   EXPECT_EQ(kind(kRun, kTensor, kWide, true), ScaleKind::by_column);
@@ -138,7 +138,7 @@ TEST(GemmTiles, KindsOfScales) {
   EXPECT_EQ(kind(kRun, {999, 128}), ScaleKind::by_element);
 }
 
-TEST(GemmTiles, GroupsAreWideOrHaveFewRows) {
+TEST(GemmTileShape, GroupsAreWideOrSmallM) {
   const auto grouped = [](const std::vector<std::int64_t>& rows, std::int64_t n) {
     std::vector<GemmGroup> groups;
     std::int64_t all = 0;
@@ -164,7 +164,7 @@ TEST(GemmTiles, GroupsAreWideOrHaveFewRows) {
   expect(grouped({0, 0}, 1024), kSlim, true);  // nothing to do
 }
 
-TEST(GemmTiles, AGivenShapeIsTurnedForOneColumnOfTiles) {
+TEST(GemmTileShape, AGivenShapeSwapsAbForOneColumnOfTiles) {
   for (const GemmShape& shape : kGemmShapes) {
     expect(tiling_in(job_of(shape.cols, 1000), shape), shape, true);
     expect(tiling_in(job_of(shape.cols + 1, 1000), shape), shape, false);

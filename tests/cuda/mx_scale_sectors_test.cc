@@ -9,11 +9,11 @@ namespace octavo::support {
 namespace {
 
 constexpr std::int64_t kBlock = 32;
-constexpr std::int64_t kBand = 1024;                     // rows
+constexpr std::int64_t kRowBlock = 1024;                 // rows
 constexpr std::int64_t kSorted = std::int64_t{1} << 26;  // values, from here on
 constexpr std::int64_t kPeriod = 1'048'573;              // a prime below 2^20
 
-class Sectors : public CudaTest {
+class MxScaleSectors : public CudaTest {
  protected:
   struct Copy {
     DeviceMemory codes, scales;
@@ -63,12 +63,13 @@ class Sectors : public CudaTest {
 
   void compare(DType dtype, std::int64_t rows, std::int64_t cols, std::int64_t scale_padding) {
     ASSERT_GE(rows * cols, kSorted);
-    ASSERT_LT(kBand * cols, kSorted);
+    ASSERT_LT(kRowBlock * cols, kSorted);
     const Scaling scaling = preset("mxfp8");
     const DeviceMemory values(static_cast<std::size_t>(rows * cols * 2));
     fill(values);
     const Copy row(rows, cols, scale_padding), column(cols, rows, scale_padding);
-    const Copy band_row(rows, cols, scale_padding), band_column(cols, rows, scale_padding);
+    const Copy row_block_row(rows, cols, scale_padding),
+        row_block_column(cols, rows, scale_padding);
     const Stream stream;
     const auto quantize = [&](const Copy& by_row, const Copy& by_column, std::int64_t first,
                               std::int64_t count) {
@@ -81,20 +82,20 @@ class Sectors : public CudaTest {
       api().kernels->quantize(stream.exec(), job);
     };
     quantize(row, column, 0, rows);
-    for (std::int64_t first = 0; first < rows; first += kBand)
-      quantize(band_row, band_column, first, std::min(kBand, rows - first));
+    for (std::int64_t first = 0; first < rows; first += kRowBlock)
+      quantize(row_block_row, row_block_column, first, std::min(kRowBlock, rows - first));
     stream.wait();
-    EXPECT_TRUE(row.equals(band_row));
-    EXPECT_TRUE(column.equals(band_column));
+    EXPECT_TRUE(row.equals(row_block_row));
+    EXPECT_TRUE(column.equals(row_block_column));
   }
 };
 
-TEST_F(Sectors, WholeTilesAreAsInBands) { compare(DType::bf16, 8192, 8192, 1); }
+TEST_F(MxScaleSectors, WholeTilesAreAsInRowBlocks) { compare(DType::bf16, 8192, 8192, 1); }
 // Both directions end with tiles that share no sector, the last of them cut off.
-TEST_F(Sectors, EdgesAreAsInBands) { compare(DType::bf16, 8336, 8392, 32); }
-TEST_F(Sectors, HalvesAreAsInBands) { compare(DType::f16, 9216, 8200, 32); }
+TEST_F(MxScaleSectors, EdgesAreAsInRowBlocks) { compare(DType::bf16, 8336, 8392, 32); }
+TEST_F(MxScaleSectors, HalvesAreAsInRowBlocks) { compare(DType::f16, 9216, 8200, 32); }
 // Sectors that begin elsewhere than rows of scales do are written as they always were.
-TEST_F(Sectors, UnalignedScalesAreAsInBands) { compare(DType::bf16, 8336, 8392, 1); }
+TEST_F(MxScaleSectors, UnalignedScalesAreAsInRowBlocks) { compare(DType::bf16, 8336, 8392, 1); }
 
 }  // namespace
 }  // namespace octavo::support

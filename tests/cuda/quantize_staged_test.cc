@@ -14,7 +14,7 @@ namespace {
 // 35 MiB of bf16, 71 MiB of f32; no multiple of a block of 32 either way.
 constexpr std::int64_t kRows = 9'008, kCols = 2'056;
 
-class Bands : public CudaTest {
+class QuantizeStaged : public CudaTest {
  protected:
   static const Kernels* staged() {
     for (const BackendInfo& backend : every_backend())
@@ -62,7 +62,7 @@ class Bands : public CudaTest {
   }
 };
 
-TEST_F(Bands, OfValues) {
+TEST_F(QuantizeStaged, OfValues) {
   const Tensor x = values();
   for (const auto& [name, scaling] : scalings()) {
     const QuantizedTensor got = quantize(x.view(), scaling, {.backend = staged()});
@@ -73,7 +73,7 @@ TEST_F(Bands, OfValues) {
   }
 }
 
-TEST_F(Bands, OfCodes) {
+TEST_F(QuantizeStaged, OfCodes) {
   const Tensor x = values();
   const QuantizedTensor codes = quantize(x.view(), preset("mxfp8"), {.threads = 8});
   for (const auto& [name, scaling] : scalings()) {

@@ -42,7 +42,7 @@ inline std::vector<float> numbers_of_fp8(const QuantizedTensor& tensor) {
   const std::int64_t n = tensor.shape[0], k = tensor.shape[1];
   const View scales = tensor.rowwise.scales.view();
   const auto codes = tensor.rowwise.codes.bytes();
-  const bool lone = scales.shape.rank() == 0;
+  const bool per_tensor = scales.shape.rank() == 0;
   const std::int64_t rows = tile_extent(tensor.scaling.tile.rows, n),
                      cols = tile_extent(tensor.scaling.tile.cols, k);
   std::vector<float> meanings, numbers;
@@ -52,7 +52,7 @@ inline std::vector<float> numbers_of_fp8(const QuantizedTensor& tensor) {
     for (std::int64_t col = 0; col < k; ++col) {
       const auto* const at =
           static_cast<const unsigned char*>(scales.data) +
-          (lone ? 0 : row / rows * scales.strides[0] + col / cols * scales.strides[1]);
+          (per_tensor ? 0 : row / rows * scales.strides[0] + col / cols * scales.strides[1]);
       float scale = 0;
       if (scales.dtype == DType::code)
         scale = static_cast<float>(decode(e8m0fnu, *at));
@@ -70,12 +70,12 @@ inline std::vector<float> numbers_of_fp8(const QuantizedTensor& tensor) {
 template <typename Say>
 void set_scales(QuantizedTensor& tensor, Say&& say) {
   const View scales = tensor.rowwise.scales.view();
-  const bool lone = scales.shape.rank() == 0;
-  for (std::int64_t row = 0; row < (lone ? 1 : scales.shape[0]); ++row)
-    for (std::int64_t col = 0; col < (lone ? 1 : scales.shape[1]); ++col) {
+  const bool per_tensor = scales.shape.rank() == 0;
+  for (std::int64_t row = 0; row < (per_tensor ? 1 : scales.shape[0]); ++row)
+    for (std::int64_t col = 0; col < (per_tensor ? 1 : scales.shape[1]); ++col) {
       const float scale = say(row);
       auto* const at = static_cast<unsigned char*>(scales.data) +
-                       (lone ? 0 : row * scales.strides[0] + col * scales.strides[1]);
+                       (per_tensor ? 0 : row * scales.strides[0] + col * scales.strides[1]);
       if (scales.dtype == DType::code)
         *at = static_cast<unsigned char>(std::isnan(scale) ? 255 : 127 + std::ilogb(scale));
       else

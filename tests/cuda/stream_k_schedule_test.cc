@@ -22,11 +22,11 @@ std::string to_text(const Sizes& sizes) {
          std::to_string(sizes.k_blocks) + " on " + std::to_string(sizes.clusters);
 }
 
-class GemmScheduleTest : public ::testing::TestWithParam<Sizes> {};
+class StreamKScheduleTest : public ::testing::TestWithParam<Sizes> {};
 
-TEST_P(GemmScheduleTest, EveryBlockOnceAndInOrder) {
+TEST_P(StreamKScheduleTest, EveryBlockOnceAndInOrder) {
   const auto [rows, cols, k_blocks, clusters] = GetParam();
-  const GemmSchedule schedule = make_schedule(rows, cols, k_blocks, clusters);
+  const StreamKSchedule schedule = make_schedule(rows, cols, k_blocks, clusters);
   ASSERT_LE(schedule.clusters, clusters);
   // For each unit: how many blocks of it are done, by whom, in the order of clusters.
   std::map<std::pair<int, int>, std::vector<std::pair<int, int>>> parts;
@@ -40,17 +40,17 @@ TEST_P(GemmScheduleTest, EveryBlockOnceAndInOrder) {
       ASSERT_LT(item.first, item.end) << to_text(GetParam());
       ASSERT_TRUE(item.unit_row >= 0 && item.unit_row < rows && item.unit_col >= 0 &&
                   item.unit_col < cols);
-      EXPECT_EQ(item.goes_on, item.first > 0);
-      EXPECT_EQ(item.unfinished, item.end < k_blocks);
-      EXPECT_FALSE(item.goes_on && item.unfinished);  // nobody both waits and is waited for
-      leaves += item.unfinished ? 1 : 0;
-      if (item.goes_on) {
+      EXPECT_EQ(item.continues, item.first > 0);
+      EXPECT_EQ(item.is_partial, item.end < k_blocks);
+      EXPECT_FALSE(item.continues && item.is_partial);  // nobody both waits and is waited for
+      leaves += item.is_partial ? 1 : 0;
+      if (item.continues) {
         // The part before it is done by the cluster before, after no more blocks than are done
         // here.
         EXPECT_EQ(i, items - 1);
         std::int64_t there = 0;
         int j = 0;
-        while (!schedule.item(cluster - 1, j).unfinished) {
+        while (!schedule.item(cluster - 1, j).is_partial) {
           there += schedule.item(cluster - 1, j).end - schedule.item(cluster - 1, j).first;
           ASSERT_LT(++j, schedule.items(cluster - 1));
         }
@@ -62,7 +62,7 @@ TEST_P(GemmScheduleTest, EveryBlockOnceAndInOrder) {
       parts[{item.unit_row, item.unit_col}].push_back({item.first, item.end});
       blocks += item.end - item.first;
     }
-    EXPECT_EQ(leaves, schedule.leaves_sums(cluster) ? 1 : 0);
+    EXPECT_EQ(leaves, schedule.hands_over_sums(cluster) ? 1 : 0);
     least = std::min(least, blocks);
     most = std::max(most, blocks);
   }
@@ -77,13 +77,13 @@ TEST_P(GemmScheduleTest, EveryBlockOnceAndInOrder) {
     EXPECT_EQ(at, k_blocks);
   }
   // Even: where units are dealt out no cluster has more than a block more than another.
-  if (schedule.dealt > 0) {
+  if (schedule.stream_k_units > 0) {
     EXPECT_LE(most - least, 1) << to_text(GetParam());
   }
 }
 
 INSTANTIATE_TEST_SUITE_P(
-    Shapes, GemmScheduleTest,
+    Shapes, StreamKScheduleTest,
     ::testing::Values(Sizes{1, 1, 1, 66}, Sizes{5, 7, 3, 66}, Sizes{22, 16, 32, 66},
                       Sizes{11, 16, 56, 66}, Sizes{22, 28, 16, 66}, Sizes{128, 16, 12, 66},
                       Sizes{384, 1, 12, 132}, Sizes{43, 32, 64, 66}, Sizes{13, 11, 5, 3},

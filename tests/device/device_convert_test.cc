@@ -16,10 +16,10 @@ TEST_F(ConvertOnDevice, TensorsGoThereAndBack) {
     EXPECT_EQ(difference(to_host(there.view()), values), "");
     refused(ErrorCode::unsupported, "cuda:1", [&] { (void)there.span<float>(); });
     refused(ErrorCode::unsupported, "to_host", [&] { (void)there.bytes(); });
-    View turned = there.view();
-    std::swap(turned.shape[0], turned.shape[1]);
-    std::swap(turned.strides[0], turned.strides[1]);
-    EXPECT_EQ(to_host(turned).view().strides, turned.strides);
+    View transposed = there.view();
+    std::swap(transposed.shape[0], transposed.shape[1]);
+    std::swap(transposed.strides[0], transposed.strides[1]);
+    EXPECT_EQ(to_host(transposed).view().strides, transposed.strides);
     View gaps = there.view();
     gaps.shape[1] = 30;
     refused(ErrorCode::invalid_argument, "gaps", [&] { (void)to_host(gaps); });
@@ -79,7 +79,7 @@ TEST_F(ConvertOnDevice, RunsOnTheStreamAndDoesNotWait) {
   device.capture(false);
 }
 
-TEST_F(ConvertOnDevice, NanIsLookedForOnlyWhereItMustBe) {
+TEST_F(ConvertOnDevice, NanIsCountedOnlyWhereItMustBe) {
   const Tensor values = Tensor::values({8}, DType::f32);
   for (float& x : values.span<float>()) x = 1.0F;
   const Tensor fine = to_device(values.view(), kFirst);

@@ -114,19 +114,19 @@ TEST_F(GemmOnDevice, WhatADeviceDoesNotOffer) {
 TEST_F(GemmOnDevice, ACountIsNotCaptured) {
   const Tensor out = values_on(kFirst, {kM, kN}, DType::f32);
   const int lasting = device.diary().lasting;
-  std::int64_t folded = 0;
-  gemm_into(x_there, w_there, out.view(), {.folded = &folded});
-  EXPECT_EQ(folded, 0);
+  std::int64_t aligned = 0;
+  gemm_into(x_there, w_there, out.view(), {.aligned = &aligned});
+  EXPECT_EQ(aligned, 0);
   EXPECT_EQ(device.diary().lasting, lasting);
   device.capture(true);
   refused(ErrorCode::unsupported, "no count of folded elements can be returned to the host",
-          [&] { gemm_into(x_there, w_there, out.view(), {.folded = &folded}); });
+          [&] { gemm_into(x_there, w_there, out.view(), {.aligned = &aligned}); });
   device.capture(false);
 }
 
 // Strips of a product are for the library to know of: B, which all of them have, counts once. Their
 // values need no memory of their own.
-TEST_F(GemmOnDevice, StripsOfAQuantizedProduct) {
+TEST_F(GemmOnDevice, RowBlocksOfAQuantizedProduct) {
   constexpr std::int64_t kRows = 4096, kCols = 2176, kDepth = 64;
   static const FakeDevice* there;
   static int calls;
@@ -135,11 +135,11 @@ TEST_F(GemmOnDevice, StripsOfAQuantizedProduct) {
   Kernels kernels = *device.api().kernels;
   kernels.gemm = [](const Exec& exec, const GemmJob& job) {
     ++calls;
-    if (job.folded == nullptr) return;
+    if (job.aligned == nullptr) return;
     unsigned long long count = 0;
-    there->api().copy(exec, &count, job.folded, sizeof count);
+    there->api().copy(exec, &count, job.aligned, sizeof count);
     count += 7;
-    there->api().copy(exec, job.folded, &count, sizeof count);
+    there->api().copy(exec, job.aligned, &count, sizeof count);
   };
   kernels.quantize = [](const Exec&, const QuantizeJob&) {};
   device.offer(kernels);
@@ -150,10 +150,10 @@ TEST_F(GemmOnDevice, StripsOfAQuantizedProduct) {
   };
   const QuantizedTensor a = made(kRows, "fp8-channel"), b = made(kCols, "mxfp8");
   const int lasting = device.diary().lasting;
-  std::int64_t folded = 0;
-  (void)gemm_quantized(a, b, preset("mxfp8"), {.folded = &folded});
+  std::int64_t aligned = 0;
+  (void)gemm_quantized(a, b, preset("mxfp8"), {.aligned = &aligned});
   EXPECT_EQ(calls, 2);
-  EXPECT_EQ(folded, 7);
+  EXPECT_EQ(aligned, 7);
   EXPECT_EQ(device.diary().lasting, lasting + 2);  // codes and scales
   QuantizedTensor out = make_quantized({kRows, kCols}, DType::f32, preset("mxfp8"), kFirst);
   captured([&] { gemm_quantized_into(a, b, out); });
@@ -188,7 +188,7 @@ TEST_F(GemmOnDevice, AQuantizedProductIntoMemoryThatIsThere) {
 }
 
 // Weights with gaps between them are multiplied one by one, and each product says what it is of.
-TEST_F(GemmOnDevice, GroupsThatAreLoneProductsSaySo) {
+TEST_F(GemmOnDevice, GroupsThatRunAsSeparateProductsSaySo) {
   static std::vector<bool> asked;
   asked.clear();
   Kernels kernels = *device.api().kernels;
@@ -228,7 +228,7 @@ TEST_F(GemmOnDevice, WorkspaceOfTheCallerOrOfThePool) {
   EXPECT_EQ(device.diary().workspace, 2000U);
 }
 
-TEST_F(GemmOnDevice, AWorkspaceIsMemoryOfTheDeviceAndOfNobodyElse) {
+TEST_F(GemmOnDevice, AWorkspaceIsDeviceMemoryOfItsOwn) {
   constexpr ErrorCode kInvalid = ErrorCode::invalid_argument;
   const Tensor out = values_on(kFirst, {kM, kN}, DType::f32);
   const auto with = [&](void* memory, std::size_t bytes) {

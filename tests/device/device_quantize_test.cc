@@ -179,11 +179,11 @@ TEST_F(ScalarsOnDevice, NegativeScalesAreFound) {
 }
 
 TEST_F(ScalarsOnDevice, Fp8QuantizeKeepsTheOrder) {
-  View turned = values.view();
-  std::swap(turned.shape[0], turned.shape[1]);
-  std::swap(turned.strides[0], turned.strides[1]);
-  const Tensor there = to_device(turned, kFirst);
-  const Fp8Quantized got = fp8_quantize(there.view()), wanted = fp8_quantize(turned);
+  View transposed = values.view();
+  std::swap(transposed.shape[0], transposed.shape[1]);
+  std::swap(transposed.strides[0], transposed.strides[1]);
+  const Tensor there = to_device(transposed, kFirst);
+  const Fp8Quantized got = fp8_quantize(there.view()), wanted = fp8_quantize(transposed);
   EXPECT_EQ(difference(to_host(got.codes.view()), wanted.codes), "");
   EXPECT_EQ(difference(to_host(got.scale.view()), wanted.scale), "");
 }

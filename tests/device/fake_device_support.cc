@@ -169,8 +169,8 @@ const DeviceApi kApi{.kernels = nullptr,
 
 // Every entry of the reference with the memory open.
 // By row alone, so that both ways are walked above the door.
-bool quantize_folded_rows(const Exec& exec, const QuantizeJob& mx, const QuantizedMatrix& to,
-                          std::int64_t* changed) {
+bool quantize_aligned_rows(const Exec& exec, const QuantizeJob& mx, const QuantizedMatrix& to,
+                           std::int64_t* changed) {
   if (to.tile.cols != 0) return false;
   launch(exec);
   const Open open;
@@ -185,7 +185,7 @@ bool quantize_folded_rows(const Exec& exec, const QuantizeJob& mx, const Quantiz
                         .row_pitch = blocks,
                         .col_stride = 1};
   reference_backend().quantize({}, job);
-  reference_backend().fold({}, {.from = job.rowwise, .to = to, .changed = changed});
+  reference_backend().align_exponents({}, {.from = job.rowwise, .to = to, .changed = changed});
   return true;
 }
 
@@ -230,13 +230,13 @@ Kernels make_kernels() {
                 const Open open;
                 reference_backend().tensor_scale({}, spec, element, amax, scale);
               },
-          .fold =
-              [](const Exec& exec, const MxFoldJob& job) {
+          .align_exponents =
+              [](const Exec& exec, const MxAlignJob& job) {
                 launch(exec);
                 const Open open;
-                reference_backend().fold({}, job);
+                reference_backend().align_exponents({}, job);
               },
-          .quantize_folded = quantize_folded_rows,
+          .quantize_aligned = quantize_aligned_rows,
           .produce =
               [](const Exec& exec, const Matrix& x, const Producer& producer, const Matrix& out) {
                 launch(exec);

@@ -18,7 +18,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
 namespace {
 
 // Every value for the first bytes, every 17th for the next, and longer files only as they are.
-constexpr std::size_t kThorough = 32, kMostMutated = 256;
+constexpr std::size_t kThorough = 32, kMaxMutated = 256;
 
 // One of how many neighbours is run, and how many came by so far.
 long every = 1, neighbours = 0;
@@ -34,7 +34,7 @@ void run_neighbour(const std::vector<std::uint8_t>& input, long& runs) {
 
 void run_around(const std::vector<std::uint8_t>& input, long& runs) {
   run(input, runs);
-  const std::size_t length = std::min(input.size(), kMostMutated);
+  const std::size_t length = std::min(input.size(), kMaxMutated);
   for (std::size_t cut = 0; cut < length; ++cut) {
     run_neighbour({input.begin(), input.begin() + static_cast<std::ptrdiff_t>(cut)}, runs);
   }

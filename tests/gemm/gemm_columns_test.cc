@@ -33,27 +33,28 @@ Dense made(const Shape& shape, DType dtype, unsigned seed) {
   return {{values.begin(), values.end()}, tensor};
 }
 
-View turned(View view) {
+View transposed(View view) {
   std::swap(view.shape[0], view.shape[1]);
   std::swap(view.strides[0], view.strides[1]);
   return view;
 }
 
-void expect_bound(std::int64_t m, std::int64_t n, std::int64_t depth, DType dtype, bool turn_a) {
-  const Dense a = turn_a ? made({depth, m}, dtype, 1) : made({m, depth}, DType::f32, 1);
+void expect_bound(std::int64_t m, std::int64_t n, std::int64_t depth, DType dtype,
+                  bool transpose_a) {
+  const Dense a = transpose_a ? made({depth, m}, dtype, 1) : made({m, depth}, DType::f32, 1);
   const Dense b = made({depth, n}, dtype, 2);
-  const View a_view = turn_a ? turned(a.tensor.view()) : a.tensor.view();
+  const View a_view = transpose_a ? transposed(a.tensor.view()) : a.tensor.view();
   for (const BackendInfo& backend : support::every_backend()) {
     const std::string where = text(backend.name, ", ", m, " x ", n, " x ", depth, " of ",
-                                   dtype_name(dtype), turn_a ? ", both" : "");
+                                   dtype_name(dtype), transpose_a ? ", both" : "");
     const GemmOptions options{.threads = 1, .backend = backend.kernels};
-    const Tensor got = gemm(a_view, turned(b.tensor.view()), options);
+    const Tensor got = gemm(a_view, transposed(b.tensor.view()), options);
     for (std::int64_t i = 0; i < m; ++i) {
       for (std::int64_t j = 0; j < n; ++j) {
         double sum = 0, size = 0;
         for (std::int64_t k = 0; k < depth; ++k) {
           const double product =
-              a.values[static_cast<std::size_t>(turn_a ? k * m + i : i * depth + k)] *
+              a.values[static_cast<std::size_t>(transpose_a ? k * m + i : i * depth + k)] *
               b.values[static_cast<std::size_t>(k * n + j)];
           sum += product;
           size += std::fabs(product);
@@ -69,14 +70,14 @@ void expect_bound(std::int64_t m, std::int64_t n, std::int64_t depth, DType dtyp
     }
     if (support::is_staged(backend)) continue;
     const Tensor again =
-        gemm(a_view, turned(b.tensor.view()), {.threads = 3, .backend = backend.kernels});
+        gemm(a_view, transposed(b.tensor.view()), {.threads = 3, .backend = backend.kernels});
     EXPECT_EQ(
         std::memcmp(again.view().data, got.view().data, static_cast<std::size_t>(got.nbytes())), 0)
         << where;
   }
 }
 
-TEST(GemmColumns, FewRows) {
+TEST(GemmColumns, SmallM) {
   for (const DType dtype : {DType::f32, DType::bf16, DType::f16, DType::f64})
     for (const std::int64_t rows : {1, 3, 16})
       for (const std::int64_t depth : {1, 6, 67}) expect_bound(rows, 300, depth, dtype, false);
@@ -99,7 +100,7 @@ TEST(GemmColumns, SumsOfColumns) {
   View ones = value_view(const_cast<float*>(&one), DType::f32, {1, 70});
   ones.strides = {0, 0};
   for (const BackendInfo& backend : support::every_backend()) {
-    const Tensor got = gemm(ones, turned(dy.tensor.view()), {.backend = backend.kernels});
+    const Tensor got = gemm(ones, transposed(dy.tensor.view()), {.backend = backend.kernels});
     for (std::size_t j = 0; j < 515; ++j) {
       double sum = 0;  // of few bits: exact in f32
       for (std::size_t i = 0; i < 70; ++i) sum += dy.values[i * 515 + j];

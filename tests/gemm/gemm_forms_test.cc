@@ -26,7 +26,7 @@ std::vector<NamedActivation> every_activation() {
 
 // No slope of an activation is above 1.2. A backend may finish in f32: bias, activation and
 // residual round three times, and exp is off by a few units.
-void expect_finished(const Tensor& got, const MadeOperand& a, const MadeOperand& b,
+void expect_epilogue(const Tensor& got, const MadeOperand& a, const MadeOperand& b,
                      const NamedActivation& activation, const View& bias, const View& residual,
                      const std::string& where) {
   int shown = 0;
@@ -66,7 +66,7 @@ TEST(GemmForms, BiasActivationResidualAndTypes) {
               options.backend = backend.kernels;
               const Tensor got = gemm(a.operand(), b.operand(), options);
               ASSERT_EQ(got.dtype(), out);
-              expect_finished(got, a, b, activation, options.bias, options.residual,
+              expect_epilogue(got, a, b, activation, options.bias, options.residual,
                               text(kind.name, ", ", activation.name, ", ", dtype_name(out), ", ",
                                    dtype_name(beside), ", ", given, ", ", backend.name));
               if (HasFailure()) return;
@@ -102,7 +102,7 @@ TEST(GemmForms, StridesOfEverything) {
     const View residual = transposed_view(residual_memory);
     for (const BackendInfo& backend : multiplying_backends())
       for (const DType out : {DType::f32, DType::f16, DType::bf16})
-        expect_finished(
+        expect_epilogue(
             gemm(a, b,
                  {.out = out, .bias = bias, .residual = residual, .backend = backend.kernels}),
             x, y, every_activation()[0], bias, residual,
@@ -160,7 +160,7 @@ TEST(GemmForms, BatchesOfEveryKind) {
                          b = matrix_of(back_w, b_shape.rank() > 2 ? i : 0);
             const MadeOperand p{.numbers = oracle::numbers_of(a.view())},
                 q{.numbers = oracle::numbers_of(b.view())};
-            expect_finished(matrix_of(got, i), p, q, every_activation()[0], {},
+            expect_epilogue(matrix_of(got, i), p, q, every_activation()[0], {},
                             matrix_of(residual, i).view(), text(where, ", matrix ", i));
             if (HasFailure()) return;
           }
@@ -197,7 +197,7 @@ TEST(GemmForms, BatchesWithGaps) {
       for (std::int64_t i = 0; i < count; ++i) {
         const MadeOperand a{.numbers = oracle::numbers_of(matrix(x, i).view())},
             b{.numbers = oracle::numbers_of(w.view())};
-        expect_finished(matrix(got, i), a, b, every_activation()[0], {}, matrix(residual, i).view(),
+        expect_epilogue(matrix(got, i), a, b, every_activation()[0], {}, matrix(residual, i).view(),
                         text(a_gap, residual_gap, backend.name, i));
       }
     }

@@ -78,7 +78,7 @@ TEST(GemmQuantized, EveryScaling) {
 
 // More than the strip that is kept in f32, with few rows left over, which must have the bits that
 // they have among many.
-TEST(GemmQuantized, InStrips) {
+TEST(GemmQuantized, InRowBlocks) {
   const auto scaling_named = [](std::string_view name) {
     for (const OperandKind& kind : every_scaling())
       if (kind.name == name) return kind;

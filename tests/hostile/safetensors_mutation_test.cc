@@ -216,7 +216,7 @@ TEST(SafetensorsMutation, damaged_files_on_disk) {
 
 // Headers that are as expensive as text can be: what is held stays a small multiple of the file.
 TEST(SafetensorsMutation, expensive_headers_cost_in_proportion) {
-  constexpr std::size_t kBytes = 1 << 20, kMostPerByte = 16;
+  constexpr std::size_t kBytes = 1 << 20, kMaxPerByte = 16;
   const auto repeated = [](std::string_view before, std::string_view piece,
                            std::string_view after) {
     std::string json(before);
@@ -246,7 +246,7 @@ TEST(SafetensorsMutation, expensive_headers_cost_in_proportion) {
       const CountMemory count(memory);
       const Header header = parse_header(json, json.size() + 8, "expensive");
     }
-    EXPECT_LE(memory.most_held, kMostPerByte * json.size()) << json.substr(0, 80);
+    EXPECT_LE(memory.most_held, kMaxPerByte * json.size()) << json.substr(0, 80);
   }
 }
 

@@ -98,12 +98,12 @@ std::vector<float> ramp(std::size_t count) {
 
 TEST(StagedCall, QuantizersGiveTheSameBytes) {
   std::vector<float> values = ramp(40 * 96);
-  View turned = value_view(values.data(), DType::f32, {96, 40});
-  turned.strides = {4, 96 * 4};
+  View transposed = value_view(values.data(), DType::f32, {96, 40});
+  transposed.strides = {4, 96 * 4};
   const View plain = value_view(values.data(), DType::f32, {40, 96});
   const View stack = value_view(values.data(), DType::f32, {4, 10, 96});
   for (const std::string& name : preset_names()) {
-    for (const View& view : {plain, turned, stack}) {
+    for (const View& view : {plain, transposed, stack}) {
       Scaling scaling = preset(name);
       scaling.columnwise = view.shape.rank() == 2;
       Counts wanted_counts, counts;

@@ -89,21 +89,21 @@ struct StagedKernels {
     call.finish();
   }
 
-  static void fold(const Exec& exec, const MxFoldJob& job) {
+  static void align_exponents(const Exec& exec, const MxAlignJob& job) {
     StagedCall call(kDevice(), exec);
     call.reads(job.from);
     call.writes(job.to.codes);
     call.writes(job.to.scales);
     call.updates(job.changed);
     call.start();
-    kDevice().kernels->fold(call.exec(), {.from = call.there(job.from),
-                                          .to = call.there(job.to),
-                                          .changed = call.there(job.changed)});
+    kDevice().kernels->align_exponents(call.exec(), {.from = call.there(job.from),
+                                                     .to = call.there(job.to),
+                                                     .changed = call.there(job.changed)});
     call.finish();
   }
 
-  static bool quantize_folded(const Exec& exec, const QuantizeJob& mx, const QuantizedMatrix& to,
-                              std::int64_t* changed) {
+  static bool quantize_aligned(const Exec& exec, const QuantizeJob& mx, const QuantizedMatrix& to,
+                               std::int64_t* changed) {
     StagedCall call(kDevice(), exec);
     call.reads(mx.source);
     call.writes(to.codes);
@@ -113,8 +113,8 @@ struct StagedKernels {
     QuantizeJob there = mx;
     there.source = call.there(mx.source);
     there.rowwise.codes = call.there(mx.rowwise.codes);
-    if (!kDevice().kernels->quantize_folded(call.exec(), there, call.there(to),
-                                            call.there(changed)))
+    if (!kDevice().kernels->quantize_aligned(call.exec(), there, call.there(to),
+                                             call.there(changed)))
       return false;  // and what is in memory there stays there
     call.finish();
     return true;
@@ -215,8 +215,8 @@ struct StagedKernels {
     offer(&Kernels::dequantize, &dequantize);
     offer(&Kernels::amax, &amax);
     offer(&Kernels::tensor_scale, &tensor_scale);
-    offer(&Kernels::fold, &fold);
-    offer(&Kernels::quantize_folded, &quantize_folded);
+    offer(&Kernels::align_exponents, &align_exponents);
+    offer(&Kernels::quantize_aligned, &quantize_aligned);
     offer(&Kernels::produce, &produce);
     offer(&Kernels::fuses, &fuses);
     offer(&Kernels::delayed_update, &delayed_update);

@@ -134,10 +134,10 @@ std::int64_t attention_backward_workspace(const Isa&, const AttentionMethod&, co
 // The method that gradients are computed with, or null.
 const AttentionMethod* backward_method(ChooseAttention choose, const AttentionBackwardJob&);
 void prepare_attention(const Isa&, const Exec&, const AttentionPrepareJob&);
-void survey_attention(const Isa&, const Exec&, const AttentionSurveyJob&);
+void measure_attention_statistics(const Isa&, const Exec&, const AttentionStatisticsJob&);
 
 void delayed_update(const Exec&, const DelayedJob&);
-void fold_matrix(const Exec&, const MxFoldJob&);
+void align_exponents_matrix(const Exec&, const MxAlignJob&);
 
 template <const Isa& kIsa, ChooseGemm kGemm, ChooseAttention kAttention>
 constexpr Kernels make_kernels(const char* name, const char* description) {
@@ -156,7 +156,7 @@ constexpr Kernels make_kernels(const char* name, const char* description) {
       .amax = [](const Exec& exec, const QuantizeSource& source, AmaxOf of,
                  float* amax) { amax_matrix(kIsa, exec, source, of, amax); },
       .tensor_scale = tensor_scale,
-      .fold = fold_matrix,
+      .align_exponents = align_exponents_matrix,
       .produce = [](const Exec& exec, const Matrix& x, const Producer& producer,
                     const Matrix& out) { produce_matrix(kIsa, exec, x, producer, out); },
       .delayed_update = delayed_update,
@@ -188,8 +188,10 @@ constexpr Kernels make_kernels(const char* name, const char* description) {
           [](const Exec& exec, const AttentionPrepareJob& job) {
             prepare_attention(kIsa, exec, job);
           },
-      .attention_survey = [](const Exec& exec,
-                             const AttentionSurveyJob& job) { survey_attention(kIsa, exec, job); },
+      .attention_statistics =
+          [](const Exec& exec, const AttentionStatisticsJob& job) {
+            measure_attention_statistics(kIsa, exec, job);
+          },
       .count_nan = count_nan_matrix};
 }
 

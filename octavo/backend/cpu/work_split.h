@@ -24,7 +24,7 @@ inline int parts_for(std::int64_t units, int threads) {
 
 // Calls work(part, first, last) for every part of the units, in a known floating-point environment.
 template <typename Work>
-void share_parts(std::int64_t units, int parts, int threads, Work&& work) {
+void parallel_parts(std::int64_t units, int parts, int threads, Work&& work) {
   parallel_for(parts, threads, [&](int part) {
     const FpEnvGuard guard;
     work(part, units * part / parts, units * (part + 1) / parts);
@@ -33,11 +33,11 @@ void share_parts(std::int64_t units, int parts, int threads, Work&& work) {
 
 // Calls work(unit) for every one.
 template <typename Work>
-void share_units(std::int64_t units, int threads, Work&& work) {
-  share_parts(units, parts_for(units, threads), threads,
-              [&](int, std::int64_t first, std::int64_t last) {
-                for (std::int64_t unit = first; unit < last; ++unit) work(unit);
-              });
+void parallel_units(std::int64_t units, int threads, Work&& work) {
+  parallel_parts(units, parts_for(units, threads), threads,
+                 [&](int, std::int64_t first, std::int64_t last) {
+                   for (std::int64_t unit = first; unit < last; ++unit) work(unit);
+                 });
 }
 
 }  // namespace octavo::cpu

@@ -13,7 +13,7 @@ namespace octavo::reference {
 // Rows [first, first + count) of an operand as its job takes them: dequantized exactly, or values
 // rounded to `values`. [count][cols]; with `turned` [cols][count].
 std::vector<double> rows_of(const GemmOperand& operand, std::int64_t first, std::int64_t count,
-                            DType values, bool turned = false);
+                            DType values, bool transposed = false);
 
 // Rows of one head that are worked on together, so that a key is decoded once for all of them.
 inline constexpr std::int64_t kAttentionRows = 32, kAttentionKeys = 64;

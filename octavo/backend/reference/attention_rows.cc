@@ -35,7 +35,7 @@ bool is_masked(const AttentionJob& job, std::int64_t batch, std::int64_t head, s
 }
 
 std::vector<double> rows_of(const GemmOperand& operand, std::int64_t first, std::int64_t count,
-                            DType values, bool turned) {
+                            DType values, bool transposed) {
   const std::int64_t cols = operand.cols();
   std::vector<double> rows(static_cast<std::size_t>(count * cols));
   const bool as_it_is = operand.values.dtype == values || values == DType::f64;
@@ -48,7 +48,7 @@ std::vector<double> rows_of(const GemmOperand& operand, std::int64_t first, std:
         number = load_value(operand.values, first + row, col);
         if (!as_it_is) number = rounded_to(values, number);
       }
-      rows[static_cast<std::size_t>(turned ? col * count + row : row * cols + col)] = number;
+      rows[static_cast<std::size_t>(transposed ? col * count + row : row * cols + col)] = number;
     }
   return rows;
 }

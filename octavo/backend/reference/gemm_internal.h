@@ -23,7 +23,7 @@ inline std::int64_t run_end(const GemmJob& job, std::int64_t k, std::int64_t mos
 }
 
 // Stores what becomes of a sum: in f64 up to the one rounding to the type of the output.
-inline void finish(const GemmJob& job, std::int64_t row, std::int64_t col, double sum) {
+inline void epilogue(const GemmJob& job, std::int64_t row, std::int64_t col, double sum) {
   if (job.bias.data != nullptr) sum += load_value(job.bias, 0, col);
   if (job.activation) sum = activated(*job.activation, sum);
   if (job.residual.data != nullptr) sum += load_value(job.residual, row, col);

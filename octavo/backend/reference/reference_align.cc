@@ -9,7 +9,7 @@
 
 namespace octavo::reference {
 
-void fold_matrix(const Exec&, const MxFoldJob& job) {
+void align_exponents_matrix(const Exec&, const MxAlignJob& job) {
   const FpEnvGuard guard;
   const Matrix &from = job.from.codes, &scales = job.from.scales;
   const std::int64_t run = tile_extent(job.to.tile.cols, from.cols);

@@ -78,8 +78,8 @@ Weights weigh(const AttentionJob& job, std::vector<double>& scores) {
 }
 
 // Of one row, from P, or from nothing.
-void finish(const AttentionJob& job, std::int64_t batch, std::int64_t head, std::int64_t row,
-            const Weights& weights, const double* q, const double* sums) {
+void epilogue(const AttentionJob& job, std::int64_t batch, std::int64_t head, std::int64_t row,
+              const Weights& weights, const double* q, const double* sums) {
   const Matrix out = job.out.at(batch, head).values;
   constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
   for (std::int64_t e = 0; e < out.cols; ++e)
@@ -139,8 +139,8 @@ void attention(const Exec&, const AttentionJob& job) {
       }
     }
     for (std::int64_t i = 0; i < count; ++i)
-      finish(job, batch, head, rows[static_cast<std::size_t>(i)].row,
-             weights[static_cast<std::size_t>(i)], q.data() + i * depth, sums.data() + i * width);
+      epilogue(job, batch, head, rows[static_cast<std::size_t>(i)].row,
+               weights[static_cast<std::size_t>(i)], q.data() + i * depth, sums.data() + i * width);
   });
 }
 

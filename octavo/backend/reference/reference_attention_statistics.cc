@@ -13,8 +13,8 @@ namespace {
 // NaN is larger than everything.
 bool is_larger(double a, double b) { return b == b && !(a <= b); }
 
-AttentionSurvey survey_of(const GemmOperand& of, std::int64_t first, std::int64_t count) {
-  AttentionSurvey result{.row = first};
+AttentionStatistics statistics_of(const GemmOperand& of, std::int64_t first, std::int64_t count) {
+  AttentionStatistics result{.row = first};
   const auto cols = static_cast<std::size_t>(of.cols());
   std::vector<double> channels(cols, 0.0);
   for (std::int64_t row = first; row < first + count; ++row) {
@@ -41,17 +41,17 @@ AttentionSurvey survey_of(const GemmOperand& of, std::int64_t first, std::int64_
 
 }  // namespace
 
-void attention_survey(const Exec&, const AttentionSurveyJob& job) {
+void attention_statistics(const Exec&, const AttentionStatisticsJob& job) {
   const FpEnvGuard guard;
   const std::int64_t rows = job.of.first.rows(), step = job.rows_per_range;
-  AttentionSurvey* to = job.result;
+  AttentionStatistics* to = job.result;
   for (std::int64_t batch = 0; batch < job.batches; ++batch) {
     const std::int64_t length = job.lengths != nullptr ? job.lengths[batch] : rows;
     for (std::int64_t head = 0; head < job.heads; ++head)
       for (std::int64_t first = 0; first < rows; first += step)
-        *to++ =
-            survey_of(job.of.at(batch, head), first,
-                      std::clamp<std::int64_t>(length - first, 0, std::min(step, rows - first)));
+        *to++ = statistics_of(
+            job.of.at(batch, head), first,
+            std::clamp<std::int64_t>(length - first, 0, std::min(step, rows - first)));
   }
 }
 

@@ -55,7 +55,7 @@ const Kernels kReferenceKernels{.name = "reference",
                                 .dequantize = dequantize_matrix,
                                 .amax = amax_matrix,
                                 .tensor_scale = tensor_scale,
-                                .fold = fold_matrix,
+                                .align_exponents = align_exponents_matrix,
                                 .produce = produce_matrix,
                                 .fuses = fuses,
                                 .delayed_update = delayed_update,
@@ -64,7 +64,7 @@ const Kernels kReferenceKernels{.name = "reference",
                                 .attention = attention,
                                 .attention_backward = attention_backward,
                                 .attention_prepare = attention_prepare,
-                                .attention_survey = attention_survey,
+                                .attention_statistics = attention_statistics,
                                 .count_nan = count_nan};
 
 }  // namespace octavo::reference

@@ -104,8 +104,8 @@ void gemm(const Exec&, const GemmJob& job) {
       const std::vector<OperandRow> b = rows_of(job.b, n, b_count, job.accumulator);
       for (std::int64_t i = 0; i < a_count; ++i)
         for (std::int64_t j = 0; j < b_count; ++j)
-          finish(job, m + i, n + j,
-                 sum_of(a[static_cast<std::size_t>(i)], b[static_cast<std::size_t>(j)], job));
+          epilogue(job, m + i, n + j,
+                   sum_of(a[static_cast<std::size_t>(i)], b[static_cast<std::size_t>(j)], job));
     }
   }
 }

@@ -173,7 +173,7 @@ void gemm_hopper(const GemmJob& job) {
   const std::vector<Run> runs = runs_of(job);
   if (runs.empty()) {  // K is 0
     for (std::int64_t m = 0; m < rows; ++m)
-      for (std::int64_t n = 0; n < cols; ++n) finish(job, m, n, 0.0);
+      for (std::int64_t n = 0; n < cols; ++n) epilogue(job, m, n, 0.0);
     return;
   }
   const auto a_table = decode_table(job.a.quantized.codes.format),
@@ -188,7 +188,7 @@ void gemm_hopper(const GemmJob& job) {
     for (std::int64_t n = 0; n < cols; ++n) {
       const CodeRow b = row_of(job.b, n, runs, b_table);
       for (std::int64_t m = first; m < end; ++m)
-        finish(job, m, n, sum_of(a[static_cast<std::size_t>(m - first)], b, runs, scaled_runs));
+        epilogue(job, m, n, sum_of(a[static_cast<std::size_t>(m - first)], b, runs, scaled_runs));
     }
   }
 }

@@ -18,7 +18,7 @@ void tensor_scale(const Exec&, const ScaleSpec&, const Format& element, const fl
                   float* scale);                      // reference_quantize.cc
 void delayed_update(const Exec&, const DelayedJob&);  // reference_quantize.cc
 
-void fold_matrix(const Exec&, const MxFoldJob&);  // reference_align.cc
+void align_exponents_matrix(const Exec&, const MxAlignJob&);  // reference_align.cc
 
 void produce_matrix(const Exec&, const Matrix& x, const Producer&,
                     const Matrix& out);  // reference_produce.cc
@@ -32,6 +32,7 @@ void attention(const Exec&, const AttentionJob&);  // reference_attention.cc
 void attention_backward(const Exec&,
                         const AttentionBackwardJob&);             // reference_attention_backward.cc
 void attention_prepare(const Exec&, const AttentionPrepareJob&);  // reference_attention_prepare.cc
-void attention_survey(const Exec&, const AttentionSurveyJob&);  // reference_attention_statistics.cc
+void attention_statistics(const Exec&,
+                          const AttentionStatisticsJob&);  // reference_attention_statistics.cc
 
 }  // namespace octavo::reference

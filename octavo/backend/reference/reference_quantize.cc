@@ -43,9 +43,9 @@ struct Seen {
     return transposed ? job.source.rows() : job.source.cols();
   }
   [[nodiscard]] double at(std::int64_t row, std::int64_t col) const {
-    const bool turned = transposed ? job.hadamard_columnwise : job.hadamard_rowwise;
+    const bool rotated = transposed ? job.hadamard_columnwise : job.hadamard_rowwise;
     const std::int64_t first = col / kHadamardSize * kHadamardSize;
-    if (!turned || first + kHadamardSize > cols()) return plain(row, col);
+    if (!rotated || first + kHadamardSize > cols()) return plain(row, col);
     float group[kHadamardSize];
     for (int i = 0; i < kHadamardSize; ++i) group[i] = static_cast<float>(plain(row, first + i));
     hadamard16(group, job.hadamard_signs);
@@ -164,10 +164,10 @@ class CopyMaker {
               .nan = true};
     const double value = seen_.at(row, col);
     const bool division = divides(job_.scale) && job_.given_inv_scale == nullptr;
-    const Finish finish =
-        job_.given_inv_scale == nullptr ? finish_of(job_.scale, format) : Finish::none;
-    const auto scaled = [division, finish](auto x, auto factor) {
-      return finished(finish, division ? x / factor : x * factor);
+    const PeerAdjust peer_adjust =
+        job_.given_inv_scale == nullptr ? peer_adjust_of(job_.scale, format) : PeerAdjust::none;
+    const auto scaled = [division, peer_adjust](auto x, auto factor) {
+      return peer_adjusted(peer_adjust, division ? x / factor : x * factor);
     };
     const double u = seen_.is_f64
                          ? scaled(value, static_cast<double>(scale.factor))

@@ -47,7 +47,7 @@ constexpr std::string_view kConfig = R"({
   "text": "a \"quoted\" \\ \n\u0001 é"
 })";
 
-TEST(Json, what_nobody_changed_comes_out_as_it_went_in) {
+TEST(Json, unchanged_content_round_trips) {
   EXPECT_EQ(parse_json(kConfig, "c").dump(2), kConfig);
   EXPECT_EQ(parse_json(R"( {"b":[1,{"c" : 2.50}],"a":"x"} )", "c").dump(0),
             R"({"b": [1, {"c": 2.50}], "a": "x"})");

@@ -97,7 +97,8 @@ std::string shape_text(const std::vector<std::uint64_t>& shape) {
   return out + "]";
 }
 
-std::string no_words_for(std::string_view dialect, const Scaling& scaling, std::string_view knows) {
+std::string unsupported_scaling(std::string_view dialect, const Scaling& scaling,
+                                std::string_view knows) {
   return text(dialect, " has no words for ", describe(scaling), "; it knows ", knows);
 }
 
@@ -132,7 +133,7 @@ StoredType fp8_type(const Scaling& scaling) {
   return scaling.format == e5m2 ? StoredType::f8_e5m2 : StoredType::f8_e4m3;
 }
 
-std::vector<std::string> skip_list(const QuantizedModel& model) {
+std::vector<std::string> ignore_list(const QuantizedModel& model) {
   std::set<std::string> modules(model.plain_modules.begin(), model.plain_modules.end());
   modules.insert(model.plain_holders.begin(), model.plain_holders.end());
   const bool has_head =
@@ -187,12 +188,12 @@ std::string why_not(Dialect dialect, const QuantizedWeight& weight) {
   return reason.empty() ? table_of(dialect).why_not(weight) : reason;
 }
 
-std::vector<SpelledTensor> spell(Dialect dialect, const QuantizedWeight& weight) {
+std::vector<DialectTensor> dialect_tensors(Dialect dialect, const QuantizedWeight& weight) {
   const std::string reason = why_not(dialect, weight);
   if (!reason.empty())
     fail(ErrorCode::unsupported, kDialectOp, "'", shown(weight.name, 200), "' of shape ",
          to_string(weight.shape), " cannot be written for ", name_of(dialect), ": ", reason);
-  return table_of(dialect).spell(weight);
+  return table_of(dialect).dialect_tensors(weight);
 }
 
 safetensors::Metadata metadata_of(Dialect dialect, const std::vector<QuantizedWeight>& weights) {

@@ -1,6 +1,7 @@
-// How others spell a quantized checkpoint: which tensors stand for one weight, under which names,
-// in which types and layouts, and what config.json says about them. A dialect is written (spell,
-// configure) and read (recognize) here, and nowhere else; docs/numerics/dialects.md has the bytes.
+// Dialects: the naming schemes and layouts of quantized checkpoints (compressed-tensors, DeepSeek
+// fp8, ModelOpt, ComfyUI, octavo). For each: which tensors hold one weight, under which names, in
+// which types and layouts, and which keys config.json has. Dialects are written (dialect_tensors,
+// configure) and read (recognize) here only; docs/numerics/dialects.md documents the bytes.
 #pragma once
 
 #include <cstddef>
@@ -24,108 +25,112 @@ enum class Dialect : std::uint8_t { compressed_tensors, deepseek, modelopt, comf
 [[nodiscard]] OCTAVO_API Dialect parse_dialect(std::string_view name);  // Error lists the names
 [[nodiscard]] OCTAVO_API std::vector<std::string> dialect_names();
 
-// One weight that is (to be) quantized: a matrix [N, K], or a stack of them.
+// One quantized weight: a matrix [N, K], or a stack of them.
 struct QuantizedWeight {
   std::string name;    // of the weight in the unquantized checkpoint, "....up_proj.weight"
   std::string module;  // the same without ".weight"
   Shape shape{};
-  DType source = DType::bf16;  // what it was, and what dequantize makes of it
-  Scaling scaling{};           // rowwise; tile, format and scale say the rest
-  // What it is multiplied with has one scale that was found with data, and that stands beside it.
+  DType source = DType::bf16;  // dtype of the unquantized weight; dequantize gives it back
+  Scaling scaling{};  // rowwise; per-tensor, per-channel, block or group by tile
+  // Static activation quantization: a calibrated input_scale is stored beside the weight.
   bool static_input = false;
 };
 
-// What part of a weight a tensor of the file holds.
+// Which part of a weight a tensor of the file holds.
 enum class Part : std::uint8_t {
   codes,
   scales,
-  tensor_scale,  // the second level
-  marker,        // says what the others are (comfy_quant): constant bytes
+  tensor_scale,  // the second-level (global) scale of NVFP4
+  marker,  // describes the others (comfy_quant): constant bytes
 };
 
-// One tensor of the file, and how its bytes lie where that is not as octavo has them.
-struct SpelledTensor {
-  safetensors::TensorPlan plan;  // name, type, shape; a shape beyond the weight's is padded with 0
+// One tensor of the file, and its layout where that differs from octavo's.
+struct DialectTensor {
+  safetensors::TensorPlan plan;  // name, type, shape; a shape larger than the weight's is zero-padded
   Part part = Part::codes;
-  std::string constant{};          // the bytes of a marker, or of a number that is known
+  std::string constant{};  // the bytes of a marker or of a known number
   bool high_nibble_first = false;  // of two FP4 codes in a byte
   bool swizzled = false;           // scales as ScaleLayout::swizzled_128x4
-  bool divisor = false;            // values are divided by it: it is the reciprocal of ours
+  bool divisor = false;  // a divisor: the reciprocal of octavo's scale
 };
 
-// The tensors that stand for a weight. Throws Error(unsupported) with the reason when the dialect
-// cannot say it: a scaling it has no words for, a shape its loaders refuse (ragged 128 x 128).
-[[nodiscard]] OCTAVO_API std::vector<SpelledTensor> spell(Dialect dialect,
-                                                          const QuantizedWeight& weight);
-// Can it, and if not, why not ("" if it can).
+// The tensors that hold a weight in this dialect. Throws Error(unsupported) with the reason when
+// the dialect cannot hold it: an unsupported scaling, a shape that its loaders refuse (ragged 128 x
+// 128 blocks).
+[[nodiscard]] OCTAVO_API std::vector<DialectTensor> dialect_tensors(Dialect dialect,
+                                                                    const QuantizedWeight& weight);
+// The reason why the dialect cannot hold the weight; "" if it can.
 [[nodiscard]] OCTAVO_API std::string why_not(Dialect dialect, const QuantizedWeight& weight);
 
-// Do its loaders find all experts of a layer in one tensor? Where not, they want a matrix for each.
+// Do its loaders take expert stacks (all experts of a layer in one tensor)? If not, they expect one
+// matrix per expert.
 [[nodiscard]] OCTAVO_API bool takes_stacks(Dialect dialect);
 
-// Rows [first_row, first_row + rows) of a weight, as octavo has them, and where their bytes go. A
-// stack of matrices is one matrix of all their rows, and a band has the shape [rows, K]. Bands
-// begin at multiples of band_rows(); only the last may end elsewhere. Where band_rows() is all rows
-// of a matrix, a band is one matrix. What there is one of (a scale per tensor, a tensor scale, a
-// marker) is written with the band that begins at row 0; padding behind the last row with the last
-// band.
-[[nodiscard]] OCTAVO_API std::int64_t band_rows(Dialect dialect, const QuantizedWeight& weight);
-struct BandBytes {
-  std::size_t tensor = 0;    // index into spell()'s result
+// Row blocks: rows [first_row, first_row + rows) of a weight in octavo's layout, and the byte
+// ranges they become in the file. A stack of matrices counts as one matrix of all their rows, and a
+// row block has the shape [rows, K]. Row blocks begin at multiples of row_block_rows(); only the
+// last may end elsewhere. Where row_block_rows() is all rows of a matrix, a row block is one
+// matrix. Per-tensor parts (a per-tensor scale, a tensor scale, a marker) are written with the row
+// block that begins at row 0; padding after the last row with the last row block.
+[[nodiscard]] OCTAVO_API std::int64_t row_block_rows(Dialect dialect,
+                                                     const QuantizedWeight& weight);
+struct RowBlockBytes {
+  std::size_t tensor = 0;  // index into the result of dialect_tensors()
   std::uint64_t offset = 0;  // in that tensor
   std::vector<std::byte> bytes;
 };
-[[nodiscard]] OCTAVO_API std::vector<BandBytes> spell_band(Dialect dialect,
-                                                           const QuantizedWeight& weight,
-                                                           std::int64_t first_row,
-                                                           const QuantizedTensor& band);
+[[nodiscard]] OCTAVO_API std::vector<RowBlockBytes> pack_row_block(
+    Dialect dialect, const QuantizedWeight& weight, std::int64_t first_row,
+    const QuantizedTensor& row_block);
 
-// What the metadata of a file with these weights say ("format": "pt", and what octavo's own files
-// say of themselves).
+// The safetensors metadata of a file with these weights ("format": "pt", and the description
+// entries of octavo's own files).
 [[nodiscard]] OCTAVO_API safetensors::Metadata metadata_of(
     Dialect dialect, const std::vector<QuantizedWeight>& weights);
 
-// What is said of the cache of keys and values.
+// KV cache quantization as the config declares it.
 enum class CacheScheme : std::uint8_t {
   plain,
-  fp8,    // with one static scale for the keys of a layer and one for its values
-  other,  // something that only the source has words for
+  fp8,  // static: one k_scale and one v_scale per layer
+  other,  // a scheme that no other dialect can express
 };
 
-// The model as a whole, for config.json: what is quantized how, and what is not.
+// The whole model, for config.json: which modules are quantized how, and which are on the ignore
+// list.
 struct QuantizedModel {
   std::vector<QuantizedWeight> weights;
-  std::vector<std::string> plain_modules{};  // Linears (by name and shape) that stay as they are
-  std::vector<std::string> plain_holders{};  // those that have stacks of experts which do
-  CacheScheme cache = CacheScheme::plain;    // said where the dialect has words for it
+  std::vector<std::string> plain_modules{};  // unquantized Linears, by name and shape
+  std::vector<std::string> plain_holders{};  // modules that hold unquantized expert stacks
+  CacheScheme cache = CacheScheme::plain;  // declared where the dialect supports it
 };
-// Notes a tensor that stays as it is, if it is one that loaders would make a quantized layer of
-// unless they are told not to.
+// Adds an unquantized tensor to the model's lists if loaders would otherwise make a quantized layer
+// of it (it then goes on the ignore list).
 OCTAVO_API void note_plain(QuantizedModel& model, std::string_view name,
                            const std::vector<std::uint64_t>& shape, Role role);
-// Changes config (and hf_quant_config, for modelopt) as the dialect's loaders want it. Throws
-// Error(unsupported) when the dialect cannot say it: weights of two kinds where it knows one.
+// Writes quantization_config into config (and hf_quant_config, for modelopt). Throws
+// Error(unsupported) when the dialect cannot express the model: two schemes where it supports one.
 OCTAVO_API void configure(Dialect dialect, const QuantizedModel& model, Json& config,
                           Json& hf_quant_config);
 
-// A weight found in a checkpoint, with the tensors that hold it.
+// A quantized weight found in a checkpoint, with the tensors that hold it.
 struct FoundWeight {
   QuantizedWeight weight;
-  std::vector<SpelledTensor> tensors;  // those the file has, in spell()'s order
+  std::vector<DialectTensor> tensors;  // those present, in the order of dialect_tensors()
 };
 struct Recognized {
   bool quantized = false;
   Dialect dialect = Dialect::octavo;
   std::vector<FoundWeight> weights;
-  std::vector<std::string> plain;  // names of tensors that are no part of a quantized weight
+  std::vector<std::string> plain;  // names of tensors that belong to no quantized weight
 };
-// From config and names. A checkpoint that is not quantized has no weights; one whose parts
-// contradict each other throws Error(invalid_argument) that names the tensor.
+// Detects the dialect from config.json and tensor names, and assembles the weights. An unquantized
+// checkpoint has none; parts that contradict each other throw Error(invalid_argument) that names
+// the tensor.
 [[nodiscard]] OCTAVO_API Recognized recognize(const CheckpointReader& checkpoint);
 
-// A band of a found weight, read as octavo has it: the opposite of spell_band.
-[[nodiscard]] OCTAVO_API QuantizedTensor read_band(const CheckpointReader& checkpoint,
-                                                   Dialect dialect, const FoundWeight& found,
-                                                   std::int64_t first_row, std::int64_t rows);
+// Reads a row block of a found weight into octavo's layout: the inverse of pack_row_block.
+[[nodiscard]] OCTAVO_API QuantizedTensor read_row_block(const CheckpointReader& checkpoint,
+                                                        Dialect dialect, const FoundWeight& found,
+                                                        std::int64_t first_row, std::int64_t rows);
 
 }  // namespace octavo

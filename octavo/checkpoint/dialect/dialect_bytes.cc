@@ -1,5 +1,5 @@
 // Bands of rows, from octavo's layout to a file's and back. Which dialect it is does not matter
-// here: a SpelledTensor says how its bytes lie.
+// here: a DialectTensor says how its bytes lie.
 #include <algorithm>
 #include <bit>
 #include <cstring>
@@ -30,7 +30,7 @@ struct CodeRows {
   std::int64_t own_rows = 0, own_pitch = 0;
   std::int64_t rows = 0, pitch = 0;
 };
-CodeRows code_rows(const QuantizedWeight& weight, const SpelledTensor& tensor) {
+CodeRows code_rows(const QuantizedWeight& weight, const DialectTensor& tensor) {
   const Extent extent = extent_of(weight);
   CodeRows out{.own_rows = extent.rows,
                .own_pitch = packed_row_bytes(extent.cols, weight.scaling.format)};
@@ -80,10 +80,10 @@ std::vector<std::byte> float_bytes(float value) {
   return out;
 }
 
-void check_band(Dialect dialect, const QuantizedWeight& weight, std::int64_t first_row,
-                std::int64_t rows) {
+void check_row_block(Dialect dialect, const QuantizedWeight& weight, std::int64_t first_row,
+                     std::int64_t rows) {
   const Extent extent = extent_of(weight);
-  const std::int64_t step = band_rows(dialect, weight);
+  const std::int64_t step = row_block_rows(dialect, weight);
   const bool last = first_row + rows == extent.rows;
   check(first_row >= 0 && rows >= 0 && first_row + rows <= extent.rows && first_row % step == 0 &&
             (last || rows % step == 0),
@@ -92,10 +92,10 @@ void check_band(Dialect dialect, const QuantizedWeight& weight, std::int64_t fir
         ", are no band: wanted multiples of ", step);
 }
 
-std::vector<std::byte> spell_codes(const QuantizedTensor& band, const CodeRows& lie,
-                                   const SpelledTensor& tensor, bool last) {
-  const std::span<const std::byte> own = band.rowwise.codes.bytes();
-  const std::int64_t rows = lie.own_pitch > 0 ? band.rowwise.codes.shape()[0] : 0;
+std::vector<std::byte> pack_codes(const QuantizedTensor& row_block, const CodeRows& lie,
+                                  const DialectTensor& tensor, bool last) {
+  const std::span<const std::byte> own = row_block.rowwise.codes.bytes();
+  const std::int64_t rows = lie.own_pitch > 0 ? row_block.rowwise.codes.shape()[0] : 0;
   const std::int64_t all = rows + (last ? lie.rows - lie.own_rows : 0);
   std::vector<std::byte> out;
   if (lie.pitch == lie.own_pitch && all == rows) {
@@ -112,7 +112,7 @@ std::vector<std::byte> spell_codes(const QuantizedTensor& band, const CodeRows& 
 
 }  // namespace
 
-std::int64_t band_rows(Dialect dialect, const QuantizedWeight& weight) {
+std::int64_t row_block_rows(Dialect dialect, const QuantizedWeight& weight) {
   const Extent extent = extent_of(weight);
   const std::int64_t rows = std::max<std::int64_t>(extent.matrix_rows, 1);
   const Tile tile = weight.scaling.tile;
@@ -125,34 +125,35 @@ std::int64_t band_rows(Dialect dialect, const QuantizedWeight& weight) {
   return tile.rows;
 }
 
-std::vector<BandBytes> spell_band(Dialect dialect, const QuantizedWeight& weight,
-                                  std::int64_t first_row, const QuantizedTensor& band) {
-  const std::vector<SpelledTensor> tensors = spell(dialect, weight);
+std::vector<RowBlockBytes> pack_row_block(Dialect dialect, const QuantizedWeight& weight,
+                                          std::int64_t first_row,
+                                          const QuantizedTensor& row_block) {
+  const std::vector<DialectTensor> tensors = dialect_tensors(dialect, weight);
   const Extent extent = extent_of(weight);
-  check(band.shape.rank() == 2 && band.shape[1] == extent.cols && band.rowwise.exists() &&
-            band.scaling.format == weight.scaling.format &&
-            band.scaling.tile == weight.scaling.tile,
+  check(row_block.shape.rank() == 2 && row_block.shape[1] == extent.cols &&
+            row_block.rowwise.exists() && row_block.scaling.format == weight.scaling.format &&
+            row_block.scaling.tile == weight.scaling.tile,
         ErrorCode::invalid_argument, kDialectOp, "the band of '", shown(weight.name, 200),
-        "' has the shape ", to_string(band.shape), " or a scaling of its own");
-  const std::int64_t rows = band.shape[0];
-  check_band(dialect, weight, first_row, rows);
+        "' has the shape ", to_string(row_block.shape), " or a scaling of its own");
+  const std::int64_t rows = row_block.shape[0];
+  check_row_block(dialect, weight, first_row, rows);
   const bool first = first_row == 0, last = first_row + rows == extent.rows;
 
-  std::vector<BandBytes> out;
+  std::vector<RowBlockBytes> out;
   for (std::size_t i = 0; i < tensors.size(); ++i) {
-    const SpelledTensor& tensor = tensors[i];
-    BandBytes piece{.tensor = i, .offset = 0, .bytes = {}};
+    const DialectTensor& tensor = tensors[i];
+    RowBlockBytes piece{.tensor = i, .offset = 0, .bytes = {}};
     switch (tensor.part) {
       case Part::codes: {
         const CodeRows lie = code_rows(weight, tensor);
         piece.offset = static_cast<std::uint64_t>(first_row * lie.pitch);
-        piece.bytes = spell_codes(band, lie, tensor, last);
+        piece.bytes = pack_codes(row_block, lie, tensor, last);
         break;
       }
       case Part::scales: {
         const ScaleRows lie = scale_rows(weight, first_row, rows);
         if (lie.single && !first) continue;
-        const Tensor ordered = in_order(band.rowwise.scales, ScaleOrder::row_major);
+        const Tensor ordered = in_order(row_block.rowwise.scales, ScaleOrder::row_major);
         const Tensor scales =
             tensor.swizzled ? to_layout(ordered, ScaleLayout::swizzled_128x4) : ordered;
         piece.bytes = scale_bytes(scales, tensor.plan.type);
@@ -163,7 +164,7 @@ std::vector<BandBytes> spell_band(Dialect dialect, const QuantizedWeight& weight
       }
       case Part::tensor_scale: {
         if (!first) continue;
-        const float scale = band.rowwise.tensor_scale.span<float>()[0];
+        const float scale = row_block.rowwise.tensor_scale.span<float>()[0];
         piece.bytes = float_bytes(tensor.divisor ? divisor_of(scale, weight.source) : scale);
         break;
       }
@@ -182,7 +183,7 @@ std::vector<BandBytes> spell_band(Dialect dialect, const QuantizedWeight& weight
 namespace {
 
 void read_codes(const CheckpointReader& checkpoint, const StoredTensor& stored,
-                const SpelledTensor& tensor, const CodeRows& lie, std::int64_t first_row,
+                const DialectTensor& tensor, const CodeRows& lie, std::int64_t first_row,
                 const Tensor& into) {
   const std::span<std::byte> own = into.bytes();
   const std::int64_t rows = into.shape()[0];
@@ -205,7 +206,7 @@ void read_codes(const CheckpointReader& checkpoint, const StoredTensor& stored,
 }
 
 void read_scales(const CheckpointReader& checkpoint, const StoredTensor& stored,
-                 const SpelledTensor& tensor, const ScaleRows& lie, const Tensor& into) {
+                 const DialectTensor& tensor, const ScaleRows& lie, const Tensor& into) {
   if (into.bytes().empty()) return;
   if (!tensor.swizzled) {
     const auto size = static_cast<std::uint64_t>(stored_bits(tensor.plan.type)) / 8;
@@ -233,33 +234,34 @@ float read_float(const CheckpointReader& checkpoint, const StoredTensor& stored)
 
 }  // namespace
 
-QuantizedTensor read_band(const CheckpointReader& checkpoint, Dialect dialect,
-                          const FoundWeight& found, std::int64_t first_row, std::int64_t rows) {
+QuantizedTensor read_row_block(const CheckpointReader& checkpoint, Dialect dialect,
+                               const FoundWeight& found, std::int64_t first_row,
+                               std::int64_t rows) {
   const QuantizedWeight& weight = found.weight;
-  check_band(dialect, weight, first_row, rows);
-  QuantizedTensor band =
+  check_row_block(dialect, weight, first_row, rows);
+  QuantizedTensor row_block =
       make_quantized({rows, extent_of(weight).cols}, weight.source, weight.scaling);
-  for (const SpelledTensor& tensor : found.tensors) {
+  for (const DialectTensor& tensor : found.tensors) {
     const StoredTensor& stored = checkpoint.at(tensor.plan.name);
     if (tensor.part == Part::codes)
       read_codes(checkpoint, stored, tensor, code_rows(weight, tensor), first_row,
-                 band.rowwise.codes);
+                 row_block.rowwise.codes);
     if (tensor.part == Part::scales)
       read_scales(checkpoint, stored, tensor, scale_rows(weight, first_row, rows),
-                  band.rowwise.scales);
+                  row_block.rowwise.scales);
     if (tensor.part == Part::tensor_scale) {
       const float scale = read_float(checkpoint, stored);
-      band.rowwise.tensor_scale.span<float>()[0] =
+      row_block.rowwise.tensor_scale.span<float>()[0] =
           tensor.divisor ? multiplier_of(scale, weight.source) : scale;
     }
   }
   try {
-    check_scales(band);
+    check_scales(row_block);
   } catch (const Error& error) {
     fail(ErrorCode::invalid_argument, kDialectOp, "'", shown(weight.name, 200),
          "': ", reason_of(error));
   }
-  return band;
+  return row_block;
 }
 
 }  // namespace octavo

@@ -30,7 +30,7 @@ std::string_view format_of(const Scaling& scaling) {
 std::string why_not(const QuantizedWeight& weight) {
   const auto scheme = scheme_of(weight.scaling);
   if (scheme != Scheme::fp8_tensor && scheme != Scheme::mxfp8 && scheme != Scheme::nvfp4)
-    return no_words_for(kName, weight.scaling, "fp8, mxfp8 (e4m3fn), nvfp4");
+    return unsupported_scaling(kName, weight.scaling, "fp8, mxfp8 (e4m3fn), nvfp4");
   if (!weight.name.ends_with(".weight")) return "its name does not end in '.weight'";
   const Extent extent = extent_of(weight);
   if (extent.rows == 0 || extent.cols == 0) return "it has no elements";
@@ -39,12 +39,12 @@ std::string why_not(const QuantizedWeight& weight) {
   return "";
 }
 
-std::vector<SpelledTensor> spell(const QuantizedWeight& weight) {
+std::vector<DialectTensor> dialect_tensors(const QuantizedWeight& weight) {
   const Scheme scheme = *scheme_of(weight.scaling);
   const auto [rows, cols, matrix_rows] = extent_of(weight);
   const std::string codes = weight.module + ".weight", scales = codes + "_scale";
   Json words = Json::object({{"format", format_of(weight.scaling)}});
-  std::vector<SpelledTensor> out;
+  std::vector<DialectTensor> out;
   if (scheme == Scheme::fp8_tensor) {
     const auto sizes = weight.shape.sizes();
     out = {{.plan = {.name = codes,
@@ -79,11 +79,11 @@ std::vector<SpelledTensor> spell(const QuantizedWeight& weight) {
 void configure(const QuantizedModel&, Json&, Json&) {}
 
 // What is said of a layer, by its own marker or by the file's metadata.
-Json words_for(const CheckpointReader& checkpoint, const std::string& module,
-               const StoredTensor* marker, const Json& layers) {
-  constexpr std::uint64_t kMostMarkerBytes = 1U << 16;
+Json marker_json(const CheckpointReader& checkpoint, const std::string& module,
+                 const StoredTensor* marker, const Json& layers) {
+  constexpr std::uint64_t kMaxMarkerBytes = 1U << 16;
   if (marker == nullptr) return layers[module];
-  check(marker->nbytes() <= kMostMarkerBytes, ErrorCode::invalid_argument, kDialectOp, "'",
+  check(marker->nbytes() <= kMaxMarkerBytes, ErrorCode::invalid_argument, kDialectOp, "'",
         shown(marker->name(), 200), "' has ", marker->nbytes(), " bytes, wanted a few words");
   std::string words(marker->nbytes(), '\0');
   checkpoint.read(*marker, 0, std::as_writable_bytes(std::span(words)));
@@ -111,7 +111,7 @@ std::vector<FoundWeight> find(const CheckpointReader& checkpoint, Misfits* misfi
     if (!name.ends_with(".weight")) continue;
     const std::string module = name.substr(0, name.size() - 7);
     const StoredTensor* const marker = checkpoint.find(module + std::string(kMarker));
-    const Json words = words_for(checkpoint, module, marker, layers);
+    const Json words = marker_json(checkpoint, module, marker, layers);
     const std::string_view format = words["format"].string_or("");
     FoundParts parts{.name = name,
                      .codes = &tensor,
@@ -135,7 +135,7 @@ std::vector<FoundWeight> find(const CheckpointReader& checkpoint, Misfits* misfi
 
 const DialectTable& comfyui_dialect() {
   static constexpr DialectTable kTable{
-      kName, why_not, spell, configure, find, true, {takes_input, ".input_scale"}};
+      kName, why_not, dialect_tensors, configure, find, true, {takes_input, ".input_scale"}};
   return kTable;
 }
 

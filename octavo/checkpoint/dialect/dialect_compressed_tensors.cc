@@ -19,7 +19,7 @@ using safetensors::StoredType;
 constexpr std::string_view kName = "compressed-tensors";
 
 // What config.json says of a scheme.
-struct Words {
+struct QuantizationArgs {
   std::string_view format;
   int bits;
   std::string_view strategy;
@@ -28,7 +28,7 @@ struct Words {
   std::string_view activations;  // their strategy; empty: as they are
   int activation_group;
 };
-Words words_of(Scheme scheme) {
+QuantizationArgs quantization_args(Scheme scheme) {
   constexpr std::string_view kFloat = "float-quantized", kByte = "torch.uint8";
   switch (scheme) {
     case Scheme::fp8_tensor:
@@ -52,32 +52,32 @@ Words words_of(Scheme scheme) {
 std::string why_not(const QuantizedWeight& weight) {
   const auto scheme = scheme_of(weight.scaling);
   if (!scheme || weight.scaling.format == e5m2)
-    return no_words_for(
+    return unsupported_scaling(
         kName, weight.scaling,
         "fp8, fp8-channel, fp8-block, mxfp8 (e4m3fn), mxfp6 (e2m3fn), mxfp4, nvfp4");
   if (const std::string reason = why_no_matrix(weight); !reason.empty()) return reason;
   const Extent extent = extent_of(weight);
-  const Words words = words_of(*scheme);
+  const QuantizationArgs args = quantization_args(*scheme);
   if (*scheme == Scheme::fp8_block) return why_no_blocks(kName, weight);
-  const std::int64_t group = words.group_size;
+  const std::int64_t group = args.group_size;
   if (group > 0 && extent.cols % group != 0)
     return not_divisible(kName, "columns", extent.cols, group);
   return "";
 }
 
-std::vector<SpelledTensor> spell(const QuantizedWeight& weight) {
+std::vector<DialectTensor> dialect_tensors(const QuantizedWeight& weight) {
   const Scheme scheme = *scheme_of(weight.scaling);
   const auto [rows, cols, matrix_rows] = extent_of(weight);
   const std::string codes = weight.module + ".weight", scales = weight.module + ".weight_scale";
   const StoredType float_scale =
       weight.scaling.scale.format == ScaleFormat::bf16 ? StoredType::bf16 : StoredType::f32;
   const auto packed = [&](int bits) {
-    return SpelledTensor{
+    return DialectTensor{
         .plan = plan_tensor(codes + "_packed", StoredType::u8, {rows, cols * bits / 8})};
   };
-  const SpelledTensor plain{.plan = plan_tensor(codes, fp8_type(weight.scaling), {rows, cols})};
+  const DialectTensor plain{.plan = plan_tensor(codes, fp8_type(weight.scaling), {rows, cols})};
   const auto scale = [&](StoredType type, std::initializer_list<std::int64_t> shape) {
-    return SpelledTensor{.plan = plan_tensor(scales, type, shape), .part = Part::scales};
+    return DialectTensor{.plan = plan_tensor(scales, type, shape), .part = Part::scales};
   };
   switch (scheme) {
     case Scheme::fp8_tensor:
@@ -117,33 +117,33 @@ Json arguments(int bits, std::string_view strategy, int group, std::string_view 
 
 // What is static of NVFP4 is the second level; each group's own scale is the server's to find.
 Json static_activations(Scheme scheme) {
-  const Words words = words_of(scheme);
+  const QuantizationArgs args = quantization_args(scheme);
   if (scheme == Scheme::nvfp4)
-    return arguments(words.bits, words.strategy, words.group_size, words.scale_dtype, "local");
-  return arguments(words.bits, "tensor", 0, "", false);
+    return arguments(args.bits, args.strategy, args.group_size, args.scale_dtype, "local");
+  return arguments(args.bits, "tensor", 0, "", false);
 }
 
 Json dynamic_activations(Scheme scheme) {
-  const Words words = words_of(scheme);
-  if (words.activations.empty()) return {};
-  return arguments(words.bits, words.activations, words.activation_group, words.scale_dtype, true);
+  const QuantizationArgs args = quantization_args(scheme);
+  if (args.activations.empty()) return {};
+  return arguments(args.bits, args.activations, args.activation_group, args.scale_dtype, true);
 }
 
 Json group_of(Scheme scheme, bool has_static_input, Json targets) {
-  const Words words = words_of(scheme);
-  return Json::object({{"targets", std::move(targets)},
-                       {"format", words.format},
-                       {"weights", arguments(words.bits, words.strategy, words.group_size,
-                                             words.scale_dtype, false)},
-                       {"input_activations", has_static_input ? static_activations(scheme)
-                                                              : dynamic_activations(scheme)},
-                       {"output_activations", Json()}});
+  const QuantizationArgs args = quantization_args(scheme);
+  return Json::object(
+      {{"targets", std::move(targets)},
+       {"format", args.format},
+       {"weights", arguments(args.bits, args.strategy, args.group_size, args.scale_dtype, false)},
+       {"input_activations",
+        has_static_input ? static_activations(scheme) : dynamic_activations(scheme)},
+       {"output_activations", Json()}});
 }
 
 // The skip list. vLLM asks of experts of a stack by the names that they would have apart, of which
 // there may be hundreds.
 Json ignored(const QuantizedModel& model) {
-  Json list = json_list(skip_list(model));
+  Json list = json_list(ignore_list(model));
   const std::set<std::string> holders(model.plain_holders.begin(), model.plain_holders.end());
   for (const std::string& holder : holders) {
     std::string expression = "re:";
@@ -178,7 +178,7 @@ void configure(const QuantizedModel& model, Json& config, Json&) {
   if (model.cache == CacheScheme::fp8) cache = arguments(8, "tensor", 0, "", false);
   config.set("quantization_config",
              Json::object({{"quant_method", kName},
-                           {"format", schemes.size() == 1 ? words_of(schemes[0]).format
+                           {"format", schemes.size() == 1 ? quantization_args(schemes[0]).format
                                                           : std::string_view("mixed-precision")},
                            {"quantization_status", "compressed"},
                            {"global_compression_ratio", Json()},
@@ -217,7 +217,8 @@ bool takes_input(std::optional<Scheme> scheme) {
 std::vector<FoundWeight> find(const CheckpointReader& checkpoint, Misfits* misfits) {
   const Json& config = quantization_config(checkpoint.config());
   // verify has a rule for it, and looks at the rest.
-  if (const std::string reason = meant_otherwise(config); misfits == nullptr && !reason.empty())
+  if (const std::string reason = unsupported_transform(config);
+      misfits == nullptr && !reason.empty())
     fail(ErrorCode::unsupported, kDialectOp, "'", shown(checkpoint.path(), 200), "': ", reason);
   std::vector<FoundWeight> found;
   for (const StoredTensor& tensor : checkpoint.tensors()) {
@@ -229,7 +230,7 @@ std::vector<FoundWeight> find(const CheckpointReader& checkpoint, Misfits* misfi
                            .codes = &tensor,
                            .scales = checkpoint.find(module + ".weight_scale"),
                            .tensor_scale = checkpoint.find(module + ".weight_global_scale"),
-                           .said = tiles_for(module, config),
+                           .declared = tiles_for(module, config),
                            .divisor = true};
     if (packed || parts.scales != nullptr || holds_fp8(tensor))
       assemble_into(found, parts, misfits);
@@ -239,15 +240,15 @@ std::vector<FoundWeight> find(const CheckpointReader& checkpoint, Misfits* misfi
 
 }  // namespace
 
-std::string meant_otherwise(const Json& words) {
-  const Json& transform = words["transform_config"];
+std::string unsupported_transform(const Json& args) {
+  const Json& transform = args["transform_config"];
   const Json& groups = transform["config_groups"];
   const bool none = transform.is_null() || (transform.is_object() && transform.members().empty()) ||
                     (groups.is_object() && groups.members().empty());
   if (!none)
     return "config.json has a transform_config: weights were multiplied by Hadamard or other "
            "matrices, which octavo does not undo";
-  const Json& sparsity = words["sparsity_config"];
+  const Json& sparsity = args["sparsity_config"];
   const bool dense = sparsity.is_null() || (sparsity.is_object() && sparsity.members().empty()) ||
                      sparsity["format"].string_or("") == "dense";
   if (!dense)
@@ -261,7 +262,7 @@ const DialectTable& compressed_tensors_dialect() {
   static constexpr DialectTable kTable{
       kName,
       why_not,
-      spell,
+      dialect_tensors,
       configure,
       find,
       false,

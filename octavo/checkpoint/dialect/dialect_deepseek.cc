@@ -19,7 +19,7 @@ bool has_powers(const Scaling& scaling) {
 std::string why_not(const QuantizedWeight& weight) {
   const auto scheme = scheme_of(weight.scaling);
   if ((scheme != Scheme::fp8_block && scheme != Scheme::mxfp8) || weight.scaling.format != e4m3fn)
-    return no_words_for(kName, weight.scaling, "fp8-block and mxfp8 of e4m3fn");
+    return unsupported_scaling(kName, weight.scaling, "fp8-block and mxfp8 of e4m3fn");
   const Extent extent = extent_of(weight);
   if (extent.rows == 0 || extent.cols == 0) return "it has no elements";
   if (weight.shape.rank() > 3) return "it is more than a stack of matrices";
@@ -32,7 +32,7 @@ std::string why_not(const QuantizedWeight& weight) {
   return extent.cols % kMxBlock == 0 ? "" : not_divisible(kName, "columns", extent.cols, kMxBlock);
 }
 
-std::vector<SpelledTensor> spell(const QuantizedWeight& weight) {
+std::vector<DialectTensor> dialect_tensors(const QuantizedWeight& weight) {
   const bool blocks = scheme_of(weight.scaling) == Scheme::fp8_block;
   const std::vector<std::uint64_t> shape(weight.shape.sizes().begin(), weight.shape.sizes().end());
   std::vector<std::uint64_t> grid = shape;
@@ -52,7 +52,7 @@ void configure(const QuantizedModel& model, Json& config, Json&) {
   check(schemes.size() == 1, ErrorCode::unsupported, kDialectOp,
         "the deepseek target has one kind of weights in a model, got ", name_of(schemes[0]),
         " and others; use one recipe, or the target compressed-tensors");
-  const Json skipped = json_list(skip_list(model));
+  const Json skipped = json_list(ignore_list(model));
   if (schemes[0] == Scheme::mxfp8) {
     config.set("quantization_config", Json::object({{"quant_method", "mxfp8"},
                                                     {"activation_scheme", "dynamic"},
@@ -60,13 +60,13 @@ void configure(const QuantizedModel& model, Json& config, Json&) {
                                                     {"modules_to_not_convert", skipped}}));
     return;
   }
-  Json& words = config.set("quantization_config",
-                           Json::object({{"quant_method", "fp8"},
-                                         {"activation_scheme", "dynamic"},
-                                         {"fmt", "e4m3"},
-                                         {"weight_block_size", Json::array({kBlock, kBlock})}}));
-  if (powers) words.set("scale_fmt", "ue8m0");
-  words.set("modules_to_not_convert", skipped);
+  Json& quant_config = config.set(
+      "quantization_config", Json::object({{"quant_method", "fp8"},
+                                           {"activation_scheme", "dynamic"},
+                                           {"fmt", "e4m3"},
+                                           {"weight_block_size", Json::array({kBlock, kBlock})}}));
+  if (powers) quant_config.set("scale_fmt", "ue8m0");
+  quant_config.set("modules_to_not_convert", skipped);
 }
 
 std::vector<FoundWeight> find(const CheckpointReader& checkpoint, Misfits* misfits) {
@@ -79,7 +79,7 @@ std::vector<FoundWeight> find(const CheckpointReader& checkpoint, Misfits* misfi
     FoundParts parts{
         .name = name, .codes = &tensor, .scales = checkpoint.find(name + "_scale_inv")};
     if (block.size() == 2)
-      parts.said = {{block[0].integer_or(kBlock), block[1].integer_or(kBlock)}};
+      parts.declared = {{block[0].integer_or(kBlock), block[1].integer_or(kBlock)}};
     parts.powers = powers;
     // V4 calls it `.scale`; per-tensor files of vLLM have `weight_scale`.
     if (parts.scales == nullptr && name.ends_with(".weight")) {
@@ -97,7 +97,7 @@ std::vector<FoundWeight> find(const CheckpointReader& checkpoint, Misfits* misfi
 }  // namespace
 
 const DialectTable& deepseek_dialect() {
-  static constexpr DialectTable kTable{kName, why_not, spell, configure, find};
+  static constexpr DialectTable kTable{kName, why_not, dialect_tensors, configure, find};
   return kTable;
 }
 

@@ -1,5 +1,5 @@
-// What the dialects share. Each has a file of its own that ends in a table of functions; to add
-// one, write that file and put its table into the list of dialect.cc.
+// Shared by the dialect implementations. Each dialect is one file that ends in a DialectTable of
+// functions; to add one, write that file and add its table to the list in dialect.cc.
 #pragma once
 
 #include <cstdint>
@@ -14,7 +14,7 @@ namespace octavo {
 
 inline constexpr std::string_view kDialectOp = "checkpoint";
 
-// The kinds of weights that others have words for.
+// The quantization schemes that other tools' dialects support.
 enum class Scheme : std::uint8_t {
   fp8_tensor,
   fp8_channel,
@@ -24,31 +24,32 @@ enum class Scheme : std::uint8_t {
   mxfp4,
   nvfp4,
 };
-// Nothing for any other tile, format or scale. FP8 is e4m3fn or e5m2, MXFP8 e4m3fn, MXFP6 e2m3fn.
+// nullopt for any other tile, format or scale. FP8 is e4m3fn or e5m2, MXFP8 e4m3fn, MXFP6 e2m3fn.
 [[nodiscard]] std::optional<Scheme> scheme_of(const Scaling& scaling);
 [[nodiscard]] std::string_view name_of(Scheme scheme);
 [[nodiscard]] constexpr bool is_fp8(Scheme scheme) { return scheme <= Scheme::fp8_block; }
 
 inline constexpr std::int64_t kBlock = 128;
 
-// A weight as [rows, cols], whatever stands before the last dimension.
+// A weight as [rows, cols]: all leading dimensions collapsed into rows.
 struct Extent {
   std::int64_t rows = 0, cols = 0;
   std::int64_t matrix_rows = 0;  // of one matrix of a stack
 };
 [[nodiscard]] Extent extent_of(const QuantizedWeight& weight);
 
-// A weight whose parts do not fit together, for those who want to hear of all of them.
+// A weight whose parts do not fit together; collected for callers that report all of them.
 struct Misfit {
   std::string name, reason;
 };
 using Misfits = std::vector<Misfit>;
 
-// How a dialect calls scales that were found with data: one number each (static_scales_internal.h).
-struct StaticWords {
-  bool (*takes_input)(std::optional<Scheme>) = nullptr;  // for weights of which kinds; null: none
-  std::string_view input{};        // behind the name of a Linear: ".input_scale"
-  std::string_view nvfp4_input{};  // for NVFP4, where it divides; empty: as for others
+// Tensor names of a dialect's static scales (input_scale, k_scale, v_scale): one number each
+// (static_scales_internal.h).
+struct StaticScaleNames {
+  bool (*takes_input)(std::optional<Scheme>) = nullptr;  // for which schemes; null: none
+  std::string_view input{};  // suffix of the Linear's name: ".input_scale"
+  std::string_view nvfp4_input{};  // for NVFP4, where it is a divisor; empty: as for others
   std::string_view key{},
       value{};         // behind the name of an attention; empty: the cache has no words
   bool scalar = true;  // of the shape [], else [1]
@@ -56,25 +57,25 @@ struct StaticWords {
 
 struct DialectTable {
   std::string_view name;
-  // "" if it can be said; what is common to all is asked before.
+  // "" if the dialect can hold it; called after the checks common to all dialects.
   std::string (*why_not)(const QuantizedWeight&);
-  std::vector<SpelledTensor> (*spell)(const QuantizedWeight&);
+  std::vector<DialectTensor> (*dialect_tensors)(const QuantizedWeight&);
   void (*configure)(const QuantizedModel&, Json& config, Json& hf_quant_config);
-  // The weights of a checkpoint that is of this dialect. The first misfit is an Error where there
-  // is no list for them.
+  // The weights of a checkpoint in this dialect. Without a list for misfits the first misfit throws
+  // Error.
   std::vector<FoundWeight> (*find)(const CheckpointReader&, Misfits*);
   bool stacks = true;  // takes_stacks()
-  StaticWords statics{};
+  StaticScaleNames statics{};
 };
 [[nodiscard]] const DialectTable& compressed_tensors_dialect();
-// Why codes and scales are not all that quantization_config says of weights: transforms, and zeros
-// that are left out. "" where they are.
-[[nodiscard]] std::string meant_otherwise(const Json& words);
-// The same of tensors: scales that activations are multiplied by before they meet a weight, whose
-// inverse is in its codes (AWQ, as ModelOpt writes it). "" where there are none.
-[[nodiscard]] std::string meant_with_activations(const CheckpointReader& checkpoint);
-// The algorithm that ModelOpt's words, of either file, have for a layer or for all, in capitals; ""
-// where they have none.
+// Why codes and scales alone do not determine the weights, by quantization_config: transform_config
+// (Hadamard), sparsity_config. "" where they do.
+[[nodiscard]] std::string unsupported_transform(const Json& words);
+// The same by tensors: pre_quant_scale (AWQ as ModelOpt exports it), which multiplies activations
+// and whose inverse is folded into the codes. "" where there is none.
+[[nodiscard]] std::string pre_quant_scale_problem(const CheckpointReader& checkpoint);
+// ModelOpt's quant_algo for a module, or for the whole model, from either config file, upper case;
+// "" where there is none.
 [[nodiscard]] std::string modelopt_algorithm(const Json& words, const std::string& module);
 [[nodiscard]] const DialectTable& deepseek_dialect();
 [[nodiscard]] const DialectTable& modelopt_dialect();
@@ -82,32 +83,33 @@ struct DialectTable {
 [[nodiscard]] const DialectTable& octavo_dialect();
 [[nodiscard]] const DialectTable& table_of(Dialect dialect);
 
-// recognize(), and what does not fit besides.
+// recognize() that also collects misfits.
 [[nodiscard]] Recognized recognize_all(const CheckpointReader& checkpoint, Misfits* misfits);
 
-// Pieces of reasons, and of spellings.
+// Helpers for reasons and for tensor layouts.
 [[nodiscard]] std::string shape_text(const std::vector<std::uint64_t>& shape);  // "[2, 3]"
-[[nodiscard]] std::string no_words_for(std::string_view dialect, const Scaling& scaling,
-                                       std::string_view knows);
+[[nodiscard]] std::string unsupported_scaling(std::string_view dialect, const Scaling& scaling,
+                                              std::string_view knows);
 [[nodiscard]] std::string not_divisible(std::string_view who, std::string_view what,
                                         std::int64_t size, std::int64_t by);
-// Why it is no matrix of a Linear, for loaders that want every expert to be one; "" if it is.
+// Why the weight is not the matrix of one Linear, for dialects that need one matrix per expert; ""
+// if it is.
 [[nodiscard]] std::string why_no_matrix(const QuantizedWeight& weight);
-// Blocks of 128 x 128: why rows cannot be cut into them, "" if they can. Loaders take a last block
-// that is cut short, unless another part of a fused matrix follows it (vLLM's
-// validate_fp8_block_shape); columns must come out even, as activations have groups of 128.
+// Why the weight cannot have 128 x 128 blocks; "" if it can. Loaders accept a ragged last block of
+// rows unless another part of a fused matrix follows it (vLLM's validate_fp8_block_shape); columns
+// must be a multiple of 128, because activations have groups of 128.
 [[nodiscard]] std::string why_no_blocks(std::string_view who, const QuantizedWeight& weight);
 [[nodiscard]] safetensors::TensorPlan plan_tensor(std::string name, safetensors::StoredType type,
                                                   std::initializer_list<std::int64_t> shape);
-// The type that FP8 codes have in a file.
+// The safetensors dtype of FP8 codes.
 [[nodiscard]] safetensors::StoredType fp8_type(const Scaling& scaling);
-// Full names of modules, sorted and each once: what skip lists want. "lm_head" is always among them
-// unless it is quantized, as loaders make one even where the file has none.
-[[nodiscard]] std::vector<std::string> skip_list(const QuantizedModel& model);
+// The ignore list: full module names, sorted, without duplicates. Always contains "lm_head" unless
+// it is quantized, because loaders create an lm_head even where the file has none.
+[[nodiscard]] std::vector<std::string> ignore_list(const QuantizedModel& model);
 [[nodiscard]] Json json_list(const std::vector<std::string>& texts);
-// Have its weights of this kind static scales of activations? All of them do, or none.
+// Do the weights of this scheme have static activation scales? All of them do, or none.
 [[nodiscard]] bool has_static_input(const QuantizedModel& model, Scheme scheme);
-// The schemes of a model in the order they first come.
+// The schemes of a model in order of first occurrence.
 [[nodiscard]] std::vector<Scheme> schemes_of(const QuantizedModel& model);
 
 }  // namespace octavo

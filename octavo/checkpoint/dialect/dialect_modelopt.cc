@@ -14,13 +14,13 @@ constexpr std::string_view kName = "modelopt";
 // The layout is that of this version, so servers that look at it do as with its own files.
 constexpr std::string_view kLayoutVersion = "0.47.0";
 
-struct Words {
+struct QuantAlgo {
   std::string_view algorithm;
   int group_size = 0;
   int bits = 0;  // where config_groups are given
 };
 // NVFP4 has two names, for activations that are quantized too and for those that are not.
-Words words_of(Scheme scheme, bool static_input = false) {
+QuantAlgo quant_algo_of(Scheme scheme, bool static_input = false) {
   switch (scheme) {
     case Scheme::fp8_tensor:
       return {"FP8", 0, 8};
@@ -41,26 +41,27 @@ Words words_of(Scheme scheme, bool static_input = false) {
 
 std::string why_not(const QuantizedWeight& weight) {
   const auto scheme = scheme_of(weight.scaling);
-  if (!scheme || words_of(*scheme).algorithm.empty() || weight.scaling.format == e5m2)
-    return no_words_for(kName, weight.scaling,
-                        "fp8, fp8-channel, fp8-block, mxfp8 (e4m3fn), nvfp4");
+  if (!scheme || quant_algo_of(*scheme).algorithm.empty() || weight.scaling.format == e5m2)
+    return unsupported_scaling(kName, weight.scaling,
+                               "fp8, fp8-channel, fp8-block, mxfp8 (e4m3fn), nvfp4");
   if (const std::string reason = why_no_matrix(weight); !reason.empty()) return reason;
   const Extent extent = extent_of(weight);
   if (*scheme == Scheme::fp8_block && extent.rows % kBlock != 0)
     return not_divisible(kName, "rows", extent.rows, kBlock);
-  const std::int64_t group = *scheme == Scheme::fp8_block ? kBlock : words_of(*scheme).group_size;
+  const std::int64_t group =
+      *scheme == Scheme::fp8_block ? kBlock : quant_algo_of(*scheme).group_size;
   if (group > 0 && extent.cols % group != 0)
     return not_divisible(kName, "columns", extent.cols, group);
   return "";
 }
 
-std::vector<SpelledTensor> spell(const QuantizedWeight& weight) {
+std::vector<DialectTensor> dialect_tensors(const QuantizedWeight& weight) {
   const Scheme scheme = *scheme_of(weight.scaling);
   const auto [rows, cols, matrix_rows] = extent_of(weight);
   const std::string codes = weight.module + ".weight", scales = weight.module + ".weight_scale";
-  const SpelledTensor plain{.plan = plan_tensor(codes, fp8_type(weight.scaling), {rows, cols})};
+  const DialectTensor plain{.plan = plan_tensor(codes, fp8_type(weight.scaling), {rows, cols})};
   const auto scale = [&](StoredType type, std::initializer_list<std::int64_t> shape) {
-    return SpelledTensor{.plan = plan_tensor(scales, type, shape), .part = Part::scales};
+    return DialectTensor{.plan = plan_tensor(scales, type, shape), .part = Part::scales};
   };
   switch (scheme) {
     case Scheme::fp8_tensor:
@@ -85,7 +86,7 @@ std::vector<SpelledTensor> spell(const QuantizedWeight& weight) {
 Json layers_of(const QuantizedModel& model) {
   Json layers = Json::object();
   for (const QuantizedWeight& weight : model.weights) {
-    const Words words = words_of(*scheme_of(weight.scaling), weight.static_input);
+    const QuantAlgo words = quant_algo_of(*scheme_of(weight.scaling), weight.static_input);
     Json layer = Json::object({{"quant_algo", words.algorithm}});
     if (words.group_size > 0) layer.set("group_size", words.group_size);
     layers.set(weight.module, std::move(layer));
@@ -97,8 +98,9 @@ void configure(const QuantizedModel& model, Json& config, Json& hf_quant_config)
   const std::vector<Scheme> schemes = schemes_of(model);
   const bool mixed = schemes.size() > 1;
   const bool static_input = has_static_input(model, schemes[0]);
-  const Words words = mixed ? Words{"MIXED_PRECISION"} : words_of(schemes[0], static_input);
-  const Json skipped = json_list(skip_list(model));
+  const QuantAlgo words =
+      mixed ? QuantAlgo{"MIXED_PRECISION"} : quant_algo_of(schemes[0], static_input);
+  const Json skipped = json_list(ignore_list(model));
   const Json producer = Json::object({{"name", kName}, {"version", kLayoutVersion}});
 
   Json flat = Json::object();
@@ -157,7 +159,7 @@ std::vector<FoundWeight> find(const CheckpointReader& checkpoint, Misfits* misfi
                            .codes = &tensor,
                            .scales = checkpoint.find(name + "_scale"),
                            .tensor_scale = checkpoint.find(name + "_scale_2"),
-                           .said = tiles_for(std::string(module_of(name)), checkpoint)};
+                           .declared = tiles_for(std::string(module_of(name)), checkpoint)};
     if (parts.scales != nullptr || holds_fp8(tensor)) assemble_into(found, parts, misfits);
   }
   return found;
@@ -176,7 +178,7 @@ const DialectTable& modelopt_dialect() {
   static constexpr DialectTable kTable{
       kName,
       why_not,
-      spell,
+      dialect_tensors,
       configure,
       find,
       false,

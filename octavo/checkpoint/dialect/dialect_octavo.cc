@@ -16,13 +16,13 @@ std::string why_not(const QuantizedWeight& weight) {
   return "";
 }
 
-std::vector<SpelledTensor> spell(const QuantizedWeight& weight) {
+std::vector<DialectTensor> dialect_tensors(const QuantizedWeight& weight) {
   // The shapes of the parts, without their memory.
   const QuantizedTensor shapes = make_quantized(
       weight.shape, weight.source, weight.scaling,
       [](const View& like) { return Tensor::adopt(like, std::make_shared<char>()); });
   const QuantizedCopy& copy = shapes.rowwise;
-  std::vector<SpelledTensor> out{
+  std::vector<DialectTensor> out{
       {.plan = stored_plan(weight.name, copy.codes.view())},
       {.plan = stored_plan(scales_name(weight.name), copy.scales.view()), .part = Part::scales}};
   if (copy.tensor_scale.owner() != nullptr)
@@ -33,26 +33,26 @@ std::vector<SpelledTensor> spell(const QuantizedWeight& weight) {
 
 // No loader but ours knows the name, and those that look will refuse it.
 void configure(const QuantizedModel& model, Json& config, Json&) {
-  Json& words = config.set("quantization_config", Json::object({{"quant_method", kName}}));
+  Json& quant_config = config.set("quantization_config", Json::object({{"quant_method", kName}}));
   if (model.cache == CacheScheme::fp8)
-    words.set("kv_cache_scheme",
-              Json::object({{"dynamic", false}, {"num_bits", 8}, {"type", "float"}}));
+    quant_config.set("kv_cache_scheme",
+                     Json::object({{"dynamic", false}, {"num_bits", 8}, {"type", "float"}}));
 }
 
 FoundWeight found_weight(const CheckpointReader& checkpoint, const std::string& name,
                          std::string_view line) {
   try {
-    const Description said = parse_description(line);
+    const Description declared = parse_description(line);
     FoundWeight found;
     found.weight = {.name = name,
                     .module = std::string(module_of(name)),
-                    .shape = said.shape,
-                    .source = said.source,
-                    .scaling = said.scaling};
-    check(said.scaling.rowwise && !said.scaling.columnwise, ErrorCode::unsupported, kDialectOp,
-          "it has a columnwise copy, which checkpoints do not; quantize it rowwise");
-    found.tensors = spell(found.weight);
-    for (const SpelledTensor& wanted : found.tensors) {
+                    .shape = declared.shape,
+                    .source = declared.source,
+                    .scaling = declared.scaling};
+    check(declared.scaling.rowwise && !declared.scaling.columnwise, ErrorCode::unsupported,
+          kDialectOp, "it has a columnwise copy, which checkpoints do not; quantize it rowwise");
+    found.tensors = dialect_tensors(found.weight);
+    for (const DialectTensor& wanted : found.tensors) {
       const StoredTensor& has = checkpoint.at(wanted.plan.name);
       check(has.entry->type == wanted.plan.type && has.entry->shape == wanted.plan.shape,
             ErrorCode::invalid_argument, kDialectOp, "its part '", shown(wanted.plan.name, 200),
@@ -80,7 +80,7 @@ const DialectTable& octavo_dialect() {
   static constexpr DialectTable kTable{
       kName,
       why_not,
-      spell,
+      dialect_tensors,
       configure,
       find,
       true,

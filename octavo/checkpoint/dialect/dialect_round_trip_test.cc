@@ -19,11 +19,11 @@ std::vector<std::byte> bytes(const Tensor& tensor) {
 }
 
 // Scales as numbers: a file may hold them in a wider type.
-std::vector<double> scale_values(const QuantizedTensor& band) {
+std::vector<double> scale_values(const QuantizedTensor& row_block) {
   std::vector<double> out;
-  const Tensor& scales = band.rowwise.scales;
+  const Tensor& scales = row_block.rowwise.scales;
   for (std::size_t i = 0; i < static_cast<std::size_t>(element_count(scales.shape())); ++i) {
-    switch (band.scaling.scale.format) {
+    switch (row_block.scaling.scale.format) {
       case ScaleFormat::f32:
         out.push_back(scales.span<float>()[i]);
         break;
@@ -76,9 +76,10 @@ void expect_round_trip(Dialect dialect, const std::vector<TestWeight>& weights) 
     EXPECT_EQ(one.weight.module, same->weight.module);
     EXPECT_EQ(one.weight.shape, same->weight.shape);
     EXPECT_EQ(one.weight.scaling.tile, same->weight.scaling.tile);
-    for (std::size_t i = 0; i < same->bands.size(); ++i)
-      expect_same(read_band(checkpoint, dialect, one, same->first_rows[i], same->bands[i].shape[0]),
-                  same->bands[i]);
+    for (std::size_t i = 0; i < same->row_blocks.size(); ++i)
+      expect_same(read_row_block(checkpoint, dialect, one, same->first_rows[i],
+                                 same->row_blocks[i].shape[0]),
+                  same->row_blocks[i]);
   }
 }
 
@@ -118,11 +119,11 @@ TEST(DialectRoundTrip, every_dialect_preset_and_shape) {
               .source = DType::bf16,
               .scaling = scaling};
           if (!why_not(dialect, weight).empty()) {
-            EXPECT_THROW((void)spell(dialect, weight), Error);
+            EXPECT_THROW((void)dialect_tensors(dialect, weight), Error);
             continue;
           }
           // A band of a stack whose tiles end with its matrices is one matrix.
-          const bool whole = stack && band_rows(dialect, weight) == shape[1];
+          const bool whole = stack && row_block_rows(dialect, weight) == shape[1];
           weights.push_back(
               make_weight(dialect, weight.name, shape, scaling, whole ? 1 : rows_at_once));
         }
@@ -134,7 +135,7 @@ TEST(DialectRoundTrip, every_dialect_preset_and_shape) {
 }
 
 // What each can say at all, so that a reason that is too wide is seen.
-TEST(DialectRoundTrip, who_can_say_what) {
+TEST(DialectRoundTrip, which_dialect_holds_which_scheme) {
   const auto can = [](Dialect dialect, std::string_view scaling, const Shape& shape) {
     return why_not(dialect, {.name = "a.weight",
                              .module = "a",
@@ -178,11 +179,11 @@ TEST(DialectRoundTrip, octavos_own_files_are_those_of_save_quantized) {
     ASSERT_EQ(loaded.size(), 1U);
     const QuantizedTensor& whole = loaded.at("w.weight");
     std::vector<std::byte> codes, scales;
-    for (const QuantizedTensor& band : weight.bands) {
-      codes.insert(codes.end(), band.rowwise.codes.bytes().begin(),
-                   band.rowwise.codes.bytes().end());
-      scales.insert(scales.end(), band.rowwise.scales.bytes().begin(),
-                    band.rowwise.scales.bytes().end());
+    for (const QuantizedTensor& row_block : weight.row_blocks) {
+      codes.insert(codes.end(), row_block.rowwise.codes.bytes().begin(),
+                   row_block.rowwise.codes.bytes().end());
+      scales.insert(scales.end(), row_block.rowwise.scales.bytes().begin(),
+                    row_block.rowwise.scales.bytes().end());
     }
     EXPECT_EQ(bytes(whole.rowwise.codes), codes);
     EXPECT_EQ(bytes(whole.rowwise.scales), scales);
@@ -190,14 +191,18 @@ TEST(DialectRoundTrip, octavos_own_files_are_those_of_save_quantized) {
   }
 }
 
-TEST(DialectRoundTrip, bands_that_are_none_are_refused) {
+TEST(DialectRoundTrip, row_blocks_that_do_not_align_are_refused) {
   const TestWeight weight =
       make_weight(Dialect::deepseek, "w.weight", {256, 128}, preset("fp8-block"));
-  EXPECT_THROW((void)spell_band(Dialect::deepseek, weight.weight, 64, weight.bands[0]), Error);
-  EXPECT_THROW((void)spell_band(Dialect::deepseek, weight.weight, 256, weight.bands[0]), Error);
-  EXPECT_THROW((void)spell_band(Dialect::deepseek, weight.weight, -128, weight.bands[0]), Error);
+  EXPECT_THROW((void)pack_row_block(Dialect::deepseek, weight.weight, 64, weight.row_blocks[0]),
+               Error);
+  EXPECT_THROW((void)pack_row_block(Dialect::deepseek, weight.weight, 256, weight.row_blocks[0]),
+               Error);
+  EXPECT_THROW((void)pack_row_block(Dialect::deepseek, weight.weight, -128, weight.row_blocks[0]),
+               Error);
   const TestWeight other = make_weight(Dialect::octavo, "w.weight", {128, 64}, preset("fp8-block"));
-  EXPECT_THROW((void)spell_band(Dialect::deepseek, weight.weight, 0, other.bands[0]), Error);
+  EXPECT_THROW((void)pack_row_block(Dialect::deepseek, weight.weight, 0, other.row_blocks[0]),
+               Error);
 }
 
 }  // namespace

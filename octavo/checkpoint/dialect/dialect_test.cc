@@ -20,7 +20,7 @@ std::string lines(Dialect dialect, const Shape& shape, const Scaling& scaling,
                          .source = DType::bf16,
                          .scaling = scaling};
   std::string out;
-  for (const SpelledTensor& tensor : spell(dialect, weight)) {
+  for (const DialectTensor& tensor : dialect_tensors(dialect, weight)) {
     out += text(tensor.plan.name, " ", stored_name(tensor.plan.type), " [");
     for (std::size_t i = 0; i < tensor.plan.shape.size(); ++i)
       out += text(i > 0 ? "," : "", tensor.plan.shape[i]);
@@ -115,10 +115,10 @@ TEST(Dialect, comfyui_tensors) {
 TEST(Dialect, comfyui_nibbles_and_swizzle) {
   const TestWeight weight =
       make_weight(Dialect::comfyui, "q.weight", {130, 64}, preset("nvfp4"), 2);
-  const std::vector<BandBytes> pieces =
-      spell_band(Dialect::comfyui, weight.weight, 0, weight.bands[0]);
-  const std::span<const std::byte> codes = weight.bands[0].rowwise.codes.bytes();
-  const std::span<const std::byte> scales = weight.bands[0].rowwise.scales.bytes();
+  const std::vector<RowBlockBytes> pieces =
+      pack_row_block(Dialect::comfyui, weight.weight, 0, weight.row_blocks[0]);
+  const std::span<const std::byte> codes = weight.row_blocks[0].rowwise.codes.bytes();
+  const std::span<const std::byte> scales = weight.row_blocks[0].rowwise.scales.bytes();
   ASSERT_EQ(pieces[0].bytes.size(), 144U * 32);
   for (std::size_t i = 0; i < 130 * 32; ++i)
     ASSERT_EQ(pieces[0].bytes[i], codes[i] << 4 | codes[i] >> 4);
@@ -197,7 +197,7 @@ TEST(Dialect, modelopt_config) {
             "FP8_PER_CHANNEL_PER_TOKEN");
 }
 
-TEST(Dialect, a_quantized_head_is_not_skipped) {
+TEST(Dialect, a_quantized_head_is_not_on_the_ignore_list) {
   const Json config = configured(Dialect::compressed_tensors, {{"lm_head", "fp8-channel"}}, {});
   const Json& words = config["quantization_config"];
   EXPECT_EQ(words["ignore"].dump(0), "[]");

@@ -65,7 +65,7 @@ inline std::vector<float> awkward_values(std::int64_t rows, std::int64_t cols,
 struct TestWeight {
   QuantizedWeight weight;
   std::vector<std::int64_t> first_rows;
-  std::vector<QuantizedTensor> bands;
+  std::vector<QuantizedTensor> row_blocks;
 };
 
 inline TestWeight make_weight(Dialect dialect, const std::string& name, const Shape& shape,
@@ -82,13 +82,13 @@ inline TestWeight make_weight(Dialect dialect, const std::string& name, const Sh
   std::vector<float> values = awkward_values(rows, cols, seed);
   const bool one = scaling.tile == Tile{0, 0} || scaling.scale.format == ScaleFormat::e4m3_f32;
   const float all = amax(value_view(values.data(), DType::f32, {rows, cols}));
-  const std::int64_t step = band_rows(dialect, out.weight);
-  const std::int64_t band = step * rows_at_once;
-  for (std::int64_t first = 0; first < rows; first += band) {
-    const std::int64_t count = std::min(band, rows - first);
+  const std::int64_t step = row_block_rows(dialect, out.weight);
+  const std::int64_t row_block = step * rows_at_once;
+  for (std::int64_t first = 0; first < rows; first += row_block) {
+    const std::int64_t count = std::min(row_block, rows - first);
     const View view = value_view(values.data() + first * cols, DType::f32, {count, cols});
     out.first_rows.push_back(first);
-    out.bands.push_back(quantize(view, scaling, {.given_amax = one ? &all : nullptr}));
+    out.row_blocks.push_back(quantize(view, scaling, {.given_amax = one ? &all : nullptr}));
   }
   return out;
 }
@@ -101,16 +101,17 @@ inline void write_checkpoint(const TemporaryFolder& folder, Dialect dialect,
   std::vector<QuantizedWeight> described;
   for (const TestWeight& one : weights) {
     described.push_back(one.weight);
-    for (const SpelledTensor& tensor : spell(dialect, one.weight)) plans.push_back(tensor.plan);
+    for (const DialectTensor& tensor : dialect_tensors(dialect, one.weight))
+      plans.push_back(tensor.plan);
   }
   plans.push_back({"model.norm.weight", safetensors::StoredType::bf16, {4}});
   safetensors::FileWriter writer(folder.path("model.safetensors"), plans,
                                  {.metadata = metadata_of(dialect, described)});
   for (const TestWeight& one : weights) {
-    const std::vector<SpelledTensor> tensors = spell(dialect, one.weight);
-    for (std::size_t i = 0; i < one.bands.size(); ++i)
-      for (const BandBytes& piece :
-           spell_band(dialect, one.weight, one.first_rows[i], one.bands[i]))
+    const std::vector<DialectTensor> tensors = dialect_tensors(dialect, one.weight);
+    for (std::size_t i = 0; i < one.row_blocks.size(); ++i)
+      for (const RowBlockBytes& piece :
+           pack_row_block(dialect, one.weight, one.first_rows[i], one.row_blocks[i]))
         writer.write(writer.at(tensors[piece.tensor].plan.name), piece.offset, piece.bytes);
   }
   writer.write(writer.at("model.norm.weight"), 0, std::vector<std::byte>(8));

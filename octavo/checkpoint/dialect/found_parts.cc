@@ -12,10 +12,11 @@ namespace {
 using safetensors::StoredType;
 using safetensors::TensorEntry;
 
-constexpr std::uint64_t kMostSize = std::uint64_t{1} << 48;
+constexpr std::uint64_t kMaxSize = std::uint64_t{1} << 48;
 
 // What config.json calls it, itself or within text_config.
-constexpr std::array<std::string_view, 2> kWords{"quantization_config", "compression_config"};
+constexpr std::array<std::string_view, 2> kQuantizationKeys{"quantization_config",
+                                                            "compression_config"};
 
 std::string shown_entry(const TensorEntry& entry) {
   return text(stored_name(entry.type), " ", shape_text(entry.shape));
@@ -25,7 +26,7 @@ std::string shown_entry(const TensorEntry& entry) {
 std::optional<Shape> shape_of(const TensorEntry& entry) {
   if (entry.shape.size() > kMaxRank) return std::nullopt;
   for (const std::uint64_t size : entry.shape)
-    if (size > kMostSize) return std::nullopt;
+    if (size > kMaxSize) return std::nullopt;
   std::vector<std::int64_t> sizes(entry.shape.begin(), entry.shape.end());
   return Shape(std::span<const std::int64_t>(sizes));
 }
@@ -49,7 +50,7 @@ Scaling fp8_scaling(const FoundParts& parts, const Shape& shape, std::int64_t sc
   const auto& sizes = parts.scales->entry->shape;
   // One for each row stands in one column; a grid may have as many.
   const bool column = rank <= 1 || sizes.back() == 1;
-  std::vector<Tile> tiles = parts.said;
+  std::vector<Tile> tiles = parts.declared;
   if (scale == ScaleFormat::e8m0) tiles.push_back({1, 32});
   if (rank <= 1) tiles.push_back({0, 0});
   if (column) tiles.push_back({1, 0});
@@ -153,7 +154,7 @@ bool holds_codes(const StoredTensor& tensor) {
 }
 
 const Json& quantization_config(const Json& config) {
-  for (const std::string_view key : kWords) {
+  for (const std::string_view key : kQuantizationKeys) {
     if (config[key].is_object()) return config[key];
     if (config["text_config"][key].is_object()) return config["text_config"][key];
   }
@@ -163,7 +164,7 @@ const Json& quantization_config(const Json& config) {
 void remove_quantization_config(Json& config) {
   Json inner = config["text_config"];
   bool any = false;
-  for (const std::string_view key : kWords) {
+  for (const std::string_view key : kQuantizationKeys) {
     config.remove(key);
     if (!inner.has(key)) continue;
     inner.remove(key);
@@ -232,7 +233,7 @@ FoundWeight assemble(const FoundParts& parts) {
     if (size < 0) misfit(parts, "its true shape is none");
   check_sizes(parts, weight, scales);
 
-  const auto add = [&](const StoredTensor* tensor, Part part) -> SpelledTensor* {
+  const auto add = [&](const StoredTensor* tensor, Part part) -> DialectTensor* {
     if (tensor == nullptr) return nullptr;
     const TensorEntry& entry = *tensor->entry;
     found.tensors.push_back({.plan = {entry.name, entry.type, entry.shape}, .part = part});

@@ -1,5 +1,5 @@
-// From tensors of a file to a quantized weight: what the dialects' readers share. Types and shapes
-// decide what a weight is; what config.json says only chooses between what they leave open.
+// Assembles a quantized weight from the tensors of a file; shared by the dialects' readers. Types
+// and shapes determine the scheme; config.json only chooses among what they leave open.
 #pragma once
 
 #include <optional>
@@ -12,34 +12,35 @@
 namespace octavo {
 
 struct FoundParts {
-  std::string name;  // of the weight, had it not been quantized
+  std::string name;  // of the weight in the unquantized model
   const StoredTensor* codes = nullptr;
-  const StoredTensor* scales = nullptr;        // null: the weight lacks them, which is an error
-  const StoredTensor* tensor_scale = nullptr;  // null: there is none
+  const StoredTensor* scales = nullptr;  // null: missing, which is an error
+  const StoredTensor* tensor_scale = nullptr;  // null: the scheme has none
   const StoredTensor* marker = nullptr;
-  std::vector<Tile> said{};  // what config.json says of FP8 weights; tried first
-  bool powers = false;       // f32 scales are powers of two
-  bool divisor = false;      // the tensor scale divides
+  std::vector<Tile> declared{};  // tiles of FP8 weights that config.json declares; tried first
+  bool powers = false;           // f32 scales are powers of two
+  bool divisor = false;  // the tensor scale is a divisor
   bool high_nibble_first = false;
   bool swizzled = false;
-  std::optional<Shape> shape{};  // where codes are padded; else theirs
+  std::optional<Shape> shape{};  // where codes are padded; else the shape of the codes
 };
 
 // Throws Error(invalid_argument) that names the weight when its parts do not fit together, and
-// Error(unsupported) for codes that are not octavo's (integers). The source type is left open.
+// Error(unsupported) for codes that octavo does not read (integers). Does not set the source dtype.
 [[nodiscard]] FoundWeight assemble(const FoundParts& parts);
-// The same, behind the others; a misfit goes to its list where there is one.
+// Appends the weight to `found`; a misfit goes to the list of misfits where there is one.
 void assemble_into(std::vector<FoundWeight>& found, const FoundParts& parts, Misfits* misfits);
 
 [[nodiscard]] bool holds_fp8(const StoredTensor& tensor);
 [[nodiscard]] bool holds_codes(const StoredTensor& tensor);  // FP8, or bytes
 
-// The part of config.json that speaks of quantization; null if none does.
+// quantization_config (or compression_config) of config.json; null if there is none.
 [[nodiscard]] const Json& quantization_config(const Json& config);
-// Takes it out of every place where it could be.
+// Removes it from every place where it can stand.
 void remove_quantization_config(Json& config);
 
-// The type that weights had: what config.json says, else what most tensors beside them have.
+// The dtype of the unquantized weights: dtype of config.json, else that of most unquantized
+// tensors.
 [[nodiscard]] DType source_type(const CheckpointReader& checkpoint);
 
 }  // namespace octavo

@@ -22,8 +22,8 @@ bool is_comfyui(const CheckpointReader& checkpoint) {
 
 // What config.json calls it; nothing where it says nothing.
 std::optional<Dialect> by_config(const CheckpointReader& checkpoint) {
-  const Json& words = quantization_config(checkpoint.config());
-  const std::string_view method = words["quant_method"].string_or("");
+  const Json& quant_config = quantization_config(checkpoint.config());
+  const std::string_view method = quant_config["quant_method"].string_or("");
   if (method == "octavo") return Dialect::octavo;
   if (method == "compressed-tensors") return Dialect::compressed_tensors;
   if (method == "fp8" || method == "mxfp8") return Dialect::deepseek;
@@ -60,7 +60,7 @@ std::optional<Dialect> dialect_of(const CheckpointReader& checkpoint) {
 
 }  // namespace
 
-std::string meant_with_activations(const CheckpointReader& checkpoint) {
+std::string pre_quant_scale_problem(const CheckpointReader& checkpoint) {
   const std::string* first = nullptr;
   std::int64_t count = 0;
   for (const StoredTensor& tensor : checkpoint.tensors()) {
@@ -87,7 +87,7 @@ Recognized recognize_all(const CheckpointReader& checkpoint, Misfits* misfits) {
     out.quantized = !out.weights.empty();
     // verify has a rule for it, and looks at the rest.
     if (out.quantized && misfits == nullptr)
-      if (const std::string reason = meant_with_activations(checkpoint); !reason.empty())
+      if (const std::string reason = pre_quant_scale_problem(checkpoint); !reason.empty())
         fail(ErrorCode::unsupported, kDialectOp, "'", shown(checkpoint.path(), 200), "': ", reason);
     if (*dialect != Dialect::octavo) {
       const DType source = source_type(checkpoint);
@@ -95,7 +95,7 @@ Recognized recognize_all(const CheckpointReader& checkpoint, Misfits* misfits) {
     }
   }
   for (const FoundWeight& found : out.weights)
-    for (const SpelledTensor& tensor : found.tensors) taken.insert(tensor.plan.name);
+    for (const DialectTensor& tensor : found.tensors) taken.insert(tensor.plan.name);
   for (const StoredTensor& tensor : checkpoint.tensors())
     if (!taken.contains(tensor.name())) out.plain.push_back(tensor.name());
   return out;

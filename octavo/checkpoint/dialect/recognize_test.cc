@@ -73,7 +73,8 @@ Decoded decoded(const TemporaryFolder& folder) {
   EXPECT_EQ(found.weights.size(), 1U);
   const QuantizedWeight& weight = found.weights.at(0).weight;
   const std::int64_t rows = element_count(weight.shape) / weight.shape[weight.shape.rank() - 1];
-  const Tensor values = dequantize(read_band(checkpoint, found.dialect, found.weights[0], 0, rows));
+  const Tensor values =
+      dequantize(read_row_block(checkpoint, found.dialect, found.weights[0], 0, rows));
   return {found.dialect, weight, {values.span<float>().begin(), values.span<float>().end()}};
 }
 
@@ -170,7 +171,7 @@ TEST(Recognize, without_a_config) {
   EXPECT_EQ(found.plain.size(), 2U);
 }
 
-TEST(Recognize, comfyui_by_metadata_and_the_older_spelling) {
+TEST(Recognize, comfyui_by_metadata_and_the_older_layout) {
   const TemporaryFolder by_metadata;
   write(by_metadata,
         {fp8("q.weight", 4, 8), scale("q.weight_scale", StoredType::f32, {}, kTwo),
@@ -209,7 +210,7 @@ std::string refusal(const std::vector<Given>& tensors, std::string_view config) 
     const CheckpointReader checkpoint(folder.path());
     const Recognized found = recognize(checkpoint);
     for (const FoundWeight& one : found.weights)
-      (void)read_band(checkpoint, found.dialect, one, 0, one.weight.shape[0]);
+      (void)read_row_block(checkpoint, found.dialect, one, 0, one.weight.shape[0]);
   } catch (const Error& error) {
     return error.what();
   }

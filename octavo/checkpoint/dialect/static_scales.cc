@@ -45,8 +45,8 @@ bool says_static(const CheckpointReader& source, Dialect dialect) {
   });
 }
 
-SpelledTensor spell_number(const StaticWords& words, std::string name, float value) {
-  SpelledTensor out{.plan = {.name = std::move(name),
+DialectTensor static_scale_tensor(const StaticScaleNames& words, std::string name, float value) {
+  DialectTensor out{.plan = {.name = std::move(name),
                              .type = StoredType::f32,
                              .shape = std::vector<std::uint64_t>(words.scalar ? 0 : 1, 1)},
                     .part = Part::marker};
@@ -134,14 +134,14 @@ StaticScales::StaticScales(const CheckpointReader& source, const Recognized& rec
   find_cache(source, *target);
 }
 
-const SpelledTensor* StaticScales::spelled(const std::string& name) const {
-  const auto found = spelled_.find(name);
-  return found != spelled_.end() ? &found->second : nullptr;
+const DialectTensor* StaticScales::target_tensor(const std::string& name) const {
+  const auto found = target_tensors_.find(name);
+  return found != target_tensors_.end() ? &found->second : nullptr;
 }
 
 void StaticScales::find_inputs(const CheckpointReader& source, const Recognized& recognized,
                                Dialect target) {
-  const StaticWords& words = table_of(target).statics;
+  const StaticScaleNames& words = table_of(target).statics;
   if (words.takes_input == nullptr) return;
   struct Found {
     const QuantizedWeight* weight;
@@ -170,25 +170,26 @@ void StaticScales::find_inputs(const CheckpointReader& source, const Recognized&
                           : to_divide          ? divisor_of(value, weight->source)
                                                : multiplier_of(value, weight->source);
     const std::string_view suffix = to_divide ? words.nvfp4_input : words.input;
-    spelled_.emplace(tensor->name(),
-                     spell_number(words, weight->module + std::string(suffix), written));
+    target_tensors_.emplace(
+        tensor->name(), static_scale_tensor(words, weight->module + std::string(suffix), written));
     inputs_.insert(weight->module);
   }
 }
 
 void StaticScales::find_cache(const CheckpointReader& source, Dialect target) {
-  const StaticWords& words = table_of(target).statics;
+  const StaticScaleNames& words = table_of(target).statics;
   if (words.key.empty() || cache_scheme_of(source) != CacheScheme::fp8) return;
   cache_ = CacheScheme::fp8;
   for (const StoredTensor& tensor : source.tensors()) {
     const std::string_view keys = attention_of(tensor.name(), "k"),
                            values = attention_of(tensor.name(), "v");
     if (keys.empty() && values.empty()) continue;
-    spelled_.emplace(tensor.name(),
-                     spell_number(words,
-                                  keys.empty() ? std::string(values) + std::string(words.value)
-                                               : std::string(keys) + std::string(words.key),
-                                  number_to_say(source, tensor)));
+    target_tensors_.emplace(
+        tensor.name(),
+        static_scale_tensor(words,
+                            keys.empty() ? std::string(values) + std::string(words.value)
+                                         : std::string(keys) + std::string(words.key),
+                            number_to_say(source, tensor)));
   }
 }
 

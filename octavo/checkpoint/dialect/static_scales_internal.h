@@ -1,6 +1,7 @@
-// Scales that somebody found with data and that a checkpoint has beside its weights: of the
-// activations of a layer, of keys and of values in the cache. One number each, which every dialect
-// has its own name for (StaticWords), if it has one. Which of a source's another dialect can say.
+// Static (calibrated) scales stored beside the weights: input_scale of a layer's activations,
+// k_scale and v_scale of the KV cache. One number each, under a name that depends on the dialect
+// (StaticScaleNames), if the dialect supports it. Decides which of a source's static scales the
+// target dialect can hold.
 #pragma once
 
 #include <map>
@@ -14,19 +15,18 @@
 
 namespace octavo {
 
-// By its name, whoever wrote it: of the activations of a layer, of keys or of values.
+// By its name in any dialect: an activation scale; a KV cache scale.
 [[nodiscard]] bool is_input_scale(std::string_view name);
 [[nodiscard]] bool is_cache_scale(std::string_view name);
 
-// ModelOpt's name for what the cache is quantized to ("FP8"), and the file that has it; "" where
-// neither does.
+// ModelOpt's kv_cache_quant_algo ("FP8") and the file that declares it; "" where neither file does.
 [[nodiscard]] std::pair<std::string_view, std::string_view> cache_algorithm(
     const CheckpointReader& checkpoint);
 
-// What config.json, or ModelOpt's file beside it, says of the cache.
+// The KV cache scheme that config.json or hf_quant_config.json declares.
 [[nodiscard]] CacheScheme cache_scheme_of(const CheckpointReader& checkpoint);
 
-// One of them as a number, or why it is none that anybody can compute with.
+// A static scale as a number, or why it is unusable.
 enum class StaticFault : std::uint8_t { none, type, shape, number };
 struct StaticNumber {
   float value = 0;
@@ -38,18 +38,19 @@ struct StaticNumber {
 
 class StaticScales {
  public:
-  // Reads those that the target has words for; without a target there are none. Weights of one kind
-  // have them all or not at all, because that is how it is said. Throws Error(invalid_argument) for
-  // one that is no positive number.
+  // Reads the static scales that the target supports; none without a target. Weights of one scheme
+  // have them all or not at all, because configs declare them per scheme. Throws
+  // Error(invalid_argument) for one that is not a positive number.
   StaticScales(const CheckpointReader& source, const Recognized& recognized,
                std::optional<Dialect> target);
 
-  // Is there one for the activations of this module, and can it be said?
+  // True if this module has an input scale that the target supports.
   [[nodiscard]] bool has_input(const std::string& module) const { return inputs_.contains(module); }
-  // plain where the target has no words for what the source says.
+  // plain where the target does not support the source's scheme.
   [[nodiscard]] CacheScheme cache() const { return cache_; }
-  // What becomes of a tensor of the source, with its bytes; null for one that is no such scale.
-  [[nodiscard]] const SpelledTensor* spelled(const std::string& name) const;
+  // The target's tensor for a static scale of the source, with its bytes; null for any other
+  // tensor.
+  [[nodiscard]] const DialectTensor* target_tensor(const std::string& name) const;
 
  private:
   void find_inputs(const CheckpointReader& source, const Recognized& recognized, Dialect target);
@@ -57,7 +58,7 @@ class StaticScales {
 
   std::set<std::string> inputs_;
   CacheScheme cache_ = CacheScheme::plain;
-  std::map<std::string, SpelledTensor, std::less<>> spelled_;  // by the name in the source
+  std::map<std::string, DialectTensor, std::less<>> target_tensors_;  // key: the name in the source
 };
 
 }  // namespace octavo

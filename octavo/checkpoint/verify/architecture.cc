@@ -33,12 +33,12 @@ constexpr std::array<Family, 9> kFamilies{{
 }};
 
 constexpr std::string_view kLayers = "layers.", kExperts = ".experts.";
-constexpr std::int64_t kMostSize = (std::int64_t{1} << 31) - 1;
+constexpr std::int64_t kMaxSize = (std::int64_t{1} << 31) - 1;
 
 // 0 where it is not there, or no size.
 std::int64_t size_in(const Json& config, std::string_view key) {
   const std::int64_t value = config[key].integer_or(0);
-  return value > 0 && value <= kMostSize ? value : 0;
+  return value > 0 && value <= kMaxSize ? value : 0;
 }
 
 std::int64_t experts_in(const Json& config) {
@@ -205,20 +205,20 @@ class Building {
 };
 
 // Numbers of config.json that cannot stand beside each other, whatever the family.
-std::vector<std::string> contradictions_in(const Json& words, const Family* family) {
+std::vector<std::string> contradictions_in(const Json& text_config, const Family* family) {
   std::vector<std::string> out;
-  const auto size = [&](std::string_view key) { return size_in(words, key); };
+  const auto size = [&](std::string_view key) { return size_in(text_config, key); };
   const std::int64_t hidden = size("hidden_size"), heads = size("num_attention_heads"),
                      kv = size("num_key_value_heads");
   const bool has_head_dim = size("head_dim") > 0 || (family != nullptr && family->head_dim > 0);
-  const bool latent = family != nullptr ? family->latent : words.has("kv_lora_rank");
+  const bool latent = family != nullptr ? family->latent : text_config.has("kv_lora_rank");
   if (hidden > 0 && heads > 0 && !has_head_dim && !latent && hidden % heads != 0)
     out.push_back(text("num_attention_heads ", heads, " does not divide hidden_size ", hidden,
                        ", and there is no head_dim"));
   if (heads > 0 && kv > 0 && heads % kv != 0)
     out.push_back(text("num_key_value_heads ", kv, " does not divide num_attention_heads ", heads,
                        ", and each serves as many of them"));
-  const std::int64_t experts = experts_in(words);
+  const std::int64_t experts = experts_in(text_config);
   for (const std::string_view key : {"num_experts_per_tok", "num_experts_per_token", "moe_top_k"})
     if (const std::int64_t chosen = size(key); experts > 0 && chosen > experts)
       out.push_back(text(key, " ", chosen, ", of ", experts, " experts"));
@@ -255,22 +255,22 @@ bool is_code_of(const Family& family, std::string_view code) {
 
 std::vector<std::string> contradictions_of(const Json& config) {
   const Json& inner = config["text_config"];
-  const Json& words = inner["num_hidden_layers"].is_number() ? inner : config;
-  const Family* const family = family_of(words["model_type"].string_or(""));
+  const Json& text_config = inner["num_hidden_layers"].is_number() ? inner : config;
+  const Family* const family = family_of(text_config["model_type"].string_or(""));
   std::vector<std::string> out;
   for (const std::string_view key :
        {"hidden_size", "intermediate_size", "num_hidden_layers", "num_attention_heads",
         "num_key_value_heads", "vocab_size", "head_dim", "moe_intermediate_size",
         "n_routed_experts", "num_experts", "num_local_experts", "num_experts_per_tok"}) {
     const bool may_be_none = key.find("expert") != std::string_view::npos;
-    const Json& value = words[key];
-    if (value.is_null() || size_in(words, key) > 0) continue;
+    const Json& value = text_config[key];
+    if (value.is_null() || size_in(text_config, key) > 0) continue;
     if (may_be_none && value.integer_or(-1) == 0) continue;  // a model without any
     if (value.is_array() && family == nullptr) continue;     // one for each layer
     out.push_back(
-        text(key, " ", shown(value.dump(0), 40), ", wanted a number from 1 to ", kMostSize));
+        text(key, " ", shown(value.dump(0), 40), ", wanted a number from 1 to ", kMaxSize));
   }
-  for (std::string& one : contradictions_in(words, family)) out.push_back(std::move(one));
+  for (std::string& one : contradictions_in(text_config, family)) out.push_back(std::move(one));
   const std::string_view type = config["model_type"].string_or("");
   const std::string_view code = code_in(config);
   if (family_of(type) == nullptr) return out;
@@ -281,7 +281,7 @@ std::vector<std::string> contradictions_of(const Json& config) {
   return out;
 }
 
-std::string_view foreign_code(const Json& config) {
+std::string_view foreign_architecture(const Json& config) {
   const Family* const family = family_of(config["model_type"].string_or(""));
   const std::string_view code = code_in(config);
   // Code that comes with the model may have any name.
@@ -330,13 +330,13 @@ std::optional<Architecture> expected_tensors(const Json& config,
                                              const std::set<std::string>& names) {
   const Json& inner = config["text_config"];
   const bool is_part = inner["num_hidden_layers"].is_number();
-  const Json& words = is_part ? inner : config;
-  const std::string_view type = words["model_type"].string_or(""), code = code_in(config);
+  const Json& text_config = is_part ? inner : config;
+  const std::string_view type = text_config["model_type"].string_or(""), code = code_in(config);
   const Family* const family = family_of(type);
   if (family == nullptr || is_draft(code)) return std::nullopt;
   Architecture out{.model_type = std::string(type),
-                   .layers = words["num_hidden_layers"].integer_or(0),
-                   .experts = experts_in(words)};
+                   .layers = text_config["num_hidden_layers"].integer_or(0),
+                   .experts = experts_in(text_config)};
   const auto has_layers = [&](const std::string& prefix) {
     out.prefix = prefix;
     return std::any_of(names.begin(), names.end(),
@@ -356,7 +356,7 @@ std::optional<Architecture> expected_tensors(const Json& config,
     const std::int64_t layer = out.layer_of(name);
     if (layer >= 0 && (out.layers <= 0 || layer < out.layers)) layers.insert(layer);
   }
-  Building building(*family, words, out.prefix, layers, names);
+  Building building(*family, text_config, out.prefix, layers, names);
   if (out.generates && !config["tie_word_embeddings"].boolean_or(false)) building.add_head();
   out.tensors = building.take();
   return out;

@@ -8,7 +8,7 @@
 namespace octavo {
 namespace {
 
-constexpr std::size_t kMostName = 2048;
+constexpr std::size_t kMaxName = 2048;
 
 bool matches_glob(std::string_view pattern, std::string_view text) {
   std::size_t p = 0, t = 0, star = std::string_view::npos, mark = 0;
@@ -53,7 +53,7 @@ bool matches_a_part(std::string_view pattern, std::string_view module) {
 
 }  // namespace
 
-SkipExpression::SkipExpression(std::string_view text) : text_(text) {
+IgnoreExpression::IgnoreExpression(std::string_view text) : text_(text) {
   plain_ = std::all_of(text.begin(), text.end(), [](char c) {
     return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_' ||
            c == '-' || c == '.';
@@ -65,15 +65,15 @@ SkipExpression::SkipExpression(std::string_view text) : text_(text) {
   }
 }
 
-bool SkipExpression::begins(std::string_view name) const {
-  if (name.size() > kMostName || !is_read()) return false;
+bool IgnoreExpression::begins(std::string_view name) const {
+  if (name.size() > kMaxName || !is_read()) return false;
   if (!plain_) return pattern_->begins(name);
   return name.size() >= text_.size() &&
          std::equal(text_.begin(), text_.end(), name.begin(),
                     [](char wanted, char c) { return wanted == '.' || wanted == c; });
 }
 
-bool SkipExpression::is_broken() const {
+bool IgnoreExpression::is_broken() const {
   if (is_read()) return false;
   std::size_t open = 0;
   bool repeats_nothing = true;  // a repetition here would
@@ -99,11 +99,11 @@ bool SkipExpression::is_broken() const {
   return open > 0;
 }
 
-SkipList::SkipList(Dialect dialect, const Json& list) : dialect_(dialect) {
+IgnoreList::IgnoreList(Dialect dialect, const Json& list) : dialect_(dialect) {
   for (const Json& one : list.elements()) add(one.string_or(""));
 }
 
-void SkipList::add(std::string_view text) {
+void IgnoreList::add(std::string_view text) {
   if (text.empty() || !exact_.insert(text).second) return;
   Entry entry{.text = text};
   constexpr std::string_view kRegex = "re:";
@@ -117,28 +117,28 @@ void SkipList::add(std::string_view text) {
 }
 
 template <typename Asked>
-std::string_view SkipList::first(Loader loader, Asked asked) const {
+std::string_view IgnoreList::first(Loader loader, Asked asked) const {
   if (dialect_ == Dialect::deepseek && loader != Loader::transformers) return {};
   for (const Entry& entry : entries_)
     if (entry.expression && asked(*entry.expression)) return entry.text;
   return {};
 }
 
-std::string_view SkipList::unread(Loader loader) const {
-  return first(loader, [](const SkipExpression& one) { return !one.is_read(); });
+std::string_view IgnoreList::unread(Loader loader) const {
+  return first(loader, [](const IgnoreExpression& one) { return !one.is_read(); });
 }
 
-std::string_view SkipList::broken(Loader loader) const {
-  return first(loader, [](const SkipExpression& one) { return one.is_broken(); });
+std::string_view IgnoreList::broken(Loader loader) const {
+  return first(loader, [](const IgnoreExpression& one) { return one.is_broken(); });
 }
 
-bool SkipList::covers(Loader loader, const std::string& module) const {
+bool IgnoreList::covers(Loader loader, const std::string& module) const {
   if (exact_.contains(module)) return true;
   return std::any_of(entries_.begin(), entries_.end(),
                      [&](const Entry& entry) { return covers(loader, entry, module); });
 }
 
-bool SkipList::covers(Loader loader, const Entry& entry, const std::string& module) const {
+bool IgnoreList::covers(Loader loader, const Entry& entry, const std::string& module) const {
   if (dialect_ == Dialect::compressed_tensors) return entry.expression->begins(module);
   if (dialect_ == Dialect::modelopt) {
     if (matches_glob(entry.text, module)) return true;

@@ -1,5 +1,6 @@
-// A list of modules that are not quantized, as each loader reads it: full names, globs,
-// expressions, beginnings. It comes from a file, and nothing in it may take forever.
+// The ignore list of unquantized modules (`ignore`, `modules_to_not_convert`, `exclude_modules`),
+// matched as each loader matches it: full names, globs, regular expressions, prefixes. The list is
+// untrusted, and matching it takes bounded time.
 #pragma once
 
 #include <optional>
@@ -15,13 +16,13 @@
 
 namespace octavo {
 
-// An expression of a file, at the beginning of names. Full names are most of them, and only their
-// dots are more than letters.
-class SkipExpression {
+// A regular expression from a file, matched at the beginning of names. Most entries are full names,
+// in which only the dots are metacharacters.
+class IgnoreExpression {
  public:
-  explicit SkipExpression(std::string_view text);
+  explicit IgnoreExpression(std::string_view text);
   [[nodiscard]] bool is_read() const { return plain_ || pattern_.has_value(); }
-  // Brackets that do not close, or a repetition of nothing: no expression to anybody.
+  // Unbalanced brackets, or a repetition of nothing: invalid in every regex engine.
   [[nodiscard]] bool is_broken() const;
   [[nodiscard]] bool begins(std::string_view name) const;
 
@@ -31,22 +32,22 @@ class SkipExpression {
   std::optional<Pattern> pattern_;
 };
 
-class SkipList {
+class IgnoreList {
  public:
-  // Of the list's texts; it must outlive this. Anything but an array of texts skips nothing.
-  SkipList(Dialect dialect, const Json& list);
+  // `list` must outlive this object. Anything but an array of strings ignores nothing.
+  IgnoreList(Dialect dialect, const Json& list);
 
-  // The first expression that octavo cannot read, in the eyes of a loader: what it covers is not
-  // known. Empty where there is none.
+  // The first expression that this loader would use and octavo cannot parse: what it covers is
+  // unknown. Empty where there is none.
   [[nodiscard]] std::string_view unread(Loader loader) const;
-  // The first that is none, which stops the loader.
+  // The first invalid expression, which makes the loader fail.
   [[nodiscard]] std::string_view broken(Loader loader) const;
   [[nodiscard]] bool covers(Loader loader, const std::string& module) const;
 
  private:
   struct Entry {
     std::string_view text;
-    std::optional<SkipExpression> expression{};  // where a loader takes it for one
+    std::optional<IgnoreExpression> expression{};  // where a loader treats it as one
   };
   void add(std::string_view text);
   template <typename Asked>

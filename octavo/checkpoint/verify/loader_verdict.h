@@ -1,5 +1,6 @@
-// Who loads a checkpoint, by the findings of verify(), and all that verify can say in one document:
-// what `octavo verify --json` prints and Python gives.
+// Verdict per loader (vLLM, transformers, SGLang, TensorRT-LLM) from the findings of verify(), and
+// the complete verification as one JSON document: what `octavo verify --json` prints and Python
+// returns.
 #pragma once
 
 #include <cstddef>
@@ -13,19 +14,19 @@
 
 namespace octavo {
 
-// How often a finding is of a loader.
+// Number of findings of one loader.
 struct Tally {
   std::size_t errors = 0, warnings = 0;
 };
 
 struct Verdict {
   std::vector<std::string> loads;
-  std::vector<const Finding*> fails;  // the first error of each loader that does not
+  std::vector<const Finding*> fails;  // the first error of each loader that fails
   std::vector<std::string> fail_names;
-  std::map<std::string, Tally> tallies;  // of every loader that was asked for
+  std::map<std::string, Tally> tallies;  // of every requested loader
 };
 
-// Points into `findings`.
+// The result points into `findings`.
 [[nodiscard]] OCTAVO_API Verdict verdict_of(const std::vector<Loader>& loaders,
                                             const std::vector<Finding>& findings);
 
@@ -33,7 +34,7 @@ struct Verdict {
 
 struct Verification {
   bool quantized = false;
-  std::string dialect{};  // where it is quantized
+  std::string dialect{};  // empty where it is not quantized
   std::int64_t weights = 0;
   VerifyScope scope{};
   std::vector<Finding> findings{};
@@ -42,7 +43,7 @@ struct Verification {
   // No errors; if strict, no findings.
   [[nodiscard]] bool good(bool strict = false) const;
 };
-// verify(), and what stands behind it.
+// verify() together with its scope.
 [[nodiscard]] OCTAVO_API Verification verify_all(const CheckpointReader& checkpoint,
                                                  const VerifyOptions& options = {});
 [[nodiscard]] OCTAVO_API Json json_of(const Verification& verification,

@@ -38,7 +38,7 @@ constexpr std::array<Rule, 39> kRules{{
     {"support", "the loader has this kind of weight in this spelling", check_support},
     {"scale-names", "scales have the name that the loader looks for", check_scale_names},
     {"side-file", "hf_quant_config.json agrees with config.json and has the keys servers want",
-     check_side_file, true},
+     check_sidecar_file, true},
     {"file-metadata", "files say \"format\": \"pt\"", check_file_metadata},
     {"groups", "groups of modules are named as loaders match them", check_groups},
     {"code-types", "codes have the element type of the spelling", check_code_types},
@@ -53,7 +53,7 @@ constexpr std::array<Rule, 39> kRules{{
     {"scale-numbers", "scales are finite and not negative or tiny", check_scale_numbers, true},
     {"zero-scales", "no scale is zero over codes that are not", check_zero_scales},
     {"codes", "no code is NaN or Inf", check_codes},
-    {"reach", "codes use their format as scales made from them have it", check_reach},
+    {"reach", "codes use their format as scales made from them have it", check_magnitude},
     {"plausible", "weights are as large as weights are, and as their neighbours", check_plausible},
     {"scale-bf16", "scales survive a loader that casts them to bf16", check_scale_bf16},
     {"scale-powers", "scales said to be powers of two are", check_scale_powers},
@@ -63,10 +63,10 @@ constexpr std::array<Rule, 39> kRules{{
     {"fused-schemes", "what servers fuse is quantized alike", check_fused_schemes},
     {"special-modules", "embeddings, heads and norms are not quantized", check_special_modules},
     {"skip-list", "every matrix that is not quantized is on the skip list, as each loader reads it",
-     check_skip_list},
-    {"skip-list-too-wide", "no quantized module is on the skip list", check_skipped_but_quantized},
-    {"said-scheme", "config.json says of weights what they are", check_said_scheme},
-    {"said-words", "config.json's other words about them are true", check_said_words},
+     check_ignore_list},
+    {"skip-list-too-wide", "no quantized module is on the skip list", check_ignored_but_quantized},
+    {"said-scheme", "config.json says of weights what they are", check_declared_scheme},
+    {"said-words", "config.json's other words about them are true", check_config_keys},
 }};
 
 // Matrices that a model would hold in Linears and that are not quantized.
@@ -86,12 +86,12 @@ void find_plain_linears(VerifyView& view) {
 void look_at_weights(VerifyView& view) {
   for (const FoundWeight& found : view.recognized.weights) {
     VerifiedWeight weight{.found = &found, .scheme = scheme_of(found.weight.scaling)};
-    for (const SpelledTensor& tensor : found.tensors) {
+    for (const DialectTensor& tensor : found.tensors) {
       if (tensor.part == Part::codes) weight.codes = &tensor;
       if (tensor.part == Part::scales) weight.scales = &tensor;
       if (tensor.part == Part::tensor_scale) weight.tensor_scale = &tensor;
     }
-    weight.reach = reach_of(view, weight);
+    weight.reach = magnitude_of(view, weight);
     view.weights.push_back(weight);
   }
 }
@@ -140,7 +140,7 @@ std::vector<Finding> verify(const CheckpointReader& checkpoint, const VerifyOpti
                   .options = options,
                   .words = words,
                   .method = words["quant_method"].string_or(""),
-                  .groups = Groups(words)};
+                  .groups = ConfigGroups(words)};
   findings.begin(kPartsRule);
   Misfits misfits;
   try {

@@ -16,10 +16,11 @@ bool has_tensor(const VerifyView& view, std::string_view module, std::string_vie
 
 // Scales of a group of compressed-tensors; the name of those that are there once, or nothing where
 // they are made as activations come.
-std::string_view static_scale(const Json& said, std::string_view once, std::string_view global) {
-  if (!said.is_object()) return {};
-  if (said["dynamic"].string_or("") == "local") return global;
-  return said["dynamic"].boolean_or(false) ? std::string_view() : once;
+std::string_view static_scale(const Json& declared, std::string_view once,
+                              std::string_view global) {
+  if (!declared.is_object()) return {};
+  if (declared["dynamic"].string_or("") == "local") return global;
+  return declared["dynamic"].boolean_or(false) ? std::string_view() : once;
 }
 
 void check_group_activations(const VerifyView& view, Findings& out) {
@@ -55,11 +56,11 @@ std::string cache_of(const VerifyView& view) {
 
 // What ModelOpt's words say of a layer, those of config.json first; older exports have the list of
 // layers in the other file alone.
-std::string said_algorithm(const VerifyView& view, const std::string& module) {
-  std::string said = modelopt_algorithm(view.words, module);
-  return said.empty() || said == "MIXED_PRECISION"
+std::string declared_algorithm(const VerifyView& view, const std::string& module) {
+  std::string declared = modelopt_algorithm(view.words, module);
+  return declared.empty() || declared == "MIXED_PRECISION"
              ? modelopt_algorithm(view.checkpoint.hf_quant_config()["quantization"], module)
-             : said;
+             : declared;
 }
 
 // Names of static scales of the activations of a weight, behind its module; none where they are
@@ -74,7 +75,7 @@ std::vector<std::string_view> input_scales(const VerifyView& view, const Verifie
       return {one};
     }
     case Dialect::modelopt:
-      if (weight.scheme == Scheme::fp8_tensor || said_algorithm(view, module) == "NVFP4")
+      if (weight.scheme == Scheme::fp8_tensor || declared_algorithm(view, module) == "NVFP4")
         return {".input_scale"};
       return {};
     case Dialect::deepseek:
@@ -87,8 +88,8 @@ std::vector<std::string_view> input_scales(const VerifyView& view, const Verifie
 
 // Under the names that servers take for them.
 void check_cache_scales(const VerifyView& view, Findings& out) {
-  const std::string said = cache_of(view);
-  if (said.empty()) return;
+  const std::string declared = cache_of(view);
+  if (declared.empty()) return;
   struct Names {
     std::string_view module;
     std::array<std::string_view, 5> scales;
@@ -107,7 +108,7 @@ void check_cache_scales(const VerifyView& view, Findings& out) {
       if (there) continue;
       const std::string scale = at + std::string(one.scales.front());
       const std::string what =
-          text("it is missing, and by ", said, " the cache of keys and values has few bits: ");
+          text("it is missing, and by ", declared, " the cache of keys and values has few bits: ");
       out.warn({kV, kS, kT}, scale, what + "it is filled as if the scale were 1");
       if (view.method == "compressed-tensors")
         out.warn({kH}, scale, what + "it warns, and makes a scale up");
@@ -151,7 +152,7 @@ void check_activation_scales(const VerifyView& view, Findings& out) {
         out.error({kV, kS}, module,
                   "FP8 per tensor is static there, and 'input_scale' is missing; use fp8-channel, "
                   "or the target compressed-tensors");
-      if (weight.scheme == Scheme::nvfp4 && said_algorithm(view, module) == "NVFP4")
+      if (weight.scheme == Scheme::nvfp4 && declared_algorithm(view, module) == "NVFP4")
         out.error({kV, kS, kT}, module,
                   "quant_algo 'NVFP4' has activations of FP4 with a scale, and 'input_scale' is "
                   "missing; weights alone are 'W4A16_NVFP4'");

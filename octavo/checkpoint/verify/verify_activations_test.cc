@@ -90,7 +90,7 @@ TEST(VerifyActivations, static_scales_are_single_positive_numbers) {
   EXPECT_EQ(named.size(), kPieces.size());
 }
 
-TEST(VerifyActivations, the_cache_alone_is_looked_at_too) {
+TEST(VerifyActivations, the_kv_cache_alone_is_checked_too) {
   const auto plain = [](const Stored& scale) {
     Model model = cached(scale);
     std::erase_if(model.tensors,

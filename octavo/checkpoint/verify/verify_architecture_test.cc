@@ -7,7 +7,7 @@ namespace {
 
 using namespace verify_testing;
 // Names of the tensors that a rule speaks of.
-std::set<std::string> said(const Model& model, std::string_view rule) {
+std::set<std::string> findings_of(const Model& model, std::string_view rule) {
   std::set<std::string> out;
   for (const Finding& one : findings_of(model, {.loaders = {Loader::vllm}}))
     if (one.rule == rule && one.severity == Severity::error) out.insert(one.tensor);
@@ -35,19 +35,19 @@ TEST(VerifyArchitecture, every_tensor_is_missed) {
     for (const std::string& tensor : kinds_of_tensors(whole)) {
       Model model = whole;
       model.tensors.erase(tensor);
-      EXPECT_EQ(said(model, "architecture"), std::set<std::string>{tensor}) << name;
+      EXPECT_EQ(findings_of(model, "architecture"), std::set<std::string>{tensor}) << name;
     }
     for (const auto& [rest, shape] : kind.of_layer) {  // from every layer
       Model model = whole;
       const std::string first = "model.layers.0." + rest, second = "model.layers.1." + rest;
       model.tensors.erase(first);
       model.tensors.erase(second);
-      EXPECT_EQ(said(model, "architecture"), (std::set<std::string>{first, second})) << name;
+      EXPECT_EQ(findings_of(model, "architecture"), (std::set<std::string>{first, second})) << name;
     }
   }
 }
 
-TEST(VerifyArchitecture, every_shape_is_looked_at) {
+TEST(VerifyArchitecture, every_shape_is_checked) {
   for (const auto& [name, kind] : kinds_of_models()) {
     const Model whole = written(kind);
     for (const std::string& tensor : kinds_of_tensors(whole)) {
@@ -57,11 +57,11 @@ TEST(VerifyArchitecture, every_shape_is_looked_at) {
       std::size_t count = 2;
       for (const std::uint64_t size : other.shape) count *= size;
       other.bytes.assign(count, '\0');
-      EXPECT_EQ(said(model, "shapes"), std::set<std::string>{tensor}) << name;
+      EXPECT_EQ(findings_of(model, "shapes"), std::set<std::string>{tensor}) << name;
     }
     Model model = whole;
     model.config.set("hidden_size", 16);
-    EXPECT_TRUE(said(model, "shapes").contains("model.norm.weight")) << name;
+    EXPECT_TRUE(findings_of(model, "shapes").contains("model.norm.weight")) << name;
   }
 }
 
@@ -116,7 +116,7 @@ TEST(VerifyArchitecture, sizes_that_are_none_and_tensors_that_are_empty) {
   EXPECT_EQ(verdict(model), "");
   const std::string up = "model.layers.0.mlp.up_proj.weight";
   model.tensors.at(up) = {StoredType::bf16, {0, 8}, ""};
-  EXPECT_EQ(said(model, "shapes"), std::set<std::string>{up});
+  EXPECT_EQ(findings_of(model, "shapes"), std::set<std::string>{up});
 }
 
 // Numbers come from a file.

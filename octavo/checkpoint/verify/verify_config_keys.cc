@@ -124,7 +124,7 @@ void check_bits(const VerifyView& view, Findings& out) {
 
 }  // namespace
 
-void check_said_words(const VerifyView& view, Findings& out) {
+void check_config_keys(const VerifyView& view, Findings& out) {
   if (view.method.empty()) return;
   if (view.recognized.dialect == Dialect::compressed_tensors) check_compressed_tensors(view, out);
   if (view.recognized.dialect == Dialect::deepseek) check_fp8(view, out);

@@ -75,7 +75,7 @@ TEST(VerifyConfig, code_of_another_kind) {
   EXPECT_EQ(loaders(), "");
 }
 
-TEST(VerifyConfig, more_layers_and_experts_than_it_says) {
+TEST(VerifyConfig, more_layers_and_experts_than_declared) {
   std::vector<Piece> pieces;
   for (int layer = 0; layer < 3; ++layer)
     for (const char* const part :

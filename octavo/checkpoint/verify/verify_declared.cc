@@ -29,7 +29,7 @@ void check_groups_say(const VerifyView& view, Findings& out) {
   if (groups.empty()) return;
   for (const VerifiedWeight& weight : view.weights) {
     const QuantizedWeight& of = weight.found->weight;
-    bool targeted = false, said = false, says_bytes = false;
+    bool targeted = false, declared = false, says_bytes = false;
     for (const auto& [name, group] : groups) {
       const auto& targets = group["targets"].elements();
       if (!std::any_of(targets.begin(), targets.end(), [&](const Json& target) {
@@ -37,7 +37,7 @@ void check_groups_say(const VerifyView& view, Findings& out) {
           }))
         continue;
       targeted = true;
-      said |= says(group["weights"], of, weight.scheme);
+      declared |= says(group["weights"], of, weight.scheme);
       says_bytes |= group["weights"]["scale_dtype"].string_or("") == "torch.uint8";
     }
     const bool bytes = of.scaling.scale.format == ScaleFormat::e8m0 && of.scaling.tile.rows == 1;
@@ -45,7 +45,7 @@ void check_groups_say(const VerifyView& view, Findings& out) {
       out.error({kV, kH, kS, kT}, weight.codes->plan.name,
                 "no group of config.json has it as a target, so codes are loaded as if they were "
                 "weights");
-    else if (!said)
+    else if (!declared)
       out.error({kV, kH, kS, kT}, weight.codes->plan.name,
                 text("no group of config.json that it is in speaks of ", describe(of.scaling)));
     else if (bytes && !says_bytes)
@@ -88,13 +88,13 @@ void check_fp8_says(const VerifyView& view, Findings& out) {
 
 // SGLang gathers what config.json has in several places, and stops where they differ.
 void check_group_sizes(const Json& words, Findings& out) {
-  const std::int64_t said = words["group_size"].integer_or(0);
+  const std::int64_t declared = words["group_size"].integer_or(0);
   for (const auto& [name, group] : words["config_groups"].members()) {
-    const std::int64_t own = group["weights"]["group_size"].integer_or(said);
-    if (said > 0 && own != said)
+    const std::int64_t own = group["weights"]["group_size"].integer_or(declared);
+    if (declared > 0 && own != declared)
       out.error(
           {kS}, name,
-          text("config.json says group_size ", said, " for all and ", own, " for this group"));
+          text("config.json says group_size ", declared, " for all and ", own, " for this group"));
   }
 }
 
@@ -104,7 +104,7 @@ void check_modelopt_says(const VerifyView& view, const Json& words, std::string_
   for (const VerifiedWeight& weight : view.weights) {
     const QuantizedWeight& of = weight.found->weight;
     const Json& layer = words["quantized_layers"][of.module];
-    const Json& said = layer.is_object() ? layer : words;
+    const Json& declared = layer.is_object() ? layer : words;
     const std::string algorithm = modelopt_algorithm(words, of.module);
     if (!weight.scheme) continue;
     struct Meaning {
@@ -126,7 +126,7 @@ void check_modelopt_says(const VerifyView& view, const Json& words, std::string_
                     : text(file, " says quant_algo '", shown(algorithm), "', and it is ",
                            describe(of.scaling)));
     const Tile tile = of.scaling.tile;
-    const std::int64_t group = said["group_size"].integer_or(tile.cols);
+    const std::int64_t group = declared["group_size"].integer_or(tile.cols);
     if (meant != kMeanings.end() && tile.rows == 1 && tile.cols > 0 && group != tile.cols)
       out.error({kV, kS, kT}, weight.scales->plan.name,
                 text(file, " says group_size ", group, ", and its scales are for ", tile.cols));
@@ -135,7 +135,7 @@ void check_modelopt_says(const VerifyView& view, const Json& words, std::string_
 
 }  // namespace
 
-void check_said_scheme(const VerifyView& view, Findings& out) {
+void check_declared_scheme(const VerifyView& view, Findings& out) {
   if (view.recognized.dialect == Dialect::modelopt) {
     const Json& side = view.checkpoint.hf_quant_config()["quantization"];
     if (!view.method.empty()) {

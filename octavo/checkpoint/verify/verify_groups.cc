@@ -15,7 +15,7 @@ bool is_target(std::string_view target, const std::string& module) {
   }
 }
 
-Groups::Groups(const Json& words) {
+ConfigGroups::ConfigGroups(const Json& words) {
   for (const auto& [name, group] : words["config_groups"].members())
     for (const Json& one : group["targets"].elements()) {
       const std::string_view target = one.string_or("");
@@ -25,7 +25,7 @@ Groups::Groups(const Json& words) {
         exact_.emplace(target, &group);
         continue;
       }
-      SkipExpression expression(target.substr(kRegex.size()));
+      IgnoreExpression expression(target.substr(kRegex.size()));
       if (expression.is_read())
         expressions_.emplace(target, Expression{std::move(expression), &group});
       else if (unread_ == nullptr)
@@ -33,7 +33,7 @@ Groups::Groups(const Json& words) {
     }
 }
 
-const Json& Groups::of(const std::string& module) const {
+const Json& ConfigGroups::of(const std::string& module) const {
   static const Json kNone;
   if (const auto found = exact_.find(module); found != exact_.end()) return *found->second;
   for (const auto& [target, one] : expressions_)

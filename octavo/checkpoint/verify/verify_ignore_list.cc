@@ -10,24 +10,24 @@ namespace {
 
 constexpr std::array kAll{kV, kH, kS, kT};
 
-bool has_skip_list(const VerifyView& view) {
+bool has_ignore_list(const VerifyView& view) {
   const Dialect dialect = view.recognized.dialect;
-  const bool said =
+  const bool declared =
       !view.method.empty() || view.checkpoint.hf_quant_config()["quantization"].is_object();
-  return dialect != Dialect::comfyui && dialect != Dialect::octavo && said;
+  return dialect != Dialect::comfyui && dialect != Dialect::octavo && declared;
 }
 
 }  // namespace
 
-const Json& skip_list_of(const VerifyView& view) {
+const Json& ignore_list_of(const VerifyView& view) {
   for (const std::string_view key : {"ignore", "ignored_layers", "modules_to_not_convert"})
     if (view.words[key].is_array()) return view.words[key];
   return view.checkpoint.hf_quant_config()["quantization"]["exclude_modules"];
 }
 
-void check_skip_list(const VerifyView& view, Findings& out) {
-  if (!has_skip_list(view)) return;
-  const SkipList skipped(view.recognized.dialect, skip_list_of(view));
+void check_ignore_list(const VerifyView& view, Findings& out) {
+  if (!has_ignore_list(view)) return;
+  const IgnoreList skipped(view.recognized.dialect, ignore_list_of(view));
   for (const Loader loader : kAll)
     if (const std::string_view broken = skipped.broken(loader); !broken.empty() && loader != kT)
       out.error({loader}, "",
@@ -58,9 +58,9 @@ void check_skip_list(const VerifyView& view, Findings& out) {
   }
 }
 
-void check_skipped_but_quantized(const VerifyView& view, Findings& out) {
-  if (!has_skip_list(view)) return;
-  const SkipList skipped(view.recognized.dialect, skip_list_of(view));
+void check_ignored_but_quantized(const VerifyView& view, Findings& out) {
+  if (!has_ignore_list(view)) return;
+  const IgnoreList skipped(view.recognized.dialect, ignore_list_of(view));
   for (const VerifiedWeight& weight : view.weights)
     for (const Loader loader : kAll)
       if (skipped.covers(loader, weight.found->weight.module))

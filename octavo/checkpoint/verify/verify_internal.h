@@ -1,5 +1,5 @@
-// What the rules of verify share. A rule is a function over a View of the checkpoint; they stand in
-// files by what they look at, and in one table in verify.cc.
+// Shared by verify's rules. A rule is a function over a VerifyView of the checkpoint; rules are
+// grouped into files by what they check, and listed in one table in verify.cc.
 #pragma once
 
 #include <map>
@@ -19,48 +19,49 @@
 
 namespace octavo {
 
-// Rules name loaders in lists, so these are short.
+// Short names, because rules list loaders often.
 inline constexpr Loader kV = Loader::vllm, kH = Loader::transformers, kS = Loader::sglang,
                         kT = Loader::trtllm;
 
-// How large the weights of a sample of tiles are, codes and scales together.
-struct Reach {
+// Magnitudes of the weights in a sample of tiles, codes times scales, and how much of the format's
+// range the codes use.
+struct Magnitude {
   bool looked = false;
-  std::int64_t tiles = 0;     // that have codes, and a scale that is no limit of its type
-  std::int64_t reaching = 0;  // of them, with a code of a quarter of the format's largest
-  std::int64_t emptied = 0;   // tiles of zeros, where those have scales that differ
-  float typical = 0;          // the largest magnitude of a tile, in the middle one
+  std::int64_t tiles = 0;  // sampled tiles with nonzero codes and a scale that is not clamped to its type's limit
+  std::int64_t reaching = 0;  // of them, tiles with a code of at least a quarter of the format's maximum
+  std::int64_t emptied = 0;  // all-zero tiles, where such tiles have differing scales
+  float typical = 0;  // median over tiles of the tile's amax
   float rms = 0;
 };
 
-// A weight with what rules ask of it.
+// A weight with the data that rules need.
 struct VerifiedWeight {
   const FoundWeight* found = nullptr;
-  const SpelledTensor* codes = nullptr;
-  const SpelledTensor* scales = nullptr;
-  const SpelledTensor* tensor_scale = nullptr;
+  const DialectTensor* codes = nullptr;
+  const DialectTensor* scales = nullptr;
+  const DialectTensor* tensor_scale = nullptr;
   std::optional<Scheme> scheme{};
-  Reach reach{};
+  Magnitude reach{};
 };
 
-// verify_groups.cc: the groups of compressed-tensors' config_groups. As compressed-tensors and vLLM
-// choose: a full name before an expression, an expression before a class, and of several
-// expressions the first in the order of their letters.
-class Groups {
+// verify_groups.cc: config_groups of compressed-tensors. Resolution as in compressed-tensors and
+// vLLM: a full name before an expression, an expression before a class, and among several
+// expressions the first in alphabetical order.
+class ConfigGroups {
  public:
-  explicit Groups(const Json& words);  // of quantization_config; it must outlive this
-  // The group that a module is in; null where it is in none.
+  explicit ConfigGroups(const Json& words);  // quantization_config; must outlive this object
+  // The config group of a module; null where no target matches.
   [[nodiscard]] const Json& of(const std::string& module) const;
 
  private:
   struct Expression {
-    SkipExpression expression;
+    IgnoreExpression expression;
     const Json* group;
   };
   std::map<std::string_view, const Json*> exact_;
   std::map<std::string_view, Expression> expressions_;
   const Json* by_class_ = nullptr;
-  const Json* unread_ = nullptr;  // the first with an expression that octavo does not read
+  const Json* unread_ = nullptr;  // the first with an expression that octavo cannot parse
 };
 
 struct VerifyView {
@@ -69,11 +70,11 @@ struct VerifyView {
   Recognized recognized{};
   const Json& words;        // quantization_config
   std::string_view method;  // its quant_method; empty where it has none
-  Groups groups;
+  ConfigGroups groups;
   std::vector<VerifiedWeight> weights{};
-  std::vector<std::string> plain_linears{};  // modules of matrices that are not quantized
+  std::vector<std::string> plain_linears{};  // modules of unquantized matrices
   std::set<std::string> misfits{};           // modules whose parts do not fit together
-  std::set<std::string> names{};             // of tensors as the unquantized model has them
+  std::set<std::string> names{};  // tensor names of the unquantized model
   std::optional<Architecture> architecture{};
 };
 
@@ -85,7 +86,7 @@ class Findings {
     seen_.clear();
   }
 
-  // For those of these loaders that were asked for.
+  // Adds the finding for each listed loader that was requested.
   void add(Severity severity, std::initializer_list<Loader> loaders, std::string_view tensor,
            const std::string& message);
   void error(std::initializer_list<Loader> loaders, std::string_view tensor,
@@ -96,7 +97,7 @@ class Findings {
             const std::string& message) {
     add(Severity::warning, loaders, tensor, message);
   }
-  // For all of them at once.
+  // One finding for all loaders.
   void error_for_all(std::string_view tensor, const std::string& message);
 
   [[nodiscard]] std::vector<Finding> take() { return std::move(findings_); }
@@ -104,7 +105,7 @@ class Findings {
  private:
   const VerifyOptions& options_;
   std::string_view rule_;
-  // What the rule that is asked has said already.
+  // Findings of the current rule, to drop duplicates.
   std::set<std::tuple<std::string, Loader, std::string>> seen_;
   std::vector<Finding> findings_;
 };
@@ -113,82 +114,82 @@ using RuleFunction = void (*)(const VerifyView&, Findings&);
 struct Rule {
   std::string_view id, what;
   RuleFunction check;
-  bool of_any = false;  // asked of checkpoints that are not quantized, too
+  bool of_any = false;  // also applies to unquantized checkpoints
 };
 
-// verify_layers.cc: what is missing, and what is there for nothing.
+// verify_layers.cc: missing config, weights and layers; orphaned scales.
 void check_config_there(const VerifyView&, Findings&);
 void check_weights_there(const VerifyView&, Findings&);
 void check_layers(const VerifyView&, Findings&);
 void check_orphans(const VerifyView&, Findings&);
 
-// verify_architecture.cc: what config.json says that the model has.
+// verify_architecture.cc: tensors and shapes that follow from config.json.
 void check_architecture(const VerifyView&, Findings&);
 void check_shapes(const VerifyView&, Findings&);
 void check_unknown_tensors(const VerifyView&, Findings&);
-// verify_quantized.cc: is it what config.json says that it is: quantized, or not?
+// verify_quantized.cc: quantized as a whole or not, as config.json declares; transforms.
 void check_quantized(const VerifyView&, Findings&);
 void check_transforms(const VerifyView&, Findings&);
-// verify_values.cc: what is not quantized.
+// verify_values.cc: NaN and Inf in unquantized tensors.
 void check_values(const VerifyView&, Findings&);
 
-// verify_method.cc: who reads what at all.
+// verify_method.cc: which loader supports which quant_method, scheme and names.
 void check_method(const VerifyView&, Findings&);
 void check_support(const VerifyView&, Findings&);
 void check_scale_names(const VerifyView&, Findings&);
 void check_file_metadata(const VerifyView&, Findings&);
-// verify_groups.cc: how groups are named.
+// verify_groups.cc: targets of config_groups.
 void check_groups(const VerifyView&, Findings&);
-// verify_sidecar.cc: what says the same twice.
-void check_side_file(const VerifyView&, Findings&);
+// verify_sidecar.cc: the sidecar file hf_quant_config.json against config.json, and the index
+// against the files.
+void check_sidecar_file(const VerifyView&, Findings&);
 void check_index(const VerifyView&, Findings&);
-// verify_tensors.cc: types, shapes and numbers of one weight.
+// verify_tensors.cc: types, shapes and divisibility of one weight; tensor parallelism.
 void check_code_types(const VerifyView&, Findings&);
 void check_scale_types(const VerifyView&, Findings&);
 void check_scale_shapes(const VerifyView&, Findings&);
 void check_divisible(const VerifyView&, Findings&);
 void check_tensor_parallel(const VerifyView&, Findings&);
 void check_stacks(const VerifyView&, Findings&);
-// verify_scales.cc: what the numbers of scales say.
+// verify_scales.cc: values of scales.
 void check_scale_numbers(const VerifyView&, Findings&);
 void check_scale_bf16(const VerifyView&, Findings&);
 void check_scale_powers(const VerifyView&, Findings&);
 void check_fused_scales(const VerifyView&, Findings&);
-// verify_magnitude.cc, verify_plausible.cc: what codes and scales are together.
-[[nodiscard]] Reach reach_of(const VerifyView&, const VerifiedWeight&);
-void check_reach(const VerifyView&, Findings&);
+// verify_magnitude.cc, verify_plausible.cc: magnitudes of decoded weights.
+[[nodiscard]] Magnitude magnitude_of(const VerifyView&, const VerifiedWeight&);
+void check_magnitude(const VerifyView&, Findings&);
 void check_plausible(const VerifyView&, Findings&);
 void check_second_level(const VerifyView&, Findings&);
-// verify_codes.cc: what codes say.
+// verify_codes.cc: values of codes.
 void check_codes(const VerifyView&, Findings&);
 void check_zero_scales(const VerifyView&, Findings&);
-// verify_modules.cc: which modules are quantized, and which alike.
+// verify_modules.cc: which modules are quantized, and whether fused ones have one scheme.
 void check_fused_schemes(const VerifyView&, Findings&);
 void check_special_modules(const VerifyView&, Findings&);
-// verify_ignore_list.cc: which are said not to be.
-void check_skip_list(const VerifyView&, Findings&);
-void check_skipped_but_quantized(const VerifyView&, Findings&);
-// verify_declared.cc: what config.json says of weights and activations.
-void check_said_scheme(const VerifyView&, Findings&);
-void check_said_words(const VerifyView&, Findings&);
-// verify_activations.cc: what is quantized while the model runs.
+// verify_ignore_list.cc: the ignore list.
+void check_ignore_list(const VerifyView&, Findings&);
+void check_ignored_but_quantized(const VerifyView&, Findings&);
+// verify_declared.cc, verify_config_keys.cc: the scheme that config.json declares, and its other
+// keys.
+void check_declared_scheme(const VerifyView&, Findings&);
+void check_config_keys(const VerifyView&, Findings&);
+// verify_activations.cc: static activation and KV cache scales.
 void check_activation_scales(const VerifyView&, Findings&);
-// Static scales that have this fault: what the rules of scales' types, shapes and numbers say of
-// them.
+// Reports static scales with this fault; called by the rules on types, shapes and values of scales.
 void check_static_scales(const VerifyView& view, StaticFault fault, Findings& out);
 
-// Is a module meant by a target of a group: its class, its name, or an expression?
+// Does a target of a config group (class, full name or expression) match a module?
 [[nodiscard]] bool is_target(std::string_view target, const std::string& module);
-// The list of what is not quantized that counts: config.json's under any of its names, else the
-// side file's.
-[[nodiscard]] const Json& skip_list_of(const VerifyView& view);
+// The ignore list that loaders use: config.json's under any of its keys, else the sidecar file's.
+[[nodiscard]] const Json& ignore_list_of(const VerifyView& view);
 // "1 scale", "2 scales".
 [[nodiscard]] inline std::string counted(std::int64_t count, std::string_view what) {
   return std::to_string(count) + " " + std::string(what) + (count == 1 ? "" : "s");
 }
-// A number of a file; of a byte that is no F8_E4M3 the power of two that E8M0 has it for.
+// A stored number; a byte that is not F8_E4M3 is E8M0 and gives its power of two.
 [[nodiscard]] float stored_number(const std::byte* bytes, safetensors::StoredType type);
-// All scales of a weight as numbers (multipliers), without the second level.
+// All scales of a weight as multipliers, without the second level.
 [[nodiscard]] std::vector<float> scale_numbers(const VerifyView& view,
                                                const VerifiedWeight& weight);
 // The second level as a multiplier; 1 where there is none.

@@ -179,7 +179,7 @@ void check_config_there(const VerifyView& view, Findings& out) {
                 "model's own config.json");
     for (const std::string& what : contradictions_of(config))
       out.error({kV, kH, kS, kT}, "", text("config.json says ", what));
-    if (const std::string_view code = foreign_code(config); !code.empty())
+    if (const std::string_view code = foreign_architecture(config); !code.empty())
       out.error({kV, kS, kT}, "",
                 text("config.json says architectures '", shown(code, 80),
                      "', by which it chooses the model's code, and that is none of a '",

@@ -16,7 +16,7 @@ namespace {
 
 // Of each weight so many codes are looked at, in at most so many bands that are spread over its
 // rows; one band at least. A model has tens of thousands of weights.
-constexpr std::int64_t kCodes = 1 << 17, kBands = 4, kMostOfBand = 1 << 26;
+constexpr std::int64_t kCodes = 1 << 17, kRowBlocks = 4, kMaxOfRowBlock = 1 << 26;
 constexpr std::int64_t kStride =
     7;  // of values that are squared: odd, so that it meets all columns
 
@@ -37,31 +37,32 @@ class Looking {
   Looking(const VerifyView& view, const VerifiedWeight& weight)
       : view_(view), found_(*weight.found), extent_(extent_of(found_.weight)) {
     const Tile tile = found_.weight.scaling.tile;
-    step_ = band_rows(view.recognized.dialect, found_.weight);
+    step_ = row_block_rows(view.recognized.dialect, found_.weight);
     const bool whole = tile == Tile{0, 0};
     const bool stack = extent_.rows > extent_.matrix_rows;
     if (extent_.rows < 1 || extent_.cols < 1 || (whole && stack)) return;
     rows_ = step_;
     if (step_ < extent_.matrix_rows || !stack)
-      rows_ = std::max<std::int64_t>(1, kCodes / kBands / extent_.cols / step_) * step_;
-    if (rows_ > kMostOfBand / extent_.cols) return;  // tiles are as large as config.json says
-    const std::int64_t bands = (extent_.rows + rows_ - 1) / rows_,
-                       looked = std::min(bands, std::clamp<std::int64_t>(
-                                                    kCodes / (rows_ * extent_.cols), 1, kBands));
+      rows_ = std::max<std::int64_t>(1, kCodes / kRowBlocks / extent_.cols / step_) * step_;
+    if (rows_ > kMaxOfRowBlock / extent_.cols) return;  // tiles are as large as config.json says
+    const std::int64_t row_blocks = (extent_.rows + rows_ - 1) / rows_,
+                       looked = std::min(
+                           row_blocks, std::clamp<std::int64_t>(kCodes / (rows_ * extent_.cols), 1,
+                                                                kRowBlocks));
     for (std::int64_t i = 0; i < looked; ++i)
-      look(looked == 1 ? 0 : i * (bands - 1) / (looked - 1));
+      look(looked == 1 ? 0 : i * (row_blocks - 1) / (looked - 1));
     // One scale for all: its largest code may be anywhere.
     if (whole && out_.reaching == 0)
-      for (std::int64_t i = 0; i < bands && out_.reaching == 0; ++i) look(i);
+      for (std::int64_t i = 0; i < row_blocks && out_.reaching == 0; ++i) look(i);
     finish(whole);
   }
-  [[nodiscard]] const Reach& reach() const { return out_; }
+  [[nodiscard]] const Magnitude& reach() const { return out_; }
 
  private:
-  void look(std::int64_t band) {
-    const std::int64_t first = band * rows_, rows = std::min(rows_, extent_.rows - first);
+  void look(std::int64_t row_block) {
+    const std::int64_t first = row_block * rows_, rows = std::min(rows_, extent_.rows - first);
     const QuantizedTensor tensor =
-        read_band(view_.checkpoint, view_.recognized.dialect, found_, first, rows);
+        read_row_block(view_.checkpoint, view_.recognized.dialect, found_, first, rows);
     const Tensor values = dequantize(tensor);
     const Tensor scales = widened(tensor.rowwise.scales);
     const auto number = values.span<const float>();
@@ -128,12 +129,12 @@ class Looking {
   float least_ = 0, most_ = 0;  // scale of a tile of zeros
   double squares_ = 0;
   std::vector<float> amaxes_;
-  Reach out_;
+  Magnitude out_;
 };
 
 }  // namespace
 
-Reach reach_of(const VerifyView& view, const VerifiedWeight& weight) {
+Magnitude magnitude_of(const VerifyView& view, const VerifiedWeight& weight) {
   if (!view.options.codes) return {};
   try {
     return Looking(view, weight).reach();
@@ -151,7 +152,7 @@ Reach reach_of(const VerifyView& view, const VerifiedWeight& weight) {
 // a quarter of the top is reached in every tile but those of zeros; here half of the tiles are
 // enough. Where tensors share a scale, one of them is. That many codes are at the top says nothing:
 // weights that were trained to have three values look so.
-void check_reach(const VerifyView& view, Findings& out) {
+void check_magnitude(const VerifyView& view, Findings& out) {
   std::map<float, bool> shared;
   const auto is_shared = [](const VerifiedWeight& weight) {
     return weight.found->weight.scaling.tile == Tile{0, 0};

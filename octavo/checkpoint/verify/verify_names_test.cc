@@ -65,7 +65,7 @@ TEST(VerifyArchitecture, layers_that_no_loader_finds) {
 }
 
 TEST(VerifyArchitecture, tensors_that_the_model_does_not_have) {
-  const auto said_of = [](const Kind& kind, const std::string& extra) {
+  const auto findings_for = [](const Kind& kind, const std::string& extra) {
     Model model = written(kind);
     model.tensors[extra] = {StoredType::bf16, {2, 2}, std::string(8, '\0')};
     std::string out;
@@ -76,7 +76,7 @@ TEST(VerifyArchitecture, tensors_that_the_model_does_not_have) {
     }
     return out;
   };
-  constexpr std::string_view kSaid =
+  constexpr std::string_view kFindings =
       "unknown-tensors:vllm unknown-tensors:transformers unknown-tensors:sglang "
       "unknown-tensors:trtllm";
   for (const auto& [name, kind] : kinds_of_models()) {
@@ -84,12 +84,12 @@ TEST(VerifyArchitecture, tensors_that_the_model_does_not_have) {
          {"junk.weight", "model.layers.0.junk", "model.layers.1.self_attn.x_proj.weight",
           "model.layers.1.mlp.up_projx.bias", "x.layers.0.self_attn.q_proj.weight",
           "model.layers.00.mlp.up_proj.weight", "model.layers.0.mlp.up_proj.junk_scale"})
-      EXPECT_EQ(said_of(kind, extra), kSaid) << name << extra;
+      EXPECT_EQ(findings_for(kind, extra), kFindings) << name << extra;
     // What other rules speak of, what is computed anew, and the head of a model that shares one.
     for (const char* const extra :
          {"model.layers.0.self_attn.k_scale", "model.layers.0.mlp.down_proj.input_scale",
           "model.layers.0.self_attn.rotary_emb.inv_freq"})
-      EXPECT_EQ(said_of(kind, extra), "") << name << extra;
+      EXPECT_EQ(findings_for(kind, extra), "") << name << extra;
   }
   const std::map<std::string, Kind> all = kinds_of_models();
   Model tied = written(all.at("llama"));
@@ -100,14 +100,14 @@ TEST(VerifyArchitecture, tensors_that_the_model_does_not_have) {
   inner.config = Json::object({{"model_type", "seer"},
                                {"architectures", Json::array({"SeerForConditionalGeneration"})},
                                {"text_config", inner.config}});
-  EXPECT_EQ(said_of(inner, "vision_tower.patch.weight"), "");
+  EXPECT_EQ(findings_for(inner, "vision_tower.patch.weight"), "");
   Kind classifier = all.at("llama");
   classifier.of_model.erase("lm_head.weight");
   classifier.config.set("architectures", Json::array({"LlamaForSequenceClassification"}));
-  EXPECT_EQ(said_of(classifier, "score.weight"), "");
+  EXPECT_EQ(findings_for(classifier, "score.weight"), "");
   Kind guessing = all.at("deepseek_v3");
   guessing.config.set("num_nextn_predict_layers", 1);
-  EXPECT_EQ(said_of(guessing, "model.layers.2.eh_proj.weight"), "");
+  EXPECT_EQ(findings_for(guessing, "model.layers.2.eh_proj.weight"), "");
 }
 
 }  // namespace

@@ -15,7 +15,7 @@ namespace {
 // The largest magnitude of a tile, in the middle tile of a matrix. With inputs of order 1 a matrix
 // of K columns of order w gives outputs of order w sqrt(K): of models that were trained w sqrt(K)
 // is from some tenths to some tens, so w is below 1 and the largest of a tile a few times that.
-constexpr float kUnusual = 64.0F, kMost = 1e3F;
+constexpr float kUnusual = 64.0F, kMax = 1e3F;
 // Beyond F16, with room for a scale that is twice the one its tile asks for. Single weights may be
 // thousands: outliers are real.
 constexpr float kBeyondF16 = 0x1p17F;
@@ -66,7 +66,7 @@ float rms_of_plain(const VerifyView& view, const StoredTensor& tensor) {
 
 // All scales multiplied by one number: nothing but what is not quantized tells.
 void check_beside_plain(const VerifyView& view, Findings& out) {
-  constexpr std::size_t kMostLooked = 64;
+  constexpr std::size_t kMaxLooked = 64;
   constexpr std::array kTypes{safetensors::StoredType::bf16, safetensors::StoredType::f16,
                               safetensors::StoredType::f32};
   std::vector<float> own;
@@ -80,7 +80,7 @@ void check_beside_plain(const VerifyView& view, Findings& out) {
   for (const std::string& name : view.recognized.plain) {
     const StoredTensor& tensor = view.checkpoint.at(name);
     if (tensor.entry->shape.size() != 2 || !name.ends_with(".weight") ||
-        view.misfits.contains(std::string(module_of(name))) || ++looked > kMostLooked ||
+        view.misfits.contains(std::string(module_of(name))) || ++looked > kMaxLooked ||
         std::find(kTypes.begin(), kTypes.end(), tensor.entry->type) == kTypes.end())
       continue;
     const float rms = rms_of_plain(view, tensor);
@@ -115,8 +115,8 @@ bool check_one(const VerifyView& view, const VerifiedWeight& weight, float typic
       out.warn({kV, kH, kS, kT}, name, message);
     return true;
   }
-  if (typical > kMost && weight.tensor_scale != nullptr) return true;  // second-level says it
-  if (typical > kMost) {
+  if (typical > kMax && weight.tensor_scale != nullptr) return true;  // second-level says it
+  if (typical > kMax) {
     out.error({kV, kH, kS, kT}, name,
               text("weights would reach ", typical, ": are these reciprocals of scales?"));
     return true;
@@ -186,7 +186,7 @@ void check_second_level(const VerifyView& view, Findings& out) {
   for (const VerifiedWeight& weight : view.weights) {
     if (weight.tensor_scale == nullptr) continue;
     const float second = second_level(view, weight), typical = typical_of(view, weight);
-    if (typical > kMost)
+    if (typical > kMax)
       out.error(
           {kV, kH, kS, kT}, weight.tensor_scale->plan.name,
           text("weights would reach ", typical, ": this spelling wants the ",

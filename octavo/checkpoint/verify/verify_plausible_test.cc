@@ -49,10 +49,11 @@ Model honest(Dialect dialect, const Scaling& scaling, const Fill& fill = {},
     all.weights.push_back(weight);
     const View view = value_view(values[i].data(), DType::f32, weight.shape);
     const QuantizedTensor tensor = quantize(view, scaling, {.given_amax = one ? &shared : nullptr});
-    const std::vector<SpelledTensor> spelled = spell(dialect, weight);
-    for (const BandBytes& band : spell_band(dialect, weight, 0, tensor)) {
-      const TensorPlan& plan = spelled[band.tensor].plan;
-      std::string bytes(reinterpret_cast<const char*>(band.bytes.data()), band.bytes.size());
+    const std::vector<DialectTensor> spelled = dialect_tensors(dialect, weight);
+    for (const RowBlockBytes& row_block : pack_row_block(dialect, weight, 0, tensor)) {
+      const TensorPlan& plan = spelled[row_block.tensor].plan;
+      std::string bytes(reinterpret_cast<const char*>(row_block.bytes.data()),
+                        row_block.bytes.size());
       model.tensors[plan.name] = {plan.type, plan.shape, std::move(bytes)};
     }
   }
@@ -119,7 +120,7 @@ std::vector<Recipe> recipes() {
 }
 
 // What the rules about sizes say; others have their own tests.
-std::string said_of_sizes(const Model& model, const VerifyOptions& options = {}) {
+std::string size_findings(const Model& model, const VerifyOptions& options = {}) {
   std::string out;
   for (const Finding& one : findings_of(model, options))
     for (const std::string_view rule : {"reach", "plausible", "second-level", "zero-scales"})
@@ -129,13 +130,13 @@ std::string said_of_sizes(const Model& model, const VerifyOptions& options = {})
   return out;
 }
 
-TEST(VerifyPlausible, of_honest_weights_nothing_is_said) {
+TEST(VerifyPlausible, honest_weights_have_no_findings) {
   const auto expect_nothing = [](const Fill& fill, std::string_view what,
                                  const std::vector<Piece>& pieces = kEight) {
     for (const Recipe& recipe : recipes()) {
       const Model model = honest(recipe.dialect, recipe.scaling, fill, pieces);
       for (const bool codes : {true, false})
-        EXPECT_EQ(said_of_sizes(model, {.loaders = {Loader::vllm}, .codes = codes}), "")
+        EXPECT_EQ(size_findings(model, {.loaders = {Loader::vllm}, .codes = codes}), "")
             << what << ": " << name_of(recipe.dialect) << ", " << describe(recipe.scaling);
     }
   };
@@ -186,7 +187,7 @@ TEST(VerifyPlausible, outliers_are_honest) {
           honest(recipe.dialect, recipe.scaling,
                  [&](std::vector<float>& values, const std::string&) { values[777] = outlier; },
                  {{"model.layers.0.mlp.other_proj", 128, 128}});
-      EXPECT_EQ(said_of_sizes(model, {.loaders = {Loader::vllm}}), "")
+      EXPECT_EQ(size_findings(model, {.loaders = {Loader::vllm}}), "")
           << outlier << " " << name_of(recipe.dialect) << ", " << describe(recipe.scaling);
     }
 }
@@ -224,10 +225,10 @@ TEST(VerifyPlausible, scales_of_one) {
     for (auto& [name, tensor] : model->tensors)
       if (name.ends_with(".weight_scale"))
         std::fill(tensor.bytes.begin(), tensor.bytes.end(), model == &nv ? '\x38' : '\x7F');
-  EXPECT_TRUE(said_of_sizes(mx).starts_with("error plausible"));
-  EXPECT_TRUE(said_of_sizes(four).find("plausible") != std::string::npos);
-  EXPECT_TRUE(said_of_sizes(nv).find("error second-level") != std::string::npos)
-      << said_of_sizes(nv);
+  EXPECT_TRUE(size_findings(mx).starts_with("error plausible"));
+  EXPECT_TRUE(size_findings(four).find("plausible") != std::string::npos);
+  EXPECT_TRUE(size_findings(nv).find("error second-level") != std::string::npos)
+      << size_findings(nv);
 }
 
 TEST(VerifyPlausible, scales_that_were_multiplied) {
@@ -235,22 +236,22 @@ TEST(VerifyPlausible, scales_that_were_multiplied) {
     Model model = honest(kDs, preset("fp8-block"));
     for (auto& [name, tensor] : model.tensors)
       if (is_scale(name)) change_numbers(tensor, [&](float scale) { return scale * factor; });
-    EXPECT_NE(said_of_sizes(model), "") << factor;
+    EXPECT_NE(size_findings(model), "") << factor;
   }
   Model one = honest(kDs, preset("fp8-block"));  // of one tensor: its neighbours do
   change_numbers(one.tensors.at(kO + ".weight_scale_inv"), [](float scale) { return scale * 128; });
-  EXPECT_TRUE(said_of_sizes(one).starts_with("warning plausible " + kO)) << said_of_sizes(one);
+  EXPECT_TRUE(size_findings(one).starts_with("warning plausible " + kO)) << size_findings(one);
   Model byte = honest(kCt, preset("mxfp8"));
   for (char& scale : byte.tensors.at(kO + ".weight_scale").bytes)
     scale = static_cast<char>(scale + 7);
-  EXPECT_TRUE(said_of_sizes(byte).starts_with("warning plausible " + kO)) << said_of_sizes(byte);
+  EXPECT_TRUE(size_findings(byte).starts_with("warning plausible " + kO)) << size_findings(byte);
   // A single one, damaged in its exponent.
   Model bit = honest(kDs, preset("fp8-block"));
   const std::string gate = kGate + ".weight_scale_inv";
   float scale = 0;
   std::memcpy(&scale, bit.tensors.at(gate).bytes.data() + 4, 4);
   put(bit, gate, 1, std::bit_cast<float>(std::bit_cast<std::uint32_t>(scale) ^ 0x40000000U));
-  EXPECT_TRUE(said_of_sizes(bit).starts_with("warning plausible " + kGate)) << said_of_sizes(bit);
+  EXPECT_TRUE(size_findings(bit).starts_with("warning plausible " + kGate)) << size_findings(bit);
 }
 
 // Weights that were cast and not scaled, and codes of an eighth of their size.
@@ -261,18 +262,18 @@ TEST(VerifyPlausible, codes_that_do_not_reach) {
       for (char& code : tensor.bytes) code = static_cast<char>((code & 0x80) | ((code & 0x7F) / 4));
     if (is_scale(name)) change_numbers(tensor, [](float) { return 1.0F; });
   }
-  EXPECT_EQ(said_of_sizes(cast, {.loaders = {Loader::vllm}}).substr(0, 13), "warning reach");
+  EXPECT_EQ(size_findings(cast, {.loaders = {Loader::vllm}}).substr(0, 13), "warning reach");
   Model small = honest(kDs, preset("fp8-block"));
   for (char& code : small.tensors.at(kO + ".weight").bytes)  // three octaves are 24 codes
     code = static_cast<char>((code & 0x80) | std::max(0, (code & 0x7F) - 24));
-  const std::string found = said_of_sizes(small, {.loaders = {Loader::vllm}});
+  const std::string found = size_findings(small, {.loaders = {Loader::vllm}});
   EXPECT_TRUE(found.starts_with("warning reach " + kO + ".weight: only 0 of 1 tiles")) << found;
   // One of those that share a scale is enough.
   Model shared = honest(kMo, preset("fp8"), [](std::vector<float>& values, const std::string& m) {
     if (m == kO)
       for (float& value : values) value *= 40;
   });
-  EXPECT_EQ(said_of_sizes(shared), "");
+  EXPECT_EQ(size_findings(shared), "");
 }
 
 // Zeros over which scales are not those of zeros; and block scales of zero over codes that are not.
@@ -284,27 +285,27 @@ TEST(VerifyPlausible, codes_or_scales_that_were_lost) {
     for (auto& [name, tensor] : model.tensors)
       if (name == kGate + ".weight" || name == kGate + ".weight_packed")
         std::fill(tensor.bytes.begin(), tensor.bytes.end(), '\0');
-    EXPECT_TRUE(said_of_sizes(model).starts_with("error reach " + kGate))
+    EXPECT_TRUE(size_findings(model).starts_with("error reach " + kGate))
         << name_of(recipe.dialect);
   }
   Model block = honest(kMo, preset("nvfp4"));
   block.tensors.at(kO + ".weight_scale").bytes[5] = 0;
-  EXPECT_TRUE(said_of_sizes(block).starts_with("error zero-scales " + kO)) << said_of_sizes(block);
+  EXPECT_TRUE(size_findings(block).starts_with("error zero-scales " + kO)) << size_findings(block);
   for (int at = 40; at < 48; ++at)
     block.tensors.at(kO + ".weight").bytes[static_cast<std::size_t>(at)] = '\x80';
-  EXPECT_EQ(said_of_sizes(block), "");
+  EXPECT_EQ(size_findings(block), "");
 }
 
 // The second level of another tensor, which its block scales do not fit.
 TEST(VerifyPlausible, a_second_level_of_another) {
   Model model = honest(kMo, preset("nvfp4"));
   change_numbers(model.tensors.at(kO + ".weight_scale_2"), [](float t) { return t * 1.0e9F; });
-  EXPECT_NE(said_of_sizes(model).find("error second-level"), std::string::npos);
+  EXPECT_NE(size_findings(model).find("error second-level"), std::string::npos);
   Model blocks = honest(kMo, preset("nvfp4"));
   for (auto& [name, tensor] : blocks.tensors)  // four octaves of E4M3 are 32 codes
     if (name.ends_with(".weight_scale"))
       for (char& scale : tensor.bytes) scale = static_cast<char>(std::max(1, scale - 32));
-  EXPECT_NE(said_of_sizes(blocks).find("warning second-level"), std::string::npos);
+  EXPECT_NE(size_findings(blocks).find("warning second-level"), std::string::npos);
 }
 
 }  // namespace

@@ -31,7 +31,7 @@ bool is_meant(const VerifyView& view, const std::string& module) {
 void check_none_is(const VerifyView& view, Findings& out) {
   const bool by_side = view.checkpoint.hf_quant_config()["quantization"].is_object();
   if (view.method.empty() && !by_side) return;
-  const SkipList skipped(view.recognized.dialect, skip_list_of(view));
+  const IgnoreList skipped(view.recognized.dialect, ignore_list_of(view));
   for (const Loader loader : {kV, kH, kS, kT}) {
     // What it does not know, and what it does not read, makes it load weights as they are.
     if (loader == kH && (view.method.empty() || view.method.starts_with("modelopt"))) continue;
@@ -41,11 +41,11 @@ void check_none_is(const VerifyView& view, Findings& out) {
                  !skipped.covers(loader, module);
         });
     if (found == view.plain_linears.end()) continue;
-    const std::string said = view.method.empty()
-                                 ? std::string("hf_quant_config.json says")
-                                 : text("config.json says ('", shown(view.method, 60), "')");
+    const std::string declared = view.method.empty()
+                                     ? std::string("hf_quant_config.json says")
+                                     : text("config.json says ('", shown(view.method, 60), "')");
     out.error({loader}, *found,
-              text(said,
+              text(declared,
                    " that weights are quantized, and none is: it looks for its scales in "
                    "vain; remove what says so, or get the weights it belongs to"));
   }
@@ -53,8 +53,8 @@ void check_none_is(const VerifyView& view, Findings& out) {
 
 // The largest magnitude among the first codes.
 double reach_of_codes(const VerifyView& view, const StoredTensor& tensor) {
-  constexpr std::uint64_t kMost = 1U << 20;
-  std::vector<std::byte> codes(std::min(tensor.nbytes(), kMost));
+  constexpr std::uint64_t kMax = 1U << 20;
+  std::vector<std::byte> codes(std::min(tensor.nbytes(), kMax));
   view.checkpoint.read(tensor, 0, codes);
   const Format format = tensor.entry->type == StoredType::f8_e5m2 ? e5m2 : e4m3fn;
   std::array<bool, 256> has{};
@@ -102,10 +102,10 @@ void check_quantized(const VerifyView& view, Findings& out) {
 void check_transforms(const VerifyView& view, Findings& out) {
   constexpr std::string_view kUnchecked =
       "; whether loaders make the same weights of it was not checked";
-  const std::string by_tensors = meant_with_activations(view.checkpoint);
+  const std::string by_tensors = pre_quant_scale_problem(view.checkpoint);
   if (!by_tensors.empty()) out.error_for_all("", text(by_tensors, kUnchecked));
   if (view.method != "compressed-tensors") return;
-  if (const std::string reason = meant_otherwise(view.words); !reason.empty())
+  if (const std::string reason = unsupported_transform(view.words); !reason.empty())
     out.error_for_all("", text(reason, kUnchecked));
 }
 

@@ -44,7 +44,7 @@ TEST(VerifyQuantized, a_config_that_speaks_of_codes_where_there_are_none) {
     EXPECT_EQ(one.severity, Severity::error);
 }
 
-TEST(VerifyQuantized, a_config_that_leaves_all_weights_alone_is_no_lie) {
+TEST(VerifyQuantized, a_config_that_ignores_all_weights_is_consistent) {
   Model skipped = unquantized(kCt, bf16_scaled("fp8-channel"));
   skipped.words().set("ignore", Json::array({"re:.*"}));
   EXPECT_EQ(verdict(skipped), "");
@@ -245,7 +245,7 @@ TEST(VerifyQuantized, scales_of_outputs_and_of_the_cache) {
   EXPECT_EQ(with_scales("k_proj.output_scale", "v_proj.output_scale"), "");
 }
 
-TEST(VerifyQuantized, a_side_file_that_says_nothing_or_something_else) {
+TEST(VerifyQuantized, a_sidecar_file_that_declares_nothing_or_something_else) {
   const Scaling channel = bf16_scaled("fp8-channel");
   for (const Json& side : {Json::object(), Json::object({{"quantization", 7}})})
     expect_breaks(kMo, channel, "side-file", kServers,

@@ -37,10 +37,11 @@ void check_types(const Json& side, Findings& out) {
 
 // Of config.json: at the top, or in the only place where some versions have it.
 std::int64_t group_size_of(const Json& words) {
-  if (const std::int64_t said = words["group_size"].integer_or(0); said > 0) return said;
+  if (const std::int64_t declared = words["group_size"].integer_or(0); declared > 0)
+    return declared;
   for (const auto& [name, group] : words["config_groups"].members())
-    if (const std::int64_t said = group["weights"]["group_size"].integer_or(0); said > 0)
-      return said;
+    if (const std::int64_t declared = group["weights"]["group_size"].integer_or(0); declared > 0)
+      return declared;
   return 0;
 }
 
@@ -58,7 +59,7 @@ void check_lists(const VerifyView& view, const Json& side, Findings& out) {
   const Json& own = view.words["ignore"];
   const Json& other = side["exclude_modules"];
   if (!own.is_array() || !other.is_array()) return;
-  const SkipList ours(Dialect::modelopt, own), theirs(Dialect::modelopt, other);
+  const IgnoreList ours(Dialect::modelopt, own), theirs(Dialect::modelopt, other);
   const auto look = [&](const std::string& module) {
     for (const Loader loader : {kV, kS, kT}) {
       const bool skipped = ours.covers(loader, module);
@@ -74,7 +75,7 @@ void check_lists(const VerifyView& view, const Json& side, Findings& out) {
 
 }  // namespace
 
-void check_side_file(const VerifyView& view, Findings& out) {
+void check_sidecar_file(const VerifyView& view, Findings& out) {
   const Json& file = view.checkpoint.hf_quant_config();
   const Json& side = file["quantization"];
   if (!file.is_null() && !side.is_object()) {

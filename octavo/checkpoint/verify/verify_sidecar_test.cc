@@ -9,7 +9,7 @@ using namespace verify_testing;
 
 Json& side(Model& model) { return const_cast<Json&>(model.hf_quant["quantization"]); }
 
-TEST(Verify, a_side_file_that_says_something_else) {
+TEST(Verify, a_sidecar_file_that_declares_something_else) {
   const Scaling nvfp4 = preset("nvfp4"), channel = bf16_scaled("fp8-channel");
   const auto breaks = [&](const Scaling& scaling, const std::function<void(Model&)>& change) {
     expect_breaks(kMo, scaling, "side-file", kServers, [&](Model& model) {
@@ -56,7 +56,7 @@ TEST(Verify, a_side_file_that_says_something_else) {
   EXPECT_EQ(both(algorithm), "side-file said-scheme");
 }
 
-TEST(Verify, a_side_file_that_says_the_same_in_other_words) {
+TEST(Verify, a_sidecar_file_that_declares_the_same_with_other_keys) {
   Model model = make_model(kMo, bf16_scaled("fp8-channel"));
   add_cache_scales(model);
   const std::string before = verdict(model);
@@ -75,7 +75,7 @@ TEST(Verify, group_sizes_that_differ_in_one_file) {
 }
 
 // Without config.json's words the side file is what servers have, and is held against the weights.
-TEST(Verify, a_side_file_alone) {
+TEST(Verify, a_sidecar_file_alone) {
   Model model = make_model(kMo, preset("nvfp4"));
   model.config.remove("quantization_config");
   EXPECT_EQ(verdict(model, {.loaders = {Loader::vllm, Loader::trtllm}}), "");

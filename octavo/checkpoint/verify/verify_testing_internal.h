@@ -56,11 +56,12 @@ inline Model make_model(Dialect dialect, const Scaling& scaling,
     const TestWeight weight =
         make_weight(dialect, piece.module + ".weight", {piece.rows, piece.cols}, scaling, 1000);
     all.weights.push_back(weight.weight);
-    const std::vector<SpelledTensor> spelled = spell(dialect, weight.weight);
-    for (const BandBytes& band : spell_band(dialect, weight.weight, 0, weight.bands[0])) {
-      const TensorPlan& plan = spelled[band.tensor].plan;
-      std::string bytes(band.bytes.size(), '\0');
-      std::memcpy(bytes.data(), band.bytes.data(), bytes.size());
+    const std::vector<DialectTensor> spelled = dialect_tensors(dialect, weight.weight);
+    for (const RowBlockBytes& row_block :
+         pack_row_block(dialect, weight.weight, 0, weight.row_blocks[0])) {
+      const TensorPlan& plan = spelled[row_block.tensor].plan;
+      std::string bytes(row_block.bytes.size(), '\0');
+      std::memcpy(bytes.data(), row_block.bytes.data(), bytes.size());
       model.tensors[plan.name] = {plan.type, plan.shape, bytes};
     }
   }

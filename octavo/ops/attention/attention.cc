@@ -83,7 +83,7 @@ void report_exact(const AttentionCall& call) {
           {.rows = {.batch = batch, .head = head, .first = 0, .count = call.q.rows()},
            .rung = AttentionRung::exact,
            .tolerance = call.options.atol,
-           .reason = "float64 holds numbers, or scores of them, that float32 does not have"});
+           .explanation = "float64 holds numbers, or scores of them, that float32 does not have"});
 }
 
 }  // namespace

@@ -63,7 +63,7 @@ struct AttentionChoice {
   double n_eff = 0.0;
   double predicted = 0.0;  // error of that row, at six standard deviations, corrected by a trial
   double tolerance = 0.0;  // atol, less what rounding the output takes
-  std::string reason{};
+  std::string explanation{};
 };
 struct AttentionReport {
   std::vector<AttentionChoice> choices;

@@ -23,8 +23,8 @@ namespace {
 
 constexpr std::int64_t kRowsPerRange = AttentionFacts::kRowsPerRange;
 constexpr double kWorst = 2.0;  // n_eff: errors of weights are largest where two keys share a row
-constexpr std::int64_t kLeastLooked = 16;  // rows of a head, where it has four times as many
-constexpr std::size_t kMostTried = 64;     // rows of a head
+constexpr std::int64_t kMinSampleRows = 16;  // rows of a head, where it has four times as many
+constexpr std::size_t kMaxProbedRows = 64;   // rows of a head
 
 class Chooser {
  public:
@@ -32,10 +32,10 @@ class Chooser {
       : call_(call),
         result_(result),
         exec_(exec),
-        few_(has_few_rows(call)),
-        facts_(call, result.log_sum_exp != nullptr, few_, exec),
-        looked_(call, exec),
-        done_(call, result, facts_) {}
+        is_decode_(is_decode_call(call)),
+        facts_(call, result.log_sum_exp != nullptr, is_decode_, exec),
+        sample_rows_(call, exec),
+        posteriori_(call, result, facts_) {}
 
   void run() {
     cut_ranges();
@@ -44,9 +44,9 @@ class Chooser {
       choice.tolerance = tolerance_of(choice.rows).left;
       choice.n_eff = kWorst;
     }
-    if (!few_) {
-      find_plain_ranges();
-      look_at_rows();
+    if (!is_decode_) {
+      find_unsampled_ranges();
+      choose_sample_rows();
     }
     choose();
     std::map<AttentionRung, std::vector<AttentionRange>> by_rung;
@@ -65,15 +65,15 @@ class Chooser {
  private:
   // What the rows looked at of one range say of its worst row.
   struct OfChoice {
-    std::vector<std::size_t> looked_at;  // places in looked_
+    std::vector<std::size_t> sampled;  // places in sample_rows_
     double different = HUGE_VAL, score = 0.0;
-    bool is_plain = false;
+    bool is_unsampled = false;
   };
 
   // Is bf16 within the tolerance whatever rows look at?
   [[nodiscard]] bool is_safe(const AttentionChoice& choice) {
     return facts_.takes(AttentionRung::bf16, choice.rows) &&
-           facts_.is_tame(AttentionRung::bf16, choice.rows, choice.tolerance);
+           facts_.is_safe_for_any_row(AttentionRung::bf16, choice.rows, choice.tolerance);
   }
   [[nodiscard]] bool has_cheaper(const AttentionChoice& choice) {
     for (const AttentionRung rung : kRungsByCost) {
@@ -85,12 +85,12 @@ class Chooser {
 
   // Looking at a head costs what packing its keys does: where less than half of its rows could be
   // on a rung that is cheaper than bf16, and bf16 is safe, none is looked at.
-  void find_plain_ranges() {
+  void find_unsampled_ranges() {
     std::map<std::size_t, std::int64_t> balance;  // rows with a cheaper rung, less those without
     for (const AttentionChoice& choice : choices_)
       balance[head_of(choice.rows)] += has_cheaper(choice) ? choice.rows.count : -choice.rows.count;
     for (std::size_t i = 0; i < choices_.size(); ++i)
-      of_choice_[i].is_plain = balance[head_of(choices_[i].rows)] < 0 && is_safe(choices_[i]);
+      of_choice_[i].is_unsampled = balance[head_of(choices_[i].rows)] < 0 && is_safe(choices_[i]);
   }
 
   [[nodiscard]] std::size_t head_of(const AttentionRange& range) const {
@@ -119,11 +119,11 @@ class Chooser {
 
   // Of a range, the row whose query is the longest, some that lie evenly, one in the middle at
   // least, and, where rows see different keys, the first and the last one.
-  [[nodiscard]] std::vector<std::int64_t> places_in(const AttentionRange& range,
-                                                    std::int64_t ranges_of_head) {
+  [[nodiscard]] std::vector<std::int64_t> sample_positions_in(const AttentionRange& range,
+                                                              std::int64_t ranges_of_head) {
     const std::int64_t last = range.first + range.count - 1;
     const std::int64_t wanted = std::max<std::int64_t>(
-        2, std::min(range.count / 4, kLeastLooked / std::max<std::int64_t>(1, ranges_of_head)));
+        2, std::min(range.count / 4, kMinSampleRows / std::max<std::int64_t>(1, ranges_of_head)));
     std::vector<std::int64_t> places{std::clamp(facts_.longest_query(range), range.first, last)};
     for (std::int64_t i = 1; i < wanted; ++i)
       places.push_back(range.first + i * range.count / wanted);
@@ -134,32 +134,33 @@ class Chooser {
     return places;
   }
 
-  void look_at_rows() {
+  void choose_sample_rows() {
     std::map<std::size_t, std::int64_t> ranges_of_head;
     for (const AttentionChoice& choice : choices_) ++ranges_of_head[head_of(choice.rows)];
-    std::vector<LookedRow> rows;
+    std::vector<SampleRow> rows;
     for (std::size_t i = 0; i < choices_.size(); ++i) {
-      if (of_choice_[i].is_plain) continue;
+      if (of_choice_[i].is_unsampled) continue;
       const AttentionRange& range = choices_[i].rows;
-      for (const std::int64_t row : places_in(range, ranges_of_head[head_of(range)])) {
-        of_choice_[i].looked_at.push_back(rows.size());
+      for (const std::int64_t row : sample_positions_in(range, ranges_of_head[head_of(range)])) {
+        of_choice_[i].sampled.push_back(rows.size());
         rows.push_back({.batch = range.batch, .head = range.head, .row = row});
       }
     }
     if (rows.empty()) return;
-    looked_.look(std::move(rows));
+    sample_rows_.sample(std::move(rows));
     std::map<std::size_t, KeysAlike> by_head;
     for (std::size_t i = 0; i < choices_.size(); ++i)
-      for (const std::size_t at : of_choice_[i].looked_at)
-        by_head[head_of(choices_[i].rows)].add(looked_.rows()[at].n_eff,
-                                               facts_.away(choices_[i].rows, looked_.exact(at)));
+      for (const std::size_t at : of_choice_[i].sampled)
+        by_head[head_of(choices_[i].rows)].add(
+            sample_rows_.rows()[at].n_eff,
+            facts_.mean_deviation(choices_[i].rows, sample_rows_.exact(at)));
     for (std::size_t i = 0; i < choices_.size(); ++i) {
-      if (of_choice_[i].is_plain) continue;
+      if (of_choice_[i].is_unsampled) continue;
       AttentionChoice& choice = choices_[i];
       alike_[head_of(choice.rows)] = facts_.keys_alike(choice.rows, by_head[head_of(choice.rows)]);
       choice.n_eff = HUGE_VAL;
-      for (const std::size_t at : of_choice_[i].looked_at) {
-        const RowFacts row = facts_of_looked(choice.rows, at);
+      for (const std::size_t at : of_choice_[i].sampled) {
+        const RowFacts row = facts_of_sample(choice.rows, at);
         lower(choice.n_eff, row.n_eff);
         lower(of_choice_[i].different, row.different);
         raise(of_choice_[i].score, row.score);
@@ -169,10 +170,12 @@ class Chooser {
     }
   }
 
-  [[nodiscard]] RowFacts facts_of_looked(const AttentionRange& range, std::size_t at) {
-    const LookedRow& row = looked_.rows()[at];
-    RowFacts facts{row.n_eff, facts_.different_keys(range, facts_.away(range, looked_.exact(at))),
-                   facts_.size_of_scores(row.lse)};
+  [[nodiscard]] RowFacts facts_of_sample(const AttentionRange& range, std::size_t at) {
+    const SampleRow& row = sample_rows_.rows()[at];
+    RowFacts facts{
+        row.n_eff,
+        facts_.different_keys(range, facts_.mean_deviation(range, sample_rows_.exact(at))),
+        facts_.size_of_scores(row.lse)};
     lower(facts.different, row.n_eff / alike_[head_of(range)]);
     return facts;
   }
@@ -201,7 +204,7 @@ class Chooser {
     std::vector<std::string> tried(choices_.size());
     std::vector<bool> open(choices_.size());
     for (std::size_t i = 0; i < choices_.size(); ++i) {
-      open[i] = !of_choice_[i].is_plain;
+      open[i] = !of_choice_[i].is_unsampled;
       if (open[i]) continue;
       choices_[i].rung = AttentionRung::bf16;
       choices_[i].predicted = facts_.error_without_averaging(AttentionRung::bf16, choices_[i].rows);
@@ -217,10 +220,10 @@ class Chooser {
                              {choices_[i].n_eff, of_choice_[i].different, of_choice_[i].score});
         wanted[i] = choices_[i].predicted <= choices_[i].tolerance;
       }
-      if (!few_ && !last) try_on_rows(rung, wanted);
+      if (!is_decode_ && !last) probe_rows(rung, wanted);
       for (std::size_t i = 0; i < choices_.size(); ++i) {
         if (!open[i] || !may_take(rung, choices_[i].rows)) continue;
-        if (wanted[i] && !few_ && !last)
+        if (wanted[i] && !is_decode_ && !last)
           choices_[i].predicted = corrected(rung, choices_[i].rows, choices_[i].predicted);
         open[i] = !last && !(choices_[i].predicted <= choices_[i].tolerance);
         if (open[i])
@@ -229,15 +232,15 @@ class Chooser {
     }
     for (std::size_t i = 0; i < choices_.size(); ++i) {
       const Tolerance of_output = tolerance_of(choices_[i].rows);
-      choices_[i].reason =
-          reason_for(choices_[i], {.tried = tried[i],
-                                   .is_plain = of_choice_[i].is_plain,
-                                   .few = few_,
-                                   .is_lost = of_output.is_lost,
-                                   .rounding = of_output.rounding,
-                                   .out = result_.out.first.values.dtype,
-                                   .values_step = facts_.values_step(),
-                                   .knows_values = knows_values(choices_[i].rows)});
+      choices_[i].explanation =
+          explanation_for(choices_[i], {.tried = tried[i],
+                                        .is_unsampled = of_choice_[i].is_unsampled,
+                                        .is_decode = is_decode_,
+                                        .is_lost = of_output.is_lost,
+                                        .rounding = of_output.rounding,
+                                        .out = result_.out.first.values.dtype,
+                                        .values_step = facts_.values_step(),
+                                        .knows_values = knows_values(choices_[i].rows)});
     }
   }
 
@@ -245,7 +248,7 @@ class Chooser {
   // f32, whatever its products cost, and how far it is off would have to be found by a look at all
   // of K.
   [[nodiscard]] bool may_take(AttentionRung rung, const AttentionRange& range) const {
-    if (!few_ || rung == kRungsByCost.back()) return facts_.takes(rung, range);
+    if (!is_decode_ || rung == kRungsByCost.back()) return facts_.takes(rung, range);
     return rung == AttentionRung::bf16 && facts_.is_as_given(rung, range) && knows_values(range);
   }
 
@@ -254,44 +257,44 @@ class Chooser {
     return facts_.values_step() == 1 || facts_.largest_value(range) != 0.0;
   }
 
-  // Fills trials_ of the heads of ranges that want this rung.
-  void try_on_rows(AttentionRung rung, const std::vector<bool>& wanted) {
+  // Fills probes_ of the heads of ranges that want this rung.
+  void probe_rows(AttentionRung rung, const std::vector<bool>& wanted) {
     std::map<std::size_t, std::vector<std::pair<std::size_t, std::size_t>>> by_head;
     for (std::size_t i = 0; i < choices_.size(); ++i)
       if (wanted[i] &&
           !(facts_.error_without_averaging(rung, choices_[i].rows) <= choices_[i].tolerance))
-        for (const std::size_t at : of_choice_[i].looked_at)
+        for (const std::size_t at : of_choice_[i].sampled)
           by_head[head_of(choices_[i].rows)].push_back({at, i});
     std::vector<std::size_t> which;
     for (auto& [head, rows] : by_head) {
-      const std::size_t step = (rows.size() + kMostTried - 1) / kMostTried;
+      const std::size_t step = (rows.size() + kMaxProbedRows - 1) / kMaxProbedRows;
       std::vector<std::pair<std::size_t, std::size_t>> some;
       for (std::size_t r = 0; r < rows.size(); r += step) some.push_back(rows[r]);
       rows = some;
       for (const auto& [at, choice] : rows) which.push_back(at);
     }
     if (which.empty()) return;
-    const std::vector<float> got = looked_.tried(inputs_of(rung).job, which);
+    const std::vector<float> got = sample_rows_.probed(inputs_of(rung).job, which);
     const auto width = static_cast<std::size_t>(call_.v.cols());
     std::size_t next = 0;
     for (const auto& [head, rows] : by_head) {
-      std::vector<TriedRow> tried;
+      std::vector<ProbedRow> tried;
       for (const auto& [at, i] : rows) {
-        const RowFacts row = facts_of_looked(choices_[i].rows, at);
+        const RowFacts row = facts_of_sample(choices_[i].rows, at);
         tried.push_back({.deviation = facts_.predicted(rung, choices_[i].rows, row) / kDeviations,
-                         .exact = looked_.exact(at),
+                         .exact = sample_rows_.exact(at),
                          .got = std::span(got).subspan(next++ * width, width)});
       }
-      TrialChannels channels = facts_.channels(choices_[rows[0].second].rows);
+      ProbeChannels channels = facts_.channels(choices_[rows[0].second].rows);
       channels.are_alike = alike_[head] > 1.0;
-      trials_[{rung, head}] = judge_trial(tried, channels);
+      probes_[{rung, head}] = judge_probe(tried, channels);
     }
   }
 
   [[nodiscard]] double corrected(AttentionRung rung, const AttentionRange& range,
                                  double predicted) const {
-    const auto trial = trials_.find({rung, head_of(range)});
-    return trial == trials_.end() ? predicted : trial->second.corrected(predicted);
+    const auto probe = probes_.find({rung, head_of(range)});
+    return probe == probes_.end() ? predicted : probe->second.corrected(predicted);
   }
 
   const RungInputs& inputs_of(AttentionRung rung) {
@@ -303,7 +306,7 @@ class Chooser {
   // No ranges: all rows.
   void run_rung(AttentionRung rung, std::span<const AttentionRange> ranges) {
     AttentionJob job = inputs_of(rung).job;
-    done_.write_with(job);
+    posteriori_.write_with(job);
     job.ranges = ranges.empty() ? nullptr : ranges.data();
     job.range_count = static_cast<std::int64_t>(ranges.size());
     run_attention(exec_, call_.options, job);
@@ -314,26 +317,27 @@ class Chooser {
     std::map<AttentionRung, std::vector<AttentionRange>> again;
     for (std::size_t i = 0; i < choices_.size(); ++i) {
       AttentionChoice& choice = choices_[i];
-      const double quiet = facts_.quiet_score(choice.rows, choice.tolerance);
+      const double negligible = facts_.negligible_score(choice.rows, choice.tolerance);
       LargeScores large;
       std::vector<std::int64_t> like;
-      for (const std::size_t at : of_choice_[i].looked_at) like.push_back(looked_.rows()[at].row);
-      if (few_) like.push_back(choice.rows.first);
+      for (const std::size_t at : of_choice_[i].sampled)
+        like.push_back(sample_rows_.rows()[at].row);
+      if (is_decode_) like.push_back(choice.rows.first);
       const auto alike = alike_.find(head_of(choice.rows));
       const std::vector<RowFacts> rows =
-          done_.facts_of(choice, like, alike == alike_.end() ? 1.0 : alike->second);
+          posteriori_.facts_of(choice, like, alike == alike_.end() ? 1.0 : alike->second);
       for (std::int64_t r = 0; r < choice.rows.count; ++r) {
         RowFacts row = rows[static_cast<std::size_t>(r)];
         if (row.n_eff == HUGE_VAL) continue;  // sees nothing
-        const bool is_quiet = row.score <= quiet;
-        if (is_quiet) row.score = 0.0;
-        if (!is_quiet) {
+        const bool is_negligible = row.score <= negligible;
+        if (is_negligible) row.score = 0.0;
+        if (!is_negligible) {
           raise(large.score, row.score);
           raise(large.predicted, facts_.predicted(kRungsByCost.back(), choice.rows, row));
         }
         if (choice.rung == kRungsByCost.back()) continue;
         if (row.n_eff >= choice.n_eff && row.different >= choice.n_eff && row.values == 0.0 &&
-            (is_quiet || row.score <= of_choice_[i].score))
+            (is_negligible || row.score <= of_choice_[i].score))
           continue;
         if (is_within(choice.rung, choice, row)) continue;
         const AttentionRung rung = cheapest_within(choice, row);
@@ -342,7 +346,7 @@ class Chooser {
       }
       if (large.predicted > choice.tolerance) {
         raise(choice.predicted, large.predicted);
-        choice.reason = reason_for_large_scores(choice.tolerance, large.score);
+        choice.explanation = explanation_for_large_scores(choice.tolerance, large.score);
       }
     }
     for (const auto& [rung, rows] : again) {
@@ -369,14 +373,14 @@ class Chooser {
   const AttentionCall& call_;
   const AttentionResult& result_;
   const Exec& exec_;
-  bool few_;
+  bool is_decode_;
   AttentionFacts facts_;
-  LookedRows looked_;
-  RowsDone done_;
+  SampleRows sample_rows_;
+  PosterioriCheck posteriori_;
   std::vector<AttentionChoice> choices_;
   std::vector<OfChoice> of_choice_;
   std::map<AttentionRung, std::optional<RungInputs>> inputs_;
-  std::map<std::pair<AttentionRung, std::size_t>, TrialOutcome> trials_;
+  std::map<std::pair<AttentionRung, std::size_t>, ProbeOutcome> probes_;
   std::map<std::size_t, double> alike_;  // of a head: how many keys act as one
   std::int64_t redone_ = 0;
 };

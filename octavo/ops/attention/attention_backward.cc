@@ -14,12 +14,12 @@ constexpr std::string_view kOp = "attention_backward";
 
 // [B, H, rows, cols] as f32.
 Tensor values_of(const AttentionCall& call, const AttentionStack& given, const Operand& operand,
-                 const QuantizedTensor& made, float* mean, bool turned, bool in_bf16,
+                 const QuantizedTensor& made, float* mean, bool rotated, bool in_bf16,
                  const Exec& exec) {
   const QuantizedTensor* codes = made.rowwise.exists() ? &made : operand.quantized();
   if (codes != nullptr) {
     const Tensor values = dequantize(*codes, DType::f32);
-    return prepared(call, AttentionStack(values, kOp, "a copy"), {}, mean, turned, true, exec);
+    return prepared(call, AttentionStack(values, kOp, "a copy"), {}, mean, rotated, true, exec);
   }
   Tensor values = prepared(call, given, {}, nullptr, false, false, exec);
   if (in_bf16 && given.elements().dtype != DType::bf16) {
@@ -35,8 +35,9 @@ AttentionInputs inputs_of(const AttentionCall& call, AttentionRung rung, const E
   float* mean = inputs.mean.owner() != nullptr ? inputs.mean.span<float>().data() : nullptr;
   const bool in_bf16 = inputs.job.values == DType::bf16;
   return {
-      .q = values_of(call, call.q, call.q_operand, inputs.q, nullptr, inputs.turned, in_bf16, exec),
-      .k = values_of(call, call.k, call.k_operand, inputs.k, mean, inputs.turned, in_bf16, exec),
+      .q =
+          values_of(call, call.q, call.q_operand, inputs.q, nullptr, inputs.rotated, in_bf16, exec),
+      .k = values_of(call, call.k, call.k_operand, inputs.k, mean, inputs.rotated, in_bf16, exec),
       .v = values_of(call, call.v, call.v_operand, inputs.v, nullptr, false, in_bf16, exec)};
 }
 

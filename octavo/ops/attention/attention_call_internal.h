@@ -62,7 +62,7 @@ void run_attention_backward(const Exec& exec, const AttentionOptions& options,
                             const AttentionBackwardJob& job);
 void run_attention_prepare(const Exec& exec, const AttentionOptions& options,
                            const AttentionPrepareJob& job);
-void run_attention_survey(const Exec& exec, const AttentionOptions& options,
-                          const AttentionSurveyJob& job);
+void run_attention_statistics(const Exec& exec, const AttentionOptions& options,
+                              const AttentionStatisticsJob& job);
 
 }  // namespace octavo

@@ -41,14 +41,14 @@ double score_error(AttentionRung rung, const RangeFacts& facts) {
   const double scale = std::abs(facts.softmax_scale);
   if (rung == AttentionRung::balanced)
     return scale * kInt8Step *
-           std::sqrt(square(facts.q.amax) * facts.k_turned.row_squares +
-                     square(facts.k_turned.amax) * facts.q.row_squares);
+           std::sqrt(square(facts.q.amax) * facts.k_rotated.row_squares +
+                     square(facts.k_rotated.amax) * facts.q.row_squares);
   const double relative = relative_error(rung, facts);
   if (relative == 0.0) return 0.0;
   // sum_d q_d^2 k_d^2 is at most |q|^2 times the largest of the k_d^2 that a channel has on
   // average. A key that is longer than others has a score that is off by more, and may have any
   // part of a row's weight: so the longest key counts, its square spread over the channels.
-  const AttentionSurvey& k = rounds_given_keys(rung) ? facts.k_given : facts.k_smooth;
+  const AttentionStatistics& k = rounds_given_keys(rung) ? facts.k_given : facts.k_smooth;
   const double squares = larger(k.channel_squares, k.row_squares / facts.head_size);
   return scale * relative * std::sqrt(facts.q.row_squares * squares);
 }
@@ -140,19 +140,21 @@ double spread_channels(const RangeFacts& facts) {
 
 }  // namespace
 
-double different_keys(const RangeFacts& facts, const Away& away) {
-  if (away.squares == 0.0) return HUGE_VAL;
+double different_keys(const RangeFacts& facts, const MeanDeviation& mean_deviation) {
+  if (mean_deviation.squares == 0.0) return HUGE_VAL;
   const double in_all = facts.v_spread.mean_squares, largest = facts.v_spread.channel_squares;
   if (in_all == 0.0) return HUGE_VAL;  // V is one row: its rounding is seen by trying
   constexpr double kOfOne = 5.0;       // deviations that one number is within
-  const double by_sum = square(root_by_chance(spread_channels(facts))) * in_all / away.squares,
-               by_one = square(kOfOne / away.most) * largest;
+  const double by_sum =
+                   square(root_by_chance(spread_channels(facts))) * in_all / mean_deviation.squares,
+               by_one = square(kOfOne / mean_deviation.most) * largest;
   return by_sum <= by_one || std::isnan(by_sum) ? by_sum : by_one;
 }
 
-void KeysAlike::add(double n_eff, const Away& away) {
-  if (!std::isfinite(n_eff * away.squares)) return;  // a poisoned row says nothing of others
-  sum_ += n_eff * away.squares;
+void KeysAlike::add(double n_eff, const MeanDeviation& mean_deviation) {
+  if (!std::isfinite(n_eff * mean_deviation.squares))
+    return;  // a poisoned row says nothing of others
+  sum_ += n_eff * mean_deviation.squares;
   rows_ += 1.0;
 }
 
@@ -163,7 +165,7 @@ double KeysAlike::number(const RangeFacts& facts) const {
   return number <= square(root_by_chance(spread_channels(facts) * rows_)) ? 1.0 : number;
 }
 
-double quiet_score(const RangeFacts& facts, double tolerance) {
+double negligible_score(const RangeFacts& facts, double tolerance) {
   const double moves = larger(std::sqrt(facts.v.channel_squares), facts.log_sum_exp ? 1.0 : 0.0);
   return 0.01 * tolerance / (kDeviations * arithmetic_error(facts) * moves);
 }
@@ -199,11 +201,11 @@ double output_error(AttentionRung rung, const RangeFacts& facts, const RowFacts&
 
 }  // namespace
 
-double least_predicted_error(AttentionRung rung, const RangeFacts& facts, const RowFacts& row) {
+double least_modelled_error(AttentionRung rung, const RangeFacts& facts, const RowFacts& row) {
   return output_error(rung, facts, row, 0.0);
 }
 
-double predicted_error(AttentionRung rung, const RangeFacts& facts, const RowFacts& row) {
+double modelled_error(AttentionRung rung, const RangeFacts& facts, const RowFacts& row) {
   const double of_score = std::hypot(score_error(rung, facts), arithmetic_error(facts) * row.score);
   const double output = output_error(rung, facts, row, of_score);
   return facts.log_sum_exp ? larger(output, log_sum_exp_error(rung, of_score)) : output;

@@ -31,12 +31,12 @@ struct RangeFacts {
   std::size_t kv = 0;  // which head of keys, of all batches
   double softmax_scale = 1.0;
   double head_size = 1.0;
-  AttentionSurvey q{};         // rows of the range, turned where Q is values
-  AttentionSurvey k_turned{};  // the head's keys, smoothed and turned where K is values
-  AttentionSurvey k_smooth{};  // smoothed only
-  AttentionSurvey k_given{};   // as they are, for rungs that do not smooth
-  AttentionSurvey v{};
-  AttentionSurvey v_spread{};  // of V less its mean over keys
+  AttentionStatistics q{};          // rows of the range, turned where Q is values
+  AttentionStatistics k_rotated{};  // the head's keys, smoothed and turned where K is values
+  AttentionStatistics k_smooth{};   // smoothed only
+  AttentionStatistics k_given{};    // as they are, for rungs that do not smooth
+  AttentionStatistics v{};
+  AttentionStatistics v_spread{};  // of V less its mean over keys
   DType q_type = DType::code, k_type = DType::code, v_type = DType::code;
   bool log_sum_exp = false;  // is asked for as well
 };
@@ -53,7 +53,7 @@ struct RowFacts {
 };
 
 // An output less the mean of V: its sum of squares and its largest number.
-struct Away {
+struct MeanDeviation {
   double squares = 0.0, most = 0.0;
 };
 
@@ -70,7 +70,7 @@ struct Away {
 // An output that is the mean of n values which have nothing to do with each other is about
 // rms / sqrt(n) away from the mean of V. Where it is farther, the keys that its row looks at are
 // fewer than weights say: some are equal, or nearly, or values go with keys.
-[[nodiscard]] double different_keys(const RangeFacts& facts, const Away& away);
+[[nodiscard]] double different_keys(const RangeFacts& facts, const MeanDeviation& mean_deviation);
 
 // How many keys act as one, over many rows. Of one row chance may hide it: where tokens are of two
 // kinds, its output is at the mean of V whenever both have the same score, and their errors are as
@@ -78,7 +78,7 @@ struct Away {
 // have nothing to do with each other.
 class KeysAlike {
  public:
-  void add(double n_eff, const Away& away);
+  void add(double n_eff, const MeanDeviation& mean_deviation);
   [[nodiscard]] double number(const RangeFacts& facts) const;  // 1 where that may be chance
 
  private:
@@ -87,12 +87,12 @@ class KeysAlike {
 
 // The magnitude of scores up to which f32's own roundings of them make less than a hundredth of
 // the tolerance.
-[[nodiscard]] double quiet_score(const RangeFacts& facts, double tolerance);
+[[nodiscard]] double negligible_score(const RangeFacts& facts, double tolerance);
 
 // Six standard deviations of the error of an element, in the channel where V is largest; or of the
 // log-sum-exp where that is asked for and off by more. NaN where anything is.
-[[nodiscard]] double predicted_error(AttentionRung rung, const RangeFacts& facts,
-                                     const RowFacts& row);
+[[nodiscard]] double modelled_error(AttentionRung rung, const RangeFacts& facts,
+                                    const RowFacts& row);
 
 // Does the prediction for this rung look at Q and K? Not where it takes them as they are.
 [[nodiscard]] bool rounds_queries_or_keys(AttentionRung rung, const RangeFacts& facts);
@@ -100,9 +100,9 @@ class KeysAlike {
 // Does this rung take Q, K and V as they are, and round P alone?
 [[nodiscard]] bool is_as_given(AttentionRung rung, const RangeFacts& facts);
 
-// What P and V alone make of predicted_error: of V's facts.
-[[nodiscard]] double least_predicted_error(AttentionRung rung, const RangeFacts& facts,
-                                           const RowFacts& row);
+// What P and V alone make of modelled_error: of V's facts.
+[[nodiscard]] double least_modelled_error(AttentionRung rung, const RangeFacts& facts,
+                                          const RowFacts& row);
 
 // The most that an element is off by if no error of a key is made up for by another one's, where
 // the values that a row looks at are about as large as others; or the log-sum-exp, as above.

@@ -5,14 +5,15 @@
 
 namespace octavo {
 
-RowsDone::RowsDone(const AttentionCall& call, const AttentionResult& result, AttentionFacts& facts)
+PosterioriCheck::PosterioriCheck(const AttentionCall& call, const AttentionResult& result,
+                                 AttentionFacts& facts)
     : call_(call), result_(result), facts_(facts) {
   const auto rows = static_cast<std::size_t>(call.q.batches() * call.q.heads() * call.q.rows());
   largest_weight_.assign(rows, 0.0F);
   if (result.log_sum_exp == nullptr) own_lse_.assign(rows, 0.0F);
 }
 
-void RowsDone::write_with(AttentionJob& job) {
+void PosterioriCheck::write_with(AttentionJob& job) {
   job.out = result_.out;
   job.largest_weight = largest_weight_.data();
   job.log_sum_exp = result_.log_sum_exp;
@@ -21,7 +22,7 @@ void RowsDone::write_with(AttentionJob& job) {
   job.key_shift = nullptr;  // of the scores as they are computed
 }
 
-std::size_t RowsDone::index_of(const AttentionRange& range, std::int64_t row) const {
+std::size_t PosterioriCheck::index_of(const AttentionRange& range, std::int64_t row) const {
   return static_cast<std::size_t>((range.batch * call_.q.heads() + range.head) * call_.q.rows() +
                                   row);
 }
@@ -29,8 +30,8 @@ std::size_t RowsDone::index_of(const AttentionRange& range, std::int64_t row) co
 // One over the largest weight is a lower bound of n_eff; for rows that are much like those looked
 // at, n_eff is as many times it as there. The output itself shows rows that look at keys which are
 // not different, and the outputs of a range whether keys are alike.
-std::vector<RowFacts> RowsDone::facts_of(const AttentionChoice& choice,
-                                         std::span<const std::int64_t> like, double alike) {
+std::vector<RowFacts> PosterioriCheck::facts_of(const AttentionChoice& choice,
+                                                std::span<const std::int64_t> like, double alike) {
   const float* lse = result_.log_sum_exp != nullptr ? result_.log_sum_exp : own_lse_.data();
   double sample = 0.0;
   for (const std::int64_t row : like)
@@ -38,11 +39,11 @@ std::vector<RowFacts> RowsDone::facts_of(const AttentionChoice& choice,
   const double ratio = std::max(1.0, choice.n_eff * sample);
   // Where some rows of V are known, others may be larger, and the output shows it.
   const bool is_guessed = facts_.values_step() > 1;
-  const bool looks_away =
+  const bool checks_outputs =
       choice.rung != kRungsByCost.back() &&
-      (is_guessed || !facts_.is_tame(choice.rung, choice.rows, choice.tolerance));
-  if (looks_away && !has_outputs_) facts_.survey_outputs(result_.out);
-  has_outputs_ |= looks_away;
+      (is_guessed || !facts_.is_safe_for_any_row(choice.rung, choice.rows, choice.tolerance));
+  if (checks_outputs && !has_outputs_) facts_.find_output_statistics(result_.out);
+  has_outputs_ |= checks_outputs;
   std::vector<RowFacts> rows(static_cast<std::size_t>(choice.rows.count));
   KeysAlike of_range;
   // So many deviations the largest of the numbers of a row may be by chance, as in a trial.
@@ -55,16 +56,17 @@ std::vector<RowFacts> RowsDone::facts_of(const AttentionChoice& choice,
     if (weight == 0.0) continue;
     row.n_eff = std::max(1.0, (weight <= 2.0 * sample ? ratio : 1.0) / weight);
     row.score = facts_.size_of_scores(lse[at]);
-    if (!looks_away) continue;
-    const Away away = facts_.away_of_output(choice.rows, choice.rows.first + r);
-    row.different = facts_.different_keys(choice.rows, away);
+    if (!checks_outputs) continue;
+    const MeanDeviation mean_deviation =
+        facts_.deviation_of_output(choice.rows, choice.rows.first + r);
+    row.different = facts_.different_keys(choice.rows, mean_deviation);
     if (is_guessed) {
-      row.values = away.squares / static_cast<double>(call_.v.cols());
-      raise(row.values, away.most / by_chance * (away.most / by_chance));
+      row.values = mean_deviation.squares / static_cast<double>(call_.v.cols());
+      raise(row.values, mean_deviation.most / by_chance * (mean_deviation.most / by_chance));
     }
-    of_range.add(row.n_eff, away);
+    of_range.add(row.n_eff, mean_deviation);
   }
-  if (!looks_away) return rows;
+  if (!checks_outputs) return rows;
   raise(alike, facts_.keys_alike(choice.rows, of_range));
   for (RowFacts& row : rows) lower(row.different, row.n_eff / alike);
   return rows;

@@ -10,9 +10,9 @@
 
 namespace octavo {
 
-class RowsDone {
+class PosterioriCheck {
  public:
-  RowsDone(const AttentionCall& call, const AttentionResult& result, AttentionFacts& facts);
+  PosterioriCheck(const AttentionCall& call, const AttentionResult& result, AttentionFacts& facts);
 
   // What a job is to write: the results, and what is looked at here.
   void write_with(AttentionJob& job);

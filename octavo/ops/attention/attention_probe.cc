@@ -14,8 +14,8 @@ double root_by_chance(double errors) { return 1.0 + 3.0 / std::sqrt(2.0 * std::m
 
 }  // namespace
 
-TrialOutcome judge_trial(std::span<const TriedRow> rows, const TrialChannels& channels) {
-  TrialOutcome outcome;
+ProbeOutcome judge_probe(std::span<const ProbedRow> rows, const ProbeChannels& channels) {
+  ProbeOutcome outcome;
   if (rows.empty() || rows[0].exact.empty()) return outcome;
   const std::size_t width = rows[0].exact.size();
   const auto count = static_cast<double>(rows.size()),
@@ -26,7 +26,7 @@ TrialOutcome judge_trial(std::span<const TriedRow> rows, const TrialChannels& ch
                of_element = std::sqrt(2.0 * std::log(std::max(2.0, elements))) + 1.0;
   std::vector<double> sums(width, 0.0);
   double variance = 0.0, ratios = 0.0;  // means over rows; of a row's squares and the predicted
-  for (const TriedRow& row : rows) {
+  for (const ProbedRow& row : rows) {
     double squares = 0.0, largest = 0.0;
     for (std::size_t e = 0; e < width; ++e) {
       const double error = static_cast<double>(row.got[e]) - static_cast<double>(row.exact[e]);

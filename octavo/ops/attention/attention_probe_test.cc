@@ -11,11 +11,11 @@ namespace octavo {
 namespace {
 
 // Rows of errors with these deviations, and something that all rows of a channel share.
-struct Tried {
+struct Probed {
   std::vector<std::vector<float>> exact, got;
-  std::vector<TriedRow> rows;
+  std::vector<ProbedRow> rows;
 
-  Tried(std::size_t count, std::size_t width, double predicted, double real, double shared) {
+  Probed(std::size_t count, std::size_t width, double predicted, double real, double shared) {
     std::mt19937 random(5);
     std::normal_distribution<double> normal;
     for (std::size_t r = 0; r < count; ++r) {
@@ -29,8 +29,8 @@ struct Tried {
   }
 };
 
-TEST(AttentionTrial, ErrorsAsPredictedChangeNothing) {
-  const TrialOutcome outcome = judge_trial(Tried(40, 64, 1e-3, 1e-3, 0.0).rows, {64.0, 64.0});
+TEST(AttentionProbe, ErrorsAsModelledChangeNothing) {
+  const ProbeOutcome outcome = judge_probe(Probed(40, 64, 1e-3, 1e-3, 0.0).rows, {64.0, 64.0});
   EXPECT_EQ(outcome.times, 1.0);
   EXPECT_EQ(outcome.offset, 0.0);
   EXPECT_EQ(outcome.corrected(4e-3), 4e-3);
@@ -38,22 +38,22 @@ TEST(AttentionTrial, ErrorsAsPredictedChangeNothing) {
 
 // Three times as large, which all rows together tell, and what 40 of them may be wrong by if each
 // has but one error: 1 + 2 / sqrt(80) times that.
-TEST(AttentionTrial, LargerErrorsAreSeen) {
-  const TrialOutcome outcome = judge_trial(Tried(40, 64, 1e-3, 3e-3, 0.0).rows, {64.0, 64.0});
+TEST(AttentionProbe, LargerErrorsAreSeen) {
+  const ProbeOutcome outcome = judge_probe(Probed(40, 64, 1e-3, 3e-3, 0.0).rows, {64.0, 64.0});
   EXPECT_NEAR(outcome.times, 3.0 * (1.0 + 2.0 / std::sqrt(80.0)), 0.1);
 }
 
 // One error times what two kinds of token differ by: 4e-3 in the largest channel, a third of that
 // in the others. No row has more than chance gives independent errors of 1e-3 (1.75 times in rms,
 // 4.7 in the largest element); all together have more than 1 + 3 / sqrt(2 x 8 x 16) times.
-TEST(AttentionTrial, OneErrorInAllChannelsIsSeenOverRows) {
+TEST(AttentionProbe, OneErrorInAllChannelsIsSeenOverRows) {
   std::vector<float> kinds(64, 1.0F);
   kinds[5] = 3.0F;
   double squares = 0.0;
   for (const float number : kinds) squares += static_cast<double>(number * number);
   std::vector<std::vector<float>> got;
   const std::vector<float> exact(64, 0.0F);
-  std::vector<TriedRow> rows;
+  std::vector<ProbedRow> rows;
   for (int r = 0; r < 16; ++r) {
     got.emplace_back(64);
     for (std::size_t e = 0; e < 64; ++e)
@@ -62,28 +62,28 @@ TEST(AttentionTrial, OneErrorInAllChannelsIsSeenOverRows) {
   for (const std::vector<float>& row : got)
     rows.push_back({.deviation = 1e-3, .exact = exact, .got = row});
   const double channels = squares / 9.0;
-  const TrialOutcome outcome = judge_trial(rows, {channels, channels});
+  const ProbeOutcome outcome = judge_probe(rows, {channels, channels});
   // The rms of 0.5 and 0.6, and what 16 rows may be wrong by.
   EXPECT_NEAR(outcome.times, 4.0 * std::sqrt((0.25 + 0.36) / 2.0) * (1.0 + 2.0 / std::sqrt(32.0)),
               1e-3);
 }
 
 // 5e-3 in one channel of 64, the same in all rows; 3.5e-3 / sqrt(40) may be chance.
-TEST(AttentionTrial, WhatAllRowsShareIsAnOffset) {
-  const TrialOutcome outcome = judge_trial(Tried(40, 64, 1e-3, 1e-3, 5e-3).rows, {64.0, 64.0});
+TEST(AttentionProbe, WhatAllRowsShareIsAnOffset) {
+  const ProbeOutcome outcome = judge_probe(Probed(40, 64, 1e-3, 1e-3, 5e-3).rows, {64.0, 64.0});
   EXPECT_NEAR(outcome.offset, 5e-3 - 3.5e-3 / std::sqrt(40.0), 3.5e-3 / std::sqrt(40.0));
 }
 
-TEST(AttentionTrial, NanIsNeverWithin) {
-  Tried tried(4, 8, 1e-3, 1e-3, 0.0);
-  tried.got[2][5] = std::numeric_limits<float>::quiet_NaN();
-  EXPECT_FALSE(judge_trial(tried.rows, {8.0, 8.0}).corrected(1e-9) <= 1.0);
+TEST(AttentionProbe, NanIsNeverWithin) {
+  Probed probed(4, 8, 1e-3, 1e-3, 0.0);
+  probed.got[2][5] = std::numeric_limits<float>::quiet_NaN();
+  EXPECT_FALSE(judge_probe(probed.rows, {8.0, 8.0}).corrected(1e-9) <= 1.0);
 }
 
-TEST(AttentionTrial, OfNothing) {
-  EXPECT_EQ(judge_trial({}, {8.0, 8.0}).corrected(0.5), 0.5);
+TEST(AttentionProbe, OfNothing) {
+  EXPECT_EQ(judge_probe({}, {8.0, 8.0}).corrected(0.5), 0.5);
   // No error at all, where none was predicted.
-  EXPECT_EQ(judge_trial(Tried(3, 8, 0.0, 0.0, 0.0).rows, {8.0, 8.0}).corrected(0.0), 0.0);
+  EXPECT_EQ(judge_probe(Probed(3, 8, 0.0, 0.0, 0.0).rows, {8.0, 8.0}).corrected(0.0), 0.0);
 }
 
 }  // namespace

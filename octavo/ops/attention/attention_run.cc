@@ -66,10 +66,10 @@ void run_attention_prepare(const Exec& exec, const AttentionOptions& options,
       .attention_prepare(exec, job);
 }
 
-void run_attention_survey(const Exec& exec, const AttentionOptions& options,
-                          const AttentionSurveyJob& job) {
-  chosen<AttentionSurveyJob>(exec, options, job, &Kernels::attention_survey, nullptr)
-      .attention_survey(exec, job);
+void run_attention_statistics(const Exec& exec, const AttentionOptions& options,
+                              const AttentionStatisticsJob& job) {
+  chosen<AttentionStatisticsJob>(exec, options, job, &Kernels::attention_statistics, nullptr)
+      .attention_statistics(exec, job);
 }
 
 }  // namespace octavo

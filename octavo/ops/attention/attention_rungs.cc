@@ -61,8 +61,8 @@ void quantize_queries(RungInputs& inputs, const AttentionCall& call, const Forma
   if (call.q.is_quantized()) return;
   View values = call.q.elements();
   Tensor copy;
-  if (inputs.turned || (quantizer != nullptr && !call.options.mask.query_lengths.empty())) {
-    copy = prepared(call, call.q, call.options.mask.query_lengths, nullptr, inputs.turned, false,
+  if (inputs.rotated || (quantizer != nullptr && !call.options.mask.query_lengths.empty())) {
+    copy = prepared(call, call.q, call.options.mask.query_lengths, nullptr, inputs.rotated, false,
                     exec);
     values = copy.view();
   }
@@ -77,17 +77,18 @@ void quantize_keys(RungInputs& inputs, const AttentionCall& call, const Format& 
   Tensor copy;
   const std::int64_t batches = call.k.batches(), heads = call.k.heads(), depth = call.k.cols();
   if (smooth) inputs.mean = Tensor::values({batches, heads, 1, depth}, DType::f32);
-  if (smooth || inputs.turned || (quantizer != nullptr && !call.options.mask.key_lengths.empty())) {
+  if (smooth || inputs.rotated ||
+      (quantizer != nullptr && !call.options.mask.key_lengths.empty())) {
     copy =
         prepared(call, call.k, call.options.mask.key_lengths,
-                 smooth ? inputs.mean.span<float>().data() : nullptr, inputs.turned, false, exec);
+                 smooth ? inputs.mean.span<float>().data() : nullptr, inputs.rotated, false, exec);
     values = copy.view();
   }
   inputs.k = quantized(values, per_token(format), quantizer, call.options);
   inputs.job.k = operand_of(inputs.k, "K");
   if (!smooth) return;
   inputs.memory_of_shift = inputs.mean;
-  if (inputs.turned)
+  if (inputs.rotated)
     inputs.memory_of_shift = prepared(call, AttentionStack(inputs.mean, kOp, "the mean"), {},
                                       nullptr, true, false, exec);
   inputs.job.key_shift = inputs.memory_of_shift.span<float>().data();
@@ -161,7 +162,7 @@ RungInputs rung_inputs(const AttentionCall& call, AttentionRung rung, const Exec
             "values, or take 'strict' or 'fast'");
       job.values = DType::bf16;
       job.p = AttentionP::bf16;
-      inputs.turned = true;
+      inputs.rotated = true;
       quantize_queries(inputs, call, mxint8, nullptr, exec);
       quantize_keys(inputs, call, mxint8, nullptr, true, exec);
       return inputs;

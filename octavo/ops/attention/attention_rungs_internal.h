@@ -12,7 +12,7 @@ struct RungInputs {
   AttentionJob job{};
   QuantizedTensor q{}, k{}, v{};  // where they were quantized for this rung
   Tensor mean{};                  // [B, Hkv, D]: what was taken away from K, in the basis it was in
-  bool turned = false;            // Q and K are Hadamard-transformed
+  bool rotated = false;           // Q and K are Hadamard-transformed
   Tensor memory_of_shift{}, memory_of_v{};
 };
 [[nodiscard]] RungInputs rung_inputs(const AttentionCall& call, AttentionRung rung,

@@ -8,7 +8,7 @@
 
 namespace octavo {
 
-void LookedRows::look(std::vector<LookedRow> rows) {
+void SampleRows::sample(std::vector<SampleRow> rows) {
   rows_ = std::move(rows);
   scratch_ = Tensor::values({call_.q.batches(), call_.q.heads(), call_.q.rows(), call_.v.cols()},
                             DType::f32);
@@ -23,7 +23,7 @@ void LookedRows::look(std::vector<LookedRow> rows) {
   job.softmax_scale *= 2.0;
   job.bias.factor *= 2.0F;
   (void)run(job, all);
-  for (LookedRow& row : rows_) {
+  for (SampleRow& row : rows_) {
     const double lse = static_cast<double>(once[place(row)]),
                  of_double = static_cast<double>(twice[place(row)]);
     if (lse == -HUGE_VAL) {
@@ -36,12 +36,12 @@ void LookedRows::look(std::vector<LookedRow> rows) {
   }
 }
 
-std::vector<float> LookedRows::tried(AttentionJob job, std::span<const std::size_t> which) {
+std::vector<float> SampleRows::probed(AttentionJob job, std::span<const std::size_t> which) {
   job.log_sum_exp = nullptr;
   return run(job, which);
 }
 
-std::vector<float> LookedRows::run(AttentionJob& job, std::span<const std::size_t> which) {
+std::vector<float> SampleRows::run(AttentionJob& job, std::span<const std::size_t> which) {
   std::vector<AttentionRange> ranges;
   ranges.reserve(which.size());
   for (const std::size_t i : which)

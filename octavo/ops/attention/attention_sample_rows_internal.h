@@ -11,32 +11,32 @@
 
 namespace octavo {
 
-struct LookedRow {
+struct SampleRow {
   std::int64_t batch = 0, head = 0, row = 0;
   // (sum p)^2 / sum p^2 = exp(2 lse(c) - lse(2c)); infinite where the row sees nothing.
   double n_eff = 0.0;
   float lse = 0.0F;
 };
 
-class LookedRows {
+class SampleRows {
  public:
-  LookedRows(const AttentionCall& call, const Exec& exec) : call_(call), exec_(exec) {}
+  SampleRows(const AttentionCall& call, const Exec& exec) : call_(call), exec_(exec) {}
 
   // Rows are in the order of their heads. They are done in f32.
-  void look(std::vector<LookedRow> rows);
+  void sample(std::vector<SampleRow> rows);
 
-  [[nodiscard]] std::span<const LookedRow> rows() const { return rows_; }
+  [[nodiscard]] std::span<const SampleRow> rows() const { return rows_; }
   [[nodiscard]] std::span<const float> exact(std::size_t i) const { return row_of(exact_, i); }
 
   // The same rows, or some of them, by another job: [which][channels].
-  [[nodiscard]] std::vector<float> tried(AttentionJob job, std::span<const std::size_t> which);
+  [[nodiscard]] std::vector<float> probed(AttentionJob job, std::span<const std::size_t> which);
 
  private:
   [[nodiscard]] std::span<const float> row_of(std::span<const float> of, std::size_t i) const {
     const auto width = static_cast<std::size_t>(call_.v.cols());
     return of.subspan(i * width, width);
   }
-  [[nodiscard]] std::size_t place(const LookedRow& row) const {
+  [[nodiscard]] std::size_t place(const SampleRow& row) const {
     return static_cast<std::size_t>((row.batch * call_.q.heads() + row.head) * call_.q.rows() +
                                     row.row);
   }
@@ -44,7 +44,7 @@ class LookedRows {
 
   const AttentionCall& call_;
   const Exec& exec_;
-  std::vector<LookedRow> rows_;
+  std::vector<SampleRow> rows_;
   std::vector<float> exact_;
   Tensor scratch_{};  // [B, H, queries, E], of which only rows that are looked at are written
 };

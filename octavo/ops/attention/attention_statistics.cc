@@ -11,21 +11,22 @@ namespace {
 
 constexpr std::string_view kOp = "attention";
 
-std::vector<AttentionSurvey> survey_of(const AttentionCall& call, const Exec& exec,
-                                       const AttentionStack& of,
-                                       std::span<const std::int64_t> lengths,
-                                       std::int64_t per_range) {
+std::vector<AttentionStatistics> statistics_of(const AttentionCall& call, const Exec& exec,
+                                               const AttentionStack& of,
+                                               std::span<const std::int64_t> lengths,
+                                               std::int64_t per_range) {
   const std::int64_t step = std::max<std::int64_t>(1, per_range);
   const std::int64_t ranges = (of.rows() + step - 1) / step;
-  std::vector<AttentionSurvey> result(static_cast<std::size_t>(of.batches() * of.heads() * ranges));
+  std::vector<AttentionStatistics> result(
+      static_cast<std::size_t>(of.batches() * of.heads() * ranges));
   if (result.empty()) return result;
-  run_attention_survey(exec, call.options,
-                       {.batches = of.batches(),
-                        .heads = of.heads(),
-                        .of = of.operand(),
-                        .lengths = lengths.empty() ? nullptr : lengths.data(),
-                        .rows_per_range = step,
-                        .result = result.data()});
+  run_attention_statistics(exec, call.options,
+                           {.batches = of.batches(),
+                            .heads = of.heads(),
+                            .of = of.operand(),
+                            .lengths = lengths.empty() ? nullptr : lengths.data(),
+                            .rows_per_range = step,
+                            .result = result.data()});
   return result;
 }
 
@@ -36,9 +37,9 @@ struct Most {
 Most most_of(const AttentionCall& call, const Exec& exec, const AttentionStack& of,
              std::span<const std::int64_t> lengths) {
   Most most;
-  for (const AttentionSurvey& survey : survey_of(call, exec, of, lengths, of.rows())) {
-    raise(most.number, survey.amax);
-    raise(most.length, std::sqrt(survey.row_squares));
+  for (const AttentionStatistics& statistics : statistics_of(call, exec, of, lengths, of.rows())) {
+    raise(most.number, statistics.amax);
+    raise(most.length, std::sqrt(statistics.row_squares));
   }
   return most;
 }
@@ -58,7 +59,7 @@ SomeRows some_rows(const AttentionStack& of, std::span<const std::int64_t> lengt
 
 // A mean over so many rows has a channel's size to within a twentieth or so; of long ones a
 // sixteenth is looked at.
-std::int64_t step_for_few(std::int64_t rows) {
+std::int64_t value_step_for_decode(std::int64_t rows) {
   constexpr std::int64_t kEnough = 512, kMostStep = 16;
   return std::clamp<std::int64_t>(rows / kEnough, 1, kMostStep);
 }
@@ -71,14 +72,14 @@ std::int64_t most_keys(const AttentionCall& call) {
 
 }  // namespace
 
-bool has_few_rows(const AttentionCall& call) {
-  constexpr std::int64_t kFew = 8;
+bool is_decode_call(const AttentionCall& call) {
+  constexpr std::int64_t kDecodeRows = 8;
   std::int64_t rows = call.q.batches() * call.q.heads() * call.q.rows();
   if (!call.options.ranges.empty()) {
     rows = 0;
     for (const AttentionRange& range : call.options.ranges) rows += range.count;
   }
-  return rows < kFew * call.q.batches() * call.q.heads();
+  return rows < kDecodeRows * call.q.batches() * call.q.heads();
 }
 
 bool is_beyond_f32(const AttentionCall& call, const Exec& exec) {
@@ -98,39 +99,39 @@ bool is_beyond_f32(const AttentionCall& call, const Exec& exec) {
   return false;
 }
 
-AttentionFacts::AttentionFacts(const AttentionCall& call, bool log_sum_exp, bool is_few,
+AttentionFacts::AttentionFacts(const AttentionCall& call, bool log_sum_exp, bool is_decode,
                                const Exec& exec)
-    : call_(call), exec_(exec), job_(call.job()), log_sum_exp_(log_sum_exp), is_few_(is_few) {
-  values_step_ = is_few ? step_for_few(most_keys(call)) : 1;
+    : call_(call), exec_(exec), job_(call.job()), log_sum_exp_(log_sum_exp), is_decode_(is_decode) {
+  values_step_ = is_decode ? value_step_for_decode(most_keys(call)) : 1;
   SomeRows some = some_rows(call.v, call.options.mask.key_lengths, values_step_);
   if (some.stack.rows() == call.v.rows()) values_step_ = 1;
   values_ = some.stack;
   value_lengths_ = std::move(some.lengths);
-  v_ = survey(values_, value_lengths_, values_.rows());
+  v_ = statistics(values_, value_lengths_, values_.rows());
 }
 
-std::vector<AttentionSurvey> AttentionFacts::survey(const AttentionStack& of,
-                                                    std::span<const std::int64_t> lengths,
-                                                    std::int64_t per_range) const {
-  return survey_of(call_, exec_, of, lengths, per_range);
-}
-
-std::vector<AttentionSurvey> AttentionFacts::survey_of_copy(const AttentionStack& of,
+std::vector<AttentionStatistics> AttentionFacts::statistics(const AttentionStack& of,
                                                             std::span<const std::int64_t> lengths,
-                                                            std::int64_t per_range, float* mean,
-                                                            bool hadamard) const {
-  if (of.is_quantized() || of.rows() == 0) return survey(of, lengths, per_range);
-  const Tensor copy = prepared(call_, of, lengths, mean, hadamard, false, exec_);
-  return survey(AttentionStack(Operand(copy), kOp, "a copy"), lengths, per_range);
+                                                            std::int64_t per_range) const {
+  return statistics_of(call_, exec_, of, lengths, per_range);
 }
 
-void AttentionFacts::survey_queries() {
+std::vector<AttentionStatistics> AttentionFacts::statistics_of_copy(
+    const AttentionStack& of, std::span<const std::int64_t> lengths, std::int64_t per_range,
+    float* mean, bool hadamard) const {
+  if (of.is_quantized() || of.rows() == 0) return statistics(of, lengths, per_range);
+  const Tensor copy = prepared(call_, of, lengths, mean, hadamard, false, exec_);
+  return statistics(AttentionStack(Operand(copy), kOp, "a copy"), lengths, per_range);
+}
+
+void AttentionFacts::find_query_statistics() {
   if (q_.empty())
-    q_ = survey_of_copy(call_.q, call_.options.mask.query_lengths, kRowsPerRange, nullptr, true);
+    q_ =
+        statistics_of_copy(call_.q, call_.options.mask.query_lengths, kRowsPerRange, nullptr, true);
 }
 
 // Enough for a guess; `balanced` takes values alone.
-void AttentionFacts::survey_some() {
+void AttentionFacts::find_sampled_statistics() {
   if (!q_some_.empty()) return;
   constexpr std::int64_t kStep = 8;
   static_assert(kRowsPerRange % kStep == 0);
@@ -138,21 +139,22 @@ void AttentionFacts::survey_some() {
                  k = some_rows(call_.k, call_.options.mask.key_lengths, kStep);
   std::vector<float> mean(
       static_cast<std::size_t>(k.stack.batches() * k.stack.heads() * k.stack.cols()));
-  q_some_ = survey_of_copy(q.stack, q.lengths, kRowsPerRange / kStep, nullptr, true);
-  k_some_ = survey_of_copy(k.stack, k.lengths, k.stack.rows(), mean.data(), true);
+  q_some_ = statistics_of_copy(q.stack, q.lengths, kRowsPerRange / kStep, nullptr, true);
+  k_some_ = statistics_of_copy(k.stack, k.lengths, k.stack.rows(), mean.data(), true);
 }
 
-void AttentionFacts::survey_spread_of_values() {
+void AttentionFacts::find_value_spread() {
   if (!v_spread_.empty() || call_.k.rows() == 0) return;
   v_mean_.resize(static_cast<std::size_t>(call_.v.batches() * call_.v.heads() * call_.v.cols()));
   // The mean of codes is not taken from them, nor is it where few rows are asked for.
-  v_spread_ = values_.is_quantized() || is_few_
-                  ? v_
-                  : survey_of_copy(values_, value_lengths_, values_.rows(), v_mean_.data(), false);
+  v_spread_ =
+      values_.is_quantized() || is_decode_
+          ? v_
+          : statistics_of_copy(values_, value_lengths_, values_.rows(), v_mean_.data(), false);
 }
 
 std::int64_t AttentionFacts::longest_query(const AttentionRange& range) {
-  survey_queries();
+  find_query_statistics();
   return q_[query_index(range)].row;
 }
 
@@ -187,21 +189,21 @@ RangeFacts AttentionFacts::facts_of(const AttentionRange& range) const {
 RangeFacts AttentionFacts::facts_for(AttentionRung rung, const AttentionRange& range) {
   RangeFacts facts = facts_of(range);
   if (call_.k.rows() == 0 || !rounds_queries_or_keys(rung, facts)) return facts;
-  survey_queries();
+  find_query_statistics();
   facts.q = q_[query_index(range)];
   const std::span<const std::int64_t> lengths = call_.options.mask.key_lengths;
   const std::int64_t keys = call_.k.rows();
   const auto smoothed = [&](bool hadamard) {
     std::vector<float> mean(
         static_cast<std::size_t>(call_.k.batches() * call_.k.heads() * call_.k.cols()));
-    return survey_of_copy(call_.k, lengths, keys, mean.data(), hadamard);
+    return statistics_of_copy(call_.k, lengths, keys, mean.data(), hadamard);
   };
   if (rounds_given_keys(rung)) {
-    if (k_given_.empty()) k_given_ = survey(call_.k, lengths, keys);
+    if (k_given_.empty()) k_given_ = statistics(call_.k, lengths, keys);
     facts.k_given = k_given_[facts.kv];
   } else if (rung == AttentionRung::balanced) {
-    if (k_turned_.empty()) k_turned_ = smoothed(true);
-    facts.k_turned = k_turned_[facts.kv];
+    if (k_rotated_.empty()) k_rotated_ = smoothed(true);
+    facts.k_rotated = k_rotated_[facts.kv];
   } else {
     if (k_smooth_.empty()) k_smooth_ = smoothed(false);
     facts.k_smooth = k_smooth_[facts.kv];
@@ -221,31 +223,31 @@ bool AttentionFacts::is_possible(AttentionRung rung, const AttentionRange& range
     keys = std::max(keys, static_cast<double>(seen.end - seen.begin));
   }
   if (job_.left >= 0 && job_.right >= 0) keys = static_cast<double>(call_.k.rows());
-  if (least_predicted_error(rung, facts, {.n_eff = keys}) > tolerance) return false;
+  if (least_modelled_error(rung, facts, {.n_eff = keys}) > tolerance) return false;
   const bool guesses = rung == AttentionRung::balanced && call_.k.rows() > 0;
   if (guesses) {
-    survey_some();
+    find_sampled_statistics();
     facts.q = q_some_[query_index(range)];
-    facts.k_turned = k_some_[facts.kv];
+    facts.k_rotated = k_some_[facts.kv];
   } else {
     facts = facts_for(rung, range);
   }
   // Of n keys whose scores are normal with a variance of s^2, a row looks at n exp(-s^2); twice as
   // many for the longest query, and as many for the longest of some, is a guess. Where it is wrong
   // a dearer rung is taken.
-  const AttentionSurvey& k = rung == AttentionRung::balanced ? facts.k_turned
-                             : rounds_given_keys(rung)       ? facts.k_given
-                                                             : facts.k_smooth;
+  const AttentionStatistics& k = rung == AttentionRung::balanced ? facts.k_rotated
+                                 : rounds_given_keys(rung)       ? facts.k_given
+                                                                 : facts.k_smooth;
   const double variance = facts.softmax_scale * facts.softmax_scale * facts.q.row_squares *
                           k.mean_squares / facts.head_size;
   const double most = std::min(keys, (guesses ? 1.0 : 2.0) * keys * std::exp(-variance));
-  return !(predicted_error(rung, facts, {.n_eff = std::max(1.0, most)}) > tolerance);
+  return !(modelled_error(rung, facts, {.n_eff = std::max(1.0, most)}) > tolerance);
 }
 
-TrialChannels AttentionFacts::channels(const AttentionRange& range) {
-  survey_spread_of_values();
+ProbeChannels AttentionFacts::channels(const AttentionRange& range) {
+  find_value_spread();
   const RangeFacts facts = facts_of(range);
-  const auto in_effect = [](const AttentionSurvey& of) {
+  const auto in_effect = [](const AttentionStatistics& of) {
     const double channels = of.mean_squares / of.channel_squares;
     return channels >= 1.0 ? channels : 1.0;
   };
@@ -254,7 +256,7 @@ TrialChannels AttentionFacts::channels(const AttentionRange& range) {
 
 double AttentionFacts::predicted(AttentionRung rung, const AttentionRange& range,
                                  const RowFacts& row) {
-  return predicted_error(rung, facts_for(rung, range), row);
+  return modelled_error(rung, facts_for(rung, range), row);
 }
 
 double AttentionFacts::error_without_averaging(AttentionRung rung, const AttentionRange& range) {
@@ -265,28 +267,30 @@ double AttentionFacts::largest_value(const AttentionRange& range) const {
   return facts_of(range).v.amax;
 }
 
-bool AttentionFacts::is_tame(AttentionRung rung, const AttentionRange& range, double tolerance) {
+bool AttentionFacts::is_safe_for_any_row(AttentionRung rung, const AttentionRange& range,
+                                         double tolerance) {
   const RangeFacts facts = facts_for(rung, range);
   constexpr double kLong = 8.0;  // of normal numbers, none is so many deviations long
   return octavo::error_without_averaging(rung, facts) <= tolerance &&
          facts.v.amax <= kLong * std::sqrt(facts.v.channel_squares);
 }
 
-Away AttentionFacts::away(const AttentionRange& range, std::span<const float> output) {
-  Away away;
-  if (call_.k.rows() == 0) return away;
-  survey_spread_of_values();
+MeanDeviation AttentionFacts::mean_deviation(const AttentionRange& range,
+                                             std::span<const float> output) {
+  MeanDeviation mean_deviation;
+  if (call_.k.rows() == 0) return mean_deviation;
+  find_value_spread();
   const float* mean = mean_of(kv_index(range));
   for (std::size_t e = 0; e < output.size(); ++e) {
     const double number = static_cast<double>(output[e]) - static_cast<double>(mean[e]);
-    away.squares += number * number;
-    raise(away.most, std::abs(number));
+    mean_deviation.squares += number * number;
+    raise(mean_deviation.most, std::abs(number));
   }
-  return away;
+  return mean_deviation;
 }
 
-void AttentionFacts::survey_outputs(const AttentionOperand& out) {
-  survey_spread_of_values();
+void AttentionFacts::find_output_statistics(const AttentionOperand& out) {
+  find_value_spread();
   const std::int64_t batches = call_.q.batches(), heads = call_.q.heads(), rows = call_.q.rows(),
                      cols = call_.v.cols();
   // Less the mean of V, in f32.
@@ -299,20 +303,21 @@ void AttentionFacts::survey_outputs(const AttentionOperand& out) {
     }
   const std::span<const std::int64_t> lengths = call_.options.mask.query_lengths;
   const Tensor copy = Tensor::values({batches, heads, rows, cols}, DType::f32);
-  const AttentionStack away(Operand(copy), kOp, "a copy");
+  const AttentionStack mean_deviation(Operand(copy), kOp, "a copy");
   run_attention_prepare(exec_, call_.options,
                         {.batches = batches,
                          .heads = heads,
                          .from = out,
-                         .to = away.operand(),
+                         .to = mean_deviation.operand(),
                          .lengths = lengths.empty() ? nullptr : lengths.data(),
                          .mean = mean.data(),
                          .undo = true});
-  outputs_ = survey(away, lengths, 1);
+  outputs_ = statistics(mean_deviation, lengths, 1);
 }
 
-Away AttentionFacts::away_of_output(const AttentionRange& range, std::int64_t row) const {
-  const AttentionSurvey& output = outputs_[static_cast<std::size_t>(
+MeanDeviation AttentionFacts::deviation_of_output(const AttentionRange& range,
+                                                  std::int64_t row) const {
+  const AttentionStatistics& output = outputs_[static_cast<std::size_t>(
       (range.batch * call_.q.heads() + range.head) * call_.q.rows() + row)];
   return {output.row_squares, output.amax};
 }

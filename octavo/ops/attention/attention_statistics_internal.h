@@ -20,14 +20,14 @@ namespace octavo {
 
 // To look at rows costs two of them for each range, and to look at magnitudes a pass over K and V:
 // are there hardly more rows than that, so that either is left out?
-[[nodiscard]] bool has_few_rows(const AttentionCall& call);
+[[nodiscard]] bool is_decode_call(const AttentionCall& call);
 
 class AttentionFacts {
  public:
   static constexpr std::int64_t kRowsPerRange = 128;
 
-  // is_few: rows of Q are so few that to look at all of V would cost more than they do.
-  AttentionFacts(const AttentionCall& call, bool log_sum_exp, bool is_few, const Exec& exec);
+  // is_decode: rows of Q are so few that to look at all of V would cost more than they do.
+  AttentionFacts(const AttentionCall& call, bool log_sum_exp, bool is_decode, const Exec& exec);
 
   // Ranges lie in kRowsPerRange rows of their head, counted from its first.
   [[nodiscard]] std::int64_t longest_query(const AttentionRange& range);
@@ -35,7 +35,7 @@ class AttentionFacts {
     return octavo::takes(rung, facts_of(range));
   }
   // How many channels V has in effect, and its spread.
-  [[nodiscard]] TrialChannels channels(const AttentionRange& range);
+  [[nodiscard]] ProbeChannels channels(const AttentionRange& range);
   [[nodiscard]] double predicted(AttentionRung rung, const AttentionRange& range,
                                  const RowFacts& row);
   // Could it be within the tolerance for the range? Found with as little as it takes, and guessed
@@ -43,7 +43,8 @@ class AttentionFacts {
   [[nodiscard]] bool is_possible(AttentionRung rung, const AttentionRange& range, double tolerance);
   [[nodiscard]] double error_without_averaging(AttentionRung rung, const AttentionRange& range);
   // Is no row of this rung outside the tolerance, whatever it looks at?
-  [[nodiscard]] bool is_tame(AttentionRung rung, const AttentionRange& range, double tolerance);
+  [[nodiscard]] bool is_safe_for_any_row(AttentionRung rung, const AttentionRange& range,
+                                         double tolerance);
 
   // Does this rung round neither Q nor K nor V?
   [[nodiscard]] bool is_as_given(AttentionRung rung, const AttentionRange& range) const {
@@ -56,14 +57,15 @@ class AttentionFacts {
   [[nodiscard]] double largest_value(const AttentionRange& range) const;
 
   // As in attention_error_model_internal.h.
-  [[nodiscard]] double different_keys(const AttentionRange& range, const Away& away) const {
-    return octavo::different_keys(facts_of(range), away);
+  [[nodiscard]] double different_keys(const AttentionRange& range,
+                                      const MeanDeviation& mean_deviation) const {
+    return octavo::different_keys(facts_of(range), mean_deviation);
   }
   [[nodiscard]] double keys_alike(const AttentionRange& range, const KeysAlike& rows) const {
     return rows.number(facts_of(range));
   }
-  [[nodiscard]] double quiet_score(const AttentionRange& range, double tolerance) const {
-    return octavo::quiet_score(facts_of(range), tolerance);
+  [[nodiscard]] double negligible_score(const AttentionRange& range, double tolerance) const {
+    return octavo::negligible_score(facts_of(range), tolerance);
   }
   // Of a row with this log-sum-exp. Where a bias is so large that f64 has nothing left of q k
   // either, nothing is lost.
@@ -71,26 +73,27 @@ class AttentionFacts {
     const double size = std::abs(static_cast<double>(log_sum_exp));
     return job_.bias.first != nullptr && size > 0x1p+64 ? 0.0 : size;
   }
-  [[nodiscard]] Away away(const AttentionRange& range, std::span<const float> output);
+  [[nodiscard]] MeanDeviation mean_deviation(const AttentionRange& range,
+                                             std::span<const float> output);
   // Looks at all rows of the output, which are written.
-  void survey_outputs(const AttentionOperand& out);
-  [[nodiscard]] Away away_of_output(const AttentionRange& range, std::int64_t row) const;
+  void find_output_statistics(const AttentionOperand& out);
+  [[nodiscard]] MeanDeviation deviation_of_output(const AttentionRange& range,
+                                                  std::int64_t row) const;
 
  private:
-  [[nodiscard]] std::vector<AttentionSurvey> survey(const AttentionStack& of,
-                                                    std::span<const std::int64_t> lengths,
-                                                    std::int64_t per_range) const;
-  // Of values that are smoothed, turned or both first; of codes as they are.
-  [[nodiscard]] std::vector<AttentionSurvey> survey_of_copy(const AttentionStack& of,
+  [[nodiscard]] std::vector<AttentionStatistics> statistics(const AttentionStack& of,
                                                             std::span<const std::int64_t> lengths,
-                                                            std::int64_t per_range, float* mean,
-                                                            bool hadamard) const;
+                                                            std::int64_t per_range) const;
+  // Of values that are smoothed, turned or both first; of codes as they are.
+  [[nodiscard]] std::vector<AttentionStatistics> statistics_of_copy(
+      const AttentionStack& of, std::span<const std::int64_t> lengths, std::int64_t per_range,
+      float* mean, bool hadamard) const;
   // What is known already, without Q and K; and with what the prediction for a rung looks at.
   [[nodiscard]] RangeFacts facts_of(const AttentionRange& range) const;
   [[nodiscard]] RangeFacts facts_for(AttentionRung rung, const AttentionRange& range);
-  void survey_queries();
-  void survey_some();
-  void survey_spread_of_values();
+  void find_query_statistics();
+  void find_sampled_statistics();
+  void find_value_spread();
   [[nodiscard]] std::size_t query_index(const AttentionRange& range) const;
   [[nodiscard]] std::size_t kv_index(const AttentionRange& range) const;
   [[nodiscard]] const float* mean_of(std::size_t kv) const {
@@ -100,14 +103,14 @@ class AttentionFacts {
   const AttentionCall& call_;
   const Exec& exec_;
   AttentionJob job_;
-  bool log_sum_exp_, is_few_;
+  bool log_sum_exp_, is_decode_;
   AttentionStack values_;  // V, or some of its rows
   std::vector<std::int64_t> value_lengths_;
   std::int64_t values_step_ = 1;
   // Found when they are asked for, but V.
-  std::vector<AttentionSurvey> q_, k_turned_, k_smooth_, k_given_, v_, v_spread_, outputs_;
-  std::vector<AttentionSurvey> q_some_, k_some_;  // as q_ and k_turned_, of a few rows
-  std::vector<float> v_mean_;                     // [B, Hkv, E]; zeros where it is not taken
+  std::vector<AttentionStatistics> q_, k_rotated_, k_smooth_, k_given_, v_, v_spread_, outputs_;
+  std::vector<AttentionStatistics> q_some_, k_some_;  // as q_ and k_rotated_, of a few rows
+  std::vector<float> v_mean_;                         // [B, Hkv, E]; zeros where it is not taken
 };
 
 }  // namespace octavo

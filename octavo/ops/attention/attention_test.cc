@@ -93,9 +93,9 @@ TEST(Attention, ScalesOfTheWrongGridAreNamed) {
               (void)attention(good, good, good, {.rung = AttentionRung::naive});
             }).find("'naive' casts values"),
             std::string::npos);
-  Scaling turned = preset("fp8");
-  turned.hadamard = {.rowwise = true, .signs = 3};
-  const QuantizedTensor other = quantize(x.view(), turned);
+  Scaling rotated = preset("fp8");
+  rotated.hadamard = {.rowwise = true, .signs = 3};
+  const QuantizedTensor other = quantize(x.view(), rotated);
   EXPECT_NE(message_of([&] { (void)attention(other, good, good); }).find("same signs"),
             std::string::npos);
   EXPECT_NE(message_of([&] { (void)attention(good, good, other); }).find("V is Hadamard"),
@@ -180,7 +180,7 @@ TEST(Attention, AutoSaysWhatItTookAndWhy) {
     rows += choice.rows.count;
     EXPECT_GE(choice.n_eff, 1.0);
     EXPECT_LE(choice.predicted, choice.tolerance);
-    EXPECT_EQ(choice.reason.find("the cheapest within 0.005"), 0u) << choice.reason;
+    EXPECT_EQ(choice.explanation.find("the cheapest within 0.005"), 0u) << choice.explanation;
   }
   EXPECT_EQ(rows, 300);
   EXPECT_LT(report.choices[0].n_eff, report.choices[2].n_eff);
@@ -190,7 +190,7 @@ TEST(Attention, AutoSaysWhatItTookAndWhy) {
   (void)attention(q, k, v, {.atol = 0.0, .report = &report});
   for (const AttentionChoice& choice : report.choices) {
     EXPECT_EQ(choice.rung, AttentionRung::f32);
-    EXPECT_EQ(choice.reason.find("none is within 0"), 0u) << choice.reason;
+    EXPECT_EQ(choice.explanation.find("none is within 0"), 0u) << choice.explanation;
   }
 }
 

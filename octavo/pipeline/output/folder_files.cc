@@ -77,7 +77,7 @@ void set_dtype(Json& config, const std::string& dtype) {
 void make_index(const QuantizePlan& plan, const Put& put) {
   std::vector<std::pair<std::string_view, std::size_t>> tensors;
   for (const TensorAction& action : plan.actions)
-    for (const SpelledTensor& output : action.outputs)
+    for (const DialectTensor& output : action.outputs)
       tensors.emplace_back(output.plan.name, action.file);
   std::sort(tensors.begin(), tensors.end());
   std::string gathered;
@@ -92,14 +92,14 @@ void make_index(const QuantizePlan& plan, const Put& put) {
 }
 
 void for_each_file(const CheckpointReader& source, const QuantizePlan& plan,
-                   const std::function<Json()>& words,
+                   const std::function<Json()>& provenance,
                    const std::map<std::string, std::string>& sums, const Each& each) {
   for (const std::string& name : source.other_files())
     each(name, [&](const Put& put) { read_file(source.path() + "/" + name, put); });
   if (!plan.index_name.empty())
     each(plan.index_name, [&](const Put& put) { make_index(plan, put); });
   return_freed_memory();
-  Json said = words();
+  Json said = provenance();
   Json config = source.config(), side = source.hf_quant_config();
   const bool was_quantized =
       std::any_of(plan.actions.begin(), plan.actions.end(),
@@ -170,23 +170,23 @@ void refuse_strangers(const std::string& folder, const std::set<std::string>& ou
 }  // namespace
 
 void finish_folder(const CheckpointReader& source, const QuantizePlan& plan,
-                   const std::function<Json()>& words, OutputFolder& folder) {
-  for_each_file(source, plan, words, folder.sums(), [&](const std::string& name, const Make& make) {
-    write_file(folder.path_of(name), make);
-  });
+                   const std::function<Json()>& provenance, OutputFolder& folder) {
+  for_each_file(
+      source, plan, provenance, folder.sums(),
+      [&](const std::string& name, const Make& make) { write_file(folder.path_of(name), make); });
   folder.remove_record();
 }
 
-std::vector<std::string> mend_folder(const CheckpointReader& source, const QuantizePlan& plan,
-                                     const std::function<Json()>& words,
-                                     const std::map<std::string, std::string>& sums,
-                                     const std::string& folder) {
+std::vector<std::string> repair_folder(const CheckpointReader& source, const QuantizePlan& plan,
+                                       const std::function<Json()>& provenance,
+                                       const std::map<std::string, std::string>& sums,
+                                       const std::string& folder) {
   std::vector<std::string> written;
   std::set<std::string> ours(plan.files.begin(), plan.files.end());
   // All are looked at before one is written: a folder that is refused stays as it is.
   for (const bool writing : {false, true}) {
     if (writing) refuse_strangers(folder, ours);
-    for_each_file(source, plan, words, sums, [&](const std::string& name, const Make& make) {
+    for_each_file(source, plan, provenance, sums, [&](const std::string& name, const Make& make) {
       ours.insert(name);
       const std::string path = text(folder, "/", name);
       std::error_code ignored;

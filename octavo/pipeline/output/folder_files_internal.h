@@ -15,14 +15,14 @@ namespace octavo {
 
 // `words` is asked when the rest is written: of many tensors there is little room for both.
 void finish_folder(const CheckpointReader& source, const QuantizePlan& plan,
-                   const std::function<Json()>& words, OutputFolder& folder);
+                   const std::function<Json()>& provenance, OutputFolder& folder);
 
 // The same for a folder that is complete, whose weights have these sums: what is missing is written
 // again, and its names are returned. Throws Error(io) for a file that is not what would be written.
-[[nodiscard]] std::vector<std::string> mend_folder(const CheckpointReader& source,
-                                                   const QuantizePlan& plan,
-                                                   const std::function<Json()>& words,
-                                                   const std::map<std::string, std::string>& sums,
-                                                   const std::string& folder);
+[[nodiscard]] std::vector<std::string> repair_folder(const CheckpointReader& source,
+                                                     const QuantizePlan& plan,
+                                                     const std::function<Json()>& provenance,
+                                                     const std::map<std::string, std::string>& sums,
+                                                     const std::string& folder);
 
 }  // namespace octavo

@@ -16,7 +16,7 @@
 #include "octavo/base/file/file_id.h"
 #include "octavo/base/file/whole_file.h"
 #include "octavo/pipeline/output/output_folder_internal.h"
-#include "octavo/safetensors/data_sum.h"
+#include "octavo/safetensors/data_checksum.h"
 #include "octavo/safetensors/file_reader.h"
 #include "octavo/safetensors/header_writer.h"
 
@@ -24,7 +24,7 @@ namespace octavo {
 namespace {
 
 constexpr std::string_view kOp = "quantize";
-constexpr std::uint64_t kMostRecordBytes = 1U << 30;
+constexpr std::uint64_t kMaxRecordBytes = 1U << 30;
 constexpr int kRecordVersion = 3;
 
 bool is_leftover(std::string_view name) {
@@ -61,9 +61,9 @@ std::string hex_of(std::uint64_t value) {
   return digits;
 }
 
-bool has_sum(const std::string& path, std::string_view sum) {
+bool has_checksum(const std::string& path, std::string_view sum) {
   try {
-    return hex_of(safetensors::data_sum(safetensors::FileReader(path))) == sum;
+    return hex_of(safetensors::data_checksum(safetensors::FileReader(path))) == sum;
   } catch (const Error&) {
     return false;
   }
@@ -157,8 +157,7 @@ void refuse_links(const std::string& folder) {
 void OutputFolder::load_record(const WorkIdentity& identity) {
   if (has_record_) {
     try {
-      record_ =
-          parse_json(read_small_file(path_of(kProgressFile), kMostRecordBytes), kProgressFile);
+      record_ = parse_json(read_small_file(path_of(kProgressFile), kMaxRecordBytes), kProgressFile);
     } catch (const Error& error) {
       fail(error.code(), kOp, "the record of the work in ", shown_path(path_), " (", kProgressFile,
            ") cannot be read: ", reason_of(error), "; remove the folder and start again");
@@ -249,7 +248,7 @@ const Json& OutputFolder::finished(const std::string& name) {
   if (!kept.is_null()) {
     const std::string path = path_of(name);
     if (kept["is"].string_or("") == finished_state(path) &&
-        has_sum(path, kept["sum"].string_or(""))) {
+        has_checksum(path, kept["sum"].string_or(""))) {
       sums_[name] = kept["sum"].string_or("");
       return kept;
     }

@@ -55,9 +55,9 @@ class OutputFolder {
   // not what that call wrote: all of it is read and held against its sum. To be asked before the
   // first file is noted, until when it stays.
   [[nodiscard]] const Json& finished(const std::string& name);
-  // Notes that a file is there under its name, its FileWriter::written_sum(), and what is to be
-  // kept of each of its tensors: `tensor(i)` for all i below `count`. (One at a time: together they
-  // would be the largest thing in memory.)
+  // Notes that a file is there under its name, its FileWriter::written_checksum(), and what is to
+  // be kept of each of its tensors: `tensor(i)` for all i below `count`. (One at a time: together
+  // they would be the largest thing in memory.)
   void note_finished(const std::string& name, std::uint64_t sum, std::size_t count,
                      const std::function<Json(std::size_t)>& tensor);
   // Notes that a file is there, which a later call is to write again.
@@ -92,7 +92,7 @@ class OutputFolder {
 };
 
 // Are the bytes of a file behind its header those that were written?
-[[nodiscard]] bool has_sum(const std::string& path, std::string_view sum);
+[[nodiscard]] bool has_checksum(const std::string& path, std::string_view sum);
 
 // The same name for the same files: what a resumed call compares.
 [[nodiscard]] std::string source_identity(const CheckpointReader& source);

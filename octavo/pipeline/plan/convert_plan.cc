@@ -21,11 +21,11 @@ bool is_marker_of_file(std::string_view name) { return name.ends_with("scaled_fp
 // "l.0.up_proj" of "l.0.up_proj.input_scale".
 std::string module_of_scale(const std::string& name) { return name.substr(0, name.rfind('.')); }
 
-SpelledTensor as_it_is(const safetensors::TensorEntry& entry) {
+DialectTensor as_it_is(const safetensors::TensorEntry& entry) {
   return {.plan = {.name = entry.name, .type = entry.type, .shape = entry.shape}};
 }
 
-SpelledTensor as_values(const QuantizedWeight& weight) {
+DialectTensor as_values(const QuantizedWeight& weight) {
   const auto type =
       safetensors::find_stored_type(safetensors::ElementType{weight.source, {}, false});
   const auto sizes = weight.shape.sizes();
@@ -39,7 +39,7 @@ Parts parts_of(Recognized& recognized) {
   Parts parts;
   for (FoundWeight& found : recognized.weights) {
     const auto shared = std::make_shared<const FoundWeight>(std::move(found));
-    for (const SpelledTensor& tensor : shared->tensors) parts[tensor.plan.name] = shared;
+    for (const DialectTensor& tensor : shared->tensors) parts[tensor.plan.name] = shared;
   }
   return parts;
 }
@@ -105,13 +105,13 @@ QuantizePlan plan_from(std::string_view op, const CheckpointReader& source,
     TensorAction action{.tensor = i};
     const auto part = parts.find(entry.name);
     if (part == parts.end()) {
-      const SpelledTensor* const spelled = statics.spelled(entry.name);
+      const DialectTensor* const target_tensor = statics.target_tensor(entry.name);
       if (is_marker_of_file(entry.name)) continue;
-      if (spelled == nullptr && is_input_scale(entry.name)) {
+      if (target_tensor == nullptr && is_input_scale(entry.name)) {
         if (!statics.has_input(module_of_scale(entry.name))) ++left;
         continue;
       }
-      action.outputs = {spelled != nullptr ? *spelled : as_it_is(entry)};
+      action.outputs = {target_tensor != nullptr ? *target_tensor : as_it_is(entry)};
       note_plain(plan.model, entry.name, entry.shape,
                  role_of(entry.name, entry.shape, source.config()).role);
       plan.actions.push_back(std::move(action));
@@ -149,9 +149,9 @@ std::string split_stack(Dialect from, Dialect target, const TensorAction& whole,
   if (stack.in_out)
     return "its experts are [in, out] with tiles along out, and loaders want [out, in] with tiles "
            "along in";
-  if (std::string why = take_apart(stack, whole, target, actions); !why.empty()) return why;
+  if (std::string why = split_experts(stack, whole, target, actions); !why.empty()) return why;
   // A part is read in bands of the stack, which begin where its tiles do.
-  const std::int64_t unit = band_rows(from, whole.found->weight);
+  const std::int64_t unit = row_block_rows(from, whole.found->weight);
   for (const TensorAction& action : actions)
     if (action.part.first % unit != 0 || action.weight.shape[0] % unit != 0)
       return "a tile has rows of two of its matrices";
@@ -172,7 +172,7 @@ QuantizePlan plan_convert(const CheckpointReader& source, Dialect target, Conver
            "' cannot be said for ", name_of(target), ": ", reason,
            "; choose another target, or dequantize and quantize anew");
     if (!apart) actions.push_back(std::move(action));
-    for (TensorAction& one : actions) one.outputs = spell(target, one.weight);
+    for (TensorAction& one : actions) one.outputs = dialect_tensors(target, one.weight);
     return actions;
   };
   QuantizePlan plan = plan_from(kOp, source, target, result, say);
@@ -188,7 +188,7 @@ QuantizePlan plan_dequantize(const CheckpointReader& source, DType dtype, Conver
                                   return std::vector<TensorAction>{std::move(action)};
                                 });
   plan.config_dtype = dtype_name(dtype);
-  restack(source, plan, result.notes);
+  merge_experts(source, plan, result.notes);
   place_actions("dequantize", source, plan);
   return plan;
 }

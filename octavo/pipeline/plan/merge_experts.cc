@@ -17,13 +17,13 @@ struct Stack {
 };
 
 std::optional<Shape> parse_shape(const Json& words) {
-  constexpr std::int64_t kMost = std::int64_t{1} << 40;
+  constexpr std::int64_t kMax = std::int64_t{1} << 40;
   const auto& sizes = words.elements();
   if (sizes.size() != 3) return std::nullopt;
   Shape shape{0, 0, 0};
   for (int i = 0; i < 3; ++i) {
     const std::int64_t size = sizes[static_cast<std::size_t>(i)].integer_or(0);
-    if (size < 1 || size > kMost) return std::nullopt;
+    if (size < 1 || size > kMax) return std::nullopt;
     shape[i] = size;
   }
   return shape;
@@ -67,7 +67,8 @@ std::vector<std::size_t> parts_of(const Stack& stack, const QuantizePlan& plan,
 
 }  // namespace
 
-void restack(const CheckpointReader& source, QuantizePlan& plan, std::vector<std::string>& notes) {
+void merge_experts(const CheckpointReader& source, QuantizePlan& plan,
+                   std::vector<std::string>& notes) {
   ByName by_name;
   for (std::size_t i = 0; i < plan.actions.size(); ++i)
     if (plan.actions[i].found) by_name[plan.actions[i].weight.name] = i;
@@ -87,7 +88,7 @@ void restack(const CheckpointReader& source, QuantizePlan& plan, std::vector<std
       continue;
     }
     const std::size_t leader = *std::min_element(parts.begin(), parts.end());
-    SpelledTensor whole = plan.actions[leader].outputs.front();
+    DialectTensor whole = plan.actions[leader].outputs.front();
     whole.plan.name = stack->name;
     const auto sizes = stack->shape.sizes();
     whole.plan.shape.assign(sizes.begin(), sizes.end());

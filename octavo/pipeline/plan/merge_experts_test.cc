@@ -89,7 +89,7 @@ TEST_F(RestackTest, stacks_come_back_as_they_were) {
 }
 
 // The words come from a file: what does not fit is left apart.
-TEST_F(RestackTest, words_that_lie_are_not_followed) {
+TEST_F(RestackTest, provenance_that_does_not_fit_is_not_followed) {
   write_stacks(false);
   (void)run("ct", recipe("mxfp8"));
   const Json config = CheckpointReader(path("ct")).config();

@@ -10,7 +10,7 @@
 namespace octavo {
 
 // Names longer than this are matched by nothing: they come from files, and time grows with them.
-inline constexpr std::size_t kMostMatchedBytes = 2048;
+inline constexpr std::size_t kMaxMatchedBytes = 2048;
 
 class NamePattern {
  public:
@@ -18,7 +18,7 @@ class NamePattern {
   // when it is no expression that octavo takes.
   NamePattern(std::string_view option, const std::string& expression);
   [[nodiscard]] bool matches(std::string_view name) const {
-    return name.size() <= kMostMatchedBytes && pattern_.is_in(name);
+    return name.size() <= kMaxMatchedBytes && pattern_.is_in(name);
   }
   [[nodiscard]] const std::string& expression() const { return expression_; }
 

@@ -28,7 +28,7 @@ const TensorAction& leader_of(const QuantizePlan& plan, const TensorAction& acti
 void check_names(std::string_view op, const QuantizePlan& plan) {
   std::vector<std::string_view> names;
   for (const TensorAction& action : plan.actions)
-    for (const SpelledTensor& output : action.outputs) names.push_back(output.plan.name);
+    for (const DialectTensor& output : action.outputs) names.push_back(output.plan.name);
   std::sort(names.begin(), names.end());
   const auto twice = std::adjacent_find(names.begin(), names.end());
   if (twice != names.end())
@@ -90,7 +90,7 @@ void place_by_size(QuantizePlan& plan) {
 
 std::uint64_t bytes_after(const TensorAction& action) {
   std::uint64_t bytes = 0;
-  for (const SpelledTensor& output : action.outputs) bytes += planned_bytes(output.plan);
+  for (const DialectTensor& output : action.outputs) bytes += planned_bytes(output.plan);
   return bytes;
 }
 

@@ -81,22 +81,22 @@ class Planning {
 
   // What is wanted of a tensor: a recipe, or why it is left.
   void wish(Decision& decision, const std::string& name, const TensorRole& role) const {
-    const auto leave = [&](Left left, std::string why) {
+    const auto leave = [&](SkipReason left, std::string why) {
       decision.recipe.clear();
       decision.left = left;
       decision.why = std::move(why);
     };
     decision.recipe = options_.recipe;
-    if (exclude_.match(name)) return leave(Left::excluded, "excluded");
+    if (exclude_.match(name)) return leave(SkipReason::excluded, "excluded");
     if (!include_.empty()) {
-      if (!include_.match(name)) return leave(Left::not_included, "not included");
+      if (!include_.match(name)) return leave(SkipReason::not_included, "not included");
       decision.named = true;
     } else if (role.role != Role::linear && role.role != Role::expert_stack) {
-      return leave(Left::by_role, role.why);
+      return leave(SkipReason::by_role, role.why);
     }
     for (const auto& [pattern, recipe] : recipe_for_) {
       if (!pattern.matches(name)) continue;
-      if (recipe == "none") return leave(Left::recipe_none, "recipe none");
+      if (recipe == "none") return leave(SkipReason::recipe_none, "recipe none");
       decision.recipe = recipe;
       decision.named = true;
       break;
@@ -120,7 +120,7 @@ class Planning {
            "; exclude it (option exclude)",
            never.empty() ? ", or name another recipe for it (option recipe_for)" : "");
     decision.recipe.clear();
-    decision.left = Left::impossible;
+    decision.left = SkipReason::impossible;
     decision.why = why;
     decision.actions.clear();
     return decision;
@@ -173,7 +173,7 @@ class Planning {
       if (why.empty()) actions.push_back(like);
       return why;
     }
-    return take_apart(stack, like, options_.target, actions);
+    return split_experts(stack, like, options_.target, actions);
   }
 
   const Scaling& scaling_of(const std::string& recipe) {
@@ -196,7 +196,7 @@ class Planning {
 
   void take(Decision decision) {
     for (TensorAction& action : decision.actions) {
-      action.outputs = spell(options_.target, action.weight);
+      action.outputs = dialect_tensors(options_.target, action.weight);
       plan_.actions.push_back(std::move(action));
     }
     if (decision.recipe.empty()) copy(decision);
@@ -205,7 +205,7 @@ class Planning {
   void copy(const Decision& decision) {
     const safetensors::TensorEntry& entry = *source_.tensors()[decision.tensor].entry;
     TensorAction action{.tensor = decision.tensor, .left = decision.left, .why = decision.why};
-    const SpelledTensor* const number = statics_ ? statics_->spelled(entry.name) : nullptr;
+    const DialectTensor* const number = statics_ ? statics_->spelled(entry.name) : nullptr;
     if (number != nullptr) {
       action.outputs.push_back(*number);
     } else {
@@ -213,7 +213,8 @@ class Planning {
     }
     plan_.actions.push_back(std::move(action));
     note_plain(plan_.model, entry.name, entry.shape, decision.role);
-    if (decision.left != Left::impossible && decision.left != Left::with_its_group) return;
+    if (decision.left != SkipReason::impossible && decision.left != SkipReason::with_its_group)
+      return;
     plan_.notes.push_back(text(shown_tensor(entry.name), " is left as it is: ", decision.why));
     if (first_refused_.empty()) first_refused_ = text(shown_tensor(entry.name), ": ", decision.why);
   }
@@ -261,7 +262,7 @@ class Planning {
     if (plan_.model.weights.empty()) {
       const bool by_wish =
           std::any_of(plan_.actions.begin(), plan_.actions.end(), [](const TensorAction& action) {
-            return action.left == Left::excluded || action.left == Left::recipe_none;
+            return action.left == SkipReason::excluded || action.left == SkipReason::recipe_none;
           });
       plan_.notes.emplace_back(
           by_wish ? "nothing is quantized: what could be is excluded, or has the recipe none"

@@ -47,7 +47,7 @@ struct SourcePart {
 };
 
 // Why a tensor is left as it is; TensorAction::why has the words.
-enum class Left : std::uint8_t {
+enum class SkipReason : std::uint8_t {
   no,  // it is quantized
   by_role,
   excluded,
@@ -64,14 +64,14 @@ struct TensorAction {
   SourcePart part{};
   bool quantize = false;
   std::string preset{};  // "mxfp8"
-  Left left = Left::no;
+  SkipReason left = SkipReason::no;
   std::string why{};         // why it is left, or what was planned around
   QuantizedWeight weight{};  // where quantized
   Scaling scaling{};         // what it is quantized with: weight.scaling, but for bf16 scales
   // Where the source is quantized already: its codes are spelled anew (quantize), or decoded to
   // weight.source (not).
   std::shared_ptr<const FoundWeight> found{};
-  std::vector<SpelledTensor> outputs{};  // what the file gets; a copy has one
+  std::vector<DialectTensor> outputs{};  // what the file gets; a copy has one
   // A weight that is decoded into a stack of experts: the action that has the stack among its
   // outputs. This one has none, and `part` says where in the stack it lies, of both.
   std::optional<std::size_t> joins{};

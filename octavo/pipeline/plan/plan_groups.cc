@@ -45,7 +45,7 @@ void settle(const CheckpointReader& source, std::vector<Decision*>& members) {
   for (Decision* const one : members) {
     if (one->recipe.empty()) continue;
     one->recipe.clear();
-    one->left = Left::with_its_group;
+    one->left = SkipReason::with_its_group;
     one->why = why;
     one->actions.clear();
   }

@@ -17,7 +17,7 @@ struct Decision {
   Role role = Role::other;
   std::string recipe{};                 // empty: it is left as it is
   bool named = false;                   // by include or recipe_for: what cannot be is an error
-  Left left = Left::no;                 // why it is left
+  SkipReason left = SkipReason::no;     // why it is left
   std::string why{};                    // in words
   std::vector<TensorAction> actions{};  // where quantized: one, or those of a stack taken apart
 };
@@ -27,8 +27,8 @@ struct Decision {
 
 // The experts of a stack, which is known, as actions of their own that are like `like` but for
 // name, shape and place. Why the target cannot have them so, or "".
-[[nodiscard]] std::string take_apart(const ExpertStack& stack, const TensorAction& like,
-                                     Dialect target, std::vector<TensorAction>& actions);
+[[nodiscard]] std::string split_experts(const ExpertStack& stack, const TensorAction& like,
+                                        Dialect target, std::vector<TensorAction>& actions);
 
 // The cache of keys and values is quantized in the source, and the target has no words for it.
 [[nodiscard]] bool loses_cache(const CheckpointReader& source, const QuantizedModel& model);

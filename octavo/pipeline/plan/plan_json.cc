@@ -20,7 +20,7 @@ Json json_of(const CheckpointReader& source, const QuantizePlan& plan) {
     if (action.quantize) one.set("preset", action.preset);
     if (!action.why.empty()) one.set("why", action.why);
     Json outputs = Json::array();
-    for (const SpelledTensor& output : action.outputs) outputs.push(output.plan.name);
+    for (const DialectTensor& output : action.outputs) outputs.push(output.plan.name);
     one.set("outputs", std::move(outputs));
     one.set("bytes_after", static_cast<std::int64_t>(bytes_after(action)));
     one.set("file", plan.files[action.file]);

@@ -130,11 +130,11 @@ TEST_F(PlanTest, WhatServersLoadAsOneIsDecidedAsOne) {
   const auto actions = by_name({.recipe = "fp8-block"});
   const TensorAction& q = actions.at("l.0.self_attn.q_proj.weight");
   EXPECT_FALSE(q.quantize);
-  EXPECT_EQ(q.left, Left::with_its_group);
+  EXPECT_EQ(q.left, SkipReason::with_its_group);
   EXPECT_TRUE(has(q.why, "k_proj") && has(q.why, "multiples of 128")) << q.why;
-  EXPECT_EQ(actions.at("l.0.self_attn.k_proj.weight").left, Left::impossible);
+  EXPECT_EQ(actions.at("l.0.self_attn.k_proj.weight").left, SkipReason::impossible);
   EXPECT_TRUE(actions.at("l.0.self_attn.o_proj.weight").quantize);
-  EXPECT_EQ(actions.at("l.0.mlp.experts.0.up_proj.weight").left, Left::with_its_group);
+  EXPECT_EQ(actions.at("l.0.mlp.experts.0.up_proj.weight").left, SkipReason::with_its_group);
   // The skip list names all of them.
   EXPECT_EQ(plan({.recipe = "fp8-block"}).model.plain_modules.size(), 6U);
   // octavo's own files are loaded by nobody who fuses.
@@ -142,7 +142,7 @@ TEST_F(PlanTest, WhatServersLoadAsOneIsDecidedAsOne) {
                   .at("l.0.self_attn.q_proj.weight")
                   .quantize);
   const auto excluded = by_name({.recipe = "fp8-channel", .exclude = {"k_proj"}});
-  EXPECT_EQ(excluded.at("l.0.self_attn.v_proj.weight").left, Left::with_its_group);
+  EXPECT_EQ(excluded.at("l.0.self_attn.v_proj.weight").left, SkipReason::with_its_group);
   EXPECT_TRUE(excluded.at("l.0.mlp.experts.0.up_proj.weight").quantize);
   const std::string named =
       message_of([&] { (void)plan({.recipe = "fp8-channel", .include = {"q_proj"}}); },
@@ -270,7 +270,7 @@ TEST_F(PlanTest, FilesOfAGivenSize) {
   EXPECT_EQ(whole.files.front(), text("model-00001-of-0000", whole.files.size(), ".safetensors"));
   std::vector<std::uint64_t> filled(whole.files.size());
   for (const TensorAction& action : whole.actions)
-    for (const SpelledTensor& output : action.outputs) {
+    for (const DialectTensor& output : action.outputs) {
       std::uint64_t bytes =
           static_cast<std::uint64_t>(safetensors::stored_bits(output.plan.type)) / 8;
       for (const std::uint64_t size : output.plan.shape) bytes *= size;

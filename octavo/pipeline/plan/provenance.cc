@@ -50,35 +50,36 @@ bool reads_as(const Scaling& a, const Scaling& b) {
 
 }  // namespace
 
-Json quantize_words(const CheckpointReader& source, const QuantizePlan& plan,
-                    const Provenance& said) {
-  Json words = Json::object();
-  for (const auto& [key, value] : said) words.set(key, value);
-  if (!plan.model.weights.empty()) words.set("scalings", scalings_of(plan.model));
+Json quantize_provenance(const CheckpointReader& source, const QuantizePlan& plan,
+                         const Provenance& said) {
+  Json provenance = Json::object();
+  for (const auto& [key, value] : said) provenance.set(key, value);
+  if (!plan.model.weights.empty()) provenance.set("scalings", scalings_of(plan.model));
   Json stacks = Json::array();
   add_stacks(source, plan, stacks);
-  if (!stacks.elements().empty()) words.set("stacks", std::move(stacks));
-  if (const Json& before = source.config()["octavo"]; before.is_object()) words.set("from", before);
-  return words;
+  if (!stacks.elements().empty()) provenance.set("stacks", std::move(stacks));
+  if (const Json& before = source.config()["octavo"]; before.is_object())
+    provenance.set("from", before);
+  return provenance;
 }
 
-Json step_words(const CheckpointReader& source, const QuantizePlan& plan, const std::string& work,
-                const std::string& source_hash) {
-  Json words = source.config()["octavo"];
-  if (!words.is_object()) words = Json::object();
-  words.remove("options_hash");  // of another call
+Json step_provenance(const CheckpointReader& source, const QuantizePlan& plan,
+                     const std::string& work, const std::string& source_hash) {
+  Json provenance = source.config()["octavo"];
+  if (!provenance.is_object()) provenance = Json::object();
+  provenance.remove("options_hash");  // of another call
   // Stacks are whole again, or were never taken apart, where nothing is quantized any more.
-  Json stacks = plan.model.weights.empty() ? Json() : words["stacks"];
+  Json stacks = plan.model.weights.empty() ? Json() : provenance["stacks"];
   if (!stacks.is_array()) stacks = Json::array();
   add_stacks(source, plan, stacks);
-  words.remove("stacks");
-  if (!stacks.elements().empty()) words.set("stacks", std::move(stacks));
-  if (!plan.model.weights.empty()) words.set("scalings", scalings_of(plan.model));
-  Json steps = words["steps"];
+  provenance.remove("stacks");
+  if (!stacks.elements().empty()) provenance.set("stacks", std::move(stacks));
+  if (!plan.model.weights.empty()) provenance.set("scalings", scalings_of(plan.model));
+  Json steps = provenance["steps"];
   if (!steps.is_array()) steps = Json::array();
   steps.push(Json::object({{"version", version()}, {"work", work}, {"source_hash", source_hash}}));
-  words.set("steps", std::move(steps));
-  return words;
+  provenance.set("steps", std::move(steps));
+  return provenance;
 }
 
 std::vector<bool> restore_scalings(const CheckpointReader& source, Recognized& recognized) {
@@ -86,8 +87,8 @@ std::vector<bool> restore_scalings(const CheckpointReader& source, Recognized& r
   if (recognized.dialect == Dialect::octavo) return known;  // whose files have them whole
   std::vector<Scaling> said;
   for (const Json& line : source.config()["octavo"]["scalings"].elements()) {
-    constexpr std::size_t kMost = 64;
-    if (said.size() == kMost) break;
+    constexpr std::size_t kMax = 64;
+    if (said.size() == kMax) break;
     try {
       said.push_back(parse_scaling(line.string_or("")));
     } catch (const Error&) {  // the words come from a file

@@ -15,7 +15,7 @@ struct QuantizeCheckpointOptions {
   bool resume = false;                      // go on where an earlier call stopped
   bool measure = true;                      // errors, for the report
   OnProgress on_progress{};
-  bool every_band = false;  // call on_progress whenever something is done: for tests
+  bool every_row_block = false;  // call on_progress whenever something is done: for tests
 };
 
 }  // namespace octavo

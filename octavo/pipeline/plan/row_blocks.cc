@@ -10,14 +10,15 @@ namespace {
 // Tensors without rows of their own are copied as if they had these.
 constexpr std::int64_t kCopyRowBytes = 4096;
 
-std::int64_t rows_of_a_band(const QuantizePlan& plan, const TensorAction& action,
-                            const RowLayout& layout) {
-  const std::int64_t wanted = std::max<std::int64_t>(1, kBandBytes / layout.row_bytes);
+std::int64_t rows_of_row_block(const QuantizePlan& plan, const TensorAction& action,
+                               const RowLayout& layout) {
+  const std::int64_t wanted = std::max<std::int64_t>(1, kRowBlockBytes / layout.row_bytes);
   if (!action.quantize && !action.found) return wanted;
   // Bands of what is spelled anew are bands in both spellings.
   std::int64_t unit = 1;
-  if (action.quantize) unit = std::max(unit, band_rows(plan.options.target, action.weight));
-  if (action.found) unit = std::lcm(unit, band_rows(plan.source_dialect, action.found->weight));
+  if (action.quantize) unit = std::max(unit, row_block_rows(plan.options.target, action.weight));
+  if (action.found)
+    unit = std::lcm(unit, row_block_rows(plan.source_dialect, action.found->weight));
   const Shape& shape = action.weight.shape;
   const bool one_matrix = shape.rank() == 3 && unit == shape[1] && unit > 1;
   return one_matrix ? unit : std::max<std::int64_t>(1, wanted / unit) * unit;
@@ -27,28 +28,29 @@ std::int64_t rows_of_a_band(const QuantizePlan& plan, const TensorAction& action
 // other way round: of a file's bands, as large a part of the copies' bytes as of the others' is
 // done at any time. Each kind stays in its order.
 void spread_copies(const CheckpointReader& source, const QuantizePlan& plan,
-                   std::vector<Band>::iterator begin, std::vector<Band>::iterator end) {
-  const auto is_copy = [&](const Band& band) {
-    const TensorAction& action = plan.actions[band.action];
+                   std::vector<RowBlock>::iterator begin, std::vector<RowBlock>::iterator end) {
+  const auto is_copy = [&](const RowBlock& row_block) {
+    const TensorAction& action = plan.actions[row_block.action];
     return !action.quantize && !action.found;
   };
-  const auto bytes_of = [&](const Band& band) {
-    return static_cast<double>(band.rows * row_layout(source, plan.actions[band.action]).row_bytes);
+  const auto bytes_of = [&](const RowBlock& row_block) {
+    return static_cast<double>(row_block.rows *
+                               row_layout(source, plan.actions[row_block.action]).row_bytes);
   };
-  std::vector<Band> kinds[2];
+  std::vector<RowBlock> kinds[2];
   double bytes[2] = {0, 0};
-  for (auto band = begin; band != end; ++band) {
-    kinds[is_copy(*band) ? 1 : 0].push_back(*band);
-    bytes[is_copy(*band) ? 1 : 0] += bytes_of(*band);
+  for (auto row_block = begin; row_block != end; ++row_block) {
+    kinds[is_copy(*row_block) ? 1 : 0].push_back(*row_block);
+    bytes[is_copy(*row_block) ? 1 : 0] += bytes_of(*row_block);
   }
   std::size_t next[2] = {0, 0};
   double done[2] = {0, 0};
-  for (auto band = begin; band != end; ++band) {
+  for (auto row_block = begin; row_block != end; ++row_block) {
     const bool both = next[0] < kinds[0].size() && next[1] < kinds[1].size();
     const bool copy = both ? done[1] * bytes[0] < done[0] * bytes[1] : next[0] == kinds[0].size();
     const auto kind = static_cast<std::size_t>(copy);
-    *band = kinds[kind][next[kind]++];
-    done[kind] += bytes_of(*band);
+    *row_block = kinds[kind][next[kind]++];
+    done[kind] += bytes_of(*row_block);
   }
 }
 
@@ -70,42 +72,44 @@ RowLayout row_layout(const CheckpointReader& source, const TensorAction& action)
     std::int64_t rows = 1;
     for (std::size_t i = 0; i + 1 < entry.shape.size(); ++i)
       rows *= static_cast<std::int64_t>(entry.shape[i]);
-    if (total % rows == 0 && total / rows <= kBandBytes) row_bytes = total / rows;
+    if (total % rows == 0 && total / rows <= kRowBlockBytes) row_bytes = total / rows;
   }
   return {.rows = (total + row_bytes - 1) / row_bytes, .row_bytes = row_bytes};
 }
 
-std::vector<Band> cut_bands(const CheckpointReader& source, const QuantizePlan& plan) {
+std::vector<RowBlock> split_row_blocks(const CheckpointReader& source, const QuantizePlan& plan) {
   std::vector<std::size_t> order(plan.actions.size());
   for (std::size_t i = 0; i < order.size(); ++i) order[i] = i;
   std::stable_sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) {
     return plan.actions[a].file < plan.actions[b].file;
   });
-  std::vector<Band> bands;
+  std::vector<RowBlock> row_blocks;
   std::size_t file_begin = 0;
   for (const std::size_t i : order) {
     const TensorAction& action = plan.actions[i];
-    if (file_begin < bands.size() && plan.actions[bands[file_begin].action].file != action.file) {
-      spread_copies(source, plan, bands.begin() + static_cast<std::ptrdiff_t>(file_begin),
-                    bands.end());
-      file_begin = bands.size();
+    if (file_begin < row_blocks.size() &&
+        plan.actions[row_blocks[file_begin].action].file != action.file) {
+      spread_copies(source, plan, row_blocks.begin() + static_cast<std::ptrdiff_t>(file_begin),
+                    row_blocks.end());
+      file_begin = row_blocks.size();
     }
     const RowLayout layout = row_layout(source, action);
-    const std::int64_t step = rows_of_a_band(plan, action, layout);
+    const std::int64_t step = rows_of_row_block(plan, action, layout);
     std::size_t ordinal = 0;
     for (std::int64_t row = 0; row < layout.rows; row += step)
-      bands.push_back({i, ordinal++, row, std::min(step, layout.rows - row)});
+      row_blocks.push_back({i, ordinal++, row, std::min(step, layout.rows - row)});
   }
-  spread_copies(source, plan, bands.begin() + static_cast<std::ptrdiff_t>(file_begin), bands.end());
-  return bands;
+  spread_copies(source, plan, row_blocks.begin() + static_cast<std::ptrdiff_t>(file_begin),
+                row_blocks.end());
+  return row_blocks;
 }
 
-std::uint64_t band_memory(const CheckpointReader& source, const QuantizePlan& plan,
-                          const std::vector<Band>& bands) {
+std::uint64_t row_block_memory(const CheckpointReader& source, const QuantizePlan& plan,
+                               const std::vector<RowBlock>& row_blocks) {
   std::int64_t most = 0;
-  for (const Band& band : bands) {
-    const TensorAction& action = plan.actions[band.action];
-    const std::int64_t window = band.rows * row_layout(source, action).row_bytes;
+  for (const RowBlock& row_block : row_blocks) {
+    const TensorAction& action = plan.actions[row_block.action];
+    const std::int64_t window = row_block.rows * row_layout(source, action).row_bytes;
     if (!action.quantize && !action.found) {
       most = std::max(most, window);
       continue;

@@ -13,9 +13,9 @@ namespace octavo {
 
 // Of the source. About what a core's second-level cache holds beside the results: values are still
 // there when they are quantized, and again when they are measured.
-inline constexpr std::int64_t kBandBytes = 512 * 1024;
+inline constexpr std::int64_t kRowBlockBytes = 512 * 1024;
 
-struct Band {
+struct RowBlock {
   std::size_t action = 0;   // of QuantizePlan::actions
   std::size_t ordinal = 0;  // among the action's bands
   std::int64_t first_row = 0, rows = 0;
@@ -29,10 +29,12 @@ struct RowLayout {
 [[nodiscard]] RowLayout row_layout(const CheckpointReader& source, const TensorAction& action);
 
 // By file, and in a file by action; copies stand among what is quantized.
-[[nodiscard]] std::vector<Band> cut_bands(const CheckpointReader& source, const QuantizePlan& plan);
+[[nodiscard]] std::vector<RowBlock> split_row_blocks(const CheckpointReader& source,
+                                                     const QuantizePlan& plan);
 
 // The most that a thread needs at once for any of them: windows, codes, and spelled bytes.
-[[nodiscard]] std::uint64_t band_memory(const CheckpointReader& source, const QuantizePlan& plan,
-                                        const std::vector<Band>& bands);
+[[nodiscard]] std::uint64_t row_block_memory(const CheckpointReader& source,
+                                             const QuantizePlan& plan,
+                                             const std::vector<RowBlock>& row_blocks);
 
 }  // namespace octavo

@@ -3,8 +3,8 @@
 
 namespace octavo {
 
-std::string take_apart(const ExpertStack& stack, const TensorAction& like, Dialect target,
-                       std::vector<TensorAction>& actions) {
+std::string split_experts(const ExpertStack& stack, const TensorAction& like, Dialect target,
+                          std::vector<TensorAction>& actions) {
   if (stack.interleaved) return "gate and up take turns in it, and have biases that do";
   const Shape& shape = like.weight.shape;
   const std::int64_t count = matrix_count(stack, shape);

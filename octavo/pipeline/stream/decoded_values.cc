@@ -62,12 +62,12 @@ void write_decoded(const Tensor& values, const SourcePart& part, std::int64_t fi
              wide = static_cast<std::int64_t>(tensor.shape[2]);
   if (!part.transposed)
     return put((part.matrix * high + part.first + first_row) * wide, values.bytes());
-  std::vector<std::byte> turned(values.bytes().size());
-  transpose(values.bytes(), rows, cols, size, turned);
+  std::vector<std::byte> transposed(values.bytes().size());
+  transpose(values.bytes(), rows, cols, size, transposed);
   const auto piece = static_cast<std::size_t>(rows * size);
   for (std::int64_t in = 0; in < cols; ++in)
     put((part.matrix * high + in) * wide + part.first + first_row,
-        std::span(turned).subspan(static_cast<std::size_t>(in) * piece, piece));
+        std::span(transposed).subspan(static_cast<std::size_t>(in) * piece, piece));
 }
 
 }  // namespace octavo

@@ -18,28 +18,29 @@
 namespace octavo {
 namespace {
 
-constexpr std::uint64_t kMostConfigBytes = 8U << 20;
+constexpr std::uint64_t kMaxConfigBytes = 8U << 20;
 
 std::string shown_folder(const std::string& folder) { return text("'", shown(folder, 200), "'"); }
 
 // What streaming would sum up of a band, without the work.
-std::uint64_t content_of_band(const CheckpointReader& source, const QuantizePlan& plan,
-                              const Band& band, Window& window) {
-  const TensorAction& action = plan.actions[band.action];
+std::uint64_t content_of_row_block(const CheckpointReader& source, const QuantizePlan& plan,
+                                   const RowBlock& row_block, Window& window) {
+  const TensorAction& action = plan.actions[row_block.action];
   if (action.found) {
-    const std::int64_t row = row_in_found(action, band);
-    return content_of(read_band(source, plan.source_dialect, *action.found, row, band.rows), row);
+    const std::int64_t row = row_in_found(action, row_block);
+    return content_of(
+        read_row_block(source, plan.source_dialect, *action.found, row, row_block.rows), row);
   }
   if (action.quantize) {
-    const View values = window.read_values(source, action, band);
+    const View values = window.read_values(source, action, row_block);
     const std::int64_t row_bytes = values.shape[1] * element_bytes(values.dtype);
-    return content_sum({static_cast<const std::byte*>(values.data),
-                        static_cast<std::size_t>(band.rows * row_bytes)},
-                       row_bytes, row_in_source(source, action, band));
+    return content_hash({static_cast<const std::byte*>(values.data),
+                         static_cast<std::size_t>(row_block.rows * row_bytes)},
+                        row_bytes, row_in_source(source, action, row_block));
   }
   std::uint64_t offset = 0;
-  return content_sum(window.read_bytes(source, action, band, offset),
-                     row_layout(source, action).row_bytes, band.first_row);
+  return content_hash(window.read_bytes(source, action, row_block, offset),
+                      row_layout(source, action).row_bytes, row_block.first_row);
 }
 
 [[noreturn]] void fail_file(const FinishedCheck& check, const std::string& folder,
@@ -67,29 +68,29 @@ bool has_header(const std::string& path, const PlannedFile& planned) {
 
 }  // namespace
 
-Json finished_words(const std::string& folder) {
+Json finished_provenance(const std::string& folder) {
   const std::filesystem::path config = std::filesystem::path(folder) / "config.json";
   std::error_code ignored;
   if (!std::filesystem::is_regular_file(config, ignored) ||
       std::filesystem::exists(std::filesystem::path(folder) / kProgressFile, ignored))
     return {};
   try {
-    Json words =
-        parse_json(read_small_file(config.string(), kMostConfigBytes), "config.json")["octavo"];
-    return words.is_object() ? words : Json();
+    Json provenance =
+        parse_json(read_small_file(config.string(), kMaxConfigBytes), "config.json")["octavo"];
+    return provenance.is_object() ? provenance : Json();
   } catch (const Error&) {
     return {};
   }
 }
 
-const Json& last_step(const Json& words) {
+const Json& last_step(const Json& provenance) {
   static const Json kNone;
-  const auto& steps = words["steps"].elements();
+  const auto& steps = provenance["steps"].elements();
   return steps.empty() ? kNone : steps.back();
 }
 
 std::vector<std::string> check_finished(const CheckpointReader& source, const QuantizePlan& plan,
-                                        const Json& words, const std::string& folder,
+                                        const Json& provenance, const std::string& folder,
                                         const FinishedCheck& check) {
   const FolderLock locked(folder);
   refuse_links(folder);
@@ -97,26 +98,27 @@ std::vector<std::string> check_finished(const CheckpointReader& source, const Qu
   for (const std::string& file : plan.files)
     if (!std::filesystem::exists(text(folder, "/", file), ignored))
       fail_file(check, folder, file, "is not there any more");
-  const std::vector<Band> bands = cut_bands(source, plan);
-  const auto bytes_of = [&](const Band& band) {
-    return static_cast<std::uint64_t>(band.rows *
-                                      row_layout(source, plan.actions[band.action]).row_bytes);
+  const std::vector<RowBlock> row_blocks = split_row_blocks(source, plan);
+  const auto bytes_of = [&](const RowBlock& row_block) {
+    return static_cast<std::uint64_t>(row_block.rows *
+                                      row_layout(source, plan.actions[row_block.action]).row_bytes);
   };
   std::uint64_t total = plan.bytes_after;
-  for (const Band& band : bands) total += bytes_of(band);
+  for (const RowBlock& row_block : row_blocks) total += bytes_of(row_block);
   const int threads = check.threads == 0 ? available_threads() : check.threads;
   WorkLoop loop(threads, total, check.on_progress);
   std::vector<ActionResult> results(plan.actions.size());
   std::vector<Window> windows(static_cast<std::size_t>(threads));
   std::mutex adding;
-  loop.run(bands.size(), [&](int thread, std::size_t i) {
-    const std::uint64_t content =
-        content_of_band(source, plan, bands[i], windows[static_cast<std::size_t>(thread)]);
+  loop.run(row_blocks.size(), [&](int thread, std::size_t i) {
+    const std::uint64_t content = content_of_row_block(source, plan, row_blocks[i],
+                                                       windows[static_cast<std::size_t>(thread)]);
     {
       const std::lock_guard lock(adding);
-      results[bands[i].action].content += content;
+      results[row_blocks[i].action].content += content;
     }
-    loop.advance(bytes_of(bands[i]), source.tensors()[plan.actions[bands[i].action].tensor].name());
+    loop.advance(bytes_of(row_blocks[i]),
+                 source.tensors()[plan.actions[row_blocks[i].action].tensor].name());
   });
   if (source_hash(source, plan, results) != check.made_from)
     fail(ErrorCode::io, check.op, shown_folder(folder),
@@ -129,14 +131,15 @@ std::vector<std::string> check_finished(const CheckpointReader& source, const Qu
   loop.run(plan.files.size(), [&](int, std::size_t i) {
     const std::string path = text(folder, "/", plan.files[i]);
     if (!has_header(path, planned_file(plan, actions[i])) ||
-        !has_sum(path, words["sums"][plan.files[i]].string_or("")))
+        !has_checksum(path, provenance["sums"][plan.files[i]].string_or("")))
       fail_file(check, folder, plan.files[i],
                 "is not what was written: it was changed or damaged since");
     loop.advance(plan.bytes_after / plan.files.size(), plan.files[i]);
   });
   std::map<std::string, std::string> sums;
-  for (const std::string& file : plan.files) sums[file] = words["sums"][file].string_or("");
-  std::vector<std::string> written_again = mend_folder(source, plan, check.words, sums, folder);
+  for (const std::string& file : plan.files) sums[file] = provenance["sums"][file].string_or("");
+  std::vector<std::string> written_again =
+      repair_folder(source, plan, check.provenance, sums, folder);
   loop.finish("");
   return written_again;
 }

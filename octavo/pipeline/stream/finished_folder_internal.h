@@ -14,14 +14,14 @@
 namespace octavo {
 
 // What its config.json says octavo did; null where there is none, or unfinished work.
-[[nodiscard]] Json finished_words(const std::string& folder);
+[[nodiscard]] Json finished_provenance(const std::string& folder);
 // The last step of those words; null where they have none.
-[[nodiscard]] const Json& last_step(const Json& words);
+[[nodiscard]] const Json& last_step(const Json& provenance);
 
 struct FinishedCheck {
-  std::string_view op;          // whose messages these are
-  std::string_view made_from;   // the source_hash of the work that made it
-  std::function<Json()> words;  // what config.json is to say octavo did
+  std::string_view op;               // whose messages these are
+  std::string_view made_from;        // the source_hash of the work that made it
+  std::function<Json()> provenance;  // what config.json is to say octavo did
   int threads = 0;
   OnProgress on_progress{};
 };
@@ -30,7 +30,8 @@ struct FinishedCheck {
 // Throws Error(io) that says which of them is another. Of those that are no weights, the missing
 // ones are written again, and their names returned.
 [[nodiscard]] std::vector<std::string> check_finished(const CheckpointReader& source,
-                                                      const QuantizePlan& plan, const Json& words,
+                                                      const QuantizePlan& plan,
+                                                      const Json& provenance,
                                                       const std::string& folder,
                                                       const FinishedCheck& check);
 // Made with other options, or by another version.

@@ -11,12 +11,12 @@ namespace {
 
 constexpr std::string_view kOp = "quantize";
 // Two files share it: the next one is begun when the last bands of one are in work.
-constexpr std::uint64_t kMostBehind = 32ULL << 20;
+constexpr std::uint64_t kMaxWriteBehind = 32ULL << 20;
 
 }  // namespace
 
-std::uint64_t memory_behind(std::uint64_t max_memory) {
-  return std::min(kMostBehind, max_memory / 4);
+std::uint64_t write_behind_memory(std::uint64_t max_memory) {
+  return std::min(kMaxWriteBehind, max_memory / 4);
 }
 
 bool is_measured(const TensorAction& action, const QuantizeCheckpointOptions& options) {
@@ -27,7 +27,7 @@ PlannedFile planned_file(const QuantizePlan& plan, const std::vector<std::size_t
   PlannedFile out;
   std::vector<QuantizedWeight> weights;
   for (const std::size_t i : actions) {
-    for (const SpelledTensor& output : plan.actions[i].outputs) out.tensors.push_back(output.plan);
+    for (const DialectTensor& output : plan.actions[i].outputs) out.tensors.push_back(output.plan);
     if (plan.actions[i].quantize) weights.push_back(plan.actions[i].weight);
   }
   out.metadata = metadata_of(plan.options.target, weights);
@@ -87,7 +87,7 @@ void StreamFiles::check_room() const {
 
 void StreamFiles::finish_empty() {
   for (std::size_t i = 0; i < files_.size(); ++i)
-    if (!files_[i].finished && files_[i].bands_left == 0) finish(i);
+    if (!files_[i].finished && files_[i].row_blocks_left == 0) finish(i);
 }
 
 safetensors::FileWriter& StreamFiles::writer_of(std::size_t index) {
@@ -100,7 +100,7 @@ safetensors::FileWriter& StreamFiles::writer_of(std::size_t index) {
 std::unique_ptr<safetensors::FileWriter> StreamFiles::open(std::size_t index) const {
   PlannedFile planned = planned_file(plan_, files_[index].actions);
   safetensors::WriteOptions options{.metadata = std::move(planned.metadata),
-                                    .write_behind = memory_behind(options_.max_memory) / 2,
+                                    .write_behind = write_behind_memory(options_.max_memory) / 2,
                                     .sum = destination_.folder != nullptr};
   for (const auto& reader : source_.files()) options.sources.push_back(reader.id());
   return std::make_unique<safetensors::FileWriter>(path_of(index), std::move(planned.tensors),
@@ -119,11 +119,11 @@ void StreamFiles::check_source() const {
         "' was changed while it was read, wanted one that stays; start again when it is whole");
 }
 
-void StreamFiles::band_is_done(std::size_t index) {
+void StreamFiles::row_block_is_done(std::size_t index) {
   bool last = false;
   {
     const std::lock_guard lock(counting_);
-    last = --files_[index].bands_left == 0;
+    last = --files_[index].row_blocks_left == 0;
   }
   if (last) finish(index);
 }
@@ -132,7 +132,7 @@ void StreamFiles::finish(std::size_t index) {
   check_source();
   safetensors::FileWriter& writer = writer_of(index);
   writer.finish();
-  const std::uint64_t sum = writer.written_sum();
+  const std::uint64_t sum = writer.written_checksum();
   OutputFile& file = files_[index];
   const std::lock_guard lock(counting_);
   file.writer.reset();

@@ -24,17 +24,17 @@ class StreamFiles {
   // Throws Error(io) unless the disk has room for what is not finished.
   void check_room() const;
 
-  void expect_band(std::size_t file) { ++files_[file].bands_left; }
+  void expect_row_block(std::size_t file) { ++files_[file].row_blocks_left; }
   void finish_empty();  // those that no band is expected for
   // From any thread, for a band that was expected.
   [[nodiscard]] safetensors::FileWriter& writer_of(std::size_t file);
   // Behind its last write. With a file's last band the file gets its name.
-  void band_is_done(std::size_t file);
+  void row_block_is_done(std::size_t file);
 
  private:
   struct OutputFile {
     std::unique_ptr<safetensors::FileWriter> writer{};
-    std::size_t bands_left = 0;
+    std::size_t row_blocks_left = 0;
     std::vector<std::size_t> actions{};
     bool finished = false;
   };
@@ -69,7 +69,7 @@ struct PlannedFile {
                                        const std::vector<std::size_t>& actions);
 
 // Of max_memory, for bytes on their way to the disk.
-[[nodiscard]] std::uint64_t memory_behind(std::uint64_t max_memory);
+[[nodiscard]] std::uint64_t write_behind_memory(std::uint64_t max_memory);
 
 // Is the error of an action's codes measured?
 [[nodiscard]] bool is_measured(const TensorAction& action,

@@ -24,13 +24,13 @@ std::vector<ActionResult> stream_into_folder(const CheckpointReader& source,
                                              const QuantizePlan& plan,
                                              const QuantizeCheckpointOptions& options,
                                              const WorkIdentity& identity, const std::string& out,
-                                             const MakeWords& words) {
+                                             const MakeProvenance& provenance) {
   OutputFolder folder(out, source, identity, options.resume);
   try {
     std::vector<ActionResult> results = stream_checkpoint(
         source, plan, options, {.folder = &folder, .file = {}, .source = identity.source});
     finish_folder(
-        source, plan, [&] { return words(results); }, folder);
+        source, plan, [&] { return provenance(results); }, folder);
     return results;
   } catch (const Error& error) {
     // What a later call could go on with stays; what it could only stumble over does not.

@@ -20,7 +20,7 @@ namespace octavo {
 struct ActionResult {
   TensorError error;
   NonFiniteFound found;       // and clamped
-  std::uint64_t content = 0;  // sum over its source, see content_sum
+  std::uint64_t content = 0;  // sum over its source, see content_hash
 };
 
 // Where files go: a folder with a record, or one file of a given name.
@@ -39,13 +39,14 @@ struct Destination {
 
 // The whole of it, for a folder: made or taken up, filled, and finished with the other files, index
 // and config. After an error what a later call can go on with stays, the rest goes.
-using MakeWords = std::function<Json(const std::vector<ActionResult>&)>;  // provenance_internal.h
+using MakeProvenance =
+    std::function<Json(const std::vector<ActionResult>&)>;  // provenance_internal.h
 [[nodiscard]] std::vector<ActionResult> stream_into_folder(const CheckpointReader& source,
                                                            const QuantizePlan& plan,
                                                            const QuantizeCheckpointOptions& options,
                                                            const WorkIdentity& identity,
                                                            const std::string& out,
-                                                           const MakeWords& words);
+                                                           const MakeProvenance& provenance);
 
 // A number for the source's content, from what was read of it.
 [[nodiscard]] std::string source_hash(const CheckpointReader& source, const QuantizePlan& plan,

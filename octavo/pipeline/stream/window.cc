@@ -15,10 +15,10 @@ namespace octavo {
 namespace {
 
 // The first element of the band in its tensor, and what lies between neighbours, for a message.
-std::string place_of(const TensorAction& action, const Band& band, std::int64_t index) {
+std::string place_of(const TensorAction& action, const RowBlock& row_block, std::int64_t index) {
   const Shape& shape = action.weight.shape;
   const std::int64_t cols = shape[shape.rank() - 1];
-  const std::int64_t row = band.first_row + index / cols, col = index % cols;
+  const std::int64_t row = row_block.first_row + index / cols, col = index % cols;
   if (shape.rank() == 3) return text("[", row / shape[1], ", ", row % shape[1], ", ", col, "]");
   if (action.part.matrix < 0) return text("[", row, ", ", col, "]");
   const std::int64_t out = action.part.first + row;
@@ -68,16 +68,16 @@ void clamp_row(Bits* row, std::int64_t cols, Bits infinity, NonFiniteFound& foun
 struct Looking {
   const CheckpointReader& source;
   const TensorAction& action;
-  const Band& band;
+  const RowBlock& row_block;
   bool clamp;
   NonFiniteFound& found;
-  ContentSum* content;
+  ContentHash* content;
 };
 
 // The largest of rows, which are summed up while they are in the first-level cache.
 template <typename Bits>
 Bits largest_and_content(const Bits* data, std::int64_t rows, std::int64_t cols,
-                         ContentSum* content) {
+                         ContentHash* content) {
   if (content == nullptr) return largest_bits(data, rows * cols);
   constexpr std::int64_t kTogether = 16384 / sizeof(Bits);
   const std::int64_t step = std::max<std::int64_t>(2, kTogether / std::max<std::int64_t>(1, cols));
@@ -86,8 +86,8 @@ Bits largest_and_content(const Bits* data, std::int64_t rows, std::int64_t cols,
     const std::span values(data + row * cols,
                            static_cast<std::size_t>(std::min(step, rows - row) * cols));
     content->sum +=
-        content_sum(std::as_bytes(values), cols * static_cast<std::int64_t>(sizeof(Bits)),
-                    content->first_row + row);
+        content_hash(std::as_bytes(values), cols * static_cast<std::int64_t>(sizeof(Bits)),
+                     content->first_row + row);
     most = std::max(most, largest_bits(values.data(), static_cast<std::int64_t>(values.size())));
   }
   return most;
@@ -111,72 +111,73 @@ Bits look(const View& values, Bits infinity, const Looking& at) {
   fail(ErrorCode::invalid_argument, "quantize", "tensor '",
        shown(at.source.tensors()[at.action.tensor].name(), 160), "' has ",
        (data[first] & kMagnitude) == infinity ? "Inf" : "NaN", " at ",
-       place_of(at.action, at.band, first),
+       place_of(at.action, at.row_block, first),
        ", wanted finite weights; leave it out (option exclude), or have NaN and Inf clamped "
        "(option nonfinite)");
 }
 
 // Scales are f32 or smaller: what is beyond that has none.
 void check_fits_f32(const View& values, std::uint64_t most, const Looking& at) {
-  constexpr auto kMost = static_cast<double>(std::numeric_limits<float>::max());
-  if (__builtin_bit_cast(double, most) <= kMost) return;
+  constexpr auto kMax = static_cast<double>(std::numeric_limits<float>::max());
+  if (__builtin_bit_cast(double, most) <= kMax) return;
   const auto* const data = static_cast<const double*>(values.data);
   std::int64_t first = 0;
-  while (std::fabs(data[first]) <= kMost) ++first;
+  while (std::fabs(data[first]) <= kMax) ++first;
   fail(ErrorCode::invalid_argument, "quantize", "tensor '",
        shown(at.source.tensors()[at.action.tensor].name(), 160), "' has ", data[first], " at ",
-       place_of(at.action, at.band, first), ", wanted at most ", kMost,
+       place_of(at.action, at.row_block, first), ", wanted at most ", kMax,
        ", the largest f32; leave it out (option exclude), or scale it down in the source");
 }
 
 }  // namespace
 
 View Window::read_values(const CheckpointReader& source, const TensorAction& action,
-                         const Band& band) {
+                         const RowBlock& row_block) {
   const StoredTensor& tensor = source.tensors()[action.tensor];
   const Shape& shape = action.weight.shape;
   const DType dtype = action.weight.source;
   const std::int64_t cols = shape[shape.rank() - 1], size = element_bytes(dtype);
-  bytes_.resize(static_cast<std::size_t>(band.rows * cols * size));
-  const Shape band_shape{band.rows, cols};
+  bytes_.resize(static_cast<std::size_t>(row_block.rows * cols * size));
+  const Shape row_block_shape{row_block.rows, cols};
   const auto& sizes = tensor.entry->shape;
   if (!action.part.transposed) {
-    std::int64_t row = band.first_row;
+    std::int64_t row = row_block.first_row;
     if (action.part.matrix >= 0)
       row += action.part.matrix * static_cast<std::int64_t>(sizes[1]) + action.part.first;
     source.read(tensor, static_cast<std::uint64_t>(row * cols * size), bytes_);
-    return value_view(bytes_.data(), dtype, band_shape);
+    return value_view(bytes_.data(), dtype, row_block_shape);
   }
   // A rectangle of the matrix [in, out]: a piece of each of its rows, then turned.
   const auto wide = static_cast<std::int64_t>(sizes[2]);
-  const auto piece = static_cast<std::size_t>(band.rows * size);
+  const auto piece = static_cast<std::size_t>(row_block.rows * size);
   for (std::int64_t in = 0; in < cols; ++in) {
     const std::int64_t at =
-        (action.part.matrix * cols + in) * wide + action.part.first + band.first_row;
+        (action.part.matrix * cols + in) * wide + action.part.first + row_block.first_row;
     source.read(tensor, static_cast<std::uint64_t>(at * size),
                 std::span(bytes_).subspan(static_cast<std::size_t>(in) * piece, piece));
   }
-  turned_.resize(bytes_.size());
-  transpose(bytes_, cols, band.rows, size, turned_);
-  return value_view(turned_.data(), dtype, band_shape);
+  transposed_.resize(bytes_.size());
+  transpose(bytes_, cols, row_block.rows, size, transposed_);
+  return value_view(transposed_.data(), dtype, row_block_shape);
 }
 
 std::span<const std::byte> Window::read_bytes(const CheckpointReader& source,
-                                              const TensorAction& action, const Band& band,
+                                              const TensorAction& action, const RowBlock& row_block,
                                               std::uint64_t& offset) {
   const StoredTensor& tensor = source.tensors()[action.tensor];
   const RowLayout layout = row_layout(source, action);
-  offset = static_cast<std::uint64_t>(band.first_row * layout.row_bytes);
+  offset = static_cast<std::uint64_t>(row_block.first_row * layout.row_bytes);
   const std::uint64_t end =
-      static_cast<std::uint64_t>((band.first_row + band.rows) * layout.row_bytes);
+      static_cast<std::uint64_t>((row_block.first_row + row_block.rows) * layout.row_bytes);
   bytes_.resize(static_cast<std::size_t>(std::min(end, tensor.nbytes()) - offset));
   source.read(tensor, offset, bytes_);
   return bytes_;
 }
 
 float checked_amax(const View& values, const CheckpointReader& source, const TensorAction& action,
-                   const Band& band, bool clamp, NonFiniteFound& found, ContentSum* content) {
-  const Looking at{source, action, band, clamp, found, content};
+                   const RowBlock& row_block, bool clamp, NonFiniteFound& found,
+                   ContentHash* content) {
+  const Looking at{source, action, row_block, clamp, found, content};
   switch (values.dtype) {
     case DType::bf16: {
       const auto bits = look<std::uint16_t>(values, 0x7F80, at);

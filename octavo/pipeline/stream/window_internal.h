@@ -17,17 +17,18 @@ using NonFiniteFound = safetensors::NonFiniteFound;
 class Window {
  public:
   // Values of the band, [rows, K] and dense. They stay until the next call.
-  View read_values(const CheckpointReader& source, const TensorAction& action, const Band& band);
+  View read_values(const CheckpointReader& source, const TensorAction& action,
+                   const RowBlock& row_block);
   // Bytes of a band that is copied; `offset` becomes their place in the tensor.
   std::span<const std::byte> read_bytes(const CheckpointReader& source, const TensorAction& action,
-                                        const Band& band, std::uint64_t& offset);
+                                        const RowBlock& row_block, std::uint64_t& offset);
 
  private:
-  std::vector<std::byte> bytes_, turned_;
+  std::vector<std::byte> bytes_, transposed_;
 };
 
-// What content_sum is told and says of a band.
-struct ContentSum {
+// What content_hash is told and says of a band.
+struct ContentHash {
   std::int64_t first_row = 0;
   std::uint64_t sum = 0;
 };
@@ -38,22 +39,22 @@ struct ContentSum {
 // in common with its tile, and all of it is in one band.) `content`, where there is one, becomes
 // the sum of the values as they were before.
 [[nodiscard]] float checked_amax(const View& values, const CheckpointReader& source,
-                                 const TensorAction& action, const Band& band, bool clamp,
-                                 NonFiniteFound& found, ContentSum* content = nullptr);
+                                 const TensorAction& action, const RowBlock& row_block, bool clamp,
+                                 NonFiniteFound& found, ContentHash* content = nullptr);
 
 // A number that another content would not have (not for adversaries). Rows are hashed by
 // themselves and added up, so that the cut into bands does not matter.
-[[nodiscard]] std::uint64_t content_sum(std::span<const std::byte> bytes, std::int64_t row_bytes,
-                                        std::int64_t first_row);
+[[nodiscard]] std::uint64_t content_hash(std::span<const std::byte> bytes, std::int64_t row_bytes,
+                                         std::int64_t first_row);
 
 // The same of codes, with their scales.
 [[nodiscard]] std::uint64_t content_of(const QuantizedTensor& codes, std::int64_t first_row);
 
 // The first row of a band in the tensor of the source, of a part of a stack too.
 [[nodiscard]] std::int64_t row_in_source(const CheckpointReader& source, const TensorAction& action,
-                                         const Band& band);
+                                         const RowBlock& row_block);
 // Where the rows of a band are in the weight that was found, which is the stack that experts are
 // taken out of. (Experts that are put into one are weights of their own.)
-[[nodiscard]] std::int64_t row_in_found(const TensorAction& action, const Band& band);
+[[nodiscard]] std::int64_t row_in_found(const TensorAction& action, const RowBlock& row_block);
 
 }  // namespace octavo

@@ -7,7 +7,7 @@
 namespace octavo {
 namespace {
 
-constexpr std::chrono::milliseconds kBetweenWords{200};
+constexpr std::chrono::milliseconds kBetweenReports{200};
 
 }  // namespace
 
@@ -45,7 +45,7 @@ void WorkLoop::advance(std::uint64_t bytes, std::string_view current) {
   bytes_done_.fetch_add(bytes);
   if (!on_progress_) return;
   const std::unique_lock lock(telling_, std::try_to_lock);
-  if (lock.owns_lock() && (always_ || std::chrono::steady_clock::now() - told_ >= kBetweenWords))
+  if (lock.owns_lock() && (always_ || std::chrono::steady_clock::now() - told_ >= kBetweenReports))
     tell(current);
 }
 

@@ -22,7 +22,7 @@ namespace octavo {
 namespace {
 
 // Those that servers load; a target has words for some of them.
-constexpr std::array<std::string_view, Outlook::kPresets> kCandidates{
+constexpr std::array<std::string_view, ErrorEstimate::kPresets> kCandidates{
     "mxfp4", "nvfp4", "fp8-channel", "fp8-block", "mxfp8"};
 constexpr double kWorthSaying = 1.5;  // dB; less is within what the estimate can be wrong by
 constexpr std::size_t kPartsOfBinade = 8;
@@ -157,9 +157,9 @@ bool could_have(const TensorReport& tensor, std::string_view preset) {
 
 std::span<const std::string_view> advised_presets() { return kCandidates; }
 
-Outlook outlook_of(const TensorReport& tensor) {
-  Outlook out{.elements = static_cast<double>(tensor.metrics.elements),
-              .error2 = tensor.metrics.sums.error2};
+ErrorEstimate error_estimate_of(const TensorReport& tensor) {
+  ErrorEstimate out{.elements = static_cast<double>(tensor.metrics.elements),
+                    .error2 = tensor.metrics.sums.error2};
   out.gain.fill(NAN);
   if (!tensor.measured || tensor.preset.empty() || tensor.metrics.values.counts.empty()) return out;
   Scaling now;
@@ -186,9 +186,9 @@ Outlook outlook_of(const TensorReport& tensor) {
 
 // Errors add up: each tensor's shrinks by its own gain. Where none has an error (which no gain
 // changes) they count alike.
-std::string advice_for(std::string_view preset_name, std::span<const Outlook> tensors) {
+std::string advice_for(std::string_view preset_name, std::span<const ErrorEstimate> tensors) {
   double error2 = 0, elements = 0;
-  for (const Outlook& one : tensors) {
+  for (const ErrorEstimate& one : tensors) {
     error2 += one.error2;
     elements += one.elements;
   }
@@ -196,7 +196,7 @@ std::string advice_for(std::string_view preset_name, std::span<const Outlook> te
   std::string_view best;
   for (std::size_t i = 0; i < kCandidates.size(); ++i) {
     double before = 0, after = 0, more = 0;
-    for (const Outlook& one : tensors) {
+    for (const ErrorEstimate& one : tensors) {
       const double weight = error2 > 0 ? one.error2 : 1;
       before += weight;
       after += weight * std::pow(10.0, -static_cast<double>(one.gain[i]) / 10);  // or NaN
@@ -222,7 +222,7 @@ std::string advice_for(std::string_view preset_name, std::span<const Outlook> te
 }
 
 std::string advice_for(const TensorReport& tensor) {
-  const Outlook one = outlook_of(tensor);
+  const ErrorEstimate one = error_estimate_of(tensor);
   return advice_for(tensor.preset, {&one, 1});
 }
 

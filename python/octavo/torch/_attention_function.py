@@ -10,7 +10,7 @@ import octavo
 from octavo import _octavo
 from octavo._arrays_torch import TORCH
 from octavo._attention import _bias
-from octavo._gemm import _side
+from octavo._gemm import _operand
 from octavo._quantize import value_kind
 from octavo.torch._attention_mask import Mask
 from octavo.torch._checkpoint import scales_for
@@ -118,16 +118,16 @@ class Attend(torch.autograd.Function):
             torch.empty(shape, dtype=dtype) for shape, dtype in zip(shapes, ctx.dtypes, strict=True)
         ]
         # Named, so that what they look at lives until the work is done.
-        sides = [_side(x, _OP, "an input", None) for x in inputs]
+        operands = [_operand(x, _OP, "an input", None) for x in inputs]
         given = heads_of[how.layout](d_out).contiguous()
-        views = [_side(x, _OP, "a gradient", None) for x in (given, *into)]
+        views = [_operand(x, _OP, "a gradient", None) for x in (given, *into)]
         if forward:
             forward[0] = heads_of[how.layout](forward[0]).contiguous()
         results = [TORCH.describe(x, _OP) for x in forward]
         mask = _arguments(how.mask)
         bias = None if added is None else _bias(added, _OP)
         _octavo.attention_backward(
-            *(side.handle for side in (*sides, *views)),
+            *(side.handle for side in (*operands, *views)),
             how.fp8_precision if ctx.kinds else how.precision,
             **mask,
             softmax_scale=how.softmax_scale,

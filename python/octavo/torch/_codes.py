@@ -67,14 +67,14 @@ def with_both(codes: octavo.QuantizedTensor) -> octavo.QuantizedTensor | None:
     for part, other in (("codes", "columnwise_codes"), ("scales", "columnwise_scales")):
         if part in there:
             to[part].copy_(there[part])
-            to[other].copy_(_turned(there[part]).reshape(to[other].shape))
+            to[other].copy_(_transposed(there[part]).reshape(to[other].shape))
         else:
             to[other].copy_(there[other])
-            to[part].copy_(_turned(there[other]).reshape(to[part].shape))
+            to[part].copy_(_transposed(there[other]).reshape(to[part].shape))
     return made
 
 
-def _turned(part: torch.Tensor) -> torch.Tensor:
+def _transposed(part: torch.Tensor) -> torch.Tensor:
     return part if part.dim() < 2 else part.reshape(-1, part.shape[-1]).t()
 
 

@@ -10,7 +10,7 @@ from octavo import _octavo
 from octavo._arguments import flags, real, wrong_type
 from octavo._arrays import describe
 from octavo._attention import _bias, attention
-from octavo._gemm import _side
+from octavo._gemm import _operand
 from octavo.torch._once import differentiable_once
 from octavo.torch._saved import Layout
 
@@ -55,11 +55,11 @@ class _Attention(torch.autograd.Function):
         d_out = gradients[0].detach().contiguous()
         into = [torch.empty(x.shape, dtype=x.dtype) for x in (q, k, v)]
         # Named, so that what they look at lives until the work is done.
-        sides = [_side(x.detach(), op, "an input", None) for x in (q, k, v)]
-        views = [_side(x, op, "a gradient", None) for x in (d_out, *into)]
+        operands = [_operand(x.detach(), op, "an input", None) for x in (q, k, v)]
+        views = [_operand(x, op, "a gradient", None) for x in (d_out, *into)]
         forward = [] if out is None else [describe(x.detach(), op) for x in (out, lse)]
         _octavo.attention_backward(
-            *(side.handle for side in sides),
+            *(side.handle for side in operands),
             *(side.handle for side in views),
             ctx.how["precision"],
             ctx.causal,

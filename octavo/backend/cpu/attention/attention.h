@@ -32,10 +32,12 @@ struct SoftmaxJob {
 };
 
 // Do rows of Q and K have a unit each, and lanes of their own for it?
-constexpr bool has_row_units(Lane lane) { return lane == Lane::i8 || lane == Lane::bf16; }
+constexpr bool has_row_units(PackedType packed_type) {
+  return packed_type == PackedType::i8 || packed_type == PackedType::bf16;
+}
 
-struct FewKernels;   // attention_decode.h
-struct CodeKernels;  // attention_codes.h
+struct DecodeKernels;  // attention_decode.h
+struct CodeKernels;    // attention_codes.h
 
 struct AttentionMethod {
   const char* name = "";  // for people
@@ -45,14 +47,14 @@ struct AttentionMethod {
   // panel after the other; `runs` is 1 where all lower ones are zero. Or f16: then runs of
   // kScoreRun products are summed in f16, and up to kScoreGroup go, times *a_scale and *b_scale, to
   // f32.
-  Lane score_lane = Lane::f32;
-  TileKernel score{};
+  PackedType score_type = PackedType::f32;
+  Microkernel score{};
   bool narrow_scores = false;  // scores are f16 as well, and then where weights are
   // Weighted values: A is channels of V, B the strip's weights, in lanes of weigh.step keys. Lanes
   // are f32, or what a tile gives goes, times *a_scale, to f32: bf16, which has all of V
   // (attention_exact.h), or f16, runs of kWeightRun products being summed in it.
-  Lane weigh_lane = Lane::f32;
-  TileKernel weigh{};
+  PackedType weigh_type = PackedType::f32;
+  Microkernel weigh{};
   // Returns whether any factor of `rescale` is not 1.
   bool (*softmax)(const SoftmaxJob&) = nullptr;
   bool sums_weight_squares = false;  // it fills SoftmaxJob::weight_squares where that is asked for
@@ -62,15 +64,15 @@ struct AttentionMethod {
   void (*interleave)(const std::byte* const* rows, int count, std::int64_t words,
                      std::byte* panel) = nullptr;
   // f32 to f16 and back; where lanes are f16.
-  void (*narrow)(const float* values, std::byte* lanes, std::int64_t n) = nullptr;
-  void (*widen)(const std::byte* lanes, float* values, std::int64_t n) = nullptr;
+  void (*narrow)(const float* values, std::byte* packed, std::int64_t n) = nullptr;
+  void (*widen)(const std::byte* packed, float* values, std::int64_t n) = nullptr;
   // [count][n] to [n][count], count a multiple of eight; where scores are of f16.
   void (*interleave_halves)(const std::uint16_t* const* rows, int count, std::int64_t n,
                             std::uint16_t* panel) = nullptr;
   // Operands in e4m3 on their way into panels; null: by way of f32.
   const CodeKernels* codes = nullptr;
   // Kernels for few query rows, of K or of V; null, or returning null, where there are none.
-  const FewKernels* (*few)(const GemmOperand&) = nullptr;
+  const DecodeKernels* (*decode_kernels)(const GemmOperand&) = nullptr;
   // Sums in f16 are off by about 2^-11 of what they are, so scores must not be large: where the
   // largest norms of a row of Q and one of K, times the softmax scale, exceed most_norms, this one
   // takes the head. Where scores are limbs: so where those would be off by more than kScoreBudget.
@@ -78,7 +80,7 @@ struct AttentionMethod {
   // last one of the line.
   const AttentionMethod* precise = nullptr;
 
-  [[nodiscard]] constexpr int strip() const { return weigh.cols; }
+  [[nodiscard]] constexpr int query_block() const { return weigh.cols; }
 };
 
 // Who does rows again that came out doubtful (attention_error_bound.h): the last of the line.
@@ -95,7 +97,7 @@ constexpr AttentionMethod with_precise(AttentionMethod method, const AttentionMe
 // Where weights are bf16: `weigh` has so many rows, and so large a step.
 inline constexpr int kBf16Channels = 8, kBf16Keys = 4;
 
-inline constexpr int kMostStrip = 32;
+inline constexpr int kMaxQueryBlock = 32;
 inline constexpr std::int64_t kMostTileKeys = 128;
 // A sum of a run is off by up to its length times 2^-12 of itself, and does so in rows that one
 // large weight comes first in: what is added behind it is cut off there.
@@ -104,14 +106,14 @@ inline constexpr std::int64_t kWeightRun = 32;
 inline constexpr std::int64_t kWeightGroup = 128;
 // Lanes of V in f16 are at most this, weights at most kWeightFactor, and a run of their products is
 // finite.
-inline constexpr float kMostValueLane = 3.5F;
+inline constexpr float kMaxPackedValue = 3.5F;
 inline constexpr float kWeightFactor = 146.0F;
-static_assert(kWeightGroup * kMostValueLane * kWeightFactor < 65504);
+static_assert(kWeightGroup * kMaxPackedValue * kWeightFactor < 65504);
 static_assert(kMostTileKeys <= kWeightGroup);
 
 inline constexpr std::int64_t kScoreRun = 32, kScoreGroup = 128;
-inline constexpr float kMostScoreLane = 16.0F;
-static_assert(kScoreGroup * kMostScoreLane * kMostScoreLane < 65504);
+inline constexpr float kMaxPackedScore = 16.0F;
+static_assert(kScoreGroup * kMaxPackedScore * kMaxPackedScore < 65504);
 // With a = softmax_scale |q| |k| of the longest rows, a score summed in f16 is off by (standard
 // deviation; docs/numerics/attention.md derives both)
 //   a / sqrt(D) times kScoreSigma, where a key has nothing to do with the query: partial sums walk,

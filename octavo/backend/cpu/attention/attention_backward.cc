@@ -70,20 +70,20 @@ class Backward {
 
   void heads_from(std::int64_t first, std::int64_t last, float* memory) const {
     const std::int64_t per_head = group_ * blocks_;
-    share_units((last - first) * per_head, threads_, [&](std::int64_t unit) {
+    parallel_units((last - first) * per_head, threads_, [&](std::int64_t unit) {
       pack_block(first + unit / per_head, unit % per_head, memory + unit * block_floats_);
     });
     float* const scratches = memory + together_ * head_floats_;
     const std::int64_t units = (last - first) * kChunks;
     const auto all_chunks = [&](auto&& work) {
-      share_parts(units, static_cast<int>(std::min<std::int64_t>(units, parts())), threads_,
-                  [&](int part, std::int64_t begin, std::int64_t end) {
-                    const BackwardScratch scratch(sizes_, has_bias(),
-                                                  scratches + part * scratch_floats());
-                    for (std::int64_t unit = begin; unit < end; ++unit)
-                      work(first + unit / kChunks, unit % kChunks,
-                           memory + unit / kChunks * head_floats_, scratch);
-                  });
+      parallel_parts(units, static_cast<int>(std::min<std::int64_t>(units, parts())), threads_,
+                     [&](int part, std::int64_t begin, std::int64_t end) {
+                       const BackwardScratch scratch(sizes_, has_bias(),
+                                                     scratches + part * scratch_floats());
+                       for (std::int64_t unit = begin; unit < end; ++unit)
+                         work(first + unit / kChunks, unit % kChunks,
+                              memory + unit / kChunks * head_floats_, scratch);
+                     });
     };
     bool all_known = true;
     for (std::int64_t block = 0; block < (last - first) * per_head; ++block)
@@ -92,13 +92,13 @@ class Backward {
       all_chunks([&](std::int64_t kv, std::int64_t chunk, float* blocks, const auto& scratch) {
         sum_up(kv, chunk, blocks, scratch);
       });
-      share_units((last - first) * per_head, threads_,
-                  [&](std::int64_t unit) { finish_sums(memory + unit * block_floats_); });
+      parallel_units((last - first) * per_head, threads_,
+                     [&](std::int64_t unit) { merge_sums(memory + unit * block_floats_); });
     }
     all_chunks([&](std::int64_t kv, std::int64_t chunk, float* blocks, const auto& scratch) {
-      meet(kv, chunk, blocks, scratch);
+      add_gradients(kv, chunk, blocks, scratch);
     });
-    share_units((last - first) * per_head, threads_, [&](std::int64_t unit) {
+    parallel_units((last - first) * per_head, threads_, [&](std::int64_t unit) {
       write_queries(first + unit / per_head, unit % per_head, memory + unit * block_floats_);
     });
   }
@@ -111,17 +111,17 @@ class Backward {
     const std::int64_t batch = kv / forward_.kv_heads, head = head_of(kv, block);
     const std::int64_t first = block % blocks_ * kBackwardSide;
     const BackwardBlock to(sizes_, memory);
-    const AttentionRows q(isa_, forward_.q.at(batch, head), forward_.values, Split::none),
-        d_out(isa_, job_.d_out.at(batch, head), DType::f32, Split::none);
+    const AttentionRows q(isa_, forward_.q.at(batch, head), forward_.values, FactoredScales::none),
+        d_out(isa_, job_.d_out.at(batch, head), DType::f32, FactoredScales::none);
     const std::int64_t length = rows_in(forward_, batch);
     const std::int64_t real = std::clamp<std::int64_t>(length - first, 0, kBackwardSide);
     const BackwardPack pack(sizes_);
-    pack.both(q, first, real, sizes_.depth, sizes_.cols, to.q_turned, to.q_rows);
-    pack.both(d_out, first, real, sizes_.width, sizes_.cols, to.d_turned, to.d_rows);
+    pack.both(q, first, real, sizes_.depth, sizes_.cols, to.q_transposed, to.q_rows);
+    pack.both(d_out, first, real, sizes_.width, sizes_.cols, to.d_transposed, to.d_rows);
     bool is_known = forward_.log_sum_exp != nullptr;
     for (std::int64_t r = 0; r < kBackwardSide; ++r) {
       to.begin[r] = to.end[r] = 0;
-      to.from[r] = to.along[r] = 0.0F;
+      to.from[r] = to.delta[r] = 0.0F;
       to.times[r] = 1.0F;
       if (r >= real) continue;
       const AttentionJob::Keys keys = forward_.keys_of(batch, first + r);
@@ -139,7 +139,7 @@ class Backward {
   // What a forward pass says of a row. False: it cannot be used.
   bool take_given(std::int64_t batch, std::int64_t head, std::int64_t row, std::int64_t r,
                   const AttentionRows& d_out, const BackwardBlock& to) const {
-    const AttentionRows out(isa_, forward_.out.at(batch, head), DType::f32, Split::none);
+    const AttentionRows out(isa_, forward_.out.at(batch, head), DType::f32, FactoredScales::none);
     const float lse =
         forward_.log_sum_exp[(batch * forward_.heads + head) * forward_.queries + row];
     if (lse == -HUGE_VALF) to.begin[r] = to.end[r] = 0;
@@ -149,10 +149,10 @@ class Backward {
     alignas(64) float gradient[kMostHeadSize], output[kMostHeadSize];
     d_out.row(row, gradient);
     out.row(row, output);
-    double along = 0.0;
+    double delta = 0.0;
     for (std::int64_t e = 0; e < sizes_.width; ++e)
-      along += static_cast<double>(gradient[e]) * static_cast<double>(output[e]);
-    to.along[r] = static_cast<float>(along);
+      delta += static_cast<double>(gradient[e]) * static_cast<double>(output[e]);
+    to.delta[r] = static_cast<float>(delta);
     return true;
   }
 
@@ -163,7 +163,7 @@ class Backward {
   }
 
   // Those of all chunks, in order.
-  void finish_sums(float* memory) const {
+  void merge_sums(float* memory) const {
     const BackwardBlock to(sizes_, memory);
     if (to.is_known()) return;
     const BackwardSums sums = sums_of(memory, 0);
@@ -173,7 +173,7 @@ class Backward {
       if (sums.top[r] == -HUGE_VALF) to.begin[r] = to.end[r] = 0;
       to.from[r] = poisoned ? kNaN : sums.top[r] == -HUGE_VALF ? 0.0F : sums.top[r];
       to.times[r] = sums.sum[r] > 0.0F ? 1.0F / sums.sum[r] : 1.0F;
-      to.along[r] = poisoned ? kNaN : sums.along[r] * to.times[r];
+      to.delta[r] = poisoned ? kNaN : sums.delta[r] * to.times[r];
     }
   }
 
@@ -201,15 +201,15 @@ class Backward {
   void over_tiles(std::int64_t kv, std::int64_t chunk, const BackwardScratch& s,
                   Work&& work) const {
     const std::int64_t batch = kv / forward_.kv_heads, head = kv % forward_.kv_heads;
-    const AttentionRows k(isa_, forward_.k.at(batch, head), forward_.values, Split::none),
-        v(isa_, forward_.v.at(batch, head), forward_.values, Split::none);
+    const AttentionRows k(isa_, forward_.k.at(batch, head), forward_.values, FactoredScales::none),
+        v(isa_, forward_.v.at(batch, head), forward_.values, FactoredScales::none);
     const std::int64_t length = keys_in(forward_, batch);
     const BackwardPack pack(sizes_);
     for (std::int64_t key = chunk * kBackwardSide; key < forward_.keys;
          key += kChunks * kBackwardSide) {
       const std::int64_t real = std::clamp<std::int64_t>(length - key, 0, kBackwardSide);
-      pack.both(k, key, real, sizes_.depth, sizes_.rows, s.k_turned, s.k_rows);
-      pack.both(v, key, real, sizes_.width, sizes_.rows, s.v_turned, nullptr);
+      pack.both(k, key, real, sizes_.depth, sizes_.rows, s.k_transposed, s.k_rows);
+      pack.both(v, key, real, sizes_.width, sizes_.rows, s.v_transposed, nullptr);
       work(key, real);
     }
   }
@@ -225,19 +225,19 @@ class Backward {
     });
   }
 
-  void meet(std::int64_t kv, std::int64_t chunk, float* blocks_memory,
-            const BackwardScratch& s) const {
+  void add_gradients(std::int64_t kv, std::int64_t chunk, float* blocks_memory,
+                     const BackwardScratch& s) const {
     const std::int64_t batch = kv / forward_.kv_heads, head = kv % forward_.kv_heads;
     const BackwardTile tile(method_, forward_, sizes_);
     over_tiles(kv, chunk, s, [&](std::int64_t key, std::int64_t real) {
       std::fill_n(s.d_k, kBackwardSide * sizes_.padded_depth, 0.0F);
       std::fill_n(s.d_v, kBackwardSide * sizes_.padded_width, 0.0F);
-      over_blocks(
-          kv, key, real, blocks_memory,
-          [&](float* memory, const BackwardBlock& rows, const BackwardTile::Place& at) {
-            tile.meet(rows, at, s,
-                      memory + sizes_.block_floats() + chunk * kBackwardSide * sizes_.padded_depth);
-          });
+      over_blocks(kv, key, real, blocks_memory,
+                  [&](float* memory, const BackwardBlock& rows, const BackwardTile::Place& at) {
+                    tile.add_gradients(rows, at, s,
+                                       memory + sizes_.block_floats() +
+                                           chunk * kBackwardSide * sizes_.padded_depth);
+                  });
       write_keys(job_.d_k.at(batch, head).values, store_k_, key, s.d_k);
       write_keys(job_.d_v.at(batch, head).values, store_v_, key, s.d_v);
     });
@@ -282,8 +282,9 @@ const AttentionMethod* backward_method(ChooseAttention choose, const AttentionBa
   AttentionJob forward = job.forward;
   forward.p = AttentionP::f32;
   const AttentionMethod* method = choose(forward);
-  const bool fits = method != nullptr && method->score_lane == Lane::f32 &&
-                    method->weigh_lane == Lane::f32 && kBackwardSide % method->score.rows == 0 &&
+  const bool fits = method != nullptr && method->score_type == PackedType::f32 &&
+                    method->weigh_type == PackedType::f32 &&
+                    kBackwardSide % method->score.rows == 0 &&
                     kBackwardSide % method->score.cols == 0 && method->score.step == 1;
   return fits ? method : nullptr;
 }

@@ -12,7 +12,7 @@ namespace octavo::cpu {
 inline constexpr std::int64_t kBackwardSide = 48;  // rows of a block, keys of a tile
 
 struct BackwardSizes {
-  BackwardSizes(const TileKernel& kernel, std::int64_t depth_, std::int64_t width_)
+  BackwardSizes(const Microkernel& kernel, std::int64_t depth_, std::int64_t width_)
       : rows(kernel.rows),
         cols(kernel.cols),
         depth(depth_),
@@ -32,21 +32,21 @@ struct BackwardSizes {
 // channels][query][channel].
 struct BackwardBlock {
   BackwardBlock(const BackwardSizes& sizes, float* memory)
-      : q_turned(memory),
-        q_rows(q_turned + kBackwardSide * sizes.padded_depth),
-        d_turned(q_rows + kBackwardSide * sizes.padded_depth),
-        d_rows(d_turned + kBackwardSide * sizes.padded_width),
+      : q_transposed(memory),
+        q_rows(q_transposed + kBackwardSide * sizes.padded_depth),
+        d_transposed(q_rows + kBackwardSide * sizes.padded_depth),
+        d_rows(d_transposed + kBackwardSide * sizes.padded_width),
         from(d_rows + kBackwardSide * sizes.padded_width),
         times(from + kBackwardSide),
-        along(times + kBackwardSide),
-        begin(reinterpret_cast<std::int32_t*>(along + kBackwardSide)),
+        delta(times + kBackwardSide),
+        begin(reinterpret_cast<std::int32_t*>(delta + kBackwardSide)),
         end(begin + kBackwardSide),
         known_(end + kBackwardSide),
         width_(sizes.width) {}
 
-  float *q_turned, *q_rows, *d_turned, *d_rows;
+  float *q_transposed, *q_rows, *d_transposed, *d_rows;
   float *from, *times;        // P = 2^(score - from) times, scores being in units of log2
-  float* along;               // sum_j P dP, which is sum_e dO O
+  float* delta;               // sum_j P dP, which is sum_e dO O
   std::int32_t *begin, *end;  // the keys that a row sees
   // Does every row see all of these keys, and have finite numbers?
   [[nodiscard]] bool all_see(std::int64_t first, std::int64_t last) const {
@@ -58,7 +58,9 @@ struct BackwardBlock {
   // Are from, times and along there? Else a pass over keys finds them.
   [[nodiscard]] bool is_known() const { return *known_ != 0; }
   void set_known(bool known) const { *known_ = known ? 1 : 0; }
-  [[nodiscard]] bool d_is_odd() const { return !is_finite_row(d_turned, kBackwardSide * width_); }
+  [[nodiscard]] bool d_out_is_nonfinite() const {
+    return !is_finite_row(d_transposed, kBackwardSide * width_);
+  }
 
  private:
   std::int32_t* known_;
@@ -73,12 +75,12 @@ class BackwardPack {
   // where it is asked for, as panels of channels, [row][channel], in which what is not finite is
   // zero: those are multiplied by numbers of rows that do not see them, which are zero.
   void both(const AttentionRows& from, std::int64_t first, std::int64_t real, std::int64_t cols,
-            std::int64_t side, float* turned, float* rows) const {
+            std::int64_t side, float* transposed, float* rows) const {
     alignas(64) float row[kMostHeadSize];
     for (std::int64_t r = 0; r < kBackwardSide; ++r) {
       if (r < real) from.row(first + r, row);
       if (r >= real) std::fill_n(row, cols, 0.0F);
-      float* to = turned + r / side * side * cols + r % side;
+      float* to = transposed + r / side * side * cols + r % side;
       for (std::int64_t d = 0; d < cols; ++d) to[d * side] = row[d];
       if (rows == nullptr) continue;
       const std::int64_t padded = round_up(cols, sizes_.rows);

@@ -22,10 +22,10 @@ BackwardScratch::BackwardScratch(const BackwardSizes& sizes, bool has_bias, floa
     part = memory != nullptr ? memory + floats : nullptr;
     floats += round_up(count, 16);
   };
-  take(k_turned, n * sizes.padded_depth);
+  take(k_transposed, n * sizes.padded_depth);
   take(k_rows, n * sizes.padded_depth);
-  take(v_turned, n * sizes.padded_width);
-  for (float** square : {&scores, &d_p, &p_turned, &d_s_turned}) take(*square, n * n);
+  take(v_transposed, n * sizes.padded_width);
+  for (float** square : {&scores, &d_p, &p_transposed, &d_s_transposed}) take(*square, n * n);
   take(d_k, n * sizes.padded_depth);
   take(d_v, n * sizes.padded_width);
   if (has_bias) take(added, n * n);
@@ -34,7 +34,7 @@ BackwardScratch::BackwardScratch(const BackwardSizes& sizes, bool has_bias, floa
 void BackwardSums::clear() const {
   std::fill_n(top, n, -kInfinity);
   std::fill_n(sum, n, 0.0F);
-  std::fill_n(along, n, 0.0F);
+  std::fill_n(delta, n, 0.0F);
 }
 
 // NaN in a largest score stays.
@@ -46,7 +46,7 @@ void BackwardSums::add(const BackwardSums& other) const {
     const float mine = before == -kInfinity ? 0.0F : exp2_of(before - top[r]),
                 theirs = exp2_of(other.top[r] - top[r]);
     sum[r] = (mine == 0.0F ? 0.0F : sum[r] * mine) + other.sum[r] * theirs;
-    along[r] = along[r] * mine + other.along[r] * theirs;
+    delta[r] = delta[r] * mine + other.delta[r] * theirs;
   }
 }
 
@@ -86,8 +86,8 @@ void BackwardTile::score(const BackwardBlock& rows, const Place& at,
                          const BackwardScratch& s) const {
   std::fill_n(s.scores, n * n, 0.0F);
   std::fill_n(s.d_p, n * n, 0.0F);
-  product(s.k_turned, n, rows.q_turned, sizes_.depth, s.scores, true);
-  product(s.v_turned, n, rows.d_turned, sizes_.width, s.d_p, true);
+  product(s.k_transposed, n, rows.q_transposed, sizes_.depth, s.scores, true);
+  product(s.v_transposed, n, rows.d_transposed, sizes_.width, s.d_p, true);
   const auto factor = static_cast<float>(
       static_cast<double>(static_cast<float>(forward_.softmax_scale)) * std::numbers::log2e);
   for (std::int64_t i = 0; i < n * n; ++i) s.scores[i] *= factor;
@@ -111,42 +111,43 @@ void BackwardTile::sum_up(const BackwardBlock& rows, const Place& at, const Back
           s.d_p[panel * n + j * C + c] = 0.0F;
         }
   for (std::int64_t panel = 0; panel < n; panel += C) {
-    float *top = to.top + panel, *sum = to.sum + panel, *along = to.along + panel;
+    float *top = to.top + panel, *sum = to.sum + panel, *delta = to.delta + panel;
     float largest[n], from[n];
-    std::uint32_t odd[n] = {};
+    std::uint32_t nan_seen[n] = {};
     std::copy_n(top, C, largest);
     for (std::int64_t j = 0; j < n; ++j) {
       const float* score = s.scores + panel * n + j * C;
-      for (std::int64_t c = 0; c < C; ++c) largest[c] = larger_of(largest[c], score[c], odd[c]);
+      for (std::int64_t c = 0; c < C; ++c)
+        largest[c] = larger_of(largest[c], score[c], nan_seen[c]);
     }
     for (std::int64_t c = 0; c < C; ++c) {
-      if (odd[c] != 0) largest[c] = kNaN;
+      if (nan_seen[c] != 0) largest[c] = kNaN;
       const float rescale =
           top[c] == largest[c] || top[c] == -kInfinity ? 1.0F : exp2_of(top[c] - largest[c]);
       top[c] = largest[c];
       from[c] = origin(top[c]);
       sum[c] *= rescale;
-      along[c] *= rescale;
+      delta[c] *= rescale;
     }
     for (std::int64_t j = 0; j < n; ++j) {
       const float *score = s.scores + panel * n + j * C, *d = s.d_p + panel * n + j * C;
       for (std::int64_t c = 0; c < C; ++c) {
         const float p = exp2_of(score[c] - from[c]);
         sum[c] += p;
-        along[c] += p * d[c];
+        delta[c] += p * d[c];
       }
     }
   }
 }
 
-void BackwardTile::meet(const BackwardBlock& rows, const Place& at, const BackwardScratch& s,
-                        float* d_q) const {
+void BackwardTile::add_gradients(const BackwardBlock& rows, const Place& at,
+                                 const BackwardScratch& s, float* d_q) const {
   score(rows, at, s);
   weigh(rows, at.key, s);
-  product(rows.d_rows, sizes_.padded_width, s.p_turned, n, s.d_v, false);
-  product(rows.q_rows, sizes_.padded_depth, s.d_s_turned, n, s.d_k, false);
+  product(rows.d_rows, sizes_.padded_width, s.p_transposed, n, s.d_v, false);
+  product(rows.q_rows, sizes_.padded_depth, s.d_s_transposed, n, s.d_k, false);
   product(s.k_rows, sizes_.padded_depth, s.d_p, n, d_q, false);
-  if (rows.d_is_odd()) add_odd(rows, s);
+  if (rows.d_out_is_nonfinite()) add_nonfinite(rows, s);
 }
 
 // Scores become P, turned, and d_p dS, as it lies and turned.
@@ -170,7 +171,7 @@ void BackwardTile::weigh(const BackwardBlock& rows, std::int64_t key,
     for (std::int64_t j = 0; j < n; ++j) {
       const std::int64_t at = panel * n + j * C;
       float *p = s.scores + at, *d = s.d_p + at;
-      const float *along = rows.along + panel, *times = rows.times + panel;
+      const float *delta = rows.delta + panel, *times = rows.times + panel;
       for (std::int64_t c = 0; c < C; ++c) p[c] *= times[c];
       if (!plain)
         for (std::int64_t c = 0; c < C; ++c) {
@@ -178,14 +179,14 @@ void BackwardTile::weigh(const BackwardBlock& rows, std::int64_t key,
           const bool seen = sees(rows, q, key, j, s);
           const bool poisoned = rows.from[q] != rows.from[q];
           p[c] = !seen ? 0.0F : poisoned ? kNaN : p[c];
-          d[c] = seen ? d[c] : along[c];
+          d[c] = seen ? d[c] : delta[c];
         }
-      for (std::int64_t c = 0; c < C; ++c) d[c] = p[c] * (d[c] - along[c]) * scale;
+      for (std::int64_t c = 0; c < C; ++c) d[c] = p[c] * (d[c] - delta[c]) * scale;
     }
   // Poisoned rows have NaN in `along`, and 0 times that where they do not see.
   if (!plain) clear_unseen(rows, key, s);
-  turn(s.scores, s.p_turned);
-  turn(s.d_p, s.d_s_turned);
+  transpose(s.scores, s.p_transposed);
+  transpose(s.d_p, s.d_s_transposed);
 }
 
 // A bias of -inf hides a key, whatever it holds.
@@ -199,7 +200,7 @@ bool BackwardTile::sees(const BackwardBlock& rows, std::int64_t q, std::int64_t 
 void BackwardTile::clear_unseen(const BackwardBlock& rows, std::int64_t key,
                                 const BackwardScratch& s) const {
   for (std::int64_t q = 0; q < n; ++q) {
-    if (std::isfinite(rows.along[q]) && std::isfinite(rows.from[q])) continue;
+    if (std::isfinite(rows.delta[q]) && std::isfinite(rows.from[q])) continue;
     float* const column = s.d_p + q / sizes_.cols * sizes_.cols * n + q % sizes_.cols;
     for (std::int64_t j = 0; j < n; ++j)
       if (!sees(rows, q, key, j, s)) column[j * sizes_.cols] = 0.0F;
@@ -207,15 +208,15 @@ void BackwardTile::clear_unseen(const BackwardBlock& rows, std::int64_t key,
 }
 
 // [panel of queries][key][query] to [panel of keys][query][key].
-void BackwardTile::turn(const float* from, float* to) const {
+void BackwardTile::transpose(const float* from, float* to) const {
   const std::int64_t C = sizes_.cols;
   for (std::int64_t panel = 0; panel < n; panel += C)
     for (std::int64_t keys = 0; keys < n; keys += C)
-      turn_square(from + panel * n + keys * C, to + keys * n + panel * C);
+      transpose_square(from + panel * n + keys * C, to + keys * n + panel * C);
 }
 
 // [cols][cols], four by four, which compilers make permutations of vectors of.
-void BackwardTile::turn_square(const float* from, float* to) const {
+void BackwardTile::transpose_square(const float* from, float* to) const {
   const std::int64_t C = sizes_.cols;
   constexpr std::int64_t kSide = 4;
   if (C % kSide != 0) {
@@ -234,14 +235,14 @@ void BackwardTile::turn_square(const float* from, float* to) const {
 }
 
 // What is not finite in dO goes to the values that its row sees, and no others.
-void BackwardTile::add_odd(const BackwardBlock& rows, const BackwardScratch& s) const {
+void BackwardTile::add_nonfinite(const BackwardBlock& rows, const BackwardScratch& s) const {
   const std::int64_t C = sizes_.cols;
   for (std::int64_t q = 0; q < n; ++q)
     for (std::int64_t e = 0; e < sizes_.width; ++e) {
-      const float d = rows.d_turned[q / C * C * sizes_.width + e * C + q % C];
+      const float d = rows.d_transposed[q / C * C * sizes_.width + e * C + q % C];
       if (std::isfinite(d)) continue;
       for (std::int64_t j = 0; j < n; ++j) {
-        const float p = s.p_turned[j / C * C * n + q * C + j % C];
+        const float p = s.p_transposed[j / C * C * n + q * C + j % C];
         if (p != 0.0F) s.d_v[e * n + j] += p * d;
       }
     }

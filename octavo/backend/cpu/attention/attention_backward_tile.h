@@ -13,7 +13,8 @@ namespace octavo::cpu {
 
 // What one thread works in: a tile of keys, and what its keys have to do with a block of rows.
 struct BackwardScratch {
-  float *k_turned, *k_rows, *v_turned, *scores, *d_p, *p_turned, *d_s_turned, *d_k, *d_v;
+  float *k_transposed, *k_rows, *v_transposed, *scores, *d_p, *p_transposed, *d_s_transposed, *d_k,
+      *d_v;
   float* added = nullptr;  // the bias, -inf where it hides a key; where there is one
   std::int64_t floats = 0;
 
@@ -24,12 +25,12 @@ struct BackwardScratch {
 // - largest) and of that times dP.
 struct BackwardSums {
   explicit BackwardSums(float* memory)
-      : top(memory), sum(top + kBackwardSide), along(sum + kBackwardSide) {}
+      : top(memory), sum(top + kBackwardSide), delta(sum + kBackwardSide) {}
   static constexpr std::int64_t kFloats = 3 * kBackwardSide;
 
   void clear() const;
   void add(const BackwardSums& other) const;
-  float *top, *sum, *along;
+  float *top, *sum, *delta;
 };
 
 class BackwardTile {
@@ -47,7 +48,8 @@ class BackwardTile {
   void sum_up(const BackwardBlock& rows, const Place& at, const BackwardScratch& s,
               const BackwardSums& to) const;
   // The second one: adds to dK and dV of the tile, and to d_q.
-  void meet(const BackwardBlock& rows, const Place& at, const BackwardScratch& s, float* d_q) const;
+  void add_gradients(const BackwardBlock& rows, const Place& at, const BackwardScratch& s,
+                     float* d_q) const;
 
  private:
   void product(const float* a, std::int64_t rows, const float* b, std::int64_t depth, float* into,
@@ -58,9 +60,9 @@ class BackwardTile {
   [[nodiscard]] bool sees(const BackwardBlock& rows, std::int64_t q, std::int64_t key,
                           std::int64_t j, const BackwardScratch& s) const;
   void clear_unseen(const BackwardBlock& rows, std::int64_t key, const BackwardScratch& s) const;
-  void turn(const float* from, float* to) const;
-  void turn_square(const float* from, float* to) const;
-  void add_odd(const BackwardBlock& rows, const BackwardScratch& s) const;
+  void transpose(const float* from, float* to) const;
+  void transpose_square(const float* from, float* to) const;
+  void add_nonfinite(const BackwardBlock& rows, const BackwardScratch& s) const;
 
   const AttentionMethod& method_;
   const AttentionJob& forward_;

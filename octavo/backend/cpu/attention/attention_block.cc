@@ -20,35 +20,36 @@ constexpr std::uint16_t kHalfInfinity = 0x7C00, kHalfNothing = 0xFC00, kHalfNan 
 
 // One strip of rows and what its rows see. Columns beyond the rows see everything, and nobody
 // looks at them.
-struct Strip {
+struct QueryBlock {
   const std::int64_t* row = nullptr;
   std::int64_t count = 0;
-  std::int64_t begin[kMostStrip], end[kMostStrip];
+  std::int64_t begin[kMaxQueryBlock], end[kMaxQueryBlock];
   std::int64_t least = 0, most = 0;         // any row sees
   std::int64_t all_begin = 0, all_end = 0;  // every row sees
 };
 
-Strip strip_of(const AttentionJob& job, const BlockRows& rows, std::int64_t first, int width) {
-  Strip strip;
-  strip.row = rows.row + first;
-  strip.count = std::min<std::int64_t>(width, rows.count - first);
-  strip.least = strip.all_end = std::numeric_limits<std::int64_t>::max();
+QueryBlock query_block_of(const AttentionJob& job, const BlockRows& rows, std::int64_t first,
+                          int width) {
+  QueryBlock query_block;
+  query_block.row = rows.row + first;
+  query_block.count = std::min<std::int64_t>(width, rows.count - first);
+  query_block.least = query_block.all_end = std::numeric_limits<std::int64_t>::max();
   for (int i = 0; i < width; ++i) {
     AttentionJob::Keys keys{0, std::numeric_limits<std::int64_t>::max()};
-    if (i < strip.count) {
-      keys = job.keys_of(rows.batch, strip.row[i]);
+    if (i < query_block.count) {
+      keys = job.keys_of(rows.batch, query_block.row[i]);
       if (keys.begin >= keys.end) keys = {0, 0};
-      strip.all_begin = std::max(strip.all_begin, keys.begin);
-      strip.all_end = std::min(strip.all_end, keys.end);
+      query_block.all_begin = std::max(query_block.all_begin, keys.begin);
+      query_block.all_end = std::min(query_block.all_end, keys.end);
       if (keys.end > 0) {
-        strip.least = std::min(strip.least, keys.begin);
-        strip.most = std::max(strip.most, keys.end);
+        query_block.least = std::min(query_block.least, keys.begin);
+        query_block.most = std::max(query_block.most, keys.end);
       }
     }
-    strip.begin[i] = keys.begin;
-    strip.end[i] = keys.end;
+    query_block.begin[i] = keys.begin;
+    query_block.end[i] = keys.end;
   }
-  return strip;
+  return query_block;
 }
 
 class Block {
@@ -57,96 +58,100 @@ class Block {
       : b_(block),
         range_(range),
         s_(scratch),
-        width_(block.method.strip()),
+        width_(block.method.query_block()),
         q_operand_(block.job.q.at(range.batch, range.head)),
-        q_(block.isa, q_operand_, block.job.values, score_split(block.method)),
+        q_(block.isa, q_operand_, block.job.values, score_factoring(block.method)),
         coded_q_(block.isa, block.method, q_operand_),
         k_(block.isa, block.job.k.at(range.batch, block.job.kv_head(range.head)), block.job.values,
-           Split::none),
+           FactoredScales::none),
         v_(block.isa, block.job.v.at(range.batch, block.job.kv_head(range.head)), block.job.values,
-           Split::none) {
+           FactoredScales::none) {
     begin();
   }
 
   void run() {
     std::int64_t least = std::numeric_limits<std::int64_t>::max(), most = 0;
-    for (int i = 0; i < strips_; ++i) {
-      least = std::min(least, strip_[i].least);
-      most = std::max(most, strip_[i].most);
+    for (int i = 0; i < query_block_count_; ++i) {
+      least = std::min(least, query_blocks_[i].least);
+      most = std::max(most, query_blocks_[i].most);
     }
     const std::int64_t keys = b_.method.tile_keys;
     for (std::int64_t tile = least / keys; tile * keys < most; ++tile) {
       const PackedTile packed = tile_at(b_.layout, b_.tiles + tile * b_.layout.bytes);
-      for (int i = 0; i < strips_; ++i)
-        if (strip_[i].least < (tile + 1) * keys && strip_[i].most > tile * keys)
+      for (int i = 0; i < query_block_count_; ++i)
+        if (query_blocks_[i].least < (tile + 1) * keys && query_blocks_[i].most > tile * keys)
           attend(i, packed, tile * keys);
     }
-    const RowErrors errors = errors_of(b_.method, b_.walked);
-    for (int i = 0; i < strips_; ++i)
-      for (int c = 0; c < strip_[i].count; ++c) {
-        const std::int64_t at = i * width_ + c, row = strip_[i].row[c];
-        if (b_.doubtful != nullptr && is_doubtful(weights_at(at), errors)) {
-          b_.doubtful[row] = 1;
+    const RowErrors errors = errors_of(b_.method, b_.random_walk);
+    for (int i = 0; i < query_block_count_; ++i)
+      for (int c = 0; c < query_blocks_[i].count; ++c) {
+        const std::int64_t at = i * width_ + c, row = query_blocks_[i].row[c];
+        if (b_.uncertain != nullptr && exceeds_error_bound(weights_at(at), errors)) {
+          b_.uncertain[row] = 1;
           continue;
         }
-        b_.finish(range_.batch, range_.head, row,
-                  {s_.top[at], s_.base[at], s_.sum[at], sums(i) + c, width_, b_.value_unit,
-                   has_channels_ ? channels_ : nullptr});
+        b_.epilogue(range_.batch, range_.head, row,
+                    {s_.top[at], s_.base[at], s_.sum[at], sums(i) + c, width_, b_.value_unit,
+                     has_channels_ ? channels_ : nullptr});
       }
   }
 
  private:
   void begin() {
-    const TileKernel& score = b_.method.score;
+    const Microkernel& score = b_.method.score;
     const auto factor = static_cast<float>(b_.job.softmax_scale * std::numbers::log2e);
     const std::int64_t length = rows_in(b_.job, range_.batch);
     has_channels_ = AttentionRows(b_.isa, b_.job.v.at(range_.batch, b_.job.kv_head(range_.head)),
-                                  b_.job.values, weigh_split(b_.method))
+                                  b_.job.values, weigh_factoring(b_.method))
                         .channel_scales(channels_);
-    strips_ = static_cast<int>(blocks(range_.count, width_));
-    for (int i = 0; i < strips_; ++i) {
-      strip_[i] = strip_of(b_.job, range_, i * width_, width_);
+    query_block_count_ = static_cast<int>(blocks(range_.count, width_));
+    for (int i = 0; i < query_block_count_; ++i) {
+      query_blocks_[i] = query_block_of(b_.job, range_, i * width_, width_);
       low_[i] = false;
       for (int c = 0; c < width_; c += score.cols) {
         // Rows beyond their batch's length are padding, which may hold anything.
         std::int64_t rows[kMostPanelRows];
         for (int r = 0; r < score.cols; ++r) {
-          const std::int64_t row = c + r < strip_[i].count ? strip_[i].row[c + r] : length;
+          const std::int64_t row =
+              c + r < query_blocks_[i].count ? query_blocks_[i].row[c + r] : length;
           rows[r] = row < length ? row : -1;
         }
-        low_[i] |= pack_queries(b_.method, b_.layout, q_, coded_q_, rows, score.cols, factor,
-                                panel(i, c), s_.units + i * width_ + c, s_.odd + i * width_ + c);
+        low_[i] |=
+            pack_queries(b_.method, b_.layout, q_, coded_q_, rows, score.cols, factor, panel(i, c),
+                         s_.units + i * width_ + c, s_.nonfinite + i * width_ + c);
       }
     }
-    const std::int64_t all = strips_ * width_;
+    const std::int64_t all = query_block_count_ * width_;
     std::fill_n(s_.top, all, -kInfinity);
     std::fill_n(s_.base, all, -kInfinity);
     std::fill_n(s_.sum, all, 0.0F);
     std::fill_n(s_.weight_squares, all, b_.method.sums_weight_squares ? 0.0F : kInfinity);
-    std::fill_n(s_.reach, all, 0.0F);
+    std::fill_n(s_.largest_raw_score, all, 0.0F);
     std::fill_n(s_.sums, all * b_.layout.padded_width, 0.0F);
   }
 
-  [[nodiscard]] std::byte* panel(int strip, int col) const {
+  [[nodiscard]] std::byte* panel(int query_block, int col) const {
     const int cols = b_.method.score.cols;
-    return s_.queries + (strip * (width_ / cols) + col / cols) * b_.layout.query_panel(cols);
+    return s_.queries + (query_block * (width_ / cols) + col / cols) * b_.layout.query_panel(cols);
   }
-  [[nodiscard]] float* sums(int strip) const {
-    return s_.sums + strip * b_.layout.padded_width * width_;
+  [[nodiscard]] float* sums(int query_block) const {
+    return s_.sums + query_block * b_.layout.padded_width * width_;
   }
 
   void attend(int i, const PackedTile& tile, std::int64_t first_key) {
     const AttentionMethod& method = b_.method;
-    const Strip& strip = strip_[i];
+    const QueryBlock& query_block = query_blocks_[i];
     const std::int64_t keys = method.tile_keys;
     score(i, tile);
-    const bool odd_queries =
-        std::any_of(s_.odd + i * width_, s_.odd + (i + 1) * width_, [](bool odd) { return odd; });
-    if (tile.odd_keys || odd_queries) score_odd(i, first_key);
+    const bool nonfinite_queries =
+        std::any_of(s_.nonfinite + i * width_, s_.nonfinite + (i + 1) * width_,
+                    [](bool nonfinite) { return nonfinite; });
+    if (tile.nonfinite_keys || nonfinite_queries) score_nonfinite(i, first_key);
     if (b_.job.bias.first != nullptr) add_bias(i, first_key);
-    if (strip.all_begin > first_key || strip.all_end < first_key + keys) mask(strip, first_key);
+    if (query_block.all_begin > first_key || query_block.all_end < first_key + keys)
+      mask(query_block, first_key);
 
-    alignas(64) float rescale[kMostStrip];
+    alignas(64) float rescale[kMaxQueryBlock];
     const std::int64_t at = i * width_;
     if (method.softmax(
             {.scores = s_.scores,
@@ -157,28 +162,29 @@ class Block {
              .base = s_.base + at,
              .sum = s_.sum + at,
              .rescale = rescale,
-             .weight_squares = b_.doubtful != nullptr ? s_.weight_squares + at : nullptr})) {
+             .weight_squares = b_.uncertain != nullptr ? s_.weight_squares + at : nullptr})) {
       float* row = sums(i);
       for (std::int64_t e = 0; e < b_.layout.padded_width; ++e, row += width_)
         for (int c = 0; c < width_; ++c) row[c] *= rescale[c];
     }
     weigh(i, tile);
-    if (tile.odd_values) weigh_odd(i, first_key);
+    if (tile.nonfinite_values) weigh_nonfinite(i, first_key);
   }
 
   // A bias has no error: then what scores were before it counts, of any key that is seen.
   [[nodiscard]] RowWeights weights_at(std::int64_t at) const {
-    return weights_of({.top = s_.top[at],
-                       .base = s_.base[at],
-                       .sum = s_.sum[at],
-                       .weight_squares = s_.weight_squares[at],
-                       .score = b_.job.bias.first != nullptr ? s_.reach[at] : std::abs(s_.top[at]),
-                       .factor = b_.method.weight_factor});
+    return weights_of(
+        {.top = s_.top[at],
+         .base = s_.base[at],
+         .sum = s_.sum[at],
+         .weight_squares = s_.weight_squares[at],
+         .score = b_.job.bias.first != nullptr ? s_.largest_raw_score[at] : std::abs(s_.top[at]),
+         .factor = b_.method.weight_factor});
   }
 
   void score(int i, const PackedTile& tile) const {
     const AttentionMethod& method = b_.method;
-    const bool is_f32 = method.score_lane == Lane::f32;
+    const bool is_f32 = method.score_type == PackedType::f32;
     if (is_f32) std::fill_n(s_.scores, method.tile_keys * width_, 0.0F);
     const int rows = method.score.rows, cols = method.score.cols;
     for (std::int64_t key = 0; key < method.tile_keys; key += rows)
@@ -213,19 +219,19 @@ class Block {
   }
 
   // Scores of rows and keys that are not finite, by definition: they are not finite either.
-  void score_odd(int i, std::int64_t first_key) const {
+  void score_nonfinite(int i, std::int64_t first_key) const {
     alignas(64) float q[kMostHeadSize], k[kMostHeadSize];
-    const Strip& strip = strip_[i];
+    const QueryBlock& query_block = query_blocks_[i];
     const double factor = b_.job.softmax_scale * std::numbers::log2e;
     const AttentionRows q_rows(b_.isa, b_.job.q.at(range_.batch, range_.head), b_.job.values,
-                               Split::none);
+                               FactoredScales::none);
     for (std::int64_t key = 0; key < b_.method.tile_keys; ++key) {
-      if (first_key + key >= strip.most) break;
+      if (first_key + key >= query_block.most) break;
       k_.row(first_key + key, k);
-      const bool odd_key = !is_finite_row(k, b_.layout.depth);
-      for (int c = 0; c < strip.count; ++c) {
-        if (!(odd_key || s_.odd[i * width_ + c]) || strip.end[c] == 0) continue;
-        q_rows.row(strip.row[c], q);
+      const bool nonfinite_key = !is_finite_row(k, b_.layout.depth);
+      for (int c = 0; c < query_block.count; ++c) {
+        if (!(nonfinite_key || s_.nonfinite[i * width_ + c]) || query_block.end[c] == 0) continue;
+        q_rows.row(query_block.row[c], q);
         double sum = 0.0;
         for (std::int64_t d = 0; d < b_.layout.depth; ++d)
           sum += static_cast<double>(q[d]) * static_cast<double>(k[d]);
@@ -236,31 +242,32 @@ class Block {
 
   // To the keys that a row sees; others are masked afterwards. -inf stays, whatever the key is.
   void add_bias(int i, std::int64_t first_key) const {
-    const Strip& strip = strip_[i];
+    const QueryBlock& query_block = query_blocks_[i];
     const AttentionBias& bias = b_.job.bias;
     const double factor = bias_factor(bias);
-    for (int c = 0; c < strip.count; ++c) {
-      const float* row = bias.at(range_.batch, range_.head, strip.row[c]);
-      float& reach = s_.reach[i * width_ + c];
-      const std::int64_t end = std::min(first_key + b_.method.tile_keys, strip.end[c]);
-      for (std::int64_t key = std::max(first_key, strip.begin[c]); key < end; ++key) {
+    for (int c = 0; c < query_block.count; ++c) {
+      const float* row = bias.at(range_.batch, range_.head, query_block.row[c]);
+      float& largest_raw_score = s_.largest_raw_score[i * width_ + c];
+      const std::int64_t end = std::min(first_key + b_.method.tile_keys, query_block.end[c]);
+      for (std::int64_t key = std::max(first_key, query_block.begin[c]); key < end; ++key) {
         float& score = s_.scores[(key - first_key) * width_ + c];
         const float size = std::abs(score);
-        if (row[key * bias.key] > -kInfinity && size < kInfinity) reach = std::max(reach, size);
+        if (row[key * bias.key] > -kInfinity && size < kInfinity)
+          largest_raw_score = std::max(largest_raw_score, size);
         score = with_bias(score, row[key * bias.key], factor);
       }
     }
   }
 
-  void mask(const Strip& strip, std::int64_t first_key) const {
-    std::int32_t begin[kMostStrip], end[kMostStrip];
+  void mask(const QueryBlock& query_block, std::int64_t first_key) const {
+    std::int32_t begin[kMaxQueryBlock], end[kMaxQueryBlock];
     const auto within = [&](std::int64_t key) {
       return static_cast<std::int32_t>(
           std::clamp<std::int64_t>(key - first_key, 0, b_.method.tile_keys));
     };
     for (int c = 0; c < width_; ++c) {
-      begin[c] = within(strip.begin[c]);
-      end[c] = within(strip.end[c]);
+      begin[c] = within(query_block.begin[c]);
+      end[c] = within(query_block.end[c]);
     }
     if (b_.method.narrow_scores) {
       hide(reinterpret_cast<std::uint16_t*>(s_.scores), begin, end, kHalfNothing);
@@ -277,7 +284,8 @@ class Block {
 
   void weigh(int i, const PackedTile& tile) const {
     const AttentionMethod& method = b_.method;
-    const bool is_f32 = method.weigh_lane == Lane::f32, is_f16 = method.weigh_lane == Lane::f16;
+    const bool is_f32 = method.weigh_type == PackedType::f32,
+               is_f16 = method.weigh_type == PackedType::f16;
     const int rows = method.weigh.rows;
     const float factor = tile.factor / b_.value_unit;
     for (std::int64_t e = 0; e < b_.layout.padded_width; e += rows)
@@ -292,16 +300,17 @@ class Block {
   }
 
   // Values that are not finite go to the rows that see them, and no others.
-  void weigh_odd(int i, std::int64_t first_key) const {
+  void weigh_nonfinite(int i, std::int64_t first_key) const {
     alignas(64) float v[kMostHeadSize];
-    const Strip& strip = strip_[i];
+    const QueryBlock& query_block = query_blocks_[i];
     for (std::int64_t key = first_key; key < first_key + b_.method.tile_keys; ++key) {
-      if (key >= strip.most) break;
+      if (key >= query_block.most) break;
       v_.row(key, v);
       for (std::int64_t e = 0; e < b_.layout.width; ++e) {
         if (std::isfinite(v[e])) continue;
-        for (int c = 0; c < strip.count; ++c)
-          if (key >= strip.begin[c] && key < strip.end[c] && !is_hidden(strip.row[c], key))
+        for (int c = 0; c < query_block.count; ++c)
+          if (key >= query_block.begin[c] && key < query_block.end[c] &&
+              !is_hidden(query_block.row[c], key))
             sums(i)[e * width_ + c] += v[e];
       }
     }
@@ -316,15 +325,15 @@ class Block {
   const BlockJob& b_;
   const BlockRows& range_;
   const AttentionScratch& s_;
-  int width_, strips_ = 0;
+  int width_, query_block_count_ = 0;
   bool has_channels_ = false;
   alignas(64) float channels_[kMostHeadSize];
   GemmOperand q_operand_;
   AttentionRows q_;
   CodedRows coded_q_;
   AttentionRows k_, v_;
-  std::array<Strip, kBlockStrips> strip_{};
-  std::array<bool, kBlockStrips> low_{};  // whether a lower limb of its queries is not zero
+  std::array<QueryBlock, kQueryBlocks> query_blocks_{};
+  std::array<bool, kQueryBlocks> low_{};  // whether a lower limb of its queries is not zero
 };
 
 }  // namespace
@@ -336,22 +345,22 @@ AttentionScratch attention_scratch(const AttentionMethod& method, const TileLayo
     if (memory != nullptr) part = reinterpret_cast<T*>(memory + scratch.bytes);
     scratch.bytes += round_up(count * static_cast<std::int64_t>(sizeof(T)), 64);
   };
-  const std::int64_t width = method.strip(), rows = kBlockStrips * width;
+  const std::int64_t width = method.query_block(), rows = kQueryBlocks * width;
   take(scratch.queries, rows / method.score.cols * layout.query_panel(method.score.cols));
   take(scratch.units, rows);
-  take(scratch.odd, rows);
+  take(scratch.nonfinite, rows);
   take(scratch.scores, method.tile_keys * width);
-  if (method.weigh_lane == Lane::f32 || method.narrow_scores) {
+  if (method.weigh_type == PackedType::f32 || method.narrow_scores) {
     scratch.weights = reinterpret_cast<std::byte*>(scratch.scores);
   } else {
-    take(scratch.weights, method.tile_keys * width * lane_bytes(method.weigh_lane));
+    take(scratch.weights, method.tile_keys * width * packed_bytes(method.weigh_type));
   }
   take(scratch.sums, rows * layout.padded_width);
   take(scratch.top, rows);
   take(scratch.base, rows);
   take(scratch.sum, rows);
   take(scratch.weight_squares, rows);
-  take(scratch.reach, rows);
+  take(scratch.largest_raw_score, rows);
   return scratch;
 }
 

@@ -10,20 +10,20 @@
 namespace octavo::cpu {
 
 // A tile comes from the second or third cache and is used by so many strips.
-inline constexpr int kBlockStrips = 4;
+inline constexpr int kQueryBlocks = 4;
 
 // Memory of one thread.
 struct AttentionScratch {
   std::byte* queries = nullptr;                           // [strips][panels]
   float* units = nullptr;                                 // [strips][strip]
-  bool* odd = nullptr;                                    // [strips][strip]
+  bool* nonfinite = nullptr;                              // [strips][strip]
   float* scores = nullptr;                                // [tile_keys][strip]
   std::byte* weights = nullptr;                           // the same memory where lanes are f32
   float* sums = nullptr;                                  // [strips][padded_width][strip]
   float *top = nullptr, *base = nullptr, *sum = nullptr;  // [strips][strip]
   float* weight_squares = nullptr;                        // [strips][strip]
-  float* reach = nullptr;  // [strips][strip]; the largest score before a bias
-  std::int64_t bytes = 0;  // of all of it, a multiple of 64
+  float* largest_raw_score = nullptr;  // [strips][strip]; the largest score before a bias
+  std::int64_t bytes = 0;              // of all of it, a multiple of 64
 };
 AttentionScratch attention_scratch(const AttentionMethod& method, const TileLayout& layout,
                                    std::byte* memory);
@@ -38,9 +38,9 @@ struct RowSums {
 };
 
 // What sums of a row become: its output, and what else is asked for. Rows are done once each.
-class AttentionFinish {
+class AttentionEpilogue {
  public:
-  AttentionFinish(const Isa& isa, const AttentionJob& job, float weight_factor);
+  AttentionEpilogue(const Isa& isa, const AttentionJob& job, float weight_factor);
   void operator()(std::int64_t batch, std::int64_t head, std::int64_t row,
                   const RowSums& sums) const;
 
@@ -59,18 +59,18 @@ struct BlockJob {
   const AttentionMethod& method;
   const AttentionJob& job;
   const TileLayout& layout;
-  const AttentionFinish& finish;
-  const std::byte* tiles;  // of the head that keys and values are of
-  float value_unit;        // that sums of its values are kept in
-  double walked;           // what its scores are off by (attention_error_bound.h)
-  std::uint8_t* doubtful;  // [queries] of the head: set where a row is to be done again, and it is
-                           // not finished then; null: all are
+  const AttentionEpilogue& epilogue;
+  const std::byte* tiles;   // of the head that keys and values are of
+  float value_unit;         // that sums of its values are kept in
+  double random_walk;       // what its scores are off by (attention_error_bound.h)
+  std::uint8_t* uncertain;  // [queries] of the head: set where a row is to be done again, and it is
+                            // not finished then; null: all are
 };
-// Rows of one head, in any order, at most kBlockStrips strips: what a row becomes does not depend
+// Rows of one head, in any order, at most kQueryBlocks strips: what a row becomes does not depend
 // on its neighbours.
 struct BlockRows {
   std::int64_t batch = 0, head = 0, count = 0;
-  std::int64_t row[kBlockStrips * kMostStrip];
+  std::int64_t row[kQueryBlocks * kMaxQueryBlock];
 };
 void attend_block(const BlockJob& block, const BlockRows& rows, const AttentionScratch& scratch);
 

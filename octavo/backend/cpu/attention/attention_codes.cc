@@ -38,10 +38,10 @@ float largest_scale(const float* scales, std::int64_t n) {
   return fine ? most : HUGE_VALF;
 }
 
-// What lanes up to `most_lane` are in, where this is the largest scale of codes. kCodeFactor over
+// What lanes up to `max_packed` are in, where this is the largest scale of codes. kCodeFactor over
 // it is finite.
-float code_unit(float most_scale, float most_lane) {
-  return power_of_two_at_least(most_scale * (kCodeFactor * kMostCode / most_lane), -117);
+float code_unit(float most_scale, float max_packed) {
+  return power_of_two_at_least(most_scale * (kCodeFactor * kMostCode / max_packed), -117);
 }
 
 }  // namespace
@@ -49,7 +49,7 @@ float code_unit(float most_scale, float most_lane) {
 CodedRows::CodedRows(const Isa& isa, const AttentionMethod& method, const GemmOperand& operand)
     : operand_(operand),
       kernels_(takes_codes(operand) ? method.codes : nullptr),
-      scales_(isa, operand, DType::f32, Split::row) {
+      scales_(isa, operand, DType::f32, FactoredScales::row) {
   if (kernels_ == nullptr) return;
   const QuantizedMatrix& from = operand.quantized;
   by_row_ = tile_extent(from.tile.cols, from.codes.cols) == from.codes.cols;
@@ -76,7 +76,7 @@ bool CodedRows::panel(const std::int64_t* rows, int count, float factor, std::by
   }
   const float most = largest_scale(scales, count);
   if (!std::isfinite(most)) return false;
-  *unit = code_unit(most, kMostScoreLane);
+  *unit = code_unit(most, kMaxPackedScore);
   for (int r = 0; r < count; ++r) scales[r] *= kCodeFactor / *unit;
   return kernels_->interleave(from, scales, count, operand_.cols(),
                               reinterpret_cast<std::uint16_t*>(to));
@@ -98,7 +98,7 @@ bool CodedRows::values(const TileLayout& layout, std::int64_t tile_keys, std::in
   }
   const float most = largest_scale(scales, n);
   if (!std::isfinite(most)) return false;
-  const float unit = code_unit(most, kMostValueLane);
+  const float unit = code_unit(most, kMaxPackedValue);
   for (std::int64_t i = 0; i < n; ++i) scales[i] *= kCodeFactor / unit;
   std::byte* const to = memory + layout.values_at;
   if (!kernels_->spread({.rows = codes(first),

@@ -14,90 +14,93 @@
 namespace octavo::cpu {
 namespace {
 
-constexpr std::int64_t kPiece = 1024;
-static_assert(kPiece % kFewKeys == 0);
+constexpr std::int64_t kSplitKeys = 1024;
+static_assert(kSplitKeys % kDecodeKeys == 0);
 
 // Two steps, and memory between them: partials of every piece, and which rows are to be done again.
-class FewCall {
+class DecodeCall {
  public:
-  FewCall(const AttentionJob& job, std::byte* memory)
+  DecodeCall(const AttentionJob& job, std::byte* memory)
       : job_(job),
         heads_(job.batches * job.kv_heads),
-        pieces_(blocks(job.keys, kPiece)),
-        rows_(few_rows_of_head(job)),
-        step_(few_row_floats(job)),
+        splits_(blocks(job.keys, kSplitKeys)),
+        rows_(decode_rows_of_head(job)),
+        step_(decode_row_floats(job)),
         memory_(memory) {}
 
   [[nodiscard]] std::int64_t workspace() const { return partial_bytes() + heads_ * rows_; }
 
   void run(const Isa& isa, const AttentionMethod& method, int threads) const {
-    std::uint8_t *const first = doubtful(0), *const last = doubtful(heads_);
+    std::uint8_t *const first = uncertain(0), *const last = uncertain(heads_);
     std::fill(first, last, std::uint8_t{0});
     attend(isa, method, threads, RowsOfPass::all);
-    finish(isa, method, threads, RowsOfPass::all);
+    epilogue(isa, method, threads, RowsOfPass::all);
     if (std::find(first, last, 1) == last) return;
-    attend(isa, most_precise(method), threads, RowsOfPass::doubtful);
-    finish(isa, method, threads, RowsOfPass::doubtful);
+    attend(isa, most_precise(method), threads, RowsOfPass::uncertain);
+    epilogue(isa, method, threads, RowsOfPass::uncertain);
   }
 
  private:
-  [[nodiscard]] std::int64_t partial_bytes() const { return heads_ * pieces_ * rows_ * step_ * 4; }
-  [[nodiscard]] float* partials(std::int64_t head, std::int64_t piece) const {
-    return reinterpret_cast<float*>(memory_) + (head * pieces_ + piece) * rows_ * step_;
+  [[nodiscard]] std::int64_t partial_bytes() const { return heads_ * splits_ * rows_ * step_ * 4; }
+  [[nodiscard]] float* partials(std::int64_t head, std::int64_t split) const {
+    return reinterpret_cast<float*>(memory_) + (head * splits_ + split) * rows_ * step_;
   }
   // [rows] of a head of keys.
-  [[nodiscard]] std::uint8_t* doubtful(std::int64_t head) const {
+  [[nodiscard]] std::uint8_t* uncertain(std::int64_t head) const {
     return reinterpret_cast<std::uint8_t*>(memory_) + partial_bytes() + head * rows_;
   }
 
   void attend(const Isa& isa, const AttentionMethod& method, int threads, RowsOfPass which) const {
-    share_units(heads_ * pieces_, threads, [&](std::int64_t unit) {
-      const std::int64_t head = unit / pieces_, batch = head / job_.kv_heads;
-      const std::uint8_t* const only = which == RowsOfPass::all ? nullptr : doubtful(head);
+    parallel_units(heads_ * splits_, threads, [&](std::int64_t unit) {
+      const std::int64_t head = unit / splits_, batch = head / job_.kv_heads;
+      const std::uint8_t* const only = which == RowsOfPass::all ? nullptr : uncertain(head);
       if (only != nullptr && std::find(only, only + rows_, 1) == only + rows_) return;
-      const std::int64_t piece = unit % pieces_, first = piece * kPiece;
-      attend_piece(isa, method, job_,
+      const std::int64_t split = unit % splits_, first = split * kSplitKeys;
+      attend_split(isa, method, job_,
                    {.batch = batch,
                     .kv_head = head % job_.kv_heads,
                     .first = first,
-                    .last = std::max(first, std::min(keys_in(job_, batch), first + kPiece)),
+                    .last = std::max(first, std::min(keys_in(job_, batch), first + kSplitKeys)),
                     .only = only},
-                   partials(head, piece));
+                   partials(head, split));
     });
   }
 
-  void finish(const Isa& isa, const AttentionMethod& method, int threads, RowsOfPass which) const {
-    const AttentionFinish finish(isa, job_, 1.0F);
+  void epilogue(const Isa& isa, const AttentionMethod& method, int threads,
+                RowsOfPass which) const {
+    const AttentionEpilogue epilogue(isa, job_, 1.0F);
     const std::int64_t group = job_.heads / job_.kv_heads;
     const auto depth = static_cast<double>(job_.q.first.cols());
-    const bool half_scores = method.few(job_.k.first)->lane == Lane::f16,
-               short_weights = method.few(job_.v.first)->lane == Lane::bf16,
-               looks = which == RowsOfPass::all && (half_scores || short_weights);
-    const RowErrors errors{.aligned = half_scores ? few_aligned_sigma(depth) : 0.0,
+    const bool half_scores = method.decode_kernels(job_.k.first)->packed_type == PackedType::f16,
+               short_weights = method.decode_kernels(job_.v.first)->packed_type == PackedType::bf16,
+               checks = which == RowsOfPass::all && (half_scores || short_weights);
+    const RowErrors errors{.aligned = half_scores ? decode_aligned_sigma(depth) : 0.0,
                            .weights = short_weights ? 0x1p-9 : 0.0};
-    share_units(heads_ * rows_, threads, [&](std::int64_t unit) {
+    parallel_units(heads_ * rows_, threads, [&](std::int64_t unit) {
       const std::int64_t head = unit / rows_, r = unit % rows_;
-      if (which == RowsOfPass::doubtful && doubtful(head)[r] == 0) return;
+      if (which == RowsOfPass::uncertain && uncertain(head)[r] == 0) return;
       float* const first = partials(head, 0) + r * step_;
-      FewPartial none{};
+      DecodePartial none{};
       const float zero = 0.0F;
-      for (std::int64_t piece = 1; piece < pieces_; ++piece)
-        add_piece(first, partials(head, piece) + r * step_, job_.v.first.cols());
-      const FewPartial& state = pieces_ > 0 ? *reinterpret_cast<const FewPartial*>(first) : none;
+      for (std::int64_t split = 1; split < splits_; ++split)
+        merge_split(first, partials(head, split) + r * step_, job_.v.first.cols());
+      const DecodePartial& state =
+          splits_ > 0 ? *reinterpret_cast<const DecodePartial*>(first) : none;
       RowErrors of_row = errors;
-      if (half_scores) of_row.walked = few_walked_sigma(depth) * static_cast<double>(state.norms);
-      if (looks && is_doubtful(weights_after(state), of_row)) {
-        doubtful(head)[r] = 1;
+      if (half_scores)
+        of_row.random_walk = decode_random_walk_sigma(depth) * static_cast<double>(state.norms);
+      if (checks && exceeds_error_bound(weights_after(state), of_row)) {
+        uncertain(head)[r] = 1;
         return;
       }
-      finish(head / job_.kv_heads, head % job_.kv_heads * group + r / job_.queries,
-             r % job_.queries,
-             {state.top, state.base, state.sum, pieces_ > 0 ? first + kFewHeader : &zero,
-              pieces_ > 0 ? 1 : 0});
+      epilogue(head / job_.kv_heads, head % job_.kv_heads * group + r / job_.queries,
+               r % job_.queries,
+               {state.top, state.base, state.sum, splits_ > 0 ? first + kDecodeHeader : &zero,
+                splits_ > 0 ? 1 : 0});
     });
   }
 
-  static RowWeights weights_after(const FewPartial& state) {
+  static RowWeights weights_after(const DecodePartial& state) {
     return weights_of({.top = state.top,
                        .base = state.base,
                        .sum = state.sum,
@@ -106,26 +109,28 @@ class FewCall {
   }
 
   const AttentionJob& job_;
-  std::int64_t heads_, pieces_, rows_, step_;
+  std::int64_t heads_, splits_, rows_, step_;
   std::byte* memory_;
 };
 
 }  // namespace
 
-bool is_few(const AttentionMethod& method, const AttentionJob& job) {
+bool is_decode(const AttentionMethod& method, const AttentionJob& job) {
   const auto fits = [&](const GemmOperand& operand) {
-    return operand.cols() % 16 == 0 && method.few(operand) != nullptr;
+    return operand.cols() % 16 == 0 && method.decode_kernels(operand) != nullptr;
   };
-  return method.few != nullptr && job.ranges == nullptr && job.bias.first == nullptr &&
-         few_rows_of_head(job) <= kMostFewRows && few_rows_of_head(job) > 0 && fits(job.k.first) &&
-         fits(job.v.first);
+  return method.decode_kernels != nullptr && job.ranges == nullptr && job.bias.first == nullptr &&
+         decode_rows_of_head(job) <= kMaxDecodeRows && decode_rows_of_head(job) > 0 &&
+         fits(job.k.first) && fits(job.v.first);
 }
 
-std::int64_t few_workspace(const AttentionJob& job) { return FewCall(job, nullptr).workspace(); }
+std::int64_t decode_workspace(const AttentionJob& job) {
+  return DecodeCall(job, nullptr).workspace();
+}
 
-void attend_few(const Isa& isa, const AttentionMethod& method, const Exec& exec,
-                const AttentionJob& job) {
-  FewCall(job, exec.workspace.data()).run(isa, method, std::max(1, exec.threads));
+void attend_decode(const Isa& isa, const AttentionMethod& method, const Exec& exec,
+                   const AttentionJob& job) {
+  DecodeCall(job, exec.workspace.data()).run(isa, method, std::max(1, exec.threads));
 }
 
 }  // namespace octavo::cpu

@@ -12,39 +12,39 @@
 
 namespace octavo::cpu {
 
-// Innermost loops for up to kFewTogether query rows and kFewKeys keys whose rows are `pitch` bytes
-// apart. What they do for a row does not depend on the others. Sizes are multiples of 16. Return
-// false, and what they wrote does not count, where there is a NaN among the codes.
-struct FewRows {
+// Innermost loops for up to kDecodeQueries query rows and kDecodeKeys keys whose rows are `pitch`
+// bytes apart. What they do for a row does not depend on the others. Sizes are multiples of 16.
+// Return false, and what they wrote does not count, where there is a NaN among the codes.
+struct DecodeRows {
   const std::byte* rows;
   std::int64_t pitch, keys, size;
 };
 // Of a query row: weights, in the lanes that are said below, and where values go.
-struct FewWeights {
-  const std::byte* lanes;
+struct DecodeWeights {
+  const std::byte* packed;
   float factor;
   float* sums;
 };
-struct FewKernels {
-  // scores[r][i] = q[r] . row i. q is as `lay_query` leaves it. Where there are `row_squares`
+struct DecodeKernels {
+  // scores[r][i] = q[r] . row i. q is as `pack_query` leaves it. Where there are `row_squares`
   // (below), most_row_squares[i] is what row i has at most; elsewhere it may be null.
-  bool (*dots)(const FewRows&, const std::byte* const* q, int count, float* const* scores,
+  bool (*dots)(const DecodeRows&, const std::byte* const* q, int count, float* const* scores,
                float* most_row_squares);
   // sums[e] += factor * sum_i lanes[i] rows[i][e], for each.
-  bool (*weigh)(const FewRows&, const FewWeights* rows, int count);
-  void (*lay_query)(const float* q, std::int64_t size, std::byte* laid);
-  // Of q and of weights. f16: at most kMostFewLane, and codes are 2^-8 of themselves. bf16: q is
-  // exact there (attention_exact.h), weights are rounded and have no factor.
-  Lane lane = Lane::f32;
-  // Where dots are summed in f16, which does for scores below most_few_norms alone: sums of squares
-  // of codes / kFewFactor, row by row. There is no NaN among them.
-  void (*row_squares)(const FewRows&, float* row_squares) = nullptr;
+  bool (*weigh)(const DecodeRows&, const DecodeWeights* rows, int count);
+  void (*pack_query)(const float* q, std::int64_t size, std::byte* laid);
+  // Of q and of weights. f16: at most kMaxPackedDecode, and codes are 2^-8 of themselves. bf16: q
+  // is exact there (attention_exact.h), weights are rounded and have no factor.
+  PackedType packed_type = PackedType::f32;
+  // Where dots are summed in f16, which does for scores below max_decode_norms alone: sums of
+  // squares of codes / kDecodeFactor, row by row. There is no NaN among them.
+  void (*row_squares)(const DecodeRows&, float* row_squares) = nullptr;
 };
-inline constexpr std::int64_t kMostFewRows = 16;  // of a head of keys
-inline constexpr int kFewTogether = 4;
-inline constexpr std::int64_t kFewKeys = 128;
-inline constexpr float kMostFewLane = 16.0F;
-inline constexpr float kFewFactor = 256.0F;
+inline constexpr std::int64_t kMaxDecodeRows = 16;  // of a head of keys
+inline constexpr int kDecodeQueries = 4;
+inline constexpr std::int64_t kDecodeKeys = 128;
+inline constexpr float kMaxPackedDecode = 16.0F;
+inline constexpr float kDecodeFactor = 256.0F;
 
 // As most_norms (attention.h), with the same budgets, for sums of another shape: n = D / 16
 // products one after the other in each of sixteen lanes, which are added up in three steps of f16.
@@ -53,26 +53,26 @@ inline constexpr float kFewFactor = 256.0F;
 //   those of lanes to (n + 1) / (32 n) of a^2 in all, those of each step to 1 / (16 n);
 //   a sqrt((n + 1) (2 n + 1) / (6 n) + 3) at most, where it lies along the query: where one lane
 //   has all of it.
-inline constexpr double kFewRounded = 0x1p-11 * 0.57735;
-inline double few_walked_sigma(double depth) {
+inline constexpr double kDecodeRounding = 0x1p-11 * 0.57735;
+inline double decode_random_walk_sigma(double depth) {
   const double n = depth / 16.0;
-  return kFewRounded * std::sqrt((n + 7.0) / (32.0 * n));
+  return kDecodeRounding * std::sqrt((n + 7.0) / (32.0 * n));
 }
-inline double few_aligned_sigma(double depth) {
+inline double decode_aligned_sigma(double depth) {
   const double n = depth / 16.0;
-  return kFewRounded * std::sqrt((n + 1.0) * (2.0 * n + 1.0) / (6.0 * n) + 3.0);
+  return kDecodeRounding * std::sqrt((n + 1.0) * (2.0 * n + 1.0) / (6.0 * n) + 3.0);
 }
-inline double most_few_norms(double depth) {
-  return std::min(kAlignedBudget / few_aligned_sigma(depth),
-                  kScoreBudget / few_walked_sigma(depth));
+inline double max_decode_norms(double depth) {
+  return std::min(kAlignedBudget / decode_aligned_sigma(depth),
+                  kScoreBudget / decode_random_walk_sigma(depth));
 }
 
 // For K or V; null where it is neither e4m3fn with a scale per row nor bf16.
-using ChooseFew = const FewKernels* (*)(const GemmOperand&);
+using ChooseDecodeKernels = const DecodeKernels* (*)(const GemmOperand&);
 
-bool is_few(const AttentionMethod& method, const AttentionJob& job);
-void attend_few(const Isa& isa, const AttentionMethod& method, const Exec& exec,
-                const AttentionJob& job);
-std::int64_t few_workspace(const AttentionJob& job);
+bool is_decode(const AttentionMethod& method, const AttentionJob& job);
+void attend_decode(const Isa& isa, const AttentionMethod& method, const Exec& exec,
+                   const AttentionJob& job);
+std::int64_t decode_workspace(const AttentionJob& job);
 
 }  // namespace octavo::cpu

@@ -25,49 +25,50 @@ float lost_of(std::int64_t size) { return static_cast<float>(size) * 0x1p-24F; }
 
 }  // namespace
 
-FewScores::FewScores(const Isa& isa, const FewKernels& few, const AttentionJob& job,
-                     std::int64_t batch, std::int64_t kv_head, bool wide)
+DecodeScores::DecodeScores(const Isa& isa, const DecodeKernels& decode_kernels,
+                           const AttentionJob& job, std::int64_t batch, std::int64_t kv_head,
+                           bool wide)
     : isa_(isa),
-      few_(few),
+      kernels_(decode_kernels),
       job_(job),
       batch_(batch),
       kv_head_(kv_head),
       wide_(wide),
       operand_(job.k.at(batch, kv_head)),
-      k_(isa, operand_, job.values, Split::row) {}
+      k_(isa, operand_, job.values, FactoredScales::row) {}
 
-void FewScores::lay_query(std::int64_t r) {
+void DecodeScores::pack_query(std::int64_t r) {
   alignas(64) float q[kMostHeadSize];
-  const AttentionRows rows(isa_, job_.q.at(batch_, head_of(r)), job_.values, Split::row);
+  const AttentionRows rows(isa_, job_.q.at(batch_, head_of(r)), job_.values, FactoredScales::row);
   if (job_.keys_of(batch_, row_of(r)).end == 0) return;
   rows.row(row_of(r), q);
   const float scale = rows.scale(row_of(r));
-  odd_[r] = !is_finite_row(q, rows.cols()) || !is_finite_row(&scale, 1);
+  nonfinite_[r] = !is_finite_row(q, rows.cols()) || !is_finite_row(&scale, 1);
   const auto amax = std::bit_cast<float>(amax_bits(q, rows.cols()));
-  q_unit_[r] = few_.lane == Lane::f32 || odd_[r] ? 1.0F : few_unit(amax);
+  q_unit_[r] = kernels_.packed_type == PackedType::f32 || nonfinite_[r] ? 1.0F : decode_unit(amax);
   for (std::int64_t d = 0; d < rows.cols(); ++d) q[d] /= q_unit_[r];
-  few_.lay_query(q, rows.cols(), laid_[r]);
+  kernels_.pack_query(q, rows.cols(), packed_queries_[r]);
   q_norm_[r] = std::sqrt(static_cast<double>(dot(q, q, rows.cols()))) *
                static_cast<double>(q_unit_[r]) * std::abs(static_cast<double>(scale));
   unit_[r] = q_unit_[r] * (static_cast<float>(job_.softmax_scale * std::numbers::log2e) * scale);
 }
 
-void FewScores::turn_to(std::int64_t key, std::int64_t keys) {
+void DecodeScores::select_keys(std::int64_t key, std::int64_t keys) {
   key_ = key;
   keys_ = keys;
   k_.scales(key, keys, k_scale_);
-  if (few_.lane == Lane::f16)
-    for (std::int64_t i = 0; i < keys; ++i) k_scale_[i] *= kFewFactor;
+  if (kernels_.packed_type == PackedType::f16)
+    for (std::int64_t i = 0; i < keys; ++i) k_scale_[i] *= kDecodeFactor;
 }
 
-double FewScores::norms_with(std::int64_t r, double key) const {
+double DecodeScores::norms_with(std::int64_t r, double key) const {
   return key * q_norm_[r] * std::abs(job_.softmax_scale);
 }
 
 // By bits, which are in the order of the numbers, and which compilers make vectors of. A scale that
 // is NaN or infinite makes it so: then norms are looked at one by one, as they are where f32 has
 // lost bits of their squares.
-double FewScores::bound_of_norms(const float* most_row_squares, const FewSeen& seen) const {
+double DecodeScores::bound_of_norms(const float* most_row_squares, const DecodeSeen& seen) const {
   const float lost = lost_of(operand_.cols());
   std::int32_t most = 0;
   for (std::int64_t i = seen.begin; i < seen.end; ++i) {
@@ -78,12 +79,12 @@ double FewScores::bound_of_norms(const float* most_row_squares, const FewSeen& s
   return square >= 0x1p-100 ? std::sqrt(square) * (1.0 + 0x1p-20) : HUGE_VAL;
 }
 
-double FewScores::largest_norm(const FewSeen& seen) const {
+double DecodeScores::largest_norm(const DecodeSeen& seen) const {
   const Matrix& k = operand_.elements();
   const float lost = lost_of(k.cols);
   const std::int64_t count = seen.end - seen.begin;
-  alignas(64) float row_squares[kFewKeys];
-  few_.row_squares({element(k, key_ + seen.begin, 0), k.row_pitch, count, k.cols}, row_squares);
+  alignas(64) float row_squares[kDecodeKeys];
+  kernels_.row_squares({element(k, key_ + seen.begin, 0), k.row_pitch, count, k.cols}, row_squares);
   double most = 0.0;
   for (std::int64_t i = 0; i < count; ++i) {
     const auto scale = static_cast<double>(k_scale_[seen.begin + i]);
@@ -94,11 +95,11 @@ double FewScores::largest_norm(const FewSeen& seen) const {
 }
 
 // Which rows have scores that are too large for sums in f16? Returns whether any has.
-bool FewScores::find_large(std::int64_t r, int count, const float* most_row_squares,
-                           const FewSeen& seen, bool* large) {
+bool DecodeScores::find_large(std::int64_t r, int count, const float* most_row_squares,
+                              const DecodeSeen& seen, bool* large) {
   std::fill_n(large, count, wide_);
   if (wide_) return true;
-  const double most = most_few_norms(static_cast<double>(operand_.cols())),
+  const double most = max_decode_norms(static_cast<double>(operand_.cols())),
                bound = bound_of_norms(most_row_squares, seen);
   double exact = -1.0;  // not known: looked for where a bound does not do
   bool any = false;
@@ -114,54 +115,56 @@ bool FewScores::find_large(std::int64_t r, int count, const float* most_row_squa
   return any;
 }
 
-void FewScores::score(std::int64_t r, int count, const FewSeen& seen, float (*score)[kFewKeys]) {
-  float* scores[kFewTogether];
-  const std::byte* queries[kFewTogether];
-  bool odd = false;
+void DecodeScores::score(std::int64_t r, int count, const DecodeSeen& seen,
+                         float (*score)[kDecodeKeys]) {
+  float* scores[kDecodeQueries];
+  const std::byte* queries[kDecodeQueries];
+  bool nonfinite = false;
   for (int g = 0; g < count; ++g) {
     scores[g] = score[g];
-    queries[g] = laid_[r + g];
-    odd |= odd_[r + g];
+    queries[g] = packed_queries_[r + g];
+    nonfinite |= nonfinite_[r + g];
   }
-  if (odd && count > 1) {  // rows beside it are not
+  if (nonfinite && count > 1) {  // rows beside it are not
     for (int g = 0; g < count; ++g) this->score(r + g, 1, seen, score + g);
     return;
   }
   const Matrix& k = operand_.elements();
-  alignas(64) float most_row_squares[kFewKeys];
-  if (odd || !few_.dots({element(k, key_, 0), k.row_pitch, keys_, k.cols}, queries, count, scores,
-                        most_row_squares)) {
-    for (int g = 0; g < count; ++g) score_odd(r + g, score[g]);
+  alignas(64) float most_row_squares[kDecodeKeys];
+  if (nonfinite || !kernels_.dots({element(k, key_, 0), k.row_pitch, keys_, k.cols}, queries, count,
+                                  scores, most_row_squares)) {
+    for (int g = 0; g < count; ++g) score_nonfinite(r + g, score[g]);
     return;
   }
-  bool large[kFewTogether];
-  if (few_.row_squares != nullptr && find_large(r, count, most_row_squares, seen, large))
+  bool large[kDecodeQueries];
+  if (kernels_.row_squares != nullptr && find_large(r, count, most_row_squares, seen, large))
     score_wide(r, count, large, score);
   for (int g = 0; g < count; ++g)
     for (std::int64_t i = 0; i < keys_; ++i) score[g][i] *= k_scale_[i] * unit_[r + g];
 }
 
-// Dots in f32, of what `dots` has: lanes of the query, and codes / kFewFactor.
-void FewScores::score_wide(std::int64_t r, int count, const bool* large,
-                           float (*score)[kFewKeys]) const {
-  alignas(64) float q[kFewTogether][kMostHeadSize], k[kMostHeadSize];
+// Dots in f32, of what `dots` has: lanes of the query, and codes / kDecodeFactor.
+void DecodeScores::score_wide(std::int64_t r, int count, const bool* large,
+                              float (*score)[kDecodeKeys]) const {
+  alignas(64) float q[kDecodeQueries][kMostHeadSize], k[kMostHeadSize];
   for (int g = 0; g < count; ++g) {
-    const AttentionRows rows(isa_, job_.q.at(batch_, head_of(r + g)), job_.values, Split::row);
+    const AttentionRows rows(isa_, job_.q.at(batch_, head_of(r + g)), job_.values,
+                             FactoredScales::row);
     rows.row(row_of(r + g), q[g]);
     for (std::int64_t d = 0; d < rows.cols(); ++d) q[g][d] /= q_unit_[r + g];
   }
   for (std::int64_t i = 0; i < keys_; ++i) {
     k_.row(key_ + i, k);
     for (int g = 0; g < count; ++g)
-      if (large[g]) score[g][i] = dot(q[g], k, k_.cols()) / kFewFactor;
+      if (large[g]) score[g][i] = dot(q[g], k, k_.cols()) / kDecodeFactor;
   }
 }
 
 // Scores of rows or keys that are not finite, by definition.
-void FewScores::score_odd(std::int64_t r, float* score) const {
+void DecodeScores::score_nonfinite(std::int64_t r, float* score) const {
   alignas(64) float q[kMostHeadSize], k[kMostHeadSize];
-  const AttentionRows rows(isa_, job_.q.at(batch_, head_of(r)), job_.values, Split::none),
-      all(isa_, operand_, job_.values, Split::none);
+  const AttentionRows rows(isa_, job_.q.at(batch_, head_of(r)), job_.values, FactoredScales::none),
+      all(isa_, operand_, job_.values, FactoredScales::none);
   rows.row(row_of(r), q);
   for (std::int64_t i = 0; i < keys_; ++i) {
     all.row(key_ + i, k);

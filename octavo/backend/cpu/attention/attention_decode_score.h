@@ -12,27 +12,29 @@
 namespace octavo::cpu {
 
 // Of a block of keys, from the first that a row sees to behind the last.
-struct FewSeen {
+struct DecodeSeen {
   std::int64_t begin, end;
-  bool operator==(const FewSeen&) const = default;
+  bool operator==(const DecodeSeen&) const = default;
 };
 
 // What lanes are in, where this is the largest magnitude of what they hold.
-inline float few_unit(float amax) { return power_of_two_at_least(amax / kMostFewLane, -119); }
+inline float decode_unit(float amax) {
+  return power_of_two_at_least(amax / kMaxPackedDecode, -119);
+}
 
-class FewScores {
+class DecodeScores {
  public:
   // `wide`: sums that kernels have in f16 are in f32, whatever norms are.
-  FewScores(const Isa& isa, const FewKernels& few, const AttentionJob& job, std::int64_t batch,
-            std::int64_t kv_head, bool wide);
+  DecodeScores(const Isa& isa, const DecodeKernels& decode_kernels, const AttentionJob& job,
+               std::int64_t batch, std::int64_t kv_head, bool wide);
 
   // Row r of those that share the head of keys, before it is scored.
-  void lay_query(std::int64_t r);
-  // Keys [key, key + keys), at most kFewKeys, that calls of `score` are about from here on.
-  void turn_to(std::int64_t key, std::int64_t keys);
-  // score[g][i] is that of row r + g and key i in units of log2; up to kFewTogether rows. Which
+  void pack_query(std::int64_t r);
+  // Keys [key, key + keys), at most kDecodeKeys, that calls of `score` are about from here on.
+  void select_keys(std::int64_t key, std::int64_t keys);
+  // score[g][i] is that of row r + g and key i in units of log2; up to kDecodeQueries rows. Which
   // other rows there are changes nothing.
-  void score(std::int64_t r, int count, const FewSeen& seen, float (*score)[kFewKeys]);
+  void score(std::int64_t r, int count, const DecodeSeen& seen, float (*score)[kDecodeKeys]);
   // No less than the largest |q| |k| softmax_scale of row r and keys whose scores are of sums in
   // f16.
   [[nodiscard]] double norms(std::int64_t r) const { return norms_[r]; }
@@ -43,26 +45,26 @@ class FewScores {
   }
   [[nodiscard]] std::int64_t row_of(std::int64_t r) const { return r % job_.queries; }
   [[nodiscard]] double norms_with(std::int64_t r, double key) const;
-  [[nodiscard]] double bound_of_norms(const float* most_row_squares, const FewSeen& seen) const;
-  [[nodiscard]] double largest_norm(const FewSeen& seen) const;
-  bool find_large(std::int64_t r, int count, const float* most_row_squares, const FewSeen& seen,
+  [[nodiscard]] double bound_of_norms(const float* most_row_squares, const DecodeSeen& seen) const;
+  [[nodiscard]] double largest_norm(const DecodeSeen& seen) const;
+  bool find_large(std::int64_t r, int count, const float* most_row_squares, const DecodeSeen& seen,
                   bool* large);
-  void score_wide(std::int64_t r, int count, const bool* large, float (*score)[kFewKeys]) const;
-  void score_odd(std::int64_t r, float* score) const;
+  void score_wide(std::int64_t r, int count, const bool* large, float (*score)[kDecodeKeys]) const;
+  void score_nonfinite(std::int64_t r, float* score) const;
 
   const Isa& isa_;
-  const FewKernels& few_;
+  const DecodeKernels& kernels_;
   const AttentionJob& job_;
   std::int64_t batch_, kv_head_, key_ = 0, keys_ = 0;
   bool wide_;
   GemmOperand operand_;
   AttentionRows k_;
-  alignas(64) std::byte laid_[kMostFewRows][kMostHeadSize * 4];
+  alignas(64) std::byte packed_queries_[kMaxDecodeRows][kMostHeadSize * 4];
   // Of a row: what its lanes are divided by; that and the factor of its scores; its norm.
-  float q_unit_[kMostFewRows] = {}, unit_[kMostFewRows] = {};
-  double q_norm_[kMostFewRows] = {}, norms_[kMostFewRows] = {};
-  bool odd_[kMostFewRows] = {};
-  alignas(64) float k_scale_[kFewKeys];
+  float q_unit_[kMaxDecodeRows] = {}, unit_[kMaxDecodeRows] = {};
+  double q_norm_[kMaxDecodeRows] = {}, norms_[kMaxDecodeRows] = {};
+  bool nonfinite_[kMaxDecodeRows] = {};
+  alignas(64) float k_scale_[kDecodeKeys];
 };
 
 }  // namespace octavo::cpu

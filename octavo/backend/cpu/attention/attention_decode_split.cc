@@ -18,7 +18,7 @@ constexpr float kInfinity = std::numeric_limits<float>::infinity();
 
 // Eight side by side, which compilers vectorise; n is a multiple of that.
 constexpr std::int64_t kSide = 8;
-static_assert(kFewKeys % kSide == 0);
+static_assert(kDecodeKeys % kSide == 0);
 
 // NaN where there is one. By integers in the order of the numbers, which compilers make vectors of:
 // NaN lies outside of the infinities there.
@@ -45,7 +45,7 @@ float sum_of(const float* values, std::int64_t n) {
 }
 
 // A score of this size joins a row: what its sums so far are to be multiplied by.
-float raised(FewPartial& state, float largest) {
+float raised(DecodePartial& state, float largest) {
   float rescale = 1.0F;
   const SoftmaxJob job{.scores = nullptr,
                        .weights = nullptr,
@@ -55,7 +55,7 @@ float raised(FewPartial& state, float largest) {
                        .base = &state.base,
                        .sum = &state.sum,
                        .rescale = &rescale};
-  raise_top<1>(job, &largest);
+  update_running_max<1>(job, &largest);
   return rescale;
 }
 
@@ -66,31 +66,31 @@ float squares_of(const float* values, std::int64_t n) {
   return sum_of(sums, kSide);
 }
 
-class Piece {
+class KeySplit {
  public:
-  Piece(const Isa& isa, const AttentionMethod& method, const AttentionJob& job,
-        const FewPiece& piece)
+  KeySplit(const Isa& isa, const AttentionMethod& method, const AttentionJob& job,
+           const DecodeSplit& split)
       : isa_(isa),
         method_(method),
         job_(job),
-        piece_(piece),
-        v_operand_(job.v.at(piece.batch, piece.kv_head)),
-        few_(*method.few(v_operand_)),
-        scores_(isa, *method.few(job.k.at(piece.batch, piece.kv_head)), job, piece.batch,
-                piece.kv_head, piece.only != nullptr),
-        v_(isa, v_operand_, job.values, Split::row) {}
+        split_(split),
+        v_operand_(job.v.at(split.batch, split.kv_head)),
+        kernels_(*method.decode_kernels(v_operand_)),
+        scores_(isa, *method.decode_kernels(job.k.at(split.batch, split.kv_head)), job, split.batch,
+                split.kv_head, split.only != nullptr),
+        v_(isa, v_operand_, job.values, FactoredScales::row) {}
 
   void run(float* partials) {
-    const std::int64_t rows = few_rows_of_head(job_), step = few_row_floats(job_);
+    const std::int64_t rows = decode_rows_of_head(job_), step = decode_row_floats(job_);
     for (std::int64_t r = 0; r < rows; ++r) {
       if (!is_done(r)) continue;
       std::fill_n(partials + r * step, step, 0.0F);
-      *reinterpret_cast<FewPartial*>(partials + r * step) = FewPartial{};
-      scores_.lay_query(r);
+      *reinterpret_cast<DecodePartial*>(partials + r * step) = DecodePartial{};
+      scores_.pack_query(r);
     }
-    for (std::int64_t key = piece_.first; key < piece_.last; key += kFewKeys) {
-      const std::int64_t keys = std::min(kFewKeys, piece_.last - key);
-      scores_.turn_to(key, keys);
+    for (std::int64_t key = split_.first; key < split_.last; key += kDecodeKeys) {
+      const std::int64_t keys = std::min(kDecodeKeys, split_.last - key);
+      scores_.select_keys(key, keys);
       find_scales(key, keys);
       // Rows that see the same keys go together: a query each of heads that share keys.
       for (std::int64_t r = 0; r < rows;) {
@@ -98,9 +98,9 @@ class Piece {
           ++r;
           continue;
         }
-        const FewSeen seen = seen_of(r, key, keys);
+        const DecodeSeen seen = seen_of(r, key, keys);
         int count = 1;
-        while (count < kFewTogether && r + count < rows && is_done(r + count) &&
+        while (count < kDecodeQueries && r + count < rows && is_done(r + count) &&
                seen_of(r + count, key, keys) == seen)
           ++count;
         if (seen.begin < seen.end) attend(r, count, key, keys, seen, partials + r * step);
@@ -109,17 +109,17 @@ class Piece {
     }
     for (std::int64_t r = 0; r < rows; ++r)
       if (is_done(r))
-        reinterpret_cast<FewPartial*>(partials + r * step)->norms =
+        reinterpret_cast<DecodePartial*>(partials + r * step)->norms =
             static_cast<float>(scores_.norms(r));
   }
 
  private:
   [[nodiscard]] bool is_done(std::int64_t r) const {
-    return piece_.only == nullptr || piece_.only[r] != 0;
+    return split_.only == nullptr || split_.only[r] != 0;
   }
 
-  [[nodiscard]] FewSeen seen_of(std::int64_t r, std::int64_t key, std::int64_t keys) const {
-    const AttentionJob::Keys sees = job_.keys_of(piece_.batch, r % job_.queries);
+  [[nodiscard]] DecodeSeen seen_of(std::int64_t r, std::int64_t key, std::int64_t keys) const {
+    const AttentionJob::Keys sees = job_.keys_of(split_.batch, r % job_.queries);
     if (sees.begin >= key + keys || sees.end <= key || sees.begin >= sees.end) return {0, 0};
     return {std::max<std::int64_t>(0, sees.begin - key), std::min(keys, sees.end - key)};
   }
@@ -130,7 +130,7 @@ class Piece {
     v_.scales(key, keys, v_scale_);
     const std::int64_t whole = round_up(keys, kSide);
     std::fill(v_scale_ + keys, v_scale_ + whole, 1.0F);
-    if (few_.lane != Lane::f16) return;
+    if (kernels_.packed_type != PackedType::f16) return;
     for (std::int64_t i = 0; i < whole; ++i) {
       const std::uint32_t zero = mask_of(std::abs(v_scale_[i]) < 0x1p-126F);
       v_inverse_[i] =
@@ -139,42 +139,43 @@ class Piece {
   }
 
   // Rows [r, r + count), whose partials follow each other.
-  void attend(std::int64_t r, int count, std::int64_t key, std::int64_t keys, const FewSeen& seen,
-              float* partials) {
-    const std::int64_t step = few_row_floats(job_);
-    alignas(64) float score[kFewTogether][kFewKeys];
-    alignas(64) std::byte lanes[kFewTogether][kFewKeys * 4];
-    FewWeights weights[kFewTogether];
+  void attend(std::int64_t r, int count, std::int64_t key, std::int64_t keys,
+              const DecodeSeen& seen, float* partials) {
+    const std::int64_t step = decode_row_floats(job_);
+    alignas(64) float score[kDecodeQueries][kDecodeKeys];
+    alignas(64) std::byte packed[kDecodeQueries][kDecodeKeys * 4];
+    DecodeWeights weights[kDecodeQueries];
     scores_.score(r, count, seen, score);
     for (int g = 0; g < count; ++g) {
       softmax(score[g], keys, seen, partials + g * step);
-      weights[g] = lay_weights(score[g], keys, seen, lanes[g], partials + g * step);
+      weights[g] = pack_weights(score[g], keys, seen, packed[g], partials + g * step);
     }
     // Rows that are not seen are not read, so that nothing is multiplied by zero.
     const Matrix& v = v_operand_.elements();
-    alignas(64) float before[kFewTogether][kMostHeadSize];
+    alignas(64) float before[kDecodeQueries][kMostHeadSize];
     for (int g = 0; g < count; ++g) {
-      weights[g].lanes += seen.begin * lane_bytes(few_.lane);
+      weights[g].packed += seen.begin * packed_bytes(kernels_.packed_type);
       std::copy_n(weights[g].sums, v.cols, before[g]);
     }
-    if (few_.weigh({element(v, key + seen.begin, 0), v.row_pitch, seen.end - seen.begin, v.cols},
-                   weights, count))
+    if (kernels_.weigh(
+            {element(v, key + seen.begin, 0), v.row_pitch, seen.end - seen.begin, v.cols}, weights,
+            count))
       return;
     for (int g = 0; g < count; ++g) {
       std::copy_n(before[g], v.cols, weights[g].sums);
-      weigh_odd(score[g], key, seen, weights[g].sums);
+      weigh_nonfinite(score[g], key, seen, weights[g].sums);
     }
   }
 
   // As the softmax of a strip does it, along a row. Scores become weights.
-  void softmax(float* score, std::int64_t keys, const FewSeen& seen, float* partial) const {
-    auto& state = *reinterpret_cast<FewPartial*>(partial);
+  void softmax(float* score, std::int64_t keys, const DecodeSeen& seen, float* partial) const {
+    auto& state = *reinterpret_cast<DecodePartial*>(partial);
     const std::int64_t whole = round_up(keys, kSide);
     std::fill(score, score + seen.begin, -kInfinity);
     std::fill(score + seen.end, score + whole, -kInfinity);
     const float largest = largest_of(score, whole);
     const float rescale = raised(state, largest);
-    float* const sums = partial + kFewHeader;
+    float* const sums = partial + kDecodeHeader;
     if (rescale != 1.0F)
       for (std::int64_t e = 0; e < job_.v.first.cols(); ++e) sums[e] *= rescale;
     const float from = origin(state.base);
@@ -185,10 +186,10 @@ class Piece {
 
   // Weights with the scales of their rows of V, rounded to lanes; and the sum of what they then
   // are.
-  FewWeights lay_weights(const float* weight, std::int64_t keys, const FewSeen& seen,
-                         std::byte* lanes, float* partial) {
-    alignas(64) float scaled[kFewKeys], rounded[kFewKeys];
-    auto& state = *reinterpret_cast<FewPartial*>(partial);
+  DecodeWeights pack_weights(const float* weight, std::int64_t keys, const DecodeSeen& seen,
+                             std::byte* packed, float* partial) {
+    alignas(64) float scaled[kDecodeKeys], rounded[kDecodeKeys];
+    auto& state = *reinterpret_cast<DecodePartial*>(partial);
     const std::int64_t whole = round_up(keys, kSide);
     const auto clear_unseen = [&](float* values) {  // whatever their scales are
       std::fill(values, values + seen.begin, 0.0F);
@@ -196,28 +197,28 @@ class Piece {
     };
     for (std::int64_t i = 0; i < whole; ++i) scaled[i] = weight[i] * v_scale_[i];
     clear_unseen(scaled);
-    if (few_.lane == Lane::f32) {
-      std::copy_n(scaled, whole, reinterpret_cast<float*>(lanes));
+    if (kernels_.packed_type == PackedType::f32) {
+      std::copy_n(scaled, whole, reinterpret_cast<float*>(packed));
       state.sum += sum_of(weight, whole);
-      return {lanes, 1.0F, partial + kFewHeader};
+      return {packed, 1.0F, partial + kDecodeHeader};
     }
-    if (few_.lane == Lane::bf16) {  // V has no scales
-      Narrower(isa_, DType::bf16)(weight, lanes, whole);
-      widen_bf16(lanes, rounded, whole);
+    if (kernels_.packed_type == PackedType::bf16) {  // V has no scales
+      Narrower(isa_, DType::bf16)(weight, packed, whole);
+      widen_bf16(packed, rounded, whole);
       state.sum += sum_of(rounded, whole);
-      return {lanes, 1.0F, partial + kFewHeader};
+      return {packed, 1.0F, partial + kDecodeHeader};
     }
     std::uint32_t most = 0;
     for (std::int64_t i = 0; i < whole; ++i)
       most = std::max(most, std::bit_cast<std::uint32_t>(scaled[i]) & 0x7FFFFFFFu);
-    const float unit = few_unit(std::bit_cast<float>(most));
+    const float unit = decode_unit(std::bit_cast<float>(most));
     const float inverse = 1.0F / unit;
     for (std::int64_t i = 0; i < whole; ++i) scaled[i] *= inverse;
-    method_.narrow(scaled, lanes, whole);
+    method_.narrow(scaled, packed, whole);
     // What rounding did to a weight is taken out of the sum again, so that V = 1 gives 1. Below the
     // normal numbers of f16 that is any part of it, and nothing beside the largest: a weight whose
     // value vanishes there is still a weight.
-    method_.widen(lanes, rounded, whole);
+    method_.widen(packed, rounded, whole);
     for (std::int64_t i = 0; i < whole; ++i) {
       const std::uint32_t normal = mask_of(std::abs(scaled[i]) >= 0x1p-14F);
       const float off = (rounded[i] - scaled[i]) * unit * v_inverse_[i];
@@ -225,11 +226,12 @@ class Piece {
     }
     clear_unseen(rounded);
     state.sum += sum_of(rounded, whole);
-    return {lanes, unit * kFewFactor, partial + kFewHeader};
+    return {packed, unit * kDecodeFactor, partial + kDecodeHeader};
   }
 
   // Values of which some are not finite, by definition.
-  void weigh_odd(const float* weight, std::int64_t key, const FewSeen& seen, float* sums) const {
+  void weigh_nonfinite(const float* weight, std::int64_t key, const DecodeSeen& seen,
+                       float* sums) const {
     alignas(64) float row[kMostHeadSize];
     for (std::int64_t i = seen.begin; i < seen.end; ++i) {
       v_.row(key + i, row);
@@ -240,24 +242,24 @@ class Piece {
   const Isa& isa_;
   const AttentionMethod& method_;
   const AttentionJob& job_;
-  const FewPiece& piece_;
+  const DecodeSplit& split_;
   GemmOperand v_operand_;
-  const FewKernels& few_;
-  FewScores scores_;
+  const DecodeKernels& kernels_;
+  DecodeScores scores_;
   AttentionRows v_;
-  alignas(64) float v_scale_[kFewKeys], v_inverse_[kFewKeys];
+  alignas(64) float v_scale_[kDecodeKeys], v_inverse_[kDecodeKeys];
 };
 
 }  // namespace
 
-void attend_piece(const Isa& isa, const AttentionMethod& method, const AttentionJob& job,
-                  const FewPiece& piece, float* partials) {
-  Piece(isa, method, job, piece).run(partials);
+void attend_split(const Isa& isa, const AttentionMethod& method, const AttentionJob& job,
+                  const DecodeSplit& split, float* partials) {
+  KeySplit(isa, method, job, split).run(partials);
 }
 
-void add_piece(float* to, const float* from, std::int64_t width) {
-  auto& state = *reinterpret_cast<FewPartial*>(to);
-  const auto& other = *reinterpret_cast<const FewPartial*>(from);
+void merge_split(float* to, const float* from, std::int64_t width) {
+  auto& state = *reinterpret_cast<DecodePartial*>(to);
+  const auto& other = *reinterpret_cast<const DecodePartial*>(from);
   if (other.top == -kInfinity) return;
   const float rescale = raised(state, other.top);
   const float factor = exp2_of(other.base - state.base);
@@ -266,7 +268,7 @@ void add_piece(float* to, const float* from, std::int64_t width) {
       state.weight_squares * rescale * rescale + other.weight_squares * factor * factor;
   state.norms = std::max(state.norms, other.norms);
   for (std::int64_t e = 0; e < width; ++e)
-    to[kFewHeader + e] = to[kFewHeader + e] * rescale + from[kFewHeader + e] * factor;
+    to[kDecodeHeader + e] = to[kDecodeHeader + e] * rescale + from[kDecodeHeader + e] * factor;
 }
 
 }  // namespace octavo::cpu

@@ -19,7 +19,7 @@ namespace {
 constexpr std::int64_t kPackedBytes = std::int64_t{32} << 20;
 
 // Are rows of this method looked at when they are done?
-bool is_looked_at(const AttentionMethod& method) { return method.precise != nullptr; }
+bool is_checked(const AttentionMethod& method) { return method.precise != nullptr; }
 
 // Rows that are asked for, range by range; all rows of a head are one range where none are given.
 struct Ranges {
@@ -48,16 +48,16 @@ class SharedMemory {
     return reinterpret_cast<float*>(bytes_)[2 * kv];
   }
   // What its scores are off by.
-  [[nodiscard]] float& walked(std::int64_t kv) const {
+  [[nodiscard]] float& random_walk(std::int64_t kv) const {
     return reinterpret_cast<float*>(bytes_)[2 * kv + 1];
   }
   // [queries] of a query head: which rows are to be done again.
-  [[nodiscard]] std::uint8_t* doubtful(std::int64_t batch, std::int64_t head) const {
+  [[nodiscard]] std::uint8_t* uncertain(std::int64_t batch, std::int64_t head) const {
     return reinterpret_cast<std::uint8_t*>(bytes_) + units_bytes_ +
            (batch * job_.heads + head) * job_.queries;
   }
-  void clear_doubts() const {
-    std::fill_n(doubtful(0, 0), job_.batches * job_.heads * job_.queries, std::uint8_t{0});
+  void clear_uncertain() const {
+    std::fill_n(uncertain(0, 0), job_.batches * job_.heads * job_.queries, std::uint8_t{0});
   }
   [[nodiscard]] std::int64_t size() const {
     return units_bytes_ + round_up(job_.batches * job_.heads * job_.queries, 64);
@@ -79,7 +79,7 @@ class Driver {
         job_(job),
         layout_(method, job.q.first.cols(), job.v.first.cols()),
         tiles_(blocks(job.keys, method.tile_keys)),
-        block_rows_(kBlockStrips * method.strip()),
+        block_rows_(kQueryBlocks * method.query_block()),
         head_bytes_(tiles_ * layout_.bytes),
         scratch_bytes_(attention_scratch(method, layout_, nullptr).bytes),
         threads_(std::max(1, exec.threads)) {
@@ -101,24 +101,24 @@ class Driver {
     attend(first, last, RowsOfPass::all, shared);
   }
   // Rows of one head of keys and values that came out doubtful.
-  void run_again(std::int64_t kv, const SharedMemory& shared) const {
-    const AttentionJob::Keys seen = seen_by_doubtful(kv, shared);
+  void recompute(std::int64_t kv, const SharedMemory& shared) const {
+    const AttentionJob::Keys seen = seen_by_uncertain(kv, shared);
     if (seen.begin >= seen.end) return;
     pack(kv, kv + 1, seen, shared.rest());
-    attend(kv, kv + 1, RowsOfPass::doubtful, shared);
+    attend(kv, kv + 1, RowsOfPass::uncertain, shared);
   }
 
  private:
   [[nodiscard]] int parts() const { return threads_ > 1 ? threads_ * 4 : 1; }
 
   // The keys from the first to behind the last that any of them sees.
-  [[nodiscard]] AttentionJob::Keys seen_by_doubtful(std::int64_t kv,
-                                                    const SharedMemory& shared) const {
+  [[nodiscard]] AttentionJob::Keys seen_by_uncertain(std::int64_t kv,
+                                                     const SharedMemory& shared) const {
     const std::int64_t batch = kv / job_.kv_heads, group = job_.heads / job_.kv_heads,
                        head = kv % job_.kv_heads * group;
     AttentionJob::Keys seen{job_.keys, 0};
     for (std::int64_t h = head; h < head + group; ++h) {
-      const std::uint8_t* const first = shared.doubtful(batch, h);
+      const std::uint8_t* const first = shared.uncertain(batch, h);
       const std::uint8_t* const last = first + job_.queries;
       for (const std::uint8_t* at = first; (at = std::find(at, last, 1)) != last; ++at) {
         const AttentionJob::Keys keys = job_.keys_of(batch, at - first);
@@ -131,7 +131,7 @@ class Driver {
   // Lanes of V have a factor, and weights are more than 1: sums of values near the largest f32 are
   // kept in a unit of their own. That is one for all rows of the head, whatever they see.
   [[nodiscard]] float value_unit(std::int64_t batch, const std::byte* tiles) const {
-    if (method_.weigh_lane == Lane::f32) return 1.0F;
+    if (method_.weigh_type == PackedType::f32) return 1.0F;
     constexpr float kLarge = 0x1p+80F, kUnit = 0x1p+60F;
     for (std::int64_t tile = 0; tile < blocks(keys_in(job_, batch), method_.tile_keys); ++tile)
       if (tile_at(layout_, tiles + tile * layout_.bytes).factor > kLarge) return kUnit;
@@ -141,7 +141,7 @@ class Driver {
   // Tiles that have any of the keys `seen`.
   void pack(std::int64_t first, std::int64_t last, const AttentionJob::Keys& seen,
             std::byte* memory) const {
-    share_units((last - first) * tiles_, threads_, [&](std::int64_t unit) {
+    parallel_units((last - first) * tiles_, threads_, [&](std::int64_t unit) {
       const std::int64_t head = first + unit / tiles_, tile = unit % tiles_;
       const std::int64_t batch = head / job_.kv_heads, kv_head = head % job_.kv_heads;
       const std::int64_t key = tile * method_.tile_keys,
@@ -149,8 +149,8 @@ class Driver {
       if (count <= 0 || key >= seen.end || key + count <= seen.begin) return;
       const GemmOperand keys_of_head = job_.k.at(batch, kv_head),
                         values_of_head = job_.v.at(batch, kv_head);
-      const AttentionRows k(isa_, keys_of_head, job_.values, score_split(method_)),
-          v(isa_, values_of_head, job_.values, weigh_split(method_));
+      const AttentionRows k(isa_, keys_of_head, job_.values, score_factoring(method_)),
+          v(isa_, values_of_head, job_.values, weigh_factoring(method_));
       const CodedRows coded_k(isa_, method_, keys_of_head), coded_v(isa_, method_, values_of_head);
       pack_tile(method_, layout_, k, coded_k, v, coded_v, key, count,
                 memory + unit * layout_.bytes);
@@ -160,9 +160,9 @@ class Driver {
   void attend(std::int64_t first, std::int64_t last, RowsOfPass which,
               const SharedMemory& shared) const {
     std::byte* const memory = shared.rest();
-    const bool looks = which == RowsOfPass::all && is_looked_at(method_),
-               keeps_unit = most_precise(method_).weigh_lane != Lane::f32;
-    const AttentionFinish finish(isa_, job_, method_.weight_factor);
+    const bool checks = which == RowsOfPass::all && is_checked(method_),
+               keeps_unit = most_precise(method_).weigh_type != PackedType::f32;
+    const AttentionEpilogue epilogue(isa_, job_, method_.weight_factor);
     const int parts = this->parts();
     parallel_for(parts, threads_, [&](int part) {
       const FpEnvGuard guard;
@@ -178,10 +178,10 @@ class Driver {
           const std::int64_t kv = rows.batch * job_.kv_heads + job_.kv_head(rows.head);
           // Values in a unit of their own are too large for sums in f32.
           const float value_unit = shared.value_unit(kv);
-          const bool marks = looks && (value_unit == 1.0F || keeps_unit);
-          attend_block({isa_, method_, job_, layout_, finish, memory + (kv - first) * head_bytes_,
-                        value_unit, static_cast<double>(shared.walked(kv)),
-                        marks ? shared.doubtful(rows.batch, rows.head) : nullptr},
+          const bool marks = checks && (value_unit == 1.0F || keeps_unit);
+          attend_block({isa_, method_, job_, layout_, epilogue, memory + (kv - first) * head_bytes_,
+                        value_unit, static_cast<double>(shared.random_walk(kv)),
+                        marks ? shared.uncertain(rows.batch, rows.head) : nullptr},
                        rows, scratch);
         }
         rows.count = 0;
@@ -193,9 +193,9 @@ class Driver {
         if (range.batch != rows.batch || range.head != rows.head) flush();
         rows.batch = range.batch;
         rows.head = range.head;
-        const std::uint8_t* const doubtful = shared.doubtful(range.batch, range.head);
+        const std::uint8_t* const uncertain = shared.uncertain(range.batch, range.head);
         for (std::int64_t row = range.first; row < range.first + range.count; ++row) {
-          if (which == RowsOfPass::doubtful && doubtful[row] == 0) continue;
+          if (which == RowsOfPass::uncertain && uncertain[row] == 0) continue;
           rows.row[rows.count++] = row;
           if (rows.count == block_rows_) flush();
         }
@@ -216,13 +216,13 @@ class Driver {
 
 void attend(const Isa& isa, const AttentionMethod& method, const Exec& exec,
             const AttentionJob& job) {
-  if (is_few(method, job)) return attend_few(isa, method, exec, job);
+  if (is_decode(method, job)) return attend_decode(isa, method, exec, job);
   const std::int64_t heads = job.batches * job.kv_heads;
   const SharedMemory shared(job, exec.workspace.data());
-  shared.clear_doubts();
+  shared.clear_uncertain();
   const auto method_of = [&](std::int64_t kv) {
     const HeadMethod found = method_for(isa, method, exec, job, kv);
-    shared.walked(kv) = static_cast<float>(found.walked);
+    shared.random_walk(kv) = static_cast<float>(found.random_walk);
     return found.method;
   };
   const AttentionMethod* next = heads > 0 ? method_of(0) : nullptr;
@@ -233,9 +233,9 @@ void attend(const Isa& isa, const AttentionMethod& method, const Exec& exec,
     while (last < heads && (next = method_of(last)) == now && last - first < driver.together())
       ++last;
     driver.run(first, last, shared);
-    if (is_looked_at(*now)) {
+    if (is_checked(*now)) {
       const Driver precise(isa, most_precise(*now), exec, job);
-      for (std::int64_t kv = first; kv < last; ++kv) precise.run_again(kv, shared);
+      for (std::int64_t kv = first; kv < last; ++kv) precise.recompute(kv, shared);
     }
     first = last;
   }
@@ -243,7 +243,7 @@ void attend(const Isa& isa, const AttentionMethod& method, const Exec& exec,
 
 std::int64_t attention_workspace(const Isa& isa, const AttentionMethod& method, const Exec& exec,
                                  const AttentionJob& job) {
-  if (is_few(method, job)) return few_workspace(job);
+  if (is_decode(method, job)) return decode_workspace(job);
   std::int64_t bytes = 0;
   for (const AttentionMethod* one = &method; one != nullptr; one = one->precise)
     bytes = std::max(bytes, Driver(isa, *one, exec, job).workspace());

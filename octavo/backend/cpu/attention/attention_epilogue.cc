@@ -21,14 +21,14 @@ void raise(float* largest, float value) {
 
 }  // namespace
 
-AttentionFinish::AttentionFinish(const Isa& isa, const AttentionJob& job, float weight_factor)
+AttentionEpilogue::AttentionEpilogue(const Isa& isa, const AttentionJob& job, float weight_factor)
     : isa_(isa),
       job_(job),
       store_(isa, job.out.first.values.dtype),
       weight_factor_(weight_factor) {}
 
-void AttentionFinish::operator()(std::int64_t batch, std::int64_t head, std::int64_t row,
-                                 const RowSums& sums) const {
+void AttentionEpilogue::operator()(std::int64_t batch, std::int64_t head, std::int64_t row,
+                                   const RowSums& sums) const {
   const Matrix out = job_.out.at(batch, head).values;
   constexpr float kInfinity = std::numeric_limits<float>::infinity();
   const bool empty = sums.top == -kInfinity, poisoned = !(sums.top < kInfinity);
@@ -51,8 +51,8 @@ void AttentionFinish::operator()(std::int64_t batch, std::int64_t head, std::int
   if (job_.log_sum_exp != nullptr) log_sum_exp(batch, head, row, sums, poisoned, empty);
 }
 
-void AttentionFinish::log_sum_exp(std::int64_t batch, std::int64_t head, std::int64_t row,
-                                  const RowSums& sums, bool poisoned, bool empty) const {
+void AttentionEpilogue::log_sum_exp(std::int64_t batch, std::int64_t head, std::int64_t row,
+                                    const RowSums& sums, bool poisoned, bool empty) const {
   double result = -std::numeric_limits<double>::infinity();
   if (poisoned) result = std::numeric_limits<double>::quiet_NaN();
   if (!poisoned && !empty) {
@@ -63,7 +63,7 @@ void AttentionFinish::log_sum_exp(std::int64_t batch, std::int64_t head, std::in
   }
   if (job_.key_shift != nullptr && !empty) {
     alignas(64) float q[kMostHeadSize];
-    const AttentionRows rows(isa_, job_.q.at(batch, head), job_.values, Split::none);
+    const AttentionRows rows(isa_, job_.q.at(batch, head), job_.values, FactoredScales::none);
     rows.row(row, q);
     const std::int64_t depth = rows.cols();
     const float* shift = job_.key_shift + (batch * job_.kv_heads + job_.kv_head(head)) * depth;

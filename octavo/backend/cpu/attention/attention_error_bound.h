@@ -11,7 +11,7 @@
 namespace octavo::cpu {
 
 // All rows that are asked for; and afterwards those of them that came out doubtful.
-enum class RowsOfPass { all, doubtful };
+enum class RowsOfPass { all, uncertain };
 
 struct RowWeights {
   double largest;         // weight
@@ -36,14 +36,14 @@ inline RowWeights weights_of(const RowState& row) {
 // What they may be off by.
 struct RowErrors {
   double aligned = 0.0;  // deviation of a score of one that lies along the query: partial sums grow
-  double walked = 0.0;   // deviation of any score: partial sums walk, and limbs leave some out
-  double weights = 0.0;  // the most, as part of a weight
+  double random_walk = 0.0;  // deviation of any score: partial sums walk, and limbs leave some out
+  double weights = 0.0;      // the most, as part of a weight
 };
 
-inline RowErrors errors_of(const AttentionMethod& method, double walked) {
-  return {.aligned = method.score_lane == Lane::f16 ? kAlignedSigma : 0.0,
-          .walked = walked,
-          .weights = method.weigh_lane == Lane::bf16 ? 0x1p-9 : 0.0};
+inline RowErrors errors_of(const AttentionMethod& method, double random_walk) {
+  return {.aligned = method.score_type == PackedType::f16 ? kAlignedSigma : 0.0,
+          .random_walk = random_walk,
+          .weights = method.weigh_type == PackedType::bf16 ? 0x1p-9 : 0.0};
 }
 
 // Scores that are off by d_j move an output by sum_j p_j d_j (v_j - out). With a deviation of one
@@ -65,11 +65,12 @@ inline double moved_by_scores(const RowWeights& row) {
 // elements: they count twice. Errors of weights have an end, and 1.7 is what leaves rows out that
 // look at six keys and more, where it is not enough for 5e-3. Not a row that is poisoned: no
 // comparison with NaN is true.
-inline bool is_doubtful(const RowWeights& row, const RowErrors& errors) {
+inline bool exceeds_error_bound(const RowWeights& row, const RowErrors& errors) {
   constexpr double kMoved = 5e-3 / 4.0, kTails = 2.0, kOfWeights = 1.7;
-  const double aligned = errors.aligned * row.score, walked = kTails * errors.walked,
+  const double aligned = errors.aligned * row.score, random_walk = kTails * errors.random_walk,
                weights = kOfWeights * errors.weights;
-  return (aligned * aligned + walked * walked + weights * weights) * moved_by_scores(row) >
+  return (aligned * aligned + random_walk * random_walk + weights * weights) *
+             moved_by_scores(row) >
          kMoved * kMoved;
 }
 

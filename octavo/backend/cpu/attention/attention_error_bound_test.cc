@@ -26,7 +26,7 @@ double moved(const std::vector<double>& weights) {
   return sum;
 }
 
-TEST(AttentionDoubt, BoundsWhatErrorsOfScoresDo) {
+TEST(AttentionErrorBound, BoundsWhatErrorsOfScoresDo) {
   std::mt19937_64 random(3);
   std::uniform_real_distribution<double> power(0.0, 12.0);
   for (int turn = 0; turn < 20000; ++turn) {
@@ -46,9 +46,9 @@ TEST(AttentionDoubt, BoundsWhatErrorsOfScoresDo) {
   EXPECT_NEAR(moved_by_scores(row_of(equal)), moved(equal), 1e-12);
 }
 
-TEST(AttentionDoubt, IsAboutKeysThatShareTheWeight) {
+TEST(AttentionErrorBound, IsAboutKeysThatShareTheWeight) {
   const auto is = [](const RowWeights& row) {
-    return is_doubtful(row, RowErrors{.aligned = kAlignedSigma});
+    return exceeds_error_bound(row, RowErrors{.aligned = kAlignedSigma});
   };
   EXPECT_TRUE(is(row_of({0.5, 0.5}, 4.0)));
   EXPECT_TRUE(is(row_of({0.4, 0.3, 0.3}, 4.0)));
@@ -62,17 +62,18 @@ TEST(AttentionDoubt, IsAboutKeysThatShareTheWeight) {
   EXPECT_FALSE(is({.largest = nan, .weight_squares = 0.5, .score = HUGE_VAL}));
 }
 
-TEST(AttentionDoubt, IsAboutFewKeysWhereEveryScoreOrWeightIsOff) {
+TEST(AttentionErrorBound, IsAboutFewKeysWhereEveryScoreOrWeightIsOff) {
   const auto equal = [](std::size_t keys) {
     return row_of(std::vector<double>(keys, 1.0 / static_cast<double>(keys)), 0.0);
   };
-  const RowErrors scores{.walked = 1.7e-3}, weights{.weights = 0x1p-9};
+  const RowErrors scores{.random_walk = 1.7e-3}, weights{.weights = 0x1p-9};
   for (const RowErrors& errors : {scores, weights}) {
-    EXPECT_FALSE(is_doubtful(equal(1), errors));
-    for (const std::size_t keys : {2U, 3U, 5U}) EXPECT_TRUE(is_doubtful(equal(keys), errors));
-    EXPECT_FALSE(is_doubtful(equal(8), errors));
+    EXPECT_FALSE(exceeds_error_bound(equal(1), errors));
+    for (const std::size_t keys : {2U, 3U, 5U})
+      EXPECT_TRUE(exceeds_error_bound(equal(keys), errors));
+    EXPECT_FALSE(exceeds_error_bound(equal(8), errors));
   }
-  EXPECT_FALSE(is_doubtful(equal(2), RowErrors{}));
+  EXPECT_FALSE(exceeds_error_bound(equal(2), RowErrors{}));
 }
 
 }  // namespace

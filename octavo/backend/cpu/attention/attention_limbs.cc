@@ -27,17 +27,17 @@ float split_limbs(const float* values, std::int64_t n, std::int64_t padded, std:
   // * 2^13 take the next unit.
   constexpr std::uint32_t kRoom = (1u << 23) - 0x7E0000u - 1;
   const std::uint32_t exponent = (amax + kRoom) >> 23;  // field of the power of two below 16256
-  const PowerUnit lane(exponent - 13);
+  const PowerUnit power(exponent - 13);
   constexpr float kRounder = 0x1.8p+23F;
   constexpr std::int32_t kRounderBits = 0x4B400000;
   for (std::int64_t i = 0; i < n; ++i) {
     const std::int32_t whole =
-        std::bit_cast<std::int32_t>(values[i] * lane.inverse + kRounder) - kRounderBits;
+        std::bit_cast<std::int32_t>(values[i] * power.inverse + kRounder) - kRounderBits;
     const std::int32_t high = (whole + 64) >> 7;
     hi[i] = static_cast<std::int8_t>(high);
     lo[i] = static_cast<std::int8_t>(whole - high * 128);
   }
-  return lane.unit;
+  return power.unit;
 }
 
 }  // namespace octavo::cpu

@@ -23,9 +23,9 @@ double largest_row_squares(const Isa& isa, const AttentionMethod& method,
                            int threads) {
   constexpr std::int64_t kRows = 64;
   std::atomic<double> largest{0.0};
-  const AttentionRows all(isa, operand, values, Split::none);
+  const AttentionRows all(isa, operand, values, FactoredScales::none);
   const CodedRows coded(isa, method, operand);
-  share_units(blocks(rows, kRows), threads, [&](std::int64_t unit) {
+  parallel_units(blocks(rows, kRows), threads, [&](std::int64_t unit) {
     alignas(64) float row[kMostHeadSize];
     double most = 0.0;
     const std::int64_t end = std::min(rows, (unit + 1) * kRows);
@@ -78,7 +78,7 @@ Norms norms_of(const Isa& isa, const AttentionMethod& method, const Exec& exec,
 float largest_magnitude(const Isa& isa, const GemmOperand& operand, DType values,
                         std::int64_t rows) {
   alignas(64) float row[kMostHeadSize];
-  const AttentionRows all(isa, operand, values, Split::none);
+  const AttentionRows all(isa, operand, values, FactoredScales::none);
   std::uint32_t most = 0;
   for (std::int64_t r = 0; r < rows; ++r) {
     all.row(r, row);
@@ -115,16 +115,16 @@ double limbs_deviation(const Isa& isa, const AttentionMethod& method, const Exec
 HeadMethod method_for(const Isa& isa, const AttentionMethod& method, const Exec& exec,
                       const AttentionJob& job, std::int64_t kv) {
   const AttentionMethod* taken = &method;
-  if (taken->score_lane == Lane::f16 && taken->precise != nullptr) {
+  if (taken->score_type == PackedType::f16 && taken->precise != nullptr) {
     const Norms norms = norms_of(isa, method, exec, job, kv);
     const auto depth = static_cast<double>(job.q.first.cols());
     const double most = norms.q * norms.k * std::abs(job.softmax_scale);
     if (most <= most_norms(depth)) return {taken, kScoreSigma * most / std::sqrt(depth)};
     taken = taken->precise;
   }
-  if (taken->score_lane == Lane::i8 && taken->precise != nullptr) {
-    const double walked = limbs_deviation(isa, method, exec, job, kv);
-    if (walked <= kScoreBudget) return {taken, walked};
+  if (taken->score_type == PackedType::i8 && taken->precise != nullptr) {
+    const double random_walk = limbs_deviation(isa, method, exec, job, kv);
+    if (random_walk <= kScoreBudget) return {taken, random_walk};
     taken = taken->precise;
   }
   return {taken, 0.0};

@@ -11,7 +11,7 @@ namespace octavo::cpu {
 
 struct HeadMethod {
   const AttentionMethod* method;
-  double walked;  // the deviation of its scores, whatever they are
+  double random_walk;  // the deviation of its scores, whatever they are
 };
 // The first one, beginning with `method`, that is not too coarse for head `kv` of keys, of all
 // batches.

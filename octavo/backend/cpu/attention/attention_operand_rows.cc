@@ -12,7 +12,7 @@
 namespace octavo::cpu {
 namespace {
 
-constexpr GemmMethod kWide{.lane = Lane::f32};
+constexpr GemmMethod kWide{.packed_type = PackedType::f32};
 
 bool is_row_scaled(const GemmOperand& operand) {
   return operand.is_quantized() && fits_f32(operand.quantized.codes.format) &&
@@ -42,34 +42,36 @@ std::uint32_t amax_bits(const float* values, std::int64_t n) {
   return amax;
 }
 
-AttentionRows::AttentionRows(const Isa& isa, const GemmOperand& operand, DType values, Split split)
+AttentionRows::AttentionRows(const Isa& isa, const GemmOperand& operand, DType values,
+                             FactoredScales factored)
     : isa_(isa),
       operand_(operand),
       rounds_to_bf16_(!operand.is_quantized() && values == DType::bf16 &&
                       operand.values.dtype != DType::bf16),
-      split_(is_row_scaled(operand) &&
-             (split == Split::row ||
-              (split == Split::tile_or_channel && !is_bf16_as_it_is(operand, values)))),
-      split_channels_(split == Split::tile_or_channel && is_channel_scaled(operand)),
-      lanes_(isa, operand_, kWide, split_ || split_channels_ ? Fold::none : Fold::all) {}
+      factors_row_(is_row_scaled(operand) && (factored == FactoredScales::row ||
+                                              (factored == FactoredScales::tile_or_channel &&
+                                               !is_bf16_as_it_is(operand, values)))),
+      factors_channel_(factored == FactoredScales::tile_or_channel && is_channel_scaled(operand)),
+      rows_(isa, operand_, kWide,
+            factors_row_ || factors_channel_ ? AppliedScales::none : AppliedScales::all) {}
 
 void AttentionRows::row(std::int64_t row, float* stage) const {
   auto* bytes = reinterpret_cast<std::byte*>(stage);
-  const std::byte* there = lanes_.piece(row, 0, cols(), bytes);
+  const std::byte* there = rows_.piece(row, 0, cols(), bytes);
   if (there != bytes) std::memcpy(bytes, there, static_cast<std::size_t>(cols()) * sizeof(float));
   if (rounds_to_bf16_) round_to_bf16(stage, cols());
 }
 
 float AttentionRows::scale(std::int64_t row) const {
-  if (!split_) return 1.0F;
+  if (!factors_row_) return 1.0F;
   float scale = 1.0F;
-  lanes_.scales(row, 0, cols(), 1, &scale, 1);
+  rows_.scales(row, 0, cols(), 1, &scale, 1);
   return scale;
 }
 
 void AttentionRows::scales(std::int64_t first, std::int64_t count, float* to) const {
   const QuantizedMatrix& from = operand_.quantized;
-  if (!split_) {
+  if (!factors_row_) {
     std::fill_n(to, count, 1.0F);
     return;
   }
@@ -97,7 +99,7 @@ void AttentionRows::scales(std::int64_t first, std::int64_t count, float* to) co
 }
 
 bool AttentionRows::channel_scales(float* to) const {
-  if (!split_channels_) return false;
+  if (!factors_channel_) return false;
   const QuantizedMatrix& from = operand_.quantized;
   load_scales(isa_, from.scales, 0, 0, cols(), to);
   const float level = from.tensor_scale != nullptr ? *from.tensor_scale : 1.0F;

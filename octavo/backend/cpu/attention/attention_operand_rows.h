@@ -9,7 +9,7 @@
 namespace octavo::cpu {
 
 // Scales that are left out of rows, and given apart.
-enum class Split : std::uint8_t {
+enum class FactoredScales : std::uint8_t {
   none,
   row,  // where one serves a whole row: scale()
   // Of values that are to be exact in bf16 (is_bf16_by_tile): where one serves all rows of a tile,
@@ -20,7 +20,7 @@ enum class Split : std::uint8_t {
 // Rows of an operand in f32, as the job takes them.
 class AttentionRows {
  public:
-  AttentionRows(const Isa& isa, const GemmOperand& operand, DType values, Split split);
+  AttentionRows(const Isa& isa, const GemmOperand& operand, DType values, FactoredScales factored);
 
   [[nodiscard]] std::int64_t cols() const { return operand_.cols(); }
   // `stage` has room for kMostHeadSize, and is where they are then.
@@ -33,8 +33,8 @@ class AttentionRows {
  private:
   const Isa& isa_;
   GemmOperand operand_;
-  bool rounds_to_bf16_ = false, split_ = false, split_channels_ = false;
-  OperandLanes lanes_;
+  bool rounds_to_bf16_ = false, factors_row_ = false, factors_channel_ = false;
+  GemmOperandRows rows_;
 };
 
 // The largest magnitude of some numbers, as its bits; those of Inf or above where one is not

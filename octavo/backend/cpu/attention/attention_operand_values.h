@@ -10,14 +10,14 @@
 
 namespace octavo::cpu {
 
-class AttentionNumbers {
+class AttentionOperandValues {
  public:
   static constexpr std::int64_t kMost = 1024;  // numbers at a time
 
-  AttentionNumbers(const Isa& isa, const GemmOperand& operand)
-      : operand_(operand), lanes_(isa, operand_, kWide, Fold::all) {}
-  AttentionNumbers(const AttentionNumbers&) = delete;
-  AttentionNumbers& operator=(const AttentionNumbers&) = delete;
+  AttentionOperandValues(const Isa& isa, const GemmOperand& operand)
+      : operand_(operand), rows_(isa, operand_, kWide, AppliedScales::all) {}
+  AttentionOperandValues(const AttentionOperandValues&) = delete;
+  AttentionOperandValues& operator=(const AttentionOperandValues&) = delete;
 
   // n of a row, from `col` on, which is a multiple of 8.
   template <typename T>
@@ -29,14 +29,14 @@ class AttentionNumbers {
       return;
     }
     alignas(64) std::byte stage[kMost * 4];
-    const auto* from = reinterpret_cast<const float*>(lanes_.piece(row, col, n, stage));
+    const auto* from = reinterpret_cast<const float*>(rows_.piece(row, col, n, stage));
     for (std::int64_t i = 0; i < n; ++i) to[i] = static_cast<T>(from[i]);
   }
 
  private:
-  static constexpr GemmMethod kWide{.lane = Lane::f32};
+  static constexpr GemmMethod kWide{.packed_type = PackedType::f32};
   GemmOperand operand_;
-  OperandLanes lanes_;
+  GemmOperandRows rows_;
 };
 
 }  // namespace octavo::cpu

@@ -25,15 +25,15 @@ void interleave(const std::byte* const* rows, int count, std::int64_t words, std
 void interleave(const AttentionMethod& method, const std::byte* const* rows, int count,
                 std::int64_t words, std::byte* panel) {
   if (method.interleave != nullptr) return method.interleave(rows, count, words, panel);
-  if (method.score.step * lane_bytes(method.score_lane) == 8)
+  if (method.score.step * packed_bytes(method.score_type) == 8)
     return interleave<8>(rows, count, words, panel);
   interleave<4>(rows, count, words, panel);
 }
 
 // bf16 of what is exact in it: times `inverse`, a power of two.
-void to_bf16(const float* values, std::int64_t n, float inverse, std::uint16_t* lanes) {
+void to_bf16(const float* values, std::int64_t n, float inverse, std::uint16_t* packed) {
   for (std::int64_t i = 0; i < n; ++i)
-    lanes[i] = static_cast<std::uint16_t>(std::bit_cast<std::uint32_t>(values[i] * inverse) >> 16);
+    packed[i] = static_cast<std::uint16_t>(std::bit_cast<std::uint32_t>(values[i] * inverse) >> 16);
 }
 
 // What brings a magnitude to 1 or above, and at most below 4.
@@ -54,13 +54,13 @@ struct PanelRows {
       clear(layout, at);
       return false;
     }
-    if (!has_row_units(method.score_lane)) {
+    if (!has_row_units(method.score_type)) {
       auto* to = reinterpret_cast<float*>(rows[at]);
       for (std::int64_t i = 0; i < layout.depth; ++i) to[i] = values[i] * factor;
       return true;
     }
-    unit = (method.score_lane == Lane::i8 ? take_limbs(layout, values, at)
-                                          : take_bf16(layout, values, at)) *
+    unit = (method.score_type == PackedType::i8 ? take_limbs(layout, values, at)
+                                                : take_bf16(layout, values, at)) *
            from.scale(row) * factor;
     // A scale that is not finite poisons the row as a value would.
     if (amax_bits(&unit, 1) < 0x7F800000u) return true;
@@ -75,10 +75,11 @@ struct PanelRows {
   void into(const AttentionMethod& method, const TileLayout& layout, int count, std::byte* panel,
             float& unit) {
     const std::byte* at[kMostPanelRows];
-    if (method.score_lane == Lane::f16) return into_halves(method, layout, count, panel, unit);
+    if (method.score_type == PackedType::f16)
+      return into_halves(method, layout, count, panel, unit);
     for (int r = 0; r < count; ++r) at[r] = rows[r];
     interleave(method, at, count, layout.padded_depth / method.score.step, panel);
-    if (method.score_lane != Lane::i8) return;
+    if (method.score_type != PackedType::i8) return;
     for (int r = 0; r < count; ++r) at[r] += layout.padded_depth;
     interleave(method, at, count, layout.padded_depth / method.score.step,
                panel + layout.padded_depth * count);
@@ -108,14 +109,14 @@ struct PanelRows {
     std::uint32_t amax = 0;
     for (int r = 0; r < count; ++r)
       amax = std::max(amax, amax_bits(reinterpret_cast<const float*>(rows[r]), layout.depth));
-    // The power of two that brings the largest below kMostScoreLane, 2^4.
-    const PowerUnit lane(std::clamp(amax >> 23, 4u, 254u) - 3);
-    unit = lane.unit;
+    // The power of two that brings the largest below kMaxPackedScore, 2^4.
+    const PowerUnit power(std::clamp(amax >> 23, 4u, 254u) - 3);
+    unit = power.unit;
     // Narrow rows take the first half of their own places.
     const std::uint16_t* at[kMostPanelRows];
     for (int r = 0; r < count; ++r) {
       auto* wide = reinterpret_cast<float*>(rows[r]);
-      for (std::int64_t d = 0; d < layout.depth; ++d) wide[d] *= lane.inverse;
+      for (std::int64_t d = 0; d < layout.depth; ++d) wide[d] *= power.inverse;
       method.narrow(wide, rows[r], layout.depth);
       at[r] = reinterpret_cast<const std::uint16_t*>(rows[r]);
     }
@@ -147,10 +148,10 @@ void values_to_bf16(const TileLayout& layout, std::int64_t tile_keys,
       to_bf16(rows[key + k], layout.padded_width, inverse, row[k]);
     std::byte* panel = to + key * kBf16Channels * 2;
     for (std::int64_t e = 0; e < layout.padded_width; e += kBf16Channels) {
-      std::uint16_t lanes[kBf16Channels][kBf16Keys];
+      std::uint16_t packed[kBf16Channels][kBf16Keys];
       for (int c = 0; c < kBf16Channels; ++c)
-        for (int k = 0; k < kBf16Keys; ++k) lanes[c][k] = row[k][e + c];
-      std::memcpy(panel, lanes, sizeof lanes);
+        for (int k = 0; k < kBf16Keys; ++k) packed[c][k] = row[k][e + c];
+      std::memcpy(panel, packed, sizeof packed);
       panel += layout.value_panel;
     }
   }
@@ -160,7 +161,7 @@ void pack_values(const AttentionMethod& method, const TileLayout& layout, const 
                  std::int64_t first, std::int64_t count, std::byte* memory) {
   alignas(64) float rows[kMostTileKeys][kMostHeadSize];
   std::uint32_t amax = 0;
-  bool odd = false;
+  bool nonfinite = false;
   for (std::int64_t key = 0; key < method.tile_keys; ++key) {
     float* row = rows[key];
     if (key < count) v.row(first + key, row);
@@ -168,26 +169,26 @@ void pack_values(const AttentionMethod& method, const TileLayout& layout, const 
     std::fill(row + n, row + layout.padded_width, 0.0F);
     if (!is_finite_row(row, n)) {
       // What is not finite is dealt with one by one.
-      odd = true;
+      nonfinite = true;
       for (std::int64_t e = 0; e < n; ++e) row[e] = is_finite_row(row + e, 1) ? row[e] : 0.0F;
     }
     amax = std::max(amax, amax_bits(row, n));
   }
   std::byte* const to = memory + layout.values_at;
-  const std::int64_t bytes = method.weigh.rows * lane_bytes(method.weigh_lane),
+  const std::int64_t bytes = method.weigh.rows * packed_bytes(method.weigh_type),
                      groups = layout.padded_width / method.weigh.rows;
   float factor = 1.0F;
-  if (method.weigh_lane == Lane::bf16) {
+  if (method.weigh_type == PackedType::bf16) {
     const PowerUnit unit = unit_below(amax);
-    // The scale of rows is that of the tile; one that is not finite is for weigh_odd, as values
-    // are.
+    // The scale of rows is that of the tile; one that is not finite is for weigh_nonfinite, as
+    // values are.
     factor = unit.unit * v.scale(first);
     const bool fine = amax_bits(&factor, 1) < 0x7F800000u;
-    odd |= !fine;
+    nonfinite |= !fine;
     if (!fine) factor = 0.0F;
     values_to_bf16(layout, method.tile_keys, rows, unit.inverse, to);
-  } else if (method.weigh_lane == Lane::f16) {
-    // The power of two that brings the tile's largest below kMostValueLane, 1.75 * 2^1.
+  } else if (method.weigh_type == PackedType::f16) {
+    // The power of two that brings the tile's largest below kMaxPackedValue, 1.75 * 2^1.
     const std::uint32_t exponent = (amax + (1u << 21) - 1) >> 23;
     const PowerUnit unit(std::clamp(exponent, 2u, 254u) - 1);
     factor = unit.unit;
@@ -203,7 +204,7 @@ void pack_values(const AttentionMethod& method, const TileLayout& layout, const 
              to + key * bytes);
   }
   std::memcpy(memory + layout.factor_at, &factor, sizeof factor);
-  memory[layout.marks_at + 1] = std::byte{odd};
+  memory[layout.marks_at + 1] = std::byte{nonfinite};
 }
 
 }  // namespace
@@ -212,9 +213,9 @@ TileLayout::TileLayout(const AttentionMethod& method, std::int64_t depth_, std::
     : depth(depth_), width(width_) {
   padded_depth = round_up(std::max<std::int64_t>(depth, 1), method.score.step);
   padded_width = round_up(std::max<std::int64_t>(width, 1), method.weigh.rows);
-  row_bytes_ = padded_depth * (method.score_lane == Lane::f32 ? 4 : 2);  // limbs are two
+  row_bytes_ = padded_depth * (method.score_type == PackedType::f32 ? 4 : 2);  // limbs are two
   key_panel = method.score.rows * row_bytes_;
-  value_panel = method.tile_keys * method.weigh.rows * lane_bytes(method.weigh_lane);
+  value_panel = method.tile_keys * method.weigh.rows * packed_bytes(method.weigh_type);
   values_at = round_up(method.tile_keys / method.score.rows * key_panel, kAlign);
   units_at = values_at + round_up(padded_width / method.weigh.rows * value_panel, kAlign);
   factor_at = units_at + method.tile_keys * 4;
@@ -230,8 +231,8 @@ PackedTile tile_at(const TileLayout& layout, const std::byte* memory) {
   tile.values = memory + layout.values_at;
   tile.units = reinterpret_cast<const float*>(memory + layout.units_at);
   std::memcpy(&tile.factor, memory + layout.factor_at, sizeof tile.factor);
-  tile.odd_keys = memory[layout.marks_at] != std::byte{0};
-  tile.odd_values = memory[layout.marks_at + 1] != std::byte{0};
+  tile.nonfinite_keys = memory[layout.marks_at] != std::byte{0};
+  tile.nonfinite_values = memory[layout.marks_at + 1] != std::byte{0};
   tile.low_keys = memory[layout.marks_at + 2] != std::byte{0};
   return tile;
 }
@@ -241,7 +242,7 @@ void pack_tile(const AttentionMethod& method, const TileLayout& layout, const At
                std::int64_t first, std::int64_t count, std::byte* memory) {
   PanelRows rows;
   auto* units = reinterpret_cast<float*>(memory + layout.units_at);
-  bool odd = false;
+  bool nonfinite = false;
   const int panel = method.score.rows;
   for (std::int64_t key = 0; key < method.tile_keys; key += panel) {
     std::byte* const to = memory + key / panel * layout.key_panel;
@@ -250,7 +251,7 @@ void pack_tile(const AttentionMethod& method, const TileLayout& layout, const At
     if (coded_k.by_row() && coded_k.panel(all, panel, 1.0F, to, units + key)) continue;
     for (int r = 0; r < panel; ++r) {
       if (key + r < count) {
-        odd |= !rows.take(method, layout, k, first + key + r, 1.0F, r, units[key + r]);
+        nonfinite |= !rows.take(method, layout, k, first + key + r, 1.0F, r, units[key + r]);
       } else {
         rows.clear(layout, r);
         units[key + r] = 0.0F;
@@ -258,7 +259,7 @@ void pack_tile(const AttentionMethod& method, const TileLayout& layout, const At
     }
     rows.into(method, layout, panel, to, units[key]);
   }
-  memory[layout.marks_at] = std::byte{odd};
+  memory[layout.marks_at] = std::byte{nonfinite};
   memory[layout.marks_at + 2] = std::byte{rows.low};
   if (!(coded_v.by_row() || coded_v.by_channel()) ||
       !coded_v.values(layout, method.tile_keys, first, count, memory))
@@ -267,20 +268,20 @@ void pack_tile(const AttentionMethod& method, const TileLayout& layout, const At
 
 bool pack_queries(const AttentionMethod& method, const TileLayout& layout, const AttentionRows& q,
                   const CodedRows& coded_q, const std::int64_t* queries, int cols, float factor,
-                  std::byte* panel, float* units, bool* odd) {
+                  std::byte* panel, float* units, bool* nonfinite) {
   if (coded_q.by_row() && coded_q.panel(queries, cols, factor, panel, units)) {
-    std::fill_n(odd, cols, false);
+    std::fill_n(nonfinite, cols, false);
     return false;
   }
   PanelRows rows;
   for (int r = 0; r < cols; ++r) {
     if (queries[r] >= 0) {
-      odd[r] = !rows.take(method, layout, q, queries[r], factor, r, units[r]);
-      if (method.score_lane == Lane::i8) units[r] *= kLimbFactor;
+      nonfinite[r] = !rows.take(method, layout, q, queries[r], factor, r, units[r]);
+      if (method.score_type == PackedType::i8) units[r] *= kLimbFactor;
     } else {
       rows.clear(layout, r);
       units[r] = 0.0F;
-      odd[r] = false;
+      nonfinite[r] = false;
     }
   }
   rows.into(method, layout, cols, panel, units[0]);

@@ -11,11 +11,12 @@
 namespace octavo::cpu {
 
 // What a method leaves out of lanes: of Q and K, and of V.
-inline Split score_split(const AttentionMethod& method) {
-  return has_row_units(method.score_lane) ? Split::row : Split::none;
+inline FactoredScales score_factoring(const AttentionMethod& method) {
+  return has_row_units(method.score_type) ? FactoredScales::row : FactoredScales::none;
 }
-inline Split weigh_split(const AttentionMethod& method) {
-  return method.weigh_lane == Lane::bf16 ? Split::tile_or_channel : Split::none;
+inline FactoredScales weigh_factoring(const AttentionMethod& method) {
+  return method.weigh_type == PackedType::bf16 ? FactoredScales::tile_or_channel
+                                               : FactoredScales::none;
 }
 
 class CodedRows;  // attention_codes.h: the same rows, as codes
@@ -43,7 +44,7 @@ struct PackedTile {
   const float* units;  // of the lanes of each key, where each has one (has_row_units)
   float factor;        // of lanes of V
   // Whether a row is not finite, and taken for zeros here.
-  bool odd_keys, odd_values;
+  bool nonfinite_keys, nonfinite_values;
   bool low_keys;  // whether a lower limb is not zero
 };
 PackedTile tile_at(const TileLayout& layout, const std::byte* memory);
@@ -58,6 +59,6 @@ void pack_tile(const AttentionMethod& method, const TileLayout& layout, const At
 // whether a lower limb is not zero.
 bool pack_queries(const AttentionMethod& method, const TileLayout& layout, const AttentionRows& q,
                   const CodedRows& coded_q, const std::int64_t* queries, int cols, float factor,
-                  std::byte* panel, float* units, bool* odd);
+                  std::byte* panel, float* units, bool* nonfinite);
 
 }  // namespace octavo::cpu

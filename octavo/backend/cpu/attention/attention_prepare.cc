@@ -18,7 +18,7 @@ void add_means(const Isa& isa, const AttentionPrepareJob& job, std::int64_t unit
                      n = std::min(kColumns, cols - col);
   const std::int64_t batch = head / job.heads;
   const std::int64_t length = job.lengths != nullptr ? job.lengths[batch] : job.from.first.rows();
-  const AttentionNumbers numbers(isa, job.from.at(batch, head % job.heads));
+  const AttentionOperandValues numbers(isa, job.from.at(batch, head % job.heads));
   double sums[kColumns] = {}, row[kColumns] = {};
   for (std::int64_t r = 0; r < length; ++r) {
     numbers.piece(r, col, n, row);
@@ -36,7 +36,7 @@ void change_signs(float* row, std::int64_t cols) {
 
 // One round of butterflies of elements `step` apart.
 template <std::int64_t kStep>
-void turn(float* row, std::int64_t cols, std::int64_t step) {
+void butterflies(float* row, std::int64_t cols, std::int64_t step) {
   const std::int64_t h = kStep != 0 ? kStep : step;
   for (std::int64_t i = 0; i < cols; i += 2 * h)
     for (std::int64_t j = i; j < i + h; ++j) {
@@ -49,9 +49,9 @@ void turn(float* row, std::int64_t cols, std::int64_t step) {
 void transform(float* row, std::int64_t cols) {
   const std::int64_t group = cols & -cols;  // the largest power of two that divides it
   const auto factor = static_cast<float>(1.0 / std::sqrt(static_cast<double>(group)));
-  if (group >= 2) turn<1>(row, cols, 1);
-  if (group >= 4) turn<2>(row, cols, 2);
-  for (std::int64_t step = 4; step < group; step *= 2) turn<0>(row, cols, step);
+  if (group >= 2) butterflies<1>(row, cols, 1);
+  if (group >= 4) butterflies<2>(row, cols, 2);
+  for (std::int64_t step = 4; step < group; step *= 2) butterflies<0>(row, cols, step);
   for (std::int64_t d = 0; d < cols; ++d) row[d] *= factor;
 }
 
@@ -78,13 +78,13 @@ void prepare_attention(const Isa& isa, const Exec& exec, const AttentionPrepareJ
   if (cols == 0) return;
   const int threads = useful_threads(exec, heads * rows * cols);
   if (job.mean != nullptr && !job.undo)
-    share_units(heads * blocks(cols, kColumns), threads,
-                [&](std::int64_t unit) { add_means(isa, job, unit); });
+    parallel_units(heads * blocks(cols, kColumns), threads,
+                   [&](std::int64_t unit) { add_means(isa, job, unit); });
   const std::int64_t parts = blocks(rows, kRows);
-  share_units(heads * parts, threads, [&](std::int64_t unit) {
+  parallel_units(heads * parts, threads, [&](std::int64_t unit) {
     const std::int64_t head = unit / parts, batch = head / job.heads;
     const std::int64_t length = job.lengths != nullptr ? job.lengths[batch] : rows;
-    const AttentionNumbers numbers(isa, job.from.at(batch, head % job.heads));
+    const AttentionOperandValues numbers(isa, job.from.at(batch, head % job.heads));
     const Matrix to = job.to.at(batch, head % job.heads).values;
     const float* mean = job.mean != nullptr ? job.mean + head * cols : nullptr;
     for (std::int64_t r = unit % parts * kRows; r < std::min(rows, (unit % parts + 1) * kRows);
@@ -94,8 +94,8 @@ void prepare_attention(const Isa& isa, const Exec& exec, const AttentionPrepareJ
         std::fill_n(row, cols, 0.0F);
         continue;
       }
-      for (std::int64_t col = 0; col < cols; col += AttentionNumbers::kMost)
-        numbers.piece(r, col, std::min(AttentionNumbers::kMost, cols - col), row + col);
+      for (std::int64_t col = 0; col < cols; col += AttentionOperandValues::kMost)
+        numbers.piece(r, col, std::min(AttentionOperandValues::kMost, cols - col), row + col);
       prepare_row(job, mean, row, cols);
     }
   });

@@ -36,18 +36,18 @@ inline float exp2_of(float x) {
 }
 
 // The larger one, and a where they cannot be compared; a NaN that was met is in `odd`.
-inline float larger_of(float a, float b, std::uint32_t& odd) {
-  odd |= mask_of(b != b);
+inline float larger_of(float a, float b, std::uint32_t& nan_seen) {
+  nan_seen |= mask_of(b != b);
   return std::bit_cast<float>(
       select(mask_of(b > a), std::bit_cast<std::uint32_t>(b), std::bit_cast<std::uint32_t>(a)));
 }
 
 // The largest scores of all columns go into `top` and `base`. Returns whether a factor is not 1.
-template <int kStrip>
-inline bool raise_top(const SoftmaxJob& job, const float* largest) {
+template <int kQueries>
+inline bool update_running_max(const SoftmaxJob& job, const float* largest) {
   constexpr float kInfinity = std::numeric_limits<float>::infinity();
   bool any = false;
-  for (int c = 0; c < kStrip; ++c) {
+  for (int c = 0; c < kQueries; ++c) {
     // NaN stays: no comparison with it is true.
     const float before = job.base[c];
     if (!(largest[c] <= job.top[c]) && job.top[c] == job.top[c]) job.top[c] = largest[c];
@@ -64,27 +64,27 @@ inline float origin(float base) {
   return base > -std::numeric_limits<float>::infinity() ? base : 0.0F;
 }
 
-template <int kStrip>
+template <int kQueries>
 bool softmax_f32(const SoftmaxJob& job) {
-  float largest[kStrip], from[kStrip], sum[kStrip] = {};
-  std::uint32_t odd[kStrip] = {};
-  std::copy_n(job.scores, kStrip, largest);
+  float largest[kQueries], from[kQueries], sum[kQueries] = {};
+  std::uint32_t nan_seen[kQueries] = {};
+  std::copy_n(job.scores, kQueries, largest);
   const float* score = job.scores;
-  for (std::int64_t key = 0; key < job.keys; ++key, score += kStrip)
-    for (int c = 0; c < kStrip; ++c) largest[c] = larger_of(largest[c], score[c], odd[c]);
-  for (int c = 0; c < kStrip; ++c)
-    if (odd[c] != 0) largest[c] = std::numeric_limits<float>::quiet_NaN();
-  const bool any = raise_top<kStrip>(job, largest);
-  for (int c = 0; c < kStrip; ++c) from[c] = origin(job.base[c]);
+  for (std::int64_t key = 0; key < job.keys; ++key, score += kQueries)
+    for (int c = 0; c < kQueries; ++c) largest[c] = larger_of(largest[c], score[c], nan_seen[c]);
+  for (int c = 0; c < kQueries; ++c)
+    if (nan_seen[c] != 0) largest[c] = std::numeric_limits<float>::quiet_NaN();
+  const bool any = update_running_max<kQueries>(job, largest);
+  for (int c = 0; c < kQueries; ++c) from[c] = origin(job.base[c]);
   score = job.scores;
   auto* weight = reinterpret_cast<float*>(job.weights);
-  for (std::int64_t key = 0; key < job.keys; ++key, score += kStrip, weight += kStrip)
-    for (int c = 0; c < kStrip; ++c) {
+  for (std::int64_t key = 0; key < job.keys; ++key, score += kQueries, weight += kQueries)
+    for (int c = 0; c < kQueries; ++c) {
       const float p = exp2_of(score[c] - from[c]);
       weight[c] = p;
       sum[c] += p;
     }
-  for (int c = 0; c < kStrip; ++c) job.sum[c] = job.sum[c] * job.rescale[c] + sum[c];
+  for (int c = 0; c < kQueries; ++c) job.sum[c] = job.sum[c] * job.rescale[c] + sum[c];
   return any;
 }
 

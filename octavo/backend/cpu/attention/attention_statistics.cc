@@ -13,7 +13,7 @@
 namespace octavo::cpu {
 namespace {
 
-constexpr std::int64_t kSide = 4, kMost = AttentionNumbers::kMost;
+constexpr std::int64_t kSide = 4, kMost = AttentionOperandValues::kMost;
 constexpr std::int64_t kMagnitude = std::numeric_limits<std::int64_t>::max();
 
 // NaN is larger than everything.
@@ -27,7 +27,7 @@ struct Channels {
 };
 
 // Rows [first, first + kSide) of one piece of columns; `real` of them are there.
-void add_rows(const AttentionNumbers& numbers, std::int64_t first, std::int64_t real,
+void add_rows(const AttentionOperandValues& numbers, std::int64_t first, std::int64_t real,
               std::int64_t col, std::int64_t n, double (&row_squares)[kSide], Channels& channels) {
   alignas(64) double squares[kSide][kMost];
   for (std::int64_t r = 0; r < kSide; ++r) {
@@ -52,9 +52,9 @@ void add_rows(const AttentionNumbers& numbers, std::int64_t first, std::int64_t 
     for (std::int64_t r = 0; r < kSide; ++r) row_squares[r] += squares[r][d];
 }
 
-AttentionSurvey survey_of(const AttentionNumbers& numbers, std::int64_t cols, std::int64_t first,
-                          std::int64_t count) {
-  AttentionSurvey result{.row = first};
+AttentionStatistics statistics_of(const AttentionOperandValues& numbers, std::int64_t cols,
+                                  std::int64_t first, std::int64_t count) {
+  AttentionStatistics result{.row = first};
   Channels channels;
   // Channels are added up along the first pieces of rows, and for wider rows once more for each
   // further piece.
@@ -95,17 +95,18 @@ AttentionSurvey survey_of(const AttentionNumbers& numbers, std::int64_t cols, st
 
 }  // namespace
 
-void survey_attention(const Isa& isa, const Exec& exec, const AttentionSurveyJob& job) {
+void measure_attention_statistics(const Isa& isa, const Exec& exec,
+                                  const AttentionStatisticsJob& job) {
   const std::int64_t rows = job.of.first.rows(), step = job.rows_per_range,
                      heads = job.batches * job.heads, ranges = blocks(rows, step);
   const int threads = useful_threads(exec, heads * rows * job.of.first.cols());
-  share_units(heads * ranges, threads, [&](std::int64_t unit) {
+  parallel_units(heads * ranges, threads, [&](std::int64_t unit) {
     const std::int64_t head = unit / ranges, batch = head / job.heads, first = unit % ranges * step;
     const std::int64_t length = job.lengths != nullptr ? job.lengths[batch] : rows;
-    const AttentionNumbers numbers(isa, job.of.at(batch, head % job.heads));
+    const AttentionOperandValues numbers(isa, job.of.at(batch, head % job.heads));
     job.result[unit] =
-        survey_of(numbers, job.of.first.cols(), first,
-                  std::clamp<std::int64_t>(length - first, 0, std::min(step, rows - first)));
+        statistics_of(numbers, job.of.first.cols(), first,
+                      std::clamp<std::int64_t>(length - first, 0, std::min(step, rows - first)));
   });
 }
 

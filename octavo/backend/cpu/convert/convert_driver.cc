@@ -31,7 +31,7 @@ void for_each_run(const Exec& exec, std::int64_t rows, std::int64_t cols, bool i
     }
   };
   const int threads = in_order ? 1 : useful_threads(exec, rows * cols);
-  share_parts(units, parts_for(units, threads), threads, run);
+  parallel_parts(units, parts_for(units, threads), threads, run);
 }
 
 }  // namespace

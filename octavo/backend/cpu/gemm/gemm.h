@@ -15,19 +15,19 @@
 namespace octavo::cpu {
 
 // What an element is when it is multiplied.
-enum class Lane : std::uint8_t {
+enum class PackedType : std::uint8_t {
   f32,
   f16,
   bf16,
   i8,  // an e2m1fn or e2m3fn in units of its smallest value
 };
-constexpr std::int64_t lane_bytes(Lane lane) {
-  return lane == Lane::f32 ? 4 : lane == Lane::i8 ? 1 : 2;
+constexpr std::int64_t packed_bytes(PackedType packed_type) {
+  return packed_type == PackedType::f32 ? 4 : packed_type == PackedType::i8 ? 1 : 2;
 }
 
 // Products are summed in runs. After each one the kernel multiplies by the scales of its rows and
 // adds to f32 sums; without scales it goes on with the sums it finds.
-struct TileJob {
+struct MicrokernelJob {
   const std::byte *a, *b;          // panels: [depth / step][rows or cols][step] lanes
   std::int64_t run, runs;          // products in each, a multiple of step; and how many runs
   const float *a_scale, *b_scale;  // [runs][rows], [runs][cols]; both null: lanes are scaled
@@ -35,9 +35,9 @@ struct TileJob {
   std::int64_t pitch;              // from one row of sums to the next
 };
 inline constexpr int kMostPanelRows = 32;
-struct TileKernel {
+struct Microkernel {
   int rows, cols, step;  // at most kMostPanelRows of each
-  void (*run)(const TileJob&);
+  void (*run)(const MicrokernelJob&);
 };
 
 inline constexpr int kDotRows = 4, kDotCols = 4;
@@ -82,10 +82,10 @@ using PackCodes = void (*)(const Format&, const PackJob&);
 // One way to multiply.
 struct GemmMethod {
   const char* name = "";  // for people
-  Lane lane = Lane::f32;
+  PackedType packed_type = PackedType::f32;
   // In whose lanes of f32 scales can be multiplied, where sums must not be; null: in its own.
   const GemmMethod* wide = nullptr;
-  TileKernel tile{};
+  Microkernel tile{};
   DotKernel dot = nullptr;
   // Rows of words of step lanes to a panel, [count][words] to [words][count]; null: the driver's.
   void (*interleave)(const std::byte* const* rows, int count, std::int64_t words,
@@ -97,20 +97,20 @@ struct GemmMethod {
   // returning null, where there is none. Code 0 is zero.
   DotKernel (*dot_codes)(const Format&) = nullptr;
   // f32 to f16, to nearest even; where lanes are f16.
-  void (*narrow)(const float* values, std::byte* lanes, std::int64_t n) = nullptr;
+  void (*narrow)(const float* values, std::byte* packed, std::int64_t n) = nullptr;
   // Codes of up to six bits to the integers in a table; where lanes are i8.
   void (*look_up)(const std::int8_t* table, const std::uint8_t* codes, std::int64_t n,
-                  std::int8_t* lanes) = nullptr;
+                  std::int8_t* packed) = nullptr;
 };
 
 // So many products at most are summed before blocks change; every run divides it.
-inline constexpr std::int64_t kGemmDepth = 512;
+inline constexpr std::int64_t kGemmKc = 512;
 // With very few rows four times as many: memory then comes in longer pieces.
-inline constexpr std::int64_t kMostDepth = 2048;
+inline constexpr std::int64_t kMaxKc = 2048;
 
 // The longest run in which neither operand's scale changes, that blocks can be cut into.
 inline std::int64_t common_run(const GemmJob& job) {
-  std::int64_t run = job.accumulator == Accumulator::f16 ? kF16Run : kGemmDepth;
+  std::int64_t run = job.accumulator == Accumulator::f16 ? kF16Run : kGemmKc;
   for (const GemmOperand* operand : {&job.a, &job.b}) {
     const std::int64_t tile = operand->quantized.tile.cols;
     if (operand->is_quantized() && tile != 0 && tile < operand->cols()) run = std::gcd(run, tile);

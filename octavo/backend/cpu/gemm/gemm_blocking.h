@@ -10,8 +10,8 @@
 namespace octavo::cpu {
 
 // Rows up to which packing B costs more than it saves.
-inline constexpr std::int64_t kFewRows = 16;
-inline constexpr std::int64_t kFewRowsCols = 256;  // of a block, then
+inline constexpr std::int64_t kSmallM = 16;
+inline constexpr std::int64_t kSmallMNc = 256;  // of a block, then
 
 constexpr std::int64_t round_up(std::int64_t n, std::int64_t multiple) {
   return (n + multiple - 1) / multiple * multiple;
@@ -20,29 +20,29 @@ constexpr std::int64_t blocks(std::int64_t n, std::int64_t block) {
   return (n + block - 1) / block;
 }
 
-struct Cut {
+struct GemmBlocking {
   const GemmMethod* method = nullptr;
-  bool few_rows = false;
-  DotKernel dot_codes = nullptr;    // if given, B stays as it is
-  std::int64_t depth = kGemmDepth;  // products summed before blocks change
-  Fold fold = Fold::none;
-  bool scaled = false;              // sums are not multiplied by scales
-  std::int64_t run = kGemmDepth;    // between two scales, where they are not
-  std::int64_t rows = 0, cols = 0;  // of a block of the result
+  bool small_m = false;
+  DotKernel dot_codes = nullptr;  // if given, B stays as it is
+  std::int64_t kc = kGemmKc;      // products summed before blocks change
+  AppliedScales applied_scales = AppliedScales::none;
+  bool scaled = false;          // sums are not multiplied by scales
+  std::int64_t run = kGemmKc;   // between two scales, where they are not
+  std::int64_t mc = 0, nc = 0;  // of a block of the result
   std::int64_t row_blocks = 0, col_blocks = 0;
   int threads = 1;
 };
-Cut cut(const GemmMethod& method, const Exec& exec, const GemmJob& job);
+GemmBlocking choose_blocking(const GemmMethod& method, const Exec& exec, const GemmJob& job);
 
 // Memory of one thread. With many rows lanes of A are one panel and those of B a block of them;
 // with few, lanes of A are all its rows and those of B kDotCols rows.
 struct GemmScratch {
   float* sums = nullptr;
-  std::byte *a_lanes = nullptr, *b_lanes = nullptr;
+  std::byte *a_packed = nullptr, *b_packed = nullptr;
   std::byte* stage = nullptr;  // rows on their way into a panel
   float *a_scales = nullptr, *b_scales = nullptr;
   std::int64_t bytes = 0;  // of all of it, a multiple of 64
 };
-GemmScratch scratch_at(std::byte* memory, const Cut& c);
+GemmScratch scratch_at(std::byte* memory, const GemmBlocking& c);
 
 }  // namespace octavo::cpu

@@ -21,25 +21,26 @@ struct Block {
   std::int64_t row, col, rows, cols;
 };
 
-void tile_block(const Cut& c, const GemmJob& job, const OperandLanes& a, const OperandLanes& b,
-                const GemmFinish& finish, const Block& block, const GemmScratch& scratch) {
+void packed_block(const GemmBlocking& c, const GemmJob& job, const GemmOperandRows& a,
+                  const GemmOperandRows& b, const GemmEpilogue& epilogue, const Block& block,
+                  const GemmScratch& scratch) {
   const GemmMethod& method = *c.method;
-  const TileKernel& tile = method.tile;
-  const std::int64_t lane = lane_bytes(method.lane), depth = job.a.cols();
+  const Microkernel& tile = method.tile;
+  const std::int64_t packed_size = packed_bytes(method.packed_type), depth = job.a.cols();
   const std::int64_t padded_rows = round_up(block.rows, tile.rows),
                      padded_cols = round_up(block.cols, tile.cols);
   float *const sums = scratch.sums, *const a_scales = scratch.a_scales;
   float* const b_scales = scratch.b_scales;
-  std::byte *const a_panel = scratch.a_lanes, *const b_panels = scratch.b_lanes;
+  std::byte *const a_panel = scratch.a_packed, *const b_panels = scratch.b_packed;
   std::memset(sums, 0, static_cast<std::size_t>(padded_rows * padded_cols) * sizeof(float));
-  for (std::int64_t k = 0; k < depth; k += c.depth) {
-    const std::int64_t n = std::min(c.depth, depth - k);
+  for (std::int64_t k = 0; k < depth; k += c.kc) {
+    const std::int64_t n = std::min(c.kc, depth - k);
     const std::int64_t run =
         c.scaled ? round_up(n, tile.step) : std::min(c.run, round_up(n, tile.step));
     const std::int64_t runs = blocks(n, run), wanted = run * runs;
     for (std::int64_t col = 0; col < padded_cols; col += tile.cols) {
       pack_panel(method, b, block.col + col, tile.cols, k, n, wanted, scratch.stage,
-                 b_panels + col * wanted * lane);
+                 b_panels + col * wanted * packed_size);
       if (!c.scaled)
         pack_scales(b, block.col + col, tile.cols, k, run, runs, b_scales + col * runs);
     }
@@ -48,7 +49,7 @@ void tile_block(const Cut& c, const GemmJob& job, const OperandLanes& a, const O
       if (!c.scaled) pack_scales(a, block.row + row, tile.rows, k, run, runs, a_scales);
       for (std::int64_t col = 0; col < padded_cols; col += tile.cols)
         tile.run({.a = a_panel,
-                  .b = b_panels + col * wanted * lane,
+                  .b = b_panels + col * wanted * packed_size,
                   .run = run,
                   .runs = runs,
                   .a_scale = c.scaled ? nullptr : a_scales,
@@ -58,25 +59,26 @@ void tile_block(const Cut& c, const GemmJob& job, const OperandLanes& a, const O
     }
   }
   for (std::int64_t row = 0; row < block.rows; ++row)
-    finish(block.row + row, block.col, block.cols, sums + row * padded_cols);
+    epilogue(block.row + row, block.col, block.cols, sums + row * padded_cols);
 }
 
-void dot_block(const Cut& c, const GemmJob& job, const OperandLanes& a, const OperandLanes& b,
-               const GemmFinish& finish, const Block& block, const GemmScratch& scratch) {
+void small_m_block(const GemmBlocking& c, const GemmJob& job, const GemmOperandRows& a,
+                   const GemmOperandRows& b, const GemmEpilogue& epilogue, const Block& block,
+                   const GemmScratch& scratch) {
   const bool as_codes = c.dot_codes != nullptr;
-  const std::int64_t bytes = lane_bytes(c.method->lane), depth = job.a.cols();
-  const std::int64_t pitch = c.depth * bytes;
+  const std::int64_t bytes = packed_bytes(c.method->packed_type), depth = job.a.cols();
+  const std::int64_t pitch = c.kc * bytes;
   const std::int64_t padded_cols = round_up(block.cols, kDotCols);
   float *const sums = scratch.sums, *const a_scales = scratch.a_scales;
   float* const b_scales = scratch.b_scales;
-  const std::byte* a_rows[kFewRows];
+  const std::byte* a_rows[kSmallM];
   std::memset(sums, 0, static_cast<std::size_t>(block.rows * padded_cols) * sizeof(float));
-  for (std::int64_t k = 0; k < depth; k += c.depth) {
-    const std::int64_t n = std::min(c.depth, depth - k);
+  for (std::int64_t k = 0; k < depth; k += c.kc) {
+    const std::int64_t n = std::min(c.kc, depth - k);
     const std::int64_t run = std::min(c.run, round_up(n, kDotStep));
     const std::int64_t runs = blocks(n, run), wanted = run * runs;
     for (std::int64_t row = 0; row < block.rows; ++row) {
-      a_rows[row] = padded(a, false, bytes, row, k, n, wanted, scratch.a_lanes + row * pitch);
+      a_rows[row] = padded(a, false, bytes, row, k, n, wanted, scratch.a_packed + row * pitch);
       if (!c.scaled) a.scales(row, k, run, runs, a_scales + row * runs, 1);
     }
     for (std::int64_t col = 0; col < padded_cols; col += kDotCols) {
@@ -88,7 +90,7 @@ void dot_block(const Cut& c, const GemmJob& job, const OperandLanes& a, const Op
       for (int i = 0; i < kDotCols; ++i) {
         const std::int64_t row = block.col + col + i;
         dot.b[i] = padded(b, as_codes, as_codes ? 1 : bytes, row, k, n, wanted,
-                          scratch.b_lanes + i * pitch);
+                          scratch.b_packed + i * pitch);
         if (c.scaled) continue;
         b.scales(std::min(row, b.rows() - 1), k, run, runs, b_scales + i, kDotCols);
       }
@@ -104,32 +106,33 @@ void dot_block(const Cut& c, const GemmJob& job, const OperandLanes& a, const Op
     }
   }
   for (std::int64_t row = 0; row < block.rows; ++row)
-    finish(block.row + row, block.col, block.cols, sums + row * padded_cols);
+    epilogue(block.row + row, block.col, block.cols, sums + row * padded_cols);
 }
 
 // Sums of columns grow by a few rows of memory at a time.
-void columns_block(const Cut& c, const GemmJob& job, const OperandLanes& a, const OperandLanes& b,
-                   const GemmFinish& finish, const Block& block, const GemmScratch& scratch) {
-  constexpr std::int64_t kFew = 4;
-  const std::int64_t depth = job.a.cols(), lane = lane_bytes(Lane::f32);
-  alignas(64) float staged[kFew][kFewRowsCols];
+void small_m_columns_block(const GemmBlocking& c, const GemmJob& job, const GemmOperandRows& a,
+                           const GemmOperandRows& b, const GemmEpilogue& epilogue,
+                           const Block& block, const GemmScratch& scratch) {
+  constexpr std::int64_t kUnrollK = 4;
+  const std::int64_t depth = job.a.cols(), packed_size = packed_bytes(PackedType::f32);
+  alignas(64) float staged[kUnrollK][kSmallMNc];
   float* const sums = scratch.sums;
   std::memset(sums, 0, static_cast<std::size_t>(block.rows * block.cols) * sizeof(float));
-  for (std::int64_t k = 0; k < depth; k += c.depth) {
-    const std::int64_t n = std::min(c.depth, depth - k);
-    const float* a_rows[kFewRows];
+  for (std::int64_t k = 0; k < depth; k += c.kc) {
+    const std::int64_t n = std::min(c.kc, depth - k);
+    const float* a_rows[kSmallM];
     for (std::int64_t row = 0; row < block.rows; ++row)
       a_rows[row] = reinterpret_cast<const float*>(
-          a.piece(row, k, n, scratch.a_lanes + row * c.depth * lane));
-    for (std::int64_t i = 0; i < n; i += kFew) {
-      const std::int64_t count = std::min(kFew, n - i);
-      const float* column[kFew];
+          a.piece(row, k, n, scratch.a_packed + row * c.kc * packed_size));
+    for (std::int64_t i = 0; i < n; i += kUnrollK) {
+      const std::int64_t count = std::min(kUnrollK, n - i);
+      const float* column[kUnrollK];
       for (std::int64_t j = 0; j < count; ++j)
         column[j] = b.column(block.col, k + i + j, block.cols, staged[j]);
       for (std::int64_t row = 0; row < block.rows; ++row) {
         float* __restrict to = sums + row * block.cols;
         const float* x = a_rows[row] + i;
-        if (count == kFew) {
+        if (count == kUnrollK) {
           const float *y0 = column[0], *y1 = column[1], *y2 = column[2], *y3 = column[3];
           for (std::int64_t col = 0; col < block.cols; ++col)
             to[col] = to[col] + x[0] * y0[col] + x[1] * y1[col] + x[2] * y2[col] + x[3] * y3[col];
@@ -141,29 +144,30 @@ void columns_block(const Cut& c, const GemmJob& job, const OperandLanes& a, cons
     }
   }
   for (std::int64_t row = 0; row < block.rows; ++row)
-    finish(block.row + row, block.col, block.cols, sums + row * block.cols);
+    epilogue(block.row + row, block.col, block.cols, sums + row * block.cols);
 }
 
 }  // namespace
 
 void gemm_matrix(const Isa& isa, const GemmMethod& method, const Exec& exec, const GemmJob& job) {
   if (job.out.rows == 0 || job.out.cols == 0) return;
-  const Cut c = cut(method, exec, job);
-  const OperandLanes a(isa, job.a, *c.method, c.fold), b(isa, job.b, *c.method, c.fold);
-  const GemmFinish finish(isa, job);
+  const GemmBlocking c = choose_blocking(method, exec, job);
+  const GemmOperandRows a(isa, job.a, *c.method, c.applied_scales),
+      b(isa, job.b, *c.method, c.applied_scales);
+  const GemmEpilogue epilogue(isa, job);
   const std::int64_t per_thread = scratch_at(nullptr, c).bytes;
   const std::int64_t units = c.row_blocks * c.col_blocks;
-  const auto one_block = !c.few_rows                  ? tile_block
-                         : c.scaled && b.in_columns() ? columns_block
-                                                      : dot_block;
+  const auto one_block = !c.small_m                   ? packed_block
+                         : c.scaled && b.in_columns() ? small_m_columns_block
+                                                      : small_m_block;
   std::atomic<std::int64_t> next = 0;
-  share_parts(c.threads, c.threads, c.threads, [&](int part, std::int64_t, std::int64_t) {
+  parallel_parts(c.threads, c.threads, c.threads, [&](int part, std::int64_t, std::int64_t) {
     for (std::int64_t unit = next++; unit < units; unit = next++) {
-      const std::int64_t row = unit % c.row_blocks * c.rows, col = unit / c.row_blocks * c.cols;
-      const Block block{row, col, std::min(c.rows, job.out.rows - row),
-                        std::min(c.cols, job.out.cols - col)};
+      const std::int64_t row = unit % c.row_blocks * c.mc, col = unit / c.row_blocks * c.nc;
+      const Block block{row, col, std::min(c.mc, job.out.rows - row),
+                        std::min(c.nc, job.out.cols - col)};
       const GemmScratch scratch = scratch_at(exec.workspace.data() + part * per_thread, c);
-      one_block(c, job, a, b, finish, block, scratch);
+      one_block(c, job, a, b, epilogue, block, scratch);
     }
   });
 }

@@ -55,11 +55,11 @@ void activate(ProducerKind kind, double* values, std::int64_t n) {
 
 }  // namespace
 
-GemmFinish::GemmFinish(const Isa& isa, const GemmJob& job)
+GemmEpilogue::GemmEpilogue(const Isa& isa, const GemmJob& job)
     : isa_(isa), job_(job), narrow_(isa, job.out.dtype) {}
 
-void GemmFinish::store(std::int64_t row, std::int64_t col, std::int64_t n,
-                       const float* values) const {
+void GemmEpilogue::store(std::int64_t row, std::int64_t col, std::int64_t n,
+                         const float* values) const {
   alignas(64) std::byte narrow[kPiece * 2];
   const auto* bytes = reinterpret_cast<const std::byte*>(values);
   if (job_.out.dtype != DType::f32) {
@@ -70,15 +70,15 @@ void GemmFinish::store(std::int64_t row, std::int64_t col, std::int64_t n,
 }
 
 // Where one f32 is added to the sum, f32 rounds that as f64 and then f32 would.
-const Matrix* GemmFinish::only_addend() const {
+const Matrix* GemmEpilogue::only_addend() const {
   const bool has_bias = job_.bias.data != nullptr;
   const Matrix& one = has_bias ? job_.bias : job_.residual;
   const bool is_only = !job_.activation && (!has_bias || job_.residual.data == nullptr);
   return is_only && one.dtype == DType::f32 ? &one : nullptr;
 }
 
-void GemmFinish::operator()(std::int64_t row, std::int64_t col, std::int64_t cols,
-                            const float* sums) const {
+void GemmEpilogue::operator()(std::int64_t row, std::int64_t col, std::int64_t cols,
+                              const float* sums) const {
   const bool plain = job_.bias.data == nullptr && !job_.activation && job_.residual.data == nullptr;
   for (std::int64_t done = 0; done < cols; done += kPiece) {
     const std::int64_t n = std::min(kPiece, cols - done);

@@ -9,9 +9,9 @@
 
 namespace octavo::cpu {
 
-class GemmFinish {
+class GemmEpilogue {
  public:
-  GemmFinish(const Isa& isa, const GemmJob& job);
+  GemmEpilogue(const Isa& isa, const GemmJob& job);
   // sums[0] belongs to (row, col).
   void operator()(std::int64_t row, std::int64_t col, std::int64_t cols, const float* sums) const;
 

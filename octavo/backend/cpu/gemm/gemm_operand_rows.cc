@@ -37,10 +37,10 @@ void multiply(float* values, std::int64_t n, float factor) {
 
 }  // namespace
 
-OperandLanes::OperandLanes(const Isa& isa, const GemmOperand& operand, const GemmMethod& method,
-                           Fold fold)
-    : isa_(isa), operand_(operand), method_(method), fold_(fold) {
-  const Lane lane = method.lane;
+GemmOperandRows::GemmOperandRows(const Isa& isa, const GemmOperand& operand,
+                                 const GemmMethod& method, AppliedScales applied_scales)
+    : isa_(isa), operand_(operand), method_(method), applied_scales_(applied_scales) {
+  const PackedType packed_type = method.packed_type;
   if (!operand.is_quantized()) {
     const DType dtype = operand.values.dtype;
     decoder_ = {.format = dtype == DType::f16 ? f16_format : bf16_format, .target = DType::f32};
@@ -48,31 +48,33 @@ OperandLanes::OperandLanes(const Isa& isa, const GemmOperand& operand, const Gem
     const QuantizedMatrix& from = operand.quantized;
     tile_rows_ = tile_extent(from.tile.rows, from.codes.rows);
     tile_cols_ = tile_extent(from.tile.cols, from.codes.cols);
-    if (fold_ == Fold::tiles && tile_cols_ == from.codes.cols) fold_ = Fold::none;
-    const bool direct = lane == Lane::bf16 && fold_ == Fold::none;
+    if (applied_scales_ == AppliedScales::tiles && tile_cols_ == from.codes.cols)
+      applied_scales_ = AppliedScales::none;
+    const bool direct = packed_type == PackedType::bf16 && applied_scales_ == AppliedScales::none;
     decoder_ = {.format = from.codes.format, .target = direct ? DType::bf16 : DType::f32};
-    if (lane == Lane::i8)
+    if (packed_type == PackedType::i8)
       unit_ = static_cast<float>(decode(from.codes.format, 1u));
-    else if (lane == Lane::f16)
+    else if (packed_type == PackedType::f16)
       unit_ = static_cast<float>(1.0 / f16_factor(operand));
   }
   decode_ = isa.decode(decoder_);
   const Matrix& elements = operand.elements();
-  if ((lane != Lane::f32 && lane != Lane::f16) || elements.packed) return;
+  if ((packed_type != PackedType::f32 && packed_type != PackedType::f16) || elements.packed) return;
   in_columns_ =
-      lane == Lane::f32 && !operand.is_quantized() && elements.row_pitch == bytes_of(elements) &&
-      elements.col_stride != bytes_of(elements) &&
+      packed_type == PackedType::f32 && !operand.is_quantized() &&
+      elements.row_pitch == bytes_of(elements) && elements.col_stride != bytes_of(elements) &&
       reinterpret_cast<std::uintptr_t>(elements.data) % static_cast<unsigned>(bytes_of(elements)) ==
           0 &&
       elements.col_stride % bytes_of(elements) == 0;
   const bool whole = tile_cols_ == operand.cols();
-  const bool fits = lane == Lane::f16 || (fold_ == Fold::all && (whole || tile_cols_ % 16 == 0));
+  const bool fits = packed_type == PackedType::f16 ||
+                    (applied_scales_ == AppliedScales::all && (whole || tile_cols_ % 16 == 0));
   if (operand.is_quantized() && fits && method.pack_codes != nullptr && bytes_of(elements) == 1 &&
       is_contiguous(elements))
     pack_codes_ = method.pack_codes(elements.format);
 }
 
-const float* OperandLanes::widened(const void* values, std::int64_t n, float* stage) const {
+const float* GemmOperandRows::widened(const void* values, std::int64_t n, float* stage) const {
   switch (operand_.values.dtype) {
     case DType::f32:
       return static_cast<const float*>(values);
@@ -89,20 +91,20 @@ const float* OperandLanes::widened(const void* values, std::int64_t n, float* st
   }
 }
 
-const float* OperandLanes::column(std::int64_t first_row, std::int64_t k, std::int64_t n,
-                                  float* stage) const {
+const float* GemmOperandRows::column(std::int64_t first_row, std::int64_t k, std::int64_t n,
+                                     float* stage) const {
   return widened(element(operand_.values, first_row, k), n, stage);
 }
 
-bool OperandLanes::pack_codes(std::int64_t first_row, int count, std::int64_t k, std::int64_t n,
-                              std::byte* panel) const {
+bool GemmOperandRows::pack_codes(std::int64_t first_row, int count, std::int64_t k, std::int64_t n,
+                                 std::byte* panel) const {
   const std::int64_t run = std::min(tile_cols_, n), runs = (n + run - 1) / run;
-  const bool scaled = method_.lane == Lane::f32;
+  const bool scaled = method_.packed_type == PackedType::f32;
   if (first_row + count > rows() || n % 16 != 0) return false;
   if (scaled && (run % 16 != 0 || (k % tile_cols_ != 0 && tile_cols_ < operand_.cols())))
     return false;
   const std::uint8_t* codes[kMostPanelRows];
-  alignas(64) float found[kMostDepth / 16 * kMostPanelRows];
+  alignas(64) float found[kMaxKc / 16 * kMostPanelRows];
   for (int r = 0; r < count; ++r) {
     codes[r] =
         reinterpret_cast<const std::uint8_t*>(element(operand_.elements(), first_row + r, k));
@@ -118,8 +120,8 @@ bool OperandLanes::pack_codes(std::int64_t first_row, int count, std::int64_t k,
   return true;
 }
 
-bool OperandLanes::pack(std::int64_t first_row, int count, std::int64_t k, std::int64_t n,
-                        std::byte* panel) const {
+bool GemmOperandRows::pack(std::int64_t first_row, int count, std::int64_t k, std::int64_t n,
+                           std::byte* panel) const {
   if (pack_codes_ != nullptr) return pack_codes(first_row, count, k, n, panel);
   if (!in_columns_) return false;
   auto* to = reinterpret_cast<float*>(panel);
@@ -136,14 +138,14 @@ bool OperandLanes::pack(std::int64_t first_row, int count, std::int64_t k, std::
   return true;
 }
 
-float OperandLanes::level() const {
+float GemmOperandRows::level() const {
   const float* level = operand_.quantized.tensor_scale;
   return level != nullptr ? *level : 1.0F;
 }
 
-const std::byte* OperandLanes::f32_piece(std::int64_t row, std::int64_t k, std::int64_t n,
-                                         std::byte* stage) const {
-  alignas(64) std::byte gathered[kMostDepth * 8];
+const std::byte* GemmOperandRows::f32_piece(std::int64_t row, std::int64_t k, std::int64_t n,
+                                            std::byte* stage) const {
+  alignas(64) std::byte gathered[kMaxKc * 8];
   auto* out = reinterpret_cast<float*>(stage);
   if (!operand_.is_quantized()) {
     const void* values = gather(operand_.values, row, k, n, gathered);
@@ -160,11 +162,11 @@ const std::byte* OperandLanes::f32_piece(std::int64_t row, std::int64_t k, std::
     return stage;
   }
   decode_(decoder_, gather(from.codes, row, k, n, gathered), out, n);
-  if (fold_ == Fold::none) return stage;
-  alignas(64) float scales[kMostDepth];
+  if (applied_scales_ == AppliedScales::none) return stage;
+  alignas(64) float scales[kMaxKc];
   const std::int64_t first = k / tile_cols_, last = (k + n - 1) / tile_cols_;
   load_scales(isa_, from.scales, row / tile_rows_, first, last - first + 1, scales);
-  const float outer = fold_ == Fold::all ? level() : 1.0F;
+  const float outer = applied_scales_ == AppliedScales::all ? level() : 1.0F;
   for (std::int64_t done = 0, t = 0; done < n; ++t) {
     const std::int64_t end = std::min(n, (first + t + 1) * tile_cols_ - k);
     multiply(out + done, end - done, scales[t] * outer);
@@ -173,14 +175,14 @@ const std::byte* OperandLanes::f32_piece(std::int64_t row, std::int64_t k, std::
   return stage;
 }
 
-const std::byte* OperandLanes::piece(std::int64_t row, std::int64_t k, std::int64_t n,
-                                     std::byte* stage) const {
-  alignas(64) std::byte gathered[kMostDepth * 4];
+const std::byte* GemmOperandRows::piece(std::int64_t row, std::int64_t k, std::int64_t n,
+                                        std::byte* stage) const {
+  alignas(64) std::byte gathered[kMaxKc * 4];
   const Matrix& elements = operand_.elements();
-  switch (method_.lane) {
-    case Lane::f32:
+  switch (method_.packed_type) {
+    case PackedType::f32:
       return f32_piece(row, k, n, stage);
-    case Lane::f16: {
+    case PackedType::f16: {
       const std::byte* wide = f32_piece(row, k, n, gathered);
       auto* values = reinterpret_cast<float*>(gathered);
       if (wide != gathered) std::memcpy(values, wide, static_cast<std::size_t>(n) * sizeof(float));
@@ -188,8 +190,8 @@ const std::byte* OperandLanes::piece(std::int64_t row, std::int64_t k, std::int6
       method_.narrow(values, stage, n);
       return stage;
     }
-    case Lane::bf16: {
-      if (fold_ == Fold::tiles) {
+    case PackedType::bf16: {
+      if (applied_scales_ == AppliedScales::tiles) {
         take_upper_halves(reinterpret_cast<const float*>(f32_piece(row, k, n, gathered)), n,
                           reinterpret_cast<std::uint16_t*>(stage));
         return stage;
@@ -214,24 +216,24 @@ const std::byte* OperandLanes::piece(std::int64_t row, std::int64_t k, std::int6
   }
 }
 
-const std::byte* OperandLanes::codes(std::int64_t row, std::int64_t k, std::int64_t n,
-                                     std::byte* stage) const {
+const std::byte* GemmOperandRows::codes(std::int64_t row, std::int64_t k, std::int64_t n,
+                                        std::byte* stage) const {
   return static_cast<const std::byte*>(gather(operand_.quantized.codes, row, k, n, stage));
 }
 
-void OperandLanes::scales(std::int64_t row, std::int64_t k, std::int64_t run, std::int64_t runs,
-                          float* out, std::int64_t pitch) const {
+void GemmOperandRows::scales(std::int64_t row, std::int64_t k, std::int64_t run, std::int64_t runs,
+                             float* out, std::int64_t pitch) const {
   if (!operand_.is_quantized()) {
     for (std::int64_t i = 0; i < runs; ++i) out[i * pitch] = unit_;
     return;
   }
   const QuantizedMatrix& from = operand_.quantized;
   const float outer = unit_ * level();
-  if (fold_ == Fold::tiles) {
+  if (applied_scales_ == AppliedScales::tiles) {
     for (std::int64_t i = 0; i < runs; ++i) out[i * pitch] = outer;
     return;
   }
-  alignas(64) float found[kMostDepth];
+  alignas(64) float found[kMaxKc];
   const std::int64_t last_k = std::min(k + run * runs, operand_.cols()) - 1;
   const std::int64_t first = k / tile_cols_, last = last_k / tile_cols_;
   load_scales(isa_, from.scales, row / tile_rows_, first, last - first + 1, found);

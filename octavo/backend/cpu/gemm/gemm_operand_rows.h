@@ -11,19 +11,20 @@
 namespace octavo::cpu {
 
 // Which scales are multiplied into the lanes; the others are left to scales().
-enum class Fold : std::uint8_t {
+enum class AppliedScales : std::uint8_t {
   none,
-  tiles,  // those that change along K: exact in bf16 where folds_exactly says so
+  tiles,  // those that change along K: exact in bf16 where applies_scales_exactly says so
   all,    // rounded once; f32 lanes only
 };
 
-class OperandLanes {
+class GemmOperandRows {
  public:
-  OperandLanes(const Isa& isa, const GemmOperand& operand, const GemmMethod& method, Fold fold);
+  GemmOperandRows(const Isa& isa, const GemmOperand& operand, const GemmMethod& method,
+                  AppliedScales applied_scales);
 
   [[nodiscard]] std::int64_t rows() const { return operand_.rows(); }
 
-  // n lanes from (row, k) on, at most kMostDepth, k a multiple of 8. Into `stage`, unless memory
+  // n lanes from (row, k) on, at most kMaxKc, k a multiple of 8. Into `stage`, unless memory
   // has them as they are wanted.
   const std::byte* piece(std::int64_t row, std::int64_t k, std::int64_t n, std::byte* stage) const;
 
@@ -35,7 +36,7 @@ class OperandLanes {
 
   // Are they values in f32 lanes, with an element's neighbour in the next row beside it in memory?
   [[nodiscard]] bool in_columns() const { return in_columns_; }
-  // Then: elements k of n rows, at most kMostDepth.
+  // Then: elements k of n rows, at most kMaxKc.
   const float* column(std::int64_t first_row, std::int64_t k, std::int64_t n, float* stage) const;
 
   // The codes themselves, of formats of one byte and more.
@@ -57,7 +58,7 @@ class OperandLanes {
   const Isa& isa_;
   const GemmOperand& operand_;
   const GemmMethod& method_;
-  Fold fold_;
+  AppliedScales applied_scales_;
   Decoder decoder_{};
   DecodeSpan decode_ = nullptr;
   PackCodes pack_codes_ = nullptr;

@@ -18,31 +18,33 @@ void interleave(const std::byte* const* rows, int count, std::int64_t words, std
 
 }  // namespace
 
-const std::byte* padded(const OperandLanes& lanes, bool as_codes, std::int64_t bytes,
+const std::byte* padded(const GemmOperandRows& operand, bool as_codes, std::int64_t bytes,
                         std::int64_t row, std::int64_t k, std::int64_t n, std::int64_t wanted,
                         std::byte* stage) {
-  if (row >= lanes.rows()) {
+  if (row >= operand.rows()) {
     std::memset(stage, 0, static_cast<std::size_t>(wanted * bytes));
     return stage;
   }
-  const std::byte* piece = as_codes ? lanes.codes(row, k, n, stage) : lanes.piece(row, k, n, stage);
+  const std::byte* piece =
+      as_codes ? operand.codes(row, k, n, stage) : operand.piece(row, k, n, stage);
   if (wanted == n) return piece;
   if (piece != stage) std::memcpy(stage, piece, static_cast<std::size_t>(n * bytes));
   std::memset(stage + n * bytes, 0, static_cast<std::size_t>((wanted - n) * bytes));
   return stage;
 }
 
-void pack_panel(const GemmMethod& method, const OperandLanes& lanes, std::int64_t first_row,
+void pack_panel(const GemmMethod& method, const GemmOperandRows& operand, std::int64_t first_row,
                 int count, std::int64_t k, std::int64_t n, std::int64_t wanted, std::byte* stage,
                 std::byte* panel) {
-  if (wanted == n && lanes.pack(first_row, count, k, n, panel)) return;
+  if (wanted == n && operand.pack(first_row, count, k, n, panel)) return;
   const std::byte* rows[kMostPanelRows];
-  const std::int64_t lane = lane_bytes(method.lane);
+  const std::int64_t packed_size = packed_bytes(method.packed_type);
   for (int r = 0; r < count; ++r)
-    rows[r] = padded(lanes, false, lane, first_row + r, k, n, wanted, stage + r * wanted * lane);
+    rows[r] = padded(operand, false, packed_size, first_row + r, k, n, wanted,
+                     stage + r * wanted * packed_size);
   const std::int64_t words = wanted / method.tile.step;
   if (method.interleave != nullptr) return method.interleave(rows, count, words, panel);
-  switch (lane * method.tile.step) {
+  switch (packed_size * method.tile.step) {
     case 2:
       return interleave<std::uint16_t>(rows, count, words, panel);
     case 4:
@@ -52,11 +54,11 @@ void pack_panel(const GemmMethod& method, const OperandLanes& lanes, std::int64_
   }
 }
 
-void pack_scales(const OperandLanes& lanes, std::int64_t first_row, int count, std::int64_t k,
+void pack_scales(const GemmOperandRows& operand, std::int64_t first_row, int count, std::int64_t k,
                  std::int64_t run, std::int64_t runs, float* to) {
   for (int r = 0; r < count; ++r) {
-    if (first_row + r < lanes.rows()) {
-      lanes.scales(first_row + r, k, run, runs, to + r, count);
+    if (first_row + r < operand.rows()) {
+      operand.scales(first_row + r, k, run, runs, to + r, count);
     } else {
       for (std::int64_t i = 0; i < runs; ++i) to[i * count + r] = 0.0F;
     }

@@ -9,17 +9,17 @@
 namespace octavo::cpu {
 
 // Lanes of a row, or its codes, with zeros after them where the kernel reads whole steps.
-const std::byte* padded(const OperandLanes& lanes, bool as_codes, std::int64_t bytes,
+const std::byte* padded(const GemmOperandRows& operand, bool as_codes, std::int64_t bytes,
                         std::int64_t row, std::int64_t k, std::int64_t n, std::int64_t wanted,
                         std::byte* stage);
 
 // Rows of an operand as one panel: [depth / step][count][step].
-void pack_panel(const GemmMethod& method, const OperandLanes& lanes, std::int64_t first_row,
+void pack_panel(const GemmMethod& method, const GemmOperandRows& operand, std::int64_t first_row,
                 int count, std::int64_t k, std::int64_t n, std::int64_t wanted, std::byte* stage,
                 std::byte* panel);
 
 // The scales of `count` rows, [runs][count]; those beyond the edge are 0.
-void pack_scales(const OperandLanes& lanes, std::int64_t first_row, int count, std::int64_t k,
+void pack_scales(const GemmOperandRows& operand, std::int64_t first_row, int count, std::int64_t k,
                  std::int64_t run, std::int64_t runs, float* to);
 
 }  // namespace octavo::cpu

@@ -29,7 +29,7 @@ constexpr std::int64_t kPiece = 512;
 // Exponent fields as they stand in words. All ones are Inf and NaN; 0 is zero or subnormal, but of
 // e8m0, which has no mantissa, a number like any other.
 template <typename Word, int kMantissa>
-Exponents looked_up(const Matrix& matrix) {
+Exponents scan_exponents(const Matrix& matrix) {
   constexpr Word kMask = 0xFF;
   Word least = kMask, most = 0;
   for (std::int64_t row = 0; row < matrix.rows; ++row) {
@@ -64,9 +64,9 @@ Exponents exponents_of(const Matrix& values) {
   Exponents all;
   switch (values.dtype) {
     case DType::f32:
-      return looked_up<std::uint32_t, 23>(values);
+      return scan_exponents<std::uint32_t, 23>(values);
     case DType::bf16:
-      return looked_up<std::uint16_t, 7>(values);
+      return scan_exponents<std::uint16_t, 7>(values);
     case DType::f16:
       all.add(-24, 15);
       return all;
@@ -99,7 +99,7 @@ Exponents tile_scales(const GemmOperand& operand) {
   if (!operand.is_quantized()) return one();
   const Matrix& scales = operand.quantized.scales;
   if (scales.dtype != DType::code) return exponents_of(scales);
-  if (scales.format == e8m0fnu) return looked_up<std::uint8_t, 0>(scales);
+  if (scales.format == e8m0fnu) return scan_exponents<std::uint8_t, 0>(scales);
   Exponents all;
   all.add(scales.format.min_step_exponent(), std::ilogb(max_value(scales.format)));
   return all;
@@ -123,7 +123,7 @@ Exponents elements(const GemmOperand& operand) {
 
 }  // namespace
 
-bool may_scale_sums(const GemmJob& job, std::int64_t run, Fold fold) {
+bool may_scale_sums(const GemmJob& job, std::int64_t run, AppliedScales applied_scales) {
   constexpr int kLeast = -126, kMost = 127;
   const bool in_f16 = job.accumulator == Accumulator::f16;
   const int a_factor = in_f16 ? std::ilogb(f16_factor(job.a)) : 0,
@@ -131,7 +131,7 @@ bool may_scale_sums(const GemmJob& job, std::int64_t run, Fold fold) {
   Exponents a = times_power(elements(job.a), a_factor), b = times_power(elements(job.b), b_factor),
             a_scale = times_power(level(job.a), -a_factor),
             b_scale = times_power(level(job.b), -b_factor);
-  if (fold == Fold::none) {
+  if (applied_scales == AppliedScales::none) {
     a_scale = times(a_scale, tile_scales(job.a));
     b_scale = times(b_scale, tile_scales(job.b));
   } else {
@@ -149,7 +149,7 @@ bool may_scale_sums(const GemmJob& job, std::int64_t run, Fold fold) {
   return sum_is_normal && scaled_is_normal;
 }
 
-bool folds_exactly(const GemmOperand& operand) {
+bool applies_scales_exactly(const GemmOperand& operand) {
   const QuantizedMatrix& from = operand.quantized;
   if (!operand.is_quantized() || tile_extent(from.tile.cols, operand.cols()) == operand.cols())
     return true;

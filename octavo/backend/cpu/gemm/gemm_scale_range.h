@@ -11,9 +11,9 @@ namespace octavo::cpu {
 
 // Looks at the scales of both operands, and at values where an operand has no format to bound them.
 // With Fold::tiles those of tiles are in the lanes.
-bool may_scale_sums(const GemmJob& job, std::int64_t run, Fold fold);
+bool may_scale_sums(const GemmJob& job, std::int64_t run, AppliedScales applied_scales);
 
 // Are lanes times the scales of their tiles exact in bf16, and normal? Looks at the scales.
-bool folds_exactly(const GemmOperand& operand);
+bool applies_scales_exactly(const GemmOperand& operand);
 
 }  // namespace octavo::cpu

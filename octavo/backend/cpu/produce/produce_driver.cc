@@ -111,7 +111,7 @@ void norm_rows(const Isa& isa, const Exec& exec, const Matrix& x, const Producer
   const bool weighted = producer.weight.data != nullptr, biased = producer.bias.data != nullptr;
   const double from_one = producer.zero_centred ? 1.0 : 0.0;
   const auto count = static_cast<double>(std::max<std::int64_t>(x.cols, 1));
-  share_units(x.rows, useful_threads(exec, x.rows * x.cols), [&](std::int64_t row) {
+  parallel_units(x.rows, useful_threads(exec, x.rows * x.cols), [&](std::int64_t row) {
     alignas(64) double values[kStage], weights[kStage], biases[kStage];
     alignas(64) float stage[kStage];
     double mean = 0.0;
@@ -158,23 +158,24 @@ void activate_rows(const Isa& isa, const Exec& exec, const Matrix& x, bool gated
   const Reader read(isa, x);
   const Writer write(isa, out);
   const std::int64_t per_row = (out.cols + kStage - 1) / kStage;
-  share_units(out.rows * per_row, useful_threads(exec, out.rows * out.cols),
-              [&](std::int64_t unit) {
-                alignas(64) double values[kStage], gates[kStage];
-                alignas(64) float stage[kStage];
-                const std::int64_t row = unit / per_row, col = unit % per_row * kStage;
-                const std::int64_t n = std::min(kStage, out.cols - col);
-                const double* in = read(row, col, n, values);
-                float* to = write.place(row, col, stage);
-                if (gated) {
-                  const double* gate = read(row, out.cols + col, n, gates);
-                  for (std::int64_t i = 0; i < n; ++i)
-                    to[i] = static_cast<float>(activate(in[i]) * gate[i]);
-                } else {
-                  for (std::int64_t i = 0; i < n; ++i) to[i] = static_cast<float>(activate(in[i]));
-                }
-                write.finish(row, col, n, stage);
-              });
+  parallel_units(out.rows * per_row, useful_threads(exec, out.rows * out.cols),
+                 [&](std::int64_t unit) {
+                   alignas(64) double values[kStage], gates[kStage];
+                   alignas(64) float stage[kStage];
+                   const std::int64_t row = unit / per_row, col = unit % per_row * kStage;
+                   const std::int64_t n = std::min(kStage, out.cols - col);
+                   const double* in = read(row, col, n, values);
+                   float* to = write.place(row, col, stage);
+                   if (gated) {
+                     const double* gate = read(row, out.cols + col, n, gates);
+                     for (std::int64_t i = 0; i < n; ++i)
+                       to[i] = static_cast<float>(activate(in[i]) * gate[i]);
+                   } else {
+                     for (std::int64_t i = 0; i < n; ++i)
+                       to[i] = static_cast<float>(activate(in[i]));
+                   }
+                   write.finish(row, col, n, stage);
+                 });
 }
 
 }  // namespace

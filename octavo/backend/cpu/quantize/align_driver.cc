@@ -49,8 +49,8 @@ std::uint8_t exponent_at(const Matrix& scales, std::int64_t row, std::int64_t bl
 }
 
 // The blocks that get one scale; how many codes that changed.
-std::int64_t fold_run(const MxFoldJob& job, const std::vector<Lowered>& tables, std::int64_t row,
-                      std::int64_t first, std::int64_t end, std::byte* scale_to) {
+std::int64_t align_run(const MxAlignJob& job, const std::vector<Lowered>& tables, std::int64_t row,
+                       std::int64_t first, std::int64_t end, std::byte* scale_to) {
   const Matrix& scales = job.from.scales;
   std::uint8_t top = 0;
   for (std::int64_t col = first; col < end; col += kMxBlock)
@@ -79,17 +79,17 @@ std::int64_t fold_run(const MxFoldJob& job, const std::vector<Lowered>& tables, 
 
 }  // namespace
 
-void fold_matrix(const Exec& exec, const MxFoldJob& job) {
+void align_exponents_matrix(const Exec& exec, const MxAlignJob& job) {
   const std::int64_t rows = job.from.codes.rows, cols = job.from.codes.cols;
   if (rows == 0 || cols == 0) return;
   const std::int64_t run = tile_extent(job.to.tile.cols, cols);
   const std::vector<Lowered>& tables = tables_of(job.from.codes.format);
   std::atomic<std::int64_t> changed{0};
-  share_units(rows, useful_threads(exec, rows * cols), [&](std::int64_t row) {
+  parallel_units(rows, useful_threads(exec, rows * cols), [&](std::int64_t row) {
     std::int64_t here = 0;
     for (std::int64_t first = 0; first < cols; first += run)
-      here += fold_run(job, tables, row, first, std::min(first + run, cols),
-                       element(job.to.scales, row, first / run));
+      here += align_run(job, tables, row, first, std::min(first + run, cols),
+                        element(job.to.scales, row, first / run));
     if (here > 0) changed += here;
   });
   if (job.changed != nullptr) *job.changed += changed;

@@ -24,20 +24,20 @@ void amax_of_values(const Exec& exec, const TileValues<Real>& values, AmaxOf of,
   const std::uint32_t limit = counted_up_to(of);
   const bool as_bf16 = values.is_direct() && values.dtype() == DType::bf16;
   PartAmaxes found;
-  share_parts(units, std::min(parts_for(units, threads), kMostParts), threads,
-              [&](int part, std::int64_t first, std::int64_t last) {
-                alignas(64) Real stage[kStageRoom];
-                std::uint32_t most = 0;
-                for (std::int64_t unit = first; unit < last; ++unit) {
-                  const std::int64_t row = unit / per_row, col = unit % per_row * kStage;
-                  const std::int64_t n = std::min(kStage, cols - col);
-                  most = as_bf16
-                             ? amax_run(static_cast<const std::uint16_t*>(values.direct(row, col)),
-                                        n, limit, most)
-                             : amax_run(values.piece(row, col, n, stage), n, limit, most);
-                }
-                found.of(part) = most;
-              });
+  parallel_parts(
+      units, std::min(parts_for(units, threads), kMostParts), threads,
+      [&](int part, std::int64_t first, std::int64_t last) {
+        alignas(64) Real stage[kStageRoom];
+        std::uint32_t most = 0;
+        for (std::int64_t unit = first; unit < last; ++unit) {
+          const std::int64_t row = unit / per_row, col = unit % per_row * kStage;
+          const std::int64_t n = std::min(kStage, cols - col);
+          most = as_bf16 ? amax_run(static_cast<const std::uint16_t*>(values.direct(row, col)), n,
+                                    limit, most)
+                         : amax_run(values.piece(row, col, n, stage), n, limit, most);
+        }
+        found.of(part) = most;
+      });
   const std::uint32_t most = larger(found.largest(), std::bit_cast<std::uint32_t>(*amax));
   // One NaN, whichever there was.
   *amax = std::bit_cast<float>(select(mask_of(most > 0x7F800000u), 0x7FC00000u, most));

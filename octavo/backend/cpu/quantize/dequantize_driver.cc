@@ -18,7 +18,7 @@ void dequantize_matrix(const Isa& isa, const Exec& exec, const QuantizedMatrix& 
   const int threads = useful_threads(exec, rows * cols);
   const Narrower narrow(isa, values.dtype);
   const bool direct = is_contiguous(values);
-  share_units(units, threads, [&](std::int64_t unit) {
+  parallel_units(units, threads, [&](std::int64_t unit) {
     alignas(64) std::byte wide[kStage * 8], codes[kStage * 2];
     const std::int64_t row = unit / per_row, col = unit % per_row * kStage;
     const std::int64_t n = std::min(kStage, cols - col);

@@ -55,7 +55,7 @@ double squared_error(const Isa& isa, const QuantizeJob& job, const TileValues<Re
                      const Area& region, const Format& format, const Encoder& encoder,
                      const TileScale& scale) {
   const bool division = divides(job.scale);
-  const Finish finish = finish_of(job.scale, format);
+  const PeerAdjust peer_adjust = peer_adjust_of(job.scale, format);
   const Decoder decoder{.format = format, .target = DType::f64};
   double error = 0;
   for_each_piece(values, region, [&](const Real* x, std::int64_t n, std::uint64_t index) {
@@ -64,7 +64,7 @@ double squared_error(const Isa& isa, const QuantizeJob& job, const TileValues<Re
     alignas(64) double back[kStage];
     const auto factor = static_cast<Real>(scale.factor);
     for (std::int64_t i = 0; i < n; ++i)
-      scaled[i] = finished(finish, division ? x[i] / factor : x[i] * factor);
+      scaled[i] = peer_adjusted(peer_adjust, division ? x[i] / factor : x[i] * factor);
     isa.encode(encoder)(encoder, scaled, codes, n, job.encode.first_index + index);
     isa.decode(decoder)(decoder, codes, back, n);
     for (std::int64_t i = 0; i < n; ++i) {

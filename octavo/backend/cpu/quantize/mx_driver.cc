@@ -124,12 +124,12 @@ bool quantize_mx(const Isa& isa, const Exec& exec, const QuantizeJob& job) {
   };
   const int threads = useful_threads(exec, rows * cols);
   if (columnwise.wanted()) {
-    share_units((rows + kStripRows - 1) / kStripRows, threads, [&](std::int64_t u) {
+    parallel_units((rows + kStripRows - 1) / kStripRows, threads, [&](std::int64_t u) {
       strip(u * kStripRows, std::min(kStripRows, rows - u * kStripRows));
     });
   } else {
     const std::int64_t per_row = (cols + kRowPiece - 1) / kRowPiece;
-    share_units(rows * per_row, threads, [&](std::int64_t u) {
+    parallel_units(rows * per_row, threads, [&](std::int64_t u) {
       const std::int64_t row = u / per_row, col = u % per_row * kRowPiece;
       row_piece(element(values, row, col), row, col, std::min(kRowPiece, cols - col));
     });

@@ -49,7 +49,7 @@ bool quantize_fp4(const Isa& isa, const Exec& exec, const QuantizeJob& job) {
   }
   const Fp4Tiles tiles{.tensor_scale = *to.tensor_scale};
   const std::int64_t per_row = (cols + kPiece - 1) / kPiece;
-  share_units(rows * per_row, useful_threads(exec, rows * cols), [&](std::int64_t unit) {
+  parallel_units(rows * per_row, useful_threads(exec, rows * cols), [&](std::int64_t unit) {
     const std::int64_t row = unit / per_row, col = unit % per_row * kPiece;
     kernel(tiles, element(values, row, col),
            reinterpret_cast<std::uint8_t*>(element(to.codes, row, col)),

@@ -44,13 +44,13 @@ class CopyMaker {
                               sizeof(Real) == 4 ? DType::f32 : DType::f64)),
         encode_(isa.encode(encoder_)),
         division_(divides(job.scale) && job.given_inv_scale == nullptr),
-        finish_(job.given_inv_scale == nullptr ? finish_of(job.scale, to_.codes.format)
-                                               : Finish::none),
+        peer_adjust_(job.given_inv_scale == nullptr ? peer_adjust_of(job.scale, to_.codes.format)
+                                                    : PeerAdjust::none),
         poison_code_(
             to_.codes.format.has_nan() ? nan_input_code(to_.codes.format, job.encode, false) : 0),
         direct_codes_(is_contiguous(to_.codes)) {
     if (sizeof(Real) == 4 && isa.encode_scaled != nullptr && values_.is_direct() && !division_ &&
-        finish_ == Finish::none && to_.codes.format.code_bytes() == 1) {
+        peer_adjust_ == PeerAdjust::none && to_.codes.format.code_bytes() == 1) {
       scaled_encoder_ = make_encoder(to_.codes.format, encode_policy(job), values_.dtype());
       // Peers do not poison, even where they look at everything.
       scaled_encoder_.only_finite = job.scale.arith == Arith::octavo &&
@@ -78,7 +78,7 @@ class CopyMaker {
       for (std::int64_t unit = 0; unit < units; ++unit) shared_tile(area(unit), threads, counts);
       return;
     }
-    share_units(units, threads, [&](std::int64_t unit) { one_thread(area(unit), counts); });
+    parallel_units(units, threads, [&](std::int64_t unit) { one_thread(area(unit), counts); });
   }
 
  private:
@@ -177,8 +177,8 @@ class CopyMaker {
       } else {
         for (std::int64_t i = 0; i < n; ++i) scaled[i] = x[i] * factors[i];
       }
-      if (finish_ != Finish::none) {
-        for (std::int64_t i = 0; i < n; ++i) scaled[i] = finished(finish_, scaled[i]);
+      if (peer_adjust_ != PeerAdjust::none) {
+        for (std::int64_t i = 0; i < n; ++i) scaled[i] = peer_adjusted(peer_adjust_, scaled[i]);
       }
       const std::uint64_t index =
           job_.encode.first_index + static_cast<std::uint64_t>(row * values_.cols() + col);
@@ -240,7 +240,7 @@ class CopyMaker {
       amax = std::bit_cast<std::uint32_t>(*job_.given_amax);
     } else if (job_.given_inv_scale == nullptr) {
       PartAmaxes found;
-      share_parts(pieces, parts, threads, [&](int part, std::int64_t first, std::int64_t last) {
+      parallel_parts(pieces, parts, threads, [&](int part, std::int64_t first, std::int64_t last) {
         amaxes_.find(between(first, last), &found.of(part));
       });
       amax = found.largest();
@@ -251,7 +251,7 @@ class CopyMaker {
       make(area, &amax, scales);
     }
     store(area, scales);
-    share_parts(pieces, parts, threads, [&](int, std::int64_t first, std::int64_t last) {
+    parallel_parts(pieces, parts, threads, [&](int, std::int64_t first, std::int64_t last) {
       encode(between(first, last), area.col, scales, counts);
     });
   }
@@ -265,7 +265,7 @@ class CopyMaker {
   Encoder encoder_;
   EncodeSpan encode_;
   bool division_;
-  Finish finish_;
+  PeerAdjust peer_adjust_;
   std::uint32_t poison_code_;
   bool direct_codes_;
   Encoder scaled_encoder_{};

@@ -10,9 +10,9 @@ void encode_apart(const Exec& exec, const Matrix& values, const Matrix& codes,
                   const EncodePolicy& policy, Counts* counts) {
   if (encode_hardware(exec, values, codes, policy, counts)) return;
   // First, because in place the codes take the place of the values.
-  if (counts != nullptr && count_lanes(exec, values, codes.format, policy, counts))
+  if (counts != nullptr && count_vectorized(exec, values, codes.format, policy, counts))
     counts = nullptr;
-  if (counts == nullptr && encode_lanes(exec, values, codes, policy)) return;
+  if (counts == nullptr && encode_vectorized(exec, values, codes, policy)) return;
   encode_general(exec, values, codes, policy, counts);
 }
 
@@ -39,7 +39,7 @@ void encode_matrix(const Exec& exec, const Matrix& values, const Matrix& codes,
 void decode_matrix(const Exec& exec, const Matrix& codes, const Matrix& values) {
   if (codes.rows == 0 || codes.cols == 0) return;
   const Scope scope(exec);
-  if (!decode_hardware(exec, codes, values) && !decode_lanes(exec, codes, values))
+  if (!decode_hardware(exec, codes, values) && !decode_vectorized(exec, codes, values))
     decode_general(exec, codes, values);
 }
 

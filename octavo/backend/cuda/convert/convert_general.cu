@@ -20,7 +20,7 @@ __global__ void __launch_bounds__(kThreads)
   const int width = codes.packed ? kPackedGroup : 1;
   const std::int64_t per_row = (values.cols + width - 1) / width;
   const std::int64_t row = at / per_row, first = at % per_row * width;
-  LaneCounts met;
+  ThreadCounts met;
   if (row < values.rows) {
     std::uint32_t group[kPackedGroup] = {};
     const int n = static_cast<int>(min(static_cast<std::int64_t>(width), values.cols - first));

@@ -9,7 +9,7 @@
 
 namespace octavo::cuda {
 
-struct LaneCounts {
+struct ThreadCounts {
   unsigned saturated = 0, flushed = 0, nan = 0;
   __device__ void add(const Encoded& encoded) {
     saturated += encoded.saturated;
@@ -41,13 +41,13 @@ __device__ inline void add_number(std::int64_t* to, unsigned lane_number) {
     atomicAdd(reinterpret_cast<unsigned long long*>(to), static_cast<unsigned long long>(sum));
 }
 // All lanes of a warp call this.
-__device__ inline void add_counts(Counts* counts, const LaneCounts& lane) {
+__device__ inline void add_counts(Counts* counts, const ThreadCounts& lane) {
   add_number(&counts->saturated, lane.saturated);
   add_number(&counts->flushed, lane.flushed);
   add_number(&counts->nan, lane.nan);
 }
 // All threads of a block call this, once: an atomic a block, where there are many blocks.
-__device__ inline void add_block_counts(Counts* counts, const LaneCounts& lane) {
+__device__ inline void add_block_counts(Counts* counts, const ThreadCounts& lane) {
   __shared__ unsigned sums[3];
   if (threadIdx.x < 3) sums[threadIdx.x] = 0;
   __syncthreads();

@@ -19,7 +19,7 @@ template <DType kSource>
 __global__ void __launch_bounds__(kThreads)
     count_kernel(const unsigned char* from, VectorPlan plan,
                  const __grid_constant__ CountEdges edges, Counts* counts) {
-  LaneCounts met;
+  ThreadCounts met;
   const std::int64_t step = static_cast<std::int64_t>(gridDim.x) * kThreads;
   for (std::int64_t row = blockIdx.y; row < plan.rows; row += gridDim.y) {
     const unsigned char* start = from + row * plan.from_pitch;
@@ -53,8 +53,8 @@ void launch(const Exec& exec, const Matrix& values, const VectorPlan& plan, cons
 
 }  // namespace
 
-bool count_lanes(const Exec& exec, const Matrix& values, const Format& format,
-                 const EncodePolicy& policy, Counts* counts) {
+bool count_vectorized(const Exec& exec, const Matrix& values, const Format& format,
+                      const EncodePolicy& policy, Counts* counts) {
   VectorPlan plan;
   CountEdges edges{};
   if (!is_value(values.dtype) || values.dtype == DType::f64 ||

@@ -15,7 +15,8 @@ namespace octavo::cuda {
 inline constexpr std::uint32_t kQuietNan = 0x7FC00000u;
 
 template <DecodeKind kKind>
-__device__ __forceinline__ std::uint32_t decode_lane(const LaneDecode& plan, std::uint32_t code) {
+__device__ __forceinline__ std::uint32_t decode_element(const DecodePlan& plan,
+                                                        std::uint32_t code) {
   if constexpr (kKind == DecodeKind::powers) {
     const std::uint32_t field = code & 0xFFu, bits = field == 0u ? 0x400000u : field << 23;
     return field == 0xFFu ? kQuietNan : bits;

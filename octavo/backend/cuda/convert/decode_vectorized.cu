@@ -14,7 +14,7 @@ constexpr int kThreads = 256;
 template <DType kTarget, DecodeKind kKind, bool kExact, int kBits>
 __global__ void __launch_bounds__(kThreads)
     decode_kernel(const unsigned char* from, unsigned char* to, VectorPlan plan, int bits,
-                  const __grid_constant__ LaneDecode lane) {
+                  const __grid_constant__ DecodePlan lane) {
   const std::int64_t row = blockIdx.y;
   const std::int64_t at = static_cast<std::int64_t>(blockIdx.x) * kThreads + threadIdx.x;
   if (at >= plan.vectors) return;
@@ -23,7 +23,7 @@ __global__ void __launch_bounds__(kThreads)
   kBits == 0 && bits == 7 ? load_sevens(from_row, at, plan.vectors, codes)
                           : load_codes(from_row, at, kBits != 0 ? kBits : bits, codes);
 #pragma unroll
-  for (int i = 0; i < kVector; ++i) values[i] = decode_lane<kKind>(lane, codes[i]);
+  for (int i = 0; i < kVector; ++i) values[i] = decode_element<kKind>(lane, codes[i]);
   store_values<kTarget, kExact>(to + row * plan.to_pitch, at, values);
 }
 
@@ -31,7 +31,7 @@ struct Call {
   const Exec& exec;
   const Matrix &codes, &values;
   VectorPlan plan{};
-  LaneDecode lane{};
+  DecodePlan lane{};
 };
 
 template <DType kTarget, DecodeKind kKind, bool kExact>
@@ -72,10 +72,10 @@ bool launch_kind(const Call& call) {
 
 }  // namespace
 
-bool decode_lanes(const Exec& exec, const Matrix& codes, const Matrix& values) {
+bool decode_vectorized(const Exec& exec, const Matrix& codes, const Matrix& values) {
   Call call{.exec = exec, .codes = codes, .values = values};
   if (!vector_plan(codes, values, &call.plan) || call.plan.rows > 65535 ||
-      !lane_decode(codes.format, &call.lane))
+      !decode_plan(codes.format, &call.lane))
     return false;
   switch (values.dtype) {
     case DType::f32:

@@ -12,8 +12,8 @@
 
 namespace octavo::cuda {
 
-bool lane_encode(const Format& format, const EncodePolicy& policy, LaneEncode* plan,
-                 LaneKind* kind) {
+bool encode_plan(const Format& format, const EncodePolicy& policy, EncodePlan* plan,
+                 EncodeKind* kind) {
   const bool powers = format == e8m0fnu;
   if (!powers && !fits_f32(format)) return false;
   const EncodeEdges edges = encode_edges(format, policy);
@@ -88,22 +88,22 @@ bool lane_encode(const Format& format, const EncodePolicy& policy, LaneEncode* p
                            !inf_special;
   // A sum with 3 * 2^22 steps has its steps in the low bits, whatever its sign.
   plan->integer_magic = 3.0F * f32_power_of_two(22 + format.min_step_exponent());
-  *kind = LaneKind::quick;
+  *kind = EncodeKind::quick;
   if (powers) {
-    *kind = usual_power ? LaneKind::simple_e8m0 : LaneKind::e8m0;
+    *kind = usual_power ? EncodeKind::simple_e8m0 : EncodeKind::e8m0;
   } else if (format.twos_complement) {
-    *kind = usual && one_nan ? LaneKind::simple_integers : LaneKind::integers;
+    *kind = usual && one_nan ? EncodeKind::simple_integers : EncodeKind::integers;
   } else if (!sums) {
-    *kind = LaneKind::shifts;
+    *kind = EncodeKind::shifts;
   } else if (usual && plan->zero_sign != 0 && (nan_keeps_sign || one_nan)) {
-    *kind = nan_keeps_sign ? LaneKind::simple : LaneKind::one_nan;
+    *kind = nan_keeps_sign ? EncodeKind::simple : EncodeKind::one_nan;
   } else if (usual && one_nan) {
-    *kind = LaneKind::one_zero;
+    *kind = EncodeKind::one_zero;
   }
   return true;
 }
 
-bool lane_decode(const Format& format, LaneDecode* plan) {
+bool decode_plan(const Format& format, DecodePlan* plan) {
   const bool powers = format == e8m0fnu;
   // An exponent of eight bits would collide with f32's own Inf while its field is in place.
   if (!powers && (!fits_f32(format) || format.exponent_bits > 7 || format.bias < 0)) return false;

@@ -1,4 +1,4 @@
-// The constants of lane kernels (device/encode_lane.cuh, decode_element.cuh), worked out on the
+// The constants of lane kernels (device/encode_element.cuh, decode_element.cuh), worked out on the
 // host.
 #pragma once
 
@@ -9,7 +9,7 @@
 
 namespace octavo::cuda {
 
-enum class LaneKind : std::uint8_t {
+enum class EncodeKind : std::uint8_t {
   // f32 itself rounds, most formats:
   simple,           // zero and NaN keep their sign, nothing else is special
   one_nan,          // NaN has one code
@@ -24,11 +24,11 @@ enum class LaneKind : std::uint8_t {
 };
 
 // Are draws of stochastic rounding added in f32? Elsewhere they are whole numbers.
-constexpr bool draws_in_sums(LaneKind kind) { return kind < LaneKind::shifts; }
+constexpr bool draws_in_sums(EncodeKind kind) { return kind < EncodeKind::shifts; }
 
 // Pairs are indexed by the sign. Decisions that a policy has taken are numbers that a comparison
 // never meets, or masks: kernels have no branch for them.
-struct LaneEncode {
+struct EncodePlan {
   std::uint32_t limit[2];  // f32 bits that magnitudes are cut to
   std::uint32_t inf_code[2], nan_code[2];
   std::uint32_t inf_flips, nan_flips;  // bits in which the codes of the two signs differ
@@ -72,7 +72,7 @@ enum class DecodeKind : std::uint8_t {
   powers,    // e8m0
 };
 
-struct LaneDecode {
+struct DecodePlan {
   std::uint32_t code_mask, magnitude_mask, sign_mask, sign_shift;
   std::uint32_t up_shift;  // of a field to f32's
   float scale;
@@ -84,10 +84,10 @@ struct LaneDecode {
 };
 
 // False where f32 lanes cannot encode the format.
-bool lane_encode(const Format& format, const EncodePolicy& policy, LaneEncode* plan,
-                 LaneKind* kind);
+bool encode_plan(const Format& format, const EncodePolicy& policy, EncodePlan* plan,
+                 EncodeKind* kind);
 
 // False where codes of the format are not exactly f32.
-bool lane_decode(const Format& format, LaneDecode* plan);
+bool decode_plan(const Format& format, DecodePlan* plan);
 
 }  // namespace octavo::cuda

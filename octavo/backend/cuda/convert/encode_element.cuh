@@ -24,7 +24,7 @@ __device__ __forceinline__ std::uint32_t round_up_bits(std::uint32_t v, std::uin
 
 // The field of a finite magnitude, rounded.
 template <Rounding kRounding>
-__device__ __forceinline__ std::uint32_t rounded_field(const LaneEncode& plan,
+__device__ __forceinline__ std::uint32_t rounded_field(const EncodePlan& plan,
                                                        std::uint32_t magnitude, bool negative,
                                                        std::uint32_t random) {
   const std::uint32_t raw = magnitude >> 23, exponent = max(raw, 1u);
@@ -49,7 +49,7 @@ __device__ __forceinline__ std::uint32_t rounded_field(const LaneEncode& plan,
 // the sum are the steps from the beginning of the binade, its exponent says which.
 // kRaw: with plan.raw_offset, which is even, still in it.
 template <Rounding kRounding, bool kRaw = false>
-__device__ __forceinline__ std::uint32_t quick_field(const LaneEncode& plan, float magnitude,
+__device__ __forceinline__ std::uint32_t quick_field(const EncodePlan& plan, float magnitude,
                                                      std::uint32_t sign, std::uint32_t random) {
   const std::uint32_t binade = max(__float_as_uint(magnitude) & 0x7F800000u, plan.min_binade);
   const float start = __uint_as_float(binade);
@@ -87,16 +87,17 @@ __device__ __forceinline__ std::uint32_t quick_field(const LaneEncode& plan, flo
 }
 
 // What differs between formats and policies after rounding; each costs a few instructions.
-template <LaneKind kKind>
+template <EncodeKind kKind>
 struct QuickTraits {
   // Everything has its own code: Inf, NaN of either sign, limits of either sign.
-  static constexpr bool kAny = kKind == LaneKind::quick || kKind == LaneKind::integers;
-  static constexpr bool kNanKeepsSign = kKind == LaneKind::simple;
-  static constexpr bool kZeroKeepsSign = kKind == LaneKind::simple || kKind == LaneKind::one_nan;
+  static constexpr bool kAny = kKind == EncodeKind::quick || kKind == EncodeKind::integers;
+  static constexpr bool kNanKeepsSign = kKind == EncodeKind::simple;
+  static constexpr bool kZeroKeepsSign =
+      kKind == EncodeKind::simple || kKind == EncodeKind::one_nan;
 };
 
-template <Rounding kRounding, LaneKind kKind>
-__device__ __forceinline__ std::uint32_t encode_quick(const LaneEncode& plan, std::uint32_t bits,
+template <Rounding kRounding, EncodeKind kKind>
+__device__ __forceinline__ std::uint32_t encode_quick(const EncodePlan& plan, std::uint32_t bits,
                                                       std::uint32_t random) {
   using Traits = QuickTraits<kKind>;
   const float value = __uint_as_float(bits);
@@ -113,7 +114,7 @@ __device__ __forceinline__ std::uint32_t encode_quick(const LaneEncode& plan, st
     return fabsf(value) <= plan.number_most ? field | sign : plan.nan_code[0];
   } else {
     std::uint32_t code;
-    if constexpr (kKind == LaneKind::integers) {
+    if constexpr (kKind == EncodeKind::integers) {
       code = (top != 0u ? 0u - field : field) & plan.code_mask;
     } else {
       code = field | (field == 0u ? sign & plan.zero_sign : sign);
@@ -124,10 +125,10 @@ __device__ __forceinline__ std::uint32_t encode_quick(const LaneEncode& plan, st
   }
 }
 
-// LaneKind::simple without what can be done for several at a time: no sign, which NaN keeps as
+// EncodeKind::simple without what can be done for several at a time: no sign, which NaN keeps as
 // well, and plan.raw_offset too much.
 template <Rounding kRounding>
-__device__ __forceinline__ std::uint32_t encode_raw(const LaneEncode& plan, std::uint32_t bits,
+__device__ __forceinline__ std::uint32_t encode_raw(const EncodePlan& plan, std::uint32_t bits,
                                                     std::uint32_t random) {
   const float value = __uint_as_float(bits);
   const float magnitude = fminf(fabsf(value), __uint_as_float(plan.limit[0]));
@@ -138,7 +139,7 @@ __device__ __forceinline__ std::uint32_t encode_raw(const LaneEncode& plan, std:
 
 // Two's complement, to nearest even: the low bits of a sum with something that is larger than any
 // code and a multiple of all of them.
-__device__ __forceinline__ std::uint32_t encode_integer(const LaneEncode& plan,
+__device__ __forceinline__ std::uint32_t encode_integer(const EncodePlan& plan,
                                                         std::uint32_t bits) {
   const float value = __uint_as_float(bits);
   const float cut =
@@ -150,7 +151,7 @@ __device__ __forceinline__ std::uint32_t encode_integer(const LaneEncode& plan,
 // Powers of two from 2^-127. As an exponent field of eight bits below which nothing is subnormal:
 // 2^-127 is 0. kSimple: what is below zero becomes the smallest, as zero does.
 template <Rounding kRounding, bool kSimple>
-__device__ __forceinline__ std::uint32_t encode_e8m0(const LaneEncode& plan, std::uint32_t bits,
+__device__ __forceinline__ std::uint32_t encode_e8m0(const EncodePlan& plan, std::uint32_t bits,
                                                      std::uint32_t random) {
   const std::uint32_t magnitude =
       kSimple ? static_cast<std::uint32_t>(max(static_cast<int>(bits), 0)) : bits & 0x7FFFFFFFu;
@@ -174,19 +175,19 @@ __device__ __forceinline__ std::uint32_t encode_e8m0(const LaneEncode& plan, std
   return value == value ? code : plan.nan_code[0];
 }
 
-template <Rounding kRounding, LaneKind kKind>
-__device__ __forceinline__ std::uint32_t encode_lane(const LaneEncode& plan, std::uint32_t bits,
-                                                     std::uint32_t random) {
-  if constexpr (kKind == LaneKind::simple_integers) {
+template <Rounding kRounding, EncodeKind kKind>
+__device__ __forceinline__ std::uint32_t encode_element(const EncodePlan& plan, std::uint32_t bits,
+                                                        std::uint32_t random) {
+  if constexpr (kKind == EncodeKind::simple_integers) {
     if constexpr (kRounding == Rounding::nearest_even) return encode_integer(plan, bits);
-    return encode_quick<kRounding, LaneKind::integers>(plan, bits, random);
-  } else if constexpr (kKind == LaneKind::simple || kKind == LaneKind::one_nan ||
-                       kKind == LaneKind::one_zero || kKind == LaneKind::quick ||
-                       kKind == LaneKind::integers) {
+    return encode_quick<kRounding, EncodeKind::integers>(plan, bits, random);
+  } else if constexpr (kKind == EncodeKind::simple || kKind == EncodeKind::one_nan ||
+                       kKind == EncodeKind::one_zero || kKind == EncodeKind::quick ||
+                       kKind == EncodeKind::integers) {
     return encode_quick<kRounding, kKind>(plan, bits, random);
-  } else if constexpr (kKind == LaneKind::simple_e8m0) {
+  } else if constexpr (kKind == EncodeKind::simple_e8m0) {
     return encode_e8m0<kRounding, true>(plan, bits, random);
-  } else if constexpr (kKind == LaneKind::e8m0) {
+  } else if constexpr (kKind == EncodeKind::e8m0) {
     return encode_e8m0<kRounding, false>(plan, bits, random);
   }
   const std::uint32_t magnitude = bits & 0x7FFFFFFFu;

@@ -59,7 +59,7 @@ __global__ void __launch_bounds__(kThreads)
     }
   }
   if constexpr (kCounts) {
-    LaneCounts met;
+    ThreadCounts met;
 #pragma unroll
     for (int i = 0; i < kUnroll * kSide * kVector; ++i)
       met.look_at_magnitude(

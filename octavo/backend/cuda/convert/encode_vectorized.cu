@@ -12,14 +12,14 @@ namespace {
 
 constexpr int kThreads = 256;
 
-// Eight codes of LaneKind::simple, one to a byte. What all fields have too much is taken off four
+// Eight codes of EncodeKind::simple, one to a byte. What all fields have too much is taken off four
 // at a time, and signs come in four at a time.
 template <DType kSource, Rounding kRounding>
-__device__ __forceinline__ uint2 simple_bytes(const LaneEncode& lane, const DrawKeys& keys,
+__device__ __forceinline__ uint2 simple_bytes(const EncodePlan& lane, const DrawKeys& keys,
                                               std::uint64_t index, const Raw<kSource>& raw) {
   std::uint32_t fields[kVector], draws[kVector] = {};
   if constexpr (kRounding == Rounding::stochastic)
-    draw_eight<LaneKind::simple>(keys, index, lane, draws);
+    draw_eight<EncodeKind::simple>(keys, index, lane, draws);
 #pragma unroll
   for (int i = 0; i < kVector; ++i)
     fields[i] = encode_raw<kRounding>(lane, f32_bits<kSource>(raw, i), draws[i]);
@@ -31,14 +31,14 @@ __device__ __forceinline__ uint2 simple_bytes(const LaneEncode& lane, const Draw
 
 // Vectors of a thread: two where their codes can go out at once and share what is not a value's
 // own work; f32 is read slower so.
-constexpr int vectors_of(DType source, LaneKind kind, int bits) {
-  return bits == 8 && kind == LaneKind::simple && source != DType::f32 ? 2 : 1;
+constexpr int vectors_of(DType source, EncodeKind kind, int bits) {
+  return bits == 8 && kind == EncodeKind::simple && source != DType::f32 ? 2 : 1;
 }
 
-template <DType kSource, Rounding kRounding, LaneKind kKind, int kBits>
+template <DType kSource, Rounding kRounding, EncodeKind kKind, int kBits>
 __global__ void __launch_bounds__(kThreads)
     encode_kernel(const unsigned char* from, unsigned char* to, VectorPlan plan, int bits,
-                  const __grid_constant__ LaneEncode lane, const __grid_constant__ DrawKeys keys,
+                  const __grid_constant__ EncodePlan lane, const __grid_constant__ DrawKeys keys,
                   std::uint64_t first_index) {
   const std::int64_t row = blockIdx.y;
   const std::int64_t at = static_cast<std::int64_t>(blockIdx.x) * kThreads + threadIdx.x;
@@ -55,7 +55,7 @@ __global__ void __launch_bounds__(kThreads)
     store_pair(to_row, at, simple_bytes<kSource, kRounding>(lane, keys, index, first),
                simple_bytes<kSource, kRounding>(lane, keys, index + kVector, second), plan.wide,
                has_second);
-  } else if constexpr (kBits == 8 && kKind == LaneKind::simple) {
+  } else if constexpr (kBits == 8 && kKind == EncodeKind::simple) {
     if (at >= plan.vectors) return;
     const std::uint64_t index = row_index + static_cast<std::uint64_t>(at * kVector);
     store_once(
@@ -72,7 +72,7 @@ __global__ void __launch_bounds__(kThreads)
       draw_eight<kKind>(keys, row_index + static_cast<std::uint64_t>(at * kVector), lane, draws);
 #pragma unroll
     for (int i = 0; i < kVector; ++i)
-      codes[i] = encode_lane<kRounding, kKind>(lane, f32_bits<kSource>(raw, i), draws[i]);
+      codes[i] = encode_element<kRounding, kKind>(lane, f32_bits<kSource>(raw, i), draws[i]);
     sevens ? store_sevens(to_row, at, plan.vectors, codes)
            : store_codes(to_row, at, kBits != 0 ? kBits : bits, codes);
   }
@@ -83,11 +83,11 @@ struct Call {
   const Matrix &values, &codes;
   const EncodePolicy& policy;
   VectorPlan plan{};
-  LaneEncode lane{};
-  LaneKind kind{};
+  EncodePlan lane{};
+  EncodeKind kind{};
 };
 
-template <DType kSource, Rounding kRounding, LaneKind kKind>
+template <DType kSource, Rounding kRounding, EncodeKind kKind>
 void launch(const Call& call) {
   const int bits = stored_bits_of(call.codes);
   const dim3 grid(
@@ -105,32 +105,32 @@ void launch(const Call& call) {
 template <DType kSource, Rounding kRounding>
 bool launch_kind(const Call& call) {
   switch (call.kind) {
-    case LaneKind::simple:
-      launch<kSource, kRounding, LaneKind::simple>(call);
+    case EncodeKind::simple:
+      launch<kSource, kRounding, EncodeKind::simple>(call);
       return true;
-    case LaneKind::one_nan:
-      launch<kSource, kRounding, LaneKind::one_nan>(call);
+    case EncodeKind::one_nan:
+      launch<kSource, kRounding, EncodeKind::one_nan>(call);
       return true;
-    case LaneKind::one_zero:
-      launch<kSource, kRounding, LaneKind::one_zero>(call);
+    case EncodeKind::one_zero:
+      launch<kSource, kRounding, EncodeKind::one_zero>(call);
       return true;
-    case LaneKind::quick:
-      launch<kSource, kRounding, LaneKind::quick>(call);
+    case EncodeKind::quick:
+      launch<kSource, kRounding, EncodeKind::quick>(call);
       return true;
-    case LaneKind::simple_integers:
-      launch<kSource, kRounding, LaneKind::simple_integers>(call);
+    case EncodeKind::simple_integers:
+      launch<kSource, kRounding, EncodeKind::simple_integers>(call);
       return true;
-    case LaneKind::integers:
-      launch<kSource, kRounding, LaneKind::integers>(call);
+    case EncodeKind::integers:
+      launch<kSource, kRounding, EncodeKind::integers>(call);
       return true;
-    case LaneKind::shifts:
-      launch<kSource, kRounding, LaneKind::shifts>(call);
+    case EncodeKind::shifts:
+      launch<kSource, kRounding, EncodeKind::shifts>(call);
       return true;
-    case LaneKind::simple_e8m0:
-      launch<kSource, kRounding, LaneKind::simple_e8m0>(call);
+    case EncodeKind::simple_e8m0:
+      launch<kSource, kRounding, EncodeKind::simple_e8m0>(call);
       return true;
-    case LaneKind::e8m0:
-      launch<kSource, kRounding, LaneKind::e8m0>(call);
+    case EncodeKind::e8m0:
+      launch<kSource, kRounding, EncodeKind::e8m0>(call);
       return true;
   }
   return false;
@@ -164,11 +164,11 @@ bool launch_rounding(const Call& call) {
 
 }  // namespace
 
-bool encode_lanes(const Exec& exec, const Matrix& values, const Matrix& codes,
-                  const EncodePolicy& policy) {
+bool encode_vectorized(const Exec& exec, const Matrix& values, const Matrix& codes,
+                       const EncodePolicy& policy) {
   Call call{.exec = exec, .values = values, .codes = codes, .policy = policy};
   if (!vector_plan(values, codes, &call.plan) || call.plan.rows > 65535 ||
-      !lane_encode(codes.format, policy, &call.lane, &call.kind))
+      !encode_plan(codes.format, policy, &call.lane, &call.kind))
     return false;
   if (policy.rounding == Rounding::stochastic &&
       (policy.first_index % kVector != 0 || values.cols % kVector != 0))

@@ -38,9 +38,9 @@ __device__ __forceinline__ uint4 philox_block(const DrawKeys& keys, std::uint64_
 
 // Of the elements from an index on that is a multiple of eight: they come out of one block. Where
 // sums round (draws_in_sums), as the f32 that those sums want.
-template <LaneKind kKind>
+template <EncodeKind kKind>
 __device__ __forceinline__ void draw_eight(const DrawKeys& keys, std::uint64_t index,
-                                           const LaneEncode& lane,
+                                           const EncodePlan& lane,
                                            std::uint32_t (&draws)[kVector]) {
   const auto bits = lane.stochastic_bits;
   const bool bytes = bits <= 8u;

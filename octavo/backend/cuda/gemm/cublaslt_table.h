@@ -252,15 +252,15 @@ inline constexpr GemmChoice kGemmChoices[] = {
 };
 
 template <std::size_t count>
-constexpr bool prefers_library(const GemmChoice (&choices)[count], GemmKind kind, std::int64_t m,
-                               std::int64_t n, std::int64_t k) {
+constexpr bool prefers_cublaslt(const GemmChoice (&choices)[count], GemmKind kind, std::int64_t m,
+                                std::int64_t n, std::int64_t k) {
   for (const GemmChoice& choice : choices)
     if (choice.has(kind, m, n, k)) return choice.library;
   return false;
 }
 
-constexpr bool prefers_library(GemmKind kind, std::int64_t m, std::int64_t n, std::int64_t k) {
-  return prefers_library(kGemmChoices, kind, m, n, k);
+constexpr bool prefers_cublaslt(GemmKind kind, std::int64_t m, std::int64_t n, std::int64_t k) {
+  return prefers_cublaslt(kGemmChoices, kind, m, n, k);
 }
 
 // Whether two rows have a product in common: then the order of rows would matter.

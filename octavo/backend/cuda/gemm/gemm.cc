@@ -46,7 +46,7 @@ bool gemm_offered(const GemmJob& asked) {
   if (job.group_count > 0) {
     // Weights of four bits stay so in a product of their own for each group. All together they
     // would become bf16 in every call, those of groups without rows, too.
-    const bool as_bf16 = fits_bf16(job) && !fits_fp4_rows(job.b);
+    const bool as_bf16 = fits_bf16(job) && !fits_small_m_fp4_weights(job.b);
     return groups_fit(job) && (fits_fp8(job) || fits_mx(job) || fits_recoded(job) || as_bf16);
   }
   return fits_fp8(job) || fits_mx(job) || fits_recoded(job) || fits_fp4(job) || fits_bf16(job) ||
@@ -59,14 +59,14 @@ void gemm_matrix(const Exec& exec, const GemmJob& asked) {
   if (fits_fp8(job)) {
     // Who asks for f16 sums is not promised less than what is said of them, bits included.
     const bool any_order = asked.accumulator == Accumulator::native;
-    if (any_order && gemm_by_chosen_library(exec, job)) return;
+    if (any_order && gemm_cublaslt_if_chosen(exec, job)) return;
     return gemm_fp8(exec, job);
   }
   if (fits_mx(job)) return gemm_mx(exec, job);
-  if (fits_few_by_fp4(job)) return gemm_fp4(exec, job);
+  if (fits_small_m_by_fp4(job)) return gemm_fp4(exec, job);
   if (fits_recoded(job)) return gemm_recoded(exec, job);
   if (fits_fp4(job)) return gemm_fp4(exec, job);
-  if (fits_few_by_fp8(job)) return gemm_few_by_fp8(exec, job);
+  if (fits_small_m_by_fp8(job)) return gemm_small_m_by_fp8(exec, job);
   if (fits_bf16(job)) return gemm_bf16(exec, job);
   tell_general(exec, job);
   gemm_general(exec, job);

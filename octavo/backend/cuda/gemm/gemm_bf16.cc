@@ -22,7 +22,7 @@ static_assert(kSquareSide == kSquare.unit_rows());
 // Rows of A by FP4 weights. Up to so many, registers alone are faster than tiles. Tiles are faster
 // than weights that are decoded in a pass, and a product by bf16, up to so many at least; results
 // in f32, which no other library does then, are theirs whatever the number, as are those of strips.
-constexpr std::int64_t kFewFp4Rows = 16, kMostFp4Rows = 4096;
+constexpr std::int64_t kSmallMFp4Rows = 16, kMostFp4Rows = 4096;
 
 enum class Way : std::uint8_t {
   none,
@@ -126,37 +126,39 @@ bool fits_rows_of_bf16(const GemmJob& job) {
       job.out.dtype == DType::f64 || job.group_count > 0)
     return false;
   const Way way = way_of(job.a, DType::bf16);
-  return way == Way::dequantized || (way == Way::values && can_be_mapped(job.a.values));
+  return way == Way::dequantized || (way == Way::values && fits_tensor_map(job.a.values));
 }
 
 }  // namespace
 
-bool fits_few_by_fp4(const GemmJob& job) { return job.a.rows() <= kMostFewRows && fits_fp4(job); }
+bool fits_small_m_by_fp4(const GemmJob& job) {
+  return job.a.rows() <= kMaxSmallMFp4 && fits_fp4(job);
+}
 
 // A product of a group has the order of sums of all groups together.
-bool fits_few_by_fp8(const GemmJob& job) {
-  return job.a.rows() <= kFewFp8Rows && !job.is_group && fits_fp8_rows(job.b) &&
+bool fits_small_m_by_fp8(const GemmJob& job) {
+  return job.a.rows() <= kMaxSmallMFp8 && !job.is_group && fits_small_m_fp8_weights(job.b) &&
          fits_rows_of_bf16(job);
 }
 
-void gemm_few_by_fp8(const Exec& exec, const GemmJob& job) {
+void gemm_small_m_by_fp8(const Exec& exec, const GemmJob& job) {
   const Numbers a(without_workspace(exec), job.a, DType::bf16);
   const QuantizedMatrix& x = a.operand().quantized;
-  gemm_fp8_rows(exec, x.codes, static_cast<const float*>(x.scales.data), job);
+  gemm_small_m_fp8(exec, x.codes, static_cast<const float*>(x.scales.data), job);
 }
 
 bool fits_fp4(const GemmJob& job) {
-  if (!fits_fp4_rows(job.b) || !fits_rows_of_bf16(job)) return false;
+  if (!fits_small_m_fp4_weights(job.b) || !fits_rows_of_bf16(job)) return false;
   const bool in_tiles = job.a.rows() <= kMostFp4Rows || job.out.dtype == DType::f32;
-  return job.a.rows() <= kMostFewRows || (in_tiles && fits_fp4_tiles(job));
+  return job.a.rows() <= kMaxSmallMFp4 || (in_tiles && fits_fp4_tiles(job));
 }
 
 void gemm_fp4(const Exec& exec, const GemmJob& job) {
   const Numbers a(without_workspace(exec), job.a, DType::bf16);
   const QuantizedMatrix& x = a.operand().quantized;
   const auto* const scale = static_cast<const float*>(x.scales.data);
-  if (job.a.rows() <= kFewFp4Rows || !fits_fp4_tiles(job))
-    return gemm_fp4_rows(exec, x.codes, scale, job);
+  if (job.a.rows() <= kSmallMFp4Rows || !fits_fp4_tiles(job))
+    return gemm_small_m_fp4(exec, x.codes, scale, job);
   gemm_fp4_tiles(exec, x.codes, scale, job);
 }
 
@@ -173,7 +175,7 @@ void gemm_bf16(const Exec& exec, const GemmJob& job) {
   GemmJob made = job;
   made.a = a.operand();
   made.b = b.operand();
-  if (gemm_by_chosen_library(exec, made)) return;
+  if (gemm_cublaslt_if_chosen(exec, made)) return;
   // Large tiles, where there are enough of them for all multiprocessors.
   const auto squares = [](std::int64_t size) { return (size + kSquareSide - 1) / kSquareSide; };
   const bool large = job.group_count == 0 &&

@@ -27,7 +27,7 @@ __device__ __forceinline__ int not_before(int value) {
 constexpr int staged_bytes(int cols) { return 64 * (cols < 64 ? 64 : cols) * 2; }
 
 // Where a warpgroup is: in the result, and among the threads of its block.
-struct FinishAt {
+struct EpilogueTile {
   // Of the plan's result: where the 64 rows and the columns of its sums begin, and the product.
   int row = 0, col = 0;
   int row_begin = 0, col_begin = 0, row_end = 0, col_end = 0;
@@ -35,7 +35,7 @@ struct FinishAt {
   SharedAddress staged = 0;
 
   // In the result of one of several products. Whether all rows and `cols` columns are of it.
-  __device__ __forceinline__ bool take_place(const PlanGroup& in, int cols) {
+  __device__ __forceinline__ bool place_in_group(const PlanGroup& in, int cols) {
     row += in.row_shift;
     col += in.col_shift;
     row_begin = in.row_begin + in.row_shift;
@@ -59,14 +59,15 @@ __device__ __forceinline__ std::uint32_t pair_of(float first, float second) {
 
 // 16-bit results as the copy engine stores them: lines of 128 bytes, swizzled; boxes of 64 columns
 // of the result, one after the other.
-template <bool kTurned, bool kBf16, int kCount>
-__device__ __forceinline__ void lay_out(const FinishAt& at, const float (&sums)[kCount]) {
+template <bool kTransposed, bool kBf16, int kCount>
+__device__ __forceinline__ void stage_for_tma_store(const EpilogueTile& at,
+                                                    const float (&sums)[kCount]) {
   const int thread = not_before(at.thread), lane = thread % 32, warp = thread / 32;
   const int upper = lane / 8 % 2, right = lane / 16;  // which matrix this lane has an address of
   // Chunks of 16 bytes are exchanged by the number of their line, which is lane % 8 in all lines
   // that a lane has: what changes from step to step is a constant.
-  const int line = kTurned ? 8 * right + lane % 8 : warp * 16 + upper * 8 + lane % 8,
-            chunk = kTurned ? warp * 2 + upper : right;
+  const int line = kTransposed ? 8 * right + lane % 8 : warp * 16 + upper * 8 + lane % 8,
+            chunk = kTransposed ? warp * 2 + upper : right;
   const SharedAddress first = at.staged + line * kRowBytes + ((chunk ^ (lane % 8)) * 16);
 #pragma unroll
   for (int j = 0; j < kCount / 4; j += 2) {
@@ -74,89 +75,93 @@ __device__ __forceinline__ void lay_out(const FinishAt& at, const float (&sums)[
 #pragma unroll
     for (int i = 0; i < 4; ++i)
       four[i] = pair_of<kBf16>(sums[4 * j + 2 * i], sums[4 * j + 2 * i + 1]);
-    store_matrices<kTurned>(
-        kTurned ? first + j * 8 * kRowBytes : (first ^ (j % 8 * 16)) + j / 8 * 64 * kRowBytes,
+    stmatrix_x4<kTransposed>(
+        kTransposed ? first + j * 8 * kRowBytes : (first ^ (j % 8 * 16)) + j / 8 * 64 * kRowBytes,
         four);
   }
 }
 
-__device__ __forceinline__ void store_finished(const GemmFinish& finish, std::int64_t row,
+__device__ __forceinline__ void store_epilogue(const GemmEpilogue& epilogue, std::int64_t row,
                                                std::int64_t col, float sum) {
-  if (finish.bias.data != nullptr) sum += load_float(finish.bias, 0, col);
-  if (finish.activates) sum = activated(finish.activation, sum);
-  if (finish.residual.data != nullptr) sum += load_float(finish.residual, row, col);
-  store_float(finish.out, row, col, sum);
+  if (epilogue.bias.data != nullptr) sum += load_float(epilogue.bias, 0, col);
+  if (epilogue.activates) sum = activated(epilogue.activation, sum);
+  if (epilogue.residual.data != nullptr) sum += load_float(epilogue.residual, row, col);
+  store_float(epilogue.out, row, col, sum);
 }
 
 // Any result: f32 sums pass through shared memory, a part of the columns at a time, and come out in
 // the order of the result's rows. Shared memory is swizzled so that neither side meets itself in a
 // bank.
 template <int kCount>
-__device__ __forceinline__ void store_elements(const GemmPlan& plan, const FinishAt& at,
+__device__ __forceinline__ void store_elements(const GemmPlan& plan, const EpilogueTile& at,
                                                int barrier, const float (&sums)[kCount]) {
   constexpr int kCols = kCount * 2, kSide = 64, kWidth = staged_bytes(kCols) / kSide / 4;
   auto* const staged = static_cast<float*>(
       __cvta_shared_to_generic(static_cast<unsigned>(not_before(static_cast<int>(at.staged)))));
   const int thread = not_before(at.thread), lane = thread % 32, warp = thread / 32;
-  const int out_rows = plan.turned ? at.col_end : at.row_end,
-            out_cols = plan.turned ? at.row_end : at.col_end;
-  const int before_rows = plan.turned ? at.col_begin : at.row_begin,
-            before_cols = plan.turned ? at.row_begin : at.col_begin;
-  if (plan.stores_boxes && at.thread == 0) stores_read();  // those of the tile before
+  const int out_rows = plan.swap_ab ? at.col_end : at.row_end,
+            out_cols = plan.swap_ab ? at.row_end : at.col_end;
+  const int before_rows = plan.swap_ab ? at.col_begin : at.row_begin,
+            before_cols = plan.swap_ab ? at.row_begin : at.col_begin;
+  if (plan.uses_tma_store && at.thread == 0) tma_store_wait_read();  // those of the tile before
 #pragma unroll
   for (int half = 0; half < kCols / kWidth; ++half) {
-    named_sync(barrier, 128);
+    named_barrier_sync(barrier, 128);
 #pragma unroll
     for (int j = 0; j < kWidth / 8; ++j)
 #pragma unroll
       for (int i = 0; i < 4; ++i) {
         const int row = warp * 16 + lane / 4 + (i < 2 ? 0 : 8), col = 8 * j + lane % 4 * 2 + i % 2;
-        const int to = plan.turned ? col * kSide + (row ^ ((col / 2 & 3) * 8))
-                                   : row * kWidth + (col ^ ((row & 3) * 8));
+        const int to = plan.swap_ab ? col * kSide + (row ^ ((col / 2 & 3) * 8))
+                                    : row * kWidth + (col ^ ((row & 3) * 8));
         staged[to] = sums[(half * (kWidth / 8) + j) * 4 + i];
       }
-    named_sync(barrier, 128);
-    const int first_row = plan.turned ? at.col + half * kWidth : at.row,
-              first_col = plan.turned ? at.row : at.col + half * kWidth;
-    const int lines = plan.turned ? kWidth : kSide, width = plan.turned ? kSide : kWidth;
+    named_barrier_sync(barrier, 128);
+    const int first_row = plan.swap_ab ? at.col + half * kWidth : at.row,
+              first_col = plan.swap_ab ? at.row : at.col + half * kWidth;
+    const int lines = plan.swap_ab ? kWidth : kSide, width = plan.swap_ab ? kSide : kWidth;
 #pragma unroll 1
     for (int line = warp; line < lines; line += 4) {
-      const int swizzle = plan.turned ? (line / 2 & 3) * 8 : (line & 3) * 8;
+      const int swizzle = plan.swap_ab ? (line / 2 & 3) * 8 : (line & 3) * 8;
       const int row = first_row + line;
 #pragma unroll 1
       for (int c = lane; c < width; c += 32) {
         const int col = first_col + c;
         if (row >= before_rows && row < out_rows && col >= before_cols && col < out_cols)
-          store_finished(plan.finish, row, col, staged[line * width + (c ^ swizzle)]);
+          store_epilogue(plan.epilogue, row, col, staged[line * width + (c ^ swizzle)]);
       }
     }
   }
-  named_sync(barrier, 128);
+  named_barrier_sync(barrier, 128);
 }
 
 // 16-bit results that need nothing else: by the copy engine, while the warpgroup goes on. It has
-// kPlaces to lay them out, in turns, and uses every one of them in every tile.
-template <int kPlaces, int kCount>
-__device__ __forceinline__ void store_boxes(const GemmPlan& plan, const FinishAt& at, int barrier,
-                                            const float (&sums)[kCount]) {
+// kBuffers to lay them out, in turns, and uses every one of them in every tile.
+template <int kBuffers, int kCount>
+__device__ __forceinline__ void tma_store_tile(const GemmPlan& plan, const EpilogueTile& at,
+                                               int barrier, const float (&sums)[kCount]) {
   constexpr int kBoxes = (kCount * 2 + 63) / 64;
-  if (at.thread == 0) stores_read<kPlaces - 1>();  // what was stored from this place before
-  named_sync(barrier, 128);
-  if (plan.finish.out.dtype == DType::bf16)
-    plan.turned ? lay_out<true, true>(at, sums) : lay_out<false, true>(at, sums);
+  if (at.thread == 0)
+    tma_store_wait_read<kBuffers - 1>();  // what was stored from this place before
+  named_barrier_sync(barrier, 128);
+  if (plan.epilogue.out.dtype == DType::bf16)
+    plan.swap_ab ? stage_for_tma_store<true, true>(at, sums)
+                 : stage_for_tma_store<false, true>(at, sums);
   else
-    plan.turned ? lay_out<true, false>(at, sums) : lay_out<false, false>(at, sums);
-  shared_written();
-  named_sync(barrier, 128);
+    plan.swap_ab ? stage_for_tma_store<true, false>(at, sums)
+                 : stage_for_tma_store<false, false>(at, sums);
+  fence_proxy_async();
+  named_barrier_sync(barrier, 128);
   if (at.thread != 0) return;
-  if (plan.turned) {
-    store_box(plan.out_map, at.row, at.col, at.staged);
+  if (plan.swap_ab) {
+    tma_store_2d(plan.out_tensor_map, at.row, at.col, at.staged);
   } else {
 #pragma unroll
     for (int box = 0; box < kBoxes; ++box)
-      store_box(plan.out_map, at.col + 64 * box, at.row, at.staged + box * 64 * kRowBytes);
+      tma_store_2d(plan.out_tensor_map, at.col + 64 * box, at.row,
+                   at.staged + box * 64 * kRowBytes);
   }
-  store_commit();
+  tma_store_commit();
 }
 
 }  // namespace octavo::cuda

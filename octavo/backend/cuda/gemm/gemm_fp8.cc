@@ -50,7 +50,7 @@ class Readable {
  public:
   Readable(const Exec& exec, const Matrix& codes)
       : codes_(codes),
-        as_it_is_(can_be_mapped(codes) && has_plain_rows(codes)),
+        as_it_is_(fits_tensor_map(codes) && has_plain_rows(codes)),
         pitch_((codes.cols * element_bytes(codes.dtype, codes.format) + 15) / 16 * 16),
         copy_(without_workspace(exec),
               as_it_is_ ? 0 : static_cast<std::size_t>(pitch_ * codes.rows)) {
@@ -155,8 +155,8 @@ void gemm_fp8(const Exec& exec, const GemmJob& job, const GemmShape* shape, cons
 
 void gemm_in_tiles(const Exec& exec, const GemmJob& job, const GemmTiling& tiling,
                    const GemmGate* gate) {
-  const GemmOperand& rows = tiling.turned ? job.b : job.a;
-  const GemmOperand& cols = tiling.turned ? job.a : job.b;
+  const GemmOperand& rows = tiling.swap_ab ? job.b : job.a;
+  const GemmOperand& cols = tiling.swap_ab ? job.a : job.b;
   const Readable row_codes(exec, rows.quantized.codes), col_codes(exec, cols.quantized.codes);
   const GemmShape& shape = tiling.shape;
   // At the end, a number for all rows need not be copied for each; along K, what a tile shares.
@@ -167,25 +167,27 @@ void gemm_in_tiles(const Exec& exec, const GemmJob& job, const GemmTiling& tilin
                  at_end ? same_within(cols, cols.rows()) : tiling.scales == ScaleKind::by_row);
 
   const auto box = [&](int size, bool shared) { return shared ? size / shape.blocks : size; };
-  GemmPlan plan{.rows_map = map_of(row_codes.codes(), box(shape.rows(), shape.shares_rows)),
-                .cols_map = map_of(col_codes.codes(), box(shape.cols, !shape.shares_rows)),
-                .row_scales = row_scales.plane(),
-                .col_scales = col_scales.plane(),
-                .finish = finish_of(job),
-                .turned = tiling.turned,
-                .row_count = static_cast<std::int32_t>(rows.rows()),
-                .col_count = static_cast<std::int32_t>(cols.rows())};
+  GemmPlan plan{
+      .rows_tensor_map = tensor_map_of(row_codes.codes(), box(shape.rows(), shape.multicasts_rows)),
+      .cols_tensor_map = tensor_map_of(col_codes.codes(), box(shape.cols, !shape.multicasts_rows)),
+      .row_scales = row_scales.plane(),
+      .col_scales = col_scales.plane(),
+      .epilogue = epilogue_of(job),
+      .swap_ab = tiling.swap_ab,
+      .row_count = static_cast<std::int32_t>(rows.rows()),
+      .col_count = static_cast<std::int32_t>(cols.rows())};
   const int group_cols = shape.group_cols();
   // Boxes of the result have 64 of its columns: those of a warpgroup's rows, or of its columns.
-  plan.stores_boxes =
-      plan.finish.is_plain() && can_be_mapped(job.out) && (tiling.turned || group_cols >= 64);
-  if (plan.stores_boxes) plan.out_map = map_of(job.out, tiling.turned ? group_cols : 64);
+  plan.uses_tma_store =
+      plan.epilogue.is_plain() && fits_tensor_map(job.out) && (tiling.swap_ab || group_cols >= 64);
+  if (plan.uses_tma_store)
+    plan.out_tensor_map = tensor_map_of(job.out, tiling.swap_ab ? group_cols : 64);
   std::int64_t unit_rows = tile_count(shape.unit_rows(), rows.rows()),
                unit_cols = tile_count(shape.unit_cols(), cols.rows());
   std::optional<PlanGroups> groups;
   if (job.group_count > 0) {
     groups.emplace(
-        exec, job, shape, tiling.turned,
+        exec, job, shape, tiling.swap_ab,
         PlanGroups::Even{.rows = plan.row_scales.each == 1, .cols = plan.col_scales.each == 1});
     if (groups->units() == 0) return;
     plan.groups = groups->on_device();
@@ -195,12 +197,12 @@ void gemm_in_tiles(const Exec& exec, const GemmJob& job, const GemmTiling& tilin
   }
   plan.schedule = make_schedule(static_cast<int>(unit_rows), static_cast<int>(unit_cols),
                                 static_cast<int>(tile_count(stage_elements(job.a), job.a.cols())),
-                                clusters_on(exec, shape.blocks), shape.deals());
+                                clusters_on(exec, shape.blocks), shape.uses_stream_k());
 
   const SumSlots slots(exec,
-                       plan.schedule.dealt > 0 ? std::int64_t{plan.schedule.clusters} *
-                                                     shape.blocks * shape.warpgroups()
-                                               : 0,
+                       plan.schedule.stream_k_units > 0 ? std::int64_t{plan.schedule.clusters} *
+                                                              shape.blocks * shape.warpgroups()
+                                                        : 0,
                        group_cols);
   slots.give_to(plan);
   if (gate != nullptr) plan.gate = *gate;

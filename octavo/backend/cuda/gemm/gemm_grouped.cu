@@ -17,7 +17,7 @@ struct SomeGroups {
 };
 
 __global__ void write_groups(const __grid_constant__ SomeGroups some, int count, PlanGroup* to) {
-  wait_for_kernels_before();
+  pdl_wait();
   const int i = static_cast<int>(threadIdx.x);
   if (i < count) to[i] = some.of[i];
 }
@@ -36,7 +36,7 @@ bool groups_fit(const GemmJob& job) {
   });
 }
 
-PlanGroups::PlanGroups(const Exec& exec, const GemmJob& job, const GemmShape& shape, bool turned,
+PlanGroups::PlanGroups(const Exec& exec, const GemmJob& job, const GemmShape& shape, bool swap_ab,
                        Even even) {
   const std::int64_t cols = job.out.cols;
   std::vector<PlanGroup> made;
@@ -44,9 +44,9 @@ PlanGroups::PlanGroups(const Exec& exec, const GemmJob& job, const GemmShape& sh
     const GemmGroup& of = job.groups[i];
     if (of.rows == 0) continue;
     const auto narrow = [](std::int64_t number) { return static_cast<std::int32_t>(number); };
-    const std::int64_t row = turned ? of.b_row : of.a_row, rows = turned ? cols : of.rows,
-                       col = turned ? of.a_row : of.b_row, width = turned ? of.rows : cols;
-    const std::int64_t row_out = turned ? 0 : of.out_row, col_out = turned ? of.out_row : 0;
+    const std::int64_t row = swap_ab ? of.b_row : of.a_row, rows = swap_ab ? cols : of.rows,
+                       col = swap_ab ? of.a_row : of.b_row, width = swap_ab ? of.rows : cols;
+    const std::int64_t row_out = swap_ab ? 0 : of.out_row, col_out = swap_ab ? of.out_row : 0;
     const std::int64_t rows_before = even.rows ? row % 2 : 0, cols_before = even.cols ? col % 2 : 0,
                        unit_rows = tile_count(shape.unit_rows(), rows_before + rows);
     made.push_back({.row = narrow(row - rows_before),
@@ -66,8 +66,8 @@ PlanGroups::PlanGroups(const Exec& exec, const GemmJob& job, const GemmShape& sh
     const std::size_t count = std::min<std::size_t>(kAtOnce, made.size() - first);
     SomeGroups some{};
     std::copy_n(made.begin() + static_cast<std::ptrdiff_t>(first), count, some.of);
-    launch_overlapped(exec, 1, kAtOnce, write_groups, some, static_cast<int>(count),
-                      memory_->as<PlanGroup>() + first);
+    launch_pdl(exec, 1, kAtOnce, write_groups, some, static_cast<int>(count),
+               memory_->as<PlanGroup>() + first);
   }
   count_ = static_cast<std::int32_t>(made.size());
 }

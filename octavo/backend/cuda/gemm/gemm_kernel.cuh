@@ -31,71 +31,76 @@
 namespace octavo::cuda {
 
 template <typename Kernel>
-__device__ __forceinline__ void multiply_tiles(const GemmPlan& plan, const GemmRing<Kernel>& ring,
-                                               int cluster, int rank, int group, FinishAt finish) {
+__device__ __forceinline__ void consumer_warpgroup(const GemmPlan& plan,
+                                                   const GemmPipeline<Kernel>& pipeline,
+                                                   int cluster, int rank, int group,
+                                                   EpilogueTile epilogue) {
   constexpr ScaleKind kScales = Kernel::kScales;
-  const int thread = finish.thread, lane = thread % 32;
-  const int row_group = group % Kernel::kWaveGroups, col_group = group / Kernel::kWaveGroups;
+  const int thread = epilogue.thread, lane = thread % 32;
+  const int row_group = group % Kernel::kPassGroups, col_group = group / Kernel::kPassGroups;
   const int tile_row = row_group * kMmaRows + thread / 32 * 16 + lane / 4,
             tile_col = col_group * Kernel::kGroupCols + lane % 4 * 2;
-  GemmWorker<Kernel> worker{
+  GemmMainloop<Kernel> mainloop{
       plan,
-      ring,
+      pipeline,
       lane,
       row_group,
       col_group,
       tile_row,
       tile_col,
-      same_in_warp(operand_place(ring.rows(0) + row_group * kMmaRows * kRowBytes)),
-      same_in_warp(operand_place(ring.cols(0) + col_group * Kernel::kGroupCols * kRowBytes))};
-  const int slot = (cluster * Kernel::kBlocks + rank) * Kernel::kGroups + group;
-  constexpr int kSums = Kernel::kSums, kWaves = Kernel::kWaves;
+      warp_uniform(smem_descriptor_low(pipeline.rows(0) + row_group * kMmaRows * kRowBytes)),
+      warp_uniform(
+          smem_descriptor_low(pipeline.cols(0) + col_group * Kernel::kGroupCols * kRowBytes))};
+  const int slot = (cluster * Kernel::kClusterSize + rank) * Kernel::kGroups + group;
+  constexpr int kSums = Kernel::kSums, kRowPasses = Kernel::kRowPasses;
   float runs[Kernel::kRuns][kSums];
 #pragma unroll
   for (int r = 0; r < Kernel::kRuns; ++r)
 #pragma unroll
     for (int i = 0; i < kSums; ++i) runs[r][i] = 0.0F;
 
-  const float lone = kScales == ScaleKind::at_end ? lone_at_end(plan) : 1.0F;
-  float sums[kWaves][kSums];
-  if constexpr (Kernel::kStays) {  // begun by the instruction; what stands there is not looked at
+  const float tensor_scale = kScales == ScaleKind::at_end ? per_tensor_scale(plan) : 1.0F;
+  float sums[kRowPasses][kSums];
+  if constexpr (Kernel::kNoPromotion) {  // begun by the instruction; what stands there is not
+                                         // looked at
 #pragma unroll
     for (int i = 0; i < kSums; ++i) sums[0][i] = 0.0F;
   }
-  RingPlace<Kernel> at;
+  PipelineState<Kernel> at;
   while (true) {
-    barrier_wait(ring.is_full(at.stage), at.phase);
-    const StageNote note = ring.notes[at.stage];
-    int left = note.blocks();
+    mbarrier_wait(pipeline.full_barrier(at.stage), at.phase);
+    const TileInfo tile = pipeline.tile_infos[at.stage];
+    int left = tile.blocks();
     if (left == 0) break;
-    const bool goes_on = Kernel::kDeals && (note.rest & StageNote::kGoesOn) != 0,
-               unfinished = Kernel::kDeals && (note.rest & StageNote::kUnfinished) != 0;
-    const int first_row = Kernel::first_row(note, rank) + row_group * kMmaRows,
-              first_col = Kernel::first_col(note, rank) + col_group * Kernel::kGroupCols;
-    worker.tile_row =
-        tile_row + (note.row & 2);  // of scales, which are copied from a multiple of 4
-    worker.tile_col = tile_col + (note.col & 2);
+    const bool continues = Kernel::kStreamK && (tile.rest & TileInfo::kContinues) != 0,
+               is_partial = Kernel::kStreamK && (tile.rest & TileInfo::kIsPartial) != 0;
+    const int first_row = Kernel::first_row(tile, rank) + row_group * kMmaRows,
+              first_col = Kernel::first_col(tile, rank) + col_group * Kernel::kGroupCols;
+    mainloop.tile_row =
+        tile_row + (tile.row & 2);  // of scales, which are copied from a multiple of 4
+    mainloop.tile_col = tile_col + (tile.col & 2);
     const bool is_group = plan.group_count > 0;
-    if (first_row >= (is_group ? plan.groups[note.group].row_end : plan.row_count)) {
+    if (first_row >= (is_group ? plan.groups[tile.group].row_end : plan.row_count)) {
       for (; left > 0; --left, at.next()) {  // all rows hang over the edge
-        barrier_wait(ring.is_full(at.stage), at.phase);
-        release(ring, at.stage, lane);
+        mbarrier_wait(pipeline.full_barrier(at.stage), at.phase);
+        consumer_release(pipeline, at.stage, lane);
       }
-      if (unfinished) barrier_arrive(ring.has_left(group));
+      if (is_partial) mbarrier_arrive(pipeline.handed_over_barrier(group));
       continue;
     }
-    if (goes_on) {
-      go_on_from(plan, slot - Kernel::kBlocks * Kernel::kGroups, thread, 1 + group, sums[0]);
-    } else if constexpr (!Kernel::kStays) {
+    if (continues) {
+      continue_partial_sums(plan, slot - Kernel::kClusterSize * Kernel::kGroups, thread, 1 + group,
+                            sums[0]);
+    } else if constexpr (!Kernel::kNoPromotion) {
 #pragma unroll
-      for (int wave = 0; wave < kWaves; ++wave)
+      for (int pass = 0; pass < kRowPasses; ++pass)
 #pragma unroll
-        for (int s = 0; s < kSums; ++s) sums[wave][s] = 0.0F;
+        for (int s = 0; s < kSums; ++s) sums[pass][s] = 0.0F;
     }
     constexpr bool kAtEnd = kScales == ScaleKind::at_end;
     int used = at.stage;  // the last stage, which has the scales where they are at the end
-    if constexpr (Kernel::kStays) {
-      used = worker.multiply_on(at, left, goes_on, sums[0]);
+    if constexpr (Kernel::kNoPromotion) {
+      used = mainloop.multiply_on(at, left, continues, sums[0]);
       left = 0;
     }
     if constexpr (Kernel::kRuns == 2) {
@@ -103,22 +108,22 @@ __device__ __forceinline__ void multiply_tiles(const GemmPlan& plan, const GemmR
       // compiler would make each of them wait.
       constexpr int kAtOnce = 4;
       for (; left >= kAtOnce; left -= kAtOnce) {
-        RingPlace<Kernel> ahead = at;
-        barrier_wait(ring.is_full(ahead.stage), ahead.phase);
-        worker.begin(ahead.stage, 0, runs[0]);
+        PipelineState<Kernel> ahead = at;
+        mbarrier_wait(pipeline.full_barrier(ahead.stage), ahead.phase);
+        mainloop.issue(ahead.stage, 0, runs[0]);
 #pragma unroll
         for (int j = 0; j < kAtOnce; ++j, at.next()) {
           const bool last = j + 1 == kAtOnce && left == kAtOnce;
           used = at.stage;
           if (j + 1 < kAtOnce) {
             ahead.next();
-            barrier_wait(ring.is_full(ahead.stage), ahead.phase);
-            worker.begin(ahead.stage, 0, runs[(j + 1) % 2]);
-            worker.template end<1>(at.stage, worker.scales(at.stage, 0), false, runs[j % 2],
-                                   sums[0]);
+            mbarrier_wait(pipeline.full_barrier(ahead.stage), ahead.phase);
+            mainloop.issue(ahead.stage, 0, runs[(j + 1) % 2]);
+            mainloop.template promote<1>(at.stage, mainloop.scales(at.stage, 0), false, runs[j % 2],
+                                         sums[0]);
           } else {
-            worker.template end<0>(at.stage, worker.scales(at.stage, 0), kAtEnd && last,
-                                   runs[j % 2], sums[0]);
+            mainloop.template promote<0>(at.stage, mainloop.scales(at.stage, 0), kAtEnd && last,
+                                         runs[j % 2], sums[0]);
           }
         }
       }
@@ -126,75 +131,75 @@ __device__ __forceinline__ void multiply_tiles(const GemmPlan& plan, const GemmR
     // One stage after the other. Two warpgroups keep the tensor cores busy only if each is back
     // with its next products before the other's are done: nothing may stand in front of them. So
     // they wait for the next stage and load its scales while products are under way.
-    constexpr bool kAhead = kWaves > 1;
-    typename GemmWorker<Kernel>::RunScales scales[kWaves], next[kWaves];
+    constexpr bool kAhead = kRowPasses > 1;
+    typename GemmMainloop<Kernel>::RunScales scales[kRowPasses], next[kRowPasses];
     const auto load_scales = [&](int stage, auto& to) {
 #pragma unroll
-      for (int wave = 0; wave < kWaves; ++wave) to[wave] = worker.scales(stage, wave);
+      for (int pass = 0; pass < kRowPasses; ++pass) to[pass] = mainloop.scales(stage, pass);
     };
     if constexpr (kAhead) load_scales(at.stage, next);
-    bool is_full = false;
+    bool next_is_full = false;
     // Copies of the loop have the addresses of the next stage worked out while this one is added.
     // Not where that takes more registers than there are.
     constexpr bool kFewScales = kAtEnd || kScales == ScaleKind::by_row;
-    constexpr int kCopies = kWaves == 1 && Kernel::kRuns == 1 && kFewScales ? 4 : 1;
+    constexpr int kCopies = kRowPasses == 1 && Kernel::kRuns == 1 && kFewScales ? 4 : 1;
 #pragma unroll kCopies
     for (; left > 0; --left) {
-      if (!kAhead && !is_full) barrier_wait(ring.is_full(at.stage), at.phase);
+      if (!kAhead && !next_is_full) mbarrier_wait(pipeline.full_barrier(at.stage), at.phase);
       used = at.stage;
       at.next();
       if constexpr (kAhead) {
 #pragma unroll
-        for (int wave = 0; wave < kWaves; ++wave) scales[wave] = next[wave];
+        for (int pass = 0; pass < kRowPasses; ++pass) scales[pass] = next[pass];
       } else {
         load_scales(used, scales);
       }
 #pragma unroll
-      for (int wave = 0; wave < kWaves; ++wave) {
-        const bool last = wave + 1 == kWaves;
-        worker.begin(used, wave, runs[0]);
-        if (!kAhead) is_full = barrier_over(ring.is_full(at.stage), at.phase);
+      for (int pass = 0; pass < kRowPasses; ++pass) {
+        const bool last = pass + 1 == kRowPasses;
+        mainloop.issue(used, pass, runs[0]);
+        if (!kAhead) next_is_full = mbarrier_test_wait(pipeline.full_barrier(at.stage), at.phase);
         if (kAhead && last && left > 1) {
-          barrier_wait(ring.is_full(at.stage), at.phase);
+          mbarrier_wait(pipeline.full_barrier(at.stage), at.phase);
           load_scales(at.stage, next);
         }
-        worker.template end<0>(used, scales[wave], !last || (kAtEnd && left == 1), runs[0],
-                               sums[wave]);
+        mainloop.template promote<0>(used, scales[pass], !last || (kAtEnd && left == 1), runs[0],
+                                     sums[pass]);
       }
     }
-    if (unfinished) {
-      if (kAtEnd) release(ring, used, lane);
-      leave_sums(plan, slot, thread, sums[0]);
-      barrier_arrive(ring.has_left(group));
+    if (is_partial) {
+      if (kAtEnd) consumer_release(pipeline, used, lane);
+      store_partial_sums(plan, slot, thread, sums[0]);
+      mbarrier_arrive(pipeline.handed_over_barrier(group));
       continue;
     }
 #pragma unroll
-    for (int wave = 0; wave < kWaves; ++wave) {
+    for (int pass = 0; pass < kRowPasses; ++pass) {
       // In their order; sums that stay are in it, and there are no registers for a copy of them.
       float ordered[kSums];
-      float(&made)[kSums] = Kernel::kStays ? sums[wave] : ordered;
-      if constexpr (!Kernel::kStays) {
+      float(&made)[kSums] = Kernel::kNoPromotion ? sums[pass] : ordered;
+      if constexpr (!Kernel::kNoPromotion) {
 #pragma unroll
-        for (int i = 0; i < kSums; ++i) ordered[i] = sums[wave][GemmWorker<Kernel>::place(i)];
+        for (int i = 0; i < kSums; ++i) ordered[i] = sums[pass][GemmMainloop<Kernel>::place(i)];
       }
       if (kAtEnd) {  // the last stage has the scales
-        scale_sums(plan, lone, worker.row_scales_of(used, wave),
-                   ring.col_scales(used) + worker.tile_col * sizeof(float), made);
-        if (wave + 1 == kWaves) release(ring, used, lane);
+        scale_sums(plan, tensor_scale, mainloop.row_scales_of(used, pass),
+                   pipeline.col_scales(used) + mainloop.tile_col * sizeof(float), made);
+        if (pass + 1 == kRowPasses) consumer_release(pipeline, used, lane);
       }
-      FinishAt at_wave = finish;
-      at_wave.staged += wave * staged_bytes(Kernel::kGroupCols);
-      at_wave.row = first_row + wave * Kernel::kWaveGroups * kMmaRows;
-      at_wave.col = first_col;
+      EpilogueTile at_pass = epilogue;
+      at_pass.staged += pass * staged_bytes(Kernel::kGroupCols);
+      at_pass.row = first_row + pass * Kernel::kPassGroups * kMmaRows;
+      at_pass.col = first_col;
       bool whole = true;
-      if (is_group) whole = at_wave.take_place(plan.groups[note.group], Kernel::kGroupCols);
-      if (plan.stores_boxes && whole)
-        store_boxes<kWaves>(plan, at_wave, 1 + group, made);
+      if (is_group) whole = at_pass.place_in_group(plan.groups[tile.group], Kernel::kGroupCols);
+      if (plan.uses_tma_store && whole)
+        tma_store_tile<kRowPasses>(plan, at_pass, 1 + group, made);
       else
-        store_elements(plan, at_wave, 1 + group, made);
+        store_elements(plan, at_pass, 1 + group, made);
     }
   }
-  if (plan.stores_boxes && thread == 0) stores_done();
+  if (plan.uses_tma_store && thread == 0) tma_store_wait();
 }
 
 template <typename Kernel>
@@ -204,52 +209,52 @@ __global__ void __launch_bounds__(Kernel::kThreads, 1)
   const SharedAddress start = shared_address(memory), aligned = (start + 1023) & ~1023u;
   unsigned char* const base = memory + (aligned - start);
   constexpr int kTiles = Kernel::kStages * Kernel::kStageBytes, kScales = kTiles + Kernel::kStaged,
-                kNotes = kScales + Kernel::kStages * Kernel::kScaleBytes;
-  GemmRing<Kernel> ring;
-  ring.tiles = aligned;
-  ring.scales = aligned + kScales;
-  ring.notes = reinterpret_cast<StageNote*>(base + kNotes);
-  ring.full = aligned + kNotes + Kernel::kStages * static_cast<int>(sizeof(StageNote));
-  ring.empty = ring.full + 8 * Kernel::kStages;
-  ring.left = ring.empty + 8 * Kernel::kStages;
+                kTileInfos = kScales + Kernel::kStages * Kernel::kScaleBytes;
+  GemmPipeline<Kernel> pipeline;
+  pipeline.tiles = aligned;
+  pipeline.scales = aligned + kScales;
+  pipeline.tile_infos = reinterpret_cast<TileInfo*>(base + kTileInfos);
+  pipeline.full = aligned + kTileInfos + Kernel::kStages * static_cast<int>(sizeof(TileInfo));
+  pipeline.empty = pipeline.full + 8 * Kernel::kStages;
+  pipeline.handed_over = pipeline.empty + 8 * Kernel::kStages;
 
   const int thread = static_cast<int>(threadIdx.x);
-  const int rank = Kernel::kBlocks > 1 ? static_cast<int>(rank_in_cluster()) : 0;
-  const int cluster = static_cast<int>(blockIdx.x) / Kernel::kBlocks;
-  if (thread == 0) begin_ring(ring, Kernel::kLones > 0 ? 2 : 1);
+  const int rank = Kernel::kClusterSize > 1 ? static_cast<int>(rank_in_cluster()) : 0;
+  const int cluster = static_cast<int>(blockIdx.x) / Kernel::kClusterSize;
+  if (thread == 0) init_pipeline(pipeline, Kernel::kBroadcastScales > 0 ? 2 : 1);
   const int group = __shfl_sync(0xFFFFFFFFu, thread / 128, 0);
   ItemWalk walk;
   if (group == Kernel::kGroups) {
     if (thread % 128 == 0) {
-      prefetch_map(plan.rows_map);
-      prefetch_map(plan.cols_map);
+      prefetch_tensor_map(plan.rows_tensor_map);
+      prefetch_tensor_map(plan.cols_tensor_map);
     }
     walk = ItemWalk(plan.schedule, cluster);
   }
-  if constexpr (Kernel::kBlocks > 1)
+  if constexpr (Kernel::kClusterSize > 1)
     cluster_sync();
   else
     __syncthreads();
 
   const bool has_gate = plan.gate.number != nullptr;
-  if (has_gate) let_next_kernel_begin();  // of several that follow each other, most end at once
-  wait_for_kernels_before();
+  if (has_gate) pdl_launch_dependents();  // of several that follow each other, most end at once
+  pdl_wait();
   if (has_gate && *plan.gate.number != plan.gate.wanted) return;
   if (group == Kernel::kGroups) {
-    if constexpr (Kernel::kMovesRegisters) registers_down<Kernel::kDown>();
-    bring_all(plan, ring, walk, rank, thread % 128);
-    let_next_kernel_begin();
+    if constexpr (Kernel::kUsesSetmaxnreg) setmaxnreg_dec<Kernel::kProducerRegisters>();
+    producer_warpgroup(plan, pipeline, walk, rank, thread % 128);
+    pdl_launch_dependents();
   } else {
-    if constexpr (Kernel::kMovesRegisters) registers_up<Kernel::kUp>();
-    FinishAt finish;
-    finish.row_end = plan.row_count;
-    finish.col_end = plan.col_count;
-    finish.thread = thread % 128;
-    finish.staged = aligned + kTiles + group * (Kernel::kStaged / Kernel::kGroups);
-    multiply_tiles(plan, ring, cluster, rank, group, finish);
+    if constexpr (Kernel::kUsesSetmaxnreg) setmaxnreg_inc<Kernel::kConsumerRegisters>();
+    EpilogueTile epilogue;
+    epilogue.row_end = plan.row_count;
+    epilogue.col_end = plan.col_count;
+    epilogue.thread = thread % 128;
+    epilogue.staged = aligned + kTiles + group * (Kernel::kStaged / Kernel::kGroups);
+    consumer_warpgroup(plan, pipeline, cluster, rank, group, epilogue);
   }
   // A block must be there while others of its cluster write to it or arrive at its barriers.
-  if constexpr (Kernel::kBlocks > 1) cluster_sync();
+  if constexpr (Kernel::kClusterSize > 1) cluster_sync();
 }
 
 }  // namespace octavo::cuda

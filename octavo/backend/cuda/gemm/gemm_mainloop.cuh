@@ -10,71 +10,73 @@
 namespace octavo::cuda {
 
 // As it is, and not to be worked out again: the compiler would do so in every stage.
-__device__ __forceinline__ unsigned same_in_warp(unsigned number) {
+__device__ __forceinline__ unsigned warp_uniform(unsigned number) {
   return __shfl_sync(0xFFFFFFFFu, number, 0);
 }
 
 template <typename Kernel>
-struct GemmWorker {
+struct GemmMainloop {
   static constexpr ScaleKind kScales = Kernel::kScales;
   static constexpr int kSums = Kernel::kSums;
   const GemmPlan& plan;
-  const GemmRing<Kernel>& ring;
+  const GemmPipeline<Kernel>& pipeline;
   int lane;
-  int row_group, col_group;       // of the tile, where the warpgroup's first wave is
-  int tile_row, tile_col;         // of the thread's first sum
-  unsigned row_place, col_place;  // of its operands, in the first stage
+  int row_group, col_group;                 // of the tile, where the warpgroup's first wave is
+  int tile_row, tile_col;                   // of the thread's first sum
+  unsigned row_descriptor, col_descriptor;  // of its operands, in the first stage
 
   // A stage into `run`, which is added to or, where there is no `more`, begun.
-  __device__ __forceinline__ void multiply_stage(int stage, int wave, bool more,
+  __device__ __forceinline__ void multiply_stage(int stage, int pass, bool more,
                                                  float (&run)[kSums]) const {
     constexpr unsigned kStage = Kernel::kStageBytes / 16,
-                       kWave = Kernel::kWaveGroups * kMmaRows * kRowBytes / 16;
-    const unsigned rows = row_place + stage * kStage + wave * kWave,
-                   cols = col_place + stage * kStage;
-    mma_begin();
+                       kPass = Kernel::kPassGroups * kMmaRows * kRowBytes / 16;
+    const unsigned rows = row_descriptor + stage * kStage + pass * kPass,
+                   cols = col_descriptor + stage * kStage;
+    wgmma_fence();
 #pragma unroll
     for (int step = 0; step < kRowBytes / kMmaBytes; ++step)
-      multiply<Kernel::kMma>(run, operand_from(rows + step * kOperandStep),
-                             operand_from(cols + step * kOperandStep), more || step > 0);
-    mma_commit();
+      wgmma<Kernel::kMma>(run, smem_descriptor_from_low(rows + step * kDescriptorStep),
+                          smem_descriptor_from_low(cols + step * kDescriptorStep),
+                          more || step > 0);
+    wgmma_commit();
   }
 
-  __device__ __forceinline__ void begin(int stage, int wave, float (&run)[kSums]) const {
-    pin(run);
-    multiply_stage(stage, wave, false, run);
+  __device__ __forceinline__ void issue(int stage, int pass, float (&run)[kSums]) const {
+    wgmma_fence_operand(run);
+    multiply_stage(stage, pass, false, run);
   }
 
   // `count` stages, at least one, into sums that stay in the tensor cores, each begun before the
   // one before is over. The first is full. Gives all stages back but the last, which it returns.
-  __device__ __forceinline__ int multiply_on(RingPlace<Kernel>& at, int count, bool more,
+  __device__ __forceinline__ int multiply_on(PipelineState<Kernel>& at, int count, bool more,
                                              float (&sums)[kSums]) const {
-    pin(sums);
+    wgmma_fence_operand(sums);
     multiply_stage(at.stage, 0, more, sums);
     int used = at.stage;
     at.next();
     for (; count > 1; --count, at.next()) {
-      barrier_wait(ring.is_full(at.stage), at.phase);
+      mbarrier_wait(pipeline.full_barrier(at.stage), at.phase);
       multiply_stage(at.stage, 0, true, sums);
-      mma_wait<1>();
-      release(ring, used, lane);
+      wgmma_wait<1>();
+      consumer_release(pipeline, used, lane);
       used = at.stage;
     }
-    mma_wait<0>();
-    pin(sums);
+    wgmma_wait<0>();
+    wgmma_fence_operand(sums);
     return used;
   }
 
   // Those of the thread's rows in a wave.
-  __device__ __forceinline__ SharedAddress row_scales_of(int stage, int wave) const {
-    constexpr int kApart = Kernel::kWaveGroups * kMmaRows;
-    return ring.row_scales(stage) + (tile_row + wave * kApart) * static_cast<int>(sizeof(float));
+  __device__ __forceinline__ SharedAddress row_scales_of(int stage, int pass) const {
+    constexpr int kApart = Kernel::kPassGroups * kMmaRows;
+    return pipeline.row_scales(stage) +
+           (tile_row + pass * kApart) * static_cast<int>(sizeof(float));
   }
 
   // Where element s of a run is among the sums: neighbours are exchanged, because a register file
   // has banks of even and of odd registers, and an FFMA then reads its run from one and its sum
   // from the other, which the tensor cores leave it more often.
-  static constexpr int place(int s) { return Kernel::kStays ? s : s ^ 1; }
+  static constexpr int place(int s) { return Kernel::kNoPromotion ? s : s ^ 1; }
 
   static __device__ __forceinline__ void add(float (&sums)[kSums], const float (&run)[kSums], int s,
                                              float scale) {
@@ -86,19 +88,19 @@ struct GemmWorker {
   struct RunScales {
     float upper = 1.0F, lower = 1.0F;
   };
-  __device__ __forceinline__ RunScales scales(int stage, int wave) const {
+  __device__ __forceinline__ RunScales scales(int stage, int pass) const {
     RunScales made;
     if constexpr (kScales == ScaleKind::by_row || kScales == ScaleKind::by_element) {
-      const SharedAddress rows = row_scales_of(stage, wave);
+      const SharedAddress rows = row_scales_of(stage, pass);
       made.upper = load_shared(rows);
       made.lower = load_shared(rows + 8 * sizeof(float));
     }
-    if constexpr (Kernel::kLones > 0) {
+    if constexpr (Kernel::kBroadcastScales > 0) {
       const int which =
-          kScales == ScaleKind::by_row ? col_group : row_group + wave * Kernel::kWaveGroups;
-      const float lone = load_shared(ring.lone_scale(stage, which));
-      made.upper *= lone;
-      made.lower *= lone;
+          kScales == ScaleKind::by_row ? col_group : row_group + pass * Kernel::kPassGroups;
+      const float broadcast = load_shared(pipeline.broadcast_scale(stage, which));
+      made.upper *= broadcast;
+      made.lower *= broadcast;
     }
     return made;
   }
@@ -106,14 +108,14 @@ struct GemmWorker {
   // Adds a run to the sums and gives its stage back, unless `keeps` it. kBehind runs that were
   // begun later may go on.
   template <int kBehind>
-  __device__ __forceinline__ void end(int stage, RunScales scales, bool keeps, float (&run)[kSums],
-                                      float (&sums)[kSums]) const {
-    const SharedAddress col_scales = ring.col_scales(stage) + tile_col * sizeof(float);
-    mma_wait<kBehind>();
-    pin(run);
+  __device__ __forceinline__ void promote(int stage, RunScales scales, bool keeps,
+                                          float (&run)[kSums], float (&sums)[kSums]) const {
+    const SharedAddress col_scales = pipeline.col_scales(stage) + tile_col * sizeof(float);
+    wgmma_wait<kBehind>();
+    wgmma_fence_operand(run);
     const float upper = scales.upper, lower = scales.lower;
     constexpr bool kReadsOn = kScales == ScaleKind::by_column || kScales == ScaleKind::by_element;
-    if (!kReadsOn && !keeps) release(ring, stage, lane);
+    if (!kReadsOn && !keeps) consumer_release(pipeline, stage, lane);
     if constexpr (kScales == ScaleKind::at_end) {
 #pragma unroll
       for (int s = 0; s < kSums; ++s) sums[place(s)] += run[s];
@@ -135,8 +137,8 @@ struct GemmWorker {
         add(sums, run, 4 * j + 3, lower * col.y);
       }
     }
-    if (kReadsOn && !keeps) release(ring, stage, lane);
-    pin(sums);  // before the next run begins: it has the registers of this one
+    if (kReadsOn && !keeps) consumer_release(pipeline, stage, lane);
+    wgmma_fence_operand(sums);  // before the next run begins: it has the registers of this one
   }
 };
 

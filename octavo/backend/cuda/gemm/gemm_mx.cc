@@ -27,17 +27,17 @@ bool is_mx(const GemmOperand& operand) {
 
 // An operand with one exponent a row, and the same with one for 128 columns; at most one of them
 // holds what it says, and the device knows which.
-class Folded {
+class Aligned {
  public:
-  Folded(const Exec& exec, const GemmOperand& operand, FoldFound* found,
-         unsigned long long* changed)
+  Aligned(const Exec& exec, const GemmOperand& operand, AlignFound* found,
+          unsigned long long* changed)
       : rows_(operand.rows()),
         cols_(operand.cols()),
         code_pitch_((cols_ + 15) / 16 * 16),
         plane_pitch_((rows_ + 3) / 4 * 4),
         codes_bytes_(round_up(code_pitch_ * rows_)),
         memory_(exec,
-                codes_bytes_ + round_up(plane_pitch_ * ((cols_ + kFoldRun - 1) / kFoldRun) * 4)) {
+                codes_bytes_ + round_up(plane_pitch_ * ((cols_ + kAlignRun - 1) / kAlignRun) * 4)) {
     const Matrix& codes = operand.quantized.codes;
     job_ = {.from = operand.quantized,
             .found = found,
@@ -49,8 +49,8 @@ class Folded {
             .vectors = has_aligned_rows(codes, 16)};
   }
 
-  void by_row(const Exec& exec) const { fold_by_row(exec, job_); }
-  void by_columns(const Exec& exec) const { fold_by_columns(exec, job_); }
+  void by_row(const Exec& exec) const { align_by_row(exec, job_); }
+  void by_columns(const Exec& exec) const { align_by_columns(exec, job_); }
 
   [[nodiscard]] GemmOperand operand(bool by_row) const {
     GemmOperand made;
@@ -62,7 +62,7 @@ class Folded {
                .cols = cols_,
                .row_pitch = code_pitch_,
                .col_stride = 1};
-    q.tile = {1, by_row ? 0 : kFoldRun};
+    q.tile = {1, by_row ? 0 : kAlignRun};
     q.scales = {.data = planes(),
                 .dtype = DType::f32,
                 .rows = rows_,
@@ -79,48 +79,48 @@ class Folded {
   std::int64_t rows_, cols_, code_pitch_, plane_pitch_;
   std::size_t codes_bytes_;
   Scratch memory_;
-  FoldJob job_{};
+  AlignJob job_{};
 };
 
 }  // namespace
 
 bool fits_mx(const GemmJob& job) {
   if (job.accumulator != Accumulator::native || (!is_mx(job.a) && !is_mx(job.b))) return false;
-  GemmJob folded = job;  // as it will be, for the rest of what the kernels want
-  for (GemmOperand* operand : {&folded.a, &folded.b})
+  GemmJob aligned = job;  // as it will be, for the rest of what the kernels want
+  for (GemmOperand* operand : {&aligned.a, &aligned.b})
     if (is_mx(*operand)) {
       operand->quantized.tile.cols = 0;
       operand->quantized.scales.cols = 1;
     }
-  return fits_fp8(folded);
+  return fits_fp8(aligned);
 }
 
 void gemm_mx(const Exec& exec, const GemmJob& job) {
   const Exec inner = without_workspace(exec);  // which is for the product itself
-  const Scratch memory(inner, sizeof(FoldFound));
+  const Scratch memory(inner, sizeof(AlignFound));
   memory.clear();
-  auto* const found = memory.as<FoldFound>();
-  std::optional<Folded> a, b;
-  if (is_mx(job.a)) a.emplace(inner, job.a, found, job.folded);
-  if (is_mx(job.b)) b.emplace(inner, job.b, found, job.folded);
-  const auto gate = [&](FoldWay way) {
+  auto* const found = memory.as<AlignFound>();
+  std::optional<Aligned> a, b;
+  if (is_mx(job.a)) a.emplace(inner, job.a, found, job.aligned);
+  if (is_mx(job.b)) b.emplace(inner, job.b, found, job.aligned);
+  const auto gate = [&](AlignMode way) {
     return GemmGate{.number = &found->way, .wanted = static_cast<unsigned>(way)};
   };
-  const auto multiply = [&](FoldWay way) {
+  const auto multiply = [&](AlignMode way) {
     GemmJob part = job;
-    if (a) part.a = a->operand(way == FoldWay::by_row);
-    if (b) part.b = b->operand(way == FoldWay::by_row);
+    if (a) part.a = a->operand(way == AlignMode::by_row);
+    if (b) part.b = b->operand(way == AlignMode::by_row);
     const GemmGate its = gate(way);
     gemm_fp8(exec, part, nullptr, &its);
   };
   if (a) a->by_row(inner);
   if (b) b->by_row(inner);
-  multiply(FoldWay::by_row);
+  multiply(AlignMode::by_row);
   if (a) a->by_columns(inner);
   if (b) b->by_columns(inner);
-  multiply(FoldWay::by_columns);
-  gemm_mx_exact(exec, job, gate(FoldWay::as_they_are));
-  if (job.folded != nullptr) take_count(inner, found, job.folded);
+  multiply(AlignMode::by_columns);
+  gemm_mx_exact(exec, job, gate(AlignMode::as_they_are));
+  if (job.aligned != nullptr) take_count(inner, found, job.aligned);
 }
 
 }  // namespace octavo::cuda

@@ -27,8 +27,11 @@ constexpr int kRun = 128;           // of K, with the same scales
 constexpr int kWarpSide = 32;       // of a tile: four warps down, two across
 constexpr int kPitch = kDepth + 8;  // in bf16: eight rows of 16 bytes are in all banks once
 // For PlanGroups: units are tiles.
-constexpr GemmShape kTiles{
-    .row_groups = kRows / 64, .col_groups = 1, .cols = kCols, .blocks = 1, .shares_rows = false};
+constexpr GemmShape kTiles{.row_groups = kRows / 64,
+                           .col_groups = 1,
+                           .cols = kCols,
+                           .blocks = 1,
+                           .multicasts_rows = false};
 static_assert(kTiles.unit_rows() == kRows && kTiles.unit_cols() == kCols);
 static_assert(kThreads == kRows / kWarpSide * (kCols / kWarpSide) * 32);
 
@@ -41,7 +44,7 @@ struct Side {
 
 struct ExactPlan {
   Side a{}, b{};
-  GemmFinish finish{};
+  GemmEpilogue epilogue{};
   PlanGroup whole{};                  // all there is, where there are no groups
   const PlanGroup* groups = nullptr;  // by first_unit, on the device
   std::int32_t group_count = 0, units = 0;
@@ -132,14 +135,14 @@ __device__ __forceinline__ void multiply_stage(const Stage& stage, int row, int 
     std::uint32_t a[2][4], b[2][4];
 #pragma unroll
     for (int i = 0; i < 2; ++i) {
-      load_matrices(a_at + i * kSixteenRows + k * 2, a[i]);
-      load_matrices(b_at + i * kSixteenRows + k * 2, b[i]);
+      ldmatrix_x4(a_at + i * kSixteenRows + k * 2, a[i]);
+      ldmatrix_x4(b_at + i * kSixteenRows + k * 2, b[i]);
     }
 #pragma unroll
     for (int i = 0; i < 2; ++i)
 #pragma unroll
       for (int j = 0; j < 4; ++j)
-        multiply_add(run[i][j], a[i], b[j / 2][j % 2 * 2], b[j / 2][j % 2 * 2 + 1]);
+        mma_m16n8k16(run[i][j], a[i], b[j / 2][j % 2 * 2], b[j / 2][j % 2 * 2 + 1]);
   }
 }
 
@@ -162,7 +165,7 @@ __device__ __forceinline__ void promote(const Stage& stage, int row, int col, in
 __global__ void __launch_bounds__(kThreads, kBlocks)
     gemm_mx_exact_kernel(const __grid_constant__ ExactPlan plan) {
   __shared__ __align__(16) Stage stage;
-  wait_for_kernels_before();
+  pdl_wait();
   if (*plan.gate.number != plan.gate.wanted) return;
   const int thread = static_cast<int>(threadIdx.x), lane = thread % 32, warp = thread / 32;
   constexpr int kAcross = kCols / kWarpSide;
@@ -207,7 +210,7 @@ __global__ void __launch_bounds__(kThreads, kBlocks)
           const std::int64_t r = first_row + row + 16 * i + lane / 4 + (e < 2 ? 0 : 8),
                              c = first_col + col + 8 * j + lane % 4 * 2 + e % 2;
           if (r < group.row_end && c < group.col_end)
-            store_finished(plan.finish, r + group.row_shift, c + group.col_shift, sums[i][j][e]);
+            store_epilogue(plan.epilogue, r + group.row_shift, c + group.col_shift, sums[i][j][e]);
         }
   }
 }
@@ -224,7 +227,8 @@ Side side_of(const GemmOperand& operand) {
 }  // namespace
 
 void gemm_mx_exact(const Exec& exec, const GemmJob& job, const GemmGate& gate) {
-  ExactPlan plan{.a = side_of(job.a), .b = side_of(job.b), .finish = finish_of(job), .gate = gate};
+  ExactPlan plan{
+      .a = side_of(job.a), .b = side_of(job.b), .epilogue = epilogue_of(job), .gate = gate};
   const auto narrow = [](std::int64_t number) { return static_cast<std::int32_t>(number); };
   plan.whole = {.row_end = narrow(job.a.rows()),
                 .col_end = narrow(job.b.rows()),
@@ -239,7 +243,7 @@ void gemm_mx_exact(const Exec& exec, const GemmJob& job, const GemmGate& gate) {
   }
   if (plan.units == 0) return;
   const int blocks = std::min(plan.units, kBlocks * clusters_on(exec, 1));
-  launch_overlapped(exec, static_cast<unsigned>(blocks), kThreads, gemm_mx_exact_kernel, plan);
+  launch_pdl(exec, static_cast<unsigned>(blocks), kThreads, gemm_mx_exact_kernel, plan);
 }
 
 }  // namespace octavo::cuda

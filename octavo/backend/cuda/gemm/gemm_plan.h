@@ -31,7 +31,7 @@ struct ScalePlane {
 };
 
 // What a sum becomes after its scales.
-struct GemmFinish {
+struct GemmEpilogue {
   Matrix out{}, bias{}, residual{};
   bool activates = false;
   ProducerKind activation = ProducerKind::relu;
@@ -40,7 +40,7 @@ struct GemmFinish {
     return bias.data == nullptr && residual.data == nullptr && !activates;
   }
 };
-constexpr GemmFinish finish_of(const GemmJob& job) {
+constexpr GemmEpilogue epilogue_of(const GemmJob& job) {
   return {.out = job.out,
           .bias = job.bias,
           .residual = job.residual,
@@ -63,12 +63,13 @@ struct PlanGroup {
 };
 
 struct GemmPlan {
-  CUtensorMap rows_map{}, cols_map{}, out_map{};
+  CUtensorMap rows_tensor_map{}, cols_tensor_map{}, out_tensor_map{};
   ScalePlane row_scales{}, col_scales{};
-  GemmSchedule schedule{};
-  GemmFinish finish{};
-  bool turned = false;        // rows of the plan are columns of the result
-  bool stores_boxes = false;  // 16 bits and nothing else to do: by the copy engine, through out_map
+  StreamKSchedule schedule{};
+  GemmEpilogue epilogue{};
+  bool swap_ab = false;  // rows of the plan are columns of the result
+  bool uses_tma_store =
+      false;  // 16 bits and nothing else to do: by the copy engine, through out_tensor_map
   std::int32_t row_count = 0, col_count = 0;
   const PlanGroup* groups = nullptr;  // by first_unit, on the device; none: one product
   std::int32_t group_count = 0;
@@ -115,7 +116,7 @@ class PlanGroups {
   struct Even {
     bool rows, cols;
   };
-  PlanGroups(const Exec& exec, const GemmJob& job, const GemmShape& shape, bool turned, Even even);
+  PlanGroups(const Exec& exec, const GemmJob& job, const GemmShape& shape, bool swap_ab, Even even);
   [[nodiscard]] std::int64_t units() const { return units_; }
   [[nodiscard]] std::int32_t count() const { return count_; }
   [[nodiscard]] const PlanGroup* on_device() const;
@@ -161,28 +162,28 @@ void gemm_bf16(const Exec& exec, const GemmJob& job);
 
 // The same by FP4 with the scales of blocks, which stays in four bits on its way: few rows of
 // anything that becomes bf16, and more.
-[[nodiscard]] bool fits_few_by_fp4(const GemmJob& job);
+[[nodiscard]] bool fits_small_m_by_fp4(const GemmJob& job);
 [[nodiscard]] bool fits_fp4(const GemmJob& job);
 void gemm_fp4(const Exec& exec, const GemmJob& job);
 // The same for few rows by FP8, which stays in eight bits; of what fits_bf16.
-[[nodiscard]] bool fits_few_by_fp8(const GemmJob& job);
-void gemm_few_by_fp8(const Exec& exec, const GemmJob& job);
+[[nodiscard]] bool fits_small_m_by_fp8(const GemmJob& job);
+void gemm_small_m_by_fp8(const Exec& exec, const GemmJob& job);
 
 // gemm_small_m_fp4.cu: what it multiplies by, and that: up to so many rows of bf16 at multiples of
 // 16 bytes, with a scale for all of them.
-inline constexpr std::int64_t kMostFewRows = 56;
-[[nodiscard]] bool fits_fp4_rows(const GemmOperand& weights);
+inline constexpr std::int64_t kMaxSmallMFp4 = 56;
+[[nodiscard]] bool fits_small_m_fp4_weights(const GemmOperand& weights);
 [[nodiscard]] bool is_nvfp4(const QuantizedMatrix& weights);
-void gemm_fp4_rows(const Exec& exec, const Matrix& x, const float* x_scale, const GemmJob& job);
+void gemm_small_m_fp4(const Exec& exec, const Matrix& x, const float* x_scale, const GemmJob& job);
 
 // gemm_small_m_fp8.cu: the same by FP8, MX or with f32 scales for all of K or for 128 of it, up to
 // so many rows: kernels for more would not keep to registers.
-inline constexpr std::int64_t kFewFp8Rows = 32;
-[[nodiscard]] bool fits_fp8_rows(const GemmOperand& weights);
-void gemm_fp8_rows(const Exec& exec, const Matrix& x, const float* x_scale, const GemmJob& job);
+inline constexpr std::int64_t kMaxSmallMFp8 = 32;
+[[nodiscard]] bool fits_small_m_fp8_weights(const GemmOperand& weights);
+void gemm_small_m_fp8(const Exec& exec, const Matrix& x, const float* x_scale, const GemmJob& job);
 
 // gemm_fp4_tiles.cc: the same for any number of rows, on the tensor cores that take operands of 64
-// rows; of what fits_fp4_rows, where the copy engine can read it.
+// rows; of what fits_small_m_fp4_weights, where the copy engine can read it.
 [[nodiscard]] bool fits_fp4_tiles(const GemmJob& job);
 void gemm_fp4_tiles(const Exec& exec, const Matrix& x, const float* x_scale, const GemmJob& job);
 

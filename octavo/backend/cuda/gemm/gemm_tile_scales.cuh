@@ -13,7 +13,7 @@ namespace octavo::cuda {
 // The one number that the rows of a warpgroup have of a plane, for every block of K. Each lane of a
 // warp has that of one block, so that 32 blocks are asked for at once, long before their use:
 // numbers may come from memory, which takes longer than a stage.
-class LoneScales {
+class BroadcastScales {
  public:
   // Of `blocks` blocks from `k` on.
   __device__ __forceinline__ void begin(const ScalePlane& plane, int first_row, int k, int blocks,
@@ -23,11 +23,11 @@ class LoneScales {
     pitch_ = 32 * plane.pitch;
     left_ = blocks - lane;
     load();
-    turn();
+    advance();
   }
   __device__ __forceinline__ float take() {
     const float taken = __shfl_sync(0xFFFFFFFFu, now_, used_);
-    if (++used_ == 32) turn();
+    if (++used_ == 32) advance();
     return taken;
   }
 
@@ -35,7 +35,7 @@ class LoneScales {
   __device__ __forceinline__ void load() {
     if (left_ > 0) next_ = __ldg(from_);
   }
-  __device__ __forceinline__ void turn() {
+  __device__ __forceinline__ void advance() {
     now_ = next_;
     used_ = 0;
     from_ += pitch_;
@@ -50,7 +50,7 @@ class LoneScales {
 };
 
 // Of scales that are the same all along K: the part that is one number for a whole operand.
-__device__ __forceinline__ float lone_at_end(const GemmPlan& plan) {
+__device__ __forceinline__ float per_tensor_scale(const GemmPlan& plan) {
   return (plan.row_scales.each != 1 ? __ldg(plan.row_scales.data) : 1.0F) *
          (plan.col_scales.each != 1 ? __ldg(plan.col_scales.data) : 1.0F);
 }
@@ -59,9 +59,10 @@ __device__ __forceinline__ float lone_at_end(const GemmPlan& plan) {
 // addresses, which are of the thread's first row and column. Three warps of a scheduler are here at
 // one time and nobody multiplies, so that every instruction counts.
 template <int kSums>
-__device__ __forceinline__ void scale_sums(const GemmPlan& plan, float lone, SharedAddress rows,
-                                           SharedAddress cols, float (&sums)[kSums]) {
-  float upper = lone, lower = lone;
+__device__ __forceinline__ void scale_sums(const GemmPlan& plan, float tensor_scale,
+                                           SharedAddress rows, SharedAddress cols,
+                                           float (&sums)[kSums]) {
+  float upper = tensor_scale, lower = tensor_scale;
   if (plan.row_scales.each == 1) {
     upper *= load_shared(rows);
     lower *= load_shared(rows + 8 * sizeof(float));
@@ -69,7 +70,8 @@ __device__ __forceinline__ void scale_sums(const GemmPlan& plan, float lone, Sha
   if (plan.col_scales.each != 1) {
 #pragma unroll
     for (int s = 0; s < kSums; ++s) sums[s] *= s % 4 < 2 ? upper : lower;
-    pin(sums);  // else this is made the end of what follows, with a register of its own for each
+    wgmma_fence_operand(
+        sums);  // else this is made the end of what follows, with a register of its own for each
     return;
   }
 #pragma unroll

@@ -49,15 +49,15 @@ double cycles_of_block(const GemmShape& shape, std::int64_t rows, std::int64_t c
                        static_cast<double>(tile_count(shape.unit_cols(), cols)),
                clusters = static_cast<double>(processors / shape.blocks);
   const double whole = std::ceil(units / clusters),
-               dealt = std::max(1.0, units / clusters * (17.0 / 16.0));
+               stream_k_units = std::max(1.0, units / clusters * (17.0 / 16.0));
   if (shape == kNarrow && whole > 1.0) return std::numeric_limits<double>::infinity();
-  return (shape.deals() ? std::min(whole, dealt) : whole) * shape.block_cycles;
+  return (shape.uses_stream_k() ? std::min(whole, stream_k_units) : whole) * shape.block_cycles;
 }
 
 // All of the few rows are the columns of a plan, and the other operand, which has to be read from
 // memory, is cut finely.
-const GemmShape& shape_for_few(std::int64_t few, std::int64_t many, std::int64_t products,
-                               std::int64_t processors) {
+const GemmShape& shape_for_small_m(std::int64_t few, std::int64_t many, std::int64_t products,
+                                   std::int64_t processors) {
   if (few > kSlim.cols) return kNarrow;
   return tile_count(kSlim.rows(), many) * products <= processors ? kSlim : kSlimTall;
 }
@@ -69,10 +69,10 @@ bool same_within(const GemmOperand& operand, std::int64_t side) {
   return rows >= operand.rows() || rows % side == 0;
 }
 
-GemmTiling tiling_of(const GemmJob& job, const GemmShape& shape, bool turned) {
+GemmTiling tiling_of(const GemmJob& job, const GemmShape& shape, bool swap_ab) {
   return {.shape = shape,
-          .turned = turned,
-          .scales = turned ? kind_of(job.b, job.a, shape) : kind_of(job.a, job.b, shape)};
+          .swap_ab = swap_ab,
+          .scales = swap_ab ? kind_of(job.b, job.a, shape) : kind_of(job.a, job.b, shape)};
 }
 
 GemmTiling tiling_in(const GemmJob& job, const GemmShape& shape) {
@@ -86,21 +86,21 @@ GemmTiling choose_tiling(const GemmJob& job, std::int64_t processors) {
   const auto [m, n] = size_of_one(job);
   if (std::min(m, n) <= kNarrow.cols)
     return tiling_of(job,
-                     shape_for_few(std::min(m, n), std::max(m, n),
-                                   std::max<std::int64_t>(job.group_count, 1), processors),
+                     shape_for_small_m(std::min(m, n), std::max(m, n),
+                                       std::max<std::int64_t>(job.group_count, 1), processors),
                      m <= n);
   const ScaleKind straight = tiling_of(job, kWide, false).scales,
                   around = tiling_of(job, kWide, true).scales;
   GemmTiling best;
   double least = std::numeric_limits<double>::infinity();
   for (const GemmShape& shape : {kWide, kTall, kMedium, kNarrow})
-    for (const bool turned : {false, true}) {
-      if (straight != around && turned != (around == ScaleKind::by_row)) continue;
+    for (const bool swap_ab : {false, true}) {
+      if (straight != around && swap_ab != (around == ScaleKind::by_row)) continue;
       if (job.group_count > 0 && shape != kWide) continue;  // tiles of all groups are many
-      const GemmTiling tiling = tiling_of(job, shape, turned);
+      const GemmTiling tiling = tiling_of(job, shape, swap_ab);
       if (!has_kernel(element_of(job), shape, tiling.scales)) continue;
-      const double cycles = turned ? cycles_of_block(shape, n, m, processors)
-                                   : cycles_of_block(shape, m, n, processors);
+      const double cycles = swap_ab ? cycles_of_block(shape, n, m, processors)
+                                    : cycles_of_block(shape, m, n, processors);
       if (cycles >= least) continue;
       least = cycles;
       best = tiling;

@@ -13,11 +13,11 @@
 namespace octavo::cuda {
 
 // Scales of a stage, one for every row of a tile; none where rows share them.
-struct ScaleStrip {
+struct ScaleVector {
   const float* from;
   unsigned bytes;
 
-  __device__ __forceinline__ ScaleStrip(const ScalePlane& plane, int first_row, int rows, int k) {
+  __device__ __forceinline__ ScaleVector(const ScalePlane& plane, int first_row, int rows, int k) {
     const int before = first_row & 3, begin = first_row - before;  // copies begin at 16 bytes
     const int there = plane.each == 1 ? min(before > 0 ? rows + 4 : rows, plane.rows - begin) : 0;
     bytes = there > 0 ? static_cast<unsigned>(there) * 4 : 0;
@@ -27,19 +27,19 @@ struct ScaleStrip {
 
 // Where a unit is.
 template <typename Kernel>
-__device__ __forceinline__ StageNote place_of(const GemmPlan& plan, const GemmItem& item) {
-  StageNote note{item.unit_row * Kernel::kUnitRows, item.unit_col * Kernel::kUnitCols,
-                 static_cast<std::uint32_t>(item.end - item.first) |
-                     (item.goes_on ? StageNote::kGoesOn : 0) |
-                     (item.unfinished ? StageNote::kUnfinished : 0),
-                 0};
-  if (plan.group_count == 0) return note;
-  note.group = group_at(plan.groups, plan.group_count, item.unit);
-  const PlanGroup& group = plan.groups[note.group];
+__device__ __forceinline__ TileInfo tile_info_of(const GemmPlan& plan, const GemmItem& item) {
+  TileInfo tile{item.unit_row * Kernel::kUnitRows, item.unit_col * Kernel::kUnitCols,
+                static_cast<std::uint32_t>(item.end - item.first) |
+                    (item.continues ? TileInfo::kContinues : 0) |
+                    (item.is_partial ? TileInfo::kIsPartial : 0),
+                0};
+  if (plan.group_count == 0) return tile;
+  tile.group = group_at(plan.groups, plan.group_count, item.unit);
+  const PlanGroup& group = plan.groups[tile.group];
   const int within = item.unit - group.first_unit;
-  note.row = group.row + within % group.unit_rows * Kernel::kUnitRows;
-  note.col = group.col + within / group.unit_rows * Kernel::kUnitCols;
-  return note;
+  tile.row = group.row + within % group.unit_rows * Kernel::kUnitRows;
+  tile.col = group.col + within / group.unit_rows * Kernel::kUnitCols;
+  return tile;
 }
 
 // The items of a cluster, one after the other. The first is worked out where it is made, which is
@@ -49,119 +49,129 @@ struct ItemWalk {
   GemmItem item{};
 
   ItemWalk() = default;
-  __device__ __forceinline__ ItemWalk(const GemmSchedule& schedule, int which)
+  __device__ __forceinline__ ItemWalk(const StreamKSchedule& schedule, int which)
       : cluster(which), count(schedule.items(which)), item(schedule.item(which, 0)) {}
   [[nodiscard]] __device__ __forceinline__ bool is_over() const { return at >= count; }
-  __device__ __forceinline__ void next(const GemmSchedule& schedule) {
+  __device__ __forceinline__ void next(const StreamKSchedule& schedule) {
     if (++at < count) item = schedule.item(cluster, at);
   }
 };
 
 // Operands, scales, and what to do with them.
 template <typename Kernel>
-__device__ __forceinline__ void bring_tiles(const GemmPlan& plan, const GemmRing<Kernel>& ring,
-                                            ItemWalk walk, int rank) {
-  constexpr bool kShares = Kernel::kBlocks > 1;
-  constexpr int kAll = (1 << Kernel::kBlocks) - 1;
-  constexpr int kRowShare = kShares && Kernel::kSharesRows ? Kernel::kRows / Kernel::kBlocks : 0,
-                kColShare = kShares && !Kernel::kSharesRows ? Kernel::kCols / Kernel::kBlocks : 0;
+__device__ __forceinline__ void tma_load_tiles(const GemmPlan& plan,
+                                               const GemmPipeline<Kernel>& pipeline, ItemWalk walk,
+                                               int rank) {
+  constexpr bool kMulticasts = Kernel::kClusterSize > 1;
+  constexpr int kMulticastMask = (1 << Kernel::kClusterSize) - 1;
+  constexpr int kRowSlice = kMulticasts && Kernel::kMulticastsRows
+                                ? Kernel::kRows / Kernel::kClusterSize
+                                : 0,
+                kColSlice = kMulticasts && !Kernel::kMulticastsRows
+                                ? Kernel::kCols / Kernel::kClusterSize
+                                : 0;
   constexpr ScaleKind kScales = Kernel::kScales;
   constexpr bool kAtEnd = kScales == ScaleKind::at_end,
                  kRowScales = kScales != ScaleKind::by_column,
                  kColScales = kScales != ScaleKind::by_row;
-  RingPlace<Kernel> at;
+  PipelineState<Kernel> at;
   for (; !walk.is_over(); walk.next(plan.schedule)) {
     const GemmItem& item = walk.item;
-    const StageNote note = place_of<Kernel>(plan, item);
-    const int first_row = Kernel::first_row(note, rank), first_col = Kernel::first_col(note, rank);
+    const TileInfo tile = tile_info_of<Kernel>(plan, item);
+    const int first_row = Kernel::first_row(tile, rank), first_col = Kernel::first_col(tile, rank);
     for (int block = item.first; block < item.end; ++block, at.next()) {
       const int k = block * Kernel::kKElements;
-      const SharedAddress full = ring.is_full(at.stage),
-                          rows = ring.rows(at.stage) + rank * kRowShare * kRowBytes,
-                          cols = ring.cols(at.stage) + rank * kColShare * kRowBytes;
+      const SharedAddress full = pipeline.full_barrier(at.stage),
+                          rows = pipeline.rows(at.stage) + rank * kRowSlice * kRowBytes,
+                          cols = pipeline.cols(at.stage) + rank * kColSlice * kRowBytes;
       unsigned bytes = Kernel::kStageBytes;
       const bool scaled = !kAtEnd || block + 1 == item.end;
-      const ScaleStrip row_scales(plan.row_scales, first_row, Kernel::kRows, kAtEnd ? 0 : block),
+      const ScaleVector row_scales(plan.row_scales, first_row, Kernel::kRows, kAtEnd ? 0 : block),
           col_scales(plan.col_scales, first_col, Kernel::kCols, kAtEnd ? 0 : block);
       if (scaled && kRowScales) bytes += row_scales.bytes;
       if (scaled && kColScales) bytes += col_scales.bytes;
-      barrier_wait(ring.is_empty(at.stage), at.phase ^ 1);
-      if (block == item.first) ring.notes[at.stage] = note;
-      barrier_expect(full, bytes);
-      if constexpr (kRowShare > 0)
-        copy_box_to(rows, plan.rows_map, k, first_row + rank * kRowShare, full, kAll);
+      mbarrier_wait(pipeline.empty_barrier(at.stage), at.phase ^ 1);
+      if (block == item.first) pipeline.tile_infos[at.stage] = tile;
+      mbarrier_arrive_expect_tx(full, bytes);
+      if constexpr (kRowSlice > 0)
+        tma_load_2d_multicast(rows, plan.rows_tensor_map, k, first_row + rank * kRowSlice, full,
+                              kMulticastMask);
       else
-        copy_box(rows, plan.rows_map, k, first_row, full);
-      if constexpr (kColShare > 0)
-        copy_box_to(cols, plan.cols_map, k, first_col + rank * kColShare, full, kAll);
+        tma_load_2d(rows, plan.rows_tensor_map, k, first_row, full);
+      if constexpr (kColSlice > 0)
+        tma_load_2d_multicast(cols, plan.cols_tensor_map, k, first_col + rank * kColSlice, full,
+                              kMulticastMask);
       else
-        copy_box(cols, plan.cols_map, k, first_col, full);
+        tma_load_2d(cols, plan.cols_tensor_map, k, first_col, full);
       if (scaled && kRowScales && row_scales.bytes > 0)
-        copy_bytes(ring.row_scales(at.stage), row_scales.from, row_scales.bytes, full);
+        tma_load_1d(pipeline.row_scales(at.stage), row_scales.from, row_scales.bytes, full);
       if (scaled && kColScales && col_scales.bytes > 0)
-        copy_bytes(ring.col_scales(at.stage), col_scales.from, col_scales.bytes, full);
+        tma_load_1d(pipeline.col_scales(at.stage), col_scales.from, col_scales.bytes, full);
     }
   }
-  barrier_wait(ring.is_empty(at.stage), at.phase ^ 1);
-  ring.notes[at.stage] = {};  // no blocks: the end
-  barrier_arrive(ring.is_full(at.stage));
+  mbarrier_wait(pipeline.empty_barrier(at.stage), at.phase ^ 1);
+  pipeline.tile_infos[at.stage] = {};  // no blocks: the end
+  mbarrier_arrive(pipeline.full_barrier(at.stage));
 }
 
 // A warp. It has the numbers of every stage there before the copy engine is done with it: a thread
 // that had to bring them, too, would wait for memory between two stages.
 template <typename Kernel>
-__device__ __forceinline__ void bring_lone_scales(const GemmPlan& plan,
-                                                  const GemmRing<Kernel>& ring, ItemWalk walk,
-                                                  int rank, int lane) {
+__device__ __forceinline__ void load_broadcast_scales(const GemmPlan& plan,
+                                                      const GemmPipeline<Kernel>& pipeline,
+                                                      ItemWalk walk, int rank, int lane) {
   constexpr bool kOfColumns = Kernel::kScales == ScaleKind::by_row;
   constexpr int kApart = kOfColumns ? Kernel::kGroupCols : kMmaRows;
-  RingPlace<Kernel> at;
+  PipelineState<Kernel> at;
   for (; !walk.is_over(); walk.next(plan.schedule)) {
     const GemmItem& item = walk.item;
-    const StageNote note = place_of<Kernel>(plan, item);
-    LoneScales lones[Kernel::kLones];
+    const TileInfo tile = tile_info_of<Kernel>(plan, item);
+    BroadcastScales broadcast_scales[Kernel::kBroadcastScales];
 #pragma unroll
-    for (int i = 0; i < Kernel::kLones; ++i)
-      lones[i].begin(
+    for (int i = 0; i < Kernel::kBroadcastScales; ++i)
+      broadcast_scales[i].begin(
           kOfColumns ? plan.col_scales : plan.row_scales,
-          i * kApart + (kOfColumns ? Kernel::first_col(note, rank) : Kernel::first_row(note, rank)),
+          i * kApart + (kOfColumns ? Kernel::first_col(tile, rank) : Kernel::first_row(tile, rank)),
           item.first, item.end - item.first, lane);
     for (int block = item.first; block < item.end; ++block, at.next()) {
-      float scales[Kernel::kLones];
+      float scales[Kernel::kBroadcastScales];
 #pragma unroll
-      for (int i = 0; i < Kernel::kLones; ++i) scales[i] = lones[i].take();
-      barrier_wait(ring.is_empty(at.stage), at.phase ^ 1);
+      for (int i = 0; i < Kernel::kBroadcastScales; ++i) scales[i] = broadcast_scales[i].take();
+      mbarrier_wait(pipeline.empty_barrier(at.stage), at.phase ^ 1);
       if (lane != 0) continue;
 #pragma unroll
-      for (int i = 0; i < Kernel::kLones; ++i)
-        store_shared(ring.lone_scale(at.stage, i), scales[i]);
-      barrier_arrive(ring.is_full(at.stage));
+      for (int i = 0; i < Kernel::kBroadcastScales; ++i)
+        store_shared(pipeline.broadcast_scale(at.stage, i), scales[i]);
+      mbarrier_arrive(pipeline.full_barrier(at.stage));
     }
   }
-  barrier_wait(ring.is_empty(at.stage), at.phase ^ 1);
-  if (lane == 0) barrier_arrive(ring.is_full(at.stage));
+  mbarrier_wait(pipeline.empty_barrier(at.stage), at.phase ^ 1);
+  if (lane == 0) mbarrier_arrive(pipeline.full_barrier(at.stage));
 }
 
 // `first` is the slot of the block's first warpgroup.
 template <typename Kernel>
-__device__ __forceinline__ void announce_all(const GemmPlan& plan, const GemmRing<Kernel>& ring,
-                                             const ItemWalk& walk, int first) {
-  if (!plan.schedule.leaves_sums(walk.cluster)) return;
+__device__ __forceinline__ void signal_all_partial_sums(const GemmPlan& plan,
+                                                        const GemmPipeline<Kernel>& pipeline,
+                                                        const ItemWalk& walk, int first) {
+  if (!plan.schedule.hands_over_sums(walk.cluster)) return;
   for (int group = 0; group < Kernel::kGroups; ++group)
-    announce_sums(plan, first + group, ring.has_left(group));
+    signal_partial_sums(plan, first + group, pipeline.handed_over_barrier(group));
 }
 
 // A warpgroup, of which `thread` is one.
 template <typename Kernel>
-__device__ __forceinline__ void bring_all(const GemmPlan& plan, const GemmRing<Kernel>& ring,
-                                          const ItemWalk& walk, int rank, int thread) {
+__device__ __forceinline__ void producer_warpgroup(const GemmPlan& plan,
+                                                   const GemmPipeline<Kernel>& pipeline,
+                                                   const ItemWalk& walk, int rank, int thread) {
   const int warp = thread / 32, lane = thread % 32;
-  if (thread == 0) bring_tiles(plan, ring, walk, rank);
-  if constexpr (Kernel::kLones > 0) {
-    if (warp == 1) bring_lone_scales(plan, ring, walk, rank, lane);
+  if (thread == 0) tma_load_tiles(plan, pipeline, walk, rank);
+  if constexpr (Kernel::kBroadcastScales > 0) {
+    if (warp == 1) load_broadcast_scales(plan, pipeline, walk, rank, lane);
   }
   if (warp == 2 && lane == 0)
-    announce_all(plan, ring, walk, (walk.cluster * Kernel::kBlocks + rank) * Kernel::kGroups);
+    signal_all_partial_sums(plan, pipeline, walk,
+                            (walk.cluster * Kernel::kClusterSize + rank) * Kernel::kGroups);
 }
 
 }  // namespace octavo::cuda

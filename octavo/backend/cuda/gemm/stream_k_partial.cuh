@@ -11,8 +11,8 @@ namespace octavo::cuda {
 
 // Sums that one cluster leaves for the next, in the order of threads.
 template <int kSums>
-__device__ __forceinline__ void leave_sums(const GemmPlan& plan, int slot, int thread,
-                                           const float (&sums)[kSums]) {
+__device__ __forceinline__ void store_partial_sums(const GemmPlan& plan, int slot, int thread,
+                                                   const float (&sums)[kSums]) {
   float4* to =
       reinterpret_cast<float4*>(plan.partial) + static_cast<std::int64_t>(slot) * 32 * kSums;
 #pragma unroll
@@ -24,15 +24,16 @@ __device__ __forceinline__ void leave_sums(const GemmPlan& plan, int slot, int t
 
 // That they are there, said by a thread that has nothing else to do: a fence waits for stores under
 // way. Those who left them have arrived at `left`.
-__device__ __forceinline__ void announce_sums(const GemmPlan& plan, int slot, SharedAddress left) {
-  barrier_wait(left, 0);
+__device__ __forceinline__ void signal_partial_sums(const GemmPlan& plan, int slot,
+                                                    SharedAddress left) {
+  mbarrier_wait(left, 0);
   asm volatile("st.release.gpu.global.u64 [%0], %1;" ::"l"(plan.ready + slot), "l"(plan.ticket)
                : "memory");
 }
 
 // Until the sums of a slot are there, for a warpgroup.
-__device__ __forceinline__ void await_sums(const GemmPlan& plan, int slot, int thread,
-                                           int barrier) {
+__device__ __forceinline__ void wait_partial_sums(const GemmPlan& plan, int slot, int thread,
+                                                  int barrier) {
   if (thread == 0) {
     unsigned long long seen;
     do {
@@ -43,13 +44,13 @@ __device__ __forceinline__ void await_sums(const GemmPlan& plan, int slot, int t
     } while (seen != plan.ticket);
     plan.ready[slot] = 0;  // a graph has the same ticket every time
   }
-  named_sync(barrier, 128);
+  named_barrier_sync(barrier, 128);
 }
 
 // Those that were waited for, in the place of sums or added to them.
 template <bool kAdds, int kSums>
-__device__ __forceinline__ void take_sums(const GemmPlan& plan, int slot, int thread,
-                                          float (&sums)[kSums]) {
+__device__ __forceinline__ void load_partial_sums(const GemmPlan& plan, int slot, int thread,
+                                                  float (&sums)[kSums]) {
   const float4* from =
       reinterpret_cast<const float4*>(plan.partial) + static_cast<std::int64_t>(slot) * 32 * kSums;
 #pragma unroll
@@ -65,10 +66,10 @@ __device__ __forceinline__ void take_sums(const GemmPlan& plan, int slot, int th
 
 // From what the cluster before has left.
 template <int kSums>
-__device__ __forceinline__ void go_on_from(const GemmPlan& plan, int slot, int thread, int barrier,
-                                           float (&sums)[kSums]) {
-  await_sums(plan, slot, thread, barrier);
-  take_sums<false>(plan, slot, thread, sums);
+__device__ __forceinline__ void continue_partial_sums(const GemmPlan& plan, int slot, int thread,
+                                                      int barrier, float (&sums)[kSums]) {
+  wait_partial_sums(plan, slot, thread, barrier);
+  load_partial_sums<false>(plan, slot, thread, sums);
 }
 
 }  // namespace octavo::cuda

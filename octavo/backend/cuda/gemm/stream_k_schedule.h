@@ -30,40 +30,41 @@ struct GemmItem {
   int unit = 0;  // of all, in the order in which they are done
   int unit_row = 0, unit_col = 0;
   int first = 0, end = 0;   // K blocks
-  bool goes_on = false;     // from what the cluster before has summed
-  bool unfinished = false;  // sums are for the next cluster
+  bool continues = false;   // from what the cluster before has summed
+  bool is_partial = false;  // sums are for the next cluster
 };
 
-struct GemmSchedule {
+struct StreamKSchedule {
   int unit_rows = 0, unit_cols = 0;
   int k_blocks = 0;
   int clusters = 0;
-  int dealt = 0;            // units at the end that are dealt out by K blocks
-  int share = 0, more = 0;  // so many blocks for each cluster, and one more for the first ones
+  int stream_k_units = 0;  // units at the end that are dealt out by K blocks
+  int k_blocks_each = 0,
+      more = 0;  // so many blocks for each cluster, and one more for the first ones
   // Units go down a strip of so many rows of units before the next column, so that those of one
   // time share operands.
-  int strip = 8;
+  int raster_rows = 8;
 
   [[nodiscard]] OCTAVO_HD constexpr int units() const { return unit_rows * unit_cols; }
-  [[nodiscard]] OCTAVO_HD constexpr int whole() const { return units() - dealt; }
+  [[nodiscard]] OCTAVO_HD constexpr int whole() const { return units() - stream_k_units; }
 
   // Where the dealt part of a cluster begins, and that of the one before ends.
-  [[nodiscard]] OCTAVO_HD constexpr int dealt_from(int cluster) const {
-    return cluster * share + (cluster < more ? cluster : more);
+  [[nodiscard]] OCTAVO_HD constexpr int stream_k_begin(int cluster) const {
+    return cluster * k_blocks_each + (cluster < more ? cluster : more);
   }
   [[nodiscard]] OCTAVO_HD constexpr int waves(int cluster) const {
     return whole() > cluster ? (whole() - cluster - 1) / clusters + 1 : 0;
   }
 
   [[nodiscard]] OCTAVO_HD constexpr int items(int cluster) const {
-    if (dealt == 0) return waves(cluster);
-    const int from = dealt_from(cluster), end = dealt_from(cluster + 1);
+    if (stream_k_units == 0) return waves(cluster);
+    const int from = stream_k_begin(cluster), end = stream_k_begin(cluster + 1);
     return waves(cluster) + (end - 1) / k_blocks - from / k_blocks + 1;
   }
 
   // Whether one of the items of a cluster is unfinished. There is no more than one.
-  [[nodiscard]] OCTAVO_HD constexpr bool leaves_sums(int cluster) const {
-    return dealt > 0 && dealt_from(cluster + 1) % k_blocks > 0;
+  [[nodiscard]] OCTAVO_HD constexpr bool hands_over_sums(int cluster) const {
+    return stream_k_units > 0 && stream_k_begin(cluster + 1) % k_blocks > 0;
   }
 
   // Item i of a cluster, of items(cluster).
@@ -71,13 +72,13 @@ struct GemmSchedule {
     const int before = waves(cluster);
     if (i < before) return at(cluster + i * clusters, 0, k_blocks);
     i -= before;
-    const int from = dealt_from(cluster), end = dealt_from(cluster + 1);
+    const int from = stream_k_begin(cluster), end = stream_k_begin(cluster + 1);
     const int first_unit = from / k_blocks, last_unit = end / k_blocks;
     const int first_k = from - first_unit * k_blocks, last_k = end - last_unit * k_blocks;
     if (last_k > 0) {
       if (i == 0) {
         GemmItem item = at(whole() + last_unit, 0, last_k);
-        item.unfinished = true;
+        item.is_partial = true;
         return item;
       }
       --i;
@@ -85,14 +86,14 @@ struct GemmSchedule {
     const int first_whole = first_unit + (first_k > 0 ? 1 : 0);
     if (first_whole + i < last_unit) return at(whole() + first_whole + i, 0, k_blocks);
     GemmItem item = at(whole() + first_unit, first_k, k_blocks);
-    item.goes_on = true;
+    item.continues = true;
     return item;
   }
 
  private:
   [[nodiscard]] OCTAVO_HD constexpr GemmItem at(int unit, int first, int end) const {
-    const int before = unit / (strip * unit_cols) * strip;
-    const int height = unit_rows - before < strip ? unit_rows - before : strip;
+    const int before = unit / (raster_rows * unit_cols) * raster_rows;
+    const int height = unit_rows - before < raster_rows ? unit_rows - before : raster_rows;
     const int within = unit - before * unit_cols;
     return {.unit = unit,
             .unit_row = before + within % height,
@@ -106,19 +107,20 @@ struct GemmSchedule {
 // many; none where clusters would be idle for less than a hundredth of the time, which is what
 // leaving sums and taking them up costs. Their blocks of K are counted in 31 bits: where K has
 // hundreds of millions, none are dealt out, and none where the shape does not.
-constexpr GemmSchedule make_schedule(int unit_rows, int unit_cols, int k_blocks, int most_clusters,
-                                     bool deals = true) {
-  GemmSchedule made{.unit_rows = unit_rows, .unit_cols = unit_cols, .k_blocks = k_blocks};
+constexpr StreamKSchedule make_schedule(int unit_rows, int unit_cols, int k_blocks,
+                                        int most_clusters, bool uses_stream_k = true) {
+  StreamKSchedule made{.unit_rows = unit_rows, .unit_cols = unit_cols, .k_blocks = k_blocks};
   const int units = made.units();
   made.clusters = units < most_clusters ? units : most_clusters;
   const int left = units % most_clusters, waves = units / most_clusters + 1;
   const bool is_worth_it = 100 * (most_clusters - left) > waves * most_clusters;
   const bool is_counted =
       std::int64_t{most_clusters + left} * k_blocks <= std::numeric_limits<int>::max();
-  if (deals && left > 0 && units > most_clusters && k_blocks >= 4 && is_worth_it && is_counted) {
-    made.dealt = most_clusters + left;
-    made.share = made.dealt * k_blocks / most_clusters;
-    made.more = made.dealt * k_blocks % most_clusters;
+  if (uses_stream_k && left > 0 && units > most_clusters && k_blocks >= 4 && is_worth_it &&
+      is_counted) {
+    made.stream_k_units = most_clusters + left;
+    made.k_blocks_each = made.stream_k_units * k_blocks / most_clusters;
+    made.more = made.stream_k_units * k_blocks % most_clusters;
   }
   return made;
 }

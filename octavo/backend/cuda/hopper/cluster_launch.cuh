@@ -20,14 +20,14 @@ void launch_clusters(const Exec& exec, int clusters, const Plan& plan) {
     allowed.fetch_or(bit, std::memory_order_relaxed);
   }
   cudaLaunchConfig_t config{};
-  config.gridDim = static_cast<unsigned>(clusters * Kernel::kBlocks);
+  config.gridDim = static_cast<unsigned>(clusters * Kernel::kClusterSize);
   config.blockDim = Kernel::kThreads;
   config.dynamicSmemBytes = Kernel::kSharedBytes;
   config.stream = stream_of(exec);
-  cudaLaunchAttribute attributes[2] = {overlaps(), {}};
+  cudaLaunchAttribute attributes[2] = {pdl_attribute(), {}};
   cudaLaunchAttribute& cluster = attributes[1];
   cluster.id = cudaLaunchAttributeClusterDimension;
-  cluster.val.clusterDim.x = Kernel::kBlocks;
+  cluster.val.clusterDim.x = Kernel::kClusterSize;
   cluster.val.clusterDim.y = cluster.val.clusterDim.z = 1;
   config.attrs = attributes;
   config.numAttrs = 2;

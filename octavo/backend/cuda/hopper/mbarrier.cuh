@@ -5,19 +5,19 @@
 
 namespace octavo::cuda {
 
-__device__ __forceinline__ void barrier_init(SharedAddress barrier, unsigned arrivals) {
+__device__ __forceinline__ void mbarrier_init(SharedAddress barrier, unsigned arrivals) {
   asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(barrier), "r"(arrivals) : "memory");
 }
 // So that the copy engine and the other blocks of the cluster see them.
-__device__ __forceinline__ void barriers_ready() {
+__device__ __forceinline__ void mbarrier_init_fence() {
   asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
 }
-__device__ __forceinline__ void barrier_arrive(SharedAddress barrier) {
+__device__ __forceinline__ void mbarrier_arrive(SharedAddress barrier) {
   asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(barrier) : "memory");
 }
 // At the barrier in the same place of another block of the cluster. Says that shared memory was
 // read; to order memory between blocks (.release.cluster) would cost a fence of all memory.
-__device__ __forceinline__ void barrier_arrive_at(SharedAddress barrier, unsigned rank) {
+__device__ __forceinline__ void mbarrier_arrive_cluster(SharedAddress barrier, unsigned rank) {
   asm volatile(
       "{\n.reg .b32 there;\n"
       "mapa.shared::cluster.u32 there, %0, %1;\n"
@@ -26,11 +26,11 @@ __device__ __forceinline__ void barrier_arrive_at(SharedAddress barrier, unsigne
       : "memory");
 }
 // Arrives, and makes the phase last until so many bytes have been copied.
-__device__ __forceinline__ void barrier_expect(SharedAddress barrier, unsigned bytes) {
+__device__ __forceinline__ void mbarrier_arrive_expect_tx(SharedAddress barrier, unsigned bytes) {
   asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(barrier), "r"(bytes)
                : "memory");
 }
-__device__ __forceinline__ void barrier_wait(SharedAddress barrier, unsigned parity) {
+__device__ __forceinline__ void mbarrier_wait(SharedAddress barrier, unsigned parity) {
   asm volatile(
       "{\n.reg .pred done;\n"
       "again:\n"
@@ -40,7 +40,7 @@ __device__ __forceinline__ void barrier_wait(SharedAddress barrier, unsigned par
       : "memory");
 }
 // Whether waiting is over, without waiting.
-__device__ __forceinline__ bool barrier_over(SharedAddress barrier, unsigned parity) {
+__device__ __forceinline__ bool mbarrier_test_wait(SharedAddress barrier, unsigned parity) {
   unsigned over;
   asm volatile(
       "{\n.reg .pred done;\n"
@@ -52,7 +52,7 @@ __device__ __forceinline__ bool barrier_over(SharedAddress barrier, unsigned par
   return over != 0;
 }
 // Of `threads` threads of the block, by number; 0 is __syncthreads().
-__device__ __forceinline__ void named_sync(int barrier, int threads) {
+__device__ __forceinline__ void named_barrier_sync(int barrier, int threads) {
   asm volatile("bar.sync %0, %1;" ::"r"(barrier), "r"(threads) : "memory");
 }
 

@@ -8,7 +8,7 @@
 
 namespace octavo::cuda {
 
-__device__ __forceinline__ void multiply_add(float (&sums)[4], const std::uint32_t (&a)[4],
+__device__ __forceinline__ void mma_m16n8k16(float (&sums)[4], const std::uint32_t (&a)[4],
                                              std::uint32_t b0, std::uint32_t b1) {
   asm volatile(
       "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 "
@@ -19,7 +19,7 @@ __device__ __forceinline__ void multiply_add(float (&sums)[4], const std::uint32
 
 // Four matrices of 8 x 8 elements of 16 bits into registers, as the instruction has them; lane i
 // gives the address of row i % 8 of matrix i / 8.
-__device__ __forceinline__ void load_matrices(SharedAddress from, std::uint32_t (&to)[4]) {
+__device__ __forceinline__ void ldmatrix_x4(SharedAddress from, std::uint32_t (&to)[4]) {
   asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
                : "=r"(to[0]), "=r"(to[1]), "=r"(to[2]), "=r"(to[3])
                : "r"(from)

@@ -1,5 +1,5 @@
 // Kernels that are made ready while the one before them in the stream ends: between two of them
-// microseconds pass otherwise. Only for kernels that call wait_for_kernels_before() (hopper.cuh).
+// microseconds pass otherwise. Only for kernels that call pdl_wait() (hopper.cuh).
 #pragma once
 
 #include <cuda_runtime.h>
@@ -10,7 +10,7 @@
 
 namespace octavo::cuda {
 
-[[nodiscard]] inline cudaLaunchAttribute overlaps() {
+[[nodiscard]] inline cudaLaunchAttribute pdl_attribute() {
   cudaLaunchAttribute attribute{};
   attribute.id = cudaLaunchAttributeProgrammaticStreamSerialization;
   attribute.val.programmaticStreamSerializationAllowed = 1;
@@ -18,9 +18,9 @@ namespace octavo::cuda {
 }
 
 template <typename... Parameters, typename... Arguments>
-void launch_overlapped(const Exec& exec, dim3 grid, int threads, void (*kernel)(Parameters...),
-                       Arguments&&... arguments) {
-  cudaLaunchAttribute attribute = overlaps();
+void launch_pdl(const Exec& exec, dim3 grid, int threads, void (*kernel)(Parameters...),
+                Arguments&&... arguments) {
+  cudaLaunchAttribute attribute = pdl_attribute();
   cudaLaunchConfig_t config{};
   config.gridDim = grid;
   config.blockDim = static_cast<unsigned>(threads);

@@ -30,7 +30,7 @@ __device__ __forceinline__ void store_shared(SharedAddress to, float value) {
 // Four matrices of 8 x 8 elements of 16 bits from registers; lane i gives the address of row i % 8
 // of matrix i / 8. Transposed: that of a column.
 template <bool kTransposed>
-__device__ __forceinline__ void store_matrices(SharedAddress to, const std::uint32_t (&from)[4]) {
+__device__ __forceinline__ void stmatrix_x4(SharedAddress to, const std::uint32_t (&from)[4]) {
   if constexpr (kTransposed)
     asm volatile("stmatrix.sync.aligned.m8n8.x4.trans.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(to),
                  "r"(from[0]), "r"(from[1]), "r"(from[2]), "r"(from[3])

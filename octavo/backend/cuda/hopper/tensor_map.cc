@@ -26,8 +26,8 @@ Encode encode_entry() {
 
 int bytes_each(const Matrix& matrix) { return matrix.dtype == DType::code ? 1 : 2; }
 
-CUtensorMap map_of_elements(const Matrix& matrix, CUtensorMapDataType type, std::int64_t cols,
-                            int box_cols, int box_rows, CUtensorMapSwizzle swizzle) {
+CUtensorMap encode_tensor_map(const Matrix& matrix, CUtensorMapDataType type, std::int64_t cols,
+                              int box_cols, int box_rows, CUtensorMapSwizzle swizzle) {
   static const Encode encode = encode_entry();
   CUtensorMap map{};
   const cuuint64_t sizes[2] = {static_cast<cuuint64_t>(cols), static_cast<cuuint64_t>(matrix.rows)},
@@ -46,7 +46,7 @@ CUtensorMap map_of_elements(const Matrix& matrix, CUtensorMapDataType type, std:
 
 }  // namespace
 
-bool can_be_mapped(const Matrix& matrix) {
+bool fits_tensor_map(const Matrix& matrix) {
   const int each = bytes_each(matrix);
   return (matrix.dtype == DType::code
               ? matrix.format.bits() == 8
@@ -55,21 +55,21 @@ bool can_be_mapped(const Matrix& matrix) {
          has_aligned_pitch(matrix, 16);
 }
 
-CUtensorMap map_of(const Matrix& matrix, int box_rows) {
+CUtensorMap tensor_map_of(const Matrix& matrix, int box_rows) {
   const CUtensorMapDataType type = matrix.dtype == DType::code   ? CU_TENSOR_MAP_DATA_TYPE_UINT8
                                    : matrix.dtype == DType::bf16 ? CU_TENSOR_MAP_DATA_TYPE_BFLOAT16
                                                                  : CU_TENSOR_MAP_DATA_TYPE_FLOAT16;
-  return map_of_elements(matrix, type, matrix.cols, 128 / bytes_each(matrix), box_rows,
-                         CU_TENSOR_MAP_SWIZZLE_128B);
+  return encode_tensor_map(matrix, type, matrix.cols, 128 / bytes_each(matrix), box_rows,
+                           CU_TENSOR_MAP_SWIZZLE_128B);
 }
 
-CUtensorMap map_of_bytes(const Matrix& matrix, std::int64_t row_bytes, int box_bytes,
-                         int box_rows) {
+CUtensorMap tensor_map_of_bytes(const Matrix& matrix, std::int64_t row_bytes, int box_bytes,
+                                int box_rows) {
   const CUtensorMapSwizzle swizzle = box_bytes == 32   ? CU_TENSOR_MAP_SWIZZLE_32B
                                      : box_bytes == 64 ? CU_TENSOR_MAP_SWIZZLE_64B
                                                        : CU_TENSOR_MAP_SWIZZLE_128B;
-  return map_of_elements(matrix, CU_TENSOR_MAP_DATA_TYPE_UINT8, row_bytes, box_bytes, box_rows,
-                         swizzle);
+  return encode_tensor_map(matrix, CU_TENSOR_MAP_DATA_TYPE_UINT8, row_bytes, box_bytes, box_rows,
+                           swizzle);
 }
 
 int clusters_on(const Exec& exec, int blocks) {

@@ -19,32 +19,32 @@ inline constexpr int kMmaBytes = 32;   // of K that one instruction takes
 
 // Operands at an address that is a multiple of 1024, eight lines of 128 bytes a group: a word, of
 // which one half says where they are, in steps of 16 bytes.
-__device__ __forceinline__ unsigned operand_place(SharedAddress address) {
+__device__ __forceinline__ unsigned smem_descriptor_low(SharedAddress address) {
   return static_cast<unsigned>(address >> 4) | 1u << 16;
 }
-__device__ __forceinline__ std::uint64_t operand_from(unsigned place) {
+__device__ __forceinline__ std::uint64_t smem_descriptor_from_low(unsigned place) {
   constexpr std::uint64_t kGroup = 1024 / 16, kSwizzle128 = 1;
   return (kSwizzle128 << 62) | (kGroup << 32) | place;
 }
-__device__ __forceinline__ std::uint64_t operand_at(SharedAddress address) {
-  return operand_from(operand_place(address));
+__device__ __forceinline__ std::uint64_t smem_descriptor(SharedAddress address) {
+  return smem_descriptor_from_low(smem_descriptor_low(address));
 }
-inline constexpr unsigned kOperandStep = kMmaBytes / 16;  // to the next bytes of K
+inline constexpr unsigned kDescriptorStep = kMmaBytes / 16;  // to the next bytes of K
 
-__device__ __forceinline__ void mma_begin() {
+__device__ __forceinline__ void wgmma_fence() {
   asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
 }
-__device__ __forceinline__ void mma_commit() {
+__device__ __forceinline__ void wgmma_commit() {
   asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
 }
 // Until no more than kBehind commits are under way.
 template <int kBehind>
-__device__ __forceinline__ void mma_wait() {
+__device__ __forceinline__ void wgmma_wait() {
   asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(kBehind) : "memory");
 }
 // The compiler must not move uses of sums across the instructions that make them.
 template <int kCount>
-__device__ __forceinline__ void pin(float (&sums)[kCount]) {
+__device__ __forceinline__ void wgmma_fence_operand(float (&sums)[kCount]) {
 #pragma unroll
   for (int i = 0; i < kCount; ++i) asm volatile("" : "+f"(sums[i])::"memory");
 }
@@ -120,46 +120,46 @@ __device__ __forceinline__ void pin(float (&sums)[kCount]) {
 // clang-format on
 
 template <Mma kMma>
-__device__ __forceinline__ void multiply(float (&sums)[32], std::uint64_t rows, std::uint64_t cols,
-                                         bool more) {
+__device__ __forceinline__ void wgmma(float (&sums)[32], std::uint64_t rows, std::uint64_t cols,
+                                      bool more) {
   OCTAVO_MMA_KINDS("m64n64", OCTAVO_MMA_64);
 }
 template <Mma kMma>
-__device__ __forceinline__ void multiply(float (&sums)[64], std::uint64_t rows, std::uint64_t cols,
-                                         bool more) {
+__device__ __forceinline__ void wgmma(float (&sums)[64], std::uint64_t rows, std::uint64_t cols,
+                                      bool more) {
   OCTAVO_MMA_KINDS("m64n128", OCTAVO_MMA_128);
 }
 template <Mma kMma>
-__device__ __forceinline__ void multiply(float (&sums)[96], std::uint64_t rows, std::uint64_t cols,
-                                         bool more) {
+__device__ __forceinline__ void wgmma(float (&sums)[96], std::uint64_t rows, std::uint64_t cols,
+                                      bool more) {
   OCTAVO_MMA_KINDS("m64n192", OCTAVO_MMA_192);
 }
 template <Mma kMma>
-__device__ __forceinline__ void multiply(float (&sums)[128], std::uint64_t rows, std::uint64_t cols,
-                                         bool more) {
+__device__ __forceinline__ void wgmma(float (&sums)[128], std::uint64_t rows, std::uint64_t cols,
+                                      bool more) {
   OCTAVO_MMA_KINDS("m64n256", OCTAVO_MMA_256);
 }
 
 // The thread's rows: rows[i] has two neighbours of K, from 2 (lane % 4) on, and from 8 more for i
 // of 2 and 3, of row 16 warp + lane / 4, and of 8 more for odd i. They may be written again once
 // the product was waited for.
-__device__ __forceinline__ void multiply_held(float (&sums)[16], const std::uint32_t (&rows)[4],
-                                              std::uint64_t cols, bool more) {
+__device__ __forceinline__ void wgmma_rs(float (&sums)[16], const std::uint32_t (&rows)[4],
+                                         std::uint64_t cols, bool more) {
   OCTAVO_MMA_HELD("m64n32", OCTAVO_SUMS_16, "%16", "%17", "%18", "%19", "%20", "%21",
                   OCTAVO_OUT_8(sums, 0), OCTAVO_OUT_8(sums, 8));
 }
-__device__ __forceinline__ void multiply_held(float (&sums)[32], const std::uint32_t (&rows)[4],
-                                              std::uint64_t cols, bool more) {
+__device__ __forceinline__ void wgmma_rs(float (&sums)[32], const std::uint32_t (&rows)[4],
+                                         std::uint64_t cols, bool more) {
   OCTAVO_MMA_HELD("m64n64", OCTAVO_SUMS_32, "%32", "%33", "%34", "%35", "%36", "%37",
                   OCTAVO_OUT_32(sums, 0));
 }
-__device__ __forceinline__ void multiply_held(float (&sums)[64], const std::uint32_t (&rows)[4],
-                                              std::uint64_t cols, bool more) {
+__device__ __forceinline__ void wgmma_rs(float (&sums)[64], const std::uint32_t (&rows)[4],
+                                         std::uint64_t cols, bool more) {
   OCTAVO_MMA_HELD("m64n128", OCTAVO_SUMS_64, "%64", "%65", "%66", "%67", "%68", "%69",
                   OCTAVO_OUT_32(sums, 0), OCTAVO_OUT_32(sums, 32));
 }
-__device__ __forceinline__ void multiply_held(float (&sums)[128], const std::uint32_t (&rows)[4],
-                                              std::uint64_t cols, bool more) {
+__device__ __forceinline__ void wgmma_rs(float (&sums)[128], const std::uint32_t (&rows)[4],
+                                         std::uint64_t cols, bool more) {
   OCTAVO_MMA_HELD("m64n256", OCTAVO_SUMS_128, "%128", "%129", "%130", "%131", "%132", "%133",
                   OCTAVO_OUT_32(sums, 0), OCTAVO_OUT_32(sums, 32), OCTAVO_OUT_32(sums, 64),
                   OCTAVO_OUT_32(sums, 96));

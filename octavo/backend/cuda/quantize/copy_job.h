@@ -21,7 +21,7 @@ struct CopyJob {
   AmaxOf amax_of = AmaxOf::all;
   bool division = false;
   bool is_f64 = false;
-  Finish finish = Finish::none;
+  PeerAdjust peer_adjust = PeerAdjust::none;
   std::uint32_t poison_code = 0;
   const float *given_amax = nullptr, *given_inv_scale = nullptr, *tensor_amax = nullptr;
   Counts* counts = nullptr;

@@ -29,7 +29,7 @@ struct Plan {
   const float* tensor_scale;
   int bits;
   ScaleBits scale_bits;
-  LaneDecode lane;
+  DecodePlan lane;
 };
 
 __device__ __forceinline__ float loaded_scale(const unsigned char* at, ScaleBits bits) {
@@ -66,7 +66,7 @@ __global__ void __launch_bounds__(kThreads) dequantize_kernel(const __grid_const
     load_codes(plan.codes + row * plan.code_pitch, vector, kBits != 0 ? kBits : plan.bits, codes);
 #pragma unroll
     for (int i = 0; i < kVector; ++i) {
-      const std::uint32_t decoded = decode_lane<kKind>(plan.lane, codes[i]);
+      const std::uint32_t decoded = decode_element<kKind>(plan.lane, codes[i]);
       // The first product is exact where there is a second one; else that one is with 1.
       const float product = __uint_as_float(decoded) * scale * second;
       // A product forgets the sign of NaN.
@@ -124,11 +124,11 @@ bool scale_kind(const Matrix& scales, ScaleBits* kind) {
 
 }  // namespace
 
-bool dequantize_lanes(const Exec& exec, const QuantizedMatrix& from, const Matrix& values) {
+bool dequantize_vectorized(const Exec& exec, const QuantizedMatrix& from, const Matrix& values) {
   const std::int64_t tile_cols = tile_extent(from.tile.cols, from.codes.cols);
   Plan plan{};
   VectorPlan vectors;
-  if (!vector_plan(from.codes, values, &vectors) || !lane_decode(from.codes.format, &plan.lane) ||
+  if (!vector_plan(from.codes, values, &vectors) || !decode_plan(from.codes.format, &plan.lane) ||
       !scale_kind(from.scales, &plan.scale_bits) ||
       (tile_cols % kVector != 0 && tile_cols != from.codes.cols) || values.rows > 0x7FFFFFFF ||
       values.cols / kVector > 0x7FFFFFFF)

@@ -24,12 +24,12 @@ namespace {
 constexpr int kThreads = 256, kEach = kCodesRead, kAtOnce = 4;
 
 // Most blocks have nothing to add, and atomics on one address wait for each other.
-__device__ __forceinline__ void take_way(FoldFound* found, FoldWay way) {
+__device__ __forceinline__ void raise_align_mode(AlignFound* found, AlignMode way) {
   const auto number = static_cast<unsigned>(way);
   if (number > *static_cast<volatile unsigned*>(&found->way)) atomicMax(&found->way, number);
 }
 
-__device__ __forceinline__ unsigned long long* counter_of(const FoldJob& job, FoldWay way) {
+__device__ __forceinline__ unsigned long long* counter_of(const AlignJob& job, AlignMode way) {
   return job.found != nullptr ? &job.found->changed[static_cast<unsigned>(way)] : job.changed;
 }
 
@@ -69,23 +69,23 @@ struct RowExponents {
   }
 };
 
-__device__ __forceinline__ uint4 codes_of(const FoldJob& job, std::int64_t row, std::int64_t col) {
+__device__ __forceinline__ uint4 codes_of(const AlignJob& job, std::int64_t row, std::int64_t col) {
   const Matrix& codes = job.from.codes;
   return codes_at(codes, row, col, job.vectors, job.codes != codes.data);
 }
 
 // By how many binades a block is lowered. A NaN scale is that of its whole row or run, whose codes
 // stay.
-__device__ __forceinline__ std::uint32_t distance_to(std::uint32_t top, const FoldJob& job,
+__device__ __forceinline__ std::uint32_t distance_to(std::uint32_t top, const AlignJob& job,
                                                      std::int64_t row, std::int64_t col) {
   return top == 255 ? 0 : top - exponent_at(job.from.scales, row, col / kMxBlock);
 }
 
 // A vector of codes, so many binades lower, to where folded ones are.
 template <bool kE5m2, bool kCounts>
-__device__ __forceinline__ uint4 lower_to(const FoldJob& job, std::uint32_t down, uint4 codes,
-                                          std::int64_t row, std::int64_t col, unsigned* changed) {
-  if (down > 0) codes = Lowering<kE5m2>(down)(codes, kCounts ? changed : nullptr);
+__device__ __forceinline__ uint4 rescale_to(const AlignJob& job, std::uint32_t down, uint4 codes,
+                                            std::int64_t row, std::int64_t col, unsigned* changed) {
+  if (down > 0) codes = Rescaling<kE5m2>(down)(codes, kCounts ? changed : nullptr);
   unsigned char* to = job.codes + row * job.code_pitch + col;
   if (job.whole) {
     *reinterpret_cast<uint4*>(to) = codes;
@@ -110,8 +110,8 @@ __device__ __forceinline__ bool lose_too_much(uint4 codes, uint4 made, std::uint
                       block = max(half, __shfl_xor_sync(0xFFFFFFFFu, half, 1));
   unsigned changed = 0;
   if (down > 0 && block < least_largest_code(kE5m2)) {
-    const Lowering<kE5m2> lowered(down);
-    (void)lowered(codes, &changed);
+    const Rescaling<kE5m2> rescaled(down);
+    (void)rescaled(codes, &changed);
   }
   return __any_sync(0xFFFFFFFFu, changed > 0);
 }
@@ -119,9 +119,9 @@ __device__ __forceinline__ bool lose_too_much(uint4 codes, uint4 made, std::uint
 // A warp has a part of a row, `part_cols` columns.
 template <bool kE5m2, bool kCounts>
 __global__ void __launch_bounds__(kThreads, 4)
-    rows_kernel(const __grid_constant__ FoldJob job, unsigned parts, std::int64_t part_cols,
+    rows_kernel(const __grid_constant__ AlignJob job, unsigned parts, std::int64_t part_cols,
                 bool scale_vectors) {
-  wait_for_kernels_before();
+  pdl_wait();
   const std::int64_t warp =
       static_cast<std::int64_t>(blockIdx.x) * (kThreads / 32) + threadIdx.x / 32;
   // Rows are few where they have parts: 32 bits do for the division.
@@ -132,7 +132,8 @@ __global__ void __launch_bounds__(kThreads, 4)
   const unsigned top = exponents.top, spread = top - min(top, exponents.bottom);
   if (part == 0 && threadIdx.x % 32 == 0) {
     job.planes[row] = power_of(top);
-    if (job.found != nullptr && spread > kSpreadOfRows) take_way(job.found, FoldWay::by_columns);
+    if (job.found != nullptr && spread > kSpreadOfRows)
+      raise_align_mode(job.found, AlignMode::by_columns);
   }
   const std::int64_t end = min(job.from.codes.cols, (part + 1) * part_cols);
   unsigned changed = 0;
@@ -145,29 +146,29 @@ __global__ void __launch_bounds__(kThreads, 4)
 #pragma unroll
     for (int i = 0; i < kAtOnce; ++i)
       if (col + i * 32 * kEach < end)
-        lower_to<kE5m2, kCounts>(job, distance_to(top, job, row, col + i * 32 * kEach), codes[i],
-                                 row, col + i * 32 * kEach, &changed);
+        rescale_to<kE5m2, kCounts>(job, distance_to(top, job, row, col + i * 32 * kEach), codes[i],
+                                   row, col + i * 32 * kEach, &changed);
   }
-  if constexpr (kCounts) count_changed(changed, counter_of(job, FoldWay::by_row));
-  let_next_kernel_begin();
+  if constexpr (kCounts) count_changed(changed, counter_of(job, AlignMode::by_row));
+  pdl_launch_dependents();
 }
 
 // A warp has 512 columns of a few rows, all of whose codes are on their way at once.
 template <bool kE5m2, bool kCounts>
-__global__ void __launch_bounds__(kThreads) columns_kernel(const __grid_constant__ FoldJob job) {
-  let_next_kernel_begin();  // which may wait on the device as well: this one may end at once
-  wait_for_kernels_before();
+__global__ void __launch_bounds__(kThreads) columns_kernel(const __grid_constant__ AlignJob job) {
+  pdl_launch_dependents();  // which may wait on the device as well: this one may end at once
+  pdl_wait();
   // Others of this launch may change it: lanes of a warp go on together.
   if (job.found != nullptr &&
       !__all_sync(0xFFFFFFFFu, *static_cast<volatile unsigned*>(&job.found->way) ==
-                                   static_cast<unsigned>(FoldWay::by_columns)))
+                                   static_cast<unsigned>(AlignMode::by_columns)))
     return;
   const Matrix& scales = job.from.scales;
   const std::int64_t rows = job.from.codes.rows, cols = job.from.codes.cols,
                      first = static_cast<std::int64_t>(blockIdx.x) * kThreads / 32 * kAtOnce +
                              threadIdx.x / 32 * kAtOnce,
                      col = (static_cast<std::int64_t>(blockIdx.y) * 32 + threadIdx.x % 32) * kEach,
-                     run = col / kFoldRun;
+                     run = col / kAlignRun;
   unsigned changed = 0;
   uint4 codes[kAtOnce] = {};
 #pragma unroll
@@ -181,42 +182,42 @@ __global__ void __launch_bounds__(kThreads) columns_kernel(const __grid_constant
     uint4 made{};
     if (col < cols) {
 #pragma unroll
-      for (int j = 0; j < kFoldRun / kMxBlock; ++j)
-        if (run * (kFoldRun / kMxBlock) + j < scales.cols)
-          top = max(top, exponent_at(scales, row, run * (kFoldRun / kMxBlock) + j));
-      if (col % kFoldRun == 0) job.planes[run * job.plane_pitch + row] = power_of(top);
+      for (int j = 0; j < kAlignRun / kMxBlock; ++j)
+        if (run * (kAlignRun / kMxBlock) + j < scales.cols)
+          top = max(top, exponent_at(scales, row, run * (kAlignRun / kMxBlock) + j));
+      if (col % kAlignRun == 0) job.planes[run * job.plane_pitch + row] = power_of(top);
       down = distance_to(top, job, row, col);
-      made = lower_to<kE5m2, kCounts>(job, down, codes[i], row, col, &changed);
+      made = rescale_to<kE5m2, kCounts>(job, down, codes[i], row, col, &changed);
     }
     if (job.found != nullptr && lose_too_much<kE5m2>(codes[i], made, down) && threadIdx.x % 32 == 0)
-      take_way(job.found, FoldWay::as_they_are);
+      raise_align_mode(job.found, AlignMode::as_they_are);
   }
-  if constexpr (kCounts) count_changed(changed, counter_of(job, FoldWay::by_columns));
+  if constexpr (kCounts) count_changed(changed, counter_of(job, AlignMode::by_columns));
 }
 
 // What folding changed, on the way that it stays.
-__global__ void take_count_kernel(const FoldFound* found, unsigned long long* changed) {
-  if (found->way < static_cast<unsigned>(FoldWay::as_they_are))
+__global__ void take_count_kernel(const AlignFound* found, unsigned long long* changed) {
+  if (found->way < static_cast<unsigned>(AlignMode::as_they_are))
     *changed += found->changed[found->way];
 }
 
-bool is_e5m2(const FoldJob& job) { return job.from.codes.format == e5m2; }
+bool is_e5m2(const AlignJob& job) { return job.from.codes.format == e5m2; }
 
 // A part of the columns.
-FoldJob columns_of(FoldJob job, std::int64_t first, std::int64_t count) {
+AlignJob columns_of(AlignJob job, std::int64_t first, std::int64_t count) {
   Matrix &codes = job.from.codes, &scales = job.from.scales;
   codes.data = static_cast<unsigned char*>(codes.data) + first;
   codes.cols = count;
   scales.data = static_cast<unsigned char*>(scales.data) + first / kMxBlock * scales.col_stride;
   scales.cols = tile_count(kMxBlock, count);
   job.codes += first;
-  job.planes += first / kFoldRun * job.plane_pitch;
+  job.planes += first / kAlignRun * job.plane_pitch;
   return job;
 }
 
 }  // namespace
 
-void fold_by_row(const Exec& exec, const FoldJob& job) {
+void align_by_row(const Exec& exec, const AlignJob& job) {
   const Matrix &codes = job.from.codes, &scales = job.from.scales;
   // So many warps that all of the device is busy, but with no less than one pass each.
   constexpr std::int64_t kWarps = 8192, kPass = kAtOnce * 32 * kEach;
@@ -229,11 +230,11 @@ void fold_by_row(const Exec& exec, const FoldJob& job) {
   const auto kernel = is_e5m2(job)
                           ? (counts ? rows_kernel<true, true> : rows_kernel<true, false>)
                           : (counts ? rows_kernel<false, true> : rows_kernel<false, false>);
-  launch_overlapped(exec, blocks_for(codes.rows * parts, kThreads / 32), kThreads, kernel, job,
-                    static_cast<unsigned>(parts), part_cols, vectors);
+  launch_pdl(exec, blocks_for(codes.rows * parts, kThreads / 32), kThreads, kernel, job,
+             static_cast<unsigned>(parts), part_cols, vectors);
 }
 
-void fold_by_columns(const Exec& exec, const FoldJob& job) {
+void align_by_columns(const Exec& exec, const AlignJob& job) {
   const Matrix& codes = job.from.codes;
   const bool counts = job.changed != nullptr;
   const auto kernel = is_e5m2(job)
@@ -243,11 +244,11 @@ void fold_by_columns(const Exec& exec, const FoldJob& job) {
   for (std::int64_t first = 0; first < codes.cols; first += kMost) {
     const std::int64_t count = std::min(kMost, codes.cols - first);
     const dim3 grid(blocks_for(codes.rows, kThreads / 32 * kAtOnce), blocks_for(count, 32 * kEach));
-    launch_overlapped(exec, grid, kThreads, kernel, columns_of(job, first, count));
+    launch_pdl(exec, grid, kThreads, kernel, columns_of(job, first, count));
   }
 }
 
-void take_count(const Exec& exec, const FoldFound* found, unsigned long long* changed) {
+void take_count(const Exec& exec, const AlignFound* found, unsigned long long* changed) {
   take_count_kernel<<<1, 1, 0, stream_of(exec)>>>(found, changed);
   OCTAVO_CUDA_LAUNCHED("take_count_kernel");
 }

@@ -10,7 +10,7 @@ namespace octavo::cuda {
 
 // How MX operands come to be multiplied. The device decides: a way that loses too much of them
 // makes it the next one.
-enum class FoldWay : unsigned { by_row, by_columns, as_they_are };
+enum class AlignMode : unsigned { by_row, by_columns, as_they_are };
 
 // Exponents of a row that are further apart than this are brought together by 128 columns instead.
 // Eight: a code of e4m3 has binades from 2^8 to 2^-6, so that those of usual blocks stay normal, or
@@ -29,15 +29,15 @@ inline constexpr unsigned kSpreadOfRows = 8;
 constexpr unsigned least_largest_code(bool is_e5m2) { return is_e5m2 ? 0x0C : 0x18; }
 
 // What folding finds out, of both operands; zeros before.
-struct FoldFound {
-  unsigned way;                   // a FoldWay
+struct AlignFound {
+  unsigned way;                   // a AlignMode
   unsigned long long changed[2];  // by row and by columns, elements that became other numbers,
                                   // where that is asked for
 };
 
-struct FoldJob {
+struct AlignJob {
   QuantizedMatrix from{};
-  FoldFound* found = nullptr;      // null: nobody asks, and both ways do what they say
+  AlignFound* found = nullptr;     // null: nobody asks, and both ways do what they say
   unsigned char* codes = nullptr;  // may be where they come from
   std::int64_t code_pitch = 0;
   float* planes = nullptr;  // scales: of every row, or of every row of every 128 columns
@@ -49,11 +49,11 @@ struct FoldJob {
 };
 
 // One exponent a row.
-void fold_by_row(const Exec& exec, const FoldJob& job);
+void align_by_row(const Exec& exec, const AlignJob& job);
 // After both operands were folded by row: does so again by 128 columns, if that was found to be the
 // way. Where nobody asks what was found, it does so in any case.
-void fold_by_columns(const Exec& exec, const FoldJob& job);
+void align_by_columns(const Exec& exec, const AlignJob& job);
 // `changed` grows by what was changed on the way that it came to be.
-void take_count(const Exec& exec, const FoldFound* found, unsigned long long* changed);
+void take_count(const Exec& exec, const AlignFound* found, unsigned long long* changed);
 
 }  // namespace octavo::cuda

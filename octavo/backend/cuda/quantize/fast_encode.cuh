@@ -34,7 +34,7 @@ __device__ __forceinline__ std::uint32_t encode_eight_e2m1(const float (&u)[kVec
 
 // Codes of eight values as they lie in memory: two words of bytes, or one of nibbles (in x).
 template <FastElement kElement>
-__device__ __forceinline__ uint2 encode_eight(const float (&u)[kVector], const LaneEncode& lane,
+__device__ __forceinline__ uint2 encode_eight(const float (&u)[kVector], const EncodePlan& lane,
                                               std::uint32_t (&loose)[kVector]) {
   if constexpr (kElement == FastElement::e4m3 || kElement == FastElement::e5m2) {
     return hardware_eight<kElement == FastElement::e5m2>(u);
@@ -43,8 +43,8 @@ __device__ __forceinline__ uint2 encode_eight(const float (&u)[kVector], const L
   } else {
 #pragma unroll
     for (int i = 0; i < kVector; ++i)
-      loose[i] =
-          encode_lane<Rounding::nearest_even, LaneKind::one_nan>(lane, __float_as_uint(u[i]), 0u);
+      loose[i] = encode_element<Rounding::nearest_even, EncodeKind::one_nan>(
+          lane, __float_as_uint(u[i]), 0u);
     return {0u, 0u};
   }
 }

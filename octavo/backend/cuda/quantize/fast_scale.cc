@@ -30,7 +30,7 @@ bool te_scale(const ScaleSpec& spec, const Format& element, FastScale* scale) {
   const float above = std::nextafter(std::ldexp(static_cast<float>(max_value(element)), -127),
                                      std::numeric_limits<float>::infinity());
   if (te_e8m0_scale(element, above).bits == 0)
-    scale->odd_amax = std::bit_cast<std::uint32_t>(above);
+    scale->te_zero_scale_amax = std::bit_cast<std::uint32_t>(above);
   return true;
 }
 

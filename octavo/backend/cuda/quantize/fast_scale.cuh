@@ -39,7 +39,7 @@ __device__ __forceinline__ MadeScale fast_tile_scale(const FastScale& scale, std
     made.factor = __uint_as_float(static_cast<unsigned>(254 - byte) << 23);
     made.bits = static_cast<unsigned>(byte);
     if constexpr (kKind == FastKind::e8m0) {
-      if (amax == scale.odd_amax) {
+      if (amax == scale.te_zero_scale_amax) {
         made.bits = 0u;
         made.factor = 0x1p127F;
       }

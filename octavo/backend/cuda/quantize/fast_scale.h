@@ -31,7 +31,7 @@ struct FastScale {
   bool drops_nan = false;  // from the amax; Inf does not poison then
   // e8m0, of an amax that is not finite, and the one of Transformer Engine's that has scale 0 only
   // because its quotient was rounded (docs/numerics/peer-arith.md).
-  std::uint32_t infinite_bits = 0xFF, infinite_factor = 0x7FC00000, odd_amax = 0xFFFFFFFF;
+  std::uint32_t infinite_bits = 0xFF, infinite_factor = 0x7FC00000, te_zero_scale_amax = 0xFFFFFFFF;
   // Inverses: bits that are kept of them, and what one beyond f32 is.
   std::uint32_t kept_bits = 0xFFFFFFFF;
   float largest = 0.0F;

@@ -37,11 +37,11 @@ __device__ __forceinline__ std::uint32_t e4m3_pair(__half2 halves) {
 // four bits reach no further than three below the first, only those below 2^-21 are inexact there,
 // and all that is below 2^-10 becomes zero. 2^-24 times the largest is.
 template <bool kE5m2>
-struct Lowering {
+struct Rescaling {
   float factor;
   __half2 halves;
 
-  __device__ __forceinline__ explicit Lowering(std::uint32_t down)
+  __device__ __forceinline__ explicit Rescaling(std::uint32_t down)
       : factor(power_of(127 - min(down, 40u))),
         halves(__float2half2_rn(power_of(127 - min(down, 24u)))) {}
 

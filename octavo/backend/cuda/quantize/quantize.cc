@@ -26,7 +26,7 @@ CopyJob copy_job(const QuantizeJob& job, bool transposed) {
       .amax_of = amax_of(job.scale),
       .division = divides(job.scale) && !given,
       .is_f64 = job.source.works_in_f64(),
-      .finish = given ? Finish::none : finish_of(job.scale, element),
+      .peer_adjust = given ? PeerAdjust::none : peer_adjust_of(job.scale, element),
       .poison_code = element.has_nan() ? nan_input_code(element, job.encode, false) : 0,
       .given_amax = job.given_amax,
       .given_inv_scale = job.given_inv_scale,
@@ -76,8 +76,8 @@ bool quantize_rowwise(const Exec& exec, QuantizeJob job) {
   if (job.amax != nullptr) amax_matrix(exec, job.source, amax_of(job.scale), job.amax);
   job.amax = nullptr;
   if (job.source.is_quantized()) return requantize_rows(exec, job);
-  return quantize_row_blocks(exec, job) || quantize_rows(exec, job) ||
-         quantize_squares(exec, job) || quantize_lanes(exec, job);
+  return quantize_1d_blocks(exec, job) || quantize_rows(exec, job) || quantize_squares(exec, job) ||
+         quantize_vectorized(exec, job);
 }
 
 }  // namespace
@@ -131,14 +131,14 @@ void quantize_matrix(const Exec& exec, const QuantizeJob& job) {
 void dequantize_matrix(const Exec& exec, const QuantizedMatrix& from, const Matrix& values) {
   if (values.rows == 0 || values.cols == 0) return;
   const Scope scope(exec);
-  if (!dequantize_lanes(exec, from, values)) dequantize_general(exec, from, values);
+  if (!dequantize_vectorized(exec, from, values)) dequantize_general(exec, from, values);
 }
 
 void amax_matrix(const Exec& exec, const QuantizeSource& source, AmaxOf of, float* amax) {
   if (source.rows() == 0 || source.cols() == 0) return;
   const Scope scope(exec);
   if (source.is_quantized() && requantize_amax(exec, source, of, amax)) return;
-  if (!amax_lanes(exec, source, of, amax)) amax_general(exec, source, of, amax);
+  if (!amax_vectorized(exec, source, of, amax)) amax_general(exec, source, of, amax);
 }
 
 }  // namespace octavo::cuda

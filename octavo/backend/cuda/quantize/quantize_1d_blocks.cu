@@ -28,7 +28,7 @@ struct BlockPlan {
   bool wide;             // sixteen codes at an aligned address
   const float* tensor_scale;
   FastScale scale;
-  LaneEncode lane;
+  EncodePlan lane;
 };
 
 // kFlat: one long row of whole blocks.
@@ -170,7 +170,7 @@ bool launch_source(const Exec& exec, const BlockPlan& plan, std::int64_t width,
 
 }  // namespace
 
-bool quantize_row_blocks(const Exec& exec, const QuantizeJob& job) {
+bool quantize_1d_blocks(const Exec& exec, const QuantizeJob& job) {
   const Matrix &values = job.source.values, &codes = job.rowwise.codes,
                &scales = job.rowwise.scales;
   const std::int64_t width = job.rowwise.tile.cols;
@@ -182,9 +182,9 @@ bool quantize_row_blocks(const Exec& exec, const QuantizeJob& job) {
     return false;
   FastElement element = fast_element(codes.format);
   if (element == FastElement::e2m1 && !codes.packed) element = FastElement::lanes;
-  LaneKind kind{};
+  EncodeKind kind{};
   if (element == FastElement::lanes &&
-      (!lane_encode(codes.format, job.encode, &plan.lane, &kind) || kind != LaneKind::one_nan))
+      (!encode_plan(codes.format, job.encode, &plan.lane, &kind) || kind != EncodeKind::one_nan))
     return false;
   const int scale_bytes = element_bytes(scales.dtype, scales.format);
   const std::int64_t tiles = scales.cols;

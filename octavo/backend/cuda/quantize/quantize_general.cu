@@ -15,8 +15,8 @@ namespace octavo::cuda {
 namespace {
 
 constexpr int kThreads = 256;
-constexpr std::int64_t kBandTiles = 1 << 20;   // scratch of 12 MiB
-constexpr std::int64_t kBigTile = 64 * 1024;   // from here on many blocks look for one amax
+constexpr std::int64_t kRowBlockTiles = 1 << 20;  // scratch of 12 MiB
+constexpr std::int64_t kBigTile = 64 * 1024;      // from here on many blocks look for one amax
 constexpr std::int64_t kMostFitted = 1 << 22;  // elements of a tile whose errors one thread adds up
 
 struct Region {
@@ -156,7 +156,7 @@ __global__ void __launch_bounds__(kThreads)
   const int width = codes.packed ? kPackedGroup : 1;
   const std::int64_t per_row = (codes.cols + width - 1) / width;
   const std::int64_t row = first_row + at / per_row, first = at % per_row * width;
-  LaneCounts met;
+  ThreadCounts met;
   if (row < first_row + rows) {
     const TileScale* of_row = scales + (row - first_row) / job.tile.rows * job.tile_cols;
     std::uint32_t group[kPackedGroup] = {};
@@ -180,9 +180,9 @@ void quantize_copy(const Exec& exec, const CopyJob& job) {
   check(job.policy != AmaxPolicy::mse || elements <= kMostFitted, ErrorCode::unsupported, "cuda",
         "policy mse looks at a tile of ", elements, " elements, more than ", kMostFitted,
         " on a device; use smaller tiles, another policy, or the CPU");
-  const std::int64_t band_rows =
-      std::min(job.tile_rows, std::max<std::int64_t>(1, kBandTiles / job.tile_cols));
-  const std::int64_t most = band_rows * job.tile_cols;
+  const std::int64_t row_block_rows =
+      std::min(job.tile_rows, std::max<std::int64_t>(1, kRowBlockTiles / job.tile_cols));
+  const std::int64_t most = row_block_rows * job.tile_cols;
   const bool big =
       elements > kBigTile && job.given_amax == nullptr && job.given_inv_scale == nullptr;
   const auto scale_bytes = static_cast<std::size_t>(most) * sizeof(TileScale);
@@ -191,9 +191,9 @@ void quantize_copy(const Exec& exec, const CopyJob& job) {
   auto* amaxes = big ? reinterpret_cast<std::uint32_t*>(scratch.as<char>() + scale_bytes) : nullptr;
   const cudaStream_t stream = stream_of(exec);
   const int threads = job.policy == AmaxPolicy::mse || elements <= 64 ? 64 : kThreads;
-  for (std::int64_t band = 0; band < job.tile_rows; band += band_rows) {
-    const std::int64_t tiles = std::min(band_rows, job.tile_rows - band) * job.tile_cols;
-    const std::int64_t first_tile = band * job.tile_cols;
+  for (std::int64_t row_block = 0; row_block < job.tile_rows; row_block += row_block_rows) {
+    const std::int64_t tiles = std::min(row_block_rows, job.tile_rows - row_block) * job.tile_cols;
+    const std::int64_t first_tile = row_block * job.tile_cols;
     if (big) {
       OCTAVO_CUDA_CHECK(cudaMemsetAsync(amaxes, 0, static_cast<std::size_t>(tiles) * 4, stream));
       const dim3 grid(blocks_for(tiles, 1),
@@ -203,8 +203,9 @@ void quantize_copy(const Exec& exec, const CopyJob& job) {
     }
     scales_kernel<<<blocks_for(tiles, 1), threads, 0, stream>>>(job, first_tile, amaxes, scales);
     OCTAVO_CUDA_LAUNCHED("scales_kernel");
-    const std::int64_t first_row = band * job.tile.rows;
-    const std::int64_t rows = std::min(band_rows * job.tile.rows, job.to.codes.rows - first_row);
+    const std::int64_t first_row = row_block * job.tile.rows;
+    const std::int64_t rows =
+        std::min(row_block_rows * job.tile.rows, job.to.codes.rows - first_row);
     const std::int64_t per_row = job.to.codes.packed
                                      ? (job.to.codes.cols + kPackedGroup - 1) / kPackedGroup
                                      : job.to.codes.cols;

@@ -22,7 +22,7 @@ namespace {
 constexpr int kMostThreads = 512;
 constexpr int kWarpRowThreads = 256;  // where a warp has a row
 
-struct FoldedPlan {
+struct AlignedPlan {
   const unsigned char* from;
   unsigned char* to;
   float* scales;  // one beside the other
@@ -36,7 +36,7 @@ struct FoldedPlan {
 
 // The exponent of a block of 32, which two lanes have, and what its values are multiplied by.
 template <DType kSource>
-__device__ __forceinline__ MadeScale block_scale(const FoldedPlan& plan,
+__device__ __forceinline__ MadeScale block_scale(const AlignedPlan& plan,
                                                  const Raw<kSource> (&raw)[2]) {
   const auto block_most = [](const Raw<kSource>& left, const Raw<kSource>& right) {
     const std::uint32_t most = max(vector_amax<kSource>(left), vector_amax<kSource>(right));
@@ -49,7 +49,7 @@ __device__ __forceinline__ MadeScale block_scale(const FoldedPlan& plan,
 }
 
 template <DType kSource, bool kE5m2>
-__device__ __forceinline__ uint4 encoded(const FoldedPlan& plan, const Raw<kSource> (&raw)[2],
+__device__ __forceinline__ uint4 encoded(const AlignedPlan& plan, const Raw<kSource> (&raw)[2],
                                          const MadeScale& made) {
   uint2 codes[2];
 #pragma unroll
@@ -69,7 +69,7 @@ __device__ __forceinline__ uint4 encoded(const FoldedPlan& plan, const Raw<kSour
 // A thread has kPairs times sixteen values of a row. No lane leaves before the last shuffle.
 template <DType kSource, bool kE5m2, int kPairs, bool kCounts>
 __global__ void __launch_bounds__(kMostThreads)
-    quantize_folded_kernel(const __grid_constant__ FoldedPlan plan) {
+    quantize_aligned_kernel(const __grid_constant__ AlignedPlan plan) {
   __shared__ std::uint32_t of_warp[32];
   const int threads = plan.warp_rows ? 32 : static_cast<int>(blockDim.x);  // of a row
   const int thread = static_cast<int>(threadIdx.x) % threads;
@@ -109,7 +109,7 @@ __global__ void __launch_bounds__(kMostThreads)
     uint4 codes = encoded<kSource, kE5m2>(plan, raw[p], made[p]);
     const std::uint32_t down = top - made[p].bits;
     // A NaN scale is that of its whole row.
-    if (down > 0 && top != 255) codes = Lowering<kE5m2>(down)(codes, kCounts ? &changed : nullptr);
+    if (down > 0 && top != 255) codes = Rescaling<kE5m2>(down)(codes, kCounts ? &changed : nullptr);
     const int vector = (p * threads + thread) * 2;
     if (!inside || vector >= plan.vectors) continue;
     store_pair(reinterpret_cast<unsigned char*>(to), p * threads + thread, {codes.x, codes.y},
@@ -119,18 +119,18 @@ __global__ void __launch_bounds__(kMostThreads)
 }
 
 template <DType kSource, bool kE5m2, int kPairs>
-void launch(const Exec& exec, const FoldedPlan& plan, unsigned blocks, int threads) {
+void launch(const Exec& exec, const AlignedPlan& plan, unsigned blocks, int threads) {
   const auto kernel = plan.changed != nullptr
-                          ? quantize_folded_kernel<kSource, kE5m2, kPairs, true>
-                          : quantize_folded_kernel<kSource, kE5m2, kPairs, false>;
+                          ? quantize_aligned_kernel<kSource, kE5m2, kPairs, true>
+                          : quantize_aligned_kernel<kSource, kE5m2, kPairs, false>;
   kernel<<<blocks, static_cast<unsigned>(threads), 0, stream_of(exec)>>>(plan);
-  OCTAVO_CUDA_LAUNCHED("quantize_folded_kernel");
+  OCTAVO_CUDA_LAUNCHED("quantize_aligned_kernel");
 }
 
 // Two pairs of vectors a thread where a row has them: enough loads in flight, few warps to wait
 // for. False where a row is too long.
 template <DType kSource, bool kE5m2>
-bool launch_row(const Exec& exec, FoldedPlan plan) {
+bool launch_row(const Exec& exec, AlignedPlan plan) {
   const int pairs = (plan.vectors + 1) / 2;
   const int each = pairs <= 32 ? 1 : pairs <= 2 * kMostThreads ? 2 : 4;
   const int threads = ((pairs + each - 1) / each + 31) / 32 * 32;
@@ -145,7 +145,7 @@ bool launch_row(const Exec& exec, FoldedPlan plan) {
 }
 
 template <DType kSource>
-bool launch_element(const Exec& exec, const FoldedPlan& plan, bool e5m2) {
+bool launch_element(const Exec& exec, const AlignedPlan& plan, bool e5m2) {
 #ifdef OCTAVO_CUDA_ONE_CONFIG
   return !e5m2 && launch_row<kSource, false>(exec, plan);
 #else
@@ -155,15 +155,15 @@ bool launch_element(const Exec& exec, const FoldedPlan& plan, bool e5m2) {
 
 }  // namespace
 
-bool quantize_folded(const Exec& exec, const QuantizeJob& mx, const QuantizedMatrix& to,
-                     std::int64_t* changed) {
+bool quantize_aligned(const Exec& exec, const QuantizeJob& mx, const QuantizedMatrix& to,
+                      std::int64_t* changed) {
   const Matrix &values = mx.source.values, &codes = to.codes;
   constexpr std::int64_t kMostCols = std::int64_t{4} * 2 * kVector * kMostThreads;
   VectorPlan vectors;
-  FoldedPlan plan{};
+  AlignedPlan plan{};
   if ((!is_usual(mx) && !is_usual_te(mx)) || mx.given_inv_scale != nullptr || mx.amax != nullptr ||
-      to.tile.cols == kFoldRun || values.cols > kMostCols || values.cols == 0 || values.rows == 0 ||
-      (codes.format != e4m3fn && codes.format != e5m2) ||
+      to.tile.cols == kAlignRun || values.cols > kMostCols || values.cols == 0 ||
+      values.rows == 0 || (codes.format != e4m3fn && codes.format != e5m2) ||
       !fast_scale(mx.scale, codes.format, &plan.scale) || plan.scale.kind != FastKind::e8m0 ||
       !vector_plan(values, codes, &vectors))
     return false;

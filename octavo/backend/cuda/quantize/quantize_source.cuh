@@ -60,11 +60,11 @@ __device__ inline Encoded encode_scaled(const CopyJob& job, double value, const 
     // stays as it is: a product would forget its sign
   } else if (job.is_f64) {
     const auto factor = static_cast<double>(scale.factor);
-    u = finished(job.finish, job.division ? value / factor : value * factor);
+    u = peer_adjusted(job.peer_adjust, job.division ? value / factor : value * factor);
   } else {
     const auto x = static_cast<float>(value);
     u = static_cast<double>(
-        finished(job.finish, job.division ? x / scale.factor : x * scale.factor));
+        peer_adjusted(job.peer_adjust, job.division ? x / scale.factor : x * scale.factor));
   }
   return encode_value(job.to.codes.format, u, job.encode, random);
 }

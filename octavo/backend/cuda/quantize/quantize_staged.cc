@@ -11,7 +11,7 @@
 namespace octavo::cuda {
 namespace {
 
-constexpr std::int64_t kBandBytes = 32 << 20, kMostBytes = 64 << 20;
+constexpr std::int64_t kRowBlockBytes = 32 << 20, kMostBytes = 64 << 20;
 
 Matrix rows_of(Matrix matrix, std::int64_t first, std::int64_t count) {
   matrix.data = static_cast<unsigned char*>(matrix.data) + first * matrix.row_pitch;
@@ -55,9 +55,9 @@ std::int64_t grain(std::int64_t tile, std::int64_t size) {
 }
 
 // How many of `count` rows of so many bytes are a band; 0 where not even a unit of them is.
-std::int64_t band_of(std::int64_t count, std::int64_t unit, std::int64_t row_bytes) {
+std::int64_t row_block_of(std::int64_t count, std::int64_t unit, std::int64_t row_bytes) {
   if (unit > kMostBytes || unit * row_bytes > kMostBytes) return 0;
-  return std::min(count, std::max<std::int64_t>(1, kBandBytes / (unit * row_bytes)) * unit);
+  return std::min(count, std::max<std::int64_t>(1, kRowBlockBytes / (unit * row_bytes)) * unit);
 }
 
 Matrix dense(const Scratch& memory, DType dtype, std::int64_t rows, std::int64_t cols) {
@@ -86,12 +86,12 @@ bool requantize_rows(const Exec& exec, const QuantizeJob& job) {
   const QuantizedMatrix &from = job.source.quantized, &to = job.rowwise;
   const std::int64_t rows = from.codes.rows, cols = from.codes.cols;
   const std::int64_t unit = std::lcm(grain(from.tile.rows, rows), grain(to.tile.rows, rows));
-  const std::int64_t pitch = (cols * 4 + 15) / 16 * 16, band = band_of(rows, unit, pitch);
-  if (band == 0 || (band < rows && !can_be_split(job, to))) return false;
-  const Scratch memory(exec, static_cast<std::size_t>(band * pitch));
+  const std::int64_t pitch = (cols * 4 + 15) / 16 * 16, row_block = row_block_of(rows, unit, pitch);
+  if (row_block == 0 || (row_block < rows && !can_be_split(job, to))) return false;
+  const Scratch memory(exec, static_cast<std::size_t>(row_block * pitch));
   const Exec inner = without_workspace(exec);
-  for (std::int64_t first = 0; first < rows; first += band) {
-    const std::int64_t count = std::min(band, rows - first);
+  for (std::int64_t first = 0; first < rows; first += row_block) {
+    const std::int64_t count = std::min(row_block, rows - first);
     QuantizeJob part = job;
     part.source = {.values = dense(memory, DType::f32, count, cols)};
     part.rowwise = rows_of(to, first, count);
@@ -108,12 +108,12 @@ bool requantize_amax(const Exec& exec, const QuantizeSource& source, AmaxOf of, 
   const QuantizedMatrix& from = source.quantized;
   const std::int64_t rows = from.codes.rows, cols = from.codes.cols;
   const std::int64_t pitch = (cols * 4 + 15) / 16 * 16;
-  const std::int64_t band = band_of(rows, grain(from.tile.rows, rows), pitch);
-  if (band == 0) return false;
-  const Scratch memory(exec, static_cast<std::size_t>(band * pitch));
+  const std::int64_t row_block = row_block_of(rows, grain(from.tile.rows, rows), pitch);
+  if (row_block == 0) return false;
+  const Scratch memory(exec, static_cast<std::size_t>(row_block * pitch));
   const Exec inner = without_workspace(exec);
-  for (std::int64_t first = 0; first < rows; first += band) {
-    const std::int64_t count = std::min(band, rows - first);
+  for (std::int64_t first = 0; first < rows; first += row_block) {
+    const std::int64_t count = std::min(row_block, rows - first);
     const QuantizeSource part{.values = dense(memory, DType::f32, count, cols)};
     dequantize_matrix(inner, rows_of(from, first, count), part.values);
     amax_matrix(inner, part, of, amax);
@@ -132,24 +132,24 @@ bool quantize_transposed(const Exec& exec, const QuantizeJob& job) {
       std::lcm(std::lcm(std::int64_t{8}, grain(to.tile.rows, cols)),
                quantized ? grain(source.quantized.tile.cols, cols) : std::int64_t{1});
   const std::int64_t bytes = element_bytes(dtype, {}), pitch = (rows * bytes + 15) / 16 * 16;
-  const std::int64_t band = band_of(cols, unit, pitch);
-  if (band == 0 || (band < cols && !can_be_split(job, to))) return false;
-  const std::int64_t upright = quantized ? rows * ((band * bytes + 15) / 16 * 16) : 0;
-  const Scratch memory(exec, static_cast<std::size_t>(band * pitch));
+  const std::int64_t row_block = row_block_of(cols, unit, pitch);
+  if (row_block == 0 || (row_block < cols && !can_be_split(job, to))) return false;
+  const std::int64_t upright = quantized ? rows * ((row_block * bytes + 15) / 16 * 16) : 0;
+  const Scratch memory(exec, static_cast<std::size_t>(row_block * pitch));
   const Exec inner = without_workspace(exec);
   const Scratch values(inner, static_cast<std::size_t>(upright));
-  for (std::int64_t first = 0; first < cols; first += band) {
-    const std::int64_t count = std::min(band, cols - first);
-    Matrix strip;
+  for (std::int64_t first = 0; first < cols; first += row_block) {
+    const std::int64_t count = std::min(row_block, cols - first);
+    Matrix col_block;
     if (quantized) {
-      strip = dense(values, dtype, rows, count);
-      dequantize_matrix(inner, columns_of(source.quantized, first, count), strip);
+      col_block = dense(values, dtype, rows, count);
+      dequantize_matrix(inner, columns_of(source.quantized, first, count), col_block);
     } else {
-      strip = columns_of(source.values, first, count);
+      col_block = columns_of(source.values, first, count);
     }
     QuantizeJob part = job;
     part.source = {.values = dense(memory, dtype, count, rows)};
-    transpose_values(inner, strip, part.source.values);
+    transpose_values(inner, col_block, part.source.values);
     part.rowwise = rows_of(to, first, count);
     part.columnwise = {};
     part.hadamard_rowwise = job.hadamard_columnwise;

@@ -182,7 +182,7 @@ void launch_amax(const Exec& exec, const Matrix& values, AmaxOf of, float* amax)
 
 }  // namespace
 
-bool amax_lanes(const Exec& exec, const QuantizeSource& source, AmaxOf of, float* amax) {
+bool amax_vectorized(const Exec& exec, const QuantizeSource& source, AmaxOf of, float* amax) {
   const Matrix& values = source.values;
   if (source.is_quantized() || !is_value(values.dtype) || !has_vectors(values)) return false;
   switch (values.dtype) {
@@ -223,7 +223,7 @@ bool quantize_tensor(const Exec& exec, const QuantizeJob& job) {
   const Scratch found(exec, look ? sizeof(float) : 0);
   if (look) {
     found.clear();
-    (void)amax_lanes(exec, job.source, amax_of(job.scale), found.as<float>());
+    (void)amax_vectorized(exec, job.source, amax_of(job.scale), found.as<float>());
   }
   plan.from = static_cast<const unsigned char*>(values.data);
   plan.to = static_cast<unsigned char*>(codes.data);

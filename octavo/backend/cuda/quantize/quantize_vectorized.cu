@@ -15,12 +15,12 @@ namespace octavo::cuda {
 namespace {
 
 constexpr int kThreads = 256;
-constexpr std::int64_t kBandBytes = 32 << 20;
+constexpr std::int64_t kRowBlockBytes = 32 << 20;
 constexpr std::uint32_t kNan = 0x7FC00000u;
 
-struct LanesPlan {
+struct VectorizedPlan {
   CopyJob job;
-  LaneEncode lane;
+  EncodePlan lane;
   DrawKeys keys;
   std::int64_t vectors;       // in a row
   std::int64_t tile_vectors;  // in a row of a tile
@@ -32,7 +32,7 @@ struct LanesPlan {
   TileScale* scales;
 };
 
-struct Band {
+struct RowBlock {
   std::int64_t first_row, rows;  // of the matrix
   std::int64_t first_tile, tiles;
 };
@@ -42,19 +42,19 @@ struct Place {
   std::int64_t row, vector, tile;  // tile: in the band
   bool inside;
 };
-__device__ __forceinline__ Place place_of(const LanesPlan& plan, const Band& band) {
+__device__ __forceinline__ Place place_of(const VectorizedPlan& plan, const RowBlock& row_block) {
   // In 32 bits, because these are divisions.
   const unsigned at = blockIdx.x * kThreads + threadIdx.x;
   const auto vectors = static_cast<unsigned>(plan.vectors);
   const unsigned row = at / vectors, vector = at - row * vectors;
   const unsigned tile_row = row / static_cast<unsigned>(plan.job.tile.rows),
                  tile_col = vector / static_cast<unsigned>(plan.tile_vectors);
-  return {band.first_row + row, vector, tile_row * plan.job.tile_cols + tile_col,
-          row < static_cast<unsigned>(band.rows)};
+  return {row_block.first_row + row, vector, tile_row * plan.job.tile_cols + tile_col,
+          row < static_cast<unsigned>(row_block.rows)};
 }
 
 template <DType kSource>
-__device__ __forceinline__ Raw<kSource> load_at(const LanesPlan& plan, const Place& place) {
+__device__ __forceinline__ Raw<kSource> load_at(const VectorizedPlan& plan, const Place& place) {
   const Matrix& values = plan.job.source.values;
   return load_raw<kSource>(
       static_cast<const unsigned char*>(values.data) + place.row * values.row_pitch, place.vector);
@@ -62,8 +62,9 @@ __device__ __forceinline__ Raw<kSource> load_at(const LanesPlan& plan, const Pla
 
 template <DType kSource>
 __global__ void __launch_bounds__(kThreads)
-    amaxes_kernel(const __grid_constant__ LanesPlan plan, const __grid_constant__ Band band) {
-  const Place place = place_of(plan, band);
+    amaxes_kernel(const __grid_constant__ VectorizedPlan plan,
+                  const __grid_constant__ RowBlock row_block) {
+  const Place place = place_of(plan, row_block);
   Raw<kSource> raw = {};
   if (place.inside) raw = load_at<kSource>(plan, place);
   std::uint32_t amax = 0;
@@ -83,9 +84,10 @@ __global__ void __launch_bounds__(kThreads)
 }
 
 __global__ void __launch_bounds__(kThreads)
-    scales_kernel(const __grid_constant__ LanesPlan plan, const __grid_constant__ Band band) {
+    scales_kernel(const __grid_constant__ VectorizedPlan plan,
+                  const __grid_constant__ RowBlock row_block) {
   const std::int64_t at = static_cast<std::int64_t>(blockIdx.x) * kThreads + threadIdx.x;
-  if (at >= band.tiles) return;
+  if (at >= row_block.tiles) return;
   const CopyJob& job = plan.job;
   const TileScale scale =
       job.given_inv_scale != nullptr
@@ -93,14 +95,15 @@ __global__ void __launch_bounds__(kThreads)
           : made_scale(job, job.given_amax != nullptr ? *job.given_amax
                                                       : __uint_as_float(plan.amaxes[at]));
   plan.scales[at] = scale;
-  const std::int64_t tile = band.first_tile + at;
+  const std::int64_t tile = row_block.first_tile + at;
   store_scale(job.to.scales, tile / job.tile_cols, tile % job.tile_cols, scale.bits);
 }
 
-template <DType kSource, Rounding kRounding, LaneKind kKind>
+template <DType kSource, Rounding kRounding, EncodeKind kKind>
 __global__ void __launch_bounds__(kThreads)
-    codes_kernel(const __grid_constant__ LanesPlan plan, const __grid_constant__ Band band) {
-  const Place place = place_of(plan, band);
+    codes_kernel(const __grid_constant__ VectorizedPlan plan,
+                 const __grid_constant__ RowBlock row_block) {
+  const Place place = place_of(plan, row_block);
   if (!place.inside) return;
   const CopyJob& job = plan.job;
   const Raw<kSource> raw = load_at<kSource>(plan, place);
@@ -123,74 +126,77 @@ __global__ void __launch_bounds__(kThreads)
 #pragma unroll
     for (int i = 0; i < kVector; ++i) u[i] = x[i] * scale.factor;
   }
-  if (job.finish != Finish::none) {
+  if (job.peer_adjust != PeerAdjust::none) {
 #pragma unroll
-    for (int i = 0; i < kVector; ++i) u[i] = finished(job.finish, u[i]);
+    for (int i = 0; i < kVector; ++i) u[i] = peer_adjusted(job.peer_adjust, u[i]);
   }
 #pragma unroll
   for (int i = 0; i < kVector; ++i) {
     // A product forgets which NaN it was, and Inf times zero has a sign of the processor's own.
     const std::uint32_t nan = x[i] != x[i] ? __float_as_uint(x[i]) : kNan;
     const std::uint32_t bits = u[i] == u[i] ? __float_as_uint(u[i]) : nan;
-    const std::uint32_t code = encode_lane<kRounding, kKind>(plan.lane, bits, draws[i]);
+    const std::uint32_t code = encode_element<kRounding, kKind>(plan.lane, bits, draws[i]);
     codes[i] = poisoned ? job.poison_code : code;
   }
   store_codes(static_cast<unsigned char*>(job.to.codes.data) + place.row * job.to.codes.row_pitch,
               place.vector, plan.bits, codes);
 }
 
-template <DType kSource, Rounding kRounding, LaneKind kKind>
-void launch(const Exec& exec, const LanesPlan& plan, const Band& band) {
-  const unsigned blocks = blocks_for(band.rows * plan.vectors, kThreads);
+template <DType kSource, Rounding kRounding, EncodeKind kKind>
+void launch(const Exec& exec, const VectorizedPlan& plan, const RowBlock& row_block) {
+  const unsigned blocks = blocks_for(row_block.rows * plan.vectors, kThreads);
   const cudaStream_t stream = stream_of(exec);
   if (plan.amaxes != nullptr) {
     if (!plan.whole)
       OCTAVO_CUDA_CHECK(
-          cudaMemsetAsync(plan.amaxes, 0, static_cast<std::size_t>(band.tiles) * 4, stream));
-    amaxes_kernel<kSource><<<blocks, kThreads, 0, stream>>>(plan, band);
+          cudaMemsetAsync(plan.amaxes, 0, static_cast<std::size_t>(row_block.tiles) * 4, stream));
+    amaxes_kernel<kSource><<<blocks, kThreads, 0, stream>>>(plan, row_block);
     OCTAVO_CUDA_LAUNCHED("amaxes_kernel");
   }
-  scales_kernel<<<blocks_for(band.tiles, kThreads), kThreads, 0, stream>>>(plan, band);
+  scales_kernel<<<blocks_for(row_block.tiles, kThreads), kThreads, 0, stream>>>(plan, row_block);
   OCTAVO_CUDA_LAUNCHED("scales_kernel");
-  codes_kernel<kSource, kRounding, kKind><<<blocks, kThreads, 0, stream>>>(plan, band);
+  codes_kernel<kSource, kRounding, kKind><<<blocks, kThreads, 0, stream>>>(plan, row_block);
   OCTAVO_CUDA_LAUNCHED("codes_kernel");
 }
 
 template <DType kSource, Rounding kRounding>
-void launch_kind(const Exec& exec, const LanesPlan& plan, LaneKind kind, const Band& band) {
+void launch_kind(const Exec& exec, const VectorizedPlan& plan, EncodeKind kind,
+                 const RowBlock& row_block) {
   switch (kind) {
-    case LaneKind::simple:
-      return launch<kSource, kRounding, LaneKind::simple>(exec, plan, band);
-    case LaneKind::one_nan:
-      return launch<kSource, kRounding, LaneKind::one_nan>(exec, plan, band);
-    case LaneKind::one_zero:
-      return launch<kSource, kRounding, LaneKind::one_zero>(exec, plan, band);
-    case LaneKind::simple_integers:
-      return launch<kSource, kRounding, LaneKind::simple_integers>(exec, plan, band);
+    case EncodeKind::simple:
+      return launch<kSource, kRounding, EncodeKind::simple>(exec, plan, row_block);
+    case EncodeKind::one_nan:
+      return launch<kSource, kRounding, EncodeKind::one_nan>(exec, plan, row_block);
+    case EncodeKind::one_zero:
+      return launch<kSource, kRounding, EncodeKind::one_zero>(exec, plan, row_block);
+    case EncodeKind::simple_integers:
+      return launch<kSource, kRounding, EncodeKind::simple_integers>(exec, plan, row_block);
     default:
-      return launch<kSource, kRounding, LaneKind::quick>(exec, plan, band);
+      return launch<kSource, kRounding, EncodeKind::quick>(exec, plan, row_block);
   }
 }
 
 template <DType kSource>
-void launch_rounding(const Exec& exec, const LanesPlan& plan, LaneKind kind, const Band& band) {
+void launch_rounding(const Exec& exec, const VectorizedPlan& plan, EncodeKind kind,
+                     const RowBlock& row_block) {
 #ifndef OCTAVO_CUDA_ONE_CONFIG
   if (plan.job.encode.rounding == Rounding::stochastic)
-    return launch_kind<kSource, Rounding::stochastic>(exec, plan, kind, band);
+    return launch_kind<kSource, Rounding::stochastic>(exec, plan, kind, row_block);
 #endif
-  launch_kind<kSource, Rounding::nearest_even>(exec, plan, kind, band);
+  launch_kind<kSource, Rounding::nearest_even>(exec, plan, kind, row_block);
 }
 
-void launch_source(const Exec& exec, const LanesPlan& plan, LaneKind kind, const Band& band) {
+void launch_source(const Exec& exec, const VectorizedPlan& plan, EncodeKind kind,
+                   const RowBlock& row_block) {
   switch (plan.job.source.values.dtype) {
 #ifndef OCTAVO_CUDA_ONE_CONFIG
     case DType::f32:
-      return launch_rounding<DType::f32>(exec, plan, kind, band);
+      return launch_rounding<DType::f32>(exec, plan, kind, row_block);
     case DType::f16:
-      return launch_rounding<DType::f16>(exec, plan, kind, band);
+      return launch_rounding<DType::f16>(exec, plan, kind, row_block);
 #endif
     default:
-      return launch_rounding<DType::bf16>(exec, plan, kind, band);
+      return launch_rounding<DType::bf16>(exec, plan, kind, row_block);
   }
 }
 
@@ -213,17 +219,17 @@ int group_of(std::int64_t tile_vectors, std::int64_t vectors) {
 
 }  // namespace
 
-bool quantize_lanes(const Exec& exec, const QuantizeJob& job) {
-  LanesPlan plan{};
+bool quantize_vectorized(const Exec& exec, const QuantizeJob& job) {
+  VectorizedPlan plan{};
   plan.job = copy_job(job, false);
   const Matrix &values = job.source.values, &codes = job.rowwise.codes;
   const Tile tile = plan.job.tile;
-  LaneKind kind{};
+  EncodeKind kind{};
   VectorPlan unused;
   if (!takes(job) || (tile.cols % kVector != 0 && tile.cols != codes.cols) ||
       !vector_plan(values, codes, &unused) ||
-      !lane_encode(codes.format, job.encode, &plan.lane, &kind) || kind == LaneKind::integers ||
-      kind >= LaneKind::shifts)
+      !encode_plan(codes.format, job.encode, &plan.lane, &kind) || kind == EncodeKind::integers ||
+      kind >= EncodeKind::shifts)
     return false;
   plan.vectors = codes.cols / kVector;
   plan.tile_vectors = tile.cols / kVector;
@@ -235,10 +241,11 @@ bool quantize_lanes(const Exec& exec, const QuantizeJob& job) {
               : plan.job.amax_of == AmaxOf::not_nan ? 0x7F800000u
                                                     : 0x7F7FFFFFu;
   const std::int64_t row_bytes = values.cols * element_bytes(values.dtype, {}) * tile.rows;
-  const std::int64_t band_tiles =
-      std::clamp<std::int64_t>(kBandBytes / row_bytes, 1, plan.job.tile_rows);
-  const std::int64_t most_tiles = band_tiles * plan.job.tile_cols;
-  if (band_tiles * tile.rows * plan.vectors > 0x7FFFFFFF || tile.rows > 0x7FFFFFFF) return false;
+  const std::int64_t row_block_tiles =
+      std::clamp<std::int64_t>(kRowBlockBytes / row_bytes, 1, plan.job.tile_rows);
+  const std::int64_t most_tiles = row_block_tiles * plan.job.tile_cols;
+  if (row_block_tiles * tile.rows * plan.vectors > 0x7FFFFFFF || tile.rows > 0x7FFFFFFF)
+    return false;
   const bool look = job.given_amax == nullptr && job.given_inv_scale == nullptr;
   const auto scale_bytes = static_cast<std::size_t>(most_tiles) * sizeof(TileScale);
   const Scratch scratch(exec, scale_bytes + (look ? static_cast<std::size_t>(most_tiles) * 4 : 0));
@@ -247,13 +254,13 @@ bool quantize_lanes(const Exec& exec, const QuantizeJob& job) {
   if (look && plan.job.tile_rows * plan.job.tile_cols == 1) {
     OCTAVO_CUDA_CHECK(cudaMemsetAsync(plan.amaxes, 0, 4, stream_of(exec)));
     auto* const amax = reinterpret_cast<float*>(plan.amaxes);
-    if (amax_lanes(exec, job.source, plan.job.amax_of, amax)) {
+    if (amax_vectorized(exec, job.source, plan.job.amax_of, amax)) {
       plan.job.given_amax = amax;
       plan.amaxes = nullptr;
     }
   }
-  for (std::int64_t first = 0; first < plan.job.tile_rows; first += band_tiles) {
-    const std::int64_t tiles = std::min(band_tiles, plan.job.tile_rows - first);
+  for (std::int64_t first = 0; first < plan.job.tile_rows; first += row_block_tiles) {
+    const std::int64_t tiles = std::min(row_block_tiles, plan.job.tile_rows - first);
     const std::int64_t first_row = first * tile.rows;
     launch_source(exec, plan, kind,
                   {.first_row = first_row,

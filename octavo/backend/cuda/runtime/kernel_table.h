@@ -17,10 +17,11 @@ std::int64_t count_nan(const Exec&, const Matrix& values);
 bool encode_hardware(const Exec&, const Matrix& values, const Matrix& codes, const EncodePolicy&,
                      Counts*);
 // Adds what a cast of these values counts, and makes no codes.
-bool count_lanes(const Exec&, const Matrix& values, const Format&, const EncodePolicy&, Counts*);
-bool encode_lanes(const Exec&, const Matrix& values, const Matrix& codes, const EncodePolicy&);
+bool count_vectorized(const Exec&, const Matrix& values, const Format&, const EncodePolicy&,
+                      Counts*);
+bool encode_vectorized(const Exec&, const Matrix& values, const Matrix& codes, const EncodePolicy&);
 bool decode_hardware(const Exec&, const Matrix& codes, const Matrix& values);
-bool decode_lanes(const Exec&, const Matrix& codes, const Matrix& values);
+bool decode_vectorized(const Exec&, const Matrix& codes, const Matrix& values);
 void encode_general(const Exec&, const Matrix& values, const Matrix& codes, const EncodePolicy&,
                     Counts*);
 void decode_general(const Exec&, const Matrix& codes, const Matrix& values);
@@ -33,12 +34,12 @@ void tensor_scale(const Exec&, const ScaleSpec&, const Format& element, const fl
                   float* scale);
 
 // True if it was done.
-bool quantize_row_blocks(const Exec&, const QuantizeJob&);  // 1x16, 1x32, 1x64, 1x128
+bool quantize_1d_blocks(const Exec&, const QuantizeJob&);   // 1x16, 1x32, 1x64, 1x128
 bool quantize_rows(const Exec&, const QuantizeJob&);        // 1 x all
 bool quantize_squares(const Exec&, const QuantizeJob&);     // 128x128
 bool quantize_tensor(const Exec&, const QuantizeJob&);      // one scale
 bool quantize_mx_columns(const Exec&, const QuantizeJob&);  // MX, columnwise with or without rows
-bool quantize_lanes(const Exec&, const QuantizeJob&);       // any scales, usual roundings
+bool quantize_vectorized(const Exec&, const QuantizeJob&);  // any scales, usual roundings
 // quantize_staged.cc: a band in another form, then quantize_matrix. One copy each, no amax.
 bool requantize_rows(const Exec&, const QuantizeJob&);
 bool quantize_transposed(const Exec&, const QuantizeJob&);
@@ -49,17 +50,17 @@ void transpose_quantized(const Exec& exec, const QuantizedMatrix& rows,
                          const QuantizedMatrix& cols);
 // One, two or four bytes an element. Rows of `to` begin at multiples of 16 bytes and end at them.
 void transpose_values(const Exec&, const Matrix& from, const Matrix& to);
-bool dequantize_lanes(const Exec&, const QuantizedMatrix&, const Matrix& values);
-bool amax_lanes(const Exec&, const QuantizeSource&, AmaxOf, float* amax);
+bool dequantize_vectorized(const Exec&, const QuantizedMatrix&, const Matrix& values);
+bool amax_vectorized(const Exec&, const QuantizeSource&, AmaxOf, float* amax);
 void quantize_general(const Exec&, const QuantizeJob&);
 void dequantize_general(const Exec&, const QuantizedMatrix&, const Matrix& values);
 void amax_general(const Exec&, const QuantizeSource&, AmaxOf, float* amax);
 void amax_as_copied(const Exec&, const QuantizeJob&);  // of a job that wants no copy
 
-void fold_matrix(const Exec&, const MxFoldJob&);  // fold.cc
+void align_exponents_matrix(const Exec&, const MxAlignJob&);  // fold.cc
 // quantize_mx_aligned.cu: true if it was done.
-bool quantize_folded(const Exec&, const QuantizeJob& mx, const QuantizedMatrix& to,
-                     std::int64_t* changed);
+bool quantize_aligned(const Exec&, const QuantizeJob& mx, const QuantizedMatrix& to,
+                      std::int64_t* changed);
 
 // produce_rows.cc: norms and activations.
 void produce_matrix(const Exec&, const Matrix& x, const Producer&, const Matrix& out);

@@ -8,7 +8,7 @@
 namespace octavo::cpu {
 namespace {
 
-constexpr int kStrip = 12, kQuads = kStrip / 4;
+constexpr int kQueries = 12, kQuads = kQueries / 4;
 constexpr int kTogether = 2;  // keys: six chains side by side, one alone leaves the core waiting
 constexpr int kChains = kTogether * kQuads;
 
@@ -44,7 +44,7 @@ bool neon_softmax(const SoftmaxJob& job) {
   float32x4_t most[kQuads], origin[kQuads], sum[kQuads];
   for (int q = 0; q < kQuads; ++q) most[q] = vld1q_f32(score + 4 * q);
   // This maximum keeps NaN.
-  for (std::int64_t key = 0; key < job.keys; ++key, score += kStrip)
+  for (std::int64_t key = 0; key < job.keys; ++key, score += kQueries)
 #pragma GCC unroll 3
     for (int q = 0; q < kQuads; ++q) most[q] = vmaxq_f32(most[q], vld1q_f32(score + 4 * q));
   const bool any = raise_top_quads(job, most, origin);
@@ -63,8 +63,8 @@ bool neon_softmax(const SoftmaxJob& job) {
       vst1q_f32(weight + 4 * i, x[i]);
       sum[i % kQuads] = vaddq_f32(sum[i % kQuads], x[i]);
     }
-    score += kTogether * kStrip;
-    weight += kTogether * kStrip;
+    score += kTogether * kQueries;
+    weight += kTogether * kQueries;
   }
   for (int q = 0; q < kQuads; ++q) vst1q_f32(job.sum + 4 * q, sum[q]);
   return any;

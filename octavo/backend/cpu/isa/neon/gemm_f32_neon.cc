@@ -43,7 +43,7 @@ template <int kRow>
 
 }  // namespace
 
-void neon_f32_tile(const TileJob& job) {
+void neon_f32_tile(const MicrokernelJob& job) {
   const auto* a = reinterpret_cast<const float*>(job.a);
   const auto* b = reinterpret_cast<const float*>(job.b);
   const bool scaled = job.a_scale == nullptr;
@@ -140,7 +140,7 @@ void dot(const DotJob& job) {
 
 constinit const GemmMethod kNeonF32{
     .name = "f32 FMLA",
-    .lane = Lane::f32,
+    .packed_type = PackedType::f32,
     .tile = {.rows = kRows, .cols = kCols, .step = 1, .run = neon_f32_tile},
     .dot = dot,
     .interleave = interleave_words,

@@ -51,7 +51,7 @@ template <typename Sum, typename Value, typename One>
 
 // Runs of a tile, times their scales if there are any; `zero` begins an accumulator.
 template <int kStep, int kBytes, typename Sum, typename Zero, typename Multiply, typename Value>
-[[gnu::always_inline]] inline void pairs_tile(const TileJob& job, const Zero& zero,
+[[gnu::always_inline]] inline void pairs_tile(const MicrokernelJob& job, const Zero& zero,
                                               const Multiply& multiply, const Value& value) {
   const std::byte *a = job.a, *b = job.b;
   // Taken out of the job, which stores to sums might change for all the compiler knows.
@@ -91,7 +91,7 @@ template <int kStep, int kBytes, typename Sum, typename Zero, typename Multiply,
 
 // Scores of attention, [8 keys][12 queries]: written, times the units of both.
 template <typename Sum, typename Value>
-[[gnu::always_inline]] inline void write_pair_scores(const TileJob& job,
+[[gnu::always_inline]] inline void write_pair_scores(const MicrokernelJob& job,
                                                      const Sum (&sum)[kPairsUp][kPairsAcross],
                                                      const Value& value) {
   // Loaded before anything is stored, which might change them for all the compiler knows.

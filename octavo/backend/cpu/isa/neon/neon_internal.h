@@ -13,7 +13,7 @@ MxKernels neon_mx(const MxBlocks& blocks);
 std::int64_t neon_amax16(DType dtype, const void* values, std::int64_t tiles, std::uint32_t* amax);
 DecodeSpan neon_decode(const Decoder& decoder);
 extern const GemmMethod kNeonF32;
-void neon_f32_tile(const TileJob& job);  // of kNeonF32: 8 x 12
+void neon_f32_tile(const MicrokernelJob& job);  // of kNeonF32: 8 x 12
 void neon_interleave_words(const std::byte* const* rows, int count, std::int64_t words,
                            std::byte* panel);
 const GemmMethod* neon_gemm(const GemmJob& job);

@@ -1,4 +1,4 @@
-// raise_top of attention_softmax.h, four columns at a time.
+// update_running_max of attention_softmax.h, four columns at a time.
 #pragma once
 
 #include <arm_neon.h>

@@ -17,7 +17,7 @@
 namespace octavo::cpu {
 namespace {
 
-[[gnu::always_inline]] inline void sums_of(const TileJob& job,
+[[gnu::always_inline]] inline void sums_of(const MicrokernelJob& job,
                                            float32x4_t (&sum)[kPairsUp][kPairsAcross]) {
   // Unrolled, because what is indexed by a variable lives in memory.
 #pragma GCC unroll 4
@@ -29,14 +29,14 @@ namespace {
 
 constexpr auto as_it_is = [](float32x4_t sum) { return sum; };
 
-void score(const TileJob& job) {
+void score(const MicrokernelJob& job) {
   float32x4_t sum[kPairsUp][kPairsAcross];
   sums_of(job, sum);
   write_pair_scores(job, sum, as_it_is);
 }
 
 constexpr AttentionMethod kBf16 = with_precise(
-    bf16_values("bf16 BFMMLA", Lane::bf16,
+    bf16_values("bf16 BFMMLA", PackedType::bf16,
                 {.rows = kPairRows, .cols = kPairCols, .step = kBf16Step, .run = score}),
     &kNeonFp16Wide);
 
@@ -44,7 +44,7 @@ constexpr AttentionMethod kBf16 = with_precise(
 
 bool neon_bf16_softmax(const SoftmaxJob& job) { return softmax_bf16(job); }
 
-void neon_bf16_weigh(const TileJob& job) {
+void neon_bf16_weigh(const MicrokernelJob& job) {
   float32x4_t sum[kPairsUp][kPairsAcross];
   sums_of(job, sum);
   const float32x4_t factor = vld1q_dup_f32(job.a_scale);

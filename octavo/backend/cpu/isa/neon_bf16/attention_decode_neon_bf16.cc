@@ -21,9 +21,9 @@ namespace {
 constexpr int kLanes = 8;
 
 // Two rows as steps of four lanes in turns: those of a pair of rows or columns of BFMMLA.
-struct Turns {
+struct Interleaved {
   bfloat16x8_t low, high;
-  [[gnu::always_inline]] Turns(bfloat16x8_t first, bfloat16x8_t second) {
+  [[gnu::always_inline]] Interleaved(bfloat16x8_t first, bfloat16x8_t second) {
     const uint64x2_t x = vreinterpretq_u64_bf16(first), y = vreinterpretq_u64_bf16(second);
     low = vreinterpretq_bf16_u64(vzip1q_u64(x, y));
     high = vreinterpretq_bf16_u64(vzip2q_u64(x, y));
@@ -33,15 +33,16 @@ struct Turns {
 // Pairs of query rows, or of their weights, in turns; n is a multiple of eight. The last row of an
 // odd number is its own partner.
 template <int kPairs, std::int64_t kMost>
-struct TurnedPairs {
-  alignas(64) bfloat16_t lanes[kPairs][2 * kMost];
+struct InterleavedPairs {
+  alignas(64) bfloat16_t packed[kPairs][2 * kMost];
 
-  [[gnu::always_inline]] TurnedPairs(const std::byte* const (&rows)[2 * kPairs], std::int64_t n) {
+  [[gnu::always_inline]] InterleavedPairs(const std::byte* const (&rows)[2 * kPairs],
+                                          std::int64_t n) {
     for (int p = 0; p < kPairs; ++p)
       for (std::int64_t i = 0; i < n; i += kLanes) {
-        const Turns both(load_bf16(rows[2 * p] + 2 * i), load_bf16(rows[2 * p + 1] + 2 * i));
-        vst1q_bf16(lanes[p] + 2 * i, both.low);
-        vst1q_bf16(lanes[p] + 2 * i + kLanes, both.high);
+        const Interleaved both(load_bf16(rows[2 * p] + 2 * i), load_bf16(rows[2 * p + 1] + 2 * i));
+        vst1q_bf16(packed[p] + 2 * i, both.low);
+        vst1q_bf16(packed[p] + 2 * i + kLanes, both.high);
       }
   }
 };
@@ -50,7 +51,7 @@ struct TurnedPairs {
 template <int kKeyPairs, int kPairs>
 [[gnu::always_inline]] inline void dots(const std::byte* const (&keys)[2 * kKeyPairs],
                                         std::int64_t size,
-                                        const TurnedPairs<kPairs, kMostHeadSize>& q,
+                                        const InterleavedPairs<kPairs, kMostHeadSize>& q,
                                         float32x4_t (&sum)[kPairs][kKeyPairs]) {
   float32x4_t low[kPairs][kKeyPairs], high[kPairs][kKeyPairs];
 #pragma GCC unroll 2
@@ -63,11 +64,11 @@ template <int kKeyPairs, int kPairs>
       const std::byte *first = keys[2 * i] + 2 * d, *second = keys[2 * i + 1] + 2 * d;
       __builtin_prefetch(first + kAhead);
       __builtin_prefetch(second + kAhead);
-      const Turns both(load_bf16(first), load_bf16(second));
+      const Interleaved both(load_bf16(first), load_bf16(second));
 #pragma GCC unroll 2
       for (int p = 0; p < kPairs; ++p) {
-        low[p][i] = vbfmmlaq_f32(low[p][i], both.low, vld1q_bf16(q.lanes[p] + 2 * d));
-        high[p][i] = vbfmmlaq_f32(high[p][i], both.high, vld1q_bf16(q.lanes[p] + 2 * d + kLanes));
+        low[p][i] = vbfmmlaq_f32(low[p][i], both.low, vld1q_bf16(q.packed[p] + 2 * d));
+        high[p][i] = vbfmmlaq_f32(high[p][i], both.high, vld1q_bf16(q.packed[p] + 2 * d + kLanes));
       }
     }
 #pragma GCC unroll 2
@@ -77,9 +78,9 @@ template <int kKeyPairs, int kPairs>
 }
 
 template <int kKeyPairs, int kRows>
-[[gnu::always_inline]] inline void dots_at(const FewRows& job, std::int64_t at,
-                                           const TurnedPairs<(kRows + 1) / 2, kMostHeadSize>& q,
-                                           float* const* scores) {
+[[gnu::always_inline]] inline void dots_at(
+    const DecodeRows& job, std::int64_t at,
+    const InterleavedPairs<(kRows + 1) / 2, kMostHeadSize>& q, float* const* scores) {
   constexpr int kPairs = (kRows + 1) / 2;
   const std::byte* keys[2 * kKeyPairs];
   for (int i = 0; i < 2 * kKeyPairs; ++i)
@@ -97,20 +98,21 @@ template <int kKeyPairs, int kRows>
 }
 
 template <int kRows>
-bool dots_of_rows(const FewRows& job, const std::byte* const* q, float* const* scores) {
+bool dots_of_rows(const DecodeRows& job, const std::byte* const* q, float* const* scores) {
   constexpr int kPairs = (kRows + 1) / 2, kTogether = 4;  // pairs of keys: enough chains
   const std::byte* rows[2 * kPairs];
   for (int r = 0; r < 2 * kPairs; ++r) rows[r] = q[r < kRows ? r : kRows - 1];
-  const TurnedPairs<kPairs, kMostHeadSize> turned(rows, job.size);
+  const InterleavedPairs<kPairs, kMostHeadSize> transposed(rows, job.size);
   std::int64_t i = 0;
   for (; i + 2 * kTogether <= job.keys; i += 2 * kTogether)
-    dots_at<kTogether, kRows>(job, i, turned, scores);
-  for (; i < job.keys; i += 2) dots_at<1, kRows>(job, i, turned, scores);
+    dots_at<kTogether, kRows>(job, i, transposed, scores);
+  for (; i < job.keys; i += 2) dots_at<1, kRows>(job, i, transposed, scores);
   return true;
 }
 
 // Four keys of eight channels: steps of each channel, two channels to a vector.
-[[gnu::always_inline]] inline void turn_four(const uint16x8_t (&key)[4], bfloat16x8_t (&pair)[4]) {
+[[gnu::always_inline]] inline void transpose_four(const uint16x8_t (&key)[4],
+                                                  bfloat16x8_t (&pair)[4]) {
   const uint32x4_t early[2] = {vreinterpretq_u32_u16(vzip1q_u16(key[0], key[1])),
                                vreinterpretq_u32_u16(vzip2q_u16(key[0], key[1]))},
                    late[2] = {vreinterpretq_u32_u16(vzip1q_u16(key[2], key[3])),
@@ -124,9 +126,9 @@ bool dots_of_rows(const FewRows& job, const std::byte* const* q, float* const* s
 
 // kEights times eight channels.
 template <int kEights, int kRows>
-[[gnu::always_inline]] inline void weigh_at(const FewRows& job, std::int64_t col,
-                                            const TurnedPairs<(kRows + 1) / 2, kFewKeys>& weights,
-                                            const FewWeights* rows) {
+[[gnu::always_inline]] inline void weigh_at(
+    const DecodeRows& job, std::int64_t col,
+    const InterleavedPairs<(kRows + 1) / 2, kDecodeKeys>& weights, const DecodeWeights* rows) {
   constexpr int kPairs = (kRows + 1) / 2;
   float32x4_t sum[kPairs][kEights][4];
 #pragma GCC unroll 2
@@ -145,10 +147,10 @@ template <int kEights, int kRows>
 #pragma GCC unroll 4
       for (int k = 0; k < 4; ++k) four[k] = load(key + k, col + kLanes * j);
       bfloat16x8_t pair[4];
-      turn_four(four, pair);
+      transpose_four(four, pair);
 #pragma GCC unroll 2
       for (int p = 0; p < kPairs; ++p) {
-        const bfloat16x8_t weight = vld1q_bf16(weights.lanes[p] + 2 * key);
+        const bfloat16x8_t weight = vld1q_bf16(weights.packed[p] + 2 * key);
 #pragma GCC unroll 4
         for (int c = 0; c < 4; ++c) sum[p][j][c] = vbfmmlaq_f32(sum[p][j][c], pair[c], weight);
       }
@@ -179,18 +181,18 @@ template <int kEights, int kRows>
 }
 
 template <int kRows>
-bool weigh_rows(const FewRows& job, const FewWeights* rows) {
+bool weigh_rows(const DecodeRows& job, const DecodeWeights* rows) {
   constexpr int kPairs = (kRows + 1) / 2, kEights = 4 / kPairs;
   // Those of keys that are not there are zero: what is multiplied by them is, too.
-  alignas(16) std::byte lanes[kRows][kFewKeys * 2];
+  alignas(16) std::byte packed[kRows][kDecodeKeys * 2];
   const std::byte* each[2 * kPairs];
   const auto bytes = static_cast<std::size_t>(job.keys) * 2;
   for (int r = 0; r < kRows; ++r) {
-    std::memcpy(lanes[r], rows[r].lanes, bytes);
-    std::memset(lanes[r] + bytes, 0, sizeof lanes[r] - bytes);
+    std::memcpy(packed[r], rows[r].packed, bytes);
+    std::memset(packed[r] + bytes, 0, sizeof packed[r] - bytes);
   }
-  for (int r = 0; r < 2 * kPairs; ++r) each[r] = lanes[r < kRows ? r : kRows - 1];
-  const TurnedPairs<kPairs, kFewKeys> weights(each, kFewKeys);
+  for (int r = 0; r < 2 * kPairs; ++r) each[r] = packed[r < kRows ? r : kRows - 1];
+  const InterleavedPairs<kPairs, kDecodeKeys> weights(each, kDecodeKeys);
   std::int64_t col = 0;
   for (; col + kLanes * kEights <= job.size; col += kLanes * kEights)
     weigh_at<kEights, kRows>(job, col, weights, rows);
@@ -198,14 +200,14 @@ bool weigh_rows(const FewRows& job, const FewWeights* rows) {
   return true;
 }
 
-bool all_dots(const FewRows& job, const std::byte* const* q, int count, float* const* scores,
+bool all_dots(const DecodeRows& job, const std::byte* const* q, int count, float* const* scores,
               float* /*most_row_squares*/) {
   return for_rows(
       count, [&](int r) { return dots_of_rows<1>(job, q + r, scores + r); },
       [&](int r) { return dots_of_rows<2>(job, q + r, scores + r); },
       [&](int r) { return dots_of_rows<4>(job, q + r, scores + r); });
 }
-bool all_weigh(const FewRows& job, const FewWeights* rows, int count) {
+bool all_weigh(const DecodeRows& job, const DecodeWeights* rows, int count) {
   return for_rows(
       count, [&](int r) { return weigh_rows<1>(job, rows + r); },
       [&](int r) { return weigh_rows<2>(job, rows + r); },
@@ -213,18 +215,18 @@ bool all_weigh(const FewRows& job, const FewWeights* rows, int count) {
 }
 
 // Exact, so the upper half is all of it.
-void lay_bf16(const float* q, std::int64_t size, std::byte* laid) {
+void pack_bf16(const float* q, std::int64_t size, std::byte* laid) {
   for (std::int64_t d = 0; d < size; ++d)
     std::memcpy(laid + 2 * d, reinterpret_cast<const std::byte*>(q + d) + 2, 2);
 }
 
-constexpr FewKernels kFewBf16{all_dots, all_weigh, lay_bf16, Lane::bf16};
+constexpr DecodeKernels kDecodeBf16{all_dots, all_weigh, pack_bf16, PackedType::bf16};
 
 }  // namespace
 
-const FewKernels* neon_bf16_few(const GemmOperand& operand) {
-  const FewKernels* few = neon_fp16_few(operand);
-  return few == &kNeonFp16FewBf16 ? &kFewBf16 : few;
+const DecodeKernels* neon_bf16_decode_attention(const GemmOperand& operand) {
+  const DecodeKernels* decode_kernels = neon_fp16_decode_attention(operand);
+  return decode_kernels == &kNeonFp16DecodeBf16 ? &kDecodeBf16 : decode_kernels;
 }
 
 }  // namespace octavo::cpu

@@ -15,19 +15,20 @@ static_assert(kPairRows == kBf16Channels && kBf16Step == kBf16Keys);
 // What a tile ends with, turning pairs into rows and adding them, is an eighth of its products.
 constexpr std::int64_t kBf16TileKeys = 128;
 
-constexpr AttentionMethod bf16_values(const char* name, Lane lane, const TileKernel& score) {
+constexpr AttentionMethod bf16_values(const char* name, PackedType packed_type,
+                                      const Microkernel& score) {
   return {
       .name = name,
-      .score_lane = lane,
+      .score_type = packed_type,
       .score = score,
-      .weigh_lane = Lane::bf16,
+      .weigh_type = PackedType::bf16,
       .weigh = {.rows = kPairRows, .cols = kPairCols, .step = kBf16Step, .run = neon_bf16_weigh},
       .softmax = neon_bf16_softmax,
       .weight_factor = kScaledFactor,
       .tile_keys = kBf16TileKeys,
       .narrow = neon_fp16_narrow,
       .widen = neon_fp16_widen,
-      .few = neon_bf16_few};
+      .decode_kernels = neon_bf16_decode_attention};
 }
 
 }  // namespace

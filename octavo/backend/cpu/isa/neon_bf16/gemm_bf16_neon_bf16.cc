@@ -17,24 +17,24 @@
 namespace octavo::cpu {
 namespace {
 
-void tile(const TileJob& job) {
+void tile(const MicrokernelJob& job) {
   pairs_tile<kBf16Step, kBf16StepBytes, float32x4_t>(
       job, [] { return vdupq_n_f32(0.0F); }, plus_bf16_pairs, [](float32x4_t sum) { return sum; });
 }
 
 template <int kDotted>
 [[gnu::always_inline]] inline void dot_rows(const DotJob& job) {
-  constexpr std::int64_t kLanes = 8, kLaneBytes = 2;
+  constexpr std::int64_t kLanes = 8, kPackedBytes = 2;
   std::int64_t k = 0;
   for (std::int64_t r = 0; r < job.runs; ++r) {
     float32x4_t sum[kDotted][kDotCols] = {};
     for (const std::int64_t end = k + job.run; k < end; k += kLanes) {
       bfloat16x8_t left[kDotted];
 #pragma GCC unroll 4
-      for (int i = 0; i < kDotted; ++i) left[i] = load_bf16(job.a[i] + k * kLaneBytes);
+      for (int i = 0; i < kDotted; ++i) left[i] = load_bf16(job.a[i] + k * kPackedBytes);
 #pragma GCC unroll 4
       for (int j = 0; j < kDotCols; ++j) {
-        const bfloat16x8_t right = load_bf16(job.b[j] + k * kLaneBytes);
+        const bfloat16x8_t right = load_bf16(job.b[j] + k * kPackedBytes);
 #pragma GCC unroll 4
         for (int i = 0; i < kDotted; ++i) sum[i][j] = vbfdotq_f32(sum[i][j], left[i], right);
       }
@@ -60,7 +60,7 @@ void dot(const DotJob& job) {
 
 constexpr GemmMethod kBf16{
     .name = "bf16 BFMMLA",
-    .lane = Lane::bf16,
+    .packed_type = PackedType::bf16,
     .wide = &kNeonF32,
     .tile = {.rows = kPairRows, .cols = kPairCols, .step = kBf16Step, .run = tile},
     .dot = dot};

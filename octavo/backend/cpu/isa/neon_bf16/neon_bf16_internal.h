@@ -12,10 +12,10 @@ const GemmMethod* neon_bf16_method(const GemmJob& job);
 // The softmax and the weighted values of a strip of 12 queries, in bf16 (attention.h), and whether
 // V and the form of P allow that.
 bool neon_bf16_softmax(const SoftmaxJob& job);
-void neon_bf16_weigh(const TileJob& job);
+void neon_bf16_weigh(const MicrokernelJob& job);
 bool takes_bf16_values(const AttentionJob& job);
 // For few query rows: bf16 by BFMMLA, where those rows are exact in it; e4m3 as neon_fp16 does it.
-const FewKernels* neon_bf16_few(const GemmOperand& operand);
+const DecodeKernels* neon_bf16_decode_attention(const GemmOperand& operand);
 // All of it in bf16 where Q and K are exact there too; else what neon_dot does.
 const AttentionMethod* neon_bf16_attention(const AttentionJob& job);
 

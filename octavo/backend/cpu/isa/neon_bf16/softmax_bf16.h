@@ -12,7 +12,7 @@
 namespace octavo::cpu {
 namespace {
 
-constexpr int kBf16Strip = kPairCols, kBf16Quads = kBf16Strip / 4;
+constexpr int kBf16Queries = kPairCols, kBf16Quads = kBf16Queries / 4;
 
 // The polynomial's value for a score that is an integer is 18.1, whose exponent field is 131. So
 // what is as far below, masked keys above all, has a field of 0: a subnormal number, which BFMMLA
@@ -52,7 +52,7 @@ inline bool softmax_bf16(const SoftmaxJob& job) {
   for (int i = 0; i < kTogether * kBf16Quads; ++i) most[i] = vld1q_f32(score + 4 * i);
   // This maximum keeps NaN.
   for (std::int64_t key = kTogether; key < job.keys; key += kTogether) {
-    score += kTogether * kBf16Strip;
+    score += kTogether * kBf16Queries;
 #pragma GCC unroll 6
     for (int i = 0; i < kTogether * kBf16Quads; ++i)
       most[i] = vmaxq_f32(most[i], vld1q_f32(score + 4 * i));
@@ -72,7 +72,7 @@ inline bool softmax_bf16(const SoftmaxJob& job) {
   for (std::int64_t key = 0; key < job.keys; key += kBf16Step) {
     float32x4_t p[kBf16Step][kBf16Quads];
 #pragma GCC unroll 4
-    for (int k = 0; k < kBf16Step; ++k) scaled_exp2(score + k * kBf16Strip, from, p[k]);
+    for (int k = 0; k < kBf16Step; ++k) scaled_exp2(score + k * kBf16Queries, from, p[k]);
 #pragma GCC unroll 3
     for (int q = 0; q < kBf16Quads; ++q) {
       const Bf16Columns four(p[0][q], p[1][q], p[2][q], p[3][q]);
@@ -81,8 +81,8 @@ inline bool softmax_bf16(const SoftmaxJob& job) {
       sum[q][0] = vbfdotq_f32(sum[q][0], four.first, one);
       sum[q][1] = vbfdotq_f32(sum[q][1], four.second, one);
     }
-    score += kBf16Step * kBf16Strip;
-    weight += kBf16Step * kBf16Strip;
+    score += kBf16Step * kBf16Queries;
+    weight += kBf16Step * kBf16Queries;
   }
   for (int q = 0; q < kBf16Quads; ++q) {
     const float32x4_t before =

@@ -26,7 +26,7 @@ namespace {
 
 }  // namespace
 
-void neon_dot_score(const TileJob& job) {
+void neon_dot_score(const MicrokernelJob& job) {
   const auto* a = reinterpret_cast<const std::int8_t*>(job.a);
   const auto* b = reinterpret_cast<const std::int8_t*>(job.b);
   const std::int64_t depth = job.run, pitch = job.pitch;
@@ -61,7 +61,7 @@ void neon_dot_score(const TileJob& job) {
 namespace {
 
 constexpr AttentionMethod kLimbs =
-    with_precise(half_values("int8 SDOT scores, f16 FMLA values", Lane::i8,
+    with_precise(half_values("int8 SDOT scores, f16 FMLA values", PackedType::i8,
                              {.rows = kRows, .cols = kCols, .step = kStep, .run = neon_dot_score}),
                  &kNeonFp16WideScores);
 constexpr AttentionMethod kHalves = half_scores("f16 FMLA; int8 SDOT for large scores", &kLimbs),

@@ -38,7 +38,7 @@ constexpr float kStartValue = 0x1.8p+23F;
                             : vfmaq_laneq_f32(before, scaled, left, 3));
 }
 
-void tile(const TileJob& job) {
+void tile(const MicrokernelJob& job) {
   const auto* a = reinterpret_cast<const std::int8_t*>(job.a);
   const auto* b = reinterpret_cast<const std::int8_t*>(job.b);
   // Taken out of the job, which stores to sums might change for all the compiler knows.
@@ -109,7 +109,7 @@ void neon_dot_i8(const DotJob& job) {
 namespace {
 
 constexpr GemmMethod kI8{.name = "int8 SDOT",
-                         .lane = Lane::i8,
+                         .packed_type = PackedType::i8,
                          .wide = &kNeonF32,
                          .tile = {.rows = kRows, .cols = kCols, .step = kStep, .run = tile},
                          .dot = neon_dot_i8,
@@ -119,12 +119,12 @@ constexpr GemmMethod kI8{.name = "int8 SDOT",
 }  // namespace
 
 void neon_dot_look_up(const std::int8_t* table, const std::uint8_t* codes, std::int64_t n,
-                      std::int8_t* lanes) {
+                      std::int8_t* packed) {
   const int8x16x4_t entries{
       {vld1q_s8(table), vld1q_s8(table + 16), vld1q_s8(table + 32), vld1q_s8(table + 48)}};
   std::int64_t i = 0;
-  for (; i + 16 <= n; i += 16) vst1q_s8(lanes + i, vqtbl4q_s8(entries, vld1q_u8(codes + i)));
-  for (; i < n; ++i) lanes[i] = table[codes[i]];
+  for (; i + 16 <= n; i += 16) vst1q_s8(packed + i, vqtbl4q_s8(entries, vld1q_u8(codes + i)));
+  for (; i < n; ++i) packed[i] = table[codes[i]];
 }
 
 const GemmMethod* neon_dot_gemm(const GemmJob& job) {

@@ -11,10 +11,10 @@ namespace octavo::cpu {
 const GemmMethod* neon_dot_gemm(const GemmJob& job);
 void neon_dot_i8(const DotJob& job);
 void neon_dot_look_up(const std::int8_t* table, const std::uint8_t* codes, std::int64_t n,
-                      std::int8_t* lanes);
+                      std::int8_t* packed);
 
 // Scores of int8 limbs (attention_limbs.h), [8 keys][12 queries].
-void neon_dot_score(const TileJob& job);
+void neon_dot_score(const MicrokernelJob& job);
 // Those where scores of codes are large; else what neon_fp16 does.
 const AttentionMethod* neon_dot_attention(const AttentionJob& job);
 

@@ -26,7 +26,7 @@ float row_squares(const std::byte* codes, std::int64_t n) {
     high = vfmaq_f16(high, half.high, half.high);
   }
   if (vmaxvq_u8(most) >= kNanField) return -1.0F;
-  return vaddvq_f32(vaddq_f32(folded(low), folded(high)));
+  return vaddvq_f32(vaddq_f32(pairwise_sum(low), pairwise_sum(high)));
 }
 
 bool interleave(const std::byte* const* rows, const float* factors, int count, std::int64_t n,
@@ -48,8 +48,8 @@ bool interleave(const std::byte* const* rows, const float* factors, int count, s
         low[i] = vreinterpretq_u16_f16(vmulq_f16(half.low, times));
         high[i] = vreinterpretq_u16_f16(vmulq_f16(half.high, times));
       }
-      store_turned(low, panel + d * count + r, count);
-      store_turned(high, panel + (d + 8) * count + r, count);
+      store_transposed(low, panel + d * count + r, count);
+      store_transposed(high, panel + (d + 8) * count + r, count);
     }
   }
   return vmaxvq_u8(most) < kNanField;

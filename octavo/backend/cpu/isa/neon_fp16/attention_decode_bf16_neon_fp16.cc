@@ -57,7 +57,7 @@ template <int kKeys, int kRows>
 }
 
 template <int kRows>
-bool dots_of_bf16(const FewRows& job, const std::byte* const* q, float* const* scores) {
+bool dots_of_bf16(const DecodeRows& job, const std::byte* const* q, float* const* scores) {
   constexpr int kKeys = keys_for(kRows);
   std::int64_t i = 0;
   for (; i + kKeys <= job.keys; i += kKeys)
@@ -68,8 +68,8 @@ bool dots_of_bf16(const FewRows& job, const std::byte* const* q, float* const* s
 }
 
 template <int kEights, int kRows>
-[[gnu::always_inline]] inline void weigh_bf16(const FewRows& job, std::int64_t col,
-                                              const FewWeights* rows) {
+[[gnu::always_inline]] inline void weigh_bf16(const DecodeRows& job, std::int64_t col,
+                                              const DecodeWeights* rows) {
   float32x4_t even[kRows][kEights], odd[kRows][kEights];
 #pragma GCC unroll 4
   for (int r = 0; r < kRows; ++r)
@@ -85,7 +85,7 @@ template <int kEights, int kRows>
     float32x4_t weight[kRows];
 #pragma GCC unroll 4
     for (int r = 0; r < kRows; ++r)
-      weight[r] = vld1q_dup_f32(reinterpret_cast<const float*>(rows[r].lanes) + i);
+      weight[r] = vld1q_dup_f32(reinterpret_cast<const float*>(rows[r].packed) + i);
 #pragma GCC unroll 8
     for (int j = 0; j < kEights; ++j) {
       const Pairs pair(row + 16 * j);
@@ -104,7 +104,7 @@ template <int kEights, int kRows>
 }
 
 template <int kRows>
-bool weigh_of_bf16(const FewRows& job, const FewWeights* rows) {
+bool weigh_of_bf16(const DecodeRows& job, const DecodeWeights* rows) {
   constexpr int kEights = vectors_for(kRows);
   std::int64_t col = 0;
   for (; col + 8 * kEights <= job.size; col += 8 * kEights)
@@ -113,14 +113,14 @@ bool weigh_of_bf16(const FewRows& job, const FewWeights* rows) {
   return true;
 }
 
-bool all_dots_of_bf16(const FewRows& job, const std::byte* const* q, int count,
+bool all_dots_of_bf16(const DecodeRows& job, const std::byte* const* q, int count,
                       float* const* scores, float* /*most_row_squares*/) {
   return for_rows(
       count, [&](int r) { return dots_of_bf16<1>(job, q + r, scores + r); },
       [&](int r) { return dots_of_bf16<2>(job, q + r, scores + r); },
       [&](int r) { return dots_of_bf16<4>(job, q + r, scores + r); });
 }
-bool all_weigh_of_bf16(const FewRows& job, const FewWeights* rows, int count) {
+bool all_weigh_of_bf16(const DecodeRows& job, const DecodeWeights* rows, int count) {
   return for_rows(
       count, [&](int r) { return weigh_of_bf16<1>(job, rows + r); },
       [&](int r) { return weigh_of_bf16<2>(job, rows + r); },
@@ -128,7 +128,7 @@ bool all_weigh_of_bf16(const FewRows& job, const FewWeights* rows, int count) {
 }
 
 // Even and odd ones of every eight apart.
-void lay_pairs(const float* q, std::int64_t size, std::byte* laid) {
+void pack_pairs(const float* q, std::int64_t size, std::byte* laid) {
   auto* to = reinterpret_cast<float*>(laid);
   for (std::int64_t d = 0; d < size; d += 8)
     for (int i = 0; i < 4; ++i) {
@@ -139,6 +139,7 @@ void lay_pairs(const float* q, std::int64_t size, std::byte* laid) {
 
 }  // namespace
 
-const FewKernels kNeonFp16FewBf16{all_dots_of_bf16, all_weigh_of_bf16, lay_pairs, Lane::f32};
+const DecodeKernels kNeonFp16DecodeBf16{all_dots_of_bf16, all_weigh_of_bf16, pack_pairs,
+                                        PackedType::f32};
 
 }  // namespace octavo::cpu

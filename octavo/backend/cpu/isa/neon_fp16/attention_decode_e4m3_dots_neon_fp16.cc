@@ -20,12 +20,12 @@ constexpr float kRoundedUp = 1.01F;  // more than sixteen roundings in f16
 
 // The largest fields of a key, in each of sixteen columns of kChunk codes.
 constexpr std::int64_t kChunk = 128, kMostChunks = kMostHeadSize / kChunk;
-using Fields = std::uint8_t[kMostChunks][kFewKeys][16];
+using Fields = std::uint8_t[kMostChunks][kDecodeKeys][16];
 
 // Lanes of four sums, added up: twice in f16, then in f32, because turning it into f32 takes one
 // pipe for two cycles. Which lanes are added does not depend on how many sums there are.
-[[gnu::always_inline]] inline float32x4_t folded_four(float16x8_t a, float16x8_t b, float16x8_t c,
-                                                      float16x8_t d) {
+[[gnu::always_inline]] inline float32x4_t reduced_four(float16x8_t a, float16x8_t b, float16x8_t c,
+                                                       float16x8_t d) {
   const float16x8_t twos = vpaddq_f16(vpaddq_f16(a, b), vpaddq_f16(c, d));
   return vpaddq_f32(vcvt_f32_f16(vget_low_f16(twos)), vcvt_high_f32_f16(twos));
 }
@@ -33,10 +33,10 @@ using Fields = std::uint8_t[kMostChunks][kFewKeys][16];
 // Rows of queries, sixteen lanes of each in turn: one address does for all.
 template <int kRows>
 struct Queries {
-  alignas(64) float16_t lanes[kRows * kMostHeadSize];
+  alignas(64) float16_t packed[kRows * kMostHeadSize];
   Queries(const std::byte* const* q, std::int64_t size) {
     for (std::int64_t d = 0; d < size; d += 16)
-      for (int r = 0; r < kRows; ++r) std::memcpy(lanes + kRows * d + 16 * r, q[r] + 2 * d, 32);
+      for (int r = 0; r < kRows; ++r) std::memcpy(packed + kRows * d + 16 * r, q[r] + 2 * d, 32);
   }
 };
 
@@ -44,23 +44,24 @@ struct Queries {
 template <int kKeys, int kRows>
 class Dots {
  public:
-  Dots(const FewRows& job, const Queries<kRows>& q) : job_(job), q_(q.lanes) {}
+  Dots(const DecodeRows& job, const Queries<kRows>& q) : job_(job), q_(q.packed) {}
 
   // From key `at` on, as long as there are kKeys; returns the first that is left.
   [[gnu::always_inline]] std::int64_t run(std::int64_t at, float* const* scores,
                                           Fields& fields) const {
     if (at + kKeys > job_.keys) return at;
-    return job_.size < kTurn ? run_short(at, scores, fields) : run_turns(at, scores, fields);
+    return job_.size < kPipelineStep ? run_short(at, scores, fields)
+                                     : run_pipelined(at, scores, fields);
   }
 
  private:
-  static constexpr std::int64_t kTurn = 16 * kUnits / kKeys;
+  static constexpr std::int64_t kPipelineStep = 16 * kUnits / kKeys;
   struct Sums;
 
-  [[gnu::always_inline]] std::int64_t run_turns(std::int64_t at, float* const* scores,
-                                                Fields& fields) const {
+  [[gnu::always_inline]] std::int64_t run_pipelined(std::int64_t at, float* const* scores,
+                                                    Fields& fields) const {
     Unit unit[kUnits];
-    const std::int64_t whole = job_.size / kTurn * kTurn;
+    const std::int64_t whole = job_.size / kPipelineStep * kPipelineStep;
     const std::byte* keys = job_.rows + at * job_.pitch;
 #pragma GCC unroll 2
     for (int u = 0; u < kUnitsAhead; ++u) unit[u].decode(keys + offset(u));
@@ -69,12 +70,13 @@ class Dots {
       const std::byte* const next = is_last ? keys : keys + kKeys * job_.pitch;
       Sums sums;
       ask_ahead(keys, 0);
-      turn(keys, whole > kTurn ? keys + kTurn : next, q_, unit, sums, true);
-      for (std::int64_t d = kTurn; d < whole; d += kTurn) {
+      pipeline_step(keys, whole > kPipelineStep ? keys + kPipelineStep : next, q_, unit, sums,
+                    true);
+      for (std::int64_t d = kPipelineStep; d < whole; d += kPipelineStep) {
         ask_ahead(keys, d);
         if (d % kChunk == 0) sums.end_chunk(fields[d / kChunk - 1] + at);
-        turn(keys + d, d + kTurn < whole ? keys + d + kTurn : next, q_ + kRows * d, unit, sums,
-             false);
+        pipeline_step(keys + d, d + kPipelineStep < whole ? keys + d + kPipelineStep : next,
+                      q_ + kRows * d, unit, sums, false);
       }
       add_rest(keys, at, whole, sums, fields);
       sums.store(at, scores);
@@ -137,7 +139,7 @@ class Dots {
       if constexpr (kKeys == 4) {
 #pragma GCC unroll 4
         for (int r = 0; r < kRows; ++r)
-          vst1q_f32(scores[r] + at, folded_four(sum[r][0], sum[r][1], sum[r][2], sum[r][3]));
+          vst1q_f32(scores[r] + at, reduced_four(sum[r][0], sum[r][1], sum[r][2], sum[r][3]));
       } else {
         // Four sums at a time, of one key after the other of each row; where there are fewer, some
         // are there twice.
@@ -145,7 +147,7 @@ class Dots {
         const auto nth = [&](int n) { return sum[n % kSums / kKeys][n % kKeys]; };
         for (int n = 0; n < kSums; n += 4) {
           float four[4];
-          vst1q_f32(four, folded_four(nth(n), nth(n + 1), nth(n + 2), nth(n + 3)));
+          vst1q_f32(four, reduced_four(nth(n), nth(n + 1), nth(n + 2), nth(n + 3)));
           for (int j = 0; j < std::min(4, kSums); ++j)
             scores[(n + j) / kKeys][at + (n + j) % kKeys] = four[j];
         }
@@ -155,13 +157,15 @@ class Dots {
 
   // A line of memory for every turn, which is as many bytes.
   [[gnu::always_inline]] void ask_ahead(const std::byte* keys, std::int64_t d) const {
-    const std::int64_t n = d / kTurn;
-    __builtin_prefetch(keys + (kAheadKeys + n % kKeys) * job_.pitch + n / kKeys * kTurn * kKeys);
+    const std::int64_t n = d / kPipelineStep;
+    __builtin_prefetch(keys + (kAheadKeys + n % kKeys) * job_.pitch +
+                       n / kKeys * kPipelineStep * kKeys);
   }
   // Unit u of a turn: keys side by side, then the next sixteen codes of each.
   [[nodiscard]] std::int64_t offset(int u) const { return u % kKeys * job_.pitch + u / kKeys * 16; }
-  [[gnu::always_inline]] void turn(const std::byte* from, const std::byte* next, const float16_t* q,
-                                   Unit (&unit)[kUnits], Sums& sums, bool is_first) const {
+  [[gnu::always_inline]] void pipeline_step(const std::byte* from, const std::byte* next,
+                                            const float16_t* q, Unit (&unit)[kUnits], Sums& sums,
+                                            bool is_first) const {
 #pragma GCC unroll 4
     for (int u = 0; u < kUnits; ++u) {
       const int ahead = (u + kUnitsAhead) % kUnits;
@@ -170,7 +174,7 @@ class Dots {
     }
   }
 
-  const FewRows& job_;
+  const DecodeRows& job_;
   const float16_t* q_;
 };
 
@@ -199,17 +203,17 @@ std::uint8_t bound_row_squares(Fields& fields, std::int64_t keys, std::int64_t s
       }
     }
     vst1q_f32(most_row_squares + i,
-              vmulq_n_f32(folded_four(square[0], square[1], square[2], square[3]), kRoundedUp));
+              vmulq_n_f32(reduced_four(square[0], square[1], square[2], square[3]), kRoundedUp));
   }
   return vmaxvq_u8(most);
 }
 
 template <int kRows>
-bool dots_of_e4m3(const FewRows& job, const std::byte* const* q, float* const* scores,
+bool dots_of_e4m3(const DecodeRows& job, const std::byte* const* q, float* const* scores,
                   float* most_row_squares) {
   constexpr int kKeys = keys_for(kRows);
   const Queries<kRows> queries(q, job.size);
-  static_assert(kFewKeys % 4 == 0);
+  static_assert(kDecodeKeys % 4 == 0);
   alignas(16) Fields fields;
   const std::int64_t at = Dots<kKeys, kRows>(job, queries).run(0, scores, fields);
   if constexpr (kKeys > 1) Dots<1, kRows>(job, queries).run(at, scores, fields);
@@ -218,15 +222,15 @@ bool dots_of_e4m3(const FewRows& job, const std::byte* const* q, float* const* s
 
 }  // namespace
 
-bool few_dots_e4m3(const FewRows& job, const std::byte* const* q, int count, float* const* scores,
-                   float* most_row_squares) {
+bool decode_dots_e4m3(const DecodeRows& job, const std::byte* const* q, int count,
+                      float* const* scores, float* most_row_squares) {
   return for_rows(
       count, [&](int r) { return dots_of_e4m3<1>(job, q + r, scores + r, most_row_squares); },
       [&](int r) { return dots_of_e4m3<2>(job, q + r, scores + r, most_row_squares); },
       [&](int r) { return dots_of_e4m3<4>(job, q + r, scores + r, most_row_squares); });
 }
 
-void few_row_squares_e4m3(const FewRows& job, float* row_squares) {
+void decode_row_squares_e4m3(const DecodeRows& job, float* row_squares) {
   constexpr int kKeys = 4;
   for (std::int64_t at = 0; at < job.keys; at += kKeys) {
     const std::byte* keys[kKeys];
@@ -244,8 +248,8 @@ void few_row_squares_e4m3(const FewRows& job, float* row_squares) {
         high[i] = vfmaq_f16(high[i], half.high, half.high);
       }
     vst1q_f32(row_squares + at,
-              folded_four(vaddq_f16(low[0], high[0]), vaddq_f16(low[1], high[1]),
-                          vaddq_f16(low[2], high[2]), vaddq_f16(low[3], high[3])));
+              reduced_four(vaddq_f16(low[0], high[0]), vaddq_f16(low[1], high[1]),
+                           vaddq_f16(low[2], high[2]), vaddq_f16(low[3], high[3])));
   }
 }
 

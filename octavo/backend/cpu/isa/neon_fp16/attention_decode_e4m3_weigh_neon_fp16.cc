@@ -23,7 +23,7 @@ constexpr std::int64_t kRun = 32;  // of weighted values in f16
 template <int kSixteens, int kRows>
 class Weigh {
  public:
-  Weigh(const FewRows& job, std::int64_t col, const FewWeights* rows)
+  Weigh(const DecodeRows& job, std::int64_t col, const DecodeWeights* rows)
       : job_(job), rows_(rows), col_(col) {}
 
   [[gnu::always_inline]] void run(uint8x16_t& most) const {
@@ -44,7 +44,7 @@ class Weigh {
       for (; i < last; ++i, row += job_.pitch) {
         float16x8_t weight[kRows];
 #pragma GCC unroll 4
-        for (int r = 0; r < kRows; ++r) weight[r] = vld1q_dup_f16(lanes(r) + i);
+        for (int r = 0; r < kRows; ++r) weight[r] = vld1q_dup_f16(packed(r) + i);
 #pragma GCC unroll 8
         for (int j = 0; j < kSixteens; ++j) {
           Unit one;
@@ -75,7 +75,7 @@ class Weigh {
         plus_product<kLane>(high[r][j], unit.high, weight[r]);
       }
     }
-    [[gnu::always_inline]] void store(const FewWeights* rows, std::int64_t col) const {
+    [[gnu::always_inline]] void store(const DecodeWeights* rows, std::int64_t col) const {
 #pragma GCC unroll 4
       for (int r = 0; r < kRows; ++r)
 #pragma GCC unroll 8
@@ -92,8 +92,8 @@ class Weigh {
     }
   };
 
-  [[nodiscard]] const float16_t* lanes(int r) const {
-    return reinterpret_cast<const float16_t*>(rows_[r].lanes);
+  [[nodiscard]] const float16_t* packed(int r) const {
+    return reinterpret_cast<const float16_t*>(rows_[r].packed);
   }
   [[nodiscard]] std::int64_t offset(int u) const {
     return u / kSixteens * job_.pitch + u % kSixteens * 16;
@@ -105,7 +105,7 @@ class Weigh {
                                     std::integer_sequence<int, kUnit...>) const {
     float16x8_t weight[kRows];
 #pragma GCC unroll 4
-    for (int r = 0; r < kRows; ++r) weight[r] = vld1q_f16(lanes(r) + i);
+    for (int r = 0; r < kRows; ++r) weight[r] = vld1q_f16(packed(r) + i);
     const auto step = [&]<int kAt>() __attribute__((always_inline)) {
       constexpr int kNext = kAt + kUnitsAhead, kAll = kGroup * kSixteens;
       if (kAt % kSixteens % 4 == 0) __builtin_prefetch(row + offset(kAt) + kAheadKeys * job_.pitch);
@@ -116,13 +116,13 @@ class Weigh {
     (step.template operator()<kUnit>(), ...);
   }
 
-  const FewRows& job_;
-  const FewWeights* rows_;
+  const DecodeRows& job_;
+  const DecodeWeights* rows_;
   std::int64_t col_;
 };
 
 template <int kRows>
-bool weigh_of_e4m3(const FewRows& job, const FewWeights* rows) {
+bool weigh_of_e4m3(const DecodeRows& job, const DecodeWeights* rows) {
   constexpr int kSixteens = vectors_for(kRows);
   uint8x16_t most = vdupq_n_u8(0);
   std::int64_t col = 0;
@@ -134,7 +134,7 @@ bool weigh_of_e4m3(const FewRows& job, const FewWeights* rows) {
 
 }  // namespace
 
-bool few_weigh_e4m3(const FewRows& job, const FewWeights* rows, int count) {
+bool decode_weigh_e4m3(const DecodeRows& job, const DecodeWeights* rows, int count) {
   return for_rows(
       count, [&](int r) { return weigh_of_e4m3<1>(job, rows + r); },
       [&](int r) { return weigh_of_e4m3<2>(job, rows + r); },

@@ -94,10 +94,10 @@ constinit const AttentionMethod kNeonFp16Wide{
     .interleave = neon_interleave_words,
     .narrow = neon_fp16_narrow,
     .widen = neon_fp16_widen,
-    .few = neon_fp16_few};
+    .decode_kernels = neon_fp16_decode_attention};
 
 constinit const AttentionMethod kNeonFp16WideScores =
-    half_values("f32 FMLA scores, f16 FMLA values", Lane::f32,
+    half_values("f32 FMLA scores, f16 FMLA values", PackedType::f32,
                 {.rows = 8, .cols = 12, .step = 1, .run = neon_f32_tile});
 
 void neon_fp16_interleave(const std::uint16_t* const* rows, int count, std::int64_t n,
@@ -108,7 +108,7 @@ void neon_fp16_interleave(const std::uint16_t* const* rows, int count, std::int6
       uint16x8_t x[8];
 #pragma GCC unroll 8
       for (int i = 0; i < 8; ++i) x[i] = vld1q_u16(rows[r + i] + d);
-      store_turned(x, panel + d * count + r, count);
+      store_transposed(x, panel + d * count + r, count);
     }
     for (; d < n; ++d)
       for (int i = 0; i < 8; ++i) panel[d * count + r + i] = rows[r + i][d];
@@ -131,13 +131,13 @@ bool neon_fp16_softmax_narrow(const SoftmaxJob& job) {
   return job.weight_squares != nullptr ? softmax_narrow<true>(job) : softmax_narrow<false>(job);
 }
 
-void neon_fp16_weigh(const TileJob& job) {
+void neon_fp16_weigh(const MicrokernelJob& job) {
   half_group<To::add>(reinterpret_cast<const float16_t*>(job.a),
                       reinterpret_cast<const float16_t*>(job.b), job.run * job.runs, job.run,
                       vld1q_dup_f32(job.a_scale), job.sums);
 }
 
-void neon_fp16_score(const TileJob& job) {
+void neon_fp16_score(const MicrokernelJob& job) {
   const auto* a = reinterpret_cast<const float16_t*>(job.a);
   const auto* b = reinterpret_cast<const float16_t*>(job.b);
   const float32x4_t factor = vdupq_n_f32(*job.a_scale * *job.b_scale);
@@ -149,7 +149,7 @@ void neon_fp16_score(const TileJob& job) {
 
 // The factor is a power of two, and at most 1 where scores may be narrow. Where f16 does not have
 // it, sums go there in two steps; what is lost then is below 2^-19 of a unit of log2.
-void neon_fp16_score_narrow(const TileJob& job) {
+void neon_fp16_score_narrow(const MicrokernelJob& job) {
   constexpr float kLeast = 0x1p-14F;
   const float factor = *job.a_scale * *job.b_scale * (1.0F / kNarrowUnit);
   const float first = factor < kLeast ? kLeast : factor;

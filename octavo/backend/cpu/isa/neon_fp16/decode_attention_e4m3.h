@@ -11,11 +11,11 @@
 
 namespace octavo::cpu {
 
-// As FewKernels has them.
-bool few_dots_e4m3(const FewRows& job, const std::byte* const* q, int count, float* const* scores,
-                   float* most_row_squares);
-void few_row_squares_e4m3(const FewRows& job, float* row_squares);
-bool few_weigh_e4m3(const FewRows& job, const FewWeights* rows, int count);
+// As DecodeKernels has them.
+bool decode_dots_e4m3(const DecodeRows& job, const std::byte* const* q, int count,
+                      float* const* scores, float* most_row_squares);
+void decode_row_squares_e4m3(const DecodeRows& job, float* row_squares);
+bool decode_weigh_e4m3(const DecodeRows& job, const DecodeWeights* rows, int count);
 
 namespace {
 

@@ -34,7 +34,7 @@ struct E4m3Halves {
 }
 
 // Eight lanes to four of f32, pairs added.
-[[gnu::always_inline]] inline float32x4_t folded(float16x8_t sum) {
+[[gnu::always_inline]] inline float32x4_t pairwise_sum(float16x8_t sum) {
   return vaddq_f32(vcvt_f32_f16(vget_low_f16(sum)), vcvt_high_f32_f16(sum));
 }
 

@@ -8,7 +8,7 @@ namespace {
 template <DType kSource, bool kClamps>
 void encode_e4m3_scaled(const Encoder& encoder, const void* values, void* codes, std::int64_t n,
                         const float* factors, const std::uint8_t* poisoned, std::int64_t width) {
-  constexpr std::int64_t kBytes = element_bytes(kSource), kFew = 4;
+  constexpr std::int64_t kBytes = element_bytes(kSource), kGroupsAtOnce = 4;
   constexpr std::int64_t kAhead = 1024;  // bytes that are asked for early
   const FpEnvGuard guard;
   const E4m3Lanes k(encoder.format);
@@ -16,16 +16,16 @@ void encode_e4m3_scaled(const Encoder& encoder, const void* values, void* codes,
   const auto* __restrict from = static_cast<const std::byte*>(values);
   auto* __restrict to = static_cast<std::uint8_t*>(codes);
   for (std::int64_t start = 0; start < n; start += width) {
-    TileLanes tile[kFew];
+    TileLanes tile[kGroupsAtOnce];
     for (TileLanes& group : tile) group = TileLanes(factors, poisoned);
     ++factors;
     ++poisoned;
     const std::int64_t end = n - start < width ? n : start + width;
     std::int64_t at = start;
-    for (; at + kFew * kGroup <= end; at += kFew * kGroup) {
-      for (std::int64_t line = 0; line < kFew * kGroup * kBytes; line += 64)
+    for (; at + kGroupsAtOnce * kGroup <= end; at += kGroupsAtOnce * kGroup) {
+      for (std::int64_t line = 0; line < kGroupsAtOnce * kGroup * kBytes; line += 64)
         __builtin_prefetch(from + at * kBytes + line + kAhead);
-      encode_groups<kSource, kClamps, kFew>(k, from + at * kBytes, tile, poison, to + at);
+      encode_groups<kSource, kClamps, kGroupsAtOnce>(k, from + at * kBytes, tile, poison, to + at);
     }
     for (; at + kGroup <= end; at += kGroup)
       encode_groups<kSource, kClamps, 1>(k, from + at * kBytes, tile, poison, to + at);

@@ -44,7 +44,7 @@ template <int kVector>
   add_run<7>(to + 7 * pitch, sum[7][kVector], b, a);
 }
 
-void tile(const TileJob& job) {
+void tile(const MicrokernelJob& job) {
   const auto* a = reinterpret_cast<const float16_t*>(job.a);
   const auto* b = reinterpret_cast<const float16_t*>(job.b);
   // Taken out of the job, which stores to sums might change for all the compiler knows.
@@ -100,7 +100,7 @@ void neon_fp16_narrow(const float* from, std::byte* to, std::int64_t n) {
 namespace {
 
 constexpr GemmMethod kF16{.name = "f16 FMLA",
-                          .lane = Lane::f16,
+                          .packed_type = PackedType::f16,
                           .wide = &kNeonF32,
                           .tile = {.rows = kRows, .cols = kCols, .step = 1, .run = tile},
                           .dot = dot,

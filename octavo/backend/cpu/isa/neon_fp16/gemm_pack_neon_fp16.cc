@@ -61,11 +61,11 @@ template <typename Coding>
 #pragma GCC unroll 4
   for (int q = 0; q < 4; ++q) {
     const uint8x16_t even = fours[q / 2 * 4 + q % 2], odd = fours[q / 2 * 4 + 2 + q % 2];
-    const uint8x16_t turned[2] = {vzip1q_u8(even, odd), vzip2q_u8(even, odd)};
+    const uint8x16_t transposed[2] = {vzip1q_u8(even, odd), vzip2q_u8(even, odd)};
 #pragma GCC unroll 2
     for (int part = 0; part < 2; ++part) {
       uint16x8_t halves[2];
-      Coding::widen(turned[part], halves);
+      Coding::widen(transposed[part], halves);
       float16_t* const line = to + (4 * q + 2 * part) * pitch;
       vst1q_f16(line, vmulq_f16(vreinterpretq_f16_u16(halves[0]), factor));
       vst1q_f16(line + pitch, vmulq_f16(vreinterpretq_f16_u16(halves[1]), factor));

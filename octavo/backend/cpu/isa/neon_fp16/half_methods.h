@@ -11,11 +11,12 @@ namespace octavo::cpu {
 namespace {
 
 // Scores by another kernel, of lanes that are words.
-constexpr AttentionMethod half_values(const char* name, Lane lane, const TileKernel& score) {
+constexpr AttentionMethod half_values(const char* name, PackedType packed_type,
+                                      const Microkernel& score) {
   return {.name = name,
-          .score_lane = lane,
+          .score_type = packed_type,
           .score = score,
-          .weigh_lane = Lane::f16,
+          .weigh_type = PackedType::f16,
           .weigh = {.rows = kHalfRows, .cols = kHalfCols, .step = 1, .run = neon_fp16_weigh},
           .softmax = neon_fp16_softmax,
           .sums_weight_squares = true,
@@ -24,13 +25,14 @@ constexpr AttentionMethod half_values(const char* name, Lane lane, const TileKer
           .interleave = neon_interleave_words,
           .narrow = neon_fp16_narrow,
           .widen = neon_fp16_widen,
-          .few = neon_fp16_few};
+          .decode_kernels = neon_fp16_decode_attention};
 }
 
 // Scores in f16 as well, where they are not too large for that.
 constexpr AttentionMethod half_scores(const char* name, const AttentionMethod* precise) {
-  AttentionMethod method = half_values(
-      name, Lane::f16, {.rows = kHalfRows, .cols = kHalfCols, .step = 1, .run = neon_fp16_score});
+  AttentionMethod method =
+      half_values(name, PackedType::f16,
+                  {.rows = kHalfRows, .cols = kHalfCols, .step = 1, .run = neon_fp16_score});
   method.interleave_halves = neon_fp16_interleave;
   method.precise = precise;
   return method;

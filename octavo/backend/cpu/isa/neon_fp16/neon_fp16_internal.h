@@ -30,16 +30,16 @@ void neon_fp16_widen(const std::byte* from, float* to, std::int64_t n);  // eigh
 
 // The softmax and the weighted values of a strip of 24 queries, in f16 (attention.h).
 bool neon_fp16_softmax(const SoftmaxJob& job);
-void neon_fp16_weigh(const TileJob& job);
-void neon_fp16_score(const TileJob& job);
+void neon_fp16_weigh(const MicrokernelJob& job);
+void neon_fp16_score(const MicrokernelJob& job);
 // Scores that stay in f16.
 bool neon_fp16_softmax_narrow(const SoftmaxJob& job);
-void neon_fp16_score_narrow(const TileJob& job);
+void neon_fp16_score_narrow(const MicrokernelJob& job);
 extern const CodeKernels kNeonFp16Codes;
 extern const AttentionMethod kNeonFp16Wide;        // all in f32
 extern const AttentionMethod kNeonFp16WideScores;  // in f32; weights in f16
-const FewKernels* neon_fp16_few(const GemmOperand& operand);
-extern const FewKernels kNeonFp16FewE4m3, kNeonFp16FewBf16;
+const DecodeKernels* neon_fp16_decode_attention(const GemmOperand& operand);
+extern const DecodeKernels kNeonFp16DecodeE4m3, kNeonFp16DecodeBf16;
 void neon_fp16_interleave(const std::uint16_t* const* rows, int count, std::int64_t n,
                           std::uint16_t* panel);
 // P in f16 where that is exact enough; else what plain NEON does.

@@ -7,7 +7,7 @@ namespace octavo::cpu {
 namespace {
 
 // Enough that the way from the last amax to its factor does not show.
-constexpr std::int64_t kFew = 64, kBatchSize = kFew * kMxBlock;
+constexpr std::int64_t kBatchBlocks = 64, kBatchSize = kBatchBlocks * kMxBlock;
 
 template <bool kClamps>
 void mx_rows_e4m3(const MxBlocks& blocks, const void* values, std::uint8_t* codes,
@@ -18,17 +18,17 @@ void mx_rows_e4m3(const MxBlocks& blocks, const void* values, std::uint8_t* code
   k.down = 0;  // factors as they are: lanes have their own way to the element's bias
   const E4m3Lanes lanes(blocks.format);
   const uint8x16_t poison = vdupq_n_u8(blocks.poison_code);
-  BlockScales<kFew> made;
+  BlockScales<kBatchBlocks> made;
   const auto batch = [&](const float* x, std::int64_t ahead, std::uint8_t* to)
       __attribute__((always_inline)) {
-    for (std::int64_t first = 0; first < kFew; first += 16) {
+    for (std::int64_t first = 0; first < kBatchBlocks; first += 16) {
       const auto of_four = [&](int i) __attribute__((always_inline)) {
         return x + (first + 4 * i) * kMxBlock;
       };
       sixteen_scales(k, of_four, NotSeen{}, first, made);
     }
     const auto* from = reinterpret_cast<const std::byte*>(x);
-    for (std::int64_t b = 0; b < kFew; b += 2) {
+    for (std::int64_t b = 0; b < kBatchBlocks; b += 2) {
       TileLanes tile[4];
       for (int g = 0; g < 4; ++g)
         tile[g] = TileLanes(made.factor + b + g / 2, made.poisoned + b + g / 2);
@@ -40,8 +40,8 @@ void mx_rows_e4m3(const MxBlocks& blocks, const void* values, std::uint8_t* code
   const auto* x = static_cast<const float*>(values);
   for (; n >= kBatchSize; n -= kBatchSize, x += kBatchSize, codes += kBatchSize) {
     batch(x, kAhead, codes);
-    std::memcpy(scales, made.bytes, kFew);
-    scales += kFew;
+    std::memcpy(scales, made.bytes, kBatchBlocks);
+    scales += kBatchBlocks;
   }
   if (n > 0) {
     alignas(16) float staged[kBatchSize] = {};

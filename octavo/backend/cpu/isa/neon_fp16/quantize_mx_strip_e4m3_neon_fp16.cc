@@ -15,7 +15,7 @@ namespace {
 constexpr std::int64_t kWide = 128, kRowBlocks = kWide / kMxBlock;
 constexpr std::int64_t kPitch = kWide + 16;  // of the copy, in values: a line more
 constexpr std::int64_t kRows = 4;            // whose scales are made together: sixteen blocks
-constexpr int kFew = 4;                      // groups of sixteen whose codes are
+constexpr int kGroupsAtOnce = 4;             // groups of sixteen whose codes are
 
 struct Lanes {
   MxConstants scale;
@@ -50,10 +50,10 @@ template <bool kClamps, typename RowAt, typename Seen, typename CodesAt>
     std::uint8_t* to = codes_at(row);
     for (std::int64_t b = 0; b < kRowBlocks; b += 2) {
       const std::int64_t block = row * kRowBlocks + b;
-      TileLanes tile[kFew];
-      for (int g = 0; g < kFew; ++g)
+      TileLanes tile[kGroupsAtOnce];
+      for (int g = 0; g < kGroupsAtOnce; ++g)
         tile[g] = TileLanes(made.factor + block + g / 2, made.poisoned + block + g / 2);
-      encode_groups<DType::f32, kClamps, kFew>(
+      encode_groups<DType::f32, kClamps, kGroupsAtOnce>(
           k.element, reinterpret_cast<const std::byte*>(from + b * kMxBlock), tile, k.poison,
           to + b * kMxBlock);
     }
@@ -113,15 +113,16 @@ template <bool kClamps>
   const uint8x16_t poisoned = low_bytes(poison);
   for (std::int64_t part = 0; part < kMxBlock; part += 16) {
     uint8x16_t rows[16];
-    for (int r = 0; r < 16; r += kFew) {
+    for (int r = 0; r < 16; r += kGroupsAtOnce) {
       const float* from = values + (part + r) * kPitch;
       const auto load = [&](int g, uint32x4_t wide[4]) __attribute__((always_inline)) {
         for (int i = 0; i < 4; ++i)
           wide[i] =
               vreinterpretq_u32_f32(vmulq_f32(vld1q_f32(from + g * kPitch + 4 * i), factor[i]));
       };
-      codes_of_groups<kClamps, kFew>(k.element, load, rows + r);
-      for (int g = 0; g < kFew; ++g) rows[r + g] = vbslq_u8(poisoned, k.poison, rows[r + g]);
+      codes_of_groups<kClamps, kGroupsAtOnce>(k.element, load, rows + r);
+      for (int g = 0; g < kGroupsAtOnce; ++g)
+        rows[r + g] = vbslq_u8(poisoned, k.poison, rows[r + g]);
     }
     transpose16(rows);
     for (int c = 0; c < 16; ++c) vst1q_u8(codes + c * code_pitch + part, rows[c]);

@@ -11,7 +11,7 @@
 namespace octavo::cpu {
 namespace {
 
-constexpr int kHalfStrip = kHalfCols, kQuads = kHalfStrip / 4, kEights = kHalfStrip / 8;
+constexpr int kHalfQueries = kHalfCols, kQuads = kHalfQueries / 4, kEights = kHalfQueries / 8;
 constexpr float kHalfReach = 100.0F;  // far below the least f16
 
 template <bool kSquares>
@@ -21,7 +21,7 @@ bool softmax_f16(const SoftmaxJob& job) {
   for (int q = 0; q < kQuads; ++q) most[q] = vld1q_f32(score + 4 * q);
   // This maximum keeps NaN.
   for (std::int64_t key = 1; key < job.keys; ++key) {
-    score += kHalfStrip;
+    score += kHalfQueries;
 #pragma GCC unroll 6
     for (int q = 0; q < kQuads; ++q) most[q] = vmaxq_f32(most[q], vld1q_f32(score + 4 * q));
   }
@@ -40,7 +40,8 @@ bool softmax_f16(const SoftmaxJob& job) {
   for (std::int64_t run = 0; run < job.keys; run += job.run) {
     float16x8_t part[kEights] = {vdupq_n_f16(0), vdupq_n_f16(0), vdupq_n_f16(0)};
     squares.begin_run();
-    for (std::int64_t key = 0; key < job.run; ++key, score += kHalfStrip, weight += kHalfStrip) {
+    for (std::int64_t key = 0; key < job.run;
+         ++key, score += kHalfQueries, weight += kHalfQueries) {
       float32x4_t p[kQuads];
       scaled_exp2(score, from, p);
 #pragma GCC unroll 3

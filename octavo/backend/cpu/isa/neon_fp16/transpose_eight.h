@@ -8,8 +8,8 @@
 namespace octavo::cpu {
 
 // Column i goes to to + i * pitch.
-[[gnu::always_inline]] inline void store_turned(const uint16x8_t (&rows)[8], std::uint16_t* to,
-                                                std::int64_t pitch) {
+[[gnu::always_inline]] inline void store_transposed(const uint16x8_t (&rows)[8], std::uint16_t* to,
+                                                    std::int64_t pitch) {
   uint32x4_t y[8];
   uint64x2_t z[8];
 #pragma GCC unroll 4

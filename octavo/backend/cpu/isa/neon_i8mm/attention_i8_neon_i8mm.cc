@@ -18,7 +18,7 @@
 
 namespace octavo::cpu {
 
-void neon_i8mm_score(const TileJob& job) {
+void neon_i8mm_score(const MicrokernelJob& job) {
   const std::int64_t depth = job.run;
   const std::byte *a_low = job.a + depth * kPairRows, *b_low = job.b + depth * kPairCols;
   // Unrolled, because what is indexed by a variable lives in memory.
@@ -42,11 +42,11 @@ void neon_i8mm_score(const TileJob& job) {
 namespace {
 
 constexpr AttentionMethod kWideScores = with_precise(
-    bf16_values("f32 FMLA scores, bf16 BFMMLA values", Lane::f32,
+    bf16_values("f32 FMLA scores, bf16 BFMMLA values", PackedType::f32,
                 {.rows = kPairRows, .cols = kPairCols, .step = 1, .run = neon_f32_tile}),
     &kNeonFp16Wide);
 constexpr AttentionMethod kI8 = with_precise(
-    bf16_values("int8 SMMLA scores, bf16 BFMMLA values", Lane::i8,
+    bf16_values("int8 SMMLA scores, bf16 BFMMLA values", PackedType::i8,
                 {.rows = kPairRows, .cols = kPairCols, .step = kI8Step, .run = neon_i8mm_score}),
     &kWideScores);
 

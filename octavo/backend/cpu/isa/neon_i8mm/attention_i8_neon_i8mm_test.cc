@@ -51,7 +51,7 @@ TEST(AttentionI8Neon, ScoresAreThoseOfDotProducts) {
         std::vector<float> a_unit, b_unit;
         for (int i = 0; i < kRows; ++i) a_unit.push_back(unit(random));
         for (int j = 0; j < kCols; ++j) b_unit.push_back(unit(random));
-        const auto scores = [&](int step, void (*run)(const TileJob&)) {
+        const auto scores = [&](int step, void (*run)(const MicrokernelJob&)) {
           const std::vector<std::int8_t> left = panel_of(a, kRows, depth, step),
                                          right = panel_of(b, kCols, depth, step);
           std::vector<float> sums(kRows * kCols, 77.0F);

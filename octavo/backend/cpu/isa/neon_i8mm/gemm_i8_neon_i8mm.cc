@@ -16,14 +16,14 @@
 namespace octavo::cpu {
 namespace {
 
-void tile(const TileJob& job) {
+void tile(const MicrokernelJob& job) {
   pairs_tile<kI8Step, kI8Step, int32x4_t>(
       job, [] { return vdupq_n_s32(0); }, plus_i8_pairs, value_of_i8_sum);
 }
 
 constexpr GemmMethod kI8{
     .name = "int8 SMMLA",
-    .lane = Lane::i8,
+    .packed_type = PackedType::i8,
     .wide = &kNeonF32,
     .tile = {.rows = kPairRows, .cols = kPairCols, .step = kI8Step, .run = tile},
     .dot = neon_dot_i8,

@@ -7,7 +7,7 @@
 namespace octavo::cpu {
 
 // Scores of int8 limbs, [8 keys][12 queries] (attention.h).
-void neon_i8mm_score(const TileJob& job);
+void neon_i8mm_score(const MicrokernelJob& job);
 // Scores of codes as integers where that is the least work; else what neon_bf16 does.
 const AttentionMethod* neon_i8mm_attention(const AttentionJob& job);
 

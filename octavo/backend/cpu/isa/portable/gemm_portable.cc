@@ -10,7 +10,7 @@ constexpr int kRows = kTile.rows, kCols = kTile.cols;
 
 }  // namespace
 
-void gemm_tile(const TileJob& job) {
+void gemm_tile(const MicrokernelJob& job) {
   const auto* a = reinterpret_cast<const float*>(job.a);
   const auto* b = reinterpret_cast<const float*>(job.b);
   const bool scaled = job.a_scale == nullptr;
@@ -59,7 +59,7 @@ void dot(const DotJob& job) {
   }
 }
 
-constexpr GemmMethod kF32{.name = "f32", .lane = Lane::f32, .tile = kTile, .dot = dot};
+constexpr GemmMethod kF32{.name = "f32", .packed_type = PackedType::f32, .tile = kTile, .dot = dot};
 
 }  // namespace
 

@@ -15,8 +15,8 @@ void encode_span(const Encoder&, const void* values, void* codes, std::int64_t n
                  std::uint64_t index);
 Counts count_span(const Encoder&, const void* values, std::int64_t n, std::uint64_t index);
 void decode_span(const Decoder&, const void* codes, void* values, std::int64_t n);
-void gemm_tile(const TileJob&);
-inline constexpr TileKernel kTile{.rows = 4, .cols = 8, .step = 1, .run = gemm_tile};
+void gemm_tile(const MicrokernelJob&);
+inline constexpr Microkernel kTile{.rows = 4, .cols = 8, .step = 1, .run = gemm_tile};
 const GemmMethod* gemm_method(const GemmJob&);
 const AttentionMethod* attention_method(const AttentionJob&);
 

@@ -47,8 +47,8 @@ bool is_fp8(const Matrix& matrix) {
 }
 
 struct ProblemHash {
-  std::size_t operator()(const LibraryProblem& problem) const {
-    std::uint64_t words[sizeof(LibraryProblem) / sizeof(std::uint64_t)], hash = 0;
+  std::size_t operator()(const CublasLtProblem& problem) const {
+    std::uint64_t words[sizeof(CublasLtProblem) / sizeof(std::uint64_t)], hash = 0;
     std::memcpy(words, &problem, sizeof problem);
     for (const std::uint64_t word : words) {
       hash = (hash ^ word) * 0x9E3779B97F4A7C15u;
@@ -62,12 +62,12 @@ struct ProblemHash {
 // many all are forgotten: a program that has so many shapes asks anew now and then.
 class Answers {
  public:
-  std::optional<LibraryAlgorithm> find(const LibraryProblem& problem) {
+  std::optional<CublasLtAlgorithm> find(const CublasLtProblem& problem) {
     const std::lock_guard lock(guard_);
     const auto at = known_.find(problem);
     return at == known_.end() ? std::nullopt : std::optional(at->second);
   }
-  void keep(const LibraryProblem& problem, const LibraryAlgorithm& algorithm) {
+  void keep(const CublasLtProblem& problem, const CublasLtAlgorithm& algorithm) {
     const std::lock_guard lock(guard_);
     if (known_.size() >= kMost) known_.clear();
     known_.insert_or_assign(problem, algorithm);
@@ -76,7 +76,7 @@ class Answers {
  private:
   static constexpr std::size_t kMost = 4096;
   std::mutex guard_;
-  std::unordered_map<LibraryProblem, LibraryAlgorithm, ProblemHash> known_;
+  std::unordered_map<CublasLtProblem, CublasLtAlgorithm, ProblemHash> known_;
 };
 
 Answers& answers() {
@@ -110,19 +110,19 @@ bool is_wanted(GemmKind kind, const GemmJob& job) {
   const int now = forced.load(std::memory_order_relaxed);
   if (now >= 0) return now == 1;
   static const std::optional<bool> asked = env_cuda_library_gemm();
-  return asked.value_or(prefers_library(kind, job.a.rows(), job.b.rows(), job.a.cols()));
+  return asked.value_or(prefers_cublaslt(kind, job.a.rows(), job.b.rows(), job.a.cols()));
 }
 
 }  // namespace
 
-const std::string& library_problem() { return cublaslt_problem(); }
+const std::string& gemm_cublaslt_problem() { return cublaslt_problem(); }
 
-std::optional<bool> force_library(std::optional<bool> wanted) {
+std::optional<bool> force_cublaslt(std::optional<bool> wanted) {
   const int before = forced.exchange(wanted ? (*wanted ? 1 : 0) : -1, std::memory_order_relaxed);
   return before < 0 ? std::nullopt : std::optional(before == 1);
 }
 
-std::optional<GemmKind> library_kind(const GemmJob& job) {
+std::optional<GemmKind> cublaslt_kind(const GemmJob& job) {
   const Matrix &a = job.a.elements(), &b = job.b.elements(), &out = job.out;
   if (job.group_count > 0 || job.bias.data != nullptr || job.residual.data != nullptr ||
       job.activation || a.rows < 1 || b.rows < 1 || a.cols < 1)
@@ -145,8 +145,8 @@ std::optional<GemmKind> library_kind(const GemmJob& job) {
   return std::nullopt;
 }
 
-bool gemm_by_library(const Exec& exec, const GemmJob& job) {
-  const std::optional<GemmKind> kind = library_kind(job);
+bool gemm_cublaslt(const Exec& exec, const GemmJob& job) {
+  const std::optional<GemmKind> kind = cublaslt_kind(job);
   if (!kind) return false;
   const CublasLt* library = cublaslt();
   if (library == nullptr) {
@@ -155,8 +155,8 @@ bool gemm_by_library(const Exec& exec, const GemmJob& job) {
                           cublaslt_problem(), "); octavo's own kernels do them"));
     return false;
   }
-  LibraryCall call(*library, exec, job, *kind);
-  std::optional<LibraryAlgorithm> algorithm = answers().find(call.problem());
+  CublasLtCall call(*library, exec, job, *kind);
+  std::optional<CublasLtAlgorithm> algorithm = answers().find(call.problem());
   std::optional<Relaxed> relaxed;  // the first time, when the library also loads its kernels
   if (!algorithm) relaxed.emplace();
   const CublasLtHandle made = cublaslt_handle(*library, exec);
@@ -165,7 +165,7 @@ bool gemm_by_library(const Exec& exec, const GemmJob& job) {
     return false;
   }
   if (!algorithm) {
-    const LibraryAnswer answer = call.ask(made.handle);
+    const CublasLtAnswer answer = call.ask(made.handle);
     algorithm = answer.algorithm;
     if (is_about_problem(answer.status)) answers().keep(call.problem(), *algorithm);
     if (!algorithm->usable) tell(exec, *library, answer.status);
@@ -187,12 +187,12 @@ bool gemm_by_library(const Exec& exec, const GemmJob& job) {
   return false;
 }
 
-bool gemm_by_chosen_library(const Exec& exec, const GemmJob& job) {
+bool gemm_cublaslt_if_chosen(const Exec& exec, const GemmJob& job) {
   if (job.accumulator != Accumulator::native || job.is_group ||
       (job.out.dtype != DType::bf16 && job.out.dtype != DType::f16))
     return false;
-  const std::optional<GemmKind> kind = library_kind(job);
-  return kind && is_wanted(*kind, job) && gemm_by_library(exec, job);
+  const std::optional<GemmKind> kind = cublaslt_kind(job);
+  return kind && is_wanted(*kind, job) && gemm_cublaslt(exec, job);
 }
 
 }  // namespace octavo::cuda

@@ -40,8 +40,8 @@ bool is_about_problem(cublasStatus_t status) {
          status == CUBLAS_STATUS_INVALID_VALUE || status == CUBLAS_STATUS_ARCH_MISMATCH;
 }
 
-LibraryCall::LibraryCall(const CublasLt& library, const Exec& exec, const GemmJob& job,
-                         GemmKind kind)
+CublasLtCall::CublasLtCall(const CublasLt& library, const Exec& exec, const GemmJob& job,
+                           GemmKind kind)
     : library_(library), job_(job) {
   const Matrix &a = job.a.elements(), &b = job.b.elements(), &out = job.out;
   const bool is_16_bits = kind == GemmKind::bf16 || kind == GemmKind::f16;
@@ -64,12 +64,12 @@ LibraryCall::LibraryCall(const CublasLt& library, const Exec& exec, const GemmJo
 }
 
 template <typename Step>
-void LibraryCall::take(Step&& step) {
+void CublasLtCall::take(Step&& step) {
   if (status_ == CUBLAS_STATUS_SUCCESS) status_ = step();
 }
 
-void LibraryCall::lay_out(cublasLtMatrixLayoutOpaque_t& to, std::int32_t type, std::int64_t rows,
-                          std::int64_t cols, std::int64_t pitch) {
+void CublasLtCall::lay_out(cublasLtMatrixLayoutOpaque_t& to, std::int32_t type, std::int64_t rows,
+                           std::int64_t cols, std::int64_t pitch) {
   take([&] {
     return library_.lay_out(&to, sizeof to, static_cast<cudaDataType>(type),
                             static_cast<std::uint64_t>(rows), static_cast<std::uint64_t>(cols),
@@ -78,11 +78,11 @@ void LibraryCall::lay_out(cublasLtMatrixLayoutOpaque_t& to, std::int32_t type, s
 }
 
 template <typename T>
-void LibraryCall::set(cublasLtMatmulDescAttributes_t attribute, const T& value) {
+void CublasLtCall::set(cublasLtMatmulDescAttributes_t attribute, const T& value) {
   take([&] { return library_.set(&description_, attribute, &value, sizeof value); });
 }
 
-void LibraryCall::describe(GemmKind kind, bool is_16_bits) {
+void CublasLtCall::describe(GemmKind kind, bool is_16_bits) {
   take([&] {
     return library_.describe(&description_, sizeof description_, CUBLAS_COMPUTE_32F, CUDA_R_32F);
   });
@@ -107,7 +107,7 @@ void LibraryCall::describe(GemmKind kind, bool is_16_bits) {
   set(CUBLASLT_MATMUL_DESC_B_SCALE_POINTER, a);
 }
 
-LibraryAnswer LibraryCall::ask(cublasLtHandle_t handle) {
+CublasLtAnswer CublasLtCall::ask(cublasLtHandle_t handle) {
   cublasLtMatmulPreferenceOpaque_t preference{};
   take([&] { return library_.prefer(&preference, sizeof preference); });
   const auto prefer = [&](cublasLtMatmulPreferenceAttributes_t attribute, auto value) {
@@ -134,9 +134,9 @@ LibraryAnswer LibraryCall::ask(cublasLtHandle_t handle) {
   return {.algorithm = {.usable = true, .chosen = found.algo, .workspace = found.workspaceSize}};
 }
 
-cublasStatus_t LibraryCall::queue(const Exec& exec, cublasLtHandle_t handle,
-                                  const LibraryAlgorithm& algorithm, void* workspace,
-                                  const float* alpha_and_zero) {
+cublasStatus_t CublasLtCall::queue(const Exec& exec, cublasLtHandle_t handle,
+                                   const CublasLtAlgorithm& algorithm, void* workspace,
+                                   const float* alpha_and_zero) {
   if (status_ != CUBLAS_STATUS_SUCCESS) return status_;
   static constexpr float kPlain[2] = {1.0F, 0.0F};
   const float* factors = alpha_there_ ? alpha_and_zero : kPlain;

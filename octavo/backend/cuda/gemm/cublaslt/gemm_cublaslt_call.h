@@ -14,43 +14,43 @@
 namespace octavo::cuda {
 
 // All that the library's choice depends on.
-struct LibraryProblem {
+struct CublasLtProblem {
   std::int64_t m = 0, n = 0, k = 0, a_pitch = 0, b_pitch = 0, out_pitch = 0;
   std::int32_t a_type = 0, b_type = 0, out_type = 0, device = 0;
   std::int32_t a_alignment = 0, b_alignment = 0, out_alignment = 0;
   std::int32_t kind = 0;  // twice a GemmKind, and one where alpha is on the device
 
-  bool operator==(const LibraryProblem&) const = default;
+  bool operator==(const CublasLtProblem&) const = default;
 };
-static_assert(std::has_unique_object_representations_v<LibraryProblem>);
+static_assert(std::has_unique_object_representations_v<CublasLtProblem>);
 
 // What the library wants to do for a problem, or that it does not want to.
-struct LibraryAlgorithm {
+struct CublasLtAlgorithm {
   bool usable = false;
   cublasLtMatmulAlgo_t chosen{};
   std::size_t workspace = 0;
 };
 
-struct LibraryAnswer {
+struct CublasLtAnswer {
   cublasStatus_t status = CUBLAS_STATUS_SUCCESS;
-  LibraryAlgorithm algorithm{};  // usable where that is a success
+  CublasLtAlgorithm algorithm{};  // usable where that is a success
 };
 
 // Whether a status is about the problem, and would be the same the next time; no memory is not.
 [[nodiscard]] bool is_about_problem(cublasStatus_t status);
 
-// Of a job that library_kind() names, for as long as that is there.
-class LibraryCall {
+// Of a job that cublaslt_kind() names, for as long as that is there.
+class CublasLtCall {
  public:
-  LibraryCall(const CublasLt& library, const Exec& exec, const GemmJob& job, GemmKind kind);
+  CublasLtCall(const CublasLt& library, const Exec& exec, const GemmJob& job, GemmKind kind);
 
-  [[nodiscard]] const LibraryProblem& problem() const { return problem_; }
+  [[nodiscard]] const CublasLtProblem& problem() const { return problem_; }
   // Sums are multiplied by a number on the device: what queue() is given, with a zero after it.
   [[nodiscard]] bool scales_by_alpha() const { return alpha_there_; }
 
-  [[nodiscard]] LibraryAnswer ask(cublasLtHandle_t handle);
+  [[nodiscard]] CublasLtAnswer ask(cublasLtHandle_t handle);
   [[nodiscard]] cublasStatus_t queue(const Exec& exec, cublasLtHandle_t handle,
-                                     const LibraryAlgorithm& algorithm, void* workspace,
+                                     const CublasLtAlgorithm& algorithm, void* workspace,
                                      const float* alpha_and_zero);
 
  private:
@@ -65,7 +65,7 @@ class LibraryCall {
 
   const CublasLt& library_;
   const GemmJob& job_;
-  LibraryProblem problem_{};
+  CublasLtProblem problem_{};
   bool alpha_there_ = false;
   cublasStatus_t status_ =
       CUBLAS_STATUS_SUCCESS;  // of the first thing that the library did not take

@@ -83,32 +83,33 @@ class LineScales {
 };
 
 template <typename Kernel>
-struct Fp4Worker {
+struct Fp4Mainloop {
   static constexpr int kSums = Kernel::kSums;
   static constexpr int kSteps = kFp4Line / 16;
   using Rows = std::uint32_t[kSteps][4];
   using Scales = LineScales<Kernel::kNvfp4>;
   const Fp4Plan& plan;
-  const GemmRing<Kernel>& ring;
+  const GemmPipeline<Kernel>& pipeline;
   int lane;
   SharedAddress codes;  // of the thread's first row, from the beginning of a stage
   unsigned byte;        // __byte_perm: where its own is
 
   // A line of a stage, and where it is in K.
   struct Place {
-    RingPlace<Kernel> ring{};
+    PipelineState<Kernel> pipeline{};
     int within = 0, line = 0;
     __device__ __forceinline__ void next() {
       ++line;
       if (++within < Kernel::kLines) return;
       within = 0;
-      ring.next();
+      pipeline.next();
     }
   };
 
-  __device__ __forceinline__ Fp4Worker(const Fp4Plan& plan_is, const GemmRing<Kernel>& ring_is,
-                                       int group, int thread)
-      : plan(plan_is), ring(ring_is), lane(thread % 32) {
+  __device__ __forceinline__ Fp4Mainloop(const Fp4Plan& plan_is,
+                                         const GemmPipeline<Kernel>& pipeline_is, int group,
+                                         int thread)
+      : plan(plan_is), pipeline(pipeline_is), lane(thread % 32) {
     const int row = group * kMmaRows + thread / 32 * 16 + lane / 4, t = lane % 4;
     // Chunks of 16 bytes are exchanged by what line of 128 bytes they are in.
     const int swizzle = row * Kernel::kCodeBytes / 128 % (Kernel::kCodeBytes / 16);
@@ -125,7 +126,7 @@ struct Fp4Worker {
 
   __device__ __forceinline__ void decode(const Place& at, Scales& scales, Rows& rows) const {
     scales.reach(plan, at.line, lane);
-    const SharedAddress from = (ring.rows(at.ring.stage) + codes) ^ (at.within * 32);
+    const SharedAddress from = (pipeline.rows(at.pipeline.stage) + codes) ^ (at.within * 32);
 #pragma unroll
     for (int r = 0; r < 2; ++r) {
       __nv_bfloat162 scale[kSteps];
@@ -143,51 +144,54 @@ struct Fp4Worker {
 
   __device__ __forceinline__ void begin(const Place& at, const Rows& rows, bool more,
                                         float (&sums)[kSums]) const {
-    const unsigned cols = operand_place(ring.cols(at.ring.stage) + at.within * Kernel::kColLine);
-    mma_begin();
+    const unsigned cols =
+        smem_descriptor_low(pipeline.cols(at.pipeline.stage) + at.within * Kernel::kColLine);
+    wgmma_fence();
 #pragma unroll
     for (int step = 0; step < kSteps; ++step)
-      multiply_held(sums, rows[step], operand_from(cols + step * kOperandStep), more || step > 0);
-    mma_commit();
+      wgmma_rs(sums, rows[step], smem_descriptor_from_low(cols + step * kDescriptorStep),
+               more || step > 0);
+    wgmma_commit();
   }
 
   // Multiplies a line that is decoded and decodes the next, if there is one, which it returns.
-  __device__ __forceinline__ bool go_on(Place& at, int& left, int& used, bool more, Scales& scales,
-                                        const Rows& rows, Rows& next, float (&sums)[kSums]) const {
+  __device__ __forceinline__ bool multiply_line(Place& at, int& left, int& used, bool more,
+                                                Scales& scales, const Rows& rows, Rows& next,
+                                                float (&sums)[kSums]) const {
     begin(at, rows, more, sums);
-    const int stage = at.ring.stage;
+    const int stage = at.pipeline.stage;
     at.next();
-    mma_wait<1>();  // the line before: its stage may be read no more, its registers are free
-    if (used >= 0) release(ring, used, lane);
+    wgmma_wait<1>();  // the line before: its stage may be read no more, its registers are free
+    if (used >= 0) consumer_release(pipeline, used, lane);
     used = at.within == 0 ? stage : -1;
     if (--left == 0) return false;
-    if (at.within == 0) barrier_wait(ring.is_full(at.ring.stage), at.ring.phase);
+    if (at.within == 0) mbarrier_wait(pipeline.full_barrier(at.pipeline.stage), at.pipeline.phase);
     decode(at, scales, next);
     return true;
   }
 
   // `left` lines, at least one, the first of which is there.
-  __device__ __forceinline__ void multiply_lines(RingPlace<Kernel>& from, int line, int left,
+  __device__ __forceinline__ void multiply_lines(PipelineState<Kernel>& from, int line, int left,
                                                  bool more, Scales& scales,
                                                  float (&sums)[kSums]) const {
     Place at{from, 0, line};
     Rows even, odd;
     int used = -1;
-    pin(sums);
+    wgmma_fence_operand(sums);
     decode(at, scales, even);
     while (true) {
-      if (!go_on(at, left, used, more, scales, even, odd, sums)) break;
+      if (!multiply_line(at, left, used, more, scales, even, odd, sums)) break;
       more = true;
-      if (!go_on(at, left, used, more, scales, odd, even, sums)) break;
+      if (!multiply_line(at, left, used, more, scales, odd, even, sums)) break;
     }
-    mma_wait<0>();
-    pin(sums);
+    wgmma_wait<0>();
+    wgmma_fence_operand(sums);
     if (at.within > 0) {  // K ends within a stage
-      used = at.ring.stage;
-      at.ring.next();
+      used = at.pipeline.stage;
+      at.pipeline.next();
     }
-    release(ring, used, lane);
-    from = at.ring;
+    consumer_release(pipeline, used, lane);
+    from = at.pipeline;
   }
 };
 
@@ -195,26 +199,26 @@ struct Fp4Worker {
 template <typename Kernel>
 __device__ __forceinline__ void add_parts(const Fp4Plan& plan, int slot, int thread, int barrier,
                                           float (&sums)[Kernel::kSums]) {
-  constexpr int kSlots = Kernel::kBlocks * Kernel::kGroups;
+  constexpr int kSlots = Kernel::kClusterSize * Kernel::kGroups;
   for (int part = 1; part < plan.parts; ++part)
-    await_sums(plan.gemm, slot - part * kSlots, thread, barrier);
+    wait_partial_sums(plan.gemm, slot - part * kSlots, thread, barrier);
 #pragma unroll 1
   for (int part = 1; part < plan.parts; ++part)
-    take_sums<true>(plan.gemm, slot - part * kSlots, thread, sums);
+    load_partial_sums<true>(plan.gemm, slot - part * kSlots, thread, sums);
 }
 
 template <typename Kernel>
-__device__ __forceinline__ void multiply_fp4_tiles(const Fp4Plan& plan,
-                                                   const GemmRing<Kernel>& ring,
-                                                   const ItemWalk& walk, int rank, int group,
-                                                   FinishAt finish) {
+__device__ __forceinline__ void fp4_consumer_warpgroup(const Fp4Plan& plan,
+                                                       const GemmPipeline<Kernel>& pipeline,
+                                                       const ItemWalk& walk, int rank, int group,
+                                                       EpilogueTile epilogue) {
   constexpr int kSums = Kernel::kSums;
   const GemmPlan& gemm = plan.gemm;
-  const int thread = finish.thread, lane = thread % 32, cluster = walk.cluster;
-  const int slot = (cluster * Kernel::kBlocks + rank) * Kernel::kGroups + group;
+  const int thread = epilogue.thread, lane = thread % 32, cluster = walk.cluster;
+  const int slot = (cluster * Kernel::kClusterSize + rank) * Kernel::kGroups + group;
   const int tile_row = rank * Kernel::kRows + group * kMmaRows,
             thread_row = tile_row + thread / 32 * 16 + lane / 4;
-  const Fp4Worker<Kernel> worker(plan, ring, group, thread);
+  const Fp4Mainloop<Kernel> mainloop(plan, pipeline, group, thread);
   // Those of the first item are asked for before anything has come.
   LineScales<Kernel::kNvfp4> scales;
   scales.begin(plan, walk.item.unit_row * Kernel::kUnitRows + thread_row,
@@ -225,46 +229,48 @@ __device__ __forceinline__ void multiply_fp4_tiles(const Fp4Plan& plan,
   float sums[kSums];  // begun by the instruction; what stands there is not looked at
 #pragma unroll
   for (int i = 0; i < kSums; ++i) sums[i] = 0.0F;
-  RingPlace<Kernel> at;
+  PipelineState<Kernel> at;
   while (true) {
-    barrier_wait(ring.is_full(at.stage), at.phase);
-    const StageNote note = ring.notes[at.stage];
-    int left = note.blocks();
+    mbarrier_wait(pipeline.full_barrier(at.stage), at.phase);
+    const TileInfo tile = pipeline.tile_infos[at.stage];
+    int left = tile.blocks();
     if (left == 0) break;
-    const bool goes_on = (note.rest & StageNote::kGoesOn) != 0,
-               unfinished = (note.rest & StageNote::kUnfinished) != 0;
-    finish.row = note.row + tile_row;
-    finish.col = note.col;
-    const int line = first_block(plan, cluster, note) * Kernel::kLines;
-    if (!is_first) scales.begin(plan, note.row + thread_row, line, lane);
+    const bool continues = (tile.rest & TileInfo::kContinues) != 0,
+               is_partial = (tile.rest & TileInfo::kIsPartial) != 0;
+    epilogue.row = tile.row + tile_row;
+    epilogue.col = tile.col;
+    const int line = first_block(plan, cluster, tile) * Kernel::kLines;
+    if (!is_first) scales.begin(plan, tile.row + thread_row, line, lane);
     is_first = false;
-    if (finish.row >= gemm.row_count) {
+    if (epilogue.row >= gemm.row_count) {
 #pragma unroll 1
       for (; left > 0; --left, at.next()) {  // all rows hang over the edge
-        barrier_wait(ring.is_full(at.stage), at.phase);
-        release(ring, at.stage, lane);
+        mbarrier_wait(pipeline.full_barrier(at.stage), at.phase);
+        consumer_release(pipeline, at.stage, lane);
       }
-      if (unfinished) barrier_arrive(ring.has_left(group));
+      if (is_partial) mbarrier_arrive(pipeline.handed_over_barrier(group));
       continue;
     }
-    const bool more = goes_on && plan.parts == 1;
-    if (more) go_on_from(gemm, slot - Kernel::kBlocks * Kernel::kGroups, thread, 1 + group, sums);
-    worker.multiply_lines(at, line, min(left * Kernel::kLines, plan.lines - line), more, scales,
-                          sums);
-    if (unfinished) {
-      leave_sums(gemm, slot, thread, sums);
-      barrier_arrive(ring.has_left(group));
+    const bool more = continues && plan.parts == 1;
+    if (more)
+      continue_partial_sums(gemm, slot - Kernel::kClusterSize * Kernel::kGroups, thread, 1 + group,
+                            sums);
+    mainloop.multiply_lines(at, line, min(left * Kernel::kLines, plan.lines - line), more, scales,
+                            sums);
+    if (is_partial) {
+      store_partial_sums(gemm, slot, thread, sums);
+      mbarrier_arrive(pipeline.handed_over_barrier(group));
       continue;
     }
     if (plan.parts > 1) add_parts<Kernel>(plan, slot, thread, 1 + group, sums);
 #pragma unroll
     for (int i = 0; i < kSums; ++i) sums[i] *= scale;
-    if (gemm.stores_boxes)
-      store_boxes<1>(gemm, finish, 1 + group, sums);
+    if (gemm.uses_tma_store)
+      tma_store_tile<1>(gemm, epilogue, 1 + group, sums);
     else
-      store_elements(gemm, finish, 1 + group, sums);
+      store_elements(gemm, epilogue, 1 + group, sums);
   }
-  if (gemm.stores_boxes && thread == 0) stores_done();
+  if (gemm.uses_tma_store && thread == 0) tma_store_wait();
 }
 
 template <typename Kernel>
@@ -273,38 +279,39 @@ __global__ void __launch_bounds__(Kernel::kThreads, 1)
   extern __shared__ unsigned char memory[];
   const SharedAddress start = shared_address(memory), aligned = (start + 1023) & ~1023u;
   unsigned char* const base = memory + (aligned - start);
-  constexpr int kTiles = Kernel::kStages * Kernel::kStageBytes, kNotes = kTiles + Kernel::kStaged;
-  GemmRing<Kernel> ring{};
-  ring.tiles = aligned;
-  ring.notes = reinterpret_cast<StageNote*>(base + kNotes);
-  ring.full = aligned + kNotes + Kernel::kStages * static_cast<int>(sizeof(StageNote));
-  ring.empty = ring.full + 8 * Kernel::kStages;
-  ring.left = ring.empty + 8 * Kernel::kStages;
+  constexpr int kTiles = Kernel::kStages * Kernel::kStageBytes,
+                kTileInfos = kTiles + Kernel::kStaged;
+  GemmPipeline<Kernel> pipeline{};
+  pipeline.tiles = aligned;
+  pipeline.tile_infos = reinterpret_cast<TileInfo*>(base + kTileInfos);
+  pipeline.full = aligned + kTileInfos + Kernel::kStages * static_cast<int>(sizeof(TileInfo));
+  pipeline.empty = pipeline.full + 8 * Kernel::kStages;
+  pipeline.handed_over = pipeline.empty + 8 * Kernel::kStages;
 
   const int thread = static_cast<int>(threadIdx.x), rank = static_cast<int>(rank_in_cluster());
-  const int cluster = static_cast<int>(blockIdx.x) / Kernel::kBlocks;
-  if (thread == 0) begin_ring(ring, 1);
+  const int cluster = static_cast<int>(blockIdx.x) / Kernel::kClusterSize;
+  if (thread == 0) init_pipeline(pipeline, 1);
   const int group = __shfl_sync(0xFFFFFFFFu, thread / 128, 0);
   if (thread == Kernel::kGroups * 128) {
-    prefetch_map(plan.gemm.rows_map);
-    prefetch_map(plan.gemm.cols_map);
+    prefetch_tensor_map(plan.gemm.rows_tensor_map);
+    prefetch_tensor_map(plan.gemm.cols_tensor_map);
   }
   const ItemWalk walk = walk_of(plan, cluster);
   cluster_sync();
 
-  wait_for_kernels_before();
+  pdl_wait();
   if (group == Kernel::kGroups) {
-    registers_down<Kernel::kDown>();
-    bring_fp4(plan, ring, walk, rank, thread % 128);
-    let_next_kernel_begin();
+    setmaxnreg_dec<Kernel::kProducerRegisters>();
+    fp4_producer_warpgroup(plan, pipeline, walk, rank, thread % 128);
+    pdl_launch_dependents();
   } else {
-    registers_up<Kernel::kUp>();
-    FinishAt finish;
-    finish.row_end = plan.gemm.row_count;
-    finish.col_end = plan.gemm.col_count;
-    finish.thread = thread % 128;
-    finish.staged = aligned + kTiles + group * (Kernel::kStaged / Kernel::kGroups);
-    multiply_fp4_tiles(plan, ring, walk, rank, group, finish);
+    setmaxnreg_inc<Kernel::kConsumerRegisters>();
+    EpilogueTile epilogue;
+    epilogue.row_end = plan.gemm.row_count;
+    epilogue.col_end = plan.gemm.col_count;
+    epilogue.thread = thread % 128;
+    epilogue.staged = aligned + kTiles + group * (Kernel::kStaged / Kernel::kGroups);
+    fp4_consumer_warpgroup(plan, pipeline, walk, rank, group, epilogue);
   }
   // A block must be there while the other writes to it or arrives at its barriers.
   cluster_sync();

@@ -7,7 +7,8 @@ namespace octavo::cuda {
 
 inline constexpr int kFp4Line = 64;  // of K: 128 bytes of bf16, 32 of codes
 
-// The plan's rows are those of the weights: rows_map is of bytes of codes, cols_map of bf16.
+// The plan's rows are those of the weights: rows_tensor_map is of bytes of codes, cols_tensor_map
+// of bf16.
 struct Fp4Plan {
   GemmPlan gemm{};
   // Each unit is cut into so many parts along K, of which the last adds up what others leave. None

@@ -97,7 +97,7 @@ class WholeLines {
 
 bool fits_fp4_tiles(const GemmJob& job) {
   const Matrix& codes = job.b.quantized.codes;
-  return sizes_fit(job) && fits_fp4_rows(job.b) && has_aligned_pitch(codes, 16) &&
+  return sizes_fit(job) && fits_small_m_fp4_weights(job.b) && has_aligned_pitch(codes, 16) &&
          codes.row_pitch >= codes.cols / 2;
 }
 
@@ -109,11 +109,11 @@ void gemm_fp4_tiles(const Exec& exec, const Matrix& x, const float* x_scale, con
   const int stage_lines = fp4_stage_lines(tiling.cols);
   const std::int64_t lines = tile_count(kFp4Line, codes.cols);
   const WholeLines scales(exec, weights, lines);
-  Fp4Plan plan{.gemm = {.rows_map = map_of_bytes(codes, codes.cols / 2, stage_lines * kFp4Line / 2,
-                                                 kFp4UnitRows / 2),
-                        .cols_map = map_of(x, tiling.cols / 2),
-                        .finish = finish_of(job),
-                        .turned = true,
+  Fp4Plan plan{.gemm = {.rows_tensor_map = tensor_map_of_bytes(
+                            codes, codes.cols / 2, stage_lines * kFp4Line / 2, kFp4UnitRows / 2),
+                        .cols_tensor_map = tensor_map_of(x, tiling.cols / 2),
+                        .epilogue = epilogue_of(job),
+                        .swap_ab = true,
                         .row_count = static_cast<std::int32_t>(codes.rows),
                         .col_count = static_cast<std::int32_t>(x.rows)},
                .parts = tiling.parts,
@@ -123,8 +123,8 @@ void gemm_fp4_tiles(const Exec& exec, const Matrix& x, const float* x_scale, con
                .x_scale = x_scale,
                .tensor_scale = weights.tensor_scale};
   GemmPlan& gemm = plan.gemm;
-  gemm.stores_boxes = gemm.finish.is_plain() && can_be_mapped(job.out);
-  if (gemm.stores_boxes) gemm.out_map = map_of(job.out, tiling.cols);
+  gemm.uses_tma_store = gemm.epilogue.is_plain() && fits_tensor_map(job.out);
+  if (gemm.uses_tma_store) gemm.out_tensor_map = tensor_map_of(job.out, tiling.cols);
   const int blocks = static_cast<int>(tile_count(stage_lines, lines));
   gemm.schedule = make_schedule(tiling.unit_rows, tiling.unit_cols, blocks, clusters);
   if (tiling.parts > 1) {
@@ -133,7 +133,8 @@ void gemm_fp4_tiles(const Exec& exec, const Matrix& x, const float* x_scale, con
   }
   constexpr std::int64_t kSlots = kFp4UnitRows / 64;  // of a cluster
   const SumSlots slots(
-      exec, gemm.schedule.dealt > 0 || tiling.parts > 1 ? kSlots * gemm.schedule.clusters : 0,
+      exec,
+      gemm.schedule.stream_k_units > 0 || tiling.parts > 1 ? kSlots * gemm.schedule.clusters : 0,
       tiling.cols);
   slots.give_to(gemm);
   (is_nvfp4(weights) ? launch_nvfp4 : launch_mxfp4)(exec, plan, tiling.cols);

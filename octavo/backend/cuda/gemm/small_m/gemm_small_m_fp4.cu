@@ -37,7 +37,7 @@ struct Fp4Codes {
 
 bool is_nvfp4(const QuantizedMatrix& weights) { return weights.scales.format == e4m3fn; }
 
-bool fits_fp4_rows(const GemmOperand& weights) {
+bool fits_small_m_fp4_weights(const GemmOperand& weights) {
   const QuantizedMatrix& q = weights.quantized;
   const bool scales_fit =
       q.scales.dtype == DType::code && q.scales.col_stride == 1 && q.tile.rows == 1 &&
@@ -49,12 +49,12 @@ bool fits_fp4_rows(const GemmOperand& weights) {
          q.codes.rows < kMost && q.codes.cols < kMost;
 }
 
-void gemm_fp4_rows(const Exec& exec, const Matrix& x, const float* x_scale, const GemmJob& job) {
+void gemm_small_m_fp4(const Exec& exec, const Matrix& x, const float* x_scale, const GemmJob& job) {
   const QuantizedMatrix& q = job.b.quantized;
-  FewPlan plan = few_plan_of(x, x_scale, job);
+  SmallMPlan plan = small_m_plan_of(x, x_scale, job);
   plan.whole = plan.whole && has_aligned_rows(q.scales, 8);
-  is_nvfp4(q) ? launch_few<Fp4Codes, BlockScales<true>, kMostFewRows>(exec, plan)
-              : launch_few<Fp4Codes, BlockScales<false>, kMostFewRows>(exec, plan);
+  is_nvfp4(q) ? launch_small_m<Fp4Codes, BlockScales<true>, kMaxSmallMFp4>(exec, plan)
+              : launch_small_m<Fp4Codes, BlockScales<false>, kMaxSmallMFp4>(exec, plan);
 }
 
 }  // namespace octavo::cuda

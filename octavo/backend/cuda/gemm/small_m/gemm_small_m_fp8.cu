@@ -49,17 +49,17 @@ bool scales_fit(const QuantizedMatrix& weights) {
 }
 
 template <bool kE5m2>
-void launch(const Exec& exec, const FewPlan& plan, const QuantizedMatrix& weights) {
+void launch(const Exec& exec, const SmallMPlan& plan, const QuantizedMatrix& weights) {
   using Codes = Fp8Codes<kE5m2>;
   if (has_block_scales(weights))
-    return launch_few<Codes, BlockScales<false>, kFewFp8Rows>(exec, plan);
-  if (lasts_for_all(weights)) return launch_few<Codes, RowScales, kFewFp8Rows>(exec, plan);
-  launch_few<Codes, RunScales, kFewFp8Rows>(exec, plan);
+    return launch_small_m<Codes, BlockScales<false>, kMaxSmallMFp8>(exec, plan);
+  if (lasts_for_all(weights)) return launch_small_m<Codes, RowScales, kMaxSmallMFp8>(exec, plan);
+  launch_small_m<Codes, RunScales, kMaxSmallMFp8>(exec, plan);
 }
 
 }  // namespace
 
-bool fits_fp8_rows(const GemmOperand& weights) {
+bool fits_small_m_fp8_weights(const GemmOperand& weights) {
   const QuantizedMatrix& q = weights.quantized;
   const Matrix& codes = q.codes;
   constexpr std::int64_t kMost = std::int64_t{1} << 30, kLane = 16;  // codes that a lane has
@@ -68,9 +68,9 @@ bool fits_fp8_rows(const GemmOperand& weights) {
          codes.rows < kMost && codes.cols < kMost;
 }
 
-void gemm_fp8_rows(const Exec& exec, const Matrix& x, const float* x_scale, const GemmJob& job) {
+void gemm_small_m_fp8(const Exec& exec, const Matrix& x, const float* x_scale, const GemmJob& job) {
   const QuantizedMatrix& q = job.b.quantized;
-  FewPlan plan = few_plan_of(x, x_scale, job);
+  SmallMPlan plan = small_m_plan_of(x, x_scale, job);
   plan.whole = plan.whole && (!has_block_scales(q) || has_aligned_rows(q.scales, 8));
   q.codes.format == e5m2 ? launch<true>(exec, plan, q) : launch<false>(exec, plan, q);
 }

@@ -36,51 +36,51 @@
 namespace octavo::cuda {
 
 // Warps of a block: sixteen, or eight where each has many sums.
-constexpr int few_warps(int eights) { return eights <= 2 ? 16 : 8; }
+constexpr int small_m_warps(int eights) { return eights <= 2 ? 16 : 8; }
 
 template <typename Codes, typename Scales, bool kWhole, int kEights, int kRowWarps>
-__global__ void __launch_bounds__(few_warps(kEights) * 32, 1)
-    few_rows_kernel(const __grid_constant__ FewPlan plan) {
-  constexpr int kWarps = few_warps(kEights), kParts = kWarps / kRowWarps,
-                kBlockRows = kRowWarps * kFewWarpRows;
+__global__ void __launch_bounds__(small_m_warps(kEights) * 32, 1)
+    small_m_kernel(const __grid_constant__ SmallMPlan plan) {
+  constexpr int kWarps = small_m_warps(kEights), kParts = kWarps / kRowWarps,
+                kBlockRows = kRowWarps * kSmallMWarpRows;
   __shared__ float sums_of[kParts][kBlockRows][kEights * 8 + 1];
   const int thread = static_cast<int>(threadIdx.x), lane = thread % 32;
-  const int part = thread / 32 / kRowWarps, warp_row = thread / 32 % kRowWarps * kFewWarpRows;
+  const int part = thread / 32 / kRowWarps, warp_row = thread / 32 % kRowWarps * kSmallMWarpRows;
   const int g = lane / 4, t = lane % 4;
   const int first_row = static_cast<int>(blockIdx.x) * kBlockRows;
   // Rows beyond the end, of weights and of A, are read from the last one and not stored.
-  FewRows<Codes, Scales> rows;
+  SmallMWeights<Codes, Scales> rows;
 #pragma unroll
   for (int r = 0; r < 2; ++r) {
     const int row = min(first_row + warp_row + g + 8 * r, plan.weight_rows - 1);
     rows.codes[r] = plan.codes + row * plan.code_pitch + t * sizeof(typename Codes::Sixteen);
     rows.scales[r] = Scales::of_row(plan, row);
   }
-  rows.go_on(plan, part);
+  rows.advance(plan, part);
   const unsigned char* x[kEights];
 #pragma unroll
   for (int n = 0; n < kEights; ++n) {
-    x[n] =
-        plan.x + min(n * 8 + g, plan.x_rows - 1) * plan.x_pitch + part * (kFewChunk * 2) + t * 32;
-    asm volatile("" : "+l"(x[n]));  // as in go_on
+    x[n] = plan.x + min(n * 8 + g, plan.x_rows - 1) * plan.x_pitch + part * (kSmallMChunk * 2) +
+           t * 32;
+    asm volatile("" : "+l"(x[n]));  // as in advance
   }
   float sums[kEights][4] = {}, run[kEights][4] = {};
   float(&into)[kEights][4] = Scales::kRun > 0 ? run : sums;
-  FewPiece<Codes, Scales> next;
-  int depth = plan.depth - part * kFewChunk;  // what is left
-  if (depth > 0) load_piece<kWhole, true>(plan, rows, t, depth, next);
-  for (; depth > 0; depth -= kParts * kFewChunk) {
-    const FewPiece<Codes, Scales> now = next;
-    const int depth_then = depth - kParts * kFewChunk;
-    rows.go_on(plan, kParts);
+  SmallMChunk<Codes, Scales> next;
+  int depth = plan.depth - part * kSmallMChunk;  // what is left
+  if (depth > 0) load_chunk<kWhole, true>(plan, rows, t, depth, next);
+  for (; depth > 0; depth -= kParts * kSmallMChunk) {
+    const SmallMChunk<Codes, Scales> now = next;
+    const int depth_then = depth - kParts * kSmallMChunk;
+    rows.advance(plan, kParts);
     // Warps meet so that the compiler leaves loads where they are: it would move them down to where
     // they are needed, and nothing would be on its way while products are made.
     if (depth_then > 0) {
-      load_piece<kWhole, Codes::kTwice>(plan, rows, t, depth_then, next);
+      load_chunk<kWhole, Codes::kTwice>(plan, rows, t, depth_then, next);
       if constexpr (Codes::kTwice) __syncwarp();
     }
 #pragma unroll
-    for (int j = 0; j < kFewSixteens; ++j) {
+    for (int j = 0; j < kSmallMSixteens; ++j) {
       const auto upper = now.scales[0].factor(j, t), lower = now.scales[1].factor(j, t);
       unsigned a[4][4];  // two instructions for each half of the sixteen
 #pragma unroll
@@ -107,7 +107,7 @@ __global__ void __launch_bounds__(few_warps(kEights) * 32, 1)
                   : uint4{};
 #pragma unroll
           for (int step = 0; step < 2; ++step)
-            multiply_add(into[n], a[half * 2 + step], Codes::value_pair(values, 2 * step),
+            mma_m16n8k16(into[n], a[half * 2 + step], Codes::value_pair(values, 2 * step),
                          Codes::value_pair(values, 2 * step + 1));
         }
       if constexpr (Scales::kRun > 0) {
@@ -128,7 +128,7 @@ __global__ void __launch_bounds__(few_warps(kEights) * 32, 1)
       }
     }
 #pragma unroll
-    for (int n = 0; n < kEights; ++n) x[n] += kParts * kFewChunk * 2;
+    for (int n = 0; n < kEights; ++n) x[n] += kParts * kSmallMChunk * 2;
   }
 #pragma unroll
   for (int n = 0; n < kEights; ++n)
@@ -145,40 +145,40 @@ __global__ void __launch_bounds__(few_warps(kEights) * 32, 1)
 #pragma unroll
     for (int p = 0; p < kParts; ++p) sum += sums_of[p][row][x_row];
     if constexpr (Scales::kAtEnd) sum *= Scales::at_end(plan, first_row + row);
-    store_finished(plan.finish, x_row, first_row + row, sum * scale);
+    store_epilogue(plan.epilogue, x_row, first_row + row, sum * scale);
   }
 }
 
 template <typename Codes, typename Scales, bool kWhole, int kEights>
-void launch_few_eights(const Exec& exec, const FewPlan& plan) {
+void launch_small_m_eights(const Exec& exec, const SmallMPlan& plan) {
   // Four times the rows of a warp where that makes blocks for most multiprocessors.
   constexpr int kMany = 8192;
   const int row_warps = plan.weight_rows >= kMany ? 4 : 2;
-  const auto kernel = row_warps == 4 ? few_rows_kernel<Codes, Scales, kWhole, kEights, 4>
-                                     : few_rows_kernel<Codes, Scales, kWhole, kEights, 2>;
-  kernel<<<blocks_for(plan.weight_rows, row_warps * kFewWarpRows), few_warps(kEights) * 32, 0,
-           stream_of(exec)>>>(plan);
-  OCTAVO_CUDA_LAUNCHED("few_rows_kernel");
+  const auto kernel = row_warps == 4 ? small_m_kernel<Codes, Scales, kWhole, kEights, 4>
+                                     : small_m_kernel<Codes, Scales, kWhole, kEights, 2>;
+  kernel<<<blocks_for(plan.weight_rows, row_warps * kSmallMWarpRows), small_m_warps(kEights) * 32,
+           0, stream_of(exec)>>>(plan);
+  OCTAVO_CUDA_LAUNCHED("small_m_kernel");
 }
 
 // kMost: rows of A that there may be.
 template <typename Codes, typename Scales, bool kWhole, int kMost>
-void launch_few(const Exec& exec, const FewPlan& plan) {
+void launch_small_m(const Exec& exec, const SmallMPlan& plan) {
   const int eights = (plan.x_rows + 7) / 8;
-  if (eights <= 1) return launch_few_eights<Codes, Scales, kWhole, 1>(exec, plan);
+  if (eights <= 1) return launch_small_m_eights<Codes, Scales, kWhole, 1>(exec, plan);
   if constexpr (kMost <= 16) {
-    launch_few_eights<Codes, Scales, kWhole, 2>(exec, plan);
+    launch_small_m_eights<Codes, Scales, kWhole, 2>(exec, plan);
   } else {
-    if (eights <= 2) return launch_few_eights<Codes, Scales, kWhole, 2>(exec, plan);
-    if (eights <= 4) return launch_few_eights<Codes, Scales, kWhole, 4>(exec, plan);
-    launch_few_eights<Codes, Scales, kWhole, kMost / 8>(exec, plan);
+    if (eights <= 2) return launch_small_m_eights<Codes, Scales, kWhole, 2>(exec, plan);
+    if (eights <= 4) return launch_small_m_eights<Codes, Scales, kWhole, 4>(exec, plan);
+    launch_small_m_eights<Codes, Scales, kWhole, kMost / 8>(exec, plan);
   }
 }
 
 template <typename Codes, typename Scales, int kMost>
-void launch_few(const Exec& exec, const FewPlan& plan) {
-  plan.whole ? launch_few<Codes, Scales, true, kMost>(exec, plan)
-             : launch_few<Codes, Scales, false, kMost>(exec, plan);
+void launch_small_m(const Exec& exec, const SmallMPlan& plan) {
+  plan.whole ? launch_small_m<Codes, Scales, true, kMost>(exec, plan)
+             : launch_small_m<Codes, Scales, false, kMost>(exec, plan);
 }
 
 }  // namespace octavo::cuda

@@ -8,7 +8,7 @@
 namespace octavo::cuda {
 
 // In a chunk, of a lane: four lanes have 64 of K at a time.
-inline constexpr int kFewSixteens = kFewChunk / 64;
+inline constexpr int kSmallMSixteens = kSmallMChunk / 64;
 
 // Read once: must not push out of L1 what is read again.
 __device__ __forceinline__ void load_once(const unsigned char* from, uint2& to) {
@@ -24,20 +24,20 @@ __device__ __forceinline__ void load_once(const unsigned char* from, uint4& to) 
 
 // What a lane has of a chunk: of two rows of weights, 16 codes four times, and scales.
 template <typename Codes, typename Scales>
-struct FewPiece {
-  typename Codes::Sixteen codes[2][kFewSixteens];
+struct SmallMChunk {
+  typename Codes::Sixteen codes[2][kSmallMSixteens];
   Scales scales[2];
 };
 
 // Where a lane reads the codes and the scales of a chunk, of two rows.
 template <typename Codes, typename Scales>
-struct FewRows {
+struct SmallMWeights {
   const unsigned char *codes[2], *scales[2];
 
-  __device__ __forceinline__ void go_on(const FewPlan& plan, int chunks) {
+  __device__ __forceinline__ void advance(const SmallMPlan& plan, int chunks) {
 #pragma unroll
     for (int r = 0; r < 2; ++r) {
-      codes[r] += chunks * (kFewChunk / 16 * static_cast<int>(sizeof(typename Codes::Sixteen)));
+      codes[r] += chunks * (kSmallMChunk / 16 * static_cast<int>(sizeof(typename Codes::Sixteen)));
       scales[r] += chunks * Scales::chunk_bytes(plan);
       // Kept in registers: it would be worked out from the start wherever it is read from.
       asm volatile("" : "+l"(codes[r]));
@@ -58,20 +58,21 @@ __device__ __forceinline__ void load_sixteen(const unsigned char* chunk, int j, 
 
 // All of a chunk, or the scales that its first codes need, where the rest waits for room.
 template <bool kWhole, bool kAll, typename Codes, typename Scales>
-__device__ __forceinline__ void load_piece(const FewPlan& plan, const FewRows<Codes, Scales>& rows,
-                                           int t, int depth, FewPiece<Codes, Scales>& piece) {
+__device__ __forceinline__ void load_chunk(const SmallMPlan& plan,
+                                           const SmallMWeights<Codes, Scales>& rows, int t,
+                                           int depth, SmallMChunk<Codes, Scales>& piece) {
 #pragma unroll
   for (int r = 0; r < 2; ++r) {
     if constexpr (kAll) {
 #pragma unroll
-      for (int j = 0; j < kFewSixteens; ++j)
+      for (int j = 0; j < kSmallMSixteens; ++j)
         load_sixteen<kWhole>(rows.codes[r], j, t, depth, piece.codes[r][j]);
     }
     if constexpr (Scales::kRun == 0) {
       piece.scales[r].template load<kWhole>(rows.scales[r], t, depth);
     } else if constexpr (kAll) {
 #pragma unroll
-      for (int i = 0; i < kFewChunk / Scales::kRun; ++i)
+      for (int i = 0; i < kSmallMChunk / Scales::kRun; ++i)
         piece.scales[r].template load_run<kWhole>(plan, rows.scales[r], i, depth);
     }
   }

@@ -8,10 +8,10 @@
 
 namespace octavo::cuda {
 
-inline constexpr int kFewWarpRows = 16;  // of weights, of a warp
-inline constexpr int kFewChunk = 256;    // of K, of a warp at a time: a lane has four times 16
+inline constexpr int kSmallMWarpRows = 16;  // of weights, of a warp
+inline constexpr int kSmallMChunk = 256;    // of K, of a warp at a time: a lane has four times 16
 
-struct FewPlan {
+struct SmallMPlan {
   const unsigned char *x, *codes, *scales;
   std::int64_t x_pitch, code_pitch;
   std::int64_t scale_pitch, scale_stride;  // from scale to scale, down and along K
@@ -19,10 +19,10 @@ struct FewPlan {
   const float *x_scale, *tensor_scale;  // of all of x, and of all weights; the latter may be null
   int x_rows, weight_rows, depth;
   bool whole;  // K is chunks, and scales of one can be read at once
-  GemmFinish finish;
+  GemmEpilogue epilogue;
 };
 
-inline FewPlan few_plan_of(const Matrix& x, const float* x_scale, const GemmJob& job) {
+inline SmallMPlan small_m_plan_of(const Matrix& x, const float* x_scale, const GemmJob& job) {
   const QuantizedMatrix& q = job.b.quantized;
   return {.x = static_cast<const unsigned char*>(x.data),
           .codes = static_cast<const unsigned char*>(q.codes.data),
@@ -37,8 +37,8 @@ inline FewPlan few_plan_of(const Matrix& x, const float* x_scale, const GemmJob&
           .x_rows = static_cast<int>(x.rows),
           .weight_rows = static_cast<int>(q.codes.rows),
           .depth = static_cast<int>(x.cols),
-          .whole = x.cols % kFewChunk == 0,
-          .finish = finish_of(job)};
+          .whole = x.cols % kSmallMChunk == 0,
+          .epilogue = epilogue_of(job)};
 }
 
 }  // namespace octavo::cuda

@@ -31,10 +31,10 @@ struct BlockScales {
 
   unsigned words[kBytes / 4];
 
-  static __device__ __forceinline__ const unsigned char* of_row(const FewPlan& plan, int row) {
+  static __device__ __forceinline__ const unsigned char* of_row(const SmallMPlan& plan, int row) {
     return plan.scales + row * plan.scale_pitch;
   }
-  static __device__ __forceinline__ int chunk_bytes(const FewPlan& /*plan*/) { return kBytes; }
+  static __device__ __forceinline__ int chunk_bytes(const SmallMPlan& /*plan*/) { return kBytes; }
 
   template <bool kWhole>
   __device__ __forceinline__ void load(const unsigned char* from, int t, int depth) {
@@ -50,7 +50,7 @@ struct BlockScales {
 #pragma unroll
       for (unsigned& word : words) word = 0;
 #pragma unroll
-      for (int j = 0; j < kFewSixteens; ++j) {
+      for (int j = 0; j < kSmallMSixteens; ++j) {
         const bool there = j * 64 + t * 16 < depth;
         const unsigned scale = there ? __ldg(from + (kNvfp4 ? 4 * j + t : 2 * j + t / 2)) : 0u;
         words[word_of(j)] |= scale << bits_before(j, t);
@@ -75,19 +75,19 @@ struct BlockScales {
 struct RunScales {
   static constexpr int kRun = 128;
   static constexpr bool kAtEnd = false;
-  static constexpr int kRuns = kFewChunk / kRun;  // of a chunk
+  static constexpr int kRuns = kSmallMChunk / kRun;  // of a chunk
 
   float of[kRuns];
 
-  static __device__ __forceinline__ const unsigned char* of_row(const FewPlan& plan, int row) {
+  static __device__ __forceinline__ const unsigned char* of_row(const SmallMPlan& plan, int row) {
     return plan.scales + row / plan.scale_rows * plan.scale_pitch;
   }
-  static __device__ __forceinline__ std::int64_t chunk_bytes(const FewPlan& plan) {
+  static __device__ __forceinline__ std::int64_t chunk_bytes(const SmallMPlan& plan) {
     return kRuns * plan.scale_stride;
   }
 
   template <bool kWhole>
-  __device__ __forceinline__ void load_run(const FewPlan& plan, const unsigned char* from, int i,
+  __device__ __forceinline__ void load_run(const SmallMPlan& plan, const unsigned char* from, int i,
                                            int depth) {
     of[i] = kWhole || i * kRun < depth
                 ? __ldg(reinterpret_cast<const float*>(from + i * plan.scale_stride))
@@ -103,16 +103,16 @@ struct RowScales {
   static constexpr int kRun = 0;
   static constexpr bool kAtEnd = true;
 
-  static __device__ __forceinline__ const unsigned char* of_row(const FewPlan& plan, int row) {
+  static __device__ __forceinline__ const unsigned char* of_row(const SmallMPlan& plan, int row) {
     return plan.scales + row / plan.scale_rows * plan.scale_pitch;
   }
-  static __device__ __forceinline__ int chunk_bytes(const FewPlan& /*plan*/) { return 0; }
+  static __device__ __forceinline__ int chunk_bytes(const SmallMPlan& /*plan*/) { return 0; }
 
   template <bool kWhole>
   __device__ __forceinline__ void load(const unsigned char* /*from*/, int /*t*/, int /*depth*/) {}
 
   __device__ __forceinline__ NoFactor factor(int /*j*/, int /*t*/) const { return {}; }
-  static __device__ __forceinline__ float at_end(const FewPlan& plan, int row) {
+  static __device__ __forceinline__ float at_end(const SmallMPlan& plan, int row) {
     return __ldg(reinterpret_cast<const float*>(of_row(plan, row)));
   }
 };

@@ -58,7 +58,7 @@ def changed(octavo, change):
         (lambda c: group(c)["input_activations"].update(num_bits=4), "said-words"),
     ],
 )
-def test_configs_that_lie(octavo, model, change, rule):
+def test_inconsistent_configs(octavo, model, change, rule):
     octavo.good("quantize", "model", "-o", "out", "--recipe", "fp8-channel")
     octavo.good("verify", "out")
     result = changed(octavo, change)
@@ -69,7 +69,7 @@ def group(config):
     return config["quantization_config"]["config_groups"]["group_0"]
 
 
-def test_fmt_that_lies(octavo, model):
+def test_inconsistent_fmt(octavo, model):
     octavo.good("quantize", "model", "-o", "out", "--recipe", "fp8-block", "--target", "deepseek")
     result = changed(octavo, lambda c: c["quantization_config"].update(fmt="e5m2"))
     assert result.code == 1 and "fmt 'e5m2'" in result.out
@@ -134,7 +134,7 @@ def test_advice_can_be_followed(octavo, model):
     assert advised == {"mxfp8"}  # blocks and channels it has no words for
 
 
-def test_verify_says_everything_in_json_and_folds_on_a_terminal(octavo):
+def test_verify_lists_everything_in_json_and_collapses_on_a_terminal(octavo):
     tiny_model.llama(octavo.folder / "model", tiny_model.llama_weights(layers=25, width=32))
     octavo.good("quantize", "model", "-o", "out", "--recipe", "fp8-channel")
     result = changed(octavo, lambda c: c.update(hidden_size=512, num_attention_heads=7))
@@ -147,7 +147,7 @@ def test_verify_says_everything_in_json_and_folds_on_a_terminal(octavo):
     }
 
 
-def test_verify_says_what_it_looked_at(octavo, model):
+def test_verify_prints_what_it_checked(octavo, model):
     octavo.good("quantize", "model", "-o", "out", "--recipe", "fp8-channel")
     shown = octavo.good("verify", "out").out
     assert "loads in       vllm, transformers, sglang, trtllm\n" in shown
@@ -193,7 +193,7 @@ def test_an_index_that_leaves_a_tensor_out(octavo):
         lambda side: side.update(exclude_modules=[]),
     ],
 )
-def test_a_side_file_that_lies(octavo, model, change):
+def test_inconsistent_sidecar_file(octavo, model, change):
     octavo.good("quantize", "model", "-o", "out", "--recipe", "nvfp4", "--target", "modelopt")
     octavo.good("verify", "out", "--for", "vllm,sglang,trtllm")
     path = octavo.folder / "out" / "hf_quant_config.json"

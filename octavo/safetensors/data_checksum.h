@@ -16,10 +16,10 @@
 namespace octavo::safetensors {
 
 // What a piece that begins at byte `offset` of the data adds.
-[[nodiscard]] OCTAVO_API std::uint64_t piece_sum(std::uint64_t offset,
-                                                 std::span<const std::byte> bytes);
+[[nodiscard]] OCTAVO_API std::uint64_t piece_checksum(std::uint64_t offset,
+                                                      std::span<const std::byte> bytes);
 
 // Of all data of a file, read in windows of a megabyte.
-[[nodiscard]] OCTAVO_API std::uint64_t data_sum(const FileReader& file);
+[[nodiscard]] OCTAVO_API std::uint64_t data_checksum(const FileReader& file);
 
 }  // namespace octavo::safetensors

@@ -82,7 +82,7 @@ TEST(Verify, zero_scales_over_zeros_are_nothing) {
   EXPECT_EQ(findings_of(model, {.codes = false}).front().severity, Severity::warning);
 }
 
-TEST(Verify, words_of_a_config_that_are_not_true) {
+TEST(Verify, config_keys_that_are_not_true) {
   const Scaling channel = bf16_scaled("fp8-channel"), block = preset("fp8-block");
   const auto weights = [](Model& model) -> Json& {
     return const_cast<Json&>(model.group()["weights"]);

@@ -1,4 +1,4 @@
-#include "octavo/safetensors/data_sum.h"
+#include "octavo/safetensors/data_checksum.h"
 
 #include <algorithm>
 #include <bit>
@@ -50,7 +50,7 @@ std::uint64_t steps_sum(std::uint64_t first, const std::byte* bytes, std::size_t
 
 }  // namespace
 
-std::uint64_t piece_sum(std::uint64_t offset, std::span<const std::byte> bytes) {
+std::uint64_t piece_checksum(std::uint64_t offset, std::span<const std::byte> bytes) {
   std::uint64_t sum = 0;
   const auto take = [&](std::size_t count) {
     for (const std::byte byte : bytes.first(count)) sum += byte_sum(offset++, byte);
@@ -67,7 +67,7 @@ std::uint64_t piece_sum(std::uint64_t offset, std::span<const std::byte> bytes) 
   return sum;
 }
 
-std::uint64_t data_sum(const FileReader& file) {
+std::uint64_t data_checksum(const FileReader& file) {
   constexpr std::uint64_t kWindow = 1U << 20;
   std::vector<std::byte> window(std::min(kWindow, file.header().data_bytes));
   std::uint64_t sum = 0;
@@ -76,7 +76,7 @@ std::uint64_t data_sum(const FileReader& file) {
       const auto piece =
           std::span(window).first(std::min<std::uint64_t>(window.size(), tensor.nbytes() - at));
       file.read(tensor, at, piece);
-      sum += piece_sum(tensor.begin + at, piece);
+      sum += piece_checksum(tensor.begin + at, piece);
     }
   return sum;
 }

@@ -1,4 +1,4 @@
-#include "octavo/safetensors/data_sum.h"
+#include "octavo/safetensors/data_checksum.h"
 
 #include <gtest/gtest.h>
 
@@ -29,27 +29,27 @@ std::uint64_t by_definition(std::uint64_t offset, std::span<const std::byte> byt
   return sum;
 }
 
-TEST(DataSum, is_what_it_says) {
+TEST(DataChecksum, is_the_weighted_sum_of_words) {
   const auto bytes = random_bytes(70'000, 1);
   for (const std::uint64_t offset : {0ULL, 1ULL, 2ULL, 3ULL, 4ULL, 16'383ULL, 0xFFFFFFFFFFULL})
     for (const std::size_t count : {0UL, 1UL, 3UL, 4UL, 5UL, 16'384UL, 16'389UL, 70'000UL})
-      EXPECT_EQ(piece_sum(offset, std::span(bytes).first(count)),
+      EXPECT_EQ(piece_checksum(offset, std::span(bytes).first(count)),
                 by_definition(offset, std::span(bytes).first(count)))
           << offset << " " << count;
 }
 
-TEST(DataSum, sees_what_accidents_do) {
+TEST(DataChecksum, detects_accidental_damage) {
   auto bytes = random_bytes(40'000, 2);
-  const std::uint64_t whole = piece_sum(0, bytes);
+  const std::uint64_t whole = piece_checksum(0, bytes);
   for (std::size_t i = 0; i < bytes.size(); i += 97) {
     bytes[i] ^= std::byte{1};
-    EXPECT_NE(piece_sum(0, bytes), whole) << i;
+    EXPECT_NE(piece_checksum(0, bytes), whole) << i;
     bytes[i] ^= std::byte{1};
   }
   std::swap_ranges(bytes.begin(), bytes.begin() + 4096, bytes.begin() + 8192);
-  EXPECT_NE(piece_sum(0, bytes), whole);
+  EXPECT_NE(piece_checksum(0, bytes), whole);
   std::fill(bytes.begin() + 12'288, bytes.begin() + 16'384, std::byte{0});
-  EXPECT_NE(piece_sum(0, bytes), whole);
+  EXPECT_NE(piece_checksum(0, bytes), whole);
 }
 
 class DataSumTest : public FolderTest {};
@@ -65,8 +65,8 @@ TEST_F(DataSumTest, a_writer_and_a_reader_agree) {
   writer.write(writer.at("b"), 0, std::span(bytes).first(7));
   writer.finish();
   const FileReader reader(path("x.safetensors"));
-  EXPECT_EQ(data_sum(reader), writer.written_sum());
-  EXPECT_NE(writer.written_sum(), 0U);
+  EXPECT_EQ(data_checksum(reader), writer.written_checksum());
+  EXPECT_NE(writer.written_checksum(), 0U);
 }
 
 }  // namespace

@@ -56,8 +56,8 @@ std::uint64_t rows_sum(const std::byte* rows, std::size_t size, std::int64_t fir
 
 }  // namespace
 
-std::uint64_t content_sum(std::span<const std::byte> bytes, std::int64_t row_bytes,
-                          std::int64_t first_row) {
+std::uint64_t content_hash(std::span<const std::byte> bytes, std::int64_t row_bytes,
+                           std::int64_t first_row) {
   const auto size = static_cast<std::size_t>(row_bytes);
   std::uint64_t sum = 0;
   while (!bytes.empty()) {
@@ -78,7 +78,8 @@ std::uint64_t content_of(const QuantizedTensor& codes, std::int64_t first_row) {
     const auto size = static_cast<std::int64_t>(bytes.size());
     const std::int64_t rows =
         part.shape().rank() > 1 ? std::max<std::int64_t>(1, part.shape()[0]) : 1;
-    return bytes.empty() ? 0 : content_sum(bytes, size % rows == 0 ? size / rows : size, first_row);
+    return bytes.empty() ? 0
+                         : content_hash(bytes, size % rows == 0 ? size / rows : size, first_row);
   };
   std::uint64_t sum = sum_of(codes.rowwise.codes) + kOfScales * sum_of(codes.rowwise.scales);
   if (codes.rowwise.tensor_scale.owner() != nullptr)
@@ -87,17 +88,17 @@ std::uint64_t content_of(const QuantizedTensor& codes, std::int64_t first_row) {
 }
 
 std::int64_t row_in_source(const CheckpointReader& source, const TensorAction& action,
-                           const Band& band) {
-  if (action.part.matrix < 0) return band.first_row;
+                           const RowBlock& row_block) {
+  if (action.part.matrix < 0) return row_block.first_row;
   const auto& sizes = source.tensors()[action.tensor].entry->shape;
-  return band.first_row + action.part.first +
+  return row_block.first_row + action.part.first +
          action.part.matrix * static_cast<std::int64_t>(sizes[action.part.transposed ? 2 : 1]);
 }
 
-std::int64_t row_in_found(const TensorAction& action, const Band& band) {
+std::int64_t row_in_found(const TensorAction& action, const RowBlock& row_block) {
   const Shape& whole = action.found->weight.shape;
-  if (action.part.matrix < 0 || whole.rank() != 3) return band.first_row;
-  return band.first_row + action.part.first + action.part.matrix * whole[1];
+  if (action.part.matrix < 0 || whole.rank() != 3) return row_block.first_row;
+  return row_block.first_row + action.part.first + action.part.matrix * whole[1];
 }
 
 }  // namespace octavo
