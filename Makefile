@@ -9,8 +9,8 @@ export CTEST_PARALLEL_LEVEL := $(JOBS)
 SOURCES = git ls-files --cached --others --exclude-standard
 
 .DEFAULT_GOAL := all
-.PHONY: all release package quick demo test test-slow peers test-peers bench cuda coverage format lint clean help \
-        bootstrap-build bootstrap-test bootstrap-bench bootstrap-dev
+.PHONY: all release package quick demo test test-all test-slow peers test-peers bench cuda coverage format lint clean help \
+        bootstrap-build bootstrap-test bootstrap-ci bootstrap-bench bootstrap-dev
 # Targets share build trees and the package manager; the parallelism is inside them.
 .NOTPARALLEL:
 
@@ -21,12 +21,14 @@ bootstrap-build:
 	@tools/bootstrap build
 bootstrap-test:
 	@tools/bootstrap test
+bootstrap-ci:
+	@tools/bootstrap ci
 bootstrap-bench:
 	@tools/bootstrap bench
 bootstrap-dev:
 	@tools/bootstrap dev
 
-# A compiler newer than ours may warn where ours does not: an error only to those who test.
+# A newer compiler may warn where ours does not: warnings are errors only in test builds.
 WERROR ?= OFF
 
 # Without tests and benchmarks, so that building does not need what only testing needs.
@@ -43,7 +45,7 @@ package: bootstrap-build
 	  --config-settings=build-dir=build/python \
 	  --config-settings=cmake.define.OCTAVO_WERROR=$(WERROR) .
 
-# Where the package has been built, it is brought up to date and shown, Python too. Otherwise the program
+# Where the package has been built, it is updated and the demo includes Python. Otherwise the program
 # alone, in a build that takes half the time.
 demo: $(if $(wildcard build/python/CMakeCache.txt),package,quick)  ## quantize a real model and show what that cost; leaves a report and pictures in build/demo
 	@tools/demo
@@ -52,8 +54,11 @@ quick: bootstrap-build
 	cmake --preset quick
 	cmake --build --preset quick
 
-test: bootstrap-test  ## build and run every test but the slow ones
+test: bootstrap-test  ## what a person runs: sources checked, everything users get built and tested
 	@$(PYTHON) tools/run_tests.py
+
+test-all: bootstrap-ci  ## what continuous integration runs: that, sanitizers, emulators, x86_64, CUDA
+	@$(PYTHON) tools/run_tests.py --all
 
 test-slow: bootstrap-test  ## the exhaustive tests: minutes
 	@$(PYTHON) tools/run_tests.py slow
@@ -88,18 +93,25 @@ coverage: bootstrap-dev  ## lines the C++ tests reach, as HTML
 	  --txt build/coverage/coverage.txt --html-details build/coverage/coverage.html --print-summary
 	@echo "report: build/coverage/coverage.html"
 
-format: bootstrap-dev  ## rewrite all sources in the house style
+format: bootstrap-test  ## rewrite all sources in the house style
 	$(SOURCES) '*.cc' '*.h' '*.cu' '*.cuh' | xargs -r clang-format -i
 	$(SOURCES) '*.py' | xargs -r .venv/bin/ruff format --quiet
 	$(SOURCES) '*.py' | xargs -r .venv/bin/ruff check --quiet --fix
 
-lint: bootstrap-dev  ## say what format would change, and what clang-tidy and ruff find
-	$(SOURCES) '*.cc' '*.h' '*.cu' '*.cuh' | xargs -r clang-format --dry-run -Werror
-	$(SOURCES) '*.py' | xargs -r .venv/bin/ruff check
-	$(PYTHON) tests/layering/check_layering.py
+# Host code of the CUDA backend is looked at where there is a CUDA toolkit; kernels are not.
+NVCC := $(firstword $(CUDACXX) $(shell command -v nvcc 2>/dev/null) $(wildcard /usr/local/cuda/bin/nvcc))
+TIDY = xargs -r -n 4 -P $(JOBS) clang-tidy --quiet -p
+
+lint: bootstrap-dev  ## the checks of `make test` that compile nothing, and clang-tidy
+	$(PYTHON) tools/run_tests.py checks
 	cmake --preset release -DOCTAVO_BUILD_TESTS=ON
-	$(SOURCES) 'octavo/*.cc' 'cli/*.cc' | grep -v -e _test.cc -e /cuda | \
-	  xargs -r -n 4 -P $(JOBS) clang-tidy -p build/release --quiet
+	$(SOURCES) 'octavo/*.cc' 'cli/*.cc' | grep -v -e _test.cc -e /cuda | $(TIDY) build/release
+ifneq ($(NVCC),)
+	cmake --preset cuda -DCMAKE_CUDA_COMPILER=$(NVCC) -DOCTAVO_BUILD_TESTS=OFF
+	$(SOURCES) 'octavo/backend/cuda/*.cc' | $(TIDY) build/cuda
+else
+	@echo "left out: clang-tidy of the CUDA backend, because there is no nvcc"
+endif
 
 clean:  ## remove build/; .venv stays (rm -r .venv to remove it too)
 	rm -rf build

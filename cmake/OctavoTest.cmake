@@ -43,6 +43,12 @@ set(OCTAVO_TEST_XML_DIR "${PROJECT_BINARY_DIR}/test-xml")
 # The target that `tsan` builds instead of everything.
 add_custom_target(octavo_thread_tests)
 
+# What a cross build builds and runs instead of everything, under label `arch`: tests of code that
+# differs between architectures, and of numbers that pass through it.
+add_custom_target(octavo_arch_tests)
+set(OCTAVO_TEST_ARCH_PROGRAMS
+  "^(every_.*|agreement|attention|backend|base|convert|exact|exec|format|fp_env|gemm|ops|oracle|quant|report|round|scale|support|tensor|conformance)_test$")
+
 # Builds in which every instruction costs more: they take a part of the longest programs, each its own.
 set(OCTAVO_TEST_SHARED_PROGRAMS "^every_")
 set(OCTAVO_TEST_SHARD 0)
@@ -100,6 +106,10 @@ function(octavo_gtest name)
   endif()
   if("thread" IN_LIST arg_LABELS)
     add_dependencies(octavo_thread_tests ${name})
+  endif()
+  if(name MATCHES "${OCTAVO_TEST_ARCH_PROGRAMS}")
+    add_dependencies(octavo_arch_tests ${name})
+    set_property(TEST ${name} APPEND PROPERTY LABELS arch)
   endif()
 endfunction()
 

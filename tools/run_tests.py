@@ -1,6 +1,7 @@
 """Builds and runs the tests, one stage after another, and says at the end how many passed.
 
-    run_tests.py               every stage that applies to this machine
+    run_tests.py               the first tier: what a person runs before a change is shown to others
+    run_tests.py --all         both tiers: what continuous integration runs
     run_tests.py release dev   these stages only
     run_tests.py slow          the exhaustive tests
 
@@ -75,6 +76,9 @@ def count_ctest(junit: Path, cases: Path) -> Count:
     return total
 
 
+BUILD_SECONDS: dict[str, float] = {}  # of the stages that compile, by preset
+
+
 def cpp_stage(preset: str, test_preset: str | None = None, prefix: list[str] = ()) -> Count:
     build = ROOT / "build" / preset
     cases = build / "test-xml"
@@ -82,8 +86,10 @@ def cpp_stage(preset: str, test_preset: str | None = None, prefix: list[str] = (
     shutil.rmtree(cases, ignore_errors=True)
     junit.unlink(missing_ok=True)
     configure = ["cmake", "--preset", preset, "-DOCTAVO_WERROR=ON"]
+    start = time.monotonic()
     if not run(configure) or not run(["cmake", "--build", "--preset", preset]):
         return Count(failed=1)
+    BUILD_SECONDS[test_preset or preset] = time.monotonic() - start
     ctest = ["ctest", "--preset", test_preset or preset, "--output-junit", str(junit)]
     good = run([*prefix, *ctest])
     if not junit.exists():
@@ -114,10 +120,12 @@ def cuda_stage() -> Count:
     configure = ["cmake", "--preset", "cuda", "-B", str(build), "-DOCTAVO_CUDA_CONFIGS=one"]
     compiler = f"-DCMAKE_CUDA_COMPILER={nvcc}"
     targets = ["octavo_cuda_tests", "bench_cuda"]
+    start = time.monotonic()
     if not run([*configure, compiler, "-DOCTAVO_WERROR=ON", *parts]):
         return Count(failed=1)
     if not run(["cmake", "--build", str(build), "--target", *targets]):
         return Count(failed=1)
+    BUILD_SECONDS["cuda"] = time.monotonic() - start
     ctest = ["ctest", "--test-dir", str(build), "-L", "^cuda$", "--output-on-failure"]
     good = run([*ctest, "--no-tests=error", "--output-junit", str(junit)])
     if not junit.exists():
@@ -150,7 +158,7 @@ PRODUCT = "import torch; a = torch.ones(64, 64); a @ a"
 
 
 def variables_for_torch(seconds: float = 120) -> dict[str, str] | None:
-    """What the environment lacks for torch to multiply matrices; None if it does not return at all."""
+    """Environment variables that torch's matmul needs; None if it does not return at all."""
     for variables in ({}, ANOTHER_CPU):
         try:
             subprocess.run(
@@ -188,11 +196,53 @@ def python_stage() -> Count:
     return count
 
 
-# In the order they run: what users get first, then the same code under instruments.
-STAGES = {
+def checks_stage() -> Count:
+    """What looks at sources and compiles nothing; each check counts as one case."""
+    tracked = ["git", "ls-files", "--cached", "--others", "--exclude-standard"]
+
+    def files(*patterns: str) -> list[str]:
+        found = subprocess.run([*tracked, *patterns], cwd=ROOT, capture_output=True, text=True)
+        return [name for name in found.stdout.splitlines() if (ROOT / name).exists()]
+
+    python_files = files("*.py")
+    count = Count()
+    for command in (
+        [".venv/bin/python", "tests/layering/check_layering.py"],
+        ["clang-format", "--dry-run", "-Werror", *files("*.cc", "*.h", "*.cu", "*.cuh")],
+        [".venv/bin/ruff", "check", "--quiet", *python_files],
+        [".venv/bin/ruff", "format", "--check", "--quiet", *python_files],
+        [".venv/bin/mypy"],
+    ):
+        print("+", " ".join(command[:4]), "..." if len(command) > 4 else "", flush=True)
+        good = subprocess.run(command, cwd=ROOT).returncode == 0
+        count += Count(passed=int(good), failed=int(not good))
+    return count
+
+
+def emulated_stage() -> Count:
+    """Instruction sets of this architecture that this CPU lacks, in the programs of `release`."""
+    listing = subprocess.run(
+        ["ctest", "--preset", "emulated", "--show-only=json-v1"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+    )
+    if '"name" : "' not in listing.stdout:
+        print("left out: this CPU runs every instruction set of its architecture itself")
+        return Count()
+    return cpp_stage("release", test_preset="emulated")
+
+
+# What users get: what a person runs.
+FIRST_TIER = {
+    "checks": checks_stage,
     "release": lambda: cpp_stage("release"),
     "package": package_stage,
     "python": python_stage,
+}
+# The same code under instruments: what continuous integration runs besides.
+SECOND_TIER = {
+    "emulated": emulated_stage,
     "dev": lambda: cpp_stage("dev"),
     "tsan": tsan_stage,
     "x86_64": lambda: cpp_stage("x86_64"),
@@ -203,9 +253,12 @@ EXTRA_STAGES = {
 }
 
 
-def default_stages() -> list[str]:
+def stages_of(arguments: list[str]) -> list[str]:
+    if arguments and arguments != ["--all"]:
+        return arguments
+    stages = [*FIRST_TIER, *SECOND_TIER] if arguments else [*FIRST_TIER]
     # An x86 machine runs x86 code in every stage; only others need the emulator.
-    return [name for name in STAGES if name != "x86_64" or platform.machine() != "x86_64"]
+    return [name for name in stages if name != "x86_64" or platform.machine() != "x86_64"]
 
 
 # Tests write many small files, and on a disk wait for it longer than they work.
@@ -221,8 +274,9 @@ def folder_for_files() -> tempfile.TemporaryDirectory | None:
 
 
 def main(arguments: list[str]) -> int:
-    known = STAGES | EXTRA_STAGES
-    unknown = [name for name in arguments if name not in known]
+    known = FIRST_TIER | SECOND_TIER | EXTRA_STAGES
+    stages = stages_of(arguments)
+    unknown = [name for name in stages if name not in known]
     if unknown:
         print(f"unknown stage {unknown[0]!r}; stages: {', '.join(known)}", file=sys.stderr)
         return 2
@@ -232,15 +286,18 @@ def main(arguments: list[str]) -> int:
         os.environ["TMPDIR"] = files.name
     rows = []
     total = Count()
-    for name in arguments or default_stages():
+    for name in stages:
         print(f"\n==== {name} ====", flush=True)
         start = time.monotonic()
         count = known[name]()
         rows.append((name, count, time.monotonic() - start))
         total += count
-    print(f"\n{'stage':<10}{'passed':>9}{'failed':>9}{'skipped':>9}{'seconds':>9}")
+    heads = ("passed", "failed", "skipped", "seconds", "building")
+    print(f"\n{'stage':<10}" + "".join(f"{head:>9}" for head in heads))
     for name, count, seconds in rows:
-        print(f"{name:<10}{count.passed:>9}{count.failed:>9}{count.skipped:>9}{seconds:>9.0f}")
+        building = f"{BUILD_SECONDS[name]:.0f}" if name in BUILD_SECONDS else ""
+        numbers = (count.passed, count.failed, count.skipped, f"{seconds:.0f}", building)
+        print(f"{name:<10}" + "".join(f"{number:>9}" for number in numbers))
     print(f"{total.passed} passed, {total.failed} failed")
     return 1 if total.failed else 0
 
