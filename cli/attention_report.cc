@@ -1,5 +1,5 @@
-// octavo attention-report: how far each rung of attention is from f64, and at which step it gets
-// there.
+// octavo attention-report: the error of each attention rung against f64, and which step it comes
+// from.
 #include "cli/attention_report.h"
 
 #include <cmath>
@@ -61,10 +61,9 @@ AttentionErrorOptions options_of(const Arguments& arguments) {
   return options;
 }
 
-// Files have two to four dimensions; the report wants four.
+// Files have two to four dimensions; the report needs four.
 View with_four_dimensions(View view) {
-  if (view.shape.rank() > 4 || view.shape.rank() < 2)
-    return view;  // the library says what is wrong
+  if (view.shape.rank() > 4 || view.shape.rank() < 2) return view;  // the library reports the error
   const int missing = 4 - view.shape.rank();
   Shape shape{1, 1, 1, 1}, strides{0, 0, 0, 0};
   for (int i = 0; i < view.shape.rank(); ++i) {

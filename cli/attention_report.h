@@ -1,4 +1,4 @@
-// What octavo attention-report shows: each rung's error on each kind of input.
+// Results of octavo attention-report: the error of each rung (precision) on each kind of input.
 #pragma once
 
 #include <nlohmann/json.hpp>
@@ -18,7 +18,7 @@ struct AttentionCase {
 struct AttentionFindings {
   std::vector<AttentionCase> cases{};
   Shape q{}, k{};
-  std::int64_t rows = 0;  // looked at in each head
+  std::int64_t rows = 0;  // sampled per head
   double rtol = 0, atol = 0;
 };
 

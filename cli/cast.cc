@@ -1,4 +1,5 @@
-// octavo cast: a .npy file of values or codes to another, value semantics, never a scale.
+// octavo cast: converts a .npy file of values or codes to another type, by value, never with a
+// scale.
 #include <fmt/format.h>
 
 #include <cmath>

@@ -1,5 +1,5 @@
-// What main.cc and the subcommands share. A subcommand is one add_ function: it declares its
-// arguments and returns what to run once they are parsed.
+// Shared by main.cc and the subcommands. A subcommand is one add_ function: it declares its
+// arguments and returns what to run after parsing.
 #pragma once
 
 #include <CLI/CLI.hpp>
@@ -32,7 +32,7 @@ Command add_attention_report(CLI::App& program, Globals& globals);
 Command add_doctor(CLI::App& program, Globals& globals);
 Command add_completion(CLI::App& program, Globals& globals);
 
-std::vector<std::string> dequantized_dtype_names();  // what dequantize --dtype takes
+std::vector<std::string> dequantized_dtype_names();  // values of dequantize --dtype
 
 // A subcommand with its one-line description, its examples under --help, and --json.
 CLI::App* add_subcommand(CLI::App& program, Globals& globals, const std::string& name,

@@ -1,4 +1,4 @@
-// octavo compare: how far two checkpoints are apart, tensor by tensor.
+// octavo compare: error metrics between two checkpoints, tensor by tensor.
 #include <fmt/format.h>
 
 #include <memory>

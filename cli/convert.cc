@@ -1,5 +1,5 @@
-// octavo convert and octavo dequantize: a quantized checkpoint in another spelling, or as ordinary
-// numbers again. One file, because they are one walk over the same files.
+// octavo convert and octavo dequantize: a quantized checkpoint in another dialect, or dequantized.
+// One file, because both run the same pipeline.
 #include <fmt/format.h>
 
 #include <functional>
@@ -86,7 +86,7 @@ int run(const std::string& op, const Arguments& arguments, const Globals& global
                       bytes_text(static_cast<double>(result.bytes_after)), result.seconds));
     print(notes_text(result.notes));
   }
-  finish_stdout();  // before what is said about it
+  finish_stdout();  // before messages about it on stderr
   say_written(op, arguments.output, result.was_complete, result.written_again);
   return kGood;
 }

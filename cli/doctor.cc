@@ -1,5 +1,5 @@
-// octavo doctor: what this machine offers, which kernels will run and why, and whether they are
-// right.
+// octavo doctor: hardware, backends that can run, the chosen one and why, and a self-check of their
+// results.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <unistd.h>

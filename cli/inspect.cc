@@ -1,4 +1,4 @@
-// octavo inspect: what is in a checkpoint.
+// octavo inspect: lists the tensors of a checkpoint.
 #include <fmt/format.h>
 
 #include <map>

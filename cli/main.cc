@@ -42,7 +42,7 @@ std::vector<std::string> command_names(const std::vector<Command>& commands) {
   return names;
 }
 
-// Before the parser sees it, because it would only say that something was not expected.
+// Checked before parsing, because the parser would only report an unexpected argument.
 void check_command_name(int argc, char** argv, const std::vector<std::string>& names) {
   const char* const* end = argv + argc;
   const char* const* first =
@@ -53,8 +53,8 @@ void check_command_name(int argc, char** argv, const std::vector<std::string>& n
                         did_you_mean(*first, names)));
 }
 
-// The parser's complaint in our words. An option it does not know comes first: the one it misses
-// may be that one, mistyped.
+// Rewords the parser's error. An unknown option is reported first: it may be the missing one,
+// mistyped.
 UsageError explained(const CLI::App& program, const CLI::ParseError& error) {
   const auto chosen = program.get_subcommands();
   const CLI::App& app = chosen.empty() ? program : *chosen[0];

@@ -1,5 +1,5 @@
-// octavo quantize: a whole checkpoint (quantize_checkpoint_run.cc), or what a way of quantizing
-// does to an array, in numbers and in a picture.
+// octavo quantize: quantizes a whole checkpoint (quantize_checkpoint_run.cc), or shows the error of
+// a quantization on an array, in numbers and in a plot.
 #include <fmt/format.h>
 
 #include <chrono>
@@ -54,7 +54,7 @@ using Clock = std::chrono::steady_clock;
 
 QuantizedTensor quantized(const QuantizeInput& input, const Scaling& scaling, int threads) {
   try {
-    (void)scale_shape(input.values.shape, scaling);  // does the axis fit?
+    (void)scale_shape(input.values.shape, scaling);  // throws if the axis is invalid
   } catch (const Error& error) {
     throw UsageError(text("[quantize] ", reason_of(error)));
   }
@@ -74,14 +74,14 @@ QuantizedTensor quantized(const QuantizeInput& input, const Scaling& scaling, in
   }
 }
 
-// Under the name of the array's file, without its ending.
+// Under the name of the array's file, without its extension.
 void save(const QuantizeArguments& arguments, const QuantizedTensor& q) {
   const std::string name = std::filesystem::path(arguments.input).stem().string();
   save_quantized(arguments.output, {{name, q}});
   say(fmt::format("wrote {}: {}, {}.scales", arguments.output, name, name));
 }
 
-// Before the work: a name that cannot be written is known at once.
+// Called before the work, so that an invalid output name is reported at once.
 void check_outputs(const QuantizeArguments& arguments) {
   for (const std::string* output : {&arguments.output, &arguments.plot}) {
     if (output->empty()) continue;
@@ -99,7 +99,7 @@ int run_quantize(const QuantizeArguments& arguments, const Globals& globals) {
   QuantizeReport report{.input = arguments.input, .scaling = plan_scaling(arguments)};
   report.gates = gate_arguments("quantize", arguments.gates);
   check_outputs(arguments);
-  // Codes and at most one f32 scale each.
+  // A code and at most one f32 scale per element.
   const double more_bytes_each = report.scaling.format.code_bytes() + sizeof(float);
   const QuantizeInput input =
       read_quantize_input("quantize", arguments.input, arguments.from, more_bytes_each);

@@ -1,6 +1,6 @@
-// A quick proof that a backend gives the reference's bits on this machine: every bfloat16 value
-// encoded to every named format, and every code decoded. A few milliseconds; the tests hold much
-// more.
+// A quick self-check that a backend is bit-exact with the reference on this machine: every bfloat16
+// value encoded to every named format, and every code decoded. A few milliseconds; the tests cover
+// much more.
 #pragma once
 
 #include <string>
@@ -11,7 +11,7 @@ struct Kernels;
 
 namespace octavo::cli {
 
-// Empty when all agree, else the first difference.
+// Empty when all bits agree, else the first difference.
 std::string self_check(const Kernels& backend);
 
 inline constexpr int kSelfCheckInputs = 65536;

@@ -1,4 +1,4 @@
-// How a run ends, and the one error that is the user's own.
+// Exit codes, and UsageError for command-line mistakes.
 #pragma once
 
 #include <stdexcept>

@@ -1,4 +1,4 @@
-// octavo verify: will servers load this checkpoint, and as what was meant?
+// octavo verify: will vLLM, transformers, SGLang and TensorRT-LLM load this checkpoint correctly?
 #include <fmt/format.h>
 
 #include <map>
@@ -38,8 +38,8 @@ std::vector<Loader> loaders_of(const std::vector<std::string>& typed) {
   return out;
 }
 
-// One line for all loaders that a finding is of, and of those that differ in numbers alone the
-// first three.
+// One line per finding with all its loaders; of findings that differ only in numbers the first
+// three.
 std::string findings_text(const std::vector<Finding>& findings) {
   const Style style(stdout);
   std::vector<std::pair<Finding, std::string>> merged;  // with the names of all its loaders
@@ -64,7 +64,7 @@ std::string findings_text(const std::vector<Finding>& findings) {
   return out;
 }
 
-// What stands behind the verdict: without findings it is all there is to say.
+// The scope of the check, which without findings is the whole result.
 std::string scope_text(const VerifyScope& scope, bool codes) {
   std::string out = fmt::format(
       "{} in {}, {}, against {}; ", counted(static_cast<std::size_t>(scope.tensors), "tensor"),

@@ -62,7 +62,7 @@ endif()
 # missing there.
 add_library(octavo_cuda_libraries INTERFACE)
 target_link_libraries(octavo_cuda_libraries INTERFACE CUDA::cudart_static)
-# A program may have another CUDA runtime (torch does, for all to see): ours must keep to its own.
+# A program may have another CUDA runtime with exported symbols (torch does): ours must be hidden.
 target_link_options(octavo_cuda_libraries INTERFACE LINKER:--exclude-libs,libcudart_static.a)
 
 # octavo_cuda_backend(<out>): octavo/backend/cuda/** as one object library; <out> is whether there was

@@ -7,7 +7,7 @@ if(DEFINED SKBUILD)
 endif()
 
 # Public headers: all of a room's headers except *_internal.h; of backend/ only the registry and the
-# kernel door. What is not installed here is not part of the interface.
+# kernel interface (kernels.h). What is not installed here is not part of the interface.
 file(GLOB_RECURSE octavo_headers CONFIGURE_DEPENDS
   RELATIVE "${PROJECT_SOURCE_DIR}" "${PROJECT_SOURCE_DIR}/octavo/*.h")
 list(FILTER octavo_headers EXCLUDE REGEX "_internal\\.h$")

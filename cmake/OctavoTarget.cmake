@@ -59,7 +59,7 @@ endfunction()
 
 # octavo_isa(<name> <arch> [flag...]): octavo/backend/cpu/isa/<name>/*.cc, only on <arch>, with flags of its
 # own. Code here runs only after the registry saw the CPU report what the flags assume. An inline
-# function compiled under such flags must not be the copy that the linker keeps for everybody: the
+# function compiled under such flags must not be the copy that the linker keeps for all callers: the
 # folder keeps its helpers static or in its own namespace, and the test isa_symbols checks it.
 function(octavo_isa name arch)
   if(arch STREQUAL "any" OR arch STREQUAL OCTAVO_ARCH)

@@ -1,4 +1,4 @@
-// Single precision values to E4M3 and back, and what was lost on the way.
+// Single precision values to E4M3 and back, and the error.
 #include <octavo/octavo.h>
 
 #include <cstdint>

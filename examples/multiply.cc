@@ -1,5 +1,5 @@
-// A layer of a network in MXFP8: activations and weights quantized along what is summed, and their
-// product with bias and GELU, beside the same in single precision.
+// A linear layer in MXFP8: activations and weights quantized along K, their GEMM with bias and GELU
+// in the epilogue, compared with single precision.
 #include <octavo/octavo.h>
 
 #include <cmath>
@@ -23,7 +23,7 @@ int main() {
   const octavo::GemmOptions layer{.bias = octavo::value_view(bias.data(), DType::f32, {kOut}),
                                   .activation = octavo::ActivationKind::gelu};
 
-  // [tokens, in] x [out, in]^T: both operands end with the dimension that is summed along.
+  // [tokens, in] x [out, in]^T: K, the dimension of the sum, is last in both operands.
   const octavo::Scaling mxfp8 = octavo::preset("mxfp8");
   const octavo::Tensor quantized =
       octavo::gemm(octavo::quantize(activations, mxfp8), octavo::quantize(weights, mxfp8), layer);

@@ -1,5 +1,5 @@
-// A few steps of training one layer, y = x w^T, toward another one's answers: in single precision,
-// and with everything that is multiplied in MXFP8, gradients included.
+// A few steps of training one layer, y = x w^T, toward the outputs of another: in single precision,
+// and with all GEMM operands in MXFP8, gradients included.
 #include <octavo/octavo.h>
 
 #include <cmath>

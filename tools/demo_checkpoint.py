@@ -34,7 +34,7 @@ WAYS = [
 
 
 def model_folder() -> Path:
-    """Where the model is, installed without what its package would bring along (torch)."""
+    """The model's folder, installed without the dependencies of its package (torch)."""
     missing = [
         package
         for package in PACKAGES
@@ -60,8 +60,8 @@ def octavo(*arguments: object, may_fail: bool = False) -> dict:
 
 def main(out: Path) -> None:
     model = model_folder()
-    # Recipes run beside each other, so that each product needs one thread; several that wait for
-    # each other within a product take twice the time of the processor.
+    # Recipes run in parallel, so that each GEMM needs one thread; several threads that wait for
+    # each other within a GEMM take twice the CPU time.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     import numpy as np
     from tokenizers import Tokenizer

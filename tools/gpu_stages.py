@@ -23,7 +23,7 @@ AGREEMENT = (
     "agreement|every_.*|layout|witness|bad_input|stochastic_.*|golden_vectors|quantize_vectors"
     "|fp_env|support|cuda_.*"
 )
-# Of the tests of products, which are the CPU's, those that a device passes as it is: no K, M or N.
+# Of the GEMM tests, written for the CPU, those that a device passes unchanged: no K, M or N.
 EDGES = "GemmEdges.Nothing*"
 # For compute-sanitizer, which is slow: every kernel family once.
 SANITIZED = {
@@ -43,9 +43,9 @@ SANITIZED = {
     "cuda_gemm_fp4_test": "*AnyScale:*SmallMx*:*AreWithinTheBound",
     "cuda_sectors_test": "*Edges*",
 }
-# What a tool does not see in kernels of products on the tensor cores. Initcheck: what the copy engine
-# stores; it takes results for uninitialised memory. Racecheck: that a place in shared memory is
-# handed on by a barrier there (mbarrier); it reports a race where one thread writes a number, others
+# What compute-sanitizer does not see in tensor-core GEMM kernels. Initcheck does not see TMA stores
+# and takes results for uninitialised memory. Racecheck does not see that an mbarrier in shared
+# memory hands over a pipeline stage; it reports a race where one thread writes a number, others
 # read it after they waited at one barrier, and the next is written after they arrived at another.
 FP8_PRODUCTS = (
     "cuda_gemm_test",
@@ -181,7 +181,7 @@ def sanitize(stage: Stage) -> None:
         stage.notes.append("no compute-sanitizer")
         return
     # Exact allocations, so that reads beyond a buffer are seen as well as writes.
-    # Of octavo's kernels: those of another library are not ours to mend.
+    # Only octavo's kernels: those of other libraries are not ours to fix.
     env = {
         "OCTAVO_TEST_BACKEND": "cuda",
         "OCTAVO_TEST_GUARD": "0",
@@ -215,7 +215,7 @@ def output_of(command: list[str]) -> str | None:
 
 
 def products(stage: Stage) -> None:
-    """Products beside torch's, in one process."""
+    """GEMM benchmarks beside torch's, in one process."""
     door = next(BUILD.glob("**/libocta*gemm_kernel_calls.so"), None)
     if door is None or importlib.util.find_spec("torch") is None:
         stage.notes.append("products are left out: " + ("no torch" if door else "not built"))
@@ -230,7 +230,7 @@ def products(stage: Stage) -> None:
 
 
 def ladders(stage: Stage) -> None:
-    """Versions of kernels beside each other; the exit status says whether their results are right."""
+    """Kernel versions (bench/ladder) side by side; the exit status says if results are correct."""
     for name in ("cast_stores", "scale_stores", "gemm_fp8"):
         path = program(f"bench_ladder_cuda_{name}")
         if path is None:

@@ -1,5 +1,5 @@
-// Attends once, on one thread: bench_attention_call RUNG HEADS QUERIES KEYS SIZE. Heads share one
-// head of keys. Inputs are views of one array, which costs the same whatever their shape.
+// One attention call on one thread: bench_attention_call RUNG HEADS QUERIES KEYS SIZE. Heads share
+// one head of keys. Inputs are views of one array, which costs the same whatever their shape.
 #include <bit>
 #include <cstdint>
 #include <cstdio>

@@ -1,10 +1,10 @@
-"""What is timed, and what it is held to."""
+"""Benchmark cases, and the speed they must reach."""
 
 from __future__ import annotations
 
 import dataclasses
 
-# Tokens and head size; heads so that a turn takes about as long for all.
+# Tokens and head size; heads so that one iteration takes about as long for all.
 SHAPES = [(s, d) for s in (512, 2048, 8192) for d in (64, 128)]
 QUICK_SHAPES = [(128, 64), (256, 128)]
 HEADS = {512: 8, 2048: 2, 8192: 1}
@@ -20,7 +20,7 @@ class Case:
     rung: str
     inputs: str  # bfloat16, or a preset for Q, K and V
     at_least: dict[str, float]  # times a rival's speed
-    peaks: tuple[str, ...]  # the instructions that may do it, the fastest first
+    peaks: tuple[str, ...]  # the instruction sets that may run it, the fastest first
 
 
 CASES = [

@@ -1,10 +1,10 @@
-"""How often are rows of `strict` done again, and how many elements are outside of its tolerance all
-the same? See README.md beside this file.
+"""Rate of recomputed rows of `strict`, and of elements outside of its tolerance all the same. See
+README.md in this folder.
 
-Kernels that sum scores in f16 look at the weights of a row when it is done (attention_error_bound.h).
-They do not say which rows they do again, but results do: a row that is done again has the bits that
-it has in a head whose norms are too large for sums in f16, and one query that is long enough makes
-a head such a one.
+Kernels that accumulate scores in f16 check an error bound of each row after it is computed
+(attention_error_bound.h). They do not report the rows that they recompute, but results show them: a
+recomputed row has the bits that it has in a head whose norms are too large for f16 accumulation,
+and one query that is long enough makes a head such a one.
 """
 
 from __future__ import annotations
@@ -27,8 +27,7 @@ RTOL = ATOL = 5e-3
 NORMAL = [(512, 64, False), (512, 128, False), (2048, 128, False)]
 NORMAL += [(512, 64, True), (512, 128, True)]
 NORMAL_HEADS = 64
-# Keys that share all the weight of a row, and the sizes that their products are tried with: scores,
-# or what stands in for them on the way.
+# Keys that carry all the weight of a row, and the magnitudes of their scores or partial sums.
 KEYS = (2, 4, 8, 16, 64)
 SIZES = np.arange(0.25, 12.01, 0.25)
 SIZE, ROWS, HEADS = 128, 32, 256
@@ -47,7 +46,7 @@ def strict(q: np.ndarray, k: np.ndarray, v: np.ndarray, causal: bool) -> np.ndar
 
 
 def done_again(q: np.ndarray, k: np.ndarray, v: np.ndarray, causal: bool = False) -> np.ndarray:
-    """Which rows are, [batch, heads, tokens]."""
+    """Which rows were recomputed, [batch, heads, tokens]."""
     rows = q.shape[-2]
     longer = np.concatenate([q, np.full_like(q[..., :1, :], 1e3)], axis=-2)
     found, finer = strict(q, k, v, causal), strict(longer, k, v, causal)[..., :rows, :]
@@ -96,7 +95,7 @@ def either_sign(random: np.random.Generator, keys: int, size: float) -> tuple[np
 
 
 def hard_rows() -> list[dict]:
-    """The size with the largest share of elements outside, for each number of keys."""
+    """The size with the largest fraction of elements outside, for each number of keys."""
     random = np.random.default_rng(2)
     rows = []
     for make in (one_product, either_sign):
@@ -120,7 +119,7 @@ def hard_rows() -> list[dict]:
 
 
 def pairs_of_keys() -> dict:
-    """Rows that look at two keys, normal ones."""
+    """Rows with weight on two keys, normally distributed."""
     random = np.random.default_rng(3)
     q, k, v = (random.standard_normal((1, PAIRS, n, 64)) for n in (1, 2, 2))
     missed = outside(q, k, v)

@@ -1,4 +1,4 @@
-"""How fast is attention of few bits? See README.md beside this file."""
+"""Speed of low-precision attention. See README.md in this folder."""
 
 from __future__ import annotations
 

@@ -36,7 +36,7 @@ DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
 
 
 def inputs_of(case: Case, tensors: list[torch.Tensor]) -> list[object]:
-    """What a kernel is given: codes where the rung has them, made beforehand."""
+    """Inputs of a kernel: codes where the rung has them, quantized beforehand."""
     if case.inputs in DTYPES:
         return [x.to(DTYPES[case.inputs]) for x in tensors]
     return [ov.quantize(x, case.inputs) for x in tensors]
@@ -135,7 +135,7 @@ def decode_row(keys: int, kv_heads: int, threads: int, quick: bool) -> dict[str,
 
 
 def gradient_row(shape: tuple[int, int], quick: bool) -> dict[str, object]:
-    """Gradients alone: the forward pass is done beforehand, and hands over what it found."""
+    """Gradients only: the forward pass runs beforehand, and passes its output and log-sum-exp."""
     tokens, size = shape
     tensors = [torch.randn(1, GRADIENT_HEADS, tokens, size) for _ in range(4)]
 

@@ -105,7 +105,7 @@ def write_model(folder: pathlib.Path, shape: Shape) -> int:
     parts: list[list[tuple[str, tuple[int, ...]]]] = [[] for _ in range(shape.files)]
     done = file = 0
     for name, sizes in all_tensors:
-        # Not within a layer: model_free_ptq wants all that servers fuse in one file.
+        # Not within a layer: model_free_ptq needs all parts of a fused matrix in one file.
         if not name.startswith("model.layers.") or name.endswith("self_attn.q_proj.weight"):
             file = min(shape.files - 1, done * shape.files // total)
         parts[file].append((name, sizes))

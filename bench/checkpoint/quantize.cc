@@ -7,8 +7,7 @@
 
 namespace {
 
-// The most that was resident, in MiB. Not getrusage: its peak is also that of the process that
-// started this one.
+// Peak RSS in MiB. Not getrusage: its peak includes that of the parent process.
 double peak_mebibytes() {
   double kibibytes = 0;
   std::FILE* const file = std::fopen("/proc/self/status", "r");

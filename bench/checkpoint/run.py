@@ -31,7 +31,7 @@ AT_LEAST = {
     "model_free_ptq": {"fp8-block": 9, "fp8-channel": 9, "mxfp8": 9, "nvfp4": 18},
 }
 MOST_MEBIBYTES = 300
-KEPT_LINES = 6  # of what a side said last, where it failed
+KEPT_LINES = 6  # last output lines of a failed side
 
 MODEL_FREE = """
 import json, sys, time
@@ -58,13 +58,13 @@ def sides(source: pathlib.Path, out: pathlib.Path, recipe: str) -> dict[str, lis
 
 
 class FailedError(RuntimeError):
-    """A side that did not do its work: the others' figures stay."""
+    """A side failed: the others' figures are kept."""
 
 
 def run_once(command: list[str], out: pathlib.Path) -> dict[str, float]:
-    """In a process of its own, which says its seconds and the peak of its resident memory."""
+    """Runs one side in its own process, which reports its seconds and its peak RSS."""
     shutil.rmtree(out, ignore_errors=True)
-    os.sync()  # nobody waits for what another one wrote
+    os.sync()  # so that no side waits for the writes of another
     start = time.perf_counter()
     with tempfile.TemporaryFile("w+", encoding="utf-8", errors="replace") as words:
         process = subprocess.Popen(
@@ -99,8 +99,8 @@ def summary(runs: list[dict[str, float]]) -> dict[str, float]:
 
 
 def measured(source: pathlib.Path, out: pathlib.Path, recipe: str, turns: int) -> dict[str, object]:
-    """All sides take turns, so that all meet the same machine; the median counts. A side that fails is left out of
-    later turns, and the row says why."""
+    """The sides are interleaved, so that all run under the same conditions; the median counts. A side that fails is
+    left out of later rounds, and the row says why."""
     samples: dict[str, list[dict[str, float]]] = {}
     failed: dict[str, str] = {}
     for _ in range(turns):
@@ -171,7 +171,7 @@ def main() -> int:
     result: dict[str, object] = {"question": "checkpoint", "rows": []}
 
     def keep(row: dict[str, object]) -> None:
-        """Into the file at once: what comes later may fail, or be stopped."""
+        """Writes the rows at once: a later side may fail or be stopped."""
         result["rows"].append(row)
         if arguments.json:
             arguments.json.write_text(json.dumps(result, indent=1) + "\n")

@@ -1,4 +1,4 @@
-"""What one writes who has torch and safetensors and no tool: one tensor at a time, file by file.
+"""The baseline: a plain torch and safetensors script, one tensor at a time, file by file.
 
 `python -m bench.checkpoint.torch_script SOURCE OUT RECIPE` quantizes every Linear's weight with plain torch operations
 into the tensors of compressed-tensors, and prints seconds without the imports.

@@ -1,4 +1,4 @@
-"""What is timed, and what it is held to: at_least times the rival's speed, or an absolute rate."""
+"""Conversions that are timed, and their targets: at_least times a rival's speed, or a rate."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def _torch() -> list[Case]:
 
 
 def _ml_dtypes() -> list[Case]:
-    # ml_dtypes maps NaN to a zero in the small formats; so do we here, instead of looking for it first.
+    # ml_dtypes maps NaN to zero in the small formats; so do we here, instead of searching for it.
     nan = (("nan", "zero"),)
     cases = []
     for name in ("e2m1fn", "e3m2fn", "e2m3fn"):

@@ -1,4 +1,4 @@
-// Casts: the formats and roundings everybody uses, held to the copy rate, then all the others.
+// Casts: the common formats and roundings, held to the copy rate, then all others.
 #include "bench/cuda/lab.h"
 #include "octavo/base/error.h"
 #include "octavo/format/parse_format.h"

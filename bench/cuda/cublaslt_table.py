@@ -1,13 +1,13 @@
-"""Who does a plain product faster on this GPU, octavo's kernels or cuBLASLt: the rows of
+"""Which is faster for a plain GEMM on this GPU, octavo's kernels or cuBLASLt: prints the rows of
 octavo/backend/cuda/gemm/cublaslt_table.h.
 
-    cublaslt_table.py DOOR [--json FILE] [--kinds NAME,...] [--repeats N] [--seconds S]
+    cublaslt_table.py KERNEL_CALLS [--json FILE] [--kinds NAME,...] [--repeats N] [--seconds S]
 
-DOOR is the library that bench/cuda/gemm_kernel_calls.cc makes. A grid of shapes; each stands for all shapes
-that are nearer to it than to its neighbours, by factors. Both take turns, L2 is flushed before each
-call, times are medians between CUDA events. The kernels of octavo stay where they are not slower by
-more than a MARGIN: their sums have one order whatever the shape. Some elements of every result are
-compared with the product in float64.
+KERNEL_CALLS is the shared library built from bench/cuda/gemm_kernel_calls.cc. A grid of shapes;
+each stands for all shapes that are nearer to it than to its neighbours, by factors. Both are
+interleaved, L2 is flushed before each call, times are medians between CUDA events. octavo's kernels
+are chosen where they are not slower by more than a MARGIN: their sums have one order whatever the
+shape. Some elements of every result are compared with the product in float64.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ KINDS = ("bf16", "f16", "fp8_tensor", "fp8_row")  # in the order of GemmKind
 ROWS = (16, 64, 128, 256, 512, 1024, 4096, 8192)
 COLS = (1024, 4096, 8192, 16384)
 DEPTHS = (1024, 4096, 8192)
-# Those of FP8 have the bits of a CPU's `hopper_fp8`, too, for any number of rows: worth a tenth.
+# FP8 by octavo also has the bits of the CPU's `hopper_fp8`, for any number of rows: worth a tenth.
 MARGIN = {"bf16": 1.02, "f16": 1.02, "fp8_tensor": 1.10, "fp8_row": 1.10}
 # One rounding to bf16 is off by 2^-9 of a number at most, by 0.6 of that in the mean of squares.
 MOST_ERROR = 3e-3
@@ -41,7 +41,7 @@ class BenchProduct(ctypes.Structure):
 
 
 def ranges(sizes: tuple[int, ...]) -> list[tuple[int, int | None]]:
-    """From, and below: the middle between neighbours, by factors."""
+    """Half-open ranges [from, below), split at the geometric mean of neighbours."""
     edges = [round(math.sqrt(a * b)) for a, b in itertools.pairwise(sizes)]
     return list(zip([sizes[0], *edges], [*edges, None], strict=True))
 
@@ -58,7 +58,7 @@ def runs(flags: list) -> list[tuple[int, int, object]]:
 
 
 def boxes(faster: dict[Cell, bool], shape: Cell) -> list[tuple[Cell, Cell]]:
-    """The cells where the library is faster, none twice: the first and the last of each box."""
+    """Disjoint boxes of cells where cuBLASLt is faster: the first and the last cell of each."""
     made = []
     planes = []
     for i in range(shape[0]):
@@ -80,7 +80,7 @@ def as_cpp(kind: str, box: tuple[Cell, Cell], axes: tuple) -> str:
     for name, axis, first, last in zip("mnk", axes, box[0], box[1], strict=True):
         start, stop = axis[first][0], axis[last][1]
         if name != "m" and first == 0:
-            start = 0  # what is shorter than all that was measured goes with the shortest
+            start = 0  # shapes shorter than all that was measured go with the shortest
         bounds = [f".from = {start}"] if start else []
         bounds += [f".below = {stop}"] if stop is not None else []
         if bounds:
@@ -125,7 +125,7 @@ class Operands:
         return BenchProduct(KINDS.index(self.kind), a, b, sa, sb, self.out.data_ptr(), m, n, k)
 
     def error(self, m: int, n: int, k: int) -> float:
-        """Of the corners of the result, relative, all elements together."""
+        """Relative error of the corners of the result, all elements together."""
         rows = [*range(min(4, m)), m - 1]
         cols = [*range(min(64, n)), n - 1]
         numbers = []
@@ -142,7 +142,7 @@ class Operands:
 
 
 def host_time(torch, call) -> float:
-    """Microseconds that queueing a call takes the host."""
+    """Host microseconds to queue a call."""
     each = []
     for _ in range(200):
         begin = time.perf_counter()

@@ -6,14 +6,14 @@
 namespace octavo::bench {
 namespace {
 
-// A mixer of 64 bits: neighbours must not resemble each other, no more is asked of it.
+// A 64-bit mixer: neighbours must not resemble each other; no more is needed.
 __device__ std::uint64_t mixed(std::uint64_t x) {
   x = (x ^ x >> 33) * 0xFF51AFD7ED558CCDu;
   x = (x ^ x >> 33) * 0xC4CEB9FE1A85EC53u;
   return x ^ x >> 33;
 }
 
-// Box and Muller.
+// Box-Muller.
 __device__ float normal(std::int64_t i) {
   const std::uint64_t bits = mixed(static_cast<std::uint64_t>(i) + 0x9E3779B97F4A7C15u);
   const float a = (static_cast<float>(bits >> 40) + 0.5F) * 0x1p-24F,

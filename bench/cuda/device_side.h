@@ -1,5 +1,5 @@
-// What the benchmark does on the device besides octavo: data to work on, and the copy that is the
-// ceiling for everything else.
+// Device code of the benchmark: test data, and the copy kernel that is the ceiling for everything
+// else.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -13,7 +13,7 @@ enum class Kind { f32, bf16, f16 };
 // Normal deviates, the same for every run.
 void fill_normal(void* values, Kind kind, std::int64_t count, cudaStream_t stream);
 
-// 16 bytes a thread; `bytes` is a multiple of 16.
+// 16 bytes per thread; `bytes` is a multiple of 16.
 void copy_vectors(void* to, const void* from, std::int64_t bytes, cudaStream_t stream);
 
 }  // namespace octavo::bench

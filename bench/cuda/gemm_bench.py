@@ -1,11 +1,11 @@
-"""FP8 products on a Hopper GPU: octavo's kernels beside torch's, in turns, on the same operands.
+"""FP8 GEMM on a Hopper GPU: octavo's kernels beside torch's, interleaved, on the same operands.
 
-    gemm_bench.py DOOR [--json FILE] [--only TEXT] [--repeats N] [--shapes]
+    gemm_bench.py KERNEL_CALLS [--json FILE] [--only TEXT] [--repeats N] [--shapes]
 
-DOOR is the library that bench/cuda/gemm_kernel_calls.cc makes. Large shapes: CUDA events around single calls
-with the L2 flushed in between, medians; torch and octavo take turns. Small ones: time of the kernels
-alone, from the profiler, and beside them that of a kernel that only reads B, which none can be faster than.
-Every result is compared with the product in float64 of some rows.
+KERNEL_CALLS is the shared library built from bench/cuda/gemm_kernel_calls.cc. Large shapes: CUDA
+events around single calls with the L2 flushed in between, medians; torch and octavo are
+interleaved. Small M: time of the kernels alone, from the profiler, beside that of a kernel that
+only reads B, which is the floor. Every result is compared with the product in float64 of some rows.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ class Quantized:
 
 
 class Mx(Quantized):
-    """1 x 32 blocks with powers of two, or the same numbers with one power of two a row."""
+    """1 x 32 blocks with power-of-two scales, or the same values with exponents aligned by row."""
 
     def __init__(self, values: torch.Tensor, aligned: bool):
         rows, k = values.shape
@@ -113,7 +113,7 @@ KINDS = {
     "row": ((1, 0), (1, 0)),
     "1x128 by 128x128": ((1, 128), (128, 128)),
     "1x128 by 1x128": ((1, 128), (1, 128)),
-    "mxfp8": (None, None),  # activations are folded in the call, weights were before
+    "mxfp8": (None, None),  # activations are aligned in the call, weights were before
 }
 
 
@@ -158,7 +158,7 @@ def octavo_call(door, a, b, out: torch.Tensor, workspace: torch.Tensor, shape: i
 
 
 def shape_calls(door, a, b, out: torch.Tensor, workspace: torch.Tensor):
-    """The same product in every compiled shape that has a kernel for it."""
+    """The same product with every tile shape that has a kernel for it."""
     for shape in itertools.count():
         call = octavo_call(door, a, b, out.fill_(math.nan), workspace, shape)
         try:
@@ -171,7 +171,7 @@ def shape_calls(door, a, b, out: torch.Tensor, workspace: torch.Tensor):
 
 
 def reading_call(door, of: Quantized, never: torch.Tensor):
-    """Every code of an operand, read once."""
+    """Reads every code of an operand once (the floor)."""
     stream = torch.cuda.current_stream().cuda_stream
     start, count = of.codes.data_ptr(), of.codes.numel()
 
@@ -183,7 +183,7 @@ def reading_call(door, of: Quantized, never: torch.Tensor):
 
 
 def times_interleaved(calls: dict, repeats: int, flush: torch.Tensor, warm: float = 0.08) -> dict:
-    """Medians of milliseconds. The card is at its limit of power: it is warmed up first."""
+    """Median milliseconds. The card runs at its power limit, so it is warmed up first."""
     start = time.monotonic()
     while time.monotonic() - start < warm:
         for call in calls.values():
@@ -203,7 +203,7 @@ def times_interleaved(calls: dict, repeats: int, flush: torch.Tensor, warm: floa
 
 
 def kernel_times(calls: dict, repeats: int, flush: torch.Tensor) -> dict:
-    """Medians of milliseconds in which kernels of a call ran, L2 cold."""
+    """Median milliseconds in which kernels of a call ran, L2 cold."""
     from torch.profiler import ProfilerActivity, profile
 
     result = {}
@@ -225,7 +225,7 @@ def kernel_times(calls: dict, repeats: int, flush: torch.Tensor) -> dict:
                     each.append(mine)
                 mine = 0.0
             else:
-                # A kernel may begin, and wait, while the one before it ends.
+                # PDL: a kernel may start, and wait, while the one before it ends.
                 span = event.time_range
                 mine += max(0.0, span.end - max(span.start, over))
                 over = max(over, span.end)
@@ -249,7 +249,7 @@ def relative_error(out: torch.Tensor, a: Quantized, b: Quantized) -> float:
 
 
 def keep(path: str, repeats: int, results: list) -> None:
-    """Results as bench/results has them."""
+    """Writes results in the format of bench/results."""
     facts = {"device": torch.cuda.get_device_name(), "torch": torch.__version__}
     with open(path, "w") as file:
         json.dump(facts | {"repeats": repeats, "results": results}, file, indent=1)

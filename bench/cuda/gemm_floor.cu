@@ -1,4 +1,4 @@
-// The floor of a product of few rows: a kernel that does no more than read the other operand once.
+// The floor of a small M GEMM (GEMV): a kernel that only reads the weights once.
 #include <cuda_runtime_api.h>
 
 #include <cstdint>
@@ -7,7 +7,7 @@ namespace {
 
 constexpr int kThreads = 512, kLoads = 8;
 
-// A thread has several loads under way at one time; a block's are neighbours.
+// A thread has several loads in flight; those of a block are neighbours.
 __global__ void __launch_bounds__(kThreads)
     read_once(const uint4* from, std::int64_t count, unsigned* never) {
   unsigned seen = 0xFFFFFFFFu;
@@ -23,7 +23,7 @@ __global__ void __launch_bounds__(kThreads)
 #pragma unroll
     for (int i = 0; i < kLoads; ++i) seen &= read[i].x & read[i].y & read[i].z & read[i].w;
   }
-  // Never so, unless all codes are NaN; but the compiler does not know, and has to read.
+  // Never true, unless all codes are NaN; the compiler cannot know, and has to load.
   if (seen == 0xFFFFFFFFu) *never = seen;
 }
 

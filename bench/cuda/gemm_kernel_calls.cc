@@ -1,4 +1,4 @@
-// A product through the kernel door as a C function, so that a Python program can time it beside
+// A GEMM through the kernel table as a C function, so that a Python program can time it beside
 // others on the memory of their tensors.
 #include <cstdint>
 #include <exception>
@@ -31,16 +31,16 @@ octavo::Matrix matrix(void* data, DType dtype, std::int64_t rows, std::int64_t c
 
 extern "C" {
 
-// e4m3 codes, dense, with scales of any strides (in bytes), f32 or e8m0; the tile of one scale is
-// tile_rows x tile_cols, 0 for all.
+// Dense e4m3 codes, with scales of any strides (in bytes), f32 or e8m0; a scale's tile is tile_rows
+// x tile_cols, 0 for all.
 struct BenchOperand {
   void* codes;
   void* scales;
   std::int64_t rows, tile_rows, tile_cols, scale_row_pitch, scale_col_pitch, is_mx;
 };
 
-// Null where it went well, else what was wrong. `shape`: one of kGemmShapes, or -1 for the one that
-// the library chooses.
+// Returns null on success, else the problem. `shape`: an index into kGemmShapes, or -1 for the one
+// that octavo chooses.
 __attribute__((visibility("default"))) const char* octavo_bench_gemm(
     const BenchOperand* a, const BenchOperand* b, std::int64_t k, void* out, int out_is_f32,
     void* workspace, std::int64_t workspace_bytes, void* stream, int shape) {
@@ -60,7 +60,7 @@ __attribute__((visibility("default"))) const char* octavo_bench_gemm(
     };
     const DType dtype = out_is_f32 != 0 ? DType::f32 : DType::bf16;
     const std::int64_t each = out_is_f32 != 0 ? 4 : 2;
-    // By the kernels of octavo, also where cuBLASLt is chosen for `native`.
+    // By octavo's kernels, also where cuBLASLt is chosen for `native`.
     const bool is_mx = a->is_mx != 0 || b->is_mx != 0;
     const octavo::GemmJob job{
         .a = operand(*a),
@@ -84,9 +84,9 @@ __attribute__((visibility("default"))) const char* octavo_bench_gemm(
   }
 }
 
-// A plain product of dense operands by the kernels of octavo or by cuBLASLt. `kind` is a GemmKind,
-// and the result has 16 bits: those of f16 for f16, else bf16. Scales are f32, one for a tensor or
-// a row; operands of 16 bits have none.
+// A plain GEMM of dense operands by octavo's kernels or by cuBLASLt. `kind` is a GemmKind, and the
+// result has 16 bits: f16 for f16, else bf16. Scales are f32, per tensor or per row; 16-bit
+// operands have none.
 struct BenchProduct {
   std::int64_t kind;
   void *a, *b, *a_scales, *b_scales, *out;

@@ -1,12 +1,12 @@
-"""Many products in one launch on a Hopper GPU, through octavo's Python door: rows by the experts they
-belong to, and batches, beside torch's grouped and batched products of the same run.
+"""Grouped GEMM on a Hopper GPU, through octavo's Python API: rows by the experts they belong to,
+and batches, beside torch's grouped and batched products of the same run.
 
     grouped_bench.py [--json FILE] [--only TEXT] [--repeats N]
 
-CUDA events around single calls with the L2 flushed in between, medians, all in turns; batches, which
+CUDA events around single calls with the L2 flushed in between, medians, interleaved; batches, which
 take microseconds: time of the kernels alone, from the profiler. Operands are quantized before, but
-what a call folds of MX operands it is timed with. Every result is compared with the product in
-float64 of what the operands hold, some rows.
+the time of MX operands whose exponents a call aligns includes that. Every result is compared with
+the product in float64 of what the operands hold, some rows.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ from gemm_bench import keep, kernel_times, times_interleaved
 import octavo as ov
 
 LAYERS = [(4096, 7168), (7168, 2048)]  # N, K: up and down of an expert
-# Activations, weights. Weights of a model are folded once, or with every call.
+# Activations, weights. Exponents of a model's weights are aligned once, or in every call.
 KINDS = {
     "fp8 rows": ("fp8-channel", "fp8-channel"),
     "1x128 by 128x128": ("fp8-1x128", "fp8-block"),
     "mxfp8": ("mxfp8", "mxfp8"),
     "mxfp8, w folded": ("mxfp8", "folded"),
-    "mxfp8, as it is": ("mxfp8", "mxfp8"),  # activations whose blocks folding would lose
+    "mxfp8, as it is": ("mxfp8", "mxfp8"),  # activations whose blocks alignment would lose
 }
 
 
@@ -68,7 +68,7 @@ def quantized(values: torch.Tensor, name: str):
 
 
 def far_apart(values: torch.Tensor) -> torch.Tensor:
-    """Every other block of 32 is smaller by 2^-28."""
+    """Multiplies every other block of 32 by 2^-28."""
     blocks = values.unflatten(-1, (-1, 2, 32)).clone()
     blocks[..., 1, :] *= 2.0**-28
     return blocks.flatten(-3)
@@ -81,7 +81,7 @@ def octavo_call(case: Case, a, b, out: torch.Tensor):
 
 
 def torch_calls(case: Case, x: torch.Tensor, w: torch.Tensor, a, b) -> dict:
-    """Those that this torch has: bf16, and FP8 with a scale a row."""
+    """The calls that this torch has: bf16, and FP8 with per-row scales."""
     wide = w.transpose(1, 2)
     ends = None
     if not case.is_batch:
@@ -112,7 +112,7 @@ def torch_calls(case: Case, x: torch.Tensor, w: torch.Tensor, a, b) -> dict:
 
 
 def relative_error(case: Case, out: torch.Tensor, a, b) -> float:
-    """Of the first and the last row of some groups."""
+    """Relative error of the first and the last row of some groups."""
     numbers = ov.dequantize(a, "float32").reshape(-1, case.k)
     weights = ov.dequantize(b, "float32")
     out = out.reshape(-1, case.n)

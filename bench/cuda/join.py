@@ -1,4 +1,4 @@
-"""One result out of two: octavo's rows with the peers' beside them, as JSON and as a table."""
+"""Joins two results: octavo's rows with the peers' beside them, as JSON and as a table."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-// Where cases work: a device, a stream, the matrix of values in each type, and memory for results.
+// Environment of the cases: a device, a stream, the input matrix in each type, and memory for
+// results.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -50,7 +51,7 @@ class Lab {
   [[nodiscard]] Exec exec() const { return {.device = {DeviceKind::cuda, 0}, .stream = stream_}; }
   [[nodiscard]] cudaStream_t stream() const { return stream_; }
 
-  // The values, made on first use; f64 is not measured. Those of another turn are others.
+  // The values, created on first use; f64 is not measured. Each `turn` has other values.
   Matrix values(DType dtype, int turn = 0);
   static Buffer buffer(std::int64_t bytes);
   // A dense matrix in new memory, which `keep` holds.
@@ -67,15 +68,15 @@ class Lab {
 
 [[nodiscard]] std::int64_t bytes_of(const Matrix& matrix);
 
-// One thing to time: what it runs, and the bytes that it must move, each input counted once.
+// One case to time: the call, and the bytes that it must move, each input counted once.
 struct Work {
   std::int64_t bytes = 0;
   std::function<void(const Exec&)> run;
-  std::function<void(const Exec&)> other{};  // takes turns with it, if there is one
+  std::function<void(const Exec&)> other{};  // alternates with it, if set
   std::vector<Buffer> keep{};
 };
 
-// `bar`: the least share of the copy rate it is held to; 0 for none.
+// `bar`: the least fraction of the copy rate it is held to; 0 for none.
 struct Case {
   std::string group, name;
   double bar = 0;

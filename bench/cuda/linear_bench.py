@@ -3,7 +3,7 @@
     linear_bench.py [--rows 8192] [--in 4096] [--out 16384] [--repeats 15] [--json FILE]
 
 Forward and backward, quantization included. CUDA events around several steps that follow each other
-without waiting, as the layers of a model do; in turns, medians.
+without waiting, as the layers of a model do; interleaved, medians.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 // bench_cuda [--rows N] [--cols N] [--repeats N] [--only TEXT] [--json FILE]
 //
-// Casts and quantizers through the kernel door, each beside the copy rate measured in the same run
-// and the share of it that it is held to.
+// Casts and quantizers through the kernel table, each beside the copy rate measured in the same run
+// and the fraction of it that it is held to.
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>

@@ -1,7 +1,7 @@
-"""How torch does what bench_cuda times: its casts, and what one would write for quantizers.
+"""torch's version of what bench_cuda times: its casts, and quantizers as written in torch.
 
-Each entry has the name of the case it stands beside. Nobody else offers the other formats,
-roundings and policies on a GPU.
+Each entry has the name of the bench_cuda case it is compared with. No peer offers the other
+formats, roundings and policies on a GPU.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class Peer:
 
 
 def casts(values: dict[str, torch.Tensor]) -> Iterator[Peer]:
-    """Into memory that is there already, as octavo's are."""
+    """Into existing memory, like octavo's."""
     for name, dtype in CODES.items():
         for source in VALUES if name in ("e4m3fn", "e5m2") else ("bfloat16",):
             x = values[source]

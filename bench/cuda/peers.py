@@ -1,6 +1,6 @@
-"""Times the peers as bench_cuda times octavo: events, L2 thrown out before every call, median.
+"""Times the peers as bench_cuda times octavo: events, L2 flushed before every call, median.
 
-Writes what it has after each case, so that whoever stops it for want of time keeps the rest.
+Writes its results after each case, so that stopping it early loses nothing.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def measure(peer: Peer, repeats: int, flushed: torch.Tensor) -> dict:
     row = {"case": peer.case, "how": peer.how, "bytes": peer.bytes}
     try:
         times = timed(peer.run, repeats, flushed)
-    except Exception as error:  # a peer that cannot is a result, too
+    except Exception as error:  # a peer that fails is a result, too
         return row | {"failed": f"{type(error).__name__}: {error}"[:300]}
     median = statistics.median(times)
     return row | {"us": round(median, 2), "gbps": round(peer.bytes / median * 1e-3, 1)}

@@ -1,5 +1,5 @@
-// Quantizers from bf16, their way back, and one to another. Bytes count one read of the values,
-// also where a quantizer must read twice.
+// Quantizers from bf16, dequantizers, and requantizers. Bytes count one read of the values, also
+// where a quantizer must read twice.
 #include "bench/cuda/device_side.h"
 #include "bench/cuda/lab.h"
 #include "octavo/backend/align_job.h"
@@ -12,7 +12,7 @@ namespace {
 enum class Copies { row, column, both };
 enum class Given { nothing, inv_scale, tensor_amax };
 
-constexpr float kAmax = 6.0F;  // about that of the normal deviates in use
+constexpr float kAmax = 6.0F;  // about that of the normal deviates
 
 struct Question {
   Scaling scaling{};
@@ -112,7 +112,7 @@ std::function<Work(Lab&)> requantizing(const Question& from, const Question& to)
   };
 }
 
-// A norm or an activation of x, straight into codes. Its bar: a twentieth above the quantizer's.
+// A norm or an activation of x, directly to codes. Its bar: a twentieth above the quantizer's.
 std::function<Work(Lab&)> producing(ProducerKind kind, bool gated, const Question& asked) {
   return [=](Lab& lab) {
     Work work;
@@ -123,7 +123,7 @@ std::function<Work(Lab&)> producing(ProducerKind kind, bool gated, const Questio
       producer->weight = lab.values(DType::bf16, 1);
       producer->weight.rows = 1;
     }
-    if (gated) {  // the halves are whole matrices' worth each
+    if (gated) {  // each half is a whole matrix
       job.source.values = Lab::matrix(DType::bf16, {}, false, lab.rows, 2 * lab.cols, work.keep);
       must(cudaMemcpyAsync(job.source.values.data, lab.values(DType::bf16).data,
                            static_cast<std::size_t>(bytes_of(lab.values(DType::bf16))),
@@ -134,14 +134,14 @@ std::function<Work(Lab&)> producing(ProducerKind kind, bool gated, const Questio
     work.bytes += bytes_of(job.source.values);
     check(lab.entry(&Kernels::fuses)(job), ErrorCode::unsupported, "bench", "not fused");
     work.run = [=, entry = lab.entry(&Kernels::quantize)](const Exec& exec) {
-      (void)producer;  // kept
+      (void)producer;  // keeps it alive
       entry(exec, job);
     };
     return work;
   };
 }
 
-// Folded codes and scales, which fold and quantize_aligned make.
+// Aligned codes and scales, the output of align_exponents and quantize_aligned.
 QuantizedMatrix make_aligned_copy(Lab& lab, std::int64_t run, Work& work) {
   Question asked = question("fp8-channel");
   asked.scaling.tile = {1, run};

@@ -7,8 +7,8 @@
 namespace octavo::bench {
 namespace {
 
-// Between calls somebody else's copy runs, several times the L2 of any Hopper: what a call finds
-// there, written lines that it has to make room for included, is what it leaves to the next.
+// Between calls an unrelated copy runs, several times the L2 of any Hopper: a call finds L2 full of
+// other lines, some of them dirty, and leaves its own to the next.
 constexpr std::int64_t kFlushBytes = 256 << 20;
 constexpr int kWarmUp = 5;
 constexpr int kStream = 8;  // calls

@@ -1,7 +1,7 @@
-// How long work on a stream takes: CUDA events around calls, the median of many. Two ways: a stream
-// of calls, as a program has them, each beginning while the one before ends (`median_us`); and each
-// by itself after somebody else's copy, its beginning and end included (`alone_us`). Values are
-// several times the L2, and every other call has others: none finds anything of its own there.
+// Times work on a stream: CUDA events around calls, the median of many. Two ways: back-to-back
+// calls, as in a program, each beginning while the one before ends (`median_us`); and each by
+// itself after an unrelated copy, its beginning and end included (`alone_us`). Values are several
+// times the L2, and calls alternate between sets of them: none finds its own data in L2.
 #pragma once
 
 #include <functional>
@@ -24,7 +24,7 @@ class Stopwatch {
   Stopwatch& operator=(const Stopwatch&) = delete;
 
   [[nodiscard]] Timing time(const std::function<void(const Exec&)>& work) const;
-  // With two of them that take turns.
+  // With two that alternate.
   [[nodiscard]] Timing time(const std::function<void(const Exec&)>& work,
                             const std::function<void(const Exec&)>& other) const;
 
@@ -38,8 +38,8 @@ class Stopwatch {
   std::vector<cudaEvent_t> events_;
 };
 
-// The ceiling: bytes read plus bytes written in a second by the better of the driver's copy and a
-// kernel of 16 bytes a thread.
+// The ceiling: bytes read plus bytes written per second, by the better of the driver's copy and a
+// kernel with 16 bytes per thread.
 struct CopyRate {
   double driver = 0, kernel = 0;
   [[nodiscard]] double best() const { return driver > kernel ? driver : kernel; }

@@ -1,10 +1,11 @@
-"""Products of bf16 activations on a Hopper GPU, through octavo's Python door, beside torch.mm in bf16:
-weights in bf16, in FP4 with the scales of blocks, in MXFP8, in e4m3 with a scale for 128 x 128 or for a row.
+"""GEMM of bf16 activations by quantized weights on a Hopper GPU (small M to large M), through
+octavo's Python API, beside torch.mm in bf16: weights in bf16, FP4 with block scales, MXFP8, e4m3
+with 128 x 128 or per-row scales.
 
     weights_bench.py [--json FILE] [--only TEXT] [--repeats N]
 
-Time of the kernels alone, from the profiler, L2 cold; conversions of weights inside a call are counted.
-Every result is compared with the product in float64 of the numbers that the weights hold, some rows.
+Time of the kernels alone, from the profiler, L2 cold; conversions of weights inside a call are
+counted. Every result is compared with the product in float64 of the dequantized weights, some rows.
 """
 
 from __future__ import annotations

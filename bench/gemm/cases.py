@@ -1,4 +1,4 @@
-"""What is timed, and what it is held to."""
+"""The GEMM cases that are timed, and the speed that each must reach."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ class Case:
     a: str  # a dtype of values, or a preset
     b: str
     at_least: dict[str, float]  # times a rival's speed
-    # The instructions that may do it, the fastest first: shares are of the first that the CPU has.
+    # The microkernels' instructions, fastest first: fractions are of the first that the CPU has.
     peaks: tuple[str, ...]
 
     def asked(self, shape: tuple[int, int, int]) -> dict[str, float]:
-        """With one row, a rival that decodes all weights first is further away."""
+        """GEMV: a rival that decodes all weights first is much slower, so more is asked."""
         if shape[0] == 1 and "torch._scaled_mm" in self.at_least:
             return self.at_least | {"torch._scaled_mm": 10.0}
         return self.at_least

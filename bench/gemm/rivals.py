@@ -1,4 +1,4 @@
-"""How torch multiplies: functions that do a product once."""
+"""torch's GEMM calls: functions that compute one product."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from bench.common.memory import copy_of, empty
 
 
 def sides(x: torch.Tensor, w: torch.Tensor) -> dict[str, Callable[[], object]]:
-    """Of x [M, K] and w [N, K], into results that exist already where torch has a way to."""
+    """Of x [M, K] and w [N, K], into existing results where torch allows it."""
     made: dict[str, Callable[[], object]] = {}
     for name, dtype in (("torch f32", torch.float32), ("torch bf16", torch.bfloat16)):
         a, b = copy_of(x, dtype), copy_of(w, dtype)

@@ -1,10 +1,9 @@
-// What a cast from bf16 to e4m3 should say of the memory it touches: the same kernel with loads
-// that are plain or marked to leave first, and stores that are plain or marked so. The four differ
-// in nothing else.
+// Cache hints of a cast from bf16 to e4m3: the same kernel with plain or streaming (evict first)
+// loads, and plain or streaming stores. The four differ in nothing else.
 //
-// Taught (H200): loads marked and stores plain move a tenth less than the copy rate, the other
-// three reach it. Why has not been established; L2 keeping what was written longer than what was
-// read is the guess.
+// Taught (H200): streaming loads with plain stores are a tenth below the copy rate, the other three
+// reach it. Why has not been established; the guess is that L2 keeps written lines longer than read
+// ones.
 #include <cuda_bf16.h>
 #include <cuda_runtime.h>
 

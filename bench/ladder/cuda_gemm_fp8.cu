@@ -1,41 +1,41 @@
-// Products of FP8 on Hopper, e4m3 with 1 x 128 scales by e4m3 with 128 x 128 scales: from a kernel
-// that does one thing after the other to what the library does (octavo/backend/cuda/device).
+// FP8 GEMM on Hopper, e4m3 with 1 x 128 scales by e4m3 with 128 x 128 scales: from a kernel without
+// a pipeline to the library's (octavo/backend/cuda/gemm).
 //
-// All versions add up in one order. So each must have the bits of the first, and rows of each are
-// held against f64 before it is timed.
+// All versions sum in one order. So each must have the bits of the first, and rows of each are
+// compared with f64 before it is timed.
 //
 // Taught (H200; how many times as fast as the version before at 4096^3, then at 8192^3):
 //  1   A stage of one warpgroup takes 1691 cycles, of which 256 are multiplication.
-//  1b  Other blocks on the same multiprocessor hide half of that: 1.99 times as fast.
-//  2   A ring that is loaded ahead does no more than those blocks did (1.00): what one
-//      warpgroup waits for is itself, because nobody multiplies while it adds.
-//  3   Of three warpgroups two multiply while one adds: 1.51, 1.99. All that follows is worth
-//      1.14 and 1.09 at best.
-//  4   Blocks that stay, and tiles of one time that share operands: 1.02, 1.05.
-//  5   Pairs that fetch their rows once: 1.00, 1.00. L2 is not what a stage waits for.
-//  6-8 Where the scale of B comes from: between 0.99 and 1.02, which is what runs differ by. In
-//      the ring those who multiply have the fewest instructions.
-//  9   Cutting the last tiles along K takes a ninth of the stages away at 4096^3 (5.33 waves,
-//      not 6) and makes each longer, 970 cycles instead of 892: 1.02. At 8192^3 there is next
-//      to nothing to take away (20.85 waves, not 21): 0.97.
-//  10  Banks of registers are a part of that. The compiler puts a sum and its run into
-//      different banks by itself: the code of versions 1 to 8 has it so. But sums that are left
-//      in memory four at a time must be in four registers side by side, as runs are, and then
-//      every FFMA reads both from one bank. Sums exchanged with their neighbours: 1.03, 1.02.
-//  11  Scales that are asked for before a stage's products, not among them, and copies of the loop
-//      that have the next addresses ready: 1.01, 1.02.
-//  12  Warps that multiply the scales of rows by that of B on their way: 1.00, 1.01.
-//  13  256 x 128 leaves nothing to be cut at 4096^3, 1.03. But two warpgroups have no third one to
-//      multiply while they add, and where wide tiles fill the waves, too, that costs more: 0.92.
-//  14-16 For them, scales before products bring 1.01, 1.00; storing both waves at once 0.99, 0.99;
-//      scales multiplied on their way 1.01, 1.01.
+//  1b  Other blocks on the same SM hide half of that: 1.99 times as fast.
+//  2   A pipeline with a producer warpgroup (TMA) does no more than those blocks did (1.00): a
+//      single consumer warpgroup waits for itself, since nothing multiplies while it promotes.
+//  3   Of three consumer warpgroups two multiply while one promotes: 1.51, 1.99. All that follows
+//      is worth 1.14 and 1.09 at best.
+//  4   A persistent grid, rasterized so that concurrent tiles share operands: 1.02, 1.05.
+//  5   Clusters of two that multicast their rows: 1.00, 1.00. L2 is not what a stage waits for.
+//  6-8 Where the broadcast scale of B comes from: between 0.99 and 1.02, which is what runs differ
+//      by. In the pipeline the consumers have the fewest instructions.
+//  9   Stream-K, which splits the last tiles along K, takes a ninth of the stages away at 4096^3
+//      (5.33 waves, not 6) and makes each longer, 970 cycles instead of 892: 1.02. At 8192^3 there
+//      is next to nothing to take away (20.85 waves, not 21): 0.97.
+//  10  Register banks are a part of that. The compiler puts a sum and its run into different banks
+//      by itself: the code of versions 1 to 8 has it so. But partial sums that are stored four at a
+//      time must be in four consecutive registers, as runs are, and then every FFMA reads both from
+//      one bank. Sums exchanged with their neighbours: 1.03, 1.02.
+//  11  Scales that are loaded before a stage's wgmmas, not among them, and an unrolled loop with
+//      the next addresses ready: 1.01, 1.02.
+//  12  Producer warps that multiply the scales of rows by that of B: 1.00, 1.01.
+//  13  256 x 128 leaves nothing to be split at 4096^3, 1.03. But two consumer warpgroups have no
+//      third one to multiply while they promote, and where wide tiles fill the waves, too, that
+//      costs more: 0.92.
+//  14-16 For them, scales before wgmmas bring 1.01, 1.00; storing both row passes at once 0.99,
+//      0.99; scales multiplied by producer warps 1.01, 1.01.
 //  17  128 x 192 reads the fewest bytes of shared memory for a product, and waits as 13 does.
-//  18  What stands before the products of a stage is gone if the next stage is waited for, and its
-//      scales are loaded, while products are under way: 1.00, 1.03 times as fast as 14.
-//  19  Sums of one row, then those of the other: an FFMA reads two registers where its scale is the
-//      one before's: 1.00, 1.01.
-// The card is at its limit of power: its clock falls to 1.48 GHz, and to 1.29 in the larger
-// product.
+//  18  What stands before the wgmmas of a stage is gone if the next full barrier is waited for, and
+//      its scales are loaded, while wgmmas are in flight: 1.00, 1.03 times as fast as 14.
+//  19  Sums of one row, then those of the other: an FFMA reads two registers if it has the scale of
+//      the one before it: 1.00, 1.01.
+// The card is at its power limit: its clock falls to 1.48 GHz, and to 1.29 in the larger product.
 #include <cuda_runtime.h>
 
 #include <algorithm>
@@ -85,13 +85,13 @@ CUtensorMap tensor_map_of(void* data, CUtensorMapDataType type, unsigned each, u
   return map;
 }
 
-// A version that is ready to run, and what its figures are to be divided by.
+// A version ready to run, and the divisors of its figures.
 struct Prepared {
   void (*kernel)(Product);
   Product product{};
   cudaLaunchConfig_t config{};
   cudaLaunchAttribute cluster{};
-  int stages_of_first = 0;  // that the first block passes
+  int stages_of_first = 0;  // of the first block
   int floor = 0;            // cycles of a stage that are multiplication
 
   void run() {
@@ -103,7 +103,7 @@ struct Prepared {
   }
 };
 
-// `alone`: one block a multiprocessor, also where more would fit.
+// `alone`: one block per SM, also where more would fit.
 template <Version kIs>
 Prepared prepare(const Data& data, bool alone) {
   using K = Kernel<kIs>;
@@ -158,7 +158,7 @@ Prepared prepare(const Data& data, bool alone) {
   return made;
 }
 
-// A version that is another but for this.
+// A version derived from another by one change.
 template <typename Change>
 constexpr Version but(Version version, Change change) {
   change(version);
@@ -229,7 +229,7 @@ constexpr struct {
 struct Rung {
   const char* name;
   Prepared version;
-  double error = 0;  // of the bound
+  double error = 0;  // as a fraction of the bound
   double us = 0, cycles = 0, gigahertz = 0;
 };
 
@@ -252,8 +252,8 @@ bool check(Rung& rung, bool is_first, const Data& data, const Wanted& wanted) {
   return false;
 }
 
-// Versions take turns, because the card's clock goes by the power of what ran before, and without a
-// pause. It is made warm with the last of them.
+// Versions are interleaved without a pause, because the card's clock depends on the power of what
+// ran before. The last version warms it up.
 void time_interleaved(std::span<Rung> rungs, const Data& data) {
   const auto flush = [&] { must(cudaMemsetAsync(data.flush, 0, kFlushBytes), "flush"); };
   for (const auto end = std::chrono::steady_clock::now() + kWarm;
@@ -299,7 +299,7 @@ void time_interleaved(std::span<Rung> rungs, const Data& data) {
   }
 }
 
-// Whether all versions were right.
+// Returns whether all versions were right.
 bool climb(int size) {
   const Data data(size);
   std::vector<Rung> rungs;
@@ -313,7 +313,8 @@ bool climb(int size) {
     }
   }
   if (!good) return false;
-  // The first two draw so little power that they would lend their neighbours some, and take long.
+  // The first two draw so little power that they would lend some to their neighbours, and they are
+  // slow.
   const std::span<Rung> all(rungs), slow = all.first(2), others = all.subspan(2);
   const bool times_slow = size <= 4096;
   if (times_slow) time_interleaved(slow, data);

@@ -1,5 +1,5 @@
-// What the kernel of cuda_gemm_fp8.cu is made of: its versions, the ring of stages in shared
-// memory, the order of tiles, scales of B, and sums of tiles that are cut.
+// Parts of the kernel of cuda_gemm_fp8.cu: its versions, the pipeline in shared memory, the order
+// of tiles, broadcast scales of B, and stream-K partial sums.
 #pragma once
 
 #include "octavo/backend/cuda/gemm/stream_k_schedule.h"
@@ -9,43 +9,43 @@
 
 namespace octavo::cuda::ladder {
 
-// How a thread comes by the scale of B, one number for a tile and a block of K.
+// How a thread gets the broadcast scale of B, one number per tile and K block.
 enum class BroadcastScale {
-  when_needed,  // every thread loads it from memory, for every block
+  when_needed,  // every thread loads it from global memory, for every block
   block_ahead,  // the same, one block before its use
-  shuffled,     // each lane loads that of another block, up to 32 ahead; a shuffle gives it to all
-  in_pipeline,  // a warp of its own brings it into the stage
-  multiplied,   // two warps bring the scales of rows into the stage, times that of B
+  shuffled,     // each lane loads that of another block, up to 32 ahead; broadcast by shuffle
+  in_pipeline,  // a producer warp stores it in the stage
+  multiplied,   // two producer warps store the scales of rows times that of B in the stage
 };
 
 struct Version {
-  int groups = 1;           // warpgroups that multiply, 64 rows of a tile at a time
-  int row_passes = 1;       // ... so many times a stage
-  int stages = 1;           // one: by the warpgroup that multiplies; more: another loads ahead
-  bool persistent = false;  // as many blocks as run at one time; tiles in strips
-  int blocks = 1;           // of a cluster: they have the same rows and neighbouring columns
+  int groups = 1;           // consumer warpgroups, 64 rows of a tile at a time
+  int row_passes = 1;       // ... this many times per stage
+  int stages = 1;           // one: loaded by the consumer warpgroup; more: by a producer warpgroup
+  bool persistent = false;  // a persistent grid; rasterized tiles
+  int blocks = 1;           // cluster size: blocks have the same rows and neighbouring columns
   int cols = 128;           // of a tile; if more, blocks of a cluster share these, not their rows
   BroadcastScale broadcast_scale = BroadcastScale::when_needed;
   bool stream_k_units =
-      false;  // the last waves of tiles are cut along K, so that all blocks end at once
-  bool exchanged = false;  // sums lie where their neighbour's run would, in the other bank
-  bool ready = false;      // scales are asked for before a stage's products, and not among them
+      false;  // the last waves of tiles are split along K, so that all blocks end at once
+  bool exchanged = false;  // sums are where their neighbour's run would be, in the other bank
+  bool ready = false;      // scales are loaded before a stage's wgmmas, and not among them
   bool ahead = false;      // ... and the next stage is waited for and its scales loaded during them
-  bool by_row = false;     // sums of one row are added, then those of the other
-  bool together = false;   // results of all waves are laid out, then stored
-  int copies = 1;          // of the loop over stages
+  bool by_row = false;     // sums of one row are promoted, then those of the other
+  bool together = false;   // results of all row passes are staged, then stored
+  int copies = 1;          // unrolling of the loop over stages
 };
 
-// A product. Maps are for the copy engine: boxes are lines of 128 bytes, swizzled, as many of A as
-// a block fetches, 128 of B and 64 of the result.
+// A GEMM. Tensor maps have boxes of 128-byte lines, 128B swizzle: as many lines of A as a block
+// loads, 128 of B and 64 of the result.
 struct Product {
   CUtensorMap rows{}, cols{}, out{};
-  const float* row_scales = nullptr;  // of A, a block of K after the other, row_pitch numbers each
+  const float* row_scales = nullptr;  // of A, one K block after the other, row_pitch numbers each
   const float* col_scales = nullptr;  // of B, k_blocks numbers for every 128 columns
   int row_pitch = 0, row_count = 0, k_blocks = 0;
   StreamKSchedule schedule{};
-  float4* partial = nullptr;            // sums that one cluster leaves for the next
-  unsigned long long* ready = nullptr;  // ... and that they are there: `ticket`
+  float4* partial = nullptr;            // stream-K: partial sums for the next cluster
+  unsigned long long* ready = nullptr;  // ... and their flags: `ticket` once stored
   unsigned long long ticket = 0;
   long long* spent = nullptr;  // by the first block: cycles and nanoseconds
 };
@@ -63,10 +63,10 @@ struct Kernel {
   static constexpr int kRowTile = kRows * kRowBytes, kStageBytes = kRowTile + kCols * kRowBytes;
   static constexpr int kScaleBytes = kRows * 4, kStagedBytes = kMmaRows * kCols * 2;
   static constexpr bool kMulticastsRows = kCols == 128;
-  // Of columns that have one scale of B in any case, and how many of them a tile has.
+  // Columns that always share one scale of B, and how many such groups a tile has.
   static constexpr int kBroadcastCols = kCols % 128 == 0 ? 128 : 64,
                        kBroadcastScales = kCols / kBroadcastCols;
-  // In shared memory, from a multiple of 1024 on: stages; results; scales; barriers.
+  // Shared memory, from a multiple of 1024 on: stages; staged results; scales; mbarriers.
   static constexpr int kStagedAt = kIs.stages * kStageBytes,
                        kScalesAt = kStagedAt + kIs.groups * kIs.row_passes * kStagedBytes,
                        kBroadcastAt = kScalesAt + kIs.stages * kScaleBytes,
@@ -74,10 +74,10 @@ struct Kernel {
                        kEmptyAt = kFullAt + kIs.stages * 8,
                        kHandedOverAt = kEmptyAt + kIs.stages * 8,
                        kSharedBytes = kHandedOverAt + kIs.groups * 8 + 1024;
-  // Registers of a block are 64 K, 128 for each of 512 threads: too few for those that multiply.
+  // setmaxnreg: a block has 64 K registers, 128 for each of 512 threads: too few for consumers.
   static constexpr bool kUsesSetmaxnreg = kIs.groups == 3 || kIs.row_passes > 1 || kSums > 64;
   static constexpr int kConsumerRegisters = kIs.groups == 3 ? 152 : 224, kProducerRegisters = 56;
-  // Where element s of a run is among the sums.
+  // Index among the sums of element s of a run.
   static constexpr int place(int s) { return kIs.exchanged ? s ^ 1 : s; }
 };
 
@@ -103,13 +103,14 @@ struct Pipeline {
   __device__ __forceinline__ SharedAddress empty_barrier(int stage) const {
     return base + K::kEmptyAt + stage * 8;
   }
-  // Where the threads of a warpgroup arrive once they have left sums for the next cluster.
+  // Where the threads of a warpgroup arrive after they have stored partial sums for the next
+  // cluster.
   __device__ __forceinline__ SharedAddress handed_over_barrier(int group) const {
     return base + K::kHandedOverAt + group * 8;
   }
 };
 
-// A stage of the ring, and whether it is an even or an odd time round.
+// Pipeline state: the stage, and the phase parity of its mbarriers.
 template <Version kIs>
 struct PipelineState {
   int stage = 0;
@@ -122,7 +123,7 @@ struct PipelineState {
   }
 };
 
-// The tiles of a block, one after the other. A grid of one block a tile has one each.
+// The tiles of a block, one after the other. In a non-persistent grid a block has one.
 template <Version kIs>
 struct Walk {
   int cluster, count, at = 0, row = 0, col = 0;
@@ -138,7 +139,7 @@ struct Walk {
     row = (K::kMulticastsRows ? item.unit_row : item.unit_row * kIs.blocks + rank) * K::kRows;
     col = (K::kMulticastsRows ? item.unit_col * kIs.blocks + rank : item.unit_col) * K::kCols;
   }
-  // Of columns from `first` of the tile on; of the last ones, where they are beyond the end.
+  // From column `first` of the tile on; clamped to the last ones beyond the end.
   [[nodiscard]] __device__ __forceinline__ const float* col_scales(const Product& of,
                                                                    int first = 0) const {
     return of.col_scales + min((col + first) / 128, of.k_blocks - 1) * of.k_blocks + item.first;
@@ -200,9 +201,9 @@ struct BroadcastScales<BroadcastScale::multiplied> : BroadcastScales<BroadcastSc
   using BroadcastScales<BroadcastScale::in_pipeline>::BroadcastScales;
 };
 
-// ---- tiles that are cut along K
+// ---- stream-K partial sums
 
-// A warpgroup's place among the sums that are left, from cluster to cluster.
+// The slot of a warpgroup's partial sums, ordered by cluster.
 template <Version kIs>
 __device__ __forceinline__ int slot_of(int cluster, int rank, int group) {
   return (cluster * kIs.blocks + rank) * kIs.groups + group;
@@ -218,7 +219,7 @@ __device__ __forceinline__ void store_partial_sums(const Product& of, int slot, 
            make_float4(sums[4 * i], sums[4 * i + 1], sums[4 * i + 2], sums[4 * i + 3]));
 }
 
-// That they are there: a thread that has nothing else to do waits for the stores.
+// Sets their flag. Done by an idle producer thread, since the fence waits for the stores.
 __device__ __forceinline__ void signal_partial_sums(const Product& of, int slot,
                                                     SharedAddress left) {
   mbarrier_wait(left, 0);

@@ -1,5 +1,5 @@
-// The kernel of cuda_gemm_fp8.cu: one template, whose versions are switches. It has what its
-// versions are about and no more: e4m3 by e4m3 with 1 x 128 scales of A and 128 x 128 scales of B,
+// The kernel of cuda_gemm_fp8.cu: one template whose versions are switches. It covers what its
+// versions compare and no more: e4m3 by e4m3 with 1 x 128 scales of A and 128 x 128 scales of B,
 // bf16 out, rows a multiple of 64, columns of 256, K of 128.
 #pragma once
 
@@ -18,10 +18,10 @@
 
 namespace octavo::cuda::ladder {
 
-// ---- what brings
+// ---- producer
 
-// One thread: operands and the scales of rows. Of rows that a cluster shares each block fetches its
-// part for all of them.
+// One thread issues TMA loads of operands and of the scales of rows. Of an operand that a cluster
+// shares, each block multicasts its slice.
 template <Version kIs>
 __device__ __forceinline__ void tma_load_stage(const Product& of, const Pipeline<kIs>& pipeline,
                                                int stage, const Walk<kIs>& tile, int block,
@@ -61,7 +61,7 @@ __device__ __forceinline__ void tma_load_tiles(const Product& of, const Pipeline
   }
 }
 
-// A warp: the scale of B.
+// A producer warp: the broadcast scale of B.
 template <Version kIs>
 __device__ __forceinline__ void load_broadcast_scales(const Product& of,
                                                       const Pipeline<kIs>& pipeline, int rank,
@@ -90,8 +90,8 @@ __device__ __forceinline__ void load_broadcast_scales(const Product& of,
   }
 }
 
-// Two warps: the scales of rows, four for a lane, times that of B. They are two blocks ahead of
-// memory.
+// Two producer warps: the scales of rows, four per lane, times that of B. Their loads are two
+// blocks ahead.
 template <Version kIs>
 __device__ __forceinline__ void load_multiplied_scales(const Product& of,
                                                        const Pipeline<kIs>& pipeline, int rank,
@@ -127,7 +127,7 @@ __device__ __forceinline__ void load_multiplied_scales(const Product& of,
   }
 }
 
-// One thread: that sums were left.
+// One thread signals partial sums.
 template <Version kIs>
 __device__ __forceinline__ void signal_all_partial_sums(const Product& of,
                                                         const Pipeline<kIs>& pipeline, int rank) {
@@ -138,7 +138,7 @@ __device__ __forceinline__ void signal_all_partial_sums(const Product& of,
                         pipeline.handed_over_barrier(group));
 }
 
-// ---- what multiplies
+// ---- consumer
 
 template <Version kIs>
 __device__ __forceinline__ void consumer_release(const Pipeline<kIs>& pipeline, int stage,
@@ -150,7 +150,7 @@ __device__ __forceinline__ void consumer_release(const Pipeline<kIs>& pipeline, 
   }
 }
 
-// 64 x 128 sums as bf16, as the copy engine stores them.
+// Stages 64 x 128 sums as bf16 in the layout of TMA stores.
 template <Version kIs>
 __device__ __forceinline__ void stage_for_tma_store(SharedAddress staged, int thread,
                                                     const float (&sums)[Kernel<kIs>::kSums]) {
@@ -170,14 +170,14 @@ __device__ __forceinline__ void stage_for_tma_store(SharedAddress staged, int th
   }
 }
 
-// Waves `begin` to `end` of a warpgroup, by way of shared memory and the copy engine. kBehind
-// stores of the tile before may go on.
+// Epilogue: row passes `begin` to `end` of a warpgroup, staged in shared memory and stored by TMA.
+// kBehind TMA stores of the tile before may stay in flight.
 template <Version kIs, int kBehind>
 __device__ __forceinline__ void store_passes(
     const Product& of, const Pipeline<kIs>& pipeline, int thread, int group, int row, int col,
     int begin, int end, const float (&sums)[kIs.row_passes][Kernel<kIs>::kSums]) {
   using K = Kernel<kIs>;
-  // Not to be worked out before: it would be kept in registers all through a product.
+  // Not to be computed earlier: it would occupy registers in the main loop.
   asm volatile("" : "+r"(thread));
   const auto staged = [&](int pass) {
     return pipeline.base + K::kStagedAt + (group * kIs.row_passes + pass) * K::kStagedBytes;
@@ -205,7 +205,7 @@ __device__ __forceinline__ void consumer_warpgroup(const Product& of, const Pipe
   using K = Kernel<kIs>;
   const int lane = thread % 32;
   const int scale_at = (group * kMmaRows + thread / 32 * 16 + lane / 4) * 4;
-  constexpr int kApart = kIs.groups * kMmaRows;  // rows from wave to wave
+  constexpr int kApart = kIs.groups * kMmaRows;  // rows from pass to pass
   float run[K::kSums], sums[kIs.row_passes][K::kSums];
 #pragma unroll
   for (int s = 0; s < K::kSums; ++s) run[s] = 0.0F;
@@ -213,7 +213,7 @@ __device__ __forceinline__ void consumer_warpgroup(const Product& of, const Pipe
   for (Walk<kIs> walk(of); !walk.is_over(); walk.next()) {
     walk.find(of, rank);
     if (K::kLoadsAhead && walk.row + group * kMmaRows >= of.row_count) {
-      // All rows hang over the edge.
+      // All rows are beyond the edge.
       for (int block = walk.item.first; block < walk.item.end; ++block, at.next()) {
         mbarrier_wait(pipeline.full_barrier(at.stage), at.phase);
         consumer_release(pipeline, at.stage, lane);
@@ -266,7 +266,7 @@ __device__ __forceinline__ void consumer_warpgroup(const Product& of, const Pipe
     for (int block = walk.item.first; block < walk.item.end; ++block) {
       const PipelineState<kIs> now = at;
       if constexpr (!K::kLoadsAhead) {
-        __syncthreads();  // all have read what was there
+        __syncthreads();  // all threads have read it
         if (thread == 0) tma_load_stage(of, pipeline, now.stage, walk, block, rank);
       }
       if (!kIs.ahead && !full_barrier) mbarrier_wait(pipeline.full_barrier(now.stage), now.phase);
@@ -310,8 +310,7 @@ __device__ __forceinline__ void consumer_warpgroup(const Product& of, const Pipe
 #pragma unroll
         for (int s = 0; s < K::kSums; ++s)
           if (kIs.by_row && s % 4 >= 2) add(s);
-        wgmma_fence_operand(
-            sums[pass]);  // before the next run begins: it has the registers of this one
+        wgmma_fence_operand(sums[pass]);  // before the next run is issued into the same registers
       }
     }
     if (kIs.stream_k_units && walk.item.is_partial) {
@@ -353,7 +352,7 @@ __global__ void __launch_bounds__(K::kThreads, 1)
     for (int stage = 0; stage < kIs.stages; ++stage) {
       mbarrier_init(pipeline.full_barrier(stage), 1 + K::kScaleWarps);
       mbarrier_init(pipeline.empty_barrier(stage),
-                    kIs.groups * 4 * kIs.blocks);  // a warp, once each
+                    kIs.groups * 4 * kIs.blocks);  // one arrival per warp
     }
     for (int of_group = 0; of_group < kIs.groups; ++of_group)
       mbarrier_init(pipeline.handed_over_barrier(of_group), 128);
@@ -386,7 +385,7 @@ __global__ void __launch_bounds__(K::kThreads, 1)
       of.spent[1] = nanoseconds() - begin[1];
     }
   }
-  // A block must be there while others of its cluster write to it or arrive at its barriers.
+  // A block must not exit while cluster peers multicast to it or arrive at its mbarriers.
   if constexpr (kIs.blocks > 1) {
     __syncwarp();
     cluster_sync();

@@ -1,4 +1,4 @@
-// What cuda_gemm_fp8.cu multiplies, and what has to come out.
+// Operands of cuda_gemm_fp8.cu, and its expected results with error bounds.
 #pragma once
 
 #include <cuda_fp8.h>
@@ -44,7 +44,7 @@ inline __device__ float uniform(std::uint32_t at, std::uint32_t draw) {  // -1 t
   return static_cast<float>(static_cast<int>(bits ^ (bits >> 16))) * 0x1p-31F;
 }
 
-// About normal, and as large as codes are: what quantizers make.
+// About normal, and as large as quantized codes are.
 static __global__ void fill_codes(std::uint8_t* codes, std::uint32_t seed) {
   const std::uint32_t at = blockIdx.x * blockDim.x + threadIdx.x;
   float sum = 0.0F;
@@ -65,10 +65,10 @@ static __global__ void count_differences(const std::uint32_t* one, const std::ui
 }
 
 inline constexpr std::size_t kFlushBytes = std::size_t{256} << 20;  // several times L2
-inline constexpr std::size_t kSpent = 24;                           // versions at most
-inline constexpr std::size_t kSlots = 1024;                         // of warpgroups that leave sums
+inline constexpr std::size_t kSpent = 24;                           // maximum number of versions
+inline constexpr std::size_t kSlots = 1024;  // of warpgroups with partial sums
 
-// Of a product with as many rows as columns as K.
+// Operands and results for M = N = K.
 struct Data {
   int size, k_blocks, row_pitch;
   std::uint8_t *rows, *cols;
@@ -113,16 +113,16 @@ struct Data {
   }
 };
 
-// ---- what the result has to be
+// ---- expected results
 
 // Some rows in f64 and how far from them a result may be.
 //
-// Tensor cores sum 32 products and what they have, C. All 33 are cut to multiples of 2^(E - 13),
-// 2^E being no more than the largest of |C| and of 2^(exponent of a code + exponent of the other);
-// the sum is cut to 13 bits of its own. So a step is off by less than 33 units of that and by 2^-13
-// of |C| (docs/numerics/gemm.md), and four of them make a run. Beside that the scales' product has
-// a rounding, and every run one where it is added in f32: at most (runs + 2) 2^-24 of all that is
-// added; and the result has one to bf16, 2^-8 of it.
+// The tensor cores sum 32 products and the accumulator C. All 33 are truncated to multiples of 2^(E
+// - 13), 2^E being no more than the largest of |C| and of 2^(exponent of a code + exponent of the
+// other); the sum is truncated to 13 bits of its own. So an instruction is off by less than 33
+// units of that and by 2^-13 of |C| (docs/numerics/gemm.md), and four of them make a run. Besides,
+// the product of scales has a rounding, and every run one where it is promoted to f32: at most
+// (runs + 2) 2^-24 of all that is added; and the result has one to bf16, 2^-8 of it.
 struct Wanted {
   std::vector<int> rows;
   std::vector<double> values, bounds;
@@ -180,7 +180,8 @@ struct Wanted {
     }
   }
 
-  // The largest error of the result, of what is allowed; NaN where something was not stored.
+  // The largest error of the result, as a fraction of the bound; NaN where an element was not
+  // stored.
   [[nodiscard]] double error_of(const Data& data) const {
     const auto size = static_cast<std::size_t>(data.size);
     double largest = 0;

@@ -1,10 +1,10 @@
-// How the scales of a tile should reach memory: tiles of 128 x 128 bf16 are cast to two copies of
-// e4m3, as MX quantizers with rows and columns write them, and beside that every tile writes 1 KiB
-// of scales in pieces of 4, 8, 16 or 32 bytes, each piece in a line of its own. Bytes are the same.
+// How to store the scales of a tile: tiles of 128 x 128 bf16 are cast to two copies of e4m3, as
+// rowwise and columnwise MX quantizers write them, and every tile also writes 1 KiB of scales in
+// pieces of 4, 8, 16 or 32 bytes, each piece in a line of its own. Bytes are the same.
 //
-// Taught (H200): L2 takes a piece of a sector of 32 bytes for the price of a whole one, or more. In
-// pieces of 4, 8, 16 and 32 the same bytes cost 20, 14, 9 and 5 us beside 138; as part of a copy
-// they would cost 2.
+// Taught (H200): to L2 a piece of a 32-byte sector costs as much as a whole one, or more. In pieces
+// of 4, 8, 16 and 32 the same bytes cost 20, 14, 9 and 5 us beside 138; as part of a copy they
+// would cost 2.
 #include <cuda_runtime.h>
 
 #include <algorithm>
@@ -17,7 +17,7 @@ namespace {
 
 constexpr int kRows = 16384, kCols = 8192, kTile = 128, kThreads = 256, kRepeats = 31;
 constexpr std::int64_t kValues = std::int64_t{kRows} * kCols;
-constexpr int kSideBytes = 512;  // of scales, a tile, a copy
+constexpr int kSideBytes = 512;  // of scales, per tile and copy
 
 void must(cudaError_t status, const char* what) {
   if (status == cudaSuccess) return;
@@ -42,11 +42,11 @@ __device__ std::uint32_t two_codes(std::uint32_t pair) {
   return codes;
 }
 
-// The word at `at` of a tile's scales; kBytes of them are side by side, then comes another line.
+// The word at `at` of a tile's scales; kBytes of them are contiguous, then comes another line.
 template <int kBytes>
 __device__ void store_scales(unsigned char* scales, int pitch, int tile_down, int tile_across,
                              std::uint32_t word) {
-  constexpr int kWords = kBytes / 4;  // and as many tiles share a piece's place
+  constexpr int kWords = kBytes / 4;  // as many tiles share a piece's place
   const int at = static_cast<int>(threadIdx.x) % kTile;
   const int line = tile_across % kWords * (kTile / kWords) + at / kWords;
   unsigned char* const to = scales + static_cast<std::int64_t>(tile_down * kTile + line) * pitch +

@@ -1,4 +1,4 @@
-// e4m3fn to bf16, four ways to put subnormals and NaN right in byte planes (see
+// e4m3fn to bf16, four ways to handle subnormals and NaN in byte planes (see
 // docs/design/cpu-kernels.md).
 #if defined(__aarch64__)
 #include <arm_neon.h>
@@ -14,7 +14,7 @@
 
 namespace {
 
-constexpr std::int64_t kElements = 65536;  // stays in the second cache: this is about instructions
+constexpr std::int64_t kElements = 65536;  // stays in L2: this measures instructions
 
 // bf16 bits of a field, and of NaN for the last one.
 std::uint16_t bfloat_of(std::uint32_t field) {

@@ -1,5 +1,5 @@
 // MXFP8 along rows, and along rows and columns at once: every backend is a step of the ladder, from
-// the obvious loop over f32 lanes to lanes of sixteen bits (bf16 only).
+// the obvious loop through f32 lanes to 16-bit lanes (bf16 only).
 #include <benchmark/benchmark.h>
 
 #include <bit>
@@ -14,7 +14,7 @@
 
 namespace {
 
-constexpr std::int64_t kRows = 256, kCols = 1024;  // stays in the second cache
+constexpr std::int64_t kRows = 256, kCols = 1024;  // stays in L2
 constexpr std::int64_t kBlock = 32;
 
 // A copy: codes, then scales.

@@ -1,4 +1,4 @@
-// bench_probe [turns]: the peaks of the core it runs on, as a line of JSON.
+// bench_probe [iterations]: the peaks of the core it runs on, as a line of JSON.
 #include <cstdio>
 #include <cstdlib>
 

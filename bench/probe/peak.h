@@ -1,6 +1,6 @@
-// The rate of one instruction that multiplies and adds, at its best: enough sums that none waits
-// for another, and operands that are loaded anew for each. Registers that are never written again
-// are no measure: on Neoverse-V1 such a loop runs at half the rate of one with loads.
+// The peak rate of one multiply-add instruction: enough independent accumulators to hide its
+// latency, and operands that are loaded for each. A loop on registers that are never rewritten is
+// no measure: on Neoverse-V1 such a loop runs at half the rate of one with loads.
 #pragma once
 
 #include <chrono>
@@ -10,15 +10,15 @@
 
 namespace octavo::probe {
 
-// Billions of operations (a product and a sum are two) a second; the best of so many turns.
+// Billions of operations (a product and a sum are two) a second; the best of so many iterations.
 double peak_fmla_f32(int iterations);
 double peak_fmla_f16(int iterations);
 double peak_sdot(int iterations);
 double peak_bfmmla(int iterations);
 double peak_smmla(int iterations);
 
-// Everything else is each file's own: files are compiled for different CPUs, and a function that
-// they shared could be the one that this CPU cannot run.
+// Everything else has internal linkage: files are compiled for different CPUs, and the linker could
+// pick a shared function that this CPU cannot run.
 namespace {
 
 // 20 sums, 4 + 1 operands: 25 of 32 registers. Operands of 64 steps are 9 KiB, which stay in L1.
@@ -43,7 +43,7 @@ template <typename Instruction>
       }
     }
   }
-  // Unrolled, because an array with an index that varies would live in memory.
+  // Unrolled: an array indexed by a variable would live in memory instead of registers.
 #pragma GCC unroll 32
   for (std::size_t i = 0; i < kLeft * kRight; ++i)
     std::memcpy(result + i * kBytes, &sums[i / kRight][i % kRight], kBytes);

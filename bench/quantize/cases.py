@@ -1,4 +1,4 @@
-"""What is timed, and what it is held to."""
+"""The quantizations that are timed, and the speed that each must reach."""
 
 from __future__ import annotations
 

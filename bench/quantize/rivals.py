@@ -1,4 +1,4 @@
-"""How the other libraries quantize a case: functions that do it once."""
+"""The other libraries' calls of a case: functions that quantize once."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ E4M3_MAX = 448.0
 
 
 def torch_eager(values: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-    """Current scaling per tensor as people write it."""
+    """Per-tensor current scaling as a plain torch expression."""
     scale = values.abs().amax().float() / E4M3_MAX
     scaled = (values.float() / scale).clamp(-E4M3_MAX, E4M3_MAX)
     return scaled.to(torch.float8_e4m3fn), scale

@@ -6,7 +6,7 @@ import sys
 
 from bench.common.workers import run_question
 
-PER_TENSOR_CLAIM = 1.1  # per cent that MXFP8 was once said to cost
+PER_TENSOR_CLAIM = 1.1  # per cent that MXFP8 was claimed to cost
 
 
 def print_row(row: dict) -> None:

@@ -1,4 +1,5 @@
-// What --dry-run prints: one line for all layers' tensors of the same kind and fate.
+// The output of --dry-run: one line for the tensors of all layers with the same name pattern and
+// action.
 #include <fmt/format.h>
 
 #include <algorithm>

@@ -1,4 +1,4 @@
-// Reports and plans of checkpoints, as tables for people. JSON is the library's own.
+// Reports and plans of checkpoints as text tables. The library makes the JSON.
 #pragma once
 
 #include <string>
@@ -15,21 +15,21 @@ std::string summary_text(const CheckpointReport& report);
 
 std::string plan_text(const CheckpointReader& source, const QuantizePlan& plan);
 
-// A line for each, floods of them cut short.
+// One line per note; repeated ones are limited.
 std::string notes_text(const std::vector<std::string>& notes);
 
 // The same name with numbers as "*": tensors of all layers under one name.
 std::string without_numbers(std::string_view name);
 
-// Says on stderr which limits are missed, and by which tensor; true if any is.
+// Prints on stderr which limits are missed, and by which tensor; true if any is.
 bool misses_gates(std::string_view op, const CheckpointReport& report,
                   const std::vector<Gate>& gates);
 
-// The last word, on stderr: "wrote out", or that it was complete, and what was written again.
+// The final message on stderr: "wrote out", or that it was complete, and what was rewritten.
 void say_written(std::string_view op, const std::string& output, bool was_complete,
                  const std::vector<std::string>& written_again);
 
-// A name that is untrusted, at most `most` characters, its middle left out.
+// An untrusted name, limited to `most` characters by an ellipsis in the middle.
 std::string short_name(std::string_view name, std::size_t most);
 
 }  // namespace octavo::cli

@@ -24,7 +24,7 @@ std::atomic<int> came{0};
 static_assert(std::atomic<int>::is_always_lock_free);
 
 void remember(int signal_number) {
-  // Twice means now.
+  // A second signal terminates at once.
   if (came.exchange(signal_number) != 0) std::_Exit(128 + signal_number);
 }
 
@@ -48,7 +48,8 @@ CheckpointWatch::CheckpointWatch(std::string what)
   came = 0;
   for (const int signal_number : {SIGINT, SIGTERM, SIGHUP})
     if (std::signal(signal_number, remember) == SIG_IGN) std::signal(signal_number, SIG_IGN);
-  // Whoever reads the progress may leave before the work is done (| head): that does not end it.
+  // The reader of the progress output may exit before the work is done (| head): that does not end
+  // the work.
   std::signal(SIGPIPE, SIG_IGN);
 }
 
@@ -101,7 +102,7 @@ void CheckpointWatch::show(const octavo::Progress& progress) {
   const auto filled = static_cast<std::size_t>(part * static_cast<double>(kBarWidth));
   std::string line = fmt::format("{} [{}{}] {}", what_, std::string(filled, '#'),
                                  std::string(kBarWidth - filled, '.'), figures);
-  // One line and no more: a line that wraps could not be drawn over.
+  // Limited to one line: a wrapped line could not be overwritten.
   const std::size_t columns = columns_of(stderr) - 1;
   if (line.size() + 4 < columns) line += "  " + cli::shown(progress.current);
   line.resize(std::min(line.size(), columns));

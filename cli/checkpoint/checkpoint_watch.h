@@ -1,5 +1,5 @@
-// Watching long work on a checkpoint: a bar with the current tensor on a terminal, a line every few
-// seconds elsewhere, and Ctrl-C, which ends the work between two pieces instead of in one.
+// Progress display of checkpoint commands: a bar with the current tensor on a terminal, a line
+// every few seconds elsewhere; and Ctrl-C, which cancels between two work items.
 #pragma once
 
 #include <chrono>
@@ -12,13 +12,13 @@ namespace octavo::cli {
 class CheckpointWatch {
  public:
   explicit CheckpointWatch(std::string what);  // "quantize"
-  ~CheckpointWatch();                          // clears the bar, gives signals back
+  ~CheckpointWatch();                          // clears the bar, restores signal handlers
   CheckpointWatch(const CheckpointWatch&) = delete;
   CheckpointWatch& operator=(const CheckpointWatch&) = delete;
 
   [[nodiscard]] OnProgress on_progress();
   [[nodiscard]] static bool interrupted();
-  // Death by the signal that came, so that a shell sees it; call when everything is cleaned up.
+  // Terminates by the received signal, so that a shell sees it; call after cleanup.
   [[noreturn]] static void die();
 
  private:

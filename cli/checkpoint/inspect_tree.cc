@@ -14,13 +14,13 @@
 namespace octavo::cli {
 namespace {
 
-constexpr int kDeepest = 64;  // a name of ten thousand dots is no tree
+constexpr int kDeepest = 64;  // limits hostile names of ten thousand dots
 
 struct Node {
   std::string name;
   std::vector<std::unique_ptr<Node>> children;
   std::unordered_map<std::string, std::size_t> places;  // of children by name
-  std::vector<const InspectedTensor*> tensors;  // that end here; several where branches are alike
+  std::vector<const InspectedTensor*> tensors;  // of this node; several if branches collapse
   std::uint64_t bytes = 0;
 
   Node& child(std::string_view part) {
@@ -31,7 +31,7 @@ struct Node {
     return *children.back();
   }
 
-  // What two branches must agree in to be shown as one.
+  // Branches with equal signatures are shown as one.
   [[nodiscard]] std::string signature() const {
     std::string out;
     for (const InspectedTensor* tensor : tensors) out += shape_text(*tensor) + tensor->type + '\n';
@@ -59,7 +59,7 @@ std::string line_of(const Node& node, const std::string& label, std::size_t time
 
 void print_node(const Node& node, const std::string& indent, std::string& out) {
   for (std::size_t i = 0; i < node.children.size();) {
-    // Numbers that follow each other and are alike inside.
+    // Consecutive numbers with equal signatures.
     std::size_t end = i + 1;
     if (is_number(node.children[i]->name) && !node.children[i]->children.empty()) {
       const std::string signature = node.children[i]->signature();

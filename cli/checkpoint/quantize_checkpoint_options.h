@@ -1,5 +1,4 @@
-// The options of octavo quantize that are about checkpoints, as typed and as the library takes
-// them.
+// Checkpoint options of octavo quantize: as typed, and as the library's options.
 #pragma once
 
 #include <string>
@@ -11,7 +10,7 @@
 
 namespace octavo::cli {
 
-// What only checkpoints take, as typed.
+// Options for checkpoints only, as typed.
 struct CheckpointArguments {
   std::string target = "compressed-tensors", report, max_memory, shard_size;
   std::vector<std::string> include, exclude, recipe_for;
@@ -21,15 +20,15 @@ struct CheckpointArguments {
 
 void add_checkpoint_options(CLI::App& app, CheckpointArguments& arguments);
 
-// Throws UsageError where an option is given that only arrays (only checkpoints) take.
+// Throws UsageError for an option that applies only to arrays (only to checkpoints).
 void check_kind_of_options(const CLI::App& app, bool checkpoint);
 
-// Each read once, so that a slip gets a suggestion. Whether they go together, and what expressions
-// say, is the library's to check (check_plan_options).
+// Parses each option, so that a typing error gets a suggestion. The library checks combinations and
+// expressions (check_plan_options).
 QuantizePlanOptions plan_options(const QuantizeArguments& common,
                                  const CheckpointArguments& arguments);
 
-// What the options take, for help and completion.
+// Values of the options, for help and completion.
 std::vector<std::string> scale_rounding_names();
 std::vector<std::string> nonfinite_names();
 

@@ -26,8 +26,8 @@ template <typename... Parts>
   throw UsageError(text("[quantize] ", parts...));
 }
 
-// What the library has to say against the options is wrong usage. Names are looked at where there
-// are some to find.
+// Reports the library's errors about options as usage errors. Name patterns are checked where the
+// input can be opened.
 void check_usage(const std::string& input, const QuantizePlanOptions& options) {
   std::optional<CheckpointReader> source;
   if (!options.include.empty()) source.emplace(input);
@@ -38,7 +38,7 @@ void check_usage(const std::string& input, const QuantizePlanOptions& options) {
   }
 }
 
-// What servers make of it. Codes are what was just written, so they are not read again.
+// Adds the loader verdict. Codes were just written, so they are not read again.
 void add_verdict(const std::string& output, Json& json, std::string& text) {
   const VerifyOptions options{.codes = false};
   const CheckpointReader written(output);
@@ -48,7 +48,7 @@ void add_verdict(const std::string& output, Json& json, std::string& text) {
   json.set("servers", json_of(verdict));
 }
 
-// Everything that a run would be refused for is looked at; what nothing is done with is said.
+// Checks everything that a run would be refused for; options that a dry run does not use are noted.
 int dry_run(const QuantizeArguments& common, const CheckpointArguments& arguments,
             const QuantizePlanOptions& options, const Globals& globals) {
   std::string unused;
@@ -71,7 +71,7 @@ int dry_run(const QuantizeArguments& common, const CheckpointArguments& argument
   return kGood;
 }
 
-// A page in the folder that is only made by the work can be tried only behind it.
+// A report inside the output folder can be opened only after the work creates the folder.
 bool is_directly_in(const std::string& file, const std::string& folder) {
   namespace fs = std::filesystem;
   std::error_code error;
@@ -84,7 +84,7 @@ bool is_directly_in(const std::string& file, const std::string& folder) {
 
 }  // namespace
 
-// What is not there is taken for what its name says, so that the message fits.
+// A missing path is classified by its name, so that the message fits.
 bool is_checkpoint(const std::string& input) {
   std::error_code ignored;
   if (input.ends_with(".safetensors") || std::filesystem::is_directory(input, ignored)) return true;
@@ -121,7 +121,7 @@ int run_quantize_checkpoint(const QuantizeArguments& common, const CheckpointArg
     say("octavo: [quantize] stopped; the same command with --resume goes on from here");
     CheckpointWatch::die();
   }
-  // What they ask for went with the run that made the folder.
+  // Gates and reports need metrics, which only the run that made the folder had.
   if (report.was_complete && (!gates.empty() || !arguments.report.empty()))
     refuse("'", cli::shown(common.output),
            "' is complete, and --fail-if and --report are about a run; octavo compare measures it "
@@ -129,7 +129,7 @@ int run_quantize_checkpoint(const QuantizeArguments& common, const CheckpointArg
   if (!arguments.report.empty()) write_whole_file("quantize", arguments.report, html_of(report));
   std::string summary = summary_text(report);
   const bool missed = misses_gates("quantize", report, gates);
-  // Whether servers load it needs as much memory as the report, which is given back before.
+  // verify needs as much memory as the report, which is freed before.
   if (globals.json) begin_json(report, [](std::string_view text) { print(text); });
   report.tensors = std::vector<TensorReport>();
   Json more;
@@ -141,7 +141,7 @@ int run_quantize_checkpoint(const QuantizeArguments& common, const CheckpointArg
     if (shown && for_servers && !common.output.ends_with(".safetensors"))
       add_verdict(common.output, more, summary);
   } catch (const std::exception& error) {
-    // The JSON has begun, and is finished whatever happens.
+    // The JSON output has begun, so it is completed in any case.
     unverified = error.what();
     more.set("servers", Json::object({{"error", unverified}}));
   }
@@ -151,7 +151,7 @@ int run_quantize_checkpoint(const QuantizeArguments& common, const CheckpointArg
   } else if (shown) {
     print(summary);
   }
-  finish_stdout();  // before what is said about it
+  finish_stdout();  // before messages about it on stderr
   say_written("quantize", common.output, report.was_complete, report.written_again);
   if (!arguments.report.empty()) say(fmt::format("wrote {}", octavo::shown(arguments.report, 400)));
   if (!unverified.empty()) {

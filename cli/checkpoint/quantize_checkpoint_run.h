@@ -8,7 +8,7 @@
 
 namespace octavo::cli {
 
-// Is this to be read as a checkpoint?
+// True if the input is a checkpoint and not an array.
 bool is_checkpoint(const std::string& input);
 
 int run_quantize_checkpoint(const QuantizeArguments& common, const CheckpointArguments& arguments,

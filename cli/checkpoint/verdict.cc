@@ -62,7 +62,7 @@ std::string verdict_text(const Verdict& verdict, VerdictDetail behind) {
 
 std::vector<std::string> limit_repeats(const std::vector<std::string>& lines) {
   struct Kind {
-    std::size_t count = 0, last = 0;  // where the last one that is shown stands
+    std::size_t count = 0, last = 0;  // index of the last line shown
   };
   std::map<std::string, Kind> kinds;
   std::vector<std::pair<std::string, const Kind*>> shown;

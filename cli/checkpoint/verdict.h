@@ -1,5 +1,5 @@
-// Who loads a checkpoint, as text: one line for those who do, one for each who does not, with the
-// first reason.
+// The loader verdict as text: one line for the loaders that load the checkpoint, one for each that
+// fails, with its first error.
 #pragma once
 
 #include <cstddef>
@@ -11,13 +11,13 @@
 
 namespace octavo::cli {
 
-enum class VerdictDetail : std::uint8_t { reasons, counts };  // each loader's name
+enum class VerdictDetail : std::uint8_t { reasons, counts };  // what follows each loader's name
 std::string verdict_text(const Verdict& verdict, VerdictDetail behind);
 // "1 error", "2 errors".
 std::string counted(std::size_t count, std::string_view what);
 
-// The text of notes, or of anything that comes once for every layer: of those that differ in
-// numbers alone the first three, and how many more there are.
+// Limits repeated lines, such as notes that occur once per layer: of lines that differ only in
+// numbers the first three are kept, with a count of the rest.
 std::vector<std::string> limit_repeats(const std::vector<std::string>& lines);
 
 }  // namespace octavo::cli

@@ -17,8 +17,8 @@ template <typename... Parts>
   throw UsageError(text("[cast] ", parts...));
 }
 
-// Float types round to nearest and overflow to Inf, as they do everywhere, codes saturate; a
-// profile and then each option changes that.
+// Defaults: float types round to nearest and overflow to Inf, codes saturate; a profile and then
+// each option overrides that.
 EncodePolicy encode_policy(const CastOptions& options, const Element& target) {
   EncodePolicy policy;
   if (!target.is_code()) {
@@ -79,8 +79,8 @@ void check_packable(const Element& element, std::string_view option) {
   }
 }
 
-// Sizes come from a file that may lie, and an empty array or a pipe has no bytes to prove them by.
-// Below this no count of bits or bytes here can overflow.
+// Sizes are untrusted, and an empty array or a pipe has no bytes to check them against. Below this
+// limit no count of bits or bytes here can overflow.
 void check_sizes(const std::vector<std::int64_t>& shape) {
   constexpr std::int64_t kMax = std::int64_t{1} << 56;
   const std::int64_t largest = shape.empty() ? 1 : *std::max_element(shape.begin(), shape.end());
@@ -89,8 +89,8 @@ void check_sizes(const std::vector<std::int64_t>& shape) {
   }
 }
 
-// The last dimension of a packed file counts bytes; how many codes those hold is not always clear
-// (three bytes are three or four codes of six bits), so --columns may say it.
+// The last dimension of a packed file counts bytes; the number of codes is not always determined by
+// it (three bytes are three or four 6-bit codes), so --columns may give it.
 std::int64_t packed_columns(const CastOptions& options, const Format& format,
                             std::int64_t row_bytes) {
   const std::int64_t most = row_bytes * 8 / format.bits();
@@ -102,7 +102,7 @@ std::int64_t packed_columns(const CastOptions& options, const Format& format,
   return columns;
 }
 
-// Values of 16 bits and fewer have few digits, so float32 holds all that are in its range.
+// Values of up to 16 bits have few significant bits, so float32 holds all that are in its range.
 bool decodes_exactly(const Format& format, DType target) {
   const auto fits = [](double value) {
     return static_cast<double>(static_cast<float>(value)) == value;

@@ -1,4 +1,4 @@
-// What a cast will do, decided and checked before a byte of output is written.
+// The plan of octavo cast, made and checked before a byte of output is written.
 #pragma once
 
 #include <cstdint>
@@ -35,8 +35,8 @@ struct CastPlan {
   std::int64_t rows = 1, cols = 0;
   NpyHeader output_header;
   std::vector<std::int64_t> shape;  // of the elements, whatever the packing
-  // Codes and 16-bit floats are encoded under this policy; wider floats are decoded, and it is
-  // unused. Decoding is exact, known beforehand, unless a format reaches beyond float32.
+  // Codes and 16-bit floats are encoded with this policy; wider floats are decoded, and it is
+  // unused. Decoding is exact, known in advance, unless a format's range exceeds float32.
   bool encodes = true, exact = false;
   EncodePolicy policy;
   int threads = 0;

@@ -14,12 +14,11 @@
 namespace octavo::cli {
 namespace {
 
-// Elements converted at a time: enough for every core to have work, few enough for the caches'
-// second level and for a small machine. A multiple of 8, so that a piece of a packed row ends on a
-// byte.
+// Elements per chunk: enough to occupy every core, few enough for the L2 caches and for a small
+// machine. A multiple of 8, so that a chunk of a packed row ends on a byte.
 constexpr std::int64_t kPiece = std::int64_t{1} << 20;
 
-// Memory of one side for one piece, reused from piece to piece.
+// The buffer of one side for one chunk, reused.
 class Buffer {
  public:
   explicit Buffer(std::int64_t bytes) : tensor_(Tensor::codes({bytes}, e4m3fn)) {}
@@ -67,8 +66,8 @@ void add_errors(const std::vector<double>& given, const std::vector<double>& got
   }
 }
 
-// decode() does not count; what it met shows in what came out. Where it is exact only NaN can have
-// been met, and `got` is all there is to look at.
+// decode() does not count; the counts follow from its output. Where decoding is exact only NaN can
+// occur, and `got` is sufficient.
 Counts count_decoded(const CastPlan& plan, const std::vector<double>& given,
                      const std::vector<double>& got) {
   Counts counts;

@@ -1,4 +1,4 @@
-// A planned cast, carried out in pieces: memory stays the same however large the file.
+// Executes a planned cast in chunks: memory is bounded for any file size.
 #pragma once
 
 #include <cstdint>
@@ -10,7 +10,7 @@
 
 namespace octavo::cli {
 
-// How far the results are from what was given, over elements where both are finite.
+// Errors of the results against the input, over elements where both are finite.
 struct CastError {
   double max_absolute = 0;
   double max_relative = 0;  // where the input is not zero

@@ -26,7 +26,7 @@ std::uint8_t byte_at(std::span<const std::byte> bytes, std::size_t i) {
 // Two bytes of length in version 1, four in 2 and 3.
 std::size_t preamble_size(std::uint8_t major) { return kMagic.size() + 2 + (major == 1 ? 2 : 4); }
 
-// A cursor over the header, which is a Python dictionary of literals. Only what a header may hold.
+// Parser of the header, a Python dictionary of literals. Accepts only what a header may contain.
 class Literals {
  public:
   explicit Literals(std::string_view text) : rest_(text) {}
@@ -146,8 +146,7 @@ void parse_descr(const std::string& descr, NpyHeader& header) {
 
 void check_size(const NpyHeader& header) {
   std::int64_t bytes = header.item_bytes;
-  // As numpy does it: a zero anywhere makes the array empty, but the other sizes must still be
-  // possible.
+  // As in numpy: a zero anywhere makes the array empty, but the other sizes must still be valid.
   for (const std::int64_t size : header.shape) {
     if (size != 0 && __builtin_mul_overflow(bytes, size, &bytes)) {
       fail_npy("says it has shape ", shape_text(header.shape), ", more than 63 bits can count");
@@ -240,7 +239,7 @@ std::int64_t element_count(const NpyHeader& header) {
   std::int64_t count = 1;
   for (const std::int64_t size : header.shape) {
     if (size == 0) return 0;
-    count *= size;  // check_size has seen that this fits
+    count *= size;  // cannot overflow after check_size
   }
   return count;
 }

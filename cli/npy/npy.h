@@ -1,5 +1,5 @@
-// The header of a .npy file (numpy.lib.format, versions 1.0, 2.0 and 3.0), read from bytes that
-// nobody vouches for, and written. Knows nothing of files.
+// Parses and writes the header of a .npy file (numpy.lib.format, versions 1.0, 2.0 and 3.0). The
+// bytes are untrusted. No file access.
 //
 //   "\x93NUMPY" major minor length(2 or 4 bytes) "{'descr': '<f4', 'fortran_order': False, 'shape':
 //   (3, 4), }"
@@ -15,29 +15,29 @@
 
 namespace octavo::cli {
 
-// What one element is, as far as the file says. numpy writes the types of ml_dtypes as raw bytes
-// (V).
+// The element kind, as far as the file declares it. numpy writes the types of ml_dtypes as raw
+// bytes (V).
 enum class NpyKind : char { real = 'f', integer = 'u', raw = 'V' };
 
 struct NpyHeader {
   NpyKind kind = NpyKind::real;
   int item_bytes = 4;
-  bool is_signed = false;  // of integers: numpy calls them 'i' and not 'u'
+  bool is_signed = false;  // of integers: 'i' instead of 'u'
   bool fortran_order = false;
   std::vector<std::int64_t> shape{};
 
   bool operator==(const NpyHeader&) const = default;
 };
 
-// What is wrong with a file, in words that fit behind its name: "'x.npy' has a broken header: ...".
+// An error in a file, as text to follow its name: "'x.npy' has a broken header: ...".
 class NpyProblem : public std::runtime_error {
  public:
   using std::runtime_error::runtime_error;
 };
 
-// The longest header that is read; numpy itself writes some hundred bytes, and reads 10,000.
+// The maximum header size that is read; numpy itself writes some hundred bytes, and reads 10,000.
 inline constexpr std::size_t kMaxNpyHeader = 64 * 1024;
-// What must be read to know the header's length.
+// Bytes needed to know the header's length.
 inline constexpr std::size_t kNpyPreamble = 12;
 
 // Where the data begins, from the first kNpyPreamble bytes (fewer when the file is shorter). Throws

@@ -1,4 +1,4 @@
-// What the elements of a .npy file are, from what it says itself and what --from adds.
+// The element type of a .npy file, from its header and --from.
 #pragma once
 
 #include <optional>
@@ -9,7 +9,8 @@
 
 namespace octavo::cli {
 
-// Throws UsageError when the two do not fit, or when nobody says. `op` begins the message.
+// Throws UsageError when the two contradict each other, or when neither determines it. `op` is the
+// message's prefix.
 Element npy_element(const std::string& op, const std::string& path, const NpyHeader& header,
                     const std::optional<std::string>& from);
 

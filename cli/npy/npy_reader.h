@@ -1,4 +1,4 @@
-// A .npy file as a stream: the header at once, then its data in pieces of any size.
+// Streams a .npy file: the header at once, then its data in chunks of any size.
 #pragma once
 
 #include <cstddef>
@@ -12,8 +12,8 @@ namespace octavo::cli {
 
 class NpyReader {
  public:
-  // Throws Error(io) when the file cannot be read, has no good header, or is shorter than its
-  // header says. What cannot tell its size (a pipe) is found short while it is read.
+  // Throws Error(io) when the file cannot be read, has an invalid header, or is shorter than its
+  // header declares. For a file without a known size (a pipe) that is detected while reading.
   NpyReader(std::string op, const std::string& path);
   ~NpyReader();
   NpyReader(const NpyReader&) = delete;
@@ -21,10 +21,10 @@ class NpyReader {
 
   [[nodiscard]] const NpyHeader& header() const { return header_; }
   [[nodiscard]] std::int64_t data_bytes() const { return data_bytes_; }
-  // Bytes behind the array, which numpy leaves alone and so does this; 0 where that is not known.
+  // Trailing bytes after the array, which are ignored as in numpy; 0 where the size is unknown.
   [[nodiscard]] std::int64_t trailing_bytes() const { return trailing_bytes_; }
 
-  // Is this the very file that `path` names, by whatever name or link?
+  // True if `path` refers to this file, by any name or link.
   [[nodiscard]] bool is_same_file(const std::string& path) const;
 
   // Fills `bytes`, or throws Error(io).

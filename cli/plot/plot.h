@@ -1,5 +1,4 @@
-// Pictures of formats as SVG, made to be looked at by people: blue for normal numbers, orange for
-// subnormal ones.
+// SVG plots of formats: blue for normal numbers, orange for subnormal ones.
 #pragma once
 
 #include <string>
@@ -41,7 +40,7 @@ double draw_whole_line(Svg& svg, const FormatFacts& facts, const std::vector<Plo
                        double y);
 double draw_around_zero(Svg& svg, const FormatFacts& facts, const std::vector<PlotValue>& values,
                         double y);
-// Is there anything to see around zero that the whole line does not show?
+// True if the range around zero shows values that the whole line does not resolve.
 bool needs_zoom(const FormatFacts& facts);
 
 // The logarithmic panels of plot_format, from `y` on.

@@ -1,5 +1,5 @@
-// The picture of octavo attention-report: for each kind of input one panel, in it for each rung the
-// error after each of the four steps, on a logarithmic axis.
+// The plot of octavo attention-report: one panel per kind of input, with the error of each rung
+// after each of the four steps, on a logarithmic axis.
 #include <fmt/format.h>
 
 #include <algorithm>

@@ -1,4 +1,4 @@
-// Where in the tensor the error is.
+// Heat map of the error over the tensor.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -17,7 +17,7 @@ constexpr double kMapLeft = kPlotLeft + 60, kMapRight = 970, kShareLeft = 1000,
 constexpr double kMapHeight = 340, kLowestCell = 8, kHighestCell = 30;
 constexpr std::int64_t kMaxLines = 40, kMaxCells = 80;
 constexpr int kLevels = 9;  // heat-0 to heat-8 in the style
-// Colours span at least this factor, so that an even error is pale and noise no pattern.
+// Minimum range of the colours, so that a uniform error is pale and noise shows no pattern.
 constexpr double kLeastSpan = 8;
 
 std::int64_t divided(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }

@@ -1,4 +1,4 @@
-// The picture of octavo quantize: the numbers, the values and codes, and where the error is.
+// The plot of octavo quantize: metrics, histograms of values and codes, and the error map.
 #include "cli/plot/plot_quantize.h"
 
 #include <fmt/format.h>

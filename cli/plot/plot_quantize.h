@@ -1,4 +1,4 @@
-// The panels of octavo quantize's picture. Each draws from `y` on.
+// The panels of octavo quantize's plot. Each draws from `y` on.
 #pragma once
 
 #include "cli/plot/svg.h"
@@ -6,13 +6,13 @@
 
 namespace octavo::cli {
 
-// Magnitudes of the values, and beneath them what the codes can say under the least and the
-// greatest scale; beside it how often each code occurs.
+// Histogram of magnitudes, with the range that codes cover at the smallest and largest scale below
+// it; beside it a histogram of codes.
 inline constexpr double kHistogramsHeight = 262;
 void draw_histograms(Svg& svg, const QuantizeReport& report, double y);
 
-// The tensor as a map: colour is the relative error of a place, bars are the share of the squared
-// error that its rows have.
+// Heat map of the tensor: colour is the relative error of a cell, bars are the fraction of the
+// squared error in its rows.
 class ErrorMap {
  public:
   explicit ErrorMap(const QuantizeReport& report);
@@ -34,7 +34,7 @@ class ErrorMap {
 
   const QuantizeReport& report_;
   bool has_none_ = false;  // cells without a finite result
-  bool wrapped_ = false;   // one row that is too long, in lines
+  bool wrapped_ = false;   // one long row, wrapped into lines
   std::string_view row_word_ = "row";
   std::int64_t columns_ = 1;  // elements along a line
   std::vector<Line> lines_;

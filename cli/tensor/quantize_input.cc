@@ -13,7 +13,7 @@
 namespace octavo::cli {
 namespace {
 
-// What the system says it could give without swapping; nothing where it does not say.
+// MemAvailable of the system; nullopt where it is unknown.
 std::optional<double> available_memory() {
   std::ifstream facts("/proc/meminfo");
   std::string name, unit;
@@ -43,7 +43,7 @@ Shape fortran_strides(const Shape& shape, std::int64_t stride) {
   return strides;
 }
 
-// Bytes that are values can only be bfloat16; anything else is to be made values first.
+// Raw bytes as values can only be bfloat16; other codes must be decoded first.
 void refuse_bytes(const char* op, const std::string& path, const NpyHeader& header) {
   const bool may_be_bfloat16 = header.item_bytes == 2;
   throw UsageError(text(

@@ -1,4 +1,4 @@
-// The tensor that octavo quantize is given. The one place that tells kinds of input apart.
+// Reads the input tensor of octavo quantize; the only code that distinguishes kinds of input.
 #pragma once
 
 #include <optional>
@@ -10,12 +10,12 @@ namespace octavo::cli {
 
 struct QuantizeInput {
   Tensor memory;
-  View values{};  // of it: Fortran order is a matter of strides
+  View values{};  // view of `memory`: Fortran order is expressed by strides
 };
 
-// Reads all of it, for the command `op`. `more_bytes_each` is what will be needed besides for every
-// element, so that a machine too small is known before and not after. Throws UsageError for what is
-// no array of values, Error(io) for what cannot be read.
+// Reads the whole input, for the command `op`. `more_bytes_each` is the additional memory per
+// element that the command will need, so that insufficient memory is known before the work. Throws
+// UsageError for input that is no array of values, Error(io) for input that cannot be read.
 QuantizeInput read_quantize_input(const char* op, const std::string& path,
                                   const std::optional<std::string>& from, double more_bytes_each);
 

@@ -12,7 +12,7 @@ template <typename... Parts>
   throw UsageError(text("[quantize] ", parts...));
 }
 
-// Spellings of an enumeration up to its last value.
+// Names of an enumeration up to its last value.
 template <typename Enum>
 std::vector<std::string> names_up_to(Enum last) {
   std::vector<std::string> names;
@@ -34,7 +34,7 @@ Scaling recipe_argument(const std::string& typed) {
   }
 }
 
-// A scale format brings the rule it needs, unless one is asked for.
+// A scale format implies the rule it needs, unless one is given.
 void change_scale(const QuantizeArguments& options, ScaleSpec& scale) {
   if (options.scale) {
     scale.format = named_argument("[quantize] --scale:", *options.scale, scale_format_names(),

@@ -1,4 +1,4 @@
-// How a tensor is to be quantized, from the options as typed.
+// The Scaling of octavo quantize, from the options as typed.
 #pragma once
 
 #include <cstdint>
@@ -20,10 +20,10 @@ struct QuantizeArguments {
   std::vector<std::string> gates;
 };
 
-// The recipe, changed by each option. Throws UsageError when that is no way to quantize.
+// The recipe with the options applied. Throws UsageError for an invalid combination.
 Scaling plan_scaling(const QuantizeArguments& options);
 
-// What the options take, for help and completion.
+// Values of the options, for help and completion.
 std::vector<std::string> tile_names();
 std::vector<std::string> scale_format_names();
 std::vector<std::string> scale_rule_names();

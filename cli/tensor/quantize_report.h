@@ -1,4 +1,4 @@
-// What octavo quantize found, and the three ways to tell it: a table, JSON, a picture.
+// The results of octavo quantize, as a table, JSON and a plot.
 #pragma once
 
 #include <nlohmann/json_fwd.hpp>
@@ -24,7 +24,7 @@ struct QuantizeReport {
   double seconds = 0;
 };
 
-// The parts of a tensor that errors are compared by: tiles, or rows where one scale is for all.
+// The parts of a tensor whose errors are compared: tiles, or rows where the scale is per-tensor.
 struct Parts {
   bool are_tiles = false;
   const std::vector<ErrorSums>* sums = nullptr;
@@ -32,23 +32,23 @@ struct Parts {
 };
 Parts parts_of(const QuantizeReport& report);
 
-// Where a part is, as numpy would slice it: "[3, 224:256]".
+// The position of a part as a numpy slice: "[3, 224:256]".
 std::string slice_of(const QuantizeReport& report, const Parts& parts, std::int64_t index);
 
 // Indices of parts, those with most of the squared error first; at most `most`.
 std::vector<std::int64_t> worst_parts(const Parts& parts, std::size_t most);
-// The share of all squared error that a part has.
+// The fraction of the total squared error in a part.
 double error_share(const QuantizeReport& report, const ErrorSums& part);
-// Half of all parts have a relative L2 error of at most this.
+// Median over parts of the relative L2 error.
 double median_relative_l2(const Parts& parts);
 
-// One line that says where the error is, and what might help.
+// One line on where the error is, and what might help.
 std::string verdict_of(const QuantizeReport& report);
 
-// What was asked for but can do nothing here, or "".
+// A note on options that have no effect here, or "".
 std::string note_of(const QuantizeReport& report);
 
-// A result that is not finite is in no metric, so it misses every limit.
+// A non-finite result is in no metric, so it misses every limit.
 bool misses(const QuantizeReport& report, const Gate& gate);
 
 std::string table_of(const QuantizeReport& report);

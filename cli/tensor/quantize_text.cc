@@ -1,4 +1,4 @@
-// The report as a table for people and as JSON for programs.
+// The report as a text table and as JSON.
 #include <fmt/format.h>
 
 #include <cmath>
@@ -139,7 +139,7 @@ std::string table_of(const QuantizeReport& report) {
   const ErrorMetrics& m = report.metrics;
   std::string out = fmt::format("{} {}\n{}\n\n", report.input, shape_and_type(report),
                                 style.bold(describe(report.scaling)));
-  // Where no pair counts there is an error to speak of only by convention.
+  // Without a finite pair the metrics are defined only by convention.
   const auto shown = [&](const std::string& value) { return m.sums.count > 0 ? value : "-"; };
   out += line("SQNR", shown(figure(m.sqnr) + (std::isfinite(m.sqnr) ? " dB" : "")), "relative L2",
               shown(figure(m.relative_l2)));

@@ -1,4 +1,4 @@
-// Which parts of a tensor the error is in, and the line that says so.
+// Locates the error within a tensor, and makes the verdict line.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -14,13 +14,13 @@
 namespace octavo::cli {
 namespace {
 
-// Shares from which on something is worth the one line there is.
+// Fractions from which on a finding is worth the verdict line.
 constexpr double kManySaturated = 0.001, kManyFlushed = 0.02, kConcentrated = 0.5;
-// Of values spread evenly over the range so many become zero whatever the scale; this many times it
-// is more than that.
+// A multiple of the fraction that becomes zero at any scale for values spread evenly over the
+// range.
 constexpr double kTimesInevitable = 4;
-// "Few" parts are at most this share of all, and have this many times the error that would be
-// theirs if all had the same.
+// "Few" parts: at most this fraction of all, with at least this multiple of the error of an even
+// distribution.
 constexpr double kFew = 0.05, kTimesFair = 4;
 
 std::string percent(double share) { return fmt::format("{:.3g} %", 100 * share); }

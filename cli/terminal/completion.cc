@@ -1,5 +1,5 @@
-// octavo completion: prints a script that teaches a shell to complete octavo's command line.
-// Subcommands and options are read off the parser itself, so the script cannot fall behind it.
+// octavo completion: prints a shell completion script. Subcommands and options are taken from the
+// parser itself, so the script is always up to date.
 #include <fmt/format.h>
 
 #include <map>
@@ -28,7 +28,7 @@ constexpr const char* kExamples = R"help(Examples:
 
 using Words = std::vector<std::string>;
 
-// Any name to each preset: the part before the sign is for the reader to narrow.
+// ".*=" with each preset: the user narrows the expression before the sign.
 Words recipe_for_names() {
   Words words;
   for (const std::string& name : preset_names()) words.push_back(".*=" + name);
@@ -36,7 +36,7 @@ Words recipe_for_names() {
   return words;
 }
 
-// The words an argument takes; an argument that is not here takes a file or a number.
+// The values of an argument; an argument that is not listed takes a file or a number.
 Words words_for(const std::string& argument) {
   static const std::map<std::string, Words (*)()> kKnown{{"--to", element_names},
                                                          {"--from", element_names},
@@ -107,7 +107,7 @@ std::vector<std::string> completion_shells() { return {"bash", "zsh", "fish"}; }
 Command add_completion(CLI::App& program, Globals& globals) {
   CLI::App* app = add_subcommand(program, globals, "completion",
                                  "Print a completion script for bash, zsh or fish", kExamples);
-  // Understood, to be refused with a reason, but not offered.
+  // Parsed, so that it can be refused with a reason, but not offered.
   app->get_option("--json")->group("");
   auto shell = std::make_shared<std::string>();
   app->add_option("SHELL", *shell, "bash, zsh or fish")->required()->type_name("");

@@ -1,4 +1,4 @@
-// The command line as shells need to know it, and one writer of scripts for each shell.
+// Shell completion: a description of the command line, and one script generator per shell.
 #pragma once
 
 #include <string>

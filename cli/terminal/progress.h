@@ -1,5 +1,4 @@
-// One line on a terminal that says how far the work is. Silent when nobody watches, and for work
-// that is done before a person would wonder.
+// A progress line on the terminal. Silent without a terminal, and for work that is done quickly.
 #pragma once
 
 #include <chrono>

@@ -9,7 +9,7 @@ namespace {
 
 void remove_and_die(int signal_number) {
   remove_unfinished_files();
-  // The default action now, so that the caller sees death by this very signal.
+  // Restores the default action and re-raises, so that the parent sees termination by this signal.
   std::signal(signal_number, SIG_DFL);
   std::raise(signal_number);
 }
@@ -19,7 +19,7 @@ void remove_and_die(int signal_number) {
 void prepare_signals() {
   std::signal(SIGXFSZ, SIG_IGN);
   for (const int signal_number : {SIGINT, SIGTERM, SIGHUP}) {
-    // A shell's "nohup" and "&" have set these to be ignored, and that is to stay.
+    // Signals ignored at start (nohup, &) stay ignored.
     if (std::signal(signal_number, remove_and_die) == SIG_IGN) std::signal(signal_number, SIG_IGN);
   }
 }

@@ -19,8 +19,8 @@ namespace {
 
 bool is_terminal(std::FILE* stream) { return isatty(fileno(stream)) != 0; }
 
-// NO_COLOR and TERM are agreements between programs and terminals, no switches of the library, so
-// they are read here and not in base/env.h.
+// NO_COLOR and TERM are conventions of terminal programs, not switches of the library, so they are
+// read here and not in base/env.h.
 bool wants_color(std::FILE* stream) {
   const char* no_color = std::getenv("NO_COLOR");
   if (no_color != nullptr && *no_color != '\0') return false;
@@ -34,8 +34,7 @@ std::string Style::with(std::string_view code, std::string_view text) const {
   return "\x1b[" + std::string(code) + "m" + std::string(text) + "\x1b[0m";
 }
 
-// Where a pipe without a reader does not end the program (see CheckpointWatch), nobody misses what
-// goes into it.
+// Where a broken pipe does not end the program (see CheckpointWatch), output into it is dropped.
 void print(std::string_view text) {
   if (std::fwrite(text.data(), 1, text.size(), stdout) != text.size() && errno != EPIPE)
     fail_stdout();

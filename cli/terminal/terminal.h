@@ -1,4 +1,4 @@
-// What is known of the two output streams: whether a person watches, and what that allows.
+// The two output streams: whether they are terminals, colours, and printing.
 #pragma once
 
 #include <cstdio>

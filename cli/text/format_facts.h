@@ -1,5 +1,5 @@
-// What there is to say about a format, computed by looking at every one of its codes: tables, JSON
-// and pictures all draw on this.
+// Properties of a format (limits, number of codes, NaN codes), computed from every one of its
+// codes; used by tables, JSON and plots.
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,5 @@
-// Names given on the command line, to what they mean; a mistake becomes a UsageError that suggests
-// the nearest name.
+// Parses names given on the command line; a mistake becomes a UsageError that suggests the nearest
+// name.
 #pragma once
 
 #include <string>
@@ -14,13 +14,13 @@
 
 namespace octavo::cli {
 
-// What an element of a file is: one of four value types, or codes of a format.
+// The element type of a file: one of four value types, or codes of a format.
 struct Element {
   DType dtype = DType::f32;
   Format format{};  // of codes
 
-  // bfloat16 and float16 are formats too (e8m7, e5m10), which lets them be rounded to like any
-  // other.
+  // bfloat16 and float16 are formats too (e8m7, e5m10), so values can be rounded to them like to
+  // any other.
   [[nodiscard]] bool is_code() const { return dtype == DType::code; }
   [[nodiscard]] bool has_16_bits_or_fewer() const {
     return dtype != DType::f32 && dtype != DType::f64;
@@ -44,8 +44,8 @@ auto named_argument(std::string_view where, const std::string& typed,
   }
 }
 
-// What is wrong with a seed, or "": the parser would wrap a negative number around, and cut one
-// that is too large.
+// The error in a seed, or "": the parser would wrap a negative number, and truncate one that is too
+// large.
 std::string seed_problem(const std::string& typed);
 
 std::string listed(const std::vector<std::string>& names);  // "a, b, c"

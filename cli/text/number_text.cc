@@ -12,10 +12,11 @@ namespace {
 
 // Beyond this many characters scientific form is easier to read.
 constexpr int kLongestFixed = 24;
-// Digits computed behind those shown when a number is cut, so that rounding the last does not show.
+// Guard digits after the shown ones when a number is truncated, so that rounding the last does not
+// show.
 constexpr int kGuardDigits = 8;
 
-// value = odd * 2^exponent. Behind the point stand exactly -exponent digits.
+// value = odd * 2^exponent, with exactly -exponent digits after the decimal point.
 struct Dyadic {
   double odd;
   int exponent;

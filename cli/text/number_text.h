@@ -1,4 +1,4 @@
-// Numbers as people read them, exact wherever that fits.
+// Human-readable numbers, exact wherever that fits.
 #pragma once
 
 #include <cstdint>
@@ -8,9 +8,8 @@
 
 namespace octavo::cli {
 
-// All digits of a finite double, in fixed or scientific form, whichever suits; "NaN", "Inf",
-// "-Inf",
-// "-0". Past `limit` characters the digits are cut and "..." says so.
+// All digits of a finite double, in fixed or scientific form, whichever is shorter to read; "NaN",
+// "Inf", "-Inf", "-0". Beyond `limit` characters the digits are truncated with "...".
 std::string exact_decimal(double value, std::size_t limit = 40);
 
 // Short and still exact where it can be: 448, 0.015625, 2^-16; six digits otherwise.
@@ -22,7 +21,7 @@ std::string grouped(std::int64_t count);
 // 1536 -> 1.5 KiB.
 std::string bytes_text(double bytes);
 
-// How the code is read: "1.75 * 2^8", "0.125 * 2^-6" below the smallest normal number, "-96 / 64"
+// The value as significand and exponent: "1.75 * 2^8", "0.125 * 2^-6" for subnormals, "-96 / 64"
 // for integers; always exact. Empty for zero, Inf and NaN.
 std::string reading_of(const Format& format, std::uint32_t code);
 

@@ -9,7 +9,7 @@ std::string with_flags(std::string message) {
   struct Words {
     std::string_view option, flag;
   };
-  // Only these: a message also quotes names of files and tensors, which are anybody's.
+  // Only these: a message also quotes untrusted names of files and tensors.
   constexpr std::array<Words, 5> kWords{{{"option include", "--include"},
                                          {"option exclude", "--exclude"},
                                          {"option recipe_for", "--recipe-for"},

@@ -1,5 +1,5 @@
-// The library names options as its callers in C++ and Python have them, "option recipe_for"; on the
-// command line they are flags.
+// Replaces option names in library messages ("option recipe_for") by command-line flags
+// ("--recipe-for").
 #pragma once
 
 #include <string>

@@ -1,4 +1,4 @@
-// Names of files to write, as typed.
+// Checks names of output files.
 #pragma once
 
 #include <string>
@@ -6,12 +6,12 @@
 
 namespace octavo::cli {
 
-// The name itself. Files are renamed into place when they are whole, so stdout is none: "-" is a
-// UsageError.
+// The name itself. Output files are renamed into place when complete, so stdout is not possible:
+// "-" is a UsageError.
 const std::string& output_name(const std::string& op, const std::string& path);
 
-// A file that is written must be called what it is, or other programs take it for something else:
-// a UsageError where the name has another ending than ".svg" or ".safetensors".
+// The file extension must match the content, or other programs misread the file: a UsageError where
+// the name has another extension than ".svg" or ".safetensors".
 void check_ending(std::string_view op, std::string_view option, const std::string& path,
                   std::string_view ending);
 

@@ -10,7 +10,7 @@ namespace octavo::cli {
 // K, M, G and T are powers of 1024, with or without "B" or "iB". Throws UsageError.
 std::uint64_t size_argument(std::string_view where, const std::string& typed);
 
-// The same, of memory to work in: at least 16 MiB.
+// The same for a memory limit: at least 16 MiB.
 std::uint64_t memory_argument(std::string_view where, const std::string& typed);
 
 }  // namespace octavo::cli

@@ -6,7 +6,7 @@
 namespace octavo::cli {
 namespace {
 
-// Longer than any name: such input is no typing mistake, and the table below stays small.
+// Longer than any name: such input is no typing error, and the table below stays small.
 constexpr std::size_t kLongest = 48;
 
 std::string lower(std::string_view text) {

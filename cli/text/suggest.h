@@ -1,4 +1,4 @@
-// For messages about what somebody typed: the nearest known name, and a clean way to show the text.
+// For messages about user input: the nearest known name, and a safe way to print the text.
 #pragma once
 
 #include <string>
@@ -13,7 +13,7 @@ std::string nearest(std::string_view typed, const std::vector<std::string>& name
 // " Did you mean 'x'?", or "" when nothing is near.
 std::string did_you_mean(std::string_view typed, const std::vector<std::string>& names);
 
-// At most sixty printable characters of it, whatever was typed or stands in a hostile file.
+// At most sixty printable characters of untrusted text.
 std::string shown(std::string_view typed);
 
 }  // namespace octavo::cli

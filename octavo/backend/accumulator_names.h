@@ -1,4 +1,4 @@
-// Accumulators by the names that options, recipes and Python know them by.
+// Names of the GEMM accumulators, as options, recipes and Python spell them, and their parser.
 #pragma once
 
 #include <string_view>
@@ -9,7 +9,7 @@
 namespace octavo {
 
 [[nodiscard]] OCTAVO_API std::string_view name_of(Accumulator accumulator);  // "float16"
-// Throws Error(invalid_argument), of `op`.
+// Throws Error(invalid_argument) in the name of `op`.
 [[nodiscard]] OCTAVO_API Accumulator parse_accumulator(std::string_view name,
                                                        std::string_view op = "gemm");
 

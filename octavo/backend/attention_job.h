@@ -1,17 +1,19 @@
-// Attention as plain data that crosses the kernel door. For a batch b, a query head h and a row i
+// Attention as plain data for the kernel interface (kernels.h): forward, backward, preparation
+// (smoothing, Hadamard) and statistics. For a batch b, a query head h and a row i
 //   s_j = log2(e) * (softmax_scale * sum_d Q[i, d] K[j, d] + bias)   over the keys that row i sees,
 //   p_j = 2^(s_j - M), M = the maximum of s_j rounded up to an integer,
 //   P_j = p_j * p_factor, rounded to `p`,
 //   out[i] = sum_j P_j V[j] / sum_j P_j.
 // Q, K and V are what their codes and scales say, or values rounded to `values`; only they and P
-// are rounded, everything else is exact in `reference`. Because M is an integer, a kernel that goes
-// through keys in tiles and raises M on the way rescales by powers of two, which is exact, and P
-// has the same bits whatever the size of its tiles, but for P so small that its form has no full
-// precision there. Kernels may keep P in a form that is at least as exact as the one asked for, if
-// they divide by the sum of what they multiplied. Sums of more than one tile are in f32 at least.
-// docs/numerics/attention.md has the same in words, and bounds.
+// are rounded, everything else is exact in `reference`. Because M is an integer, a
+// FlashAttention-style kernel, which goes through tiles of keys and raises the running maximum M
+// (online softmax), rescales by powers of two, which is exact, and P has the same bits whatever the
+// size of its tiles, except where P is so small that its type is subnormal. Kernels may keep P in a
+// form that is at least as exact as the one asked for, if they divide by the sum of what they
+// multiplied. Sums of more than one tile are in f32 at least. docs/numerics/attention.md has the
+// same in words, and error bounds.
 //
-// Not in kernels.h, which only declares the names: few files need it.
+// kernels.h only declares these names; few files need the definitions.
 #pragma once
 
 #include <algorithm>
@@ -54,8 +56,8 @@ enum class AttentionP : std::uint8_t {
   fp8_normalized,  // divided by its sum first, which is taken before rounding; reference only
 };
 
-// Numbers that are added to scores, softmax_scale q k; -inf: the row does not see that key, as if
-// it were masked. Strides are elements; 0 where all batches, heads, rows or keys share them.
+// Bias added to scores, softmax_scale q k; -inf masks a key. Strides are in elements; 0 where all
+// batches, heads, rows or keys share the bias.
 struct AttentionBias {
   const float* first = nullptr;  // null: none
   std::int64_t batch = 0, head = 0, row = 0, key = 0;
@@ -78,11 +80,11 @@ struct AttentionJob {
   AttentionOperand q{}, k{}, v{};      // [queries, D], [keys, D], [keys, E]
   AttentionOperand out{};              // [queries, E] of f32, f16, bf16 or f64; dense rows
   // If given: [batches, heads, queries], dense: ln(sum_j exp(softmax_scale q k_j)); -inf for a row
-  // that sees nothing.
+  // that sees no key.
   float* log_sum_exp = nullptr;
-  // If given: [batches, kv_heads, D], dense: what was taken away from every row of K, in the basis
-  // that K is in. It changes no output (softmax does not see it) but log_sum_exp, which gets
-  // softmax_scale q shift added.
+  // If given: [batches, kv_heads, D], dense: what was subtracted from every row of K (the mean of
+  // smoothing), in the basis that K is in. It changes no output, because softmax is invariant to
+  // it, except log_sum_exp, which gets softmax_scale q shift added.
   const float* key_shift = nullptr;
 
   double softmax_scale = 1.0;
@@ -90,8 +92,9 @@ struct AttentionJob {
   // no limit. Causal is right = 0. The diagonal is 0, or key length - query length of the batch.
   std::int64_t left = -1, right = -1;
   bool bottom_right = false;
-  // If given, one for each batch: the rows and keys there are. Rows beyond are written as zeros,
-  // with a log-sum-exp of -inf; keys beyond are not read. Each is from 0 to queries, or keys.
+  // If given, one for each batch: the numbers of rows and of keys (variable sequence lengths). Rows
+  // beyond are written as zeros, with a log-sum-exp of -inf; keys beyond are not read. Each is from
+  // 0 to queries, or keys.
   const std::int64_t* query_lengths = nullptr;
   const std::int64_t* key_lengths = nullptr;
   AttentionBias bias{};
@@ -103,11 +106,12 @@ struct AttentionJob {
   // If given, becomes the maximum of itself and every p_j: what a quantizer of P tracks.
   float* p_amax = nullptr;
   // If given: [batches, heads, queries], dense: max_j p_j / sum_j p_j, the largest weight of a row;
-  // 0 for a row that sees nothing. One over it bounds n_eff = (sum p)^2 / sum p^2 from below, so
-  // that `auto` can tell rows that came out more peaked than it thought. Within 2^-3 relative.
+  // 0 for a row that sees no key. One over it bounds n_eff = (sum p)^2 / sum p^2 from below, from
+  // which `auto` detects rows that are more peaked than its error model assumed. Within 2^-3
+  // relative.
   float* largest_weight = nullptr;
 
-  // If given: only these rows; others are not touched. They do not overlap.
+  // If given: only these rows are computed; others are not touched. Ranges do not overlap.
   const AttentionRange* ranges = nullptr;
   std::int64_t range_count = 0;
 
@@ -127,38 +131,38 @@ struct AttentionJob {
   [[nodiscard]] std::int64_t kv_head(std::int64_t head) const { return head / (heads / kv_heads); }
 };
 
-// Gradients, from the inputs of a forward pass: P is not rounded, all is exact in reference up to
-// what it stores. Rows of ranges are not looked at: all rows. dK and dV of a head are sums over the
-// query heads that read it. out and log_sum_exp of `forward` are given or both null: what a forward
-// pass of these inputs made whose P was not rounded either, in f32. They may be read or found
-// again.
+// Backward pass, from the inputs of a forward pass: P is not rounded, all is exact in reference up
+// to what it stores. `ranges` is ignored: all rows are computed. dK and dV of a head are sums over
+// the query heads that read it. out and log_sum_exp of `forward` are both given or both null: the
+// f32 results of a forward pass of these inputs whose P was not rounded either. A kernel may read
+// or recompute them.
 struct AttentionBackwardJob {
   AttentionJob forward{};
   AttentionOperand d_out{};              // [queries, E] values
   AttentionOperand d_q{}, d_k{}, d_v{};  // of f32, f16, bf16 or f64, dense rows
 };
 
-// What Q and K (and V, without either) go through before they are quantized: the mean over the
-// tokens of a head is taken away, and every row is turned by a Hadamard matrix with random signs.
-// In f32:
+// Preparation of Q and K (and V, without either step) before they are quantized: smoothing
+// subtracts the mean over the tokens of a head, and every row is rotated by a Hadamard matrix with
+// random signs. In f32:
 //   mean[d] = f32(sum over rows in f64, in order, / rows), where NaN and Inf count as zero
 //   t[d] = sign(d) * (f32(x[d]) - mean[d]), then for h = 1, 2, 4 ... n/2 in every group of n
 //   elements (a, b) = (a + b, a - b) of elements h apart, and all of it times f32(1 / sqrt(n)),
-// where n is the largest power of two that divides D. Every backend gives these bits. `undo` goes
-// back: butterflies and factor first, then signs, then the mean is added.
+// where n is the largest power of two that divides D. Every backend gives these bits. `undo`
+// inverts it: butterflies and factor first, then signs, then the mean is added.
 struct AttentionPrepareJob {
   std::int64_t batches = 0, heads = 0;
   AttentionOperand from{};                // values
   AttentionOperand to{};                  // f32 values, dense rows
   const std::int64_t* lengths = nullptr;  // rows beyond are written as zeros and not read
-  float* mean = nullptr;  // [batches, heads, D], in the basis of `from`; null: none is taken away
+  float* mean = nullptr;  // [batches, heads, D], in the basis of `from`; null: no smoothing
   bool hadamard = false;
-  bool undo = false;  // `mean` is read
+  bool undo = false;  // the inverse; `mean` is read
 };
 
-// Magnitudes of the rows of a range, in f64: what `auto` predicts errors from. NaN stays NaN.
+// Statistics of the rows of a range, in f64: the input of the error model of `auto`. NaN stays NaN.
 struct AttentionStatistics {
-  std::int64_t row = 0;  // the one whose sum of squares is the largest, NaN being larger than all
+  std::int64_t row = 0;          // the row of the largest sum of squares; NaN compares above all
   double row_squares = 0.0;      // its sum of squares
   double mean_squares = 0.0;     // mean over rows of the sum of squares
   double channel_squares = 0.0;  // largest over channels of the mean over rows of squares
@@ -173,7 +177,7 @@ struct AttentionStatisticsJob {
       nullptr;  // [batches, heads, ranges of rows, the last one shorter], dense
 };
 
-// The sign that element d changes before the transform.
+// Whether the random sign of the Hadamard transform negates element d.
 constexpr bool hadamard_negative(std::int64_t d) {
   auto bits = static_cast<std::uint32_t>(d) * 0x9E3779B1u;
   bits = (bits ^ bits >> 15) * 0x2C1B3C6Du;

@@ -1,4 +1,4 @@
-// The CUDA backend as the registry sees it: built (backend/cuda) or not (cuda_absent.cc).
+// The CUDA backend as the registry sees it: built (backend/cuda) or absent (cuda_absent.cc).
 #pragma once
 
 #include <string>
@@ -13,7 +13,7 @@ const DeviceApi* api();
 // Why this device cannot be used; empty if it can.
 std::string device_problem(int index);
 
-// One line about what is there: version, device, driver; or what is missing.
+// A one-line summary: version, device, driver; or what is missing.
 std::string summary();
 
 }  // namespace octavo::cuda

@@ -1,4 +1,4 @@
-// What links when octavo is built without CUDA: nothing works, and everything says so.
+// Linked when octavo is built without CUDA: every entry reports that.
 #include "octavo/backend/cuda.h"
 
 namespace octavo::cuda {

@@ -1,7 +1,6 @@
-// A device as callers of the kernel door see it: besides kernels it has memory of its own and a
-// queue in which work is done in order. Everything here is asynchronous on exec.stream unless it
-// says otherwise. What the device refuses is thrown as Error(unsupported), with the call that was
-// refused and where; the caller's context stays usable where the device allows it.
+// The device interface: kernels, memory, copies and a stream. Everything here is asynchronous on
+// exec.stream unless it says otherwise. An error of the device is thrown as Error(unsupported),
+// with the failed call and its place; the caller's context stays usable where the device allows it.
 #pragma once
 
 #include <cstddef>
@@ -14,8 +13,8 @@ namespace octavo {
 struct DeviceApi {
   const Kernels* kernels = nullptr;
 
-  // Memory that is usable in the order of the stream, and released in it; also while the stream is
-  // being captured into a graph. Throws when there is not enough of it.
+  // Stream-ordered memory: allocated and released in stream order, also while the stream is being
+  // captured into a graph. Throws when memory runs out.
   void* (*allocate)(const Exec&, std::size_t bytes) = nullptr;
   void (*release)(const Exec&, void* memory) noexcept = nullptr;
 
@@ -28,10 +27,10 @@ struct DeviceApi {
   void (*copy)(const Exec&, void* to, const void* from, std::size_t bytes) = nullptr;
   void (*clear)(const Exec&, void* memory, std::size_t bytes) = nullptr;
 
-  void (*wait)(const Exec&) = nullptr;       // until everything before it is done
-  bool (*capturing)(const Exec&) = nullptr;  // is the stream being captured? Then nothing may wait
+  void (*wait)(const Exec&) = nullptr;       // blocks until all work before it is done
+  bool (*capturing)(const Exec&) = nullptr;  // is the stream being captured? Then no call may block
 
-  // What is wrong with a pointer that is said to be memory of this device; empty if nothing is.
+  // Why a pointer is not memory of this device; empty if it is.
   std::string (*pointer_problem)(const Exec&, const void* memory) = nullptr;
 };
 

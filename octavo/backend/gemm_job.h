@@ -1,6 +1,6 @@
-// A product as plain data that crosses the kernel door: out = activation(A B^T + bias) + residual,
-// where A is [M, K] and B is [N, K]. docs/numerics/gemm.md says what each accumulator computes and
-// how far it may be from the exact product.
+// A GEMM as plain data for the kernel interface (kernels.h): out = activation(A B^T + bias) +
+// residual, where A is [M, K] and B is [N, K]. docs/numerics/gemm.md defines what each accumulator
+// computes and bounds its error.
 #pragma once
 
 #include <cstdint>
@@ -13,16 +13,16 @@
 
 namespace octavo {
 
-// What a sum is kept in.
+// The accumulator: what sums of products are kept in.
 enum class Accumulator : std::uint8_t {
   f32,
-  // Runs of at most 128 products in f16, runs in f32: twice as fast where the CPU has f16, less
+  // Runs of at most 128 products in f16, promoted to f32: twice as fast where the CPU has f16, less
   // exact.
   f16,
   f64,         // the exact product, nearly; reference and devices
-  hopper_fp8,  // what the FP8 tensor cores of Hopper keep, bit for bit; they and reference
-  // The fastest that the place of the operands has and that keeps no less than hopper_fp8 promoted
-  // every 128 products: that on Hopper where operands are FP8 or MX of FP8, else f32.
+  hopper_fp8,  // the accumulator of Hopper's FP8 tensor cores, bit for bit; Hopper and reference
+  // The fastest accumulator of the operands' device that is no less exact than hopper_fp8 promoted
+  // every 128 products: that one on Hopper where operands are FP8 or MX of FP8, else f32.
   native,
 };
 
@@ -30,8 +30,8 @@ enum class Accumulator : std::uint8_t {
 struct GemmOperand {
   Matrix values{};
   QuantizedMatrix quantized{};
-  // The f16 accumulator: the largest magnitude among the codes, without scales, or a larger one.
-  // 0: nobody looked.
+  // The f16 accumulator: the largest magnitude among the codes, without scales, or an upper bound.
+  // 0: unknown.
   double largest_code = 0.0;
 
   [[nodiscard]] constexpr bool is_quantized() const { return quantized.wanted(); }
@@ -42,9 +42,9 @@ struct GemmOperand {
   [[nodiscard]] constexpr std::int64_t cols() const { return elements().cols; }
 };
 
-// The f16 accumulator: products are summed in f16 for so long, and codes are multiplied by a power
-// of two such that no sum of that length overflows and small ones are far from f16's smallest.
-// Which one it is changes no bit of a sum, but where f16 overflows or is subnormal.
+// The f16 accumulator: kF16Run products are summed in f16, and codes are multiplied by a power of
+// two such that no sum of that length overflows and small ones are far from f16's smallest. The
+// factor changes no bit of a sum, except where f16 overflows or is subnormal.
 inline constexpr std::int64_t kF16Run = 128;
 constexpr double f16_factor(const GemmOperand& operand) {
   constexpr double kLargest = 16.0;      // 16 * 16 * 128 is below 65504
@@ -57,8 +57,8 @@ constexpr double f16_factor(const GemmOperand& operand) {
   return factor;
 }
 
-// One of several products in a job, by the rows where it begins: so many rows of A by as many rows
-// of B as the result has columns.
+// One group of a grouped GEMM, by its first rows: `rows` rows of A by as many rows of B as the
+// result has columns.
 struct GemmGroup {
   std::int64_t a_row = 0, rows = 0, b_row = 0, out_row = 0;
 };
@@ -67,25 +67,25 @@ struct GemmJob {
   GemmOperand a{}, b{};
   Matrix out{};  // M x N of f32, f16 or bf16; of f64 where the accumulator is
   Accumulator accumulator = Accumulator::f32;
-  // hopper_fp8: after so many products the sum goes to an f32 one; a multiple of 32, or 0 for
-  // never. Where scales change, it does in any case.
+  // hopper_fp8: the sum is promoted to f32 after this many products; a multiple of 32, or 0 for
+  // never. It is promoted wherever scales change, too.
   std::int64_t promote_every = 128;
 
   Matrix bias{};                             // 1 x N values, or no data
   std::optional<ProducerKind> activation{};  // not a norm
   Matrix residual{};                         // M x N values, or no data
 
-  // None: all of A by all of B. Rows of the result that are in no group stay as they were. Only who
-  // offers such a job is asked to do it; others get its groups one by one.
+  // None: all of A by all of B. Rows of the result that are in no group are not written. Only a
+  // backend that offers grouped jobs (gemm_offered) gets one; others get one job per group.
   const GemmGroup* groups = nullptr;
   std::int64_t group_count = 0;
 
-  // If given, and MX operands are multiplied with other exponents (native): grows by the number of
+  // If given, and MX operands are exponent-aligned first (native): incremented by the number of
   // elements that this changed.
   unsigned long long* aligned = nullptr;
 
-  // One of several products that were asked for together and could not be groups of one job: its
-  // sums are to have the order that they would have there.
+  // A group of a grouped GEMM that runs as a job of its own: its sums must have the order that they
+  // would have in the grouped job.
   bool is_group = false;
 };
 

@@ -12,8 +12,8 @@ namespace octavo {
 namespace {
 
 std::atomic<std::int64_t> nanoseconds = 0, call_count = 0;
-// A table that stands in for another is made once for each clock and never taken down: a call that
-// began while a clock ran may still hold it.
+// A timing table is created once and never freed: a call that began while a clock ran may still
+// hold it.
 struct StandIn {
   const Kernels* real;
   Kernels timed;
@@ -32,7 +32,7 @@ class Stopwatch {
   std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
 };
 
-// The backend whose entries the timed ones call. It is written before `running` is.
+// The backend that the timed entries call. Written before `running`.
 std::atomic<const Kernels*> timed_backend = nullptr;
 
 template <auto kSlot>
@@ -53,7 +53,7 @@ void time_each(Kernels& table) {
   (wrap.template operator()<kSlots>(), ...);
 }
 
-// For the first backend that is timed in a process, which stays the one.
+// Only one backend can be timed in a process: the first one.
 const StandIn& stand_in_for(const Kernels& real) {
   static const StandIn* const kOnly = [&] {
     auto* made = new StandIn{&real, real};

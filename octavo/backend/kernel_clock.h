@@ -1,4 +1,5 @@
-// How long calls are behind the door: for measuring what everything in front of it costs.
+// KernelClock measures the time spent inside kernels, so that the overhead of everything above the
+// kernel interface can be computed.
 //   const KernelClock clock;   layer.forward(x);   clock.seconds();
 #pragma once
 
@@ -8,9 +9,9 @@
 
 namespace octavo {
 
-// While one is there, the backend that the registry chooses for the CPU times its calls, on every
-// thread. A call that is asked how much memory it wants, or whether it is offered, is not one.
-// One at a time: a second one throws Error(unsupported).
+// While a clock exists, the backend that the registry chooses for the CPU times its calls, on every
+// thread. Queries of workspace size or of what is offered do not count as calls. One clock at a
+// time: a second one throws Error(unsupported).
 class OCTAVO_API KernelClock {
  public:
   KernelClock();
@@ -18,7 +19,7 @@ class OCTAVO_API KernelClock {
   KernelClock(const KernelClock&) = delete;
   KernelClock& operator=(const KernelClock&) = delete;
 
-  // Of the calls that have ended since it was made.
+  // Of the calls that have ended since construction.
   [[nodiscard]] double seconds() const;
   [[nodiscard]] std::int64_t calls() const;
 };

@@ -1,11 +1,11 @@
-// THE door between what is asked (convert, quant, ops) and who does it (a backend). Everything that
-// crosses it is plain data that has been checked already: kernels print nothing, allocate nothing
-// that grows with the data and keep nothing from one call to the next; those of a CPU throw
-// nothing.
+// The kernel interface: `Kernels`, a table of function pointers between the operations (convert,
+// quant, ops) and the backends. All arguments are plain data that has been checked already: kernels
+// print nothing, allocate nothing that grows with the data and keep no state between calls; CPU
+// kernels throw nothing.
 //
 // On a device every pointer here, those to single numbers and counts included, is memory of that
-// device (a Producer itself is the host's, what it points to is not), and a call returns when its
-// work is queued on the stream (device.h has the rest).
+// device (a Producer itself is in host memory, what it points to is not), and a call returns when
+// its work is queued on the stream (device.h has the rest).
 #pragma once
 
 #include <cstddef>
@@ -36,24 +36,24 @@ struct Exec {
   Device device{};
   void* stream = nullptr;
   std::span<std::byte> workspace{};
-  int threads = 1;  // on a CPU: at most this many
+  int threads = 1;  // CPU: maximum number of threads
   Log* log = nullptr;
 };
 
-// Values to quantize: a matrix of values, what a producer makes of one, or (requantize) codes with
-// scales.
+// Values to quantize: a matrix of values, the output of a producer (norm, activation) on one, or
+// (requantize) codes with scales.
 struct QuantizeSource {
   Matrix values{};
   QuantizedMatrix quantized{};
   const Producer* producer =
-      nullptr;  // null: values as they are. Only where Kernels::fuses says so
+      nullptr;  // null: values as they are. Only where Kernels::fuses returns true
 
   [[nodiscard]] constexpr bool is_quantized() const { return quantized.wanted(); }
-  // All else is worked on in f32, all that is produced included.
+  // All other sources are processed in f32, the output of a producer included.
   [[nodiscard]] constexpr bool works_in_f64() const {
     return !is_quantized() && producer == nullptr && values.dtype == DType::f64;
   }
-  // Of what is quantized: of what is produced, where there is a producer.
+  // Shape of what is quantized: of the producer's output, where there is a producer.
   [[nodiscard]] constexpr std::int64_t rows() const {
     return is_quantized() ? quantized.codes.rows : values.rows;
   }
@@ -63,8 +63,9 @@ struct QuantizeSource {
   }
 };
 
-// One quantization of a matrix; columnwise: of the transpose, stored as such. Where neither copy is
-// wanted, only `amax` is: of the values as a Hadamard-transformed copy would have them.
+// One quantization of a matrix, into a rowwise copy, a columnwise copy (of the transpose, stored
+// transposed) or both. Where neither copy is wanted, only `amax` is computed: of the values after
+// the Hadamard transform of the copy.
 struct QuantizeJob {
   QuantizeSource source{};
   QuantizedMatrix rowwise{}, columnwise{};  // either may be not wanted
@@ -72,13 +73,13 @@ struct QuantizeJob {
   EncodePolicy encode{};
   AmaxPolicy policy = AmaxPolicy::max;
   double percentile = 100.0;
-  // Random Hadamard transform of every 16 values along a row before anything else (of the copies
-  // it is asked for); bit i is the sign of element i. A group cut off by the edge is left alone.
+  // Random Hadamard transform of every 16 values along a row before anything else (of the copies it
+  // is asked for); bit i is the sign of element i. A group cut off by the edge is not transformed.
   bool hadamard_rowwise = false, hadamard_columnwise = false;
   std::uint16_t hadamard_signs = 0;
 
-  // Instead of looking for them: the amax of the one tile there is; or what values are multiplied
-  // by, in which case the scale is its reciprocal (delayed scaling).
+  // Instead of computing them: the amax of the single tile; or inv_scale, what values are
+  // multiplied by (delayed scaling; the scale is its reciprocal).
   const float* given_amax = nullptr;
   const float* given_inv_scale = nullptr;
   // Where scales have two levels: the amax that the tensor's scale was made from, if it is known.
@@ -88,11 +89,11 @@ struct QuantizeJob {
   Counts* counts = nullptr;  // if given, is added to (rowwise copy, else columnwise)
 };
 
-// Rows of Kernels::column_sums that are added up one after the other.
+// Rows that Kernels::column_sums adds in sequence.
 inline constexpr std::int64_t kColumnRun = 64;
 
-// A null entry is not offered. On a CPU the caller falls back to `reference`; on a device it is an
-// error, because data would have to be copied.
+// The kernel table of a backend. A null entry is not offered. On a CPU the caller falls back to
+// `reference`; on a device it is an error, because data would have to be copied.
 struct Kernels {
   const char* name = "";
   const char* description = "";
@@ -119,40 +120,42 @@ struct Kernels {
   void (*tensor_scale)(const Exec&, const ScaleSpec&, const Format& element, const float* amax,
                        float* scale) = nullptr;
 
-  // MX codes with one power of two a row, or one for 128 columns: align_job.h.
+  // MX exponent alignment: one power-of-two scale a row, or one for 128 columns (align_job.h).
   void (*align_exponents)(const Exec&, const MxAlignJob&) = nullptr;
 
-  // Values to such codes in one pass over them: the bits of quantize and then fold. True where it
-  // was done; else nothing was written, and the caller has both done. `mx` is the quantization,
-  // whose rowwise codes are the memory of `to` and whose scales have none; `changed` as align_job.h
-  // has it. Null: never.
+  // Quantization and exponent alignment in one pass: the bits of quantize followed by
+  // align_exponents. Returns false, with nothing written, where it cannot; the caller then calls
+  // both. `mx` is the quantization, whose rowwise codes are the memory of `to` and whose scales
+  // have no memory; `changed` as in align_job.h. Null: never.
   bool (*quantize_aligned)(const Exec&, const QuantizeJob& mx, const QuantizedMatrix& to,
                            std::int64_t* changed) = nullptr;
 
-  // What the producer makes of x, to f32, or to f16 or bf16 by way of f32. `out` is elsewhere.
+  // The producer's output on x, to f32, or to f16 or bf16 rounded from f32. `out` does not overlap
+  // x.
   void (*produce)(const Exec&, const Matrix& x, const Producer&, const Matrix& out) = nullptr;
 
-  // Do quantize and amax take this job, whose source has a producer? Null: never. Where they do not
-  // the caller has it produced, a few rows at a time if the scaling allows that.
+  // Do quantize and amax accept this job, whose source has a producer (fusion)? Null: never.
+  // Otherwise the caller runs the producer first, by row blocks if the scaling allows that.
   bool (*fuses)(const QuantizeJob&) = nullptr;
 
-  // The end of a step of delayed scaling; delayed_step says what happens to one tensor.
+  // The end of a step of delayed scaling; delayed_step defines the update of one tensor.
   void (*delayed_update)(const Exec&, const DelayedJob&) = nullptr;
 
-  // A product; one may offer some of them only: see gemm_offered. `out` shares memory with no
-  // operand. Exec::workspace has at least gemm_workspace(exec, job) bytes, aligned to 64.
+  // GEMM; a backend may offer some jobs only (gemm_offered). `out` overlaps no operand.
+  // Exec::workspace has at least gemm_workspace(exec, job) bytes, aligned to 64.
   void (*gemm)(const Exec&, const GemmJob&) = nullptr;
   std::int64_t (*gemm_workspace)(const Exec&, const GemmJob&) = nullptr;  // null: none
   bool (*gemm_offered)(const GemmJob&) = nullptr;                         // null: all of them
 
-  // One row: of every column of `values` its sum, and `before`, where it has data, added to that.
-  // Sums of kColumnRun rows, each from its first row on, are rows of the next ones, until there is
-  // one: in f32, in f64 where values or `sums` are, then in f64 and rounded once. That order is all
-  // there is to the bits, on any device. CPUs multiply by ones instead, and leave this empty.
+  // Column sums: one row with the sum of every column of `values`, plus `before` where it has data.
+  // A tree of sums of kColumnRun rows: each run is summed from its first row on, and the run sums
+  // are the rows of the next level, until one is left; in f32, or in f64 where values or `sums` are
+  // (then rounded once). This order fixes the bits on every device. CPU backends multiply by ones
+  // instead and leave this entry null.
   void (*column_sums)(const Exec&, const Matrix& values, const Matrix& before,
                       const Matrix& sums) = nullptr;
 
-  // Attention, forward; one may offer some only. `out` shares memory with no operand. Workspace as
+  // Attention forward; a backend may offer some jobs only. `out` overlaps no operand. Workspace as
   // for gemm.
   void (*attention)(const Exec&, const AttentionJob&) = nullptr;
   std::int64_t (*attention_workspace)(const Exec&, const AttentionJob&) = nullptr;  // null: none
@@ -160,11 +163,11 @@ struct Kernels {
   void (*attention_backward)(const Exec&, const AttentionBackwardJob&) = nullptr;
   std::int64_t (*attention_backward_workspace)(const Exec&, const AttentionBackwardJob&) = nullptr;
   bool (*attention_backward_offered)(const AttentionBackwardJob&) = nullptr;
-  // `to` is other memory than `from`.
+  // `to` does not overlap `from`.
   void (*attention_prepare)(const Exec&, const AttentionPrepareJob&) = nullptr;
   void (*attention_statistics)(const Exec&, const AttentionStatisticsJob&) = nullptr;
 
-  // How many elements are NaN. A number for the host: on a device this waits.
+  // The number of NaN elements, returned to the host: on a device this call blocks.
   std::int64_t (*count_nan)(const Exec&, const Matrix& values) = nullptr;
 };
 

@@ -97,7 +97,7 @@ const Kernels& cpu_backend() { return clocked(chosen_for_cpu()); }
 
 namespace {
 
-// A device that tests put in the place of CUDA.
+// A test device in the place of CUDA.
 std::atomic<const testing::StandIn*> stand_in = nullptr;
 
 const DeviceApi* any_device_api() {
@@ -149,7 +149,7 @@ std::string cuda_summary() { return cuda::summary(); }
 const Kernels& reference_backend() { return reference::kReferenceKernels; }
 
 Exec make_exec(std::int64_t elements, int threads, Log* log, std::string_view op) {
-  // Fewer elements than this are not worth a second thread, nor asking how many there are.
+  // Below this number of elements a second thread does not pay, nor does asking how many there are.
   constexpr std::int64_t kWorthThreads = 128 * 1024;
   check(threads >= 0 && threads <= kMaxThreads, ErrorCode::invalid_argument, op,
         "got threads = ", threads, ", wanted 0 (all) to ", kMaxThreads);

@@ -1,4 +1,5 @@
-// The one list of backends: who is compiled in, who can run on this machine, and who is chosen.
+// The registry of backends: which are compiled in, which can run on this machine, and which one is
+// chosen.
 #pragma once
 
 #include <string>
@@ -32,26 +33,26 @@ OCTAVO_API const Kernels& backend_named(std::string_view name);
 
 OCTAVO_API const Kernels& reference_backend();
 
-// The kernels, memory and queues of a device; throws Error(unsupported) that says why not: built
+// The kernels, memory and streams of a device; throws Error(unsupported) with the reason: built
 // without CUDA, no driver, no such device, or one that the kernels were not built for.
 OCTAVO_API const DeviceApi& device_api(Device device);
 
-// The kernels of a device; `wanted`, if given, must be them.
+// The kernel table of a device; throws where `wanted` is given and is another table.
 const Kernels& device_backend(Device device, const Kernels* wanted, std::string_view op);
 
 // One line about CUDA: version, device, driver; or what is missing.
 OCTAVO_API std::string cuda_summary();
 
-// How an operation on so many elements is to run. `threads` is what the caller asked for, 0 for all
-// cores; throws Error(invalid_argument) when it cannot be. Little work gets one thread.
+// The Exec of an operation on this many elements. `threads` is the caller's maximum, 0 for all
+// cores; throws Error(invalid_argument) when out of range. Small work gets one thread.
 Exec make_exec(std::int64_t elements, int threads, Log* log, std::string_view op);
 
-// The caller's backend, or the registry's choice where that is null; throws where it is not one of
-// the CPU.
+// The caller's backend, or the registry's choice where that is null; throws where it is not a CPU
+// backend.
 const Kernels& checked_cpu_backend(const Kernels* wanted, std::string_view op);
 
-// An entry of the caller's backend, or of the registry's choice where that is null. Slots that a
-// backend leaves empty are done by the reference, which is slow enough to be told.
+// An entry of the caller's backend, or of the registry's choice where that is null. An entry that
+// the backend leaves null falls back to `reference`, which is slow: the log is told once.
 template <typename Entry>
 Entry offered(const Kernels* wanted, Entry Kernels::*entry, Log* log, std::string_view what) {
   const Kernels& kernels = checked_cpu_backend(wanted, what);
@@ -63,13 +64,12 @@ Entry offered(const Kernels* wanted, Entry Kernels::*entry, Log* log, std::strin
   return reference_backend().*entry;
 }
 
-// Where a device's backend does not do something: throws Error(unsupported), which says that it can
-// be done on the CPU. `instead`, if there is any, is what else can be done, as a beginning of that
-// sentence.
+// Throws Error(unsupported) where a device's backend does not offer something, with the advice to
+// use the CPU. `instead`, if not empty, is another remedy, put before that advice.
 [[noreturn]] void fail_not_offered(const Kernels& kernels, std::string_view op,
                                    std::string_view what, std::string_view instead = "");
 
-// The same wherever the work is done. A device does it or refuses: nothing is copied in silence.
+// The same for any device. A device backend offers the entry or throws: nothing is copied silently.
 template <typename Entry>
 Entry offered(const Exec& exec, const Kernels* wanted, Entry Kernels::*entry,
               std::string_view what) {

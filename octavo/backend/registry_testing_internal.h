@@ -1,4 +1,4 @@
-// For tests of what stands above the kernel door: another device in the place of CUDA's.
+// For tests above the kernel interface: another device in the place of CUDA's.
 #pragma once
 
 #include "octavo/backend/device.h"
@@ -10,7 +10,7 @@ struct StandIn {
   int device_count = 1;
 };
 
-// Null: what was built. Not for use while other threads work on devices.
+// Null restores the built one. Not for use while other threads work on devices.
 void set_stand_in(const StandIn* instead);
 
 }  // namespace octavo::testing

@@ -35,8 +35,8 @@ std::string model() { return "aarch64"; }
 
 #elif defined(__x86_64__)
 
-// GCC's builtin asks CPUID and also whether the system saves the wide registers; it does not know
-// AMX before GCC 13, so that is asked here.
+// GCC's builtin checks CPUID and whether the system saves the wide registers (XCR0). It does not
+// know AMX before GCC 13, so AMX is probed here.
 bool probe_amx() {
   constexpr unsigned kOsxsave = 1u << 27, kAmxBf16 = 1u << 22, kAmxTile = 1u << 24;
   constexpr unsigned kTileState = 3u << 17;  // XCR0: tile configuration and tile data

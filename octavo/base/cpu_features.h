@@ -1,5 +1,5 @@
-// What the CPU says of itself (HWCAP on aarch64, CPUID on x86): never a model name, because a
-// hypervisor may switch features off that the model has.
+// CPU feature detection (HWCAP on aarch64, CPUID on x86), never by model name: a hypervisor may
+// switch off features that the model has.
 #pragma once
 
 #include <string>
@@ -22,7 +22,7 @@ struct CpuFeatures {
 };
 
 OCTAVO_API const CpuFeatures& cpu_features();
-OCTAVO_API std::vector<std::string> cpu_feature_names();  // those present, for people
-OCTAVO_API std::string cpu_name();  // for people only, e.g. "aarch64, 2 cores"
+OCTAVO_API std::vector<std::string> cpu_feature_names();  // those present, for display
+OCTAVO_API std::string cpu_name();  // for display only, e.g. "aarch64, 2 cores"
 
 }  // namespace octavo

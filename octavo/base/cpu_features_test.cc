@@ -11,8 +11,8 @@
 namespace octavo {
 namespace {
 
-// The kernel's own list of flags: another road to the same facts. Empty where there is none, as
-// under qemu-user, which shows the file of the host's architecture.
+// The flags in /proc/cpuinfo: an independent source of the same facts. Empty where there are none,
+// as under qemu-user, which shows the file of the host's architecture.
 std::set<std::string> kernel_flags() {
   std::ifstream file("/proc/cpuinfo");
   for (std::string line; std::getline(file, line);) {

@@ -1,7 +1,7 @@
-// The only place that reads the environment.
+// Environment variables of the library; no other file reads the environment.
 //   OCTAVO_BACKEND   force a backend by name (see registry.h)
-//   OCTAVO_THREADS   threads of the pool, 1 .. 1024
-//   OCTAVO_CUDA_LIBRARY_GEMM   whether cuBLASLt does products on a device, 0 or 1
+//   OCTAVO_THREADS   number of threads of the pool, 1 .. 1024
+//   OCTAVO_CUDA_LIBRARY_GEMM   whether GEMMs on a device use cuBLASLt, 0 or 1
 #pragma once
 
 #include <optional>
@@ -11,7 +11,7 @@
 
 namespace octavo {
 
-// Unset and empty are both "not given". Values are read anew at each call.
+// Unset and empty both mean "not given". Every call reads the variable anew.
 OCTAVO_API std::optional<std::string> env_backend();
 // Throws Error(invalid_argument) when it is not a number from 1 to 1024.
 OCTAVO_API std::optional<int> env_threads();

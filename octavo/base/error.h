@@ -1,6 +1,6 @@
-// One exception type for the whole library. A message reads
-//   [op] what was got, what was wanted, how to fix it
-// and is thrown only above the kernel door: kernels themselves throw nothing.
+// The library's one exception type, error codes, and check() / fail(). A message reads
+//   [op] got X; expected Y; fix
+// Only code above the kernel interface (kernels.h) throws; kernels throw nothing.
 #pragma once
 
 #include <concepts>
@@ -19,7 +19,7 @@ enum class ErrorCode {
   wrong_type,        // a dtype or format the operation does not take -> Python TypeError
   io,                // a file could not be read or written           -> Python OSError
   unsupported,       // right in itself, but not available here       -> Python RuntimeError
-  internal,          // our own mistake                               -> Python RuntimeError
+  internal,          // a bug of octavo                               -> Python RuntimeError
   device,            // a device, or what drives it, failed           -> Python RuntimeError
 };
 
@@ -73,14 +73,14 @@ template <typename... Parts>
   return join_parts({TextPart(parts)...});
 }
 
-// Somebody else's text for a message: bounded, and nothing that a terminal would act on.
+// Untrusted text for a message: bounded in length, control characters replaced.
 [[nodiscard]] inline std::string shown(std::string_view text_of_others, std::size_t most = 40) {
   std::string out;
   for (const char c : text_of_others.substr(0, most)) out += c >= ' ' && c <= '~' ? c : '?';
   return text_of_others.size() > most ? out + "..." : out;
 }
 
-// A message without its "[op] ", for one that begins with more than that.
+// A message without its "[op] " prefix, for embedding in another message.
 [[nodiscard]] inline std::string reason_of(const Error& error) {
   const std::string_view message = error.what();
   const std::size_t end = message.starts_with('[') ? message.find("] ") : std::string_view::npos;
@@ -93,8 +93,8 @@ template <typename... Parts>
   fail_with(code, op, {TextPart(parts)...});
 }
 
-// For the caller's mistakes; our own are assert(). The parts are evaluated even when the condition
-// holds, so a message that takes work to put together belongs behind `if (...) fail(...)`.
+// For errors of the caller; bugs of the library are assert(). The parts are evaluated even when the
+// condition holds: an expensive message belongs behind `if (...) fail(...)`.
 template <typename... Parts>
 [[gnu::always_inline]] inline void check(bool holds, ErrorCode code, std::string_view op,
                                          const Parts&... parts) {

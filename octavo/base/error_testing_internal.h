@@ -1,5 +1,5 @@
-// For tests of what is refused, and in which words. Not templates: a copy for each call takes
-// minutes to compile under sanitizers.
+// Test helpers: expect an Error with a code and a message. Not templates: one instantiation per
+// call takes minutes to compile under sanitizers.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -11,7 +11,7 @@
 
 namespace octavo::error_testing {
 
-// The message of what is thrown; empty if nothing is.
+// The message of the Error thrown by `call`; empty if it throws nothing.
 inline std::string message_of(const std::function<void()>& call) {
   try {
     call();
@@ -21,7 +21,8 @@ inline std::string message_of(const std::function<void()>& call) {
   return "";
 }
 
-// Wants one Error of that code, whose message begins with "[op]", has `words` and is not long.
+// Expects one Error with that code whose message begins with "[op]", contains `words` and has fewer
+// than 400 characters.
 inline void expect_refused(ErrorCode code, const std::string& words,
                            const std::function<void()>& call) {
   try {

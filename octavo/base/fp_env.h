@@ -1,6 +1,6 @@
-// Kernels that use floating-point adders to round need a known environment: the caller may have set
-// flush-to-zero or a rounding direction. A guard sets what the kernel needs and restores the
-// caller's.
+// RAII guard of the floating-point environment (FPCR / MXCSR). Kernels that round with
+// floating-point adds need a known environment, and the caller may have set FTZ, DAZ or a rounding
+// direction. The guard sets the environment of the kernel and restores the caller's.
 #pragma once
 
 #include <cstdint>
@@ -18,7 +18,7 @@ class FpEnvGuard {
   explicit FpEnvGuard(FpRounding rounding = FpRounding::nearest) {
 #if defined(__aarch64__)
     asm volatile("mrs %0, fpcr" : "=r"(saved_)::"memory");
-    // All trap, flush and alternative bits off; RMode stands at bits 23:22 in this very order.
+    // All trap, flush and alternative bits off; RMode is bits 23:22, in the order of FpRounding.
     const std::uint64_t wanted = static_cast<std::uint64_t>(rounding) << 22;
     asm volatile("msr fpcr, %0" ::"r"(wanted) : "memory");
 #elif defined(__x86_64__)

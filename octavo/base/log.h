@@ -1,6 +1,6 @@
-// The library prints nothing. What it has to say without being asked (a fallback, a slow path) goes
-// to a log that the caller may hand in. The log itself remembers what it has been told, so that the
-// library keeps nothing from one call to the next.
+// Log hook for unrequested messages (a fallback, a slow path). The library prints nothing: it
+// writes to a log that the caller passes in. The log remembers its messages, so the library keeps
+// no state between calls.
 #pragma once
 
 #include <functional>

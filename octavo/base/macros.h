@@ -1,4 +1,4 @@
-// The only macros of the library: visibility, and "this function also runs on a device".
+// The library's only macros: symbol visibility (OCTAVO_API) and __host__ __device__ (OCTAVO_HD).
 #pragma once
 
 #if defined(OCTAVO_STATIC) || defined(_WIN32)

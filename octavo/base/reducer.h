@@ -1,6 +1,6 @@
-// The seam to MPI, NCCL or torch.distributed: the library has no transport of its own. Where
-// several processes share a tensor, whoever starts them hands in a function that makes the numbers
-// of all of them one.
+// Max all-reduce callback: the interface to MPI, NCCL or torch.distributed. The library has no
+// transport of its own. Where several processes share a tensor, the program that starts them passes
+// in a function that reduces their numbers.
 #pragma once
 
 #include <functional>
@@ -8,10 +8,10 @@
 
 namespace octavo {
 
-// Each number becomes the maximum of it over all processes of a group; NaN may be ignored or kept.
-// They lie on the host. Every process of the group calls with as many numbers, in the same order,
-// so what decides whether a call is made must be the same in all of them. May throw: then nothing
-// that depends on the numbers is changed.
+// All-reduce with max over the processes of a group; NaN may be ignored or kept. The numbers are in
+// host memory. Every process of the group calls with the same count of numbers in the same order,
+// so the condition for a call must be the same in all processes. May throw: then nothing that
+// depends on the numbers is changed.
 using Reducer = std::function<void(std::span<float> numbers)>;
 
 }  // namespace octavo

@@ -1,17 +1,17 @@
 // A pool of detached workers that share a list of jobs.
 //
-// A caller puts its job (on its own stack) on the list, works at it like any worker, takes it off
-// the list, and waits until the last helper has let go of it. Parts are handed out one at a time
-// from an atomic counter, so uneven parts balance themselves. Several callers are simply several
-// jobs.
+// A caller puts its job (on its own stack) on the list, works on it like any worker, takes it off
+// the list, and waits until the last helper has released it. Threads take parts one at a time from
+// an atomic counter (dynamic scheduling), so uneven parts balance themselves. Several callers are
+// several jobs.
 //
 // Lifetime. The pool is never destroyed: static destructors may still convert arrays, and exit()
 // must not wait for a worker. After fork the child has the memory but not the threads, and a mutex
-// may be held by a thread that is no more; so the child forgets the whole pool, locks and all, and
-// makes a new one when it next needs it. Nothing has to be locked around fork for that.
+// may be held by a thread that no longer exists; so the child abandons the whole pool, locks
+// included, and makes a new one on its next call. Nothing has to be locked around fork.
 //
-// What a child cannot do is come back from the part it was forked in: its siblings are gone. It may
-// do anything else there, such as exec, _exit or calls of parallel_for, which run in line.
+// A child cannot return from the part it was forked in: the other threads of the job are gone. It
+// may do anything else there: exec, _exit, or parallel_for, which runs in line.
 #include "octavo/base/thread_pool.h"
 
 #include <pthread.h>
@@ -34,7 +34,7 @@
 namespace octavo {
 namespace {
 
-// How long to look for news before sleeping: some microseconds, about what a wake-up costs.
+// Spins before a worker sleeps: some microseconds, about the cost of a wake-up.
 constexpr int kSpins = 1000;
 
 inline void relax() {
@@ -113,7 +113,7 @@ class Pool {
  private:
   static void* worker_main(void* self) {
     pthread_setname_np(pthread_self(), "octavo");
-    // A thread inherits the floating-point environment of whoever happened to start it.
+    // A thread inherits the floating-point environment of the thread that started it.
     const FpEnvGuard environment;
     static_cast<Pool*>(self)->serve();
     return nullptr;
@@ -139,9 +139,9 @@ class Pool {
     }
   }
 
-  // A thread that is woken or started may be put on the core of the one that did it, and on a busy
-  // machine stay there for long: both then work at half speed. Forbidding the core for a moment
-  // moves the thread at once.
+  // The scheduler may place a woken or new thread on the core of the thread that woke it, and on a
+  // busy machine leave it there for long: both then run at half speed. Removing that core from the
+  // affinity mask for a moment moves the thread at once.
   static void leave_core(int core, const cpu_set_t& cores) {
     if (core < 0 || core >= CPU_SETSIZE || sched_getcpu() != core || CPU_COUNT(&cores) < 2) return;
     cpu_set_t others = cores;
@@ -200,7 +200,7 @@ class Pool {
 constinit std::atomic<Pool*> the_pool{nullptr};
 constinit Pool* forgotten_pools = nullptr;
 
-// No lock that a fork could catch in the closed state: whoever loses the race throws its pool away.
+// No lock that a fork could leave held: the thread that loses the race deletes its pool.
 Pool& pool() {
   Pool* found = the_pool.load(std::memory_order_acquire);
   if (found != nullptr) return *found;

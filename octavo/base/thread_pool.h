@@ -1,5 +1,6 @@
-// The library's own threads. Why not OpenMP: torch bundles an OpenMP runtime, and two of them in
-// one process fight for cores and do not survive fork.
+// Thread pool of the library: parallel_for over detached threads. Not OpenMP: torch bundles an
+// OpenMP runtime; two of them in one process oversubscribe the cores, and OpenMP does not survive
+// fork.
 //
 // The pool starts on first use, lives as long as the process, and is rebuilt in a child after fork.
 // Calls may come from several threads at once, and from inside a part (then they run in line).
@@ -11,11 +12,12 @@
 
 namespace octavo {
 
-// The most a caller or OCTAVO_THREADS may ask for. More than there are cores is allowed (tests of
-// determinism want that), but not without end.
+// Maximum number of threads that a caller or OCTAVO_THREADS may ask for. It may exceed the number
+// of cores (tests of determinism need that).
 inline constexpr int kMaxThreads = 1024;
 
-// Threads a call uses when it does not say: OCTAVO_THREADS, else the cores this process may run on.
+// Default number of threads of a call: OCTAVO_THREADS, else the cores in the affinity mask of the
+// process.
 OCTAVO_API int available_threads();
 
 // Runs body(context, part) for every part in [0, parts), on at most `threads` threads (0: all), the

@@ -39,8 +39,8 @@ int exit_status_of_child(Body body) {
   return WIFEXITED(status) ? WEXITSTATUS(status) : 1000 + WTERMSIG(status);
 }
 
-// qemu-user aborts when the child of a threaded process starts a thread. Asked without our pool, so
-// that no fault of ours can look like one of the system's; detached from the start, because
+// qemu-user aborts when the child of a threaded process starts a thread. Probed without the pool,
+// so that a bug of the pool cannot look like one of the system; detached from the start, because
 // ThreadSanitizer takes a joinable thread of the child for one of the parent's.
 bool system_starts_threads_after_fork() {
   return exit_status_of_child([] {

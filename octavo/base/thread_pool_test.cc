@@ -185,8 +185,8 @@ TEST(ThreadPool, HelpersLeaveTheCallersCore) {
   cpu_set_t cores;
   ASSERT_EQ(sched_getaffinity(0, sizeof(cores), &cores), 0);
   if (CPU_COUNT(&cores) < 2) GTEST_SKIP() << "there is one core only";
-  // Who is moved when is the system's business, so one meeting on two cores is enough; helpers that
-  // are never moved stay together for seconds on a busy machine.
+  // The scheduler decides which thread moves when, so one attempt on two cores is enough; helpers
+  // that are never moved stay on one core for seconds on a busy machine.
   for (int attempt = 0; attempt < 200; ++attempt) {
     std::atomic<int> present{0};
     std::array<int, 2> core{-1, -1};

@@ -1,4 +1,4 @@
-// For the thread pool's tests: proof that threads really run at the same time.
+// Test helpers for the thread pool: proof that threads run concurrently.
 #pragma once
 
 #include <atomic>

@@ -1,4 +1,4 @@
-// A model on disk: its files listed, their headers read and held against the index.
+// Opens a checkpoint: lists its files, reads their headers and checks them against the index.
 #include "octavo/checkpoint/checkpoint_reader.h"
 
 #include <fcntl.h>
@@ -24,10 +24,10 @@ constexpr std::string_view kWeights = ".safetensors", kIndex = ".safetensors.ind
 constexpr std::string_view kUsualIndex = "model.safetensors.index.json",
                            kUsualFile = "model.safetensors";
 constexpr std::string_view kConfig = "config.json", kHfQuantConfig = "hf_quant_config.json";
-// The largest models' index has some ten megabytes, their config some kilobytes.
+// The index of the largest models has about 10 MB, their config a few KB.
 constexpr std::uint64_t kMaxIndexBytes = 64U << 20, kMaxConfigBytes = 8U << 20;
 
-// Weights in other clothes, and what lists them: nobody wants them beside quantized ones.
+// Weights in other file formats, and their indexes: not copied beside quantized weights.
 constexpr std::array<std::string_view, 11> kOtherWeights{
     ".bin",  ".pt",        ".pth", ".gguf",          ".h5", ".msgpack", ".ckpt",
     ".onnx", ".onnx_data", ".npz", ".bin.index.json"};
@@ -63,7 +63,7 @@ std::string list_of(const std::vector<std::string>& names) {
   return names.size() > 4 ? out + ", ..." : out;
 }
 
-// A checkpoint within a checkpoint, such as an output that was put there, or an unfinished one.
+// A checkpoint nested in a checkpoint, such as an output folder or an unfinished one.
 bool is_another_model(const std::string& folder) {
   std::error_code ignored;
   if (std::filesystem::exists(folder + "/octavo-progress.json", ignored)) return true;
@@ -188,9 +188,8 @@ void CheckpointReader::open_folder() {
   hf_quant_config_ = read_config(kHfQuantConfig);
 }
 
-// What some models have in folders of their own: 1_Pooling/config.json, 2_Dense/model.safetensors.
-// A folder with weights and a config is a module; weights without one are another form of the
-// model.
+// Submodules in subfolders: 1_Pooling/config.json, 2_Dense/model.safetensors. A folder with weights
+// and a config is a module; weights without a config are another format of the model.
 void CheckpointReader::find_in_subfolders() {
   constexpr int kMaxDepth = 4;
   constexpr std::size_t kMaxFiles = 10'000;

@@ -135,12 +135,12 @@ TEST_F(CheckpointReaderTest, AnIndexThatLeavesShardsOutIsNotFollowed) {
   index(text(R"("p": ")", shard(1, 3), R"(", "q": ")", shard(2, 3), R"(", "r": ")", shard(3, 3),
              "\""));
   EXPECT_EQ(refusal(), "");
-  put(shard(1, 1, "consolidated"), "p");  // the same weights for another program
+  put(shard(1, 1, "consolidated"), "p");  // the same weights in another naming
   EXPECT_EQ(refusal(), "");
-  put(shard(2, 2), "s");  // of another model, or of an earlier one
+  put(shard(2, 2), "s");  // left over from another model
   EXPECT_TRUE(has(refusal(), shard(2, 2)) && has(refusal(), "does not name")) << refusal();
   std::filesystem::remove(path("model/" + shard(2, 2)));
-  // Counted from 0, as some do.
+  // Numbered from 0, as some writers do.
   put(shard(0, 2, "part"), "u");
   put(shard(1, 2, "part"), "v");
   index(text(R"("u": ")", shard(0, 2, "part"), R"(", "v": ")", shard(1, 2, "part"), "\""));

@@ -1,4 +1,4 @@
-// What tests of checkpoints share: a folder of their own, files of tensors, and errors as text.
+// Shared by the checkpoint tests: a temporary folder, files of tensors, and errors as text.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -40,7 +40,7 @@ struct TestTensor {
   std::vector<std::byte> bytes;
 };
 
-// Normal numbers with a standard deviation of 0.02, as weights have.
+// Normally distributed values with a standard deviation of 0.02, like weights.
 inline TestTensor random_tensor(const std::string& name, std::vector<std::uint64_t> shape,
                                 unsigned seed,
                                 safetensors::StoredType type = safetensors::StoredType::bf16) {

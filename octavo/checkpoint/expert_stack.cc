@@ -29,7 +29,7 @@ ExpertStack expert_stack(std::string_view name, const ShapeOf& shape_of) {
   const auto is_twice = [](std::int64_t x, std::int64_t y) { return x % 2 == 0 && x / 2 == y; };
   stack.in_out = a[1] == b[2] && is_twice(a[2], b[1]);
   stack.known = stack.in_out || (a[2] == b[1] && is_twice(a[1], b[2]));
-  // gpt-oss alone takes turns, and alone has biases there.
+  // Only gpt-oss interleaves gate and up, and only gpt-oss has biases here.
   stack.interleaved = shape_of(text(prefix, kUp, "_bias")).has_value();
   return stack;
 }

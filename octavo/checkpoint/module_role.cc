@@ -1,4 +1,4 @@
-// Roles by the words of names.
+// Roles by the dot-separated components of tensor names.
 #include "octavo/checkpoint/module_role.h"
 
 #include <algorithm>
@@ -29,7 +29,7 @@ bool any_is(const Words& words, std::initializer_list<std::string_view> wanted) 
   });
 }
 
-// Pieces of "input_layernorm1", small and without numbers: input, layernorm.
+// The parts of "input_layernorm1", lower case, without digits: input, layernorm.
 std::vector<std::string> pieces_of(std::string_view word) {
   std::vector<std::string> pieces;
   while (true) {
@@ -43,7 +43,7 @@ std::vector<std::string> pieces_of(std::string_view word) {
   }
 }
 
-// Whole pieces, so that a "normal_proj" is no norm and a "converter" no convolution.
+// Compares whole parts, so that "normal_proj" is no norm and "converter" no convolution.
 template <typename Is>
 bool any_piece(const Words& words, const Is& is) {
   return std::any_of(words.begin(), words.end(), [&](std::string_view word) {
@@ -71,7 +71,7 @@ bool is_number(std::string_view word) {
          std::all_of(word.begin(), word.end(), [](char c) { return c >= '0' && c <= '9'; });
 }
 
-// The model's own words for "stored [in, out]": transformers' Conv1D.
+// Weights stored as [in, out]: transformers' Conv1D.
 bool is_conv1d(const Words& words, const Json& config) {
   return is(config["model_type"].string_or(""),
             {"gpt2", "openai-gpt", "imagegpt", "decision_transformer"}) &&
@@ -89,7 +89,7 @@ bool is_head(const Words& words) {
          last.ends_with("_head");
 }
 
-// What servers make one matrix of, in their order; the last of each may be ragged for some.
+// What servers fuse into one matrix, in their order; the last part may be ragged for some loaders.
 constexpr std::string_view kGateUp = "gate_up", kQkv = "qkv", kQkvA = "qkv_a";
 struct Fused {
   std::string_view name, into;
@@ -199,7 +199,7 @@ std::string fusion_key(std::string_view module) {
   const std::string_view last = words.back();
   std::string_view fused = fused_name(last);
   if (last == "gate_up_proj") fused = kGateUp;
-  // Experts of one layer are one tensor to servers, whatever is fused within them.
+  // Servers load the experts of one layer as one tensor, whatever is fused within them.
   bool expert = false;
   std::string key;
   for (std::size_t i = 0; i + 1 < words.size(); ++i) {
@@ -251,7 +251,7 @@ bool natural_less(std::string_view a, std::string_view b) {
     j = end_b;
   }
   if (i < a.size() || j < b.size()) return i >= a.size();
-  return a < b;  // "1" and "01" are told apart
+  return a < b;  // distinguishes "1" and "01"
 }
 
 }  // namespace octavo

@@ -16,16 +16,16 @@
 namespace octavo {
 
 enum class Role : std::uint8_t {
-  linear,  // the weight [out, in] of a Linear
+  linear,        // the weight [out, in] of a Linear
   expert_stack,  // all experts of a layer in one tensor
-  embedding,  // a table lookup, not a product
-  head,  // lm_head, and other output heads
+  embedding,     // a table lookup, not a product
+  head,          // lm_head, and other output heads
   norm,
   bias,
-  router,  // MoE gate: small, and a wrong choice of experts costs much
+  router,    // MoE gate: small, and a wrong choice of experts costs much
   conv,      // convolutions and patch embeddings
   position,  // position embeddings
-  vision,  // of a vision or audio tower: few weights, and loaders keep them unquantized
+  vision,    // of a vision or audio tower: few weights, and loaders keep them unquantized
   other,
 };
 
@@ -58,7 +58,7 @@ struct TensorRole {
 // The position of its rows in the fused matrix. Only the last part may end within a block.
 enum class FusedPlace : std::uint8_t {
   alone,
-  inner,  // another part follows, or it belongs to an expert
+  inner,            // another part follows, or it belongs to an expert
   last,             // of q/k/v or gate/up
   replicated_last,  // of MLA's q_a/kv_a, which tensor parallelism replicates
 };

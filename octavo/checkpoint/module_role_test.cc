@@ -58,7 +58,7 @@ TEST(ModuleRole, LeavesAloneWhatEveryRecipeDoes) {
   EXPECT_EQ(role("strange", {64, 64}), Role::other);
 }
 
-// Words count whole: what only contains one is a Linear.
+// Name components count whole: a name that only contains one is a Linear.
 TEST(ModuleRole, PartsOfNameComponentsDecideNothing) {
   for (const char* const name :
        {"l.0.normal_proj.weight", "l.0.converter.weight", "l.0.normalizer_proj.weight",

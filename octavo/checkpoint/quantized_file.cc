@@ -1,4 +1,4 @@
-// octavo's own file: what its metadata say, and the parts of a tensor one by one.
+// octavo's own file: its metadata, and the parts of a tensor one by one.
 #include "octavo/checkpoint/quantized_file.h"
 
 #include <charconv>
@@ -41,7 +41,7 @@ std::vector<FilePart> parts_of(const std::string& name, const QuantizedTensor& t
   return parts;
 }
 
-// What the file holds of a tensor, whatever device or order it is in: row-major bytes of the host.
+// The stored form of a tensor, from any device or scale order: row-major bytes on the host.
 Tensor stored(const Tensor& tensor) {
   const View& view = tensor.view();
   const Tensor host = view.device.kind == DeviceKind::cpu ? tensor : to_host(view);
@@ -71,7 +71,7 @@ Shape parse_shape(std::string_view value) {
   }
 }
 
-// Fills a tensor that was made by what the metadata say; the file must have exactly its bytes.
+// Fills a tensor that was allocated from the metadata; the file must have exactly its bytes.
 void fill(const FileReader& file, const std::string& name, const Tensor& into) {
   const auto* entry = file.find(name);
   if (entry == nullptr) {
@@ -96,7 +96,8 @@ void fill_copy(const FileReader& file, const std::string& base, const Scaling& s
   if (copy.tensor_scale.owner() != nullptr) fill(file, text(base, kTensorScale), copy.tensor_scale);
 }
 
-// Before memory is asked for: the codes alone must be in the file, so their claim cannot exceed it.
+// Called before allocating: the codes alone must fit into the file, so a claimed size cannot exceed
+// it.
 void check_size(const FileReader& file, const Shape& shape, const Scaling& scaling) {
   const bool packed = scaling.packed && scaling.format.bits() < 8 && shape.rank() > 0;
   const std::int64_t codes = dense_bytes(shape, DType::code, scaling.format, packed);
@@ -106,8 +107,8 @@ void check_size(const FileReader& file, const Shape& shape, const Scaling& scali
         ErrorCode::invalid_argument, kOp, "it claims more elements than the file has bytes");
 }
 
-// What is wrong with a part of a file says so by the file's and the tensor's name. All of it is
-// wrong in the file, whatever it would be in an argument.
+// Errors about a part of a file name the file and the tensor, and have the code for bad file
+// content, whatever code the same error would have for an argument.
 template <typename Work>
 auto naming(const FileReader& file, const std::string& name, const Work& work) {
   try {
@@ -128,7 +129,7 @@ void check_version(const FileReader& file) {
         "; read it with a later octavo");
 }
 
-// A tensor as its line in the metadata says, not filled yet.
+// Allocates a tensor from its metadata line; does not fill it.
 QuantizedTensor described(const FileReader& file, std::string_view line) {
   const Description found = parse_description(line);
   check_size(file, found.shape, found.scaling);
@@ -140,8 +141,9 @@ QuantizedTensor described(const FileReader& file, std::string_view line) {
 std::string scales_name(std::string_view name) { return text(name, kScales); }
 std::string tensor_scale_name(std::string_view name) { return text(name, kTensorScale); }
 
-// The file format packs a whole tensor into one stream; ours starts every row on a byte. They agree
-// where rows end on a byte; elsewhere, and for formats without a name there, bytes are stored.
+// safetensors packs a whole tensor into one bit stream; octavo starts every row on a byte. The two
+// agree where rows end on a byte; elsewhere, and for formats that safetensors has no dtype for, raw
+// bytes (U8) are stored.
 TensorPlan stored_plan(std::string name, const View& view) {
   const Shape& shape = view.shape;
   std::vector<std::uint64_t> sizes(shape.sizes().begin(), shape.sizes().end());

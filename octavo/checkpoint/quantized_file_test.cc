@@ -125,7 +125,7 @@ TEST_F(QuantizedFile, FilesOfOthersAreRefused) {
             std::string::npos);
 }
 
-// Metadata that lie: every lie is an error, and none of them makes us ask for memory first.
+// Inconsistent metadata: each inconsistency is an error before any memory is allocated for it.
 TEST_F(QuantizedFile, InconsistentMetadataAreRefused) {
   for (const char* line :
        {"", "8x8", "8x8 float32", "8x float32 tile=1x32", "8x8 float33 tile=1x32",

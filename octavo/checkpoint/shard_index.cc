@@ -1,4 +1,4 @@
-// The index of shards, which is not believed.
+// Parses and writes the shard index; its content is untrusted.
 #include "octavo/checkpoint/shard_index.h"
 
 #include <algorithm>
@@ -21,7 +21,8 @@ struct ShardName {
   std::int64_t number = 0, of = 0;
 };
 
-// Digits at the end of `text`, which are taken off it; -1 where there are none, or too many.
+// Removes the digits at the end of `text` and returns their value; -1 where there are none, or too
+// many.
 std::int64_t take_number(std::string_view& text) {
   const std::size_t last = text.find_last_not_of("0123456789");
   const std::string_view digits = text.substr(last == std::string_view::npos ? 0 : last + 1);
@@ -98,7 +99,7 @@ void check_no_shard_is_left_out(const std::vector<std::string>& used,
     if (shard) sets[{shard->prefix, shard->of}].insert(shard->number);
   }
   for (const auto& [set, numbers] : sets) {
-    const std::int64_t first = numbers.contains(0) ? 0 : 1;  // some count from 0
+    const std::int64_t first = numbers.contains(0) ? 0 : 1;  // some writers count from 0
     std::int64_t missing = first;
     while (numbers.contains(missing)) ++missing;
     if (missing < first + set.second)
@@ -116,8 +117,8 @@ void check_no_shard_is_left_out(const std::vector<std::string>& used,
   }
 }
 
-// As Json::dump() would write it, without the document: of many tensors that takes ten times the
-// text.
+// The text of Json::dump() without building the document, which for many tensors takes ten times
+// the text's memory.
 void write_shard_index(const std::vector<std::string>& files,
                        const std::vector<std::pair<std::string_view, std::size_t>>& tensors,
                        std::int64_t total_size, const std::function<void(std::string_view)>& put) {

@@ -17,7 +17,7 @@ namespace octavo {
 struct ShardIndex {
   std::vector<std::string> files;                            // sorted
   std::vector<std::pair<std::string, std::size_t>> tensors;  // name, index into files; sorted
-  std::int64_t total_size = -1;  // bytes of all tensors; -1: absent
+  std::int64_t total_size = -1;                              // bytes of all tensors; -1: absent
 
   bool operator==(const ShardIndex&) const = default;
 };

@@ -1,4 +1,4 @@
-// Checks everything, then hands matrices through the kernel door.
+// Checks all arguments, then calls the kernels on matrices.
 #include "octavo/convert/convert.h"
 
 #include <array>
@@ -46,7 +46,7 @@ Exec exec_for(const View& from, const View& to, const ConvertOptions& options,
   return make_exec_on(views, element_count(from.shape), options, op);
 }
 
-// NaN has no code, and the caller did not say what it is to become.
+// The format has no NaN, and the policy gives no code for it.
 void refuse_nan(const Exec& exec, const View& values, const View& codes,
                 const ConvertOptions& options, std::string_view op) {
   check_may_wait(exec, op,

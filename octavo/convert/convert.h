@@ -1,12 +1,13 @@
-// Arrays of values to codes and back. Never a scale: [1, 2, 3] encoded and decoded is [1, 2, 3].
+// encode / decode: arrays of values to codes and back (cast). Never a scale: [1, 2, 3] encoded and
+// decoded is [1, 2, 3].
 //
 // Views may have any shape and strides (last dimension dense where packed). Results do not depend
 // on the backend or the number of threads. Every call checks all it is given before it writes a
 // byte.
 //
 // All views of a call are on one device. On a GPU a call returns when its work is queued on
-// options.stream, and may be captured into a graph; it waits only where NaN is an error in a format
-// without NaN, which needs a look at the data and cannot be captured.
+// options.stream, and may be captured into a graph; it synchronizes only where NaN is an error in a
+// format without NaN: the data has to be checked on the host, which cannot be captured.
 #pragma once
 
 #include <cstdint>
@@ -24,14 +25,14 @@ namespace octavo {
 struct Kernels;
 
 struct ConvertOptions {
-  int threads = 0;  // at most kMaxThreads; 0: all cores the thread pool has
-  // If given, receives what was met (encode only). Memory of the device that the views are on.
+  int threads = 0;  // maximum number of threads, up to kMaxThreads; 0: all cores of the thread pool
+  // If given, receives the counts (encode only). Memory of the device that the views are on.
   Counts* counts = nullptr;
   const Kernels* backend = nullptr;  // null: the one the registry chooses
   Log* log =
-      nullptr;  // if given, is told once of what a backend lacks and `reference` does instead
-  // On a device: the queue (a cudaStream_t; null is the default stream) and memory of the device
-  // for small scratch, taken from the device's pool where there is too little.
+      nullptr;  // if given, receives a message once where a backend falls back to `reference`
+  // On a device: the stream (a cudaStream_t; null is the default stream) and a device workspace for
+  // small scratch, which comes from the device's memory pool where the workspace is too small.
   void* stream = nullptr;
   std::span<std::byte> workspace{};
 };
@@ -46,7 +47,7 @@ OCTAVO_API void encode(const View& values, const View& codes, const EncodePolicy
 // even (beyond its range: Inf).
 OCTAVO_API void decode(const View& codes, const View& values, const ConvertOptions& options = {});
 
-// The same with memory of their own.
+// The same, allocating the result.
 [[nodiscard]] OCTAVO_API Tensor encode(const View& values, const Format& format,
                                        const EncodePolicy& policy = {},
                                        const ConvertOptions& options = {}, bool packed = false);

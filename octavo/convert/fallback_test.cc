@@ -1,4 +1,4 @@
-// A backend that leaves a slot of the door empty: the reference does the work, and the log is told.
+// A backend with a null entry in its kernel table: the call falls back to reference and logs it.
 #include <gtest/gtest.h>
 
 #include <string>
@@ -42,7 +42,7 @@ class Fallback : public testing::Test {
 
 TEST_F(Fallback, IsToldOncePerLogAndSlot) {
   convert(kEmpty, &log);
-  convert(kEmpty, &log, e2m1fn);  // has no NaN, so that NaN is looked for as well
+  convert(kEmpty, &log, e2m1fn);  // has no NaN, so the call counts NaN as well
   convert(kEmpty, &log, e2m1fn);
   const std::string rest =
       "] backend 'empty' does not offer it; 'reference' does it instead, slowly";

@@ -1,4 +1,4 @@
-// Numbers of any type as f32.
+// widened(): a tensor of any element type as f32.
 #pragma once
 
 #include "octavo/base/macros.h"
@@ -6,8 +6,8 @@
 
 namespace octavo {
 
-// f32 itself where they are that already; bf16, f16 and codes that are not packed exactly; f64
-// rounded to nearest even. Dense, on the CPU, one thread.
+// f32 is returned as it is; bf16, f16 and unpacked codes convert exactly; f64 is rounded to nearest
+// even. Dense, on the CPU, one thread.
 [[nodiscard]] OCTAVO_API Tensor widened(const Tensor& numbers);
 
 }  // namespace octavo

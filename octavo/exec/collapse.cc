@@ -54,7 +54,7 @@ CollapsedViews collapse_views(const View& from, const View& to) {
     if (size == 0) collapsed.empty = true;
     const bool last = i == from.shape.rank() - 1;
     if (size == 1 && !(packed && last)) continue;
-    // Rows of packed codes start on a byte, so nothing can be folded into the last dimension.
+    // Rows of packed codes start on a byte, so no dimension can be collapsed into the last one.
     if (collapsed.rank > 0 && !(packed && last)) {
       const auto outer = static_cast<std::size_t>(collapsed.rank - 1);
       const auto spans = [size](std::int64_t inner, std::int64_t outer_stride) {

@@ -1,5 +1,5 @@
-// Arrays of any rank as a few matrices: neighbouring dimensions that are one run of memory in both
-// views become one, and what is left above two dimensions is walked.
+// Collapses dimensions of two views: adjacent dimensions that are contiguous in both views become
+// one; dimensions beyond two are iterated, so that kernels see matrices.
 #pragma once
 
 #include <array>
@@ -12,8 +12,8 @@ namespace octavo {
 // Do the bytes of the two views, taken from first to last, overlap? Holds for any strides.
 bool bytes_overlap(const View& a, const View& b);
 
-// The memory from a view's first byte to its last; 0 bytes where it has no elements or more than
-// fit in 64 bits. A view without gaps covers as many as it has.
+// The memory span from a view's first byte to its last; 0 bytes where it has no elements or more
+// than fit in 64 bits. A view without gaps spans exactly its own bytes.
 struct MemorySpan {
   std::int64_t bytes = 0;
   std::int64_t before = 0;  // how many of them lie before `data`

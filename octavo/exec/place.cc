@@ -113,7 +113,7 @@ void Scratch::take() {
     return;
   }
   const DeviceApi& api = device_api(exec_.device);
-  // A whole 256 bytes, so that what is left of the workspace is as aligned as it was.
+  // A whole 256 bytes, so that the rest of the workspace keeps its alignment.
   constexpr std::size_t kStep = 256;
   static_assert(kBytes <= kStep);
   const auto address = reinterpret_cast<std::uintptr_t>(exec_.workspace.data());

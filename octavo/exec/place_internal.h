@@ -1,5 +1,5 @@
-// Where an operation runs: on the one device that all of its memory is on, in the order of a
-// stream.
+// Placement of an operation: the one device that all of its memory is on, its stream, workspace,
+// scratch and staging memory.
 #pragma once
 
 #include <array>
@@ -14,12 +14,12 @@
 
 namespace octavo {
 
-// A view as messages call it.
+// A view with its name in messages.
 struct NamedView {
   const View* view;
   std::string_view name;
-  // Of a StagingMemory: nobody asks whether it is the device's, because what is taken while a
-  // stream is captured is not yet.
+  // Of a StagingMemory: its pointer is not checked, because memory allocated during stream capture
+  // is not known to the device yet.
   bool is_staging = false;
 };
 
@@ -28,13 +28,13 @@ struct NamedView {
 // the device cannot be used. Nothing is read through a pointer.
 Device common_device(std::span<const NamedView> views, std::string_view op);
 
-// The caller's workspace: on a device, memory of that device that none of these views has a part
-// of. Throws Error(invalid_argument) where it is not.
+// Checks the caller's workspace: on a device, memory of that device that overlaps none of these
+// views. Throws Error(invalid_argument) where it is not.
 void check_workspace(const Exec& exec, std::span<const NamedView> views, std::string_view op);
 
-// How work on so many elements runs on the device of all these views, which are checked as
-// common_device has it. Options are those of an operation: threads, log, stream and workspace; a
-// CPU has no use for the last two.
+// The Exec of an operation on `elements` elements on the device of all these views, which are
+// checked as in common_device. Options are those of an operation: threads, log, stream and
+// workspace; the CPU ignores the last two.
 template <typename Options>
 Exec make_exec_on(std::span<const NamedView> views, std::int64_t elements, const Options& options,
                   std::string_view op) {
@@ -49,24 +49,24 @@ Exec make_exec_on(std::span<const NamedView> views, std::int64_t elements, const
   return exec;
 }
 
-// A number of the caller's that lies beside the data: on a device, memory of that device. Null is
-// nothing to check.
+// Checks a scalar argument (amax, counts, ...) that must be in the memory of the same device. Null
+// passes.
 void check_beside(const Exec& exec, const void* number, std::size_t alignment, std::string_view op,
                   std::string_view what);
 
-// Waiting for a device cannot be recorded in a graph. `why` completes "while the stream is
-// captured, ...".
+// Synchronization cannot be captured into a graph. `why` completes "while the stream is captured,
+// ...".
 void check_may_wait(const Exec& exec, std::string_view op, std::string_view why);
 
-// Zeros, in the order of the stream.
+// memset to zero, in stream order.
 void clear_memory(const Exec& exec, void* memory, std::size_t bytes);
 
-// Copies between host and device, and waits until that is done: both may go afterwards.
+// Copies between host and device and synchronizes: both buffers may be freed afterwards.
 void copy_and_wait(const Exec& exec, void* to, const void* from, std::size_t bytes);
 
-// A few numbers where the work is done, all zero at first. On a device they come from the front of
-// the workspace, where that is large enough (the kernels then have the rest of it), else from the
-// device's pool; they are released in the order of the stream, when this goes.
+// A few f32 scalars in the memory of the device, initially zero. On a device they come from the
+// front of the workspace where that is large enough (kernels then get the rest of it), else from
+// the device's memory pool; the destructor releases them in stream order.
 class Scratch {
  public:
   explicit Scratch(Exec& exec) : exec_(exec) {}
@@ -88,8 +88,8 @@ class Scratch {
   std::size_t used_ = 0;
 };
 
-// f32 numbers on their way from one kernel to the next, as many as it takes, where the work is
-// done. On a device they come from its pool, in the order of the stream.
+// f32 staging buffer between two kernels, in the memory of the device. On a device it comes from
+// the memory pool, in stream order.
 class StagingMemory {
  public:
   explicit StagingMemory(const Exec& exec) : exec_(exec) {}

@@ -67,7 +67,7 @@ TEST(Decode, SignsOfZeroInfAndNan) {
   EXPECT_FALSE(std::signbit(decode(mxint8, 0)));
 }
 
-// Bits above a code are none of its business: an unpacked FP4 in a byte may carry anything there.
+// decode ignores the bits above a code: an unpacked FP4 in a byte may have anything there.
 TEST(Decode, IgnoresHigherBits) {
   EXPECT_EQ(decode(e2m1fn, 0xF2), 1.0);
   EXPECT_EQ(decode(e4m3fn, 0xABCD38), 1.0);

@@ -1,5 +1,6 @@
-// What bits mean. A format is a value, never a class: it can be a template argument, a constant, a
-// field of a view, or come from a string, and everything else about it is derived here.
+// struct Format: the bit layout of a number format (exponent, mantissa, bias, special values) as
+// data. A format is a value, never a class: it can be a template argument, a constant, a field of a
+// view, or come from a string; everything else about it is derived here.
 //
 // Codes are right-aligned in an integer: [sign] exponent mantissa. The magnitude part of the code
 // ("field") counts upwards with the value, so the next larger value is always the next integer.

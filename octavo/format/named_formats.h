@@ -1,5 +1,5 @@
-// The formats people know by name. To add one: a constant here and its row in kNamedFormats;
-// parsing, printing, the command line and every test table follow from that.
+// Named formats: OFP8, MX, FNUZ, IEEE-like, 16-bit. To add one: a constant here and its row in
+// kNamedFormats; parsing, printing, the command line and every test table follow from that.
 #pragma once
 
 #include <array>
@@ -40,7 +40,7 @@ inline constexpr Format e2m1fn{.exponent_bits = 2, .mantissa_bits = 1, .bias = 1
 inline constexpr Format mxint8{
     .exponent_bits = 0, .mantissa_bits = 7, .bias = 0, .twos_complement = true};
 
-// The 16-bit floating-point types, for those who treat them as formats.
+// The 16-bit floating-point types as formats.
 inline constexpr Format f16_format{
     .exponent_bits = 5, .mantissa_bits = 10, .bias = 15, .has_inf = true, .nan = Nan::ieee};
 inline constexpr Format bf16_format{

@@ -4,7 +4,7 @@
 //   ...fnuz           no Inf, one zero, NaN where minus zero would be
 //   ...fnu            as fn, unsigned; with m0 also no zero (e8m0fnu)
 //   ...b<N>           bias N, before the letters: e4m3b11fnuz
-// and the spellings of other libraries: float8_e4m3fn, torch.float8_e5m2, float4_e2m1fn.
+// and the names of other libraries: float8_e4m3fn, torch.float8_e5m2, float4_e2m1fn.
 #pragma once
 
 #include <optional>

@@ -1,12 +1,12 @@
-// One forward of attention on tensors of the caller's, as the recipe of an autocast scope says:
-// what a module of any framework calls.
+// One forward of attention on the caller's tensors, under the recipe of an autocast scope: the
+// function that attention modules of all frameworks call.
 //
 //   the recipe has    Q, K and V                     P                  output
 //   neither           values                         as options.rung    values
 //   fp8_dpa           codes, by their quantizers     e4m3               values
 //   fp8_mha           the same                       e4m3               codes, by its quantizer
 //
-// Backward is attention_backward of ops/attention.h, in f32, at what forward multiplied.
+// Backward is attention_backward of ops/attention.h, in f32, at the operands that forward used.
 #pragma once
 
 #include <memory>
@@ -19,26 +19,26 @@
 
 namespace octavo {
 
-// With a slot for each tensor of attention, and none for gradients.
+// With a slot for each tensor of attention (Q, K, V, P, output), and none for gradients.
 [[nodiscard]] OCTAVO_API ModuleQuantizersOptions attention_quantizers();
 
 struct AttentionPassCall {
   View q{}, k{}, v{};  // values, of any strides
   AttentionOptions options{};
   AttentionRung fp8_rung = AttentionRung::fast;  // of FP8: or strict, whose P is two terms
-  // False: inference, or validation. Delayed scaling stays where it is.
+  // False: inference or validation. Delayed scaling is not updated.
   bool training = true;
   AutocastState autocast = current_autocast();
   ModuleQuantizers* quantizers = nullptr;  // must be given where the recipe asks for FP8
-  ForwardScales* scales = nullptr;  // if given: of delayed scaling, for this forward done again
+  ForwardScales* scales = nullptr;  // if given: scales of delayed scaling, for a recomputed forward
   LinearRun run{};                  // all but the accumulator
 };
 
 struct AttentionPassResult {
-  Tensor out{};                   // of the type of Q; f32 where codes are to be made of it
-  QuantizedTensor q{}, k{}, v{};  // what was multiplied, where that is codes
+  Tensor out{};                   // of the type of Q; f32 where it will be quantized
+  QuantizedTensor q{}, k{}, v{};  // the quantized operands, where they were quantized
   bool is_fp8 = false;
-  // fp8_mha: whose quantizer of the output is to have it, see attention_output_codes.
+  // fp8_mha: the set whose output quantizer makes the codes, see attention_output_codes.
   std::shared_ptr<QuantizerSet> output_quantizers{};
 };
 

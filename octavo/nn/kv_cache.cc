@@ -131,7 +131,7 @@ AttentionOptions KvCache::with_lengths(AttentionOptions options) const {
 void KvCache::check_queries(const Operand& q) const {
   const Shape& shape = q.shape();
   const std::int64_t batches = k_.shape[0], heads = k_.shape[1], size = k_.shape[3];
-  // Here, because to attention the memory there is for tokens is a shape, and lengths are none.
+  // Checked here, because attention would name the capacity in its messages, not the lengths.
   if (shape.rank() != 4 || shape[0] != batches || shape[1] % heads != 0 || shape[3] != size)
     fail(ErrorCode::invalid_argument, kOp, "Q has shape ", to_string(shape), ", wanted [", batches,
          ", a multiple of ", heads, ", queries, ", size, "], as the keys of this cache have it");

@@ -1,5 +1,5 @@
-// The keys and values of a sequence that grows, as codes with scales: half the bytes of bf16, which
-// is what reading them costs when a few queries look at many keys.
+// KV cache: the keys and values of growing sequences, as codes with scales: half the bytes of bf16.
+// Decode attention (few queries, many keys) is bound by reading them.
 #pragma once
 
 #include <cstdint>
@@ -48,7 +48,7 @@ class OCTAVO_API KvCache {
   [[nodiscard]] const QuantizedTensor& values() const { return v_; }
 
   void clear();
-  // The last tokens of a batch are forgotten, as when a draft was wrong.
+  // Drops the last tokens of a batch, for example a rejected draft (speculative decoding).
   void truncate(std::int64_t batch, std::int64_t length);
 
  private:

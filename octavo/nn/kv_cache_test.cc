@@ -97,7 +97,7 @@ TEST(KvCache, QueriesAreOfTokensThatAreThere) {
   EXPECT_NE(message_of(q), "");
 }
 
-// What `auto` knows of values comes from the tokens there are, however many there is memory for.
+// The statistics of `auto` are of the stored tokens, whatever the capacity.
 TEST(KvCache, MemoryThatIsNotUsedChangesNoChoice) {
   const Tensor k = drawn({1, 2, 100, 64}, 1), v = drawn({1, 2, 100, 64}, 2),
                q = drawn({1, 2, 1, 64}, 3);

@@ -1,4 +1,4 @@
-// y = x w^T + bias, with its parameters and a backward:
+// Linear layer, y = x w^T + bias, with parameters, forward and backward:
 //   Linear layer(in, out);
 //   Tensor y;
 //   {
@@ -7,10 +7,10 @@
 //   }
 //   Tensor dx = layer.backward(dy);  // layer.weight_grad(), layer.bias_grad()
 // Outside of an autocast scope it multiplies values, in f64 where x or the weight is. Threads may
-// share a layer: their calls of forward, backward and set_quantized_weight take turns, each under
-// the recipe of its own thread's scope. Each brings a LinearSaved of its own, since "the last
-// forward" may be another thread's; what the layer hands out by reference (gradients, caches,
-// parameters) is for when no call is under way.
+// share a layer: their calls of forward, backward and set_quantized_weight are serialized by a
+// mutex, each under the recipe of its own thread's scope. Each thread passes its own LinearSaved,
+// since "the last forward" may be another thread's; what the layer returns by reference (gradients,
+// caches, parameters) is valid while no call is running.
 #pragma once
 
 #include <cstdint>
@@ -37,7 +37,7 @@ struct LinearOptions {
 };
 
 struct LinearForward {
-  // False: nothing is kept for backward, and delayed scaling takes no note.
+  // False: nothing is saved for backward, and delayed scaling records no amax.
   bool training = true;
   bool needs_dx = true;                       // false for a first layer
   std::optional<bool> is_first_microbatch{};  // see LinearCall
@@ -49,14 +49,14 @@ class OCTAVO_API Linear {
   // and octavo.torch's; the bias is zero. Inside quantized_model_init the weight is kept as codes,
   // rowwise and columnwise, and nothing else.
   Linear(std::int64_t in, std::int64_t out, const LinearOptions& options = {});
-  // With parameters that there are: [out, in] and [out], or no bias. They stay shared with the
-  // caller, except that quantized_model_init makes codes of the weight.
+  // With existing parameters: [out, in] and [out], or no bias. They stay shared with the caller,
+  // except that quantized_model_init quantizes the weight.
   explicit Linear(const Tensor& weight, const Tensor& bias = {}, const LinearOptions& options = {});
 
   [[nodiscard]] Tensor forward(const Tensor& x, const LinearForward& options = {});
-  // For the last forward, once. Gradients of parameters are added to what there is.
+  // For the last forward, once. Gradients of parameters are accumulated.
   [[nodiscard]] Tensor backward(const Tensor& dy);
-  // The same for several forwards on their way, each with memory of its own.
+  // The same for several forwards in flight, each with its own LinearSaved.
   [[nodiscard]] Tensor forward(const Tensor& x, LinearSaved& saved,
                                const LinearForward& options = {});
   [[nodiscard]] Tensor backward(const Tensor& dy, const LinearSaved& saved);

@@ -70,7 +70,7 @@ struct Tensors {
       const auto scope = autocast(recipe);
       results.y = layer.forward(x);
     }
-    // A scope of another recipe is not asked.
+    // A scope of another recipe has no effect.
     const auto other = autocast(Float8CurrentScaling{});
     results.dx = layer.backward(dy);
     results.dw = layer.weight_grad();

@@ -1,4 +1,4 @@
-// A forward that is done again, as a checkpoint does it, under delayed scaling.
+// Recomputed forward (activation checkpointing) under delayed scaling.
 #include <gtest/gtest.h>
 
 #include "octavo/nn/linear_internal.h"

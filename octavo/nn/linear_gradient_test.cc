@@ -67,7 +67,7 @@ TEST(LinearGradient, GradientsAddUpUntilTheyAreCleared) {
   EXPECT_TRUE(same_bits(step().first, once.first));
 }
 
-// The recipes, and how x, w and dy are quantized under each, said without recipe/.
+// The recipes, and how x, w and dy are quantized under each, written without recipe/.
 struct Named {
   std::string name;
   Recipe recipe;

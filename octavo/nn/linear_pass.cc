@@ -48,7 +48,7 @@ Tensor copied_to_host(const View& from, const Exec& exec) {
   return Tensor::adopt(view, memory.owner());
 }
 
-// What a device's backend does not offer: there and back, which waits.
+// Fallback for products that a device's backend does not offer: on the host, which synchronizes.
 void multiply_on_host(const Operand& a, const Operand& b, const View& out, GemmOptions options) {
   const Exec exec{.device = out.device, .stream = options.stream};
   check_may_wait(exec, "Linear", "a product that its backend does not offer cannot be done");
@@ -107,7 +107,7 @@ GemmOptions sums(const LinearRun& run, const Recipe& recipe, LayerProduct produc
   return options;
 }
 
-// What forward multiplies by, and what it will be asked for again.
+// The codes of the weight for forward, cached where later micro-batches reuse them.
 std::shared_ptr<const QuantizedTensor> weight_codes(const LinearCall& call, QuantizerSet& set,
                                                     bool columnwise, bool gathers) {
   if (call.weight.codes) return call.weight.codes;
@@ -181,7 +181,7 @@ Matrix matrix_of(const View& view, std::int64_t rows, std::int64_t cols, std::in
           .col_stride = view.strides[view.shape.rank() - 1]};
 }
 
-// A device has a kernel for it; nothing waits.
+// On a device a kernel does it, without synchronization.
 Tensor column_sums_there(const View& dy, const LinearSaved& saved, const Tensor& before) {
   constexpr std::string_view kOp = "Linear";
   Tensor sums = new_values({saved.out}, saved.b_dtype, dy.device, saved.run);
@@ -249,7 +249,7 @@ void plain_products(const View& dy, const LinearSaved& saved, const LinearGradie
   }
 }
 
-// Shapes, types, and who quantizes gradients.
+// Shapes, types, and the quantizers of gradients.
 void fill_common(const LinearCall& call, const Shape& y_shape, bool gathers, LinearSaved& saved) {
   const bool has_bias = call.bias.view().data != nullptr;
   const AutocastState& scope = call.autocast;
@@ -274,7 +274,7 @@ void fill_common(const LinearCall& call, const Shape& y_shape, bool gathers, Lin
         scope.region->expect_backward({saved.quantizers, scope.amax_group, call.run.stream});
 }
 
-// A quantizer that takes no note of what it sees, for one call.
+// RAII: a quantizer records no amax for one call.
 class Gathering {
  public:
   Gathering(Quantizer& quantizer, bool gathers) : quantizer_(quantizer) {
@@ -306,7 +306,8 @@ QuantizedTensor quantized(QuantizerSet& set, const QuantizedCopies& copies, cons
 }
 
 Tensor linear_forward(const LinearCall& call, LinearSaved* saved) {
-  LinearSaved kept;  // outlives the turn: what it is exchanged for may end a step as it goes
+  // Outlives the lock: destroying the LinearSaved that it is swapped with may end a step.
+  LinearSaved kept;
   std::unique_lock<std::recursive_mutex> lock;
   if (call.quantizers != nullptr) lock = call.quantizers->lock();
   const std::string op =

@@ -1,6 +1,6 @@
-// One forward and one backward of y = x w^T + bias on tensors of the caller's, as the recipe of an
-// autocast scope says. Linear keeps parameters, gradients and caches around these; so can a module
-// of another framework, whose results are then the same bits.
+// One forward and one backward of y = x w^T + bias on the caller's tensors (fprop, dgrad, wgrad),
+// under the recipe of an autocast scope. Linear keeps parameters, gradients and caches around
+// these; so can a module of another framework, whose results are then the same bits.
 //
 //   product   result         operands
 //   fprop     y  = x w^T     x and w rowwise
@@ -40,8 +40,9 @@ struct LinearRun {
   // tensor core would give, slowly on a CPU: e4m3 and e5m2 only, promoted as the recipe's
   // use_split_accumulator says. Values are summed in f32.
   Accumulator accumulator = Accumulator::native;
-  // If given, whence all memory comes that grows with the tensors: results, codes and scales, and
-  // what is dequantized. Else from the library, which on a device waits when it gives memory back.
+  // If given, the allocator of all memory that grows with the tensors: results, codes and scales,
+  // dequantized values. Else the library allocates, and on a device synchronizes when it frees
+  // memory.
   MakeTensor make{};
 };
 
@@ -60,7 +61,7 @@ struct WeightCache {
   std::shared_ptr<const QuantizedTensor> codes{};
 };
 
-// Which gradients backward will be asked for. None of them: nothing is kept.
+// The gradients that backward will compute. None: nothing is saved.
 struct LinearNeeds {
   bool dx = true, dw = true, db = true;
   [[nodiscard]] bool any() const { return dx || dw || db; }
@@ -71,17 +72,17 @@ struct LinearCall {
   LinearWeight weight{};
   Tensor bias{};  // [out], or empty
   LinearNeeds needs{};
-  // False: inference, or validation. Delayed scaling stays where it is, in both directions, and no
-  // amax is gathered that a later step would see; except while calibrating. A frozen layer in front
-  // of ones that train has no needs, and is in training all the same: its scales move on.
+  // False: inference or validation. Delayed scaling is not updated in either direction, and no amax
+  // is recorded for a later step; except while calibrating. A frozen layer before trained ones has
+  // no needs, and is in training all the same: its scales are updated.
   bool training = true;
   // Not given: the weight is quantized in each forward. True: it is, and the codes are kept in
   // `cache`. False: those are used, also where the weight has changed since.
   std::optional<bool> is_first_microbatch{};
   AutocastState autocast = current_autocast();
-  ModuleQuantizers* quantizers = nullptr;  // must be given where autocast has a say
+  ModuleQuantizers* quantizers = nullptr;  // must be given inside an autocast scope
   WeightCache* cache = nullptr;
-  ForwardScales* scales = nullptr;  // if given: of delayed scaling, for this forward done again
+  ForwardScales* scales = nullptr;  // if given: scales of delayed scaling, for a recomputed forward
   LinearRun run{};
 };
 
@@ -96,19 +97,20 @@ struct OCTAVO_API LinearSaved {
   Tensor x{};  // where backward multiplies values
   QuantizedTensor x_codes{};
   LinearWeight weight{};  // values or codes
-  // The quantizers of gradients, whether they only watch, and whether they take note.
+  // The quantizers of gradients, whether they only calibrate, and whether they record amaxes.
   std::shared_ptr<QuantizerSet> quantizers{};
   bool calibrating = false, gathers = true;
   std::shared_ptr<BackwardTicket> ticket{};
   ModuleQuantizers::SharedMutex mutex{};  // of the layer
 
   [[nodiscard]] bool is_filled() const { return y_shape.rank() > 0; }
-  // Of x, as it is kept. The weight belongs to somebody else, or to a cache.
+  // Bytes saved of x. The weight belongs to the caller, or to a cache.
   [[nodiscard]] std::int64_t x_nbytes() const;
 
-  // For who keeps memory himself, as a framework does that may let it go and make it again in
-  // between: takes all of it out, values ("x", "weight") and codes with their scales
-  // ("x.columnwise_codes", ...). What is left has no memory, and is of use with parts again.
+  // For frameworks that keep the memory themselves (saved tensors that may be freed and
+  // recomputed): takes all tensors out, values ("x", "weight") and codes with their scales
+  // ("x.columnwise_codes", ...). The remaining LinearSaved has no memory, and is usable after
+  // with_parts.
   struct Part {
     std::string_view name;
     Tensor tensor;
@@ -125,9 +127,9 @@ struct LinearGradients {
   Tensor dx{}, dw{}, db{};  // empty where they were not asked for
 };
 
-// Without `saved` a call is inference. Everything is checked, and every warning given, before
-// anything is computed or changed. Calls of several threads with the same quantizers take turns,
-// each a whole forward or backward; so `cache` belongs to one ModuleQuantizers.
+// Without `saved` a call is inference. All checks and warnings come before anything is computed or
+// changed. Calls of several threads with the same quantizers are serialized, each a whole forward
+// or backward; so `cache` belongs to one ModuleQuantizers.
 [[nodiscard]] OCTAVO_API Tensor linear_forward(const LinearCall& call,
                                                LinearSaved* saved = nullptr);
 

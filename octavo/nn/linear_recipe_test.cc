@@ -1,4 +1,4 @@
-// A layer under recipes that fit, do not fit and change, and what is refused before anything does.
+// A layer under recipes that fit, do not fit and change; errors come before any change.
 #include <gtest/gtest.h>
 
 #include <stdexcept>

@@ -1,4 +1,4 @@
-// What lies between a forward and its backward, as memory that somebody else may keep.
+// LinearSaved: taking out and putting back the tensors saved for backward.
 #include <algorithm>
 #include <array>
 #include <functional>
@@ -50,8 +50,8 @@ bool has_memory(const Tensor& tensor) {
   return tensor.view().data != nullptr || tensor.owner() != nullptr;
 }
 
-// Codes of a weight are shared with whoever else has them, so that a change is made to a copy,
-// which shares their memory.
+// Codes of a weight are shared with other owners, so a change is made to a copy, which shares their
+// memory.
 template <typename Change>
 void change(LinearSaved& saved, const Change& apply) {
   const bool has_codes = saved.weight.codes != nullptr;

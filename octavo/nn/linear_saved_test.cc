@@ -1,4 +1,5 @@
-// What a forward keeps, taken out and put back, as a framework does that keeps memory itself.
+// Tensors saved by a forward, taken out and put back, as by a framework that keeps the memory
+// itself.
 #include <gtest/gtest.h>
 
 #include <cstring>

@@ -1,4 +1,4 @@
-// The state that delayed scaling keeps in a layer: what moves it on, and what does not.
+// Delayed-scaling state of a layer: what updates it, and what does not.
 #include <gtest/gtest.h>
 
 #include "octavo/nn/linear.h"
@@ -123,7 +123,7 @@ TEST(LinearState, ValidationLeavesNoTrace) {
     EXPECT_EQ(scales(layer, key), scales(other, key)) << key;
 }
 
-// What a layer of another framework does that is evaluated and goes back all the same.
+// A layer of another framework in evaluation mode that runs backward all the same.
 TEST(LinearState, BackwardOfInferenceMovesNothing) {
   const Tensor x = noise({4, kLayerSize}, 0.3), weight = noise({kLayerSize, kLayerSize}, 0.4);
   ModuleQuantizers quantizers;

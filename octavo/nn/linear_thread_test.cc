@@ -46,7 +46,7 @@ TEST(LinearThread, BackwardOnAnotherThreadUsesTheRecipeOfItsForward) {
     const Tensor dx = here.backward(dy);
     Tensor other;
     std::thread([&] {
-      const auto scope = autocast(Float8BlockScaling{});  // which is not asked
+      const auto scope = autocast(Float8BlockScaling{});  // which has no effect
       other = there.backward(dy);
     }).join();
     EXPECT_TRUE(same_bits(dx, other));

@@ -1,4 +1,4 @@
-// What tests of this room share.
+// Test helpers of nn/.
 #pragma once
 
 #include <cmath>

@@ -1,4 +1,4 @@
-// A weight that is codes from the start, as quantized_model_init has it.
+// Weights that are stored as codes from the start (quantized_model_init).
 #pragma once
 
 #include <memory>
@@ -9,12 +9,12 @@
 
 namespace octavo {
 
-// Both copies of new values for a weight, by the quantizers there are.
+// Requantizes a weight, both copies, from new values with the existing quantizers.
 [[nodiscard]] OCTAVO_API std::shared_ptr<const QuantizedTensor> requantized_weight(
     const ModuleQuantizers& quantizers, const View& values, const LinearRun& run = {});
 
-// The same for the first values, with quantizers of the recipe. Delayed scaling knows nothing yet,
-// and a weight that is only codes should not wait for a scale: it gets one from these values.
+// The same for the first values, with quantizers of the recipe. Delayed scaling has no history yet,
+// and a weight that exists only as codes needs a scale at once: it is computed from these values.
 [[nodiscard]] OCTAVO_API std::shared_ptr<const QuantizedTensor> first_quantized_weight(
     ModuleQuantizers& quantizers, const Recipe& recipe, const View& values,
     const LinearRun& run = {});

@@ -8,7 +8,7 @@
 namespace octavo {
 namespace {
 
-// What it is called where something is wrong with it.
+// Its name in messages.
 std::string_view name_of(const Activation& activation) {
   switch (activation.kind) {
     case ActivationKind::relu:

@@ -1,4 +1,4 @@
-// Activations, alone or gated, to values or straight into a quantization:
+// Activations (GELU, ReLU, SiLU, SwiGLU, GEGLU), to values or fused with quantize:
 //   Tensor y = gelu(x, GeluForm::tanh);
 //   QuantizedTensor q = quantize(produced(x, Activation{.kind = ActivationKind::silu, .gated =
 //   true}),
@@ -40,7 +40,7 @@ struct Activation {
   bool gated = false;
 };
 
-// Throws Error when something does not fit. Computes nothing yet: memory has to stay until then.
+// Throws Error on arguments that do not fit. Lazy: x must stay alive until the result is computed.
 [[nodiscard]] OCTAVO_API Produced produced(const View& x, const Activation& activation);
 
 enum class GeluForm : std::uint8_t { exact, tanh };

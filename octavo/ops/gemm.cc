@@ -68,7 +68,7 @@ void multiply(const Operand& a_operand, const Operand& b_operand, const NamedVie
     out = *collapsed_out;
     return true;
   };
-  // One matrix with many rows is faster than many with few.
+  // One GEMM with a large M is faster than many with a small M.
   if (a.lead().rank() > 0 && b.lead().rank() == 0)
     if (const auto collapsed = a.collapsed(); collapsed && collapse_out()) a = *collapsed;
   const Shape lead = a.lead().rank() > 0 ? a.lead() : b.lead();
@@ -77,7 +77,7 @@ void multiply(const Operand& a_operand, const Operand& b_operand, const NamedVie
     if (is_given(residual)) job.residual = matrix_at(residual, position);
     return job;
   };
-  // All of them at once, where a device does that.
+  // The whole batch as groups in one launch, where a device offers that.
   if (b.lead().rank() > 0 && element_count(lead) > 1 && run.is_on_device()) {
     const auto a_rows = a.collapsed(), b_rows = b.collapsed();
     if (a_rows && b_rows) {

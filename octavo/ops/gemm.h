@@ -1,8 +1,10 @@
-// Matrix products of quantized tensors:
+// GEMM of quantized tensors and values, batched and grouped, with bias, activation and residual
+// (epilogue):
 //   Tensor d = gemm(quantize(x, preset("mxfp8")), quantize(w, preset("mxfp8")));
 // is [M, K] x [N, K]^T, both operands quantized along K, as activations and weights lie in memory.
 // The other products of training have the same form with columnwise copies: gemm(dy, transposed(w))
-// and gemm(transposed(dy), transposed(x)). docs/numerics/gemm.md has what is computed, and bounds.
+// and gemm(transposed(dy), transposed(x)). docs/numerics/gemm.md defines the computation and its
+// bounds.
 #pragma once
 
 #include <cstddef>
@@ -22,8 +24,8 @@
 
 namespace octavo {
 
-// [..., rows, K]: values of any strides, or codes with scales. It refers to what it is made from,
-// so it is for the length of a call.
+// [..., rows, K]: values of any strides, or codes with scales. It is a reference, valid for the
+// length of a call.
 class Operand {
  public:
   Operand(const View& values) : view_(values) {}                 // NOLINT: meant to be implicit
@@ -49,10 +51,11 @@ struct GemmOptions {
   View bias{};                       // [N], or without memory
   std::optional<ActivationKind> activation{};
   View residual{};  // of the shape of the result, or without memory
-  // If given: grows by the elements of MX operands that are other numbers in the product, because a
-  // device multiplied with common exponents, of rows or of 128 columns (docs/numerics/gemm.md).
-  // None: the product is that of the operands as they are, which it also is where common exponents
-  // would lose most of a block. The call then waits for the device.
+  // If given: incremented by the number of elements of MX operands whose value changed in the
+  // product, because a device aligned block exponents per row or per 128 columns
+  // (docs/numerics/gemm.md). 0: the product is that of the operands as they are; also where
+  // alignment would lose most of a block, since such operands are not aligned. The call then
+  // synchronizes with the device.
   std::int64_t* aligned = nullptr;
 
   int threads = 0;  // 0: all cores the thread pool has; results do not depend on it
@@ -65,13 +68,13 @@ struct GemmOptions {
 // Leading dimensions are a batch: the same ones in A and B, or in one of them only.
 [[nodiscard]] OCTAVO_API Tensor gemm(const Operand& a, const Operand& b,
                                      const GemmOptions& options = {});
-// Into memory that no operand has a part of; its type decides, not options.out.
+// Into memory that overlaps no operand; its dtype decides, not options.out.
 OCTAVO_API void gemm_into(const Operand& a, const Operand& b, const View& out,
                           const GemmOptions& options = {});
 
-// Rows of A by the matrix that their group has in B: [rows, K] and [groups, N, K] make [rows, N].
-// rows[i] consecutive rows of A are in group i, and all of them are in one; a group may be empty.
-// So tokens that were sorted by expert are multiplied by their experts' weights: on a device in
+// Grouped GEMM (MoE): rows of A times the matrix of their group in B: [rows, K] and [groups, N, K]
+// make [rows, N]. rows[i] consecutive rows of A are in group i; the groups cover all rows; a group
+// may be empty. Tokens sorted by expert are so multiplied by their experts' weights: on a device in
 // one launch.
 [[nodiscard]] OCTAVO_API Tensor gemm_grouped(const Operand& a, const Operand& b,
                                              std::span<const std::int64_t> rows,
@@ -80,18 +83,18 @@ OCTAVO_API void gemm_grouped_into(const Operand& a, const Operand& b,
                                   std::span<const std::int64_t> rows, const View& out,
                                   const GemmOptions& options = {});
 
-// The f32 result, quantized: the same codes and scales as quantize(gemm(a, b), scaling). Scalings
-// that see some rows at a time need no more memory than those.
+// The f32 result, quantized: the same codes and scales as quantize(gemm(a, b), scaling). Where the
+// scaling allows row blocks, only a row block of the f32 result is in memory.
 [[nodiscard]] OCTAVO_API QuantizedTensor gemm_quantized(const Operand& a, const Operand& b,
                                                         const Scaling& scaling,
                                                         const GemmOptions& options = {});
 
-// The same into memory of make_quantized that no operand has a part of; its scaling decides. On a
-// device nothing waits, and the call can be captured into a graph.
+// The same into memory of make_quantized that overlaps no operand; its scaling decides. On a device
+// the call does not synchronize and can be captured into a graph.
 OCTAVO_API void gemm_quantized_into(const Operand& a, const Operand& b, QuantizedTensor& out,
                                     const GemmOptions& options = {});
 
-// Of the result, checked: [batch..., M, N].
+// Shape of the result, [batch..., M, N]; checks the operands.
 [[nodiscard]] OCTAVO_API Shape gemm_shape(const Operand& a, const Operand& b);
 
 }  // namespace octavo

@@ -1,4 +1,4 @@
-// Products of parts of A by matrices of a stack, as experts have them.
+// Grouped GEMM: row ranges of A times the matrices of a stack (mixture of experts).
 #include <vector>
 
 #include "octavo/base/error.h"

@@ -11,7 +11,7 @@
 namespace octavo {
 namespace {
 
-// Where the sum runs along a dimension, a scale has to be that of a run of it.
+// Checks that tiles run along K: a scale must be shared by consecutive elements of K.
 void check_direction(const QuantizedTensor& tensor, std::string_view op, std::string_view name) {
   const Scaling& scaling = tensor.scaling;
   check(tensor.rowwise.exists(), ErrorCode::invalid_argument, op, name,

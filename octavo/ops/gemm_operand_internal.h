@@ -1,4 +1,4 @@
-// An operand of a product as a stack of matrices for the kernel door.
+// A GEMM operand as a batch of matrices for the kernels.
 #pragma once
 
 #include <cstdint>
@@ -14,14 +14,14 @@
 
 namespace octavo {
 
-// [d0, d1, ..., rows, cols] as [d0 * d1 * ... * rows, cols], where memory has it so.
+// Collapses [d0, d1, ..., rows, cols] to [d0 * d1 * ... * rows, cols], where the strides allow it.
 std::optional<View> with_rows_collapsed(const View& view);
 
 // A matrix of a stack; `position` has one index for each leading dimension.
 Matrix matrix_at(const View& stack, std::span<const std::int64_t> position);
 
-// What others put together by hand: throws where codes or scales are not of the shape that the
-// tensor says.
+// For tensors assembled by the caller: throws where the shapes of codes or scales do not fit the
+// tensor's scaling.
 void check_grid(const QuantizedTensor& tensor, std::string_view op, std::string_view name);
 
 // The largest magnitude that is there, if codes are bytes; else 0. Inf and NaN do not count. In
@@ -39,10 +39,10 @@ class OperandStack {
   [[nodiscard]] const View& elements() const { return elements_; }
   [[nodiscard]] GemmOperand at(std::span<const std::int64_t> position) const;
 
-  // The same with leading dimensions as rows, where memory and tiles allow it.
+  // The same with leading dimensions collapsed into rows, where strides and tiles allow it.
   [[nodiscard]] std::optional<OperandStack> collapsed() const;
 
-  // All of its memory, by the names that messages have for it.
+  // All of its memory, with its names in messages.
   void add_views(std::vector<NamedView>& views) const;
 
  private:

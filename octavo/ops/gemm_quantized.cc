@@ -1,4 +1,4 @@
-// A product that goes straight into a quantization.
+// GEMM with quantized output, computed in row blocks.
 #include <algorithm>
 #include <numeric>
 #include <vector>
@@ -16,10 +16,9 @@
 namespace octavo {
 namespace {
 
-// Elements of the result that are kept in f32 at a time: what a cache holds, on a device the one
-// that all its processors share, whose products need more rows to keep them busy. And rows at
-// least: products of few rows have kernels of their own, whose bits are not those that the same
-// rows have among many.
+// f32 elements of a row block: what a cache holds; on a device its L2, since GEMMs there need more
+// rows to fill the SMs. And a minimum number of rows: small-M GEMMs have their own kernels, whose
+// bits differ from those of the same rows in a larger GEMM.
 constexpr std::int64_t kRowBlockElements = 1024 * 1024,
                        kRowBlockElementsOnDevice = 8 * kRowBlockElements, kLeastRows = 64;
 
@@ -37,16 +36,15 @@ QuantizeOptions options_of(const GemmOptions& options) {
           .workspace = options.workspace};
 }
 
-// A device that folds MX operands (docs/numerics/gemm.md) does so by what all rows have: a strip of
-// them could have other bits.
+// A device that aligns MX exponents (docs/numerics/gemm.md) chooses the method from all rows of A:
+// a row block could get other bits.
 bool is_aligned_as_a_whole(const Operand& a, const GemmOptions& options, const Device& device) {
   return device.kind != DeviceKind::cpu && options.accumulator == Accumulator::native &&
          a.quantized() != nullptr && a.quantized()->scaling.scale.format == ScaleFormat::e8m0;
 }
 
-// How many rows of the result can be quantized apart from the others, and multiples of it; 0: none.
-// An amax of the whole tensor, or a columnwise copy, whose tiles lie across rows, needs all of
-// them.
+// Row granularity of the result: multiples of it can be quantized separately; 0: none. An amax of
+// the whole tensor, or a columnwise copy, whose tiles lie across rows, needs all of them.
 std::int64_t rows_together(const Operand& a, const Shape& shape, const Scaling& scaling) {
   const bool along_last = scaling.axis == -1 || scaling.axis == 1;
   if (shape.rank() != 2 || a.shape().rank() != 2 || !along_last || scaling.columnwise ||
@@ -57,7 +55,7 @@ std::int64_t rows_together(const Operand& a, const Shape& shape, const Scaling& 
   return tile == 0 ? 0 : std::lcm(tile, std::min(scaling.tile.rows, shape[0]));
 }
 
-// Strips of the result are written while operands are still read.
+// Row blocks of the result are written while operands are still read.
 void check_result(const Operand& a, const Operand& b, const Shape& shape,
                   const QuantizedTensor& out, const GemmOptions& options) {
   const Scaling& scaling = out.scaling;
@@ -113,7 +111,7 @@ void gemm_quantized_into(const Operand& a, const Operand& b, QuantizedTensor& ou
     gemm_into_staging(a, b, values, options);
     return quantize_values(values, out);
   }
-  // Of the whole: a strip of the wrong one would fit.
+  // Checked for the whole result: a row block of a wrong residual would fit.
   if (options.residual.data != nullptr && options.residual.shape != shape)
     fail(ErrorCode::invalid_argument, kOp, "the residual has shape ",
          to_string(options.residual.shape), ", wanted ", to_string(shape));
@@ -128,8 +126,8 @@ void gemm_quantized_into(const Operand& a, const Operand& b, QuantizedTensor& ou
     QuantizedTensor to = rows_of(out, row, count);
     gemm_into_staging(OperandRows(a, row, count).operand(), b, values, part);
     quantize_values(values, to);
-    // B is folded for each strip, by what it holds itself: that of the first says it for all. A is
-    // not, or there would be no strips.
+    // B is aligned again for each row block, independently of A: the count of the first block is
+    // that of all. A is not aligned, otherwise there would be no row blocks.
     part.aligned = nullptr;
   }
 }

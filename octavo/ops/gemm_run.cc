@@ -46,7 +46,7 @@ void check_beside_out(const View& view, const Shape& wanted, std::string_view na
          to_string(wanted));
 }
 
-// Products that are worth a thread are as long as conversions of this many elements.
+// Work of a product in converted elements (64 multiply-adds each), to choose the number of threads.
 std::int64_t work_of(const Shape& out, std::int64_t depth) {
   constexpr double kProductsPerElement = 64.0;
   const double products = static_cast<double>(element_count(out)) * static_cast<double>(depth);
@@ -88,10 +88,10 @@ bool does(const Kernels& kernels, const GemmJob& job) {
   return kernels.gemm != nullptr && (kernels.gemm_offered == nullptr || kernels.gemm_offered(job));
 }
 
-// Products after which devices promote: GemmOptions's own.
+// The promotion interval of devices: the default of GemmOptions.
 constexpr std::int64_t kUsualRun = GemmOptions{}.promote_every;
 
-// What an operand is, for who is told that it cannot be.
+// Description of an operand for error messages.
 std::string described(const Operand& operand, const GemmOperand& as_done) {
   if (operand.quantized() == nullptr) return std::string(dtype_name(operand.values().dtype));
   const Matrix& codes = as_done.elements();
@@ -138,7 +138,7 @@ GemmRun::GemmRun(const Operands& operands, const Shape& shape, const NamedView& 
 }
 
 GemmJob GemmRun::job(const GemmOperand& a, const GemmOperand& b, const Matrix& out) const {
-  // What a CPU is best at is the default of its kernels.
+  // On a CPU `native` is f32.
   const bool is_default = options_.accumulator == Accumulator::native && !is_on_device();
   GemmJob job{.a = a,
               .b = b,

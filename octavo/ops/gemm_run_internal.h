@@ -1,5 +1,4 @@
-// What products have in common, one or many: what is checked around them, who does them, and where
-// they work.
+// Common part of gemm and gemm_grouped: argument checks, choice of backend, execution.
 #pragma once
 
 #include <cstdint>
@@ -14,7 +13,7 @@ namespace octavo {
 
 // Whether an optional view was given.
 bool is_given(const View& view);
-// A transform of rows leaves their products as they were only if both operands have the same one.
+// Hadamard transforms cancel in a product only if both operands have the same one.
 void check_hadamard(const Operand& a, const Operand& b, std::string_view op);
 
 // gemm_into, into values of a StagingMemory.
@@ -27,22 +26,24 @@ class GemmRun {
     const OperandStack &a, &b;
     const Operand &a_operand, &b_operand;
   };
-  // Throws where `out` is not what a result of this shape can be written to, or what is given
-  // beside it does not fit.
+  // Throws where `out` does not fit a result of this shape, or bias, residual or workspace do not
+  // fit.
   GemmRun(const Operands& operands, const Shape& shape, const NamedView& out,
           const GemmOptions& options, std::string_view op);
 
-  // Without a residual: rows of it are where the result is.
+  // The residual is not set: the caller sets the part that belongs to the result.
   [[nodiscard]] GemmJob job(const GemmOperand& a, const GemmOperand& b, const Matrix& out) const;
   [[nodiscard]] bool is_on_device() const { return exec_.device.kind != DeviceKind::cpu; }
   [[nodiscard]] bool offers(const GemmJob& job) const;  // on a device
   void operator()(const GemmJob& job);
-  // After the last of them: tells who asked what folding changed.
+  // After the last product: returns the count of elements that exponent alignment changed, if
+  // requested.
   void end();
 
  private:
   [[nodiscard]] const Kernels& chosen(const GemmJob& job) const;
-  // A device's backend does not offer it: says what was asked for, and what is done instead.
+  // Throws where a device's backend does not offer the product: names the request and the
+  // alternatives.
   [[noreturn]] void refuse(const Kernels& kernels, const GemmJob& job) const;
 
   const Operand &a_, &b_;

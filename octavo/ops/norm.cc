@@ -25,7 +25,7 @@ void check_input(const View& x, double epsilon, std::string_view op) {
 
 bool is_given(const View& view) { return view.data != nullptr || view.shape.rank() > 0; }
 
-// All that is given is where x is.
+// Checks that all arguments are on the device of x.
 void check_together(const View& x, std::initializer_list<NamedView> others, std::string_view op) {
   std::vector<NamedView> views{{&x, "the input"}};
   for (const NamedView& other : others)

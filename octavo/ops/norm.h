@@ -1,4 +1,4 @@
-// LayerNorm and RMSNorm over the last dimension, to values or straight into a quantization:
+// LayerNorm and RMSNorm over the last dimension, to values or fused with quantize:
 //   Tensor y = layer_norm(x, {.weight = gamma, .bias = beta});
 //   QuantizedTensor q = quantize(produced(x, LayerNorm{.weight = gamma}), preset("mxfp8"));
 // docs/numerics/producers.md has the formulas and the bounds.
@@ -16,7 +16,7 @@ namespace octavo {
 struct LayerNorm {
   View weight{}, bias{};  // as long as a row, of any value type
   double epsilon = 1e-5;
-  bool zero_centred = false;  // the weight is kept as its distance from 1
+  bool zero_centred = false;  // the weight is stored as gamma - 1
   // If they have memory: one f32 for each row, for a backward pass.
   View mean{}, inv_std{};
 };
@@ -29,7 +29,8 @@ struct RmsNorm {
   View inv_rms{};
 };
 
-// Throws Error when something does not fit. Computes nothing yet: memory has to stay until then.
+// Throws Error on arguments that do not fit. Lazy: memory must stay alive until the result is
+// computed.
 [[nodiscard]] OCTAVO_API Produced produced(const View& x, const LayerNorm& norm);
 [[nodiscard]] OCTAVO_API Produced produced(const View& x, const RmsNorm& norm);
 

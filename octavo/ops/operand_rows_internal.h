@@ -1,4 +1,4 @@
-// Some rows of an operand, for what works on a product in strips.
+// Row blocks of an operand, for operations that compute a product block by block.
 #pragma once
 
 #include <cstdint>
@@ -11,11 +11,10 @@ namespace octavo {
 
 // Rows of a matrix in the same memory.
 View rows_of(View matrix, std::int64_t first, std::int64_t count);
-// From the beginning of a tile on; what is written to them is written to the tensor. Its rowwise
-// copy alone.
+// `first` is the beginning of a tile. Shares memory with the tensor. The rowwise copy only.
 QuantizedTensor rows_of(const QuantizedTensor& matrix, std::int64_t first, std::int64_t count);
 
-// Rows of a matrix that share scales, so that it can be cut at multiples of them; 0: it cannot.
+// Row granularity of the scales: the matrix can be split at multiples of it; 0: it cannot.
 std::int64_t rows_of_a_tile(const Operand& matrix);
 
 class OperandRows {

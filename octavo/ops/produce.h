@@ -1,4 +1,4 @@
-// What a norm or an activation makes of a tensor, as plain values.
+// produce(): the result of a norm or an activation as plain values.
 #pragma once
 
 #include <cstddef>
@@ -19,7 +19,7 @@ struct ProduceOptions {
   std::optional<DType> out{};
   int threads = 0;                   // 0: all cores the thread pool has
   const Kernels* backend = nullptr;  // null: the one the registry chooses
-  Log* log = nullptr;                // if given, is told when a backend falls back to reference
+  Log* log = nullptr;  // if given, receives a message when a backend falls back to reference
   // On a device, as QuantizeOptions has them.
   void* stream = nullptr;
   std::span<std::byte> workspace{};

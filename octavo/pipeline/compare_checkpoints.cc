@@ -1,4 +1,4 @@
-// Two checkpoints, tensor by tensor: paired by name, read as numbers, measured in bands.
+// Compares two checkpoints: tensors are paired by name, read as values and measured in row blocks.
 #include "octavo/pipeline/compare_checkpoints.h"
 
 #include <algorithm>
@@ -24,7 +24,7 @@ namespace octavo {
 namespace {
 
 constexpr std::string_view kOp = "compare";
-constexpr std::int64_t kRowBlockValues = 1 << 17;  // of f32: half a megabyte a side
+constexpr std::int64_t kRowBlockValues = 1 << 17;  // f32 values: half a megabyte per side
 
 struct Pair {
   std::string name;
@@ -48,7 +48,7 @@ void note_names(std::string_view what, const std::vector<std::string>& names,
     notes.push_back(text("not compared, ", what, ": ", names.size() - kShown, " more"));
 }
 
-// Numbers that a quantized model has beside its weights, and another one has not.
+// Static scales and file markers, which only a quantized model has beside its weights.
 bool is_dialect_tensor(std::string_view name) {
   constexpr std::array<std::string_view, 4> kOthers{"scaled_fp8", ".q_scale", ".output_scale",
                                                     ".prob_scale"};
@@ -91,7 +91,7 @@ class Pairing {
   }
 
  private:
-  // A stack of experts on one side, and its matrices on the other.
+  // Pairs an expert stack on one side with its matrices on the other.
   void match_stacks(const ComparedSide& stacked, std::vector<std::string>& only_stacked,
                     const ComparedSide& apart, std::vector<std::string>& only_apart,
                     bool second_is_stacked) {
@@ -119,8 +119,8 @@ class Pairing {
   std::vector<Pair> pairs_;
 };
 
-// Of values that are not finite in f32: NaN is NaN, whatever its bits; a mask has the same Inf on
-// both sides. What only f32 has no room for is told apart by the type it is stored in.
+// Counts equal non-finite values: NaN equals NaN, whatever its bits; a mask has the same Inf on
+// both sides. Values that only overflow f32 are distinguished in the type they are stored in.
 std::int64_t same_non_finite(const Tensor& before, const Tensor& after) {
   const auto value = [](const Tensor& tensor, std::int64_t i) {
     const auto at = static_cast<std::size_t>(i);
@@ -145,7 +145,7 @@ std::vector<Piece> pieces_of(const ComparedSide& a, const ComparedSide& b,
     const std::int64_t unit = std::lcm(a.unit(pair.a), b.unit(pair.b));
     const bool one_matrix =
         pair.a.shape.size() > 2 && unit > 1 && unit == pair.a.shape[pair.a.shape.size() - 2];
-    // A matrix that lies the other way is read whole: its rows are columns.
+    // A transposed matrix is read whole: its rows are stored columns.
     const bool whole = pair.a.transposed || pair.b.transposed;
     const std::int64_t wanted =
         whole        ? std::max<std::int64_t>(1, (pair.a.rows + unit - 1) / unit)

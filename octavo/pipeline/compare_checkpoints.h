@@ -1,6 +1,6 @@
-// How far two checkpoints are apart, tensor by tensor: a model and what became of it, two
-// quantizations of one model, a file before and after a conversion. Either may be quantized, in any
-// spelling octavo reads.
+// compare_checkpoints: error metrics between two checkpoints, tensor by tensor: a model and its
+// quantization, two quantizations of one model, a checkpoint before and after a conversion. Either
+// may be quantized, in any dialect that octavo reads.
 //   const CheckpointReport report = compare_checkpoints("model/", "model-mxfp8/");
 #pragma once
 
@@ -18,11 +18,11 @@ struct CompareOptions {
   OnProgress on_progress{};
 };
 
-// Errors are those of `b` against `a`. A stack of experts is measured matrix by matrix where the
-// other side has them taken apart. Tensors that only one of them has, or whose shapes differ, are
-// in the notes and not measured (not_compared, which misses every limit, but for static scales); so
-// are those that hold no numbers octavo knows. Throws Error when
-// they have nothing in common. Of more than kMaxHistograms tensors only the worst have histograms.
+// Errors are those of `b` against `a`. An expert stack is measured matrix by matrix where the other
+// side has it split. Tensors that only one side has, or whose shapes differ, are noted and not
+// measured (not_compared, which misses every limit, except for static scales); so are tensors
+// without numbers that octavo knows. Throws Error when the checkpoints have no tensor in common. Of
+// more than kMaxHistograms tensors only the worst have histograms.
 [[nodiscard]] OCTAVO_API CheckpointReport compare_checkpoints(const std::string& a,
                                                               const std::string& b,
                                                               const CompareOptions& options = {});

@@ -29,7 +29,7 @@ struct Quantized {
   }
 };
 
-// Values against codes are what measure_error says of them; sums come within its bound.
+// Values against codes give the metrics of measure_error; sums agree within its bound.
 TEST(CompareCheckpoints, values_and_codes) {
   const Quantized made(Dialect::comfyui, preset("nvfp4"));
   // The values that were quantized, as a checkpoint of their own.
@@ -51,13 +51,13 @@ TEST(CompareCheckpoints, values_and_codes) {
       measure_error(value_view(copy.data(), DType::f32, {150, 96}), made.weights[0].row_blocks[0]);
   EXPECT_EQ(got.metrics.elements, wanted.elements);
   EXPECT_EQ(got.metrics.max_abs, wanted.max_abs);
-  EXPECT_NEAR(got.metrics.sqnr, wanted.sqnr, 1e-4);  // 2e-6 of sums is 1e-5 dB
+  EXPECT_NEAR(got.metrics.sqnr, wanted.sqnr, 1e-4);  // a relative error of 2e-6 in sums is 1e-5 dB
   EXPECT_NEAR(got.metrics.cosine, wanted.cosine, 1e-5);
   EXPECT_EQ(got.bytes_before, 150U * 96 * 4);
-  EXPECT_FALSE(report.notes.empty());  // "other" and the second weight stand alone
+  EXPECT_FALSE(report.notes.empty());  // "other" and the second weight are unpaired
 }
 
-// What is NaN on one side is in no metric, and comes first; a mask of Inf is the same on both.
+// NaN on one side is in no metric, and ranks worst; a mask of Inf is equal on both sides.
 TEST(CompareCheckpoints, nan_on_either_side_is_the_worst) {
   const TemporaryFolder folder;
   const std::vector<float> rough{1, 2, 3, 4}, other{1, 2, 3, 3}, holed{1, NAN, 3, 4},
@@ -75,7 +75,7 @@ TEST(CompareCheckpoints, nan_on_either_side_is_the_worst) {
   write("b.safetensors", {other, rough, holed, mask, rough});
   const CheckpointReport report =
       compare_checkpoints(folder.path("a.safetensors"), folder.path("b.safetensors"));
-  // t1: NaN in A, t2: NaN in B, t0: SQNR of 15 dB, then what is equal.
+  // t1: NaN in A, t2: NaN in B, t0: SQNR of 15 dB, then the equal ones.
   EXPECT_EQ(report.worst(9), (std::vector<std::size_t>{1, 2, 0, 3, 4}));
   const std::vector<std::int64_t> lost{0, 1, 1, 0, 0};
   const std::vector<bool> equal{false, false, false, true, true};
@@ -101,7 +101,7 @@ TEST(CompareCheckpoints, a_conversion_changes_nothing_and_decoding_only_rounds) 
   }
 }
 
-// Counted by hand: 1 -> 1, 2 -> 0 (flushed), 4 -> 5, -8 -> -8, NaN stays out.
+// Counted by hand: 1 -> 1, 2 -> 0 (flushed), 4 -> 5, -8 -> -8, NaN is not counted.
 TEST(CompareCheckpoints, numbers_against_numbers) {
   const TemporaryFolder folder;
   const auto save = [&](const std::string& name, std::vector<float> values) {
@@ -128,8 +128,8 @@ TEST(CompareCheckpoints, numbers_against_numbers) {
 
 class CompareStacks : public PipelineTest {};
 
-// A stack of experts against its matrices, whichever way it lies and whichever side has it: what
-// quantizing measured, and nothing is left out.
+// An expert stack against its matrices, in both orientations and on either side: the same metrics
+// as when quantizing, and nothing is omitted.
 TEST_F(CompareStacks, experts_in_one_tensor_and_in_many) {
   for (const bool in_out : {true, false}) {
     SCOPED_TRACE(in_out);
@@ -198,8 +198,8 @@ TEST_F(CompareStacks, of_many_tensors_the_worst_have_histograms) {
   EXPECT_EQ(with, kMaxHistograms);
 }
 
-// A limit speaks of the whole model: what only one side has was not shown to keep it. Scales that
-// somebody found with data belong to a spelling, and are no part of the model.
+// A limit applies to the whole model: a tensor that only one side has fails it. Static scales
+// belong to a dialect and are no part of the model.
 TEST_F(CompareStacks, what_is_not_compared_misses_every_limit) {
   const std::vector<Gate> gates{parse_gate("cosine<0.999")};
   const TestTensor x = random_tensor("x.weight", {4, 4}, 1), y = random_tensor("y.weight", {4}, 2),

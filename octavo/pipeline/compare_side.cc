@@ -96,7 +96,7 @@ Tensor ComparedSide::as_stored(const Numbers& numbers, std::int64_t first,
   return stored;
 }
 
-// Rows of [out, in] from a stack that lies [in, out].
+// Rows of [out, in] from a stack stored as [in, out].
 Tensor ComparedSide::read_transposed(const Numbers& numbers, std::int64_t first,
                                      std::int64_t rows) const {
   const auto type = *safetensors::element_type(numbers.plain->entry->type);

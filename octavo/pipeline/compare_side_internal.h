@@ -1,4 +1,4 @@
-// One side of a comparison: every tensor of a checkpoint as numbers, whatever it is stored as.
+// One side of a comparison: every tensor of a checkpoint as values, however it is stored.
 #pragma once
 
 #include <cstdint>
@@ -14,18 +14,18 @@
 
 namespace octavo {
 
-// One tensor of a checkpoint as numbers, whatever it is stored as.
+// One tensor of a checkpoint as values.
 struct ComparedNumbers {
   const StoredTensor* plain = nullptr;  // floating point, or codes without a scale
   const FoundWeight* found = nullptr;
   std::vector<std::int64_t> shape{};
   std::int64_t rows = 1, cols = 1;
   std::uint64_t bytes = 0;
-  // A matrix of a stack of experts: where it begins among the stack's rows, or for [in, out] among
-  // the columns of one of its matrices.
+  // A matrix of an expert stack: its first row in the stack, or for [in, out] its first column in
+  // one matrix of the stack.
   std::int64_t first = 0;
   bool transposed = false;
-  std::int64_t matrix = 0, matrix_cols = 0;  // which, and how wide it lies, where transposed
+  std::int64_t matrix = 0, matrix_cols = 0;  // if transposed: matrix index and its stored width
 };
 
 class ComparedSide {
@@ -36,20 +36,21 @@ class ComparedSide {
 
   [[nodiscard]] const CheckpointReader& checkpoint() const { return checkpoint_; }
   [[nodiscard]] const std::map<std::string, Numbers>& all() const { return all_; }
-  // How many tensors hold nothing that is compared.
+  // The number of tensors that cannot be compared.
   [[nodiscard]] std::size_t unknown() const { return unknown_; }
 
-  // Bands must begin at multiples of this.
+  // Row blocks must begin at multiples of this.
   [[nodiscard]] std::int64_t unit(const Numbers& numbers) const;
   [[nodiscard]] QuantizedTensor codes(const Numbers& numbers, std::int64_t first,
                                       std::int64_t rows) const;
   [[nodiscard]] Tensor values(const Numbers& numbers, std::int64_t first, std::int64_t rows) const;
-  // Values before they are f32; those that are codes, or lie the other way, are f32 at most.
+  // Values in their stored type, before conversion to f32; codes and transposed matrices are f32 at
+  // most.
   [[nodiscard]] Tensor wide_values(const Numbers& numbers, std::int64_t first,
                                    std::int64_t rows) const;
 
-  // The matrices of a stack of experts under the names that they have where it is taken apart;
-  // nothing where it is none, or lies in a way that is not known.
+  // The matrices of an expert stack under their per-expert names; empty where it is no stack, or
+  // its orientation is unknown.
   [[nodiscard]] std::vector<std::pair<std::string, Numbers>> split_experts(
       const std::string& name, const Numbers& whole) const;
 

@@ -1,4 +1,4 @@
-// From one spelling to another, or to values: plans that the streaming of quantize carries out.
+// Converting and dequantizing: plans that the streaming of quantize_checkpoint executes.
 #include "octavo/pipeline/convert_checkpoint.h"
 
 #include <chrono>
@@ -40,7 +40,7 @@ void stream(const CheckpointReader& source, const std::string& out, const Quanti
   }
 }
 
-// `op` is the call that messages speak of, whatever part of the pipeline they come from.
+// Error messages get the prefix `op`, whatever part of the pipeline they come from.
 void speak_as(std::string_view op, const std::function<void()>& work) {
   try {
     work();

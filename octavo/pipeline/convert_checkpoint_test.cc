@@ -18,7 +18,7 @@ std::string content(const std::string& path) {
   return {std::istreambuf_iterator<char>(file), {}};
 }
 
-// Matrices of several sizes; ragged ones where the dialect takes them.
+// Matrices of several sizes; ragged ones where the dialect supports them.
 std::vector<TestWeight> weights_for(Dialect dialect, Dialect other, const Scaling& scaling) {
   std::vector<TestWeight> weights;
   for (const Shape& shape : {Shape{256, 384}, Shape{128, 128}, Shape{300, 96}, Shape{40, 33}}) {
@@ -39,7 +39,7 @@ TEST(ConvertCheckpoint, there_and_back_gives_the_same_bytes) {
   for (const std::string& name : preset_names())
     for (const Dialect from : kDialects)
       for (const Dialect to : kDialects) {
-        if (to <= from) continue;  // the way back is the other pair
+        if (to <= from) continue;  // the round trip covers the reverse direction
         const std::vector<TestWeight> weights = weights_for(from, to, preset(name));
         if (weights.empty()) continue;
         SCOPED_TRACE(text(name, ": ", name_of(from), " to ", name_of(to)));
@@ -175,7 +175,7 @@ TEST(ConvertCheckpoint, what_a_type_cannot_hold_is_an_error_or_its_largest_value
             "bfloat16");
 }
 
-// Parts of the pipeline that quantizing shares speak of the call that was made.
+// Messages of pipeline parts shared with quantize have the name of the call that was made.
 TEST(ConvertCheckpoint, messages_are_of_the_call) {
   const TemporaryFolder folder;
   write_checkpoint(folder, Dialect::compressed_tensors,
@@ -195,7 +195,8 @@ TEST(ConvertCheckpoint, messages_are_of_the_call) {
             "[dequantize]");
 }
 
-// The words are read in four places of config.json, and the old ones stay in none of them.
+// quantization_config is read from four places of config.json, and the old one stays in none of
+// them.
 TEST(ConvertCheckpoint, old_config_keys_are_removed_wherever_they_were_read) {
   const TemporaryFolder folder, results;
   write_checkpoint(folder, Dialect::compressed_tensors,
@@ -228,7 +229,7 @@ TEST(ConvertCheckpoint, two_tensors_of_one_name_are_reported_by_the_command_that
   write_checkpoint(folder, Dialect::compressed_tensors,
                    {make_weight(Dialect::compressed_tensors, "l.0.up_proj.weight", {64, 64},
                                 preset("nvfp4"), 1000)});
-  // NVFP4's codes are 'weight_packed' there and 'weight' here.
+  // NVFP4's codes are 'weight_packed' in compressed-tensors and 'weight' in modelopt.
   const CheckpointReader reader(folder.path());
   std::vector<safetensors::TensorPlan> plans;
   for (const StoredTensor& tensor : reader.tensors())

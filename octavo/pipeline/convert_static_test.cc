@@ -1,5 +1,5 @@
-// Scales that were found with data, of activations and of the cache: what a conversion keeps of
-// them, under which names, and what it says where it cannot.
+// Static scales of activations and of the KV cache: which of them a conversion keeps, under which
+// names, and its notes on the others.
 #include <bit>
 #include <cmath>
 #include <cstring>
@@ -18,7 +18,7 @@ namespace {
 
 using safetensors::StoredType;
 
-// Numbers by name; a bf16 one is given as its bits.
+// Scalars by name; a bf16 one is given as its bits.
 struct Number {
   std::string name;
   StoredType type = StoredType::f32;
@@ -28,7 +28,7 @@ struct Number {
 
 constexpr const char* kModule = "model.layers.0.self_attn.o_proj";
 
-// A checkpoint of one weight, with more numbers beside it.
+// A checkpoint of one weight, with static scales beside it.
 void write_with(const TemporaryFolder& folder, Dialect dialect, const Scaling& scaling,
                 const std::vector<Number>& numbers, const std::function<void(Json&)>& change) {
   const TemporaryFolder plain;
@@ -125,7 +125,7 @@ TEST(ConvertStatic, fp8_keeps_its_activations_and_its_cache) {
   EXPECT_EQ(words["kv_cache_scheme"], fp8);
   EXPECT_EQ(words["config_groups"]["group_0"]["input_activations"], fp8);
   EXPECT_EQ(mo.hf_quant_config()["quantization"]["kv_cache_quant_algo"].string_or(""), "FP8");
-  // What vLLM and SGLang want of FP8 there, and what a conversion without it fails.
+  // vLLM and SGLang need input_scale for ModelOpt's FP8; a conversion without it fails verify.
   for (const Finding& finding : verify(mo))
     EXPECT_TRUE(finding.rule != "activation-scales" && !has(finding.message, "kv_cache"))
         << finding.rule << ": " << finding.message;
@@ -146,8 +146,9 @@ TEST(ConvertStatic, fp8_keeps_its_activations_and_its_cache) {
   }
 }
 
-// The number divides on one side and multiplies on the other. 2688 / 10.5 = 256 is a power of two,
-// and so exact both ways; 2688 / 5.625 and 5.625 / 2688 are both what their own writer would store.
+// The scale is a divisor on one side and a multiplier on the other. 2688 / 10.5 = 256 is a power of
+// two, and so exact both ways; 2688 / 5.625 and 5.625 / 2688 are both what their own writer would
+// store.
 TEST(ConvertStatic, nvfp4_stores_the_input_scale_as_its_reciprocal) {
   for (const float amax : {10.5F, 5.625F}) {
     const TemporaryFolder folder, results;
@@ -187,20 +188,20 @@ TEST(ConvertStatic, what_the_target_cannot_hold_is_dropped_and_noted) {
   EXPECT_TRUE(has(all_of(result.notes), "the cache of keys and values is no longer said"));
   const CheckpointReader out(results.path("ds"));
   EXPECT_EQ(out.find(text(kModule, ".input_scale")), nullptr);
-  EXPECT_NE(out.find("model.layers.0.self_attn.k_scale"), nullptr);  // as vLLM looks for it
+  EXPECT_NE(out.find("model.layers.0.self_attn.k_scale"), nullptr);  // the name that vLLM reads
   const ConvertResult plain =
       dequantize_checkpoint(folder.path(), results.path("plain"), DType::bf16);
   EXPECT_TRUE(has(all_of(plain.notes), "left behind"));
   EXPECT_TRUE(CheckpointReader(results.path("plain")).config()["quantization_config"].is_null());
 
-  // Said to be dynamic: the numbers are of no use to anybody.
+  // Declared as dynamic: no loader uses the scales.
   const TemporaryFolder dynamic;
   write_with(dynamic, Dialect::compressed_tensors, preset("fp8"),
              {{text(kModule, ".input_scale"), StoredType::f32, {1}, 0.5F}}, [](Json&) {});
   EXPECT_TRUE(
       has(all_of(convert_checkpoint(dynamic.path(), results.path("dy"), Dialect::modelopt).notes),
           "left behind"));
-  // A cache that the other has no words for, and numbers that are no single one.
+  // A KV cache scheme that the target does not support, and per-head scales.
   const TemporaryFolder heads;
   write_with(heads, Dialect::compressed_tensors, preset("fp8"), {}, [&](Json& words) {
     Json by_head = kStaticFp8;
@@ -212,7 +213,7 @@ TEST(ConvertStatic, what_the_target_cannot_hold_is_dropped_and_noted) {
           "no longer said"));
 }
 
-// ModelOpt's newer files have all words in config.json.
+// ModelOpt's newer exports declare everything in config.json.
 TEST(ConvertStatic, a_cache_that_config_json_alone_speaks_of) {
   for (const char* const algorithm : {"FP8", "fp8"}) {
     const TemporaryFolder folder, results;
@@ -229,7 +230,7 @@ TEST(ConvertStatic, a_cache_that_config_json_alone_speaks_of) {
   }
 }
 
-// The older spelling of ComfyUI has an empty tensor that says what the file is; it is no scale.
+// ComfyUI's older layout has an empty marker tensor for the file; it is no scale.
 TEST(ConvertStatic, a_marker_of_the_file_is_no_scale_that_is_left_behind) {
   const TemporaryFolder folder;
   const TestWeight weight =
@@ -259,7 +260,7 @@ std::string refusal(const std::function<void()>& work) {
   return "";
 }
 
-// What would be said again as it is, and is no scale.
+// Values that would be copied unchanged and are no valid scale.
 TEST(ConvertStatic, numbers_that_are_no_scales_are_refused) {
   constexpr float kInf = std::numeric_limits<float>::infinity();
   const std::string input = text(kModule, ".input_scale"),
@@ -270,7 +271,7 @@ TEST(ConvertStatic, numbers_that_are_no_scales_are_refused) {
       say_static(words, kStaticFp8);
       words.set("kv_cache_scheme", kStaticFp8);
     });
-    // Without a target nothing is said of them.
+    // Without a target they are not checked.
     (void)dequantize_checkpoint(folder.path(), results.path("plain"), DType::bf16);
     std::string out = refusal(
         [&] { (void)convert_checkpoint(folder.path(), results.path("out"), Dialect::modelopt); });

@@ -1,5 +1,5 @@
-// Stacks of experts, from a plain checkpoint through every spelling: left plain and said to be,
-// taken apart where loaders want that, and the same numbers behind every way.
+// Expert stacks through every dialect: unquantized and on the ignore list, split where loaders need
+// per-expert matrices, and with the same values on every path.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -16,7 +16,7 @@ constexpr std::int64_t kExperts = 2, kIn = 256, kMid = 128;
 
 class ExpertStacksTest : public PipelineTest {
  protected:
-  // One layer with a stack of experts [experts, out, in] beside ordinary matrices.
+  // One layer with an expert stack [experts, out, in] beside ordinary matrices.
   void write_experts() const {
     std::filesystem::create_directory(root / "model");
     save("model/config.json", R"({"architectures": ["A"], "model_type": "a"})");
@@ -26,7 +26,7 @@ class ExpertStacksTest : public PipelineTest {
                    random_tensor("model.layers.0.self_attn.o_proj.weight", {kIn, kIn}, 3),
                    random_tensor("model.layers.0.mlp.gate.weight", {kExperts, kIn}, 4)});
   }
-  // All weights of a checkpoint as numbers, with stacks whole, by name.
+  // All weights of a checkpoint as values by name, with stacks merged.
   [[nodiscard]] std::map<std::string, std::string> numbers(const std::string& name) const {
     const std::string plain = name + "-plain";
     std::filesystem::remove_all(path(plain));
@@ -41,7 +41,7 @@ class ExpertStacksTest : public PipelineTest {
     }
     return out;
   }
-  // By default of those who load all recipes and targets here.
+  // By default for the loaders that support all recipes and targets of this test.
   [[nodiscard]] std::vector<std::string> errors_of(
       const std::string& name,
       const VerifyOptions& options = {.loaders = {Loader::vllm, Loader::trtllm}}) const {
@@ -72,11 +72,11 @@ TEST_F(ExpertStacksTest, unquantized_stacks_are_on_the_ignore_list) {
     const Json words = CheckpointReader(path("out")).config()["quantization_config"];
     const Json& list = words[target == Dialect::deepseek ? "modules_to_not_convert" : "ignore"];
     for (const char* const name : {kUp, kDown, kHolder}) EXPECT_TRUE(lists(list, name)) << name;
-    // vLLM asks for experts by the names that they would have apart.
+    // vLLM matches experts by the names of split matrices.
     EXPECT_EQ(lists(list, R"(re:model\.layers\.0\.mlp\.experts\..*)"),
               target == Dialect::compressed_tensors);
     EXPECT_EQ(errors_of("out"), std::vector<std::string>());
-    // And a conversion keeps it so.
+    // A conversion keeps it.
     std::filesystem::remove_all(path("again"));
     (void)convert_checkpoint(path("out"), path("again"), target);
     EXPECT_EQ(CheckpointReader(path("again")).config()["quantization_config"], words);
@@ -124,7 +124,7 @@ TEST_F(ExpertStacksTest, conversions_take_stacks_apart_without_loss) {
         const std::string_view preset_name = name;
         const bool blocks = preset_name == "fp8-block" || preset_name == "mxfp8";
         if (from == Dialect::deepseek && !blocks) continue;
-        if (to == Dialect::modelopt && preset_name == "mxfp4") continue;  // it has no words
+        if (to == Dialect::modelopt && preset_name == "mxfp4") continue;  // unsupported there
         SCOPED_TRACE(text(name, ": ", name_of(from), " to ", name_of(to)));
         for (const char* const folder : {"from", "to", "back"})
           std::filesystem::remove_all(path(folder));
@@ -143,7 +143,7 @@ TEST_F(ExpertStacksTest, conversions_take_stacks_apart_without_loss) {
       }
 }
 
-// A stack that lies [in, out] has its tiles along the wrong side.
+// A stack stored as [in, out] has its tiles along the wrong dimension.
 TEST_F(ExpertStacksTest, what_cannot_be_split_says_why) {
   std::filesystem::create_directory(root / "codes");
   const auto codes = [](const char* name, std::vector<std::uint64_t> shape) {
@@ -168,7 +168,7 @@ TEST_F(ExpertStacksTest, what_cannot_be_split_says_why) {
   EXPECT_FALSE(std::filesystem::exists(path("out")));
 }
 
-// The rule of scales is in no spelling but octavo's.
+// Only octavo's dialect records the scale rule.
 TEST_F(ExpertStacksTest, rules_survive_a_dialect_that_has_no_key_for_them) {
   write_experts();
   (void)run("ct", recipe("mxfp4"));
@@ -183,7 +183,7 @@ TEST_F(ExpertStacksTest, rules_survive_a_dialect_that_has_no_key_for_them) {
   }
   EXPECT_EQ(contents_of(path("octavo"))["model.safetensors"],
             contents_of(path("octavo2"))["model.safetensors"]);
-  // Words of a file that say another kind of weight, or nothing, change nothing.
+  // Provenance of another scheme, or none, changes nothing.
   Json config = CheckpointReader(path("ct")).config();
   Json words = config["octavo"];
   words.set("scalings", Json::array({"format=e2m1fn tile=1x16 scale=e8m0 rule=floor", "x", 7}));
@@ -194,8 +194,8 @@ TEST_F(ExpertStacksTest, rules_survive_a_dialect_that_has_no_key_for_them) {
             preset("mxfp4"));
 }
 
-// One scale for the activations of a stack is that of each of its experts: a configuration that
-// says so and a file without them is loaded by nobody.
+// A stack's activation scale goes to each of its experts: no loader loads a checkpoint whose config
+// declares static scales and whose file lacks them.
 TEST_F(ExpertStacksTest, static_scales_go_to_every_expert) {
   write_experts();
   for (const char* const name : {"fp8", "nvfp4"}) {

@@ -1,4 +1,4 @@
-// Neither bytes nor metrics depend on how many threads there are or how much memory they may have.
+// Neither bytes nor metrics depend on the number of threads or on max_memory.
 #include <gtest/gtest.h>
 
 #include "octavo/pipeline/pipeline_testing_internal.h"

@@ -12,7 +12,7 @@
 namespace octavo {
 namespace {
 
-// How a weight is quantized, without a rule that nobody has said.
+// Describes the quantization of a weight; omits the scale rule where it is not recorded.
 std::string type_of(const Scaling& scaling, bool rule_is_known) {
   std::string out = describe(scaling);
   if (rule_is_known || !is_power_of_two_rule(scaling.scale.rule)) return out;

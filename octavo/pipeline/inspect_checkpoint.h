@@ -1,5 +1,6 @@
-// What is in a checkpoint: every tensor, codes and scales of a weight as one, with statistics of
-// the values they stand for if wanted. One content for the program's tables, its JSON and Python.
+// inspect_checkpoint: lists the tensors of a checkpoint, with codes and scales of a weight as one
+// entry, and optional statistics of their values. Used by the program's tables, its JSON and
+// Python.
 //   const Inspection seen = inspect_checkpoint("model/", {.statistics = true});
 #pragma once
 
@@ -18,10 +19,10 @@ namespace octavo {
 struct InspectedTensor {
   std::string name;  // untrusted
   std::vector<std::int64_t> shape;
-  std::string type;  // as stored, or how it is quantized: describe()
+  std::string type;  // stored dtype, or the quantization: describe()
   std::uint64_t bytes = 0;
   bool quantized = false;
-  std::vector<std::string> stored_as{};  // the tensors of the file that it is
+  std::vector<std::string> stored_as{};  // names of the stored tensors that hold it
   std::optional<Statistics> statistics{};
 };
 
@@ -31,17 +32,17 @@ struct Inspection {
   std::uint64_t bytes = 0;
   std::optional<Dialect> dialect{};      // where it is quantized
   std::int64_t weights = 0;              // quantized ones
-  std::vector<InspectedTensor> tensors;  // in the order of names, numbers in names by value
-  // Why weights could not be told: to look into a checkpoint that is wrong is what one inspects
-  // for, and then all tensors are as they are stored. Empty where nothing is wrong.
+  std::vector<InspectedTensor> tensors;  // in natural sort order of names
+  // Why quantized weights could not be assembled (a faulty checkpoint can be inspected, too); then
+  // all tensors are listed as stored. Empty where nothing is wrong.
   std::string problem{};
 };
 
 struct InspectOptions {
-  bool statistics = false;  // read everything
+  bool statistics = false;  // reads all values
 };
-// The rule that scales were made by is said where the checkpoint says it, and only there: codes and
-// scales do not show it. Throws Error where files cannot be read.
+// The scale rule is shown only where the checkpoint's provenance records it: codes and scales do
+// not reveal it. Throws Error where files cannot be read.
 [[nodiscard]] OCTAVO_API Inspection inspect_checkpoint(const std::string& path,
                                                        const InspectOptions& options = {});
 [[nodiscard]] OCTAVO_API Json json_of(const Inspection& inspection);

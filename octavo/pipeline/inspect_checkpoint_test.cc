@@ -16,7 +16,7 @@ class InspectTest : public PipelineTest {
   }
 };
 
-// mxfp4 is quantized by the rule `even`, and its preset has another.
+// Checkpoints use the rule `even` for mxfp4; the preset has another.
 TEST_F(InspectTest, a_weight_has_the_name_and_the_rule_that_it_was_made_with) {
   write_model();
   constexpr const char* kEven = "mxfp4: e2m1fn, tile 1x32, scale e8m0 even";
@@ -30,7 +30,7 @@ TEST_F(InspectTest, a_weight_has_the_name_and_the_rule_that_it_was_made_with) {
   floor.plan.scale_rule = "floor";
   (void)run("floor", floor);
   EXPECT_EQ(type_in("floor"), "mxfp8: e4m3fn, tile 1x32, scale e8m0 floor");
-  // Codes and scales of others do not show it, and nothing is made up.
+  // Codes and scales of other tools do not reveal the rule, and it is not guessed.
   Json config = CheckpointReader(path("floor")).config();
   config.remove("octavo");
   save("floor/config.json", config.dump());
@@ -51,7 +51,8 @@ TEST_F(InspectTest, parts_are_one_and_what_is_wrong_is_shown_as_it_is) {
     bytes += tensor.bytes;
     EXPECT_EQ(tensor.stored_as.size(), tensor.quantized ? 3U : 1U) << tensor.name;
     ASSERT_TRUE(tensor.statistics.has_value()) << tensor.name;
-    // The deviation that values were drawn with, within what NVFP4 and a few hundred of them allow.
+    // The standard deviation of the random values, within the tolerance for NVFP4 and a few hundred
+    // values.
     EXPECT_NEAR(tensor.statistics->deviation(), 0.02, 0.004) << tensor.name;
   }
   EXPECT_EQ(bytes, seen.bytes);

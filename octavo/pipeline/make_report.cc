@@ -18,11 +18,11 @@ namespace {
 
 constexpr std::size_t kAdvisedTogether = 1024, kReturnedAfter = 16384;
 
-// What a report needs of an action; the actions themselves are three times as large.
+// The data of an action that a report needs; the actions themselves are three times as large.
 struct Planned {
   std::size_t tensor = 0;
   bool quantize = false;
-  std::size_t scaling = 0;  // of Reporting::scalings_
+  std::size_t scaling = 0;  // index into Reporting::scalings_
   DType source = DType::bf16;
   std::uint64_t bytes_after = 0;
   Shape shape{};
@@ -42,7 +42,7 @@ class Reporting {
     for (TensorAction& action : plan.actions) planned_.push_back(take(action));
     plan.actions = std::vector<TensorAction>();
     plan.model.weights = std::vector<QuantizedWeight>();
-    return_freed_memory();  // that of files and their record too
+    return_freed_memory();  // also of the files and their progress record
     order_.resize(planned_.size());
     std::iota(order_.begin(), order_.end(), std::size_t{0});
     std::stable_sort(order_.begin(), order_.end(), [&](std::size_t a, std::size_t b) {
@@ -55,7 +55,7 @@ class Reporting {
     WorkLoop advising(threads_, 0, {}, false);
     std::size_t looked_at = 0;
     error_estimates_.resize(measure_ ? order_.size() : 0);
-    // A fraction of a millisecond each, and there may be thousands.
+    // Computed in parallel: a fraction of a millisecond each, and there may be thousands.
     const auto look = [&] {
       advising.run(report.tensors.size() - looked_at, [&](int, std::size_t i) {
         const std::size_t at = looked_at + i;
@@ -102,7 +102,7 @@ class Reporting {
     return out;
   }
 
-  // Which actions keep their histograms.
+  // Selects the actions that keep their histograms.
   void find_shown() {
     std::vector<std::size_t> measured;
     std::vector<double> sqnrs;
@@ -145,7 +145,7 @@ class Reporting {
     return out;
   }
 
-  // What servers load as one has one recipe, and so one advice.
+  // Tensors that servers load as one have one recipe, and so one advice.
   void advise(std::vector<TensorReport>& tensors) const {
     std::map<std::string, std::vector<std::size_t>> groups;
     for (std::size_t i = 0; i < tensors.size(); ++i) {
@@ -181,7 +181,7 @@ class Reporting {
   Dialect target_;
   std::vector<Planned> planned_;
   std::vector<Scaling> scalings_;
-  std::vector<std::size_t> order_;  // of names
+  std::vector<std::size_t> order_;  // natural sort order of names
   std::vector<bool> shown_;
   std::vector<ErrorEstimate> error_estimates_;  // in that order
 };

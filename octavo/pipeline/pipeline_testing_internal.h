@@ -11,7 +11,8 @@ namespace octavo {
 
 class PipelineTest : public CheckpointTest {
  protected:
-  // Two layers of a Llama in two files, some 3 MB of bf16: several bands for the larger weights.
+  // Two layers of a Llama in two shards, about 3 MB of bf16: several row blocks for the larger
+  // weights.
   void write_model(const std::string& name = "model") const {
     std::filesystem::create_directory(root / name);
     unsigned seed = 1;

@@ -17,7 +17,7 @@ namespace {
 
 constexpr std::string_view kOp = "quantize";
 
-// Everything that the bytes depend on besides the source.
+// Everything besides the source that the output bytes depend on.
 std::string options_text(const QuantizePlan& plan) {
   const QuantizePlanOptions& of = plan.options;
   std::string out = text(version(), " ", of.recipe, " ", name_of(of.target), " format=", of.format,
@@ -67,7 +67,7 @@ CheckpointReport into_one_file(const CheckpointReader& source, QuantizePlan& pla
   return report;
 }
 
-// What there is to say of a folder that is complete: all but what is measured on the way.
+// The report for a complete folder: everything but the metrics, which are measured while streaming.
 CheckpointReport finished_report(const CheckpointReader& source, QuantizePlan& plan,
                                  const std::string& out, const Json& provenance,
                                  const QuantizeCheckpointOptions& options) {
@@ -110,7 +110,7 @@ CheckpointReport quantize_checkpoint(const std::string& source_path, const std::
   } else if (wants_one_file(out)) {
     report = into_one_file(source, plan, out, identity, options);
   } else {
-    // Of the weights config.json speaks; until it is written there is no second copy of them.
+    // The weights are needed again for config.json; until then they are not kept twice.
     plan.model.weights = std::vector<QuantizedWeight>();
     Provenance provenance;
     auto results = stream_into_folder(

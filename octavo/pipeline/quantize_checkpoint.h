@@ -1,8 +1,10 @@
-// The main job: a checkpoint of any size, through little memory, into files that servers load.
+// quantize_checkpoint: quantizes a checkpoint of any size in bounded memory, into shards that
+// servers load.
 //   const CheckpointReport report = quantize_checkpoint("model/", "out/", {.plan = {.recipe =
 //   "mxfp8"}});
-// OUT appears file by file, each whole; its index and config.json come last, so that a folder with
-// a config.json is complete. After a kill the same call with resume = true gives the same bytes.
+// Output files appear one by one, each atomically; the index and config.json come last, so that a
+// folder with a config.json is complete. After a kill the same call with resume = true gives the
+// same bytes.
 #pragma once
 
 #include <string>
@@ -13,10 +15,10 @@
 
 namespace octavo {
 
-// `source` a folder or a file, `out` a folder (or a file where source is one) that is not there,
-// is empty, or is an earlier call's (with resume). Never the source itself. With resume, a folder
-// that such a call has finished is left as it is, and the report says so (was_complete): it has
-// sizes and no metrics.
+// `source` is a folder or a file, `out` a folder (or a file where source is one) that does not
+// exist, is empty, or is an earlier call's (with resume). Never the source itself. With resume, a
+// folder that such a call has finished is left unchanged, and the report says so (was_complete): it
+// has sizes and no metrics.
 [[nodiscard]] OCTAVO_API CheckpointReport
 quantize_checkpoint(const std::string& source, const std::string& out,
                     const QuantizeCheckpointOptions& options = {});

@@ -94,7 +94,7 @@ TEST_F(QuantizeCheckpointTest, ExpertsOfAStackAreTransposed) {
   (void)run("out", recipe("mxfp8"));
   const CheckpointReader source(path("model")), out(path("out"));
   const Tensor stack = whole_weight(source, "l.0.mlp.experts.gate_up_proj");
-  View expert = stack.view();  // up of expert 1: columns 128.. of matrix 1, seen as rows
+  View expert = stack.view();  // `up` of expert 1: columns 128.. of matrix 1, viewed as rows
   expert.data = static_cast<std::byte*>(expert.data) + expert.strides[0] + 128 * expert.strides[2];
   expert.shape = {128, 64};
   expert.strides = {stack.view().strides[2], stack.view().strides[1]};
@@ -103,7 +103,7 @@ TEST_F(QuantizeCheckpointTest, ExpertsOfAStackAreTransposed) {
   EXPECT_TRUE(std::ranges::equal(codes.bytes(), q.rowwise.codes.bytes()));
 }
 
-// What is advised can be followed: the target has words for it, beside what the others have.
+// Advice is feasible: the target supports it, in a mix with the others' schemes.
 TEST_F(QuantizeCheckpointTest, AdviceIsWhatTheTargetCanHold) {
   write_model();
   const auto advised = [&](const std::string& by, Dialect target) {
@@ -116,8 +116,8 @@ TEST_F(QuantizeCheckpointTest, AdviceIsWhatTheTargetCanHold) {
   using Names = std::set<std::string>;
   EXPECT_EQ(advised("mxfp4", Dialect::compressed_tensors), Names{"nvfp4"});
   EXPECT_EQ(advised("nvfp4", Dialect::compressed_tensors), (Names{"fp8-block", "fp8-channel"}));
-  EXPECT_EQ(advised("nvfp4", Dialect::comfyui), Names{"mxfp8"});  // fp8 is per tensor there
-  // One kind of weights in a model: another for one of them is nothing to advise.
+  EXPECT_EQ(advised("nvfp4", Dialect::comfyui), Names{"mxfp8"});  // comfyui's fp8 is per-tensor
+  // A target with one scheme per model: no advice for a single weight.
   const QuantizedWeight weight{.name = "l.0.up_proj.weight",
                                .module = "l.0.up_proj",
                                .shape = {256, 256},
@@ -138,7 +138,7 @@ TEST_F(QuantizeCheckpointTest, NonFiniteWeightsAreRefusedOrClamped) {
   std::filesystem::remove_all(root / "model");
   std::filesystem::create_directory(root / "model");
   write_tensors(path("model/model.safetensors"), {bad});
-  for (const char* const name : {"fp8", "mxfp8"}) {  // found in the first and in the second pass
+  for (const char* const name : {"fp8", "mxfp8"}) {  // detected in the first and in the second pass
     const std::string message = refusal("out", ErrorCode::invalid_argument, recipe(name));
     EXPECT_TRUE(has(message, "NaN at [200, 17]") && has(message, "q_proj.weight")) << message;
     EXPECT_FALSE(std::filesystem::exists(path("out")));
@@ -281,8 +281,8 @@ TEST_F(QuantizeCheckpointTest, what_servers_load_as_one_has_one_advice) {
   EXPECT_FALSE(advice(Dialect::octavo).at(prefix + "self_attn.q_proj.weight").ends_with("with it"));
 }
 
-// Weights that are plain beside a cache that is not: its words and scales come along, or it is
-// said.
+// Unquantized weights with a quantized KV cache: its config and scales are kept, or a note says
+// that they are dropped.
 TEST_F(QuantizeCheckpointTest, an_fp8_kv_cache_is_kept_or_noted_as_lost) {
   const auto write = [&](const char* strategy) {
     std::filesystem::remove_all(path("model"));
@@ -319,7 +319,7 @@ TEST_F(QuantizeCheckpointTest, an_fp8_kv_cache_is_kept_or_noted_as_lost) {
   EXPECT_TRUE(has(lost, "no longer said to be quantized")) << lost;
   write("attn_head");
   EXPECT_TRUE(has(notes_of(run("heads", recipe("fp8-channel"))), "no longer said"));
-  // Nothing is quantized, and all stays as it was.
+  // Nothing is quantized, and everything stays unchanged.
   QuantizeCheckpointOptions nothing = recipe("nvfp4", Dialect::modelopt);
   nothing.plan.exclude = {"proj"};
   write("tensor");

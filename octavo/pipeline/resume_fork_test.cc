@@ -1,5 +1,5 @@
-// A process that is killed at any time leaves no half-written file under a final name, and a second
-// one that resumes makes the bytes that one alone would have made.
+// A process killed at any time leaves no half-written file under a final name, and a resuming
+// process produces the bytes of an uninterrupted one.
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <sys/resource.h>
@@ -30,7 +30,7 @@ class ResumeForkTest : public PipelineTest {
     waitpid(child, &status, 0);
     return WIFSIGNALED(status) ? -WTERMSIG(status) : WEXITSTATUS(status);
   }
-  // Every file under a final name is the one of `whole`.
+  // Every file under a final name equals that of `whole`.
   void expect_no_halves(const std::map<std::string, std::string>& whole) const {
     for (const auto& [name, content] : contents_of(path("out")))
       if (!name.ends_with(".octavo-tmp") && name != "octavo-progress.json") {
@@ -48,8 +48,8 @@ TEST_F(ResumeForkTest, KilledAtAnyTimeAndResumed) {
     const CheckpointReport alone = run(std::string("alone-") + name, options);
     const auto whole = contents_of(path(std::string("alone-") + name));
     int kills = 0, kept = 0;
-    // Later and later until it is done before it is killed: by bands, because time is no
-    // measure.
+    // Killed later and later until it finishes first: counted in row blocks, because time is not
+    // reproducible.
     for (int row_block = 0; row_block < 60; row_block += 4) {
       std::filesystem::remove_all(path("out"));
       const int status = in_child([&] {
@@ -81,7 +81,7 @@ TEST_F(ResumeForkTest, KilledAtAnyTimeAndResumed) {
   }
 }
 
-// From outside, at moments that nobody chose: in a write, a flush, a rename.
+// Killed from outside at arbitrary times: in a write, a flush, a rename.
 TEST_F(ResumeForkTest, KilledFromOutside) {
   write_model();
   (void)run("alone", recipe("fp8"));
@@ -97,7 +97,7 @@ TEST_F(ResumeForkTest, KilledFromOutside) {
     kill(child, SIGKILL);
     waitpid(child, nullptr, 0);
     if (std::filesystem::exists(path("out"))) expect_no_halves(whole);
-    if (std::filesystem::exists(path("out/config.json"))) continue;  // it was done
+    if (std::filesystem::exists(path("out/config.json"))) continue;  // it had finished
     QuantizeCheckpointOptions again = recipe("fp8");
     again.resume = true;
     (void)run("out", again);
@@ -140,7 +140,7 @@ class MemoryForkTest : public ResumeForkTest {
 #endif
     ResumeForkTest::SetUp();
   }
-  // A model of zeros that takes no disk: the file is a hole.
+  // A model of zeros that takes no disk space: a sparse file.
   void write_hole(const std::string& tensors, std::int64_t bytes) {
     std::filesystem::create_directory(root / "model");
     const std::string json = text("{", tensors, "}");
@@ -174,7 +174,7 @@ TEST_F(MemoryForkTest, DoesNotGrowWithTheModel) {
   expect_little_memory("fp8-block");
 }
 
-// As an expert's many matrices: what is kept of each for the report and the record.
+// Many small matrices, as in a MoE: memory per tensor for the report and the progress record.
 TEST_F(MemoryForkTest, HardlyGrowsWithTheNumberOfTensors) {
   constexpr std::int64_t kTensors = 3000, kSide = 32, kBytes = 2 * kSide * kSide;
   std::string tensors;

@@ -1,4 +1,4 @@
-// What a later call trusts of an earlier one's folder, and what it says of one that is complete.
+// Resume: what a later call reuses of an earlier call's folder, and its checks of a complete one.
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <sys/stat.h>
@@ -18,7 +18,7 @@ class ResumeTest : public PipelineTest {
     write_model();
     options.threads = 1;
   }
-  // Stopped when its first file is finished.
+  // Cancelled when its first file is finished.
   void stop_after_a_file() const {
     QuantizeCheckpointOptions stopped = options;
     stopped.every_row_block = true;
@@ -48,7 +48,7 @@ class ResumeTest : public PipelineTest {
     stream.seekp(static_cast<std::streamoff>(place));
     stream.put(byte);
   }
-  // Which bytes of the source a resumed call had to read.
+  // The source bytes that a resumed call had to read.
   [[nodiscard]] std::uint64_t work_of_resuming() const {
     std::uint64_t bytes = 0;
     QuantizeCheckpointOptions watched = resuming();
@@ -71,7 +71,7 @@ TEST_F(ResumeTest, a_finished_file_is_kept_where_its_bytes_are_what_was_written)
   EXPECT_EQ(contents_of(path("out")), contents_of(path("whole")));
 }
 
-// Damage that leaves size, time and header as they were: a disk that forgot a page.
+// Damage that leaves size, time and header unchanged, such as a lost page.
 TEST_F(ResumeTest, a_finished_file_with_other_bytes_is_written_again) {
   (void)run("whole", options);
   stop_after_a_file();
@@ -126,8 +126,7 @@ TEST_F(ResumeTest, a_complete_folder_is_left_as_it_is) {
   EXPECT_TRUE(has(refusal("out", ErrorCode::io, resuming()), "model-00002"));
 }
 
-// Another model of the same shapes, or one that was trained on: names, sizes and options are all
-// the same.
+// Another model of the same shapes, or a further-trained one: names, sizes and options are equal.
 TEST_F(ResumeTest, a_complete_folder_of_another_source_is_refused) {
   (void)run("out", options);
   const auto before = contents_of(path("out"));
@@ -141,7 +140,7 @@ TEST_F(ResumeTest, a_complete_folder_of_another_source_is_refused) {
     EXPECT_TRUE(has(message, "made from another source")) << message;
     EXPECT_EQ(contents_of(path("out")), before);
   }
-  // What counts is the content, and not when it was written.
+  // The content counts, not its modification time.
   std::filesystem::remove_all(path("model"));
   std::filesystem::copy(path("first"), path("model"));
   EXPECT_TRUE(run("out", resuming()).was_complete);
@@ -159,7 +158,7 @@ TEST_F(ResumeTest, a_complete_folder_with_other_bytes_is_refused) {
   }
 }
 
-// Whatever is beside the weights is held to what would be written.
+// Non-weight files are compared with what would be written.
 TEST_F(ResumeTest, other_files_of_a_complete_folder_are_checked) {
   save("model/1_Pooling/config.json", "{}");
   for (const Dialect target : {Dialect::compressed_tensors, Dialect::modelopt}) {
@@ -188,14 +187,14 @@ TEST_F(ResumeTest, other_files_of_a_complete_folder_are_checked) {
       }
       save("out/" + name, kept);
     }
-    // What is in config.json besides octavo's words.
+    // Keys of config.json besides the provenance.
     const std::string config = content_of(path("out/config.json"));
     std::string other = config;
     other.replace(other.find("256"), 3, "255");
     save("out/config.json", other);
     EXPECT_TRUE(has(refusal("out", ErrorCode::io, resuming()), "'config.json'"));
     save("out/config.json", config);
-    // A folder where a file was, and a link to the same bytes.
+    // A folder in place of a file, and a link to the same bytes.
     std::filesystem::rename(path("out/tokenizer.json"), path("elsewhere.json"));
     std::filesystem::create_directory(path("out/tokenizer.json"));
     EXPECT_TRUE(has(refusal("out", ErrorCode::io, resuming()), "'tokenizer.json'"));
@@ -209,7 +208,7 @@ TEST_F(ResumeTest, other_files_of_a_complete_folder_are_checked) {
   }
 }
 
-// One refused file, and nothing is written for the others.
+// If one file is refused, no other file is written.
 TEST_F(ResumeTest, a_complete_folder_that_is_refused_stays_as_it_is) {
   (void)run("out", options);
   std::filesystem::remove(path("out/tokenizer.json"));
@@ -218,7 +217,7 @@ TEST_F(ResumeTest, a_complete_folder_that_is_refused_stays_as_it_is) {
   EXPECT_FALSE(std::filesystem::exists(path("out/tokenizer.json")));
 }
 
-// The sum is over the bytes of tensors; what they are called is in the header.
+// The checksum covers the tensors' bytes; their names are in the header.
 TEST_F(ResumeTest, a_complete_folder_with_another_header_is_refused) {
   (void)run("out", options);
   std::string bytes = content_of(first_shard());
@@ -244,7 +243,7 @@ TEST_F(ResumeTest, so_are_those_of_a_complete_conversion) {
   EXPECT_TRUE(message.starts_with("[convert]") && has(message, "hf_quant_config.json")) << message;
 }
 
-// Codes that are the same say nothing about their scales.
+// Equal codes do not imply equal scales.
 TEST_F(ResumeTest, a_complete_conversion_of_another_source_is_refused) {
   (void)run("out", options);
   const auto convert = [&](bool resume) {
@@ -286,7 +285,7 @@ TEST_F(ResumeTest, conversions_too_and_earlier_provenance_stays) {
   EXPECT_EQ(CheckpointReader(path("again")).config()["octavo"]["from"], says);
 }
 
-// What loaders would read and octavo did not write.
+// Files that loaders would read and octavo did not write.
 TEST_F(ResumeTest, a_complete_folder_with_files_that_loaders_read_is_refused) {
   options.plan.shard_bytes = std::uint64_t{1} << 30;
   (void)run("out", options);
@@ -298,10 +297,10 @@ TEST_F(ResumeTest, a_complete_folder_with_files_that_loaders_read_is_refused) {
     EXPECT_TRUE(has(message, name) && has(message, "remove it")) << message;
     std::filesystem::remove(path(text("out/", name)));
   }
-  save("out/notes.md", "mine");  // nobody's business
+  save("out/notes.md", "mine");  // no loader reads it
   EXPECT_TRUE(run("out", resuming()).was_complete);
   std::filesystem::remove(path("out/notes.md"));
-  // A pipe has nothing to read until somebody writes.
+  // Reading a pipe would block until it has a writer.
   std::filesystem::remove(path("out/tokenizer.json"));
   ASSERT_EQ(mkfifo(path("out/tokenizer.json").c_str(), 0600), 0);
   EXPECT_TRUE(has(refusal("out", ErrorCode::io, resuming()), "'tokenizer.json'"));

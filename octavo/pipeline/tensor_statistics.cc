@@ -12,7 +12,7 @@
 namespace octavo {
 namespace {
 
-constexpr std::uint64_t kPiece = 1 << 20;  // bytes, a multiple of every element's
+constexpr std::uint64_t kPiece = 1 << 20;  // bytes, a multiple of every element size
 
 template <typename Stored, typename Value>
 void add_all(std::span<const std::byte> bytes, Statistics& into, Value&& value) {
@@ -56,7 +56,7 @@ std::optional<Statistics> statistics_of(const CheckpointReader& checkpoint,
   const auto type = safetensors::element_type(tensor.entry->type);
   if (!type || type->packed) return std::nullopt;
   const bool wide = type->dtype == DType::f32 || type->dtype == DType::f64;
-  // Sixteen bits and fewer: every value there is, once.
+  // Up to 16 bits: a table of all values.
   std::vector<double> table;
   if (!wide) {
     const Format format = type->dtype == DType::bf16  ? bf16_format

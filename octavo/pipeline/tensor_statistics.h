@@ -1,5 +1,5 @@
-// Statistics of the values of a tensor in a checkpoint, quantized or not, in one pass and little
-// memory.
+// Statistics of a checkpoint tensor's values (min, max, mean, standard deviation, NaN, Inf),
+// quantized or not, in one pass and bounded memory.
 #pragma once
 
 #include <cstdint>
@@ -18,13 +18,13 @@ struct OCTAVO_API Statistics {
   void add(double value);
   [[nodiscard]] std::int64_t finite() const { return count - nan - inf; }
   [[nodiscard]] double mean() const;
-  [[nodiscard]] double deviation() const;  // standard, of the whole
+  [[nodiscard]] double deviation() const;  // population standard deviation
 };
 
-// Nothing for types that are no floating point.
+// nullopt for types that are not floating point.
 [[nodiscard]] OCTAVO_API std::optional<Statistics> statistics_of(const CheckpointReader& checkpoint,
                                                                  const StoredTensor& tensor);
-// Of what the codes and scales stand for.
+// Of the dequantized values.
 [[nodiscard]] OCTAVO_API Statistics statistics_of(const CheckpointReader& checkpoint,
                                                   Dialect dialect, const FoundWeight& found);
 

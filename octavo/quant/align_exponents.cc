@@ -43,8 +43,8 @@ void check_result(const QuantizedTensor& out, const Shape& shape, const Scaling&
         describe(wanted), "; take memory from make_folded");
 }
 
-// One copy through the door. Its leading dimensions are rows: codes lie without gaps, and so do
-// scales of either order.
+// Calls the kernel on one copy. Its leading dimensions are collapsed into rows: codes have no gaps,
+// and neither do scales of either order.
 void align_copy(const Exec& exec, decltype(Kernels::align_exponents) entry,
                 const QuantizedCopy& from, const QuantizedCopy& to, const Scaling& mx,
                 const Scaling& aligned, std::int64_t* changed) {
@@ -76,10 +76,10 @@ void align_copies(const QuantizedTensor& mx, QuantizedTensor& out, const Quantiz
     align_copy(exec, entry, mx.columnwise, out.columnwise, mx.scaling, out.scaling, changed);
 }
 
-// Values to folded codes at once, where the backend has a way; false: nothing was done.
+// Values to aligned codes in one fused pass, where the backend offers it; false: nothing was done.
 bool quantize_at_once(const Exec& exec, const View& values, const Scaling& mx, QuantizedTensor& out,
                       const QuantizeOptions& options, std::int64_t* changed, std::string_view op) {
-  // Those that ask for more on the way, or for what cannot be, go the way of all quantizations.
+  // Calls with other outputs or with invalid options take the two-pass path.
   if (values.device.kind == DeviceKind::cpu || mx.columnwise || mx.hadamard != Hadamard{} ||
       options.counts != nullptr || options.amax != nullptr || options.given_amax != nullptr ||
       options.given_inv_scale != nullptr)
@@ -97,9 +97,9 @@ bool quantize_at_once(const Exec& exec, const View& values, const Scaling& mx, Q
   return kernels.quantize_aligned(exec, job, to, changed);
 }
 
-// An MX tensor whose codes are where the folded ones will be, and whose scales are here for now. No
-// tensor owns those: name_parts passes them by, because memory that is taken while a stream is
-// captured is not yet the device's.
+// An MX tensor whose codes are in the memory of the aligned codes, and whose scales are in staging
+// memory. No tensor owns those scales: name_parts skips them, because memory allocated during
+// stream capture is not known to the device yet.
 class MxFirst {
  public:
   MxFirst(const QuantizedTensor& out, const Scaling& mx, const Exec& exec)

@@ -1,7 +1,7 @@
-// MX tensors for hardware whose products know one scale a row, or one for 128 of K, but none for
-// 32 (Hopper): blocks are brought to the largest scale among them, once, instead of in every
-// product.
-//   const Folded w = fold(quantize(weights, preset("mxfp8")), AlignTo::rows);
+// Exponent alignment of MX tensors, for hardware whose FP8 GEMM takes one scale per row or per 128
+// of K, but not per 32 (Hopper): the exponents of all blocks of a row are aligned to the largest,
+// once, instead of in every product.
+//   const Aligned w = align_exponents(quantize(weights, preset("mxfp8")), AlignTo::rows);
 //   if (w.changed == 0) ...  // w.tensor is the MX tensor, number for number
 //   Tensor y = gemm(quantize_aligned(x, preset("mxfp8"), AlignTo::rows).tensor, w.tensor);
 #pragma once
@@ -16,19 +16,19 @@
 
 namespace octavo {
 
-// What has one scale afterwards.
+// The elements that share one scale after alignment.
 enum class AlignTo : std::uint8_t {
-  rows,           // every row: the quickest products
+  rows,           // every row: the fastest GEMM
   blocks_of_128,  // every 128 elements of a row: fewer numbers change where a row has large blocks
                   // and small ones
 };
 
 struct Aligned {
-  // Codes of the same format with scales of f32 that are powers of two, such as products take
-  // them: [..., R, 1], or [..., R, K / 128] in column-major order.
+  // Codes of the same format with f32 power-of-two scales in the layout that gemm takes: [..., R,
+  // 1], or [..., R, K / 128] in column-major order.
   QuantizedTensor tensor;
-  // Elements that are other numbers now, in both copies where there are two. 0: it holds what the
-  // MX tensor held, and an exact product of it is that of the MX tensor.
+  // Number of elements whose value changed, in both copies where there are two. 0: the values are
+  // those of the MX tensor, and so is an exact product.
   std::int64_t changed = 0;
 };
 
@@ -39,17 +39,19 @@ struct Aligned {
 // afterwards, whose products are NaN either way: those elements are not counted.
 //
 // `mx` is e4m3fn or e5m2 in blocks of 1 x 32 along the last axis, with e8m0 scales. A columnwise
-// copy is folded, too, along its own rows. `changed` is for the host: on a device the call waits.
+// copy is aligned along its own rows. `changed` is a host number: on a device the call
+// synchronizes.
 [[nodiscard]] OCTAVO_API Aligned align_exponents(const QuantizedTensor& mx, AlignTo to,
                                                  const QuantizeOptions& options = {});
 
-// fold(quantize(values, mx), to), bit for bit; on a device in one pass over the values where the
-// scaling is usual and a row is not too long.
+// align_exponents(quantize(values, mx), to), bit for bit; on a device in one fused pass over the
+// values where the scaling is a plain preset and a row is not too long.
 [[nodiscard]] OCTAVO_API Aligned quantize_aligned(const View& values, const Scaling& mx, AlignTo to,
                                                   const QuantizeOptions& options = {});
 
-// The same into memory of make_aligned, without waiting for a device; may be captured into a graph.
-// `changed`, if given, is memory beside the tensors' and grows by the number.
+// The same into memory of make_aligned, without synchronization; may be captured into a graph.
+// `changed`, if given, is in the memory of the tensors' device and is incremented by the number of
+// changed elements.
 OCTAVO_API void align_exponents_into(const QuantizedTensor& mx, QuantizedTensor& out,
                                      const QuantizeOptions& options = {},
                                      std::int64_t* changed = nullptr);
@@ -60,8 +62,8 @@ OCTAVO_API void quantize_aligned_into(const View& values, const Scaling& mx, Qua
                                                       const Scaling& mx, AlignTo to,
                                                       Device device = {}, void* stream = nullptr);
 
-// How folded codes and scales lie: tiles of 1 x 0 or 1 x 128, f32. It says nothing of how the
-// numbers were found: quantize with it makes other codes than quantize_aligned.
+// The Scaling of aligned tensors: tiles of 1 x 0 or 1 x 128, f32 scales. It describes the layout
+// alone: quantize with it gives other codes than quantize_aligned.
 [[nodiscard]] OCTAVO_API Scaling aligned_scaling(const Scaling& mx, AlignTo to);
 
 }  // namespace octavo

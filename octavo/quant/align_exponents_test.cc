@@ -1,4 +1,4 @@
-// MX brought to common exponents, against an oracle that knows no kernel.
+// Exponent alignment of MX, against an oracle that shares no code with kernels.
 #include "octavo/quant/align_exponents.h"
 
 #include <gtest/gtest.h>
@@ -40,7 +40,8 @@ void expect_aligned(const Case& given, const Shape& shape) {
   }
 }
 
-// A block with the largest exponent, then blocks with every code, so many steps below it.
+// A block with the largest exponent, then blocks with every code at every exponent distance below
+// it.
 TEST(AlignExponents, EveryCodeAtEveryDistance) {
   for (const bool e5m2_codes : {false, true})
     for (const int top : {44, 127, 254})
@@ -239,7 +240,7 @@ TEST(AlignExponents, IntoMemoryThatIsThere) {
     align_exponents_into(mx, out, {}, &changed);
     expect_same(out.rowwise, wanted.tensor.rowwise);
     EXPECT_EQ(changed, 1000 + wanted.changed);
-    align_exponents_into(mx, out);  // nobody counts
+    align_exponents_into(mx, out);  // without a count
   }
 }
 
@@ -277,7 +278,7 @@ TEST(AlignExponents, WhatCannotBe) {
   });
 }
 
-// The way out that the message names loses nothing.
+// The fix that the message names is lossless.
 TEST(AlignExponents, Fp4ByWayOfMxfp8) {
   for (const char* name : {"mxfp4", "mxfp6", "mxfp6:e3m2fn"}) {
     const QuantizedTensor few = quantize(noise({16, 256}, 3, 2.0).view(), preset(name));

@@ -1,5 +1,5 @@
-// An oracle of fold that knows no kernel: every number of a format spelled out in f64, and the
-// nearest of them found by looking at all.
+// Oracle of align_exponents that shares no code with kernels: all values of a format in f64, and
+// the nearest one by exhaustive search.
 #pragma once
 
 #include <algorithm>

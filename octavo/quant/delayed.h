@@ -1,6 +1,6 @@
-// Delayed scaling: this step's scale comes from the largest magnitudes of earlier steps, so that a
-// quantizer need not look at a tensor twice. The state is the caller's; this is the one place that
-// changes it between steps. The rules are Transformer Engine's.
+// Delayed scaling: this step's scale comes from the amax history of earlier steps, so a quantizer
+// reads a tensor once. The caller owns the state; only these functions change it between steps. The
+// rules are Transformer Engine's.
 #pragma once
 
 #include <cstdint>
@@ -17,7 +17,7 @@ struct DelayedRule {
   Format format = e4m3fn;  // whose largest value an amax is mapped to
   HistoryPolicy policy = HistoryPolicy::max;
   int margin = 0;             // the largest value is divided by 2^margin: room for growth
-  float decay = 0.9F;         // ema: the weight of what was, in (0, 1)
+  float decay = 0.9F;         // ema: the weight of the history, in (0, 1)
   std::int64_t interval = 1;  // a new scale every so many calls; the history moves on every one
 };
 
@@ -29,7 +29,7 @@ inline constexpr std::int64_t kMaxHistory = 1024;
 struct DelayedState {
   View history;    // [length, n], length 1 to kMaxHistory
   View inv_scale;  // [n]: what values are multiplied by
-  View scale;      // [n]: its reciprocal, rounded; data may be null if nobody wants it
+  View scale;      // [n]: its reciprocal, rounded; data may be null if it is not needed
   View calls;      // one: calls since the last new scale. May be null unless interval > 1
 };
 
@@ -41,8 +41,8 @@ OCTAVO_API void reset_delayed(const DelayedState& state, void* stream = nullptr)
 // / 2^margin / amax, at most the largest f32 and at least 2^-126 (so that its reciprocal is
 // finite), and stays what it is where amax is zero, Inf or NaN; then the oldest amax is forgotten,
 // this step's becomes the newest and row 0 becomes zero. Everything is checked before anything is
-// written. Where several processes share a tensor, reduce row 0 by maximum first. On a GPU both are
-// queued on the stream, wait for nothing and may be captured into a graph.
+// written. Where several processes share a tensor, reduce row 0 by maximum first. On a GPU both
+// calls are queued on the stream without synchronization and may be captured into a graph.
 OCTAVO_API void update_delayed(const DelayedState& state, const DelayedRule& rule,
                                void* stream = nullptr);
 

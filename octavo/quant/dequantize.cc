@@ -1,4 +1,4 @@
-// The ways that need no scale to be found: back to values, and the amax alone.
+// dequantize and amax: the operations that compute no scale.
 #include <array>
 
 #include "octavo/base/error.h"
@@ -14,7 +14,7 @@ namespace octavo {
 
 void dequantize_into(const QuantizedTensor& from, const View& values,
                      const QuantizeOptions& options) {
-  const FpEnvGuard guard;  // some scalars are computed on this side of the door
+  const FpEnvGuard guard;  // some scalars are computed here, outside of the kernels
   constexpr std::string_view kOp = "dequantize";
   check_view(values, kOp, "the output");
   check_output(values, kOp);
@@ -38,7 +38,7 @@ void dequantize_into(const QuantizedTensor& from, const View& values,
   }
   const auto entry = offered(exec, options.backend, &Kernels::dequantize, kOp);
   if (!from.rowwise.exists()) {
-    // The transpose: the output is seen with rows and columns exchanged.
+    // The transpose: the output view has rows and columns swapped.
     const QuantizedMatrix matrix = transposed_matrix(from.columnwise, from.scaling.tile);
     const std::int64_t bytes = element_bytes(values.dtype, values.format);
     entry(exec, matrix,

@@ -33,7 +33,7 @@ int sign_of(int i, int j) {
   return sign;
 }
 
-// By the definition, over 4; a rest of fewer than 16 is as it was.
+// By the definition, over 4; a tail of fewer than 16 values is not transformed.
 double transformed_amax(const Tensor& values, bool columnwise) {
   const std::int64_t rows = values.shape()[columnwise ? 1 : 0],
                      cols = values.shape()[columnwise ? 0 : 1];
@@ -110,7 +110,7 @@ TEST(HadamardAmax, AnAmaxThatIsGivenIsThatOfBoth) {
   EXPECT_EQ(tensor_scale(q.columnwise), wanted(7.0));
 }
 
-// A group with a fault is all faults, and the others make the scale.
+// A group with a fault is non-finite as a whole; the other groups make the scale.
 TEST(HadamardAmax, FaultsDoNotCount) {
   for (const float fault : {std::numeric_limits<float>::quiet_NaN(), HUGE_VALF}) {
     Tensor values = integers(32, 16, 0);

@@ -1,4 +1,4 @@
-// From tensors and plans to what crosses the kernel door.
+// Conversion of tensors and plans to kernel arguments (Exec, QuantizedMatrix).
 #pragma once
 
 #include <cstddef>
@@ -12,7 +12,7 @@
 
 namespace octavo {
 
-// All memory of a quantization that has an owner, by the names that messages have for it.
+// All owned memory of a quantization, with its names in messages.
 inline void name_parts(const QuantizedTensor& tensor, std::vector<NamedView>& views) {
   const auto add = [&](const Tensor& part, std::string_view name) {
     if (part.owner() != nullptr) views.push_back({&part.view(), name});
@@ -25,7 +25,7 @@ inline void name_parts(const QuantizedTensor& tensor, std::vector<NamedView>& vi
   add(tensor.columnwise.tensor_scale, "the columnwise tensor scale");
 }
 
-// Where work on these is done; the caller's numbers must lie there too.
+// The Exec for these views; the caller's scalars must be on the same device.
 inline Exec exec_for(const std::vector<NamedView>& views, const Shape& shape,
                      const QuantizeOptions& options, std::string_view op) {
   const Exec exec = make_exec_on(views, element_count(shape), options, op);

@@ -1,4 +1,4 @@
-// A layout is a place for every row and one for every column; copying to it and from it is one
+// A layout is an offset for every row plus one for every column; packing and unpacking are one
 // loop.
 #include "octavo/quant/layout.h"
 

@@ -1,5 +1,6 @@
-// Scales in the orders that other kernels read: docs/numerics/layout.md has the byte offsets.
-// Nothing is lost either way; what fills a layout up beyond the grid is zero.
+// Scale layouts of other kernels (128x4 swizzle of cuBLASLt and Blackwell, transposed) and back:
+// docs/numerics/layout.md has the byte offsets. Both directions are lossless; padding beyond the
+// grid is zero.
 #pragma once
 
 #include <cstdint>
@@ -9,7 +10,8 @@
 
 namespace octavo {
 
-// A grid of R x C scales, or a stack of them ([..., R, C]), each laid out alone, one after another.
+// A grid of R x C scales, or a stack of them ([..., R, C]), each laid out separately, one after
+// another.
 enum class ScaleLayout : std::uint8_t {
   // [..., R, C]: what quantize makes.
   row_major,
@@ -28,16 +30,16 @@ enum class ScaleLayout : std::uint8_t {
 // its own and takes none.
 [[nodiscard]] OCTAVO_API Tensor to_layout(const Tensor& scales, ScaleLayout layout, int pad = 0);
 
-// Back to row-major: `grid` is the shape it had. How far it was padded is seen from the shape of
-// `scales`; swizzled ones may have any shape of the right size, as others hand them over flat.
+// Back to row-major: `grid` is the shape it had. The padding follows from the shape of `scales`;
+// swizzled ones may have any shape of the right size, because other libraries pass them flat.
 [[nodiscard]] OCTAVO_API Tensor from_layout(const Tensor& scales, const Shape& grid,
                                             ScaleLayout layout);
 
 // The shape that to_layout gives.
 [[nodiscard]] OCTAVO_API Shape layout_shape(const Shape& grid, ScaleLayout layout, int pad = 0);
 
-// Transposed scales seen as the grid they came from, [..., R, C] with R contiguous: what torch's
-// scaled_mm is handed. Shares memory.
+// Transposed scales seen as the grid they came from, [..., R, C] with R contiguous: the argument of
+// torch's scaled_mm. Shares memory.
 [[nodiscard]] OCTAVO_API Tensor as_grid(const Tensor& transposed, const Shape& grid);
 
 }  // namespace octavo

@@ -1,4 +1,4 @@
-// docs/numerics/layout.md, read by somebody who has only that page: raw bytes in, values out.
+// An independent reader written from docs/numerics/layout.md alone: raw bytes in, values out.
 #include <algorithm>
 #include <cmath>
 #include <cstdint>

@@ -1,6 +1,5 @@
-// Values that are made on their way into a quantization: what a norm or an activation makes of a
-// tensor, in f32, without a copy of it in 16 bits or in memory. ops/norm.h and ops/activation.h
-// say what can be produced, and check it.
+// Fused norm or activation + quantize: the producer's f32 results are quantized without a 16-bit or
+// full-size copy. ops/norm.h and ops/activation.h make and check a Produced.
 #pragma once
 
 #include "octavo/backend/kernels.h"
@@ -19,10 +18,11 @@ struct Produced {
   Producer producer{};
 };
 
-// The same codes and scales as of the plain f32 values. Most scalings see a few rows at a time, in
-// memory that does not grow with the tensor. Those whose tiles run down whole columns, fit a policy
-// other than max to the whole tensor, or draw stochastic bits for a columnwise copy need all of it
-// at once: for these a full-size f32 copy is made where the backend does not fuse the two.
+// The same codes and scales as of the plain f32 values. Most scalings work on a block of rows at a
+// time, in memory that does not grow with the tensor. Scalings whose tiles run down whole columns,
+// that fit a policy other than max to the whole tensor, or that draw stochastic bits for a
+// columnwise copy need all of it at once: for these a full-size f32 copy is made where the backend
+// does not fuse the two.
 [[nodiscard]] OCTAVO_API QuantizedTensor quantize(const Produced& values, const Scaling& scaling,
                                                   const QuantizeOptions& options = {});
 OCTAVO_API void quantize_into(const Produced& values, QuantizedTensor& out,

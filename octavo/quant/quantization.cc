@@ -1,5 +1,5 @@
-// From a source and a scaling to jobs: finds amaxes that jobs want to know, then hands matrices
-// through the kernel door.
+// From a source and a scaling to kernel jobs: computes the tensor amaxes that jobs need, then calls
+// the kernels on matrices.
 #include "octavo/quant/quantization_internal.h"
 
 #include <algorithm>
@@ -82,8 +82,8 @@ class Quantization {
     check(!one_scale || plan_.is_one_matrix() || job.policy == AmaxPolicy::max,
           ErrorCode::unsupported, op_, "policy ", name_of(job.policy),
           " per tensor wants contiguous values");
-    // Strips, like matrices, are given the amax of all of them; not that of turned values, which is
-    // known to nobody before they are.
+    // Row blocks, like matrices of a batch, get the amax of the whole; not that of
+    // Hadamard-transformed values, which is unknown before the transform.
     const bool strips = stager_ && !job.hadamard_rowwise && !job.hadamard_columnwise;
     if (one_scale && job.policy == AmaxPolicy::max && (strips || !plan_.is_one_matrix()))
       job.given_amax = whole_amax(amax_of(job.scale));
@@ -112,7 +112,7 @@ class Quantization {
 
   [[nodiscard]] bool is_per_tensor() const { return out_.scaling.tile == Tile{0, 0}; }
 
-  // What is produced is quantized by the backend itself, or from scratch memory.
+  // The backend fuses producer and quantize, or results go through staging memory.
   void choose_staging(const QuantizeJob& job) {
     if (source_.producer == nullptr) return;
     check(plan_.tile == out_.scaling.tile || out_.shape.rank() < 2 ||
@@ -305,7 +305,7 @@ void check_given_amax(const Scaling& scaling, const QuantizeOptions& options, st
         "got both a given amax and a given inv_scale; leave out one");
 }
 
-// With what some peers look at besides the amax.
+// Adds the inputs other than the amax that some peers' arithmetic uses.
 ScaleSpec spec_of(const QuantizationSource& source, const Scaling& scaling) {
   ScaleSpec spec = scaling.scale;
   const bool plain = source.quantized == nullptr && source.producer == nullptr;
@@ -339,7 +339,7 @@ QuantizeJob job_of(const QuantizationSource& source, const Scaling& scaling,
 
 void run_quantization(const QuantizationSource& source, QuantizedTensor& out,
                       const QuantizeOptions& options, std::string_view op) {
-  const FpEnvGuard guard;  // some scalars are computed on this side of the door
+  const FpEnvGuard guard;  // some scalars are computed here, outside of the kernels
   check(options.given_inv_scale == nullptr || out.scaling.tile == Tile{0, 0},
         ErrorCode::invalid_argument, op, "a given scale is one for the whole tensor; got tile ",
         out.scaling.tile.rows, "x", out.scaling.tile.cols);

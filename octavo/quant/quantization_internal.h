@@ -1,4 +1,4 @@
-// One quantization, whatever it reads from: quantize, requantize and what producers make.
+// The common path of quantize, requantize and fused producers.
 #pragma once
 
 #include <string_view>
@@ -7,7 +7,7 @@
 
 namespace octavo {
 
-// What a quantization reads: values, what is produced from values, or another quantization.
+// Source of a quantization: values, a producer, or another quantized tensor.
 struct QuantizationSource {
   View view{};  // of the values; for a quantization its codes. Its shape is that of the result
   const QuantizedTensor* quantized = nullptr;
@@ -19,7 +19,7 @@ struct QuantizationSource {
 QuantizeJob job_of(const QuantizationSource& source, const Scaling& scaling,
                    const QuantizeOptions& options);
 
-// Into memory that fits `out.scaling`; `op` is whom messages speak for.
+// Into memory that fits `out.scaling`; `op` is the name in messages.
 void run_quantization(const QuantizationSource& source, QuantizedTensor& out,
                       const QuantizeOptions& options, std::string_view op);
 

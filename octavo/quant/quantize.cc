@@ -1,4 +1,4 @@
-// The verbs: check what they are given, then have it quantized.
+// The public entry points: check arguments, then run the quantization.
 #include "octavo/quant/quantize.h"
 
 #include "octavo/base/error.h"

@@ -1,4 +1,4 @@
-// Values to codes with scales and back.
+// quantize, dequantize, requantize and amax: values to codes with scales and back.
 #pragma once
 
 #include <cstddef>
@@ -15,26 +15,26 @@ namespace octavo {
 // Pointers to numbers are to memory of the device that the views are on.
 struct QuantizeOptions {
   int threads = 0;           // 0: all cores the thread pool has
-  Counts* counts = nullptr;  // if given, receives what was met
+  Counts* counts = nullptr;  // if given, receives the counts
   float* amax = nullptr;     // if given, receives the largest magnitude of the tensor
   bool raise_amax = false;   // `amax` becomes the maximum of itself and that instead
   // If given, values are multiplied by this and the scale is its reciprocal, whatever the data:
   // delayed scaling, per tensor only.
   const float* given_inv_scale = nullptr;
-  // If given, the amax of the whole tensor, which is then not looked for: for a scale per tensor,
-  // or the second level of two-level scales (NVFP4).
+  // If given, the amax of the whole tensor, which is then not computed: for a scale per tensor, or
+  // the second level of two-level scales (NVFP4).
   const float* given_amax = nullptr;
   const Kernels* backend = nullptr;  // null: the one the registry chooses
-  Log* log = nullptr;                // if given, is told when a backend falls back to reference
-  // On a device: the queue (a cudaStream_t; null is the default stream) and memory of the device
-  // for small scratch, taken from the device's pool where there is too little.
+  Log* log = nullptr;  // if given, receives a message when a backend falls back to reference
+  // On a device: the stream (a cudaStream_t; null is the default stream) and a device workspace for
+  // small scratch, which comes from the device's memory pool where the workspace is too small.
   void* stream = nullptr;
   std::span<std::byte> workspace{};
 };
 
 // All memory of a call is on one device. On a GPU a call returns when its work is queued on
-// options.stream, scales and amaxes never leave the device, and into memory that is there already a
-// call may be captured into a graph. It waits only for what the host must see: NaN that is an error
+// options.stream, scales and amaxes never leave the device, and a call into existing memory may be
+// captured into a graph. It synchronizes only for results that the host needs: NaN that is an error
 // (formats without NaN that do not poison), and the number that amax returns.
 
 // f64, f32, f16 or bf16 values of any shape and strides. Allocates the result and nothing else that
@@ -62,8 +62,8 @@ OCTAVO_API void requantize_into(const QuantizedTensor& from, QuantizedTensor& ou
 // The largest magnitude: NaN if there is a NaN, unless `of` leaves those out.
 [[nodiscard]] OCTAVO_API float amax(const View& values, const QuantizeOptions& options = {},
                                     AmaxOf of = AmaxOf::all);
-// The same into memory of the device that the values are on, without waiting: `result` becomes the
-// maximum of itself and the largest magnitude; NaN stays.
+// The same into memory of the device that the values are on, without synchronization: `result`
+// becomes the maximum of itself and the largest magnitude; NaN stays.
 OCTAVO_API void raise_amax(const View& values, float* result, const QuantizeOptions& options = {},
                            AmaxOf of = AmaxOf::all);
 

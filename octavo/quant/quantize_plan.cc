@@ -66,7 +66,7 @@ MatrixPlan make_plan(const View& values, const View& codes, const View& scales,
     return plan;
   }
   plan.row = dim(rank - 2);
-  // Rows that are tiled alone, or not at all, take in the dimensions before them.
+  // Where a tile has one row, or is the whole tensor, leading dimensions collapse into rows.
   const bool rows_alone = scaling.tile.rows == 1 || per_tensor;
   int next = rank - 3;
   for (; next >= 0 && rows_alone; --next) {

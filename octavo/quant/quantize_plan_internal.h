@@ -1,5 +1,5 @@
-// How an array of any rank becomes matrices for the kernel door: which two dimensions are rows and
-// columns, and which are walked.
+// MatrixPlan: an array of any rank as matrices for the kernels: which two dimensions are rows and
+// columns, and which are iterated.
 #pragma once
 
 #include <array>
@@ -32,7 +32,7 @@ struct MatrixPlan {
   [[nodiscard]] bool is_one_matrix() const { return walked_rank == 0; }
 };
 
-// A dense view without memory: what a plan needs to know of an array that nobody has.
+// A dense view without memory, for the plan of an array that does not exist.
 View shape_only(const Shape& shape, DType dtype, const Format& format = {});
 
 // `values` has any strides, codes are dense, scales have no gaps (scale_order.h). Leading

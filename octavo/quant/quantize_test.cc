@@ -1,5 +1,5 @@
-// quantize and dequantize through the public door: worked examples, sizes, and every mistake a
-// caller can make.
+// quantize and dequantize through the public interface: worked examples, sizes, and every caller
+// error.
 #include "octavo/quant/quantize.h"
 
 #include <gtest/gtest.h>

@@ -27,7 +27,7 @@ struct OCTAVO_API QuantizedTensor {
   DType source = DType::f32;  // its type
   Scaling scaling{};
   QuantizedCopy rowwise;
-  // The quantization of the transpose, where leading dimensions are folded into one: codes are
+  // The quantization of the transpose, where leading dimensions are collapsed into one: codes are
   // [last, product of the others]. With it all three products of training are [M,K] x [N,K]^T.
   QuantizedCopy columnwise;
 
@@ -43,36 +43,37 @@ struct OCTAVO_API QuantizedTensor {
                                                         const Scaling& scaling, Device device = {},
                                                         void* stream = nullptr);
 
-// The same with memory of the caller's: `make` gets a dense view without memory for each part, and
-// gives a tensor that is like it and lies without gaps.
+// The same with a caller's allocator: `make` gets a dense view without memory for each part and
+// returns a tensor of that type and shape without gaps.
 using MakeTensor = std::function<Tensor(const View& like)>;
 [[nodiscard]] OCTAVO_API QuantizedTensor make_quantized(const Shape& shape, DType source,
                                                         const Scaling& scaling,
                                                         const MakeTensor& make);
 
-// A copy on a device, or on the host; both wait until it is done.
+// A copy on a device, or on the host; both calls wait until it is complete.
 [[nodiscard]] OCTAVO_API QuantizedTensor to_device(const QuantizedTensor& from, Device device,
                                                    void* stream = nullptr);
 [[nodiscard]] OCTAVO_API QuantizedTensor to_host(const QuantizedTensor& from,
                                                  void* stream = nullptr);
 
-// Codes and scales that somebody else made, checked: shapes that fit, scales of the right type,
-// none of them negative (an error that names the first such tile). NaN and zero are as they are.
-// Scales may be row-major or column-major; the result's scaling says which. Scales that could be
-// negative are looked at: on a device they are copied to the host, which waits and cannot be
-// captured. Without `look` nobody looks, nothing waits, and scales are applied whatever they are.
+// Codes and scales made outside of octavo, checked: shapes that fit, scales of the right type, none
+// of them negative (an error that names the first such tile). NaN and zero are as they are. Scales
+// may be row-major or column-major; the result's scaling says which. Scales of a signed type are
+// checked for negative values: on a device they are copied to the host, which synchronizes and
+// cannot be captured. Without `validate` there is no such check and no synchronization; scales are
+// applied as they are.
 [[nodiscard]] OCTAVO_API QuantizedTensor quantized_from(const Shape& shape, const Scaling& scaling,
                                                         const Tensor& codes, const Tensor& scales,
                                                         const Tensor& tensor_scale = {},
                                                         void* stream = nullptr,
                                                         bool validate = true);
 
-// The transpose, as its columnwise copy has it: nothing is copied. Leading dimensions are folded
-// into one. Throws where there is no columnwise copy.
+// The transpose, from the columnwise copy, without copying. Leading dimensions are collapsed into
+// one. Throws where there is no columnwise copy.
 [[nodiscard]] OCTAVO_API QuantizedTensor transposed(const QuantizedTensor& tensor);
 
 // Throws Error(invalid_argument) that names the first tile whose scale is negative. On a device it
-// copies the scales to the host and waits.
+// copies the scales to the host and synchronizes.
 OCTAVO_API void check_scales(const QuantizedTensor& tensor, void* stream = nullptr);
 
 }  // namespace octavo

@@ -139,7 +139,7 @@ void Float8Quantizer::check_device(const View& values) const {
 void Float8Quantizer::fill(const View& values, QuantizedTensor& out,
                            const QuantizeOptions& options) {
   check_device(values);
-  // On a device nobody looks: that would wait for it.
+  // Not checked on a device: that would synchronize.
   if (device_.kind == DeviceKind::cpu)
     check(*inv_scale_ > 0.0F && is_finite(*inv_scale_), ErrorCode::invalid_argument, name(),
           "inv_scale is ", *inv_scale_, ", wanted a positive, finite number; reset it to 1");
@@ -173,7 +173,7 @@ Float8CurrentScalingQuantizer::Float8CurrentScalingQuantizer(
 void Float8CurrentScalingQuantizer::fill(const View& values, QuantizedTensor& out,
                                          const QuantizeOptions& options) {
   if (!reduce_amax_) return octavo::quantize_into(values, out, options);
-  // The callback is the host's: on a device this waits.
+  // The callback runs on the host: on a device this synchronizes.
   const float shared = reduce_amax_(amax(values, options, amax_of(scaling_.scale)));
   Exec exec{.device = values.device, .stream = options.stream, .workspace = options.workspace};
   Scratch scratch(exec);

@@ -1,9 +1,9 @@
-// The objects that training frameworks hold on to, one per tensor: a configuration that becomes a
-// Scaling and, for one of them, state in the caller's memory. Names and numbers are Transformer
+// Quantizer classes of Transformer Engine, one object per tensor: a configuration that becomes a
+// Scaling and, for delayed scaling, state in the caller's memory. Names and numbers are Transformer
 // Engine's, so all of them use its arithmetic (Arith::te), and a NaN among the values stays
 // visible: FP8 has a code for it and its amax leaves it out; FP4 has none, so there it poisons its
-// tile. Inf saturates in FP8 (times the largest e8m0 scale it is Inf again), and poisons in FP4.
-// Who wants faults to poison their tile in FP8 as well calls quantize with a preset.
+// tile. Inf saturates in FP8 (times the largest e8m0 scale it is Inf again), and poisons in FP4. To
+// poison tiles with faults in FP8 too, call quantize with a preset.
 #pragma once
 
 #include <cstdint>
@@ -26,10 +26,11 @@ class OCTAVO_API Quantizer {
   [[nodiscard]] virtual std::string_view name() const = 0;  // of the class
   [[nodiscard]] const Scaling& scaling() const { return scaling_; }
 
-  // Another one that is set the same way. State of the caller's is shared.
+  // A copy with the same configuration. State in the caller's memory is shared.
   [[nodiscard]] virtual std::unique_ptr<Quantizer> clone() const = 0;
 
-  // Which copies are made from now on; what is not said stays. One must remain.
+  // Which copies (rowwise, columnwise) later calls make; arguments that are not given stay. One
+  // must remain.
   void set_usage(std::optional<bool> rowwise, std::optional<bool> columnwise);
 
   [[nodiscard]] QuantizedTensor make_empty(const Shape& shape, DType source = DType::f32,
@@ -39,10 +40,10 @@ class OCTAVO_API Quantizer {
   void quantize_into(const View& values, QuantizedTensor& out, const QuantizeOptions& options = {});
   [[nodiscard]] Tensor dequantize(const QuantizedTensor& from, DType dtype = DType::f32,
                                   const QuantizeOptions& options = {}) const;
-  // Takes note of values as quantize would, and quantizes nothing: for delayed scaling, `amax` is
-  // raised. The others keep nothing.
+  // Records the amax as quantize would, without quantizing: for delayed scaling, `amax` is raised.
+  // The other classes keep no state.
   virtual void calibrate(const View& values, const QuantizeOptions& options = {});
-  // False: quantize takes note of nothing from now on, as inference wants it.
+  // False: later calls of quantize record no amax (inference).
   void set_gathers(bool gathers) { gathers_ = gathers; }
 
  protected:
@@ -57,10 +58,9 @@ class OCTAVO_API Quantizer {
 };
 
 // Delayed scaling: values are multiplied by the one f32 in `inv_scale` (Transformer Engine's
-// "scale"), and the one in `amax` becomes the maximum of itself and their largest magnitude. Both
-// stay the caller's; update_delayed, whose history's row 0 `amax` is, makes the next inv_scale.
-// They are on the device that values are on; there nobody checks that inv_scale is positive and
-// finite.
+// "scale"), and the one in `amax` becomes the maximum of itself and their largest magnitude. The
+// caller owns both; update_delayed, whose history's row 0 `amax` is, makes the next inv_scale. They
+// are on the device of the values; on a GPU inv_scale is not checked to be positive and finite.
 struct Float8Options {
   View inv_scale{}, amax{};
   Format format = e4m3fn;
@@ -88,8 +88,8 @@ struct Float8CurrentScalingOptions {
   bool rowwise = true, columnwise = true;
   bool power_of_two = false;
   float min_amax = 0.0F;  // a smaller amax counts as this
-  // If given, turns this process's amax into that of all that share the tensor. It gets a number on
-  // the host, so that a device is waited for and nothing can be captured.
+  // If given, reduces this process's amax over all processes that share the tensor. It gets a host
+  // number, so the call synchronizes and cannot be captured.
   std::function<float(float)> reduce_amax{};
 };
 class OCTAVO_API Float8CurrentScalingQuantizer final : public Quantizer {

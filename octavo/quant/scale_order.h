@@ -1,5 +1,5 @@
-// Scales in row-major or column-major order. quantize writes either at once, so that a GEMM with
-// tiles of 1 x 128 reads what it wants without a pass over the scales.
+// Scales in row-major or column-major order. quantize writes either directly, so a GEMM with tiles
+// of 1 x 128 needs no transpose of the scales.
 #pragma once
 
 #include "octavo/base/macros.h"

@@ -42,7 +42,8 @@ TEST(ScaleOrder, IsTheOrderThatAGemmReads) {
   EXPECT_EQ(parse_scaling(to_text(scaling)), scaling);
 }
 
-// Leading dimensions are rows of one matrix: [batch, sequence, K] is [K / 128][batch * sequence].
+// Leading dimensions are collapsed into rows of one matrix: [batch, sequence, K] is [K / 128][batch
+// * sequence].
 TEST(ScaleOrder, CollapsesLeadingDimensions) {
   for (const char* name : {"fp8-1x128", "mxfp8", "nvfp4", "fp8-block", "fp8-channel"}) {
     Scaling scaling = preset(name);

@@ -123,7 +123,7 @@ std::string describe(const Scaling& scaling) {
   std::string out;
   for (const Preset& known : kPresets) {
     Scaling same = scaling;
-    // Another rule for the same scales is said behind it: "mxfp4: ..., scale e8m0 even".
+    // Another rule for the same scales is appended: "mxfp4: ..., scale e8m0 even".
     if (same.scale.format == ScaleFormat::e8m0) same.scale.rule = known.scaling.scale.rule;
     same.format = known.scaling.format;
     same.encode = known.scaling.encode;

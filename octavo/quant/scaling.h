@@ -1,5 +1,5 @@
-// How a tensor is quantized: element format, tile, scale and the way it is found. A named Scaling
-// is a preset; one parser serves C++, Python and the command line.
+// Scaling: how a tensor is quantized: element format, tile, scale format, rule and policy. A named
+// Scaling is a preset; one parser serves C++, Python and the command line.
 #pragma once
 
 #include <cstdint>
@@ -16,8 +16,8 @@
 
 namespace octavo {
 
-// Sixteen values at a time along a row, before they are quantized (NVFP4 training). dequantize
-// turns them back.
+// Random Hadamard transform of groups of sixteen values along a row, before quantization (NVFP4
+// training). dequantize applies the inverse.
 struct Hadamard {
   bool rowwise = false;
   bool columnwise = false;
@@ -34,7 +34,7 @@ enum class ScaleOrder : std::uint8_t {
 
 struct Scaling {
   Format format = e4m3fn;
-  // On the last two dimensions; what lies before them is a stack of matrices, each tiled alone,
+  // On the last two dimensions; leading dimensions are a batch of matrices, each tiled separately,
   // except that {0, 0} is always one scale for everything.
   Tile tile{};
   // The dimension that tile.cols runs along; tile.rows runs along the one before. For any but the
@@ -66,7 +66,7 @@ struct Scaling {
 // Throws Error(invalid_argument) with what is wrong, if anything is.
 OCTAVO_API void check_scaling(const Scaling& scaling);
 
-// Spellings, as in round/policy_names.h.
+// Names and their parsers, as in round/policy_names.h.
 OCTAVO_API std::string_view name_of(ScaleFormat format);
 OCTAVO_API std::string_view name_of(ScaleRule rule);
 OCTAVO_API std::string_view name_of(Arith arith);

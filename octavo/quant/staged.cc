@@ -7,10 +7,10 @@
 namespace octavo {
 namespace {
 
-// Elements produced before they are quantized: for each thread half a second-level cache in f32;
-// on a device, which wants much work at a time, half of its own.
+// Elements of a row block: per thread half an L2 cache in f32; on a device, which needs large
+// launches, half of its L2.
 constexpr std::int64_t kRowBlockElements = 64 * 1024, kDeviceRowBlockElements = 6 * 1024 * 1024;
-// So many codes of any width begin and end with a byte.
+// This many codes of any width start and end on a byte boundary.
 constexpr std::int64_t kWholeBytes = 8;
 
 void move_rows(Matrix& matrix, std::int64_t first) {

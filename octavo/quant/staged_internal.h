@@ -1,5 +1,5 @@
-// Quantizing what is produced where a backend does not fuse the two: rows are produced into scratch
-// memory, as many at a time as fit a cache, and quantized from there.
+// Unfused producer + quantize, for backends that do not fuse the two: row blocks that fit a cache
+// are produced into staging memory and quantized from there.
 #pragma once
 
 #include <cstdint>
@@ -13,18 +13,18 @@ namespace octavo {
 QuantizeSource rows_of(const QuantizeSource& source, std::int64_t first, std::int64_t count);
 QuantizeJob rows_of(const QuantizeJob& job, std::int64_t first, std::int64_t count);
 
-// How many rows belong together: a multiple of so many can be quantized apart from the rest with
-// the same result. All of them, where there is no smaller number.
+// Row granularity: any multiple of this many rows can be quantized separately with the same result.
+// All rows, where there is no smaller number.
 std::int64_t rows_together(const QuantizeJob& job);
 
 class Stager {
  public:
-  // Entries of the door, for work of this Exec.
+  // Entries of the kernel table, for this Exec.
   Stager(const Exec& exec, decltype(Kernels::produce) produces,
          decltype(Kernels::quantize) quantizes, decltype(Kernels::amax) finds_amax)
       : memory_(exec), produce_(produces), quantize_(quantizes), amax_(finds_amax) {}
 
-  // As the entries of the door, for sources that have a producer.
+  // As the entries of the kernel table, for sources that have a producer.
   void quantize(const Exec& exec, const QuantizeJob& job);
   void amax(const Exec& exec, const QuantizeSource& source, AmaxOf of, float* found);
 

@@ -9,11 +9,11 @@
 namespace octavo {
 namespace {
 
-// Which scope object opened a frame is only compared, never looked at.
+// The pointer to the scope object that opened a frame is only compared, never dereferenced.
 template <typename State>
 struct Frame {
   const void* scope;
-  LeftLate late;  // its scope has ended out of turn
+  LeftLate late;  // its scope ended before inner scopes
   State state;
 };
 template <typename State>
@@ -28,7 +28,7 @@ Stack<ModelInitState>& model_inits() {
   return stack;
 }
 
-// Frames that have nothing left inside of them, of scopes that ended before those did.
+// Pops frames of scopes that ended early, once no inner scope is left.
 template <typename State>
 void drop_late(Stack<State>& stack) {
   while (!stack.empty() && *stack.back().late) stack.pop_back();
@@ -40,7 +40,7 @@ Stack<AutocastState>& open_autocasts() {
   if (stack.empty() || !*stack.back().late) return stack;
   const std::shared_ptr<Region> region = stack.back().state.region;
   drop_late(stack);
-  // Ended by another thread, in the midst of whatever this one did.
+  // Ended by another thread, in the middle of this thread's step.
   if (stack.empty()) region->fail_forward();
   return stack;
 }
@@ -93,7 +93,7 @@ Autocast::~Autocast() noexcept(false) {
     leave(failed);
   } catch (...) {
     leave_later();
-    if (!failed) throw;  // else the exception under way is the one to hear of
+    if (!failed) throw;  // else the exception under way takes precedence
   }
 }
 

@@ -1,8 +1,8 @@
-// Where a recipe holds: a scope of one thread.
+// autocast(): the scope of one thread in which a recipe applies.
 //   { const auto scope = autocast(MXFP8BlockScaling{});   Tensor y = layer.forward(x); }
-// Scopes nest; the inner one decides. A module takes what it needs for its backward along, so that
-// may run outside of the scope and on another thread. When the outermost scope ends, delayed
-// scaling moves on; when it ends by an exception, the amaxes of its step are forgotten instead.
+// Scopes nest; the inner one decides. A module saves what its backward needs, so backward may run
+// outside of the scope and on another thread. The end of the outermost scope updates delayed
+// scaling; where an exception ends it, the amaxes of its step are discarded instead.
 #pragma once
 
 #include <atomic>
@@ -18,12 +18,14 @@ namespace octavo {
 
 struct AutocastOptions {
   bool enabled = true;
-  // Without `enabled`: amaxes are gathered and scales made, and nothing is quantized.
+  // Without `enabled`: amaxes are recorded and scales updated, and nothing is quantized.
   bool calibrating = false;
-  std::shared_ptr<const Reducer> amax_group{};  // who shares tensors with this process
+  // Reduces amaxes over the processes that share tensors.
+  std::shared_ptr<const Reducer> amax_group{};
 };
 
-// What a module finds. Outside of every scope nothing is enabled and the pointers are null.
+// The scope that a module runs in. Outside of every scope nothing is enabled and the pointers are
+// null.
 struct AutocastState {
   bool enabled = false, calibrating = false;
   std::shared_ptr<const Recipe> recipe{};
@@ -32,7 +34,7 @@ struct AutocastState {
 };
 [[nodiscard]] OCTAVO_API AutocastState current_autocast();
 
-// A scope that has ended out of its turn; other threads may say so.
+// Set where a scope ended before its inner scopes; other threads may set it.
 using LeftLate = std::shared_ptr<std::atomic<bool>>;
 
 class OCTAVO_API Autocast {
@@ -43,14 +45,14 @@ class OCTAVO_API Autocast {
   Autocast(const Autocast&) = delete;
   Autocast& operator=(const Autocast&) = delete;
 
-  // For those who cannot leave by scope. The thread's state is restored before anything that may
-  // fail: a reducer's exception comes out, and nothing stays behind. Throws
+  // For callers that cannot leave by destructor. The thread's state is restored before anything
+  // that may fail: a reducer's exception propagates, and no state is left behind. Throws
   // Error(invalid_argument) on another thread than the one that entered, or while an inner scope is
   // open. A second call does nothing.
   void leave(bool failed = false);
-  // For one that is to end where leave throws, as when a generator or coroutine was paused inside
-  // of it: it holds until the scopes inside of it have ended. On another thread: until that asks
-  // for its scope next, and the amaxes of the step are forgotten.
+  // For a scope that ends where leave throws, for example when a generator or coroutine was paused
+  // inside of it: it stays in effect until its inner scopes have ended. On another thread: until
+  // that thread next reads its scope, and the amaxes of the step are discarded.
   void leave_later();
 
  private:
@@ -63,10 +65,10 @@ class OCTAVO_API Autocast {
   return Autocast(recipe, std::move(options));
 }
 
-// While this scope lasts, modules of this thread keep their weights quantized, and only that.
+// In this scope, modules created by this thread keep their weights as codes only.
 struct ModelInitOptions {
   bool enabled = true;
-  bool preserve_high_precision_init_val = false;  // beside it, the values it was made from
+  bool preserve_high_precision_init_val = false;  // also keep the values it was quantized from
 };
 struct ModelInitState {
   bool enabled = false, preserve_high_precision_init_val = false;

@@ -214,7 +214,7 @@ TEST(QuantizedModelInit, NestsAndRestores) {
     EXPECT_TRUE(current_model_init().preserve_high_precision_init_val);
     const auto off = quantized_model_init(MXFP8BlockScaling{}, {.enabled = false});
     EXPECT_FALSE(current_model_init().enabled);
-    // The other kind of scope knows nothing of it.
+    // The other kind of scope is not affected.
     EXPECT_FALSE(current_autocast().enabled);
   }
   EXPECT_FALSE(current_model_init().enabled);

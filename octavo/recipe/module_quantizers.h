@@ -1,6 +1,6 @@
-// What a module keeps of the recipes it meets: quantizers for both directions, and the rules for a
-// recipe that changes or does not fit its weights. Modules of every front end use these, so that
-// the rules are in one place.
+// ModuleQuantizers: the quantizers of a module for forward and backward, and the rules for a recipe
+// that changes or does not fit its weights. Modules of every front end use this class, so the rules
+// are in one place.
 #pragma once
 
 #include <cstdint>
@@ -18,8 +18,8 @@
 
 namespace octavo {
 
-// Gets each text once per module. It may throw (a warning that somebody made an error): then
-// nothing has changed, and the text comes again next time.
+// Receives each text once per module. It may throw (a warning raised as an error): then nothing has
+// changed, and the text is repeated next time.
 using WarningHook = std::function<void(std::string_view message)>;
 
 // Weights that are codes fit the recipe they were made for, and those of its class that quantize
@@ -45,14 +45,15 @@ struct ModuleQuantizersOptions {
   std::uint64_t seed = 0;  // of stochastic rounding; a module's name goes into it as well
 };
 
-// Threads that share a module take turns: turn() is held for the whole of a forward and for the
-// whole of a backward, and the functions below take it themselves where they change something. The
-// hooks (warn, make, a recipe's own functions) are called while it is held. So who holds a lock
-// that a hook needs, such as Python's, lets go of it before he asks for a turn.
+// Threads that share a module are serialized by a recursive mutex: lock() is held for a whole
+// forward and for a whole backward, and the functions below take it themselves where they change
+// something. The hooks (warn, make, a recipe's own functions) are called while it is held. So a
+// caller that holds a lock that a hook needs, such as the GIL, must release it before it calls
+// lock().
 class OCTAVO_API ModuleQuantizers {
  public:
   explicit ModuleQuantizers(ModuleQuantizersOptions options = {});
-  // Copies share quantizers, and therefore turns.
+  // Copies share quantizers, and therefore the mutex.
   ModuleQuantizers(const ModuleQuantizers&) = default;
   ModuleQuantizers& operator=(const ModuleQuantizers&) = default;
 
@@ -66,12 +67,13 @@ class OCTAVO_API ModuleQuantizers {
 
   // Before the arithmetic of a forward. The first time, or where the recipe is another than the
   // last one, quantizers are made; a change is a warning first. State goes on only within a class
-  // and format. True: they are new, and what older ones quantized is not to be used again.
-  // `fits`, if given, sees the quantizers of forward first and may throw: then nothing has changed.
+  // and format. Returns true if they are new: codes from older quantizers must not be reused.
+  // `fits`, if given, checks the quantizers of forward first and may throw: then nothing has
+  // changed.
   bool use(const Recipe& recipe, const std::function<void(const QuantizerSet&)>& fits = {});
 
-  // Null before the first use, and where there are no roles. A forward takes those of its backward
-  // along. Nobody waits for a turn here.
+  // Null before the first use, and where there are no roles. A forward saves those of its backward.
+  // These do not take lock().
   [[nodiscard]] std::shared_ptr<QuantizerSet> forward() const { return set(Direction::forward); }
   [[nodiscard]] std::shared_ptr<QuantizerSet> backward() const { return set(Direction::backward); }
   // By "scaling_fwd" or "scaling_bwd".
@@ -87,7 +89,7 @@ class OCTAVO_API ModuleQuantizers {
 
   ModuleQuantizersOptions options_;
   SharedMutex mutex_ = std::make_shared<std::recursive_mutex>();
-  // Of the two pointers alone: nothing is called, made or freed while it is held.
+  // Guards the two pointers only: nothing is called, allocated or freed while it is held.
   std::shared_ptr<std::mutex> pointers_ = std::make_shared<std::mutex>();
   std::shared_ptr<QuantizerSet> forward_, backward_;
   std::set<std::string> said_;

@@ -110,7 +110,7 @@ TEST(ModuleQuantizers, AWarningThatThrowsChangesNothing) {
   EXPECT_THROW((void)module.use(MXFP8BlockScaling{}), std::runtime_error);
   EXPECT_EQ(module.forward(), before);
   strict = false;
-  EXPECT_TRUE(module.use(MXFP8BlockScaling{}));  // and it is said again
+  EXPECT_TRUE(module.use(MXFP8BlockScaling{}));  // and it is reported again
   EXPECT_EQ(calls, 2);
 }
 

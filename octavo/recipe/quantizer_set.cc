@@ -204,8 +204,8 @@ void QuantizerSet::update(void* stream) {
   update_by_functions(*recipe, rule);
 }
 
-// The usual update moves the history on, with scales of its own that nobody sees; the functions'
-// amaxes go through it once more as histories of one row.
+// The usual update moves the history on, with scales that are discarded; the functions' amaxes go
+// through it once more as histories of one row.
 void QuantizerSet::update_by_functions(const DelayedScaling& recipe, const DelayedRule& rule) {
   check(history_.view().device.kind == DeviceKind::cpu, ErrorCode::unsupported, "DelayedScaling",
         "functions for amaxes and scales run on the host, and the state is on ",
@@ -274,7 +274,7 @@ ScalesOfForward::ScalesOfForward(QuantizerSet& set, ForwardScales* kept, void* s
 ScalesOfForward::~ScalesOfForward() {
   try {
     if (!own_.empty()) write(set_.inv_scale(), own_, stream_);
-  } catch (...) {  // a device that fails has said so in the call
+  } catch (...) {  // a failing device was reported by the call itself
   }
 }
 

@@ -1,6 +1,6 @@
 // The quantizers of one module and one direction, made for a recipe, with their state, and the end
 // of a step, when delayed scaling moves that state on. Modules of C++ and of other frameworks hold
-// the same objects; where the state's memory comes from is the caller's choice.
+// the same objects; the caller chooses the allocator of the state.
 #pragma once
 
 #include <cstdint>
@@ -47,7 +47,7 @@ class OCTAVO_API QuantizerSet {
   [[nodiscard]] std::size_t size() const { return quantizers_.size(); }
   [[nodiscard]] Quantizer& at(std::size_t slot) const { return *quantizers_.at(slot); }
   [[nodiscard]] Quantizer& of(TensorRole role) const;
-  // The same, with draws that it has not used before, for stochastic rounding.
+  // The same, with a new seed for stochastic rounding.
   [[nodiscard]] Quantizer& with_new_draws(TensorRole role);
 
   // Delayed scaling only, else empty: [length, slots], [slots] and [slots], as in DelayedState.
@@ -55,8 +55,8 @@ class OCTAVO_API QuantizerSet {
   [[nodiscard]] const Tensor& inv_scale() const { return inv_scale_; }
   [[nodiscard]] const Tensor& scale() const { return scale_; }
   [[nodiscard]] bool has_state() const { return recipe_.delayed(); }
-  // To be held while a quantizer of the set reads or writes state: a step may end on another
-  // thread meanwhile. Empty without state. The functions below take it themselves.
+  // Lock to hold while a quantizer of the set reads or writes state, because a step may end on
+  // another thread. Empty without state. The functions below take it themselves.
   [[nodiscard]] std::unique_lock<std::recursive_mutex> held_state() const;
 
   // State that was saved, f32 and dense, on this set's device or the host; a part without memory
@@ -86,17 +86,17 @@ class OCTAVO_API QuantizerSet {
   mutable std::recursive_mutex state_mutex_;
 };
 
-// For a forward that is done again, as a checkpoint does it: what the first one multiplied by.
+// For a recomputed forward (activation checkpointing): the scales of the first forward.
 struct ForwardScales {
   std::vector<float> inv_scale{};  // of the slots; empty until a forward with state has run
-  bool again = false;              // the second one, which takes no note of amaxes
+  bool again = false;              // this is the recomputed forward, which records no amaxes
 };
 [[nodiscard]] inline bool is_again(const ForwardScales* scales) {
   return scales != nullptr && scales->again;
 }
 
-// While it lasts, a set with state has the scales that are kept; where none are, they are kept now.
-// Nobody else reads or writes the state meanwhile. On a device it waits.
+// RAII: while it lasts, a set with state uses the saved scales; where none are saved, it saves the
+// current ones. It holds the state lock. On a device it synchronizes.
 class OCTAVO_API ScalesOfForward {
  public:
   ScalesOfForward(QuantizerSet& set, ForwardScales* kept, void* stream = nullptr);
@@ -111,7 +111,7 @@ class OCTAVO_API ScalesOfForward {
   std::vector<float> own_{};  // to be put back
 };
 
-// A set that ran in a step, and with whom its amaxes are shared.
+// A set that ran in a step, and the reducer of its amaxes.
 struct StepEntry {
   std::shared_ptr<QuantizerSet> set;
   std::shared_ptr<const Reducer> amax_group{};
@@ -120,7 +120,7 @@ struct StepEntry {
 // All amaxes of a group are reduced in one call, then every set is updated. Where a reducer throws,
 // nothing is changed.
 OCTAVO_API void end_step(std::span<const StepEntry> entries);
-// The step failed: its amaxes are forgotten.
+// The step failed: its amaxes are discarded.
 OCTAVO_API void forget_step(std::span<const StepEntry> entries);
 
 }  // namespace octavo

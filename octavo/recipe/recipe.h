@@ -1,6 +1,6 @@
-// Which formats and scales the tensors of training have: one struct for each strategy, with the
-// fields and defaults of Transformer Engine's class of that name, and Recipe, which is any of them,
-// checked. Every field takes effect or is refused: none is ignored.
+// Recipes of Transformer Engine: formats and scaling of the tensors of training. One struct per
+// strategy, with the fields and defaults of Transformer Engine's class of that name, and Recipe,
+// which holds any of them, checked. Every field takes effect or is refused: none is ignored.
 #pragma once
 
 #include <cstdint>
@@ -28,7 +28,7 @@ enum class RecipeFormat : std::uint8_t { E4M3, E5M2, HYBRID, E2M1 };
 [[nodiscard]] OCTAVO_API Format backward_format(RecipeFormat format);
 [[nodiscard]] OCTAVO_API std::string_view name_of(RecipeFormat format);
 
-// What the products of backward are made from, where it is not the quantized operands.
+// Operands of the products of backward, where they are not the quantized ones.
 enum class BackwardOverride : std::uint8_t {
   none,
   high_precision,  // the originals of x and w, and dy as it comes
@@ -62,9 +62,9 @@ enum class LayerProduct : std::uint8_t { fprop, dgrad, wgrad };
 // (docs/numerics/gemm.md); f64 is refused. Attention sums in its own way.
 struct MMParams {
   // False allows sums to stay in an FP8 tensor core's own accumulator, which is shorter than f32.
-  // Heard where sums are such tensor cores' (an accumulator of hopper_fp8, of layer or recipe):
-  // true promotes to f32 every 128 products, false never. A layer that sums in f32 all the way has
-  // no use for the permission, and none of octavo's fast kernels takes it.
+  // It applies where sums are those of such tensor cores (accumulator hopper_fp8 of a layer or
+  // recipe): true promotes to f32 every 128 products, false never. A layer that accumulates in f32
+  // ignores it, and none of octavo's fast kernels uses the permission.
   bool use_split_accumulator = true;
   constexpr bool operator==(const MMParams&) const = default;
 };
@@ -81,7 +81,7 @@ struct QParams {
 // one. It runs on the host.
 using AmaxAlgorithm = std::function<float(std::span<const float> oldest_to_newest)>;
 // From the amax of the window, the inv_scale there is and the largest value of the format to the
-// next inv_scale; margin and what zero, Inf and NaN mean are then the function's business.
+// next inv_scale; margin and the handling of zero, Inf and NaN are then up to the function.
 using ScaleAlgorithm = std::function<float(float amax, float inv_scale, float largest)>;
 struct DelayedScaling {
   int margin = 0;
@@ -125,7 +125,7 @@ struct Float8BlockScaling {
 
 // e8m0 scales of tiles of 1 x 32.
 struct MXFP8BlockScaling {
-  int margin = 0;  // must be 0: a tile's scale fits the tile
+  int margin = 0;  // must be 0: the scale of a tile comes from the tile itself
   RecipeFormat fp8_format = RecipeFormat::E4M3;
   bool fp8_dpa = false, fp8_mha = false;
   BackwardOverride backward_override = BackwardOverride::none;
@@ -150,7 +150,7 @@ struct NVFP4BlockScaling {
   bool operator==(const NVFP4BlockScaling&) const = default;
 };
 
-// Which tensor of which module a quantizer is for.
+// The tensor and module that a quantizer is for.
 struct QuantizerRole {
   std::string module_type;  // "Linear"
   TensorRole tensor = TensorRole::input;
@@ -162,7 +162,7 @@ struct QuantizerRole {
 using QuantizerFactory = std::function<std::shared_ptr<Quantizer>(const QuantizerRole&)>;
 struct CustomRecipe {
   std::shared_ptr<const QuantizerFactory> qfactory{};  // must be given
-  RecipeFormat fp8_format = RecipeFormat::HYBRID;      // what attention is told
+  RecipeFormat fp8_format = RecipeFormat::HYBRID;      // the format for attention
   bool fp8_dpa = false, fp8_mha = false;
   BackwardOverride backward_override = BackwardOverride::none;
   int quantization_alignment = 128;  // of padding between groups, which is not there yet: no other

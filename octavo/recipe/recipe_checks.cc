@@ -1,5 +1,4 @@
-// What a recipe's fields may be. An argument that would do nothing is an error here rather than a
-// surprise later.
+// Valid values of a recipe's fields. A field that would have no effect is an error.
 #include <cmath>
 #include <type_traits>
 

@@ -24,7 +24,7 @@ BackwardTicket::BackwardTicket(std::shared_ptr<Region> region, StepEntry entry)
 BackwardTicket::~BackwardTicket() {
   try {
     end_step(done(false));
-  } catch (...) {  // nobody to hear of it; the amaxes are there for the next step
+  } catch (...) {  // a destructor cannot report it; the amaxes stay for the next step
   }
 }
 

@@ -1,5 +1,5 @@
-// One outermost autocast scope: which quantizers ran in it, so that delayed scaling moves on once
-// when it ends, and once more when its backward has run, whichever thread that is on.
+// One outermost autocast scope: the quantizers that ran in it, so that delayed scaling is updated
+// once when the scope ends, and once when its backward has run, on whichever thread.
 #pragma once
 
 #include <memory>
@@ -13,9 +13,9 @@ namespace octavo {
 
 class Region;
 
-// What a forward keeps for its backward. One that goes without ran() is a backward that never came:
-// nobody waits for it. Where it is the last one and others ran, it ends their step as it goes; what
-// a reducer throws is lost then, and the amaxes stay for the next step.
+// Ticket that a forward keeps for its backward. A ticket destroyed without ran() is a backward that
+// never came: no step waits for it. If it was the last one and others ran, its destructor ends
+// their step; an exception of a reducer is lost then, and the amaxes stay for the next step.
 class OCTAVO_API BackwardTicket {
  public:
   BackwardTicket(std::shared_ptr<Region> region, StepEntry entry);
@@ -23,12 +23,12 @@ class OCTAVO_API BackwardTicket {
   BackwardTicket(const BackwardTicket&) = delete;
   BackwardTicket& operator=(const BackwardTicket&) = delete;
 
-  // The amaxes are gathered. The last one of a region ends the step of all of its backward
-  // quantizers; what a reducer throws comes out here. A second call does nothing.
+  // The backward has recorded its amaxes. The last ticket of a region ends the step of all of its
+  // backward quantizers; an exception of a reducer propagates. A second call does nothing.
   void ran();
 
  private:
-  // Whose step ends with this one.
+  // The entries whose step ends with this ticket.
   [[nodiscard]] std::vector<StepEntry> done(bool ran);
 
   std::shared_ptr<Region> region_;
@@ -38,11 +38,11 @@ class OCTAVO_API BackwardTicket {
 
 class OCTAVO_API Region : public std::enable_shared_from_this<Region> {
  public:
-  // To be said before the set gathers anything.
+  // To be called before the set records an amax.
   void runs_forward(const StepEntry& entry);
   [[nodiscard]] std::shared_ptr<BackwardTicket> expect_backward(StepEntry entry);
 
-  // The scope ends, well or not.
+  // The scope ends, normally or by an exception.
   void end_forward();
   void fail_forward();
 

@@ -130,7 +130,8 @@ struct Subject {
             .mask = options.mask,
             .softmax_scale = options.softmax_scale,
             .out = DType::f32,
-            // automatic looks at rows and their neighbours: a sample would be chosen for otherwise.
+            // automatic chooses per range of rows: for a sample of rows it would choose
+            // differently.
             .ranges = rung == AttentionRung::automatic ? std::span<const AttentionRange>() : rows,
             .threads = options.threads,
             .backend = options.backend};
@@ -147,7 +148,7 @@ struct Subject {
                                      static_cast<std::size_t>(v.shape[3]));
   }
 
-  // Rows of stages by the rung that they were done on; automatic: that of their range.
+  // Rows of stages by the rung that computed them; automatic: that of their range.
   [[nodiscard]] std::map<AttentionRung, std::vector<AttentionRange>> stage_rows_by_rung(
       AttentionRung rung, const AttentionReport& report) const {
     if (rung != AttentionRung::automatic) return {{rung, stage_rows}};

@@ -1,4 +1,5 @@
-// How far each rung of attention is from attention in f64, and where the distance comes from.
+// measure_attention(): the error of each rung of attention against f64, and its sources (inputs,
+// scores, weights, output).
 #pragma once
 
 #include <cstdint>
@@ -13,11 +14,11 @@
 
 namespace octavo {
 
-// Relative L2 error after each of the four steps that an FP8 kernel goes through.
+// Relative L2 error after each of the four steps of an FP8 kernel.
 struct AttentionStages {
-  double inputs = 0.0;   // Q, K and V as the rung has them: the largest of the three
+  double inputs = 0.0;   // the rung's rounded Q, K and V: the largest of the three
   double scores = 0.0;   // Q K^T of those, less the mean of each row, which softmax does not see
-  double weights = 0.0;  // what the rung multiplies V by: through a V of random signs
+  double weights = 0.0;  // the rung's weights (P), measured through a V of random signs
   double output = 0.0;
 };
 
@@ -27,13 +28,13 @@ struct AttentionRungError {
   // Outside atol + rtol |exact|, NaN included where the exact result is none. What is NaN in both
   // counts as equal, and is left out of the numbers below.
   std::int64_t failures = 0;
-  // The same against exact attention of the rung's own inputs: what is lost besides quantizing
+  // The same against exact attention of the rung's own inputs: the error without that of quantizing
   // them.
   std::int64_t failures_of_own = 0;
   double max_abs = 0.0, mean_abs = 0.0, relative_l2 = 0.0, cosine = 0.0;
   AttentionStages stages{};
-  // auto, which is run on all rows whatever part of them is compared: rows that each rung was taken
-  // for, in the order of AttentionRung, and how many were done again.
+  // auto, which is run on all rows even if only some are compared: rows computed on each rung, in
+  // the order of AttentionRung, and the number of rows recomputed.
   std::vector<std::int64_t> rows_by_rung{};
   std::int64_t redone = 0;
 };
@@ -45,7 +46,7 @@ struct AttentionErrorOptions {
   double rtol = 5e-3, atol = 5e-3;
   AttentionMask mask{};
   std::optional<double> softmax_scale{};
-  // Rows of each head that are looked at, spread evenly, the first and the last among them; 0: all.
+  // Number of compared rows of each head, evenly spaced, including the first and the last; 0: all.
   std::int64_t rows = 64;
   int threads = 0;
   const Kernels* backend = nullptr;
@@ -55,7 +56,7 @@ struct AttentionErrorOptions {
 [[nodiscard]] OCTAVO_API std::vector<AttentionRungError> measure_attention(
     const View& q, const View& k, const View& v, const AttentionErrorOptions& options = {});
 
-// Inputs to try it with, bf16, [1, heads, tokens, head_size], the same on every machine.
+// Sample inputs, bf16, [1, heads, tokens, head_size], the same on every machine.
 enum class AttentionSample : std::uint8_t {
   normal,   // N(0, 1)
   outlier,  // K has 10 added to, or taken from, four channels

@@ -49,7 +49,7 @@ TEST(AttentionError, GateAndChoices) {
   EXPECT_EQ(rows, 1024);  // all of them: what is compared is a sample
 }
 
-// A sampled row has the bits, and steps those of the rung, that it has among all others.
+// A sampled row has the same bits and the same rung as in a call on all rows.
 TEST(AttentionError, AutoIsThatOfAllRows) {
   const AttentionSampleInputs x = sample_attention(AttentionSample::normal, 1, 1024, 64, 2);
   AttentionReport report;
@@ -76,7 +76,7 @@ void set_nan(Tensor& bf16, std::int64_t at) {
   bf16.span<std::uint16_t>()[static_cast<std::size_t>(at)] = 0x7FC0;
 }
 
-// One that is wanted is no failure; one that is not is not covered up by what comes after it.
+// An expected NaN is no failure; an unexpected one is not hidden by later values.
 TEST(AttentionError, NanStaysAndIsCompared) {
   AttentionSampleInputs x = sample_attention(AttentionSample::normal, 1, 64, 64, 2);
   set_nan(x.q, 5 * 64 + 3);

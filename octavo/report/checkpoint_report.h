@@ -1,5 +1,5 @@
-// What quantizing (or comparing) a checkpoint cost, tensor by tensor, and the ways to show it:
-// JSON for programs, one self-contained HTML page for people.
+// CheckpointReport: the error of quantizing (or comparing) a checkpoint, tensor by tensor, as JSON
+// and as one self-contained HTML page.
 #pragma once
 
 #include <array>
@@ -24,15 +24,15 @@ struct TensorReport {
   std::string source;   // "bfloat16"
   std::string preset;   // "mxfp8"; empty where the tensor was copied
   std::string scaling;  // describe()
-  std::string why;      // why it was left alone, or what was planned around
+  std::string why;      // why it was not quantized, or a note of the plan
   std::uint64_t bytes_before = 0, bytes_after = 0;
   bool measured = false;
   std::int64_t same_non_finite = 0;  // NaN, or the same Inf, on both sides of a comparison
   // With the histogram of values and of codes (of many tensors, only the worst); no rows, no tiles.
   ErrorMetrics metrics{};
-  ValueHistogram results{};  // what came back of the values, in the steps of metrics.values
+  ValueHistogram results{};  // of the dequantized values, in the bins of metrics.values
   std::vector<std::int64_t> scale_histogram;  // by exponent: [i] is 2^(i - 127) .. 2^(i - 126)
-  // Of advised_presets(), those that the target has words for where this tensor is; nothing: all.
+  // The advised_presets() that the target format supports for this tensor; empty: all.
   std::optional<std::vector<std::string_view>> could_have{};
   std::string advice;  // "fp8-block instead of nvfp4 gains 11 dB for 3.9 bits"; may be empty
 };
@@ -83,19 +83,19 @@ struct OCTAVO_API CheckpointReport {
 // the document would be the largest thing in memory.
 using PutText = std::function<void(std::string_view)>;
 OCTAVO_API void write_json(const CheckpointReport& report, const Json& more, const PutText& put);
-// Its two halves, for who needs the report's memory to find out what `more` is.
+// Its two halves, for a caller that must free the report's memory before it can compute `more`.
 OCTAVO_API void begin_json(const CheckpointReport& report, const PutText& put);
 OCTAVO_API void end_json(const Json& more, const PutText& put);
 [[nodiscard]] OCTAVO_API std::string html_of(const CheckpointReport& report);
 
 [[nodiscard]] OCTAVO_API std::span<const std::string_view> advised_presets();
 
-// What the others of advised_presets() would bring a tensor, from its metrics alone.
+// Estimated gain of the other advised_presets() for a tensor, from its metrics alone.
 struct ErrorEstimate {
   static constexpr std::size_t kPresets = 5;
   std::array<float, kPresets> gain{};  // in decibels; NaN for those that it cannot have
   std::array<float, kPresets> bits{};  // more than now, for each value
-  double elements = 0, error2 = 0;     // what it weighs among others
+  double elements = 0, error2 = 0;     // its weight among other tensors
 };
 [[nodiscard]] OCTAVO_API ErrorEstimate error_estimate_of(const TensorReport& tensor);
 // "fp8-block instead of nvfp4 gains 11 dB for 3.9 bits more": the best for tensors of one preset

@@ -204,8 +204,7 @@ TEST(CheckpointReport, json_in_pieces_is_the_document) {
   }
 }
 
-// Never more than kMaxHistograms, of equals too: a model of equal tensors is one that somebody
-// tries.
+// Never more than kMaxHistograms, of equals too: a model of equal tensors is a likely test input.
 TEST(CheckpointReport, the_worst_have_histograms) {
   EXPECT_EQ(with_histograms({3, 1, 2}), (std::vector<bool>{true, true, true}));
   const auto count = [](const std::vector<bool>& shown) {

@@ -29,7 +29,7 @@ std::string_view trimmed(std::string_view text) {
   return text.substr(first, text.find_last_not_of(' ') - first + 1);
 }
 
-// Nothing has been shown of a tensor that only one side has.
+// A tensor that only one checkpoint has was not compared.
 MissedGate missed_by(const Gate& gate, const std::vector<std::string>& not_compared) {
   const std::string& first = not_compared.front();
   const std::size_t more = not_compared.size() - 1;
@@ -79,7 +79,7 @@ Gate parse_gate(const std::string& typed) {
 
 bool Gate::holds(const ErrorMetrics& metrics) const {
   const double got = value(metrics);
-  if (std::isnan(got)) return true;  // what could not be computed has not been shown to be good
+  if (std::isnan(got)) return true;  // a metric that could not be computed misses the gate
   const bool equal = comparison.size() == 2 && got == limit;
   return equal || (comparison[0] == '<' ? got < limit : got > limit);
 }

@@ -1,4 +1,4 @@
-// Limits that a user sets on metrics, such as 'cosine<0.999', and which tensors miss them.
+// Quality gates: user limits on metrics, such as 'cosine<0.999', and the tensors that miss them.
 #pragma once
 
 #include <cstddef>
@@ -19,7 +19,7 @@ struct OCTAVO_API Gate {
   double limit = 0;
 
   [[nodiscard]] double value(const ErrorMetrics& metrics) const { return metrics.*metric; }
-  // Is it so, what must not be?
+  // Do the metrics violate the gate (is the forbidden condition true)?
   [[nodiscard]] bool holds(const ErrorMetrics& metrics) const;
 };
 

@@ -23,7 +23,7 @@ namespace {
 
 constexpr std::string_view kOp = "gemm_error";
 
-// Elements of each product that are there in f64 at a time, for one thread.
+// f64 elements of each product in a row block, per thread.
 constexpr std::int64_t kRowBlockElements = 64 * 1024;
 
 struct DistanceSums {
@@ -86,15 +86,15 @@ void check_products(const Products& of) {
          ", wanted ", to_string(shape));
 }
 
-// Rows of A to take at a time: whole tiles of what was multiplied, of a number that depends on the
-// shape alone. Operands whose tiles are as high as they are, are taken whole.
+// Rows of A per row block: whole tiles of the operands, a number that depends on the shape alone.
+// Operands with one tile over all rows are one block.
 std::int64_t rows_per_block(const Products& of) {
   const std::int64_t rows = of.a.shape[0], tile = rows_of_a_tile(*of.a_used);
   if (tile == 0) return rows;
   return std::max<std::int64_t>(1, kRowBlockElements / of.b.shape[0] / tile) * tile;
 }
 
-// Memory of one thread.
+// Buffers of one thread.
 struct RowBlock {
   Tensor original, used, result;
 

@@ -1,5 +1,5 @@
-// How far a product is from that of the values before they were quantized, and which part of it is
-// whose: that of the codes, or that of the sums. Every number is defined in
+// measure_gemm_error(): the error of a product against that of the unquantized values, split into
+// the part of quantization and the part of accumulation. Every number is defined in
 // docs/numerics/metrics.md.
 #pragma once
 
@@ -11,7 +11,7 @@
 
 namespace octavo {
 
-// Between a product x and a y in its place.
+// Distance between an exact product x and its replacement y.
 struct ProductDistance {
   double relative_l2 = 0;  // ||y - x|| / ||x||
   double max_abs = 0;      // the largest |y - x|

@@ -1,4 +1,4 @@
-// The same numbers for any number of threads, whatever tiles strips have to keep whole.
+// The same numbers for any number of threads, whatever tiles the row blocks must not split.
 #include <gtest/gtest.h>
 
 #include <random>
@@ -18,7 +18,7 @@ Tensor random_values(std::int64_t rows, std::int64_t cols, unsigned seed) {
   return tensor;
 }
 
-// More rows than a strip has, for tiles of many rows, of one row and of all rows; results of any
+// More rows than one row block, for tiles of many rows, of one row and of all rows; results of any
 // type and strides.
 TEST(GemmErrorThreads, RowBlocksAndTypes) {
   const std::int64_t m = 301, n = 600, k = 7;

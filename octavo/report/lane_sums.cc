@@ -100,7 +100,7 @@ bool has_zero(const std::uint8_t* codes, int count) {
   return any_zero(smaller(smaller(least[0], least[1]), smaller(least[2], least[3])));
 }
 
-// One by one where vectors were not enough: the elements of a block.
+// Scalar pass over the elements of a block, where the vector pass is not enough.
 template <LaneSource kSource, int kMantissa, typename See>
 void for_each(const LaneRow& row, int block, const See& see) {
   for (int i = block * kLaneBlock; i < (block + 1) * kLaneBlock; i += 16) {
@@ -143,8 +143,8 @@ struct StretchSums {
   Bytes least = kMostField;
 };
 
-// As many elements as the processor can keep in its registers. Each step is done for all of them
-// before the next one: a chain by itself leaves the processor waiting.
+// As many elements as fit the vector registers. Each step is done for all of them before the next
+// one (interleaved), to hide the latency of a dependency chain.
 template <LaneSource kSource, int kMantissa, int kCount, bool kFlushed, bool kRelative>
 [[gnu::always_inline]] inline void add_elements(const LaneRow& row, int first, float scale,
                                                 float max_relative, BlockSums& block,
@@ -177,7 +177,7 @@ template <LaneSource kSource, int kMantissa, int kCount, bool kFlushed, bool kRe
       all.flushed -= reinterpret_cast<Words>(y[i] == 0.0F) & reinterpret_cast<Words>(x[i] != 0.0F);
 }
 
-// kFlushed: count what is flushed on the way. kRelative: look for larger relative errors.
+// kFlushed: count what is flushed on the way. kRelative: search for larger relative errors.
 template <LaneSource kSource, int kMantissa, int kRun, bool kFlushed, bool kRelative>
 std::uint32_t add(const LaneRow& row, LaneSums& sums) {
   constexpr int kCount = std::min(kRun, 32);

@@ -1,4 +1,4 @@
-// Sums over values and what came back of them, in f32 lanes: the inner loop of measure_row_block.
+// Sums over values and dequantized values in f32 SIMD lanes: the inner loop of measure_row_block.
 #pragma once
 
 #include <cstdint>
@@ -15,7 +15,7 @@ inline constexpr int kLaneBlock = 128;    // elements that are summed before f64
 inline constexpr int kMostBlocks = 32;    // of a call
 inline constexpr int kLeastLaneRun = 16;  // elements that share a scale: 16, 32 or 128
 
-// A stretch of a row: values as they are stored, decoded codes, and a scale for every `run`.
+// A segment of a row: values as stored, decoded codes, and a scale for every `run` elements.
 enum class LaneSource : std::uint8_t { f32, bf16 };
 struct LaneRow {
   const void* x = nullptr;
@@ -24,23 +24,23 @@ struct LaneRow {
   int blocks = 0;  // of 128 elements
   LaneSource source = LaneSource::f32;
   int run = kLaneBlock;
-  // The error, times a scale, that only what has saturated exceeds.
+  // Error bound relative to the scale that only saturated values exceed.
   float most_error = 0;
   // Of the sign, exponent and mantissa that a code of a byte is made of: 3 (e4m3) or 2 (e5m2).
   // Moved to where f32 has them they are the value times 2^(bias - 127), subnormal numbers too;
   // `scales` are then larger by as much, and `most_error` smaller.
   int mantissa_bits = 0;
-  // Codes of a byte each, to look for zeros in: what is flushed is then counted where there are
-  // any. Null: all elements are looked at, as formats of few values flush many.
+  // Codes of one byte, scanned for zeros: flushed values are then counted only in blocks that have
+  // one. Null: every element is checked, because narrow formats flush many values.
   const std::uint8_t* codes = nullptr;
   // Some relative error of the tensor is known to be 1, which rounding to nearest never exceeds.
   bool knows_one = false;
 };
 
-// Adds a stretch to the sums: all values are finite and have squares that f32 holds. Returns a bit
+// Adds a segment to the sums: all values are finite and have squares that f32 holds. Returns a bit
 // for every block with an error beyond most_error, in which something may have saturated.
 //
-// How far sums may be off: the difference of two f32 is rounded once (2^-24 of itself), its square
+// Error bound of the sums: the difference of two f32 is rounded once (2^-24 of itself), its square
 // doubles that and is rounded, 3 * 2^-24. Squares are not negative, so that a sum loses no more
 // than its additions round: 16 in each of 8 lanes and 1 over two of them, before it goes on in f64.
 // Where scales have two levels their product is rounded to f32 first, 2^-24 of a result and so

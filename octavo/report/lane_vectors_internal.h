@@ -1,5 +1,5 @@
-// The steps of lane_sums.cc on vectors: `plain` as GCC and Clang have them for every processor, and
-// `neon` where one instruction does what takes a compiler several. Both give the same bits.
+// Vector operations of lane_sums.cc: `plain` with the vector extensions of GCC and Clang, and
+// `neon` where one instruction replaces several. Both give the same bits.
 #pragma once
 
 #include <cstdint>
@@ -65,8 +65,8 @@ inline Floats distance(Floats a, Floats b) {
   return reinterpret_cast<Floats>(reinterpret_cast<Words>(a - b) & 0x7FFFFFFFU);
 }
 
-// Rounded once where processors do that in one step: a sum may differ by its last bits between
-// kinds of processors, and nowhere else.
+// Rounded once where the processor has FMA: sums may differ in their last bits between
+// architectures, and nowhere else.
 inline Floats add_square(Floats sum, Floats x) {
 #ifdef __FP_FAST_FMAF
   for (int i = 0; i < 4; ++i) sum[i] = __builtin_fmaf(x[i], x[i], sum[i]);

@@ -1,4 +1,4 @@
-// What measure_error is given, checked and laid out for the pieces.
+// Arguments of measure_error, checked and prepared for the pieces.
 #include <algorithm>
 #include <string_view>
 

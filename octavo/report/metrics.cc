@@ -1,4 +1,4 @@
-// Cuts a tensor into pieces, has them measured, and adds them up in their order.
+// Partitions a tensor into pieces, measures them in parallel, and adds them in order.
 #include "octavo/report/metrics.h"
 
 #include <algorithm>
@@ -11,7 +11,7 @@
 namespace octavo {
 namespace {
 
-// Pieces that a thread measures before all are added up.
+// Pieces per thread and batch.
 constexpr int kPiecesAtOnce = 4;
 
 // Collects pieces, measures a batch of them at a time, and adds them to the totals.

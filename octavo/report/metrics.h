@@ -1,5 +1,5 @@
-// How far a quantized tensor is from what it was made of. Every number is defined in
-// docs/numerics/metrics.md.
+// measure_error(): error metrics of a quantized tensor (MSE, SQNR, cosine, ...), per tensor, row
+// and tile. Every number is defined in docs/numerics/metrics.md.
 #pragma once
 
 #include <cmath>
@@ -18,21 +18,21 @@ struct Kernels;
 // Sums over some of the elements, those that are finite before and after: a row, a tile, or all.
 struct ErrorSums {
   std::int64_t count = 0;
-  double error2 = 0;   // of (x - y)^2, where x is the value and y what came back
+  double error2 = 0;   // of (x - y)^2, where x is the value and y its dequantized value
   double value2 = 0;   // of x^2
   double max_abs = 0;  // the largest |x - y|
-  // What x and y are measured in before they are squared: 1, or a power of two where all of a
-  // tensor is so large or so small (which takes f64) that squares would overflow or vanish.
+  // Unit of x and y before squaring: 1, or a power of two where all of a tensor is so large or
+  // small (f64 only) that squares would overflow or underflow.
   double unit = 1;
 
   [[nodiscard]] double mse() const {
     return count > 0 ? error2 / static_cast<double>(count) * unit * unit : 0.0;
   }
-  // ||x - y|| / ||x||; 0 where nothing is wrong, even if all values are zero.
+  // ||x - y|| / ||x||; 0 where there is no error, even if all values are zero.
   [[nodiscard]] double relative_l2() const {
     return error2 == 0 ? 0.0 : std::sqrt(error2) / std::sqrt(value2);
   }
-  // In decibels; infinite where nothing is wrong.
+  // In decibels; infinite where there is no error.
   [[nodiscard]] double sqnr() const {
     return error2 == 0 ? std::numeric_limits<double>::infinity()
                        : 10.0 * (std::log10(value2) - std::log10(error2));

@@ -1,4 +1,5 @@
-// measure_error against a plain loop over the dequantized tensor, for every preset, type and shape.
+// measure_error against an oracle that loops over the dequantized tensor, for every preset, type
+// and shape.
 #include "octavo/report/metrics.h"
 
 #include <gtest/gtest.h>

@@ -1,4 +1,5 @@
-// The metrics again, as the page that defines them reads: one loop over a whole dequantized copy.
+// Oracle of the metrics, written from docs/numerics/metrics.md: one loop over a whole dequantized
+// copy.
 #pragma once
 
 #include <cmath>

@@ -58,7 +58,7 @@ class Measuring {
         dequantize(scale, codes + at, end - col, y + at);
         if (!job_.rotated) count_limits(scale, x + at, y + at, end - col);
       });
-      // What saturates and what is flushed is a question about what was encoded.
+      // Saturated and flushed are counted on the encoded (transformed) values.
       if (job_.rotated) count_rotated(x, y, row);
       for_each_run(job_, piece_, [&](std::int64_t col, std::int64_t end, std::int64_t tile) {
         const std::int64_t at = col - piece_.col;
@@ -94,8 +94,8 @@ class Measuring {
     out_.flushed += flushed;
   }
 
-  // The same for a row that was transformed; then y is turned back. Groups cut off by the edge of
-  // the matrix were left alone.
+  // The same for a Hadamard-transformed row; then the inverse is applied to y. A tail of fewer than
+  // 16 values was not transformed.
   void count_rotated(const double* x, float* y, std::int64_t row) {
     for (std::int64_t c = 0; c < piece_.cols; c += kHadamardSize) {
       const std::int64_t size = std::min<std::int64_t>(kHadamardSize, piece_.cols - c);

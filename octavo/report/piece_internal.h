@@ -1,5 +1,6 @@
-// One piece of a matrix, measured: the unit of work of a thread and of summation. Pieces are cut by
-// the shape alone and added in their order, which is why sums do not depend on threads.
+// One piece of a matrix: the unit of work of a thread and of summation. The partition into pieces
+// depends on the shape alone and pieces are added in order, so sums do not depend on the number of
+// threads.
 #pragma once
 
 #include <algorithm>
@@ -21,7 +22,7 @@ inline constexpr std::int64_t kPieceElements = 16 * 1024;
 inline constexpr int kLeastExponent = -1074, kMostExponent = 1023;
 inline constexpr int kExponents = kMostExponent - kLeastExponent + 1;
 
-// What all pieces share.
+// Data common to all pieces.
 struct Measurement {
   View values{};
   const QuantizedCopy* copy = nullptr;
@@ -30,7 +31,7 @@ struct Measurement {
   std::int64_t tile_rows = 1, tile_cols = 1;  // extents, never 0
   std::int64_t code_row_bytes = 1, scale_bytes = 1;
   bool rows = false, tiles = false, histograms = false;
-  bool rotated = false;  // by a Hadamard transform
+  bool rotated = false;  // the codes are of Hadamard-transformed values
   std::uint16_t signs = 0;
   double tensor_scale = 1;
   double unit = 1;                       // ErrorSums::unit
@@ -38,7 +39,7 @@ struct Measurement {
   std::vector<double> decoded;           // by code
   decltype(Kernels::decode) decode_entry = nullptr;
 
-  // What codes of this tile are multiplied by.
+  // The scale of this tile.
   [[nodiscard]] double scale(std::int64_t index) const;
 };
 // Throws when the arguments of measure_error do not fit each other.
@@ -80,7 +81,7 @@ struct PieceSums {
   void add(const PieceSums& other);
 };
 
-// Buffers of one worker.
+// Buffers of one thread.
 struct PieceScratch {
   std::vector<double> values = std::vector<double>(kPieceElements);
   std::vector<float> narrow = std::vector<float>(kPieceElements);
@@ -94,7 +95,7 @@ void load_codes(const Measurement& job, const Piece& piece, PieceScratch& scratc
 void measure_piece(const Measurement& job, const Piece& piece, PieceScratch& scratch,
                    PieceSums& out);
 
-// What follows from the sums and counts that are there, of `finite` values and so many bytes.
+// Derives the ratios from the sums and counts, for `finite` values and `nbytes` bytes.
 void derive_ratios(ErrorMetrics& out, std::int64_t finite, std::int64_t nbytes);
 
 }  // namespace octavo

@@ -1,4 +1,4 @@
-// How a piece gets its values, codes and scales, whatever type and strides they have.
+// Loads values, codes and scales of a piece, of any type and strides.
 #include <cstring>
 
 #include "octavo/format/decode.h"

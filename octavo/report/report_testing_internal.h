@@ -1,4 +1,4 @@
-// A report of a model that nobody has: some layers, real quantizations of random weights.
+// A report of a synthetic model: some layers, real quantizations of random weights.
 #pragma once
 
 #include <cmath>

@@ -51,7 +51,7 @@ void RowBlockMeasuring::scan_scales() {
     for (std::int64_t i = 0; i < range.count; ++i) note(job_.scale(i), 1);
     return;
   }
-  // Neighbours often have the same scale: in tables of their own they need not wait for each other.
+  // Neighbouring scales are often equal: two tables avoid the store-to-load dependency.
   std::array<std::array<std::int64_t, 256>, 2> counts{};
   const auto* const codes = static_cast<const std::uint8_t*>(view.data);
   for (std::int64_t i = 0; i < range.count; ++i)

@@ -1,10 +1,10 @@
-// The error of a tensor that is never in memory as a whole: it comes in bands of rows, which are
-// measured one by one, from several threads, and added up. Sums are added in the order of the bands
-// whatever order they come in, so that the result depends on the cut alone.
+// Error metrics of a tensor that is never in memory as a whole: it is measured in row blocks, from
+// several threads, and accumulated. Sums are added in the order of the row blocks, whatever order
+// they arrive in, so the result depends on the partition alone.
 //
-// This is the fast way: differences are taken and squared in f32 lanes. docs/numerics/metrics.md
-// says what is exact and how far sums may be off (2e-6 of themselves); measure_error has no such
-// bound to state.
+// This is the fast path: differences are taken and squared in f32 SIMD lanes.
+// docs/numerics/metrics.md says what is exact and bounds the relative error of sums (2e-6);
+// measure_error sums in f64.
 #pragma once
 
 #include <array>
@@ -25,11 +25,12 @@ namespace octavo {
 struct RowBlockErrorOptions {
   // Values and codes of every so many rows are counted into histograms; 0: of none.
   std::int64_t histogram_every = 1;
-  std::int64_t first_row = 0;  // of the band in the tensor: which rows those are
-  // The largest magnitude of the band's values; NaN where that is not known, which is slow.
+  // Index of the block's first row in the tensor: selects the rows for histograms.
+  std::int64_t first_row = 0;
+  // The amax of the block's values; NaN where it is unknown, which is slow.
   float amax = std::numeric_limits<float>::quiet_NaN();
-  // The largest relative error that another band of the tensor is known to have: 1 saves looking
-  // for larger ones. For codes rounded to nearest.
+  // The largest relative error known from other row blocks of the tensor: at 1 the search for
+  // larger ones is skipped. For codes rounded to nearest.
   float known_max_relative = 0.0F;
 };
 
@@ -45,7 +46,7 @@ struct RowBlockError {
   NonFiniteCounts input{}, result{};
   ScaleRange scales{};
   ExponentCounts values{}, scale_counts{};
-  ExponentCounts results{};  // what came back of the values that are counted
+  ExponentCounts results{};  // of the dequantized values of the counted rows
   std::int64_t result_zeros = 0;
   std::vector<std::int64_t> codes{};
   std::int64_t nbytes = 0;
@@ -56,23 +57,24 @@ struct RowBlockError {
                                                          const QuantizedTensor& row_block,
                                                          const RowBlockErrorOptions& options = {});
 
-// All bands of a tensor.
+// Accumulated error of all row blocks of a tensor.
 class OCTAVO_API TensorError {
  public:
   explicit TensorError(std::size_t row_blocks = 0) : sums_(row_blocks) {}
   // Not from two threads at once.
   void add(std::size_t ordinal, const RowBlockError& row_block);
-  // There are no more bands: what is known is packed, as a checkpoint may have a hundred thousand
-  // tensors and counts alone are 8 KiB of each. Nothing else changes.
+  // There are no more row blocks: packs the sums, since a checkpoint may have a hundred thousand
+  // tensors and counts alone are 8 KiB each. Results do not change.
   void settle();
   [[nodiscard]] ErrorMetrics metrics() const;
   [[nodiscard]] double max_relative() const {
     return open_.empty() ? 0.0 : open_.front().max_relative;
   }
-  // All that add() was told, for a later process: metrics() of what is restored are the same.
+  // Serialized state, for a later process: a restored object has the same metrics().
   [[nodiscard]] std::string kept() const;
   [[nodiscard]] static TensorError restored(std::string_view kept);
-  // What came back, in the same steps as metrics().values; empty where nothing was counted.
+  // Histogram of the dequantized values, in the bins of metrics().values; empty where nothing was
+  // counted.
   [[nodiscard]] ValueHistogram result_values() const;
   [[nodiscard]] ExponentCounts scale_counts() const { return all().scale_counts; }
 
@@ -83,7 +85,7 @@ class OCTAVO_API TensorError {
   [[nodiscard]] RowBlockError all() const;
 
   std::vector<Sums> sums_;
-  std::vector<RowBlockError> open_;  // at most one, while bands come
+  std::vector<RowBlockError> open_;  // at most one, until settle()
   std::string packed_;               // kept(), when they are all there
 };
 

@@ -1,4 +1,5 @@
-// A RowBlockError as a line of text and back: small in memory, and a string of a file's record.
+// A RowBlockError as a line of text and back: compact in memory, and a string in the record of an
+// output folder.
 #pragma once
 
 #include <string>
@@ -9,8 +10,7 @@
 namespace octavo {
 
 [[nodiscard]] std::string packed_row_block(const RowBlockError& row_block);
-// Of a text that is not as packed_row_block writes it, zeros: the file that it came from may be
-// anybody's.
+// Zeros for text that packed_row_block did not write: the file is untrusted.
 [[nodiscard]] RowBlockError unpacked_row_block(std::string_view text);
 
 }  // namespace octavo

@@ -29,7 +29,7 @@ Tensor random_values(std::int64_t rows, std::int64_t cols, DType dtype, unsigned
   return tensor;
 }
 
-// Bands of `step` rows of the same quantization.
+// Row blocks of `step` rows of the same quantization.
 ErrorMetrics by_row_blocks(const Tensor& values, const Scaling& scaling, std::int64_t step,
                            ExponentCounts* scale_counts = nullptr) {
   const std::int64_t rows = values.shape()[0], cols = values.shape()[1];
@@ -141,7 +141,7 @@ TEST(RowBlockError, SumsDoNotDependOnTheOrderTheyComeIn) {
   EXPECT_EQ(counted, 16 * 512);  // every eighth row
 }
 
-// The record of a killed call may be anybody's: what is not as it was written is nothing.
+// The record of a killed call is untrusted: malformed text is read as zeros.
 TEST(RowBlockError, any_text_can_be_restored) {
   RowBlockError row_block;
   row_block.elements = row_block.count = 4;

@@ -1,11 +1,11 @@
-// Values by exponent, and codes, of the rows that are counted.
+// Histograms of a row block: values by exponent, and codes, of the counted rows.
 #include <algorithm>
 
 #include "octavo/report/row_block_measuring_internal.h"
 
 namespace octavo {
 
-// At most 256 codes, as for all of the fast way.
+// At most 256 codes, as in all of the fast path.
 void RowBlockMeasuring::count_values(std::int64_t row, std::int64_t col, std::int64_t at,
                                      std::int64_t count) {
   for (std::int64_t i = 0; i < count; ++i) {
@@ -18,7 +18,7 @@ void RowBlockMeasuring::count_values(std::int64_t row, std::int64_t col, std::in
 
 void RowBlockMeasuring::count_results(std::int64_t row, std::int64_t col, std::int64_t count,
                                       bool and_codes) {
-  // Stretches that share a scale.
+  // Runs that share a scale.
   for (std::int64_t done = 0; done < count;) {
     const std::int64_t at = col + done, left = job_.tile_cols - at % job_.tile_cols,
                        size = std::min(left, count - done);

@@ -1,5 +1,5 @@
-// One band being measured. Its parts: scales and the exact way (row_block_error.cc), sums in f32
-// lanes (row_block_sums.cc), histograms (row_block_histograms.cc).
+// Measurement of one row block. Its parts: scales and the exact path (row_block_error.cc), sums in
+// f32 SIMD lanes (row_block_sums.cc), histograms (row_block_histograms.cc).
 #pragma once
 
 #include <array>
@@ -19,8 +19,8 @@ class RowBlockMeasuring {
   RowBlockError run();
 
  private:
-  // Values that are worked on at once, at most: two buffers of f32 that stay in the first-level
-  // cache. A multiple of 8, so that packed codes are cut between bytes.
+  // Maximum number of values per segment: two f32 buffers that stay in the L1 cache. A multiple of
+  // 8, so that packed codes are split at bytes.
   static constexpr std::int64_t kSegment = static_cast<std::int64_t>(kLaneBlock) * kMostBlocks;
 
   void scan_scales();
@@ -69,15 +69,15 @@ class RowBlockMeasuring {
   float most_error_ = 0;           // see LaneRow
   bool codes_show_zeros_ = false;  // a result is zero where its code, a byte, is
   int moved_mantissa_ = 0;         // codes are not decoded beforehand
-  float unit_ = 1;                 // and what run_scales_ are times then
+  float unit_ = 1;                 // and the factor of run_scales_ then
   LaneSums sums_;
   // Values of the segment: one of these.
   const float* x_ = nullptr;
   const std::uint16_t* bf16_ = nullptr;
   alignas(64) float wide_[kSegment];
   alignas(64) float y_[kSegment];
-  // Neighbours often fall into the same place; in tables of their own they need not wait for each
-  // other.
+  // Neighbouring values often fall into the same bin; two tables avoid the store-to-load
+  // dependency.
   std::array<std::array<std::uint32_t, 256>, 2> exponents_{}, counted_{}, result_exponents_{};
   float run_scales_[kSegment / kLeastLaneRun];
 };

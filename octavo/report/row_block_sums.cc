@@ -1,4 +1,4 @@
-// Sums of a band in f32 lanes.
+// Sums of a row block in f32 SIMD lanes.
 #include <algorithm>
 #include <cmath>
 
@@ -37,9 +37,9 @@ bool RowBlockMeasuring::measure_fast() {
   if (dtype == DType::f64 || job_.rotated || !job_.plan.is_one_matrix() || out_.scales.nan > 0 ||
       job_.decoded.size() > 256 || !(amax == 0 || (amax >= kLeastAmax && amax <= kMostAmax)))
     return false;
-  // An error of more than half a step is that of something beyond the largest value. Times a scale
-  // that is no power of two both are rounded, of a result as large as 254 half steps (mxint8) by
-  // 254 * 2^-24 of one; 2^-12 is far from that and still rare.
+  // An error of more than half a step means saturation. Times a scale that is no power of two both
+  // are rounded, of a result as large as 254 half steps (mxint8) by 254 * 2^-24 of one; 2^-12 is
+  // far from that and still rare.
   const View& scales = job_.scales.view();
   const bool powers = scales.dtype == DType::code && scales.format == e8m0fnu;
   const double slack = powers && job_.tensor_scale == 1 ? 1 : 1 - 0x1p-12;

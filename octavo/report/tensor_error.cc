@@ -1,4 +1,4 @@
-// All bands of a tensor, added up.
+// TensorError: accumulation over the row blocks of a tensor.
 #include <algorithm>
 #include <cmath>
 
@@ -70,7 +70,7 @@ void TensorError::add(std::size_t ordinal, const RowBlockError& row_block) {
   for (std::size_t i = 0; i < row_block.codes.size(); ++i) total.codes[i] += row_block.codes[i];
 }
 
-// Sums are added in the order of their bands.
+// Sums are added in the order of their row blocks.
 RowBlockError TensorError::all() const {
   if (!packed_.empty()) return unpacked_row_block(packed_);
   RowBlockError out = open_.empty() ? RowBlockError{} : open_.front();
@@ -95,8 +95,7 @@ void TensorError::settle() {
 
 TensorError TensorError::restored(std::string_view kept) {
   TensorError out;
-  out.packed_ =
-      packed_row_block(unpacked_row_block(kept));  // whatever it was, it is one of ours now
+  out.packed_ = packed_row_block(unpacked_row_block(kept));  // untrusted text, normalized
   return out;
 }
 

@@ -1,6 +1,5 @@
-// How far two arrays of numbers are apart, neither of them quantized (any more): a band of rows for
-// TensorError, as measure_row_block gives it for codes. Nothing saturates here; a number that
-// became zero counts as flushed.
+// Error between two arrays of plain values: a row block for TensorError, like measure_row_block for
+// codes. Nothing saturates here; a value that became zero counts as flushed.
 #pragma once
 
 #include <span>

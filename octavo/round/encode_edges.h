@@ -1,5 +1,5 @@
-// What array encoders work out once for a call: where the range of a format ends, and what becomes
-// of everything beyond it. With these an encoder needs no policy in its loop.
+// Range limits of a format under an encode policy, computed once per call: the largest value and
+// the codes of overflow, Inf and NaN. With these, the loop of an array encoder needs no policy.
 #pragma once
 
 #include <array>
@@ -24,7 +24,7 @@ EncodeEdges encode_edges(const Format& format, const EncodePolicy& policy);
 double grid_value(const Format& format, std::uint32_t field);
 
 // True when every finite value of the format, and the grid point above the largest, is an f32 and
-// the format has no normal number below f32's: then f32 lanes can do all the work.
+// the format has no normal number below f32's: then a vectorized encoder can work in f32 alone.
 bool fits_f32(const Format& format);
 
 }  // namespace octavo

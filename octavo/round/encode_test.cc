@@ -19,7 +19,7 @@ constexpr EncodePolicy policy(Rounding rounding, Overflow overflow = Overflow::s
   return {.rounding = rounding, .overflow = overflow};
 }
 
-// The witnesses of the project, at compile time.
+// The reference vectors of the project, at compile time.
 static_assert(encode<e4m3fn>(__builtin_bit_cast(float, 0x3F880001u)) == 0x39,
               "f32, one ulp above a tie");
 static_assert(decode<e4m3fn>(encode<e4m3fn>(1.0625 + 0x1p-40)) == 1.125, "f64 rounds once");
@@ -68,7 +68,7 @@ static_assert(encode<e4m3fn>(1.0625, policy(Rounding::stochastic), 0x7FFF) == 0x
 static_assert(encode<e4m3fn>(1.0625, policy(Rounding::stochastic), 0x8000) == 0x39,
               "half + R >= 1");
 
-// Where an exponent-only format goes: zero, negatives, what lies below.
+// An exponent-only format: zero, negative values, values below the smallest.
 static_assert(encode<e8m0fnu>(3) == 128 && encode<e8m0fnu>(1.5) == 128 && encode<e8m0fnu>(0) == 0 &&
               encode<e8m0fnu>(0x1p-140) == 0);
 static_assert(encode<e8m0fnu>(3, policy(Rounding::up)) == 129 &&

@@ -1,6 +1,5 @@
-// Which neighbour a value goes to, and what happens where there is none. Nothing here knows a
-// scale. The defaults (nearest even, saturate) are the same in C++, in Python and on the command
-// line.
+// EncodePolicy: rounding mode, overflow, NaN, negative and zero handling. No scale is involved. The
+// defaults (nearest even, saturate) are the same in C++, in Python and on the command line.
 #pragma once
 
 #include <cstdint>
@@ -76,7 +75,7 @@ struct EncodePolicy {
   constexpr bool operator==(const EncodePolicy&) const = default;
 };
 
-// What an array conversion met. `saturated` counts values beyond the range, whatever the policy
+// Counts of an array conversion. `saturated` counts values beyond the range, whatever the policy
 // made of them; `flushed` counts values other than zero that became zero; `nan` counts NaN inputs.
 struct Counts {
   std::int64_t saturated = 0;

@@ -1,4 +1,4 @@
-// The spellings of every choice in EncodePolicy, shared by Python and the command line.
+// Names of every choice in EncodePolicy and their parsers, shared by Python and the command line.
 #pragma once
 
 #include <string>

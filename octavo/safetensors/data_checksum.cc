@@ -10,20 +10,20 @@ namespace {
 
 constexpr std::size_t kWord = sizeof(std::uint32_t);
 
-// A byte is the word that has zeros besides it: the sum is linear.
+// A byte counts as a word whose other bytes are zero: the checksum is linear.
 std::uint64_t byte_sum(std::uint64_t offset, std::byte byte) {
   const std::uint64_t word = std::to_integer<std::uint64_t>(byte) << (8 * (offset % kWord));
   return (2 * (offset / kWord) + 1) * word;
 }
 
-// Two words in each of eight 64-bit lanes, as GCC and Clang have vectors for every processor.
+// Two words in each of eight 64-bit lanes (GCC and Clang vector extensions, for every CPU).
 using Lanes = std::uint64_t __attribute__((vector_size(16)));
 constexpr std::size_t kVectors = 4, kStep = kVectors * sizeof(Lanes), kStepWords = kStep / kWord;
 
-// Whole steps of words from word `first` on. Sums of lanes and sums of those sums: with n steps,
-// `after` has word s of a lane n - s times, so that its index times it is n times `plain` less
-// that. [0] is of both words of a lane as they lie, [1] of the upper one: the lower one is what is
-// left.
+// The checksum of whole steps of words from word `first` on, from sums of lanes and sums of those
+// sums: with n steps, `after` contains word s of a lane n - s times, so that the sum of s times
+// word s is n times `plain` minus `after`. [0] sums both words of a lane as one 64-bit number, [1]
+// the upper word; the lower word is the difference.
 std::uint64_t steps_sum(std::uint64_t first, const std::byte* bytes, std::size_t steps) {
   Lanes plain[kVectors][2] = {}, after[kVectors][2] = {};
   for (std::size_t step = 0; step < steps; ++step)

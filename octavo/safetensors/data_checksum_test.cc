@@ -58,7 +58,7 @@ TEST_F(DataSumTest, a_writer_and_a_reader_agree) {
   const auto bytes = random_bytes(5003, 3);
   FileWriter writer(path("x.safetensors"),
                     {{"a", StoredType::u8, {5003}}, {"b", StoredType::u8, {7}}}, {.sum = true});
-  for (const std::size_t at : {4000UL, 0UL, 1UL, 2500UL}) {  // out of order, in odd pieces
+  for (const std::size_t at : {4000UL, 0UL, 1UL, 2500UL}) {  // out of order, in pieces of odd size
     const std::size_t end = at == 0 ? 1 : at == 1 ? 2500 : at == 2500 ? 4000 : 5003;
     writer.write(writer.at("a"), at, std::span(bytes).subspan(at, end - at));
   }

@@ -17,7 +17,7 @@
 namespace octavo::safetensors {
 namespace {
 
-// The size of a plain file; anything else has none to check a header against.
+// The size of a regular file; other files have no size to check a header against.
 std::uint64_t plain_file_bytes(int descriptor, const std::string& path) {
   struct stat status {};
   const bool known = fstat(descriptor, &status) == 0;
@@ -27,10 +27,10 @@ std::uint64_t plain_file_bytes(int descriptor, const std::string& path) {
        ", wanted a plain file; give the name of a .safetensors file");
 }
 
-// Strides are products of sizes, and they have to fit too, also those of an empty tensor.
+// Strides are products of sizes and must not overflow either, even for an empty tensor.
 Shape checked_shape(const TensorEntry& tensor, std::string_view where) {
   std::array<std::int64_t, kMaxRank> sizes{};
-  std::int64_t bytes = 8;  // of the largest element
+  std::int64_t bytes = 8;  // size of the largest element
   bool fits = tensor.shape.size() <= kMaxRank;
   for (std::size_t i = 0; fits && i < tensor.shape.size(); ++i) {
     const std::uint64_t size = tensor.shape[i];
@@ -47,7 +47,7 @@ Shape checked_shape(const TensorEntry& tensor, std::string_view where) {
 }  // namespace
 
 FileReader::FileReader(const std::string& path, const ReadOptions& options) : path_(path) {
-  // Not blocking: opening a pipe by mistake would wait for somebody to write to it.
+  // Non-blocking: opening a pipe by mistake would block until it has a writer.
   descriptor_ = open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
   if (descriptor_ < 0) {
     const int error = errno;
@@ -65,7 +65,7 @@ FileReader::FileReader(const std::string& path, const ReadOptions& options) : pa
     read_file(kLengthBytes, std::as_writable_bytes(std::span(json)));
     header_ = parse_header(json, file_bytes, path, options);
   } catch (...) {
-    close_file();  // no destructor runs for an object that was never made
+    close_file();  // the destructor does not run when the constructor throws
     throw;
   }
 }
@@ -141,7 +141,7 @@ Tensor FileReader::read_tensor(const TensorEntry& tensor) const {
          ", wanted floating point; read its bytes instead");
   }
   const Shape shape = checked_shape(tensor, where);
-  // A file packs without regard to rows, an array begins each row on a byte.
+  // A file packs across rows, an octavo array begins each row on a byte.
   const std::int64_t bytes = dense_bytes(shape, type->dtype, type->format, type->packed);
   if (static_cast<std::uint64_t>(bytes) != tensor.nbytes()) {
     fail(ErrorCode::unsupported, kOp, where, " packs rows of shape ", shown_shape(tensor.shape),

@@ -1,6 +1,7 @@
-// A safetensors file, open for reading. The header is checked when it is opened; after that any
-// piece of any tensor can be read into the caller's memory, from any thread. Nothing is mapped: the
-// memory a reader takes is its header, and a file that shrinks is an error, not a signal.
+// FileReader: a safetensors file, open for reading. Opening checks the header; after that any byte
+// range of any tensor can be read into the caller's memory, from any thread. The file is not
+// memory-mapped: a reader's memory is its header, and a file that shrinks is an Error, not a
+// SIGBUS.
 #pragma once
 
 #include <cstddef>
@@ -18,8 +19,8 @@ namespace octavo::safetensors {
 
 class OCTAVO_API FileReader {
  public:
-  // Throws Error(io) when the file cannot be read or is no plain file, Error(invalid_argument) when
-  // its header is not right.
+  // Throws Error(io) when the file cannot be read or is not a regular file, Error(invalid_argument)
+  // when its header is invalid.
   explicit FileReader(const std::string& path, const ReadOptions& options = {});
   ~FileReader();
   FileReader(FileReader&& other) noexcept;
@@ -29,7 +30,7 @@ class OCTAVO_API FileReader {
   [[nodiscard]] const std::string& path() const { return path_; }
   [[nodiscard]] FileId id() const { return id_; }
 
-  // find() gives nothing, at() throws Error when there is no such tensor.
+  // For a missing tensor find() returns null, at() throws Error.
   [[nodiscard]] const TensorEntry* find(std::string_view name) const { return header_.find(name); }
   [[nodiscard]] const TensorEntry& at(std::string_view name) const;
 
@@ -37,8 +38,8 @@ class OCTAVO_API FileReader {
   // piece is not inside the tensor, Error(io) when the file cannot be read or has become shorter.
   void read(const TensorEntry& tensor, std::uint64_t offset, std::span<std::byte> into) const;
 
-  // All of it. Throws Error(unsupported) for types octavo has no arrays of, for shapes it
-  // cannot have, and for packed rows that do not end on a byte: read() has their bytes.
+  // The whole tensor. Throws Error(unsupported) for types and shapes that octavo's Tensor does not
+  // support, and for packed rows that do not end on a byte: read() gives their bytes.
   [[nodiscard]] Tensor read_tensor(const TensorEntry& tensor) const;
 
  private:

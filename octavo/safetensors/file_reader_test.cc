@@ -99,7 +99,7 @@ TEST_F(FileReaderTest, what_cannot_be_opened) {
   EXPECT_NE(message(folder).find("is a folder, wanted a plain file"), std::string::npos);
   EXPECT_NE(message("/dev/zero").find("is a device or pipe"), std::string::npos);
   ASSERT_EQ(mkfifo(path("pipe").c_str(), 0600), 0);
-  EXPECT_NE(message(path("pipe")).find("is a device or pipe"), std::string::npos);  // and no wait
+  EXPECT_NE(message(path("pipe")).find("is a device or pipe"), std::string::npos);  // no blocking
 }
 
 TEST_F(FileReaderTest, damaged_files_are_named) {
@@ -114,7 +114,7 @@ TEST_F(FileReaderTest, damaged_files_are_named) {
             }).find("but has only 2 behind the length"),
             std::string::npos);
   EXPECT_THROW(FileReader(save("space", file_text(" {}")), {.strict = true}), Error);
-  // Nothing stays open behind a failure.
+  // No file descriptor leaks after a failure.
   const auto open_files = [] {
     return std::distance(std::filesystem::directory_iterator("/proc/self/fd"), {});
   };

@@ -68,7 +68,7 @@ void FileWriter::write(const TensorEntry& tensor, std::uint64_t offset,
   note_written(begin, begin + bytes.size(), sums_ ? piece_checksum(begin, bytes) : 0);
 }
 
-// Keeps the written stretches merged, so that writing in order needs one of them.
+// Keeps the written ranges merged, so that writing in order needs one range.
 void FileWriter::note_written(std::uint64_t begin, std::uint64_t end, std::uint64_t sum) {
   const std::lock_guard lock(mutex_);
   sum_ += sum;

@@ -1,7 +1,7 @@
-// A safetensors file that appears whole or not at all. All tensors are named first, so the header
-// is known; then their bytes come in any order, in pieces of any size, from any thread; then
-// finish() gives the file its name. Until then, and if it is never called, whatever had the name
-// before is untouched. The same tensors give the same file, byte for byte.
+// FileWriter: writes a safetensors file atomically. All tensors are declared first, so the header
+// is known; then their bytes come in any order, in pieces of any size, from any thread; finish()
+// renames the file into place. Until then, and if it is never called, an existing file of that name
+// is untouched. The same tensors give the same file, byte for byte.
 #pragma once
 
 #include <cstddef>
@@ -23,8 +23,8 @@ namespace octavo::safetensors {
 
 struct WriteOptions {
   Metadata metadata{};
-  std::vector<FileId> sources{};  // FileReader::id() of files that must not be replaced
-  // Memory for a thread that takes the bytes to the disk; 0: they are written by who has them.
+  std::vector<FileId> sources{};  // FileReader::id() of source files that must not be overwritten
+  // Buffer size of a write-behind thread; 0: the calling thread writes.
   std::uint64_t write_behind = 0;
   bool sum = false;  // keep written_checksum()
 };
@@ -32,17 +32,17 @@ struct WriteOptions {
 class OCTAVO_API FileWriter {
  public:
   // Throws Error(invalid_argument) for tensors that cannot be in one file (see place_tensors),
-  // Error(io) when the file cannot be made, the disk has no room for it, or it is a source.
+  // Error(io) when the file cannot be created, the disk is too small, or it is one of the sources.
   FileWriter(const std::string& path, std::vector<TensorPlan> tensors,
              const WriteOptions& options = {});
 
-  // Where each tensor is to lie. The order of header().tensors is that of the bytes in the file:
-  // writing in it is fastest.
+  // The position of each tensor. header().tensors is in file order: writing in that order is
+  // fastest.
   [[nodiscard]] const Header& header() const { return header_; }
   // Throws Error when the tensor was not planned.
   [[nodiscard]] const TensorEntry& at(std::string_view name) const;
 
-  // A piece of a tensor, from byte `offset` of it on. Writing a piece again is allowed.
+  // Writes a piece of a tensor at byte `offset` of the tensor. Writing a piece again is allowed.
   void write(const TensorEntry& tensor, std::uint64_t offset, std::span<const std::byte> bytes);
   // Throws Error(invalid_argument) when a byte was never written: a hole would read as zeros.
   void finish();
@@ -59,7 +59,7 @@ class OCTAVO_API FileWriter {
   WholeFile file_;
   std::mutex mutex_;
   std::map<std::uint64_t, std::uint64_t>
-      written_;  // begin -> end in the data; apart and not touching
+      written_;  // begin -> end in the data; disjoint and not adjacent
   bool sums_, finished_ = false;
   std::uint64_t sum_ = 0;
 };

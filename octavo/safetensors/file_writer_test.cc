@@ -57,7 +57,7 @@ TEST_F(FileWriterTest, order_and_pieces_do_not_change_the_bytes) {
   writer.write(writer.at("a"), 0, bytes_of("????"));
   writer.write(writer.at("b"), 1, bytes_of("bbb"));
   writer.write(writer.at("scale"), 0, bytes_of("SCAL"));
-  writer.write(writer.at("a"), 0, bytes_of("aaaa"));  // again, and now right
+  writer.write(writer.at("a"), 0, bytes_of("aaaa"));  // overwritten with the correct bytes
   writer.finish();
   EXPECT_EQ(content("y"), wanted);
 }
@@ -132,7 +132,7 @@ TEST_F(FileWriterTest, never_over_a_source) {
               std::string::npos)
         << name;
   }
-  // A name that becomes the source's while the file is being written.
+  // The target name becomes the source while the file is being written.
   FileWriter writer(path("y"), plans(), {.sources = {source.id()}});
   fill(writer);
   std::filesystem::create_hard_link(folder / "x", folder / "y");
@@ -162,7 +162,7 @@ TEST_F(FileWriterTest, mode_follows_the_umask) {
   EXPECT_EQ(status.st_mode & 0777, 0644U);
 }
 
-// A disk that is full, played by a limit on the size of files: known before any work.
+// A full disk, simulated by a file size limit: detected before any work.
 TEST_F(FileWriterTest, no_room_is_known_at_once) {
   save("x", "before");
   rlimit before{};
@@ -183,7 +183,7 @@ TEST_F(FileWriterTest, no_room_is_known_at_once) {
   EXPECT_EQ(files(), 1U);
 }
 
-// Whenever a process is killed, the name means the old file or the new one.
+// Whenever a process is killed, the name refers to the old file or the new one.
 TEST_F(FileWriterTest, killed_in_the_middle_leaves_the_old_file) {
   save("x", "before");
   int ready[2];
@@ -195,7 +195,7 @@ TEST_F(FileWriterTest, killed_in_the_middle_leaves_the_old_file) {
       FileWriter writer(path("x"), plans());
       writer.write(writer.at("a"), 0, bytes_of("aa"));
       if (::write(ready[1], "r", 1) == 1) pause();
-    } catch (...) {  // the parent sees the pipe end
+    } catch (...) {  // the parent sees the pipe close
     }
     _exit(1);
   }
@@ -208,7 +208,7 @@ TEST_F(FileWriterTest, killed_in_the_middle_leaves_the_old_file) {
   close(ready[0]);
   EXPECT_TRUE(WIFSIGNALED(status));
   EXPECT_EQ(content("x"), "before");
-  EXPECT_NO_THROW(write("x"));  // and its leavings are in nobody's way
+  EXPECT_NO_THROW(write("x"));  // leftover temporary files do no harm
 }
 
 }  // namespace

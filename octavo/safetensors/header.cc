@@ -13,8 +13,8 @@
 namespace octavo::safetensors {
 namespace {
 
-// One pass over the text. Tensors are kept in the order of the text, so that of two with one name
-// the later can win.
+// Single-pass parser. Tensors are kept in the order of the text, so that of duplicates the later
+// wins.
 class HeaderParser {
  public:
   HeaderParser(std::string_view json, const ReadOptions& options)
@@ -69,7 +69,7 @@ class HeaderParser {
       } else if (field == "data_offsets") {
         once(has_place, field);
         parse_place(tensor);
-      } else {  // somebody's extension; ours to ignore, but it has to be JSON
+      } else {  // an unknown extension: ignored, but it must be valid JSON
         if (strict_ && !others.insert(field).second) {
           json_.fail(text("got field '", shown(field), "' twice"));
         }
@@ -106,7 +106,7 @@ class HeaderParser {
   bool strict_;
 };
 
-// Of tensors with the same name the last stays, as every dictionary would have it.
+// Of tensors with the same name the last is kept, as in a Python dict.
 void keep_last_of_each_name(std::vector<TensorEntry>& tensors, bool strict, std::string_view file) {
   std::stable_sort(tensors.begin(), tensors.end(),
                    [](const TensorEntry& a, const TensorEntry& b) { return a.name < b.name; });

@@ -1,7 +1,6 @@
-// The header of a safetensors file: 8 bytes of little-endian length N, then N bytes of JSON that
-// name every tensor's type, shape and place in the data behind it. Everything a header can get
-// wrong is found here, before anyone allocates or reads by it; docs/numerics/safetensors.md has
-// the rules.
+// Parses and validates the header of a safetensors file: 8 bytes of little-endian length N, then N
+// bytes of JSON with every tensor's dtype, shape and data_offsets. All errors of a header are found
+// here, before anything is allocated or read by it; docs/numerics/safetensors.md has the rules.
 #pragma once
 
 #include <cstddef>
@@ -21,10 +20,10 @@ inline constexpr std::uint64_t kLengthBytes = 8;
 inline constexpr std::uint64_t kMaxHeaderBytes = 100'000'000;
 
 struct TensorEntry {
-  std::string name;  // anything at all: never a path, never shown as it is
+  std::string name;  // untrusted: never used as a path, never printed unescaped
   StoredType type = StoredType::f32;
   std::vector<std::uint64_t> shape;
-  std::uint64_t begin = 0, end = 0;  // bytes, from the beginning of the data
+  std::uint64_t begin = 0, end = 0;  // data_offsets: bytes from the beginning of the data
 
   [[nodiscard]] std::uint64_t nbytes() const { return end - begin; }
   bool operator==(const TensorEntry&) const = default;
@@ -33,32 +32,32 @@ struct TensorEntry {
 using Metadata = std::map<std::string, std::string, std::less<>>;
 
 struct OCTAVO_API Header {
-  std::vector<TensorEntry> tensors;  // by place; together they fill the data without a gap
+  std::vector<TensorEntry> tensors;  // in file order; together they fill the data without a gap
   Metadata metadata;
   std::uint64_t data_begin = 0;  // in the file
   std::uint64_t data_bytes = 0;
 
-  // Nothing if there is no such tensor.
+  // null if there is no such tensor.
   [[nodiscard]] const TensorEntry* find(std::string_view name) const;
 
-  std::vector<std::uint32_t> by_name;  // indices of tensors, sorted by name; what find() uses
+  std::vector<std::uint32_t> by_name;  // indices of tensors, sorted by name; for find()
 };
 
 struct ReadOptions {
-  bool strict = false;  // also refuse keys that come twice, and white space before the header
+  bool strict = false;  // also reject duplicate keys, and white space before the header
 };
 
-// Of a file's first 8 bytes. Throws Error unless the header they announce fits into the file; so
-// it is safe to allocate that much. `file` is for messages only, here and below.
+// The header length from a file's first 8 bytes. Throws Error unless the header fits into the file,
+// so allocating that much is safe. `file` is for messages only, here and below.
 OCTAVO_API std::uint64_t read_header_length(std::span<const std::byte> first_bytes,
                                             std::uint64_t file_bytes, std::string_view file);
 
-// The JSON alone. Throws Error(invalid_argument) when anything is wrong with it, or when the
-// tensors are not exactly what a file of this size holds.
+// Parses the JSON. Throws Error(invalid_argument) when it is invalid, or when the tensors do not
+// fill a file of this size exactly.
 OCTAVO_API Header parse_header(std::string_view json, std::uint64_t file_bytes,
                                std::string_view file, const ReadOptions& options = {});
 
-// Both, of a file that is in memory.
+// Both steps, for a file in memory.
 OCTAVO_API Header parse_header_of(std::span<const std::byte> whole_file, std::string_view file,
                                   const ReadOptions& options = {});
 

@@ -1,5 +1,5 @@
-// What a header may say and what not; every refusal says where and why. The verdicts themselves are
-// held against a peer's in tests/conformance/safetensors_peer_test.cc.
+// Valid and invalid headers; every refusal says where and why. The verdicts are checked against the
+// Rust reader's in tests/conformance/safetensors_peer_test.cc.
 #include "octavo/safetensors/header.h"
 
 #include <gtest/gtest.h>
@@ -28,7 +28,7 @@ std::string two(std::string_view first, std::string_view second, std::size_t dat
 
 struct Refusal {
   std::string file;
-  std::string message;  // is part of it
+  std::string message;  // expected substring
 };
 
 TEST(Header, refusals_say_what_is_wrong) {
@@ -157,7 +157,7 @@ TEST(Header, strict_refuses_more) {
   EXPECT_NO_THROW((void)parse(file_text(R"({"__metadata__":{"a":"b"}}   )"), true));
 }
 
-// Names and paths come from outside: messages stay printable and short.
+// Names and paths are untrusted: messages stay printable and short.
 TEST(Header, hostile_names_do_not_reach_a_terminal) {
   const std::string name = "\\u001b[2J" + std::string(100'000, 'x') + "\u00e9";
   const std::string message = message_of([&] {

@@ -69,7 +69,7 @@ Header place_tensors(std::vector<TensorPlan> plans, Metadata metadata, std::stri
   for (TensorPlan& plan : plans) {
     TensorEntry tensor{std::move(plan.name), plan.type, std::move(plan.shape), header.data_bytes,
                        0};
-    // No file is longer than a signed offset can say.
+    // A file is limited by the signed 64-bit file offset.
     constexpr std::uint64_t kMaxBytes = (std::uint64_t{1} << 63) - 1 - 2 * kMaxHeaderBytes;
     const std::uint64_t bytes = checked_bytes(tensor, file);
     if (bytes > kMaxBytes - header.data_bytes) {
@@ -87,7 +87,7 @@ Header place_tensors(std::vector<TensorPlan> plans, Metadata metadata, std::stri
          "; put the tensors into several files");
   }
   header.data_begin = length;
-  check_placement(header, file);  // makes the index, and holds us to what readers ask
+  check_placement(header, file);  // builds the index, and applies the reader's checks
   return header;
 }
 

@@ -6,7 +6,7 @@
 namespace octavo::safetensors {
 namespace {
 
-// `infinity` without its sign: what is larger is NaN.
+// `infinity` is Inf's bits without the sign; larger bits are NaN.
 template <typename Bits>
 NonFiniteFound count(std::span<const std::byte> bytes, Bits infinity) {
   constexpr Bits kMagnitude = static_cast<Bits>(~Bits{0}) >> 1;
@@ -17,7 +17,7 @@ NonFiniteFound count(std::span<const std::byte> bytes, Bits infinity) {
     return static_cast<Bits>(bits & kMagnitude);
   };
   NonFiniteFound found;
-  Bits most = 0;  // the compiler makes vectors of this, and it is all there is to do as a rule
+  Bits most = 0;  // auto-vectorized; usually the only pass
   for (std::size_t i = 0; i < count; ++i) most = magnitude(i) > most ? magnitude(i) : most;
   if (most < infinity) return found;
   for (std::size_t i = 0; i < count; ++i) {

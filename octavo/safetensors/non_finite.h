@@ -1,4 +1,4 @@
-// NaN and Inf among a tensor's bytes as they lie in a file.
+// Counts NaN and Inf in the stored bytes of a tensor.
 #pragma once
 
 #include <cstddef>
@@ -14,8 +14,8 @@ struct NonFiniteFound {
   std::int64_t nan = 0, inf = 0;
 };
 
-// Whole elements of bf16, f16, f32 or f64; of other types none. (Codes of FP8 and fewer bits have
-// scales beside them, and are looked at where those are known.)
+// `bytes` are whole elements of bf16, f16, f32 or f64; other types have none. (FP8 and narrower
+// codes are checked where their scales are known.)
 [[nodiscard]] OCTAVO_API NonFiniteFound non_finite_in(std::span<const std::byte> bytes,
                                                       StoredType type);
 

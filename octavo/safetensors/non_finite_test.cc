@@ -10,7 +10,7 @@ namespace {
 
 template <typename Bits>
 void expect_counts(StoredType type, Bits infinity) {
-  std::vector<std::byte> bytes(101 * sizeof(Bits) + 1);  // and a byte that is no element
+  std::vector<std::byte> bytes(101 * sizeof(Bits) + 1);  // plus an incomplete element of one byte
   const auto put = [&](std::size_t i, Bits bits) {
     std::memcpy(bytes.data() + i * sizeof(Bits), &bits, sizeof(Bits));
   };

@@ -27,7 +27,8 @@ std::string shown_shape(std::span<const std::uint64_t> shape) {
 }
 
 std::uint64_t checked_bytes(const TensorEntry& tensor, std::string_view file) {
-  // From left to right, as the Rust reader does: [2^63, 2, 0] overflows, [0, 2^63, 2] does not.
+  // Multiplied from left to right, as the Rust reader does: [2^63, 2, 0] overflows, [0, 2^63, 2]
+  // does not.
   std::uint64_t bits = 1;
   bool overflows = false;
   for (const std::uint64_t size : tensor.shape) {
@@ -49,7 +50,7 @@ std::uint64_t checked_bytes(const TensorEntry& tensor, std::string_view file) {
 }
 
 void check_placement(Header& header, std::string_view file) {
-  // Stable: empty tensors at one place stay in the order they came in.
+  // Stable: empty tensors at the same offset keep their order.
   std::stable_sort(header.tensors.begin(), header.tensors.end(),
                    [](const TensorEntry& a, const TensorEntry& b) {
                      return std::tie(a.begin, a.end) < std::tie(b.begin, b.end);

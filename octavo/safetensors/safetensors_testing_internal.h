@@ -1,4 +1,4 @@
-// What the tests of this room share: files made of text, and a folder to put them into.
+// Shared by the safetensors tests: files made of text, and a temporary folder.
 #pragma once
 
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-// The element types a safetensors file can hold, and which of them octavo computes with.
+// The element types (dtypes) of safetensors files, and their octavo equivalents.
 #pragma once
 
 #include <cstdint>
@@ -11,10 +11,10 @@
 
 namespace octavo::safetensors {
 
-// In the file format's own order, which also orders the tensors of a file that is written.
+// In safetensors' own order, which also orders the tensors of a written file.
 enum class StoredType : std::uint8_t {
   boolean,
-  f4,  // all elements of a tensor are one bit stream, the first in the low bits; so are f6_*
+  f4,  // all elements of a tensor form one bit stream, the first in the low bits; so do f6_*
   f6_e2m3,
   f6_e3m2,
   u8,
@@ -38,23 +38,24 @@ enum class StoredType : std::uint8_t {
 };
 inline constexpr int kStoredTypes = 22;
 
-// "F8_E4M3": as the file says it.
+// "F8_E4M3": the name in the file.
 OCTAVO_API std::string_view stored_name(StoredType type);
 OCTAVO_API int stored_bits(StoredType type);  // of one element: 4 to 64
-// Upper case only, as the file format wants it; nothing for any other name.
+// Upper case only, as the file format requires; nullopt for any other name.
 OCTAVO_API std::optional<StoredType> find_stored_type(std::string_view name);
 
-// What octavo calls it.
+// The octavo equivalent of a stored type.
 struct ElementType {
   DType dtype = DType::f32;
   Format format{};      // of codes
-  bool packed = false;  // stored below eight bits
+  bool packed = false;  // sub-byte codes
   constexpr bool operator==(const ElementType&) const = default;
 };
-// Nothing for integers, booleans and complex numbers: octavo copies those and computes with none.
+// nullopt for integers, booleans and complex numbers: octavo copies those and does not compute with
+// them.
 OCTAVO_API std::optional<ElementType> element_type(StoredType type);
-// The way back; nothing for formats that the file format has no name for. Codes below eight bits
-// have a name only when they are packed.
+// The inverse; nullopt for formats without a safetensors dtype. Sub-byte codes have one only when
+// they are packed.
 OCTAVO_API std::optional<StoredType> find_stored_type(const ElementType& type);
 
 }  // namespace octavo::safetensors

@@ -40,7 +40,7 @@ TEST(StoredType, formats_are_the_right_ones) {
   EXPECT_EQ(element_type(StoredType::f6_e3m2)->format, e3m2fn);
   EXPECT_EQ(element_type(StoredType::bf16)->dtype, DType::bf16);
   EXPECT_FALSE(element_type(StoredType::u8));
-  // e4m3 by IEEE rules has no name, nor have codes of four bits in a byte each.
+  // IEEE-like e4m3 has no safetensors dtype, nor have unpacked 4-bit codes.
   EXPECT_FALSE(find_stored_type(ElementType{.dtype = DType::code, .format = e4m3}));
   EXPECT_FALSE(find_stored_type(ElementType{.dtype = DType::code, .format = e2m1fn}));
 }

@@ -1,5 +1,5 @@
-// Delayed scaling for one tensor at the end of a step, on plain memory: the definition that every
-// backend runs. quant/delayed.h says what it is for.
+// Delayed scaling of one tensor at the end of a step, on plain memory: the definition that every
+// backend runs. The public interface is quant/delayed.h.
 #pragma once
 
 #include <cstddef>
@@ -10,7 +10,7 @@
 
 namespace octavo {
 
-// What the window of remembered amaxes becomes. NaN in it does not count.
+// How the amax history is reduced to one amax. NaN in it does not count.
 enum class HistoryPolicy : std::uint8_t {
   max,          // the largest: safe, and slow to forget an outlier
   most_recent,  // the newest

@@ -1,5 +1,5 @@
-// Policies that find something better than the amax: which candidates are tried, which rank is
-// taken. Definitions only; backends do the looking.
+// Scale policies `mse` and `percentile`: which candidate scales the search tries, which rank the
+// percentile is. Definitions only; backends do the search.
 #pragma once
 
 #include <cstdint>

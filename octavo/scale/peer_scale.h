@@ -1,6 +1,6 @@
-// How other libraries make a scale of an amax and apply it: docs/numerics/peer-arith.md, line by
-// line, with its names. Nothing is guarded here that they do not guard: a scale may be zero,
-// infinite or NaN.
+// Scale arithmetic of Transformer Engine, torchao and ModelOpt, bit for bit:
+// docs/numerics/peer-arith.md, line by line, with its names. Nothing is guarded here that they do
+// not guard: a scale may be zero, infinite or NaN.
 #pragma once
 
 #include <cstdint>
@@ -21,8 +21,8 @@ OCTAVO_HD constexpr float rounded_to_bf16(float x) {
 }
 
 // ---- log2 rounded to float32, as eager PyTorch has it: near 2^k it is k for several numbers.
-// How many places above 2^k (or below, where places are half as wide), by the binade of |k|; a
-// power of two whose log2 has finer steps on that side counts with the binade before.
+// How many ulps above 2^k (or below, where an ulp is half as large), by the binade of |k|; a power
+// of two whose log2 has finer steps on that side counts with the binade before.
 OCTAVO_HD constexpr std::uint32_t log2_slack(int k, bool above) {
   constexpr std::uint32_t kPlaces[] = {0, 0, 1, 2, 5, 11, 22, 44};
   const int size = k < 0 ? -k : k;
@@ -159,7 +159,7 @@ OCTAVO_HD constexpr float peer_tensor_scale(const ScaleSpec& spec, const Format&
                                  : amax / two_level_max(element);
 }
 
-// The code of a wish between two limits; NaN stays.
+// The e4m3 code of `wanted` clamped to two limits; NaN stays.
 OCTAVO_HD constexpr std::uint32_t limited_e4m3(float wanted, float least) {
   const auto most = static_cast<float>(max_value(e4m3fn));
   const float limited = wanted < least ? least : wanted > most ? most : wanted;
@@ -217,7 +217,7 @@ OCTAVO_HD constexpr TileScale peer_scale(const ScaleSpec& spec, const Format& el
                                         : divisor_scale(spec, element, amax);
 }
 
-// ---- What peers do to u before it is encoded.
+// ---- Adjustment of u by peers before it is encoded.
 enum class PeerAdjust : std::uint8_t {
   none,
   bf16,           // rounded to bf16 (FP8QTensor; the export, per tensor)
@@ -236,8 +236,8 @@ OCTAVO_HD constexpr PeerAdjust peer_adjust_of(const ScaleSpec& spec, const Forma
   return rounds && spec.context.input == InputType::bf16 ? PeerAdjust::bf16 : PeerAdjust::none;
 }
 
-// A tie has no low mantissa bits; one place nearer to zero, it is none. What is not a tie stays on
-// its side.
+// A tie has no low mantissa bits; one ulp nearer to zero it is not a tie. Other values stay on
+// their side of the tie.
 OCTAVO_HD constexpr float nudged_off_tie(float u) {
   const std::uint32_t bits = __builtin_bit_cast(std::uint32_t, u);
   if ((bits << 1) == 0) return -0.0F;

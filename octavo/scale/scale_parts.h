@@ -1,5 +1,5 @@
-// What scales are made of: powers of two, binades, stored bits. Shared by octavo's own arithmetic
-// (tile_scale.h) and that of its peers (peer_scale.h).
+// Helpers of scale arithmetic: powers of two, binades, stored bits. Shared by octavo's own
+// arithmetic (tile_scale.h) and that of its peers (peer_scale.h).
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,5 @@
-// How the scale of a tile follows from its amax: plain data that crosses the kernel door. The
-// arithmetic is in tile_scale.h.
+// ScaleSpec: how the scale of a tile follows from its amax (scale format, rule, arith), as plain
+// data for kernels. The arithmetic is in tile_scale.h.
 #pragma once
 
 #include <cstdint>
@@ -15,8 +15,8 @@ enum class ScaleFormat : std::uint8_t {
   e4m3_f32,  // e4m3, times one f32 for the whole tensor (NVFP4)
 };
 
-// Which scale an amax asks for. With `max` the largest value of the element format and emax the
-// exponent of that value:
+// From an amax to a scale. With `max` the largest value of the element format and emax the exponent
+// of that value:
 enum class ScaleRule : std::uint8_t {
   f32,    // amax / max, the quotient itself
   rceil,  // 2^ceil(log2(amax / max)): the smallest power of two that saturates nothing
@@ -25,15 +25,16 @@ enum class ScaleRule : std::uint8_t {
   even,   // floor, of amax rounded half up to the element's mantissa
 };
 
-// What a NaN or Inf among the values does to its tile.
+// Effect of a NaN or Inf on its tile.
 enum class NonFinite : std::uint8_t {
   poison,    // the tile's scale is NaN, so that all of it decodes to NaN: a fault stays visible
   saturate,  // left out of the amax; Inf becomes the largest value, NaN what the encode policy says
 };
 
-// Whose order of floating-point operations, bit for bit: docs/numerics/peer-arith.md has them all.
-// Peers also have their own ways with zero, tiny, infinite and NaN tiles (non_finite does not
-// apply, except to te's two-level scales) and know only some rules: check_scaling says which.
+// The order of floating-point operations of octavo or of a peer, bit for bit:
+// docs/numerics/peer-arith.md. Peers also treat zero, tiny, infinite and NaN tiles in their own way
+// (non_finite does not apply, except to te's two-level scales) and know only some rules:
+// check_scaling says which.
 enum class Arith : std::uint8_t {
   octavo,             // scale = RN(amax / max), u = RN(x * RN(1 / scale))
   divide,             // scale = RN(amax / max), u = RN(x / scale)
@@ -46,7 +47,7 @@ enum class Arith : std::uint8_t {
 
 constexpr bool is_peer(Arith arith) { return arith != Arith::octavo && arith != Arith::divide; }
 
-// What else some peers look at. quantize fills it in, whatever a caller wrote.
+// Other inputs of the arithmetic of some peers. quantize fills it in, whatever a caller wrote.
 enum class InputType : std::uint8_t { f32, f16, bf16 };
 struct ScaleContext {
   InputType input = InputType::f32;
@@ -105,7 +106,7 @@ enum class AmaxOf : std::uint8_t {
 };
 
 // Transformer Engine's FP4 has no way to show a fault: its elements have no NaN, and its amax drops
-// them. So here it poisons as octavo does, and its own way is `saturate`.
+// them. So here it poisons as octavo does; `saturate` is its own behaviour.
 constexpr bool te_poisons(const ScaleSpec& spec) {
   return spec.arith == Arith::te && spec.format == ScaleFormat::e4m3_f32 &&
          spec.non_finite == NonFinite::poison;

@@ -1,6 +1,6 @@
-// One amax to one scale, for every rule, scale format and arith: the definition that all quantizers
-// are held to. f32 arithmetic in the default floating-point environment, constexpr, host and
-// device. What other libraries do is in peer_scale.h.
+// tile_scale(): one amax to one scale, for every rule, scale format and arith: the definition for
+// all quantizers. f32 arithmetic in the default floating-point environment, constexpr, host and
+// device. Peers' arithmetic is in peer_scale.h.
 #pragma once
 
 #include <cstdint>

@@ -1,9 +1,9 @@
 // Arrays from and to other libraries without copying: DLPack, in its versioned form (1.x) and the
 // older one that some libraries still speak.
 //
-// The ABI is declared here, so that octavo needs no header of somebody else's, and in a namespace
-// of its own, so that it can stand beside one. A program that has dlpack.h passes its pointers
-// through reinterpret_cast: the layouts are the same, which is what DLPack is for.
+// octavo declares the ABI itself, so it needs no third-party header, and in its own namespace, so
+// it does not clash with one. A program that includes dlpack.h passes its pointers through
+// reinterpret_cast: the layouts are the same.
 #pragma once
 
 #include <cstdint>
@@ -88,17 +88,18 @@ struct DLManagedTensorVersioned {
 }  // namespace dlpack
 // NOLINTEND(readability-identifier-naming)
 
-// What an array does not say of itself.
+// What a DLPack array does not declare.
 struct DlpackImport {
   // Integers of 8 and 16 bits are codes of this format. Arrays of a float8, float6 or float4 type
-  // know their own; saying another one is an error.
+  // know their own; declaring another one is an error.
   std::optional<Format> format{};
-  // Bytes that hold packed codes: how many of them a row has, which its bytes alone do not tell.
+  // For bytes that hold packed codes: the number of codes in a row, which the byte count does not
+  // determine.
   std::optional<std::int64_t> packed_cols{};
 };
 
-// Adopts the array: its deleter is called when the last tensor that shares it goes. When this
-// throws, nothing was adopted and the array is still the caller's.
+// Adopts the array: its deleter is called when the last tensor that shares it is destroyed. On an
+// exception nothing was adopted and the caller still owns the array.
 [[nodiscard]] OCTAVO_API Tensor from_dlpack(dlpack::DLManagedTensorVersioned* managed,
                                             const DlpackImport& import = {});
 [[nodiscard]] OCTAVO_API Tensor from_dlpack(dlpack::DLManagedTensor* managed,
@@ -112,11 +113,10 @@ enum class DlpackCodes : std::uint8_t {
   bytes,  // uint8, or uint16 beyond eight bits: for libraries that know no such types (numpy)
 };
 
-// The array shares the tensor's memory and keeps it alive until its deleter is called, which is the
-// receiver's duty.
+// The array shares the tensor's memory and keeps it alive until the receiver calls its deleter.
 [[nodiscard]] OCTAVO_API dlpack::DLManagedTensorVersioned* to_dlpack(
     const Tensor& tensor, DlpackCodes codes = DlpackCodes::typed);
-// The older form cannot say "read only" (an error) nor "not packed" (codes below a byte go as
+// The legacy form cannot express "read only" (an error) nor "not packed" (codes below a byte go as
 // uint8).
 [[nodiscard]] OCTAVO_API dlpack::DLManagedTensor* to_dlpack_legacy(
     const Tensor& tensor, DlpackCodes codes = DlpackCodes::typed);

@@ -182,8 +182,8 @@ View view_of_dlpack(const DLTensor& array, bool padded, const DlpackImport& impo
   return view;
 }
 
-// Armed when nothing can throw any more: neither a failed check nor a failed allocation may end in
-// a call of the deleter while the caller still owns the array.
+// Armed after the last statement that can throw: neither a failed check nor a failed allocation may
+// call the deleter while the caller still owns the array.
 template <typename Managed>
 struct Adopted {
   Managed* managed = nullptr;

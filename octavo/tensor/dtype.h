@@ -1,4 +1,4 @@
-// What an element of an array is: one of four IEEE or bfloat types, or a code of some Format.
+// DType: element type of an array: f64, f32, f16, bf16, or a code of some Format.
 #pragma once
 
 #include <cstddef>

@@ -1,5 +1,5 @@
-// Codes with their scales as plain data: what a quantized matrix is on the far side of the kernel
-// door, and the tile that says which elements share a scale.
+// QuantizedMatrix (codes, scales, tile) as plain data for kernels, and Tile, the rectangle of
+// elements that share a scale.
 #pragma once
 
 #include <cstdint>

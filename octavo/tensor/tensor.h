@@ -1,5 +1,5 @@
 // An array that owns its memory. Large ones are aligned to 2 MiB and ask for huge pages; memory may
-// also belong to someone else (DLPack), in which case the tensor keeps that owner alive.
+// also be external (DLPack); the tensor then keeps its owner alive.
 #pragma once
 
 #include <cstddef>
@@ -15,7 +15,7 @@ class OCTAVO_API Tensor {
  public:
   Tensor() = default;
 
-  // Dense, uninitialised memory on the CPU (on a device: convert/device_tensor.h). Throws when the
+  // Dense, uninitialised memory on the CPU (on a device: exec/device_tensor.h). Throws when the
   // shape is impossible or memory runs out.
   [[nodiscard]] static Tensor values(const Shape& shape, DType dtype);
   [[nodiscard]] static Tensor codes(const Shape& shape, const Format& format, bool packed = false);

@@ -1,5 +1,5 @@
-// A view of somebody's memory: plain data, no ownership. The public operations take views of any
-// rank; kernels see only Matrix, because leading dimensions are folded before the door.
+// View: a non-owning array (pointer, dtype, shape, strides, device). Public operations take views
+// of any rank; kernels see only Matrix, because leading dimensions are collapsed first.
 #pragma once
 
 #include <algorithm>
@@ -110,7 +110,7 @@ requires std::is_same_v<std::remove_const_t<T>, std::uint8_t> ||
   return view;
 }
 
-// What crosses the kernel door: two dimensions, checked, on one device.
+// Argument of kernels: two dimensions, checked, on one device.
 struct Matrix {
   void* data = nullptr;
   DType dtype = DType::f32;

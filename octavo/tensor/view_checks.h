@@ -1,4 +1,4 @@
-// What every public operation asks of the views it is given.
+// Argument checks of views, shared by all public operations.
 #pragma once
 
 #include <string_view>
@@ -7,11 +7,11 @@
 
 namespace octavo {
 
-// Memory, strides and format make sense. `what` names the view in messages. On which device it is
-// and whether the memory is there is for convert/place_internal.h to ask.
+// Memory, strides and format make sense. `what` names the view in messages. exec/place_internal.h
+// checks the device and the pointer.
 void check_view(const View& view, std::string_view op, std::string_view what);
 
-// For what only the CPU does.
+// For operations that only the CPU offers.
 void check_on_cpu(const View& view, std::string_view op, std::string_view what);
 
 // It may be written, and is contiguous.

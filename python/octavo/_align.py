@@ -1,4 +1,5 @@
-"""MX with one scale a row, or one for 128 elements: what Hopper multiplies as it is."""
+"""Exponent alignment of MX tensors: one scale per row or per 128 elements, for Hopper's FP8
+GEMM."""
 
 from __future__ import annotations
 
@@ -13,8 +14,8 @@ from octavo._quantized import QuantizedTensor
 
 
 class Aligned(NamedTuple):
-    """What fold and quantize_aligned return: a tensor, and how many of its elements are other
-    numbers than in the MX tensor. 0: it holds what that held; None: nobody counted."""
+    """Result of align_exponents and quantize_aligned: a tensor, and the number of its elements
+    whose value differs from the MX tensor. 0: all values are the same; None: not counted."""
 
     tensor: QuantizedTensor
     changed: int | None
@@ -29,23 +30,24 @@ def align_exponents(
     threads: int = 0,
     stream: Any = None,
 ) -> Aligned:
-    """Brings the blocks of an MX tensor to common scales, once instead of in every product.
+    """Aligns the block exponents of an MX tensor to one scale per row (or per 128 elements), once
+    instead of in every product.
 
     Codes keep their format; those of blocks with smaller scales are multiplied by a power of two,
     to nearest even, and change only where that makes them subnormal and bits are lost. NaN and Inf
-    stay. A columnwise copy is folded, too, along its own rows.
+    stay. A columnwise copy is aligned along its own rows.
 
     q: e4m3fn or e5m2 in blocks of 1 x 32 with e8m0 scales ("mxfp8", "mxfp8:e5m2").
-    to: "rows", one float32 scale a row: the quickest products; or "blocks", one for 128 elements of
-        a row: fewer numbers change where blocks of a row are of very different size.
+    to: "rows", one float32 scale per row: the fastest GEMM; or "blocks", one for 128 elements of
+        a row: fewer values change where blocks of a row differ much in magnitude.
     out: the tensor of an earlier call to write into.
-    count: say how many elements changed, which waits for a CUDA device.
+    count: return the number of changed elements, which synchronizes with a CUDA device.
     threads: at most so many, up to 1024; 0 means all cores this process may use.
     stream: of a CUDA device, as quantize has it.
 
     Returns (tensor, changed).
 
-        >>> w, changed = octavo.fold(octavo.quantize(weights, "mxfp8"))
+        >>> w, changed = octavo.align_exponents(octavo.quantize(weights, "mxfp8"))
     """
     op = "align_exponents"
     handle, family = _checked(q, op)._handle, q._family
@@ -81,8 +83,8 @@ def quantize_aligned(
     threads: int = 0,
     stream: Any = None,
 ) -> Aligned:
-    """The same as fold(quantize(x, scaling), to), bit for bit; on a CUDA device in one pass over x
-    where rows are not too long. Arguments are those of quantize and fold.
+    """The same as align_exponents(quantize(x, scaling), to), bit for bit; on a CUDA device in one
+    pass over x where rows are not too long. Arguments are those of quantize and align_exponents.
 
     Returns (tensor, changed).
     """

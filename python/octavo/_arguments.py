@@ -1,4 +1,5 @@
-"""What an argument may be, said by its name: a TypeError with what was got and what was wanted."""
+"""Argument checks that name the argument: a TypeError with the value that was got and the values
+that are expected."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whose array is it, what is in it, and how is a new one of the same library made?
+"""Array libraries (NumPy, torch, DLPack) behind one interface: describe an array, make a new one.
 
 Every library is a Family. It describes an array as plain data (address, shape, strides), so that
 nothing is copied on the way in, and makes new arrays for results, so that nothing is copied on the
@@ -76,7 +76,7 @@ class Array:
 
 
 class _Memory:
-    """What NumPy needs to know to look at an Array without a copy."""
+    """__array_interface__ of an Array: NumPy views its memory without a copy."""
 
     def __init__(self, array: Array) -> None:
         kind = array.kind
@@ -125,7 +125,7 @@ class Family(ABC):
 
     @abstractmethod
     def take(self, tensor: Tensor, raw: bool = False) -> Any:
-        """Memory of octavo's as an array of this library, without a copy; it stays alive as long
+        """octavo's own memory as an array of this library, without a copy; it stays alive as long
         as the array does. raw: codes as plain integers."""
 
     @abstractmethod
@@ -148,8 +148,8 @@ class Family(ABC):
     def allocator(
         self, cuda: int, stream: int | None = None
     ) -> Callable[[int], tuple[int, Any]] | None:
-        """What makes memory on a device for work on this stream, or on the library's current one,
-        as (address, owner); None: octavo itself."""
+        """Allocator of device memory for work on this stream, or on the library's current one, as
+        (address, owner); None: octavo allocates."""
         return None
 
     def for_results(self, array: Array) -> Family:
@@ -238,7 +238,7 @@ NUMPY: Final = NumpyFamily()
 
 
 def tensor_array(family: Family, obj: Any, tensor: Tensor) -> Array:
-    """Memory of octavo's as plain data; packed codes are rows of bytes, as in any library."""
+    """octavo's own memory as plain data; packed codes are rows of bytes, as in any library."""
     shape, strides = tuple(tensor.shape), tuple(tensor.strides)
     cols = None
     if tensor.packed and isinstance(tensor.kind, Format):
@@ -356,7 +356,7 @@ def _from_python(x: Any, op: str, codes: bool) -> np.ndarray[Any, np.dtype[Any]]
 
 
 def _from_protocol(x: Any, op: str) -> np.ndarray[Any, np.dtype[Any]]:
-    """Objects that NumPy can look into: its scalars, memoryview, array.array, __array__."""
+    """Objects that NumPy can read: its scalars, memoryview, array.array, __array__."""
     known = isinstance(x, (np.generic, memoryview)) or any(
         hasattr(x, name)
         for name in ("__array__", "__array_interface__", "__buffer__", "buffer_info")

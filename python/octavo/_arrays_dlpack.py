@@ -16,7 +16,7 @@ _ON_CPU: Final = (1, 3, 11)
 _ON_CUDA: Final = (2, 13)
 # What the array API calls CUDA's legacy default stream, which it has no number 0 for.
 _LEGACY_DEFAULT: Final = 1
-# Where libraries keep the function that takes an array over.
+# Where libraries keep from_dlpack.
 _FROM_DLPACK: Final = ("from_dlpack", "dlpack.from_dlpack", "utils.dlpack.from_dlpack")
 # What libraries raise when they do not take an array of some dtype.
 _REFUSALS: Final = (AssertionError, BufferError, KeyError, RuntimeError, TypeError, ValueError)
@@ -124,7 +124,7 @@ def _capsule(x: Any, stream: int | None) -> Any:
 
 
 def _from_dlpack(x: Any) -> Callable[[Any], Any] | None:
-    """The function by which the library of x takes an array over, or None if there is none."""
+    """The from_dlpack function of the library of x, or None if there is none."""
     homes = [sys.modules.get(type(x).__module__.partition(".")[0])]
     if hasattr(x, "__array_namespace__"):
         homes.insert(0, x.__array_namespace__())

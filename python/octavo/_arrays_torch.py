@@ -72,7 +72,7 @@ class TorchFamily(Family):
     def allocator(
         self, cuda: int, stream: int | None = None
     ) -> Callable[[int], tuple[int, Any]] | None:
-        """Of torch's pool, which knows of streams and graphs."""
+        """torch's caching allocator, which handles streams and graphs."""
         if cuda < 0:
             return None
         there = _on(cuda, stream)  # asked once for all parts of a result
@@ -149,8 +149,9 @@ class TorchFamily(Family):
 def _on(cuda: int, stream: int | None) -> AbstractContextManager[Any]:
     """Makes a stream torch's current one, where it is another; None is the current one.
 
-    A block of torch's pool belongs to the stream that is current when it is handed out: work queued
-    there before may still use it. What another stream writes has to come from that one's blocks.
+    A block of torch's caching allocator belongs to the stream that is current when it is allocated:
+    work queued there before may still use it. Memory that another stream writes must be allocated
+    on that stream.
     """
     if cuda < 0 or stream is None:
         return _HERE

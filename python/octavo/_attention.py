@@ -1,4 +1,4 @@
-"""Attention that states its error, and a cache of keys and values in FP8."""
+"""Scaled dot-product attention with an error bound, and an FP8 KV cache."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _SHOWN: Final = 5  # choices that print() shows of a report
 
 
 class AttentionChoice(NamedTuple):
-    """Why a precision was taken for some rows of a head."""
+    """The precision chosen for a range of rows of a head, and why."""
 
     batch: int
     head: int
@@ -31,11 +31,13 @@ class AttentionChoice(NamedTuple):
     count: int
     precision: str
     n_eff: float
-    """1 / sum of squared weights, of the row that is likely the most peaked; 2 if none was seen."""
+    """1 / sum of squared weights, of the sample row that is likely the most peaked; 2 if none was
+    sampled."""
     predicted: float
-    """The error of an element of that row, at six standard deviations, corrected by a trial."""
+    """The modelled error of an element of that row, at six standard deviations, corrected by a
+    probe."""
     tolerance: float
-    """atol, less what rounding a 16-bit output takes of it."""
+    """atol, less the rounding error of a 16-bit output."""
     explanation: str
 
     def _of_tolerance(self) -> float:
@@ -54,10 +56,10 @@ class AttentionReport(NamedTuple):
 
     choices: list[AttentionChoice]
     redone: int
-    """Rows that came out unlike those looked at, and were done again, more exactly."""
+    """Rows that failed the posteriori check and were recomputed at a higher precision."""
 
     def share(self, precision: str) -> float:
-        """Of all rows, those that this precision was taken for."""
+        """Fraction of all rows that were computed at this precision."""
         rows = sum(choice.count for choice in self.choices)
         taken = sum(choice.count for choice in self.choices if choice.precision == precision)
         return taken / rows if rows else 0.0
@@ -107,18 +109,20 @@ def attention(
         float32, float16 or bfloat16 of any library and strides, or QuantizedTensors with scales
         per tensor, head, token, channel, block of tokens, or MX. k and v may have fewer heads
         than q, which then share them.
-    causal: a row sees the keys up to its own place.
+    causal: a row sees the keys up to its own position.
     align: "top_left": row i stands at key i, as in torch. "bottom_right": the last row stands at
         the last key.
-    window: keys at most so far before and after the row's place; None is no limit.
+    window: (left, right), how many keys before and after its own position a row sees; None is no
+        limit.
     softmax_scale: by default 1 / sqrt(size).
-    query_lengths, key_lengths: for each batch, how many rows and keys there really are.
-    bias: float32 numbers that are added to the scores, softmax_scale q k; -inf hides a key from a
-        row. [batch, heads, queries, keys], where any may be 1, or that without leading ones.
-    precision: "auto": per head and range of rows the cheapest that is predicted to be within
-        atol of the exact result. "exact": float64. "f32". "bf16". "strict": FP8 inputs, weights
-        as two FP8 terms. "balanced": INT8 scores of smoothed keys, 16-bit values. "fast": FP8
-        everywhere. "naive": FP8 without scales, to see what that loses.
+    query_lengths, key_lengths: for each batch, the actual numbers of queries and keys (the rest is
+        padding).
+    bias: float32 numbers that are added to the scores, softmax_scale q k; -inf masks a key. [batch,
+        heads, queries, keys], where any may be 1, or that without leading ones.
+    precision: "auto": per head and range of rows the cheapest whose modelled error is within atol
+        of the exact result. "exact": float64. "f32". "bf16". "strict": FP8 inputs, weights as two
+        FP8 terms. "balanced": INT8 scores of smoothed keys, 16-bit values. "fast": FP8 everywhere.
+        "naive": FP8 without scales, to see what that loses.
     out: a contiguous array of q's library to write into, or a type of values; by default q's type.
     return_lse: also the log-sum-exp of every row, float32.
     return_report: also an AttentionReport.
@@ -250,7 +254,7 @@ class KVCache:
         self._handle.clear()
 
     def truncate(self, batch: int, length: int) -> None:
-        """Forget the last tokens of a batch."""
+        """Drop the last tokens of a batch."""
         op = "KVCache.truncate"
         self._handle.truncate(
             integer(batch, "batch", _MOST_TOKENS, op), integer(length, "length", _MOST_TOKENS, op)
@@ -285,7 +289,7 @@ def _target(side: Operand, shape: tuple[int, ...], out: Any, op: str) -> Any:
 
 
 def _bias(bias: Any, op: str) -> Any:
-    """An array of float32; what it looks at must live as long as the call."""
+    """An array of float32; its memory must stay alive during the call."""
     array = describe(bias, f"{op}: bias")
     if array.kind != "float32":
         raise TypeError(f"[{op}] got a bias of {array.kind}, wanted float32")

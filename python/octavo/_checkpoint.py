@@ -19,7 +19,7 @@ _DTYPES = {
     "float32": "float32",
     "f32": "float32",
 }
-_MOST_DEVICES = 4096  # that verify splits matrices over, as the command line has it
+_MOST_DEVICES = 4096  # devices that verify splits matrices over, as in the command line
 
 
 def quantize_checkpoint(
@@ -53,7 +53,8 @@ def quantize_checkpoint(
     dry_run: write nothing, and give the plan: tensors with what becomes of each, files, sizes; it
     has the verb "plan" and no metrics. fail_if: limits such as "cosine<0.999"; where a tensor
     misses one, LimitMissed is raised when all is written.
-    recipe: a preset; target: whose spelling. include, exclude: regular expressions on names;
+    recipe: a preset; target: the dialect (naming and layout) of the output. include, exclude:
+    regular expressions on names;
     recipe_for: regular expression to preset or "none". progress is called with bytes done, bytes in
     all, seconds and a tensor's name; an exception in it, or Ctrl-C, stops the work, and the same
     call with resume=True goes on. Where there is nothing left to do it returns a report that says
@@ -103,9 +104,10 @@ def quantize_checkpoint(
 def verify_checkpoint(
     model: Path, loaders: Iterable[str] = (), *, tensor_parallel: int = 1, codes: bool = True
 ) -> Findings:
-    """What loaders ("vllm", "transformers", "sglang", "trtllm"; none: all of them) would stumble
-    over. No server is run; an empty list is good news. codes: read them all, for NaN. The list also
-    has what `octavo verify --json` says of the whole: good, dialect, weights, checked, loaders."""
+    """Problems that loaders ("vllm", "transformers", "sglang", "trtllm"; none: all of them) would
+    have. No server is run; an empty list means that there are none. codes: read all codes and check
+    for NaN. The list also has what `octavo verify --json` says of the whole: good, dialect,
+    weights, checked, loaders."""
     if isinstance(loaders, str):
         loaders = [loaders]
     op = "verify_checkpoint"
@@ -128,7 +130,7 @@ def convert_checkpoint(
     resume: bool = False,
     progress: OnProgress | None = None,
 ) -> dict[str, Any]:
-    """A quantized checkpoint in another spelling; codes and scales stay what they are."""
+    """Converts a quantized checkpoint to another dialect; codes and scales do not change."""
     if not target:
         raise ValueError(f"[convert_checkpoint] got no target, wanted one of {dialects()}")
     op = "convert_checkpoint"
@@ -188,8 +190,8 @@ def compare_checkpoints(
     fail_if: Iterable[str] = (),
     progress: OnProgress | None = None,
 ) -> CheckpointReport:
-    """How far b is from a, tensor by tensor; either may be quantized. fail_if: limits such as
-    "cosine<0.999"; LimitMissed is raised where a tensor misses one."""
+    """Error of checkpoint b against a, tensor by tensor; either may be quantized. fail_if: limits
+    such as "cosine<0.999"; LimitMissed is raised where a tensor misses one."""
     op = "compare_checkpoints"
     limits = limits_of(op, fail_if)
     handle = _octavo.compare_checkpoints(
@@ -215,5 +217,5 @@ def inspect(model: Path, *, stats: bool = False) -> dict[str, Any]:
 
 
 def dialects() -> list[str]:
-    """The targets: whose spelling a checkpoint can be written in."""
+    """The dialects that a checkpoint can be written in (the values of target)."""
     return _octavo.dialect_names()

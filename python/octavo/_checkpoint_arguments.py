@@ -1,5 +1,4 @@
-"""What the verbs of checkpoints are given: checked here, so that a mistake has the name of its
-argument."""
+"""Argument checks of the checkpoint functions: an error names its argument."""
 
 from __future__ import annotations
 

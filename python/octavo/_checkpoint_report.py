@@ -1,4 +1,5 @@
-"""What became of a checkpoint: the report of its tensors, limits on it, what loaders say of it."""
+"""Results of the checkpoint functions: the report of its tensors, missed limits, findings of
+verify."""
 
 from __future__ import annotations
 
@@ -14,7 +15,7 @@ _SHOWN: Final = 5  # tensors that print() shows of a report
 
 
 class CheckpointReport:
-    """What quantizing (or comparing) a checkpoint cost, tensor by tensor.
+    """The error of quantizing (or comparing) a checkpoint, tensor by tensor.
 
     tensors: a dict for each, with name, shape, preset, bytes and, where measured, "metrics";
     docs/numerics/metrics.md defines them. bytes_before, bytes_after, bits_per_weight, seconds,
@@ -74,7 +75,7 @@ class LimitMissed(RuntimeError):
 
 
 class Plan:
-    """What a CheckpointReport needs of a plan."""
+    """The part of a plan that a CheckpointReport needs."""
 
     def __init__(self, text: str):
         self._text = text
@@ -95,8 +96,8 @@ class Finding:
 
 
 class Findings(list[Finding]):
-    """The findings of verify_checkpoint, and what stands behind them: good (no errors), quantized,
-    dialect, weights, checked (what was looked at) and loaders (errors and warnings of each)."""
+    """The findings of verify_checkpoint, and a summary: good (no errors), quantized, dialect,
+    weights, checked (what was checked) and loaders (errors and warnings of each)."""
 
     def __init__(self, said: dict[str, Any]):
         super().__init__(Finding(**finding) for finding in said["findings"])

@@ -52,7 +52,7 @@ def encode(
     nan: what NaN becomes in a format without NaN: "error" (default), "zero", "max" or
         "negated_zero".
     profile: cast bit for bit as a peer does: "torch", "torch_2_11", "ml_dtypes", "cuda", "ocp_sat",
-        "ocp_nonsat" or "onnx". Arguments named beside it change what it says.
+        "ocp_nonsat" or "onnx". Other arguments override it.
     seed, first_index, stochastic_bits: for "stochastic"; 0, 0 and 16 (of 1 to 16) if not given.
         Element i, counted in row-major order, draws from (seed, first_index + i): the same bits on
         any machine, for any number of threads.
@@ -62,11 +62,11 @@ def encode(
     out: an array of x's library to write into: contiguous, of x's shape (packed: of rows of bytes),
         its dtype the result's, or uint8 or int8 (uint16 or int16 beyond eight bits). It may be x
         itself where codes are no larger than values.
-    counts: also return Counts(saturated, flushed, nan); waits for a CUDA device.
+    counts: also return Counts(saturated, flushed, nan); synchronizes with a CUDA device.
     threads: at most so many, up to 1024; 0 means all cores this process may use.
     stream: of a CUDA device, if not torch's current one (other libraries: the default one): an
-        address, or a stream of torch or CuPy. Nothing waits, and calls may be captured into a CUDA
-        graph, except for nan="error" in a format without NaN.
+        address, or a stream of torch or CuPy. Calls do not synchronize and may be captured into a
+        CUDA graph, except for nan="error" in a format without NaN.
 
     Returns an array of x's library: of its dtype for the format (ml_dtypes for NumPy, where it is
     installed) or else of uint8 or uint16; or (codes, Counts).

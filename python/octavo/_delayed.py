@@ -1,5 +1,5 @@
-"""Delayed scaling: this step's scale from the magnitudes of earlier steps. The state is arrays of
-the caller's, changed in place."""
+"""Delayed scaling: this step's scale from the amax history of earlier steps. The state is the
+caller's arrays, updated in place."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def update_delayed(
     history: float32 [length, n] for n tensors. Row 0 is where quantizers gather this step's amax;
         a tensor whose amax there is zero has not run and stays as it is.
     inv_scale: float32 [n], what values are multiplied by.
-    scale: float32 [n], its reciprocal, if anybody wants it.
+    scale: float32 [n], its reciprocal, if needed.
     calls: one float32 that counts calls; needed where interval is more than 1.
     format: whose largest value an amax is mapped to.
     policy: what the history becomes: "max", "most_recent" or "ema" with its decay.

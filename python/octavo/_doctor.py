@@ -1,4 +1,4 @@
-"""What will run here, and why."""
+"""Backends and libraries on this machine."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def backends() -> list[Backend]:
 
 
 def doctor() -> dict[str, Any]:
-    """What octavo found on this machine, as plain data: for people and for bug reports."""
+    """What octavo found on this machine, as plain data, for display and bug reports."""
     try:
         chosen, problem = _octavo.chosen_backend(), None
     except (RuntimeError, ValueError) as error:

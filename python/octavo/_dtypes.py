@@ -125,7 +125,7 @@ def value_of_format(kind: Kind) -> Kind:
 
 
 def kind_name(kind: Kind) -> str:
-    """The name that people know a dtype by: float8_e5m2 for codes of e5m2."""
+    """The usual name of a dtype: float8_e5m2 for codes of e5m2."""
     return _DTYPE_NAMES.get(kind.name, kind.name) if isinstance(kind, Format) else kind
 
 

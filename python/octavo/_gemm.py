@@ -1,4 +1,4 @@
-"""Matrix products of quantized tensors and of values."""
+"""GEMM and grouped GEMM of quantized tensors and of values."""
 
 from __future__ import annotations
 
@@ -21,7 +21,8 @@ _MOST_PRODUCTS: Final = 2**62
 
 @dataclass(slots=True)
 class Operand:
-    """One operand as the library takes it, and where its results belong."""
+    """One operand as the bindings take it, with the array library, device and stream of the
+    results."""
 
     handle: View | _octavo.QuantizedTensor
     family: Family
@@ -66,11 +67,11 @@ def gemm(
         a multiple of 32; 0 is never. A GPU has 128 alone.
     threads: at most so many, up to 1024; 0 means all cores. Results do not depend on it.
     stream: of a CUDA device, as quantize has it.
-    return_aligned: also return how many elements of MX operands were other numbers in the product,
-        because a GPU multiplied with common exponents, one a row or one for 128 columns: 0 says
-        that it is the product of what a and b hold. It is 0, too, where common exponents would lose
-        most of a block: such operands are multiplied as they are, with float32 sums, slower. Waits
-        for the device.
+    return_aligned: also return the number of elements of MX operands whose value changed in the
+        product, because a GPU aligned block exponents, per row or per 128 columns. 0: it is the
+        product of a and b as they are. It is 0, too, where alignment would lose most of a block:
+        such operands are multiplied unaligned, with float32 sums, slower. Synchronizes with the
+        device.
 
     Returns an array of a's library, out, or a QuantizedTensor; and that number, if asked for.
     """
@@ -106,7 +107,7 @@ def product(
     stream: Any = None,
     return_aligned: bool = False,
 ) -> Any:
-    """gemm of operands that have been looked at."""
+    """gemm of checked operands."""
     flags(op, return_aligned=return_aligned)
     arguments, how, kept = _around(
         a, op, bias, activation, residual, accumulator, promote_every, threads, stream
@@ -146,7 +147,8 @@ def gemm_grouped(
     stream: Any = None,
     return_aligned: bool = False,
 ) -> Any:
-    """Rows of a by the matrix that their group has in b: tokens by the weights of their expert.
+    """Grouped GEMM: rows of a times the matrix of their group in b (tokens times the weights of
+    their expert).
 
         >>> octavo.gemm_grouped(tokens, experts, [3, 0, 5])  # [8, K] by [3, N, K] is [8, N]
 
@@ -156,7 +158,8 @@ def gemm_grouped(
     bias: [N], the same for all groups. The rest is as gemm has it; on a CUDA device all groups are
         done in one launch.
 
-    Returns an array [rows, N] of a's library, or out; with return_aligned what gemm adds to it.
+    Returns an array [rows, N] of a's library, or out; with return_aligned also the count, as in
+    gemm.
     """
     op = "gemm_grouped"
     flags(op, return_aligned=return_aligned)
@@ -207,7 +210,8 @@ def _around(
     threads: int,
     stream: Any,
 ) -> tuple[tuple[Any, ...], dict[str, Any], tuple[Any, ...]]:
-    """What the library takes beside operands; and what has to live until the work is done."""
+    """The library's arguments other than operands; and the objects to keep alive during the
+    call."""
     for name, given in (("activation", activation), ("accumulator", accumulator)):
         if not isinstance(given, str) and not (name == "activation" and given is None):
             raise TypeError(f"[{op}] got {name} of type {type(given).__name__}, wanted a name")

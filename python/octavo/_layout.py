@@ -1,4 +1,4 @@
-"""Scales in the orders that other kernels read."""
+"""Scale layouts of other kernels: swizzled, transposed."""
 
 from __future__ import annotations
 

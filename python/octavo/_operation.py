@@ -26,7 +26,7 @@ MOST_THREADS: Final = _octavo.max_threads()
 
 
 class Counts(NamedTuple):
-    """What a conversion met."""
+    """Counts of a conversion."""
 
     saturated: int
     """Values beyond the range of the format, whatever the overflow rule made of them."""
@@ -333,7 +333,7 @@ def integer(value: int, name: str, most: int, op: str) -> int:
 
 
 def _limit(most: int) -> str:
-    """A bound as people write it: 2**62, 2**64 - 1, or the number."""
+    """A bound in readable form: 2**62, 2**64 - 1, or the number."""
     if most <= MOST_THREADS:
         return str(most)
     for less in (0, 1):

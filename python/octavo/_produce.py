@@ -1,4 +1,4 @@
-"""Norms and activations: to values, or straight into a quantization.
+"""Norms and activations: to values, or fused with quantize.
 
 Everything is computed in float64 or to within a derived bound of it, and rounded to float32 once;
 docs/numerics/producers.md has the formulas. A quantization sees that float32, never a copy rounded
@@ -47,7 +47,7 @@ def layer_norm(
     """
     op = "layer_norm"
     source = describe(x, op, stream=stream)
-    # Named, so that what they look at lives until the work is done.
+    # A named list keeps their memory alive until the work is done.
     keep = [_vector(weight, op, "weight", stream), _vector(bias, op, "bias", stream)]
     produced = _octavo.layer_norm(
         source.view(value_kind(source, op)),
@@ -191,7 +191,7 @@ def _finish(
     out: Any,
     threads: int,
 ) -> Any:
-    """What is to be made, as a quantization or as plain values."""
+    """Computes a Produced, quantized or as plain values."""
     threads = integer(threads, "threads", MOST_THREADS, op)
     if quantize is not None:
         if dtype is not None or out is not None:

@@ -47,11 +47,11 @@ def quantize(
         Scaling.
     out: a QuantizedTensor of the same shape, scaling and library to write into.
     counts: also return Counts(saturated, flushed, nan); where a NaN or Inf poisons its tile, all of
-        the tile counts as NaN. Waits for a CUDA device.
-    threads: at most so many, up to 1024; 0 means all cores this process may use.
+        the tile counts as NaN. Synchronizes with a CUDA device. threads: at most so many, up to
+        1024; 0 means all cores this process may use.
     stream: of a CUDA device, if not torch's current one (other libraries: the default one): an
-        address, or a stream of torch or CuPy. Results are in torch's own memory; nothing waits, and
-        calls may be captured into a CUDA graph.
+        address, or a stream of torch or CuPy. Results are in torch's own memory; calls do not
+        synchronize and may be captured into a CUDA graph.
 
     Returns a QuantizedTensor; or (QuantizedTensor, Counts).
     """
@@ -154,7 +154,7 @@ def requantize(
 
 def transposed(q: QuantizedTensor) -> QuantizedTensor:
     """The transpose, as the columnwise copy of q has it: nothing is copied. Leading dimensions are
-    folded into one.
+    collapsed into one.
 
     With it the three products of training are gemm(x, w), gemm(dy, transposed(w)) and
     gemm(transposed(dy), transposed(x)).
@@ -195,8 +195,8 @@ def _fp8_in_pool(source: Array, kind: Kind) -> tuple[Any, Any]:
 
 
 def amax(x: Any, *, threads: int = 0, stream: Any = None) -> float:
-    """The largest magnitude, as a float32 that no value exceeds; NaN if there is a NaN. A number of
-    Python's, so a CUDA device is waited for."""
+    """The largest magnitude, as a float32 that no value exceeds; NaN if there is a NaN. Returns a
+    Python number, so it synchronizes with a CUDA device."""
     op = "amax"
     source = describe(x, op, stream=stream)
     threads = integer(threads, "threads", MOST_THREADS, op)

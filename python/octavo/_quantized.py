@@ -1,5 +1,5 @@
-"""Codes with their scales: what quantize returns. The memory is octavo's, and arrays of the
-caller's library look at it without a copy."""
+"""Codes with their scales: what quantize returns. octavo owns the memory; arrays of the caller's
+library view it without a copy."""
 
 from __future__ import annotations
 
@@ -134,7 +134,7 @@ class QuantizedTensor:
         return _restore, arguments
 
     def _on_host(self) -> _octavo.QuantizedTensor:
-        """Itself, or a copy where it is on a device, which is waited for."""
+        """Itself, or a host copy where it is on a device, which synchronizes."""
         handle = self._handle
         return handle if handle.cuda < 0 else handle.to_host(self._family.stream(handle.cuda))
 
@@ -147,7 +147,7 @@ class QuantizedTensor:
 
 
 class _Bytes:
-    """What NumPy needs to know to look at all bytes of a dense Tensor."""
+    """__array_interface__ of all bytes of a dense Tensor."""
 
     def __init__(self, tensor: Tensor) -> None:
         self.owner = tensor

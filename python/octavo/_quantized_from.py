@@ -1,4 +1,4 @@
-"""Codes and scales that somebody else made: checked, and used where they lie."""
+"""Codes and scales made outside of octavo: checked, and used without a copy."""
 
 from __future__ import annotations
 
@@ -36,16 +36,17 @@ def quantized(
     tensor_scale: Any = None,
     check: bool = True,
 ) -> QuantizedTensor:
-    """Codes and scales that somebody else made, as a QuantizedTensor.
+    """Codes and scales made outside of octavo, as a QuantizedTensor.
 
     codes: of a dtype of the scaling's format, or plain integers; packed as the scaling says, unless
         their dtype says otherwise. Contiguous arrays are used where they lie, others copied.
     scales: one for each tile: of the scaling's type, or uint8 where that is one of eight bits. What
         codes are multiplied by: positive, zero or NaN. Row-major, or column-major (the result's
-        scaling says so). Scales that could be negative are looked at: a CUDA device is waited for.
+        scaling says so). Scales of a signed type are checked for negative values, which
+        synchronizes with a CUDA device.
     shape: of the tensor; needed where the last byte of packed rows is not full.
     tensor_scale: one float32, where scales are e4m3 (NVFP4).
-    check: False takes scales as they are, negative ones, too: nobody looks and nothing waits.
+    check: False takes scales as they are, negative ones too, without a check or synchronization.
     """
     op = "quantized"
     flags(op, check=check)
@@ -68,7 +69,7 @@ def quantized(
 
 
 def _kind_as(array: Array, wanted: Kind, what: str, op: str) -> Kind:
-    """The kind of somebody's codes or scales; plain integers may be codes of any format."""
+    """The kind of external codes or scales; plain integers may be codes of any format."""
     integers = _INTEGERS[wanted.itemsize] if isinstance(wanted, Format) else ()
     same = code_format(wanted)
     if array.kind == wanted or array.kind in integers:
@@ -111,7 +112,7 @@ def _borrow(
     scalar: bool = False,
     transposed: bool = False,
 ) -> Tensor:
-    """Somebody's memory as a dense tensor; a copy where it is not dense. turned: it may also be
+    """External memory as a dense tensor; a copy where it is not dense. transposed: it may also be
     column-major, its last dimension the slowest."""
     if transposed and not _is_dense(array) and _is_dense(_last_first(array)):
         return Tensor.borrow(array.view(kind), array.obj)

@@ -1,4 +1,4 @@
-"""What quantization cost: the error of codes and scales beside the values they stand for."""
+"""Error metrics: of quantized tensors against their values, and of products."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from octavo._quantized import QuantizedTensor
 
 
 class ProductDistance(NamedTuple):
-    """Between a product x and a y in its place."""
+    """Distance between an exact product x and its replacement y."""
 
     relative_l2: float
     """||y - x|| / ||x||."""
@@ -24,7 +24,7 @@ class ProductDistance(NamedTuple):
 
 
 class GemmError(NamedTuple):
-    """How far a product is from that of the values before they were quantized."""
+    """The error of a product against that of the unquantized values."""
 
     elements: int
     not_finite: int
@@ -47,13 +47,13 @@ def error(
     columnwise: bool = False,
     threads: int = 0,
 ) -> dict[str, Any]:
-    """How far a quantized tensor is from its values, in one pass and little memory.
+    """Error metrics of a quantized tensor against its values, in one pass and little memory.
 
         >>> octavo.error(x, octavo.quantize(x, "mxfp8"))["relative_l2"]
         0.0265
 
     x: the values, of q's shape. Errors are measured on the CPU: what is on a CUDA device is copied
-        there first, which waits and costs a pass over the bus.
+        there first, which synchronizes and costs a transfer.
     rows, tiles: also "rows" and "tiles", with lists of count, mse, relative_l2, sqnr and max_abs
         for every row (all dimensions but the last) or tile.
     histograms: also "value_histogram" (first exponent, counts by power of two), "value_zeros" and
@@ -89,7 +89,7 @@ def gemm_error(
     promote_every: int = 128,
     threads: int = 0,
 ) -> GemmError:
-    """How far a product is from that of the values, split into the codes' part and the sums'.
+    """The error of a product against that of the values, split into quantization and accumulation.
 
         >>> octavo.gemm_error(x, w, octavo.quantize(x, "mxfp8"), octavo.quantize(w, "mxfp8"))
 

@@ -1,6 +1,6 @@
 """Products of codes with torch's arguments: matrices as [M, K] and [K, N], scales beside them.
 
-Codes are used where they lie: a column-major [K, N], which w.t() is, is a row-major [N, K].
+Codes are used without a copy: a column-major [K, N], which w.t() is, is a row-major [N, K].
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ def scaled_mm(
     threads: at most so many, up to 1024; 0 means all cores.
 
     The guide has the shapes of scales. Each operand may have a recipe of its own. Negative scales
-    are an error on a CPU. On a GPU nobody looks at scales, and nothing waits.
+    are an error on a CPU. On a GPU scales are not checked, and the call does not synchronize.
     Returns [M, N], an array of mat_a's library.
     """
     op = "scaled_mm"
@@ -176,7 +176,7 @@ def _product(
 
 
 def _divisor(given: Any, a: Matrix, op: str) -> Array:
-    """What results are divided by, where it can be used: to find out after the product is late."""
+    """The divisor of results, checked before the product."""
     scale = describe(given, f"{op}: scale_result")
     if scale.kind != "float32" or any(size != 1 for size in scale.shape):
         raise ValueError(

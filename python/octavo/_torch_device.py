@@ -1,4 +1,5 @@
-"""What torch does on a device, where octavo has no kernels: on its current stream, and no wait."""
+"""Operations that octavo leaves to torch on a device: on its current stream, without
+synchronization."""
 
 from __future__ import annotations
 
@@ -9,7 +10,7 @@ from octavo._arrays_torch import TORCH
 
 
 def one(cuda: int) -> Array:
-    """A float32 1. Not kept: memory of a graph that is captured would be gone with it."""
+    """A float32 1. Not cached: memory allocated during graph capture is freed with the graph."""
     return TORCH.describe(torch.ones((), dtype=torch.float32, device=f"cuda:{cuda}"), "one")
 
 

@@ -1,4 +1,4 @@
-"""Scales as torch lays them out, put together with their codes.
+"""Scales in torch's layouts (scaled_mm recipes), combined with their codes.
 
 What torch calls a recipe is a tile and a type of scales. torch.nn.functional.scaled_mm names it and
 torch._scaled_mm takes it from the shape of the scale; the two want some grids to lie differently.
@@ -260,7 +260,7 @@ def _quantized(
         scales,
         level,
         array.stream,
-        validate=array.cuda < 0,  # to look at scales on a device is to wait for it
+        validate=array.cuda < 0,  # validation on a device would synchronize
     )
     return QuantizedTensor(handle, array.family.for_results(array))
 

@@ -1,4 +1,5 @@
-"""The names under which people ask for FP8 stored in plain bytes, done right.
+"""Compatibility functions under widespread names for FP8 stored in plain bytes, with correct
+rounding.
 
     codes = round_to_fp8_represented_as_int8(t, n_mantissa=3)
     t_again = undo_int8_fp8(codes, n_mantissa=3, target_dt=torch.bfloat16)

@@ -1,6 +1,6 @@
-"""What training frameworks hold on to, one for each tensor: Transformer Engine's quantizers, by its
-names and with its arithmetic; and delayed scaling. NaN stays visible: FP8 has a code for it, and in
-FP4, which has none, it makes the scale of its tile NaN, as Inf does there. In FP8 Inf saturates.
+"""Transformer Engine's quantizers, one object per tensor, by its names and with its arithmetic; and
+delayed scaling. NaN stays visible: FP8 has a code for it, and in FP4, which has none, it makes the
+scale of its tile NaN, as Inf does there. In FP8 Inf saturates.
 
     >>> quantizer = octavo.quantizers.MXFP8Quantizer(columnwise=False)
     >>> q = quantizer(x)                    # the same as octavo.quantize(x, quantizer.scaling)
@@ -39,13 +39,13 @@ _known: weakref.WeakValueDictionary[int, Quantizer] = weakref.WeakValueDictionar
 
 
 def of_handle(handle: _octavo.Quantizer) -> Quantizer | None:
-    """The quantizer of Python's that the library's object belongs to, if there is one."""
+    """The Python quantizer of the library's object, if there is one."""
     known = _known.get(id(handle))
     return known if known is not None and known._handle is handle else None
 
 
 class Quantizer:
-    """What all quantizers do. Made as one of the classes below."""
+    """Base class of all quantizers."""
 
     def __init__(self, handle: _octavo.Quantizer) -> None:
         self._handle = handle
@@ -57,7 +57,8 @@ class Quantizer:
         return self._handle.scaling
 
     def set_usage(self, *, rowwise: bool | None = None, columnwise: bool | None = None) -> None:
-        """Which copies are made from now on; what is not said stays."""
+        """Which copies (rowwise, columnwise) later calls make; arguments that are not given
+        stay."""
         self._handle.set_usage(rowwise, columnwise)
 
     def quantize(
@@ -96,7 +97,7 @@ class Float8Quantizer(Quantizer):
     """Delayed scaling. Values are multiplied by the one float32 in `inv_scale` (which others call
     "scale"), and the one in `amax` becomes the maximum of itself and their largest magnitude.
 
-    Both are the caller's arrays, used where they lie, on the device that values are on: `amax` is
+    Both are the caller's arrays, used without a copy, on the device of the values: `amax` is
     often an element of row 0 of the history that update_delayed turns into the next inv_scale.
     """
 
@@ -137,7 +138,7 @@ class Float8Quantizer(Quantizer):
         threads: int = 0,
         stream: Any = None,
     ) -> Any:
-        """As octavo.quantize, with the scale that is given; gathers the amax."""
+        """As octavo.quantize, with the given scale; records the amax."""
         result = super().quantize(x, out=out, counts=counts, threads=threads, stream=stream)
         self._amax.family.wrote(self._amax)
         return result

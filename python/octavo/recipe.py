@@ -66,9 +66,9 @@ class Format(Enum):
 @dataclass(frozen=True)
 class MMParams:
     """Of a product. use_split_accumulator=False allows sums to stay in an FP8 tensor core's own
-    accumulator. Heard where sums are kept so (accumulator="hopper_fp8" of a te.Linear or a recipe):
-    True promotes to float32 every 128 products, False never. Sums in float32, the default, have no
-    use for it."""
+    accumulator. It applies where sums are kept so (accumulator="hopper_fp8" of a te.Linear or a
+    recipe): True promotes to float32 every 128 products, False never. float32 accumulation, the
+    default, ignores it."""
 
     use_split_accumulator: bool = True
 
@@ -106,10 +106,10 @@ _with_functions = LastMade()
 
 
 class Recipe:
-    """What all recipes do. Made as one of the classes below; a ValueError or TypeError says which
-    field cannot be, a RuntimeError what octavo does not offer.
+    """Base class of all recipes. A ValueError or TypeError names an invalid field, a RuntimeError
+    one that octavo does not support.
 
-    accumulator: not Transformer Engine's. What the products of layers are summed in that name none
+    accumulator: not Transformer Engine's. The accumulator of products of layers that name none
         themselves: "native", "float32", "float16" (fast on CPUs with half precision, less exact) or
         "hopper_fp8", as octavo.gemm has them.
     """
@@ -118,7 +118,7 @@ class Recipe:
         object.__setattr__(self, "_made", self._checked())
 
     def __setattr__(self, name: str, value: Any) -> None:
-        """A field that cannot be is refused here, and the recipe stays as it was."""
+        """An invalid value is refused here, and the recipe stays as it was."""
         if "_made" not in self.__dict__:  # still being made, field by field
             object.__setattr__(self, name, value)
             return
@@ -212,7 +212,7 @@ class Recipe:
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state, _made=None)
 
-    # What a class is, the library says.
+    # The predicates of a class come from the library.
 
     @classmethod
     def delayed(cls) -> bool:

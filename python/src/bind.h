@@ -1,5 +1,5 @@
-// The extension module octavo._octavo: thin bindings, one file per room. What a Python user calls
-// is in python/octavo/; here are only the doors into the library, over plain views.
+// The extension module octavo._octavo: thin bindings, one file per room. The Python API is in
+// python/octavo/; the bindings take plain views.
 #pragma once
 
 #include <nanobind/nanobind.h>
@@ -24,19 +24,21 @@ namespace octavo::python {
 
 namespace nb = nanobind;
 
-// What an element is, as Python says it: a code of a format, or a value type by name ("float32").
+// Element type as passed from Python: a Format (codes), or a value type by name ("float32").
 using Kind = std::variant<Format, std::string>;
 
-// octavo._octavo.Tensor: memory of the library's, or somebody's that is kept alive.
+// octavo._octavo.Tensor: memory of the library, or of a Python object that it keeps alive.
 struct SharedTensor {
   Tensor tensor;
   Kind kind;
   DlpackCodes codes = DlpackCodes::typed;
-  // On a device, where octavo's own memory is written: who reads elsewhere must wait for it.
+  // On a device, the stream that writes octavo's own memory: readers on other streams must wait for
+  // it.
   std::optional<std::uintptr_t> written_on{};
 };
 SharedTensor share(const Tensor& tensor);
-// Keeps a Python object alive. The last one to let go may be a thread that does not hold the GIL.
+// Keeps a Python object alive. The last reference may be dropped by a thread that does not hold the
+// GIL.
 std::shared_ptr<void> kept_alive(nb::object owner);
 
 // Null for a tensor without memory.
@@ -56,7 +58,7 @@ inline Device device_of(int cuda) { return cuda < 0 ? Device{} : Device{DeviceKi
 inline int cuda_index(Device device) { return device.kind == DeviceKind::cpu ? -1 : device.index; }
 inline void* stream_of(std::uintptr_t stream) { return reinterpret_cast<void*>(stream); }
 
-// Where a call counts: beside the data. To hand the numbers to Python waits for a device.
+// Counters of a call, on the device of the data. Reading them in Python synchronizes.
 class Counting {
  public:
   Counting(bool wanted, Device device, std::uintptr_t stream);

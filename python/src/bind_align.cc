@@ -1,4 +1,4 @@
-// MX with common exponents.
+// Exponent alignment of MX tensors.
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/string.h>
 
@@ -22,8 +22,8 @@ AlignTo parse_align_to(const std::string& to) {
   return AlignTo::blocks_of_128;
 }
 
-// Does the work without the GIL, and hands over what it changed if that is asked for, which waits
-// for a device.
+// Runs `work` without the GIL, and returns the number of changed elements if requested, which
+// synchronizes with a device.
 template <typename Work>
 std::optional<std::int64_t> counting(bool count, Device device, std::uintptr_t stream,
                                      Work&& work) {

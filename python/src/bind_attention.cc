@@ -1,4 +1,5 @@
-// Attention and the KV cache. Memory of all views and of operands stays until a call returns.
+// Attention and the KV cache. The caller keeps the memory of all views and operands alive until a
+// call returns.
 #include "octavo/ops/attention/attention.h"
 
 #include <nanobind/stl/optional.h>

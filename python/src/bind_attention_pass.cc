@@ -1,4 +1,4 @@
-// What an attention module of Python calls: a forward under the recipe of a scope.
+// Forward of attention under the recipe of a scope, for the Python attention modules.
 #include "octavo/nn/attention_pass.h"
 
 #include <nanobind/stl/optional.h>

@@ -1,4 +1,4 @@
-// The state is views of the caller's arrays, which live as long as the call.
+// Delayed-scaling state as views of the caller's arrays, which must stay alive during the call.
 #include "octavo/quant/delayed.h"
 
 #include <nanobind/stl/optional.h>

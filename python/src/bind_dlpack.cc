@@ -1,4 +1,4 @@
-// Arrays of libraries we know nothing about but that they speak DLPack.
+// Arrays of other libraries through DLPack.
 #include "octavo/tensor/dlpack.h"
 
 #include <nanobind/stl/optional.h>
@@ -65,7 +65,7 @@ SharedTensor from_capsule(nb::handle capsule) {
 
 template <typename Managed>
 nb::object make_capsule(Managed* managed, const char* name) {
-  // A capsule that nobody took still owns the array; a taken one has another name.
+  // A capsule that was not consumed still owns the array; a consumed one has another name.
   PyObject* capsule = PyCapsule_New(managed, name, [](PyObject* self) {
     const char* own_name = PyCapsule_GetName(self);
     for (const char* untaken : {kVersioned, kLegacy}) {
@@ -84,8 +84,8 @@ nb::object make_capsule(Managed* managed, const char* name) {
 using Version = std::pair<int, int>;
 
 // What the array API says of stream=: 1 is the legacy default stream, 2 the one of each thread, -1
-// asks for no order at all; none is the default one. Work on the very stream that wrote is in order
-// by itself; anyone else waits here.
+// asks for no order at all; none is the default one. Work on the stream that wrote the array is
+// ordered already; other streams wait here.
 void order_for(const SharedTensor& self, std::optional<std::int64_t> stream) {
   const Device device = self.tensor.view().device;
   if (device.kind == DeviceKind::cpu || !self.written_on || stream == -1) return;

@@ -1,5 +1,5 @@
-// octavo::Error becomes the built-in exception a Python programmer would expect; there is no class
-// of our own to learn or to import.
+// octavo::Error becomes the built-in exception a Python programmer would expect; octavo defines no
+// exception class of its own in Python.
 #include "bind.h"
 #include "octavo/base/error.h"
 

@@ -50,7 +50,7 @@ std::size_t hash(const Format& format) {
          static_cast<std::size_t>(format.nan) << 18 | static_cast<std::uint16_t>(format.bias);
 }
 
-// The dtype another library has for a format; which one that is, only Python can find out.
+// The dtype of another library for a format; only Python code can look it up.
 nb::object foreign_dtype(const char* function, const Format& format) {
   return nb::module_::import_("octavo._dtypes").attr(function)(format);
 }

@@ -1,4 +1,5 @@
-// Matrix products. Memory of all views and of operands stays until the call returns.
+// GEMM and grouped GEMM. The caller keeps the memory of all views and operands alive until the call
+// returns.
 #include "octavo/ops/gemm.h"
 
 #include <nanobind/stl/optional.h>

@@ -1,5 +1,5 @@
-// What a layer of Python calls: one forward and one backward of Linear on arrays of the caller's,
-// and the quantizers that a module keeps, with their state in memory of the caller's.
+// Linear for Python layers: one forward and one backward on the caller's arrays, and the quantizers
+// of a module, with their state in the caller's memory.
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/pair.h>
 #include <nanobind/stl/shared_ptr.h>
@@ -43,8 +43,8 @@ void make_quantizers(ModuleQuantizers* self, const std::string& module_type,
   new (self) ModuleQuantizers(std::move(options));
 }
 
-// As Python lets go of it, a step may end, which waits for other threads' calls; those may be
-// waiting for the GIL.
+// Its destruction may end a step, which waits for calls of other threads; those may wait for the
+// GIL.
 void let_go(LinearSaved* saved) {
   if (Py_IsInitialized() == 0 || PyGILState_Check() == 0) {
     delete saved;
@@ -100,7 +100,7 @@ std::vector<std::pair<std::string, SharedTensor>> take_parts(LinearSaved& saved)
   return parts;
 }
 
-// Where a part lies now: its address, its strides in bytes, and who owns it.
+// A part's address, strides in bytes, and owner.
 using Place = std::tuple<std::uintptr_t, std::vector<std::int64_t>, nb::object>;
 
 std::shared_ptr<LinearSaved> with_parts(const LinearSaved& saved,
@@ -155,7 +155,7 @@ void bind_sets(nb::module_& module) {
       .def(
           "use",
           [](ModuleQuantizers& self, const Recipe& recipe) {
-            const nb::gil_scoped_release released;  // it may wait for a turn
+            const nb::gil_scoped_release released;  // it may wait for the module's lock
             return self.use(recipe);
           },
           nb::arg("recipe"), "Quantizers for a recipe; True where they are new.")

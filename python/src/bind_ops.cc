@@ -1,5 +1,5 @@
-// Norms and activations. What they make is described first, and then stored or quantized; the
-// memory of all views has to stay until then.
+// Norms and activations. Their result is lazy (Produced), and then stored or quantized; the memory
+// of all views must stay alive until then.
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/pair.h>
 #include <nanobind/stl/string.h>

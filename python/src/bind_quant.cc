@@ -1,4 +1,5 @@
-// Values with scales. Results stay in the library's memory; Python looks at it through Tensors.
+// quantize, dequantize and requantize. Results stay in the library's memory; Python accesses it
+// through Tensors.
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/pair.h>
 #include <nanobind/stl/string.h>
@@ -22,7 +23,7 @@ namespace {
 using Sizes = std::vector<std::int64_t>;
 using Found = std::optional<CountTuple>;
 
-// Does the work without the GIL, and hands over what it counted.
+// Runs `work` without the GIL, and returns its counts.
 template <typename Work>
 Found counted(Device device, int threads, bool count, std::uintptr_t stream, Work&& work) {
   const nb::gil_scoped_release released;

@@ -1,4 +1,4 @@
-// Transformer Engine's quantizers. Arrays of state are the caller's: the Python classes keep them.
+// Transformer Engine's quantizers. The Python classes own the state arrays.
 #include "octavo/quant/quantizer.h"
 
 #include <nanobind/stl/function.h>

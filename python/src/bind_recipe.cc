@@ -1,5 +1,5 @@
-// Recipes and the scopes they hold in. The Python classes have the fields; here they become the
-// library's, which checks and prints them.
+// Recipes and their scopes (autocast, quantized_model_init). The Python classes hold the fields;
+// here they become the library's recipes, which checks and prints them.
 #include "octavo/recipe/recipe.h"
 
 #include <nanobind/stl/function.h>
@@ -211,8 +211,8 @@ std::optional<Recipe> example_among(std::string_view name, const std::variant<St
   return found;
 }
 
-// What recipes of a class are, by the names of Recipe's predicates. Classes decide: any of their
-// recipes will do.
+// The predicates (Recipe::mxfp8(), ...) that are true for recipes of a class. They depend on the
+// class alone.
 std::vector<std::string> predicates(std::string_view name) {
   const std::optional<Recipe> example = example_among(name, static_cast<const AnyRecipe*>(nullptr));
   if (!example) return {};
@@ -232,8 +232,8 @@ std::vector<std::string> predicates(std::string_view name) {
   return hold;
 }
 
-// A scope that Python enters and leaves. One that is never left goes when its object does, and says
-// nothing: there is nobody to hear it.
+// A scope that Python enters and leaves. A scope that is never left ends with its object, and its
+// errors are dropped: a destructor cannot report them.
 template <typename Scope>
 class Held {
  public:

@@ -1,4 +1,4 @@
-// What quantization cost.
+// Error metrics.
 #include <nanobind/stl/tuple.h>
 #include <nanobind/stl/vector.h>
 

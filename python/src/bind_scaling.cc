@@ -25,7 +25,7 @@ namespace octavo::python {
 namespace {
 
 constexpr std::string_view kOp = "scaling";
-// An f32 that is a power of two: no format of its own, but what people ask for.
+// Power-of-two f32 scales: not a scale format of its own, but a common request.
 constexpr std::string_view kPow2 = "pow2";
 // In the order of NanCode.
 constexpr std::array<std::string_view, 3> kNanCodes{"signed_ones", "positive_ones", "signed_quiet"};
@@ -88,7 +88,7 @@ ScaleSpec parse_scale(std::string_view name, const std::optional<std::string>& r
 
 Scaling make_scaling(const ScalingArguments& given) {
   Scaling made;
-  // Only Python can find out what a dtype of another library means.
+  // Only Python code can map a dtype of another library to a Format.
   if (const auto format = given.find("format"))
     made.format =
         nb::cast<Format>(nb::module_::import_("octavo._dtypes").attr("as_format")(*format, kOp));
@@ -153,7 +153,7 @@ nb::dict state_of(const Scaling& self) {
 
 nb::object from_state(const nb::dict& state) { return nb::type<Scaling>()(**state); }
 
-// What makes a Scaling is always said; the rest where it is not the default.
+// The main fields are always printed; the others where they are not the default.
 std::string repr(const Scaling& self) {
   constexpr std::size_t kAlwaysSaid = 4;
   const nb::dict plain = state_of(Scaling{});
@@ -218,7 +218,7 @@ void bind_scaling(nb::module_& module) {
           [](Scaling* self, const nb::args& positional, const nb::kwargs& named) {
             new (self) Scaling(make_scaling(ScalingArguments(positional, named)));
           },
-          // The arguments are taken apart by hand, so that a wrong one is called by its name.
+          // The arguments are parsed by hand, so that an error names the wrong one.
           nb::sig("def __init__(self, format: object = 'e4m3fn', "
                   "tile: str | tuple[int, int] = (1, 32), *, scale: str = 'e8m0', "
                   "rule: str | None = None, policy: str = 'max', margin: int = 0, "

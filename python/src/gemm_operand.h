@@ -1,4 +1,4 @@
-// An operand of a product as Python gives it: values, or codes with scales.
+// A GEMM or attention operand from Python: values, or codes with scales.
 #pragma once
 
 #include <nanobind/stl/variant.h>

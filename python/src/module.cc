@@ -1,8 +1,7 @@
 #include "bind.h"
 
 NB_MODULE(_octavo, module) {
-  // Arrays that others hold may outlive this module at the end of the process; that is no leak of
-  // ours.
+  // Arrays held by other libraries may outlive this module at exit; that is not a leak.
   nanobind::set_leak_warnings(false);
   module.doc() =
       "The doors from Python into the octavo library. Use the octavo package, not this module.";

@@ -9,7 +9,7 @@
 namespace octavo::python {
 namespace {
 
-// It is never taken down: a backward may still run while the interpreter ends.
+// Never destroyed: a backward may still run while the interpreter exits.
 Log& notes() {
   static Log* const kNotes = new Log([](std::string_view message) {
     const nb::gil_scoped_acquire held;

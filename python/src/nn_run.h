@@ -1,4 +1,4 @@
-// How layers of Python run in the library: with memory, notes and streams of the caller's.
+// Execution options of Python layers: the caller's allocator, log and stream.
 #pragma once
 
 #include "bind.h"
@@ -6,7 +6,7 @@
 
 namespace octavo::python {
 
-// A function of Python's that the library may copy, call and let go without the GIL.
+// A Python callable that the library may copy, call and destroy without holding the GIL.
 class Callback {
  public:
   explicit Callback(nb::object function) : owner_(kept_alive(std::move(function))) {}
@@ -21,7 +21,7 @@ class Callback {
 
 // allocate(bytes) makes memory and returns its address and its owner; none: the library does.
 MakeTensor maker(nb::object allocate, int cuda);
-// Notes go to Python's logger "octavo", each once in a process.
+// Log messages go to Python's logger "octavo", each once in a process.
 LinearRun run_of(nb::object allocate, int cuda, std::uintptr_t stream);
 
 void bind_attention_pass(nb::module_& module);  // after ModuleQuantizers

@@ -1,5 +1,5 @@
 // The arguments of octavo.Scaling(...), as Python gives them, one by one: a wrong one is refused by
-// its name, with what was got and what was wanted.
+// its name, with the value that was got and the values that are expected.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-"""What tests of te.DotProductAttention share: inputs, recipes, and the exact result in float64."""
+"""Shared by tests of te.DotProductAttention: inputs, recipes, and the exact result in float64."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the tests share: every 16-bit input, a foreign array, and peers that may be missing."""
+"""Fixtures: every 16-bit input, a foreign array, and peers that may be missing."""
 
 from __future__ import annotations
 

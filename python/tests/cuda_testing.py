@@ -1,4 +1,4 @@
-"""What tests on a CUDA device share."""
+"""Helpers of tests on a CUDA device."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""Products by the definition, in float64, from the bits of codes and scales: nothing of octavo's
-decodes here. And how far a product with a float32 accumulator may be from them."""
+"""Products by the definition, in float64, from the bits of codes and scales: independent of
+octavo's decoders. And the error bound of a product with a float32 accumulator."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""octavo.fold and octavo.quantize_aligned: codes beside an oracle of NumPy's, products, mistakes."""
+"""octavo.align_exponents and octavo.quantize_aligned: codes against a NumPy oracle, products,
+errors."""
 
 from __future__ import annotations
 

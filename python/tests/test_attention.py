@@ -170,7 +170,7 @@ def test_gradients_of_torch_in_float64(precision, bound):
 
 
 def test_backward_has_what_forward_found():
-    """On f32 alone: other precisions round P, and have it in the output and the log-sum-exp."""
+    """On f32 only: other precisions have rounded P in the output and the log-sum-exp."""
     import octavo.torch as te
 
     given = inputs(1, 2, 40, 32, dtype=torch.float32)
@@ -342,7 +342,7 @@ def test_second_order_gradients_are_an_error():
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.float32, torch.bfloat16], ids=str)
 def test_auto_keeps_its_promise_where_some_keys_are_long(dtype):
-    """Keys that draw weight have scores that are off by more than others'."""
+    """Keys with more weight have scores with larger errors."""
     for seed, (queries, keys, size, long, times) in enumerate(
         [(160, 384, 64, 1, 8), (160, 384, 64, 1, 8), (64, 2048, 128, 3, 6), (64, 512, 64, 2, 12)]
     ):

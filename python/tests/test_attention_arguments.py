@@ -1,4 +1,5 @@
-"""Arguments of attention that cannot be: their name, what was got and what was wanted."""
+"""Invalid arguments of attention: the error names the argument, what was got and what is
+expected."""
 
 from __future__ import annotations
 

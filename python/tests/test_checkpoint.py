@@ -124,7 +124,7 @@ def test_an_exception_of_the_callback_stops(model, tmp_path):
 
 
 def test_complete_work_is_left_as_it_is(model, tmp_path):
-    """As the command line has it: nothing to do is no error, other options are one."""
+    """As on the command line: nothing to do is no error, different options are one."""
     made = ov.quantize_checkpoint(model, tmp_path / "out", recipe="mxfp8")
     assert not made.was_complete
     before = {path.name: path.read_bytes() for path in (tmp_path / "out").iterdir()}

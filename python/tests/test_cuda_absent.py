@@ -1,4 +1,4 @@
-"""What a build without CUDA says, and what can be tried of devices without one."""
+"""Messages of a build without CUDA, and device tests that need no device."""
 
 from __future__ import annotations
 

@@ -49,7 +49,7 @@ def test_what_alignment_changed_is_counted_once_in_row_blocks():
     assert 0 < whole == ov.gemm(a, b, out="fp8-1x128", return_aligned=True)[1]
 
 
-@pytest.mark.parametrize("rows", [64, 3001])  # at once, and in strips
+@pytest.mark.parametrize("rows", [64, 3001])  # at once, and in row blocks
 def test_a_quantized_product_in_a_graph(rows):
     x, w = torch.randn(rows, 256).cuda(), torch.randn(3504, 256).cuda()
     a, b = ov.quantize(x, "fp8-1x128"), ov.quantize(w, "fp8-block")
@@ -108,8 +108,8 @@ def test_linear_on_the_device(name, dtype):
         assert got.device.type == "cuda" and relative(got, wanted) < rounding
 
 
-# That the host has done a product is said once in a process, to the logger: so in one of its own,
-# where a product that no device offers (sums that are never promoted) is the last.
+# The fallback of a product to the host is logged once per process: so the test runs in its own
+# process, where a product that no device offers (sums that are never promoted) is the last.
 ALONE = """
 import logging, sys
 

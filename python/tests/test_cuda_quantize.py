@@ -64,7 +64,7 @@ def test_options(name):
         wanted = ov.quantize(x, scaling)
         try:
             got = ov.quantize(x.cuda(), scaling)
-        except RuntimeError as error:  # what the device leaves out it says
+        except RuntimeError as error:  # the device names what it does not offer
             assert "offer" in str(error), changes
             continue
         assert same_quantized(got, wanted), changes

@@ -1,4 +1,5 @@
-"""scaled_mm and compat._scaled_mm on torch CUDA tensors: the bits of gemm, and nothing waits."""
+"""scaled_mm and compat._scaled_mm on torch CUDA tensors: the bits of gemm, without
+synchronization."""
 
 from __future__ import annotations
 
@@ -72,7 +73,7 @@ def test_mx(order):
     a, b, arguments = byte_arguments("mxfp8", order)
     wanted = ov.gemm(a, b)
     assert same(ov.scaled_mm(*arguments, output_dtype=F32), wanted)
-    if order == "swizzled":  # which older arguments mean without a word
+    if order == "swizzled":  # the default of the older arguments
         got = _scaled_mm(*arguments[:3], arguments[4], out_dtype=F32)
         assert same(got, wanted)
 

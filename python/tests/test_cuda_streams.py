@@ -20,7 +20,7 @@ LONG = 400_000_000  # cycles: a fifth of a second
 
 
 def _negated(x):
-    """The same numbers; their sign is a note beside the memory."""
+    """The same numbers; their sign is a flag (neg bit), not in memory."""
     return (-x)._neg_view()
 
 
@@ -60,7 +60,7 @@ def test_a_result_is_not_in_memory_that_the_current_stream_still_writes(name):
     begin, end = old.data_ptr(), old.data_ptr() + old.nbytes
     torch.cuda._sleep(LONG)
     old.fill_(0x55)
-    del old  # torch gives this block to whoever asks next on the current stream
+    del old  # torch gives this block to the next allocation on the current stream
     got = call(x, stream=other)
     assert not torch.cuda.current_stream().query(), "the current stream was waited for"
     assert not begin <= got.data_ptr() < end
@@ -85,7 +85,7 @@ def test_a_block_goes_back_to_the_stream_it_is_of():
 
 
 def test_memory_that_was_recorded_waits_for_its_reader():
-    """What the guide tells callers to do with a result that another stream reads."""
+    """As the guide says for a result that another stream reads (record_stream)."""
     x, other = values(SIZE, SIZE).cuda(), torch.cuda.Stream()
     torch.cuda.synchronize()
     codes = ov.encode(x, "e4m3fn", stream=other)

@@ -1,4 +1,4 @@
-"""Libraries octavo has never heard of: DLPack leads in, and results go back the same way."""
+"""Unknown array libraries: arrays come in through DLPack, and results go back the same way."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ import octavo as ov
 
 @pytest.fixture
 def strange(torch, monkeypatch):
-    """A library with dtypes like torch's, whose arrays only DLPack leads in and out of."""
+    """A library with dtypes like torch's, whose arrays are exchanged through DLPack only."""
     module = types.ModuleType("strange")
 
     class StrangeArray:

@@ -1,4 +1,4 @@
-"""Bad input gives one clear error: [op] what was got, what was wanted, how to fix."""
+"""Bad input gives one clear error: [op] got X; expected Y; fix."""
 
 from __future__ import annotations
 

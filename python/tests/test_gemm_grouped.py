@@ -1,4 +1,4 @@
-"""Rows of one matrix by the matrices that their groups have in a stack."""
+"""Grouped GEMM: rows of one matrix times the matrices of their groups."""
 
 from __future__ import annotations
 

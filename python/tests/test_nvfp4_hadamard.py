@@ -25,7 +25,7 @@ def hadamard(signs):
 
 
 def rotated(rows, signs=SIGNS):
-    """Along each row; a rest of fewer than sixteen stays."""
+    """Along each row; a tail of fewer than sixteen stays."""
     out = rows.astype(np.float64)
     whole = rows.shape[1] // 16 * 16
     groups = out[:, :whole].reshape(len(rows), -1, 16)
@@ -76,10 +76,10 @@ def test_octavo_s_own_nvfp4(which):
 
 
 def test_values_with_a_mean_are_not_cut_off():
-    """A column of sixteen fives has one turned value of up to 20, where the amax of x is about 9.
-    With a scale for 9, tiles' scales would end at 448, which cuts larger values off. What is left
-    is the rounding of E2M1, at most a sixth of a tile's largest value, and of the tile's scale,
-    1/16.
+    """A column of sixteen fives has one transformed value of up to 20, where the amax of x is about
+    9. With a scale for 9, tiles' scales would end at 448, which cuts larger values off. What is
+    left is the rounding of E2M1, at most a sixth of a tile's largest value, and of the tile's
+    scale, 1/16.
     """
     x = np.random.default_rng(1).normal(5, 1, (256, 64)).astype(np.float32)
     q = qs.NVFP4Quantizer(with_rht=True)(x)

@@ -131,7 +131,7 @@ def test_decode_agrees_with_torch(name, torch):
 @pytest.mark.parametrize("name", ["e4m3fn", "e5m2", "e3m4", "e3m3", "e2m1fn", "e5m6"])
 @pytest.mark.parametrize("rounding", ["nearest_even", "nearest_away", "toward_zero", "up", "down"])
 def test_against_a_search_of_the_table(name, rounding, all_16_bits, ml_dtypes):
-    """An oracle that shares nothing with the encoder: look for the neighbours among all values."""
+    """An oracle independent of the encoder: searches the neighbours among all values."""
     f = ov.format(name)
     values = f.values()
     finite = np.isfinite(values)

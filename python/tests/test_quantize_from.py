@@ -1,4 +1,4 @@
-"""Quantizations of quantizations, and of codes and scales that somebody else made."""
+"""Requantization, and codes and scales made outside of octavo."""
 
 from __future__ import annotations
 

@@ -292,7 +292,7 @@ def test_nothing_to_sum_and_nothing_to_make():
 
 @pytest.mark.parametrize("grid", [(1, 1), (128, 4), (130, 5), (33, 64), (257, 7), (0, 4), (4, 0)])
 def test_scales_unswizzled_by_torch(grid):
-    """As on a device, where octavo has nothing for it."""
+    """As on a device, where octavo has no kernel for it."""
     from octavo import _torch_device
     from octavo._arrays import describe
 

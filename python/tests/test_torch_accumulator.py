@@ -1,4 +1,4 @@
-"""What products of layers are summed in; use_split_accumulator, where that is a tensor core's."""
+"""Accumulators of the products of layers; use_split_accumulator for that of the tensor cores."""
 
 from __future__ import annotations
 

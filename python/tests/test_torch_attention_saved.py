@@ -119,7 +119,7 @@ def test_hooks_of_torch_s_function():
 
 
 class Turned(torch.autograd.Function):
-    """Makes another kind of tensor of its gradient."""
+    """Converts its gradient to another kind of tensor."""
 
     @staticmethod
     def forward(ctx, x, make):

@@ -111,7 +111,8 @@ def test_state_waits_for_a_recipe_that_asks():
 
 
 def test_threads_share_a_layer():
-    """Each under its own recipe; calls take turns, and results are those of a layer alone."""
+    """Each under its own recipe; calls are serialized, and results are those of an unshared
+    layer."""
     module, tensors = layer(), [x.detach() for x in inputs()]
     want = {name: in_scope(layer(), tensors, FP8[name]) for name in ("current", "mxfp8")}
     found = {name: [] for name in want}

@@ -1,5 +1,5 @@
-"""New values of quantized weights that are no step of training, copies that leave the layer alone,
-memory that is not there, and saved state that cannot be used."""
+"""New values of quantized weights that are not a step of training, copies that do not affect the
+layer, memory that is not there, and saved state that cannot be used."""
 
 from __future__ import annotations
 

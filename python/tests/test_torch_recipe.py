@@ -1,4 +1,4 @@
-"""Recipes with torch, in Transformer Engine's spelling: only the import and the device differ."""
+"""Recipes with torch, as written for Transformer Engine: only the import and the device differ."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What Linear keeps between forward and backward is torch's to pack, to check and to let go."""
+"""Tensors that Linear saves for backward: torch packs, checks and frees them."""
 
 from __future__ import annotations
 
@@ -169,8 +169,8 @@ def test_a_loss_that_is_kept_keeps_nothing_else(name, library_memory):
         loss.backward()
 
 
-# Bytes of [16, 64] and [32, 64] turned: one byte an element, and of MXFP8 one for each 32 rows of
-# a column; DelayedScaling has one float32 each.
+# Bytes of [16, 64] and [32, 64] transposed: one byte an element, and of MXFP8 one for each 32 rows
+# of a column; DelayedScaling has one float32 each.
 CODES = {"codes": 64 * (16 + 1) + 64 * (32 + 1), "delayed": 64 * 16 + 4 + 64 * 32 + 4}
 
 

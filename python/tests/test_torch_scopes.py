@@ -144,7 +144,7 @@ def holds():
     return linear.quantizers["scaling_fwd"] != [], type(linear.weight) is not torch.nn.Parameter
 
 
-# One that is let go has nobody to raise to.
+# A discarded one cannot raise.
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 @pytest.mark.filterwarnings("ignore:You are using quantized weights without quantized compute")
 @pytest.mark.parametrize("how", ["closed", "let go", "went on"])

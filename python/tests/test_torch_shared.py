@@ -1,4 +1,4 @@
-"""Layers that threads share, layers that are frozen, and outputs nobody goes back from."""
+"""Layers that threads share, layers that are frozen, and outputs without a backward."""
 
 from __future__ import annotations
 

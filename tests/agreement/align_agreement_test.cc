@@ -1,5 +1,5 @@
-// MX with common exponents on every backend: the reference's bytes and counts, through the kernel
-// door, at addresses of every alignment.
+// MX exponent alignment (align_exponents) on every backend: the reference's bytes and counts,
+// through the kernel table, at addresses of every alignment.
 #include <gtest/gtest.h>
 
 #include <random>
@@ -13,9 +13,9 @@
 namespace octavo::testing {
 namespace {
 
-constexpr std::size_t kSlack = 64;  // bytes around codes that nobody may touch
+constexpr std::size_t kSlack = 64;  // bytes around codes that must stay untouched
 
-// A folded matrix, whose codes begin `shift` bytes after an aligned address.
+// An aligned matrix, whose codes begin `shift` bytes after an aligned address.
 struct Result {
   Result(std::int64_t rows, std::int64_t cols, const Format& format, std::int64_t run,
          std::size_t shift)
@@ -114,7 +114,7 @@ TEST(AlignAgreement, EveryBackend) {
         }
 }
 
-// What does both at once has the bytes of one after the other.
+// quantize_aligned has the bytes of quantize followed by align_exponents.
 TEST(AlignAgreement, QuantizingAtOnce) {
   unsigned seed = 0;
   bool any = false;

@@ -1,6 +1,6 @@
 // Every backend's attention against reference, on every rung. Both round P, each to within half a
-// step of its form, and may do so at other places: a kernel's scores are sums in f32. So with w_j
-// the weights of a row, u the step of P and s the bound of a score's error, an output differs by at
+// step of its type, and may round differently: a kernel's scores are sums in f32. So with w_j the
+// weights of a row, u the step of P and s the bound of a score's error, an output differs by at
 // most (u + 2 s) sum_j w_j |v_j - o|, and by what P below the form's normal range loses. Kernels
 // may sum runs of at most 32 products in f16: that is the worst case, and the L2 bound the usual
 // one.
@@ -180,7 +180,7 @@ TEST(AttentionAgreement, EveryRungOnEveryBackend) {
   }
 }
 
-// Codes of the caller's, of every granularity, on the rungs that take them.
+// Quantized operands of every scale granularity, on the rungs that take them.
 TEST(AttentionAgreement, KindsOfScales) {
   const AgreementCase how{
       .name = "codes",
@@ -226,7 +226,7 @@ TEST(AttentionAgreement, KindsOfScales) {
   }
 }
 
-// Only these rows are written, and they are the rows that a whole call has.
+// Only these rows are written, with the bits of a call on all rows.
 TEST(AttentionAgreement, RangesOfRows) {
   const Sizes sizes{
       .batches = 1, .heads = 3, .kv_heads = 3, .queries = 140, .keys = 140, .depth = 64};

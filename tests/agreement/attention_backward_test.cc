@@ -114,8 +114,8 @@ TEST(AttentionBackward, EveryBackend) {
   }
 }
 
-// What the forward pass made may be handed over: gradients are within the bound of those that find
-// it again, and it is not done again: with log-sum-exps that are 0.5 more, weights and dV are
+// The results of the forward pass may be handed over: gradients are within the bound of those that
+// recompute it, and it is not recomputed: with log-sum-exps that are 0.5 more, weights and dV are
 // exp(-0.5) of theirs.
 TEST(AttentionBackward, ForwardIsHandedOver) {
   for (const BackwardCase& how : cases())
@@ -194,8 +194,8 @@ TEST(AttentionBackward, OfNothing) {
   }
 }
 
-// What is added to scores, and keys that it hides: from some rows, from all of them (one that is
-// NaN), and all keys from one row.
+// A bias, and keys that it masks: from some rows, from all of them (one that is NaN), and all keys
+// from one row.
 TEST(AttentionBackward, BiasOnEveryBackend) {
   BackwardCase how{
       "bias",
@@ -224,7 +224,7 @@ TEST(AttentionBackward, BiasOnEveryBackend) {
     for (const BackendInfo& backend : support::every_backend()) {
       if (backend.kernels == &reference_backend() || support::is_staged(backend)) continue;
       const std::string name = to_string(shape) + " on " + std::string(backend.name);
-      // Done by this backend, not left to the definition.
+      // Computed by this backend, without fallback to the reference.
       Log log([&](std::string_view message) { ADD_FAILURE() << name << ": " << message; });
       const Gradients got = gradients_of(how, made, d_out, backend.kernels, 2, &log);
       expect_near(got.q, want.q, 1e-5, name + ", dQ");
@@ -235,10 +235,10 @@ TEST(AttentionBackward, BiasOnEveryBackend) {
 }
 
 // Scores beyond what f32 has a fraction of. Weights of a row add up to one all the same, so the sum
-// of dV over keys is that of dO over rows, whatever scores were rounded to. Rows look at one key
+// of dV over keys is that of dO over rows, whatever scores were rounded to. Rows attend to one key
 // where scores are a million, and what is left of dP - sum P dP is roundings of dP: 2^-24 for each
-// of P, its divisor and two sums, of |dP| softmax_scale |k|. A forward pass that is given
-// changes nothing.
+// of P, its divisor and two sums, of |dP| softmax_scale |k|. A forward pass that is given changes
+// nothing.
 TEST(AttentionBackward, LargeScoresOnEveryBackend) {
   const BackwardCase how{"large", {.queries = 130, .keys = 160, .depth = 32}};
   for (const float times : {40.0F, 200.0F, 3000.0F})
@@ -280,8 +280,8 @@ TEST(AttentionBackward, LargeScoresOnEveryBackend) {
     }
 }
 
-// The least f32 there is, which hides keys where others are not at it, and is not -inf where all
-// are: such rows are the mean of V. Multiplied by log2(e) it is beyond f32.
+// The lowest f32 as a bias, which masks keys where others do not have it, and does not act as -inf
+// where all have it: such rows are the mean of V. Multiplied by log2(e) it is beyond f32.
 TEST(AttentionBackward, LeastFiniteBiasOnEveryBackend) {
   BackwardCase how{"bias", {.queries = 60, .keys = 70, .depth = 32}};
   constexpr float kLeast = std::numeric_limits<float>::lowest();

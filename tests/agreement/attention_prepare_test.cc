@@ -1,5 +1,5 @@
-// What Q and K go through before they are quantized has the bits of reference on every backend that
-// offers it, and undoing it gives back what was there.
+// Preparation of Q and K (smoothing, Hadamard rotation) has the bits of reference on every backend
+// that offers it, and its inverse restores the input.
 #include "octavo/backend/attention_job.h"
 #include "tests/attention/attention_cases.h"
 
@@ -68,8 +68,8 @@ TEST(AttentionPrepare, BitsOfReference) {
   }
 }
 
-// Of values the same bits: `auto` is to look at the same rows on every backend. Codes times scales
-// are rounded to f32 by some, 2^-24, and squared.
+// Statistics of values have the same bits: `auto` must sample the same rows on every backend. Codes
+// times scales are rounded to f32 by some, 2^-24, and squared.
 TEST(AttentionPrepare, StatisticsOfReference) {
   constexpr std::int64_t kRows = 300, kStep = 128;
   const std::int64_t lengths[] = {300, 130};

@@ -1,5 +1,5 @@
-// Sums of columns on every backend that has them: the reference's bytes, through the kernel door,
-// whatever the type, the strides and the number of rows; and what the reference itself adds up.
+// Sums of columns on every backend that has them: the reference's bytes, through the kernel table,
+// for any type, strides and number of rows; and what the reference itself adds up.
 #include <gtest/gtest.h>
 
 #include <random>
@@ -12,7 +12,7 @@
 namespace octavo::testing {
 namespace {
 
-// [rows, cols] in one of the ways that matrices lie.
+// [rows, cols] in one of several memory layouts.
 enum class Lie { dense, transposed, with_gaps, one_row_again_and_again };
 
 Matrix lying(const Tensor& memory, std::int64_t rows, std::int64_t cols, Lie lie) {

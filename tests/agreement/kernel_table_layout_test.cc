@@ -1,6 +1,6 @@
-// The kernel door takes more layouts than the operations in front of it ask for today: values,
-// codes and scales with gaps between rows, by column, or backwards. Every backend must give the
-// elements that the reference gives for dense matrices, and touch nothing in between.
+// The kernel interface accepts more layouts than the operations above it use today: values, codes
+// and scales with gaps between rows, by column, or backwards. Every backend must give the elements
+// that the reference gives for dense matrices, and touch nothing in between.
 #include <gtest/gtest.h>
 
 #include <cstring>
@@ -18,7 +18,7 @@ constexpr std::byte kUntouched{0x5A};
 enum class Layout { dense, gaps, by_column, backwards };
 constexpr Layout kLayouts[] = {Layout::dense, Layout::gaps, Layout::by_column, Layout::backwards};
 
-// A matrix in memory of its own. Packed codes have no order but by row.
+// A matrix that owns its memory. Packed codes are row-major only.
 class Placed {
  public:
   Placed() = default;

@@ -1,5 +1,5 @@
-// Transformer Engine's MX scales are octavo's but for a few amaxes. Kernels that know octavo's must
-// notice those: matrices of which one block has such an amax, against reference.
+// Transformer Engine's MX scales are octavo's except for a few amaxes. Kernels that compute
+// octavo's must detect those: matrices of which one block has such an amax, against reference.
 #include <gtest/gtest.h>
 
 #include <cmath>

@@ -1,5 +1,5 @@
-// Transformer Engine's NVFP4 with values that are not finite: poisoned tiles, or its own way, on
-// every backend as in the reference.
+// Transformer Engine's NVFP4 with non-finite values: poisoned tiles, or its own handling, on every
+// backend as in the reference.
 #include <gtest/gtest.h>
 
 #include <cmath>

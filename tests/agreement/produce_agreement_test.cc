@@ -83,7 +83,7 @@ class ProduceAgreement : public ::testing::TestWithParam<NamedProducer> {
             in_f32 ? truth.inv_std * (sum_error / 2 + 10 * unit + apart * apart / 2) : 0;
         const auto statistic = [&](float got, long double wanted, long double more,
                                    const char* what) {
-          if (!std::isfinite(wanted)) return;  // then the row's values say what happened
+          if (!std::isfinite(wanted)) return;  // then the row's values show it
           EXPECT_LE(std::fabs(got - wanted), 1.01L * oracle::rounded_bound(wanted) + 1e-14L + more)
               << here << ", row " << row << ", " << what;
         };
@@ -176,7 +176,7 @@ TEST_P(ProduceAgreement, SixteenBitsByWayOfF32) {
   }
 }
 
-// Rows with gaps, rows backwards, columns apart, and dimensions that do not fold.
+// Rows with gaps, rows backwards, columns apart, and dimensions that do not collapse.
 TEST_P(ProduceAgreement, AnyStrides) {
   const Values x = values_of({4, 6, 5, 16}, DType::f32, random_numbers(1920, 3, 16));
   const View all = x.tensor.view();

@@ -1,5 +1,5 @@
-// What the tests of producers share: arrays of every type with awkward values in them, and every
-// producer there is.
+// Shared by the tests of producers: arrays of every type with awkward values in them, and every
+// producer.
 #pragma once
 
 #include <cstdint>

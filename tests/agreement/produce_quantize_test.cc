@@ -1,5 +1,5 @@
-// Every scaling of what is produced: the same bytes as of the plain f32 values, fused or a few rows
-// at a time, on every backend.
+// Every scaling of a producer's output: the same bytes as of the plain f32 values, fused or by row
+// blocks, on every backend.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -64,7 +64,7 @@ TEST_P(ProduceQuantize, EveryBackend) {
   }
 }
 
-// More than one strip, the last one short.
+// More than one row block, the last one short.
 TEST_P(ProduceQuantize, MoreThanOneRowBlock) {
   if (GetParam().scaling.policy == AmaxPolicy::mse && is_peer(GetParam().scaling.scale.arith))
     GTEST_SKIP() << "slow, and split into strips like the others";
@@ -91,11 +91,11 @@ TEST(ProduceQuantizeGated, MoreThanOneRowBlock) {
                   quantize(plain.view(), preset(name)).rowwise, name);
 }
 
-// Statistics come out of a quantization, too: of every row, whichever strip or matrix it is in.
+// Statistics come out of a quantization, too: of every row, whichever row block or matrix it is in.
 TEST(ProduceQuantizeStatistics, OfEveryRow) {
   const Values x = values_of({2, 300, 300}, DType::f32, random_numbers(180000, 7, 300));
   View cut = x.tensor.view();
-  cut.shape = {2, 290, 256};  // dimensions that do not fold
+  cut.shape = {2, 290, 256};  // dimensions that do not collapse
   const NamedProducer named{"layer_norm", oracle::Made::layer_norm};
   const Production production(named, 256, DType::f32);
   for (const Kernels* backend : producing_backends()) {

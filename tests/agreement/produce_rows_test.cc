@@ -1,5 +1,6 @@
-// Norms of many rows: a backend may take row after row with one team, whose parts must not meet.
-// Seven rows over and over; the first seven are held against formulas elsewhere.
+// Norms of many rows: a backend may process row after row with one group of threads (a warp, a
+// block), whose rows must not mix. Seven rows over and over; the first seven are held against
+// formulas elsewhere.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -9,7 +10,7 @@
 namespace octavo::testing {
 namespace {
 
-constexpr std::int64_t kDistinct = 7;  // no step of a team is a multiple of it
+constexpr std::int64_t kDistinct = 7;  // no row stride of a group is a multiple of it
 
 // Rows of `tensor`, each like the row with its number modulo seven.
 void expect_repeats(const Tensor& tensor, std::int64_t rows, const std::string& where) {
@@ -30,7 +31,7 @@ TEST_P(ProduceRows, AreAlikeWhereverTheyStand) {
     std::int64_t rows, cols;
     DType dtype;
   };
-  // A warp to a row, and several; more rows than a device has teams, three times over.
+  // A warp to a row, and several; more rows than a device has groups, three times over.
   for (const auto& [rows, cols, dtype] :
        {Case{10'000, 48, DType::bf16}, Case{2'100, 2'064, DType::f32}}) {
     // Long rows take long, and two kinds of them have everything in them.

@@ -1,4 +1,4 @@
-// What quantizers are tried with: blocks of every kind of values, and scalings of every kind.
+// Test cases of quantizers: blocks of every kind of values, and scalings of every kind.
 #pragma once
 
 #include <algorithm>

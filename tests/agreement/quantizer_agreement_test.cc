@@ -1,5 +1,5 @@
-// What the quantizers of training frameworks make (quant/quantizer.h), on every backend: they have
-// an arithmetic and a NaN of their own, and fast kernels for them.
+// The quantizers of training frameworks (quant/quantizer.h) on every backend: they have their own
+// arithmetic and NaN handling, and fast kernels for them.
 #include <gtest/gtest.h>
 
 #include <bit>
@@ -68,7 +68,7 @@ class QuantizerAgreement : public ::testing::TestWithParam<NamedScaling> {
         }
   }
 
-  // Whole tiles, cut ones, and rows that no vector fits.
+  // Whole tiles, ragged ones, and rows that are no multiple of a vector.
   static constexpr Shape kShapes[] = {{256, 384}, {96, 328}, {33, 70}};
   static std::vector<float> finite(const Shape& shape) {
     return all_kinds_of_values(shape[0] * shape[1], 5, true);

@@ -1,6 +1,6 @@
-// A few keys that are alike and lie along the query share its weight, each with an error of its own
-// in its score. Sums in f16 are too coarse for such scores: rows that came out so are done again,
-// and what a row becomes does not depend on others that are.
+// A few similar keys aligned with the query share its weight, each with an error of its own in its
+// score. Sums in f16 are too coarse for such scores: rows over the error bound are recomputed, and
+// the result of a row does not depend on whether others are.
 #include <algorithm>
 #include <numeric>
 
@@ -26,9 +26,8 @@ struct Alike {
   }
 };
 
-// Queries are one direction and a little noise. So are the keys that are alike, and others have
-// nothing to do with it. Values are normal, so that those of two keys differ by several units in
-// some channel.
+// Queries are one direction and a little noise. So are the similar keys; the others are independent
+// of it. Values are normal, so that those of two keys differ by several units in some channel.
 Made alike_inputs(const Alike& one, DType dtype = DType::f32) {
   std::mt19937_64 random(one.seed);
   std::normal_distribution<float> normal;
@@ -184,7 +183,7 @@ Results results_of(const Codes& codes, const BackendInfo& backend, int threads =
   return {numbers(out), numbers(lse)};
 }
 
-// Every `step`th row from `first` on looks elsewhere: nothing of it needs to be done again.
+// Every `step`th row from `first` on attends to other keys: it need not be recomputed.
 Made with_other_rows(const Made& made, std::int64_t first, std::int64_t step) {
   const Shape shape = made.q.shape();
   const auto size = static_cast<std::size_t>(shape[3]);
@@ -229,7 +228,7 @@ TEST(AttentionAlikeKeys, ThreadsAndRangesChangeNothing) {
       const Results alone = results_of(codes, backend, 1);
       for (const int threads : {2, 5})
         EXPECT_EQ(alone, results_of(codes, backend, threads)) << backend.name;
-      if (queries < 16) continue;  // with ranges, other kernels take them
+      if (queries < 16) continue;  // with ranges, they do not take the decode path
       const AttentionRange ranges[] = {{0, 1, 0, 70}, {0, 3, 0, 150}, {0, 1, 70, 80}};
       const Results some = results_of(codes, backend, 2, {}, ranges);
       for (const std::int64_t head : {0, 1, 2, 3})

@@ -1,5 +1,5 @@
-// Inputs that errors of single keys do not average out for: what `auto` must see before it takes a
-// cheap rung, or at the latest when a row is done.
+// Adversarial inputs, for which errors of single keys do not average out: `auto` must detect them
+// before it takes a cheap rung, or at the latest in its posteriori check.
 #pragma once
 
 #include <functional>
@@ -60,7 +60,7 @@ inline Made attacked(const Attack& attack, unsigned seed) {
   return made;
 }
 
-// What came of it: rows of the first head that are looked at, against f64.
+// The outcome: sampled rows of the first head, against f64.
 struct Outcome {
   std::int64_t elements = 0, failures = 0, redone = 0;
   double worst = 0.0;    // error over tolerance

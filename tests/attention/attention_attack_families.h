@@ -1,5 +1,5 @@
-// The families: everything that was drawn up to fool a prediction which counts keys as if each had
-// an error of its own.
+// Families of adversarial inputs, made to defeat an error model that treats the errors of keys as
+// independent.
 #pragma once
 
 #include <numeric>
@@ -62,7 +62,7 @@ inline auto noisy_kinds(std::size_t kinds, float size, float of_keys, bool level
   };
 }
 
-// Rows of the second half, every `every`th, look at the keys [first, last): their query gets a
+// Every `every`th row of the second half attends to the keys [first, last): their query gets a
 // direction that those keys have.
 inline void look_at(Numbers& q, Numbers& k, std::size_t first, std::size_t last, std::size_t every,
                     float strength) {

@@ -32,7 +32,7 @@ TEST(AttentionAttack, WhatBrokeAuto) {
   EXPECT_EQ(tried, broke.size());
 }
 
-// Whether kinds of token hide is a matter of chance: a prediction that looks at one row at a time
+// Whether kinds of token go undetected is a matter of chance: an error model of one row at a time
 // misses six of these.
 TEST(AttentionAttack, NoisyKindsOfManySeeds) {
   std::size_t tried = 0;
@@ -49,7 +49,7 @@ TEST(AttentionAttack, NoisyKindsOfManySeeds) {
   EXPECT_EQ(tried, 4U);
 }
 
-// What is plain stays cheap.
+// Plain inputs stay on a cheap rung.
 TEST(AttentionAttack, PlainInputsLeaveBf16) {
   const Attack plain{"plain", [](Numbers&, Numbers&, Numbers&, std::mt19937_64&) {}};
   EXPECT_EQ(outcome_of(plain, 3, 5e-3, 16).chosen, "balanced 3 ");

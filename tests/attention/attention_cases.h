@@ -1,5 +1,5 @@
-// What attention is tried with: the kinds of inputs that the gate of an FP8 kernel is about, and
-// the comparison with an oracle row by row.
+// Test cases of attention: the kinds of inputs of the FP8 gate, and the row-by-row comparison with
+// an oracle.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -163,7 +163,7 @@ inline void compare(Errors& errors, const View& out, const Truth& truth,
   }
 }
 
-// So many rows of every head, spread over it: the first and the last are among them.
+// `rows` rows of every head, evenly spread: the first and the last are among them.
 inline std::vector<AttentionRange> spread_rows(const Sizes& sizes, std::int64_t rows) {
   std::vector<AttentionRange> ranges;
   const std::int64_t count = std::min(rows, sizes.queries);

@@ -1,4 +1,4 @@
-// Few query rows and numbers of which some are far larger or smaller than others.
+// Decode attention with values of very different magnitudes.
 #include <cmath>
 #include <cstring>
 #include <string>
@@ -15,8 +15,8 @@ Tensor filled(std::int64_t rows, float number) {
   return tensor_of({1, 1, rows, kDepth}, numbers, DType::f32);
 }
 
-// Keys are equal, so that an output is the mean of V. Where scales per token make a lane of f16
-// vanish beside a larger one its value is nothing, and its weight is still a weight.
+// Keys are equal, so that an output is the mean of V. Where per-token scales make a packed f16
+// weight underflow beside a larger one its value vanishes, but the weight still counts in the sum.
 TEST(AttentionDecodeEdges, AWeightWhoseValueVanishesIsStillDividedBy) {
   constexpr std::int64_t kKeys = 128;
   const QuantizedTensor k = quantize(filled(kKeys, 0.0F).view(), preset("fp8-channel"));
@@ -40,7 +40,7 @@ TEST(AttentionDecodeEdges, AWeightWhoseValueVanishesIsStillDividedBy) {
     }
 }
 
-// One row in eight of V is looked at, and all of those are zeros.
+// `auto` samples one row in eight of V, and all of those are zeros.
 TEST(AttentionDecodeEdges, AutomaticTakesF32WhereItKnowsNothingOfValues) {
   constexpr std::int64_t kKeys = 4096;
   Made made =
@@ -65,7 +65,7 @@ TEST(AttentionDecodeEdges, AutomaticTakesF32WhereItKnowsNothingOfValues) {
   EXPECT_EQ(errors.failures, 0) << errors;
 }
 
-// The value that was not looked at is large in one channel, which a mean over channels hides.
+// The value outside the sample is large in one channel, which a mean over channels hides.
 TEST(AttentionDecodeEdges, AutomaticSeesOneLargeChannelOutsideItsSampleRows) {
   constexpr std::int64_t kKeys = 4096, kOther = 1001, kLarge = 1003;
   for (const bool has_large : {false, true}) {

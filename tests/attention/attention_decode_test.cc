@@ -1,4 +1,5 @@
-// Few query rows share the reading of keys: what a row becomes does not depend on who shares.
+// Decode attention: query rows that share a KV head are read together; the result of a row does not
+// depend on the others.
 #include <bit>
 #include <cmath>
 #include <cstring>
@@ -18,7 +19,8 @@ Tensor head_of(const Tensor& rows, std::int64_t head) {
   return one;
 }
 
-// Seven heads share keys: four together, two, and one; rows of a window do not see the same keys.
+// Seven heads share keys (GQA): groups of four, two and one; rows of a sliding window do not see
+// the same keys.
 TEST(AttentionDecode, HeadsThatShareKeysHaveTheBitsOfOneAlone) {
   for (const std::int64_t queries : {1, 2})
     for (const std::int64_t depth : {16, 80, 128})
@@ -76,8 +78,7 @@ TEST(AttentionDecode, WhatIsNotSeenPoisonsNothing) {
   }
 }
 
-// Where one rung takes all rows of a call, automatic is that rung, and takes kernels for few rows
-// too.
+// Where one rung takes all rows of a call, `auto` is that rung, and takes the decode path too.
 TEST(AttentionDecode, AutomaticHasTheBitsOfItsRung) {
   const Made made =
       make_inputs({.heads = 4, .queries = 1, .keys = 700, .depth = 64}, Kind::normal, 3);
@@ -92,8 +93,8 @@ TEST(AttentionDecode, AutomaticHasTheBitsOfItsRung) {
   EXPECT_EQ(std::memcmp(automatic.bytes().data(), bf16.bytes().data(), bf16.bytes().size()), 0);
 }
 
-// What is chosen for few rows is what reads keys and values as they are: a rung that would round
-// them first is no cheaper than f32, however wide the tolerance.
+// The decode path reads keys and values unconverted: a rung that would round them first is no
+// cheaper than f32, however wide the tolerance.
 TEST(AttentionDecode, AutomaticRoundsNothingOnTheDecodePath) {
   for (const DType dtype : {DType::bf16, DType::f32})
     for (const double atol : {5e-3, 1.0}) {
@@ -112,8 +113,8 @@ TEST(AttentionDecode, AutomaticRoundsNothingOnTheDecodePath) {
     }
 }
 
-// Of many keys one in some is looked at, and the report says so. A value far larger than those,
-// between them, shows in the output of the row that looks at it: it is done again in f32.
+// Of many keys `auto` samples one in some, and the report says so. A much larger value between the
+// samples shows in the output of the row that attends to it: the row is recomputed in f32.
 TEST(AttentionDecode, AutomaticSeesLargeValuesOutsideItsSampleRows) {
   constexpr std::int64_t kKeys = 4096, kDepth = 64, kOther = 1001, kLarge = 1003;
   const auto bf16 = [](float value) {
@@ -125,7 +126,7 @@ TEST(AttentionDecode, AutomaticSeesLargeValuesOutsideItsSampleRows) {
       auto* k = reinterpret_cast<std::uint16_t*>(made.k.bytes().data());
       auto* v = reinterpret_cast<std::uint16_t*>(made.v.bytes().data());
       const auto* q = reinterpret_cast<const std::uint16_t*>(made.q.bytes().data());
-      // Both keys lie along the query, and share its weight unevenly.
+      // Both keys are aligned with the query, and share its weight unevenly.
       for (std::int64_t d = 0; d < kDepth; ++d) {
         const float along = std::bit_cast<float>(std::uint32_t{q[d]} << 16);
         k[kOther * kDepth + d] = bf16(3.0F * along);

@@ -1,6 +1,6 @@
-// Rows that look at a few keys, as the first ones of a causal mask do. Nothing averages out there:
-// in millions of elements the largest errors of scores and weights meet the largest differences of
-// values. Such rows are done again by a finer method.
+// Rows that attend to a few keys, as the first ones of a causal mask do. Nothing averages out
+// there: in millions of elements the largest errors of scores and weights meet the largest
+// differences of values. Such rows are recomputed by a more precise method.
 #include "tests/attention/attention_cases.h"
 
 namespace octavo::testing {

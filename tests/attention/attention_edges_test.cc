@@ -1,4 +1,4 @@
-// Bad numbers, and what they may not spoil.
+// Non-finite and extreme inputs, and which outputs they must not affect.
 #include <limits>
 
 #include "tests/attention/attention_cases.h"
@@ -153,8 +153,7 @@ TEST(AttentionEdges, ScoresOfMillionsTakeTheLargest) {
       }
 }
 
-// What is added to scores, of every shape that is allowed, against the definition; and -inf, which
-// hides a key and what is bad about it.
+// A bias of every allowed shape, against the definition; and -inf, which masks a key, NaN included.
 TEST(AttentionEdges, BiasIsAddedAndHides) {
   const Sizes sizes{
       .batches = 2, .heads = 4, .kv_heads = 2, .queries = 30, .keys = 70, .depth = 16};

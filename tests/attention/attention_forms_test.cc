@@ -144,8 +144,8 @@ TEST(AttentionForms, KindsOfScales) {
   }
 }
 
-// Smoothing takes q mean from every score of a row, and the log-sum-exp gets it back; Hadamard
-// turns Q, K and the mean alike. The rungs' own errors are all that is left.
+// Smoothing takes q mean from every score of a row, and the log-sum-exp gets it back; the Hadamard
+// transform rotates Q, K and the mean alike. The rungs' own errors are all that is left.
 TEST(AttentionForms, LogSumExpOfSmoothedKeys) {
   const Sizes sizes{.queries = 60, .keys = 300, .depth = 64};
   for (const Kind kind : {Kind::normal, Kind::outlier}) {

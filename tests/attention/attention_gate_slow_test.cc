@@ -48,7 +48,7 @@ TEST(AttentionSlow, OnesStayOnesAt16384) {
   }
 }
 
-// All rows of four heads; the oracle looks at some of them.
+// All rows of four heads; the oracle checks some of them.
 TEST(AttentionSlow, AutoLeavesBf16WhereHeadsAreLong) {
   const Sizes sizes{.heads = 4, .kv_heads = 4, .queries = 16384, .keys = 16384, .depth = 128};
   const Made made = make_inputs(sizes, Kind::normal, 9);

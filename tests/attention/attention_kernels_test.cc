@@ -1,5 +1,5 @@
 // Every backend's attention against reference with P not rounded, at sizes around every tile's
-// edges, with masks, groups of heads, and numbers that are not finite.
+// edges, with masks, groups of heads (GQA), and non-finite values.
 //
 // How far a kernel may be off. In f32: scores by D 2^-24 of sum |q k|, weights by 2^-22, both far
 // below kWide for these sizes. With sums in f16, standard deviations, for V of a deviation of one
@@ -7,7 +7,7 @@
 //   weights, 2^-11 / sqrt(3) and 7.5e-5 for the polynomial:             2.9e-4
 //   sums of a run of 32 weighted values, 2^-11 sqrt(32) / 3:            9.2e-4
 //   scores, 2.7e-3 at most, times the 1/2 that a row of two keys has:  1.35e-3
-// together 1.7e-3. The test allows ten of them, since it looks at a hundred thousand elements whose
+// together 1.7e-3. The test allows ten of them, since it checks a hundred thousand elements whose
 // rows are of all kinds, in units of the largest |v|, which is 4.5 of V's deviations: 3.8e-3.
 #include <numeric>
 
@@ -25,7 +25,8 @@ struct Form {
   const char *qk, *v;  // presets; null: values
   double bound;        // of the output, in units of the largest |v|
 };
-// The two ways: f32 throughout, or weights and their sums in f16 and scores in f16 or by limbs.
+// The two kinds of methods: f32 throughout, or weights and their sums in f16 and scores in f16 or
+// by limbs.
 constexpr double kWide = 1e-5, kShort = 10 * 1.7e-3 / 4.5;
 constexpr Form kForms[] = {
     {"f32", DType::f32, AttentionP::f32, nullptr, nullptr, kWide},
@@ -142,7 +143,7 @@ std::vector<Case> cases() {
   all.push_back({.sizes = group, .mask = {.causal = true, .left = 70}});
   static constexpr std::int64_t kRows[] = {50, 17}, kKeys[] = {0, 101};
   all.push_back({.sizes = group, .mask = {.query_lengths = kRows, .key_lengths = kKeys}});
-  // Few rows and many keys: read as they lie, in pieces.
+  // Decode attention: few rows and many keys, unpacked, split-KV.
   const Sizes few{.batches = 2,
                   .heads = 6,
                   .kv_heads = 2,
@@ -189,9 +190,9 @@ TEST(AttentionKernels, AgreeWithTheReference) {
 
 // A row that sees one key has its score as log-sum-exp, up to the rounding of its weight, 2^-11,
 // and the polynomial, 7.5e-5. Scores of codes may be summed in f16 where norms are below a limit:
-// then their errors have a deviation of at most 2.7e-3 for keys that have nothing to do with the
-// query (and are limbs or f32, and less, above it). Just below and just above the limit, which for
-// few rows is another one: their sums are of depth / 16 products in each of sixteen lanes.
+// then their errors have a standard deviation of at most 2.7e-3 for keys that are independent of
+// the query (and are limbs or f32, and less, above it). Just below and just above the limit, which
+// differs on the decode path: their sums are of depth / 16 products in each of sixteen lanes.
 void expect_exact_scores(std::int64_t queries, double (*limit_of)(double depth)) {
   for (const std::int64_t depth : {32, 64, 128, 256})
     for (const double share : {0.5, 0.99, 1.01, 4.0}) {
@@ -282,7 +283,7 @@ TEST(AttentionKernels, DoNotDependOnThreadsOrRanges) {
   }
 }
 
-// A key, a query or a value that is not finite goes to the rows that see it, and no others.
+// A non-finite key, query or value affects the rows that see it, and no others.
 void expect_kept(const Case& one) {
   constexpr float kNaN = std::numeric_limits<float>::quiet_NaN(),
                   kInf = std::numeric_limits<float>::infinity();

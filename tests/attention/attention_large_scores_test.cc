@@ -1,5 +1,5 @@
-// Scores that sums in f16, or limbs of rows with several scales, are too coarse for: whatever takes
-// a head, and however few rows there are, the gate holds.
+// Scores for which sums in f16, or limbs of rows with several scales, are too coarse: whichever
+// method takes a head, on the decode path too, the gate holds.
 #include <string>
 
 #include "tests/attention/attention_cases.h"
@@ -26,7 +26,7 @@ Errors errors_of(const Tensor& out, const Tensor& q, const QuantizedTensor& k,
   return errors;
 }
 
-// A decoder's rows, with scores of a standard deviation of up to 20.
+// Decode attention with scores of a standard deviation of up to 20.
 TEST(AttentionLargeScores, DecodePathStaysWithinTheGate) {
   const Scaling scaling = preset("fp8-channel");
   const AttentionOptions bf16{.rung = AttentionRung::bf16, .out = DType::f32},
@@ -68,7 +68,7 @@ TEST(AttentionLargeScores, CodesWithAnyScalesStayWithinTheGate) {
       }
 }
 
-// The sum of squares of a row is beyond f32, the row is not: nothing of that is seen by others.
+// The sum of squares of a row is beyond f32, the row is not: other rows are not affected.
 TEST(AttentionLargeScores, ANumberBeyondTheRootOfF32StaysInItsRow) {
   const Sizes sizes{.queries = 96, .keys = 128, .depth = 64};
   Made made = make_inputs(sizes, Kind::normal, 4, DType::f32);

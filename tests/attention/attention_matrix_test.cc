@@ -1,5 +1,5 @@
 // Attention by matrix instructions (BFMMLA, SMMLA) against exact attention of a rung's own inputs:
-// every rung that has them, every mask, shapes that no tile fits.
+// every rung that has them, every mask, shapes that are no multiple of a tile.
 //
 // There Q, K and V are exact and sums are f32, so that only weights are rounded: to bf16, 2^-8 of
 // themselves. Before that they are off by the polynomial, 7.5e-5, and by what their score is off
@@ -114,7 +114,7 @@ TEST(AttentionMatrix, OnlyWeightsAreRoundedOnEveryRungMaskAndShape) {
   EXPECT_GE(tried, 6 * 4 * 4);
 }
 
-// Scales that are left out of lanes, of each granularity that leaves them exact.
+// Scales that are factored out, of each granularity that keeps packed elements exact.
 TEST(AttentionMatrix, CodesWithTheirScalesAreExact) {
   const std::vector<BackendInfo> backends = matrix_backends();
   if (backends.empty()) GTEST_SKIP() << "this CPU has no matrix instructions; an emulator has";
@@ -171,7 +171,7 @@ TEST(AttentionMatrix, ValuesBehindAMaskDoNotCountHoweverLarge) {
     }
 }
 
-// BFMMLA takes subnormal numbers for zero: units of rows and tiles keep lanes away from there.
+// BFMMLA flushes subnormals to zero: units of rows and tiles keep packed elements normal.
 TEST(AttentionMatrix, MagnitudesOfInputsDoNotMatter) {
   const std::vector<BackendInfo> backends = matrix_backends();
   if (backends.empty()) GTEST_SKIP() << "this CPU has no matrix instructions; an emulator has";

@@ -1,5 +1,5 @@
-// What `auto` promises holds for inputs that are not alike, and for all that it returns; and what
-// goes in is not narrowed on the way.
+// The error bound of `auto` holds for inputs of mixed magnitudes and for all outputs; and inputs
+// are not narrowed.
 #include <cstring>
 
 #include "tests/attention/attention_cases.h"
@@ -13,9 +13,9 @@ void lengthen(Tensor& rows, std::int64_t row, float times) {
     rows.span<float>()[static_cast<std::size_t>(row * size + d)] *= times;
 }
 
-// A key that is much longer than the others has a score that is off by as much more, and rows give
-// it any part of their weight. On average over the keys it is not seen. Each tolerance is one that
-// lets a cheap rung through for keys that are alike.
+// A key that is much longer than the others has a score error larger by as much, and may have any
+// part of a row's weight. It does not show in the average over keys. Each tolerance would allow a
+// cheap rung if all keys were alike.
 TEST(AttentionPromise, OneLongKeyAmongThousands) {
   const Sizes sizes{.queries = 512, .keys = 4096, .depth = 64};
   for (const double tolerance : {6e-3, 2e-2})
@@ -229,9 +229,9 @@ TEST(AttentionPromise, Float64BeyondTheRangeOfF32) {
 // Sums of values times weights are in units of the values, so that they are as large as those.
 TEST(AttentionPromise, LargeValuesStayFinite) {
   const Sizes sizes{.queries = 50, .keys = 300, .depth = 64};
-  // Powers of two, so that codes are the same ones and the result is that many times as large, but
-  // for lanes of V that are rounded to f16 along with their scale or after it: 2^-11 of elements of
-  // at most 4, of which rows look at a hundred and more.
+  // Powers of two, so that codes are the same ones and the result is that many times as large,
+  // except for packed V, rounded to f16 with its scale or after it: 2^-11 of elements of at most 4,
+  // and rows attend to a hundred and more of them.
   for (const float times : {0x1p+118F, 0x1p+124F, 0x1p-100F})
     for (const BackendInfo& backend : support::every_backend())
       for (const AttentionRung rung : {AttentionRung::strict, AttentionRung::fast}) {

@@ -1,4 +1,4 @@
-// Results do not depend on how many threads there are, nor on how memory lies.
+// Attention results do not depend on the number of threads, nor on memory layout.
 #include <algorithm>
 
 #include "tests/attention/attention_cases.h"

@@ -20,7 +20,7 @@ TEST(AttentionGate, Bf16MeetsItOnTheInputsAsGiven) {
             3 * 4 * 2);
 }
 
-// Sums of weighted values in f16 lost what comes behind one large weight.
+// Regression: sums of weighted values in f16 lost what is added after one large weight.
 TEST(AttentionGate, Bf16MeetsItInARowOfOneLargeWeight) {
   const GateCell cell{.rung = AttentionRung::bf16,
                       .kind = Kind::peaked,

@@ -1,4 +1,4 @@
-"""The report page: well-formed whoever reads it, and alive in a real browser where there is one."""
+"""The HTML report page: well-formed XML, and interactive in a browser where one is installed."""
 
 from __future__ import annotations
 
@@ -108,7 +108,7 @@ def test_fits_and_is_quiet(browser, page, width, dark):
     background = shown.evaluate("getComputedStyle(document.body).backgroundColor")
     red = int(background.removeprefix("rgb(").split(",")[0])
     assert (red < 64) == dark
-    # Nothing sticks out of its card, whatever its name.
+    # No content overflows its card, even with long names.
     wider = "[...document.querySelectorAll('.card, .hist')].filter(c => c.scrollWidth > c.clientWidth)"
     assert shown.evaluate(wider + ".length") == 0
     assert shown.evaluate("Math.max(...[...document.querySelectorAll('.card')].map(c => c.offsetHeight))") < 220
@@ -146,7 +146,7 @@ def test_sorts_and_searches(browser, page):
     visible = "[...document.querySelectorAll('#tensors tbody tr')].filter(r => !r.hidden).length"
     assert shown.evaluate("{" + search.format("layers.7. proj") + visible + "}") == 7
     assert shown.evaluate("{" + search.format("no such tensor") + visible + "}") == 0
-    # A click in the map looks for that module.
+    # A click in the heat map searches for that module.
     shown.evaluate("document.querySelector('.map rect.hit').dispatchEvent("
                    "new MouseEvent('click', {bubbles: true}))")  # fmt: skip
     assert shown.evaluate(visible) >= 1

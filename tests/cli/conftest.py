@@ -1,4 +1,4 @@
-"""What the tests of the octavo program share: where it is, and how to run it."""
+"""Shared by the tests of the octavo program: where it is, and how to run it."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Result:
         return json.loads(self.out)
 
     def refused(self, code: int, *words: str) -> None:
-        """One line on stderr in the house form, nothing on stdout, and the words in it."""
+        """One line on stderr in the house form, nothing on stdout, and the given texts in it."""
         assert self.code == code, self
         assert self.out == ""
         assert self.err.startswith("octavo: ["), self.err

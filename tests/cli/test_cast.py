@@ -1,5 +1,5 @@
 """octavo cast: the right bits in the right places. The library's own tests prove each rounding;
-these prove that files, options, pieces and packing bring its results to the user unharmed."""
+these test that files, options, chunking and packing do not change its results."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ EIGHT_BITS = {
     "e2m1fn": ml_dtypes.float4_e2m1fn,
     "e3m2fn": ml_dtypes.float6_e3m2fn,
 }
-# More elements than are converted at a time, and no round number of them.
+# More elements than one chunk, and not a multiple of it.
 MANY = (1 << 20) + 12345
 
 

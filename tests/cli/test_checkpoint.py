@@ -215,7 +215,7 @@ def test_verify_wants_a_config_of_modelopts_too(octavo, model):
     words = json.loads(config.read_text())
     del words["quantization_config"]
     config.write_text(json.dumps(words))
-    octavo("verify", "out", "--for", "vllm")  # the side file says it
+    octavo("verify", "out", "--for", "vllm")  # declared in the sidecar file
     (octavo.folder / "out" / "hf_quant_config.json").unlink()
     result = octavo("verify", "out", "--for", "vllm")
     assert result.code == 1 and "loads in" not in result.out

@@ -131,7 +131,7 @@ def test_advice_can_be_followed(octavo, model):
     arguments = ["--recipe", "nvfp4", "--target", "comfyui", "--json"]
     report = octavo.good("quantize", "model", "-o", "out", *arguments).json
     advised = {t["advice"].split()[0] for t in report["tensors"] if "metrics" in t}
-    assert advised == {"mxfp8"}  # blocks and channels it has no words for
+    assert advised == {"mxfp8"}  # it does not support block and channel scales
 
 
 def test_verify_lists_everything_in_json_and_collapses_on_a_terminal(octavo):

@@ -30,7 +30,7 @@ def model(octavo):
 
 
 def slow_model(octavo, shards=4):
-    """Seconds of work, where time would otherwise be too short to see anything."""
+    """A model that takes seconds to quantize, so that progress can be observed."""
     return tiny_model.llama(octavo.folder / "model", tiny_model.llama_weights(10, 384), shards=shards)
 
 
@@ -92,7 +92,7 @@ def test_bar_on_a_terminal(octavo):
     shares = [int(re.search(r"(\d+) %", line)[1]) for line in drawn]
     assert shares == sorted(shares) and shares[-1] <= 100
     assert any("model.layers." in line for line in drawn)
-    # The bar is gone when the last word is said.
+    # The progress bar is cleared before the final message.
     assert re.search(r"\r\x1b\[K(octavo: .*\r\n)?wrote out\r\n$", text)
 
 
@@ -151,7 +151,7 @@ def test_nan_in_what_is_copied_is_reported(octavo):
 
 
 def test_finished_files_are_not_trusted_blindly(octavo):
-    """A file that was changed behind a stopped call is written again."""
+    """A file that was changed after a call was stopped is written again."""
     slow_model(octavo)
     octavo.good("quantize", "model", "-o", "straight", *SLOW)
     shard = interrupted_after_a_shard(octavo)
@@ -191,7 +191,7 @@ def test_completion_offers_recipes_for_names(octavo):
 
 
 def stacked(octavo, in_out):
-    """Two layers whose experts are in one tensor, as newer models have them."""
+    """Two layers with expert stacks, as in newer models."""
     random = np.random.default_rng(0)
     weights = {}
     for layer in range(2):
@@ -243,7 +243,7 @@ def test_links_in_the_output_are_not_written_through(octavo):
 
 
 def test_bytes_of_finished_files_are_read_again(octavo):
-    """Damage behind a file's back: size and time are what they were."""
+    """Damage that leaves a file's size and time unchanged."""
     slow_model(octavo)
     octavo.good("quantize", "model", "-o", "straight", *SLOW)
     shard = interrupted_after_a_shard(octavo)

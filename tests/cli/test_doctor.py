@@ -1,4 +1,4 @@
-"""octavo doctor tells what will run, and finds what is wrong."""
+"""octavo doctor: which kernels run, and the problems it reports."""
 
 from __future__ import annotations
 

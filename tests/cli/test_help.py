@@ -1,4 +1,4 @@
-"""Help and the mistakes that the parser itself finds. The parser's words differ between its
+"""Help and the mistakes that the parser itself finds. The parser's texts differ between its
 versions, so these look for what must be there."""
 
 from __future__ import annotations

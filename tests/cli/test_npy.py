@@ -1,4 +1,4 @@
-"""What .npy files may be, and what happens when they are not."""
+"""Valid .npy files, and the errors of invalid ones."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 """octavo quantize: the numbers it prints are those of the definitions, its options reach the
-library, its limits end with code 3, and its picture shows the tensor. The arithmetic is held
+library, its limits end with code 3, and its plot shows the tensor. The arithmetic is checked
 against NumPy and ml_dtypes, which share no code with it."""
 
 from __future__ import annotations

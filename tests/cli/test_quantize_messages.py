@@ -1,4 +1,4 @@
-"""What octavo quantize says in words: the verdict, and what to do when it refuses."""
+"""Messages of octavo quantize: the verdict, and the fix when it refuses."""
 
 from __future__ import annotations
 

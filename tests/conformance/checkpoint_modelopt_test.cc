@@ -63,7 +63,7 @@ void expect_bytes(const std::string& file, bool wide, bool share) {
     wanted.read(theirs, 0, b);
     EXPECT_EQ(a, b);
   }
-  // The skip list of ours has no embedding, which is no Linear, and producer and groups differ.
+  // octavo's ignore list has no embedding, which is no Linear, and producer and groups differ.
   const Json configs = parse_json(content(kFolder + "configs.json"), "configs.json");
   for (const std::string_view key : {"quant_algo", "kv_cache_quant_algo", "group_size"}) {
     const Json& theirs = configs[file]["hf_quant_config"]["quantization"];

@@ -1,6 +1,6 @@
 // The `cuda` profile against CUDA's own headers, compiled as plain C++: every bf16 and f16 input,
 // every landmark in f32 and f64. Built only where CMake finds the headers; peer_*.tsv hold their
-// answers for all other machines.
+// results for all other machines.
 #include "tests/conformance/cuda_peer.h"
 
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-// cuda_peer.h behind a C door, for generate.py (which builds it; it is no part of any test).
+// C interface to cuda_peer.h, for generate.py (which builds it; it is no part of any test).
 #include "cuda_peer.h"
 
 namespace {

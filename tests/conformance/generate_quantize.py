@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Writes quantize_*.tsv: the scales and codes that other libraries give for the same inputs.
 
-Two things stand side by side in quantize_peers/. A *peer* calls a library's own functions (torchao
+quantize_peers/ has two implementations. A *peer* calls a library's own functions (torchao
 0.18.0, gfloat 0.5.2, ModelOpt 0.47.0). A *formula* is docs/numerics/peer-arith.md in numpy, written
 apart from the libraries and from octavo. Every row is tried on both, and the count of differences is printed: zero
 says that the page is right. Transformer Engine needs a GPU, so its rows come from the formulas

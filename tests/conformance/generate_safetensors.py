@@ -149,7 +149,7 @@ def rows():
     yield "duplicate_tensor_last_is_wrong", file(f'{{"a":{tensor()},"a":{big}}}')
     yield "duplicate_tensor_first_is_no_tensor", file(f'{{"a":3,"a":{tensor()}}}')
     yield "duplicate_escaped", file(rf'{{"a":{tensor()},"\u0061":{tensor()}}}')
-    # Fields nobody knows.
+    # Unknown fields.
     for name, value in [
         ("words", '[true,false,null,{},[],"",-1.5e+3,0.0,1E5]'), ("cut_word", "tru"), ("nan", "NaN"),
         ("infinity", "Infinity"), ("no_fraction", "1."), ("no_integer", ".5"), ("no_exponent", "1e"),

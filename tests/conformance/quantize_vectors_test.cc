@@ -92,7 +92,7 @@ VectorRow parse(const Peer& peer, const golden::Line& line) {
   row.scaling.packed = false;
   row.scaling.encode.nan_input = NanInput::max;  // as te and ModelOpt have it
   if (row.scaling.scale.format == ScaleFormat::e4m3_f32)
-    row.scaling.scale.non_finite = NonFinite::saturate;  // te's own way in NVFP4
+    row.scaling.scale.non_finite = NonFinite::saturate;  // te's own behaviour in NVFP4
   row.input = c[6] == "bf16" ? DType::bf16 : DType::f32;
   row.rows = golden::number<std::int64_t>(c[7], 10);
   row.cols = golden::number<std::int64_t>(c[8], 10);
@@ -207,7 +207,7 @@ TEST(QuantizeVectors, EveryRowOfEveryPeer) {
     EXPECT_GT(met[&one], 0) << one.file << " has no row " << one.preset << " " << one.name;
 }
 
-// A table that nobody reads would pass for a test.
+// A table that no test reads would go unnoticed.
 TEST(QuantizeVectors, EveryTableIsListed) {
   std::size_t found = 0;
   for (const auto& entry :

@@ -1,10 +1,10 @@
-"""Holds the names that liboctavo.so exports against the headers it is installed with.
+"""Checks the symbols that liboctavo.so exports against the installed headers.
 
     check_symbols.py --prefix DIR [--nm PROGRAM]
 
 Every exported name must belong to namespace octavo, and its outermost part (octavo::encode,
 octavo::Tensor) must be declared with OCTAVO_API in an installed header: a name that is exported but
-not declared is an accident that somebody will come to rely on.
+not declared is an accident that users would come to rely on.
 """
 
 from __future__ import annotations

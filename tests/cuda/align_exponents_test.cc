@@ -1,5 +1,5 @@
-// MX folded on a device: the host's bytes and counts, in one pass or two, and products that are
-// those of MX operands where nothing changed.
+// MX exponent alignment on a device: the host's bytes and counts, in one pass or two, and products
+// equal to those of MX operands where alignment changed nothing.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -45,7 +45,7 @@ TEST_F(AlignOnDevice, HasTheBytesOfTheHost) {
             ++seed;
             Scaling scaling = preset(name);
             scaling.columnwise = columnwise;
-            // Some with NaN and Inf, which poison whole rows, some without.
+            // With NaN and Inf, which poison whole rows, and without.
             const Tensor values = values_as(
                 all_kinds_of_values(element_count(shape), seed, seed % 3 != 0), shape, dtype);
             const QuantizedTensor mx = quantize(values.view(), scaling);
@@ -88,7 +88,7 @@ TEST_F(AlignOnDevice, EveryCode) {
   }
 }
 
-// A part of a larger matrix: rows that begin anywhere.
+// A part of a larger matrix: rows at any address.
 TEST_F(AlignOnDevice, ValuesWithGaps) {
   const Tensor all = values_as(usual_values(40, 600, 5), {40, 600}, DType::bf16);
   const Tensor there = to_device(all.view(), kThere);
@@ -108,8 +108,8 @@ TEST_F(AlignOnDevice, ValuesWithGaps) {
     }
 }
 
-// Nothing changed: the product is that of the MX operands, to the bit, because those are folded by
-// row inside and nothing else is different.
+// Alignment changed nothing, so the product has the bits of that of the MX operands, which are
+// aligned by row inside the GEMM.
 TEST_F(AlignOnDevice, ProductsAreThoseOfMx) {
   const std::int64_t m = 300, n = 520, k = 1024;
   const auto operand = [&](std::int64_t rows, unsigned seed) {
@@ -130,8 +130,8 @@ TEST_F(AlignOnDevice, ProductsAreThoseOfMx) {
   EXPECT_TRUE(same_bytes(to_host(got.view()), to_host(wanted.view())));
 }
 
-// Features that nobody uses are blocks of zeros, whose exponent is as far from others as can be:
-// the product is folded by row as without them.
+// Unused features are blocks of zeros, whose exponent is as far from others as possible: operands
+// are aligned by row as without them.
 TEST_F(AlignOnDevice, BlocksOfZerosChangeNothing) {
   const std::int64_t m = 160, n = 200, k = 1024;
   const auto operand = [&](std::int64_t rows, unsigned seed, bool all_of_a_row) {
@@ -152,7 +152,7 @@ TEST_F(AlignOnDevice, BlocksOfZerosChangeNothing) {
   EXPECT_TRUE(same_bytes(got, wanted));
 }
 
-// What a product says it changed is what folding both operands changes.
+// The count that a product reports is that of aligning both operands.
 TEST_F(AlignOnDevice, CountsAreThoseOfProducts) {
   const std::int64_t m = 200, n = 264, k = 2048;
   const auto operand = [&](std::int64_t rows, unsigned seed) {

@@ -1,5 +1,5 @@
-// Sums of columns in graphs, in a workspace of the caller's, and of more rows than tests of every
-// backend have (tests/agreement): the reference's bytes each time.
+// Column sums in graphs, in a caller's workspace, and of more rows than the tests of all backends
+// (tests/agreement) have: the reference's bytes each time.
 #include <gtest/gtest.h>
 
 #include <memory>
@@ -55,7 +55,7 @@ TEST_F(ColumnSumsOnDevice, InAGraphOrAWorkspace) {
   }
 }
 
-// A step of training with the caller's memory: nothing waits, gradients of the bias included.
+// A training step in the caller's memory is captured: nothing waits, bias gradients included.
 TEST_F(ColumnSumsOnDevice, ABackwardPassIsCaptured) {
   constexpr Device kThere{DeviceKind::cuda, 0};
   constexpr std::int64_t kRows = 512, kIn = 256, kOut = 384;
@@ -66,7 +66,7 @@ TEST_F(ColumnSumsOnDevice, ABackwardPassIsCaptured) {
   const Tensor x = there(kRows, kIn, 1), w = there(kOut, kIn, 2), dy = there(kRows, kOut, 3),
                bias = to_device(values_as(usual_values(1, kOut, 4), {kOut}, DType::f32).view(),
                                 kThere);
-  // Memory is there before the capture begins.
+  // Memory is allocated before the capture begins.
   std::vector<support::DeviceMemory> pool;
   for (int i = 0; i < 64; ++i) pool.emplace_back(std::size_t{1} << 20);
   std::size_t used = 0;
@@ -89,7 +89,7 @@ TEST_F(ColumnSumsOnDevice, ABackwardPassIsCaptured) {
   const Graph graph(stream, [&] { (void)layer.backward(dy); });
   graph.launch(stream);
   const Tensor twice = to_host(layer.bias_grad().view(), stream.get());
-  // It is added to what was there.
+  // The second step accumulates.
   const auto a = once.span<float>(), b = twice.span<float>();
   for (std::size_t i = 0; i < a.size(); ++i) EXPECT_EQ(b[i], 2 * a[i]) << i;
 }

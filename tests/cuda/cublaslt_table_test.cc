@@ -1,4 +1,5 @@
-// Who is asked to do a product, and which ones the library is never asked for. No device is needed.
+// The table of shapes for cuBLASLt, and the products that are never offered to it. No device is
+// needed.
 #include "octavo/backend/cuda/gemm/cublaslt_table.h"
 
 #include <gtest/gtest.h>
@@ -22,7 +23,7 @@ constexpr bool chosen(GemmKind kind, std::int64_t m, std::int64_t n, std::int64_
 }
 
 TEST(CublasLtTable, FirstMatchingRowDecides) {
-  // Ranges begin at their first size and end before their last.
+  // Ranges are half-open: [from, below).
   EXPECT_TRUE(chosen(GemmKind::bf16, 64, 256, 128));
   EXPECT_TRUE(chosen(GemmKind::bf16, 1023, 511, 1 << 30));
   EXPECT_FALSE(chosen(GemmKind::bf16, 63, 256, 128));
@@ -30,7 +31,7 @@ TEST(CublasLtTable, FirstMatchingRowDecides) {
   EXPECT_FALSE(chosen(GemmKind::bf16, 64, 255, 128));
   EXPECT_FALSE(chosen(GemmKind::bf16, 64, 512, 128));
   EXPECT_FALSE(chosen(GemmKind::bf16, 64, 256, 127));
-  // The row before decides; the one after it has what is left.
+  // The first matching row decides; the next one has what is left.
   EXPECT_TRUE(chosen(GemmKind::bf16, 4096, 1, 1));
   EXPECT_FALSE(chosen(GemmKind::bf16, 4095, 1, 1));
   // Other kinds have rows of their own, or none.
@@ -49,8 +50,8 @@ TEST(CublasLtTable, OverlappingRowsAreDetected) {
   EXPECT_FALSE(overlap(kSome[0], beside));
 }
 
-// Rows as the bench prints them: none is empty, none has what another has, and all of them say
-// library, since own is what no row says.
+// Rows as the bench prints them: none is empty, none overlaps another, and all of them say library,
+// since shapes without a row are for octavo's kernels.
 TEST(CublasLtTable, TheTableIsWellFormed) {
   for (const GemmChoice& row : kGemmChoices) {
     EXPECT_TRUE(row.library);
@@ -65,7 +66,7 @@ TEST(CublasLtTable, TheTableIsWellFormed) {
   }
 }
 
-// A product of bf16 that the library might do, at addresses that nobody reads.
+// A bf16 product that cuBLASLt could do, at addresses that are never read.
 Matrix matrix(std::uintptr_t address, DType dtype, std::int64_t rows, std::int64_t cols) {
   const std::int64_t each = dtype == DType::code ? 1 : dtype == DType::f32 ? 4 : 2;
   return {.data = reinterpret_cast<void*>(address),

@@ -1,5 +1,5 @@
-// What can go wrong on a device: each is an Error that says what, and the context is as usable
-// afterwards as CUDA allows.
+// Device faults: each is an Error that names the cause, and the context is as usable afterwards as
+// CUDA allows.
 #include <cstdio>
 #include <cstdlib>
 
@@ -35,7 +35,7 @@ void expect_usable(const DeviceApi& api) {
   EXPECT_EQ(quantizer.difference(), "");
 }
 
-// Runs anywhere: a program built with CUDA starts without a driver, and says what it lacks.
+// Runs anywhere: a program built with CUDA starts without a driver, and reports what is missing.
 TEST(WithoutADevice, ItSaysWhy) {
   const std::string problem = cuda::device_problem(0);
   if (problem.empty()) GTEST_SKIP() << "there is a device: " << cuda::summary();
@@ -77,11 +77,12 @@ TEST_F(DeviceFaults, OutOfMemory) {
   const std::string ordered =
       refusal(ErrorCode::device, [&] { (void)api().allocate(stream.exec(), kTooMuch); });
   EXPECT_TRUE(has(ordered, "memory")) << ordered;
-  EXPECT_EQ(cudaPeekAtLastError(), cudaSuccess);  // it was reported, so it must not be found again
+  EXPECT_EQ(cudaPeekAtLastError(), cudaSuccess);  // it was reported, so it must be cleared
   expect_usable(api());
 }
 
-// An error that the program has not looked at yet is the program's: octavo says so and leaves it.
+// An error that the program has not fetched yet is the program's: octavo reports it and leaves it
+// pending.
 TEST_F(DeviceFaults, AnotherCallsErrorIsReportedAndKept) {
   const DeviceMemory values(64 * 4), codes(64);
   const Matrix from = dense_matrix(values.data(), value_view(nullptr, DType::f32, {0}), 1, 64);
@@ -92,7 +93,7 @@ TEST_F(DeviceFaults, AnotherCallsErrorIsReportedAndKept) {
       ErrorCode::device, [&] { api().kernels->encode(stream.exec(), from, to, {}, nullptr); });
   EXPECT_TRUE(has(message, "earlier")) << message;
   EXPECT_TRUE(has(message, "cudaErrorInvalidDevice")) << message;
-  EXPECT_EQ(cudaGetLastError(), cudaErrorInvalidDevice);  // not swallowed
+  EXPECT_EQ(cudaGetLastError(), cudaErrorInvalidDevice);  // still pending
   EXPECT_EQ(codes.read(0, 64), std::vector<std::byte>(64, std::byte{0xA5}));
   expect_usable(api());
 }
@@ -106,8 +107,8 @@ TEST_F(DeviceFaults, PointersOfElsewhere) {
   EXPECT_EQ(cudaPeekAtLastError(), cudaSuccess);
 }
 
-// After a kernel wrote to nowhere nothing on the device works until the process ends; octavo must
-// still answer with an Error. In a process of its own, because the context is lost.
+// After a kernel with an illegal address, nothing on the device works until the process ends;
+// octavo must still answer with an Error. Runs in a child process, because the context is lost.
 void use_a_broken_context() {
   const DeviceMemory values(64 * 4), codes(64);
   const Matrix from = dense_matrix(values.data(), value_view(nullptr, DType::f32, {0}), 1, 64);

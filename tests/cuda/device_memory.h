@@ -1,4 +1,4 @@
-// What device tests need of CUDA: memory, streams, and to be skipped where there is no device.
+// CUDA fixtures of device tests: memory, streams, and skipping where there is no device.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -24,7 +24,7 @@ class DeviceMemory {
  public:
   explicit DeviceMemory(std::size_t bytes) : bytes_(bytes) {
     must(cudaMalloc(&memory_, bytes > 0 ? bytes : 1));
-    must(cudaMemset(memory_, 0xA5, bytes));  // what is not written shows
+    must(cudaMemset(memory_, 0xA5, bytes));  // shows bytes that are not written
     must(cudaDeviceSynchronize());
   }
   ~DeviceMemory() { (void)cudaFree(memory_); }
@@ -37,7 +37,8 @@ class DeviceMemory {
   [[nodiscard]] std::size_t size() const { return bytes_; }
   void write(std::span<const std::byte> from, std::size_t at = 0) const {
     must(cudaMemcpy(data() + at, from.data(), from.size(), cudaMemcpyHostToDevice));
-    must(cudaDeviceSynchronize());  // a small copy may still be on its way, and streams do not wait
+    must(cudaDeviceSynchronize());  // a small copy may still be in flight, and streams do not wait
+                                    // for it
   }
   [[nodiscard]] std::vector<std::byte> read(std::size_t at, std::size_t bytes) const {
     std::vector<std::byte> host(bytes);

@@ -1,4 +1,4 @@
-// A matrix and its quantization in device memory, and the reference's answer to hold against it.
+// A matrix and its quantization in device memory, and the reference's result to compare with.
 #pragma once
 
 #include <cstring>
@@ -26,7 +26,7 @@ inline Matrix dense_matrix(void* data, const View& like, std::int64_t rows, std:
 
 class DeviceQuantizer {
  public:
-  // `shift`: every buffer begins so many elements after an aligned address.
+  // `shift`: every buffer begins this many elements after an aligned address.
   DeviceQuantizer(std::int64_t rows, std::int64_t cols, DType dtype, const Scaling& scaling,
                   std::size_t shift = 0)
       : rows_(rows),
@@ -48,7 +48,7 @@ class DeviceQuantizer {
     values_.write(host_->bytes(), shift_ * static_cast<std::size_t>(element_bytes(dtype_)));
   }
 
-  // Everything through the kernel door, as quant would do it on a device.
+  // Queues all kernel calls, through the kernel table, as quant would on a device.
   void queue(const DeviceApi& api, const Exec& exec) const {
     const Kernels& kernels = *api.kernels;
     QuantizeJob job{.scale = scaling_.scale,
@@ -76,7 +76,7 @@ class DeviceQuantizer {
     kernels.quantize(exec, job);
   }
 
-  // What differs from the reference's answer to the data last set; empty if nothing does.
+  // Differences from the reference's result for the data last set; empty if none.
   [[nodiscard]] std::string difference() const {
     const QuantizedTensor wanted =
         octavo::quantize(host_->view(), scaling_, {.backend = &reference_backend()});

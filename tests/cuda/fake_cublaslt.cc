@@ -1,6 +1,5 @@
-// Stands in for cuBLASLt where there is no device: takes a product in the words of the real one,
-// as its documentation has them, and does it on the CPU. Columns lie one after the other; A is
-// m x k after its transposition, B is k x n, D is m x n.
+// A fake cuBLASLt for machines without a device: takes a product by the documented API and computes
+// it on the CPU. Matrices are column-major; A is m x k after transposition, B is k x n, D is m x n.
 #include "tests/cuda/fake_cublaslt.h"
 
 #include <cmath>
@@ -198,7 +197,7 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t, cublasLtMatmulDesc_t description
   fake_cublaslt.fast_accumulation = how.fast;
   fake_cublaslt.a_scale_mode = how.a_mode;
   if (fake_cublaslt.status != CUBLAS_STATUS_SUCCESS) return fake_cublaslt.status;
-  // The one form that FP8 has, and all that is taken here.
+  // The only layout that FP8 has (TN), and the only one accepted here.
   if (how.trans_a != CUBLAS_OP_T || how.trans_b != CUBLAS_OP_N || x.rows != y.rows ||
       x.cols != z.rows || y.cols != z.cols || !is_known(x.type) || !is_known(y.type) ||
       z.type != CUDA_R_32F || how.pointers != CUBLASLT_POINTER_MODE_HOST ||

@@ -1,4 +1,4 @@
-// What the stand-in for cuBLASLt was asked, and what it shall answer.
+// The fake cuBLASLt: what it was asked, and the statuses that it returns.
 #pragma once
 
 #include <cublasLt.h>
@@ -9,14 +9,14 @@ namespace octavo::testing {
 
 struct FakeCublasLt {
   int asked = 0, queued = 0;
-  cublasStatus_t handle = CUBLAS_STATUS_SUCCESS;  // of making one
-  cublasStatus_t answer = CUBLAS_STATUS_SUCCESS;  // to the question for an algorithm
-  cublasStatus_t status = CUBLAS_STATUS_SUCCESS;  // of a product
+  cublasStatus_t handle = CUBLAS_STATUS_SUCCESS;  // of cublasLtCreate
+  cublasStatus_t answer = CUBLAS_STATUS_SUCCESS;  // of the heuristic
+  cublasStatus_t status = CUBLAS_STATUS_SUCCESS;  // of cublasLtMatmul
 
-  // Of the last question, and of the last product.
+  // Of the last heuristic query, and of the last product.
   std::uint64_t most_workspace = 0;
   std::uint32_t reductions = 0, a_alignment = 0, b_alignment = 0, d_alignment = 0;
-  int fast_accumulation = -1;  // -1: nobody said
+  int fast_accumulation = -1;  // -1: not set
   int a_scale_mode = -1;
 };
 

@@ -1,6 +1,6 @@
-// Products on the tensor cores that sum in f32: of bf16 and f16 values, and of codes that become
-// such. Integers whose sums f32 holds have one right result, to the bit, whatever the order; other
-// numbers are held to the bound of docs/numerics/gemm.md.
+// GEMM on the bf16 and f16 tensor cores with f32 accumulators: bf16 and f16 values, and codes that
+// become such. Integers whose sums f32 holds have one exact result, whatever the order; other
+// values are held to the bound of docs/numerics/gemm.md.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -15,7 +15,7 @@
 namespace octavo::testing {
 namespace {
 
-// Every row, or of many rows those around the edges of tiles and some between.
+// Every row, or of many rows those at tile edges and some between.
 std::vector<std::int64_t> rows_to_look_at(std::int64_t rows) {
   std::vector<std::int64_t> chosen;
   for (std::int64_t row = 0; row < rows; ++row)
@@ -30,7 +30,7 @@ const Sizes kShapes[] = {{1, 1, 1},        {3, 5, 7},        {64, 64, 64},    {1
                          {385, 130, 1000}, {257, 257, 2048}, {1, 2000, 999},  {33, 9000, 136},
                          {200, 17000, 72}, {17000, 200, 72}, {4300, 4100, 72}};
 
-// Also where the library would be chosen: these are the tests of octavo's kernels.
+// Forced to octavo's kernels, also where cuBLASLt would be chosen.
 class GemmBf16 : public support::CudaTest {
  private:
   const OwnKernels own_;
@@ -57,9 +57,9 @@ TEST_F(GemmBf16, IntegersAreExact) {
       }
 }
 
-// Enough tiles that the last ones are cut along K; bias, activation, residual, results of 16 bits
-// by the copy engine and by elements. Sums here are integers below 2^8 times a power of two, or
-// rounded once.
+// Enough tiles that stream-K splits the last ones along K; epilogues with bias, activation,
+// residual; 16-bit results by TMA store and by element stores. Sums here are integers below 2^8
+// times a power of two, or rounded once.
 TEST_F(GemmBf16, Epilogue) {
   for (const DType out : {DType::f32, DType::bf16, DType::f16})
     for (const Sizes& sizes : {Sizes{2500, 1700, 1100}, Sizes{64, 12000, 700}, Sizes{200, 264, 256},
@@ -98,7 +98,7 @@ TEST_F(GemmBf16, Epilogue) {
       }
 }
 
-// Values in any order of memory: those that the copy engine cannot read are copied first.
+// Values with any strides: those that TMA cannot read are copied first.
 TEST_F(GemmBf16, StridesOfValues) {
   const std::int64_t m = 150, n = 170, k = 203;
   const std::vector<float> a = integers(m, k, 1), b = integers(n, k, 2);
@@ -142,7 +142,7 @@ TEST_F(GemmBf16, StridesOfValues) {
   check(plain.view(), a, "rows of an odd number of values");
 }
 
-// Every scaling that can be brought to 16 bits, in products larger than those of tests/gemm.
+// Every scaling that 16 bits can hold, in products larger than those of tests/gemm.
 TEST_F(GemmBf16, CodesWithinTheBoundOfF32) {
   struct Pair {
     OperandKind a, b;
@@ -185,7 +185,7 @@ TEST_F(GemmBf16, CodesWithinTheBoundOfF32) {
     }
 }
 
-// A sum has one order, so a row has the bits that it has alone, in whatever tile it lies.
+// A sum has one order, so a row has the bits that it has by itself, whatever its tile.
 TEST_F(GemmBf16, LargeOnesHaveTheBitsOfSmallOnes) {
   for (const DType dtype : {DType::bf16, DType::f16})
     for (const Sizes& sizes : {Sizes{2500, 1700, 1100}, Sizes{64, 12000, 700},
@@ -213,9 +213,9 @@ TEST_F(GemmBf16, LargeOnesHaveTheBitsOfSmallOnes) {
     }
 }
 
-// One and fifteen small products: with 25 fraction bits 2^-25 is kept and their sum is cut to 23,
-// so 3.75 units of 2^-23 are 3; what is below 2^-25 is lost. The bound of docs/numerics/gemm.md is
-// derived from this.
+// One and fifteen small products: with 25 fraction bits 2^-25 is kept and their sum is truncated to
+// 23, so 3.75 units of 2^-23 are 3; what is below 2^-25 is lost. The bound of docs/numerics/gemm.md
+// is derived from this.
 TEST_F(GemmBf16, TensorCoresKeep25FractionBits) {
   for (const auto& [small, wanted] :
        {std::pair{0x1p-24F, 1.0 + 7 * 0x1p-23}, {0x1p-25F, 1.0 + 3 * 0x1p-23}, {0x1p-26F, 1.0}}) {
@@ -232,9 +232,9 @@ TEST_F(GemmBf16, TensorCoresKeep25FractionBits) {
   }
 }
 
-// Products of one sign, where what is cut off adds up: 10.5 u of the sum so far for each of K / 16
-// instructions (docs/numerics/gemm.md), and sums so far are half of the last one in the
-// mean. 7.4e-5 was measured at this K.
+// Products of one sign, where truncation errors add up: 10.5 u of the partial sum for each of K /
+// 16 instructions (docs/numerics/gemm.md), and partial sums are half of the last one in the mean.
+// 7.4e-5 was measured at this K.
 TEST_F(GemmBf16, LongSumsOfOneSign) {
   const std::int64_t m = 130, n = 140, k = 16384;
   std::mt19937 random(5);
@@ -272,7 +272,7 @@ TEST_F(GemmBf16, F16SumsDoNotOverflow) {
   }
 }
 
-// What no tensor core takes is done, slowly, and who asks is told.
+// What no tensor core takes is computed by the general kernel, slowly, and logged.
 TEST_F(GemmBf16, SaysWhenItIsSlow) {
   std::vector<std::string> notes;
   Log log([&](std::string_view note) { notes.emplace_back(note); });

@@ -1,6 +1,6 @@
-// A product in the words of cuBLASLt, taken by a stand-in that does it on the CPU
-// (fake_cublaslt.cc): which operand is which, sizes, pitches, scales, and when the library is
-// asked. No device is needed. Products of small integers are exact.
+// The cublasLtMatmul call of a product, received by a fake that computes it on the CPU
+// (fake_cublaslt.cc): which operand is which, sizes, pitches, scales, and when the heuristic is
+// queried. No device is needed. Products of small integers are exact.
 #include <dlfcn.h>
 #include <gtest/gtest.h>
 
@@ -29,7 +29,7 @@ class GemmCublasLtMessages : public ::testing::Test {
     ASSERT_NE(fake_, nullptr) << "the library that was found is not the stand-in";
     *fake_ = {};
   }
-  // A handle is made for every device.
+  // One handle per device.
   [[nodiscard]] Exec logged(int device = 0) {
     return {.device = {DeviceKind::cuda, device}, .log = &log_};
   }
@@ -38,7 +38,7 @@ class GemmCublasLtMessages : public ::testing::Test {
   Log log_{[this](std::string_view note) { notes_.emplace_back(note); }};
 };
 
-// Bytes at a multiple of 256, or `beside` behind one.
+// Memory at a multiple of 256 bytes, or `beside` bytes after one.
 struct Memory {
   explicit Memory(std::size_t size, std::size_t beside = 0) : bytes(size + 512), at(beside) {}
   [[nodiscard]] unsigned char* data() {
@@ -142,7 +142,7 @@ TEST_F(GemmCublasLtMessages, SizesPitchesAndWhichIsWhich) {
   Result out(3, 8, 48);
   ASSERT_TRUE(cuda::gemm_cublaslt({}, job_of(a, b, out)));
   expect_product(out, a, b, kNoScale);
-  // The library's A is B here.
+  // cuBLASLt's A is octavo's B.
   EXPECT_EQ(fake_->a_alignment, 16u);
   EXPECT_EQ(fake_->b_alignment, 256u);
   EXPECT_EQ(fake_->d_alignment, 256u);
@@ -179,7 +179,7 @@ TEST_F(GemmCublasLtMessages, IsAskedOncePerProblem) {
   for (int i = 0; i < 3; ++i) {
     ASSERT_TRUE(cuda::gemm_cublaslt({}, job_of(a, b, out)));
     expect_product(out, a, b, kNoScale);
-    ASSERT_TRUE(cuda::gemm_cublaslt({}, job_of(a, c, out)));  // other memory of the same form
+    ASSERT_TRUE(cuda::gemm_cublaslt({}, job_of(a, c, out)));  // other memory of the same layout
     expect_product(out, a, c, kNoScale);
   }
   EXPECT_EQ(fake_->asked, 1);
@@ -195,10 +195,10 @@ TEST_F(GemmCublasLtMessages, WhatItDeclinesItIsNotAskedAgain) {
   for (int i = 0; i < 3; ++i) EXPECT_FALSE(cuda::gemm_cublaslt(logged(), job_of(a, b, out)));
   EXPECT_EQ(fake_->asked, 1);
   EXPECT_EQ(fake_->queued, 0);
-  EXPECT_TRUE(notes_.empty()) << notes_[0];  // nobody is to do anything about it
+  EXPECT_TRUE(notes_.empty()) << notes_[0];  // nothing for the user to act on
 }
 
-// Memory that is short now says nothing about the problem.
+// Out of memory says nothing about the problem.
 TEST_F(GemmCublasLtMessages, WhatFailedIsAskedAgain) {
   const Operand a(7, 80, nullptr, 1, 160), b(8, 80, nullptr, 2, 160);
   Result out(7, 8, 32);
@@ -227,7 +227,7 @@ TEST_F(GemmCublasLtMessages, AHandleIsAskedForAgain) {
   expect_product(out, a, b, kNoScale);
 }
 
-// Words that the library does not take are the same the next time, and somebody's mistake.
+// Invalid values are the same the next time, so they are cached, and logged, since they are a bug.
 TEST_F(GemmCublasLtMessages, WrongValuesAreKeptAndTold) {
   const Operand a(7, 96, nullptr, 1, 192), b(8, 96, nullptr, 2, 192), c(16, 96, nullptr, 2, 192);
   Result out(7, 8, 32), other(7, 16, 64);
@@ -267,11 +267,11 @@ TEST_F(GemmCublasLtMessages, AFailureIsAnErrorThatSaysHowToDoWithout) {
   }
 }
 
-// Who is asked for a product that both can do: f32 results and groups never, forced or not.
+// Which products are offered to cuBLASLt: never f32 results or groups, forced or not.
 TEST_F(GemmCublasLtMessages, OnlyNativeResultsOf16BitsAreChosen) {
   const Operand a(9, 72, nullptr, 1, 144), b(8, 72, nullptr, 2, 144);
   Result out(9, 8, 32);
-  fake_->status = CUBLAS_STATUS_NOT_SUPPORTED;  // counted, not done
+  fake_->status = CUBLAS_STATUS_NOT_SUPPORTED;  // counted, not computed
   const auto queued = [&](DType dtype, Accumulator accumulator, bool is_group = false) {
     GemmJob job = job_of(a, b, out);
     job.is_group = is_group;
@@ -283,7 +283,7 @@ TEST_F(GemmCublasLtMessages, OnlyNativeResultsOf16BitsAreChosen) {
     return fake_->queued > before;
   };
   const std::optional<bool> before = cuda::force_cublaslt(true);
-  EXPECT_FALSE(queued(DType::bf16, Accumulator::native, true));  // one of several
+  EXPECT_FALSE(queued(DType::bf16, Accumulator::native, true));  // a product of a group
   EXPECT_TRUE(queued(DType::bf16, Accumulator::native));
   EXPECT_TRUE(queued(DType::f16, Accumulator::native));
   EXPECT_FALSE(queued(DType::f32, Accumulator::native));

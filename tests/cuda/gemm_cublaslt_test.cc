@@ -1,4 +1,4 @@
-// Products by cuBLASLt: what native promises of them, and that nobody else gets them.
+// GEMM by cuBLASLt: the promises of accumulator native hold, and other accumulators never use it.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -30,13 +30,13 @@ class GemmCublasLt : public support::CudaTest {
   }
 };
 
-// K is whole vectors of 16 bytes, and so is N; all else is ragged.
+// K and N are multiples of 16 bytes; everything else is ragged.
 const Sizes kShapes[] = {{64, 64, 64},   {1, 24, 40},      {80, 200, 136},
                          {257, 264, 72}, {300, 1000, 520}, {130, 136, 8192}};
 
 TEST_F(GemmCublasLt, SixteenBitsAreWithinTheBoundOfF32) {
   for (const DType dtype : {DType::bf16, DType::f16})
-    for (const DType out_type : {DType::f32, dtype})  // bf16 to f16 and back it does not have
+    for (const DType out_type : {DType::f32, dtype})  // not between bf16 and f16
       for (const Sizes& sizes : kShapes) {
         const MadeOperand a = made(valued_as(dtype), usual_values(sizes.m, sizes.k, 1), sizes.m,
                                    sizes.k),
@@ -52,9 +52,9 @@ TEST_F(GemmCublasLt, SixteenBitsAreWithinTheBoundOfF32) {
       }
 }
 
-// As gemm_bf16.cc hands them over: elements of 16 bits with a scale for all, which lies on the
-// device. One rounding each for the product of scales and for that with a sum, of the six that the
-// bound has for scales.
+// As gemm_bf16.cc passes them: 16-bit elements with per-tensor scales in device memory. One
+// rounding each for the product of scales and for its product with a sum, of the six that the bound
+// has for scales.
 TEST_F(GemmCublasLt, OneScaleForEachOperand) {
   const Sizes sizes{96, 136, 264};
   MadeOperand a = made(valued_as(DType::bf16), usual_values(sizes.m, sizes.k, 1), sizes.m, sizes.k),
@@ -74,7 +74,7 @@ TEST_F(GemmCublasLt, OneScaleForEachOperand) {
   const GemmOperand left = with_scale(x, a.numbers, 0), right = with_scale(w, b.numbers, 1);
   ASSERT_TRUE(gemm_cublaslt(kExecThere, job_of(left, right, out)));
   expect_product(to_host(out.view()), a.numbers, b.numbers, Accumulator::f32, "two scales");
-  // NVFP4 is such a product in the end.
+  // NVFP4 ends as such a product.
   const MadeOperand q =
       made(quantized_as("nvfp4"), usual_values(sizes.n, 256, 4), sizes.n, std::int64_t{256});
   const MadeOperand y =
@@ -106,11 +106,11 @@ std::string to_text(const Fp8Case& kind) {
   return text(kind.scaling, ", ", format_name(kind.a), " by ", format_name(kind.b));
 }
 
-// Sums on the FP8 tensor cores, in runs of at most 128 and whatever order: docs/numerics/gemm.md
-// has an instruction off by 33 units of 2^(E - 13), where 2^E is at most the largest product of
-// those 32, or the run so far, which is at most the magnitudes R of its products; and by 2^-13 of
-// the run. A code below the smallest normal number counts as that for E. So K / 32 instructions of
-// at most four a run are off by 2^-13 (33 (K / 32 P + 4 S) + 4 S), with P the largest such product;
+// Sums on the FP8 tensor cores, in runs of at most 128 and any order: by docs/numerics/gemm.md an
+// instruction is off by 33 units of 2^(E - 13), where 2^E is at most the largest product of those
+// 32, or the run so far, which is at most the magnitudes R of its products; and by 2^-13 of the
+// run. A code below the smallest normal number counts as that for E. So K / 32 instructions of at
+// most four a run are off by 2^-13 (33 (K / 32 P + 4 S) + 4 S), with P the largest such product;
 // then f32.
 double bound_fp8(const oracle::Numbers& a, const oracle::Numbers& b, const Fp8Case& kind,
                  std::int64_t row, std::int64_t col, double magnitude) {
@@ -142,7 +142,7 @@ TEST_F(GemmCublasLt, Fp8IsWithinItsBound) {
         const std::string where =
             text(to_text(kind), " to ", dtype_name(out_type), ", ", testing::to_text(sizes));
         if (!gemm_cublaslt(kExecThere, job_of(operand_of(x), operand_of(w), out))) {
-          // Scales of rows came with CUDA 12.9; all else an old library has as well.
+          // Per-row scales came with CUDA 12.9; an older library has everything else.
           if (std::string(kind.scaling) == "fp8-channel")
             GTEST_SKIP() << "this cuBLASLt declines " << where;
           FAIL() << "declined: " << where;
@@ -159,9 +159,9 @@ TEST_F(GemmCublasLt, Fp8IsWithinItsBound) {
       }
 }
 
-// Of relative errors, all elements together: that of the reference's model of sums that leave the
-// tensor cores every 128 products, which native promises to keep. Without that a quarter to a tenth
-// of the bits is left: 10 times the error on normal data, 100 times on data of one sign.
+// Relative error over all elements: at most that of the reference's model with promotion every 128
+// products, which native promises to keep. Without promotion a quarter to a tenth of the bits is
+// left: 10 times the error on normal data, 100 times on data of one sign.
 TEST_F(GemmCublasLt, Fp8KeepsNoLessThanHopperPromotedEvery128) {
   const Sizes sizes{64, 80, 4096};
   for (const Fp8Case& kind : kFp8)
@@ -200,7 +200,7 @@ TEST_F(GemmCublasLt, Fp8KeepsNoLessThanHopperPromotedEvery128) {
     }
 }
 
-// Here both may be of a device, and NaN is what nobody wrote.
+// Both tensors may be on a device, and NaN marks elements that were not written.
 std::string difference(const Tensor& got, const Tensor& wanted) {
   const Tensor a = to_host(got.view()), b = to_host(wanted.view());
   Wrong wrong;
@@ -211,7 +211,7 @@ std::string difference(const Tensor& got, const Tensor& wanted) {
   return wrong.report();
 }
 
-// Accumulators with promises of their own, results in f32, and who asks for octavo's kernels.
+// Accumulators with promises of their own, f32 results, and callers that ask for octavo's kernels.
 TEST_F(GemmCublasLt, OthersHaveTheBitsOfOctavosKernels) {
   const std::int64_t m = 128, n = 144, k = 1040;
   const Tensor x = to_device(values_as(usual_values(m, k, 1), {m, k}, DType::bf16).view(), kThere),
@@ -242,7 +242,7 @@ TEST_F(GemmCublasLt, OthersHaveTheBitsOfOctavosKernels) {
   }
 }
 
-// Bits tell who did a product: where nobody forces anything it is the environment, else the table.
+// The bits show which implementation ran: unless forced, the environment decides, else the table.
 TEST_F(GemmCublasLt, IsChosenByTheTable) {
   const std::int64_t k = 1040;
   for (const Sizes& sizes : {Sizes{16, 144, k}, Sizes{128, 144, k}, Sizes{1024, 2048, k}}) {
@@ -262,7 +262,7 @@ TEST_F(GemmCublasLt, IsChosenByTheTable) {
   }
 }
 
-// A shape that was never asked for, so that the library is asked, and loads its kernels, in there.
+// A shape that is new, so that the heuristic is queried and kernels are loaded during capture.
 TEST_F(GemmCublasLt, CanBeCaptured) {
   const std::int64_t m = 176, n = 208, k = 328;
   const MadeOperand a = made(valued_as(DType::bf16), usual_values(m, k, 1), m, k),

@@ -1,5 +1,5 @@
-// Products at the ends of what there is: nothing to sum, nothing to fill, and K so long that blocks
-// of it are more than a grid has in a direction.
+// GEMM at its limits: nothing to sum, nothing to store, and so many K blocks that a grid dimension
+// cannot hold them.
 #include <gtest/gtest.h>
 
 #include <cstdint>
@@ -16,7 +16,7 @@ namespace {
 constexpr Accumulator kEvery[] = {Accumulator::native, Accumulator::f32, Accumulator::f16,
                                   Accumulator::f64, Accumulator::hopper_fp8};
 
-// Runs anywhere: nobody looks at memory.
+// Runs anywhere: memory is not accessed.
 TEST(GemmEdgesOffered, NothingToSum) {
   for (const Accumulator accumulator : kEvery)
     for (const std::int64_t promote_every : {0, 32, 128}) {
@@ -67,7 +67,7 @@ TEST_F(GemmEdgesOnDevice, NothingToFill) {
     }
 }
 
-// Rows that are zero but for one number in each of some columns.
+// Rows that are zero except for one value in each of some columns.
 QuantizedTensor sparse(const char* name, std::int64_t cols,
                        const std::vector<std::vector<std::pair<std::int64_t, float>>>& rows) {
   const auto count = static_cast<std::int64_t>(rows.size());
@@ -79,8 +79,8 @@ QuantizedTensor sparse(const char* name, std::int64_t cols,
                    kThere);
 }
 
-// 448 is the largest number of e4m3, so the scale of its block is 1. Sums are whole numbers below
-// 2^24, and no two products are in one run of 128: exact.
+// 448 is the largest value of e4m3, so the scale of its block is 1. Sums are integers below 2^24,
+// and no two products are in one run of 128: exact.
 TEST_F(GemmEdgesOnDevice, ScalesOfMoreBlocksThanAGridHas) {
   constexpr std::int64_t kK = std::int64_t{65536} * 128 + 128 + 40;
   const QuantizedTensor a = sparse("fp8-1x128", kK, {{{0, 448}, {5'000'000, 448}, {kK - 1, 448}}}),
@@ -92,7 +92,8 @@ TEST_F(GemmEdgesOnDevice, ScalesOfMoreBlocksThanAGridHas) {
         << name_of(accumulator);
 }
 
-// Blocks of A are twelve binades apart, so that both are folded by 128 columns. 448^2 / 2^12 is 49.
+// Blocks of A are twelve binades apart, so that both operands are aligned by 128 columns. 448^2 /
+// 2^12 is 49.
 TEST_F(GemmEdgesOnDevice, MxOfMoreColumnsThanAGridHas) {
   constexpr std::int64_t kK = std::int64_t{65536} * 512 + 512 + 64;
   const QuantizedTensor a = sparse("mxfp8", kK, {{{0, 448}, {kK - 1, 448.0F / 4096}}}),

@@ -1,5 +1,5 @@
-// What lets a product be done on other elements: every number of a format, times every scale where
-// that is taken along, must be one of the wider type. Looked at one by one; no device is needed.
+// gemm_exact_types.h: every value of a format, times every scale where that is multiplied in, must
+// be a value of the wider type. Checked one by one; no device is needed.
 #include "octavo/backend/cuda/gemm/gemm_exact_types.h"
 
 #include <gtest/gtest.h>
@@ -22,7 +22,8 @@ std::vector<double> numbers_of(const Format& format) {
   return numbers;
 }
 
-// By its own definition of what a type holds: a multiple of the step of its binade, not too large.
+// An independent definition of the values of a type: a multiple of the step of its binade, not too
+// large.
 bool is_one_of(double value, int significant, int least_step, double largest) {
   if (value == 0) return true;
   const int step = std::max(std::ilogb(value) - significant + 1, least_step);
@@ -51,7 +52,7 @@ TEST(GemmExactTypes, HoldsWhatItSays) {
         if (!is(value)) return false;
       return true;
     };
-    // Never where it is not so.
+    // holds() is never true where that fails.
     for (const Wide& wide : {Wide{bf16_format, is_bf16}, {f16_format, is_f16}, {e4m3fn, is_e4m3}}) {
       if (!holds(wide.format, reach_of(format))) continue;
       EXPECT_TRUE(all(wide.has)) << name;
@@ -59,7 +60,7 @@ TEST(GemmExactTypes, HoldsWhatItSays) {
     }
   }
   EXPECT_GT(held, 25);
-  // And where products count on it.
+  // It is true where GEMM relies on it.
   for (const char* name : {"e4m3fn", "e5m2", "e4m3fnuz", "e3m2fn", "e2m3fn", "e2m1fn", "mxint8"})
     EXPECT_TRUE(holds(bf16_format, reach_of(parse_format(name)))) << name;
   for (const char* name : {"e3m2fn", "e2m3fn", "e2m1fn"})

@@ -1,4 +1,4 @@
-// Who does products on a device, for the length of a test.
+// Forces octavo's kernels or cuBLASLt for GEMM during a test.
 #pragma once
 
 #include <optional>

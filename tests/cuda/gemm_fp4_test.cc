@@ -1,5 +1,5 @@
-// Products of FP4 and FP6 on a device: as e4m3 on the FP8 tensor cores, and by weights that are
-// decoded in registers.
+// GEMM of FP4 and FP6 on a device: transcoded to e4m3 on the FP8 tensor cores, and by FP4 weights
+// that are decoded in registers (small M, and tiles).
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -15,7 +15,7 @@ namespace {
 
 class GemmFp4 : public support::CudaTest {};
 
-// The same numbers in e4m3 have the same bits: FP4 and FP6 are multiplied as such.
+// The same values in e4m3 give the same bits: FP4 and FP6 are transcoded to it.
 TEST_F(GemmFp4, SmallMxIsThatOfE4m3) {
   for (const char* name : {"mxfp4", "mxfp6", "mxfp6:e3m2fn"})
     for (const bool packed : {true, false})
@@ -57,7 +57,7 @@ TEST_F(GemmFp4, SmallMxIsThatOfE4m3) {
       }
 }
 
-// Numbers of e2m1, of both signs.
+// Values of e2m1, of both signs.
 constexpr float kGrid[] = {0, 0.5F, 1, 1.5F, 2, 3, 4, 6};
 std::vector<float> fp4_numbers(std::int64_t rows, std::int64_t cols) {
   std::mt19937 random(7);
@@ -69,13 +69,13 @@ std::vector<float> fp4_numbers(std::int64_t rows, std::int64_t cols) {
   return numbers;
 }
 
-// NVFP4 of those: its two scales are off from 1 by a rounding each, sums by some of f32.
+// NVFP4 of those: its two scales are off from 1 by a rounding each, sums by some roundings of f32.
 double off_by_scales(const char* name, std::int64_t k) {
   return name[0] == 'm' ? 0 : 1e-6 * 48.0 * static_cast<double>(k);
 }
 
-// Weights stay in four bits on their way. With a 6 in every block MX scales are 1, so that sums of
-// MXFP4 are integers; those of NVFP4, and of values of all sizes, are held to the bound.
+// Small M by weights that stay in four bits. With a 6 in every block MX scales are 1, so that sums
+// of MXFP4 are integers; those of NVFP4, and of values of all magnitudes, are held to the bound.
 TEST_F(GemmFp4, SmallMByFp4) {
   for (const char* name : {"mxfp4", "nvfp4"})
     for (const Sizes& sizes :
@@ -113,7 +113,7 @@ TEST_F(GemmFp4, SmallMByFp4) {
           to_host(gemm(to_device(a.values.view(), kThere), to_device(b.quantized, kThere)).view()),
           a.numbers, b.numbers, Accumulator::f32, where);
       if (sizes.m > 56) continue;
-      for (const char* codes : {"mxfp8", "nvfp4", "mxfp4"}) {  // rows that become bf16 first
+      for (const char* codes : {"mxfp8", "nvfp4", "mxfp4"}) {  // activations that become bf16 first
         const MadeOperand q =
             made(quantized_as(codes), usual_values(sizes.m, sizes.k, 1), sizes.m, sizes.k);
         expect_product(
@@ -123,7 +123,7 @@ TEST_F(GemmFp4, SmallMByFp4) {
     }
 }
 
-// Scales at both ends, and NaN: what a block of FP4 decodes to in registers.
+// The smallest and the largest scales, and NaN, decoded in registers.
 TEST_F(GemmFp4, SmallMByFp4WithAnyScale) {
   for (const char* name : {"mxfp4", "nvfp4"}) {
     const std::int64_t n = 256, k = 256;
@@ -134,7 +134,7 @@ TEST_F(GemmFp4, SmallMByFp4WithAnyScale) {
     for (std::size_t i = 0; i < scales.size(); ++i)  // row r has the scale r everywhere
       scales[i] = static_cast<std::byte>(name[0] == 'm' ? i / across : i / across % 128);
     const oracle::Numbers numbers = oracle::numbers_of(w);
-    // Small enough that all but the largest scale give a sum in f32.
+    // Small enough that all but the largest scale give a sum within f32.
     const Tensor x = values_as(usual_values(3, k, 4), {3, k}, DType::bf16);
     const oracle::Numbers values = oracle::numbers_of(x.view());
     const Tensor got = to_host(gemm(to_device(x.view(), kThere), to_device(w, kThere)).view());
@@ -151,9 +151,9 @@ TEST_F(GemmFp4, SmallMByFp4WithAnyScale) {
   }
 }
 
-// More rows, in tiles: of every width, cut off at every edge, K in parts and not in whole stages,
-// more tiles than multiprocessors, scales that do not fill their last line, and a K at which the
-// copy engine cannot read codes of NVFP4; with all that may follow a sum, which is exact as above.
+// Larger M, in tiles: every tile width, ragged at every edge, split-K parts and partial stages,
+// more tiles than SMs, scales that do not fill their last line, and a K at which TMA cannot read
+// codes of NVFP4; with every epilogue, and exact as above.
 TEST_F(GemmFp4, LargeMByFp4) {
   for (const char* name : {"mxfp4", "nvfp4"})
     for (const Sizes& sizes :
@@ -208,7 +208,7 @@ TEST_F(GemmFp4, LargeMByFp4) {
     }
 }
 
-// Values of all sizes, and of one sign, whose sums would show what is cut off on the way.
+// Values of all magnitudes, and of one sign, whose sums would show truncation.
 TEST_F(GemmFp4, LargeMByFp4IsWithinTheBound) {
   for (const char* name : {"mxfp4", "nvfp4"})
     for (const bool one_sign : {false, true})
@@ -232,7 +232,7 @@ TEST_F(GemmFp4, LargeMByFp4IsWithinTheBound) {
 }
 
 // In f32, a row has the same bits among any number of rows from 64 on, and those of weights that
-// were bf16 before: gemm_quantized relies on it.
+// were decoded to bf16 before: gemm_quantized relies on it.
 TEST_F(GemmFp4, RowsByFp4HaveTheSameBitsAmongAnyNumber) {
   const std::int64_t m = 700, n = 1100, k = 1056;
   const Tensor x = values_as(usual_values(m, k, 1), {m, k}, DType::bf16);

@@ -1,5 +1,5 @@
-// Many products in one launch: the bytes of one launch for each. Sums have one order whatever the
-// cut, so both are the same to the bit.
+// Grouped GEMM, many products in one launch: the bytes of one launch per product. Sums have one
+// order whatever the split, so both are bit-identical.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -15,7 +15,7 @@ namespace {
 
 constexpr Device kThere{DeviceKind::cuda, 0};
 
-// The order of sums that the kernels of octavo have: a lone product may be another library's.
+// Forces octavo's order of sums: cuBLASLt may be chosen for a single product.
 class GemmGroupedOnDevice : public support::CudaTest {
  private:
   const OwnKernels own_;
@@ -45,7 +45,7 @@ View rows_of(const Tensor& matrix, std::int64_t first, std::int64_t count) {
   return view;
 }
 
-// Where they differ, in rows of the result.
+// Where they differ, by rows of the result.
 std::string difference(const View& got, const View& wanted) {
   const Tensor a = to_host(got), b = to_host(wanted);
   const auto x = a.bytes(), y = b.bytes();
@@ -97,11 +97,11 @@ void expect_each(const Case& sizes, const char* name, DType out, bool finish) {
 }
 
 const Case kCases[] = {
-    {{3, 0, 1, 17, 64, 5}, 136, 256},              // few rows: the weights are cut
-    {{200, 1, 0, 333, 64, 130}, 264, 384},         // tiles that hang over into other groups
+    {{3, 0, 1, 17, 64, 5}, 136, 256},              // small M: the weights are split
+    {{200, 1, 0, 333, 64, 130}, 264, 384},         // tiles that reach into other groups
     {{70, 90, 110}, 7168, 256},                    // between
-    {{1021, 3, 515, 0, 0, 777}, 1024, 640},        // many tiles, dealt out
-    {std::vector<std::int64_t>(150, 9), 64, 128},  // more groups than a launch's arguments hold
+    {{1021, 3, 515, 0, 0, 777}, 1024, 640},        // many tiles, stream-K
+    {std::vector<std::int64_t>(150, 9), 64, 128},  // more groups than kernel arguments hold
 };
 
 TEST_F(GemmGroupedOnDevice, IsALaunchForEachGroup) {
@@ -116,7 +116,7 @@ TEST_F(GemmGroupedOnDevice, TakesSquaresOfScales) {
 }
 
 // Weights with gaps between them are multiplied one by one. The order of sums is the same, also
-// where a lone product would be another library's.
+// where cuBLASLt would be chosen for a single product.
 TEST_F(GemmGroupedOnDevice, GapsBetweenWeightsChangeNoBit) {
   const ForcedLibrary forced(true);
   const std::vector<std::int64_t> rows{70, 0, 130, 9};

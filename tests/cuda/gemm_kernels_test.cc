@@ -1,6 +1,6 @@
-// Every kernel of products on the FP8 tensor cores, also those that would not be chosen for what it
-// is given here: each shape of tiles, both ways round, with each kind of scales and each pair of
-// formats has the bits of the reference's model.
+// Every FP8 GEMM kernel, also those that would not be chosen for these shapes: each tile shape,
+// with and without swap-AB, with each kind of scales and each pair of formats has the bits of the
+// reference's model.
 #include <gtest/gtest.h>
 
 #include <cstring>
@@ -32,10 +32,10 @@ struct Pair {
 
 constexpr Kind kTensor{"fp8", {0, 0}}, kChannel{"fp8-channel", {1, 0}}, kRun{"fp8-1x128", {1, 128}},
     kLong{"fp8-1x128", {1, 256}}, kBlock{"fp8-block", {128, 128}},
-    // As many columns as half of a narrow tile has, and as many rows as a warpgroup.
+    // As many columns as half of a narrow tile, and as many rows as a warpgroup.
     kLow{"fp8-block", {64, 128}};
 
-// One of each kind of scales, whichever way round.
+// One of each kind of scales, with and without swap-AB.
 constexpr Pair kKinds[] = {{kChannel, kChannel}, {kRun, kBlock}, {kBlock, kRun}, {kRun, kRun}};
 constexpr Pair kOthers[] = {{kTensor, kTensor}, {kChannel, kTensor}, {kRun, kChannel},
                             {kTensor, kBlock},  {kBlock, kBlock},    {kRun, kLow},
@@ -61,7 +61,7 @@ bool has_kernel(const GemmShape& shape, ScaleKind scales) {
   return cuda::has_kernel(cuda::GemmElement::fp8, shape, scales);
 }
 
-// In every shape that there is, both ways round.
+// With every tile shape, with and without swap-AB.
 void for_each_tiling(const GemmJob& job, const std::function<void(const GemmTiling&)>& visit) {
   for (const GemmShape& shape : kGemmShapes)
     for (const bool swap_ab : {false, true}) {
@@ -95,7 +95,7 @@ class GemmKernels : public support::CudaTest {
                      dtype_name(out_type)),
                 out_type);
   }
-  // Of one pair of formats: shapes, ways round and kinds of scales.
+  // For one pair of formats: tile shapes, swap-AB and kinds of scales.
   void expect_all_seen() const {
     std::size_t all = 0;
     for (const GemmShape& shape : kGemmShapes)
@@ -109,9 +109,8 @@ class GemmKernels : public support::CudaTest {
   std::set<std::tuple<int, int, bool, ScaleKind>> seen_;
 };
 
-// Two clusters and more in either direction, none of them whole; K of four stages, one more and a
-// part, with rows that the copy engine reads and such that are copied for it; then a part of one
-// tile.
+// Two clusters and more in either direction, all ragged; K of four stages, one more and a part,
+// with rows that TMA reads and rows that are copied for it; then a part of one tile.
 const Sizes kRagged[] = {{281, 424, 688}, {417, 281, 571}, {41, 23, 40}, {1, 300, 129}};
 
 TEST_F(GemmKernels, EveryKindOfScales) {
@@ -129,7 +128,7 @@ TEST_F(GemmKernels, EveryPairOfFormats) {
   expect_all_seen();
 }
 
-// Rows of results that the copy engine stores, and such that it cannot.
+// Results by TMA store, and such that TMA cannot store.
 TEST_F(GemmKernels, EveryTypeOfResult) {
   for (const DType out : {DType::f32, DType::bf16, DType::f16})
     for (const Pair& pair : kKinds)
@@ -156,9 +155,9 @@ TEST_F(GemmKernels, NanAndInfCodes) {
   }
 }
 
-// So many units, of every shape and both ways round, that the last ones are dealt out to 132
-// multiprocessors and cut along K. Of the result some rows are the model's; and all tiles make the
-// same of it.
+// Enough units, for every tile shape with and without swap-AB, that stream-K splits the last ones
+// along K on 132 SMs. Some rows of the result are compared with the model, and all tile shapes with
+// each other.
 TEST_F(GemmKernels, StreamKSplitsTilesAlongK) {
   const Sizes sizes{1900, 1700, 1100};
   if (cuda::clusters_on(kExecThere, 1) != 132) GTEST_SKIP() << "wants 132 multiprocessors";
@@ -166,7 +165,7 @@ TEST_F(GemmKernels, StreamKSplitsTilesAlongK) {
     const QuantizedTensor a = usual_operand(scaling_of(pair.a), sizes.m, sizes.k, 1),
                           b = usual_operand(scaling_of(pair.b), sizes.n, sizes.k, 2),
                           x = to_device(a, kThere), w = to_device(b, kThere);
-    // 128 rows from a multiple of 128 on are tiles of scales of their own, whatever the scaling.
+    // 128 rows from a multiple of 128 on begin at a tile of scales, whatever the scaling.
     constexpr std::int64_t kFirst = 640, kRows = 128;
     const std::vector<float> all = usual_values(sizes.m, sizes.k, 1);
     const std::vector<float> some(all.begin() + kFirst * sizes.k,

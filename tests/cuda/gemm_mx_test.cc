@@ -1,6 +1,6 @@
-// Products of MX operands on a device, on each of the three ways that they may take: folded by row,
-// folded by 128 columns, and as they are where folding loses too much. Which way is worked out here
-// in f64, from codes and scales.
+// GEMM of MX operands on a device, in each of the three align modes: exponents aligned by row,
+// aligned by 128 columns, and unaligned where alignment loses too much. The expected mode is
+// computed here in f64, from codes and scales.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -16,15 +16,15 @@
 namespace octavo::testing {
 namespace {
 
-// MX operands with other exponents: the largest of each row, or of every 128 columns.
+// An MX operand with aligned exponents: the largest of each row, or of every 128 columns.
 struct AlignedOperand {
   QuantizedTensor tensor;
-  int spread = 0;  // of exponents in a row; the smallest there is, that of zeros, does not count
+  int spread = 0;  // of exponents in a row; the smallest possible one, that of zeros, is ignored
   std::int64_t changed = 0;
   bool loses_too_much = false;
 };
 
-// Where numbers of a block are changed, its largest may not become smaller: exponent_alignment.h.
+// Where values of a block change, its largest must not become smaller: exponent_alignment.h.
 double least_largest(const Format& format) { return format == e4m3fn ? 0x1p-4 : 0x1p-12; }
 
 AlignedOperand aligned(const QuantizedTensor& mx, bool by_row) {
@@ -85,7 +85,7 @@ Way way_of(const QuantizedTensor& a, const QuantizedTensor& b) {
                                                                               : Way::by_columns;
 }
 
-// A product there, and how many elements it says folding changed.
+// A product on the device, and the number of elements that it reports as changed by alignment.
 struct Product {
   Tensor result;
   std::int64_t changed = 0;
@@ -98,14 +98,14 @@ Product product_of(const QuantizedTensor& a, const QuantizedTensor& b, GemmOptio
   return made;
 }
 
-// Of the operands as they are, nothing folded.
+// Against the unaligned operands.
 void expect_exact(const QuantizedTensor& a, const QuantizedTensor& b, const std::string& where) {
   const Product got = product_of(a, b);
   EXPECT_EQ(got.changed, 0) << where;
   expect_product(got.result, oracle::numbers_of(a), oracle::numbers_of(b), Accumulator::f32, where);
 }
 
-// On whatever way it takes.
+// In whichever mode it takes.
 Way expect_way(const QuantizedTensor& a, const QuantizedTensor& b, const std::string& where) {
   const Way way = way_of(a, b);
   if (way == Way::as_they_are) {
@@ -137,7 +137,7 @@ QuantizedTensor quantized(const std::vector<float>& values, Shape shape, const S
 }
 
 // Large in every other block, and small where the other operand is large (`odd`): most of a sum
-// comes from what folding makes zero of.
+// comes from what alignment would flush to zero.
 QuantizedTensor crossed(std::int64_t rows, std::int64_t cols, unsigned seed, bool odd,
                         const Scaling& scaling = preset("mxfp8"), std::int64_t matrices = 0) {
   const int half = scaling.format == e5m2 ? 22 : 14;
@@ -191,7 +191,7 @@ TEST_F(GemmMx, LargeWhereTheOtherIsSmall) {
   expect_exact(a, b, "crossed");
 }
 
-// Codes whose largest is in the top binade in every block, and of all sizes: block 1 of each run is
+// Codes of all magnitudes with the largest of every block in the top binade: block 1 of each run is
 // `spread` binades below the others.
 QuantizedTensor at_spread(int spread, const Format& format) {
   constexpr std::int64_t kRows = 40, kDepth = 256;
@@ -251,11 +251,11 @@ TEST_F(GemmMx, UnalignedInEveryShapeAndFormat) {
             crossed(sizes.m, sizes.k, 3, false, scaling_of("mxfp8", format_a)),
             crossed(sizes.n, sizes.k, 4, true, scaling_of("mxfp8", format_b)),
             text(format_name(format_a), " by ", format_name(format_b), ", ", to_text(sizes)));
-  // More tiles than multiprocessors, and rows that a block takes after others.
+  // More tiles than SMs, and several tiles per block.
   expect_exact(crossed(1400, 160, 5, false), crossed(1500, 160, 6, true), "many tiles");
 }
 
-// Of one operand; the other's scales wait for sums.
+// One operand is MX; the other's scales are applied to sums.
 TEST_F(GemmMx, UnalignedByAnyScaling) {
   for (const char* name : {"fp8", "fp8-channel", "fp8-1x128", "fp8-block"})
     for (const Sizes& sizes : {Sizes{40, 100, 300}, Sizes{140, 130, 512}}) {
@@ -293,7 +293,7 @@ TEST_F(GemmMx, UnalignedWithEpilogue) {
   }
 }
 
-// A scale of NaN, and Inf and NaN among codes, are what they are in any product.
+// A NaN scale, and Inf and NaN codes, act as in any product.
 TEST_F(GemmMx, UnalignedWithNanAndInf) {
   constexpr std::int64_t kM = 40, kN = 30, kK = 256;
   const Scaling scaling = scaling_of("mxfp8", e5m2);
@@ -320,7 +320,7 @@ TEST_F(GemmMx, UnalignedWithNanAndInf) {
   EXPECT_EQ(wrong.report(), "");
 }
 
-// Sums have one order: a group has the bits that its product has alone.
+// Sums have one order: a group has the bits of its product by itself.
 TEST_F(GemmMx, UnalignedInGroups) {
   const std::vector<std::int64_t> rows{3, 0, 150, 1, 130};
   constexpr std::int64_t kN = 140, kK = 200, kRows = 284, kGroups = 5;
@@ -347,7 +347,7 @@ TEST_F(GemmMx, UnalignedInGroups) {
   }
 }
 
-// Nobody waits for the device to decide: a graph takes the way of the operands it meets.
+// The host does not wait for the device's decision: a graph takes the align mode of its operands.
 TEST_F(GemmMx, AGraphTakesTheAlignModeOfItsOperands) {
   constexpr std::int64_t kM = 140, kN = 150, kK = 384;
   const QuantizedTensor a_here[] = {usual_operand(preset("mxfp8"), kM, kK, 1),
@@ -376,7 +376,7 @@ TEST_F(GemmMx, AGraphTakesTheAlignModeOfItsOperands) {
   }
 }
 
-// Also where its block is brought to a larger exponent.
+// Also where its block is aligned to a larger exponent.
 TEST_F(GemmMx, InfInMxStaysInf) {
   constexpr std::int64_t kRows = 20, kDepth = 128;
   std::vector<float> values(static_cast<std::size_t>(kRows * kDepth), 1.0F);

@@ -1,5 +1,5 @@
-// What tests of products on a device share: operands for the kernel door, numbers whose sums are
-// exact, and what is wrong with a result.
+// Shared by tests of GEMM on a device: operands for the kernel table, values whose sums are exact,
+// and reports of wrong elements.
 #pragma once
 
 #include <algorithm>
@@ -20,7 +20,7 @@ inline constexpr Device kThere{DeviceKind::cuda, 0};
 
 inline constexpr Exec kExecThere{.device = kThere};
 
-// Of rank two, or a single number.
+// Of rank two, or a scalar.
 inline Matrix matrix_of(const View& view) {
   const bool per_tensor = view.shape.rank() == 0;
   const std::int64_t each = element_bytes(view.dtype, view.format);
@@ -43,7 +43,7 @@ inline GemmOperand operand_of(const QuantizedTensor& tensor) {
   return made;
 }
 
-// NaN: what is not written shows.
+// NaN shows elements that are not written.
 inline Tensor empty_there(std::int64_t rows, std::int64_t cols, DType dtype) {
   const std::vector<float> values(static_cast<std::size_t>(rows * cols),
                                   std::numeric_limits<float>::quiet_NaN());
@@ -63,7 +63,7 @@ inline Scaling scaling_of(const std::string& name, const Format& format) {
   return scaling;
 }
 
-// What the FP8 tensor cores of Hopper make of it.
+// The reference's model of Hopper's FP8 tensor cores.
 inline Tensor model_of(const Operand& a, const Operand& b, DType out = DType::f32) {
   return gemm(
       a, b, {.out = out, .accumulator = Accumulator::hopper_fp8, .backend = &reference_backend()});
@@ -77,8 +77,8 @@ inline std::vector<float> integers(std::int64_t rows, std::int64_t cols, unsigne
   return values;
 }
 
-// How many are wrong, the first of them, and the rows and columns that they are in: enough to see
-// whether an edge, a tile, a warpgroup's rows or everything is.
+// Counts wrong elements, with the first of them, and the rows and columns that they are in: enough
+// to see whether an edge, a tile, a warpgroup's rows or everything is wrong.
 class Wrong {
  public:
   void add(std::int64_t row, std::int64_t col, double got, double wanted) {
@@ -98,7 +98,7 @@ class Wrong {
   std::string first_;
 };
 
-// Of two results on the host. NaN is NaN.
+// Of two results on the host. NaN equals NaN.
 inline std::string differences(const Tensor& got, const Tensor& wanted) {
   if (got.shape() != wanted.shape()) return "another shape";
   Wrong wrong;
@@ -109,7 +109,7 @@ inline std::string differences(const Tensor& got, const Tensor& wanted) {
   return wrong.report();
 }
 
-// What is queued on a stream, to be launched again and again.
+// A captured graph, to be launched repeatedly.
 class Graph {
  public:
   Graph(const support::Stream& stream, const std::function<void()>& queue) {

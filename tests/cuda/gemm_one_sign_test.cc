@@ -1,4 +1,4 @@
-// Long FP8 sums of one sign, where what the tensor cores cut off adds up: all of it is bias.
+// Long FP8 sums of one sign, where the tensor cores' truncation adds up: all of it is bias.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -14,10 +14,10 @@ namespace {
 
 constexpr Sizes kSizes{128, 144, 16384};
 
-// Sums that leave the tensor cores every 128 products miss 5.0e-4 of uniform data, whatever K
-// (docs/numerics/gemm.md), and 5.5e-4 of the codes here, by the model; those that stay there miss a
-// quarter. Rounding 18432 results to bf16 moves their sum by 2^-9 / sqrt(3 * 18432) of it, 8e-6, in
-// the mean.
+// With promotion to FP32 every 128 products, sums miss 5.0e-4 of uniform data, whatever K
+// (docs/numerics/gemm.md), and 5.5e-4 of the codes here, by the model; without promotion they miss
+// a quarter. Rounding 18432 results to bf16 moves their sum by 2^-9 / sqrt(3 * 18432) of it, 8e-6,
+// in the mean.
 constexpr double kMostBias = 6e-4;
 
 // Sums are about 5900, in the middle of a binade: around 4096 a rounding to bf16 would have a bias
@@ -71,7 +71,7 @@ TEST_F(GemmOfOneSign, OctavosKernelsAreTheModel) {
   }
 }
 
-// What native may give: octavo's and cuBLASLt's, where that takes it.
+// What native may give: octavo's kernels, and cuBLASLt's where it takes the product.
 TEST_F(GemmOfOneSign, NativeHasNoMoreBias) {
   for (const char* scaling : {"fp8", "fp8-channel"}) {
     const QuantizedTensor a = positive(scaling, kSizes.m, 1), b = positive(scaling, kSizes.n, 2),

@@ -1,5 +1,5 @@
-// A product that is quantized on the device, in strips where it is large: the bytes of the two
-// calls one after the other.
+// A quantized product on the device, in row blocks where it is large: the bytes of the two calls
+// one after the other.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -30,8 +30,8 @@ std::string different_bytes(const Tensor& got, const Tensor& wanted, const char*
 class GemmQuantizedOnDevice : public support::CudaTest {};
 
 TEST_F(GemmQuantizedOnDevice, HasTheBytesOfTwoCalls) {
-  // More than a strip, with few rows left over; rows far apart in size, so that MX is folded by 128
-  // columns on account of some of them alone.
+  // More than a row block, with few rows left over; rows of very different magnitudes, so that MX
+  // is aligned by 128 columns on account of some of them alone.
   const std::int64_t m = 3001, n = 3504, k = 320;
   std::vector<float> values = usual_values(m, k, 1);
   for (std::int64_t i = 0; i < 32; ++i) values[static_cast<std::size_t>(2900 * k + i)] *= 0x1p20F;
@@ -54,8 +54,8 @@ TEST_F(GemmQuantizedOnDevice, HasTheBytesOfTwoCalls) {
   }
 }
 
-// Plain products of bf16 are what another library may do, whose bits depend on the number of rows:
-// not of those that are quantized in strips.
+// cuBLASLt may be chosen for plain bf16 products, with bits that depend on the number of rows: not
+// for those that are quantized in row blocks.
 TEST_F(GemmQuantizedOnDevice, HasThemAlsoWhereCublasLtIsChosen) {
   const std::int64_t m = 3008, n = 3504, k = 320;
   const auto there = [&](std::int64_t rows, unsigned seed) {
@@ -73,10 +73,10 @@ TEST_F(GemmQuantizedOnDevice, HasThemAlsoWhereCublasLtIsChosen) {
   }
 }
 
-// Strips that are all folded with the same B, which counts once, as in one product.
+// Row blocks that are all aligned with the same B, which counts once, as in one product.
 TEST_F(GemmQuantizedOnDevice, CountsAlignmentOnce) {
   const std::int64_t m = 3001, n = 3504, k = 320;
-  // Numbers over eleven binades, in blocks that are six apart: within the eight that are folded by
+  // Values over eleven binades, in blocks that are six apart: within the eight that are aligned by
   // row, and the smallest lose bits.
   std::vector<float> values(static_cast<std::size_t>(n * k));
   for (std::size_t i = 0; i < values.size(); ++i)
@@ -93,7 +93,7 @@ TEST_F(GemmQuantizedOnDevice, CountsAlignmentOnce) {
   EXPECT_EQ(strips, whole);
 }
 
-// In strips and as a whole, into memory that is there: nothing waits, values come from the pool.
+// In row blocks and as a whole, into existing memory: nothing waits, values come from the pool.
 TEST_F(GemmQuantizedOnDevice, IsCaptured) {
   const support::Stream stream;
   for (const std::int64_t m : {200, 3001}) {

@@ -1,5 +1,5 @@
-// A few rows by FP8 weights at the ends of what there is: codes and scales that are no numbers or
-// hardly any, and memory that ends where operands do.
+// Small M GEMM by FP8 weights at its limits: non-finite and extreme codes and scales, and memory
+// that ends where operands do.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -17,7 +17,7 @@ namespace {
 
 class GemmSmallMFp8Edges : public support::CudaTest {};
 
-// NaN and Inf among codes: what IEEE has for the numbers, in the results of their row alone.
+// NaN and Inf codes: IEEE results, in their own row alone.
 TEST_F(GemmSmallMFp8Edges, CodesThatAreNoNumbers) {
   for (const char* name : {"mxfp8", "mxfp8:e5m2", "fp8-channel", "fp8:e5m2", "fp8-block"})
     for (const std::int64_t k : {768, 336}) {
@@ -42,7 +42,7 @@ TEST_F(GemmSmallMFp8Edges, CodesThatAreNoNumbers) {
     }
 }
 
-// Scales at both ends, and NaN.
+// The smallest and the largest scales, and NaN.
 TEST_F(GemmSmallMFp8Edges, AnyScale) {
   for (const char* name : {"mxfp8", "mxfp8:e5m2", "fp8-channel", "fp8-1x128"})
     for (const std::int64_t k : {512, 352}) {
@@ -68,8 +68,8 @@ TEST_F(GemmSmallMFp8Edges, AnyScale) {
     }
 }
 
-// Rows of a matrix with gaps between them, and more after the last: all ones, which is NaN in every
-// type that is read here.
+// A matrix with gaps between rows and after the last one: all ones, which is NaN in every type that
+// is read here.
 class WithGaps {
  public:
   WithGaps(const View& rows, std::int64_t row_bytes, std::int64_t pitch)
@@ -85,7 +85,7 @@ class WithGaps {
   }
   [[nodiscard]] const Matrix& matrix() const { return matrix_; }
   [[nodiscard]] std::vector<std::byte> bytes() const { return memory_.read(0, memory_.size()); }
-  // Whether gaps are what they were.
+  // Whether gaps are unchanged.
   [[nodiscard]] bool has_gaps(const std::vector<std::byte>& bytes, std::int64_t row_bytes) const {
     for (std::size_t i = 0; i < bytes.size(); ++i) {
       const auto at = static_cast<std::int64_t>(i);
@@ -109,11 +109,11 @@ class WithGaps {
   support::DeviceMemory memory_;
 };
 
-// Nothing beyond the end of a row is read, or changes anything, and nothing there is written.
+// Nothing beyond the end of a row is read, or affects the result, and nothing is written there.
 TEST_F(GemmSmallMFp8Edges, BeyondTheEnd) {
   for (const OperandKind& kind : fp8_kinds())
     for (const Sizes& sizes : {Sizes{3, 37, 512}, Sizes{32, 65, 560}, Sizes{9, 8195, 48}})
-      for (const std::int64_t gap : {16, 48, 8}) {  // with the last others have to do it
+      for (const std::int64_t gap : {16, 48, 8}) {  // with 8, another kernel is chosen
         const ExactWeights w = exact_weights(kind, sizes.n, sizes.k);
         const std::vector<float> values = integers(sizes.m, sizes.k, 8);
         const Tensor x = values_as(values, {sizes.m, sizes.k}, DType::bf16),

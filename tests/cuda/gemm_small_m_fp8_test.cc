@@ -1,5 +1,5 @@
-// A few rows of bf16 by FP8 weights that are decoded in registers: every kind of scale, and every
-// place of K that a lane may have.
+// Small M GEMM of bf16 by FP8 weights that are decoded in registers: every kind of scale, and every
+// position of K in a lane.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -16,7 +16,7 @@
 namespace octavo::testing {
 namespace {
 
-// Runs anywhere: the function that kernels have, as the host compiles it.
+// Runs anywhere: the kernels' decode function, compiled for the host.
 template <bool kE5m2>
 void expect_every_code(const Format& format) {
   const auto bf16_of = [&](unsigned code) {
@@ -40,8 +40,8 @@ TEST(Fp8Decode, EveryCodeIsItsBf16) {
 
 class GemmSmallMFp8 : public support::CudaTest {};
 
-// Every number of rows that the kernel takes and some that it does not; N and K that fill no block,
-// chunk or run; a K at which codes are not aligned, so that others do it.
+// Every M that the kernel takes and some that it does not; N and K that fill no block, chunk or
+// run; a K at which codes are not aligned, so that another kernel is chosen.
 std::vector<Sizes> shapes() {
   std::vector<Sizes> all{{1, 16, 256},    {1, 300, 2048}, {9, 33, 768},   {16, 129, 2560},
                          {17, 64, 512},   {40, 50, 512},  {5, 4000, 256}, {3, 50, 32},
@@ -71,7 +71,7 @@ TEST_F(GemmSmallMFp8, SumsOfIntegersAreExact) {
     }
 }
 
-// Values of all sizes; rows of other kinds that become bf16; results of every type.
+// Values of all magnitudes; activations of other kinds that become bf16; results of every type.
 TEST_F(GemmSmallMFp8, IsWithinTheBound) {
   for (const OperandKind& kind : fp8_kinds())
     for (const Sizes& sizes :
@@ -127,8 +127,8 @@ TEST_F(GemmSmallMFp8, Epilogue) {
     }
 }
 
-// A single one in each row of A finds a single weight, at every place of K, in chunks that are
-// whole and in one that is not: every code that is a number, as it is decoded, and nothing else.
+// A single one in each row of A selects a single weight, at every position of K, in whole and in
+// partial chunks: every finite code as it is decoded, and nothing else.
 TEST_F(GemmSmallMFp8, EveryCodeAtEveryPlace) {
   for (const char* name : {"mxfp8", "mxfp8:e5m2", "fp8-channel", "fp8-block"})
     for (const std::int64_t k : {512, 288}) {
@@ -144,7 +144,7 @@ TEST_F(GemmSmallMFp8, EveryCodeAtEveryPlace) {
         }
       const std::vector<float> numbers = numbers_of_fp8(w);
       const QuantizedTensor there = to_device(w, kThere);
-      Wrong wrong;  // "row" is the place
+      Wrong wrong;  // "row" is the position
       for (std::int64_t first = 0; first < k; first += m) {
         std::vector<float> ones(static_cast<std::size_t>(m * k));
         for (std::int64_t row = 0; row < m; ++row)

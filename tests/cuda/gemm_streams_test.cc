@@ -1,5 +1,5 @@
-// Products whose tiles are cut along K, so that one cluster leaves sums for the next: in graphs
-// that are replayed, and with scratch memory of the caller's. Bits are those of the plain call.
+// Stream-K GEMM, in which one cluster hands over partial sums to the next: in replayed graphs, and
+// with a caller's workspace. Bits are those of the plain call.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -18,11 +18,11 @@ namespace {
 using cuda::GemmShape;
 using support::must;
 
-// Every shape that deals has its last units dealt out here, on 132 multiprocessors.
+// Every tile shape that uses stream-K has its last units split here, on 132 SMs.
 constexpr Sizes kSizes{1900, 1700, 1100};
 
-// What a kernel of this shape wants of a workspace here: sums of each warpgroup, and then a word
-// for each that says that they are there.
+// The workspace that a kernel of this shape needs here: partial sums of each warpgroup, then a flag
+// for each.
 struct Wanted {
   std::size_t sums = 0, words = 0;
 
@@ -36,7 +36,7 @@ Wanted wanted_by(const GemmShape& shape) {
           .words = groups};
 }
 
-// Two sets of operands that take turns in one place, and what a plain call makes of each.
+// Two sets of operands that alternate in the same memory, and the result of a plain call for each.
 class Product {
  public:
   using Queue = std::function<void(const Exec&, const GemmJob&)>;
@@ -57,7 +57,7 @@ class Product {
     }
   }
 
-  // Operands, and a result that nobody has written.
+  // Sets the operands, and a result that is not written yet.
   void set(int which) const {
     const QuantizedCopy &from = a_[which].rowwise, &to = x_.rowwise;
     for (const auto& [here, there] :
@@ -108,7 +108,7 @@ class GemmStreams : public support::CudaTest {
     exec.workspace = {memory, bytes};
     return exec;
   }
-  // Four times, with other operands than the time before; then twice without waiting between.
+  // Four replays, each with other operands than the one before; then two without waiting between.
   static void expect_replayed(const Product& product, const support::Stream& stream,
                               const Graph& graph, const std::string& where) {
     for (int turn = 0; turn < 4; ++turn) {
@@ -140,8 +140,8 @@ TEST_F(GemmStreams, GraphsHaveTheBitsOfPlainCalls) {
   }
 }
 
-// Memory that stays what it was from one replay to the next, where a word that still said "they are
-// there" would let a cluster take the sums of the time before: all words are taken back.
+// The workspace keeps its contents from one replay to the next, where a flag that is still set
+// would let a cluster load the partial sums of the replay before: all flags are reset.
 TEST_F(GemmStreams, GraphsInTheCallersWorkspaceResetPartialSums) {
   for (const GemmShape& shape : cuda::kGemmShapes) {
     if (!shape.uses_stream_k()) continue;
@@ -161,7 +161,7 @@ TEST_F(GemmStreams, GraphsInTheCallersWorkspaceResetPartialSums) {
   }
 }
 
-// Where it is too small, or not at a multiple of 16 bytes, it is left alone.
+// A workspace that is too small, or not at a multiple of 16 bytes, is not used.
 TEST_F(GemmStreams, WorkspaceOfTheCaller) {
   for (const GemmShape& shape : cuda::kGemmShapes) {
     if (!shape.uses_stream_k()) continue;

@@ -1,6 +1,6 @@
-// Products on the FP8 tensor cores of a device: bit for bit what the reference's model of them
-// says, whatever the shape, the formats, the scales and the type of the result. Those here are done
-// in the tiles that are chosen for them; gemm_kernels_test.cc has every kernel do each of its own.
+// GEMM on the FP8 tensor cores: bit for bit the reference's model of them, whatever the shape, the
+// formats, the scales and the output type, with the tile shape that is chosen; gemm_kernels_test.cc
+// runs every kernel.
 #include <gtest/gtest.h>
 
 #include <cstring>
@@ -90,8 +90,8 @@ TEST_F(GemmOnTensorCores, NanAndInfCodes) {
   }
 }
 
-// Rows that lie in another order than one after the other are multiplied as they are meant: of A
-// and of B, in the place where the kernels have them and on the way there.
+// Rows in any memory order (gaps, reversed, broadcast, overlapping) are multiplied as the view
+// says: of A and of B, whether TMA reads them directly or they are copied first.
 TEST_F(GemmOnTensorCores, RowsOfCodesInAnyOrder) {
   constexpr std::int64_t kRows = 150, kDepth = 203, kMost = 2 * kDepth;
   std::vector<std::byte> codes(static_cast<std::size_t>(kRows * kMost));
@@ -162,8 +162,8 @@ TEST_F(GemmOnTensorCores, RowsOfCodesInAnyOrder) {
   }
 }
 
-// Enough units that the last ones are dealt out and cut along K: rows of a large product have the
-// bits that they have in a small one.
+// Enough units that stream-K splits the last ones along K: rows of a large product have the bits
+// that they have in a small one.
 TEST_F(GemmOnTensorCores, LargeOnesHaveTheBitsOfSmallOnes) {
   for (const Pair& pair : {kPairs[1], kPairs[3], kPairs[5]})
     for (const Sizes& sizes : {Sizes{2500, 1700, 1100}, Sizes{64, 12000, 700},

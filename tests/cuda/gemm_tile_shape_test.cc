@@ -1,4 +1,4 @@
-// In which tiles products are made. No device is needed.
+// The choice of tile shapes. No device is needed.
 #include "octavo/backend/cuda/gemm/gemm_tile_shape.h"
 
 #include <gtest/gtest.h>
@@ -12,7 +12,7 @@
 
 namespace octavo::cuda {
 
-// For what a failed comparison prints.
+// For messages of failed comparisons.
 void PrintTo(const GemmShape& shape, std::ostream* out) {
   *out << shape.rows() << " x " << shape.cols << ", " << shape.blocks << " in a cluster";
 }
@@ -55,7 +55,7 @@ TEST(GemmTileShape, SmallMOrNBecomesTheColumns) {
   expect(chosen(65, 4096), kNarrow, true);
   expect(chosen(128, 100'000), kNarrow, true);
   expect(chosen(100'000, 128), kNarrow, false);
-  // A tile of 64 rows for every multiprocessor, and one too many.
+  // A tile of 64 rows for every SM, and one too many.
   expect(chosen(20, 132 * 64), kSlim, true);
   expect(chosen(20, 132 * 64 + 1), kSlimTall, true);
   expect(chosen(132 * 64 + 1, 20), kSlimTall, false);
@@ -67,19 +67,19 @@ TEST(GemmTileShape, SmallOnesWhereAllRunAtOneTime) {
   expect(chosen(192, 44 * 128), kNarrow, false);      // 3 x 44 is 132
   expect(chosen(192, 44 * 128 + 1), kMedium, false);  // neither 3 x 45 nor 89 x 2
   EXPECT_NE(chosen(1024, 1152).shape, kNarrow);       // 16 x 9, or 18 x 8
-  // Only the other way round are they few enough: 33 x 4, but 8 x 17.
+  // Only with swap-AB are they few enough: 33 x 4, but 8 x 17.
   expect(chosen(512, 33 * 64), kNarrow, true);
 }
 
 TEST(GemmTileShape, LargeOnesByWaveQuantization) {
   expect(chosen(1024, 2048), kMedium, false);  // 8 x 8 in one wave, as 6 x 8 wide ones would be
-  // Four waves of 1075 cycles, 3.9 of which are full; not 5.3 of 790 and what dealing costs, nor
+  // Four waves of 1075 cycles, 3.9 of which are full; not 5.3 of 790 plus the cost of stream-K, nor
   // 7.8 of 580.
   expect(chosen(4096, 4096), kTall, false);
   expect(chosen(4096, 7168), kTall, false);   // 6.8 waves, or 9.3
   expect(chosen(4096, 24576), kWide, false);  // 23.3 waves, or 32.0
   expect(chosen(8192, 8192), kWide, false);   // 15.5 waves, or 20.8
-  // 192 x 256 cuts this one into 11 x 8 straight, and 11 x 9 turned.
+  // 192 x 256 divides this one into 11 x 8 straight, and 11 x 9 with swap-AB.
   expect(chosen(2112, 2048), kWide, false);
   expect(chosen(2048, 2112), kWide, true);
 }
@@ -96,12 +96,12 @@ TEST(GemmTileShape, SwapsAbWhereScalesWantIt) {
     EXPECT_EQ(chosen(size, size, kRun, kRun).scales, ScaleKind::by_element);
     EXPECT_EQ(chosen(size, size, kSquares, kSquares).scales, ScaleKind::by_row);
   }
-  // The few rows decide before the scales do.
+  // Small M decides before the scales do.
   EXPECT_EQ(chosen(40, 4096, kRun, kSquares).scales, ScaleKind::by_column);
   expect(chosen(40, 4096, kRun, kSquares), kSlim, true);
 }
 
-// Two waves are for FP8 whose scales wait, or vary by row.
+// Two row passes are for FP8 with scales at the end or by row.
 TEST(GemmTileShape, TwoRowPassesWhereThereIsAKernel) {
   expect(chosen(4096, 4096, kRun, kSquares), kTall, false);
   expect(chosen(4096, 4096, kSquares, kRun), kTall, true);
@@ -155,7 +155,7 @@ TEST(GemmTileShape, GroupsAreWideOrSmallM) {
   EXPECT_EQ(grouped({200, 200, 200}, 300).shape, kWide);  // narrow, if it were alone
   EXPECT_EQ(chosen(200, 300).shape, kNarrow);
   EXPECT_EQ(grouped({1000, 1000}, 2048).shape, kWide);
-  // Rows in the mean of those that have any: 50, then 101.
+  // The mean M of groups that have rows: 50, then 101.
   expect(grouped({1, 99, 0, 0}, 1000), kSlim, true);
   expect(grouped({1, 200, 0, 0}, 1000), kNarrow, true);
   // Tiles of all groups count: 9 groups of 16.

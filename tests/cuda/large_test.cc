@@ -16,7 +16,7 @@ namespace {
 constexpr std::int64_t kPeriod = 16'777'213;  // a prime below 2^24
 constexpr std::int64_t kWindow = 1 << 16;
 
-// Bytes that repeat, written a period at a time.
+// Repeated bytes, written a period at a time.
 void fill(const DeviceMemory& memory, std::span<const std::byte> all) {
   for (std::size_t at = 0; at < memory.size(); at += all.size()) {
     const std::size_t bytes = std::min(all.size(), memory.size() - at);
@@ -106,7 +106,7 @@ TEST_F(Large, QuantizesMoreThan31BitsOfElements) {
   }
 }
 
-// Codes of e4m3 with a scale for each row.
+// e4m3 codes with per-row scales.
 struct Codes {
   Codes(std::int64_t of_rows, std::int64_t of_cols, std::span<const std::byte> period)
       : rows(of_rows),
@@ -119,7 +119,7 @@ struct Codes {
       values.push_back(0.5F + static_cast<float>(row % 7));
     scales.write(std::as_bytes(std::span(values)));
   }
-  // Some of its rows, there or copied to the host.
+  // Some of its rows, on the device or copied to the host.
   [[nodiscard]] GemmOperand operand(std::int64_t count, void* code_bytes, void* numbers) const {
     GemmOperand made;
     made.quantized = {
@@ -148,7 +148,7 @@ DeviceMemory product_of(const DeviceApi& api, const Codes& a, const Codes& b, DT
   return out;
 }
 
-// Rows of a product are what the reference's model says of them.
+// Rows of a product are those of the reference's model.
 void expect_rows(const DeviceMemory& out, const Codes& a, const Codes& b, DType dtype,
                  std::initializer_list<std::size_t> rows) {
   const auto bytes = static_cast<std::size_t>(b.rows * element_bytes(dtype)),
@@ -180,7 +180,7 @@ std::vector<std::byte> period_of_codes() {
   return codes;
 }
 
-// Stored by the copy engine, and by elements.
+// By TMA store, and by element stores.
 TEST_F(Large, ProductsWithMoreThan31BitsOfResults) {
   const std::vector<std::byte> codes = period_of_codes();
   const Codes a(65'601, 144, codes), b(32'800, 144, codes);
@@ -188,8 +188,8 @@ TEST_F(Large, ProductsWithMoreThan31BitsOfResults) {
     expect_rows(product_of(api(), a, b, dtype), a, b, dtype, {0, 32'767, 65'470, 65'536, 65'600});
 }
 
-// Rows that the copy engine reads, and such that are copied for it. As B they have the bits that
-// they have as A.
+// Rows that TMA reads, and rows that are copied for it. As B they give the bits that they give as
+// A.
 TEST_F(Large, ProductsOfMoreThan31BitsOfCodes) {
   const std::vector<std::byte> codes = period_of_codes();
   for (const std::int64_t depth : {32'784, 32'785}) {
@@ -209,7 +209,7 @@ TEST_F(Large, ProductsOfMoreThan31BitsOfCodes) {
   }
 }
 
-// Matrices of a batch that share A: all results together have more rows than 31 bits count.
+// A batch whose matrices share A: all results together have more rows than 31 bits count.
 TEST_F(Large, BatchesWithMoreThan31BitsOfRows) {
   constexpr std::int64_t kBatch = 2049, kRows = 1 << 20, kDepth = 16;
   const auto a_at = [](std::int64_t row, std::int64_t k) { return (row * 31 + k * 7) % 11 - 5; };

@@ -1,5 +1,5 @@
-// Large matrices have their MX scales written in whole sectors and sorted afterwards; bands of them
-// are too small for that, and their kernels agree with the reference. Both must give the same
+// Large matrices have their MX scales written in whole sectors and sorted afterwards; row blocks of
+// them are too small for that, and are known to agree with the reference. Both must give the same
 // bytes.
 #include <algorithm>
 
@@ -29,7 +29,7 @@ class MxScaleSectors : public CudaTest {
     static std::int64_t padded(std::int64_t values, std::int64_t padding) {
       return ((values + kBlock - 1) / kBlock + padding - 1) / padding * padding;
     }
-    // Of `line_count` lines from `line` on, `values` of them from `at` on.
+    // `line_count` lines from `line` on, `values` values of each from `at` on.
     [[nodiscard]] QuantizedMatrix part(std::int64_t line, std::int64_t line_count, std::int64_t at,
                                        std::int64_t values) const {
       QuantizedMatrix part{.tile = {1, kBlock}};
@@ -48,7 +48,7 @@ class MxScaleSectors : public CudaTest {
     }
   };
 
-  // Bits of all kinds: NaN and Inf are one in 128 of them, and poison a block in five.
+  // All kinds of bits: NaN and Inf are one in 128 of them, and poison a block in five.
   static void fill(const DeviceMemory& memory) {
     std::vector<std::uint16_t> bits(kPeriod);
     std::uint32_t state = 7;
@@ -91,10 +91,10 @@ class MxScaleSectors : public CudaTest {
 };
 
 TEST_F(MxScaleSectors, WholeTilesAreAsInRowBlocks) { compare(DType::bf16, 8192, 8192, 1); }
-// Both directions end with tiles that share no sector, the last of them cut off.
+// Both directions end with tiles that share no sector, the last of them ragged.
 TEST_F(MxScaleSectors, EdgesAreAsInRowBlocks) { compare(DType::bf16, 8336, 8392, 32); }
 TEST_F(MxScaleSectors, HalvesAreAsInRowBlocks) { compare(DType::f16, 9216, 8200, 32); }
-// Sectors that begin elsewhere than rows of scales do are written as they always were.
+// Scales whose rows do not begin at sectors are written directly.
 TEST_F(MxScaleSectors, UnalignedScalesAreAsInRowBlocks) { compare(DType::bf16, 8336, 8392, 1); }
 
 }  // namespace

@@ -1,5 +1,5 @@
-// Matrices that are quantized a band at a time: more than one band of each kind, the last one
-// short, against the CPU.
+// Matrices that are quantized a row block at a time: more than one row block of each kind, the last
+// one short, against the CPU.
 #include <gtest/gtest.h>
 
 #include <algorithm>

@@ -1,4 +1,4 @@
-// What tests of a few rows by FP8 weights share: every kind of weights, and some whose sums are
+// Shared by tests of small M GEMM by FP8 weights: every kind of weights, and some whose sums are
 // exact.
 #pragma once
 
@@ -37,7 +37,7 @@ struct ExactWeights {
   std::vector<float> numbers{};
 };
 
-// What the bytes of a tensor say; for one of many rows oracle::numbers_of takes long.
+// The values of a tensor; oracle::numbers_of is slow for many rows.
 inline std::vector<float> numbers_of_fp8(const QuantizedTensor& tensor) {
   const std::int64_t n = tensor.shape[0], k = tensor.shape[1];
   const View scales = tensor.rowwise.scales.view();
@@ -65,8 +65,7 @@ inline std::vector<float> numbers_of_fp8(const QuantizedTensor& tensor) {
   return numbers;
 }
 
-// Every scale becomes what is said for its row of scales, wherever it lies: a number that its type
-// has.
+// Sets every scale to `say` of its row of scales, wherever it lies: a value that its type holds.
 template <typename Say>
 void set_scales(QuantizedTensor& tensor, Say&& say) {
   const View scales = tensor.rowwise.scales.view();
@@ -83,8 +82,8 @@ void set_scales(QuantizedTensor& tensor, Say&& say) {
     }
 }
 
-// Integers up to 8, and scales from 1 to 8 that are drawn for every tile: with such integers as
-// values, sums of K up to 2^13 are exact.
+// Integers up to 8, and scales from 1 to 8 drawn for every tile: with such integers as values, sums
+// of K up to 2^13 are exact.
 inline ExactWeights exact_weights(const OperandKind& kind, std::int64_t n, std::int64_t k) {
   ExactWeights made;
   made.tensor = quantize(values_as(integers(n, k, 2), {n, k}, DType::f32).view(), *kind.scaling);

@@ -1,4 +1,5 @@
-// Every K block of every unit is done once, in order, and nobody waits for what comes later.
+// Stream-K schedule: every K block of every unit is computed once, in order, and no cluster waits
+// for one that comes later.
 #include "octavo/backend/cuda/gemm/stream_k_schedule.h"
 
 #include <gtest/gtest.h>
@@ -28,7 +29,7 @@ TEST_P(StreamKScheduleTest, EveryBlockOnceAndInOrder) {
   const auto [rows, cols, k_blocks, clusters] = GetParam();
   const StreamKSchedule schedule = make_schedule(rows, cols, k_blocks, clusters);
   ASSERT_LE(schedule.clusters, clusters);
-  // For each unit: how many blocks of it are done, by whom, in the order of clusters.
+  // For each unit: its K blocks with their clusters, in the order of clusters.
   std::map<std::pair<int, int>, std::vector<std::pair<int, int>>> parts;
   std::int64_t least = std::int64_t{rows} * cols * k_blocks, most = 0;
   for (int cluster = 0; cluster < schedule.clusters; ++cluster) {
@@ -42,11 +43,11 @@ TEST_P(StreamKScheduleTest, EveryBlockOnceAndInOrder) {
                   item.unit_col < cols);
       EXPECT_EQ(item.continues, item.first > 0);
       EXPECT_EQ(item.is_partial, item.end < k_blocks);
-      EXPECT_FALSE(item.continues && item.is_partial);  // nobody both waits and is waited for
+      EXPECT_FALSE(item.continues && item.is_partial);  // no item both waits and is waited for
       leaves += item.is_partial ? 1 : 0;
       if (item.continues) {
-        // The part before it is done by the cluster before, after no more blocks than are done
-        // here.
+        // The part before is computed by the cluster before, after no more K blocks than are
+        // computed here.
         EXPECT_EQ(i, items - 1);
         std::int64_t there = 0;
         int j = 0;
@@ -76,7 +77,7 @@ TEST_P(StreamKScheduleTest, EveryBlockOnceAndInOrder) {
     }
     EXPECT_EQ(at, k_blocks);
   }
-  // Even: where units are dealt out no cluster has more than a block more than another.
+  // Even: with stream-K no cluster has more than one K block more than another.
   if (schedule.stream_k_units > 0) {
     EXPECT_LE(most - least, 1) << to_text(GetParam());
   }
@@ -89,7 +90,7 @@ INSTANTIATE_TEST_SUITE_P(
                       Sizes{384, 1, 12, 132}, Sizes{43, 32, 64, 66}, Sizes{13, 11, 5, 3},
                       Sizes{67, 1, 4, 66}, Sizes{131, 1, 9, 66}, Sizes{9, 9, 7, 2},
                       Sizes{10, 10, 4, 1},
-                      // More blocks of K than 31 bits count in what would be dealt out.
+                      // More K blocks than 31 bits count, so stream-K is not used.
                       Sizes{12, 16, (1 << 24) - 1, 132}));
 
 }  // namespace

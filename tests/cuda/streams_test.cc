@@ -1,5 +1,5 @@
-// Order and place: captured graphs, two streams at once, pointers that are aligned to nothing. The
-// bits are always those of the reference.
+// Streams and memory: captured graphs, two streams at once, unaligned pointers. The bits are always
+// those of the reference.
 #include <functional>
 #include <thread>
 

@@ -1,4 +1,4 @@
-// MX with common exponents on a device: the CPU's bytes, a number that is waited for or stays.
+// Exponent alignment of MX on a device: the CPU's bytes, a count on the host or on the device.
 #include <bit>
 
 #include "device_testing.h"
@@ -27,7 +27,7 @@ TEST_F(AlignOnDevice, SameBytesAsTheCpu) {
         EXPECT_EQ(got.changed, wanted.changed);
         EXPECT_EQ(at_once.changed, wanted.changed);
 
-        // Nothing waits where memory is there.
+        // No synchronization into existing memory.
         QuantizedTensor out = make_aligned(shape, DType::bf16, scaling, to, kFirst);
         auto* changed = number(std::int64_t{7});
         captured([&] {

@@ -34,7 +34,7 @@ TEST_F(ConvertOnDevice, EncodesAndDecodesAsTheCpu) {
   for (const DType dtype : {DType::f32, DType::f64, DType::bf16, DType::f16}) {
     const Tensor values = values_as(all_kinds_of_values(6 * 5 * 30, 2), {6, 5, 30}, dtype);
     const Tensor there = to_device(values.view(), kFirst);
-    // Every second matrix, backwards along the rows: nothing folds.
+    // Every second matrix, backwards along the rows: no dimensions collapse.
     const auto strided = [](View view) {
       view.shape[0] = 3;
       view.strides[0] *= 2;
@@ -144,7 +144,7 @@ TEST(WithoutDevice, SaysWhatIsMissing) {
   view.device = kFirst;
   try {
     (void)encode(view, e4m3fn);
-    // Built with CUDA, and there is a device: then the memory is not its.
+    // Built with CUDA and with a device: then the pointer is not device memory.
     ADD_FAILURE();
   } catch (const Error& error) {
     EXPECT_NE(std::string_view(error.what()).find("CUDA"), std::string_view::npos) << error.what();

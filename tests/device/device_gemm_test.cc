@@ -109,8 +109,7 @@ TEST_F(GemmOnDevice, WhatADeviceDoesNotOffer) {
           [&] { (void)gemm(gaps, half_weights, options); });
 }
 
-// A number of the host's is waited for, which cannot be captured; memory for it comes from the
-// pool.
+// A count for the host synchronizes, which cannot be captured; its memory comes from the pool.
 TEST_F(GemmOnDevice, ACountIsNotCaptured) {
   const Tensor out = values_on(kFirst, {kM, kN}, DType::f32);
   const int lasting = device.diary().lasting;
@@ -124,8 +123,8 @@ TEST_F(GemmOnDevice, ACountIsNotCaptured) {
   device.capture(false);
 }
 
-// Strips of a product are for the library to know of: B, which all of them have, counts once. Their
-// values need no memory of their own.
+// Row blocks of a product are internal: B, which all of them share, counts once. Their values need
+// no lasting memory.
 TEST_F(GemmOnDevice, RowBlocksOfAQuantizedProduct) {
   constexpr std::int64_t kRows = 4096, kCols = 2176, kDepth = 64;
   static const FakeDevice* there;
@@ -187,7 +186,7 @@ TEST_F(GemmOnDevice, AQuantizedProductIntoMemoryThatIsThere) {
           [&] { gemm_quantized_into(a, b, wrong); });
 }
 
-// Weights with gaps between them are multiplied one by one, and each product says what it is of.
+// Weights with gaps between them are multiplied one by one, and each job sets is_group.
 TEST_F(GemmOnDevice, GroupsThatRunAsSeparateProductsSaySo) {
   static std::vector<bool> asked;
   asked.clear();

@@ -101,7 +101,7 @@ TEST_F(LinearOnDevice, BackwardIsCaptured) {
   }
 }
 
-// A device that fails is not one that does not offer a product: the host would hide it.
+// A failing device is not a missing kernel: a fallback to the host would hide the failure.
 TEST_F(LinearOnDevice, AFailureIsTold) {
   Kernels hungry = *device.api().kernels;
   hungry.gemm_workspace = [](const Exec&, const GemmJob&) { return std::int64_t{1} << 50; };

@@ -173,7 +173,7 @@ TEST_F(ScalarsOnDevice, NegativeScalesAreFound) {
   const QuantizedCopy& given = there.rowwise;
   refused(ErrorCode::invalid_argument, "tile (5, 0)",
           [&] { (void)quantized_from(there.shape, there.scaling, given.codes, given.scales); });
-  captured([&] {  // nobody looks, so nothing waits
+  captured([&] {  // scales are not validated, so nothing synchronizes
     (void)quantized_from(there.shape, there.scaling, given.codes, given.scales, {}, nullptr, false);
   });
 }

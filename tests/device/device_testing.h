@@ -1,4 +1,4 @@
-// What tests on a device share: copies there and back, and comparison of bytes.
+// Test helpers for devices: copies to the device and back, comparison of bytes.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -46,7 +46,7 @@ class OnDevice : public ::testing::Test {
     EXPECT_EQ(device.diary().live_allocations, 0) << "scratch was not released";
   }
 
-  // A number of the device's, and what is in it.
+  // A scalar in device memory, and its value.
   template <typename T>
   T* number(T value = {}) {
     auto* memory = static_cast<T*>(device.memory(sizeof(T)));
@@ -71,7 +71,7 @@ class OnDevice : public ::testing::Test {
     }
   }
 
-  // Everything in here is recorded: nothing may wait.
+  // Runs `work` under stream capture: nothing may synchronize.
   template <typename Work>
   void captured(Work&& work) {
     const int waits = device.diary().waits;

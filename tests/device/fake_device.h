@@ -1,6 +1,6 @@
-// A device for machines that have none: memory that the host cannot touch (its pages are protected
-// whenever no kernel runs), kernels that are the reference's, and a diary of what was asked of it.
-// A host that reads or writes through a pointer of the device dies on the spot.
+// A fake device for machines without a GPU: memory that the host cannot access (mprotect whenever
+// no kernel runs), the kernels of reference, and a log of all calls. Host code that reads or writes
+// through a device pointer crashes at once.
 #pragma once
 
 #include <cstddef>
@@ -20,7 +20,7 @@ struct Diary {
   int clears = 0, copies = 0;
   std::set<void*> streams;    // on which anything was queued
   std::size_t workspace = 0;  // bytes that the last kernel was handed
-  std::string broken;         // the first promise that was not kept
+  std::string broken;         // the first violated contract
 };
 
 // While one lives, Device{cuda, 0} and {cuda, 1} are fakes.

@@ -167,8 +167,8 @@ const DeviceApi kApi{.kernels = nullptr,
                      .capturing = [](const Exec&) { return state->capturing; },
                      .pointer_problem = pointer_problem};
 
-// Every entry of the reference with the memory open.
-// By row alone, so that both ways are walked above the door.
+// Every entry of reference with the memory accessible. By rows only, so that tests cover both the
+// fused and the two-pass path.
 bool quantize_aligned_rows(const Exec& exec, const QuantizeJob& mx, const QuantizedMatrix& to,
                            std::int64_t* changed) {
   if (to.tile.cols != 0) return false;

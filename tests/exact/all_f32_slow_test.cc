@@ -1,10 +1,10 @@
 // All 2^32 f32 inputs, for e4m3fn and e5m2, saturate and ieee, on every backend but the reference,
 // with all threads.
 //
-// The oracle is far too slow for that many questions, but it need not be asked all: among positive
-// (or negative) numbers in order of their bits, the right code never turns back, so it changes only
-// a few hundred times. Bisection finds every change exactly; between two changes the expected codes
-// are one constant.
+// The oracle is far too slow for all inputs, and need not see them all: among positive (or
+// negative) numbers in order of their bits, the right code is monotonic, so it changes only a few
+// hundred times. Bisection finds every change exactly; between two changes the expected codes are
+// one constant.
 #include <chrono>
 
 #include "tests/exact/exact_harness.h"

@@ -1,4 +1,4 @@
-// Every mistake gives one Error that says what is wrong, and changes nothing.
+// Invalid input: each mistake throws one Error with its code and message, and changes nothing.
 #include <functional>
 #include <limits>
 
@@ -13,7 +13,7 @@ constexpr std::int64_t kMost = std::numeric_limits<std::int64_t>::max();
 
 class BadInput : public testing::Test {
  protected:
-  // Also wants memory as it was.
+  // Also expects memory to be unchanged.
   void refused(ErrorCode code, const std::string& words, const std::function<void()>& call) {
     const std::vector<std::uint8_t> before = memory;
     counts = {7, 8, 9};
@@ -77,7 +77,7 @@ TEST_F(BadInput, SizesThatOverflow) {
 }
 
 TEST_F(BadInput, StridesOfArraysWithoutElements) {
-  // Garbage strides are nobody's mistake where there is nothing to stride over.
+  // Garbage strides are accepted where there is nothing to stride over.
   View empty = values({0});
   empty.shape = Shape{0, 4, 5};
   empty.strides = Shape{kMost, kMost, -kMost};
@@ -173,7 +173,7 @@ TEST_F(BadInput, Overlap) {
           [&] { encode(spread, code_view(memory.data(), e4m3fn, {8}), {}, options()); });
   refused(kInvalid, "overlap",
           [&] { encode(from(8), code_view(memory.data(), e2m1fn, {8}, true), {}, options()); });
-  // Side by side is fine.
+  // Adjacent memory is fine.
   encode(from(8), code_view(memory.data() + 32, e4m3fn, {8}), {}, options());
   EXPECT_EQ(memory[32], 0x38);
 }

@@ -88,8 +88,8 @@ TEST_P(EveryCode, ComesBackUnderEveryRounding) {
   }
 }
 
-// Formats of more than eight bits have many codes: they meet each other and a few of every kind of
-// the small ones.
+// Formats of more than eight bits have many codes: they are converted to each other and to a few
+// small formats of every kind.
 bool is_tried(const oracle::FormatRow& from, const oracle::FormatRow& to) {
   if (from.bits() <= 8 || to.bits() > 8) return true;
   for (const char* name : {"e4m3fn", "e5m2fnuz", "e2m1fn", "mxint8", "e8m0fnu"}) {

@@ -1,5 +1,5 @@
-// f32 and f64 cannot be tried whole, but an encoder only changes its mind at grid values and at the
-// middles between them: each of those, and what lies one ulp beside it, in both types and both
+// f32 and f64 cannot be tested exhaustively, but the code only changes at grid values and at the
+// midpoints between them: each of those, and its neighbours one ulp away, in both types and both
 // signs, plus the edges of the types.
 #include <limits>
 #include <random>
@@ -37,7 +37,7 @@ Inputs landmark_inputs(const oracle::Oracle& oracle, DType dtype) {
     inputs.add(inf | payload, std::numeric_limits<double>::quiet_NaN());
     inputs.add(sign | inf | payload, -std::numeric_limits<double>::quiet_NaN());
   }
-  // Any bits at all; the seed is fixed so that a failure can be found again.
+  // Random bits; the seed is fixed so that a failure can be reproduced.
   std::mt19937_64 random(20240229);
   for (int i = 0; i < 4096; ++i) {
     const auto bits = static_cast<Bits>(random());

@@ -1,5 +1,5 @@
-// What the exact tests share: arrays of inputs in every source type, the oracle's answer for whole
-// arrays, and one place that runs a conversion on a backend and compares every element.
+// The harness of the exact tests: arrays of inputs in every source type, the oracle's answer for
+// whole arrays, and one function that runs a conversion on a backend and compares every element.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -66,7 +66,7 @@ inline Inputs all_16_bit(DType dtype) {
 inline constexpr std::uint64_t kSeed = 0x0123456789ABCDEFu;
 inline constexpr std::uint64_t kFirstIndex = 5;  // not a multiple of the draws in a block
 
-// The first draws under that seed, worked out once: many tests ask for the same ones.
+// The first draws of that seed, computed once: many tests use the same ones.
 inline const std::vector<std::uint32_t>& draws(int bits, std::size_t count) {
   static std::array<std::vector<std::uint32_t>, kMaxStochasticBits + 1> cache;
   std::vector<std::uint32_t>& known = cache[static_cast<std::size_t>(bits)];
@@ -75,7 +75,7 @@ inline const std::vector<std::uint32_t>& draws(int bits, std::size_t count) {
   return known;
 }
 
-// Codes (as the library stores them) and counts that the oracle wants for a whole array.
+// Codes (as the library stores them) and counts that the oracle expects for a whole array.
 struct Answer {
   std::vector<std::uint8_t> bytes;
   Counts counts;

@@ -1,7 +1,7 @@
-// Where elements lie in memory must not matter: packed bits, strides of any sign, sizes that fit no
-// vector, bytes that are not aligned, the same memory for input and output. Values are checked
-// elsewhere; here a dense conversion of the same elements is the truth, and canaries show that
-// nothing beside the output is touched.
+// Memory layout must not matter: packed bits, strides of any sign, sizes that fit no vector, bytes
+// that are not aligned, the same memory for input and output. Values are checked elsewhere; here a
+// dense conversion of the same elements is the truth, and canaries show that nothing beside the
+// output is touched.
 #include <numeric>
 #include <random>
 
@@ -96,7 +96,7 @@ TEST(PackedLayout, IsALittleEndianBitStreamPerRow) {
   }
 }
 
-// The two layouts people know: FP4 first in the low nibble, FP6 four in three bytes.
+// The two common layouts: FP4 first in the low nibble, FP6 four in three bytes.
 TEST(PackedLayout, MatchesTheWordsOfTheDocumentation) {
   const std::vector<float> values{0.5f, 1, 1.5f,
                                   -6};  // e2m1fn codes 1 2 3 F; e3m2fn codes 08 0C 0E 36
@@ -252,7 +252,7 @@ TEST(RaggedLayout, EverySizeAndAlignment) {
 }
 
 // Values whose bytes begin anywhere: a file read into memory is not aligned. On a device they must
-// be, and what is above the door sees to it.
+// be, and the operations above the kernel interface see to it.
 TEST(RaggedLayout, BytesNeedNoAlignment) {
   const std::vector<float> values = some_values(300);
   const std::vector<std::uint8_t> want =

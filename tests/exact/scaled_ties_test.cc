@@ -1,4 +1,4 @@
-// Quantizers that encode what they scale have encoders of their own. With a scale of one, codes are
+// Fused quantize kernels (encode_scaled) have encoders of their own. With a scale of one, codes are
 // those of the values: every number of a format, every tie between two, and their neighbours at
 // every distance that an f32 can be told apart at, against a search among the format's values.
 #include <gtest/gtest.h>

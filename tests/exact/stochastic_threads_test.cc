@@ -22,7 +22,7 @@ TEST(ThreadCount, DoesNotChangeABit) {
   std::vector<float> values = wide_values(kRows * kCols);
   const View source = as_read_only(value_view(values.data(), DType::f32, {kRows, kCols}));
   for (const BackendInfo& backend : every_backend()) {
-    if (backend.kernels == &reference_backend() || is_staged(backend)) continue;  // know no threads
+    if (backend.kernels == &reference_backend() || is_staged(backend)) continue;  // single-threaded
     for (const char* name : {"e4m3fn", "e3m2fn", "e8m0fnu"}) {
       const Format format = parse_format(name);
       const bool packed = format.bits() < 8;

@@ -1,4 +1,4 @@
-// The project's witnesses through every public door.
+// The project's reference cases (witnesses) through every public interface.
 #include <array>
 
 #include "tests/exact/exact_harness.h"

@@ -222,7 +222,8 @@ TEST(FpEnv, codes_to_codes_ignore_the_callers_setting) {
   }
 }
 
-// Threads inherit the setting of whoever started them, and the caller's own thread works too.
+// Threads inherit the setting of the thread that started them, and the caller's own thread works
+// too.
 TEST(FpEnv, holds_on_every_thread) {
   constexpr std::int64_t kRows = 64, kCols = 8192;
   const Format format = parse_format("e8m3b140");

@@ -1,4 +1,4 @@
-// As fp_env_test.cc, for what is done with scales: some of that is computed before the kernel door.
+// As fp_env_test.cc, for quantization: some of the scale arithmetic is above the kernel interface.
 #include <cstring>
 #include <vector>
 

@@ -1,5 +1,5 @@
-// config.json and indexes come with a model from anywhere. Whatever they are, the parser gives a
-// value that is written and read again as itself, or one clean error.
+// Fuzz target of the JSON parser. config.json and shard indexes are untrusted: for any input the
+// parser gives a value that round-trips through writing and reading, or one clean error.
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>

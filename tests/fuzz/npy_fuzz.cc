@@ -1,5 +1,5 @@
-// The header of a .npy file comes from anywhere. Whatever it is, the parser gives a header that
-// numpy would read again as the same, or one clean message.
+// Fuzz target of the .npy header parser. Headers are untrusted: for any input the parser gives a
+// header that round-trips through writing and reading, or one clean message.
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
@@ -7,7 +7,7 @@
 #include <string>
 #include <string_view>
 
-// The parser belongs to the program, not to the library, so its sources are taken in here.
+// The parser belongs to the program, not to the library, so its sources are included here.
 #include "cli/npy/npy.cc"       // NOLINT(bugprone-suspicious-include)
 #include "cli/text/suggest.cc"  // NOLINT(bugprone-suspicious-include)
 

@@ -1,5 +1,5 @@
-// parse_format takes text from command lines, configuration files and checkpoints. Whatever comes,
-// it gives a format that works or one clean error.
+// Fuzz target of parse_format, which takes untrusted text from command lines, configuration files
+// and checkpoints: it gives a valid format or one clean error.
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>

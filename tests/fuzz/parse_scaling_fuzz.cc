@@ -1,5 +1,5 @@
-// parse_scaling takes text from the metadata of files. Whatever comes, it gives a scaling that
-// reads back as itself and can be asked for sizes, or one clean error.
+// Fuzz target of parse_scaling, which takes untrusted text from file metadata: it gives a scaling
+// that round-trips and whose sizes can be computed, or one clean error.
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>

@@ -1,6 +1,6 @@
-// Expressions come from command lines and from the config of models from anywhere: the first line
-// of the input, over the second. Whatever they are, an expression is matched in time that grows
-// with both, or refused in one clean line.
+// Fuzz target of regular expressions, which come from command lines and from untrusted configs: the
+// first line of the input is matched over the second. An expression is matched in time linear in
+// both, or refused with one clean message.
 #include <algorithm>
 #include <cstdint>
 #include <cstdio>

@@ -1,5 +1,5 @@
-// Runs a fuzz target over a corpus without a fuzzer: every file of the folders named, and of each
-// file all its beginnings and all its neighbours by one changed byte, which is where parsers break.
+// Replays a corpus through a fuzz target without a fuzzer: every file of the given folders, all
+// prefixes of each file, and all its mutations by one byte, where parsers break most.
 //   x_fuzz_replay [--every N] FOLDER...    with --every, the files and one of N of what is near
 //   them
 #include <algorithm>
@@ -20,7 +20,7 @@ namespace {
 // Every value for the first bytes, every 17th for the next, and longer files only as they are.
 constexpr std::size_t kThorough = 32, kMaxMutated = 256;
 
-// One of how many neighbours is run, and how many came by so far.
+// One of how many mutations is run, and how many were generated so far.
 long every = 1, neighbours = 0;
 
 void run(const std::vector<std::uint8_t>& input, long& runs) {

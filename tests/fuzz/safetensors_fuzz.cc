@@ -1,5 +1,5 @@
-// A safetensors file comes from anywhere. Whatever it is, the parser gives a header whose tensors
-// fill the file exactly and that can be written again, or one clean error.
+// Fuzz target of the safetensors parser. Files are untrusted: for any input the parser gives a
+// header whose tensors fill the file exactly and that can be written again, or one clean error.
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>

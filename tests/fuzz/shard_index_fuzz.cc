@@ -1,5 +1,5 @@
-// parse_shard_index takes an index from a folder that anybody may have filled. Whatever comes, it
-// gives plain names of files and an index that reads back as itself, or one clean error.
+// Fuzz target of parse_shard_index. The index is untrusted: for any input it gives plain file names
+// and an index that round-trips, or one clean error.
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>

@@ -1,7 +1,7 @@
-// verify reads config.json, hf_quant_config.json and an index that anybody may have written. Here
-// they are parsed documents with hostile words in any place: what is no JSON at all is for
-// json_fuzz. Input: pairs of bytes, a key and what becomes of it. Whatever comes, there are
-// findings or one clean error, in little memory.
+// Fuzz target of verify, which reads an untrusted config.json, hf_quant_config.json and index. Here
+// they are parsed documents with hostile keys and values in any place; invalid JSON is covered by
+// json_fuzz. Input: pairs of bytes, a key and its new value. For any input there are findings or
+// one clean error, in little memory.
 #include <unistd.h>
 
 #include <array>
@@ -207,7 +207,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
       path.clear();
       continue;
     }
-    // What means nothing is no input: there are fewer to look at.
+    // Meaningless bytes are no input: that keeps the search space small.
     if (data[i] >= kKeys.size() || (data[i + 1] != kInto && data[i + 1] >= values().size()))
       return 0;
     const std::string_view key = kKeys[data[i]];

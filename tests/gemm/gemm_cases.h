@@ -1,4 +1,4 @@
-// What products are tried with: operands of every kind, and the shapes that are awkward.
+// Test cases of GEMM: operands of every kind, and awkward shapes.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -77,8 +77,8 @@ inline MadeOperand made(const OperandKind& kind, const std::vector<float>& value
   return made;
 }
 
-// Those that multiply themselves: for the others the reference does it, once more. Where none does,
-// all of them.
+// Backends with GEMM kernels of their own: the others fall back to the reference. Where there is
+// none, all backends.
 inline std::vector<BackendInfo> multiplying_backends() {
   const std::vector<BackendInfo> all = support::every_backend();
   std::vector<BackendInfo> some = all;

@@ -1,6 +1,5 @@
-// Values whose columns lie one after the other in memory, as [K, N] weights and sums over rows have
-// them: within the bound of docs/numerics/gemm.md of sums in f64, and the same for any number of
-// threads.
+// Column-major operands, as [K, N] weights and sums over rows have them: within the bound of
+// docs/numerics/gemm.md of sums in f64, and the same for any number of threads.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -81,7 +80,7 @@ TEST(GemmColumns, SmallM) {
   for (const DType dtype : {DType::f32, DType::bf16, DType::f16, DType::f64})
     for (const std::int64_t rows : {1, 3, 16})
       for (const std::int64_t depth : {1, 6, 67}) expect_bound(rows, 300, depth, dtype, false);
-  expect_bound(2, 40, 2100, DType::f32, false);  // more than is summed in one go
+  expect_bound(2, 40, 2100, DType::f32, false);  // more than one K block (kc)
 }
 
 TEST(GemmColumns, ManyRows) {
@@ -93,7 +92,7 @@ TEST(GemmColumns, ManyRows) {
   expect_bound(18, 25, 600, DType::f32, true);
 }
 
-// A bias gradient: ones that are one number, times columns.
+// A bias gradient: ones (a single element, stride 0) times columns.
 TEST(GemmColumns, SumsOfColumns) {
   const Dense dy = made({70, 515}, DType::f32, 3);
   const float one = 1.0F;

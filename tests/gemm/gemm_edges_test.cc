@@ -1,4 +1,4 @@
-// Nothing to multiply, what is not finite, and scales at the ends of their range.
+// Edge cases of GEMM: empty shapes, non-finite values, and scales at the ends of their range.
 #include "tests/gemm/gemm_cases.h"
 
 namespace octavo::testing {
@@ -56,7 +56,7 @@ void expect_ieee(const MadeOperand& a, const MadeOperand& b, Accumulator accumul
     const oracle::Element exact = oracle::element_of(a.numbers, b.numbers, row, col);
     bool right = false;
     if (std::isfinite(exact.sum)) {
-      // The reach of 13 bits is not the matter here.
+      // The precision of 13 bits is not tested here.
       const double bound = accumulator == Accumulator::hopper_fp8 ? 0.1 * exact.magnitude
                            : accumulator == Accumulator::f16
                                ? oracle::bound_f16(a.numbers, b.numbers, row, col, exact.magnitude)
@@ -75,7 +75,7 @@ void expect_ieee(const MadeOperand& a, const MadeOperand& b, Accumulator accumul
   EXPECT_LT(not_finite, a.numbers.rows * b.numbers.rows) << where;
 }
 
-// Some codes are replaced by NaN or Inf; a row in three has none of them.
+// Replaces some codes by NaN or Inf; one row in three has none.
 void spoil(MadeOperand& made, unsigned nan, unsigned inf, unsigned seed) {
   std::mt19937 random(seed);
   auto codes = made.quantized.rowwise.codes.bytes();

@@ -1,5 +1,4 @@
-// Every code of FP8 as an f16 lane: products with one number each, which have nothing to sum, are
-// the reference's bits.
+// Every FP8 code packed as f16: sums of a single product have the reference's bits.
 #include <cmath>
 #include <functional>
 
@@ -24,7 +23,7 @@ QuantizedTensor codes_of(const OperandKind& kind, std::int64_t rows,
   return made;
 }
 
-// 2^8 of e4m3 and 2^15 of e5m2: large, so that the product loses nothing that the lanes have not.
+// 2^8 of e4m3 and 2^15 of e5m2: large, so that the product loses nothing that the packed f16 has.
 constexpr std::uint8_t kLarge = 0x78;
 
 TEST(GemmF16Codes, EveryCodeIsTheReferences) {

@@ -1,4 +1,4 @@
-// What comes after the sum, and every form that operands and results may have in memory.
+// The GEMM epilogue (bias, activation, residual), and every memory layout of operands and results.
 #include <functional>
 
 #include "tests/gemm/gemm_cases.h"
@@ -24,8 +24,8 @@ std::vector<NamedActivation> every_activation() {
        }}};
 }
 
-// No slope of an activation is above 1.2. A backend may finish in f32: bias, activation and
-// residual round three times, and exp is off by a few units.
+// No slope of an activation is above 1.2. A backend may compute the epilogue in f32: bias,
+// activation and residual round three times, and exp is off by a few units.
 void expect_epilogue(const Tensor& got, const MadeOperand& a, const MadeOperand& b,
                      const NamedActivation& activation, const View& bias, const View& residual,
                      const std::string& where) {
@@ -169,7 +169,7 @@ TEST(GemmForms, BatchesOfEveryKind) {
   }
 }
 
-// Stacks with rows between their matrices, which cannot be folded into one matrix: A's, the
+// Stacks with rows between their matrices, which cannot be collapsed into one matrix: A's, the
 // residual's, or both.
 TEST(GemmForms, BatchesWithGaps) {
   const std::int64_t count = 3, m = 5, n = 7, k = 33, gap = 2;

@@ -1,4 +1,4 @@
-// Rows of A by the matrices of their groups: the bytes of one product for each group.
+// Grouped GEMM: the bytes of one product for each group.
 #include <cstring>
 
 #include "tests/gemm/gemm_cases.h"

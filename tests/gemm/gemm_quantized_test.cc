@@ -47,7 +47,7 @@ std::vector<OperandKind> every_scaling() {
   return kinds;
 }
 
-// `a` and `b` in every kind of output, with all that comes after a sum.
+// `a` and `b` in every kind of output, with every epilogue.
 void expect_same_bytes(const MadeOperand& a, const MadeOperand& b, std::int64_t m, std::int64_t n,
                        const std::vector<OperandKind>& scalings,
                        std::optional<ActivationKind> activation, const std::string& where) {
@@ -76,8 +76,8 @@ TEST(GemmQuantized, EveryScaling) {
   }
 }
 
-// More than the strip that is kept in f32, with few rows left over, which must have the bits that
-// they have among many.
+// More rows than the row block that is kept in f32, with few rows left over (small M), which must
+// have the bits of a large product.
 TEST(GemmQuantized, InRowBlocks) {
   const auto scaling_named = [](std::string_view name) {
     for (const OperandKind& kind : every_scaling())
@@ -96,7 +96,7 @@ TEST(GemmQuantized, InRowBlocks) {
                                                        {quantized_as("fp8"), "both copies"}};
   const std::int64_t k = 40;
   for (const auto& [kind, to] : cases) {
-    // Wide ones are cut into as few rows as there may be.
+    // Wide results use the smallest row blocks.
     const bool wide = kind.name == "fp8-channel";
     const std::int64_t m = wide ? 130 : 1030, n = wide ? 20000 : 1024;
     expect_same_bytes(made(kind, usual_values(m, k, 1), m, k),

@@ -1,4 +1,4 @@
-// The same bits for any number of threads.
+// GEMM has the same bits for any number of threads.
 #include <cstring>
 
 #include "tests/gemm/gemm_cases.h"
@@ -11,7 +11,7 @@ struct Case {
   Accumulator accumulator = Accumulator::f32;
 };
 
-// By the fast backends; an oracle has no part in this.
+// Quantized by the fast backend; no oracle is needed here.
 MadeOperand quickly_made(const OperandKind& kind, const std::vector<float>& values,
                          std::int64_t rows, std::int64_t cols) {
   MadeOperand made{.is_quantized = kind.scaling.has_value()};
@@ -38,7 +38,7 @@ TEST(GemmThreads, SameBits) {
     const std::vector<float> a_values = usual_values(sizes.m, sizes.k, 1),
                              b_values = usual_values(sizes.n, sizes.k, 2);
     for (const Case& c : cases) {
-      // One row has a kernel of its own for codes of a byte; all else is done as with a few.
+      // GEMV has its own kernel for one-byte codes; otherwise M = 1 is like any small M.
       if (sizes.m == 1 && !(c.b.scaling && c.b.scaling->format == e4m3fn)) continue;
       const MadeOperand a = quickly_made(c.a, a_values, sizes.m, sizes.k),
                         b = quickly_made(c.b, b_values, sizes.n, sizes.k);

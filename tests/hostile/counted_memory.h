@@ -1,5 +1,5 @@
-// Counts what a piece of code allocates. Include it in one file of a program: it replaces the
-// program's operator new.
+// Counts the memory that a piece of code allocates. Include it in one file of a program: it
+// replaces the program's operator new.
 #pragma once
 
 #include <malloc.h>

@@ -1,5 +1,5 @@
-// A hundred thousand damaged safetensors files, the same ones every time: each is read or refused
-// with a clean message, and none makes the reader allocate by what it claims.
+// Mutation test with a hundred thousand damaged safetensors files from a fixed seed: each is read
+// or refused with a clean message, and none makes the reader allocate a size that it only claims.
 #include <gtest/gtest.h>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -55,7 +55,7 @@ std::vector<std::string> seeds() {
   return files;
 }
 
-// What damage is made of: bytes, and words that mean something to the parser.
+// Mutations insert these: bytes, and tokens that have a meaning to the parser.
 constexpr auto kWords = std::to_array<std::string_view>({"\"",
                                                          "{",
                                                          "}",
@@ -90,7 +90,7 @@ class Mutator {
 
   std::string mutate(std::string file) {
     for (std::size_t changes = 1 + below(4); changes > 0; --changes) change(file);
-    // Most damage behind the length is only seen when the length is right.
+    // Most damage after the length is only reached when the length is correct.
     if (file.size() >= 8 && below(4) != 0) {
       const std::size_t json = std::min(file.rfind('}') + 1, file.size());
       if (json > 8) set_length(file, json - 8);
@@ -170,7 +170,7 @@ TEST(SafetensorsMutation, a_hundred_thousand_damaged_files) {
     }
     ASSERT_LE(memory.largest, file.size() + kSlack) << "file " << i;
   }
-  // Both ways are tried, or the damage is of the wrong kind.
+  // Both outcomes must occur, or the mutations are of the wrong kind.
   EXPECT_GT(accepted, kFiles / 100);
   EXPECT_LT(accepted, kFiles / 2);
 }
@@ -214,7 +214,7 @@ TEST(SafetensorsMutation, damaged_files_on_disk) {
   EXPECT_GT(accepted, 20);
 }
 
-// Headers that are as expensive as text can be: what is held stays a small multiple of the file.
+// Headers that are as expensive as text can be: memory stays a small multiple of the file size.
 TEST(SafetensorsMutation, expensive_headers_cost_in_proportion) {
   constexpr std::size_t kBytes = 1 << 20, kMaxPerByte = 16;
   const auto repeated = [](std::string_view before, std::string_view piece,

@@ -17,7 +17,7 @@ from pathlib import Path
 
 SOURCE_SUFFIXES = {".h", ".cc", ".cu", ".cuh"}
 INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^>"]+)[>"]')
-# Folders outside the library that must do with its public headers. bench/ and tests/ look inside.
+# Folders outside the library that may use only its public headers. bench/ and tests/ may use all.
 OUTSIDE = ("cli", "python", "examples")
 PUBLIC_BACKEND_HEADERS = {
     "octavo/backend/accumulator_names.h",

@@ -1,4 +1,5 @@
-// Keeps count of what was judged: work on hidden bytes, which must not be reported.
+// Counts the checks of the data-oblivious test: work on hidden bytes, which memcheck must not
+// report.
 #pragma once
 
 #include <algorithm>

@@ -1,4 +1,4 @@
-// memcheck's client requests under names of our own, and nothing where they are not to be had.
+// Wrappers of memcheck's client requests; no-ops where valgrind is not available.
 #pragma once
 
 #include <cstddef>

@@ -1,13 +1,13 @@
-// Do the kernels do the same work whatever the data? memcheck follows every bit that is marked
-// undefined and reports each branch and each address that depends on one. So: mark the input
-// undefined, convert it, and there must be no report. (Adam Langley's ctgrind had this idea first.)
+// Are the kernels data-oblivious? memcheck follows every bit that is marked undefined and reports
+// each branch and each address that depends on one. So: mark the input undefined, convert it, and
+// there must be no report. (Adam Langley's ctgrind had this idea first.)
 //
 //   oblivious_check kernels    every usable backend, every conversion; exit 1 when one was reported
 //   oblivious_check quantizing the same of quantize and dequantize (oblivious_quantize.cc)
 //   oblivious_check control    functions that misbehave on purpose; exit 1 when one was NOT
 //   reported
 //
-// Both are to be run under valgrind; elsewhere they exit with 77 (skipped). What is not judged:
+// Both are to be run under valgrind; elsewhere they exit with 77 (skipped). Not checked:
 // `reference`, the readable definition, which branches freely; and the search for NaN before a
 // format without NaN is written under NanInput::error, whose answer is an exception and so depends
 // on the data by nature. Counts are results like codes: adding them up must not branch either.
@@ -96,7 +96,7 @@ void check_encode(Checker& checker, const Kernels& kernels, const Source& source
   }
 }
 
-// Over its own input, which a kernel has to read ahead.
+// In place, over its own input, which a kernel has to read first.
 void check_in_place(Checker& checker, const Kernels& kernels, const Source& source,
                     const Format& format) {
   if (format.code_bytes() > element_bytes(source.dtype, source.format)) return;

@@ -1,4 +1,4 @@
-// Functions that do what a kernel must not, so that the check is known to see it.
+// Controls: functions that branch or index on data, which the check must report.
 #pragma once
 
 #include <cstddef>
@@ -11,7 +11,7 @@ namespace octavo::oblivious {
 void branch_on_value(std::span<const std::uint32_t> input, std::uint8_t* output);
 void look_up_value(std::span<const std::uint32_t> input, std::uint8_t* output);
 void stop_at_value(std::span<const std::uint32_t> input, std::uint8_t* output);
-// The innocent one: what a kernel may do.
+// The negative control: what a kernel may do.
 void select_by_mask(std::span<const std::uint32_t> input, std::uint8_t* output);
 
 }  // namespace octavo::oblivious

@@ -1,6 +1,7 @@
-// Quantizing and back, judged by valgrind: values hidden on the way there, codes and scales on the
-// way back. Not judged: the policies percentile and mse, which search; peers' ariths, which branch
-// as their definition does; and the tensor's amax of NVFP4 (quantize_job.h).
+// Data-oblivious check of quantize and dequantize under valgrind: values are hidden for quantize,
+// codes and scales for dequantize. Not checked: the policies percentile and mse, which search;
+// peers' ariths, which branch as their definition does; and the tensor's amax of NVFP4
+// (quantize_job.h).
 #include "checker.h"
 #include "octavo/base/error.h"
 #include "octavo/quant/quantize.h"
@@ -95,7 +96,7 @@ void check_quantizing(Checker& checker, const Kernels& kernels) {
         Scaling scaling = preset(name);
         check_quantize(checker, kernels, scaling, dtype, shape, "");
         check_dequantize(checker, kernels, scaling, dtype, shape);
-        if (name == "nvfp4") continue;  // the door above is for one copy
+        if (name == "nvfp4") continue;  // the job above is for one copy
         scaling.columnwise = true;
         scaling.packed = false;
         check_quantize(checker, kernels, scaling, dtype, shape, ", both copies");

@@ -1,12 +1,11 @@
-// The same question as oblivious_check, asked of the CPU itself, for instructions that valgrind
-// cannot run (half-precision vectors, and whatever comes next): convert different data at the same
-// place, one instruction at a time, and the instructions and the addresses they touch must be the
-// same ones.
+// The data-oblivious check on the CPU itself, for instructions that valgrind cannot run
+// (half-precision vectors and newer): convert different data at the same addresses, single-stepped,
+// and the instructions and the addresses they access must be the same.
 //
 // A child converts and a parent steps it (ptrace). SIGUSR1 and SIGUSR2 from the child mark the
 // start and the end of what is compared. Addresses are seen on aarch64 only, instructions
-// everywhere. Stepping is slow, so this looks at the backend that this machine chooses and not at
-// every policy; exit 1 when something differs, 77 where there is no ptrace.
+// everywhere. Stepping is slow, so this checks the backend that this machine chooses and not every
+// policy; exit 1 when something differs, 77 where there is no ptrace.
 #include <elf.h>
 #include <sys/ptrace.h>
 #include <sys/uio.h>
@@ -113,11 +112,11 @@ void add_conversions(std::vector<Case>& cases, Buffers& buffers, const Kernels& 
   }
 }
 
-// Values from the input, or (back again) codes and scales; what is not judged is said in
-// oblivious_quantize.cc and quantize_job.h.
+// Values from the input, or (dequantize) codes and scales; oblivious_quantize.cc and quantize_job.h
+// say what is not checked.
 void add_quantizing(std::vector<Case>& cases, Buffers& buffers, const Kernels& kernels) {
   const Shape shape{2, 37};
-  // One that searches, and must be seen to.
+  // A policy that searches: a control, which must differ.
   Scaling searching = preset("mxfp8");
   searching.policy = AmaxPolicy::percentile;
   searching.percentile = 90.0;

@@ -1,7 +1,7 @@
-// A job for the kernel door over a whole matrix, for what must not go through quantize: with two
-// levels of scales that function looks at the tensor's amax, and a look is a branch. The largest
-// magnitude of a tensor, and so its scale, is therefore not a secret of NVFP4 (it is stored beside
-// the codes); everything after it is judged.
+// A quantize job for the kernel table over a whole matrix, bypassing quantize(): with two levels of
+// scales that function branches on the tensor's amax. The largest magnitude of a tensor, and so its
+// scale, is therefore not a secret of NVFP4 (it is stored beside the codes); everything after it is
+// checked.
 #pragma once
 
 #include "octavo/backend/kernels.h"

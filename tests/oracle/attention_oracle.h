@@ -1,6 +1,6 @@
-// Attention of real numbers, in f64, from its textbook form: natural exponentials, the row's
-// maximum as it is, one row at a time. Shares nothing with the library but the meaning of a mask,
-// which is written out again here.
+// The attention oracle, in f64, in textbook form: natural exponentials, the row's maximum as it is,
+// one row at a time. Shares nothing with the library but the meaning of a mask, which is written
+// out again here.
 #pragma once
 
 #include <algorithm>

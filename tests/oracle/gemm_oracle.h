@@ -1,5 +1,5 @@
-// The product of two operands as real numbers, and how far a computed one may be from it: elements
-// are decoded from their bytes by the tables of oracle.h, scales are found by their definition.
+// The GEMM oracle: the product of two operands as real numbers, and its error bounds: elements are
+// decoded from their bytes by the tables of oracle.h, scales are found by their definition.
 #pragma once
 
 #include <algorithm>

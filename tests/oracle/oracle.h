@@ -1,4 +1,4 @@
-// What every conversion must give, worked out without a line of the library's code.
+// The conversion oracle: what every conversion must give, computed without the library's code.
 //
 // A format is the sorted list of all its values, enumerated from its definition as exact numbers
 // integer * 2^exponent. A value is located between two neighbours by exact integer comparison, and

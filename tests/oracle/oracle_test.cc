@@ -1,5 +1,5 @@
-// Who watches the oracle? Its numbers are compared with tables printed in specifications, with the
-// processor's own rounding, and with known answers of the random generator. None of it uses the
+// Tests of the oracle itself: its numbers are compared with tables printed in specifications, with
+// the processor's own rounding, and with known answers of the random generator. None of it uses the
 // library, but for the last part, which holds the library's limits to the same printed tables.
 #include "tests/oracle/oracle.h"
 

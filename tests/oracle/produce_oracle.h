@@ -1,5 +1,5 @@
-// What norms and activations must give, and how far off a backend may be, worked out in long double
-// from the formulas of docs/numerics/producers.md without a line of the library's code.
+// The oracle of norms and activations: their values and error bounds, computed in long double from
+// the formulas of docs/numerics/producers.md without the library's code.
 #pragma once
 
 #include <algorithm>

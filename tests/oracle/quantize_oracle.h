@@ -1,7 +1,7 @@
-// What quantizing must give, worked out without a line of the library's code: the numerics contract
-// as it is worded, with every rounding to float32 done on integers. Numbers are kept as doubles
-// that hold them exactly (all of them are float32 values); doubles are never added, multiplied or
-// divided here but by powers of two.
+// The quantization oracle, without the library's code: the numerics contract as worded, with every
+// rounding to float32 done on integers. Numbers are kept as doubles that hold them exactly (all of
+// them are float32 values); doubles are never added, multiplied or divided here but by powers of
+// two.
 #pragma once
 
 #include <bit>

@@ -1,4 +1,4 @@
-"""Tiny models with random weights, and what the tests do with folders of them."""
+"""Tiny models with random weights, and helpers of the tests that quantize and load them."""
 
 import json
 import os
@@ -51,7 +51,7 @@ def logits(folder):
 
 
 def without_activations(folder, copy):
-    """The same weights, and activations as they are: what is left is the weights' doing."""
+    """The same weights without activation quantization: the error left is that of the weights."""
     shutil.copytree(folder, copy)
     path = pathlib.Path(copy) / "config.json"
     config = json.loads(path.read_text())
@@ -66,7 +66,7 @@ def relative(a, b):
 
 
 def verdict(folder):
-    """What `octavo verify` finds."""
+    """The findings of `octavo verify`."""
     words = [PROGRAM, "verify", str(folder), "--json"]
     done = subprocess.run(words, capture_output=True, text=True)
     assert done.returncode in (0, 1), done.stderr

@@ -1,5 +1,5 @@
-"""What `octavo verify` says that models have is what transformers saves of them: nothing that it
-saves is found wrong, and none of it can be left out unseen."""
+"""The tensors that `octavo verify` expects of a model type are those that transformers saves:
+nothing that it saves is a finding, and every tensor left out is one."""
 
 import json
 

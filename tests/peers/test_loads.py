@@ -15,7 +15,7 @@ PAIRS = [
     ("deepseek", "fp8-block", ["--scale-rule", "rceil"]),
     ("deepseek", "mxfp8", []),
 ]
-# transformers cannot put these experts together, llm-compressor's neither; `octavo verify` says so.
+# transformers cannot merge these experts, llm-compressor's neither; `octavo verify` reports it.
 NOT_AS_EXPERTS = {
     ("compressed-tensors", "fp8-block"),
     ("compressed-tensors", "mxfp8"),
@@ -39,6 +39,6 @@ def test_logits_are_those_of_the_dequantized_model(model, target, recipe, more, 
     # numbers, which the loader rounds to f32 and then to bf16 before it multiplies: weights may
     # differ by an ulp of bf16, 2^-8 of themselves, and logits by no more than some of that.
     assert models.relative(loaded, wanted) <= (2**-7 if recipe == "nvfp4" else 0)
-    # And with activations as a server would quantize them it is still the model.
+    # With dynamic activation quantization as in a server the logits are still close to the model's.
     source = models.logits(model)
     assert models.relative(models.logits(quantized), source) < (0.3 if "4" in recipe else 0.1)

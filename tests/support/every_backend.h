@@ -1,5 +1,5 @@
-// Whom a test of host memory runs on: every CPU backend that this machine can run, and a CUDA
-// device, if there is one, by way of staging.
+// The backends that a test of host memory runs on: every CPU backend that this machine can run, and
+// a CUDA device, if there is one, through staging.
 #pragma once
 
 #include <vector>
@@ -12,7 +12,7 @@ namespace octavo::support {
 // of nothing would pass.
 std::vector<BackendInfo> every_backend();
 
-// Does it run on a device? Then it is the same for any number of threads.
+// Does it run on a device? Then the number of threads has no effect.
 bool is_staged(const BackendInfo& backend);
 
 }  // namespace octavo::support

@@ -1,8 +1,7 @@
-// One call through the kernel door, moved to a device: everything it touches in host memory is
-// copied over, and what it wrote is copied back. So every test of host memory is also one of a
-// device, and it looks harder than a test on the host can: outputs are poisoned first, and a byte
-// that changed without being an output's fails the test, in gaps between rows and around each
-// buffer too.
+// StagedCall: one call through the kernel table, moved to a device: everything it reads or writes
+// in host memory is copied over, and what it wrote is copied back. So every test of host memory is
+// also a test of a device, and a stricter one: outputs are poisoned first, and a byte that changed
+// without being part of an output fails the test, in gaps between rows and around each buffer too.
 #pragma once
 
 #include <cstddef>
@@ -20,8 +19,8 @@ class StagedCall {
   StagedCall(const StagedCall&) = delete;
   StagedCall& operator=(const StagedCall&) = delete;
 
-  // First: what the call reads, writes whole, or reads and writes. Null and empty are
-  // allowed; nobody may touch those, so they keep their address.
+  // First: what the call reads, writes whole, or reads and writes. Null and empty are allowed; no
+  // kernel may touch those, so they keep their address.
   void reads(const Matrix& matrix) { add(matrix, /*written=*/false); }
   void writes(const Matrix& matrix) { add(matrix, /*written=*/true); }
   void reads(const float* number) { add(number, sizeof(float), false); }
@@ -45,7 +44,7 @@ class StagedCall {
     return static_cast<T*>(moved(single));
   }
 
-  // Third: waits, looks at every byte, and copies back.
+  // Third: waits, checks every byte, and copies back.
   void finish();
 
  private:

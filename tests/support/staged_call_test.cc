@@ -1,5 +1,5 @@
 // Staging itself, on a device that is host memory and runs the reference: the same results as
-// without it, whatever the layout, and a kernel that writes where it must not is found out.
+// without it, whatever the layout, and a kernel that writes where it must not is detected.
 #include "tests/support/staged_call.h"
 
 #include <gtest/gtest-spi.h>
@@ -173,7 +173,7 @@ TEST(StagedCall, FindsWritesWhereNoneMayBe) {
   EXPECT_EQ(live_buffers, 0);
 }
 
-// What a kernel forgot to write must not pass because it was right before.
+// An element that a kernel forgot to write must not pass because it was right before.
 TEST(StagedCall, PoisonsWhatIsToBeWritten) {
   const float value = 1;
   std::uint8_t code = 0x38;

@@ -1,4 +1,4 @@
-// A backend over host memory whose every entry is one of a device, run by way of StagedCall. What
+// A kernel table over host memory whose every entry runs a device's kernel through StagedCall. What
 // the device does not offer is not offered here either.
 #pragma once
 
@@ -8,8 +8,8 @@
 
 namespace octavo::support {
 
-// The door's entries are plain functions, so the device is a template argument: a function that
-// gives it.
+// Kernel table entries are plain functions, so the device is a template argument: a function that
+// returns it.
 template <const DeviceApi& (*kDevice)()>
 struct StagedKernels {
   static void encode(const Exec& exec, const Matrix& values, const Matrix& codes,
@@ -131,7 +131,7 @@ struct StagedKernels {
     call.finish();
   }
 
-  // It looks at types, sizes and strides, and at how addresses are aligned.
+  // It reads types, sizes and strides, and the alignment of addresses.
   static bool fuses(const QuantizeJob& job) { return kDevice().kernels->fuses(job); }
 
   static void delayed_update(const Exec& exec, const DelayedJob& job) {

@@ -28,7 +28,7 @@ void unpack_groups(const std::uint8_t* __restrict packed, std::int64_t groups,
   }
 }
 
-// The two widths people use, in loops a compiler turns into interleaved loads and stores.
+// The two common widths, in loops that compilers turn into interleaved loads and stores.
 template <>
 void pack_groups<4>(const std::uint8_t* __restrict codes, std::int64_t groups,
                     std::uint8_t* __restrict packed) {

@@ -1,6 +1,7 @@
-// How CPU backends are put together. Everything a matrix needs (strides, packing, threads, in
-// place, counts) is done once, in convert_driver.cc. What differs between instruction sets is only
-// how a run of contiguous elements is converted: a span kernel. An Isa chooses one for each call.
+// The interface between the CPU drivers and an instruction set (`Isa`). Everything a matrix needs
+// (strides, packing, threads, in place, counts) is in the drivers (convert/convert_driver.cc and
+// others). An instruction set gives span kernels, which convert a run of contiguous elements, and
+// chooses one for each call.
 #pragma once
 
 #include <array>
@@ -11,18 +12,19 @@
 
 namespace octavo::cpu {
 
-// Everything a span kernel wants to know about one encode call, worked out once.
+// The parameters of one encode call for a span kernel, computed once.
 struct Encoder {
   Format format{};
   EncodePolicy policy{};
   DType source = DType::f32;  // f32, f64, f16 or bf16
-  // NaN and Inf do not matter: a quantizer writes over what they become. Saturating policies only.
+  // The codes of NaN and Inf do not matter: the quantizer overwrites them. Saturating policies
+  // only.
   bool only_finite = false;
-  // Nothing that counts lies as far above the largest value as half a step: no need to saturate.
+  // No relevant value lies half a step or more above the largest value: no need to saturate.
   bool within_range = false;
-  std::uint8_t poison_code = 0;  // of a tile with NaN or Inf, in scaled spans
+  std::uint8_t poison_code = 0;  // code of elements of a tile with NaN or Inf, in scaled spans
 
-  // As encode_edges has them, indexed by the sign of the input.
+  // From encode_edges, indexed by the sign of the input.
   std::array<std::uint32_t, 2> overflow_field{};
   std::array<std::uint32_t, 2> inf_code{};
   std::array<std::uint32_t, 2> nan_code{};
@@ -41,26 +43,26 @@ using CountSpan = Counts (*)(const Encoder&, const void* values, std::int64_t n,
 using DecodeSpan = void (*)(const Decoder&, const void* codes, void* values, std::int64_t n);
 
 // Encodes value * factor, rounded to f32: factors[i / width] for element i. width is a multiple of
-// 16. Where poisoned[i / width] is 0xFF and not 0, the poison code instead.
+// 16. Where poisoned[i / width] is 0xFF instead of 0, writes the poison code.
 using ScaledSpan = void (*)(const Encoder&, const void* values, void* codes, std::int64_t n,
                             const float* factors, const std::uint8_t* poisoned, std::int64_t width);
 
-// Blocks of 32 values with e8m0 scales, done in one go: what an Isa wants to know of them.
+// The parameters of the MX kernels: blocks of 32 values with e8m0 scales, quantized in one pass.
 struct MxBlocks {
   Format format{};
   DType source = DType::f32;  // f32 or bf16
   ScaleRule rule = ScaleRule::rceil;
-  std::uint8_t poison_code = 0;  // of a block with NaN or Inf
+  std::uint8_t poison_code = 0;  // code of elements of a block with NaN or Inf
 };
 
-// n values in a row, the last block perhaps cut short, to n unpacked codes.
+// n values of a row, the last block possibly short, to n unpacked codes.
 using MxRows = void (*)(const MxBlocks&, const void* values, std::uint8_t* codes,
                         std::uint8_t* scales, std::int64_t n);
 
-// Up to 32 rows, a block down each column, of up to kMxStripCols values. Columns go to the
-// transpose: `codes` and `scales` are those of the first one, pitches in bytes lead to the next,
-// and there is room for 32 codes of each. Rows are quantized as well where there is a place for
-// them.
+// A strip: up to 32 rows and kMxStripCols columns that are read once for the rowwise and the
+// columnwise copy. Column blocks go down the columns, to the transpose: `codes` and `scales` are
+// those of the first column, pitches in bytes lead to the next, and there is room for 32 codes of
+// each. Rows are quantized too where row_codes is given.
 struct MxStrip {
   const void* values;
   std::int64_t row_pitch, rows, cols;
@@ -77,13 +79,13 @@ struct MxKernels {
   MxStripSpan strip = nullptr;
 };
 
-// Tiles of sixteen values in E2M1, packed, with e4m3 scales under one f32 (NVFP4).
+// NVFP4: tiles of sixteen values in E2M1, packed, with e4m3 scales and one f32 scale per tensor.
 struct Fp4Tiles {
   float tensor_scale = 1.0F;
 };
 inline constexpr std::int64_t kFp4Tile = 16;
 
-// n values in a row, the last tile perhaps cut short.
+// n values of a row, the last tile possibly short.
 using Fp4Rows = void (*)(const Fp4Tiles&, const void* values, std::uint8_t* codes,
                          std::uint8_t* scales, std::int64_t n);
 
@@ -91,10 +93,10 @@ struct Isa {
   EncodeSpan (*encode)(const Encoder&);
   DecodeSpan (*decode)(const Decoder&);
   CountSpan count;
-  // Shortcuts of quantizers; null, or returning null, where there is none.
+  // Fused quantize kernels; null, or returning null, where there is none.
   ScaledSpan (*encode_scaled)(const Encoder&) = nullptr;
   MxKernels (*mx)(const MxBlocks&) = nullptr;
-  // Raises amax[t] by tile t of sixteen f32 or bf16; returns how many tiles it did.
+  // Raises amax[t] by the amax of tile t of sixteen f32 or bf16; returns the number of tiles done.
   std::int64_t (*amax16)(DType, const void* values, std::int64_t tiles,
                          std::uint32_t* amax) = nullptr;
   Fp4Rows (*fp4)(DType source) = nullptr;
@@ -102,7 +104,7 @@ struct Isa {
 
 Encoder make_encoder(const Format& format, const EncodePolicy& policy, DType source);
 
-// The entries of the door, for one Isa.
+// The entries of the kernel table, for one Isa.
 void encode_matrix(const Isa&, const Exec&, const Matrix& values, const Matrix& codes,
                    const EncodePolicy&, Counts*);
 void decode_matrix(const Isa&, const Exec&, const Matrix& codes, const Matrix& values);
@@ -114,14 +116,16 @@ void tensor_scale(const Exec&, const ScaleSpec&, const Format& element, const fl
                   float* scale);
 void produce_matrix(const Isa&, const Exec&, const Matrix& x, const Producer&, const Matrix& out);
 
-// How an instruction set multiplies (gemm.h); null where it is left to the reference.
+// The GEMM method that an instruction set chooses for a job (gemm.h); null: falls back to the
+// reference.
 struct GemmMethod;
 using ChooseGemm = const GemmMethod* (*)(const GemmJob&);
 
 void gemm_matrix(const Isa&, const GemmMethod&, const Exec&, const GemmJob&);
 std::int64_t gemm_workspace(const GemmMethod&, const Exec&, const GemmJob&);
 
-// How an instruction set attends (attention.h); null where it is left to the reference.
+// The attention method that an instruction set chooses for a job (attention.h); null: falls back to
+// the reference.
 struct AttentionMethod;
 using ChooseAttention = const AttentionMethod* (*)(const AttentionJob&);
 
@@ -131,7 +135,7 @@ std::int64_t attention_workspace(const Isa&, const AttentionMethod&, const Exec&
 void attend_backward(const Isa&, const AttentionMethod&, const Exec&, const AttentionBackwardJob&);
 std::int64_t attention_backward_workspace(const Isa&, const AttentionMethod&, const Exec&,
                                           const AttentionBackwardJob&);
-// The method that gradients are computed with, or null.
+// The method of the backward pass, or null.
 const AttentionMethod* backward_method(ChooseAttention choose, const AttentionBackwardJob&);
 void prepare_attention(const Isa&, const Exec&, const AttentionPrepareJob&);
 void measure_attention_statistics(const Isa&, const Exec&, const AttentionStatisticsJob&);

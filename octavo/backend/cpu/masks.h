@@ -1,5 +1,5 @@
-// Choices that must not become branches, because what they depend on is data: by masks. Inlined
-// always: objects of several instruction sets may include this.
+// Branch-free selects by masks, for conditions that depend on data. Always inlined: objects of
+// several instruction sets may include this.
 #pragma once
 
 #include <bit>
@@ -23,7 +23,7 @@ namespace octavo::cpu {
   return select(mask_of(a < b), a, b);
 }
 
-// Of f32 that are not negative and not NaN: they are ordered like their bits.
+// For f32 that are not negative and not NaN: they are ordered like their bits.
 [[gnu::always_inline]] inline float larger(float a, float b) {
   return std::bit_cast<float>(
       larger(std::bit_cast<std::uint32_t>(a), std::bit_cast<std::uint32_t>(b)));

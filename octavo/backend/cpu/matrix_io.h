@@ -1,4 +1,5 @@
-// Elements of a matrix as contiguous memory and back, whatever its strides and packing.
+// Gather and scatter: elements of a matrix of any strides and packing as contiguous memory, and
+// back.
 #pragma once
 
 #include <cstddef>
@@ -15,11 +16,11 @@ std::byte* element(const Matrix& matrix, std::int64_t row, std::int64_t col);
 
 int bytes_of(const Matrix& matrix);
 
-// Contiguous and aligned along a row, so that a span kernel may work on the memory itself.
+// Contiguous and aligned along a row, so that a span kernel can read and write the matrix itself.
 bool is_contiguous(const Matrix& matrix);
 
-// Contiguous elements of a row; `stage` is used only where the matrix does not have them itself.
-// A packed row is entered at multiples of 8 columns only.
+// Contiguous elements of a row; `stage` is used only where the matrix is not contiguous. `col` of a
+// packed row is a multiple of 8.
 const void* gather(const Matrix& matrix, std::int64_t row, std::int64_t col, std::int64_t n,
                    std::byte* stage);
 void scatter(const Matrix& matrix, std::int64_t row, std::int64_t col, std::int64_t n,

@@ -17,7 +17,7 @@ Narrower::Narrower(const Isa& isa, DType to) {
 
 void Narrower::operator()(const float* from, std::byte* to, std::int64_t n) const {
   if (encode_ != nullptr) return encode_(encoder_, from, to, n, 0);
-  // The integer way, which compilers vectorise.
+  // Integer rounding, which compilers vectorise.
   auto* out = reinterpret_cast<std::uint16_t*>(to);
   for (std::int64_t i = 0; i < n; ++i) {
     const auto bits = std::bit_cast<std::uint32_t>(from[i]);

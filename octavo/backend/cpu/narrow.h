@@ -1,4 +1,4 @@
-// f32 to the value types of 16 bits: to nearest even, beyond the range Inf; NaN becomes quiet and
+// Conversion of f32 to f16 and bf16: to nearest even, Inf beyond the range; NaN becomes quiet and
 // keeps its sign.
 #pragma once
 
@@ -12,7 +12,7 @@ namespace octavo::cpu {
 class Narrower {
  public:
   Narrower(const Isa& isa, DType to);
-  // To f16 or bf16 as was said, contiguous.
+  // To the f16 or bf16 of the constructor, contiguous.
   void operator()(const float* from, std::byte* to, std::int64_t n) const;
 
  private:
@@ -20,7 +20,7 @@ class Narrower {
   EncodeSpan encode_ = nullptr;  // null: bf16
 };
 
-// And back: bf16 is the upper half of an f32.
+// bf16 to f32: bf16 is the upper half of an f32.
 void widen_bf16(const void* from, float* to, std::int64_t n);
 
 }  // namespace octavo::cpu

@@ -1,4 +1,4 @@
-// How the CPU drivers share work among threads: one law for all of them.
+// The work split of the CPU drivers: how many threads, and which units each of them takes.
 #pragma once
 
 #include <algorithm>
@@ -10,14 +10,14 @@
 
 namespace octavo::cpu {
 
-// At least one; fewer elements than a thread is worth get no thread of their own.
+// At least one; a thread is used only if it gets enough elements.
 inline int useful_threads(const Exec& exec, std::int64_t elements) {
   constexpr std::int64_t kPerThread = 64 * 1024;
   return static_cast<int>(
       std::max<std::int64_t>(1, std::min<std::int64_t>(exec.threads, elements / kPerThread)));
 }
 
-// A few parts for each thread even out cores that are busy with something else.
+// Several parts per thread, to balance cores that are busy with other work.
 inline int parts_for(std::int64_t units, int threads) {
   return static_cast<int>(std::min<std::int64_t>(units, threads > 1 ? threads * 4 : 1));
 }
@@ -31,7 +31,7 @@ void parallel_parts(std::int64_t units, int parts, int threads, Work&& work) {
   });
 }
 
-// Calls work(unit) for every one.
+// Calls work(unit) for every unit.
 template <typename Work>
 void parallel_units(std::int64_t units, int threads, Work&& work) {
   parallel_parts(units, parts_for(units, threads), threads,

@@ -16,7 +16,7 @@ double rounded_to(DType dtype, double value) {
   return decode(bf16_format, encode_value(bf16_format, value, kRoundOnce).code);
 }
 
-// -inf masks: whatever the key is.
+// -inf masks a key, whatever its score.
 double with_bias(const AttentionJob& job, std::int64_t batch, std::int64_t head, std::int64_t row,
                  std::int64_t key, double score) {
   if (job.bias.first == nullptr) return score;
@@ -96,7 +96,7 @@ std::vector<ScoredRow> scored_rows(const AttentionJob& job, std::int64_t batch, 
       const std::int64_t begin = std::max(row.keys.begin, key),
                          end = std::min(row.keys.end, key + keys);
       if (begin >= end) continue;
-      // One sum per key, from the first product to the last; side by side, so that they vectorize.
+      // One sum per key, from the first product to the last; interleaved, so that they vectorise.
       std::array<double, kAttentionKeys> sums{};
       const double* numbers = q.data() + static_cast<std::int64_t>(i) * depth;
       for (std::int64_t d = 0; d < depth; ++d)
@@ -120,7 +120,7 @@ void for_each_piece(const AttentionJob& job,
     if (!rows.empty()) visit(batch, head, rows);
     rows.clear();
   };
-  // Ranges of one head that follow each other share pieces.
+  // Consecutive ranges of one head share pieces.
   const auto add = [&](const AttentionRange& range) {
     if (range.batch != batch || range.head != head) flush();
     batch = range.batch;

@@ -1,4 +1,4 @@
-// One element of codes with scales.
+// Dequantization of one element.
 #pragma once
 
 #include <cstdint>
@@ -8,7 +8,7 @@
 
 namespace octavo::reference {
 
-// What the code at (row, col) is multiplied by; NaN poisons.
+// The scale of the code at (row, col); NaN poisons.
 inline double scale_at(const QuantizedMatrix& from, std::int64_t row, std::int64_t col) {
   const Tile tile{tile_extent(from.tile.rows, from.codes.rows),
                   tile_extent(from.tile.cols, from.codes.cols)};

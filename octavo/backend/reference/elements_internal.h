@@ -1,4 +1,4 @@
-// Single elements of a matrix, whatever its type, strides or packing.
+// Load and store of single elements of a matrix of any type, strides or packing.
 #pragma once
 
 #include <cstddef>

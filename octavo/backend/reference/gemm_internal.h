@@ -1,4 +1,5 @@
-// What the sums of every accumulator share: where runs of products end, and what happens to a sum.
+// Shared by all accumulators of the reference GEMM: where runs of products end, and the epilogue of
+// a sum.
 #pragma once
 
 #include <algorithm>
@@ -10,7 +11,7 @@
 
 namespace octavo::reference {
 
-// Where the run of products that k is in ends: with the scale of an operand, and at multiples of
+// The end of the run of products that k is in: with the scale of an operand, and at multiples of
 // `most`.
 inline std::int64_t run_end(const GemmJob& job, std::int64_t k, std::int64_t most) {
   std::int64_t end = std::min(job.a.cols(), (k / most + 1) * most);
@@ -22,7 +23,7 @@ inline std::int64_t run_end(const GemmJob& job, std::int64_t k, std::int64_t mos
   return end;
 }
 
-// Stores what becomes of a sum: in f64 up to the one rounding to the type of the output.
+// The epilogue: bias, activation and residual in f64, rounded once to the output type.
 inline void epilogue(const GemmJob& job, std::int64_t row, std::int64_t col, double sum) {
   if (job.bias.data != nullptr) sum += load_value(job.bias, 0, col);
   if (job.activation) sum = activated(*job.activation, sum);
@@ -30,7 +31,7 @@ inline void epilogue(const GemmJob& job, std::int64_t row, std::int64_t col, dou
   store_value(job.out, row, col, sum);
 }
 
-// A product with the accumulator of Hopper's FP8 tensor cores; reference_hopper.cc
+// GEMM with the accumulator of Hopper's FP8 tensor cores; reference_hopper.cc
 void gemm_hopper(const GemmJob& job);
 
 }  // namespace octavo::reference

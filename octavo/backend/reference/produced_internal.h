@@ -1,4 +1,5 @@
-// What a producer makes of a matrix, element by element: computed in f64 and rounded once to f32.
+// The output of a producer (norm, activation), element by element: computed in f64 and rounded once
+// to f32.
 #pragma once
 
 #include <cstdint>
@@ -13,16 +14,15 @@ double activated(ProducerKind kind, double x);
 
 class ProducedValues {
  public:
-  // Goes over the rows of x once where the producer is a norm, and stores what is to be known of
-  // each.
+  // Reads the rows of x once where the producer is a norm, and stores the statistics of each.
   ProducedValues(const Matrix& x, const Producer& producer);
 
-  // Row and column of what comes out.
+  // Element (row, col) of the output.
   [[nodiscard]] float at(std::int64_t row, std::int64_t col) const;
 
  private:
   struct RowStatistics {
-    double mean = 0.0;  // of an rms_norm: what is subtracted, nothing
+    double mean = 0.0;  // 0 for rms_norm, which subtracts nothing
     double inv_std = 1.0;
   };
   [[nodiscard]] RowStatistics statistics_of(std::int64_t row) const;
@@ -30,7 +30,7 @@ class ProducedValues {
 
   Matrix x_;
   Producer producer_;
-  std::vector<RowStatistics> statistics_;  // of each row, where there is a norm
+  std::vector<RowStatistics> statistics_;  // per row, for norms
 };
 
 }  // namespace octavo::reference

@@ -1,4 +1,5 @@
-// The obvious scalar loops: slow, and the truth that every other backend is held to.
+// The reference backend: obvious scalar loops, slow, that define the right results of every other
+// backend.
 #pragma once
 
 #include "octavo/backend/kernels.h"

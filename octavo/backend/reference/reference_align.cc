@@ -1,5 +1,5 @@
-// MX with common exponents by definition: every code as a number, times a power of two, to the
-// nearest code.
+// Reference MX exponent alignment (align_exponents), by definition: every code as a number, times a
+// power of two, to the nearest code.
 #include <algorithm>
 
 #include "octavo/backend/align_job.h"

@@ -1,4 +1,4 @@
-// Attention by definition; attention_job.h has it in formulas.
+// Reference attention, by definition; attention_job.h has the formulas.
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -18,7 +18,7 @@ double rounded(const Format& format, double value, Rounding rounding = Rounding:
   return decode(format, encode_value(format, value, policy).code);
 }
 
-// P as it is multiplied, factor included.
+// P rounded to its type, factor included.
 double rounded_p(AttentionP form, double p) {
   switch (form) {
     case AttentionP::f64:
@@ -38,11 +38,11 @@ double rounded_p(AttentionP form, double p) {
   return p;
 }
 
-// What becomes of a row's scores.
+// The softmax of a row's scores.
 struct Weights {
-  bool empty = true;                                           // sees nothing, or nothing but -inf
-  bool poisoned = false;                                       // sees a NaN, or a score of +inf
-  double divisor = 1.0;                                        // of sum_j P_j V_j
+  bool empty = true;      // sees no key, or only scores of -inf
+  bool poisoned = false;  // sees a NaN, or a score of +inf
+  double divisor = 1.0;   // of sum_j P_j V_j
   double log2_sum = -std::numeric_limits<double>::infinity();  // of 2^score
   double largest_p = 0.0, exact_sum = 1.0;
 };
@@ -77,7 +77,7 @@ Weights weigh(const AttentionJob& job, std::vector<double>& scores) {
   return result;
 }
 
-// Of one row, from P, or from nothing.
+// The epilogue of one row, from P, or of a row that sees no key.
 void epilogue(const AttentionJob& job, std::int64_t batch, std::int64_t head, std::int64_t row,
               const Weights& weights, const double* q, const double* sums) {
   const Matrix out = job.out.at(batch, head).values;

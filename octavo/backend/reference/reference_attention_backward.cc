@@ -1,8 +1,8 @@
-// Gradients of attention by definition. With P the weights of a row (they sum to one), O its
-// output and dO what comes back:
+// Reference attention backward, by definition. With P the weights of a row (they sum to one), O its
+// output and dO the gradient of O:
 //   dV = P^T dO,   dP = dO V^T,   dS = P (dP - sum_e dO O),   dQ = scale dS K,   dK = scale dS^T Q.
-// P is computed again from Q and K, and sum_e dO O as sum_j P dP, so neither out nor log_sum_exp
-// of the forward pass is read.
+// P is recomputed from Q and K, and delta = sum_e dO O as sum_j P dP, so neither out nor
+// log_sum_exp of the forward pass is read.
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -18,7 +18,8 @@
 namespace octavo::reference {
 namespace {
 
-// Scores to weights that sum to one. False: the row has no gradient, because it sees nothing.
+// Scores to weights that sum to one. Returns false where the row has no gradient, because it sees
+// no key.
 bool weigh(std::vector<double>& scores) {
   constexpr double kInf = std::numeric_limits<double>::infinity();
   double largest = -kInf, sum = 0.0;

@@ -1,4 +1,5 @@
-// What Q and K go through before they are quantized: attention_job.h has the order of every step.
+// Reference preparation of Q and K: smoothing and the Hadamard transform; attention_job.h has the
+// order of every step.
 #include <cmath>
 #include <vector>
 

@@ -10,7 +10,7 @@
 namespace octavo::reference {
 namespace {
 
-// NaN is larger than everything.
+// NaN compares above everything.
 bool is_larger(double a, double b) { return b == b && !(a <= b); }
 
 AttentionStatistics statistics_of(const GemmOperand& of, std::int64_t first, std::int64_t count) {

@@ -1,5 +1,5 @@
-// Products by definition: for each element of the result one sum, from the first product to the
-// last. docs/numerics/gemm.md has the same in words.
+// Reference GEMM, by definition: for each element of the result one sum, from the first product to
+// the last. docs/numerics/gemm.md has the same in words.
 #include <algorithm>
 #include <cmath>
 #include <vector>
@@ -20,8 +20,8 @@ double to_f16(double value) {
   return decode(f16_format, encode_value(f16_format, value, kRoundOnce).code);
 }
 
-// A row of an operand as its accumulator takes it: numbers that are multiplied as they are. Scales
-// are in them already, except for f16, whose runs are multiplied by them.
+// A decoded row of an operand for an accumulator. Scales are applied already, except for f16, whose
+// runs are multiplied by them.
 struct OperandRow {
   std::vector<double> numbers, scales;
 };
@@ -61,7 +61,7 @@ double sum_f32(const OperandRow& a, const OperandRow& b) {
   return static_cast<double>(sum);
 }
 
-// Codes are made small enough that no run overflows.
+// Codes are scaled down so that no run overflows (f16_factor).
 double sum_f16(const OperandRow& a, const OperandRow& b, const GemmJob& job) {
   const double unit = 1.0 / (f16_factor(job.a) * f16_factor(job.b));
   float sum = 0.0F;

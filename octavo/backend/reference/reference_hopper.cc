@@ -1,5 +1,5 @@
 // The accumulator of Hopper's FP8 tensor cores, bit for bit: docs/numerics/gemm.md has it in words,
-// and which part of it was measured. One step sums 32 products and what is held so far:
+// and what of it was measured. One step (one wgmma of K = 32) sums 32 products and the accumulator:
 //   - all of them are aligned to the largest exponent among them, and what is below 13 fraction
 //     bits of that is cut off, toward zero;
 //   - they are added without an error;
@@ -46,8 +46,8 @@ std::array<Decoded, 256> decode_table(const Format& format) {
   return table;
 }
 
-// Products [first, end) that are summed without leaving the accumulator. Memory has zeros up to a
-// whole number of steps.
+// Products [first, end) that are summed in the accumulator before promotion. Rows are zero-padded
+// to a whole number of steps.
 struct Run {
   std::int64_t first = 0, end = 0;
   std::size_t at = 0;  // of the padded row
@@ -155,7 +155,8 @@ float sum_of(const CodeRow& a, const CodeRow& b, const Run& run) {
   return std::ldexp(static_cast<float>(sum.significand), sum.exponent - kFraction);
 }
 
-// Runs go to an f32 sum: as they are where one scale is for all of them, else times their scales.
+// Promotes runs to an f32 sum: unscaled where one scale serves all of them, else times their
+// scales.
 float sum_of(const CodeRow& a, const CodeRow& b, const std::vector<Run>& runs, bool scaled_runs) {
   float sum = 0.0F;
   for (std::size_t i = 0; i < runs.size(); ++i) {

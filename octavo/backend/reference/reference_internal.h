@@ -1,4 +1,4 @@
-// The entries of the reference backend, by file.
+// The entries of the reference kernel table, by file.
 #pragma once
 
 #include "octavo/backend/kernels.h"

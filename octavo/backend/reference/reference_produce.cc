@@ -1,4 +1,4 @@
-// Norms and activations by definition. docs/numerics/producers.md has the same formulas.
+// Reference norms and activations, by definition. docs/numerics/producers.md has the same formulas.
 #include <algorithm>
 #include <cmath>
 #include <numbers>
@@ -52,7 +52,7 @@ ProducedValues::ProducedValues(const Matrix& x, const Producer& producer)
 }
 
 ProducedValues::RowStatistics ProducedValues::statistics_of(std::int64_t row) const {
-  // A row of nothing has the statistics of zeros.
+  // An empty row has the statistics of zeros.
   const auto count = static_cast<double>(std::max<std::int64_t>(x_.cols, 1));
   double mean = 0.0;
   if (producer_.kind == ProducerKind::layer_norm) {

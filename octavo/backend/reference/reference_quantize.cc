@@ -1,5 +1,5 @@
-// Quantization by definition: for each tile its amax, its scale, then its codes, one element after
-// the other.
+// Reference quantization, by definition: for each tile its amax, its scale, then its codes, one
+// element after the other.
 #include <algorithm>
 #include <cmath>
 #include <optional>
@@ -18,7 +18,7 @@
 namespace octavo::reference {
 namespace {
 
-// The source as seen by one copy: element (row, col) of it, or of its transpose.
+// The source of one copy: element (row, col) of it, or of its transpose.
 struct Seen {
   const QuantizeJob& job;
   bool transposed;
@@ -53,7 +53,7 @@ struct Seen {
   }
 };
 
-// The magnitude of a value as it counts for an amax; f64 is rounded up to f32.
+// The magnitude of a value that an amax counts; f64 is rounded up to f32.
 float counted(double value, AmaxOf of) {
   double magnitude = std::fabs(value);
   if (magnitude != magnitude) return of == AmaxOf::all ? f32_nan() : 0.0F;
@@ -136,7 +136,7 @@ class CopyMaker {
       const float found = magnitudes[static_cast<std::size_t>(rank)];
       return made(found > 0.0F ? found : amax);  // mostly zeros, but not all
     }
-    TileScale best = made(amax);  // also where no error is a number
+    TileScale best = made(amax);  // also where every error is NaN
     double least = HUGE_VAL;
     for (int i = 0; i < fit_candidates(job_.scale.rule); ++i) {
       const TileScale scale = made(fit_candidate(job_.scale.rule, amax, i));

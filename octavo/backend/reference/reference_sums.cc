@@ -1,4 +1,4 @@
-// Sums of columns, in the order that kernels.h says.
+// Reference column sums, in the order that kernels.h defines.
 #include <algorithm>
 #include <utility>
 #include <vector>
@@ -10,7 +10,7 @@
 namespace octavo::reference {
 namespace {
 
-// Of runs of kColumnRun, then of what that leaves.
+// Sums runs of kColumnRun rows, then the run sums, until one row is left.
 template <typename Real>
 Real sum_in_runs(std::vector<Real> numbers) {
   while (numbers.size() != 1) {

@@ -1,4 +1,4 @@
-// An open file that is closed when this goes.
+// RAII owner of a file descriptor: closes it on destruction.
 #pragma once
 
 #include <unistd.h>

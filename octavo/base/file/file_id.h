@@ -1,4 +1,5 @@
-// Which file a name means, whatever links lead to it: for "is the output one of the inputs?".
+// File identity (device and inode), independent of links: answers "is the output one of the
+// inputs?".
 #pragma once
 
 #include <cstdint>
@@ -14,7 +15,7 @@ struct FileId {
   constexpr bool operator==(const FileId&) const = default;
 };
 
-// Nothing if there is no such file, or it may not be looked at.
+// Empty if the file does not exist or stat is not permitted.
 OCTAVO_API std::optional<FileId> file_id(const std::string& path);
 OCTAVO_API std::optional<FileId> file_id(int descriptor);
 

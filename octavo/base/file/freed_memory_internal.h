@@ -1,10 +1,10 @@
-// Memory that was freed and that the C library still holds.
+// malloc_trim: returns freed memory that the C library still holds to the system.
 #pragma once
 
 namespace octavo {
 
-// Gives it back to the system, where the C library can be told to. For ends of phases: what one of
-// them freed in pieces, from several threads, is often no use to the next, and counts as resident.
+// Does nothing where the C library has no such call. For the end of a phase: small blocks freed by
+// several threads are often useless to the next phase, and count as resident.
 void return_freed_memory();
 
 }  // namespace octavo

@@ -18,9 +18,9 @@
 namespace octavo {
 namespace {
 
-// The files a signal handler has to remove. A handler may only use memory that is simply there. A
-// program with more files open at once than there are slots leaves some temporary ones behind when
-// it dies by a signal; their names say what they are.
+// The files that a signal handler has to remove. A handler may only use static memory. A program
+// with more open files than slots leaves some temporary files behind when a signal kills it; their
+// names say what they are.
 enum class SlotState : int { free, changing, taken };
 struct PendingSlot {
   std::atomic<SlotState> state{SlotState::free};
@@ -96,7 +96,7 @@ void WholeFile::fail_io(std::string_view doing, int error) const {
 
 void WholeFile::reserve(std::int64_t bytes) {
   if (bytes <= 0 || fallocate(descriptor_, 0, 0, bytes) == 0) return;
-  // Many file systems cannot reserve; only "there is no room" is worth hearing.
+  // Many file systems cannot preallocate; only "no space left" is reported.
   if (errno == ENOSPC || errno == EFBIG || errno == EDQUOT) {
     const int error = errno;
     fail_io(text("reserve ", bytes, " bytes for"), error);

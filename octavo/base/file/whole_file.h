@@ -1,6 +1,6 @@
-// An output file that appears whole or not at all: written under a temporary name in the same
-// folder, flushed to the disk, then renamed. Whatever happens before commit() (an error, a full
-// disk, a signal, a lost machine) leaves the final name as it was.
+// Atomic output file: written under a temporary name in the same folder, fsynced, then renamed. Any
+// failure before commit() (an error, a full disk, a signal, a lost machine) leaves the final name
+// as it was.
 #pragma once
 
 #include <cstddef>
@@ -18,22 +18,22 @@ class WriteBehind;
 
 class OCTAVO_API WholeFile {
  public:
-  // `op` begins the error messages. Refuses names that are there and are no plain file: a rename
-  // onto /dev/null would replace it. A symbolic link stays, and what it points to is replaced.
-  // The new file's mode is what the umask allows, as for any new file.
+  // `op` begins the error messages. Refuses existing names that are not regular files: a rename
+  // onto /dev/null would replace it. A symbolic link stays, and what it points to is replaced. The
+  // new file's mode is what the umask allows, as for any new file.
   WholeFile(std::string op, const std::string& path);
   ~WholeFile();  // removes the temporary file unless committed
   WholeFile(const WholeFile&) = delete;
   WholeFile& operator=(const WholeFile&) = delete;
 
-  // Claims disk space, so that a disk too small is known before the work and not after it.
+  // Preallocates disk space (fallocate), so that a full disk is reported before the work starts.
   void reserve(std::int64_t bytes);
-  // For a large file: what is written from now on is gathered in so much memory, and a thread of
-  // its own takes it to the disk while the caller goes on. Errors come with a later write.
+  // For a large file: later writes are buffered in `memory` bytes, and a background thread writes
+  // them to disk. Errors are reported by a later write.
   void write_behind(std::uint64_t memory);
-  // Behind what write() wrote before.
+  // Appends to what write() wrote before.
   void write(std::span<const std::byte> bytes);
-  // Anywhere, from several threads if they like. A file has holes of zeros where nothing came.
+  // At any offset, from any number of threads. Unwritten ranges are holes of zeros.
   void write_at(std::uint64_t offset, std::span<const std::byte> bytes) const;
   void commit();  // once; nothing may be written after it
 

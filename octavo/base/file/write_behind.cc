@@ -61,16 +61,17 @@ int WriteBehind::write(std::uint64_t offset, std::span<const std::byte> bytes) {
     --chunk->writers;
     chunk->note(at, at + size);
     if (chunk->is_full() && chunk->writers == 0) hand_over(chunk);
-    if (waiting_.empty() && !writing_) written_.notify_all();  // somebody may wait for this chunk
+    // Another thread may wait for this chunk.
+    if (waiting_.empty() && !writing_) written_.notify_all();
     bytes = bytes.subspan(size);
     offset += size;
   }
   return error_;
 }
 
-// Of half the memory at most: the other half is on its way to the disk. When there is no room, what
-// was not added to for longest is written as it is; such a chunk is never full again, so that no
-// direct write meets pages of the file that are in memory.
+// Open chunks use at most half of the memory: the other half is being written. When there is no
+// room, the least recently extended chunk is written as it is; such a chunk is never full again, so
+// no O_DIRECT write meets cached pages of the file.
 WriteBehind::Chunks::iterator WriteBehind::open_chunk(std::uint64_t offset,
                                                       std::unique_lock<std::mutex>& lock) {
   while (error_ == 0) {

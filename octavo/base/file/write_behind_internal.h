@@ -1,7 +1,6 @@
-// Bytes of a large file, gathered into chunks that a thread of its own writes while the callers go
-// on. Chunks go past the page cache where the file system can do that: bytes that are flushed to
-// the disk anyway are not copied into memory that something else could use, and flushing has
-// nothing left to do.
+// Write-behind buffer of a large file: callers fill chunks, a background thread writes them. Chunks
+// bypass the page cache (O_DIRECT) where the file system supports it: the bytes do not occupy page
+// cache that other data could use, and fsync has nothing left to do.
 #pragma once
 
 #include <condition_variable>
@@ -22,7 +21,7 @@ namespace octavo {
 class WriteBehind {
  public:
   static constexpr std::size_t kChunk = 512 * 1024;
-  // What direct writes ask of address, offset and size; no disk or file system asks more.
+  // Alignment of address, offset and size for O_DIRECT; no disk or file system requires more.
   static constexpr std::size_t kAlignment = 4096;
 
   // `descriptor` is open for writing, stays the caller's, and is the file named `path`. Uses
@@ -32,8 +31,8 @@ class WriteBehind {
   WriteBehind(const WriteBehind&) = delete;
   WriteBehind& operator=(const WriteBehind&) = delete;
 
-  // From any thread. Waits where the disk is behind by all of the memory. Returns 0, or the errno
-  // of some earlier piece that could not be written.
+  // From any thread. Blocks while all of the memory waits for the disk. Returns 0, or the errno of
+  // some earlier piece that could not be written.
   [[nodiscard]] int write(std::uint64_t offset, std::span<const std::byte> bytes);
   // Writes all that is left; nothing may be written after it.
   [[nodiscard]] int finish();
@@ -46,7 +45,7 @@ class WriteBehind {
   struct Chunk {
     std::uint64_t offset = 0;
     Buffer bytes{};
-    int writers = 0;                                            // that are copying into it now
+    int writers = 0;  // threads that are copying into it now
     std::vector<std::pair<std::size_t, std::size_t>> filled{};  // begin, end; apart, in order
     [[nodiscard]] bool is_full() const {
       return filled.size() == 1 && filled.front() == std::pair<std::size_t, std::size_t>(0, kChunk);

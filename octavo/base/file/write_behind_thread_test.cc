@@ -93,7 +93,7 @@ TEST_F(WriteBehindTest, NothingIsLeftWithoutCommit) {
   EXPECT_TRUE(std::filesystem::is_empty(folder));
 }
 
-// A disk that does not take the bytes is an error of a later write or of the end, never silence.
+// A disk that refuses the bytes is an error of a later write or of finish(), never silent.
 TEST_F(WriteBehindTest, ErrorsOfTheDiskAreTold) {
   rlimit before{};
   ASSERT_EQ(getrlimit(RLIMIT_FSIZE, &before), 0);

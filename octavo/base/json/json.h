@@ -1,6 +1,6 @@
-// A JSON document as a value that can be read, changed and written again: config.json, indexes,
-// reports. Keys keep their order and numbers keep their digits, so that what nobody changed comes
-// out as it went in. (safetensors headers are read without building one.)
+// A JSON document as a value (DOM): config.json, indexes, reports. Keys keep their order and
+// numbers keep their digits, so unchanged content round-trips byte for byte. (safetensors headers
+// are read without a DOM.)
 #pragma once
 
 #include <concepts>
@@ -20,7 +20,7 @@ class OCTAVO_API Json {
   using Member = std::pair<std::string, Json>;
 
   Json() = default;  // null
-  // Meant to be implicit, all of them. No pointer is a bool, and no integer a double.
+  // All of these are implicit on purpose. No pointer is a bool, and no integer a double.
   template <std::same_as<bool> Bool>
   Json(Bool value) : kind_(Kind::boolean), boolean_(value) {}  // NOLINT
   template <std::integral Integer>
@@ -40,11 +40,10 @@ class OCTAVO_API Json {
   [[nodiscard]] bool is_string() const { return kind_ == Kind::string; }
   [[nodiscard]] bool is_number() const { return kind_ == Kind::number; }
 
-  // Null where this is no object or has no such key: chains of unknown depth end in null.
+  // Null where this is not an object or the key is absent, so lookups can be chained.
   [[nodiscard]] const Json& operator[](std::string_view key) const;
   [[nodiscard]] bool has(std::string_view key) const;
-  // What is asked for, or `otherwise` where this is something else (a number that does not fit
-  // too).
+  // The value, or `otherwise` where this has another kind or the number does not fit the type.
   [[nodiscard]] std::int64_t integer_or(std::int64_t otherwise) const;
   [[nodiscard]] double number_or(double otherwise) const;
   [[nodiscard]] bool boolean_or(bool otherwise) const;
@@ -54,12 +53,13 @@ class OCTAVO_API Json {
   }  // empty if no array
   [[nodiscard]] const std::vector<Member>& members() const { return members_; }
 
-  Json& set(std::string_view key, Json value);  // in its place, or at the end; makes null an object
+  // Replaces in place, or appends; makes null an object.
+  Json& set(std::string_view key, Json value);
   void remove(std::string_view key);
   Json& push(Json value);  // makes null an array
 
-  // Two spaces a level and no space at line ends, as Python's json.dump(indent=2) writes it; with
-  // indent 0 on one line. Everything beyond ASCII as it is.
+  // The format of Python's json.dump(indent=2): two spaces per level, no trailing spaces; indent 0
+  // is one line. Non-ASCII text is not escaped.
   [[nodiscard]] std::string dump(int indent = 2) const;
   bool operator==(const Json&) const = default;
 
@@ -76,7 +76,7 @@ class OCTAVO_API Json {
 
 // RFC 8259, and the NaN, Infinity and -Infinity that Python writes (numbers, as they stand); a key
 // that comes twice is an error. Throws Error(invalid_argument) that names `file` and the byte.
-// Memory is at most some hundred times the text's, depth at most 127.
+// Memory is at most about a hundred times the size of the text; nesting depth is at most 127.
 [[nodiscard]] OCTAVO_API Json parse_json(std::string_view text, std::string_view file);
 
 }  // namespace octavo

@@ -1,7 +1,7 @@
 // A pull parser for JSON: strict (RFC 8259), exact integers, nothing built that was not asked for.
-// Written here because the library needs the standard library alone, and because general parsers
-// take what a safetensors header must not have (integers through doubles, keys twice, text behind
-// the end) or build trees whose size a hostile file decides. json.h builds its trees with it.
+// The library depends on the standard library alone; and general parsers accept what a safetensors
+// header must not have (integers through doubles, duplicate keys, text after the end) or build a
+// DOM whose size a hostile file decides. json.h builds its DOM with this parser.
 #pragma once
 
 #include <array>
@@ -12,7 +12,7 @@
 
 namespace octavo {
 
-// What is wrong with a text, and at which byte. Whoever knows the file makes an Error of it.
+// A parse error and its byte offset. The caller, which knows the file name, turns it into an Error.
 struct JsonProblem {
   std::string what;
   std::size_t at = 0;

@@ -21,7 +21,7 @@ std::string message_of(std::string_view text) {
   return "";
 }
 
-// What Python's json.dump(indent=2) wrote; everything in it comes back as it was.
+// Output of Python's json.dump(indent=2); it round-trips unchanged.
 constexpr std::string_view kConfig = R"({
   "architectures": [
     "LlamaForCausalLM"

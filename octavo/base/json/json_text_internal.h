@@ -1,4 +1,4 @@
-// Text as JSON has it: what reading and writing share.
+// UTF-8 validation and JSON string escapes, shared by the reader and the writer.
 #pragma once
 
 #include <cstddef>

@@ -1,4 +1,4 @@
-// Expressions as steps of an automaton, and the walk through all of its states at once.
+// Compilation of expressions to an NFA, and its simulation over all states at once.
 #include "octavo/base/pattern/pattern.h"
 
 #include "octavo/base/error.h"

@@ -1,9 +1,9 @@
-// Regular expressions over names, matched in time that grows with expression times name and no
-// faster: both come from files and from command lines, and none may take forever. The subset:
+// Regular expressions over names, matched in time linear in expression size times text size (no
+// backtracking), because both come from files and command lines. The subset:
 //   literals   .   [a-z] [^a-z]   ( ) (?: )   |   * + ? {m} {m,} {m,n}   ^ $ \b \B
 //   \d \w \s \D \W \S   \t \n \r \f \v \xHH   \ before anything that is no letter or digit
-// as ECMAScript and Python read them, over bytes. What looks back or ahead is refused: it has no
-// such bound.
+// with the meaning of ECMAScript and Python, over bytes. Backreferences and look-around are
+// refused: they have no such bound.
 //   const Pattern pattern("layers\\.(0|1)\\.");
 //   if (pattern.is_in(name)) ...
 #pragma once
@@ -25,7 +25,7 @@ class OCTAVO_API Pattern {
   explicit Pattern(std::string_view expression);
 
   [[nodiscard]] bool is_in(std::string_view text) const { return search(text, false); }
-  // At the beginning, with anything behind it: Python's re.match.
+  // A match at the beginning of the text: Python's re.match.
   [[nodiscard]] bool begins(std::string_view text) const { return search(text, true); }
 
   static constexpr std::size_t kMostSteps = 2000;

@@ -1,4 +1,4 @@
-// An expression as a tree, before it becomes steps.
+// Syntax tree of a regular expression, before compilation to automaton steps.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// Which dialects there are, and what they share.
+// The list of dialects, and their common functions.
 #include "octavo/checkpoint/dialect/dialect.h"
 
 #include <algorithm>
@@ -25,7 +25,7 @@ constexpr std::array<Getter, 5> kDialects{compressed_tensors_dialect, deepseek_d
 constexpr std::array<std::string_view, 7> kSchemes{"fp8",   "fp8-channel", "fp8-block", "mxfp8",
                                                    "mxfp6", "mxfp4",       "nvfp4"};
 
-// What no dialect can say.
+// Weights that no dialect can hold.
 std::string common_reason(const QuantizedWeight& weight) {
   const Scaling& scaling = weight.scaling;
   if (weight.shape.rank() < 2) return "it is no matrix";
@@ -171,7 +171,8 @@ std::vector<Scheme> schemes_of(const QuantizedModel& model) {
 void note_plain(QuantizedModel& model, std::string_view name,
                 const std::vector<std::uint64_t>& shape, Role role) {
   if (role == Role::expert_stack) {
-    // Loaders ask of the module that has the stack, or of what is fused in it.
+    // Loaders match the ignore list against the module that holds the stack, or against the name of
+    // the fused parameter.
     model.plain_modules.emplace_back(module_of(name));
     if (!holder_of(name).empty()) model.plain_holders.emplace_back(holder_of(name));
     return;
@@ -197,7 +198,7 @@ std::vector<DialectTensor> dialect_tensors(Dialect dialect, const QuantizedWeigh
 }
 
 safetensors::Metadata metadata_of(Dialect dialect, const std::vector<QuantizedWeight>& weights) {
-  safetensors::Metadata metadata{{"format", "pt"}};  // what transformers looks for
+  safetensors::Metadata metadata{{"format", "pt"}};  // required by transformers
   if (dialect == Dialect::octavo)
     for (const QuantizedWeight& weight : weights)
       describe_in(metadata, weight.name, weight.shape, weight.source, weight.scaling);

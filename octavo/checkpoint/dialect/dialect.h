@@ -31,7 +31,7 @@ struct QuantizedWeight {
   std::string module;  // the same without ".weight"
   Shape shape{};
   DType source = DType::bf16;  // dtype of the unquantized weight; dequantize gives it back
-  Scaling scaling{};  // rowwise; per-tensor, per-channel, block or group by tile
+  Scaling scaling{};           // rowwise; per-tensor, per-channel, block or group by tile
   // Static activation quantization: a calibrated input_scale is stored beside the weight.
   bool static_input = false;
 };
@@ -41,17 +41,17 @@ enum class Part : std::uint8_t {
   codes,
   scales,
   tensor_scale,  // the second-level (global) scale of NVFP4
-  marker,  // describes the others (comfy_quant): constant bytes
+  marker,        // describes the others (comfy_quant): constant bytes
 };
 
 // One tensor of the file, and its layout where that differs from octavo's.
 struct DialectTensor {
-  safetensors::TensorPlan plan;  // name, type, shape; a shape larger than the weight's is zero-padded
+  safetensors::TensorPlan plan;  // name, type, shape; a larger shape than the weight's: zero-padded
   Part part = Part::codes;
-  std::string constant{};  // the bytes of a marker or of a known number
+  std::string constant{};          // the bytes of a marker or of a known number
   bool high_nibble_first = false;  // of two FP4 codes in a byte
   bool swizzled = false;           // scales as ScaleLayout::swizzled_128x4
-  bool divisor = false;  // a divisor: the reciprocal of octavo's scale
+  bool divisor = false;            // a divisor: the reciprocal of octavo's scale
 };
 
 // The tensors that hold a weight in this dialect. Throws Error(unsupported) with the reason when
@@ -75,7 +75,7 @@ struct DialectTensor {
 [[nodiscard]] OCTAVO_API std::int64_t row_block_rows(Dialect dialect,
                                                      const QuantizedWeight& weight);
 struct RowBlockBytes {
-  std::size_t tensor = 0;  // index into the result of dialect_tensors()
+  std::size_t tensor = 0;    // index into the result of dialect_tensors()
   std::uint64_t offset = 0;  // in that tensor
   std::vector<std::byte> bytes;
 };
@@ -91,7 +91,7 @@ struct RowBlockBytes {
 // KV cache quantization as the config declares it.
 enum class CacheScheme : std::uint8_t {
   plain,
-  fp8,  // static: one k_scale and one v_scale per layer
+  fp8,    // static: one k_scale and one v_scale per layer
   other,  // a scheme that no other dialect can express
 };
 
@@ -101,7 +101,7 @@ struct QuantizedModel {
   std::vector<QuantizedWeight> weights;
   std::vector<std::string> plain_modules{};  // unquantized Linears, by name and shape
   std::vector<std::string> plain_holders{};  // modules that hold unquantized expert stacks
-  CacheScheme cache = CacheScheme::plain;  // declared where the dialect supports it
+  CacheScheme cache = CacheScheme::plain;    // declared where the dialect supports it
 };
 // Adds an unquantized tensor to the model's lists if loaders would otherwise make a quantized layer
 // of it (it then goes on the ignore list).

@@ -1,5 +1,5 @@
-// Bands of rows, from octavo's layout to a file's and back. Which dialect it is does not matter
-// here: a DialectTensor says how its bytes lie.
+// Packs row blocks from octavo's layout into a file's layout, and reads them back. Independent of
+// the dialect: a DialectTensor describes the layout.
 #include <algorithm>
 #include <bit>
 #include <cstring>
@@ -24,8 +24,8 @@ std::uint64_t bytes_of(const safetensors::TensorPlan& plan) {
   return bits / 8;
 }
 
-// Where the rows of a weight's codes are in a file: `rows` of `pitch` bytes, the weight's own
-// first.
+// The position of a weight's code rows in a file: `rows` rows of `pitch` bytes, the weight's own
+// rows first, then padding.
 struct CodeRows {
   std::int64_t own_rows = 0, own_pitch = 0;
   std::int64_t rows = 0, pitch = 0;
@@ -34,7 +34,7 @@ CodeRows code_rows(const QuantizedWeight& weight, const DialectTensor& tensor) {
   const Extent extent = extent_of(weight);
   CodeRows out{.own_rows = extent.rows,
                .own_pitch = packed_row_bytes(extent.cols, weight.scaling.format)};
-  // Padding is only ever of matrices.
+  // Only matrices are padded, never stacks.
   const auto& shape = tensor.plan.shape;
   const auto bytes = static_cast<std::int64_t>(bytes_of(tensor.plan));
   const bool padded = bytes != out.own_rows * out.own_pitch;
@@ -47,10 +47,10 @@ void swap_nibbles(std::span<std::byte> bytes) {
   for (std::byte& byte : bytes) byte = byte >> 4 | byte << 4;
 }
 
-// Of the grid of scales: how many rows of elements one of its rows stands for, how many scales it
-// has, and the first of a band.
+// The part of the scale grid that belongs to a row block: `cols` scales per grid row, grid rows
+// [first, first + rows).
 struct ScaleRows {
-  bool single = false;  // one scale for all
+  bool single = false;  // one per-tensor scale
   std::int64_t cols = 0, first = 0, rows = 0;
 };
 ScaleRows scale_rows(const QuantizedWeight& weight, std::int64_t first_row, std::int64_t rows) {
@@ -68,7 +68,7 @@ ScaleRows scale_rows(const QuantizedWeight& weight, std::int64_t first_row, std:
           .rows = rows == 0 ? 0 : row_of(first_row + rows - 1) + 1 - first};
 }
 
-// Scales are kept as they are wherever the file has their type, and widened to f32 elsewhere.
+// Scales keep their type where the file's dtype is the same, else are widened to f32.
 std::vector<std::byte> scale_bytes(const Tensor& scales, StoredType type) {
   const Tensor stored = type == StoredType::f32 ? widened(scales) : scales;
   return {stored.bytes().begin(), stored.bytes().end()};
@@ -119,7 +119,7 @@ std::int64_t row_block_rows(Dialect dialect, const QuantizedWeight& weight) {
   const auto scheme = scheme_of(weight.scaling);
   if (dialect == Dialect::comfyui && scheme && !is_fp8(*scheme)) return kSwizzleRows;
   if (tile == Tile{0, 0}) return 1;
-  // A tile that ends where a matrix of a stack ends must not go on in the next.
+  // A tile that ends at the end of a stack's matrix must not continue in the next matrix.
   const bool stack = extent.rows > extent.matrix_rows;
   if (tile.rows == 0 || (stack && tile.rows > 1 && rows % tile.rows != 0)) return rows;
   return tile.rows;
@@ -199,7 +199,7 @@ void read_codes(const CheckpointReader& checkpoint, const StoredTensor& stored,
   }
   if (!tensor.high_nibble_first) return;
   swap_nibbles(own);
-  // The padding's code shares a byte with a row's last where rows have an odd number of columns.
+  // With an odd number of columns, a padding code shares a byte with the row's last code.
   if (into.shape()[1] % 2 != 0)
     for (std::int64_t row = 0; row < rows; ++row)
       own[static_cast<std::size_t>((row + 1) * lie.own_pitch - 1)] &= std::byte{0x0F};

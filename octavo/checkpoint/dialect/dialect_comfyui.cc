@@ -1,6 +1,7 @@
-// ComfyUI: each weight has a marker tensor of JSON that says its format; config.json plays no part.
-// FP4 has its first element in the high nibble, block scales lie as tensor cores read them, and
-// codes are padded to whole tiles of 16 x 16 (nvfp4) or 32 x 32 (mxfp8).
+// The comfyui dialect: each weight has a marker tensor (comfy_quant) of JSON that declares its
+// format; config.json is not used. FP4 has its first element in the high nibble, block scales are
+// swizzled for tensor cores, and codes are padded to whole tiles of 16 x 16 (nvfp4) or 32 x 32
+// (mxfp8).
 #include "octavo/base/error.h"
 #include "octavo/checkpoint/dialect/dialect_internal.h"
 #include "octavo/checkpoint/dialect/found_parts_internal.h"
@@ -55,7 +56,7 @@ std::vector<DialectTensor> dialect_tensors(const QuantizedWeight& weight) {
     const bool fp4 = scheme == Scheme::nvfp4;
     const std::int64_t tile = fp4 ? 16 : 32;
     const std::int64_t all_rows = up(rows, tile), all_cols = up(cols, tile);
-    // ComfyUI takes the true shape from the layer; nobody else has one.
+    // ComfyUI takes the unpadded shape from the layer; other readers need orig_shape.
     if (all_rows != rows || all_cols != cols) words.set("orig_shape", Json::array({rows, cols}));
     out = {{.plan = plan_tensor(codes, fp4 ? StoredType::u8 : StoredType::f8_e4m3,
                                 {all_rows, fp4 ? all_cols / 2 : all_cols}),
@@ -78,7 +79,7 @@ std::vector<DialectTensor> dialect_tensors(const QuantizedWeight& weight) {
 
 void configure(const QuantizedModel&, Json&, Json&) {}
 
-// What is said of a layer, by its own marker or by the file's metadata.
+// The marker JSON of a layer: its own marker tensor, or its entry in the file's metadata.
 Json marker_json(const CheckpointReader& checkpoint, const std::string& module,
                  const StoredTensor* marker, const Json& layers) {
   constexpr std::uint64_t kMaxMarkerBytes = 1U << 16;
@@ -118,7 +119,7 @@ std::vector<FoundWeight> find(const CheckpointReader& checkpoint, Misfits* misfi
                      .scales = checkpoint.find(name + "_scale"),
                      .tensor_scale = checkpoint.find(name + "_scale_2"),
                      .marker = marker};
-    if (format.empty()) {  // the older spelling; FP8 without any scale is a plain cast
+    if (format.empty()) {  // the older layout; FP8 without any scale is an unscaled cast
       parts.scales = checkpoint.find(module + ".scale_weight");
       if (parts.scales == nullptr || !holds_fp8(tensor)) continue;
     }

@@ -1,7 +1,8 @@
-// compressed-tensors, which llm-compressor writes and vLLM, SGLang, TensorRT-LLM and transformers
-// read. Scales multiply; the second level of NVFP4 divides. Activations of FP8 and MXFP8 are
-// quantized by the server as they come, those of FP4 stay as they are (A16): static scales of
-// activations would need data that a checkpoint does not have. One that came with them keeps them.
+// The compressed-tensors dialect, which llm-compressor writes and vLLM, SGLang, TensorRT-LLM and
+// transformers read. Scales multiply; weight_global_scale of NVFP4 is a divisor. Activations of FP8
+// and MXFP8 are quantized dynamically by the server, those of FP4 stay in 16 bits (A16): static
+// activation scales would need calibration data that a checkpoint does not have. A source that came
+// with input scales keeps them.
 #include <algorithm>
 #include <cctype>
 #include <set>
@@ -18,14 +19,14 @@ using safetensors::StoredType;
 
 constexpr std::string_view kName = "compressed-tensors";
 
-// What config.json says of a scheme.
+// QuantizationArgs of a scheme, as config.json has them.
 struct QuantizationArgs {
   std::string_view format;
   int bits;
   std::string_view strategy;
   int group_size;  // 0: none
   std::string_view scale_dtype;
-  std::string_view activations;  // their strategy; empty: as they are
+  std::string_view activations;  // activation strategy; empty: not quantized
   int activation_group;
 };
 QuantizationArgs quantization_args(Scheme scheme) {
@@ -115,7 +116,7 @@ Json arguments(int bits, std::string_view strategy, int group, std::string_view 
   return out;
 }
 
-// What is static of NVFP4 is the second level; each group's own scale is the server's to find.
+// For NVFP4 only the global scale is static; group scales are dynamic (dynamic: "local").
 Json static_activations(Scheme scheme) {
   const QuantizationArgs args = quantization_args(scheme);
   if (scheme == Scheme::nvfp4)
@@ -140,8 +141,8 @@ Json group_of(Scheme scheme, bool has_static_input, Json targets) {
        {"output_activations", Json()}});
 }
 
-// The skip list. vLLM asks of experts of a stack by the names that they would have apart, of which
-// there may be hundreds.
+// The `ignore` list. vLLM matches the experts of a stack by the names of per-expert matrices, of
+// which there may be hundreds, so one expression covers them.
 Json ignored(const QuantizedModel& model) {
   Json list = json_list(ignore_list(model));
   const std::set<std::string> holders(model.plain_holders.begin(), model.plain_holders.end());
@@ -161,12 +162,12 @@ void configure(const QuantizedModel& model, Json& config, Json&) {
   const std::vector<Scheme> schemes = schemes_of(model);
   Json groups = Json::object();
   for (std::size_t i = 0; i < schemes.size(); ++i) {
-    // By class where there is one kind (TensorRT-LLM takes nothing else), by full names where there
-    // are several.
+    // Targets by class where there is one scheme (TensorRT-LLM supports nothing else), by full
+    // names where there are several.
     Json targets = Json::array();
     if (schemes.size() == 1) targets.push("Linear");
     for (const QuantizedWeight& weight : model.weights) {
-      // A head is a class of its own in vLLM and SGLang, which "Linear" does not find.
+      // lm_head is a class of its own in vLLM and SGLang, which "Linear" does not match.
       const bool is_head = weight.module == "lm_head" || weight.module.ends_with(".lm_head");
       if ((schemes.size() > 1 || is_head) && scheme_of(weight.scaling) == schemes[i])
         targets.push(weight.module);
@@ -187,7 +188,8 @@ void configure(const QuantizedModel& model, Json& config, Json&) {
                            {"config_groups", std::move(groups)}}));
 }
 
-// The tiles that config.json speaks of: those of the group that names the module, then the others.
+// The tiles that config.json declares: first those of the config group that matches the module,
+// then the others.
 std::vector<Tile> tiles_for(const std::string& module, const Json& config) {
   std::vector<Tile> named, others;
   for (const auto& [name, group] : config["config_groups"].members()) {
@@ -209,14 +211,14 @@ std::vector<Tile> tiles_for(const std::string& module, const Json& config) {
   return named;
 }
 
-// Static scales are of a tensor, and weights in blocks or groups have none beside them.
+// Static activation scales are per tensor; schemes with block or group scales have none.
 bool takes_input(std::optional<Scheme> scheme) {
   return scheme == Scheme::fp8_tensor || scheme == Scheme::fp8_channel || scheme == Scheme::nvfp4;
 }
 
 std::vector<FoundWeight> find(const CheckpointReader& checkpoint, Misfits* misfits) {
   const Json& config = quantization_config(checkpoint.config());
-  // verify has a rule for it, and looks at the rest.
+  // verify reports it by a rule of its own and checks the rest.
   if (const std::string reason = unsupported_transform(config);
       misfits == nullptr && !reason.empty())
     fail(ErrorCode::unsupported, kDialectOp, "'", shown(checkpoint.path(), 200), "': ", reason);

@@ -1,6 +1,7 @@
-// What DeepSeek-V3 published and transformers calls `fp8`: blocks of 128 x 128, whose scales
-// multiply although their name says "inv". With scale_fmt ue8m0 scales are powers of two. The same
-// loader takes MXFP8 as quant_method `mxfp8`, with bytes for scales.
+// The deepseek dialect: DeepSeek-V3's format, quant_method `fp8` in transformers. 128 x 128 block
+// scales that multiply although the tensor is named weight_scale_inv. With scale_fmt ue8m0 scales
+// are powers of two. The same loader reads MXFP8 as quant_method `mxfp8`, with E8M0 bytes as
+// scales.
 #include "octavo/base/error.h"
 #include "octavo/checkpoint/dialect/dialect_internal.h"
 #include "octavo/checkpoint/dialect/found_parts_internal.h"
@@ -81,14 +82,14 @@ std::vector<FoundWeight> find(const CheckpointReader& checkpoint, Misfits* misfi
     if (block.size() == 2)
       parts.declared = {{block[0].integer_or(kBlock), block[1].integer_or(kBlock)}};
     parts.powers = powers;
-    // V4 calls it `.scale`; per-tensor files of vLLM have `weight_scale`.
+    // DeepSeek-V4 names it `.scale`; per-tensor files of vLLM have `weight_scale`.
     if (parts.scales == nullptr && name.ends_with(".weight")) {
       const std::string module = name.substr(0, name.size() - 7);
       parts.scales = checkpoint.find(module + ".scale");
       if (parts.scales == nullptr) parts.scales = checkpoint.find(module + ".weight_scale");
     }
     if (parts.scales == nullptr && !(name.ends_with(".weight") && holds_fp8(tensor))) continue;
-    if (!holds_codes(tensor)) continue;  // a norm's scale has such a name, too
+    if (!holds_codes(tensor)) continue;  // norms may have a `.scale`, too
     assemble_into(found, parts, misfits);
   }
   return found;

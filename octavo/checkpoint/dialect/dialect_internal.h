@@ -48,11 +48,10 @@ using Misfits = std::vector<Misfit>;
 // (static_scales_internal.h).
 struct StaticScaleNames {
   bool (*takes_input)(std::optional<Scheme>) = nullptr;  // for which schemes; null: none
-  std::string_view input{};  // suffix of the Linear's name: ".input_scale"
-  std::string_view nvfp4_input{};  // for NVFP4, where it is a divisor; empty: as for others
-  std::string_view key{},
-      value{};         // behind the name of an attention; empty: the cache has no words
-  bool scalar = true;  // of the shape [], else [1]
+  std::string_view input{};         // suffix of the Linear's name: ".input_scale"
+  std::string_view nvfp4_input{};   // for NVFP4, where it is a divisor; empty: as for others
+  std::string_view key{}, value{};  // suffixes of the attention's name; empty: no KV cache support
+  bool scalar = true;               // of the shape [], else [1]
 };
 
 struct DialectTable {
@@ -72,7 +71,7 @@ struct DialectTable {
 // (Hadamard), sparsity_config. "" where they do.
 [[nodiscard]] std::string unsupported_transform(const Json& words);
 // The same by tensors: pre_quant_scale (AWQ as ModelOpt exports it), which multiplies activations
-// and whose inverse is folded into the codes. "" where there is none.
+// and whose inverse is merged into the codes. "" where there is none.
 [[nodiscard]] std::string pre_quant_scale_problem(const CheckpointReader& checkpoint);
 // ModelOpt's quant_algo for a module, or for the whole model, from either config file, upper case;
 // "" where there is none.

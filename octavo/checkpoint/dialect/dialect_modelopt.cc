@@ -1,6 +1,6 @@
-// NVIDIA ModelOpt's export, which TensorRT-LLM, vLLM and SGLang read; transformers does not. All
-// scales multiply. The same is said twice: in config.json, and in hf_quant_config.json for older
-// servers.
+// The modelopt dialect: NVIDIA ModelOpt's export, read by TensorRT-LLM, vLLM and SGLang, not by
+// transformers. All scales multiply. The scheme is declared twice: in config.json, and in
+// hf_quant_config.json for older servers.
 #include "octavo/base/error.h"
 #include "octavo/checkpoint/dialect/dialect_internal.h"
 #include "octavo/checkpoint/dialect/found_parts_internal.h"
@@ -11,15 +11,16 @@ namespace {
 using safetensors::StoredType;
 
 constexpr std::string_view kName = "modelopt";
-// The layout is that of this version, so servers that look at it do as with its own files.
+// The ModelOpt version with this layout; servers that check the version treat the files like
+// ModelOpt's own.
 constexpr std::string_view kLayoutVersion = "0.47.0";
 
 struct QuantAlgo {
   std::string_view algorithm;
   int group_size = 0;
-  int bits = 0;  // where config_groups are given
+  int bits = 0;  // num_bits of config_groups; 0: none written
 };
-// NVFP4 has two names, for activations that are quantized too and for those that are not.
+// NVFP4 has two quant_algo names, with and without quantized activations.
 QuantAlgo quant_algo_of(Scheme scheme, bool static_input = false) {
   switch (scheme) {
     case Scheme::fp8_tensor:
@@ -134,7 +135,7 @@ void configure(const QuantizedModel& model, Json& config, Json& hf_quant_config)
       Json::object({{"producer", producer}, {"quantization", std::move(quantization)}});
 }
 
-// The tile of a layer, by the algorithm that either file names for it or for all.
+// The tile of a layer, from the quant_algo that either file declares for it or for the model.
 std::vector<Tile> tiles_for(const std::string& module, const CheckpointReader& checkpoint) {
   for (const Json* const words :
        {&quantization_config(checkpoint.config()), &checkpoint.hf_quant_config()["quantization"]}) {

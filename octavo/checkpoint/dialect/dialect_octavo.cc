@@ -1,5 +1,5 @@
-// octavo's own: quantized_file.h's layout, tensor by tensor. It holds every scaling and every
-// shape.
+// The octavo dialect: the layout of quantized_file.h, tensor by tensor. It holds every scaling and
+// every shape.
 #include "octavo/base/error.h"
 #include "octavo/checkpoint/dialect/dialect_internal.h"
 #include "octavo/checkpoint/dialect/found_parts_internal.h"
@@ -17,7 +17,7 @@ std::string why_not(const QuantizedWeight& weight) {
 }
 
 std::vector<DialectTensor> dialect_tensors(const QuantizedWeight& weight) {
-  // The shapes of the parts, without their memory.
+  // Shapes of the parts only; no memory is used.
   const QuantizedTensor shapes = make_quantized(
       weight.shape, weight.source, weight.scaling,
       [](const View& like) { return Tensor::adopt(like, std::make_shared<char>()); });
@@ -31,7 +31,7 @@ std::vector<DialectTensor> dialect_tensors(const QuantizedWeight& weight) {
   return out;
 }
 
-// No loader but ours knows the name, and those that look will refuse it.
+// Other loaders do not know this quant_method, and those that check it refuse the checkpoint.
 void configure(const QuantizedModel& model, Json& config, Json&) {
   Json& quant_config = config.set("quantization_config", Json::object({{"quant_method", kName}}));
   if (model.cache == CacheScheme::fp8)
@@ -67,7 +67,7 @@ FoundWeight found_weight(const CheckpointReader& checkpoint, const std::string& 
 std::vector<FoundWeight> find(const CheckpointReader& checkpoint, Misfits*) {
   std::vector<FoundWeight> found;
   for (const auto& file : checkpoint.files()) {
-    if (!describes_itself(file)) continue;  // a shard of other tensors
+    if (!describes_itself(file)) continue;  // a shard without quantized tensors
     for (const std::string& name : quantized_names(file))
       found.push_back(found_weight(checkpoint, name, description_of(file, name)));
   }

@@ -1,5 +1,5 @@
-// Everything that can be spelled comes back as it was: codes and scales bit by bit, whatever names,
-// types, paddings and orders lie between.
+// Round trips: every weight that a dialect can hold reads back unchanged, codes and scales bit by
+// bit, through all names, types, paddings and layouts.
 #include <algorithm>
 #include <array>
 
@@ -122,7 +122,7 @@ TEST(DialectRoundTrip, every_dialect_preset_and_shape) {
             EXPECT_THROW((void)dialect_tensors(dialect, weight), Error);
             continue;
           }
-          // A band of a stack whose tiles end with its matrices is one matrix.
+          // For a stack whose tiles end with its matrices, a row block is one matrix.
           const bool whole = stack && row_block_rows(dialect, weight) == shape[1];
           weights.push_back(
               make_weight(dialect, weight.name, shape, scaling, whole ? 1 : rows_at_once));
@@ -134,7 +134,7 @@ TEST(DialectRoundTrip, every_dialect_preset_and_shape) {
   EXPECT_GT(spelled, 500U);
 }
 
-// What each can say at all, so that a reason that is too wide is seen.
+// Which dialect holds which scheme, so that a check that refuses too much is seen.
 TEST(DialectRoundTrip, which_dialect_holds_which_scheme) {
   const auto can = [](Dialect dialect, std::string_view scaling, const Shape& shape) {
     return why_not(dialect, {.name = "a.weight",
@@ -155,7 +155,7 @@ TEST(DialectRoundTrip, which_dialect_holds_which_scheme) {
   EXPECT_EQ(those("fp8-channel", {33, 17}), "compressed-tensors modelopt octavo");
   EXPECT_EQ(those("fp8-block", {256, 128}), "compressed-tensors deepseek modelopt octavo");
   EXPECT_EQ(those("fp8-block", {256, 192}), "octavo");
-  // A last block of rows that is cut short: not where another part of a fused matrix follows.
+  // A ragged last block of rows: not where another part of a fused matrix follows.
   EXPECT_EQ(those("fp8-block", {192, 256}), "compressed-tensors deepseek octavo");
   EXPECT_EQ(those("fp8-1x128", {256, 256}), "octavo");
   EXPECT_EQ(those("mxfp8", {33, 64}), "compressed-tensors deepseek modelopt comfyui octavo");

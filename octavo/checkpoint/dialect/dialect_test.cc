@@ -111,7 +111,7 @@ TEST(Dialect, comfyui_tensors) {
             "l.q.comfy_quant U8 [19] {\"format\": \"mxfp8\"}\n");
 }
 
-// Element (0, 0) is in the high nibble, and scale (1, 0) behind 15 others of the swizzle.
+// Element (0, 0) is in the high nibble, and scale (1, 0) follows 15 others of the swizzle.
 TEST(Dialect, comfyui_nibbles_and_swizzle) {
   const TestWeight weight =
       make_weight(Dialect::comfyui, "q.weight", {130, 64}, preset("nvfp4"), 2);
@@ -204,8 +204,8 @@ TEST(Dialect, a_quantized_head_is_not_on_the_ignore_list) {
   EXPECT_EQ(words["config_groups"]["group_0"]["targets"].dump(0), R"(["Linear", "lm_head"])");
 }
 
-// The second level, there and back: exact for what has the few bits of bf16 or f16, and where a
-// float's amax is not found, within an ulp.
+// The second-level scale as divisor and back: exact where the amax has the few bits of bf16 or f16,
+// and within an ulp where an f32 amax is not found.
 TEST(Dialect, divisors) {
   EXPECT_EQ(divisor_of(1.0F / 2688, DType::bf16), 2688.0F);
   EXPECT_EQ(multiplier_of(2688.0F, DType::bf16), 1.0F / 2688);

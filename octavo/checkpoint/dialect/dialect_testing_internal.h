@@ -1,5 +1,5 @@
-// What tests of dialects share: weights with awkward values, spelled into folders as a pipeline
-// would do it, band by band.
+// Shared by the dialect tests: weights with awkward values, written into folders row block by row
+// block, as the pipeline does it.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -20,7 +20,7 @@
 
 namespace octavo {
 
-// A folder that goes when the test ends.
+// A temporary folder, removed when the test ends.
 class TemporaryFolder {
  public:
   TemporaryFolder() {
@@ -60,8 +60,8 @@ inline std::vector<float> awkward_values(std::int64_t rows, std::int64_t cols,
   return values;
 }
 
-// A weight in bands, each quantized as the pipeline would: what is one for the whole tensor (its
-// amax) is given.
+// A weight in row blocks, each quantized as the pipeline would: per-tensor data (the amax) is
+// given.
 struct TestWeight {
   QuantizedWeight weight;
   std::vector<std::int64_t> first_rows;

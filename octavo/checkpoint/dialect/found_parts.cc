@@ -1,4 +1,4 @@
-// From tensors that were found to a weight: what types and shapes say.
+// Assembles a weight from its tensors by their types and shapes.
 #include <algorithm>
 #include <array>
 
@@ -14,7 +14,7 @@ using safetensors::TensorEntry;
 
 constexpr std::uint64_t kMaxSize = std::uint64_t{1} << 48;
 
-// What config.json calls it, itself or within text_config.
+// Keys of config.json, at the top level or within text_config.
 constexpr std::array<std::string_view, 2> kQuantizationKeys{"quantization_config",
                                                             "compression_config"};
 
@@ -22,7 +22,7 @@ std::string shown_entry(const TensorEntry& entry) {
   return text(stored_name(entry.type), " ", shape_text(entry.shape));
 }
 
-// A shape that octavo can have; sizes are bounded so that arithmetic on them cannot overflow.
+// A shape that octavo supports; sizes are bounded so that arithmetic on them cannot overflow.
 std::optional<Shape> shape_of(const TensorEntry& entry) {
   if (entry.shape.size() > kMaxRank) return std::nullopt;
   for (const std::uint64_t size : entry.shape)
@@ -31,8 +31,8 @@ std::optional<Shape> shape_of(const TensorEntry& entry) {
   return Shape(std::span<const std::int64_t>(sizes));
 }
 
-// A grid without its dimensions of one: [N], [N, 1] and [N, 1, 1] hold the same numbers in the same
-// order, [2, 3] and [3, 2] do not.
+// A scale grid without dimensions of size 1: [N], [N, 1] and [N, 1, 1] hold the same numbers in the
+// same order, [2, 3] and [3, 2] do not.
 std::vector<std::int64_t> squeezed(const Shape& grid) {
   std::vector<std::int64_t> out;
   for (const std::int64_t size : grid.sizes())
@@ -40,15 +40,15 @@ std::vector<std::int64_t> squeezed(const Shape& grid) {
   return out;
 }
 
-// Tiles that could be meant, likeliest first: the grid of the right size decides, one of the right
-// shape before others.
+// Candidate tiles, likeliest first: the grid size decides, and a grid of the same shape comes
+// before others.
 Scaling fp8_scaling(const FoundParts& parts, const Shape& shape, std::int64_t scales,
                     const Format& format, ScaleFormat scale) {
   Scaling scaling{.format = format, .scale = {.format = scale}};
   if (scale == ScaleFormat::e8m0 || parts.powers) scaling.scale.rule = ScaleRule::rceil;
   const std::size_t rank = parts.scales->entry->shape.size();
   const auto& sizes = parts.scales->entry->shape;
-  // One for each row stands in one column; a grid may have as many.
+  // Per-channel scales are one column; a block grid may have as many entries.
   const bool column = rank <= 1 || sizes.back() == 1;
   std::vector<Tile> tiles = parts.declared;
   if (scale == ScaleFormat::e8m0) tiles.push_back({1, 32});
@@ -92,7 +92,7 @@ std::optional<ScaleFormat> scale_format(StoredType type) {
   }
 }
 
-// Bytes of packed codes are FP4 or FP6; how many scales there are says which.
+// Packed codes are FP4 or FP6; the number of scales tells which.
 struct Packed {
   Shape shape;
   Scaling scaling;
@@ -120,7 +120,7 @@ Packed packed_weight(const FoundParts& parts, const Shape& bytes, std::int64_t s
   return four;
 }
 
-// Does the file have all bytes that a weight of this shape and scaling wants?
+// Checks that the file has all bytes of a weight of this shape and scaling.
 void check_sizes(const FoundParts& parts, const QuantizedWeight& weight, std::int64_t scales) {
   const Shape grid = scale_shape(weight.shape, weight.scaling);
   const std::int64_t wanted = parts.swizzled

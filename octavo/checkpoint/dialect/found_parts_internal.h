@@ -14,12 +14,12 @@ namespace octavo {
 struct FoundParts {
   std::string name;  // of the weight in the unquantized model
   const StoredTensor* codes = nullptr;
-  const StoredTensor* scales = nullptr;  // null: missing, which is an error
+  const StoredTensor* scales = nullptr;        // null: missing, which is an error
   const StoredTensor* tensor_scale = nullptr;  // null: the scheme has none
   const StoredTensor* marker = nullptr;
   std::vector<Tile> declared{};  // tiles of FP8 weights that config.json declares; tried first
   bool powers = false;           // f32 scales are powers of two
-  bool divisor = false;  // the tensor scale is a divisor
+  bool divisor = false;          // the tensor scale is a divisor
   bool high_nibble_first = false;
   bool swizzled = false;
   std::optional<Shape> shape{};  // where codes are padded; else the shape of the codes

@@ -1,4 +1,5 @@
-// The second level of NVFP4, there and back through the amax that explains it.
+// Converts NVFP4's second-level scale between multiplier and divisor through the amax that explains
+// it.
 #include <array>
 #include <cmath>
 #include <limits>
@@ -10,8 +11,8 @@ namespace {
 
 constexpr double kLargest = 448.0 * 6.0;
 
-// A number of `bits` significant bits next to x, to nearest even. What is below the type's normal
-// range is left as it is: such an amax is not found, and the reciprocal serves.
+// x rounded to `bits` significant bits, to nearest even. Below the type's normal range it is not
+// rounded: such an amax is not found, and the reciprocal is used.
 double rounded(double x, int bits) {
   int exponent = 0;
   const double fraction = std::frexp(x, &exponent);
@@ -31,7 +32,7 @@ int significant_bits(DType source) {
 
 bool is_ordinary(float x) { return std::isfinite(x) && x >= std::numeric_limits<float>::min(); }
 
-// f(amax) is `from`, so what is asked for is g(amax). An amax of 24 bits is known to an ulp or two.
+// f(amax) is `from`; returns g(amax). An amax of 24 bits is known to within one or two ulps.
 template <typename Forward, typename Other>
 bool by_amax(float from, double near, int bits, const Forward& forward, const Other& other,
              float& out) {

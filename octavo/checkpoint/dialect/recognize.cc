@@ -1,4 +1,4 @@
-// Whose spelling a checkpoint has, and the weights it finds in it.
+// Detects the dialect of a checkpoint and finds its weights.
 #include <algorithm>
 #include <set>
 
@@ -20,7 +20,7 @@ bool is_comfyui(const CheckpointReader& checkpoint) {
   return any_tensor(checkpoint, ".comfy_quant") || any_tensor(checkpoint, "scaled_fp8");
 }
 
-// What config.json calls it; nothing where it says nothing.
+// By quant_method in config.json; nullopt where it has none.
 std::optional<Dialect> by_config(const CheckpointReader& checkpoint) {
   const Json& quant_config = quantization_config(checkpoint.config());
   const std::string_view method = quant_config["quant_method"].string_or("");
@@ -36,7 +36,7 @@ std::optional<Dialect> by_config(const CheckpointReader& checkpoint) {
   return std::nullopt;
 }
 
-// Files that come without a config.
+// By tensor names, for files without a config.
 std::optional<Dialect> by_names(const CheckpointReader& checkpoint) {
   if (is_comfyui(checkpoint)) return Dialect::comfyui;
   if (any_tensor(checkpoint, "_scale_inv")) return Dialect::deepseek;
@@ -85,7 +85,7 @@ Recognized recognize_all(const CheckpointReader& checkpoint, Misfits* misfits) {
     out.dialect = *dialect;
     out.weights = table_of(*dialect).find(checkpoint, misfits);
     out.quantized = !out.weights.empty();
-    // verify has a rule for it, and looks at the rest.
+    // verify reports it by a rule of its own and checks the rest.
     if (out.quantized && misfits == nullptr)
       if (const std::string reason = pre_quant_scale_problem(checkpoint); !reason.empty())
         fail(ErrorCode::unsupported, kDialectOp, "'", shown(checkpoint.path(), 200), "': ", reason);

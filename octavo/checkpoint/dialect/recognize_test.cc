@@ -1,4 +1,5 @@
-// Spellings that others use and octavo does not write, and files whose parts contradict each other.
+// Layouts that other tools write and octavo only reads, and files whose parts contradict each
+// other.
 #include <bit>
 #include <cstring>
 #include <map>
@@ -61,7 +62,7 @@ void write(const TemporaryFolder& folder, const std::vector<Given>& tensors,
                                     quantization_config, "}"));
 }
 
-// All of the only weight, decoded.
+// The only weight of the checkpoint, decoded.
 struct Decoded {
   Dialect dialect;
   QuantizedWeight weight;
@@ -96,7 +97,7 @@ constexpr std::string_view kCt = R"({"quant_method": "compressed-tensors"})";
 constexpr std::string_view kFp8 = R"({"quant_method": "fp8", "weight_block_size": [128, 128]})";
 constexpr std::string_view kModelOpt = R"({"quant_method": "modelopt", "quant_algo": "FP8"})";
 
-// Weights that are right only with what activations are multiplied by.
+// Weights that need pre_quant_scale on the activations.
 TEST(Recognize, scales_of_activations_within_weights_are_refused) {
   const std::vector<Given> good{fp8("q.weight", 256, 384),
                                 scale("q.weight_scale", StoredType::f32, {}, kTwo)};
@@ -149,7 +150,7 @@ TEST(Recognize, scales_of_other_types_and_shapes) {
               shape);
   expect_twos(with("q.weight_scale", StoredType::f32, {2, 1, 3, 1}, kTwo),
               R"({"quant_method": "modelopt", "quant_algo": "fp8_pb_wo"})", kM, {128, 128}, shape);
-  // Ragged blocks, which some publish and octavo writes for itself alone.
+  // Ragged blocks, which some models have and octavo writes only in its own dialect.
   expect_twos(
       {fp8("q.weight", 200, 130), scale("q.weight_scale_inv", StoredType::f32, {2, 2}, kTwo)}, kFp8,
       kD, {128, 128}, {200, 130});
@@ -189,7 +190,7 @@ TEST(Recognize, comfyui_by_metadata_and_the_older_layout) {
   EXPECT_EQ(decoded(older).weight.name, "q.weight");
 }
 
-// Second levels: a divisor in one spelling, a multiplier in the other; FP4's 1.0 is code 2.
+// Second-level scales: a divisor in one dialect, a multiplier in the other; FP4's 1.0 is code 2.
 TEST(Recognize, nvfp4_divides_or_multiplies) {
   const Given packed{{"q.weight_packed", StoredType::u8, {2, 16}}, repeated(32, "\x22")};
   const Given bytes{{"q.weight", StoredType::u8, {2, 16}}, repeated(32, "\x22")};

@@ -18,12 +18,12 @@ namespace {
 
 using safetensors::StoredType;
 
-// Names that activations' scales have in files, whoever wrote them. One of them divides.
+// Suffixes of activation scales in all dialects. input_global_scale is a divisor.
 constexpr std::string_view kDivides = ".input_global_scale";
 constexpr std::array<std::string_view, 4> kInputs{".input_scale", kDivides, ".activation_scale",
                                                   ".scale_input"};
 
-// The number of a tensor that is to be said again.
+// The value of a static scale that is written again.
 float number_to_say(const CheckpointReader& source, const StoredTensor& tensor) {
   const StaticNumber number = static_number(source, tensor);
   check(number.fault == StaticFault::none, ErrorCode::invalid_argument, kDialectOp, "'",
@@ -32,7 +32,7 @@ float number_to_say(const CheckpointReader& source, const StoredTensor& tensor) 
   return number.value;
 }
 
-// Does the source say that activations have static scales? A file without words has what it has.
+// Does the source's config declare static activation scales? Without a config the tensors decide.
 bool says_static(const CheckpointReader& source, Dialect dialect) {
   const Json& words = quantization_config(source.config());
   if (!words.is_object()) return true;

@@ -1,4 +1,4 @@
-// Families of models, as transformers and vLLM build them from config.json.
+// Model families as transformers and vLLM build them from config.json.
 #include <algorithm>
 #include <array>
 #include <map>
@@ -9,16 +9,16 @@
 namespace octavo {
 namespace {
 
-// What sets families apart.
+// Differences between families.
 struct Family {
   std::string_view model_type;
-  std::string_view code;  // as `architectures` begins
+  std::string_view code;  // prefix of the class in `architectures`
   bool qkv_bias = false;  // always
   bool qk_norm = false;   // over each head
-  bool latent = false;    // DeepSeek's attention
+  bool latent = false;    // multi-head latent attention (MLA)
   bool moe = false;
-  bool mixtral = false;       // its own names for experts
-  std::int64_t head_dim = 0;  // where config.json has none; 0: hidden_size / heads
+  bool mixtral = false;       // Mixtral's names of experts (w1, w2, w3)
+  std::int64_t head_dim = 0;  // default where config.json has none; 0: hidden_size / heads
 };
 constexpr std::array<Family, 9> kFamilies{{
     {.model_type = "llama", .code = "Llama"},
@@ -35,7 +35,7 @@ constexpr std::array<Family, 9> kFamilies{{
 constexpr std::string_view kLayers = "layers.", kExperts = ".experts.";
 constexpr std::int64_t kMaxSize = (std::int64_t{1} << 31) - 1;
 
-// 0 where it is not there, or no size.
+// 0 where the key is missing or its value is not a size.
 std::int64_t size_in(const Json& config, std::string_view key) {
   const std::int64_t value = config[key].integer_or(0);
   return value > 0 && value <= kMaxSize ? value : 0;
@@ -48,7 +48,8 @@ std::int64_t experts_in(const Json& config) {
   return most;
 }
 
-// The number at `at` that a dot follows, or -1. Nobody looks for "layers.00".
+// The number at `at` that is followed by a dot, or -1. "layers.00" is no layer: no loader looks for
+// it.
 std::int64_t layer_number(std::string_view name, std::size_t at) {
   std::int64_t number = 0;
   std::size_t digits = 0;
@@ -66,7 +67,7 @@ std::int64_t number_behind(std::string_view name, std::string_view word) {
 
 class Building {
  public:
-  // Layers that are missing as a whole, and experts that no layer has, are not spelled out: a
+  // Layers that are missing entirely, and experts that no layer has, are not enumerated: a
   // config.json could ask for billions of them.
   Building(const Family& family, const Json& config, std::string prefix,
            const std::set<std::int64_t>& layers, const std::set<std::string>& names)
@@ -89,7 +90,7 @@ class Building {
     add("norm.weight", {hidden_});
   }
 
-  // The head stands beside the model; one that is tied has no tensor.
+  // lm_head is outside the model prefix; a tied one has no tensor.
   void add_head() {
     at_.clear();
     add("lm_head.weight", {number("vocab_size"), hidden_});
@@ -114,7 +115,7 @@ class Building {
     const std::int64_t kv = number("num_key_value_heads");
     std::int64_t head = number("head_dim");
     if (head == 0) head = family_.head_dim;
-    // Of Qwen3's experts nobody says what it is otherwise.
+    // For Qwen3 and its MoE a config without head_dim does not determine it.
     const bool derived = !family_.qk_norm && heads_ > 0 && hidden_ % heads_ == 0;
     if (head == 0 && derived) head = hidden_ / heads_;
     const bool all = flag("attention_bias"), qkv = all || family_.qkv_bias;
@@ -158,7 +159,7 @@ class Building {
 
   [[nodiscard]] std::int64_t experts() const { return experts_in(config_); }
 
-  // Which layers have experts: three ways to say it.
+  // Which layers are sparse (MoE): three config conventions.
   [[nodiscard]] bool is_sparse(std::int64_t layer) const {
     if (!family_.moe || experts() == 0) return false;
     if (family_.latent) {
@@ -204,7 +205,7 @@ class Building {
   std::vector<ExpectedTensor> tensors_;
 };
 
-// Numbers of config.json that cannot stand beside each other, whatever the family.
+// Contradicting numbers of config.json, for any family.
 std::vector<std::string> contradictions_in(const Json& text_config, const Family* family) {
   std::vector<std::string> out;
   const auto size = [&](std::string_view key) { return size_in(text_config, key); };
@@ -231,20 +232,21 @@ const Family* family_of(std::string_view model_type) {
   return found == kFamilies.end() ? nullptr : &*found;
 }
 
-// The first of `architectures`, by which servers choose the model's code.
+// The first entry of `architectures`, by which servers choose the modeling class.
 std::string_view code_in(const Json& config) {
   const auto& architectures = config["architectures"].elements();
   return architectures.empty() ? std::string_view() : architectures.front().string_or("");
 }
 
-// Drafts for speculation go by the type of their model, and have a part of it.
+// Draft models for speculative decoding have the model_type of their target model and a part of its
+// tensors.
 bool is_draft(std::string_view code) {
   for (const std::string_view draft : {"Eagle", "Medusa", "MTP", "Draft"})
     if (code.find(draft) != std::string_view::npos) return true;
   return false;
 }
 
-// Is this the code of that family: "LlamaForCausalLM", "LlamaModel"?
+// Does this class belong to that family: "LlamaForCausalLM", "LlamaModel"?
 bool is_code_of(const Family& family, std::string_view code) {
   if (!code.starts_with(family.code)) return false;
   code.remove_prefix(family.code.size());
@@ -265,8 +267,8 @@ std::vector<std::string> contradictions_of(const Json& config) {
     const bool may_be_none = key.find("expert") != std::string_view::npos;
     const Json& value = text_config[key];
     if (value.is_null() || size_in(text_config, key) > 0) continue;
-    if (may_be_none && value.integer_or(-1) == 0) continue;  // a model without any
-    if (value.is_array() && family == nullptr) continue;     // one for each layer
+    if (may_be_none && value.integer_or(-1) == 0) continue;  // a model without experts
+    if (value.is_array() && family == nullptr) continue;     // one value per layer
     out.push_back(
         text(key, " ", shown(value.dump(0), 40), ", wanted a number from 1 to ", kMaxSize));
   }
@@ -284,19 +286,19 @@ std::vector<std::string> contradictions_of(const Json& config) {
 std::string_view foreign_architecture(const Json& config) {
   const Family* const family = family_of(config["model_type"].string_or(""));
   const std::string_view code = code_in(config);
-  // Code that comes with the model may have any name.
+  // Custom modeling code (auto_map) may have any class name.
   if (family == nullptr || code.empty() || is_draft(code) || config.has("auto_map")) return {};
-  const auto is_same = [](char a, char b) { return (a | 0x20) == (b | 0x20); };  // of letters
+  const auto is_same = [](char a, char b) { return (a | 0x20) == (b | 0x20); };  // case-insensitive
   const bool names_it = std::search(code.begin(), code.end(), family->code.begin(),
                                     family->code.end(), is_same) != code.end();
   const bool known = std::any_of(kFamilies.begin(), kFamilies.end(), [&](const Family& other) {
     return is_code_of(other, code);
-  });  // said already
+  });  // reported already
   return names_it || known ? std::string_view() : code;
 }
 
-// The language model is what has attention in its layers, is no tower or encoder, and has more
-// layers than what is beside it.
+// The language model is the stack with attention in its layers that is no tower or encoder and has
+// the most layers.
 std::optional<std::string> model_prefix(const std::set<std::string>& names) {
   std::map<std::string_view, std::set<std::int64_t>> found;
   for (const std::string& name : names) {
@@ -342,14 +344,14 @@ std::optional<Architecture> expected_tensors(const Json& config,
     return std::any_of(names.begin(), names.end(),
                        [&](const std::string& name) { return out.layer_of(name) >= 0; });
   };
-  // A part of something larger is where its layers are. By itself it is "model.", or nothing where
-  // it was saved without a head; no loader looks elsewhere.
+  // The prefix of a part of a larger model is where its layers are. A language model by itself has
+  // "model.", or no prefix where it was saved without a head; no loader looks elsewhere.
   if (is_part) {
     out.prefix = model_prefix(names).value_or("model.language_model.");
   } else if (has_layers("model.") || !has_layers("")) {
     out.prefix = "model.";
   }
-  // A head where the model is one that generates. What is tied has none.
+  // A causal LM has a head, unless it is tied.
   out.generates = code.ends_with("ForCausalLM") && !is_part;
   std::set<std::int64_t> layers;
   for (const std::string& name : names) {

@@ -30,10 +30,10 @@ struct ExpectedTensor {
 
 struct Architecture {
   std::string model_type{};
-  std::string prefix{};  // of the names that loaders look for: "model."
-  std::int64_t layers = 0;  // num_hidden_layers of config.json; 0 where it has none
+  std::string prefix{};      // of the names that loaders look for: "model."
+  std::int64_t layers = 0;   // num_hidden_layers of config.json; 0 where it has none
   std::int64_t experts = 0;  // experts per layer, the same way
-  bool generates = false;  // a causal LM by itself, with an lm_head, and not a part of a larger model
+  bool generates = false;    // a causal LM with an lm_head, not a part of a larger model
   // Only for layers that the checkpoint has, and for expert numbers that occur in any layer.
   std::vector<ExpectedTensor> tensors{};
 

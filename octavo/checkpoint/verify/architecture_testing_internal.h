@@ -1,5 +1,4 @@
-// Models as their families have them. Names and sizes are written out here, and not made from a
-// config.
+// Test models of each family. Names and sizes are written out, not derived from a config.
 #pragma once
 
 #include <array>
@@ -13,8 +12,8 @@ using Tensors = std::map<std::string, Sizes>;
 
 struct Kind {
   Json config;
-  Tensors of_model, of_layer;    // of every layer
-  std::map<int, Tensors> extra;  // of one layer
+  Tensors of_model, of_layer;    // of_layer: in every layer
+  std::map<int, Tensors> extra;  // in one layer only
 };
 
 inline Json config_of(std::string_view type, std::vector<Json::Member> more) {

@@ -1,4 +1,4 @@
-// Four ways to read one list.
+// The ignore list as vLLM, SGLang, TensorRT-LLM and transformers match it.
 #include "octavo/checkpoint/verify/ignore_list_internal.h"
 
 #include <algorithm>
@@ -30,7 +30,7 @@ bool matches_glob(std::string_view pattern, std::string_view text) {
   return p == pattern.size();
 }
 
-// "a.b" covers "a.b" and "a.b.c".
+// Path prefix: "a.b" covers "a.b" and "a.b.c".
 bool is_prefix(std::string_view path, std::string_view module) {
   return module == path ||
          (module.size() > path.size() && module.starts_with(path) && module[path.size()] == '.');
@@ -41,7 +41,7 @@ std::string_view without_model(std::string_view module) {
   return module.starts_with(kModel) ? module.substr(kModel.size()) : module;
 }
 
-// Is the pattern one of the names between dots?
+// Does the glob match one of the dot-separated components?
 bool matches_a_part(std::string_view pattern, std::string_view module) {
   for (std::size_t begin = 0; begin <= module.size();) {
     const std::size_t end = std::min(module.find('.', begin), module.size());
@@ -76,7 +76,7 @@ bool IgnoreExpression::begins(std::string_view name) const {
 bool IgnoreExpression::is_broken() const {
   if (is_read()) return false;
   std::size_t open = 0;
-  bool repeats_nothing = true;  // a repetition here would
+  bool repeats_nothing = true;  // a repetition here has no operand
   for (std::size_t i = 0; i < text_.size(); ++i) {
     const char c = text_[i];
     const bool begins = c == '(' || c == '|' || c == '^';
@@ -85,10 +85,10 @@ bool IgnoreExpression::is_broken() const {
     if ((c == '*' || c == '+' || c == '?') && repeats_nothing) return true;
     if (c == '(') {
       ++open;
-      if (text_.substr(i + 1).starts_with('?')) ++i;  // what follows says what the group is
+      if (text_.substr(i + 1).starts_with('?')) ++i;  // group modifier
     }
     if (c == '[') {
-      i += text_.substr(i + 1).starts_with('^') ? 2 : 1;  // and a bracket there is a character
+      i += text_.substr(i + 1).starts_with('^') ? 2 : 1;  // a bracket in first position is literal
       do {
         if (i < text_.size() && text_[i] == '\\') ++i;
         if (++i >= text_.size()) return true;
@@ -144,7 +144,7 @@ bool IgnoreList::covers(Loader loader, const Entry& entry, const std::string& mo
     if (matches_glob(entry.text, module)) return true;
     if (loader == Loader::sglang)
       return is_prefix(entry.text, module) || matches_a_part(entry.text, module);
-    // vLLM takes any part of a name for one: "mlp.gate" skips "mlp.gate_proj".
+    // vLLM matches any substring of a name: "mlp.gate" ignores "mlp.gate_proj".
     return loader == Loader::vllm && module.find(entry.text) != std::string::npos;
   }
   switch (loader) {
@@ -157,7 +157,7 @@ bool IgnoreList::covers(Loader loader, const Entry& entry, const std::string& mo
     case Loader::transformers:
       break;
   }
-  // An expression at the beginning of the name, or the name's end: "mlp.gate" skips
+  // A regular expression at the beginning of the name, or a suffix: "mlp.gate" ignores
   // "mlp.gate_proj".
   return module.ends_with(entry.text) || entry.expression->begins(module);
 }

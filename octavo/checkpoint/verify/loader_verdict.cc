@@ -75,7 +75,7 @@ Verification verify_all(const CheckpointReader& checkpoint, const VerifyOptions&
     out.quantized = recognized.quantized;
     if (out.quantized) out.dialect = name_of(recognized.dialect);
     out.weights = static_cast<std::int64_t>(recognized.weights.size());
-  } catch (const Error&) {  // findings say what is wrong with it
+  } catch (const Error&) {  // the findings report the reason
   }
   return out;
 }

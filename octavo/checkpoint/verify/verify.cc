@@ -1,4 +1,4 @@
-// The table of rules, and the walk through it.
+// The table of verify's rules, and the loop over them.
 #include "octavo/checkpoint/verify/verify.h"
 
 #include <algorithm>
@@ -69,7 +69,7 @@ constexpr std::array<Rule, 39> kRules{{
     {"said-words", "config.json's other words about them are true", check_config_keys},
 }};
 
-// Matrices that a model would hold in Linears and that are not quantized.
+// Unquantized matrices that a model would hold in Linears.
 void find_plain_linears(VerifyView& view) {
   for (const std::string& name : view.recognized.plain) {
     if (view.misfits.contains(std::string(module_of(name)))) continue;
@@ -178,7 +178,7 @@ VerifyScope verify_scope(const CheckpointReader& checkpoint, const VerifyOptions
     recognized = recognize_all(checkpoint, &misfits);
   } catch (const Error& error) {
     if (error.code() == ErrorCode::io) throw;
-    out.rules = 1;  // nobody knows what it is
+    out.rules = 1;  // the dialect is unknown: only the rule `parts` applies
     return out;
   }
   out.weights = static_cast<std::int64_t>(recognized.weights.size());

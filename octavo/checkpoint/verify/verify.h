@@ -19,7 +19,7 @@ enum class Loader : std::uint8_t { vllm, transformers, sglang, trtllm };
 [[nodiscard]] OCTAVO_API std::vector<std::string> loader_names();
 
 enum class Severity : std::uint8_t {
-  error,  // it fails to load, or silently loads wrong weights
+  error,    // it fails to load, or silently loads wrong weights
   warning,  // it loads, with a loss of quality or speed
 };
 
@@ -27,7 +27,7 @@ struct Finding {
   Severity severity = Severity::error;
   std::string loader;   // "vllm"; "all" where no loader can read it
   std::string rule;     // "fused-scales": one of verify_rules()
-  std::string tensor;  // or module; empty for the whole checkpoint. Untrusted: print through shown()
+  std::string tensor;   // or module; empty: the whole checkpoint. Untrusted: print by shown()
   std::string message;  // got, expected, fix
 };
 
@@ -46,10 +46,10 @@ struct VerifyOptions {
 // What verify() covers with these options: the evidence behind "no findings".
 struct VerifyScope {
   std::int64_t files = 0, tensors = 0;
-  std::int64_t weights = 0;  // quantized weights, as counted by recognize()
-  std::int64_t rules = 0;  // applied to it
-  std::uint64_t bytes = 0;  // codes and values read
-  std::string model_type{};  // of config.json; empty where it has none
+  std::int64_t weights = 0;   // quantized weights, as counted by recognize()
+  std::int64_t rules = 0;     // applied to it
+  std::uint64_t bytes = 0;    // codes and values read
+  std::string model_type{};   // of config.json; empty where it has none
   bool architecture = false;  // are the tensors of this model type known?
 };
 [[nodiscard]] OCTAVO_API VerifyScope verify_scope(const CheckpointReader& checkpoint,

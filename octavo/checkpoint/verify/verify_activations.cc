@@ -1,5 +1,5 @@
-// What is quantized while the model runs: activations, and the cache of keys and values. Where it
-// is static, its scales are in the checkpoint.
+// Rules on static activation quantization and KV cache quantization: the checkpoint must have their
+// scales.
 #include <array>
 #include <cmath>
 
@@ -14,8 +14,7 @@ bool has_tensor(const VerifyView& view, std::string_view module, std::string_vie
   return view.checkpoint.find(text(module, suffix)) != nullptr;
 }
 
-// Scales of a group of compressed-tensors; the name of those that are there once, or nothing where
-// they are made as activations come.
+// The name of a config group's static scales; empty where activation quantization is dynamic.
 std::string_view static_scale(const Json& declared, std::string_view once,
                               std::string_view global) {
   if (!declared.is_object()) return {};
@@ -44,8 +43,8 @@ void check_group_activations(const VerifyView& view, Findings& out) {
   }
 }
 
-// Who says that the cache has few bits; empty where it stays as it is, or its scales are made as it
-// fills, as those of NVFP4 are.
+// The file and key that declare a quantized KV cache with static scales; empty where the cache is
+// not quantized, or its scales are dynamic, as NVFP4's are.
 std::string cache_of(const VerifyView& view) {
   const Json& scheme = view.words["kv_cache_scheme"];
   if (scheme.is_object() && !scheme["dynamic"].boolean_or(false))
@@ -54,8 +53,8 @@ std::string cache_of(const VerifyView& view) {
   return algorithm == "FP8" || algorithm == "fp8" ? text(file, " (kv_cache_quant_algo)") : "";
 }
 
-// What ModelOpt's words say of a layer, those of config.json first; older exports have the list of
-// layers in the other file alone.
+// ModelOpt's quant_algo of a layer, config.json first; older exports have quantized_layers in
+// hf_quant_config.json only.
 std::string declared_algorithm(const VerifyView& view, const std::string& module) {
   std::string declared = modelopt_algorithm(view.words, module);
   return declared.empty() || declared == "MIXED_PRECISION"
@@ -63,8 +62,8 @@ std::string declared_algorithm(const VerifyView& view, const std::string& module
              : declared;
 }
 
-// Names of static scales of the activations of a weight, behind its module; none where they are
-// made as activations come.
+// Suffixes of the static activation scales that a weight's module needs; none where they are
+// dynamic.
 std::vector<std::string_view> input_scales(const VerifyView& view, const VerifiedWeight& weight) {
   const std::string& module = weight.found->weight.module;
   switch (view.recognized.dialect) {
@@ -86,7 +85,7 @@ std::vector<std::string_view> input_scales(const VerifyView& view, const Verifie
   }
 }
 
-// Under the names that servers take for them.
+// KV cache scales under the names that servers read.
 void check_cache_scales(const VerifyView& view, Findings& out) {
   const std::string declared = cache_of(view);
   if (declared.empty()) return;
@@ -120,7 +119,7 @@ void check_cache_scales(const VerifyView& view, Findings& out) {
 void check_static_scales(const VerifyView& view, StaticFault fault, Findings& out) {
   const auto look = [&](const StoredTensor& tensor) {
     const StaticNumber number = static_number(view.checkpoint, tensor);
-    // `values` speaks of NaN and Inf.
+    // NaN and Inf belong to the rule `values`.
     if (number.fault == fault && std::isfinite(number.value))
       out.error({kV, kH, kS, kT}, tensor.name(), "a static scale: " + number.reason);
   };
@@ -129,7 +128,7 @@ void check_static_scales(const VerifyView& view, StaticFault fault, Findings& ou
       if (const StoredTensor* const found =
               view.checkpoint.find(text(weight.found->weight.module, suffix)))
         look(*found);
-  // One for each head has another shape, and servers of its own.
+  // Per-head scales have another shape and different server support.
   const bool single =
       view.words["kv_cache_scheme"]["strategy"].string_or("tensor") == std::string_view("tensor");
   if (cache_of(view).empty() || !single) return;

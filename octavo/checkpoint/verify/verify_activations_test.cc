@@ -1,4 +1,4 @@
-// Static scales: which of them a spelling asks for, and what they are.
+// Static scales: which of them a dialect needs, and their values.
 #include "octavo/checkpoint/verify/verify_testing_internal.h"
 
 namespace octavo {
@@ -49,7 +49,7 @@ Model cached(const Stored& scale) {
   return model;
 }
 
-// Findings of one loader that a change of scales adds to those with good ones.
+// Findings of one loader that a change of scales adds to those of correct scales.
 template <typename Make>
 std::string added(Make&& make, const Stored& scale) {
   const VerifyOptions options{.loaders = {Loader::vllm}};
@@ -64,7 +64,7 @@ template <typename Make>
 void expect_all_faults(Make&& make) {
   EXPECT_EQ(added(make, number(0.0F)), "scale-numbers:vllm");
   EXPECT_EQ(added(make, number(-1.0F)), "scale-numbers:vllm");
-  // Another rule speaks of those, for all that is not quantized.
+  // Another rule reports those, for all unquantized tensors.
   EXPECT_EQ(added(make, number(std::numeric_limits<float>::infinity())), "values:vllm");
   EXPECT_EQ(added(make, {StoredType::u8, {1}, std::string(1, '\x01')}), "scale-types:vllm");
   EXPECT_EQ(added(make, {StoredType::f32, {3}, std::string(12, '\x3C')}), "scale-shapes:vllm");
@@ -80,7 +80,7 @@ TEST(VerifyActivations, static_scales_are_single_positive_numbers) {
   expect_all_faults([](const Stored& scale) { return static_nvfp4(kCt, scale); });
   expect_all_faults([](const Stored& scale) { return static_nvfp4(kMo, scale); });
   expect_all_faults(cached);
-  // Every one of them is named.
+  // Each of them is named in a finding.
   std::set<std::string> named;
   for (const Finding& one : findings_of(static_fp8(number(0.0F)))) {
     if (one.rule != "scale-numbers") continue;
@@ -101,7 +101,7 @@ TEST(VerifyActivations, the_kv_cache_alone_is_checked_too) {
   expect_all_faults(plain);
 }
 
-// Numbers that nobody reads, and those of a cache with a scale for each head.
+// Scales that no loader reads, and KV caches with one scale per head.
 TEST(VerifyActivations, what_is_not_used_is_not_judged) {
   Model dynamic = make_model(kCt, bf16_scaled("fp8-channel"));
   add_inputs(dynamic, ".input_scale", number(0.0F));
@@ -132,7 +132,7 @@ TEST(VerifyActivations, modelopts_nvfp4_has_scales_of_activations) {
   model.tensors.erase(kQ + ".input_scale");
   const std::string wanted = text("vllm:", kQ, " sglang:", kQ, " trtllm:", kQ, " ");
   EXPECT_EQ(lacking(model), wanted);
-  // Said in the one file or in the other, in small letters, and of one layer.
+  // Declared in either file, in lower case, and for one layer.
   Model side = model;
   side.config.remove("quantization_config");
   EXPECT_EQ(lacking(side), wanted);

@@ -1,4 +1,4 @@
-// The model that config.json describes, held against the tensors that are there.
+// Checks the tensors against the architecture that config.json describes.
 #include <set>
 
 #include "octavo/base/error.h"
@@ -7,7 +7,7 @@
 namespace octavo {
 namespace {
 
-// Shapes as the unquantized model has them.
+// Shapes of the unquantized model.
 std::map<std::string_view, std::vector<std::int64_t>> shapes_of(const VerifyView& view) {
   std::map<std::string_view, std::vector<std::int64_t>> shapes;
   for (const std::string& name : view.recognized.plain) {
@@ -35,8 +35,8 @@ std::string wanted_text(const std::vector<std::int64_t>& shape) {
   return out + "]";
 }
 
-// Numbers beside weights, which other rules speak of, and tables that loaders compute anew. Of
-// scales by the names that some spelling has for them.
+// Tensors beside weights: scales (other rules check those, under the names of any dialect) and
+// buffers that loaders recompute.
 bool is_beside_weights(std::string_view name) {
   const std::string_view last = name.substr(name.rfind('.') + 1);
   for (const std::string_view word :
@@ -52,8 +52,8 @@ bool is_beside_weights(std::string_view name) {
   return name.find("rotary_emb.") != std::string_view::npos;
 }
 
-// Is a name asked about at all? Beside a language model there may be anything, and heads that do
-// not generate have names of their own.
+// Does the rule apply to this name? Parts beside a language model are unknown, and heads of models
+// that are no causal LM have names of their own.
 bool is_of(const Architecture& model, std::string_view name) {
   if (name.starts_with(model.prefix + "layers.")) return !model.is_beyond(name);
   return model.generates;
@@ -92,12 +92,12 @@ void check_shapes(const VerifyView& view, Findings& out) {
   }
 }
 
-// As AutoWeightsLoader of vLLM, load_weights of SGLang's models and from_pretrained have it in
+// Behaviour of vLLM's AutoWeightsLoader, load_weights of SGLang's models and from_pretrained in
 // 2026.
 void check_unknown_tensors(const VerifyView& view, Findings& out) {
   if (!view.architecture) return;
   const Architecture& model = *view.architecture;
-  std::set<std::string_view> known{"lm_head.weight"};  // one that is tied is left out
+  std::set<std::string_view> known{"lm_head.weight"};  // a tied one is ignored
   for (const ExpectedTensor& tensor : model.tensors) {
     known.insert(tensor.name);
     if (!tensor.instead.empty()) known.insert(tensor.instead);

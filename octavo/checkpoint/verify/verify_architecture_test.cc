@@ -1,12 +1,12 @@
-// Models as their families have them: complete ones have no findings, and each tensor is missed
-// that is dropped, from one layer or from all.
+// Models of each family: complete ones have no findings, and each tensor that is dropped, from one
+// layer or from all, is reported.
 #include "octavo/checkpoint/verify/architecture_testing_internal.h"
 
 namespace octavo {
 namespace {
 
 using namespace verify_testing;
-// Names of the tensors that a rule speaks of.
+// Names of the tensors that a rule reports.
 std::set<std::string> findings_of(const Model& model, std::string_view rule) {
   std::set<std::string> out;
   for (const Finding& one : findings_of(model, {.loaders = {Loader::vllm}}))
@@ -14,7 +14,7 @@ std::set<std::string> findings_of(const Model& model, std::string_view rule) {
   return out;
 }
 
-// Each tensor that no other layer has a like of, so that there are fewer files to write.
+// One tensor of each kind, so that fewer files are written.
 std::vector<std::string> kinds_of_tensors(const Model& model) {
   constexpr std::string_view kFirst = "model.layers.0.";
   std::vector<std::string> out;
@@ -85,7 +85,7 @@ TEST(VerifyArchitecture, what_may_stand_for_others) {
         StoredType::bf16, {2, 8, 4}, std::string(128, '\0')};
   }
   EXPECT_EQ(verdict(stacked), "");
-  // The language model of something larger, and one that generates nothing.
+  // The language model of a larger model, and a model that is no causal LM.
   Kind inner = all.at("llama");
   inner.config = Json::object({{"model_type", "seer"},
                                {"architectures", Json::array({"SeerForConditionalGeneration"})},
@@ -95,7 +95,7 @@ TEST(VerifyArchitecture, what_may_stand_for_others) {
   bare.config.set("architectures", Json::array({"LlamaModel"}));
   bare.of_model.erase("lm_head.weight");
   EXPECT_EQ(verdict(written(bare)), "");
-  Kind draft = bare;  // has one layer, and the model's own embedding
+  Kind draft = bare;  // has one layer, and shares the target model's embedding
   draft.config.set("architectures", Json::array({"LlamaForCausalLMEagle3"}));
   draft.of_model.clear();
   EXPECT_EQ(verdict(written(draft)), "");
@@ -119,7 +119,7 @@ TEST(VerifyArchitecture, sizes_that_are_none_and_tensors_that_are_empty) {
   EXPECT_EQ(findings_of(model, "shapes"), std::set<std::string>{up});
 }
 
-// Numbers come from a file.
+// The numbers are untrusted.
 TEST(VerifyArchitecture, configs_that_are_absurd) {
   for (const char* const key :
        {"hidden_size", "num_hidden_layers", "num_attention_heads", "num_experts", "vocab_size"})

@@ -1,5 +1,5 @@
-// What the codes themselves say: NaN among them, and zero scales over codes that are not zero. They
-// are read in windows; a model of any size goes through one megabyte.
+// Rules on code values: NaN codes, and zero scales over nonzero codes. Codes are read in windows of
+// one megabyte, for a model of any size.
 #include <algorithm>
 
 #include "octavo/base/error.h"
@@ -11,8 +11,8 @@ namespace {
 using safetensors::StoredType;
 constexpr std::uint64_t kWindow = 1U << 20;
 
-// Codes beyond the finite ones: with the sign taken off they are the largest. A loop without a
-// branch, for the compiler to make vectors of.
+// Counts non-finite codes: without the sign bit they are the largest. A branch-free loop, for
+// auto-vectorization.
 std::uint64_t count_above(std::span<const std::byte> codes, unsigned last_finite) {
   std::uint64_t count = 0;
   for (const std::byte code : codes)
@@ -46,7 +46,7 @@ NotFinite look_at(const CheckpointReader& checkpoint, const StoredTensor& tensor
   return out;
 }
 
-// Is any code of a tile of FP8, or of NVFP4, another one than zero?
+// Does an FP8 or NVFP4 tile have a nonzero code?
 bool has_codes(const VerifyView& view, const VerifiedWeight& weight, std::size_t tile_index) {
   const QuantizedWeight& of = weight.found->weight;
   const StoredTensor& stored = view.checkpoint.at(weight.codes->plan.name);
@@ -62,7 +62,7 @@ bool has_codes(const VerifyView& view, const VerifiedWeight& weight, std::size_t
   const std::int64_t end_row =
       std::min(first_row + high, (index / across / down + 1) * extent.matrix_rows);
   const std::int64_t first_col = index % across * wide;
-  const std::int64_t in_byte = weight.scheme == Scheme::nvfp4 ? 2 : 1;  // its tiles are whole bytes
+  const std::int64_t in_byte = weight.scheme == Scheme::nvfp4 ? 2 : 1;  // tiles are whole bytes
   const std::byte magnitudes{static_cast<unsigned char>(in_byte == 2 ? 0x77 : 0x7F)};
   std::vector<std::byte> row(
       static_cast<std::size_t>(std::min(wide, extent.cols - first_col) / in_byte));
@@ -99,15 +99,15 @@ void check_codes(const VerifyView& view, Findings& out) {
 
 void check_zero_scales(const VerifyView& view, Findings& out) {
   for (const VerifiedWeight& weight : view.weights) {
-    // The least of E8M0 is no zero, and what has it may be as small as that. ComfyUI's scales are
-    // in another order than tiles.
+    // The smallest E8M0 scale is not zero, and a tile may really be that small. ComfyUI's scales
+    // are swizzled, not in tile order.
     const bool four = weight.scheme == Scheme::nvfp4 && !weight.scales->swizzled &&
                       extent_of(weight.found->weight).cols % 16 == 0;
     if (!weight.scheme || !(is_fp8(*weight.scheme) || four)) continue;
     const std::vector<float> scales = scale_numbers(view, weight);
     const auto zeros = std::count(scales.begin(), scales.end(), 0.0F);
     if (zeros == 0) continue;
-    if (!view.options.codes && four) continue;  // a tile far below the others has it, too
+    if (!view.options.codes && four) continue;  // a tile far below the others underflows to it, too
     if (!view.options.codes) {
       out.warn({kV, kH, kS, kT}, weight.scales->plan.name,
                text(counted(zeros, "scale"), zeros == 1 ? " is" : " are",

@@ -1,5 +1,5 @@
-// Words of quantization_config besides the scheme: a loader that reads one of them and believes it
-// takes codes for something else, or finds no code of its own for what is described.
+// Rule on the keys of quantization_config besides the scheme: a loader that trusts a wrong one
+// misreads the codes, or finds no kernel for what is declared.
 #include <algorithm>
 #include <array>
 
@@ -9,7 +9,8 @@
 namespace octavo {
 namespace {
 
-// What compressed-tensors calls the way that codes of a scheme lie. Two names for plain codes.
+// The `format` names of compressed-tensors for the code layout of a scheme. Unpacked codes have two
+// names.
 std::vector<std::string_view> formats_of(Scheme scheme) {
   switch (scheme) {
     case Scheme::mxfp8:
@@ -36,7 +37,7 @@ std::set<Scheme> schemes_in(const VerifyView& view) {
   return schemes;
 }
 
-// How many schemes of the model go by this format.
+// The number of the model's schemes with this format.
 std::size_t going_by(std::string_view format, const std::set<Scheme>& schemes) {
   return static_cast<std::size_t>(std::count_if(schemes.begin(), schemes.end(), [&](Scheme one) {
     return is_one_of(format, formats_of(one));
@@ -65,7 +66,7 @@ void check_compressed_tensors(const VerifyView& view, Findings& out) {
               text("config.json says format '", shown(format, 60), "', and the weights are ",
                    mixed ? std::string("'mixed-precision'")
                          : text("'", formats_of(*schemes.begin()).front(), "'")));
-  // llm-compressor itself wrote "frozen" for some time, and servers do not look.
+  // llm-compressor itself wrote "frozen" for some time, and servers do not check it.
   if (const std::string_view status = words["quantization_status"].string_or("compressed");
       status != "compressed")
     out.warn({kH}, "",
@@ -106,7 +107,7 @@ void check_fp8(const VerifyView& view, Findings& out) {
         text("config.json says scale_fmt ", shown(scale.dump(0), 40), ", wanted 'ue8m0', or none"));
 }
 
-// Bits that config.json says for all, where it says any.
+// The model-wide bit width of config.json, where it has one.
 void check_bits(const VerifyView& view, Findings& out) {
   for (const std::string_view key : {"bits", "num_bits", "w_bit"}) {
     const Json& said = view.words[key];

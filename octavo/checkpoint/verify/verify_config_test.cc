@@ -1,4 +1,4 @@
-// config.json against itself, against the number of layers, and heads that are quantized.
+// config.json: contradictions within it, the number of layers, and quantized heads.
 #include "octavo/checkpoint/verify/verify_testing_internal.h"
 
 namespace octavo {
@@ -52,14 +52,13 @@ TEST(VerifyConfig, two_kinds_of_model) {
   EXPECT_FALSE(with("deepseek_v3", "DeepseekV3ForCausalLM"));
   EXPECT_FALSE(with("llama", "LlamaModel"));
   EXPECT_FALSE(with("llama", "LlamaForCausalLMEagle3"));
-  EXPECT_FALSE(with("llama", "LLaMAForCausalLM"));  // as it was once spelled
+  EXPECT_FALSE(with("llama", "LLaMAForCausalLM"));  // the class's older name
   EXPECT_FALSE(with("llama", "Fairseq2LlamaForCausalLM"));
-  EXPECT_FALSE(with("kimi_k2", "DeepseekV3ForCausalLM"));  // another's code, and it says so
+  EXPECT_FALSE(with("kimi_k2", "DeepseekV3ForCausalLM"));  // another family's class, by design
   EXPECT_FALSE(with("qwen2_vl", "Qwen2VLForConditionalGeneration"));
 }
 
-// What transformers chooses by model_type it loads; and code that comes with the model may have any
-// name.
+// transformers loads what it chooses by model_type; custom modeling code may have any class name.
 TEST(VerifyConfig, code_of_another_kind) {
   Model model = make_model(kCt, bf16_scaled("fp8-channel"));
   model.config.set("model_type", "llama");
@@ -89,14 +88,14 @@ TEST(VerifyConfig, more_layers_and_experts_than_declared) {
   EXPECT_EQ(with({{"num_hidden_layers", 3}, {"num_experts", 2}}), "");
   EXPECT_EQ(with({{"num_hidden_layers", 2}}), "layers:vllm");
   EXPECT_EQ(with({{"num_hidden_layers", 4}}), "layers:vllm");
-  // As DeepSeek-V3 has it: what guesses the next token stands behind the others.
+  // As in DeepSeek-V3: multi-token-prediction layers follow the others.
   EXPECT_EQ(with({{"num_hidden_layers", 2}, {"num_nextn_predict_layers", 1}}), "");
   EXPECT_EQ(with({{"num_hidden_layers", 1}, {"num_nextn_predict_layers", 1}}), "layers:vllm");
   EXPECT_EQ(with({{"num_experts", 1}}), "layers:vllm");
   EXPECT_EQ(with({{"num_experts", 3}}), "layers:vllm");
 }
 
-// Billions of layers and experts in a config take no memory: only what is there is spelled out.
+// Billions of layers and experts in a config take no memory: only existing layers are enumerated.
 TEST(VerifyConfig, absurd_numbers_cost_nothing) {
   std::vector<Piece> pieces;
   for (int layer = 0; layer < 3; ++layer)
@@ -110,7 +109,7 @@ TEST(VerifyConfig, absurd_numbers_cost_nothing) {
   EXPECT_LT(findings_of(model).size(), 1000U);
 }
 
-// A model of another kind than its config says: every tensor is named, however many they are.
+// A model of another type than its config declares: every tensor is named, however many.
 TEST(VerifyConfig, findings_are_not_cut_off) {
   std::vector<Piece> pieces;
   for (int layer = 0; layer < 60; ++layer)
@@ -120,7 +119,7 @@ TEST(VerifyConfig, findings_are_not_cut_off) {
   std::int64_t missing = 0;
   for (const Finding& one : findings_of(model, {.loaders = {Loader::vllm}}))
     missing += one.rule == "architecture" ? 1 : 0;
-  EXPECT_EQ(missing, 60 * 8);  // of nine tensors one is there
+  EXPECT_EQ(missing, 60 * 8);  // one of nine tensors is present
 }
 
 TEST(VerifyConfig, heads_that_are_quantized) {
@@ -128,7 +127,7 @@ TEST(VerifyConfig, heads_that_are_quantized) {
   pieces.push_back({"lm_head", 256, 256});
   const auto model_of = [&](Dialect dialect, const Scaling& scaling) {
     Model model = make_model(dialect, scaling, pieces);
-    // make_model has put a plain one over the codes.
+    // make_model has replaced the codes by an unquantized head
     const Model again = make_model(dialect, scaling, {{"x", 256, 256}});
     for (const auto& [name, tensor] : again.tensors)
       if (name.starts_with("x.")) model.tensors["lm_head" + name.substr(1)] = tensor;
@@ -144,7 +143,7 @@ TEST(VerifyConfig, heads_that_are_quantized) {
     return model;
   };
   const Scaling channel = bf16_scaled("fp8-channel");
-  Model unnamed = model_of(kCt, channel);  // a group of Linear, which a head is not
+  Model unnamed = model_of(kCt, channel);  // target Linear, which does not match a head
   unnamed.group().set("targets", Json::array({"Linear"}));
   EXPECT_EQ(verdict(unnamed), "special-modules:sglang special-modules:trtllm special-modules:vllm");
   Model named = model_of(kCt, channel);

@@ -1,4 +1,5 @@
-// What config.json says of weights and activations, held against what they are.
+// Rule on the declared scheme: config.json's description of weights and activations against the
+// tensors.
 #include <algorithm>
 #include <array>
 
@@ -74,7 +75,7 @@ void check_fp8_says(const VerifyView& view, Findings& out) {
                      describe(weight.found->weight.scaling)));
       continue;
     }
-    if (mx && block.is_null()) continue;  // its blocks are 1 x 32 whatever is said
+    if (mx && block.is_null()) continue;  // MX blocks are 1 x 32 whatever is declared
     const bool same = is_block ? sizes.size() == 2 && sizes[0].integer_or(0) == tile.rows &&
                                      sizes[1].integer_or(0) == tile.cols
                                : block.is_null();
@@ -86,7 +87,7 @@ void check_fp8_says(const VerifyView& view, Findings& out) {
   }
 }
 
-// SGLang gathers what config.json has in several places, and stops where they differ.
+// SGLang collects group_size from several places of config.json, and fails where they differ.
 void check_group_sizes(const Json& words, Findings& out) {
   const std::int64_t declared = words["group_size"].integer_or(0);
   for (const auto& [name, group] : words["config_groups"].members()) {
@@ -98,7 +99,7 @@ void check_group_sizes(const Json& words, Findings& out) {
   }
 }
 
-// One of the two files that say it, held against the weights.
+// Checks one of the two files that declare the scheme against the weights.
 void check_modelopt_says(const VerifyView& view, const Json& words, std::string_view file,
                          Findings& out) {
   for (const VerifiedWeight& weight : view.weights) {

@@ -1,4 +1,4 @@
-// Groups of modules in compressed-tensors' config_groups: which one a module is in.
+// config_groups of compressed-tensors: which group a module is in.
 #include "octavo/base/error.h"
 #include "octavo/base/pattern/pattern.h"
 #include "octavo/checkpoint/verify/verify_internal.h"
@@ -11,7 +11,7 @@ bool is_target(std::string_view target, const std::string& module) {
   try {
     return Pattern(target.substr(3)).begins(module);
   } catch (const Error&) {
-    return true;  // not read: nothing is said against it
+    return true;  // unparsable expression: assume a match
   }
 }
 
@@ -39,7 +39,7 @@ const Json& ConfigGroups::of(const std::string& module) const {
   for (const auto& [target, one] : expressions_)
     if (one.expression.begins(module)) return *one.group;
   if (by_class_ != nullptr) return *by_class_;
-  return unread_ != nullptr ? *unread_ : kNone;  // it may be: nothing is said against it
+  return unread_ != nullptr ? *unread_ : kNone;  // it may match: report nothing
 }
 
 void check_groups(const VerifyView& view, Findings& out) {

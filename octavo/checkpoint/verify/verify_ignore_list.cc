@@ -1,4 +1,5 @@
-// The list of what is not quantized, held against what is.
+// Rules on the ignore list: it must cover every unquantized matrix and no quantized one, as each
+// loader matches it.
 #include <array>
 
 #include "octavo/base/error.h"
@@ -38,7 +39,7 @@ void check_ignore_list(const VerifyView& view, Findings& out) {
                text("the skip list has '", shown(entry, 80),
                     "', which octavo does not read as an expression; what it covers was not "
                     "checked"));
-  // Groups that name modules quantize no others.
+  // config_groups that name modules quantize only those.
   bool by_class = view.recognized.dialect != Dialect::compressed_tensors;
   for (const auto& [name, group] : view.words["config_groups"].members())
     for (const Json& target : group["targets"].elements())
@@ -48,7 +49,8 @@ void check_ignore_list(const VerifyView& view, Findings& out) {
     const bool head = module.ends_with("lm_head");
     for (const Loader loader : kAll) {
       if (!skipped.unread(loader).empty() || skipped.covers(loader, module)) continue;
-      // Servers do not quantize a head unasked; but ModelOpt's are all taken for quantized by two.
+      // Servers do not quantize lm_head unless it is named; but vLLM and SGLang expect every
+      // ModelOpt head to be quantized unless it is on the list.
       const bool asked = view.recognized.dialect == Dialect::modelopt && loader != kT;
       if (head && loader != kH && !asked) continue;
       out.error({loader}, module,

@@ -1,4 +1,4 @@
-// What config.json and scales say that is not so, and damage.
+// Inconsistent configs and scales, and damaged tensors.
 #include "octavo/checkpoint/verify/verify_testing_internal.h"
 
 namespace octavo {
@@ -6,11 +6,11 @@ namespace {
 
 using namespace verify_testing;
 
-// What is wrong with a checkpoint and cannot be seen in one tensor alone, or only in its numbers.
+// Faults that one tensor's header does not show: only several tensors together, or values.
 TEST(Verify, lies_and_damage) {
   const Scaling channel = bf16_scaled("fp8-channel"), block = preset("fp8-block");
   const std::string up = kUp + ".weight_scale_inv";  // of 512 x 256: a grid of [4, 2]
-  // A grid that lies the other way has as many scales.
+  // A transposed grid has as many scales.
   expect_breaks(kDs, block, "parts", "all", [&](Model& model) {
     model.tensors.at(up).shape = {2, 4};
   });
@@ -40,7 +40,7 @@ TEST(Verify, lies_and_damage) {
                 [](Model& model) { model.words().set("activation_scheme", "static"); });
   expect_breaks(kDs, block, "activation-scales", "sglang vllm",
                 [](Model& model) { model.words().set("activation_scheme", "dynamc"); });
-  // Reciprocals: of one weight, and of all.
+  // Inverted scales: of one weight, and of all.
   const auto invert = [](Stored& tensor) {
     for (std::size_t i = 0; i + 4 <= tensor.bytes.size(); i += 4) {
       float value = 0;
@@ -112,7 +112,7 @@ TEST(Verify, config_keys_that_are_not_true) {
   lies(kDs, block, [](Model& model) { model.words().set("bits", 4); });
   expect_breaks(kCt, channel, "said-scheme", kAll,
                 [&](Model& model) { weights(model).set("num_bits", 4); });
-  // What others write and is true.
+  // Valid keys that other tools write.
   Model good = make_model(kCt, channel);
   good.words().set("format", "naive-quantized");
   EXPECT_EQ(verdict(good), "");

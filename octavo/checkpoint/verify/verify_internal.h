@@ -27,10 +27,10 @@ inline constexpr Loader kV = Loader::vllm, kH = Loader::transformers, kS = Loade
 // range the codes use.
 struct Magnitude {
   bool looked = false;
-  std::int64_t tiles = 0;  // sampled tiles with nonzero codes and a scale that is not clamped to its type's limit
-  std::int64_t reaching = 0;  // of them, tiles with a code of at least a quarter of the format's maximum
-  std::int64_t emptied = 0;  // all-zero tiles, where such tiles have differing scales
-  float typical = 0;  // median over tiles of the tile's amax
+  std::int64_t tiles = 0;     // with nonzero codes and a scale that is not at its type's limit
+  std::int64_t reaching = 0;  // of them, with a code of a quarter of the format's maximum or more
+  std::int64_t emptied = 0;   // all-zero tiles, where such tiles have differing scales
+  float typical = 0;          // median over tiles of the tile's amax
   float rms = 0;
 };
 
@@ -74,7 +74,7 @@ struct VerifyView {
   std::vector<VerifiedWeight> weights{};
   std::vector<std::string> plain_linears{};  // modules of unquantized matrices
   std::set<std::string> misfits{};           // modules whose parts do not fit together
-  std::set<std::string> names{};  // tensor names of the unquantized model
+  std::set<std::string> names{};             // tensor names of the unquantized model
   std::optional<Architecture> architecture{};
 };
 

@@ -1,5 +1,5 @@
-// What ought to be there and is not, and what is there for nothing: weights that other layers have,
-// scales without a weight, a model without a config. Asked of plain checkpoints too.
+// Rules on missing and orphaned parts: tensors that other layers have, scales without a weight, a
+// model without a config. Also for unquantized checkpoints.
 #include <algorithm>
 #include <array>
 #include <map>
@@ -23,7 +23,7 @@ bool is_stack(std::string_view word) {
   return std::find(kStacks.begin(), kStacks.end(), word) != kStacks.end();
 }
 
-// The first number behind one of those words; nothing where there is none.
+// The first number after one of those components; nullopt where there is none.
 std::optional<InLayer> in_layer(std::string_view name) {
   std::size_t begin = 0;
   std::string_view before;
@@ -45,10 +45,10 @@ std::optional<InLayer> in_layer(std::string_view name) {
 }
 
 using Set = std::set<std::string>;
-using Layers = std::map<std::int64_t, std::map<std::string, Set>>;  // parts of each parent
+using Layers = std::map<std::int64_t, std::map<std::string, Set>>;  // names per parent module
 
-// "self_attn" and "q_proj.weight" of "self_attn.q_proj.weight"; what experts have is beneath one
-// parent, so that a layer without any is not a layer that lacks them.
+// "self_attn" and "q_proj.weight" of "self_attn.q_proj.weight"; all of a layer's experts are under
+// one parent, so that a dense layer is not one that lacks experts.
 std::pair<std::string, std::string> parent_and_part(std::string_view rest) {
   const std::size_t last = rest.rfind('.');
   const std::size_t at = last == std::string_view::npos || last == 0 ? std::string_view::npos
@@ -57,7 +57,7 @@ std::pair<std::string, std::string> parent_and_part(std::string_view rest) {
   return {std::string(rest.substr(0, at)), std::string(rest.substr(at + 1))};
 }
 
-// Two layers, one of which has a strict part of what the other has: which is right nobody can say.
+// Two layers, one with a strict subset of the other's tensors: either may be right, so a warning.
 void check_two(const std::string& stack, const Layers& layers, Findings& out) {
   const auto& [a, of_a] = *layers.begin();
   const auto& [b, of_b] = *layers.rbegin();
@@ -76,7 +76,7 @@ void check_two(const std::string& stack, const Layers& layers, Findings& out) {
   }
 }
 
-// A layer whose parent has a strict part of what most layers' have: few of them, for a model may
+// Layers with a strict subset of what most layers have: only if they are few, because a model may
 // have two kinds of layers.
 void check_parts(const std::string& stack, const Layers& layers, Findings& out) {
   std::map<std::string, std::map<Set, std::vector<std::int64_t>>> by_parent;
@@ -105,7 +105,7 @@ void check_parts(const std::string& stack, const Layers& layers, Findings& out) 
   }
 }
 
-// Numbers from 0 on, without a hole.
+// Layer numbers must be 0, 1, 2 ... without a gap.
 void check_numbers(const std::string& stack, const std::set<std::int64_t>& numbers,
                    std::string_view what, Findings& out) {
   const std::int64_t last = *numbers.rbegin();
@@ -119,8 +119,8 @@ void check_numbers(const std::string& stack, const std::set<std::int64_t>& numbe
 
 using Stacks = std::map<std::string, Layers>;
 
-// As many layers as config.json says, where loaders look for them. Of a model that nobody knows it
-// is the longest stack.
+// At least num_hidden_layers layers, under the prefix that loaders read. For an unknown model type
+// the longest stack counts.
 void check_too_few_layers(const VerifyView& view, const Stacks& stacks, std::int64_t wanted,
                           Findings& out) {
   std::int64_t there = 0;
@@ -148,8 +148,9 @@ void check_too_few_layers(const VerifyView& view, const Stacks& stacks, std::int
                         view.architecture->model_type, "'", elsewhere));
 }
 
-// More layers than config.json has: servers stop at names they do not know, transformers runs
-// without them. Layers that guess the next tokens stand behind the others and are said apart.
+// More layers than num_hidden_layers: servers fail on unknown names, transformers ignores them.
+// Multi-token-prediction layers (num_nextn_predict_layers) follow the others and are counted
+// separately.
 void check_too_many_layers(const VerifyView& view, const Json& words, const Stacks& stacks,
                            std::int64_t wanted, Findings& out) {
   const std::optional<std::string> prefix =
@@ -232,7 +233,7 @@ void check_layers(const VerifyView& view, Findings& out) {
     std::set<std::int64_t> numbers;
     for (const auto& [layer, parents] : layers) numbers.insert(layer);
     if (numbers.size() > 1) check_numbers(stack, numbers, "layer", out);
-    // Where config.json says what layers have, the rule about that knows better.
+    // Where the architecture is known, the rule `architecture` is more precise.
     if (!view.architecture && layers.size() == 2) check_two(stack, layers, out);
     if (!view.architecture) check_parts(stack, layers, out);
   }

@@ -1,4 +1,4 @@
-// What is not there: tensors, layers, experts, config.json.
+// Missing parts: tensors, layers, experts, config.json.
 #include "octavo/checkpoint/verify/verify_testing_internal.h"
 
 namespace octavo {
@@ -36,7 +36,7 @@ TEST(Verify, layers_that_lack_something) {
   Model few = three_layers();
   few.config.set("n_routed_experts", 3);
   EXPECT_EQ(verdict(few, {.loaders = {Loader::vllm}}), "layers:vllm");
-  // A first layer of another kind has no experts, and lacks none.
+  // A dense first layer has no experts, and lacks none.
   EXPECT_EQ(missing("model.layers.0.mlp.experts."), "");
 }
 
@@ -62,7 +62,7 @@ TEST(Verify, a_config_that_does_not_say_which_model_it_is) {
                 [](Model& model) { model.config.set("architectures", Json::array()); });
 }
 
-// Of a model that nobody knows: what one of two layers has, the other may lack.
+// Unknown model type: what one of two layers has, the other may lack.
 TEST(Verify, one_of_two_layers_that_lacks_something_is_a_warning) {
   std::vector<Piece> pieces;
   for (const char* const layer : {"model.layers.0.", "model.layers.1."})
@@ -86,7 +86,7 @@ TEST(Verify, values_that_are_not_finite) {
                   [&](Model& model) { put(model, "model.norm.weight", 3, bits); });
     expect_breaks(kCt, channel, "values", kAll,
                   [&](Model& model) { put(model, "lm_head.weight", 7, bits); });
-    // Without reading all: norms are small enough.
+    // With codes = false too: norms are small enough to be read always.
     expect_breaks(kCt, channel, "values", kAll,
                   [&](Model& model) { put(model, "model.norm.weight", 0, bits); },
                   {.codes = false});

@@ -1,5 +1,5 @@
-// How large weights are, as codes and scales together have them: a sample of tiles of each is
-// decoded. What scales say alone cannot tell a scale that somebody changed from one that is right.
+// Magnitudes of weights, from a decoded sample of tiles of each weight. Scales alone cannot
+// distinguish a scale that was changed from a correct one.
 #include <algorithm>
 #include <bit>
 #include <cmath>
@@ -14,13 +14,12 @@
 namespace octavo {
 namespace {
 
-// Of each weight so many codes are looked at, in at most so many bands that are spread over its
-// rows; one band at least. A model has tens of thousands of weights.
+// The sample: kCodes codes per weight, in at most kRowBlocks row blocks spread over its rows, at
+// least one row block. A model has tens of thousands of weights.
 constexpr std::int64_t kCodes = 1 << 17, kRowBlocks = 4, kMaxOfRowBlock = 1 << 26;
-constexpr std::int64_t kStride =
-    7;  // of values that are squared: odd, so that it meets all columns
+constexpr std::int64_t kStride = 7;  // of squared values: odd, so that it visits all columns
 
-// A scale that is as small as its type can have is not made from the tile: it is a limit.
+// A scale at the lower limit of its type was clamped, not computed from its tile.
 bool is_limited(float scale, const ScaleSpec& spec) {
   switch (spec.format) {
     case ScaleFormat::e4m3_f32:
@@ -28,7 +27,7 @@ bool is_limited(float scale, const ScaleSpec& spec) {
     case ScaleFormat::f16:
       return scale < 0x1p-14F;
     default:
-      return scale < 0x1p-40F;  // 1e-12 / 448, which quantizers of others begin with
+      return scale < 0x1p-40F;  // 1e-12 / 448, the floor in other tools' quantizers
   }
 }
 
@@ -44,14 +43,14 @@ class Looking {
     rows_ = step_;
     if (step_ < extent_.matrix_rows || !stack)
       rows_ = std::max<std::int64_t>(1, kCodes / kRowBlocks / extent_.cols / step_) * step_;
-    if (rows_ > kMaxOfRowBlock / extent_.cols) return;  // tiles are as large as config.json says
+    if (rows_ > kMaxOfRowBlock / extent_.cols) return;  // tile size is untrusted (config.json)
     const std::int64_t row_blocks = (extent_.rows + rows_ - 1) / rows_,
                        looked = std::min(
                            row_blocks, std::clamp<std::int64_t>(kCodes / (rows_ * extent_.cols), 1,
                                                                 kRowBlocks));
     for (std::int64_t i = 0; i < looked; ++i)
       look(looked == 1 ? 0 : i * (row_blocks - 1) / (looked - 1));
-    // One scale for all: its largest code may be anywhere.
+    // Per-tensor scale: the largest code may be anywhere.
     if (whole && out_.reaching == 0)
       for (std::int64_t i = 0; i < row_blocks && out_.reaching == 0; ++i) look(i);
     finish(whole);
@@ -84,7 +83,7 @@ class Looking {
         const float own = scale[static_cast<std::size_t>(r / high * across + at % across)];
         const bool limited = is_limited(own, found_.weight.scaling.scale);
         if (!(amax > 0)) {
-          // Quantizers have one scale for tiles of zeros: 1, the least, or another constant.
+          // Quantizers give all-zero tiles one constant scale: 1, the smallest, or another.
           if (limited || !std::isfinite(own)) continue;
           least_ = out_.emptied == 0 ? own : std::min(least_, own);
           most_ = out_.emptied == 0 ? own : std::max(most_, own);
@@ -98,8 +97,7 @@ class Looking {
       }
   }
 
-  // Magnitudes in the order of their bits, which a compiler makes vectors of; NaN is said
-  // elsewhere.
+  // Compares magnitudes as integers, which auto-vectorizes; NaN is reported by another rule.
   float add_row(std::span<const float> values) {
     std::uint32_t most = 0;
     for (const float value : values)
@@ -126,7 +124,7 @@ class Looking {
   const FoundWeight& found_;
   Extent extent_;
   std::int64_t step_ = 1, rows_ = 1, count_ = 0;
-  float least_ = 0, most_ = 0;  // scale of a tile of zeros
+  float least_ = 0, most_ = 0;  // scales of all-zero tiles
   double squares_ = 0;
   std::vector<float> amaxes_;
   Magnitude out_;
@@ -140,18 +138,19 @@ Magnitude magnitude_of(const VerifyView& view, const VerifiedWeight& weight) {
     return Looking(view, weight).reach();
   } catch (const Error& error) {
     if (error.code() == ErrorCode::io) throw;
-    return {};  // a scale is negative, or something else that another rule says
+    return {};  // a negative scale or another fault that its own rule reports
   }
 }
 
-// Scales made from a tile put its largest code at the top of the format: amax / scale is the top
-// for f32, bf16 and e4m3 scales (to within their rounding), above half of it for powers of two of
-// the rules rceil and even, and beyond it for floor, for percentiles and for the least error. The
-// rule ceil takes the power of two above the amax for the one at the top, so that amax / scale is
-// above half of the format's largest power of two, at least 0.26 of the top (2 of 7.5 in FP6). So
-// a quarter of the top is reached in every tile but those of zeros; here half of the tiles are
-// enough. Where tensors share a scale, one of them is. That many codes are at the top says nothing:
-// weights that were trained to have three values look so.
+// Range utilization. A scale computed from a tile puts its largest code at the top of the format:
+// amax / scale is the format's maximum for f32, bf16 and e4m3 scales (to within their rounding),
+// above half of it for power-of-two scales of the rules rceil and even, and beyond it for floor,
+// for percentiles and for minimum MSE. The rule ceil takes the power of two above the amax for the
+// format's largest power of two, so that amax / scale is above half of the format's largest power
+// of two, at least 0.26 of the maximum (2 of 7.5 in FP6). So every tile that is not all zero
+// reaches a quarter of the maximum; the rule requires it of half of the tiles. Where tensors share
+// a scale, one of them must. Many codes at the maximum mean nothing: weights that were trained to
+// have three values look so.
 void check_magnitude(const VerifyView& view, Findings& out) {
   std::map<float, bool> shared;
   const auto is_shared = [](const VerifiedWeight& weight) {

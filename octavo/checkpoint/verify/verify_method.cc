@@ -1,4 +1,4 @@
-// Who reads what at all: quant_method, the kinds of weights a loader has, and names.
+// Rules on loader support: quant_method, schemes per dialect, and scale names.
 #include <map>
 
 #include "octavo/base/error.h"
@@ -7,8 +7,8 @@
 namespace octavo {
 namespace {
 
-// Matrices of experts, which transformers puts together when it loads them. Seen with 5.17 and
-// compressed-tensors 0.20, with llm-compressor's own files too.
+// Per-expert matrices, which transformers merges into stacks while loading. Observed with 5.17 and
+// compressed-tensors 0.20, also with llm-compressor's own files.
 void check_experts(const VerifyView& view, Findings& out) {
   for (const VerifiedWeight& weight : view.weights) {
     const std::string& module = weight.found->weight.module;
@@ -23,10 +23,10 @@ void check_experts(const VerifyView& view, Findings& out) {
   }
 }
 
-// Of one scheme: which weights have it, and what their groups say of activations.
+// Weights of one scheme, by what their config groups declare of activations.
 struct Schemes {
   struct Of {
-    std::string any, plain_activations, quantized_activations, no_expert;  // the first of each
+    std::string any, plain_activations, quantized_activations, no_expert;  // first of each kind
   };
   std::map<Scheme, Of> found;
 
@@ -44,8 +44,8 @@ struct Schemes {
       if (module.find(".experts.") == std::string::npos) keep(of.no_expert);
     }
   }
-  // Of a model that has one scheme a finding is the model's; of one that has several it names the
-  // first weight. Nothing where there is none.
+  // With one scheme a finding is about the model (""); with several it names the first weight.
+  // nullopt where no weight matches.
   [[nodiscard]] std::optional<std::string_view> where(Scheme scheme,
                                                       std::string Of::*which = &Of::any) const {
     const auto of = found.find(scheme);
@@ -76,7 +76,7 @@ void check_method(const VerifyView& view, Findings& out) {
         {kH}, "",
         "config.json has no quantization_config, so codes are loaded as if they were weights, "
         "without an error");
-    // ModelOpt's side file says the same to servers.
+    // Servers read the same from ModelOpt's sidecar file.
     if (!view.checkpoint.hf_quant_config()["quantization"].is_object())
       out.error({kV, kS, kT}, "", "config.json has no quantization_config; convert writes one");
     return;
@@ -87,7 +87,7 @@ void check_method(const VerifyView& view, Findings& out) {
               "weights; convert to compressed-tensors");
 }
 
-// The matrix of docs/numerics/dialects.md.
+// The support matrix of docs/numerics/dialects.md.
 void check_support(const VerifyView& view, Findings& out) {
   for (const VerifiedWeight& weight : view.weights)
     if (!weight.scheme && view.recognized.dialect != Dialect::octavo)
@@ -135,7 +135,7 @@ void check_support(const VerifyView& view, Findings& out) {
   }
 }
 
-// One name a loader: nobody looks for two.
+// Each loader looks for one scale name only.
 void check_scale_names(const VerifyView& view, Findings& out) {
   if (view.recognized.dialect != Dialect::deepseek) return;
   for (const VerifiedWeight& weight : view.weights) {

@@ -1,4 +1,4 @@
-// Which modules are quantized, and which are quantized alike.
+// Rules on modules: special modules that must not be quantized, and one scheme for fused modules.
 #include <map>
 
 #include "octavo/base/error.h"
@@ -28,7 +28,7 @@ void check_fused_schemes(const VerifyView& view, Findings& out) {
 
 namespace {
 
-// Does a group of config.json name the head, or only the class of its matrix?
+// Does a config group name the head itself, and not only the class Linear?
 bool is_named(const Json& words, const std::string& module) {
   for (const auto& [name, group] : words["config_groups"].members())
     for (const Json& one : group["targets"].elements()) {
@@ -40,7 +40,7 @@ bool is_named(const Json& words, const std::string& module) {
   return false;
 }
 
-// Heads, which servers keep apart from other matrices. From their sources of 2026: vLLM's
+// lm_head, which servers treat separately. From their sources of 2026: vLLM's
 // compressed_tensors.py, fp8.py and modelopt.py (August), SGLang's 0.5.23, TensorRT-LLM's LMHead.
 void check_head(const VerifyView& view, const VerifiedWeight& weight, Findings& out) {
   const std::string& module = weight.found->weight.module;

@@ -1,4 +1,4 @@
-// Names that no loader looks for: of layers, and of tensors that a kind of model does not have.
+// Names that no loader looks for: of layers, and of tensors that the model type does not have.
 #include "octavo/checkpoint/verify/architecture_testing_internal.h"
 
 namespace octavo {
@@ -50,7 +50,7 @@ TEST(VerifyArchitecture, layers_that_no_loader_finds) {
                     found.find(std::string("architecture:") + loader) != std::string::npos)
             << name << ": " << from << " as " << to << ": " << found;
     }
-    // Saved without a head's name before it: transformers puts it there.
+    // Saved without the prefix "model.": transformers adds it.
     EXPECT_EQ(errors(renamed(whole, "model.", "")),
               "architecture:sglang architecture:trtllm architecture:vllm")
         << name;
@@ -85,7 +85,8 @@ TEST(VerifyArchitecture, tensors_that_the_model_does_not_have) {
           "model.layers.1.mlp.up_projx.bias", "x.layers.0.self_attn.q_proj.weight",
           "model.layers.00.mlp.up_proj.weight", "model.layers.0.mlp.up_proj.junk_scale"})
       EXPECT_EQ(findings_for(kind, extra), kFindings) << name << extra;
-    // What other rules speak of, what is computed anew, and the head of a model that shares one.
+    // Tensors of other rules, buffers that loaders recompute, and the head of a model with tied
+    // embeddings.
     for (const char* const extra :
          {"model.layers.0.self_attn.k_scale", "model.layers.0.mlp.down_proj.input_scale",
           "model.layers.0.self_attn.rotary_emb.inv_freq"})
@@ -95,7 +96,7 @@ TEST(VerifyArchitecture, tensors_that_the_model_does_not_have) {
   Model tied = written(all.at("llama"));
   tied.config.set("tie_word_embeddings", true);
   EXPECT_EQ(verdict(tied), "");
-  // A tower beside a language model, another head, and layers that guess the next token.
+  // A tower beside a language model, another head, and multi-token-prediction layers.
   Kind inner = all.at("llama");
   inner.config = Json::object({{"model_type", "seer"},
                                {"architectures", Json::array({"SeerForConditionalGeneration"})},

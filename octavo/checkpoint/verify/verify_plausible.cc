@@ -1,5 +1,5 @@
-// Are weights as large as weights are? Scales that were multiplied, inverted, overwritten or
-// exchanged show in that alone: codes are the same.
+// Rule on plausible weight magnitudes. Scales that were multiplied, inverted, overwritten or
+// swapped between tensors show only in the magnitudes: the codes are unchanged.
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -12,16 +12,16 @@
 namespace octavo {
 namespace {
 
-// The largest magnitude of a tile, in the middle tile of a matrix. With inputs of order 1 a matrix
-// of K columns of order w gives outputs of order w sqrt(K): of models that were trained w sqrt(K)
-// is from some tenths to some tens, so w is below 1 and the largest of a tile a few times that.
+// Limits on the median over tiles of the tile's amax. With inputs of order 1, a matrix of K columns
+// with weights of order w gives outputs of order w sqrt(K): in trained models w sqrt(K) is from
+// some tenths to some tens, so w is below 1 and a tile's amax a few times that.
 constexpr float kUnusual = 64.0F, kMax = 1e3F;
-// Beyond F16, with room for a scale that is twice the one its tile asks for. Single weights may be
-// thousands: outliers are real.
+// Above F16's range, with room for a scale twice the one that the tile needs. Single weights may be
+// thousands: real models have outliers.
 constexpr float kBeyondF16 = 0x1p17F;
-// Matrices of one model are within a factor of ten or so of each other, the largest of them within
-// a hundred of the median. One that is kLarger times nine in ten of them is not; kApart leaves room
-// for what training gave up, which can be as small as it likes.
+// Matrices of one model are within a factor of about ten of each other, the largest within a
+// hundred of the median. A matrix kLarger times the 90th percentile is implausible; kApart leaves
+// room for matrices that training drove towards zero, which can be arbitrarily small.
 constexpr float kLarger = 64.0F, kApart = 4096.0F;
 
 float median(std::vector<float> numbers) {
@@ -31,8 +31,8 @@ float median(std::vector<float> numbers) {
   return *middle;
 }
 
-// What the weights of a tile reach, in the middle tile: from codes, or from scales alone where
-// those were not read. 0 where nothing can be said: tiles of zeros have the scale 1, or the least.
+// Median over tiles of the tile's amax: from codes and scales, or from scales alone where codes
+// were not read. 0 where it is unknown: all-zero tiles have the scale 1, or the smallest.
 float typical_of(const VerifyView& view, const VerifiedWeight& weight) {
   if (weight.reach.looked) return weight.reach.typical;
   std::vector<float> scales = scale_numbers(view, weight);
@@ -43,8 +43,7 @@ float typical_of(const VerifyView& view, const VerifiedWeight& weight) {
   return median(std::move(scales)) * top * second_level(view, weight);
 }
 
-// Root of the mean square of a sample of values of a matrix that is not quantized; 0 where it has
-// none.
+// RMS of a sample of values of an unquantized matrix; 0 where it has none.
 float rms_of_plain(const VerifyView& view, const StoredTensor& tensor) {
   constexpr std::uint64_t kSpots = 4, kOfSpot = 1 << 12;
   const auto type = tensor.entry->type;
@@ -64,7 +63,7 @@ float rms_of_plain(const VerifyView& view, const StoredTensor& tensor) {
   return std::isfinite(rms) ? static_cast<float>(rms) : 0;
 }
 
-// All scales multiplied by one number: nothing but what is not quantized tells.
+// All scales multiplied by one factor: only a comparison with unquantized matrices shows it.
 void check_beside_plain(const VerifyView& view, Findings& out) {
   constexpr std::size_t kMaxLooked = 64;
   constexpr std::array kTypes{safetensors::StoredType::bf16, safetensors::StoredType::f16,
@@ -101,7 +100,7 @@ bool are_ones(const std::vector<float>& scales) {
          std::all_of(scales.begin(), scales.end(), [](float scale) { return scale == 1.0F; });
 }
 
-// One weight alone; true where something was said.
+// Checks one weight alone; true where it reported a finding.
 bool check_one(const VerifyView& view, const VerifiedWeight& weight, float typical, Findings& out) {
   const std::string& name = weight.scales->plan.name;
   const std::vector<float> scales = scale_numbers(view, weight);
@@ -115,7 +114,7 @@ bool check_one(const VerifyView& view, const VerifiedWeight& weight, float typic
       out.warn({kV, kH, kS, kT}, name, message);
     return true;
   }
-  if (typical > kMax && weight.tensor_scale != nullptr) return true;  // second-level says it
+  if (typical > kMax && weight.tensor_scale != nullptr) return true;  // rule second-level
   if (typical > kMax) {
     out.error({kV, kH, kS, kT}, name,
               text("weights would reach ", typical, ": are these reciprocals of scales?"));
@@ -171,14 +170,14 @@ void check_plausible(const VerifyView& view, Findings& out) {
   }
 }
 
-// A divisor read as a multiplier, or the other way round, makes weights of thousands or more. And
-// the second level is made so that the largest block scale of those who share it is 448: a third of
-// that is left to those who make it for less.
+// A divisor read as a multiplier, or vice versa, gives weights of thousands or more. Also, the
+// second level is chosen so that the largest block scale among the tensors that share it is 448;
+// the limit is a third of that, for writers that aim lower.
 void check_second_level(const VerifyView& view, Findings& out) {
   constexpr float kLeastOfLargest = 128.0F;
   struct Shared {
     float largest = 0;
-    bool alike = true;  // are all the same number?
+    bool alike = true;  // are all block scales equal?
     float first = 0;
   };
   std::map<float, Shared> groups;
@@ -202,7 +201,7 @@ void check_second_level(const VerifyView& view, Findings& out) {
   }
   for (const auto& [weight, second] : levels) {
     const Shared& group = groups[second];
-    // A tensor of zeros has 1 at both levels.
+    // An all-zero tensor has scale 1 at both levels.
     const bool zeros = weight->reach.looked ? weight->reach.typical == 0 : second == 1.0F;
     if (group.largest >= kLeastOfLargest || group.largest == 0 || zeros) continue;
     const std::string message =

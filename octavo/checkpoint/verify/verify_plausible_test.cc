@@ -1,5 +1,5 @@
-// Scales that are not those of their codes; and honest weights of every kind, of which nothing may
-// be said.
+// Scales that do not belong to their codes; and correct weights of every scheme, which must have no
+// findings.
 #include <bit>
 #include <random>
 
@@ -22,7 +22,8 @@ std::uint16_t bf16_of(float value) {
   return static_cast<std::uint16_t>(std::bit_cast<std::uint32_t>(value) >> 16);
 }
 
-// Normal weights, one amax for what shares a scale, and a head and an embedding of the same size.
+// Normally distributed weights, one amax for tensors that share a scale, and a head and an
+// embedding of the same magnitude.
 Model honest(Dialect dialect, const Scaling& scaling, const Fill& fill = {},
              const std::vector<Piece>& pieces = kEight) {
   Model model{.dialect = dialect};
@@ -119,7 +120,7 @@ std::vector<Recipe> recipes() {
   return out;
 }
 
-// What the rules about sizes say; others have their own tests.
+// Findings of the rules on magnitudes; other rules have their own tests.
 std::string size_findings(const Model& model, const VerifyOptions& options = {}) {
   std::string out;
   for (const Finding& one : findings_of(model, options))
@@ -160,7 +161,8 @@ TEST(VerifyPlausible, honest_weights_have_no_findings) {
       },
       "half zeros");
   expect_nothing(
-      [](std::vector<float>& values, const std::string&) {  // as quantized in training
+      [](std::vector<float>& values,
+         const std::string&) {  // ternary, as by QAT
         for (float& value : values) value = value > 0.01F ? 0.04F : value < -0.01F ? -0.04F : 0.0F;
       },
       "three values");
@@ -176,13 +178,15 @@ TEST(VerifyPlausible, honest_weights_have_no_findings) {
   expect_nothing({}, "one tensor", tiny);
 }
 
-// One weight of thousands: NVFP4 shares a level over the tensor, and finer scales do not care.
+// One outlier of thousands: NVFP4 shares a second level over the tensor, and finer scales are not
+// affected.
 TEST(VerifyPlausible, outliers_are_honest) {
   for (const float outlier : {50.0F, 2000.0F, -40000.0F})
     for (const Recipe& recipe : recipes()) {
-      if (recipe.scaling.tile == Tile{0, 0}) continue;  // all else is lost there
+      if (recipe.scaling.tile == Tile{0, 0}) continue;  // a per-tensor scale loses all else
       if (recipe.scaling.tile.cols == 128) continue;
-      // Shared by eight tensors it leaves NVFP4 nothing of the others; a single one has its own.
+      // Shared by eight tensors, such a second level flushes NVFP4's other tensors to zero; a
+      // single tensor has its own.
       const Model model =
           honest(recipe.dialect, recipe.scaling,
                  [&](std::vector<float>& values, const std::string&) { values[777] = outlier; },
@@ -232,20 +236,20 @@ TEST(VerifyPlausible, scales_of_one) {
 }
 
 TEST(VerifyPlausible, scales_that_were_multiplied) {
-  for (const float factor : {128.0F, 0x1p14F}) {  // all of them: what is not quantized tells
+  for (const float factor : {128.0F, 0x1p14F}) {  // all scales: unquantized matrices show it
     Model model = honest(kDs, preset("fp8-block"));
     for (auto& [name, tensor] : model.tensors)
       if (is_scale(name)) change_numbers(tensor, [&](float scale) { return scale * factor; });
     EXPECT_NE(size_findings(model), "") << factor;
   }
-  Model one = honest(kDs, preset("fp8-block"));  // of one tensor: its neighbours do
+  Model one = honest(kDs, preset("fp8-block"));  // scales of one tensor: the other tensors show it
   change_numbers(one.tensors.at(kO + ".weight_scale_inv"), [](float scale) { return scale * 128; });
   EXPECT_TRUE(size_findings(one).starts_with("warning plausible " + kO)) << size_findings(one);
   Model byte = honest(kCt, preset("mxfp8"));
   for (char& scale : byte.tensors.at(kO + ".weight_scale").bytes)
     scale = static_cast<char>(scale + 7);
   EXPECT_TRUE(size_findings(byte).starts_with("warning plausible " + kO)) << size_findings(byte);
-  // A single one, damaged in its exponent.
+  // A single scale with a damaged exponent bit.
   Model bit = honest(kDs, preset("fp8-block"));
   const std::string gate = kGate + ".weight_scale_inv";
   float scale = 0;
@@ -254,7 +258,7 @@ TEST(VerifyPlausible, scales_that_were_multiplied) {
   EXPECT_TRUE(size_findings(bit).starts_with("warning plausible " + kGate)) << size_findings(bit);
 }
 
-// Weights that were cast and not scaled, and codes of an eighth of their size.
+// Weights that were cast without a scale, and codes of an eighth of their magnitude.
 TEST(VerifyPlausible, codes_that_do_not_reach) {
   Model cast = honest(kMo, preset("fp8"));
   for (auto& [name, tensor] : cast.tensors) {
@@ -268,7 +272,7 @@ TEST(VerifyPlausible, codes_that_do_not_reach) {
     code = static_cast<char>((code & 0x80) | std::max(0, (code & 0x7F) - 24));
   const std::string found = size_findings(small, {.loaders = {Loader::vllm}});
   EXPECT_TRUE(found.starts_with("warning reach " + kO + ".weight: only 0 of 1 tiles")) << found;
-  // One of those that share a scale is enough.
+  // One of the tensors that share a scale is enough.
   Model shared = honest(kMo, preset("fp8"), [](std::vector<float>& values, const std::string& m) {
     if (m == kO)
       for (float& value : values) value *= 40;
@@ -276,7 +280,8 @@ TEST(VerifyPlausible, codes_that_do_not_reach) {
   EXPECT_EQ(size_findings(shared), "");
 }
 
-// Zeros over which scales are not those of zeros; and block scales of zero over codes that are not.
+// Zero codes under scales that are not those of all-zero tiles; and zero block scales over nonzero
+// codes.
 TEST(VerifyPlausible, codes_or_scales_that_were_lost) {
   for (const Recipe& recipe :
        {Recipe{kDs, preset("fp8-block")}, Recipe{kCt, bf16_scaled("fp8-channel")},
@@ -296,7 +301,7 @@ TEST(VerifyPlausible, codes_or_scales_that_were_lost) {
   EXPECT_EQ(size_findings(block), "");
 }
 
-// The second level of another tensor, which its block scales do not fit.
+// The second-level scale of another tensor, which the block scales do not fit.
 TEST(VerifyPlausible, a_second_level_of_another) {
   Model model = honest(kMo, preset("nvfp4"));
   change_numbers(model.tensors.at(kO + ".weight_scale_2"), [](float t) { return t * 1.0e9F; });

@@ -1,4 +1,5 @@
-// Quantized or not: what config.json says of the checkpoint as a whole, held against what it holds.
+// Rules on the checkpoint as a whole: quantized or not, as config.json declares, against the
+// tensors.
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -14,7 +15,8 @@ namespace {
 
 using safetensors::StoredType;
 
-// Is a matrix meant to be quantized? A cache of few bits alone leaves all of them as they are.
+// Does the config declare this matrix as quantized? KV cache quantization alone quantizes no
+// matrix.
 bool is_meant(const VerifyView& view, const std::string& module) {
   const Json& side = view.checkpoint.hf_quant_config()["quantization"];
   switch (view.recognized.dialect) {
@@ -27,13 +29,13 @@ bool is_meant(const VerifyView& view, const std::string& module) {
   }
 }
 
-// Loaders that look for scales of weights that have none.
+// Reports loaders that look for scales of unquantized weights.
 void check_none_is(const VerifyView& view, Findings& out) {
   const bool by_side = view.checkpoint.hf_quant_config()["quantization"].is_object();
   if (view.method.empty() && !by_side) return;
   const IgnoreList skipped(view.recognized.dialect, ignore_list_of(view));
   for (const Loader loader : {kV, kH, kS, kT}) {
-    // What it does not know, and what it does not read, makes it load weights as they are.
+    // transformers ignores a quant_method that it does not know, and loads the weights unquantized.
     if (loader == kH && (view.method.empty() || view.method.starts_with("modelopt"))) continue;
     const auto found = std::find_if(
         view.plain_linears.begin(), view.plain_linears.end(), [&](const std::string& module) {
@@ -51,7 +53,7 @@ void check_none_is(const VerifyView& view, Findings& out) {
   }
 }
 
-// The largest magnitude among the first codes.
+// The largest decoded magnitude among the first codes.
 double reach_of_codes(const VerifyView& view, const StoredTensor& tensor) {
   constexpr std::uint64_t kMax = 1U << 20;
   std::vector<std::byte> codes(std::min(tensor.nbytes(), kMax));
@@ -65,10 +67,11 @@ double reach_of_codes(const VerifyView& view, const StoredTensor& tensor) {
   return most;
 }
 
-// Codes that nothing belongs to are loaded as the numbers that they decode to. Those may be meant
-// where they are as small as weights are; codes made with scales reach the top of their format.
+// FP8 codes without scales are loaded as the values they decode to. That may be intended (an
+// unscaled cast) where they are as small as weights are; codes made with scales use the top of
+// their format.
 void check_bare_codes(const VerifyView& view, const StoredTensor& tensor, Findings& out) {
-  constexpr double kLargest = 64;  // as in `plausible`
+  constexpr double kLargest = 64;  // the limit of the rule `plausible`
   const bool fp8 = holds_fp8(tensor);
   if (fp8 && view.options.codes && reach_of_codes(view, tensor) < kLargest) {
     out.warn({kV, kH, kS, kT}, tensor.name(),
@@ -88,7 +91,7 @@ void check_quantized(const VerifyView& view, Findings& out) {
   if (!view.recognized.quantized && view.misfits.empty()) check_none_is(view, out);
   const Dialect dialect = view.recognized.dialect;
   const bool foreign = dialect == Dialect::comfyui || dialect == Dialect::octavo;
-  if (view.recognized.quantized && foreign) return;  // no loader reads it in any case
+  if (view.recognized.quantized && foreign) return;  // no loader reads this dialect
   for (const std::string& name : view.recognized.plain) {
     const StoredTensor& tensor = view.checkpoint.at(name);
     const bool is_scale = name.substr(name.rfind('.') + 1).find("scale") != std::string::npos;

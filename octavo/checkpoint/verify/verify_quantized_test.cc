@@ -1,5 +1,5 @@
-// Is a checkpoint what its configuration says of it as a whole: quantized or not, by codes and
-// scales alone, each group as it is?
+// Does a checkpoint match its config as a whole: quantized or not, by codes and scales alone, each
+// config group as declared?
 #include "octavo/checkpoint/verify/verify_testing_internal.h"
 
 namespace octavo {
@@ -7,7 +7,7 @@ namespace {
 
 using namespace verify_testing;
 
-// The model that was quantized: matrices of bf16 under the names of the weights.
+// The unquantized model: bf16 matrices under the names of the weights.
 Model unquantized(Dialect dialect, const Scaling& scaling) {
   Model model = make_model(dialect, scaling);
   std::erase_if(model.tensors,
@@ -32,7 +32,7 @@ TEST(VerifyQuantized, a_config_that_speaks_of_codes_where_there_are_none) {
   EXPECT_EQ(verdict(unquantized(kCt, preset("nvfp4"))), kOfAll);
   EXPECT_EQ(verdict(unquantized(kDs, preset("fp8-block"))), kOfAll);
   EXPECT_EQ(verdict(unquantized(kDs, preset("mxfp8"))), kOfAll);
-  // transformers does not know ModelOpt's, and loads weights as they are.
+  // transformers ignores ModelOpt's quant_method and loads weights unquantized.
   constexpr std::string_view kOfServers = "quantized:sglang quantized:trtllm quantized:vllm";
   Model modelopt = unquantized(kMo, preset("nvfp4"));
   EXPECT_EQ(verdict(modelopt), kOfServers);
@@ -48,7 +48,7 @@ TEST(VerifyQuantized, a_config_that_ignores_all_weights_is_consistent) {
   Model skipped = unquantized(kCt, bf16_scaled("fp8-channel"));
   skipped.words().set("ignore", Json::array({"re:.*"}));
   EXPECT_EQ(verdict(skipped), "");
-  // The cache alone.
+  // KV cache quantization only.
   Model cache = unquantized(kCt, bf16_scaled("fp8-channel"));
   cache.words().set("config_groups", Json::object());
   cache.words().set(
@@ -79,7 +79,7 @@ TEST(VerifyQuantized, codes_without_scales_and_without_a_config) {
     EXPECT_EQ(tensors.size(), kPieces.size());
     EXPECT_FALSE(findings_of(model, {.codes = false}).empty());
   }
-  // Bytes of FP4, whatever config.json says of them.
+  // Packed FP4 bytes, whatever config.json declares.
   Model four = make_model(kMo, preset("nvfp4"));
   drop_scales(four);
   EXPECT_TRUE(kinds(findings_of(four)).contains("quantized:vllm"));
@@ -126,7 +126,7 @@ TEST(VerifyQuantized, transforms_and_zeros_that_are_left_out) {
     EXPECT_EQ(found[0].loader, "all");
     EXPECT_NE(found[0].message.find("not checked"), std::string::npos);
   }
-  // What others write where there is none.
+  // What other tools write where there is no transform.
   Model good = make_model(kCt, bf16_scaled("fp8-channel"));
   for (const Json& none :
        {Json(), Json::object(), Json::object({{"config_groups", Json::object()}})}) {
@@ -140,7 +140,7 @@ TEST(VerifyQuantized, transforms_and_zeros_that_are_left_out) {
   EXPECT_EQ(verdict(good), "");
 }
 
-// AWQ as ModelOpt writes it: a weight is right only with activations that are multiplied, too.
+// AWQ as ModelOpt exports it: a weight is correct only with pre_quant_scale on the activations.
 TEST(VerifyQuantized, scales_that_belong_to_activations) {
   for (const std::string_view name : {"nvfp4", "fp8-channel"}) {
     Model model = make_model(kMo, preset(name));
@@ -162,7 +162,7 @@ TEST(VerifyQuantized, scales_that_belong_to_activations) {
     EXPECT_NE(message.find("self_attn.k_proj.pre_quant_scale' and 1 more"), std::string::npos)
         << message;
   }
-  // One that came without its codes is of no use either.
+  // A pre_quant_scale without codes is an error, too.
   Model plain = unquantized(kMo, preset("nvfp4"));
   plain.config.remove("quantization_config");
   plain.hf_quant = Json();
@@ -170,7 +170,7 @@ TEST(VerifyQuantized, scales_that_belong_to_activations) {
   EXPECT_EQ(verdict(plain), "transforms:all");
 }
 
-// Two schemes in one model: attention as one has it, the rest as the other.
+// Two schemes in one model: one for attention, the other for the rest.
 Model mixed(std::string_view attention, std::string_view rest) {
   std::vector<Piece> first(kPieces.begin(), kPieces.begin() + 4);
   std::vector<Piece> second(kPieces.begin() + 4, kPieces.end());
@@ -190,7 +190,7 @@ Model mixed(std::string_view attention, std::string_view rest) {
 }
 
 TEST(VerifyQuantized, each_weight_has_the_activations_of_its_group) {
-  // FP8's are quantized, and NVFP4's are not.
+  // FP8 activations are quantized, NVFP4's (A16) are not.
   const auto supported = [](const Model& model) {
     std::string out;
     for (const Finding& one : findings_of(model))
@@ -199,20 +199,20 @@ TEST(VerifyQuantized, each_weight_has_the_activations_of_its_group) {
   };
   const std::string down = "model.layers.0.mlp.down_proj";
   EXPECT_EQ(supported(mixed("fp8-channel", "nvfp4")), text("sglang:", down, " trtllm:", down, " "));
-  // A name counts before an expression, and that before a class, whatever comes first.
+  // A full name has precedence over an expression, and an expression over a class, in any order.
   Model by_class = mixed("fp8-channel", "nvfp4");
   by_class.group("group_0").set("targets", Json::array({"Linear"}));
   EXPECT_EQ(supported(by_class), text("sglang:", down, " trtllm:", down, " "));
   by_class.group("group_0").set("targets", Json::array({"Linear", down}));
   const std::string gate = "model.layers.0.mlp.gate_proj";
   EXPECT_EQ(supported(by_class), text("sglang:", gate, " trtllm:", gate, " "));
-  // And MXFP4's are not, so that nobody minds those beside it but SGLang.
+  // MXFP4's are not quantized either, so that only SGLang rejects the mix.
   EXPECT_EQ(supported(mixed("fp8-channel", "mxfp4")), text("sglang:", down, " "));
   Model four = mixed("fp8-channel", "mxfp4");
   four.group("group_1").set("input_activations",
                             Json::object({{"num_bits", 4}, {"type", "float"}, {"dynamic", true}}));
   EXPECT_EQ(supported(four), text("sglang:", down, " trtllm:", down, " "));
-  // Static activations of one group are not asked of the other.
+  // Static activation scales of one config group are not required of the other.
   Model is_static = mixed("fp8-channel", "nvfp4");
   const_cast<Json&>(is_static.group()["input_activations"]).set("dynamic", false);
   std::set<std::string> asked;
@@ -256,8 +256,8 @@ TEST(VerifyQuantized, a_sidecar_file_that_declares_nothing_or_something_else) {
                 [&](Model& model) { model.hf_quant = make_model(kMo, channel).hf_quant; });
 }
 
-// One that no reader of expressions takes stops loaders; one that octavo alone does not take is
-// only not checked.
+// An expression that is invalid in every regex engine stops loaders; one that only octavo cannot
+// parse is merely not checked.
 TEST(VerifyQuantized, expressions_that_are_none) {
   const auto severity = [](const char* entry) {
     Model model = make_model(kCt, bf16_scaled("fp8-channel"));

@@ -1,4 +1,4 @@
-// What the numbers of scales say. They are read whole: there are few of them.
+// Rules on scale values. All scales are read: there are few of them.
 #include <algorithm>
 #include <array>
 #include <bit>
@@ -41,7 +41,7 @@ std::vector<float> scale_numbers(const VerifyView& view, const VerifiedWeight& w
   const StoredType type = stored.entry->type;
   const auto size = static_cast<std::size_t>(stored_bits(type) / 8);
   std::vector<float> out(bytes.size() / size);
-  if (size == 1) {  // there may be one for sixteen weights: a table
+  if (size == 1) {  // there may be one per sixteen weights: a lookup table
     std::array<float, 256> numbers{};
     for (unsigned code = 0; code < numbers.size(); ++code) {
       const auto byte = static_cast<std::byte>(code);
@@ -80,7 +80,8 @@ static std::string bad_scales_text(std::int64_t bad, std::int64_t negative) {
 
 void check_scale_numbers(const VerifyView& view, Findings& out) {
   check_static_scales(view, StaticFault::number, out);
-  // vLLM makes FP16 of fused per-tensor weights on the way to one scale; below this codes change.
+  // vLLM requantizes fused per-tensor weights to one scale through FP16; below this limit codes
+  // change.
   constexpr float kTiny = 2e-5F;
   for (const VerifiedWeight& weight : view.weights) {
     const std::string& name = weight.scales->plan.name;
@@ -144,7 +145,7 @@ void check_fused_scales(const VerifyView& view, Findings& out) {
     const std::string& module = weight.found->weight.module;
     const std::string key = fusion_key(module);
     if (key.empty() || (weight.scheme != Scheme::fp8_tensor && !two_levels)) continue;
-    // Experts have one scale each in servers; what is fused is within one.
+    // Servers keep one scale per expert; only fused parts within an expert share one.
     const std::string own = key.find('*') == std::string::npos
                                 ? key
                                 : module.substr(0, module.rfind('.')) + key.substr(key.rfind('.'));

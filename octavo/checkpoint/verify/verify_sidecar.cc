@@ -1,5 +1,5 @@
-// What lies beside the weights and says the same twice: ModelOpt's hf_quant_config.json, which some
-// servers read before config.json and some behind it, and the index, by which some find tensors.
+// Rules on redundant files: ModelOpt's sidecar file hf_quant_config.json, which some servers read
+// before config.json and some after it, and the index, by which some loaders find tensors.
 #include <algorithm>
 #include <array>
 
@@ -19,7 +19,7 @@ std::string upper(std::string_view text) {
   return out;
 }
 
-// The types that vLLM's reader of this file insists on, whatever it does with the values.
+// The JSON types that vLLM's parser of this file requires, whether or not it uses the values.
 void check_types(const Json& side, Findings& out) {
   const auto wants = [&](std::string_view key, std::string_view what) {
     out.error({kV, kS, kT}, "",
@@ -35,7 +35,7 @@ void check_types(const Json& side, Findings& out) {
     wants("group_size", "a number of 1 or more");
 }
 
-// Of config.json: at the top, or in the only place where some versions have it.
+// group_size of config.json: at the top level, or in the config group where some versions put it.
 std::int64_t group_size_of(const Json& words) {
   if (const std::int64_t declared = words["group_size"].integer_or(0); declared > 0)
     return declared;
@@ -45,7 +45,8 @@ std::int64_t group_size_of(const Json& words) {
   return 0;
 }
 
-// What config.json's kv_cache_scheme is called in the other file; "" where it is none.
+// The kv_cache_quant_algo that corresponds to config.json's kv_cache_scheme; "" where there is
+// none.
 std::string cache_algorithm(const Json& scheme) {
   if (!scheme.is_object()) return {};
   const std::int64_t bits = scheme["num_bits"].integer_or(0);
@@ -53,7 +54,7 @@ std::string cache_algorithm(const Json& scheme) {
   return text(bits, " bits of type '", shown(scheme["type"].string_or(""), 40), "'");
 }
 
-// Lists are held against each other by what they skip: one may have globs where the other has
+// Compares the two ignore lists by the modules they cover: one may have globs where the other has
 // names.
 void check_lists(const VerifyView& view, const Json& side, Findings& out) {
   const Json& own = view.words["ignore"];
@@ -102,7 +103,7 @@ void check_sidecar_file(const VerifyView& view, Findings& out) {
   if (algorithm.find("NVFP4") != std::string::npos && !side.has("group_size"))
     out.error({kV}, "", text(kSide, " has no 'group_size', which it asks for with NVFP4"));
   check_types(side, out);
-  if (view.method.empty()) return;  // there is nothing to hold it against
+  if (view.method.empty()) return;  // config.json has nothing to compare with
   if (const std::string other = upper(view.words["quant_algo"].string_or(""));
       !other.empty() && other != algorithm)
     out.error({kV, kS, kT}, "",
@@ -124,11 +125,10 @@ void check_sidecar_file(const VerifyView& view, Findings& out) {
   check_lists(view, side, out);
 }
 
-// Servers, and transformers from version 5 on, take what the files of the index have; before that
-// transformers looked only for what the index names.
-// A file beside the model's that has tensors of the same names, or cannot be read. vLLM and SGLang
-// go by the index where there is one; TensorRT-LLM reads all files in any case, but for those that
-// are called consolidated.
+// Servers, and transformers from version 5 on, load every tensor of the index's files; before that
+// transformers loaded only what the index names. This checks a file beside the model's that has
+// tensors of the same names, or cannot be read. vLLM and SGLang follow the index where there is
+// one; TensorRT-LLM reads all files in any case, except those named consolidated.
 static void check_unread_file(const VerifyView& view, const std::string& name, Findings& out) {
   std::string why;
   try {

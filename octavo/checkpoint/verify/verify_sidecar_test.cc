@@ -1,4 +1,5 @@
-// What is said twice and not alike: hf_quant_config.json beside config.json, an index beside files.
+// Disagreement between redundant files: hf_quant_config.json and config.json, the index and the
+// shards.
 #include "octavo/checkpoint/shard_index.h"
 #include "octavo/checkpoint/verify/verify_testing_internal.h"
 
@@ -26,17 +27,17 @@ TEST(Verify, a_sidecar_file_that_declares_something_else) {
     side(model).set("kv_cache_quant_algo", "FP8");
     model.words().set("kv_cache_scheme", Json::object({{"num_bits", 4}, {"type", "float"}}));
   });
-  // Types that a server's reader does not take.
+  // JSON types that a server's parser rejects.
   breaks(channel,
          [](Model& model) { side(model).set("kv_cache_quant_algo", Json::array({"FP8"})); });
   breaks(channel, [](Model& model) { side(model).set("exclude_modules", "lm_head"); });
   breaks(channel, [](Model& model) { side(model).set("group_size", "many"); });
   breaks(channel, [](Model& model) { side(model).set("group_size", -16); });
-  // A quantized module on one of the lists, and a plain one on neither's.
+  // A quantized module on one of the ignore lists, and an unquantized one on neither.
   breaks(channel, [](Model& model) { const_cast<Json&>(side(model)["exclude_modules"]).push(kQ); });
   breaks(channel,
          [](Model& model) { side(model).set("exclude_modules", Json::array({"lm_head"})); });
-  // Each of them against the other, and one of them against the weights.
+  // Each file against the other, and one of them against the weights.
   const auto both = [](Model& model) {
     std::string out;
     for (const Finding& one : findings_of(model, {.loaders = {Loader::vllm}}))
@@ -47,7 +48,7 @@ TEST(Verify, a_sidecar_file_that_declares_something_else) {
   side(group).set("group_size", 32);
   EXPECT_EQ(both(group), "side-file said-scheme");
   Model inner = make_model(kMo, nvfp4);
-  inner.words().remove("group_size");  // it is in the group, too
+  inner.words().remove("group_size");  // it is in the config group, too
   EXPECT_EQ(both(inner), "");
   side(inner).set("group_size", 8);
   EXPECT_EQ(both(inner), "side-file said-scheme");
@@ -74,7 +75,7 @@ TEST(Verify, group_sizes_that_differ_in_one_file) {
   });
 }
 
-// Without config.json's words the side file is what servers have, and is held against the weights.
+// Without quantization_config servers use the sidecar file, and it is checked against the weights.
 TEST(Verify, a_sidecar_file_alone) {
   Model model = make_model(kMo, preset("nvfp4"));
   model.config.remove("quantization_config");
@@ -89,7 +90,8 @@ TEST(Verify, a_sidecar_file_alone) {
   EXPECT_EQ(verdict(list, {.loaders = {Loader::vllm}}), "skip-list-too-wide:vllm");
 }
 
-// vLLM finds an entry anywhere in a name; heads are quantized unless they are on ModelOpt's list.
+// vLLM matches an entry anywhere in a name; heads count as quantized unless they are on ModelOpt's
+// list.
 TEST(Verify, modelopts_list_as_servers_read_it) {
   Model model = make_model(kMo, bf16_scaled("fp8-channel"));
   for (Json* const list : {&model.words(), &side(model)})
@@ -130,13 +132,13 @@ TEST(Verify, an_index_that_leaves_tensors_out) {
     for (const Finding& one : found) {
       EXPECT_EQ(one.rule, "index");
       EXPECT_EQ(one.tensor, left);
-      // What version 4 of transformers does; all others read the file.
+      // Only transformers 4 follows the index; all others read the whole file.
       EXPECT_EQ(one.severity, one.loader == "transformers" ? Severity::error : Severity::warning);
     }
   }
 }
 
-// Which file a server reads, where two hold the same tensors.
+// Which file a server reads where two hold the same tensors.
 TEST(Verify, another_file_with_the_same_tensors) {
   const auto write = [](const TemporaryFolder& folder, const std::string& file,
                         const std::string& name) {
@@ -169,7 +171,7 @@ TEST(Verify, another_file_with_the_same_tensors) {
   EXPECT_EQ(said(folder), all);
   folder.save("extra.safetensors", "no safetensors");
   EXPECT_EQ(said(folder), all);
-  // By an index, for those who read it.
+  // With an index, for loaders that follow it.
   write(folder, "extra.safetensors", "a.weight");
   folder.save("model.safetensors.index.json",
               write_shard_index({{"model.safetensors"}, {{"a.weight", 0}}, 8}));

@@ -1,4 +1,4 @@
-// Types and shapes of one weight, and how matrices can be split.
+// Rules on types and shapes of one weight, divisibility and tensor parallelism.
 #include <algorithm>
 #include <array>
 
@@ -14,7 +14,7 @@ bool is_loaders(Dialect dialect) {
   return dialect != Dialect::comfyui && dialect != Dialect::octavo;
 }
 
-// Of which size its tiles are: 0 where the extent does not matter.
+// Tile sizes that rows and columns must be multiples of; 0: no constraint.
 struct Multiples {
   std::int64_t rows = 0, cols = 0;
 };
@@ -58,7 +58,7 @@ void check_scale_types(const VerifyView& view, Findings& out) {
   }
 }
 
-// The one shape that a spelling has for a weight's scales; nothing where it has several.
+// The only scale shape that the dialect allows for a weight; empty where it allows several.
 static std::vector<std::uint64_t> wanted_grid(Dialect dialect, const VerifiedWeight& weight) {
   const QuantizedWeight& of = weight.found->weight;
   const Shape grid = scale_shape(of.shape, of.scaling);
@@ -80,7 +80,7 @@ void check_scale_shapes(const VerifyView& view, Findings& out) {
     const auto& shape = weight.scales->plan.shape;
     const auto wanted = wanted_grid(dialect, weight);
     const bool single = weight.found->weight.scaling.tile == Tile{0, 0};
-    // Per channel DeepSeek's spelling has no words, and no loader that would mind the shape.
+    // The deepseek dialect has no per-channel scheme, so no loader checks the shape.
     const bool any = dialect == Dialect::deepseek && weight.scheme == Scheme::fp8_channel;
     if (single ? !is_one(shape) : !any && shape != wanted)
       out.error({kV, kH, kS, kT}, weight.scales->plan.name,
@@ -93,8 +93,8 @@ void check_scale_shapes(const VerifyView& view, Findings& out) {
   }
 }
 
-// A last block of rows may be cut short where no other part of a fused matrix follows: always for
-// vLLM and TensorRT-LLM, for SGLang only where every device has the whole.
+// A ragged last block of rows is accepted where no other part of a fused matrix follows: always by
+// vLLM and TensorRT-LLM, by SGLang only where the matrix is replicated on every device.
 static void check_ragged_rows(const VerifyView& view, const VerifiedWeight& weight, Findings& out) {
   const QuantizedWeight& of = weight.found->weight;
   const std::string reason =
@@ -107,7 +107,8 @@ static void check_ragged_rows(const VerifyView& view, const VerifiedWeight& weig
   } else if (place == FusedPlace::last) {
     out.error({kS}, name, reason);
   }
-  // transformers decodes blocks only where they come out even; compressed-tensors fills them up.
+  // transformers decodes blocks only where rows and columns are multiples of 128;
+  // compressed-tensors pads them.
   if (view.recognized.dialect == Dialect::deepseek || stack) out.error({kH}, name, reason);
 }
 
@@ -126,7 +127,8 @@ void check_divisible(const VerifyView& view, Findings& out) {
   }
 }
 
-// Servers split what comes first in a layer by rows, and what adds up at its end by columns.
+// Tensor parallelism: column-parallel layers (QKV, gate_up) are split by rows of the weight,
+// row-parallel layers (o_proj, down_proj) by columns.
 void check_tensor_parallel(const VerifyView& view, Findings& out) {
   const std::int64_t devices = view.options.tensor_parallel;
   if (devices == 1 || !is_loaders(view.recognized.dialect)) return;
@@ -136,7 +138,7 @@ void check_tensor_parallel(const VerifyView& view, Findings& out) {
     const std::string& module = weight.found->weight.module;
     const std::string_view last = std::string_view(module).substr(module.rfind('.') + 1);
     if (last == "q_a_proj" || last == "wq_a" || fused_place(module) == FusedPlace::replicated_last)
-      continue;  // every device has MLA's first matrices whole
+      continue;  // MLA's q_a/kv_a are replicated on every device
     const auto [rows, cols] = multiples_of(weight);
     const Extent extent = extent_of(weight.found->weight);
     bool by_columns = false;

@@ -1,5 +1,5 @@
-// A good checkpoint has no findings with the loaders that read its spelling; and for every rule one
-// change that breaks it and nothing else.
+// A correct checkpoint has no findings for the loaders that support its dialect; and for every rule
+// one change that breaks this rule and no other.
 #include "octavo/checkpoint/verify/verify.h"
 
 #include "octavo/checkpoint/verify/verify_testing_internal.h"
@@ -9,7 +9,7 @@ namespace {
 
 using namespace verify_testing;
 
-// The matrix: who reads what octavo writes.
+// The support matrix: which loader reads what octavo writes.
 TEST(Verify, good_checkpoints_have_the_findings_of_the_matrix) {
   EXPECT_EQ(verdict(make_model(kCt, bf16_scaled("fp8-channel"))), "");
   EXPECT_EQ(verdict(make_model(kCt, bf16_scaled("fp8-block"))), "");
@@ -114,7 +114,7 @@ TEST(Verify, every_rule_is_broken_by_one_change) {
   });
   expect_breaks(kCt, channel, "skip-list", kAll,
                 [](Model& model) { model.words().set("ignore", Json::array({"lm_head"})); });
-  // The glob is no expression, which is what transformers takes it for.
+  // The glob is no valid expression, and transformers treats it as one.
   expect_breaks(kDs, block, "skip-list", "transformers vllm", [](Model& model) {
     model.words().set("modules_to_not_convert",
                       Json::array({"lm_head", "layers.0.mlp.router", "*mlp.router"}));
@@ -130,8 +130,8 @@ TEST(Verify, every_rule_is_broken_by_one_change) {
   });
 }
 
-// As vLLM's validate_fp8_block_shape has it, and TensorRT-LLM's FP8BlockScalesLinearMethod: the
-// last part of a fused matrix, and what stands alone.
+// Rules of vLLM's validate_fp8_block_shape and TensorRT-LLM's FP8BlockScalesLinearMethod: the last
+// part of a fused matrix, and matrices that are not fused, may be ragged.
 TEST(Verify, a_last_block_that_is_cut_short) {
   const auto with = [](const std::string& module, Dialect dialect) {
     return verdict(make_model(dialect,
@@ -144,10 +144,11 @@ TEST(Verify, a_last_block_that_is_cut_short) {
   EXPECT_EQ(with("mlp.up_proj", kCt), "divisible:sglang");
   const Model split = make_model(kCt, bf16_scaled("fp8-block"),
                                  {{"model.layers.0.self_attn.kv_a_proj_with_mqa", 576, 256}});
-  EXPECT_EQ(verdict(split, {.tensor_parallel = 8}), "");  // every device has it whole
+  EXPECT_EQ(verdict(split, {.tensor_parallel = 8}), "");  // replicated on every device
 }
 
-// transformers matches from the beginning of names, so a router's name skips what begins like it.
+// transformers matches from the beginning of names, so a router's name also ignores modules whose
+// names begin with it.
 TEST(Verify, a_name_that_others_begin_with) {
   Model model = make_model(kDs, preset("fp8-block"));
   const_cast<Json&>(model.words()["modules_to_not_convert"]).push("model.layers.0.mlp.gate");
@@ -174,7 +175,7 @@ TEST(Verify, stacks_of_experts) {
   EXPECT_EQ(verdict(model), "stacks:sglang stacks:trtllm stacks:vllm");
 }
 
-// Patterns come from files: none may take forever or end the program.
+// Patterns are untrusted: none may take unbounded time or end the program.
 TEST(Verify, patterns_that_are_none) {
   Model model = make_model(kCt, bf16_scaled("fp8-channel"));
   model.words().set("ignore",
@@ -184,7 +185,7 @@ TEST(Verify, patterns_that_are_none) {
             "skip-list:sglang skip-list:transformers skip-list:trtllm skip-list:vllm");
   for (const Finding& finding : findings_of(model))
     EXPECT_EQ(finding.severity, Severity::warning) << finding.message;
-  model.words().set("ignore", Json::array({"re:(?!model\\.layers).*"}));  // looks ahead
+  model.words().set("ignore", Json::array({"re:(?!model\\.layers).*"}));  // lookahead
   for (const Finding& finding : findings_of(model)) {
     EXPECT_EQ(finding.severity, Severity::warning);
     EXPECT_NE(finding.message.find("not checked"), std::string::npos) << finding.message;

@@ -1,5 +1,5 @@
-// A model that can be changed before it is written, for tests of verify: what a change adds to the
-// findings.
+// A model that can be modified before it is written, for tests of verify: which findings a
+// modification adds.
 #pragma once
 
 #include <cstring>
@@ -23,7 +23,7 @@ struct Stored {
   std::string bytes;
 };
 
-// A layer of a model with all that is in its folder, to be changed before it is written.
+// One layer of a model with all files of its folder, to be modified before it is written.
 struct Model {
   Dialect dialect;
   std::map<std::string, Stored> tensors{};
@@ -52,7 +52,7 @@ inline Model make_model(Dialect dialect, const Scaling& scaling,
   Model model{.dialect = dialect};
   QuantizedModel all{{}, {"lm_head", "model.layers.0.mlp.router"}};
   for (const Piece& piece : pieces) {
-    // The same values everywhere, so that what is fused has the same scale.
+    // The same values everywhere, so that fused matrices have one scale.
     const TestWeight weight =
         make_weight(dialect, piece.module + ".weight", {piece.rows, piece.cols}, scaling, 1000);
     all.weights.push_back(weight.weight);
@@ -65,7 +65,7 @@ inline Model make_model(Dialect dialect, const Scaling& scaling,
       model.tensors[plan.name] = {plan.type, plan.shape, bytes};
     }
   }
-  // One scale for what is one for a tensor: as sharing makes it.
+  // One per-tensor scale for all, as shared scales of fused matrices have it.
   for (auto& [name, tensor] : model.tensors) {
     const bool second = name.ends_with("global_scale") || name.ends_with("_scale_2");
     const bool single = scaling.tile == Tile{0, 0} && name.ends_with("_scale");
@@ -139,7 +139,7 @@ inline constexpr Dialect kCt = Dialect::compressed_tensors, kMo = Dialect::model
 inline constexpr std::string_view kAll = "sglang transformers trtllm vllm",
                                   kServers = "sglang trtllm vllm";
 
-// What the change adds to the findings; it must be of one rule.
+// Expects that the change adds findings of exactly one rule.
 inline void expect_breaks(Dialect dialect, const Scaling& scaling, std::string_view rule,
                           std::string_view loaders, const std::function<void(Model&)>& change,
                           const VerifyOptions& options = {}) {
@@ -159,7 +159,7 @@ inline void expect_breaks(Dialect dialect, const Scaling& scaling, std::string_v
   EXPECT_EQ(joined(added), joined(wanted));
 }
 
-// What a cache of few bits asks for.
+// Adds the scales that a quantized KV cache needs.
 inline void add_cache_scales(Model& model, std::string_view k = "k_scale",
                              std::string_view v = "v_scale") {
   for (const std::string_view scale : {k, v})

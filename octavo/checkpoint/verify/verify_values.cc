@@ -1,5 +1,5 @@
-// NaN and Inf in what is not quantized: norms, embeddings, heads, biases. One of them in a norm,
-// and every answer of the model is NaN.
+// Rule on NaN and Inf in unquantized tensors: norms, embeddings, heads, biases. One of them in a
+// norm makes every output of the model NaN.
 #include <algorithm>
 
 #include "octavo/base/error.h"
@@ -9,11 +9,11 @@
 namespace octavo {
 
 void check_values(const VerifyView& view, Findings& out) {
-  constexpr std::uint64_t kWindow = 1U << 20;  // a multiple of every element's size
+  constexpr std::uint64_t kWindow = 1U << 20;  // a multiple of every element size
   std::vector<std::byte> window;
   for (const std::string& name : view.recognized.plain) {
     const StoredTensor& stored = view.checkpoint.at(name);
-    // Norms and biases are small, and looked at in any case.
+    // Norms and biases are small, and are always checked.
     if (!view.options.codes && stored.entry->shape.size() > 1) continue;
     const auto type = safetensors::element_type(stored.entry->type);
     if (!type || !is_value(type->dtype)) continue;

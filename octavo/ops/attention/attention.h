@@ -1,7 +1,8 @@
-// Attention that states its error:
+// Scaled dot-product attention with an error bound:
 //   Tensor o = attention(q, k, v, {.mask = {.causal = true}});
 // is softmax(softmax_scale Q K^T) V of every head, at the cheapest precision that meets a
-// tolerance, or at the one asked for. docs/numerics/attention.md says what each rounds, and bounds.
+// tolerance, or at a given one. docs/numerics/attention.md defines the rounding of each and bounds
+// its error.
 #pragma once
 
 #include <cstddef>
@@ -24,51 +25,52 @@
 
 namespace octavo {
 
-// The rungs of the ladder: what Q, K and V are rounded to, and what P is. Inputs that are codes
-// with scales already are taken as they are.
+// The rungs of the precision ladder: what Q, K, V and P are rounded to. Inputs that are codes with
+// scales are used as they are.
 enum class AttentionRung : std::uint8_t {
   exact,      // nothing is rounded; reference only
   f32,        // values and P in f32
   bf16,       // values and P in bf16
   strict,     // Q, K, V in e4m3, P as two e4m3 terms: exact attention of those inputs within 5e-3
-  balanced,   // Q and K in int8 per token, smoothed and turned; V and P in bf16
+  balanced,   // Q and K in int8 per token, K smoothed, both rotated (Hadamard); V and P in bf16
   fast,       // everything in e4m3: Q, K per token, K smoothed, V per channel, P times 256
-  naive,      // what not to do: e4m3 without scales, P divided by its sum before it is rounded
+  naive,      // a counterexample: e4m3 without scales, P normalized before it is rounded
   automatic,  // per head and range of rows, the cheapest of fast, balanced, strict, bf16 and f32
-              // that is predicted to meet rtol and atol
+              // whose modelled error meets rtol and atol
 };
 
-// Which keys a row sees.
+// Which keys a query row attends to.
 struct AttentionMask {
   bool causal = false;
-  // Row i and key j are at the same place where j = i + diagonal: 0 as torch has it, or (true)
+  // Row i is aligned with key j = i + diagonal: diagonal is 0 (top left, as in torch), or (true)
   // number of keys - number of queries, so that the last row sees the last key.
   bool bottom_right = false;
-  // Sliding window: keys at most so far before and after the row's place; negative: no limit.
+  // Sliding window: how many keys before and after the row's own key it sees; negative: no limit.
   std::int64_t left = -1, right = -1;
-  // One for each batch, or empty: how many rows and keys there really are. What lies beyond is not
-  // looked at; rows of the output there are zeros.
+  // One per batch, or empty: the actual numbers of queries and keys (padding masks). Padding is
+  // never read; its rows of the output are zeros.
   std::span<const std::int64_t> query_lengths{}, key_lengths{};
-  // If given: f32 numbers that are added to the scores, softmax_scale q k; -inf hides a key. Its
-  // shape is [batch, heads, queries, keys], where any may be 1, or that without leading ones.
+  // If given: f32 bias added to the scores softmax_scale q k; -inf masks a key. Its shape is
+  // [batch, heads, queries, keys], where any may be 1, or that without leading ones.
   View bias{};
 };
 
-// Why a rung was taken for some rows of a head.
+// The rung chosen for a range of rows of a head, and why.
 struct AttentionChoice {
   AttentionRange rows{};
   AttentionRung rung = AttentionRung::bf16;
-  // 1 / sum of squared weights, of the row that is likely the most peaked; 2 where no row was
-  // looked at, which is the worst.
+  // 1 / sum of squared weights, of the sample row that is likely the most peaked; 2, the worst
+  // case, where no row was sampled.
   double n_eff = 0.0;
-  double predicted = 0.0;  // error of that row, at six standard deviations, corrected by a trial
+  // Modelled error of that row, at six standard deviations, corrected by a probe.
+  double predicted = 0.0;
   double tolerance = 0.0;  // atol, less what rounding the output takes
   std::string explanation{};
 };
 struct AttentionReport {
   std::vector<AttentionChoice> choices;
-  std::int64_t redone =
-      0;  // rows that came out too peaked for their rung, and were done again above
+  // Rows that failed the posteriori check and were recomputed on a higher rung.
+  std::int64_t redone = 0;
 };
 
 struct AttentionOptions {
@@ -79,11 +81,11 @@ struct AttentionOptions {
   std::optional<DType> out{};             // the type of Q; f32 where Q is codes
   // f32, the shape of Q without its last dimension, dense. automatic: within the tolerance too.
   View log_sum_exp{};
-  AttentionReport* report = nullptr;  // is filled with what was chosen, and why
+  AttentionReport* report = nullptr;  // receives the choices and their explanations
   // Only these rows; others of the output are left as they are.
   std::span<const AttentionRange> ranges{};
   // State of a layer: Q, K and V (for strict and fast, where they are values) are quantized with
-  // these instead of the rung's own scales, and the largest p is noted by p.
+  // these instead of the rung's own scales; p_quantizer records the largest p.
   Quantizer *q_quantizer = nullptr, *k_quantizer = nullptr, *v_quantizer = nullptr,
             *p_quantizer = nullptr;
 
@@ -106,8 +108,8 @@ OCTAVO_API void attention_into(const Operand& q, const Operand& k, const Operand
                                                              const Operand& v, Quantizer& o,
                                                              const AttentionOptions& options = {});
 
-// What Q, K and V are on a rung, as f32 values of their shapes: what its error is measured against
-// where the question is what P costs, and what gradients are taken at.
+// The rounded Q, K and V of a rung, as f32 values of their shapes: the reference for the error of P
+// alone, and the point at which gradients are taken.
 struct AttentionInputs {
   Tensor q, k, v;
 };
@@ -115,14 +117,14 @@ struct AttentionInputs {
                                                           const Operand& v,
                                                           const AttentionOptions& options);
 
-// Gradients, exact at the rung's inputs up to what is stored (the rounding of inputs and of P is
-// taken as if it were none). automatic: at the inputs as given.
+// Gradients, exact at the rung's rounded inputs up to the rounding of the results
+// (straight-through: rounding of inputs and of P has derivative 1). automatic: at the given inputs.
 struct AttentionGradients {
   Tensor q, k, v;
 };
-// What a forward pass of the same call made, in f32: the output, dense, and the log-sum-exp. Where
-// it is given it is not found again, but for rows whose log-sum-exp is beyond 1024. For rung f32
-// alone: others have rounded P in both.
+// Results of the forward pass of the same call, in f32: the output, dense, and the log-sum-exp.
+// Where given they are not recomputed, except for rows whose log-sum-exp is beyond 1024. For rung
+// f32 only: other rungs have rounded P in both.
 struct AttentionForward {
   View out{}, log_sum_exp{};
 };
@@ -136,7 +138,7 @@ OCTAVO_API void attention_backward_into(const Operand& q, const Operand& k, cons
                                         const View& d_v, const AttentionOptions& options = {},
                                         const AttentionForward& forward = {});
 
-// Of the result, checked.
+// Shape of the result; checks the operands.
 [[nodiscard]] OCTAVO_API Shape attention_shape(const Operand& q, const Operand& k,
                                                const Operand& v);
 

@@ -1,6 +1,6 @@
-// automatic: looks at magnitudes and at a few rows, takes the cheapest rung that is predicted to
-// meet the tolerance for each range of rows and that does so for the rows looked at, and does rows
-// again whose results show that they are not like those.
+// Rung `auto`: computes statistics and sample rows, chooses for each range of rows the cheapest
+// rung whose modelled error meets the tolerance and whose probe on the sample rows confirms it, and
+// recomputes rows that fail the posteriori check.
 #include "octavo/ops/attention/attention_auto_internal.h"
 
 #include <algorithm>
@@ -23,8 +23,8 @@ namespace {
 
 constexpr std::int64_t kRowsPerRange = AttentionFacts::kRowsPerRange;
 constexpr double kWorst = 2.0;  // n_eff: errors of weights are largest where two keys share a row
-constexpr std::int64_t kMinSampleRows = 16;  // rows of a head, where it has four times as many
-constexpr std::size_t kMaxProbedRows = 64;   // rows of a head
+constexpr std::int64_t kMinSampleRows = 16;  // per head, where it has four times as many rows
+constexpr std::size_t kMaxProbedRows = 64;   // per head
 
 class Chooser {
  public:
@@ -51,7 +51,7 @@ class Chooser {
     choose();
     std::map<AttentionRung, std::vector<AttentionRange>> by_rung;
     for (const AttentionChoice& choice : choices_) by_rung[choice.rung].push_back(choice.rows);
-    // Without ranges, kernels for few query rows may take it.
+    // Without ranges, the decode kernels may take it.
     const bool is_one = by_rung.size() == 1 && call_.options.ranges.empty();
     for (const auto& [rung, ranges] : by_rung)
       run_rung(rung, is_one ? std::span<const AttentionRange>() : ranges);
@@ -63,14 +63,14 @@ class Chooser {
   }
 
  private:
-  // What the rows looked at of one range say of its worst row.
+  // What the sample rows of a range tell of its worst row.
   struct OfChoice {
-    std::vector<std::size_t> sampled;  // places in sample_rows_
+    std::vector<std::size_t> sampled;  // indices into sample_rows_
     double different = HUGE_VAL, score = 0.0;
     bool is_unsampled = false;
   };
 
-  // Is bf16 within the tolerance whatever rows look at?
+  // Does bf16 meet the tolerance for any row, whatever its weights?
   [[nodiscard]] bool is_safe(const AttentionChoice& choice) {
     return facts_.takes(AttentionRung::bf16, choice.rows) &&
            facts_.is_safe_for_any_row(AttentionRung::bf16, choice.rows, choice.tolerance);
@@ -83,8 +83,8 @@ class Chooser {
     return false;
   }
 
-  // Looking at a head costs what packing its keys does: where less than half of its rows could be
-  // on a rung that is cheaper than bf16, and bf16 is safe, none is looked at.
+  // Sampling a head costs as much as packing its keys: where less than half of its rows could use a
+  // rung cheaper than bf16, and bf16 is safe, no row is sampled.
   void find_unsampled_ranges() {
     std::map<std::size_t, std::int64_t> balance;  // rows with a cheaper rung, less those without
     for (const AttentionChoice& choice : choices_)
@@ -97,7 +97,7 @@ class Chooser {
     return static_cast<std::size_t>(range.batch * call_.q.heads() + range.head);
   }
 
-  // What the caller wants, in pieces that lie in one range of the survey.
+  // The caller's ranges, split at the ranges of the statistics.
   void cut_ranges() {
     const auto cut = [&](AttentionRange range) {
       while (range.count > 0) {
@@ -117,8 +117,8 @@ class Chooser {
         cut({.batch = batch, .head = head, .first = 0, .count = call_.q.rows()});
   }
 
-  // Of a range, the row whose query is the longest, some that lie evenly, one in the middle at
-  // least, and, where rows see different keys, the first and the last one.
+  // Sample rows of a range: the row with the longest query, some evenly spaced rows (at least one
+  // in the middle) and, where rows see different keys, the first and the last.
   [[nodiscard]] std::vector<std::int64_t> sample_positions_in(const AttentionRange& range,
                                                               std::int64_t ranges_of_head) {
     const std::int64_t last = range.first + range.count - 1;
@@ -180,8 +180,8 @@ class Chooser {
     return facts;
   }
 
-  // What is left of atol when the output is rounded to its type, which rtol pays for first. Where
-  // that alone is more than atol there is no use in a dearer rung: the report says so.
+  // What remains of atol after rounding the output to its type; rtol covers that rounding first.
+  // Where the rounding alone exceeds atol, a more expensive rung does not help: the report says so.
   struct Tolerance {
     double left = 0.0, rounding = 0.0;
     bool is_lost = false;
@@ -190,7 +190,7 @@ class Chooser {
     const AttentionOptions& options = call_.options;
     const double beyond = rounding_of(result_.out.first.values.dtype) - options.rtol;
     const double rounding = beyond > 0.0 ? beyond * facts_.largest_value(range) : 0.0;
-    // Of f32 it is far below what any rung is off by.
+    // Rounding to f32 is far below the error of any rung.
     if (!(rounding > 0.0) || result_.out.first.values.dtype == DType::f32)
       return {.left = options.atol};
     const bool is_lost = rounding >= options.atol;
@@ -199,7 +199,7 @@ class Chooser {
             .is_lost = is_lost};
   }
 
-  // Rung by rung for all ranges that have none yet, so that a rung is tried once for all heads.
+  // Rung by rung for all ranges that have none yet, so that a rung is probed once for all heads.
   void choose() {
     std::vector<std::string> tried(choices_.size());
     std::vector<bool> open(choices_.size());
@@ -244,15 +244,15 @@ class Chooser {
     }
   }
 
-  // What few rows cost is to read K and V once. A rung that rounds them first is no cheaper than
-  // f32, whatever its products cost, and how far it is off would have to be found by a look at all
+  // The cost of decode attention is reading K and V once. A rung that rounds them first is no
+  // cheaper than f32, whatever its products cost, and its error model would need statistics of all
   // of K.
   [[nodiscard]] bool may_take(AttentionRung rung, const AttentionRange& range) const {
     if (!is_decode_ || rung == kRungsByCost.back()) return facts_.takes(rung, range);
     return rung == AttentionRung::bf16 && facts_.is_as_given(rung, range) && knows_values(range);
   }
 
-  // Not where the rows of V that were looked at are zeros and others were not.
+  // False where only some rows of V have statistics, and those are zeros.
   [[nodiscard]] bool knows_values(const AttentionRange& range) const {
     return facts_.values_step() == 1 || facts_.largest_value(range) != 0.0;
   }
@@ -312,7 +312,7 @@ class Chooser {
     run_attention(exec_, call_.options, job);
   }
 
-  // Rows that came out other than those looked at go where they belong.
+  // Recomputes rows that fail the posteriori check, on the cheapest rung that meets the tolerance.
   void redo() {
     std::map<AttentionRung, std::vector<AttentionRange>> again;
     for (std::size_t i = 0; i < choices_.size(); ++i) {
@@ -328,7 +328,7 @@ class Chooser {
           posteriori_.facts_of(choice, like, alike == alike_.end() ? 1.0 : alike->second);
       for (std::int64_t r = 0; r < choice.rows.count; ++r) {
         RowFacts row = rows[static_cast<std::size_t>(r)];
-        if (row.n_eff == HUGE_VAL) continue;  // sees nothing
+        if (row.n_eff == HUGE_VAL) continue;  // sees no key
         const bool is_negligible = row.score <= negligible;
         if (is_negligible) row.score = 0.0;
         if (!is_negligible) {
@@ -354,7 +354,7 @@ class Chooser {
       run_rung(rung, rows);
     }
   }
-  // Of a range, what f32 itself does to the scores of its rows.
+  // The error of f32 itself in the scores of a range.
   struct LargeScores {
     double score = 0.0, predicted = 0.0;
   };

@@ -1,4 +1,4 @@
-// The choice of a rung per head and range of rows.
+// Attention rung `auto`: chooses a rung per head and range of rows.
 #pragma once
 
 #include "octavo/ops/attention/attention_call_internal.h"

@@ -1,4 +1,4 @@
-// Gradients of attention, and the inputs that they are taken at.
+// Gradients of attention, and the rounded inputs at which they are taken.
 #include "octavo/base/error.h"
 #include "octavo/base/fp_env.h"
 #include "octavo/convert/convert.h"
@@ -70,7 +70,7 @@ void check_gradient(const View& view, const Shape& wanted, std::string_view name
 
 bool is_given(const View& view) { return view.data != nullptr || view.shape.rank() > 0; }
 
-// Both, of f32 and of a forward pass whose P was not rounded.
+// Checks that both are given, are f32, and come from a forward pass whose P was not rounded.
 void check_forward(const AttentionForward& forward, const AttentionCall& call) {
   check(is_given(forward.out) && is_given(forward.log_sum_exp), ErrorCode::invalid_argument, kOp,
         "got one of the output and the log-sum-exp of a forward pass, wanted both or neither");

@@ -247,7 +247,7 @@ Shape AttentionCall::out_shape() const {
 bool AttentionCall::is_empty() const { return q.batches() * q.heads() * q.rows() == 0; }
 
 std::int64_t AttentionCall::work() const {
-  // Few rows cost what reading keys and values does, and many what their products do.
+  // Decode attention (few queries) is bound by reading K and V, longer calls by their products.
   constexpr std::int64_t kFewRows = 16;
   const double products_per_element = q.rows() <= kFewRows ? 8.0 : 64.0;
   std::int64_t rows = q.batches() * q.heads() * q.rows();

@@ -1,5 +1,5 @@
-// A call of attention, checked: operands as stacks of matrices for the kernel door, and the part of
-// a job that every rung shares.
+// A checked attention call: operands as [B, H, rows, cols] stacks of matrices for the kernels, and
+// the part of the kernel job that all rungs share.
 #pragma once
 
 #include <cstdint>
@@ -27,7 +27,7 @@ class AttentionStack {
   [[nodiscard]] const View& elements() const { return elements_; }  // of four dimensions
   [[nodiscard]] bool is_quantized() const { return is_quantized_; }
   [[nodiscard]] AttentionOperand operand() const;
-  // Every nth row; all of them where tiles of scales would be cut by that.
+  // Every nth row; all rows where that would split tiles of scales.
   [[nodiscard]] AttentionStack every(std::int64_t n) const;
   void add_views(std::vector<NamedView>& views) const;
 
@@ -43,10 +43,11 @@ struct AttentionCall {
   AttentionCall(const Operand& q, const Operand& k, const Operand& v,
                 const AttentionOptions& options, std::string_view op);
 
-  // What all rungs share: shapes, mask, scale. Operands and results are not in it yet.
+  // The part common to all rungs: shapes, mask, softmax scale. Operands and results are not set
+  // yet.
   [[nodiscard]] AttentionJob job() const;
   [[nodiscard]] Shape out_shape() const;  // as the caller has it
-  // Products, for the number of threads.
+  // Multiply-adds, to choose the number of threads.
   [[nodiscard]] std::int64_t work() const;
   [[nodiscard]] bool is_empty() const;  // no row to write
   void add_views(std::vector<NamedView>& views) const;

@@ -13,22 +13,22 @@ namespace {
 constexpr double kE4m3 = 0.0260, kBf16 = kE4m3 / 16, kF32 = kE4m3 / (1 << 20), kSplit = kE4m3 / 8;
 const double kInt8Step = 1.0 / (127.0 * std::sqrt(12.0));  // of an amax
 
-// Of a value that a rung has in `rounded` and that was given as `given`.
+// Relative error of a value of type `given` that a rung rounds with rms error `rounded`.
 double error_of(double rounded, DType given) {
-  if (given == DType::code) return 0.0;  // taken as they are
+  if (given == DType::code) return 0.0;  // used as they are
   if (rounded == kF32) return given == DType::f64 ? kF32 : 0.0;
   return rounded == kBf16 && given == DType::bf16 ? 0.0 : rounded;
 }
 
 // Errors of P move an output by no more than the largest of them times sum_j p_j |v_j - o|, which
-// is at most the deviation of v under p: about its rms, and more for rows that look at larger
-// values.
+// is at most the standard deviation of v under p: about its rms, and more for rows whose weights
+// are on larger values.
 constexpr double kMostSpread = 2.2;
 
 double square(double number) { return number * number; }
 double larger(double a, double b) { return a >= b || std::isnan(a) ? a : b; }  // NaN stays
 
-// Of Q and K on a rung that keeps them as floats.
+// Combined relative error of Q and K on a rung that keeps them as floats.
 double relative_error(AttentionRung rung, const RangeFacts& facts) {
   const double of_value = rung == AttentionRung::bf16  ? kBf16
                           : rung == AttentionRung::f32 ? kF32
@@ -46,21 +46,21 @@ double score_error(AttentionRung rung, const RangeFacts& facts) {
   const double relative = relative_error(rung, facts);
   if (relative == 0.0) return 0.0;
   // sum_d q_d^2 k_d^2 is at most |q|^2 times the largest of the k_d^2 that a channel has on
-  // average. A key that is longer than others has a score that is off by more, and may have any
-  // part of a row's weight: so the longest key counts, its square spread over the channels.
+  // average. A longer key has a larger score error and may carry any part of a row's weight: so the
+  // longest key counts, its square spread over the channels.
   const AttentionStatistics& k = rounds_given_keys(rung) ? facts.k_given : facts.k_smooth;
   const double squares = larger(k.channel_squares, k.row_squares / facts.head_size);
   return scale * relative * std::sqrt(facts.q.row_squares * squares);
 }
 
-// What f32 makes of a score of size one, its standard deviation in units of ln. A sum of D products
-// rounds D times, by 2^-24 / sqrt(3) of a partial sum that grows to the score: 2^-24 sqrt(D) / 3.
-// Its factor, the bias and the largest score of the row are three roundings more.
+// Standard deviation of the f32 rounding error of a score of magnitude 1, in units of ln. A sum of
+// D products rounds D times, by 2^-24 / sqrt(3) of a partial sum that grows to the score: 2^-24
+// sqrt(D) / 3. Its factor, the bias and the largest score of the row are three roundings more.
 double arithmetic_error(const RangeFacts& facts) {
   return 0x1p-24 * (std::sqrt(facts.head_size) / 3.0 + 1.0);
 }
 
-// The most that P can be off by, relative: half a step of its form.
+// Largest relative error of P: half an ulp of its format.
 double most_p_error(AttentionRung rung) {
   switch (rung) {
     case AttentionRung::fast:
@@ -104,9 +104,9 @@ double most_v_error(AttentionRung rung, DType given) {
   return error == kE4m3 ? 0x1p-4 : error == kBf16 ? 0x1p-9 : error == kF32 ? 0x1p-24 : 0.0;
 }
 
-// The log-sum-exp is off by sum_j p_j d_j, d_j being what score j and its P are off by: nothing is
-// taken out by dividing, and a row that looks at one key, or at equal ones, is the worst. How equal
-// keys are is not known here.
+// The error of the log-sum-exp is sum_j p_j d_j, d_j being the error of score j and of its P: no
+// normalization cancels it, and a row whose weight is on one key, or on equal keys, is the worst.
+// Whether keys are equal is unknown here.
 double log_sum_exp_error(AttentionRung rung, double of_score) {
   return std::hypot(kDeviations * of_score, most_p_error(rung));
 }
@@ -129,11 +129,11 @@ bool takes(AttentionRung rung, const RangeFacts& facts) {
 
 namespace {
 
-// A sum of squares of n numbers that are alike is within sqrt(2 / n) of its mean, once; of the
-// rows of a head, all are within four and a half times that.
+// A sum of squares of n independent normal numbers has a relative standard deviation of sqrt(2 /
+// n); all rows of a head are within four and a half of those.
 double root_by_chance(double numbers) { return 1.0 + 4.5 / std::sqrt(2.0 * numbers); }
 
-// How many channels V's spread has in effect.
+// Effective number of channels of V's spread.
 double spread_channels(const RangeFacts& facts) {
   return std::max(1.0, facts.v_spread.mean_squares / facts.v_spread.channel_squares);
 }
@@ -143,8 +143,8 @@ double spread_channels(const RangeFacts& facts) {
 double different_keys(const RangeFacts& facts, const MeanDeviation& mean_deviation) {
   if (mean_deviation.squares == 0.0) return HUGE_VAL;
   const double in_all = facts.v_spread.mean_squares, largest = facts.v_spread.channel_squares;
-  if (in_all == 0.0) return HUGE_VAL;  // V is one row: its rounding is seen by trying
-  constexpr double kOfOne = 5.0;       // deviations that one number is within
+  if (in_all == 0.0) return HUGE_VAL;  // all rows of V are equal: the probe shows its rounding
+  constexpr double kOfOne = 5.0;       // standard deviations that one number stays within
   const double by_sum =
                    square(root_by_chance(spread_channels(facts))) * in_all / mean_deviation.squares,
                by_one = square(kOfOne / mean_deviation.most) * largest;
@@ -153,7 +153,7 @@ double different_keys(const RangeFacts& facts, const MeanDeviation& mean_deviati
 
 void KeysAlike::add(double n_eff, const MeanDeviation& mean_deviation) {
   if (!std::isfinite(n_eff * mean_deviation.squares))
-    return;  // a poisoned row says nothing of others
+    return;  // a poisoned row tells nothing of others
   sum_ += n_eff * mean_deviation.squares;
   rows_ += 1.0;
 }
@@ -183,9 +183,10 @@ namespace {
 // `of_score`: its standard deviation.
 double output_error(AttentionRung rung, const RangeFacts& facts, const RowFacts& row,
                     double of_score) {
-  // Weights off by a fraction d_j move the output by sum_j p_j d_j (v_j - o), where sum_j p_j^2 is
-  // 1 / n_eff; what v_j - o lacks to v_j is the part of a key in o, another 1 / n_eff. That is
-  // largest at n_eff = 2, where it stays for less: other rows of a range look at more keys.
+  // Relative errors d_j of the weights move the output by sum_j p_j d_j (v_j - o), where sum_j
+  // p_j^2 is 1 / n_eff; what v_j - o lacks to v_j is the part of a key in o, another 1 / n_eff.
+  // That is largest at n_eff = 2, and held there for less: other rows of a range have weight on
+  // more keys.
   const double keys = row.n_eff < 2.0 ? 2.0 : row.n_eff;  // NaN stays
   double of_weights = (1.0 - 1.0 / keys) / keys, of_values = 1.0 / row.n_eff;
   if (!(row.different >= row.n_eff)) {
@@ -212,7 +213,7 @@ double modelled_error(AttentionRung rung, const RangeFacts& facts, const RowFact
 }
 
 double error_without_averaging(AttentionRung rung, const RangeFacts& facts) {
-  // Scores have no largest error: three deviations.
+  // Score errors have no bound: three standard deviations.
   constexpr double kOfScore = 3.0;
   const double of_score = score_error(rung, facts);
   const double relative =

@@ -1,5 +1,5 @@
-// How far a rung is from attention of the inputs it was given, predicted from magnitudes and n_eff.
-// docs/numerics/attention.md derives the formula.
+// Error model of `auto`: the error of a rung against exact attention of the given inputs, from
+// magnitudes and n_eff. docs/numerics/attention.md derives the formula.
 #pragma once
 
 #include <array>
@@ -11,14 +11,14 @@
 
 namespace octavo {
 
-// From the cheapest to the dearest, in the time that products take.
+// From the cheapest to the most expensive, by the time of their products.
 inline constexpr std::array<AttentionRung, 5> kRungsByCost = {
     AttentionRung::fast, AttentionRung::balanced, AttentionRung::strict, AttentionRung::bf16,
     AttentionRung::f32};
 
-inline constexpr double kDeviations = 6.0;  // that a prediction allows for
+inline constexpr double kDeviations = 6.0;  // standard deviations covered by a modelled error
 
-// To the larger, or the smaller one; NaN stays.
+// Running maximum and minimum; NaN is sticky.
 inline void raise(double& to, double number) {
   if (to == to && !(number <= to)) to = number;
 }
@@ -26,56 +26,56 @@ inline void lower(double& to, double number) {
   if (to == to && !(number >= to)) to = number;
 }
 
-// What is known of a range of rows before anything is multiplied.
+// Statistics of a range of rows, known before any product.
 struct RangeFacts {
   std::size_t kv = 0;  // which head of keys, of all batches
   double softmax_scale = 1.0;
   double head_size = 1.0;
-  AttentionStatistics q{};          // rows of the range, turned where Q is values
-  AttentionStatistics k_rotated{};  // the head's keys, smoothed and turned where K is values
+  AttentionStatistics q{};          // rows of the range, rotated where Q is values
+  AttentionStatistics k_rotated{};  // the head's keys, smoothed and rotated where K is values
   AttentionStatistics k_smooth{};   // smoothed only
   AttentionStatistics k_given{};    // as they are, for rungs that do not smooth
   AttentionStatistics v{};
   AttentionStatistics v_spread{};  // of V less its mean over keys
   DType q_type = DType::code, k_type = DType::code, v_type = DType::code;
-  bool log_sum_exp = false;  // is asked for as well
+  bool log_sum_exp = false;  // the log-sum-exp is requested as well
 };
 
-// What is known of one row, or of the worst of a range.
+// Facts of one row, or of the worst row of a range.
 struct RowFacts {
-  double n_eff = 2.0;  // how many keys its weights spread over, at least
-  // How many different keys its output looks like the mean of, at most: see different_keys.
+  double n_eff = 2.0;  // lower bound of the effective number of keys
+  // Upper bound of the number of independent keys in its output: see different_keys.
   double different = HUGE_VAL;
-  double score = 0.0;  // about the largest magnitude of the scores of keys that it looks at
-  // Squares of its output where that is looked at: their mean over channels, or the largest less
-  // what is chance.
+  double score = 0.0;  // about the largest magnitude of the scores that carry weight
+  // Squares of its output, where that is checked: their mean over channels, or the largest reduced
+  // by what chance explains.
   double values = 0.0;
 };
 
-// An output less the mean of V: its sum of squares and its largest number.
+// Deviation of an output row from the mean of V: its sum of squares and its largest magnitude.
 struct MeanDeviation {
   double squares = 0.0, most = 0.0;
 };
 
-// Half a unit of the last place of an output, relative.
+// Relative rounding error of the output type: half an ulp.
 [[nodiscard]] double rounding_of(DType out);
 
 // Does this rung round K as it is given?
 [[nodiscard]] bool rounds_given_keys(AttentionRung rung);
 
-// Can this rung take such inputs? Where K is smoothed for the call the log-sum-exp has Q, rounded,
-// times the mean of K in it, which nothing here predicts.
+// Does this rung take such inputs? Where K is smoothed for the call, the log-sum-exp contains
+// rounded Q times the mean of K, which this model does not cover.
 [[nodiscard]] bool takes(AttentionRung rung, const RangeFacts& facts);
 
-// An output that is the mean of n values which have nothing to do with each other is about
-// rms / sqrt(n) away from the mean of V. Where it is farther, the keys that its row looks at are
-// fewer than weights say: some are equal, or nearly, or values go with keys.
+// An output that is the mean of n independent values deviates from the mean of V by about rms /
+// sqrt(n). Where it deviates more, the row has fewer independent keys than its weights suggest:
+// some keys are equal or nearly equal, or values correlate with keys.
 [[nodiscard]] double different_keys(const RangeFacts& facts, const MeanDeviation& mean_deviation);
 
-// How many keys act as one, over many rows. Of one row chance may hide it: where tokens are of two
-// kinds, its output is at the mean of V whenever both have the same score, and their errors are as
-// much alike as elsewhere. The mean over rows of n_eff |away|^2 / (spread of V) is 1 where keys
-// have nothing to do with each other.
+// How many keys act as one (correlated keys), estimated over many rows. In one row chance may hide
+// it: where tokens are of two kinds, its output is the mean of V whenever both kinds have the same
+// score, yet their errors are as correlated as elsewhere. The mean over rows of n_eff |deviation|^2
+// / (spread of V) is 1 where keys are independent.
 class KeysAlike {
  public:
   void add(double n_eff, const MeanDeviation& mean_deviation);
@@ -85,27 +85,27 @@ class KeysAlike {
   double sum_ = 0.0, rows_ = 0.0;
 };
 
-// The magnitude of scores up to which f32's own roundings of them make less than a hundredth of
+// The magnitude of scores up to which their rounding in f32 contributes less than a hundredth of
 // the tolerance.
 [[nodiscard]] double negligible_score(const RangeFacts& facts, double tolerance);
 
 // Six standard deviations of the error of an element, in the channel where V is largest; or of the
-// log-sum-exp where that is asked for and off by more. NaN where anything is.
+// log-sum-exp where that is requested and its error is larger. NaN where any input is.
 [[nodiscard]] double modelled_error(AttentionRung rung, const RangeFacts& facts,
                                     const RowFacts& row);
 
-// Does the prediction for this rung look at Q and K? Not where it takes them as they are.
+// Does the model of this rung depend on Q and K? Not where the rung uses them unrounded.
 [[nodiscard]] bool rounds_queries_or_keys(AttentionRung rung, const RangeFacts& facts);
 
-// Does this rung take Q, K and V as they are, and round P alone?
+// Does this rung use Q, K and V unrounded, and round P alone?
 [[nodiscard]] bool is_as_given(AttentionRung rung, const RangeFacts& facts);
 
-// What P and V alone make of modelled_error: of V's facts.
+// The part of modelled_error due to P and V alone; needs only the statistics of V.
 [[nodiscard]] double least_modelled_error(AttentionRung rung, const RangeFacts& facts,
                                           const RowFacts& row);
 
-// The most that an element is off by if no error of a key is made up for by another one's, where
-// the values that a row looks at are about as large as others; or the log-sum-exp, as above.
+// Worst-case error of an element, where errors of keys do not average out and the values with
+// weight are about as large as the others; or of the log-sum-exp, as above.
 [[nodiscard]] double error_without_averaging(AttentionRung rung, const RangeFacts& facts);
 
 }  // namespace octavo

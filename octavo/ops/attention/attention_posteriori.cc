@@ -19,7 +19,7 @@ void PosterioriCheck::write_with(AttentionJob& job) {
   job.log_sum_exp = result_.log_sum_exp;
   if (job.log_sum_exp != nullptr) return;
   job.log_sum_exp = own_lse_.data();
-  job.key_shift = nullptr;  // of the scores as they are computed
+  job.key_shift = nullptr;  // log-sum-exp of the scores as computed, without the shift
 }
 
 std::size_t PosterioriCheck::index_of(const AttentionRange& range, std::int64_t row) const {
@@ -27,9 +27,9 @@ std::size_t PosterioriCheck::index_of(const AttentionRange& range, std::int64_t 
                                   row);
 }
 
-// One over the largest weight is a lower bound of n_eff; for rows that are much like those looked
-// at, n_eff is as many times it as there. The output itself shows rows that look at keys which are
-// not different, and the outputs of a range whether keys are alike.
+// 1 / (largest weight) is a lower bound of n_eff; for rows similar to the sample rows, n_eff is
+// that bound times the ratio found there. The output shows rows whose keys are not independent, and
+// the outputs of a range show whether keys are correlated.
 std::vector<RowFacts> PosterioriCheck::facts_of(const AttentionChoice& choice,
                                                 std::span<const std::int64_t> like, double alike) {
   const float* lse = result_.log_sum_exp != nullptr ? result_.log_sum_exp : own_lse_.data();
@@ -37,7 +37,8 @@ std::vector<RowFacts> PosterioriCheck::facts_of(const AttentionChoice& choice,
   for (const std::int64_t row : like)
     sample = std::max(sample, static_cast<double>(largest_weight_[index_of(choice.rows, row)]));
   const double ratio = std::max(1.0, choice.n_eff * sample);
-  // Where some rows of V are known, others may be larger, and the output shows it.
+  // Where the statistics of V are of some rows only, other rows may be larger, and the output shows
+  // it.
   const bool is_guessed = facts_.values_step() > 1;
   const bool checks_outputs =
       choice.rung != kRungsByCost.back() &&
@@ -46,7 +47,7 @@ std::vector<RowFacts> PosterioriCheck::facts_of(const AttentionChoice& choice,
   has_outputs_ |= checks_outputs;
   std::vector<RowFacts> rows(static_cast<std::size_t>(choice.rows.count));
   KeysAlike of_range;
-  // So many deviations the largest of the numbers of a row may be by chance, as in a trial.
+  // The largest element of a row may be this many standard deviations by chance, as in a probe.
   const double by_chance = std::sqrt(2.0 * std::log(static_cast<double>(call_.v.cols()))) + 1.0;
   for (std::int64_t r = 0; r < choice.rows.count; ++r) {
     RowFacts& row = rows[static_cast<std::size_t>(r)];

@@ -1,4 +1,5 @@
-// What results show of rows: which of them are not like those that a rung was chosen by.
+// Posteriori check of `auto`: from the results (largest weight, log-sum-exp, output), finds rows
+// unlike the sample rows that the rung was chosen by.
 #pragma once
 
 #include <cstdint>
@@ -14,11 +15,12 @@ class PosterioriCheck {
  public:
   PosterioriCheck(const AttentionCall& call, const AttentionResult& result, AttentionFacts& facts);
 
-  // What a job is to write: the results, and what is looked at here.
+  // Sets the outputs of a job: the results, and the per-row data that the check reads.
   void write_with(AttentionJob& job);
 
-  // The rows of a choice, in order, when they are done. n_eff is infinite where one sees nothing.
-  // `like`: those that were looked at before; `alike`: how many keys act as one, by those.
+  // Facts of the rows of a choice, in order, after they were computed. n_eff is infinite where a
+  // row sees no key. `like`: the sample rows; `alike`: how many keys act as one, estimated from
+  // them.
   [[nodiscard]] std::vector<RowFacts> facts_of(const AttentionChoice& choice,
                                                std::span<const std::int64_t> like, double alike);
 

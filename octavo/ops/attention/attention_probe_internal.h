@@ -1,5 +1,6 @@
-// A rung is tried on a few rows before it is taken for all: what they are off by shows what no
-// magnitude does, equal keys, values that go with keys, a value that every row rounds alike.
+// Probe of a rung: it is run on the sample rows before it is chosen for all. Their measured errors
+// show what magnitudes cannot: equal keys, values correlated with keys, a value that all rows round
+// in the same direction.
 #pragma once
 
 #include <cstddef>
@@ -7,25 +8,25 @@
 
 namespace octavo {
 
-// One row that was tried.
+// One probed row.
 struct ProbedRow {
-  double deviation = 0.0;  // predicted, of an element
+  double deviation = 0.0;  // modelled standard deviation of the error of an element
   std::span<const float> exact{}, got{};
 };
 
-// What was found, of a head. An error that was predicted to be e is `times` e + `offset`.
+// Correction of the error model for a head: a modelled error e becomes `times` e + `offset`.
 struct ProbeOutcome {
   double times = 1.0;   // at least one; NaN where an error is
-  double offset = 0.0;  // of a channel, the same in all rows
+  double offset = 0.0;  // bias of a channel, common to all rows
   [[nodiscard]] double corrected(double predicted) const { return times * predicted + offset; }
 };
 
-// How many channels there are in effect, some being larger than others: of what V has besides its
-// mean, and of V. An error that is predicted to have a variance of one where V is largest has
-// `of_values` in all channels.
+// Effective number of channels, as some are larger than others: of V less its mean, and of V. An
+// error modelled with variance 1 in the largest channel of V has a total variance of `of_values`
+// over all channels.
 struct ProbeChannels {
   double of_spread = 1.0, of_values = 1.0;
-  bool are_alike = false;  // keys act together, and errors of channels need not be independent
+  bool are_alike = false;  // keys are correlated, and errors of channels need not be independent
 };
 [[nodiscard]] ProbeOutcome judge_probe(std::span<const ProbedRow> rows,
                                        const ProbeChannels& channels);

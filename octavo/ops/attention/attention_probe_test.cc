@@ -10,7 +10,8 @@
 namespace octavo {
 namespace {
 
-// Rows of errors with these deviations, and something that all rows of a channel share.
+// Rows of errors with a modelled and a real standard deviation, and a bias common to all rows of
+// one channel.
 struct Probed {
   std::vector<std::vector<float>> exact, got;
   std::vector<ProbedRow> rows;
@@ -36,8 +37,8 @@ TEST(AttentionProbe, ErrorsAsModelledChangeNothing) {
   EXPECT_EQ(outcome.corrected(4e-3), 4e-3);
 }
 
-// Three times as large, which all rows together tell, and what 40 of them may be wrong by if each
-// has but one error: 1 + 2 / sqrt(80) times that.
+// Three times as large, which all rows together show, plus the uncertainty of 40 rows with one
+// independent error each: 1 + 2 / sqrt(80) times that.
 TEST(AttentionProbe, LargerErrorsAreSeen) {
   const ProbeOutcome outcome = judge_probe(Probed(40, 64, 1e-3, 3e-3, 0.0).rows, {64.0, 64.0});
   EXPECT_NEAR(outcome.times, 3.0 * (1.0 + 2.0 / std::sqrt(80.0)), 0.1);
@@ -63,7 +64,7 @@ TEST(AttentionProbe, OneErrorInAllChannelsIsSeenOverRows) {
     rows.push_back({.deviation = 1e-3, .exact = exact, .got = row});
   const double channels = squares / 9.0;
   const ProbeOutcome outcome = judge_probe(rows, {channels, channels});
-  // The rms of 0.5 and 0.6, and what 16 rows may be wrong by.
+  // The rms of 0.5 and 0.6, times the uncertainty of 16 rows.
   EXPECT_NEAR(outcome.times, 4.0 * std::sqrt((0.25 + 0.36) / 2.0) * (1.0 + 2.0 / std::sqrt(32.0)),
               1e-3);
 }
@@ -82,7 +83,7 @@ TEST(AttentionProbe, NanIsNeverWithin) {
 
 TEST(AttentionProbe, OfNothing) {
   EXPECT_EQ(judge_probe({}, {8.0, 8.0}).corrected(0.5), 0.5);
-  // No error at all, where none was predicted.
+  // No error where none was modelled.
   EXPECT_EQ(judge_probe(Probed(3, 8, 0.0, 0.0, 0.0).rows, {8.0, 8.0}).corrected(0.0), 0.0);
 }
 

@@ -1,4 +1,5 @@
-// Who does a piece of attention: the chosen backend, or reference where that does not offer it.
+// Dispatch of attention kernels: the chosen backend, or reference where that does not offer the
+// job.
 #include "octavo/backend/registry.h"
 #include "octavo/base/error.h"
 #include "octavo/ops/attention/attention_call_internal.h"

@@ -1,4 +1,4 @@
-// The inputs of a rung: what Q, K and V are before they are multiplied.
+// Inputs of a rung: Q, K and V quantized, smoothed and rotated as the rung defines.
 #pragma once
 
 #include "octavo/ops/attention/attention_call_internal.h"
@@ -7,11 +7,11 @@
 
 namespace octavo {
 
-// A job that lacks only its results, and the memory that it points to.
+// A kernel job without its outputs, and the memory that it points to.
 struct RungInputs {
   AttentionJob job{};
   QuantizedTensor q{}, k{}, v{};  // where they were quantized for this rung
-  Tensor mean{};                  // [B, Hkv, D]: what was taken away from K, in the basis it was in
+  Tensor mean{};                  // [B, Hkv, D]: the mean subtracted from K, in the unrotated basis
   bool rotated = false;           // Q and K are Hadamard-transformed
   Tensor memory_of_shift{}, memory_of_v{};
 };

@@ -1,4 +1,4 @@
-// The rows that `auto` looks at before it chooses: done in f32, and tried on rungs.
+// Sample rows of `auto`: computed in f32 before a rung is chosen, and used to probe rungs.
 #pragma once
 
 #include <cstddef>
@@ -13,7 +13,7 @@ namespace octavo {
 
 struct SampleRow {
   std::int64_t batch = 0, head = 0, row = 0;
-  // (sum p)^2 / sum p^2 = exp(2 lse(c) - lse(2c)); infinite where the row sees nothing.
+  // (sum p)^2 / sum p^2 = exp(2 lse(c) - lse(2c)); infinite where the row sees no key.
   double n_eff = 0.0;
   float lse = 0.0F;
 };
@@ -22,13 +22,13 @@ class SampleRows {
  public:
   SampleRows(const AttentionCall& call, const Exec& exec) : call_(call), exec_(exec) {}
 
-  // Rows are in the order of their heads. They are done in f32.
+  // Computes these rows in f32. Rows are in the order of their heads.
   void sample(std::vector<SampleRow> rows);
 
   [[nodiscard]] std::span<const SampleRow> rows() const { return rows_; }
   [[nodiscard]] std::span<const float> exact(std::size_t i) const { return row_of(exact_, i); }
 
-  // The same rows, or some of them, by another job: [which][channels].
+  // The same rows, or some of them, computed by another job (a rung): [which][channels].
   [[nodiscard]] std::vector<float> probed(AttentionJob job, std::span<const std::size_t> which);
 
  private:
@@ -46,7 +46,7 @@ class SampleRows {
   const Exec& exec_;
   std::vector<SampleRow> rows_;
   std::vector<float> exact_;
-  Tensor scratch_{};  // [B, H, queries, E], of which only rows that are looked at are written
+  Tensor scratch_{};  // [B, H, queries, E], of which only the sample rows are written
 };
 
 }  // namespace octavo

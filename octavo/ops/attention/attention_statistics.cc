@@ -30,7 +30,7 @@ std::vector<AttentionStatistics> statistics_of(const AttentionCall& call, const 
   return result;
 }
 
-// The largest number, and the largest length of a row.
+// The largest magnitude, and the largest norm of a row.
 struct Most {
   double number = 0.0, length = 0.0;
 };
@@ -44,7 +44,7 @@ Most most_of(const AttentionCall& call, const Exec& exec, const AttentionStack& 
   return most;
 }
 
-// Every kth row, of which none beyond the lengths.
+// Every step-th row, without padding rows.
 struct SomeRows {
   AttentionStack stack;
   std::vector<std::int64_t> lengths;
@@ -57,14 +57,14 @@ SomeRows some_rows(const AttentionStack& of, std::span<const std::int64_t> lengt
   return some;
 }
 
-// A mean over so many rows has a channel's size to within a twentieth or so; of long ones a
-// sixteenth is looked at.
+// A mean over kEnough rows gives a channel's rms to within about 5 %; of longer sequences one row
+// in up to 16 is read.
 std::int64_t value_step_for_decode(std::int64_t rows) {
   constexpr std::int64_t kEnough = 512, kMostStep = 16;
   return std::clamp<std::int64_t>(rows / kEnough, 1, kMostStep);
 }
 
-// Of any batch. A cache has memory for more.
+// The longest sequence of any batch. A KV cache has capacity for more.
 std::int64_t most_keys(const AttentionCall& call) {
   const std::span<const std::int64_t> lengths = call.options.mask.key_lengths;
   return lengths.empty() ? call.v.rows() : *std::max_element(lengths.begin(), lengths.end());
@@ -130,7 +130,7 @@ void AttentionFacts::find_query_statistics() {
         statistics_of_copy(call_.q, call_.options.mask.query_lengths, kRowsPerRange, nullptr, true);
 }
 
-// Enough for a guess; `balanced` takes values alone.
+// Statistics of one row in 8: enough for a guess; `balanced` takes values only.
 void AttentionFacts::find_sampled_statistics() {
   if (!q_some_.empty()) return;
   constexpr std::int64_t kStep = 8;
@@ -146,7 +146,7 @@ void AttentionFacts::find_sampled_statistics() {
 void AttentionFacts::find_value_spread() {
   if (!v_spread_.empty() || call_.k.rows() == 0) return;
   v_mean_.resize(static_cast<std::size_t>(call_.v.batches() * call_.v.heads() * call_.v.cols()));
-  // The mean of codes is not taken from them, nor is it where few rows are asked for.
+  // The mean is not subtracted from codes, nor in decode attention.
   v_spread_ =
       values_.is_quantized() || is_decode_
           ? v_
@@ -215,8 +215,8 @@ bool AttentionFacts::is_possible(AttentionRung rung, const AttentionRange& range
                                  double tolerance) {
   RangeFacts facts = facts_of(range);
   if (!octavo::takes(rung, facts)) return false;
-  // No row looks at more keys than it sees; where rows see fewer than there are, the last of a
-  // range sees the most, or all do.
+  // n_eff is at most the number of visible keys; under a mask, the first or the last row of a range
+  // sees the most.
   double keys = 1.0;
   for (const std::int64_t row : {range.first, range.first + range.count - 1}) {
     const AttentionJob::Keys seen = job_.keys_of(range.batch, row);
@@ -232,9 +232,9 @@ bool AttentionFacts::is_possible(AttentionRung rung, const AttentionRange& range
   } else {
     facts = facts_for(rung, range);
   }
-  // Of n keys whose scores are normal with a variance of s^2, a row looks at n exp(-s^2); twice as
-  // many for the longest query, and as many for the longest of some, is a guess. Where it is wrong
-  // a dearer rung is taken.
+  // For n keys with normal scores of variance s^2, n_eff is n exp(-s^2); twice that for the longest
+  // query, and just that for the longest of some queries, is a guess. A wrong guess costs a more
+  // expensive rung.
   const AttentionStatistics& k = rung == AttentionRung::balanced ? facts.k_rotated
                                  : rounds_given_keys(rung)       ? facts.k_given
                                                                  : facts.k_smooth;
@@ -270,7 +270,7 @@ double AttentionFacts::largest_value(const AttentionRange& range) const {
 bool AttentionFacts::is_safe_for_any_row(AttentionRung rung, const AttentionRange& range,
                                          double tolerance) {
   const RangeFacts facts = facts_for(rung, range);
-  constexpr double kLong = 8.0;  // of normal numbers, none is so many deviations long
+  constexpr double kLong = 8.0;  // no normal number is this many standard deviations from 0
   return octavo::error_without_averaging(rung, facts) <= tolerance &&
          facts.v.amax <= kLong * std::sqrt(facts.v.channel_squares);
 }
@@ -293,7 +293,7 @@ void AttentionFacts::find_output_statistics(const AttentionOperand& out) {
   find_value_spread();
   const std::int64_t batches = call_.q.batches(), heads = call_.q.heads(), rows = call_.q.rows(),
                      cols = call_.v.cols();
-  // Less the mean of V, in f32.
+  // The output minus the mean of V, in f32.
   std::vector<float> mean(static_cast<std::size_t>(batches * heads * cols));
   for (std::int64_t batch = 0; batch < batches; ++batch)
     for (std::int64_t head = 0; head < heads; ++head) {

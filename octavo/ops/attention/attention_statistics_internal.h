@@ -1,5 +1,5 @@
-// What `auto` knows of a call: magnitudes of Q, K, V and of the output, found when they are asked
-// for, and what the prediction makes of them for a range of rows.
+// Statistics of `auto`: magnitudes of Q, K, V and of the output, computed lazily, and the error
+// model evaluated on them for a range of rows.
 #pragma once
 
 #include <cmath>
@@ -15,34 +15,34 @@
 
 namespace octavo {
 
-// Are there numbers of float64, or scores of such, that f32 does not have? NaN counts as one.
+// Are there float64 values, or scores of them, beyond the range of f32? NaN counts as one.
 [[nodiscard]] bool is_beyond_f32(const AttentionCall& call, const Exec& exec);
 
-// To look at rows costs two of them for each range, and to look at magnitudes a pass over K and V:
-// are there hardly more rows than that, so that either is left out?
+// Sampling costs two rows per range, and statistics a pass over K and V. True for decode attention:
+// so few query rows that both are left out.
 [[nodiscard]] bool is_decode_call(const AttentionCall& call);
 
 class AttentionFacts {
  public:
   static constexpr std::int64_t kRowsPerRange = 128;
 
-  // is_decode: rows of Q are so few that to look at all of V would cost more than they do.
+  // is_decode: decode attention: statistics of all of V would cost more than the rows of Q.
   AttentionFacts(const AttentionCall& call, bool log_sum_exp, bool is_decode, const Exec& exec);
 
-  // Ranges lie in kRowsPerRange rows of their head, counted from its first.
+  // A range lies within one aligned group of kRowsPerRange rows of its head.
   [[nodiscard]] std::int64_t longest_query(const AttentionRange& range);
   [[nodiscard]] bool takes(AttentionRung rung, const AttentionRange& range) const {
     return octavo::takes(rung, facts_of(range));
   }
-  // How many channels V has in effect, and its spread.
+  // The effective number of channels of V and of its spread.
   [[nodiscard]] ProbeChannels channels(const AttentionRange& range);
   [[nodiscard]] double predicted(AttentionRung rung, const AttentionRange& range,
                                  const RowFacts& row);
-  // Could it be within the tolerance for the range? Found with as little as it takes, and guessed
-  // where no row has been looked at.
+  // Could this rung meet the tolerance for the range? Uses as few statistics as possible, and a
+  // guess of n_eff where no row was sampled.
   [[nodiscard]] bool is_possible(AttentionRung rung, const AttentionRange& range, double tolerance);
   [[nodiscard]] double error_without_averaging(AttentionRung rung, const AttentionRange& range);
-  // Is no row of this rung outside the tolerance, whatever it looks at?
+  // Does every possible row meet the tolerance on this rung, whatever its weights?
   [[nodiscard]] bool is_safe_for_any_row(AttentionRung rung, const AttentionRange& range,
                                          double tolerance);
 
@@ -50,10 +50,10 @@ class AttentionFacts {
   [[nodiscard]] bool is_as_given(AttentionRung rung, const AttentionRange& range) const {
     return octavo::is_as_given(rung, facts_of(range));
   }
-  // Every so manyth row of V is what is known of it.
+  // The statistics of V are of every values_step-th row.
   [[nodiscard]] std::int64_t values_step() const { return values_step_; }
 
-  // Of V, for the rows of a range.
+  // The largest magnitude of V, for the rows of a range.
   [[nodiscard]] double largest_value(const AttentionRange& range) const;
 
   // As in attention_error_model_internal.h.
@@ -67,15 +67,15 @@ class AttentionFacts {
   [[nodiscard]] double negligible_score(const AttentionRange& range, double tolerance) const {
     return octavo::negligible_score(facts_of(range), tolerance);
   }
-  // Of a row with this log-sum-exp. Where a bias is so large that f64 has nothing left of q k
-  // either, nothing is lost.
+  // The magnitude of the scores of a row with this log-sum-exp. 0 where a bias is so large that f64
+  // loses q k too.
   [[nodiscard]] double size_of_scores(float log_sum_exp) const {
     const double size = std::abs(static_cast<double>(log_sum_exp));
     return job_.bias.first != nullptr && size > 0x1p+64 ? 0.0 : size;
   }
   [[nodiscard]] MeanDeviation mean_deviation(const AttentionRange& range,
                                              std::span<const float> output);
-  // Looks at all rows of the output, which are written.
+  // Computes statistics of all rows of the output, which must be written.
   void find_output_statistics(const AttentionOperand& out);
   [[nodiscard]] MeanDeviation deviation_of_output(const AttentionRange& range,
                                                   std::int64_t row) const;
@@ -84,11 +84,12 @@ class AttentionFacts {
   [[nodiscard]] std::vector<AttentionStatistics> statistics(const AttentionStack& of,
                                                             std::span<const std::int64_t> lengths,
                                                             std::int64_t per_range) const;
-  // Of values that are smoothed, turned or both first; of codes as they are.
+  // Statistics of values after smoothing, rotation or both; of codes as they are.
   [[nodiscard]] std::vector<AttentionStatistics> statistics_of_copy(
       const AttentionStack& of, std::span<const std::int64_t> lengths, std::int64_t per_range,
       float* mean, bool hadamard) const;
-  // What is known already, without Q and K; and with what the prediction for a rung looks at.
+  // The statistics known already, without Q and K; and with those that the error model of a rung
+  // needs.
   [[nodiscard]] RangeFacts facts_of(const AttentionRange& range) const;
   [[nodiscard]] RangeFacts facts_for(AttentionRung rung, const AttentionRange& range);
   void find_query_statistics();
@@ -104,13 +105,13 @@ class AttentionFacts {
   const Exec& exec_;
   AttentionJob job_;
   bool log_sum_exp_, is_decode_;
-  AttentionStack values_;  // V, or some of its rows
+  AttentionStack values_;  // V, or every values_step-th row of it
   std::vector<std::int64_t> value_lengths_;
   std::int64_t values_step_ = 1;
-  // Found when they are asked for, but V.
+  // Computed lazily, except V.
   std::vector<AttentionStatistics> q_, k_rotated_, k_smooth_, k_given_, v_, v_spread_, outputs_;
-  std::vector<AttentionStatistics> q_some_, k_some_;  // as q_ and k_rotated_, of a few rows
-  std::vector<float> v_mean_;                         // [B, Hkv, E]; zeros where it is not taken
+  std::vector<AttentionStatistics> q_some_, k_some_;  // as q_ and k_rotated_, of some rows
+  std::vector<float> v_mean_;  // [B, Hkv, E]; zeros where it is not subtracted
 };
 
 }  // namespace octavo

@@ -194,7 +194,8 @@ TEST(Attention, AutoSaysWhatItTookAndWhy) {
   }
 }
 
-// One query that points at one key among rows that look at all: it is found by its largest weight.
+// One query with all weight on one key, among rows with even weights: its largest weight reveals
+// it.
 TEST(Attention, AutoDoesPeakedRowsAgain) {
   Tensor q = drawn({1, 1, 2048, 64}, 1), k = drawn({1, 1, 2048, 64}, 2),
          v = drawn({1, 1, 2048, 64}, 3);

@@ -1,4 +1,4 @@
-// Copies, index and config of an output folder.
+// Writes or checks the copied files, index and config of an output folder.
 #include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -23,9 +23,9 @@ namespace {
 constexpr std::string_view kOp = "quantize";
 
 using Put = std::function<void(std::string_view)>;
-// Hands all of a file to the function it is given.
+// Passes a file's whole content to the given function.
 using Make = std::function<void(const Put&)>;
-// Does something with each file of a folder.
+// Called for each file of a folder.
 using Each = std::function<void(const std::string& name, const Make& make)>;
 
 void read_file(const std::string& from, const Put& put) {
@@ -53,7 +53,7 @@ void make_folders_of(const std::string& file) {
          "': ", error.message());
 }
 
-// Under the key that is there; the newer one where there is none.
+// Sets the existing key (torch_dtype or dtype); the newer one where there is none.
 void set_dtype(Json& config, const std::string& dtype) {
   const auto set_in = [&](Json& place) {
     bool any = false;
@@ -73,7 +73,7 @@ void set_dtype(Json& config, const std::string& dtype) {
   if (!any) config.set("dtype", dtype);
 }
 
-// Names are not copied, and the text is not made as a whole: there may be very many.
+// Streams the index without copying names: there may be very many.
 void make_index(const QuantizePlan& plan, const Put& put) {
   std::vector<std::pair<std::string_view, std::size_t>> tensors;
   for (const TensorAction& action : plan.actions)
@@ -123,7 +123,7 @@ void write_file(const std::string& path, const Make& make) {
   file.commit();
 }
 
-// As many bytes as there are, up to the window's; a pipe or a device has none.
+// Reads up to a window of bytes; a pipe or a device gives none.
 std::size_t read_some(int descriptor, std::span<char> window) {
   std::size_t done = 0;
   while (done < window.size()) {
@@ -136,7 +136,7 @@ std::size_t read_some(int descriptor, std::span<char> window) {
 }
 
 bool has_content(const std::string& path, const Make& make) {
-  // O_NONBLOCK: a pipe would wait for somebody to write.
+  // O_NONBLOCK: opening a pipe would block until it has a writer.
   const Descriptor file(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
   struct stat status {};
   bool same = file.number() >= 0 && fstat(file.number(), &status) == 0 && S_ISREG(status.st_mode);
@@ -151,7 +151,7 @@ bool has_content(const std::string& path, const Make& make) {
   return same && read_some(file.number(), window) == 0;
 }
 
-// Files that loaders read wherever they find them, and that would not be written.
+// Refuses files that loaders would read and that octavo would not write.
 void refuse_strangers(const std::string& folder, const std::set<std::string>& ours) {
   std::error_code error;
   for (std::filesystem::directory_iterator at(folder, error), end; !error && at != end;
@@ -183,7 +183,7 @@ std::vector<std::string> repair_folder(const CheckpointReader& source, const Qua
                                        const std::string& folder) {
   std::vector<std::string> written;
   std::set<std::string> ours(plan.files.begin(), plan.files.end());
-  // All are looked at before one is written: a folder that is refused stays as it is.
+  // All files are checked before one is written: a refused folder stays unchanged.
   for (const bool writing : {false, true}) {
     if (writing) refuse_strangers(folder, ours);
     for_each_file(source, plan, provenance, sums, [&](const std::string& name, const Make& make) {

@@ -1,6 +1,6 @@
-// What a folder has besides weights: copies of the source's other files, the index, and, last of
-// all, config.json with what the dialect and octavo (`words`) say in it. Each is made by one
-// function, whether it is written or held against what is there.
+// The non-weight files of an output folder: copies of the source's other files, the index, and last
+// config.json with the dialect's quantization_config and octavo's provenance. One function per file
+// makes its content, both for writing and for comparing.
 #pragma once
 
 #include <functional>
@@ -13,12 +13,12 @@
 
 namespace octavo {
 
-// `words` is asked when the rest is written: of many tensors there is little room for both.
+// `provenance` is called after the rest is written: with many tensors memory does not hold both.
 void finish_folder(const CheckpointReader& source, const QuantizePlan& plan,
                    const std::function<Json()>& provenance, OutputFolder& folder);
 
-// The same for a folder that is complete, whose weights have these sums: what is missing is written
-// again, and its names are returned. Throws Error(io) for a file that is not what would be written.
+// The same for a complete folder whose weight files have these checksums: rewrites missing files
+// and returns their names. Throws Error(io) for a file that differs from what would be written.
 [[nodiscard]] std::vector<std::string> repair_folder(const CheckpointReader& source,
                                                      const QuantizePlan& plan,
                                                      const std::function<Json()>& provenance,

@@ -31,8 +31,8 @@ bool is_leftover(std::string_view name) {
   return name.starts_with('.') && name.ends_with(".octavo-tmp");
 }
 
-// What tells a file that was finished from one that was changed, cut short or replaced since: its
-// size and time, and a hash of its header. Nothing for what is no such file.
+// Identifies a finished file, against one that was changed, truncated or replaced since: its size
+// and time, and a hash of its header. Empty for anything else.
 std::string finished_state(const std::string& path) {
   struct stat status {};
   if (stat(path.c_str(), &status) != 0 || !S_ISREG(status.st_mode)) return "no file";
@@ -140,8 +140,8 @@ void OutputFolder::make_or_check(const CheckpointReader& source, bool resume) {
   refuse_links(path_);
 }
 
-// Files are renamed into place, and where a link stands it would be what the link points to that is
-// replaced. This folder is octavo's own, and octavo makes no links.
+// Files are renamed into place; at a symbolic link that would replace what it points to. This
+// folder is octavo's own, and octavo makes no links.
 void refuse_links(const std::string& folder) {
   std::error_code error;
   for (std::filesystem::recursive_directory_iterator at(folder, error), end; !error && at != end;
@@ -183,8 +183,8 @@ void OutputFolder::load_record(const WorkIdentity& identity) {
   write_record();
 }
 
-// What is kept of files stands at the end, and that of one more is appended to a copy: in memory it
-// would be the largest thing there is.
+// The records of files are at the end, and one more is appended to a copy: in memory they would be
+// the largest object.
 void OutputFolder::write_record(const std::function<void(const Put&)>& put_more) {
   WholeFile file(std::string(kOp), path_of(kProgressFile));
   std::uint64_t bytes = 0;
@@ -232,7 +232,8 @@ void OutputFolder::copy_record(WholeFile& to) const {
   }
 }
 
-// Temporary files of a process that was killed; this folder is locked, so it is not running.
+// Removes temporary files of a killed process; this folder is locked, so that process is not
+// running.
 void OutputFolder::remove_leftovers() const {
   std::error_code error;
   std::vector<std::filesystem::path> leftovers;
@@ -253,7 +254,7 @@ const Json& OutputFolder::finished(const std::string& name) {
       return kept;
     }
   }
-  files_.remove(name);  // it will be noted again
+  files_.remove(name);  // will be recorded again
   return kNone;
 }
 
@@ -295,7 +296,7 @@ void OutputFolder::abandon(bool useless) noexcept {
 
 void OutputFolder::check_room(std::uint64_t bytes) const {
   struct statvfs status {};
-  if (statvfs(path_.c_str(), &status) != 0) return;  // the files will say it
+  if (statvfs(path_.c_str(), &status) != 0) return;  // opening the files will report it
   const auto room = static_cast<std::uint64_t>(status.f_bavail) * status.f_frsize;
   if (room < bytes)
     fail(ErrorCode::io, kOp, shown_path(path_), " needs ", bytes, " bytes and its disk has ", room,

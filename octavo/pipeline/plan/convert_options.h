@@ -14,7 +14,7 @@ struct ConvertOptions {
   int threads = 0;                          // 0: all cores
   std::uint64_t max_memory = 256ULL << 20;  // for windows; at least 16 MiB
   bool resume = false;
-  bool clamp_non_finite = false;  // dequantize: what the type cannot hold is an error otherwise
+  bool clamp_non_finite = false;  // dequantize: clamp what the type cannot hold, else an error
   OnProgress on_progress{};
 };
 
@@ -23,8 +23,8 @@ struct ConvertResult {
   std::int64_t weights = 0;  // how many were converted
   std::uint64_t bytes_before = 0, bytes_after = 0;
   double seconds = 0;
-  bool was_complete = false;                 // with resume: an earlier call had done it all
-  std::vector<std::string> written_again{};  // then: files besides weights that were missing
+  bool was_complete = false;                 // with resume: an earlier call had finished
+  std::vector<std::string> written_again{};  // then: missing non-weight files that were rewritten
   std::vector<std::string> notes;            // what the user should know
 };
 

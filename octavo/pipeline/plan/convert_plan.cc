@@ -15,7 +15,7 @@ namespace {
 
 constexpr std::string_view kOp = "convert";
 
-// ComfyUI's older word for a whole file: it holds nothing, and other spellings do without.
+// ComfyUI's older file-level marker: it holds no data, and other dialects do not need it.
 bool is_marker_of_file(std::string_view name) { return name.ends_with("scaled_fp8"); }
 
 // "l.0.up_proj" of "l.0.up_proj.input_scale".
@@ -32,7 +32,7 @@ DialectTensor as_values(const QuantizedWeight& weight) {
   return {.plan = {.name = weight.name, .type = *type, .shape = {sizes.begin(), sizes.end()}}};
 }
 
-// The name of every tensor of a weight, to the weight.
+// From the name of every tensor of a weight to the weight.
 using Parts = std::map<std::string_view, std::shared_ptr<const FoundWeight>>;
 
 Parts parts_of(Recognized& recognized) {
@@ -44,10 +44,10 @@ Parts parts_of(Recognized& recognized) {
   return parts;
 }
 
-// The module of a stack of experts that is taken apart, to those of its matrices.
+// From the module of a split expert stack to the modules of its matrices.
 using Apart = std::map<std::string, std::vector<std::string>, std::less<>>;
 
-// The scale of a stack's activations is that of each of its matrices.
+// Each matrix of a split stack gets the stack's static activation scale.
 void scales_for_parts(const Apart& apart, QuantizePlan& plan) {
   if (apart.empty()) return;
   std::vector<TensorAction> actions;
@@ -69,12 +69,12 @@ void scales_for_parts(const Apart& apart, QuantizePlan& plan) {
   plan.actions = std::move(actions);
 }
 
-// What becomes of a weight that was found: one action, or one for each expert of a stack.
-// The shapes are those of values, by name, whatever a file has for codes.
+// Makes the actions of a found weight: one, or one per expert of a stack. The shapes are value
+// shapes by name, not those of packed codes.
 using Say = std::function<std::vector<TensorAction>(TensorAction, const ShapeOf&)>;
 
-// What becomes of each tensor, by what `say` makes of weights. Without a target they are values,
-// and nothing is said of how they are served.
+// The plan of all tensors, with `say` for weights. Without a target they are dequantized, and
+// config.json declares no quantization.
 QuantizePlan plan_from(std::string_view op, const CheckpointReader& source,
                        std::optional<Dialect> target, ConvertResult& result, const Say& say) {
   Recognized recognized = recognize(source);
@@ -140,8 +140,8 @@ QuantizePlan plan_from(std::string_view op, const CheckpointReader& source,
   return plan;
 }
 
-// The experts of a stack, as matrices with the codes and scales that they have in it. Why that
-// cannot be, or "".
+// Splits a stack into per-expert matrices that keep their codes and scales. Returns why that is
+// impossible, or "".
 std::string split_stack(Dialect from, Dialect target, const TensorAction& whole,
                         const ShapeOf& shape_of, std::vector<TensorAction>& actions) {
   const ExpertStack stack = expert_stack(whole.weight.name, shape_of);
@@ -150,7 +150,7 @@ std::string split_stack(Dialect from, Dialect target, const TensorAction& whole,
     return "its experts are [in, out] with tiles along out, and loaders want [out, in] with tiles "
            "along in";
   if (std::string why = split_experts(stack, whole, target, actions); !why.empty()) return why;
-  // A part is read in bands of the stack, which begin where its tiles do.
+  // A part is read in row blocks of the stack, which begin where its tiles do.
   const std::int64_t unit = row_block_rows(from, whole.found->weight);
   for (const TensorAction& action : actions)
     if (action.part.first % unit != 0 || action.weight.shape[0] % unit != 0)

@@ -1,4 +1,4 @@
-// What becomes of every tensor of a quantized checkpoint: in another spelling, or as numbers.
+// The plan for converting or dequantizing a checkpoint: the action for every tensor.
 #pragma once
 
 #include "octavo/pipeline/plan/convert_options.h"
@@ -6,8 +6,8 @@
 
 namespace octavo {
 
-// Stacks of experts are taken apart for targets whose loaders want matrices. Throws
-// Error(unsupported) with weight and reason. Both fill in what `result` says of the source.
+// Expert stacks are split for targets whose loaders need per-expert matrices. Throws
+// Error(unsupported) with weight and reason. Both fill in the source's part of `result`.
 [[nodiscard]] QuantizePlan plan_convert(const CheckpointReader& source, Dialect target,
                                         ConvertResult& result);
 [[nodiscard]] QuantizePlan plan_dequantize(const CheckpointReader& source, DType dtype,

@@ -1,4 +1,4 @@
-// Experts that were taken apart, as one tensor again.
+// Merges per-expert matrices into the expert stack they came from.
 #include <algorithm>
 #include <map>
 #include <optional>
@@ -29,8 +29,8 @@ std::optional<Shape> parse_shape(const Json& words) {
   return shape;
 }
 
-// Nothing for what is no stack of experts, and for words about its orientation that nothing bears
-// out: the shapes of its matrices do unless the stack is square, and then its neighbour's.
+// nullopt for what is no expert stack, and for a recorded orientation that no shape confirms: the
+// shapes of its matrices do unless the stack is square, and then those of the layer's other stack.
 std::optional<Stack> parse_stack(const Json& words, const std::map<std::string, Shape>& shapes) {
   const std::string name(words["name"].string_or(""));
   const std::string_view module = module_of(name);
@@ -102,7 +102,7 @@ void merge_experts(const CheckpointReader& source, QuantizePlan& plan,
         action.outputs = {whole};
       else
         action.joins = leader;
-      by_name.erase(action.weight.name);  // of one stack alone, whatever the words say
+      by_name.erase(action.weight.name);  // belongs to one stack only, whatever the provenance says
     }
   }
 }

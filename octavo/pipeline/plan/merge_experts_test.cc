@@ -1,5 +1,5 @@
-// Experts that quantizing took out of a stack are put back when they are decoded: name, shape and
-// place as the source had them.
+// Experts that quantizing split out of a stack are merged again when they are dequantized: name,
+// shape and shard as the source had them.
 #include <gtest/gtest.h>
 
 #include "octavo/pipeline/convert_checkpoint.h"
@@ -13,7 +13,7 @@ constexpr std::uint64_t kExperts = 3, kIn = 64, kMid = 96;
 
 class RestackTest : public PipelineTest {
  protected:
-  // One layer; a stack lies [experts, in, out] or [experts, out, in].
+  // One layer; a stack is stored as [experts, in, out] or [experts, out, in].
   void write_stacks(bool in_out) const {
     std::filesystem::create_directory(root / "model");
     const std::vector<TestTensor> tensors{
@@ -24,7 +24,7 @@ class RestackTest : public PipelineTest {
     save("model/config.json", R"({"architectures": ["A"], "model_type": "a"})");
     write_tensors(path("model/model.safetensors"), tensors);
   }
-  // Every value of a stack through quantize and dequantize, expert by expert: what is wanted.
+  // The expected values: the stack through quantize and dequantize, expert by expert.
   [[nodiscard]] std::vector<float> wanted(const std::string& name, bool in_out,
                                           std::string_view preset_name) const {
     const CheckpointReader reader(path("model"));
@@ -69,7 +69,7 @@ TEST_F(RestackTest, stacks_come_back_as_they_were) {
     write_stacks(in_out);
     (void)run("ct", recipe("mxfp8"));
     EXPECT_EQ(CheckpointReader(path("ct")).find(kUp), nullptr);
-    // Through another spelling, which keeps the words.
+    // Through another dialect, which keeps the provenance.
     (void)convert_checkpoint(path("ct"), path("octavo"), Dialect::octavo);
     const ConvertResult result =
         dequantize_checkpoint(path("octavo"), path("plain"), DType::f32, {.threads = 2});
@@ -88,7 +88,7 @@ TEST_F(RestackTest, stacks_come_back_as_they_were) {
   }
 }
 
-// The words come from a file: what does not fit is left apart.
+// The provenance is untrusted: what does not fit stays split.
 TEST_F(RestackTest, provenance_that_does_not_fit_is_not_followed) {
   write_stacks(false);
   (void)run("ct", recipe("mxfp8"));
@@ -113,13 +113,13 @@ TEST_F(RestackTest, provenance_that_does_not_fit_is_not_followed) {
     EXPECT_NE(CheckpointReader(path("plain")).find("model.layers.0.mlp.experts.0.up_proj.weight"),
               nullptr);
   }
-  // Said twice: the first takes the weights.
+  // Recorded twice: the first entry takes the weights.
   EXPECT_EQ(say(Json::array({stack(kUp, {3, 192, 64}), stack(kUp, {3, 192, 64})})).notes.size(),
             1U);
   EXPECT_NE(CheckpointReader(path("plain")).find(kUp), nullptr);
 }
 
-// The one thing that no matrix of a square stack shows is which way it lay: its neighbour does.
+// The matrices of a square stack do not show its orientation; the layer's other stack does.
 TEST_F(RestackTest, the_orientation_of_a_square_stack_is_not_taken_on_trust) {
   std::filesystem::create_directory(root / "model");
   write_tensors(path("model/model.safetensors"),
@@ -143,7 +143,7 @@ TEST_F(RestackTest, the_orientation_of_a_square_stack_is_not_taken_on_trust) {
   const bool first = stacks[0]["name"].string_or("") == kDown;
   Json down = stacks[first ? 0 : 1];
   const Json up = stacks[first ? 1 : 0];
-  EXPECT_FALSE(restacked(Json::array({down})));  // nothing bears it out
+  EXPECT_FALSE(restacked(Json::array({down})));  // no shape confirms it
   down.set("in_out", true);
   EXPECT_FALSE(restacked(Json::array({down, up})));
   EXPECT_FALSE(restacked(Json::array({up, down})));

@@ -1,4 +1,4 @@
-// Expressions of a caller, with their option in messages.
+// The caller's regular expressions, with the option's name in messages.
 #include <algorithm>
 
 #include "octavo/base/error.h"

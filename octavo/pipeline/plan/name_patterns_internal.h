@@ -1,4 +1,4 @@
-// What a user says of tensors by name: include, exclude, a recipe for some.
+// The user's regular expressions on tensor names: include, exclude, recipe_for.
 #pragma once
 
 #include <string>
@@ -9,13 +9,13 @@
 
 namespace octavo {
 
-// Names longer than this are matched by nothing: they come from files, and time grows with them.
+// Longer names match nothing: names are untrusted, and matching time grows with their length.
 inline constexpr std::size_t kMaxMatchedBytes = 2048;
 
 class NamePattern {
  public:
-  // `option` is its name, for messages: "include". Throws Error(invalid_argument)
-  // when it is no expression that octavo takes.
+  // `option` is the option's name for messages: "include". Throws Error(invalid_argument) for an
+  // expression that octavo does not support.
   NamePattern(std::string_view option, const std::string& expression);
   [[nodiscard]] bool matches(std::string_view name) const {
     return name.size() <= kMaxMatchedBytes && pattern_.is_in(name);

@@ -1,4 +1,4 @@
-// Tensors into files: as the source has them, or by size.
+// Assigns tensors to shards: as in the source, or by size.
 #include <algorithm>
 #include <cstdio>
 #include <filesystem>
@@ -20,7 +20,7 @@ std::uint64_t planned_bytes(const safetensors::TensorPlan& plan) {
   return bits / 8;
 }
 
-// The action whose file it is to be in.
+// The action whose shard it goes into.
 const TensorAction& leader_of(const QuantizePlan& plan, const TensorAction& action) {
   return action.joins ? plan.actions[*action.joins] : action;
 }
@@ -48,9 +48,9 @@ void name_files(QuantizePlan& plan, std::size_t count) {
   plan.index_name = count > 1 ? kIndex : std::string_view();
 }
 
-// In the source's own files, under their names. A file that is left with nothing (it had scales
-// alone, which are with their codes now) is not written, and the others are numbered anew: an index
-// that skips a number is one that leaves something out.
+// Keeps the source's shards and their names. A shard that becomes empty (it had only scales, which
+// are now with their codes) is not written, and the others are renumbered: an index that skips a
+// number looks incomplete.
 void place_as_source(const CheckpointReader& source, QuantizePlan& plan) {
   std::vector<std::size_t> place(source.files().size(), 0);
   for (TensorAction& action : plan.actions) {
@@ -69,7 +69,7 @@ void place_as_source(const CheckpointReader& source, QuantizePlan& plan) {
   plan.index_name = source.index_name();
 }
 
-// In order until a file is full. One tensor may be larger than a file is wanted to be.
+// In order until a shard is full. One tensor may exceed the shard size.
 void place_by_size(QuantizePlan& plan) {
   std::uint64_t filled = 0;
   std::size_t file = 0;

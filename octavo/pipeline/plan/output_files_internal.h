@@ -1,4 +1,4 @@
-// Which file of the output gets which tensor, and how large it becomes.
+// Assigns tensors to output shards, and computes shard sizes.
 #pragma once
 
 #include <cstdint>
@@ -8,8 +8,8 @@
 
 namespace octavo {
 
-// Gives every action its file, names the files, and adds up sizes. Throws Error when two tensors
-// would have one name, as `op`.
+// Assigns every action to a file, names the files, and sums up sizes. Throws Error as `op` when two
+// tensors would have one name.
 void place_actions(std::string_view op, const CheckpointReader& source, QuantizePlan& plan);
 
 }  // namespace octavo

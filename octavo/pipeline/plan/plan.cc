@@ -1,4 +1,4 @@
-// What becomes of every tensor: wishes first, then what the target can hold.
+// Plans every tensor: first what the user wants, then what the target can hold.
 #include "octavo/pipeline/plan/plan.h"
 
 #include <algorithm>
@@ -68,8 +68,8 @@ class Planning {
   }
 
  private:
-  // An expression that finds nothing is a slip. Including nothing would be a copy of the model;
-  // the others are noted.
+  // An expression without a match is probably a typing error. For `include` the result would be an
+  // unquantized copy, so it is an error; the others are noted.
   void check_found() {
     check_included(source_, include_);
     const auto note = [&](std::string_view option, const NamePattern& pattern) {
@@ -79,7 +79,7 @@ class Planning {
     for (const auto& [pattern, recipe] : recipe_for_) note("recipe_for", pattern);
   }
 
-  // What is wanted of a tensor: a recipe, or why it is left.
+  // What the user wants of a tensor: a recipe, or why it stays unquantized.
   void wish(Decision& decision, const std::string& name, const TensorRole& role) const {
     const auto leave = [&](SkipReason left, std::string why) {
       decision.recipe.clear();
@@ -126,7 +126,7 @@ class Planning {
     return decision;
   }
 
-  // Why no recipe could be used for it, or "".
+  // Why no recipe can apply to it, or "".
   static std::string why_never(const Decision& decision, const StoredTensor& tensor) {
     const safetensors::TensorEntry& entry = *tensor.entry;
     const auto type = safetensors::element_type(entry.type);
@@ -141,7 +141,7 @@ class Planning {
     return "";
   }
 
-  // Fills in the actions; why there can be none, or "".
+  // Fills in the actions; returns why there can be none, or "".
   std::string plan_weight(Decision& decision, const StoredTensor& tensor) {
     const safetensors::TensorEntry& entry = *tensor.entry;
     const auto type = safetensors::element_type(entry.type);
@@ -159,8 +159,8 @@ class Planning {
     return why;
   }
 
-  // All experts of a layer in one tensor: as it is where the target's loaders take that, else a
-  // weight for each. Why neither, or "" and it is planned.
+  // An expert stack: kept where the target's loaders take stacks, else split into one weight per
+  // matrix. Returns why neither is possible, or "" when it is planned.
   std::string plan_stack(const TensorAction& like, std::vector<TensorAction>& actions) const {
     const ExpertStack stack = expert_stack(source_, source_.tensors()[like.tensor]);
     if (!stack.known) return "it is not known which way its experts lie";
@@ -183,8 +183,8 @@ class Planning {
                : scalings_.emplace(recipe, recipe_scaling(recipe, options_)).first->second;
   }
 
-  // A cache that is quantized beside weights that are not yet: its words are written anew, and its
-  // scales under the target's names. Where nothing is quantized all stays as it is.
+  // KV cache quantization in a source with unquantized weights: its config is rewritten, and its
+  // scales get the target's names. Where nothing is quantized all stays unchanged.
   void find_cache(const std::vector<Decision>& decisions) {
     if (std::all_of(decisions.begin(), decisions.end(),
                     [](const Decision& one) { return one.recipe.empty(); }))
@@ -205,7 +205,7 @@ class Planning {
   void copy(const Decision& decision) {
     const safetensors::TensorEntry& entry = *source_.tensors()[decision.tensor].entry;
     TensorAction action{.tensor = decision.tensor, .left = decision.left, .why = decision.why};
-    const DialectTensor* const number = statics_ ? statics_->spelled(entry.name) : nullptr;
+    const DialectTensor* const number = statics_ ? statics_->target_tensor(entry.name) : nullptr;
     if (number != nullptr) {
       action.outputs.push_back(*number);
     } else {
@@ -234,7 +234,7 @@ class Planning {
     }
   }
 
-  // What the dialect has to say against it is said before the work, not behind it.
+  // Calls the dialect's configure() now, so that its errors come before the work.
   void try_config() const {
     Json config = source_.config(), side = source_.hf_quant_config();
     configure(options_.target, plan_.model, config, side);
@@ -249,7 +249,7 @@ class Planning {
       bytes += static_cast<double>(bytes_after(action));
     }
     plan_.bits_per_weight = weights > 0 ? 8 * bytes / weights : 0;
-    // A head that shares the embedding's memory has no tensor, and loaders make a Linear of it.
+    // A tied head has no tensor, and loaders make a Linear of it.
     const bool has_head = source_.find("lm_head.weight") != nullptr;
     const Json& names = source_.config()["architectures"];
     if (!has_head && names.is_array() && !names.elements().empty() &&
@@ -280,10 +280,10 @@ class Planning {
   NamePatterns include_, exclude_;
   std::vector<std::pair<NamePattern, std::string>> recipe_for_;
   std::map<std::string, Scaling> scalings_;
-  std::optional<StaticScales> statics_;  // where anything is quantized
+  std::optional<StaticScales> statics_;  // if anything is quantized
   QuantizePlan plan_;
   bool other_way_ = false;     // some weights are stored as [in, out]
-  std::string first_refused_;  // a weight that the target cannot hold, and why
+  std::string first_refused_;  // the first weight that the target cannot hold, and why
 };
 
 }  // namespace

@@ -1,4 +1,4 @@
-// Groups that servers load as one: q/k/v, gate/up, the experts of a layer.
+// Decides groups that servers load as one: fused QKV, gate_up, the experts of a layer.
 #include <map>
 
 #include "octavo/base/error.h"
@@ -9,7 +9,7 @@ namespace {
 
 constexpr std::string_view kOp = "quantize";
 
-// Could it be a part of a fused matrix: a bias or a norm of the same module is none.
+// Can it be a part of a fused matrix? A bias or a norm of the same module cannot.
 bool is_member(const Decision& decision) {
   if (!decision.recipe.empty()) return true;
   return decision.role == Role::linear || decision.role == Role::expert_stack;

@@ -1,4 +1,4 @@
-// A plan for programs to read: what --dry-run --json prints, and Python's dry_run gives.
+// A plan as JSON: what --dry-run --json prints, and Python's dry_run returns.
 #include <filesystem>
 
 #include "octavo/pipeline/plan/plan.h"

@@ -1,4 +1,4 @@
-// What can be said of options before a plan is made: alone, and beside the names of a source.
+// Checks plan options before a plan is made: alone, and against the source's tensor names.
 #include <algorithm>
 
 #include "octavo/base/error.h"

@@ -51,8 +51,8 @@ TEST_F(PlanTest, SaysWhatCannotBeAndWhatHelps) {
   };
   const std::string norm = refusal_of({.include = {"layers.0.input_layernorm"}});
   EXPECT_TRUE(has(norm, "it has 1 dimension, and only matrices")) << norm;
-  EXPECT_FALSE(has(norm, "another recipe")) << norm;  // none would do
-  // Nothing is left to do: by the user's wish, or because nothing is known by its name.
+  EXPECT_FALSE(has(norm, "another recipe")) << norm;  // no recipe would apply
+  // Nothing to quantize: by the user's options, or because no tensor has a known role.
   for (const QuantizePlanOptions& options :
        {QuantizePlanOptions{.exclude = {"proj"}},
         QuantizePlanOptions{.recipe_for = {{"proj", "none"}}}}) {
@@ -116,7 +116,7 @@ TEST_F(PlanTest, RaggedShapesArePlannedAroundUnlessTheyWereNamed) {
   EXPECT_TRUE(has(refused, "b.q_proj.weight") && has(refused, "exclude")) << refused;
 }
 
-// Servers make one matrix of q, k and v: a file with one of them plain is one they cannot load.
+// Servers fuse q, k and v: they cannot load a file with one of them unquantized.
 TEST_F(PlanTest, WhatServersLoadAsOneIsDecidedAsOne) {
   std::filesystem::create_directory(root / "model");
   write_tensors(path("model/model.safetensors"),
@@ -135,9 +135,9 @@ TEST_F(PlanTest, WhatServersLoadAsOneIsDecidedAsOne) {
   EXPECT_EQ(actions.at("l.0.self_attn.k_proj.weight").left, SkipReason::impossible);
   EXPECT_TRUE(actions.at("l.0.self_attn.o_proj.weight").quantize);
   EXPECT_EQ(actions.at("l.0.mlp.experts.0.up_proj.weight").left, SkipReason::with_its_group);
-  // The skip list names all of them.
+  // The ignore list names all of them.
   EXPECT_EQ(plan({.recipe = "fp8-block"}).model.plain_modules.size(), 6U);
-  // octavo's own files are loaded by nobody who fuses.
+  // No loader that fuses reads octavo's own dialect.
   EXPECT_TRUE(by_name({.recipe = "fp8-block", .target = Dialect::octavo})
                   .at("l.0.self_attn.q_proj.weight")
                   .quantize);
@@ -197,7 +197,7 @@ TEST_F(PlanTest, TheRuleOfMxfp4) {
   EXPECT_EQ(rule({.recipe = "mxfp8"}), ScaleRule::rceil);
 }
 
-// A copy of the whole model is not what somebody wanted who asked for a recipe.
+// A user who asks for a recipe does not want an unquantized copy of the model.
 TEST_F(PlanTest, ATargetThatCanHoldNoWeightIsAnError) {
   write_model();
   const std::string refused = message_of(
@@ -279,7 +279,8 @@ TEST_F(PlanTest, FilesOfAGivenSize) {
   for (const std::uint64_t bytes : filled) EXPECT_LE(bytes, 500'000U);
 }
 
-// transformers' Conv1D keeps [in, out]: tiles would run along the wrong side, by name too.
+// transformers' Conv1D stores [in, out]: tiles would run along the wrong dimension, even if
+// included by name.
 TEST_F(PlanTest, WeightsThatLieTheOtherWayAreRefusedByName) {
   write_tensors(save("model/model.safetensors", ""),
                 {random_tensor("h.0.attn.c_attn.weight", {128, 384}, 1),
@@ -297,7 +298,7 @@ TEST_F(PlanTest, WeightsThatLieTheOtherWayAreRefusedByName) {
   EXPECT_FALSE(has(nothing.notes.back(), "name some")) << nothing.notes.back();
 }
 
-// Loaders take the embedding for it, whatever the file has.
+// Loaders use the embedding for a tied head, whatever the file has.
 TEST_F(PlanTest, ATiedHeadIsRefusedByName) {
   write_model();
   save("model/config.json", R"({"architectures": ["LlamaForCausalLM"], "model_type": "llama"})");

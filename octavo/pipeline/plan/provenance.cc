@@ -1,4 +1,4 @@
-// Words about the past, written and read.
+// Writes and reads the provenance in config.json.
 #include <algorithm>
 
 #include "octavo/base/error.h"
@@ -9,7 +9,7 @@
 namespace octavo {
 namespace {
 
-// One entry for each tensor that becomes several weights.
+// One entry per expert stack that is split.
 void add_stacks(const CheckpointReader& source, const QuantizePlan& plan, Json& stacks) {
   std::size_t last = source.tensors().size();
   for (const TensorAction& action : plan.actions) {
@@ -38,7 +38,7 @@ Json scalings_of(const QuantizedModel& model) {
   return lines;
 }
 
-// Do codes and scales of one mean the same as those of the other, in every spelling?
+// Do two scalings have the same codes and scales in every dialect?
 bool reads_as(const Scaling& a, const Scaling& b) {
   return a.format == b.format && a.tile == b.tile && a.axis == b.axis && a.packed == b.packed &&
          a.scale.format == b.scale.format && a.rowwise == b.rowwise &&
@@ -67,8 +67,8 @@ Json step_provenance(const CheckpointReader& source, const QuantizePlan& plan,
                      const std::string& work, const std::string& source_hash) {
   Json provenance = source.config()["octavo"];
   if (!provenance.is_object()) provenance = Json::object();
-  provenance.remove("options_hash");  // of another call
-  // Stacks are whole again, or were never taken apart, where nothing is quantized any more.
+  provenance.remove("options_hash");  // belongs to the other call
+  // Without quantized weights stacks are merged again, or were never split.
   Json stacks = plan.model.weights.empty() ? Json() : provenance["stacks"];
   if (!stacks.is_array()) stacks = Json::array();
   add_stacks(source, plan, stacks);
@@ -84,14 +84,14 @@ Json step_provenance(const CheckpointReader& source, const QuantizePlan& plan,
 
 std::vector<bool> restore_scalings(const CheckpointReader& source, Recognized& recognized) {
   std::vector<bool> known(recognized.weights.size(), recognized.dialect == Dialect::octavo);
-  if (recognized.dialect == Dialect::octavo) return known;  // whose files have them whole
+  if (recognized.dialect == Dialect::octavo) return known;  // its files record complete scalings
   std::vector<Scaling> said;
   for (const Json& line : source.config()["octavo"]["scalings"].elements()) {
     constexpr std::size_t kMax = 64;
     if (said.size() == kMax) break;
     try {
       said.push_back(parse_scaling(line.string_or("")));
-    } catch (const Error&) {  // the words come from a file
+    } catch (const Error&) {  // provenance is untrusted
     }
   }
   for (std::size_t i = 0; i < known.size(); ++i) {

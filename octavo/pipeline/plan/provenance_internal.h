@@ -1,11 +1,11 @@
-// What config.json says octavo did, under "octavo": how a checkpoint was quantized, from what, and
-// what was done with it since. Nothing in it says when, so that the same work gives the same bytes.
+// Provenance: the key "octavo" of config.json, which records how a checkpoint was quantized, from
+// what, and what was done with it since. It has no timestamps, so that the same work gives the same
+// bytes.
 //   {"version": ..., "recipe": ..., ..., "source_hash": ...,     of quantizing
-//    "scalings": [...],                                          all of them, without loss
-//    "stacks": [...],                                            experts that were taken apart
+//    "scalings": [...],                                          all of them, lossless
+//    "stacks": [...],                                            expert stacks that were split
 //    "steps": [{"version": ..., "work": "convert to modelopt", "source_hash": ...}],
-//    "sums": {"model.safetensors": ...}}                         of the files' data,
-//    data_checksum()
+//    "sums": {"model.safetensors": ...}}                         checksums of the files' data
 #pragma once
 
 #include <string>
@@ -20,23 +20,23 @@ namespace octavo {
 
 using Provenance = std::vector<std::pair<std::string, std::string>>;
 
-// Of quantizing: `said`, and the stacks that the plan takes apart. A source that octavo made keeps
-// its own words under "from".
+// The provenance of quantizing: `said`, and the stacks that the plan splits. The provenance of a
+// source that octavo made is kept under "from".
 [[nodiscard]] Json quantize_provenance(const CheckpointReader& source, const QuantizePlan& plan,
                                        const Provenance& said);
 
-// Of converting or dequantizing: the source's words, and one step more.
+// The provenance of converting or dequantizing: the source's, plus one step.
 [[nodiscard]] Json step_provenance(const CheckpointReader& source, const QuantizePlan& plan,
                                    const std::string& work, const std::string& source_hash);
 
-// How weights were quantized is more than their spelling says (the rule of their scales, the
-// policy): it is taken from the source's words where those have one scaling that reads the same.
-// For each weight, whether it is known now; octavo's own files have it whole.
+// A dialect does not record everything about a scaling (the scale rule, the policy): it is restored
+// from the source's provenance where exactly one recorded scaling fits. Returns for each weight
+// whether its scaling is known now; octavo's own files record it completely.
 std::vector<bool> restore_scalings(const CheckpointReader& source, Recognized& recognized);
 
-// Turns actions of a plan that dequantizes into stacks again, where the source's words say that
-// their weights came from one and all of them are there. What does not fit is left apart, with a
-// note: the words come from a file.
+// Merges the actions of a dequantizing plan into expert stacks, where the source's provenance
+// records that their weights came from one and all of them are present. What does not fit stays
+// split, with a note: the provenance is untrusted.
 void merge_experts(const CheckpointReader& source, QuantizePlan& plan,
                    std::vector<std::string>& notes);
 

@@ -12,10 +12,10 @@ struct QuantizeCheckpointOptions {
   QuantizePlanOptions plan{};
   int threads = 0;                          // 0: all cores; bytes do not depend on it
   std::uint64_t max_memory = 256ULL << 20;  // for windows; at least 16 MiB
-  bool resume = false;                      // go on where an earlier call stopped
-  bool measure = true;                      // errors, for the report
+  bool resume = false;                      // continue an earlier call's work
+  bool measure = true;                      // compute error metrics for the report
   OnProgress on_progress{};
-  bool every_row_block = false;  // call on_progress whenever something is done: for tests
+  bool every_row_block = false;  // call on_progress after every row block: for tests
 };
 
 }  // namespace octavo

@@ -1,4 +1,4 @@
-// Options over a recipe, one by one, so that each can be refused with its reason.
+// Applies options to a recipe one by one, so that each can be refused with its reason.
 #include <functional>
 #include <vector>
 
@@ -21,7 +21,7 @@ Scaling recipe_scaling(const std::string& recipe, const QuantizePlanOptions& opt
     changes.emplace_back([&](Scaling& to) {
       to.scale.format = parse_scale_format(options.scale_format);
       if (to.scale.format == ScaleFormat::e8m0 && !is_power_of_two_rule(to.scale.rule))
-        to.scale.rule = ScaleRule::rceil;  // the only kind of scale that e8m0 has
+        to.scale.rule = ScaleRule::rceil;  // e8m0 needs power-of-two scales
     });
   if (!options.scale_rule.empty())
     changes.emplace_back(

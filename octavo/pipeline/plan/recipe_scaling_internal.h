@@ -1,4 +1,4 @@
-// From a recipe's name and the user's options to the Scaling of a weight.
+// The Scaling of a weight, from a recipe's name and the user's options.
 #pragma once
 
 #include <string>
@@ -7,14 +7,14 @@
 
 namespace octavo {
 
-// Options that do not fit are an error for the recipe that was asked for, and are left out for
-// others. Throws Error.
+// Options that do not fit are an error for the requested recipe, and are ignored for others. Throws
+// Error.
 [[nodiscard]] Scaling recipe_scaling(const std::string& recipe, const QuantizePlanOptions& options);
 
-// The scaling that codes are made with: scales of bf16 where f32 ones are to have its precision.
+// The scaling used for quantizing: bf16 scales where f32 scales are to have bf16 precision.
 [[nodiscard]] Scaling working_scaling(const Scaling& scaling, const QuantizePlanOptions& options);
 
-// One scale for the whole tensor at some level: members of a group share the amax it comes from.
+// True for a per-tensor scale at some level: members of a group share the amax it comes from.
 [[nodiscard]] constexpr bool has_tensor_scale(const Scaling& scaling) {
   return scaling.tile == Tile{0, 0} || scaling.scale.format == ScaleFormat::e4m3_f32;
 }

@@ -7,14 +7,14 @@
 namespace octavo {
 namespace {
 
-// Tensors without rows of their own are copied as if they had these.
+// Row size for copying tensors that have no rows of their own.
 constexpr std::int64_t kCopyRowBytes = 4096;
 
 std::int64_t rows_of_row_block(const QuantizePlan& plan, const TensorAction& action,
                                const RowLayout& layout) {
   const std::int64_t wanted = std::max<std::int64_t>(1, kRowBlockBytes / layout.row_bytes);
   if (!action.quantize && !action.found) return wanted;
-  // Bands of what is spelled anew are bands in both spellings.
+  // Converted weights need row blocks that are aligned in both dialects.
   std::int64_t unit = 1;
   if (action.quantize) unit = std::max(unit, row_block_rows(plan.options.target, action.weight));
   if (action.found)
@@ -24,9 +24,9 @@ std::int64_t rows_of_row_block(const QuantizePlan& plan, const TensorAction& act
   return one_matrix ? unit : std::max<std::int64_t>(1, wanted / unit) * unit;
 }
 
-// Copies give the disk more to do than it can and the processor nothing, and what is quantized the
-// other way round: of a file's bands, as large a part of the copies' bytes as of the others' is
-// done at any time. Each kind stays in its order.
+// Copied tensors are disk-bound and quantized tensors are CPU-bound, so they are interleaved: at
+// any time the same fraction of a file's copied bytes and of its quantized bytes is done. Each kind
+// keeps its order.
 void spread_copies(const CheckpointReader& source, const QuantizePlan& plan,
                    std::vector<RowBlock>::iterator begin, std::vector<RowBlock>::iterator end) {
   const auto is_copy = [&](const RowBlock& row_block) {
@@ -65,7 +65,7 @@ RowLayout row_layout(const CheckpointReader& source, const TensorAction& action)
     return {.rows = element_count(shape) / cols,
             .row_bytes = cols * element_bytes(action.weight.source)};
   }
-  // Rows are the tensor's own where it has some, so that they are the same ones when it is
+  // The tensor's own rows where it has some, so that the content hash is the same when it is
   // quantized.
   std::int64_t row_bytes = kCopyRowBytes;
   if (entry.shape.size() >= 2 && total > 0) {
@@ -114,8 +114,8 @@ std::uint64_t row_block_memory(const CheckpointReader& source, const QuantizePla
       most = std::max(most, window);
       continue;
     }
-    // Codes and scales are at most as large as their values, and spelled once more; a transposed
-    // window is there twice.
+    // Codes and scales are at most as large as their values, and packed once more; a transposed
+    // window exists twice.
     most = std::max(most, window * (action.part.transposed ? 4 : 3));
   }
   return static_cast<std::uint64_t>(most);

@@ -1,4 +1,4 @@
-// A stack of experts as matrices.
+// Splits an expert stack into per-expert matrices.
 #include "octavo/pipeline/plan/plan_internal.h"
 
 namespace octavo {

@@ -5,7 +5,7 @@
 
 namespace octavo {
 
-// By trying: some targets have one kind of weights in a model.
+// Determined by trying configure(): some targets support one scheme per model.
 bool TargetAlternatives::can_mix(const QuantizedWeight& one, const QuantizedWeight& other) {
   const std::pair key{describe(one.scaling), describe(other.scaling)};
   if (const auto found = mixes_.find(key); found != mixes_.end()) return found->second;

@@ -1,5 +1,5 @@
-// Which other presets a weight could have in the same output: advice that a target cannot follow is
-// none.
+// Other presets that a weight could have in the same output, so that advice names only what the
+// target can hold.
 #pragma once
 
 #include <map>
@@ -15,14 +15,14 @@ namespace octavo {
 class TargetAlternatives {
  public:
   explicit TargetAlternatives(Dialect target) : target_(target) {}
-  // Of advised_presets(), what this weight alone could have, beside others that stay as they are.
+  // Of advised_presets(), those that this weight alone could use while the others keep theirs.
   [[nodiscard]] std::vector<std::string_view> of(const QuantizedWeight& weight);
 
  private:
   [[nodiscard]] bool can_mix(const QuantizedWeight& one, const QuantizedWeight& other);
 
   Dialect target_;
-  std::map<std::pair<std::string, std::string>, bool> mixes_;  // of descriptions
+  std::map<std::pair<std::string, std::string>, bool> mixes_;  // key: descriptions of two scalings
 };
 
 }  // namespace octavo

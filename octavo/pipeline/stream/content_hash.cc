@@ -1,4 +1,4 @@
-// A number for what was read of a source.
+// The content hash of what was read of a source.
 #include <algorithm>
 #include <array>
 #include <cstring>
@@ -8,8 +8,8 @@
 namespace octavo {
 namespace {
 
-// Lanes in four vectors, as GCC and Clang have them for every processor, and two rows at once: one
-// vector alone would wait for its own products.
+// Hash lanes in four vectors (GCC and Clang vector extensions, for every CPU), two rows at once: a
+// single vector would stall on its own multiply latency.
 using Words = std::uint32_t __attribute__((vector_size(16)));
 constexpr std::size_t kHashVectors = 4, kHashStep = kHashVectors * sizeof(Words);
 

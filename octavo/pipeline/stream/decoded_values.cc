@@ -1,4 +1,4 @@
-// Inf in decoded weights, found by bits; and stacks filled matrix by matrix.
+// Finds Inf in decoded weights by its bits, and fills expert stacks matrix by matrix.
 #include <span>
 #include <vector>
 
@@ -9,7 +9,7 @@
 namespace octavo {
 namespace {
 
-// `inf` without its sign; what is one less is the largest finite value.
+// `inf` is Inf's bits without the sign; one less is the largest finite value.
 template <typename Word>
 void settle(std::span<Word> words, Word inf, Word sign, std::int64_t cols, std::string_view type,
             std::string_view weight, std::int64_t first_row, bool clamp) {

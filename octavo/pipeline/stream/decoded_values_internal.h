@@ -1,4 +1,4 @@
-// Decoded weights: those that the type they are to have cannot hold, and where they go.
+// Decoded weights: overflow of the target type, and writing them to their place.
 #pragma once
 
 #include <cstdint>
@@ -10,14 +10,14 @@
 
 namespace octavo {
 
-// Rows [first_row, ...) of a weight as f32, f16 or bf16: Inf among them is a product that is too
-// large for the type (or a code that is Inf). Throws Error(invalid_argument) with weight, row and
-// column, or makes it the type's largest value.
+// Rows [first_row, ...) of a weight as f32, f16 or bf16: Inf means that scale times code overflows
+// the type (or that a code is Inf). Throws Error(invalid_argument) with weight, row and column, or
+// with `clamp` replaces it by the type's largest value.
 void settle_overflow(const Tensor& values, std::string_view weight, std::int64_t first_row,
                      bool clamp);
 
-// Writes such rows to their place in `tensor`: the weight itself, or the stack of experts that it
-// is a part of.
+// Writes such rows to their place in `tensor`: the weight itself, or the expert stack that it is
+// merged into.
 void write_decoded(const Tensor& values, const SourcePart& part, std::int64_t first_row,
                    const safetensors::TensorEntry& tensor, safetensors::FileWriter& writer);
 

@@ -22,7 +22,7 @@ constexpr std::uint64_t kMaxConfigBytes = 8U << 20;
 
 std::string shown_folder(const std::string& folder) { return text("'", shown(folder, 200), "'"); }
 
-// What streaming would sum up of a band, without the work.
+// The content hash of a row block as streaming computes it, without quantizing.
 std::uint64_t content_of_row_block(const CheckpointReader& source, const QuantizePlan& plan,
                                    const RowBlock& row_block, Window& window) {
   const TensorAction& action = plan.actions[row_block.action];
@@ -49,7 +49,7 @@ std::uint64_t content_of_row_block(const CheckpointReader& source, const Quantiz
        shown(file, 160), "' ", what, "; remove the folder, and start again");
 }
 
-// Does a file of weights have the tensors and the words that it was given?
+// Does a weight file have the planned tensors and metadata?
 bool has_header(const std::string& path, const PlannedFile& planned) {
   try {
     const safetensors::FileReader file(path);

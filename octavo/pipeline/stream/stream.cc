@@ -15,14 +15,14 @@ namespace {
 
 constexpr std::string_view kOp = "quantize";
 constexpr std::uint64_t kLeastMemory = 16ULL << 20;
-// Histograms need not see every row of a large tensor to show its shape.
+// Histograms sample the rows of a large tensor.
 constexpr std::int64_t kCountedValues = 1 << 16, kFewestRows = 128;
 std::int64_t histogram_every(const TensorAction& action) {
   return std::clamp<std::int64_t>(element_count(action.weight.shape) / kCountedValues, 1,
                                   kFewestRows);
 }
 
-// Memory of one thread, kept from band to band.
+// Per-thread memory, reused for every row block.
 struct Workspace {
   Window window;
   QuantizedTensor row_block;
@@ -89,14 +89,14 @@ class Streaming {
                                       row_layout(source_, action_of(row_block)).row_bytes);
   }
 
-  // What looking for an amax counts as in the progress: it takes about a quarter of the time that
-  // quantizing, measuring and writing take, and the time that is left follows from what is done.
+  // The weight of the amax pass in the progress: it takes about a quarter of the time of
+  // quantizing, measuring and writing, and the time left is extrapolated from the progress.
   [[nodiscard]] std::uint64_t looked_at(const RowBlock& row_block) const {
     return bytes_of(row_block) / 4;
   }
 
-  // All members of a group are looked at, those of finished files too: their codes came from the
-  // amax of all.
+  // The amax pass reads all members of a group, also those of finished files: their codes came from
+  // the amax of all.
   void find_amax_row_blocks() {
     std::vector<bool> wanted_group(static_cast<std::size_t>(plan_.groups), false);
     for (const RowBlock& row_block : row_blocks_)
@@ -129,7 +129,7 @@ class Streaming {
   void find_amax(Workspace& work, const RowBlock& row_block) {
     const TensorAction& action = action_of(row_block);
     const View values = work.window.read_values(source_, action, row_block);
-    NonFiniteFound ignored;  // counted when it is quantized
+    NonFiniteFound ignored;  // counted in the quantizing pass
     const float amax =
         checked_amax(values, source_, action, row_block, plan_.options.clamp_non_finite, ignored);
     const std::lock_guard lock(merging_);
@@ -160,7 +160,7 @@ class Streaming {
     files_.row_block_is_done(action.file);
   }
 
-  // Codes that are there already, in another spelling or decoded.
+  // Existing codes, converted to another dialect or decoded.
   void convert_row_block(const RowBlock& row_block, safetensors::FileWriter& writer) {
     const TensorAction& action = action_of(row_block);
     const QuantizedTensor codes = read_row_block(source_, plan_.source_dialect, *action.found,
@@ -243,7 +243,7 @@ class Streaming {
     return static_cast<float>(results_[row_block.action].error.max_relative());
   }
 
-  // With scales of f32 where the file gets those and codes were made with bf16 ones.
+  // Widens bf16 scales to f32 where the file stores f32.
   static QuantizedTensor as_stored(Workspace& work, const TensorAction& action) {
     QuantizedTensor row_block = work.row_block;
     if (action.scaling == action.weight.scaling) return row_block;
@@ -264,7 +264,7 @@ class Streaming {
   std::vector<ActionResult> results_;
   StreamFiles files_;
   std::vector<float> amaxes_;
-  std::vector<std::uint32_t> row_blocks_of_, row_blocks_done_;  // of actions
+  std::vector<std::uint32_t> row_blocks_of_, row_blocks_done_;  // per action
   std::vector<RowBlock> row_blocks_, amax_row_blocks_;
   std::vector<Workspace> workspaces_;
   std::mutex merging_;

@@ -10,7 +10,7 @@ namespace octavo {
 namespace {
 
 constexpr std::string_view kOp = "quantize";
-// Two files share it: the next one is begun when the last bands of one are in work.
+// Shared by two files: the next one begins while the last row blocks of one are in progress.
 constexpr std::uint64_t kMaxWriteBehind = 32ULL << 20;
 
 }  // namespace
@@ -78,7 +78,7 @@ Json StreamFiles::kept_of(std::size_t action) const {
 }
 
 void StreamFiles::check_room() const {
-  if (destination_.folder == nullptr) return;  // the one file reserves its own
+  if (destination_.folder == nullptr) return;  // a single file reserves its own space
   std::uint64_t bytes = 0;
   for (const TensorAction& action : plan_.actions)
     if (!files_[action.file].finished) bytes += bytes_after(action);
@@ -112,7 +112,7 @@ std::string StreamFiles::path_of(std::size_t index) const {
                                         : destination_.file;
 }
 
-// A source that somebody writes to while it is read gives codes of neither content.
+// A source that changes while it is read would give a mix of both contents.
 void StreamFiles::check_source() const {
   check(source_identity(source_) == source_at_start_, ErrorCode::invalid_argument, kOp,
         "the source '", shown(source_.path(), 200),

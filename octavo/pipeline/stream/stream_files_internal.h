@@ -1,5 +1,5 @@
-// The files of an output while bands go into them: opened when the first comes, finished behind the
-// last, noted in the folder's record.
+// The output files while row blocks are written into them: opened with the first row block,
+// finished after the last, recorded in the folder's progress record.
 #pragma once
 
 #include <memory>
@@ -14,21 +14,22 @@ namespace octavo {
 
 class StreamFiles {
  public:
-  // `results` are those of the plan's actions, here and in all that follows. Files that an earlier
-  // call finished are taken up, with what it found out about their tensors.
+  // `results` are indexed like the plan's actions, here and below. Files that an earlier call
+  // finished are reused, with the recorded results of their tensors.
   StreamFiles(const CheckpointReader& source, const QuantizePlan& plan,
               const QuantizeCheckpointOptions& options, const Destination& destination,
               std::vector<ActionResult>& results);
 
   [[nodiscard]] bool is_finished(std::size_t file) const { return files_[file].finished; }
-  // Throws Error(io) unless the disk has room for what is not finished.
+  // Throws Error(io) unless the disk has space for the unfinished files.
   void check_room() const;
 
   void expect_row_block(std::size_t file) { ++files_[file].row_blocks_left; }
-  void finish_empty();  // those that no band is expected for
-  // From any thread, for a band that was expected.
+  void finish_empty();  // files without row blocks
+  // From any thread, for an expected row block.
   [[nodiscard]] safetensors::FileWriter& writer_of(std::size_t file);
-  // Behind its last write. With a file's last band the file gets its name.
+  // After a row block's last write. A file's last row block finishes the file and renames it into
+  // place.
   void row_block_is_done(std::size_t file);
 
  private:
@@ -41,10 +42,10 @@ class StreamFiles {
 
   void take_up_finished();
   void finish(std::size_t index);
-  [[nodiscard]] Json kept_of(std::size_t action) const;  // for the record
+  [[nodiscard]] Json kept_of(std::size_t action) const;  // for the progress record
   [[nodiscard]] std::unique_ptr<safetensors::FileWriter> open(std::size_t index) const;
   [[nodiscard]] std::string path_of(std::size_t index) const;
-  // With one file there is nothing left to do when it is finished that would be worth a record.
+  // A single file needs no record: when it is finished nothing is left to do.
   [[nodiscard]] bool is_recorded() const {
     return destination_.folder != nullptr && plan_.files.size() > 1;
   }
@@ -60,7 +61,7 @@ class StreamFiles {
   std::mutex counting_, opening_;
 };
 
-// What a file with these actions of a plan says of itself.
+// The header of a file with these actions of a plan.
 struct PlannedFile {
   std::vector<safetensors::TensorPlan> tensors;
   safetensors::Metadata metadata;
@@ -68,10 +69,10 @@ struct PlannedFile {
 [[nodiscard]] PlannedFile planned_file(const QuantizePlan& plan,
                                        const std::vector<std::size_t>& actions);
 
-// Of max_memory, for bytes on their way to the disk.
+// The part of max_memory for write-behind buffers.
 [[nodiscard]] std::uint64_t write_behind_memory(std::uint64_t max_memory);
 
-// Is the error of an action's codes measured?
+// True if the action's quantization error is measured.
 [[nodiscard]] bool is_measured(const TensorAction& action,
                                const QuantizeCheckpointOptions& options);
 

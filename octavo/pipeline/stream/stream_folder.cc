@@ -11,7 +11,7 @@ std::string source_hash(const CheckpointReader& source, const QuantizePlan& plan
     const auto& entry = *source.tensors()[plan.actions[i].tensor].entry;
     const std::uint64_t name =
         text_hash(text(entry.name, " ", safetensors::stored_name(entry.type)));
-    // Parts of one tensor add up before they are mixed with its name.
+    // Hashes of a tensor's parts are summed before they are mixed with its name.
     std::uint64_t content = results[i].content;
     while (i + 1 < plan.actions.size() && plan.actions[i + 1].tensor == plan.actions[i].tensor)
       content += results[++i].content;
@@ -33,7 +33,7 @@ std::vector<ActionResult> stream_into_folder(const CheckpointReader& source,
         source, plan, [&] { return provenance(results); }, folder);
     return results;
   } catch (const Error& error) {
-    // What a later call could go on with stays; what it could only stumble over does not.
+    // Keeps what a resume can use; removes what would only make it fail.
     folder.abandon(error.code() != ErrorCode::io && error.code() != ErrorCode::unsupported);
     throw;
   }

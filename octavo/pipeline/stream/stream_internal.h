@@ -1,4 +1,4 @@
-// The work itself: bands of rows go from the source through a few windows into the output's files,
+// Streams a checkpoint: row blocks go from the source through a few windows into the output files,
 // on several threads, and are measured on the way.
 #pragma once
 
@@ -16,29 +16,29 @@
 
 namespace octavo {
 
-// What is known of an action when its bands are done.
+// The result of an action after its last row block.
 struct ActionResult {
   TensorError error;
-  NonFiniteFound found;       // and clamped
-  std::uint64_t content = 0;  // sum over its source, see content_hash
+  NonFiniteFound found;       // NaN and Inf, clamped
+  std::uint64_t content = 0;  // hash of its source, see content_hash
 };
 
-// Where files go: a folder with a record, or one file of a given name.
+// The destination: a folder with a progress record, or one file of a given name.
 struct Destination {
   OutputFolder* folder = nullptr;
   std::string file;
-  std::string source{};  // source_identity when it was opened; empty: what it is now
+  std::string source{};  // source_identity at opening; empty: the current one
 };
 
-// Writes all files that are not finished already, each whole. Throws what reading, quantizing and
-// writing throw; files that are finished by then stay.
+// Writes all unfinished files, each atomically. Throws what reading, quantizing and writing throw;
+// files finished by then stay.
 [[nodiscard]] std::vector<ActionResult> stream_checkpoint(const CheckpointReader& source,
                                                           const QuantizePlan& plan,
                                                           const QuantizeCheckpointOptions& options,
                                                           const Destination& destination);
 
-// The whole of it, for a folder: made or taken up, filled, and finished with the other files, index
-// and config. After an error what a later call can go on with stays, the rest goes.
+// The whole job for a folder: creates or resumes it, fills it, and writes the other files, index
+// and config. After an error what a resume can use stays, the rest is removed.
 using MakeProvenance =
     std::function<Json(const std::vector<ActionResult>&)>;  // provenance_internal.h
 [[nodiscard]] std::vector<ActionResult> stream_into_folder(const CheckpointReader& source,
@@ -48,7 +48,7 @@ using MakeProvenance =
                                                            const std::string& out,
                                                            const MakeProvenance& provenance);
 
-// A number for the source's content, from what was read of it.
+// A hash of the source's content, from what was read of it.
 [[nodiscard]] std::string source_hash(const CheckpointReader& source, const QuantizePlan& plan,
                                       const std::vector<ActionResult>& results);
 

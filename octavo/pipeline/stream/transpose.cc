@@ -6,7 +6,7 @@
 namespace octavo {
 namespace {
 
-// By blocks that fit the first-level cache.
+// In blocks that fit the L1 cache.
 template <std::int64_t kBytes>
 void turn(const std::byte* from, std::int64_t rows, std::int64_t cols, std::byte* to) {
   constexpr std::int64_t kBlock = 32;

@@ -1,4 +1,4 @@
-// A matrix turned, in memory: experts lie [in, out] in some models, and [out, in] in most.
+// Transposes a matrix in memory: some models store experts as [in, out], most as [out, in].
 #pragma once
 
 #include <cstddef>

@@ -14,7 +14,7 @@
 namespace octavo {
 namespace {
 
-// The first element of the band in its tensor, and what lies between neighbours, for a message.
+// The index of an element in its tensor, for a message.
 std::string place_of(const TensorAction& action, const RowBlock& row_block, std::int64_t index) {
   const Shape& shape = action.weight.shape;
   const std::int64_t cols = shape[shape.rank() - 1];
@@ -26,8 +26,8 @@ std::string place_of(const TensorAction& action, const RowBlock& row_block, std:
                                 : text("[", action.part.matrix, ", ", out, ", ", col, "]");
 }
 
-// The largest magnitude as bits: of NaN and Inf too, which are larger than all others. In four
-// vectors, as GCC and Clang have them for every processor: one alone would wait for itself.
+// The amax as bits: also of NaN and Inf, which are larger than all others. In four vectors (GCC and
+// Clang vector extensions, for every CPU): a single one would stall on its own latency.
 template <typename Bits>
 Bits largest_bits(const Bits* values, std::int64_t count) {
   typedef Bits Lanes __attribute__((vector_size(16)));  // as an alias GCC loses the attribute
@@ -74,7 +74,7 @@ struct Looking {
   ContentHash* content;
 };
 
-// The largest of rows, which are summed up while they are in the first-level cache.
+// The amax of rows, which are hashed while they are in the L1 cache.
 template <typename Bits>
 Bits largest_and_content(const Bits* data, std::int64_t rows, std::int64_t cols,
                          ContentHash* content) {
@@ -93,7 +93,7 @@ Bits largest_and_content(const Bits* data, std::int64_t rows, std::int64_t cols,
   return most;
 }
 
-// Bits of the largest magnitude, behind clamping.
+// Bits of the amax after clamping.
 template <typename Bits>
 Bits look(const View& values, Bits infinity, const Looking& at) {
   auto* const data = static_cast<Bits*>(values.data);
@@ -116,7 +116,7 @@ Bits look(const View& values, Bits infinity, const Looking& at) {
        "(option nonfinite)");
 }
 
-// Scales are f32 or smaller: what is beyond that has none.
+// Scales are f32 or narrower: values beyond f32's range have no scale.
 void check_fits_f32(const View& values, std::uint64_t most, const Looking& at) {
   constexpr auto kMax = static_cast<double>(std::numeric_limits<float>::max());
   if (__builtin_bit_cast(double, most) <= kMax) return;
@@ -147,7 +147,7 @@ View Window::read_values(const CheckpointReader& source, const TensorAction& act
     source.read(tensor, static_cast<std::uint64_t>(row * cols * size), bytes_);
     return value_view(bytes_.data(), dtype, row_block_shape);
   }
-  // A rectangle of the matrix [in, out]: a piece of each of its rows, then turned.
+  // A rectangle of the matrix [in, out]: a piece of each of its rows, then transposed.
   const auto wide = static_cast<std::int64_t>(sizes[2]);
   const auto piece = static_cast<std::size_t>(row_block.rows * size);
   for (std::int64_t in = 0; in < cols; ++in) {

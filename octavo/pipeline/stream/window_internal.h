@@ -1,5 +1,5 @@
-// A band of a source tensor in memory: read, turned where it lies [in, out], and looked through for
-// NaN and Inf.
+// A row block of a source tensor in memory: read, transposed where it is stored as [in, out], and
+// checked for NaN and Inf.
 #pragma once
 
 #include <cstddef>
@@ -16,10 +16,10 @@ using NonFiniteFound = safetensors::NonFiniteFound;
 
 class Window {
  public:
-  // Values of the band, [rows, K] and dense. They stay until the next call.
+  // Values of the row block, [rows, K] and dense. Valid until the next call.
   View read_values(const CheckpointReader& source, const TensorAction& action,
                    const RowBlock& row_block);
-  // Bytes of a band that is copied; `offset` becomes their place in the tensor.
+  // Bytes of a row block that is copied; sets `offset` to their position in the tensor.
   std::span<const std::byte> read_bytes(const CheckpointReader& source, const TensorAction& action,
                                         const RowBlock& row_block, std::uint64_t& offset);
 
@@ -27,34 +27,33 @@ class Window {
   std::vector<std::byte> bytes_, transposed_;
 };
 
-// What content_hash is told and says of a band.
+// Input and result of content_hash for a row block.
 struct ContentHash {
   std::int64_t first_row = 0;
   std::uint64_t sum = 0;
 };
 
-// The largest magnitude of dense values. Where there is a NaN or an Inf: throws Error that names
-// the tensor and the place; with `clamp` NaN becomes 0 and Inf the largest finite magnitude of its
-// row, in place, and `found` is added to. (A row is what every scale with more than one value has
-// in common with its tile, and all of it is in one band.) `content`, where there is one, becomes
-// the sum of the values as they were before.
+// The amax of dense values. On NaN or Inf: throws Error that names the tensor and the index; with
+// `clamp` NaN becomes 0 and Inf the largest finite magnitude of its row, in place, and `found` is
+// incremented. (A tile of more than one value covers several values of a row, and a row lies in one
+// row block.) `content`, if given, becomes the hash of the values before clamping.
 [[nodiscard]] float checked_amax(const View& values, const CheckpointReader& source,
                                  const TensorAction& action, const RowBlock& row_block, bool clamp,
                                  NonFiniteFound& found, ContentHash* content = nullptr);
 
-// A number that another content would not have (not for adversaries). Rows are hashed by
-// themselves and added up, so that the cut into bands does not matter.
+// A non-cryptographic hash of the content. Rows are hashed separately and summed, so that the split
+// into row blocks does not matter.
 [[nodiscard]] std::uint64_t content_hash(std::span<const std::byte> bytes, std::int64_t row_bytes,
                                          std::int64_t first_row);
 
-// The same of codes, with their scales.
+// The same for codes with their scales.
 [[nodiscard]] std::uint64_t content_of(const QuantizedTensor& codes, std::int64_t first_row);
 
-// The first row of a band in the tensor of the source, of a part of a stack too.
+// The first row of a row block in the source tensor, also for a part of an expert stack.
 [[nodiscard]] std::int64_t row_in_source(const CheckpointReader& source, const TensorAction& action,
                                          const RowBlock& row_block);
-// Where the rows of a band are in the weight that was found, which is the stack that experts are
-// taken out of. (Experts that are put into one are weights of their own.)
+// The first row of a row block in the found weight, which for split experts is the whole stack.
+// (Experts that are merged into a stack are weights of their own.)
 [[nodiscard]] std::int64_t row_in_found(const TensorAction& action, const RowBlock& row_block);
 
 }  // namespace octavo

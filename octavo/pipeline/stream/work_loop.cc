@@ -29,7 +29,7 @@ void WorkLoop::run(std::size_t pieces, const std::function<void(int, std::size_t
       if (piece >= pieces) return;
       try {
         work(thread, piece);
-      } catch (...) {  // must not leave a thread of the pool
+      } catch (...) {  // an exception must not escape a pool thread
         const std::lock_guard lock(mutex);
         stop.store(true);
         if (thrown && thrown_at < piece) continue;

@@ -1,4 +1,5 @@
-// Threads that take numbered pieces of work in order, tell how far they are, and stop together.
+// WorkLoop: a parallel loop whose threads take numbered work items in order, report progress, and
+// stop together.
 #pragma once
 
 #include <atomic>
@@ -15,15 +16,15 @@ namespace octavo {
 
 class WorkLoop {
  public:
-  // `always`: tells after every piece, and not a few times a second.
+  // `always`: report progress after every item, not only a few times a second.
   WorkLoop(int threads, std::uint64_t bytes_total, OnProgress on_progress, bool always = false);
 
   // Calls work(thread, piece) for every piece in [0, pieces). Rethrows the exception of the first
-  // piece that failed; the others have ended by then.
+  // piece that failed, after the others have ended.
   void run(std::size_t pieces, const std::function<void(int, std::size_t)>& work);
-  // After a piece is done. Throws when the user wants to stop.
+  // Call after a piece is done. Throws when the user cancels.
   void advance(std::uint64_t bytes, std::string_view current);
-  void finish(std::string_view current);  // the last word: all is done
+  void finish(std::string_view current);  // final progress report
   [[nodiscard]] int threads() const { return threads_; }
   [[nodiscard]] double seconds() const;
 

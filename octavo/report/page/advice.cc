@@ -1,11 +1,11 @@
-// Which other preset a tensor would be better off with, without quantizing it again.
+// Advice: which other preset would suit a tensor better, estimated without quantizing it again.
 //
 // What is known of the tensor is how many of its values lie in each binade. If those values stood
 // in random order, the largest of a tile of n would have the distribution F(x)^n, and from it
 // follows the scale of a tile, the step of the format at each value, and the error: step^2 / 12, or
 // the value itself where it rounds to zero. That gives an SQNR for every preset (31.5 dB, or 2.65
 // %, for E4M3 of any tile). Values of a real tensor are not in random order, so the figure is not
-// used by itself: the gain is the difference of two, and what is odd about the tensor's order is in
+// used by itself: the gain is the difference of two, and the effect of the tensor's order is in
 // both.
 #include <algorithm>
 #include <array>
@@ -21,7 +21,7 @@
 namespace octavo {
 namespace {
 
-// Those that servers load; a target has words for some of them.
+// Presets that servers load; a target supports some of them.
 constexpr std::array<std::string_view, ErrorEstimate::kPresets> kCandidates{
     "mxfp4", "nvfp4", "fp8-channel", "fp8-block", "mxfp8"};
 constexpr double kWorthSaying = 1.5;  // dB; less is within what the estimate can be wrong by
@@ -166,7 +166,7 @@ ErrorEstimate error_estimate_of(const TensorReport& tensor) {
   try {
     now = preset(tensor.preset);
   } catch (const Error&) {
-    return out;  // compared checkpoints may have ways of their own
+    return out;  // compared checkpoints may have other scalings
   }
   const std::string_view name = std::string_view(tensor.preset).substr(0, tensor.preset.find(':'));
   const std::vector<Bin> bins = bins_of(tensor.metrics);

@@ -18,7 +18,7 @@ std::string head_of(const CheckpointReport& report) {
               report.verb == "compare" ? "" : "Quantized to ", what, "</p></header>\n");
 }
 
-// What many of the same sentence would hide: one line for each advice, with how often it was given.
+// Advice grouped: one line for each kind, with its count.
 std::string advice_list(const CheckpointReport& report) {
   struct Given {
     std::string from, example;

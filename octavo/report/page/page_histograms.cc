@@ -16,8 +16,8 @@ struct Bar {
   std::string label;
 };
 
-// How many of a tensor's values its histograms counted. Of a large tensor that is some rows, and
-// what is shown is then an estimate for all of them, and says so.
+// How many of a tensor's values its histograms counted. For a large tensor that is a sample of
+// rows; the page then shows an estimate for all values, and says so.
 struct Sample {
   double times = 1;
   [[nodiscard]] bool is_all() const { return times == 1; }

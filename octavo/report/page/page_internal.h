@@ -13,12 +13,11 @@
 
 namespace octavo::page {
 
-// Text of others inside markup or a quoted attribute: nothing in it is markup, and what a reader
-// could not see (control characters, bytes that are no UTF-8, marks that turn the direction of
-// writing) is shown as \x00 or \u202e.
+// Escapes untrusted text for markup or a quoted attribute; invisible characters (control
+// characters, invalid UTF-8, bidirectional marks) are shown as \x00 or \u202e.
 std::string escaped(std::string_view text);
 
-// Numbers as people read them, the same in every locale.
+// Numbers formatted for display, the same in every locale.
 std::string fixed(double value, int digits);  // "31.53", "-", "inf"
 std::string brief(double value);              // three digits: "0.000412", "1.2e-09"
 std::string grouped(std::int64_t count);      // "1,234,567"
@@ -27,7 +26,7 @@ std::string share_text(double share);         // "0", "0.012 %"
 std::string cosine_text(double cosine);       // as many nines as there are, and two digits more
 std::string shape_text(const std::vector<std::int64_t>& shape);  // "4096 x 1024"
 
-// Of how good a tensor came out, 0 the worst, kGrades - 1 the best: the colour it has everywhere.
+// Quality grade of a tensor, 0 the worst, kGrades - 1 the best: its colour everywhere on the page.
 inline constexpr int kGrades = 8;
 struct Grading {
   double lowest = 0, step = 1;  // grade i begins at lowest + i * step

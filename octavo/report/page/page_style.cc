@@ -103,8 +103,8 @@ dl{grid-template-columns:1fr}dt{margin-top:6px}}
 )css";
 }
 
-// Sorting by the text of cells, or by data-v where the text is for people; words that must all
-// occur; a click in the map looks for that module.
+// Sorting by the text of cells, or by data-v where the text is formatted; a search for words that
+// must all occur; a click in the map searches for that module.
 std::string script() {
   return R"js(
 (function(){'use strict';

@@ -25,7 +25,7 @@ _OUTPUT = 4  # its slot
 
 
 class How(NamedTuple):
-    """All that is no tensor with a gradient."""
+    """Arguments that are not tensors with a gradient."""
 
     layout: str
     mask: Mask
@@ -50,7 +50,7 @@ class Attend(torch.autograd.Function):
         sources = [TORCH.describe(x, _OP) for x in (q, k, v)]
         mask = how.mask
         bias = None if mask.bias is None else _bias(mask.bias, _OP)
-        # What backward need not find again. Other precisions round P, and have it in both.
+        # Saved so that backward need not recompute it. Other precisions have rounded P in both.
         lse = None
         if how.precision == "f32" and q.dtype == torch.float32 and q.device.type == "cpu":
             if any(ctx.needs_input_grad[:3]):
@@ -70,7 +70,7 @@ class Attend(torch.autograd.Function):
             stream=sources[0].stream,
             log_sum_exp=None if sum_view is None else sum_view.view("float32"),
         )
-        # The bias is saved with the rest, so that torch sees who changes it.
+        # The bias is saved with the rest, so that torch detects in-place changes.
         ctx.how = how._replace(mask=mask._replace(bias=None))
         ctx.dtypes = [x.dtype for x in (q, k, v)]
         stream = sources[0].stream
@@ -117,7 +117,7 @@ class Attend(torch.autograd.Function):
         into = [
             torch.empty(shape, dtype=dtype) for shape, dtype in zip(shapes, ctx.dtypes, strict=True)
         ]
-        # Named, so that what they look at lives until the work is done.
+        # Named lists keep their memory alive until the work is done.
         operands = [_operand(x, _OP, "an input", None) for x in inputs]
         given = heads_of[how.layout](d_out).contiguous()
         views = [_operand(x, _OP, "a gradient", None) for x in (given, *into)]

@@ -1,4 +1,4 @@
-"""Which keys a row sees, as Transformer Engine says it, in the library's words."""
+"""Transformer Engine's attention masks, converted to the library's AttentionMask."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Mask(NamedTuple):
 
 
 def mask_type_of(given: Any, op: str) -> str:
-    """One of the names; "causal,padding" is the older spelling of one of them."""
+    """One of the names; "causal,padding" is the older name of one of them."""
     if not isinstance(given, str):
         raise wrong_type(op, "attn_mask_type", given, f"one of {', '.join(MASK_TYPES)}")
     name = given
@@ -46,7 +46,7 @@ def mask_type_of(given: Any, op: str) -> str:
 
 
 def window_of(given: Any, op: str) -> tuple[int, int]:
-    """Keys before and after a row's place; -1 is no limit."""
+    """Keys before and after a row's position; -1 is no limit."""
     if given is None:
         return -1, -1
     fits = isinstance(given, tuple | list) and len(given) == 2
@@ -167,7 +167,7 @@ def _check_mask(mask: Any, op: str) -> None:
 def _hidden(
     mask: Any, bias: torch.Tensor | None, shape: tuple[int, int, int, int], op: str
 ) -> torch.Tensor:
-    """What is added to scores: -inf where the mask is True, which is not torch's own way."""
+    """Bias for the scores: -inf where the mask is True, the opposite of torch's convention."""
     _check_mask(mask, op)
     wide = tuple(mask.shape)
     if len(wide) != 4 or any(got not in (1, want) for got, want in zip(wide, shape, strict=True)):

@@ -1,4 +1,5 @@
-"""What can run here: everything, because the CPU does it where nothing else does."""
+"""Feature queries of Transformer Engine: all are true, because the CPU backend supports
+everything."""
 
 from __future__ import annotations
 
@@ -56,6 +57,6 @@ def place_of(device: Any, op: str) -> torch.device:
 
 
 def default_device() -> str:
-    """Where a layer is made that is not told: a CUDA device where octavo and torch have one."""
+    """Default device of layers: a CUDA device where octavo and torch have one."""
     usable = any(entry.name == "cuda" and entry.usable for entry in octavo.backends())
     return "cuda" if usable and torch.cuda.is_available() else "cpu"

@@ -1,4 +1,4 @@
-"""Forward again in backward, instead of keeping what it saved."""
+"""Activation checkpointing: recomputes forward in backward instead of keeping its saved tensors."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ def checkpoint(
     context_fn: Callable[[], Any] | None = None,
     **kwargs: Any,
 ) -> Any:
-    """function(*args, **kwargs), of which only the arguments are kept for backward: that calls the
-    function once more, under the recipe that holds now. Under DelayedScaling the second forward has
-    the scales of the first one, and takes no note of amaxes: gradients are those without a
+    """function(*args, **kwargs), of which only the arguments are kept for backward, which calls the
+    function once more, under the recipe of the current scope. Under DelayedScaling the second
+    forward uses the scales of the first one, and records no amaxes: gradients are those without a
     checkpoint, bit for bit.
 
     context_fn: torch's: makes two contexts, one around each forward.
@@ -66,7 +66,7 @@ def checkpoint(
 
 
 class _First:
-    """Around a first forward: what layers multiplied by under delayed scaling, call by call."""
+    """Around a first forward: records the scales of delayed scaling, call by call."""
 
     def __init__(self) -> None:
         self.kept: dict[int, tuple[ModuleState, list[_octavo.ForwardScales]]] = {}
@@ -104,7 +104,7 @@ class _Again:
         self._entered: list[tuple[_octavo.Autocast, _Replay]] = []
 
     def __enter__(self) -> None:
-        # What is gathered is gathered by the first forward.
+        # The first forward has recorded the amaxes.
         entered = _octavo.Autocast(self._recipe, self._enabled, False, None)
         replay = _Replay(self._first)
         _open().append(replay)
@@ -137,7 +137,7 @@ _thread = threading.local()
 
 
 def _open() -> list[_First | _Replay]:
-    """Forwards of checkpoints that this thread is in, the innermost last."""
+    """Checkpointed forwards that this thread is in, the innermost last."""
     if not hasattr(_thread, "open"):
         _thread.open = []
     found: list[_First | _Replay] = _thread.open

@@ -1,4 +1,4 @@
-"""Memory of codes and scales under a quantized tensor: made, moved, turned and looked at."""
+"""Memory of codes and scales of a quantized tensor: allocated, moved, transposed and viewed."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def _empty(
 def new_codes(
     shape: list[int], source: str, scaling: octavo.Scaling, device: torch.device
 ) -> octavo.QuantizedTensor:
-    """Memory for codes of values of a type, which nobody has written yet."""
+    """Uninitialized memory for codes of values of a type."""
     if device.type not in ("cpu", "cuda"):
         raise RuntimeError(f"[quantized] codes cannot be on {device}, wanted the CPU or CUDA")
     cuda = -1
@@ -56,7 +56,7 @@ def parts_of(codes: octavo.QuantizedTensor) -> dict[str, torch.Tensor]:
 
 
 def with_both(codes: octavo.QuantizedTensor) -> octavo.QuantizedTensor | None:
-    """With the copy that is not there, made by turning the other; None where it is not that."""
+    """With the missing copy made by transposing the other; None where it is not the transpose."""
     rows, cols = codes.tile
     scaling = codes.scaling
     turns = rows == cols and (rows == 0 or codes.ndim == 2) and codes.ndim >= 2

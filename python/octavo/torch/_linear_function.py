@@ -39,7 +39,7 @@ class _LinearFunction(torch.autograd.Function):
         own = {"x": x}
         if not isinstance(weight, QuantizedTensor):
             own["weight"] = weight
-        # All memory is torch's to keep, to check and to let go; a library object without any stays.
+        # torch keeps, checks and frees all saved memory; a library object without any stays.
         parts = [
             (name, own[name] if name in own else TORCH.take(part, raw=True))
             for name, part in saved.take_parts()
@@ -114,8 +114,8 @@ _hidden: list[Callable[..., torch.Tensor]] = []
 
 
 def untraced_product() -> Callable[..., torch.Tensor]:
-    """_product, which torch.compile does not look into. Importing the compiler takes seconds: where
-    nobody has, there is nothing to hide from."""
+    """_product, excluded from torch.compile's tracing. Importing the compiler takes seconds: where
+    the program has not imported it, there is no tracing."""
     compiler = sys.modules.get("torch._dynamo")
     if compiler is None:
         return _product

@@ -1,4 +1,4 @@
-"""What layers with quantizers have in common: state that is copied and saved with them."""
+"""Base class of layers with quantizers: their state is copied and saved with them."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class QuantizingModule(torch.nn.Module):
         return made
 
     def __getstate__(self) -> dict[str, Any]:
-        """For copy and pickle: the library's objects stay behind, their state comes along."""
+        """For copy and pickle: without the library's objects, with their state."""
         kept = dict(self.__dict__)
         tensors = {key: tensor.clone() for key, tensor in self._state.state().items()}
         kept["_state"] = (self._state.identity(), tensors)

@@ -1,4 +1,4 @@
-"""Backwards that cannot be differentiated themselves, and say so."""
+"""Backward functions without double backward: they raise."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from octavo.torch._quantized_tensor import QuantizedTensor
 
 
 def differentiable_once(op: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Around a backward: its gradients raise where somebody goes back from them. torch's own
-    once_differentiable lets them pass for constants where dy is one, and a penalty on gradients
-    would train nothing."""
+    """Decorator of a backward: double backward through its gradients raises. torch's own
+    once_differentiable treats them as constants where dy is one, so a gradient penalty would train
+    nothing."""
     text = (
         f"[{op}] gradients of gradients are not offered: its backward was asked for with "
         "create_graph=True, and something goes back from what it gave; detach that, or use a layer "

@@ -1,6 +1,6 @@
 """A quantized tensor as torch knows tensors: it has a shape, a dtype and gradients, and holds codes
-and scales. Every operation that is not named here sees its values; one that writes quantizes them
-again."""
+and scales. Operations that are not handled here see its dequantized values; one that writes
+quantizes them again."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _aten = torch.ops.aten
 
 
 class Requantizer(Protocol):
-    """Who quantizes new values of a tensor: a quantizer, or the layer whose weight it is."""
+    """Quantizes new values of a tensor: a quantizer, or the layer whose weight it is."""
 
     @property
     def quantizer(self) -> Any: ...
@@ -54,7 +54,7 @@ class _Content:
         self.recipe, self.first_values = recipe, values
 
     def copied(self) -> _Content:
-        """For a tensor of its own. Who quantizes a layer's weight has the layer's state."""
+        """For an independent tensor. The requantizer of a layer's weight uses the layer's state."""
         made = copy.copy(self)
         if hasattr(self.requantizer, "copied"):
             made.requantizer = self.requantizer.copied()
@@ -67,7 +67,8 @@ class _Content:
 
 
 class QuantizedTensor(torch.Tensor):
-    """What all of them do. Made by a quantizer, or by a layer inside quantized_model_init."""
+    """Base class of quantized tensors. Made by a quantizer, or by a layer inside
+    quantized_model_init."""
 
     _content: _Content
 
@@ -128,8 +129,8 @@ class QuantizedTensor(torch.Tensor):
     def update_usage(
         self, rowwise_usage: bool | None = None, columnwise_usage: bool | None = None
     ) -> None:
-        """Which copies are kept. One that is not there is made of the other where that is a
-        matter of turning it: a tile is as high as it is wide, or the whole tensor."""
+        """Which copies are kept. A missing copy is made by transposing the other where that is
+        exact: a tile is square, or the whole tensor."""
         there = tuple(self.get_usages().values())
         wanted = [
             has if usage is None else bool(usage)
@@ -161,7 +162,7 @@ class QuantizedTensor(torch.Tensor):
 
     @property
     def _quantizer(self) -> Any:
-        """Who quantizes new values: a te.Quantizer, or None after a pickle."""
+        """The quantizer of new values: a te.Quantizer, or None after a pickle."""
         requantizer = self._content.requantizer
         return None if requantizer is None else requantizer.quantizer
 
@@ -174,7 +175,7 @@ class QuantizedTensor(torch.Tensor):
         return self._content.first_values
 
     def clear_high_precision_init_val(self) -> None:
-        """Lets it go."""
+        """Frees it."""
         self._content.first_values = None
 
     @property

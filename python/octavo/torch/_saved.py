@@ -1,4 +1,4 @@
-"""Tensors between a forward and its backward, where torch keeps them and hooks may replace them."""
+"""Tensors saved for backward: torch keeps them, and saved_tensors_hooks may replace them."""
 
 from __future__ import annotations
 

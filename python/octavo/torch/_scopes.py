@@ -1,5 +1,5 @@
-"""Where a recipe holds. Scopes are of the thread that enters them; they nest, and the inner one
-decides."""
+"""Scopes: autocast and quantized_model_init. A scope belongs to the thread that enters it; scopes
+nest, and the inner one decides."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class _Scope(contextlib.ContextDecorator):
 
     def __init__(self) -> None:
         self._entered: Any = None
-        self._ends_late = False  # it was left out of turn, which has been said
+        self._ends_late = False  # it was left before its inner scopes, which was reported
 
     def _enter(self) -> Any:
         raise NotImplementedError
@@ -93,7 +93,7 @@ class _Scope(contextlib.ContextDecorator):
             self._leave(entered, kind is not None)
         except BaseException:
             # What it ends with may fail, and then it has ended. Where it is not the innermost scope
-            # of this thread it ends with those inside of it: nobody comes back to leave it.
+            # of this thread it ends with its inner scopes: it is not left a second time.
             entered.leave_later()
             self._ends_late = True
             raise
@@ -101,10 +101,10 @@ class _Scope(contextlib.ContextDecorator):
 
 class autocast(_Scope):
     """Layers called inside multiply as the recipe says, and so does their backward, wherever and
-    whenever that runs. When the outermost scope ends, delayed scaling moves on; when it ends by an
-    exception, this step's amaxes are forgotten instead.
+    whenever that runs. The end of the outermost scope updates delayed scaling; where an exception
+    ends it, this step's amaxes are discarded instead.
 
-    calibrating: without enabled, amaxes are gathered and scales made, and nothing is quantized.
+    calibrating: without enabled, amaxes are recorded and scales updated, and nothing is quantized.
     amax_reduction_group: of torch.distributed, or a function that makes a float32 tensor of amaxes
         the maximum over all processes, in place.
     """
@@ -133,10 +133,8 @@ class autocast(_Scope):
 
 
 class quantized_model_init(_Scope):
-    """Layers made inside keep their weights quantized, and only that.
-
-    preserve_high_precision_init_val: beside them, the values they were made from
-        (weight.get_high_precision_init_val()).
+    """Layers made inside keep their weights as codes only. preserve_high_precision_init_val: also
+    keep the values they were quantized from (weight.get_high_precision_init_val()).
     """
 
     def __init__(
@@ -165,7 +163,8 @@ _thread = threading.local()
 
 
 def _open_inits() -> list[tuple[quantized_model_init, Recipe]]:
-    """Of this thread, the innermost last; those that have been left and have none inside go."""
+    """Open scopes of this thread, the innermost last; scopes that ended early are dropped once no
+    inner scope is left."""
     if not hasattr(_thread, "inits"):
         _thread.inits = []
     found: list[tuple[quantized_model_init, Recipe]] = _thread.inits

@@ -1,4 +1,4 @@
-"""What a module keeps beside its parameters: the library's quantizers, whose state lies in torch
+"""State of a module other than its parameters: the library's quantizers, whose state is in torch
 tensors that the library updates in place."""
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def warn(message: str) -> None:
 
 
 def in_backward() -> bool:
-    """Whether torch goes back on this thread now."""
+    """Whether torch runs a backward on this thread now."""
     return bool(torch._C._current_graph_task_id() != -1)
 
 
@@ -125,7 +125,8 @@ class ModuleState:
             self.use(recipe)
 
     def _note(self, recipe: str) -> None:
-        """Says where a recipe is lost on the way into a backward."""
+        """Warns where a backward (activation checkpointing) runs without the recipe of its
+        forward."""
         self.has_run = self.has_run or bool(recipe)
         if not in_backward():
             self._ran_under = recipe
@@ -184,7 +185,7 @@ def _misfit(name: str, saved: Any, slots: dict[str, int]) -> str:
 
 
 def _allocator(device: torch.device) -> Any:
-    """State is in torch's memory wherever it is."""
+    """State is in torch's memory on any device."""
 
     def allocate(nbytes: int) -> tuple[int, torch.Tensor]:
         memory = torch.empty(nbytes, dtype=torch.uint8, device=device)

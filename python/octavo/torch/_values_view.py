@@ -1,4 +1,4 @@
-"""What a view of a quantized tensor is: values of the moment, to be read. There is no memory of
+"""Views of a quantized tensor: read-only snapshots of its values. There is no memory of
 codes behind them that a write could reach, so writing raises."""
 
 from __future__ import annotations

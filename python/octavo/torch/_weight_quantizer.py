@@ -1,4 +1,4 @@
-"""Who quantizes new values of a layer's weight."""
+"""Requantizers of a layer's weight."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ _OP = "Linear"
 
 
 class WeightQuantizer:
-    """By the layer's own state. Delayed scaling goes by the amaxes of steps before, which say
-    nothing of values that are no step of training: then a scale is found for the values."""
+    """By the layer's own state. Delayed scaling uses the amaxes of earlier steps, which do not
+    apply to values that are not a step of training: then a scale is computed from the values."""
 
     def __init__(self, state: ModuleState, recipe: _octavo.Recipe | None) -> None:
         self._state, self._recipe = state, recipe
@@ -64,8 +64,8 @@ class WeightQuantizer:
 
 
 class CopyQuantizer:
-    """Of a copy of a weight, which is not the layer's any more: it leaves the layer's state alone
-    and gets its own with the first values that are written."""
+    """For a copy of a weight that no longer belongs to the layer: it does not touch the layer's
+    state and gets its own with the first values that are written."""
 
     def __init__(self, of: WeightQuantizer) -> None:
         self._by, self._is_own = of, False

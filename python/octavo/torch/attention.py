@@ -1,4 +1,4 @@
-"""Attention with gradients, by the name and arguments that torch has for it."""
+"""scaled_dot_product_attention with gradients, with torch's name and arguments."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class _Attention(torch.autograd.Function):
         ctx: Any, q: Any, k: Any, v: Any, bias: Any, causal: bool, how: dict[str, Any]
     ) -> Any:
         ctx.causal, ctx.how = causal, how
-        # What backward need not find again. Other precisions round P, and have it in both.
+        # Saved so that backward need not recompute it. Other precisions have rounded P in both.
         keeps = how["precision"] == "f32" and q.dtype == torch.float32 and any(
             ctx.needs_input_grad[:3]
         )
@@ -54,7 +54,7 @@ class _Attention(torch.autograd.Function):
         op = "scaled_dot_product_attention"
         d_out = gradients[0].detach().contiguous()
         into = [torch.empty(x.shape, dtype=x.dtype) for x in (q, k, v)]
-        # Named, so that what they look at lives until the work is done.
+        # Named lists keep their memory alive until the work is done.
         operands = [_operand(x.detach(), op, "an input", None) for x in (q, k, v)]
         views = [_operand(x, op, "a gradient", None) for x in (d_out, *into)]
         forward = [] if out is None else [describe(x.detach(), op) for x in (out, lse)]
@@ -76,7 +76,7 @@ class _Attention(torch.autograd.Function):
 
 
 def _mask_as_bias(attn_mask: Any, is_causal: bool, op: str) -> Any:
-    """What torch's mask adds to scores: a boolean one -inf where it is False."""
+    """torch's mask as a bias of the scores: for a boolean mask -inf where it is False."""
     if is_causal:
         raise ValueError(f"[{op}] got attn_mask and is_causal, wanted one of them")
     if not isinstance(attn_mask, torch.Tensor):

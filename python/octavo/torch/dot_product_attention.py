@@ -161,8 +161,9 @@ class DotProductAttention(QuantizingModule):
             queries and one for keys), or cu_seqlens_q and cu_seqlens_kv; "arbitrary":
             attention_mask ([batch, heads, queries, keys], any of them 1) is True where a row does
             not see a key.
-        window_size: keys at most so far before and after a row's place; -1 is no limit.
-        checkpoint_core_attention: keeps the inputs alone, and attends again in backward.
+        window_size: (left, right), how many keys before and after its own position a row sees; -1
+            is no limit.
+        checkpoint_core_attention: keeps the inputs only, and recomputes attention in backward.
         core_attention_bias: is added to scaled scores, with core_attention_bias_type
             "post_scale_bias"; it has no gradient.
         """
@@ -286,7 +287,7 @@ def _bias(kind: Any, bias: Any) -> torch.Tensor | None:
 
 
 def _check_longest(most: Any, name: str, lengths: list[int], tokens: int) -> None:
-    """A bound that Transformer Engine chooses kernels by: it must hold, and changes nothing."""
+    """A bound that Transformer Engine selects kernels with: it must hold, and has no effect."""
     if most is None:
         return
     most, longest = whole(most, name, _OP), max(lengths, default=tokens)

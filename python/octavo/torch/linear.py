@@ -42,15 +42,15 @@ class Linear(QuantizingModule):
     name: in messages, and mixed into the draws of stochastic rounding.
     accumulator: not Transformer Engine's. Of products of codes: "native" leaves it to the recipe;
         "float32"; "float16", fast on CPUs with half precision and less exact; "hopper_fp8", what
-        training on an H100 would give, bit for bit and slowly, in which use_split_accumulator of
-        the recipe is heard.
+        training on an H100 would give, bit for bit and slowly, where use_split_accumulator of the
+        recipe applies.
 
     quantizers has by "scaling_fwd" those of input, weight and output, and by "scaling_bwd" those of
     grad_output and grad_input; none before the first forward under a recipe.
 
-    Under DelayedScaling a layer takes note of what it sees, and its scales move on, in training
-    only: with gradients enabled and not after eval(). Arguments for several devices, and others
-    that octavo does not do, are refused (RuntimeError) where they ask for anything.
+    Under DelayedScaling a layer records amaxes and updates its scales in training only: with
+    gradients enabled and not after eval(). Arguments for several devices, and others that octavo
+    does not do, are refused (RuntimeError) where they ask for anything.
     """
 
     def __init__(

@@ -31,7 +31,7 @@ __all__ = [
 
 
 class _StraightThrough(torch.autograd.Function):
-    """Rounding has no slope of its own."""
+    """Straight-through estimator: the gradient of rounding is 1."""
 
     @staticmethod
     def forward(ctx: Any, tensor: torch.Tensor, quantizer: Quantizer) -> QuantizedTensor:
@@ -43,7 +43,7 @@ class _StraightThrough(torch.autograd.Function):
 
 
 class Quantizer(quantizers.Quantizer):
-    """What all of them do."""
+    """Base class of quantizers."""
 
     makes: type[QuantizedTensor]
 
@@ -70,7 +70,7 @@ class Quantizer(quantizers.Quantizer):
 
     @property
     def quantizer(self) -> Quantizer:
-        """Who quantizes new values of the tensors it makes."""
+        """The quantizer of new values of the tensors it makes."""
         return self
 
     def quantize(  # type: ignore[override]
@@ -121,14 +121,14 @@ class Quantizer(quantizers.Quantizer):
         return self.makes(_Content(codes, self), requires_grad)
 
     def copy(self) -> Any:
-        """Another one that is set the same way; a scale and amax are shared."""
+        """A copy with the same configuration; scale and amax are shared."""
         made = object.__new__(type(self))
         made.__dict__.update(self.__dict__)
         quantizers.Quantizer.__init__(made, self._handle.copy())
         return made
 
     def calibrate(self, tensor: torch.Tensor) -> None:
-        """Takes note of values and quantizes nothing: delayed scaling raises its amax."""
+        """Records the amax of values without quantizing: delayed scaling raises its amax."""
         self._check_tensor(tensor)
         source = TORCH.describe(tensor.detach(), type(self).__name__)
         self._handle.calibrate(source.view(value_kind(source, type(self).__name__)), source.stream)
@@ -140,7 +140,7 @@ class Quantizer(quantizers.Quantizer):
             )
 
     def _check_out(self, tensor: torch.Tensor, out: Any) -> None:
-        """What a tensor says of itself must stay true: its class, shape, dtype, device, format."""
+        """Checks that out keeps its class, shape, dtype, device and format."""
         op, wanted = type(self).__name__, self.makes.__name__
         if type(out) is not self.makes:
             raise TypeError(f"[{op}] got out of type {type(out).__name__}, wanted {wanted}")
@@ -309,8 +309,9 @@ class MXFP8Quantizer(Quantizer):
 class NVFP4Quantizer(Quantizer):
     """e4m3 scales of tiles of 1 x 16, or 16 x 16 (with_2d_quantization), and one float32. That of
     the columnwise copy comes from values after the Hadamard transform (with_rht), so
-    with_post_rht_amax is that, said or not; other values are refused. with_random_sign_mask: the
-    transform has Transformer Engine's signs; else none. What a fault is: see octavo.quantizers."""
+    with_post_rht_amax is always in effect; other values are refused. with_random_sign_mask: the
+    transform has Transformer Engine's signs; else none. Faults (NaN, Inf): see
+    octavo.quantizers."""
 
     makes = NVFP4Tensor
 

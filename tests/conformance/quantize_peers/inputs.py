@@ -1,4 +1,4 @@
-"""The inputs that peers are asked about: one tile to a row."""
+"""Inputs of the peers: one tile per row."""
 
 import numpy as np
 

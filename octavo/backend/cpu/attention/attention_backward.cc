@@ -1,12 +1,12 @@
-// Gradients of attention in f32. With s the scores, P = 2^(s - m) / sum 2^(s - m) the weights and
-// a = sum_j P dP of a row:
-//   dV = P^T dO,   dP = dO V^T,   dS = P (dP - a) scale,   dQ = dS K,   dK = dS^T Q.
-// Where a forward pass is given, P = 2^(s - l) with its log-sum-exp l, and a = sum_e dO O. It is
-// not used for rows whose l is large: f32 has too little of its fraction, and scores of the forward
-// pass, whose sums are rounded in another order, are off from those here by as much.
-// Blocks of 48 query rows meet tiles of 48 keys, twice where m, the sum and a are to be found. The
-// tiles of a head are dealt out to kChunks chunks, each with sums of its own that are added in
-// order: threads change nothing.
+// The attention backward pass in f32. With s the scores, P = 2^(s - m) / sum 2^(s - m) the weights
+// and delta = sum_j P dP of a row:
+//   dV = P^T dO,   dP = dO V^T,   dS = P (dP - delta) scale,   dQ = dS K,   dK = dS^T Q.
+// Where a forward pass is given, P = 2^(s - l) with its log-sum-exp l, and delta = sum_e dO O. It
+// is not used for rows whose l is large: f32 has too few fraction bits left, and the forward pass's
+// scores, whose sums are rounded in another order, differ from those here by as much. Query blocks
+// of 48 rows are multiplied with tiles of 48 keys, twice where m, the sum and delta are to be
+// computed. The tiles of a head are distributed over kChunks chunks, each with partial sums of its
+// own that are added in order: the number of threads changes nothing.
 #include <algorithm>
 #include <cmath>
 #include <cstring>
@@ -21,9 +21,11 @@ namespace octavo::cpu {
 namespace {
 
 constexpr std::int64_t kChunks = 4;
-constexpr std::int64_t kTogetherFloats = std::int64_t{16} << 20;  // of packed heads at a time
+constexpr std::int64_t kTogetherFloats = std::int64_t{16}
+                                         << 20;  // size of the heads packed at a time
 constexpr float kNaN = std::numeric_limits<float>::quiet_NaN();
-// Of log-sum-exps that are used: weights are off by half a unit of their last place, 2^-15 here.
+// The largest log-sum-exp that is used: weights are off by half a unit of its last place, 2^-15
+// here.
 constexpr float kMostGiven = 1024.0F;
 
 class Backward {
@@ -136,7 +138,7 @@ class Backward {
     for (std::int64_t chunk = 0; chunk < kChunks; ++chunk) sums_of(memory, chunk).clear();
   }
 
-  // What a forward pass says of a row. False: it cannot be used.
+  // Takes the forward pass's results of a row. Returns false where they cannot be used.
   bool take_given(std::int64_t batch, std::int64_t head, std::int64_t row, std::int64_t r,
                   const AttentionRows& d_out, const BackwardBlock& to) const {
     const AttentionRows out(isa_, forward_.out.at(batch, head), DType::f32, FactoredScales::none);
@@ -162,7 +164,7 @@ class Backward {
                         chunk * BackwardSums::kFloats);
   }
 
-  // Those of all chunks, in order.
+  // Merges the sums of all chunks, in order.
   void merge_sums(float* memory) const {
     const BackwardBlock to(sizes_, memory);
     if (to.is_known()) return;
@@ -177,8 +179,9 @@ class Backward {
     }
   }
 
-  // Tiles chunk, chunk + kChunks, ... of a head of keys: with a causal mask later ones are seen by
-  // fewer rows. Calls work(block, where it is, what it works on) for blocks that see a tile.
+  // Tiles chunk, chunk + kChunks, ... of a head of keys: interleaved, because with a causal mask
+  // later tiles are seen by fewer rows. Calls work(memory, query block, place) for query blocks
+  // that see a tile.
   template <typename Work>
   void over_blocks(std::int64_t kv, std::int64_t key, std::int64_t real, float* blocks_memory,
                    Work&& work) const {
@@ -276,7 +279,7 @@ class Backward {
 }  // namespace
 
 const AttentionMethod* backward_method(ChooseAttention choose, const AttentionBackwardJob& job) {
-  // Places of keys are compared in 32 bits.
+  // Key indices are compared in 32 bits.
   if (job.forward.values == DType::f64 || job.forward.keys > (std::int64_t{1} << 30))
     return nullptr;
   AttentionJob forward = job.forward;

@@ -1,4 +1,4 @@
-// Rows of Q, K, V and dO as the panels that gradients are computed from.
+// Packing for the attention backward pass: rows of Q, K, V and dO as packed panels.
 #pragma once
 
 #include <cmath>
@@ -9,7 +9,7 @@
 
 namespace octavo::cpu {
 
-inline constexpr std::int64_t kBackwardSide = 48;  // rows of a block, keys of a tile
+inline constexpr std::int64_t kBackwardSide = 48;  // rows of a query block, keys of a tile
 
 struct BackwardSizes {
   BackwardSizes(const Microkernel& kernel, std::int64_t depth_, std::int64_t width_)
@@ -20,16 +20,16 @@ struct BackwardSizes {
         padded_depth(round_up(depth_, kernel.rows)),
         padded_width(round_up(width_, kernel.rows)) {}
 
-  // Of a block of rows: Q and dO twice, and six numbers for each row; a multiple of 16.
+  // Floats of a query block: Q and dO twice, and six numbers for each row; a multiple of 16.
   [[nodiscard]] std::int64_t block_floats() const {
     return 2 * kBackwardSide * (padded_depth + padded_width) + round_up(6 * kBackwardSide, 16);
   }
-  std::int64_t rows, cols;  // of the kernel's tile
+  std::int64_t rows, cols;  // MR and NR of the microkernel
   std::int64_t depth, width, padded_depth, padded_width;
 };
 
-// Where its parts are. Turned: [panel of queries][channel][query]; rows: [panel of
-// channels][query][channel].
+// The parts of a packed query block. Transposed: [panel of queries][channel][query]; rows: [panel
+// of channels][query][channel].
 struct BackwardBlock {
   BackwardBlock(const BackwardSizes& sizes, float* memory)
       : q_transposed(memory),
@@ -46,16 +46,16 @@ struct BackwardBlock {
 
   float *q_transposed, *q_rows, *d_transposed, *d_rows;
   float *from, *times;        // P = 2^(score - from) times, scores being in units of log2
-  float* delta;               // sum_j P dP, which is sum_e dO O
+  float* delta;               // delta of FlashAttention: sum_j P dP, which is sum_e dO O
   std::int32_t *begin, *end;  // the keys that a row sees
-  // Does every row see all of these keys, and have finite numbers?
+  // Does every row see all of these keys, and is every row finite?
   [[nodiscard]] bool all_see(std::int64_t first, std::int64_t last) const {
     bool all = true;
     for (std::int64_t r = 0; r < kBackwardSide; ++r)
       all &= (begin[r] <= first) & (end[r] >= last) & (from[r] == from[r]);
     return all;
   }
-  // Are from, times and along there? Else a pass over keys finds them.
+  // Are from, times and delta known? Otherwise a pass over keys computes them.
   [[nodiscard]] bool is_known() const { return *known_ != 0; }
   void set_known(bool known) const { *known_ = known ? 1 : 0; }
   [[nodiscard]] bool d_out_is_nonfinite() const {
@@ -71,9 +71,9 @@ class BackwardPack {
  public:
   explicit BackwardPack(const BackwardSizes& sizes) : sizes_(sizes) {}
 
-  // Rows [first, first + real), and zeros up to 48, in panels of `side` rows, [channel][row]; and,
-  // where it is asked for, as panels of channels, [row][channel], in which what is not finite is
-  // zero: those are multiplied by numbers of rows that do not see them, which are zero.
+  // Packs rows [first, first + real), and zeros up to 48, into panels of `side` rows,
+  // [channel][row]; and, where `rows` is given, into panels of channels, [row][channel], with
+  // non-finite values as zero: those are multiplied by the zeros of rows that do not see them.
   void both(const AttentionRows& from, std::int64_t first, std::int64_t real, std::int64_t cols,
             std::int64_t side, float* transposed, float* rows) const {
     alignas(64) float row[kMostHeadSize];

@@ -37,7 +37,7 @@ void BackwardSums::clear() const {
   std::fill_n(delta, n, 0.0F);
 }
 
-// NaN in a largest score stays.
+// NaN in a running maximum stays.
 void BackwardSums::add(const BackwardSums& other) const {
   for (std::int64_t r = 0; r < n; ++r) {
     if (other.top[r] == -kInfinity) continue;
@@ -51,7 +51,7 @@ void BackwardSums::add(const BackwardSums& other) const {
 }
 
 // [keys or channels][queries or keys] += A B, panel by panel. `into` is [panels of B][rows][cols]
-// where panels are apart, else [rows][48].
+// where `apart`, else [rows][48].
 void BackwardTile::product(const float* a, std::int64_t rows, const float* b, std::int64_t depth,
                            float* into, bool apart) const {
   const std::int64_t R = sizes_.rows, C = sizes_.cols;
@@ -67,7 +67,7 @@ void BackwardTile::product(const float* a, std::int64_t rows, const float* b, st
                          .pitch = apart ? C : n});
 }
 
-// Of the keys that rows see; 0 elsewhere. As scores lie.
+// The bias of the keys that rows see, 0 elsewhere, in the layout of scores.
 void BackwardTile::take_bias(const BackwardBlock& rows, const Place& at, float* added) const {
   const AttentionBias& bias = forward_.bias;
   std::fill_n(added, n * n, 0.0F);
@@ -150,7 +150,7 @@ void BackwardTile::add_gradients(const BackwardBlock& rows, const Place& at,
   if (rows.d_out_is_nonfinite()) add_nonfinite(rows, s);
 }
 
-// Scores become P, turned, and d_p dS, as it lies and turned.
+// Scores become P, transposed; d_p becomes dS, in its own layout and transposed.
 void BackwardTile::weigh(const BackwardBlock& rows, std::int64_t key,
                          const BackwardScratch& s) const {
   const std::int64_t C = sizes_.cols;
@@ -159,12 +159,12 @@ void BackwardTile::weigh(const BackwardBlock& rows, std::int64_t key,
     for (std::int64_t j = 0; j < n; ++j) {
       float* score = s.scores + panel * n + j * C;
       for (std::int64_t c = 0; c < C; ++c) {
-        // Above 0 only where a log-sum-exp was given, by what both are rounded by.
+        // Above 0 only where a log-sum-exp was given, by rounding errors.
         const float below = score[c] - rows.from[panel + c];
         score[c] = below > 0.0F ? 0.0F : below;
       }
     }
-  // One long loop: compilers take short ones apart, and then see no vectors.
+  // One long loop: compilers unroll short ones and then do not vectorise.
   for (std::int64_t i = 0; i < n * n; ++i) s.scores[i] = exp2_of(s.scores[i]);
   const bool plain = s.added == nullptr && rows.all_see(key, key + n);
   for (std::int64_t panel = 0; panel < n; panel += C)
@@ -183,13 +183,13 @@ void BackwardTile::weigh(const BackwardBlock& rows, std::int64_t key,
         }
       for (std::int64_t c = 0; c < C; ++c) d[c] = p[c] * (d[c] - delta[c]) * scale;
     }
-  // Poisoned rows have NaN in `along`, and 0 times that where they do not see.
+  // Poisoned rows have NaN in `delta`, and 0 times NaN for keys that they do not see.
   if (!plain) clear_unseen(rows, key, s);
   transpose(s.scores, s.p_transposed);
   transpose(s.d_p, s.d_s_transposed);
 }
 
-// A bias of -inf hides a key, whatever it holds.
+// A bias of -inf masks a key, whatever it holds.
 bool BackwardTile::sees(const BackwardBlock& rows, std::int64_t q, std::int64_t key, std::int64_t j,
                         const BackwardScratch& s) const {
   if (key + j < rows.begin[q] || key + j >= rows.end[q]) return false;
@@ -215,7 +215,7 @@ void BackwardTile::transpose(const float* from, float* to) const {
       transpose_square(from + panel * n + keys * C, to + keys * n + panel * C);
 }
 
-// [cols][cols], four by four, which compilers make permutations of vectors of.
+// [cols][cols], four by four, which compilers turn into vector permutations.
 void BackwardTile::transpose_square(const float* from, float* to) const {
   const std::int64_t C = sizes_.cols;
   constexpr std::int64_t kSide = 4;
@@ -234,7 +234,7 @@ void BackwardTile::transpose_square(const float* from, float* to) const {
     }
 }
 
-// What is not finite in dO goes to the values that its row sees, and no others.
+// Adds non-finite dO to the values that its row sees, and no others.
 void BackwardTile::add_nonfinite(const BackwardBlock& rows, const BackwardScratch& s) const {
   const std::int64_t C = sizes_.cols;
   for (std::int64_t q = 0; q < n; ++q)

@@ -1,6 +1,6 @@
-// What a block of query rows and a tile of keys have to do with each other in the backward pass.
-// Scores lie turned, [keys][queries], so that dS is the panel that dQ wants; dK and dV want it
-// turned once more.
+// The attention backward pass of one query block and one tile of keys. Scores are transposed,
+// [keys][queries], so that dS is the packed panel that dQ needs; dK and dV need it transposed once
+// more.
 #pragma once
 
 #include <cstdint>
@@ -11,18 +11,18 @@
 
 namespace octavo::cpu {
 
-// What one thread works in: a tile of keys, and what its keys have to do with a block of rows.
+// Scratch memory of one thread: a packed tile of keys and its products with a query block.
 struct BackwardScratch {
   float *k_transposed, *k_rows, *v_transposed, *scores, *d_p, *p_transposed, *d_s_transposed, *d_k,
       *d_v;
-  float* added = nullptr;  // the bias, -inf where it hides a key; where there is one
+  float* added = nullptr;  // the bias, -inf where it masks a key; null without one
   std::int64_t floats = 0;
 
   BackwardScratch(const BackwardSizes& sizes, bool has_bias, float* memory);
 };
 
-// Of every row of a block, over the keys of some tiles: the largest score, and the sums of 2^(score
-// - largest) and of that times dP.
+// For every row of a query block, over the keys of some tiles: the running maximum of scores, and
+// the sums of 2^(score - maximum) and of that times dP.
 struct BackwardSums {
   explicit BackwardSums(float* memory)
       : top(memory), sum(top + kBackwardSide), delta(sum + kBackwardSide) {}
@@ -39,15 +39,15 @@ class BackwardTile {
                const BackwardSizes& sizes)
       : method_(method), forward_(forward), sizes_(sizes) {}
 
-  // Of rows `first`, ... of a head and the tile of keys from `key` on.
+  // Query rows from `first` on of a head, and the tile of keys from `key` on.
   struct Place {
     std::int64_t batch = 0, head = 0, first = 0, key = 0;
   };
-  // The first pass over keys: what weights are divided by, and sum_j P dP. Both passes compute a
-  // score by the same instructions, so that no weight is more than one, however large scores are.
+  // The first pass over keys: the softmax denominator, and delta = sum_j P dP. Both passes compute
+  // a score by the same instructions, so that no weight exceeds one, however large scores are.
   void sum_up(const BackwardBlock& rows, const Place& at, const BackwardScratch& s,
               const BackwardSums& to) const;
-  // The second one: adds to dK and dV of the tile, and to d_q.
+  // The second pass: accumulates dK and dV of the tile, and d_q.
   void add_gradients(const BackwardBlock& rows, const Place& at, const BackwardScratch& s,
                      float* d_q) const;
 

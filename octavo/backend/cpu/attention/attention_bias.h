@@ -1,8 +1,8 @@
-// Scores with a bias, in units of log2. A bias near the largest f32 is how many callers hide a key
-// (-3.4e38, what finfo.min is), and log2(e) times that f32 does not have: it must not become -inf,
-// because a row whose keys are all hidden so is their mean, not nothing. Beyond 2^126 scores are
-// bent: they keep their order, and at that size two which differ do so by far more than a weight
-// can show.
+// Scores with a bias, in units of log2. Many callers mask a key by a bias near the lowest f32
+// (-3.4e38, finfo.min), and log2(e) times that overflows f32: it must not become -inf, because the
+// output of a row whose keys are all masked so is the mean of V, not zero. Beyond 2^126 scores are
+// compressed: they keep their order, and at that size two different ones differ by far more than a
+// weight can show.
 #pragma once
 
 #include <cmath>
@@ -19,7 +19,7 @@ inline double bias_factor(const AttentionBias& bias) {
   return static_cast<double>(bias.factor) * std::numbers::log2e;
 }
 
-// -inf hides a key, whatever it holds.
+// -inf masks a key, whatever its score.
 inline float with_bias(float score, float bias, double factor) {
   constexpr float kBendF32 = static_cast<float>(kBend);
   if (bias == -HUGE_VALF) return bias;
@@ -31,7 +31,7 @@ inline float with_bias(float score, float bias, double factor) {
   return static_cast<float>(std::copysign(kBend + (size - kBend) / kSlope, wide));
 }
 
-// What a largest score was before it was bent.
+// Inverse of the compression, for the largest score.
 inline double unbent(double score) {
   const double size = std::abs(score);
   return size > kBend ? std::copysign(kBend + (size - kBend) * kSlope, score) : score;

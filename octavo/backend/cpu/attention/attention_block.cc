@@ -18,14 +18,14 @@ namespace {
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
 constexpr std::uint16_t kHalfInfinity = 0x7C00, kHalfNothing = 0xFC00, kHalfNan = 0x7E00;
 
-// One strip of rows and what its rows see. Columns beyond the rows see everything, and nobody
-// looks at them.
+// A query block and the keys that its rows see. Unused columns see all keys, and their results are
+// not read.
 struct QueryBlock {
   const std::int64_t* row = nullptr;
   std::int64_t count = 0;
   std::int64_t begin[kMaxQueryBlock], end[kMaxQueryBlock];
-  std::int64_t least = 0, most = 0;         // any row sees
-  std::int64_t all_begin = 0, all_end = 0;  // every row sees
+  std::int64_t least = 0, most = 0;         // keys that any row sees
+  std::int64_t all_begin = 0, all_end = 0;  // keys that every row sees
 };
 
 QueryBlock query_block_of(const AttentionJob& job, const BlockRows& rows, std::int64_t first,
@@ -171,7 +171,7 @@ class Block {
     if (tile.nonfinite_values) weigh_nonfinite(i, first_key);
   }
 
-  // A bias has no error: then what scores were before it counts, of any key that is seen.
+  // A bias has no error: with one, the largest score before the bias counts, of any visible key.
   [[nodiscard]] RowWeights weights_at(std::int64_t at) const {
     return weights_of(
         {.top = s_.top[at],
@@ -199,7 +199,7 @@ class Block {
                           .pitch = width_});
   }
 
-  // Narrow ones are half as wide.
+  // f16 scores (narrow_scores) are half as wide.
   [[nodiscard]] float* score_at(std::int64_t key, std::int64_t col) const {
     const std::int64_t at = key * width_ + col;
     return b_.method.narrow_scores
@@ -211,14 +211,15 @@ class Block {
       s_.scores[key * width_ + col] = score;
       return;
     }
-    // Only what is not finite comes here.
+    // Only non-finite scores are set.
     const bool is_nan = score != score;
     reinterpret_cast<std::uint16_t*>(s_.scores)[key * width_ + col] = is_nan         ? kHalfNan
                                                                       : score > 0.0F ? kHalfInfinity
                                                                                      : kHalfNothing;
   }
 
-  // Scores of rows and keys that are not finite, by definition: they are not finite either.
+  // Recomputes the scores of non-finite rows and keys by definition in f64: they are non-finite
+  // too.
   void score_nonfinite(int i, std::int64_t first_key) const {
     alignas(64) float q[kMostHeadSize], k[kMostHeadSize];
     const QueryBlock& query_block = query_blocks_[i];
@@ -240,7 +241,8 @@ class Block {
     }
   }
 
-  // To the keys that a row sees; others are masked afterwards. -inf stays, whatever the key is.
+  // Adds the bias to the keys that a row sees; others are masked afterwards. -inf stays, whatever
+  // the key is.
   void add_bias(int i, std::int64_t first_key) const {
     const QueryBlock& query_block = query_blocks_[i];
     const AttentionBias& bias = b_.job.bias;
@@ -299,7 +301,7 @@ class Block {
                         .pitch = width_});
   }
 
-  // Values that are not finite go to the rows that see them, and no others.
+  // Adds non-finite values to the rows that see them, and no others.
   void weigh_nonfinite(int i, std::int64_t first_key) const {
     alignas(64) float v[kMostHeadSize];
     const QueryBlock& query_block = query_blocks_[i];

@@ -1,4 +1,5 @@
-// A block of query rows of one head, against the packed tiles of its keys and values.
+// The attention inner loop: query blocks of one head against the packed tiles of its keys and
+// values (FlashAttention-style tiles, online softmax).
 #pragma once
 
 #include <cstddef>
@@ -9,35 +10,39 @@
 
 namespace octavo::cpu {
 
-// A tile comes from the second or third cache and is used by so many strips.
+// Query blocks per pass over the tiles: a tile is read from L2 or L3 once for this many query
+// blocks.
 inline constexpr int kQueryBlocks = 4;
 
-// Memory of one thread.
+// Scratch memory of one thread.
 struct AttentionScratch {
-  std::byte* queries = nullptr;                           // [strips][panels]
-  float* units = nullptr;                                 // [strips][strip]
-  bool* nonfinite = nullptr;                              // [strips][strip]
-  float* scores = nullptr;                                // [tile_keys][strip]
-  std::byte* weights = nullptr;                           // the same memory where lanes are f32
-  float* sums = nullptr;                                  // [strips][padded_width][strip]
-  float *top = nullptr, *base = nullptr, *sum = nullptr;  // [strips][strip]
-  float* weight_squares = nullptr;                        // [strips][strip]
-  float* largest_raw_score = nullptr;  // [strips][strip]; the largest score before a bias
-  std::int64_t bytes = 0;              // of all of it, a multiple of 64
+  std::byte* queries = nullptr;  // [query blocks][panels]
+  float* units = nullptr;        // [query blocks][query block]
+  bool* nonfinite = nullptr;     // [query blocks][query block]
+  float* scores = nullptr;       // [tile_keys][query block]
+  std::byte* weights = nullptr;  // the memory of `scores` where both are f32 or both f16
+  float* sums = nullptr;         // [query blocks][padded_width][query block]
+  float *top = nullptr, *base = nullptr, *sum = nullptr;  // [query blocks][query block]
+  float* weight_squares = nullptr;                        // [query blocks][query block]
+  float* largest_raw_score =
+      nullptr;             // [query blocks][query block]; the largest score before a bias
+  std::int64_t bytes = 0;  // in total, a multiple of 64
 };
 AttentionScratch attention_scratch(const AttentionMethod& method, const TileLayout& layout,
                                    std::byte* memory);
 
-// Sums that a row ends with.
+// The final sums of a row: running maximum, its integer base, softmax denominator, and weighted
+// values.
 struct RowSums {
   float top, base, sum;
   const float* values;  // [width], `pitch` apart
   std::int64_t pitch;
-  float unit = 1.0F;                // of the values, a power of two
-  const float* channels = nullptr;  // scales of them, if there are any
+  float unit = 1.0F;                // the unit of the values, a power of two
+  const float* channels = nullptr;  // scales of channels, or null
 };
 
-// What sums of a row become: its output, and what else is asked for. Rows are done once each.
+// The attention epilogue: from the sums of a row to its output, log-sum-exp and what else the job
+// asks for. Called once per row.
 class AttentionEpilogue {
  public:
   AttentionEpilogue(const Isa& isa, const AttentionJob& job, float weight_factor);
@@ -60,14 +65,14 @@ struct BlockJob {
   const AttentionJob& job;
   const TileLayout& layout;
   const AttentionEpilogue& epilogue;
-  const std::byte* tiles;   // of the head that keys and values are of
-  float value_unit;         // that sums of its values are kept in
-  double random_walk;       // what its scores are off by (attention_error_bound.h)
-  std::uint8_t* uncertain;  // [queries] of the head: set where a row is to be done again, and it is
-                            // not finished then; null: all are
+  const std::byte* tiles;   // packed tiles of the KV head
+  float value_unit;         // unit of the sums of weighted values
+  double random_walk;       // standard deviation of score errors (attention_error_bound.h)
+  std::uint8_t* uncertain;  // [queries] of the head: set where a row exceeds the error bound and is
+                            // to be recomputed; the epilogue skips it then; null: no check
 };
-// Rows of one head, in any order, at most kQueryBlocks strips: what a row becomes does not depend
-// on its neighbours.
+// Rows of one head, in any order, at most kQueryBlocks query blocks: the result of a row does not
+// depend on its neighbours.
 struct BlockRows {
   std::int64_t batch = 0, head = 0, count = 0;
   std::int64_t row[kQueryBlocks * kMaxQueryBlock];

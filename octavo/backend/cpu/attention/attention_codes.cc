@@ -13,7 +13,7 @@
 namespace octavo::cpu {
 namespace {
 
-// Codes of a row without a scale.
+// The codes of a padding row.
 alignas(64) constexpr std::byte kZeros[kMostHeadSize] = {};
 
 constexpr float kMostCode = 1.75F;  // 448 / 256
@@ -38,8 +38,8 @@ float largest_scale(const float* scales, std::int64_t n) {
   return fine ? most : HUGE_VALF;
 }
 
-// What lanes up to `max_packed` are in, where this is the largest scale of codes. kCodeFactor over
-// it is finite.
+// The power-of-two unit that brings packed elements to at most `max_packed`, for this largest scale
+// of codes. kCodeFactor over it is finite.
 float code_unit(float most_scale, float max_packed) {
   return power_of_two_at_least(most_scale * (kCodeFactor * kMostCode / max_packed), -117);
 }
@@ -110,7 +110,7 @@ bool CodedRows::values(const TileLayout& layout, std::int64_t tile_keys, std::in
                          .panel = layout.value_panel,
                          .to = to}))
     return false;
-  // Keys of the tile that are not there.
+  // Padding keys of the tile.
   const std::int64_t key_bytes = layout.value_panel / tile_keys;
   if (count < tile_keys)
     for (std::int64_t at = 0; at < layout.width / 8 * layout.value_panel; at += layout.value_panel)

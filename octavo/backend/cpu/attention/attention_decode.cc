@@ -1,6 +1,7 @@
-// Keys of a head are cut into pieces of a fixed length, each done by one thread; pieces are added
-// up in their order, so that threads change nothing. Rows that come out doubtful
-// (attention_error_bound.h) are done again, with scores in f32 and by a finer method.
+// Decode attention: the driver of split-KV. Keys of a head are split at a fixed length, each split
+// runs on one thread, and partial results are merged in order of the keys, so that the number of
+// threads changes nothing. Rows over the error bound (attention_error_bound.h) are recomputed, with
+// scores in f32 and by a more precise method.
 #include "octavo/backend/cpu/attention/attention_decode.h"
 
 #include <algorithm>
@@ -17,7 +18,8 @@ namespace {
 constexpr std::int64_t kSplitKeys = 1024;
 static_assert(kSplitKeys % kDecodeKeys == 0);
 
-// Two steps, and memory between them: partials of every piece, and which rows are to be done again.
+// The two steps (splits, then merge and epilogue) and the memory between them: partial results of
+// every split, and the rows to be recomputed.
 class DecodeCall {
  public:
   DecodeCall(const AttentionJob& job, std::byte* memory)
@@ -45,7 +47,7 @@ class DecodeCall {
   [[nodiscard]] float* partials(std::int64_t head, std::int64_t split) const {
     return reinterpret_cast<float*>(memory_) + (head * splits_ + split) * rows_ * step_;
   }
-  // [rows] of a head of keys.
+  // [rows] of a KV head.
   [[nodiscard]] std::uint8_t* uncertain(std::int64_t head) const {
     return reinterpret_cast<std::uint8_t*>(memory_) + partial_bytes() + head * rows_;
   }

@@ -1,5 +1,6 @@
-// Few query rows against many keys: what a decoder does for every token. Nothing is packed, keys
-// and values are read once, as they lie in memory, and are what it costs.
+// Decode attention (the decode path): up to 16 query rows against many keys, as in token-by-token
+// generation. Nothing is packed: keys and values are read once from memory, which bounds the speed.
+// The keys are split (split-KV, as in Flash-Decoding): attention_decode_split.h.
 #pragma once
 
 #include <algorithm>
@@ -12,47 +13,48 @@
 
 namespace octavo::cpu {
 
-// Innermost loops for up to kDecodeQueries query rows and kDecodeKeys keys whose rows are `pitch`
-// bytes apart. What they do for a row does not depend on the others. Sizes are multiples of 16.
-// Return false, and what they wrote does not count, where there is a NaN among the codes.
+// Kernels for up to kDecodeQueries query rows and kDecodeKeys keys whose rows are `pitch` bytes
+// apart. The result of a row does not depend on the others. Sizes are multiples of 16. They return
+// false, and their results are discarded, where there is a NaN among the codes.
 struct DecodeRows {
   const std::byte* rows;
   std::int64_t pitch, keys, size;
 };
-// Of a query row: weights, in the lanes that are said below, and where values go.
+// The weights of a query row, in the packed type below, and the sums that weighted values are added
+// to.
 struct DecodeWeights {
   const std::byte* packed;
   float factor;
   float* sums;
 };
 struct DecodeKernels {
-  // scores[r][i] = q[r] . row i. q is as `pack_query` leaves it. Where there are `row_squares`
-  // (below), most_row_squares[i] is what row i has at most; elsewhere it may be null.
+  // scores[r][i] = q[r] . row i. q is packed by `pack_query`. Where there are `row_squares`
+  // (below), most_row_squares[i] is set to an upper bound for row i; elsewhere it may be null.
   bool (*dots)(const DecodeRows&, const std::byte* const* q, int count, float* const* scores,
                float* most_row_squares);
-  // sums[e] += factor * sum_i lanes[i] rows[i][e], for each.
+  // sums[e] += factor * sum_i packed[i] rows[i][e], for each row of weights.
   bool (*weigh)(const DecodeRows&, const DecodeWeights* rows, int count);
   void (*pack_query)(const float* q, std::int64_t size, std::byte* laid);
-  // Of q and of weights. f16: at most kMaxPackedDecode, and codes are 2^-8 of themselves. bf16: q
-  // is exact there (attention_exact.h), weights are rounded and have no factor.
+  // The packed type of q and of weights. f16: at most kMaxPackedDecode, and codes are 2^-8 of
+  // themselves. bf16: q is exact there (attention_exact.h), weights are rounded and have no factor.
   PackedType packed_type = PackedType::f32;
-  // Where dots are summed in f16, which does for scores below max_decode_norms alone: sums of
-  // squares of codes / kDecodeFactor, row by row. There is no NaN among them.
+  // Where dots are summed in f16, which is precise enough for scores below max_decode_norms only:
+  // sums of squares of codes / kDecodeFactor, row by row. There is no NaN among them.
   void (*row_squares)(const DecodeRows&, float* row_squares) = nullptr;
 };
-inline constexpr std::int64_t kMaxDecodeRows = 16;  // of a head of keys
+inline constexpr std::int64_t kMaxDecodeRows = 16;  // query rows of a KV head
 inline constexpr int kDecodeQueries = 4;
 inline constexpr std::int64_t kDecodeKeys = 128;
 inline constexpr float kMaxPackedDecode = 16.0F;
 inline constexpr float kDecodeFactor = 256.0F;
 
 // As most_norms (attention.h), with the same budgets, for sums of another shape: n = D / 16
-// products one after the other in each of sixteen lanes, which are added up in three steps of f16.
-// With a = softmax_scale |q| |k| a score is off by u / sqrt(3), u = 2^-11, times
-//   a sqrt((n + 7) / (32 n)), where a key has nothing to do with the query: partial sums walk,
-//   those of lanes to (n + 1) / (32 n) of a^2 in all, those of each step to 1 / (16 n);
-//   a sqrt((n + 1) (2 n + 1) / (6 n) + 3) at most, where it lies along the query: where one lane
-//   has all of it.
+// products in sequence in each of sixteen lanes, which are added up in three steps of f16. With a =
+// softmax_scale |q| |k| a score is off by u / sqrt(3), u = 2^-11, times
+//   a sqrt((n + 7) / (32 n)), where a key is independent of the query: partial sums are a random
+//   walk, those of lanes to (n + 1) / (32 n) of a^2 in all, those of each step to 1 / (16 n);
+//   a sqrt((n + 1) (2 n + 1) / (6 n) + 3) at most, where it is aligned with the query: where one
+//   lane has all of it.
 inline constexpr double kDecodeRounding = 0x1p-11 * 0.57735;
 inline double decode_random_walk_sigma(double depth) {
   const double n = depth / 16.0;
@@ -67,7 +69,7 @@ inline double max_decode_norms(double depth) {
                   kScoreBudget / decode_random_walk_sigma(depth));
 }
 
-// For K or V; null where it is neither e4m3fn with a scale per row nor bf16.
+// The kernels for K or V; null where the operand is neither e4m3fn with a scale per row nor bf16.
 using ChooseDecodeKernels = const DecodeKernels* (*)(const GemmOperand&);
 
 bool is_decode(const AttentionMethod& method, const AttentionJob& job);

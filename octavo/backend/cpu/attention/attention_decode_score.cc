@@ -11,7 +11,8 @@ namespace octavo::cpu {
 namespace {
 
 float dot(const float* a, const float* b, std::int64_t n) {
-  constexpr std::int64_t kSums = 16;  // side by side, which compilers vectorise; n is a multiple
+  constexpr std::int64_t kSums =
+      16;  // independent sums, which compilers vectorise; n is a multiple
   float sums[kSums] = {};
   for (std::int64_t d = 0; d < n; d += kSums)
     for (std::int64_t j = 0; j < kSums; ++j) sums[j] += a[d + j] * b[d + j];
@@ -20,7 +21,7 @@ float dot(const float* a, const float* b, std::int64_t n) {
   return sum;
 }
 
-// Squares in f16 may have lost so much.
+// An upper bound of what squares in f16 have lost.
 float lost_of(std::int64_t size) { return static_cast<float>(size) * 0x1p-24F; }
 
 }  // namespace
@@ -65,9 +66,9 @@ double DecodeScores::norms_with(std::int64_t r, double key) const {
   return key * q_norm_[r] * std::abs(job_.softmax_scale);
 }
 
-// By bits, which are in the order of the numbers, and which compilers make vectors of. A scale that
-// is NaN or infinite makes it so: then norms are looked at one by one, as they are where f32 has
-// lost bits of their squares.
+// Compares by bits, which are ordered like the numbers and vectorise. A scale that is NaN or
+// infinite makes the bound NaN or infinite: then norms are computed one by one, as they are where
+// f32 has lost bits of their squares.
 double DecodeScores::bound_of_norms(const float* most_row_squares, const DecodeSeen& seen) const {
   const float lost = lost_of(operand_.cols());
   std::int32_t most = 0;
@@ -89,19 +90,19 @@ double DecodeScores::largest_norm(const DecodeSeen& seen) const {
   for (std::int64_t i = 0; i < count; ++i) {
     const auto scale = static_cast<double>(k_scale_[seen.begin + i]);
     const double square = static_cast<double>(row_squares[i] + lost) * scale * scale;
-    most = square > most ? square : most;  // a scale of NaN makes that of any sum
+    most = square > most ? square : most;  // a NaN scale makes any sum NaN anyway
   }
   return std::sqrt(most);
 }
 
-// Which rows have scores that are too large for sums in f16? Returns whether any has.
+// Marks the rows whose scores are too large for sums in f16. Returns whether there is any.
 bool DecodeScores::find_large(std::int64_t r, int count, const float* most_row_squares,
                               const DecodeSeen& seen, bool* large) {
   std::fill_n(large, count, wide_);
   if (wide_) return true;
   const double most = max_decode_norms(static_cast<double>(operand_.cols())),
                bound = bound_of_norms(most_row_squares, seen);
-  double exact = -1.0;  // not known: looked for where a bound does not do
+  double exact = -1.0;  // not known: computed where the bound is too large
   bool any = false;
   for (int g = 0; g < count; ++g) {
     double norms = norms_with(r + g, bound);
@@ -125,7 +126,7 @@ void DecodeScores::score(std::int64_t r, int count, const DecodeSeen& seen,
     queries[g] = packed_queries_[r + g];
     nonfinite |= nonfinite_[r + g];
   }
-  if (nonfinite && count > 1) {  // rows beside it are not
+  if (nonfinite && count > 1) {  // the other rows are finite
     for (int g = 0; g < count; ++g) this->score(r + g, 1, seen, score + g);
     return;
   }
@@ -143,7 +144,7 @@ void DecodeScores::score(std::int64_t r, int count, const DecodeSeen& seen,
     for (std::int64_t i = 0; i < keys_; ++i) score[g][i] *= k_scale_[i] * unit_[r + g];
 }
 
-// Dots in f32, of what `dots` has: lanes of the query, and codes / kDecodeFactor.
+// Dots in f32, of the operands of `dots`: packed elements of the query, and codes / kDecodeFactor.
 void DecodeScores::score_wide(std::int64_t r, int count, const bool* large,
                               float (*score)[kDecodeKeys]) const {
   alignas(64) float q[kDecodeQueries][kMostHeadSize], k[kMostHeadSize];
@@ -160,7 +161,7 @@ void DecodeScores::score_wide(std::int64_t r, int count, const bool* large,
   }
 }
 
-// Scores of rows or keys that are not finite, by definition.
+// Scores of non-finite rows or keys, by definition in f64.
 void DecodeScores::score_nonfinite(std::int64_t r, float* score) const {
   alignas(64) float q[kMostHeadSize], k[kMostHeadSize];
   const AttentionRows rows(isa_, job_.q.at(batch_, head_of(r)), job_.values, FactoredScales::none),

@@ -1,5 +1,5 @@
-// Scores of few query rows: dots as kernels for few rows have them, and again in f32 or f64 where
-// those do not do.
+// Scores of decode attention: dots by the decode kernels, and again in f32 or f64 where those are
+// not precise enough or not finite.
 #pragma once
 
 #include <cstddef>
@@ -11,32 +11,31 @@
 
 namespace octavo::cpu {
 
-// Of a block of keys, from the first that a row sees to behind the last.
+// Of a block of keys: from the first that a row sees to one past the last.
 struct DecodeSeen {
   std::int64_t begin, end;
   bool operator==(const DecodeSeen&) const = default;
 };
 
-// What lanes are in, where this is the largest magnitude of what they hold.
+// The power-of-two unit of packed elements whose largest magnitude this is.
 inline float decode_unit(float amax) {
   return power_of_two_at_least(amax / kMaxPackedDecode, -119);
 }
 
 class DecodeScores {
  public:
-  // `wide`: sums that kernels have in f16 are in f32, whatever norms are.
+  // `wide`: sums that kernels take in f16 are taken in f32, whatever the norms are.
   DecodeScores(const Isa& isa, const DecodeKernels& decode_kernels, const AttentionJob& job,
                std::int64_t batch, std::int64_t kv_head, bool wide);
 
-  // Row r of those that share the head of keys, before it is scored.
+  // Packs row r of those that share the KV head, before it is scored.
   void pack_query(std::int64_t r);
-  // Keys [key, key + keys), at most kDecodeKeys, that calls of `score` are about from here on.
+  // Selects keys [key, key + keys), at most kDecodeKeys, for the next calls of `score`.
   void select_keys(std::int64_t key, std::int64_t keys);
-  // score[g][i] is that of row r + g and key i in units of log2; up to kDecodeQueries rows. Which
-  // other rows there are changes nothing.
+  // score[g][i] is the score of row r + g and key i in units of log2; up to kDecodeQueries rows. It
+  // does not depend on the other rows of the call.
   void score(std::int64_t r, int count, const DecodeSeen& seen, float (*score)[kDecodeKeys]);
-  // No less than the largest |q| |k| softmax_scale of row r and keys whose scores are of sums in
-  // f16.
+  // An upper bound of |q| |k| softmax_scale of row r and the keys whose scores were summed in f16.
   [[nodiscard]] double norms(std::int64_t r) const { return norms_[r]; }
 
  private:
@@ -60,7 +59,7 @@ class DecodeScores {
   GemmOperand operand_;
   AttentionRows k_;
   alignas(64) std::byte packed_queries_[kMaxDecodeRows][kMostHeadSize * 4];
-  // Of a row: what its lanes are divided by; that and the factor of its scores; its norm.
+  // Of a row: the unit of its packed elements; that times the factor of its scores; its norm.
   float q_unit_[kMaxDecodeRows] = {}, unit_[kMaxDecodeRows] = {};
   double q_norm_[kMaxDecodeRows] = {}, norms_[kMaxDecodeRows] = {};
   bool nonfinite_[kMaxDecodeRows] = {};

@@ -16,12 +16,12 @@ namespace {
 
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
 
-// Eight side by side, which compilers vectorise; n is a multiple of that.
+// Eight independent lanes, which compilers vectorise; n is a multiple of that.
 constexpr std::int64_t kSide = 8;
 static_assert(kDecodeKeys % kSide == 0);
 
-// NaN where there is one. By integers in the order of the numbers, which compilers make vectors of:
-// NaN lies outside of the infinities there.
+// The largest value, NaN where there is one. Compares integers that are ordered like the numbers,
+// which vectorises: NaN lies outside of the infinities there.
 float largest_of(const float* values, std::int64_t n) {
   constexpr std::int32_t kMost = 0x7F800000, kLeast = ~kMost;
   std::int32_t most = kLeast, least = kMost;
@@ -44,7 +44,7 @@ float sum_of(const float* values, std::int64_t n) {
   return sum;
 }
 
-// A score of this size joins a row: what its sums so far are to be multiplied by.
+// Raises the running maximum of a row to this score: returns the factor for its sums so far.
 float raised(DecodePartial& state, float largest) {
   float rescale = 1.0F;
   const SoftmaxJob job{.scores = nullptr,
@@ -92,7 +92,8 @@ class KeySplit {
       const std::int64_t keys = std::min(kDecodeKeys, split_.last - key);
       scores_.select_keys(key, keys);
       find_scales(key, keys);
-      // Rows that see the same keys go together: a query each of heads that share keys.
+      // Rows that see the same keys are processed together: one query of each head that shares the
+      // keys (GQA).
       for (std::int64_t r = 0; r < rows;) {
         if (!is_done(r)) {
           ++r;
@@ -124,8 +125,8 @@ class KeySplit {
     return {std::max<std::int64_t>(0, sees.begin - key), std::min(keys, sees.end - key)};
   }
 
-  // Of rows of V, and what to multiply by to undo them: zero has nothing to undo, nor has what is
-  // too small to be turned over.
+  // Finds the scales of rows of V, and their inverses: 0 for scales that are zero or too small to
+  // be inverted.
   void find_scales(std::int64_t key, std::int64_t keys) {
     v_.scales(key, keys, v_scale_);
     const std::int64_t whole = round_up(keys, kSide);
@@ -138,7 +139,7 @@ class KeySplit {
     }
   }
 
-  // Rows [r, r + count), whose partials follow each other.
+  // Rows [r, r + count), whose partial results are contiguous.
   void attend(std::int64_t r, int count, std::int64_t key, std::int64_t keys,
               const DecodeSeen& seen, float* partials) {
     const std::int64_t step = decode_row_floats(job_);
@@ -150,7 +151,7 @@ class KeySplit {
       softmax(score[g], keys, seen, partials + g * step);
       weights[g] = pack_weights(score[g], keys, seen, packed[g], partials + g * step);
     }
-    // Rows that are not seen are not read, so that nothing is multiplied by zero.
+    // Rows of V that are not seen are not read: NaN times a weight of zero would be NaN.
     const Matrix& v = v_operand_.elements();
     alignas(64) float before[kDecodeQueries][kMostHeadSize];
     for (int g = 0; g < count; ++g) {
@@ -167,7 +168,7 @@ class KeySplit {
     }
   }
 
-  // As the softmax of a strip does it, along a row. Scores become weights.
+  // The online softmax along one row. Scores become weights.
   void softmax(float* score, std::int64_t keys, const DecodeSeen& seen, float* partial) const {
     auto& state = *reinterpret_cast<DecodePartial*>(partial);
     const std::int64_t whole = round_up(keys, kSide);
@@ -184,8 +185,8 @@ class KeySplit {
     state.weight_squares = state.weight_squares * rescale * rescale + squares_of(score, whole);
   }
 
-  // Weights with the scales of their rows of V, rounded to lanes; and the sum of what they then
-  // are.
+  // Packs weights times the scales of their rows of V, rounded to the packed type; and adds up the
+  // weights as rounded.
   DecodeWeights pack_weights(const float* weight, std::int64_t keys, const DecodeSeen& seen,
                              std::byte* packed, float* partial) {
     alignas(64) float scaled[kDecodeKeys], rounded[kDecodeKeys];
@@ -215,9 +216,10 @@ class KeySplit {
     const float inverse = 1.0F / unit;
     for (std::int64_t i = 0; i < whole; ++i) scaled[i] *= inverse;
     method_.narrow(scaled, packed, whole);
-    // What rounding did to a weight is taken out of the sum again, so that V = 1 gives 1. Below the
-    // normal numbers of f16 that is any part of it, and nothing beside the largest: a weight whose
-    // value vanishes there is still a weight.
+    // The rounding error of a weight is added to the sum as well, so that V = 1 gives 1; but not
+    // below the normal numbers of f16, where the error may be any part of the weight and is
+    // negligible beside the largest: a weight whose packed value vanishes there still counts in the
+    // sum.
     method_.widen(packed, rounded, whole);
     for (std::int64_t i = 0; i < whole; ++i) {
       const std::uint32_t normal = mask_of(std::abs(scaled[i]) >= 0x1p-14F);
@@ -229,7 +231,7 @@ class KeySplit {
     return {packed, unit * kDecodeFactor, partial + kDecodeHeader};
   }
 
-  // Values of which some are not finite, by definition.
+  // Weighted values of which some are not finite, by definition.
   void weigh_nonfinite(const float* weight, std::int64_t key, const DecodeSeen& seen,
                        float* sums) const {
     alignas(64) float row[kMostHeadSize];

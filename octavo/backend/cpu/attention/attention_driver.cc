@@ -1,7 +1,7 @@
-// Who does which rows. Keys and values of as many heads as memory allows are packed by all threads;
-// then blocks of query rows go through them, each by one thread, in an order that does not depend
-// on how many there are. Rows that come out doubtful (attention_error_bound.h) are done again, head
-// by head, by a finer method.
+// The attention driver: splits heads and query rows among threads. Keys and values of as many heads
+// as memory allows are packed by all threads; then blocks of query rows go through them, each on
+// one thread, in an order that does not depend on the number of threads. Rows over the error bound
+// (attention_error_bound.h) are recomputed, head by head, by a more precise method.
 #include <algorithm>
 
 #include "octavo/backend/cpu/attention/attention_block.h"
@@ -15,13 +15,13 @@
 namespace octavo::cpu {
 namespace {
 
-// Packed heads at a time take about so much, unless one alone takes more.
+// Memory of the heads packed at a time, unless a single one takes more.
 constexpr std::int64_t kPackedBytes = std::int64_t{32} << 20;
 
-// Are rows of this method looked at when they are done?
+// Are rows of this method checked against the error bound afterwards?
 bool is_checked(const AttentionMethod& method) { return method.precise != nullptr; }
 
-// Rows that are asked for, range by range; all rows of a head are one range where none are given.
+// The rows of the job, range by range; all rows of a head are one range where none are given.
 struct Ranges {
   const AttentionJob& job;
 
@@ -37,21 +37,21 @@ struct Ranges {
   }
 };
 
-// What drivers of a job share, in front of their memory.
+// Memory shared by all methods of a job, at the front of the workspace.
 class SharedMemory {
  public:
   SharedMemory(const AttentionJob& job, std::byte* memory)
       : job_(job), bytes_(memory), units_bytes_(round_up(job.batches * job.kv_heads * 8, 64)) {}
 
-  // The unit that sums of values of a head are kept in.
+  // The unit of the sums of weighted values of a KV head.
   [[nodiscard]] float& value_unit(std::int64_t kv) const {
     return reinterpret_cast<float*>(bytes_)[2 * kv];
   }
-  // What its scores are off by.
+  // The standard deviation of its score errors.
   [[nodiscard]] float& random_walk(std::int64_t kv) const {
     return reinterpret_cast<float*>(bytes_)[2 * kv + 1];
   }
-  // [queries] of a query head: which rows are to be done again.
+  // [queries] of a query head: the rows to recompute.
   [[nodiscard]] std::uint8_t* uncertain(std::int64_t batch, std::int64_t head) const {
     return reinterpret_cast<std::uint8_t*>(bytes_) + units_bytes_ +
            (batch * job_.heads + head) * job_.queries;
@@ -70,7 +70,7 @@ class SharedMemory {
   std::int64_t units_bytes_;
 };
 
-// One method, for the heads that it is given.
+// One method, for the heads assigned to it.
 class Driver {
  public:
   Driver(const Isa& isa, const AttentionMethod& method, const Exec& exec, const AttentionJob& job)
@@ -100,7 +100,7 @@ class Driver {
           value_unit(kv / job_.kv_heads, shared.rest() + (kv - first) * head_bytes_);
     attend(first, last, RowsOfPass::all, shared);
   }
-  // Rows of one head of keys and values that came out doubtful.
+  // Recomputes the rows of one KV head that exceeded the error bound.
   void recompute(std::int64_t kv, const SharedMemory& shared) const {
     const AttentionJob::Keys seen = seen_by_uncertain(kv, shared);
     if (seen.begin >= seen.end) return;
@@ -111,7 +111,7 @@ class Driver {
  private:
   [[nodiscard]] int parts() const { return threads_ > 1 ? threads_ * 4 : 1; }
 
-  // The keys from the first to behind the last that any of them sees.
+  // The keys that any of those rows sees, from the first to one past the last.
   [[nodiscard]] AttentionJob::Keys seen_by_uncertain(std::int64_t kv,
                                                      const SharedMemory& shared) const {
     const std::int64_t batch = kv / job_.kv_heads, group = job_.heads / job_.kv_heads,
@@ -128,8 +128,8 @@ class Driver {
     return seen;
   }
 
-  // Lanes of V have a factor, and weights are more than 1: sums of values near the largest f32 are
-  // kept in a unit of their own. That is one for all rows of the head, whatever they see.
+  // Packed V has a factor, and weights are more than 1: sums of values near the largest f32 are
+  // kept in a larger unit, the same for all rows of the head, whatever they see.
   [[nodiscard]] float value_unit(std::int64_t batch, const std::byte* tiles) const {
     if (method_.weigh_type == PackedType::f32) return 1.0F;
     constexpr float kLarge = 0x1p+80F, kUnit = 0x1p+60F;
@@ -138,7 +138,7 @@ class Driver {
     return 1.0F;
   }
 
-  // Tiles that have any of the keys `seen`.
+  // Packs the tiles that have any of the keys `seen`.
   void pack(std::int64_t first, std::int64_t last, const AttentionJob::Keys& seen,
             std::byte* memory) const {
     parallel_units((last - first) * tiles_, threads_, [&](std::int64_t unit) {
@@ -168,15 +168,15 @@ class Driver {
       const FpEnvGuard guard;
       const AttentionScratch scratch = attention_scratch(
           method_, layout_, memory + together_ * head_bytes_ + part * scratch_bytes_);
-      // Blocks are dealt out one by one: with a causal mask later ones take longer. Rows of ranges
-      // that follow each other in a head share blocks, so that single ones do not waste a strip.
+      // Blocks go to threads round-robin: with a causal mask later ones take longer. Consecutive
+      // ranges of a head share blocks, so that single rows do not waste a query block.
       std::int64_t unit = 0;
       const Ranges ranges{job_};
       BlockRows rows;
       const auto flush = [&] {
         if (rows.count > 0 && unit++ % parts == part) {
           const std::int64_t kv = rows.batch * job_.kv_heads + job_.kv_head(rows.head);
-          // Values in a unit of their own are too large for sums in f32.
+          // Values in the larger unit are too large for sums in f32.
           const float value_unit = shared.value_unit(kv);
           const bool marks = checks && (value_unit == 1.0F || keeps_unit);
           attend_block({isa_, method_, job_, layout_, epilogue, memory + (kv - first) * head_bytes_,

@@ -10,7 +10,7 @@
 namespace octavo::cpu {
 namespace {
 
-// Rows are finished by any thread, and a maximum does not care in which order.
+// Atomic maximum: any thread may run the epilogue of a row, and the order does not matter.
 void raise(float* largest, float value) {
   const std::atomic_ref<float> shared(*largest);
   float before = shared.load(std::memory_order_relaxed);
@@ -72,7 +72,7 @@ void AttentionEpilogue::log_sum_exp(std::int64_t batch, std::int64_t head, std::
       along += static_cast<double>(q[d]) * static_cast<double>(shift[d]);
     result += along * job_.softmax_scale;
   }
-  // A bias of the least f32 there is must not come out as -inf, which is that of nothing.
+  // A bias of the lowest f32 must not give -inf, which means that a row sees no key.
   constexpr double kMost = std::numeric_limits<float>::max();
   if (std::isfinite(result)) result = std::clamp(result, -kMost, kMost);
   job_.log_sum_exp[(batch * job_.heads + head) * job_.queries + row] = static_cast<float>(result);

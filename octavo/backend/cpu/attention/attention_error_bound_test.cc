@@ -18,7 +18,7 @@ RowWeights row_of(const std::vector<double>& weights, double score = 1.0) {
   return row;
 }
 
-// sum_j p_j^2 (1 - 2 p_j + Q), as it is.
+// sum_j p_j^2 (1 - 2 p_j + Q), exactly.
 double moved(const std::vector<double>& weights) {
   const double squares = row_of(weights).weight_squares;
   double sum = 0.0;
@@ -34,13 +34,13 @@ TEST(AttentionErrorBound, BoundsWhatErrorsOfScoresDo) {
     double sum = 0.0;
     for (double& weight : weights) sum += weight = std::exp2(-power(random));
     for (double& weight : weights) weight /= sum;
-    const double exact = moved(weights) - 1e-15;  // less what is lost where terms cancel
+    const double exact = moved(weights) - 1e-15;  // less the cancellation error of the terms
     RowWeights row = row_of(weights);
     EXPECT_GE(moved_by_scores(row), exact) << row.largest << ", " << row.weight_squares;
-    row.weight_squares = HUGE_VAL;  // where they are not known
+    row.weight_squares = HUGE_VAL;  // unknown
     EXPECT_GE(moved_by_scores(row), exact) << row.largest;
   }
-  // Two keys, and any number of equal ones, are what the bounds are made of.
+  // The bounds are attained by two keys and by any number of equal ones.
   EXPECT_NEAR(moved_by_scores(row_of({0.7, 0.3})), moved({0.7, 0.3}), 1e-12);
   const std::vector<double> equal(10, 0.1);
   EXPECT_NEAR(moved_by_scores(row_of(equal)), moved(equal), 1e-12);

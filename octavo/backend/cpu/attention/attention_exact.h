@@ -1,5 +1,5 @@
-// Which operands of attention short lanes hold without a rounding, once a scale that rows, a tile
-// or channels have in common is left out of them (Split in attention_pack.h).
+// Which attention operands are exact in a narrow packed type (bf16, int8) once a scale common to
+// rows, a tile or channels is factored out (FactoredScales in attention_operand_rows.h).
 #pragma once
 
 #include "octavo/backend/attention_job.h"
@@ -17,8 +17,8 @@ inline bool has_one_scale_per_channel(const GemmOperand& operand) {
          tile_extent(from.tile.rows, operand.rows()) == operand.rows();
 }
 
-// Values, or codes whose scales are powers of two: exact as they are. Lanes are in units of the
-// largest of a row or tile, so that none that counts is subnormal.
+// Values, or codes whose scales are powers of two: exact without factoring. Packed elements are in
+// units of the largest of a row or tile, so that no relevant one is subnormal.
 inline bool is_bf16_as_it_is(const GemmOperand& operand, DType values) {
   if (!operand.is_quantized()) return values == DType::bf16 || operand.values.dtype == DType::bf16;
   const Matrix& scales = operand.quantized.scales;
@@ -26,12 +26,12 @@ inline bool is_bf16_as_it_is(const GemmOperand& operand, DType values) {
          operand.quantized.tensor_scale == nullptr;
 }
 
-// Rows of Q or K.
+// Are rows of Q or K exact in bf16?
 inline bool is_bf16_by_row(const GemmOperand& operand, DType values) {
   return is_bf16_as_it_is(operand, values) ||
          (operand.is_quantized() && fits_bf16(operand) && has_one_scale_per_row(operand));
 }
-// Values, tiles of `keys` at a time.
+// Is V exact in bf16, in tiles of `keys` keys?
 inline bool is_bf16_by_tile(const GemmOperand& operand, DType values, std::int64_t keys) {
   if (is_bf16_as_it_is(operand, values)) return true;
   if (!operand.is_quantized() || !fits_bf16(operand)) return false;
@@ -40,8 +40,8 @@ inline bool is_bf16_by_tile(const GemmOperand& operand, DType values, std::int64
          (has_one_scale_per_row(operand) && (height >= operand.rows() || height % keys == 0));
 }
 
-// Rows of Q or K whose codes are integers of a byte, so that limbs (attention_limbs.h) have nothing
-// below.
+// Rows of Q or K whose codes are integers of a byte, so that lower limbs (attention_limbs.h) are
+// zero.
 inline bool is_integer_by_row(const GemmOperand& operand) {
   return operand.is_quantized() && operand.quantized.codes.format == mxint8 &&
          has_one_scale_per_row(operand);

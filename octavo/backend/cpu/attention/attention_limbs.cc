@@ -23,8 +23,8 @@ float split_limbs(const float* values, std::int64_t n, std::int64_t padded, std:
     std::memset(lo, 0, static_cast<std::size_t>(n));
     return 0.0F;
   }
-  // 127 * 128 + 63.5 = 16319.5 is the largest that splits: mantissas above that of 16256 = 1.984375
-  // * 2^13 take the next unit.
+  // 127 * 128 + 63.5 = 16319.5 is the largest that can be split: mantissas above that of 16256 =
+  // 1.984375 * 2^13 take the next unit.
   constexpr std::uint32_t kRoom = (1u << 23) - 0x7E0000u - 1;
   const std::uint32_t exponent = (amax + kRoom) >> 23;  // field of the power of two below 16256
   const PowerUnit power(exponent - 13);

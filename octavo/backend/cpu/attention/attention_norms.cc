@@ -16,8 +16,8 @@ namespace {
 
 constexpr std::uint32_t kInfinityBits = 0x7F800000;
 
-// The largest sum of squares of rows [0, rows) of an operand; NaN and Inf count as nothing here,
-// because kernels do such rows one by one.
+// The largest sum of squares of rows [0, rows) of an operand; NaN and Inf are ignored here, because
+// kernels handle such rows one by one.
 double largest_row_squares(const Isa& isa, const AttentionMethod& method,
                            const GemmOperand& operand, DType values, std::int64_t rows,
                            int threads) {
@@ -32,7 +32,7 @@ double largest_row_squares(const Isa& isa, const AttentionMethod& method,
     if (coded.by_row()) most = coded.largest_row_squares(unit * kRows, end);
     for (std::int64_t r = coded.by_row() ? end : unit * kRows; r < end; ++r) {
       all.row(r, row);
-      constexpr int kSums = 16;  // side by side, so that compilers vectorise them
+      constexpr int kSums = 16;  // independent sums, which compilers vectorise
       float sums[kSums] = {};
       std::int64_t d = 0;
       for (; d + kSums <= all.cols(); d += kSums)
@@ -41,7 +41,7 @@ double largest_row_squares(const Isa& isa, const AttentionMethod& method,
       float sum = 0.0F;
       for (const float one : sums) sum += one;
       auto squares = static_cast<double>(sum);
-      if (!std::isfinite(sum)) {  // of finite numbers too, from 2^64 on
+      if (!std::isfinite(sum)) {  // overflows for finite numbers too, from 2^64 on
         squares = 0.0;
         for (d = 0; d < all.cols(); ++d)
           squares += static_cast<double>(row[d]) * static_cast<double>(row[d]);
@@ -56,7 +56,7 @@ double largest_row_squares(const Isa& isa, const AttentionMethod& method,
   return largest.load();
 }
 
-// The largest of rows of Q and of K that a head of keys has.
+// The largest norms of rows of Q and of K of a KV head.
 struct Norms {
   double q = 0.0, k = 0.0;
 };
@@ -74,7 +74,7 @@ Norms norms_of(const Isa& isa, const AttentionMethod& method, const Exec& exec,
   return {std::sqrt(q), std::sqrt(k)};
 }
 
-// The largest magnitude of rows [0, rows) of an operand, rows that are not finite left out.
+// The largest magnitude of rows [0, rows) of an operand, non-finite rows ignored.
 float largest_magnitude(const Isa& isa, const GemmOperand& operand, DType values,
                         std::int64_t rows) {
   alignas(64) float row[kMostHeadSize];
@@ -88,9 +88,9 @@ float largest_magnitude(const Isa& isa, const GemmOperand& operand, DType values
   return std::bit_cast<float>(most);
 }
 
-// What limbs (attention_limbs.h) make of scores of this head, as a deviation. With A and B the
-// largest magnitudes, units are at most A / 8128 and B / 8128. What is left out is D products of
-// two lower limbs, each spread evenly over 128 units; and rows are rounded to units.
+// The standard deviation of score errors of limbs (attention_limbs.h) for this head. With A and B
+// the largest magnitudes, units are at most A / 8128 and B / 8128. D products of two lower limbs
+// are left out, each limb uniform over 128 units; and rows are rounded to units.
 double limbs_deviation(const Isa& isa, const AttentionMethod& method, const Exec& exec,
                        const AttentionJob& job, std::int64_t head) {
   if (is_integer_by_row(job.q.first) && is_integer_by_row(job.k.first)) return 0.0;  // exact

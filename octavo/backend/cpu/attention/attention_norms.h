@@ -1,5 +1,5 @@
-// Which of a line of methods takes a head: norms of its queries and keys say how far scores may be
-// off.
+// The choice of an attention method for a head: norms of its queries and keys bound the errors of
+// scores.
 #pragma once
 
 #include <cstdint>
@@ -11,10 +11,10 @@ namespace octavo::cpu {
 
 struct HeadMethod {
   const AttentionMethod* method;
-  double random_walk;  // the deviation of its scores, whatever they are
+  double random_walk;  // standard deviation of score errors (random walk)
 };
-// The first one, beginning with `method`, that is not too coarse for head `kv` of keys, of all
-// batches.
+// The first method of the chain from `method` on that is precise enough for KV head `kv`, counted
+// over all batches.
 HeadMethod method_for(const Isa& isa, const AttentionMethod& method, const Exec& exec,
                       const AttentionJob& job, std::int64_t kv);
 

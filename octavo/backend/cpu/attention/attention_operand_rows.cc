@@ -23,7 +23,7 @@ bool is_channel_scaled(const GemmOperand& operand) {
          has_one_scale_per_channel(operand);
 }
 
-// To nearest even; what is not finite stays so.
+// To nearest even; non-finite values stay non-finite.
 void round_to_bf16(float* values, std::int64_t n) {
   for (std::int64_t i = 0; i < n; ++i) {
     const auto bits = std::bit_cast<std::uint32_t>(values[i]);

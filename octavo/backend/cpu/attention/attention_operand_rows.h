@@ -1,5 +1,5 @@
-// Rows of Q, K or V in f32, whatever they are in memory, and the scales that may be left out of
-// them.
+// Rows of Q, K or V in f32, from values or codes of any type, and the scales that are factored out
+// of them.
 #pragma once
 
 #include <cstdint>
@@ -8,26 +8,26 @@
 
 namespace octavo::cpu {
 
-// Scales that are left out of rows, and given apart.
+// Scales that are factored out of rows and returned separately.
 enum class FactoredScales : std::uint8_t {
   none,
-  row,  // where one serves a whole row: scale()
-  // Of values that are to be exact in bf16 (is_bf16_by_tile): where one serves all rows of a tile,
-  // scale(), or a whole channel, channel_scales(). Powers of two stay where they are.
+  row,  // one scale per row: scale()
+  // For V that is to be exact in bf16 (is_bf16_by_tile): one scale for all rows of a tile, scale(),
+  // or one per channel, channel_scales(). Powers of two are not factored out.
   tile_or_channel,
 };
 
-// Rows of an operand in f32, as the job takes them.
+// Rows of an operand in f32, rounded to the job's `values` type.
 class AttentionRows {
  public:
   AttentionRows(const Isa& isa, const GemmOperand& operand, DType values, FactoredScales factored);
 
   [[nodiscard]] std::int64_t cols() const { return operand_.cols(); }
-  // `stage` has room for kMostHeadSize, and is where they are then.
+  // Writes a row to `stage`, which has room for kMostHeadSize.
   void row(std::int64_t row, float* stage) const;
   [[nodiscard]] float scale(std::int64_t row) const;
   void scales(std::int64_t first, std::int64_t count, float* to) const;
-  // cols() of them; false: they are in the rows.
+  // cols() scales; returns false where they are in the rows.
   bool channel_scales(float* to) const;
 
  private:
@@ -37,8 +37,7 @@ class AttentionRows {
   GemmOperandRows rows_;
 };
 
-// The largest magnitude of some numbers, as its bits; those of Inf or above where one is not
-// finite.
+// The bits of the largest magnitude; those of Inf or above where a value is not finite.
 std::uint32_t amax_bits(const float* values, std::int64_t n);
 bool is_finite_row(const float* values, std::int64_t n);
 

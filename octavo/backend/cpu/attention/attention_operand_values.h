@@ -1,5 +1,5 @@
-// Rows of an operand as numbers, for what looks at Q, K and V before attention: values as they are,
-// in f64, and codes times scales within f32's rounding.
+// Rows of an operand as f64 or f32 numbers, for preparation and statistics of Q, K and V: values
+// exactly, and codes times scales within f32's rounding.
 #pragma once
 
 #include <algorithm>
@@ -19,7 +19,7 @@ class AttentionOperandValues {
   AttentionOperandValues(const AttentionOperandValues&) = delete;
   AttentionOperandValues& operator=(const AttentionOperandValues&) = delete;
 
-  // n of a row, from `col` on, which is a multiple of 8.
+  // n numbers of a row, from `col` on, a multiple of 8.
   template <typename T>
   void piece(std::int64_t row, std::int64_t col, std::int64_t n, T* to) const {
     if (!operand_.is_quantized() && operand_.values.dtype == DType::f64) {

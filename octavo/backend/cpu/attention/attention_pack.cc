@@ -21,7 +21,7 @@ void interleave(const std::byte* const* rows, int count, std::int64_t words, std
       std::memcpy(panel + (w * count + r) * static_cast<std::int64_t>(kBytes),
                   rows[r] + w * static_cast<std::int64_t>(kBytes), kBytes);
 }
-// Words are the lanes of one step.
+// A word is the elements of one K step.
 void interleave(const AttentionMethod& method, const std::byte* const* rows, int count,
                 std::int64_t words, std::byte* panel) {
   if (method.interleave != nullptr) return method.interleave(rows, count, words, panel);
@@ -30,21 +30,21 @@ void interleave(const AttentionMethod& method, const std::byte* const* rows, int
   interleave<4>(rows, count, words, panel);
 }
 
-// bf16 of what is exact in it: times `inverse`, a power of two.
+// f32 to bf16 of values that are exact in it, times `inverse`, a power of two.
 void to_bf16(const float* values, std::int64_t n, float inverse, std::uint16_t* packed) {
   for (std::int64_t i = 0; i < n; ++i)
     packed[i] = static_cast<std::uint16_t>(std::bit_cast<std::uint32_t>(values[i] * inverse) >> 16);
 }
 
-// What brings a magnitude to 1 or above, and at most below 4.
+// The unit that brings a magnitude to at least 1 and below 4.
 PowerUnit unit_below(std::uint32_t amax) { return PowerUnit(std::clamp(amax >> 23, 1u, 253u)); }
 
-// A few rows on their way into a panel: f32, bf16, or limbs, the upper ones first.
+// Rows before they are interleaved into a panel: f32, bf16, or limbs, the upper ones first.
 struct PanelRows {
   alignas(64) std::byte rows[kMostPanelRows][kMostHeadSize * 4];
   bool low = false;  // whether a lower limb is not zero
 
-  // Rows that are not finite become zeros; returns whether it is finite.
+  // Non-finite rows become zeros; returns whether the row is finite.
   bool take(const AttentionMethod& method, const TileLayout& layout, const AttentionRows& from,
             std::int64_t row, float factor, int at, float& unit) {
     alignas(64) float values[kMostHeadSize];
@@ -71,7 +71,7 @@ struct PanelRows {
   void clear(const TileLayout& layout, int at) {
     std::memset(rows[at], 0, static_cast<std::size_t>(layout.padded_depth) * 4);
   }
-  // Where lanes are f16, `unit` is what all of the panel is in.
+  // For f16, `unit` is the unit of the whole panel.
   void into(const AttentionMethod& method, const TileLayout& layout, int count, std::byte* panel,
             float& unit) {
     const std::byte* at[kMostPanelRows];
@@ -86,7 +86,7 @@ struct PanelRows {
   }
 
  private:
-  // Both return the unit of the lanes.
+  // Both return the unit of the packed elements.
   float take_limbs(const TileLayout& layout, const float* values, int at) {
     auto* hi = reinterpret_cast<std::int8_t*>(rows[at]);
     std::int8_t* const lo = hi + layout.padded_depth;
@@ -112,7 +112,7 @@ struct PanelRows {
     // The power of two that brings the largest below kMaxPackedScore, 2^4.
     const PowerUnit power(std::clamp(amax >> 23, 4u, 254u) - 3);
     unit = power.unit;
-    // Narrow rows take the first half of their own places.
+    // f16 rows reuse the first half of the memory of their f32 rows.
     const std::uint16_t* at[kMostPanelRows];
     for (int r = 0; r < count; ++r) {
       auto* wide = reinterpret_cast<float*>(rows[r]);
@@ -124,8 +124,8 @@ struct PanelRows {
   }
 };
 
-// The lanes of a row of V to its panels, `group` to each. Sizes that kernels have are told apart,
-// because a copy of a size that the compiler knows is an instruction or two.
+// Copies a row of V to its panels, `group` elements to each. Kernel sizes are constants, because a
+// copy of a constant size is an instruction or two.
 template <std::size_t kBytes>
 void spread(const std::byte* row, std::int64_t groups, std::int64_t panel, std::byte* to) {
   for (std::int64_t g = 0; g < groups; ++g) std::memcpy(to + g * panel, row + g * kBytes, kBytes);
@@ -139,7 +139,7 @@ void spread(const std::byte* row, std::int64_t groups, std::int64_t bytes, std::
 }
 
 // A tile of V in bf16, which is exact in units of its largest magnitude, as panels of [step][eight
-// channels][keys of the step]. Sizes are constants, so that compilers have stores for them.
+// channels][keys of the step]. Sizes are constants, so that copies compile to plain stores.
 void values_to_bf16(const TileLayout& layout, std::int64_t tile_keys,
                     const float (*rows)[kMostHeadSize], float inverse, std::byte* to) {
   for (std::int64_t key = 0; key < tile_keys; key += kBf16Keys) {
@@ -168,7 +168,7 @@ void pack_values(const AttentionMethod& method, const TileLayout& layout, const 
     const std::int64_t n = key < count ? layout.width : 0;
     std::fill(row + n, row + layout.padded_width, 0.0F);
     if (!is_finite_row(row, n)) {
-      // What is not finite is dealt with one by one.
+      // Non-finite values are handled one by one (weigh_nonfinite).
       nonfinite = true;
       for (std::int64_t e = 0; e < n; ++e) row[e] = is_finite_row(row + e, 1) ? row[e] : 0.0F;
     }
@@ -180,7 +180,7 @@ void pack_values(const AttentionMethod& method, const TileLayout& layout, const 
   float factor = 1.0F;
   if (method.weigh_type == PackedType::bf16) {
     const PowerUnit unit = unit_below(amax);
-    // The scale of rows is that of the tile; one that is not finite is for weigh_nonfinite, as
+    // The scale of rows is that of the tile; a non-finite one is handled by weigh_nonfinite, as
     // values are.
     factor = unit.unit * v.scale(first);
     const bool fine = amax_bits(&factor, 1) < 0x7F800000u;

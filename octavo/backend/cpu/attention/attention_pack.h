@@ -1,5 +1,5 @@
-// Rows of Q, K and V on their way to where they are multiplied. Keys and values of a head are
-// packed once, tile by tile, and then read by every strip of query rows.
+// Packing of Q, K and V into the panels that attention microkernels read. Keys and values of a head
+// are packed once, tile by tile, and read by every query block.
 #pragma once
 
 #include <cstddef>
@@ -10,7 +10,7 @@
 
 namespace octavo::cpu {
 
-// What a method leaves out of lanes: of Q and K, and of V.
+// Which scales a method factors out of packed elements: of Q and K, and of V.
 inline FactoredScales score_factoring(const AttentionMethod& method) {
   return has_row_units(method.score_type) ? FactoredScales::row : FactoredScales::none;
 }
@@ -21,13 +21,13 @@ inline FactoredScales weigh_factoring(const AttentionMethod& method) {
 
 class CodedRows;  // attention_codes.h: the same rows, as codes
 
-// Where the parts of a packed tile are; all tiles of a job are alike.
+// Memory layout of a packed tile of K and V; the same for all tiles of a job.
 class TileLayout {
  public:
   TileLayout(const AttentionMethod& method, std::int64_t depth, std::int64_t width);
 
   std::int64_t depth, width;                // of Q and K, of V
-  std::int64_t padded_depth, padded_width;  // multiples of the kernels' steps and rows
+  std::int64_t padded_depth, padded_width;  // multiples of the microkernels' K steps and rows (MR)
   std::int64_t key_panel, value_panel;      // bytes
   std::int64_t values_at, units_at, factor_at, marks_at;
   std::int64_t bytes;  // a multiple of 64
@@ -41,21 +41,21 @@ class TileLayout {
 
 struct PackedTile {
   const std::byte *keys, *values;
-  const float* units;  // of the lanes of each key, where each has one (has_row_units)
-  float factor;        // of lanes of V
-  // Whether a row is not finite, and taken for zeros here.
+  const float* units;  // of the packed elements of each key, where each has one (has_row_units)
+  float factor;        // of packed V
+  // Whether a row is not finite, and packed as zeros.
   bool nonfinite_keys, nonfinite_values;
   bool low_keys;  // whether a lower limb is not zero
 };
 PackedTile tile_at(const TileLayout& layout, const std::byte* memory);
 
-// `count` keys from `first` on; the rest of the tile is zeros.
+// Packs `count` keys from `first` on; the rest of the tile is zeros.
 void pack_tile(const AttentionMethod& method, const TileLayout& layout, const AttentionRows& k,
                const CodedRows& coded_k, const AttentionRows& v, const CodedRows& coded_v,
                std::int64_t first, std::int64_t count, std::byte* memory);
 
-// These rows as one panel of `cols`, times `factor`, and what sums of their lanes are multiplied
-// by. A row of -1 is zeros. Rows that are not finite are marked and packed as zeros. Returns
+// Packs these query rows into one panel of `cols`, times `factor`, and sets the units that sums are
+// multiplied by. A row of -1 is zeros. Non-finite rows are marked and packed as zeros. Returns
 // whether a lower limb is not zero.
 bool pack_queries(const AttentionMethod& method, const TileLayout& layout, const AttentionRows& q,
                   const CodedRows& coded_q, const std::int64_t* queries, int cols, float factor,

@@ -1,5 +1,5 @@
-// Smoothing and the Hadamard transform, with the bits of reference: every sum has its order, and
-// what is done side by side does not depend on its neighbours.
+// Preparation of Q and K: smoothing and the Hadamard transform, with the bits of reference: every
+// sum has a fixed order, and vector lanes are independent.
 #include <cmath>
 
 #include "octavo/backend/attention_job.h"
@@ -23,7 +23,7 @@ void add_means(const Isa& isa, const AttentionPrepareJob& job, std::int64_t unit
   for (std::int64_t r = 0; r < length; ++r) {
     numbers.piece(r, col, n, row);
     for (std::int64_t i = 0; i < kColumns; ++i)
-      sums[i] += std::abs(row[i]) < HUGE_VAL ? row[i] : 0.0;  // NaN and Inf count as nothing
+      sums[i] += std::abs(row[i]) < HUGE_VAL ? row[i] : 0.0;  // NaN and Inf count as zero
   }
   float* to = job.mean + head * cols + col;
   for (std::int64_t i = 0; i < n; ++i)

@@ -1,4 +1,5 @@
-// The softmax of a strip in f32, by loops that compilers vectorise: columns side by side.
+// The online softmax of a query block in f32, by loops that compilers vectorise, one vector lane
+// per column.
 #pragma once
 
 #include <algorithm>
@@ -17,7 +18,7 @@ namespace {
 // largest relative error for |f| <= 1/2 is the least, 7.5e-8; with its roundings 2^-22.
 inline float exp2_of(float x) {
   constexpr float kRounder = 0x1.8p+23F, kLeast = -126.0F;
-  // No branch, which compilers would not turn into vectors.
+  // No branch, which would prevent vectorisation.
   const std::uint32_t above = mask_of(x > kLeast);
   const float clamped = std::bit_cast<float>(
       select(above, std::bit_cast<std::uint32_t>(x), std::bit_cast<std::uint32_t>(kLeast)));
@@ -35,14 +36,15 @@ inline float exp2_of(float x) {
   return std::bit_cast<float>(bits & above);
 }
 
-// The larger one, and a where they cannot be compared; a NaN that was met is in `odd`.
+// The larger one, and a where they cannot be compared; a NaN sets `nan_seen`.
 inline float larger_of(float a, float b, std::uint32_t& nan_seen) {
   nan_seen |= mask_of(b != b);
   return std::bit_cast<float>(
       select(mask_of(b > a), std::bit_cast<std::uint32_t>(b), std::bit_cast<std::uint32_t>(a)));
 }
 
-// The largest scores of all columns go into `top` and `base`. Returns whether a factor is not 1.
+// Updates the running maximum `top` and its integer `base` by the largest scores of all columns.
+// Returns whether a factor is not 1.
 template <int kQueries>
 inline bool update_running_max(const SoftmaxJob& job, const float* largest) {
   constexpr float kInfinity = std::numeric_limits<float>::infinity();
@@ -59,7 +61,7 @@ inline bool update_running_max(const SoftmaxJob& job, const float* largest) {
   return any;
 }
 
-// What scores are taken from: 0 where a column has seen nothing yet.
+// What is subtracted from scores: 0 where a column has seen no key yet.
 inline float origin(float base) {
   return base > -std::numeric_limits<float>::infinity() ? base : 0.0F;
 }

@@ -1,5 +1,6 @@
-// Magnitudes of rows and channels. Every sum is in f64 and in the order that reference has, so that
-// `auto` looks at the same rows; sums of four rows run side by side.
+// Attention statistics: norms and magnitudes of rows and channels, the input of the error model of
+// `auto`. Every sum is in f64 and in the order of reference, so that `auto` samples the same rows;
+// sums of four rows are interleaved.
 #include <algorithm>
 #include <bit>
 #include <cstdint>
@@ -16,17 +17,16 @@ namespace {
 constexpr std::int64_t kSide = 4, kMost = AttentionOperandValues::kMost;
 constexpr std::int64_t kMagnitude = std::numeric_limits<std::int64_t>::max();
 
-// NaN is larger than everything.
+// NaN compares above everything.
 bool is_larger(double a, double b) { return b == b && !(a <= b); }
 
-// Magnitudes by their bits, which are in the same order, NaN above all; compilers make vectors of
-// that.
+// Magnitudes as bits, which are in the same order, NaN above all, and vectorise.
 struct Channels {
   double squares[kMost];
   std::int64_t amax[kMost];
 };
 
-// Rows [first, first + kSide) of one piece of columns; `real` of them are there.
+// Rows [first, first + kSide) of one piece of columns; `real` of them exist.
 void add_rows(const AttentionOperandValues& numbers, std::int64_t first, std::int64_t real,
               std::int64_t col, std::int64_t n, double (&row_squares)[kSide], Channels& channels) {
   alignas(64) double squares[kSide][kMost];
@@ -56,8 +56,8 @@ AttentionStatistics statistics_of(const AttentionOperandValues& numbers, std::in
                                   std::int64_t first, std::int64_t count) {
   AttentionStatistics result{.row = first};
   Channels channels;
-  // Channels are added up along the first pieces of rows, and for wider rows once more for each
-  // further piece.
+  // Channels are summed for the first piece of the columns, and for wider rows in another pass for
+  // each further piece.
   const std::int64_t pieces = std::max<std::int64_t>(1, blocks(cols, kMost));
   for (std::int64_t piece = 0; piece < pieces; ++piece) {
     std::fill_n(channels.squares, kMost, 0.0);
@@ -69,7 +69,7 @@ AttentionStatistics statistics_of(const AttentionOperandValues& numbers, std::in
       add_rows(numbers, row, real, piece * kMost, width, row_squares, channels);
       if (piece > 0) continue;
       for (std::int64_t col = kMost; col < cols; col += kMost) {
-        Channels others{};  // their turn comes
+        Channels others{};  // summed in a later pass
         add_rows(numbers, row, real, col, std::min(kMost, cols - col), row_squares, others);
       }
       for (std::int64_t r = 0; r < real; ++r) {

@@ -1,4 +1,4 @@
-// Units that are powers of two: to divide by one rounds nothing.
+// Power-of-two units: dividing by one is exact.
 #pragma once
 
 #include <algorithm>
@@ -7,7 +7,7 @@
 
 namespace octavo::cpu {
 
-// One and its inverse, by the exponent field of its f32, 1 to 253.
+// A unit and its inverse, from the exponent field of its f32, 1 to 253.
 struct PowerUnit {
   float unit, inverse;
   explicit PowerUnit(std::uint32_t field)
@@ -15,8 +15,8 @@ struct PowerUnit {
         inverse(std::bit_cast<float>((254 - field) << 23)) {}
 };
 
-// The smallest that is not below a magnitude, within [2^least, 2^113]: with room to either side for
-// what else it is multiplied by.
+// The smallest that is not below a magnitude, within [2^least, 2^113]: with headroom on either side
+// for further factors.
 inline float power_of_two_at_least(float value, int least) {
   const std::uint32_t field = (std::bit_cast<std::uint32_t>(value) + 0x7FFFFFu) >> 23;
   return std::bit_cast<float>(std::clamp(field, static_cast<std::uint32_t>(127 + least), 240u)

@@ -1,4 +1,4 @@
-// Rows of f32 into a matrix of f64, f32, f16 or bf16, whatever its strides.
+// Stores rows of f32 into a matrix of f64, f32, f16 or bf16 of any strides.
 #pragma once
 
 #include <cstdint>

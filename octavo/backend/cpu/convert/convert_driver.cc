@@ -1,6 +1,6 @@
-// From matrices to spans: splits a matrix over threads, walks it in blocks, and for each block
-// brings the elements into contiguous memory where they are not (strides, packing, codes as
-// sources, in place) before a span kernel converts them. The staging buffers live on the stack.
+// The convert driver, from matrices to spans: splits a matrix over threads, walks it in blocks, and
+// copies the elements of a block to contiguous memory where they are not (strides, packing, codes
+// as sources, in place) before a span kernel converts them. The staging buffers live on the stack.
 #include <algorithm>
 #include <cstring>
 
@@ -14,8 +14,8 @@ namespace {
 
 constexpr std::int64_t kBlock = 16 * kStage;  // elements of one unit of work
 
-// Calls visit(row, col, n) for runs of blocks that cover the matrix, as long as a row and a
-// thread's share allow: a kernel sets up its constants once per run. Runs of one thread come in
+// Calls visit(row, col, n) for runs of blocks that cover the matrix, as long as a row and the
+// thread's part allow: a kernel sets up its constants once per run. Runs of one thread come in
 // order.
 template <typename Visit>
 void for_each_run(const Exec& exec, std::int64_t rows, std::int64_t cols, bool in_order,
@@ -39,7 +39,8 @@ void for_each_run(const Exec& exec, std::int64_t rows, std::int64_t cols, bool i
 void encode_matrix(const Isa& isa, const Exec& exec, const Matrix& values, const Matrix& codes,
                    const EncodePolicy& policy, Counts* counts) {
   const bool from_codes = values.dtype == DType::code;
-  // Codes of another format become values first: f32 holds all of most formats, f64 those of any.
+  // Codes of another format are decoded first: f32 holds all values of most formats, f64 those of
+  // any.
   const DType source = !from_codes               ? values.dtype
                        : fits_f32(values.format) ? DType::f32
                                                  : DType::f64;

@@ -5,7 +5,7 @@
 namespace octavo::cpu {
 namespace {
 
-// Nearly always there is none, and the largest magnitude tells that faster than counting would.
+// There is almost never a NaN, and the largest magnitude shows that faster than counting would.
 template <typename Bits>
 std::int64_t count_above(const void* values, std::int64_t n, Bits inf) {
   const auto* bits = static_cast<const Bits*>(values);

@@ -8,12 +8,12 @@
 namespace octavo::cpu {
 namespace {
 
-// Of a block of the result. Its sums take 2 MiB and so does its part of B, of which a panel at a
-// time is fetched ahead; columns are many because each block of them packs A anew.
+// Largest mc and nc. The sums of a block take 2 MiB and so does its packed B, of which one panel at
+// a time is prefetched; nc is large because A is packed again for each column block.
 constexpr std::int64_t kMaxMc = 512, kMaxNc = 1032;
 
-// Where scales are multiplied: with lanes, which costs less than with sums, unless a row is used
-// once.
+// Where scales are applied: to elements while packing, which costs less than to sums, unless a row
+// is used only once.
 void choose_scales(GemmBlocking& c, const GemmJob& job) {
   const bool any = job.a.is_quantized() || job.b.is_quantized();
   switch (c.method->packed_type) {
@@ -32,7 +32,7 @@ void choose_scales(GemmBlocking& c, const GemmJob& job) {
     default:
       break;
   }
-  // A row of B that is used once need not be decoded to memory.
+  // GEMV: a row of B that is used once need not be decoded to memory.
   if (job.out.rows == 1 && job.b.is_quantized() && c.run >= 2 * kDotStep &&
       c.method->dot_codes != nullptr) {
     c.dot_codes = c.method->dot_codes(job.b.quantized.codes.format);
@@ -66,12 +66,12 @@ void choose_blocks(GemmBlocking& c, const Exec& exec, const GemmJob& job) {
     c.mc = rows;
     c.nc = kSmallMNc;
   } else {
-    // Blocks of one size, so that threads end together.
+    // Blocks of equal size, so that threads finish together.
     const std::int64_t threads = std::max(1, exec.threads);
     const std::int64_t most_rows =
         std::max<std::int64_t>(tile.rows, std::min<std::int64_t>(kMaxMc, blocks(rows, threads)));
     c.mc = round_up(blocks(rows, blocks(rows, most_rows)), tile.rows);
-    // And more than one for each thread, lest all wait for one that was held up.
+    // And several blocks per thread, so that one delayed thread does not hold up all others.
     const std::int64_t most_cols = threads > 1 ? kMaxNc / 2 : kMaxNc;
     c.nc = round_up(blocks(cols, blocks(cols, most_cols)), tile.cols);
   }
@@ -90,7 +90,7 @@ GemmBlocking choose_blocking(const GemmMethod& method, const Exec& exec, const G
   return c;
 }
 
-// Enough for any way it may be cut, without a look at the data that decides.
+// An upper bound for every blocking that the job's scales may lead to, without reading them.
 std::int64_t gemm_workspace(const GemmMethod& method, const Exec& exec, const GemmJob& job) {
   std::int64_t most = 0;
   for (const GemmMethod* one : {&method, method.wide}) {

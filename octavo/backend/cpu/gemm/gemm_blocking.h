@@ -1,4 +1,5 @@
-// How a product is cut into blocks, where its scales are multiplied, and the memory that takes.
+// GEMM blocking: mc, nc and kc of a product, where its scales are applied, and the scratch memory
+// of a thread.
 #pragma once
 
 #include <cstddef>
@@ -9,9 +10,9 @@
 
 namespace octavo::cpu {
 
-// Rows up to which packing B costs more than it saves.
+// Small M: up to this many rows packing B costs more than it saves.
 inline constexpr std::int64_t kSmallM = 16;
-inline constexpr std::int64_t kSmallMNc = 256;  // of a block, then
+inline constexpr std::int64_t kSmallMNc = 256;  // nc at small M
 
 constexpr std::int64_t round_up(std::int64_t n, std::int64_t multiple) {
   return (n + multiple - 1) / multiple * multiple;
@@ -23,25 +24,25 @@ constexpr std::int64_t blocks(std::int64_t n, std::int64_t block) {
 struct GemmBlocking {
   const GemmMethod* method = nullptr;
   bool small_m = false;
-  DotKernel dot_codes = nullptr;  // if given, B stays as it is
-  std::int64_t kc = kGemmKc;      // products summed before blocks change
+  DotKernel dot_codes = nullptr;  // GEMV by codes: if given, B is neither decoded nor packed
+  std::int64_t kc = kGemmKc;      // K blocking: products summed before the next panels are packed
   AppliedScales applied_scales = AppliedScales::none;
-  bool scaled = false;          // sums are not multiplied by scales
-  std::int64_t run = kGemmKc;   // between two scales, where they are not
-  std::int64_t mc = 0, nc = 0;  // of a block of the result
+  bool scaled = false;          // scales are all applied to packed elements, none to sums
+  std::int64_t run = kGemmKc;   // products between two scales, where sums are multiplied by them
+  std::int64_t mc = 0, nc = 0;  // M and N blocking: a block of the result
   std::int64_t row_blocks = 0, col_blocks = 0;
   int threads = 1;
 };
 GemmBlocking choose_blocking(const GemmMethod& method, const Exec& exec, const GemmJob& job);
 
-// Memory of one thread. With many rows lanes of A are one panel and those of B a block of them;
-// with few, lanes of A are all its rows and those of B kDotCols rows.
+// Scratch memory of one thread. a_packed is one packed panel of A and b_packed the packed block of
+// B; at small M they are all rows of A and kDotCols rows of B, not interleaved.
 struct GemmScratch {
   float* sums = nullptr;
   std::byte *a_packed = nullptr, *b_packed = nullptr;
-  std::byte* stage = nullptr;  // rows on their way into a panel
+  std::byte* stage = nullptr;  // decoded rows before they are interleaved into a panel
   float *a_scales = nullptr, *b_scales = nullptr;
-  std::int64_t bytes = 0;  // of all of it, a multiple of 64
+  std::int64_t bytes = 0;  // in total, a multiple of 64
 };
 GemmScratch scratch_at(std::byte* memory, const GemmBlocking& c);
 

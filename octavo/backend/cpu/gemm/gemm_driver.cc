@@ -1,8 +1,8 @@
-// Blocks of a product. For many rows: a block of B is packed once and stays in the second-level
-// cache while panels of A, packed into the first as they come, are multiplied with all of it. For
-// few rows: pieces of rows are multiplied where they lie, or, where memory has the columns of B one
-// after the other, these are added up times numbers of A. Sums are taken along K in the same order
-// whatever the blocks and threads.
+// The GEMM driver: the loops over blocks (mc, nc, kc) around the microkernel. Large M: a block of B
+// is packed once and stays in L2 while panels of A, packed into L1 one at a time, are multiplied
+// with all of it. Small M and GEMV: rows are multiplied along K where they are in memory; or, where
+// the columns of B are contiguous, columns times elements of A are accumulated. Sums along K have
+// the same order whatever the blocking and the number of threads.
 #include <algorithm>
 #include <atomic>
 #include <cstring>
@@ -109,7 +109,8 @@ void small_m_block(const GemmBlocking& c, const GemmJob& job, const GemmOperandR
     epilogue(block.row + row, block.col, block.cols, sums + row * padded_cols);
 }
 
-// Sums of columns grow by a few rows of memory at a time.
+// Small M by a column-major B: accumulates contiguous columns of B times elements of A, with
+// K-unrolling by kUnrollK.
 void small_m_columns_block(const GemmBlocking& c, const GemmJob& job, const GemmOperandRows& a,
                            const GemmOperandRows& b, const GemmEpilogue& epilogue,
                            const Block& block, const GemmScratch& scratch) {

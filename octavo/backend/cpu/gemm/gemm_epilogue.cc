@@ -69,7 +69,7 @@ void GemmEpilogue::store(std::int64_t row, std::int64_t col, std::int64_t n,
   scatter(job_.out, row, col, n, bytes);
 }
 
-// Where one f32 is added to the sum, f32 rounds that as f64 and then f32 would.
+// Adding one f32 to the sum in f32 rounds as f64 followed by f32 would.
 const Matrix* GemmEpilogue::only_addend() const {
   const bool has_bias = job_.bias.data != nullptr;
   const Matrix& one = has_bias ? job_.bias : job_.residual;

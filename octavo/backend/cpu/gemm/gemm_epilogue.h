@@ -1,4 +1,5 @@
-// From f32 sums to the result: bias, activation, residual, and the type of the output.
+// The GEMM epilogue: from f32 sums to the result, with bias, activation, residual and the output
+// type.
 #pragma once
 
 #include <cstdint>
@@ -12,7 +13,7 @@ namespace octavo::cpu {
 class GemmEpilogue {
  public:
   GemmEpilogue(const Isa& isa, const GemmJob& job);
-  // sums[0] belongs to (row, col).
+  // Finishes part of a row; sums[0] is element (row, col).
   void operator()(std::int64_t row, std::int64_t col, std::int64_t cols, const float* sums) const;
 
  private:

@@ -15,7 +15,7 @@
 namespace octavo::cpu {
 namespace {
 
-// The integers that codes of a format are, in units of its smallest value.
+// Codes of a format as integers in units of its smallest value.
 using IntegerTable = std::array<std::int8_t, 64>;
 template <const Format& kFormat>
 constexpr IntegerTable integer_table() {
@@ -25,7 +25,7 @@ constexpr IntegerTable integer_table() {
   return table;
 }
 
-// bf16 of what is exact in it.
+// f32 to bf16 for values that are exact in it.
 void take_upper_halves(const float* values, std::int64_t n, std::uint16_t* out) {
   for (std::int64_t i = 0; i < n; ++i)
     out[i] = static_cast<std::uint16_t>(std::bit_cast<std::uint32_t>(values[i]) >> 16);
@@ -237,7 +237,7 @@ void GemmOperandRows::scales(std::int64_t row, std::int64_t k, std::int64_t run,
   const std::int64_t last_k = std::min(k + run * runs, operand_.cols()) - 1;
   const std::int64_t first = k / tile_cols_, last = last_k / tile_cols_;
   load_scales(isa_, from.scales, row / tile_rows_, first, last - first + 1, found);
-  // Whole runs make up a tile, and there may be runs beyond the edge.
+  // A tile is a whole number of runs, and there may be runs beyond the edge.
   const std::int64_t per_tile = std::max<std::int64_t>(1, tile_cols_ / run);
   std::int64_t tile = 0, left = per_tile - k / run % per_tile;
   for (std::int64_t i = 0; i < runs; ++i) {

@@ -1,5 +1,4 @@
-// Operands of a product as lanes: rows of values or codes, a piece at a time, in the type that is
-// multiplied.
+// Rows of a GEMM operand, decoded to the element type of packed panels, a piece of a row at a time.
 #pragma once
 
 #include <cstddef>
@@ -10,11 +9,12 @@
 
 namespace octavo::cpu {
 
-// Which scales are multiplied into the lanes; the others are left to scales().
+// Which scales are applied to the elements while packing; the others are left to scales(), which
+// multiply sums.
 enum class AppliedScales : std::uint8_t {
   none,
   tiles,  // those that change along K: exact in bf16 where applies_scales_exactly says so
-  all,    // rounded once; f32 lanes only
+  all,    // rounded once; f32 panels only
 };
 
 class GemmOperandRows {
@@ -24,36 +24,36 @@ class GemmOperandRows {
 
   [[nodiscard]] std::int64_t rows() const { return operand_.rows(); }
 
-  // n lanes from (row, k) on, at most kMaxKc, k a multiple of 8. Into `stage`, unless memory
-  // has them as they are wanted.
+  // n elements from (row, k) on, at most kMaxKc, k a multiple of 8. Uses `stage` unless the
+  // operand's memory has that type already.
   const std::byte* piece(std::int64_t row, std::int64_t k, std::int64_t n, std::byte* stage) const;
 
-  // Rows at once, as a panel: [n][count]. False: nothing was done, rows must be taken one by one.
-  // Codes are decoded, and scaled where lanes are, in registers; of values whose columns lie one
-  // after the other in memory a line is fetched once for all of them, not once for each.
+  // Packs several rows into a panel, [n][count]. Returns false, with nothing done, where rows must
+  // be packed one by one. Codes are decoded, and scaled where scales are applied, in registers; of
+  // values with contiguous columns each cache line is read once for all rows.
   bool pack(std::int64_t first_row, int count, std::int64_t k, std::int64_t n,
             std::byte* panel) const;
 
-  // Are they values in f32 lanes, with an element's neighbour in the next row beside it in memory?
+  // Column-major: values for f32 panels whose neighbour in the next row is next in memory?
   [[nodiscard]] bool in_columns() const { return in_columns_; }
-  // Then: elements k of n rows, at most kMaxKc.
+  // If so: element k of n rows, at most kMaxKc.
   const float* column(std::int64_t first_row, std::int64_t k, std::int64_t n, float* stage) const;
 
-  // The codes themselves, of formats of one byte and more.
+  // The undecoded codes, of formats of one byte and more.
   const std::byte* codes(std::int64_t row, std::int64_t k, std::int64_t n, std::byte* stage) const;
 
-  // What the lanes of each run of a piece are multiplied by: out[i * pitch] for run i.
+  // The factor of each run of a piece that is left to the sums: out[i * pitch] for run i.
   void scales(std::int64_t row, std::int64_t k, std::int64_t run, std::int64_t runs, float* out,
               std::int64_t pitch) const;
 
  private:
   bool pack_codes(std::int64_t first_row, int count, std::int64_t k, std::int64_t n,
                   std::byte* panel) const;
-  // Values as f32; f32 itself is left where it is.
+  // Values as f32; f32 values are returned in place.
   const float* widened(const void* values, std::int64_t n, float* stage) const;
   const std::byte* f32_piece(std::int64_t row, std::int64_t k, std::int64_t n,
                              std::byte* stage) const;
-  [[nodiscard]] float level() const;  // the second level of scales
+  [[nodiscard]] float level() const;  // the per-tensor scale of two-level scales (NVFP4)
 
   const Isa& isa_;
   const GemmOperand& operand_;
@@ -64,7 +64,7 @@ class GemmOperandRows {
   PackCodes pack_codes_ = nullptr;
   bool in_columns_ = false;
   std::int64_t tile_rows_ = 1, tile_cols_ = 1;
-  float unit_ = 1.0F;  // what a lane of 1 stands for, before scales
+  float unit_ = 1.0F;  // the value of an element of 1, before scales
 };
 
 }  // namespace octavo::cpu

@@ -1,4 +1,4 @@
-// Rows of an operand on their way into a kernel.
+// Packing: rows of an operand into the packed panels that microkernels read.
 #pragma once
 
 #include <cstddef>
@@ -8,12 +8,13 @@
 
 namespace octavo::cpu {
 
-// Lanes of a row, or its codes, with zeros after them where the kernel reads whole steps.
+// A piece of a row (or its codes), zero-padded to `wanted` elements because kernels read whole K
+// steps.
 const std::byte* padded(const GemmOperandRows& operand, bool as_codes, std::int64_t bytes,
                         std::int64_t row, std::int64_t k, std::int64_t n, std::int64_t wanted,
                         std::byte* stage);
 
-// Rows of an operand as one panel: [depth / step][count][step].
+// Packs MR or NR rows into one panel: [depth / step][count][step].
 void pack_panel(const GemmMethod& method, const GemmOperandRows& operand, std::int64_t first_row,
                 int count, std::int64_t k, std::int64_t n, std::int64_t wanted, std::byte* stage,
                 std::byte* panel);

@@ -10,8 +10,8 @@
 namespace octavo::cpu {
 namespace {
 
-// Of numbers that are neither zero nor Inf nor NaN, which go through any product as they are:
-// 2^low <= |x| < 2^(high + 1), or there is none.
+// The exponent range of numbers that are not zero, Inf or NaN (those pass through any product
+// unchanged): 2^low <= |x| < 2^(high + 1), or empty.
 struct Exponents {
   int low = 0, high = 0;
   bool any = false;
@@ -26,8 +26,8 @@ struct Exponents {
 constexpr int kBias = 127;  // of f32, bf16 and e8m0
 constexpr std::int64_t kPiece = 512;
 
-// Exponent fields as they stand in words. All ones are Inf and NaN; 0 is zero or subnormal, but of
-// e8m0, which has no mantissa, a number like any other.
+// Scans exponent fields. All ones is Inf or NaN; 0 is zero or subnormal, except in e8m0, which has
+// no mantissa: an ordinary number there.
 template <typename Word, int kMantissa>
 Exponents scan_exponents(const Matrix& matrix) {
   constexpr Word kMask = 0xFF;
@@ -82,7 +82,7 @@ Exponents one() {
   return all;
 }
 
-// Of two factors: each may be just below the next power of two.
+// The range of a product: each factor may be just below the next power of two.
 Exponents times(const Exponents& x, const Exponents& y) {
   Exponents all;
   if (x.any && y.any) all.add(x.low + y.low, x.high + y.high + 1);
@@ -143,7 +143,7 @@ bool may_scale_sums(const GemmJob& job, std::int64_t run, AppliedScales applied_
   if (std::max(a_scale.high, b_scale.high) > kMost) return false;
   const int longest = std::bit_width(static_cast<std::uint64_t>(run));
   if (std::max(product.high, scaled.high) + longest > kMost) return false;
-  // What is lost below the least normal number is no more than that, if it is not made larger.
+  // Bits lost below the least normal number stay below it if the sum is not scaled up afterwards.
   const bool sum_is_normal = product.low >= kLeast || a_scale.high + b_scale.high < 0;
   const bool scaled_is_normal = scaled.low >= kLeast || a_scale.high < 0;
   return sum_is_normal && scaled_is_normal;
@@ -157,8 +157,8 @@ bool applies_scales_exactly(const GemmOperand& operand) {
   // Significands of 4 bits or fewer times one of 4 bits.
   if (from.scales.format == e4m3fn) return from.codes.format.mantissa_bits <= 3;
   if (from.scales.format != e8m0fnu) return false;
-  // So near 1 that products of the smallest values of e4m3 are normal; of e5m2, below 2^-126 only
-  // where they do not count.
+  // Near enough to 1 that products of the smallest values of e4m3 are normal; of e5m2, below 2^-126
+  // only where they are negligible.
   constexpr int kFar = 50;
   const Exponents scales = tile_scales(operand);
   return !scales.any || (scales.low >= -kFar && scales.high <= kFar);

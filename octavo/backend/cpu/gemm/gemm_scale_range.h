@@ -1,5 +1,5 @@
-// May scales wait until products are summed? (run * scale of B) * scale of A must neither overflow
-// nor lose bits on its way where the result itself does not.
+// May scales be applied to sums instead of elements? (run * scale of B) * scale of A must neither
+// overflow nor lose bits where the result itself does not.
 #pragma once
 
 #include <cstdint>
@@ -9,11 +9,11 @@
 
 namespace octavo::cpu {
 
-// Looks at the scales of both operands, and at values where an operand has no format to bound them.
-// With Fold::tiles those of tiles are in the lanes.
+// Reads the scales of both operands, and the values where an operand has no format to bound them.
+// With AppliedScales::tiles the tile scales are in the elements.
 bool may_scale_sums(const GemmJob& job, std::int64_t run, AppliedScales applied_scales);
 
-// Are lanes times the scales of their tiles exact in bf16, and normal? Looks at the scales.
+// Are elements times the scales of their tiles exact in bf16, and normal? Reads the scales.
 bool applies_scales_exactly(const GemmOperand& operand);
 
 }  // namespace octavo::cpu

@@ -1,7 +1,6 @@
-// exp, the normal distribution and what activations make of them, in f64 without branches, so that
-// compilers vectorise loops over them. Relative errors are below 6e-10, a hundredth of the last
-// place of the f32 that the result is rounded to; the library's functions would be exact to f64,
-// and a tenth as fast.
+// exp, erfc and the activations (GELU, SiLU, ReLU), in f64 without branches, so that compilers
+// vectorise loops over them. Relative errors are below 6e-10, a hundredth of the last place of the
+// f32 that the result is rounded to; libm's functions would be exact to f64, and a tenth as fast.
 #pragma once
 
 #include <bit>
@@ -10,15 +9,15 @@
 
 namespace octavo::cpu {
 
-// a where true, by masks: compilers make a branch of `?:` on f64.
+// Branch-free select by masks: compilers make a branch of `?:` on f64.
 inline double chosen(bool condition, double a, double b) {
   const std::uint64_t mask = std::uint64_t{0} - static_cast<std::uint64_t>(condition);
   return std::bit_cast<double>((std::bit_cast<std::uint64_t>(a) & mask) |
                                (std::bit_cast<std::uint64_t>(b) & ~mask));
 }
 
-// Inf above the range of f64 and 0 below it. NaN may become any number: whoever calls this
-// multiplies or divides by something that is NaN then.
+// Inf above the range of f64 and 0 below it. NaN may become any number: callers multiply or divide
+// by something that is NaN then.
 inline double exp_of(double x) {
   constexpr double kFar = 762.0;  // past both ends of f64's range, where 2^k still has an exponent
   constexpr double kLog2E = 0x1.71547652b82fep+0;
@@ -28,7 +27,7 @@ inline double exp_of(double x) {
   const double below = chosen(x < kFar, x, kFar), clamped = chosen(below > -kFar, below, -kFar);
   const double shifted = clamped * kLog2E + kRounder, k = shifted - kRounder;
   const double r = (clamped - k * kLn2High) - k * kLn2Low;
-  // Taylor: |r| <= ln(2) / 2, so what is left out is below r^9 / 9! = 2e-10.
+  // Taylor: |r| <= ln(2) / 2, so the truncation error is below r^9 / 9! = 2e-10.
   double p = 1.0 / 40320.0;
   p = p * r + 1.0 / 5040.0;
   p = p * r + 1.0 / 720.0;

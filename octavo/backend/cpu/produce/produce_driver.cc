@@ -1,7 +1,6 @@
-// Norms and activations: rows shared among threads, worked on in pieces that are staged as f64 on
-// the stack. All arithmetic is in f64, so that what is far from the reference is only the order of
-// sums and the last tenth of a digit of exp: the f32 that comes out is one of the two around the
-// exact value.
+// Norms and activations: rows split among threads, processed in pieces that are staged as f64 on
+// the stack. All arithmetic is in f64, so that only the order of sums and the last tenth of a digit
+// of exp differ from the reference: the resulting f32 is one of the two around the exact value.
 #include <algorithm>
 #include <bit>
 #include <cmath>
@@ -51,7 +50,7 @@ class Reader {
   DecodeSpan decode_f16_;
 };
 
-// f32 to where they belong.
+// Stores f32 to the output matrix.
 class Writer {
  public:
   Writer(const Isa& isa, const Matrix& out)
@@ -59,7 +58,7 @@ class Writer {
         direct_(out.dtype == DType::f32 && is_contiguous(out)),
         narrow_(isa, out.dtype) {}
 
-  // Where a piece may be put together: its place itself, or else `stage`.
+  // Where a piece is assembled: the output itself, or else `stage`.
   float* place(std::int64_t row, std::int64_t col, float* stage) const {
     return direct_ ? reinterpret_cast<float*>(element(out_, row, col)) : stage;
   }
@@ -78,7 +77,7 @@ class Writer {
   Narrower narrow_;
 };
 
-// Sums in several lanes: a sum in one would wait for itself.
+// A sum in several independent lanes: a single accumulator would be one dependency chain.
 class LaneSum {
  public:
   template <typename Term>

@@ -1,4 +1,5 @@
-// MX with common exponents: what becomes of a code is looked up, a block of a row at a time.
+// MX exponent alignment (align_exponents): the new code of a code is looked up in a table, one
+// block of a row at a time.
 #include <algorithm>
 #include <array>
 #include <atomic>
@@ -15,11 +16,11 @@
 namespace octavo::cpu {
 namespace {
 
-// Every number of either format is zero after so many steps: the largest of e5m2 is below 2^16, and
-// what is below 2^-17 becomes zero.
+// Every number of either format is zero after this many halvings: the largest of e5m2 is below
+// 2^16, and what is below 2^-17 becomes zero.
 constexpr int kMostSteps = 33;
 
-// The codes of one format, times 2^-steps.
+// A table of the codes of one format, times 2^-steps.
 struct Lowered {
   std::array<std::uint8_t, 256> code{}, changed{};
 };
@@ -48,7 +49,7 @@ std::uint8_t exponent_at(const Matrix& scales, std::int64_t row, std::int64_t bl
   return static_cast<std::uint8_t>(*element(scales, row, block));
 }
 
-// The blocks that get one scale; how many codes that changed.
+// Aligns the blocks that share one scale; returns the number of changed codes.
 std::int64_t align_run(const MxAlignJob& job, const std::vector<Lowered>& tables, std::int64_t row,
                        std::int64_t first, std::int64_t end, std::byte* scale_to) {
   const Matrix& scales = job.from.scales;

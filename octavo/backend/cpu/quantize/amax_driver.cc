@@ -1,4 +1,4 @@
-// The amax of a matrix, in pieces that threads share.
+// The amax of a matrix, split among threads.
 #include <algorithm>
 #include <bit>
 
@@ -39,7 +39,7 @@ void amax_of_values(const Exec& exec, const TileValues<Real>& values, AmaxOf of,
         found.of(part) = most;
       });
   const std::uint32_t most = larger(found.largest(), std::bit_cast<std::uint32_t>(*amax));
-  // One NaN, whichever there was.
+  // One canonical NaN, whatever the payload.
   *amax = std::bit_cast<float>(select(mask_of(most > 0x7F800000u), 0x7FC00000u, most));
 }
 

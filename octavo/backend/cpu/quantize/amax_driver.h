@@ -1,11 +1,12 @@
-// The amax of a matrix as a copy of it would be.
+// The amax of a matrix after the Hadamard transform of a copy.
 #pragma once
 
 #include "octavo/backend/cpu/isa.h"
 
 namespace octavo::cpu {
 
-// Of a job without copies: of its values, transposed and Hadamard-transformed as the job says.
+// For a job without copies: the amax of its values, transposed and Hadamard-transformed as the job
+// says.
 void amax_as_copied(const Isa&, const Exec&, const QuantizeJob&);
 
 }  // namespace octavo::cpu

@@ -1,5 +1,5 @@
-// The largest magnitude of contiguous values, as the bits of an f32: magnitudes are ordered like
-// integers, with Inf and NaN above all else.
+// The amax of contiguous values, as the bits of an f32: magnitudes are ordered like integers, with
+// Inf and NaN above all else.
 #pragma once
 
 #include <algorithm>
@@ -12,7 +12,7 @@
 
 namespace octavo::cpu {
 
-// Magnitudes beyond this bit pattern do not count.
+// Magnitudes above this bit pattern are ignored.
 inline constexpr std::uint32_t kAllCount = 0xFFFFFFFFu, kFiniteCount = 0x7F7FFFFFu;
 inline std::uint32_t counted_up_to(AmaxOf of) {
   return of == AmaxOf::all ? kAllCount : of == AmaxOf::not_nan ? 0x7F800000u : kFiniteCount;
@@ -40,7 +40,7 @@ inline std::uint32_t counted_bits(std::uint32_t bits, std::uint32_t limit) {
   return bits & mask_of(bits <= limit);
 }
 
-// The maximum of so many numbers, in a few chains that do not wait for each other.
+// The maximum of n numbers, in several independent dependency chains.
 template <typename Number, typename NumberAt>
 [[gnu::always_inline]] inline Number largest_of(std::int64_t n, Number most, NumberAt&& at) {
   constexpr std::int64_t kLanes = 64 / sizeof(Number);
@@ -56,14 +56,14 @@ template <typename Number, typename NumberAt>
   return most;
 }
 
-// The largest magnitude up to a limit, of n whose exponents begin at a bit.
+// The largest of n magnitudes up to a limit; kExponentBit is the lowest exponent bit.
 template <typename Bits, int kExponentBit, typename MagnitudeAt>
 [[gnu::always_inline]] inline Bits largest_magnitude(std::int64_t n, std::uint32_t limit, Bits most,
                                                      MagnitudeAt&& magnitude) {
   if (limit == kAllCount) return largest_of(n, most, magnitude);
   if (limit == kFiniteCount) {
-    // Moved up by one exponent, all others become negative, and a maximum of signed numbers passes
-    // them by.
+    // With one added to the exponent, Inf and NaN become negative, and a signed maximum ignores
+    // them.
     using Signed = std::make_signed_t<Bits>;
     constexpr auto kUp = static_cast<Bits>(Bits{1} << kExponentBit);
     const auto moved = [&](std::int64_t i) {
@@ -86,7 +86,7 @@ template <typename Real>
                                               [&](std::int64_t i) { return magnitude_bits(x[i]); });
 }
 
-// bf16 as it is: half as many bits to look at.
+// bf16 directly: half as many bits to read.
 [[gnu::always_inline]] inline std::uint32_t amax_run(const std::uint16_t* bf16, std::int64_t n,
                                                      std::uint32_t limit, std::uint32_t most = 0) {
   const auto found = largest_magnitude<std::uint16_t, 7>(

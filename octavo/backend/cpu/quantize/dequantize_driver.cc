@@ -1,5 +1,5 @@
-// Codes with scales to values: pieces of rows, decoded, scaled, and narrowed where 16 bits are
-// asked for.
+// The dequantize driver: pieces of rows are decoded, scaled, and narrowed where 16 bits are asked
+// for.
 #include <algorithm>
 
 #include "octavo/backend/cpu/isa.h"

@@ -25,8 +25,9 @@ void for_each_piece(const TileValues<Real>& values, const Area& region, Visit&& 
   }
 }
 
-// The magnitude of a given rank, by its bits from the top: each pass over the tile counts how often
-// the next eleven bits take each value, among those that begin as found so far.
+// The magnitude of a given rank, by radix selection from the top bits: each pass over the tile
+// counts the values of the next eleven bits, among magnitudes that begin with the bits found so
+// far.
 template <typename Real>
 std::uint32_t percentile_bits(const QuantizeJob& job, const TileValues<Real>& values,
                               const Area& region) {

@@ -1,5 +1,6 @@
-// The policies that look at more than the amax of a tile: definitions in scale/fit.h. They compare
-// and search, so unlike all else here their time depends on the data.
+// Scale policies that need more than the amax of a tile (percentile, mse): definitions in
+// scale/fit.h. They compare and search, so unlike all other kernels here their time depends on the
+// data.
 #pragma once
 
 #include <cstdint>
@@ -10,7 +11,7 @@
 
 namespace octavo::cpu {
 
-// The bits of what stands in for the amax, whose bits are given.
+// The bits of what replaces the amax, whose bits are given.
 template <typename Real>
 std::uint32_t fit_tile(const Isa&, const QuantizeJob&, const TileValues<Real>&, const Area&,
                        const Matrix& codes, const Encoder&, std::uint32_t amax, TensorLevel);

@@ -1,5 +1,5 @@
-// Rows alone go to the kernel in long pieces. Where columns are wanted, strips of 64 rows are
-// worked on in pieces that stay in the first cache, so that memory is read once.
+// The MX driver. Rowwise copies go to the kernel in long pieces. Where a columnwise copy is wanted,
+// 64 rows (two strips) are processed in pieces that stay in L1, so that memory is read once.
 #include "octavo/backend/cpu/quantize/mx_driver.h"
 
 #include <algorithm>
@@ -12,17 +12,19 @@
 namespace octavo::cpu {
 namespace {
 
-constexpr std::int64_t kLine = 64;        // bytes of a line of the cache
-constexpr std::int64_t kStripRows = 64;   // whose columns are quantized together: a line each
-constexpr std::int64_t kRowPiece = 8192;  // of a row alone: much longer than its setting up
+constexpr std::int64_t kLine = 64;  // bytes of a cache line
+constexpr std::int64_t kStripRows =
+    64;  // rows quantized together (two strips): 64 codes of a column fill a cache line
+constexpr std::int64_t kRowPiece =
+    8192;  // elements of a row per call: much more work than its setup
 
 std::uint8_t* bytes_at(const Matrix& matrix, std::int64_t row, std::int64_t col) {
   return reinterpret_cast<std::uint8_t*>(element(matrix, row, col));
 }
 
-// Transformer Engine's scales are those of rceil, but for blocks whose amax is not finite, which it
-// does not poison, and for one amax whose byte is 1: v = RN(amax / max) is subnormal there, and may
-// have been rounded (docs/numerics/peer-arith.md).
+// Transformer Engine's scales are those of rceil, except for blocks whose amax is not finite, which
+// it does not poison, and for one amax whose byte is 1: v = RN(amax / max) is subnormal there, and
+// may have been rounded (docs/numerics/peer-arith.md).
 bool is_te(const ScaleSpec& scale) {
   return scale.arith == Arith::te && scale.rule == ScaleRule::rceil;
 }
@@ -68,7 +70,7 @@ bool quantize_mx(const Isa& isa, const Exec& exec, const QuantizeJob& job) {
   const MxKernels kernels = isa.mx(blocks);
   if (kernels.rows == nullptr || (columnwise.wanted() && kernels.strip == nullptr)) return false;
 
-  // Rows that follow each other without a gap, in whole blocks, are one long row.
+  // Contiguous rows of whole blocks are treated as one long row.
   const auto follows = [&](const Matrix& matrix, std::int64_t row_bytes) {
     return matrix.rows <= 1 || matrix.row_pitch == row_bytes;
   };
@@ -88,7 +90,7 @@ bool quantize_mx(const Isa& isa, const Exec& exec, const QuantizeJob& job) {
     kernels.rows(blocks, from, staged, scales, n);
     scatter(rowwise.codes, row, col, n, reinterpret_cast<const std::byte*>(staged));
   };
-  // Codes of columns are collected until they fill whole lines of the transpose.
+  // Codes of columns are collected until they fill whole cache lines of the transpose.
   const auto strip = [&](std::int64_t row, std::int64_t count) {
     alignas(kLine) std::uint8_t collected[kMxStripCols * kStripRows];
     for (std::int64_t col = 0; col < cols; col += kMxStripCols) {
@@ -113,7 +115,7 @@ bool quantize_mx(const Isa& isa, const Exec& exec, const QuantizeJob& job) {
       std::uint8_t* to = bytes_at(columnwise.codes, col, row);
       const std::uint8_t* from = collected;
       for (std::int64_t i = 0; i < n; ++i, to += columnwise.codes.row_pitch, from += kStripRows) {
-        // A line whose length is known is four stores, not a call.
+        // A line of known length is four stores, not a call of memcpy.
         if (count == kStripRows) {
           std::memcpy(to, from, kStripRows);
         } else {
@@ -134,7 +136,8 @@ bool quantize_mx(const Isa& isa, const Exec& exec, const QuantizeJob& job) {
       row_piece(element(values, row, col), row, col, std::min(kRowPiece, cols - col));
     });
   }
-  // Where they may not be Transformer Engine's, the general driver writes over all of it.
+  // Where the scales may differ from Transformer Engine's, the general driver overwrites
+  // everything.
   return !is_te(job.scale) || ((!rowwise.wanted() || has_te_scales(rowwise)) &&
                                (!columnwise.wanted() || has_te_scales(columnwise)));
 }

@@ -9,7 +9,7 @@
 namespace octavo::cpu {
 namespace {
 
-constexpr std::int64_t kPiece = 8192;  // of a row: much longer than its setting up
+constexpr std::int64_t kPiece = 8192;  // elements of a row per call: much more work than its setup
 
 bool is_plain(const QuantizeJob& job) {
   const ScaleSpec& scale = job.scale;
@@ -37,7 +37,7 @@ bool quantize_fp4(const Isa& isa, const Exec& exec, const QuantizeJob& job) {
   const Fp4Rows kernel = isa.fp4(values.dtype);
   if (kernel == nullptr) return false;
 
-  // Rows that follow each other without a gap, in whole tiles, are one long row.
+  // Contiguous rows of whole tiles are treated as one long row.
   const auto follows = [&](const Matrix& matrix, std::int64_t row_bytes) {
     return matrix.rows <= 1 || matrix.row_pitch == row_bytes;
   };

@@ -1,11 +1,11 @@
-// NVFP4 by an Isa's own kernel, where it has one and the job asks for nothing else.
+// NVFP4 by the instruction set's own kernel, where it has one and the job needs nothing else.
 #pragma once
 
 #include "octavo/backend/cpu/isa.h"
 
 namespace octavo::cpu {
 
-// False: nothing was done, and the general driver has to.
+// Returns false, with nothing done, where the general driver has to do it.
 bool quantize_fp4(const Isa&, const Exec&, const QuantizeJob&);
 
 }  // namespace octavo::cpu

@@ -1,4 +1,4 @@
-// The amaxes of the parts of something that threads share, as the bits of f32.
+// One amax per part of a tensor split among threads, as the bits of f32.
 #pragma once
 
 #include <array>

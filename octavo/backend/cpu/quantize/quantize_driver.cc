@@ -1,6 +1,6 @@
-// From a job to pieces: splits the grid of tiles over threads, and for each run of tiles finds the
-// amaxes, makes the scales, and encodes what was scaled. Works on any tile and source in f32 (or
-// f64) staged on the stack; an Isa may offer a shortcut for blocks it knows.
+// The quantize driver: splits the grid of tiles over threads, and for each run of tiles finds the
+// amaxes, makes the scales, and encodes the scaled values. Works on any tile and source in f32 (or
+// f64) staged on the stack; an Isa may offer a fused kernel for the common cases.
 #include <algorithm>
 #include <bit>
 #include <numeric>
@@ -25,8 +25,8 @@
 namespace octavo::cpu {
 namespace {
 
-constexpr std::int64_t kBigTile = 128 * 1024;  // from here on threads share a tile
-constexpr std::int64_t kChunk = 4 * kStage;    // elements of a row worked on together
+constexpr std::int64_t kBigTile = 128 * 1024;  // from here on a tile is split among threads
+constexpr std::int64_t kChunk = 4 * kStage;    // elements of a row processed together
 
 // One copy, rowwise or columnwise, of one job.
 template <typename Real>
@@ -52,7 +52,7 @@ class CopyMaker {
     if (sizeof(Real) == 4 && isa.encode_scaled != nullptr && values_.is_direct() && !division_ &&
         peer_adjust_ == PeerAdjust::none && to_.codes.format.code_bytes() == 1) {
       scaled_encoder_ = make_encoder(to_.codes.format, encode_policy(job), values_.dtype());
-      // Peers do not poison, even where they look at everything.
+      // Peers' arithmetic does not poison, even where it reads everything.
       scaled_encoder_.only_finite = job.scale.arith == Arith::octavo &&
                                     job.scale.non_finite == NonFinite::poison &&
                                     job.given_amax == nullptr && job.given_inv_scale == nullptr &&
@@ -82,15 +82,15 @@ class CopyMaker {
   }
 
  private:
-  // Tiles side by side that are worked on together: about a stage, and where codes are packed, as
-  // many as begin and end with a byte.
+  // Neighbouring tiles that are processed together: about a stage, and where codes are packed, a
+  // whole number of bytes.
   [[nodiscard]] std::int64_t chunk_tiles() const {
     const std::int64_t whole_bytes = to_.codes.packed ? 8 / std::gcd(tile_.cols, 8) : 1;
     const std::int64_t most = std::min(kChunk / tile_.cols, kMostTiles - 8);
     return std::max<std::int64_t>(1, most / whole_bytes) * whole_bytes;
   }
 
-  // Values are scaled in f32 or f64 as they are; the detour through f32 is for plain casts.
+  // Values are scaled in f32 or f64; rounding f64 through f32 is for plain casts only.
   static EncodePolicy encode_policy(const QuantizeJob& job) {
     EncodePolicy policy = job.encode;
     policy.via_f32 = false;
@@ -146,7 +146,7 @@ class CopyMaker {
     }
   }
 
-  // Straight from memory, and to memory where codes are not packed.
+  // Reads the source in place, and writes in place where codes are not packed.
   void encode_directly(const Area& area, std::int64_t col, std::int64_t n, const ScaleBatch& scales,
                        std::int64_t tile, std::int64_t into_tile) const {
     alignas(64) std::byte staged[kChunk];
@@ -225,7 +225,7 @@ class CopyMaker {
     encode(area, area.col, scales, counts);
   }
 
-  // Threads share one large tile: by rows if it has enough of them, else by columns.
+  // Splits one large tile among threads: by rows if it has enough of them, else by columns.
   void shared_tile(const Area& area, int threads, AtomicCounts* counts) const {
     const bool by_rows = area.rows >= 4 * threads;
     const std::int64_t pieces = by_rows ? area.rows : (area.cols + kStage - 1) / kStage;

@@ -17,7 +17,7 @@ std::uint32_t power_bits(std::int32_t exponent) {
   return select(mask_of(exponent < -126), 0x00400000u, normal);
 }
 
-// Exponents by way of f64, where every f32 is a normal number.
+// Exponents through f64, where every f32 is a normal number.
 void power_of_two_scales(const ScaleSpec& spec, const Format& element, const std::uint32_t* amax,
                          std::int64_t n, ScaleBatch& out) {
   constexpr std::uint64_t kMantissa = (std::uint64_t{1} << 52) - 1;
@@ -50,7 +50,7 @@ void power_of_two_scales(const ScaleSpec& spec, const Format& element, const std
   }
 }
 
-// Scales of sixteen or eight bits go through the encoder: f32 wishes to codes and back.
+// Scales of 16 or 8 bits go through the encoder: f32 to codes and back.
 void store_through_codes(const Isa& isa, const Format& format, std::int64_t n, float* scales,
                          std::uint32_t* bits, std::uint32_t least) {
   alignas(64) std::uint16_t wide[kMostTiles];

@@ -1,4 +1,4 @@
-// The scales of a run of tiles at once, without a branch on data.
+// The scales of a batch of tiles, without a branch on data.
 #pragma once
 
 #include <cstdint>
@@ -12,24 +12,24 @@ inline constexpr std::int64_t kMostTiles = 2048;  // of one batch: a stage of on
 struct ScaleBatch {
   std::uint32_t bits[kMostTiles];     // as stored
   float scale[kMostTiles];            // what codes are multiplied by
-  float factor[kMostTiles];           // what values are multiplied with or divided by
+  float factor[kMostTiles];           // what values are multiplied or divided by
   std::uint8_t poisoned[kMostTiles];  // 0xFF or 0
 };
 
-// Of the tensor, where scales have two levels.
+// The per-tensor level of two-level scales.
 struct TensorLevel {
   float scale = 1.0F, amax = 0.0F;
 };
 
-// `amax` holds the bits of f32 magnitudes. The same as tile_scale for each; peers' ariths are
-// computed by it, with its branches.
+// `amax` holds the bits of f32 magnitudes. Equal to tile_scale of each; peers' arithmetic calls
+// tile_scale itself, with its branches.
 void make_scales(const Isa&, const ScaleSpec&, const Format& element, const std::uint32_t* amax,
                  std::int64_t n, TensorLevel, ScaleBatch& out);
 
-// One scale, given.
+// One given scale (delayed scaling).
 void give_scale(const ScaleSpec&, float inv_scale, ScaleBatch& out);
 
-// Scales of tiles (grid_row, grid_col ...) as f32, without the tensor's.
+// Scales of tiles (grid_row, grid_col ...) as f32, without the per-tensor scale.
 void load_scales(const Isa&, const Matrix& scales, std::int64_t grid_row, std::int64_t grid_col,
                  std::int64_t n, float* out);
 void store_scales(const Matrix& scales, std::int64_t grid_row, std::int64_t grid_col,

@@ -15,7 +15,7 @@ void TileAmaxes<Real>::find(const Area& area, std::uint32_t* amax) const {
     return tile_.cols >= 8 &&
            (col % tile_.cols == 0 || col + n <= (col / tile_.cols + 1) * tile_.cols);
   };
-  // As memory has them, row after row, where all pieces of a row are tiles or parts of one.
+  // Reads the source in place, row after row, where all pieces of a row are tiles or parts of one.
   if (area.cols <= tile_.cols && by_tiles(0, area.cols)) {
     for (std::int64_t row = area.row; row < area.row + area.rows; ++row)
       for (std::int64_t col = 0; col < area.cols; col += kStage)
@@ -33,7 +33,7 @@ void TileAmaxes<Real>::find(const Area& area, std::uint32_t* amax) const {
   }
 }
 
-// Tiles side by side, from the first one's start, or a part of one.
+// Neighbouring tiles, from the start of the first, or a part of one.
 template <typename Real>
 void TileAmaxes<Real>::amax_of_row(std::int64_t row, std::int64_t col, std::int64_t n, Real* stage,
                                    std::uint32_t* amax) const {

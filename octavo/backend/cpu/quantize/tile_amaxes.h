@@ -10,11 +10,11 @@ namespace octavo::cpu {
 template <typename Real>
 class TileAmaxes {
  public:
-  // Magnitudes beyond `limit` (amax_span.h) do not count.
+  // Magnitudes beyond `limit` (amax_span.h) are ignored.
   TileAmaxes(const Isa& isa, const TileValues<Real>& values, Tile tile, std::uint32_t limit)
       : isa_(isa), values_(values), tile_(tile), limit_(limit) {}
 
-  // Bits of the amax of each tile of a strip; or of one tile, from a part of it.
+  // Bits of the amax of each tile of a row of tiles; or of one tile, from a part of it.
   void find(const Area& area, std::uint32_t* amax) const;
 
  private:

@@ -10,7 +10,7 @@
 
 namespace octavo::cpu {
 
-// A stage, and the rest of the Hadamard groups that it begins and ends in.
+// Room for a stage and the Hadamard groups that its ends cut.
 inline constexpr std::int64_t kStageRoom = kStage + 2 * 16;
 
 // A rectangle of a matrix.
@@ -33,15 +33,15 @@ class TileValues {
   [[nodiscard]] std::int64_t rows() const { return rows_; }
   [[nodiscard]] std::int64_t cols() const { return cols_; }
 
-  // Values that lie in memory as they are wanted: contiguous, of this type. Null if they do not.
+  // The values in place, where they are contiguous and of this type; else null.
   [[nodiscard]] const void* direct(std::int64_t row, std::int64_t col) const {
     return direct_ ? element(values_, row, col) : nullptr;
   }
   [[nodiscard]] bool is_direct() const { return direct_; }
   [[nodiscard]] DType dtype() const { return values_.dtype; }
 
-  // At most kStage elements from (row, col) on; `stage` has kStageRoom, and is used only where
-  // memory does not have them as they are wanted.
+  // At most kStage elements from (row, col) on; `stage` has kStageRoom, and is used only where the
+  // source cannot be read in place.
   const Real* piece(std::int64_t row, std::int64_t col, std::int64_t n, Real* stage) const;
 
  private:
@@ -49,7 +49,7 @@ class TileValues {
 
   const Isa& isa_;
   const QuantizeSource& source_;
-  Matrix values_{};  // turned, where transposed
+  Matrix values_{};  // swapped rows and columns, where transposed
   bool transposed_;
   bool hadamard_;
   bool direct_;

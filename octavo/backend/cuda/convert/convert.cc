@@ -1,4 +1,4 @@
-// Which kernel does a conversion.
+// Dispatch: chooses the kernel of a conversion.
 #include "octavo/backend/cuda/convert/vector_plan.h"
 #include "octavo/backend/cuda/runtime/kernel_table.h"
 #include "octavo/backend/cuda/runtime/runtime.h"
@@ -9,7 +9,7 @@ namespace {
 void encode_apart(const Exec& exec, const Matrix& values, const Matrix& codes,
                   const EncodePolicy& policy, Counts* counts) {
   if (encode_hardware(exec, values, codes, policy, counts)) return;
-  // First, because in place the codes take the place of the values.
+  // Counting comes first: in-place encoding overwrites the values.
   if (counts != nullptr && count_vectorized(exec, values, codes.format, policy, counts))
     counts = nullptr;
   if (counts == nullptr && encode_vectorized(exec, values, codes, policy)) return;
@@ -24,8 +24,8 @@ void encode_matrix(const Exec& exec, const Matrix& values, const Matrix& codes,
   const Scope scope(exec);
   if (values.data != codes.data || stored_bits_of(values) == stored_bits_of(codes))
     return encode_apart(exec, values, codes, policy, counts);
-  // In place: threads that are ahead would write over what others have yet to read. Such views are
-  // dense.
+  // In place: threads that are ahead would overwrite what others have yet to read, so a copy is
+  // converted. In-place views are dense.
   const auto bytes = static_cast<std::size_t>((codes.rows - 1) * codes.row_pitch +
                                               codes.cols * codes.format.code_bytes());
   const Scratch aside(exec, bytes);

@@ -1,5 +1,5 @@
-// Conversions of anything into anything, by the definition of one value: any strides, packing,
-// types, policies, with counts. One thread an element, or eight where codes are packed.
+// General conversion fallback: any type to any format by the scalar definition, with any strides,
+// packing and policy, and counts. One thread per element, or per eight where codes are packed.
 #include <algorithm>
 
 #include "octavo/backend/cuda/convert/count.cuh"

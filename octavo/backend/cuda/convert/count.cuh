@@ -1,4 +1,5 @@
-// What a kernel met, added up: lanes to warps by shuffles, to the caller's counts by atomics.
+// Counts of saturated, flushed and NaN elements: per thread, reduced per warp, added to the
+// caller's counts by atomics.
 #pragma once
 
 #include <cstdint>
@@ -16,7 +17,7 @@ struct ThreadCounts {
     flushed += encoded.flushed;
     nan += encoded.nan;
   }
-  // A value as the bits of f32.
+  // Counts a value, given as f32 bits.
   __device__ __forceinline__ void look(const CountEdges& edges, std::uint32_t bits) {
     const std::uint32_t magnitude = bits & 0x7FFFFFFFu;
     const bool negative = bits != magnitude, is_nan = magnitude > 0x7F800000u;
@@ -29,7 +30,7 @@ struct ThreadCounts {
   // The same where both signs have the same edges.
   __device__ __forceinline__ void look_at_magnitude(const CountEdges& edges, std::uint32_t bits) {
     const std::uint32_t magnitude = bits & 0x7FFFFFFFu;
-    saturated += magnitude >= edges.saturated_from[0];  // NaN too: taken off at the end
+    saturated += magnitude >= edges.saturated_from[0];  // NaN too: subtracted later
     flushed += magnitude - 1u < edges.flushed_below[0] - 1u;
     nan += magnitude > 0x7F800000u;
   }
@@ -40,13 +41,13 @@ __device__ inline void add_number(std::int64_t* to, unsigned lane_number) {
   if (threadIdx.x % 32 == 0 && sum != 0)
     atomicAdd(reinterpret_cast<unsigned long long*>(to), static_cast<unsigned long long>(sum));
 }
-// All lanes of a warp call this.
+// All lanes of a warp must call this.
 __device__ inline void add_counts(Counts* counts, const ThreadCounts& lane) {
   add_number(&counts->saturated, lane.saturated);
   add_number(&counts->flushed, lane.flushed);
   add_number(&counts->nan, lane.nan);
 }
-// All threads of a block call this, once: an atomic a block, where there are many blocks.
+// All threads of a block must call this, once: one atomic per block, for large grids.
 __device__ inline void add_block_counts(Counts* counts, const ThreadCounts& lane) {
   __shared__ unsigned sums[3];
   if (threadIdx.x < 3) sums[threadIdx.x] = 0;

@@ -10,10 +10,10 @@ namespace {
 
 constexpr std::uint32_t kInfinity = 0x7F800000u;
 
-// The first of the magnitudes from 1 to Inf that is so; all above it are, too.
+// Bisection: the first magnitude from 1 to Inf for which `is` holds; it holds for all above.
 template <typename Is>
 std::uint32_t first_magnitude(Is&& is) {
-  std::uint32_t low = 1, high = kInfinity;  // Inf is, or nothing is
+  std::uint32_t low = 1, high = kInfinity;  // `is` holds at Inf, or nowhere
   while (low < high) {
     const std::uint32_t middle = low + (high - low) / 2;
     if (is(middle))

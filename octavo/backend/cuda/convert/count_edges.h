@@ -1,5 +1,5 @@
-// From which magnitude on a value counts as saturated, and up to which as flushed: what a cast
-// counts is then two comparisons a value, whatever it makes of it.
+// Thresholds for counting: the magnitude from which a value saturates, and the one below which it
+// is flushed to zero. Counting is then two comparisons per value, independent of encoding.
 #pragma once
 
 #include <cstdint>
@@ -15,7 +15,7 @@ struct CountEdges {
   std::uint32_t flushed_below[2];  // and above zero
 };
 
-// False where a draw decides.
+// False for stochastic rounding, where a draw decides.
 bool count_edges(const Format& format, const EncodePolicy& policy, CountEdges* edges);
 
 }  // namespace octavo::cuda

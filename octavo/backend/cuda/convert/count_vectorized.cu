@@ -1,5 +1,5 @@
-// What a cast would count, by looking at its values alone: one read of them, beside whichever
-// kernel makes the codes.
+// Counts what a cast would saturate, flush or find NaN, from the values alone: one read,
+// independent of the kernel that encodes.
 #include <algorithm>
 
 #include "octavo/backend/cuda/convert/count.cuh"
@@ -25,7 +25,7 @@ __global__ void __launch_bounds__(kThreads)
     const unsigned char* start = from + row * plan.from_pitch;
     for (std::int64_t at = static_cast<std::int64_t>(blockIdx.x) * kThreads + threadIdx.x;
          at < plan.vectors; at += step * kUnroll) {
-      Raw<kSource> raw[kUnroll] = {};  // zeros do not count
+      Raw<kSource> raw[kUnroll] = {};  // zeros are not counted
 #pragma unroll
       for (int u = 0; u < kUnroll; ++u)
         if (at + u * step < plan.vectors) raw[u] = load_raw<kSource>(start, at + u * step);

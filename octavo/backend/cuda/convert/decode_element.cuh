@@ -1,5 +1,5 @@
-// One code to one f32, exactly, for every format that f32 holds: the field put where f32 has its
-// own, then one exact product that sets the exponent right, subnormal numbers included.
+// Decodes one code to one f32, exactly, for every format that f32 holds: the field is shifted to
+// f32's position, then one exact product corrects the exponent, subnormals included.
 #pragma once
 
 #include <cuda_fp16.h>
@@ -23,7 +23,7 @@ __device__ __forceinline__ std::uint32_t decode_element(const DecodePlan& plan,
   }
   constexpr bool kInf = kKind == DecodeKind::ieee || kKind == DecodeKind::specials;
   constexpr bool kNanIsZero = kKind == DecodeKind::fnuz || kKind == DecodeKind::specials;
-  if constexpr (kNanIsZero) code &= plan.code_mask;  // to be compared whole
+  if constexpr (kNanIsZero) code &= plan.code_mask;  // to compare the whole code
   const std::uint32_t field = code & plan.magnitude_mask;
   if constexpr (kKind == DecodeKind::integers) {
     const int whole = static_cast<int>(field) - static_cast<int>(code & plan.sign_mask);
@@ -43,7 +43,7 @@ __device__ __forceinline__ std::uint32_t decode_element(const DecodePlan& plan,
   return bits;
 }
 
-// f32 to 16 bits, to nearest even. NaN is kQuietNan or its negative, which rounds to what it is.
+// Rounds f32 to 16 bits, to nearest even. NaN is kQuietNan or its negative, which this keeps.
 __device__ __forceinline__ std::uint32_t narrowed_to_bf16(std::uint32_t bits) {
   return bits + 0x7FFFu + (bits >> 16 & 1u);  // in the high half
 }
@@ -52,7 +52,7 @@ __device__ __forceinline__ std::uint32_t narrowed_to_f16(std::uint32_t bits) {
   return (bits & 0x7FFFFFFFu) > 0x7F800000u ? (bits >> 16 & 0x8000u) | 0x7E00u : half;
 }
 
-// Eight values to memory; `at` counts vectors. kExact: they are bf16 already.
+// Stores eight values; `at` counts vectors. kExact: every value is a bf16.
 template <DType kType, bool kExact = false>
 __device__ __forceinline__ void store_values(void* to, std::int64_t at,
                                              const std::uint32_t (&bits)[8]) {

@@ -1,6 +1,6 @@
-// e4m3fn and e5m2 to bf16 and f16 by the hardware's own conversion to pairs of f16, which hold
-// every value of both. Every NaN comes out as 0x7FFF; ours is quiet and keeps its sign, so that
-// halves whose code is NaN are written over, all without a branch.
+// Decodes e4m3fn and e5m2 to bf16 and f16 by the hardware's conversion (cvt) to pairs of f16, which
+// hold every value of both. cvt returns every NaN as 0x7FFF; octavo's NaN is quiet and keeps its
+// sign, so halves whose code is NaN are replaced, without a branch.
 #include "octavo/backend/cuda/convert/decode_element.cuh"
 #include "octavo/backend/cuda/convert/vector_plan.h"
 #include "octavo/backend/cuda/runtime/kernel_table.h"
@@ -40,7 +40,7 @@ __device__ __forceinline__ uint2 sixteen_bit_four(std::uint32_t codes) {
     } else {
       words[k] = halves;
     }
-    // Bytes 0 0 1 1 (2 2 3 3), each as its sign all over: a mask of halves.
+    // Bytes 0 0 1 1 (2 2 3 3) with their sign replicated: a mask of halves.
     std::uint32_t mask;
     asm("prmt.b32 %0, %1, 0, %2;" : "=r"(mask) : "r"(nan), "r"(k == 0 ? 0x9988 : 0xBBAA));
     const std::uint32_t signs = __byte_perm(codes & 0x80808080u, 0u, k == 0 ? 0x1404 : 0x3424);

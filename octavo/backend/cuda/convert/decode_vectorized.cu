@@ -1,4 +1,4 @@
-// Codes of any format that f32 holds to f32, bf16 and f16.
+// Decodes codes of any format that f32 holds to f32, bf16 and f16, eight per thread.
 #include "octavo/backend/cuda/convert/decode_element.cuh"
 #include "octavo/backend/cuda/convert/element_plans.h"
 #include "octavo/backend/cuda/convert/vector_plan.h"
@@ -51,7 +51,7 @@ template <DType kTarget, bool kExact>
 bool launch_kind(const Call& call) {
   switch (call.lane.kind) {
     case DecodeKind::plain:
-      // To f32 memory is what takes the time, and one kernel serves all.
+      // To f32 the kernel is memory-bound, so one kernel serves all kinds.
       if (kTarget != DType::f32) return launch<kTarget, DecodeKind::plain, kExact>(call);
       return launch<kTarget, DecodeKind::specials, kExact>(call);
     case DecodeKind::ieee:

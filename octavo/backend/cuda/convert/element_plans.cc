@@ -63,18 +63,18 @@ bool encode_plan(const Format& format, const EncodePolicy& policy, EncodePlan* p
   plan->negative_code = policy.negative_input == NegativeInput::nan ? nan : 0;
   plan->zero_code = policy.zero_input == ZeroInput::nan ? nan : 0;
   plan->tiny_below = policy.tiny_rounds_up ? 0x800000u : 0u;
-  // The sum that rounds has to be finite, ties go to the even step and fields without mantissa are
-  // not even when their step is, and a draw needs its bits below a step.
+  // Conditions for rounding by an f32 sum: the sum is finite; ties go to the even step, and fields
+  // without mantissa bits are not even when their step is; a draw has its bits below a step.
   const bool finite =
       (plan->limit[0] >> 23) + plan->shift < 255 && (plan->limit[1] >> 23) + plan->shift < 255;
   const bool has_room = policy.rounding != Rounding::stochastic ||
                         (format.mantissa_bits + policy.stochastic_bits <= 22 &&
                          format.min_exponent() + draw_exponent >= -149);
-  // 2 * mantissa bits: the steps of a sum must end below where its exponent is taken from.
+  // 2 * mantissa bits: the steps of a sum must end below the bits its exponent is taken from.
   const bool sums = format.is_signed && format.mantissa_bits >= 1 && format.mantissa_bits <= 10 &&
                     finite && has_room;
   if (format.twos_complement && !sums) return false;
-  // Where Inf becomes what NaN does, the comparison that finds NaN finds it as well.
+  // Where Inf becomes the same code as NaN, the comparison that detects NaN detects Inf, too.
   const bool inf_is_nan = inf_special && plan->inf_code[0] == plan->nan_code[0] &&
                           plan->inf_code[1] == plan->nan_code[1] && !format.twos_complement;
   plan->number_most = inf_is_nan ? kMaxFloat : std::numeric_limits<float>::infinity();
@@ -86,7 +86,7 @@ bool encode_plan(const Format& format, const EncodePolicy& policy, EncodePlan* p
   const bool usual_power = policy.negative_input == NegativeInput::clamp &&
                            policy.zero_input == ZeroInput::smallest && !policy.tiny_rounds_up &&
                            !inf_special;
-  // A sum with 3 * 2^22 steps has its steps in the low bits, whatever its sign.
+  // A sum with 3 * 2^22 steps has its steps in the low bits, for either sign.
   plan->integer_magic = 3.0F * f32_power_of_two(22 + format.min_step_exponent());
   *kind = EncodeKind::quick;
   if (powers) {
@@ -105,7 +105,7 @@ bool encode_plan(const Format& format, const EncodePolicy& policy, EncodePlan* p
 
 bool decode_plan(const Format& format, DecodePlan* plan) {
   const bool powers = format == e8m0fnu;
-  // An exponent of eight bits would collide with f32's own Inf while its field is in place.
+  // An exponent of eight bits would collide with f32's Inf while its field is in place.
   if (!powers && (!fits_f32(format) || format.exponent_bits > 7 || format.bias < 0)) return false;
   const bool beyond = format.nan == Nan::ieee || format.nan == Nan::all_ones;
   *plan = {};

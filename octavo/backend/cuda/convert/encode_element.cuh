@@ -1,6 +1,7 @@
-// One f32 to one code in integer arithmetic, for every format whose grid f32 can hold and every
-// rounding: the definition of round/encode.h with all that does not depend on the value worked out
-// on the host. Constants arrive as kernel arguments, which instructions read for free.
+// Encodes one f32 to one code, for every format whose grid f32 can hold and every rounding: the
+// definition of round/encode.h, with everything that does not depend on the value computed on the
+// host (EncodePlan). The plan is a kernel argument, so instructions read it from constant memory at
+// no cost.
 #pragma once
 
 #include <cstdint>
@@ -22,7 +23,7 @@ __device__ __forceinline__ std::uint32_t round_up_bits(std::uint32_t v, std::uin
   return 0u;
 }
 
-// The field of a finite magnitude, rounded.
+// Rounds a finite magnitude to its field, by shifts.
 template <Rounding kRounding>
 __device__ __forceinline__ std::uint32_t rounded_field(const EncodePlan& plan,
                                                        std::uint32_t magnitude, bool negative,
@@ -36,18 +37,18 @@ __device__ __forceinline__ std::uint32_t rounded_field(const EncodePlan& plan,
     const std::uint32_t scaled = (significand >> min(shift - least, 31u)) << (n - least);
     return ((scaled + random) >> n) + ((binade - plan.min_field) << plan.mantissa_bits);
   } else {
-    // With the exponent left in, so that the parity of a field is that of its lowest bit.
+    // The exponent is kept, so that the parity of a field is that of its lowest bit.
     const std::uint32_t v =
         binade > exponent || raw == 0u ? significand : magnitude - ((plan.min_field - 1u) << 23);
-    const std::uint32_t near = min(shift, 30u);  // further down all is below a half already
+    const std::uint32_t near = min(shift, 30u);  // further right everything is below a half already
     return (v + round_up_bits<kRounding>(v, near, negative)) >> near;
   }
 }
 
-// The field of a magnitude, by sums. Adding 2^(E + 23 - mantissa bits) to it, E its binade, makes
-// f32 itself round at the grid of that binade, in a direction if one is asked for. The low bits of
-// the sum are the steps from the beginning of the binade, its exponent says which.
-// kRaw: with plan.raw_offset, which is even, still in it.
+// Rounds a magnitude to its field, by an f32 sum. With E the exponent of its binade, adding 2^(E +
+// 23 - mantissa bits) makes f32 itself round to the grid of that binade, in a given direction if
+// the rounding has one. The low bits of the sum count the steps from the start of the binade; its
+// exponent gives the binade. kRaw: plan.raw_offset, which is even, is not subtracted.
 template <Rounding kRounding, bool kRaw = false>
 __device__ __forceinline__ std::uint32_t quick_field(const EncodePlan& plan, float magnitude,
                                                      std::uint32_t sign, std::uint32_t random) {
@@ -55,7 +56,7 @@ __device__ __forceinline__ std::uint32_t quick_field(const EncodePlan& plan, flo
   const float start = __uint_as_float(binade);
   const auto field_of = [&](float sum) {
     const std::uint32_t bits = __float_as_uint(sum);
-    // A shift, on the pipe that multiplies: the other one is the busier.
+    // A shift by multiplication: the multiplier pipe is less busy than the integer one.
     return (bits & plan.step_mask) + __umulhi(bits, plan.down_shift) -
            (kRaw ? 0u : plan.raw_offset);
   };
@@ -73,23 +74,23 @@ __device__ __forceinline__ std::uint32_t quick_field(const EncodePlan& plan, flo
     const float up = __fmaf_ru(start, plan.magic, magnitude);
     return below | (field_of(up) - below);
   } else if constexpr (kRounding == Rounding::stochastic) {
-    // Up to a step more, by the draw, and cut off: that f32 cuts off what it cannot hold on the way
-    // does no harm, because it can hold every step.
+    // The draw adds up to one step, then truncation. That f32 truncates the intermediate sum does
+    // no harm, because it holds every step.
     const float draw = __uint_as_float(random);
     return field_of(
         __fmaf_rz(start, plan.magic, __fmaf_rz(draw, start * plan.draw_scale, magnitude)));
   } else {
-    // In half steps, cut off.
+    // In half steps, truncated.
     const float sum = __fmaf_rz(start, plan.finer_magic, magnitude);
     const std::uint32_t steps = __float_as_uint(sum) & 0x7FFFFFu;
     return ((steps + 1u) >> 1u) + __umulhi(binade, plan.down_shift) - (kRaw ? 0u : plan.raw_offset);
   }
 }
 
-// What differs between formats and policies after rounding; each costs a few instructions.
+// What differs between formats and policies after rounding; each trait costs a few instructions.
 template <EncodeKind kKind>
 struct QuickTraits {
-  // Everything has its own code: Inf, NaN of either sign, limits of either sign.
+  // Special codes for Inf, for NaN of either sign, and limits of either sign.
   static constexpr bool kAny = kKind == EncodeKind::quick || kKind == EncodeKind::integers;
   static constexpr bool kNanKeepsSign = kKind == EncodeKind::simple;
   static constexpr bool kZeroKeepsSign =
@@ -103,7 +104,7 @@ __device__ __forceinline__ std::uint32_t encode_quick(const EncodePlan& plan, st
   const float value = __uint_as_float(bits);
   const std::uint32_t top = bits & 0x80000000u;
   const std::uint32_t limit = Traits::kAny && top != 0u ? plan.limit[1] : plan.limit[0];
-  const float magnitude = fminf(fabsf(value), __uint_as_float(limit));  // NaN is cut, too
+  const float magnitude = fminf(fabsf(value), __uint_as_float(limit));  // clamps NaN, too
   std::uint32_t field = quick_field<kRounding>(plan, magnitude, top, random);
   std::uint32_t sign = __umulhi(bits, plan.sign_down) & plan.sign_bit;
   if constexpr (Traits::kNanKeepsSign) {
@@ -125,8 +126,8 @@ __device__ __forceinline__ std::uint32_t encode_quick(const EncodePlan& plan, st
   }
 }
 
-// EncodeKind::simple without what can be done for several at a time: no sign, which NaN keeps as
-// well, and plan.raw_offset too much.
+// EncodeKind::simple without what is done for several codes at once: without the sign, which NaN
+// keeps as well, and with plan.raw_offset not subtracted.
 template <Rounding kRounding>
 __device__ __forceinline__ std::uint32_t encode_raw(const EncodePlan& plan, std::uint32_t bits,
                                                     std::uint32_t random) {
@@ -137,7 +138,7 @@ __device__ __forceinline__ std::uint32_t encode_raw(const EncodePlan& plan, std:
   return fabsf(value) <= plan.number_most ? field : plan.raw_nan;
 }
 
-// Two's complement, to nearest even: the low bits of a sum with something that is larger than any
+// Two's complement, to nearest even: the low bits of a sum with a number that is larger than any
 // code and a multiple of all of them.
 __device__ __forceinline__ std::uint32_t encode_integer(const EncodePlan& plan,
                                                         std::uint32_t bits) {
@@ -148,8 +149,8 @@ __device__ __forceinline__ std::uint32_t encode_integer(const EncodePlan& plan,
   return value == value ? code : plan.nan_code[0];
 }
 
-// Powers of two from 2^-127. As an exponent field of eight bits below which nothing is subnormal:
-// 2^-127 is 0. kSimple: what is below zero becomes the smallest, as zero does.
+// Powers of two from 2^-127, as an exponent field of eight bits without subnormals: 2^-127 is 0.
+// kSimple: negative values become the smallest, as zero does.
 template <Rounding kRounding, bool kSimple>
 __device__ __forceinline__ std::uint32_t encode_e8m0(const EncodePlan& plan, std::uint32_t bits,
                                                      std::uint32_t random) {

@@ -1,5 +1,5 @@
-// Values to e4m3fn and e5m2 in the way everybody wants (nearest even, saturating), by the
-// hardware's own conversion: bound by memory alone.
+// Encodes to e4m3fn and e5m2 with the default policy (nearest even, saturating) by the hardware's
+// conversion (cvt): memory-bound.
 #include "octavo/backend/cuda/convert/count.cuh"
 #include "octavo/backend/cuda/convert/vector_plan.h"
 #include "octavo/backend/cuda/device/hardware_cvt.cuh"
@@ -22,7 +22,7 @@ __device__ __forceinline__ uint2 eight_codes(const Raw<kSource>& raw) {
   return codes;
 }
 
-// One vector a step (f32), or two side by side: then 16 bytes go out at once.
+// One vector per step (f32), or two side by side: then stores have 16 bytes.
 template <DType kSource, bool kE5m2, bool kSigns, bool kCounts, int kUnroll>
 __global__ void __launch_bounds__(kThreads)
     encode_kernel(const unsigned char* from, unsigned char* to, VectorPlan plan,
@@ -34,7 +34,7 @@ __global__ void __launch_bounds__(kThreads)
                              static_cast<std::int64_t>(threadIdx.x);
   constexpr int kSide = kSource == DType::f32 ? 1 : 2;
   Raw<kSource> raw[kUnroll][kSide];
-  if constexpr (kCounts) {  // zeros beyond the end, which do not count
+  if constexpr (kCounts) {  // zeros beyond the end are not counted
 #pragma unroll
     for (int i = 0; i < kUnroll * kSide; ++i) raw[i / kSide][i % kSide] = {};
   }

@@ -1,4 +1,5 @@
-// Values to codes of any format that f32 lanes can make, in every rounding.
+// Encodes to any format that rounding in f32 can make (encode_element.cuh), in every rounding,
+// eight elements per vector.
 #include "octavo/backend/cuda/convert/element_plans.h"
 #include "octavo/backend/cuda/convert/encode_element.cuh"
 #include "octavo/backend/cuda/convert/philox_draws.cuh"
@@ -12,8 +13,8 @@ namespace {
 
 constexpr int kThreads = 256;
 
-// Eight codes of EncodeKind::simple, one to a byte. What all fields have too much is taken off four
-// at a time, and signs come in four at a time.
+// Eight codes of EncodeKind::simple, one per byte. The excess of all fields is subtracted four at a
+// time, and signs are inserted four at a time.
 template <DType kSource, Rounding kRounding>
 __device__ __forceinline__ uint2 simple_bytes(const EncodePlan& lane, const DrawKeys& keys,
                                               std::uint64_t index, const Raw<kSource>& raw) {
@@ -29,8 +30,8 @@ __device__ __forceinline__ uint2 simple_bytes(const EncodePlan& lane, const Draw
           (bytes.y - too_much) | signs.y >> lane.sign_below};
 }
 
-// Vectors of a thread: two where their codes can go out at once and share what is not a value's
-// own work; f32 is read slower so.
+// Vectors per thread: two where their codes can be stored at once and share per-vector work; f32
+// loads are slower so.
 constexpr int vectors_of(DType source, EncodeKind kind, int bits) {
   return bits == 8 && kind == EncodeKind::simple && source != DType::f32 ? 2 : 1;
 }
@@ -62,7 +63,7 @@ __global__ void __launch_bounds__(kThreads)
         reinterpret_cast<uint2*>(to_row) + at,
         simple_bytes<kSource, kRounding>(lane, keys, index, load_raw<kSource>(from_row, at)));
   } else {
-    // Lanes of seven bits meet below.
+    // Packed codes of seven bits are exchanged between lanes below.
     const bool sevens = kBits == 0 && bits == 7;
     if (at >= plan.vectors && !sevens) return;
     Raw<kSource> raw = {};

@@ -1,4 +1,5 @@
-// The draws of stochastic rounding for eight elements at a time: Philox of base/philox.h.
+// Draws of stochastic rounding for eight elements at a time: the Philox counter RNG of
+// base/philox.h.
 #pragma once
 
 #include <cstdint>
@@ -9,7 +10,8 @@
 
 namespace octavo::cuda {
 
-// The keys of all rounds, made on the host: instructions read them for free.
+// The keys of all rounds, computed on the host: a kernel argument, read from constant memory at no
+// cost.
 struct DrawKeys {
   std::uint32_t key0[kPhiloxRounds], key1[kPhiloxRounds];
 };
@@ -36,8 +38,8 @@ __device__ __forceinline__ uint4 philox_block(const DrawKeys& keys, std::uint64_
   return c;
 }
 
-// Of the elements from an index on that is a multiple of eight: they come out of one block. Where
-// sums round (draws_in_sums), as the f32 that those sums want.
+// Draws of eight elements from `index` on, a multiple of eight: they come from one Philox block.
+// For rounding by f32 sums (draws_in_sums) they are returned as the f32 that the sums take.
 template <EncodeKind kKind>
 __device__ __forceinline__ void draw_eight(const DrawKeys& keys, std::uint64_t index,
                                            const EncodePlan& lane,
@@ -45,7 +47,7 @@ __device__ __forceinline__ void draw_eight(const DrawKeys& keys, std::uint64_t i
   const auto bits = lane.stochastic_bits;
   const bool bytes = bits <= 8u;
   const uint4 block = philox_block(keys, index >> (bytes ? 4 : 3));
-  if (draws_in_sums(kKind) && bits == 16u) {  // in the low half of the f32, as they lie
+  if (draws_in_sums(kKind) && bits == 16u) {  // in the low half of the f32, unshifted
 #pragma unroll
     for (int i = 0; i < kVector; ++i)
       draws[i] = __byte_perm(word(block, i / 2), lane.draw_base, i % 2 == 0 ? 0x7610 : 0x7632);

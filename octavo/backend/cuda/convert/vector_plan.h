@@ -1,4 +1,4 @@
-// Can a conversion go eight elements at a time? Then how.
+// Whether a conversion can be vectorized (eight elements at a time), and its layout.
 #pragma once
 
 #include <cstdint>
@@ -7,21 +7,21 @@
 
 namespace octavo::cuda {
 
-// Rows of whole vectors at aligned addresses; one long row where memory is dense.
+// Rows of whole vectors at aligned addresses; a single row where memory is dense.
 struct VectorPlan {
-  std::int64_t rows = 0, vectors = 0;  // vectors: in a row
+  std::int64_t rows = 0, vectors = 0;  // vectors: per row
   std::int64_t from_pitch = 0, to_pitch = 0;
   std::int64_t cols = 0;
-  bool wide = false;  // can two vectors of codes be written at once?
+  bool wide = false;  // whether two vectors of codes can be stored at once
 };
 
-// Bits of an element as it lies in memory.
+// Bits of an element in memory.
 int stored_bits_of(const Matrix& matrix);
 
-// False where an address, a pitch or a number of columns does not allow it.
+// False if an address, a pitch or the number of columns does not allow it.
 bool vector_plan(const Matrix& from, const Matrix& to, VectorPlan* plan);
 
-// For one side of it.
+// The same for one matrix.
 bool has_vectors(const Matrix& matrix);
 
 }  // namespace octavo::cuda

@@ -1,5 +1,5 @@
-// Single elements of a matrix on the device, whatever its type, strides or packing: in f64 for the
-// general kernels, which take everything and are in no hurry; in f32 for what follows a product.
+// Loads and stores of single elements, of any type, strides and packing: in f64 for the general
+// kernels, in f32 for GEMM epilogues.
 #pragma once
 
 #include <cuda_bf16.h>
@@ -52,7 +52,7 @@ __device__ inline std::uint32_t load_code(const Matrix& codes, std::int64_t row,
 }
 
 // Codes of a row from `col` on; col is a multiple of 8 where codes are packed, so that a group of
-// eight starts on a byte and no two threads write into one.
+// eight starts on a byte and no two threads write into one byte.
 inline constexpr int kPackedGroup = 8;
 __device__ inline void store_packed(const Matrix& codes, std::int64_t row, std::int64_t col,
                                     const std::uint32_t (&group)[kPackedGroup], int n) {
@@ -88,14 +88,14 @@ __device__ inline double load_value(const Matrix& values, std::int64_t row, std:
 __device__ inline void store_value(const Matrix& values, std::int64_t row, std::int64_t col,
                                    double value) {
   unsigned char* to = element_to(values, row, col);
-  constexpr Format kF16 = f16_format, kBf16 = bf16_format;  // device code has no global objects
+  constexpr Format kF16 = f16_format, kBf16 = bf16_format;  // device code cannot use global objects
   constexpr EncodePolicy kRoundOnce{.overflow = Overflow::ieee, .nan_code = NanCode::signed_quiet};
   switch (values.dtype) {
     case DType::f64:
       return store(to, value);
     case DType::f32: {
       const auto narrow = static_cast<float>(value);
-      // A conversion forgets the sign of NaN.
+      // The conversion loses the sign of NaN.
       const auto high = static_cast<std::uint32_t>(__double2hiint(value));
       return store(to,
                    narrow == narrow ? __float_as_uint(narrow) : (high & 0x80000000u) | 0x7FC00000u);
@@ -107,7 +107,7 @@ __device__ inline void store_value(const Matrix& values, std::int64_t row, std::
   }
 }
 
-// Values, not codes, in f32; which NaN a NaN becomes is not said.
+// Values, not codes, in f32; which NaN a NaN becomes is unspecified.
 __device__ __forceinline__ float load_float(const Matrix& values, std::int64_t row,
                                             std::int64_t col) {
   const unsigned char* from = element(values, row, col);

@@ -1,5 +1,5 @@
-// Hopper's own conversions to e4m3 and e5m2: to nearest even, saturating, two values at a time.
-// They give every NaN as 0x7F; the sign that octavo keeps is put back from the source.
+// Hopper's cvt instructions to e4m3 and e5m2: nearest even, saturating, two values at a time. They
+// return every NaN as 0x7F; callers restore the sign from the source where octavo keeps it.
 #pragma once
 
 #include <cstdint>
@@ -32,13 +32,13 @@ __device__ __forceinline__ std::uint32_t hardware_four(float a, float b, float c
   return hardware_pair<kE5m2>(a, b) | hardware_pair<kE5m2>(c, d) << 16;
 }
 
-// By the hardware: every NaN is the positive one.
+// By cvt: every NaN is the positive one.
 template <bool kE5m2>
 __device__ __forceinline__ uint2 hardware_eight(const float (&u)[kVector]) {
   return {hardware_four<kE5m2>(u[0], u[1], u[2], u[3]),
           hardware_four<kE5m2>(u[4], u[5], u[6], u[7])};
 }
-// The signs of what they came from, which numbers have already.
+// ORs in the signs of the source values; codes of numbers have them already.
 __device__ __forceinline__ void put_signs(uint2& codes, const float (&x)[kVector]) {
   codes.x |= sign_bytes(x[0], x[1], x[2], x[3]);
   codes.y |= sign_bytes(x[4], x[5], x[6], x[7]);

@@ -1,4 +1,4 @@
-// Eight values or codes of a row at a time: how fast kernels read and write.
+// Vector loads and stores of fast kernels: eight values or codes of a row at a time.
 #pragma once
 
 #include <cuda_fp16.h>
@@ -12,8 +12,8 @@ namespace octavo::cuda {
 
 inline constexpr int kVector = 8;
 
-// Results are written to be read by somebody else: first to leave L2. With plain stores beside
-// loads that are marked so, a cast moves a tenth fewer bytes in a second (bench/ladder).
+// Streaming store (evict first): results are not read again by this kernel. Plain stores beside
+// streaming loads make a cast a tenth slower (bench/ladder).
 template <typename T>
 __device__ __forceinline__ void store_once(T* to, T value) {
   __stcs(to, value);
@@ -21,12 +21,12 @@ __device__ __forceinline__ void store_once(T* to, T value) {
 
 __device__ __forceinline__ std::uint32_t f32_bits_of_f16(std::uint16_t half) {
   const std::uint32_t bits = __float_as_uint(__half2float(__ushort_as_half(half)));
-  // The conversion forgets the sign of NaN.
+  // The conversion loses the sign of NaN.
   const bool nan = (half & 0x7FFFu) > 0x7C00u;
   return nan ? (static_cast<std::uint32_t>(half & 0x8000u) << 16) | 0x7FC00000u : bits;
 }
 
-// What memory holds, as it is.
+// A vector as it lies in memory.
 template <DType kType>
 struct Raw;
 template <>
@@ -56,7 +56,7 @@ __device__ __forceinline__ std::uint32_t word(const uint4& words, int i) {
   return i == 0 ? words.x : i == 1 ? words.y : i == 2 ? words.z : words.w;
 }
 
-// One of sixteen bytes' values, as the bits of f32.
+// One of the values in sixteen bytes, as f32 bits.
 template <DType kType>
 __device__ __forceinline__ std::uint32_t f32_bits(const uint4& words, int i) {
   if constexpr (kType == DType::f32) return word(words, i);
@@ -87,7 +87,7 @@ __device__ __forceinline__ float any_nan_value(const Raw<kType>& raw, int i) {
   return any_nan_value<kType>(raw.words[i / kEach], i % kEach);
 }
 
-// NaN as zero.
+// Replaces NaN by zero.
 template <DType kType>
 __device__ __forceinline__ uint4 without_nan(const uint4& words) {
   const auto cleared = [](std::uint32_t word) {
@@ -104,21 +104,21 @@ __device__ __forceinline__ Raw<kType> without_nan(Raw<kType> raw) {
   return raw;
 }
 
-// Magnitudes of 16 bits are ordered like integers too, two of them to a word.
+// 16-bit magnitudes are ordered like integers, two per word.
 __device__ __forceinline__ unsigned halves_amax(const uint4& words) {
   constexpr unsigned kMask = 0x7FFF7FFFu;
   return __vimax3_u16x2(__vimax3_u16x2(words.x & kMask, words.y & kMask, words.z & kMask),
                         words.w & kMask, 0u);
 }
-// 16 bits of a magnitude, in the high half of a word, as the bits of f32.
+// A 16-bit magnitude in the high half of a word, as f32 bits.
 template <DType kType>
 __device__ __forceinline__ std::uint32_t widened_magnitude(unsigned high) {
   if constexpr (kType == DType::bf16) return high & 0xFFFF0000u;
   return f32_bits_of_f16(static_cast<std::uint16_t>(high >> 16));
 }
 
-// Codes of two vectors side by side, in one store where the address allows it. The second may be
-// beyond the end.
+// Stores the codes of two neighbouring vectors, in one store where the address allows it. The
+// second may be beyond the end.
 __device__ __forceinline__ void store_pair(unsigned char* to, std::int64_t pair, uint2 first,
                                            uint2 second, bool wide, bool has_second) {
   auto* words = reinterpret_cast<uint2*>(to) + pair * 2;
@@ -130,8 +130,8 @@ __device__ __forceinline__ void store_pair(unsigned char* to, std::int64_t pair,
   }
 }
 
-// The eight codes of a vector, of up to eight bits each, one to a byte. By sums, which the pipe
-// that multiplies can do; what is beyond a byte goes over into the next.
+// Packs the eight codes of a vector, of up to eight bits each, one per byte. By multiply-add, which
+// the multiplier pipe executes; bits beyond a byte carry into the next.
 __device__ __forceinline__ uint2 packed_bytes(const std::uint32_t (&codes)[kVector]) {
   const auto four = [&](int i) {
     return (codes[i] + codes[i + 1] * 0x100u) + (codes[i + 2] + codes[i + 3] * 0x100u) * 0x10000u;
@@ -161,7 +161,7 @@ __device__ __forceinline__ uint2 sign_bytes_of(const Raw<kType>& raw) {
   }
 }
 
-// Codes as they lie in memory: bits per code, 8 or 16 where they are not packed.
+// Stores codes in their memory layout: `bits` per code, 8 or 16 where they are not packed.
 __device__ __forceinline__ void store_codes(void* to, std::int64_t at, int bits,
                                             const std::uint32_t (&codes)[kVector]) {
   if (bits == 8) {
@@ -189,9 +189,9 @@ __device__ __forceinline__ void store_codes(void* to, std::int64_t at, int bits,
   }
 }
 
-// Codes of seven bits are seven bytes a vector: four vectors, of four lanes side by side, are seven
-// words. Lane l of the four has the two words from 2l on, the second with bytes of the next lane.
-// All lanes of a warp call this; `at` counts vectors, and lanes with it.
+// Codes of seven bits are seven bytes per vector: four vectors, of four neighbouring lanes, are
+// seven words. Lane l of the four stores the two words from 2l on, the second with bytes of the
+// next lane. All lanes of a warp call this; `at` counts vectors and increases by one per lane.
 __device__ __forceinline__ void store_sevens(void* to, std::int64_t at, std::int64_t end,
                                              const std::uint32_t (&codes)[kVector]) {
   const std::uint32_t low =
@@ -210,7 +210,8 @@ __device__ __forceinline__ void store_sevens(void* to, std::int64_t at, std::int
       bytes[i] = static_cast<unsigned char>(i < 4 ? low >> (8 * i) : high >> (8 * i - 32));
   }
 }
-// The same way back, from the words that the seven bytes are in. Above a code are bits of the next.
+// The reverse, from the words that contain the seven bytes. Bits above a code are those of the
+// next.
 __device__ __forceinline__ void load_sevens(const void* from, std::int64_t at, std::int64_t end,
                                             std::uint32_t (&codes)[kVector]) {
   std::uint32_t low = 0, high = 0;

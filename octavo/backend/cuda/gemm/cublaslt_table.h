@@ -1,5 +1,5 @@
-// Who does a product that cuBLASLt can do as well: a table of who was faster on an H200.
-// bench/cuda/cublaslt_table.py times both and prints its rows.
+// Table of GEMM shapes for which cuBLASLt was faster than octavo's kernels on an H200.
+// bench/cuda/cublaslt_table.py times both and prints the rows.
 #pragma once
 
 #include <cstddef>
@@ -8,15 +8,15 @@
 
 namespace octavo::cuda {
 
-// What operands of a product are, in so far as it decides who is faster.
+// Operand kind of a GEMM, as far as it decides which is faster.
 enum class GemmKind : std::uint8_t {
   bf16,
   f16,
-  fp8_tensor,  // e4m3 or e5m2, one scale for each operand
-  fp8_row,     // one for each row of both
+  fp8_tensor,  // e4m3 or e5m2, a per-tensor scale for each operand
+  fp8_row,     // a per-row scale for each operand
 };
 
-// Sizes from `from` on, below `below`.
+// Sizes in [from, below).
 struct GemmRange {
   std::int64_t from = 0, below = std::numeric_limits<std::int64_t>::max();
 
@@ -34,7 +34,7 @@ struct GemmChoice {
   }
 };
 
-// The first row that has a product decides; what no row has is for the kernels here.
+// The first row that matches decides; shapes that no row matches are for octavo's kernels. Data:
 // bench/results/choices-h200-2026-11-17.json.
 inline constexpr GemmChoice kGemmChoices[] = {
     {.kind = GemmKind::bf16,
@@ -263,7 +263,7 @@ constexpr bool prefers_cublaslt(GemmKind kind, std::int64_t m, std::int64_t n, s
   return prefers_cublaslt(kGemmChoices, kind, m, n, k);
 }
 
-// Whether two rows have a product in common: then the order of rows would matter.
+// Whether two rows match a common shape: then the order of rows would matter.
 constexpr bool overlap(const GemmRange& one, const GemmRange& other) {
   return one.from < other.below && other.from < one.below;
 }

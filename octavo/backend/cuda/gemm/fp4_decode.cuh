@@ -1,4 +1,4 @@
-// FP4 with the scales of blocks as bf16, exactly: what e2m1 has times e8m0 or e4m3.
+// Decodes FP4 (e2m1) codes with block scales (e8m0 or e4m3) to bf16, exactly.
 #pragma once
 
 #include <cuda_bf16.h>
@@ -8,7 +8,7 @@
 
 namespace octavo::cuda {
 
-// The scale of a block as the bits of bf16: e4m3 of NVFP4, e8m0 of MX.
+// A block scale as bf16 bits: e4m3 for NVFP4, e8m0 for MX.
 template <bool kNvfp4>
 __device__ __forceinline__ unsigned block_scale_bits(unsigned byte) {
   if constexpr (kNvfp4) {
@@ -20,8 +20,9 @@ __device__ __forceinline__ unsigned block_scale_bits(unsigned byte) {
   }
 }
 
-// Two codes. `bits` has them where bf16 has its sign, the end of its exponent and the beginning of
-// its fraction: that is 2^-126 times the number, subnormal ones too.
+// Decodes two codes. `bits` has each code's sign at bf16's sign and its three other bits at the
+// lowest exponent bits and the highest fraction bit: bf16 reads that as 2^-126 times the value,
+// subnormals included.
 __device__ __forceinline__ __nv_bfloat162 decoded_e2m1(unsigned bits) {
   constexpr unsigned kUp = 0x7E807E80u;  // 2^126, twice
   return __hmul2(*reinterpret_cast<const __nv_bfloat162*>(&bits),

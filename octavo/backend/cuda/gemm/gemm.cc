@@ -1,4 +1,4 @@
-// Which kernel does a product.
+// Dispatch: chooses the GEMM kernel family of a job.
 #include <string>
 
 #include "octavo/backend/cuda/gemm/gemm_cublaslt.h"
@@ -13,9 +13,9 @@
 namespace octavo::cuda {
 namespace {
 
-// f16 sums are asked for where speed counts more than bits, and nothing here is faster for them:
-// the FP8 tensor cores' own sums are nearer to the product and cannot overflow, and so are f32
-// ones. docs/numerics/gemm.md has the bounds.
+// Maps f16 accumulators to what runs. f16 sums are requested for speed, and no kernel here is
+// faster with them: sums of the FP8 tensor cores and f32 sums are closer to the exact product and
+// cannot overflow. docs/numerics/gemm.md has the bounds.
 GemmJob as_done(GemmJob job) {
   if (job.accumulator != Accumulator::f16) return job;
   job.accumulator = Accumulator::native;
@@ -31,7 +31,7 @@ std::string words_for(const GemmOperand& operand) {
               " x ", side(tile.cols));
 }
 
-// That a product takes the kernel that does anything: who times it would wonder.
+// Logs that a product takes the general kernel, so that its low speed is explained.
 void tell_general(const Exec& exec, const GemmJob& job) {
   if (exec.log == nullptr || job.a.cols() == 0) return;
   exec.log->once(text("[gemm] ", words_for(job.a), " by ", words_for(job.b),
@@ -44,8 +44,8 @@ void tell_general(const Exec& exec, const GemmJob& job) {
 bool gemm_offered(const GemmJob& asked) {
   const GemmJob job = as_done(asked);
   if (job.group_count > 0) {
-    // Weights of four bits stay so in a product of their own for each group. All together they
-    // would become bf16 in every call, those of groups without rows, too.
+    // FP4 weights stay in four bits in a separate product per group. A grouped GEMM would decode
+    // all of them to bf16 in every call, including those of groups without rows.
     const bool as_bf16 = fits_bf16(job) && !fits_small_m_fp4_weights(job.b);
     return groups_fit(job) && (fits_fp8(job) || fits_mx(job) || fits_recoded(job) || as_bf16);
   }
@@ -57,7 +57,7 @@ void gemm_matrix(const Exec& exec, const GemmJob& asked) {
   const Scope scope(exec);
   const GemmJob job = as_done(asked);
   if (fits_fp8(job)) {
-    // Who asks for f16 sums is not promised less than what is said of them, bits included.
+    // A caller that asks for f16 sums gets everything that is promised for them, bits included.
     const bool any_order = asked.accumulator == Accumulator::native;
     if (any_order && gemm_cublaslt_if_chosen(exec, job)) return;
     return gemm_fp8(exec, job);

@@ -1,7 +1,7 @@
-// Products of numbers that bf16 or f16 holds, on the tensor cores that sum in f32: values as they
-// are; codes decoded first, into memory of their own, but where there are few rows. A scale that is
-// a power of two, or of few bits like those of NVFP4, goes into the number, which stays exact;
-// others wait for the sums.
+// GEMM on the bf16 and f16 tensor cores with f32 accumulators. Values are used as they are; codes
+// are decoded to scratch first, except on the small M path. A scale that is a power of two, or has
+// few bits like those of NVFP4, is multiplied into the element, exactly; other scales are applied
+// to sums.
 #include <algorithm>
 #include <optional>
 
@@ -15,20 +15,21 @@
 namespace octavo::cuda {
 namespace {
 
-constexpr std::int64_t kBlock = 64;  // of K in a stage
+constexpr std::int64_t kBlock = 64;  // of K per stage
 constexpr std::int64_t kSquareSide = kSquare.unit_cols();
 static_assert(kSquareSide == kSquare.unit_rows());
 
-// Rows of A by FP4 weights. Up to so many, registers alone are faster than tiles. Tiles are faster
-// than weights that are decoded in a pass, and a product by bf16, up to so many at least; results
-// in f32, which no other library does then, are theirs whatever the number, as are those of strips.
+// Rows of A (M) by FP4 weights. Up to kSmallMFp4Rows the small M kernel, which decodes in
+// registers, is faster than tiles. Tiles are faster than decoding all weights to bf16 in a pass
+// before a bf16 GEMM up to at least kMostFp4Rows; f32 results, which cuBLASLt then does not do, use
+// tiles for any M, as do results of row blocks.
 constexpr std::int64_t kSmallMFp4Rows = 16, kMostFp4Rows = 4096;
 
 enum class Way : std::uint8_t {
   none,
-  values,       // as they are
-  decoded,      // codes alone; scales wait for sums
-  dequantized,  // codes times the scales of blocks; the tensor's scale waits
+  values,       // unchanged
+  decoded,      // codes alone; scales are applied to sums
+  dequantized,  // codes times block scales; the per-tensor scale is applied to sums
 };
 
 bool scales_wait(const GemmOperand& operand) {
@@ -37,8 +38,8 @@ bool scales_wait(const GemmOperand& operand) {
   return q.tensor_scale == nullptr && (along >= operand.cols() || along % kBlock == 0);
 }
 
-// How an operand becomes numbers of a type of 16 bits. One that is beyond the range of bf16 is
-// beyond that of f32, too; a power of two may bring one below 2^-126, where bf16 has fewer bits.
+// How an operand becomes 16-bit elements. A value beyond the range of bf16 is beyond that of f32,
+// too; a power of two may move one below 2^-126, where bf16 has fewer bits.
 Way way_of(const GemmOperand& operand, DType dtype) {
   if (!operand.is_quantized()) return operand.values.dtype == dtype ? Way::values : Way::none;
   const Format& wide = dtype == DType::bf16 ? bf16_format : f16_format;
@@ -58,7 +59,8 @@ bool scales_change(const GemmOperand& operand, Way way) {
          tile_extent(operand.quantized.tile.cols, operand.cols()) < operand.cols();
 }
 
-// The type that holds both operands, if there is one. Kernels of f16 have no scales along K.
+// The 16-bit type that holds both operands exactly, if there is one. f16 kernels have no scales
+// along K.
 std::optional<DType> common_type(const GemmJob& job) {
   for (const DType dtype : {DType::bf16, DType::f16}) {
     const Way a = way_of(job.a, dtype), b = way_of(job.b, dtype);
@@ -69,7 +71,7 @@ std::optional<DType> common_type(const GemmJob& job) {
   return std::nullopt;
 }
 
-// An operand as the kernels take it: elements of 16 bits in the place of codes, and scales.
+// An operand as the kernels take it: 16-bit elements in place of codes, and scales.
 class Numbers {
  public:
   Numbers(const Exec& exec, const GemmOperand& operand, DType dtype)
@@ -119,8 +121,8 @@ class Numbers {
   GemmOperand made_{};
 };
 
-// Whether kernels that take rows of bf16, at multiples of 16 bytes and with a scale for all, can
-// have them of it, and what else they want of a job.
+// Whether A can be given as bf16 rows at multiples of 16 bytes with a per-tensor scale, and the job
+// meets the other conditions of the small M and FP4 kernels.
 bool fits_rows_of_bf16(const GemmJob& job) {
   if ((job.accumulator != Accumulator::f32 && job.accumulator != Accumulator::native) ||
       job.out.dtype == DType::f64 || job.group_count > 0)
@@ -135,7 +137,7 @@ bool fits_small_m_by_fp4(const GemmJob& job) {
   return job.a.rows() <= kMaxSmallMFp4 && fits_fp4(job);
 }
 
-// A product of a group has the order of sums of all groups together.
+// A product of a group must have the order of sums of the grouped GEMM.
 bool fits_small_m_by_fp8(const GemmJob& job) {
   return job.a.rows() <= kMaxSmallMFp8 && !job.is_group && fits_small_m_fp8_weights(job.b) &&
          fits_rows_of_bf16(job);
@@ -169,14 +171,14 @@ bool fits_bf16(const GemmJob& job) {
 }
 
 void gemm_bf16(const Exec& exec, const GemmJob& job) {
-  const Exec inner = without_workspace(exec);  // which is for the product itself
+  const Exec inner = without_workspace(exec);  // the workspace is for the GEMM itself
   const DType dtype = common_type(job).value();
   const Numbers a(inner, job.a, dtype), b(inner, job.b, dtype);
   GemmJob made = job;
   made.a = a.operand();
   made.b = b.operand();
   if (gemm_cublaslt_if_chosen(exec, made)) return;
-  // Large tiles, where there are enough of them for all multiprocessors.
+  // Large tiles (kSquare), where there are enough of them for all SMs.
   const auto squares = [](std::int64_t size) { return (size + kSquareSide - 1) / kSquareSide; };
   const bool large = job.group_count == 0 &&
                      std::min(job.a.rows(), job.b.rows()) > kSquareSide / 2 &&

@@ -1,4 +1,4 @@
-// Products of bf16 by bf16: rows of a plan by its columns.
+// Instantiates the GEMM kernels for bf16 by bf16.
 #include "octavo/backend/cuda/gemm/gemm_launch.cuh"
 
 namespace octavo::cuda {

@@ -1,4 +1,4 @@
-// Operands whose rows TMA cannot read, copied into plain rows.
+// Copies operands whose rows TMA cannot read into dense rows.
 #include <cuda_runtime_api.h>
 
 #include <algorithm>
@@ -23,7 +23,7 @@ bool has_plain_rows(const Matrix& matrix) {
 
 void copy_rows(const Exec& exec, const Matrix& from, const Matrix& to) {
   if (!has_plain_rows(from)) {
-    Matrix turned = from;  // so that its transpose is what is wanted
+    Matrix turned = from;  // the transpose of this view is the wanted matrix
     std::swap(turned.rows, turned.cols);
     std::swap(turned.row_pitch, turned.col_stride);
     return transpose_values(exec, turned, to);
@@ -31,7 +31,7 @@ void copy_rows(const Exec& exec, const Matrix& from, const Matrix& to) {
   const std::int64_t row_bytes = from.cols * bytes_each(from);
   OCTAVO_CUDA_CHECK(cudaMemcpy2DAsync(
       to.data, static_cast<std::size_t>(to.row_pitch), from.data,
-      static_cast<std::size_t>(std::max(from.row_pitch, row_bytes)),  // a lone row may have any
+      static_cast<std::size_t>(std::max(from.row_pitch, row_bytes)),  // a single row: any pitch
       static_cast<std::size_t>(row_bytes), static_cast<std::size_t>(from.rows),
       cudaMemcpyDeviceToDevice, stream_of(exec)));
 }

@@ -1,4 +1,5 @@
-// From sums in the registers of a warpgroup to the result in memory.
+// Epilogue: from f32 accumulators in the registers of a consumer warpgroup to the result in global
+// memory, by TMA store (16-bit results with no bias, activation or residual) or by element stores.
 #pragma once
 
 #include <cuda_bf16.h>
@@ -16,25 +17,27 @@
 
 namespace octavo::cuda {
 
-// As it is, but not to be worked out before: what follows from it would be kept in registers all
-// through a product.
+// Keeps the compiler from computing what depends on `value` earlier, in the main loop, where it
+// would occupy registers.
 __device__ __forceinline__ int not_before(int value) {
   asm volatile("" : "+r"(value));
   return value;
 }
 
-// Where a warpgroup lays out its result: 64 rows of 16 bits, or half as many columns of f32 sums.
+// Shared memory that a warpgroup stages its result in: 64 rows of 16-bit elements, or f32 sums of
+// half as many columns.
 constexpr int staged_bytes(int cols) { return 64 * (cols < 64 ? 64 : cols) * 2; }
 
-// Where a warpgroup is: in the result, and among the threads of its block.
+// The 64-row tile of a warpgroup: its place in the result, and the warpgroup's resources.
 struct EpilogueTile {
-  // Of the plan's result: where the 64 rows and the columns of its sums begin, and the product.
+  // In coordinates of the plan's result: first row and column of the tile; bounds of the product.
   int row = 0, col = 0;
   int row_begin = 0, col_begin = 0, row_end = 0, col_end = 0;
-  int thread = 0;  // of the warpgroup
+  int thread = 0;  // index in the warpgroup
   SharedAddress staged = 0;
 
-  // In the result of one of several products. Whether all rows and `cols` columns are of it.
+  // Grouped GEMM: moves the tile to its group's place in the result. Returns whether all 64 rows
+  // and `cols` columns are inside the group.
   __device__ __forceinline__ bool place_in_group(const PlanGroup& in, int cols) {
     row += in.row_shift;
     col += in.col_shift;
@@ -57,15 +60,15 @@ __device__ __forceinline__ std::uint32_t pair_of(float first, float second) {
   return *reinterpret_cast<const std::uint32_t*>(&pair);
 }
 
-// 16-bit results as the copy engine stores them: lines of 128 bytes, swizzled; boxes of 64 columns
-// of the result, one after the other.
+// Writes 16-bit results to shared memory in the layout of TMA stores (stmatrix): 128-byte lines,
+// 128B swizzle; boxes of 64 columns of the result, one after the other.
 template <bool kTransposed, bool kBf16, int kCount>
 __device__ __forceinline__ void stage_for_tma_store(const EpilogueTile& at,
                                                     const float (&sums)[kCount]) {
   const int thread = not_before(at.thread), lane = thread % 32, warp = thread / 32;
-  const int upper = lane / 8 % 2, right = lane / 16;  // which matrix this lane has an address of
-  // Chunks of 16 bytes are exchanged by the number of their line, which is lane % 8 in all lines
-  // that a lane has: what changes from step to step is a constant.
+  const int upper = lane / 8 % 2, right = lane / 16;  // 8 x 8 matrix that this lane addresses
+  // 128B swizzle: 16-byte chunks are permuted by line % 8, which is lane % 8 for every line of a
+  // lane. So the address changes by a constant from step to step.
   const int line = kTransposed ? 8 * right + lane % 8 : warp * 16 + upper * 8 + lane % 8,
             chunk = kTransposed ? warp * 2 + upper : right;
   const SharedAddress first = at.staged + line * kRowBytes + ((chunk ^ (lane % 8)) * 16);
@@ -89,9 +92,9 @@ __device__ __forceinline__ void store_epilogue(const GemmEpilogue& epilogue, std
   store_float(epilogue.out, row, col, sum);
 }
 
-// Any result: f32 sums pass through shared memory, a part of the columns at a time, and come out in
-// the order of the result's rows. Shared memory is swizzled so that neither side meets itself in a
-// bank.
+// Element stores, for any output type and epilogue. f32 sums pass through shared memory, a part of
+// the columns at a time, and are stored along rows of the result. The staging buffer is swizzled so
+// that neither writes nor reads have bank conflicts.
 template <int kCount>
 __device__ __forceinline__ void store_elements(const GemmPlan& plan, const EpilogueTile& at,
                                                int barrier, const float (&sums)[kCount]) {
@@ -103,7 +106,7 @@ __device__ __forceinline__ void store_elements(const GemmPlan& plan, const Epilo
             out_cols = plan.swap_ab ? at.row_end : at.col_end;
   const int before_rows = plan.swap_ab ? at.col_begin : at.row_begin,
             before_cols = plan.swap_ab ? at.row_begin : at.col_begin;
-  if (plan.uses_tma_store && at.thread == 0) tma_store_wait_read();  // those of the tile before
+  if (plan.uses_tma_store && at.thread == 0) tma_store_wait_read();  // of the tile before
 #pragma unroll
   for (int half = 0; half < kCols / kWidth; ++half) {
     named_barrier_sync(barrier, 128);
@@ -135,14 +138,13 @@ __device__ __forceinline__ void store_elements(const GemmPlan& plan, const Epilo
   named_barrier_sync(barrier, 128);
 }
 
-// 16-bit results that need nothing else: by the copy engine, while the warpgroup goes on. It has
-// kBuffers to lay them out, in turns, and uses every one of them in every tile.
+// TMA store of 16-bit results with a plain epilogue, asynchronous to the next tile's main loop. The
+// warpgroup has kBuffers staging buffers, uses them in rotation, and uses each once per tile.
 template <int kBuffers, int kCount>
 __device__ __forceinline__ void tma_store_tile(const GemmPlan& plan, const EpilogueTile& at,
                                                int barrier, const float (&sums)[kCount]) {
   constexpr int kBoxes = (kCount * 2 + 63) / 64;
-  if (at.thread == 0)
-    tma_store_wait_read<kBuffers - 1>();  // what was stored from this place before
+  if (at.thread == 0) tma_store_wait_read<kBuffers - 1>();  // the earlier store from this buffer
   named_barrier_sync(barrier, 128);
   if (plan.epilogue.out.dtype == DType::bf16)
     plan.swap_ab ? stage_for_tma_store<true, true>(at, sums)

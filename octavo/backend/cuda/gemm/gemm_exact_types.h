@@ -1,4 +1,4 @@
-// Which types hold all numbers of another: what lets a product be done on other elements than its
+// Which types hold all values of another exactly, so that a GEMM may run on other elements than its
 // own.
 #pragma once
 
@@ -7,11 +7,11 @@
 
 namespace octavo::cuda {
 
-// Numbers of so many significant bits, below 2^(top + 1), all multiples of 2^step.
+// A set of values: `significant` bits each, below 2^(top + 1), multiples of 2^step.
 struct Reach {
   int significant = 0, top = 0, step = 0;
 
-  // Of products of numbers of two kinds.
+  // Products of values of two sets.
   constexpr Reach operator*(const Reach& other) const {
     return {significant + other.significant, top + other.top + 1, step + other.step};
   }

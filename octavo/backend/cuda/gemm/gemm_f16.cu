@@ -1,4 +1,4 @@
-// Products of f16 by f16: rows of a plan by its columns.
+// Instantiates the GEMM kernels for f16 by f16.
 #include "octavo/backend/cuda/gemm/gemm_launch.cuh"
 
 namespace octavo::cuda {

@@ -1,6 +1,5 @@
-// A product of FP8 codes, or of elements of 16 bits with scales, as a plan: operands and scales
-// where kernels can read them, maps, and what is done in which order. gemm_tile_shape.h has the
-// tiles.
+// Plans and launches a GEMM of FP8 codes, or of 16-bit elements with scales: operands and scales as
+// kernels read them, tensor maps, stream-K schedule. gemm_tile_shape.h chooses the tile shape.
 #include <algorithm>
 #include <atomic>
 #include <optional>
@@ -14,9 +13,9 @@
 namespace octavo::cuda {
 namespace {
 
-constexpr std::int64_t kBlock = 128;  // of K, after which sums leave the tensor cores
+constexpr std::int64_t kBlock = 128;  // of K, after which sums are promoted to FP32 accumulators
 
-// Elements of K in a stage of a kernel: 128 bytes.
+// Elements of K per pipeline stage: 128 bytes.
 std::int64_t stage_elements(const GemmOperand& operand) {
   const Matrix& codes = operand.quantized.codes;
   return 128 / element_bytes(codes.dtype, codes.format);
@@ -35,7 +34,8 @@ bool operand_fits(const GemmOperand& operand) {
          (operand.cols() <= 1 || operand.quantized.codes.col_stride == 1) && scales_fit(operand);
 }
 
-// A number that memory does not have by chance, and no two launches at one time have together.
+// A ticket for stream-K flags: a number that memory does not hold by chance and that no two
+// concurrent launches share.
 unsigned long long new_ticket() {
   static const unsigned long long kSeed = [] {
     std::random_device device;
@@ -45,7 +45,7 @@ unsigned long long new_ticket() {
   return (kSeed + count.fetch_add(1, std::memory_order_relaxed) * 0x9E3779B97F4A7C15ull) | 1;
 }
 
-// The operand where the copy engine can read it: as it is, or a copy with aligned rows.
+// An operand that TMA can read: the caller's, or a copy with aligned rows.
 class Readable {
  public:
   Readable(const Exec& exec, const Matrix& codes)
@@ -69,7 +69,7 @@ class Readable {
   Scratch copy_;
 };
 
-// Scales as a plane: where they are, if they lie so, else in memory of its own.
+// Scales as a ScalePlane: the caller's memory if it has that layout, else a copy.
 class Plane {
  public:
   Plane(const Exec& exec, const GemmOperand& operand, bool one_per_tile) {
@@ -130,14 +130,14 @@ void SumSlots::give_to(GemmPlan& plan) const {
 
 bool sizes_fit(const GemmJob& job) {
 #ifdef OCTAVO_CUDA_ONE_CONFIG
-  constexpr bool kBuilt = false;  // one of many kernels
+  constexpr bool kBuilt = false;  // only one configuration of each kernel is built
 #else
   constexpr bool kBuilt = true;
 #endif
-  constexpr std::int64_t kMost = std::int64_t{1} << 30;  // coordinates of a box have 32 bits
+  constexpr std::int64_t kMost = std::int64_t{1} << 30;  // TMA coordinates have 32 bits
   return kBuilt && job.a.cols() > 0 && job.a.cols() < kMost && job.a.rows() < kMost &&
          job.b.rows() < kMost &&
-         job.out.rows < kMost &&  // more than A has, where a batch shares it
+         job.out.rows < kMost &&  // more than A's rows, where a batch shares A
          job.out.dtype != DType::f64;
 }
 
@@ -159,7 +159,8 @@ void gemm_in_tiles(const Exec& exec, const GemmJob& job, const GemmTiling& tilin
   const GemmOperand& cols = tiling.swap_ab ? job.a : job.b;
   const Readable row_codes(exec, rows.quantized.codes), col_codes(exec, cols.quantized.codes);
   const GemmShape& shape = tiling.shape;
-  // At the end, a number for all rows need not be copied for each; along K, what a tile shares.
+  // For scales at the end, a per-tensor scale is not copied for each row; along K, neither is one
+  // that a tile shares.
   const bool at_end = tiling.scales == ScaleKind::at_end;
   const Plane row_scales(
       exec, rows, at_end ? same_within(rows, rows.rows()) : tiling.scales == ScaleKind::by_column),
@@ -177,7 +178,8 @@ void gemm_in_tiles(const Exec& exec, const GemmJob& job, const GemmTiling& tilin
       .row_count = static_cast<std::int32_t>(rows.rows()),
       .col_count = static_cast<std::int32_t>(cols.rows())};
   const int group_cols = shape.group_cols();
-  // Boxes of the result have 64 of its columns: those of a warpgroup's rows, or of its columns.
+  // A TMA store box has 64 columns of the result: the rows of a warpgroup (swap-AB), or its
+  // columns.
   plan.uses_tma_store =
       plan.epilogue.is_plain() && fits_tensor_map(job.out) && (tiling.swap_ab || group_cols >= 64);
   if (plan.uses_tma_store)

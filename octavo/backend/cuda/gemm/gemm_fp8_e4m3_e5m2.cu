@@ -1,4 +1,4 @@
-// Products of e4m3 by e5m2: rows of a plan by its columns.
+// Instantiates the GEMM kernels for e4m3 rows by e5m2 columns.
 #include "octavo/backend/cuda/gemm/gemm_launch.cuh"
 
 namespace octavo::cuda {

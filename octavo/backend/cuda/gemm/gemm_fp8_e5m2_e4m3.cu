@@ -1,4 +1,4 @@
-// Products of e5m2 by e4m3: rows of a plan by its columns.
+// Instantiates the GEMM kernels for e5m2 rows by e4m3 columns.
 #include "octavo/backend/cuda/gemm/gemm_launch.cuh"
 
 namespace octavo::cuda {

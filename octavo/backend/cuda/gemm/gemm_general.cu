@@ -1,6 +1,6 @@
-// Any product, in f32 or f64: numbers are decoded on their way into shared memory, or before where
-// that is f32, and multiplied without tensor cores. Slow; the sum is added up from k = 0 on, one
-// fused multiply-add a product.
+// General GEMM fallback: any operands, in f32 or f64, without tensor cores; slow. Operands are
+// decoded while they are loaded into shared memory, or beforehand for f32. Each sum runs from k = 0
+// on, one fused multiply-add per product.
 #include "octavo/backend/cuda/gemm/gemm_plan.h"
 #include "octavo/backend/cuda/produce/producer_math.cuh"
 #include "octavo/backend/cuda/quantize/quantize_source.cuh"
@@ -72,8 +72,8 @@ void launch(const Exec& exec, const GemmJob& job) {
   OCTAVO_CUDA_LAUNCHED("gemm_general_kernel");
 }
 
-// Codes as the f32 numbers that they would become in any case: every tile of the result that needs
-// one would decode it again. Not where there are too many to keep.
+// Codes dequantized to f32 once, instead of once per tile of the result that reads them. Not for
+// operands too large to keep.
 class Decoded {
  public:
   Decoded(const Exec& exec, const GemmOperand& operand)
@@ -106,12 +106,12 @@ class Decoded {
 bool fits_general(const GemmJob& job) {
   return job.accumulator == Accumulator::f32 || job.accumulator == Accumulator::f64 ||
          job.accumulator == Accumulator::native ||
-         job.a.cols() == 0;  // nothing to sum, in whatever way
+         job.a.cols() == 0;  // nothing to sum, so any accumulator will do
 }
 
 void gemm_general(const Exec& exec, const GemmJob& job) {
   if (job.accumulator == Accumulator::f64 || job.a.cols() == 0) return launch<double>(exec, job);
-  const Exec inner = without_workspace(exec);  // which two would share
+  const Exec inner = without_workspace(exec);  // operands a and b would share the workspace
   const Decoded a(inner, job.a), b(inner, job.b);
   GemmJob made = job;
   made.a = a.operand();

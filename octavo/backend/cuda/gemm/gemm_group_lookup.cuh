@@ -1,11 +1,11 @@
-// Which of several products of one launch a unit is of.
+// Grouped GEMM: the group that a unit belongs to.
 #pragma once
 
 #include "octavo/backend/cuda/gemm/gemm_plan.h"
 
 namespace octavo::cuda {
 
-// The last group that does not begin after it.
+// Binary search for the last group whose first_unit is not after `unit`.
 __device__ __forceinline__ int group_at(const PlanGroup* groups, int count, int unit) {
   int low = 0, high = count;
   while (high - low > 1) {

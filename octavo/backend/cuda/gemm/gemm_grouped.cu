@@ -1,4 +1,4 @@
-// Several products in one launch: where each of them is, in memory of the device.
+// Grouped GEMM: writes the table of groups, one product each, to device memory.
 #include <algorithm>
 #include <vector>
 
@@ -10,7 +10,8 @@
 namespace octavo::cuda {
 namespace {
 
-// As arguments of a kernel, which a graph keeps: memory of the caller may be gone when it runs.
+// Groups passed as kernel arguments, which a graph captures: host memory of the caller may be gone
+// when the graph runs.
 constexpr int kAtOnce = 96;
 struct SomeGroups {
   PlanGroup of[kAtOnce];

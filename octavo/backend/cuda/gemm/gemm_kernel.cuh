@@ -1,14 +1,15 @@
-// Products on the tensor cores of Hopper. A block has warpgroups that multiply, 64 rows at a time,
-// and one that has the copy engine bring operands and scales, which pass through a ring of stages
-// in shared memory, 128 bytes of K each.
+// The Hopper GEMM kernel: warp-specialized, persistent, stream-K. A block has consumer (math)
+// warpgroups, which issue wgmma on 64 rows at a time, and one producer warpgroup, which issues TMA
+// loads of operands and scales into a shared-memory pipeline: a ring of stages of 128 bytes of K
+// each, with a full and an empty mbarrier per stage.
 //
-// Sums of FP8 products leave the tensor cores after every stage, because those keep 13 bits of them
-// (docs/numerics/gemm.md), and are added up in f32 registers, times their scales where those change
-// along K. While one warpgroup adds, others multiply. Sums of bf16 and f16 products keep all bits
-// of f32 and stay, unless scales change along K.
+// FP8: sums are promoted to FP32 accumulators in registers after every stage, because the tensor
+// cores keep 13 fraction bits of them (docs/numerics/gemm.md), multiplied by their scales where
+// those change along K. While one warpgroup promotes, others multiply. bf16 and f16: wgmma keeps
+// all bits of f32, so sums stay in its accumulators, unless scales change along K.
 //
-// Blocks of a cluster have the same rows and neighbouring columns: each fetches its share of the
-// rows for all of them.
+// Blocks of a cluster have the same rows and neighbouring columns, or the reverse: each block loads
+// a slice of the shared operand and multicasts it to all of them.
 #pragma once
 
 #include <cstdint>
@@ -61,8 +62,7 @@ __device__ __forceinline__ void consumer_warpgroup(const GemmPlan& plan,
 
   const float tensor_scale = kScales == ScaleKind::at_end ? per_tensor_scale(plan) : 1.0F;
   float sums[kRowPasses][kSums];
-  if constexpr (Kernel::kNoPromotion) {  // begun by the instruction; what stands there is not
-                                         // looked at
+  if constexpr (Kernel::kNoPromotion) {  // the first wgmma overwrites them
 #pragma unroll
     for (int i = 0; i < kSums; ++i) sums[0][i] = 0.0F;
   }
@@ -77,11 +77,11 @@ __device__ __forceinline__ void consumer_warpgroup(const GemmPlan& plan,
     const int first_row = Kernel::first_row(tile, rank) + row_group * kMmaRows,
               first_col = Kernel::first_col(tile, rank) + col_group * Kernel::kGroupCols;
     mainloop.tile_row =
-        tile_row + (tile.row & 2);  // of scales, which are copied from a multiple of 4
+        tile_row + (tile.row & 2);  // for scales, which are loaded from a multiple of 4
     mainloop.tile_col = tile_col + (tile.col & 2);
     const bool is_group = plan.group_count > 0;
     if (first_row >= (is_group ? plan.groups[tile.group].row_end : plan.row_count)) {
-      for (; left > 0; --left, at.next()) {  // all rows hang over the edge
+      for (; left > 0; --left, at.next()) {  // all rows are beyond the edge
         mbarrier_wait(pipeline.full_barrier(at.stage), at.phase);
         consumer_release(pipeline, at.stage, lane);
       }
@@ -98,14 +98,14 @@ __device__ __forceinline__ void consumer_warpgroup(const GemmPlan& plan,
         for (int s = 0; s < kSums; ++s) sums[pass][s] = 0.0F;
     }
     constexpr bool kAtEnd = kScales == ScaleKind::at_end;
-    int used = at.stage;  // the last stage, which has the scales where they are at the end
+    int used = at.stage;  // the last stage, which holds the scales if they are applied at the end
     if constexpr (Kernel::kNoPromotion) {
       used = mainloop.multiply_on(at, left, continues, sums[0]);
       left = 0;
     }
     if constexpr (Kernel::kRuns == 2) {
-      // Four stages at a time, one run ahead. None is under way where the loop begins again: the
-      // compiler would make each of them wait.
+      // Main loop, four stages at a time, with the next run of wgmma issued one stage ahead. No run
+      // is in flight across loop iterations: the compiler would otherwise serialize every wgmma.
       constexpr int kAtOnce = 4;
       for (; left >= kAtOnce; left -= kAtOnce) {
         PipelineState<Kernel> ahead = at;
@@ -128,9 +128,10 @@ __device__ __forceinline__ void consumer_warpgroup(const GemmPlan& plan,
         }
       }
     }
-    // One stage after the other. Two warpgroups keep the tensor cores busy only if each is back
-    // with its next products before the other's are done: nothing may stand in front of them. So
-    // they wait for the next stage and load its scales while products are under way.
+    // Main loop, one stage at a time. Two warpgroups keep the tensor cores busy only if each issues
+    // its next wgmma before the other's completes, so nothing may delay the issue. Hence with
+    // several row passes a warpgroup waits for the next full barrier and loads the next scales
+    // while its wgmma is in flight.
     constexpr bool kAhead = kRowPasses > 1;
     typename GemmMainloop<Kernel>::RunScales scales[kRowPasses], next[kRowPasses];
     const auto load_scales = [&](int stage, auto& to) {
@@ -139,8 +140,8 @@ __device__ __forceinline__ void consumer_warpgroup(const GemmPlan& plan,
     };
     if constexpr (kAhead) load_scales(at.stage, next);
     bool next_is_full = false;
-    // Copies of the loop have the addresses of the next stage worked out while this one is added.
-    // Not where that takes more registers than there are.
+    // Unrolling computes the addresses of the next stage while this one is promoted. Not where that
+    // needs more registers than there are.
     constexpr bool kFewScales = kAtEnd || kScales == ScaleKind::by_row;
     constexpr int kCopies = kRowPasses == 1 && Kernel::kRuns == 1 && kFewScales ? 4 : 1;
 #pragma unroll kCopies
@@ -175,14 +176,16 @@ __device__ __forceinline__ void consumer_warpgroup(const GemmPlan& plan,
     }
 #pragma unroll
     for (int pass = 0; pass < kRowPasses; ++pass) {
-      // In their order; sums that stay are in it, and there are no registers for a copy of them.
+      // Epilogue. Promoted sums are stored with neighbours exchanged (GemmMainloop::place) and are
+      // put in order here; wgmma accumulators are in order, and no registers are left for a copy of
+      // them.
       float ordered[kSums];
       float(&made)[kSums] = Kernel::kNoPromotion ? sums[pass] : ordered;
       if constexpr (!Kernel::kNoPromotion) {
 #pragma unroll
         for (int i = 0; i < kSums; ++i) ordered[i] = sums[pass][GemmMainloop<Kernel>::place(i)];
       }
-      if (kAtEnd) {  // the last stage has the scales
+      if (kAtEnd) {  // the last stage holds the scales
         scale_sums(plan, tensor_scale, mainloop.row_scales_of(used, pass),
                    pipeline.col_scales(used) + mainloop.tile_col * sizeof(float), made);
         if (pass + 1 == kRowPasses) consumer_release(pipeline, used, lane);
@@ -237,7 +240,7 @@ __global__ void __launch_bounds__(Kernel::kThreads, 1)
     __syncthreads();
 
   const bool has_gate = plan.gate.number != nullptr;
-  if (has_gate) pdl_launch_dependents();  // of several that follow each other, most end at once
+  if (has_gate) pdl_launch_dependents();  // of several gated kernels in a row, most exit at once
   pdl_wait();
   if (has_gate && *plan.gate.number != plan.gate.wanted) return;
   if (group == Kernel::kGroups) {
@@ -253,7 +256,7 @@ __global__ void __launch_bounds__(Kernel::kThreads, 1)
     epilogue.staged = aligned + kTiles + group * (Kernel::kStaged / Kernel::kGroups);
     consumer_warpgroup(plan, pipeline, cluster, rank, group, epilogue);
   }
-  // A block must be there while others of its cluster write to it or arrive at its barriers.
+  // A block must not exit while cluster peers multicast to it or arrive at its mbarriers.
   if constexpr (Kernel::kClusterSize > 1) cluster_sync();
 }
 

@@ -1,4 +1,4 @@
-// The kernels of one pair of formats, by shape and by how scales vary.
+// Launches the GEMM kernel of one pair of formats by tile shape and kind of scales.
 #pragma once
 
 #include <iterator>

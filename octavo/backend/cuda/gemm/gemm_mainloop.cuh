@@ -1,4 +1,5 @@
-// What a warpgroup that multiplies does with a stage of the ring: products, and adding them up.
+// Main loop steps of a consumer warpgroup: issue wgmma on a pipeline stage, wait for it, and
+// promote its sums to FP32 accumulators.
 #pragma once
 
 #include "octavo/backend/cuda/gemm/gemm_pipeline.cuh"
@@ -9,7 +10,7 @@
 
 namespace octavo::cuda {
 
-// As it is, and not to be worked out again: the compiler would do so in every stage.
+// Makes a warp-uniform value opaque, so that the compiler does not recompute it in every stage.
 __device__ __forceinline__ unsigned warp_uniform(unsigned number) {
   return __shfl_sync(0xFFFFFFFFu, number, 0);
 }
@@ -21,11 +22,11 @@ struct GemmMainloop {
   const GemmPlan& plan;
   const GemmPipeline<Kernel>& pipeline;
   int lane;
-  int row_group, col_group;                 // of the tile, where the warpgroup's first wave is
-  int tile_row, tile_col;                   // of the thread's first sum
-  unsigned row_descriptor, col_descriptor;  // of its operands, in the first stage
+  int row_group, col_group;                 // of the warpgroup's first row pass, in the tile
+  int tile_row, tile_col;                   // of the thread's first accumulator
+  unsigned row_descriptor, col_descriptor;  // low words, for stage 0
 
-  // A stage into `run`, which is added to or, where there is no `more`, begun.
+  // Issues the wgmmas of one stage. `run` is accumulated into if `more`, else overwritten.
   __device__ __forceinline__ void multiply_stage(int stage, int pass, bool more,
                                                  float (&run)[kSums]) const {
     constexpr unsigned kStage = Kernel::kStageBytes / 16,
@@ -46,8 +47,9 @@ struct GemmMainloop {
     multiply_stage(stage, pass, false, run);
   }
 
-  // `count` stages, at least one, into sums that stay in the tensor cores, each begun before the
-  // one before is over. The first is full. Gives all stages back but the last, which it returns.
+  // Main loop without promotion: `count` stages, at least one, accumulate in wgmma's own registers,
+  // each issued before the one before completes. The first stage is full. Releases all stages but
+  // the last, which it returns.
   __device__ __forceinline__ int multiply_on(PipelineState<Kernel>& at, int count, bool more,
                                              float (&sums)[kSums]) const {
     wgmma_fence_operand(sums);
@@ -66,16 +68,16 @@ struct GemmMainloop {
     return used;
   }
 
-  // Those of the thread's rows in a wave.
+  // Shared-memory address of the scales of the thread's rows in a row pass.
   __device__ __forceinline__ SharedAddress row_scales_of(int stage, int pass) const {
     constexpr int kApart = Kernel::kPassGroups * kMmaRows;
     return pipeline.row_scales(stage) +
            (tile_row + pass * kApart) * static_cast<int>(sizeof(float));
   }
 
-  // Where element s of a run is among the sums: neighbours are exchanged, because a register file
-  // has banks of even and of odd registers, and an FFMA then reads its run from one and its sum
-  // from the other, which the tensor cores leave it more often.
+  // Index among the sums of element s of a run. Neighbours are exchanged: the register file has
+  // banks of even and of odd registers, so an FFMA reads its run from one bank and its sum from the
+  // other, which the tensor cores leave free more often.
   static constexpr int place(int s) { return Kernel::kNoPromotion ? s : s ^ 1; }
 
   static __device__ __forceinline__ void add(float (&sums)[kSums], const float (&run)[kSums], int s,
@@ -83,8 +85,8 @@ struct GemmMainloop {
     sums[place(s)] = __fmaf_rn(run[s], scale, sums[place(s)]);
   }
 
-  // Scales of a run, for the thread's two rows; asked for before the run begins, because what
-  // stands between its instructions holds them up.
+  // Scales of a run for the thread's two rows. Loaded before wgmma is issued, because instructions
+  // between wgmmas delay them.
   struct RunScales {
     float upper = 1.0F, lower = 1.0F;
   };
@@ -105,8 +107,9 @@ struct GemmMainloop {
     return made;
   }
 
-  // Adds a run to the sums and gives its stage back, unless `keeps` it. kBehind runs that were
-  // begun later may go on.
+  // Promotion: waits for a run, adds it to the FP32 accumulators (times scales that change along
+  // K), and releases its stage unless `keeps`. kBehind runs that were issued later may stay in
+  // flight.
   template <int kBehind>
   __device__ __forceinline__ void promote(int stage, RunScales scales, bool keeps,
                                           float (&run)[kSums], float (&sums)[kSums]) const {
@@ -120,7 +123,8 @@ struct GemmMainloop {
 #pragma unroll
       for (int s = 0; s < kSums; ++s) sums[place(s)] += run[s];
     } else if constexpr (kScales == ScaleKind::by_row) {
-      // One row after the other: an FFMA reads a register less if its scale is the one before's.
+      // One row after the other: an FFMA reads one register less if it has the same scale as the
+      // FFMA before it.
 #pragma unroll
       for (int s = 0; s < kSums; ++s)
         if (s % 4 < 2) add(sums, run, s, upper);
@@ -138,7 +142,7 @@ struct GemmMainloop {
       }
     }
     if (kReadsOn && !keeps) consumer_release(pipeline, stage, lane);
-    wgmma_fence_operand(sums);  // before the next run begins: it has the registers of this one
+    wgmma_fence_operand(sums);  // before the next run is issued into the same registers
   }
 };
 

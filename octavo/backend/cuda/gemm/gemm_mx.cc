@@ -1,6 +1,7 @@
-// Products of MX operands on the FP8 tensor cores: folded by row and multiplied, then folded by 128
-// columns and multiplied, then multiplied as they are, on others; those of these kernels that are
-// not wanted find that out and end.
+// GEMM of MX operands on the FP8 tensor cores. Launches, in this order: exponents aligned by row
+// and a GEMM, exponents aligned by 128 columns and a GEMM, and a GEMM of unaligned operands in bf16
+// (gemm_mx_exact.cu). A number on the device (AlignMode) gates them: kernels of the modes that are
+// not wanted exit at once.
 #include <optional>
 
 #include "octavo/backend/align_job.h"
@@ -25,8 +26,8 @@ bool is_mx(const GemmOperand& operand) {
          q.tile.cols == kMxBlock && operand.cols() > kMxBlock;
 }
 
-// An operand with one exponent a row, and the same with one for 128 columns; at most one of them
-// holds what it says, and the device knows which.
+// An operand with exponents aligned by row, or by 128 columns, in the same memory. At most one of
+// the two is valid, and only the device knows which.
 class Aligned {
  public:
   Aligned(const Exec& exec, const GemmOperand& operand, AlignFound* found,
@@ -86,7 +87,7 @@ class Aligned {
 
 bool fits_mx(const GemmJob& job) {
   if (job.accumulator != Accumulator::native || (!is_mx(job.a) && !is_mx(job.b))) return false;
-  GemmJob aligned = job;  // as it will be, for the rest of what the kernels want
+  GemmJob aligned = job;  // as after alignment, for what else the FP8 kernels require
   for (GemmOperand* operand : {&aligned.a, &aligned.b})
     if (is_mx(*operand)) {
       operand->quantized.tile.cols = 0;
@@ -96,7 +97,7 @@ bool fits_mx(const GemmJob& job) {
 }
 
 void gemm_mx(const Exec& exec, const GemmJob& job) {
-  const Exec inner = without_workspace(exec);  // which is for the product itself
+  const Exec inner = without_workspace(exec);  // the workspace is for the GEMM itself
   const Scratch memory(inner, sizeof(AlignFound));
   memory.clear();
   auto* const found = memory.as<AlignFound>();

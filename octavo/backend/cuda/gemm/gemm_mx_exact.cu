@@ -1,10 +1,10 @@
-// Products of MX operands with the numbers as they are, where common exponents would lose too much
-// of them. Codes become bf16 on their way into shared memory, times the power of two of their
-// block, which bf16 holds without an error; 128 of K are summed by the tensor cores in f32, times
-// the scales of the other operand where only one is MX, and then in f32 registers.
+// GEMM of MX operands without exponent alignment, for operands that alignment would lose too much
+// of. Codes are decoded to bf16 while they are stored to shared memory, times their block's power
+// of two, which bf16 holds exactly. mma.sync sums 128 of K in f32; these runs are promoted to f32
+// sums in registers, times the scales of the other operand where only one is MX.
 //
-// This is rarely wanted and always launched: two blocks a multiprocessor, of which one decodes
-// while the other multiplies; they go from tile to tile, or end at once.
+// This kernel is always launched and rarely wanted: a persistent grid of two blocks per SM, of
+// which one decodes while the other multiplies; unwanted blocks exit at once.
 #include <algorithm>
 #include <optional>
 
@@ -24,9 +24,9 @@ namespace {
 
 constexpr int kRows = 128, kCols = 64, kDepth = 64, kThreads = 256, kBlocks = 2;
 constexpr int kRun = 128;           // of K, with the same scales
-constexpr int kWarpSide = 32;       // of a tile: four warps down, two across
-constexpr int kPitch = kDepth + 8;  // in bf16: eight rows of 16 bytes are in all banks once
-// For PlanGroups: units are tiles.
+constexpr int kWarpSide = 32;       // of a warp's tile: four warps down, two across
+constexpr int kPitch = kDepth + 8;  // in bf16, padded: eight rows of 16 bytes in distinct banks
+// For PlanGroups: a unit is a tile.
 constexpr GemmShape kTiles{.row_groups = kRows / 64,
                            .col_groups = 1,
                            .cols = kCols,
@@ -37,21 +37,21 @@ static_assert(kThreads == kRows / kWarpSide * (kCols / kWarpSide) * 32);
 
 struct Side {
   QuantizedMatrix of{};
-  bool is_mx = false;  // else scales wait for sums
+  bool is_mx = false;  // else scales are applied to sums
   bool is_e5m2 = false;
-  bool vectors = false;  // codes can be read 16 at a time
+  bool vectors = false;  // codes can be loaded 16 at a time
 };
 
 struct ExactPlan {
   Side a{}, b{};
   GemmEpilogue epilogue{};
-  PlanGroup whole{};                  // all there is, where there are no groups
-  const PlanGroup* groups = nullptr;  // by first_unit, on the device
+  PlanGroup whole{};                  // the only product, where there are no groups
+  const PlanGroup* groups = nullptr;  // sorted by first_unit, in device memory
   std::int32_t group_count = 0, units = 0;
   GemmGate gate{};
 };
 
-// Sixteen codes of a row, and the power of two that belongs to them.
+// Sixteen codes of a row, and their block's power of two.
 struct Vector {
   uint4 codes{};
   float power = 0.0F;
@@ -86,7 +86,7 @@ __device__ __forceinline__ void store_decoded(const Side& side, const Vector& ve
   side.is_e5m2 ? store_decoded<true>(vector, to) : store_decoded<false>(vector, to);
 }
 
-// What sums of this row are multiplied by, in the 128 of K that begin here.
+// The scale by which sums of this row are multiplied, for the 128 of K from `col` on.
 __device__ __forceinline__ float waiting_scale(const Side& side, std::int64_t row,
                                                std::int64_t col) {
   const QuantizedMatrix& of = side.of;
@@ -95,7 +95,8 @@ __device__ __forceinline__ float waiting_scale(const Side& side, std::int64_t ro
                                        col / tile_extent(of.tile.cols, of.codes.cols)));
 }
 
-// What a thread brings of `kLines` rows of an operand: every so many rows, the same columns.
+// The vectors of an operand's `kLines` rows that a thread loads: every kStep-th row, the same
+// columns.
 template <int kLines>
 struct Part {
   static constexpr int kVectors = kDepth / kCodesRead, kStep = kThreads / kVectors,
@@ -122,10 +123,11 @@ struct Stage {
   float a_scales[kRows], b_scales[kCols];
 };
 
-// A warp's 32 rows by 32 columns, over all of a stage.
+// A warp's 32 rows by 32 columns, over a whole stage.
 __device__ __forceinline__ void multiply_stage(const Stage& stage, int row, int col, int lane,
                                                float (&run)[2][4][4]) {
-  // Of the four matrices of 8 x 8, the second has the next rows of A, but the next of K in B.
+  // Of ldmatrix's four 8 x 8 matrices, the second holds the next rows for A, and the next of K for
+  // B.
   const SharedAddress a_at = shared_address(&stage.a[row + lane % 16][lane / 16 * 8]),
                       b_at = shared_address(
                           &stage.b[col + lane / 16 * 8 + lane % 8][lane / 8 % 2 * 8]);
@@ -146,7 +148,7 @@ __device__ __forceinline__ void multiply_stage(const Stage& stage, int row, int 
   }
 }
 
-// The end of a run: it goes to the sums, times both scales.
+// Promotes a run: adds it to the sums, times both scales.
 __device__ __forceinline__ void promote(const Stage& stage, int row, int col, int lane,
                                         float (&run)[2][4][4], float (&sums)[2][4][4]) {
 #pragma unroll
@@ -185,7 +187,7 @@ __global__ void __launch_bounds__(kThreads, kBlocks)
     a.load(plan.a, first_row, 0);
     b.load(plan.b, first_col, 0);
     for (std::int64_t k = 0; k < depth; k += kDepth) {
-      __syncthreads();  // all have read the stage before
+      __syncthreads();  // all threads have read the stage before
       a.store(plan.a, stage.a);
       b.store(plan.b, stage.b);
       if (k % kRun == 0) {

@@ -1,5 +1,5 @@
-// The ring of stages that a product's operands pass through in shared memory: what a kernel is made
-// of, where its stages are, and what stands in them.
+// The shared-memory pipeline of a GEMM kernel: kernel configuration, layout of the ring of stages,
+// full and empty mbarriers, and the tile info that travels with a stage.
 #pragma once
 
 #include <cstdint>
@@ -12,10 +12,11 @@
 
 namespace octavo::cuda {
 
-// With every stage: what it is the beginning of, so that only one thread works out the schedule.
+// Tile info: the work item that a stage begins. It travels with the stage, so that only the
+// producer thread computes the schedule.
 struct alignas(16) TileInfo {
   int row, col;        // of the plan, where the unit begins
-  std::uint32_t rest;  // blocks, and in the two highest bits whether sums go on and are unfinished
+  std::uint32_t rest;  // K blocks; the two highest bits: kContinues, kIsPartial
   int group;
 
   static constexpr std::uint32_t kContinues = 1u << 31, kIsPartial = 1u << 30;
@@ -30,25 +31,26 @@ struct GemmKernel {
   static constexpr ScaleKind kScales = kScalesAre;
   static constexpr int kRowGroups = kShape.row_groups, kGroups = kShape.warpgroups(),
                        kRows = kShape.rows(), kCols = kShape.cols, kClusterSize = kShape.blocks;
-  // Waves of a warpgroup, and the row groups from one to the next: all warpgroups' of a wave.
+  // Row passes of a warpgroup over its tile, and row groups (of 64 rows) per pass of all
+  // warpgroups.
   static constexpr int kRowPasses = kShape.row_passes, kPassGroups = kRowGroups / kRowPasses;
   static constexpr bool kStreamK = kShape.uses_stream_k();
   static constexpr bool kMulticastsRows = kShape.multicasts_rows;
   static constexpr int kThreads = (kGroups + 1) * 128;
   static constexpr int kGroupCols = kCols / kShape.col_groups, kSums = kGroupCols / 2;
-  // Whether sums stay in the tensor cores from the first block of K to the last.
+  // Whether wgmma accumulates over all of K, with no promotion to separate FP32 accumulators.
   static constexpr bool kNoPromotion = !is_fp8(kMma) && kScales == ScaleKind::at_end;
   static_assert(!kNoPromotion || kRowPasses == 1);
-  // Runs of products that a warpgroup has under way: two where registers allow it, so that one can
-  // be added up while the tensor cores work at the other.
+  // Runs of wgmma that a warpgroup has in flight: two where registers allow it, so that one is
+  // promoted while the tensor cores compute the other.
   static constexpr int kRuns = kSums * kRowPasses <= 32 && !kNoPromotion ? 2 : 1;
   static constexpr int kKElements = is_fp8(kMma) ? kRowBytes : kRowBytes / 2;
 
   static constexpr int kRowTile = kRows * kRowBytes, kColTile = kCols * kRowBytes;
   static constexpr int kStageBytes = kRowTile + kColTile;
-  // Of a stage: scales of rows and of columns, which are copied from a multiple of four on where
-  // groups begin at any row; and the one that all rows or all columns of a warpgroup share, if
-  // there is one: as many as there are warpgroups side by side.
+  // Scales of a stage: those of rows and of columns, loaded from a multiple of four on where groups
+  // begin at any row; and the broadcast block scale that all rows or all columns of a warpgroup
+  // share, if there is one: as many as there are warpgroups side by side.
   static constexpr int kColScalesAt = (kRows + 4) * 4,
                        kBroadcastAt = kColScalesAt + (kCols + 4) * 4,
                        kScaleBytes = kBroadcastAt + 16;
@@ -56,8 +58,8 @@ struct GemmKernel {
                                           : kScales == ScaleKind::by_column ? kRowGroups
                                                                             : 0;
   static_assert(kBroadcastScales <= 4);
-  // Beside the ring: where every warpgroup lays out the result of a wave; barriers; and room to
-  // begin at a multiple of 1024.
+  // Besides the ring of stages: the epilogue's staging buffers, one per warpgroup and row pass;
+  // mbarriers; and padding to begin at a multiple of 1024.
   static constexpr int kStaged = kGroups * kRowPasses * staged_bytes(kGroupCols);
   static constexpr int kBesides = kStaged + 512 + 1024;
   static constexpr int kStageWithScalesBytes =
@@ -66,11 +68,11 @@ struct GemmKernel {
   static_assert(kStages >= 3);
   static constexpr int kSharedBytes = kStages * kStageWithScalesBytes + kBesides;
 
-  // Registers: those of a block are 64 K, in steps of 8 a thread.
+  // setmaxnreg: a block has 64 K registers, allotted in steps of 8 per thread.
   static constexpr int kConsumerRegisters = kGroups == 3 ? 152 : 224, kProducerRegisters = 56;
   static constexpr bool kUsesSetmaxnreg = kGroups == 3 || (kGroups > 1 && kSums >= 64);
 
-  // Where a block's tile of a unit begins.
+  // The first row and column of a block's tile within the cluster's unit.
   __device__ static __forceinline__ int first_row(const TileInfo& tile, int rank) {
     return kMulticastsRows ? tile.row : tile.row + rank * kRows;
   }
@@ -80,7 +82,8 @@ struct GemmKernel {
   static constexpr int kUnitRows = kShape.unit_rows(), kUnitCols = kShape.unit_cols();
 };
 
-// A stage of the ring, and whether it is an even or an odd time round.
+// Pipeline state: the stage, and the phase parity of its mbarriers, which flips every time round
+// the ring.
 template <typename Kernel>
 struct PipelineState {
   int stage = 0;
@@ -110,7 +113,8 @@ struct GemmPipeline {
   __device__ __forceinline__ SharedAddress empty_barrier(int stage) const {
     return empty + 8 * stage;
   }
-  // Where the threads of a warpgroup arrive once they have left sums for the next cluster.
+  // Where the threads of a warpgroup arrive after they have stored partial sums for the next
+  // cluster.
   __device__ __forceinline__ SharedAddress handed_over_barrier(int group) const {
     return handed_over + 8 * group;
   }
@@ -125,7 +129,8 @@ struct GemmPipeline {
   }
 };
 
-// One thread. So many arrive at a stage that is full, the copy engine among them.
+// One thread initializes the mbarriers. `producers` threads arrive at a full barrier, including the
+// one that issues TMA loads.
 template <typename Kernel>
 __device__ __forceinline__ void init_pipeline(const GemmPipeline<Kernel>& pipeline, int producers) {
   for (int stage = 0; stage < Kernel::kStages; ++stage) {

@@ -1,5 +1,5 @@
-// Codes of six bits and fewer as codes of e4m3, which has all their numbers: products of MXFP4 and
-// MXFP6 on the FP8 tensor cores. Scales stay what they are.
+// GEMM of MXFP4 and MXFP6 on the FP8 tensor cores: codes of six bits or fewer are transcoded to
+// e4m3, which has all their values. Scales are unchanged.
 #include <algorithm>
 #include <optional>
 
@@ -30,7 +30,7 @@ CodeTable table_of(const Format& format) {
   return table;
 }
 
-// Eight codes a thread. The table is 16 words in as many banks: no lane waits for another.
+// Eight codes per thread. The lookup table is 16 words in 16 banks: no bank conflicts.
 __global__ void __launch_bounds__(kThreads)
     recode_kernel(const __grid_constant__ Matrix from, const __grid_constant__ CodeTable table,
                   unsigned char* to, std::int64_t pitch, int stored_bits, bool vectors) {
@@ -63,7 +63,7 @@ bool is_small(const GemmOperand& operand) {
          holds(e4m3fn, reach_of(format));
 }
 
-// An operand whose codes are those of e4m3; without memory, how it will be.
+// The operand with e4m3 codes at `memory`; used with any memory to test what kernels accept.
 GemmOperand recoded(const GemmOperand& operand, void* memory, std::int64_t pitch) {
   GemmOperand made = operand;
   made.quantized.codes = {.data = memory,
@@ -112,7 +112,7 @@ bool fits_recoded(const GemmJob& job) {
 }
 
 void gemm_recoded(const Exec& exec, const GemmJob& job) {
-  const Exec inner = without_workspace(exec);  // which is for the product itself
+  const Exec inner = without_workspace(exec);  // the workspace is for the GEMM itself
   GemmJob made = job;
   std::optional<Recoded> a, b;
   if (is_small(job.a)) made.a = a.emplace(inner, job.a).operand();

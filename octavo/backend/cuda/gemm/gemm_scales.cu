@@ -1,4 +1,5 @@
-// Scales of a product as its kernels read them: f32, block by block of K, one for every row.
+// Expands scales to the layout that GEMM kernels read (ScalePlane): f32, one K block after another,
+// one scale per row.
 #include <algorithm>
 
 #include "octavo/backend/cuda/device/elements.cuh"
@@ -47,7 +48,7 @@ void fill_plane(const Exec& exec, const QuantizedMatrix& from, std::int64_t bloc
                      tile_rows = tile_extent(from.tile.rows, rows),
                      tile_cols = tile_extent(from.tile.cols, cols),
                      blocks = tile_cols >= cols ? 1 : (cols + block - 1) / block;
-  constexpr std::int64_t kMost = 65535;  // that a grid has in its second direction
+  constexpr std::int64_t kMost = 65535;  // maximum of gridDim.y
   const dim3 grid(blocks_for(plane_pitch(rows), kThreads),
                   static_cast<unsigned>(std::min(blocks, kMost)));
   plane_kernel<<<grid, kThreads, 0, stream_of(exec)>>>(from, memory, plane_pitch(rows), tile_rows,

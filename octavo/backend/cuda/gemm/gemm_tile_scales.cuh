@@ -1,5 +1,5 @@
-// Scales of a tile: the one that all its columns or rows share along K, and those that wait for the
-// end.
+// Scales of a tile: broadcast block scales along K, which all columns or rows of a warpgroup share,
+// and scales that the epilogue applies.
 #pragma once
 
 #include <cstdint>
@@ -10,12 +10,12 @@
 
 namespace octavo::cuda {
 
-// The one number that the rows of a warpgroup have of a plane, for every block of K. Each lane of a
-// warp has that of one block, so that 32 blocks are asked for at once, long before their use:
-// numbers may come from memory, which takes longer than a stage.
+// Broadcast block scales: the one scale that all rows of a warpgroup share, for every K block. Each
+// lane of a warp holds the scale of one K block, so 32 K blocks are loaded at once, long before
+// their use: a load from global memory takes longer than a stage.
 class BroadcastScales {
  public:
-  // Of `blocks` blocks from `k` on.
+  // Starts at K block `k`, for `blocks` K blocks.
   __device__ __forceinline__ void begin(const ScalePlane& plane, int first_row, int k, int blocks,
                                         int lane) {
     from_ = plane.data + min(first_row, plane.rows - 1) / plane.each * plane.row_pitch +
@@ -49,15 +49,16 @@ class BroadcastScales {
   float now_ = 0.0F, next_ = 0.0F;
 };
 
-// Of scales that are the same all along K: the part that is one number for a whole operand.
+// Scales that are constant along K: the product of both operands' per-tensor scales.
 __device__ __forceinline__ float per_tensor_scale(const GemmPlan& plan) {
   return (plan.row_scales.each != 1 ? __ldg(plan.row_scales.data) : 1.0F) *
          (plan.col_scales.each != 1 ? __ldg(plan.col_scales.data) : 1.0F);
 }
 
-// Such scales: `lone`, and where each of the rows or of the columns has its own, those at the
-// addresses, which are of the thread's first row and column. Three warps of a scheduler are here at
-// one time and nobody multiplies, so that every instruction counts.
+// Multiplies sums by scales that are constant along K: `tensor_scale`, and per-row or per-column
+// scales at the shared-memory addresses `rows` and `cols`, which are those of the thread's first
+// row and column. Three warps of a scheduler are in the epilogue at once and none multiplies, so
+// every instruction counts.
 template <int kSums>
 __device__ __forceinline__ void scale_sums(const GemmPlan& plan, float tensor_scale,
                                            SharedAddress rows, SharedAddress cols,
@@ -70,8 +71,7 @@ __device__ __forceinline__ void scale_sums(const GemmPlan& plan, float tensor_sc
   if (plan.col_scales.each != 1) {
 #pragma unroll
     for (int s = 0; s < kSums; ++s) sums[s] *= s % 4 < 2 ? upper : lower;
-    wgmma_fence_operand(
-        sums);  // else this is made the end of what follows, with a register of its own for each
+    wgmma_fence_operand(sums);  // else both paths get a common end, with a register for every scale
     return;
   }
 #pragma unroll

@@ -13,12 +13,12 @@ bool changes_along_k(const GemmOperand& operand) {
 
 ScaleKind kind_of(const GemmOperand& rows, const GemmOperand& cols, const GemmShape& shape) {
   if (!changes_along_k(rows) && !changes_along_k(cols)) return ScaleKind::at_end;
-  const bool one_row = same_within(rows, 64),  // those of a warpgroup
+  const bool one_row = same_within(rows, 64),  // rows of a warpgroup
       one_col = same_within(cols, shape.group_cols());
   return one_col ? ScaleKind::by_row : one_row ? ScaleKind::by_column : ScaleKind::by_element;
 }
 
-// Rows and columns of the result; of several products, rows that one has in the mean.
+// M and N of the result; for a grouped GEMM, the mean M of a group.
 struct ResultSize {
   std::int64_t m = 0, n = 0;
 };
@@ -39,10 +39,10 @@ GemmElement element_of(const GemmJob& job) {
                               : (dtype == DType::f16 ? GemmElement::f16 : GemmElement::fp8);
 }
 
-// Cycles for a block of K, about, that tiles of all clusters take, with the waves that they go in.
-// The last one is dealt out where that shortens it (stream_k_schedule.h), which costs a sixteenth
-// all in all. Small tiles do in one wave, where most processors would have no large one; in more,
-// what they read from L2 is what they wait for.
+// Approximate cycles per K block, times the number of waves of units over all clusters. Stream-K
+// shortens the last wave where that pays (stream_k_schedule.h), at a total cost of a sixteenth.
+// Small tiles (kNarrow) are for a single wave, where large tiles would leave most SMs idle; in more
+// waves they are bound by reads from L2.
 double cycles_of_block(const GemmShape& shape, std::int64_t rows, std::int64_t cols,
                        std::int64_t processors) {
   const double units = static_cast<double>(tile_count(shape.unit_rows(), rows)) *
@@ -54,8 +54,8 @@ double cycles_of_block(const GemmShape& shape, std::int64_t rows, std::int64_t c
   return (shape.uses_stream_k() ? std::min(whole, stream_k_units) : whole) * shape.block_cycles;
 }
 
-// All of the few rows are the columns of a plan, and the other operand, which has to be read from
-// memory, is cut finely.
+// Small M (or N): all of its rows are the columns of a plan, and the other operand, which is read
+// from global memory, is split finely.
 const GemmShape& shape_for_small_m(std::int64_t few, std::int64_t many, std::int64_t products,
                                    std::int64_t processors) {
   if (few > kSlim.cols) return kNarrow;
@@ -80,7 +80,7 @@ GemmTiling tiling_in(const GemmJob& job, const GemmShape& shape) {
   return tiling_of(job, shape, m <= n && m <= shape.cols);
 }
 
-// Where neither operand has few rows: what takes the fewest cycles; scales that change along K cost
+// Where neither M nor N is small: the shape with the fewest cycles. Scales that change along K cost
 // least where columns share them.
 GemmTiling choose_tiling(const GemmJob& job, std::int64_t processors) {
   const auto [m, n] = size_of_one(job);
@@ -96,7 +96,7 @@ GemmTiling choose_tiling(const GemmJob& job, std::int64_t processors) {
   for (const GemmShape& shape : {kWide, kTall, kMedium, kNarrow})
     for (const bool swap_ab : {false, true}) {
       if (straight != around && swap_ab != (around == ScaleKind::by_row)) continue;
-      if (job.group_count > 0 && shape != kWide) continue;  // tiles of all groups are many
+      if (job.group_count > 0 && shape != kWide) continue;  // a grouped GEMM has many tiles
       const GemmTiling tiling = tiling_of(job, shape, swap_ab);
       if (!has_kernel(element_of(job), shape, tiling.scales)) continue;
       const double cycles = swap_ab ? cycles_of_block(shape, n, m, processors)

@@ -1,6 +1,6 @@
-// What the warps of a block do that do not multiply. One thread has the copy engine bring operands
-// and scales into the ring, one warp brings the scale which all columns or rows of a tile share,
-// and one thread announces sums that were left for the next cluster.
+// The producer warpgroup of a GEMM kernel. One thread issues TMA loads of operands and scales into
+// the pipeline, one warp loads the broadcast block scales that all columns or rows of a warpgroup
+// share, and one thread signals stream-K partial sums that were handed over to the next cluster.
 #pragma once
 
 #include <cstdint>
@@ -12,20 +12,20 @@
 
 namespace octavo::cuda {
 
-// Scales of a stage, one for every row of a tile; none where rows share them.
+// Per-row scales of a tile for a stage; empty where rows share a scale.
 struct ScaleVector {
   const float* from;
   unsigned bytes;
 
   __device__ __forceinline__ ScaleVector(const ScalePlane& plane, int first_row, int rows, int k) {
-    const int before = first_row & 3, begin = first_row - before;  // copies begin at 16 bytes
+    const int before = first_row & 3, begin = first_row - before;  // TMA: multiples of 16 bytes
     const int there = plane.each == 1 ? min(before > 0 ? rows + 4 : rows, plane.rows - begin) : 0;
     bytes = there > 0 ? static_cast<unsigned>(there) * 4 : 0;
     from = plane.data + k * plane.pitch + begin;
   }
 };
 
-// Where a unit is.
+// The tile info of a work item: where its unit is.
 template <typename Kernel>
 __device__ __forceinline__ TileInfo tile_info_of(const GemmPlan& plan, const GemmItem& item) {
   TileInfo tile{item.unit_row * Kernel::kUnitRows, item.unit_col * Kernel::kUnitCols,
@@ -42,8 +42,8 @@ __device__ __forceinline__ TileInfo tile_info_of(const GemmPlan& plan, const Gem
   return tile;
 }
 
-// The items of a cluster, one after the other. The first is worked out where it is made, which is
-// before the kernel waits for others: divisions take their time.
+// Iterates over the work items of a cluster. The first item is computed at construction, before
+// pdl_wait(): its divisions are slow.
 struct ItemWalk {
   int cluster = 0, at = 0, count = 0;
   GemmItem item{};
@@ -57,7 +57,8 @@ struct ItemWalk {
   }
 };
 
-// Operands, scales, and what to do with them.
+// Producer thread: for every stage waits for the empty barrier, writes tile info, and issues TMA
+// loads that complete on the full barrier.
 template <typename Kernel>
 __device__ __forceinline__ void tma_load_tiles(const GemmPlan& plan,
                                                const GemmPipeline<Kernel>& pipeline, ItemWalk walk,
@@ -110,12 +111,13 @@ __device__ __forceinline__ void tma_load_tiles(const GemmPlan& plan,
     }
   }
   mbarrier_wait(pipeline.empty_barrier(at.stage), at.phase ^ 1);
-  pipeline.tile_infos[at.stage] = {};  // no blocks: the end
+  pipeline.tile_infos[at.stage] = {};  // zero blocks: end of work
   mbarrier_arrive(pipeline.full_barrier(at.stage));
 }
 
-// A warp. It has the numbers of every stage there before the copy engine is done with it: a thread
-// that had to bring them, too, would wait for memory between two stages.
+// Producer warp for broadcast block scales. It has the scale of a stage ready before the TMA loads
+// of that stage complete; the thread that issues TMA loads would have to wait for global memory
+// between two stages.
 template <typename Kernel>
 __device__ __forceinline__ void load_broadcast_scales(const GemmPlan& plan,
                                                       const GemmPipeline<Kernel>& pipeline,
@@ -159,7 +161,7 @@ __device__ __forceinline__ void signal_all_partial_sums(const GemmPlan& plan,
     signal_partial_sums(plan, first + group, pipeline.handed_over_barrier(group));
 }
 
-// A warpgroup, of which `thread` is one.
+// The producer warpgroup; `thread` is its thread index.
 template <typename Kernel>
 __device__ __forceinline__ void producer_warpgroup(const GemmPlan& plan,
                                                    const GemmPipeline<Kernel>& pipeline,

@@ -1,4 +1,5 @@
-// Sums of a tile that is cut along K: one cluster leaves them, the next goes on from there.
+// Stream-K partial sums: of a tile that is split along K, one cluster stores its sums, and the next
+// cluster loads them and continues.
 #pragma once
 
 #include <cstdint>
@@ -9,7 +10,7 @@
 
 namespace octavo::cuda {
 
-// Sums that one cluster leaves for the next, in the order of threads.
+// Stores partial sums for the next cluster, in thread order.
 template <int kSums>
 __device__ __forceinline__ void store_partial_sums(const GemmPlan& plan, int slot, int thread,
                                                    const float (&sums)[kSums]) {
@@ -22,8 +23,8 @@ __device__ __forceinline__ void store_partial_sums(const GemmPlan& plan, int slo
   }
 }
 
-// That they are there, said by a thread that has nothing else to do: a fence waits for stores under
-// way. Those who left them have arrived at `left`.
+// Sets the flag of a slot, with release semantics. Done by a producer thread, because the fence
+// waits for stores in flight. The threads that stored the sums have arrived at the mbarrier `left`.
 __device__ __forceinline__ void signal_partial_sums(const GemmPlan& plan, int slot,
                                                     SharedAddress left) {
   mbarrier_wait(left, 0);
@@ -31,7 +32,7 @@ __device__ __forceinline__ void signal_partial_sums(const GemmPlan& plan, int sl
                : "memory");
 }
 
-// Until the sums of a slot are there, for a warpgroup.
+// A warpgroup waits until the partial sums of a slot are there.
 __device__ __forceinline__ void wait_partial_sums(const GemmPlan& plan, int slot, int thread,
                                                   int barrier) {
   if (thread == 0) {
@@ -42,12 +43,12 @@ __device__ __forceinline__ void wait_partial_sums(const GemmPlan& plan, int slot
                    : "l"(plan.ready + slot)
                    : "memory");
     } while (seen != plan.ticket);
-    plan.ready[slot] = 0;  // a graph has the same ticket every time
+    plan.ready[slot] = 0;  // a graph replay has the same ticket
   }
   named_barrier_sync(barrier, 128);
 }
 
-// Those that were waited for, in the place of sums or added to them.
+// Loads partial sums that were waited for, into `sums` or added to them.
 template <bool kAdds, int kSums>
 __device__ __forceinline__ void load_partial_sums(const GemmPlan& plan, int slot, int thread,
                                                   float (&sums)[kSums]) {
@@ -64,7 +65,7 @@ __device__ __forceinline__ void load_partial_sums(const GemmPlan& plan, int slot
   }
 }
 
-// From what the cluster before has left.
+// Continues from the partial sums of the cluster before.
 template <int kSums>
 __device__ __forceinline__ void continue_partial_sums(const GemmPlan& plan, int slot, int thread,
                                                       int barrier, float (&sums)[kSums]) {

@@ -1,22 +1,25 @@
-// Which part of a product each cluster of blocks does, and in which order.
+// Stream-K schedule with a fixed order of sums: which K blocks of which output tiles each cluster
+// computes, and in which order.
 //
-// The result is cut into units (a tile for each block of a cluster), and K into blocks. Whole waves
-// of units go round: one unit a cluster, all of K. The units of the last wave and a part of another
-// would leave most clusters idle, so they are dealt out evenly instead: cluster c does the K blocks
-// [c, c + 1) * all / clusters of them, in one line from the first unit to the last. A unit that is
-// cut has its first part done by cluster c and its second by c + 1.
+// The result is divided into units (one tile for each block of a cluster), and K into K blocks.
+// Full waves of units are data-parallel: one unit per cluster, all of K. The partial wave at the
+// end would leave most clusters idle, so its units and those of the last full wave are split evenly
+// by stream-K instead: cluster c computes the K blocks [c, c + 1) * all / clusters of them, in one
+// sequence from the first unit to the last. A split unit has its first part computed by cluster c
+// and its second by c + 1.
 //
-// Whole waves come first, while all clusters are at the same place of K and what they share comes
-// out of L2 for several at one time. Of its dealt part a cluster does what another waits for FIRST,
-// and what it waits for LAST: a share is more than a unit, so the other is done by then. The second
-// part of a unit goes on from the sums of the first, so every sum is added up from k = 0 on in one
-// order, whatever the cut, and the schedule cannot change a bit.
+// Full waves come first, while all clusters are at the same K block and operands that they share
+// are read from L2 by several at once. In its stream-K part a cluster computes FIRST the partial
+// tile that the next cluster waits for, and LAST the tile that continues partial sums of the
+// cluster before: the stream-K part of a cluster is longer than a unit, so those sums are there by
+// then. Because the second part of a unit continues from the partial sums of the first, every sum
+// runs from k = 0 on in one order, whatever the split: the schedule cannot change a bit.
 //
-// A cluster waits for the one before it while it holds its multiprocessors. Nobody waits in vain
-// where all clusters run at one time, which is what their number is chosen for. Where a process has
-// fewer multiprocessors than the device says (MPS with a limit, green contexts), this
-// relies on clusters being begun in ascending order, which CUDA does not promise: the one before
-// has then begun, and leaves its sums before it waits for anybody.
+// A cluster waits for the one before it while it occupies its SMs. There is no deadlock where all
+// clusters are co-resident, which is what their number is chosen for. Where a process has fewer SMs
+// than the device reports (MPS with a limit, green contexts), this relies on clusters starting in
+// ascending order, which CUDA does not promise: the cluster before has then started, and hands over
+// its sums before it waits.
 #pragma once
 
 #include <cstdint>
@@ -27,28 +30,27 @@
 namespace octavo::cuda {
 
 struct GemmItem {
-  int unit = 0;  // of all, in the order in which they are done
+  int unit = 0;  // of all units, in the order in which they are computed
   int unit_row = 0, unit_col = 0;
   int first = 0, end = 0;   // K blocks
-  bool continues = false;   // from what the cluster before has summed
-  bool is_partial = false;  // sums are for the next cluster
+  bool continues = false;   // continues from the partial sums of the cluster before
+  bool is_partial = false;  // hands over its sums to the next cluster
 };
 
 struct StreamKSchedule {
   int unit_rows = 0, unit_cols = 0;
   int k_blocks = 0;
   int clusters = 0;
-  int stream_k_units = 0;  // units at the end that are dealt out by K blocks
-  int k_blocks_each = 0,
-      more = 0;  // so many blocks for each cluster, and one more for the first ones
-  // Units go down a strip of so many rows of units before the next column, so that those of one
-  // time share operands.
+  int stream_k_units = 0;           // units at the end that are split by K blocks
+  int k_blocks_each = 0, more = 0;  // per cluster; clusters with one more
+  // Rasterization: units go down this many rows of units before the next column, so that concurrent
+  // units share operands in L2.
   int raster_rows = 8;
 
   [[nodiscard]] OCTAVO_HD constexpr int units() const { return unit_rows * unit_cols; }
   [[nodiscard]] OCTAVO_HD constexpr int whole() const { return units() - stream_k_units; }
 
-  // Where the dealt part of a cluster begins, and that of the one before ends.
+  // The first stream-K block of a cluster, where that of the cluster before ends.
   [[nodiscard]] OCTAVO_HD constexpr int stream_k_begin(int cluster) const {
     return cluster * k_blocks_each + (cluster < more ? cluster : more);
   }
@@ -62,7 +64,7 @@ struct StreamKSchedule {
     return waves(cluster) + (end - 1) / k_blocks - from / k_blocks + 1;
   }
 
-  // Whether one of the items of a cluster is unfinished. There is no more than one.
+  // Whether one of the items of a cluster is a partial tile. There is at most one.
   [[nodiscard]] OCTAVO_HD constexpr bool hands_over_sums(int cluster) const {
     return stream_k_units > 0 && stream_k_begin(cluster + 1) % k_blocks > 0;
   }
@@ -103,10 +105,10 @@ struct StreamKSchedule {
   }
 };
 
-// Dealt out are more units than clusters, so that no unit is cut twice, and fewer than twice as
-// many; none where clusters would be idle for less than a hundredth of the time, which is what
-// leaving sums and taking them up costs. Their blocks of K are counted in 31 bits: where K has
-// hundreds of millions, none are dealt out, and none where the shape does not.
+// Stream-K splits more units than there are clusters, so that no unit is split twice, and fewer
+// than twice as many. It splits none where clusters would be idle for less than a hundredth of the
+// time, which is what handing over sums costs. Its K blocks are counted in 31 bits: where K has
+// hundreds of millions, none are split, and none where the tile shape does not use stream-K.
 constexpr StreamKSchedule make_schedule(int unit_rows, int unit_cols, int k_blocks,
                                         int most_clusters, bool uses_stream_k = true) {
   StreamKSchedule made{.unit_rows = unit_rows, .unit_cols = unit_cols, .k_blocks = k_blocks};

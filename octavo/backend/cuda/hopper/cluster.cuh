@@ -9,7 +9,7 @@ __device__ __forceinline__ unsigned rank_in_cluster() {
   return rank;
 }
 
-// All threads of all blocks of the cluster.
+// Barrier of all threads of all blocks of the cluster.
 __device__ __forceinline__ void cluster_sync() {
   asm volatile(
       "barrier.cluster.arrive.release.aligned;\n"

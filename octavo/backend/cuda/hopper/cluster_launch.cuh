@@ -1,4 +1,5 @@
-// A kernel in clusters of blocks that each have most of a multiprocessor's shared memory.
+// Launches a kernel in thread block clusters, as a PDL launch, with dynamic shared memory above 48
+// KB.
 #pragma once
 
 #include <atomic>
@@ -11,7 +12,7 @@ namespace octavo::cuda {
 
 template <typename Kernel, auto kFunction, typename Plan>
 void launch_clusters(const Exec& exec, int clusters, const Plan& plan) {
-  // Shared memory above 48 KB must be allowed once on every device.
+  // Dynamic shared memory above 48 KB must be enabled once per device.
   static std::atomic<std::uint64_t> allowed{0};
   const std::uint64_t bit = 1ull << (exec.device.index % 64);
   if ((allowed.load(std::memory_order_relaxed) & bit) == 0) {

@@ -1,4 +1,5 @@
-// mbarrier: barriers in shared memory that count arrivals and TMA bytes; and named barriers.
+// mbarrier: barriers in shared memory that count arrivals and TMA transaction bytes (full and empty
+// barriers of a pipeline); and named barriers (bar.sync).
 #pragma once
 
 #include "octavo/backend/cuda/hopper/shared_memory.cuh"
@@ -8,15 +9,17 @@ namespace octavo::cuda {
 __device__ __forceinline__ void mbarrier_init(SharedAddress barrier, unsigned arrivals) {
   asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(barrier), "r"(arrivals) : "memory");
 }
-// So that the copy engine and the other blocks of the cluster see them.
+// Makes initialized mbarriers visible to TMA (the async proxy) and to the other blocks of the
+// cluster.
 __device__ __forceinline__ void mbarrier_init_fence() {
   asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
 }
 __device__ __forceinline__ void mbarrier_arrive(SharedAddress barrier) {
   asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(barrier) : "memory");
 }
-// At the barrier in the same place of another block of the cluster. Says that shared memory was
-// read; to order memory between blocks (.release.cluster) would cost a fence of all memory.
+// Arrives at the mbarrier at the same address of another block of the cluster. It signals that
+// shared memory was read; ordering memory between blocks (.release.cluster) would cost a fence of
+// all memory.
 __device__ __forceinline__ void mbarrier_arrive_cluster(SharedAddress barrier, unsigned rank) {
   asm volatile(
       "{\n.reg .b32 there;\n"
@@ -25,7 +28,8 @@ __device__ __forceinline__ void mbarrier_arrive_cluster(SharedAddress barrier, u
       "r"(rank)
       : "memory");
 }
-// Arrives, and makes the phase last until so many bytes have been copied.
+// Arrives, and adds to the transaction count: the phase completes only after this many bytes have
+// been loaded.
 __device__ __forceinline__ void mbarrier_arrive_expect_tx(SharedAddress barrier, unsigned bytes) {
   asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(barrier), "r"(bytes)
                : "memory");
@@ -39,7 +43,7 @@ __device__ __forceinline__ void mbarrier_wait(SharedAddress barrier, unsigned pa
       "r"(parity)
       : "memory");
 }
-// Whether waiting is over, without waiting.
+// Whether the phase has completed, without blocking.
 __device__ __forceinline__ bool mbarrier_test_wait(SharedAddress barrier, unsigned parity) {
   unsigned over;
   asm volatile(
@@ -51,7 +55,7 @@ __device__ __forceinline__ bool mbarrier_test_wait(SharedAddress barrier, unsign
       : "memory");
   return over != 0;
 }
-// Of `threads` threads of the block, by number; 0 is __syncthreads().
+// Named barrier of `threads` threads of the block; barrier 0 is __syncthreads().
 __device__ __forceinline__ void named_barrier_sync(int barrier, int threads) {
   asm volatile("bar.sync %0, %1;" ::"r"(barrier), "r"(threads) : "memory");
 }

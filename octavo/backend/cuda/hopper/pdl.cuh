@@ -3,10 +3,11 @@
 
 namespace octavo::cuda {
 
-// A kernel that is launched to begin early (pdl_launch.h) waits here until those before it
-// in the stream are over and all that they wrote is seen: before it reads or writes what they may.
+// A kernel of a PDL launch (pdl_launch.h) waits here until the kernels before it in the stream have
+// completed and their writes are visible. It must not read or write their memory before.
 __device__ __forceinline__ void pdl_wait() { asm volatile("griddepcontrol.wait;" ::: "memory"); }
-// From here on blocks of the next kernel may take the place of blocks that have ended.
+// Once all blocks have called this or exited, blocks of the next kernel may start where resources
+// are free.
 __device__ __forceinline__ void pdl_launch_dependents() {
   asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
 }

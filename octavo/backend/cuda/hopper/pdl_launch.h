@@ -1,5 +1,6 @@
-// Kernels that are made ready while the one before them in the stream ends: between two of them
-// microseconds pass otherwise. Only for kernels that call pdl_wait() (hopper.cuh).
+// Programmatic dependent launch (PDL), host side: the launch of a kernel overlaps the end of the
+// kernel before it in the stream, which otherwise costs microseconds. Only for kernels that call
+// pdl_wait() (pdl.cuh).
 #pragma once
 
 #include <cuda_runtime.h>

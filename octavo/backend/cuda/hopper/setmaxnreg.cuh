@@ -1,4 +1,4 @@
-// setmaxnreg: registers that move from the producer warpgroup to the consumers.
+// setmaxnreg: moves registers from the producer warpgroup (dec) to the consumer warpgroups (inc).
 #pragma once
 
 namespace octavo::cuda {

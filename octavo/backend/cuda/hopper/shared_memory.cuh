@@ -6,13 +6,13 @@
 
 namespace octavo::cuda {
 
-using SharedAddress = std::uint32_t;  // in the window of shared memory
+using SharedAddress = std::uint32_t;  // in the shared-memory window
 
 __device__ __forceinline__ SharedAddress shared_address(const void* pointer) {
   return static_cast<SharedAddress>(__cvta_generic_to_shared(pointer));
 }
 
-// Loads that stay where they are written, before or after a barrier.
+// Volatile loads: the compiler does not move them across barriers.
 __device__ __forceinline__ float load_shared(SharedAddress from) {
   float value;
   asm volatile("ld.shared.f32 %0, [%1];" : "=f"(value) : "r"(from));
@@ -27,8 +27,8 @@ __device__ __forceinline__ void store_shared(SharedAddress to, float value) {
   asm volatile("st.shared.f32 [%0], %1;" ::"r"(to), "f"(value) : "memory");
 }
 
-// Four matrices of 8 x 8 elements of 16 bits from registers; lane i gives the address of row i % 8
-// of matrix i / 8. Transposed: that of a column.
+// Stores four matrices of 8 x 8 elements of 16 bits from registers; lane i gives the address of row
+// i % 8 of matrix i / 8. Transposed: of column i % 8.
 template <bool kTransposed>
 __device__ __forceinline__ void stmatrix_x4(SharedAddress to, const std::uint32_t (&from)[4]) {
   if constexpr (kTransposed)

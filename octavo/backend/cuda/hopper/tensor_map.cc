@@ -1,5 +1,5 @@
-// Maps for the copy engine, and matrices as it can read them. The driver makes maps; it is asked
-// for by name, so that the library does not have to be linked with a driver.
+// Encodes tensor maps (TMA descriptors). cuTensorMapEncodeTiled is looked up by name in the driver,
+// so that the library need not be linked with it.
 #include "octavo/backend/cuda/hopper/tensor_map.h"
 
 #include <cuda.h>

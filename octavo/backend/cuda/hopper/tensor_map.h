@@ -9,15 +9,15 @@
 
 namespace octavo::cuda {
 
-// Clusters of `blocks` blocks that run at one time on the device of an Exec.
+// Number of clusters of `blocks` blocks that are co-resident on the Exec's device.
 [[nodiscard]] int clusters_on(const Exec& exec, int blocks);
 
-// The map of a matrix for the copy engine: boxes of `box_rows` rows and 128 bytes, swizzled.
+// The tensor map of a matrix: boxes of `box_rows` rows by 128 bytes, 128B swizzle.
 [[nodiscard]] CUtensorMap map_of(const Matrix& matrix, int box_rows);
-// The same of rows of bytes, in boxes of 32, 64 or 128 bytes, swizzled among themselves.
+// The same over rows of bytes, in boxes of 32, 64 or 128 bytes with the swizzle of that width.
 [[nodiscard]] CUtensorMap map_of_bytes(const Matrix& matrix, std::int64_t row_bytes, int box_bytes,
                                        int box_rows);
-// Whether there can be one.
+// Whether TMA can read the matrix: element type, strides and alignment.
 [[nodiscard]] bool can_be_mapped(const Matrix& matrix);
 
 }  // namespace octavo::cuda

@@ -13,7 +13,7 @@ namespace octavo::cuda {
 __device__ __forceinline__ void prefetch_tensor_map(const CUtensorMap& map) {
   asm volatile("prefetch.tensormap [%0];" ::"l"(&map) : "memory");
 }
-// Bytes as they lie, addresses and count multiples of 16.
+// TMA load of a 1D range (bulk copy); addresses and size are multiples of 16 bytes.
 __device__ __forceinline__ void tma_load_1d(SharedAddress to, const void* from, unsigned bytes,
                                             SharedAddress barrier) {
   asm volatile(
@@ -22,7 +22,8 @@ __device__ __forceinline__ void tma_load_1d(SharedAddress to, const void* from, 
       "l"(from), "r"(bytes), "r"(barrier)
       : "memory");
 }
-// The box of the map whose first element is (x, y) into shared memory; what lies outside is zero.
+// TMA load of the box at (x, y) of a tensor map into shared memory; elements out of bounds are
+// zero.
 __device__ __forceinline__ void tma_load_2d(SharedAddress to, const CUtensorMap& map, int x, int y,
                                             SharedAddress barrier) {
   asm volatile(
@@ -31,7 +32,8 @@ __device__ __forceinline__ void tma_load_2d(SharedAddress to, const CUtensorMap&
       "l"(&map), "r"(x), "r"(y), "r"(barrier)
       : "memory");
 }
-// The same into the same place of every block of the mask, whose barriers there count the bytes.
+// The same with multicast: to the same address of every block in the mask, whose mbarriers at that
+// address count the bytes.
 __device__ __forceinline__ void tma_load_2d_multicast(SharedAddress to, const CUtensorMap& map,
                                                       int x, int y, SharedAddress barrier,
                                                       std::uint16_t mask) {
@@ -41,11 +43,12 @@ __device__ __forceinline__ void tma_load_2d_multicast(SharedAddress to, const CU
       "l"(&map), "r"(x), "r"(y), "r"(barrier), "h"(mask)
       : "memory");
 }
-// What ordinary stores wrote to shared memory is seen by the copy engine and the tensor cores.
+// Makes ordinary stores to shared memory visible to TMA and wgmma (the async proxy).
 __device__ __forceinline__ void fence_proxy_async() {
   asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
 }
-// From shared memory; what lies outside the map is left out. One thread, then tma_store_commit().
+// TMA store of a box from shared memory; elements out of bounds are not written. One thread, which
+// then calls tma_store_commit().
 __device__ __forceinline__ void tma_store_2d(const CUtensorMap& map, int x, int y,
                                              SharedAddress from) {
   asm volatile(
@@ -57,8 +60,8 @@ __device__ __forceinline__ void tma_store_2d(const CUtensorMap& map, int x, int 
 __device__ __forceinline__ void tma_store_commit() {
   asm volatile("cp.async.bulk.commit_group;" ::: "memory");
 }
-// Until shared memory may be written again that all commits but the last kBehind have stored from;
-// and until all is stored.
+// tma_store_wait_read: waits until shared memory may be overwritten that all commit groups but the
+// last kBehind read. tma_store_wait: waits until all stores are complete.
 template <int kBehind = 0>
 __device__ __forceinline__ void tma_store_wait_read() {
   asm volatile("cp.async.bulk.wait_group.read %0;" ::"n"(kBehind) : "memory");

@@ -1,7 +1,7 @@
-// The matrix instruction of Hopper: a warpgroup multiplies 64 rows by 32 to 256 columns,
-// over 32 bytes of K, both operands in shared memory as the copy engine leaves them (rows of 128
-// bytes, swizzled), or bf16 rows in registers. Element 4 j + i of the sums is in row 16 warp + lane
-// / 4 + (i < 2 ? 0 : 8), column 8 j + 2 (lane % 4) + i % 2.
+// wgmma: the warpgroup matrix instruction of Hopper, 64 rows by 32 to 256 columns over 32 bytes of
+// K. Both operands are in shared memory as TMA loads them (rows of 128 bytes, 128B swizzle), given
+// by shared-memory matrix descriptors; or the rows are bf16 in registers. Element 4 j + i of the
+// sums is in row 16 warp + lane / 4 + (i < 2 ? 0 : 8), column 8 j + 2 (lane % 4) + i % 2.
 #pragma once
 
 #include <cstdint>
@@ -14,11 +14,11 @@ enum class Mma { e4m3_e4m3, e4m3_e5m2, e5m2_e4m3, e5m2_e5m2, bf16, f16 };
 constexpr bool is_fp8(Mma mma) { return mma != Mma::bf16 && mma != Mma::f16; }
 
 inline constexpr int kMmaRows = 64;
-inline constexpr int kRowBytes = 128;  // of K in shared memory: one swizzled line
-inline constexpr int kMmaBytes = 32;   // of K that one instruction takes
+inline constexpr int kRowBytes = 128;  // of K per row in shared memory: one swizzled line
+inline constexpr int kMmaBytes = 32;   // of K per instruction
 
-// Operands at an address that is a multiple of 1024, eight lines of 128 bytes a group: a word, of
-// which one half says where they are, in steps of 16 bytes.
+// Shared-memory matrix descriptor of an operand at a multiple of 1024 bytes: 128B swizzle, stride
+// of 1024 bytes between groups of eight lines. The low word holds the address in units of 16 bytes.
 __device__ __forceinline__ unsigned smem_descriptor_low(SharedAddress address) {
   return static_cast<unsigned>(address >> 4) | 1u << 16;
 }
@@ -37,12 +37,13 @@ __device__ __forceinline__ void wgmma_fence() {
 __device__ __forceinline__ void wgmma_commit() {
   asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
 }
-// Until no more than kBehind commits are under way.
+// Waits until at most kBehind commit groups are in flight.
 template <int kBehind>
 __device__ __forceinline__ void wgmma_wait() {
   asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(kBehind) : "memory");
 }
-// The compiler must not move uses of sums across the instructions that make them.
+// Keeps the compiler from moving uses of accumulators across the wgmmas that write them
+// (warpgroup_fence_operand in CUTLASS).
 template <int kCount>
 __device__ __forceinline__ void wgmma_fence_operand(float (&sums)[kCount]) {
 #pragma unroll
@@ -81,7 +82,7 @@ __device__ __forceinline__ void wgmma_fence_operand(float (&sums)[kCount]) {
       "+f"(d[(i) + 5]), "+f"(d[(i) + 6]), "+f"(d[(i) + 7])
 #define OCTAVO_OUT_32(d, i)                                                                 \
   OCTAVO_OUT_8(d, i), OCTAVO_OUT_8(d, (i) + 8), OCTAVO_OUT_8(d, (i) + 16), OCTAVO_OUT_8(d, (i) + 24)
-// `more` says whether sums are added to, or begun.
+// `more`: accumulate into sums; else overwrite them (scale-d).
 #define OCTAVO_MMA_64(kind, flags)                                                          \
   asm volatile("{\n.reg .pred p;\nsetp.ne.b32 p, %34, 0;\nwgmma.mma_async.sync.aligned." kind " "  \
                OCTAVO_SUMS_32 ", %32, %33, p, " flags ";\n}"                                \
@@ -102,7 +103,8 @@ __device__ __forceinline__ void wgmma_fence_operand(float (&sums)[kCount]) {
                : OCTAVO_OUT_32(sums, 0), OCTAVO_OUT_32(sums, 32), OCTAVO_OUT_32(sums, 64),    \
                  OCTAVO_OUT_32(sums, 96)                                                     \
                : "l"(rows), "l"(cols), "r"(static_cast<int>(more)))
-// Rows in registers; the numbers of the operands after the sums.
+// wgmma with the rows (A) in registers; the arguments r0... are the asm operand numbers after the
+// sums.
 #define OCTAVO_MMA_HELD(shape, list, r0, r1, r2, r3, at, goes_on, ...)                      \
   asm volatile("{\n.reg .pred p;\nsetp.ne.b32 p, " goes_on ", 0;\n"                          \
                "wgmma.mma_async.sync.aligned." shape "k16.f32.bf16.bf16 " list               \
@@ -140,9 +142,9 @@ __device__ __forceinline__ void wgmma(float (&sums)[128], std::uint64_t rows, st
   OCTAVO_MMA_KINDS("m64n256", OCTAVO_MMA_256);
 }
 
-// The thread's rows: rows[i] has two neighbours of K, from 2 (lane % 4) on, and from 8 more for i
-// of 2 and 3, of row 16 warp + lane / 4, and of 8 more for odd i. They may be written again once
-// the product was waited for.
+// wgmma with A in registers: rows[i] holds two neighbours of K, from 2 (lane % 4) on (8 more for i
+// of 2 and 3), of row 16 warp + lane / 4 (8 more for odd i). They may be overwritten after
+// wgmma_wait.
 __device__ __forceinline__ void wgmma_rs(float (&sums)[16], const std::uint32_t (&rows)[4],
                                          std::uint64_t cols, bool more) {
   OCTAVO_MMA_HELD("m64n32", OCTAVO_SUMS_16, "%16", "%17", "%18", "%19", "%20", "%21",

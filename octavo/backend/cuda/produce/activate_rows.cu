@@ -1,4 +1,4 @@
-// Activations along rows: a block has a row where that has one scale, else a part of it.
+// Activations along rows: a block has a whole row where the row has one scale, else a part of it.
 #include <algorithm>
 
 #include "octavo/backend/cuda/produce/activate_rows.cuh"
@@ -12,7 +12,7 @@ void launch(const Exec& exec, const RowPlan& plan) {
   constexpr bool kWholeRows = kSink == Sink::row;
   const std::int64_t pairs = plan.cols / kRowValues;
   const std::int64_t most = kWholeRows ? kRowThreads : 256;
-  // Two pairs a thread where a row has many: waits are shared by more values.
+  // Two pairs of vectors per thread for long rows: more loads in flight per thread.
   const std::int64_t wanted = kWholeRows && pairs >= 256 ? (pairs + 1) / 2 : pairs;
   const std::int64_t threads = std::clamp<std::int64_t>((wanted + 31) / 32 * 32, 32, most);
   dim3 grid(static_cast<unsigned>(plan.rows));

@@ -1,4 +1,4 @@
-// A row of an activation in the registers of a block, or a part of a row where that is enough.
+// Activation kernel: a row, or a part of one where that is enough, in the registers of a block.
 #pragma once
 
 #include <cstdint>

@@ -1,7 +1,7 @@
-// Sums of columns, in the order that kernels.h says: a thread adds up kColumnRun rows of a column,
-// and the sums of all runs are the rows of the next launch, until one run is left. Threads of a
-// warp read neighbouring columns: rows that lie without gaps are read at the rate of memory, others
-// more slowly.
+// Column sums (bias gradient), in the order that kernels.h defines: a thread sums kColumnRun rows
+// of a column, and the sums of all runs are the rows of the next launch, until one run is left.
+// Threads of a warp read neighbouring columns: dense rows are read at memory speed, others more
+// slowly.
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
 
@@ -12,7 +12,7 @@
 namespace octavo::cuda {
 namespace {
 
-constexpr int kThreads = 256, kAtOnce = 16;  // loads of a thread that are under way together
+constexpr int kThreads = 256, kAtOnce = 16;  // loads in flight per thread
 
 template <typename Real, typename Value>
 __device__ __forceinline__ Real number_of(Value value) {
@@ -23,9 +23,9 @@ __device__ __forceinline__ double number_of<double, double>(double value) {
   return value;
 }
 
-// Where a run's sum goes: among others of its kind, or, if it is the only one, to the result.
+// Where the sum of a run is stored: among the other runs, or, if it is the only one, in the result.
 struct SumsTo {
-  void* runs = nullptr;  // of the type of the sum, [runs][columns]; null: the result
+  void* runs = nullptr;  // of the accumulator type, [runs][columns]; null: the result
   Matrix before{}, result{};
 };
 
@@ -73,7 +73,7 @@ void launch(const Exec& exec, const Matrix& values, const SumsTo& to, std::int64
 }
 
 constexpr std::int64_t runs_of(std::int64_t rows) {
-  return rows == 0 ? 1 : (rows + kColumnRun - 1) / kColumnRun;  // of no rows: a zero
+  return rows == 0 ? 1 : (rows + kColumnRun - 1) / kColumnRun;  // no rows: a zero
 }
 
 Matrix runs_as_rows(void* sums, bool is_f64, std::int64_t runs, std::int64_t cols) {

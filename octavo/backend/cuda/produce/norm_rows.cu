@@ -1,6 +1,6 @@
-// LayerNorm and RMSNorm along rows: as many blocks as the device holds at once, each with many
-// rows. Floor: bytes over the copy rate, as of the quantizer alone; some eleven instructions a
-// value are half of what the processors can issue in that time.
+// LayerNorm and RMSNorm along rows: a persistent grid, each block with many rows. Floor: bytes over
+// the copy rate, as for the quantizer alone; some eleven instructions per value are half of what
+// the SMs can issue in that time.
 #include <algorithm>
 
 #include "octavo/backend/cuda/produce/norm_rows.cuh"

@@ -1,7 +1,7 @@
-// LayerNorm and RMSNorm, a block a row and many rows one after another: while a row is summed up,
-// normed and stored, the next one is on its way into registers already, so memory does not wait for
-// the barriers of the sums. What is the same for all rows stays: a thread has the weights of its
-// own columns as f32 in shared memory, where no other thread looks.
+// LayerNorm and RMSNorm kernel: one block per row, many rows one after another. While a row is
+// summed, normalized and stored, the next one is being loaded into registers, so that loads overlap
+// the barriers of the sums. A thread keeps the weights of its own columns for all rows, as f32 in
+// shared memory that no other thread reads.
 #pragma once
 
 #include <cstdint>
@@ -10,12 +10,12 @@
 
 namespace octavo::cuda {
 
-inline constexpr int kNormPairs = 2;  // of vectors, of a thread
+inline constexpr int kNormPairs = 2;  // of vectors, per thread
 inline constexpr int kNormQuads = kNormPairs * kRowValues / 4;
-// One quad more than a thread has, so that eight threads side by side meet in no bank.
+// One quad of padding per thread, so that eight neighbouring threads have no bank conflicts.
 inline constexpr int kKeptQuads = kNormQuads + 1;
 
-// Eight of a weight or bias, of any of three types.
+// Loads eight elements of a weight or bias, of any of three types.
 __device__ __forceinline__ void load_eight(const Matrix& from, std::int64_t vector,
                                            float (&to)[kVector]) {
   if (from.dtype == DType::f32) {
@@ -33,7 +33,7 @@ __device__ __forceinline__ void load_eight(const Matrix& from, std::int64_t vect
   }
 }
 
-// A thread's part of a weight or bias, plus `more`, to where it alone reads it.
+// Copies a thread's part of a weight or bias, plus `more`, to shared memory that it alone reads.
 __device__ __forceinline__ void keep_columns(const Matrix& from, float more, float absent,
                                              const int (&pairs)[kNormPairs],
                                              const bool (&has)[kNormPairs], float4* kept) {
@@ -55,13 +55,13 @@ __device__ __forceinline__ void keep_columns(const Matrix& from, float more, flo
   }
 }
 
-// Four sums side by side, then one.
+// Four partial sums, then one.
 __device__ __forceinline__ float four_sums(const float (&sums)[4]) {
   return (sums[0] + sums[1]) + (sums[2] + sums[3]);
 }
 
-// The same for every thread: a tree of lanes, then of warps. `of_warp` has zeros where there is no
-// warp, and is written again after another barrier at the earliest.
+// Block sum, the same bits for every thread: a tree over lanes, then over warps. `of_warp` has
+// zeros where there is no warp; it may be rewritten only after another barrier.
 template <int kWarps>
 __device__ __forceinline__ float block_total(float mine, float* of_warp) {
 #pragma unroll
@@ -88,7 +88,7 @@ __device__ __forceinline__ void load_pair(const unsigned char* from, int pair, b
     if (has) raw[v] = load_raw<kSource>(from, pair * 2 + v);
 }
 
-// How many blocks of most_threads a multiprocessor is to have, with the registers for it.
+// Resident blocks of most_threads per SM, for __launch_bounds__.
 constexpr int norm_blocks(DType source, int most_threads) {
   return most_threads > 256 ? 1 : source == DType::f32 ? 2 : 3;
 }
@@ -98,7 +98,8 @@ __global__ void __launch_bounds__(kMostThreads, norm_blocks(kSource, kMostThread
     norm_rows_kernel(const __grid_constant__ RowPlan plan, float inv_n, float epsilon) {
   constexpr int kValues = kNormPairs * kRowValues, kWarps = kMostThreads / 32;
   extern __shared__ float4 columns[];  // weights, then biases
-  // By whether the row is even or odd, so that one barrier between writing and reading is enough.
+  // Double-buffered by the parity of the row, so that one barrier between writing and reading is
+  // enough.
   __shared__ alignas(16) float of_warp[2][2][kWarps];
   __shared__ std::uint32_t most_of_warp[2][32];
   const Producer& producer = plan.producer;
@@ -129,8 +130,8 @@ __global__ void __launch_bounds__(kMostThreads, norm_blocks(kSource, kMostThread
 #pragma unroll
     for (int i = 0; i < kValues; ++i)
       x[i] = any_nan_value<kSource>(raw[i / kRowValues][i / kVector % 2], i % kVector);
-    // One half of the next row now, the other after the sums: reads that come all at once are
-    // slower.
+    // One half of the next row is loaded now, the other after the sums: issuing all loads at once
+    // is slower.
     from += step * plan.from_pitch;
     if (row + step < rows) load_pair<kSource>(from, pairs[0], has[0], raw[0]);
 

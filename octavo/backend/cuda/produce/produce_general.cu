@@ -1,5 +1,5 @@
-// Producers of anything into anything: any type and strides, in f64 as the reference has it but for
-// the order of sums and the last digits of exp and erfc. A block a row.
+// General fallback for norms and activations: any type and strides, in f64 like the reference
+// except for the order of sums and the last digits of exp and erfc. One block per row.
 #include <algorithm>
 
 #include "octavo/backend/cuda/device/elements.cuh"

@@ -1,5 +1,5 @@
-// Norms and activations, as values or straight into codes: can a job be done a row at a time, and
-// how. What is read is read once, what is written are codes.
+// Norms and activations, to values or directly to codes: whether a job can be done row by row, and
+// its plan. Inputs are read once; only the results are written.
 #include "octavo/backend/cuda/convert/vector_plan.h"
 #include "octavo/backend/cuda/produce/row_plan.h"
 #include "octavo/backend/cuda/quantize/copy_job.h"
@@ -16,7 +16,7 @@ bool fits_vector(const Matrix& row, std::int64_t cols) {
           row.col_stride == element_bytes(row.dtype) && is_aligned(row.data, 16));
 }
 
-// What x, producer and output must be like.
+// Checks x, producer and output, and fills the plan.
 bool row_plan(const Matrix& x, const Producer& producer, const Matrix& out, RowPlan* plan) {
   if (!is_value(x.dtype) || x.dtype == DType::f64 || !has_vectors(x) || !has_vectors(out) ||
       out.cols % kRowValues != 0 || !fits_vector(producer.weight, out.cols) ||
@@ -29,7 +29,7 @@ bool row_plan(const Matrix& x, const Producer& producer, const Matrix& out, RowP
   plan->to_pitch = out.row_pitch;
   plan->rows = out.rows;
   plan->cols = out.cols;
-  plan->gate_vectors = out.cols / 8;  // vectors of eight
+  plan->gate_vectors = out.cols / 8;  // in vectors of eight
   plan->producer = producer;
   return true;
 }
@@ -39,7 +39,7 @@ void launch(const Exec& exec, const RowPlan& plan, DType source, Sink sink) {
                           : activate_rows(exec, plan, source, sink);
 }
 
-// Where a job's codes go, if its scaling is one that a row can be quantized by in registers.
+// The sink of a job's codes, if its scaling can be done on a row in registers.
 bool sink_of(const QuantizeJob& job, RowPlan* plan, Sink* sink) {
   QuantizeJob usual = job;
   usual.source.producer = nullptr;

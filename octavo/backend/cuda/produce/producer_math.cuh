@@ -1,5 +1,5 @@
-// What norms and activations make of f32 values, in f32: docs/numerics/producers.md has the
-// formulas and derives how far from the reference these may be. Forms that cancel are avoided.
+// f32 formulas of norms and activations: docs/numerics/producers.md derives their error bounds
+// against the reference. Forms with cancellation are avoided.
 #pragma once
 
 #include <cstdint>
@@ -8,8 +8,8 @@
 
 namespace octavo::cuda {
 
-// 2 ulp, and those of its argument. The quotients that it is for are good to 2 ulp as well where
-// the divisor is below 2^126; beyond it they are zero, which is as near as is asked for.
+// Error: 2 ulp, plus that of its argument. The quotients it is used in have 2 ulp as well where the
+// divisor is below 2^126; beyond, they are zero, which is within the bound.
 __device__ __forceinline__ float exponential(float x) { return exp2f(x * 1.4426950408889634F); }
 
 __device__ __forceinline__ float activated(ProducerKind kind, float x) {
@@ -42,13 +42,13 @@ __device__ __forceinline__ double activated(ProducerKind kind, double x) {
   }
 }
 
-// The sum over a block, the same for every thread: a tree of lanes, then of warps.
+// Block sum, the same bits for every thread: a tree over lanes, then over warps.
 template <typename Real>
 __device__ __forceinline__ Real block_sum(Real mine) {
   __shared__ Real of_warp[32];
 #pragma unroll
   for (int step = 16; step > 0; step /= 2) mine += __shfl_xor_sync(0xFFFFFFFFu, mine, step);
-  __syncthreads();  // of the sum before
+  __syncthreads();  // of the previous sum
   if (threadIdx.x % 32 == 0) of_warp[threadIdx.x / 32] = mine;
   __syncthreads();
   const unsigned lane = threadIdx.x % 32;

@@ -1,4 +1,4 @@
-// What the kernels of produced rows are told: what comes in, what is made of it, where it goes.
+// Kernel arguments of norms and activations along rows: input, producer, and sink of the result.
 #pragma once
 
 #include <cstdint>
@@ -8,10 +8,10 @@
 
 namespace octavo::cuda {
 
-inline constexpr int kRowValues = 16;    // of a thread, side by side
-inline constexpr int kRowThreads = 512;  // at most, with two times as many values each
+inline constexpr int kRowValues = 16;    // neighbouring values per thread
+inline constexpr int kRowThreads = 512;  // maximum, with twice as many values each
 
-// Values of a type, or codes of e4m3: with a scale for the row, for blocks of it, or a given one.
+// Sink: values of a type, or e4m3 codes with a scale per row, per block, or given.
 enum class Sink : std::uint8_t { f32, bf16, f16, row, block32, block128, given };
 constexpr bool is_values(Sink sink) { return sink <= Sink::f16; }
 
@@ -20,20 +20,20 @@ struct RowPlan {
   unsigned char* to;
   unsigned char* scales;
   std::int64_t from_pitch, to_pitch, scale_pitch, scale_stride;
-  std::int64_t rows, cols;    // of what comes out
-  std::int64_t gate_vectors;  // from the first half to the second
+  std::int64_t rows, cols;    // of the result
+  std::int64_t gate_vectors;  // from the first half to the second (gated)
   Producer producer;
   FastScale scale;
   const float* inv_scale;
   float* amax;
-  bool words_of_scales;  // four bytes of scales side by side, aligned
+  bool words_of_scales;  // four scale bytes can be stored as an aligned word
 };
 
 void norm_rows(const Exec&, const RowPlan&, DType source, Sink);      // norm_rows.cu
 void activate_rows(const Exec&, const RowPlan&, DType source, Sink);  // activate_rows.cu
 
-// Calls `launch` with the source and the sink as constants; bf16 alone where one configuration of
-// each kernel is enough.
+// Calls `launch` with source and sink as template arguments; bf16 alone in builds with one
+// configuration per kernel.
 template <typename Launch>
 void with_source_and_sink(DType source, Sink sink, Launch&& launch) {
   const auto with_sink = [&]<DType kSource>() {

@@ -1,6 +1,6 @@
-// Where a produced row goes: to memory as values, or straight into codes. A thread has pairs of
-// vectors, sixteen values side by side each, so that blocks along the row are found by shuffles as
-// in quantize_1d_blocks.cu.
+// Sink of a produced row: stores values, or quantizes to codes in registers. A thread has pairs of
+// vectors, sixteen neighbouring values each, so that blocks along the row are reduced by shuffles
+// as in quantize_1d_blocks.cu.
 #pragma once
 
 #include <cstdint>
@@ -14,17 +14,17 @@
 
 namespace octavo::cuda {
 
-// The larger magnitude, and NaN where one of the two is.
+// The larger magnitude; NaN if either is NaN.
 __device__ __forceinline__ float larger_magnitude(float most, float value) {
   float result;
   asm("max.NaN.f32 %0, %1, %2;" : "=f"(result) : "f"(most), "f"(fabsf(value)));
   return result;
 }
 
-// Of one row.
+// Destination of one row.
 struct RowTargets {
-  unsigned char *codes, *scales;  // codes, or values
-  bool first;                     // of the matrix
+  unsigned char *codes, *scales;  // codes: or values
+  bool first;                     // first row of the matrix
 };
 
 template <Sink kSink>
@@ -37,7 +37,7 @@ __device__ __forceinline__ void store_sixteen(unsigned char* to, int pair, const
 #pragma unroll
       for (int i = 0; i < kVector; ++i) {
         const float value = x[v * kVector + i];
-        // Arithmetic forgets which NaN it was.
+        // Arithmetic does not preserve the NaN payload.
         bits[i] = value == value ? __float_as_uint(value) : kQuietNan;
       }
       constexpr DType kType = kSink == Sink::f32    ? DType::f32
@@ -55,7 +55,8 @@ __device__ __forceinline__ void store_sixteen(unsigned char* to, int pair, const
   }
 }
 
-// The bytes of blocks of 32, one to two lanes: four of them go out as a word where that is aligned.
+// Stores the scale bytes of blocks of 32, each held by two lanes: four of them as a word where that
+// is aligned.
 template <int kPairs>
 __device__ __forceinline__ void store_bytes(const RowPlan& plan, unsigned char* scales,
                                             const int (&pairs)[kPairs], const bool (&has)[kPairs],
@@ -63,7 +64,7 @@ __device__ __forceinline__ void store_bytes(const RowPlan& plan, unsigned char* 
   static_assert(kPairs <= 2);
   const auto lane = static_cast<int>(threadIdx.x % 32);
   if (plan.words_of_scales) {
-    // Both pairs at once: a byte in each half, then the bytes of the next, then of the next two.
+    // Both pairs at once: a byte in each half, then those of the next lane, then of the next two.
     std::uint32_t mine = bytes[0] | (kPairs == 2 ? bytes[kPairs - 1] << 16 : 0u);
     mine |= __shfl_down_sync(0xFFFFFFFFu, mine, 2) << 8;
     const std::uint32_t next = __shfl_down_sync(0xFFFFFFFFu, mine, 4);
@@ -80,9 +81,9 @@ __device__ __forceinline__ void store_bytes(const RowPlan& plan, unsigned char* 
   }
 }
 
-// All threads of a block call this with what they have of one row. `pairs` are counted along the
-// row; zeros stand where has[p] is false. `shared` has a number for each warp, and nobody reads
-// what was there before; it is free again after the next barrier.
+// All threads of a block call this with their part of one row. `pairs` are indices along the row;
+// values are zero where has[p] is false. `shared` has a number for each warp; its contents are
+// overwritten, and it may be reused after the next barrier.
 template <Sink kSink, int kPairs>
 __device__ __forceinline__ void sink_row(const RowPlan& plan, const RowTargets& to,
                                          const int (&pairs)[kPairs], const bool (&has)[kPairs],

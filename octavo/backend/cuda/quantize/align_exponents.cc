@@ -1,4 +1,5 @@
-// MX tensors with one scale a row, or one for 128 columns, by the kernels that products fold with.
+// MX exponent alignment of a tensor, to one scale per row or per 128 columns, by the kernels that
+// GEMM uses (exponent_alignment.cu).
 #include "octavo/backend/align_job.h"
 
 #include "octavo/backend/cuda/quantize/exponent_alignment.h"

@@ -1,4 +1,4 @@
-// The rest of what is done element by element: amax, dequantize, and the one scale of a tensor.
+// General fallback for amax, dequantize and the per-tensor scale, element by element.
 #include <algorithm>
 
 #include "octavo/backend/cuda/quantize/quantize_source.cuh"
@@ -21,7 +21,7 @@ __global__ void __launch_bounds__(kThreads)
   if (threadIdx.x % 32 == 0 && mine != 0) atomicMax(reinterpret_cast<std::uint32_t*>(amax), mine);
 }
 
-// The same of a copy, whose rows and columns are those of job.to.codes.
+// The amax of a copy, whose rows and columns are those of job.to.codes.
 __global__ void __launch_bounds__(kThreads)
     copied_amax_kernel(const __grid_constant__ CopyJob job, float* amax) {
   std::uint32_t mine = 0;
@@ -48,7 +48,7 @@ __global__ void tensor_scale_kernel(const __grid_constant__ ScaleSpec spec,
                                     const __grid_constant__ Format element, const float* amax,
                                     float* scale) {
   const float made = tensor_scale_of(spec, element, *amax);
-  *scale = made == made ? made : f32_nan();  // arithmetic forgets which NaN it was
+  *scale = made == made ? made : f32_nan();  // arithmetic does not preserve the NaN payload
 }
 
 }  // namespace

@@ -1,4 +1,5 @@
-// One copy, rowwise or columnwise, of a QuantizeJob, with all that the host can work out once.
+// One copy (rowwise or columnwise) of a QuantizeJob, with everything that the host can compute
+// once.
 #pragma once
 
 #include "octavo/backend/kernels.h"
@@ -11,7 +12,7 @@ struct CopyJob {
   bool transposed = false;
   QuantizedMatrix to{};
   Tile tile{};                                // extents, never 0
-  std::int64_t tile_rows = 0, tile_cols = 0;  // how many tiles
+  std::int64_t tile_rows = 0, tile_cols = 0;  // number of tiles
   ScaleSpec scale{};
   EncodePolicy encode{};
   AmaxPolicy policy = AmaxPolicy::max;
@@ -33,10 +34,10 @@ inline bool has_one_tile(const QuantizedMatrix& copy) {
   return copy.scales.rows == 1 && copy.scales.cols == 1;
 }
 
-// A plain job of the usual kind, which the fast kernels take: contiguous f32, bf16 or f16 values to
-// contiguous codes, rounded to nearest even and saturating, poisoned by what is not finite.
+// A usual job, which the fast kernels accept: contiguous f32, bf16 or f16 values to contiguous
+// codes, nearest even, saturating, poisoned by non-finite values.
 bool is_usual(const QuantizeJob& job);
-// The same in Transformer Engine's arithmetic: NaN keeps its code, and does not count for an amax.
+// The same in Transformer Engine's arithmetic: NaN keeps its code and is left out of the amax.
 bool is_usual_te(const QuantizeJob& job);
 
 }  // namespace octavo::cuda

@@ -1,5 +1,6 @@
-// The end of a step of delayed scaling: a block a tensor, after the count of calls has been moved
-// on once for all of them. Windows have a thousand amaxes, which is long for one thread.
+// Delayed scaling: the update at the end of a step, one block per tensor, after the call counter
+// has been advanced once for all of them. A window has about a thousand amaxes, which is long for
+// one thread.
 #include "octavo/backend/cuda/device/block_reduce.cuh"
 #include "octavo/backend/cuda/runtime/kernel_table.h"
 #include "octavo/backend/cuda/runtime/runtime.h"
@@ -14,7 +15,7 @@ __global__ void count_kernel(const __grid_constant__ DelayedJob job) {
   job.calls.set(0, job.reset ? 0.0F : delayed_count(job.calls[0], job.interval));
 }
 
-// What window_amax finds, by all threads where the order does not matter.
+// window_amax by all threads of a block, where the order does not matter.
 __device__ float block_window_amax(const DelayedJob& job, const FloatRow& history) {
   if (job.policy != HistoryPolicy::max) return window_amax(job, history);
   std::uint32_t most = 0;
@@ -45,7 +46,7 @@ __global__ void __launch_bounds__(kThreads) step_kernel(const __grid_constant__ 
     return;
   }
   const float newest = history[0];
-  if (newest == 0.0F) return;  // it has not run
+  if (newest == 0.0F) return;  // the tensor was not quantized in this step
   if (job.calls.data == nullptr || job.calls[0] == 0.0F) {
     const float amax = block_window_amax(job, history);
     if (threadIdx.x == 0) make_delayed_scale(job, tensor, amax);

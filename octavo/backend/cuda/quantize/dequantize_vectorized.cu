@@ -1,5 +1,5 @@
-// Codes with scales to values, eight at a time: where the eight share a scale. Two-level scales are
-// multiplied in an order in which only the last product rounds.
+// Dequantizes eight codes at a time, where the eight share a scale. Two-level scales are multiplied
+// in an order in which only the last product rounds.
 #include <algorithm>
 #include <bit>
 
@@ -22,10 +22,10 @@ enum class ScaleBits : std::uint8_t { f32, bf16, e8m0, e4m3 };
 struct Plan {
   const unsigned char *codes, *scales;
   unsigned char* values;
-  std::int64_t rows, vectors;  // vectors: in a row
+  std::int64_t rows, vectors;  // vectors: per row
   std::int64_t code_pitch, value_pitch, scale_pitch, scale_stride;
   std::int64_t tile_rows, tile_vectors;
-  int tile_shift;  // of tile_vectors, where it is a power of two; else -1
+  int tile_shift;  // log2 of tile_vectors if that is a power of two; else -1
   const float* tensor_scale;
   int bits;
   ScaleBits scale_bits;
@@ -49,7 +49,7 @@ __device__ __forceinline__ float loaded_scale(const unsigned char* at, ScaleBits
   return 0.0F;
 }
 
-// A block has vectors of one row, or of every gridDim.y-th.
+// A block has vectors of one row, or of every gridDim.y-th row.
 template <DType kTarget, DecodeKind kKind, int kBits>
 __global__ void __launch_bounds__(kThreads) dequantize_kernel(const __grid_constant__ Plan plan) {
   const std::int64_t vector = static_cast<std::int64_t>(blockIdx.x) * blockDim.x + threadIdx.x;
@@ -67,9 +67,9 @@ __global__ void __launch_bounds__(kThreads) dequantize_kernel(const __grid_const
 #pragma unroll
     for (int i = 0; i < kVector; ++i) {
       const std::uint32_t decoded = decode_element<kKind>(plan.lane, codes[i]);
-      // The first product is exact where there is a second one; else that one is with 1.
+      // The first product is exact where there is a second scale; else the second factor is 1.
       const float product = __uint_as_float(decoded) * scale * second;
-      // A product forgets the sign of NaN.
+      // A product loses the sign of NaN.
       const bool was_nan = (decoded & 0x7FFFFFFFu) > 0x7F800000u && !poisoned;
       const std::uint32_t nan = was_nan ? decoded : kQuietNan;
       values[i] = product == product ? __float_as_uint(product) : nan;

@@ -1,11 +1,13 @@
-// MX operands for the FP8 tensor cores, which know no scales within a product: every block's codes
-// are multiplied by a power of two until all blocks of a row have one exponent, or all of 128
-// columns. A code stays what it was unless it becomes subnormal and loses bits: those are counted.
+// MX exponent alignment for the FP8 tensor cores, which apply no scales within a product: the codes
+// of every block are multiplied by a power of two such that all blocks of a row, or of 128 columns,
+// have one exponent. A code keeps its value unless it becomes subnormal and loses bits; such codes
+// are counted.
 //
-// Which of the two is decided on the device: by row where exponents of no row are further apart
-// than kSpreadOfRows, since small blocks would lose bits there. That is what usual operands are, so
-// it is done at once, and what is found on the way says whether it stays. Folding by columns finds
-// in turn whether blocks lose so much that operands are multiplied as they are.
+// The device decides between the two: by row if the exponents of no row are further apart than
+// kSpreadOfRows, because small blocks would lose bits there. Usual operands are aligned by row, so
+// that pass runs first, and the spread that it finds on the way decides whether its result is used.
+// The pass by columns decides in turn whether blocks lose so much that operands are multiplied
+// unaligned.
 #include <algorithm>
 
 #include "octavo/backend/align_job.h"
@@ -23,7 +25,7 @@ namespace {
 
 constexpr int kThreads = 256, kEach = kCodesRead, kAtOnce = 4;
 
-// Most blocks have nothing to add, and atomics on one address wait for each other.
+// Most blocks have nothing to report, and atomics on one address serialize: read first.
 __device__ __forceinline__ void raise_align_mode(AlignFound* found, AlignMode way) {
   const auto number = static_cast<unsigned>(way);
   if (number > *static_cast<volatile unsigned*>(&found->way)) atomicMax(&found->way, number);
@@ -34,8 +36,8 @@ __device__ __forceinline__ unsigned long long* counter_of(const AlignJob& job, A
 }
 
 // The largest and the smallest exponent of a row, for all lanes of a warp. Blocks of zeros have the
-// smallest one there is, and nothing to lose: it does not count. Sixteen bytes a lane where they
-// lie so.
+// smallest possible exponent and nothing to lose, so they are left out. Sixteen bytes per load
+// where the layout allows it.
 struct RowExponents {
   unsigned top = 0, bottom = 255;
 
@@ -74,14 +76,14 @@ __device__ __forceinline__ uint4 codes_of(const AlignJob& job, std::int64_t row,
   return codes_at(codes, row, col, job.vectors, job.codes != codes.data);
 }
 
-// By how many binades a block is lowered. A NaN scale is that of its whole row or run, whose codes
-// stay.
+// The number of binades by which a block is rescaled. A NaN scale becomes that of its whole row or
+// run, whose codes are kept.
 __device__ __forceinline__ std::uint32_t distance_to(std::uint32_t top, const AlignJob& job,
                                                      std::int64_t row, std::int64_t col) {
   return top == 255 ? 0 : top - exponent_at(job.from.scales, row, col / kMxBlock);
 }
 
-// A vector of codes, so many binades lower, to where folded ones are.
+// Rescales a vector of codes by 2^-down and stores it among the aligned codes.
 template <bool kE5m2, bool kCounts>
 __device__ __forceinline__ uint4 rescale_to(const AlignJob& job, std::uint32_t down, uint4 codes,
                                             std::int64_t row, std::int64_t col, unsigned* changed) {
@@ -99,8 +101,8 @@ __device__ __forceinline__ uint4 rescale_to(const AlignJob& job, std::uint32_t d
   return codes;
 }
 
-// Whether some lane has half of a block that loses too much: `codes` became `made`. All lanes of a
-// warp, of which neighbours have the two halves of a block.
+// Whether any lane of the warp has half of a block that loses too much when `codes` become `made`.
+// All lanes call this; neighbouring lanes have the two halves of a block.
 template <bool kE5m2>
 __device__ __forceinline__ bool lose_too_much(uint4 codes, uint4 made, std::uint32_t down) {
   const auto magnitudes = [](std::uint32_t word) { return word & 0x7F7F7F7Fu; };
@@ -116,7 +118,7 @@ __device__ __forceinline__ bool lose_too_much(uint4 codes, uint4 made, std::uint
   return __any_sync(0xFFFFFFFFu, changed > 0);
 }
 
-// A warp has a part of a row, `part_cols` columns.
+// Aligns by row. A warp has a part of a row, `part_cols` columns.
 template <bool kE5m2, bool kCounts>
 __global__ void __launch_bounds__(kThreads, 4)
     rows_kernel(const __grid_constant__ AlignJob job, unsigned parts, std::int64_t part_cols,
@@ -124,7 +126,7 @@ __global__ void __launch_bounds__(kThreads, 4)
   pdl_wait();
   const std::int64_t warp =
       static_cast<std::int64_t>(blockIdx.x) * (kThreads / 32) + threadIdx.x / 32;
-  // Rows are few where they have parts: 32 bits do for the division.
+  // Where rows have parts there are few rows: 32-bit division is enough.
   const unsigned narrow = static_cast<unsigned>(warp), part = parts > 1 ? narrow % parts : 0;
   const std::int64_t row = parts > 1 ? narrow / parts : warp;
   if (row >= job.from.codes.rows) return;
@@ -153,12 +155,13 @@ __global__ void __launch_bounds__(kThreads, 4)
   pdl_launch_dependents();
 }
 
-// A warp has 512 columns of a few rows, all of whose codes are on their way at once.
+// Aligns by 128 columns. A warp has 512 columns of kAtOnce rows, whose loads are all in flight at
+// once.
 template <bool kE5m2, bool kCounts>
 __global__ void __launch_bounds__(kThreads) columns_kernel(const __grid_constant__ AlignJob job) {
-  pdl_launch_dependents();  // which may wait on the device as well: this one may end at once
+  pdl_launch_dependents();  // the next kernel may be gated as well, and this one may exit at once
   pdl_wait();
-  // Others of this launch may change it: lanes of a warp go on together.
+  // Other blocks of this launch may change the mode: the lanes of a warp must agree.
   if (job.found != nullptr &&
       !__all_sync(0xFFFFFFFFu, *static_cast<volatile unsigned*>(&job.found->way) ==
                                    static_cast<unsigned>(AlignMode::by_columns)))
@@ -195,7 +198,7 @@ __global__ void __launch_bounds__(kThreads) columns_kernel(const __grid_constant
   if constexpr (kCounts) count_changed(changed, counter_of(job, AlignMode::by_columns));
 }
 
-// What folding changed, on the way that it stays.
+// Adds the number of elements that alignment changed, in the mode that is used.
 __global__ void take_count_kernel(const AlignFound* found, unsigned long long* changed) {
   if (found->way < static_cast<unsigned>(AlignMode::as_they_are))
     *changed += found->changed[found->way];
@@ -203,7 +206,7 @@ __global__ void take_count_kernel(const AlignFound* found, unsigned long long* c
 
 bool is_e5m2(const AlignJob& job) { return job.from.codes.format == e5m2; }
 
-// A part of the columns.
+// The job restricted to a part of the columns.
 AlignJob columns_of(AlignJob job, std::int64_t first, std::int64_t count) {
   Matrix &codes = job.from.codes, &scales = job.from.scales;
   codes.data = static_cast<unsigned char*>(codes.data) + first;
@@ -219,7 +222,7 @@ AlignJob columns_of(AlignJob job, std::int64_t first, std::int64_t count) {
 
 void align_by_row(const Exec& exec, const AlignJob& job) {
   const Matrix &codes = job.from.codes, &scales = job.from.scales;
-  // So many warps that all of the device is busy, but with no less than one pass each.
+  // Enough warps to fill the device, but at least one pass per warp.
   constexpr std::int64_t kWarps = 8192, kPass = kAtOnce * 32 * kEach;
   const std::int64_t passes = (codes.cols + kPass - 1) / kPass,
                      wanted = std::clamp<std::int64_t>(kWarps / codes.rows, 1, passes),
@@ -240,7 +243,7 @@ void align_by_columns(const Exec& exec, const AlignJob& job) {
   const auto kernel = is_e5m2(job)
                           ? (counts ? columns_kernel<true, true> : columns_kernel<true, false>)
                           : (counts ? columns_kernel<false, true> : columns_kernel<false, false>);
-  constexpr std::int64_t kMost = std::int64_t{1} << 24;  // of columns, in a grid
+  constexpr std::int64_t kMost = std::int64_t{1} << 24;  // maximum number of columns per launch
   for (std::int64_t first = 0; first < codes.cols; first += kMost) {
     const std::int64_t count = std::min(kMost, codes.cols - first);
     const dim3 grid(blocks_for(codes.rows, kThreads / 32 * kAtOnce), blocks_for(count, 32 * kEach));

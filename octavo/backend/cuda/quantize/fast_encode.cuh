@@ -1,5 +1,5 @@
-// Eight scaled values to eight codes, in the quickest way there is for the format. Values are
-// finite: what is not has poisoned its tile, and is written over.
+// Encodes eight scaled values to eight codes, by the fastest method for the format. Values are
+// finite: non-finite ones have poisoned their tile, and their codes are overwritten.
 #pragma once
 
 #include <cstdint>
@@ -11,12 +11,12 @@
 
 namespace octavo::cuda {
 
-// e2m1 has 0 1/2 1 3/2 | 2 3 | 4 6: steps of 1/2, from 2 on of 1, from 4 on of 2. Sums make f32
-// itself round a magnitude to them, to nearest even. f32 has steps of 1/2 below 2^23 and of 1
-// above, so the bits of |u| + (2^23 - 2) count codes as far as |u| is 4; beyond they are too
-// large. Those of |u| / 2 + 2^23 count codes from there on; before they are too large. The code
-// is the least of both and 7, for every f32, Inf and NaN too. Eight nibbles are put together by
-// sums, what all of them have too much is taken off at the end.
+// e2m1 has 0 1/2 1 3/2 | 2 3 | 4 6: steps of 1/2, from 2 on of 1, from 4 on of 2. f32 sums round a
+// magnitude to them, to nearest even. f32 has steps of 1/2 below 2^23 and of 1 above, so the bits
+// of |u| + (2^23 - 2) count codes for |u| up to 4; beyond they are too large. Those of |u| / 2 +
+// 2^23 count codes from 4 on; below they are too large. The code is the minimum of both and 7, for
+// every f32, Inf and NaN included. Eight nibbles are combined by multiply-add, and their common
+// excess is subtracted at the end.
 __device__ __forceinline__ std::uint32_t encode_eight_e2m1(const float (&u)[kVector]) {
   constexpr std::uint32_t kZero = 0x4AFFFFFCu;  // 2^23 - 2
   constexpr std::uint32_t kOnes = 0x11111111u;
@@ -32,7 +32,7 @@ __device__ __forceinline__ std::uint32_t encode_eight_e2m1(const float (&u)[kVec
          sign_bytes(u[1], u[3], u[5], u[7]);
 }
 
-// Codes of eight values as they lie in memory: two words of bytes, or one of nibbles (in x).
+// Codes of eight values in memory order: two words of bytes, or one of nibbles (in x).
 template <FastElement kElement>
 __device__ __forceinline__ uint2 encode_eight(const float (&u)[kVector], const EncodePlan& lane,
                                               std::uint32_t (&loose)[kVector]) {
@@ -49,7 +49,7 @@ __device__ __forceinline__ uint2 encode_eight(const float (&u)[kVector], const E
   }
 }
 
-// The largest magnitude of a vector as the bits of f32, NaN and Inf above all else.
+// The largest magnitude of a vector as f32 bits, with NaN and Inf above all else.
 template <DType kSource>
 __device__ __forceinline__ std::uint32_t vector_amax(const Raw<kSource>& raw) {
   if constexpr (kSource != DType::f32) {

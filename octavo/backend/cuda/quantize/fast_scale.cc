@@ -26,7 +26,7 @@ bool te_scale(const ScaleSpec& spec, const Format& element, FastScale* scale) {
   const TileScale infinite = te_e8m0_scale(element, std::numeric_limits<float>::infinity());
   scale->infinite_bits = infinite.bits;
   scale->infinite_factor = std::bit_cast<std::uint32_t>(infinite.factor);
-  // The first amax above that of byte 0.
+  // The smallest amax above that of byte 0.
   const float above = std::nextafter(std::ldexp(static_cast<float>(max_value(element)), -127),
                                      std::numeric_limits<float>::infinity());
   if (te_e8m0_scale(element, above).bits == 0)
@@ -58,10 +58,10 @@ bool fast_scale(const ScaleSpec& spec, const Format& element, FastScale* scale) 
   scale->poison_code = element.has_nan() ? nan_input_code(element, EncodePolicy{}, false) : 0;
   if (!power) return true;
   const Binade top = binade_of(scale->max);
-  // A subnormal amax has its exponent and mantissa read as they lie. That is right as long as all
-  // of them end at the smallest scale, which they do unless something adds to the exponent.
-  // With two below the largest exponent of f32 the largest scale is below the largest of its
-  // format.
+  // The exponent and mantissa of a subnormal amax are read without normalization. That is right as
+  // long as all of them end at the smallest scale, which they do unless something adds to the
+  // exponent. With two below the largest exponent of f32 the largest scale is below the largest of
+  // its format.
   if (top.exponent < 2 || spec.margin != 0 || element.twos_complement) return false;
   scale->top_exponent = top.exponent;
   switch (spec.rule) {

@@ -1,4 +1,4 @@
-// One amax to one scale in a few instructions: tile_scale.h for what FastScale covers.
+// One amax to one scale in a few instructions: tile_scale.h for the cases that FastScale covers.
 #pragma once
 
 #include <cuda_fp16.h>
@@ -24,15 +24,15 @@ __device__ __forceinline__ float decoded_e4m3(std::uint32_t code) {
   return __half2float(__ushort_as_half(static_cast<std::uint16_t>(halves)));
 }
 
-// `amax` as bits, without NaN where the scale drops it; `tensor_scale` matters where there are two
-// levels.
+// `amax` as f32 bits, without NaN where the scale drops it; `tensor_scale` is used by two-level
+// scales.
 template <FastKind kKind>
 __device__ __forceinline__ MadeScale fast_tile_scale(const FastScale& scale, std::uint32_t amax,
                                                      float tensor_scale = 1.0F) {
   constexpr std::uint32_t kInfinity = 0x7F800000u;
   MadeScale made{0u, 1.0F, amax >= kInfinity && !scale.drops_nan};
   if constexpr (kKind == FastKind::e8m0 || kKind == FastKind::power_f32) {
-    // A tile of zeros ends at the smallest scale, too; in e8m0 that is its byte.
+    // A tile of zeros gets the smallest scale, too; in e8m0 that is byte 0.
     const int least = kKind == FastKind::e8m0 ? 0 : 1;
     const int exponent = static_cast<int>((amax + scale.carry) >> 23);
     const int byte = max(exponent - scale.top_exponent, least);

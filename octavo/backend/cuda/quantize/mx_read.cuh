@@ -1,4 +1,4 @@
-// How kernels read MX operands: codes of a row sixteen at a time, and the exponents of blocks.
+// Loads of MX operands: sixteen codes of a row at a time, and block exponents.
 #pragma once
 
 #include <cstdint>
@@ -15,8 +15,8 @@ __device__ __forceinline__ std::uint32_t exponent_at(const Matrix& scales, std::
       scales.data)[row * scales.row_pitch + block * scales.col_stride];
 }
 
-// Those beyond the end of the row are zero. `vectors`: rows begin at multiples of 16 bytes, and so
-// does `col`; `constant`: the kernel writes none of them.
+// Codes beyond the end of the row are zero. `vectors`: rows begin at multiples of 16 bytes, and so
+// does `col`; `constant`: the kernel does not write them, so the read-only cache may be used.
 __device__ __forceinline__ uint4 codes_at(const Matrix& codes, std::int64_t row, std::int64_t col,
                                           bool vectors, bool constant = true) {
   const unsigned char* from =

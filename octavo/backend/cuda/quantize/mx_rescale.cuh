@@ -1,5 +1,5 @@
-// Codes of FP8 times a power of two below one, to nearest even: how blocks of MX get a larger
-// exponent. The one place that does so on the device.
+// Rescales FP8 codes by a power of two below one, to nearest even: how a block of MX gets a larger
+// exponent. The only implementation on the device.
 #pragma once
 
 #include <cuda_fp16.h>
@@ -10,11 +10,11 @@
 
 namespace octavo::cuda {
 
-__device__ __forceinline__ float power_of(std::uint32_t code) {  // as of e8m0
+__device__ __forceinline__ float power_of(std::uint32_t code) {  // of an e8m0 code
   return __uint_as_float(code == 255 ? 0x7FC00000u : code == 0 ? 0x00400000u : code << 23);
 }
 
-// Two codes as halves, which hold every one.
+// Decodes two codes to f16, which holds every value.
 template <bool kE5m2>
 __device__ __forceinline__ __half2 decoded_pair(std::uint32_t codes) {
   std::uint32_t halves;
@@ -33,9 +33,9 @@ __device__ __forceinline__ std::uint32_t e4m3_pair(__half2 halves) {
   return pair;
 }
 
-// Codes times 2^-down. Halves are enough for e4m3: of its numbers times a power of two, whose
-// four bits reach no further than three below the first, only those below 2^-21 are inexact there,
-// and all that is below 2^-10 becomes zero. 2^-24 times the largest is.
+// Codes times 2^-down. f16 is enough for e4m3: of its values times a power of two, whose four bits
+// reach no further than three below the first, only those below 2^-21 are inexact in f16, and
+// everything below 2^-10 becomes zero, as does 2^-24 times the largest.
 template <bool kE5m2>
 struct Rescaling {
   float factor;
@@ -56,14 +56,14 @@ struct Rescaling {
     }
     if (changed != nullptr) {
       const float2 wanted = __half22float2(was), is = __half22float2(decoded_pair<kE5m2>(made));
-      // Neither NaN nor Inf, which stay.
+      // Neither NaN nor Inf, which are kept.
       const auto differs = [&](float x, float y) { return x - x == 0.0F && x * factor != y; };
       *changed += differs(wanted.x, is.x) + differs(wanted.y, is.y);
     }
     return made;
   }
 
-  // The top bits of bytes that are NaN or Inf.
+  // The top bit of each byte that is NaN or Inf.
   static __device__ __forceinline__ std::uint32_t special(std::uint32_t word) {
     return (kE5m2 ? (word & 0x7C7C7C7Cu) + 0x04040404u : (word & 0x7F7F7F7Fu) + 0x01010101u) &
            0x80808080u;
@@ -74,7 +74,7 @@ struct Rescaling {
       return pair(word & 0xFFFF, changed) | pair(word >> 16, changed) << 16;
     };
     uint4 made = make_uint4(four(codes.x), four(codes.y), four(codes.z), four(codes.w));
-    // The conversion makes every NaN the positive one and Inf the largest number.
+    // cvt makes every NaN the positive one and Inf the largest value.
     if ((special(codes.x) | special(codes.y) | special(codes.z) | special(codes.w)) != 0) {
       const auto keep = [](std::uint32_t was, std::uint32_t& is) {
         const std::uint32_t bytes = (special(was) >> 7) * 0xFFu;
@@ -89,7 +89,7 @@ struct Rescaling {
   }
 };
 
-// All lanes of a warp call this with how many codes they changed.
+// All lanes of a warp call this with the number of codes they changed.
 __device__ __forceinline__ void count_changed(unsigned changed, unsigned long long* counter) {
   changed = __reduce_add_sync(0xFFFFFFFFu, changed);
   if (threadIdx.x % 32 == 0 && changed > 0)

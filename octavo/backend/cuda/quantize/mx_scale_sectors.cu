@@ -1,6 +1,6 @@
-// Puts the words of scales that the kernels for MX columns left in sectors of sixteen lines into
-// the sectors of their own lines: 128 sectors at a time are read, and written again. Its blocks are
-// there when those kernels end: they are launched with them and wait.
+// Sorts MX scales that the MX columns kernel stored in sectors of sixteen lines into the sectors of
+// their own lines: reads 128 sectors at a time and writes them back. Launched after that kernel in
+// the same stream.
 #include "octavo/backend/cuda/quantize/mx_scale_sectors.h"
 
 #include "octavo/backend/cuda/runtime/runtime.h"
@@ -11,11 +11,11 @@ namespace {
 constexpr int kThreads = 2 * kSectorLines;  // half a sector each
 constexpr int kWords = 4;                   // of half a sector
 
-constexpr int kGroups = 2;  // of 128 sectors, a block: enough to read at once
+constexpr int kGroups = 2;  // of 128 sectors, per block: enough loads in flight
 
 struct SortPlan {
   SharedSectors side[2];
-  std::int64_t first_groups, groups;  // of side 0; of both
+  std::int64_t first_groups, groups;  // of side 0; of both sides
 };
 
 __host__ __device__ std::int64_t groups_across(const SharedSectors& side) {
@@ -23,7 +23,7 @@ __host__ __device__ std::int64_t groups_across(const SharedSectors& side) {
 }
 
 __global__ void __launch_bounds__(kThreads) sort_kernel(const __grid_constant__ SortPlan plan) {
-  // A word more: lines of a tile are not a whole number of banks apart.
+  // One word of padding against bank conflicts between the lines of a tile.
   __shared__ std::uint32_t words[kGroups][kSectorLines][kSectorTiles + 1];
   const int sector = static_cast<int>(threadIdx.x) / 2, half = static_cast<int>(threadIdx.x) % 2;
   const int tile = sector / kLinesOfTile,

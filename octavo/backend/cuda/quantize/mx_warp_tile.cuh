@@ -1,5 +1,5 @@
-// How a warp holds 32 rows of a matrix for MX both ways: eight lanes side by side, each with eight
-// rows of one vector of sixteen bytes, four times below each other. The amaxes of blocks of 32.
+// Layout of 32 rows of a matrix in a warp, for MX rowwise and columnwise: eight lanes across, each
+// with eight rows of one 16-byte vector, four times below each other. Amaxes of blocks of 32.
 #pragma once
 
 #include <cstdint>
@@ -10,11 +10,11 @@
 namespace octavo::cuda {
 
 inline constexpr int kLaneRows = 8;
-inline constexpr int kAcross = 8;  // lanes side by side
+inline constexpr int kAcross = 8;  // lanes across
 template <DType kSource>
 inline constexpr int kLaneCols = kSource == DType::f32 ? 4 : 8;  // sixteen bytes
 
-// The amaxes of a lane's rows, of the whole block of 32 columns.
+// Amaxes of a lane's rows, over the whole block of 32 columns.
 template <DType kSource>
 __device__ __forceinline__ void row_amaxes(const uint4 (&x)[kLaneRows],
                                            std::uint32_t (&amax)[kLaneRows]) {
@@ -22,7 +22,7 @@ __device__ __forceinline__ void row_amaxes(const uint4 (&x)[kLaneRows],
 #pragma unroll
     for (int i = 0; i < kLaneRows; i += 2) {
       const unsigned two[2] = {halves_amax(x[i]), halves_amax(x[i + 1])};
-      // Row i in the low half, row i + 1 in the high one: a shuffle serves both.
+      // Row i in the low half, row i + 1 in the high one: one shuffle serves both.
       unsigned both = __vimax3_u16x2(__byte_perm(two[0], two[1], 0x5410),
                                      __byte_perm(two[0], two[1], 0x7632), 0u);
 #pragma unroll
@@ -45,7 +45,7 @@ __device__ __forceinline__ void row_amaxes(const uint4 (&x)[kLaneRows],
   }
 }
 
-// The amaxes of a lane's columns, of all 32 rows.
+// Amaxes of a lane's columns, over all 32 rows.
 template <DType kSource>
 __device__ __forceinline__ void column_amaxes(const uint4 (&x)[kLaneRows],
                                               std::uint32_t (&amax)[kLaneCols<kSource>]) {

@@ -1,4 +1,4 @@
-// Which kernel does a quantization.
+// Dispatch: chooses the kernel of a quantization.
 #include "octavo/backend/cuda/quantize/copy_job.h"
 #include "octavo/backend/cuda/runtime/kernel_table.h"
 #include "octavo/backend/cuda/runtime/runtime.h"
@@ -61,7 +61,7 @@ bool is_usual_te(const QuantizeJob& job) {
 
 namespace {
 
-// One scale for a copy that is made of parts: its amax has to be known before the first of them.
+// A single scale for a copy that is made in row blocks: its amax must be known before the first.
 bool needs_amax_first(const QuantizeJob& job) {
   return (job.source.is_quantized() || job.columnwise.wanted()) &&
          (!job.rowwise.wanted() || has_one_tile(job.rowwise)) &&
@@ -70,9 +70,9 @@ bool needs_amax_first(const QuantizeJob& job) {
          job.given_inv_scale == nullptr && !job.hadamard_rowwise && !job.hadamard_columnwise;
 }
 
-// `job` has a rowwise copy alone, and an amax if that is wanted.
+// `job` has only a rowwise copy, and an amax if that is wanted.
 bool quantize_rowwise(const Exec& exec, QuantizeJob job) {
-  if (quantize_tensor(exec, job)) return true;  // makes the amax on its way
+  if (quantize_tensor(exec, job)) return true;  // computes the amax on its way
   if (job.amax != nullptr) amax_matrix(exec, job.source, amax_of(job.scale), job.amax);
   job.amax = nullptr;
   if (job.source.is_quantized()) return requantize_rows(exec, job);
@@ -89,14 +89,14 @@ void quantize_matrix(const Exec& exec, const QuantizeJob& job) {
     if (job.amax != nullptr) amax_as_copied(exec, job);
     return;
   }
-  if (quantize_produced(exec, job)) return;  // where fuses() said so
+  if (quantize_produced(exec, job)) return;  // if fuses() accepts it
   QuantizeJob rest = job;
   Exec inner = exec;
   const bool transposes = can_transpose(job);
   const bool amax_first = (!transposes || job.source.is_quantized()) && needs_amax_first(job);
   const Scratch found(exec, amax_first ? sizeof(float) : 0);
   if (amax_first) {
-    inner = without_workspace(exec);  // which is taken
+    inner = without_workspace(exec);  // the workspace is in use
     found.clear();
     amax_matrix(inner, job.source, amax_of(job.scale), found.as<float>());
     rest.given_amax = found.as<float>();

@@ -1,7 +1,7 @@
-// Blocks of 16, 32 or 128 values along a row: MX, NVFP4, 1x128. A thread holds sixteen values, the
-// lanes of a block find its amax by shuffles, and everything stays in registers between the one
-// read and the one write. Floor: bytes over the copy rate; scales of a byte go out four at a time,
-// because single ones cost a tenth of it.
+// Quantizes 1D blocks of 16, 32 or 128 values along a row: NVFP4, MX, 1x128. A thread holds sixteen
+// values, the lanes of a block reduce its amax by shuffles, and everything stays in registers
+// between the one read and the one write. Floor: bytes over the copy rate; scale bytes are stored
+// four at a time, because single-byte stores cost a tenth of it.
 #include "octavo/backend/cuda/convert/element_plans.h"
 #include "octavo/backend/cuda/convert/vector_plan.h"
 #include "octavo/backend/cuda/quantize/copy_job.h"
@@ -21,21 +21,21 @@ struct BlockPlan {
   const unsigned char* from;
   unsigned char* to;
   unsigned char* scales;
-  std::int64_t rows, tiles, cols;  // tiles: in a row
+  std::int64_t rows, tiles, cols;  // tiles: per row
   std::int64_t from_pitch, to_pitch, scale_pitch, scale_stride;
   int code_bits;
-  bool words_of_scales;  // four bytes of scales side by side, aligned
-  bool wide;             // sixteen codes at an aligned address
+  bool words_of_scales;  // four scale bytes can be stored as an aligned word
+  bool wide;             // sixteen codes can be stored at an aligned address
   const float* tensor_scale;
   FastScale scale;
   EncodePlan lane;
 };
 
-// kFlat: one long row of whole blocks.
+// kFlat: a single long row of whole blocks.
 template <DType kSource, int kWidth, FastKind kKind, FastElement kElement, bool kFlat>
 __global__ void __launch_bounds__(kThreads)
     row_blocks_kernel(const __grid_constant__ BlockPlan plan) {
-  constexpr int kLanes = kWidth / kPerThread;  // of a block
+  constexpr int kLanes = kWidth / kPerThread;  // per block
   const std::int64_t lanes_of_row = plan.tiles * kLanes;
   const std::int64_t at = static_cast<std::int64_t>(blockIdx.x) * kThreads + threadIdx.x;
   const std::int64_t row = kFlat ? 0 : at / lanes_of_row;
@@ -188,7 +188,7 @@ bool quantize_1d_blocks(const Exec& exec, const QuantizeJob& job) {
     return false;
   const int scale_bytes = element_bytes(scales.dtype, scales.format);
   const std::int64_t tiles = scales.cols;
-  // One long row of blocks where the blocks of a row end with it.
+  // A single long row of blocks where blocks do not cross row ends.
   const bool flat = vectors.rows == 1 && values.cols % width == 0 &&
                     (scales.rows == 1 || scales.row_pitch == tiles * scale_bytes) &&
                     (tiles == 1 || scales.col_stride == scale_bytes);

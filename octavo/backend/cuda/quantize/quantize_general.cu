@@ -1,6 +1,6 @@
-// Quantization of anything by definition: any tile, source, policy, arith, rounding, packing. First
-// a block finds the scale of each tile, then every element is encoded with its tile's. Scales wait
-// in between in scratch, a band of tiles at a time.
+// General quantization fallback, by definition: any tile, source, policy, arith, rounding, packing.
+// First a thread block finds the scale of each tile, then every element is encoded with its tile's
+// scale. In between scales are in scratch, for a row block of tiles at a time.
 #include <algorithm>
 
 #include "octavo/backend/cuda/convert/count.cuh"
@@ -16,8 +16,8 @@ namespace {
 
 constexpr int kThreads = 256;
 constexpr std::int64_t kRowBlockTiles = 1 << 20;  // scratch of 12 MiB
-constexpr std::int64_t kBigTile = 64 * 1024;      // from here on many blocks look for one amax
-constexpr std::int64_t kMostFitted = 1 << 22;  // elements of a tile whose errors one thread adds up
+constexpr std::int64_t kBigTile = 64 * 1024;      // from here on many thread blocks reduce one amax
+constexpr std::int64_t kMostFitted = 1 << 22;     // maximum tile elements for policy mse
 
 struct Region {
   std::int64_t row, col, rows, cols;
@@ -32,7 +32,7 @@ __device__ double value_at(const CopyJob& job, const Region& region, std::int64_
   return seen_value(job, region.row + i / region.cols, region.col + i % region.cols);
 }
 
-// The magnitude of a rank, eight bits at a time from the top.
+// Radix select: the magnitude of a rank, eight bits at a time from the top.
 __device__ std::uint32_t ranked_magnitude(const CopyJob& job, const Region& region) {
   __shared__ unsigned counts[256];
   __shared__ std::uint32_t prefix;
@@ -64,7 +64,7 @@ __device__ std::uint32_t ranked_magnitude(const CopyJob& job, const Region& regi
   return prefix;
 }
 
-// Each thread tries one candidate and adds up in the order that defines the result.
+// Each thread tries one candidate scale and sums its errors in the order that defines the result.
 __device__ TileScale fitted_scale(const CopyJob& job, const Region& region, float amax) {
   __shared__ double errors[64];
   const int candidates = fit_candidates(job.scale.rule), mine = static_cast<int>(threadIdx.x);
@@ -96,7 +96,7 @@ __device__ TileScale fitted_scale(const CopyJob& job, const Region& region, floa
   return made_scale(job, best < 0 ? amax : fit_candidate(job.scale.rule, amax, best));
 }
 
-// A block a tile. `amaxes`, where given, has been found already.
+// One thread block per tile. `amaxes`, if given, are already known.
 __global__ void __launch_bounds__(kThreads)
     scales_kernel(const __grid_constant__ CopyJob job, std::int64_t first_tile,
                   const std::uint32_t* amaxes, TileScale* scales) {
@@ -132,7 +132,7 @@ __global__ void __launch_bounds__(kThreads)
   }
 }
 
-// The amaxes of big tiles, each looked at by gridDim.y blocks.
+// Amaxes of big tiles, each reduced by gridDim.y thread blocks.
 __global__ void __launch_bounds__(kThreads)
     big_amax_kernel(const __grid_constant__ CopyJob job, std::int64_t first_tile,
                     std::uint32_t* amaxes) {

@@ -1,7 +1,7 @@
-// Values to MX codes with one scale a row, in one pass: blocks of 32 get their exponents as in
-// quantize_1d_blocks.cu, those of a row are compared, and codes are lowered before anything is
-// written. A row is held in registers by a warp, or by a block of threads. Floor: bytes over the
-// copy rate.
+// Quantizes to MX codes with exponents aligned by row, in one pass: blocks of 32 get their
+// exponents as in quantize_1d_blocks.cu, the exponents of a row are reduced to their maximum, and
+// codes are rescaled before they are stored. A row is held in registers by a warp, or by a thread
+// block. Floor: bytes over the copy rate.
 #include <algorithm>
 
 #include "octavo/backend/align_job.h"
@@ -25,16 +25,16 @@ constexpr int kWarpRowThreads = 256;  // where a warp has a row
 struct AlignedPlan {
   const unsigned char* from;
   unsigned char* to;
-  float* scales;  // one beside the other
+  float* scales;  // contiguous
   std::int64_t rows, from_pitch, to_pitch;
   int vectors;     // of eight values in a row
-  bool warp_rows;  // a row is a warp's, else all of a block's
-  bool wide;       // sixteen codes at an aligned address
+  bool warp_rows;  // one warp per row, else one thread block
+  bool wide;       // sixteen codes can be stored at an aligned address
   FastScale scale;
   unsigned long long* changed;
 };
 
-// The exponent of a block of 32, which two lanes have, and what its values are multiplied by.
+// The exponent of a block of 32, which two lanes hold, and the factor of its values.
 template <DType kSource>
 __device__ __forceinline__ MadeScale block_scale(const AlignedPlan& plan,
                                                  const Raw<kSource> (&raw)[2]) {
@@ -66,12 +66,12 @@ __device__ __forceinline__ uint4 encoded(const AlignedPlan& plan, const Raw<kSou
   return {codes[0].x, codes[0].y, codes[1].x, codes[1].y};
 }
 
-// A thread has kPairs times sixteen values of a row. No lane leaves before the last shuffle.
+// A thread has kPairs times sixteen values of a row. No lane may exit before the last shuffle.
 template <DType kSource, bool kE5m2, int kPairs, bool kCounts>
 __global__ void __launch_bounds__(kMostThreads)
     quantize_aligned_kernel(const __grid_constant__ AlignedPlan plan) {
   __shared__ std::uint32_t of_warp[32];
-  const int threads = plan.warp_rows ? 32 : static_cast<int>(blockDim.x);  // of a row
+  const int threads = plan.warp_rows ? 32 : static_cast<int>(blockDim.x);  // per row
   const int thread = static_cast<int>(threadIdx.x) % threads;
   const std::int64_t row =
       plan.warp_rows
@@ -93,11 +93,12 @@ __global__ void __launch_bounds__(kMostThreads)
 #pragma unroll
   for (int p = 0; p < kPairs; ++p) {
     made[p] = block_scale<kSource>(plan, raw[p]);
-    // A tile of zeros has the smallest exponent, so what is beyond the row raises nothing.
+    // A tile of zeros has the smallest exponent, so elements beyond the row do not raise the
+    // maximum.
     top = max(top, made[p].bits);
   }
-  // The warp's first, whoever has the row: where this instruction is in a branch of its own, nvcc
-  // 13.0 guards it with a predicate that says something else.
+  // The warp reduction runs unconditionally: if this instruction is in a branch of its own, nvcc
+  // 13.0 guards it with a wrong predicate.
   top = __reduce_max_sync(0xFFFFFFFFu, top);
   if (!plan.warp_rows) top = amax_of_warps(top, of_warp);
   if (inside && thread == 0) plan.scales[row] = power_of(top);
@@ -108,7 +109,7 @@ __global__ void __launch_bounds__(kMostThreads)
   for (int p = 0; p < kPairs; ++p) {
     uint4 codes = encoded<kSource, kE5m2>(plan, raw[p], made[p]);
     const std::uint32_t down = top - made[p].bits;
-    // A NaN scale is that of its whole row.
+    // A NaN scale becomes that of its whole row.
     if (down > 0 && top != 255) codes = Rescaling<kE5m2>(down)(codes, kCounts ? &changed : nullptr);
     const int vector = (p * threads + thread) * 2;
     if (!inside || vector >= plan.vectors) continue;
@@ -127,8 +128,8 @@ void launch(const Exec& exec, const AlignedPlan& plan, unsigned blocks, int thre
   OCTAVO_CUDA_LAUNCHED("quantize_aligned_kernel");
 }
 
-// Two pairs of vectors a thread where a row has them: enough loads in flight, few warps to wait
-// for. False where a row is too long.
+// Two pairs of vectors per thread for long rows: enough loads in flight, few warps to wait for.
+// False if a row is too long.
 template <DType kSource, bool kE5m2>
 bool launch_row(const Exec& exec, AlignedPlan plan) {
   const int pairs = (plan.vectors + 1) / 2;

@@ -1,12 +1,13 @@
-// MX blocks down the columns, stored transposed, with or without those along the rows, from one
-// read. A lane holds eight rows of one vector of sixteen bytes, a warp 32 rows of eight vectors.
-// Row amaxes go over the lanes of a block, column amaxes over a lane's own rows and two shuffles.
-// Eight codes down a column are eight bytes of the transpose; they meet those of the other warps in
-// shared memory (swizzled, so that no bank is asked twice) and leave in lines of 128.
+// Quantizes MX blocks down the columns, stored transposed (columnwise), with or without the rowwise
+// copy, from one read. A lane holds eight rows of one 16-byte vector, a warp 32 rows of eight
+// vectors. Row amaxes are reduced over the lanes of a block, column amaxes over a lane's own rows
+// and by two shuffles. Eight codes down a column are eight bytes of the transpose; they are
+// combined with those of the other warps in shared memory (swizzled against bank conflicts) and
+// stored in lines of 128 bytes.
 //
-// Scales: a tile has a word of four for each of its lines, and L2 takes a word for the price of a
-// sector, or more. So in large matrices each of eight tiles that have scales in the same sectors
-// fills some of them with its own words, and mx_scale_sectors.cu puts the words where they belong.
+// Scales: a tile has a word of four for each of its lines, and to L2 a word costs as much as a
+// sector, or more. So in large matrices each of eight tiles that share sectors of scales fills some
+// of them with its own words, and mx_scale_sectors.cu sorts the words into place.
 #include <type_traits>
 
 #include "octavo/backend/cuda/convert/vector_plan.h"
@@ -22,10 +23,10 @@
 namespace octavo::cuda {
 namespace {
 
-constexpr int kDown = 4, kBeside = 2;  // warps of a tile
+constexpr int kDown = 4, kBeside = 2;  // warps of a tile, down and across
 constexpr int kThreads = kDown * kBeside * 32;
 constexpr int kTileRows = kDown * kMxBlock;  // 128: a line of the transpose
-// From here on (values) the second kernel that whole sectors need costs less than they save.
+// From this many values on, the second kernel that whole sectors need costs less than they save.
 constexpr std::int64_t kSectorsPay = std::int64_t{1} << 26;
 
 struct ColumnsPlan {
@@ -34,12 +35,12 @@ struct ColumnsPlan {
   std::int64_t rows, cols;
   std::int64_t from_pitch, row_code_pitch, row_scale_pitch, col_code_pitch, col_scale_pitch;
   FastScale scale;
-  // Lines up to these, in both directions, have tiles that share sectors; zero where none do.
+  // Up to these lines, in both directions, tiles share sectors; zero where none do.
   std::int64_t shared_rows, shared_cols;
 };
 
-// The factors of up to eight blocks, and their scales as bytes. That of a poisoned block is NaN,
-// which makes NaN of all it is multiplied with.
+// The factors of up to eight blocks, and their scales as bytes. The factor of a poisoned block is
+// NaN, so all its codes become NaN.
 template <int kCount>
 __device__ __forceinline__ uint2 made_factors(const FastScale& scale,
                                               const std::uint32_t (&amax)[kCount],
@@ -54,7 +55,7 @@ __device__ __forceinline__ uint2 made_factors(const FastScale& scale,
   return {bytes[0], bytes[1]};
 }
 
-// A few scales side by side: all at once where the address allows it.
+// Stores neighbouring scales: at once where the address allows it.
 template <int kCount>
 __device__ __forceinline__ void store_scales(unsigned char* to, std::uint32_t bytes,
                                              std::int64_t left) {
@@ -68,8 +69,8 @@ __device__ __forceinline__ void store_scales(unsigned char* to, std::uint32_t by
     if (i < left) to[i] = static_cast<unsigned char>(bytes >> (8 * i));
 }
 
-// The scales of a tile's 128 lines in one direction, `bytes[k][line]` the k-th of a line. `line0`
-// counts lines, `at0` values along them.
+// Stores the scales of a tile's 128 lines in one direction; `bytes[k][line]` is the k-th of a line.
+// `line0` counts lines, `at0` values along them.
 template <int kCount, int kLines, bool kWhole>
 __device__ __forceinline__ void store_side(unsigned char* scales, std::int64_t pitch, int line,
                                            std::int64_t line0, std::int64_t at0, std::int64_t lines,
@@ -92,8 +93,8 @@ __device__ __forceinline__ void store_side(unsigned char* scales, std::int64_t p
                          (length - at0 + kMxBlock - 1) / kMxBlock);
 }
 
-// Beside codes of both copies and their scales, plain stores are quicker by a hundredth or more;
-// with columns alone, those that leave L2 first.
+// With both copies and their scales, plain stores are faster by a hundredth or more; with columns
+// alone, streaming stores (evict first).
 template <bool kPlain, typename T>
 __device__ __forceinline__ void store_codes_as(T* to, T codes) {
   if constexpr (kPlain) {
@@ -103,7 +104,7 @@ __device__ __forceinline__ void store_codes_as(T* to, T codes) {
   }
 }
 
-// kWhole: no tile is cut off by an edge.
+// kWhole: no tile crosses an edge.
 template <DType kSource, bool kE5m2, bool kRows, bool kWhole>
 __global__ void __launch_bounds__(kThreads, kRows ? 2 : 3)
     columns_kernel(const __grid_constant__ ColumnsPlan plan) {
@@ -161,7 +162,7 @@ __global__ void __launch_bounds__(kThreads, kRows ? 2 : 3)
     if (quarter == 0 && kCols == 8) to[1] = bytes.y;
   }
 
-  // Two rows at a time: what is unpacked serves both copies.
+  // Two rows at a time: unpacked values serve both copies.
   std::uint32_t columns[kCols][2];
 #pragma unroll
   for (int i = 0; i < kLaneRows; i += 2) {
@@ -203,7 +204,7 @@ __global__ void __launch_bounds__(kThreads, kRows ? 2 : 3)
 #pragma unroll
   for (int at = thread; at < kTileCols * 8; at += kThreads) {
     const int c = at / 8, chunk = at % 8;
-    // An even number of words of eight bytes apart: pairs of them stay together.
+    // The pitch is an even number of 8-byte words, so that pairs of them stay together.
     const auto* codes =
         reinterpret_cast<const uint4*>(&transposed[c][(chunk ^ (c / kCols % 8)) * 2]);
     if (kWhole || (col0 + c < plan.cols && row0 + chunk * 16 < plan.rows))
@@ -278,7 +279,7 @@ bool quantize_mx_columns(const Exec& exec, const QuantizeJob& job) {
   plan.row_scale_pitch = job.rowwise.scales.row_pitch;
   plan.col_code_pitch = codes.row_pitch;
   plan.col_scale_pitch = job.columnwise.scales.row_pitch;
-  // Columns alone gain nothing, and tiles of f32 have other shapes.
+  // Columns alone gain nothing, and f32 tiles have other shapes.
   if (values.dtype != DType::f32 && job.rowwise.wanted() &&
       values.rows * values.cols >= kSectorsPay) {
     constexpr std::int64_t kShared = kSectorTiles * kSectorLines;

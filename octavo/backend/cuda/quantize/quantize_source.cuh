@@ -1,5 +1,5 @@
-// What a quantization reads, element by element, in any of its ways: values, codes with scales,
-// either of them transposed, Hadamard-transformed.
+// Element access to the source of a quantization, for the general kernels: values or codes with
+// scales, optionally transposed and Hadamard-transformed.
 #pragma once
 
 #include <cstdint>
@@ -10,7 +10,7 @@
 
 namespace octavo::cuda {
 
-// Exact in f64, whatever the format. NaN keeps the sign of its code, which a product would forget.
+// Exact in f64 for every format. NaN keeps the sign of its code, which a product would lose.
 __device__ inline double dequantized(const QuantizedMatrix& from, std::int64_t row,
                                      std::int64_t col) {
   const std::int64_t rows = tile_extent(from.tile.rows, from.codes.rows),
@@ -43,8 +43,7 @@ __device__ inline double seen_value(const CopyJob& job, std::int64_t row, std::i
   return static_cast<double>(group[col - first]);
 }
 
-// The bits of the magnitude as it counts for an amax; f64 is rounded up to f32, finite stays
-// finite.
+// The magnitude bits that count for an amax; f64 is rounded up to f32, finite values stay finite.
 __device__ inline std::uint32_t counted(double value, AmaxOf of) {
   const double magnitude = fabs(value);
   if (magnitude != magnitude) return of == AmaxOf::all ? 0x7FC00000u : 0u;
@@ -57,7 +56,7 @@ __device__ inline Encoded encode_scaled(const CopyJob& job, double value, const 
   if (scale.scale != scale.scale) return {.code = job.poison_code, .nan = true};
   double u = value;
   if (value != value) {
-    // stays as it is: a product would forget its sign
+    // kept: a product would lose its sign
   } else if (job.is_f64) {
     const auto factor = static_cast<double>(scale.factor);
     u = peer_adjusted(job.peer_adjust, job.division ? value / factor : value * factor);

@@ -1,7 +1,8 @@
-// Quantizations that want their values in another form first, a band at a time: codes with scales
-// are dequantized to f32, what is asked for columnwise is transposed. The form is made in scratch
-// that fits into L2, and quantized from there by whichever kernel is best at it; it never exists as
-// a whole. Bands are whole tiles, so nothing changes but the order of the work.
+// Quantizations that stage their values in another form first, a row block at a time: codes with
+// scales are dequantized to f32 (requantize), values of a columnwise copy are transposed. The
+// staged form is in scratch that fits into L2, and is quantized from there by the best kernel for
+// it; it never exists as a whole. Row blocks are whole tiles, so only the order of the work
+// changes.
 #include <algorithm>
 #include <numeric>
 
@@ -27,7 +28,7 @@ Matrix columns_of(Matrix matrix, std::int64_t first, std::int64_t count) {
   return matrix;
 }
 
-// One tile over all of an extent goes on over every part of it.
+// A tile that covers the whole extent covers every part of it.
 QuantizedMatrix rows_of(QuantizedMatrix matrix, std::int64_t first, std::int64_t count) {
   if (tile_count(matrix.tile.rows, matrix.codes.rows) == 1) {
     matrix.tile.rows = 0;
@@ -49,12 +50,13 @@ QuantizedMatrix columns_of(QuantizedMatrix matrix, std::int64_t first, std::int6
   return matrix;
 }
 
-// What the parts of an extent are multiples of, where one tile does not cover it.
+// The granularity of parts of an extent: the tile, unless one tile covers the extent.
 std::int64_t grain(std::int64_t tile, std::int64_t size) {
   return tile_count(tile, size) == 1 ? 1 : tile;
 }
 
-// How many of `count` rows of so many bytes are a band; 0 where not even a unit of them is.
+// The rows of a row block, out of `count` rows of `row_bytes` bytes, in multiples of `unit`; 0 if
+// not even one unit fits.
 std::int64_t row_block_of(std::int64_t count, std::int64_t unit, std::int64_t row_bytes) {
   if (unit > kMostBytes || unit * row_bytes > kMostBytes) return 0;
   return std::min(count, std::max<std::int64_t>(1, kRowBlockBytes / (unit * row_bytes)) * unit);
@@ -74,7 +76,7 @@ bool has_given_scale(const QuantizeJob& job) {
   return job.given_amax != nullptr || job.given_inv_scale != nullptr;
 }
 
-// A part of the rows can be quantized by itself, or its one tile's scale is known.
+// Whether a row block can be quantized by itself, or the scale of its only tile is given.
 bool can_be_split(const QuantizeJob& job, const QuantizedMatrix& to) {
   return tile_count(to.tile.rows, to.codes.rows) > 1 ||
          (has_given_scale(job) && tile_count(to.tile.cols, to.codes.cols) == 1);

@@ -1,6 +1,6 @@
-// One scale for a tensor. Current scaling: its amax, then a cast that walks backwards, so that what
-// the first pass read last is read first while L2 still has it. Delayed scaling: the cast alone,
-// with the amax found on its way. Also the amax of a matrix by itself.
+// Per-tensor scaling. Current scaling: an amax pass, then a cast that runs backwards, so that what
+// the first pass read last is read first, while it is still in L2. Delayed scaling: the cast alone,
+// which finds the amax on its way. Also the amax of a matrix by itself.
 #include <algorithm>
 
 #include "octavo/backend/cuda/convert/vector_plan.h"
@@ -16,9 +16,9 @@ namespace {
 
 constexpr int kThreads = 256;
 constexpr int kUnroll = 8;  // vectors in flight
-constexpr int kPairs = 2;   // the same, two by two
+constexpr int kPairs = 2;   // the same, in pairs
 
-// NaN is one NaN, whichever there was.
+// Canonical NaN for every NaN.
 __device__ __forceinline__ std::uint32_t one_nan(std::uint32_t bits) {
   return bits > 0x7F800000u ? 0x7FC00000u : bits;
 }
@@ -37,7 +37,7 @@ __device__ __forceinline__ std::uint32_t limited_amax(const Raw<kSource>& raw, s
   return amax;
 }
 
-// Magnitudes above `most` do not count.
+// Magnitudes above `most` are ignored.
 template <DType kSource, bool kAll>
 __global__ void __launch_bounds__(kThreads)
     amax_kernel(const unsigned char* from, std::int64_t rows, std::int64_t vectors,
@@ -66,7 +66,7 @@ struct TensorPlan {
   unsigned char* to;
   VectorPlan vectors;
   FastScale scale;
-  const float *amax, *inv_scale;  // one of them
+  const float *amax, *inv_scale;  // exactly one is set
   float* scale_to;
   float* amax_out;
   bool keep_nan_sign;
@@ -205,7 +205,7 @@ bool quantize_tensor(const Exec& exec, const QuantizeJob& job) {
   const bool given = job.given_inv_scale != nullptr;
   QuantizeJob plain = job;
   plain.given_amax = nullptr;
-  if (given) {  // then neither rule nor arith is asked
+  if (given) {  // rule and arith do not matter then
     plain.scale = {};
     if (plain.encode.nan_code == NanCode::positive_ones)
       plain.encode.nan_code = NanCode::signed_ones;
@@ -233,8 +233,8 @@ bool quantize_tensor(const Exec& exec, const QuantizeJob& job) {
   plan.amax_out = job.amax;
   plan.keep_nan_sign = job.encode.nan_code == NanCode::signed_ones;
   plan.drops_nan = amax_of(job.scale) == AmaxOf::not_nan;
-  // The cast finds the amax on its way; one that leaves Inf out, or is not what the scale was made
-  // from, is looked for apart.
+  // The cast finds the amax on its way; an amax that leaves Inf out, or that the scale was not made
+  // from, needs a separate pass.
   if (job.amax != nullptr &&
       (job.given_amax != nullptr || amax_of(job.scale) == AmaxOf::only_finite)) {
     plan.amax_out = nullptr;

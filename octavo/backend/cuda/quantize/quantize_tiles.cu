@@ -1,5 +1,5 @@
-// Tiles that a block of threads holds in its registers: whole rows (one scale a row) and squares of
-// 128 by 128 (weights). One read, one reduction through shared memory, one write.
+// Quantizes tiles that a thread block holds in registers: whole rows (per-row scale) and squares of
+// 128 x 128 (block-scaled weights). One read, one reduction through shared memory, one write.
 #include <algorithm>
 
 #include "octavo/backend/cuda/convert/vector_plan.h"
@@ -16,14 +16,14 @@ namespace {
 
 constexpr int kSquare = 128;
 constexpr int kSquareThreads = 256;
-// Of a row: f32 needs the registers of twice as many threads.
+// Threads per row: f32 needs the registers of twice as many threads.
 constexpr int most_threads(DType source) { return source == DType::f32 ? 512 : 1024; }
 
 struct TilePlan {
   const unsigned char* from;
   unsigned char* to;
   unsigned char* scales;
-  std::int64_t rows, vectors;  // vectors: in a row
+  std::int64_t rows, vectors;  // vectors: per row
   std::int64_t from_pitch, to_pitch, scale_pitch, scale_stride;
   FastScale scale;
   bool wide;
@@ -37,7 +37,7 @@ __device__ __forceinline__ uint2 scaled_codes(const Raw<kSource>& raw, float fac
   return hardware_eight<kE5m2>(u);
 }
 
-// Of the values that a block holds.
+// The amax of the values that a thread block holds.
 template <FastKind kKind, DType kSource, int kCount>
 __device__ __forceinline__ std::uint32_t held_amax(const Raw<kSource> (&raw)[kCount]) {
   std::uint32_t amax = 0;
@@ -52,7 +52,7 @@ __device__ __forceinline__ std::uint32_t held_amax(const Raw<kSource> (&raw)[kCo
   return block_amax(amax, again);
 }
 
-// NaN makes NaN of all it is multiplied with, and that is the code of a poisoned tile.
+// A NaN factor makes every product NaN, whose code is that of a poisoned tile.
 template <FastKind kKind>
 __device__ __forceinline__ float stored_factor(const TilePlan& plan, std::uint32_t amax,
                                                unsigned char* scale_to) {
@@ -61,7 +61,7 @@ __device__ __forceinline__ float stored_factor(const TilePlan& plan, std::uint32
   return made.poisoned ? __uint_as_float(0x7FC00000u) : made.factor;
 }
 
-// kPairs: of vectors, that a thread holds.
+// kPairs: pairs of vectors per thread.
 template <DType kSource, bool kE5m2, FastKind kKind, int kPairs>
 __global__ void __launch_bounds__(most_threads(kSource))
     rows_kernel(const __grid_constant__ TilePlan plan) {
@@ -137,7 +137,7 @@ struct Call {
   const TilePlan& plan;
   bool squares;
   unsigned threads;
-  int pairs;  // a thread
+  int pairs;  // per thread
   dim3 grid;
 };
 
@@ -193,8 +193,7 @@ bool quantize_rows(const Exec& exec, const QuantizeJob& job) {
   TilePlan plan{};
   if (job.rowwise.tile.rows != 1 || job.rowwise.scales.cols != 1 || !tile_plan(job, &plan))
     return false;
-  // Two pairs of vectors a thread where a row has them: enough loads in flight, few warps to wait
-  // for.
+  // Two pairs of vectors per thread for long rows: enough loads in flight, few warps to wait for.
   const std::int64_t pairs = (plan.vectors + 1) / 2;
   const std::int64_t warps = std::clamp<std::int64_t>((pairs / 2 + 31) / 32, 1,
                                                       most_threads(job.source.values.dtype) / 32);

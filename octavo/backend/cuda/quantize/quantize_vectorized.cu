@@ -1,6 +1,6 @@
-// Quantization by any arith, rule and scale format, and to any format of lanes: the amaxes of the
-// tiles, then their scales by definition, a thread each, then the codes, eight values at a time. A
-// band of rows goes through all three while L2 has it.
+// Quantizes with any arith, rule and scale format, to any format that has an EncodePlan, in three
+// kernels: the amaxes of tiles; their scales by definition, one thread each; the codes, eight
+// values per thread. A row block goes through all three while it is in L2.
 #include <algorithm>
 #include <bit>
 
@@ -22,12 +22,12 @@ struct VectorizedPlan {
   CopyJob job;
   EncodePlan lane;
   DrawKeys keys;
-  std::int64_t vectors;       // in a row
-  std::int64_t tile_vectors;  // in a row of a tile
-  int group;                  // lanes side by side that are in one tile, a power of two
+  std::int64_t vectors;       // per row
+  std::int64_t tile_vectors;  // per row of a tile
+  int group;                  // neighbouring lanes in one tile, a power of two
   bool whole;                 // such a group is a whole tile
   int bits;                   // of a code in memory
-  std::uint32_t most;         // magnitudes above this do not count
+  std::uint32_t most;         // larger magnitudes are ignored
   std::uint32_t* amaxes;
   TileScale* scales;
 };
@@ -37,13 +37,13 @@ struct RowBlock {
   std::int64_t first_tile, tiles;
 };
 
-// Where a thread's vector is; beyond the band where `inside` is false.
+// Position of a thread's vector; outside the row block if `inside` is false.
 struct Place {
-  std::int64_t row, vector, tile;  // tile: in the band
+  std::int64_t row, vector, tile;  // tile: in the row block
   bool inside;
 };
 __device__ __forceinline__ Place place_of(const VectorizedPlan& plan, const RowBlock& row_block) {
-  // In 32 bits, because these are divisions.
+  // 32-bit, because these are divisions.
   const unsigned at = blockIdx.x * kThreads + threadIdx.x;
   const auto vectors = static_cast<unsigned>(plan.vectors);
   const unsigned row = at / vectors, vector = at - row * vectors;
@@ -132,7 +132,8 @@ __global__ void __launch_bounds__(kThreads)
   }
 #pragma unroll
   for (int i = 0; i < kVector; ++i) {
-    // A product forgets which NaN it was, and Inf times zero has a sign of the processor's own.
+    // A product does not preserve the NaN payload, and the sign of Inf times zero depends on the
+    // processor.
     const std::uint32_t nan = x[i] != x[i] ? __float_as_uint(x[i]) : kNan;
     const std::uint32_t bits = u[i] == u[i] ? __float_as_uint(u[i]) : nan;
     const std::uint32_t code = encode_element<kRounding, kKind>(plan.lane, bits, draws[i]);
@@ -212,7 +213,7 @@ bool takes(const QuantizeJob& job) {
          !job.hadamard_rowwise && job.policy == AmaxPolicy::max && job.counts == nullptr;
 }
 
-// The largest power of two that divides both, at most a warp.
+// The largest power of two that divides both, at most 32.
 int group_of(std::int64_t tile_vectors, std::int64_t vectors) {
   return std::min(32, 1 << std::countr_zero(static_cast<std::uint64_t>(tile_vectors | vectors)));
 }

@@ -1,6 +1,6 @@
-// Values or codes of a matrix as rows of its transpose, in tiles that meet in shared memory: 16
-// bytes in, 16 bytes out. A vector stands where its number and that of its group of rows say, so
-// that neither side meets itself in a bank.
+// Transposes values or codes in tiles through shared memory: 16-byte loads, 16-byte stores. The
+// position of a vector is swizzled by its index and its group of rows, so that neither side has
+// bank conflicts.
 #include "octavo/backend/cuda/quantize/copy_job.h"
 #include "octavo/backend/cuda/runtime/alignment.h"
 #include "octavo/backend/cuda/runtime/kernel_table.h"

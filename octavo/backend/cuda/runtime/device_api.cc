@@ -1,4 +1,4 @@
-// The device as the registry hands it out: what is there, its memory and its order.
+// DeviceApi of CUDA: device properties, memory, copies and streams.
 #include <cuda_runtime_api.h>
 
 #include "octavo/backend/cuda.h"
@@ -56,11 +56,12 @@ void wait(const Exec& exec) {
 bool capturing(const Exec& exec) {
   const FpEnvGuard guard;
   cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
-  // The legacy stream cannot be asked while another one is captured; it is not captured itself.
+  // The legacy stream cannot be queried while another stream is captured; it is not captured
+  // itself.
   const cudaError_t result = cudaStreamIsCapturing(stream_of(exec), &status);
   if (result == cudaErrorStreamCaptureImplicit) {
     (void)cudaGetLastError();
-    return true;  // whatever waits now would break that capture
+    return true;  // waiting now would break that capture
   }
   OCTAVO_CUDA_CHECK(result);
   return status != cudaStreamCaptureStatusNone;

@@ -1,4 +1,4 @@
-// The entries of the CUDA backend, by file.
+// Functions of the CUDA backend's kernel table, by the file that implements them.
 #pragma once
 
 #include "octavo/backend/kernels.h"
@@ -7,16 +7,16 @@ namespace octavo::cuda {
 
 extern const Kernels kCudaKernels;  // kernel_table.cc
 
-// convert.cc: chooses; the loops are in the files named.
+// convert.cc dispatches to the kernels below.
 void encode_matrix(const Exec&, const Matrix& values, const Matrix& codes, const EncodePolicy&,
                    Counts*);
 void decode_matrix(const Exec&, const Matrix& codes, const Matrix& values);
 std::int64_t count_nan(const Exec&, const Matrix& values);
 
-// True if it was done.
+// Return true if they took the job.
 bool encode_hardware(const Exec&, const Matrix& values, const Matrix& codes, const EncodePolicy&,
                      Counts*);
-// Adds what a cast of these values counts, and makes no codes.
+// Adds the counts of a cast of these values, without encoding them.
 bool count_vectorized(const Exec&, const Matrix& values, const Format&, const EncodePolicy&,
                       Counts*);
 bool encode_vectorized(const Exec&, const Matrix& values, const Matrix& codes, const EncodePolicy&);
@@ -26,51 +26,53 @@ void encode_general(const Exec&, const Matrix& values, const Matrix& codes, cons
                     Counts*);
 void decode_general(const Exec&, const Matrix& codes, const Matrix& values);
 
-// quantize.cc: chooses.
+// quantize.cc dispatches to the kernels below.
 void quantize_matrix(const Exec&, const QuantizeJob&);
 void dequantize_matrix(const Exec&, const QuantizedMatrix&, const Matrix& values);
 void amax_matrix(const Exec&, const QuantizeSource&, AmaxOf, float* amax);
 void tensor_scale(const Exec&, const ScaleSpec&, const Format& element, const float* amax,
                   float* scale);
 
-// True if it was done.
+// Return true if they took the job.
 bool quantize_1d_blocks(const Exec&, const QuantizeJob&);   // 1x16, 1x32, 1x64, 1x128
 bool quantize_rows(const Exec&, const QuantizeJob&);        // 1 x all
 bool quantize_squares(const Exec&, const QuantizeJob&);     // 128x128
-bool quantize_tensor(const Exec&, const QuantizeJob&);      // one scale
+bool quantize_tensor(const Exec&, const QuantizeJob&);      // per tensor
 bool quantize_mx_columns(const Exec&, const QuantizeJob&);  // MX, columnwise with or without rows
-bool quantize_vectorized(const Exec&, const QuantizeJob&);  // any scales, usual roundings
-// quantize_staged.cc: a band in another form, then quantize_matrix. One copy each, no amax.
+bool quantize_vectorized(const Exec&, const QuantizeJob&);  // any scales
+// quantize_staged.cc: stages a row block in another form, then calls quantize_matrix. One copy
+// each, no amax.
 bool requantize_rows(const Exec&, const QuantizeJob&);
 bool quantize_transposed(const Exec&, const QuantizeJob&);
 bool requantize_amax(const Exec&, const QuantizeSource&, AmaxOf, float* amax);
-// Whether the columnwise copy is the rowwise one transposed, to the bit; and that.
+// Whether the columnwise copy is the transpose of the rowwise one, bit for bit; and that transpose.
 bool can_transpose(const QuantizeJob& job);
 void transpose_quantized(const Exec& exec, const QuantizedMatrix& rows,
                          const QuantizedMatrix& cols);
-// One, two or four bytes an element. Rows of `to` begin at multiples of 16 bytes and end at them.
+// Elements of one, two or four bytes. Rows of `to` begin at multiples of 16 bytes and have room up
+// to one.
 void transpose_values(const Exec&, const Matrix& from, const Matrix& to);
 bool dequantize_vectorized(const Exec&, const QuantizedMatrix&, const Matrix& values);
 bool amax_vectorized(const Exec&, const QuantizeSource&, AmaxOf, float* amax);
 void quantize_general(const Exec&, const QuantizeJob&);
 void dequantize_general(const Exec&, const QuantizedMatrix&, const Matrix& values);
 void amax_general(const Exec&, const QuantizeSource&, AmaxOf, float* amax);
-void amax_as_copied(const Exec&, const QuantizeJob&);  // of a job that wants no copy
+void amax_as_copied(const Exec&, const QuantizeJob&);  // of a job without copies
 
-void align_exponents_matrix(const Exec&, const MxAlignJob&);  // fold.cc
-// quantize_mx_aligned.cu: true if it was done.
+void align_exponents_matrix(const Exec&, const MxAlignJob&);  // align_exponents.cc
+// quantize_mx_aligned.cu; returns true if it took the job.
 bool quantize_aligned(const Exec&, const QuantizeJob& mx, const QuantizedMatrix& to,
                       std::int64_t* changed);
 
 // produce_rows.cc: norms and activations.
 void produce_matrix(const Exec&, const Matrix& x, const Producer&, const Matrix& out);
 bool fuses(const QuantizeJob&);
-bool quantize_produced(const Exec&, const QuantizeJob&);  // true if it was done
+bool quantize_produced(const Exec&, const QuantizeJob&);  // true if it took the job
 void produce_general(const Exec&, const Matrix& x, const Producer&, const Matrix& out);
 
 void delayed_update(const Exec&, const DelayedJob&);  // delayed_update.cu
 
-// gemm.cc: chooses. The tensor-core kernels are in gemm_plan.h.
+// gemm.cc dispatches. The tensor-core kernels are declared in gemm_plan.h.
 bool gemm_offered(const GemmJob&);
 void gemm_matrix(const Exec&, const GemmJob&);
 bool fits_general(const GemmJob&);

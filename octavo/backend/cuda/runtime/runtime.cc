@@ -39,7 +39,7 @@ std::string_view file_name(std::string_view path) {
 
 void check_cuda(cudaError_t status, const char* call, const char* file, int line) {
   if (status == cudaSuccess) return;
-  (void)cudaGetLastError();  // ours, and told below: later calls must not find it
+  (void)cudaGetLastError();  // clears our error, which is reported below, from later calls
   fail(ErrorCode::device, "cuda", call, " failed with ", cudaGetErrorName(status), " (",
        cudaGetErrorString(status), ") at ", file_name(file), ":", line, advice(status));
 }
@@ -63,9 +63,9 @@ Scope::~Scope() {
 
 namespace {
 
-// The library's own memory on a device, of which it keeps so much between calls: the device's
-// default pool gives all of it back whenever somebody waits for the device, and memory that has to
-// be mapped anew for every call costs more than most kernels.
+// Bytes that octavo's memory pool on a device keeps between calls. The device's default pool
+// releases all memory whenever a caller synchronizes with the device, and mapping it again in every
+// call costs more than most kernels.
 constexpr std::uint64_t kKeptBytes = std::uint64_t{1} << 29;
 constexpr int kMostDevices = 64;
 
@@ -82,7 +82,7 @@ cudaMemPool_t pool_of(const Exec& exec) {
     wanted.allocType = cudaMemAllocationTypePinned;
     wanted.location.type = cudaMemLocationTypeDevice;
     wanted.location.id = device;
-    // While this thread's stream is captured into a graph, too: this is none of the graph's.
+    // Relaxed also while this thread's stream is being captured: the pool is not part of the graph.
     cudaStreamCaptureMode mode = cudaStreamCaptureModeRelaxed;
     OCTAVO_CUDA_CHECK(cudaThreadExchangeStreamCaptureMode(&mode));
     cudaMemPool_t made = nullptr;

@@ -1,4 +1,5 @@
-// CUDA calls with their errors: what failed, where, and what a user can do about it.
+// CUDA runtime helpers: checked calls with an error message that names the call, its place and a
+// fix; device scope, scratch memory, grid sizes.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -11,22 +12,22 @@
 
 namespace octavo::cuda {
 
-// Throws Error(device) unless the call went well. `call` is its text.
+// Throws Error(device) unless the call succeeded. `call` is its text.
 void check_cuda(cudaError_t status, const char* call, const char* file, int line);
 #define OCTAVO_CUDA_CHECK(call) ::octavo::cuda::check_cuda((call), #call, __FILE__, __LINE__)
 
 inline cudaStream_t stream_of(const Exec& exec) { return static_cast<cudaStream_t>(exec.stream); }
 
-// The caller's workspace is for one: what works beside it takes memory elsewhere.
+// The caller's workspace serves one allocation: a nested call allocates elsewhere.
 inline Exec without_workspace(Exec exec) {
   exec.workspace = {};
   return exec;
 }
 
-// Makes the device of an Exec the current one, and puts back the caller's. Throws when an earlier
-// call of the program failed and nobody looked: that error is not ours to swallow, and without this
-// it would be taken for ours. The driver computes, too: the floating-point environment is the
-// caller's again afterwards.
+// Makes the Exec's device current, and restores the caller's. Throws if an earlier CUDA call of the
+// program failed and its error is still pending: that error is not octavo's to clear, and would be
+// reported as octavo's. Also restores the caller's floating-point environment, which the driver may
+// change.
 class Scope {
  public:
   explicit Scope(const Exec& exec);
@@ -40,10 +41,10 @@ class Scope {
   int device_ = 0;
 };
 
-// Where the library's memory on a device comes from.
+// octavo's memory pool on a device.
 cudaMemPool_t pool_of(const Exec& exec);
 
-// Memory in the order of the stream: the caller's workspace where that is large enough.
+// Stream-ordered scratch memory: the caller's workspace if that is large enough.
 class Scratch {
  public:
   Scratch(const Exec& exec, std::size_t bytes);
@@ -64,10 +65,10 @@ class Scratch {
   bool owned_ = false;
 };
 
-// How many blocks cover so many threads' worth of work; throws when there are more than a grid has.
+// Number of thread blocks for `work` items; throws if it exceeds a grid's limit.
 unsigned blocks_for(std::int64_t work, int per_block);
 
-// After a launch.
+// To be called after a kernel launch.
 #define OCTAVO_CUDA_LAUNCHED(name) \
   ::octavo::cuda::check_cuda(cudaGetLastError(), "launch of " name, __FILE__, __LINE__)
 

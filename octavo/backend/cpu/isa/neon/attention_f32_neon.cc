@@ -1,4 +1,5 @@
-// Attention on the f32 tiles of products, 8 keys or channels by 12 queries.
+// Attention in f32 (NEON FMLA): the 8 x 12 GEMM microkernel, 8 keys or channels by 12 queries, and
+// the softmax.
 #include <arm_neon.h>
 
 #include "octavo/backend/cpu/attention/attention.h"
@@ -9,7 +10,8 @@ namespace octavo::cpu {
 namespace {
 
 constexpr int kQueries = 12, kQuads = kQueries / 4;
-constexpr int kTogether = 2;  // keys: six chains side by side, one alone leaves the core waiting
+constexpr int kTogether =
+    2;  // keys: six independent chains; a single dependency chain stalls the core
 constexpr int kChains = kTogether * kQuads;
 
 // exp2_of of attention_softmax.h, with its polynomial.
@@ -43,7 +45,7 @@ bool neon_softmax(const SoftmaxJob& job) {
   const float* score = job.scores;
   float32x4_t most[kQuads], origin[kQuads], sum[kQuads];
   for (int q = 0; q < kQuads; ++q) most[q] = vld1q_f32(score + 4 * q);
-  // This maximum keeps NaN.
+  // This maximum propagates NaN.
   for (std::int64_t key = 0; key < job.keys; ++key, score += kQueries)
 #pragma GCC unroll 3
     for (int q = 0; q < kQuads; ++q) most[q] = vmaxq_f32(most[q], vld1q_f32(score + 4 * q));
@@ -72,7 +74,7 @@ bool neon_softmax(const SoftmaxJob& job) {
 
 namespace {
 
-// The same as kNeonF32.tile, which cannot be read before the program runs.
+// The same as kNeonF32.tile, which is not a constant expression.
 constexpr AttentionMethod kF32{.name = "f32 FMLA",
                                .score = {.rows = 8, .cols = 12, .step = 1, .run = neon_f32_tile},
                                .weigh = {.rows = 8, .cols = 12, .step = 1, .run = neon_f32_tile},

@@ -1,4 +1,4 @@
-// From run-time choices to one instance of the encode kernel.
+// From the run-time choices of an encode call to one instance of the NEON encode kernel.
 #pragma once
 
 #include "octavo/backend/cpu/isa/neon/encode_kernel.h"
@@ -19,7 +19,7 @@ EncodeSpan choose_epilogue(const Encoder& encoder) {
   return nullptr;
 }
 
-// Null where these lanes cannot do it.
+// Null where lanes of this width cannot encode the format.
 template <typename Source>
 EncodeSpan choose_encode(const Encoder& encoder) {
   using Lanes = typename Source::Lanes;
@@ -40,7 +40,7 @@ EncodeSpan choose_encode(const Encoder& encoder) {
     case Rounding::to_odd:
       return choose_epilogue<Source, Rounding::to_odd>(encoder);
     case Rounding::stochastic:
-      // Half-precision lanes have no room for random bits.
+      // f16 lanes have no room for random bits.
       if constexpr (Lanes::kMantissa == 23)
         return choose_epilogue<Source, Rounding::stochastic>(encoder);
       break;

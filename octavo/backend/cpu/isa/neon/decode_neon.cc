@@ -1,5 +1,5 @@
-// Decoding by byte planes (decode_planes.h): sixteen codes at a time, to 16-bit results, or to f32
-// and f64 by way of them.
+// Decoding by byte planes (decode_planes.h): sixteen codes at a time, to 16-bit results, or through
+// them to f32 and f64.
 #include <arm_neon.h>
 
 #include <cstring>
@@ -35,16 +35,16 @@ inline void store16(const Planes& planes, double* to) {
   for (int i = 0; i < 16; i += 2) vst1q_f64(to + i, vcvt_f64_f32(vld1_f32(narrow + i)));
 }
 
-// Codes come in more slowly than results go out: they are asked for a kilobyte ahead.
+// Loading codes is slower than storing results: they are prefetched a kilobyte ahead.
 constexpr std::int64_t kAhead = 1024;
 
-// `planes_of` turns sixteen codes into planes.
+// `planes_of` decodes sixteen codes into planes.
 template <typename Value, typename PlanesOf>
 inline void decode_run(const void* codes, void* values, std::int64_t n, PlanesOf&& planes_of) {
   const auto* __restrict from = static_cast<const std::uint8_t*>(codes);
   auto* __restrict to = static_cast<Value*>(values);
   std::int64_t done = 0;
-  // Four groups side by side: without that, a group's stores wait for its own arithmetic.
+  // Four groups interleaved: otherwise a group's stores wait for its own arithmetic.
   for (; done + 64 <= n; done += 64) {
     Planes planes[4];
     __builtin_prefetch(from + done + kAhead);

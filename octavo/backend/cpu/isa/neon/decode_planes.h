@@ -1,6 +1,6 @@
-// Byte planes: the high and the low bytes of sixteen 16-bit results are worked out
-// apart, each in one vector, and interleaved at the end. bf16 is such a result, f16 is another, and
-// f32 is a bf16 with two zero bytes below. Three ways to the planes:
+// Decoding by byte planes: the high and the low bytes of sixteen 16-bit results are computed
+// separately, each in one vector, and interleaved at the end. bf16 is such a result, f16 is
+// another, and f32 is a bf16 with two zero bytes below. Three ways to compute the planes:
 //
 //   table     formats of up to six bits: all magnitudes are in two registers (TBL)
 //   shifted   e4m3fn, e5m2 and their like: for a field f the result is (f << (T - M)) + (rebias <<
@@ -11,7 +11,7 @@
 //   general   the same shifts, the subnormals replaced from a 16-entry table (TBX leaves lanes with
 //             larger indices alone), and compares for the specials
 //
-// Tables stand in registers: no address depends on data.
+// Tables are held in registers: no address depends on data.
 #pragma once
 
 #include <arm_neon.h>
@@ -67,7 +67,7 @@ struct Table32 {
   [[nodiscard]] uint8x16x2_t high() const { return {{vld1q_u8(highs), vld1q_u8(highs + 16)}}; }
 };
 
-// Those of formats that everybody uses are ready: making one takes longer than decoding a row.
+// Tables of common formats are constants: making one takes longer than decoding a row.
 template <typename Target>
 class TableOf {
  public:
@@ -91,7 +91,7 @@ class TableOf {
     if (format == e2m3fn) return &kE2m3fn;
     return format == e3m2fn ? &kE3m2fn : nullptr;
   }
-  // Where the shifted kernel begins: with the specials.
+  // The first entry of the shifted kernel's table: the specials.
   template <const Format& kFormat>
   static constexpr std::uint32_t kFirst = kFormat.max_field() + 1;
 

@@ -1,14 +1,14 @@
-// To e5m2, which is the upper byte of an f16: FCVTN, rounding toward zero, does the exponent and
-// the subnormal numbers, and what is left is an integer rounding that drops eight bits.
+// To e5m2, which is the upper byte of an f16: FCVTN, rounding toward zero, handles the exponent and
+// the subnormal numbers, and an integer rounding drops the last eight bits.
 //
 // Whether the narrowing was exact matters only where the dropped byte says "tie" or "exact", which
 // is where the f16 is a multiple of 2^7. There every bit that FCVTN lost stands in the lower half
 // of the f32 (a multiple of 2^7 that is not zero is at least 2^-17, and keeps the bits above 2^-24:
 // seven of its mantissa or more), so one comparison of halves tells. The exception are values below
-// 2^-24, whose f16 is zero; the modes that care about them look at the upper half too.
+// 2^-24, whose f16 is zero; the modes that depend on them read the upper half too.
 //
-// 23 operations for sixteen f32 in nearest_even, against 35 in 16-bit floating-point lanes.
-// No branch or address depends on data.
+// 23 operations for sixteen f32 in nearest_even, against 35 in 16-bit floating-point lanes. No
+// branch or address depends on data.
 #include <arm_neon.h>
 
 #include "octavo/backend/cpu/isa/neon/lanes.h"
@@ -69,7 +69,7 @@ template <DType kSource, Rounding kRounding>
   }
   if constexpr (is_directed(kRounding)) {
     const uint16x8_t one = vdupq_n_u16(1);
-    // What lies below 2^-24 is zero now, and still not exact.
+    // Values below 2^-24 are zero now, but were not exact.
     uint16x8_t sticky = magnitude;
     if constexpr (kSource != DType::f16) sticky = vmaxq_u16(sticky, vminq_u16(in.upper, one));
     if constexpr (kRounding == Rounding::to_odd) {

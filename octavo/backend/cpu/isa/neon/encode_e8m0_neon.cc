@@ -1,7 +1,7 @@
 // To e8m0fnu: the code is the exponent field of a bf16, rounded. Sources are squeezed to bf16 with
-// round-to-odd, so the increments below the field stay exact. Only the subnormals of f32 need care:
-// 2^-127, the smallest code, sits at half the field's range there, so that what lies above it is
-// moved down by half of what the increment is made for.
+// round-to-odd, so the increments below the field stay exact. Only the subnormals of f32 are a
+// special case: 2^-127, the smallest code, sits at half the field's range there, so that what lies
+// above it is moved down by half of what the increment is made for.
 #include <arm_neon.h>
 
 #include "octavo/backend/cpu/isa/neon/lanes.h"

@@ -5,8 +5,8 @@
 // rounds, in whatever direction FPCR says, for normal and subnormal results alike. Then
 //   field = bits(|x| + m) - bits(m) + (t - t_min) >> (23 - M),
 // and because a field has at most eight bits and m ends in zeros, only the last byte of the sum and
-// the exponent of t are needed.
-// Overflow is a clamp of |x| to a grid point beforehand (isa.h). Rounding modes:
+// the exponent of t are needed. Overflow is a clamp of |x| to a grid point beforehand (isa.h).
+// Rounding modes:
 //   nearest_even, toward_zero        the adder's own
 //   up, down                         the adder's own, with the sign put back on |x| and m
 //   nearest_away, stochastic         add half a step, or a random part of one, rounding toward zero
@@ -14,8 +14,8 @@
 // The additions before the last one also round toward zero, and truncation commutes with comparing
 // against grid points, so nothing is rounded twice.
 //
-// 8 operations on lanes for nearest_even; everything after that is done on sixteen bytes at once.
-// No branch or address depends on data.
+// 8 operations per vector for nearest_even; everything after that is on sixteen bytes at once. No
+// branch or address depends on data.
 #pragma once
 
 #include <arm_neon.h>
@@ -31,7 +31,7 @@
 namespace octavo::cpu {
 namespace {
 
-// Can this kernel take the format in lanes of the given width? `exact_bits` is how many mantissa
+// Can this kernel encode the format in lanes of the given width? `exact_bits` is how many mantissa
 // bits a lane is sure to hold of the source; two beyond the format's own (or the random bits) are
 // needed.
 inline bool lanes_fit(const Encoder& encoder, int lane_mantissa, int lane_bias, int exact_bits) {
@@ -72,7 +72,7 @@ struct EncodeConstants {
 
   Bits limit_positive, limit_negative, smallest, magic, half_step, step;
   int mantissa_bits;
-  uint8x16_t base;  // what a field is too large by
+  uint8x16_t base;  // the bias of the field in the sum
   uint8x16_t nan_field, nan_keeps_sign;
   int8x16_t sign_shift;
   // For the general epilogue.
@@ -113,7 +113,7 @@ struct EncodeConstants {
   }
 };
 
-// How much of what may happen after rounding a call can meet.
+// Which special cases after rounding a call has to handle.
 enum class Epilogue {
   eight_bits,  // both signs alike, Inf is just another overflow, NaN keeps its sign; sign in bit 7
   narrow,      // the same with any sign bit, and a NaN that may lose its sign
@@ -214,8 +214,8 @@ template <typename Source, Rounding kRounding, Epilogue kEpilogue>
 
 constexpr std::int64_t kGroup = 16;
 
-// Fewer than sixteen elements, or ones that do not start where a random group does: they go through
-// memory of their own, `skip` places in.
+// Fewer than sixteen elements, or elements that do not start at a group of random draws: staged in
+// a buffer, from element `skip` on.
 template <typename Source, Rounding kRounding, Epilogue kEpilogue>
 void encode_partial(const EncodeConstants<Source>& k, const std::byte* values, int value_bytes,
                     std::uint8_t* codes, std::int64_t count, std::int64_t skip,
@@ -288,7 +288,7 @@ void encode_scaled_neon(const Encoder& encoder, const void* values, void* codes,
         mask, poison,
         encode_raw<Source, Rounding::nearest_even, kEpilogue, kOnlyFinite>(k, raw, nullptr));
   };
-  // Two at a time, mixed: one alone is a chain that leaves the core waiting.
+  // Two at a time, interleaved: a single dependency chain stalls the core.
   const auto two_groups = [&](std::int64_t at, float32x4_t first_factor, uint8x16_t first_mask,
                               float32x4_t second_factor, uint8x16_t second_mask)
       __attribute__((always_inline)) {
@@ -320,7 +320,7 @@ void encode_scaled_neon(const Encoder& encoder, const void* values, void* codes,
     }
   }
   if (done < n) {
-    // The rest may belong to a tile that has begun.
+    // The rest may belong to a tile that began earlier.
     const std::int64_t tile = done % width == 0 ? 0 : -1;
     alignas(16) std::byte staged[kGroup * 8] = {};
     alignas(16) std::uint8_t out[kGroup];

@@ -52,8 +52,8 @@ struct Fp4Bytes {
   return {vuzp2q_u8(floor[0], floor[1]), lows, vaddq_u8(lows, vuzp1q_u8(ceil[0], ceil[1]))};
 }
 
-// Codes counted down, with their signs; step by step for a few groups, because the core looks too
-// short a way ahead to mix them by itself.
+// Codes counted down, with their signs; step by step for several groups, because the core's reorder
+// window is too short to interleave them itself.
 template <int kGroups>
 [[gnu::always_inline]] inline void fp4_codes_down(const Fp4Tables& tables, const Fp4Bytes* bytes,
                                                   uint8x16_t* codes) {

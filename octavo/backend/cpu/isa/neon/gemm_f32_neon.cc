@@ -1,5 +1,5 @@
-// Products in f32. The tile is 8 x 12: 24 accumulators, 2 vectors of A and 3 of B are 29 of the 32
-// registers, and every 24 multiply-adds need 5 loads.
+// The f32 GEMM microkernel (NEON FMLA) and dot kernel. MR x NR is 8 x 12: 24 accumulators, 2
+// vectors of A and 3 of B are 29 of the 32 registers, and every 24 multiply-adds need 5 loads.
 #include <arm_neon.h>
 
 #include "octavo/backend/cpu/gemm/gemm.h"
@@ -7,7 +7,7 @@
 #include "octavo/backend/cpu/isa/neon/neon_internal.h"
 
 #if defined(__GNUC__) && !defined(__clang__)
-// GCC moves loads up before it hands out registers, and then runs out of them.
+// GCC hoists loads before register allocation and then spills: no scheduling in this file.
 #pragma GCC optimize("no-schedule-insns")
 #endif
 
@@ -15,7 +15,7 @@ namespace octavo::cpu {
 namespace {
 
 constexpr int kRows = 8, kCols = 12, kVectors = kCols / 4;
-// Panels of B come from the second-level cache: so many steps ahead they are asked for.
+// Prefetch distance of packed panels of B, which come from L2, in K steps.
 constexpr int kAhead = 32;
 
 template <int kRow>
@@ -47,13 +47,14 @@ void neon_f32_tile(const MicrokernelJob& job) {
   const auto* a = reinterpret_cast<const float*>(job.a);
   const auto* b = reinterpret_cast<const float*>(job.b);
   const bool scaled = job.a_scale == nullptr;
-  // The sums that come next lie to the right of these, on a line or two of each row.
+  // Prefetches the sums of the next tile, to the right of these, one or two cache lines of each
+  // row.
   for (int i = 0; i < kRows; ++i) {
     __builtin_prefetch(job.sums + i * job.pitch + kCols, 1);
     __builtin_prefetch(job.sums + i * job.pitch + 2 * kCols - 1, 1);
   }
   for (std::int64_t r = 0; r < job.runs; ++r) {
-    // Unrolled, because what is indexed by a variable lives in memory.
+    // Unrolled: an array indexed by a variable would live in memory instead of registers.
     float32x4_t sum[kRows][kVectors];
 #pragma GCC unroll 8
     for (int i = 0; i < kRows; ++i)
@@ -83,8 +84,8 @@ void neon_f32_tile(const MicrokernelJob& job) {
 
 namespace {
 
-// Sixteen accumulators whatever the number of rows: with fewer rows several steps along K are
-// apart.
+// Sixteen accumulators whatever the number of rows: with fewer rows K-unrolling gives separate
+// accumulators.
 template <int kDotted>
 [[gnu::always_inline]] inline void dot_rows(const DotJob& job) {
   constexpr int kChains = kDotted == 3 ? 1 : kDotRows / kDotted;
@@ -117,7 +118,7 @@ template <int kDotted>
 #pragma GCC unroll 4
         for (int c = 1; c < kChains; ++c) part[j] = vaddq_f32(part[j], sum[i][j][c]);
       }
-      // The sums of four columns side by side.
+      // The sums of four columns in one vector.
       const float32x4_t run =
           vpaddq_f32(vpaddq_f32(part[0], part[1]), vpaddq_f32(part[2], part[3]));
       float* to = job.sums + i * job.pitch;

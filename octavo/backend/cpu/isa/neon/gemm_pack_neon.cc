@@ -1,6 +1,7 @@
-// Codes straight into panels of f32. Bytes of four rows are turned before they are decoded, when
-// there are fewest of them: sixteen results are then four vectors, each of four rows at one k, and
-// a vector of four scales multiplies each. 23 operations for sixteen codes.
+// Packing of 8-bit codes into f32 panels, decoded and scaled in registers. Bytes of four rows are
+// transposed before they are decoded, while they are smallest: sixteen results are then four
+// vectors, each of four rows at one k, and a vector of four scales multiplies each. 23 operations
+// for sixteen codes.
 #include <arm_neon.h>
 
 #include <algorithm>
@@ -12,7 +13,7 @@
 namespace octavo::cpu {
 namespace {
 
-// Four numbers of the planes, one row each, times their scales.
+// Stores four decoded numbers, one of each row, times their scales.
 [[gnu::always_inline]] inline void store_four(const Planes& planes, float32x4_t scale, float* to,
                                               std::int64_t pitch) {
   const uint16x8_t zero = vdupq_n_u16(0);
@@ -47,7 +48,7 @@ template <typename PlanesOf, int kCount>
   auto* const panel = reinterpret_cast<float*>(job.panel);
   for (std::int64_t begin = 0; begin < job.n; begin += job.run, scales += kCount) {
     const std::int64_t end = std::min(begin + job.run, job.n);
-    // Along the panel, so that its lines are written whole.
+    // Along the panel, so that whole cache lines are written.
     for (std::int64_t k = begin; k < end; k += 16)
       for (int r = 0; r < kCount; r += 4)
         pack_four(planes_of, job.rows + r, k, vld1q_f32(scales + r), panel + k * kCount + r,

@@ -1,6 +1,6 @@
-// Tiles of matrix instructions, which multiply two rows with two columns at a time: a panel of A
-// holds pairs of rows, one of B pairs of columns, and an accumulator is [row 0 | row 1] x [col 0,
-// col 1]. Products of codes and attention differ in what becomes of the sums.
+// Microkernel tiles of matrix instructions (BFMMLA, SMMLA), which multiply two rows by two columns
+// at a time: a packed panel of A holds pairs of rows, one of B pairs of columns, and an accumulator
+// is [row 0 | row 1] x [col 0, col 1]. GEMM and attention differ in the epilogue of the sums.
 #pragma once
 
 #include <arm_neon.h>
@@ -33,8 +33,8 @@ template <int kStep, int kBytes, typename Sum, typename Multiply>
   }
 }
 
-// Calls one(row, col, sums) for four columns from there on of each row of the tile; `value` makes
-// f32 of an accumulator.
+// Calls one(row, col, sums) for each row of the tile and each four columns; `value` converts an
+// accumulator to f32.
 template <typename Sum, typename Value, typename One>
 [[gnu::always_inline]] inline void for_pair_rows(const Sum (&sum)[kPairsUp][kPairsAcross],
                                                  const Value& value, const One& one) {
@@ -49,17 +49,17 @@ template <typename Sum, typename Value, typename One>
     }
 }
 
-// Runs of a tile, times their scales if there are any; `zero` begins an accumulator.
+// All runs of a tile, times their scales if there are any; `zero` initializes an accumulator.
 template <int kStep, int kBytes, typename Sum, typename Zero, typename Multiply, typename Value>
 [[gnu::always_inline]] inline void pairs_tile(const MicrokernelJob& job, const Zero& zero,
                                               const Multiply& multiply, const Value& value) {
   const std::byte *a = job.a, *b = job.b;
-  // Taken out of the job, which stores to sums might change for all the compiler knows.
+  // Copied out of the job: the compiler must assume that stores to sums alias it.
   const float *a_scale = job.a_scale, *b_scale = job.b_scale;
   float* const sums = job.sums;
   const std::int64_t run = job.run, runs = job.runs, pitch = job.pitch;
   for (std::int64_t r = 0; r < runs; ++r) {
-    // Unrolled, because what is indexed by a variable lives in memory.
+    // Unrolled: an array indexed by a variable would live in memory instead of registers.
     Sum sum[kPairsUp][kPairsAcross];
 #pragma GCC unroll 4
     for (int i = 0; i < kPairsUp; ++i)
@@ -89,12 +89,12 @@ template <int kStep, int kBytes, typename Sum, typename Zero, typename Multiply,
                      : vdupq_laneq_f32(four, 3);
 }
 
-// Scores of attention, [8 keys][12 queries]: written, times the units of both.
+// Scores of attention, [8 keys][12 queries]: stored, times the units of both.
 template <typename Sum, typename Value>
 [[gnu::always_inline]] inline void write_pair_scores(const MicrokernelJob& job,
                                                      const Sum (&sum)[kPairsUp][kPairsAcross],
                                                      const Value& value) {
-  // Loaded before anything is stored, which might change them for all the compiler knows.
+  // Loaded before any store: the compiler must assume that stores alias them.
   const float32x4_t across[3] = {vld1q_f32(job.b_scale), vld1q_f32(job.b_scale + 4),
                                  vld1q_f32(job.b_scale + 8)},
                     up[2] = {vld1q_f32(job.a_scale), vld1q_f32(job.a_scale + 4)};

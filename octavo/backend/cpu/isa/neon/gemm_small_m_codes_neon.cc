@@ -1,6 +1,6 @@
-// Few rows times codes of eight bits, which are decoded in registers: every row of B is read once,
-// and nothing is written but sums. Sixteen codes are 11 operations to byte planes and 6 to f32,
-// then 4 multiply-adds for each row of A.
+// GEMV and small M by 8-bit codes that are decoded in registers: every row of B is read once, and
+// only sums are written. Sixteen codes are 11 operations to byte planes and 6 to f32, then 4
+// multiply-adds for each row of A.
 #include <arm_neon.h>
 
 #include "octavo/backend/cpu/gemm/gemm.h"
@@ -26,11 +26,11 @@ struct Sixteen {
   }
 };
 
-// One run of codes: the four quads of every sixteen are summed apart.
+// One run of codes: the four quads of every sixteen have separate accumulators.
 template <typename PlanesOf>
 [[gnu::always_inline]] inline float32x4_t run_of(const float* a, const std::uint8_t* codes,
                                                  std::int64_t n, const PlanesOf& planes_of) {
-  // Codes come in more slowly than they are multiplied: they are asked for ahead.
+  // Loading codes is slower than multiplying them: they are prefetched.
   constexpr std::int64_t kAhead = 1024;
   float32x4_t sum[kQuads] = {};
 #pragma GCC unroll 2
@@ -54,7 +54,7 @@ template <typename PlanesOf>
   for (std::int64_t r = 0; r < job.runs; ++r) {
     const std::int64_t at = r * job.run;
     const float32x4_t run = job.run == kMxBlock ? run_of(a + at, codes + at, kMxBlock,
-                                                         planes_of)  // no loop: it is short
+                                                         planes_of)  // not a loop: it is short
                                                 : run_of(a + at, codes + at, job.run, planes_of);
     total = vfmaq_n_f32(total, vmulq_n_f32(run, b_scale[r * kDotCols]), a_scale[r]);
   }

@@ -1,4 +1,4 @@
-// Panels of words of four bytes, as f32 and four int8 are.
+// Interleaving of packed panels of 4-byte words (f32, or four int8).
 #pragma once
 
 #include <arm_neon.h>

@@ -1,8 +1,8 @@
-// The two lane widths of the NEON encoder and where their bits come from.
+// The SIMD lane widths (f32, f16) of the NEON encoder and the loads that fill them.
 //
 // F32 lanes take any source: 16-bit ones are widened exactly, f64 is narrowed with round-to-odd
-// (FCVTXN), which keeps every later rounding exact as long as it drops at least two more bits.
-// F16 lanes convert twice as many elements per instruction: f32 is squeezed to a bf16 with
+// (FCVTXN), which keeps every later rounding exact as long as it drops at least two more bits. F16
+// lanes convert twice as many elements per instruction: f32 is squeezed to a bf16 with
 // round-to-odd, whose exponent is then moved to f16's.
 //
 // Everything here has internal linkage on purpose: these files are compiled once for plain NEON and
@@ -72,12 +72,13 @@ struct F32Lanes {
   }
 };
 
-// Sixteen elements of a source as f32 bits. f32 can represent every input exactly or "odd".
+// Sixteen elements of a source as f32 bits. f32 represents every input exactly or rounded to odd.
 template <DType kSource>
 struct F32Source {
   using Lanes = F32Lanes;
   static constexpr F32Lanes::Word kInf = 0x7F800000u;
-  // Mantissa bits that are sure to be the source's own; below them f64 has only an "odd" bit.
+  // Mantissa bits that are exactly the source's; below them f64 has only a sticky (round-to-odd)
+  // bit.
   static constexpr int kExactBits = kSource == DType::f64 ? 22 : 23;
 
   static F32Lanes::Word magnitude_word(double magnitude) {
@@ -114,7 +115,7 @@ struct F32Source {
       }
     }
   }
-  // Times a factor, rounded to f32 as FPCR says; f64 sources are not for this.
+  // Times a factor, rounded to f32 as FPCR says; not for f64 sources.
   [[gnu::always_inline]] static void load_scaled(const std::byte* from, float32x4_t factor,
                                                  F32Lanes::Bits raw[4]) {
     load(from, raw);

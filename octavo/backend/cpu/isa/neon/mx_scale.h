@@ -1,4 +1,5 @@
-// From the amaxes of MX blocks to scale bytes and factors: powers of two by integer operations.
+// MX scales: from the amaxes of blocks to e8m0 scale bytes and factors, powers of two by integer
+// operations.
 #pragma once
 
 #include <arm_neon.h>
@@ -13,7 +14,7 @@ namespace {
 struct MxConstants {
   std::int32_t emax;        // exponent of the largest value
   std::uint32_t bump_from;  // mantissas of the amax from here on take the next scale
-  std::int32_t down;        // what the bias is below that of f16
+  std::int32_t down;        // the format's bias below that of f16
   std::uint8_t max_field, sign, poison;
   int sign_shift;
 

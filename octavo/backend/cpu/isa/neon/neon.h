@@ -1,4 +1,4 @@
-// Span kernels in NEON that every aarch64 CPU has.
+// The kernel table of plain NEON, which every aarch64 CPU has.
 #pragma once
 
 #include "octavo/backend/cpu/isa.h"

@@ -20,8 +20,8 @@ inline void multiply_wide(uint32x4_t a, std::uint32_t b, uint32x4_t& high, uint3
   high = vuzp2q_u32(low_pair, high_pair);
 }
 
-// Four vectors of four counters go through the rounds side by side: one alone would wait for its
-// own multiplications ten times over.
+// Four vectors of four counters go through the rounds interleaved: a single one would wait for its
+// own multiplications in each of ten rounds.
 inline constexpr int kChains = 4;
 inline constexpr std::uint64_t kBlocks = 4 * kChains;
 
@@ -86,7 +86,7 @@ class RandomGroups {
   }
 
  private:
-  // The shift drops what a draw has above its n bits.
+  // The shift drops the bits of a draw above its n bits.
   void spread(uint16x8_t draws, int at) {
     const uint16x8_t aligned = vshlq_u16(draws, shift_);
     lanes_[at] = vshll_n_u16(vget_low_u16(aligned), 7);

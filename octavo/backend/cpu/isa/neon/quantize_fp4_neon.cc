@@ -1,9 +1,9 @@
-// Tiles of sixteen in E2M1 with e4m3 scales under one f32 (NVFP4): amaxes, scales and codes of a
-// batch of tiles that stays in the first cache.
+// NVFP4 quantization: tiles of sixteen in E2M1 with e4m3 scales and one f32 scale per tensor.
+// Amaxes, scales and codes of a batch of tiles that stays in L1.
 //
 // The order of operations is tile_scale's: two quotients, an e4m3, a product and a reciprocal. Four
-// tiles are done at once, and the divider works beside everything else: the first quotients are
-// taken while the next amaxes are looked for. No branch or address depends on data.
+// tiles are processed at once, and the divider works in parallel: the first quotients are computed
+// while the next amaxes are. No branch or address depends on data.
 #include <arm_neon.h>
 
 #include <bit>
@@ -69,7 +69,7 @@ template <DType kSource>
   }
 }
 
-// What a tile of zeros and a poisoned one store is put in afterwards.
+// The scales of zero tiles and poisoned tiles are inserted afterwards.
 [[gnu::always_inline]] inline void make_scales(float tensor_scale, std::int64_t tiles,
                                                std::uint32_t zero_code, std::uint32_t poison_code,
                                                Batch& batch, std::uint8_t* scales) {
@@ -138,7 +138,7 @@ template <DType kSource>
 void fp4_rows(const Fp4Tiles& job, const void* values, std::uint8_t* codes, std::uint8_t* scales,
               std::int64_t n) {
   constexpr std::int64_t kBytes = element_bytes(kSource);
-  // The next batch is asked for while codes of this one are made.
+  // The next batch is prefetched while codes of this one are made.
   constexpr std::int64_t kAhead = kBatch * kTile * kBytes;
   const FpEnvGuard guard;
   const ScaleSpec spec{.format = ScaleFormat::e4m3_f32};

@@ -1,5 +1,4 @@
-// MX blocks: amax, e8m0 scale and codes of 32 values, in one go and without looking at memory
-// twice.
+// MX quantization: amax, e8m0 scale and codes of 32 values in one pass that reads memory once.
 //
 // With the format's bias moved to that of f16 (a power of two, put into the block's own), an
 // element times the inverse scale is an f16 whose exponent field is the code's, subnormal numbers
@@ -66,7 +65,7 @@ template <bool kEightBits>
   return vuzp2q_u8(vreinterpretq_u8_u16(a), vreinterpretq_u8_u16(b));
 }
 
-// A block on its way: what its codes need, in registers.
+// A block in flight: what its codes need, in registers.
 struct Block {
   float32x4_t magnitude[8];
   uint8x16_t tops[2];
@@ -131,8 +130,8 @@ template <DType kSource, int kDrop, bool kEightBits>
   *scale = block.scale.byte;
 }
 
-// The way from an amax to its factor is long, through the integer registers and back; so the next
-// block sets out on it before the codes of this one are made.
+// The dependency chain from an amax to its factor is long, through the integer registers and back;
+// so the next block starts it before the codes of this one are made.
 template <DType kSource, int kDrop, bool kEightBits>
 [[gnu::always_inline]] inline void row_of_blocks(const MxConstants& k, const std::byte* from,
                                                  std::uint8_t* codes, std::uint8_t* scales,
@@ -141,7 +140,8 @@ template <DType kSource, int kDrop, bool kEightBits>
   std::int64_t whole = n / kMxBlock;
   const std::int64_t rest = n - whole * kMxBlock;
   if (whole > 0) {
-    // Two at a time, so that blocks take turns in registers instead of moving between them.
+    // Two blocks per iteration, so that they alternate between two sets of registers instead of
+    // being moved.
     Block even = load_block<kSource>(k, from);
     for (from += kStep; whole > 2; whole -= 2, from += 2 * kStep, codes += 2 * kMxBlock) {
       const Block odd = load_block<kSource>(k, from);
@@ -214,7 +214,7 @@ template <DType kSource, int kDrop, bool kEightBits>
   const uint8x16_t poisoned = low_bytes(poison);
   for (std::int64_t part = 0; part < kRows; part += 16) {
     uint8x16_t rows[16];
-    // Two at a time, mixed: one alone is a chain that leaves the core waiting.
+    // Two at a time, interleaved: a single dependency chain stalls the core.
     for (int r = 0; r < 16; r += 2) {
       uint32x4_t raw[8];
       float32x4_t m[8];
@@ -259,8 +259,8 @@ template <DType kSource, int kDrop, bool kEightBits>
   }
 }
 
-// Rows are copied to where their pitch is no power of two, or all of them would want the same few
-// places of the cache; then both their own codes and those of the columns are made from there.
+// Rows are copied to a buffer whose pitch is no power of two, which would map all of them to the
+// same few cache sets; then the codes of rows and of columns are made from the copy.
 template <DType kSource, int kDrop, bool kEightBits>
 void mx_strip(const MxBlocks& blocks, const MxStrip& strip) {
   constexpr std::int64_t kBytes = element_bytes(kSource), kWide = kMxStripCols * kBytes,
@@ -270,7 +270,8 @@ void mx_strip(const MxBlocks& blocks, const MxStrip& strip) {
   alignas(64) std::byte copy[kRows * kPitch];
   for (std::int64_t row = 0; row < strip.rows; ++row) {
     const auto* from = static_cast<const std::byte*>(strip.values) + row * strip.row_pitch;
-    // The next strip's part of the row: too short a piece for the core to see where it leads.
+    // Prefetches the next strip's part of the row: pieces are too short for the hardware
+    // prefetcher.
     for (std::int64_t line = 0; line < kWide; line += 64) __builtin_prefetch(from + kWide + line);
     std::memcpy(copy + row * kPitch, from, static_cast<std::size_t>(strip.cols * kBytes));
     if (strip.row_codes != nullptr)

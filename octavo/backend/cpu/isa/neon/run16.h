@@ -1,4 +1,4 @@
-// The loop around a kernel that turns sixteen elements into sixteen codes.
+// The loop around a kernel that encodes sixteen elements.
 #pragma once
 
 #include <arm_neon.h>

@@ -1,4 +1,4 @@
-// Weights of a softmax in a short form, from scores in f32.
+// Softmax weights in a 16-bit type (f16, bf16), by a scaled 2^x of scores in f32.
 //
 // Weights of one row may have any factor in common, since they are divided by their sum. So 2^f is
 // not a polynomial of degree 3 but that over its first coefficient, (f + a) (f^2 + b f + c), which
@@ -18,14 +18,14 @@ constexpr float kScaledExponent = 3.0F;
 constexpr float kScaledFactor = 8.0F / 0x1.c3f75fba75509p-5F;
 constexpr float kScaledRounder = 0x1.8p+23F;
 
-// What exponents of a column are taken from. It is an integer, so that a score and the rounder are
-// brought together by one addition.
+// The origin of a column's exponents: its running maximum rounded up. It is an integer, so that one
+// addition combines a score and the rounder.
 struct ScaledOrigin {
   float32x4_t least;    // scores below this have the weight of this
   float32x4_t rounder;  // kScaledRounder less the origin
 };
 
-// Of vectors side by side: a chain by itself leaves the core waiting. No fused products: their
+// Several vectors interleaved: a single dependency chain stalls the core. No fused products: their
 // constants would be copied first.
 template <int kQuads>
 [[gnu::always_inline]] inline void scaled_exp2(const float* score,
@@ -52,8 +52,8 @@ template <int kQuads>
 
 // `reach`: how far below the polynomial's own values weights go, as a power of two; an integer.
 //
-// Where an origin is so large that the rounder less it has no place for integers, scores are
-// brought to it first. Such scores have no fractions left, so this is rare.
+// Where an origin is so large that the rounder less it cannot hold integers, the origin is
+// subtracted from scores first. Such scores have no fraction bits left, so this is rare.
 template <int kQuads>
 [[gnu::always_inline]] inline void take_origins(const SoftmaxJob& job, float reach,
                                                 const float32x4_t (&origin)[kQuads],

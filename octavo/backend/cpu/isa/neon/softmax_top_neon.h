@@ -1,4 +1,5 @@
-// update_running_max of attention_softmax.h, four columns at a time.
+// The running maximum of the online softmax (update_running_max of attention_softmax.h), four
+// columns at a time.
 #pragma once
 
 #include <arm_neon.h>
@@ -10,8 +11,9 @@
 namespace octavo::cpu {
 namespace {
 
-// The largest scores of all columns go into `top` and `base`, and `origin` becomes what scores are
-// taken from: 0 where a column has seen nothing yet. Returns whether a factor is not 1.
+// Updates the running maximum `top` and its integer `base` by the largest scores of all columns;
+// `origin` becomes what is subtracted from scores, 0 where a column has seen no key yet. Returns
+// whether a factor is not 1.
 template <int kQuads>
 [[gnu::always_inline]] inline bool raise_top_quads(const SoftmaxJob& job,
                                                    const float32x4_t (&largest)[kQuads],
@@ -20,7 +22,7 @@ template <int kQuads>
   uint32x4_t same = vdupq_n_u32(~0u);
   for (int q = 0; q < kQuads; ++q) {
     const float32x4_t before = vld1q_f32(job.base + 4 * q);
-    // The first maximum keeps NaN, the second one does not take it.
+    // The first maximum propagates NaN, the second one ignores it.
     const float32x4_t top = vmaxq_f32(vld1q_f32(job.top + 4 * q), largest[q]);
     const float32x4_t base = vmaxnmq_f32(before, vrndpq_f32(top));
     vst1q_f32(job.top + 4 * q, top);

@@ -1,5 +1,4 @@
-// The codes of what is not rounded, sixteen of each: of values beyond the range, infinities and
-// NaN.
+// The codes of special cases, sixteen of each: values beyond the range, infinities and NaN.
 #pragma once
 
 #include <arm_neon.h>

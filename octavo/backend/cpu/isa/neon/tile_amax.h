@@ -1,5 +1,5 @@
-// The amaxes of four tiles of sixteen, as the bits of f32: pairwise maxima put them side by side,
-// where one reduction after the other would pass through a slow instruction each.
+// The amaxes of four tiles of sixteen, as the bits of f32: pairwise maxima put them into one
+// vector, where separate reductions would take a slow instruction each.
 #pragma once
 
 #include <arm_neon.h>

@@ -1,4 +1,4 @@
-// Codes of columns, turned in registers.
+// 16 x 16 byte transpose in registers.
 #pragma once
 
 #include <arm_neon.h>
@@ -6,7 +6,7 @@
 namespace octavo::cpu {
 namespace {
 
-// Sixteen by sixteen bytes; row i of `rows` becomes column i.
+// Transposes 16 x 16 bytes: row i of `rows` becomes column i.
 [[gnu::always_inline]] inline void transpose16(uint8x16_t rows[16]) {
   uint8x16_t other[16];
   const auto weave = [](const uint8x16_t* in, uint8x16_t* out) {

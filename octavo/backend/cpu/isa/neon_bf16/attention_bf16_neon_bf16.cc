@@ -1,6 +1,6 @@
 // Attention in bf16 (BFMMLA): sixteen products to an instruction, where f16 has eight and f32 four.
-// Q, K and V are exact in bf16 up to scales that are left out, and sums are f32 (roundings and all:
-// docs/numerics/gemm.md), so that only weights are rounded, to bf16.
+// Q, K and V are exact in bf16 up to scales that are factored out, and sums are f32
+// (docs/numerics/gemm.md has their rounding), so that only weights are rounded, to bf16.
 #include <arm_neon.h>
 
 #include "octavo/backend/cpu/attention/attention.h"
@@ -10,7 +10,7 @@
 #include "octavo/backend/cpu/isa/neon_bf16/softmax_bf16.h"
 
 #if defined(__GNUC__) && !defined(__clang__)
-// GCC moves loads up before it hands out registers, and then runs out of them.
+// GCC hoists loads before register allocation and then spills: no scheduling in this file.
 #pragma GCC optimize("no-schedule-insns")
 #endif
 
@@ -19,7 +19,7 @@ namespace {
 
 [[gnu::always_inline]] inline void sums_of(const MicrokernelJob& job,
                                            float32x4_t (&sum)[kPairsUp][kPairsAcross]) {
-  // Unrolled, because what is indexed by a variable lives in memory.
+  // Unrolled: an array indexed by a variable would live in memory instead of registers.
 #pragma GCC unroll 4
   for (int i = 0; i < kPairsUp; ++i)
 #pragma GCC unroll 6

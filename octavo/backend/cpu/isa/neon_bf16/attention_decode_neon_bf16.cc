@@ -1,6 +1,6 @@
-// Up to four query rows against keys and values in bf16, as they lie in memory, by BFMMLA. A pair
-// of query rows costs what one does. A row alone goes the way of a pair, so that it has the same
-// bits.
+// Decode attention in bf16 by BFMMLA: up to four query rows against keys and values read from
+// memory unpacked. A pair of query rows costs as much as one. A single row takes the path of a
+// pair, so that it has the same bits.
 #include <arm_neon.h>
 
 #include <cstring>
@@ -11,7 +11,7 @@
 #include "octavo/backend/cpu/isa/neon_fp16/decode_attention_rows.h"
 
 #if defined(__GNUC__) && !defined(__clang__)
-// GCC moves loads up before it hands out registers, and then runs out of them.
+// GCC hoists loads before register allocation and then spills: no scheduling in this file.
 #pragma GCC optimize("no-schedule-insns")
 #endif
 
@@ -20,7 +20,7 @@ namespace {
 
 constexpr int kLanes = 8;
 
-// Two rows as steps of four lanes in turns: those of a pair of rows or columns of BFMMLA.
+// Two rows interleaved in steps of four elements: a pair of rows or columns of BFMMLA.
 struct Interleaved {
   bfloat16x8_t low, high;
   [[gnu::always_inline]] Interleaved(bfloat16x8_t first, bfloat16x8_t second) {
@@ -30,8 +30,8 @@ struct Interleaved {
   }
 };
 
-// Pairs of query rows, or of their weights, in turns; n is a multiple of eight. The last row of an
-// odd number is its own partner.
+// Pairs of query rows, or of their weights, interleaved; n is a multiple of eight. The last row of
+// an odd number is paired with itself.
 template <int kPairs, std::int64_t kMost>
 struct InterleavedPairs {
   alignas(64) bfloat16_t packed[kPairs][2 * kMost];
@@ -99,7 +99,8 @@ template <int kKeyPairs, int kRows>
 
 template <int kRows>
 bool dots_of_rows(const DecodeRows& job, const std::byte* const* q, float* const* scores) {
-  constexpr int kPairs = (kRows + 1) / 2, kTogether = 4;  // pairs of keys: enough chains
+  constexpr int kPairs = (kRows + 1) / 2,
+                kTogether = 4;  // pairs of keys: enough independent chains
   const std::byte* rows[2 * kPairs];
   for (int r = 0; r < 2 * kPairs; ++r) rows[r] = q[r < kRows ? r : kRows - 1];
   const InterleavedPairs<kPairs, kMostHeadSize> transposed(rows, job.size);
@@ -110,7 +111,8 @@ bool dots_of_rows(const DecodeRows& job, const std::byte* const* q, float* const
   return true;
 }
 
-// Four keys of eight channels: steps of each channel, two channels to a vector.
+// Transposes four keys of eight channels: the four keys of a channel together, two channels to a
+// vector.
 [[gnu::always_inline]] inline void transpose_four(const uint16x8_t (&key)[4],
                                                   bfloat16x8_t (&pair)[4]) {
   const uint32x4_t early[2] = {vreinterpretq_u32_u16(vzip1q_u16(key[0], key[1])),
@@ -162,7 +164,7 @@ template <int kEights, int kRows>
   };
   std::int64_t key = 0;
   for (; key + kBf16Step <= job.keys; key += kBf16Step) add(key, there);
-  // Rows behind the last are not read.
+  // Rows beyond the last are not read.
   const auto there_or_zero = [&](std::int64_t k, std::int64_t e) {
     return k < job.keys ? there(k, e) : vdupq_n_u16(0);
   };
@@ -183,7 +185,7 @@ template <int kEights, int kRows>
 template <int kRows>
 bool weigh_rows(const DecodeRows& job, const DecodeWeights* rows) {
   constexpr int kPairs = (kRows + 1) / 2, kEights = 4 / kPairs;
-  // Those of keys that are not there are zero: what is multiplied by them is, too.
+  // Weights of keys beyond the last are zero, and so are the values they multiply.
   alignas(16) std::byte packed[kRows][kDecodeKeys * 2];
   const std::byte* each[2 * kPairs];
   const auto bytes = static_cast<std::size_t>(job.keys) * 2;
@@ -214,7 +216,7 @@ bool all_weigh(const DecodeRows& job, const DecodeWeights* rows, int count) {
       [&](int r) { return weigh_rows<4>(job, rows + r); });
 }
 
-// Exact, so the upper half is all of it.
+// Exact in bf16: the upper half is the value.
 void pack_bf16(const float* q, std::int64_t size, std::byte* laid) {
   for (std::int64_t d = 0; d < size; ++d)
     std::memcpy(laid + 2 * d, reinterpret_cast<const std::byte*>(q + d) + 2, 2);

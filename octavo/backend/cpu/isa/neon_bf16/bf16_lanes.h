@@ -1,4 +1,4 @@
-// What kernels of this folder do with a step of bf16 lanes: four of each row.
+// A K step of bf16 for BFMMLA: four elements of each row.
 #pragma once
 
 #include <arm_neon.h>
@@ -14,7 +14,7 @@ constexpr int kBf16Step = 4, kBf16StepBytes = 2 * kBf16Step;
   return vld1q_bf16(reinterpret_cast<const bfloat16_t*>(from));
 }
 
-// Two rows and two columns, four products for each.
+// Accumulates two rows by two columns, four products for each.
 constexpr auto plus_bf16_pairs = [](float32x4_t sum, const std::byte* a, const std::byte* b) {
   return vbfmmlaq_f32(sum, load_bf16(a), load_bf16(b));
 };

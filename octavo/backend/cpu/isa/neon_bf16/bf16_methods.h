@@ -1,5 +1,4 @@
-// What methods of attention with weights in bf16 have in common; they differ in how scores are
-// made.
+// Attention methods with weights in bf16; they differ in how scores are computed.
 #pragma once
 
 #include "octavo/backend/cpu/attention/attention.h"
@@ -12,7 +11,7 @@ namespace octavo::cpu {
 namespace {
 
 static_assert(kPairRows == kBf16Channels && kBf16Step == kBf16Keys);
-// What a tile ends with, turning pairs into rows and adding them, is an eighth of its products.
+// The end of a tile, rearranging pairs into rows and adding them, costs an eighth of its products.
 constexpr std::int64_t kBf16TileKeys = 128;
 
 constexpr AttentionMethod bf16_values(const char* name, PackedType packed_type,

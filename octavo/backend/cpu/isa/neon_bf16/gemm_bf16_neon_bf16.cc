@@ -1,6 +1,6 @@
-// Products in bf16 (BFMMLA): sixteen to an instruction. Every format of eight bits and fewer is
-// exact in bf16, and so is the product of two; sums are f32, rounded to odd by the instruction,
-// which takes subnormal inputs and results for zero (docs/numerics/gemm.md).
+// The bf16 GEMM microkernel (BFMMLA): sixteen products to an instruction. Every format of eight
+// bits and fewer is exact in bf16, and so is the product of two; sums are f32, rounded to odd by
+// the instruction, which flushes subnormal inputs and results to zero (docs/numerics/gemm.md).
 #include <arm_neon.h>
 
 #include "octavo/backend/cpu/gemm/gemm.h"
@@ -10,7 +10,7 @@
 #include "octavo/backend/cpu/isa/neon_bf16/neon_bf16_internal.h"
 
 #if defined(__GNUC__) && !defined(__clang__)
-// GCC moves loads up before it hands out registers, and then runs out of them.
+// GCC hoists loads before register allocation and then spills: no scheduling in this file.
 #pragma GCC optimize("no-schedule-insns")
 #endif
 
@@ -41,7 +41,7 @@ template <int kDotted>
     }
 #pragma GCC unroll 4
     for (int i = 0; i < kDotted; ++i) {
-      // The sums of four columns side by side.
+      // The sums of four columns in one vector.
       const float32x4_t run =
           vpaddq_f32(vpaddq_f32(sum[i][0], sum[i][1]), vpaddq_f32(sum[i][2], sum[i][3]));
       float* to = job.sums + i * job.pitch;

@@ -1,4 +1,4 @@
-// What neon_dot does, and products of codes in bf16 (BFMMLA).
+// The kernel table of neon_dot plus bf16 matrix products (BFMMLA).
 #pragma once
 
 #include "octavo/backend/cpu/isa.h"

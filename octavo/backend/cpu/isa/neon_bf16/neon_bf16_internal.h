@@ -1,4 +1,4 @@
-// What the folders that build on this one share.
+// Kernels that the folders built on this one share.
 #pragma once
 
 #include "octavo/backend/cpu/isa/neon_bf16/neon_bf16.h"
@@ -9,14 +9,14 @@ namespace octavo::cpu {
 // Null where an operand is not exact in bf16.
 const GemmMethod* neon_bf16_method(const GemmJob& job);
 
-// The softmax and the weighted values of a strip of 12 queries, in bf16 (attention.h), and whether
-// V and the form of P allow that.
+// The softmax and the weighted values of a query block of 12, in bf16 (attention.h), and whether V
+// and the type of P allow that.
 bool neon_bf16_softmax(const SoftmaxJob& job);
 void neon_bf16_weigh(const MicrokernelJob& job);
 bool takes_bf16_values(const AttentionJob& job);
-// For few query rows: bf16 by BFMMLA, where those rows are exact in it; e4m3 as neon_fp16 does it.
+// Decode attention: bf16 by BFMMLA, where the query rows are exact in it; e4m3 as in neon_fp16.
 const DecodeKernels* neon_bf16_decode_attention(const GemmOperand& operand);
-// All of it in bf16 where Q and K are exact there too; else what neon_dot does.
+// Everything in bf16 where Q and K are exact in it too; else the method of neon_dot.
 const AttentionMethod* neon_bf16_attention(const AttentionJob& job);
 
 }  // namespace octavo::cpu

@@ -1,5 +1,5 @@
-// The softmax of a strip of 12 columns whose weights are bf16, in the lanes of BFMMLA: four keys of
-// a column side by side.
+// The online softmax of a query block of 12 columns with weights in bf16, packed for BFMMLA: four
+// keys of a column together.
 #pragma once
 
 #include <arm_neon.h>
@@ -15,9 +15,9 @@ namespace {
 constexpr int kBf16Queries = kPairCols, kBf16Quads = kBf16Queries / 4;
 
 // The polynomial's value for a score that is an integer is 18.1, whose exponent field is 131. So
-// what is as far below, masked keys above all, has a field of 0: a subnormal number, which BFMMLA
-// and BFDOT take for zero. Above it fields stay positive: the polynomial is below 16 only where f
-// is negative, and then the integer is one more.
+// weights that far below, masked keys above all, have a field of 0: a subnormal number, which
+// BFMMLA and BFDOT flush to zero. Above it fields stay positive: the polynomial is below 16 only
+// where f is negative, and then the integer is one more.
 constexpr float kBf16Reach = 131.0F;
 
 // Four keys of four columns, rounded to nearest even: columns 0 and 1, then 2 and 3.
@@ -46,11 +46,11 @@ struct Bf16Columns {
 }
 
 inline bool softmax_bf16(const SoftmaxJob& job) {
-  constexpr int kTogether = 2;  // keys, when the largest is looked for: six chains
+  constexpr int kTogether = 2;  // keys per step of the maximum: six independent chains
   const float* score = job.scores;
   float32x4_t most[kTogether * kBf16Quads];
   for (int i = 0; i < kTogether * kBf16Quads; ++i) most[i] = vld1q_f32(score + 4 * i);
-  // This maximum keeps NaN.
+  // This maximum propagates NaN.
   for (std::int64_t key = kTogether; key < job.keys; key += kTogether) {
     score += kTogether * kBf16Queries;
 #pragma GCC unroll 6
@@ -63,7 +63,8 @@ inline bool softmax_bf16(const SoftmaxJob& job) {
   ScaledOrigin from[kBf16Quads];
   take_origins(job, kBf16Reach, origin, from);
 
-  // Weights as they are multiplied, times one: two sums for each column, side by side.
+  // Sums the packed weights by a product with ones: two sums for each column, in neighbouring
+  // lanes.
   const bfloat16x8_t one = bf16_ones();
   float32x4_t sum[kBf16Quads][2];
   for (int q = 0; q < kBf16Quads; ++q) sum[q][0] = sum[q][1] = vdupq_n_f32(0.0F);

@@ -1,6 +1,6 @@
-// Scores of codes as integers in two limbs of a byte: three int8 products for one of f32, and four
-// of them to a lane and instruction. Sums are exact; docs/numerics/attention.md has what limbs
-// leave out.
+// Attention scores by SDOT: codes as integers in two int8 limbs (attention_limbs.h), three int8
+// products for one of f32, and four of them to a lane and instruction. Sums are exact;
+// docs/numerics/attention.md bounds what limbs leave out.
 #include <arm_neon.h>
 
 #include "octavo/backend/cpu/attention/attention.h"
@@ -10,7 +10,7 @@
 #include "octavo/backend/cpu/isa/neon_fp16/half_methods.h"
 
 #if defined(__GNUC__) && !defined(__clang__)
-// GCC moves loads up before it hands out registers, and then runs out of them.
+// GCC hoists loads before register allocation and then spills: no scheduling in this file.
 #pragma GCC optimize("no-schedule-insns")
 #endif
 
@@ -33,7 +33,7 @@ void neon_dot_score(const MicrokernelJob& job) {
   const std::int8_t *a_low = a + depth * kRows, *b_low = b + depth * kCols;
   const float *a_scale = job.a_scale, *b_scale = job.b_scale;
   float* const sums = job.sums;
-  // Unrolled, because what is indexed by a variable lives in memory.
+  // Unrolled: an array indexed by a variable would live in memory instead of registers.
   int32x4_t sum[kRows][kVectors];
 #pragma GCC unroll 8
   for (int i = 0; i < kRows; ++i)

@@ -1,5 +1,5 @@
-// The step of tiles whose sums are integers: 8 x 12, four int8 products for each. Products of codes
-// and scores of attention differ in how sums begin and end.
+// The K step of SDOT microkernels, whose sums are int32: MR x NR = 8 x 12, four int8 products for
+// each. GEMM and attention scores differ in how sums begin and end.
 #pragma once
 
 #include <arm_neon.h>

@@ -1,6 +1,6 @@
-// Products of e2m1fn and e2m3fn as integers, which are exact: four int8 products to a lane and
-// instruction. Sums of a run, at most 512 * 60 * 60, are exact in f32 too; only adding runs rounds.
-// The tile is that of f32 with four products in the place of one.
+// The int8 GEMM microkernel (SDOT): products of e2m1fn and e2m3fn as integers, which are exact,
+// four int8 products to a lane and instruction. Sums of a run, at most 512 * 60 * 60, are exact in
+// f32 too; only adding runs rounds. MR x NR is that of f32 with four products in the place of one.
 #include <arm_neon.h>
 
 #include <cstring>
@@ -12,16 +12,16 @@
 #include "octavo/backend/cpu/isa/neon_dot/neon_dot_internal.h"
 
 #if defined(__GNUC__) && !defined(__clang__)
-// GCC moves loads up before it hands out registers, and then runs out of them.
+// GCC hoists loads before register allocation and then spills: no scheduling in this file.
 #pragma GCC optimize("no-schedule-insns")
 #endif
 
 namespace octavo::cpu {
 namespace {
 
-// Sums begin here: read as f32, they are 1.5 * 2^23 and the sum, as long as that keeps below 2^22
-// (at most 512 * 60 * 60). Taking that off again is faster than a conversion, of which there is one
-// a cycle.
+// Initial value of sums: read as f32, they are 1.5 * 2^23 plus the sum, as long as that stays below
+// 2^22 (at most 512 * 60 * 60). Subtracting that is faster than a conversion, of which one starts
+// per cycle.
 constexpr std::int32_t kStart = 0x4B400000;
 constexpr float kStartValue = 0x1.8p+23F;
 
@@ -41,12 +41,12 @@ constexpr float kStartValue = 0x1.8p+23F;
 void tile(const MicrokernelJob& job) {
   const auto* a = reinterpret_cast<const std::int8_t*>(job.a);
   const auto* b = reinterpret_cast<const std::int8_t*>(job.b);
-  // Taken out of the job, which stores to sums might change for all the compiler knows.
+  // Copied out of the job: the compiler must assume that stores to sums alias it.
   const float *a_scale = job.a_scale, *b_scale = job.b_scale;
   float* const sums = job.sums;
   const std::int64_t run = job.run, runs = job.runs, pitch = job.pitch;
   for (std::int64_t r = 0; r < runs; ++r, a_scale += kRows, b_scale += kCols) {
-    // Unrolled, because what is indexed by a variable lives in memory.
+    // Unrolled: an array indexed by a variable would live in memory instead of registers.
     int32x4_t sum[kRows][kVectors];
 #pragma GCC unroll 8
     for (int i = 0; i < kRows; ++i)
@@ -90,7 +90,7 @@ template <int kDotted>
     const float32x4_t right = vld1q_f32(job.b_scale + r * kDotCols);
 #pragma GCC unroll 4
     for (int i = 0; i < kDotted; ++i) {
-      // The sums of four columns side by side.
+      // The sums of four columns in one vector.
       const int32x4_t run =
           vpaddq_s32(vpaddq_s32(sum[i][0], sum[i][1]), vpaddq_s32(sum[i][2], sum[i][3]));
       total[i] = vfmaq_n_f32(total[i], vmulq_f32(vcvtq_f32_s32(run), right), job.a_scale[i][r]);

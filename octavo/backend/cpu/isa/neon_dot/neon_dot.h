@@ -1,4 +1,5 @@
-// What neon_fp16 does, and products of four-bit codes as integers (asimddp).
+// The kernel table of neon_fp16 plus int8 dot products (asimddp): GEMM of FP4 and e2m3 codes as
+// integers.
 #pragma once
 
 #include "octavo/backend/cpu/isa.h"

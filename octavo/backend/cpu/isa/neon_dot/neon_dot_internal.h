@@ -1,4 +1,4 @@
-// What the folders that build on this one share.
+// Kernels that the folders built on this one share.
 #pragma once
 
 #include "octavo/backend/cpu/gemm/gemm.h"
@@ -15,7 +15,7 @@ void neon_dot_look_up(const std::int8_t* table, const std::uint8_t* codes, std::
 
 // Scores of int8 limbs (attention_limbs.h), [8 keys][12 queries].
 void neon_dot_score(const MicrokernelJob& job);
-// Those where scores of codes are large; else what neon_fp16 does.
+// Limbs where scores of codes are too large for f16; else the method of neon_fp16.
 const AttentionMethod* neon_dot_attention(const AttentionJob& job);
 
 }  // namespace octavo::cpu

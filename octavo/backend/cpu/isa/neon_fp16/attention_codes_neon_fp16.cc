@@ -1,4 +1,4 @@
-// Codes of e4m3 to panels of f16, in registers (attention_codes.h).
+// Packing of e4m3 codes into f16 panels for attention, in registers (attention_codes.h).
 #include "octavo/backend/cpu/attention/attention_codes.h"
 
 #include <arm_neon.h>
@@ -8,7 +8,7 @@
 #include "octavo/backend/cpu/isa/neon_fp16/transpose_eight.h"
 
 #if defined(__GNUC__) && !defined(__clang__)
-// GCC moves loads up before it hands out registers, and then runs out of them.
+// GCC hoists loads before register allocation and then spills: no scheduling in this file.
 #pragma GCC optimize("no-schedule-insns")
 #endif
 

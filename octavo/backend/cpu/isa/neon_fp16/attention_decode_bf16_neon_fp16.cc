@@ -1,4 +1,5 @@
-// Up to four query rows against keys and values in bf16, as they lie in memory.
+// Decode attention in bf16 without BFMMLA: up to four query rows against keys and values in bf16,
+// read from memory unpacked.
 #include <arm_neon.h>
 
 #include <algorithm>
@@ -8,14 +9,14 @@
 #include "octavo/backend/cpu/isa/neon_fp16/neon_fp16_internal.h"
 
 #if defined(__GNUC__) && !defined(__clang__)
-// GCC moves loads up before it hands out registers, and then runs out of them.
+// GCC hoists loads before register allocation and then spills: no scheduling in this file.
 #pragma GCC optimize("no-schedule-insns")
 #endif
 
 namespace octavo::cpu {
 namespace {
 
-// A bf16 is the upper half of an f32: of two neighbours one is shifted up, the other masked.
+// A bf16 is the upper half of an f32: of two neighbours one is shifted, the other masked.
 struct Pairs {
   float32x4_t even, odd;
   [[gnu::always_inline]] explicit Pairs(const std::byte* from) {
@@ -127,7 +128,7 @@ bool all_weigh_of_bf16(const DecodeRows& job, const DecodeWeights* rows, int cou
       [&](int r) { return weigh_of_bf16<4>(job, rows + r); });
 }
 
-// Even and odd ones of every eight apart.
+// Separates the even and the odd elements of every eight.
 void pack_pairs(const float* q, std::int64_t size, std::byte* laid) {
   auto* to = reinterpret_cast<float*>(laid);
   for (std::int64_t d = 0; d < size; d += 8)

@@ -1,5 +1,6 @@
-// Dots of up to four query rows with keys in e4m3, as they lie in memory, and what sums of squares
-// of those keys are. Where a code is NaN, whoever called does it again another way.
+// Scores of decode attention in e4m3: dots of up to four query rows with keys read from memory
+// unpacked, and upper bounds of the keys' sums of squares. Where a code is NaN, the caller
+// recomputes the scores (score_nonfinite).
 #include <arm_neon.h>
 
 #include <algorithm>
@@ -9,7 +10,7 @@
 #include "octavo/backend/cpu/isa/neon_fp16/decode_attention_rows.h"
 
 #if defined(__GNUC__) && !defined(__clang__)
-// GCC moves loads up before it hands out registers, and then runs out of them.
+// GCC hoists loads before register allocation and then spills: no scheduling in this file.
 #pragma GCC optimize("no-schedule-insns")
 #endif
 
@@ -18,19 +19,19 @@ namespace {
 
 constexpr float kRoundedUp = 1.01F;  // more than sixteen roundings in f16
 
-// The largest fields of a key, in each of sixteen columns of kChunk codes.
+// The largest code fields of a key, in each of sixteen columns of kChunk codes.
 constexpr std::int64_t kChunk = 128, kMostChunks = kMostHeadSize / kChunk;
 using Fields = std::uint8_t[kMostChunks][kDecodeKeys][16];
 
-// Lanes of four sums, added up: twice in f16, then in f32, because turning it into f32 takes one
-// pipe for two cycles. Which lanes are added does not depend on how many sums there are.
+// Horizontal sums of four vectors: pairwise twice in f16, then in f32, because converting to f32
+// occupies one pipe for two cycles. The order of lanes does not depend on the number of sums.
 [[gnu::always_inline]] inline float32x4_t reduced_four(float16x8_t a, float16x8_t b, float16x8_t c,
                                                        float16x8_t d) {
   const float16x8_t twos = vpaddq_f16(vpaddq_f16(a, b), vpaddq_f16(c, d));
   return vpaddq_f32(vcvt_f32_f16(vget_low_f16(twos)), vcvt_high_f32_f16(twos));
 }
 
-// Rows of queries, sixteen lanes of each in turn: one address does for all.
+// Query rows interleaved by sixteen elements, so that one address serves all.
 template <int kRows>
 struct Queries {
   alignas(64) float16_t packed[kRows * kMostHeadSize];
@@ -46,7 +47,7 @@ class Dots {
  public:
   Dots(const DecodeRows& job, const Queries<kRows>& q) : job_(job), q_(q.packed) {}
 
-  // From key `at` on, as long as there are kKeys; returns the first that is left.
+  // From key `at` on, while kKeys are left; returns the first remaining key.
   [[gnu::always_inline]] std::int64_t run(std::int64_t at, float* const* scores,
                                           Fields& fields) const {
     if (at + kKeys > job_.keys) return at;
@@ -142,7 +143,7 @@ class Dots {
           vst1q_f32(scores[r] + at, reduced_four(sum[r][0], sum[r][1], sum[r][2], sum[r][3]));
       } else {
         // Four sums at a time, of one key after the other of each row; where there are fewer, some
-        // are there twice.
+        // are duplicated.
         constexpr int kSums = kRows * kKeys;
         const auto nth = [&](int n) { return sum[n % kSums / kKeys][n % kKeys]; };
         for (int n = 0; n < kSums; n += 4) {
@@ -155,13 +156,14 @@ class Dots {
     }
   };
 
-  // A line of memory for every turn, which is as many bytes.
+  // Prefetches one cache line per pipeline step, which reads as many bytes.
   [[gnu::always_inline]] void ask_ahead(const std::byte* keys, std::int64_t d) const {
     const std::int64_t n = d / kPipelineStep;
     __builtin_prefetch(keys + (kAheadKeys + n % kKeys) * job_.pitch +
                        n / kKeys * kPipelineStep * kKeys);
   }
-  // Unit u of a turn: keys side by side, then the next sixteen codes of each.
+  // The offset of unit u of a pipeline step: neighbouring keys first, then the next sixteen codes
+  // of each.
   [[nodiscard]] std::int64_t offset(int u) const { return u % kKeys * job_.pitch + u / kKeys * 16; }
   [[gnu::always_inline]] void pipeline_step(const std::byte* from, const std::byte* next,
                                             const float16_t* q, Unit (&unit)[kUnits], Sums& sums,
@@ -178,7 +180,7 @@ class Dots {
   const float16_t* q_;
 };
 
-// What sums of squares of keys are at most: the largest code of a column counts for all of it.
+// Upper bounds of the sums of squares of keys: the largest code of a column counts for all of it.
 // Returns the largest field.
 std::uint8_t bound_row_squares(Fields& fields, std::int64_t keys, std::int64_t size,
                                float* most_row_squares) {

@@ -1,5 +1,5 @@
-// Values in e4m3, as they lie in memory, weighted for up to four query rows. Where a code is NaN,
-// whoever called does it again another way.
+// Weighted values of decode attention in e4m3: V is read from memory unpacked and weighted for up
+// to four query rows. Where a code is NaN, the caller recomputes the sums (weigh_nonfinite).
 #include <arm_neon.h>
 
 #include <algorithm>
@@ -10,14 +10,14 @@
 #include "octavo/backend/cpu/isa/neon_fp16/half_tile.h"
 
 #if defined(__GNUC__) && !defined(__clang__)
-// GCC moves loads up before it hands out registers, and then runs out of them.
+// GCC hoists loads before register allocation and then spills: no scheduling in this file.
 #pragma GCC optimize("no-schedule-insns")
 #endif
 
 namespace octavo::cpu {
 namespace {
 
-constexpr std::int64_t kRun = 32;  // of weighted values in f16
+constexpr std::int64_t kRun = 32;  // weighted values summed in f16
 
 // kSixteens times sixteen columns.
 template <int kSixteens, int kRows>

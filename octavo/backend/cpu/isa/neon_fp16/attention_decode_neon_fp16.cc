@@ -1,4 +1,4 @@
-// Which kernels few query rows have here.
+// The choice of decode attention kernels for an operand.
 #include "octavo/backend/cpu/attention/attention_decode.h"
 #include "octavo/backend/cpu/isa/neon_fp16/decode_attention_e4m3.h"
 #include "octavo/backend/cpu/isa/neon_fp16/neon_fp16_internal.h"

@@ -1,4 +1,5 @@
-// Weighted values in f16: eight channels by 24 queries, runs of keys in f16 and then in f32.
+// Attention with weights in f16 (half-precision FMLA): weighted values, MR x NR of 8 channels by 24
+// queries, runs of keys summed in f16 and then in f32; and scores in f16.
 #include <arm_neon.h>
 
 #include <algorithm>
@@ -10,19 +11,19 @@
 #include "octavo/backend/cpu/isa/neon_fp16/transpose_eight.h"
 
 #if defined(__GNUC__) && !defined(__clang__)
-// GCC moves loads up before it hands out registers, and then runs out of them.
+// GCC hoists loads before register allocation and then spills: no scheduling in this file.
 #pragma GCC optimize("no-schedule-insns")
 #endif
 
 namespace octavo::cpu {
 namespace {
 
-// Sums of f16 on their way from one run to the next.
+// Partial sums in f16 between one run and the next.
 using Stage = float16_t[kHalfRows][kHalfCols];
 
 enum class To {
-  stage,   // and they are read from there again
-  add,     // times the factor, to sums whose pitch is the strip
+  stage,   // sums are stored there and read again
+  add,     // times the factor, added to sums whose pitch is the query block
   write,   // the same, over what was there
   narrow,  // times the factor in f16, over what was there, which is f16
 };
@@ -64,8 +65,8 @@ template <bool kFollows, To kTo>
     }
 }
 
-// At most `group` products as runs of `run`: what runs give is added in f16, one rounding for each,
-// before it goes to f32. Turning f16 into f32 has one of the two pipes only.
+// At most `group` products in runs of `run`: sums of runs are added in f16, one rounding for each,
+// before they are converted to f32. Conversion of f16 to f32 runs on one of the two pipes only.
 template <To kTo>
 void half_group(const float16_t* a, const float16_t* b, std::int64_t n, std::int64_t run,
                 float32x4_t factor, float* sums) {
@@ -83,8 +84,8 @@ constexpr AttentionMethod kF16 = half_scores("f16 FMLA", &kNeonFp16WideScores),
 
 }  // namespace
 
-// Values that are no codes are attended to in f32: who gives them 16 bits wants to keep them. In
-// f16 a row of few large weights would be off by half a per cent.
+// Values (not codes) are computed in f32, to keep the 16 bits that the caller gives. In f16 a row
+// of few large weights would be off by half a per cent.
 constinit const AttentionMethod kNeonFp16Wide{
     .name = "f32 FMLA",
     .score = {.rows = 8, .cols = 12, .step = 1, .run = neon_f32_tile},
@@ -148,7 +149,7 @@ void neon_fp16_score(const MicrokernelJob& job) {
 }
 
 // The factor is a power of two, and at most 1 where scores may be narrow. Where f16 does not have
-// it, sums go there in two steps; what is lost then is below 2^-19 of a unit of log2.
+// it, sums are scaled in two steps; the loss is then below 2^-19 of a unit of log2.
 void neon_fp16_score_narrow(const MicrokernelJob& job) {
   constexpr float kLeast = 0x1p-14F;
   const float factor = *job.a_scale * *job.b_scale * (1.0F / kNarrowUnit);

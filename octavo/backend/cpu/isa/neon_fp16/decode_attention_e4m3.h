@@ -1,4 +1,4 @@
-// Few query rows against keys and values in e4m3: a code is turned into a number once for all rows.
+// Decode attention kernels for keys and values in e4m3: a code is decoded once for all query rows.
 #pragma once
 
 #include <arm_neon.h>
@@ -11,7 +11,7 @@
 
 namespace octavo::cpu {
 
-// As DecodeKernels has them.
+// Entries of DecodeKernels.
 bool decode_dots_e4m3(const DecodeRows& job, const std::byte* const* q, int count,
                       float* const* scores, float* most_row_squares);
 void decode_row_squares_e4m3(const DecodeRows& job, float* row_squares);
@@ -19,10 +19,10 @@ bool decode_weigh_e4m3(const DecodeRows& job, const DecodeWeights* rows, int cou
 
 namespace {
 
-constexpr std::int64_t kAheadKeys = 64;  // that memory is asked for ahead
+constexpr std::int64_t kAheadKeys = 64;  // prefetch distance in keys
 
-// Sixteen codes on their way. They are turned into numbers two units before they are multiplied:
-// a product that is handed to a pipe before its factors are there waits in front of others.
+// Sixteen codes in flight. They are decoded two units before they are multiplied: a product that is
+// issued before its factors are ready blocks others behind it in the pipe.
 struct Unit {
   float16x8_t low, high;
   uint8x16_t field;
@@ -32,10 +32,11 @@ struct Unit {
     low = half.low;
     high = half.high;
     field = fields_of(codes);
-    asm volatile("" : "+w"(low), "+w"(high));  // or compilers move it to where it is used
+    asm volatile(""
+                 : "+w"(low), "+w"(high));  // keeps the compiler from moving the decode to its use
   }
 };
-constexpr int kUnits = 4, kUnitsAhead = 2;  // a turn of them, each in its registers
+constexpr int kUnits = 4, kUnitsAhead = 2;  // units of a pipeline step, each in its own registers
 
 }  // namespace
 }  // namespace octavo::cpu

@@ -1,4 +1,4 @@
-// How kernels for few query rows are cut: four, two or one of them at a time.
+// Decode attention dispatch on the number of query rows: four, two or one at a time.
 #pragma once
 
 #include <cstdint>
@@ -8,13 +8,13 @@
 namespace octavo::cpu {
 namespace {
 
-constexpr std::int64_t kAhead = 1024;  // bytes that memory is asked for ahead
+constexpr std::int64_t kAhead = 1024;  // prefetch distance in bytes
 
-// So many keys or vectors side by side that sums of all rows fill half of the registers.
+// Keys or vectors interleaved, such that the sums of all rows fill half of the registers.
 constexpr int keys_for(int rows) { return rows == 4 ? 2 : 4; }
 constexpr int vectors_for(int rows) { return 8 / rows; }
 
-// One to four rows: three are done as two and one.
+// One to four rows: three are split into two and one.
 template <typename One, typename Two, typename Four>
 bool for_rows(int count, One&& one, Two&& two, Four&& four) {
   bool good = true;

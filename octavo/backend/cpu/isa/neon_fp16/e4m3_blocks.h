@@ -1,4 +1,4 @@
-// MX blocks of f32 along rows: sixteen amaxes become scales at a time.
+// Amaxes and scales of MX blocks of f32 along rows: scales of sixteen blocks at a time.
 #pragma once
 
 #include "octavo/backend/cpu/isa/neon/mx_scale.h"
@@ -7,7 +7,7 @@
 namespace octavo::cpu {
 namespace {
 
-// As bits, in four lanes. seen(at, vector) is shown all of it.
+// The amax as bits, in four lanes. seen(at, vector) is called with every vector loaded.
 template <typename Seen>
 [[gnu::always_inline]] inline uint32x4_t block_amax(const float* x, const Seen& seen) {
   uint32x4_t bits[8];
@@ -27,8 +27,8 @@ struct BlockScales {
   alignas(16) std::uint8_t poisoned[kBlocks], bytes[kBlocks];
 };
 
-// Of sixteen blocks, from the `first` on. The i-th four of them begin at of_four(i); seen(i, at,
-// vector) is shown what lies at of_four(i) + at.
+// Scales of sixteen blocks, from the `first` on. Each group of four begins at of_four(i); seen(i,
+// at, vector) is called with what was loaded from of_four(i) + at.
 template <std::int64_t kBlocks, typename OfFour, typename Seen>
 [[gnu::always_inline]] inline void sixteen_scales(const MxConstants& k, const OfFour& of_four,
                                                   const Seen& seen, std::int64_t first,
@@ -54,7 +54,7 @@ struct NotSeen {
   void operator()(int, int, float32x4_t) const {}
 };
 
-// Whether blocks can be done in these lanes.
+// Whether f16 lanes can encode these blocks.
 inline bool e4m3_blocks_fit(const MxBlocks& blocks) {
   return blocks.source == DType::f32 && blocks.format.bits() == 8 &&
          e4m3_lanes_fit(make_encoder(blocks.format, {}, DType::f32));

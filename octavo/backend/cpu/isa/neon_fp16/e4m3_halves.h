@@ -1,6 +1,6 @@
 // Sixteen codes of e4m3 as f16. A code shifted left by seven in sixteen bits is an f16, 2^-8 of its
-// value, but for one bit that its sign has been copied to: two operations for eight codes,
-// subnormal ones included. NaN reads as 480, so whoever decodes looks at the largest field.
+// value, except for one bit that its sign has been copied to: two operations for eight codes,
+// subnormal ones included. NaN reads as 480, so callers check the largest field.
 #pragma once
 
 #include <arm_neon.h>
@@ -33,7 +33,7 @@ struct E4m3Halves {
   return vandq_u8(codes, vdupq_n_u8(kNanField));
 }
 
-// Eight lanes to four of f32, pairs added.
+// Pairwise sum: eight f16 lanes to four of f32.
 [[gnu::always_inline]] inline float32x4_t pairwise_sum(float16x8_t sum) {
   return vaddq_f32(vcvt_f32_f16(vget_low_f16(sum)), vcvt_high_f32_f16(sum));
 }

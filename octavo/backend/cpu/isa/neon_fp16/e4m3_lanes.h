@@ -1,9 +1,10 @@
-// Scaled values to E4M3 in half-precision lanes.
+// Scaled values to E4M3 in f16 lanes.
 //
-// The encoder of neon/encode_kernel.h, with less to do. Floor and ceil of a product to the upper
-// half of its f32 add up to twice that half, one more where not exact, and without the sign: one
-// narrowing that nothing is rounded twice by. The sum that rounds has the field's mantissa in its
-// last bits; its exponent, shifted onto them, makes the field, but for bit 7, which is the sign's.
+// The encoder of isa/neon/encode_kernel.h, simplified. Floor and ceil of a product to the upper
+// half of its f32 add up to twice that half, one more where not exact, and without the sign: a
+// narrowing after which nothing is rounded twice. The sum that rounds has the field's mantissa in
+// its last bits; its exponent, shifted onto them, makes the field, except bit 7, which is the
+// sign's.
 //
 // 30 operations for sixteen f32, 2 more where products may exceed the largest value.
 #pragma once
@@ -17,8 +18,8 @@ namespace {
 constexpr int kMantissaBits = 3, kDropped = 10 - kMantissaBits;  // of an f16's
 constexpr int kBfloatToHalf = 127 - 15;
 
-// What is added to the mantissa in the sum so that fields come out right, modulo 128. It has to be
-// even, or ties would not be, and to leave room for a mantissa below bit 7.
+// The offset of the mantissa in the sum that makes fields right modulo 128. It must be even, or
+// ties would not go to even, and leave room for a mantissa below bit 7.
 inline std::uint32_t field_base(const Format& format) {
   const int exponent = format.min_exponent() + 15 + kDropped;
   return static_cast<std::uint32_t>(-(exponent << kMantissaBits)) & 127u;
@@ -36,7 +37,7 @@ struct E4m3Lanes {
   }
 };
 
-// What a group's tile has for all of it.
+// The constants of a group's tile.
 struct TileLanes {
   float32x4_t factor;
   uint8x16_t poisoned;  // all ones, or zero
@@ -46,8 +47,8 @@ struct TileLanes {
       : factor(vld1q_dup_f32(f)), poisoned(vld1q_dup_u8(p)) {}
 };
 
-// Codes of a few groups of sixteen products, which load(g, wide) fetches, step by step for all of
-// them: the core looks too short a way ahead to mix them by itself.
+// Codes of several groups of sixteen products, which load(g, wide) loads, step by step for all of
+// them: the core's reorder window is too short to interleave them itself.
 template <bool kClamps, int kGroups, typename Load>
 [[gnu::always_inline]] inline void codes_of_groups(const E4m3Lanes& k, const Load& load,
                                                    uint8x16_t* codes) {
@@ -85,7 +86,7 @@ template <bool kClamps, int kGroups, typename Load>
   }
 }
 
-// Groups that lie one after the other, each within a tile.
+// Contiguous groups, each within a tile.
 template <DType kSource, bool kClamps, int kGroups>
 [[gnu::always_inline]] inline void encode_groups(const E4m3Lanes& k, const std::byte* from,
                                                  const TileLanes* tile, uint8x16_t poison,
@@ -100,8 +101,8 @@ template <DType kSource, bool kClamps, int kGroups>
     vst1q_u8(to + g * kGroup, vbslq_u8(tile[g].poisoned, poison, codes[g]));
 }
 
-// Whether a format is one of these: as E4M3 in the width of its mantissa and all that an encoder
-// must know, and an exponent range that lies well inside f16.
+// Whether this encoder handles the format: like E4M3 in mantissa width and special codes, with an
+// exponent range well inside f16.
 inline bool e4m3_lanes_fit(const Encoder& encoder) {
   return encoder.policy.rounding == Rounding::nearest_even &&
          encoder.format.mantissa_bits == kMantissaBits &&

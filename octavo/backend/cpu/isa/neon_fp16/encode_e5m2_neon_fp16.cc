@@ -1,10 +1,11 @@
 // bf16 to e5m2, whose range is too wide for the half-precision lanes of the general kernel.
 //
-// Two candidates are worked out and the larger is taken: the exponent moved and five bits dropped,
+// Two candidates are computed and the larger is taken: the exponent moved and five bits dropped,
 // which is right from 2^-14 on and too small below; and the subnormal grid of 2^-16, by an f16
 // addition on min(|x|, 2^-14) * 2^14, which is right below 2^-14 and at most 4, the first normal
-// field, above. 27 operations for sixteen elements; widening them for the conversion that serves
-// wider sources (encode_e5m2_neon.cc) takes fewer but on the one pipe that has it, and is slower.
+// field, above. 27 operations for sixteen elements; widening them for the conversion of wider
+// sources (encode_e5m2_neon.cc) takes fewer operations, but on the one pipe that converts, and is
+// slower.
 #include <arm_neon.h>
 
 #include "octavo/backend/cpu/isa/neon/lanes.h"
@@ -73,7 +74,7 @@ template <Rounding kRounding>
   if constexpr (kRounding == Rounding::nearest_away)
     lane = half_add(lane, vdupq_n_u16(0x3000));  // 1/8
   if constexpr (is_signed_mode(kRounding) || kRounding == Rounding::to_odd) {
-    // What the exponent move lost is still not zero.
+    // Keeps values that the exponent move flushed from being zero.
     lane = vmaxq_u16(lane, vminq_u16(magnitude, vdupq_n_u16(1)));
   }
   if constexpr (is_signed_mode(kRounding)) {

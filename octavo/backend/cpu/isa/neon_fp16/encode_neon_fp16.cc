@@ -1,4 +1,4 @@
-// Encoding in half-precision lanes. Two sources:
+// Encoding in f16 lanes. Two sources:
 //   f16 itself, and
 //   f32 or f64 squeezed to a bf16 with round-to-odd, or bf16 as it is, with the exponent moved to
 //   f16's. What lies below 2^-14 comes out wrong but below 2^-14, where the formats that fit have

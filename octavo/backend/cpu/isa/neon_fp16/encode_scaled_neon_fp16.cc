@@ -1,4 +1,4 @@
-// Scaled values to E4M3: what quantizing with f32 scales comes down to.
+// Scaled values to E4M3 (encode_scaled): the inner loop of quantizing with f32 scales.
 #include "octavo/backend/cpu/isa/neon_fp16/e4m3_lanes.h"
 #include "octavo/backend/cpu/isa/neon_fp16/neon_fp16_internal.h"
 
@@ -9,7 +9,7 @@ template <DType kSource, bool kClamps>
 void encode_e4m3_scaled(const Encoder& encoder, const void* values, void* codes, std::int64_t n,
                         const float* factors, const std::uint8_t* poisoned, std::int64_t width) {
   constexpr std::int64_t kBytes = element_bytes(kSource), kGroupsAtOnce = 4;
-  constexpr std::int64_t kAhead = 1024;  // bytes that are asked for early
+  constexpr std::int64_t kAhead = 1024;  // prefetch distance in bytes
   const FpEnvGuard guard;
   const E4m3Lanes k(encoder.format);
   const uint8x16_t poison = vdupq_n_u8(encoder.poison_code);

@@ -1,5 +1,6 @@
-// Products with sums in f16, eight lanes to a vector: twice the rate of f32, for those who ask for
-// it. The tile is 8 x 24; runs end before a sum can overflow (kF16Run), and go to f32.
+// The f16 GEMM microkernel (half-precision FMLA), sums in f16, eight lanes to a vector: twice the
+// rate of f32, for Accumulator::f16. MR x NR is 8 x 24; runs end before a sum can overflow
+// (kF16Run), and are promoted to f32.
 #include <arm_neon.h>
 
 #include "octavo/backend/cpu/gemm/gemm.h"
@@ -8,7 +9,7 @@
 #include "octavo/backend/cpu/isa/neon_fp16/neon_fp16_internal.h"
 
 #if defined(__GNUC__) && !defined(__clang__)
-// GCC moves loads up before it hands out registers, and then runs out of them.
+// GCC hoists loads before register allocation and then spills: no scheduling in this file.
 #pragma GCC optimize("no-schedule-insns")
 #endif
 
@@ -47,7 +48,7 @@ template <int kVector>
 void tile(const MicrokernelJob& job) {
   const auto* a = reinterpret_cast<const float16_t*>(job.a);
   const auto* b = reinterpret_cast<const float16_t*>(job.b);
-  // Taken out of the job, which stores to sums might change for all the compiler knows.
+  // Copied out of the job: the compiler must assume that stores to sums alias it.
   const float *a_scale = job.a_scale, *b_scale = job.b_scale;
   float* const sums = job.sums;
   const std::int64_t run = job.run, runs = job.runs, pitch = job.pitch;
@@ -64,7 +65,7 @@ void tile(const MicrokernelJob& job) {
   }
 }
 
-// Eight sums of a run side by side, each of every eighth product; then in f32.
+// Eight sums of a run in vector lanes, each of every eighth product; then in f32.
 void dot(const DotJob& job) {
   for (int i = 0; i < job.rows; ++i) {
     const auto* a = reinterpret_cast<const float16_t*>(job.a[i]);

@@ -1,6 +1,6 @@
-// Codes straight into panels of f16, times a power of two. Bytes of eight rows are turned before
-// they are decoded, when there are fewest of them: each eight that come out are eight rows at one
-// k. About one operation for a code.
+// Packing of 8-bit codes into f16 panels, times a power of two. Bytes of eight rows are transposed
+// before they are decoded, while they are smallest: each eight that result are eight rows at one k.
+// About one operation for a code.
 #include <arm_neon.h>
 
 #include "octavo/backend/cpu/gemm/gemm.h"
@@ -11,8 +11,9 @@ namespace octavo::cpu {
 namespace {
 
 struct E4m3 {
-  // Shifted left by seven a code is an f16 of 2^-8 of its value, but for one bit that its sign has
-  // been copied to. NaN, which would be 480, is made one by setting all bits of its exponent.
+  // Shifted left by seven a code is an f16 of 2^-8 of its value, except for one bit that its sign
+  // has been copied to. NaN, which would read as 480, is made NaN by setting all bits of its
+  // exponent.
   static constexpr float kUnit = 0x1p+8F;
   [[gnu::always_inline]] static void widen(uint8x16_t codes, uint16x8_t (&out)[2]) {
     const uint8x16_t field = vdupq_n_u8(0x7F);

@@ -1,4 +1,4 @@
-// What methods of attention with weights in f16 have in common; they differ in how scores are made.
+// Attention methods with weights in f16; they differ in how scores are computed.
 #pragma once
 
 #include "octavo/backend/cpu/attention/attention.h"
@@ -10,7 +10,7 @@
 namespace octavo::cpu {
 namespace {
 
-// Scores by another kernel, of lanes that are words.
+// Scores by another microkernel, whose panels interleave 4-byte words.
 constexpr AttentionMethod half_values(const char* name, PackedType packed_type,
                                       const Microkernel& score) {
   return {.name = name,
@@ -28,7 +28,7 @@ constexpr AttentionMethod half_values(const char* name, PackedType packed_type,
           .decode_kernels = neon_fp16_decode_attention};
 }
 
-// Scores in f16 as well, where they are not too large for that.
+// Scores in f16 as well, where norms allow it; else by `precise`.
 constexpr AttentionMethod half_scores(const char* name, const AttentionMethod* precise) {
   AttentionMethod method =
       half_values(name, PackedType::f16,
@@ -38,7 +38,7 @@ constexpr AttentionMethod half_scores(const char* name, const AttentionMethod* p
   return method;
 }
 
-// The same, and scores stay in f16.
+// The same, with scores stored as f16.
 constexpr AttentionMethod narrow_scores(AttentionMethod method) {
   method.score.run = neon_fp16_score_narrow;
   method.narrow_scores = true;

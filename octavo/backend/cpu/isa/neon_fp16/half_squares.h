@@ -1,5 +1,5 @@
-// Sums of squares of weights in f16, 24 columns side by side: what tells how many keys a row looks
-// at.
+// Sums of squares of weights in f16, 24 columns in vector lanes: they give n_eff, the number of
+// keys that a row attends to.
 #pragma once
 
 #include <arm_neon.h>
@@ -10,8 +10,8 @@
 namespace octavo::cpu {
 namespace {
 
-// Weights are at most 146, so that three of the largest are at the end of f16: a run that has more
-// of them becomes infinity, and stays so.
+// Weights are at most 146, so that the squares of three of the largest reach the end of f16: a run
+// that has more overflows to infinity, and stays there.
 template <bool kAsked>
 class HalfSquares {
  public:

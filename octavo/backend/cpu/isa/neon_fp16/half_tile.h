@@ -1,4 +1,4 @@
-// The step of tiles whose sums are f16: 8 x 24, one product for each.
+// The K step of microkernels whose sums are f16: MR x NR = 8 x 24, one product for each.
 #pragma once
 
 #include <arm_neon.h>
@@ -8,11 +8,11 @@ namespace {
 
 constexpr int kHalfRows = 8, kHalfCols = 24, kHalfVectors = kHalfCols / 8;
 
-// kScaledFactor (scaled_exp2_neon.h) of softmax_narrow.h, whose polynomial has other coefficients.
+// kScaledFactor (scaled_exp2_neon.h) for softmax_narrow.h, whose polynomial has other coefficients.
 constexpr float kNarrowFactor = 144.48968F;
 
-// The instruction itself: GCC 12 copies the lane to a vector of its own first, which is an
-// instruction more for each. Its lanes are in the first sixteen registers ("x").
+// By-element FMLA in assembly: GCC 12 copies the lane to a vector first, one more instruction for
+// each. The lane operand must be in the first sixteen registers ("x").
 template <int kLane>
 [[gnu::always_inline]] inline void plus_product(float16x8_t& sum, float16x8_t b, float16x8_t a) {
   asm("fmla %0.8h, %1.8h, %2.h[%3]" : "+w"(sum) : "w"(b), "x"(a), "i"(kLane));

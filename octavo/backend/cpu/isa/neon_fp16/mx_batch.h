@@ -1,5 +1,5 @@
-// Eight MX blocks of a row: first what their codes are made from, and their amaxes; then all their
-// scales at once; then codes. 20 operations for sixteen bf16, and 3 for the scales.
+// MX quantization of bf16, eight blocks of a row at a time: amaxes and staged magnitudes first;
+// then all scales at once; then codes. 20 operations for sixteen bf16, and 3 for the scales.
 #pragma once
 
 #include <cstring>
@@ -13,7 +13,7 @@ constexpr std::int64_t kBatch = 8;  // blocks
 constexpr std::int64_t kBatchSize = kBatch * kMxBlock;
 constexpr std::int64_t kBfloatBytes = element_bytes(DType::bf16);
 
-// A batch in memory, between its first and its second reading.
+// A staged batch in memory, between its first and its second read.
 struct BatchLanes {
   std::uint16_t* lanes;
   std::uint8_t* tops;
@@ -47,7 +47,7 @@ struct BatchLanes {
   return most[0];
 }
 
-// The scales of a batch, to be taken out one by one.
+// The scales of a batch, extracted one by one.
 struct BatchScales {
   alignas(16) std::uint16_t taken_off[kBatch], factor[kBatch], ties[kBatch], sign[kBatch];
 

@@ -1,4 +1,4 @@
-// MX blocks of bf16 in lanes of sixteen bits.
+// MX quantization of bf16 in 16-bit lanes.
 //
 // Doubled, a bf16 has lost its sign and its exponent stands in the upper byte: amaxes are found,
 // scales made and (powers of two as they are) taken off the exponents by integer operations, at
@@ -6,7 +6,7 @@
 // of two its exponent field is the code's, subnormal numbers included, and an integer rounding to
 // even drops the rest of the mantissa.
 //
-// Is anything rounded twice? The multiplication rounds up (FPCR) and only results below f16's
+// Nothing is rounded twice: the multiplication rounds up (FPCR) and only results below f16's
 // smallest normal number. Seven mantissa bits are exact there down to the format's smallest step;
 // below it the only tie is half of that step, itself exact, and what lies above it stays above.
 //
@@ -38,7 +38,7 @@ struct MxElement {
 struct MxConstants {
   uint16x8_t bump;      // carries into the exponent where the amax takes the next scale
   uint16x8_t emax;      // exponent of the largest value
-  uint16x8_t own_bias;  // as the exponent of an f16
+  uint16x8_t own_bias;  // as an f16 exponent
   uint16x8_t last_bit;  // of a field in an f16
   uint16x8_t max_lane;  // the largest field there
   uint16x8_t ties, poisoned_ties;
@@ -87,7 +87,7 @@ struct MxGroup {
           vuzp2q_u8(vreinterpretq_u8_u16(raw[0]), vreinterpretq_u8_u16(raw[1]))};
 }
 
-// What is done to values: of eight blocks, or eight times the same.
+// The scaling of values: of eight blocks, or of one block eight times.
 struct MxScales {
   uint16x8_t taken_off;  // exponents; all of it where the block is poisoned
   uint16x8_t factor;     // an f16
@@ -95,7 +95,7 @@ struct MxScales {
   uint16x8_t sign;       // as bytes: the bit that the sign goes to
 };
 
-// From amaxes as in a group; `byte` is what is stored.
+// From amaxes in the form of a group; `byte` is the stored scale.
 [[gnu::always_inline]] inline MxScales scales_of(const MxConstants& k, uint16x8_t amax,
                                                  uint8x8_t& stored) {
   const uint16x8_t bias = vdupq_n_u16(kF16Bias);
@@ -108,8 +108,8 @@ struct MxScales {
           .sign = vbicq_u16(k.sign, poisoned)};
 }
 
-// Codes of a few groups, step by step for all of them: the core looks too short a way ahead to mix
-// them by itself. Scales are those of each vector of eight.
+// Codes of several groups, step by step for all of them: the core's reorder window is too short to
+// interleave them itself. Scales are those of each vector of eight.
 template <typename Element, int kGroups>
 [[gnu::always_inline]] inline void mx_codes(const MxConstants& k, const MxGroup* groups,
                                             const MxScales* scales, uint8x16_t* codes) {
@@ -162,9 +162,9 @@ auto visit_mx_element(const MxBlocks& blocks, Visit&& visit) {
               : visit_mx_rule<3, false>(blocks.rule, visit);
 }
 
-// Whether blocks of this format can be done in these lanes: both signs alike, Inf or NaN above the
-// largest value, half of the smallest step and twice the largest value within f16.
-// Eight bits with one of mantissa would not.
+// Whether 16-bit lanes can encode blocks of this format: both signs alike, Inf or NaN above the
+// largest value, half of the smallest step and twice the largest value within f16. Eight bits with
+// one of mantissa would not.
 inline bool mx_lanes_fit(const MxBlocks& blocks) {
   const Format& format = blocks.format;
   const int emax = binade_of(static_cast<float>(max_value(format))).exponent;

@@ -1,4 +1,4 @@
-// Span kernels that also use half-precision vector arithmetic (asimdhp): eight lanes instead of
+// The kernel table of NEON with half-precision vector arithmetic (asimdhp): eight lanes instead of
 // four for formats that lie well inside f16.
 #pragma once
 

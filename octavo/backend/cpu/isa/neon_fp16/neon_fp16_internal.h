@@ -1,4 +1,4 @@
-// What the files of this folder share.
+// Kernels shared among the files of this folder and the folders built on it.
 #pragma once
 
 #include "octavo/backend/cpu/attention/attention.h"
@@ -12,14 +12,14 @@ EncodeSpan neon_fp16_encode_e5m2(const Encoder& encoder);
 // For E4M3 and its kin where only finite values matter, else null.
 ScaledSpan neon_fp16_encode_scaled_e4m3(const Encoder& encoder);
 
-// MX kernels in lanes of sixteen bits; null where those do not do.
+// MX kernels in 16-bit lanes; null where they do not apply.
 MxRows neon_fp16_mx_rows(const MxBlocks& blocks);
 MxStripSpan neon_fp16_mx_strip(const MxBlocks& blocks);
 // From f32 to E4M3 and its kin.
 MxRows neon_fp16_mx_rows_e4m3(const MxBlocks& blocks);
 MxStripSpan neon_fp16_mx_strip_e4m3(const MxBlocks& blocks);
 
-// Sums in f16 where they are asked for; else what plain NEON does.
+// The f16 method where the accumulator is f16; else that of plain NEON.
 const GemmMethod* neon_fp16_gemm(const GemmJob& job);
 
 // For e4m3fn and e5m2, else null.
@@ -28,7 +28,7 @@ PackCodes neon_fp16_pack_codes(const Format& format);
 void neon_fp16_narrow(const float* from, std::byte* to, std::int64_t n);
 void neon_fp16_widen(const std::byte* from, float* to, std::int64_t n);  // eight at a time
 
-// The softmax and the weighted values of a strip of 24 queries, in f16 (attention.h).
+// The softmax and the weighted values of a query block of 24, in f16 (attention.h).
 bool neon_fp16_softmax(const SoftmaxJob& job);
 void neon_fp16_weigh(const MicrokernelJob& job);
 void neon_fp16_score(const MicrokernelJob& job);
@@ -42,7 +42,7 @@ const DecodeKernels* neon_fp16_decode_attention(const GemmOperand& operand);
 extern const DecodeKernels kNeonFp16DecodeE4m3, kNeonFp16DecodeBf16;
 void neon_fp16_interleave(const std::uint16_t* const* rows, int count, std::int64_t n,
                           std::uint16_t* panel);
-// P in f16 where that is exact enough; else what plain NEON does.
+// P in f16 where that is precise enough; else the method of plain NEON.
 const AttentionMethod* neon_fp16_attention(const AttentionJob& job);
 
 }  // namespace octavo::cpu

@@ -1,12 +1,12 @@
-// MX blocks of f32 in E4M3 along rows: amaxes and scales of a batch of blocks, then their codes,
-// read again from the first cache.
+// MX quantization of f32 to E4M3 along rows: amaxes and scales of a batch of blocks, then their
+// codes, read again from L1.
 #include "octavo/backend/cpu/isa/neon_fp16/e4m3_blocks.h"
 #include "octavo/backend/cpu/isa/neon_fp16/neon_fp16_internal.h"
 
 namespace octavo::cpu {
 namespace {
 
-// Enough that the way from the last amax to its factor does not show.
+// Enough to hide the latency from the last amax to its factor.
 constexpr std::int64_t kBatchBlocks = 64, kBatchSize = kBatchBlocks * kMxBlock;
 
 template <bool kClamps>
@@ -15,7 +15,7 @@ void mx_rows_e4m3(const MxBlocks& blocks, const void* values, std::uint8_t* code
   constexpr std::int64_t kAhead = kBatchSize * element_bytes(DType::f32);
   const FpEnvGuard guard;
   MxConstants k(blocks);
-  k.down = 0;  // factors as they are: lanes have their own way to the element's bias
+  k.down = 0;  // plain factors: the encoder rebiases to the element itself
   const E4m3Lanes lanes(blocks.format);
   const uint8x16_t poison = vdupq_n_u8(blocks.poison_code);
   BlockScales<kBatchBlocks> made;

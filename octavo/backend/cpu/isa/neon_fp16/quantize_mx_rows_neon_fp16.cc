@@ -1,4 +1,4 @@
-// MX blocks of bf16 along rows, in lanes of sixteen bits.
+// MX quantization of bf16 along rows, in 16-bit lanes.
 #include "octavo/backend/cpu/isa/neon_fp16/mx_batch.h"
 #include "octavo/backend/cpu/isa/neon_fp16/neon_fp16_internal.h"
 #include "octavo/base/fp_env.h"

@@ -1,7 +1,8 @@
-// Rows and columns of a strip of f32 in E4M3. Four rows at a time are copied to where their pitch
-// is no power of two, or all rows would want the same few places of the cache, while their amaxes
-// are found; columns are sixteen at a time, from the copy, turned in registers. For sixteen codes
-// each 30 operations, and 11 for amaxes and scales of rows, 13 for amaxes and turning of columns.
+// MX quantization of f32 to E4M3, rowwise and columnwise copies from one read of a strip. Four rows
+// at a time are copied to a buffer whose pitch is no power of two, which would map all rows to the
+// same few cache sets, while their amaxes are found; columns are sixteen at a time, from the copy,
+// transposed in registers. For sixteen codes each 30 operations, and 11 for amaxes and scales of
+// rows, 13 for amaxes and transposing of columns.
 #include <cstring>
 
 #include "octavo/backend/cpu/isa/neon/transpose16.h"
@@ -11,9 +12,9 @@
 namespace octavo::cpu {
 namespace {
 
-// Worked on at a time, so that the copy, codes and what comes next are in the first cache together.
+// Columns per pass, so that the copy, the codes and the next values fit in L1 together.
 constexpr std::int64_t kWide = 128, kRowBlocks = kWide / kMxBlock;
-constexpr std::int64_t kPitch = kWide + 16;  // of the copy, in values: a line more
+constexpr std::int64_t kPitch = kWide + 16;  // of the copy, in values: one cache line more
 constexpr std::int64_t kRows = 4;            // whose scales are made together: sixteen blocks
 constexpr int kGroupsAtOnce = 4;             // groups of sixteen whose codes are
 
@@ -24,7 +25,7 @@ struct Lanes {
 
   explicit Lanes(const MxBlocks& blocks)
       : scale(blocks), element(blocks.format), poison(vdupq_n_u8(blocks.poison_code)) {
-    scale.down = 0;  // factors as they are: lanes have their own way to the element's bias
+    scale.down = 0;  // plain factors: the encoder rebiases to the element itself
   }
 };
 
@@ -68,7 +69,7 @@ template <bool kClamps>
   const std::int64_t count = strip.rows - row < kRows ? strip.rows - row : kRows;
   BlockScales<16> made;
   if (wanted && count == kRows && strip.cols == kWide) {
-    // What comes next in each row: too short a piece for the core to see where it leads.
+    // Prefetches what comes next in each row: pieces are too short for the hardware prefetcher.
     for (std::int64_t r = 0; r < kRows; ++r)
       for (std::int64_t line = 0; line < kWide; line += 16)
         __builtin_prefetch(row_at(strip, row + r) + kWide + line);

@@ -1,6 +1,7 @@
-// Rows and columns of a strip of bf16 in one go. The first reading leaves lanes and signs in the
-// first cache, where codes of both copies are made from them; columns are sixteen at a time, turned
-// in registers: 17 operations for sixteen codes, and 6 for amaxes and turning.
+// MX quantization of bf16, rowwise and columnwise copies from one read of a strip. The first read
+// stages magnitudes and signs in L1, where codes of both copies are made from them; columns are
+// sixteen at a time, transposed in registers: 17 operations for sixteen codes, and 6 for amaxes and
+// transposing.
 #include "octavo/backend/cpu/isa/neon/transpose16.h"
 #include "octavo/backend/cpu/isa/neon_fp16/mx_batch.h"
 #include "octavo/backend/cpu/isa/neon_fp16/neon_fp16_internal.h"
@@ -9,7 +10,7 @@
 namespace octavo::cpu {
 namespace {
 
-// Lines of lanes and of tops lie beside those of the next row, not upon them.
+// The pitch keeps the lines of consecutive rows in different cache sets.
 constexpr std::int64_t kPitch = kMxStripCols + 32;
 
 struct StripLanes {
@@ -41,8 +42,8 @@ template <typename Element>
   std::int64_t col = 0;
   for (; col + kBatchSize <= strip.cols; col += kBatchSize) {
     const std::byte* values = from + col * kBfloatBytes;
-    // What the next strip to the right begins with: pieces of rows are too short for the core to
-    // see where they lead.
+    // Prefetches the next strip to the right: pieces of rows are too short for the hardware
+    // prefetcher.
     for (std::int64_t line = 0; line < kBatchSize * kBfloatBytes; line += 64)
       __builtin_prefetch(values + kMxStripCols * kBfloatBytes + line);
     some_blocks(values, col, kBatch, codes + col);

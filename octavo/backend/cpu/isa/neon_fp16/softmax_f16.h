@@ -1,5 +1,5 @@
-// The softmax of a strip of 24 columns whose weights are f16. What lies 2^-33 below the largest
-// weight becomes 0.
+// The online softmax of a query block of 24 columns with weights in f16. Weights 2^-33 below the
+// largest become 0.
 #pragma once
 
 #include <arm_neon.h>
@@ -12,14 +12,14 @@ namespace octavo::cpu {
 namespace {
 
 constexpr int kHalfQueries = kHalfCols, kQuads = kHalfQueries / 4, kEights = kHalfQueries / 8;
-constexpr float kHalfReach = 100.0F;  // far below the least f16
+constexpr float kHalfReach = 100.0F;  // far below the smallest f16
 
 template <bool kSquares>
 bool softmax_f16(const SoftmaxJob& job) {
   const float* score = job.scores;
   float32x4_t most[kQuads];
   for (int q = 0; q < kQuads; ++q) most[q] = vld1q_f32(score + 4 * q);
-  // This maximum keeps NaN.
+  // This maximum propagates NaN.
   for (std::int64_t key = 1; key < job.keys; ++key) {
     score += kHalfQueries;
 #pragma GCC unroll 6
@@ -34,7 +34,7 @@ bool softmax_f16(const SoftmaxJob& job) {
     sum[q] = vmulq_f32(vld1q_f32(job.sum + 4 * q), vld1q_f32(job.rescale + 4 * q));
   score = job.scores;
   auto* weight = reinterpret_cast<float16_t*>(job.weights);
-  // Summed as values are: V = 1 gives 1.
+  // Summed in the order of weighted values: V = 1 gives 1.
   float16x8_t all[kEights];
   HalfSquares<kSquares> squares;
   for (std::int64_t run = 0; run < job.keys; run += job.run) {

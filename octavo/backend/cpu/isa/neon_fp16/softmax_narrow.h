@@ -1,13 +1,14 @@
-// The softmax of a strip of 24 columns whose scores are f16 already, in units of 16 (attention.h):
-// eight lanes to an operation, and 12 operations for them; squares are one more.
+// The online softmax of a query block of 24 columns whose scores are f16 (narrow_scores), in units
+// of 16 (attention.h): eight lanes to an operation, 12 operations for each vector, one more for
+// squares.
 //
 // As in softmax_f16.h weights have a factor in common, and 2^f is (f + a) (f^2 + b f + c). With f
 // in units of 16 that is 2^-12 of what it was, so that powers of two up to 2^15, all that an
-// exponent field says, may follow: a score is brought to its integer n by adding a number whose
+// exponent field says, may follow: a score is rounded to its integer n by adding a number whose
 // last bit is worth 1, the sum's low bits are then the field of 2^n, and field 0 is the number 0.
 // Coefficients are the f16 numbers next to softmax_f16.h's for which the largest error of all f is
-// the least, counted by trying them: 1.1e-3, 3.8e-4 root mean square, where the rounding of a
-// result to f16 alone is 4.9e-4 and 2.8e-4. What lies 2^-29.5 below the largest weight is 0.
+// the least, found by exhaustive search: 1.1e-3, 3.8e-4 root mean square, where the rounding of a
+// result to f16 alone is 4.9e-4 and 2.8e-4. Weights 2^-29.5 below the largest are 0.
 #pragma once
 
 #include <arm_neon.h>
@@ -22,7 +23,7 @@ constexpr int kNarrowEights = kHalfCols / 8, kNarrowTogether = 2;  // keys
 constexpr int kNarrowChains = kNarrowTogether * kNarrowEights;
 constexpr float kTopField = 30.0F;  // of a score that is the column's origin
 
-// Two keys side by side: a chain by itself leaves the core waiting.
+// Two keys interleaved: a single dependency chain stalls the core.
 [[gnu::always_inline]] inline void narrow_exp2(const float16_t* score,
                                                const float16x8_t (&least)[kNarrowEights],
                                                const float16x8_t (&rounder)[kNarrowEights],
@@ -56,7 +57,7 @@ bool softmax_narrow(const SoftmaxJob& job) {
   const auto* score = reinterpret_cast<const float16_t*>(job.scores);
   float16x8_t most[kNarrowEights];
   for (int e = 0; e < kNarrowEights; ++e) most[e] = vld1q_f16(score + 8 * e);
-  // This maximum keeps NaN.
+  // This maximum propagates NaN.
   for (std::int64_t key = 1; key < job.keys; ++key)
 #pragma GCC unroll 3
     for (int e = 0; e < kNarrowEights; ++e)
@@ -68,7 +69,7 @@ bool softmax_narrow(const SoftmaxJob& job) {
   }
   const bool any = raise_top_quads(job, largest, origin);
 
-  // Integers below 2048 over 16, so f16 has them: norms that this method is taken for bound
+  // Integers below 2048 over 16, exact in f16: the norms for which this method is chosen bound the
   // origins (most_norms). Their sum with a score is 1536 / 16 and more, where a last bit is 1 / 16.
   float16x8_t least[kNarrowEights], rounder[kNarrowEights];
   for (int e = 0; e < kNarrowEights; ++e) {
@@ -83,7 +84,7 @@ bool softmax_narrow(const SoftmaxJob& job) {
   }
 
   auto* weight = reinterpret_cast<float16_t*>(job.weights);
-  // Summed as values are: V = 1 gives 1.
+  // Summed in the order of weighted values: V = 1 gives 1.
   float16x8_t all[kNarrowEights];
   HalfSquares<kSquares> squares;
   for (std::int64_t run = 0; run < job.keys; run += job.run) {

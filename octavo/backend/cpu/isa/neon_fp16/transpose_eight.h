@@ -1,4 +1,4 @@
-// Eight rows of eight elements of 16 bits to eight columns: three rounds of pairs.
+// 8 x 8 transpose of 16-bit elements in registers: three rounds of pairs (TRN).
 #pragma once
 
 #include <arm_neon.h>
@@ -7,7 +7,7 @@
 
 namespace octavo::cpu {
 
-// Column i goes to to + i * pitch.
+// Stores column i to to + i * pitch.
 [[gnu::always_inline]] inline void store_transposed(const uint16x8_t (&rows)[8], std::uint16_t* to,
                                                     std::int64_t pitch) {
   uint32x4_t y[8];

@@ -1,6 +1,6 @@
-// Scores of codes as integers (SMMLA): 32 products to an instruction. Integers of a byte are one
-// limb (attention_limbs.h), and what is neither that nor exact in bf16 is two, which makes three
-// products of one. Sums are those of neon_dot, bit for bit.
+// Attention scores by SMMLA: codes as integers, 32 products to an instruction. One-byte integers
+// are one limb (attention_limbs.h); what is neither that nor exact in bf16 is two limbs, three
+// products for one. Sums are those of neon_dot, bit for bit.
 #include <arm_neon.h>
 
 #include "octavo/backend/cpu/attention/attention.h"
@@ -12,7 +12,7 @@
 #include "octavo/backend/cpu/isa/neon_i8mm/neon_i8mm_internal.h"
 
 #if defined(__GNUC__) && !defined(__clang__)
-// GCC moves loads up before it hands out registers, and then runs out of them.
+// GCC hoists loads before register allocation and then spills: no scheduling in this file.
 #pragma GCC optimize("no-schedule-insns")
 #endif
 
@@ -21,7 +21,7 @@ namespace octavo::cpu {
 void neon_i8mm_score(const MicrokernelJob& job) {
   const std::int64_t depth = job.run;
   const std::byte *a_low = job.a + depth * kPairRows, *b_low = job.b + depth * kPairCols;
-  // Unrolled, because what is indexed by a variable lives in memory.
+  // Unrolled: an array indexed by a variable would live in memory instead of registers.
   int32x4_t sum[kPairsUp][kPairsAcross];
 #pragma GCC unroll 4
   for (int i = 0; i < kPairsUp; ++i)

@@ -1,5 +1,5 @@
-// Products of e2m1fn and e2m3fn as integers, in pairs of rows and columns (SMMLA): 32 products to
-// an instruction, all exact.
+// The int8 GEMM microkernel (SMMLA): products of e2m1fn and e2m3fn as integers, in pairs of rows
+// and columns, 32 products to an instruction, all exact.
 #include <arm_neon.h>
 
 #include "octavo/backend/cpu/gemm/gemm.h"
@@ -9,7 +9,7 @@
 #include "octavo/backend/cpu/isa/neon_i8mm/neon_i8mm_internal.h"
 
 #if defined(__GNUC__) && !defined(__clang__)
-// GCC moves loads up before it hands out registers, and then runs out of them.
+// GCC hoists loads before register allocation and then spills: no scheduling in this file.
 #pragma GCC optimize("no-schedule-insns")
 #endif
 

@@ -1,4 +1,4 @@
-// What kernels of this folder do with a step of int8 lanes: eight of each row.
+// A K step of int8 for SMMLA: eight elements of each row.
 #pragma once
 
 #include <arm_neon.h>
@@ -15,7 +15,7 @@ constexpr int kI8Step = 8;
   return vld1q_s8(reinterpret_cast<const std::int8_t*>(from));
 }
 
-// Two rows and two columns, eight products for each.
+// Accumulates two rows by two columns, eight products for each.
 constexpr auto plus_i8_pairs = [](int32x4_t sum, const std::byte* a, const std::byte* b) {
   return vmmlaq_s32(sum, load_i8(a), load_i8(b));
 };

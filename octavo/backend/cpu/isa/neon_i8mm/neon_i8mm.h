@@ -1,4 +1,5 @@
-// What neon_bf16 does, and products of four-bit codes as integers in pairs (SMMLA).
+// The kernel table of neon_bf16 plus int8 matrix products (SMMLA): GEMM of FP4 and e2m3 codes as
+// integers, attention scores.
 #pragma once
 
 #include "octavo/backend/cpu/isa.h"

@@ -1,4 +1,4 @@
-// Attention by loops that compilers vectorise, on the tiles of the product in f32.
+// Attention in plain C++ loops that compilers vectorise, with the f32 GEMM microkernel.
 #include "octavo/backend/cpu/attention/attention.h"
 #include "octavo/backend/cpu/attention/attention_softmax.h"
 #include "octavo/backend/cpu/isa/portable/portable_internal.h"

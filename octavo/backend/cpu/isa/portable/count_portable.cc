@@ -1,6 +1,6 @@
 // Counts come from a second rounding of the same elements under a policy that tells overflow apart:
 // the field is rounded without a limit and compared with the largest one. It costs about as much as
-// the portable encoder, and only callers who ask for counts pay it.
+// the portable encoder, and is paid only by calls that ask for counts.
 #include <algorithm>
 
 #include "octavo/backend/cpu/isa/portable/portable_internal.h"

@@ -1,5 +1,5 @@
-// Codes to values by way of f32, or of f64 for formats that reach beyond f32. The 16-bit targets
-// are formats themselves, so the last step to them is an encode.
+// Codes to values through f32, or f64 for formats beyond the range of f32. The 16-bit targets are
+// formats themselves, so the last step to them is an encode.
 #include <algorithm>
 
 #include "octavo/backend/cpu/isa/portable/portable.h"

@@ -1,5 +1,5 @@
-// Products in f32 by loops that compilers vectorise. The tile is 4 x 8: it fits the sixteen
-// registers of a plain x86.
+// The f32 GEMM microkernel in plain C++ loops that compilers vectorise. MR x NR is 4 x 8: it fits
+// the sixteen registers of a plain x86.
 #include "octavo/backend/cpu/gemm/gemm.h"
 #include "octavo/backend/cpu/isa/portable/portable_internal.h"
 
@@ -34,7 +34,7 @@ void gemm_tile(const MicrokernelJob& job) {
 
 namespace {
 
-// Sixteen sums side by side, so that compilers may keep them in vectors without changing an order.
+// Sixteen independent sums, which compilers may keep in vectors without reordering.
 float run_dot(const float* a, const float* b, std::int64_t n) {
   float sums[kDotStep] = {};
   for (std::int64_t k = 0; k < n; k += kDotStep)

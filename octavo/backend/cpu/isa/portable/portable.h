@@ -1,4 +1,5 @@
-// Span kernels in plain C++ for every format and dtype; other instruction sets fall back to these.
+// The kernel table in plain C++ for every format and dtype; other instruction sets fall back to its
+// kernels.
 #pragma once
 
 #include "octavo/backend/cpu/isa.h"

@@ -1,4 +1,4 @@
-// What the portable files share among themselves.
+// Functions shared among the portable files.
 #pragma once
 
 #include <cstdint>
@@ -8,7 +8,7 @@
 
 namespace octavo::cpu::portable {
 
-// Elements converted at a time where a step needs room: small enough to stay in the first cache.
+// Elements converted at a time where a step needs a buffer: small enough to stay in L1.
 inline constexpr std::int64_t kPiece = 1024;
 
 void encode_span(const Encoder&, const void* values, void* codes, std::int64_t n,

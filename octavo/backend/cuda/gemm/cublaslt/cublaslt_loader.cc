@@ -45,7 +45,7 @@ Loaded load() {
   return loaded;
 }
 
-// Never destroyed: products may be asked for while the process ends.
+// Never destroyed: a GEMM may be called while the process exits.
 const Loaded& loaded() {
   static const Loaded* const once = new Loaded(load());
   return *once;

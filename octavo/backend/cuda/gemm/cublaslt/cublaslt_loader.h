@@ -1,5 +1,5 @@
-// cuBLASLt as far as products use it: functions that are found by name in a library that may not be
-// there. Of its header only types are used, so nothing has to be linked.
+// The cuBLASLt functions that GEMM uses, loaded at run time (dlopen, dlsym) from a library that may
+// be missing. Only types of its header are used, so nothing is linked.
 #pragma once
 
 #include <cublasLt.h>
@@ -22,19 +22,19 @@ struct CublasLt {
   decltype(&cublasLtGetStatusString) status_text = nullptr;
 };
 
-// Null where the library is not there; cublaslt_problem() then says why. It is looked for once, is
-// loaded then, and stays loaded.
+// Null where the library is missing; cublaslt_problem() then gives the reason. The library is
+// searched for once, is loaded then, and stays loaded.
 [[nodiscard]] const CublasLt* cublaslt();
 [[nodiscard]] const std::string& cublaslt_problem();
 
 struct CublasLtHandle {
   cublasLtHandle_t handle = nullptr;
-  cublasStatus_t status = CUBLAS_STATUS_SUCCESS;  // why there is none
+  cublasStatus_t status = CUBLAS_STATUS_SUCCESS;  // the reason if handle is null
 };
 
-// The one handle of the device of an Exec, which is the current one. Where the library makes none
-// it is asked again the next time, when there may be memory for it. Handles live as long as the
-// process: at its end the driver may be gone before them.
+// The cuBLASLt handle of the Exec's device, which is the current device; one per device. If
+// creation fails, the next call tries again, since memory may be free by then. Handles are never
+// destroyed: at process exit the driver may be gone before them.
 [[nodiscard]] CublasLtHandle cublaslt_handle(const CublasLt& library, const Exec& exec);
 
 }  // namespace octavo::cuda

@@ -17,8 +17,8 @@
 namespace octavo::cuda {
 namespace {
 
-// Rows one after the other, at multiples of 16 bytes, and elements that 31 bits count: what the
-// table was measured with.
+// Dense rows at multiples of 16 bytes, and fewer than 2^31 elements: what the table was measured
+// with.
 bool has_usual_rows(const Matrix& matrix) {
   const std::int64_t each = element_bytes(matrix.dtype, matrix.format);
   constexpr std::int64_t kMost = std::numeric_limits<std::int32_t>::max();
@@ -58,8 +58,8 @@ struct ProblemHash {
   }
 };
 
-// Asking the library takes it a long time beside a product, so answers are kept. When there are too
-// many all are forgotten: a program that has so many shapes asks anew now and then.
+// Cache of heuristic results. The heuristic takes long compared with a GEMM. A full cache is
+// cleared: a program with that many shapes asks again now and then.
 class Answers {
  public:
   std::optional<CublasLtAlgorithm> find(const CublasLtProblem& problem) {
@@ -80,11 +80,12 @@ class Answers {
 };
 
 Answers& answers() {
-  static Answers* const all = new Answers;  // never destroyed, as the library is not unloaded
+  static Answers* const all = new Answers;  // never destroyed: the library is not unloaded
   return *all;
 }
 
-// While this thread's stream is captured into a graph the library may still allocate for itself.
+// Lets cuBLASLt allocate memory of its own while this thread's stream is being captured into a
+// graph.
 class Relaxed {
  public:
   Relaxed() { (void)cudaThreadExchangeStreamCaptureMode(&mode_); }
@@ -96,8 +97,8 @@ class Relaxed {
   cudaStreamCaptureMode mode_ = cudaStreamCaptureModeRelaxed;
 };
 
-// Why octavo's kernels do what the library was to do, once for every reason. That it has no way of
-// its own for a problem is none: it says so of many.
+// Logs why octavo's kernels run a GEMM that cuBLASLt was chosen for, once per reason. NOT_SUPPORTED
+// is not logged: the heuristic returns it for many problems.
 void tell(const Exec& exec, const CublasLt& library, cublasStatus_t status) {
   if (exec.log == nullptr || status == CUBLAS_STATUS_NOT_SUPPORTED) return;
   exec.log->once(text("[gemm] cuBLASLt would be faster for a product, but does not do it (",
@@ -157,7 +158,7 @@ bool gemm_cublaslt(const Exec& exec, const GemmJob& job) {
   }
   CublasLtCall call(*library, exec, job, *kind);
   std::optional<CublasLtAlgorithm> algorithm = answers().find(call.problem());
-  std::optional<Relaxed> relaxed;  // the first time, when the library also loads its kernels
+  std::optional<Relaxed> relaxed;  // the first time, when cuBLASLt also loads its kernels
   if (!algorithm) relaxed.emplace();
   const CublasLtHandle made = cublaslt_handle(*library, exec);
   if (made.handle == nullptr) {
@@ -182,7 +183,7 @@ bool gemm_cublaslt(const Exec& exec, const GemmJob& job) {
   if (status == CUBLAS_STATUS_SUCCESS) return true;
   check(is_about_problem(status), ErrorCode::device, "cuda", "cublasLtMatmul failed with ",
         library->status_text(status), "; OCTAVO_CUDA_LIBRARY_GEMM=0 does without it");
-  answers().keep(call.problem(), {});  // it declines after all
+  answers().keep(call.problem(), {});  // cache it as declined
   tell(exec, *library, status);
   return false;
 }

@@ -114,7 +114,8 @@ CublasLtAnswer CublasLtCall::ask(cublasLtHandle_t handle) {
     take([&] { return library_.set_preference(&preference, attribute, &value, sizeof value); });
   };
   prefer(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, kMostWorkspace);
-  // Parts of a sum meet in f32: in the type of the result each would be rounded.
+  // Split-K partial sums are reduced in f32; a reduction in the output type would round each of
+  // them.
   prefer(CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK,
          std::uint32_t{CUBLASLT_REDUCTION_SCHEME_NONE} | CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE);
   const auto number = [](std::int32_t alignment) { return static_cast<std::uint32_t>(alignment); };

@@ -1,6 +1,6 @@
-// A product in the words of cuBLASLt. Rows of octavo's matrices are columns of the library's:
-// out^T [N, M] = B [N, K] A^T [K, M], where what the library calls A is octavo's B, transposed, and
-// its B is octavo's A as it is. For FP8 that is the one layout there is.
+// One GEMM as a cublasLtMatmul call. cuBLASLt is column-major, so rows of octavo's matrices are its
+// columns: out^T [N, M] = B [N, K] A^T [K, M]. cuBLASLt's A is octavo's B, transposed, and its B is
+// octavo's A, not transposed. For FP8 this TN layout is the only one.
 #pragma once
 
 #include <cstddef>
@@ -13,18 +13,18 @@
 
 namespace octavo::cuda {
 
-// All that the library's choice depends on.
+// The key of the heuristic cache: everything that the heuristic's choice depends on.
 struct CublasLtProblem {
   std::int64_t m = 0, n = 0, k = 0, a_pitch = 0, b_pitch = 0, out_pitch = 0;
   std::int32_t a_type = 0, b_type = 0, out_type = 0, device = 0;
   std::int32_t a_alignment = 0, b_alignment = 0, out_alignment = 0;
-  std::int32_t kind = 0;  // twice a GemmKind, and one where alpha is on the device
+  std::int32_t kind = 0;  // 2 * GemmKind, + 1 if alpha is in device memory
 
   bool operator==(const CublasLtProblem&) const = default;
 };
 static_assert(std::has_unique_object_representations_v<CublasLtProblem>);
 
-// What the library wants to do for a problem, or that it does not want to.
+// The algorithm that the heuristic chose, or that it has none.
 struct CublasLtAlgorithm {
   bool usable = false;
   cublasLtMatmulAlgo_t chosen{};
@@ -33,19 +33,19 @@ struct CublasLtAlgorithm {
 
 struct CublasLtAnswer {
   cublasStatus_t status = CUBLAS_STATUS_SUCCESS;
-  CublasLtAlgorithm algorithm{};  // usable where that is a success
+  CublasLtAlgorithm algorithm{};  // usable if status is a success
 };
 
-// Whether a status is about the problem, and would be the same the next time; no memory is not.
+// Whether a status depends on the problem alone, so that it may be cached; out-of-memory does not.
 [[nodiscard]] bool is_about_problem(cublasStatus_t status);
 
-// Of a job that cublaslt_kind() names, for as long as that is there.
+// The call for a job that cublaslt_kind() accepts. The job must outlive it.
 class CublasLtCall {
  public:
   CublasLtCall(const CublasLt& library, const Exec& exec, const GemmJob& job, GemmKind kind);
 
   [[nodiscard]] const CublasLtProblem& problem() const { return problem_; }
-  // Sums are multiplied by a number on the device: what queue() is given, with a zero after it.
+  // Whether alpha is a device pointer: queue() is given alpha and a zero (beta) after it.
   [[nodiscard]] bool scales_by_alpha() const { return alpha_there_; }
 
   [[nodiscard]] CublasLtAnswer ask(cublasLtHandle_t handle);
@@ -59,7 +59,7 @@ class CublasLtCall {
   template <typename T>
   void set(cublasLtMatmulDescAttributes_t attribute, const T& value);
   void describe(GemmKind kind, bool is_16_bits);
-  // Does a step, unless one before it failed.
+  // Runs a step unless an earlier one failed.
   template <typename Step>
   void take(Step&& step);
 
@@ -67,8 +67,7 @@ class CublasLtCall {
   const GemmJob& job_;
   CublasLtProblem problem_{};
   bool alpha_there_ = false;
-  cublasStatus_t status_ =
-      CUBLAS_STATUS_SUCCESS;  // of the first thing that the library did not take
+  cublasStatus_t status_ = CUBLAS_STATUS_SUCCESS;  // of the first call that failed
   cublasLtMatmulDescOpaque_t description_{};
   cublasLtMatrixLayoutOpaque_t a_{}, b_{}, out_{};
 };

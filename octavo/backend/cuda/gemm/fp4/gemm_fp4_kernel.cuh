@@ -1,11 +1,11 @@
-// Products of bf16 by FP4 weights, MX or NVFP4, on the tensor cores of Hopper. Weights stay in four
-// bits in memory and in the ring. The warpgroup that multiplies by 64 rows of them makes bf16 of
-// them in its registers, which the matrix instruction takes rows from, a line of 64 of K while the
-// tensor cores work at the line before.
+// GEMM of bf16 activations by FP4 weights, MX or NVFP4, on Hopper: wgmma with A in registers.
+// Weights stay in four bits in global memory and in the shared-memory pipeline. A consumer
+// warpgroup decodes its 64 rows of weights to bf16 in its own registers, from which wgmma takes
+// operand A; it decodes one line (64 of K) while the tensor cores multiply the line before.
 //
-// A thread has two neighbours of K at a time, and of every eight the same two: a byte of each word
-// of codes. It reads all bytes of two rows, which its three neighbours read at the same time, and
-// takes its own.
+// A thread holds two neighbours of K at a time, the same two of every eight: one byte of each
+// 32-bit word of codes. It reads all bytes of its two rows, as do the three threads beside it, and
+// extracts its own byte.
 #pragma once
 
 #include <cstdint>
@@ -26,12 +26,12 @@ __device__ __forceinline__ uint4 load_shared_words(SharedAddress from) {
   return words;
 }
 
-// The scales of the blocks of two rows, as a thread needs them line by line. Of four lines each of
-// four threads reads one, long before it is needed, and the others ask it.
+// Block scales of two rows, as a thread needs them line by line. Of four lines, each of four
+// threads loads one long before its use; the others get it by shuffle.
 template <bool kNvfp4>
 class LineScales {
  public:
-  // From this line on. Rows beyond the end have the scales of the last one.
+  // Starts at this line. Rows beyond the end read the scales of the last row.
   __device__ __forceinline__ void begin(const Fp4Plan& plan, int row, int line, int lane) {
     const int last = plan.gemm.row_count - 1;
     from_[0] = plan.scales + min(row, last) * plan.scale_pitch;
@@ -39,7 +39,7 @@ class LineScales {
     four_ = line / 4 - 1;
     load(plan, lane);
   }
-  // To be called for every line in turn.
+  // Must be called for every line in ascending order.
   __device__ __forceinline__ void reach(const Fp4Plan& plan, int line, int lane) {
     if (line / 4 == four_) return;
     ++four_;
@@ -51,7 +51,7 @@ class LineScales {
                      block_scale_bits<kNvfp4>(next_[r] >> (16 * w + 8) & 0xFFu) << 16;
     load(plan, lane);
   }
-  // Of row r and the four steps of a line.
+  // The scales of row r for the four k16 steps of a line.
   __device__ __forceinline__ void of(int r, int line, int lane, __nv_bfloat162 (&to)[4]) const {
     const int source = (lane & ~3) | (line & 3);
     unsigned bits[kWords];
@@ -67,9 +67,9 @@ class LineScales {
 
  private:
   static constexpr int kOfLine = kNvfp4 ? 4 : 2, kWords = kOfLine / 2;
-  using Bytes = std::conditional_t<kNvfp4, unsigned, unsigned short>;  // of a line
+  using Bytes = std::conditional_t<kNvfp4, unsigned, unsigned short>;  // scales of one line
 
-  // The next four lines.
+  // Loads the next four lines.
   __device__ __forceinline__ void load(const Fp4Plan& plan, int lane) {
     const int line = (four_ + 1) * 4 + lane % 4;
 #pragma unroll
@@ -78,7 +78,7 @@ class LineScales {
   }
 
   const unsigned char* from_[2];
-  int four_;  // which four lines now_ is of
+  int four_;  // index of the four lines in now_
   unsigned now_[2][kWords], next_[2];
 };
 
@@ -91,10 +91,10 @@ struct Fp4Mainloop {
   const Fp4Plan& plan;
   const GemmPipeline<Kernel>& pipeline;
   int lane;
-  SharedAddress codes;  // of the thread's first row, from the beginning of a stage
-  unsigned byte;        // __byte_perm: where its own is
+  SharedAddress codes;  // byte offset in a stage of the thread's first row
+  unsigned byte;        // selector of __byte_perm for the thread's byte
 
-  // A line of a stage, and where it is in K.
+  // A line of a pipeline stage, and its index along K.
   struct Place {
     PipelineState<Kernel> pipeline{};
     int within = 0, line = 0;
@@ -111,14 +111,14 @@ struct Fp4Mainloop {
                                          int thread)
       : plan(plan_is), pipeline(pipeline_is), lane(thread % 32) {
     const int row = group * kMmaRows + thread / 32 * 16 + lane / 4, t = lane % 4;
-    // Chunks of 16 bytes are exchanged by what line of 128 bytes they are in.
+    // Swizzle: 16-byte chunks are permuted by the index of the 128-byte line that they are in.
     const int swizzle = row * Kernel::kCodeBytes / 128 % (Kernel::kCodeBytes / 16);
     codes = row * Kernel::kCodeBytes + swizzle * 16;
     byte = t | t << 4 | (4 + t) << 8 | (4 + t) << 12;
   }
 
-  // The thread's byte of a word, as it is and four bits higher: the two codes are at the top of
-  // either half then.
+  // Decodes the thread's byte of a word. __byte_perm places the byte as it is and shifted left by
+  // four bits, so that one code is at the top of each 16-bit half.
   __device__ __forceinline__ unsigned decoded(unsigned word, __nv_bfloat162 scale) const {
     const unsigned tops = __byte_perm(word << 4, word, byte);
     return scaled_e2m1((tops & 0x80008000u) | (tops >> 6 & 0x01C001C0u), scale);
@@ -154,14 +154,15 @@ struct Fp4Mainloop {
     wgmma_commit();
   }
 
-  // Multiplies a line that is decoded and decodes the next, if there is one, which it returns.
+  // Issues wgmma for a decoded line, then decodes the next line. Returns whether there was a next
+  // line.
   __device__ __forceinline__ bool multiply_line(Place& at, int& left, int& used, bool more,
                                                 Scales& scales, const Rows& rows, Rows& next,
                                                 float (&sums)[kSums]) const {
     begin(at, rows, more, sums);
     const int stage = at.pipeline.stage;
     at.next();
-    wgmma_wait<1>();  // the line before: its stage may be read no more, its registers are free
+    wgmma_wait<1>();  // the line before is done: its stage may be released, its registers rewritten
     if (used >= 0) consumer_release(pipeline, used, lane);
     used = at.within == 0 ? stage : -1;
     if (--left == 0) return false;
@@ -170,7 +171,7 @@ struct Fp4Mainloop {
     return true;
   }
 
-  // `left` lines, at least one, the first of which is there.
+  // The main loop: `left` lines, at least one. The stage of the first line is full.
   __device__ __forceinline__ void multiply_lines(PipelineState<Kernel>& from, int line, int left,
                                                  bool more, Scales& scales,
                                                  float (&sums)[kSums]) const {
@@ -195,7 +196,7 @@ struct Fp4Mainloop {
   }
 };
 
-// Sums of all parts before the last, which has its own.
+// Adds the partial sums of all earlier parts of the tile; the last part holds its own.
 template <typename Kernel>
 __device__ __forceinline__ void add_parts(const Fp4Plan& plan, int slot, int thread, int barrier,
                                           float (&sums)[Kernel::kSums]) {
@@ -219,14 +220,14 @@ __device__ __forceinline__ void fp4_consumer_warpgroup(const Fp4Plan& plan,
   const int tile_row = rank * Kernel::kRows + group * kMmaRows,
             thread_row = tile_row + thread / 32 * 16 + lane / 4;
   const Fp4Mainloop<Kernel> mainloop(plan, pipeline, group, thread);
-  // Those of the first item are asked for before anything has come.
+  // Scales of the first item are loaded before the first stage is full.
   LineScales<Kernel::kNvfp4> scales;
   scales.begin(plan, walk.item.unit_row * Kernel::kUnitRows + thread_row,
                walk.item.first * Kernel::kLines, lane);
   bool is_first = true;
   const float scale =
       plan.tensor_scale != nullptr ? *plan.x_scale * *plan.tensor_scale : *plan.x_scale;
-  float sums[kSums];  // begun by the instruction; what stands there is not looked at
+  float sums[kSums];  // the first wgmma overwrites them
 #pragma unroll
   for (int i = 0; i < kSums; ++i) sums[i] = 0.0F;
   PipelineState<Kernel> at;
@@ -244,7 +245,7 @@ __device__ __forceinline__ void fp4_consumer_warpgroup(const Fp4Plan& plan,
     is_first = false;
     if (epilogue.row >= gemm.row_count) {
 #pragma unroll 1
-      for (; left > 0; --left, at.next()) {  // all rows hang over the edge
+      for (; left > 0; --left, at.next()) {  // all rows are beyond the edge
         mbarrier_wait(pipeline.full_barrier(at.stage), at.phase);
         consumer_release(pipeline, at.stage, lane);
       }
@@ -313,7 +314,7 @@ __global__ void __launch_bounds__(Kernel::kThreads, 1)
     epilogue.staged = aligned + kTiles + group * (Kernel::kStaged / Kernel::kGroups);
     fp4_consumer_warpgroup(plan, pipeline, walk, rank, group, epilogue);
   }
-  // A block must be there while the other writes to it or arrives at its barriers.
+  // A block must not exit while its cluster peer multicasts to it or arrives at its mbarriers.
   cluster_sync();
 }
 

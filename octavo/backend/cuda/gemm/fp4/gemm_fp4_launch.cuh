@@ -1,4 +1,4 @@
-// The kernels of one kind of scales, by the columns of their tiles.
+// Launches the FP4 GEMM kernel of one kind of block scales, by tile width.
 #pragma once
 
 #include <iterator>

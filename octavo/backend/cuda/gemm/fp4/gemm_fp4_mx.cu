@@ -1,4 +1,4 @@
-// Products by weights of MXFP4.
+// Instantiates the GEMM kernels for MXFP4 weights.
 #include "octavo/backend/cuda/gemm/fp4/gemm_fp4_launch.cuh"
 
 namespace octavo::cuda {

@@ -1,4 +1,4 @@
-// Products by weights of NVFP4.
+// Instantiates the GEMM kernels for NVFP4 weights.
 #include "octavo/backend/cuda/gemm/fp4/gemm_fp4_launch.cuh"
 
 namespace octavo::cuda {

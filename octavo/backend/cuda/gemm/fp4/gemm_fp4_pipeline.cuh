@@ -1,6 +1,6 @@
-// Products of bf16 by FP4 weights: what their kernels are made of, and what brings operands into
-// the ring. A pair of blocks has neighbouring rows of weights and the same rows of bf16, of which
-// each brings half for both.
+// GEMM of bf16 by FP4 weights: kernel configuration, pipeline layout and TMA producer warpgroup. A
+// cluster of two blocks has neighbouring rows of weights and the same rows of bf16, of which each
+// block loads half and multicasts it to both.
 #pragma once
 
 #include <cstdint>
@@ -21,7 +21,7 @@ struct Fp4Kernel {
   static_assert(kUnitRows == kFp4UnitRows);
 
   static constexpr int kLines = fp4_stage_lines(kCols);
-  static constexpr int kCodeBytes = kLines * kFp4Line / 2;  // of a row, swizzled among themselves
+  static constexpr int kCodeBytes = kLines * kFp4Line / 2;  // of a row, swizzled
   static constexpr int kColLine = kCols * kRowBytes;
   static constexpr int kRowTile = kRows * kCodeBytes, kColTile = kLines * kColLine;
   static constexpr int kStageBytes = kRowTile + kColTile;
@@ -32,12 +32,13 @@ struct Fp4Kernel {
   static constexpr int kStages = (227 * 1024 - kBesides) / kStageWithScalesBytes;
   static_assert(kStages >= 3);
   static constexpr int kSharedBytes = kStages * kStageWithScalesBytes + kBesides;
-  // Registers: those of a block are 64 K, in steps of 8 a thread.
+  // setmaxnreg: a block has 64 K registers, allotted in steps of 8 per thread.
   static constexpr int kConsumerRegisters = 232, kProducerRegisters = 40;
 };
 
-// The only item of a cluster where units are cut into parts. The last part is longer than others,
-// by what it would wait for them. None is empty: no blocks are how the end is told.
+// The only work item of a cluster where units are split along K into parts (split-K). The last part
+// is longer than the others by the time that it would wait for them. No part is empty: zero blocks
+// mark the end of work.
 __device__ __forceinline__ GemmItem part_of(const Fp4Plan& plan, int cluster) {
   const StreamKSchedule& schedule = plan.gemm.schedule;
   const int unit = cluster / plan.parts, part = cluster % plan.parts;
@@ -61,8 +62,8 @@ __device__ __forceinline__ ItemWalk walk_of(const Fp4Plan& plan, int cluster) {
   return walk;
 }
 
-// The first block of what a cluster was told to do. Without parts, sums that go on do so to the end
-// of K.
+// The first K block of a cluster's item. Without parts, a tile that continues partial sums runs to
+// the end of K.
 __device__ __forceinline__ int first_block(const Fp4Plan& plan, int cluster, const TileInfo& tile) {
   if (plan.parts > 1) return part_of(plan, cluster).first;
   return (tile.rest & TileInfo::kContinues) != 0 ? plan.gemm.schedule.k_blocks - tile.blocks() : 0;
@@ -95,11 +96,11 @@ __device__ __forceinline__ void tma_load_fp4_tiles(const Fp4Plan& plan,
     }
   }
   mbarrier_wait(pipeline.empty_barrier(at.stage), at.phase ^ 1);
-  pipeline.tile_infos[at.stage] = {};  // no blocks: the end
+  pipeline.tile_infos[at.stage] = {};  // zero blocks: end of work
   mbarrier_arrive(pipeline.full_barrier(at.stage));
 }
 
-// A warpgroup, of which `thread` is one.
+// The producer warpgroup; `thread` is its thread index.
 template <typename Kernel>
 __device__ __forceinline__ void fp4_producer_warpgroup(const Fp4Plan& plan,
                                                        const GemmPipeline<Kernel>& pipeline,

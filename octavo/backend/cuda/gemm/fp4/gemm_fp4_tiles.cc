@@ -1,4 +1,4 @@
-// A product of bf16 by FP4 weights as a plan: in which tiles, and in how many parts along K.
+// Plans a GEMM of bf16 by FP4 weights: tile width, and split-K parts.
 #include <algorithm>
 #include <limits>
 
@@ -15,24 +15,25 @@ struct Fp4Tiling {
   int parts = 1;
 };
 
-// Results in f32 of so many rows and more have sums in one order, whatever the number of rows: a
-// strip of a product has the bits of the whole (gemm_quantized).
+// f32 results with at least this many rows have one order of sums, whatever the number of rows: a
+// row block of a product has the bits of the whole (gemm_quantized).
 constexpr std::int64_t kLeastOrdered = 64;
 
 bool has_order(const GemmJob& job) {
   return job.is_group || (job.out.dtype == DType::f32 && job.a.rows() >= kLeastOrdered);
 }
 
-// Cycles for a line of K of a unit, about. Up to 64 columns decoding is what takes time.
+// Approximate cycles of a unit per line of K. Up to 64 columns decoding is the bottleneck.
 constexpr int cycles_of_line(int cols) {
   return cols <= 32 ? 570 : cols <= 64 ? 600 : cols == 128 ? 720 : 1060;
 }
 
-// Of K, for each part.
+// Minimum lines of K per part.
 constexpr int kLeastLines = 8;
 
-// The tile that takes the fewest cycles. Where units are fewer than clusters, each is cut into as
-// many parts as there are clusters for; leaving and adding up sums takes a while.
+// Chooses the tile width with the fewest cycles. Where units are fewer than clusters, each unit is
+// split along K into as many parts as clusters allow; handing over and adding up partial sums costs
+// kCyclesToAdd.
 Fp4Tiling choose_fp4_tiling(const GemmJob& job, int clusters) {
   constexpr int kCyclesToAdd = 6000;
   const std::int64_t lines = tile_count(kFp4Line, job.b.cols());
@@ -56,18 +57,19 @@ Fp4Tiling choose_fp4_tiling(const GemmJob& job, int clusters) {
   return best;
 }
 
-// Blocks of K that the last part has besides its share: about the time that it takes to leave sums.
+// K blocks that the last part has beyond an even split: about the time it takes to store partial
+// sums.
 constexpr int more_of_last(int cols) {
   constexpr int kCyclesToLeave = 5000;
   return kCyclesToLeave / (fp4_stage_lines(cols) * cycles_of_line(cols));
 }
-// None is left without a block, even of two, which have the fewest.
+// Every part has a block, even with two parts, which have the fewest blocks.
 static_assert(std::ranges::all_of(kFp4Cols, [](int cols) {
   return 2 * (kLeastLines / fp4_stage_lines(cols)) - more_of_last(cols) >= 2;
 }));
 
-// The scales of blocks where those of a line of K may be read at once: as they are, or a copy in
-// which zeros fill up the last line.
+// Block scales such that those of a line of K can be read in one load: the caller's, or a copy
+// whose last line is padded with zeros.
 class WholeLines {
  public:
   WholeLines(const Exec& exec, const QuantizedMatrix& weights, std::int64_t lines)
@@ -131,7 +133,7 @@ void gemm_fp4_tiles(const Exec& exec, const Matrix& x, const float* x_scale, con
     gemm.schedule.clusters *= tiling.parts;
     plan.more_of_last = more_of_last(tiling.cols);
   }
-  constexpr std::int64_t kSlots = kFp4UnitRows / 64;  // of a cluster
+  constexpr std::int64_t kSlots = kFp4UnitRows / 64;  // warpgroups of a cluster
   const SumSlots slots(
       exec,
       gemm.schedule.stream_k_units > 0 || tiling.parts > 1 ? kSlots * gemm.schedule.clusters : 0,

@@ -1,5 +1,5 @@
-// A few rows of bf16 by FP4 weights, MX or NVFP4, which stay in four bits on their way from memory.
-// Nibbles are paired as they lie in a word, the first with the fifth.
+// Small M GEMM (GEMV, skinny GEMM) of bf16 by FP4 weights, MX or NVFP4, which stay in four bits
+// until they are in registers. Nibbles are paired as they lie in a word, i with i + 4.
 #include <cuda_bf16.h>
 
 #include "octavo/backend/cuda/gemm/fp4_decode.cuh"

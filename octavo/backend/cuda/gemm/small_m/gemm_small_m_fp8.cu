@@ -1,6 +1,6 @@
-// A few rows of bf16 by FP8 weights, which stay in eight bits on their way from memory: MX, or with
-// f32 scales for all of K or for 128 of it. Neighbours are paired as they lie in memory, which is
-// how the hardware decodes them.
+// Small M GEMM (GEMV, skinny GEMM) of bf16 by FP8 weights, which stay in eight bits until they are
+// in registers: MX, or with f32 scales for all of K or for 128 of it. Neighbours in memory are
+// paired, which is how the hardware converts them.
 #include "octavo/backend/cuda/gemm/gemm_plan.h"
 #include "octavo/backend/cuda/gemm/small_m/fp8_decode.cuh"
 #include "octavo/backend/cuda/gemm/small_m/small_m.cuh"
@@ -62,7 +62,7 @@ void launch(const Exec& exec, const SmallMPlan& plan, const QuantizedMatrix& wei
 bool fits_small_m_fp8_weights(const GemmOperand& weights) {
   const QuantizedMatrix& q = weights.quantized;
   const Matrix& codes = q.codes;
-  constexpr std::int64_t kMost = std::int64_t{1} << 30, kLane = 16;  // codes that a lane has
+  constexpr std::int64_t kMost = std::int64_t{1} << 30, kLane = 16;  // codes per lane
   return weights.is_quantized() && is_fp8_format(codes.format) && scales_fit(q) && codes.cols > 0 &&
          codes.cols % kLane == 0 && codes.col_stride == 1 && has_aligned_rows(codes, kLane) &&
          codes.rows < kMost && codes.cols < kMost;

@@ -1,26 +1,27 @@
-// A few rows of bf16 by weights that stay in their bits on their way from memory: reading them is
-// what takes time. A warp has 16 rows of weights and a part of K, decodes what it loads in
-// registers, exactly, and multiplies by all rows of A, eight at a time; the parts of a block are
-// added up in their order. Warps with the same part and other weights read the same of A, which L1
-// then has: L2 would have to bring more of it than of the weights.
+// Small M kernel (GEMV, skinny GEMM): up to 56 rows of bf16 by weights that stay quantized until
+// they are in registers, since reading weights is the bottleneck. A warp has 16 rows of weights and
+// a part of K (split-K within a block); it decodes weights in registers, exactly, and multiplies
+// them by all rows of A, eight at a time, with mma.sync. The parts of a block are added up in a
+// fixed order. Warps with the same part of K and other weights read the same of A, which then hits
+// L1: L2 would have to deliver more of A than of the weights.
 //
-// The matrix instruction (mma.sync) gives a lane four places of K out of sixteen. Which of K stand
-// there is free as long as both operands agree: a lane has 16 neighbours of K at a time, and pairs
-// them as their codes are easily decoded. Two types say what weights are.
+// mma.sync gives a lane four positions of K out of sixteen. Which elements of K stand there is free
+// as long as both operands agree: a lane takes 16 neighbours of K at a time, and pairs them so that
+// their codes are cheap to decode. Two template parameters describe the weights.
 //
 // Codes:
 //   Sixteen                   the codes of 16 neighbours of K, as they lie in memory
-//   pair(sixteen, half, i)    pair i of the four in half of them, as bf16
-//   value_pair(eight, i)      the values of A that stand in the same places
-//   kTwice                    registers have two chunks, so that the next is loaded before this one
-//                             is multiplied; else what was decoded makes room for the next
+//   pair(sixteen, half, i)    pair i of the four in one half of them, as bf16
+//   value_pair(eight, i)      the values of A at the same positions
+//   kTwice                    double buffering: registers hold two chunks, and the next is loaded
+//                             before this one is multiplied; else decoded codes make room for it
 //
 // Scales (small_m_scales.cuh), of a row in a chunk of K; an object is in registers of a lane:
-//   of_row(plan, row)         where those of a row begin
-//   chunk_bytes(plan)         from there to those of the next chunk
-//   load<kWhole>(...)         those of a chunk
+//   of_row(plan, row)         address of the scales of a row
+//   chunk_bytes(plan)         distance from there to those of the next chunk
+//   load<kWhole>(...)         loads those of a chunk
 //   factor(j, t)              multiplies the 16 codes j of a lane that is the t-th of its four
-//   kRun, load_run, of_run(i) of so many of K, which multiply their sums; 0: there are none
+//   kRun, load_run, of_run(i) scales of kRun of K, which multiply the sums of a run; kRun 0: none
 //   kAtEnd, at_end(plan, row) multiplies the whole sum
 #pragma once
 
@@ -35,7 +36,7 @@
 
 namespace octavo::cuda {
 
-// Warps of a block: sixteen, or eight where each has many sums.
+// Warps per block: sixteen, or eight where each has many accumulators.
 constexpr int small_m_warps(int eights) { return eights <= 2 ? 16 : 8; }
 
 template <typename Codes, typename Scales, bool kWhole, int kEights, int kRowWarps>
@@ -48,7 +49,7 @@ __global__ void __launch_bounds__(small_m_warps(kEights) * 32, 1)
   const int part = thread / 32 / kRowWarps, warp_row = thread / 32 % kRowWarps * kSmallMWarpRows;
   const int g = lane / 4, t = lane % 4;
   const int first_row = static_cast<int>(blockIdx.x) * kBlockRows;
-  // Rows beyond the end, of weights and of A, are read from the last one and not stored.
+  // Rows beyond the end, of weights and of A, are read from the last row and not stored.
   SmallMWeights<Codes, Scales> rows;
 #pragma unroll
   for (int r = 0; r < 2; ++r) {
@@ -62,19 +63,19 @@ __global__ void __launch_bounds__(small_m_warps(kEights) * 32, 1)
   for (int n = 0; n < kEights; ++n) {
     x[n] = plan.x + min(n * 8 + g, plan.x_rows - 1) * plan.x_pitch + part * (kSmallMChunk * 2) +
            t * 32;
-    asm volatile("" : "+l"(x[n]));  // as in advance
+    asm volatile("" : "+l"(x[n]));  // as in SmallMWeights::advance
   }
   float sums[kEights][4] = {}, run[kEights][4] = {};
   float(&into)[kEights][4] = Scales::kRun > 0 ? run : sums;
   SmallMChunk<Codes, Scales> next;
-  int depth = plan.depth - part * kSmallMChunk;  // what is left
+  int depth = plan.depth - part * kSmallMChunk;  // of K left
   if (depth > 0) load_chunk<kWhole, true>(plan, rows, t, depth, next);
   for (; depth > 0; depth -= kParts * kSmallMChunk) {
     const SmallMChunk<Codes, Scales> now = next;
     const int depth_then = depth - kParts * kSmallMChunk;
     rows.advance(plan, kParts);
-    // Warps meet so that the compiler leaves loads where they are: it would move them down to where
-    // they are needed, and nothing would be on its way while products are made.
+    // __syncwarp() keeps loads where they are: the compiler would move them down to their uses, and
+    // no load would be in flight during the products.
     if (depth_then > 0) {
       load_chunk<kWhole, Codes::kTwice>(plan, rows, t, depth_then, next);
       if constexpr (Codes::kTwice) __syncwarp();
@@ -82,7 +83,7 @@ __global__ void __launch_bounds__(small_m_warps(kEights) * 32, 1)
 #pragma unroll
     for (int j = 0; j < kSmallMSixteens; ++j) {
       const auto upper = now.scales[0].factor(j, t), lower = now.scales[1].factor(j, t);
-      unsigned a[4][4];  // two instructions for each half of the sixteen
+      unsigned a[4][4];  // two mma.sync for each half of the sixteen
 #pragma unroll
       for (int step = 0; step < 4; ++step)
 #pragma unroll
@@ -151,7 +152,7 @@ __global__ void __launch_bounds__(small_m_warps(kEights) * 32, 1)
 
 template <typename Codes, typename Scales, bool kWhole, int kEights>
 void launch_small_m_eights(const Exec& exec, const SmallMPlan& plan) {
-  // Four times the rows of a warp where that makes blocks for most multiprocessors.
+  // Four warps of rows per block, rather than two, where that still makes blocks for most SMs.
   constexpr int kMany = 8192;
   const int row_warps = plan.weight_rows >= kMany ? 4 : 2;
   const auto kernel = row_warps == 4 ? small_m_kernel<Codes, Scales, kWhole, kEights, 4>
@@ -161,7 +162,7 @@ void launch_small_m_eights(const Exec& exec, const SmallMPlan& plan) {
   OCTAVO_CUDA_LAUNCHED("small_m_kernel");
 }
 
-// kMost: rows of A that there may be.
+// kMost: maximum number of rows of A.
 template <typename Codes, typename Scales, bool kWhole, int kMost>
 void launch_small_m(const Exec& exec, const SmallMPlan& plan) {
   const int eights = (plan.x_rows + 7) / 8;

@@ -1,4 +1,4 @@
-// What a lane of small_m.cuh reads of weights, and where.
+// Loads of weights and their scales for the small M kernel (small_m.cuh).
 #pragma once
 
 #include <cstdint>
@@ -7,10 +7,10 @@
 
 namespace octavo::cuda {
 
-// In a chunk, of a lane: four lanes have 64 of K at a time.
+// Groups of 16 codes that a lane has of a chunk: four lanes cover 64 of K at a time.
 inline constexpr int kSmallMSixteens = kSmallMChunk / 64;
 
-// Read once: must not push out of L1 what is read again.
+// A streaming load: does not evict from L1 what is read again.
 __device__ __forceinline__ void load_once(const unsigned char* from, uint2& to) {
   asm volatile("ld.global.nc.L1::no_allocate.v2.u32 {%0, %1}, [%2];"
                : "=r"(to.x), "=r"(to.y)
@@ -22,14 +22,14 @@ __device__ __forceinline__ void load_once(const unsigned char* from, uint4& to) 
                : "l"(from));
 }
 
-// What a lane has of a chunk: of two rows of weights, 16 codes four times, and scales.
+// A lane's part of a chunk: of two rows of weights, four times 16 codes, and scales.
 template <typename Codes, typename Scales>
 struct SmallMChunk {
   typename Codes::Sixteen codes[2][kSmallMSixteens];
   Scales scales[2];
 };
 
-// Where a lane reads the codes and the scales of a chunk, of two rows.
+// Addresses of a lane's codes and scales of a chunk, for two rows.
 template <typename Codes, typename Scales>
 struct SmallMWeights {
   const unsigned char *codes[2], *scales[2];
@@ -39,14 +39,14 @@ struct SmallMWeights {
     for (int r = 0; r < 2; ++r) {
       codes[r] += chunks * (kSmallMChunk / 16 * static_cast<int>(sizeof(typename Codes::Sixteen)));
       scales[r] += chunks * Scales::chunk_bytes(plan);
-      // Kept in registers: it would be worked out from the start wherever it is read from.
+      // Keeps the pointer in registers: the compiler would recompute it at every load.
       asm volatile("" : "+l"(codes[r]));
     }
   }
 };
 
-// `depth` is what is left of K from the chunk on. kWhole: K is chunks. Otherwise what lies beyond
-// the end, which is at a multiple of 16, is zero.
+// `depth` is what is left of K from the chunk on. kWhole: K is a multiple of the chunk. Otherwise
+// elements beyond the end, which is at a multiple of 16, are zero.
 template <bool kWhole, typename Sixteen>
 __device__ __forceinline__ void load_sixteen(const unsigned char* chunk, int j, int t, int depth,
                                              Sixteen& to) {
@@ -56,7 +56,8 @@ __device__ __forceinline__ void load_sixteen(const unsigned char* chunk, int j, 
     to = Sixteen{};
 }
 
-// All of a chunk, or the scales that its first codes need, where the rest waits for room.
+// Loads all of a chunk; or, where there is no double buffering, only the scales that its first
+// codes need.
 template <bool kWhole, bool kAll, typename Codes, typename Scales>
 __device__ __forceinline__ void load_chunk(const SmallMPlan& plan,
                                            const SmallMWeights<Codes, Scales>& rows, int t,

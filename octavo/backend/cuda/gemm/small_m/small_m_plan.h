@@ -1,5 +1,4 @@
-// A few rows of bf16 by weights that are decoded in registers, as the kernels of
-// device/few_rows.cuh take it.
+// Kernel arguments of a small M GEMM by weights that are decoded in registers (small_m.cuh).
 #pragma once
 
 #include <cstdint>
@@ -8,17 +7,17 @@
 
 namespace octavo::cuda {
 
-inline constexpr int kSmallMWarpRows = 16;  // of weights, of a warp
-inline constexpr int kSmallMChunk = 256;    // of K, of a warp at a time: a lane has four times 16
+inline constexpr int kSmallMWarpRows = 16;  // of weights, per warp
+inline constexpr int kSmallMChunk = 256;    // of K, per warp and step: four times 16 per lane
 
 struct SmallMPlan {
   const unsigned char *x, *codes, *scales;
   std::int64_t x_pitch, code_pitch;
-  std::int64_t scale_pitch, scale_stride;  // from scale to scale, down and along K
-  int scale_rows;                          // of weights, that share a scale
-  const float *x_scale, *tensor_scale;  // of all of x, and of all weights; the latter may be null
+  std::int64_t scale_pitch, scale_stride;  // between scales, down the rows and along K
+  int scale_rows;                          // of weights that share a scale
+  const float *x_scale, *tensor_scale;  // per-tensor scales of x, and of the weights (may be null)
   int x_rows, weight_rows, depth;
-  bool whole;  // K is chunks, and scales of one can be read at once
+  bool whole;  // K is a multiple of the chunk, whose scales are vector loads
   GemmEpilogue epilogue;
 };
 

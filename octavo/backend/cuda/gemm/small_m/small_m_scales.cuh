@@ -1,6 +1,6 @@
-// The scales of weights that small_m.cuh multiplies by: which of them a lane has, and what they
-// multiply. Those of 16 or 32 of K differ among the lanes of one matrix instruction, so that they
-// multiply weights, which stays exact; others wait for sums.
+// Scales of weights in the small M kernel (small_m.cuh): which of them a lane holds, and where they
+// are applied. Block scales of 16 or 32 of K differ among the lanes of one mma.sync, so they
+// multiply the weights, which is exact; others are applied to sums.
 #pragma once
 
 #include <cuda_bf16.h>
@@ -13,7 +13,7 @@
 
 namespace octavo::cuda {
 
-// For codes whose scales wait for sums.
+// For codes whose scales are applied to sums.
 struct NoFactor {};
 __device__ __forceinline__ unsigned times(unsigned pair, NoFactor /*none*/) { return pair; }
 __device__ __forceinline__ unsigned times(unsigned pair, __nv_bfloat162 factor) {
@@ -21,8 +21,9 @@ __device__ __forceinline__ unsigned times(unsigned pair, __nv_bfloat162 factor) 
   return *reinterpret_cast<const unsigned*>(&product);
 }
 
-// A byte for 16 of K (e4m3, NVFP4) or for 32 (e8m0, MX): all 16 or 8 of a chunk. Whole chunks have
-// theirs at multiples of eight bytes; otherwise a lane reads those of its own codes.
+// Block scales, a byte for 16 of K (e4m3, NVFP4) or for 32 (e8m0, MX): all 16 or 8 of a chunk.
+// Whole chunks have theirs at multiples of eight bytes; otherwise a lane loads the scales of its
+// own codes.
 template <bool kNvfp4>
 struct BlockScales {
   static constexpr int kRun = 0;
@@ -71,11 +72,12 @@ struct BlockScales {
   }
 };
 
-// An f32 for 128 of K and any number of rows, anywhere: the sums of 128 products wait for it.
+// An f32 for 128 of K and any number of rows, anywhere in memory: applied to the sum of 128
+// products.
 struct RunScales {
   static constexpr int kRun = 128;
   static constexpr bool kAtEnd = false;
-  static constexpr int kRuns = kSmallMChunk / kRun;  // of a chunk
+  static constexpr int kRuns = kSmallMChunk / kRun;  // per chunk
 
   float of[kRuns];
 
