@@ -194,17 +194,17 @@ Command add_attention_report(CLI::App& program, Globals& globals) {
       ->type_name("RUNG")
       ->take_all();
   app->add_option("--rows", a->rows,
-                  "Rows of each head that are looked at, spread evenly; 0: all (default 32)")
+                  "Rows sampled in each head, spread evenly; 0: all (default 32)")
       ->type_name("N")
       ->check(CLI::Range(std::int64_t{0}, std::int64_t{1} << 20).description(""));
   app->add_option("--rtol", a->rtol, "Relative tolerance (default 0.005)")->type_name("X");
   app->add_option("--atol", a->atol, "Absolute tolerance (default 0.005)")->type_name("X");
   app->add_option("--html", a->html, "Also write a picture")->type_name("FILE");
   app->add_option("--fail-above", a->fail_above,
-                  "Exit code 3 if a rung has more than so many percent of elements that fail")
+                  "Exit code 3 if more than this percentage of a rung's elements fail")
       ->type_name("PERCENT");
   app->add_option("--threads", a->threads,
-                  "At most so many threads (default 0: every core, or OCTAVO_THREADS)")
+                  "Maximum number of threads (default 0: every core, or OCTAVO_THREADS)")
       ->type_name("N")
       ->check(CLI::Range(0, kMaxThreads).description(""));
   return {app, [a, &globals] { return run_report(*a, globals); }};

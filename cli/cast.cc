@@ -112,7 +112,7 @@ int run_cast(const CastOptions& options, const Globals& globals) {
          "' are the same file, wanted two; write to another name and rename it");
   }
   if (input.trailing_bytes() > 0) {
-    say(fmt::format("octavo: [cast] note: '{}' has {} bytes behind its array; they are left out",
+    say(fmt::format("octavo: [cast] note: '{}' has {} bytes after its array; they are ignored",
                     options.input, grouped(input.trailing_bytes())));
   }
   WholeFile output("cast", output_name("cast", options.output));
@@ -173,7 +173,7 @@ Command add_cast(CLI::App& program, Globals& globals) {
                   "Length of a row of packed IN (default: as many as its bytes hold)")
       ->type_name("N");
   app->add_option("--threads", options->threads,
-                  "At most so many threads (default 0: every core, or OCTAVO_THREADS)")
+                  "Maximum number of threads (default 0: every core, or OCTAVO_THREADS)")
       ->type_name("N")
       ->check(CLI::Range(0, kMaxThreads).description(""));
   app->add_flag("--error", options->error, "Also measure how far OUT is from IN");

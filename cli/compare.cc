@@ -23,7 +23,7 @@ constexpr const char* kExamples = R"(Examples:
   octavo compare out-mxfp8/ out-nvfp4/ --report diff.html
   octavo compare model/ out/ --fail-if 'cosine<0.999'
 
-Errors are those of B against A. Either may be quantized, in any spelling that octavo reads.)";
+Errors are those of B against A. Either may be quantized, in any dialect that octavo reads.)";
 
 struct Arguments {
   std::string a, b, report;
@@ -82,7 +82,7 @@ Command add_compare(CLI::App& program, Globals& globals) {
       ->allow_extra_args(false)
       ->take_all();
   app->add_option("--threads", arguments->threads,
-                  "At most so many threads (default 0: every core, or OCTAVO_THREADS)")
+                  "Maximum number of threads (default 0: every core, or OCTAVO_THREADS)")
       ->type_name("N")
       ->check(CLI::Range(0, kMaxThreads).description(""));
   return {app, [arguments, &globals] { return run_compare(*arguments, globals); }};

@@ -25,8 +25,8 @@ constexpr const char* kConvertExamples = R"(Examples:
   octavo convert out/ -o out-modelopt/ --target modelopt
   octavo convert out/ -o out-comfyui/ --target comfyui
 
-Codes and scales of weights stay what they are, bit by bit: nothing is quantized again.
-Static scales of activations and of the cache come along where the target has words for them.)";
+Codes and scales of weights are unchanged, bit by bit: nothing is quantized again.
+Static activation and KV cache scales are converted where the target supports them.)";
 
 constexpr const char* kDequantizeExamples = R"(Examples:
   octavo dequantize deepseek/ -o deepseek-bf16/ --dtype bf16
@@ -103,7 +103,7 @@ void add_common(CLI::App& app, Arguments& arguments) {
                  "For what is read and written, such as 64M (default 256M)")
       ->type_name("SIZE");
   app.add_option("--threads", arguments.threads,
-                 "At most so many threads (default 0: every core, or OCTAVO_THREADS)")
+                 "Maximum number of threads (default 0: every core, or OCTAVO_THREADS)")
       ->type_name("N")
       ->check(CLI::Range(0, kMaxThreads).description(""));
   app.add_flag("--resume", arguments.resume, "Go on where an earlier call stopped");
@@ -116,10 +116,10 @@ std::vector<std::string> dequantized_dtype_names() { return {"bf16", "f16", "f32
 Command add_convert(CLI::App& program, Globals& globals) {
   CLI::App* app =
       add_subcommand(program, globals, "convert",
-                     "Spell a quantized checkpoint another way, without loss", kConvertExamples);
+                     "Convert a quantized checkpoint to another dialect, without loss", kConvertExamples);
   auto arguments = std::make_shared<Arguments>();
   add_common(*app, *arguments);
-  app->add_option("--target", arguments->target, "Whose spelling: " + listed(dialect_names()))
+  app->add_option("--target", arguments->target, "Dialect to write: " + listed(dialect_names()))
       ->required()
       ->type_name("NAME");
   return {app, [arguments, &globals] {

@@ -157,7 +157,7 @@ void add_scaling_options(CLI::App& app, QuantizeArguments& arguments) {
                  "From amax to scale: " + listed(scale_rule_names()))
       ->type_name("RULE");
   app.add_option("--scale-policy", arguments.policy,
-                 "What stands for the amax of a tile: max, mse, or percentile:P (default max)")
+                 "How the amax of a tile is found: max, mse, or percentile:P (default max)")
       ->type_name("POLICY");
   app.add_option("--margin", arguments.margin, "Scales are multiplied by 2^N (default 0)")
       ->type_name("N");
@@ -221,7 +221,7 @@ Command add_quantize(CLI::App& program, Globals& globals) {
       ->allow_extra_args(false)
       ->take_all();
   app->add_option("--threads", arguments->threads,
-                  "At most so many threads (default 0: every core, or OCTAVO_THREADS)")
+                  "Maximum number of threads (default 0: every core, or OCTAVO_THREADS)")
       ->type_name("N")
       ->check(CLI::Range(0, kMaxThreads).description(""));
   add_checkpoint_options(*app, *for_checkpoints);

@@ -127,7 +127,7 @@ Command add_verify(CLI::App& program, Globals& globals) {
   auto arguments = std::make_shared<Arguments>();
   app->add_option("MODEL", arguments->input, "A folder or a .safetensors file")->type_name("");
   app->add_option("--for", arguments->loaders,
-                  "Whose rules, with commas between: " + listed(loader_names()) + " (default: all)")
+                  "Loaders to check for, separated by commas: " + listed(loader_names()) + " (default: all)")
       ->type_name("NAMES")
       ->expected(1)
       ->allow_extra_args(false)

@@ -167,7 +167,7 @@ def main() -> int:
         again = f"{row['done_again']:.0%} of rows are done again"
         where = f" at a size of {row['size']:g}, where {again}" if row["outside"] else ""
         print(f"  {row['family']}, {row['keys']} keys: {1e6 * row['outside']:.0f}{where}")
-    print("elements outside in rows that look at two keys")
+    print("elements outside in rows with two keys")
     for name, row in results["pairs"].items():
         print(f"  {name}: {row['outside']} of {row['elements']}")
     if args.json:

@@ -154,7 +154,7 @@ def host_time(torch, call) -> float:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("door")
+    parser.add_argument("kernel_calls")
     parser.add_argument("--json")
     parser.add_argument("--kinds", default=",".join(KINDS))
     parser.add_argument("--repeats", type=int, default=21)
@@ -162,12 +162,12 @@ def main() -> int:
     args = parser.parse_args()
     kinds = args.kinds.split(",")
     if unknown := set(kinds) - set(KINDS):
-        parser.error(f"got kinds {', '.join(sorted(unknown))}, wanted some of {', '.join(KINDS)}")
+        parser.error(f"got kinds {', '.join(sorted(unknown))}; expected some of {', '.join(KINDS)}")
     import torch
     from gemm_bench import times_interleaved  # beside this file
 
     start = time.monotonic()
-    door = ctypes.CDLL(args.door)
+    door = ctypes.CDLL(args.kernel_calls)
     door.octavo_bench_gemm_by.restype = ctypes.c_char_p
     door.octavo_bench_gemm_by.argtypes = [
         ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64, ctypes.c_void_p, ctypes.c_int,
@@ -226,7 +226,7 @@ def main() -> int:
             if (m, n, k) == (ROWS[1], COLS[0], DEPTHS[0]):
                 hosts[kind] = {name: host_time(torch, call) for name, call in calls.items()}
         del operands
-    print("\nus of the host for a call, through this door:")
+    print("\nhost time per call through the kernel table, us:")
     for kind, of in hosts.items():
         print(f"  {kind:<12}" + ", ".join(f"{name} {us:.1f}" for name, us in of.items()))
     rows = table(results, kinds)

@@ -257,13 +257,13 @@ def keep(path: str, repeats: int, results: list) -> None:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("door")
+    parser.add_argument("kernel_calls")
     parser.add_argument("--json")
     parser.add_argument("--only", default="")
     parser.add_argument("--repeats", type=int, default=101)
     parser.add_argument("--shapes", action="store_true", help="every compiled shape by itself")
     args = parser.parse_args()
-    door = ctypes.CDLL(args.door)
+    door = ctypes.CDLL(args.kernel_calls)
     door.octavo_bench_gemm.restype = ctypes.c_char_p
     door.octavo_bench_gemm.argtypes = [
         ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64, ctypes.c_void_p, ctypes.c_int,

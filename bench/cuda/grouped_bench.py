@@ -28,7 +28,7 @@ KINDS = {
     "fp8 rows": ("fp8-channel", "fp8-channel"),
     "1x128 by 128x128": ("fp8-1x128", "fp8-block"),
     "mxfp8": ("mxfp8", "mxfp8"),
-    "mxfp8, w folded": ("mxfp8", "folded"),
+    "mxfp8, w aligned": ("mxfp8", "aligned"),
     "mxfp8, as it is": ("mxfp8", "mxfp8"),  # activations whose blocks alignment would lose
 }
 
@@ -62,7 +62,7 @@ def cases() -> list[Case]:
 
 
 def quantized(values: torch.Tensor, name: str):
-    if name == "folded":
+    if name == "aligned":
         return ov.align_exponents(ov.quantize(values, "mxfp8"), count=False).tensor
     return ov.quantize(values, name)
 

@@ -1,4 +1,4 @@
-"""How fast are matrix products of few bits? See README.md beside this file."""
+"""How fast is GEMM in FP8, MX and FP4? See README.md beside this file."""
 
 from __future__ import annotations
 

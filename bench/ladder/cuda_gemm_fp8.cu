@@ -135,13 +135,13 @@ Prepared prepare(const Data& data, bool alone) {
   const int unit_rows = units(K::kRows, K::kMulticastsRows),
             unit_cols = units(K::kCols, !K::kMulticastsRows), at_once = processors / kIs.blocks;
   StreamKSchedule& schedule = product.schedule;
-  schedule = kIs.stream_k_units
+  schedule = kIs.stream_k
                  ? make_schedule(unit_rows, unit_cols, data.k_blocks, at_once)
                  : StreamKSchedule{.unit_rows = unit_rows,
                                    .unit_cols = unit_cols,
                                    .k_blocks = data.k_blocks,
                                    .clusters = kIs.persistent ? at_once : unit_rows * unit_cols,
-                                   .strip = kIs.persistent ? 8 : 1};
+                                   .raster_rows = kIs.persistent ? 8 : 1};
   for (int i = 0; i < schedule.items(0); ++i) {
     const GemmItem item = schedule.item(0, i);
     made.stages_of_first += item.end - item.first;
@@ -165,13 +165,13 @@ constexpr Version but(Version version, Change change) {
   return version;
 }
 
-constexpr Version kFirst{}, kStageWithScalesBytes{.stages = 4}, kThree{.groups = 3, .stages = 4},
+constexpr Version kFirst{}, kPipelined{.stages = 4}, kThree{.groups = 3, .stages = 4},
     kPersistent = but(kThree, [](Version&v) { v.persistent = true; }),
     kPairs = but(kPersistent, [](Version&v) { v.blocks = 2; }),
     kAhead = but(kPairs, [](Version&v) { v.broadcast_scale = BroadcastScale::block_ahead; }),
     kShuffled = but(kPairs, [](Version&v) { v.broadcast_scale = BroadcastScale::shuffled; }),
     kInPipeline = but(kPairs, [](Version&v) { v.broadcast_scale = BroadcastScale::in_pipeline; }),
-    kStreamK = but(kInPipeline, [](Version&v) { v.stream_k_units = true; }),
+    kStreamK = but(kInPipeline, [](Version&v) { v.stream_k = true; }),
     kExchanged = but(kStreamK, [](Version&v) { v.exchanged = true; }),
     kLean = but(kExchanged,
                 [](Version&v) {
@@ -183,7 +183,7 @@ constexpr Version kFirst{}, kStageWithScalesBytes{.stages = 4}, kThree{.groups =
                 [](Version&v) {
                   v.groups = v.row_passes = 2;
                   v.stages = 3;
-                  v.stream_k_units = false;
+                  v.stream_k = false;
                 }),
     kTallLean = but(kTall, [](Version&v) { v.ready = true; }),
     kTallTogether = but(kTallLean, [](Version&v) { v.together = true; }),
@@ -202,26 +202,26 @@ constexpr struct {
   Prepared (*prepare)(const Data&, bool);
   bool alone;
 } kVersions[] = {
-    {"1  64 x 128, one thing after the other", prepare<kFirst>, true},
+    {"1  64 x 128, no pipeline", prepare<kFirst>, true},
     {"1b the same, as many blocks as fit", prepare<kFirst>, false},
-    {"2  a ring of four stages, loaded ahead", prepare<kStageWithScalesBytes>, false},
-    {"3  192 x 128 by three warpgroups", prepare<kThree>, false},
-    {"4  blocks that stay, tiles in strips", prepare<kPersistent>, false},
-    {"5  pairs of blocks that share rows", prepare<kPairs>, false},
-    {"6  scale of B asked for a block ahead", prepare<kAhead>, false},
+    {"2  TMA pipeline of four stages", prepare<kPipelined>, false},
+    {"3  192 x 128, 3 consumer warpgroups", prepare<kThree>, false},
+    {"4  persistent grid, rasterized tiles", prepare<kPersistent>, false},
+    {"5  clusters of two, rows multicast", prepare<kPairs>, false},
+    {"6  scale of B loaded a block ahead", prepare<kAhead>, false},
     {"7  ... up to 32 ahead, by shuffles", prepare<kShuffled>, false},
-    {"8  ... through the ring, by a warp", prepare<kInPipeline>, false},
-    {"9  last tiles dealt out by blocks of K", prepare<kStreamK>, false},
+    {"8  ... in the pipeline, by a warp", prepare<kInPipeline>, false},
+    {"9  stream-K for the last tiles", prepare<kStreamK>, false},
     {"10 sums and runs in different banks", prepare<kExchanged>, false},
-    {"11 scales before products, four copies", prepare<kLean>, false},
+    {"11 scales before wgmma, unrolled by 4", prepare<kLean>, false},
     {"12 scales of rows times that of B", prepare<kMultiplied>, false},
-    {"13 256 x 128, two waves, none dealt out", prepare<kTall>, false},
-    {"14 ... scales before products", prepare<kTallLean>, false},
+    {"13 256 x 128, two passes, no stream-K", prepare<kTall>, false},
+    {"14 ... scales before wgmma", prepare<kTallLean>, false},
     {"15 ... results of both stored at once", prepare<kTallTogether>, false},
     {"16 ... scales of rows times that of B", prepare<kTallMultiplied>, false},
-    {"17 128 x 192 by two warpgroups", prepare<kBroad>, false},
-    {"18 as 14, scales of the next meanwhile", prepare<kTallAhead>, false},
-    {"19 ... one row added after the other", prepare<kTallRows>, false},
+    {"17 128 x 192, 2 consumer warpgroups", prepare<kBroad>, false},
+    {"18 as 14, next scales during wgmma", prepare<kTallAhead>, false},
+    {"19 ... promoted one row after the other", prepare<kTallRows>, false},
 };
 
 // ---- figures

@@ -26,7 +26,7 @@ struct Version {
   int blocks = 1;           // cluster size: blocks have the same rows and neighbouring columns
   int cols = 128;           // of a tile; if more, blocks of a cluster share these, not their rows
   BroadcastScale broadcast_scale = BroadcastScale::when_needed;
-  bool stream_k_units =
+  bool stream_k =
       false;  // the last waves of tiles are split along K, so that all blocks end at once
   bool exchanged = false;  // sums are where their neighbour's run would be, in the other bank
   bool ready = false;      // scales are loaded before a stage's wgmmas, and not among them

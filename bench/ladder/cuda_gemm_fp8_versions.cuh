@@ -218,12 +218,12 @@ __device__ __forceinline__ void consumer_warpgroup(const Product& of, const Pipe
         mbarrier_wait(pipeline.full_barrier(at.stage), at.phase);
         consumer_release(pipeline, at.stage, lane);
       }
-      if (kIs.stream_k_units && walk.item.is_partial)
+      if (kIs.stream_k && walk.item.is_partial)
         mbarrier_arrive(pipeline.handed_over_barrier(group));
       continue;
     }
     const int slot = slot_of<kIs>(walk.cluster, rank, group);
-    if (kIs.stream_k_units && walk.item.continues) {
+    if (kIs.stream_k && walk.item.continues) {
       load_partial_sums(of, slot - slot_of<kIs>(1, 0, 0), thread, 1 + group, sums[0]);
     } else {
 #pragma unroll
@@ -313,7 +313,7 @@ __device__ __forceinline__ void consumer_warpgroup(const Product& of, const Pipe
         wgmma_fence_operand(sums[pass]);  // before the next run is issued into the same registers
       }
     }
-    if (kIs.stream_k_units && walk.item.is_partial) {
+    if (kIs.stream_k && walk.item.is_partial) {
       store_partial_sums(of, slot, thread, sums[0]);
       mbarrier_arrive(pipeline.handed_over_barrier(group));
       continue;
@@ -374,7 +374,7 @@ __global__ void __launch_bounds__(K::kThreads, 1)
     if constexpr (kIs.broadcast_scale == BroadcastScale::multiplied) {
       if (warp == 1 || warp == 2) load_multiplied_scales(of, pipeline, rank, warp - 1, lane);
     }
-    if constexpr (kIs.stream_k_units) {
+    if constexpr (kIs.stream_k) {
       if (warp == 3 && lane == 0) signal_all_partial_sums(of, pipeline, rank);
     }
   } else {

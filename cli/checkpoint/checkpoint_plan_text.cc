@@ -53,7 +53,7 @@ std::string plan_text(const CheckpointReader& source, const QuantizePlan& plan) 
   for (const TensorAction& action : plan.actions) {
     quantized += action.quantize;
     Line line{without_numbers(name_of(source, action)), shape_of(source, action),
-              action.quantize ? action.preset : "as it is", 0, 0};
+              action.quantize ? action.preset : "unquantized", 0, 0};
     if (!action.why.empty()) line.what += ": " + action.why;
     auto same = std::find_if(lines.begin(), lines.end(), [&](const Line& known) {
       return known.name == line.name && known.shape == line.shape && known.what == line.what;

@@ -30,7 +30,7 @@ void check_recipe(const char* option, const std::string& typed, bool may_be_none
     (void)preset(typed);
   } catch (const Error& error) {
     throw UsageError(text("[quantize] ", option, ": ", reason_of(error),
-                          may_be_none ? ", or none to leave it as it is." : ".",
+                          may_be_none ? ", or none to keep it unquantized." : ".",
                           did_you_mean(base, names)));
   }
 }
@@ -76,7 +76,7 @@ void add_checkpoint_options(CLI::App& app, CheckpointArguments& arguments) {
   };
   app.add_option(
          "--target", arguments.target,
-         "Whose spelling to write: " + listed(dialect_names()) + " (default compressed-tensors)")
+         "Dialect to write: " + listed(dialect_names()) + " (default compressed-tensors)")
       ->type_name("NAME")
       ->group("Checkpoints");
   list("--include", arguments.include, "Quantize what this finds in its name, and nothing else",

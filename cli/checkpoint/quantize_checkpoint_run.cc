@@ -155,7 +155,7 @@ int run_quantize_checkpoint(const QuantizeArguments& common, const CheckpointArg
   say_written("quantize", common.output, report.was_complete, report.written_again);
   if (!arguments.report.empty()) say(fmt::format("wrote {}", octavo::shown(arguments.report, 400)));
   if (!unverified.empty()) {
-    say(text("octavo: ", unverified, "; so nobody knows whether servers load it: octavo verify ",
+    say(text("octavo: ", unverified, "; so it is unknown whether servers load it: octavo verify ",
              cli::shown(common.output)));
     return kFailed;
   }

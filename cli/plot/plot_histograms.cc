@@ -101,9 +101,9 @@ void draw_values(Svg& svg, const QuantizeReport& report, double left, double y) 
   draw_reach(svg, report.scaling.format, scales.most, one ? "scale" : "most", axis, reach);
   if (!one) draw_reach(svg, report.scaling.format, scales.least, "least", axis, reach + 15);
   svg.text(left, reach + (one ? 28 : 43),
-           one ? fmt::format("what codes reach with the scale {}; paler: subnormal codes",
+           one ? fmt::format("range of codes with the scale {}; paler: subnormal codes",
                              number_label(scales.least))
-               : fmt::format("what codes reach with the greatest scale, {}, and the least, {}; "
+               : fmt::format("range of codes with the largest scale, {}, and the least, {}; "
                              "paler: subnormal codes",
                              number_label(scales.most), number_label(scales.least)),
            "small");

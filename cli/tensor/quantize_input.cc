@@ -68,7 +68,7 @@ QuantizeInput read_npy(const char* op, const std::string& path,
   check_memory(op, path, file, more_bytes_each);
   if (file.trailing_bytes() > 0)
     say(text("octavo: [", op, "] note: '", path, "' has ", grouped(file.trailing_bytes()),
-             " bytes behind its array; they are left out"));
+             " bytes after its array; they are ignored"));
 
   const Shape shape{std::span(header.shape)};
   QuantizeInput input{.memory = Tensor::values(shape, element.dtype)};

@@ -83,11 +83,11 @@ KernelClock::KernelClock() {
   const Kernels& real = cpu_backend();
   const std::lock_guard held(clocks);
   check(!is_taken, ErrorCode::unsupported, "KernelClock",
-        "a clock is running already; let it go before another one is made");
+        "got a second clock; expected one at a time; destroy the running one first");
   const StandIn& instead = stand_in_for(real);
   check(instead.real == &real, ErrorCode::unsupported, "KernelClock", "backend '",
         instead.real->name, "' was timed in this process, and now '", real.name,
-        "' is chosen; use a process for each");
+        "' is chosen; time each backend in a process of its own");
   nanoseconds = 0;
   call_count = 0;
   is_taken = true;

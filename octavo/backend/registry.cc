@@ -79,7 +79,7 @@ const Kernels& chosen_for_cpu() {
       return backend_named(*forced);
     } catch (const Error& error) {
       throw Error(error.code(),
-                  text(error.what(), "; OCTAVO_BACKEND asks for it: change or unset it"));
+                  text(error.what(), "; OCTAVO_BACKEND names it: change or unset it"));
     }
   }
   static const Kernels* const kFastest = [] {
@@ -133,7 +133,7 @@ const Kernels& device_backend(Device device, const Kernels* wanted, std::string_
 void fail_not_offered(const Kernels& kernels, std::string_view op, std::string_view what,
                       std::string_view instead) {
   fail(ErrorCode::unsupported, op, "backend '", kernels.name, "' does not offer ", what, "; ",
-       instead, "copy to the CPU (x.cpu(), in C++ to_host) and do it there");
+       instead, "copy to the CPU (x.cpu(), in C++ to_host) and run it there");
 }
 
 const Kernels& checked_cpu_backend(const Kernels* wanted, std::string_view op) {

@@ -59,7 +59,7 @@ Entry offered(const Kernels* wanted, Entry Kernels::*entry, Log* log, std::strin
   if (kernels.*entry != nullptr) return kernels.*entry;
   if (log != nullptr) {
     log->once(text('[', what, "] backend '", kernels.name,
-                   "' does not offer it; 'reference' does it instead, slowly"));
+                   "' does not offer it; falls back to 'reference', which is slow"));
   }
   return reference_backend().*entry;
 }

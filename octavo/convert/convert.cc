@@ -50,7 +50,7 @@ Exec exec_for(const View& from, const View& to, const ConvertOptions& options,
 void refuse_nan(const Exec& exec, const View& values, const View& codes,
                 const ConvertOptions& options, std::string_view op) {
   check_may_wait(exec, op,
-                 "NaN cannot be looked for, which a format without NaN needs; say what NaN becomes "
+                 "the input cannot be checked for NaN, which a format without NaN needs; say what NaN becomes "
                  "(nan: zero or max)");
   const auto count_entry = offered(exec, options.backend, &Kernels::count_nan, "count_nan");
   std::int64_t nan = 0;

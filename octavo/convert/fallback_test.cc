@@ -45,7 +45,7 @@ TEST_F(Fallback, IsToldOncePerLogAndSlot) {
   convert(kEmpty, &log, e2m1fn);  // has no NaN, so the call counts NaN as well
   convert(kEmpty, &log, e2m1fn);
   const std::string rest =
-      "] backend 'empty' does not offer it; 'reference' does it instead, slowly";
+      "] backend 'empty' does not offer it; falls back to 'reference', which is slow";
   EXPECT_EQ(told,
             (std::vector<std::string>{"[encode" + rest, "[decode" + rest, "[count_nan" + rest}));
 

@@ -20,7 +20,7 @@ void check_pointer(const DeviceApi& api, const Exec& exec, const void* memory,
         what, " is at ", memory, ", wanted an address that is a multiple of its elements' ",
         alignment, " bytes; copy it into memory of its own");
   const std::string problem = api.pointer_problem(exec, memory);
-  check(problem.empty(), ErrorCode::invalid_argument, op, what, ", said to be on ",
+  check(problem.empty(), ErrorCode::invalid_argument, op, what, ", declared to be on ",
         to_string(exec.device), ", is not: ", problem);
 }
 

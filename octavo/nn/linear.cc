@@ -58,8 +58,8 @@ constexpr double kFirstDeviation = 0.023;
 double normal_draw(std::uint64_t seed, std::uint64_t i) {
   const PhiloxBlock block = philox4x32(seed, i);
   const double radius = 0x1p-32 * (static_cast<double>(block[0]) + 1.0),
-               lock = 0x1p-32 * static_cast<double>(block[1]);
-  return std::sqrt(-2.0 * std::log(radius)) * std::cos(2.0 * std::numbers::pi * lock);
+               phase = 0x1p-32 * static_cast<double>(block[1]);
+  return std::sqrt(-2.0 * std::log(radius)) * std::cos(2.0 * std::numbers::pi * phase);
 }
 
 Tensor first_weight(std::int64_t in, std::int64_t out, const LinearOptions& options) {

@@ -130,8 +130,8 @@ GemmRun::GemmRun(const Operands& operands, const Shape& shape, const NamedView& 
       count_memory_(exec_) {
   if (options.aligned == nullptr || !is_on_device()) return;
   check_may_wait(exec_, op,
-                 "no count of folded elements can be returned to the host; leave it out (folded, "
-                 "in Python return_folded), or fold MX operands before, which counts them");
+                 "no count of aligned elements can be returned to the host; leave it out (aligned, "
+                 "in Python return_aligned), or call align_exponents before, which counts them");
   static_assert(sizeof *aligned_ == 2 * sizeof(float));
   aligned_ = reinterpret_cast<unsigned long long*>(count_memory_.at_least(2));
   clear_memory(exec_, aligned_, sizeof *aligned_);
@@ -200,7 +200,7 @@ const Kernels& GemmRun::chosen(const GemmJob& job) const {
       job.accumulator == Accumulator::f64 || job.accumulator == Accumulator::hopper_fp8;
   if (exec_.log != nullptr && !defined_there)
     exec_.log->once(text("[gemm] backend '", kernels.name,
-                         "' does not offer it; 'reference' does it instead, slowly"));
+                         "' does not offer it; falls back to 'reference', which is slow"));
   return reference_backend();
 }
 

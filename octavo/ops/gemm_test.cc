@@ -129,11 +129,11 @@ TEST(Gemm, GridsThatDoNotFitAreNamed) {
 }
 
 TEST(Gemm, HadamardOnBothSidesOrNone) {
-  Scaling turned = preset("nvfp4"), other = turned;
-  turned.hadamard = {.rowwise = true, .signs = 3};
+  Scaling rotated = preset("nvfp4"), other = rotated;
+  rotated.hadamard = {.rowwise = true, .signs = 3};
   other.hadamard = {.rowwise = true, .signs = 5};
   const QuantizedTensor plain = quantize(ones({2, 32}).view(), preset("nvfp4")),
-                        a = quantize(ones({2, 32}).view(), turned),
+                        a = quantize(ones({2, 32}).view(), rotated),
                         b = quantize(ones({2, 32}).view(), other);
   EXPECT_EQ(message_of([&] { (void)gemm(a, plain); }),
             "[gemm] A is Hadamard-transformed and B is not; the transforms cancel only where both "
@@ -173,9 +173,9 @@ TEST(Gemm, OutputsThatDoNotFitAreNamed) {
             "[gemm] the output is float64, wanted float32, float16 or bfloat16 (float64 with the "
             "float64 accumulator; for codes see gemm_quantized)");
   EXPECT_EQ(into(Tensor::values({4, 4}, DType::f64).view(), {.accumulator = Accumulator::f64}), "");
-  View turned = out.view();
-  std::swap(turned.strides[0], turned.strides[1]);
-  EXPECT_NE(into(turned).find("the output is not contiguous"), std::string::npos);
+  View transposed_out = out.view();
+  std::swap(transposed_out.strides[0], transposed_out.strides[1]);
+  EXPECT_NE(into(transposed_out).find("the output is not contiguous"), std::string::npos);
   EXPECT_NE(into(as_read_only(out.view())).find("read"), std::string::npos);
   EXPECT_EQ(into(out.view(), {.bias = ones({3}).view()}),
             "[gemm] the bias has shape [3], wanted [4]");

@@ -184,14 +184,14 @@ TEST(ConvertStatic, what_the_target_cannot_hold_is_dropped_and_noted) {
              });
   const ConvertResult result =
       convert_checkpoint(folder.path(), results.path("ds"), Dialect::deepseek);
-  EXPECT_TRUE(has(all_of(result.notes), "1 scales of activations are left behind"));
-  EXPECT_TRUE(has(all_of(result.notes), "the cache of keys and values is no longer said"));
+  EXPECT_TRUE(has(all_of(result.notes), "1 activation scales are dropped"));
+  EXPECT_TRUE(has(all_of(result.notes), "KV cache quantization is no longer declared"));
   const CheckpointReader out(results.path("ds"));
   EXPECT_EQ(out.find(text(kModule, ".input_scale")), nullptr);
   EXPECT_NE(out.find("model.layers.0.self_attn.k_scale"), nullptr);  // the name that vLLM reads
   const ConvertResult plain =
       dequantize_checkpoint(folder.path(), results.path("plain"), DType::bf16);
-  EXPECT_TRUE(has(all_of(plain.notes), "left behind"));
+  EXPECT_TRUE(has(all_of(plain.notes), "are dropped"));
   EXPECT_TRUE(CheckpointReader(results.path("plain")).config()["quantization_config"].is_null());
 
   // Declared as dynamic: no loader uses the scales.
@@ -200,7 +200,7 @@ TEST(ConvertStatic, what_the_target_cannot_hold_is_dropped_and_noted) {
              {{text(kModule, ".input_scale"), StoredType::f32, {1}, 0.5F}}, [](Json&) {});
   EXPECT_TRUE(
       has(all_of(convert_checkpoint(dynamic.path(), results.path("dy"), Dialect::modelopt).notes),
-          "left behind"));
+          "are dropped"));
   // A KV cache scheme that the target does not support, and per-head scales.
   const TemporaryFolder heads;
   write_with(heads, Dialect::compressed_tensors, preset("fp8"), {}, [&](Json& words) {
@@ -210,7 +210,7 @@ TEST(ConvertStatic, what_the_target_cannot_hold_is_dropped_and_noted) {
   });
   EXPECT_TRUE(
       has(all_of(convert_checkpoint(heads.path(), results.path("he"), Dialect::modelopt).notes),
-          "no longer said"));
+          "no longer declared"));
 }
 
 // ModelOpt's newer exports declare everything in config.json.
@@ -281,7 +281,7 @@ TEST(ConvertStatic, numbers_that_are_no_scales_are_refused) {
   for (const std::string& name : {input, cache}) {
     for (const float value : {0.0F, -1.0F, kInf, -kInf, std::nanf("")})
       EXPECT_TRUE(has(message({name, StoredType::f32, {1}, value}),
-                      text("'", name, "' is said to be a static scale, and it is ")))
+                      text("'", name, "' is declared as a static scale, and it is ")))
           << value;
     EXPECT_TRUE(has(message({name, StoredType::i32, {1}, 0.5F}), "it is I32, wanted F32"));
     EXPECT_TRUE(has(message({name, StoredType::bf16, {1, 1, 2}, 0.5F}), "its shape is [1, 1, 2]"));

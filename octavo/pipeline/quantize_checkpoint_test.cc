@@ -316,9 +316,9 @@ TEST_F(QuantizeCheckpointTest, an_fp8_kv_cache_is_kept_or_noted_as_lost) {
   mo.read(*scale, 0, std::as_writable_bytes(std::span(&value, 1)));
   EXPECT_EQ(value, 0.5F);
   const std::string lost = notes_of(run("ds", recipe("fp8-block", Dialect::deepseek)));
-  EXPECT_TRUE(has(lost, "no longer said to be quantized")) << lost;
+  EXPECT_TRUE(has(lost, "quantization is no longer declared")) << lost;
   write("attn_head");
-  EXPECT_TRUE(has(notes_of(run("heads", recipe("fp8-channel"))), "no longer said"));
+  EXPECT_TRUE(has(notes_of(run("heads", recipe("fp8-channel"))), "no longer declared"));
   // Nothing is quantized, and everything stays unchanged.
   QuantizeCheckpointOptions nothing = recipe("nvfp4", Dialect::modelopt);
   nothing.plan.exclude = {"proj"};

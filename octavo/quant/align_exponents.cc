@@ -40,7 +40,7 @@ void check_result(const QuantizedTensor& out, const Shape& shape, const Scaling&
   check(out.scaling == wanted && out.rowwise.exists() == wanted.rowwise &&
             out.columnwise.exists() == wanted.columnwise,
         ErrorCode::invalid_argument, op, "the result is for ", describe(out.scaling), ", wanted ",
-        describe(wanted), "; take memory from make_folded");
+        describe(wanted), "; take memory from make_aligned");
 }
 
 // Calls the kernel on one copy. Its leading dimensions are collapsed into rows: codes have no gaps,
@@ -191,7 +191,7 @@ void quantize_aligned_into(const View& values, const Scaling& mx, QuantizedTenso
   constexpr std::string_view kOp = "quantize_aligned";
   check_view(values, kOp, "the input");
   check(is_value(values.dtype), ErrorCode::wrong_type, kOp,
-        "the input holds codes, wanted float64, float32, float16 or bfloat16; use fold for codes "
+        "the input holds codes, wanted float64, float32, float16 or bfloat16; use align_exponents for codes "
         "with scales");
   check_scaling(mx);
   check_mx(mx, kOp);

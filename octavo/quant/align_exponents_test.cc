@@ -273,7 +273,7 @@ TEST(AlignExponents, WhatCannotBe) {
     nothing.scaling = preset("mxfp8");
     (void)align_exponents(nothing, AlignTo::rows);
   });
-  expect_refused(ErrorCode::wrong_type, "use fold", [&] {
+  expect_refused(ErrorCode::wrong_type, "use align_exponents", [&] {
     (void)quantize_aligned(mx.rowwise.codes.view(), preset("mxfp8"), AlignTo::rows);
   });
 }

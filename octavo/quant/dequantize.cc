@@ -34,7 +34,7 @@ void dequantize_into(const QuantizedTensor& from, const View& values,
   if (rotated) {
     check_on_cpu(values, kOp, "a Hadamard-transformed tensor");
     check(values.dtype == DType::f32 && from.rowwise.exists(), ErrorCode::unsupported, kOp,
-          "a Hadamard-transformed tensor is turned back in float32, from its rowwise copy");
+          "the inverse Hadamard transform is done in float32, from the rowwise copy");
   }
   const auto entry = offered(exec, options.backend, &Kernels::dequantize, kOp);
   if (!from.rowwise.exists()) {
@@ -91,7 +91,7 @@ void raise_amax(const View& values, float* result, const QuantizeOptions& option
 float amax(const View& values, const QuantizeOptions& options, AmaxOf of) {
   Exec exec{.device = values.device, .stream = options.stream, .workspace = options.workspace};
   check_may_wait(exec, "amax",
-                 "no number can be returned to the host; gather it on the device with raise_amax");
+                 "no number can be returned to the host; record it on the device with raise_amax");
   const std::array<NamedView, 1> views{{{&values, "the input"}}};
   check_workspace(exec, views, "amax");
   Scratch scratch(exec);

@@ -222,7 +222,7 @@ class Quantization {
         amax_of(scaling.scale) == AmaxOf::all)
       return;
     check_may_wait(exec_, op_,
-                   "NaN cannot be looked for, which a format without NaN needs; say what NaN "
+                   "the input cannot be checked for NaN, which a format without NaN needs; say what NaN "
                    "becomes (nan: zero or max), or let it poison its tile (non_finite: poison)");
     float found = 0;
     copy_and_wait(exec_, &found, whole_amax(AmaxOf::all), sizeof found);
@@ -300,7 +300,7 @@ void check_given_amax(const Scaling& scaling, const QuantizeOptions& options, st
         scaling.tile.rows, "x", scaling.tile.cols, " without a second level of scales");
   check(scaling.policy == AmaxPolicy::max || scaling.tile != Tile{0, 0},
         ErrorCode::invalid_argument, op, "got a given amax and policy ", name_of(scaling.policy),
-        ", which looks for its own; leave out one");
+        ", which computes its own; leave out one");
   check(options.given_inv_scale == nullptr, ErrorCode::invalid_argument, op,
         "got both a given amax and a given inv_scale; leave out one");
 }

@@ -79,7 +79,7 @@ void check_each(const Tensor& given, std::string_view what, Arith arith, void* s
   const Device device = given.view().device;
   check_may_wait(
       {.device = device, .stream = stream}, "quantized",
-      "scales cannot be looked at, which those that may be negative or infinite need; do "
+      "scales cannot be validated, which those that may be negative or infinite need; do "
       "this before the capture begins");
   const Tensor host = device.kind == DeviceKind::cpu ? given : to_host(given.view(), stream);
   const Tensor scales = in_order(host, ScaleOrder::row_major);

@@ -122,7 +122,7 @@ RowBlockError measure_row_block(const View& values, const QuantizedTensor& row_b
                                 const RowBlockErrorOptions& options) {
   const FpEnvGuard guard;
   check(values.shape.rank() == 2 && is_dense(values) && row_block.rowwise.exists(),
-        ErrorCode::invalid_argument, "error", "a band is a dense matrix with a rowwise copy");
+        ErrorCode::invalid_argument, "error", "a row block is a dense matrix with a rowwise copy");
   return RowBlockMeasuring(values, row_block, options).run();
 }
 

@@ -95,7 +95,7 @@ TEST(RowBlockError, AgreesWithMeasureError) {
         const ErrorMetrics exact =
             measure_error(values.view(), q, {.histograms = true, .threads = 1});
         expect_close(by_row_blocks(values, scaling, 256, &counts), exact, where);
-        expect_close(by_row_blocks(values, scaling, 128), exact, where + " by bands");
+        expect_close(by_row_blocks(values, scaling, 128), exact, where + " by row blocks");
         std::int64_t scales = 0;
         for (const std::int64_t count : counts) scales += count;
         EXPECT_EQ(scales, exact.scales.count) << where;

@@ -111,7 +111,7 @@ TEST_F(FileReaderTest, damaged_files_are_named) {
             std::string::npos);
   EXPECT_NE(message_of([&] {
               const FileReader file(save("claims", length_text(99'000'000) + "{}"));
-            }).find("but has only 2 behind the length"),
+            }).find("but has only 2 after the length"),
             std::string::npos);
   EXPECT_THROW(FileReader(save("space", file_text(" {}")), {.strict = true}), Error);
   // No file descriptor leaks after a failure.

@@ -61,7 +61,7 @@ void FileWriter::write(const TensorEntry& tensor, std::uint64_t offset,
   if (bytes.empty()) return;
   {
     const std::lock_guard lock(mutex_);
-    check(!finished_, ErrorCode::invalid_argument, kOp, "write() behind finish()");
+    check(!finished_, ErrorCode::invalid_argument, kOp, "write() after finish()");
   }
   const std::uint64_t begin = tensor.begin + offset;
   file_.write_at(header_.data_begin + begin, bytes);

@@ -144,7 +144,7 @@ std::uint64_t read_header_length(std::span<const std::byte> first_bytes, std::ui
   if (length > file_bytes - kLengthBytes) {
     fail(ErrorCode::invalid_argument, kOp, shown_file(file), " announces a header of ", length,
          " bytes, but has only ", file_bytes - kLengthBytes,
-         " behind the length; it was cut short, get it again");
+         " after the length; it is truncated, download it again");
   }
   return length;
 }

@@ -63,7 +63,7 @@ void check_placement(Header& header, std::string_view file) {
            "; the file is damaged, get it again");
     };
     if (tensor.end < tensor.begin) fail_tensor(", wanted the beginning before the end");
-    if (tensor.begin > filled) fail_tensor(" behind a hole, wanted it to begin at ", filled);
+    if (tensor.begin > filled) fail_tensor(" after a hole; expected it to begin at ", filled);
     if (tensor.begin < filled) fail_tensor(" inside another, wanted it to begin at ", filled);
     const std::uint64_t bytes = checked_bytes(tensor, file);
     if (tensor.nbytes() != bytes) {

@@ -92,7 +92,7 @@ def quantize_aligned(
     mx = as_scaling(scaling, op)
     aligned = _aligned_scaling(mx, to, op)
     if isinstance(x, QuantizedTensor):
-        raise TypeError(f"[{op}] got a QuantizedTensor, wanted values; use fold")
+        raise TypeError(f"[{op}] got a QuantizedTensor, wanted values; use align_exponents")
     source = describe(x, op, stream=stream)
     kind = value_kind(source, op)
     if out is None:

@@ -46,7 +46,7 @@ class AttentionChoice(NamedTuple):
     def _in_short(self) -> str:
         return (
             f"batch {self.batch}, head {self.head}, rows {self.first} to "
-            f"{self.first + self.count - 1}: {self.precision}, predicted {self.predicted:.2g}, "
+            f"{self.first + self.count - 1}: {self.precision}, modelled error {self.predicted:.2g}, "
             f"tolerance {self.tolerance:.2g}"
         )
 

@@ -27,7 +27,7 @@ class Format:
     @property
     def note(self) -> str:
         """
-        One line on who uses it; empty for formats that are not in octavo.formats().
+        One line on its use; empty for formats that are not in octavo.formats().
         """
 
     @property
@@ -344,7 +344,7 @@ class QuantizedTensor:
     @staticmethod
     def of(shape: Sequence[int], scaling: Scaling, codes: Tensor, scales: Tensor, tensor_scale: Tensor | None = None, stream: int = 0, validate: bool = True) -> QuantizedTensor:
         """
-        What somebody else made, checked; look: at scales that may be negative, too.
+        External codes and scales, checked; validate: check scales for negative values, too.
         """
 
     @property
@@ -412,14 +412,14 @@ def amax(values: View, *, threads: int = 0, stream: int = 0) -> float:
     """The largest magnitude; NaN if there is a NaN. Waits for a device."""
 
 def aligned_scaling(mx: Scaling, to: str) -> Scaling:
-    """How folded codes and scales lie; to is rows or blocks."""
+    """The Scaling of aligned codes and scales; to is rows or blocks."""
 
 def align_exponents_into(mx: QuantizedTensor, out: QuantizedTensor, *, threads: int = 0, count: bool = False, stream: int = 0) -> int | None:
-    """MX with common exponents; with count, how many elements changed."""
+    """MX with aligned exponents; with count, how many elements changed."""
 
 def quantize_aligned_into(values: View, mx: Scaling, out: QuantizedTensor, *, threads: int = 0, count: bool = False, stream: int = 0) -> int | None:
     """
-    Values to MX with common exponents; with count, how many elements folding changed.
+    Values to MX with aligned exponents; with count, how many elements alignment changed.
     """
 
 class Produced:
@@ -451,7 +451,7 @@ def gemm_shape(a: View | QuantizedTensor, b: View | QuantizedTensor) -> list[int
 
 def gemm(a: View | QuantizedTensor, b: View | QuantizedTensor, target: View, bias: View | None, activation: str | None, residual: View | None, accumulator: str, promote_every: int, *, threads: int = 0, stream: int = 0, count_aligned: bool = False) -> int:
     """
-    activation(A B^T + bias) + residual, into a view of values. Returns how many elements folding changed, if that is asked for.
+    activation(A B^T + bias) + residual, into a view of values. Returns how many elements alignment changed, if that is asked for.
     """
 
 def gemm_grouped(a: View | QuantizedTensor, b: View | QuantizedTensor, rows: Sequence[int], target: View, bias: View | None, activation: str | None, residual: View | None, accumulator: str, promote_every: int, *, threads: int = 0, stream: int = 0, count_aligned: bool = False) -> int:
@@ -674,7 +674,7 @@ class LinearSaved:
 
 def linear_forward(x: Tensor, weight: Tensor | QuantizedTensor, made_with: Recipe | None, bias: Tensor | None, *, needs: tuple[bool, bool, bool], training: bool, is_first_microbatch: bool | None, quantizers: ModuleQuantizers, cache: WeightCache, accumulator: str = 'native', scales: ForwardScales | None = None, allocate: object | None = None, stream: int = 0) -> tuple[Tensor, LinearSaved]:
     """
-    y = x w^T + bias in the autocast scope of this thread. made_with: the recipe of a weight that is codes. needs: which of dx, dw and db backward is asked for. training: delayed scaling takes note of the values and moves on. accumulator: of products of codes. scales: of a forward that may be done again.
+    y = x w^T + bias in the autocast scope of this thread. made_with: the recipe of a weight that is codes. needs: which of dx, dw and db backward is asked for. training: delayed scaling records amaxes and is updated. accumulator: of products of codes. scales: of a forward that may be recomputed.
     """
 
 def linear_backward(dy: Tensor, saved: LinearSaved) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
@@ -772,7 +772,7 @@ class KernelClock:
     def calls(self) -> int: ...
 
 def cpu_name() -> str:
-    """The CPU, for people."""
+    """The CPU, for display."""
 
 def cpu_features() -> list[str]:
     """The CPU features octavo knows and this CPU reports."""

@@ -54,7 +54,7 @@ void bind_align(nb::module_& module) {
       [](const Scaling& mx, const std::string& to) {
         return aligned_scaling(mx, parse_align_to(to));
       },
-      nb::arg("mx"), nb::arg("to"), "How folded codes and scales lie; to is rows or blocks.");
+      nb::arg("mx"), nb::arg("to"), "The Scaling of aligned codes and scales; to is rows or blocks.");
   module.def(
       "align_exponents_into",
       [](const QuantizedTensor& mx, QuantizedTensor& out, int threads, bool count,
@@ -66,7 +66,7 @@ void bind_align(nb::module_& module) {
       },
       nb::arg("mx"), nb::arg("out"), nb::kw_only(), nb::arg("threads") = 0,
       nb::arg("count") = false, nb::arg("stream") = 0,
-      "MX with common exponents; with count, how many elements changed.");
+      "MX with aligned exponents; with count, how many elements changed.");
   module.def(
       "quantize_aligned_into",
       [](const View& values, const Scaling& mx, QuantizedTensor& out, int threads, bool count,
@@ -79,7 +79,7 @@ void bind_align(nb::module_& module) {
       },
       nb::arg("values"), nb::arg("mx"), nb::arg("out"), nb::kw_only(), nb::arg("threads") = 0,
       nb::arg("count") = false, nb::arg("stream") = 0,
-      "Values to MX with common exponents; with count, how many elements folding changed.");
+      "Values to MX with aligned exponents; with count, how many elements alignment changed.");
 }
 
 }  // namespace octavo::python

@@ -45,7 +45,7 @@ void bind_backend(nb::module_& module) {
       .def(nb::init<>())
       .def_prop_ro("seconds", &KernelClock::seconds, "Of the calls that have ended.")
       .def_prop_ro("calls", &KernelClock::calls);
-  module.def("cpu_name", &cpu_name, "The CPU, for people.");
+  module.def("cpu_name", &cpu_name, "The CPU, for display.");
   module.def("cpu_features", &cpu_feature_names,
              "The CPU features octavo knows and this CPU reports.");
   module.def("available_threads", &available_threads, "Threads a call uses when it does not say.");

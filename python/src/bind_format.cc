@@ -73,7 +73,7 @@ void bind_format(nb::module_& module) {
           "or mxint8.")
       .def_prop_ro("name", &format_name, "The canonical name; Format(f.name) == f.")
       .def_prop_ro("note", &note,
-                   "One line on who uses it; empty for formats that are not in octavo.formats().")
+                   "One line on its use; empty for formats that are not in octavo.formats().")
       .def_prop_ro("bits", &Format::bits, "Bits of one code, sign included.")
       .def_ro("exponent_bits", &Format::exponent_bits, "Bits of the exponent field.")
       .def_ro("mantissa_bits", &Format::mantissa_bits,

@@ -59,7 +59,7 @@ void bind_gemm(nb::module_& module) {
       nb::arg("promote_every"), nb::kw_only(), nb::arg("threads") = 0, nb::arg("stream") = 0,
       nb::arg("count_aligned") = false,
       "activation(A B^T + bias) + residual, into a view of values. Returns how many elements "
-      "folding "
+      "alignment "
       "changed, if that is asked for.");
   module.def(
       "gemm_grouped",

@@ -212,8 +212,8 @@ void bind_nn(nb::module_& module) {
              nb::arg("stream") = 0,
              "y = x w^T + bias in the autocast scope of this thread. made_with: the recipe of a "
              "weight that is codes. needs: which of dx, dw and db backward is asked for. training: "
-             "delayed scaling takes note of the values and moves on. accumulator: of products of "
-             "codes. scales: of a forward that may be done again.");
+             "delayed scaling records amaxes and is updated. accumulator: of products of "
+             "codes. scales: of a forward that may be recomputed.");
   module.def("linear_backward", &backward, nb::arg("dy"), nb::arg("saved"), "(dx, dw, db).");
   bind_attention_pass(module);
 }

@@ -113,7 +113,7 @@ void bind_quant(nb::module_& module) {
           nb::arg("shape"), nb::arg("scaling"), nb::arg("codes"), nb::arg("scales"),
           nb::arg("tensor_scale").none() = nb::none(), nb::arg("stream") = 0,
           nb::arg("validate") = true,
-          "What somebody else made, checked; look: at scales that may be negative, too.")
+          "External codes and scales, checked; validate: check scales for negative values, too.")
       .def_prop_ro(
           "cuda", [](const Q& self) { return cuda_index(self.device()); },
           "The index of the device that it is on; -1 is the CPU.")

@@ -59,7 +59,7 @@ def test_a_quantized_product_in_a_graph(rows):
     graph = torch.cuda.CUDAGraph()
     with torch.cuda.graph(graph):
         made = ov.gemm(a, b, out="mxfp8")  # in the graph's own pool
-        with pytest.raises(RuntimeError, match="no count of folded elements"):
+        with pytest.raises(RuntimeError, match="no count of aligned elements"):
             ov.gemm(a, b, out=target, return_aligned=True)
     graph.replay()
     torch.cuda.synchronize()

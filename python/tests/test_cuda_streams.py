@@ -27,7 +27,7 @@ def _negated(x):
 # What is made, by where its memory comes from. `x` is of bfloat16.
 CALLS = {
     "encode": lambda x, **on: ov.encode(x, "e4m3fn", **on),
-    "encode, turned": lambda x, **on: ov.encode(x.t(), "e4m3fn", **on),
+    "encode, transposed": lambda x, **on: ov.encode(x.t(), "e4m3fn", **on),
     "decode": lambda x, **on: ov.decode(x, "float32", **on),
     "quantize": lambda x, **on: ov.quantize(x, "mxfp8", **on).codes,
     "fp8_quantize": lambda x, **on: ov.fp8_quantize(x, **on)[0],

@@ -121,7 +121,7 @@ def test_what_is_not_offered_is_a_runtime_error():
     rotated = ov.quantize(X, ov.preset("nvfp4").replace(hadamard="rowwise"))
     with pytest.raises(RuntimeError, match="Hadamard-transformed; dequantize it first"):
         ov.requantize(rotated, "fp8")
-    with pytest.raises(RuntimeError, match="turned back in float32"):
+    with pytest.raises(RuntimeError, match="inverse Hadamard transform is done in float32"):
         ov.dequantize(rotated, "float64")
 
 

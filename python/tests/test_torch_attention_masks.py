@@ -207,7 +207,7 @@ def test_kv_channels():
 @pytest.mark.parametrize(
     "given, kind, text",
     [
-        ({"attention_mask": torch.ones(1)}, ValueError, "causal, which does not look at it"),
+        ({"attention_mask": torch.ones(1)}, ValueError, "causal, which ignores it"),
         ({"cu_seqlens_q": torch.zeros(3)}, ValueError, "got cu_seqlens"),
         ({"attn_mask_type": "padding"}, TypeError, "got attention_mask = None"),
         (

@@ -67,7 +67,7 @@ TEST_P(ProduceQuantize, EveryBackend) {
 // More than one row block, the last one short.
 TEST_P(ProduceQuantize, MoreThanOneRowBlock) {
   if (GetParam().scaling.policy == AmaxPolicy::mse && is_peer(GetParam().scaling.scale.arith))
-    GTEST_SKIP() << "slow, and split into strips like the others";
+    GTEST_SKIP() << "slow, and split into row blocks like the others";
   const Values x = values_of({290, 260}, DType::bf16, random_numbers(290 * 260, 6, 260));
   expect_same_as_plain(x.tensor.view(), kNorm, &cpu_backend(), 1);
 }

@@ -258,7 +258,7 @@ inline std::vector<Attack> attacks() {
   add(
       "bf16, values are keys", [](Numbers&, Numbers& k, Numbers& v, Random&) { v = k; }, {}, {},
       DType::bf16);
-  add("pairs that cancel, which a few rows look at",
+  add("pairs that cancel, which a few rows attend to",
       [](Numbers& q, Numbers& k, Numbers& v, Random&) {
         for (std::size_t j = 0; j < 2048; ++j)
           for (std::size_t d = 0; d < k[j].size(); ++d) {

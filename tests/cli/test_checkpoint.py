@@ -72,7 +72,7 @@ def test_convert_is_lossless(octavo, model):
 def test_dry_run_writes_nothing(octavo, model):
     before = octavo.files()
     shown = octavo.good("quantize", "model", "--recipe", "mxfp4", "--dry-run").out
-    assert "model.layers.*.self_attn.q_proj.weight" in shown and "as it is: a norm" in shown
+    assert "model.layers.*.self_attn.q_proj.weight" in shown and "unquantized: a norm" in shown
     plan = octavo.good("quantize", "model", "--recipe", "mxfp4", "--dry-run", "--json").json
     assert octavo.files() == before
     octavo.good("quantize", "model", "-o", "out", "--recipe", "mxfp4")
@@ -236,7 +236,7 @@ def test_floods_are_cut_short(octavo):
     tiny_model.llama(octavo.folder / "model", tensors)
     arguments = ["quantize", "model", "-o", "out", "--recipe", "fp8-block"]
     shown = octavo.good(*arguments).out
-    assert shown.count("k_proj.weight' is left as it is") == 3
+    assert shown.count("k_proj.weight' stays unquantized") == 3
     assert shown.count("and 5 more like it") == 3  # k, and q and v with it
     octavo.good("verify", "out")
     report = octavo.good("quantize", "model", "-o", "b", "--recipe", "fp8-block", "--json").json

@@ -258,4 +258,4 @@ def test_json_is_whole_where_the_result_cannot_be_read_again(octavo):
     assert len(rest) > 2**17  # or it did not wait
     report = json.loads(first + rest)
     assert report["tensors"] and "model.safetensors" in report["servers"]["error"]
-    assert process.returncode == 1 and b"nobody knows whether servers load it" in err
+    assert process.returncode == 1 and b"it is unknown whether servers load it" in err

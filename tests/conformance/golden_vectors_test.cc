@@ -15,6 +15,7 @@
 #include "tests/conformance/golden.h"
 #include "tests/oracle/oracle.h"
 #include "tests/support/every_backend.h"
+#include "tests/support/printed.h"
 
 namespace octavo {
 namespace {
@@ -40,7 +41,7 @@ struct Batch {
 
 std::string describe(const golden::Row& row, const std::string& policy, std::uint64_t input) {
   return row.file + ":" + std::to_string(row.line) + " " + row.format + " " + policy + " " +
-         row.source + " " + text(std::hex, input);
+         row.source + " " + support::printed(std::hex, input);
 }
 
 void run_on_backends(const std::string& format_name, const std::string& policy_name,

@@ -17,6 +17,7 @@
 #include "octavo/scale/tile_scale.h"
 #include "tests/conformance/golden.h"
 #include "tests/support/every_backend.h"
+#include "tests/support/printed.h"
 
 namespace octavo {
 namespace {
@@ -154,10 +155,10 @@ Answer by_definition(const VectorRow& row) {
 // Empty when all bits agree.
 std::string difference(const VectorRow& row, const Answer& got) {
   const auto shown = [](const std::vector<std::uint8_t>& bytes, std::size_t at) {
-    return text("0x", std::hex, static_cast<int>(bytes[at]));
+    return support::printed("0x", std::hex, static_cast<int>(bytes[at]));
   };
   if (row.two_levels && got.tensor_scale != row.tensor_scale)
-    return text("tensor scale 0x", std::hex, got.tensor_scale, ", wanted 0x", row.tensor_scale);
+    return support::printed("tensor scale 0x", std::hex, got.tensor_scale, ", wanted 0x", row.tensor_scale);
   for (const auto& [what, have, want] : {std::tuple{"scale", &got.scales, &row.scales},
                                          std::tuple{"code", &got.codes, &row.codes}}) {
     if (have->size() != want->size()) return text(what, "s: ", have->size(), " bytes");

@@ -207,7 +207,7 @@ TEST_F(GemmCublasLtMessages, WhatFailedIsAskedAgain) {
   EXPECT_EQ(fake_->asked, 3);
   ASSERT_EQ(notes_.size(), 1u);
   EXPECT_EQ(notes_[0],
-            "[gemm] cuBLASLt would be faster for a product, but does not do it (no memory); "
+            "[gemm] cuBLASLt would be faster for a product, but declines it (no memory); "
             "octavo's own kernels do it");
   fake_->answer = CUBLAS_STATUS_SUCCESS;
   ASSERT_TRUE(cuda::gemm_cublaslt(logged(), job_of(a, b, out)));

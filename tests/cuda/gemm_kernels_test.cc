@@ -54,7 +54,7 @@ std::string to_text(const Pair& pair) {
 
 std::string to_text(const GemmTiling& tiling) {
   return text("tiles of ", tiling.shape.rows(), " x ", tiling.shape.cols,
-              tiling.swap_ab ? ", turned" : "", ", kind ", static_cast<int>(tiling.scales));
+              tiling.swap_ab ? ", swap-AB" : "", ", kind ", static_cast<int>(tiling.scales));
 }
 
 bool has_kernel(const GemmShape& shape, ScaleKind scales) {

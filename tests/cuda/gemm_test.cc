@@ -151,7 +151,7 @@ TEST_F(GemmOnTensorCores, RowsOfCodesInAnyOrder) {
     EXPECT_EQ(got, wanted) << "A " << a.name << ", B " << b.name;
   };
   for (const Rows& rows :
-       {Rows{"apart", 1, kDepth + 3}, Rows{"apart, for the copy engine", 16, 208},
+       {Rows{"apart", 1, kDepth + 3}, Rows{"apart, for TMA", 16, 208},
         Rows{"again and again", 7, 0}, Rows{"overlapping", 3, 5},
         Rows{"overlapping, aligned", 32, 48}, Rows{"backwards", (kRows - 1) * kMost, -kMost},
         Rows{"backwards, overlapping", kRows * 16, -16}, Rows{"alone", 5, 0, 1},

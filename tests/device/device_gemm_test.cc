@@ -118,7 +118,7 @@ TEST_F(GemmOnDevice, ACountIsNotCaptured) {
   EXPECT_EQ(aligned, 0);
   EXPECT_EQ(device.diary().lasting, lasting);
   device.capture(true);
-  refused(ErrorCode::unsupported, "no count of folded elements can be returned to the host",
+  refused(ErrorCode::unsupported, "no count of aligned elements can be returned to the host",
           [&] { gemm_into(x_there, w_there, out.view(), {.aligned = &aligned}); });
   device.capture(false);
 }
@@ -235,12 +235,12 @@ TEST_F(GemmOnDevice, AWorkspaceIsDeviceMemoryOfItsOwn) {
               {.workspace = {static_cast<std::byte*>(memory), bytes}});
   };
   std::array<std::byte, 256> here{};
-  refused(kInvalid, "the workspace, said to be on cuda:0, is not: it is memory of the host",
+  refused(kInvalid, "the workspace, declared to be on cuda:0, is not: it is memory of the host",
           [&] { with(here.data(), here.size()); });
-  refused(kInvalid, "the workspace, said to be on cuda:0, is not: it is memory of cuda:1",
+  refused(kInvalid, "the workspace, declared to be on cuda:0, is not: it is memory of cuda:1",
           [&] { with(device.memory(256, 1), 256); });
   // One that is longer than its memory.
-  refused(kInvalid, "the workspace, said to be on cuda:0, is not",
+  refused(kInvalid, "the workspace, declared to be on cuda:0, is not",
           [&] { with(device.memory(4096 - 256), std::size_t{1} << 40); });
   auto* end = static_cast<std::byte*>(out.view().data) + kM * kN * sizeof(float);
   refused(kInvalid, "the workspace shares memory with the output", [&] { with(end - 1, 1); });
@@ -249,7 +249,7 @@ TEST_F(GemmOnDevice, AWorkspaceIsDeviceMemoryOfItsOwn) {
     (void)quantize(x_there.view(), preset("fp8"),
                    {.workspace = {static_cast<std::byte*>(x_there.view().data), 256}});
   });
-  refused(kInvalid, "the workspace, said to be on cuda:0, is not",
+  refused(kInvalid, "the workspace, declared to be on cuda:0, is not",
           [&] { (void)amax(x_there.view(), {.workspace = here}); });
   with(device.memory(256), 256);
   with(nullptr, 0);

@@ -8,6 +8,7 @@
 #include <chrono>
 
 #include "tests/exact/exact_harness.h"
+#include "tests/support/printed.h"
 
 namespace exact {
 namespace {
@@ -107,7 +108,7 @@ TEST(AllF32, EveryInputGivesItsCode) {
         if (std::memcmp(got.data(), want.data(), kChunk) == 0) continue;
         const auto at = std::mismatch(got.begin(), got.end(), want.begin()).first - got.begin();
         FAIL() << backend.name << " " << sweeps[s].format << " " << name_of(sweeps[s].overflow)
-               << text(std::hex, ": input 0x", first + static_cast<std::uint64_t>(at), " gives 0x",
+               << support::printed(std::hex, ": input 0x", first + static_cast<std::uint64_t>(at), " gives 0x",
                        int{got[static_cast<std::size_t>(at)]}, ", wanted 0x",
                        int{want[static_cast<std::size_t>(at)]});
       }

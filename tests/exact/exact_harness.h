@@ -19,6 +19,7 @@
 #include "tests/oracle/oracle.h"
 #include "tests/oracle/philox_oracle.h"
 #include "tests/support/every_backend.h"
+#include "tests/support/printed.h"
 
 namespace exact {
 
@@ -123,7 +124,7 @@ class Examiner {
           return size == 1 ? from[at] : from[2 * at] | from[2 * at + 1] << 8;
         };
         ADD_FAILURE() << describe(backend.name, policy, at)
-                      << text(": got 0x", std::hex, code(bytes), ", wanted 0x", code(want.bytes));
+                      << support::printed(": got 0x", std::hex, code(bytes), ", wanted 0x", code(want.bytes));
         return false;
       }
       if (with_counts && counts != want.counts) {
@@ -140,7 +141,7 @@ class Examiner {
  private:
   [[nodiscard]] std::string describe(const std::string& backend, const EncodePolicy& policy,
                                      std::size_t at) const {
-    return text(
+    return support::printed(
         backend, " ", dtype_name(inputs_.dtype), "->", oracle_.row().name, " ",
         name_of(policy.rounding), " ", name_of(policy.overflow), " nan ", name_of(policy.nan_input),
         ", element ", at, " = ", std::hexfloat, inputs_.values[at],

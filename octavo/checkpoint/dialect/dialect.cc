@@ -99,7 +99,7 @@ std::string shape_text(const std::vector<std::uint64_t>& shape) {
 
 std::string unsupported_scaling(std::string_view dialect, const Scaling& scaling,
                                 std::string_view knows) {
-  return text(dialect, " has no words for ", describe(scaling), "; it knows ", knows);
+  return text(dialect, " does not support ", describe(scaling), "; it knows ", knows);
 }
 
 std::string not_divisible(std::string_view who, std::string_view what, std::int64_t size,

@@ -89,7 +89,7 @@ void check_row_block(Dialect dialect, const QuantizedWeight& weight, std::int64_
             (last || rows % step == 0),
         ErrorCode::invalid_argument, kDialectOp, "rows ", first_row, " to ", first_row + rows,
         " of '", shown(weight.name, 200), "', which has ", extent.rows,
-        ", are no band: wanted multiples of ", step);
+        ", are no row block; expected multiples of ", step);
 }
 
 std::vector<std::byte> pack_codes(const QuantizedTensor& row_block, const CodeRows& lie,
@@ -133,7 +133,7 @@ std::vector<RowBlockBytes> pack_row_block(Dialect dialect, const QuantizedWeight
   check(row_block.shape.rank() == 2 && row_block.shape[1] == extent.cols &&
             row_block.rowwise.exists() && row_block.scaling.format == weight.scaling.format &&
             row_block.scaling.tile == weight.scaling.tile,
-        ErrorCode::invalid_argument, kDialectOp, "the band of '", shown(weight.name, 200),
+        ErrorCode::invalid_argument, kDialectOp, "the row block of '", shown(weight.name, 200),
         "' has the shape ", to_string(row_block.shape), " or a scaling of its own");
   const std::int64_t rows = row_block.shape[0];
   check_row_block(dialect, weight, first_row, rows);

@@ -85,7 +85,7 @@ Json marker_json(const CheckpointReader& checkpoint, const std::string& module,
   constexpr std::uint64_t kMaxMarkerBytes = 1U << 16;
   if (marker == nullptr) return layers[module];
   check(marker->nbytes() <= kMaxMarkerBytes, ErrorCode::invalid_argument, kDialectOp, "'",
-        shown(marker->name(), 200), "' has ", marker->nbytes(), " bytes, wanted a few words");
+        shown(marker->name(), 200), "' has ", marker->nbytes(), " bytes; expected a short JSON");
   std::string words(marker->nbytes(), '\0');
   checkpoint.read(*marker, 0, std::as_writable_bytes(std::span(words)));
   return parse_json(words, marker->name());

@@ -256,7 +256,7 @@ std::string unsupported_transform(const Json& args) {
   if (!dense)
     return text("config.json has a sparsity_config of the format '",
                 shown(sparsity["format"].string_or(""), 60),
-                "': zeros of weights are left out, which octavo does not put back");
+                "': sparse weights, which octavo does not decompress");
   return "";
 }
 

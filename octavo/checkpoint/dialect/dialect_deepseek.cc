@@ -51,7 +51,7 @@ void configure(const QuantizedModel& model, Json& config, Json&) {
   bool powers = true;
   for (const QuantizedWeight& weight : model.weights) powers &= has_powers(weight.scaling);
   check(schemes.size() == 1, ErrorCode::unsupported, kDialectOp,
-        "the deepseek target has one kind of weights in a model, got ", name_of(schemes[0]),
+        "the deepseek target supports one scheme per model, got ", name_of(schemes[0]),
         " and others; use one recipe, or the target compressed-tensors");
   const Json skipped = json_list(ignore_list(model));
   if (schemes[0] == Scheme::mxfp8) {

@@ -27,7 +27,7 @@ constexpr std::array<std::string_view, 4> kInputs{".input_scale", kDivides, ".ac
 float number_to_say(const CheckpointReader& source, const StoredTensor& tensor) {
   const StaticNumber number = static_number(source, tensor);
   check(number.fault == StaticFault::none, ErrorCode::invalid_argument, kDialectOp, "'",
-        shown(tensor.name(), 200), "' is said to be a static scale, and ", number.reason,
+        shown(tensor.name(), 200), "' is declared as a static scale, and ", number.reason,
         "; get the checkpoint anew, or dequantize it");
   return number.value;
 }

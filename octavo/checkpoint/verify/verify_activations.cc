@@ -35,7 +35,7 @@ void check_group_activations(const VerifyView& view, Findings& out) {
         static_scale(group["output_activations"], ".output_scale", ".output_global_scale");
     if (output.empty()) continue;
     out.warn({kV, kS, kT}, module,
-             "its group has output_activations, and it leaves what comes out of matrices as it is");
+             "its group has output_activations, and it does not quantize outputs");
     if (!has_tensor(view, module, output))
       out.error(
           {kH}, module,
@@ -107,7 +107,7 @@ void check_cache_scales(const VerifyView& view, Findings& out) {
       if (there) continue;
       const std::string scale = at + std::string(one.scales.front());
       const std::string what =
-          text("it is missing, and by ", declared, " the cache of keys and values has few bits: ");
+          text("it is missing, and by ", declared, " the KV cache is quantized: ");
       out.warn({kV, kS, kT}, scale, what + "it is filled as if the scale were 1");
       if (view.method == "compressed-tensors")
         out.warn({kH}, scale, what + "it warns, and makes a scale up");

@@ -67,7 +67,7 @@ void check_architecture(const VerifyView& view, Findings& out) {
   if (model.prefix.empty() && model.generates)
     out.error({kV, kS, kT}, "layers.",
               text("it looks for the layers of a '", model.model_type,
-                   "' with a head behind 'model.layers.', and transformers alone finds them here"));
+                   "' with a head under 'model.layers.', and only transformers finds them here"));
   for (const ExpectedTensor& tensor : model.tensors) {
     if (view.names.contains(tensor.name)) continue;
     if (!tensor.instead.empty() &&

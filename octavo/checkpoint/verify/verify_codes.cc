@@ -111,7 +111,7 @@ void check_zero_scales(const VerifyView& view, Findings& out) {
     if (!view.options.codes) {
       out.warn({kV, kH, kS, kT}, weight.scales->plan.name,
                text(counted(zeros, "scale"), zeros == 1 ? " is" : " are",
-                    " zero; codes were not looked at"));
+                    " zero; codes were not read"));
       continue;
     }
     for (std::size_t i = 0; i < scales.size(); ++i)

@@ -83,14 +83,14 @@ void check_compressed_tensors(const VerifyView& view, Findings& out) {
     const Json& dynamic = weights["dynamic"];
     if (dynamic.boolean_or(false) || dynamic.is_string())
       out.error({kV, kH, kS, kT}, name,
-                "its weights are said to be dynamic, quantized as they come, and they have scales");
+                "its weights are declared dynamic, and they have scales");
     if (!weights["symmetric"].boolean_or(true))
       out.error({kV, kH, kS, kT}, name,
-                "its weights are said not to be symmetric, and there is no zero point");
+                "its weights are declared asymmetric, and there is no zero point");
     if (!weights["actorder"].is_null())
       out.error({kV, kH, kS, kT}, name,
-                "its weights are said to be in another order (actorder), which weights of floating "
-                "point have no words for");
+                "its weights are declared reordered (actorder), which floating-"
+                "point weights do not support");
     check_activations_say(name, group, out);
   }
 }

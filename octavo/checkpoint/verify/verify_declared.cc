@@ -48,7 +48,7 @@ void check_groups_say(const VerifyView& view, Findings& out) {
                 "weights");
     else if (!declared)
       out.error({kV, kH, kS, kT}, weight.codes->plan.name,
-                text("no group of config.json that it is in speaks of ", describe(of.scaling)));
+                text("no config group that it is in declares ", describe(of.scaling)));
     else if (bytes && !says_bytes)
       out.error({kV, kH, kS, kT}, weight.scales->plan.name,
                 "its scales are bytes, and no group of config.json says \"scale_dtype\": "

@@ -32,11 +32,11 @@ void check_ignore_list(const VerifyView& view, Findings& out) {
   for (const Loader loader : kAll)
     if (const std::string_view broken = skipped.broken(loader); !broken.empty() && loader != kT)
       out.error({loader}, "",
-                text("the skip list has '", shown(broken, 80),
+                text("the ignore list has '", shown(broken, 80),
                      "', which it takes for an expression and stops at: it is none"));
     else if (const std::string_view entry = skipped.unread(loader); !entry.empty())
       out.warn({loader}, "",
-               text("the skip list has '", shown(entry, 80),
+               text("the ignore list has '", shown(entry, 80),
                     "', which octavo does not read as an expression; what it covers was not "
                     "checked"));
   // config_groups that name modules quantize only those.
@@ -54,8 +54,8 @@ void check_ignore_list(const VerifyView& view, Findings& out) {
       const bool asked = view.recognized.dialect == Dialect::modelopt && loader != kT;
       if (head && loader != kH && !asked) continue;
       out.error({loader}, module,
-                "it is not quantized and not on the skip list as this loader reads it, so its "
-                "scales are looked for in vain; name it in full");
+                "it is not quantized and not on the ignore list as this loader matches it, so its "
+                "scales are not found; add its full name");
     }
   }
 }
@@ -67,7 +67,7 @@ void check_ignored_but_quantized(const VerifyView& view, Findings& out) {
     for (const Loader loader : kAll)
       if (skipped.covers(loader, weight.found->weight.module))
         out.error({loader}, weight.found->weight.module,
-                  "it is quantized and on the skip list, so codes are loaded as if they were "
+                  "it is quantized and on the ignore list, so codes are loaded as if they were "
                   "weights");
 }
 

@@ -131,7 +131,7 @@ void check_too_few_layers(const VerifyView& view, const Stacks& stacks, std::int
       there = static_cast<std::int64_t>(found->second.size());
     const std::optional<std::string> other = model_prefix(view.names);
     if (other && *other != view.architecture->prefix)
-      elsewhere = text("; no loader looks for them behind '", shown(*other, 80), "layers.'");
+      elsewhere = text("; no loader looks for them under '", shown(*other, 80), "layers.'");
     wanted = std::max<std::int64_t>(wanted, 1);
   }
   for (const auto& [stack, layers] : stacks)
@@ -176,7 +176,7 @@ void check_config_there(const VerifyView& view, Findings& out) {
   if (config.is_object()) {
     if (config["model_type"].string_or("").empty())
       out.error({kV, kH, kS, kT}, "",
-                "config.json has no model_type, by which the kind of model is known; get the "
+                "config.json has no model_type, which tells the model type; get the "
                 "model's own config.json");
     for (const std::string& what : contradictions_of(config))
       out.error({kV, kH, kS, kT}, "", text("config.json says ", what));

@@ -67,7 +67,7 @@ void check_method(const VerifyView& view, Findings& out) {
   const Dialect dialect = view.recognized.dialect;
   if (dialect == Dialect::comfyui || dialect == Dialect::octavo) {
     out.error({kV, kH, kS, kT}, "",
-              text("it is spelled for ", name_of(dialect),
+              text("its dialect is ", name_of(dialect),
                    ", which this loader does not read; convert it"));
     return;
   }
@@ -104,7 +104,7 @@ void check_support(const VerifyView& view, Findings& out) {
         out.error({kS, kT}, *at,
                   "it takes NVFP4 with activations of NVFP4 alone, and these are 16 bits wide");
       if (const auto at = has(Scheme::mxfp8))
-        out.error({kS, kT}, *at, "it has no MXFP8 in this spelling");
+        out.error({kS, kT}, *at, "it has no MXFP8 in this dialect");
       if (const auto at = has(Scheme::mxfp6)) out.error({kV, kS, kT}, *at, "it has no MXFP6");
       if (const auto at = schemes.where(Scheme::mxfp4, &Of::no_expert))
         out.warn({kS}, *at, "it has MXFP4 for experts alone");
@@ -118,7 +118,7 @@ void check_support(const VerifyView& view, Findings& out) {
                   "it looks for 'weight_scale_inv' where ModelOpt writes 'weight_scale'");
       for (const Scheme scheme : {Scheme::mxfp4, Scheme::mxfp6})
         if (const auto at = has(scheme))
-          out.error({kV, kS, kT}, *at, "no server reads MXFP4 or MXFP6 in this spelling");
+          out.error({kV, kS, kT}, *at, "no server reads MXFP4 or MXFP6 in this dialect");
       break;
     case Dialect::deepseek:
       if (const auto at = has(Scheme::mxfp8))
@@ -127,7 +127,7 @@ void check_support(const VerifyView& view, Findings& out) {
                   "compressed-tensors");
       for (const Scheme scheme : {Scheme::fp8_tensor, Scheme::fp8_channel})
         if (const auto at = has(scheme))
-          out.error({kT}, *at, "it takes blocks of 128 x 128 alone in this spelling");
+          out.error({kT}, *at, "it supports only 128 x 128 blocks in this dialect");
       break;
     case Dialect::comfyui:
     case Dialect::octavo:

@@ -45,10 +45,10 @@ bool is_named(const Json& words, const std::string& module) {
 void check_head(const VerifyView& view, const VerifiedWeight& weight, Findings& out) {
   const std::string& module = weight.found->weight.module;
   constexpr std::string_view kNever =
-      "it never quantizes the head in this spelling; leave it as it is";
+      "it never quantizes the head in this dialect; keep it unquantized";
   constexpr std::string_view kByName =
       "it takes the head for quantized only where a group of config.json names it ('lm_head' "
-      "among the targets), and stops at its scales; leave it as it is";
+      "among the targets), and stops at its scales; keep it unquantized";
   switch (view.recognized.dialect) {
     case Dialect::deepseek:
       out.error({kV, kS, kT}, module, std::string(kNever));
@@ -87,7 +87,7 @@ void check_special_modules(const VerifyView& view, Findings& out) {
     const TensorRole role = role_of(of.name, shape, view.checkpoint.config());
     if (role.role == Role::embedding || role.role == Role::norm || role.role == Role::position)
       out.error({kV, kH, kS, kT}, of.module,
-                text("it is ", role.why, ", which loaders take unquantized: leave it as it is"));
+                text("it is ", role.why, ", which loaders expect unquantized: keep it unquantized"));
     if (role.role == Role::head) check_head(view, weight, out);
     if (role.role == Role::router)
       out.warn({kV, kS, kT}, of.module,

@@ -132,7 +132,7 @@ bool check_one(const VerifyView& view, const VerifiedWeight& weight, float typic
   const float most = largest * top * second_level(view, weight);
   if (most > kBeyondF16)
     out.warn({kV, kH, kS, kT}, name,
-             text("a weight may reach ", most, ", and those of the middle tile reach ", typical,
+             text("a weight may reach ", most, ", and the median tile amax is ", typical,
                   ": was a scale damaged?"));
   return most > kBeyondF16;
 }
@@ -188,7 +188,7 @@ void check_second_level(const VerifyView& view, Findings& out) {
     if (typical > kMax)
       out.error(
           {kV, kH, kS, kT}, weight.tensor_scale->plan.name,
-          text("weights would reach ", typical, ": this spelling wants the ",
+          text("weights would reach ", typical, ": this dialect expects the ",
                weight.tensor_scale->divisor ? "divisor, 2688 / amax" : "multiplier, amax / 2688"));
     if (!(second > 0) || !std::isfinite(second)) continue;
     levels[&weight] = second;

@@ -118,7 +118,7 @@ void check_sidecar_file(const VerifyView& view, Findings& out) {
                     other_cache = upper(side["kv_cache_quant_algo"].string_or(""));
   if (cache != other_cache)
     out.error({kV, kS, kT}, "",
-              text("config.json has the cache of keys and values as ",
+              text("config.json has the KV cache as ",
                    cache.empty() ? "it is" : cache, " (kv_cache_scheme) and ", kSide, " as ",
                    other_cache.empty() ? std::string("it is") : shown(other_cache, 40),
                    " (kv_cache_quant_algo)", kWhichCounts));

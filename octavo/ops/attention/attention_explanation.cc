@@ -14,24 +14,24 @@ std::string explanation_for(const AttentionChoice& choice, const ChoiceFacts& fa
   if (facts.is_unsampled)
     explanation =
         text("the cheapest within ", tolerance,
-             " whatever its rows look at: cheaper ones are not likely to be for most rows of "
-             "this head, and none was looked at");
+             " whatever the weights of its rows: cheaper ones are unlikely to be for most rows of "
+             "this head, and no row was sampled");
   if (facts.is_lost)
     explanation +=
         text("; rounding the output to ", dtype_name(facts.out), " may be off by ", facts.rounding,
              " more than rtol allows, which is not within ", tolerance, ": take float32");
   if (facts.is_decode)
-    explanation += text("; too few rows to look at any: n_eff is taken to be 2",
+    explanation += text("; decode attention, no row was sampled: n_eff is assumed to be 2",
                         choice.rung == AttentionRung::bf16 ? ", and inputs as they are" : "");
   if (facts.values_step > 1)
-    explanation += text("; the size of V is that of one row in ", facts.values_step,
-                        facts.knows_values ? "" : ", all zeros: it is not known");
+    explanation += text("; the statistics of V are of one row in ", facts.values_step,
+                        facts.knows_values ? "" : ", all zeros: its size is unknown");
   return explanation;
 }
 
 std::string explanation_for_large_scores(double tolerance, double score) {
   return text("none is within ", tolerance, ": there are scores of ", score,
-              ", of which float32 has too little of the fraction; 'exact' has it");
+              ", too large for the fraction bits of float32; use 'exact'");
 }
 
 }  // namespace octavo

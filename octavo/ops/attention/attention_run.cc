@@ -28,7 +28,7 @@ const Kernels& chosen(const Exec& exec, const AttentionOptions& options, const J
   if (offers(kernels)) return kernels;
   if (exec.log != nullptr && offered != nullptr)
     exec.log->once(text("[attention] backend '", kernels.name,
-                        "' does not offer it; 'reference' does it instead, slowly"));
+                        "' does not offer it; falls back to 'reference', which is slow"));
   return reference_backend();
 }
 

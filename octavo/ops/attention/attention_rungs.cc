@@ -158,7 +158,7 @@ RungInputs rung_inputs(const AttentionCall& call, AttentionRung rung, const Exec
       return inputs;
     case AttentionRung::balanced:
       check(!call.q.is_quantized() && !call.k.is_quantized(), ErrorCode::invalid_argument, kOp,
-            "'balanced' smooths and turns Q and K before it quantizes them; got codes: give "
+            "'balanced' smooths and rotates Q and K before it quantizes them; got codes: give "
             "values, or take 'strict' or 'fast'");
       job.values = DType::bf16;
       job.p = AttentionP::bf16;

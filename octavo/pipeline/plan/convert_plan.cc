@@ -131,9 +131,9 @@ QuantizePlan plan_from(std::string_view op, const CheckpointReader& source,
   }
   scales_for_parts(apart, plan);
   if (left > 0)
-    result.notes.push_back(text(left, " scales of activations are left behind",
+    result.notes.push_back(text(left, " activation scales are dropped",
                                 target ? text(": for these weights ", name_of(*target),
-                                              " has no words for them, or some weights have none")
+                                              " does not support them, or some weights have none")
                                        : std::string(),
                                 "; servers find their own, or take activations as they are"));
   if (loses_cache(source, plan.model)) result.notes.emplace_back(kCacheLost);
@@ -169,7 +169,7 @@ QuantizePlan plan_convert(const CheckpointReader& source, Dialect target, Conver
                                : why_not(target, action.weight);
     if (!reason.empty())
       fail(ErrorCode::unsupported, kOp, "'", shown(action.weight.name, 200),
-           "' cannot be said for ", name_of(target), ": ", reason,
+           "' cannot be converted for ", name_of(target), ": ", reason,
            "; choose another target, or dequantize and quantize anew");
     if (!apart) actions.push_back(std::move(action));
     for (TensorAction& one : actions) one.outputs = dialect_tensors(target, one.weight);

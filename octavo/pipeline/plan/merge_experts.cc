@@ -84,7 +84,7 @@ void merge_experts(const CheckpointReader& source, QuantizePlan& plan,
     if (parts.empty() || source.find(stack->name) != nullptr) {
       notes.push_back(text(shown_tensor(words["name"].string_or("")),
                            " is left apart: not all experts of its stack are there, or they have "
-                           "other shapes, or lie in another way, than config.json says"));
+                           "other shapes, or another orientation, than config.json records"));
       continue;
     }
     const std::size_t leader = *std::min_element(parts.begin(), parts.end());

@@ -136,7 +136,7 @@ class Planning {
     const std::size_t rank = entry.shape.size();
     if (rank < 2 || rank > 3 || (rank == 3 && decision.role != Role::expert_stack))
       return text("it has ", rank, rank == 1 ? " dimension" : " dimensions",
-                  ", and only matrices and stacks of experts are quantized");
+                  ", and only matrices and expert stacks are quantized");
     if (tensor.nbytes() == 0) return "it is empty";
     return "";
   }
@@ -167,7 +167,7 @@ class Planning {
     const bool whole = takes_stacks(options_.target);
     if (whole && stack.in_out)
       return text("its experts are [in, out], and target ", name_of(options_.target),
-                  " has no words for that");
+                  " does not support that");
     if (whole) {
       std::string why = why_not(options_.target, like.weight);
       if (why.empty()) actions.push_back(like);
@@ -215,7 +215,7 @@ class Planning {
     note_plain(plan_.model, entry.name, entry.shape, decision.role);
     if (decision.left != SkipReason::impossible && decision.left != SkipReason::with_its_group)
       return;
-    plan_.notes.push_back(text(shown_tensor(entry.name), " is left as it is: ", decision.why));
+    plan_.notes.push_back(text(shown_tensor(entry.name), " stays unquantized: ", decision.why));
     if (first_refused_.empty()) first_refused_ = text(shown_tensor(entry.name), ": ", decision.why);
   }
 

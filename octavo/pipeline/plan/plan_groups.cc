@@ -37,7 +37,7 @@ void settle(const CheckpointReader& source, std::vector<Decision*>& members) {
   if (left == nullptr || first == nullptr) return;
   if (named != nullptr)
     fail(ErrorCode::unsupported, kOp, name(*named), " is asked for and ", name(*left),
-         " is left as it is (", left->why,
+         " stays unquantized (", left->why,
          "), and servers load both as one; include both (option include), exclude both (option "
          "exclude), or "
          "use the target octavo");

@@ -34,7 +34,7 @@ struct Decision {
 // True if the source declares KV cache quantization and the target does not support it.
 [[nodiscard]] bool loses_cache(const CheckpointReader& source, const QuantizedModel& model);
 inline constexpr std::string_view kCacheLost =
-    "the cache of keys and values is no longer said to be quantized; its scales stay";
+    "KV cache quantization is no longer declared; its scales stay";
 
 // "tensor 'x'", for messages.
 [[nodiscard]] std::string shown_tensor(std::string_view name);

@@ -5,7 +5,7 @@ namespace octavo {
 
 std::string split_experts(const ExpertStack& stack, const TensorAction& like, Dialect target,
                           std::vector<TensorAction>& actions) {
-  if (stack.interleaved) return "gate and up take turns in it, and have biases that do";
+  if (stack.interleaved) return "gate and up are interleaved in it, and so are their biases";
   const Shape& shape = like.weight.shape;
   const std::int64_t count = matrix_count(stack, shape);
   if (count == 0) return "its experts cannot be cut in halves";

@@ -121,7 +121,7 @@ class Streaming {
         std::max<std::uint64_t>(1, row_block_memory(source_, plan_, row_blocks_));
     const std::uint64_t fit =
         (options_.max_memory - write_behind_memory(options_.max_memory)) / each;
-    check(fit > 0, ErrorCode::invalid_argument, kOp, "a band of rows needs ", each,
+    check(fit > 0, ErrorCode::invalid_argument, kOp, "a row block needs ", each,
           " bytes and max_memory is ", options_.max_memory, "; raise it");
     return static_cast<int>(std::min<std::uint64_t>(fit, static_cast<std::uint64_t>(wanted)));
   }

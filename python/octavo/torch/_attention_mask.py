@@ -96,7 +96,7 @@ def mask_of(
         return made._replace(bias=_hidden(attention_mask, bias, shape, op))
     if attention_mask is not None:
         raise ValueError(
-            f"[{op}] got attention_mask, and attn_mask_type = {kind}, which does not look at it; "
+            f"[{op}] got attention_mask, and attn_mask_type = {kind}, which ignores it; "
             "say padding or arbitrary"
         )
     return made

@@ -35,8 +35,8 @@ std::string words_for(const GemmOperand& operand) {
 void tell_general(const Exec& exec, const GemmJob& job) {
   if (exec.log == nullptr || job.a.cols() == 0) return;
   exec.log->once(text("[gemm] ", words_for(job.a), " by ", words_for(job.b),
-                      " has no kernel on the device's tensor cores and takes the general one, far "
-                      "slower; bfloat16 values, by each other or by codes, have"));
+                      " has no tensor-core kernel and takes the general kernel, which is far "
+                      "slower; use bfloat16 values, by each other or by codes"));
 }
 
 }  // namespace

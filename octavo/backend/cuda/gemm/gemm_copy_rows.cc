@@ -23,10 +23,10 @@ bool has_plain_rows(const Matrix& matrix) {
 
 void copy_rows(const Exec& exec, const Matrix& from, const Matrix& to) {
   if (!has_plain_rows(from)) {
-    Matrix turned = from;  // the transpose of this view is the wanted matrix
-    std::swap(turned.rows, turned.cols);
-    std::swap(turned.row_pitch, turned.col_stride);
-    return transpose_values(exec, turned, to);
+    Matrix transposed = from;  // the transpose of this view is the wanted matrix
+    std::swap(transposed.rows, transposed.cols);
+    std::swap(transposed.row_pitch, transposed.col_stride);
+    return transpose_values(exec, transposed, to);
   }
   const std::int64_t row_bytes = from.cols * bytes_each(from);
   OCTAVO_CUDA_CHECK(cudaMemcpy2DAsync(

@@ -22,7 +22,7 @@ void launch_shape(const Exec& exec, const GemmPlan& plan, ScaleKind scales) {
     if constexpr (has_kernel(kElement, kShape, kScales))
       launch_gemm<GemmKernel<kMma, kShape, kScales>>(exec, plan);
     else
-      fail(ErrorCode::internal, "gemm", "there is no such kernel");
+      fail(ErrorCode::internal, "gemm", "no kernel for this tile shape and kind of scales");
   };
   switch (scales) {
     case ScaleKind::at_end:
@@ -52,7 +52,7 @@ void launch_mma(const Exec& exec, const GemmPlan& plan, const GemmShape& shape, 
       return launch_shape<kMma, kGemmShapes[kIndex]>(exec, plan, scales);
     launch_mma<kMma, kIndex + 1>(exec, plan, shape, scales);
   } else {
-    fail(ErrorCode::internal, "gemm", "there is no kernel of this shape");
+    fail(ErrorCode::internal, "gemm", "no kernel for this tile shape");
   }
 }
 #endif

@@ -20,7 +20,7 @@ Encode encode_entry() {
   OCTAVO_CUDA_CHECK(cudaGetDriverEntryPointByVersion("cuTensorMapEncodeTiled", &entry, 12000,
                                                      cudaEnableDefault, &found));
   check(entry != nullptr && found == cudaDriverEntryPointSuccess, ErrorCode::unsupported, "cuda",
-        "the driver has no cuTensorMapEncodeTiled; wanted a driver of CUDA 12 or newer");
+        "got a driver without cuTensorMapEncodeTiled; expected CUDA 12 or newer; update the driver");
   return reinterpret_cast<Encode>(entry);
 }
 
@@ -38,7 +38,7 @@ CUtensorMap encode_tensor_map(const Matrix& matrix, CUtensorMapDataType type, st
       encode(&map, type, 2, matrix.data, sizes, pitches, box, steps, CU_TENSOR_MAP_INTERLEAVE_NONE,
              swizzle, CU_TENSOR_MAP_L2_PROMOTION_L2_256B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
   check(status == CUDA_SUCCESS, ErrorCode::device, "cuda",
-        "the driver made no map for the copy engine of a matrix of ", matrix.rows, " x ",
+        "cuTensorMapEncodeTiled made no TMA tensor map of a matrix of ", matrix.rows, " x ",
         matrix.cols, " with rows ", matrix.row_pitch, " bytes apart (error ",
         static_cast<int>(status), ")");
   return map;

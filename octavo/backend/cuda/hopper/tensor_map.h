@@ -13,11 +13,11 @@ namespace octavo::cuda {
 [[nodiscard]] int clusters_on(const Exec& exec, int blocks);
 
 // The tensor map of a matrix: boxes of `box_rows` rows by 128 bytes, 128B swizzle.
-[[nodiscard]] CUtensorMap map_of(const Matrix& matrix, int box_rows);
+[[nodiscard]] CUtensorMap tensor_map_of(const Matrix& matrix, int box_rows);
 // The same over rows of bytes, in boxes of 32, 64 or 128 bytes with the swizzle of that width.
-[[nodiscard]] CUtensorMap map_of_bytes(const Matrix& matrix, std::int64_t row_bytes, int box_bytes,
+[[nodiscard]] CUtensorMap tensor_map_of_bytes(const Matrix& matrix, std::int64_t row_bytes, int box_bytes,
                                        int box_rows);
 // Whether TMA can read the matrix: element type, strides and alignment.
-[[nodiscard]] bool can_be_mapped(const Matrix& matrix);
+[[nodiscard]] bool fits_tensor_map(const Matrix& matrix);
 
 }  // namespace octavo::cuda

@@ -178,7 +178,7 @@ __global__ void __launch_bounds__(kThreads)
 void quantize_copy(const Exec& exec, const CopyJob& job) {
   const std::int64_t elements = job.tile.rows * job.tile.cols;
   check(job.policy != AmaxPolicy::mse || elements <= kMostFitted, ErrorCode::unsupported, "cuda",
-        "policy mse looks at a tile of ", elements, " elements, more than ", kMostFitted,
+        "got policy mse with a tile of ", elements, " elements; expected at most ", kMostFitted,
         " on a device; use smaller tiles, another policy, or the CPU");
   const std::int64_t row_block_rows =
       std::min(job.tile_rows, std::max<std::int64_t>(1, kRowBlockTiles / job.tile_cols));

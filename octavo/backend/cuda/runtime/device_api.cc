@@ -73,7 +73,7 @@ std::string pointer_problem(const Exec& exec, const void* memory) {
   const cudaError_t status = cudaPointerGetAttributes(&about, memory);
   if (status != cudaSuccess) {
     (void)cudaGetLastError();
-    return "it is not memory that CUDA knows";
+    return "it is not memory known to CUDA";
   }
   if (about.type == cudaMemoryTypeUnregistered) return "it is memory of the CPU, not of a device";
   if (about.type == cudaMemoryTypeDevice && about.device != exec.device.index)
@@ -108,8 +108,7 @@ std::string device_problem(int index) {
                     : "; use the CPU");
   }
   if (index < 0 || index >= count)
-    return text("got CUDA device ", index, "; there ", count == 1 ? "is " : "are ", count,
-                ", counted from 0");
+    return text("got CUDA device ", index, "; expected an index below ", count);
   int major = 0, minor = 0;
   (void)cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, index);
   (void)cudaDeviceGetAttribute(&minor, cudaDevAttrComputeCapabilityMinor, index);

@@ -14,7 +14,7 @@ namespace {
 std::string_view advice(cudaError_t status) {
   switch (status) {
     case cudaErrorMemoryAllocation:
-      return "; the device has no such memory left: free some, or work on smaller tensors";
+      return "; the device is out of memory: free some, or use smaller tensors";
     case cudaErrorNoKernelImageForDevice:
       return "; the kernels were built for sm_90a (Hopper): use such a device, or the CPU";
     case cudaErrorIllegalAddress:
@@ -49,7 +49,7 @@ Scope::Scope(const Exec& exec) : device_(exec.device.index) {
   if (pending != cudaSuccess) {
     fail(ErrorCode::device, "cuda", "an earlier CUDA call of this program failed with ",
          cudaGetErrorName(pending), " (", cudaGetErrorString(pending),
-         ") and nobody looked; octavo has done nothing. Find that call, or clear its error with "
+         ") and its error is still pending; octavo has done nothing. Find that call, or clear its error with "
          "cudaGetLastError()",
          advice(pending));
   }
@@ -118,7 +118,7 @@ void Scratch::clear() const {
 unsigned blocks_for(std::int64_t work, int per_block) {
   const std::int64_t blocks = (work + per_block - 1) / per_block;
   check(blocks <= 0x7FFFFFFF, ErrorCode::unsupported, "cuda", "got work for ", blocks,
-        " blocks, more than a grid has; split the tensor");
+        " thread blocks; expected at most 2147483647, the limit of a grid; split the tensor");
   return static_cast<unsigned>(blocks);
 }
 

@@ -101,8 +101,8 @@ class Relaxed {
 // is not logged: the heuristic returns it for many problems.
 void tell(const Exec& exec, const CublasLt& library, cublasStatus_t status) {
   if (exec.log == nullptr || status == CUBLAS_STATUS_NOT_SUPPORTED) return;
-  exec.log->once(text("[gemm] cuBLASLt would be faster for a product, but does not do it (",
-                      library.status_text(status), "); octavo's own kernels do it"));
+  exec.log->once(text("[gemm] cuBLASLt would be faster for a product, but declines it (",
+                      library.status_text(status), "); octavo's kernels run it"));
 }
 
 std::atomic<int> forced{-1};
@@ -152,8 +152,8 @@ bool gemm_cublaslt(const Exec& exec, const GemmJob& job) {
   const CublasLt* library = cublaslt();
   if (library == nullptr) {
     if (exec.log != nullptr)
-      exec.log->once(text("[gemm] cuBLASLt would be faster for some products, but is not there (",
-                          cublaslt_problem(), "); octavo's own kernels do them"));
+      exec.log->once(text("[gemm] cuBLASLt would be faster for some products, but cannot be loaded (",
+                          cublaslt_problem(), "); octavo's kernels run them"));
     return false;
   }
   CublasLtCall call(*library, exec, job, *kind);
@@ -182,7 +182,7 @@ bool gemm_cublaslt(const Exec& exec, const GemmJob& job) {
       call.queue(exec, made.handle, *algorithm, workspace.as<void>(), factors.as<float>());
   if (status == CUBLAS_STATUS_SUCCESS) return true;
   check(is_about_problem(status), ErrorCode::device, "cuda", "cublasLtMatmul failed with ",
-        library->status_text(status), "; OCTAVO_CUDA_LIBRARY_GEMM=0 does without it");
+        library->status_text(status), "; set OCTAVO_CUDA_LIBRARY_GEMM=0 to use octavo's kernels");
   answers().keep(call.problem(), {});  // cache it as declined
   tell(exec, *library, status);
   return false;
